@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/pflag"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	cliflag "k8s.io/component-base/cli/flag"
+	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
+	apiserveroptions "k8s.io/kubernetes/cmd/kube-apiserver/app/options"
+	controllers "k8s.io/kubernetes/cmd/kube-controller-manager/app"
+	controlleroptions "k8s.io/kubernetes/cmd/kube-controller-manager/app/options"
+	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
+	scheduleroptions "k8s.io/kubernetes/cmd/kube-scheduler/app/options"
+)
+
+// The components' own commands cannot share a process: each installs a signal handler.
+// What stands beneath them can, and takes the same flags.
+
+func parse(name string, sets cliflag.NamedFlagSets, args []string) error {
+	all := pflag.NewFlagSet(name, pflag.ContinueOnError)
+	for _, f := range sets.FlagSets {
+		all.AddFlagSet(f)
+	}
+	if err := all.Parse(args); err != nil {
+		return fmt.Errorf("flags of %s: %w", name, err)
+	}
+	return nil
+}
+
+func runAPIServer(ctx context.Context, args []string) error {
+	o := apiserveroptions.NewServerRunOptions()
+	if err := parse("kube-apiserver", o.Flags(), args); err != nil {
+		return err
+	}
+	if err := o.GenericServerRunOptions.ComponentGlobalsRegistry.Set(); err != nil {
+		return fmt.Errorf("set feature gates: %w", err)
+	}
+	completed, err := o.Complete(ctx)
+	if err != nil {
+		return fmt.Errorf("complete kube-apiserver options: %w", err)
+	}
+	if errs := completed.Validate(); len(errs) != 0 {
+		return fmt.Errorf("validate kube-apiserver options: %w", utilerrors.NewAggregate(errs))
+	}
+	return apiserver.Run(ctx, completed)
+}
+
+func runControllerManager(ctx context.Context, args []string) error {
+	o, err := controlleroptions.NewKubeControllerManagerOptions()
+	if err != nil {
+		return fmt.Errorf("make kube-controller-manager options: %w", err)
+	}
+	known, disabled, aliases := controllers.KnownControllers(), controllers.ControllersDisabledByDefault(), controllers.ControllerAliases()
+	sets := o.Flags(known, disabled, aliases)
+	o.ParsedFlags = &sets
+	if err := parse("kube-controller-manager", sets, args); err != nil {
+		return err
+	}
+	c, err := o.Config(ctx, known, disabled, aliases)
+	if err != nil {
+		return fmt.Errorf("configure kube-controller-manager: %w", err)
+	}
+	return controllers.Run(ctx, c.Complete())
+}
+
+func runScheduler(ctx context.Context, args []string) error {
+	o := scheduleroptions.NewOptions()
+	if err := parse("kube-scheduler", *o.Flags, args); err != nil {
+		return err
+	}
+	c, s, err := scheduler.Setup(ctx, o)
+	if err != nil {
+		return fmt.Errorf("configure kube-scheduler: %w", err)
+	}
+	return scheduler.Run(ctx, c, s)
+}
+
+func (c Config) apiServerFlags(p ports, etcd string) []string {
+	pki := func(name string) string { return c.path("pki", name) }
+	return []string{
+		"--etcd-servers=" + etcd, "--bind-address=" + c.Address, "--advertise-address=" + c.Address,
+		// A loopback address is no valid endpoint of the service "kubernetes", so nobody keeps one.
+		"--endpoint-reconciler-type=none",
+		"--secure-port=" + strconv.Itoa(p.API),
+		"--client-ca-file=" + pki("ca.crt"), "--tls-cert-file=" + pki("apiserver.crt"), "--tls-private-key-file=" + pki("apiserver.key"),
+		"--service-account-key-file=" + pki("sa.pub"), "--service-account-signing-key-file=" + pki("sa.key"),
+		"--service-account-issuer=https://kubernetes.default.svc.cluster.local", "--service-cluster-ip-range=10.96.0.0/16",
+		"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction", "--allow-privileged",
+		"--enable-bootstrap-token-auth",
+		"--kubelet-client-certificate=" + pki("kubelet-client.crt"), "--kubelet-client-key=" + pki("kubelet-client.key"),
+		"--kubelet-certificate-authority=" + pki("ca.crt"), "--kubelet-preferred-address-types=InternalIP",
+		"--requestheader-client-ca-file=" + pki("ca.crt"), "--requestheader-allowed-names=front-proxy-client",
+		"--requestheader-extra-headers-prefix=X-Remote-Extra-", "--requestheader-group-headers=X-Remote-Group",
+		"--requestheader-username-headers=X-Remote-User",
+		"--proxy-client-cert-file=" + pki("front-proxy.crt"), "--proxy-client-key-file=" + pki("front-proxy.key"),
+	}
+}
+
+func (c Config) controllerManagerFlags() []string {
+	kubeconfig := c.path("kcm.kubeconfig")
+	duration := c.SigningDuration
+	if duration == 0 {
+		duration = 365 * 24 * time.Hour
+	}
+	return []string{
+		"--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
+		"--secure-port=0", "--leader-elect=false",
+		"--use-service-account-credentials", "--service-account-private-key-file=" + c.path("pki", "sa.key"),
+		"--root-ca-file=" + c.path("pki", "ca.crt"),
+		"--cluster-signing-cert-file=" + c.path("pki", "ca.crt"), "--cluster-signing-key-file=" + c.path("pki", "ca.key"),
+		"--cluster-signing-duration=" + duration.String(),
+		"--controllers=*,bootstrapsigner,tokencleaner",
+		// The default of 20 requests a second makes the start take six seconds.
+		"--kube-api-qps=1000", "--kube-api-burst=2000",
+		"--node-monitor-period=2s", "--node-monitor-grace-period=12s",
+	}
+}
+
+func (c Config) schedulerFlags() []string {
+	kubeconfig := c.path("scheduler.kubeconfig")
+	return []string{
+		"--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
+		"--secure-port=0", "--leader-elect=false", "--kube-api-qps=1000", "--kube-api-burst=2000",
+	}
+}
