@@ -49,6 +49,6 @@ func rootCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(controlPlaneCommand())
+	root.AddCommand(controlPlaneCommand(), nodeCommand(), cloudCommand(), clusterCommand())
 	return root
 }

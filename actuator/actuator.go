@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package actuator is the port between Torpor and a cloud: how the machines of one cluster are seen,
+// stopped and started. An implementation is one package with one SDK; package actuatortest holds the
+// contract that every implementation has to pass.
+package actuator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Actuator sees, stops and starts the machines of clusters at one kind of cloud.
+// All calls are idempotent, do not wait for the machines, and end with their context.
+// Errors carry a Class where the cloud tells one.
+type Actuator interface {
+	// Platform is the field under spec.platform that this actuator serves, such as "aws".
+	Platform() string
+	// Observe returns every machine of the cluster, in all pages, ordered by ID; machines that are gone for good are left out.
+	Observe(ctx context.Context, t Target) ([]Machine, error)
+	// Stop asks the cloud to stop the given machines. Machines that are stopping or stopped already are no error.
+	Stop(ctx context.Context, t Target, ids []string) error
+	// Start asks the cloud to start the given machines. One machine that cannot start does not hold back the others.
+	Start(ctx context.Context, t Target, ids []string) error
+}
+
+// Target says whose machines are meant and with which credentials.
+type Target struct {
+	// InfraID is what the machines are tagged or named with.
+	InfraID string
+	// Region of the machines.
+	Region string
+	// Credentials are the keys of the credentials Secret. They never appear in an error.
+	Credentials map[string][]byte
+}
+
+// Machine is one machine as the cloud sees it.
+type Machine struct {
+	// ID is the cloud's own name of the machine.
+	ID string
+	// Name is for people; it may be empty.
+	Name string
+	// State is what the machine does now.
+	State State
+}
+
+// State is what a machine does.
+type State string
+
+// The states of a machine.
+const (
+	Running  State = "running"
+	Stopping State = "stopping"
+	Stopped  State = "stopped"
+	Starting State = "starting"
+)
+
+// Class is the kind of a cloud's error, as far as somebody can do something about it.
+type Class string
+
+// The classes of errors.
+const (
+	CredentialsMissing Class = "credentials missing"
+	CredentialsInvalid Class = "credentials invalid"
+	PermissionDenied   Class = "permission denied"
+	Unreachable        Class = "unreachable"
+	Throttled          Class = "throttled"
+	NoCapacity         Class = "no capacity"
+	WrongState         Class = "wrong state"
+	NotFound           Class = "not found"
+	Other              Class = "other"
+)
+
+// Error is an error of a cloud with its class. Message must be stable over repetitions
+// (no request ids, no times) and must not hold secrets: it is shown in conditions.
+type Error struct {
+	Class   Class
+	Message string
+}
+
+// Error implements error.
+func (e *Error) Error() string { return fmt.Sprintf("%s: %s", e.Class, e.Message) }
+
+// ClassOf finds the class of the first Error in err's tree, Other if there is none.
+func ClassOf(err error) Class {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Class
+	}
+	return Other
+}

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// ClusterDeployment is one cluster at one cloud.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:path=clusterdeployments,shortName=cd,scope=Namespaced
+// +kubebuilder:printcolumn:name="InfraID",type="string",JSONPath=".spec.clusterMetadata.infraID"
+// +kubebuilder:printcolumn:name="Platform",type="string",JSONPath=".metadata.labels.hive\\.openshift\\.io/cluster-platform"
+// +kubebuilder:printcolumn:name="Region",type="string",JSONPath=".metadata.labels.hive\\.openshift\\.io/cluster-region"
+// +kubebuilder:printcolumn:name="Version",type="string",JSONPath=".metadata.labels.hive\\.openshift\\.io/version"
+// +kubebuilder:printcolumn:name="ClusterType",type="string",JSONPath=".metadata.labels.hive\\.openshift\\.io/cluster-type"
+// +kubebuilder:printcolumn:name="ProvisionStatus",type="string",JSONPath=".status.conditions[?(@.type=='Provisioned')].reason"
+// +kubebuilder:printcolumn:name="PowerState",type="string",JSONPath=".status.powerState"
+// +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp"
+// +kubebuilder:printcolumn:name="Since",type="date",JSONPath=".status.conditions[?(@.type=='Ready')].lastTransitionTime",priority=1
+// +kubebuilder:printcolumn:name="Why",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].message",priority=1
+type ClusterDeployment struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec ClusterDeploymentSpec `json:"spec"`
+	// +optional
+	Status ClusterDeploymentStatus `json:"status,omitempty"`
+}
+
+// ClusterDeploymentList is a list of ClusterDeployments.
+//
+// +kubebuilder:object:root=true
+type ClusterDeploymentList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []ClusterDeployment `json:"items"`
+}
+
+// PowerState is what somebody wants a cluster's machines to be.
+//
+// +kubebuilder:validation:Enum="";Running;Hibernating
+type PowerState string
+
+const (
+	// PowerStateRunning is the state of a cluster after its installation: all its machines run.
+	PowerStateRunning PowerState = "Running"
+	// PowerStateHibernating stops the machines of the cluster.
+	PowerStateHibernating PowerState = "Hibernating"
+)
+
+// ClusterDeploymentSpec says what the cluster is and what it should do.
+// Fields of upstream that Torpor does not act on are kept.
+//
+// +kubebuilder:pruning:PreserveUnknownFields
+type ClusterDeploymentSpec struct {
+	// ClusterName is the friendly name of the cluster.
+	ClusterName string `json:"clusterName"`
+	// BaseDomain is the base domain of the cluster.
+	BaseDomain string `json:"baseDomain"`
+	// Platform is the cloud that the cluster runs on; exactly one field of it is set.
+	Platform Platform `json:"platform"`
+	// Installed is true once the cluster exists. Nothing is stopped or started before.
+	// +optional
+	Installed bool `json:"installed,omitempty"`
+	// PowerState is Running or Hibernating; empty means Running.
+	// +optional
+	PowerState PowerState `json:"powerState,omitempty"`
+	// ClusterMetadata identifies the installed cluster.
+	// +optional
+	ClusterMetadata *ClusterMetadata `json:"clusterMetadata,omitempty"`
+}
+
+// ClusterMetadata identifies an installed cluster.
+//
+// +kubebuilder:pruning:PreserveUnknownFields
+type ClusterMetadata struct {
+	// ClusterID is the globally unique id of the cluster.
+	ClusterID string `json:"clusterID"`
+	// InfraID is what the cluster's machines are tagged with at the cloud.
+	InfraID string `json:"infraID"`
+	// AdminKubeconfigSecretRef names the Secret with the key "kubeconfig".
+	AdminKubeconfigSecretRef LocalObjectReference `json:"adminKubeconfigSecretRef"`
+}
+
+// LocalObjectReference names an object in the same namespace.
+type LocalObjectReference struct {
+	// Name of the object.
+	// +optional
+	Name string `json:"name,omitempty"`
+}
+
+// Platform is the cloud of a cluster. Platforms that are not listed are kept as they are.
+//
+// +kubebuilder:pruning:PreserveUnknownFields
+type Platform struct {
+	// AWS is Amazon EC2, or anything that speaks its API.
+	// +optional
+	AWS *AWSPlatform `json:"aws,omitempty"`
+}
+
+// AWSPlatform is a cluster on EC2.
+//
+// +kubebuilder:pruning:PreserveUnknownFields
+type AWSPlatform struct {
+	// CredentialsSecretRef names the Secret with the keys aws_access_key_id and aws_secret_access_key,
+	// and optionally aws_session_token and endpoint_url.
+	// +optional
+	CredentialsSecretRef LocalObjectReference `json:"credentialsSecretRef,omitempty"`
+	// Region of the cluster's machines.
+	Region string `json:"region"`
+}
+
+// ClusterDeploymentStatus is what is known of the cluster.
+//
+// +kubebuilder:pruning:PreserveUnknownFields
+type ClusterDeploymentStatus struct {
+	// Conditions are Hibernating, Ready and Unreachable of Torpor, and those of others.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// PowerState follows from the conditions, for people who read or wait.
+	// +optional
+	PowerState string `json:"powerState,omitempty"`
+	// InstallVersion is the version that the cluster was installed with.
+	// +optional
+	InstallVersion *string `json:"installVersion,omitempty"`
+	// ClusterVersionStatus is the version that the cluster runs.
+	// +optional
+	ClusterVersionStatus *ClusterVersionStatus `json:"clusterVersionStatus,omitempty"`
+	// Hibernation is the record of the last sleep: what went to sleep, when, and who asked.
+	// +optional
+	Hibernation *HibernationRecord `json:"hibernation,omitempty"`
+}
+
+// ClusterVersionStatus is the part of OpenShift's ClusterVersion that Torpor reads.
+//
+// +kubebuilder:pruning:PreserveUnknownFields
+type ClusterVersionStatus struct {
+	// Desired is the version that the cluster is at or goes to.
+	// +optional
+	Desired Release `json:"desired,omitempty"`
+}
+
+// Release is one OpenShift release.
+//
+// +kubebuilder:pruning:PreserveUnknownFields
+type Release struct {
+	// Version is a semantic version such as 4.16.3.
+	// +optional
+	Version string `json:"version,omitempty"`
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// Condition types of a ClusterDeployment that Torpor owns.
+const (
+	// ClusterHibernatingCondition is True from the first stop to the end of the resume, False when running or unsupported.
+	ClusterHibernatingCondition = "Hibernating"
+	// ClusterReadyCondition is True when the cluster runs, answers and its nodes are ready.
+	ClusterReadyCondition = "Ready"
+	// ClusterUnreachableCondition is True while nobody should dial the cluster.
+	ClusterUnreachableCondition = "Unreachable"
+)
+
+// Reasons of the Hibernating condition when it is True or False.
+const (
+	// ResumingHibernationReason: the machines are being started, or the cluster is not yet ready after that.
+	ResumingHibernationReason = "Resuming"
+	// RunningHibernationReason: the cluster runs.
+	RunningHibernationReason = "Running"
+	// StoppingHibernationReason: the machines are being stopped.
+	StoppingHibernationReason = "Stopping"
+	// HibernatingHibernationReason: every machine is stopped.
+	HibernatingHibernationReason = "Hibernating"
+	// UnsupportedHibernationReason: hibernation is wanted, but the version or the platform cannot do it.
+	UnsupportedHibernationReason = "Unsupported"
+)
+
+// Reasons of Hibernating and Ready when they are Unknown: why nothing can be said.
+const (
+	// DeletedReason: the ClusterDeployment is being deleted.
+	DeletedReason = "ClusterDeploymentDeleted"
+	// PausedReason: an annotation pauses Torpor for this cluster.
+	PausedReason = "PowerStatePaused"
+	// NotInstalledReason: the cluster does not exist yet.
+	NotInstalledReason = "NotInstalled"
+	// InvalidSpecReason: the spec lacks what is needed to find the machines.
+	InvalidSpecReason = "InvalidSpec"
+	// NoMachinesFoundReason: the cloud knows no machine of this cluster.
+	NoMachinesFoundReason = "NoMachinesFound"
+	// CredentialsMissingReason: the Secret with the cloud credentials, or a key in it, is missing.
+	CredentialsMissingReason = "CredentialsMissing"
+	// CredentialsInvalidReason: the cloud refuses the credentials.
+	CredentialsInvalidReason = "CredentialsInvalid"
+	// PermissionDeniedReason: the cloud knows the credentials but refuses the call.
+	PermissionDeniedReason = "PermissionDenied"
+	// CloudUnreachableReason: the cloud does not answer.
+	CloudUnreachableReason = "CloudUnreachable"
+	// CloudThrottledReason: the cloud asks to slow down.
+	CloudThrottledReason = "CloudThrottled"
+	// CloudErrorReason: the cloud answers with an error of another kind.
+	CloudErrorReason = "CloudError"
+)
+
+// Reasons of the Ready condition when it is False, beside those of the Hibernating condition.
+const (
+	// RecordingNodesReason: the nodes are written down before the machines stop.
+	RecordingNodesReason = "RecordingNodes"
+	// StoppingMachinesReason: machines are told to stop.
+	StoppingMachinesReason = "StoppingMachines"
+	// WaitingForMachinesToStopReason: machines are stopping.
+	WaitingForMachinesToStopReason = "WaitingForMachinesToStop"
+	// FailedToStopReason: the cloud refused to stop machines.
+	FailedToStopReason = "FailedToStop"
+	// StartingMachinesReason: machines are told to start.
+	StartingMachinesReason = "StartingMachines"
+	// WaitingForMachinesReason: machines are starting.
+	WaitingForMachinesReason = "WaitingForMachines"
+	// FailedToStartMachinesReason: the cloud refused to start machines.
+	FailedToStartMachinesReason = "FailedToStartMachines"
+	// WaitingForAPIReason: the machines run, the API server does not answer yet.
+	WaitingForAPIReason = "WaitingForAPI"
+	// ApprovingCertificatesReason: certificate requests of nodes are being approved.
+	ApprovingCertificatesReason = "ApprovingCertificates"
+	// FailedToApproveReason: the cluster refused an approval.
+	FailedToApproveReason = "FailedToApprove"
+	// WaitingForNodesReason: nodes have not reported since the machines were started.
+	WaitingForNodesReason = "WaitingForNodes"
+	// APIUnreachableReason: the cluster should run but its API server does not answer.
+	APIUnreachableReason = "APIUnreachable"
+)
+
+// Reasons of the Unreachable condition.
+const (
+	// ClusterReachableReason: the API server answers.
+	ClusterReachableReason = "ClusterReachable"
+	// ErrorConnectingToClusterReason: the API server does not answer.
+	ErrorConnectingToClusterReason = "ErrorConnectingToCluster"
+	// ClusterAsleepReason: the cluster sleeps or goes to sleep, so it is not dialled.
+	ClusterAsleepReason = "ClusterAsleep"
+	// NotProbedReason: nobody has tried.
+	NotProbedReason = "NotProbed"
+)
+
+// Annotations and labels that Torpor reads.
+const (
+	// ReconcilePauseAnnotation pauses every controller for this ClusterDeployment when it parses as true.
+	ReconcilePauseAnnotation = "hive.openshift.io/reconcile-pause"
+	// PowerStatePauseAnnotation pauses only hibernation when it parses as true.
+	PowerStatePauseAnnotation = "hive.openshift.io/powerstate-pause"
+	// VersionLabel is the OpenShift version of the cluster.
+	VersionLabel = "hive.openshift.io/version"
+	// VersionMajorMinorPatchLabel is the same without a suffix.
+	VersionMajorMinorPatchLabel = "hive.openshift.io/version-major-minor-patch"
+)
+
+// HibernationRecord is the record of the last sleep. It is written before the first machine is stopped and kept
+// until the next sleep, so that a restart of the manager at any moment loses nothing.
+type HibernationRecord struct {
+	// SleepStartedAt is when the cluster was put to sleep.
+	SleepStartedAt metav1.Time `json:"sleepStartedAt"`
+	// RequestedBy is the field manager that set spec.powerState, as the API server noted it.
+	// +optional
+	RequestedBy string `json:"requestedBy,omitempty"`
+	// ResumeStartedAt is when the cluster was first wanted awake again; unset while it should sleep.
+	// Node heartbeats and certificate requests from before are not trusted.
+	// +optional
+	ResumeStartedAt *metav1.Time `json:"resumeStartedAt,omitempty"`
+	// ResumedAt is when the cluster was ready again.
+	// +optional
+	ResumedAt *metav1.Time `json:"resumedAt,omitempty"`
+	// Nodes are the nodes that went to sleep; only they may get certificates at the wake-up
+	// (where the cluster serves OpenShift Machines, those decide instead).
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	Nodes []RecordedNode `json:"nodes,omitempty"`
+}
+
+// RecordedNode is a node as it was when the cluster went to sleep.
+type RecordedNode struct {
+	// Name of the Node.
+	Name string `json:"name"`
+	// UID of the Node.
+	UID string `json:"uid"`
+	// Ready is whether the node was ready; the resume does not wait for one that was not.
+	// +optional
+	Ready bool `json:"ready,omitempty"`
+	// ControlPlane is whether the node carried the control-plane role.
+	// +optional
+	ControlPlane bool `json:"controlPlane,omitempty"`
+	// Addresses of the node.
+	// +optional
+	// +listType=atomic
+	Addresses []NodeAddress `json:"addresses,omitempty"`
+}
+
+// NodeAddress is one address of a node.
+type NodeAddress struct {
+	// Type is Hostname, InternalIP, ExternalIP, InternalDNS or ExternalDNS.
+	Type string `json:"type"`
+	// Address is a name or an IP address.
+	Address string `json:"address"`
+}

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// GroupVersion is hive.openshift.io/v1.
+func GroupVersion() schema.GroupVersion {
+	return schema.GroupVersion{Group: "hive.openshift.io", Version: "v1"}
+}
+
+// ClusterDeploymentKind is the kind of a ClusterDeployment.
+func ClusterDeploymentKind() schema.GroupVersionKind {
+	return GroupVersion().WithKind("ClusterDeployment")
+}
+
+// AddToScheme registers the kinds of this package.
+func AddToScheme(s *runtime.Scheme) error {
+	s.AddKnownTypes(GroupVersion(), &ClusterDeployment{}, &ClusterDeploymentList{})
+	metav1.AddToGroupVersion(s, GroupVersion())
+	return nil
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kit
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// conflictRetry is when a pass that lost a race is repeated; the newer object is on its way to the cache.
+const conflictRetry = time.Second
+
+// Outcome is what a step asks for.
+type Outcome struct {
+	// After is when to look again; zero waits for an event.
+	After time.Duration
+	// Why names the decision, for the log.
+	Why string
+	// Events are emitted after the status is saved.
+	Events []Event
+	// Saved runs after the status is saved, for counters.
+	Saved func()
+}
+
+// Reconciler is the shell around one feature's Step. It alone reads the object and writes its status, once per pass.
+type Reconciler[T client.Object] struct {
+	// Client reads from the cache and writes.
+	Client client.Client
+	// Recorder emits events.
+	Recorder events.EventRecorder
+	// New makes an empty object.
+	New func() T
+	// Step observes, decides, acts, and leaves what it reports in the object's status.
+	Step func(ctx context.Context, obj T) (Outcome, error)
+}
+
+// Reconcile implements reconcile.Reconciler. An error of the step does not keep its report from being saved.
+func (r Reconciler[T]) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	obj := r.New()
+	if err := r.Client.Get(ctx, req.NamespacedName, obj); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	before := obj.DeepCopyObject().(T)
+	out, failure := r.Step(ctx, obj)
+	changed, err := patchStatus(ctx, r.Client, before, obj)
+	switch {
+	case apierrors.IsConflict(err):
+		return reconcile.Result{RequeueAfter: conflictRetry}, nil
+	case client.IgnoreNotFound(err) != nil:
+		return reconcile.Result{}, fmt.Errorf("save status: %w", err)
+	}
+	if changed {
+		log.FromContext(ctx).Info("Status changed", KeyRule, out.Why)
+	}
+	emit(r.Recorder, obj, out.Events)
+	if out.Saved != nil {
+		out.Saved()
+	}
+	if failure != nil {
+		return reconcile.Result{}, failure
+	}
+	return reconcile.Result{RequeueAfter: out.After}, nil
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/torpor-dev/torpor/local/cloud"
+)
+
+const headerTimeout = 10 * time.Second
+
+func cloudCommand() *cobra.Command {
+	var (
+		c       cloud.Config
+		address string
+		port    int
+	)
+	cmd := &cobra.Command{
+		Use:   "cloud",
+		Short: "Run a simulated cloud that speaks the EC2 Query API",
+		Example: `  # Machines take 5 seconds to start and to stop; their commands are run
+  local cloud --dir ./cloud --port 5555 --start-latency 5s --stop-latency 5s --allow-commands
+
+  # What was called so far, and a fault on demand
+  curl http://127.0.0.1:5555/_local/calls
+  curl -d '{"action":"StartInstances","code":"InsufficientInstanceCapacity","times":1}' http://127.0.0.1:5555/_local/faults`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c.Log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
+			sim, err := cloud.New(c)
+			if err != nil {
+				return err
+			}
+			err = serveCloud(cmd.Context(), sim.Handler(), address, port, func(url string) {
+				fmt.Fprintf(cmd.OutOrStdout(), "ready: %s\n", url)
+			})
+			return errors.Join(err, sim.Close())
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&c.Dir, "dir", "cloud", "folder for the cloud's state; an existing one is continued")
+	f.StringVar(&address, "address", "127.0.0.1", "loopback address to serve on")
+	f.IntVar(&port, "port", 0, "port to serve on; 0 takes a free one")
+	f.DurationVar(&c.StartLatency, "start-latency", 3*time.Second, "how long a machine is pending")
+	f.DurationVar(&c.StopLatency, "stop-latency", 3*time.Second, "how long a machine is stopping")
+	f.IntVar(&c.PageSize, "page-size", 0, "largest page of DescribeInstances; 0 means EC2's own")
+	f.BoolVar(&c.AllowCommands, "allow-commands", false, "run the commands that instances carry in their user data")
+	f.StringSliceVar(&c.AccessKeys, "access-keys", nil, "accepted access key ids; empty accepts any")
+	f.StringVar(&c.Region, "region", "local-1", "the cloud's only region")
+	f.Float64Var(&c.RatePerSecond, "rate", 0, "calls per second and access key; 0 means no limit")
+	f.IntVar(&c.Burst, "burst", 0, "calls that may come at once")
+	return cmd
+}
+
+func serveCloud(ctx context.Context, h http.Handler, address string, port int, ready func(url string)) error {
+	l, err := net.Listen("tcp", net.JoinHostPort(address, strconv.Itoa(port)))
+	if err != nil {
+		return fmt.Errorf("listen: %w; choose another --port", err)
+	}
+	server := &http.Server{Handler: h, ReadHeaderTimeout: headerTimeout}
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
+	defer stop()
+	ready("http://" + l.Addr().String())
+	if err := server.Serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve: %w", err)
+	}
+	return nil
+}

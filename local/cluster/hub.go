@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/yaml"
+)
+
+const fieldOwner = "local-cluster"
+
+// tellHub writes the Secrets and the ClusterDeployment. It reports false when the hub does not serve that kind;
+// the manifest is written in any case.
+func (c Config) tellHub(ctx context.Context) (bool, error) {
+	deployment := c.clusterDeployment()
+	data, err := yaml.Marshal(deployment)
+	if err != nil {
+		return false, fmt.Errorf("encode manifest: %w", err)
+	}
+	if err := os.WriteFile(c.manifest(), data, 0o600); err != nil {
+		return false, fmt.Errorf("write manifest: %w", err)
+	}
+	cfg, err := clientcmd.BuildConfigFromFlags("", c.HubKubeconfig)
+	if err != nil {
+		return false, fmt.Errorf("read hub kubeconfig: %w", err)
+	}
+	hub, err := dynamic.NewForConfig(cfg)
+	if err != nil {
+		return false, fmt.Errorf("make hub client: %w", err)
+	}
+	kubeconfig, err := os.ReadFile(c.adminKubeconfig())
+	if err != nil {
+		return false, fmt.Errorf("read kubeconfig: %w", err)
+	}
+	secrets := corev1.SchemeGroupVersion.WithResource("secrets")
+	for name, values := range map[string]map[string]any{
+		c.Name + "-admin-kubeconfig": {"kubeconfig": string(kubeconfig)},
+		c.Name + "-aws-creds": {
+			"aws_access_key_id": c.AccessKey, "aws_secret_access_key": "simulated", "endpoint_url": c.Cloud,
+		},
+	} {
+		if err := apply(ctx, hub, secrets, c.secret(name, values)); err != nil {
+			return false, err
+		}
+	}
+	err = apply(ctx, hub, schema.GroupVersionResource{Group: "hive.openshift.io", Version: "v1", Resource: "clusterdeployments"}, deployment)
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func apply(ctx context.Context, hub dynamic.Interface, kind schema.GroupVersionResource, u *unstructured.Unstructured) error {
+	_, err := hub.Resource(kind).Namespace(u.GetNamespace()).Apply(ctx, u.GetName(), u, metav1.ApplyOptions{FieldManager: fieldOwner, Force: true})
+	if err != nil {
+		return fmt.Errorf("apply %s %s: %w", kind.Resource, u.GetName(), err)
+	}
+	return nil
+}
+
+func (c Config) secret(name string, values map[string]any) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "Secret",
+		"metadata":   map[string]any{"name": name, "namespace": c.Namespace},
+		"stringData": values,
+	}}
+}
+
+func (c Config) clusterDeployment() *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "hive.openshift.io/v1", "kind": "ClusterDeployment",
+		"metadata": map[string]any{"name": c.Name, "namespace": c.Namespace, "labels": map[string]any{
+			"hive.openshift.io/cluster-platform": "aws", "hive.openshift.io/cluster-region": c.Region,
+			"hive.openshift.io/version": c.Version, "hive.openshift.io/cluster-type": "local",
+		}},
+		"spec": map[string]any{
+			"clusterName": c.Name, "baseDomain": "local.test", "installed": true,
+			"platform": map[string]any{"aws": map[string]any{
+				"region": c.Region, "credentialsSecretRef": map[string]any{"name": c.Name + "-aws-creds"},
+			}},
+			"clusterMetadata": map[string]any{
+				"clusterID": c.infraID(), "infraID": c.infraID(),
+				"adminKubeconfigSecretRef": map[string]any{"name": c.Name + "-admin-kubeconfig"},
+			},
+		},
+	}}
+}

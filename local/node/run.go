@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/component-helpers/apimachinery/lease"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+)
+
+const leaseRenewals = 4
+
+// Run keeps the node alive until ctx ends. Like a machine that loses its power it leaves its Node object behind.
+func Run(ctx context.Context, c Config) error {
+	if err := c.validate(); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(c.certificates(), 0o700); err != nil {
+		return fmt.Errorf("make node folder: %w", err)
+	}
+	if err := hold(ctx, c.Hold); err != nil {
+		return nil
+	}
+	client, err := c.identity(ctx)
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	serving, err := c.serving(ctx, client)
+	if err != nil {
+		return err
+	}
+	port, err := serve(ctx, c.Address, serving)
+	if err != nil {
+		return err
+	}
+	if err := c.register(ctx, client, port); err != nil {
+		return err
+	}
+	go c.renewLease(ctx, client)
+	go runPods(ctx, client, c)
+	return c.heartbeat(ctx, client, port)
+}
+
+func hold(ctx context.Context, d time.Duration) error {
+	if d == 0 {
+		return nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+func (c Config) renewLease(ctx context.Context, client kubernetes.Interface) {
+	seconds := max(int32((c.Heartbeat*leaseRenewals)/time.Second), 1)
+	controller := lease.NewController(clock.RealClock{}, client, c.Name, seconds, nil, c.Heartbeat, c.Name, corev1.NamespaceNodeLease, nil)
+	controller.Run(klog.NewContext(ctx, klog.Background()))
+}

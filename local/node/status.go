@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/retry"
+)
+
+// register creates the Node, or finds the one from before the machine was switched off.
+func (c Config) register(ctx context.Context, client kubernetes.Interface, port int32) error {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: c.Name, Labels: map[string]string{
+		corev1.LabelHostname: c.Name, corev1.LabelOSStable: runtime.GOOS, corev1.LabelArchStable: runtime.GOARCH,
+	}}}
+	_, err := client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("register node: %w", err)
+	}
+	return c.report(ctx, client, port)
+}
+
+// heartbeat reports the status until ctx ends. A report that did not arrive is repeated with the next beat.
+func (c Config) heartbeat(ctx context.Context, client kubernetes.Interface, port int32) error {
+	_ = wait.PollUntilContextCancel(ctx, c.Heartbeat, false, func(ctx context.Context) (bool, error) {
+		_ = c.report(ctx, client, port)
+		return false, nil
+	})
+	return nil
+}
+
+func (c Config) report(ctx context.Context, client kubernetes.Interface, port int32) error {
+	ctx, cancel := context.WithTimeout(ctx, requestLimit)
+	defer cancel()
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		node, err := client.CoreV1().Nodes().Get(ctx, c.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		c.fill(&node.Status, port)
+		_, err = client.CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{})
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("report node status: %w", err)
+	}
+	return nil
+}
+
+func (c Config) fill(s *corev1.NodeStatus, port int32) {
+	capacity := corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse("32"), corev1.ResourceMemory: resource.MustParse("64Gi"), corev1.ResourcePods: resource.MustParse("250"),
+	}
+	s.Capacity, s.Allocatable = capacity, capacity
+	s.Addresses = c.addresses()
+	s.DaemonEndpoints.KubeletEndpoint.Port = port
+	s.NodeInfo.KubeletVersion, s.NodeInfo.OperatingSystem, s.NodeInfo.Architecture = "v1.36.3", runtime.GOOS, runtime.GOARCH
+	setCondition(s, corev1.NodeMemoryPressure, corev1.ConditionFalse, "KubeletHasSufficientMemory")
+	setCondition(s, corev1.NodeDiskPressure, corev1.ConditionFalse, "KubeletHasNoDiskPressure")
+	setCondition(s, corev1.NodePIDPressure, corev1.ConditionFalse, "KubeletHasSufficientPID")
+	setCondition(s, corev1.NodeReady, corev1.ConditionTrue, "KubeletReady")
+}
+
+func setCondition(s *corev1.NodeStatus, kind corev1.NodeConditionType, status corev1.ConditionStatus, reason string) {
+	now := metav1.Now()
+	for i := range s.Conditions {
+		if c := &s.Conditions[i]; c.Type == kind {
+			if c.Status != status {
+				c.LastTransitionTime = now
+			}
+			c.Status, c.Reason, c.LastHeartbeatTime = status, reason, now
+			return
+		}
+	}
+	s.Conditions = append(s.Conditions, corev1.NodeCondition{
+		Type: kind, Status: status, Reason: reason, Message: "hollow node", LastHeartbeatTime: now, LastTransitionTime: now,
+	})
+}
