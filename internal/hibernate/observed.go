@@ -87,6 +87,11 @@ func NeedsCluster(o Observed) bool {
 	}
 }
 
+// NeedsNodes says whether the cluster's nodes matter: to write them down, and until they are back after a sleep.
+func NeedsNodes(o Observed) bool {
+	return NeedsCluster(o) && (o.wantsSleep() || o.resuming() || o.aftercare())
+}
+
 // NeedsRequests says whether certificate requests have to be judged: while a cluster resumes and for a while after,
 // because kubelets ask for serving certificates only once they are back.
 func NeedsRequests(o Observed) bool {

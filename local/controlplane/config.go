@@ -41,7 +41,9 @@ type ports struct {
 	EtcdPeer   int `json:"etcdPeer"`
 }
 
-func (c Config) path(elem ...string) string { return filepath.Join(append([]string{c.Dir}, elem...)...) }
+func (c Config) path(elem ...string) string {
+	return filepath.Join(append([]string{c.Dir}, elem...)...)
+}
 
 // AdminKubeconfig is the file that lets a client in as cluster admin.
 func (c Config) AdminKubeconfig() string { return c.path("admin.kubeconfig") }

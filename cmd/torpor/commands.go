@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/torpor-dev/torpor/internal/manager"
+)
+
+func rootCommand(logs io.Writer, env func(string) string) *cobra.Command {
+	root := &cobra.Command{
+		Use:           "torpor",
+		Short:         "The off switch for Kubernetes",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.AddCommand(managerCommand(logs, env))
+	return root
+}
+
+func managerCommand(logs io.Writer, env func(string) string) *cobra.Command {
+	o := manager.Options{AWSEndpoint: env("AWS_ENDPOINT_URL")}
+	var kubeconfig string
+	var verbose bool
+	cmd := &cobra.Command{
+		Use:   "manager",
+		Short: "Run the controllers; each starts when its API is installed and stops when it is removed",
+		Long: `Run the controllers. None of the kinds needs to be installed: a controller starts when its kind is served
+and stops when the kind is removed, while the manager goes on.
+
+Exit codes: 0 after a stop by signal, 1 after an error.
+Environment: AWS_ENDPOINT_URL replaces EC2's endpoint for every cluster whose Secret has no endpoint_url.`,
+		Example: `  # Inside a cluster
+  torpor manager --leader-elect --namespace torpor-system
+
+  # On a laptop, against the hub of a kubeconfig
+  torpor manager --kubeconfig ./hub/admin.kubeconfig --metrics-address 127.0.0.1:8080 --probe-address 127.0.0.1:8081`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
+				&clientcmd.ClientConfigLoadingRules{ExplicitPath: kubeconfig, Precedence: clientcmd.NewDefaultClientConfigLoadingRules().Precedence},
+				&clientcmd.ConfigOverrides{}).ClientConfig()
+			if err != nil {
+				return fmt.Errorf("find the hub: %w; set --kubeconfig or KUBECONFIG, or run inside a cluster", err)
+			}
+			level := slog.LevelInfo
+			if verbose {
+				level = slog.LevelDebug
+			}
+			o.Log = slog.New(slog.NewJSONHandler(logs, &slog.HandlerOptions{Level: level}))
+			return manager.Run(cmd.Context(), cfg, o)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig of the hub; empty uses KUBECONFIG, then the cluster this runs in")
+	f.StringVar(&o.MetricsAddress, "metrics-address", "127.0.0.1:8080", `host:port of the metrics, "0" for none`)
+	f.StringVar(&o.ProbeAddress, "probe-address", "127.0.0.1:8081", `host:port of /healthz and /readyz, "0" for none`)
+	f.BoolVar(&o.LeaderElection, "leader-elect", false, "let only one of several managers act")
+	f.StringVar(&o.Namespace, "namespace", "torpor-system", "namespace of the leader's Lease")
+	f.BoolVarP(&verbose, "verbose", "v", false, "log more")
+	return cmd
+}

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command torpor is the off switch for Kubernetes.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	defer stop()
+	if err := rootCommand(os.Stderr, os.Getenv).ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+}

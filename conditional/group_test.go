@@ -1,0 +1,405 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conditional
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+)
+
+// outer is as much of a manager as a group needs; it has no network.
+type outer struct {
+	manager.Manager
+	elected chan struct{}
+	added   []manager.Runnable
+	ready   map[string]healthz.Checker
+}
+
+func (o *outer) GetConfig() *rest.Config                                 { return &rest.Config{Host: "127.0.0.1:1"} }
+func (o *outer) GetHTTPClient() *http.Client                             { return &http.Client{} }
+func (o *outer) GetScheme() *runtime.Scheme                              { return runtime.NewScheme() }
+func (o *outer) GetLogger() logr.Logger                                  { return logr.Discard() }
+func (o *outer) GetControllerOptions() config.Controller                 { return config.Controller{} }
+func (o *outer) Elected() <-chan struct{}                                { return o.elected }
+func (o *outer) AddHealthzCheck(string, healthz.Checker) error           { return nil }
+func (o *outer) AddMetricsServerExtraHandler(string, http.Handler) error { return nil }
+func (o *outer) Add(r manager.Runnable) error                            { o.added = append(o.added, r); return nil }
+func (o *outer) AddReadyzCheck(name string, check healthz.Checker) error {
+	o.ready[name] = check
+	return nil
+}
+
+// switched is a condition that says what the test says.
+type switched struct{ says chan Status }
+
+func (switched) String() string { return "switched" }
+
+func (s switched) Observe(ctx context.Context, _ Sources, report func(Status)) error {
+	for {
+		select {
+		case status := <-s.says:
+			report(status)
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// rig runs one group in a synctest bubble.
+type rig struct {
+	t     *testing.T
+	mgr   *outer
+	when  switched
+	group *Group
+	stop  context.CancelFunc
+	ended chan error
+}
+
+func runGroup(t *testing.T, setup SetupFunc, test func(r *rig)) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &rig{
+			t: t, mgr: &outer{elected: make(chan struct{}), ready: map[string]healthz.Checker{}},
+			when: switched{says: make(chan Status)}, ended: make(chan error, 1),
+		}
+		var err error
+		if r.group, err = Setup(r.mgr, r.when, setup, Name(strings.ReplaceAll(t.Name(), "/", "-"))); err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		r.stop = stop
+		go func() { r.ended <- r.group.Start(ctx) }()
+		test(r)
+		stop()
+		synctest.Wait()
+	})
+}
+
+// say reports a status, and lets everything happen that follows at once.
+func (r *rig) say(state State, identity string) {
+	r.when.says <- Status{State: state, Identity: identity}
+	synctest.Wait()
+}
+
+func (r *rig) pass(d time.Duration) {
+	<-time.After(d) // The bubble's clock.
+	synctest.Wait()
+}
+
+func (r *rig) elect() {
+	close(r.mgr.elected)
+	synctest.Wait()
+}
+
+func (r *rig) want(p Phase) {
+	r.t.Helper()
+	if got := r.group.Status(); got.Phase != p {
+		r.t.Fatalf("group is %s (%s), want %s", got.Phase, got.Error, p)
+	}
+}
+
+// obedient adds a runnable that ends with its context, and counts starts and ends.
+func obedient(starts, ends *atomic.Int32) SetupFunc {
+	return func(mgr manager.Manager) error {
+		return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+			starts.Add(1)
+			<-ctx.Done()
+			ends.Add(1)
+			return nil
+		}))
+	}
+}
+
+func TestGroupFollowsItsCondition(t *testing.T) {
+	var starts, ends atomic.Int32
+	runGroup(t, obedient(&starts, &ends), func(r *rig) {
+		steps := []struct {
+			name     string
+			do       func()
+			want     Phase
+			starts   int32
+			ends     int32
+			resolved bool
+		}{
+			{"nothing is known", func() { r.say(Unknown, "") }, Dormant, 0, 0, false},
+			{"true, but another replica leads", func() { r.say(True, "a") }, Dormant, 0, 0, true},
+			{"elected", r.elect, Running, 1, 0, true},
+			{"unknown keeps it", func() { r.say(Unknown, "") }, Running, 1, 0, true},
+			{"the same again", func() { r.say(True, "a") }, Running, 1, 0, true},
+			{"another identity restarts it", func() { r.say(True, "b") }, Running, 2, 1, true},
+			{"false stops it", func() { r.say(False, "") }, Dormant, 2, 2, true},
+			{"unknown keeps it stopped", func() { r.say(Unknown, "") }, Dormant, 2, 2, true},
+			{"true starts it again", func() { r.say(True, "b") }, Running, 3, 2, true},
+		}
+		for _, s := range steps {
+			s.do()
+			r.want(s.want)
+			if got, want := [2]int32{starts.Load(), ends.Load()}, [2]int32{s.starts, s.ends}; got != want {
+				t.Errorf("%s: starts and ends are %v, want %v", s.name, got, want)
+			}
+			if err := r.group.Checker(RequireResolved)(nil); (err == nil) != s.resolved {
+				t.Errorf("%s: RequireResolved says %v", s.name, err)
+			}
+		}
+	})
+	if starts.Load() != ends.Load() {
+		t.Errorf("%d starts, %d ends after the manager stopped", starts.Load(), ends.Load())
+	}
+}
+
+func TestGroupRetriesWhatFails(t *testing.T) {
+	boom := errors.New("boom")
+	cases := map[string]SetupFunc{
+		"setup returns an error": func(manager.Manager) error { return boom },
+		"setup panics":           func(manager.Manager) error { panic("boom") },
+		"a runnable returns an error": func(mgr manager.Manager) error {
+			return mgr.Add(manager.RunnableFunc(func(context.Context) error { return boom }))
+		},
+	}
+	for name, fail := range cases {
+		t.Run(name, func(t *testing.T) {
+			var tries, starts, ends atomic.Int32
+			setup := func(mgr manager.Manager) error {
+				if tries.Add(1) <= 3 {
+					return fail(mgr)
+				}
+				return obedient(&starts, &ends)(mgr)
+			}
+			runGroup(t, setup, func(r *rig) {
+				r.elect()
+				r.say(True, "a")
+				r.want(Failed)
+				if got := r.group.Status().Error; !strings.Contains(got, "boom") {
+					t.Errorf("status says %q, want the cause", got)
+				}
+				if r.group.Checker(RequireRunning)(nil) == nil || r.group.Checker(RequireResolved)(nil) != nil {
+					t.Error("a failed group is not running, but resolved")
+				}
+				r.pass(1500 * time.Millisecond)
+				if tries.Load() != 2 {
+					t.Errorf("%d tries after 1.5 s, want 2", tries.Load())
+				}
+				r.pass(7 * time.Second)
+				r.want(Running)
+				if got := r.group.Status().Error; got != "" {
+					t.Errorf("a running group still says %q", got)
+				}
+			})
+		})
+	}
+}
+
+func TestGroupForgivesWhenTheConditionChanges(t *testing.T) {
+	var tries atomic.Int32
+	setup := func(manager.Manager) error { tries.Add(1); return errors.New("boom") }
+	runGroup(t, setup, func(r *rig) {
+		r.elect()
+		r.say(True, "a")
+		r.say(True, "b")
+		if tries.Load() != 2 {
+			t.Errorf("%d tries after another identity, want 2 at once", tries.Load())
+		}
+		r.say(False, "")
+		r.want(Dormant)
+		r.pass(time.Hour)
+		if tries.Load() != 2 {
+			t.Errorf("%d tries while the condition is false, want none more", tries.Load())
+		}
+	})
+}
+
+func TestGroupNeverLivesTwice(t *testing.T) {
+	var living, most atomic.Int32
+	release := make(chan struct{})
+	var late error
+	setup := func(mgr manager.Manager) error {
+		return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+			most.Store(max(most.Load(), living.Add(1)))
+			<-ctx.Done()
+			<-release // It ignores its context.
+			late = mgr.GetClient().Get(context.Background(), client.ObjectKey{Name: "x"}, &corev1.ConfigMap{})
+			living.Add(-1)
+			return nil
+		}))
+	}
+	synctestRelease(t, setup, release, func(r *rig) {
+		r.elect()
+		r.say(True, "a")
+		r.say(False, "")
+		r.want(Draining)
+		r.pass(31 * time.Second)
+		r.want(Stuck)
+		r.say(True, "b")
+		r.pass(time.Hour)
+		r.want(Stuck)
+		release <- struct{}{}
+		synctest.Wait()
+		r.want(Running)
+		if !errors.Is(late, ErrScopeClosed) {
+			t.Errorf("the late runnable's read says %v, want ErrScopeClosed", late)
+		}
+	})
+	if most.Load() != 1 || living.Load() != 0 {
+		t.Errorf("%d lived at once, %d at the end, want 1 and 0", most.Load(), living.Load())
+	}
+}
+
+// synctestRelease is runGroup, with a release channel that belongs to the bubble.
+func synctestRelease(t *testing.T, setup SetupFunc, release chan struct{}, test func(r *rig)) {
+	runGroup(t, setup, func(r *rig) {
+		test(r)
+		close(release)
+	})
+}
+
+func TestGroupEndsWithItsManagerInEveryPhase(t *testing.T) {
+	var starts, ends atomic.Int32
+	slow := func(d time.Duration) SetupFunc {
+		return func(mgr manager.Manager) error {
+			return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+				<-ctx.Done()
+				<-time.After(d)
+				return nil
+			}))
+		}
+	}
+	cases := map[Phase]struct {
+		setup SetupFunc
+		reach func(r *rig)
+		fails bool
+	}{
+		Dormant:  {obedient(&starts, &ends), func(r *rig) { r.say(False, "") }, false},
+		Starting: {func(manager.Manager) error { <-time.After(time.Second); return nil }, func(r *rig) { r.say(True, "a") }, false},
+		Running:  {obedient(&starts, &ends), func(r *rig) { r.say(True, "a") }, false},
+		Draining: {slow(20 * time.Second), func(r *rig) { r.say(True, "a"); r.say(False, "") }, false},
+		Stuck:    {slow(time.Hour), func(r *rig) { r.say(True, "a"); r.say(False, ""); r.pass(time.Minute) }, true},
+		Failed:   {func(manager.Manager) error { return errors.New("boom") }, func(r *rig) { r.say(True, "a") }, false},
+	}
+	for phase, c := range cases {
+		t.Run(string(phase), func(t *testing.T) {
+			runGroup(t, c.setup, func(r *rig) {
+				r.elect()
+				c.reach(r)
+				r.want(phase)
+				r.stop()
+				r.pass(30 * time.Second)
+				select {
+				case err := <-r.ended:
+					if (err != nil) != c.fails {
+						t.Errorf("the group ended with %v", err)
+					}
+				default:
+					t.Errorf("the group is %s half a minute after the manager stopped", r.group.Status().Phase)
+				}
+				r.pass(time.Hour)
+			})
+		})
+	}
+}
+
+// flaky is a condition that panics, then errs, then says true for good.
+type flaky struct{ calls *atomic.Int32 }
+
+func (flaky) String() string { return "flaky" }
+
+func (f flaky) Observe(_ context.Context, _ Sources, report func(Status)) error {
+	switch f.calls.Add(1) {
+	case 1:
+		panic("boom")
+	case 2:
+		return errors.New("boom")
+	}
+	report(Status{State: True})
+	return nil
+}
+
+func TestGroupObservesAgainAfterAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mgr := &outer{elected: make(chan struct{}), ready: map[string]healthz.Checker{}}
+		close(mgr.elected)
+		var calls, starts, ends atomic.Int32
+		g, err := Setup(mgr, flaky{&calls}, obedient(&starts, &ends))
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			if err := g.Start(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}()
+		synctest.Wait()
+		if got := g.Status().Condition; got.State != Unknown || got.Reason != "ObserveFailed" {
+			t.Errorf("condition is %+v after a panic", got)
+		}
+		if err := g.Wait(t.Context(), Running); err != nil {
+			t.Error(err)
+		}
+		if calls.Load() != 3 {
+			t.Errorf("observed %d times, want 3", calls.Load())
+		}
+	})
+}
+
+func TestScopedChecksComeAndGo(t *testing.T) {
+	bad := func(*http.Request) error { return errors.New("bad") }
+	setup := func(mgr manager.Manager) error { return mgr.AddReadyzCheck("mine", bad) }
+	runGroup(t, setup, func(r *rig) {
+		r.elect()
+		check := r.mgr.ready["conditional-"+r.group.Status().Name]
+		if err := check(nil); err != nil {
+			t.Errorf("dormant: %v", err)
+		}
+		r.say(True, "a")
+		if err := check(nil); err == nil || !strings.Contains(err.Error(), "mine: bad") {
+			t.Errorf("running: %v, want the scope's check", err)
+		}
+		r.say(False, "")
+		if err := check(nil); err != nil {
+			t.Errorf("dormant again: %v", err)
+		}
+	})
+}
+
+func TestSetupRefusesBadUse(t *testing.T) {
+	mgr := &outer{ready: map[string]healthz.Checker{}}
+	fine := func(manager.Manager) error { return nil }
+	cases := map[string]struct {
+		when  Condition
+		setup SetupFunc
+		opts  []Option
+		want  string
+	}{
+		"no condition":           {nil, fine, nil, "found nil"},
+		"no setup":               {switched{}, nil, nil, "found nil"},
+		"no kind":                {Served(), fine, nil, "names no kind"},
+		"kind not in the scheme": {ServedObject(&corev1.Pod{}), fine, nil, "AddToScheme"},
+		"name with a slash":      {switched{}, fine, []Option{Name("a/b")}, "slash"},
+		"no time to drain":       {switched{}, fine, []Option{DrainTimeout(0)}, "longer than 0"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			_, err := Setup(mgr, c.when, c.setup, c.opts...)
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want an error with %q", err, c.want)
+			}
+		})
+	}
+	if diff := cmp.Diff(0, len(mgr.added)); diff != "" {
+		t.Errorf("runnables added by bad use (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package detect
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// look is one step of a history: seconds after its begin, what was seen, and the presence that follows.
+type look struct {
+	at   float64
+	see  sighting
+	want Presence
+}
+
+func TestJudge(t *testing.T) {
+	here := sighting{kind: present, version: "v1", scope: "Namespaced", plural: "widgets", uid: "1"}
+	orphan, again := here, here
+	orphan.uid, again.uid = "", "2"
+	lost := sighting{err: errors.New("503")}
+	no, warm := sighting{kind: missing}, sighting{kind: warming}
+	cases := map[string]struct {
+		goneAt float64 // seconds; 0: the CRD never goes
+		looks  []look
+	}{
+		"absent at first is absent":                    {looks: []look{{0, no, Absent}}},
+		"served at first is served":                    {looks: []look{{0, here, Served}}},
+		"an outage at first is unclear":                {looks: []look{{0, lost, Unclear}, {1, here, Served}}},
+		"warming up is not served yet":                 {looks: []look{{0, warm, Absent}, {1, here, Served}}},
+		"one miss without a deletion is doubted":       {looks: []look{{0, here, Served}, {5, no, Unclear}, {6, here, Served}}},
+		"three misses at once are doubted":             {looks: []look{{0, here, Served}, {5, no, Unclear}, {5.1, no, Unclear}, {5.2, no, Unclear}}},
+		"three misses over two seconds are believed":   {looks: []look{{0, here, Served}, {5, no, Unclear}, {6, no, Unclear}, {7, no, Absent}}},
+		"misses must follow each other":                {looks: []look{{0, here, Served}, {5, no, Unclear}, {6, here, Served}, {7, no, Unclear}, {9, no, Unclear}}},
+		"a deletion and one miss are believed":         {goneAt: 5, looks: []look{{0, here, Served}, {5, no, Absent}}},
+		"a deletion alone is doubted":                  {goneAt: 5, looks: []look{{0, here, Served}, {5, orphan, Unclear}, {6, no, Absent}}},
+		"a deletion that stays served has another API": {goneAt: 5, looks: []look{{0, here, Served}, {5, orphan, Unclear}, {16, orphan, Served}}},
+		"a deletion in an outage waits for its end":    {goneAt: 5, looks: []look{{0, here, Served}, {5, lost, Unclear}, {60, no, Absent}}},
+		"delete and create give another identity":      {goneAt: 5, looks: []look{{0, here, Served}, {5, again, Served}}},
+		"warming after a deletion is absent":           {goneAt: 5, looks: []look{{0, here, Served}, {5, warm, Absent}, {6, again, Served}}},
+		"warming without a deletion is unclear":        {looks: []look{{0, here, Served}, {5, warm, Unclear}, {6, again, Served}}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			start := time.Unix(1000, 0)
+			var m memory
+			for i, l := range c.looks {
+				now := start.Add(time.Duration(l.at * float64(time.Second)))
+				if c.goneAt > 0 && i == 1 {
+					m = m.gone(start.Add(time.Duration(c.goneAt * float64(time.Second))))
+				}
+				var v Verdict
+				var more bool
+				m, v, more = m.judge(l.see, now)
+				if v.Presence != l.want {
+					t.Fatalf("look %d: got %+v, want presence %d", i, v, l.want)
+				}
+				if v.Presence == Unclear && !more {
+					t.Errorf("look %d: an unclear verdict asks for no other look", i)
+				}
+				if (v.Identity != "") != (v.Presence == Served) || v.Reason == "" {
+					t.Errorf("look %d: incomplete verdict %+v", i, v)
+				}
+			}
+		})
+	}
+}
+
+func TestIdentity(t *testing.T) {
+	base := sighting{kind: present, version: "v1", scope: "Namespaced", plural: "widgets", uid: "1"}
+	for name, change := range map[string]func(*sighting){
+		"UID": func(s *sighting) { s.uid = "2" }, "version": func(s *sighting) { s.version = "v2" },
+		"scope": func(s *sighting) { s.scope = "Cluster" }, "plural": func(s *sighting) { s.plural = "widgetz" },
+	} {
+		other := base
+		change(&other)
+		if cmp.Equal(base.identity(), other.identity()) {
+			t.Errorf("another %s keeps the identity %s", name, base.identity())
+		}
+	}
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scope
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+)
+
+// Add takes a runnable: it starts with Run, or at once while Run runs.
+func (m *Manager) Add(r manager.Runnable) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case m.draining || m.life.Err() != nil:
+		return ErrClosed
+	case m.run == nil:
+		m.queued = append(m.queued, r)
+	default:
+		m.launch(r)
+	}
+	return nil
+}
+
+// Start always fails: the group runs its scope.
+func (m *Manager) Start(context.Context) error {
+	return errors.New("a conditional controller's setup must not start the manager it was given: add runnables to it and return")
+}
+
+// Run starts the cache, then the runnables, calls up, and returns after all have returned: with nil when ctx ended,
+// or with the first runnable's error, before which it calls broke. The scope is closed then.
+func (m *Manager) Run(ctx context.Context, up, broke func()) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	cacheDone := make(chan struct{})
+	go func() {
+		defer close(cacheDone)
+		m.fail(m.GetCache().Start(m.life))
+	}()
+	err := m.syncEarly(ctx)
+	if err == nil && ctx.Err() == nil {
+		m.launchQueued(ctx)
+		up()
+		select {
+		case <-ctx.Done():
+		case err = <-m.failed:
+			broke()
+		}
+	}
+	cancel()
+	m.mu.Lock()
+	m.draining = true
+	m.mu.Unlock()
+	m.running.Wait()
+	m.Close()
+	<-cacheDone
+	return err
+}
+
+// syncEarly waits for the informers that setup asked for, as the outer manager would.
+func (m *Manager) syncEarly(ctx context.Context) error {
+	limit := m.GetControllerOptions().CacheSyncTimeout
+	if limit <= 0 {
+		limit = 2 * time.Minute
+	}
+	timed, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	if !m.GetCache().WaitForCacheSync(timed) && ctx.Err() == nil && m.life.Err() == nil {
+		return fmt.Errorf("an informer that setup asked for has not synced within %s: check that its kind is served and may be listed and watched", limit)
+	}
+	return nil
+}
+
+func (m *Manager) launchQueued(ctx context.Context) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.run = ctx
+	for _, r := range m.queued {
+		m.launch(r)
+	}
+	m.queued = nil
+}
+
+// launch runs under the lock, so that Run cannot wait while a runnable is being added.
+func (m *Manager) launch(r manager.Runnable) {
+	ctx := m.run
+	m.running.Go(func() {
+		err := r.Start(ctx)
+		if ctx.Err() == nil {
+			m.fail(err)
+		} else if err != nil && !errors.Is(err, context.Canceled) {
+			m.GetLogger().Error(err, "runnable of a stopped conditional controller returned an error")
+		}
+	})
+}
+
+func (m *Manager) fail(err error) {
+	if err == nil {
+		return
+	}
+	select {
+	case m.failed <- err:
+	default:
+	}
+}

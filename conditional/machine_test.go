@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conditional
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestNextIsTotal writes every phase and fact out; "." is a fact that changes nothing.
+func TestNextIsTotal(t *testing.T) {
+	const want = `
+         Wanted            Unwanted         Changed          Up      Broke           Ended   Erred          Overdue    Retry
+Dormant  Starting/Activate .                .                .       .               .       .              .          .
+Starting .                 Draining/Cancel  Draining/Cancel  Running Draining/Cancel Dormant Failed/BackOff .          .
+Running  .                 Draining/Cancel  Draining/Cancel  .       Draining/Cancel Dormant Failed/BackOff .          .
+Draining .                 .                .                .       .               Dormant Failed/BackOff Stuck/Seal .
+Stuck    .                 .                .                .       .               Dormant Failed/BackOff .          .
+Failed   .                 Dormant/Forgive  Dormant/Forgive  .       .               .       .              .          Dormant
+`
+	rows := [][]string{nil}
+	for _, f := range facts() {
+		rows[0] = append(rows[0], string(f))
+	}
+	for _, p := range phases() {
+		row := []string{string(p)}
+		for _, f := range facts() {
+			row = append(row, describe(p, f))
+		}
+		rows = append(rows, row)
+	}
+	var wanted [][]string
+	for line := range strings.Lines(strings.TrimPrefix(want, "\n")) {
+		wanted = append(wanted, strings.Fields(line))
+	}
+	if diff := cmp.Diff(wanted, rows); diff != "" {
+		t.Errorf("state machine (-want +got):\n%s", diff)
+	}
+}
+
+func describe(p Phase, f fact) string {
+	to, do := next(p, f)
+	switch {
+	case to == p && do == stay:
+		return "."
+	case do == stay:
+		return string(to)
+	}
+	return fmt.Sprintf("%s/%s", to, do)
+}
+
+// world is a toy group: how many lives there are, and whether the one was asked to end.
+type world struct {
+	phase  Phase
+	lives  int
+	asked  bool
+	sealed bool
+}
+
+// possible tells which facts can happen in the world.
+func (w world) possible(f fact) bool {
+	switch f {
+	case wanted, unwanted, changed:
+		return true
+	case up, broke:
+		return w.lives == 1
+	case ended, erred:
+		return w.lives == 1
+	case overdue:
+		return w.phase == Draining
+	case retry:
+		return w.phase == Failed
+	}
+	return false
+}
+
+func (w world) after(f fact) world {
+	if f == ended || f == erred {
+		w.lives, w.asked, w.sealed = 0, false, false
+	}
+	var do action
+	w.phase, do = next(w.phase, f)
+	switch do {
+	case activate:
+		w.lives++
+	case cancel:
+		w.asked = true
+	case seal:
+		w.sealed = true
+	case stay, backOff, forgive:
+	}
+	return w
+}
+
+// TestEveryHistory walks through all worlds that can be reached.
+func TestEveryHistory(t *testing.T) {
+	seen := map[world]bool{}
+	open := []world{{phase: Dormant}}
+	for len(open) > 0 {
+		w := open[0]
+		open = open[1:]
+		if seen[w] {
+			continue
+		}
+		seen[w] = true
+		w.check(t)
+		for _, f := range facts() {
+			if w.possible(f) {
+				open = append(open, w.after(f))
+			}
+		}
+	}
+	if len(seen) != len(phases()) {
+		t.Errorf("%d worlds can be reached, want one per phase: %v", len(seen), seen)
+	}
+}
+
+func (w world) check(t *testing.T) {
+	t.Helper()
+	alive := w.phase != Dormant && w.phase != Failed
+	if (w.lives == 1) != alive || w.lives > 1 {
+		t.Errorf("%d lives in %+v", w.lives, w)
+	}
+	if w.asked != (w.phase == Draining || w.phase == Stuck) {
+		t.Errorf("asked to end, or not, wrongly in %+v", w)
+	}
+	if w.sealed != (w.phase == Stuck) {
+		t.Errorf("sealed, or not, wrongly in %+v", w)
+	}
+	for _, way := range [][]fact{{unwanted, ended, unwanted}, {unwanted, overdue, ended}, {unwanted, erred, unwanted}} {
+		end := w
+		for _, f := range way {
+			if end.possible(f) {
+				end = end.after(f)
+			}
+		}
+		if end.phase != Dormant {
+			t.Errorf("%+v does not come to rest by %v but is %s", w, way, end.phase)
+		}
+	}
+}

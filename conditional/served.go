@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conditional
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/torpor-dev/torpor/conditional/internal/detect"
+)
+
+// Served holds while the API server serves all the given kinds, built-in ones or those of CRDs.
+func Served(gvks ...schema.GroupVersionKind) Condition { return served{gvks: gvks} }
+
+// ServedObject is Served for the kinds that the manager's scheme gives to the objects.
+func ServedObject(objs ...client.Object) Condition { return served{objs: objs} }
+
+type served struct {
+	gvks []schema.GroupVersionKind
+	objs []client.Object
+}
+
+// String returns the kinds as Kind.version.group, and Go types where only the scheme knows the kind.
+func (s served) String() string {
+	var names []string
+	for _, gvk := range s.gvks {
+		names = append(names, nameOf(gvk))
+	}
+	for _, obj := range s.objs {
+		if gvk := obj.GetObjectKind().GroupVersionKind(); !gvk.Empty() {
+			names = append(names, nameOf(gvk))
+			continue
+		}
+		names = append(names, strings.TrimPrefix(fmt.Sprintf("%T", obj), "*"))
+	}
+	return strings.Join(names, ",")
+}
+
+func nameOf(gvk schema.GroupVersionKind) string {
+	return strings.TrimSuffix(gvk.Kind+"."+gvk.Version+"."+gvk.Group, ".")
+}
+
+func (s served) validate(src Sources) error {
+	_, err := s.resolve(src.Scheme)
+	return err
+}
+
+func (s served) resolve(scheme *runtime.Scheme) ([]schema.GroupVersionKind, error) {
+	kinds := append([]schema.GroupVersionKind(nil), s.gvks...)
+	for _, obj := range s.objs {
+		gvk, err := apiutil.GVKForObject(obj, scheme)
+		if err != nil {
+			return nil, fmt.Errorf("find the kind of %T in the manager's scheme (add it with AddToScheme): %w", obj, err)
+		}
+		kinds = append(kinds, gvk)
+	}
+	if len(kinds) == 0 {
+		return nil, errors.New("condition Served names no kind: give at least one")
+	}
+	for _, gvk := range kinds {
+		if gvk.Version == "" || gvk.Kind == "" {
+			return nil, fmt.Errorf("condition Served needs a version and a kind, found %q: complete it", gvk.String())
+		}
+	}
+	return kinds, nil
+}
+
+func (s served) Observe(ctx context.Context, src Sources, report func(Status)) error {
+	kinds, err := s.resolve(src.Scheme)
+	if err != nil {
+		return err
+	}
+	detector, err := detect.New(src.Config, src.HTTPClient, src.Logger)
+	if err != nil {
+		return err
+	}
+	return detector.Run(ctx, kinds, func(verdicts []detect.Verdict) { report(allServed(verdicts)) })
+}
+
+// allServed is the three-valued AND: one absent kind decides, then one unclear kind.
+func allServed(verdicts []detect.Verdict) Status {
+	var identities []string
+	status := Status{State: True, Reason: "Served"}
+	for _, v := range verdicts {
+		identities = append(identities, v.Identity)
+		state := stateOf(v.Presence)
+		if state == True || status.State == False {
+			continue
+		}
+		if state == False || status.State == True {
+			status = Status{State: state, Reason: v.Reason, Message: v.Message}
+		}
+	}
+	if status.State == True {
+		status.Identity = strings.Join(identities, ",")
+	}
+	return status
+}
+
+func stateOf(p detect.Presence) State {
+	switch p {
+	case detect.Served:
+		return True
+	case detect.Absent:
+		return False
+	case detect.Unclear:
+		return Unknown
+	}
+	return Unknown
+}

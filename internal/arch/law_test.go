@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package arch
+
+// law says what one kind of package may import. Packages are paths below the repository, in the go command's patterns.
+type law struct {
+	// packages are those that the law is for; of several laws the first that matches counts.
+	packages string
+	// why is told to who breaks the law.
+	why string
+	// may lists what it may reach in this repository, through others too.
+	may []string
+	// calls, if set, narrows what it may import of this repository itself.
+	calls []string
+	// outside, if set, lists what it may import itself of other modules.
+	outside []string
+	// never lists what it may not reach of other modules, through others neither.
+	never []string
+	// std lists what it may not import itself of the standard library.
+	std []string
+	// timeless packages get the time as a value.
+	timeless bool
+	// notBuiltYet marks a law that waits for its first package.
+	notBuiltYet bool
+}
+
+// laws returns the import law. A package that no law knows is a failure: new rooms get their law first.
+func laws() []law {
+	var (
+		names    = []string{"api/...", "actuator"}
+		pure     = []string{"internal/hibernate", "internal/clustering", "internal/restart"}
+		clients  = []string{"k8s.io/client-go/...", "sigs.k8s.io/controller-runtime/..."}
+		effects  = []string{"net", "net/http", "os", "os/exec", "log", "log/slog", "context"}
+		decision = law{why: "a decision that sees only values can be tested to the last case", may: names, never: clients, std: effects, timeless: true}
+		shell    = law{why: "features stay apart; only the manager brings them and the clouds together", may: append(names, "internal/kit")}
+		front    = law{why: "people's tools say what is wanted and ask pure features what it means; controllers do it", may: append(names, pure...)}
+	)
+	return []law{
+		{
+			packages: "api/...", why: "names that everybody imports must not cost anybody a client",
+			outside: []string{"k8s.io/apimachinery/...", "k8s.io/api/..."}, never: clients,
+		},
+		{
+			packages: "actuator", why: "who writes an actuator needs neither Kubernetes nor somebody else's SDK",
+			never: []string{"..."},
+		},
+		{
+			packages: "actuator/actuatortest", why: "the contract suite is for authors of actuators, who have no cluster",
+			may: []string{"actuator"}, outside: []string{"github.com/google/go-cmp/..."}, never: clients, notBuiltYet: true,
+		},
+		{
+			packages: "conditional/...", why: "the library must stay extractable, so it knows nothing of its first user",
+			may: []string{"conditional/..."},
+		},
+
+		decision.of("internal/hibernate"),
+		decision.of("internal/hibernate/csr").allowing("net"),
+		shell.of("internal/hibernate/reach").reaching("internal/hibernate/..."),
+		shell.of("internal/hibernate/controller/...").reaching("internal/hibernate/...").unbuilt(),
+
+		decision.of("internal/clustering").unbuilt(),
+		shell.of("internal/clustering/mysql/...").reaching("internal/clustering/...").unbuilt(),
+		shell.of("internal/clustering/controller/...").reaching("internal/clustering/...").unbuilt(),
+
+		decision.of("internal/restart").unbuilt(),
+		shell.of("internal/restart/webhook/...").reaching("internal/restart/...").unbuilt(),
+		shell.of("internal/restart/controller/...").reaching("internal/restart/...").unbuilt(),
+
+		{
+			packages: "internal/kit", why: "an idiom that knows a feature is no idiom",
+			may: []string{"api/torpor/..."},
+		},
+		{
+			packages: "internal/cloud/*", why: "one package, one SDK: a cloud knows its port and nothing else of us",
+			may: []string{"actuator"}, never: clients,
+		},
+		front.of("internal/cfapi/...").reaching("internal/cfapi/...").unbuilt(),
+		front.of("internal/cli/...").reaching("internal/cli/...").unbuilt(),
+		{
+			packages: "internal/manager/...", why: "the only place that wires",
+			may: []string{"..."}, notBuiltYet: true,
+		},
+		{
+			packages: "cmd/torpor", why: "a command starts what others have wired",
+			may: []string{"..."}, calls: []string{"internal/manager", "internal/cfapi"}, notBuiltYet: true,
+		},
+		front.of("cmd/kubectl-*").reaching("internal/cli/...").calling("internal/cli").unbuilt(),
+
+		{
+			packages: "internal/testkit/...", why: "what tests share must not pull a feature into another feature's tests",
+			may: append(names, "internal/kit", "internal/testkit/..."), notBuiltYet: true,
+		},
+		{
+			packages: "internal/arch", why: "the judge depends on nobody",
+			never: []string{"..."},
+		},
+		{
+			packages: "local/...", why: "the world for demo and tests must not share code with what it tests",
+			may: []string{"api/...", "local/..."},
+		},
+	}
+}
+
+// testOnly lists what no package outside may link in, whatever its law says.
+func testOnly() []string {
+	return []string{"local/...", "internal/arch", "internal/testkit/...", "actuator/actuatortest"}
+}
+
+func (l law) of(packages string) law {
+	l.packages = packages
+	return l
+}
+
+func (l law) reaching(packages string) law {
+	l.may = append([]string{packages}, l.may...)
+	return l
+}
+
+func (l law) calling(packages string) law {
+	l.calls = append([]string{packages}, l.calls...)
+	return l
+}
+
+func (l law) allowing(pkg string) law {
+	var std []string
+	for _, banned := range l.std {
+		if banned != pkg {
+			std = append(std, banned)
+		}
+	}
+	l.std = std
+	return l
+}
+
+func (l law) unbuilt() law {
+	l.notBuiltYet = true
+	return l
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package aws
+
+import (
+	"context"
+	"crypto/sha256"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+
+	"github.com/torpor-dev/torpor/actuator"
+)
+
+// largestCache is how many clients are kept: far more than one hub has accounts and regions.
+const largestCache = 256
+
+// clientKey is the SHA-256 of everything a client is made of, so the cache does not index by a secret.
+type clientKey [sha256.Size]byte
+
+// clients are the clients in use, each with its own retry quota and all with one pool of connections.
+type clients struct {
+	mu    sync.Mutex
+	known map[clientKey]*client
+	uses  uint64
+}
+
+// client is the API of one account in one region.
+type client struct {
+	api          *ec2.Client
+	region, host string
+	secrets      []string
+	timeout      time.Duration
+	lastUse      uint64
+}
+
+// client returns the client for the target's account, region and endpoint; a changed Secret gets another one.
+func (a *Actuator) client(t actuator.Target) (*client, error) {
+	keys, err := readCredentials(t.Credentials)
+	if err != nil {
+		return nil, err
+	}
+	if t.Region == "" || strings.Trim(t.Region, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
+		return nil, otherf("the region must be one such as us-east-1, found %q: set spec.platform.aws.region", t.Region)
+	}
+	endpoint := keys.endpointOr(a.options.Endpoint)
+	fingerprint := strings.Join([]string{keys.id, keys.secret, keys.token, t.Region, endpoint}, "\x00")
+	return a.clients.get(sha256.Sum256([]byte(fingerprint)), func() (*client, error) {
+		return a.newClient(keys, t.Region, endpoint)
+	})
+}
+
+// get returns the known client or makes one, and drops the one that was not used for longest when there are too many.
+func (c *clients) get(key clientKey, build func() (*client, error)) (*client, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.uses++
+	if found, ok := c.known[key]; ok {
+		found.lastUse = c.uses
+		return found, nil
+	}
+	made, err := build()
+	if err != nil {
+		return nil, err
+	}
+	made.lastUse = c.uses
+	c.known[key] = made
+	if len(c.known) > largestCache {
+		oldest := key
+		for other, candidate := range c.known {
+			if candidate.lastUse < c.known[oldest].lastUse {
+				oldest = other
+			}
+		}
+		delete(c.known, oldest)
+	}
+	return made, nil
+}
+
+func (a *Actuator) newClient(keys credentials, region, endpoint string) (*client, error) {
+	where := ec2.EndpointParameters{Region: &region}
+	if endpoint != "" {
+		u, err := url.Parse(endpoint)
+		if err != nil || !slices.Contains([]string{"http", "https"}, u.Scheme) || u.Hostname() == "" || u.User != nil {
+			return nil, otherf("the endpoint must be a URL such as https://ec2.us-east-1.amazonaws.com: correct endpoint_url in the credentials Secret, or AWS_ENDPOINT_URL of the manager")
+		}
+		where.Endpoint = &endpoint
+	}
+	resolved, err := ec2.NewDefaultEndpointResolverV2().ResolveEndpoint(context.Background(), where)
+	if err != nil {
+		return nil, otherf("EC2 has no endpoint in region %s: correct spec.platform.aws.region", region)
+	}
+	static := awssdk.Credentials{AccessKeyID: keys.id, SecretAccessKey: keys.secret, SessionToken: keys.token, Source: "Secret"}
+	return &client{
+		api: ec2.New(ec2.Options{
+			Region: region, BaseEndpoint: where.Endpoint, HTTPClient: a.options.HTTPClient, Retryer: a.options.retryer(),
+			Credentials: awssdk.CredentialsProviderFunc(func(context.Context) (awssdk.Credentials, error) { return static, nil }),
+		}),
+		region: region, host: resolved.URI.Hostname(), secrets: keys.secrets(), timeout: a.options.CallTimeout,
+	}, nil
+}
+
+// retryer tries again while the cloud throttles or does not answer. Missing capacity is answered with status 500, but
+// another attempt within seconds finds no more of it.
+func (o Options) retryer() *retry.Standard {
+	noCapacityIsFinal := retry.IsErrorRetryableFunc(func(err error) awssdk.Ternary {
+		if api, ok := asAPIError(err); ok && classOf(api.ErrorCode()) == actuator.NoCapacity {
+			return awssdk.FalseTernary
+		}
+		return awssdk.UnknownTernary
+	})
+	return retry.NewStandard(func(s *retry.StandardOptions) {
+		s.MaxAttempts, s.MaxBackoff = o.Attempts, 5*time.Second
+		s.Retryables = slices.Insert(s.Retryables, 0, retry.IsErrorRetryable(noCapacityIsFinal))
+	})
+}
+
+// call makes one API call within the client's timeout.
+func (c *client) call(ctx context.Context, operation string, do func(context.Context) error) error {
+	limited, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	err := do(limited)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	default:
+		return c.explain(operation, err)
+	}
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package csr
+
+import (
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"net"
+	"strings"
+	"testing"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+)
+
+// FuzzJudge feeds raw requests: Judge must never panic, and must approve exactly what permitted allows.
+func FuzzJudge(f *testing.F) {
+	for _, fresh := range []func() *ask{tokenAsk, mcoAsk, servingAsk} {
+		for _, change := range []func(*ask){
+			func(*ask) {},
+			func(a *ask) { a.rewrite = breakSignature },
+			func(a *ask) { a.key = keys().rsa2048 },
+			func(a *ask) { a.node("m1") },
+			hostile{attributes: [][]byte{twoValues()}}.use,
+			hostile{attributes: [][]byte{goodSAN(), challengePassword()}}.use,
+			hostile{attributes: [][]byte{extensionRequest(altNames(tlv(tagRegisteredID, []byte{1})))}}.use,
+		} {
+			a := fresh()
+			change(a)
+			f.Add(a.request(f).Spec.Request, a.Spec.Username, strings.Join(a.Spec.Groups, ","), a.Spec.SignerName == certificatesv1.KubeletServingSignerName)
+		}
+	}
+	f.Fuzz(func(t *testing.T, request []byte, user, groups string, serving bool) {
+		a := tokenAsk()
+		if serving {
+			a = servingAsk()
+		}
+		a.Spec.Username, a.Spec.Groups, a.Spec.Request = user, strings.Split(groups, ","), request
+		compare(t, &a.CertificateSigningRequest, a.inv)
+	})
+}
+
+// FuzzJudgeSigned makes properly signed requests of arbitrary content, which raw bytes never become by chance.
+func FuzzJudgeSigned(f *testing.F) {
+	f.Add("system:node:n1", nodes, "", []byte{}, tokenUser, tokenGroup+","+authed, false, byte(0))
+	f.Add("system:node:m1", nodes, "", []byte{}, mcoUser, mcoGroup+","+authed, false, byte(1))
+	f.Add("system:node:n1", nodes, "N1.", []byte{10, 0, 0, 1}, "system:node:n1", nodes+","+authed, true, byte(2))
+	f.Add("system:node:n2", nodes, "n2,n1", []byte(net.ParseIP("fd00::1")), "system:node:n2", nodes+","+authed, true, byte(3))
+	f.Fuzz(func(t *testing.T, name, organisations, dns string, ip []byte, user, groups string, serving bool, usages byte) {
+		a := tokenAsk()
+		if serving {
+			a = servingAsk()
+		}
+		a.template = x509.CertificateRequest{Subject: pkix.Name{CommonName: name, Organization: split(organisations)}, DNSNames: split(dns)}
+		if len(ip) == net.IPv4len || len(ip) == net.IPv6len {
+			a.template.IPAddresses = []net.IP{ip}
+		}
+		a.Spec.Username, a.Spec.Groups, a.Spec.Usages = user, split(groups), someUsages(a.Spec.Usages, usages)
+		der, err := x509.CreateCertificateRequest(nil, &a.template, keys().ed25519)
+		if err != nil {
+			t.Skip("x509 does not write such a request")
+		}
+		a.Spec.Request = toPEM(der)
+		compare(t, &a.CertificateSigningRequest, a.inv)
+	})
+}
+
+func compare(t *testing.T, req *certificatesv1.CertificateSigningRequest, inv Inventory) {
+	t.Helper()
+	v := Judge(req, inv)
+	if want := permitted(req, inv); want != (v.Decision == Approve) {
+		t.Errorf("permitted = %t, but the verdict is %+v", want, v)
+	}
+	if v.Reason == "" || v.Rule == "" || v != Judge(req, inv) {
+		t.Errorf("the verdict %+v says nothing or is not stable", v)
+	}
+}
+
+func split(list string) []string {
+	if list == "" {
+		return nil
+	}
+	return strings.Split(list, ",")
+}
+
+// someUsages varies the right usages by the two low bits.
+func someUsages(right []certificatesv1.KeyUsage, bits byte) []certificatesv1.KeyUsage {
+	if bits&1 != 0 {
+		right = append(right, certificatesv1.UsageKeyEncipherment)
+	}
+	if bits&2 != 0 {
+		right = append(right, certificatesv1.UsageClientAuth)
+	}
+	return right
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package csr
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const (
+	// spareRequests is how many undecided requests are tolerated beyond one per machine.
+	spareRequests = 100
+	// tokenIDLength is the length of the public part of a bootstrap token.
+	tokenIDLength = 6
+)
+
+// Machine is one machine that may ask for node certificates.
+type Machine struct {
+	// NodeName is the node name that the machine may take: the name of its Node, or its InternalDNS address.
+	// It is compared without regard to case or a trailing dot.
+	NodeName string
+	// Addresses are what a serving certificate may name: Hostname, InternalDNS and ExternalDNS
+	// as DNS names; InternalIP, ExternalIP and a Hostname in IP form as IP addresses.
+	Addresses []corev1.NodeAddress
+	// ControlPlane allows ControlPlaneGroups of a Bootstrapper.
+	ControlPlane bool
+	// Deleting machines get no certificate.
+	Deleting bool
+	// NodeUID is the UID of the Node as recorded before the sleep; "" if unknown.
+	NodeUID types.UID
+}
+
+// Node is a Node object that exists now.
+type Node struct {
+	Name string
+	UID  types.UID
+}
+
+// Inventory holds every fact that a verdict rests on, besides the request itself.
+type Inventory struct {
+	Machines []Machine
+	Nodes    []Node
+	// Bootstrappers may ask for client certificates; none means that no client request is approved.
+	Bootstrappers []Bootstrapper
+	// NotBefore is the start of the resume less the clock skew. Requests created earlier are left alone.
+	// Creation times have whole seconds, so the fraction is ignored. While it is zero nothing is approved.
+	NotBefore time.Time
+	// MaxPending is how many undecided node requests JudgeAll tolerates; 0 means len(Machines)+100.
+	MaxPending int
+}
+
+func (inv Inventory) maxPending() int {
+	if inv.MaxPending > 0 {
+		return inv.MaxPending
+	}
+	return len(inv.Machines) + spareRequests
+}
+
+// Bootstrapper is an identity that may ask for client certificates in the name of a machine.
+type Bootstrapper struct {
+	// User is the exact user name, or with TokenUser the part before the token id.
+	User string
+	// TokenUser says that User is followed by a bootstrap token id: six characters of a-z and 0-9.
+	TokenUser bool
+	// Groups are exactly the groups that the user must have.
+	Groups []string
+	// ControlPlaneGroups are accepted instead of Groups for control-plane machines; nil means none.
+	ControlPlaneGroups []string
+	// ExtraGroupPrefix allows further groups that start with it and go on; "" allows none.
+	ExtraGroupPrefix string
+}
+
+// OpenShiftBootstrapper is the service account by which OpenShift's new and returning machines ask.
+// The first control-plane machines get their token without the group of all service accounts.
+func OpenShiftBootstrapper() Bootstrapper {
+	const namespaceGroup = "system:serviceaccounts:openshift-machine-config-operator"
+	return Bootstrapper{
+		User:               "system:serviceaccount:openshift-machine-config-operator:node-bootstrapper",
+		Groups:             []string{namespaceGroup, "system:serviceaccounts", "system:authenticated"},
+		ControlPlaneGroups: []string{namespaceGroup, "system:authenticated"},
+	}
+}
+
+// TokenBootstrapper is any holder of a bootstrap token of plain Kubernetes.
+func TokenBootstrapper() Bootstrapper {
+	return Bootstrapper{
+		User:             "system:bootstrap:",
+		TokenUser:        true,
+		Groups:           []string{"system:bootstrappers", "system:authenticated"},
+		ExtraGroupPrefix: "system:bootstrappers:",
+	}
+}
+
+func (b Bootstrapper) isUser(name string) bool {
+	if !b.TokenUser {
+		return name == b.User
+	}
+	id, ok := strings.CutPrefix(name, b.User)
+	return ok && len(id) == tokenIDLength && strings.Trim(id, "abcdefghijklmnopqrstuvwxyz0123456789") == ""
+}
+
+func (b Bootstrapper) hasGroups(groups []string, controlPlane bool) bool {
+	own := slices.DeleteFunc(slices.Clone(groups), b.isExtraGroup)
+	if sameSet(own, b.Groups) {
+		return true
+	}
+	return controlPlane && b.ControlPlaneGroups != nil && sameSet(own, b.ControlPlaneGroups)
+}
+
+func (b Bootstrapper) isExtraGroup(group string) bool {
+	rest, ok := strings.CutPrefix(group, b.ExtraGroupPrefix)
+	return ok && b.ExtraGroupPrefix != "" && rest != ""
+}

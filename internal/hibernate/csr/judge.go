@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package csr
+
+import (
+	"cmp"
+	"crypto/x509"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+)
+
+const nodeUserPrefix = "system:node:"
+
+// candidate is one request with everything the checks look at.
+type candidate struct {
+	req      *certificatesv1.CertificateSigningRequest
+	inv      Inventory
+	kind     Kind
+	parsed   *x509.CertificateRequest
+	nodeName string    // the X of the common name system:node:X, or "".
+	machines []Machine // the machines that may take nodeName; one, if all is well.
+}
+
+// check is one named condition. failure returns "" if it holds, otherwise what was expected and found.
+type check struct {
+	rule      string
+	otherwise Decision
+	failure   func(candidate) string
+}
+
+// JudgeAll judges every request and returns the verdicts sorted by name. If more node requests
+// are undecided than inv.MaxPending allows, something floods the cluster: none of them is read, none
+// approved, and each verdict says so. Requests older than inv.NotBefore do not count.
+func JudgeAll(reqs []certificatesv1.CertificateSigningRequest, inv Inventory) []Verdict {
+	verdicts := make([]Verdict, 0, len(reqs))
+	undecided := make([]candidate, 0, len(reqs))
+	for i := range reqs {
+		c := newCandidate(&reqs[i], inv)
+		if v, failed := c.firstFailure(standingChecks()); failed {
+			verdicts = append(verdicts, v)
+			continue
+		}
+		undecided = append(undecided, c)
+	}
+	flooded := len(undecided) > inv.maxPending()
+	reason := fmt.Sprintf("expected at most %d undecided node requests, found %d: none is approved",
+		inv.maxPending(), len(undecided))
+	for _, c := range undecided {
+		if flooded {
+			verdicts = append(verdicts, c.verdict(Retry, "pending-cap", reason))
+			continue
+		}
+		verdicts = append(verdicts, c.judgeContent())
+	}
+	slices.SortStableFunc(verdicts, func(a, b Verdict) int { return cmp.Compare(a.Name, b.Name) })
+	return verdicts
+}
+
+// Judge judges one request, which must not be nil. It does not know the other requests,
+// so the cap on pending requests is left to JudgeAll.
+func Judge(req *certificatesv1.CertificateSigningRequest, inv Inventory) Verdict {
+	c := newCandidate(req, inv)
+	if v, failed := c.firstFailure(standingChecks()); failed {
+		return v
+	}
+	return c.judgeContent()
+}
+
+func newCandidate(req *certificatesv1.CertificateSigningRequest, inv Inventory) candidate {
+	return candidate{req: req, inv: inv, kind: kindOf(req.Spec.SignerName)}
+}
+
+// judgeContent judges a request that is undecided, ours and young enough.
+func (c candidate) judgeContent() Verdict {
+	parsed, problem := parseRequest(c.req.Spec.Request)
+	if problem != "" {
+		return c.verdict(Leave, "request", problem)
+	}
+	c.parsed = parsed
+	if name, ok := strings.CutPrefix(parsed.Subject.CommonName, nodeUserPrefix); ok {
+		c.nodeName = name
+	}
+	c.machines = c.inv.machinesFor(c.nodeName)
+
+	checks := clientChecks()
+	if c.kind == Serving {
+		checks = servingChecks()
+	}
+	if v, failed := c.firstFailure(checks); failed {
+		return v
+	}
+	return c.verdict(Approve, "accepted", fmt.Sprintf("every check of a %s request passed for node %s", c.kind, quoted(c.nodeName)))
+}
+
+func (c candidate) firstFailure(checks []check) (Verdict, bool) {
+	for _, check := range checks {
+		if reason := check.failure(c); reason != "" {
+			return c.verdict(check.otherwise, check.rule, reason), true
+		}
+	}
+	return Verdict{}, false
+}
+
+func (c candidate) verdict(decision Decision, rule, reason string) Verdict {
+	v := Verdict{Name: c.req.Name, Decision: decision, Rule: rule, Reason: reason, Kind: c.kind}
+	if len(c.machines) > 0 {
+		v.NodeName = c.nodeName
+	}
+	return v
+}
+
+// standingChecks need nothing but the object around the request.
+func standingChecks() []check {
+	return []check{
+		{"undecided", Skip, undecided},
+		{"signer", Leave, nodeSigner},
+		{"resume-start", Retry, resumeStartKnown},
+		{"age", Leave, createdSinceResume},
+	}
+}
+
+func kindOf(signer string) Kind {
+	switch signer {
+	case certificatesv1.KubeAPIServerClientKubeletSignerName:
+		return Client
+	case certificatesv1.KubeletServingSignerName:
+		return Serving
+	default:
+		return ""
+	}
+}
+
+func undecided(c candidate) string {
+	for _, condition := range c.req.Status.Conditions {
+		switch condition.Type {
+		case certificatesv1.CertificateApproved, certificatesv1.CertificateDenied, certificatesv1.CertificateFailed:
+			return fmt.Sprintf("expected an undecided request, found the condition %s", condition.Type)
+		}
+	}
+	if len(c.req.Status.Certificate) > 0 {
+		return "expected an undecided request, found an issued certificate"
+	}
+	return ""
+}
+
+func nodeSigner(c candidate) string {
+	if c.kind != "" {
+		return ""
+	}
+	return fmt.Sprintf("expected the signer %q or %q, found %s", certificatesv1.KubeAPIServerClientKubeletSignerName,
+		certificatesv1.KubeletServingSignerName, quoted(c.req.Spec.SignerName))
+}
+
+func resumeStartKnown(c candidate) string {
+	if c.inv.NotBefore.IsZero() {
+		return "expected to know when the resume started, found no time"
+	}
+	return ""
+}
+
+func createdSinceResume(c candidate) string {
+	if c.req.CreationTimestamp.Time.Before(c.inv.NotBefore.Truncate(time.Second)) {
+		return "expected a request created since the resume started, found an older one"
+	}
+	return ""
+}

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package csr
+
+import (
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/asn1"
+	"encoding/pem"
+	"net"
+	"net/url"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// mutation is one change that must cost an acceptable request its approval.
+type mutation func(*ask)
+
+// commonMutations hold for every kind. The part before the colon is the field that changes.
+func commonMutations() map[string]mutation {
+	condition := func(kind certificatesv1.RequestConditionType) mutation {
+		return func(a *ask) {
+			a.Status.Conditions = append(a.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{Type: kind})
+		}
+	}
+	return map[string]mutation{
+		"CreationTimestamp: zero":       func(a *ask) { a.CreationTimestamp = metav1.Time{} },
+		"CreationTimestamp: older":      func(a *ask) { a.CreationTimestamp = metav1.NewTime(resumed().Add(-time.Second)) },
+		"Status.Conditions: approved":   condition(certificatesv1.CertificateApproved),
+		"Status.Conditions: denied":     condition(certificatesv1.CertificateDenied),
+		"Status.Conditions: failed":     condition(certificatesv1.CertificateFailed),
+		"Status.Certificate: issued":    func(a *ask) { a.Status.Certificate = []byte{0} },
+		"Spec.SignerName: empty":        func(a *ask) { a.Spec.SignerName = "" },
+		"Spec.SignerName: longer":       func(a *ask) { a.Spec.SignerName += "x" },
+		"Spec.SignerName: client":       func(a *ask) { a.Spec.SignerName = certificatesv1.KubeAPIServerClientSignerName },
+		"Spec.SignerName: legacy":       func(a *ask) { a.Spec.SignerName = "kubernetes.io/legacy-unknown" },
+		"Spec.Usages: none":             func(a *ask) { a.Spec.Usages = nil },
+		"Spec.Usages: first only":       func(a *ask) { a.Spec.Usages = a.Spec.Usages[:1] },
+		"Spec.Usages: last only":        func(a *ask) { a.Spec.Usages = a.Spec.Usages[1:] },
+		"Spec.Usages: cert sign":        func(a *ask) { a.Spec.Usages = append(a.Spec.Usages, certificatesv1.UsageCertSign) },
+		"Spec.Usages: any":              func(a *ask) { a.Spec.Usages = append(a.Spec.Usages, certificatesv1.UsageAny) },
+		"Spec.Usages: both auths":       bothAuths,
+		"Spec.Usages: encipherment":     func(a *ask) { a.Spec.Usages[0] = certificatesv1.UsageKeyEncipherment },
+		"Spec.Username: empty":          func(a *ask) { a.Spec.Username = "" },
+		"Spec.Username: longer":         func(a *ask) { a.Spec.Username += "x" },
+		"Spec.Username: shorter":        func(a *ask) { a.Spec.Username = a.Spec.Username[1:] },
+		"Spec.Username: other case":     func(a *ask) { a.Spec.Username = strings.ToUpper(a.Spec.Username) },
+		"Spec.Username: space":          func(a *ask) { a.Spec.Username += " " },
+		"Spec.Groups: none":             func(a *ask) { a.Spec.Groups = nil },
+		"Spec.Groups: first missing":    func(a *ask) { a.Spec.Groups = a.Spec.Groups[1:] },
+		"Spec.Groups: last missing":     func(a *ask) { a.Spec.Groups = a.Spec.Groups[:len(a.Spec.Groups)-1] },
+		"Spec.Groups: masters":          func(a *ask) { a.Spec.Groups = append(a.Spec.Groups, "system:masters") },
+		"Spec.Groups: empty one":        func(a *ask) { a.Spec.Groups = append(a.Spec.Groups, "") },
+		"Spec.Groups: twice":            func(a *ask) { a.Spec.Groups = append(a.Spec.Groups, a.Spec.Groups[0]) },
+		"Spec.Request: empty":           func(a *ask) { a.rewrite = emptied },
+		"Spec.Request: twice":           func(a *ask) { a.rewrite = func(b []byte) []byte { return append(b, b...) } },
+		"Spec.Request: cut":             func(a *ask) { a.rewrite = func(b []byte) []byte { return b[:len(b)/2] } },
+		"Spec.Request: bad signature":   func(a *ask) { a.rewrite = breakSignature },
+		"subject: other node":           func(a *ask) { a.template.Subject.CommonName = "system:node:n2x" },
+		"subject: other case":           func(a *ask) { a.template.Subject.CommonName = "system:node:N1" },
+		"subject: dot":                  func(a *ask) { a.template.Subject.CommonName += "." },
+		"subject: no common name":       func(a *ask) { a.template.Subject.CommonName = "" },
+		"subject: admin":                func(a *ask) { a.template.Subject.CommonName = "admin" },
+		"subject: masters":              func(a *ask) { a.template.Subject.Organization = []string{"system:masters"} },
+		"subject: masters, too":         func(a *ask) { a.template.Subject.Organization = []string{nodes, "system:masters"} },
+		"subject: nodes twice":          func(a *ask) { a.template.Subject.Organization = []string{nodes, nodes} },
+		"subject: no organisation":      func(a *ask) { a.template.Subject.Organization = nil },
+		"subject: unit":                 func(a *ask) { a.template.Subject.OrganizationalUnit = []string{"x"} },
+		"subject: country":              func(a *ask) { a.template.Subject.Country = []string{"XX"} },
+		"subject: locality":             func(a *ask) { a.template.Subject.Locality = []string{"x"} },
+		"subject: province":             func(a *ask) { a.template.Subject.Province = []string{"x"} },
+		"subject: street":               func(a *ask) { a.template.Subject.StreetAddress = []string{"x"} },
+		"subject: postal code":          func(a *ask) { a.template.Subject.PostalCode = []string{"x"} },
+		"subject: serial number":        func(a *ask) { a.template.Subject.SerialNumber = "1" },
+		"subject: second common name":   extraName(2, 5, 4, 3),
+		"subject: unknown attribute":    extraName(1, 3, 9999),
+		"subject: number as attribute":  numberName,
+		"names: e-mail":                 func(a *ask) { a.template.EmailAddresses = []string{"a@b.example"} },
+		"names: URI":                    func(a *ask) { a.template.URIs = []*url.URL{{Scheme: "x", Host: "y"}} },
+		"names: foreign DNS":            func(a *ask) { a.template.DNSNames = append(a.template.DNSNames, "n2") },
+		"names: empty DNS":              func(a *ask) { a.template.DNSNames = append(a.template.DNSNames, "") },
+		"names: foreign IP":             func(a *ask) { a.template.IPAddresses = append(a.template.IPAddresses, net.IPv4(10, 0, 0, 2)) },
+		"extensions: CA":                isCA,
+		"extensions: key usage":         extra(2, 5, 29, 15),
+		"extensions: extended usage":    extra(2, 5, 29, 37),
+		"extensions: unknown":           extra(1, 3, 9999),
+		"key: RSA 1024":                 func(a *ask) { a.key = keys().rsa1024 },
+		"key: P-224":                    func(a *ask) { a.key = keys().p224 },
+		"key: huge":                     hostile{spki: rsaOf(16384)}.use,
+		"key: another's":                anothersKey,
+		"signature: SHA-1":              func(a *ask) { a.template.SignatureAlgorithm = x509.ECDSAWithSHA1 },
+		"inventory: nothing":            func(a *ask) { a.inv = Inventory{} },
+		"inventory: no machines":        func(a *ask) { a.inv.Machines = nil },
+		"inventory: no nodes":           func(a *ask) { a.inv.Nodes = nil },
+		"inventory: no start":           func(a *ask) { a.inv.NotBefore = time.Time{} },
+		"inventory: later start":        func(a *ask) { a.inv.NotBefore = a.inv.NotBefore.Add(time.Hour) },
+		"inventory: machine leaves":     func(a *ask) { a.machine().Deleting = true },
+		"inventory: machine renamed":    func(a *ask) { a.machine().NodeName = "n3" },
+		"inventory: machine unnamed":    func(a *ask) { a.machine().NodeName = "" },
+		"inventory: machine twice":      func(a *ask) { a.inv.Machines = append(a.inv.Machines, *a.machine()) },
+		"inventory: other UID recorded": func(a *ask) { a.machine().NodeUID = "x" },
+		"inventory: other UID now":      func(a *ask) { a.inv.Nodes[0].UID = "x" },
+		"inventory: node renamed":       func(a *ask) { a.inv.Nodes[0].Name = "N1" },
+	}
+}
+
+func TestEverySingleMutationCostsTheApproval(t *testing.T) {
+	client := map[string]mutation{
+		"Spec.SignerName: crossed":    func(a *ask) { a.Spec.SignerName = certificatesv1.KubeletServingSignerName },
+		"Spec.Username: a node":       func(a *ask) { a.Spec.Username = "system:node:n1" },
+		"names: own DNS":              func(a *ask) { a.template.DNSNames = []string{"n1"} },
+		"names: own IP":               func(a *ask) { a.template.IPAddresses = []net.IP{net.IPv4(10, 0, 0, 1)} },
+		"attributes: password":        hostile{attributes: [][]byte{challengePassword()}}.use,
+		"version: 2":                  hostile{version: []byte{0x02, 0x01, 0x01}}.use,
+		"inventory: no bootstrappers": func(a *ask) { a.inv.Bootstrappers = nil },
+	}
+	serving := map[string]mutation{
+		"Spec.SignerName: crossed":  func(a *ask) { a.Spec.SignerName = certificatesv1.KubeAPIServerClientKubeletSignerName },
+		"Spec.Username: other node": func(a *ask) { a.Spec.Username = "system:node:n2" },
+		"subject: known other node": func(a *ask) { a.template.Subject.CommonName = "system:node:n2" },
+		"names: none":               func(a *ask) { a.template.DNSNames, a.template.IPAddresses = nil, nil },
+		"attributes: password":      hostile{attributes: [][]byte{goodSAN(), challengePassword()}}.use,
+		"version: 2":                hostile{attributes: [][]byte{goodSAN()}, version: []byte{0x02, 0x01, 0x01}}.use,
+		"inventory: no addresses":   func(a *ask) { a.machine().Addresses = nil },
+		"inventory: address gone":   func(a *ask) { a.machine().Addresses = a.machine().Addresses[1:4] },
+		"inventory: other address":  func(a *ask) { a.machine().Addresses[3].Address = "10.0.0.9" },
+		"inventory: other type":     func(a *ask) { a.machine().Addresses[3].Type = "InternalDNS" },
+	}
+	for _, kind := range []struct {
+		name  string
+		fresh func() *ask
+		own   map[string]mutation
+	}{{"token", tokenAsk, client}, {"OpenShift", mcoAsk, client}, {"serving", servingAsk, serving}} {
+		untouched := kind.fresh()
+		if v := Judge(untouched.request(t), untouched.inv); v.Decision != Approve {
+			t.Fatalf("%s: the request to start from is not approved: %+v", kind.name, v)
+		}
+		for _, mutations := range []map[string]mutation{commonMutations(), kind.own} {
+			for name, mutate := range mutations {
+				t.Run(kind.name+"/"+name, func(t *testing.T) {
+					a := kind.fresh()
+					mutate(a)
+					if v := Judge(a.request(t), a.inv); v.Decision == Approve || v.Reason == "" {
+						t.Errorf("verdict = %+v", v)
+					}
+				})
+			}
+		}
+	}
+}
+
+func TestEveryBitOfTheRequestCounts(t *testing.T) {
+	for name, a := range map[string]*ask{"client": tokenAsk(), "serving": servingAsk()} {
+		t.Run(name, func(t *testing.T) {
+			req := a.request(t)
+			block, _ := pem.Decode(req.Spec.Request)
+			for bit := range len(block.Bytes) * 8 {
+				der := slices.Clone(block.Bytes)
+				der[bit/8] ^= 1 << (bit % 8)
+				req.Spec.Request = toPEM(der)
+				if v := Judge(req, a.inv); v.Decision != Leave {
+					t.Errorf("bit %d of byte %d changed: %+v", bit%8, bit/8, v)
+				}
+			}
+		})
+	}
+}
+
+// TestEverySpecFieldIsAccountedFor fails when the API grows a field that nobody has thought about.
+func TestEverySpecFieldIsAccountedFor(t *testing.T) {
+	ignored := map[string]mutation{
+		"ExpirationSeconds": func(a *ask) { a.Spec.ExpirationSeconds = new(int32(600)) },
+		"UID":               func(a *ask) { a.Spec.UID = "x" },
+		"Extra": func(a *ask) {
+			a.Spec.Extra = map[string]certificatesv1.ExtraValue{"authentication.kubernetes.io/credential-id": {"x"}}
+		},
+	}
+	for field := range reflect.TypeFor[certificatesv1.CertificateSigningRequestSpec]().Fields() {
+		mutated := false
+		for name := range commonMutations() {
+			mutated = mutated || strings.HasPrefix(name, "Spec."+field.Name+":")
+		}
+		change, isIgnored := ignored[field.Name]
+		if mutated == isIgnored {
+			t.Errorf("field %s must either cost the approval or be ignored", field.Name)
+		}
+		if !isIgnored {
+			continue
+		}
+		a := tokenAsk()
+		change(a)
+		if v := Judge(a.request(t), a.inv); v.Decision != Approve {
+			t.Errorf("field %s is meant to be ignored: %+v", field.Name, v)
+		}
+	}
+}
+
+func bothAuths(a *ask) {
+	a.Spec.Usages = []certificatesv1.KeyUsage{
+		certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth, certificatesv1.UsageServerAuth,
+	}
+}
+
+func extraName(parts ...int) mutation {
+	return func(a *ask) {
+		a.template.Subject.ExtraNames = append(a.template.Subject.ExtraNames, pkix.AttributeTypeAndValue{Type: parts, Value: "x"})
+	}
+}
+
+// numberName is an organisation that is no string, which pkix passes over.
+func numberName(a *ask) {
+	rdns := append(a.template.Subject.ToRDNSequence(),
+		pkix.RelativeDistinguishedNameSET{{Type: []int{2, 5, 4, 10}, Value: 7}})
+	a.template.RawSubject = must(asn1.Marshal(rdns))
+}
+
+// anothersKey shows a key that did not sign.
+func anothersKey(a *ask) {
+	hostile{spki: must(x509.MarshalPKIXPublicKey(keys().p384.Public()))}.use(a)
+}

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package csr
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+const (
+	// A request may be large and is written by whoever asks; a reason stays short.
+	maxQuotedBytes = 80
+	maxListed      = 10
+)
+
+func quoted[S ~string](text S) string {
+	if len(text) > maxQuotedBytes {
+		return fmt.Sprintf("%q…", text[:maxQuotedBytes])
+	}
+	return fmt.Sprintf("%q", text)
+}
+
+// listed quotes values in sorted order.
+func listed[S ~string](values []S) string {
+	if len(values) == 0 {
+		return "none"
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	words := make([]string, 0, len(sorted))
+	for _, value := range sorted[:min(len(sorted), maxListed)] {
+		words = append(words, quoted(value))
+	}
+	if more := len(sorted) - maxListed; more > 0 {
+		words = append(words, fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(words, ", ")
+}
+
+// sameSet reports whether both hold the same values, in any order; a value given twice counts twice.
+func sameSet[S ~string](a, b []S) bool {
+	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
+}

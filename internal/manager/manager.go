@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package manager wires Torpor's features together; nothing else does.
+package manager
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/torpor-dev/torpor/actuator"
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	"github.com/torpor-dev/torpor/conditional"
+	"github.com/torpor-dev/torpor/internal/cloud/aws"
+	hibernation "github.com/torpor-dev/torpor/internal/hibernate/controller"
+)
+
+const (
+	clientQPS   = 200
+	clientBurst = 400
+	// shutdownTimeout bounds the wait for passes in flight; everything they do is safe to cut off.
+	shutdownTimeout = 20 * time.Second
+)
+
+// Options are what the command line sets.
+type Options struct {
+	// MetricsAddress and ProbeAddress are host:port to serve on; "0" serves nothing.
+	MetricsAddress, ProbeAddress string
+	// LeaderElection lets only one of several managers act; Namespace is where its Lease lives.
+	LeaderElection bool
+	Namespace      string
+	// AWSEndpoint replaces the endpoint of EC2; empty means AWS's own.
+	AWSEndpoint string
+	// Log gets everything that is worth telling.
+	Log *slog.Logger
+}
+
+// Run runs the manager until ctx ends. None of the kinds that it handles needs to be installed.
+func Run(ctx context.Context, cfg *rest.Config, o Options) error {
+	logger := logr.FromSlogHandler(o.Log.Handler())
+	log.SetLogger(logger)
+	s, err := newScheme()
+	if err != nil {
+		return err
+	}
+	cfg = rest.CopyConfig(cfg)
+	cfg.QPS, cfg.Burst, cfg.UserAgent = clientQPS, clientBurst, "torpor"
+	mgr, err := manager.New(cfg, manager.Options{
+		Scheme: s, Logger: logger,
+		Metrics:                server.Options{BindAddress: o.MetricsAddress},
+		HealthProbeBindAddress: o.ProbeAddress,
+		LeaderElection:         o.LeaderElection, LeaderElectionID: "torpor-manager", LeaderElectionNamespace: o.Namespace,
+		LeaderElectionReleaseOnCancel: true,
+		GracefulShutdownTimeout:       new(shutdownTimeout),
+		Client:                        client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
+	})
+	if err != nil {
+		return fmt.Errorf("make manager: %w", err)
+	}
+	if err := addFeatures(mgr, o); err != nil {
+		return err
+	}
+	if err := mgr.Start(ctx); err != nil {
+		return fmt.Errorf("run manager: %w", err)
+	}
+	return nil
+}
+
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;create;update
+
+// addFeatures is the list of everything that Torpor does. Each feature runs only while its API is served.
+func addFeatures(mgr manager.Manager, o Options) error {
+	hibernationMetrics := hibernation.NewMetrics()
+	if err := metrics.Registry.Register(hibernationMetrics); err != nil {
+		return fmt.Errorf("register metrics: %w", err)
+	}
+	features := []struct {
+		name  string
+		when  conditional.Condition
+		setup conditional.SetupFunc
+	}{
+		{"hibernation", conditional.Served(hivev1.ClusterDeploymentKind()), hibernation.Controller{
+			Actuators: actuators(o), Clock: clock.RealClock{}, Metrics: hibernationMetrics,
+		}.SetupWithManager},
+	}
+	for _, f := range features {
+		group, err := conditional.Setup(mgr, f.when, f.setup, conditional.Name(f.name))
+		if err != nil {
+			return fmt.Errorf("set up %s: %w", f.name, err)
+		}
+		if err := mgr.AddReadyzCheck(f.name, group.Checker(conditional.RequireResolved)); err != nil {
+			return fmt.Errorf("add readiness check of %s: %w", f.name, err)
+		}
+	}
+	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return fmt.Errorf("add health check: %w", err)
+	}
+	return nil
+}
+
+// actuators is the list of clouds. The next cloud is one more line.
+func actuators(o Options) map[string]actuator.Actuator {
+	byPlatform := map[string]actuator.Actuator{}
+	for _, a := range []actuator.Actuator{
+		aws.New(aws.Options{Endpoint: o.AWSEndpoint}),
+	} {
+		byPlatform[a.Platform()] = a
+	}
+	return byPlatform
+}
+
+func newScheme() (*runtime.Scheme, error) {
+	s := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, hivev1.AddToScheme} {
+		if err := add(s); err != nil {
+			return nil, fmt.Errorf("register kinds: %w", err)
+		}
+	}
+	return s, nil
+}

@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cloud
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestALifeOfAnInstance(t *testing.T) {
+	r := newRig(t, Config{StartLatency: 20 * time.Millisecond, StopLatency: 30 * time.Millisecond})
+	asked := time.Now()
+	created := r.call("RunInstances", "ImageId", "ami-7", "InstanceType", "m5.xlarge", "MinCount", "1", "MaxCount", "1",
+		"TagSpecification.1.ResourceType", "instance", "TagSpecification.1.Tag.1.Key", "Name", "TagSpecification.1.Tag.1.Value", "worker <1>")
+	first := created.Instances[0]
+	if first.State != "pending" || first.ReasonCode != "pending" || created.ReservationID == "" {
+		t.Fatalf("created %+v", created)
+	}
+	up := r.await(first.ID, running)
+	if took := time.Since(asked); took < 20*time.Millisecond {
+		t.Errorf("running after %s, before the start latency", took)
+	}
+	if up.StateCode != 16 || up.ReasonCode != "" || up.Reason != "" || up.Type != "m5.xlarge" || up.Image != "ami-7" || up.Zone != "us-east-1a" || up.Lifecycle != "" {
+		t.Errorf("running instance %+v", up)
+	}
+	if up.IP != "127.77.0.1" || up.DNS != "ip-127-77-0-1.ec2.internal" || up.Tags[0] != (seenTag{Key: "Name", Value: "worker <1>"}) {
+		t.Errorf("running instance %+v", up)
+	}
+	changedUp := r.listed()[first.ID].ChangedAt
+
+	halt := r.call("StopInstances", "InstanceId.1", first.ID).Instances[0]
+	if halt.Previous != "running" || halt.Current != "stopping" {
+		t.Errorf("stop answered %+v", halt)
+	}
+	if again := r.call("StopInstances", "InstanceId.1", first.ID).Instances[0]; again.Current == "running" {
+		t.Errorf("second stop answered %+v", again)
+	}
+	down := r.await(first.ID, stopped)
+	if down.ReasonCode != "Client.UserInitiatedShutdown" || !strings.HasPrefix(down.Reason, "User initiated (") || down.IP != up.IP {
+		t.Errorf("stopped instance %+v", down)
+	}
+	changedDown := r.listed()[first.ID].ChangedAt
+	if changedDown.Sub(changedUp) < 30*time.Millisecond {
+		t.Errorf("changed at %s and %s, closer than the stop latency", changedUp, changedDown)
+	}
+
+	begin := r.call("StartInstances", "InstanceId.1", first.ID).Instances[0]
+	if begin.Previous != "stopped" || begin.Current != "pending" {
+		t.Errorf("start answered %+v", begin)
+	}
+	if back := r.await(first.ID, running); !back.Launched.After(up.Launched) {
+		t.Errorf("launched %s and then %s", up.Launched, back.Launched)
+	}
+	end := r.call("TerminateInstances", "InstanceId.1", first.ID).Instances[0]
+	if end.Previous != "running" || end.Current != "shutting-down" {
+		t.Errorf("terminate answered %+v", end)
+	}
+	if gone := r.await(first.ID, terminated); gone.IP != "" || gone.DNS != "" {
+		t.Errorf("terminated instance keeps its address: %+v", gone)
+	}
+}
+
+func TestStoppedInstancesTerminateAtOnceAndAreForgottenAfterAnHour(t *testing.T) {
+	r := newRig(t, Config{})
+	id := r.launch(1)[0]
+	r.await(id, running)
+	r.call("StopInstances", "InstanceId.1", id)
+	r.await(id, stopped)
+	if end := r.call("TerminateInstances", "InstanceId.1", id).Instances[0]; end.Current != "terminated" || end.Previous != "stopped" {
+		t.Fatalf("terminate answered %+v", end)
+	}
+	r.cloud.turn(time.Now().Add(59 * time.Minute))
+	r.describe(id)
+	r.cloud.turn(time.Now().Add(61 * time.Minute))
+	if got := r.call("DescribeInstances", "InstanceId.1", id); got.Code != "InvalidInstanceID.NotFound" {
+		t.Errorf("describe answered %+v", got)
+	}
+	if len(r.cloud.ledger.Reservations) != 0 {
+		t.Errorf("reservations %+v", r.cloud.ledger.Reservations)
+	}
+}
+
+func TestRefusedCallsChangeNothing(t *testing.T) {
+	r := newRig(t, Config{})
+	up := r.launch(1)[0]
+	r.await(up, running)
+	gone := r.launch(1)[0]
+	r.call("TerminateInstances", "InstanceId.1", gone)
+	r.await(gone, terminated)
+	spot := r.launch(1, "InstanceMarketOptions.MarketType", "spot")[0]
+	if got := r.await(spot, running); got.Lifecycle != "spot" {
+		t.Errorf("spot instance %+v", got)
+	}
+	const unknown, other = "i-0123456789abcdef0", "i-01234567"
+	commandText := base64.StdEncoding.EncodeToString([]byte(`{"command":["/bin/true"]}`))
+	for name, test := range map[string]struct {
+		action string
+		pairs  []string
+		code   string
+		status int
+	}{
+		"one unknown id fails the batch":         {"StopInstances", []string{"InstanceId.1", up, "InstanceId.2", unknown}, "InvalidInstanceID.NotFound", 400},
+		"unknown comes before a wrong state":     {"StopInstances", []string{"InstanceId.1", gone, "InstanceId.2", unknown, "InstanceId.3", other}, "InvalidInstanceID.NotFound", 400},
+		"one malformed id fails the batch":       {"StopInstances", []string{"InstanceId.1", up, "InstanceId.2", "i-xyz"}, "InvalidInstanceID.Malformed", 400},
+		"one wrong state fails the batch":        {"StopInstances", []string{"InstanceId.1", up, "InstanceId.2", gone}, "IncorrectInstanceState", 400},
+		"a terminated instance does not start":   {"StartInstances", []string{"InstanceId.1", gone}, "IncorrectInstanceState", 400},
+		"a one-time spot instance does not stop": {"StopInstances", []string{"InstanceId.1", up, "InstanceId.2", spot}, "UnsupportedOperation", 400},
+		"nothing hibernates":                     {"StopInstances", []string{"InstanceId.1", up, "Hibernate", "true"}, "UnsupportedHibernationConfiguration", 400},
+		"no id":                                  {"StopInstances", nil, "MissingParameter", 400},
+		"a dry run":                              {"StopInstances", []string{"InstanceId.1", up, "DryRun", "true"}, "DryRunOperation", 412},
+		"force is no boolean":                    {"StopInstances", []string{"InstanceId.1", up, "Force", "maybe"}, "InvalidParameterValue", 400},
+		"no action":                              {"", nil, "MissingParameter", 400},
+		"an unknown action":                      {"RebootInstances", nil, "InvalidAction", 400},
+		"run without an image":                   {"RunInstances", []string{"MinCount", "1", "MaxCount", "1"}, "MissingParameter", 400},
+		"run without counts":                     {"RunInstances", []string{"ImageId", "ami"}, "MissingParameter", 400},
+		"run with counts upside down":            {"RunInstances", []string{"ImageId", "ami", "MinCount", "2", "MaxCount", "1"}, "InvalidParameterValue", 400},
+		"run more than there are addresses":      {"RunInstances", []string{"ImageId", "ami", "MinCount", "1", "MaxCount", "70000"}, "InsufficientFreeAddressesInSubnet", 400},
+		"run a count that is no number":          {"RunInstances", []string{"ImageId", "ami", "MinCount", "one", "MaxCount", "1"}, "InvalidParameterValue", 400},
+		"run on an unknown market":               {"RunInstances", []string{"ImageId", "ami", "MinCount", "1", "MaxCount", "1", "InstanceMarketOptions.MarketType", "black"}, "InvalidParameterValue", 400},
+		"run a command without leave":            {"RunInstances", []string{"ImageId", "ami", "MinCount", "1", "MaxCount", "1", "UserData", commandText}, "InvalidParameterValue", 400},
+		"run with user data that is not base64":  {"RunInstances", []string{"ImageId", "ami", "MinCount", "1", "MaxCount", "1", "UserData", "{}"}, "InvalidParameterValue", 400},
+		"run with tags for a volume":             {"RunInstances", []string{"ImageId", "ami", "MinCount", "1", "MaxCount", "1", "TagSpecification.1.ResourceType", "volume"}, "InvalidParameterValue", 400},
+		"tag an unknown instance":                {"CreateTags", []string{"ResourceId.1", up, "ResourceId.2", unknown, "Tag.1.Key", "a"}, "InvalidInstanceID.NotFound", 400},
+		"tag a volume":                           {"CreateTags", []string{"ResourceId.1", "vol-01234567", "Tag.1.Key", "a"}, "InvalidID", 400},
+		"tag with a reserved key":                {"CreateTags", []string{"ResourceId.1", up, "Tag.1.Key", "aws:a"}, "InvalidParameterValue", 400},
+		"tag without tags":                       {"CreateTags", []string{"ResourceId.1", up}, "MissingParameter", 400},
+		"describe an unknown instance":           {"DescribeInstances", []string{"InstanceId.1", unknown}, "InvalidInstanceID.NotFound", 400},
+		"describe by an unknown filter":          {"DescribeInstances", []string{"Filter.1.Name", "colour", "Filter.1.Value.1", "red"}, "InvalidParameterValue", 400},
+		"describe by a filter without a value":   {"DescribeInstances", []string{"Filter.1.Name", "tag-key"}, "MissingParameter", 400},
+		"describe too small a page":              {"DescribeInstances", []string{"MaxResults", "4"}, "InvalidParameterValue", 400},
+		"describe too large a page":              {"DescribeInstances", []string{"MaxResults", "1001"}, "InvalidParameterValue", 400},
+		"describe a page of named instances":     {"DescribeInstances", []string{"MaxResults", "5", "InstanceId.1", up}, "InvalidParameterCombination", 400},
+		"describe with a token nobody gave":      {"DescribeInstances", []string{"NextToken", "bm9uc2Vuc2U"}, "InvalidParameterValue", 400},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &rig{t: t, url: r.url, cloud: r.cloud}
+			before := r.listed()
+			got := r.call(test.action, test.pairs...)
+			if got.Code != test.code || got.status != test.status || got.Message == "" {
+				t.Errorf("answered %d %s: %s; want %d %s", got.status, got.Code, got.Message, test.status, test.code)
+			}
+			if after := r.listed(); fmt.Sprint(after) != fmt.Sprint(before) {
+				t.Errorf("changed from %+v to %+v", before, after)
+			}
+		})
+	}
+}
+
+func TestStatesAreRefusedOverTheWire(t *testing.T) {
+	r := newRig(t, Config{StartLatency: time.Hour, StopLatency: time.Hour})
+	id := r.launch(1)[0]
+	if got := r.call("StopInstances", "InstanceId.1", id); got.Code != "IncorrectInstanceState" {
+		t.Errorf("stop of a pending instance answered %+v", got)
+	}
+	if got := r.call("StartInstances", "InstanceId.1", id).Instances[0]; got.Previous != "pending" || got.Current != "pending" {
+		t.Errorf("start of a pending instance answered %+v", got)
+	}
+	r.cloud.turn(time.Now().Add(2 * time.Hour))
+	if got := r.call("StartInstances", "InstanceId.1", id).Instances[0]; got.Previous != "running" || got.Current != "running" {
+		t.Errorf("start of a running instance answered %+v", got)
+	}
+	r.call("StopInstances", "InstanceId.1", id)
+	if got := r.call("StartInstances", "InstanceId.1", id); got.Code != "IncorrectInstanceState" {
+		t.Errorf("start of a stopping instance answered %+v", got)
+	}
+}
+
+func TestAClientTokenMakesRunIdempotent(t *testing.T) {
+	r := newRig(t, Config{})
+	run := func(image string) seen {
+		return r.call("RunInstances", "ImageId", image, "MinCount", "2", "MaxCount", "3", "ClientToken", "once")
+	}
+	first, second := run("ami-1"), run("ami-1")
+	if len(first.Instances) != 3 || first.ReservationID != second.ReservationID || first.Instances[0].ID != second.Instances[0].ID {
+		t.Errorf("first %+v, second %+v", first, second)
+	}
+	if got := run("ami-2"); got.Code != "IdempotentParameterMismatch" {
+		t.Errorf("other parameters answered %+v", got)
+	}
+	if got := len(r.listed()); got != 3 {
+		t.Errorf("%d instances", got)
+	}
+}
+
+func TestPagesAreCutAlongReservations(t *testing.T) {
+	r := newRig(t, Config{PageSize: 5})
+	var want []string
+	for n := range 12 {
+		want = append(want, r.launch(1+n%3)...)
+	}
+	for name, pairs := range map[string][]string{
+		"by the cloud's own page size": nil,
+		"by the caller's":              {"MaxResults", "5"},
+		"by the smaller of the two":    {"MaxResults", "1000"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &rig{t: t, url: r.url}
+			var got []string
+			var sizes []int
+			for token := ""; len(sizes) == 0 || token != ""; {
+				answer := r.call("DescribeInstances", append([]string{"NextToken", token}, pairs...)...)
+				sizes = append(sizes, len(answer.Reservations))
+				for _, reservation := range answer.Reservations {
+					for _, i := range reservation.Instances {
+						got = append(got, i.ID)
+					}
+				}
+				token = answer.NextToken
+			}
+			if !slices.Equal(sizes, []int{5, 5, 2}) || !slices.Equal(got, want) {
+				t.Errorf("pages of %v with %v, want %v", sizes, got, want)
+			}
+		})
+	}
+	token := r.call("DescribeInstances").NextToken
+	if got := r.call("DescribeInstances", "NextToken", token, "Filter.1.Name", "tag-key", "Filter.1.Value.1", "a"); got.Code != "InvalidParameterValue" {
+		t.Errorf("the token of another question answered %+v", got)
+	}
+	pairs := []string{}
+	for n, id := range want {
+		pairs = append(pairs, fmt.Sprintf("InstanceId.%d", n+1), id)
+	}
+	if got := r.call("DescribeInstances", pairs...); len(got.Reservations) != 12 || got.NextToken != "" {
+		t.Errorf("named instances came as %d reservations, token %q", len(got.Reservations), got.NextToken)
+	}
+}
+
+func TestFilters(t *testing.T) {
+	r := newRig(t, Config{})
+	tagged := func(pairs ...string) string {
+		all := []string{"TagSpecification.1.ResourceType", "instance"}
+		for n := 0; n < len(pairs); n += 2 {
+			prefix := fmt.Sprintf("TagSpecification.1.Tag.%d.", n/2+1)
+			all = append(all, prefix+"Key", pairs[n], prefix+"Value", pairs[n+1])
+		}
+		return r.launch(1, all...)[0]
+	}
+	a := tagged("Name", "worker-1", "kubernetes.io/cluster/blue", "owned")
+	b := tagged("Name", "worker-20", "kubernetes.io/cluster/blue", "shared")
+	d := tagged("Name", "a*b", "other", "")
+	for _, id := range []string{a, b, d} {
+		r.await(id, running)
+	}
+	r.call("StopInstances", "InstanceId.1", b)
+	r.await(b, stopped)
+	for name, test := range map[string]struct {
+		filters [][]string
+		want    []string
+	}{
+		"a tag":                             {[][]string{{"tag:Name", "worker-1"}}, []string{a}},
+		"a tag with another case":           {[][]string{{"tag:Name", "Worker-1"}}, nil},
+		"any text":                          {[][]string{{"tag:Name", "worker-*"}}, []string{a, b}},
+		"one character":                     {[][]string{{"tag:Name", "worker-?"}}, []string{a}},
+		"a star that is meant":              {[][]string{{"tag:Name", `a\*b`}}, []string{d}},
+		"a dot is no wildcard":              {[][]string{{"private-ip-address", "127.77.0?1"}}, []string{a}},
+		"one of two values":                 {[][]string{{"tag:kubernetes.io/cluster/blue", "owned", "shared"}}, []string{a, b}},
+		"two filters":                       {[][]string{{"tag:kubernetes.io/cluster/blue", "*"}, {"instance-state-name", "running"}}, []string{a}},
+		"a tag key":                         {[][]string{{"tag-key", "other"}}, []string{d}},
+		"an empty tag value":                {[][]string{{"tag:other", ""}}, []string{d}},
+		"a state":                           {[][]string{{"instance-state-name", "stopped", "stopping"}}, []string{b}},
+		"an id that is unknown is no error": {[][]string{{"instance-id", a, "i-0123456789abcdef0"}}, []string{a}},
+		"a name":                            {[][]string{{"private-dns-name", "ip-127-77-0-2.*"}}, []string{b}},
+		"an address":                        {[][]string{{"private-ip-address", "127.77.0.3"}}, []string{d}},
+		"a tag that an instance has not is no match": {[][]string{{"tag:nobody", "*"}}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &rig{t: t, url: r.url}
+			var pairs []string
+			for n, filter := range test.filters {
+				pairs = append(pairs, fmt.Sprintf("Filter.%d.Name", n+1), filter[0])
+				for m, value := range filter[1:] {
+					pairs = append(pairs, fmt.Sprintf("Filter.%d.Value.%d", n+1, m+1), value)
+				}
+			}
+			var got []string
+			for _, reservation := range r.call("DescribeInstances", pairs...).Reservations {
+				for _, i := range reservation.Instances {
+					got = append(got, i.ID)
+				}
+			}
+			if !slices.Equal(got, test.want) {
+				t.Errorf("found %v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
+func TestTags(t *testing.T) {
+	r := newRig(t, Config{})
+	ids := r.launch(2)
+	both := []string{"ResourceId.1", ids[0], "ResourceId.2", ids[1]}
+	create := append(slices.Clone(both), "Tag.1.Key", "a", "Tag.1.Value", "1", "Tag.2.Key", "b", "Tag.2.Value", "2", "Tag.3.Key", "c")
+	if got := r.call("CreateTags", create...); !got.Return {
+		t.Fatalf("create answered %+v", got)
+	}
+	steps := []struct {
+		pairs []string
+		want  string
+	}{
+		{nil, "[a=1 b=2 c=]"},
+		{[]string{"Tag.1.Key", "a", "Tag.1.Value", "other"}, "[a=1 b=2 c=]"},
+		{[]string{"Tag.1.Key", "b", "Tag.1.Value", ""}, "[a=1 b=2 c=]"},
+		{[]string{"Tag.1.Key", "a", "Tag.1.Value", "1"}, "[b=2 c=]"},
+		{[]string{"Tag.1.Key", "b"}, "[c=]"},
+		{[]string{}, "[]"},
+	}
+	for n, step := range steps {
+		if step.pairs != nil {
+			if got := r.call("DeleteTags", append(slices.Clone(both), step.pairs...)...); !got.Return {
+				t.Fatalf("step %d: delete answered %+v", n, got)
+			}
+		}
+		got := []string{}
+		for _, tag := range r.call("DescribeTags", "Filter.1.Name", "resource-id", "Filter.1.Value.1", ids[1]).Tags {
+			got = append(got, tag.Key+"="+tag.Value)
+		}
+		if fmt.Sprint(got) != step.want {
+			t.Errorf("step %d: tags %v, want %s", n, got, step.want)
+		}
+	}
+	many := []string{"ResourceId.1", ids[0]}
+	for n := range 51 {
+		many = append(many, fmt.Sprintf("Tag.%d.Key", n+1), fmt.Sprintf("key-%d", n))
+	}
+	if got := r.call("CreateTags", many...); got.Code != "TagLimitExceeded" {
+		t.Errorf("51 tags answered %+v", got)
+	}
+}
+
+func TestGetWorksAsPost(t *testing.T) {
+	r := newRig(t, Config{})
+	id := r.launch(1)[0]
+	query := url.Values{"Action": {"DescribeInstances"}, "Version": {"2016-11-15"}, "InstanceId.1": {id}}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.url+"/?"+query.Encode(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Authorization", authorized)
+	if got := r.send(request); got.status != http.StatusOK || got.Reservations[0].Instances[0].ID != id {
+		t.Errorf("answered %+v", got)
+	}
+}

@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cloud
+
+import (
+	"bufio"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// shell returns the parameters that give an instance a shell script as its machine.
+func shell(t *testing.T, script string, env map[string]string, log string) []string {
+	t.Helper()
+	text, err := json.Marshal(command{Argv: []string{"/bin/sh", "-c", script, "sh", "{{ip}}", "{{id}}", "{{dns}}"}, Env: env, Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []string{"UserData", base64.StdEncoding.EncodeToString(text)}
+}
+
+// forever is a script that says it is ready and then waits; each part of it ends at once when it is asked to.
+const forever = `echo ready; while :; do sleep 0.01; done`
+
+// deaf is the same one that cannot be asked.
+const deaf = `trap "" TERM; ` + forever
+
+func awaitLog(t *testing.T, path, wanted string) {
+	t.Helper()
+	until(t, "the log holds "+wanted, func() bool {
+		text, err := os.ReadFile(path)
+		return err == nil && strings.Contains(string(text), wanted)
+	})
+}
+
+// alive tells whether a pid is there and no zombie that nobody reaps.
+func alive(pid int) bool {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) && !errors.Is(err, os.ErrNotExist)
+	}
+	return !strings.Contains(string(text), ") Z ")
+}
+
+func TestAMachineRunsWhileItsInstanceRuns(t *testing.T) {
+	r := newRig(t, Config{AllowCommands: true, StopLatency: 20 * time.Millisecond})
+	log := filepath.Join(t.TempDir(), "log")
+	script := `echo "$1 $2 $3 $GREETING $TORPOR_CLOUD_INSTANCE" >&2; trap "echo asked; exit 0" TERM; ` + forever
+	id := r.launch(1, shell(t, script, map[string]string{"GREETING": "hello {{ip}}"}, log)...)[0]
+	up := r.await(id, running)
+	awaitLog(t, log, fmt.Sprintf("%s %s %s hello %s %s\n", up.IP, id, up.DNS, up.IP, id))
+	awaitLog(t, log, "ready")
+	pid := r.listed()[id].PID
+	if !alive(pid) {
+		t.Errorf("pid %d of the running instance is not there", pid)
+	}
+	r.call("StopInstances", "InstanceId.1", id)
+	r.await(id, stopped)
+	awaitLog(t, log, "asked")
+	if alive(pid) || r.listed()[id].PID != 0 {
+		t.Errorf("pid %d, shown %d, outlives the stop", pid, r.listed()[id].PID)
+	}
+	r.call("StartInstances", "InstanceId.1", id)
+	r.await(id, running)
+	if again := r.listed()[id].PID; again == pid || !alive(again) {
+		t.Errorf("pid %d after the start, before %d", again, pid)
+	}
+}
+
+func TestAMachineThatDoesNotListenIsKilledAtTheEndOfTheLatency(t *testing.T) {
+	const latency = 300 * time.Millisecond
+	for name, test := range map[string]struct {
+		action string
+		end    state
+	}{
+		"stop":      {"StopInstances", stopped},
+		"terminate": {"TerminateInstances", terminated},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, Config{AllowCommands: true, StopLatency: latency})
+			log := filepath.Join(t.TempDir(), "log")
+			id := r.launch(1, shell(t, deaf, nil, log)...)[0]
+			awaitLog(t, log, "ready")
+			pid := r.listed()[id].PID
+			asked := time.Now()
+			r.call(test.action, "InstanceId.1", id)
+			until(t, "the machine is gone", func() bool { return !alive(pid) })
+			if took := time.Since(asked); took < latency {
+				t.Errorf("killed after %s, before the latency", took)
+			}
+			r.await(id, test.end)
+		})
+	}
+}
+
+func TestAForcedStopKillsAtOnce(t *testing.T) {
+	r := newRig(t, Config{AllowCommands: true, StopLatency: time.Hour})
+	log := filepath.Join(t.TempDir(), "log")
+	id := r.launch(1, shell(t, deaf, nil, log)...)[0]
+	awaitLog(t, log, "ready")
+	pid := r.listed()[id].PID
+	r.call("StopInstances", "InstanceId.1", id)
+	if got := r.call("StopInstances", "InstanceId.1", id, "Force", "true").Instances[0]; got.Previous != "stopping" || got.Current != "stopping" {
+		t.Errorf("forced stop answered %+v", got)
+	}
+	until(t, "the machine is gone", func() bool { return !alive(pid) })
+	if got := r.describe(id); got.State != "stopping" {
+		t.Errorf("the latency does not elapse: %+v", got)
+	}
+}
+
+func TestAMachineThatEndsByItselfStopsItsInstance(t *testing.T) {
+	r := newRig(t, Config{AllowCommands: true})
+	dir := t.TempDir()
+	child, leave := filepath.Join(dir, "child"), filepath.Join(dir, "leave")
+	script := fmt.Sprintf(`sleep 1000 & echo $! > %s; while [ ! -e %s ]; do sleep 0.01; done; exit 3`, child, leave)
+	id := r.launch(1, shell(t, script, nil, "")...)[0]
+	r.await(id, running)
+	left := readPID(t, child)
+	if err := os.WriteFile(leave, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	down := r.await(id, stopped)
+	if down.ReasonCode != "Client.InstanceInitiatedShutdown" {
+		t.Errorf("stopped instance %+v", down)
+	}
+	if alive(left) {
+		t.Errorf("what the machine had started, pid %d, outlives it", left)
+	}
+}
+
+func TestAMachineThatCannotStartLeavesItsInstanceStopped(t *testing.T) {
+	r := newRig(t, Config{AllowCommands: true})
+	userData := base64.StdEncoding.EncodeToString([]byte(`{"command":["/nowhere/at/all"]}`))
+	id := r.launch(1, "UserData", userData)[0]
+	if down := r.await(id, stopped); down.ReasonCode != "Client.InternalError" {
+		t.Errorf("stopped instance %+v", down)
+	}
+}
+
+func TestUserDataThatIsNoGoodCommandIsRefused(t *testing.T) {
+	r := newRig(t, Config{AllowCommands: true})
+	for name, text := range map[string]string{
+		"an empty command":    `{"command":[]}`,
+		"an unknown field":    `{"command":["/bin/true"],"user":"root"}`,
+		"JSON that is broken": `{"command":`,
+	} {
+		got := r.call("RunInstances", "ImageId", "ami", "MinCount", "1", "MaxCount", "1", "UserData", base64.StdEncoding.EncodeToString([]byte(text)))
+		if got.Code != "InvalidParameterValue" {
+			t.Errorf("%s answered %+v", name, got)
+		}
+	}
+	r.launch(1, "UserData", base64.StdEncoding.EncodeToString([]byte("#cloud-config\n")))
+}
+
+func TestClosePowersOffAndNewPowersOn(t *testing.T) {
+	config := Config{Dir: t.TempDir(), AllowCommands: true}
+	log := filepath.Join(t.TempDir(), "log")
+	r := newRig(t, config)
+	id := r.launch(1, shell(t, deaf, nil, log)...)[0]
+	awaitLog(t, log, "ready")
+	before := r.listed()[id]
+	if _, err := New(config); err == nil {
+		t.Error("two clouds open one folder")
+	}
+	r.cloud.grace = 50 * time.Millisecond
+	if err := r.cloud.Close(); err != nil {
+		t.Fatalf("close: %v", err)
+	}
+	if alive(before.PID) {
+		t.Errorf("pid %d outlives the cloud", before.PID)
+	}
+	if got := r.call("DescribeInstances"); got.Code != "Unavailable" || got.status != http.StatusServiceUnavailable {
+		t.Errorf("the closed cloud answered %+v", got)
+	}
+	r = newRig(t, config)
+	after := r.listed()[id]
+	if after.State != "running" || after.PID == before.PID || !alive(after.PID) || !after.ChangedAt.Equal(before.ChangedAt) {
+		t.Errorf("before %+v, after %+v", before, after)
+	}
+	r.cloud.grace = 50 * time.Millisecond
+}
+
+// subprocess is a cloud that can be killed.
+type subprocess struct {
+	rig
+
+	cmd *exec.Cmd
+}
+
+// serveForever is the life of a subprocess: until its parent's end closes its input.
+func serveForever(dir string) error {
+	c, err := New(Config{Dir: dir, AllowCommands: true, StopLatency: 400 * time.Millisecond})
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Handler: c.Handler(), ReadHeaderTimeout: time.Minute}
+	go func() {
+		// The parent sees the end of the answers.
+		_ = server.Serve(listener)
+	}()
+	fmt.Printf("http://%s\n", listener.Addr())
+	if _, err := io.Copy(io.Discard, os.Stdin); err != nil {
+		return err
+	}
+	if err := errors.Join(server.Close(), c.Close()); err != nil {
+		return err
+	}
+	os.Exit(0)
+	return nil
+}
+
+func newSubprocess(t *testing.T, dir string) *subprocess {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "CLOUD_TEST_DIR="+dir)
+	cmd.Stderr = os.Stderr
+	input, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	output, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		// Both have happened already when the test has killed it.
+		_ = input.Close()
+		_ = cmd.Wait()
+	})
+	url, err := bufio.NewReader(output).ReadString('\n')
+	if err != nil {
+		t.Fatalf("the subprocess does not say where it serves: %v", err)
+	}
+	return &subprocess{rig: rig{t: t, url: strings.TrimSpace(url)}, cmd: cmd}
+}
+
+func (s *subprocess) kill() {
+	s.t.Helper()
+	if err := s.cmd.Process.Kill(); err != nil {
+		s.t.Fatal(err)
+	}
+	// It was killed, so it does not end well.
+	_ = s.cmd.Wait()
+}
+
+func readPID(t *testing.T, path string) int {
+	t.Helper()
+	var pid int
+	until(t, path+" holds a pid", func() bool {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return false
+		}
+		pid, err = strconv.Atoi(strings.TrimSpace(string(text)))
+		return err == nil
+	})
+	return pid
+}
+
+func TestAKilledCloudComesBackAsItWas(t *testing.T) {
+	dir, logs := t.TempDir(), t.TempDir()
+	s := newSubprocess(t, dir)
+	childFile := filepath.Join(logs, "child")
+	staying := s.launch(1, shell(t, `sleep 1000 & echo $! > `+childFile+`; wait`, nil, "")...)[0]
+	leaving := s.launch(1, shell(t, deaf, nil, filepath.Join(logs, "leaving"))...)[0]
+	s.await(staying, running)
+	awaitLog(t, filepath.Join(logs, "leaving"), "ready")
+	child := readPID(t, childFile)
+	before := s.listed()
+	if err := os.Remove(childFile); err != nil {
+		t.Fatal(err)
+	}
+	s.call("StopInstances", "InstanceId.1", leaving)
+	asked := time.Now()
+	s.kill()
+	for _, i := range before {
+		until(t, fmt.Sprintf("pid %d died with the cloud", i.PID), func() bool { return !alive(i.PID) })
+	}
+	if !alive(child) {
+		t.Fatal("the child of a machine is expected to be an orphan")
+	}
+
+	s = newSubprocess(t, dir)
+	if alive(child) {
+		t.Errorf("the orphan %d of the earlier life still runs", child)
+	}
+	after := s.listed()[staying]
+	if after.State != "running" || after.PID == before[staying].PID || !alive(after.PID) || !after.ChangedAt.Equal(before[staying].ChangedAt) {
+		t.Errorf("before %+v, after %+v", before[staying], after)
+	}
+	if again := readPID(t, childFile); again == child {
+		t.Errorf("the machine did not run again")
+	}
+	s.await(leaving, stopped)
+	if took := s.listed()[leaving].ChangedAt.Sub(asked); took < 300*time.Millisecond || took > 10*time.Second {
+		t.Errorf("stopped after %s, want the latency of 400ms over both lives", took)
+	}
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"runtime"
+	"testing"
+	"time"
+)
+
+func startSleep(t *testing.T) *Process {
+	t.Helper()
+	s := NewStarter()
+	p, err := s.Start(Command{Argv: []string{"/bin/sh", "-c", "sleep 1000 & wait"}, Marker: "i-1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		p.Kill()
+		awaitGone(t, p)
+		s.Close()
+	})
+	return p
+}
+
+func awaitGone(t *testing.T, p *Process) {
+	t.Helper()
+	until(t, "the process is gone", p.Gone)
+}
+
+// until polls with a deadline far above what is waited for.
+func until(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.NewTimer(30 * time.Second)
+	defer deadline.Stop()
+	for !holds() {
+		select {
+		case <-deadline.C:
+			t.Fatalf("never came true: %s", what)
+		case <-tick.C:
+		}
+	}
+}
+
+func TestOnlyTheVeryProcessIsKilledAsAnOrphan(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only /proc tells start times")
+	}
+	p := startSleep(t)
+	real := p.Identity()
+	for name, other := range map[string]Identity{
+		"another start time": {PID: real.PID, Started: real.Started + "0"},
+		"no start time":      {PID: real.PID},
+		"nothing recorded":   {},
+	} {
+		if err := other.KillOrphan(t.Context(), "i-1"); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if p.hasExited() {
+			t.Fatalf("%s: the process was killed", name)
+		}
+	}
+	if err := real.KillOrphan(t.Context(), "i-1"); err != nil {
+		t.Error(err)
+	}
+	awaitGone(t, p)
+}
+
+func TestWithoutItsLeaderOnlyMarkedMembersAreOrphans(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only /proc tells start times")
+	}
+	p := startSleep(t)
+	until(t, "the leader has started its child", func() bool {
+		members, _ := group(p.Identity().PID)
+		return len(members) == 2
+	})
+	leader, err := os.FindProcess(p.Identity().PID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := leader.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-p.Exited()
+	if left := p.Identity().orphans("i-2"); len(left) != 0 {
+		t.Errorf("processes %v of another machine would be killed", left)
+	}
+	if p.Gone() {
+		t.Error("gone while what it started still runs")
+	}
+	if err := p.Identity().KillOrphan(t.Context(), "i-1"); err != nil {
+		t.Error(err)
+	}
+	awaitGone(t, p)
+}
+
+func TestAStartThatFailsSaysWhich(t *testing.T) {
+	s := NewStarter()
+	defer s.Close()
+	for name, c := range map[string]Command{
+		"no such program": {Argv: []string{"/nowhere/at/all"}},
+		"no such folder":  {Argv: []string{"/bin/sh"}, Log: "/nowhere/at/all/log"},
+	} {
+		if _, err := s.Start(c); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
