@@ -14,8 +14,10 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
@@ -33,7 +35,6 @@ type outer struct {
 
 func (o *outer) GetConfig() *rest.Config                                 { return &rest.Config{Host: "127.0.0.1:1"} }
 func (o *outer) GetHTTPClient() *http.Client                             { return &http.Client{} }
-func (o *outer) GetScheme() *runtime.Scheme                              { return runtime.NewScheme() }
 func (o *outer) GetLogger() logr.Logger                                  { return logr.Discard() }
 func (o *outer) GetControllerOptions() config.Controller                 { return config.Controller{} }
 func (o *outer) Elected() <-chan struct{}                                { return o.elected }
@@ -43,6 +44,12 @@ func (o *outer) Add(r manager.Runnable) error                            { o.add
 func (o *outer) AddReadyzCheck(name string, check healthz.Checker) error {
 	o.ready[name] = check
 	return nil
+}
+
+func (o *outer) GetScheme() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	utilruntime.Must(corev1.AddToScheme(scheme))
+	return scheme
 }
 
 // switched is a condition that says what the test says.
@@ -225,19 +232,20 @@ func TestGroupForgivesWhenTheConditionChanges(t *testing.T) {
 
 func TestGroupNeverLivesTwice(t *testing.T) {
 	var living, most atomic.Int32
-	release := make(chan struct{})
-	var late error
+	var release chan struct{}
+	var late map[string]error
 	setup := func(mgr manager.Manager) error {
 		return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 			most.Store(max(most.Load(), living.Add(1)))
 			<-ctx.Done()
 			<-release // It ignores its context.
-			late = mgr.GetClient().Get(context.Background(), client.ObjectKey{Name: "x"}, &corev1.ConfigMap{})
+			late = useAfterStop(mgr)
 			living.Add(-1)
 			return nil
 		}))
 	}
-	synctestRelease(t, setup, release, func(r *rig) {
+	runGroup(t, setup, func(r *rig) {
+		release = make(chan struct{}) // Of the bubble.
 		r.elect()
 		r.say(True, "a")
 		r.say(False, "")
@@ -250,21 +258,35 @@ func TestGroupNeverLivesTwice(t *testing.T) {
 		release <- struct{}{}
 		synctest.Wait()
 		r.want(Running)
-		if !errors.Is(late, ErrScopeClosed) {
-			t.Errorf("the late runnable's read says %v, want ErrScopeClosed", late)
+		for what, err := range late {
+			if !errors.Is(err, ErrScopeClosed) {
+				t.Errorf("%s after the stop says %v, want ErrScopeClosed", what, err)
+			}
 		}
+		close(release)
 	})
 	if most.Load() != 1 || living.Load() != 0 {
 		t.Errorf("%d lived at once, %d at the end, want 1 and 0", most.Load(), living.Load())
 	}
 }
 
-// synctestRelease is runGroup, with a release channel that belongs to the bubble.
-func synctestRelease(t *testing.T, setup SetupFunc, release chan struct{}, test func(r *rig)) {
-	runGroup(t, setup, func(r *rig) {
-		test(r)
-		close(release)
-	})
+// useAfterStop tries everything of a scope that does work.
+func useAfterStop(mgr manager.Manager) map[string]error {
+	ctx, key, obj := context.Background(), client.ObjectKey{Name: "x"}, &corev1.ConfigMap{}
+	none := func(client.Object) []string { return nil }
+	_, informer := mgr.GetCache().GetInformer(ctx, obj)
+	_, mapping := mgr.GetRESTMapper().RESTMapping(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), "v1")
+	return map[string]error{
+		"Add":         mgr.Add(manager.RunnableFunc(func(context.Context) error { return nil })),
+		"check":       mgr.AddReadyzCheck("x", nil),
+		"cached get":  mgr.GetClient().Get(ctx, key, obj),
+		"cached list": mgr.GetClient().List(ctx, &corev1.ConfigMapList{}),
+		"write":       mgr.GetClient().Delete(ctx, obj),
+		"plain get":   mgr.GetAPIReader().Get(ctx, key, obj),
+		"index":       mgr.GetFieldIndexer().IndexField(ctx, obj, "x", none),
+		"informer":    informer,
+		"mapping":     mapping,
+	}
 }
 
 func TestGroupEndsWithItsManagerInEveryPhase(t *testing.T) {
@@ -387,7 +409,7 @@ func TestSetupRefusesBadUse(t *testing.T) {
 		"no condition":           {nil, fine, nil, "found nil"},
 		"no setup":               {switched{}, nil, nil, "found nil"},
 		"no kind":                {Served(), fine, nil, "names no kind"},
-		"kind not in the scheme": {ServedObject(&corev1.Pod{}), fine, nil, "AddToScheme"},
+		"kind not in the scheme": {ServedObject(&appsv1.Deployment{}), fine, nil, "AddToScheme"},
 		"name with a slash":      {switched{}, fine, []Option{Name("a/b")}, "slash"},
 		"no time to drain":       {switched{}, fine, []Option{DrainTimeout(0)}, "longer than 0"},
 	}

@@ -26,20 +26,25 @@ const (
 // and after a long sleep somebody outside has to decide.
 func approveServing(ctx context.Context, client kubernetes.Interface) error {
 	return wait.PollUntilContextCancel(ctx, approveInterval, true, func(ctx context.Context) (bool, error) {
-		if alive, err := someNodeAlive(ctx, client); err != nil || !alive {
-			return false, nil
-		}
-		list, err := client.CertificatesV1().CertificateSigningRequests().List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return false, nil
-		}
-		for i := range list.Items {
-			if err := approveOne(ctx, client, &list.Items[i]); err != nil {
-				return false, nil
-			}
-		}
+		_ = approvePending(ctx, client) // What failed is tried again with the next beat.
 		return false, nil
 	})
+}
+
+func approvePending(ctx context.Context, client kubernetes.Interface) error {
+	if alive, err := someNodeAlive(ctx, client); err != nil || !alive {
+		return err
+	}
+	list, err := client.CertificatesV1().CertificateSigningRequests().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("list certificate requests: %w", err)
+	}
+	for i := range list.Items {
+		if err := approveOne(ctx, client, &list.Items[i]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func someNodeAlive(ctx context.Context, client kubernetes.Interface) (bool, error) {

@@ -5,6 +5,7 @@
 package controlplane
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -52,7 +53,7 @@ func (c Config) server(p ports) string {
 	return "https://" + net.JoinHostPort(c.Address, strconv.Itoa(p.API))
 }
 
-func (c Config) loadPorts() (ports, error) {
+func (c Config) loadPorts(ctx context.Context) (ports, error) {
 	var p ports
 	data, err := os.ReadFile(c.path("ports.json"))
 	switch {
@@ -67,7 +68,7 @@ func (c Config) loadPorts() (ports, error) {
 	if c.Port != 0 {
 		p.API = c.Port
 	}
-	if err := p.fill(c.Address); err != nil {
+	if err := p.fill(ctx, c.Address); err != nil {
 		return p, err
 	}
 	data, err = json.Marshal(p)
@@ -82,7 +83,8 @@ func (c Config) loadPorts() (ports, error) {
 
 // fill takes free ports for those that are not set. All listeners are open at the same time,
 // so that the kernel cannot hand out one port twice.
-func (p *ports) fill(address string) error {
+func (p *ports) fill(ctx context.Context, address string) error {
+	var listen net.ListenConfig
 	var open []net.Listener
 	defer func() {
 		for _, l := range open {
@@ -93,7 +95,7 @@ func (p *ports) fill(address string) error {
 		if *port != 0 {
 			continue
 		}
-		l, err := net.Listen("tcp", net.JoinHostPort(address, "0"))
+		l, err := listen.Listen(ctx, "tcp", net.JoinHostPort(address, "0"))
 		if err != nil {
 			return fmt.Errorf("find a free port on %s: %w", address, err)
 		}

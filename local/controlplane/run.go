@@ -29,7 +29,7 @@ func Run(ctx context.Context, c Config, ready func(server string)) error {
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 		return fmt.Errorf("make data folder: %w", err)
 	}
-	p, err := c.loadPorts()
+	p, err := c.loadPorts(ctx)
 	if err != nil {
 		return err
 	}
@@ -74,13 +74,18 @@ func Run(ctx context.Context, c Config, ready func(server string)) error {
 type component struct {
 	name   string
 	cancel context.CancelFunc
-	done   chan error
+	// err is what the part ended with, once done is closed.
+	err  error
+	done chan struct{}
 }
 
 func startComponent(ctx context.Context, name string, run func(context.Context) error) *component {
 	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	c := &component{name: name, cancel: cancel, done: make(chan error, 1)}
-	go func() { c.done <- run(own) }()
+	c := &component{name: name, cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(c.done)
+		c.err = run(own)
+	}()
 	return c
 }
 
@@ -97,9 +102,8 @@ func firstExit(ctx context.Context, parts []*component) error {
 	failed := make(chan error, len(parts))
 	for _, p := range parts {
 		go func() {
-			err := <-p.done
-			p.done <- err
-			failed <- fmt.Errorf("%s ended by itself: %w", p.name, errors.Join(err, errEarly))
+			<-p.done
+			failed <- fmt.Errorf("%s ended by itself: %w", p.name, errors.Join(p.err, errEarly))
 		}()
 	}
 	select {
@@ -124,9 +128,8 @@ func (c Config) awaitAPI(ctx context.Context, api *component) (kubernetes.Interf
 	}
 	err = wait.PollUntilContextTimeout(ctx, pollInterval, startTimeout, true, func(ctx context.Context) (bool, error) {
 		select {
-		case err := <-api.done:
-			api.done <- err
-			return false, fmt.Errorf("kube-apiserver ended before it was ready: %w", errors.Join(err, errEarly))
+		case <-api.done:
+			return false, fmt.Errorf("kube-apiserver ended before it was ready: %w", errors.Join(api.err, errEarly))
 		default:
 		}
 		body, err := client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)

@@ -4,6 +4,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -25,11 +26,11 @@ func Run(ctx context.Context, c Config) error {
 	if err := os.MkdirAll(c.certificates(), 0o700); err != nil {
 		return fmt.Errorf("make node folder: %w", err)
 	}
-	if err := hold(ctx, c.Hold); err != nil {
+	if !hold(ctx, c.Hold) {
 		return nil
 	}
 	client, err := c.identity(ctx)
-	if ctx.Err() != nil {
+	if errors.Is(err, context.Canceled) {
 		return nil
 	}
 	if err != nil {
@@ -51,22 +52,23 @@ func Run(ctx context.Context, c Config) error {
 	return c.heartbeat(ctx, client, port)
 }
 
-func hold(ctx context.Context, d time.Duration) error {
+// hold waits; it reports whether there is still something to start.
+func hold(ctx context.Context, d time.Duration) bool {
 	if d == 0 {
-		return nil
+		return true
 	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-		return ctx.Err()
+		return false
 	case <-timer.C:
-		return nil
+		return true
 	}
 }
 
 func (c Config) renewLease(ctx context.Context, client kubernetes.Interface) {
-	seconds := max(int32((c.Heartbeat*leaseRenewals)/time.Second), 1)
+	seconds := max(int32(c.Heartbeat.Seconds()*leaseRenewals), 1)
 	controller := lease.NewController(clock.RealClock{}, client, c.Name, seconds, nil, c.Heartbeat, c.Name, corev1.NamespaceNodeLease, nil)
 	controller.Run(klog.NewContext(ctx, klog.Background()))
 }

@@ -19,9 +19,10 @@ var errNoServingCertificate = errors.New("expected a serving certificate, found 
 // serve answers /healthz with the serving certificate, so that a client sees whether it was really issued.
 // It takes the kubelet's port, or a free one when that is taken.
 func serve(ctx context.Context, address string, manager certificate.Manager) (int32, error) {
-	l, err := net.Listen("tcp", net.JoinHostPort(address, strconv.Itoa(kubeletPort)))
+	var listen net.ListenConfig
+	l, err := listen.Listen(ctx, "tcp", net.JoinHostPort(address, strconv.Itoa(kubeletPort)))
 	if err != nil {
-		l, err = net.Listen("tcp", net.JoinHostPort(address, "0"))
+		l, err = listen.Listen(ctx, "tcp", net.JoinHostPort(address, "0"))
 	}
 	if err != nil {
 		return 0, fmt.Errorf("listen on %s: %w", address, err)
@@ -39,5 +40,5 @@ func serve(ctx context.Context, address string, manager certificate.Manager) (in
 	}}
 	go func() { _ = server.ServeTLS(l, "", "") }()
 	context.AfterFunc(ctx, func() { _ = server.Close() })
-	return int32(l.Addr().(*net.TCPAddr).Port), nil
+	return int32(l.Addr().(*net.TCPAddr).AddrPort().Port()), nil
 }

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/torpor-dev/torpor/actuator"
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
@@ -82,6 +83,7 @@ func (c Controller) observeCluster(ctx context.Context, cd *hivev1.ClusterDeploy
 		return
 	}
 	if err := seen.read(ctx); err != nil {
+		log.FromContext(ctx).V(1).Info("Cluster not reached", "error", err.Error())
 		seen.APIMessage = reach.Describe(err)
 		seen.Nodes, seen.Approvable = nil, nil
 		return

@@ -5,13 +5,12 @@ package reach
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/scheme"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	"github.com/torpor-dev/torpor/internal/hibernate"
@@ -86,6 +85,9 @@ func node(n *corev1.Node, renewed map[string]time.Time) hibernate.Node {
 func (c *Cluster) list(ctx context.Context, path, next string, into runtime.Object) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	o := metav1.ListOptions{Limit: pageSize, Continue: next}
-	return c.rest.Get().AbsPath(path).VersionedParams(&o, scheme.ParameterCodec).MaxRetries(0).Do(ctx).Into(into)
+	r := c.rest.Get().AbsPath(path).Param("limit", strconv.Itoa(pageSize)).MaxRetries(0)
+	if next != "" {
+		r = r.Param("continue", next)
+	}
+	return r.Do(ctx).Into(into)
 }

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conditional
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+)
+
+// TestProposalAcceptance is the list of acceptance criteria of the proposal "Conditionally Runnable Controllers".
+func TestProposalAcceptance(t *testing.T) {
+	s := startAPIServer(t)
+	def := crd("widgets", apiextensionsv1.NamespaceScoped)
+	widgets, maps := make(chan string), make(chan string)
+	mgr := s.manager(s.cfg)
+	group, err := Setup(mgr, Served(widgetKind()), watching(widgetKind(), widgets))
+	if err != nil {
+		t.Fatal(err)
+	}
+	neighbour := watching(s.kindOf(&corev1.ConfigMap{}), maps)
+	if err := neighbour(mgr); err != nil {
+		t.Fatal(err)
+	}
+	theNeighbourGoesOn := func(name string) {
+		t.Helper()
+		if err := s.client().Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}); err != nil {
+			t.Fatal(err)
+		}
+		s.expect(maps, name)
+	}
+
+	t.Log("1. Run the mgr without CRD installed yet and mgr should start successfully.")
+	s.start(mgr)
+	s.eventually("the absence is known", func(context.Context) (bool, error) { return group.Status().Condition.State == False, nil })
+	s.wait(group, Dormant)
+	theNeighbourGoesOn("one")
+
+	t.Log("2. After CRD installation the controller should start and run successfully.")
+	s.install(def)
+	s.create("default", "first")
+	s.expect(widgets, "first")
+	s.wait(group, Running)
+
+	t.Log("3. Upon uninstalling the CRD, the controller should stop but the manager should continue running successfully.")
+	s.uninstall(def)
+	s.wait(group, Dormant)
+	s.gone(def)
+	theNeighbourGoesOn("two")
+
+	t.Log("4. Upon CRD reinstallation, the controller should once again start and run successfully with no disruption to the manager and its other runnables.")
+	s.install(def)
+	s.create("default", "second")
+	s.expect(widgets, "second")
+	s.wait(group, Running)
+	theNeighbourGoesOn("three")
+}
+
+func TestRestartAfterAnotherShape(t *testing.T) {
+	s := startAPIServer(t)
+	seen := make(chan string)
+	mgr := s.manager(s.cfg)
+	group, err := Setup(mgr, Served(widgetKind()), watching(widgetKind(), seen))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.start(mgr)
+	shapes := []struct {
+		what, namespace string
+		def             *apiextensionsv1.CustomResourceDefinition
+	}{
+		{"namespaced", "default", crd("widgets", apiextensionsv1.NamespaceScoped)},
+		{"cluster", "", crd("widgets", apiextensionsv1.ClusterScoped)},
+		{"plural", "", crd("widgetz", apiextensionsv1.ClusterScoped)},
+		{"back", "default", crd("widgets", apiextensionsv1.NamespaceScoped)},
+	}
+	for _, shape := range shapes {
+		s.install(shape.def)
+		s.create(shape.namespace, shape.what)
+		s.expect(seen, shape.what) // The recorder has also written through the scope's client.
+		s.uninstall(shape.def)
+		s.gone(shape.def)
+	}
+	s.wait(group, Dormant)
+}
+
+func TestFinalizersAreTakenOffWhileTerminating(t *testing.T) {
+	s := startAPIServer(t)
+	def := crd("widgets", apiextensionsv1.NamespaceScoped)
+	s.install(def)
+	seen := make(chan string, 100)
+	mgr := s.manager(s.cfg)
+	group, err := Setup(mgr, Served(widgetKind()), watching(widgetKind(), seen))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.start(mgr)
+	for i := range 3 {
+		s.create("default", string(rune('a'+i)), "example.com/hold")
+	}
+	s.expect(seen, "c")
+	s.uninstall(def)
+	s.gone(def) // It could not go if the controller had stopped with the request.
+	s.wait(group, Dormant)
+}
+
+func TestVersionThatIsNoLongerServed(t *testing.T) {
+	s := startAPIServer(t)
+	def := crd("widgets", apiextensionsv1.NamespaceScoped)
+	other := *def.Spec.Versions[0].DeepCopy()
+	other.Name, other.Storage = "v2", false
+	def.Spec.Versions = append(def.Spec.Versions, other)
+	s.install(def)
+	mgr := s.manager(s.cfg)
+	group, err := Setup(mgr, Served(widgetKind()), watching(widgetKind(), make(chan string, 100)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.start(mgr)
+	s.wait(group, Running)
+	serve := func(served bool) {
+		t.Helper()
+		s.eventually("the CRD is updated", func(ctx context.Context) (bool, error) {
+			var now apiextensionsv1.CustomResourceDefinition
+			if err := s.client().Get(ctx, client.ObjectKeyFromObject(def), &now); err != nil {
+				return false, err
+			}
+			now.Spec.Versions[0].Served = served
+			return s.client().Update(ctx, &now) == nil, nil
+		})
+	}
+	serve(false)
+	s.wait(group, Dormant)
+	serve(true)
+	s.wait(group, Running)
+}
+
+func TestAnActivationThatFailsRecovers(t *testing.T) {
+	s := startAPIServer(t)
+	s.install(crd("widgets", apiextensionsv1.NamespaceScoped))
+	seen := make(chan string, 100)
+	var tries atomic.Int32
+	setup := func(mgr manager.Manager) error {
+		switch tries.Add(1) {
+		case 1:
+			return errors.New("boom")
+		case 2:
+			panic("boom")
+		case 3:
+			return mgr.Add(manager.RunnableFunc(func(context.Context) error { return errors.New("boom") }))
+		}
+		return watching(widgetKind(), seen)(mgr)
+	}
+	mgr := s.manager(s.cfg)
+	group, err := Setup(mgr, Served(widgetKind()), setup, StartBackoff(wait.Backoff{Duration: 50 * time.Millisecond}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.start(mgr)
+	s.create("default", "first")
+	s.expect(seen, "first")
+	s.wait(group, Running)
+	if tries.Load() != 4 {
+		t.Errorf("setup ran %d times, want 4", tries.Load())
+	}
+}
+
+func TestBuiltInKindsNeedNoCRD(t *testing.T) {
+	s := startAPIServer(t)
+	seen := make(chan string, 100)
+	mgr := s.manager(s.cfg)
+	group, err := Setup(mgr, ServedObject(&corev1.Namespace{}), watching(s.kindOf(&corev1.Namespace{}), seen))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.start(mgr)
+	s.expect(seen, "default")
+	s.wait(group, Running)
+}
+
+func TestWithoutTheRightToWatchCRDs(t *testing.T) {
+	s := startAPIServer(t)
+	def := crd("widgets", apiextensionsv1.NamespaceScoped)
+	s.install(def)
+	role := &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: "widgets"},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"example.com"}, Resources: []string{"widgets"}, Verbs: []string{"*"}}},
+	}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "widgets"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "widgets"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: "poor"}},
+	}
+	for _, obj := range []client.Object{role, binding} {
+		if err := s.client().Create(t.Context(), obj); err != nil {
+			t.Fatal(err)
+		}
+	}
+	poor, err := s.env.AddUser(envtest.User{Name: "poor"}, s.cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := make(chan string, 100)
+	mgr := s.manager(poor.Config())
+	group, err := Setup(mgr, Served(widgetKind()), watching(widgetKind(), seen))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.start(mgr)
+	s.create("default", "first")
+	s.expect(seen, "first")
+	s.uninstall(def)
+	s.wait(group, Dormant)
+}
+
+// TestNothingLeaks restarts a controller often, while a neighbour watches the same kind through the outer cache.
+func TestNothingLeaks(t *testing.T) {
+	s := startAPIServer(t)
+	const cycles = 50
+	when := switched{says: make(chan Status)}
+	mine, theirs := make(chan string, 1000), make(chan string, 1000)
+	kind := s.kindOf(&corev1.ConfigMap{})
+	mgr := s.manager(s.cfg)
+	group, err := Setup(mgr, when, watching(kind, mine))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := watching(kind, theirs)(mgr); err != nil {
+		t.Fatal(err)
+	}
+	s.start(mgr)
+	cycle := func() {
+		when.says <- Status{State: True}
+		s.wait(group, Running)
+		s.expect(mine, "kube-root-ca.crt")
+		when.says <- Status{State: False}
+		s.wait(group, Dormant)
+	}
+	if err := s.client().Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kube-root-ca.crt"}}); err != nil {
+		t.Fatal(err)
+	}
+	s.expect(theirs, "kube-root-ca.crt")
+	cycle()
+	before := settledGoroutines(s)
+	for range cycles {
+		cycle()
+	}
+	s.eventually("all goroutines of the restarts are gone", func(context.Context) (bool, error) { return runtime.NumGoroutine() <= before, nil })
+	if err := s.client().Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "after"}}); err != nil {
+		t.Fatal(err)
+	}
+	s.expect(theirs, "after")
+}
+
+// settledGoroutines is the number of goroutines once it stays the same for a while.
+func settledGoroutines(s *apiServer) int {
+	last, same := 0, 0
+	s.eventually("the number of goroutines settles", func(context.Context) (bool, error) {
+		if now := runtime.NumGoroutine(); now != last {
+			last, same = now, 0
+		}
+		same++
+		return same > 20, nil
+	})
+	return last
+}

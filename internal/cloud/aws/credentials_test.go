@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package aws
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/torpor-dev/torpor/actuator"
+)
+
+func TestReadCredentials(t *testing.T) {
+	const profile = "[default]\naws_access_key_id = AKIA1\naws_secret_access_key = s/e+c=\n"
+	for name, row := range map[string]struct {
+		secret  map[string]string
+		want    credentials
+		wantErr actuator.Class
+		saying  string
+	}{
+		"two keys": {
+			secret: map[string]string{accessKeyID: "AKIA1", secretAccessKey: "s"},
+			want:   credentials{id: "AKIA1", secret: "s"},
+		},
+		"all keys, with the newline that files end with": {
+			secret: map[string]string{accessKeyID: "AKIA1\n", secretAccessKey: " s\r\n", sessionToken: "t\n", endpointURL: "http://[::1]:1\n"},
+			want:   credentials{id: "AKIA1", secret: "s", token: "t", endpoint: "http://[::1]:1"},
+		},
+		"no Secret": {wantErr: actuator.CredentialsMissing, saying: "the credentials Secret has no aws_access_key_id: add it"},
+		"no secret key": {
+			secret:  map[string]string{accessKeyID: "AKIA1", secretAccessKey: "\n"},
+			wantErr: actuator.CredentialsMissing, saying: "has no aws_secret_access_key: add it",
+		},
+		"a key with a line break": {
+			secret:  map[string]string{accessKeyID: "AKIA1\nAKIA2", secretAccessKey: "s"},
+			wantErr: actuator.CredentialsInvalid, saying: "aws_access_key_id in the credentials Secret must be printable ASCII",
+		},
+		"a profile": {
+			secret: map[string]string{configFile: profile},
+			want:   credentials{id: "AKIA1", secret: "s/e+c="},
+		},
+		"a profile with everything around it": {
+			secret: map[string]string{
+				configFile: "# comment\r\n; comment\n[profile other]\naws_access_key_id=WRONG\ncredential_process=/bin/sh\n" +
+					"[ profile  default ] ; mine\nAWS_Access_Key_ID=AKIA1 # mine\n\taws_secret_access_key\t=\ts=\n" +
+					"aws_session_token = t;t\ns3 =\n  aws_access_key_id = NESTED\nregion = x\nendpoint_url = http://a\n",
+				endpointURL: "http://b",
+			},
+			want: credentials{id: "AKIA1", secret: "s=", token: "t;t", endpoint: "http://a"},
+		},
+		"the Secret's own endpoint serves a profile without one": {
+			secret: map[string]string{configFile: profile, endpointURL: "http://b"},
+			want:   credentials{id: "AKIA1", secret: "s/e+c=", endpoint: "http://b"},
+		},
+		"a profile goes before keys": {
+			secret: map[string]string{configFile: profile, accessKeyID: "OTHER", secretAccessKey: "other"},
+			want:   credentials{id: "AKIA1", secret: "s/e+c="},
+		},
+		"a profile without its secret": {
+			secret:  map[string]string{configFile: "[default]\naws_access_key_id = AKIA1", secretAccessKey: "not taken"},
+			wantErr: actuator.CredentialsMissing, saying: "the profile [default] of aws_config in the credentials Secret has no aws_secret_access_key",
+		},
+		"an empty file": {
+			secret: map[string]string{configFile: ""}, wantErr: actuator.CredentialsMissing, saying: "has no aws_access_key_id",
+		},
+		"a program to run": {
+			secret:  map[string]string{configFile: profile + "credential_process = /bin/sh -c id"},
+			wantErr: actuator.CredentialsInvalid, saying: "uses credential_process, and Torpor takes static keys only: give aws_access_key_id and aws_secret_access_key",
+		},
+		"a role to assume": {
+			secret:  map[string]string{configFile: profile + "Role_ARN = arn:aws:iam::1:role/x\nsource_profile = default"},
+			wantErr: actuator.CredentialsInvalid, saying: "uses role_arn",
+		},
+		"a setting before any section": {
+			secret: map[string]string{configFile: "aws_access_key_id = AKIA1"}, wantErr: actuator.CredentialsInvalid, saying: "line 1 of aws_config belongs to no profile",
+		},
+		"a line without a value": {
+			secret: map[string]string{configFile: "[default]\n\nAKIA1"}, wantErr: actuator.CredentialsInvalid, saying: "line 3 of aws_config must be key = value",
+		},
+		"an open bracket": {
+			secret: map[string]string{configFile: "[default\n"}, wantErr: actuator.CredentialsInvalid, saying: "line 1 of aws_config must be a section",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			secret := map[string][]byte{}
+			for key, value := range row.secret {
+				secret[key] = []byte(value)
+			}
+			got, err := readCredentials(secret)
+			if row.wantErr == "" {
+				if diff := cmp.Diff(row.want, got, cmp.AllowUnexported(credentials{})); diff != "" || err != nil {
+					t.Errorf("error %v, credentials (-want +got):\n%s", err, diff)
+				}
+				return
+			}
+			if actuator.ClassOf(err) != row.wantErr || !strings.Contains(err.Error(), row.saying) {
+				t.Errorf("error %v, want class %q and %q", err, row.wantErr, row.saying)
+			}
+		})
+	}
+}
+
+func FuzzDefaultProfile(f *testing.F) {
+	for _, seed := range []string{
+		"", "[default]\na = b\n", "[profile default]\n a=\n  b = c\n", "[", "[]", "x", "=", "[default]\r\n=\r\n", "\ufeff[default]",
+	} {
+		f.Add(seed, "AKIA1")
+	}
+	f.Fuzz(func(t *testing.T, file, value string) {
+		settings, err := defaultProfile(file)
+		if err != nil {
+			known, ok := errors.AsType[*actuator.Error](err)
+			rest, isLine := strings.CutPrefix(known.Message, "line ")
+			if !ok || !isLine || strings.Trim(rest[:strings.Index(rest, " ")], "0123456789") != "" {
+				t.Errorf("error %q, want the number of a line", err)
+			}
+			return
+		}
+		for key, found := range settings {
+			if key != strings.TrimSpace(strings.ToLower(key)) || found != strings.TrimSpace(found) || strings.ContainsAny(key+found, "\n=") != strings.Contains(found, "=") {
+				t.Errorf("setting %q = %q is not one clean line", key, found)
+			}
+		}
+		clean := strings.Trim(value, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/+=") == ""
+		if clean && value != "" && strings.HasSuffix(file, "\n") {
+			again, err := defaultProfile(file + "[default]\nadded=" + value + "\n")
+			if err != nil || again["added"] != value {
+				t.Errorf("a setting added at the end: %q and error %v, want %q", again["added"], err, value)
+			}
+		}
+	})
+}
