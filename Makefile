@@ -18,3 +18,19 @@ local: ## Build the local control plane, nodes and cloud into .cache/bin (first 
 	@[ -x $(BIN)/local ] || echo "building Kubernetes $(KUBE) from source: about five minutes the first time, cached afterwards"
 	@cd local && CGO_ENABLED=0 go build -trimpath -ldflags="-s -w $(VERSION)" -o $(BIN)/local .
 	@cd $(BIN) && for name in etcd kube-apiserver kubectl; do ln -sf local $$name; done
+
+.PHONY: torpor
+torpor: ## Build torpor into .cache/bin
+	@CGO_ENABLED=0 go build -trimpath -ldflags="-s -w" -o $(BIN)/torpor ./cmd/torpor
+
+.PHONY: demo
+demo: local torpor ## Hibernate and wake a real cluster, and print what was observed
+	@$(BIN)/local demo --dir .cache/demo
+
+.PHONY: up
+up: local torpor ## Build the stage of the demo and keep it running
+	@$(BIN)/local up --dir .cache/up
+
+.PHONY: down
+down: ## Stop what `make up` has built
+	@$(BIN)/local down --dir .cache/up

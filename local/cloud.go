@@ -37,6 +37,12 @@ func cloudCommand() *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c.Log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
+			network, release, err := reserveNetwork(c.Dir)
+			if err != nil {
+				return err
+			}
+			defer release()
+			c.Network = network
 			sim, err := cloud.New(c)
 			if err != nil {
 				return err

@@ -59,5 +59,6 @@ func clusterCreateCommand() *cobra.Command {
 	f.IntVar(&c.Nodes, "nodes", 2, "number of nodes")
 	f.DurationVar(&c.Certificates, "certificates", time.Hour, "how long the nodes' certificates are valid")
 	f.DurationVar(&c.Heartbeat, "heartbeat", 3*time.Second, "interval of the nodes' heartbeats")
+	f.StringVar(&c.HoldFile, "hold-file", "", "nodes whose machines are switched on wait for as long as this file exists")
 	return cmd
 }

@@ -49,6 +49,6 @@ func rootCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(controlPlaneCommand(), nodeCommand(), cloudCommand(), clusterCommand())
+	root.AddCommand(controlPlaneCommand(), nodeCommand(), cloudCommand(), clusterCommand(), demoCommand(), upCommand(), downCommand())
 	return root
 }

@@ -27,5 +27,6 @@ func nodeCommand() *cobra.Command {
 	f.StringVar(&c.Bootstrap, "bootstrap-kubeconfig", "", "kubeconfig with the bootstrap token")
 	f.DurationVar(&c.Heartbeat, "heartbeat", 3*time.Second, "interval of lease renewals and status reports")
 	f.DurationVar(&c.Hold, "hold", 0, "wait this long before starting, as a slow boot does")
+	f.StringVar(&c.HoldFile, "hold-file", "", "wait before starting for as long as this file exists")
 	return cmd
 }

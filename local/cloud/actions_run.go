@@ -138,7 +138,7 @@ func (c *Cloud) create(pattern instance, count int, now time.Time) ([]instance, 
 	return created, nil
 }
 
-// freeAddresses returns the lowest addresses of 127.77.0.0/16 that no instance holds, terminated ones included as
+// freeAddresses returns the lowest addresses of the cloud's network that no instance holds, terminated ones included as
 // long as they are shown.
 func (c *Cloud) freeAddresses(count int) ([]string, error) {
 	taken := map[string]bool{}
@@ -147,7 +147,7 @@ func (c *Cloud) freeAddresses(count int) ([]string, error) {
 	}
 	var free []string
 	for n := 1; n < 255*256 && len(free) < count; n++ {
-		if address := fmt.Sprintf("127.77.%d.%d", n/256, n%256); n%256 != 0 && n%256 != 255 && !taken[address] {
+		if address := fmt.Sprintf("%s.%d.%d", c.config.Network, n/256, n%256); n%256 != 0 && n%256 != 255 && !taken[address] {
 			free = append(free, address)
 		}
 	}

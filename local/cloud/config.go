@@ -36,6 +36,9 @@ type Config struct {
 	AccessKeys []string
 	// Region is the region calls must be signed for; empty means us-east-1.
 	Region string
+	// Network is the first half of every instance's loopback address; empty means 127.77. Two clouds whose machines
+	// serve on the same port need two networks.
+	Network string
 	// RatePerSecond and Burst throttle the calls of each access key; a rate of 0 does not throttle.
 	RatePerSecond float64
 	Burst         int
@@ -63,6 +66,9 @@ func (c Config) complete() (Config, error) {
 	}
 	if c.Region == "" {
 		c.Region = "us-east-1"
+	}
+	if c.Network == "" {
+		c.Network = "127.77"
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

@@ -32,6 +32,8 @@ type Config struct {
 	Certificates time.Duration
 	// Heartbeat of the nodes.
 	Heartbeat time.Duration
+	// HoldFile holds the start of every node for as long as a file of this path exists; empty holds nothing.
+	HoldFile string
 	// Program is the path of this program: the machines run it.
 	Program string
 	// Version is the OpenShift version that the ClusterDeployment claims.

@@ -79,7 +79,7 @@ func (c Config) startNodes(ctx context.Context, cloud *cloudClient) error {
 		name := c.nodeName(i)
 		m := machine{name: name, infraID: c.infraID(), log: filepath.Join(c.Dir, name+".log"), command: []string{
 			c.Program, "node", "--name", name, "--address", "{{ip}}", "--dir", filepath.Join(c.Dir, name),
-			"--bootstrap-kubeconfig", c.bootstrapKubeconfig(), "--heartbeat", c.Heartbeat.String(),
+			"--bootstrap-kubeconfig", c.bootstrapKubeconfig(), "--heartbeat", c.Heartbeat.String(), "--hold-file", c.HoldFile,
 		}}
 		if _, err := cloud.ensure(ctx, m); err != nil {
 			return fmt.Errorf("run node machine: %w", err)

@@ -29,6 +29,8 @@ type Config struct {
 	Heartbeat time.Duration
 	// Hold delays the node's start after its machine is on, as a slow boot does.
 	Hold time.Duration
+	// HoldFile holds the node's start for as long as a file of this path exists; empty holds nothing.
+	HoldFile string
 }
 
 // kubeletPort is where a kubelet serves.

@@ -6,10 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/component-helpers/apimachinery/lease"
 	"k8s.io/klog/v2"
@@ -26,7 +28,7 @@ func Run(ctx context.Context, c Config) error {
 	if err := os.MkdirAll(c.certificates(), 0o700); err != nil {
 		return fmt.Errorf("make node folder: %w", err)
 	}
-	if !hold(ctx, c.Hold) {
+	if !hold(ctx, c.Hold) || !holdWhile(ctx, c.HoldFile) {
 		return nil
 	}
 	client, err := c.identity(ctx)
@@ -65,6 +67,18 @@ func hold(ctx context.Context, d time.Duration) bool {
 	case <-timer.C:
 		return true
 	}
+}
+
+// holdWhile waits until nothing is found at the path; it reports whether there is still something to start.
+func holdWhile(ctx context.Context, path string) bool {
+	if path == "" {
+		return true
+	}
+	err := wait.PollUntilContextCancel(ctx, awaitInterval, true, func(context.Context) (bool, error) {
+		_, err := os.Stat(path)
+		return errors.Is(err, fs.ErrNotExist), nil
+	})
+	return err == nil
 }
 
 func (c Config) renewLease(ctx context.Context, client kubernetes.Interface) {

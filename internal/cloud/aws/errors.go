@@ -50,6 +50,7 @@ func (c *client) explain(operation string, err error) error {
 	switch {
 	case class == actuator.Other && status >= http.StatusInternalServerError:
 		return c.unreachable(operation, fmt.Sprintf("it answers with status %d", status))
+	// Other machines may be better off, unlike after an error of the account, the network or the rate.
 	case urgency(class) >= 0 && (operation == stopInstances || operation == startInstances):
 		return &refusal{class: class, code: code, message: message}
 	default:

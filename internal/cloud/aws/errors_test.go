@@ -5,6 +5,8 @@ package aws
 import (
 	"context"
 	"errors"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -81,9 +83,10 @@ func TestObserveExplains(t *testing.T) {
 }
 
 func TestUntrustedCertificate(t *testing.T) {
-	server := httptest.NewTLSServer(http.NotFoundHandler())
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
 	defer server.Close()
-	server.Config.ErrorLog = nil
 	_, err := New(Options{Attempts: 1, Endpoint: server.URL}).Observe(t.Context(), testTarget())
 	want := "unreachable: DescribeInstances: 127.0.0.1 in region eu-west-1: its certificate is not trusted; check the region, the endpoint and the network"
 	if err == nil || err.Error() != want {
@@ -92,10 +95,12 @@ func TestUntrustedCertificate(t *testing.T) {
 }
 
 func TestSilentServer(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
-	defer server.Close()
+	silent := clientFunc(func(r *http.Request) (*http.Response, error) {
+		<-r.Context().Done()
+		return nil, r.Context().Err()
+	})
 	t.Run("a call ends with its own timeout and says that nothing answers", func(t *testing.T) {
-		a := New(Options{Endpoint: server.URL, CallTimeout: 50 * time.Millisecond})
+		a := New(Options{HTTPClient: silent, CallTimeout: 50 * time.Millisecond})
 		_, err := a.Observe(t.Context(), testTarget())
 		if actuator.ClassOf(err) != actuator.Unreachable || !strings.Contains(err.Error(), "it does not answer") {
 			t.Errorf("observe: %v, want class %q", err, actuator.Unreachable)
@@ -104,7 +109,7 @@ func TestSilentServer(t *testing.T) {
 	t.Run("a caller that leaves gets its own error", func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
-		err := New(Options{Endpoint: server.URL}).Stop(ctx, testTarget(), []string{"i-1", "i-2"})
+		err := New(Options{HTTPClient: silent}).Stop(ctx, testTarget(), []string{"i-1", "i-2"})
 		if !errors.Is(err, context.DeadlineExceeded) || actuator.ClassOf(err) != actuator.Other {
 			t.Errorf("stop: %v, want the context's error", err)
 		}

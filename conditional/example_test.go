@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conditional_test
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/torpor-dev/torpor/conditional"
+)
+
+// labeler is a reconciler as any: it knows nothing of groups.
+type labeler struct{ client.Client }
+
+func (l *labeler) Reconcile(context.Context, reconcile.Request) (reconcile.Result, error) {
+	return reconcile.Result{}, nil
+}
+
+func (l *labeler) SetupWithManager(mgr manager.Manager) error {
+	return ctrl.NewControllerManagedBy(mgr).For(&corev1.Node{}).Complete(l)
+}
+
+// The manager starts although nobody serves the Widget kind; the labeler would start with its CRD.
+func ExampleSetup() {
+	mgr, err := ctrl.NewManager(&rest.Config{Host: "127.0.0.1:1"}, ctrl.Options{
+		Scheme:  clientgoscheme.Scheme,
+		Metrics: server.Options{BindAddress: "0"},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	widget := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}
+	group, err := conditional.Setup(mgr, conditional.Served(widget), func(mgr manager.Manager) error {
+		return (&labeler{Client: mgr.GetClient()}).SetupWithManager(mgr) // This mgr, not the outer one.
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	if err := mgr.AddReadyzCheck("widgets", group.Checker(conditional.RequireResolved)); err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(group.Status().Name, "is", group.Status().Phase)
+	// Output: Widget.v1.example.com is Dormant
+}

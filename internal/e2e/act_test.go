@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+)
+
+// The acts that the tests name.
+const (
+	stopMachines  = "StopInstances"
+	startMachines = "StartInstances"
+	listMachines  = "DescribeInstances"
+	approveClient = "approve client certificate"
+	listNodes     = "GET /api/v1/nodes"
+	saveRecord    = "save " + hivev1.StoppingMachinesReason
+)
+
+// act is one request of the manager, named by what it does and not by its number, so that a manager that was started
+// anew does the same act again.
+type act struct {
+	name   string
+	writes bool
+}
+
+// actOf names a request. Writes that nobody thought of are named by method and path: no act goes by unseen.
+func actOf(r *http.Request, body []byte) act {
+	path := r.URL.Path
+	switch {
+	case r.Method == http.MethodPost && path == "/":
+		return cloudAct(body)
+	case r.Method == http.MethodGet:
+		return act{name: "GET " + path}
+	case strings.Contains(path, "/clusterdeployments/") && strings.HasSuffix(path, "/status"):
+		return act{name: "save " + savedReason(body), writes: true}
+	case strings.HasSuffix(path, "/events"):
+		return act{name: "tell " + toldReason(body), writes: true}
+	case strings.HasSuffix(path, "/approval"):
+		return act{name: "approve " + approvedKind(body) + " certificate", writes: true}
+	default:
+		return act{name: r.Method + " " + path, writes: true}
+	}
+}
+
+func cloudAct(body []byte) act {
+	form, err := url.ParseQuery(string(body))
+	if err != nil {
+		return act{name: "unreadable cloud call", writes: true}
+	}
+	action := form.Get("Action")
+	return act{name: action, writes: !strings.HasPrefix(action, "Describe")}
+}
+
+// savedReason is the reason of the Ready condition that a status patch saves.
+func savedReason(body []byte) string {
+	var patch struct {
+		Status struct {
+			Conditions []metav1.Condition `json:"conditions"`
+		} `json:"status"`
+	}
+	_ = json.Unmarshal(body, &patch) // A body of another kind saves no reason.
+	for _, c := range patch.Status.Conditions {
+		if c.Type == hivev1.ClusterReadyCondition {
+			return c.Reason
+		}
+	}
+	return "without reason"
+}
+
+func toldReason(body []byte) string {
+	var event struct {
+		Reason string `json:"reason"`
+	}
+	_ = json.Unmarshal(body, &event) // A body of another kind tells no reason.
+	return event.Reason
+}
+
+func approvedKind(body []byte) string {
+	var request certificatesv1.CertificateSigningRequest
+	_ = json.Unmarshal(body, &request) // A body of another kind has no signer.
+	switch request.Spec.SignerName {
+	case certificatesv1.KubeAPIServerClientKubeletSignerName:
+		return "client"
+	case certificatesv1.KubeletServingSignerName:
+		return "serving"
+	default:
+		return "unknown"
+	}
+}
+
+// readBody returns the body and puts it back.
+func readBody(r *http.Request) ([]byte, error) {
+	if r.Body == nil {
+		return nil, nil
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, fmt.Errorf("read body: %w", err)
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	return body, nil
+}
+
+func TestEveryRequestIsNamedByWhatItDoes(t *testing.T) {
+	for name, c := range map[string]struct {
+		method, path, body string
+		want               act
+	}{
+		"a status patch by the reason that it saves": {
+			http.MethodPatch, "/apis/hive.openshift.io/v1/namespaces/default/clusterdeployments/a/status",
+			`{"status":{"conditions":[{"type":"Hibernating","reason":"Stopping"},{"type":"Ready","reason":"StoppingMachines"}]}}`,
+			act{saveRecord, true},
+		},
+		"a cloud call by its action":    {http.MethodPost, "/", "Action=StopInstances&InstanceId.1=i-1", act{stopMachines, true}},
+		"a cloud's list writes nothing": {http.MethodPost, "/", "Action=DescribeInstances", act{listMachines, false}},
+		"an approval by the kind of certificate": {
+			http.MethodPut, "/apis/certificates.k8s.io/v1/certificatesigningrequests/csr-1/approval",
+			`{"spec":{"signerName":"kubernetes.io/kube-apiserver-client-kubelet"}}`, act{approveClient, true},
+		},
+		"an event by its reason": {
+			http.MethodPost, "/apis/events.k8s.io/v1/namespaces/default/events", `{"reason":"Resuming"}`, act{"tell Resuming", true},
+		},
+		"a read by its path":                {http.MethodGet, "/api/v1/nodes", "", act{listNodes, false}},
+		"a write that nobody has thought of": {http.MethodDelete, "/api/v1/nodes/n1", "", act{"DELETE /api/v1/nodes/n1", true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, err := http.NewRequestWithContext(t.Context(), c.method, "http://127.0.0.1"+c.path, http.NoBody)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := actOf(r, []byte(c.body)); got != c.want {
+				t.Errorf("expected %+v, found %+v", c.want, got)
+			}
+		})
+	}
+}

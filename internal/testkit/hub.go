@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package testkit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+)
+
+// callTimeout bounds each call of a test to a server of its own.
+const callTimeout = 20 * time.Second
+
+// HubServer is a real API server with its etcd, and an administrator's client for it. No controllers run.
+type HubServer struct {
+	*Process
+	// Config lets in as an administrator. Copy it to change it.
+	Config *rest.Config
+	// Client reads and writes directly, without a cache.
+	Client client.Client
+
+	dir string
+}
+
+// Hub starts a hub without any CRD. It takes about three seconds: share one between subtests.
+func Hub(t *testing.T) *HubServer {
+	t.Helper()
+	dir := t.TempDir()
+	h := &HubServer{Process: StartProcess(t, local(t), []string{"control-plane", "--api-only", "--dir", dir}, nil), dir: dir}
+	// A polite end takes seconds, and nobody wants the data.
+	t.Cleanup(func() { h.Kill9(t) })
+	file := h.Line(t, "kubeconfig: ")
+	var err error
+	if h.Config, err = clientcmd.BuildConfigFromFlags("", file); err != nil {
+		t.Fatalf("read the hub's kubeconfig: %v", err)
+	}
+	h.Config.QPS, h.Config.Timeout = -1, callTimeout
+	h.Client = newClient(t, h.Config)
+	return h
+}
+
+// Kubeconfig returns the path of a kubeconfig with the rights of an administrator.
+func (h *HubServer) Kubeconfig(*testing.T) string { return filepath.Join(h.dir, "admin.kubeconfig") }
+
+// InstallCRDs installs every CRD of config/crd and returns when they are served.
+func (h *HubServer) InstallCRDs(t *testing.T) {
+	t.Helper()
+	if _, err := envtest.InstallCRDs(h.Config, envtest.CRDInstallOptions{Paths: []string{crdFolder(t)}, ErrorIfPathMissing: true}); err != nil {
+		t.Fatalf("install CRDs: %v", err)
+	}
+}
+
+// RemoveCRDs deletes every CRD of config/crd and returns when they are gone, with all their objects.
+func (h *HubServer) RemoveCRDs(t *testing.T) {
+	t.Helper()
+	if err := envtest.UninstallCRDs(h.Config, envtest.CRDInstallOptions{Paths: []string{crdFolder(t)}}); err != nil {
+		t.Fatalf("remove CRDs: %v", err)
+	}
+	Eventually(t, "the CRDs are gone", func() error {
+		var left apiextensionsv1.CustomResourceDefinitionList
+		if err := h.Client.List(t.Context(), &left); err != nil {
+			return fmt.Errorf("list CRDs: %w", err)
+		}
+		if n := len(left.Items); n > 0 {
+			return fmt.Errorf("%d are left", n)
+		}
+		return nil
+	})
+}
+
+// Namespace makes a namespace of its own for a test and returns its name. It stays: nobody collects namespaces here.
+func (h *HubServer) Namespace(t *testing.T) string {
+	t.Helper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
+	if err := h.Client.Create(t.Context(), ns); err != nil {
+		t.Fatalf("make namespace: %v", err)
+	}
+	return ns.Name
+}
+
+// Delete deletes an object when the test ends; one that is gone already is no error.
+func (h *HubServer) Delete(t *testing.T, obj client.Object) {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context())
+	t.Cleanup(func() {
+		if err := h.Client.Delete(ctx, obj); err != nil && !apierrors.IsNotFound(err) {
+			t.Errorf("delete %s: %v", obj.GetName(), err)
+		}
+	})
+}
+
+func newClient(t *testing.T, cfg *rest.Config) client.Client {
+	t.Helper()
+	known := runtime.NewScheme()
+	if err := errors.Join(scheme.AddToScheme(known), apiextensionsv1.AddToScheme(known), hivev1.AddToScheme(known)); err != nil {
+		t.Fatalf("register kinds: %v", err)
+	}
+	c, err := client.New(cfg, client.Options{Scheme: known})
+	if err != nil {
+		t.Fatalf("make client: %v", err)
+	}
+	return c
+}
+
+// crdFolder finds config/crd above the folder that the test runs in.
+func crdFolder(t *testing.T) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ; filepath.Dir(dir) != dir; dir = filepath.Dir(dir) {
+		if found := filepath.Join(dir, "config", "crd"); isFolder(found) {
+			return found
+		}
+	}
+	t.Fatal("expected config/crd in a folder above the test's, found none; run the test inside the repository")
+	return ""
+}
+
+func isFolder(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}

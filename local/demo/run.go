@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package demo
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/torpor-dev/torpor/local/cloud/process"
+	"github.com/torpor-dev/torpor/local/cluster"
+)
+
+// run is one telling of the story.
+type run struct {
+	Config
+	ctx       context.Context //nolint:containedctx // reason: the whole run has one context, and every step is a method.
+	starter   *process.Starter
+	children  []*child
+	memory    *memory
+	steps     int
+	stepBegan time.Time
+	cloudURL  string
+	probes    string
+	metrics   string
+}
+
+// Run tells the whole story and stops everything again. It returns nil only if all of it was observed.
+func Run(ctx context.Context, c Config) error {
+	began := time.Now()
+	r, err := newRun(ctx, c)
+	if err != nil {
+		return err
+	}
+	err = r.story()
+	if err != nil {
+		err = fmt.Errorf("step %d: %w; logs are in %s", r.steps, err, r.Dir)
+	}
+	r.step("Stop everything")
+	err = errors.Join(err, r.stopAll(), r.nothingLeft())
+	if err != nil {
+		return err
+	}
+	r.saw("every process that was started has ended")
+	fmt.Fprintf(r.Out, "\nAll of it was observed, in %.0f seconds; at most %d MiB of memory were in use at once.\n", time.Since(began).Seconds(), r.memory.peakMiB())
+	return nil
+}
+
+// Up builds the same stage, tells that it stands, and keeps it until ctx ends.
+func Up(ctx context.Context, c Config, standing func()) error {
+	r, err := newRun(ctx, c)
+	if err != nil {
+		return err
+	}
+	for _, part := range r.stage() {
+		if err = part(); err != nil {
+			break
+		}
+	}
+	if err == nil {
+		standing()
+		<-ctx.Done()
+	}
+	return errors.Join(err, r.stopAll())
+}
+
+func newRun(ctx context.Context, c Config) (*run, error) {
+	var err error
+	if c.Dir, err = filepath.Abs(c.Dir); err != nil {
+		return nil, fmt.Errorf("resolve folder: %w", err)
+	}
+	if err := os.RemoveAll(c.Dir); err != nil {
+		return nil, fmt.Errorf("empty demo folder: %w", err)
+	}
+	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make demo folder: %w", err)
+	}
+	for _, program := range []string{c.Local, c.Torpor, c.Kubectl} {
+		if _, err := os.Stat(program); err != nil {
+			return nil, fmt.Errorf("find program: %w; run make demo, which builds it", err)
+		}
+	}
+	return &run{Config: c, ctx: ctx, starter: process.NewStarter(), memory: watchMemory(ctx)}, nil
+}
+
+func (r *run) stage() []func() error {
+	return []func() error{r.startHubAndCloud, r.createCluster, r.startDormantManager, r.installCRD}
+}
+
+func (r *run) story() error {
+	for _, part := range append(r.stage(), r.hibernate, r.outliveCertificates, r.resume) {
+		if err := part(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *run) startHubAndCloud() error {
+	r.step("A hub (a real Kubernetes control plane) and a cloud")
+	hub, err := r.start("hub", r.Local, "control-plane", "--dir", r.path("hub"))
+	if err != nil {
+		return err
+	}
+	cloud, err := r.start("cloud", r.Local, "cloud", "--dir", r.path("cloud"), "--allow-commands", "--access-keys", accessKey,
+		"--start-latency", r.Latency.String(), "--stop-latency", r.Latency.String())
+	if err != nil {
+		return err
+	}
+	if r.cloudURL, err = r.awaitLine(cloud, "ready:"); err != nil {
+		return err
+	}
+	r.saw("the cloud speaks the EC2 API at %s; machines take %s to start and to stop", r.cloudURL, r.Latency)
+	if _, err := r.awaitLine(hub, "ready "); err != nil {
+		return err
+	}
+	answer, err := r.kubectl("get", "--raw", "/version")
+	if err != nil {
+		return err
+	}
+	var version struct {
+		GitVersion string `json:"gitVersion"`
+	}
+	if err := json.Unmarshal([]byte(answer), &version); err != nil {
+		return fmt.Errorf("decode version: %w", err)
+	}
+	r.saw("the hub serves Kubernetes %s", version.GitVersion)
+	return nil
+}
+
+func (r *run) createCluster() error {
+	r.step("Cluster " + clusterName + ": a control-plane machine and two nodes at that cloud")
+	result, err := cluster.Create(r.ctx, cluster.Config{
+		Name: clusterName, Namespace: "default", Dir: r.clusterDir(), HubKubeconfig: r.hubKubeconfig(),
+		Cloud: r.cloudURL, Region: region, AccessKey: accessKey, Nodes: 2, Certificates: r.Certificates,
+		Heartbeat: 3 * time.Second, Program: r.Local, Version: "4.16.3", Progress: r.saw,
+	})
+	if err != nil {
+		return fmt.Errorf("create cluster: %w", err)
+	}
+	if result.Applied {
+		return errors.New("expected a hub without ClusterDeployments, found it serves them already")
+	}
+	r.saw("its Secrets are in the hub; the hub does not know the kind ClusterDeployment yet")
+	return nil
+}
