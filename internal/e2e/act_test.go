@@ -13,9 +13,12 @@ import (
 	"testing"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	"github.com/torpor-dev/torpor/internal/hibernate"
 )
 
 // The acts that the tests name.
@@ -24,6 +27,7 @@ const (
 	startMachines = "StartInstances"
 	listMachines  = "DescribeInstances"
 	approveClient = "approve client certificate"
+	tellApproval  = "tell " + hibernate.CertificatesApproved
 	listNodes     = "GET /api/v1/nodes"
 	saveRecord    = "save " + hivev1.StoppingMachinesReason
 )
@@ -79,12 +83,16 @@ func savedReason(body []byte) string {
 	return "without reason"
 }
 
+// toldReason is the reason of an event, which travels in Kubernetes' own encoding.
 func toldReason(body []byte) string {
-	var event struct {
-		Reason string `json:"reason"`
+	obj, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
+	if err != nil {
+		return "something unreadable"
 	}
-	_ = json.Unmarshal(body, &event) // A body of another kind tells no reason.
-	return event.Reason
+	if e, ok := obj.(*eventsv1.Event); ok {
+		return e.Reason
+	}
+	return fmt.Sprintf("%T", obj)
 }
 
 func approvedKind(body []byte) string {
@@ -130,9 +138,9 @@ func TestEveryRequestIsNamedByWhatItDoes(t *testing.T) {
 			`{"spec":{"signerName":"kubernetes.io/kube-apiserver-client-kubelet"}}`, act{approveClient, true},
 		},
 		"an event by its reason": {
-			http.MethodPost, "/apis/events.k8s.io/v1/namespaces/default/events", `{"reason":"Resuming"}`, act{"tell Resuming", true},
+			http.MethodPost, "/apis/events.k8s.io/v1/namespaces/default/events", `{"apiVersion":"events.k8s.io/v1","kind":"Event","reason":"Resuming"}`, act{"tell Resuming", true},
 		},
-		"a read by its path":                {http.MethodGet, "/api/v1/nodes", "", act{listNodes, false}},
+		"a read by its path":                 {http.MethodGet, "/api/v1/nodes", "", act{listNodes, false}},
 		"a write that nobody has thought of": {http.MethodDelete, "/api/v1/nodes/n1", "", act{"DELETE /api/v1/nodes/n1", true}},
 	} {
 		t.Run(name, func(t *testing.T) {

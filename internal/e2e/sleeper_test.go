@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -25,6 +26,9 @@ import (
 	"github.com/torpor-dev/torpor/internal/testkit"
 )
 
+// nodes is how many a sleeper has.
+const nodes = 2
+
 // sleeper is a cluster that is put to sleep and woken, with the wire between it and the manager.
 type sleeper struct {
 	*world
@@ -34,12 +38,12 @@ type sleeper struct {
 	hold string
 }
 
-// newSleeper makes a cluster with two nodes. Certificates of zero live for an hour and never matter.
+// newSleeper makes a cluster. Certificates of zero live for an hour and never matter.
 func (w *world) newSleeper(t *testing.T, name string, certificates time.Duration) *sleeper {
 	t.Helper()
 	s := &sleeper{world: w, hold: filepath.Join(t.TempDir(), "hold")}
 	s.TargetCluster = testkit.Cluster(t, w.hub, w.cloud, testkit.ClusterOptions{
-		Name: name, Nodes: 2, Certificates: certificates, Flags: []string{"--hold-file", s.hold, "--heartbeat", "1s"},
+		Name: name, Nodes: nodes, Certificates: certificates, Flags: []string{"--hold-file", s.hold, "--heartbeat", "1s"},
 	})
 	s.tap = w.wire.newTap(t, s.Config)
 	through, err := clientcmd.Write(kubeconfig(s.tap))
@@ -136,11 +140,11 @@ func (s *sleeper) awake(t *testing.T) error {
 
 // nodesSeen says nil when every node is ready and has given a sign of life after the time.
 func (s *sleeper) nodesSeen(ctx context.Context, since time.Time) error {
-	nodes, err := s.nodes(ctx)
+	seen, err := s.nodes(ctx)
 	if err != nil {
 		return err
 	}
-	for _, n := range nodes {
+	for _, n := range seen {
 		if !n.ready || !n.lastSeen.After(since) {
 			return fmt.Errorf("expected node %s ready and seen after %s, found ready %t and seen %s", n.name, since, n.ready, n.lastSeen)
 		}
@@ -157,15 +161,15 @@ type nodeSeen struct {
 
 // nodes asks the cluster itself, not over the wire.
 func (s *sleeper) nodes(ctx context.Context) ([]nodeSeen, error) {
-	var nodes corev1.NodeList
-	if err := s.Client.List(ctx, &nodes); err != nil {
+	var list corev1.NodeList
+	if err := s.Client.List(ctx, &list); err != nil {
 		return nil, fmt.Errorf("list nodes: %w", err)
 	}
-	if len(nodes.Items) == 0 {
+	if len(list.Items) == 0 {
 		return nil, errors.New("expected nodes, found none")
 	}
 	var seen []nodeSeen
-	for _, n := range nodes.Items {
+	for _, n := range list.Items {
 		var lease coordinationv1.Lease
 		if err := s.Client.Get(ctx, types.NamespacedName{Namespace: corev1.NamespaceNodeLease, Name: n.Name}, &lease); err != nil {
 			return nil, fmt.Errorf("read lease: %w", err)
@@ -177,6 +181,25 @@ func (s *sleeper) nodes(ctx context.Context) ([]nodeSeen, error) {
 		seen = append(seen, one)
 	}
 	return seen, nil
+}
+
+// requestsOlderThan says nil when each node's newest request for a client certificate is that old and was not approved.
+func (s *sleeper) requestsOlderThan(t *testing.T, age time.Duration) error {
+	t.Helper()
+	var list certificatesv1.CertificateSigningRequestList
+	if err := s.Client.List(t.Context(), &list); err != nil {
+		return fmt.Errorf("list certificate requests: %w", err)
+	}
+	waiting := 0
+	for _, r := range list.Items {
+		if len(r.Status.Conditions) == 0 && r.Spec.SignerName == certificatesv1.KubeAPIServerClientKubeletSignerName && time.Since(r.CreationTimestamp.Time) > age {
+			waiting++
+		}
+	}
+	if waiting != nodes {
+		return fmt.Errorf("expected %d requests that have waited for %s, found %d", nodes, age, waiting)
+	}
+	return nil
 }
 
 // awaitExpiry waits until no node has a client certificate that is still valid.

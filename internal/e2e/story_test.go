@@ -20,9 +20,9 @@ func (s *sleeper) through(t *testing.T, want hivev1.PowerState, points ...point)
 	t.Helper()
 	s.wire.arm(points...)
 	s.ask(t, want)
-	settled := s.awake
+	settled, lastWord := s.awake, "tell "+hivev1.RunningHibernationReason
 	if want == hivev1.PowerStateHibernating {
-		settled = s.asleep
+		settled, lastWord = s.asleep, "tell "+hivev1.HibernatingHibernationReason
 	}
 	met, looks := 0, 0
 	testkit.Eventually(t, fmt.Sprintf("%s is %s, killed at %v", s.Name, want, points), func() error {
@@ -35,6 +35,9 @@ func (s *sleeper) through(t *testing.T, want hivev1.PowerState, points ...point)
 		}
 		if err := settled(t); err != nil {
 			return err
+		}
+		if len(points) == 0 && s.wire.count(lastWord) == 0 {
+			return errors.New("settled, and not told yet")
 		}
 		if looks++; met < len(points) && looks < late {
 			return errors.New("settled, and yet to be killed")

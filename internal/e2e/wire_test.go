@@ -40,13 +40,15 @@ type wire struct {
 	// struck tells of each point at which the manager was killed, when it is dead.
 	struck chan point
 
-	mu    sync.Mutex
-	seen  []act
+	mu   sync.Mutex
+	seen []act
+	// open counts the requests that are being answered, by act; a watch is one as long as it lasts.
+	open  map[string]int
 	armed []point
 	kill  func()
 }
 
-func newWire() *wire { return &wire{struck: make(chan point, 1)} }
+func newWire() *wire { return &wire{struck: make(chan point, 1), open: map[string]int{}} }
 
 // arm sets the points of the story that follows, in the order in which they are to come, and forgets what was seen.
 func (w *wire) arm(points ...point) {
@@ -104,10 +106,17 @@ func (w *wire) meet(p point) bool {
 	return hit
 }
 
-func (w *wire) note(a act) {
+// note remembers an act; the function it returns says that it has been answered.
+func (w *wire) note(a act) func() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.seen = append(w.seen, a)
+	w.open[a.name]++
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.open[a.name]--
+	}
 }
 
 // errUnheard: there is nobody left to hear the answer.
@@ -163,7 +172,7 @@ func (w *wire) between(proxy *httputil.ReverseProxy) http.Handler {
 			panic(http.ErrAbortHandler)
 		}
 		a := actOf(r, body)
-		w.note(a)
+		defer w.note(a)()
 		if w.meet(point{a.name, before}) {
 			panic(http.ErrAbortHandler)
 		}

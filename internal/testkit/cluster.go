@@ -66,7 +66,7 @@ func Cluster(t *testing.T, hub *HubServer, cloud *CloudServer, o ClusterOptions)
 	if c.Config, err = clientcmd.BuildConfigFromFlags("", c.Kubeconfig); err != nil {
 		t.Fatalf("read the cluster's kubeconfig: %v", err)
 	}
-	c.Config.QPS, c.Config.Timeout = -1, callTimeout
+	c.Config.QPS = -1
 	c.Client = newClient(t, c.Config)
 	return c
 }

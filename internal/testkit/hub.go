@@ -51,7 +51,7 @@ func Hub(t *testing.T) *HubServer {
 	if h.Config, err = clientcmd.BuildConfigFromFlags("", file); err != nil {
 		t.Fatalf("read the hub's kubeconfig: %v", err)
 	}
-	h.Config.QPS, h.Config.Timeout = -1, callTimeout
+	h.Config.QPS = -1
 	h.Client = newClient(t, h.Config)
 	return h
 }
@@ -112,6 +112,8 @@ func newClient(t *testing.T, cfg *rest.Config) client.Client {
 	if err := errors.Join(scheme.AddToScheme(known), apiextensionsv1.AddToScheme(known), hivev1.AddToScheme(known)); err != nil {
 		t.Fatalf("register kinds: %v", err)
 	}
+	cfg = rest.CopyConfig(cfg)
+	cfg.Timeout = callTimeout
 	c, err := client.New(cfg, client.Options{Scheme: known})
 	if err != nil {
 		t.Fatalf("make client: %v", err)

@@ -14,16 +14,34 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/retry"
+	"k8s.io/klog/v2"
 )
 
-// register creates the Node, or finds the one from before the machine was switched off.
+// register creates the Node, or finds the one from before the machine was switched off. It tries again until it
+// succeeds: a renewal of the client certificate closes every connection, also the one in use.
 func (c Config) register(ctx context.Context, client kubernetes.Interface, port int32) error {
+	err := wait.PollUntilContextCancel(ctx, awaitInterval, true, func(ctx context.Context) (bool, error) {
+		if err := c.tryRegister(ctx, client, port); err != nil {
+			klog.FromContext(ctx).Info("Node is not registered yet", "err", err)
+			return false, nil
+		}
+		return true, nil
+	})
+	if err != nil {
+		return fmt.Errorf("register node: %w", err)
+	}
+	return nil
+}
+
+func (c Config) tryRegister(ctx context.Context, client kubernetes.Interface, port int32) error {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: c.Name, Labels: map[string]string{
 		corev1.LabelHostname: c.Name, corev1.LabelOSStable: runtime.GOOS, corev1.LabelArchStable: runtime.GOARCH,
 	}}}
-	_, err := client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
+	created, cancel := context.WithTimeout(ctx, requestLimit)
+	defer cancel()
+	_, err := client.CoreV1().Nodes().Create(created, node, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("register node: %w", err)
+		return fmt.Errorf("create node: %w", err)
 	}
 	return c.report(ctx, client, port)
 }

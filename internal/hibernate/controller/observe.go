@@ -131,10 +131,26 @@ func secretTrouble(name string, err error) *hibernate.Trouble {
 // cloudTrouble shows a cloud's own words only where the actuator vouches that they are stable and free of secrets.
 func cloudTrouble(err error) *hibernate.Trouble {
 	if e, ok := errors.AsType[*actuator.Error](err); ok {
-		return &hibernate.Trouble{Class: e.Class, Message: e.Message}
+		return &hibernate.Trouble{Class: e.Class, Message: e.Message + advice(e.Class)}
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return &hibernate.Trouble{Class: actuator.Unreachable, Message: "The cloud did not answer in time"}
 	}
 	return &hibernate.Trouble{Class: actuator.Other, Message: "The cloud call ended with an error of an unknown kind"}
+}
+
+// advice says what to do about errors whose words are the cloud's own.
+func advice(c actuator.Class) string {
+	switch c {
+	case actuator.CredentialsInvalid:
+		return "; correct the credentials Secret or the region"
+	case actuator.PermissionDenied:
+		return "; allow it to the user of the credentials Secret"
+	case actuator.Throttled:
+		return "; it is tried again by itself"
+	case actuator.CredentialsMissing, actuator.Unreachable, actuator.NoCapacity, actuator.WrongState, actuator.NotFound, actuator.Other:
+		return ""
+	default:
+		return ""
+	}
 }
