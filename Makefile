@@ -34,3 +34,7 @@ up: local torpor ## Build the stage of the demo and keep it running
 .PHONY: down
 down: ## Stop what `make up` has built
 	@$(BIN)/local down --dir .cache/up
+
+.PHONY: bench
+bench: local torpor ## Measure one cluster; prints a table and writes .cache/bench/hibernate-one.json (about six minutes)
+	@$(BIN)/local bench --dir .cache/bench/stage --out .cache/bench/hibernate-one.json

@@ -10,17 +10,17 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/torpor-dev/torpor/local/demo"
+	"github.com/torpor-dev/torpor/local/stage"
 )
 
-func demoFlags(cmd *cobra.Command, c *demo.Config) {
+func demoFlags(cmd *cobra.Command, c *stage.Config) {
 	f := cmd.Flags()
 	f.StringVar(&c.Torpor, "torpor", "", "path of the torpor program; beside this program if empty")
 	f.StringVar(&c.CRDs, "crds", "config/crd", "folder of the custom resource definitions")
 	f.DurationVar(&c.Latency, "latency", 3*time.Second, "how long the cloud takes to start or to stop a machine")
 }
 
-func completeDemo(cmd *cobra.Command, c *demo.Config) error {
+func completeDemo(cmd *cobra.Command, c *stage.Config) error {
 	program, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find this program: %w", err)
@@ -37,7 +37,7 @@ func completeDemo(cmd *cobra.Command, c *demo.Config) error {
 }
 
 func demoCommand() *cobra.Command {
-	var c demo.Config
+	var c stage.Config
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Hibernate and wake a real cluster, and print what was observed",
@@ -50,7 +50,7 @@ Exit codes: 0 if all of it was observed, 1 otherwise. Everything that was starte
 			if err := completeDemo(cmd, &c); err != nil {
 				return err
 			}
-			return demo.Run(cmd.Context(), c)
+			return stage.Demo(cmd.Context(), c)
 		},
 	}
 	cmd.Flags().StringVar(&c.Dir, "dir", "demo", "folder for everything that the demo makes; emptied first")

@@ -16,7 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/torpor-dev/torpor/local/demo"
+	"github.com/torpor-dev/torpor/local/stage"
 )
 
 const (
@@ -33,7 +33,7 @@ var (
 )
 
 func upCommand() *cobra.Command {
-	var c demo.Config
+	var c stage.Config
 	var foreground bool
 	cmd := &cobra.Command{
 		Use:   "up",
@@ -51,7 +51,7 @@ Exit codes: 0 when everything stands, 1 otherwise.`,
 			if !foreground {
 				return detach(cmd, c)
 			}
-			return demo.Up(cmd.Context(), c, func() {
+			return stage.Up(cmd.Context(), c, func() {
 				_ = os.WriteFile(filepath.Join(c.Dir, stageFile), nil, 0o600)
 			})
 		},
@@ -63,7 +63,7 @@ Exit codes: 0 when everything stands, 1 otherwise.`,
 }
 
 // detach runs the same command in a session of its own and waits until the stage stands.
-func detach(cmd *cobra.Command, c demo.Config) error {
+func detach(cmd *cobra.Command, c stage.Config) error {
 	dir, err := filepath.Abs(c.Dir)
 	if err != nil {
 		return fmt.Errorf("resolve folder: %w", err)
@@ -80,7 +80,7 @@ func detach(cmd *cobra.Command, c demo.Config) error {
 	}
 	defer func() { _ = log.Close() }()
 	_ = os.Remove(filepath.Join(dir, stageFile))
-	child := exec.Command(c.Local, "up", "--foreground", "--dir", dir, "--torpor", c.Torpor, "--crds", c.CRDs, "--latency", c.Latency.String()) //nolint:noctx // reason: it outlives this program.
+	child := exec.Command(c.Local, "up", "--foreground", "--dir", dir, "--torpor", c.Torpor, "--crds", c.CRDs, "--latency", c.Latency.String()) //nolint:noctx // It outlives this program.
 	child.Stdout, child.Stderr = log, log
 	child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := child.Start(); err != nil {

@@ -28,43 +28,61 @@ const (
 	listMachines  = "DescribeInstances"
 	approveClient = "approve client certificate"
 	tellApproval  = "tell " + hibernate.CertificatesApproved
+	readSecret    = "read secret "
 	listNodes     = "GET /api/v1/nodes"
 	saveRecord    = "save " + hivev1.StoppingMachinesReason
+	saveNoAPI     = "save " + hivev1.WaitingForAPIReason
+	saveNoNodes   = "save " + hivev1.WaitingForNodesReason
 )
 
 // act is one request of the manager, named by what it does and not by its number, so that a manager that was started
 // anew does the same act again.
 type act struct {
-	name   string
+	name string
+	// via is which wire it went over.
+	via    string
 	writes bool
 }
 
+// The wires.
+const (
+	viaHub     = "hub"
+	viaCloud   = "cloud"
+	viaCluster = "cluster"
+)
+
 // actOf names a request. Writes that nobody thought of are named by method and path: no act goes by unseen.
-func actOf(r *http.Request, body []byte) act {
+func actOf(via string, r *http.Request, body []byte) act {
+	a := act{via: via, writes: r.Method != http.MethodGet}
 	path := r.URL.Path
+	_, secret, isSecret := strings.Cut(path, "/secrets/")
+	_, kind, _ := strings.Cut(secret, "-") // Without the cluster's name.
 	switch {
-	case r.Method == http.MethodPost && path == "/":
-		return cloudAct(body)
-	case r.Method == http.MethodGet:
-		return act{name: "GET " + path}
+	case via == viaCloud:
+		a.name = cloudAction(body)
+		a.writes = !strings.HasPrefix(a.name, "Describe")
+	case isSecret && !a.writes:
+		a.name = readSecret + kind
+	case !a.writes:
+		a.name = "GET " + path
 	case strings.Contains(path, "/clusterdeployments/") && strings.HasSuffix(path, "/status"):
-		return act{name: "save " + savedReason(body), writes: true}
+		a.name = "save " + savedReason(body)
 	case strings.HasSuffix(path, "/events"):
-		return act{name: "tell " + toldReason(body), writes: true}
+		a.name = "tell " + toldReason(body)
 	case strings.HasSuffix(path, "/approval"):
-		return act{name: "approve " + approvedKind(body) + " certificate", writes: true}
+		a.name = "approve " + approvedKind(body) + " certificate"
 	default:
-		return act{name: r.Method + " " + path, writes: true}
+		a.name = r.Method + " " + path
 	}
+	return a
 }
 
-func cloudAct(body []byte) act {
+func cloudAction(body []byte) string {
 	form, err := url.ParseQuery(string(body))
 	if err != nil {
-		return act{name: "unreadable cloud call", writes: true}
+		return "unreadable cloud call"
 	}
-	action := form.Get("Action")
-	return act{name: action, writes: !strings.HasPrefix(action, "Describe")}
+	return form.Get("Action")
 }
 
 // savedReason is the reason of the Ready condition that a status patch saves.
@@ -129,26 +147,30 @@ func TestEveryRequestIsNamedByWhatItDoes(t *testing.T) {
 		"a status patch by the reason that it saves": {
 			http.MethodPatch, "/apis/hive.openshift.io/v1/namespaces/default/clusterdeployments/a/status",
 			`{"status":{"conditions":[{"type":"Hibernating","reason":"Stopping"},{"type":"Ready","reason":"StoppingMachines"}]}}`,
-			act{saveRecord, true},
+			act{saveRecord, viaHub, true},
 		},
-		"a cloud call by its action":    {http.MethodPost, "/", "Action=StopInstances&InstanceId.1=i-1", act{stopMachines, true}},
-		"a cloud's list writes nothing": {http.MethodPost, "/", "Action=DescribeInstances", act{listMachines, false}},
+		"a cloud call by its action":    {http.MethodPost, "/", "Action=StopInstances&InstanceId.1=i-1", act{stopMachines, viaCloud, true}},
+		"a cloud's list writes nothing": {http.MethodPost, "/", "Action=DescribeInstances", act{listMachines, viaCloud, false}},
 		"an approval by the kind of certificate": {
 			http.MethodPut, "/apis/certificates.k8s.io/v1/certificatesigningrequests/csr-1/approval",
-			`{"spec":{"signerName":"kubernetes.io/kube-apiserver-client-kubelet"}}`, act{approveClient, true},
+			`{"spec":{"signerName":"kubernetes.io/kube-apiserver-client-kubelet"}}`, act{approveClient, viaCluster, true},
 		},
 		"an event by its reason": {
-			http.MethodPost, "/apis/events.k8s.io/v1/namespaces/default/events", `{"apiVersion":"events.k8s.io/v1","kind":"Event","reason":"Resuming"}`, act{"tell Resuming", true},
+			http.MethodPost, "/apis/events.k8s.io/v1/namespaces/default/events",
+			`{"apiVersion":"events.k8s.io/v1","kind":"Event","reason":"CertificatesApproved"}`, act{tellApproval, viaHub, true},
 		},
-		"a read by its path":                 {http.MethodGet, "/api/v1/nodes", "", act{listNodes, false}},
-		"a write that nobody has thought of": {http.MethodDelete, "/api/v1/nodes/n1", "", act{"DELETE /api/v1/nodes/n1", true}},
+		"a Secret by its kind": {
+			http.MethodGet, "/api/v1/namespaces/default/secrets/a-aws-creds", "", act{readSecret + "aws-creds", viaHub, false},
+		},
+		"a read by its path":                 {http.MethodGet, "/api/v1/nodes", "", act{listNodes, viaCluster, false}},
+		"a write that nobody has thought of": {http.MethodDelete, "/api/v1/nodes/n1", "", act{"DELETE /api/v1/nodes/n1", viaCluster, true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, err := http.NewRequestWithContext(t.Context(), c.method, "http://127.0.0.1"+c.path, http.NoBody)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := actOf(r, []byte(c.body)); got != c.want {
+			if got := actOf(c.want.via, r, []byte(c.body)); got != c.want {
 				t.Errorf("expected %+v, found %+v", c.want, got)
 			}
 		})

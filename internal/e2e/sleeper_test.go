@@ -45,7 +45,7 @@ func (w *world) newSleeper(t *testing.T, name string, certificates time.Duration
 	s.TargetCluster = testkit.Cluster(t, w.hub, w.cloud, testkit.ClusterOptions{
 		Name: name, Nodes: nodes, Certificates: certificates, Flags: []string{"--hold-file", s.hold, "--heartbeat", "1s"},
 	})
-	s.tap = w.wire.newTap(t, s.Config)
+	s.tap = w.wire.newTap(t, viaCluster, s.Config)
 	through, err := clientcmd.Write(kubeconfig(s.tap))
 	if err != nil {
 		t.Fatal(err)

@@ -53,9 +53,7 @@ func TestNeverRunningOnStaleReady(t *testing.T) {
 			t.Errorf("expected no status that calls the cluster running while its nodes are held, found %+v", cd.Status.Conditions)
 		}
 	}
-	if err := os.Remove(s.hold); err != nil {
-		t.Fatal(err)
-	}
+	s.release(t)
 	testkit.Eventually(t, "the cluster is awake, every node seen since", func() error { return s.awake(t) })
 }
 

@@ -5,6 +5,7 @@ package e2e
 import (
 	"errors"
 	"fmt"
+	"os"
 	"testing"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
@@ -18,14 +19,16 @@ const late = 60
 // that order, and is started anew. It returns the acts, and fails the test if a point was not reached.
 func (s *sleeper) through(t *testing.T, want hivev1.PowerState, points ...point) []act {
 	t.Helper()
+	settled, lastWord := s.asleep, "tell "+hivev1.HibernatingHibernationReason
+	if want == hivev1.PowerStateRunning {
+		settled, lastWord = s.awake, "tell "+hivev1.RunningHibernationReason
+		s.slowDown(t)
+	}
 	s.wire.arm(points...)
 	s.ask(t, want)
-	settled, lastWord := s.awake, "tell "+hivev1.RunningHibernationReason
-	if want == hivev1.PowerStateHibernating {
-		settled, lastWord = s.asleep, "tell "+hivev1.HibernatingHibernationReason
-	}
 	met, looks := 0, 0
 	testkit.Eventually(t, fmt.Sprintf("%s is %s, killed at %v", s.Name, want, points), func() error {
+		s.letGo(t)
 		select {
 		case <-s.wire.struck:
 			met++
@@ -48,4 +51,32 @@ func (s *sleeper) through(t *testing.T, want hivev1.PowerState, points ...point)
 		t.Errorf("expected the manager to be killed at %v, found %v not reached", points, left)
 	}
 	return s.wire.acts()
+}
+
+// slowDown makes sure that every stage of a wake-up is seen, however fast this machine is: the API server is silent and
+// the nodes are held until the manager has said that it waits for them.
+func (s *sleeper) slowDown(t *testing.T) {
+	t.Helper()
+	s.tap.shut.Store(true)
+	if err := os.WriteFile(s.hold, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *sleeper) letGo(t *testing.T) {
+	t.Helper()
+	if s.wire.count(saveNoAPI) > 0 {
+		s.tap.shut.Store(false)
+	}
+	if s.wire.count(saveNoNodes) > 0 {
+		s.release(t)
+	}
+}
+
+// release lets held nodes come up.
+func (s *sleeper) release(t *testing.T) {
+	t.Helper()
+	if err := os.Remove(s.hold); err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
 }

@@ -128,11 +128,13 @@ type tap struct {
 	url string
 	// connections is how often somebody connected.
 	connections atomic.Int64
+	// shut makes the server look like one that does not answer yet.
+	shut atomic.Bool
 }
 
 // newTap stands in front of the server that cfg describes and brings along cfg's credentials.
 // A server that does not answer is, through the tap, a connection that breaks.
-func (w *wire) newTap(t *testing.T, cfg *rest.Config) *tap {
+func (w *wire) newTap(t *testing.T, via string, cfg *rest.Config) *tap {
 	t.Helper()
 	target, err := url.Parse(cfg.Host)
 	if err != nil {
@@ -149,7 +151,7 @@ func (w *wire) newTap(t *testing.T, cfg *rest.Config) *tap {
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		ErrorHandler:  func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
 	}
-	server := httptest.NewUnstartedServer(w.between(proxy))
+	server := httptest.NewUnstartedServer(w.between(tp, via, proxy))
 	server.Config.ConnState = func(_ net.Conn, s http.ConnState) {
 		if s == http.StateNew {
 			tp.connections.Add(1)
@@ -165,15 +167,15 @@ func (w *wire) newTap(t *testing.T, cfg *rest.Config) *tap {
 }
 
 // between notes each act and strikes before it reaches the server and after the server has answered.
-func (w *wire) between(proxy *httputil.ReverseProxy) http.Handler {
+func (w *wire) between(tp *tap, via string, proxy *httputil.ReverseProxy) http.Handler {
 	return http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
 		body, err := readBody(r)
 		if err != nil {
 			panic(http.ErrAbortHandler)
 		}
-		a := actOf(r, body)
+		a := actOf(via, r, body)
 		defer w.note(a)()
-		if w.meet(point{a.name, before}) {
+		if w.meet(point{a.name, before}) || tp.shut.Load() {
 			panic(http.ErrAbortHandler)
 		}
 		own := *proxy

@@ -35,7 +35,7 @@ func newWorld(t *testing.T) *world {
 	w.hub.InstallCRDs(t)
 	w.cloud = testkit.Cloud(t, "--allow-commands", "--start-latency", "200ms", "--stop-latency", "200ms")
 	w.started["cloud"] = w.cloud.PID()
-	w.cloudTap = w.wire.newTap(t, &rest.Config{Host: w.cloud.URL})
+	w.cloudTap = w.wire.newTap(t, viaCloud, &rest.Config{Host: w.cloud.URL})
 	t.Cleanup(func() {
 		for _, i := range w.cloud.Instances(t, "") {
 			w.started["machine "+i.Name] = i.PID
@@ -51,7 +51,7 @@ func newHubWorld(t *testing.T) *world {
 	t.Cleanup(func() { w.nothingIsLeft(t) }) // The first cleanup runs last.
 	w.hub = testkit.Hub(t)
 	w.started["hub"] = w.hub.PID()
-	w.hubTap = w.wire.newTap(t, w.hub.Config)
+	w.hubTap = w.wire.newTap(t, viaHub, w.hub.Config)
 	return w
 }
 

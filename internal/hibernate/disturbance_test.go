@@ -42,9 +42,9 @@ func (w world) disturb(d disturbance) world {
 	case statusWiped:
 		w.sleep, w.told = noRecord(), told{}
 	case firstMeddled:
-		w.machines[0] = w.machines[0].meddle()
+		w.machines[0] = w.machines[0].meddle(slowness(0))
 	case secondMeddled:
-		w.machines[1] = w.machines[1].meddle()
+		w.machines[1] = w.machines[1].meddle(slowness(1))
 	case managerAway:
 		w = w.tick(stride)
 	case undisturbed, statusLost, actionRefused, actionPartlyRefused, cloudSilent, clusterSilent:
@@ -62,12 +62,12 @@ func (w world) flip() world {
 	return w
 }
 
-func (m toyMachine) meddle() toyMachine {
+func (m toyMachine) meddle(slowness int) toyMachine {
 	switch m.state {
 	case actuator.Running:
-		return toyMachine{actuator.Stopping, transition}
+		return toyMachine{actuator.Stopping, slowness}
 	case actuator.Stopped:
-		return toyMachine{actuator.Starting, transition}
+		return toyMachine{actuator.Starting, slowness}
 	case actuator.Stopping, actuator.Starting:
 		return m
 	default:

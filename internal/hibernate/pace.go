@@ -25,6 +25,10 @@ const (
 	lateAfter = 2 * time.Minute
 	// aftercareWindow is how long certificate requests are judged after the cluster is ready again.
 	aftercareWindow = 10 * time.Minute
+	// minCare, maxCare and careShare are the pace of that.
+	minCare   = 5 * time.Second
+	maxCare   = time.Minute
+	careShare = 4
 	// driftInterval is how often a settled cluster is compared with its cloud.
 	driftInterval = 10 * time.Minute
 	// retryInterval is the pace of errors that may pass.
@@ -38,6 +42,11 @@ const (
 // pace grows with the wait, so that a look is late by at most a tenth of it and long waits stay cheap.
 func pace(since, at time.Time) time.Duration {
 	return min(max(at.Sub(since)/paceShare, minPace), maxPace)
+}
+
+// carePace is close at first, when kubelets ask for serving certificates and a late stop would show.
+func carePace(since, at time.Time) time.Duration {
+	return min(max(at.Sub(since)/careShare, minCare), maxCare)
 }
 
 func fastPace(since, at time.Time) time.Duration {

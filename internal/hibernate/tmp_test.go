@@ -20,21 +20,38 @@ func starts() []world {
 	}}}}}}
 	return list
 }
+
+func forgotten(w world) bool { o:=w.observe(undisturbed); return w.wantsRunning() && w.all(actuator.Running) && !o.resuming() && !o.aftercare() && (w.nodes[0].certificate!=allValid||w.nodes[1].certificate!=allValid)}
 func TestTmp(t *testing.T) {
 	a := newAtlas()
 	layer := map[int]bool{}
 	for _, w := range starts() { id:=a.id(w); a.rest(t,id); for _,p:=range a.path(t,id){layer[p]=true} }
 	t.Log("starts",len(starts()),"worlds",len(a.worlds))
-	one := map[int]bool{}
-	for _, d := range disturbances() { n:=len(a.worlds); mine:=map[int]bool{}; 
-	 for id := range layer { if a.toRest[id]==0 && a.next(id).to!=id {continue}; to := a.id(a.worlds[id].disturb(d)); a.rest(t,to); for _,p:=range a.path(t,to){mine[p]=true; one[p]=true}}
-	 t.Log(d, len(mine), len(a.worlds)-n) 
-	 if d==wishFlipped||d==actionRefused||d==actionPartlyRefused { n:=len(a.worlds); start:=time.Now();
-	 for id := range mine { if a.toRest[id]==0 && a.next(id).to!=id {continue}; to := a.id(a.worlds[id].disturb(d)); a.rest(t,to)}
-	 t.Log("   twice", len(a.worlds)-n, time.Since(start)) }
-	}
+	grow := func(layer map[int]bool, ds []disturbance) map[int]bool {
+	 out := map[int]bool{}
+	 for id := range layer { if a.toRest[id]==0 && a.next(id).to!=id {continue}
+	   for _, d := range ds {
+	   to := a.id(a.worlds[id].disturb(d)); a.rest(t,to); if out[to] {continue}; for _,p:=range a.path(t,to){out[p]=true}}}
+	 return out }
+	start:=time.Now()
+	one := grow(layer, disturbances()); t.Log(len(one), len(a.worlds), time.Since(start))
+	two := grow(one, disturbances()); t.Log(len(two), len(a.worlds), time.Since(start))
 	m:=0; for _,r:=range a.toRest { m=max(m,r)}
-	t.Log("max",m, len(one))
+	t.Log("max",m)
+	bad:=0
+	for id := range a.worlds { to:=a.steps[id].to; if to<0 {continue}; w,n:=a.worlds[id],a.worlds[to]
+	  if !forgotten(w)&&forgotten(n) { bad++; if bad<4 {t.Log("FORGOT\n"+a.story(a.path(t,id)))}}
+	}
+	t.Log("forgot",bad); bad=0
+	for id := range a.worlds { if a.steps[id].to!=id {continue}; w:=a.worlds[id]
+	 ok := w.all(actuator.Stopped)&&w.told.hibernating.Reason=="Hibernating"&&w.told.ready.Reason=="Hibernating"
+	 if w.wantsRunning() { ok = w.all(actuator.Running)&&w.told.ready.Reason=="Running" && (forgotten(w)|| w.nodes[0].certificate==allValid&&w.nodes[1].certificate==allValid)}
+	 if !ok {bad++; t.Log(a.story([]int{id}))}}
+	bad=0
+	for id := range a.worlds { to:=a.steps[id].to; if to<0 {continue}; w,n:=a.worlds[id],a.worlds[to]
+	  if n.told.ready.Status=="True" && !forgotten(w) && !forgotten(n) && !(w.reports(0)&&w.reports(1)) { bad++; if bad<6 {t.Log("EARLY\n"+a.story(a.path(t,id)))}}
+	}
+	t.Log("early",bad)
 }
 func TestStory(t *testing.T) {
 	a := newAtlas()
@@ -48,3 +65,25 @@ func TestStory(t *testing.T) {
 	p = a.path(t,a.id(w)); t.Log("\n"+a.story(p))
 	t.Log(a.rest(t,p[0]))
 }
+func TestEarly(t *testing.T) {
+	for _, d := range []disturbance{statusLost,wishFlipped} {
+	 for _, e := range []disturbance{statusLost,wishFlipped} {
+	a := newAtlas()
+	layer := map[int]bool{}
+	for _, w := range starts() { id:=a.id(w); a.rest(t,id); for _,p:=range a.path(t,id){layer[p]=true} }
+	grow := func(layer map[int]bool, d disturbance) map[int]bool {
+	 out := map[int]bool{}
+	 for id := range layer { if a.toRest[id]==0 && a.next(id).to!=id {continue}
+	   to := a.id(a.worlds[id].disturb(d)); a.rest(t,to); if out[to] {continue}; for _,p:=range a.path(t,to){out[p]=true}}
+	 return out }
+	one := grow(layer, d); grow(one,e)
+	bad:=0
+	for id := range a.worlds { to:=a.steps[id].to; if to<0 {continue}; w,n:=a.worlds[id],a.worlds[to]
+	  o := w.observe(undisturbed)
+	  if n.told.ready.Status=="True" && o.resuming() && !(w.reports(0)&&w.reports(1)) { bad++; if bad<9 && (d==wishFlipped && e==wishFlipped||d==statusLost&&e==wishFlipped) {t.Log("EARLY\n"+a.story(a.back(id)))}}
+	}
+	if bad>0 {t.Log("early",d,"|",e,bad)}
+	}}
+}
+
+func (a *atlas) back(id int) []int { var p []int; p=append(p,id); for range 12 { f:=-1; for i,s:=range a.steps { if s.to==p[0]&&i!=p[0] {f=i;break} }; if f<0 {break}; p=append([]int{f},p...)}; return append(p,a.steps[id].to) }

@@ -60,10 +60,10 @@ func running(o Observed) Plan {
 	if o.resuming() {
 		p.Record = wakeRecord(o).DeepCopy()
 		p.Record.ResumedAt = new(metav1.NewTime(o.Now))
-		p.After = minPace
+		p.After = minCare
 	}
 	if o.aftercare() {
-		p.After = pace(o.Record.ResumedAt.Time, o.Now)
+		p.After = carePace(o.Record.ResumedAt.Time, o.Now)
 	}
 	return p
 }

@@ -69,8 +69,7 @@ const (
 	// forever is older than every age that a decision looks at.
 	forever = age(12 * time.Minute)
 
-	transition = 2
-	apiBoot    = 2
+	apiBoot = 2
 	// unseenFor is how long a cluster believes a node that does not report.
 	unseenFor = age(40 * time.Second)
 	// stride is how far time leaps while nothing happens.
@@ -100,6 +99,9 @@ func ageOf(t *metav1.Time) age {
 	}
 	return min(age(worldTime().Sub(t.Truncate(time.Second))), forever)
 }
+
+// slowness is how many passes a machine takes to stop or start.
+func slowness(i int) int { return [...]int{2, 4}[i] }
 
 func nodeName(i int) string    { return [...]string{"n0", "n1"}[i] }
 func machineID(i int) string   { return [...]string{"i-0", "i-1"}[i] }
@@ -189,13 +191,13 @@ func (w world) act(do Action) world {
 	case Stop:
 		for i := range w.machines {
 			if slices.Contains(do.IDs, machineID(i)) && w.machines[i].state == actuator.Running {
-				w.machines[i] = toyMachine{actuator.Stopping, transition}
+				w.machines[i] = toyMachine{actuator.Stopping, slowness(i)}
 			}
 		}
 	case Start:
 		for i := range w.machines {
 			if slices.Contains(do.IDs, machineID(i)) && w.machines[i].state == actuator.Stopped {
-				w.machines[i] = toyMachine{actuator.Starting, transition}
+				w.machines[i] = toyMachine{actuator.Starting, slowness(i)}
 			}
 		}
 	case Approve:

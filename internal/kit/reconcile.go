@@ -5,6 +5,7 @@ package kit
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// conflictRetry is when a pass that lost a race is repeated; the newer object is on its way to the cache.
-const conflictRetry = time.Second
+// cacheRetry is when the cache is asked again for an object whose newer version is on its way to it.
+const cacheRetry = 20 * time.Millisecond
 
 // Outcome is what a step asks for.
 type Outcome struct {
@@ -39,20 +40,31 @@ type Reconciler[T client.Object] struct {
 	New func() T
 	// Step observes, decides, acts, and leaves what it reports in the object's status.
 	Step func(ctx context.Context, obj T) (Outcome, error)
+
+	// outdated holds, by request, the version that the last write replaced or lost against.
+	outdated sync.Map
 }
 
 // Reconcile implements reconcile.Reconciler. An error of the step does not keep its report from being saved.
-func (r Reconciler[T]) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+// A pass never looks at a version that it knows to be outdated: it would observe the world for nothing and lose the race.
+func (r *Reconciler[T]) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	obj := r.New()
 	if err := r.Client.Get(ctx, req.NamespacedName, obj); err != nil {
+		r.outdated.Delete(req)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if old, ok := r.outdated.Load(req); ok && old == obj.GetResourceVersion() {
+		return reconcile.Result{RequeueAfter: cacheRetry}, nil
 	}
 	before := obj.DeepCopyObject().(T)
 	out, failure := r.Step(ctx, obj)
 	changed, err := patchStatus(ctx, r.Client, before, obj)
+	if changed {
+		r.outdated.Store(req, before.GetResourceVersion())
+	}
 	switch {
 	case apierrors.IsConflict(err):
-		return reconcile.Result{RequeueAfter: conflictRetry}, nil
+		return reconcile.Result{RequeueAfter: cacheRetry}, nil
 	case client.IgnoreNotFound(err) != nil:
 		return reconcile.Result{}, fmt.Errorf("save status: %w", err)
 	}

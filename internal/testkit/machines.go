@@ -61,14 +61,33 @@ func (c *CloudServer) Run(t *testing.T, infraID string, n int) []string {
 	return ids
 }
 
+// StopInstance stops one machine behind everybody's back.
+func (c *CloudServer) StopInstance(t *testing.T, id string) {
+	t.Helper()
+	c.call(t, url.Values{"Action": {"StopInstances"}, "InstanceId.1": {id}}, func([]byte) error { return nil })
+}
+
 func (c *CloudServer) run(t *testing.T, infraID, name string) string {
 	t.Helper()
-	form := url.Values{
-		"Action": {"RunInstances"}, "Version": {"2016-11-15"}, "ImageId": {"ami-test"}, "MinCount": {"1"}, "MaxCount": {"1"},
+	var made struct {
+		IDs []string `xml:"instancesSet>item>instanceId"`
+	}
+	c.call(t, url.Values{
+		"Action": {"RunInstances"}, "ImageId": {"ami-test"}, "MinCount": {"1"}, "MaxCount": {"1"},
 		"TagSpecification.1.ResourceType": {"instance"},
 		"TagSpecification.1.Tag.1.Key":    {"Name"}, "TagSpecification.1.Tag.1.Value": {name},
 		"TagSpecification.1.Tag.2.Key": {clusterTag(infraID)}, "TagSpecification.1.Tag.2.Value": {"owned"},
+	}, func(answer []byte) error { return xml.Unmarshal(answer, &made) })
+	if len(made.IDs) != 1 {
+		t.Fatalf("RunInstances: expected one machine, found %v", made.IDs)
 	}
+	return made.IDs[0]
+}
+
+// call speaks the EC2 Query API.
+func (c *CloudServer) call(t *testing.T, form url.Values, read func([]byte) error) {
+	t.Helper()
+	form.Set("Version", "2016-11-15")
 	request, err := http.NewRequestWithContext(context.WithoutCancel(t.Context()), http.MethodPost, c.URL, strings.NewReader(form.Encode()))
 	if err != nil {
 		t.Fatal(err)
@@ -76,14 +95,7 @@ func (c *CloudServer) run(t *testing.T, infraID, name string) string {
 	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	// The cloud looks at the key and the region, not at the signature.
 	request.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential="+AccessKey+"/20260101/"+Region+"/ec2/aws4_request, SignedHeaders=host, Signature=0")
-	var made struct {
-		IDs []string `xml:"instancesSet>item>instanceId"`
-	}
-	c.do(t, request, func(answer []byte) error { return xml.Unmarshal(answer, &made) })
-	if len(made.IDs) != 1 {
-		t.Fatalf("RunInstances: expected one machine, found %v", made.IDs)
-	}
-	return made.IDs[0]
+	c.do(t, request, read)
 }
 
 func clusterTag(infraID string) string { return "kubernetes.io/cluster/" + infraID }

@@ -79,17 +79,21 @@ func (c *cloudClient) find(ctx context.Context, m machine) (reservations, error)
 }
 
 func (c *cloudClient) run(ctx context.Context, m machine) error {
-	data, err := json.Marshal(map[string]any{"command": m.command, "log": m.log})
-	if err != nil {
-		return fmt.Errorf("encode command: %w", err)
-	}
-	return c.call(ctx, url.Values{
+	form := url.Values{
 		"Action": {"RunInstances"}, "ImageId": {"ami-local"}, "InstanceType": {"m5.large"}, "MinCount": {"1"}, "MaxCount": {"1"},
-		"ClientToken": {m.name}, "UserData": {base64.StdEncoding.EncodeToString(data)},
+		"ClientToken":                     {m.name},
 		"TagSpecification.1.ResourceType": {"instance"},
 		"TagSpecification.1.Tag.1.Key":    {"Name"}, "TagSpecification.1.Tag.1.Value": {m.name},
 		"TagSpecification.1.Tag.2.Key": {"kubernetes.io/cluster/" + m.infraID}, "TagSpecification.1.Tag.2.Value": {"owned"},
-	}, nil)
+	}
+	if len(m.command) > 0 {
+		data, err := json.Marshal(map[string]any{"command": m.command, "log": m.log})
+		if err != nil {
+			return fmt.Errorf("encode command: %w", err)
+		}
+		form.Set("UserData", base64.StdEncoding.EncodeToString(data))
+	}
+	return c.call(ctx, form, nil)
 }
 
 func (c *cloudClient) call(ctx context.Context, form url.Values, into any) error {

@@ -306,15 +306,15 @@ func corrections() map[string]struct {
 	}{
 		"a Secret is made": {
 			func(r *recipe) { r.keys = nil }, hivev1.CredentialsMissingReason,
-			func(t *testing.T, s *sleeper) { t.Helper(); s.putSecret(t, cloudSecret, s.w.cloud.Credentials()) },
+			func(t *testing.T, s *sleeper) { t.Helper(); s.putSecret(t, cloudSecret, s.cloud.Credentials()) },
 		},
 		"a Secret gets its keys": {
 			func(r *recipe) { r.keys = map[string][]byte{} }, hivev1.CredentialsMissingReason,
-			func(t *testing.T, s *sleeper) { t.Helper(); s.putSecret(t, cloudSecret, s.w.cloud.Credentials()) },
+			func(t *testing.T, s *sleeper) { t.Helper(); s.putSecret(t, cloudSecret, s.cloud.Credentials()) },
 		},
 		"a Secret gets the right key": {
 			func(r *recipe) { r.keys["aws_access_key_id"] = []byte(wrongKey) }, hivev1.CredentialsInvalidReason,
-			func(t *testing.T, s *sleeper) { t.Helper(); s.putSecret(t, cloudSecret, s.w.cloud.Credentials()) },
+			func(t *testing.T, s *sleeper) { t.Helper(); s.putSecret(t, cloudSecret, s.cloud.Credentials()) },
 		},
 		"the region is corrected": {
 			func(r *recipe) { r.cd.Spec.Platform.AWS.Region = "elsewhere-1" }, hivev1.CredentialsInvalidReason,

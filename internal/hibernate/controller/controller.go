@@ -62,7 +62,7 @@ type Controller struct {
 func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	c.client, c.secrets = mgr.GetClient(), mgr.GetAPIReader()
 	c.Metrics.use(mgr.GetClient())
-	shell := kit.Reconciler[*hivev1.ClusterDeployment]{
+	shell := &kit.Reconciler[*hivev1.ClusterDeployment]{
 		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name),
 		New:  func() *hivev1.ClusterDeployment { return &hivev1.ClusterDeployment{} },
 		Step: c.step,

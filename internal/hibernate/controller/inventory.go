@@ -4,6 +4,7 @@ package controller
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -56,13 +57,13 @@ func inventory(record *hivev1.HibernationRecord, nodes []hibernate.Node, machine
 	inv.NotBefore = record.ResumeStartedAt.Add(-clockSkew)
 	recorded := map[string]types.UID{}
 	for _, n := range record.Nodes {
-		recorded[n.Name] = types.UID(n.UID)
+		recorded[nodeKey(n.Name)] = types.UID(n.UID)
 	}
 	if openShift {
 		inv.Bootstrappers = []csr.Bootstrapper{csr.OpenShiftBootstrapper()}
 		for i := range machines {
 			m := openShiftMachine(&machines[i])
-			m.NodeUID = recorded[m.NodeName]
+			m.NodeUID = recorded[nodeKey(m.NodeName)]
 			inv.Machines = append(inv.Machines, m)
 		}
 		return inv
@@ -73,6 +74,9 @@ func inventory(record *hivev1.HibernationRecord, nodes []hibernate.Node, machine
 	}
 	return inv
 }
+
+// nodeKey makes names equal that the judge holds for equal: Machines may spell DNS names in other ways than their nodes.
+func nodeKey(name string) string { return strings.ToLower(strings.TrimSuffix(name, ".")) }
 
 func recordedMachine(n hivev1.RecordedNode) csr.Machine {
 	m := csr.Machine{NodeName: n.Name, NodeUID: types.UID(n.UID), ControlPlane: n.ControlPlane}

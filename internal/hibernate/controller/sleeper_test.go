@@ -37,6 +37,8 @@ type recipe struct {
 	keys, kubeconfig map[string][]byte
 	// machines at the cloud.
 	machines int
+	// cloud has them; the world's unless a test disturbs it for all.
+	cloud *testkit.CloudServer
 	// platform replaces spec.platform with what Torpor has no fields for.
 	platform map[string]any
 }
@@ -44,6 +46,7 @@ type recipe struct {
 // sleeper is one ClusterDeployment in a namespace of its own, with machines of its own.
 type sleeper struct {
 	w       *world
+	cloud   *testkit.CloudServer
 	key     client.ObjectKey
 	infraID string
 	ids     []string
@@ -55,12 +58,16 @@ func (w *world) sleeper(t *testing.T, edit func(*recipe)) *sleeper {
 	t.Helper()
 	namespace := w.hub.Namespace(t)
 	s := &sleeper{w: w, key: client.ObjectKey{Namespace: namespace, Name: "sleepy"}, infraID: "infra-" + namespace}
-	r := recipe{cd: s.complete(), keys: w.cloud.Credentials(), kubeconfig: w.adminKubeconfig(t), machines: machines}
+	r := recipe{cd: s.complete(), keys: w.cloud.Credentials(), kubeconfig: w.adminKubeconfig(t), machines: machines, cloud: w.cloud}
 	if edit != nil {
 		edit(&r)
 	}
+	s.cloud = r.cloud
+	if r.cloud != w.cloud {
+		r.keys = r.cloud.Credentials()
+	}
 	if r.machines > 0 {
-		s.ids = w.cloud.Run(t, s.infraID, r.machines)
+		s.ids = s.cloud.Run(t, s.infraID, r.machines)
 	}
 	s.putSecret(t, cloudSecret, r.keys)
 	s.putSecret(t, adminSecret, r.kubeconfig)
@@ -195,7 +202,7 @@ func (s *sleeper) settles(t *testing.T, state hivev1.PowerState) {
 	t.Helper()
 	s.becomes(t, settled(state))
 	machines := map[hivev1.PowerState]string{hivev1.PowerStateRunning: "running", hivev1.PowerStateHibernating: "stopped"}[state]
-	if err := s.w.cloud.InState(t, s.infraID, machines); err != nil {
+	if err := s.cloud.InState(t, s.infraID, machines); err != nil {
 		t.Errorf("the cluster is said to be %s: %v", state, err)
 	}
 }

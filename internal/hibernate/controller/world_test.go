@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -24,7 +23,6 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
-	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
@@ -52,7 +50,6 @@ type world struct {
 
 func newWorld(t *testing.T, cloudFlags ...string) *world {
 	t.Helper()
-	ctrllog.SetLogger(logr.Discard())
 	w := &world{
 		hub: testkit.Hub(t), cloud: testkit.Cloud(t, append(cloudFlags, "--access-keys", testkit.AccessKey)...),
 		counts: newCounts(), log: &journal{},

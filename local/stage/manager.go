@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package demo
+package stage
 
 import (
 	"bufio"
@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
-	"time"
 )
 
 const gateRunning = `torpor_gate_state{group="hibernation",state="Running"} 1`
@@ -128,13 +127,7 @@ func freeAddresses() (first, second string, err error) {
 }
 
 func (r *run) awaitPowerState(want string) error {
-	err := r.poll("power state "+want, 3*time.Minute, func(context.Context) error {
-		state, err := r.kubectl("get", "cd", clusterName, "-o", "jsonpath={.status.powerState}")
-		if err == nil && state != want {
-			err = fmt.Errorf("expected power state %s, found %q", want, state)
-		}
-		return err
-	})
+	err := r.poll("power state "+want, powerLimit, func(context.Context) error { return r.powerState(clusterName, want) })
 	if err != nil {
 		return err
 	}

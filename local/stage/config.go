@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package demo tells the main story with real parts: a cluster that sleeps until its nodes' certificates have expired,
-// and wakes. Every line that it prints was observed.
-package demo
+// Package stage puts real parts on a stage, a hub, a cloud, a cluster and torpor, and plays on it:
+// the demo, in which every line that is printed was observed, and the benchmarks.
+package stage
 
 import (
 	"io"
@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// Config says where the demo finds its programs and what it may take.
+// Config says where the stage finds its programs and what it may take.
 type Config struct {
-	// Dir keeps everything that the demo makes; it is emptied first.
+	// Dir keeps everything that is made; it is emptied first.
 	Dir string
 	// Local, Torpor and Kubectl are the programs.
 	Local, Torpor, Kubectl string

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package demo
+package stage
 
 import (
 	"context"
@@ -15,10 +15,10 @@ import (
 	"github.com/torpor-dev/torpor/local/cluster"
 )
 
-// run is one telling of the story.
+// run is what stands on the stage, and the telling of it.
 type run struct {
 	Config
-	ctx       context.Context //nolint:containedctx // reason: the whole run has one context, and every step is a method.
+	ctx       context.Context //nolint:containedctx // Every step of the run is a method, and the run has one context.
 	starter   *process.Starter
 	children  []*child
 	memory    *memory
@@ -27,45 +27,6 @@ type run struct {
 	cloudURL  string
 	probes    string
 	metrics   string
-}
-
-// Run tells the whole story and stops everything again. It returns nil only if all of it was observed.
-func Run(ctx context.Context, c Config) error {
-	began := time.Now()
-	r, err := newRun(ctx, c)
-	if err != nil {
-		return err
-	}
-	err = r.story()
-	if err != nil {
-		err = fmt.Errorf("step %d: %w; logs are in %s", r.steps, err, r.Dir)
-	}
-	r.step("Stop everything")
-	err = errors.Join(err, r.stopAll(), r.nothingLeft())
-	if err != nil {
-		return err
-	}
-	r.saw("every process that was started has ended")
-	fmt.Fprintf(r.Out, "\nAll of it was observed, in %.0f seconds; at most %d MiB of memory were in use at once.\n", time.Since(began).Seconds(), r.memory.peakMiB())
-	return nil
-}
-
-// Up builds the same stage, tells that it stands, and keeps it until ctx ends.
-func Up(ctx context.Context, c Config, standing func()) error {
-	r, err := newRun(ctx, c)
-	if err != nil {
-		return err
-	}
-	for _, part := range r.stage() {
-		if err = part(); err != nil {
-			break
-		}
-	}
-	if err == nil {
-		standing()
-		<-ctx.Done()
-	}
-	return errors.Join(err, r.stopAll())
 }
 
 func newRun(ctx context.Context, c Config) (*run, error) {
@@ -89,15 +50,6 @@ func newRun(ctx context.Context, c Config) (*run, error) {
 
 func (r *run) stage() []func() error {
 	return []func() error{r.startHubAndCloud, r.createCluster, r.startDormantManager, r.installCRD}
-}
-
-func (r *run) story() error {
-	for _, part := range append(r.stage(), r.hibernate, r.outliveCertificates, r.resume) {
-		if err := part(); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func (r *run) startHubAndCloud() error {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package demo
+package stage
 
 import (
 	"bytes"
@@ -53,12 +53,12 @@ func (r *run) onlyState(want string) error {
 	return nil
 }
 
-// lastChange is when the last machine changed its state at the cloud.
-func (r *run) lastChange() (time.Time, error) {
+// lastChange is when the last machine of a cluster changed its state at the cloud.
+func (r *run) lastChange(cluster string) (time.Time, error) {
 	list, err := r.instances()
 	var last time.Time
 	for _, i := range list {
-		if i.ChangedAt.After(last) {
+		if strings.HasPrefix(i.Name, cluster+"-") && i.ChangedAt.After(last) {
 			last = i.ChangedAt
 		}
 	}
@@ -66,8 +66,10 @@ func (r *run) lastChange() (time.Time, error) {
 }
 
 // kubectl runs the bundled kubectl against the hub.
-func (r *run) kubectl(args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(r.ctx, commandLimit)
+func (r *run) kubectl(args ...string) (string, error) { return r.kubectlFor(commandLimit, args...) }
+
+func (r *run) kubectlFor(limit time.Duration, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(r.ctx, limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, r.Kubectl, append([]string{"--kubeconfig", r.hubKubeconfig()}, args...)...)
 	var out, errs bytes.Buffer
@@ -76,6 +78,20 @@ func (r *run) kubectl(args ...string) (string, error) {
 		return "", fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(errs.String()))
 	}
 	return strings.TrimSpace(out.String()), nil
+}
+
+func (r *run) powerState(name, want string) error {
+	state, err := r.kubectl("get", "cd", name, "-o", "jsonpath={.status.powerState}")
+	if err == nil && state != want {
+		err = fmt.Errorf("expected power state %s, found %q", want, state)
+	}
+	return err
+}
+
+// awaitReport watches, as kubectl does, until the power state is reported, and returns when that was.
+func (r *run) awaitReport(name, want string) (time.Time, error) {
+	_, err := r.kubectlFor(powerLimit, "wait", "cd", name, "--for=jsonpath={.status.powerState}="+want, "--timeout="+powerLimit.String())
+	return time.Now(), err
 }
 
 func (r *run) patchPowerState(state string) error {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package demo
+package stage
 
 import (
 	"context"
@@ -64,10 +64,10 @@ func (r *run) resume() error {
 	if err := r.patchPowerState("Running"); err != nil {
 		return err
 	}
-	if err := r.poll("the machines", 3*time.Minute, func(context.Context) error { return r.onlyState("running") }); err != nil {
+	if err := r.poll("the machines", powerLimit, func(context.Context) error { return r.onlyState("running") }); err != nil {
 		return err
 	}
-	on, err := r.lastChange()
+	on, err := r.lastChange(clusterName)
 	if err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func (r *run) resume() error {
 	}
 	r.saw("its events:")
 	for line := range strings.Lines(events) {
-		fmt.Fprintf(r.Out, "          %s", line)
+		fmt.Fprintf(r.Out, "          %s\n", strings.TrimRight(line, "\n"))
 	}
 	return nil
 }

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package stage
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// Figures are measured values by name, one for each round.
+type Figures map[string][]float64
+
+func (f Figures) add(name string, value float64) { f[name] = append(f[name], value) }
+
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	if n := len(sorted); n%2 == 0 {
+		return (sorted[n/2-1] + sorted[n/2]) / 2
+	}
+	return sorted[len(sorted)/2]
+}
+
+// Print writes a table with the minimum, median and maximum of each figure.
+func (f Figures) Print(out io.Writer) {
+	fmt.Fprintf(out, "\n%-34s %10s %10s %10s %7s\n", "figure", "min", "median", "max", "rounds")
+	for _, name := range slices.Sorted(maps.Keys(f)) {
+		v := f[name]
+		fmt.Fprintf(out, "%-34s %10.2f %10.2f %10.2f %7d\n", name, slices.Min(v), median(v), slices.Max(v), len(v))
+	}
+}
+
+// Save writes the medians as a flat JSON object.
+func (f Figures) Save(file string) error {
+	flat := map[string]float64{}
+	for name, values := range f {
+		flat[name] = median(values)
+	}
+	data, err := json.MarshalIndent(flat, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode figures: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o750); err != nil {
+		return fmt.Errorf("make folder: %w", err)
+	}
+	if err := os.WriteFile(file, append(data, '\n'), 0o600); err != nil {
+		return fmt.Errorf("write figures: %w", err)
+	}
+	return nil
+}
