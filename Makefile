@@ -38,3 +38,45 @@ down: ## Stop what `make up` has built
 .PHONY: bench
 bench: local torpor ## Measure one cluster; prints a table and writes .cache/bench/hibernate-one.json (about six minutes)
 	@$(BIN)/local bench --dir .cache/bench/stage --out .cache/bench/hibernate-one.json
+
+# What a test needs: the binaries it starts, and where they are.
+export TORPOR_BINARY := $(BIN)/torpor
+GOTEST  := go test -race -shuffle=on -timeout=20m
+
+.PHONY: test
+test: local torpor ## Run all tests with everything they need (about ten minutes warm)
+	@$(GOTEST) -p 1 ./...
+	@cd conditional && $(GOTEST) ./...
+	@cd local && $(GOTEST) -p 1 ./cloud/... ./pki/...
+
+.PHONY: test-run
+test-run: local torpor ## Run one test with everything it needs: make test-run PKG=./internal/e2e RUN=TestName
+	@$(GOTEST) -v -count=1 $(PKG) -run '$(RUN)'
+
+.PHONY: e2e
+e2e: local torpor ## Run the end-to-end tests at every fault point
+	@TORPOR_E2E=full $(GOTEST) -v -count=1 ./internal/e2e/
+
+.PHONY: generate
+generate: ## Regenerate deep copies, CRDs, RBAC, the state diagram and the reference
+	@$(TOOL) controller-gen object:headerFile=config/boilerplate.go.txt crd paths=./api/... output:crd:dir=config/crd
+	@$(TOOL) controller-gen rbac:roleName=torpor-manager,headerFile= paths=./internal/... output:rbac:dir=config/rbac
+	@TORPOR_UPDATE=1 go test -count=1 ./internal/hibernate ./internal/arch -run 'TestDiagram|TestReference' >/dev/null
+
+.PHONY: fmt
+fmt: ## Format all Go code
+	@for m in . conditional local; do (cd $$m && $(TOOL) golangci-lint fmt --config $(CURDIR)/.golangci.yml ./...); done
+
+.PHONY: lint
+lint: ## Lint all three modules
+	@for m in . conditional local; do echo "lint $$m"; (cd $$m && $(TOOL) golangci-lint run --config $(CURDIR)/.golangci.yml ./...) || exit 1; done
+
+.PHONY: tidy
+tidy: ## Tidy all three modules
+	@for m in . conditional local; do (cd $$m && go mod tidy) || exit 1; done
+
+.PHONY: verify
+verify: generate tidy lint ## Regenerate, tidy, lint and check the house laws; fails if anything differs from what is committed
+	@go vet ./... && (cd conditional && go vet ./...)
+	@go test -count=1 ./internal/arch
+	@git diff --exit-code && test -z "$$(git status --porcelain)" || { git status --short; echo "expected a clean tree after make generate and tidy: commit what they changed"; exit 1; }

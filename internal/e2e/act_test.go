@@ -18,7 +18,6 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
-	"github.com/torpor-dev/torpor/internal/hibernate"
 )
 
 // The acts that the tests name.
@@ -27,7 +26,7 @@ const (
 	startMachines = "StartInstances"
 	listMachines  = "DescribeInstances"
 	approveClient = "approve client certificate"
-	tellApproval  = "tell " + hibernate.CertificatesApproved
+	tellApproval  = "tell CertificatesApproved"
 	readSecret    = "read secret "
 	listNodes     = "GET /api/v1/nodes"
 	saveRecord    = "save " + hivev1.StoppingMachinesReason
@@ -153,11 +152,13 @@ func TestEveryRequestIsNamedByWhatItDoes(t *testing.T) {
 		"a cloud's list writes nothing": {http.MethodPost, "/", "Action=DescribeInstances", act{listMachines, viaCloud, false}},
 		"an approval by the kind of certificate": {
 			http.MethodPut, "/apis/certificates.k8s.io/v1/certificatesigningrequests/csr-1/approval",
-			`{"spec":{"signerName":"kubernetes.io/kube-apiserver-client-kubelet"}}`, act{approveClient, viaCluster, true},
+			`{"spec":{"signerName":"kubernetes.io/kube-apiserver-client-kubelet"}}`,
+			act{approveClient, viaCluster, true},
 		},
 		"an event by its reason": {
 			http.MethodPost, "/apis/events.k8s.io/v1/namespaces/default/events",
-			`{"apiVersion":"events.k8s.io/v1","kind":"Event","reason":"CertificatesApproved"}`, act{tellApproval, viaHub, true},
+			`{"apiVersion":"events.k8s.io/v1","kind":"Event","reason":"CertificatesApproved"}`,
+			act{tellApproval, viaHub, true},
 		},
 		"a Secret by its kind": {
 			http.MethodGet, "/api/v1/namespaces/default/secrets/a-aws-creds", "", act{readSecret + "aws-creds", viaHub, false},

@@ -18,6 +18,7 @@ const slow = 3 * time.Second
 
 // TestCancelWithRealMachines changes what is wanted in the middle of things, and the last word counts.
 func TestCancelWithRealMachines(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	s := w.newSleeper(t, "fickle", time.Hour)
 	w.startManager(t)

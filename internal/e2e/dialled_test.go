@@ -16,6 +16,7 @@ const forcedPasses = 10
 // TestSleepingClusterIsNotDialled counts the connections to a cluster that sleeps: none, however often the manager looks
 // at it, also right after it was started.
 func TestSleepingClusterIsNotDialled(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	s := w.newSleeper(t, "quiet", time.Hour)
 	m := w.startManager(t)

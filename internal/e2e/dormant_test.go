@@ -18,6 +18,7 @@ import (
 // TestManagerRunsWithoutCRDs: the manager is started on a hub without any of its kinds, and outlives their comings and
 // goings. A ClusterDeployment whose Secret is missing is enough to see whether anybody handles it.
 func TestManagerRunsWithoutCRDs(t *testing.T) {
+	t.Parallel()
 	w := newHubWorld(t)
 	probes := freeAddress(t)
 	m := w.startManager(t, "--probe-address", probes)

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"errors"
 	"os"
 	"slices"
 	"strings"
@@ -25,6 +26,7 @@ const absence = 15 * time.Second
 // wants the story to end well each time. The acts are those of a story that is not disturbed, so that none is forgotten.
 // Approvals need certificates that have expired, and those need time: one cluster has them, the other is quick.
 func TestKilledAtEveryAct(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	full := os.Getenv("TORPOR_E2E") == "full"
 	t.Logf("killing at every act: %t; TORPOR_E2E=full does, otherwise only stop, start, approval and record", full)
@@ -81,6 +83,7 @@ func testKilledAtEach(t *testing.T, s *sleeper, sleeping, waking []point) {
 // TestWokenByNobodyForAWhile: the manager is killed when the machines have been asked to start, and the next one comes so
 // late that the nodes' requests are older than any difference of clocks.
 func TestWokenByNobodyForAWhile(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	s := w.newSleeper(t, "late", shortLived)
 	w.startManager(t)
@@ -88,7 +91,14 @@ func TestWokenByNobodyForAWhile(t *testing.T) {
 	s.awaitExpiry(t)
 	w.wire.arm(point{startMachines, after})
 	s.ask(t, hivev1.PowerStateRunning)
-	<-w.wire.struck
+	testkit.Eventually(t, "the manager is killed", func() error {
+		select {
+		case <-w.wire.struck:
+			return nil
+		default:
+			return errors.New("it is alive")
+		}
+	})
 	testkit.Eventually(t, "every node has waited for its certificate for a while", func() error { return s.requestsOlderThan(t, absence) })
 	w.startManager(t)
 	testkit.Eventually(t, "the cluster is awake", func() error { return s.awake(t) })

@@ -3,15 +3,20 @@
 package hibernate
 
 import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"testing"
 )
 
-// atlas holds every world that was ever reached, once, with where an undisturbed step leads from it.
+// atlas holds every world that was reached, once, with where an undisturbed step leads from it. Worlds are named by
+// their place in it.
 type atlas struct {
-	ids    map[world]int
+	places map[world]int
 	worlds []world
 	steps  []toyStep
-	// toRest is how many steps away the last change is, ages aside.
+	// toRest is how many steps ahead the last change is, ages aside.
 	toRest []int
 }
 
@@ -20,65 +25,91 @@ type toyStep struct {
 	plan Plan
 }
 
-const unknownYet = -1
+const notYet = -1
 
-func newAtlas() *atlas { return &atlas{ids: map[world]int{}} }
+func newAtlas() *atlas { return &atlas{places: map[world]int{}} }
 
-func (a *atlas) id(w world) int {
-	id, known := a.ids[w]
+func (a *atlas) place(w world) int {
+	id, known := a.places[w]
 	if !known {
 		id = len(a.worlds)
-		a.ids[w] = id
+		a.places[w] = id
 		a.worlds = append(a.worlds, w)
-		a.steps = append(a.steps, toyStep{to: unknownYet})
-		a.toRest = append(a.toRest, unknownYet)
+		a.steps = append(a.steps, toyStep{to: notYet})
+		a.toRest = append(a.toRest, notYet)
 	}
 	return id
 }
 
-// next takes an undisturbed step.
-func (a *atlas) next(id int) toyStep {
-	if a.steps[id].to == unknownYet {
-		to, p := a.worlds[id].step(undisturbed)
-		a.steps[id] = toyStep{a.id(to), p}
+func (a *atlas) next(id int) int {
+	if a.steps[id].to == notYet {
+		w, p := a.worlds[id].step(undisturbed)
+		to := a.place(w)
+		a.steps[id] = toyStep{to, p}
 	}
-	return a.steps[id]
+	return a.steps[id].to
 }
 
-// path is the way from a world to where nothing changes any more.
+func (a *atlas) rests(id int) bool { return a.next(id) == id }
+
+// path is the undisturbed way from a world to the one that leads to itself.
 func (a *atlas) path(t *testing.T, id int) []int {
 	t.Helper()
-	const tooFar = 200
+	const tooFar = 100
 	path := []int{id}
-	for range tooFar {
-		to := a.next(id).to
-		if to == id {
-			return path
-		}
-		id = to
+	for !a.rests(id) {
+		id = a.next(id)
 		path = append(path, id)
+		if len(path) > tooFar {
+			t.Fatalf("does not come to rest:\n%s", a.story(path[:tooFar/2]))
+		}
 	}
-	t.Fatalf("expected to come to rest within %d steps:\n%s", tooFar, a.story(path[:20]))
-	return nil
+	for i := len(path) - 1; i >= 0; i-- {
+		at, to := path[i], a.next(path[i])
+		a.toRest[at] = 0
+		if a.toRest[to] > 0 || a.worlds[at].timeless() != a.worlds[to].timeless() {
+			a.toRest[at] = a.toRest[to] + 1
+		}
+	}
+	return path
 }
 
-// rest is the world in which the path from this one ends, and how many steps away the last change is.
-func (a *atlas) rest(t *testing.T, id int) int {
+// explore follows the undisturbed ways from the given worlds and returns every world on them.
+func (a *atlas) explore(t *testing.T, from []world) []int {
 	t.Helper()
-	if a.toRest[id] != unknownYet {
-		return a.toRest[id]
-	}
-	path := a.path(t, id)
-	for i := len(path) - 1; i >= 0; i-- {
-		at, to := path[i], a.next(path[i]).to
-		switch {
-		case at == to:
-			a.toRest[at] = 0
-		case a.toRest[to] > 0 || a.worlds[at].timeless() != a.worlds[to].timeless():
-			a.toRest[at] = a.toRest[to] + 1
-		default:
-			a.toRest[at] = 0
+	seen := map[int]bool{}
+	for _, w := range from {
+		if id := a.place(w); !seen[id] {
+			for _, on := range a.path(t, id) {
+				seen[on] = true
+			}
 		}
 	}
-	return a.toRest[id]
+	return slices.Sorted(maps.Keys(seen))
+}
+
+// disturb applies every disturbance to every given world in which something happens or nothing does any more,
+// and explores what comes of it.
+func (a *atlas) disturb(t *testing.T, worlds []int, by []disturbance) []int {
+	t.Helper()
+	var from []world
+	for _, id := range worlds {
+		if a.toRest[id] > 0 || a.rests(id) {
+			for _, d := range by {
+				from = append(from, a.worlds[id].disturb(d))
+			}
+		}
+	}
+	return a.explore(t, from)
+}
+
+// story is a way in words, for the reader of a failure.
+func (a *atlas) story(path []int) string {
+	var b strings.Builder
+	for _, id := range path {
+		w := a.worlds[id]
+		fmt.Fprintf(&b, "  want %s; machines %v, API %d, nodes %v; record %+v\n    told %s/%s, now %q\n",
+			w.wish, w.machines, w.api, w.nodes, w.sleep, w.told.hibernating.Reason, w.told.ready.Reason, a.steps[id].plan.Rule)
+	}
+	return b.String()
 }

@@ -28,6 +28,7 @@ func Rules() []Rule {
 		{"stop machines", func(o Observed) bool { return o.wantsSleep() && o.some(actuator.Running) }, stopMachines},
 		{"machines are stopping", Observed.wantsSleep, waitStopped},
 
+		{"write the wake-up down", func(o Observed) bool { return o.some(actuator.Stopped) && !o.waking() }, recordWake},
 		{"start machines", func(o Observed) bool { return o.some(actuator.Stopped) }, startMachines},
 		{"machines are starting", func(o Observed) bool { return o.NoActuator == "" && !o.all(actuator.Running) }, waitStarted},
 		{"waking, API silent", func(o Observed) bool { return o.API != Reachable && o.resuming() }, waitAPI},

@@ -18,7 +18,7 @@ type Event struct {
 	Note   string
 }
 
-// CertificatesApproved is the reason of the event that lists what was approved.
+// CertificatesApproved lists the certificate requests that were approved, with their nodes.
 const CertificatesApproved = "CertificatesApproved"
 
 // Events tells what changed from the conditions before to the plan. A repetition is no event.

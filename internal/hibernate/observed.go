@@ -100,9 +100,9 @@ func NeedsRequests(o Observed) bool {
 
 func (o Observed) wantsSleep() bool { return o.Want == hivev1.PowerStateHibernating }
 
-// refused: sleep is wanted of a cluster that cannot sleep and was not put to sleep before.
+// refused: sleep is wanted of a cluster that nobody can stop, or that cannot sleep and was not put to sleep before.
 func (o Observed) refused() bool {
-	return o.wantsSleep() && !o.asleep() && (o.NoActuator != "" || o.Incompatible != "")
+	return o.wantsSleep() && (o.NoActuator != "" || o.Incompatible != "" && !o.asleep())
 }
 
 // asleep: the record of a sleep is open.
@@ -110,6 +110,9 @@ func (o Observed) asleep() bool { return o.Record != nil && o.Record.ResumeStart
 
 // resuming: the record says that the cluster slept and is not ready again.
 func (o Observed) resuming() bool { return o.Record != nil && o.Record.ResumedAt == nil }
+
+// waking: the record says since when.
+func (o Observed) waking() bool { return o.resuming() && !o.asleep() }
 
 func (o Observed) aftercare() bool {
 	return o.Record != nil && o.Record.ResumedAt != nil && o.Now.Sub(o.Record.ResumedAt.Time) < aftercareWindow

@@ -4,6 +4,7 @@ package hibernate
 
 import (
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -71,12 +72,18 @@ func (o Observed) unrecorded() string {
 }
 
 // sleepRecord keeps an open record and opens one otherwise. Nodes that could not be listed are taken from the last sleep.
+// A resume that is cancelled leaves to the next one the nodes that it awaited: they are not ready only because they slept.
 func sleepRecord(o Observed) *hivev1.HibernationRecord {
 	if o.asleep() {
 		return o.Record
 	}
 	r := &hivev1.HibernationRecord{SleepStartedAt: metav1.NewTime(o.Now), RequestedBy: o.RequestedBy}
+	var awaited []Node
+	if o.resuming() {
+		awaited = o.awaited()
+	}
 	for _, n := range o.Nodes {
+		n.Ready = n.Ready || slices.ContainsFunc(awaited, func(a Node) bool { return a.Name == n.Name })
 		r.Nodes = append(r.Nodes, n.RecordedNode)
 	}
 	if len(r.Nodes) == 0 && o.Record != nil {

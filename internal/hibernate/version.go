@@ -26,7 +26,8 @@ func Incompatible(sources ...string) string {
 				minimumVersion, v[:min(len(v), shownVersion)])
 		}
 		if parsed.LessThan(version.MustParseSemantic(minimumVersion)) {
-			return fmt.Sprintf("Expected OpenShift %s or later, found %s; upgrade the cluster to hibernate it", minimumVersion, parsed)
+			return fmt.Sprintf("Expected OpenShift %s or later, found %.*s; upgrade the cluster to hibernate it",
+				minimumVersion, shownVersion, parsed)
 		}
 		return ""
 	}

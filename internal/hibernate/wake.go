@@ -4,6 +4,7 @@ package hibernate
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,6 +14,14 @@ import (
 )
 
 // The plans of a cluster that should run.
+
+// recordWake only writes status; the machines are started by the next pass. Nodes ask for certificates as soon as they are
+// on, and if the manager died before it had noted the time, its successor would hold their requests for older than the wake-up.
+func recordWake(o Observed) Plan {
+	p := waking(o, starting(o))
+	p.After = now
+	return p
+}
 
 func startMachines(o Observed) Plan {
 	p := waking(o, starting(o))
@@ -105,7 +114,7 @@ func reachable() Condition {
 // wakeRecord notes when the resume began. The time is rounded up to the next second, because the API keeps only seconds
 // and nothing from before may count.
 func wakeRecord(o Observed) *hivev1.HibernationRecord {
-	if o.resuming() && !o.asleep() {
+	if o.waking() {
 		return o.Record
 	}
 	r := &hivev1.HibernationRecord{SleepStartedAt: metav1.NewTime(o.Now)}
@@ -117,42 +126,31 @@ func wakeRecord(o Observed) *hivev1.HibernationRecord {
 	return r
 }
 
-// missing are the nodes that were ready when the cluster went to sleep and have not been seen ready since it was woken.
-// Without recorded nodes every node counts, and there must be one. A Ready from before the sleep is no sign of life.
+// missing are the awaited nodes that have not been seen ready since the cluster was woken; there must be one at all.
+// A Ready from before the sleep is no sign of life.
 func (o Observed) missing() []string {
+	if len(o.Nodes) == 0 {
+		return []string{"any node"}
+	}
 	since := wakeRecord(o).ResumeStartedAt.Time
-	back := map[string]bool{}
 	var names []string
-	for _, n := range o.Nodes {
-		if back[n.Name] = n.Ready && n.LastSeen.After(since); !back[n.Name] {
+	for _, n := range o.awaited() {
+		if !n.Ready || !n.LastSeen.After(since) {
 			names = append(names, n.Name)
 		}
-	}
-	if expected := o.expected(); len(expected) > 0 {
-		names = nil
-		for _, name := range expected {
-			if !back[name] {
-				names = append(names, name)
-			}
-		}
-	}
-	if len(names) == 0 && len(o.Nodes) == 0 {
-		return []string{"any node"}
 	}
 	return names
 }
 
-// expected are the recorded nodes that were ready and still exist.
-func (o Observed) expected() []string {
-	exists := map[string]bool{}
-	for _, n := range o.Nodes {
-		exists[n.Name] = true
-	}
-	var names []string
+// awaited are the nodes that were ready when the cluster went to sleep and still exist; if there are none, every node.
+func (o Observed) awaited() []Node {
+	wasReady := map[string]bool{}
 	for _, n := range o.Record.Nodes {
-		if n.Ready && exists[n.Name] {
-			names = append(names, n.Name)
-		}
+		wasReady[n.Name] = n.Ready
 	}
-	return names
+	nodes := slices.DeleteFunc(slices.Clone(o.Nodes), func(n Node) bool { return !wasReady[n.Name] })
+	if len(nodes) == 0 {
+		return o.Nodes
+	}
+	return nodes
 }

@@ -15,6 +15,7 @@ import (
 // The toy world: a cluster of two machines, its cloud and what is saved of it, as one comparable value.
 // Machines need passes to stop and start, the API server answers only a while after the first machine runs, and a node
 // whose machine was off reports only after its request for a client certificate was approved, then asks for a serving one.
+// The second machine is slower, and its node asks when the first one is back.
 // Times are ages, so that the same situation is the same value whenever it occurs.
 type world struct {
 	wish     hivev1.PowerState
@@ -69,7 +70,7 @@ const (
 	// forever is older than every age that a decision looks at.
 	forever = age(12 * time.Minute)
 
-	apiBoot = 2
+	apiBoot = 4
 	// unseenFor is how long a cluster believes a node that does not report.
 	unseenFor = age(40 * time.Second)
 	// stride is how far time leaps while nothing happens.
@@ -270,7 +271,9 @@ func (w *world) tickNode(i int, d time.Duration) {
 	}
 	switch n.certificate {
 	case expired:
-		n.certificate = clientAsked
+		if i == 0 || w.reports(0) {
+			n.certificate = clientAsked
+		}
 	case clientValid:
 		n.certificate = servingAsked
 	case clientAsked, servingAsked, allValid:

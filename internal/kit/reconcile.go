@@ -59,16 +59,17 @@ func (r *Reconciler[T]) Reconcile(ctx context.Context, req reconcile.Request) (r
 	before := obj.DeepCopyObject().(T)
 	out, failure := r.Step(ctx, obj)
 	changed, err := patchStatus(ctx, r.Client, before, obj)
-	if changed {
+	if apierrors.IsConflict(err) || err == nil && before.GetResourceVersion() != obj.GetResourceVersion() {
 		r.outdated.Store(req, before.GetResourceVersion())
 	}
 	switch {
 	case apierrors.IsConflict(err):
 		return reconcile.Result{RequeueAfter: cacheRetry}, nil
-	case client.IgnoreNotFound(err) != nil:
+	case apierrors.IsNotFound(err):
+		return reconcile.Result{}, nil
+	case err != nil:
 		return reconcile.Result{}, fmt.Errorf("save status: %w", err)
-	}
-	if changed {
+	case changed:
 		log.FromContext(ctx).Info("Status changed", KeyRule, out.Why)
 	}
 	emit(r.Recorder, obj, out.Events)

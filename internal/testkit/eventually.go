@@ -10,7 +10,7 @@ import (
 const (
 	// patience is far above everything that is waited for, so that a slow machine fails nothing.
 	patience = time.Minute
-	interval = 50 * time.Millisecond
+	interval = 100 * time.Millisecond
 )
 
 // Eventually calls f until it returns nil. After a minute the test fails with the last error.

@@ -4,6 +4,7 @@ package cluster
 
 import (
 	"context"
+	_ "embed" // The manifest is a file, as a user's is.
 	"fmt"
 	"os"
 
@@ -17,12 +18,18 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
+//go:embed clusterdeployment.yaml
+var manifestTemplate string
+
 const fieldOwner = "local-cluster"
 
 // tellHub writes the Secrets and the ClusterDeployment. It reports false when the hub does not serve that kind;
 // the manifest is written in any case.
 func (c Config) tellHub(ctx context.Context) (bool, error) {
-	deployment := c.clusterDeployment()
+	deployment, err := c.clusterDeployment()
+	if err != nil {
+		return false, err
+	}
 	data, err := yaml.Marshal(deployment)
 	if err != nil {
 		return false, fmt.Errorf("encode manifest: %w", err)
@@ -53,7 +60,7 @@ func (c Config) tellHub(ctx context.Context) (bool, error) {
 			return false, err
 		}
 	}
-	err = apply(ctx, hub, schema.GroupVersionResource{Group: "hive.openshift.io", Version: "v1", Resource: "clusterdeployments"}, deployment)
+	err = apply(ctx, hub, deployment.GroupVersionKind().GroupVersion().WithResource("clusterdeployments"), deployment)
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}
@@ -76,22 +83,12 @@ func (c Config) secret(name string, values map[string]any) *unstructured.Unstruc
 	}}
 }
 
-func (c Config) clusterDeployment() *unstructured.Unstructured {
-	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "hive.openshift.io/v1", "kind": "ClusterDeployment",
-		"metadata": map[string]any{"name": c.Name, "namespace": c.Namespace, "labels": map[string]any{
-			"hive.openshift.io/cluster-platform": "aws", "hive.openshift.io/cluster-region": c.Region,
-			"hive.openshift.io/version": c.Version, "hive.openshift.io/cluster-type": "local",
-		}},
-		"spec": map[string]any{
-			"clusterName": c.Name, "baseDomain": "local.test", "installed": true,
-			"platform": map[string]any{"aws": map[string]any{
-				"region": c.Region, "credentialsSecretRef": map[string]any{"name": c.Name + "-aws-creds"},
-			}},
-			"clusterMetadata": map[string]any{
-				"clusterID": c.infraID(), "infraID": c.infraID(),
-				"adminKubeconfigSecretRef": map[string]any{"name": c.Name + "-admin-kubeconfig"},
-			},
-		},
-	}}
+// clusterDeployment fills the manifest that a user would write.
+func (c Config) clusterDeployment() (*unstructured.Unstructured, error) {
+	values := map[string]string{"name": c.Name, "namespace": c.Namespace, "region": c.Region, "version": c.Version, "infraID": c.infraID()}
+	u := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(os.Expand(manifestTemplate, func(key string) string { return values[key] })), &u.Object); err != nil {
+		return nil, fmt.Errorf("read manifest: %w", err)
+	}
+	return u, nil
 }

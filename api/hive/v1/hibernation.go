@@ -56,8 +56,6 @@ const (
 
 // Reasons of the Ready condition when it is False, beside those of the Hibernating condition.
 const (
-	// RecordingNodesReason: the nodes are written down before the machines stop.
-	RecordingNodesReason = "RecordingNodes"
 	// StoppingMachinesReason: machines are told to stop.
 	StoppingMachinesReason = "StoppingMachines"
 	// WaitingForMachinesToStopReason: machines are stopping.
@@ -72,8 +70,6 @@ const (
 	FailedToStartMachinesReason = "FailedToStartMachines"
 	// WaitingForAPIReason: the machines run, the API server does not answer yet.
 	WaitingForAPIReason = "WaitingForAPI"
-	// ApprovingCertificatesReason: certificate requests of nodes are being approved.
-	ApprovingCertificatesReason = "ApprovingCertificates"
 	// FailedToApproveReason: the cluster refused an approval.
 	FailedToApproveReason = "FailedToApprove"
 	// WaitingForNodesReason: nodes have not reported since the machines were started.
@@ -94,12 +90,18 @@ const (
 	NotProbedReason = "NotProbed"
 )
 
-// Annotations and labels that Torpor reads.
+// Annotations and labels.
 const (
 	// ReconcilePauseAnnotation pauses every controller for this ClusterDeployment when it parses as true.
 	ReconcilePauseAnnotation = "hive.openshift.io/reconcile-pause"
 	// PowerStatePauseAnnotation pauses only hibernation when it parses as true.
 	PowerStatePauseAnnotation = "hive.openshift.io/powerstate-pause"
+	// PlatformLabel is the platform of the cluster, for people.
+	PlatformLabel = "hive.openshift.io/cluster-platform"
+	// RegionLabel is the region of the cluster, for people.
+	RegionLabel = "hive.openshift.io/cluster-region"
+	// TypeLabel is the type of the cluster, for people.
+	TypeLabel = "hive.openshift.io/cluster-type"
 	// VersionLabel is the OpenShift version of the cluster.
 	VersionLabel = "hive.openshift.io/version"
 	// VersionMajorMinorPatchLabel is the same without a suffix.

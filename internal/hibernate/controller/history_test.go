@@ -74,6 +74,14 @@ func (h *history) all() []*hivev1.ClusterDeployment {
 	return append([]*hivev1.ClusterDeployment(nil), h.versions...)
 }
 
+func (h *history) newest() *hivev1.ClusterDeployment {
+	all := h.all()
+	if len(all) == 0 {
+		return nil
+	}
+	return all[len(all)-1]
+}
+
 // complete waits until the newest version has arrived, or the object is gone.
 func (h *history) complete(t *testing.T, w *world, key client.ObjectKey) {
 	t.Helper()
@@ -83,8 +91,7 @@ func (h *history) complete(t *testing.T, w *world, key client.ObjectKey) {
 		if err := w.hub.Client.Get(ctx, key, &cd); err != nil {
 			return client.IgnoreNotFound(err)
 		}
-		all := h.all()
-		if len(all) == 0 || all[len(all)-1].ResourceVersion != cd.ResourceVersion {
+		if newest := h.newest(); newest == nil || newest.ResourceVersion != cd.ResourceVersion {
 			return fmt.Errorf("version %s has not arrived", cd.ResourceVersion)
 		}
 		return nil

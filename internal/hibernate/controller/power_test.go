@@ -270,7 +270,7 @@ type moment struct {
 func moments() map[string]moment {
 	atOnce := func(*testing.T, *sleeper) error { return nil }
 	has := func(e expected) func(*testing.T, *sleeper) error {
-		return func(t *testing.T, s *sleeper) error { t.Helper(); return e.check(s.get(t)) }
+		return func(_ *testing.T, s *sleeper) error { return s.is(e) }
 	}
 	some := func(state string) func(*testing.T, *sleeper) error {
 		return func(t *testing.T, s *sleeper) error {
@@ -311,20 +311,7 @@ func (w *world) changesItsMind(t *testing.T, m moment) {
 	s.want(t, other)
 	testkit.Eventually(t, "the moment has come", func() error { return m.reached(t, s) })
 	s.want(t, m.from)
-	s.returns(t, m.from)
+	s.settles(t, m.from)
 	s.want(t, other)
-	s.returns(t, other)
-}
-
-// returns waits for a state that was observed for the newest wish: the last report may say the same of an older one.
-func (s *sleeper) returns(t *testing.T, state hivev1.PowerState) {
-	t.Helper()
-	testkit.Eventually(t, fmt.Sprintf("%s is %s", s.infraID, state), func() error {
-		cd := s.get(t)
-		if len(cd.Status.Conditions) == 0 || cd.Status.Conditions[0].ObservedGeneration != cd.Generation {
-			return errors.New("the newest wish was not seen")
-		}
-		return settled(state).check(cd)
-	})
-	s.settles(t, state)
+	s.settles(t, other)
 }

@@ -5,6 +5,7 @@ package controller
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -50,6 +51,8 @@ type sleeper struct {
 	key     client.ObjectKey
 	infraID string
 	ids     []string
+	// wished is the generation of the newest wish of the test.
+	wished  int64
 	history *history
 }
 
@@ -154,6 +157,7 @@ func (s *sleeper) patch(t *testing.T, who, patch string) {
 	if err := s.w.hub.Client.Patch(ctx, cd, rawMerge(patch), client.FieldOwner(who)); err != nil {
 		t.Fatal(err)
 	}
+	s.wished = cd.Generation
 }
 
 func rawMerge(patch string) client.Patch { return client.RawPatch(types.MergePatchType, []byte(patch)) }
@@ -191,10 +195,25 @@ func (e expected) check(cd *hivev1.ClusterDeployment) error {
 	return nil
 }
 
+// is checks a condition that was observed for the newest wish: an older one may have had the same.
+func (s *sleeper) is(e expected) error {
+	cd := s.history.newest()
+	if cd == nil {
+		return errors.New("expected a ClusterDeployment, found none yet")
+	}
+	if err := e.check(cd); err != nil {
+		return err
+	}
+	if seen := cd.Status.Conditions[0].ObservedGeneration; seen < s.wished {
+		return fmt.Errorf("expected generation %d to be observed, found %d", s.wished, seen)
+	}
+	return nil
+}
+
 // becomes waits for a condition.
 func (s *sleeper) becomes(t *testing.T, e expected) {
 	t.Helper()
-	testkit.Eventually(t, s.infraID, func() error { return e.check(s.get(t)) })
+	testkit.Eventually(t, s.infraID, func() error { return s.is(e) })
 }
 
 // settles waits until the cluster is as somebody wants it, with its machines.

@@ -32,8 +32,10 @@ func Describe(err error) string {
 		return "the server's certificate is for another name"
 	}
 	switch {
-	case errors.Is(err, errUnreadable), errors.Is(err, errForeign):
-		return err.Error()
+	case errors.Is(err, errUnreadable):
+		return errUnreadable.Error()
+	case errors.Is(err, errForeign):
+		return errForeign.Error()
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "the connection is refused"
 	case errors.Is(err, context.DeadlineExceeded), isTimeout(err):

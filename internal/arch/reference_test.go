@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package arch
+
+import (
+	"fmt"
+	"go/ast"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const referencePage = "docs/reference.md"
+
+// entry is one name that the outside sees, with what its comment or its help says.
+type entry struct{ name, meaning string }
+
+// TestReference compares docs/reference.md with the names in the code; TORPOR_UPDATE=1 writes it anew.
+// A condition, reason, event, annotation or metric that has no sentence of its own fails.
+func TestReference(t *testing.T) {
+	constants := apiConstants(t)
+	var page strings.Builder
+	page.WriteString("# Reference\n\nGenerated from the code by `make generate`; do not edit.\n")
+	for _, part := range []struct{ title, ending string }{
+		{"Conditions", "Condition"}, {"Reasons of conditions, and of the events that tell their changes", "Reason"},
+		{"Annotations", "Annotation"}, {"Labels", "Label"},
+	} {
+		writeTable(t, &page, part.title, constants[part.ending])
+	}
+	writeTable(t, &page, "Further events", constants["Event"])
+	writeTable(t, &page, "Metrics", metrics(t))
+	if os.Getenv("TORPOR_UPDATE") == "1" {
+		if err := os.WriteFile(filepath.Join("..", "..", referencePage), []byte(page.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if exists(referencePage) && read(t, referencePage) == page.String() {
+		return
+	}
+	t.Errorf("expected %s to be what the code says, found it stale; run make generate", referencePage)
+}
+
+func writeTable(t *testing.T, page *strings.Builder, title string, entries []entry) {
+	t.Helper()
+	if len(entries) == 0 {
+		t.Errorf("expected entries under %q, found none", title)
+	}
+	slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.name, b.name) })
+	fmt.Fprintf(page, "\n## %s\n\n| name | meaning |\n|---|---|\n", title)
+	for _, e := range entries {
+		if e.meaning == "" {
+			t.Errorf("%s: expected a comment that says what it means, found none", e.name)
+		}
+		fmt.Fprintf(page, "| `%s` | %s |\n", e.name, strings.ReplaceAll(e.meaning, "|", `\|`))
+	}
+}
+
+// apiConstants are the string constants of api/ by the last word of their Go names, and the events that features declare.
+func apiConstants(t *testing.T) map[string][]entry {
+	t.Helper()
+	ending := regexp.MustCompile(`[A-Z][a-z]+$`)
+	found := map[string][]entry{}
+	for _, s := range handwritten(t) {
+		event := strings.HasPrefix(s.path, "internal/") && strings.HasSuffix(s.path, "/events.go")
+		if s.isTest() || !s.isAPI() && !event {
+			continue
+		}
+		eachConstant(s.file, func(spec *ast.ValueSpec, comment string) {
+			kind := ending.FindString(spec.Names[0].Name)
+			if event {
+				kind = "Event"
+			}
+			if value, ok := text(spec.Values[0]); ok {
+				found[kind] = append(found[kind], entry{value, comment})
+			}
+		})
+	}
+	return found
+}
+
+func eachConstant(file *ast.File, do func(spec *ast.ValueSpec, comment string)) {
+	for _, d := range file.Decls {
+		group, ok := d.(*ast.GenDecl)
+		if !ok || group.Tok != token.CONST {
+			continue
+		}
+		for _, s := range group.Specs {
+			spec, ok := s.(*ast.ValueSpec)
+			if !ok || len(spec.Values) != 1 {
+				continue
+			}
+			doc := spec.Doc
+			if doc == nil && len(group.Specs) == 1 {
+				doc = group.Doc
+			}
+			do(spec, meaning(spec.Names[0].Name, doc.Text()))
+		}
+	}
+}
+
+// meaning is a doc comment in one line, without the Go name that it begins with.
+func meaning(name, doc string) string {
+	line := strings.Join(strings.Fields(doc), " ")
+	for _, prefix := range []string{name + ": ", name + " is ", name + " "} {
+		if rest, ok := strings.CutPrefix(line, prefix); ok {
+			return strings.ToUpper(rest[:1]) + rest[1:]
+		}
+	}
+	return line
+}
+
+// metrics are the names and helps in every metrics.go: the first two literals of a description, or the fields Name and Help.
+func metrics(t *testing.T) []entry {
+	t.Helper()
+	var found []entry
+	for _, s := range handwritten(t) {
+		if s.isTest() || filepath.Base(s.path) != "metrics.go" || strings.HasPrefix(s.path, "local/") {
+			continue
+		}
+		var texts []string
+		for _, l := range literals(s.file) {
+			if value, ok := text(l); ok {
+				texts = append(texts, value)
+			}
+		}
+		for i, value := range texts {
+			if (strings.HasPrefix(value, "torpor_") || strings.HasPrefix(value, "moco_")) && i+1 < len(texts) {
+				found = append(found, entry{value, texts[i+1]})
+			}
+		}
+	}
+	return found
+}
+
+func text(e ast.Expr) (string, bool) {
+	l, ok := e.(*ast.BasicLit)
+	if !ok || l.Kind != token.STRING {
+		return "", false
+	}
+	value, err := strconv.Unquote(l.Value)
+	return value, err == nil
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manager
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	"github.com/torpor-dev/torpor/internal/testkit"
+)
+
+// TestRun is the life of one manager. There is one such test, because the process has one registry of metrics.
+func TestRun(t *testing.T) {
+	hub := testkit.Hub(t)
+	o := Options{MetricsAddress: freeAddress(t), ProbeAddress: freeAddress(t), Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- Run(ctx, hub.Config, o) }()
+	defer func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("the manager ended with: %v", err)
+		}
+	}()
+	ready := func() error { _, err := get(t, "http://"+o.ProbeAddress+"/readyz"); return err }
+
+	t.Log("Without any CRD it becomes ready and its controller is dormant.")
+	testkit.Eventually(t, "ready without CRDs", ready)
+	showsPhase(t, o, "Dormant")
+
+	t.Log("Each time that the CRD is installed the controller starts, and when it is removed the controller stops.")
+	for _, name := range []string{"first", "second"} {
+		hub.InstallCRDs(t)
+		cd := &hivev1.ClusterDeployment{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+			Spec:       hivev1.ClusterDeploymentSpec{ClusterName: name, BaseDomain: "example.com"},
+		}
+		if err := hub.Client.Create(t.Context(), cd); err != nil {
+			t.Fatal(err)
+		}
+		testkit.Eventually(t, name+" is handled", func() error {
+			if err := hub.Client.Get(t.Context(), client.ObjectKeyFromObject(cd), cd); err != nil {
+				return fmt.Errorf("get: %w", err)
+			}
+			if c := meta.FindStatusCondition(cd.Status.Conditions, hivev1.ClusterHibernatingCondition); c == nil || c.Reason != hivev1.NotInstalledReason {
+				return fmt.Errorf("expected the reason %s, found %+v", hivev1.NotInstalledReason, c)
+			}
+			return nil
+		})
+		showsPhase(t, o, "Running")
+		shows(t, o, `torpor_cluster_power_state{name="`+name+`",namespace="default",power_state="Unknown"} 1`)
+		if err := ready(); err != nil {
+			t.Errorf("with the CRD: %v", err)
+		}
+		hub.RemoveCRDs(t)
+		showsPhase(t, o, "Dormant")
+		if err := ready(); err != nil {
+			t.Errorf("after the removal: %v", err)
+		}
+		if text, err := get(t, "http://"+o.MetricsAddress+"/metrics"); err != nil || strings.Contains(text, "torpor_cluster_power_state{") {
+			t.Errorf("the state of a cluster is shown whose kind is gone (%v)", err)
+		}
+	}
+	select {
+	case err := <-done:
+		t.Fatalf("the manager ended by itself: %v", err)
+	default:
+	}
+}
+
+func showsPhase(t *testing.T, o Options, phase string) {
+	t.Helper()
+	shows(t, o, `torpor_gate_state{group="hibernation",state="`+phase+`"} 1`)
+}
+
+func shows(t *testing.T, o Options, line string) {
+	t.Helper()
+	testkit.Eventually(t, line, func() error {
+		text, err := get(t, "http://"+o.MetricsAddress+"/metrics")
+		if err == nil && !strings.Contains(text, line+"\n") {
+			err = errors.New("expected the line, found none")
+		}
+		return err
+	})
+}
+
+func get(t *testing.T, url string) (string, error) {
+	t.Helper()
+	const patience = 10 * time.Second
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Close = true
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return "", fmt.Errorf("get: %w", err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return "", fmt.Errorf("read: %w", err)
+	}
+	if answer.StatusCode != http.StatusOK {
+		return "", fmt.Errorf("expected 200, found %s: %s", answer.Status, text)
+	}
+	return string(text), nil
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return l.Addr().String()
+}
