@@ -100,7 +100,7 @@ func shortest(rule string) time.Duration {
 	switch rule {
 	case "deleted", "paused", "not installed", "invalid spec", "cannot hibernate":
 		return 0
-	case "write the nodes down", "approve certificates": // They change the world, so the next look is another one.
+	case "write the nodes down", "write the wake-up down", "approve certificates": // They change the world, so the next look is another one.
 		return now
 	case "waking, API silent", "waking, nodes not back":
 		return fastInterval
@@ -137,8 +137,11 @@ func harmful(o Observed, p Plan) []string {
 			wrong = append(wrong, "stops others than the running machines")
 		}
 	case Start:
-		if o.wantsSleep() || blocked || !slices.Equal(do.IDs, o.in(actuator.Stopped)) || len(do.IDs) == 0 {
-			wrong = append(wrong, "starts others than the stopped machines of a cluster that should run")
+		if o.wantsSleep() || o.Record == nil || o.Record.ResumeStartedAt == nil || blocked {
+			wrong = append(wrong, "starts although nobody wants it, something blocks it or no record is safe")
+		}
+		if !slices.Equal(do.IDs, o.in(actuator.Stopped)) || len(do.IDs) == 0 {
+			wrong = append(wrong, "starts others than the stopped machines")
 		}
 	case Approve:
 		if o.wantsSleep() || o.API != Reachable || !slices.Equal(do.Requests, o.Approvable) {
@@ -146,7 +149,7 @@ func harmful(o Observed, p Plan) []string {
 		}
 	case Nothing:
 	}
-	if !o.wantsSleep() && o.some(actuator.Stopped) && !blocked && !reflect.DeepEqual(p.Do, Start{IDs: o.in(actuator.Stopped)}) {
+	if !o.wantsSleep() && o.some(actuator.Stopped) && !blocked && o.waking() && !reflect.DeepEqual(p.Do, Start{IDs: o.in(actuator.Stopped)}) {
 		wrong = append(wrong, "leaves machines off")
 	}
 	if p.Hibernating.Reason == hivev1.HibernatingHibernationReason && !o.all(actuator.Stopped) {
@@ -258,7 +261,7 @@ func fleets() [][]actuator.Machine {
 }
 
 func clusters() []Observed {
-	list := []Observed{{}, {API: Unreachable, APIMessage: "No answer"}}
+	list := []Observed{{APIMessage: "No answer"}, {API: Unreachable, APIMessage: "No answer"}}
 	seen := func(name string, before time.Duration) Node {
 		return Node{RecordedNode: hivev1.RecordedNode{Name: name, UID: "uid-" + name, Ready: true}, LastSeen: worldTime().Add(-before)}
 	}

@@ -49,8 +49,8 @@ func (a *atlas) wrong(id int) string {
 	switch {
 	case stops && (w.wantsRunning() || !w.sleep.exists || w.sleep.resume != never):
 		return "stops without a saved record of a wanted sleep"
-	case starts && !w.wantsRunning():
-		return "starts what should sleep"
+	case starts && (!w.wantsRunning() || w.sleep.resume == never):
+		return "starts without a saved record of a wanted wake-up"
 	case to.forgotten() && !w.forgotten():
 		return "leaves nodes without their certificates"
 	case to.told.ready.Status == metav1.ConditionTrue && !w.answers():

@@ -14,9 +14,7 @@ const maxMessage = 32768
 // SetCondition sets a condition for the observed generation. The transition time changes with the status, not with the reason.
 func SetCondition(conditions *[]metav1.Condition, c metav1.Condition, generation int64, now clock.PassiveClock) {
 	c.ObservedGeneration = generation
-	if len(c.Message) > maxMessage {
-		c.Message = c.Message[:maxMessage]
-	}
+	c.Message = cut(c.Message, maxMessage)
 	c.LastTransitionTime = metav1.NewTime(now.Now())
 	if old := meta.FindStatusCondition(*conditions, c.Type); old != nil {
 		if old.Status == c.Status {

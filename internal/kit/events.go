@@ -3,6 +3,8 @@
 package kit
 
 import (
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
@@ -27,10 +29,14 @@ func emit(r events.EventRecorder, obj runtime.Object, list []Event) {
 		if e.Warning {
 			kind = corev1.EventTypeWarning
 		}
-		note := e.Note
-		if len(note) > maxNote {
-			note = note[:maxNote]
-		}
-		r.Eventf(obj, nil, kind, e.Reason, e.Action, "%s", note)
+		r.Eventf(obj, nil, kind, e.Reason, e.Action, "%s", cut(e.Note, maxNote))
 	}
+}
+
+// cut shortens a text to so many bytes without leaving half a letter.
+func cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "")
 }

@@ -49,7 +49,7 @@ func (r *run) startDormantManager() error {
 // installCRD brings the kind, and looks that the controller starts by itself.
 func (r *run) installCRD() error {
 	r.step("Install the CRD: the controller starts")
-	if _, err := r.kubectl("apply", "--server-side", "-f", r.CRDs); err != nil {
+	if _, err := r.kubectl("apply", "--server-side", "-k", r.CRDs); err != nil {
 		return err
 	}
 	if err := r.poll("the controller", readyTimeout, func(context.Context) error { return r.gate(true) }); err != nil {

@@ -213,7 +213,7 @@ func (s *sleeper) is(e expected) error {
 // becomes waits for a condition.
 func (s *sleeper) becomes(t *testing.T, e expected) {
 	t.Helper()
-	testkit.Eventually(t, s.infraID, func() error { return s.is(e) })
+	testkit.Eventually(t, s.infraID+" becomes "+e.reason, func() error { return s.is(e) })
 }
 
 // settles waits until the cluster is as somebody wants it, with its machines.
