@@ -89,25 +89,18 @@ func (s *apiServer) manager(cfg *rest.Config) manager.Manager {
 	return mgr
 }
 
-// start runs a manager for the rest of the test, or until the returned function has stopped it.
-func (s *apiServer) start(mgr manager.Manager) (stop func()) {
+// start runs a manager for the rest of the test.
+func (s *apiServer) start(mgr manager.Manager) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(ctx) }()
-	stopped := false
-	stop = func() {
-		if stopped {
-			return
-		}
-		stopped = true
+	s.t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
 			s.t.Errorf("the manager ended with: %v", err)
 		}
 		mgr.GetHTTPClient().CloseIdleConnections()
-	}
-	s.t.Cleanup(stop)
-	return stop
+	})
 }
 
 // crd returns the CRD of Widget, with a status-less schema that keeps everything.

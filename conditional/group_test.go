@@ -41,6 +41,7 @@ func (o *outer) Elected() <-chan struct{}                                { retur
 func (o *outer) AddHealthzCheck(string, healthz.Checker) error           { return nil }
 func (o *outer) AddMetricsServerExtraHandler(string, http.Handler) error { return nil }
 func (o *outer) Add(r manager.Runnable) error                            { o.added = append(o.added, r); return nil }
+
 func (o *outer) AddReadyzCheck(name string, check healthz.Checker) error {
 	o.ready[name] = check
 	return nil

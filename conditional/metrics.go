@@ -32,8 +32,7 @@ func newGauges() (gauges, error) {
 // register returns the collector that is already there, if any: two managers may live in one process.
 func register[C prometheus.Collector](c C) (C, error) {
 	err := metrics.Registry.Register(c)
-	var there prometheus.AlreadyRegisteredError
-	if errors.As(err, &there) {
+	if there, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {
 		if old, ok := there.ExistingCollector.(C); ok {
 			return old, nil
 		}

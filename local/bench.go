@@ -30,12 +30,12 @@ Exit codes: 0 if everything was measured, 1 otherwise. Figures are not judged he
 			if err := completeDemo(cmd, &c); err != nil {
 				return err
 			}
-			figures, err := stage.Bench(cmd.Context(), c, rounds)
+			measured, err := stage.Bench(cmd.Context(), c, rounds)
 			if err != nil {
 				return err
 			}
-			figures.Print(cmd.OutOrStdout())
-			if err := figures.Save(out); err != nil {
+			measured.Print(cmd.OutOrStdout())
+			if err := measured.Save(out); err != nil {
 				return err
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "\nwritten to %s\n", out)

@@ -37,7 +37,7 @@ func cloudCommand() *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c.Log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
-			network, release, err := reserveNetwork(c.Dir)
+			network, release, err := reserveNetwork(cmd.Context(), c.Dir)
 			if err != nil {
 				return err
 			}
@@ -69,7 +69,7 @@ func cloudCommand() *cobra.Command {
 }
 
 func serveCloud(ctx context.Context, h http.Handler, address string, port int, ready func(url string)) error {
-	l, err := net.Listen("tcp", net.JoinHostPort(address, strconv.Itoa(port)))
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(address, strconv.Itoa(port)))
 	if err != nil {
 		return fmt.Errorf("listen: %w; choose another --port", err)
 	}

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -22,7 +23,7 @@ var errNoNetwork = errors.New("expected a free loopback network between 127.77 a
 
 // reserveNetwork finds a loopback network that no other cloud of this machine uses, and holds it.
 // A folder keeps its network, because its machines keep their addresses.
-func reserveNetwork(dir string) (string, func(), error) {
+func reserveNetwork(ctx context.Context, dir string) (string, func(), error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", nil, fmt.Errorf("make cloud folder: %w", err)
 	}
@@ -35,7 +36,7 @@ func reserveNetwork(dir string) (string, func(), error) {
 		candidates = []string{strings.TrimSpace(string(kept))}
 	}
 	for _, network := range candidates {
-		l, err := net.Listen("tcp", network+guard)
+		l, err := new(net.ListenConfig).Listen(ctx, "tcp", network+guard)
 		if err != nil {
 			continue
 		}

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -80,7 +81,7 @@ func detach(cmd *cobra.Command, c stage.Config) error {
 	}
 	defer func() { _ = log.Close() }()
 	_ = os.Remove(filepath.Join(dir, stageFile))
-	child := exec.Command(c.Local, "up", "--foreground", "--dir", dir, "--torpor", c.Torpor, "--crds", c.CRDs, "--latency", c.Latency.String()) //nolint:noctx // It outlives this program.
+	child := exec.CommandContext(context.WithoutCancel(cmd.Context()), c.Local, "up", "--foreground", "--dir", dir, "--torpor", c.Torpor, "--crds", c.CRDs, "--latency", c.Latency.String())
 	child.Stdout, child.Stderr = log, log
 	child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := child.Start(); err != nil {

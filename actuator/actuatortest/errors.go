@@ -33,7 +33,7 @@ func missingCredentials(t *testing.T, newCloud func(*testing.T) Cloud) {
 	for _, none := range []map[string][]byte{nil, {}, {"unrelated": []byte("value")}} {
 		target.Credentials = none
 		for _, op := range operations() {
-			c.fails(op, target, actuator.CredentialsMissing, c.ids...)
+			_ = c.fails(op, target, actuator.CredentialsMissing, c.ids...)
 		}
 	}
 	c.settled(actuator.Running, nil)

@@ -57,9 +57,9 @@ func emptyInfraID(t *testing.T, newCloud func(*testing.T) Cloud) {
 func unknownMachine(t *testing.T, newCloud func(*testing.T) Cloud) {
 	c := newCluster(t, newCloud, 3)
 	named := slices.Concat(c.ids[:1], []string{unlike(c.ids)}, c.ids[1:])
-	c.fails(Stop, c.Target(), actuator.NotFound, named...)
+	_ = c.fails(Stop, c.Target(), actuator.NotFound, named...)
 	c.settled(actuator.Stopped, nil)
-	c.fails(Start, c.Target(), actuator.NotFound, named...)
+	_ = c.fails(Start, c.Target(), actuator.NotFound, named...)
 	c.settled(actuator.Running, nil)
 }
 

@@ -22,7 +22,8 @@ type atlas struct {
 
 type toyStep struct {
 	to   int
-	plan Plan
+	rule string
+	do   Action
 }
 
 const notYet = -1
@@ -41,11 +42,21 @@ func (a *atlas) place(w world) int {
 	return id
 }
 
+// all is the places of worlds.
+func (a *atlas) all(worlds []world) []int {
+	var ids []int
+	for _, w := range worlds {
+		ids = append(ids, a.place(w))
+	}
+	return ids
+}
+
+// next is where an undisturbed step leads.
 func (a *atlas) next(id int) int {
 	if a.steps[id].to == notYet {
 		w, p := a.worlds[id].step(undisturbed)
 		to := a.place(w)
-		a.steps[id] = toyStep{to, p}
+		a.steps[id] = toyStep{to, p.Rule, p.Do}
 	}
 	return a.steps[id].to
 }
@@ -64,8 +75,8 @@ func (a *atlas) path(t *testing.T, id int) []int {
 			t.Fatalf("does not come to rest:\n%s", a.story(path[:tooFar/2]))
 		}
 	}
-	for i := len(path) - 1; i >= 0; i-- {
-		at, to := path[i], a.next(path[i])
+	for _, at := range slices.Backward(path) {
+		to := a.next(at)
 		a.toRest[at] = 0
 		if a.toRest[to] > 0 || a.worlds[at].timeless() != a.worlds[to].timeless() {
 			a.toRest[at] = a.toRest[to] + 1
@@ -75,11 +86,11 @@ func (a *atlas) path(t *testing.T, id int) []int {
 }
 
 // explore follows the undisturbed ways from the given worlds and returns every world on them.
-func (a *atlas) explore(t *testing.T, from []world) []int {
+func (a *atlas) explore(t *testing.T, from ...int) []int {
 	t.Helper()
 	seen := map[int]bool{}
-	for _, w := range from {
-		if id := a.place(w); !seen[id] {
+	for _, id := range from {
+		if !seen[id] {
 			for _, on := range a.path(t, id) {
 				seen[on] = true
 			}
@@ -92,15 +103,15 @@ func (a *atlas) explore(t *testing.T, from []world) []int {
 // and explores what comes of it.
 func (a *atlas) disturb(t *testing.T, worlds []int, by []disturbance) []int {
 	t.Helper()
-	var from []world
+	var from []int
 	for _, id := range worlds {
 		if a.toRest[id] > 0 || a.rests(id) {
 			for _, d := range by {
-				from = append(from, a.worlds[id].disturb(d))
+				from = append(from, a.place(a.worlds[id].disturb(d)))
 			}
 		}
 	}
-	return a.explore(t, from)
+	return a.explore(t, from...)
 }
 
 // story is a way in words, for the reader of a failure.
@@ -109,7 +120,7 @@ func (a *atlas) story(path []int) string {
 	for _, id := range path {
 		w := a.worlds[id]
 		fmt.Fprintf(&b, "  want %s; machines %v, API %d, nodes %v; record %+v\n    told %s/%s, now %q\n",
-			w.wish, w.machines, w.api, w.nodes, w.sleep, w.told.hibernating.Reason, w.told.ready.Reason, a.steps[id].plan.Rule)
+			w.wish, w.machines, w.api, w.nodes, w.sleep, w.told.hibernating.Reason, w.told.ready.Reason, a.steps[id].rule)
 	}
 	return b.String()
 }

@@ -22,7 +22,7 @@ const (
 )
 
 // The page shows what the rules do: it is drawn from the toy world, and drawn anew with TORPOR_UPDATE=1.
-func TestTheDiagramShowsTheRules(t *testing.T) {
+func TestDiagramShowsTheRules(t *testing.T) {
 	want := "```mermaid\n" + diagram(t) + "```\n"
 	page, err := os.ReadFile(diagramFile)
 	if err != nil {
@@ -51,9 +51,7 @@ type edge struct{ from, to told }
 func diagram(t *testing.T) string {
 	t.Helper()
 	a := newAtlas()
-	toSleep := a.path(t, a.place(healthy().flip()))
-	asleep := a.worlds[toSleep[len(toSleep)-1]]
-	ways := a.explore(t, []world{healthy(), healthy().flip(), asleep.flip()})
+	ways := a.thereAndBack(t)
 	once := a.disturb(t, ways, []disturbance{wishFlipped})
 	twice := a.disturb(t, once, []disturbance{wishFlipped})
 	refused := a.disturb(t, ways, []disturbance{actionRefused})

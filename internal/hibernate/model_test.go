@@ -252,8 +252,8 @@ func records() []*hivev1.HibernationRecord {
 func fleets() [][]actuator.Machine {
 	list := [][]actuator.Machine{nil}
 	states := []actuator.State{actuator.Running, actuator.Stopping, actuator.Stopped, actuator.Starting}
-	for _, first := range states {
-		for _, second := range states {
+	for i, first := range states {
+		for _, second := range states[i:] { // The order of machines does not matter.
 			list = append(list, []actuator.Machine{{ID: "i-0", State: first}, {ID: "i-1", Name: "worker", State: second}})
 		}
 	}

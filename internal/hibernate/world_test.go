@@ -236,7 +236,7 @@ func (w world) tick(d time.Duration) world {
 		w.api = 0
 	}
 	for i := range w.nodes {
-		w.tickNode(i, d)
+		w = w.tickNode(i, d)
 	}
 	return w
 }
@@ -254,7 +254,7 @@ func (m toyMachine) tick() toyMachine {
 	return toyMachine{state: actuator.Running}
 }
 
-func (w *world) tickNode(i int, d time.Duration) {
+func (w world) tickNode(i int, d time.Duration) world {
 	n := &w.nodes[i]
 	n.seen = n.seen.plus(d)
 	if w.machines[i].state == actuator.Stopped {
@@ -267,7 +267,7 @@ func (w *world) tickNode(i int, d time.Duration) {
 		n.ready = false
 	}
 	if w.machines[i].state != actuator.Running || !w.answers() {
-		return
+		return w
 	}
 	switch n.certificate {
 	case expired:
@@ -278,6 +278,7 @@ func (w *world) tickNode(i int, d time.Duration) {
 		n.certificate = servingAsked
 	case clientAsked, servingAsked, allValid:
 	}
+	return w
 }
 
 // timeless is the world without its ages: while it stays the same, nothing happens.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -22,6 +23,8 @@ const (
 	farewell = 20 * time.Second
 	// pipesDelay bounds the wait for grandchildren that keep the output open.
 	pipesDelay = 5 * time.Second
+	// shownLines is how many lines of a process are shown when the test fails.
+	shownLines = 40
 )
 
 // Process is a program that ends with the test, whatever happens to the test. What it says is shown if the test fails.
@@ -53,7 +56,8 @@ func StartProcess(t *testing.T, path string, args, env []string) *Process {
 	t.Cleanup(func() {
 		p.Stop(t)
 		if t.Failed() {
-			t.Logf("%s %s said:\n%s", p.Name, strings.Join(args, " "), p.Log())
+			lines := slices.Collect(strings.Lines(p.Log()))
+			t.Logf("%s %s said last:\n%s", p.Name, strings.Join(args, " "), strings.Join(lines[max(0, len(lines)-shownLines):], ""))
 		}
 	})
 	return p

@@ -132,7 +132,7 @@ func (r *rig) send(request *http.Request) seen {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	defer response.Body.Close()
+	defer func() { _ = response.Body.Close() }()
 	text, err := io.ReadAll(response.Body)
 	if err != nil {
 		r.t.Fatal(err)
@@ -162,7 +162,7 @@ func (r *rig) admin(method, path string, body, into any) int {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	defer response.Body.Close()
+	defer func() { _ = response.Body.Close() }()
 	if into != nil {
 		if err := json.NewDecoder(response.Body).Decode(into); err != nil {
 			r.t.Fatal(err)

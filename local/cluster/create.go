@@ -4,6 +4,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -90,20 +91,27 @@ func (c Config) startNodes(ctx context.Context, cloud *cloudClient) error {
 
 func (c Config) awaitControlPlane(ctx context.Context) (kubernetes.Interface, error) {
 	var client kubernetes.Interface
+	var last error
 	err := wait.PollUntilContextTimeout(ctx, pollInterval, stepTimeout, true, func(ctx context.Context) (bool, error) {
-		cfg, err := clientcmd.BuildConfigFromFlags("", c.adminKubeconfig())
-		if err != nil {
-			return false, nil
+		if client, last = c.connect(); last == nil {
+			_, last = client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
 		}
-		client, err = kubernetes.NewForConfig(cfg)
-		if err != nil {
-			return false, nil
-		}
-		_, err = client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
-		return err == nil, nil
+		return last == nil, nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("wait for the control plane: %w; its log is in %s", err, c.Dir)
+		return nil, fmt.Errorf("wait for the control plane: %w; its log is in %s", errors.Join(err, last), c.Dir)
+	}
+	return client, nil
+}
+
+func (c Config) connect() (kubernetes.Interface, error) {
+	cfg, err := clientcmd.BuildConfigFromFlags("", c.adminKubeconfig())
+	if err != nil {
+		return nil, fmt.Errorf("read kubeconfig: %w", err)
+	}
+	client, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("make client: %w", err)
 	}
 	return client, nil
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -72,28 +73,35 @@ func bindRoles(ctx context.Context, client kubernetes.Interface) error {
 
 // awaitNodes approves the first client certificates, as an installer does, until every node is ready.
 func (c Config) awaitNodes(ctx context.Context, client kubernetes.Interface) error {
+	ready, last := 0, error(nil)
 	err := wait.PollUntilContextTimeout(ctx, pollInterval, stepTimeout, true, func(ctx context.Context) (bool, error) {
-		if err := approveBootstrap(ctx, client); err != nil {
-			return false, nil
-		}
-		list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return false, nil
-		}
-		ready := 0
-		for _, n := range list.Items {
-			for _, cond := range n.Status.Conditions {
-				if cond.Type == corev1.NodeReady && cond.Status == corev1.ConditionTrue {
-					ready++
-				}
-			}
-		}
-		return ready >= c.Nodes, nil
+		ready, last = letIn(ctx, client)
+		return last == nil && ready >= c.Nodes, nil
 	})
 	if err != nil {
-		return fmt.Errorf("wait for %d nodes: %w; their logs are in %s", c.Nodes, err, c.Dir)
+		return fmt.Errorf("wait for %d nodes, found %d ready: %w; their logs are in %s", c.Nodes, ready, errors.Join(err, last), c.Dir)
 	}
 	return nil
+}
+
+// letIn approves what waits and counts the nodes that are ready.
+func letIn(ctx context.Context, client kubernetes.Interface) (int, error) {
+	if err := approveBootstrap(ctx, client); err != nil {
+		return 0, err
+	}
+	list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return 0, fmt.Errorf("list nodes: %w", err)
+	}
+	ready := 0
+	for _, n := range list.Items {
+		for _, cond := range n.Status.Conditions {
+			if cond.Type == corev1.NodeReady && cond.Status == corev1.ConditionTrue {
+				ready++
+			}
+		}
+	}
+	return ready, nil
 }
 
 func approveBootstrap(ctx context.Context, client kubernetes.Interface) error {

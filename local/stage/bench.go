@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/torpor-dev/torpor/local/cluster"
+	"github.com/torpor-dev/torpor/local/figures"
 )
 
 const (
@@ -27,12 +28,12 @@ type transition struct {
 }
 
 // Bench measures one cluster over several rounds and returns the medians, ready to be printed and kept.
-func Bench(ctx context.Context, c Config, rounds int) (Figures, error) {
+func Bench(ctx context.Context, c Config, rounds int) (figures.Figures, error) {
 	r, err := newRun(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	f := Figures{}
+	f := figures.Figures{}
 	err = r.bench(f, rounds)
 	if err != nil {
 		err = fmt.Errorf("%w; logs are in %s", err, r.Dir)
@@ -40,7 +41,7 @@ func Bench(ctx context.Context, c Config, rounds int) (Figures, error) {
 	return f, errors.Join(err, r.stopAll(), r.nothingLeft())
 }
 
-func (r *run) bench(f Figures, rounds int) error {
+func (r *run) bench(f figures.Figures, rounds int) error {
 	for _, part := range []func() error{r.startHubAndCloud, r.createCluster, r.startDormantManager, r.installCRD} {
 		if err := part(); err != nil {
 			return err
@@ -50,7 +51,7 @@ func (r *run) bench(f Figures, rounds int) error {
 	if err != nil {
 		return err
 	}
-	f.add("manager_rss_idle_mib", idle)
+	f.Add("manager_rss_idle_mib", idle)
 	for i := range rounds {
 		r.step(fmt.Sprintf("Round %d of %d: a real cluster sleeps until its certificates have expired", i+1, rounds))
 		if err := r.expiredRound(f); err != nil {
@@ -76,7 +77,7 @@ func (r *run) bench(f Figures, rounds int) error {
 	if err != nil {
 		return err
 	}
-	f.add("manager_rss_end_mib", busy)
+	f.Add("manager_rss_end_mib", busy)
 	return nil
 }
 
@@ -97,7 +98,7 @@ func (r *run) makeBare() error {
 }
 
 // expiredRound measures the wake-up of a real cluster: from the machines' start to Running.
-func (r *run) expiredRound(f Figures) error {
+func (r *run) expiredRound(f figures.Figures) error {
 	if _, err := r.measure(clusterName, "Hibernating"); err != nil {
 		return err
 	}
@@ -108,23 +109,23 @@ func (r *run) expiredRound(f Figures) error {
 	if err != nil {
 		return err
 	}
-	f.add("resume_after_expiry_seconds", t.overhead)
-	f.add("resume_after_expiry_api_writes", t.writes)
+	f.Add("resume_after_expiry_seconds", t.overhead)
+	f.Add("resume_after_expiry_api_writes", t.writes)
 	r.saw("Running %.1f s after the last machine was on", t.overhead)
 	return nil
 }
 
-func (r *run) bareRound(f Figures) error {
+func (r *run) bareRound(f figures.Figures) error {
 	for _, way := range []struct{ want, name string }{{"Hibernating", "hibernate"}, {"Running", "resume"}} {
 		t, err := r.measure(bareName, way.want)
 		if err != nil {
 			return err
 		}
-		f.add(way.name+"_overhead_seconds", t.overhead)
-		f.add(way.name+"_api_writes", t.writes)
-		f.add(way.name+"_cloud_calls", t.calls)
-		f.add("api_writes_per_transition", t.writes)
-		f.add("cloud_calls_per_transition", t.calls)
+		f.Add(way.name+"_overhead_seconds", t.overhead)
+		f.Add(way.name+"_api_writes", t.writes)
+		f.Add(way.name+"_cloud_calls", t.calls)
+		f.Add("api_writes_per_transition", t.writes)
+		f.Add("cloud_calls_per_transition", t.calls)
 		r.saw("%s: %.2f s after the last machine's change, %.0f API writes, %.0f cloud calls", way.want, t.overhead, t.writes, t.calls)
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -64,8 +65,7 @@ func (r *run) awaitLine(c *child, prefix string) (string, error) {
 // stopAll stops the children in the reverse order of their start, and says so when one had to be killed.
 func (r *run) stopAll() error {
 	var late []string
-	for i := len(r.children) - 1; i >= 0; i-- {
-		c := r.children[i]
+	for _, c := range slices.Backward(r.children) {
 		c.Terminate()
 		timer := time.NewTimer(stopTimeout)
 		select {

@@ -20,7 +20,7 @@ const gateRunning = `torpor_gate_state{group="hibernation",state="Running"} 1`
 func (r *run) startDormantManager() error {
 	r.step("torpor manager, started before any CRD exists")
 	var err error
-	if r.metrics, r.probes, err = freeAddresses(); err != nil {
+	if r.metrics, r.probes, err = freeAddresses(r.ctx); err != nil {
 		return err
 	}
 	manager, err := r.start("manager", r.Torpor, "manager", "--kubeconfig", r.hubKubeconfig(),
@@ -116,9 +116,10 @@ func get(ctx context.Context, url string) (string, error) {
 }
 
 // freeAddresses finds two free ports, for programs that cannot tell which port they took.
-func freeAddresses() (first, second string, err error) {
-	a, errA := net.Listen("tcp", "127.0.0.1:0")
-	b, errB := net.Listen("tcp", "127.0.0.1:0")
+func freeAddresses(ctx context.Context) (first, second string, err error) {
+	var listen net.ListenConfig
+	a, errA := listen.Listen(ctx, "tcp", "127.0.0.1:0")
+	b, errB := listen.Listen(ctx, "tcp", "127.0.0.1:0")
 	if err := errors.Join(errA, errB); err != nil {
 		return "", "", fmt.Errorf("find free ports: %w", err)
 	}

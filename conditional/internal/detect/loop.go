@@ -148,8 +148,9 @@ func (l *loop) tell() {
 
 // take judges a sighting, plans the next look, and tells whether the verdict moved.
 func (l *loop) take(t *track, s sighting, now time.Time) bool {
-	old, again := t.verdict, false
-	t.memory, t.verdict, again = t.memory.judge(s, now)
+	old := t.verdict
+	memory, verdict, again := t.memory.judge(s, now)
+	t.memory, t.verdict = memory, verdict
 	moved := old != t.verdict
 	if again || now.Before(t.settled) {
 		t.next = now.Add(t.pause)

@@ -41,7 +41,7 @@ type client struct {
 }
 
 // client returns the client for the target's account, region and endpoint; a changed Secret gets another one.
-func (a *Actuator) client(t actuator.Target) (*client, error) {
+func (a *Actuator) client(ctx context.Context, t actuator.Target) (*client, error) {
 	keys, err := readCredentials(t.Credentials)
 	if err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func (a *Actuator) client(t actuator.Target) (*client, error) {
 	endpoint := keys.endpointOr(a.options.Endpoint)
 	fingerprint := strings.Join([]string{keys.id, keys.secret, keys.token, t.Region, endpoint}, "\x00")
 	return a.clients.get(sha256.Sum256([]byte(fingerprint)), func() (*client, error) {
-		return a.newClient(keys, t.Region, endpoint)
+		return a.newClient(ctx, keys, t.Region, endpoint)
 	})
 }
 
@@ -83,7 +83,7 @@ func (c *clients) get(key clientKey, build func() (*client, error)) (*client, er
 	return made, nil
 }
 
-func (a *Actuator) newClient(keys credentials, region, endpoint string) (*client, error) {
+func (a *Actuator) newClient(ctx context.Context, keys credentials, region, endpoint string) (*client, error) {
 	where := ec2.EndpointParameters{Region: &region}
 	if endpoint != "" {
 		u, err := url.Parse(endpoint)
@@ -92,7 +92,7 @@ func (a *Actuator) newClient(keys credentials, region, endpoint string) (*client
 		}
 		where.Endpoint = &endpoint
 	}
-	resolved, err := ec2.NewDefaultEndpointResolverV2().ResolveEndpoint(context.Background(), where)
+	resolved, err := ec2.NewDefaultEndpointResolverV2().ResolveEndpoint(ctx, where)
 	if err != nil {
 		return nil, otherf("EC2 has no endpoint in region %s: correct spec.platform.aws.region", region)
 	}

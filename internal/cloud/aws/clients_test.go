@@ -37,11 +37,11 @@ func TestClientIsSharedByAccountRegionAndEndpoint(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := New(Options{})
-			first, err := a.client(testTarget())
+			first, err := a.client(t.Context(), testTarget())
 			if err != nil {
 				t.Fatal(err)
 			}
-			other, err := a.client(row.target)
+			other, err := a.client(t.Context(), row.target)
 			if err != nil || (first == other) != row.shared {
 				t.Errorf("shared: %t and error %v, want %t", first == other, err, row.shared)
 			}
@@ -53,7 +53,7 @@ func TestClientsAreBounded(t *testing.T) {
 	a := New(Options{})
 	numbered := func(n int) actuator.Target { return with(testTarget(), accessKeyID, fmt.Sprintf("AKIA%d", n)) }
 	get := func(n int) *client {
-		c, err := a.client(numbered(n))
+		c, err := a.client(t.Context(), numbered(n))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -80,7 +80,7 @@ func TestClientsFromManyGoroutines(t *testing.T) {
 	var work sync.WaitGroup
 	for n := range 20 {
 		work.Go(func() {
-			if _, err := a.client(with(testTarget(), accessKeyID, fmt.Sprintf("AKIA%d", n%3))); err != nil {
+			if _, err := a.client(t.Context(), with(testTarget(), accessKeyID, fmt.Sprintf("AKIA%d", n%3))); err != nil {
 				t.Error(err)
 			}
 		})
@@ -105,7 +105,7 @@ func TestClientRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			target := testTarget()
 			row.change(&target)
-			_, err := New(Options{}).client(target)
+			_, err := New(Options{}).client(t.Context(), target)
 			if err == nil || !strings.Contains(err.Error(), row.want) || strings.Contains(err.Error(), "hush") {
 				t.Errorf("error %v, want %q", err, row.want)
 			}

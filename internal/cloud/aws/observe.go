@@ -17,7 +17,7 @@ import (
 // Observe implements actuator.Actuator. A cluster without machines is no error here.
 func (a *Actuator) Observe(ctx context.Context, t actuator.Target) ([]actuator.Machine, error) {
 	const largestPage = 1000
-	c, err := a.client(t)
+	c, err := a.client(ctx, t)
 	if err != nil {
 		return nil, err
 	}

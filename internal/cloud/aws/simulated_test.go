@@ -91,7 +91,7 @@ func (c *simulatedCluster) Target() actuator.Target {
 
 func (c *simulatedCluster) Create(t *testing.T, n int) []string {
 	t.Helper()
-	known, err := c.cloud.actuator.client(c.Target())
+	known, err := c.cloud.actuator.client(t.Context(), c.Target())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +171,7 @@ func (s *simulated) admin(t *testing.T, method, path string, body, into any) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer answer.Body.Close()
+	defer func() { _ = answer.Body.Close() }()
 	if answer.StatusCode >= http.StatusMultipleChoices {
 		t.Fatalf("%s %s: status %d", method, path, answer.StatusCode)
 	}

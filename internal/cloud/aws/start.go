@@ -12,7 +12,7 @@ import (
 
 // Start implements actuator.Actuator. The error names the machines that could not start.
 func (a *Actuator) Start(ctx context.Context, t actuator.Target, ids []string) error {
-	c, err := a.client(t)
+	c, err := a.client(ctx, t)
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ import (
 // Stop implements actuator.Actuator. Machines that EC2 can only terminate, such as those of one-time spot requests, are
 // left as they are and named in the error.
 func (a *Actuator) Stop(ctx context.Context, t actuator.Target, ids []string) error {
-	c, err := a.client(t)
+	c, err := a.client(ctx, t)
 	if err != nil {
 		return err
 	}

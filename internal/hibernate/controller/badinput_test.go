@@ -244,7 +244,6 @@ func TestBadInput(t *testing.T) {
 			}
 		}
 	}
-	w.cloud.ResetCalls(t)
 	for name, row := range rows {
 		t.Run("Bad input: "+name, func(t *testing.T) {
 			for _, e := range row.want {
@@ -256,6 +255,9 @@ func TestBadInput(t *testing.T) {
 	calls := w.cloud.Calls(t)
 	if n := calls["StopInstances"] + calls["StartInstances"]; n > 0 {
 		t.Errorf("bad input stopped or started machines %d times", n)
+	}
+	if n, most := calls["DescribeInstances"], len(rows)*(maxPasses+latePasses); n > most {
+		t.Errorf("the cloud was asked %d times for %d clusters, want at most %d", n, len(rows), most)
 	}
 	if n, most := throttled.Calls(t)["DescribeInstances"], maxAttempts*(maxPasses+latePasses); n > most {
 		t.Errorf("a cloud that throttles was called %d times, want at most %d", n, most)

@@ -109,7 +109,7 @@ func powerStateManager(cd *hivev1.ClusterDeployment) string {
 		var fields struct {
 			Spec map[string]json.RawMessage `json:"f:spec"`
 		}
-		if json.Unmarshal(entry.FieldsV1.Raw, &fields) != nil {
+		if json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil {
 			continue
 		}
 		if _, ok := fields.Spec["f:powerState"]; ok {

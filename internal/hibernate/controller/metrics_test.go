@@ -52,7 +52,7 @@ func TestMetricsSurviveARestartAndEndWithTheObject(t *testing.T) {
 	w.shows(t, "torpor_cluster_power_state", states)
 }
 
-// shows waits until a metric has exactly these series: power states by namespace, or counts by reason.
+// shows waits until a metric has exactly these series: power states by namespace, or counts by reason or kind.
 func (w *world) shows(t *testing.T, name string, want map[string]string) {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
@@ -77,7 +77,7 @@ func (w *world) shows(t *testing.T, name string, want map[string]string) {
 				if m.GetGauge() != nil {
 					got[labels["namespace"]] = labels["power_state"]
 				} else {
-					got[labels["reason"]] = fmt.Sprint(m.GetCounter().GetValue())
+					got[labels["reason"]+labels["kind"]] = fmt.Sprint(m.GetCounter().GetValue())
 				}
 			}
 		}

@@ -7,6 +7,7 @@
 package process
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -37,7 +38,7 @@ type Process struct {
 
 // Start runs the command. The error says which program could not be started.
 func (s *Starter) Start(c Command) (*Process, error) {
-	cmd := exec.Command(c.Argv[0], c.Argv[1:]...)
+	cmd := exec.CommandContext(context.Background(), c.Argv[0], c.Argv[1:]...)
 	cmd.SysProcAttr = groupAttributes()
 	cmd.Env = append(os.Environ(), MarkerName+"="+c.Marker)
 	for name, value := range c.Env {
@@ -48,7 +49,7 @@ func (s *Starter) Start(c Command) (*Process, error) {
 		if err != nil {
 			return nil, fmt.Errorf("open the log of %s: %w", c.Argv[0], err)
 		}
-		defer log.Close()
+		defer func() { _ = log.Close() }()
 		cmd.Stdout, cmd.Stderr = log, log
 	}
 	if err := s.do(cmd.Start); err != nil {

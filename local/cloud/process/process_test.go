@@ -52,10 +52,10 @@ func TestOnlyTheVeryProcessIsKilledAsAnOrphan(t *testing.T) {
 		t.Skip("only /proc tells start times")
 	}
 	p := startSleep(t)
-	real := p.Identity()
+	own := p.Identity()
 	for name, other := range map[string]Identity{
-		"another start time": {PID: real.PID, Started: real.Started + "0"},
-		"no start time":      {PID: real.PID},
+		"another start time": {PID: own.PID, Started: own.Started + "0"},
+		"no start time":      {PID: own.PID},
 		"nothing recorded":   {},
 	} {
 		if err := other.KillOrphan(t.Context(), "i-1"); err != nil {
@@ -65,7 +65,7 @@ func TestOnlyTheVeryProcessIsKilledAsAnOrphan(t *testing.T) {
 			t.Fatalf("%s: the process was killed", name)
 		}
 	}
-	if err := real.KillOrphan(t.Context(), "i-1"); err != nil {
+	if err := own.KillOrphan(t.Context(), "i-1"); err != nil {
 		t.Error(err)
 	}
 	awaitGone(t, p)

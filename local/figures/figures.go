@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package stage
+// Package figures keeps what benchmarks measure: a table for people, a flat JSON object for machines.
+package figures
 
 import (
 	"encoding/json"
@@ -15,7 +16,8 @@ import (
 // Figures are measured values by name, one for each round.
 type Figures map[string][]float64
 
-func (f Figures) add(name string, value float64) { f[name] = append(f[name], value) }
+// Add keeps one more value of a figure.
+func (f Figures) Add(name string, value float64) { f[name] = append(f[name], value) }
 
 func median(values []float64) float64 {
 	sorted := slices.Sorted(slices.Values(values))
