@@ -30,7 +30,7 @@ func Rules() []Rule {
 
 		{"write the wake-up down", func(o Observed) bool { return o.some(actuator.Stopped) && !o.waking() }, recordWake},
 		{"start machines", func(o Observed) bool { return o.some(actuator.Stopped) }, startMachines},
-		{"machines are starting", func(o Observed) bool { return o.NoActuator == "" && !o.all(actuator.Running) }, waitStarted},
+		{"machines are starting", func(o Observed) bool { return o.NoActuator == "" && !o.up() }, waitStarted},
 		{"waking, API silent", func(o Observed) bool { return o.API != Reachable && o.resuming() }, waitAPI},
 		{"awake, API silent", func(o Observed) bool { return o.API != Reachable }, runningUnreachable},
 		{"approve certificates", func(o Observed) bool { return len(o.Approvable) > 0 }, approve},

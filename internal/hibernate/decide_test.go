@@ -107,6 +107,8 @@ func TestDecide(t *testing.T) {
 		"a woken cluster may be silent":       {with("", wakingSince(time.Minute), on, func(o *Observed) { o.API = Unreachable }), waitAPI},
 		"a cluster that is awake may not":     {with("", finished(time.Minute), on, func(o *Observed) { o.API, o.APIMessage = Unreachable, "x" }), deaf},
 		"an unfinished sleep is woken anew":   {with("", open(), on, answering(node("n0"), node("n1"))), waitNodes},
+		"a machine that is new beside a running one is nobody's resume": {with("", nil, on, second(goingOn), answering()), runs(driftInterval)},
+		"of a cluster that wakes it is one of its own": {with("", wakingSince(time.Second), on, second(goingOn)), waitStart},
 		"a woken cluster waits for its nodes": {with("", wakingSince(time.Minute), on, answering(node("n0"), stale("n1"))), waitNodes},
 		"it runs when they are back":          {with("", wakingSince(time.Minute), on, answering(node("n0"), node("n1"))), runs(minCare)},
 		"it is looked after for a while":      {with("", finished(aftercareWindow-time.Second), on, answering()), runs(maxCare)},

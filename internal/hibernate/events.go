@@ -26,7 +26,7 @@ func Events(before []metav1.Condition, p Plan) []Event {
 	var list []Event
 	if old := find(before, hivev1.ClusterHibernatingCondition); changed(old, p.Hibernating) {
 		e := Event{Reason: p.Hibernating.Reason, Note: p.Hibernating.Message}
-		e.Warning = p.Hibernating.Status == metav1.ConditionUnknown || p.Hibernating.Reason == hivev1.UnsupportedHibernationReason
+		e.Warning = worrying(p.Hibernating)
 		if p.Record != nil && p.Record.RequestedBy != "" && p.Hibernating.Reason == hivev1.StoppingHibernationReason {
 			e.Note = fmt.Sprintf("%s; asked for by %s", e.Note, p.Record.RequestedBy)
 		}
@@ -53,6 +53,18 @@ func changed(old *metav1.Condition, c Condition) bool {
 		return c.Reason != hivev1.RunningHibernationReason
 	}
 	return old.Reason != c.Reason || old.Status != c.Status
+}
+
+// worrying: what somebody has decided or not yet done is none.
+func worrying(c Condition) bool {
+	switch c.Reason {
+	case hivev1.UnsupportedHibernationReason:
+		return true
+	case hivev1.DeletedReason, hivev1.PausedReason, hivev1.NotInstalledReason:
+		return false
+	default:
+		return c.Status == metav1.ConditionUnknown
+	}
 }
 
 func failure(reason string) bool {

@@ -34,7 +34,7 @@ func TestTroubleIsTold(t *testing.T) {
 		t.Run(string(class), func(t *testing.T) {
 			p := Decide(with(sleeping, open(), "", func(o *Observed) { o.Trouble = &Trouble{class, "The cloud says why"} }))
 			told := unknown(want.Ready, "The cloud says why")
-			silence := unknown(hivev1.NotProbedReason, "The cluster is not dialled")
+			silence := isTrue(hivev1.ClusterAsleepReason, "The cluster is put to sleep and is not dialled")
 			wanted := Plan{Rule: "machines not observed", Do: Nothing{}, Hibernating: told, Ready: told, Unreachable: silence, Record: open(), After: want.After}
 			if diff := cmp.Diff(wanted, p); diff != "" {
 				t.Errorf("plan (-want +got):\n%s", diff)

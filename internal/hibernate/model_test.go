@@ -155,7 +155,7 @@ func harmful(o Observed, p Plan) []string {
 	if p.Hibernating.Reason == hivev1.HibernatingHibernationReason && !o.all(actuator.Stopped) {
 		wrong = append(wrong, "hibernates with a machine that is not stopped, or without any")
 	}
-	if p.Ready.Status == metav1.ConditionTrue && (o.API != Reachable || o.NoActuator == "" && !o.all(actuator.Running) || o.resuming() && !nodesBack(o)) {
+	if p.Ready.Status == metav1.ConditionTrue && (o.API != Reachable || o.NoActuator == "" && !everyKnownMachineRuns(o) || o.resuming() && !nodesBack(o)) {
 		wrong = append(wrong, "is ready without its machines, its API server or its nodes")
 	}
 	if o.Record != nil && (p.Record == nil || len(p.Record.Nodes) == 0 && len(o.Record.Nodes) > 0) {
@@ -165,6 +165,14 @@ func harmful(o Observed, p Plan) []string {
 }
 
 // nodesBack: every node that went to sleep ready, or else every node, was seen since the wake-up.
+// everyKnownMachineRuns: of a cluster that did not just sleep, a machine that starts beside a running one is a new one.
+func everyKnownMachineRuns(o Observed) bool {
+	if o.resuming() {
+		return o.all(actuator.Running)
+	}
+	return len(o.in(actuator.Running)) > 0 && len(o.in(actuator.Stopped, actuator.Stopping)) == 0
+}
+
 func nodesBack(o Observed) bool {
 	if o.asleep() || len(o.Nodes) == 0 {
 		return false

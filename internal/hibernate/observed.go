@@ -83,8 +83,14 @@ func NeedsCluster(o Observed) bool {
 	case o.wantsSleep():
 		return !o.asleep() && o.some(actuator.Running)
 	default:
-		return o.NoActuator != "" || o.all(actuator.Running)
+		return o.NoActuator != "" || o.up()
 	}
+}
+
+// MayRemember says whether what was seen of the machines a few seconds ago is good enough: the cluster wakes, and as far
+// as was seen all its machines run, so that only its own API is in question.
+func MayRemember(o Observed) bool {
+	return o.waking() && !o.wantsSleep() && (len(o.Machines) == 0 || o.all(actuator.Running))
 }
 
 // NeedsNodes says whether the cluster's nodes matter: to write them down, and until they are back after a sleep.
@@ -116,6 +122,15 @@ func (o Observed) waking() bool { return o.resuming() && !o.asleep() }
 
 func (o Observed) aftercare() bool {
 	return o.Record != nil && o.Record.ResumedAt != nil && o.Now.Sub(o.Record.ResumedAt.Time) < aftercareWindow
+}
+
+// up: nothing has to be started. A waking cluster is up when every machine runs; one that is settled may grow, and its
+// new machines are nobody's resume.
+func (o Observed) up() bool {
+	if o.resuming() {
+		return o.all(actuator.Running)
+	}
+	return o.some(actuator.Running) && len(o.in(actuator.Stopped, actuator.Stopping)) == 0
 }
 
 func (o Observed) some(s actuator.State) bool { return len(o.in(s)) > 0 }

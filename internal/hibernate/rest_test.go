@@ -82,10 +82,22 @@ func (w world) nodesBack() bool {
 	return !slices.ContainsFunc(w.nodes[:], func(n toyNode) bool { return n.certificate != allValid || !n.ready || n.seen > 0 })
 }
 
+// seemsToGrow: nothing is off, and something runs; what starts may be new.
+func (w world) seemsToGrow() bool {
+	runs := false
+	for _, m := range w.machines {
+		if m.state == actuator.Stopped || m.state == actuator.Stopping {
+			return false
+		}
+		runs = runs || m.state == actuator.Running
+	}
+	return runs
+}
+
 // forgotten: the machines run, their nodes lack certificates, and no record says that they slept not long ago.
 // Nothing but a lost status can lead there, and nothing leads out: who may get a certificate stood in the record.
 func (w world) forgotten() bool {
-	if !w.wantsRunning() || !w.all(actuator.Running) {
+	if !w.wantsRunning() || !w.seemsToGrow() {
 		return false
 	}
 	lacking := slices.ContainsFunc(w.nodes[:], func(n toyNode) bool { return n.certificate != allValid })

@@ -52,13 +52,18 @@ func unsupported(o Observed) Plan {
 	}
 }
 
+// silent keeps others from dialling a cluster that was put to sleep, whatever else is unknown of it.
 func silent(o Observed, reason, message string) Plan {
-	return Plan{
+	p := Plan{
 		Hibernating: unknown(reason, message),
 		Ready:       unknown(reason, message),
 		Unreachable: unknown(hivev1.NotProbedReason, "The cluster is not dialled"),
 		Record:      o.Record,
 	}
+	if o.asleep() {
+		p.Unreachable = isTrue(hivev1.ClusterAsleepReason, "The cluster is put to sleep and is not dialled")
+	}
+	return p
 }
 
 // Failed is the plan after its effect was refused: it says so, and looks again when that makes sense.

@@ -11,7 +11,11 @@ import (
 // minimumVersion is the first OpenShift release whose clusters survive a stop of all machines.
 const minimumVersion = "4.4.8"
 
-const shownVersion = 64
+const (
+	shownVersion = 64
+	// longestVersion keeps garbage from being parsed at length; what is cut off cannot make an old version new.
+	longestVersion = 256
+)
 
 // Incompatible says why a cluster of the first version given that is not empty cannot hibernate; empty when it can.
 // A pre-release of the minimum is older than the minimum.
@@ -20,7 +24,7 @@ func Incompatible(sources ...string) string {
 		if v == "" {
 			continue
 		}
-		parsed, err := version.ParseSemantic(v)
+		parsed, err := version.ParseSemantic(v[:min(len(v), longestVersion)])
 		if err != nil {
 			return fmt.Sprintf("Expected an OpenShift version such as %s, found %q; correct status.clusterVersionStatus or the version label",
 				minimumVersion, v[:min(len(v), shownVersion)])

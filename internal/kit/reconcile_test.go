@@ -161,15 +161,18 @@ func TestSetCondition(t *testing.T) {
 		want   []metav1.Condition
 	}{
 		"a new one comes after those of others": {
-			[]metav1.Condition{other}, condition("True", "Runs", "It runs", 0, time.Time{}),
+			[]metav1.Condition{other},
+			condition("True", "Runs", "It runs", 0, time.Time{}),
 			[]metav1.Condition{other, condition("True", "Runs", "It runs", 7, second)},
 		},
 		"another reason keeps the time": {
-			[]metav1.Condition{condition("False", "Starting", "", 6, first)}, condition("False", "Waiting", "", 0, time.Time{}),
+			[]metav1.Condition{condition("False", "Starting", "", 6, first)},
+			condition("False", "Waiting", "", 0, time.Time{}),
 			[]metav1.Condition{condition("False", "Waiting", "", 7, first)},
 		},
 		"another status has its own time": {
-			[]metav1.Condition{condition("False", "Starting", "", 6, first), other}, condition("True", "Runs", "", 0, time.Time{}),
+			[]metav1.Condition{condition("False", "Starting", "", 6, first), other},
+			condition("True", "Runs", "", 0, time.Time{}),
 			[]metav1.Condition{condition("True", "Runs", "", 7, second), other},
 		},
 		"a message is cut to what the API accepts": {

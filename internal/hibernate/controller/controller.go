@@ -50,6 +50,7 @@ type Controller struct {
 
 	client  client.Client
 	secrets client.Reader
+	recent  *recent
 }
 
 // +kubebuilder:rbac:groups=hive.openshift.io,resources=clusterdeployments,verbs=get;list;watch
@@ -61,6 +62,7 @@ type Controller struct {
 // so that the cache holds no credentials and a corrected Secret helps at once.
 func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	c.client, c.secrets = mgr.GetClient(), mgr.GetAPIReader()
+	c.recent = &recent{seen: map[types.UID]sighting{}}
 	c.Metrics.use(mgr.GetClient())
 	shell := &kit.Reconciler[*hivev1.ClusterDeployment]{
 		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name),

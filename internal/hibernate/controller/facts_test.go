@@ -23,7 +23,7 @@ func factsTime() time.Time { return time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 
 // writer is one entry of an object's field management.
 func writer(name string, at time.Time, fields string) metav1.ManagedFieldsEntry {
-	return metav1.ManagedFieldsEntry{Manager: name, Time: new(metav1.NewTime(at)), FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}}
+	return metav1.ManagedFieldsEntry{Manager: name, Time: new(metav1.NewTime(at)), FieldsV1: metav1.NewFieldsV1(fields)}
 }
 
 func TestFacts(t *testing.T) {
@@ -77,7 +77,8 @@ func TestFacts(t *testing.T) {
 				cd.ManagedFields = []metav1.ManagedFieldsEntry{
 					writer("old", factsTime(), power), writer("alice", factsTime().Add(time.Hour), power),
 					writer("status-writer", factsTime().Add(2*time.Hour), `{"f:status":{"f:powerState":{}}}`),
-					writer("broken", factsTime().Add(3*time.Hour), `{{{`), {Manager: "empty"},
+					writer("broken", factsTime().Add(3*time.Hour), `{{{`),
+					{Manager: "empty"},
 				}
 			},
 			func(o *hibernate.Observed) { o.RequestedBy = "alice" },

@@ -63,12 +63,17 @@ func (c Controller) observeCloud(ctx context.Context, cd *hivev1.ClusterDeployme
 	}
 	seen.actuator = c.Actuators[p.name]
 	seen.target = actuator.Target{InfraID: cd.Spec.ClusterMetadata.InfraID, Region: p.region, Credentials: credentials}
+	if known, ok := c.recent.machines(cd.UID, seen.Observed); ok {
+		seen.Machines = known
+		return
+	}
 	machines, err := seen.actuator.Observe(ctx, seen.target)
 	if err != nil {
 		seen.Trouble = cloudTrouble(err)
 		return
 	}
 	seen.Machines = machines
+	c.recent.keep(cd.UID, seen.Observed)
 }
 
 func (c Controller) observeCluster(ctx context.Context, cd *hivev1.ClusterDeployment, seen *observation) {

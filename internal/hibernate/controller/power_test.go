@@ -69,8 +69,8 @@ func sleepsAndWakes(t *testing.T, w *world) {
 	s.settles(t, hivev1.PowerStateHibernating)
 	asleep := s.get(t)
 	record := asleep.Status.Hibernation
-	if record.RequestedBy != "alice" {
-		t.Errorf("the sleep was asked for by %q, want alice", record.RequestedBy)
+	if record.RequestedBy != sleepyUser {
+		t.Errorf("the sleep was asked for by %q, want %s", record.RequestedBy, sleepyUser)
 	}
 	if len(record.Nodes) != 1 || record.Nodes[0].Name != theNode || !record.Nodes[0].Ready || len(record.Nodes[0].Addresses) != 1 {
 		t.Errorf("recorded nodes %+v, want the ready %s with its address", record.Nodes, theNode)
@@ -103,7 +103,7 @@ func (s *sleeper) tells(t *testing.T, reasons ...string) {
 			if e.Series != nil {
 				return fmt.Errorf("%s was repeated %d times", e.Reason, e.Series.Count)
 			}
-			if e.Reason == hivev1.StoppingHibernationReason && !strings.Contains(e.Note, "asked for by alice") {
+			if e.Reason == hivev1.StoppingHibernationReason && !strings.Contains(e.Note, "asked for by "+sleepyUser) {
 				return fmt.Errorf("%s does not say who asked: %s", e.Reason, e.Note)
 			}
 		}

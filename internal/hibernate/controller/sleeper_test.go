@@ -27,6 +27,7 @@ import (
 const (
 	cloudSecret = "cloud-keys"
 	adminSecret = "admin-kubeconfig"
+	sleepyUser  = "bob"
 	wrongKey    = "AKIAWRONG00000000001"
 	machines    = 2
 )
@@ -164,7 +165,7 @@ func rawMerge(patch string) client.Patch { return client.RawPatch(types.MergePat
 
 func (s *sleeper) want(t *testing.T, state hivev1.PowerState) {
 	t.Helper()
-	s.patch(t, "alice", fmt.Sprintf(`{"spec":{"powerState":%q}}`, state))
+	s.patch(t, sleepyUser, fmt.Sprintf(`{"spec":{"powerState":%q}}`, state))
 }
 
 // touch changes an annotation that means nothing, which makes one pass.
