@@ -27,8 +27,10 @@ func TestReference(t *testing.T) {
 	var page strings.Builder
 	page.WriteString("# Reference\n\nGenerated from the code by `make generate`; do not edit.\n")
 	for _, part := range []struct{ title, ending string }{
-		{"Conditions", "Condition"}, {"Reasons of conditions, and of the events that tell their changes", "Reason"},
-		{"Annotations", "Annotation"}, {"Labels", "Label"},
+		{"Conditions", "Condition"},
+		{"Reasons of conditions, and of the events that tell their changes", "Reason"},
+		{"Annotations", "Annotation"},
+		{"Labels", "Label"},
 	} {
 		writeTable(t, &page, part.title, constants[part.ending])
 	}
