@@ -9,6 +9,8 @@ import (
 	"time"
 )
 
+var errInterrupted = errors.New("interrupted; expected to be let through to the end, which takes about 90 seconds")
+
 // Demo tells the whole story and stops everything again. It returns nil only if all of it was observed.
 func Demo(ctx context.Context, c Config) error {
 	began := time.Now()
@@ -17,15 +19,20 @@ func Demo(ctx context.Context, c Config) error {
 		return err
 	}
 	err = r.story()
-	if err != nil {
+	switch {
+	case ctx.Err() != nil:
+		err = errInterrupted
+	case err != nil:
 		err = fmt.Errorf("step %d: %w; logs are in %s", r.steps, err, r.Dir)
 	}
 	r.step("Stop everything")
-	err = errors.Join(err, r.stopAll(), r.nothingLeft())
-	if err != nil {
+	left := errors.Join(r.stopAll(), r.nothingLeft())
+	if left == nil {
+		r.saw("every process that was started has ended")
+	}
+	if err := errors.Join(err, left); err != nil {
 		return err
 	}
-	r.saw("every process that was started has ended")
 	fmt.Fprintf(r.Out, "\nAll of it was observed, in %.0f seconds; at most %d MiB of memory were in use at once.\n", time.Since(began).Seconds(), r.memory.peakMiB())
 	return nil
 }
