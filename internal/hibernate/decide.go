@@ -24,6 +24,7 @@ func Rules() []Rule {
 		{"no machines", func(o Observed) bool { return len(o.Machines) == 0 && o.NoActuator == "" }, noMachines},
 
 		{"asleep", func(o Observed) bool { return o.wantsSleep() && o.all(actuator.Stopped) }, hibernating},
+		{"nodes not read yet", Observed.unread, waitNodesRead},
 		{"write the nodes down", func(o Observed) bool { return o.wantsSleep() && !o.asleep() }, recordNodes},
 		{"stop machines", func(o Observed) bool { return o.wantsSleep() && o.some(actuator.Running) }, stopMachines},
 		{"machines are stopping", Observed.wantsSleep, waitStopped},

@@ -104,9 +104,15 @@ func TestDecide(t *testing.T) {
 		"a stopping machine is waited for":                   {with("", nil, on, second(goingOff)), waitStart},
 		"a starting machine is waited for":                   {with("", wakingSince(time.Second), on, second(goingOn)), waitStart},
 
-		"a woken cluster may be silent":                                 {with("", wakingSince(time.Minute), on, func(o *Observed) { o.API = Unreachable }), waitAPI},
-		"a cluster that is awake may not":                               {with("", finished(time.Minute), on, func(o *Observed) { o.API, o.APIMessage = Unreachable, "x" }), deaf},
-		"an unfinished sleep is woken anew":                             {with("", open(), on, answering(node("n0"), node("n1"))), waitNodes},
+		"a woken cluster may be silent":     {with("", wakingSince(time.Minute), on, func(o *Observed) { o.API = Unreachable }), waitAPI},
+		"a cluster that is awake may not":   {with("", finished(time.Minute), on, func(o *Observed) { o.API, o.APIMessage = Unreachable, "x" }), deaf},
+		"an unfinished sleep is woken anew": {with("", open(), on, answering(node("n0"), node("n1"))), waitNodes},
+		"an API server that stumbles is given time to tell its nodes": {
+			with(sleeping, nil, on, func(o *Observed) { o.API, o.RequestedAt = Unreachable, o.Now.Add(-readPatience+time.Second) }),
+			decision{"nodes not read yet", Nothing{}, stopping, hivev1.RecordingNodesReason, minPace},
+		},
+		"but not for ever": {with(sleeping, nil, on, func(o *Observed) { o.API, o.RequestedAt = Unreachable, o.Now.Add(-readPatience) }), writeNodes},
+		"nor when the nodes are known from the last sleep":              {with(sleeping, finished(time.Hour), on, func(o *Observed) { o.API, o.RequestedAt = Unreachable, o.Now }), writeNodes},
 		"a machine that is new beside a running one is nobody's resume": {with("", nil, on, second(goingOn), answering()), runs(driftInterval)},
 		"of a cluster that wakes it is one of its own":                  {with("", wakingSince(time.Second), on, second(goingOn)), waitStart},
 		"a woken cluster waits for its nodes":                           {with("", wakingSince(time.Minute), on, answering(node("n0"), stale("n1"))), waitNodes},

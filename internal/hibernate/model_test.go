@@ -232,6 +232,8 @@ func objects() []Observed {
 				o := early
 				o.Now, o.Record, o.Want, o.RequestedBy = worldTime(), record, want, "somebody"
 				list = append(list, o)
+				o.RequestedAt = worldTime()
+				list = append(list, o)
 			}
 		}
 	}

@@ -18,8 +18,9 @@ type Observed struct {
 	Deleted, Paused, Installed bool
 	// Want is what somebody asked for; empty means Running.
 	Want hivev1.PowerState
-	// RequestedBy is who asked.
+	// RequestedBy is who asked, and RequestedAt when; empty and zero if the API server did not note it.
 	RequestedBy string
+	RequestedAt time.Time
 	// Invalid says what the spec lacks; empty when it is complete.
 	Invalid string
 	// NoActuator says why no actuator handles the platform; empty when one does.
@@ -131,6 +132,12 @@ func (o Observed) up() bool {
 		return o.all(actuator.Running)
 	}
 	return o.some(actuator.Running) && len(o.in(actuator.Stopped, actuator.Stopping)) == 0
+}
+
+// unread: the nodes are not known from anywhere, and the API server may still answer.
+func (o Observed) unread() bool {
+	return o.wantsSleep() && !o.asleep() && o.API == Unreachable && len(sleepRecord(o).Nodes) == 0 &&
+		o.Now.Sub(o.RequestedAt) < readPatience
 }
 
 func (o Observed) some(s actuator.State) bool { return len(o.in(s)) > 0 }

@@ -21,6 +21,8 @@ const (
 	fastInterval = 500 * time.Millisecond
 	// patience is how long a waking cluster is looked at that often.
 	patience = 5 * time.Minute
+	// readPatience is how long after the request a stop waits for an API server that does not answer.
+	readPatience = 30 * time.Second
 	// lateAfter is when machines that hang are named.
 	lateAfter = 2 * time.Minute
 	// aftercareWindow is how long certificate requests are judged after the cluster is ready again.

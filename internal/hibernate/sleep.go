@@ -21,6 +21,18 @@ func hibernating(o Observed) Plan {
 	return p
 }
 
+// waitNodesRead gives an API server that stumbles some time: a cluster that sleeps without its nodes written down may need
+// a human at the wake-up.
+func waitNodesRead(o Observed) Plan {
+	return Plan{
+		Hibernating: isTrue(hivev1.StoppingHibernationReason, "The machines are about to be stopped"),
+		Ready:       isFalse(hivev1.RecordingNodesReason, "Waiting for the API server, to write the nodes down before the stop: "+o.APIMessage),
+		Unreachable: isTrue(hivev1.ErrorConnectingToClusterReason, o.APIMessage),
+		Record:      o.Record,
+		After:       minPace,
+	}
+}
+
 // recordNodes only writes status; the machines are stopped by the next pass, when the record is safe.
 func recordNodes(o Observed) Plan {
 	p := asleep(o, hivev1.StoppingHibernationReason, "The machines are being stopped")

@@ -56,6 +56,8 @@ const (
 
 // Reasons of the Ready condition when it is False, beside those of the Hibernating condition.
 const (
+	// RecordingNodesReason: the nodes could not be written down yet, and the machines are not stopped before.
+	RecordingNodesReason = "RecordingNodes"
 	// StoppingMachinesReason: machines are told to stop.
 	StoppingMachinesReason = "StoppingMachines"
 	// WaitingForMachinesToStopReason: machines are stopping.

@@ -36,7 +36,9 @@ const Name = "torpor-hibernation"
 const (
 	workers      = 20
 	backoffStart = time.Second
-	backoffEnd   = 2 * time.Minute
+	// passTimeout bounds what the calls of a pass, each with a deadline of its own, add up to.
+	passTimeout = 2 * time.Minute
+	backoffEnd  = 2 * time.Minute
 )
 
 // Controller reconciles ClusterDeployments.
@@ -75,6 +77,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.usersOf)).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: workers,
+			ReconciliationTimeout:   passTimeout,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](backoffStart, backoffEnd),
 		}).
 		Complete(shell)

@@ -35,13 +35,15 @@ func kubeconfigSecret(cd *hivev1.ClusterDeployment) string {
 
 // facts are what the object alone tells.
 func (c Controller) facts(cd *hivev1.ClusterDeployment) hibernate.Observed {
+	who, when := powerStateManager(cd)
 	return hibernate.Observed{
 		Now:          c.Clock.Now(),
 		Deleted:      !cd.DeletionTimestamp.IsZero(),
 		Paused:       isTrue(cd.Annotations[hivev1.ReconcilePauseAnnotation]) || isTrue(cd.Annotations[hivev1.PowerStatePauseAnnotation]),
 		Installed:    cd.Spec.Installed,
 		Want:         cd.Spec.PowerState,
-		RequestedBy:  powerStateManager(cd),
+		RequestedBy:  who,
+		RequestedAt:  when,
 		Invalid:      invalid(cd),
 		NoActuator:   c.noActuator(cd),
 		Incompatible: hibernate.Incompatible(versions(cd)...),
@@ -98,10 +100,8 @@ func versions(cd *hivev1.ClusterDeployment) []string {
 	return list
 }
 
-// powerStateManager is who last set spec.powerState, as the API server's field management noted it.
-func powerStateManager(cd *hivev1.ClusterDeployment) string {
-	var who string
-	var when time.Time
+// powerStateManager is who last set spec.powerState and when, as the API server's field management noted it.
+func powerStateManager(cd *hivev1.ClusterDeployment) (who string, when time.Time) {
 	for _, entry := range cd.ManagedFields {
 		if entry.FieldsV1 == nil || entry.Time == nil || !entry.Time.After(when) {
 			continue
@@ -116,5 +116,5 @@ func powerStateManager(cd *hivev1.ClusterDeployment) string {
 			who, when = entry.Manager, entry.Time.Time
 		}
 	}
-	return who
+	return who, when
 }

@@ -81,7 +81,7 @@ func TestFacts(t *testing.T) {
 					{Manager: "empty"},
 				}
 			},
-			func(o *hibernate.Observed) { o.RequestedBy = "alice" },
+			func(o *hibernate.Observed) { o.RequestedBy, o.RequestedAt = "alice", factsTime().Add(time.Hour) },
 		},
 		"the record is a copy": {
 			func(cd *hivev1.ClusterDeployment) {

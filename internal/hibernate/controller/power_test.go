@@ -53,6 +53,7 @@ func scenarios() map[string]func(*testing.T, *world) {
 		"one machine without capacity does not hold back the others":         startsTheOthers,
 		"one machine that cannot be stopped is named":                        namesTheUnstoppable,
 		"without its kubeconfig a cluster sleeps, and the report warns":      warnsOfUnrecordedNodes,
+		"an API server that stumbles is waited for, and tells its nodes":     waitsForTheNodes,
 		"a machine that somebody else stopped is started again":              mendsDrift,
 		"a start that the cloud accepts and forgets is repeated":             repeatsLostStarts,
 		"a cluster that sleeps wakes although its version is unknown by now": wakesWithoutVersion,
@@ -182,10 +183,23 @@ func namesTheUnstoppable(t *testing.T, w *world) {
 	s.settles(t, hivev1.PowerStateRunning)
 }
 
+func waitsForTheNodes(t *testing.T, w *world) {
+	t.Helper()
+	s := w.sleeper(t, func(r *recipe) { r.kubeconfig = nil })
+	s.want(t, hivev1.PowerStateHibernating)
+	s.becomes(t, expected{hivev1.ClusterReadyCondition, "False", hivev1.RecordingNodesReason, []string{"Waiting for the API server"}})
+	s.putSecret(t, adminSecret, w.adminKubeconfig(t))
+	s.settles(t, hivev1.PowerStateHibernating)
+	if len(s.get(t).Status.Hibernation.Nodes) == 0 {
+		t.Error("expected the nodes to be written down before the stop, found none")
+	}
+}
+
 func warnsOfUnrecordedNodes(t *testing.T, w *world) {
 	t.Helper()
 	s := w.sleeper(t, func(r *recipe) { r.kubeconfig = nil })
 	s.want(t, hivev1.PowerStateHibernating)
+	s.becomes(t, expected{hivev1.ClusterReadyCondition, "False", hivev1.RecordingNodesReason, []string{"Waiting for the API server"}})
 	s.becomes(t, expected{hivev1.ClusterReadyCondition, "False", hivev1.StoppingMachinesReason, []string{"could not be written down", "by hand at the wake-up"}})
 	s.settles(t, hivev1.PowerStateHibernating)
 	s.want(t, hivev1.PowerStateRunning)
