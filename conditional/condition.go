@@ -4,49 +4,29 @@ package conditional
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
+
+	"github.com/torpor-dev/torpor/conditional/internal/logic"
 )
 
-// State says whether a condition holds.
-type State int8
+// State says whether a condition holds: Unknown, False or True. It prints, and marshals, as that word.
+type State = logic.State
 
 // The three states of a condition. Unknown keeps whatever runs.
 const (
-	Unknown State = iota
-	False
-	True
+	Unknown = logic.Unknown
+	False   = logic.False
+	True    = logic.True
 )
 
-// String returns "Unknown", "False" or "True".
-func (s State) String() string {
-	switch s {
-	case False:
-		return "False"
-	case True:
-		return "True"
-	case Unknown:
-		return "Unknown"
-	}
-	return fmt.Sprintf("State(%d)", int8(s))
-}
-
-// MarshalText writes the state as String does.
-func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
-
-// Status is one report of a condition.
-type Status struct {
-	State State `json:"state"`
-	// Reason is a CamelCase word, Message a sentence for people.
-	Reason  string `json:"reason,omitempty"`
-	Message string `json:"message,omitempty"`
-	// Identity names what the condition found. When it changes while the state is True, the group restarts.
-	Identity string `json:"identity,omitempty"`
-}
+// Status is one report of a condition: its State; a Reason, which is a CamelCase word; a Message for people; and an
+// Identity, which names what the condition found. When the identity changes while the state is True, the group
+// restarts.
+type Status = logic.Status
 
 // Condition says when a group shall run.
 type Condition interface {

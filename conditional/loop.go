@@ -13,6 +13,7 @@ import (
 
 // Start observes the condition and runs the group until ctx ends. The manager calls it.
 func (g *Group) Start(ctx context.Context) error {
+	defer g.release()
 	var observer sync.WaitGroup
 	observer.Go(func() { g.observe(ctx) })
 	defer observer.Wait()
@@ -143,28 +144,5 @@ func (l *loop) alarm(due fact, after time.Duration) {
 
 // observe runs the condition, again with a back-off after it failed.
 func (g *Group) observe(ctx context.Context) {
-	pause := g.options.startBackoff
-	for ctx.Err() == nil {
-		err := g.observeOnce(ctx)
-		if err == nil || ctx.Err() != nil {
-			return
-		}
-		g.report(Status{State: Unknown, Reason: "ObserveFailed", Message: err.Error()})
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause.Step()):
-		}
-	}
-}
-
-func (g *Group) observeOnce(ctx context.Context) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("condition %s panicked: %v", g.when, p)
-		}
-	}()
-	if err := g.when.Observe(ctx, g.src, g.report); err != nil {
-		return fmt.Errorf("observe condition %s: %w", g.when, err)
-	}
-	return nil
+	childOf(g.when, g.src).Keep(ctx, g.options.startBackoff, g.report)
 }

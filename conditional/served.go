@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -22,6 +23,43 @@ func Served(gvks ...schema.GroupVersionKind) Condition { return served{gvks: gvk
 // ServedObject is Served for the kinds that the manager's scheme gives to the objects.
 func ServedObject(objs ...client.Object) Condition { return served{objs: objs} }
 
+// FirstServed holds while the API server serves at least one of the versions, and finds the first of them that is
+// served: its identity names the version, so that the group restarts when that changes. A setup function finds the
+// version by asking mgr.GetRESTMapper().RESTMapping(gk, version) for one after the other.
+func FirstServed(gk schema.GroupKind, versions ...string) Condition {
+	var kinds []schema.GroupVersionKind
+	for _, version := range versions {
+		kinds = append(kinds, gk.WithVersion(version))
+	}
+	return condition{
+		name: fmt.Sprintf("FirstServed(%s,%s)", gk, strings.Join(versions, ",")),
+		check: func(Sources) error {
+			if gk.Kind == "" || len(versions) == 0 || slices.Contains(versions, "") {
+				return fmt.Errorf("condition FirstServed needs a kind and versions, found %q and %q: complete it", gk, versions)
+			}
+			return nil
+		},
+		observe: func(ctx context.Context, src Sources, report func(Status)) error {
+			return detectWith(ctx, src, kinds, func(verdicts []detect.Verdict) { report(firstServed(kinds, verdicts)) })
+		},
+	}
+}
+
+// firstServed takes the first version that is served. A preferred one that is unclear is not passed over: a doubt
+// must not switch versions.
+func firstServed(kinds []schema.GroupVersionKind, verdicts []detect.Verdict) Status {
+	for i, v := range verdicts {
+		switch v.Presence {
+		case detect.Served:
+			return Status{State: True, Reason: v.Reason, Message: "the version is " + kinds[i].Version, Identity: v.Identity}
+		case detect.Unclear:
+			return Status{State: Unknown, Reason: v.Reason, Message: nameOf(kinds[i]) + ": " + v.Message}
+		case detect.Absent:
+		}
+	}
+	return Status{State: False, Reason: "NotServed", Message: "the API server serves none of the versions"}
+}
+
 type served struct {
 	gvks []schema.GroupVersionKind
 	objs []client.Object
@@ -34,13 +72,18 @@ func (s served) String() string {
 		names = append(names, nameOf(gvk))
 	}
 	for _, obj := range s.objs {
-		if gvk := obj.GetObjectKind().GroupVersionKind(); !gvk.Empty() {
-			names = append(names, nameOf(gvk))
-			continue
-		}
-		names = append(names, strings.TrimPrefix(fmt.Sprintf("%T", obj), "*"))
+		names = append(names, objectName(obj))
 	}
 	return strings.Join(names, ",")
+}
+
+func objectName(obj client.Object) string {
+	if obj != nil {
+		if gvk := obj.GetObjectKind().GroupVersionKind(); !gvk.Empty() {
+			return nameOf(gvk)
+		}
+	}
+	return strings.TrimPrefix(fmt.Sprintf("%T", obj), "*")
 }
 
 func nameOf(gvk schema.GroupVersionKind) string {
@@ -77,11 +120,15 @@ func (s served) Observe(ctx context.Context, src Sources, report func(Status)) e
 	if err != nil {
 		return err
 	}
+	return detectWith(ctx, src, kinds, func(verdicts []detect.Verdict) { report(allServed(verdicts)) })
+}
+
+func detectWith(ctx context.Context, src Sources, kinds []schema.GroupVersionKind, report func([]detect.Verdict)) error {
 	detector, err := detect.New(src.Config, src.HTTPClient, src.Logger)
 	if err != nil {
 		return err
 	}
-	return detector.Run(ctx, kinds, func(verdicts []detect.Verdict) { report(allServed(verdicts)) })
+	return detector.Run(ctx, kinds, report)
 }
 
 // allServed is the three-valued AND: one absent kind decides, then one unclear kind.

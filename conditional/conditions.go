@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conditional
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/torpor-dev/torpor/conditional/internal/logic"
+)
+
+// All holds while all the conditions do; one that is False decides, then one that is Unknown. A change of any of
+// their identities restarts the group.
+func All(c ...Condition) Condition {
+	return combined("All", c, func() logic.Judge { return logic.All })
+}
+
+// Any holds while at least one of the conditions does; otherwise one that is Unknown decides. It has the identity of
+// one that holds and stays with it until that is False, so another one that begins to hold restarts nothing.
+func Any(c ...Condition) Condition { return combined("Any", c, logic.Any) }
+
+// Not holds while the condition is False; Unknown stays Unknown.
+func Not(c Condition) Condition {
+	return combined("Not", []Condition{c}, func() logic.Judge { return logic.Not })
+}
+
+// Func holds while f returns true. It is called at once and then every so often, each time with a context that ends
+// after the same span, or after 10 s if that is less. An error, a panic or a late answer is Unknown. A call that
+// ignores its context delays only the next call.
+func Func(name string, every time.Duration, f func(context.Context) (bool, error)) Condition {
+	return condition{
+		name: name,
+		check: func(Sources) error {
+			if name == "" || every <= 0 || f == nil {
+				return errors.New("condition Func needs a name, a period longer than 0 and a function: pass all three")
+			}
+			return nil
+		},
+		observe: func(ctx context.Context, _ Sources, report func(Status)) error {
+			logic.Poll(ctx, every, f, report)
+			return nil
+		},
+	}
+}
+
+// Object holds while the object of that name exists and f returns true for it, for example for an annotation or a
+// ConfigMap's entry. The type of obj says what is watched, as in a client's Get; f gets a copy of its own. It needs
+// the right to list and watch that one object.
+func Object(obj client.Object, key client.ObjectKey, f func(client.Object) bool) Condition {
+	return condition{
+		name: strings.Join([]string{objectName(obj), key.Namespace, key.Name}, ":"),
+		check: func(src Sources) error {
+			if obj == nil || key.Name == "" || f == nil {
+				return errors.New("condition Object needs an object of the type to watch, the name of one and a function: pass all three")
+			}
+			if _, err := apiutil.GVKForObject(obj, src.Scheme); err != nil {
+				return fmt.Errorf("find the kind of %T in the manager's scheme (add it with AddToScheme): %w", obj, err)
+			}
+			return nil
+		},
+		observe: func(ctx context.Context, src Sources, report func(Status)) error {
+			logic.Object{Config: src.Config, HTTPClient: src.HTTPClient, Scheme: src.Scheme, Like: obj, Key: key, Holds: f}.Watch(ctx, report)
+			return nil
+		},
+	}
+}
+
+// Signal holds after true came through the channel, until false comes; before the first of them it is Unknown.
+// Closing the channel keeps the last state. Use a channel in one group only: a value has one reader.
+func Signal(name string, ch <-chan bool) Condition {
+	return condition{
+		name: name,
+		check: func(Sources) error {
+			if name == "" || ch == nil {
+				return errors.New("condition Signal needs a name and a channel: pass both")
+			}
+			return nil
+		},
+		observe: func(ctx context.Context, _ Sources, report func(Status)) error {
+			logic.Follow(ctx, ch, report)
+			return nil
+		},
+	}
+}
+
+// Stable takes over that c is True, or False, only after it has been so for a span; until then it keeps the state
+// it has, which is Unknown at first. When c is Unknown, so is Stable at once, while the span goes on.
+func Stable(c Condition, forTrue, forFalse time.Duration) Condition {
+	return condition{
+		name: "Stable(" + names([]Condition{c}) + ")",
+		check: func(src Sources) error {
+			if forTrue < 0 || forFalse < 0 {
+				return fmt.Errorf("condition Stable needs spans that are not negative, found %s and %s: correct them", forTrue, forFalse)
+			}
+			return checkAll("Stable", []Condition{c}, src)
+		},
+		observe: func(ctx context.Context, src Sources, report func(Status)) error {
+			logic.Stable(ctx, childOf(c, src), logic.Hold{True: forTrue, False: forFalse}, report)
+			return nil
+		},
+	}
+}
+
+// condition is a Condition of this package.
+type condition struct {
+	name    string
+	check   func(Sources) error
+	observe func(context.Context, Sources, func(Status)) error
+}
+
+func (c condition) String() string { return c.name }
+
+func (c condition) validate(src Sources) error { return c.check(src) }
+
+func (c condition) Observe(ctx context.Context, src Sources, report func(Status)) error {
+	return c.observe(ctx, src, report)
+}
+
+// combined takes a function that makes a judge, for a judge may remember.
+func combined(name string, of []Condition, judge func() logic.Judge) Condition {
+	return condition{
+		name:  name + "(" + names(of) + ")",
+		check: func(src Sources) error { return checkAll(name, of, src) },
+		observe: func(ctx context.Context, src Sources, report func(Status)) error {
+			var children []logic.Child
+			for _, c := range of {
+				children = append(children, childOf(c, src))
+			}
+			logic.Combine(ctx, children, judge(), report)
+			return nil
+		},
+	}
+}
+
+func childOf(c Condition, src Sources) logic.Child {
+	return logic.Child{Name: c.String(), Observe: func(ctx context.Context, report func(Status)) error { return c.Observe(ctx, src, report) }}
+}
+
+// names works before validation, so also for nil.
+func names(of []Condition) string {
+	var all []string
+	for _, c := range of {
+		all = append(all, fmt.Sprint(c))
+	}
+	return strings.Join(all, ",")
+}
+
+func checkAll(name string, of []Condition, src Sources) error {
+	if len(of) == 0 {
+		return fmt.Errorf("condition %s combines nothing: give at least one condition", name)
+	}
+	for i, c := range of {
+		if c == nil {
+			return fmt.Errorf("condition %s got nil as its condition number %d: pass a condition", name, i+1)
+		}
+		if v, ok := c.(validator); ok {
+			if err := v.validate(src); err != nil {
+				return fmt.Errorf("condition %s: %w", name, err)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conditional
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/torpor-dev/torpor/conditional/internal/detect"
+)
+
+func yes(context.Context) (bool, error) { return true, nil }
+
+func flags() client.ObjectKey { return client.ObjectKey{Namespace: "default", Name: "flags"} }
+
+func present(client.Object) bool { return true }
+
+func TestConditionsHaveNames(t *testing.T) {
+	served, signal := Served(widgetKind()), Signal("flag", make(chan bool))
+	for want, c := range map[string]Condition{
+		"FirstServed(Widget.example.com,v1,v1beta1)": FirstServed(widgetKind().GroupKind(), "v1", "v1beta1"),
+		"FirstServed(Node,v1)":                       FirstServed(schema.GroupKind{Kind: "Node"}, "v1"),
+		"All(Widget.v1.example.com,Not(flag))":       All(served, Not(signal)),
+		"Any(flag,Stable(probe))":                    Any(signal, Stable(Func("probe", time.Second, yes), 0, 0)),
+		"v1.ConfigMap:default:flags":                 Object(&corev1.ConfigMap{}, flags(), present),
+		"Widget.v1.example.com::one":                 Object(widget(), client.ObjectKey{Name: "one"}, present),
+	} {
+		if c.String() != want {
+			t.Errorf("got %q, want %q", c, want)
+		}
+		if _, err := Setup(&outer{ready: map[string]healthz.Checker{}}, c, func(manager.Manager) error { return nil }); err != nil {
+			t.Errorf("%s, with its default name: %v", c, err)
+		}
+	}
+}
+
+func TestConditionsRefuseBadUse(t *testing.T) {
+	signal := Signal("flag", make(chan bool))
+	for name, c := range map[string]struct {
+		when Condition
+		want string
+	}{
+		"all of nothing":             {All(), "condition All combines nothing"},
+		"any of nothing":             {Any(), "condition Any combines nothing"},
+		"nothing, nested":            {All(signal, Not(Any())), "condition Any combines nothing"},
+		"no kind, nested":            {Stable(Any(signal, Served()), 0, 0), "names no kind"},
+		"nil among others":           {All(signal, nil), "nil as its condition number 2"},
+		"not nil":                    {Not(nil), "condition Not got nil"},
+		"stable nil":                 {Stable(nil, 0, 0), "condition Stable got nil"},
+		"a negative span":            {Stable(signal, -1, 0), "not negative"},
+		"no function":                {Func("probe", time.Second, nil), "condition Func needs"},
+		"no period":                  {Func("probe", 0, yes), "condition Func needs"},
+		"a function without a name":  {Func("", time.Second, yes), "condition Func needs"},
+		"no channel":                 {Signal("flag", nil), "condition Signal needs"},
+		"a signal without a name":    {Signal("", make(chan bool)), "condition Signal needs"},
+		"no object":                  {Object(nil, flags(), present), "condition Object needs"},
+		"an object without a name":   {Object(&corev1.ConfigMap{}, client.ObjectKey{}, present), "condition Object needs"},
+		"no question on the object":  {Object(&corev1.ConfigMap{}, flags(), nil), "condition Object needs"},
+		"an object of no known kind": {Object(&appsv1.Deployment{}, flags(), present), "AddToScheme"},
+		"no version":                 {FirstServed(widgetKind().GroupKind()), "condition FirstServed needs"},
+		"an empty version":           {FirstServed(widgetKind().GroupKind(), "v1", ""), "condition FirstServed needs"},
+		"a first served without one": {FirstServed(schema.GroupKind{}, "v1"), "condition FirstServed needs"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			mgr := &outer{ready: map[string]healthz.Checker{}}
+			_, err := Setup(mgr, c.when, func(manager.Manager) error { return nil }, Name("group"))
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want an error with %q", err, c.want)
+			}
+			if len(mgr.added) != 0 {
+				t.Error("bad use added a runnable")
+			}
+		})
+	}
+}
+
+// TestFirstServedPrefers looks at every combination of what is known of two versions.
+func TestFirstServedPrefers(t *testing.T) {
+	kinds := []schema.GroupVersionKind{widgetKind(), widgetKind().GroupKind().WithVersion("v1beta1")}
+	type answer struct {
+		State    State
+		Identity string
+	}
+	want := map[[2]detect.Presence]answer{
+		{detect.Served, detect.Served}:   {True, "id0"},
+		{detect.Served, detect.Absent}:   {True, "id0"},
+		{detect.Served, detect.Unclear}:  {True, "id0"},
+		{detect.Absent, detect.Served}:   {True, "id1"},
+		{detect.Absent, detect.Absent}:   {False, ""},
+		{detect.Absent, detect.Unclear}:  {Unknown, ""},
+		{detect.Unclear, detect.Served}:  {Unknown, ""}, // A doubt must not switch.
+		{detect.Unclear, detect.Absent}:  {Unknown, ""},
+		{detect.Unclear, detect.Unclear}: {Unknown, ""},
+	}
+	for world, want := range want {
+		verdicts := []detect.Verdict{
+			{Presence: world[0], Reason: "R", Identity: "id0"},
+			{Presence: world[1], Reason: "R", Identity: "id1"},
+		}
+		got := firstServed(kinds, verdicts)
+		if diff := cmp.Diff(want, answer{got.State, got.Identity}); diff != "" {
+			t.Errorf("%v (-want +got):\n%s", world, diff)
+		}
+		if got.Reason == "" || got.Message == "" {
+			t.Errorf("%v: incomplete report %+v", world, got)
+		}
+	}
+}
+
+// TestGroupWithManyConditions drives a group with every condition that needs no API server.
+func TestGroupWithManyConditions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		flag, maintenance := make(chan bool), make(chan bool)
+		when := All(
+			Func("probe", time.Minute, yes),
+			Not(Signal("maintenance", maintenance)),
+			Any(Signal("flag", flag), Not(Func("same-probe", time.Minute, yes))),
+		)
+		mgr := &outer{elected: make(chan struct{}), ready: map[string]healthz.Checker{}}
+		close(mgr.elected)
+		g, err := Setup(mgr, Stable(when, 10*time.Second, 0), func(manager.Manager) error { return nil }, Name("many"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- g.Start(ctx) }()
+		want := func(what string, phase Phase, message string) {
+			t.Helper()
+			synctest.Wait()
+			got := g.Status()
+			if got.Phase != phase || !strings.Contains(got.Condition.Message, message) {
+				t.Errorf("%s: got %s because of %+v, want %s because of %q", what, got.Phase, got.Condition, phase, message)
+			}
+		}
+		want("nobody has signalled", Dormant, "nothing has been signalled yet")
+		maintenance <- false
+		flag <- true
+		want("it holds, but not for long", Dormant, "must stay so for 10s")
+		<-time.After(10 * time.Second)
+		want("it holds", Running, "probe is True")
+		maintenance <- true
+		want("maintenance", Dormant, "Not(maintenance) is False: maintenance is True")
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestObjectThatCannotBeRead has no API server to ask.
+func TestObjectThatCannotBeRead(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	src := Sources{Config: &rest.Config{Host: "127.0.0.1:1"}, HTTPClient: &http.Client{}, Scheme: (&outer{}).GetScheme()}
+	reports, ended := make(chan Status, 1), make(chan error)
+	go func() {
+		ended <- Object(&corev1.ConfigMap{}, flags(), present).Observe(ctx, src, func(s Status) {
+			select {
+			case reports <- s:
+			default:
+			}
+		})
+	}()
+	if got := <-reports; got.State != Unknown || got.Reason != "ObserveFailed" || !strings.Contains(got.Message, "default/flags") {
+		t.Errorf("got %+v, want Unknown and the object's name", got)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
