@@ -58,10 +58,11 @@ e2e: local torpor ## Run the end-to-end tests at every fault point
 	@TORPOR_E2E=full $(GOTEST) -v -count=1 ./internal/e2e/
 
 .PHONY: generate
-generate: ## Regenerate deep copies, CRDs, RBAC, the state diagram and the reference
+generate: ## Regenerate deep copies, CRDs, RBAC, the state diagrams and the reference
 	@$(TOOL) controller-gen object:headerFile=config/boilerplate.go.txt crd paths=./api/... output:crd:dir=config/crd
 	@$(TOOL) controller-gen rbac:roleName=torpor-manager,headerFile= paths=./internal/... output:rbac:dir=config/rbac
 	@TORPOR_UPDATE=1 go test -count=1 ./internal/hibernate ./internal/arch -run 'TestDiagram|TestReference' >/dev/null
+	@cd conditional && TORPOR_UPDATE=1 go test -count=1 . -run TestDiagram >/dev/null
 
 .PHONY: fmt
 fmt: ## Format all Go code

@@ -17,6 +17,8 @@
 //		err = mgr.Start(ctrl.SetupSignalHandler())
 //	}
 //
+// A single controller can say so where it is built instead: see [NewControllerManagedBy].
+//
 // The setup function runs once per start. The manager it receives is a scope: it has its own cache, client,
 // API reader, REST mapper and field indexes, all of which end with the stop; afterwards they answer
 // [ErrScopeClosed]. So take the client from the manager that setup was given, never from outside.
@@ -28,6 +30,10 @@
 // The stop comes with the deletion of the CRD, not with its request: while a CRD is Terminating its objects still
 // need their controller to take the finalizers off. When the API server cannot tell (outage, 5xx, no right to
 // look), the condition is [Unknown] and whatever runs keeps running.
+//
+// A condition need not be an API: [Object], [Func] and [Signal] follow a flag, a function and a channel, [FirstServed]
+// prefers one version to another, and [All], [Any], [Not] and [Stable] make one condition of others. What is
+// [Unknown] in a part decides only when nothing else does.
 //
 // The scope's cache has controller-runtime's default options: cache and client options given to the outer
 // manager (namespaces, selectors, DisableFor) cannot be read back from it and are not inherited. Webhooks and

@@ -5,13 +5,16 @@ package conditional_test
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -35,6 +38,8 @@ func ExampleSetup() {
 	mgr, err := ctrl.NewManager(&rest.Config{Host: "127.0.0.1:1"}, ctrl.Options{
 		Scheme:  clientgoscheme.Scheme,
 		Metrics: server.Options{BindAddress: "0"},
+		// Only because tests run examples more than once in one process.
+		Controller: config.Controller{SkipNameValidation: new(true)},
 	})
 	if err != nil {
 		fmt.Println(err)
@@ -54,4 +59,40 @@ func ExampleSetup() {
 	}
 	fmt.Println(group.Status().Name, "is", group.Status().Phase)
 	// Output: Widget.v1.example.com is Dormant
+}
+
+// A group that runs while its kind is served and wanted, and not stopped by a short disturbance of either.
+func ExampleAll() {
+	widget := schema.GroupKind{Group: "example.com", Kind: "Widget"}
+	flags := client.ObjectKey{Namespace: "default", Name: "flags"}
+	when := conditional.All(
+		conditional.FirstServed(widget, "v1", "v1beta1"),
+		conditional.Object(&corev1.ConfigMap{}, flags, func(obj client.Object) bool {
+			return obj.GetAnnotations()["example.com/widgets"] == "on"
+		}),
+	)
+	fmt.Println(conditional.Stable(when, 0, 30*time.Second))
+	// Output: Stable(All(FirstServed(Widget.example.com,v1,v1beta1),v1.ConfigMap:default:flags))
+}
+
+// One line differs from a controller that needs its CRD: conditional instead of ctrl before NewControllerManagedBy.
+func ExampleNewControllerManagedBy() {
+	mgr, err := ctrl.NewManager(&rest.Config{Host: "127.0.0.1:1"}, ctrl.Options{
+		Scheme:  clientgoscheme.Scheme,
+		Metrics: server.Options{BindAddress: "0"},
+		// Only because tests run examples more than once in one process.
+		Controller: config.Controller{SkipNameValidation: new(true)},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	widget := &unstructured.Unstructured{}
+	widget.SetGroupVersionKind(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"})
+	err = conditional.NewControllerManagedBy(mgr).
+		For(widget).
+		Owns(&corev1.ConfigMap{}).
+		Complete(&labeler{Client: mgr.GetClient()})
+	fmt.Println("Nobody serves Widget; error:", err)
+	// Output: Nobody serves Widget; error: <nil>
 }

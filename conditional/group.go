@@ -27,6 +27,7 @@ type Group struct {
 	src     Sources
 	log     logr.Logger
 	gauges  gauges
+	release func() // frees the name
 
 	mail  chan struct{}                 // holds a token when a new report waits
 	scope atomic.Pointer[scope.Manager] // of the present life

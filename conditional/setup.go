@@ -9,9 +9,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/torpor-dev/torpor/conditional/internal/logic"
 	"github.com/torpor-dev/torpor/conditional/internal/scope"
 )
 
@@ -50,7 +54,7 @@ func Setup(mgr manager.Manager, when Condition, setup SetupFunc, opts ...Option)
 	o := options{
 		name:         when.String(),
 		drainTimeout: 30 * time.Second,
-		startBackoff: wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.1, Steps: 1 << 30, Cap: 5 * time.Minute},
+		startBackoff: logic.Backoff(),
 	}
 	for _, opt := range opts {
 		opt(&o)
@@ -87,7 +91,36 @@ func newGroup(mgr manager.Manager, when Condition, setup SetupFunc, o options) (
 	if g.gauges, err = newGauges(); err != nil {
 		return nil, err
 	}
-	return g, g.register()
+	if g.release, err = claimName(o.name, mgr.GetControllerOptions()); err != nil {
+		return nil, err
+	}
+	if err := g.register(); err != nil {
+		g.release()
+		return nil, err
+	}
+	return g, nil
+}
+
+// nameClaim holds a group's name in the process's registry, which takes no two of them; it collects nothing.
+type nameClaim struct{ desc *prometheus.Desc }
+
+// Describe names the group.
+func (c nameClaim) Describe(to chan<- *prometheus.Desc) { to <- c.desc }
+
+// Collect has nothing to tell.
+func (nameClaim) Collect(chan<- prometheus.Metric) {}
+
+// claimName keeps two groups from sharing a name, and with it their metrics, until release is called. As with the
+// names of controllers, SkipNameValidation of the manager's controllers switches that off.
+func claimName(name string, opts config.Controller) (release func(), err error) {
+	if opts.SkipNameValidation != nil && *opts.SkipNameValidation {
+		return func() {}, nil
+	}
+	claim := nameClaim{prometheus.NewDesc("conditional_group_name", "Never collected.", nil, prometheus.Labels{"group": name})}
+	if err := metrics.Registry.Register(claim); err != nil {
+		return nil, fmt.Errorf("expected a name of its own, found another group of this name: set one with conditional.Name, or with Named of the builder: %w", err)
+	}
+	return func() { metrics.Registry.Unregister(claim) }, nil
 }
 
 // register adds the group and, while the manager still accepts them, the aggregates for what scopes add later.

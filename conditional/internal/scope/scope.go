@@ -68,6 +68,7 @@ func New(outer manager.Manager) (*Manager, error) {
 }
 
 func (m *Manager) newCache(cfg *rest.Config, opts cache.Options) (cache.Cache, error) {
+	opts.NewInformer = newInformer
 	inner, err := cache.New(cfg, opts)
 	if err != nil {
 		return nil, err

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conditional
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/torpor-dev/torpor/conditional/internal/rebind"
+)
+
+// Builder has the methods of controller-runtime's builder.Builder and notes what they are told; each start of the
+// group tells it to a new builder.Builder.
+type Builder struct {
+	mgr     manager.Manager
+	name    string
+	primary client.Object
+	others  []client.Object
+	calls   []func(*builder.Builder)
+	errs    []error
+}
+
+// NewControllerManagedBy is controller-runtime's function of that name for a controller that runs only while the kinds
+// of For, Owns and Watches are all served; it waits for them, and starts anew when they come back.
+//
+// The reconciler stays the same object. Its exported fields that hold mgr, or a client, reader, cache, REST mapper or
+// HTTP client of mgr, hold that of the current scope after the first start. Complete refuses a reconciler that has one
+// in a field that cannot be set. Clients in closures or behind further pointers are not seen: for these, for field
+// indexes and for several controllers in one group use [Setup].
+func NewControllerManagedBy(mgr manager.Manager) *Builder { return &Builder{mgr: mgr} }
+
+// For sets the kind that is reconciled.
+func (b *Builder) For(object client.Object, opts ...builder.ForOption) *Builder {
+	if b.primary != nil {
+		return b.refuse("expected one kind in For, found %T after %T: watch the other one with Owns or Watches", object, b.primary)
+	}
+	if object == nil {
+		return b.refuse("expected an object of the kind in For, found nil: pass one, for example &corev1.Pod{}")
+	}
+	b.primary = object
+	return b.note(func(to *builder.Builder) { to.For(object, opts...) })
+}
+
+// Owns adds a kind whose objects reconcile their owner.
+func (b *Builder) Owns(object client.Object, opts ...builder.OwnsOption) *Builder {
+	return b.needs("Owns", object, func(to *builder.Builder) { to.Owns(object, opts...) })
+}
+
+// Watches adds a kind whose events the handler maps to requests.
+func (b *Builder) Watches(object client.Object, h handler.EventHandler, opts ...builder.WatchesOption) *Builder {
+	return b.needs("Watches", object, func(to *builder.Builder) { to.Watches(object, h, opts...) })
+}
+
+// WatchesMetadata is Watches with a cache of nothing but metadata.
+func (b *Builder) WatchesMetadata(object client.Object, h handler.EventHandler, opts ...builder.WatchesOption) *Builder {
+	return b.needs("WatchesMetadata", object, func(to *builder.Builder) { to.WatchesMetadata(object, h, opts...) })
+}
+
+// WatchesRawSource adds a source, which has no part in the condition. It must be a source.Func: that runs once per
+// start, whereas the sources of controller-runtime cannot be started a second time.
+func (b *Builder) WatchesRawSource(src source.Source) *Builder {
+	if _, again := src.(source.Func); !again {
+		return b.refuse("expected a source.Func in WatchesRawSource, found %T, which may not bear a second start: make a new one in "+
+			"source.Func(func(ctx, queue) error { return source.Channel(events, handler).Start(ctx, queue) })", src)
+	}
+	return b.note(func(to *builder.Builder) { to.WatchesRawSource(src) })
+}
+
+// WithEventFilter adds a predicate for all watches but raw sources.
+func (b *Builder) WithEventFilter(p predicate.Predicate) *Builder {
+	return b.note(func(to *builder.Builder) { to.WithEventFilter(p) })
+}
+
+// WithOptions sets the controller's options. With leader election, NeedLeaderElection: false and EnableWarmup have no
+// effect: a group starts on the leader only.
+func (b *Builder) WithOptions(options controller.Options) *Builder {
+	return b.note(func(to *builder.Builder) { to.WithOptions(options) })
+}
+
+// WithLogConstructor sets how the controller makes its loggers.
+func (b *Builder) WithLogConstructor(logConstructor func(*reconcile.Request) logr.Logger) *Builder {
+	return b.note(func(to *builder.Builder) { to.WithLogConstructor(logConstructor) })
+}
+
+// Named sets the name of the controller and its group; the default is the lower-case kind of For.
+func (b *Builder) Named(name string) *Builder {
+	b.name = name
+	return b.note(func(to *builder.Builder) { to.Named(name) })
+}
+
+// Complete adds the group to the manager. It returns an error for bad use only, and before anything was added: that a
+// kind is absent is none.
+func (b *Builder) Complete(r reconcile.Reconciler) error {
+	_, err := b.Build(r)
+	return err
+}
+
+// Build is Complete, and returns the group. controller-runtime's Build returns the Controller; here there is one per
+// start, and none while the group is dormant, so whatever were returned would be dead after the first stop.
+func (b *Builder) Build(r reconcile.Reconciler) (*Group, error) {
+	if err := b.check(r); err != nil {
+		return nil, fmt.Errorf("build conditional controller: %w", err)
+	}
+	kinds, err := served{objs: b.objects()}.resolve(b.mgr.GetScheme())
+	if err != nil {
+		return nil, fmt.Errorf("build conditional controller: %w", err)
+	}
+	name := b.name
+	if name == "" {
+		name = strings.ToLower(kinds[0].Kind)
+	}
+	fields, err := rebind.Find(r, b.mgr)
+	if err != nil {
+		return nil, fmt.Errorf("build conditional controller %q: %w", name, err)
+	}
+	calls := slices.Clone(b.calls)
+	if err := replay(rehearsal{b.mgr}, calls, r); err != nil {
+		return nil, fmt.Errorf("build conditional controller %q: %w", name, err)
+	}
+	return Setup(b.mgr, Served(kinds...), func(mgr manager.Manager) error {
+		if err := fields.Bind(mgr); err != nil {
+			return err
+		}
+		return replay(mgr, calls, r)
+	}, Name(name))
+}
+
+// check finds what can be told without a look at the scheme.
+func (b *Builder) check(r reconcile.Reconciler) error {
+	errs := slices.Clone(b.errs)
+	if b.mgr == nil {
+		errs = append(errs, errors.New("expected a manager in NewControllerManagedBy, found nil: pass the one of ctrl.NewManager"))
+	}
+	if r == nil {
+		errs = append(errs, errors.New("expected a reconciler, found nil: pass one to Complete"))
+	}
+	if len(errs) == 0 && b.primary == nil && (b.name == "" || len(b.others) == 0) {
+		errs = append(errs, errors.New("expected a kind to reconcile, found no For: call it, or Named and Watches; for a controller that waits for no kind use conditional.Setup"))
+	}
+	if strings.ContainsAny(b.name, "/ ") {
+		errs = append(errs, fmt.Errorf("expected a name without slash and space in Named, found %q: use letters, digits and -", b.name))
+	}
+	return errors.Join(errs...)
+}
+
+// objects begins with the one of For, if there is one.
+func (b *Builder) objects() []client.Object {
+	if b.primary == nil {
+		return b.others
+	}
+	return append([]client.Object{b.primary}, b.others...)
+}
+
+func (b *Builder) needs(method string, object client.Object, call func(*builder.Builder)) *Builder {
+	if object == nil {
+		return b.refuse("expected an object of the kind in %s, found nil: pass one, for example &corev1.Pod{}", method)
+	}
+	b.others = append(b.others, object)
+	return b.note(call)
+}
+
+func (b *Builder) note(call func(*builder.Builder)) *Builder {
+	b.calls = append(b.calls, call)
+	return b
+}
+
+func (b *Builder) refuse(format string, args ...any) *Builder {
+	b.errs = append(b.errs, fmt.Errorf(format, args...))
+	return b
+}
+
+func replay(mgr manager.Manager, calls []func(*builder.Builder), r reconcile.Reconciler) error {
+	to := builder.ControllerManagedBy(mgr)
+	for _, call := range calls {
+		call(to)
+	}
+	return to.Complete(r)
+}
+
+// rehearsal is a manager that forgets what is added: a build on it shows the errors that controller-runtime finds.
+type rehearsal struct{ manager.Manager }
+
+func (rehearsal) Add(manager.Runnable) error { return nil }
+
+func (r rehearsal) GetControllerOptions() config.Controller {
+	opts := r.Manager.GetControllerOptions()
+	opts.SkipNameValidation = new(true)
+	return opts
+}

@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conditional
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+)
+
+func (s *apiServer) createWidget(name string) *Widget {
+	s.t.Helper()
+	w := &Widget{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: WidgetSpec{Message: "hello"}}
+	s.eventually("a Widget can be created", func(ctx context.Context) (bool, error) {
+		return s.client().Create(ctx, w) == nil, nil
+	})
+	return w
+}
+
+// message is what the ConfigMap of a Widget says, "" when there is none.
+func (s *apiServer) message(ctx context.Context, name string) string {
+	var child corev1.ConfigMap
+	if err := s.client().Get(ctx, client.ObjectKey{Namespace: "default", Name: name}, &child); err != nil {
+		return ""
+	}
+	return child.Data["message"]
+}
+
+func TestBuilderFollowsItsCRD(t *testing.T) {
+	s := startAPIServer(t)
+	addWidgets(s.scheme)
+	mgr := s.manager(s.cfg)
+	r := newWidgetReconciler(mgr) // With the outer client, as every main.go has it.
+	if err := r.SetupConditionally(mgr); err != nil {
+		t.Fatal(err)
+	}
+	s.start(mgr)
+	def := crd("widgets", apiextensionsv1.NamespaceScoped)
+	for _, name := range []string{"installed", "reinstalled", "once-more"} {
+		s.install(def)
+		s.createWidget(name)
+		s.expect(r.seen, name)
+		says := func(ctx context.Context) (bool, error) { return s.message(ctx, name) == "hello", nil }
+		s.eventually("the Widget has its ConfigMap", says)
+		if err := s.client().Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}); err != nil {
+			t.Fatal(err)
+		}
+		s.eventually("the deletion of the ConfigMap reconciles its owner", says)
+		s.uninstall(def)
+		s.gone(def)
+	}
+}
+
+// TestBuilderReconcilesAsOften tells one story to a plain and to a conditional controller.
+func TestBuilderReconcilesAsOften(t *testing.T) {
+	server := startAPIServer(t)
+	addWidgets(server.scheme)
+	server.install(crd("widgets", apiextensionsv1.NamespaceScoped))
+	told := map[string][]string{}
+	for name, setup := range map[string]func(*widgetReconciler, manager.Manager) error{
+		"plain":       (*widgetReconciler).SetupWithManager,
+		"conditional": (*widgetReconciler).SetupConditionally,
+	} {
+		var r *widgetReconciler
+		t.Run(name, func(t *testing.T) {
+			s := *server
+			s.t = t
+			mgr := s.manager(s.cfg)
+			r = newWidgetReconciler(mgr)
+			if err := setup(r, mgr); err != nil {
+				t.Fatal(err)
+			}
+			s.start(mgr)
+			told[name] = s.widgetStory(r.seen)
+		})
+		for len(r.seen) > 0 { // The manager has stopped.
+			told[name] = append(told[name], "late: "+<-r.seen)
+		}
+		server.forgetStory()
+	}
+	if diff := cmp.Diff(told["plain"], told["conditional"]); diff != "" {
+		t.Errorf("reconciled (-plain +conditional):\n%s", diff)
+	}
+	want := []string{"first", "first", "first", "first", "first", "first", "first", "last", "last"}
+	if diff := cmp.Diff(want, told["plain"]); diff != "" {
+		t.Errorf("reconciled (-want +plain):\n%s", diff)
+	}
+}
+
+// widgetStory returns what was reconciled. It waits for as many reconciles as an event has to cause.
+func (s *apiServer) widgetStory(seen <-chan string) (told []string) {
+	s.t.Helper()
+	ctx, c := s.t.Context(), s.client()
+	w := &Widget{}
+	child := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "first"}}
+	stranger := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "stranger"}}
+	steps := []struct {
+		do         func() error
+		reconciles int
+	}{
+		{func() error { w = s.createWidget("first"); return nil }, 2}, // Its own event and that of its ConfigMap.
+		{func() error { w.Spec.Message = "bye"; return c.Update(ctx, w) }, 2},
+		{func() error { return c.Delete(ctx, child) }, 2}, // Deleted, and made anew.
+		{func() error { return c.Create(ctx, stranger) }, 0},
+		{func() error { return c.Delete(ctx, w) }, 1},
+		{func() error { w = s.createWidget("last"); return nil }, 2},
+		{func() error { return c.Delete(ctx, stranger) }, 0},
+	}
+	for i, step := range steps {
+		if err := step.do(); err != nil {
+			s.t.Fatalf("step %d: %v", i+1, err)
+		}
+		for range step.reconciles {
+			name := ""
+			s.eventually("there is a reconcile", func(context.Context) (bool, error) {
+				select {
+				case name = <-seen:
+					return true, nil
+				default:
+					return false, nil
+				}
+			})
+			told = append(told, name)
+		}
+	}
+	return told
+}
+
+// forgetStory removes what a story leaves: there is no garbage collector.
+func (s *apiServer) forgetStory() {
+	s.t.Helper()
+	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "default", Name: name} }
+	left := []client.Object{&Widget{ObjectMeta: meta("last")}, &corev1.ConfigMap{ObjectMeta: meta("first")}, &corev1.ConfigMap{ObjectMeta: meta("last")}}
+	for _, obj := range left {
+		if err := s.client().Delete(s.t.Context(), obj); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+// offline returns a manager that has no API server, and checks the names of its controllers.
+func offline(t *testing.T) manager.Manager {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	utilruntime.Must(corev1.AddToScheme(scheme))
+	addWidgets(scheme)
+	mgr, err := ctrl.NewManager(&rest.Config{Host: "127.0.0.1:1"}, ctrl.Options{Scheme: scheme, Metrics: server.Options{BindAddress: "0"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return mgr
+}
+
+type private struct {
+	*widgetReconciler
+	hidden client.Client
+}
+
+func TestBuilderRefusesBadUse(t *testing.T) {
+	mgr := offline(t)
+	r := newWidgetReconciler(mgr)
+	taken, _, err := claimed("taken")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken()
+	channel := source.Channel(make(chan event.GenericEvent), &handler.EnqueueRequestForObject{})
+	widgets := func() *Builder { return NewControllerManagedBy(mgr).For(&Widget{}) }
+	cases := map[string]struct {
+		build *Builder
+		r     reconcile.Reconciler
+		want  string
+	}{
+		"no manager":                   {NewControllerManagedBy(nil).For(&Widget{}), r, "expected a manager"},
+		"no reconciler":                {widgets(), nil, "expected a reconciler, found nil"},
+		"two reconcilers":              {widgets().WithOptions(controller.Options{Reconciler: r}), r, "reconciler was set via WithOptions()"},
+		"no For":                       {NewControllerManagedBy(mgr).Owns(&corev1.Pod{}), r, "found no For"},
+		"no kind to wait for":          {NewControllerManagedBy(mgr).Named("none"), r, "use conditional.Setup"},
+		"For twice":                    {widgets().For(&corev1.Pod{}), r, "found *v1.Pod after *conditional.Widget"},
+		"For without an object":        {NewControllerManagedBy(mgr).For(nil), r, "expected an object of the kind in For"},
+		"Owns without an object":       {widgets().Owns(nil), r, "expected an object of the kind in Owns"},
+		"Owns without For":             {NewControllerManagedBy(mgr).Named("x").Owns(&corev1.Pod{}), r, "Owns() can only be used together with For()"},
+		"For not in the scheme":        {NewControllerManagedBy(mgr).For(&appsv1.Deployment{}), r, "AddToScheme"},
+		"Owns not in the scheme":       {widgets().Owns(&appsv1.Deployment{}), r, "AddToScheme"},
+		"Watches not in the scheme":    {widgets().Watches(&appsv1.Deployment{}, &handler.EnqueueRequestForObject{}), r, "AddToScheme"},
+		"a name with a slash":          {widgets().Named("a/b"), r, `found "a/b"`},
+		"the name of another group":    {widgets().Named("taken"), r, "found another group of this name"},
+		"a source that starts once":    {widgets().WatchesRawSource(channel), r, "expected a source.Func"},
+		"a client that stays the same": {widgets(), &private{r, mgr.GetClient()}, "in hidden"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if err := c.build.Complete(c.r); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want an error with %q", err, c.want)
+			}
+		})
+	}
+	if release, _, err := claimed("widget"); err != nil {
+		t.Errorf("bad use has left something behind: %v", err)
+	} else {
+		release()
+	}
+}
+
+// claimed takes a group's name without a manager that would run the group.
+func claimed(name string) (release func(), g *Group, err error) {
+	mgr := &outer{ready: map[string]healthz.Checker{}}
+	g, err = Setup(mgr, switched{}, func(manager.Manager) error { return nil }, Name(name))
+	if err != nil {
+		return nil, nil, err
+	}
+	return g.release, g, nil
+}
+
+func TestBuilderTakesTheNameOfItsKind(t *testing.T) {
+	mgr := offline(t)
+	for want, b := range map[string]*Builder{
+		"widget":  NewControllerManagedBy(mgr).For(&Widget{}),
+		"mine":    NewControllerManagedBy(mgr).For(&Widget{}).Named("mine"),
+		"watcher": NewControllerManagedBy(mgr).Named("watcher").Watches(&Widget{}, &handler.EnqueueRequestForObject{}),
+	} {
+		g, err := b.Build(newWidgetReconciler(mgr))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer g.release()
+		if got := g.Status(); got.Name != want || got.Phase != Dormant {
+			t.Errorf("group is %+v, want name %s and Dormant", got, want)
+		}
+	}
+}
+
+// A group that has ended leaves its name to the next one.
+func TestNamesAreFreeAgain(t *testing.T) {
+	_, g, err := claimed("again")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := claimed("again"); err == nil {
+		t.Fatal("two groups of one name, want an error")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := g.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	release, _, err := claimed("again")
+	if err != nil {
+		t.Fatalf("the name is still taken: %v", err)
+	}
+	release()
+}
+
+// TestBuilderReplaysEveryCall runs a group whose builder was told everything there is, twice.
+func TestBuilderReplaysEveryCall(t *testing.T) {
+	s := startAPIServer(t)
+	addWidgets(s.scheme)
+	def := crd("widgets", apiextensionsv1.NamespaceScoped)
+	mgr := s.manager(s.cfg)
+	r := newWidgetReconciler(mgr)
+	calls := make(chan string, 100)
+	raw := source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		q.Add(reconcile.Request{NamespacedName: client.ObjectKey{Namespace: "default", Name: "raw"}})
+		return nil
+	})
+	toName := func(prefix string) handler.EventHandler {
+		return handler.EnqueueRequestsFromMapFunc(func(_ context.Context, obj client.Object) []reconcile.Request {
+			return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: "default", Name: prefix + obj.GetName()}}}
+		})
+	}
+	g, err := NewControllerManagedBy(mgr).
+		For(&Widget{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Owns(&corev1.ConfigMap{}, builder.MatchEveryOwner).
+		Watches(&corev1.Namespace{}, toName("ns-")).
+		WatchesMetadata(&corev1.ServiceAccount{}, toName("sa-")).
+		WatchesRawSource(raw).
+		WithEventFilter(predicate.NewPredicateFuncs(func(obj client.Object) bool { return obj.GetName() != "hidden" })).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 2}).
+		WithLogConstructor(func(*reconcile.Request) logr.Logger {
+			select {
+			case calls <- "logger":
+			default:
+			}
+			return logr.Discard()
+		}).
+		Named("everything").
+		Build(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.start(mgr)
+	for _, round := range []string{"one", "two"} {
+		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: round}}
+		if err := s.client().Create(t.Context(), account); err != nil {
+			t.Fatal(err)
+		}
+		s.install(def)
+		s.createWidget("hidden")
+		s.createWidget(round)
+		missing := map[string]bool{round: true, "ns-default": true, "sa-" + round: true, "raw": true}
+		s.eventually("everything that is watched was reconciled", func(context.Context) (bool, error) {
+			for len(r.seen) > 0 {
+				name := <-r.seen
+				if name == "hidden" {
+					t.Error("the event filter was lost")
+				}
+				delete(missing, name)
+			}
+			return len(missing) == 0, nil
+		})
+		s.expect(calls, "logger")
+		s.uninstall(def)
+		s.gone(def)
+		s.wait(g, Dormant)
+	}
+}
