@@ -35,24 +35,27 @@ func waitNodesRead(o Observed) Plan {
 
 // recordNodes only writes status; the machines are stopped by the next pass, when the record is safe.
 func recordNodes(o Observed) Plan {
-	p := asleep(o, hivev1.StoppingHibernationReason, "The machines are being stopped")
-	p.Ready = stopping(o)
+	p := fallingAsleep(o)
 	p.After = now
 	return p
 }
 
 func stopMachines(o Observed) Plan {
-	p := asleep(o, hivev1.StoppingHibernationReason, "The machines are being stopped")
-	p.Ready = stopping(o)
+	p := fallingAsleep(o)
 	p.Do = Stop{IDs: o.in(actuator.Running)}
 	p.After = minPace
 	return p
 }
 
 func waitStopped(o Observed) Plan {
+	p := fallingAsleep(o)
+	p.After = pace(o.Record.SleepStartedAt.Time, o.Now)
+	return p
+}
+
+func fallingAsleep(o Observed) Plan {
 	p := asleep(o, hivev1.StoppingHibernationReason, "The machines are being stopped")
 	p.Ready = stopping(o)
-	p.After = pace(o.Record.SleepStartedAt.Time, o.Now)
 	return p
 }
 
