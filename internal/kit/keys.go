@@ -7,5 +7,4 @@ const (
 	KeyRule     = "rule"
 	KeyMachines = "machines"
 	KeyRequests = "requests"
-	KeyFeature  = "feature"
 )

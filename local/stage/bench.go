@@ -42,10 +42,8 @@ func Bench(ctx context.Context, c Config, rounds int) (figures.Figures, error) {
 }
 
 func (r *run) bench(f figures.Figures, rounds int) error {
-	for _, part := range []func() error{r.startHubAndCloud, r.createCluster, r.startDormantManager, r.installCRD} {
-		if err := part(); err != nil {
-			return err
-		}
+	if err := play(r.stage()...); err != nil {
+		return err
 	}
 	idle, err := r.managerMemory()
 	if err != nil {

@@ -18,7 +18,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 )
 
@@ -119,13 +118,9 @@ func (r *run) setLatency(d time.Duration) error {
 
 // keepNodesAlive stands for the kubelet of the bare cluster: a node whose lease is renewed as long as ctx lives.
 func (r *run) keepNodesAlive(ctx context.Context) error {
-	cfg, err := clientcmd.BuildConfigFromFlags("", r.hubKubeconfig())
+	hub, err := clientOf(r.hubKubeconfig())
 	if err != nil {
-		return fmt.Errorf("read hub kubeconfig: %w", err)
-	}
-	hub, err := kubernetes.NewForConfig(cfg)
-	if err != nil {
-		return fmt.Errorf("make hub client: %w", err)
+		return err
 	}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: bareNode}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
 		{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "Bench", LastHeartbeatTime: metav1.Now()},

@@ -43,12 +43,7 @@ func Up(ctx context.Context, c Config, standing func()) error {
 	if err != nil {
 		return err
 	}
-	for _, part := range r.stage() {
-		if err = part(); err != nil {
-			break
-		}
-	}
-	if err == nil {
+	if err = play(r.stage()...); err == nil {
 		standing()
 		<-ctx.Done()
 	}
@@ -56,10 +51,5 @@ func Up(ctx context.Context, c Config, standing func()) error {
 }
 
 func (r *run) story() error {
-	for _, part := range append(r.stage(), r.hibernate, r.outliveCertificates, r.resume) {
-		if err := part(); err != nil {
-			return err
-		}
-	}
-	return nil
+	return play(append(r.stage(), r.hibernate, r.outliveCertificates, r.resume)...)
 }

@@ -113,14 +113,16 @@ func answers(target kubernetes.Interface) func(context.Context) error {
 	}
 }
 
-func (r *run) target() (kubernetes.Interface, error) {
-	cfg, err := clientcmd.BuildConfigFromFlags("", r.targetKubeconfig())
+func (r *run) target() (kubernetes.Interface, error) { return clientOf(r.targetKubeconfig()) }
+
+func clientOf(kubeconfig string) (kubernetes.Interface, error) {
+	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
-		return nil, fmt.Errorf("read kubeconfig of the cluster: %w", err)
+		return nil, fmt.Errorf("read kubeconfig: %w", err)
 	}
 	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("make client of the cluster: %w", err)
+		return nil, fmt.Errorf("make client: %w", err)
 	}
 	return client, nil
 }

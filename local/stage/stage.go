@@ -52,6 +52,16 @@ func (r *run) stage() []func() error {
 	return []func() error{r.startHubAndCloud, r.createCluster, r.startDormantManager, r.installCRD}
 }
 
+// play does the parts one after the other, up to the first that fails.
+func play(parts ...func() error) error {
+	for _, part := range parts {
+		if err := part(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (r *run) startHubAndCloud() error {
 	r.step("A hub (a real Kubernetes control plane) and a cloud")
 	hub, err := r.start("hub", r.Local, "control-plane", "--dir", r.path("hub"))

@@ -32,7 +32,7 @@ func NewMetrics() *Metrics {
 		state: prometheus.NewDesc("torpor_cluster_power_state",
 			"1 for the power state that a ClusterDeployment is in.", []string{"namespace", "name", "power_state"}, nil),
 		transitions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "torpor_cluster_transitions_total", Help: "Changes of the Hibernating condition, by its new reason.",
+			Name: "torpor_cluster_transitions_total", Help: "Changes of a cluster that were told by an event, approvals left out, by reason.",
 		}, []string{"reason"}),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "torpor_certificate_requests_approved_total", Help: "Certificate requests of nodes approved at a resume, by kind.",
