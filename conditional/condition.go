@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 
+	"github.com/torpor-dev/torpor/conditional/internal/detect"
 	"github.com/torpor-dev/torpor/conditional/internal/logic"
 )
 
@@ -43,6 +44,8 @@ type Sources struct {
 	HTTPClient *http.Client
 	Scheme     *runtime.Scheme
 	Logger     logr.Logger
+
+	look detect.Interest // how kinds may be looked for, as the group's options say
 }
 
 // validator is a condition that can tell bad use before it is observed.

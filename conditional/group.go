@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/torpor-dev/torpor/conditional/internal/hub"
 	"github.com/torpor-dev/torpor/conditional/internal/scope"
 )
 
@@ -27,7 +28,8 @@ type Group struct {
 	src     Sources
 	log     logr.Logger
 	gauges  gauges
-	release func() // frees the name
+	hub     *hub.Hub
+	release func() // frees the name and the hub
 
 	mail  chan struct{}                 // holds a token when a new report waits
 	scope atomic.Pointer[scope.Manager] // of the present life

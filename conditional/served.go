@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/torpor-dev/torpor/conditional/internal/detect"
+	"github.com/torpor-dev/torpor/conditional/internal/hub"
 )
 
 // Served holds while the API server serves all the given kinds, built-in ones or those of CRDs.
@@ -124,11 +125,20 @@ func (s served) Observe(ctx context.Context, src Sources, report func(Status)) e
 }
 
 func detectWith(ctx context.Context, src Sources, kinds []schema.GroupVersionKind, report func([]detect.Verdict)) error {
-	detector, err := detect.New(src.Config, src.HTTPClient, src.Logger)
+	h, release, err := hub.Of(src.Config, src.HTTPClient, src.Scheme, src.Logger)
 	if err != nil {
 		return err
 	}
-	return detector.Run(ctx, kinds, report)
+	defer release()
+	look := src.look
+	look.Kinds = kinds
+	cancel, err := h.Detector.Subscribe(look, report)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	<-ctx.Done()
+	return nil
 }
 
 // allServed is the three-valued AND: one absent kind decides, then one unclear kind.

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/torpor-dev/torpor/conditional/internal/hub"
 	"github.com/torpor-dev/torpor/conditional/internal/logic"
 	"github.com/torpor-dev/torpor/conditional/internal/scope"
 )
@@ -91,9 +92,17 @@ func newGroup(mgr manager.Manager, when Condition, setup SetupFunc, o options) (
 	if g.gauges, err = newGauges(); err != nil {
 		return nil, err
 	}
-	if g.release, err = claimName(o.name, mgr.GetControllerOptions()); err != nil {
+	leave, err := claimName(o.name, mgr.GetControllerOptions())
+	if err != nil {
 		return nil, err
 	}
+	g.release = leave
+	h, quit, err := hub.Of(g.src.Config, g.src.HTTPClient, g.src.Scheme, g.log)
+	if err != nil {
+		g.release()
+		return nil, err
+	}
+	g.hub, g.release = h, func() { quit(); leave() }
 	if err := g.register(); err != nil {
 		g.release()
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"time"
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,22 +21,57 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// Detector watches one API server.
+// Interest is what a subscriber wants to know, and how the detector may find it out.
+type Interest struct {
+	Kinds []schema.GroupVersionKind
+	// Poll, when it is not 0, asks discovery at this interval instead of watching.
+	Poll time.Duration
+	// CRDs, when there are some, are the names of the only CRDs that may be watched.
+	CRDs []string
+	// APIServices also watches APIServices, for kinds of aggregated API servers.
+	APIServices bool
+}
+
+// Detector tells many subscribers about the kinds of one API server.
 type Detector struct {
+	cfg *rest.Config
+	hc  *http.Client
+	log logr.Logger
+}
+
+// New returns a detector that has not made a request yet.
+func New(cfg *rest.Config, hc *http.Client, log logr.Logger) (*Detector, error) {
+	return &Detector{cfg: cfg, hc: hc, log: log}, nil
+}
+
+// Subscribe reports the verdicts on the kinds, in their order, at once and on every change, until cancel is called.
+// Reports come one after the other; report must not block. Cancel returns when no report is under way any more.
+func (d *Detector) Subscribe(i Interest, report func([]Verdict)) (cancel func(), err error) {
+	w, err := newWatcher(d.cfg, d.hc, d.log)
+	if err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = w.Run(ctx, i.Kinds, report) })
+	return func() { stop(); running.Wait() }, nil
+}
+
+// watcher watches one API server.
+type watcher struct {
 	log     logr.Logger
 	crds    toolscache.SharedIndexInformer
 	prober  *prober
 	signals chan signal
 }
 
-// New returns a detector that has not made a request yet.
-func New(cfg *rest.Config, hc *http.Client, log logr.Logger) (*Detector, error) {
+func newWatcher(cfg *rest.Config, hc *http.Client, log logr.Logger) (*watcher, error) {
 	client, err := metadata.NewForConfigAndClient(metadata.ConfigFor(cfg), hc)
 	if err != nil {
 		return nil, fmt.Errorf("build the metadata client: %w", err)
 	}
 	gvr := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
-	d := &Detector{
+	d := &watcher{
 		log:     log,
 		crds:    metadatainformer.NewFilteredMetadataInformer(client, gvr, metav1.NamespaceAll, 0, toolscache.Indexers{}, nil).Informer(),
 		signals: make(chan signal),
@@ -48,7 +84,7 @@ func New(cfg *rest.Config, hc *http.Client, log logr.Logger) (*Detector, error) 
 }
 
 // Run reports the verdicts on the kinds, in their order, on every change until ctx ends. It can run once.
-func (d *Detector) Run(ctx context.Context, kinds []schema.GroupVersionKind, report func([]Verdict)) error {
+func (d *watcher) Run(ctx context.Context, kinds []schema.GroupVersionKind, report func([]Verdict)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var watch sync.WaitGroup
 	defer watch.Wait()
@@ -69,7 +105,7 @@ func (d *Detector) Run(ctx context.Context, kinds []schema.GroupVersionKind, rep
 }
 
 // listen forwards what the watch sees. A watch that is not allowed is given up.
-func (d *Detector) listen(ctx context.Context, giveUp func()) error {
+func (d *watcher) listen(ctx context.Context, giveUp func()) error {
 	err := d.crds.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *toolscache.Reflector, err error) {
 		if !apierrors.IsForbidden(err) {
 			d.tell(ctx, signal{})
@@ -97,14 +133,14 @@ func (d *Detector) listen(ctx context.Context, giveUp func()) error {
 	return nil
 }
 
-func (d *Detector) tell(ctx context.Context, s signal) {
+func (d *watcher) tell(ctx context.Context, s signal) {
 	select {
 	case d.signals <- s:
 	case <-ctx.Done():
 	}
 }
 
-func (d *Detector) uid(crd string) string {
+func (d *watcher) uid(crd string) string {
 	if obj, ok, err := d.crds.GetStore().GetByKey(crd); err == nil && ok {
 		if m, ok := obj.(*metav1.PartialObjectMetadata); ok {
 			return string(m.UID)

@@ -23,6 +23,13 @@ type Verdict struct {
 	Reason, Message string
 	// Identity is CRD UID, version, scope and plural of a Served kind; the UID is empty for built-in kinds.
 	Identity string
+	// Plural, Namespaced and UID are those of a Served kind; UID is that of its CRD, empty when it has none or when
+	// CRDs may not be watched.
+	Plural     string
+	Namespaced bool
+	UID        string
+	// Terminating is true while the CRD of a Served kind waits for its last object to go.
+	Terminating bool
 }
 
 // sighting is what one look at the API server found.
@@ -101,7 +108,7 @@ func (m memory) judgePresent(s sighting, now time.Time) (memory, Verdict, bool) 
 		return m, Verdict{Reason: "Unconfirmed", Message: "the CRD is gone, but the API server still serves the kind"}, true
 	}
 	m = memory{identity: s.identity(), plural: s.plural}
-	return m, Verdict{Presence: Served, Reason: "Served", Identity: m.identity}, false
+	return m, Verdict{Presence: Served, Reason: "Served", Identity: m.identity, Plural: s.plural, Namespaced: s.scope == "Namespaced", UID: s.uid}, false
 }
 
 func (s sighting) identity() string {

@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,6 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/torpor-dev/torpor/conditional/internal/hub"
 )
 
 // ErrClosed is the answer of a scope after its activation has ended.
@@ -44,7 +47,7 @@ type Manager struct {
 }
 
 // New returns a scope with the outer manager's config, HTTP client and scheme. It makes no request.
-func New(outer manager.Manager) (*Manager, error) {
+func New(outer manager.Manager, _ *hub.Hub, _ []schema.GroupVersionKind) (*Manager, error) {
 	m := &Manager{
 		Manager: outer,
 		failed:  make(chan error, 1),
