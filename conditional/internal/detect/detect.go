@@ -5,26 +5,23 @@
 package detect
 
 import (
-	"context"
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/rest"
-	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// Interest is what a subscriber wants to know, and how the detector may find it out.
+// Interest is what a subscriber wants to know, and how the detector may find it out. Where a watch is forbidden,
+// discovery is asked instead: after 10 s, then ever more rarely down to once a minute while nothing changes.
 type Interest struct {
 	Kinds []schema.GroupVersionKind
-	// Poll, when it is not 0, asks discovery at this interval instead of watching.
+	// Poll, when it is not 0, asks discovery at this interval, and at no other time, instead of watching.
 	Poll time.Duration
 	// CRDs, when there are some, are the names of the only CRDs that may be watched.
 	CRDs []string
@@ -32,139 +29,133 @@ type Interest struct {
 	APIServices bool
 }
 
-// Detector tells many subscribers about the kinds of one API server.
+func (i Interest) validate() error {
+	if len(i.Kinds) == 0 {
+		return fmt.Errorf("expected at least one kind to look for, found none: name one")
+	}
+	for _, gvk := range i.Kinds {
+		if gvk.Version == "" || gvk.Kind == "" {
+			return fmt.Errorf("expected a version and a kind, found %q: complete it", gvk)
+		}
+	}
+	if i.Poll < 0 {
+		return fmt.Errorf("expected an interval of polls above 0, found %s: take 10s or more", i.Poll)
+	}
+	for _, name := range i.CRDs {
+		if _, group, _ := strings.Cut(name, "."); group == "" {
+			return fmt.Errorf("expected the name of a CRD, <plural>.<group>, found %q: complete it", name)
+		}
+	}
+	return nil
+}
+
+// targets are the watches that the interest needs.
+func (i Interest) targets() []target {
+	if i.Poll > 0 {
+		return nil
+	}
+	var all []target
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(i.CRDs))) {
+		all = append(all, target{resource: crdResource, name: name})
+	}
+	if len(all) == 0 {
+		all = append(all, target{resource: crdResource})
+	}
+	if i.APIServices {
+		all = append(all, target{resource: apiServiceResource})
+	}
+	return all
+}
+
+// Detector tells many subscribers about the kinds of one API server. It works while there are subscribers: one
+// goroutine reports, another one or a few hold each watch, and up to looksAtOnce look at the server when one is due.
 type Detector struct {
-	cfg *rest.Config
-	hc  *http.Client
-	log logr.Logger
+	world world
+	log   logr.Logger
+	tally *tally
+
+	mu    sync.Mutex
+	loop  *loop           // nil while nobody is subscribed
+	ended <-chan struct{} // closed when the loop before has ended
+	told  map[target]bool // the watches whose refusal was logged
 }
 
-// New returns a detector that has not made a request yet.
+// New returns a detector that has not made a request yet. It uses hc for all of them, and never closes it.
 func New(cfg *rest.Config, hc *http.Client, log logr.Logger) (*Detector, error) {
-	return &Detector{cfg: cfg, hc: hc, log: log}, nil
-}
-
-// Subscribe reports the verdicts on the kinds, in their order, at once and on every change, until cancel is called.
-// Reports come one after the other; report must not block. Cancel returns when no report is under way any more.
-func (d *Detector) Subscribe(i Interest, report func([]Verdict)) (cancel func(), err error) {
-	w, err := newWatcher(d.cfg, d.hc, d.log)
+	w, err := newServer(cfg, hc)
 	if err != nil {
 		return nil, err
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { _ = w.Run(ctx, i.Kinds, report) })
-	return func() { stop(); running.Wait() }, nil
+	return newDetector(w, log), nil
 }
 
-// watcher watches one API server.
-type watcher struct {
-	log     logr.Logger
-	crds    toolscache.SharedIndexInformer
-	prober  *prober
-	signals chan signal
+func newDetector(w world, log logr.Logger) *Detector {
+	return &Detector{world: w, log: log, tally: &tally{}, told: map[target]bool{}}
 }
 
-func newWatcher(cfg *rest.Config, hc *http.Client, log logr.Logger) (*watcher, error) {
-	client, err := metadata.NewForConfigAndClient(metadata.ConfigFor(cfg), hc)
-	if err != nil {
-		return nil, fmt.Errorf("build the metadata client: %w", err)
+// Subscribe reports the verdicts on the kinds, in their order, soon and whenever one of them moves, until cancel is
+// called. What is known already is reported without a request. A detector's reports come one after the other, so report
+// must not block. It may call Subscribe and cancel, but must not wait for a goroutine that calls cancel.
+//
+// Cancel returns when no report of this subscriber is under way and, after the last subscriber's, when the detector's
+// goroutines have ended. Called by a report, of whichever detector, it returns at once: it cannot wait for what it is a
+// part of, and what it would wait for ends after the report. Do not call it with a lock that report takes.
+func (d *Detector) Subscribe(i Interest, report func([]Verdict)) (cancel func(), err error) {
+	if err := i.validate(); err != nil {
+		return nil, err
 	}
-	gvr := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
-	d := &watcher{
-		log:     log,
-		crds:    metadatainformer.NewFilteredMetadataInformer(client, gvr, metav1.NamespaceAll, 0, toolscache.Indexers{}, nil).Informer(),
-		signals: make(chan signal),
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.loop == nil {
+		d.loop = newLoop(d.world, d.tally, d.refused)
+		go d.loop.run(d.ended)
 	}
-	if err := d.crds.SetTransform(strip); err != nil {
-		return nil, fmt.Errorf("prepare the watch of CRDs: %w", err)
-	}
-	d.prober, err = newProber(cfg, hc, d.uid)
-	return d, err
+	l := d.loop
+	s := &subscriber{interest: i, report: report}
+	l.add(s, time.Now())
+	return func() { d.cancel(l, s) }, nil
 }
 
-// Run reports the verdicts on the kinds, in their order, on every change until ctx ends. It can run once.
-func (d *watcher) Run(ctx context.Context, kinds []schema.GroupVersionKind, report func([]Verdict)) error {
-	ctx, cancel := context.WithCancel(ctx)
-	var watch sync.WaitGroup
-	defer watch.Wait()
-	defer cancel()
-	watchCtx, stopWatch := context.WithCancel(ctx)
-	defer stopWatch()
-	if err := d.listen(watchCtx, stopWatch); err != nil {
-		return err
+func (d *Detector) cancel(l *loop, s *subscriber) {
+	d.mu.Lock()
+	last := l.remove(s, time.Now())
+	if last && d.loop == l {
+		d.loop, d.ended = nil, l.ended
+		close(l.stop)
 	}
-	watch.Go(func() { d.crds.RunWithContext(watchCtx) })
-	watch.Go(func() {
-		if toolscache.WaitFor(watchCtx, "", d.crds.HasSyncedChecker()) {
-			d.tell(watchCtx, signal{synced: true})
-		}
-	})
-	newLoop(d.prober, kinds, report).run(ctx, d.signals)
-	return nil
-}
-
-// listen forwards what the watch sees. A watch that is not allowed is given up.
-func (d *watcher) listen(ctx context.Context, giveUp func()) error {
-	err := d.crds.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *toolscache.Reflector, err error) {
-		if !apierrors.IsForbidden(err) {
-			d.tell(ctx, signal{})
-			return
-		}
-		d.log.Info("may not list and watch customresourcedefinitions: polling discovery instead, starts and stops come up to a minute late", "error", err.Error())
-		d.tell(ctx, signal{denied: true})
-		giveUp()
-	})
-	if err != nil {
-		return fmt.Errorf("prepare the watch of CRDs: %w", err)
+	d.mu.Unlock()
+	if inReport() {
+		return
 	}
-	_, err = d.crds.AddEventHandler(toolscache.ResourceEventHandlerDetailedFuncs{
-		AddFunc: func(obj any, initial bool) {
-			if !initial {
-				d.tell(ctx, signal{crd: nameOf(obj)})
-			}
-		},
-		UpdateFunc: func(_, obj any) { d.tell(ctx, signal{crd: nameOf(obj)}) },
-		DeleteFunc: func(obj any) { d.tell(ctx, signal{crd: nameOf(obj), gone: true}) },
-	})
-	if err != nil {
-		return fmt.Errorf("listen to CRDs: %w", err)
-	}
-	return nil
-}
-
-func (d *watcher) tell(ctx context.Context, s signal) {
-	select {
-	case d.signals <- s:
-	case <-ctx.Done():
+	l.awaitReport(s)
+	if last {
+		<-l.ended
 	}
 }
 
-func (d *watcher) uid(crd string) string {
-	if obj, ok, err := d.crds.GetStore().GetByKey(crd); err == nil && ok {
-		if m, ok := obj.(*metav1.PartialObjectMetadata); ok {
-			return string(m.UID)
-		}
+// Known returns the present verdict on a kind, and false when nobody is subscribed to it. It makes no request.
+func (d *Detector) Known(gvk schema.GroupVersionKind) (Verdict, bool) {
+	d.mu.Lock()
+	l := d.loop
+	d.mu.Unlock()
+	if l == nil {
+		return Verdict{}, false
 	}
-	return ""
+	return l.known(gvk)
 }
 
-func nameOf(obj any) string {
-	key, err := toolscache.DeletionHandlingObjectToName(obj)
-	if err != nil {
-		return ""
-	}
-	return key.Name
-}
+// Probes returns how many requests were made to discovery and to the kinds, by their result: served, absent,
+// initializing or unreadable. Those of the watches do not count.
+func (d *Detector) Probes() map[string]uint64 { return d.tally.counts() }
 
-// strip keeps of a CRD what is needed: some carry a hundred kilobytes of annotations.
-func strip(obj any) (any, error) {
-	m, ok := obj.(*metav1.PartialObjectMetadata)
-	if !ok {
-		return obj, nil
+// refused logs once per watch that it is not allowed.
+func (d *Detector) refused(t target, err error) {
+	d.mu.Lock()
+	again := d.told[t]
+	d.told[t] = true
+	d.mu.Unlock()
+	if !again {
+		d.log.Info("may not list and watch "+t.resource+": polling discovery instead, starts and stops come up to a minute late",
+			"name", t.name, "error", err.Error())
 	}
-	return &metav1.PartialObjectMetadata{
-		TypeMeta:   m.TypeMeta,
-		ObjectMeta: metav1.ObjectMeta{Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion},
-	}, nil
 }

@@ -21,7 +21,8 @@ const (
 type Verdict struct {
 	Presence        Presence
 	Reason, Message string
-	// Identity is CRD UID, version, scope and plural of a Served kind; the UID is empty for built-in kinds.
+	// Identity of a Served kind changes when it is another one: with the version, scope and plural, and with the UID of
+	// its CRD. That a UID becomes known, or cannot be known any more, is no change. It has no other meaning.
 	Identity string
 	// Plural, Namespaced and UID are those of a Served kind; UID is that of its CRD, empty when it has none or when
 	// CRDs may not be watched.
@@ -34,12 +35,17 @@ type Verdict struct {
 
 // sighting is what one look at the API server found.
 type sighting struct {
-	kind    seen
-	version string
-	scope   string
-	plural  string
-	uid     string // of the CRD, as far as the watch knows
-	err     error  // of an unreadable sighting
+	kind      seen
+	version   string
+	scope     string
+	plural    string
+	watchable bool
+
+	informed    bool   // a watch knows the kind's CRD, or that there is none
+	uid         string // of that CRD
+	terminating bool
+
+	err error // of an unreadable sighting
 }
 
 type seen int8
@@ -61,15 +67,16 @@ const (
 // memory is what the judge keeps of one kind.
 type memory struct {
 	identity  string // of the last Served verdict; empty when the kind was absent, or never seen
-	plural    string
+	last      sighting
 	goneAt    time.Time
 	misses    int
 	firstMiss time.Time
 }
 
-// gone notes that the watch saw the kind's CRD go.
-func (m memory) gone(now time.Time) memory {
-	if m.identity != "" && m.goneAt.IsZero() {
+// gone notes that a watch saw the kind's CRD, with this UID, or its APIService go.
+func (m memory) gone(uid string, now time.Time) memory {
+	another := m.last.uid != "" && m.last.uid != uid
+	if m.identity != "" && m.goneAt.IsZero() && !another {
 		m.goneAt = now
 	}
 	return m
@@ -93,7 +100,7 @@ func (m memory) judge(s sighting, now time.Time) (_ memory, v Verdict, again boo
 }
 
 func (m memory) judgeMissing(now time.Time) (memory, Verdict, bool) {
-	if m.misses++; m.misses == 1 {
+	if m.misses++; m.misses == 1 || now.Before(m.firstMiss) { // The clock may have been set back.
 		m.firstMiss = now
 	}
 	confirmed := m.misses >= missesNeeded && now.Sub(m.firstMiss) >= missesSpan
@@ -104,11 +111,39 @@ func (m memory) judgeMissing(now time.Time) (memory, Verdict, bool) {
 }
 
 func (m memory) judgePresent(s sighting, now time.Time) (memory, Verdict, bool) {
-	if !m.goneAt.IsZero() && s.uid == "" && now.Sub(m.goneAt) < goneGrace {
-		return m, Verdict{Reason: "Unconfirmed", Message: "the CRD is gone, but the API server still serves the kind"}, true
+	if m.doubts(s, now) {
+		return m, Verdict{Reason: "Unconfirmed", Message: "the CRD or the APIService is gone, but the API server still serves the kind"}, true
 	}
-	m = memory{identity: s.identity(), plural: s.plural}
-	return m, Verdict{Presence: Served, Reason: "Served", Identity: m.identity, Plural: s.plural, Namespaced: s.scope == "Namespaced", UID: s.uid}, false
+	if m.same(s) {
+		if !s.informed {
+			s.uid = m.last.uid
+		}
+		m = memory{identity: m.identity, last: s}
+	} else {
+		m = memory{identity: s.identity(), last: s}
+	}
+	v := Verdict{
+		Presence: Served, Reason: "Served", Identity: m.identity,
+		Plural: s.plural, Namespaced: s.scope == "Namespaced", UID: s.uid, Terminating: s.terminating,
+	}
+	if s.terminating {
+		v.Reason, v.Message = "Terminating", "the CRD is deleted and waits for its last object to go"
+	}
+	return m, v, false
+}
+
+// doubts tells whether what is still served is what was seen to go a moment ago.
+func (m memory) doubts(s sighting, now time.Time) bool {
+	return !m.goneAt.IsZero() && s.uid == "" && now.Sub(m.goneAt) < goneGrace
+}
+
+// same tells whether a present sighting is of what the memory knows. A UID that was not known before may be that of a
+// CRD whose event came late.
+func (m memory) same(s sighting) bool {
+	if m.identity == "" || s.version != m.last.version || s.scope != m.last.scope || s.plural != m.last.plural {
+		return false
+	}
+	return !s.informed || m.last.uid == "" || s.uid == m.last.uid
 }
 
 func (s sighting) identity() string {

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 // look is one step of a history: seconds after its begin, what was seen, and the presence that follows.
@@ -18,7 +16,7 @@ type look struct {
 }
 
 func TestJudge(t *testing.T) {
-	here := sighting{kind: present, version: "v1", scope: "Namespaced", plural: "widgets", uid: "1"}
+	here := sighting{kind: present, version: "v1", scope: "Namespaced", plural: "widgets", informed: true, uid: "1"}
 	orphan, again := here, here
 	orphan.uid, again.uid = "", "2"
 	lost := sighting{err: errors.New("503")}
@@ -40,6 +38,8 @@ func TestJudge(t *testing.T) {
 		"a deletion that stays served has another API": {goneAt: 5, looks: []look{{0, here, Served}, {5, orphan, Unclear}, {16, orphan, Served}}},
 		"a deletion in an outage waits for its end":    {goneAt: 5, looks: []look{{0, here, Served}, {5, lost, Unclear}, {60, no, Absent}}},
 		"delete and create give another identity":      {goneAt: 5, looks: []look{{0, here, Served}, {5, again, Served}}},
+		"a clock set forward confirms nothing":         {looks: []look{{0, here, Served}, {5, no, Unclear}, {9999, no, Unclear}, {9999.1, no, Absent}}},
+		"a clock set back delays and does not forget":  {looks: []look{{1000, here, Served}, {1001, no, Unclear}, {1, no, Unclear}, {2, no, Unclear}, {4, no, Absent}}},
 		"warming after a deletion is absent":           {goneAt: 5, looks: []look{{0, here, Served}, {5, warm, Absent}, {6, again, Served}}},
 		"warming without a deletion is unclear":        {looks: []look{{0, here, Served}, {5, warm, Unclear}, {6, again, Served}}},
 	}
@@ -50,7 +50,7 @@ func TestJudge(t *testing.T) {
 			for i, l := range c.looks {
 				now := start.Add(time.Duration(l.at * float64(time.Second)))
 				if c.goneAt > 0 && i == 1 {
-					m = m.gone(start.Add(time.Duration(c.goneAt * float64(time.Second))))
+					m = m.gone("1", start.Add(time.Duration(c.goneAt*float64(time.Second))))
 				}
 				var v Verdict
 				var more bool
@@ -70,15 +70,40 @@ func TestJudge(t *testing.T) {
 }
 
 func TestIdentity(t *testing.T) {
-	base := sighting{kind: present, version: "v1", scope: "Namespaced", plural: "widgets", uid: "1"}
-	for name, change := range map[string]func(*sighting){
-		"UID": func(s *sighting) { s.uid = "2" }, "version": func(s *sighting) { s.version = "v2" },
-		"scope": func(s *sighting) { s.scope = "Cluster" }, "plural": func(s *sighting) { s.plural = "widgetz" },
-	} {
-		other := base
-		change(&other)
-		if cmp.Equal(base.identity(), other.identity()) {
-			t.Errorf("another %s keeps the identity %s", name, base.identity())
-		}
+	base := sighting{kind: present, version: "v1", scope: "Namespaced", plural: "widgets", informed: true, uid: "1"}
+	cases := map[string]struct {
+		before, after func(*sighting)
+		same          bool
+	}{
+		"another UID":                      {after: func(s *sighting) { s.uid = "2" }},
+		"another version":                  {after: func(s *sighting) { s.version = "v2" }},
+		"another scope":                    {after: func(s *sighting) { s.scope = "Cluster" }},
+		"another plural":                   {after: func(s *sighting) { s.plural = "widgetz" }},
+		"a CRD that is no more":            {after: func(s *sighting) { s.uid = "" }},
+		"a CRD that waits for its objects": {after: func(s *sighting) { s.terminating = true }, same: true},
+		"a watch that came later":          {before: func(s *sighting) { s.informed, s.uid = false, "" }, same: true},
+		"a watch that was lost":            {after: func(s *sighting) { s.informed, s.uid = false, "" }, same: true},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			before, after := base, base
+			if c.before != nil {
+				c.before(&before)
+			}
+			if c.after != nil {
+				c.after(&after)
+			}
+			m, first, _ := memory{}.judge(before, time.Unix(1000, 0))
+			if m.same(after) != c.same {
+				t.Errorf("same: %v, want %v", !c.same, c.same)
+			}
+			m, second, _ := m.judge(after, time.Unix(1001, 0))
+			if (first.Identity == second.Identity) != c.same {
+				t.Errorf("identity %s became %s", first.Identity, second.Identity)
+			}
+			if _, third, _ := m.judge(after, time.Unix(1002, 0)); third != second {
+				t.Errorf("%+v became %+v with nothing new", second, third)
+			}
+		})
 	}
 }

@@ -5,171 +5,184 @@ package detect
 import (
 	"context"
 	"strings"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// After an event on a CRD of a kind's group the server is looked at again and again, since it serves, or ceases
-// to serve, a little later than it tells: 2 ms, 4 ms, 8 ms … for settleSpan.
-const (
-	firstPause = 2 * time.Millisecond
-	settleSpan = 10 * time.Second
-	doubtPause = 100 * time.Millisecond // doubled up to longPause while a verdict is open
-	longPause  = 30 * time.Second
-	pollMin    = 10 * time.Second // doubled up to pollMax while nothing changes
-	pollMax    = time.Minute
-)
+// looksAtOnce is how many requests may be under way: one that is slow must not hold up the others.
+const looksAtOnce = 8
 
-// signal is what the watch tells the loop. Its zero value means: the watch is lost for the moment.
-type signal struct {
-	synced bool
-	denied bool   // the watch is not allowed
-	crd    string // name of a CRD that came, changed or went
-	gone   bool
+// world is how the loop sees the API server.
+type world interface {
+	// discover returns a present sighting per kind of the group version, and none when it is not served.
+	discover(ctx context.Context, gv schema.GroupVersion) (map[string]sighting, error)
+	// probe tells whether a resource can be watched already.
+	probe(ctx context.Context, gvr schema.GroupVersionResource) (bool, error)
+	// watch feeds a watch until ctx ends, or until it has refused it.
+	watch(ctx context.Context, w *watch)
 }
 
-// eye is how the loop sees the API server.
-type eye interface {
-	// look finds the kind; when it is not the one known by its identity, it also makes sure that it can be watched.
-	look(ctx context.Context, gvk schema.GroupVersionKind, known string) sighting
-}
-
-// track is the state of one kind: what is known, and when to look again.
-type track struct {
-	gvk     schema.GroupVersionKind
-	memory  memory
-	verdict Verdict
-	next    time.Time // zero: no look is due
-	settled time.Time
-	pause   time.Duration
-	poll    time.Duration
-}
-
+// loop is the detector's life from its first subscriber to its last.
 type loop struct {
-	eye     eye
-	tracks  []*track
-	report  func([]Verdict)
-	polling bool
+	world   world
+	tally   *tally
+	refused func(target, error)
+	stop    chan struct{} // closed by the detector
+	ended   chan struct{} // closed by run
+	wake    chan struct{}
+	work    sync.WaitGroup
+
+	mu       sync.Mutex // of everything below, and of what it points to
+	reported sync.Cond
+	subs     int
+	tracks   map[schema.GroupVersionKind]*track
+	boards   map[schema.GroupVersion]*board
+	groups   map[string][]*board
+	watches  map[target]*watch
+	unopened []*watch
+	agenda   agenda
+	jobs     []func(context.Context)
+	busy     int // jobs under way
+	pending  []*subscriber
+	speaking *subscriber // whose report is under way
 }
 
-func newLoop(e eye, kinds []schema.GroupVersionKind, report func([]Verdict)) *loop {
-	l := &loop{eye: e, report: report}
-	for _, gvk := range kinds {
-		l.tracks = append(l.tracks, &track{
-			gvk: gvk, pause: doubtPause,
-			verdict: Verdict{Reason: "Detecting", Message: "the CRDs have not been listed yet"},
-		})
+func newLoop(w world, t *tally, refused func(target, error)) *loop {
+	l := &loop{
+		world: w, tally: t, refused: refused,
+		stop: make(chan struct{}), ended: make(chan struct{}), wake: make(chan struct{}, 1),
+		tracks: map[schema.GroupVersionKind]*track{}, boards: map[schema.GroupVersion]*board{},
+		groups: map[string][]*board{}, watches: map[target]*watch{},
 	}
+	l.reported.L = &l.mu
 	return l
 }
 
-// run serves signals and due looks until ctx ends.
-func (l *loop) run(ctx context.Context, signals <-chan signal) {
+// run serves until the detector stops it. The loop before must have ended, so that reports never overlap.
+func (l *loop) run(before <-chan struct{}) {
+	defer close(l.ended)
+	if before != nil {
+		<-before
+	}
+	ctx, cancel := context.WithCancel(wait.ContextForChannel(l.stop))
+	defer l.work.Wait()
+	defer cancel()
 	timer := time.NewTimer(longPause)
 	defer timer.Stop()
-	l.tell()
-	for {
-		if due, ok := l.due(); ok {
-			timer.Reset(time.Until(due))
-		} else {
+	for ctx.Err() == nil {
+		next := l.turn(ctx, time.Now())
+		if l.speak() {
+			continue
+		}
+		if next.IsZero() {
 			timer.Stop()
+		} else {
+			timer.Reset(time.Until(next))
 		}
 		select {
 		case <-ctx.Done():
-			return
-		case s := <-signals:
-			l.hear(s, time.Now())
+		case <-l.wake:
 		case <-timer.C:
 		}
-		l.lookAll(ctx)
 	}
 }
 
-func (l *loop) due() (first time.Time, ok bool) {
-	for _, t := range l.tracks {
-		if !t.next.IsZero() && (!ok || t.next.Before(first)) {
-			first, ok = t.next, true
+// turn opens new watches and starts due looks. It returns when the next one is due.
+func (l *loop) turn(ctx context.Context, now time.Time) time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, w := range l.unopened {
+		w.open(ctx)
+	}
+	l.unopened = nil
+	for b := l.agenda.take(now); b != nil; b = l.agenda.take(now) {
+		b.looking = true
+		l.jobs = append(l.jobs, func(ctx context.Context) { l.look(ctx, b) })
+	}
+	l.launch(ctx)
+	return l.agenda.first()
+}
+
+// launch starts jobs as far as there is room; each one that ends makes room for another.
+func (l *loop) launch(ctx context.Context) {
+	for l.busy < looksAtOnce && len(l.jobs) > 0 && ctx.Err() == nil {
+		job := l.jobs[0]
+		l.jobs = l.jobs[1:]
+		l.busy++
+		l.work.Go(func() {
+			job(ctx)
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.busy--
+			l.launch(ctx)
+		})
+	}
+}
+
+func (l *loop) nudge() {
+	select {
+	case l.wake <- struct{}{}:
+	default: // It is awake.
+	}
+}
+
+// hear makes looks due at the kinds that an event may concern.
+func (l *loop) hear(c change) {
+	now := time.Now()
+	first, group, _ := strings.Cut(c.name, ".")
+	boards := l.groups[group]
+	if c.resource == apiServiceResource {
+		boards = nil
+		if b := l.boards[schema.GroupVersion{Group: group, Version: first}]; b != nil {
+			boards = []*board{b}
 		}
 	}
-	return first, ok
+	for _, b := range boards {
+		for _, t := range b.tracks {
+			t.hear(c, now)
+		}
+		b.touch(c.came, now)
+		l.schedule(b, now)
+	}
+	l.nudge()
 }
 
-// hear makes looks due.
-func (l *loop) hear(s signal, now time.Time) {
-	l.polling = l.polling || s.denied
-	for _, t := range l.tracks {
-		switch {
-		case s.crd != "":
-			t.touch(s, now)
-		case s.synced || s.denied:
-			t.next = now
-		case t.next.IsZero() && t.verdict.Presence != Unclear:
-			t.next = now
+// hear notes that the kind goes with its CRD, or with its APIService if that was not one of the API server's own.
+func (t *track) hear(c change, now time.Time) {
+	plural, _, _ := strings.Cut(c.name, ".")
+	switch {
+	case !c.gone:
+	case c.resource == apiServiceResource && !c.old.automanaged:
+		t.memory = t.memory.gone("", now)
+		t.judged++ // A probe under way is out of date.
+	case c.resource == crdResource && t.memory.last.plural == plural:
+		t.memory = t.memory.gone(c.old.uid, now)
+		t.judged++
+	}
+}
+
+func (l *loop) known(gvk schema.GroupVersionKind) (Verdict, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t := l.tracks[gvk]
+	if t == nil {
+		return Verdict{}, false
+	}
+	return t.verdict, true
+}
+
+// inform adds to a present sighting what the watches know of its CRD.
+func (l *loop) inform(s sighting, group string) sighting {
+	s.informed, s.uid, s.terminating = false, "", false
+	crd := s.plural + "." + group
+	for _, of := range []target{{resource: crdResource}, {resource: crdResource, name: crd}} {
+		if w := l.watches[of]; w != nil && w.synced && !w.refused {
+			s.informed, s.uid, s.terminating = true, w.objects[crd].uid, w.objects[crd].terminating
+			return s
 		}
 	}
-}
-
-// touch notes an event on a CRD, if it is of the kind's group.
-func (t *track) touch(s signal, now time.Time) {
-	if !inGroup(s.crd, t.gvk.Group) {
-		return
-	}
-	if s.gone && s.crd == t.memory.plural+"."+t.gvk.Group {
-		t.memory = t.memory.gone(now)
-	}
-	t.next, t.pause, t.settled = now, firstPause, now.Add(settleSpan)
-}
-
-func (l *loop) lookAll(ctx context.Context) {
-	moved := false
-	for _, t := range l.tracks {
-		if t.next.IsZero() || time.Now().Before(t.next) {
-			continue
-		}
-		s := l.eye.look(ctx, t.gvk, t.memory.identity)
-		if ctx.Err() != nil {
-			return
-		}
-		moved = l.take(t, s, time.Now()) || moved
-	}
-	if moved {
-		l.tell()
-	}
-}
-
-func (l *loop) tell() {
-	var verdicts []Verdict
-	for _, t := range l.tracks {
-		verdicts = append(verdicts, t.verdict)
-	}
-	l.report(verdicts)
-}
-
-// take judges a sighting, plans the next look, and tells whether the verdict moved.
-func (l *loop) take(t *track, s sighting, now time.Time) bool {
-	old := t.verdict
-	memory, verdict, again := t.memory.judge(s, now)
-	t.memory, t.verdict = memory, verdict
-	moved := old != t.verdict
-	if again || now.Before(t.settled) {
-		t.next = now.Add(t.pause)
-		t.pause = min(2*t.pause, longPause)
-		return moved
-	}
-	t.pause, t.next = doubtPause, time.Time{}
-	if l.polling {
-		t.poll = min(2*t.poll, pollMax)
-		if moved || t.poll == 0 {
-			t.poll = pollMin
-		}
-		t.next = now.Add(t.poll)
-	}
-	return moved
-}
-
-// inGroup tells whether a CRD, whose name is <plural>.<group>, is of the group.
-func inGroup(crd, group string) bool {
-	_, of, ok := strings.Cut(crd, ".")
-	return ok && of == group
+	return s
 }

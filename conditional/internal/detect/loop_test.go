@@ -3,161 +3,485 @@
 package detect
 
 import (
-	"context"
 	"errors"
-	"sync"
-	"sync/atomic"
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// bench runs a loop in a synctest bubble over a scripted eye.
-type bench struct {
-	mu      sync.Mutex
-	seen    sighting
-	looks   atomic.Int64
-	signals chan signal
-	got     []Presence
+func wantPresences(t *testing.T, j *journal, want ...Presence) {
+	t.Helper()
+	if diff := cmp.Diff(want, j.presences()); diff != "" {
+		t.Errorf("reports (-want +got):\n%s", diff)
+	}
 }
 
-func (b *bench) look(context.Context, schema.GroupVersionKind, string) sighting {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.looks.Add(1)
-	return b.seen
+func TestAMissingKindIsFoundWithinMillisecondsAndCostsNothingBefore(t *testing.T) {
+	for _, seconds := range []int{0, 1, 119, 121, 600} {
+		t.Run(fmt.Sprintf("installed after %d s", seconds), func(t *testing.T) {
+			onStage(t, func(t *testing.T, s *stage) {
+				j := s.follow(widgets())
+				if n := s.count(); n != 1 {
+					t.Errorf("%d looks at the start, want 1", n)
+				}
+				if n := s.looksIn(time.Duration(seconds) * time.Second); n != 0 {
+					t.Errorf("%d looks before the CRD is installed, want 0", n)
+				}
+				s.install(widgetKind(), "1", 13*time.Millisecond) // It tells before it serves.
+				<-time.After(20 * time.Millisecond)
+				wantPresences(t, j, Unclear, Absent, Served)
+				if n := s.looksIn(time.Minute); n > 12 {
+					t.Errorf("%d looks in the minute after an event, want at most 12", n)
+				}
+				if n := s.looksIn(time.Hour); n != 0 {
+					t.Errorf("%d looks in a quiet hour, want 0", n)
+				}
+			})
+		})
+	}
 }
 
-// show changes what the next looks find.
-func (b *bench) show(s sighting) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.seen = s
-}
-
-// looksIn counts the looks of the next span.
-func (b *bench) looksIn(span time.Duration) int {
-	before := b.looks.Load()
-	<-time.After(span) // The bubble's clock.
-	synctest.Wait()
-	return int(b.looks.Load() - before)
-}
-
-func (b *bench) tell(s signal) {
-	b.signals <- s
-	synctest.Wait()
-}
-
-func inBubble(t *testing.T, test func(t *testing.T, b *bench)) {
-	synctest.Test(t, func(t *testing.T) {
-		b := &bench{seen: sighting{kind: missing}, signals: make(chan signal)}
-		kinds := []schema.GroupVersionKind{{Group: "example.com", Version: "v1", Kind: "Widget"}}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			newLoop(b, kinds, func(v []Verdict) { b.got = append(b.got, v[0].Presence) }).run(ctx, b.signals)
-		}()
-		synctest.Wait()
-		test(t, b)
-		cancel()
-		<-done
+func TestALoopHearsOnlyItsGroups(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		j := s.follow(widgets())
+		s.tell(crdNamed("gadgets.example.org"), "1")
+		if n := s.looksIn(time.Hour); n != 0 {
+			t.Errorf("%d looks after an event of another group, want 0", n)
+		}
+		s.tell(crdNamed("gadgets.example.com"), "2")
+		if n := s.looksIn(time.Minute); n == 0 {
+			t.Error("no look after an event of the group")
+		}
+		wantPresences(t, j, Unclear, Absent)
 	})
 }
 
-func widgets(uid string) sighting {
-	return sighting{kind: present, version: "v1", scope: "Namespaced", plural: "widgets", uid: uid}
+func TestAKindThatIsServedLateIsFoundSoonAndOneThatIsNeverServedCostsNothing(t *testing.T) {
+	for _, late := range []time.Duration{200 * time.Millisecond, 700 * time.Millisecond, 1900 * time.Millisecond} {
+		onStage(t, func(t *testing.T, s *stage) {
+			j := s.follow(widgets())
+			s.install(widgetKind(), "1", late)
+			<-time.After(eagerPause)
+			wantPresences(t, j, Unclear, Absent, Served)
+		})
+	}
+	onStage(t, func(t *testing.T, s *stage) {
+		j := s.follow(widgets())
+		s.tell(crdNamed("widgets.example.com"), "1") // Its names are taken: it is never established.
+		if n := s.looksIn(time.Minute); n > 90 {
+			t.Errorf("%d looks at a kind that is not served, want at most 90", n)
+		}
+		if n := s.looksIn(24 * time.Hour); n != 0 {
+			t.Errorf("%d looks in a quiet day, want 0", n)
+		}
+		s.tell(crdNamed("widgets.example.com"), "1") // The names are free.
+		<-time.After(3 * time.Millisecond)
+		s.serve(widgetKind(), "widgets")
+		<-time.After(5 * time.Millisecond)
+		wantPresences(t, j, Unclear, Absent, Served)
+	})
 }
 
-func TestLoopIsIdleUnlessSomethingHappens(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
-		if n := b.looksIn(time.Hour); n != 0 {
-			t.Errorf("%d looks before the CRDs are listed, want 0", n)
+func TestACRDThatIsEstablishedSecondsLaterIsFoundAtItsSecondEvent(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		j := s.follow(widgets())
+		s.tell(crdNamed("widgets.example.com"), "1")
+		<-time.After(5 * time.Second) // Several API servers wait for each other.
+		s.tell(crdNamed("widgets.example.com"), "1")
+		<-time.After(500 * time.Millisecond)
+		s.serve(widgetKind(), "widgets")
+		<-time.After(eagerPause)
+		wantPresences(t, j, Unclear, Absent, Served)
+	})
+}
+
+func TestAKindThatIsServedAMomentAfterTheStartNeedsNoEvent(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		s.tell(crdNamed("widgets.example.com"), "1")
+		j := s.follow(widgets())
+		<-time.After(50 * time.Millisecond)
+		s.serve(widgetKind(), "widgets")
+		<-time.After(100 * time.Millisecond)
+		wantPresences(t, j, Unclear, Absent, Served)
+	})
+}
+
+func TestAKindIsFollowed(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		j := s.follow(widgets())
+		s.install(widgetKind(), "1", 0)
+		<-time.After(time.Minute)
+		s.uninstall(widgetKind(), 5*time.Millisecond)
+		<-time.After(10 * time.Millisecond)
+		wantPresences(t, j, Unclear, Absent, Served, Unclear, Absent)
+		s.install(widgetKind(), "2", 5*time.Millisecond)
+		<-time.After(10 * time.Millisecond)
+		want := Verdict{Presence: Served, Reason: "Served", Identity: "2/v1/Namespaced/plural-of-Widget", Plural: "plural-of-Widget", Namespaced: true, UID: "2"}
+		if diff := cmp.Diff(want, j.last()); diff != "" {
+			t.Errorf("verdict (-want +got):\n%s", diff)
 		}
-		b.tell(signal{synced: true})
-		b.tell(signal{crd: "gadgets.example.org"})
-		if n := b.looksIn(time.Hour); b.looks.Load() != 1 || n != 0 {
-			t.Errorf("%d looks after the first one and an event of another group, want 0", n)
+		if got, ok := s.Known(widgetKind()); !ok || got != want {
+			t.Errorf("known: %+v, %v, want the verdict", got, ok)
 		}
-		b.tell(signal{crd: "gadgets.example.com"})
-		b.looksIn(time.Minute)
-		if n := b.looksIn(time.Hour); n != 0 {
-			t.Errorf("%d looks a minute after an event, want 0", n)
-		}
-		if diff := cmp.Diff([]Presence{Unclear, Absent}, b.got); diff != "" {
-			t.Errorf("reports (-want +got):\n%s", diff)
+		if _, ok := s.Known(schema.GroupVersionKind{Version: "v1", Kind: "Pod"}); ok {
+			t.Error("a kind that nobody asked for is known")
 		}
 	})
 }
 
-func TestLoopFollowsAKind(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
-		b.tell(signal{synced: true})
-		b.tell(signal{crd: "widgets.example.com"})
-		b.show(widgets("1"))
-		if n := b.looksIn(2 * time.Millisecond); n != 1 {
-			t.Errorf("%d looks within 2 ms of an event, want 1", n)
-		}
-		b.looksIn(time.Minute)
-		b.show(sighting{kind: missing}) // It ceases to be served after its CRD's event.
-		b.tell(signal{crd: "widgets.example.com", gone: true})
-		b.show(widgets("2"))
-		b.tell(signal{crd: "widgets.example.com"})
-		if diff := cmp.Diff([]Presence{Unclear, Absent, Served, Absent, Served}, b.got); diff != "" {
-			t.Errorf("reports (-want +got):\n%s", diff)
+func TestAnotherCRDOfTheSameNameIsAnotherIdentity(t *testing.T) {
+	for name, replace := range map[string]func(*stage){
+		"told as an update": func(s *stage) { s.tell(crdNamed("widgets.example.com"), "2") },
+		"found in a list after a gap": func(s *stage) {
+			w := s.watches[target{resource: crdResource}]
+			s.set(func() { delete(s.watches, w.target) })
+			s.tell(crdNamed("widgets.example.com"), "2")
+			s.set(func() { s.watches[w.target] = w })
+			s.list(w)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onStage(t, func(t *testing.T, s *stage) {
+				s.tell(crdNamed("widgets.example.com"), "1")
+				s.serve(widgetKind(), "widgets")
+				j := s.follow(widgets())
+				replace(s)
+				wantPresences(t, j, Unclear, Served, Served)
+				if got := j.last().UID; got != "2" {
+					t.Errorf("UID %q, want 2", got)
+				}
+				if s.probes != 2 {
+					t.Errorf("%d watch probes, want one per CRD", s.probes)
+				}
+			})
+		})
+	}
+}
+
+func TestAnObjectThatIsGoneInAListIsGone(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		s.tell(crdNamed("widgets.example.com"), "1")
+		s.serve(widgetKind(), "widgets")
+		j := s.follow(widgets())
+		<-time.After(time.Minute)
+		s.serve(widgetKind(), "")
+		s.set(func() { clear(s.objects) })
+		s.list(s.watches[target{resource: crdResource}])
+		wantPresences(t, j, Unclear, Served, Absent)
+	})
+}
+
+func TestATerminatingCRDIsReportedAndStaysServed(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		s.tell(crdNamed("widgets.example.com"), "1")
+		s.serve(widgetKind(), "widgets")
+		j := s.follow(widgets())
+		before := j.last()
+		s.tell(crdNamed("widgets.example.com"), "1", func(m *metav1.PartialObjectMetadata) { m.DeletionTimestamp = new(metav1.Now()) })
+		got := j.last()
+		if !got.Terminating || got.Reason != "Terminating" || got.Presence != Served || got.Identity != before.Identity {
+			t.Errorf("got %+v after %+v", got, before)
 		}
 	})
 }
 
-func TestLoopSeesAVersionThatIsNoLongerServed(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
-		b.show(widgets("1"))
-		b.tell(signal{synced: true})
-		b.tell(signal{crd: "widgets.example.com"}) // served: false is told before it is done.
-		b.show(sighting{kind: missing})
-		b.looksIn(time.Minute)
-		if diff := cmp.Diff([]Presence{Unclear, Served, Unclear, Absent}, b.got); diff != "" {
-			t.Errorf("reports (-want +got):\n%s", diff)
+func TestAVersionThatIsNoLongerServedIsDoubtedForTwoSeconds(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		s.tell(crdNamed("widgets.example.com"), "1")
+		s.serve(widgetKind(), "widgets")
+		j := s.follow(widgets())
+		<-time.After(time.Minute)
+		s.tell(crdNamed("widgets.example.com"), "1") // served: false is told before it is done.
+		s.serve(widgetKind(), "")
+		<-time.After(1900 * time.Millisecond)
+		wantPresences(t, j, Unclear, Served, Unclear)
+		<-time.After(time.Minute)
+		wantPresences(t, j, Unclear, Served, Unclear, Absent)
+	})
+}
+
+func TestServersThatDisagreeStopNothing(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		s.tell(crdNamed("widgets.example.com"), "1")
+		s.serve(widgetKind(), "widgets")
+		j := s.follow(widgets())
+		for i := range 600 {
+			s.serve(widgetKind(), []string{"widgets", ""}[i%2])
+			s.tell(crdNamed("widgets.example.com"), "1")
+			<-time.After(100 * time.Millisecond)
+		}
+		for _, v := range j.heard() {
+			if v.Presence == Absent {
+				t.Fatal("one server's no was believed")
+			}
 		}
 	})
 }
 
-func TestLoopKeepsWhatRunsInAnOutage(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
-		b.show(widgets("1"))
-		b.tell(signal{synced: true})
-		b.show(sighting{err: errors.New("connection refused")})
-		b.tell(signal{})
-		if n := b.looksIn(time.Hour); n < 60 || n > 130 {
+func TestAnOutageKeepsWhatRuns(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		s.tell(crdNamed("widgets.example.com"), "1")
+		s.serve(widgetKind(), "widgets")
+		j := s.follow(widgets())
+		<-time.After(time.Minute)
+		gv := widgetKind().GroupVersion()
+		s.set(func() { s.errs[gv] = errors.New("connection refused") })
+		s.watches[target{resource: crdResource}].lose()
+		if n := s.looksIn(time.Hour); n < 60 || n > 130 {
 			t.Errorf("%d looks in an hour of outage, want one per half minute", n)
 		}
-		b.show(widgets("1"))
-		b.looksIn(time.Minute)
-		if diff := cmp.Diff([]Presence{Unclear, Served, Unclear, Served}, b.got); diff != "" {
-			t.Errorf("reports (-want +got):\n%s", diff)
+		s.set(func() { delete(s.errs, gv) })
+		<-time.After(time.Minute)
+		wantPresences(t, j, Unclear, Served, Unclear, Served)
+		if a, b := j.heard()[1].Identity, j.last().Identity; a != b {
+			t.Errorf("identity %s became %s", a, b)
 		}
 	})
 }
 
-func TestLoopPollsWhenTheWatchIsDenied(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
-		b.tell(signal{denied: true})
-		b.looksIn(10 * time.Minute)
-		if n := b.looksIn(time.Hour); n != 60 {
+func TestAColdStorageIsAwaited(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		j := s.follow(widgets())
+		s.set(func() { s.cold = true })
+		s.install(widgetKind(), "1", 0)
+		<-time.After(150 * time.Millisecond)
+		if got := j.last().Reason; got != "StorageInitializing" {
+			t.Errorf("reason %s, want StorageInitializing", got)
+		}
+		s.set(func() { s.cold = false })
+		<-time.After(eagerPause)
+		wantPresences(t, j, Unclear, Absent, Absent, Served)
+		got := s.Probes()
+		if got["initializing"] == 0 || got["served"] == 0 || got["absent"] == 0 || got["unreadable"] != 0 {
+			t.Errorf("probes %v", got)
+		}
+		if total := got["initializing"] + got["served"] + got["absent"]; total != uint64(s.count()+s.probes) {
+			t.Errorf("%d requests counted, %d made", total, s.count()+s.probes)
+		}
+	})
+}
+
+func TestFlappingEndsInTheTruth(t *testing.T) {
+	for end, want := range map[string]Presence{"2": Served, "": Absent} {
+		onStage(t, func(t *testing.T, s *stage) {
+			j := s.follow(widgets())
+			for i := range 600 {
+				s.install(widgetKind(), fmt.Sprint("u", i), 3*time.Millisecond)
+				<-time.After(47 * time.Millisecond)
+				s.uninstall(widgetKind(), 3*time.Millisecond)
+				<-time.After(47 * time.Millisecond)
+			}
+			if n := s.count(); n > 600*20 {
+				t.Errorf("%d looks at 600 cycles, want at most 20 each", n)
+			}
+			if end != "" {
+				s.install(widgetKind(), end, 0)
+			}
+			<-time.After(time.Second)
+			if got := j.last(); got.Presence != want || got.UID != end {
+				t.Errorf("got %+v, want presence %d of %q", got, want, end)
+			}
+		})
+	}
+}
+
+func TestASlowGroupVersionHoldsUpNoOther(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		slow := schema.GroupVersionKind{Group: "slow.example.com", Version: "v1", Kind: "Snail"}
+		s.set(func() { s.slow[slow.GroupVersion()] = time.Minute })
+		lame := s.follow(Interest{Kinds: []schema.GroupVersionKind{slow}})
+		j := s.follow(widgets())
+		s.install(widgetKind(), "1", 3*time.Millisecond)
+		<-time.After(5 * time.Millisecond)
+		wantPresences(t, j, Unclear, Absent, Served)
+		<-time.After(lookTimeout) // And the slow one has a deadline.
+		if got := lame.last().Reason; got != "DiscoveryFailed" {
+			t.Errorf("reason %s of the slow kind, want DiscoveryFailed", got)
+		}
+	})
+}
+
+func TestAStormOfFiveHundred(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		kinds := make([]schema.GroupVersionKind, 500)
+		journals := make([]*journal, 500)
+		for i := range kinds {
+			kinds[i] = schema.GroupVersionKind{Group: fmt.Sprintf("g%d.example.com", i/10), Version: "v1", Kind: fmt.Sprint("Kind", i)}
+			s.set(func() { s.slow[kinds[i].GroupVersion()] = time.Millisecond })
+			journals[i] = s.follow(Interest{Kinds: kinds[i : i+1]})
+		}
+		<-time.After(time.Second)
+		if n := s.count(); n > 500 {
+			t.Errorf("%d looks at the start, want at most 500", n)
+		}
+		before := s.count()
+		for i, gvk := range kinds {
+			s.install(gvk, fmt.Sprint(i), 0)
+		}
+		<-time.After(200 * time.Millisecond)
+		if n := s.count() - before; n > 50*8 {
+			t.Errorf("%d looks at 50 group versions, want one per round", n)
+		}
+		for i, j := range journals {
+			wantPresences(t, j, Unclear, Absent, Served)
+			if t.Failed() {
+				t.Fatalf("kind %d: %+v", i, j.heard())
+			}
+		}
+		if s.most > looksAtOnce {
+			t.Errorf("%d requests at once, want at most %d", s.most, looksAtOnce)
+		}
+	})
+}
+
+func TestAWatchThatIsNotAllowedIsReplacedByPolls(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		s.set(func() { s.refuses[crdResource] = true })
+		j := s.follow(widgets())
+		s.follow(widgets())
+		<-time.After(10 * time.Minute)
+		if n := s.looksIn(time.Hour); n != 60 {
 			t.Errorf("%d polls in a quiet hour, want 60", n)
 		}
-		b.show(widgets(""))
-		b.looksIn(time.Minute)
-		if n := b.looksIn(30 * time.Second); n != 1 {
-			t.Errorf("%d polls in the 30 s soon after a change, want 1: the pause grows from 10 s again", n)
+		s.serve(widgetKind(), "widgets")
+		<-time.After(time.Minute)
+		if n := s.looksIn(25 * time.Second); n < 1 || n > 2 {
+			t.Errorf("%d polls in the 25 s soon after a change, want 1 or 2: the pause grows from 10 s again", n)
 		}
-		b.show(sighting{kind: missing})
-		b.looksIn(2 * time.Minute)
-		if diff := cmp.Diff([]Presence{Unclear, Absent, Served, Unclear, Absent}, b.got); diff != "" {
-			t.Errorf("reports (-want +got):\n%s", diff)
+		s.serve(widgetKind(), "")
+		<-time.After(2 * time.Minute)
+		wantPresences(t, j, Unclear, Absent, Served, Unclear, Absent)
+		if len(s.lines) != 1 || !strings.Contains(s.lines[0], crdResource) {
+			t.Errorf("log %q, want one line", s.lines)
+		}
+	})
+}
+
+func TestAWatchThatIsRefusedLaterIsReplacedByPollsAndNothingRestarts(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		s.tell(crdNamed("widgets.example.com"), "1")
+		s.serve(widgetKind(), "widgets")
+		j := s.follow(widgets())
+		<-time.After(time.Minute)
+		s.watches[target{resource: crdResource}].refuse(errors.New("forbidden"))
+		<-time.After(10 * time.Minute)
+		if n := s.looksIn(time.Hour); n != 60 {
+			t.Errorf("%d polls in a quiet hour, want 60", n)
+		}
+		wantPresences(t, j, Unclear, Served)
+		late := s.follow(widgets())
+		wantPresences(t, late, Served)
+	})
+}
+
+func TestPollAsksAtItsIntervalOnly(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		polls := widgets()
+		polls.Poll = 5 * time.Second
+		j := s.follow(polls)
+		if n := s.looksIn(time.Hour); n != 720 || len(s.watches) != 0 {
+			t.Errorf("%d polls in an hour and %d watches, want 720 and 0", n, len(s.watches))
+		}
+		s.serve(widgetKind(), "widgets")
+		<-time.After(7 * time.Second)
+		s.serve(widgetKind(), "")
+		if n := s.looksIn(time.Minute); n != 12 {
+			t.Errorf("%d polls in a minute with a change, want 12", n)
+		}
+		wantPresences(t, j, Unclear, Absent, Served, Unclear, Absent)
+
+		s.tell(crdNamed("widgets.example.com"), "1")
+		s.serve(widgetKind(), "widgets")
+		<-time.After(5 * time.Second)
+		blind := j.last()
+		w := s.follow(widgets()) // Whoever watches as well learns the UID, and nothing restarts for that.
+		<-time.After(time.Minute)
+		if got := j.last(); got.UID != "1" || got.Identity != blind.Identity || w.last() != got {
+			t.Errorf("got %+v and %+v after %+v", got, w.last(), blind)
+		}
+		w.cancel()
+		<-time.After(time.Minute)
+		if got := j.last(); got.UID != "1" || got.Identity != blind.Identity {
+			t.Errorf("got %+v after the watch ended, before %+v", got, blind)
+		}
+		if n := s.looksIn(time.Hour); n != 720 {
+			t.Errorf("%d polls in an hour, want 720", n)
+		}
+	})
+}
+
+func TestNamedCRDsAreWatchedOneByOne(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		named := widgets()
+		named.CRDs = []string{plural(widgetKind()) + ".example.com", "gadgets.example.com"}
+		j := s.follow(named)
+		var got []string
+		for of := range s.watches {
+			got = append(got, of.name)
+		}
+		slices.Sort(got)
+		if diff := cmp.Diff([]string{"gadgets.example.com", "plural-of-Widget.example.com"}, got); diff != "" {
+			t.Errorf("watches (-want +got):\n%s", diff)
+		}
+		s.install(widgetKind(), "1", 0)
+		s.tell(crdNamed("others.example.com"), "2")
+		<-time.After(time.Minute)
+		s.uninstall(widgetKind(), 0)
+		<-time.After(5 * time.Millisecond)
+		wantPresences(t, j, Unclear, Absent, Served, Absent)
+	})
+}
+
+func TestAPIServicesWakeAndEndKindsWithoutCRD(t *testing.T) {
+	service := target{resource: apiServiceResource, name: "v1.example.com"}
+	own := func(m *metav1.PartialObjectMetadata) { m.Labels = map[string]string{automanaged: "true"} }
+	both := widgets()
+	both.APIServices = true
+	cases := map[string]struct {
+		crd   string
+		label []func(*metav1.PartialObjectMetadata)
+		want  []Presence // in the first second after the deletion, discovery saying no
+	}{
+		"the end of an aggregated API is believed":           {want: []Presence{Unclear, Absent, Served, Absent}},
+		"the end of an API server's own proves nothing":      {label: []func(*metav1.PartialObjectMetadata){own}, want: []Presence{Unclear, Absent, Served, Unclear}},
+		"the end of one for a kind with a CRD proves little": {crd: "1", want: []Presence{Unclear, Absent, Served, Unclear}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			onStage(t, func(t *testing.T, s *stage) {
+				if c.crd != "" {
+					s.tell(crdNamed("widgets.example.com"), c.crd)
+				}
+				j := s.follow(both)
+				<-time.After(time.Minute)
+				s.tell(service, "1", c.label...)
+				<-time.After(3 * time.Millisecond)
+				s.serve(widgetKind(), "widgets")
+				<-time.After(time.Minute)
+				s.serve(widgetKind(), "")
+				s.tell(service, "", c.label...)
+				<-time.After(time.Second)
+				wantPresences(t, j, c.want...)
+			})
+		})
+	}
+}
+
+func TestFiveHundredSubscribersOfAKindShareItsLookAndTheWatch(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		for range 500 {
+			s.follow(widgets())
+		}
+		synctest.Wait()
+		if len(s.watches) != 1 || s.count() != 1 {
+			t.Errorf("%d watches and %d looks, want one of each", len(s.watches), s.count())
 		}
 	})
 }
