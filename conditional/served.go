@@ -132,7 +132,16 @@ func detectWith(ctx context.Context, src Sources, kinds []schema.GroupVersionKin
 	defer release()
 	look := src.look
 	look.Kinds = kinds
-	cancel, err := h.Detector.Subscribe(look, report)
+	told := make([]bool, len(kinds))
+	cancel, err := h.Detector.Subscribe(look, func(verdicts []detect.Verdict) {
+		for i, v := range verdicts {
+			if v.Terminating != told[i] && src.terminating != nil {
+				src.terminating(nameOf(kinds[i]), v.Terminating)
+			}
+			told[i] = v.Terminating
+		}
+		report(onTerminating(verdicts, src.stopOnTerminating))
+	})
 	if err != nil {
 		return err
 	}
@@ -141,24 +150,48 @@ func detectWith(ctx context.Context, src Sources, kinds []schema.GroupVersionKin
 	return nil
 }
 
+// onTerminating says of the kinds whose CRD is being deleted that they are, or that they are absent.
+func onTerminating(verdicts []detect.Verdict, stop bool) []detect.Verdict {
+	verdicts = slices.Clone(verdicts)
+	for i, v := range verdicts {
+		if v.Presence != detect.Served || !v.Terminating {
+			continue
+		}
+		verdicts[i].Reason, verdicts[i].Message = "Terminating", "the CRD is being deleted and waits for its objects"
+		if stop {
+			verdicts[i].Presence, verdicts[i].Identity = detect.Absent, ""
+		}
+	}
+	return verdicts
+}
+
 // allServed is the three-valued AND: one absent kind decides, then one unclear kind.
 func allServed(verdicts []detect.Verdict) Status {
 	var identities []string
-	status := Status{State: True, Reason: "Served"}
+	decides := detect.Verdict{Presence: detect.Served, Reason: "Served"}
 	for _, v := range verdicts {
 		identities = append(identities, v.Identity)
-		state := stateOf(v.Presence)
-		if state == True || status.State == False {
-			continue
-		}
-		if state == False || status.State == True {
-			status = Status{State: state, Reason: v.Reason, Message: v.Message}
+		if weight(v) > weight(decides) {
+			decides = v
 		}
 	}
+	status := Status{State: stateOf(decides.Presence), Reason: decides.Reason, Message: decides.Message}
 	if status.State == True {
 		status.Identity = strings.Join(identities, ",")
 	}
 	return status
+}
+
+func weight(v detect.Verdict) int {
+	switch {
+	case v.Presence == detect.Absent:
+		return 3
+	case v.Presence == detect.Unclear:
+		return 2
+	case v.Terminating:
+		return 1
+	}
+	return 0
 }
 
 func stateOf(p detect.Presence) State {
