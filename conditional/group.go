@@ -81,6 +81,13 @@ func (g *Group) Status() GroupStatus {
 	return g.status
 }
 
+// shown is the status as the debug page has it.
+func (g *Group) shown() any {
+	s := g.Status()
+	s.Since, s.HeldUntil = s.Since.UTC(), s.HeldUntil.UTC()
+	return s
+}
+
 // Wait returns nil as soon as the group is in the phase, or the error of ctx. A phase that is left at once may be
 // missed.
 func (g *Group) Wait(ctx context.Context, phase Phase) error {

@@ -45,6 +45,9 @@ func (l *loop) run(ctx context.Context) error {
 	l.timer.Stop()
 	defer l.timer.Stop()
 	for {
+		if ctx.Err() != nil { // Before the news of a life that has ended with it: that must not be followed by another.
+			l.stopping, stop = true, nil
+		}
 		l.settle(ctx)
 		if l.stopping && l.life == nil {
 			return nil
@@ -54,7 +57,6 @@ func (l *loop) run(ctx context.Context) error {
 		}
 		select {
 		case <-stop:
-			l.stopping, stop = true, nil
 		case <-elected:
 			l.lead()
 			elected = nil

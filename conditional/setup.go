@@ -77,7 +77,7 @@ func (g *Group) join() (err error) {
 	// As with the names of controllers, SkipNameValidation lets two groups share a name, and with it their metrics.
 	skip := g.mgr.GetControllerOptions().SkipNameValidation
 	leave, first, err := roster.Join(roster.Group{
-		Name: g.options.name, Shared: skip != nil && *skip, Elected: g.mgr.Elected(), Status: func() any { return g.Status() },
+		Name: g.options.name, Shared: skip != nil && *skip, Elected: g.mgr.Elected(), Status: g.shown,
 	})
 	if err != nil {
 		return err
