@@ -305,6 +305,71 @@ func TestGroupNeverLivesTwice(t *testing.T) {
 	}
 }
 
+func TestDesiresThatChangeUnderWay(t *testing.T) {
+	var starts, ends atomic.Int32
+	var door chan struct{}
+	cases := map[string]struct {
+		slowSetup, slowEnd bool
+		do                 func(r *rig)
+		phase              Phase // while the door is shut
+		after              Phase // once it is open
+		starts             int32 // of the runnable
+	}{
+		"a start during Draining waits for the end": {
+			false, true, func(r *rig) { r.say(True, "a"); r.say(False, ""); r.say(True, "b") }, Draining, Running, 2,
+		},
+		"a start and a stop during Draining are none": {
+			false, true, func(r *rig) { r.say(True, "a"); r.say(False, ""); r.say(True, "b"); r.say(False, "") }, Draining, Dormant, 1,
+		},
+		"a stop during Starting starts no runnable": {
+			true, false, func(r *rig) { r.say(True, "a"); r.say(False, "") }, Draining, Dormant, 0,
+		},
+		"another identity during Starting begins anew": {
+			true, false, func(r *rig) { r.say(True, "a"); r.say(True, "b") }, Draining, Running, 1,
+		},
+		"the leader is lost during Starting": {
+			true, false, func(r *rig) { r.say(True, "a"); r.stop(); synctest.Wait() }, Draining, Dormant, 0,
+		},
+		"a leader that is lost during Running does not start again": {
+			false, true, func(r *rig) { r.say(True, "a"); r.stop(); synctest.Wait() }, Draining, Dormant, 1,
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			starts.Store(0)
+			ends.Store(0)
+			runGroup(t, func(mgr manager.Manager) error {
+				if c.slowSetup {
+					<-door
+				}
+				return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+					starts.Add(1)
+					defer ends.Add(1)
+					<-ctx.Done()
+					if c.slowEnd {
+						<-door
+					}
+					return nil
+				}))
+			}, func(r *rig) {
+				door = make(chan struct{}) // Of the bubble.
+				r.elect()
+				c.do(r)
+				r.want(c.phase)
+				close(door)
+				synctest.Wait()
+				r.want(c.after)
+				if starts.Load() != c.starts {
+					t.Errorf("%d runnables were started, want %d", starts.Load(), c.starts)
+				}
+			})
+			if starts.Load() != ends.Load() {
+				t.Errorf("%d starts, %d ends", starts.Load(), ends.Load())
+			}
+		})
+	}
+}
+
 // useAfterStop tries everything of a scope that does work.
 func useAfterStop(mgr manager.Manager) map[string]error {
 	ctx, key, obj := context.Background(), client.ObjectKey{Name: "x"}, &corev1.ConfigMap{}

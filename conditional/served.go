@@ -132,15 +132,13 @@ func detectWith(ctx context.Context, src Sources, kinds []schema.GroupVersionKin
 	defer release()
 	look := src.look
 	look.Kinds = kinds
-	told := make([]bool, len(kinds))
+	tell := src.tellTerminating(kinds)
 	cancel, err := h.Detector.Subscribe(look, func(verdicts []detect.Verdict) {
-		for i, v := range verdicts {
-			if v.Terminating != told[i] && src.terminating != nil {
-				src.terminating(nameOf(kinds[i]), v.Terminating)
-			}
-			told[i] = v.Terminating
+		tell(verdicts)
+		if src.stopOnTerminating {
+			verdicts = withoutTerminating(verdicts)
 		}
-		report(onTerminating(verdicts, src.stopOnTerminating))
+		report(verdicts)
 	})
 	if err != nil {
 		return err
@@ -150,15 +148,24 @@ func detectWith(ctx context.Context, src Sources, kinds []schema.GroupVersionKin
 	return nil
 }
 
-// onTerminating says of the kinds whose CRD is being deleted that they are, or that they are absent.
-func onTerminating(verdicts []detect.Verdict, stop bool) []detect.Verdict {
+// tellTerminating returns what tells the group of CRDs whose deletion begins or ends.
+func (src Sources) tellTerminating(kinds []schema.GroupVersionKind) func([]detect.Verdict) {
+	told := make([]bool, len(kinds))
+	return func(verdicts []detect.Verdict) {
+		for i, v := range verdicts {
+			if v.Terminating != told[i] && src.terminating != nil {
+				src.terminating(nameOf(kinds[i]), v.Terminating)
+			}
+			told[i] = v.Terminating
+		}
+	}
+}
+
+// withoutTerminating counts the kinds whose CRD is being deleted as absent.
+func withoutTerminating(verdicts []detect.Verdict) []detect.Verdict {
 	verdicts = slices.Clone(verdicts)
 	for i, v := range verdicts {
-		if v.Presence != detect.Served || !v.Terminating {
-			continue
-		}
-		verdicts[i].Reason, verdicts[i].Message = "Terminating", "the CRD is being deleted and waits for its objects"
-		if stop {
+		if v.Presence == detect.Served && v.Terminating {
 			verdicts[i].Presence, verdicts[i].Identity = detect.Absent, ""
 		}
 	}

@@ -11,9 +11,9 @@ import (
 )
 
 func TestServedWhileACRDIsDeleted(t *testing.T) {
-	const going = "the CRD is being deleted and waits for its objects"
+	const going = "the CRD waits for its objects"
 	there := detect.Verdict{Presence: detect.Served, Reason: "Served", Identity: "a"}
-	leaves := detect.Verdict{Presence: detect.Served, Reason: "Served", Identity: "b", Terminating: true}
+	leaves := detect.Verdict{Presence: detect.Served, Reason: "Terminating", Message: going, Identity: "b", Terminating: true}
 	absent := detect.Verdict{Presence: detect.Absent, Reason: "NotServed", Message: "absent"}
 	unclear := detect.Verdict{Presence: detect.Unclear, Reason: "DiscoveryFailed", Message: "unclear"}
 	cases := map[string]struct {
@@ -43,10 +43,10 @@ func TestServedWhileACRDIsDeleted(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(c.waits, allServed(onTerminating(c.verdicts, false))); diff != "" {
+			if diff := cmp.Diff(c.waits, allServed(c.verdicts)); diff != "" {
 				t.Errorf("that waits (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(c.stop, allServed(onTerminating(c.verdicts, true))); diff != "" {
+			if diff := cmp.Diff(c.stop, allServed(withoutTerminating(c.verdicts))); diff != "" {
 				t.Errorf("that stops (-want +got):\n%s", diff)
 			}
 		})
