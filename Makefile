@@ -62,7 +62,7 @@ generate: ## Regenerate deep copies, CRDs, RBAC, the state diagrams and the refe
 	@$(TOOL) controller-gen object:headerFile=config/boilerplate.go.txt crd paths=./api/... output:crd:dir=config/crd
 	@$(TOOL) controller-gen rbac:roleName=torpor-manager,headerFile= paths=./internal/... output:rbac:dir=config/rbac
 	@TORPOR_UPDATE=1 go test -count=1 ./internal/hibernate ./internal/arch -run 'TestDiagram|TestReference' >/dev/null
-	@cd conditional && TORPOR_UPDATE=1 go test -count=1 . -run TestDiagram >/dev/null
+	@cd conditional && TORPOR_UPDATE=1 go test -count=1 ./internal/machine -run TestDiagram >/dev/null
 
 .PHONY: fmt
 fmt: ## Format all Go code

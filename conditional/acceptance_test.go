@@ -233,7 +233,7 @@ func TestNothingLeaks(t *testing.T) {
 	mine, theirs := make(chan string, 1000), make(chan string, 1000)
 	kind := s.kindOf(&corev1.ConfigMap{})
 	mgr := s.manager(s.cfg)
-	group, err := Setup(mgr, when, watching(kind, mine))
+	group, err := Setup(mgr, when, watching(kind, mine), RestartLimit(2*cycles, wait.Backoff{Duration: time.Second}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -45,7 +45,9 @@ type Sources struct {
 	Scheme     *runtime.Scheme
 	Logger     logr.Logger
 
-	look detect.Interest // how kinds may be looked for, as the group's options say
+	look              detect.Interest             // how kinds may be looked for, as the group's options say
+	stopOnTerminating bool                        // a kind whose CRD is being deleted counts as absent
+	terminating       func(kind string, now bool) // hears of CRDs that are being deleted; may be nil
 }
 
 // validator is a condition that can tell bad use before it is observed.

@@ -11,6 +11,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	"github.com/torpor-dev/torpor/conditional/internal/logic"
 )
@@ -28,6 +29,27 @@ func Any(c ...Condition) Condition { return combined("Any", c, logic.Any) }
 // Not holds while the condition is False; Unknown stays Unknown.
 func Not(c Condition) Condition {
 	return combined("Not", []Condition{c}, func() logic.Judge { return logic.Not })
+}
+
+// On is c as the API server of another cluster has it: Served looks for its kinds there, Object watches there. The
+// cluster need not have been started. The group still runs with its own manager.
+func On(cl cluster.Cluster, c Condition) Condition {
+	there := func(src Sources) Sources {
+		src.Config, src.HTTPClient, src.Scheme = cl.GetConfig(), cl.GetHTTPClient(), cl.GetScheme()
+		return src
+	}
+	return condition{
+		name: "On(" + names([]Condition{c}) + ")",
+		check: func(src Sources) error {
+			if cl == nil {
+				return errors.New("condition On needs a cluster, found nil: pass the one of cluster.New")
+			}
+			return checkAll("On", []Condition{c}, there(src))
+		},
+		observe: func(ctx context.Context, src Sources, report func(Status)) error {
+			return c.Observe(ctx, there(src), report)
+		},
+	}
 }
 
 // Func holds while f returns true. It is called at once and then every so often, each time with a context that ends

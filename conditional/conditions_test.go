@@ -41,9 +41,12 @@ func TestConditionsHaveNames(t *testing.T) {
 		if c.String() != want {
 			t.Errorf("got %q, want %q", c, want)
 		}
-		if _, err := Setup(&outer{ready: map[string]healthz.Checker{}}, c, func(manager.Manager) error { return nil }); err != nil {
+		g, err := Setup(newOuter(), c, func(manager.Manager) error { return nil })
+		if err != nil {
 			t.Errorf("%s, with its default name: %v", c, err)
+			continue
 		}
+		g.release()
 	}
 }
 

@@ -12,33 +12,51 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/torpor-dev/torpor/conditional/internal/gauges"
 	"github.com/torpor-dev/torpor/conditional/internal/hub"
+	"github.com/torpor-dev/torpor/conditional/internal/machine"
 	"github.com/torpor-dev/torpor/conditional/internal/scope"
+)
+
+// Phase is where a group is.
+type Phase = machine.Phase
+
+// The phases of a group.
+const (
+	Dormant  = machine.Dormant  // nothing of the group exists
+	Starting = machine.Starting // setup runs, the informers that it asked for sync
+	Running  = machine.Running  // setup is done and every runnable has been started; controllers sync what they watch by themselves
+	Draining = machine.Draining // stopped, runnables are returning
+	Stuck    = machine.Stuck    // a runnable has not returned within the drain timeout; nothing starts before it does
+	Failed   = machine.Failed   // setup or a runnable failed; the next try waits for the back-off
 )
 
 // Group is a set of runnables that live and end together. It is a runnable of its manager.
 type Group struct {
-	mgr     manager.Manager
-	when    Condition
-	setup   SetupFunc
-	options options
-	src     Sources
-	log     logr.Logger
-	gauges  gauges
-	hub     *hub.Hub
-	release func() // frees the name and the hub
+	mgr      manager.Manager
+	when     Condition
+	setup    SetupFunc
+	options  options
+	optional []schema.GroupVersionKind
+	src      Sources
+	log      logr.Logger
+	gauges   *gauges.Gauges
+	hub      *hub.Hub
+	release  func() // frees the name and the hub
 
 	mail  chan struct{}                 // holds a token when a new report waits
 	scope atomic.Pointer[scope.Manager] // of the present life
 
-	mu     sync.Mutex
-	status GroupStatus
-	asked  Status        // last report that was not Unknown
-	moved  chan struct{} // closed and replaced on every change
-	leads  bool
+	mu          sync.Mutex
+	status      GroupStatus
+	asked       Status          // last report that was not Unknown
+	terminating map[string]bool // kinds whose CRD waits for its deletion, and whether that was told
+	moved       chan struct{}   // closed and replaced on every change
+	leads       bool
 }
 
 // GroupStatus is a snapshot of a group.
@@ -46,9 +64,13 @@ type GroupStatus struct {
 	Name  string    `json:"name"`
 	Phase Phase     `json:"phase"`
 	Since time.Time `json:"since"` // when the phase began
+	// Reason is what led to the phase: Wanted, Unwanted, Changed, Up, …; it is empty before the first change.
+	Reason string `json:"reason,omitempty"`
+	// HeldUntil is when a start that is wanted now will be allowed by the restart limit; zero when nothing is held back.
+	HeldUntil time.Time `json:"heldUntil,omitzero"`
 	// Condition is the last report; its zero value means that there was none.
 	Condition Status `json:"condition"`
-	// Error is why the group failed last; it is empty again when the group runs.
+	// Error is why the group failed last, or what AfterStop returned; it is empty again when the group runs.
 	Error string `json:"error,omitempty"`
 }
 
@@ -57,6 +79,13 @@ func (g *Group) Status() GroupStatus {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.status
+}
+
+// shown is the status as the debug page has it.
+func (g *Group) shown() any {
+	s := g.Status()
+	s.Since, s.HeldUntil = s.Since.UTC(), s.HeldUntil.UTC()
+	return s
 }
 
 // Wait returns nil as soon as the group is in the phase, or the error of ctx. A phase that is left at once may be
@@ -95,6 +124,8 @@ func (g *Group) Checker(policy ReadyPolicy) healthz.Checker {
 		switch {
 		case policy == RequireResolved && g.asked.State == Unknown:
 			return fmt.Errorf("group %s: the condition is not known yet: %s", g.options.name, g.status.Condition.Message)
+		case policy == RequireRunning && g.leads && !g.status.HeldUntil.IsZero():
+			return fmt.Errorf("group %s is Dormant, expected Running: its restart limit holds it back until %s", g.options.name, g.status.HeldUntil.Format(time.RFC3339))
 		case policy == RequireRunning && g.leads && g.status.Phase != Running:
 			return fmt.Errorf("group %s is %s, expected Running: %s", g.options.name, g.status.Phase, g.status.Error)
 		}
@@ -116,33 +147,52 @@ func (g *Group) report(s Status) {
 		g.asked = s
 	}
 	g.mu.Unlock()
+	g.wake()
+}
+
+func (g *Group) wake() {
 	select {
 	case g.mail <- struct{}{}:
 	default:
 	}
 }
 
-// enter notes a move, then tells log, metrics and waiters.
-func (g *Group) enter(to Phase, why fact, err error) {
+// hold shows until when the restart limit holds the group back; the zero time means that it does not.
+func (g *Group) hold(until time.Time) {
 	g.mu.Lock()
-	from := g.status.Phase
-	g.status.Phase, g.status.Since = to, time.Now()
+	defer g.mu.Unlock()
+	if g.status.HeldUntil != until {
+		g.status.HeldUntil = until
+		g.announceLocked()
+	}
+}
+
+// enter notes a move, then tells waiters, metrics and the log.
+func (g *Group) enter(to Phase, why machine.Fact, err error) Transition {
+	t, condition := g.move(to, why, err)
+	g.gauges.Show(t.Group, to)
+	g.gauges.Count(t.Group, to, why)
+	log := g.log.WithValues("from", t.From, "to", to, "fact", why, "condition", condition.State.String(), "reason", condition.Reason)
+	if err != nil {
+		log.Error(err, "phase changed")
+	} else {
+		log.Info("phase changed")
+	}
+	return t
+}
+
+func (g *Group) move(to Phase, why machine.Fact, err error) (Transition, Status) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	t := Transition{Group: g.options.name, From: g.status.Phase, To: to, Reason: string(why), Err: err, At: time.Now()}
+	g.status.Phase, g.status.Since, g.status.Reason, g.status.HeldUntil = to, t.At, t.Reason, time.Time{}
 	if err != nil {
 		g.status.Error = err.Error()
 	} else if to == Running {
 		g.status.Error = ""
 	}
-	condition := g.status.Condition
 	g.announceLocked()
-	g.mu.Unlock()
-	g.gauges.show(g.options.name, to)
-	g.gauges.count(g.options.name, to, why)
-	log := g.log.WithValues("from", from, "to", to, "fact", why, "condition", condition.State.String(), "reason", condition.Reason)
-	if err != nil {
-		log.Error(err, "phase changed")
-		return
-	}
-	log.Info("phase changed")
+	return t, g.status.Condition
 }
 
 func (g *Group) announceLocked() {

@@ -7,18 +7,22 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
@@ -28,19 +32,52 @@ import (
 // outer is as much of a manager as a group needs; it has no network.
 type outer struct {
 	manager.Manager
+	cfg     *rest.Config
 	elected chan struct{}
 	added   []manager.Runnable
 	ready   map[string]healthz.Checker
+	extra   map[string]http.Handler
+
+	mu     sync.Mutex
+	logged []string
 }
 
-func (o *outer) GetConfig() *rest.Config                                 { return &rest.Config{Host: "127.0.0.1:1"} }
-func (o *outer) GetHTTPClient() *http.Client                             { return &http.Client{} }
-func (o *outer) GetLogger() logr.Logger                                  { return logr.Discard() }
-func (o *outer) GetControllerOptions() config.Controller                 { return config.Controller{} }
-func (o *outer) Elected() <-chan struct{}                                { return o.elected }
-func (o *outer) AddHealthzCheck(string, healthz.Checker) error           { return nil }
-func (o *outer) AddMetricsServerExtraHandler(string, http.Handler) error { return nil }
-func (o *outer) Add(r manager.Runnable) error                            { o.added = append(o.added, r); return nil }
+func newOuter() *outer {
+	return &outer{elected: make(chan struct{}), ready: map[string]healthz.Checker{}}
+}
+
+func (o *outer) GetHTTPClient() *http.Client                   { return &http.Client{} }
+func (o *outer) GetControllerOptions() config.Controller       { return config.Controller{} }
+func (o *outer) Elected() <-chan struct{}                      { return o.elected }
+func (o *outer) AddHealthzCheck(string, healthz.Checker) error { return nil }
+func (o *outer) Add(r manager.Runnable) error                  { o.added = append(o.added, r); return nil }
+
+func (o *outer) GetConfig() *rest.Config {
+	if o.cfg == nil {
+		o.cfg = &rest.Config{Host: "127.0.0.1:1"}
+	}
+	return o.cfg
+}
+
+func (o *outer) GetLogger() logr.Logger {
+	return funcr.New(func(_, args string) {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.logged = append(o.logged, args)
+	}, funcr.Options{})
+}
+
+// AddMetricsServerExtraHandler refuses a path that is taken, as a metrics server does.
+func (o *outer) AddMetricsServerExtraHandler(path string, h http.Handler) error {
+	if o.extra[path] != nil {
+		return errors.New("duplicate path " + path)
+	}
+	if o.extra == nil {
+		o.extra = map[string]http.Handler{}
+	}
+	o.extra[path] = h
+	return nil
+}
 
 func (o *outer) AddReadyzCheck(name string, check healthz.Checker) error {
 	o.ready[name] = check
@@ -79,14 +116,11 @@ type rig struct {
 	ended chan error
 }
 
-func runGroup(t *testing.T, setup SetupFunc, test func(r *rig)) {
+func runGroup(t *testing.T, setup SetupFunc, test func(r *rig), opts ...Option) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &rig{
-			t: t, mgr: &outer{elected: make(chan struct{}), ready: map[string]healthz.Checker{}},
-			when: switched{says: make(chan Status)}, ended: make(chan error, 1),
-		}
+		r := &rig{t: t, mgr: newOuter(), when: switched{says: make(chan Status)}, ended: make(chan error, 1)}
 		var err error
-		if r.group, err = Setup(r.mgr, r.when, setup, Name(strings.ReplaceAll(t.Name(), "/", "-"))); err != nil {
+		if r.group, err = Setup(r.mgr, r.when, setup, append(opts, Name(strings.ReplaceAll(t.Name(), "/", "-")))...); err != nil {
 			t.Fatal(err)
 		}
 		ctx, stop := context.WithCancel(t.Context())
@@ -271,6 +305,71 @@ func TestGroupNeverLivesTwice(t *testing.T) {
 	}
 }
 
+func TestDesiresThatChangeUnderWay(t *testing.T) {
+	var starts, ends atomic.Int32
+	var door chan struct{}
+	cases := map[string]struct {
+		slowSetup, slowEnd bool
+		do                 func(r *rig)
+		phase              Phase // while the door is shut
+		after              Phase // once it is open
+		starts             int32 // of the runnable
+	}{
+		"a start during Draining waits for the end": {
+			false, true, func(r *rig) { r.say(True, "a"); r.say(False, ""); r.say(True, "b") }, Draining, Running, 2,
+		},
+		"a start and a stop during Draining are none": {
+			false, true, func(r *rig) { r.say(True, "a"); r.say(False, ""); r.say(True, "b"); r.say(False, "") }, Draining, Dormant, 1,
+		},
+		"a stop during Starting starts no runnable": {
+			true, false, func(r *rig) { r.say(True, "a"); r.say(False, "") }, Draining, Dormant, 0,
+		},
+		"another identity during Starting begins anew": {
+			true, false, func(r *rig) { r.say(True, "a"); r.say(True, "b") }, Draining, Running, 1,
+		},
+		"the leader is lost during Starting": {
+			true, false, func(r *rig) { r.say(True, "a"); r.stop(); synctest.Wait() }, Draining, Dormant, 0,
+		},
+		"a leader that is lost during Running does not start again": {
+			false, true, func(r *rig) { r.say(True, "a"); r.stop(); synctest.Wait() }, Draining, Dormant, 1,
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			starts.Store(0)
+			ends.Store(0)
+			runGroup(t, func(mgr manager.Manager) error {
+				if c.slowSetup {
+					<-door
+				}
+				return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+					starts.Add(1)
+					defer ends.Add(1)
+					<-ctx.Done()
+					if c.slowEnd {
+						<-door
+					}
+					return nil
+				}))
+			}, func(r *rig) {
+				door = make(chan struct{}) // Of the bubble.
+				r.elect()
+				c.do(r)
+				r.want(c.phase)
+				close(door)
+				synctest.Wait()
+				r.want(c.after)
+				if starts.Load() != c.starts {
+					t.Errorf("%d runnables were started, want %d", starts.Load(), c.starts)
+				}
+			})
+			if starts.Load() != ends.Load() {
+				t.Errorf("%d starts, %d ends", starts.Load(), ends.Load())
+			}
+		})
+	}
+}
+
 // useAfterStop tries everything of a scope that does work.
 func useAfterStop(mgr manager.Manager) map[string]error {
 	ctx, key, obj := context.Background(), client.ObjectKey{Name: "x"}, &corev1.ConfigMap{}
@@ -353,7 +452,7 @@ func (f flaky) Observe(_ context.Context, _ Sources, report func(Status)) error 
 
 func TestGroupObservesAgainAfterAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		mgr := &outer{elected: make(chan struct{}), ready: map[string]healthz.Checker{}}
+		mgr := newOuter()
 		close(mgr.elected)
 		var calls, starts, ends atomic.Int32
 		g, err := Setup(mgr, flaky{&calls}, obedient(&starts, &ends))
@@ -399,7 +498,7 @@ func TestScopedChecksComeAndGo(t *testing.T) {
 }
 
 func TestSetupRefusesBadUse(t *testing.T) {
-	mgr := &outer{ready: map[string]healthz.Checker{}}
+	mgr := newOuter()
 	fine := func(manager.Manager) error { return nil }
 	cases := map[string]struct {
 		when  Condition
@@ -412,7 +511,23 @@ func TestSetupRefusesBadUse(t *testing.T) {
 		"no kind":                {Served(), fine, nil, "names no kind"},
 		"kind not in the scheme": {ServedObject(&appsv1.Deployment{}), fine, nil, "AddToScheme"},
 		"name with a slash":      {switched{}, fine, []Option{Name("a/b")}, "slash"},
-		"no time to drain":       {switched{}, fine, []Option{DrainTimeout(0)}, "longer than 0"},
+		"no time to drain":       {switched{}, fine, []Option{DrainTimeout(0)}, "DrainTimeout longer than 0"},
+		"no back-off":            {switched{}, fine, []Option{StartBackoff(wait.Backoff{})}, "StartBackoff"},
+		"no start at all":        {switched{}, fine, []Option{RestartLimit(0, wait.Backoff{Duration: 1})}, "at least 1 start"},
+		"no pause":               {switched{}, fine, []Option{RestartLimit(1, wait.Backoff{})}, "longer than 0"},
+		"no recorder":            {switched{}, fine, []Option{Events(nil, &corev1.Pod{})}, "expected a recorder and an object"},
+		"no object of events":    {switched{}, fine, []Option{Events(events.NewFakeRecorder(0), nil)}, "expected a recorder and an object"},
+		"polls all the time":     {switched{}, fine, []Option{Poll(0)}, "longer than 0 in Poll"},
+		"watches no name":        {switched{}, fine, []Option{WatchNamed()}, "found none"},
+		"watches half a name":    {switched{}, fine, []Option{WatchNamed("widgets.example.com", "widgets")}, `found "widgets"`},
+		"watches and polls":      {switched{}, fine, []Option{WatchNamed("widgets.example.com"), Poll(time.Second)}, "drop WatchNamed"},
+		"nothing optional":       {switched{}, fine, []Option{Optional()}, "found none"},
+		"optional and unknown":   {switched{}, fine, []Option{Optional(&appsv1.Deployment{})}, "AddToScheme"},
+		"keeps nothing":          {switched{}, fine, []Option{KeepInformers(0)}, "longer than 0 in KeepInformers"},
+		"two mistakes, first":    {switched{}, fine, []Option{Poll(0), DrainTimeout(0)}, "Poll"},
+		"two mistakes, second":   {switched{}, fine, []Option{Poll(0), DrainTimeout(0)}, "DrainTimeout"},
+		"no cluster":             {On(nil, switched{}), fine, nil, "condition On needs a cluster"},
+		"a cluster and nothing":  {On(otherCluster{}, nil), fine, nil, "got nil"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

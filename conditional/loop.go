@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/torpor-dev/torpor/conditional/internal/machine"
+	"github.com/torpor-dev/torpor/conditional/internal/pace"
 )
 
 // Start observes the condition and runs the group until ctx ends. The manager calls it.
@@ -17,19 +20,21 @@ func (g *Group) Start(ctx context.Context) error {
 	var observer sync.WaitGroup
 	observer.Go(func() { g.observe(ctx) })
 	defer observer.Wait()
-	g.gauges.show(g.options.name, Dormant)
-	return (&loop{g: g, backoff: g.options.startBackoff}).run(ctx)
+	g.gauges.Open(g.options.name)
+	o := g.options
+	return (&loop{g: g, backoff: o.startBackoff, pace: pace.New(o.restartBurst, o.restartPause)}).run(ctx)
 }
 
 // loop owns the state machine of one group; only its goroutine touches it.
 type loop struct {
 	g        *Group
-	life     *life // the one that lives, nil when nothing does
-	began    time.Time
+	life     *life  // the one that lives, nil when nothing does
 	identity string // of the last life
 	backoff  wait.Backoff
-	timer    *time.Timer // of the drain timeout or the back-off, which never overlap
-	due      fact        // what the timer means
+	pace     *pace.Pace
+	timer    *time.Timer  // of the drain timeout, the back-off or the restart limit, which never overlap
+	due      machine.Fact // what the timer means
+	told     time.Time    // the end of the pause that the log has told of
 	elected  bool
 	stopping bool
 }
@@ -40,16 +45,18 @@ func (l *loop) run(ctx context.Context) error {
 	l.timer.Stop()
 	defer l.timer.Stop()
 	for {
+		if ctx.Err() != nil { // Before the news of a life that has ended with it: that must not be followed by another.
+			l.stopping, stop = true, nil
+		}
 		l.settle(ctx)
 		if l.stopping && l.life == nil {
 			return nil
 		}
 		if l.stopping && l.g.Status().Phase == Stuck {
-			return fmt.Errorf("group %s: a runnable has not returned within %s: let it end with its context", l.g.options.name, l.g.options.drainTimeout)
+			return fmt.Errorf("group %s: something has not returned within %s: let runnables and hooks end with their context", l.g.options.name, l.g.options.drainTimeout)
 		}
 		select {
 		case <-stop:
-			l.stopping, stop = true, nil
 		case <-elected:
 			l.lead()
 			elected = nil
@@ -71,73 +78,125 @@ func (l *loop) lead() {
 
 // settle tells the machine the desire until nothing moves any more.
 func (l *loop) settle(ctx context.Context) {
+	if l.life != nil {
+		l.g.warn()
+	}
 	for l.apply(ctx, l.desire(), nil) {
+	}
+	if l.desire() == machine.Unwanted {
+		l.g.hold(time.Time{})
 	}
 }
 
-func (l *loop) desire() fact {
+func (l *loop) desire() machine.Fact {
 	l.g.mu.Lock()
 	asked := l.g.asked
 	l.g.mu.Unlock()
 	switch {
 	case l.stopping || !l.elected || asked.State != True:
-		return unwanted
+		return machine.Unwanted
 	case asked.Identity != l.identity:
-		return changed
+		return machine.Changed
 	}
-	return wanted
+	return machine.Wanted
 }
 
 // hear takes the news of a life; with the last of them the life is over.
 func (l *loop) hear(ctx context.Context, n news) {
-	if n.fact == ended || n.fact == erred {
-		l.life = nil
+	switch n.fact {
+	case returned:
+		l.apply(ctx, machine.Broke, nil)
+		l.alarm(machine.Overdue, l.g.options.drainTimeout+time.Second) // AfterStop has a time of its own.
+	case machine.Ended, machine.Erred:
 		l.g.scope.Store(nil)
+		l.apply(ctx, n.fact, n.err)
+		l.life = nil
+	default:
+		l.apply(ctx, n.fact, n.err)
 	}
-	l.apply(ctx, n.fact, n.err)
 }
 
 // apply makes one move of the machine and reports whether there was one.
-func (l *loop) apply(ctx context.Context, f fact, err error) bool {
+func (l *loop) apply(ctx context.Context, f machine.Fact, err error) bool {
 	from := l.g.Status().Phase
-	if from == Dormant && f == changed {
-		f = wanted // Nothing lives, so any identity will do.
+	if from == Dormant && f == machine.Changed {
+		f = machine.Wanted // Nothing lives, so any identity will do.
 	}
-	to, do := next(from, f)
-	if to == from {
+	to, do := machine.Next(from, f)
+	if to == from || do == machine.Activate && l.heldBack() {
 		return false
 	}
 	l.timer.Stop()
-	l.g.enter(to, f, err)
-	l.perform(ctx, do)
+	t := l.g.enter(to, f, err)
+	if l.life != nil {
+		l.measure(t)
+	}
+	l.g.tell(t, l.life != nil && !l.life.up.IsZero())
+	l.g.onTransition(t)
+	l.perform(ctx, do, t.At)
 	return true
 }
 
-func (l *loop) perform(ctx context.Context, do action) {
+// heldBack tells whether the restart limit forbids a start now; then the timer wakes the loop when it no longer does.
+func (l *loop) heldBack() bool {
+	until := l.pace.Next()
+	pause := time.Until(until)
+	if pause <= 0 {
+		return false
+	}
+	l.alarm(machine.Retry, pause)
+	l.g.hold(until)
+	if until != l.told {
+		l.told = until
+		l.g.log.Info("the restart limit holds the next start back", "until", until)
+	}
+	return true
+}
+
+func (l *loop) perform(ctx context.Context, do machine.Action, now time.Time) {
 	switch do {
-	case activate:
+	case machine.Activate:
 		l.g.mu.Lock()
 		l.identity = l.g.asked.Identity
 		l.g.mu.Unlock()
-		l.began = time.Now()
-		l.life = begin(ctx, l.g)
-	case cancel:
+		l.pace.Start(now)
+		l.life = begin(ctx, l.g, now)
+	case machine.Cancel:
 		l.life.cancel()
-		l.alarm(overdue, l.g.options.drainTimeout)
-	case seal:
+		l.alarm(machine.Overdue, l.g.options.drainTimeout)
+	case machine.Seal:
 		l.life.seal()
-	case backOff:
-		if time.Since(l.began) > l.g.options.startBackoff.Cap {
+	case machine.BackOff:
+		if now.Sub(l.life.began) > l.g.options.startBackoff.Cap {
 			l.backoff = l.g.options.startBackoff
 		}
-		l.alarm(retry, l.backoff.Step())
-	case forgive:
+		l.alarm(machine.Retry, l.backoff.Step())
+	case machine.Forgive:
 		l.backoff = l.g.options.startBackoff
-	case stay:
+	case machine.Stay:
 	}
 }
 
-func (l *loop) alarm(due fact, after time.Duration) {
+// measure notes the times of the life that a transition is about.
+func (l *loop) measure(t Transition) {
+	switch t.To {
+	case Running:
+		l.life.up = t.At
+		l.g.gauges.Started(t.Group, t.At.Sub(l.life.began))
+	case Draining:
+		l.life.drained = t.At
+	case Dormant, Failed:
+		if !l.life.drained.IsZero() {
+			l.g.gauges.Stopped(t.Group, t.At.Sub(l.life.drained))
+		}
+	case Starting, Stuck:
+	}
+	if t.From == Running {
+		l.pace.Ran(t.At.Sub(l.life.up))
+	}
+}
+
+func (l *loop) alarm(due machine.Fact, after time.Duration) {
 	l.due = due
 	l.timer.Reset(after)
 }

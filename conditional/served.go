@@ -132,7 +132,14 @@ func detectWith(ctx context.Context, src Sources, kinds []schema.GroupVersionKin
 	defer release()
 	look := src.look
 	look.Kinds = kinds
-	cancel, err := h.Detector.Subscribe(look, report)
+	tell := src.tellTerminating(kinds)
+	cancel, err := h.Detector.Subscribe(look, func(verdicts []detect.Verdict) {
+		tell(verdicts)
+		if src.stopOnTerminating {
+			verdicts = withoutTerminating(verdicts)
+		}
+		report(verdicts)
+	})
 	if err != nil {
 		return err
 	}
@@ -141,24 +148,57 @@ func detectWith(ctx context.Context, src Sources, kinds []schema.GroupVersionKin
 	return nil
 }
 
+// tellTerminating returns what tells the group of CRDs whose deletion begins or ends.
+func (src Sources) tellTerminating(kinds []schema.GroupVersionKind) func([]detect.Verdict) {
+	told := make([]bool, len(kinds))
+	return func(verdicts []detect.Verdict) {
+		for i, v := range verdicts {
+			if v.Terminating != told[i] && src.terminating != nil {
+				src.terminating(nameOf(kinds[i]), v.Terminating)
+			}
+			told[i] = v.Terminating
+		}
+	}
+}
+
+// withoutTerminating counts the kinds whose CRD is being deleted as absent.
+func withoutTerminating(verdicts []detect.Verdict) []detect.Verdict {
+	verdicts = slices.Clone(verdicts)
+	for i, v := range verdicts {
+		if v.Presence == detect.Served && v.Terminating {
+			verdicts[i].Presence, verdicts[i].Identity = detect.Absent, ""
+		}
+	}
+	return verdicts
+}
+
 // allServed is the three-valued AND: one absent kind decides, then one unclear kind.
 func allServed(verdicts []detect.Verdict) Status {
 	var identities []string
-	status := Status{State: True, Reason: "Served"}
+	decides := detect.Verdict{Presence: detect.Served, Reason: "Served"}
 	for _, v := range verdicts {
 		identities = append(identities, v.Identity)
-		state := stateOf(v.Presence)
-		if state == True || status.State == False {
-			continue
-		}
-		if state == False || status.State == True {
-			status = Status{State: state, Reason: v.Reason, Message: v.Message}
+		if weight(v) > weight(decides) {
+			decides = v
 		}
 	}
+	status := Status{State: stateOf(decides.Presence), Reason: decides.Reason, Message: decides.Message}
 	if status.State == True {
 		status.Identity = strings.Join(identities, ",")
 	}
 	return status
+}
+
+func weight(v detect.Verdict) int {
+	switch {
+	case v.Presence == detect.Absent:
+		return 3
+	case v.Presence == detect.Unclear:
+		return 2
+	case v.Terminating:
+		return 1
+	}
+	return 0
 }
 
 func stateOf(p detect.Presence) State {

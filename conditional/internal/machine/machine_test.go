@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package conditional
+package machine
 
 import (
 	"fmt"
@@ -22,12 +22,12 @@ Stuck    .                 .                .                .       .          
 Failed   .                 Dormant/Forgive  Dormant/Forgive  .       .               .       .              .          Dormant
 `
 	rows := [][]string{nil}
-	for _, f := range facts() {
+	for _, f := range Facts() {
 		rows[0] = append(rows[0], string(f))
 	}
-	for _, p := range phases() {
+	for _, p := range Phases() {
 		row := []string{string(p)}
-		for _, f := range facts() {
+		for _, f := range Facts() {
 			row = append(row, describe(p, f))
 		}
 		rows = append(rows, row)
@@ -41,12 +41,12 @@ Failed   .                 Dormant/Forgive  Dormant/Forgive  .       .          
 	}
 }
 
-func describe(p Phase, f fact) string {
-	to, do := next(p, f)
+func describe(p Phase, f Fact) string {
+	to, do := Next(p, f)
 	switch {
-	case to == p && do == stay:
+	case to == p && do == Stay:
 		return "."
-	case do == stay:
+	case do == Stay:
 		return string(to)
 	}
 	return fmt.Sprintf("%s/%s", to, do)
@@ -61,36 +61,36 @@ type world struct {
 }
 
 // possible tells which facts can happen in the world.
-func (w world) possible(f fact) bool {
+func (w world) possible(f Fact) bool {
 	switch f {
-	case wanted, unwanted, changed:
+	case Wanted, Unwanted, Changed:
 		return true
-	case up, broke:
+	case Up, Broke:
 		return w.lives == 1
-	case ended, erred:
+	case Ended, Erred:
 		return w.lives == 1
-	case overdue:
+	case Overdue:
 		return w.phase == Draining
-	case retry:
-		return w.phase == Failed
+	case Retry:
+		return w.phase == Failed || w.phase == Dormant
 	}
 	return false
 }
 
-func (w world) after(f fact) world {
-	if f == ended || f == erred {
+func (w world) after(f Fact) world {
+	if f == Ended || f == Erred {
 		w.lives, w.asked, w.sealed = 0, false, false
 	}
-	var do action
-	w.phase, do = next(w.phase, f)
+	var do Action
+	w.phase, do = Next(w.phase, f)
 	switch do {
-	case activate:
+	case Activate:
 		w.lives++
-	case cancel:
+	case Cancel:
 		w.asked = true
-	case seal:
+	case Seal:
 		w.sealed = true
-	case stay, backOff, forgive:
+	case Stay, BackOff, Forgive:
 	}
 	return w
 }
@@ -107,13 +107,13 @@ func TestEveryHistory(t *testing.T) {
 		}
 		seen[w] = true
 		w.check(t)
-		for _, f := range facts() {
+		for _, f := range Facts() {
 			if w.possible(f) {
 				open = append(open, w.after(f))
 			}
 		}
 	}
-	if len(seen) != len(phases()) {
+	if len(seen) != len(Phases()) {
 		t.Errorf("%d worlds can be reached, want one per phase: %v", len(seen), seen)
 	}
 }
@@ -130,7 +130,7 @@ func (w world) check(t *testing.T) {
 	if w.sealed != (w.phase == Stuck) {
 		t.Errorf("sealed, or not, wrongly in %+v", w)
 	}
-	for _, way := range [][]fact{{unwanted, ended, unwanted}, {unwanted, overdue, ended}, {unwanted, erred, unwanted}} {
+	for _, way := range [][]Fact{{Unwanted, Ended, Unwanted}, {Unwanted, Overdue, Ended}, {Unwanted, Erred, Unwanted}} {
 		end := w
 		for _, f := range way {
 			if end.possible(f) {

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conditional
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+type word struct{}
+
+func TestGracefulReconciler(t *testing.T) {
+	const grace = 10 * time.Second
+	stopped := errors.New("stopped")
+	cases := map[string]struct {
+		deadline time.Duration // of the controller's context, 0 for none
+		stop     time.Duration // when it is cancelled, 0 for never
+		work     time.Duration // of a reconcile that obeys its context
+		ended    time.Duration // when the reconcile returned
+		cause    error         // of the end of its context, nil when it had not ended
+	}{
+		"nothing happens":                    {0, 0, time.Minute, time.Minute, nil},
+		"a stop, and the work is done soon":  {0, time.Second, 5 * time.Second, 5 * time.Second, nil},
+		"a stop, and the work takes longer":  {0, time.Second, time.Minute, 11 * time.Second, stopped},
+		"a deadline is no stop":              {2 * time.Second, 0, time.Minute, 2 * time.Second, context.DeadlineExceeded},
+		"a stop, and a deadline before long": {3 * time.Second, time.Second, time.Minute, 3 * time.Second, context.DeadlineExceeded},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				r := GracefulReconciler(reconcile.TypedFunc[string](func(ctx context.Context, request string) (reconcile.Result, error) {
+					if request != "x" || ctx.Value(word{}) != "kept" {
+						t.Errorf("request %q with value %v", request, ctx.Value(word{}))
+					}
+					select {
+					case <-time.After(c.work):
+					case <-ctx.Done():
+					}
+					if got := context.Cause(ctx); !errors.Is(got, c.cause) {
+						t.Errorf("the context ended by %v, want %v", got, c.cause)
+					}
+					return reconcile.Result{RequeueAfter: 1}, nil
+				}), grace)
+				ctx, cancel := context.WithCancelCause(context.WithValue(t.Context(), word{}, "kept"))
+				defer cancel(nil)
+				if c.deadline > 0 {
+					var end context.CancelFunc
+					ctx, end = context.WithTimeout(ctx, c.deadline)
+					defer end()
+				}
+				if c.stop > 0 {
+					time.AfterFunc(c.stop, func() { cancel(stopped) })
+				}
+				result, err := r.Reconcile(ctx, "x")
+				if err != nil || result.RequeueAfter != 1 {
+					t.Errorf("got %v, %v", result, err)
+				}
+				if got := time.Since(began); got != c.ended {
+					t.Errorf("it returned after %s, want %s", got, c.ended)
+				}
+			})
+		})
+	}
+}

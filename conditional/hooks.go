@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conditional
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Hooks are functions that a group calls. A panic in one of them is an error of it.
+type Hooks struct {
+	// OnTransition is called at every change of the phase, in order. The group goes on only after it has returned, so it
+	// must not block, and must not Wait for the group; Status may be asked.
+	OnTransition func(Transition)
+	// BeforeStart runs before the setup function. Its context ends when the start is no longer wanted. Its error is a
+	// failed start.
+	BeforeStart func(context.Context) error
+	// AfterStop runs once for every start whose BeforeStart returned nil, after everything has returned, however it
+	// ended. Its context ends after the drain timeout; one that ignores that makes the group Stuck. The next start waits
+	// for it. Its error is logged and shown, and changes nothing else.
+	AfterStop func(context.Context) error
+}
+
+// Transition is one change of a group's phase.
+type Transition struct {
+	Group    string
+	From, To Phase
+	Reason   string // what happened, as in docs/conditional.md: Wanted, Unwanted, Changed, Up, …
+	Err      error  // why it failed, or what AfterStop returned
+	At       time.Time
+}
+
+// The reasons of a group's events. They are promises: no release renames one.
+const (
+	ControllerStarted     = "ControllerStarted"     // the group is Running
+	ControllerStopped     = "ControllerStopped"     // a group that was Running has stopped; a Warning when an error was the cause
+	ControllerStuck       = "ControllerStuck"       // Warning: something has not returned within the drain timeout
+	ControllerStartFailed = "ControllerStartFailed" // Warning: a start did not come to Running
+	ControllerTerminating = "ControllerTerminating" // the group's CRD is being deleted and waits for its objects
+)
+
+// maxNote is what the API server takes of an event's note, in bytes.
+const maxNote = 1024
+
+// record writes an event, if the group has a recorder.
+func (g *Group) record(eventType, reason, action, note string) {
+	if g.options.recorder == nil {
+		return
+	}
+	note = fmt.Sprintf("group %s: %s", g.options.name, note)
+	note = note[:min(len(note), maxNote)]
+	g.options.recorder.Eventf(g.options.regarding, nil, eventType, reason, action, "%s", note)
+}
+
+// tell records the event of a transition. Ran says that the life it is about has been Running.
+func (g *Group) tell(t Transition, ran bool) {
+	condition := g.Status().Condition
+	switch {
+	case t.To == Running:
+		g.record(corev1.EventTypeNormal, ControllerStarted, "Start", "all its runnables have been started: "+condition.Reason)
+	case t.To == Stuck:
+		g.record(corev1.EventTypeWarning, ControllerStuck, "Stop",
+			fmt.Sprintf("something has not returned within %s; nothing starts before it does", g.options.drainTimeout))
+	case t.From == Failed: // This end was told before.
+	case t.To == Failed && !ran:
+		g.record(corev1.EventTypeWarning, ControllerStartFailed, "Start", t.Err.Error())
+	case (t.To == Dormant || t.To == Failed) && ran && t.Err != nil:
+		g.record(corev1.EventTypeWarning, ControllerStopped, "Stop", t.Err.Error())
+	case t.To == Dormant && ran:
+		g.record(corev1.EventTypeNormal, ControllerStopped, "Stop", "everything has returned: "+condition.Reason)
+	}
+}
+
+// terminates notes that the CRD of a kind waits for its deletion, or no longer does.
+func (g *Group) terminates(kind string, now bool) {
+	g.mu.Lock()
+	if _, known := g.terminating[kind]; now && !known {
+		g.terminating[kind] = false
+	} else if !now {
+		delete(g.terminating, kind)
+	}
+	g.mu.Unlock()
+	g.wake()
+}
+
+// warn tells once of every CRD that waits for its deletion while something of the group lives.
+func (g *Group) warn() {
+	g.mu.Lock()
+	var kinds []string
+	for kind, told := range g.terminating {
+		if !told {
+			kinds = append(kinds, kind)
+			g.terminating[kind] = true
+		}
+	}
+	g.mu.Unlock()
+	slices.Sort(kinds)
+	what := "the controller goes on until the CRD is gone, for its objects may have finalizers"
+	if g.options.stopOnTerminating {
+		what = "the controller stops, as StopOnTerminating says, and leaves its finalizers on"
+	}
+	for _, kind := range kinds {
+		g.log.Info("the CRD of a kind is being deleted: "+what, "kind", kind)
+		g.record(corev1.EventTypeNormal, ControllerTerminating, "Terminate", "the CRD of "+kind+" is being deleted: "+what)
+	}
+}
+
+// guard calls foreign code, whose panic is an error.
+func (g *Group) guard(what string, call func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			g.log.Info(what+" panicked", "stack", string(debug.Stack()))
+			err = fmt.Errorf("%s panicked: %v", what, p)
+		}
+	}()
+	if err := call(); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
+}
+
+func (g *Group) onTransition(t Transition) {
+	if g.options.hooks.OnTransition == nil {
+		return
+	}
+	if err := g.guard("OnTransition", func() error { g.options.hooks.OnTransition(t); return nil }); err != nil {
+		g.log.Error(err, "hook failed", "from", t.From, "to", t.To)
+	}
+}
+
+func (g *Group) beforeStart(ctx context.Context) error {
+	if g.options.hooks.BeforeStart == nil {
+		return nil
+	}
+	return g.guard("BeforeStart", func() error { return g.options.hooks.BeforeStart(ctx) })
+}
+
+// afterStop calls the hook although ctx may have ended.
+func (g *Group) afterStop(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.options.drainTimeout)
+	defer cancel()
+	return g.guard("AfterStop", func() error { return g.options.hooks.AfterStop(ctx) })
+}

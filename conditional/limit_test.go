@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conditional
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+)
+
+func TestFlappingIsHeldBack(t *testing.T) {
+	var starts, ends atomic.Int32
+	runGroup(t, obedient(&starts, &ends), func(r *rig) {
+		r.elect()
+		began := time.Now()
+		for i := range 600 { // Ten changes a second for a minute, the last one to False.
+			r.say([]State{True, False}[i%2], "a")
+			r.pass(100 * time.Millisecond)
+		}
+		// Five at once until 0.8 s, then one 10 s and one 20 s later; 40 s more have not passed.
+		if got := starts.Load(); got != 7 || ends.Load() != 7 {
+			t.Errorf("%d starts and %d ends in a minute of flapping, want 7", got, ends.Load())
+		}
+		r.want(Dormant)
+		if s := r.group.Status(); !s.HeldUntil.IsZero() {
+			t.Errorf("held until %s while the condition is false", s.HeldUntil)
+		}
+
+		r.say(True, "a")
+		r.want(Dormant)
+		if got, want := r.group.Status().HeldUntil.Sub(began), 70800*time.Millisecond; got != want {
+			t.Errorf("held until %s after the beginning, want %s", got, want)
+		}
+		if err := r.group.Checker(RequireRunning)(nil); err == nil || !strings.Contains(err.Error(), "restart limit") {
+			t.Errorf("RequireRunning says %v, want the reason", err)
+		}
+		r.say(False, "")
+		r.say(True, "b") // What it says last is what counts.
+		r.pass(10800 * time.Millisecond)
+		r.want(Running)
+		if s := r.group.Status(); starts.Load() != 8 || !s.HeldUntil.IsZero() {
+			t.Errorf("%d starts, held until %s, want 8 and none", starts.Load(), s.HeldUntil)
+		}
+		lines := 0
+		for _, line := range r.mgr.logged {
+			if strings.Contains(line, "holds the next start back") {
+				lines++
+			}
+		}
+		if lines != 3 {
+			t.Errorf("the log has %d lines of the restart limit, want one for each of 3 pauses", lines)
+		}
+	})
+}
+
+func TestRestartLimitForgivesAndLeaps(t *testing.T) {
+	var starts, ends atomic.Int32
+	once := RestartLimit(1, wait.Backoff{Duration: time.Minute})
+	again := func(r *rig) { r.say(False, ""); r.say(True, "a") }
+	cases := map[string]struct {
+		until func(r *rig)
+		want  Phase
+	}{
+		"a restart is held back":                    {func(*rig) {}, Dormant},
+		"after the pause it is not":                 {func(r *rig) { r.pass(time.Minute) }, Running},
+		"ten minutes of running forgive the starts": {func(r *rig) { r.pass(time.Minute); again(r); r.pass(10 * time.Minute) }, Running},
+		"nine do not, but the pause has passed":     {func(r *rig) { r.pass(time.Minute); again(r); r.pass(9 * time.Minute) }, Running},
+		"another identity is held back as well":     {func(r *rig) { r.say(True, "b") }, Dormant},
+		"a day of sleep starts it once":             {func(r *rig) { again(r); r.pass(24 * time.Hour) }, Running},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			runGroup(t, obedient(&starts, &ends), func(r *rig) {
+				r.elect()
+				r.say(True, "a")
+				c.until(r)
+				again(r)
+				r.want(c.want)
+			}, once)
+		})
+	}
+	if starts.Load() != ends.Load() {
+		t.Errorf("%d starts and %d ends", starts.Load(), ends.Load())
+	}
+}
+
+func TestStopIsNeverHeldBack(t *testing.T) {
+	var starts, ends atomic.Int32
+	runGroup(t, obedient(&starts, &ends), func(r *rig) {
+		r.elect()
+		r.say(True, "a")
+		r.say(True, "b") // Held back, and stopped at once all the same.
+		r.want(Dormant)
+		if ends.Load() != 1 {
+			t.Errorf("%d ends, want 1 at once", ends.Load())
+		}
+		r.stop() // While it is held back.
+		synctest.Wait()
+		if err := <-r.ended; err != nil {
+			t.Error(err)
+		}
+	}, RestartLimit(1, wait.Backoff{Duration: time.Hour}))
+}
+
+// crowd runs many groups of one manager, whose setup functions wait at a door.
+type crowd struct {
+	rig    *rig
+	groups []*Group
+	says   []chan Status
+	inside atomic.Int32
+	door   chan struct{}
+}
+
+func runCrowd(t *testing.T, size int, test func(c *crowd)) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &crowd{rig: &rig{t: t, mgr: newOuter()}, door: make(chan struct{})}
+		ctx, stop := context.WithCancel(t.Context())
+		for i := range size {
+			says := make(chan Status)
+			g, err := Setup(c.rig.mgr, switched{says}, func(manager.Manager) error {
+				c.inside.Add(1)
+				defer c.inside.Add(-1)
+				<-c.door
+				return nil
+			}, Name(fmt.Sprint("crowd-", i)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.groups, c.says = append(c.groups, g), append(c.says, says)
+			go func() {
+				if err := g.Start(ctx); err != nil {
+					t.Error(err)
+				}
+			}()
+		}
+		c.rig.elect()
+		for _, says := range c.says {
+			says <- Status{State: True}
+		}
+		synctest.Wait()
+		test(c)
+		stop()
+		synctest.Wait()
+	})
+}
+
+func (c *crowd) wantInside(want int32, when string) {
+	c.rig.t.Helper()
+	if got := c.inside.Load(); got != want {
+		c.rig.t.Errorf("%s: %d setup functions run, want %d", when, got, want)
+	}
+}
+
+func TestFewGroupsStartAtOnce(t *testing.T) {
+	runCrowd(t, 20, func(c *crowd) {
+		c.wantInside(16, "all wanted")
+		for range 10 {
+			c.door <- struct{}{}
+			synctest.Wait()
+		}
+		c.wantInside(10, "ten are up")
+		close(c.door)
+		synctest.Wait()
+		for _, g := range c.groups {
+			if p := g.Status().Phase; p != Running {
+				t.Errorf("%s is %s", g.Status().Name, p)
+			}
+		}
+	})
+}
+
+func TestHangingStartsLetOthersStart(t *testing.T) {
+	runCrowd(t, 20, func(c *crowd) {
+		c.wantInside(16, "all wanted")
+		waiting := 0
+		for i, g := range c.groups { // Those that wait can be stopped at once; one that hangs in setup cannot.
+			c.says[i] <- Status{State: False}
+			synctest.Wait()
+			if g.Status().Phase == Dormant {
+				waiting++
+			}
+			c.says[i] <- Status{State: True}
+			synctest.Wait()
+		}
+		if waiting != 4 {
+			t.Errorf("%d groups stopped at once, want the 4 that waited", waiting)
+		}
+		c.rig.pass(slowStart)
+		c.wantInside(20, "the first have hung for a while")
+		close(c.door)
+		synctest.Wait()
+		for _, g := range c.groups {
+			if p := g.Status().Phase; p != Running {
+				t.Errorf("%s is %s", g.Status().Name, p)
+			}
+		}
+	})
+}

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conditional
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/torpor-dev/torpor/conditional/internal/detect"
+	"github.com/torpor-dev/torpor/conditional/internal/logic"
+)
+
+// Option adjusts a group.
+type Option func(*options)
+
+type options struct {
+	name              string
+	drainTimeout      time.Duration
+	startBackoff      wait.Backoff
+	restartBurst      int
+	restartPause      wait.Backoff
+	hooks             Hooks
+	recorder          events.EventRecorder
+	regarding         runtime.Object
+	look              detect.Interest
+	stopOnTerminating bool
+	optional          []client.Object
+	keepInformers     time.Duration
+
+	errs []error
+}
+
+func defaults(when Condition) options {
+	return options{
+		name:         when.String(),
+		drainTimeout: 30 * time.Second,
+		startBackoff: logic.Backoff(),
+		restartBurst: 5,
+		restartPause: wait.Backoff{Duration: 10 * time.Second, Factor: 2, Steps: 1 << 30, Cap: time.Minute},
+	}
+}
+
+// expect notes an error of an option.
+func (o *options) expect(ok bool, format string, args ...any) {
+	if !ok {
+		o.errs = append(o.errs, fmt.Errorf(format, args...))
+	}
+}
+
+// check returns what is wrong with the options, alone and together.
+func (o *options) check() error {
+	o.expect(o.name != "" && !strings.ContainsAny(o.name, "/ "),
+		"expected a group's name without slash and space, found %q: set one with conditional.Name", o.name)
+	o.expect(o.look.Poll == 0 || len(o.look.CRDs) == 0,
+		"expected Poll or WatchNamed, found both: drop WatchNamed, for a group that polls watches nothing")
+	return errors.Join(o.errs...)
+}
+
+// Name sets the group's name in logs, metrics and checks; the default is the condition's String.
+func Name(name string) Option { return func(o *options) { o.name = name } }
+
+// DrainTimeout sets how long a stop waits for the runnables before the group is Stuck; the default is 30 s.
+func DrainTimeout(d time.Duration) Option {
+	return func(o *options) {
+		o.expect(d > 0, "expected a DrainTimeout longer than 0, found %s: correct it", d)
+		o.drainTimeout = d
+	}
+}
+
+// StartBackoff sets the pauses between failed starts; the default grows from 1 s to 5 min. It begins anew when the
+// condition changes, and after a start that lasted longer than its Cap.
+func StartBackoff(b wait.Backoff) Option {
+	return func(o *options) {
+		o.expect(b.Duration > 0, "expected a StartBackoff whose Duration is longer than 0, found %s: correct it", b.Duration)
+		o.startBackoff = b
+	}
+}
+
+// RestartLimit keeps a condition that comes and goes from restarting the group all the time: burst starts are free,
+// then a pause follows each start. The default is 5 and pauses from 10 s to 1 min. Stops are never delayed. While a
+// start is held back the group is Dormant and GroupStatus.HeldUntil says for how long; what the condition says then is
+// what counts. After 10 minutes in Running all former starts are forgotten.
+func RestartLimit(burst int, pause wait.Backoff) Option {
+	return func(o *options) {
+		o.expect(burst > 0, "expected a RestartLimit of at least 1 start, found %d: correct it", burst)
+		o.expect(pause.Duration > 0, "expected a RestartLimit with a pause longer than 0, found %s: correct its Duration", pause.Duration)
+		o.restartBurst, o.restartPause = burst, pause
+	}
+}
+
+// WithHooks sets functions that the group calls.
+func WithHooks(h Hooks) Option { return func(o *options) { o.hooks = h } }
+
+// Events records what happens to the group as events about an object, for example the Deployment of the operator; see
+// the constants for their reasons. mgr.GetEventRecorder makes a recorder.
+func Events(rec events.EventRecorder, regarding runtime.Object) Option {
+	return func(o *options) {
+		o.expect(rec != nil && regarding != nil, "expected a recorder and an object in Events, found nil: pass both")
+		o.recorder, o.regarding = rec, regarding
+	}
+}
+
+// Poll asks discovery at this interval instead of watching CRDs, so it needs no right to watch them. Starts and stops
+// come up to that much later.
+func Poll(interval time.Duration) Option {
+	return func(o *options) {
+		o.expect(interval > 0, "expected an interval longer than 0 in Poll, found %s: correct it", interval)
+		o.look.Poll = interval
+	}
+}
+
+// WatchNamed watches the CRDs of these names, and no others: it needs get, list and watch for nothing but them
+// (resourceNames). A name is <plural>.<group>.
+func WatchNamed(crdNames ...string) Option {
+	return func(o *options) {
+		o.expect(len(crdNames) > 0, "expected names of CRDs in WatchNamed, found none: pass at least one, for example widgets.example.com")
+		for _, name := range crdNames {
+			plural, group, _ := strings.Cut(name, ".")
+			o.expect(plural != "" && group != "" && !strings.ContainsAny(name, "/ "),
+				"expected <plural>.<group> in WatchNamed, found %q: pass the CRD's name, for example widgets.example.com", name)
+		}
+		o.look.CRDs = crdNames
+	}
+}
+
+// APIServices also watches APIServices, so that kinds of aggregated API servers are seen to come and go. It needs the
+// right to list and watch apiservices.apiregistration.k8s.io.
+func APIServices() Option { return func(o *options) { o.look.APIServices = true } }
+
+// StopOnTerminating stops the group when the deletion of a CRD is asked for, and not only when it is gone. Finalizers
+// of the group's controllers then stay on, and with them the objects and the CRD, unless somebody else takes them off.
+func StopOnTerminating() Option { return func(o *options) { o.stopOnTerminating = true } }
+
+// Optional names kinds that the group's controllers may watch although nobody serves them. The manager's scheme knows
+// their kinds.
+func Optional(objs ...client.Object) Option {
+	return func(o *options) {
+		o.expect(len(objs) > 0, "expected objects in Optional, found none: pass at least one, for example &corev1.Pod{}")
+		o.optional = append(o.optional, objs...)
+	}
+}
+
+// KeepInformers keeps the group's informers for so long after a stop, so that a start that follows soon finds them
+// synced. The default is not to keep them.
+func KeepInformers(ttl time.Duration) Option {
+	return func(o *options) {
+		o.expect(ttl > 0, "expected a time longer than 0 in KeepInformers, found %s: correct it", ttl)
+		o.keepInformers = ttl
+	}
+}

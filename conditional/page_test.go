@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conditional
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+)
+
+func TestPageShowsAllGroupsOfTheManager(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mgr := newOuter()
+		close(mgr.elected)
+		var starts, ends atomic.Int32
+		ctx, stop := context.WithCancel(t.Context())
+		says := map[string]chan Status{}
+		for name, setup := range map[string]SetupFunc{
+			"runs": obedient(&starts, &ends), "fails": func(manager.Manager) error { return errors.New("boom") },
+			"sleeps": obedient(&starts, &ends), "waits": obedient(&starts, &ends),
+		} {
+			says[name] = make(chan Status)
+			g, err := Setup(mgr, switched{says[name]}, setup, Name(name), RestartLimit(1, wait.Backoff{Duration: time.Minute}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			go func() { _ = g.Start(ctx) }()
+		}
+		if _, err := Setup(newOuter(), switched{}, obedient(&starts, &ends), Name("of another manager")); err == nil {
+			t.Error("a name with spaces was taken")
+		}
+		says["runs"] <- Status{State: True, Reason: "Served", Identity: "a"}
+		says["fails"] <- Status{State: True, Reason: "Served"}
+		says["waits"] <- Status{State: True}
+		synctest.Wait()
+		says["waits"] <- Status{State: True, Reason: "Served", Identity: "b"}
+		synctest.Wait()
+
+		const want = `{
+  "groups": [
+    {
+      "name": "fails",
+      "phase": "Failed",
+      "since": "2000-01-01T00:00:00Z",
+      "reason": "Erred",
+      "condition": {
+        "state": "True",
+        "reason": "Served"
+      },
+      "error": "setup: boom"
+    },
+    {
+      "name": "runs",
+      "phase": "Running",
+      "since": "2000-01-01T00:00:00Z",
+      "reason": "Up",
+      "condition": {
+        "state": "True",
+        "reason": "Served",
+        "identity": "a"
+      }
+    },
+    {
+      "name": "sleeps",
+      "phase": "Dormant",
+      "since": "2000-01-01T00:00:00Z",
+      "condition": {
+        "state": "Unknown"
+      }
+    },
+    {
+      "name": "waits",
+      "phase": "Dormant",
+      "since": "2000-01-01T00:00:00Z",
+      "reason": "Ended",
+      "heldUntil": "2000-01-01T00:01:00Z",
+      "condition": {
+        "state": "True",
+        "reason": "Served",
+        "identity": "b"
+      }
+    }
+  ]
+}
+`
+		if diff := cmp.Diff(want, page(t, mgr)); diff != "" {
+			t.Errorf("page (-want +got):\n%s", diff)
+		}
+		stop()
+		synctest.Wait()
+		if diff := cmp.Diff("{\n  \"groups\": []\n}\n", page(t, mgr)); diff != "" {
+			t.Errorf("page after all have ended (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func page(t *testing.T, mgr *outer) string {
+	t.Helper()
+	answer := httptest.NewRecorder()
+	mgr.extra["/debug/conditional"].ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/debug/conditional", nil))
+	if got := answer.Header().Get("Content-Type"); answer.Code != http.StatusOK || got != "application/json" {
+		t.Errorf("the page is %d %s", answer.Code, got)
+	}
+	return answer.Body.String()
+}
+
+func TestANameThatIsTakenLeavesNothing(t *testing.T) {
+	fine := func(manager.Manager) error { return nil }
+	g, err := Setup(newOuter(), switched{}, fine, Name("mine"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.release()
+	other := newOuter()
+	if _, err := Setup(other, switched{}, fine, Name("mine")); err == nil || !strings.Contains(err.Error(), "a name of its own") {
+		t.Errorf("the second group got %v", err)
+	}
+	if len(other.added)+len(other.extra)+len(other.ready) > 0 {
+		t.Error("the second manager has something of it")
+	}
+}
+
+// series returns the samples of a group in the process's registry, without buckets.
+func series(t *testing.T, group string) map[string]float64 {
+	t.Helper()
+	families, err := metrics.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			var labels []string
+			mine := false
+			for _, l := range m.GetLabel() {
+				if l.GetName() == "group" {
+					mine = l.GetValue() == group
+				} else {
+					labels = append(labels, l.GetValue())
+				}
+			}
+			if !mine || !strings.HasPrefix(f.GetName(), "torpor_gate_") {
+				continue
+			}
+			name := strings.Join(append([]string{strings.TrimPrefix(f.GetName(), "torpor_gate_")}, labels...), " ")
+			if h := m.GetHistogram(); h != nil {
+				found[name+" count"], found[name+" sum"] = float64(h.GetSampleCount()), h.GetSampleSum()
+				continue
+			}
+			found[name] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
+		}
+	}
+	return found
+}
+
+func TestMetricsAfterEveryEnd(t *testing.T) {
+	var hold, start time.Duration
+	setup := func(mgr manager.Manager) error {
+		<-time.After(start)
+		return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+			<-ctx.Done()
+			<-time.After(hold)
+			return nil
+		}))
+	}
+	runGroup(t, setup, func(r *rig) {
+		name := r.group.Status().Name
+		synctest.Wait()
+		fresh := series(t, name)
+		cycle := func() {
+			r.say(True, "a")
+			r.pass(start)
+			r.want(Running)
+			r.say(False, "")
+			r.pass(hold)
+			r.want(Dormant)
+		}
+		r.elect()
+		start, hold = 3*time.Second, 20*time.Second
+		cycle()
+		start, hold = time.Second, time.Minute
+		cycle()
+		got := series(t, name)
+		grown := map[string]float64{}
+		for sample, value := range got {
+			grown[sample] = value - fresh[sample]
+		}
+		want := map[string]float64{
+			"state Dormant": 0, "state Starting": 0, "state Running": 0, "state Draining": 0, "state Stuck": 0, "state Failed": 0,
+			"transitions_total Wanted Starting": 2, "transitions_total Up Running": 2, "transitions_total Unwanted Draining": 2,
+			"transitions_total Ended Dormant": 2, "transitions_total Overdue Stuck": 1, "drain_timeouts_total": 1,
+			"start_seconds count": 2, "start_seconds sum": 4, "stop_seconds count": 2, "stop_seconds sum": 80,
+		}
+		if diff := cmp.Diff(want, grown); diff != "" {
+			t.Errorf("two restarts added (-want +got):\n%s", diff)
+		}
+		if got["state Dormant"] != 1 {
+			t.Errorf("a stopped group is not Dormant in %v", got)
+		}
+		start, hold = 0, 0
+		for range 100 {
+			cycle()
+		}
+		later := series(t, name)
+		if len(later) != len(got) {
+			t.Errorf("%d series after 100 restarts more, want %d as before: %v", len(later), len(got), later)
+		}
+		if later["start_seconds count"] != got["start_seconds count"]+100 || later["stop_seconds count"] != got["stop_seconds count"]+100 {
+			t.Errorf("100 restarts after %v are counted as %v", got, later)
+		}
+	}, RestartLimit(1000, wait.Backoff{Duration: time.Second}))
+}
+
+func TestEveryRunHasOneState(t *testing.T) {
+	var starts, ends atomic.Int32
+	runGroup(t, obedient(&starts, &ends), func(r *rig) {
+		r.elect()
+		for i, s := range []Status{{}, {State: True}, {State: False}, {State: True}} {
+			r.say(s.State, "")
+			sum := 0.0
+			for name, value := range series(t, r.group.Status().Name) {
+				if strings.HasPrefix(name, "state ") {
+					sum += value
+				}
+			}
+			if sum != 1 {
+				t.Errorf("step %d: %v states are 1, want one", i, sum)
+			}
+		}
+	})
+	if fmt.Sprint(starts.Load(), ends.Load()) != "2 2" {
+		t.Errorf("%d starts, %d ends", starts.Load(), ends.Load())
+	}
+}
