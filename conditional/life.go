@@ -34,7 +34,7 @@ func (l *life) news() <-chan news {
 func begin(ctx context.Context, g *Group) *life {
 	ctx, cancel := context.WithCancel(ctx)
 	l := &life{cancel: cancel, seal: func() {}, told: make(chan news, 3)}
-	s, err := scope.New(g.mgr, g.hub, nil)
+	s, err := scope.New(g.mgr, g.hub, scope.Options{})
 	if err != nil {
 		cancel()
 		l.told <- news{erred, fmt.Errorf("open a scope: %w", err)}

@@ -37,11 +37,14 @@ type Detector struct {
 	cfg *rest.Config
 	hc  *http.Client
 	log logr.Logger
+
+	mu    sync.Mutex
+	known map[schema.GroupVersionKind]Verdict
 }
 
 // New returns a detector that has not made a request yet.
 func New(cfg *rest.Config, hc *http.Client, log logr.Logger) (*Detector, error) {
-	return &Detector{cfg: cfg, hc: hc, log: log}, nil
+	return &Detector{cfg: cfg, hc: hc, log: log, known: map[schema.GroupVersionKind]Verdict{}}, nil
 }
 
 // Subscribe reports the verdicts on the kinds, in their order, at once and on every change, until cancel is called.
@@ -53,8 +56,28 @@ func (d *Detector) Subscribe(i Interest, report func([]Verdict)) (cancel func(),
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	running.Go(func() { _ = w.Run(ctx, i.Kinds, report) })
+	noted := func(verdicts []Verdict) {
+		d.note(i.Kinds, verdicts)
+		report(verdicts)
+	}
+	running.Go(func() { _ = w.Run(ctx, i.Kinds, noted) })
 	return func() { stop(); running.Wait() }, nil
+}
+
+func (d *Detector) note(kinds []schema.GroupVersionKind, verdicts []Verdict) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for i, v := range verdicts {
+		d.known[kinds[i]] = v
+	}
+}
+
+// Known returns the last verdict on a kind, if somebody subscribed to it.
+func (d *Detector) Known(gvk schema.GroupVersionKind) (Verdict, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	v, ok := d.known[gvk]
+	return v, ok
 }
 
 // watcher watches one API server.
