@@ -31,15 +31,16 @@ func (m *Manager) Start(context.Context) error {
 	return errors.New("a conditional controller's setup must not start the manager it was given: add runnables to it and return")
 }
 
-// Run starts the cache, then the runnables, calls up, and returns after all have returned: with nil when ctx ended,
-// or with the first runnable's error, before which it calls broke. The scope is closed then.
+// Run starts the cache, then the runnables, calls up, and returns after all have returned, handlers of events
+// included: with nil when ctx ended, or with the first runnable's error, before which it calls broke. The scope is
+// closed then.
 func (m *Manager) Run(ctx context.Context, up, broke func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	cacheDone := make(chan struct{})
 	go func() {
 		defer close(cacheDone)
-		m.fail(m.GetCache().Start(m.life))
+		m.fail(m.view.Start(m.life))
 	}()
 	err := m.syncEarly(ctx)
 	if err == nil && ctx.Err() == nil {
@@ -55,9 +56,11 @@ func (m *Manager) Run(ctx context.Context, up, broke func()) error {
 	m.mu.Lock()
 	m.draining = true
 	m.mu.Unlock()
+	m.view.mute()
 	m.running.Wait()
 	m.Close()
 	<-cacheDone
+	m.view.drained()
 	return err
 }
 

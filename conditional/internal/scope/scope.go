@@ -11,6 +11,7 @@ import (
 	"maps"
 	"net/http"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -22,18 +23,31 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/torpor-dev/torpor/conditional/internal/detect"
 	"github.com/torpor-dev/torpor/conditional/internal/hub"
 )
 
 // ErrClosed is the answer of a scope after its activation has ended.
 var ErrClosed = errors.New("the scope of this conditional controller is closed: take clients and caches from the manager that setup was given last")
 
+// Options are what a group asks of its scopes.
+type Options struct {
+	// Optional are the kinds that may come and go while the scope lives.
+	Optional []schema.GroupVersionKind
+	// Look is how the detector may watch the optional kinds, and those of kept informers; its Kinds are not used.
+	Look detect.Interest
+	// KeepInformers is how long the scope's informers stay for the next one; 0 stops them with the scope.
+	KeepInformers time.Duration
+}
+
 // Manager is the scoped manager. Its zero value is not usable.
 type Manager struct {
 	manager.Manager                 // the outer one
 	inner           cluster.Cluster // never started as a whole: only its cache is
+	view            *view           // its cache
+	live, direct    *swapping       // its client, and the one without a cache
 	life            context.Context // of the cache; its end closes the scope
-	Close           func()          // ends life; it may be called more than once
+	Close           func()          // ends life and the scope's use of informers, without waiting; it may be called more than once
 
 	mu       sync.Mutex
 	queued   []manager.Runnable
@@ -46,8 +60,9 @@ type Manager struct {
 	extra    map[string]http.Handler
 }
 
-// New returns a scope with the outer manager's config, HTTP client and scheme. It makes no request.
-func New(outer manager.Manager, _ *hub.Hub, _ []schema.GroupVersionKind) (*Manager, error) {
+// New returns a scope with the outer manager's config, HTTP client and scheme, and the hub's informers. It makes no
+// request.
+func New(outer manager.Manager, h *hub.Hub, o Options) (*Manager, error) {
 	m := &Manager{
 		Manager: outer,
 		failed:  make(chan error, 1),
@@ -55,14 +70,15 @@ func New(outer manager.Manager, _ *hub.Hub, _ []schema.GroupVersionKind) (*Manag
 		readyz:  map[string]healthz.Checker{},
 		extra:   map[string]http.Handler{},
 	}
-	m.life, m.Close = context.WithCancel(context.Background())
-	httpClient := *outer.GetHTTPClient()
-	httpClient.Transport = &transport{base: httpClient.Transport, life: m.life}
-	var err error
-	m.inner, err = cluster.New(outer.GetConfig(), func(o *cluster.Options) {
-		o.Scheme, o.HTTPClient, o.Logger = outer.GetScheme(), &httpClient, outer.GetLogger()
-		o.NewCache = m.newCache
-	})
+	var endLife context.CancelFunc
+	m.life, endLife = context.WithCancel(context.Background())
+	m.view = newView(m.life, outer.GetScheme(), h, o)
+	m.view.fail, m.view.renew = m.fail, m.renew
+	m.Close = sync.OnceFunc(func() { endLife(); m.view.close() })
+	err := m.build(outer)
+	if err == nil {
+		err = m.view.follow(h.Detector, o)
+	}
 	if err != nil {
 		m.Close()
 		return nil, fmt.Errorf("build the scope's cache and client: %w", err)
@@ -70,32 +86,51 @@ func New(outer manager.Manager, _ *hub.Hub, _ []schema.GroupVersionKind) (*Manag
 	return m, nil
 }
 
-func (m *Manager) newCache(cfg *rest.Config, opts cache.Options) (cache.Cache, error) {
-	opts.NewInformer = newInformer
-	inner, err := cache.New(cfg, opts)
-	if err != nil {
-		return nil, err
-	}
-	return &scopedCache{Cache: inner, life: m.life, started: make(chan struct{})}, nil
+func (m *Manager) build(outer manager.Manager) error {
+	httpClient := *outer.GetHTTPClient()
+	httpClient.Transport = &transport{base: httpClient.Transport, life: m.life}
+	var err error
+	m.inner, err = cluster.New(outer.GetConfig(), func(o *cluster.Options) {
+		o.Scheme, o.HTTPClient, o.Logger = outer.GetScheme(), &httpClient, outer.GetLogger()
+		o.NewCache = func(*rest.Config, cache.Options) (cache.Cache, error) { return m.view, nil }
+		o.MapperProvider = func(cfg *rest.Config, hc *http.Client) (meta.RESTMapper, error) {
+			m.view.mapper, err = newMapper(cfg, hc, m.view)
+			return m.view.mapper, err
+		}
+		o.NewClient = func(cfg *rest.Config, o client.Options) (client.Client, error) {
+			if m.live, err = newSwapping(cfg, o); err != nil {
+				return nil, err
+			}
+			o.Cache = nil
+			m.direct, err = newSwapping(cfg, o)
+			return m.live, err
+		}
+	})
+	return err
+}
+
+// renew makes mapper and clients forget where kinds were: they would never notice that a kind moved.
+func (m *Manager) renew() {
+	m.fail(errors.Join(m.view.mapper.renew(), m.live.renew(), m.direct.renew()))
 }
 
 // GetHTTPClient returns a client that refuses requests once the scope is closed.
 func (m *Manager) GetHTTPClient() *http.Client { return m.inner.GetHTTPClient() }
 
 // GetCache returns the scope's own cache.
-func (m *Manager) GetCache() cache.Cache { return m.inner.GetCache() }
+func (m *Manager) GetCache() cache.Cache { return m.view }
 
 // GetClient returns the scope's own client, which reads from the scope's cache.
-func (m *Manager) GetClient() client.Client { return m.inner.GetClient() }
+func (m *Manager) GetClient() client.Client { return m.live }
 
 // GetAPIReader returns a reader without a cache.
-func (m *Manager) GetAPIReader() client.Reader { return m.inner.GetAPIReader() }
+func (m *Manager) GetAPIReader() client.Reader { return m.direct }
 
 // GetFieldIndexer returns the indexer of the scope's cache.
-func (m *Manager) GetFieldIndexer() client.FieldIndexer { return m.inner.GetFieldIndexer() }
+func (m *Manager) GetFieldIndexer() client.FieldIndexer { return m.view }
 
 // GetRESTMapper returns a mapper that knows nothing older than the scope.
-func (m *Manager) GetRESTMapper() meta.RESTMapper { return m.inner.GetRESTMapper() }
+func (m *Manager) GetRESTMapper() meta.RESTMapper { return m.view.mapper }
 
 // GetControllerOptions returns the outer options without the check of names, which are never freed.
 func (m *Manager) GetControllerOptions() config.Controller {
@@ -149,22 +184,3 @@ func (m *Manager) ServeExtra(w http.ResponseWriter, r *http.Request) {
 	}
 	http.NotFound(w, r)
 }
-
-// transport refuses requests after the scope is closed, so that no informer or late worker reaches the API.
-type transport struct {
-	base http.RoundTripper
-	life context.Context
-}
-
-func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	if t.life.Err() != nil {
-		return nil, ErrClosed
-	}
-	if t.base == nil {
-		return http.DefaultTransport.RoundTrip(r)
-	}
-	return t.base.RoundTrip(r)
-}
-
-// WrappedRoundTripper lets client-go find the transport below, for example to close idle connections.
-func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.base }

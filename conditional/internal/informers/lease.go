@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package informers
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Lease is a share of an informer. Whoever adds handlers to the informer removes them before the release.
+type Lease struct {
+	pool  *Pool
+	entry *entry
+	terms Terms
+	once  sync.Once
+}
+
+// Kind returns what the informer watches.
+func (l *Lease) Kind() Kind { return l.entry.kind }
+
+// Informer returns the informer, which may not have synced yet.
+func (l *Lease) Informer() cache.Informer { return l.entry.informer }
+
+// Reader reads what the informer has. It must not be used before the informer has synced, nor for another kind.
+func (l *Lease) Reader() client.Reader { return l.entry.cache }
+
+// IndexField adds an index to a private informer. In a shared one it would stay behind, and collide with the next.
+func (l *Lease) IndexField(ctx context.Context, obj client.Object, field string, extract client.IndexerFunc) error {
+	if !l.terms.Private {
+		return errors.New("expected a private informer for an index, found a shared one")
+	}
+	return l.entry.cache.IndexField(ctx, obj, field, extract)
+}
+
+// Release gives the lease back. It does not wait; it may be called more than once.
+func (l *Lease) Release() { l.once.Do(func() { l.pool.giveBack(l) }) }
+
+// Stopped is closed when the informer has stopped. That never comes while a handler of it does not return.
+func (l *Lease) Stopped() <-chan struct{} { return l.entry.done }

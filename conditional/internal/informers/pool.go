@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package informers shares the informers of one API server between scopes. An informer runs while somebody holds a
+// lease of it; each has a cache of its own, so that none waits for another's sync and each can end for itself.
+package informers
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/torpor-dev/torpor/conditional/internal/detect"
+)
+
+// Detector tells whether idle informers still have their kind.
+type Detector interface {
+	Subscribe(i detect.Interest, report func([]detect.Verdict)) (cancel func(), err error)
+}
+
+// Terms are how an informer is leased.
+type Terms struct {
+	// Private asks for an informer of the lease's own, which may be indexed.
+	Private bool
+	// Keep is how long a shared informer stays after its last lease, unless its kind goes or changes.
+	Keep time.Duration
+	// Look is how the detector may watch the kind of an informer that is kept; its Kinds are not used.
+	Look detect.Interest
+}
+
+// Pool has the informers of one API server.
+type Pool struct {
+	cfg      *rest.Config
+	opts     cache.Options
+	detector Detector
+	active   atomic.Int64
+
+	mu     sync.Mutex
+	shared map[Kind]*entry
+	leases int
+	closed bool
+}
+
+// New returns an empty pool. Of opts, the HTTP client and the scheme must be set; the mapper is not used, and of
+// ByObject an informer gets what is for its kind.
+func New(cfg *rest.Config, opts cache.Options, detector Detector) *Pool {
+	return &Pool{cfg: cfg, opts: opts, detector: detector, shared: map[Kind]*entry{}}
+}
+
+// Informers counts those that run, kept ones and those that have yet to stop included.
+func (p *Pool) Informers() int { return int(p.active.Load()) }
+
+// Leases counts the leases that have not been released.
+func (p *Pool) Leases() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.leases
+}
+
+// Lease returns a share of the kind's informer, which it starts when there is none. It makes no request and does not
+// wait for the sync. The informer outlives ctx.
+func (p *Pool) Lease(ctx context.Context, k Kind, terms Terms) (*Lease, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	e := p.shared[k]
+	if terms.Private || e == nil {
+		var err error
+		if e, err = p.start(ctx, k); err != nil {
+			return nil, fmt.Errorf("start an informer of %s: %w", k.GVK, err)
+		}
+		if !terms.Private {
+			p.shared[k] = e
+		}
+	}
+	e.wake()
+	e.refs++
+	p.leases++
+	return &Lease{pool: p, entry: e, terms: terms}, nil
+}
+
+// options are those of a cache that never needs anything but this one kind.
+func (p *Pool) options(k Kind) cache.Options {
+	opts := p.opts
+	opts.Mapper = k.mapper()
+	opts.NewInformer = draining(opts.NewInformer)
+	opts.ReaderFailOnMissingInformer = false
+	opts.ByObject = nil
+	for obj, by := range p.opts.ByObject {
+		if gvk, err := apiutil.GVKForObject(obj, opts.Scheme); err == nil && gvk == k.GVK {
+			opts.ByObject = map[client.Object]cache.ByObject{obj: by}
+		}
+	}
+	return opts
+}
+
+// giveBack takes one lease back; the informer stops with the last of them, unless it is kept.
+func (p *Pool) giveBack(l *Lease) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	e := l.entry
+	p.leases--
+	e.refs--
+	if !l.terms.Private && l.terms.Keep > 0 {
+		e.extend(time.Now().Add(l.terms.Keep), l.terms.Look)
+	}
+	if e.refs > 0 {
+		return
+	}
+	if remaining := time.Until(e.keepUntil); remaining > 0 && !p.closed {
+		p.idle(e, remaining)
+		return
+	}
+	p.stop(e)
+}
+
+// stop ends an informer that nobody leases.
+func (p *Pool) stop(e *entry) {
+	if p.shared[e.kind] == e {
+		delete(p.shared, e.kind)
+	}
+	e.wake()
+	e.cancel()
+}
+
+// Close stops the informers that are only kept, and keeps none from now on.
+func (p *Pool) Close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	for _, e := range p.shared {
+		if e.refs == 0 {
+			p.stop(e)
+		}
+	}
+}

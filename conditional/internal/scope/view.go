@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scope
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/torpor-dev/torpor/conditional/internal/detect"
+	"github.com/torpor-dev/torpor/conditional/internal/hub"
+	"github.com/torpor-dev/torpor/conditional/internal/informers"
+)
+
+// view is the cache of one scope: what the scope uses of informers that it shares with others. It never polls, and
+// waits for the informers and handlers of its own scope only; controller-runtime's own start of a controller costs
+// 100 ms per poll.
+type view struct {
+	life    context.Context
+	scheme  *runtime.Scheme
+	hub     *hub.Hub
+	terms   informers.Terms
+	mapper  *mapper
+	fail    func(error) // ends the scope
+	renew   func()      // makes the scope's clients forget where kinds are
+	started chan struct{}
+	running sync.WaitGroup // the goroutine that follows the optional kinds
+
+	mu       sync.Mutex
+	uses     map[slot]*use
+	optional map[schema.GroupVersionKind]*presence // the map itself never changes
+	doors    []*door                               // of all handlers that may still run
+	unfollow func()
+	muted    bool // no handlers any more
+	closed   bool
+}
+
+// slot is where a scope has its one use of a kind in one form.
+type slot struct {
+	gvk  schema.GroupVersionKind
+	form informers.Form
+}
+
+func newView(life context.Context, scheme *runtime.Scheme, h *hub.Hub, o Options) *view {
+	v := &view{
+		life: life, scheme: scheme, hub: h,
+		terms:    informers.Terms{Keep: o.KeepInformers, Look: o.Look},
+		started:  make(chan struct{}),
+		uses:     map[slot]*use{},
+		optional: map[schema.GroupVersionKind]*presence{},
+		unfollow: func() {},
+	}
+	for _, gvk := range o.Optional {
+		v.optional[gvk] = &presence{settled: newLatch()}
+	}
+	return v
+}
+
+// Start lets reads begin, and returns when ctx ends. Informers run from their first use on.
+func (v *view) Start(ctx context.Context) error {
+	close(v.started)
+	<-ctx.Done()
+	return nil
+}
+
+// WaitForCacheSync returns true when all informers and handlers of the scope have synced, false when ctx or the
+// scope ends before.
+func (v *view) WaitForCacheSync(ctx context.Context) bool {
+	if v.await(ctx, v.started, nil) != nil {
+		return false
+	}
+	v.mu.Lock()
+	var pending []awaited
+	for _, u := range v.uses {
+		pending = append(pending, u.pending()...)
+	}
+	v.mu.Unlock()
+	for _, p := range pending {
+		if err := v.await(ctx, p.done, p.gone); err != nil && !errors.Is(err, errGone) {
+			return false
+		}
+	}
+	return v.life.Err() == nil
+}
+
+// awaited is a sync that counts until it is done, or until what has to sync is gone.
+type awaited struct{ done, gone <-chan struct{} }
+
+// await returns nil when done is closed, ErrClosed when the scope ends before, errGone for gone, or the error of ctx.
+func (v *view) await(ctx context.Context, done, gone <-chan struct{}) error {
+	select {
+	case <-done:
+		return nil
+	default:
+	}
+	select {
+	case <-done:
+		return nil
+	case <-v.life.Done():
+		return ErrClosed
+	case <-gone:
+		return errGone
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// slotOf finds the place of an object or of a list.
+func (v *view) slotOf(obj runtime.Object) (slot, error) {
+	gvk, err := apiutil.GVKForObject(obj, v.scheme)
+	if err != nil {
+		return slot{}, err
+	}
+	if meta.IsListType(obj) {
+		gvk.Kind = strings.TrimSuffix(gvk.Kind, "List")
+	}
+	return slot{gvk, informers.FormOf(obj)}, nil
+}
+
+// known returns what there is to know of a kind without a request. It returns an error for an optional kind that is
+// absent.
+func (v *view) known(gvk schema.GroupVersionKind) (kind informers.Kind, known bool, err error) {
+	if p := v.optional[gvk]; p != nil {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		if p.kind != nil {
+			return *p.kind, true, nil
+		}
+		if p.absent {
+			return kind, false, noMatch(gvk)
+		}
+	}
+	if verdict, ok := v.hub.Detector.Known(gvk); ok && verdict.Presence == detect.Served {
+		return kindOf(gvk, verdict), true, nil
+	}
+	return kind, false, nil
+}
+
+func kindOf(gvk schema.GroupVersionKind, verdict detect.Verdict) informers.Kind {
+	return informers.Kind{GVK: gvk, Plural: verdict.Plural, Namespaced: verdict.Namespaced, UID: verdict.UID}
+}
+
+func noMatch(gvk schema.GroupVersionKind) error {
+	return &meta.NoKindMatchError{GroupKind: gvk.GroupKind(), SearchedVersions: []string{gvk.Version}}
+}
+
+// find returns what an informer of the slot has to watch; a kind that the detector does not know is looked up.
+func (v *view) find(ctx context.Context, s slot) (informers.Kind, error) {
+	kind, known, err := v.known(s.gvk)
+	if err != nil {
+		return kind, err
+	}
+	if !known {
+		if kind, err = v.lookUp(ctx, s.gvk); err != nil {
+			return kind, fmt.Errorf("find the resource of %s: %w", s.gvk, err)
+		}
+	}
+	kind.Form = s.form
+	return kind, nil
+}
+
+// lookUp asks discovery, which takes no context, without waiting for it longer than for ctx and the scope.
+func (v *view) lookUp(ctx context.Context, gvk schema.GroupVersionKind) (kind informers.Kind, err error) {
+	var mapping *meta.RESTMapping
+	var failed error
+	found := make(chan struct{})
+	go func() {
+		defer close(found)
+		mapping, failed = v.mapper.lazy().RESTMapping(gvk.GroupKind(), gvk.Version)
+	}()
+	if err := v.await(ctx, found, nil); err != nil {
+		return kind, err
+	}
+	if failed != nil {
+		return kind, failed
+	}
+	return informers.Kind{
+		GVK: gvk, Plural: mapping.Resource.Resource, Namespaced: mapping.Scope.Name() == meta.RESTScopeNameNamespace,
+	}, nil
+}
+
+// mute takes all handlers off: the runnables are ending. Reads go on.
+func (v *view) mute() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.muted = true
+	for _, u := range v.uses {
+		for _, r := range slices.Clone(u.handlers) {
+			u.remove(r)
+		}
+	}
+}
+
+// close ends all uses. It does not wait for handlers that run.
+func (v *view) close() {
+	v.mu.Lock()
+	v.closed, v.muted = true, true
+	for _, u := range v.uses {
+		u.end()
+	}
+	unfollow := v.unfollow
+	v.mu.Unlock()
+	unfollow()
+}
+
+// drained returns when nothing of a closed view runs any more.
+func (v *view) drained() {
+	v.running.Wait()
+	v.mu.Lock()
+	doors := slices.Clone(v.doors)
+	v.mu.Unlock()
+	for _, d := range doors {
+		<-d.empty
+	}
+}
