@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/torpor-dev/torpor/conditional/internal/detect"
+	"github.com/torpor-dev/torpor/conditional/internal/webhooks"
 )
 
 // startsAtOnce is how many groups of one API server may start at a time: five hundred CRDs may be installed at once.
@@ -27,6 +28,8 @@ type Hub struct {
 	Detector *detect.Detector
 	// Starts has room for one value per start in progress.
 	Starts chan struct{}
+	// Webhooks has the paths that groups serve, for each manager of the API server.
+	Webhooks webhooks.Managers
 
 	users int
 }

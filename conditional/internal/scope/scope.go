@@ -44,10 +44,11 @@ type Manager struct {
 	healthz  map[string]healthz.Checker
 	readyz   map[string]healthz.Checker
 	extra    map[string]http.Handler
+	webhooks *server
 }
 
 // New returns a scope with the outer manager's config, HTTP client and scheme. It makes no request.
-func New(outer manager.Manager, _ *hub.Hub, _ []schema.GroupVersionKind) (*Manager, error) {
+func New(outer manager.Manager, h *hub.Hub, _ []schema.GroupVersionKind) (*Manager, error) {
 	m := &Manager{
 		Manager: outer,
 		failed:  make(chan error, 1),
@@ -56,6 +57,7 @@ func New(outer manager.Manager, _ *hub.Hub, _ []schema.GroupVersionKind) (*Manag
 		extra:   map[string]http.Handler{},
 	}
 	m.life, m.Close = context.WithCancel(context.Background())
+	m.webhooks = newServer(m, &h.Webhooks)
 	httpClient := *outer.GetHTTPClient()
 	httpClient.Transport = &transport{base: httpClient.Transport, life: m.life}
 	var err error
