@@ -47,7 +47,10 @@ func (l *life) news() <-chan news {
 func begin(ctx context.Context, g *Group, at time.Time) *life {
 	ctx, cancel := context.WithCancel(ctx)
 	l := &life{cancel: cancel, seal: func() {}, told: make(chan news, 4), began: at}
-	s, err := scope.New(g.mgr, g.hub, scope.Options{Optional: g.optional, Look: g.src.look, KeepInformers: g.options.keepInformers})
+	s, err := scope.New(g.mgr, g.hub, scope.Options{
+		Optional: g.optional, Look: g.src.look, KeepInformers: g.options.keepInformers,
+		Group: g.options.name, Dormant: g.options.dormantAdmission,
+	})
 	if err != nil {
 		cancel()
 		l.told <- news{machine.Erred, fmt.Errorf("open a scope: %w", err)}

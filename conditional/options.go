@@ -15,6 +15,7 @@ import (
 
 	"github.com/torpor-dev/torpor/conditional/internal/detect"
 	"github.com/torpor-dev/torpor/conditional/internal/logic"
+	"github.com/torpor-dev/torpor/conditional/internal/webhooks"
 )
 
 // Option adjusts a group.
@@ -33,6 +34,7 @@ type options struct {
 	stopOnTerminating bool
 	optional          []client.Object
 	keepInformers     time.Duration
+	dormantAdmission  AdmissionPolicy
 
 	errs []error
 }
@@ -42,7 +44,7 @@ func defaults(when Condition) options {
 		name:         when.String(),
 		drainTimeout: 30 * time.Second,
 		startBackoff: logic.Backoff(),
-		restartBurst: 5,
+		restartBurst: 5, dormantAdmission: RefuseAdmission,
 		restartPause: wait.Backoff{Duration: 10 * time.Second, Factor: 2, Steps: 1 << 30, Cap: time.Minute},
 	}
 }
@@ -153,5 +155,24 @@ func KeepInformers(ttl time.Duration) Option {
 	return func(o *options) {
 		o.expect(ttl > 0, "expected a time longer than 0 in KeepInformers, found %s: correct it", ttl)
 		o.keepInformers = ttl
+	}
+}
+
+// AdmissionPolicy says how the admission webhooks of a group answer while it is dormant.
+type AdmissionPolicy = webhooks.Policy
+
+// The policies of DormantAdmission.
+const (
+	RefuseAdmission = webhooks.Refuse // HTTP 503: the failurePolicy of the webhook configuration decides
+	AllowAdmission  = webhooks.Allow  // admit what comes, unchanged and with a warning
+)
+
+// DormantAdmission sets how the group's admission webhooks answer while it is dormant; the default is RefuseAdmission.
+// Conversion webhooks are served all the time.
+func DormantAdmission(policy AdmissionPolicy) Option {
+	return func(o *options) {
+		o.expect(policy == RefuseAdmission || policy == AllowAdmission,
+			"expected RefuseAdmission or AllowAdmission in DormantAdmission, found %q: pass one of them", policy)
+		o.dormantAdmission = policy
 	}
 }

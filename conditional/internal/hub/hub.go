@@ -19,6 +19,7 @@ import (
 
 	"github.com/torpor-dev/torpor/conditional/internal/detect"
 	"github.com/torpor-dev/torpor/conditional/internal/informers"
+	"github.com/torpor-dev/torpor/conditional/internal/webhooks"
 )
 
 // startsAtOnce is how many groups of one API server may start at a time: five hundred CRDs may be installed at once.
@@ -31,6 +32,8 @@ type Hub struct {
 	Informers *informers.Pool
 	// Starts has room for one value per start in progress.
 	Starts chan struct{}
+	// Webhooks has the paths that groups serve, for each manager of the API server.
+	Webhooks webhooks.Managers
 
 	users int
 }

@@ -25,6 +25,7 @@ import (
 
 	"github.com/torpor-dev/torpor/conditional/internal/detect"
 	"github.com/torpor-dev/torpor/conditional/internal/hub"
+	"github.com/torpor-dev/torpor/conditional/internal/webhooks"
 )
 
 // ErrClosed is the answer of a scope after its activation has ended.
@@ -38,6 +39,9 @@ type Options struct {
 	Look detect.Interest
 	// KeepInformers is how long the scope's informers stay for the next one; 0 stops them with the scope.
 	KeepInformers time.Duration
+	// Group is the name of the group, and Dormant how its admission webhooks answer while it is dormant.
+	Group   string
+	Dormant webhooks.Policy
 }
 
 // Manager is the scoped manager. Its zero value is not usable.
@@ -58,6 +62,7 @@ type Manager struct {
 	healthz  map[string]healthz.Checker
 	readyz   map[string]healthz.Checker
 	extra    map[string]http.Handler
+	webhooks *server
 }
 
 // New returns a scope with the outer manager's config, HTTP client and scheme, and the hub's informers. It makes no
@@ -72,6 +77,7 @@ func New(outer manager.Manager, h *hub.Hub, o Options) (*Manager, error) {
 	}
 	var endLife context.CancelFunc
 	m.life, endLife = context.WithCancel(context.Background())
+	m.webhooks = newServer(m, &h.Webhooks, o)
 	m.view = newView(m.life, outer.GetScheme(), h, o)
 	m.view.fail, m.view.renew = m.fail, m.renew
 	m.Close = sync.OnceFunc(func() { endLife(); m.view.close() })

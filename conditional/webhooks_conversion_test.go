@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conditional
+
+import (
+	"context"
+	"encoding/pem"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/testr"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	ctrlconversion "sigs.k8s.io/controller-runtime/pkg/conversion"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/conversion"
+)
+
+// oldWidget is Widget in v1beta1, where the message is called text.
+type oldWidget struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              oldWidgetSpec `json:"spec"`
+}
+
+type oldWidgetSpec struct {
+	Text string `json:"text,omitempty"`
+}
+
+func (w *oldWidget) DeepCopyObject() runtime.Object {
+	out := &oldWidget{TypeMeta: w.TypeMeta, Spec: w.Spec}
+	w.DeepCopyInto(&out.ObjectMeta)
+	return out
+}
+
+// Hub marks v1 as the version that the others convert to and from.
+func (w *Widget) Hub() {}
+
+func (w *oldWidget) ConvertTo(hub ctrlconversion.Hub) error {
+	to, ok := hub.(*Widget)
+	if !ok {
+		return fmt.Errorf("hub is a %T", hub)
+	}
+	w.DeepCopyInto(&to.ObjectMeta)
+	to.Spec.Message = w.Spec.Text
+	return nil
+}
+
+func (w *oldWidget) ConvertFrom(hub ctrlconversion.Hub) error {
+	from, ok := hub.(*Widget)
+	if !ok {
+		return fmt.Errorf("hub is a %T", hub)
+	}
+	from.DeepCopyInto(&w.ObjectMeta)
+	w.Spec.Text = from.Spec.Message
+	return nil
+}
+
+func addOldWidgets(scheme *runtime.Scheme) {
+	old := widgetKind().GroupVersion()
+	old.Version = "v1beta1"
+	scheme.AddKnownTypeWithName(old.WithKind("Widget"), &oldWidget{})
+	metav1.AddToGroupVersion(scheme, old)
+}
+
+// counting converts as the types themselves do, and says in the text which start it belongs to.
+type counting struct{ start int32 }
+
+func (c counting) ConvertObject(_ context.Context, src, dst runtime.Object) error {
+	if old, ok := src.(*oldWidget); ok {
+		return old.ConvertTo(dst.(ctrlconversion.Hub))
+	}
+	to := dst.(*oldWidget)
+	if err := to.ConvertFrom(src.(ctrlconversion.Hub)); err != nil {
+		return err
+	}
+	to.Spec.Text += fmt.Sprint(" of start ", c.start)
+	return nil
+}
+
+// twoVersions serves v1 and v1beta1, converted at the URL; what is stored is v1beta1 if old says so.
+func twoVersions(url string, ca []byte) *apiextensionsv1.CustomResourceDefinition {
+	def := crd("widgets", apiextensionsv1.NamespaceScoped)
+	old := *def.Spec.Versions[0].DeepCopy()
+	old.Name, old.Storage = "v1beta1", false
+	def.Spec.Versions = append(def.Spec.Versions, old)
+	def.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{
+		Strategy: apiextensionsv1.WebhookConverter,
+		Webhook: &apiextensionsv1.WebhookConversion{
+			ClientConfig:             &apiextensionsv1.WebhookClientConfig{URL: &url, CABundle: ca},
+			ConversionReviewVersions: []string{"v1"},
+		},
+	}
+	return def
+}
+
+// reads creates a v1 Widget, and reads it in v1beta1 until its text is as expected.
+func (h *hooked) reads(name, text string) {
+	h.t.Helper()
+	h.eventually("a Widget can be created", func(ctx context.Context) (bool, error) {
+		w := &Widget{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: WidgetSpec{Message: "hello"}}
+		return h.client().Create(ctx, w) == nil, nil
+	})
+	h.eventually("the old version says "+text, func(ctx context.Context) (bool, error) {
+		var old oldWidget
+		err := h.client().Get(ctx, client.ObjectKey{Namespace: "default", Name: name}, &old)
+		return err == nil && old.Spec.Text == text, nil
+	})
+}
+
+func TestConversionIsServedWhileDormant(t *testing.T) {
+	s := startAPIServer(t)
+	addWidgets(s.scheme)
+	addOldWidgets(s.scheme)
+	var starts atomic.Int32
+	tests := map[string]struct {
+		setup SetupFunc
+		texts [3]string
+	}{
+		"by the types": {
+			setup: func(mgr manager.Manager) error { return ctrl.NewWebhookManagedBy(mgr, &Widget{}).Complete() },
+			texts: [3]string{"hello", "hello", "hello"},
+		},
+		"by the last converter": {
+			setup: func(mgr manager.Manager) error {
+				newConverter := func(*runtime.Scheme) (conversion.Converter, error) { return counting{starts.Add(1)}, nil }
+				return ctrl.NewWebhookManagedBy(mgr, &Widget{}).WithConverter(newConverter).Complete()
+			},
+			texts: [3]string{"hello of start 1", "hello of start 1", "hello of start 2"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			h := s.hooked(t, test.setup)
+			def := twoVersions("https://"+h.host+"/convert", h.ca)
+			h.turn(True, Running)
+			h.install(def)
+			h.reads("running", test.texts[0])
+			h.turn(False, Dormant)
+			h.reads("dormant", test.texts[1])
+			h.turn(True, Running)
+			h.reads("again", test.texts[2])
+			h.uninstall(def)
+			h.gone(def)
+		})
+	}
+}
+
+// TestVersionSwitchWhileTheConversionIsDown stores an object in v1beta1, then serves and stores v1, with a conversion
+// webhook that is down first.
+func TestVersionSwitchWhileTheConversionIsDown(t *testing.T) {
+	s := startAPIServer(t)
+	addWidgets(s.scheme)
+	addOldWidgets(s.scheme)
+	var works atomic.Bool
+	convert := conversion.NewWebhookHandler(s.scheme, conversion.NewRegistry())
+	converter := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !works.Load() {
+			http.Error(w, "the conversion is down", http.StatusInternalServerError)
+			return
+		}
+		convert.ServeHTTP(w, r)
+	}))
+	defer converter.Close()
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: converter.Certificate().Raw})
+
+	after := twoVersions(converter.URL, ca)
+	before := after.DeepCopy()
+	before.Spec.Conversion = nil
+	before.Spec.Versions = before.Spec.Versions[1:]
+	before.Spec.Versions[0].Storage = true
+	s.install(before)
+	s.eventually("an old Widget can be created", func(ctx context.Context) (bool, error) {
+		w := &oldWidget{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "old"}, Spec: oldWidgetSpec{Text: "hello"}}
+		return s.client().Create(ctx, w) == nil, nil
+	})
+
+	mgr, err := ctrl.NewManager(s.cfg, ctrl.Options{
+		Scheme: s.scheme, Metrics: server.Options{BindAddress: "0"}, Logger: testr.New(t),
+		Controller: config.Controller{SkipNameValidation: new(true), CacheSyncTimeout: time.Second},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked, forced := make(chan string, 100), make(chan string, 100)
+	served, err := Setup(mgr, Served(widgetKind()), watching(widgetKind(), asked))
+	if err != nil {
+		t.Fatal(err)
+	}
+	when := switched{says: make(chan Status)}
+	backOff := wait.Backoff{Duration: 50 * time.Millisecond}
+	blind, err := Setup(mgr, when, watching(widgetKind(), forced), StartBackoff(backOff))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.start(mgr)
+	s.eventually("the absence is known", func(context.Context) (bool, error) { return served.Status().Condition.Reason != "", nil })
+	s.eventually("the CRD is updated", func(ctx context.Context) (bool, error) {
+		var now apiextensionsv1.CustomResourceDefinition
+		if err := s.client().Get(ctx, client.ObjectKeyFromObject(after), &now); err != nil {
+			return false, err
+		}
+		now.Spec = *after.Spec.DeepCopy()
+		return s.client().Update(ctx, &now) == nil, nil
+	})
+	when.says <- Status{State: True} // This group starts although its kind cannot be listed.
+	s.wait(blind, Failed)
+	if got := blind.Status().Error; !strings.Contains(got, "sync") {
+		t.Errorf("group failed with %q, want to read that its kind does not sync", got)
+	}
+	s.eventually("the detector sees it as well", func(context.Context) (bool, error) {
+		return served.Status().Condition.Reason == "StorageInitializing", nil
+	})
+	s.wait(served, Dormant)
+	works.Store(true)
+	s.expect(asked, "old")
+	s.wait(served, Running)
+	s.expect(forced, "old")
+	s.wait(blind, Running)
+}
