@@ -72,7 +72,7 @@ func (m *Manager) syncEarly(ctx context.Context) error {
 	}
 	timed, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	if !m.GetCache().WaitForCacheSync(timed) && ctx.Err() == nil && m.life.Err() == nil {
+	if !m.view.waitForInformers(timed) && ctx.Err() == nil && m.life.Err() == nil {
 		return fmt.Errorf("an informer that setup asked for has not synced within %s: check that its kind is served and may be listed and watched", limit)
 	}
 	return nil

@@ -164,7 +164,7 @@ func (u *use) settle() {
 	}
 }
 
-// pending are the syncs of the use.
+// pending are the syncs of the use, first that of the informer.
 func (u *use) pending() []awaited {
 	all := []awaited{{u.checker().Done(), u.gone}}
 	for _, r := range u.handlers {

@@ -72,15 +72,22 @@ func (v *view) Start(ctx context.Context) error {
 }
 
 // WaitForCacheSync returns true when all informers and handlers of the scope have synced, false when ctx or the
-// scope ends before.
-func (v *view) WaitForCacheSync(ctx context.Context) bool {
+// scope ends before. That it waits for handlers too spares a controller to poll for its own.
+func (v *view) WaitForCacheSync(ctx context.Context) bool { return v.waitFor(ctx, (*use).pending) }
+
+// waitForInformers leaves out the handlers: those that setup adds may wait for a runnable that has yet to start.
+func (v *view) waitForInformers(ctx context.Context) bool {
+	return v.waitFor(ctx, func(u *use) []awaited { return u.pending()[:1] })
+}
+
+func (v *view) waitFor(ctx context.Context, what func(*use) []awaited) bool {
 	if v.await(ctx, v.started, nil) != nil {
 		return false
 	}
 	v.mu.Lock()
 	var pending []awaited
 	for _, u := range v.uses {
-		pending = append(pending, u.pending()...)
+		pending = append(pending, what(u)...)
 	}
 	v.mu.Unlock()
 	for _, p := range pending {

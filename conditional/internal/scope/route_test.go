@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scope
+
+import (
+	"context"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func routeKind() schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Route"}
+}
+
+// Route is a kind that comes and goes.
+type Route struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Note              string `json:"note,omitempty"`
+}
+
+// RouteList is many of them.
+type RouteList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata"`
+	Items           []Route `json:"items"`
+}
+
+func (r *Route) DeepCopyObject() runtime.Object {
+	out := &Route{TypeMeta: r.TypeMeta, Note: r.Note}
+	r.DeepCopyInto(&out.ObjectMeta)
+	return out
+}
+
+func (l *RouteList) DeepCopyObject() runtime.Object {
+	out := &RouteList{TypeMeta: l.TypeMeta}
+	l.DeepCopyInto(&out.ListMeta)
+	for i := range l.Items {
+		if r, ok := l.Items[i].DeepCopyObject().(*Route); ok {
+			out.Items = append(out.Items, *r)
+		}
+	}
+	return out
+}
+
+func addRoutes(scheme *runtime.Scheme) {
+	scheme.AddKnownTypes(routeKind().GroupVersion(), &Route{}, &RouteList{})
+	metav1.AddToGroupVersion(scheme, routeKind().GroupVersion())
+}
+
+// routes is the CRD of Route.
+func routes(plural string, scope apiextensionsv1.ResourceScope) *apiextensionsv1.CustomResourceDefinition {
+	kind := routeKind()
+	return &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: plural + "." + kind.Group},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: kind.Group, Scope: scope,
+			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: plural, Kind: kind.Kind},
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
+				Name: kind.Version, Served: true, Storage: true,
+				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
+					Type: "object", XPreserveUnknownFields: new(true),
+				}},
+			}},
+		},
+	}
+}
+
+// install creates a CRD and waits until its objects can be made.
+func (r *rig) install(def *apiextensionsv1.CustomResourceDefinition) {
+	r.t.Helper()
+	if err := r.client.Create(r.t.Context(), def.DeepCopy()); err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() {
+		if err := client.IgnoreNotFound(r.client.Delete(context.Background(), def.DeepCopy())); err != nil {
+			r.t.Error(err)
+		}
+	})
+	r.eventually("the kind is served", func(ctx context.Context) (bool, error) {
+		return r.freshClient().List(ctx, &RouteList{}) == nil, nil
+	})
+}
+
+// uninstall deletes a CRD and waits until it is gone.
+func (r *rig) uninstall(def *apiextensionsv1.CustomResourceDefinition) {
+	r.t.Helper()
+	if err := r.client.Delete(r.t.Context(), def.DeepCopy()); err != nil {
+		r.t.Fatal(err)
+	}
+	r.eventually("the CRD is gone", func(ctx context.Context) (bool, error) {
+		err := r.client.Get(ctx, client.ObjectKeyFromObject(def), &apiextensionsv1.CustomResourceDefinition{})
+		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+	})
+}
