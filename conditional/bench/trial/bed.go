@@ -54,7 +54,7 @@ func within(ctx context.Context, mgr manager.Manager, do func(context.Context) e
 		end(fmt.Errorf("the manager has ended: %w", err))
 		ended <- err
 	}()
-	err := error(nil)
+	var err error
 	select {
 	case <-mgr.Elected():
 		err = do(ctx)
@@ -99,9 +99,12 @@ func awaitAbsence(ctx context.Context, groups []*conditional.Group) error {
 	return nil
 }
 
-// prepare installs the CRD of a kind, with some objects.
-func (b *bed) prepare(ctx context.Context, kind schema.GroupVersionKind, objects int) error {
-	b.progress.Say("install %s with %d objects", kind.Kind, objects)
+// watched is how many objects there are of a kind that is served all the time.
+const watched = 10
+
+// prepare installs the CRD of a kind, with its objects.
+func (b *bed) prepare(ctx context.Context, kind schema.GroupVersionKind) error {
+	b.progress.Say("install %s with %d objects", kind.Kind, watched)
 	history, err := b.cluster.Watch(ctx)
 	if err != nil {
 		return err
@@ -112,7 +115,7 @@ func (b *bed) prepare(ctx context.Context, kind schema.GroupVersionKind, objects
 	if _, err := history.Established(ctx, kind); err != nil {
 		return err
 	}
-	for i := range objects {
+	for i := range watched {
 		if err := b.cluster.Create(ctx, kind, fmt.Sprintf("object-%d", i)); err != nil {
 			return err
 		}

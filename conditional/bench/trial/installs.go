@@ -14,7 +14,7 @@ import (
 	"github.com/torpor-dev/torpor/conditional/bench/world"
 )
 
-// installs installs and deletes a CRD again and again: from Established, as a watch sees it, until the group's sources
+// installs creates and deletes a CRD again and again: from Established, as a watch sees it, until the group's sources
 // have synced; from the end of the CRD, as a watch sees it, until the group is dormant.
 func installs(ctx context.Context, b *bed) (figures.Round, error) {
 	mgr, err := b.manager()

@@ -11,9 +11,6 @@ import (
 	"github.com/torpor-dev/torpor/conditional/bench/world"
 )
 
-// watched is how many objects there are of a kind that is served all the time.
-const watched = 10
-
 // switched is a group behind a switch, with what its starts and stops took.
 type switched struct {
 	group         *conditional.Group
@@ -67,7 +64,7 @@ func (s *switched) say(ctx context.Context, on bool) error {
 // restarts starts and stops a group on a kind that is served all the time, and that nobody else watches.
 func restarts(ctx context.Context, b *bed) (figures.Round, error) {
 	kind := world.Kind(0)
-	if err := b.prepare(ctx, kind, watched); err != nil {
+	if err := b.prepare(ctx, kind); err != nil {
 		return nil, err
 	}
 	mgr, err := b.manager()
@@ -90,7 +87,7 @@ func restarts(ctx context.Context, b *bed) (figures.Round, error) {
 // plainRestarts makes a plain controller anew for each start, and removes its informer at each stop.
 func plainRestarts(ctx context.Context, b *bed) (figures.Round, error) {
 	kind := world.Kind(0)
-	if err := b.prepare(ctx, kind, watched); err != nil {
+	if err := b.prepare(ctx, kind); err != nil {
 		return nil, err
 	}
 	mgr, err := b.manager()

@@ -19,7 +19,7 @@ import (
 // restarts of that neighbour.
 func shared(ctx context.Context, b *bed) (figures.Round, error) {
 	kind := world.Kind(0)
-	if err := b.prepare(ctx, kind, watched); err != nil {
+	if err := b.prepare(ctx, kind); err != nil {
 		return nil, err
 	}
 	mgr, err := b.manager()
@@ -73,7 +73,7 @@ func (t *traffic) during(ctx context.Context, do func() error) error {
 // plainShared stops a plain controller whose informer must stay, for another one uses it.
 func plainShared(ctx context.Context, b *bed) (figures.Round, error) {
 	kind := world.Kind(0)
-	if err := b.prepare(ctx, kind, watched); err != nil {
+	if err := b.prepare(ctx, kind); err != nil {
 		return nil, err
 	}
 	mgr, err := b.manager()

@@ -9,6 +9,9 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
 	"github.com/torpor-dev/torpor/conditional"
 	"github.com/torpor-dev/torpor/conditional/bench/figures"
 	"github.com/torpor-dev/torpor/conditional/bench/world"
@@ -156,17 +159,7 @@ func plainStorm(ctx context.Context, b *bed) (figures.Round, error) {
 		}
 		synced, failed := newBell(b.PlainStorm), make(chan error, b.PlainStorm)
 		for i := range b.PlainStorm {
-			go func() {
-				kind := world.Kind(i)
-				_, err := history.Established(ctx, kind)
-				if err == nil {
-					err = b.cluster.AwaitServed(ctx, kind)
-				}
-				if err == nil {
-					_, err = startPlain(ctx, mgr, "bench-"+kind.Kind, newProbe(mgr, kind, synced))
-				}
-				failed <- err
-			}()
+			go func() { failed <- b.startWhenServed(ctx, mgr, history, world.Kind(i), synced) }()
 		}
 		if err := b.blow(ctx, b.PlainStorm, synced, r, fmt.Sprintf("plain_storm_%d", b.PlainStorm)); err != nil {
 			return err
@@ -179,4 +172,15 @@ func plainStorm(ctx context.Context, b *bed) (figures.Round, error) {
 		return heldBy(ctx, before, b.PlainStorm, r, "plain_storm_")
 	})
 	return r, err
+}
+
+func (b *bed) startWhenServed(ctx context.Context, mgr manager.Manager, history *world.History, kind schema.GroupVersionKind, synced bell) error {
+	if _, err := history.Established(ctx, kind); err != nil {
+		return err
+	}
+	if err := b.cluster.AwaitServed(ctx, kind); err != nil {
+		return err
+	}
+	_, err := startPlain(ctx, mgr, "bench-"+kind.Kind, newProbe(mgr, kind, synced))
+	return err
 }
