@@ -43,7 +43,7 @@ func run(ctx context.Context, args []string) int {
 		}
 		return exitCode(ctx, err)
 	}
-	p, err := parse(args, os.Stderr)
+	p, err := parse(args, os.Stdout)
 	if errors.Is(err, flag.ErrHelp) {
 		return exitDone
 	}
