@@ -39,6 +39,11 @@ down: ## Stop what `make up` has built
 bench: local torpor ## Measure one cluster; prints a table and writes .cache/bench/hibernate-one.json (about six minutes)
 	@$(BIN)/local bench --dir .cache/bench/stage --out .cache/bench/hibernate-one.json
 
+.PHONY: bench-conditional
+bench-conditional: local ## Measure the library conditional and plain controller-runtime; prints a table and writes .cache/bench/conditional.json (about half an hour; BENCH=--quick: four minutes)
+	@cd conditional && CGO_ENABLED=0 go build -trimpath -o $(BIN)/bench-conditional ./bench
+	@$(BIN)/bench-conditional --out $(CURDIR)/.cache/bench/conditional.json $(BENCH)
+
 # What a test needs: the binaries it starts, and where they are.
 export TORPOR_BINARY := $(BIN)/torpor
 GOTEST  := go test -race -shuffle=on -timeout=20m
