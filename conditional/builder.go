@@ -29,12 +29,22 @@ type Builder struct {
 	name    string
 	primary client.Object
 	others  []client.Object
+	maybe   []client.Object // the kinds of IfServed
+	options []Option
 	calls   []func(*builder.Builder)
 	errs    []error
 }
 
+// IfServed makes a kind of Owns, Watches or WatchesMetadata optional: the controller runs whether or not it is served,
+// and watches it while it is. Reads of the kind return a NoKindMatchError meanwhile. Only the Builder of this package
+// heeds it; in a function of Setup, name the kind with [Optional].
+var IfServed ifServed
+
+// ifServed has the methods of the options it passes for, one of which has a type that only their package can name.
+type ifServed struct{ builder.Predicates }
+
 // NewControllerManagedBy is controller-runtime's function of that name for a controller that runs only while the kinds
-// of For, Owns and Watches are all served; it waits for them, and starts anew when they come back.
+// of For, Owns and Watches are all served, but for those with [IfServed]; it waits for them, and starts anew when they come back.
 //
 // The reconciler stays the same object. Its exported fields that hold mgr, or a client, reader, cache, REST mapper or
 // HTTP client of mgr, hold that of the current scope after the first start. Complete refuses a reconciler that has one
@@ -56,17 +66,20 @@ func (b *Builder) For(object client.Object, opts ...builder.ForOption) *Builder 
 
 // Owns adds a kind whose objects reconcile their owner.
 func (b *Builder) Owns(object client.Object, opts ...builder.OwnsOption) *Builder {
-	return b.needs("Owns", object, func(to *builder.Builder) { to.Owns(object, opts...) })
+	opts, optional := without(opts)
+	return b.needs("Owns", object, optional, func(to *builder.Builder) { to.Owns(object, opts...) })
 }
 
 // Watches adds a kind whose events the handler maps to requests.
 func (b *Builder) Watches(object client.Object, h handler.EventHandler, opts ...builder.WatchesOption) *Builder {
-	return b.needs("Watches", object, func(to *builder.Builder) { to.Watches(object, h, opts...) })
+	opts, optional := without(opts)
+	return b.needs("Watches", object, optional, func(to *builder.Builder) { to.Watches(object, h, opts...) })
 }
 
 // WatchesMetadata is Watches with a cache of nothing but metadata.
 func (b *Builder) WatchesMetadata(object client.Object, h handler.EventHandler, opts ...builder.WatchesOption) *Builder {
-	return b.needs("WatchesMetadata", object, func(to *builder.Builder) { to.WatchesMetadata(object, h, opts...) })
+	opts, optional := without(opts)
+	return b.needs("WatchesMetadata", object, optional, func(to *builder.Builder) { to.WatchesMetadata(object, h, opts...) })
 }
 
 // WatchesRawSource adds a source, which has no part in the condition. It must be a source.Func: that runs once per
@@ -101,6 +114,12 @@ func (b *Builder) Named(name string) *Builder {
 	return b.note(func(to *builder.Builder) { to.Named(name) })
 }
 
+// WithGroup sets options of the group. The name of Named, or the default, comes after them.
+func (b *Builder) WithGroup(opts ...Option) *Builder {
+	b.options = append(b.options, opts...)
+	return b
+}
+
 // Complete adds the group to the manager. It returns an error for bad use only, and before anything was added: that a
 // kind is absent is none.
 func (b *Builder) Complete(r reconcile.Reconciler) error {
@@ -130,12 +149,16 @@ func (b *Builder) Build(r reconcile.Reconciler) (*Group, error) {
 	if err := replay(rehearsal{b.mgr}, calls, r); err != nil {
 		return nil, fmt.Errorf("build conditional controller %q: %w", name, err)
 	}
+	options := slices.Concat(b.options, []Option{Name(name)})
+	if len(b.maybe) > 0 {
+		options = append(options, Optional(b.maybe...))
+	}
 	return Setup(b.mgr, Served(kinds...), func(mgr manager.Manager) error {
 		if err := fields.Bind(mgr); err != nil {
 			return err
 		}
 		return replay(mgr, calls, r)
-	}, Name(name))
+	}, options...)
 }
 
 // check finds what can be told without a look at the scheme.
@@ -147,7 +170,7 @@ func (b *Builder) check(r reconcile.Reconciler) error {
 	if r == nil {
 		errs = append(errs, errors.New("expected a reconciler, found nil: pass one to Complete"))
 	}
-	if len(errs) == 0 && b.primary == nil && (b.name == "" || len(b.others) == 0) {
+	if len(errs) == 0 && b.primary == nil && (b.name == "" || len(b.others) == 0) { // Somebody must be waited for.
 		errs = append(errs, errors.New("expected a kind to reconcile, found no For: call it, or Named and Watches; for a controller that waits for no kind use conditional.Setup"))
 	}
 	if strings.ContainsAny(b.name, "/ ") {
@@ -164,12 +187,29 @@ func (b *Builder) objects() []client.Object {
 	return append([]client.Object{b.primary}, b.others...)
 }
 
-func (b *Builder) needs(method string, object client.Object, call func(*builder.Builder)) *Builder {
+func (b *Builder) needs(method string, object client.Object, optional bool, call func(*builder.Builder)) *Builder {
 	if object == nil {
 		return b.refuse("expected an object of the kind in %s, found nil: pass one, for example &corev1.Pod{}", method)
 	}
-	b.others = append(b.others, object)
+	if optional {
+		b.maybe = append(b.maybe, object)
+	} else {
+		b.others = append(b.others, object)
+	}
 	return b.note(call)
+}
+
+// without takes IfServed out of the options, and tells whether it was there: controller-runtime would take it for an
+// empty set of predicates.
+func without[O any](opts []O) (rest []O, found bool) {
+	for _, o := range opts {
+		if _, is := any(o).(ifServed); is {
+			found = true
+			continue
+		}
+		rest = append(rest, o)
+	}
+	return rest, found
 }
 
 func (b *Builder) note(call func(*builder.Builder)) *Builder {

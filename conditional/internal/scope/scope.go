@@ -62,7 +62,7 @@ type Manager struct {
 	healthz  map[string]healthz.Checker
 	readyz   map[string]healthz.Checker
 	extra    map[string]http.Handler
-	webhooks *server
+	webhooks *hookServer
 }
 
 // New returns a scope with the outer manager's config, HTTP client and scheme, and the hub's informers. It makes no
@@ -77,7 +77,7 @@ func New(outer manager.Manager, h *hub.Hub, o Options) (*Manager, error) {
 	}
 	var endLife context.CancelFunc
 	m.life, endLife = context.WithCancel(context.Background())
-	m.webhooks = newServer(m, &h.Webhooks, o)
+	m.webhooks = newHookServer(m, &h.Webhooks, o)
 	m.view = newView(m.life, outer.GetScheme(), h, o)
 	m.view.fail, m.view.renew = m.fail, m.renew
 	m.Close = sync.OnceFunc(func() { endLife(); m.view.close() })

@@ -26,8 +26,8 @@ func (m *Manager) GetConverterRegistry() conversion.Registry {
 	return m.webhooks.paths().Registry(m.Manager.GetConverterRegistry())
 }
 
-// server is a webhook.Server without a listener.
-type server struct {
+// hookServer is a webhook.Server without a listener.
+type hookServer struct {
 	scope  *Manager
 	shared *webhooks.Managers
 	tenant *webhooks.Tenant
@@ -37,8 +37,8 @@ type server struct {
 	mine map[string]http.Handler
 }
 
-func newServer(m *Manager, shared *webhooks.Managers, o Options) *server {
-	return &server{
+func newHookServer(m *Manager, shared *webhooks.Managers, o Options) *hookServer {
+	return &hookServer{
 		scope: m, shared: shared,
 		tenant: &webhooks.Tenant{Group: o.Group, Dormant: o.Dormant, Ended: m.life.Done()},
 		mux:    http.NewServeMux(), mine: map[string]http.Handler{},
@@ -46,17 +46,17 @@ func newServer(m *Manager, shared *webhooks.Managers, o Options) *server {
 }
 
 // paths are asked for by those who need them only: a manager must be comparable to have some.
-func (s *server) paths() *webhooks.Multiplexer { return s.shared.Of(s.scope.Manager) }
+func (s *hookServer) paths() *webhooks.Multiplexer { return s.shared.Of(s.scope.Manager) }
 
 // Register lets handler answer on path while the scope lives. It has no error to return: in a setup function it panics
 // with one, which fails the start; later it fails the group.
-func (s *server) Register(path string, handler http.Handler) {
+func (s *hookServer) Register(path string, handler http.Handler) {
 	if err := s.register(path, handler); err != nil {
 		s.scope.refuse(err)
 	}
 }
 
-func (s *server) register(path string, handler http.Handler) error {
+func (s *hookServer) register(path string, handler http.Handler) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, twice := s.mine[path]; twice {
@@ -79,7 +79,7 @@ func (s *server) register(path string, handler http.Handler) error {
 }
 
 // serve ends the service before clients and caches close: a stop waits for the requests in flight.
-func (s *server) serve(ctx context.Context) error {
+func (s *hookServer) serve(ctx context.Context) error {
 	<-ctx.Done()
 	s.tenant.Leave()
 	s.tenant.Wait()
@@ -99,19 +99,19 @@ func (m *Manager) refuse(err error) {
 }
 
 // WebhookMux returns a mux of this scope's paths. Nothing serves it.
-func (s *server) WebhookMux() *http.ServeMux { return s.mux }
+func (s *hookServer) WebhookMux() *http.ServeMux { return s.mux }
 
 // NeedLeaderElection is false, as for any webhook server.
-func (*server) NeedLeaderElection() bool { return false }
+func (*hookServer) NeedLeaderElection() bool { return false }
 
 // Start waits for the end: the outer manager runs the server that listens.
-func (*server) Start(ctx context.Context) error {
+func (*hookServer) Start(ctx context.Context) error {
 	<-ctx.Done()
 	return nil
 }
 
 // StartedChecker checks the outer server once a path is registered.
-func (s *server) StartedChecker() healthz.Checker {
+func (s *hookServer) StartedChecker() healthz.Checker {
 	return func(r *http.Request) error {
 		s.mu.Lock()
 		uses := len(s.mine) > 0
