@@ -35,6 +35,9 @@ type Hub struct {
 	// Webhooks has the paths that groups serve, for each manager of the API server.
 	Webhooks webhooks.Managers
 
+	// Log is for what nobody waits for.
+	Log logr.Logger
+
 	users int
 }
 
@@ -62,6 +65,7 @@ func Of(cfg *rest.Config, hc *http.Client, scheme *runtime.Scheme, log logr.Logg
 			Detector:  detector,
 			Informers: informers.New(cfg, cache.Options{HTTPClient: hc, Scheme: scheme}, detector),
 			Starts:    make(chan struct{}, startsAtOnce),
+			Log:       log,
 		}
 		all.of[k] = h
 	}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conditional
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/torpor-dev/torpor/conditional/internal/hub"
+	"github.com/torpor-dev/torpor/conditional/internal/scope"
+)
+
+// Kind is controller-runtime's source of that name for a controller that runs all the time: it watches the kind of obj
+// in the cluster while it is served there, and nothing otherwise. The start of the controller does not wait for it.
+func Kind[object client.Object](
+	cl cluster.Cluster, obj object, h handler.TypedEventHandler[object, reconcile.Request], predicates ...predicate.TypedPredicate[object],
+) source.SyncingSource {
+	return &kindSource[object, reconcile.Request]{cl: cl, obj: obj, handler: h, predicates: predicates}
+}
+
+// ClusterKind is a source for many clusters, in the shape of multicluster-runtime: its ForCluster makes a source for one
+// of them, which is engaged whether or not the kind of Object is served there. name is the type of a cluster's name,
+// a string.
+type ClusterKind[name ~string, object client.Object, request comparable] struct {
+	// Object is of the kind to watch.
+	Object object
+	// Handler makes the handler of one cluster, which puts the cluster's name into its requests.
+	Handler func(name, cluster.Cluster) handler.TypedEventHandler[object, request]
+	// Predicates filter the events of all clusters.
+	Predicates []predicate.TypedPredicate[object]
+}
+
+// ForCluster returns the source of one cluster; the second value, whether the cluster is to be engaged, is always true.
+// The source ends with the context of its start, as it does when a cluster is taken out.
+func (k ClusterKind[name, object, request]) ForCluster(n name, cl cluster.Cluster) (source.TypedSource[request], bool, error) {
+	if cl == nil || k.Handler == nil {
+		return nil, false, errors.New("conditional.ClusterKind needs a cluster and a Handler, found nil: pass both")
+	}
+	s := &kindSource[object, request]{cl: cl, obj: k.Object, handler: k.Handler(n, cl), predicates: k.Predicates}
+	if _, err := s.kind(); err != nil {
+		return nil, false, err
+	}
+	return s, true, nil
+}
+
+// kindSource is a gate before controller-runtime's own source, which gets a cache in which the kind is optional.
+type kindSource[object client.Object, request comparable] struct {
+	cl         cluster.Cluster
+	obj        object
+	handler    handler.TypedEventHandler[object, request]
+	predicates []predicate.TypedPredicate[object]
+}
+
+func (s *kindSource[object, request]) kind() (schema.GroupVersionKind, error) {
+	gvk, err := apiutil.GVKForObject(s.obj, s.cl.GetScheme())
+	if err != nil {
+		return gvk, fmt.Errorf("find the kind of %T in the cluster's scheme (add it with AddToScheme): %w", s.obj, err)
+	}
+	return gvk, nil
+}
+
+// Start follows the kind until ctx ends.
+func (s *kindSource[object, request]) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[request]) error {
+	gvk, err := s.kind()
+	if err != nil {
+		return err
+	}
+	h, release, err := hub.Of(s.cl.GetConfig(), s.cl.GetHTTPClient(), s.cl.GetScheme(), logr.FromContextOrDiscard(ctx))
+	if err != nil {
+		return err
+	}
+	cache, stop, err := scope.NewCache(s.cl, h, scope.Options{Optional: []schema.GroupVersionKind{gvk}})
+	if err != nil {
+		release()
+		return err
+	}
+	context.AfterFunc(ctx, func() { stop(); release() })
+	return source.TypedKind(cache, s.obj, s.handler, s.predicates...).Start(ctx, queue)
+}
+
+// WaitForSync returns at once: a kind that nobody serves has nothing to sync.
+func (s *kindSource[object, request]) WaitForSync(context.Context) error { return nil }
+
+// String names the kind.
+func (s *kindSource[object, request]) String() string {
+	return fmt.Sprintf("conditional kind source: %T", s.obj)
+}

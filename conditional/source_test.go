@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conditional
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+)
+
+// named is a reconciler that tells the names of its requests.
+func named(seen chan<- string) reconcile.Func {
+	return func(ctx context.Context, r reconcile.Request) (reconcile.Result, error) {
+		select {
+		case seen <- r.Name:
+		case <-ctx.Done():
+		}
+		return reconcile.Result{}, nil
+	}
+}
+
+// TestIfServed has a controller of ConfigMaps that also watches Widgets, while there are any.
+func TestIfServed(t *testing.T) {
+	s := startAPIServer(t)
+	addWidgets(s.scheme)
+	mgr := s.manager(s.cfg)
+	seen := make(chan string, 1000)
+	var filtered atomic.Int32
+	r := &reader{Client: mgr.GetClient(), seen: seen}
+	group, err := NewControllerManagedBy(mgr).
+		For(&corev1.ConfigMap{}).
+		Watches(&Widget{}, &handler.EnqueueRequestForObject{}, IfServed, passing(&filtered)).
+		WithGroup(DrainTimeout(patience)).
+		Build(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.start(mgr)
+	s.wait(group, Running)
+	since := group.Status().Since
+	if err := s.client().Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "primary"}}); err != nil {
+		t.Fatal(err)
+	}
+	s.expect(seen, "primary")
+	if err := r.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "any"}, &Widget{}); !meta.IsNoMatchError(err) {
+		t.Errorf("read a kind that is not served: %v, want a NoKindMatchError", err)
+	}
+	for _, scope := range []apiextensionsv1.ResourceScope{apiextensionsv1.NamespaceScoped, apiextensionsv1.ClusterScoped, apiextensionsv1.NamespaceScoped} {
+		def := crd("widgets", scope)
+		s.install(def)
+		namespace := map[bool]string{true: "default"}[scope == apiextensionsv1.NamespaceScoped]
+		s.create(namespace, "secondary")
+		s.expect(seen, "secondary")
+		s.eventually("the Widget can be read and written", func(ctx context.Context) (bool, error) {
+			var w Widget
+			if err := r.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "secondary"}, &w); err != nil {
+				return false, client.IgnoreNotFound(err)
+			}
+			w.Spec.Message = "written"
+			return true, r.Update(ctx, &w)
+		})
+		s.uninstall(def)
+		s.gone(def)
+		s.eventually("reads are refused again", func(ctx context.Context) (bool, error) {
+			return meta.IsNoMatchError(r.List(ctx, &WidgetList{})), nil
+		})
+	}
+	if now := group.Status(); now.Phase != Running || !now.Since.Equal(since) {
+		t.Errorf("the controller was restarted: %+v, it ran since %s", now, since)
+	}
+	if filtered.Load() == 0 {
+		t.Error("the predicate beside IfServed was dropped")
+	}
+}
+
+// reader is a reconciler whose client the builder replaces.
+type reader struct {
+	client.Client
+	seen chan string
+}
+
+func (r *reader) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	return named(r.seen)(ctx, req)
+}
+
+func passing(counts *atomic.Int32) builder.Predicates {
+	return builder.WithPredicates(predicate.NewPredicateFuncs(func(client.Object) bool { counts.Add(1); return true }))
+}
+
+// clusterRequest is what multicluster-runtime puts into its queues.
+type clusterRequest struct {
+	reconcile.Request
+	Cluster clusterName
+}
+
+type clusterName string
+
+// TestClusterKind watches Widgets in two clusters, one of which does not have them at first.
+func TestClusterKind(t *testing.T) {
+	here, there := startAPIServer(t), startAPIServer(t)
+	def := crd("widgets", apiextensionsv1.NamespaceScoped)
+	here.install(def)
+	mgr := here.manager(here.cfg)
+	seen := make(chan clusterRequest, 1000)
+	c, err := controller.NewTypedUnmanaged("widgets", controller.TypedOptions[clusterRequest]{
+		SkipNameValidation: new(true), Logger: mgr.GetLogger(),
+		Reconciler: reconcile.TypedFunc[clusterRequest](func(_ context.Context, r clusterRequest) (reconcile.Result, error) {
+			seen <- r
+			return reconcile.Result{}, nil
+		}),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := mgr.Add(c); err != nil {
+		t.Fatal(err)
+	}
+	here.start(mgr)
+	kind := ClusterKind[clusterName, client.Object, clusterRequest]{
+		Object: widget(),
+		Handler: func(name clusterName, _ cluster.Cluster) handler.TypedEventHandler[client.Object, clusterRequest] {
+			return handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, obj client.Object) []clusterRequest {
+				return []clusterRequest{{reconcile.Request{NamespacedName: client.ObjectKeyFromObject(obj)}, name}}
+			})
+		},
+	}
+	leave := map[clusterName]context.CancelFunc{}
+	for name, s := range map[clusterName]*apiServer{"here": here, "there": there} {
+		src, engage, err := kind.ForCluster(name, s.manager(s.cfg))
+		if err != nil || !engage {
+			t.Fatalf("engage %s: %t, %v", name, engage, err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		leave[name] = cancel
+		if err := c.Watch(&engaged[clusterRequest]{ctx: ctx, TypedSource: src}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect := func(name clusterName, object string) {
+		t.Helper()
+		here.eventually(object+" of "+string(name)+" is seen", func(ctx context.Context) (bool, error) {
+			select {
+			case r := <-seen:
+				return r.Cluster == name && r.Name == object, nil
+			case <-ctx.Done():
+				return false, nil
+			}
+		})
+	}
+	here.create("default", "one")
+	expect("here", "one")
+	there.install(def)
+	there.create("default", "two")
+	expect("there", "two")
+	there.uninstall(def)
+	there.gone(def)
+	here.create("default", "three")
+	expect("here", "three")
+	there.install(def)
+	there.create("default", "four")
+	expect("there", "four")
+	leave["there"]()
+	here.create("default", "five")
+	expect("here", "five")
+}
+
+// engaged is a source as multicluster-runtime starts it: with the context of the cluster.
+type engaged[request comparable] struct {
+	ctx context.Context
+	source.TypedSource[request]
+}
+
+func (e *engaged[request]) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[request]) error {
+	return e.TypedSource.Start(e.ctx, queue)
+}
+
+// TestKind has a controller that runs all the time and watches Widgets while they are served.
+func TestKind(t *testing.T) {
+	s := startAPIServer(t)
+	mgr := s.manager(s.cfg)
+	seen := make(chan string, 1000)
+	src := Kind(mgr, client.Object(widget()), &handler.EnqueueRequestForObject{},
+		predicate.Funcs{DeleteFunc: func(event.DeleteEvent) bool { return false }})
+	if err := ctrl.NewControllerManagedBy(mgr).Named("kinds").WatchesRawSource(src).Complete(named(seen)); err != nil {
+		t.Fatal(err)
+	}
+	s.start(mgr)
+	def := crd("widgets", apiextensionsv1.NamespaceScoped)
+	for _, name := range []string{"first", "second"} {
+		s.install(def)
+		s.create("default", name)
+		s.expect(seen, name)
+		s.uninstall(def)
+		s.gone(def)
+	}
+}
+
+// TestGroupOfAnotherCluster runs a group here while a kind is served there.
+func TestGroupOfAnotherCluster(t *testing.T) {
+	here, there := startAPIServer(t), startAPIServer(t)
+	mgr := here.manager(here.cfg)
+	remote, err := cluster.New(there.cfg, func(o *cluster.Options) { o.Scheme = there.scheme })
+	if err != nil {
+		t.Fatal(err)
+	}
+	group, err := Setup(mgr, On(remote, Served(widgetKind())), func(manager.Manager) error { return nil }, Name("remote"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	here.start(mgr)
+	def := crd("widgets", apiextensionsv1.NamespaceScoped)
+	here.install(def)
+	here.eventually("the condition is known", func(context.Context) (bool, error) {
+		return group.Status().Condition.State == False, nil
+	})
+	there.install(def)
+	there.wait(group, Running)
+	there.uninstall(def)
+	there.wait(group, Dormant)
+	remote.GetHTTPClient().CloseIdleConnections()
+}
