@@ -68,7 +68,9 @@ func (d *Detector) note(kinds []schema.GroupVersionKind, verdicts []Verdict) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for i, v := range verdicts {
-		d.known[kinds[i]] = v
+		if v.Reason != "Detecting" {
+			d.known[kinds[i]] = v
+		}
 	}
 }
 
