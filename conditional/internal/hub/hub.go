@@ -97,10 +97,17 @@ func registered() (*hubs, error) {
 }
 
 func (all *hubs) leave(k key, h *Hub) {
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	if h.users--; h.users == 0 {
-		delete(all.of, k)
+	if all.isLast(k, h) {
 		h.Informers.Close()
 	}
+}
+
+func (all *hubs) isLast(k key, h *Hub) bool {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if h.users--; h.users > 0 {
+		return false
+	}
+	delete(all.of, k)
+	return true
 }

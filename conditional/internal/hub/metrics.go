@@ -2,28 +2,46 @@
 
 package hub
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/rest"
+)
 
-// gauge is one number that every hub has; the process shows their sum.
+// gauge is one number over all hubs of the process.
 type gauge struct {
 	desc *prometheus.Desc
-	of   func(*Hub) int
+	of   func(map[key]*Hub) int
 }
 
 func gauges() []gauge {
 	return []gauge{
 		{
 			prometheus.NewDesc("torpor_gate_api_servers", "API servers that conditional groups look at.", nil, nil),
-			func(*Hub) int { return 1 },
+			func(hubs map[key]*Hub) int {
+				servers := map[*rest.Config]bool{}
+				for k := range hubs {
+					servers[k.cfg] = true
+				}
+				return len(servers)
+			},
 		},
 		{
 			prometheus.NewDesc("torpor_gate_active_informers", "Informers that run for conditional groups.", nil, nil),
-			func(h *Hub) int { return h.Informers.Informers() },
+			sum(func(h *Hub) int { return h.Informers.Informers() }),
 		},
 		{
 			prometheus.NewDesc("torpor_gate_informer_refs", "Uses of informers by conditional groups; groups share an informer.", nil, nil),
-			func(h *Hub) int { return h.Informers.Leases() },
+			sum(func(h *Hub) int { return h.Informers.Leases() }),
 		},
+	}
+}
+
+func sum(of func(*Hub) int) func(map[key]*Hub) int {
+	return func(hubs map[key]*Hub) (total int) {
+		for _, h := range hubs {
+			total += of(h)
+		}
+		return total
 	}
 }
 
@@ -39,10 +57,6 @@ func (all *hubs) Collect(to chan<- prometheus.Metric) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	for _, g := range all.gauges {
-		sum := 0
-		for _, h := range all.of {
-			sum += g.of(h)
-		}
-		to <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, float64(sum))
+		to <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, float64(g.of(all.of)))
 	}
 }

@@ -15,8 +15,8 @@ import (
 type newInformer func(toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer
 
 // draining makes informers that empty a watch when they stop it: controller-runtime puts a filter into metadata
-// watches that would wait for ever for somebody to take its last event.
-func draining(next newInformer) newInformer {
+// watches that would wait for ever for somebody to take its last event. For caches of many namespaces see ending.
+func draining(next newInformer, many bool) newInformer {
 	if next == nil {
 		next = toolscache.NewSharedIndexInformer
 	}
@@ -31,7 +31,11 @@ func draining(next newInformer) newInformer {
 				return emptied{w}, nil
 			}
 		}
-		return next(lw, obj, resync, indexers)
+		made := next(lw, obj, resync, indexers)
+		if many {
+			return newEnding(made)
+		}
+		return made
 	}
 }
 

@@ -24,7 +24,7 @@ func (p *Pool) idle(e *entry, remaining time.Duration) {
 	e.pause = r
 	look := e.look
 	look.Kinds = []schema.GroupVersionKind{e.kind.GVK}
-	go func() {
+	p.keepers.Go(func() {
 		cancel, err := p.detector.Subscribe(look, func(verdicts []detect.Verdict) {
 			if len(verdicts) == 1 && !e.kind.still(verdicts[0]) {
 				p.drop(e, r)
@@ -36,7 +36,7 @@ func (p *Pool) idle(e *entry, remaining time.Duration) {
 		}
 		<-r.over
 		cancel()
-	}()
+	})
 }
 
 // still is true unless the verdict says that the kind is gone or is another one now.

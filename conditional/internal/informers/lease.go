@@ -22,7 +22,8 @@ type Lease struct {
 // Kind returns what the informer watches.
 func (l *Lease) Kind() Kind { return l.entry.kind }
 
-// Informer returns the informer, which may not have synced yet.
+// Informer returns the informer, which may not have synced yet. Its HasSyncedChecker may also be done when it stops
+// before it has; HasSynced is false then.
 func (l *Lease) Informer() cache.Informer { return l.entry.informer }
 
 // Reader reads what the informer has. It must not be used before the informer has synced, nor for another kind.

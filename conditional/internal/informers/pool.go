@@ -40,6 +40,7 @@ type Pool struct {
 	opts     cache.Options
 	detector Detector
 	active   atomic.Int64
+	keepers  sync.WaitGroup // goroutines of kept informers
 
 	mu     sync.Mutex
 	shared map[Kind]*entry
@@ -88,7 +89,6 @@ func (p *Pool) Lease(ctx context.Context, k Kind, terms Terms) (*Lease, error) {
 func (p *Pool) options(k Kind) cache.Options {
 	opts := p.opts
 	opts.Mapper = k.mapper()
-	opts.NewInformer = draining(opts.NewInformer)
 	opts.ReaderFailOnMissingInformer = false
 	opts.ByObject = nil
 	for obj, by := range p.opts.ByObject {
@@ -96,6 +96,8 @@ func (p *Pool) options(k Kind) cache.Options {
 			opts.ByObject = map[client.Object]cache.ByObject{obj: by}
 		}
 	}
+	maybeMany := len(opts.DefaultNamespaces) > 0 || len(opts.ByObject) > 0
+	opts.NewInformer = draining(opts.NewInformer, maybeMany)
 	return opts
 }
 
@@ -128,8 +130,10 @@ func (p *Pool) stop(e *entry) {
 	e.cancel()
 }
 
-// Close stops the informers that are only kept, and keeps none from now on.
+// Close stops the informers that are only kept, and keeps none from now on. It returns when the detector is no longer
+// asked about any.
 func (p *Pool) Close() {
+	defer p.keepers.Wait()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closed = true

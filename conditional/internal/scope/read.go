@@ -64,6 +64,8 @@ func (v *view) reader(ctx context.Context, obj runtime.Object) (client.Reader, e
 		return nil, v.unreadable(s)
 	case err != nil:
 		return nil, unsynced(s, err)
+	case !lease.Informer().HasSynced(): // It was stopped meanwhile.
+		return nil, v.unreadable(s)
 	}
 	return lease.Reader(), nil
 }

@@ -13,10 +13,12 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -51,6 +53,7 @@ func newRig(t *testing.T, unanswered ...string) *rig {
 	if apiServer == nil {
 		t.Skip("KUBEBUILDER_ASSETS is not set: it names the folder of etcd and kube-apiserver")
 	}
+	before := goleak.IgnoreCurrent()
 	r := &rig{t: t, asked: &atomic.Int64{}}
 	cfg := rest.CopyConfig(apiServer)
 	cfg.QPS = -1
@@ -77,11 +80,24 @@ func newRig(t *testing.T, unanswered ...string) *rig {
 	r.hub = h
 	t.Cleanup(func() {
 		release()
-		r.outer.GetHTTPClient().CloseIdleConnections()
-		r.http.CloseIdleConnections()
+		r.expectNoLeak(before)
 	})
 	r.client = r.freshClient()
 	return r
+}
+
+// expectNoLeak looks several times: a connection is idle a moment after the last of its requests.
+func (r *rig) expectNoLeak(before goleak.Option) {
+	r.t.Helper()
+	var leak error
+	for range 10 {
+		utilnet.CloseIdleConnectionsFor(r.outer.GetHTTPClient().Transport)
+		utilnet.CloseIdleConnectionsFor(r.http.Transport)
+		if leak = goleak.Find(before); leak == nil {
+			return
+		}
+	}
+	r.t.Error(leak)
 }
 
 // freshClient returns a client that has cached nothing: kinds come and go, and change their scope.
@@ -251,3 +267,6 @@ func (l line) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	return l.next.RoundTrip(req)
 }
+
+// WrappedRoundTripper lets its idle connections be closed.
+func (l line) WrappedRoundTripper() http.RoundTripper { return l.next }
