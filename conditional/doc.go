@@ -25,15 +25,16 @@
 //
 // What happens in between is a [Group]: Dormant, Starting, Running, Draining, Stuck or Failed. An error of a
 // runnable, or a panic in setup, makes the group Failed and is retried with a back-off; it never ends the
-// manager. [Group.Status], [Group.Wait], [Group.Checker] and two metrics tell where it is.
+// manager. [Group.Status], [Group.Wait], [Group.Checker], metrics, [Events] and a page of the metrics server tell where
+// it is. A condition that comes and goes is held back by [RestartLimit].
 //
 // The stop comes with the deletion of the CRD, not with its request: while a CRD is Terminating its objects still
 // need their controller to take the finalizers off. When the API server cannot tell (outage, 5xx, no right to
 // look), the condition is [Unknown] and whatever runs keeps running.
 //
 // A condition need not be an API: [Object], [Func] and [Signal] follow a flag, a function and a channel, [FirstServed]
-// prefers one version to another, and [All], [Any], [Not] and [Stable] make one condition of others. What is
-// [Unknown] in a part decides only when nothing else does.
+// prefers one version to another, [On] looks at another cluster, and [All], [Any], [Not] and [Stable] make one
+// condition of others. What is [Unknown] in a part decides only when nothing else does.
 //
 // The scope's cache has controller-runtime's default options: cache and client options given to the outer
 // manager (namespaces, selectors, DisableFor) cannot be read back from it and are not inherited. Webhooks and

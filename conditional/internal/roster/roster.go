@@ -7,13 +7,8 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"slices"
-	"sync"
-
-	"github.com/prometheus/client_golang/prometheus"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
 // Group is an entry of the list.
@@ -45,28 +40,6 @@ func Join(g Group) (leave func(), first bool, err error) {
 	entry := &g
 	all.groups = append(all.groups, entry)
 	return func() { all.leave(entry) }, first, nil
-}
-
-// list is a collector, so that the process's registry of metrics, where controller-runtime has its own, keeps it.
-type list struct {
-	desc *prometheus.Desc
-
-	mu     sync.Mutex
-	groups []*Group
-}
-
-func registered() (*list, error) {
-	all := &list{desc: prometheus.NewDesc("torpor_gate_groups", "Conditional groups of this process.", nil, nil)}
-	err := metrics.Registry.Register(all)
-	if there, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {
-		if old, ok := there.ExistingCollector.(*list); ok {
-			return old, nil
-		}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("register the list of conditional groups: %w", err)
-	}
-	return all, nil
 }
 
 func (all *list) leave(entry *Group) {
@@ -109,14 +82,4 @@ func Page(elected <-chan struct{}) http.Handler {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(append(page, '\n')) // Who has gone away needs no page.
 	})
-}
-
-// Describe names the metric.
-func (all *list) Describe(to chan<- *prometheus.Desc) { to <- all.desc }
-
-// Collect counts.
-func (all *list) Collect(to chan<- prometheus.Metric) {
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	to <- prometheus.MustNewConstMetric(all.desc, prometheus.GaugeValue, float64(len(all.groups)))
 }
