@@ -62,7 +62,7 @@ func tenant(group string) *Tenant { return &Tenant{Group: group, Ended: make(cha
 func TestManagersHaveTheirOwnPaths(t *testing.T) {
 	var all Managers
 	one, two := &struct{ manager.Manager }{}, &struct{ manager.Manager }{}
-	if all.Of(one) != all.Of(one) || all.Of(one) == all.Of(two) {
+	if first := all.Of(one); all.Of(one) != first || all.Of(two) == first {
 		t.Error("want the same multiplexer for the same manager, and another one for another")
 	}
 }
