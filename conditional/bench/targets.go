@@ -28,6 +28,7 @@ func targets(s trial.Sizes) []figures.Row {
 		{What: "stop on a served kind → dormant", Unit: figures.Seconds, Ours: spread("served_stop")},
 		row("goroutines grown in all cycles, own informer", figures.Count, "goroutine_growth", 0),
 		row("heap grown per cycle, own informer", figures.Bytes, "heap_bytes_per_cycle", 100),
+		row("metric series grown in all cycles, own informer", figures.Count, "series_growth", 0),
 		row("goroutines grown in all cycles, shared kind", figures.Count, "shared_goroutine_growth", 0),
 		row("heap grown per cycle, shared kind", figures.Bytes, "shared_heap_bytes_per_cycle", 100),
 		row("events that the neighbour has lost", figures.Count, "shared_lost_events", 0),

@@ -4,6 +4,9 @@ package trial
 
 import (
 	"context"
+	"fmt"
+
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/torpor-dev/torpor/conditional/bench/figures"
 	"github.com/torpor-dev/torpor/conditional/bench/world"
@@ -13,26 +16,45 @@ import (
 const looks = 20
 
 // leak is what the process holds after some cycles.
-type leak struct{ cycles, goroutines, heap []float64 }
+type leak struct{ cycles, goroutines, heap, series []float64 }
 
 func (l *leak) look(ctx context.Context, cycle int) error {
+	series, err := countSeries()
+	if err != nil {
+		return err
+	}
 	held, err := world.Settle(ctx)
 	if err != nil {
 		return err
 	}
+	l.series = append(l.series, series)
 	l.cycles = append(l.cycles, float64(cycle))
 	l.goroutines = append(l.goroutines, held.Goroutines)
 	l.heap = append(l.heap, held.Heap)
 	return nil
 }
 
-// add writes what the cycles have left behind: goroutines in all, bytes for each cycle.
+// countSeries returns how many time series controller-runtime's registry has.
+func countSeries() (float64, error) {
+	families, err := metrics.Registry.Gather()
+	if err != nil {
+		return 0, fmt.Errorf("gather metrics: %w", err)
+	}
+	n := 0
+	for _, f := range families {
+		n += len(f.GetMetric())
+	}
+	return float64(n), nil
+}
+
+// add writes what the cycles have left behind: goroutines and series in all, bytes for each cycle.
 func (l *leak) add(r figures.Round, prefix string) {
 	if len(l.cycles) == 0 {
 		return
 	}
 	last := len(l.cycles) - 1
 	r[prefix+"goroutine_growth"] = l.goroutines[last] - l.goroutines[0]
+	r[prefix+"series_growth"] = l.series[last] - l.series[0]
 	r[prefix+"heap_bytes_per_cycle"] = figures.Slope(l.cycles, l.heap)
 	r[prefix+"cycles"] = l.cycles[last]
 }
