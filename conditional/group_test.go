@@ -33,6 +33,7 @@ import (
 type outer struct {
 	manager.Manager
 	cfg     *rest.Config
+	scheme  *runtime.Scheme
 	elected chan struct{}
 	added   []manager.Runnable
 	ready   map[string]healthz.Checker
@@ -85,9 +86,11 @@ func (o *outer) AddReadyzCheck(name string, check healthz.Checker) error {
 }
 
 func (o *outer) GetScheme() *runtime.Scheme {
-	scheme := runtime.NewScheme()
-	utilruntime.Must(corev1.AddToScheme(scheme))
-	return scheme
+	if o.scheme == nil {
+		o.scheme = runtime.NewScheme()
+		utilruntime.Must(corev1.AddToScheme(o.scheme))
+	}
+	return o.scheme
 }
 
 // switched is a condition that says what the test says.
