@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr/testr"
+	"github.com/go-logr/logr"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -187,7 +187,7 @@ func TestVersionSwitchWhileTheConversionIsDown(t *testing.T) {
 	})
 
 	mgr, err := ctrl.NewManager(s.cfg, ctrl.Options{
-		Scheme: s.scheme, Metrics: server.Options{BindAddress: "0"}, Logger: testr.New(t),
+		Scheme: s.scheme, Metrics: server.Options{BindAddress: "0"}, Logger: logr.Discard(),
 		Controller: config.Controller{SkipNameValidation: new(true), CacheSyncTimeout: time.Second},
 	})
 	if err != nil {
