@@ -11,6 +11,7 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/config"
@@ -67,7 +68,7 @@ func within(ctx context.Context, mgr manager.Manager, do func(context.Context) e
 
 // options are those of every group of the bench.
 func options(name string) []conditional.Option {
-	return []conditional.Option{conditional.Name(name)}
+	return []conditional.Option{conditional.Name(name), conditional.RestartLimit(1<<30, wait.Backoff{Duration: time.Second})}
 }
 
 // awaitPhase waits for a group.
