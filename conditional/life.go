@@ -67,7 +67,7 @@ func begin(ctx context.Context, g *Group, at time.Time) *life {
 
 // live returns the last news.
 func (l *life) live(ctx context.Context, g *Group, s *scope.Manager) news {
-	defer s.Close()
+	defer s.End()
 	err := g.beforeStart(ctx)
 	switch {
 	case err != nil && ctx.Err() != nil:

@@ -111,7 +111,7 @@ func (l *loop) hear(ctx context.Context, n news) {
 		l.g.scope.Store(nil)
 		l.apply(ctx, n.fact, n.err)
 		l.life = nil
-	default:
+	default: // What a life tells on its way is no end.
 		l.apply(ctx, n.fact, n.err)
 	}
 }

@@ -77,13 +77,14 @@ func Of(cfg *rest.Config, hc *http.Client, scheme *runtime.Scheme, log logr.Logg
 // list of them.
 type hubs struct {
 	gauges []gauge
+	probes *prometheus.Desc
 
 	mu sync.Mutex
 	of map[key]*Hub
 }
 
 func registered() (*hubs, error) {
-	all := &hubs{gauges: gauges(), of: map[key]*Hub{}}
+	all := &hubs{gauges: gauges(), probes: probes(), of: map[key]*Hub{}}
 	err := metrics.Registry.Register(all)
 	if there, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {
 		if old, ok := there.ExistingCollector.(*hubs); ok {

@@ -45,11 +45,16 @@ func sum(of func(*Hub) int) func(map[key]*Hub) int {
 	}
 }
 
+func probes() *prometheus.Desc {
+	return prometheus.NewDesc("torpor_gate_probes_total", "Requests by which detectors looked for kinds.", []string{"result"}, nil)
+}
+
 // Describe names the metrics.
 func (all *hubs) Describe(to chan<- *prometheus.Desc) {
 	for _, g := range all.gauges {
 		to <- g.desc
 	}
+	to <- all.probes
 }
 
 // Collect counts.
@@ -58,5 +63,14 @@ func (all *hubs) Collect(to chan<- prometheus.Metric) {
 	defer all.mu.Unlock()
 	for _, g := range all.gauges {
 		to <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, float64(g.of(all.of)))
+	}
+	total := map[string]uint64{}
+	for _, h := range all.of {
+		for result, count := range h.Detector.Probes() {
+			total[result] += count
+		}
+	}
+	for result, count := range total {
+		to <- prometheus.MustNewConstMetric(all.probes, prometheus.CounterValue, float64(count), result)
 	}
 }

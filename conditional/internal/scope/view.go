@@ -13,7 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	"github.com/torpor-dev/torpor/conditional/internal/detect"
 	"github.com/torpor-dev/torpor/conditional/internal/hub"
@@ -62,6 +64,30 @@ func newView(life context.Context, scheme *runtime.Scheme, h *hub.Hub, o Options
 		v.optional[gvk] = &presence{settled: newLatch()}
 	}
 	return v
+}
+
+// NewCache returns a scope's cache without a manager, for a source whose kinds come and go in a cluster. It ends with
+// stop, which returns when no handler runs any more.
+func NewCache(cl cluster.Cluster, h *hub.Hub, o Options) (_ cache.Cache, stop func(), err error) {
+	life, end := context.WithCancel(context.Background())
+	v := newView(life, cl.GetScheme(), h, o)
+	stop = func() { end(); v.close(); v.drained() }
+	if v.mapper, err = newMapper(cl.GetConfig(), cl.GetHTTPClient(), v); err != nil {
+		end()
+		return nil, nil, fmt.Errorf("prepare the look-up of kinds: %w", err)
+	}
+	v.fail = func(err error) {
+		if err != nil {
+			h.Log.Error(err, "kind is not watched")
+		}
+	}
+	v.renew = func() { v.fail(v.mapper.renew()) }
+	close(v.started)
+	if err := v.follow(h.Detector, o); err != nil {
+		stop()
+		return nil, nil, err
+	}
+	return v, stop, nil
 }
 
 // Start lets reads begin, and returns when ctx ends. Informers run from their first use on.
