@@ -46,8 +46,8 @@ func gathered(t *testing.T) map[string]float64 {
 	}
 	values := map[string]float64{}
 	for _, f := range families {
-		if strings.HasPrefix(f.GetName(), "torpor_gate_") {
-			values[strings.TrimPrefix(f.GetName(), "torpor_gate_")] = f.GetMetric()[0].GetGauge().GetValue()
+		if name, ours := strings.CutPrefix(f.GetName(), "torpor_gate_"); ours {
+			values[name] = f.GetMetric()[0].GetGauge().GetValue()
 		}
 	}
 	return values
