@@ -46,8 +46,9 @@ func gathered(t *testing.T) map[string]float64 {
 	}
 	values := map[string]float64{}
 	for _, f := range families {
-		if name, ours := strings.CutPrefix(f.GetName(), "torpor_gate_"); ours {
-			values[name] = f.GetMetric()[0].GetGauge().GetValue()
+		gauge := f.GetMetric()[0].GetGauge()
+		if name, ours := strings.CutPrefix(f.GetName(), "torpor_gate_"); ours && gauge != nil {
+			values[name] = gauge.GetValue()
 		}
 	}
 	return values
