@@ -46,8 +46,9 @@ func gathered(t *testing.T) map[string]float64 {
 	}
 	values := map[string]float64{}
 	for _, f := range families {
-		if strings.HasPrefix(f.GetName(), "torpor_gate_") {
-			values[strings.TrimPrefix(f.GetName(), "torpor_gate_")] = f.GetMetric()[0].GetGauge().GetValue()
+		gauge := f.GetMetric()[0].GetGauge()
+		if name, ours := strings.CutPrefix(f.GetName(), "torpor_gate_"); ours && gauge != nil {
+			values[name] = gauge.GetValue()
 		}
 	}
 	return values

@@ -4,8 +4,10 @@ package scope
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	corev1 "k8s.io/api/core/v1"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -137,4 +139,29 @@ func TestAHandlerThatIsRemovedBeforeItSyncsIsNotAwaited(t *testing.T) {
 		t.Error("the scope waits for an informer that was removed")
 	}
 	r.end(l)
+}
+
+func TestAnEventWaitsForTheDoorBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first := &door{empty: make(chan struct{})}
+		second := &door{empty: make(chan struct{}), before: first.empty}
+		free := make(chan struct{})
+		var order []string
+		go first.pass(func() { <-free; order = append(order, "first") })
+		synctest.Wait()
+		first.shut()
+		go second.pass(func() { order = append(order, "second") })
+		first.pass(func() { order = append(order, "late") })
+		synctest.Wait()
+		if first.isEmpty() || len(order) > 0 {
+			t.Fatalf("before the first event has returned: %v", order)
+		}
+		close(free)
+		synctest.Wait()
+		second.shut()
+		second.shut()
+		if !first.isEmpty() || !second.isEmpty() || !slices.Equal(order, []string{"first", "second"}) {
+			t.Errorf("got %v", order)
+		}
+	})
 }

@@ -19,6 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/torpor-dev/torpor/conditional/internal/detect"
 )
 
 func optionally(kinds ...schema.GroupVersionKind) Options { return Options{Optional: kinds} }
@@ -131,7 +133,7 @@ func (o *owner) expectWrites(l *life, namespace string) {
 	key := client.ObjectKey{Namespace: namespace, Name: "written"}
 	made := &Route{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "written"}}
 	o.eventually("the scope's client can write", func(ctx context.Context) (bool, error) {
-		return l.GetClient().Create(ctx, &Route{ObjectMeta: *made.ObjectMeta.DeepCopy()}) == nil, nil
+		return l.GetClient().Create(ctx, &Route{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "written"}}) == nil, nil
 	})
 	o.eventually("the scope's cache has it", func(ctx context.Context) (bool, error) {
 		return l.GetClient().Get(ctx, key, made) == nil, nil
@@ -233,4 +235,43 @@ func TestAKeptInformerServesTheNextScope(t *testing.T) {
 	}
 	r.uninstall(def)
 	r.expectInformers(0, 0)
+}
+
+func TestPresenceFollowsTheVerdicts(t *testing.T) {
+	kind := routeKind()
+	served := detect.Verdict{Presence: detect.Served, Plural: "routes", Namespaced: true, UID: "1"}
+	moved := served
+	moved.Plural = "routez"
+	absent, doubt := detect.Verdict{Presence: detect.Absent}, detect.Verdict{Reason: "DiscoveryFailed"}
+	tests := map[string]struct {
+		before            []detect.Verdict
+		now               detect.Verdict
+		moves, there, out bool
+		settled           bool
+	}{
+		"nobody has looked yet":      {now: detect.Verdict{Reason: "Detecting"}},
+		"a doubt at first":           {now: doubt, settled: true},
+		"it is absent":               {now: absent, moves: true, out: true, settled: true},
+		"it is absent still":         {before: []detect.Verdict{absent}, now: absent, out: true, settled: true},
+		"it is served":               {now: served, moves: true, there: true, settled: true},
+		"it is served still":         {before: []detect.Verdict{served}, now: served, there: true, settled: true},
+		"it is another":              {before: []detect.Verdict{served}, now: moved, moves: true, there: true, settled: true},
+		"a doubt while it is served": {before: []detect.Verdict{served}, now: doubt, there: true, settled: true},
+		"a doubt while it is absent": {before: []detect.Verdict{absent}, now: doubt, out: true, settled: true},
+		"it goes after a doubt":      {before: []detect.Verdict{served, doubt}, now: absent, moves: true, out: true, settled: true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			p := &presence{settled: newLatch()}
+			for _, v := range test.before {
+				p.take(kind, v)
+			}
+			if got := p.take(kind, test.now); got != test.moves {
+				t.Errorf("moved: got %t, want %t", got, test.moves)
+			}
+			if p.kind != nil != test.there || p.absent != test.out || p.settled.isOpen() != test.settled {
+				t.Errorf("got kind %v, absent %t, settled %t", p.kind, p.absent, p.settled.isOpen())
+			}
+		})
+	}
 }

@@ -58,10 +58,15 @@ func (m *Manager) Run(ctx context.Context, up, broke func()) error {
 	m.mu.Unlock()
 	m.view.mute()
 	m.running.Wait()
-	m.Close()
+	m.End()
 	<-cacheDone
-	m.view.drained()
 	return err
+}
+
+// End closes the scope and returns when no handler of events runs any more. A handler must not call it.
+func (m *Manager) End() {
+	m.Close()
+	m.view.drained()
 }
 
 // syncEarly waits for the informers that setup asked for, as the outer manager would.
