@@ -30,13 +30,12 @@ func (s *served) testColumns(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := cluster.DeepCopy()
-	now := metav1.Now()
 	for kind, status := range map[string]metav1.ConditionStatus{
 		mocov1beta2.AvailableCondition: metav1.ConditionUnknown, mocov1beta2.HealthyCondition: metav1.ConditionUnknown,
 		mocov1beta2.ClusteringActiveCondition: metav1.ConditionFalse, mocov1beta2.ReconciliationActiveCondition: metav1.ConditionTrue,
 	} {
 		cluster.Status.Conditions = append(cluster.Status.Conditions, metav1.Condition{
-			Type: kind, Status: status, LastTransitionTime: now, Reason: mocov1beta2.ClusteringStoppedReason, Message: "somebody stopped clustering",
+			Type: kind, Status: status, LastTransitionTime: u.GetCreationTimestamp(), Reason: mocov1beta2.ClusteringStoppedReason, Message: "somebody stopped clustering",
 		})
 	}
 	cluster.Status.SyncedReplicas = 2
@@ -82,7 +81,11 @@ func (s *served) table(t *testing.T, namespace string) metav1.Table {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer answer.Body.Close()
+	t.Cleanup(func() {
+		if err := answer.Body.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	var table metav1.Table
 	if err := json.NewDecoder(answer.Body).Decode(&table); err != nil {
 		t.Fatal(err)

@@ -38,11 +38,13 @@ func (s *served) testRefusedAtCreation(t *testing.T) {
 		"claims without mysql-data": {"spec.volumeClaimTemplates", []any{claim("more", "1Gi")}, "spec.volumeClaimTemplates: Invalid value: expected a claim called mysql-data, which holds the data; found none; add it"},
 		"a second claim":            {"spec.volumeClaimTemplates", []any{claim("mysql-data", "1Gi"), claim("more", "1Gi")}, ""},
 		"a claim without size": {
-			"spec.volumeClaimTemplates", []any{claim("mysql-data", "1Gi"), map[string]any{"metadata": map[string]any{"name": "more"}, "spec": map[string]any{}}},
+			"spec.volumeClaimTemplates",
+			[]any{claim("mysql-data", "1Gi"), map[string]any{"metadata": map[string]any{"name": "more"}, "spec": map[string]any{}}},
 			"spec.volumeClaimTemplates[1].spec: Invalid value: expected resources.requests.storage; found none; say how large the volume is",
 		},
 		"a claim without a name": {
-			"spec.volumeClaimTemplates", []any{claim("mysql-data", "1Gi"), claim("", "1Gi")},
+			"spec.volumeClaimTemplates",
+			[]any{claim("mysql-data", "1Gi"), claim("", "1Gi")},
 			"spec.volumeClaimTemplates[1].metadata: Invalid value: expected a name; found none; name the claim, mysql-data for the data",
 		},
 
@@ -63,7 +65,8 @@ func (s *served) testRefusedAtCreation(t *testing.T) {
 		"offline as text":                   {"spec.offline", "yes", "spec.offline: Invalid value"},
 
 		"no mysqld": {
-			pods + "containers", []any{container("a"), container("b")},
+			pods + "containers",
+			[]any{container("a"), container("b")},
 			`spec.podTemplate.spec.containers: Invalid value: expected a container called mysqld, which runs the MySQL server; found only ["a", "b"]; add it`,
 		},
 		"an empty list of containers":    {pods + "containers", []any{}, "found only []; add it"},
@@ -72,7 +75,8 @@ func (s *served) testRefusedAtCreation(t *testing.T) {
 		"two containers of one name":     {pods + "containers", []any{container("mysqld"), container("mysqld")}, "containers[1]: Duplicate value"},
 		"a container called agent":       {pods + "containers", []any{container("mysqld"), container("agent")}, "spec.podTemplate.spec.containers: Invalid value: expected no container called agent, because the name is reserved; found one; rename it"},
 		"a container called slow-log": {
-			pods + "containers", []any{container("mysqld"), container("slow-log")},
+			pods + "containers",
+			[]any{container("mysqld"), container("slow-log")},
 			"spec.podTemplate.spec.containers: Invalid value: expected no container called slow-log, because the name is reserved; found one; rename it or set spec.disableSlowQueryLogContainer",
 		},
 		"a container called mysqld-exporter without collectors": {pods + "containers", []any{container("mysqld"), container("mysqld-exporter")}, ""},
@@ -85,11 +89,13 @@ func (s *served) testRefusedAtCreation(t *testing.T) {
 		"a volume":                                              {pods + "volumes", []any{map[string]any{"name": "scratch"}}, ""},
 		"a volume without a name":                               {pods + "volumes", []any{map[string]any{"emptyDir": map[string]any{}}}, "volumes[0].name: Required value"},
 		"reserved volumes": {
-			pods + "volumes", []any{map[string]any{"name": "run"}, map[string]any{"name": "mine"}, map[string]any{"name": "tmp"}},
+			pods + "volumes",
+			[]any{map[string]any{"name": "run"}, map[string]any{"name": "mine"}, map[string]any{"name": "tmp"}},
 			`spec.podTemplate.spec.volumes: Invalid value: expected volumes with names of their own; found the reserved names ["run", "tmp"]; rename them`,
 		},
 		"an unknown container to overwrite": {
-			"spec.podTemplate.overwriteContainers", []any{map[string]any{"name": "mysqld"}},
+			"spec.podTemplate.overwriteContainers",
+			[]any{map[string]any{"name": "mysqld"}},
 			`spec.podTemplate.overwriteContainers[0].name: Unsupported value: "mysqld": supported values: "agent", "copy-moco-init", "moco-init", "slow-log", "mysqld-exporter"`,
 		},
 		"to be restored without a source": {"spec.restore", map[string]any{"jobConfig": map[string]any{}}, "spec.restore.sourceName: Required value"},
@@ -100,13 +106,15 @@ func (s *served) testRefusedAtCreation(t *testing.T) {
 	}
 	for _, number := range []int64{3306, 33060, 33062, 9081} {
 		rows[fmt.Sprintf("port %d", number)] = refusal{
-			pods + "containers", []any{container("mysqld", port("x", number))},
+			pods + "containers",
+			[]any{container("mysqld", port("x", number))},
 			"spec.podTemplate.spec.containers: Invalid value: container mysqld: expected none of the ports 3306, 33060, 33062 and 9081, because they are reserved; found one of them",
 		}
 	}
 	for _, name := range []string{"mysql", "mysqlx", "mysql-admin", "health"} {
 		rows["a port called "+name] = refusal{
-			pods + "containers", []any{container("mysqld", port(name, 12345))},
+			pods + "containers",
+			[]any{container("mysqld", port(name, 12345))},
 			"spec.podTemplate.spec.containers: Invalid value: container mysqld: expected no port called mysql, mysqlx, mysql-admin or health, because the names are reserved",
 		}
 	}
@@ -116,7 +124,8 @@ func (s *served) testRefusedAtCreation(t *testing.T) {
 
 	s.refuses(t, changed(minimal(), []any{"x"}, "spec", "collectors"), map[string]refusal{
 		"a container called mysqld-exporter with collectors": {
-			pods + "containers", []any{container("mysqld"), container("mysqld-exporter")},
+			pods + "containers",
+			[]any{container("mysqld"), container("mysqld-exporter")},
 			"spec.podTemplate.spec.containers: Invalid value: expected no container called mysqld-exporter beside spec.collectors, because the name is reserved then; found one; rename it or remove the collectors",
 		},
 	})

@@ -42,6 +42,7 @@ func TestTheSchema(t *testing.T) {
 	t.Run("what is refused of a BackupPolicy", s.testRefusedPolicies)
 	t.Run("what is refused later", s.testRefusedLater)
 	t.Run("columns", s.testColumns)
+	t.Run("the status loses nothing", s.testStatus)
 }
 
 // served is an API server that serves the kinds.
@@ -184,10 +185,12 @@ func (s *served) testDefaults(t *testing.T) {
 		"of a policy's Job": {policy(), []string{"spec", "jobConfig"}, map[string]any{"threads": int64(4), "cpu": int64(4), "memory": "4Gi"}},
 		"of a bucket": {
 			changed(policy(), map[string]any{"bucketName": "b"}, "spec", "jobConfig", "bucketConfig"),
-			[]string{"spec", "jobConfig", "bucketConfig"}, map[string]any{"backendType": "s3"},
+			[]string{"spec", "jobConfig", "bucketConfig"},
+			map[string]any{"backendType": "s3"},
 		},
 		"of a Job that restores": {
-			changed(minimal(), restore(), "spec", "restore"), []string{"spec", "restore", "jobConfig"},
+			changed(minimal(), restore(), "spec", "restore"),
+			[]string{"spec", "restore", "jobConfig"},
 			map[string]any{"threads": int64(4), "cpu": int64(4), "memory": "4Gi"},
 		},
 	} {

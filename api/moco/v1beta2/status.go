@@ -24,7 +24,7 @@ type MySQLClusterStatus struct {
 	// +optional
 	// +listType=atomic
 	ErrantReplicaList []int `json:"errantReplicaList,omitempty"`
-	// Backup is the last successful backup.
+	// Backup is the last successful backup; before the first its time is null, which kubectl shows as <no value>.
 	// +optional
 	// +default={"time":null}
 	Backup BackupStatus `json:"backup,omitzero"`
@@ -50,6 +50,7 @@ type MySQLClusterStatus struct {
 // BackupStatus is the last successful backup.
 type BackupStatus struct {
 	// Time of the backup; objects in the bucket are named after it.
+	// +optional
 	// +nullable
 	Time *metav1.Time `json:"time"`
 	// Elapsed is how long it took.
