@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1beta2
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// MySQLClusterStatus is what is known of the cluster. Pause and Instances are Torpor's own, the rest is upstream's.
+type MySQLClusterStatus struct {
+	// Conditions of the cluster; in the normal case every one is True.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// CurrentPrimaryIndex is the ordinal of the instance that is or becomes the primary.
+	// +kubebuilder:default=0
+	CurrentPrimaryIndex int `json:"currentPrimaryIndex"`
+	// SyncedReplicas is how many instances are in sync, the primary included.
+	// +optional
+	SyncedReplicas int `json:"syncedReplicas,omitempty"`
+	// ErrantReplicas is how many instances have transactions that the primary does not know.
+	// +optional
+	ErrantReplicas int `json:"errantReplicas,omitempty"`
+	// ErrantReplicaList are their ordinals.
+	// +optional
+	// +listType=atomic
+	ErrantReplicaList []int `json:"errantReplicaList,omitempty"`
+	// Backup is the last successful backup; before the first its time is null, which kubectl shows as <no value>.
+	// +optional
+	// +default={"time":null}
+	Backup BackupStatus `json:"backup,omitzero"`
+	// RestoredTime is when the data was restored.
+	// +optional
+	RestoredTime *metav1.Time `json:"restoredTime,omitempty"`
+	// Cloned is true once the data was cloned from the server outside.
+	// +optional
+	Cloned bool `json:"cloned,omitempty"`
+	// ReconcileInfo is what was reconciled last.
+	// +optional
+	ReconcileInfo ReconcileInfo `json:"reconcileInfo,omitzero"`
+	// Pause is what somebody has stopped; nothing while all goes on.
+	// +optional
+	Pause *Pause `json:"pause,omitempty"`
+	// Instances are the MySQL servers as they were seen last, also while clustering is stopped.
+	// +optional
+	// +listType=map
+	// +listMapKey=ordinal
+	Instances []InstanceStatus `json:"instances,omitempty"`
+}
+
+// BackupStatus is the last successful backup.
+type BackupStatus struct {
+	// Time of the backup; objects in the bucket are named after it.
+	// +optional
+	// +nullable
+	Time *metav1.Time `json:"time"`
+	// Elapsed is how long it took.
+	// +optional
+	Elapsed metav1.Duration `json:"elapsed,omitzero"`
+	// SourceIndex is the ordinal of the instance that was backed up.
+	// +optional
+	SourceIndex int `json:"sourceIndex"`
+	// SourceUUID is its server_uuid.
+	// +optional
+	SourceUUID string `json:"sourceUUID,omitempty"`
+	// UUIDSet are the server_uuids of the instances that could have been backed up, by ordinal.
+	// +optional
+	UUIDSet map[string]string `json:"uuidSet,omitempty"`
+	// BinlogFilename is the binary log that was written at that time.
+	// +optional
+	BinlogFilename string `json:"binlogFilename,omitempty"`
+	// GTIDSet are the transactions in the dump.
+	// +optional
+	GTIDSet string `json:"gtidSet,omitempty"`
+	// DumpSize is the size of the dump in the bucket, in bytes.
+	// +optional
+	DumpSize int64 `json:"dumpSize"`
+	// BinlogSize is the size of the binary logs in the bucket, in bytes.
+	// +optional
+	BinlogSize int64 `json:"binlogSize"`
+	// WorkDirUsage is the most that the working directory held, in bytes.
+	// +optional
+	WorkDirUsage int64 `json:"workDirUsage"`
+	// Warnings of the backup.
+	// +optional
+	// +nullable
+	// +listType=atomic
+	Warnings []string `json:"warnings,omitempty"`
+}
+
+// ReconcileInfo is what was reconciled last.
+type ReconcileInfo struct {
+	// Generation of the MySQLCluster.
+	// +optional
+	Generation int64 `json:"generation,omitempty"`
+	// ReconcileVersion is the version of the reconciler.
+	// +optional
+	ReconcileVersion int `json:"reconcileVersion,omitempty"`
+}
+
+// Pause is what somebody has stopped.
+type Pause struct {
+	// Clustering is set while clustering should be stopped.
+	// +optional
+	Clustering *Stop `json:"clustering,omitempty"`
+	// Reconciliation is set while reconciliation should be stopped.
+	// +optional
+	Reconciliation *Stop `json:"reconciliation,omitempty"`
+	// Quiescing is the operation, such as a switchover, that is brought to a safe point before clustering stops;
+	// empty means that clustering rests or goes on.
+	// +optional
+	Quiescing string `json:"quiescing,omitempty"`
+}
+
+// Stop is who stopped something, when and why.
+type Stop struct {
+	// Since is when Torpor saw it first.
+	Since metav1.Time `json:"since"`
+	// By is the field manager that set the annotation, as the API server noted it.
+	// +optional
+	By string `json:"by,omitempty"`
+	// Reason is that of the annotation torpor.dev/reason.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// Until is when it ends by itself: that of the annotation torpor.dev/until.
+	// +optional
+	Until *metav1.Time `json:"until,omitempty"`
+}
+
+// InstanceStatus is a MySQL server as it was seen last. What could not be asked is left out.
+type InstanceStatus struct {
+	// Ordinal of the instance, as in the name of its Pod.
+	Ordinal int `json:"ordinal"`
+	// Role that the instance has.
+	// +optional
+	Role Role `json:"role,omitempty"`
+	// Stopped is true while clustering leaves this instance alone.
+	// +optional
+	Stopped bool `json:"stopped,omitempty"`
+	// Writable is whether the instance takes writes. Two writable instances are a danger.
+	// +optional
+	Writable *bool `json:"writable,omitempty"`
+	// ExecutedGTIDs are the transactions that the instance has executed, as gtid_executed.
+	// +optional
+	ExecutedGTIDs string `json:"executedGTIDs,omitempty"`
+	// ErrantGTIDs are those that the primary does not know and that are not under the primary's UUID.
+	// +optional
+	ErrantGTIDs string `json:"errantGTIDs,omitempty"`
+	// AheadGTIDs are those under the primary's UUID that the primary has not executed: when it does, this instance
+	// skips them and misses their rows.
+	// +optional
+	AheadGTIDs string `json:"aheadGTIDs,omitempty"`
+	// LagSeconds is how far the instance is behind the primary.
+	// +optional
+	LagSeconds *int64 `json:"lagSeconds,omitempty"`
+	// IOThread is the state of the thread that receives transactions: Yes, No or Connecting.
+	// +optional
+	IOThread string `json:"ioThread,omitempty"`
+	// SQLThread is the state of the thread that applies transactions: Yes or No.
+	// +optional
+	SQLThread string `json:"sqlThread,omitempty"`
+	// Message says what is wrong with the instance and what to do; empty means nothing.
+	// +optional
+	Message string `json:"message,omitempty"`
+}
