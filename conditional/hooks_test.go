@@ -109,31 +109,38 @@ func TestHooksThatFail(t *testing.T) {
 		"BeforeStart fails": {
 			func(h *Hooks) { h.BeforeStart = fails },
 			[]string{"Dormant > Starting by Wanted", "Starting > Failed by Erred: BeforeStart: boom"},
-			[]string{"Failed > Dormant by Unwanted"}, "BeforeStart: boom",
+			[]string{"Failed > Dormant by Unwanted"},
+			"BeforeStart: boom",
 		},
 		"BeforeStart panics": {
 			func(h *Hooks) { h.BeforeStart = panics },
 			[]string{"Dormant > Starting by Wanted", "Starting > Failed by Erred: BeforeStart panicked: boom"},
-			[]string{"Failed > Dormant by Unwanted"}, "BeforeStart panicked: boom",
+			[]string{"Failed > Dormant by Unwanted"},
+			"BeforeStart panicked: boom",
 		},
 		"BeforeStart ends with the stop": {
 			func(h *Hooks) { h.BeforeStart = hangs },
 			[]string{"Dormant > Starting by Wanted"},
-			[]string{"Starting > Draining by Unwanted", "Draining > Dormant by Ended"}, "",
+			[]string{"Starting > Draining by Unwanted", "Draining > Dormant by Ended"},
+			"",
 		},
 		"AfterStop fails": {
 			func(h *Hooks) { h.AfterStop = fails },
 			[]string{"Dormant > Starting by Wanted", "before", "setup", "Starting > Running by Up"},
-			[]string{"Running > Draining by Unwanted", "returned", "Draining > Dormant by Ended: AfterStop: boom"}, "AfterStop: boom",
+			[]string{"Running > Draining by Unwanted", "returned", "Draining > Dormant by Ended: AfterStop: boom"},
+			"AfterStop: boom",
 		},
 		"AfterStop panics": {
 			func(h *Hooks) { h.AfterStop = panics },
 			[]string{"Dormant > Starting by Wanted", "before", "setup", "Starting > Running by Up"},
-			[]string{"Running > Draining by Unwanted", "returned", "Draining > Dormant by Ended: AfterStop panicked: boom"}, "AfterStop panicked: boom",
+			[]string{"Running > Draining by Unwanted", "returned", "Draining > Dormant by Ended: AfterStop panicked: boom"},
+			"AfterStop panicked: boom",
 		},
 		"OnTransition panics": {
 			func(h *Hooks) { h.OnTransition = func(Transition) { panic("boom") } },
-			[]string{"before", "setup"}, []string{"returned", "after"}, "",
+			[]string{"before", "setup"},
+			[]string{"returned", "after"},
+			"",
 		},
 	}
 	for name, c := range cases {

@@ -103,16 +103,18 @@ func (l *loop) desire() machine.Fact {
 
 // hear takes the news of a life; with the last of them the life is over.
 func (l *loop) hear(ctx context.Context, n news) {
-	switch n.fact {
-	case returned:
+	over := n.fact == machine.Ended || n.fact == machine.Erred
+	if over || n.fact == returned {
+		l.g.scope.Store(nil)
+	}
+	if n.fact == returned {
 		l.apply(ctx, machine.Broke, nil)
 		l.alarm(machine.Overdue, l.g.options.drainTimeout+time.Second) // AfterStop has a time of its own.
-	case machine.Ended, machine.Erred:
-		l.g.scope.Store(nil)
-		l.apply(ctx, n.fact, n.err)
+		return
+	}
+	l.apply(ctx, n.fact, n.err)
+	if over {
 		l.life = nil
-	default:
-		l.apply(ctx, n.fact, n.err)
 	}
 }
 

@@ -22,23 +22,28 @@ func TestServedWhileACRDIsDeleted(t *testing.T) {
 	}{
 		"none is": {
 			[]detect.Verdict{there, there},
-			Status{State: True, Reason: "Served", Identity: "a,a"}, Status{State: True, Reason: "Served", Identity: "a,a"},
+			Status{State: True, Reason: "Served", Identity: "a,a"},
+			Status{State: True, Reason: "Served", Identity: "a,a"},
 		},
 		"one is": {
 			[]detect.Verdict{there, leaves},
-			Status{State: True, Reason: "Terminating", Message: going, Identity: "a,b"}, Status{State: False, Reason: "Terminating", Message: going},
+			Status{State: True, Reason: "Terminating", Message: going, Identity: "a,b"},
+			Status{State: False, Reason: "Terminating", Message: going},
 		},
 		"one is, another is unclear": {
 			[]detect.Verdict{leaves, unclear},
-			Status{State: Unknown, Reason: "DiscoveryFailed", Message: "unclear"}, Status{State: False, Reason: "Terminating", Message: going},
+			Status{State: Unknown, Reason: "DiscoveryFailed", Message: "unclear"},
+			Status{State: False, Reason: "Terminating", Message: going},
 		},
 		"one is, another is absent": {
 			[]detect.Verdict{absent, leaves},
-			Status{State: False, Reason: "NotServed", Message: "absent"}, Status{State: False, Reason: "NotServed", Message: "absent"},
+			Status{State: False, Reason: "NotServed", Message: "absent"},
+			Status{State: False, Reason: "NotServed", Message: "absent"},
 		},
 		"unclear comes before absent": {
 			[]detect.Verdict{unclear, absent},
-			Status{State: False, Reason: "NotServed", Message: "absent"}, Status{State: False, Reason: "NotServed", Message: "absent"},
+			Status{State: False, Reason: "NotServed", Message: "absent"},
+			Status{State: False, Reason: "NotServed", Message: "absent"},
 		},
 	}
 	for name, c := range cases {
