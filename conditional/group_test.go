@@ -480,6 +480,53 @@ func TestGroupObservesAgainAfterAFailure(t *testing.T) {
 	})
 }
 
+func TestGroupKeepsRunningWhileAFuncIsInTrouble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		answer := func(holds bool, err error) func() (bool, error) {
+			return func() (bool, error) { return holds, err }
+		}
+		var now atomic.Value
+		now.Store(answer(true, nil))
+		mgr := newOuter()
+		close(mgr.elected)
+		when := Func("probe", time.Second, func(context.Context) (bool, error) {
+			call, _ := now.Load().(func() (bool, error))
+			return call()
+		})
+		var starts, ends atomic.Int32
+		g, err := Setup(mgr, when, obedient(&starts, &ends))
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() { _ = g.Start(t.Context()) }()
+		door := make(chan struct{})
+		for _, step := range []struct {
+			call   func() (bool, error)
+			phase  Phase
+			reason string
+		}{
+			{answer(true, nil), Running, "FuncTrue"},
+			{answer(false, errors.New("boom")), Running, "FuncFailed"},
+			{func() (bool, error) { panic("boom") }, Running, "FuncPanicked"},
+			{func() (bool, error) { <-door; return false, nil }, Running, "FuncTimedOut"},
+		} {
+			now.Store(step.call)
+			<-time.After(time.Minute)
+			synctest.Wait()
+			if s := g.Status(); s.Phase != step.phase || s.Condition.Reason != step.reason {
+				t.Errorf("%s: the group is %s", s.Condition.Reason, s.Phase)
+			}
+		}
+		now.Store(answer(false, nil))
+		close(door)
+		<-time.After(2 * time.Second)
+		synctest.Wait()
+		if s := g.Status(); s.Phase != Dormant || starts.Load() != 1 || ends.Load() != 1 {
+			t.Errorf("%d starts, %d ends, the group is %s after the function said false", starts.Load(), ends.Load(), s.Phase)
+		}
+	})
+}
+
 func TestScopedChecksComeAndGo(t *testing.T) {
 	bad := func(*http.Request) error { return errors.New("bad") }
 	setup := func(mgr manager.Manager) error { return mgr.AddReadyzCheck("mine", bad) }

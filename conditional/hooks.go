@@ -105,7 +105,7 @@ func (g *Group) warn() {
 		what = "the controller stops, as StopOnTerminating says, and leaves its finalizers on"
 	}
 	for _, kind := range kinds {
-		g.log.Info("the CRD of a kind is being deleted: "+what, "kind", kind)
+		g.log.Info("a CRD is being deleted", "kind", kind, "then", what)
 		g.record(corev1.EventTypeNormal, ControllerTerminating, "Terminate", "the CRD of "+kind+" is being deleted: "+what)
 	}
 }
@@ -114,7 +114,7 @@ func (g *Group) warn() {
 func (g *Group) guard(what string, call func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			g.log.Info(what+" panicked", "stack", string(debug.Stack()))
+			g.log.Info("a function of the group's author panicked", "function", what, "stack", string(debug.Stack()))
 			err = fmt.Errorf("%s panicked: %v", what, p)
 		}
 	}()

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
@@ -116,12 +117,14 @@ type crowd struct {
 	says   []chan Status
 	inside atomic.Int32
 	door   chan struct{}
+	stop   context.CancelFunc // of the manager
 }
 
 func runCrowd(t *testing.T, size int, test func(c *crowd)) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &crowd{rig: &rig{t: t, mgr: newOuter()}, door: make(chan struct{})}
-		ctx, stop := context.WithCancel(t.Context())
+		var ctx context.Context
+		ctx, c.stop = context.WithCancel(t.Context())
 		for i := range size {
 			says := make(chan Status)
 			g, err := Setup(c.rig.mgr, switched{says}, func(manager.Manager) error {
@@ -146,7 +149,7 @@ func runCrowd(t *testing.T, size int, test func(c *crowd)) {
 		}
 		synctest.Wait()
 		test(c)
-		stop()
+		c.stop()
 		synctest.Wait()
 	})
 }
@@ -201,5 +204,20 @@ func TestHangingStartsLetOthersStart(t *testing.T) {
 				t.Errorf("%s is %s", g.Status().Name, p)
 			}
 		}
+	})
+}
+
+func TestWaitForATurnEndsWithTheManager(t *testing.T) {
+	runCrowd(t, 20, func(c *crowd) {
+		c.stop()
+		synctest.Wait()
+		phases := map[Phase]int{}
+		for _, g := range c.groups {
+			phases[g.Status().Phase]++
+		}
+		if diff := cmp.Diff(map[Phase]int{Draining: 16, Dormant: 4}, phases); diff != "" {
+			t.Errorf("phases after the manager stopped (-want +got):\n%s", diff)
+		}
+		close(c.door)
 	})
 }

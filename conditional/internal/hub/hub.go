@@ -25,7 +25,7 @@ import (
 // startsAtOnce is how many groups of one API server may start at a time: five hundred CRDs may be installed at once.
 const startsAtOnce = 16
 
-// Hub is shared by everything that uses the same *rest.Config, which every cluster.Cluster has of its own, and the
+// Hub is shared by everything that uses the same *rest.Config, which a cluster.Cluster keeps as it was given, and the
 // same scheme, which says how objects are decoded.
 type Hub struct {
 	Detector  *detect.Detector
