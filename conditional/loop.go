@@ -103,25 +103,15 @@ func (l *loop) desire() machine.Fact {
 
 // hear takes the news of a life; with the last of them the life is over.
 func (l *loop) hear(ctx context.Context, n news) {
-<<<<<<< HEAD
-=======
 	over := n.fact == machine.Ended || n.fact == machine.Erred
 	if over || n.fact == returned {
 		l.g.scope.Store(nil)
 	}
->>>>>>> wip/group
 	if n.fact == returned {
 		l.apply(ctx, machine.Broke, nil)
 		l.alarm(machine.Overdue, l.g.options.drainTimeout+time.Second) // AfterStop has a time of its own.
 		return
 	}
-<<<<<<< HEAD
-	over := n.fact == machine.Ended || n.fact == machine.Erred
-	if over {
-		l.g.scope.Store(nil)
-	}
-=======
->>>>>>> wip/group
 	l.apply(ctx, n.fact, n.err)
 	if over {
 		l.life = nil
