@@ -149,7 +149,7 @@ func TestClusterKind(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		leave[name] = cancel
-		if err := c.Watch(&engaged[clusterRequest]{ctx: ctx, TypedSource: src}); err != nil {
+		if err := c.Watch(&engaged[clusterRequest]{of: func() context.Context { return ctx }, TypedSource: src}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -183,12 +183,12 @@ func TestClusterKind(t *testing.T) {
 
 // engaged is a source as multicluster-runtime starts it: with the context of the cluster.
 type engaged[request comparable] struct {
-	ctx context.Context
+	of func() context.Context
 	source.TypedSource[request]
 }
 
 func (e *engaged[request]) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[request]) error {
-	return e.TypedSource.Start(e.ctx, queue)
+	return e.TypedSource.Start(e.of(), queue)
 }
 
 // TestKind has a controller that runs all the time and watches Widgets while they are served.
