@@ -25,7 +25,7 @@ func (v *view) hasBacklog() bool { return v.at(v.p).Reachable && v.unapplied(v.p
 // would only hang; a stop does not let it wait.
 func (v *view) opens() bool {
 	s := v.at(v.p)
-	if !v.free(v.p) || !s.ReadOnly && !s.SuperReadOnly || !v.configured() || v.staysReadOnly() {
+	if !v.free(v.p) || !s.ReadOnly && !s.SuperReadOnly || !v.configured() || v.staysReadOnly() || v.doubtful() {
 		return false
 	}
 	_, joining := v.first(joining)

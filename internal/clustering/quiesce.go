@@ -62,7 +62,7 @@ func (v *view) primaryLeftovers() []string {
 		return say("is being cloned")
 	case s.Pending:
 		return say("still runs a statement")
-	case v.Source.open(), v.Restore.open():
+	case v.Source.open(), v.Restore.open(), v.doubtful():
 		return nil
 	case !v.configured():
 		return say("is not configured")

@@ -114,8 +114,8 @@ func (v *view) problem(i int) string {
 	case what == "":
 		return ""
 	}
-	if failure := v.past(i).Failure; failure != "" {
-		what += " (" + failure + ")"
+	if past := v.past(i); past.Failure != "" && v.Now.Sub(past.FailedAt) < 2*actPause { // The next attempt is on its way.
+		what += " (" + past.Failure + ")"
 	}
 	if s.Stopped {
 		what += " and is left alone, as asked"
@@ -132,6 +132,8 @@ func (v *view) primaryProblem() string {
 		return fmt.Sprintf("is the primary and stopped applying its relay log with error %d", s.Channel.SQLErrno)
 	case !v.configured():
 		return "is the primary and not configured yet"
+	case v.doubtful() && s.SuperReadOnly:
+		return "is the primary and empty; it is made writable once every other instance answers and is empty too"
 	case !v.writable(v.p) && !v.staysReadOnly():
 		return "is the primary and read-only"
 	case s.Pod.Role != Primary:

@@ -42,7 +42,7 @@ func (v *view) beginSwitch() bool {
 // heir finds the replica that has everything of a primary that is read-only.
 func (v *view) heir() (int, bool) {
 	i, ok := v.best(func(i int) bool { return v.likely(i) && v.at(i).Executed.Contains(v.at(v.p).Executed) })
-	return i, ok && v.switching() && v.closed(v.p)
+	return i, ok && v.switching() && v.closed(v.p) && v.at(v.p).SemiSync.Waiting == 0
 }
 
 // awaitsHeir: the primary is read-only, and somebody is catching up.

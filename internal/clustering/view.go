@@ -127,7 +127,7 @@ func (v *view) settledAhead(i int) bool {
 // lostData: the primary answers, is out of service since it started, and lacks what replicas have: all of it, or the
 // last of its own transactions.
 func (v *view) lostData() bool {
-	if v.p == None || !v.closed(v.p) || v.at(v.p).Stopped {
+	if v.p == None || !v.at(v.p).Reachable || !v.at(v.p).SuperReadOnly {
 		return false
 	}
 	empty := v.at(v.p).Executed.Empty()
@@ -137,6 +137,11 @@ func (v *view) lostData() bool {
 		}
 	}
 	return false
+}
+
+// doubtful: the primary is empty, and somebody who may have more does not answer. It may have lost its volume.
+func (v *view) doubtful() bool {
+	return v.at(v.p).Reachable && v.at(v.p).Executed.Empty() && v.count(func(i int) bool { return !v.at(i).Reachable }) > 0
 }
 
 // down: the primary's server does not run, or nobody can reach it.

@@ -84,8 +84,9 @@ func parseInterval(text string) (interval, error) {
 }
 
 func parseNumber(text string) (int64, bool) {
-	n, err := strconv.ParseUint(strings.TrimSpace(text), 10, 63)
-	return int64(n), err == nil && n >= 1 && n <= maxNumber //nolint:gosec // ParseUint was told 63 bits.
+	text = strings.TrimSpace(text)
+	n, err := strconv.ParseInt(text, 10, 64)
+	return n, err == nil && n >= 1 && n <= maxNumber && text[0] != '+'
 }
 
 func isUUID(text string) bool {

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package clustering
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// story is a world and how it came about.
+type story struct {
+	world
+	told []string
+}
+
+func (s story) then(what string) story {
+	return story{s.world, append(s.told[:len(s.told):len(s.told)], what)}
+}
+
+// atlas explores worlds.
+type atlas struct {
+	t     *testing.T
+	steps int
+	rules map[string]int
+}
+
+func newAtlas(t *testing.T) *atlas {
+	t.Helper()
+	return &atlas{t: t, rules: map[string]int{}}
+}
+
+// pass runs one pass of a story and judges it.
+func (a *atlas) pass(s story, t turn) (story, Plan) {
+	a.steps++
+	before := s.world
+	next := before
+	p := next.pass(t)
+	a.rules[p.Rule]++
+	s.world = next
+	line := fmt.Sprintf("%s: %T%v", p.Rule, p.Do, p.Do)
+	for when, e := range map[string]event{"during the look": t.during, "before the act": t.between} {
+		if e.happens != nil {
+			line += fmt.Sprintf(", %s %s", when, e.name)
+		}
+	}
+	if t.fate != done {
+		line += ", but " + string(t.fate)
+	}
+	s = s.then(line)
+	wrong := append(next.unsafe(), dropped(&before, &next)...)
+	if before.stopAsked && before.stop.reached && p.Do != Action(Nothing{}) {
+		wrong = append(wrong, "acts although it is stopped")
+	}
+	a.report(s, wrong)
+	return s, p
+}
+
+func (a *atlas) report(s story, wrong []string) {
+	a.t.Helper()
+	if len(wrong) > 0 {
+		a.t.Fatalf("%s\n%s\n%s", strings.Join(wrong, "\n"), strings.Join(s.told, "\n"), s.show())
+	}
+}
+
+func (w *world) show() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "primary %d, stop asked %t, reached %+v, acknowledged %s\n", w.primary, w.stopAsked, w.stop, w.acked.set())
+	for i := range w.n {
+		s := w.servers[i]
+		fmt.Fprintf(&b, "%d: executed %s waiting %s relay %s purged %s %+v\n", i, s.executed.set(), s.waiting.set(), s.relay.set(), s.purged.set(), s)
+	}
+	return b.String()
+}
+
+const patience = 150
+
+// follow runs undisturbed passes until nothing changes any more, and returns every world on the way. With troubles that
+// last there may be no end, since what fails is tried again.
+func (a *atlas) follow(s story) (way []story, ended bool) {
+	way = []story{s}
+	seen := map[world]int{}
+	idle := 0
+	for range patience {
+		before := s.still()
+		var p Plan
+		s, p = a.pass(s, calm(idle))
+		after := s.still()
+		if before == after && p.Do == Action(Nothing{}) {
+			if idle++; idle > 8 {
+				return way, true
+			}
+			continue
+		}
+		idle = 0
+		way = append(way, s)
+		if seen[after]++; seen[after] > 3 {
+			break
+		}
+	}
+	return way, false
+}
+
+// heals checks that a world becomes healthy once its troubles end, with a human who wipes what is errant.
+func (a *atlas) heals(s story) story {
+	s = s.then("all troubles end")
+	s.stopAsked = false
+	for range 2 * s.n {
+		s.heal()
+		way, ended := a.follow(s)
+		s = way[len(way)-1]
+		p := Decide(s.observe(nil))
+		if !ended {
+			a.report(s, []string{"expected an end, found none"})
+		}
+		if p.State == StateHealthy {
+			primary := &s.servers[s.primary]
+			if lost := s.acked &^ primary.executed; lost != 0 {
+				a.report(s, []string{"what was acknowledged is lost: " + lost.set().String()})
+			}
+			return s
+		}
+		patient := None
+		for i, r := range p.Instances {
+			if !r.Errant.Empty() || !r.Ahead.Empty() || !r.Gap.Empty() || p.State == StateFailed && s.held(i)&s.rooted != 0 {
+				patient = i
+			}
+		}
+		if patient == None {
+			a.report(s, []string{fmt.Sprintf("expected a healthy end, found %s: %s", p.State, p.Healthy.Message)})
+		}
+		s = s.then(fmt.Sprintf("somebody wipes %d", patient))
+		s.wipe(patient)
+	}
+	a.report(s, []string{"expected a healthy end, found none"})
+	return s
+}
+
+// quiets checks that a stop, asked for now, is reached and leaves the primary writable.
+func (a *atlas) quiets(s story) story {
+	if s.stop.reached {
+		return s
+	}
+	s = s.then("a stop is asked for, with troubles as they are")
+	s.stopAsked = true
+	idle, passes := 0, 0
+	for !s.stop.reached {
+		before := s.still()
+		s, _ = a.pass(s, calm(min(idle, 2)))
+		if before == s.still() {
+			idle++
+		} else {
+			idle = 0
+		}
+		if passes++; passes > patience {
+			a.report(s, []string{"expected the stop to be reached, found no end"})
+		}
+	}
+	if s.primary == None || !s.reachable(s.primary) {
+		return s
+	}
+	p := &s.servers[s.primary]
+	switch {
+	case p.alone || p.clone == Cloning || !p.executed.has(p.relay) || p.executed == 0:
+	case p.pending != toyAct{}:
+		a.report(s, []string{"the stop leaves a statement behind: " + p.pending.do})
+	case p.readOnly && !strings.Contains(s.stop.left, "lacks"):
+		a.report(s, []string{"the stop leaves the primary read-only"})
+	}
+	return s
+}
+
+// healthy is a cluster from its beginning until it is in use.
+func (a *atlas) healthy(n int) []story {
+	way, _ := a.follow(story{world: fresh(n)})
+	s := way[len(way)-1]
+	s.write(s.primary)
+	more, _ := a.follow(s.then("a client writes"))
+	return append(way, more...)
+}
+
+func TestNewClusterBecomesHealthy(t *testing.T) {
+	for _, n := range []int{1, 3, 5} {
+		a := newAtlas(t)
+		way := a.healthy(n)
+		end := way[len(way)-1]
+		p := Decide(end.observe(nil))
+		if p.State != StateHealthy || p.Synced != n-1 || end.acked == 0 {
+			t.Errorf("of %d: expected a healthy cluster that acknowledges, found %s, %d in sync, %s", n, p.State, p.Synced, p.Healthy.Message)
+		}
+		for i := range n {
+			want := Replica
+			if i == end.primary {
+				want = Primary
+			}
+			if diff := cmp.Diff(want, end.servers[i].role); diff != "" {
+				t.Errorf("of %d: role of %d: %s", n, i, diff)
+			}
+		}
+	}
+}
+
+// One or two troubles at every moment of a cluster's life, and what becomes of it.
+func TestAnyTwoTroublesAtAnyMoment(t *testing.T) {
+	a := newAtlas(t)
+	seen := map[world]bool{}
+	level := []story{}
+	add := func(list []story, into *[]story) {
+		for _, s := range list {
+			if key := s.world; !seen[key] {
+				seen[key] = true
+				*into = append(*into, s)
+			}
+		}
+	}
+	add(a.healthy(3), &level)
+	for depth, every := range []int{1, 47} {
+		var next []story
+		count := 0
+		for _, s := range level {
+			for _, e := range events(3) {
+				if count++; count%every == 0 {
+					add(a.twice(s, e), &next)
+				}
+			}
+			for _, f := range fates() {
+				if count++; count%every == 0 {
+					d, _ := a.pass(s, turn{fate: f})
+					way, _ := a.follow(d)
+					add(way, &next)
+				}
+			}
+		}
+		level = next
+		t.Logf("%d troubles: %d new worlds, %d steps", depth+1, len(level), a.steps)
+	}
+}
+
+// twice lets something happen between two passes, and again between the look and the act.
+func (a *atlas) twice(s story, e event) []story {
+	var all []story
+	d := s.then(e.name)
+	if e.happens(&d.world) {
+		all, _ = a.follow(d)
+	}
+	d, _ = a.pass(s, turn{between: e, fate: done})
+	way, _ := a.follow(d)
+	return append(all, way...)
+}
+
+// Chance finds what nobody thought of.
+func TestRandomTroubles(t *testing.T) {
+	for _, n := range []int{3, 5, 1} {
+		a := newAtlas(t)
+		walks := 500
+		for seed := range walks {
+			a.walk(n, uint64(seed))
+		}
+		t.Logf("of %d: %d walks, %d steps", n, walks, a.steps)
+	}
+}
+
+func (a *atlas) walk(n int, seed uint64) {
+	rng := rand.New(rand.NewPCG(seed, uint64(n)))
+	list := events(n)
+	s := story{world: fresh(n), told: []string{fmt.Sprintf("seed %d of %d", seed, n)}}
+	for range 60 {
+		t := turn{fate: done, idle: rng.IntN(3)}
+		if rng.IntN(2) == 0 {
+			t.stalled = instances(rng.IntN(1 << n))
+		}
+		e := list[rng.IntN(len(list))]
+		if rng.IntN(3) == 0 {
+			e = writes(rng.IntN(n))
+		}
+		switch rng.IntN(8) {
+		case 0, 1:
+			if d := s.then(e.name); e.happens(&d.world) {
+				s = d
+			}
+		case 2:
+			t.between = e
+		case 3:
+			t.during = e
+		case 4:
+			t.fate = fates()[rng.IntN(len(fates()))]
+		}
+		s, _ = a.pass(s, t)
+		if rng.IntN(20) == 0 {
+			a.quiets(s)
+		}
+		if rng.IntN(20) == 0 {
+			a.heals(s)
+		}
+	}
+	a.heals(s)
+}
