@@ -255,7 +255,7 @@ func (a *atlas) twice(s story, e event) []story {
 func TestRandomTroubles(t *testing.T) {
 	for _, n := range []int{3, 5, 1} {
 		a := newAtlas(t)
-		walks := 500
+		walks := 12000
 		for seed := range walks {
 			a.walk(n, uint64(seed))
 		}

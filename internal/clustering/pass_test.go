@@ -172,11 +172,15 @@ func (w *world) canLose(i int) bool {
 		all |= w.held(j)
 	}
 	for j := range w.n {
-		if w.servers[j].wiped || j != i && w.held(j) != all {
+		if j != i && w.held(j) != all {
 			return false
 		}
 	}
-	return w.n > 1 && all != 0
+	return w.n > 1 && all != 0 && w.rooted == 0 && !w.anyWiped()
+}
+
+func (w *world) anyWiped() bool {
+	return slices.ContainsFunc(w.servers[:], func(s server) bool { return s.wiped })
 }
 
 // heal ends all troubles but those that only people can mend.
@@ -283,7 +287,7 @@ func eventsOf(i int) []event {
 			return happens
 		}},
 		{fmt.Sprintf("the root of replica %d writes", i), func(w *world) bool {
-			happens := w.servers[i].up && w.servers[i].readOnly && i != w.primary && w.acked != 0
+			happens := w.servers[i].up && w.servers[i].readOnly && i != w.primary && w.acked != 0 && !w.anyWiped()
 			if happens {
 				w.rooted |= w.number(i)
 			}
