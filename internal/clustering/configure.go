@@ -25,7 +25,7 @@ func (v *view) hasBacklog() bool { return v.at(v.p).Reachable && v.unapplied(v.p
 // would only hang; a stop does not let it wait.
 func (v *view) opens() bool {
 	s := v.at(v.p)
-	if !v.free(v.p) || !s.ReadOnly && !s.SuperReadOnly || !v.configured() || v.staysReadOnly() || v.doubtful() {
+	if !v.free(v.p) || !s.ReadOnly && !s.SuperReadOnly || !v.configured() || v.staysReadOnly() || v.doubtful() || v.count(v.rival) > 0 {
 		return false
 	}
 	_, joining := v.first(joining)
@@ -57,10 +57,11 @@ func infectious(v *view, i int) bool {
 	return v.errant(i) && v.mine(i) && v.at(i).Channel.IO != Stopped
 }
 
-// hung: sessions of its clients still await replicas that it has no more. They must be ended before anything lets them go
+// hung: sessions of its clients still await replicas that it has no more, or keep it from becoming read-only. They must be ended before anything lets them go
 // on, since that would tell them that their transactions are safe.
 func hung(v *view, i int) bool {
-	return i != v.p && v.mine(i) && v.at(i).SemiSync.Waiting > 0
+	s := v.at(i)
+	return i != v.p && v.mine(i) && (s.SemiSync.Waiting > 0 || v.stray(i) && s.Pending && s.PendingFor >= killAfter)
 }
 
 // intruder: a second instance that can be written to.

@@ -25,6 +25,7 @@ func rules() []rule {
 		{"offline", when(func(v *view) bool { return v.Offline }), waiting("no instance is wanted", wellPace)},
 		{"restoring", when(func(v *view) bool { return v.Restore.open() }), waiting("the restore is under way", unwellPace)},
 		{"choose the first primary", (*view).choice, chooseFirst},
+		{"a pretender", some(pretender), act("lacks what others have and is made read-only", func(i int) Action { return SetReadOnly{Index: i} })},
 		{"no primary", when(func(v *view) bool { return v.p == None }), waitFirst},
 		{"copied from outside", when((*view).copied), noteCopied},
 		{"copy from outside", when((*view).copies), copyOutside},

@@ -17,13 +17,13 @@ func (v *view) failed() bool {
 	return v.p != None && !v.at(v.p).Stopped && (v.down(v.p) || v.lostData()) && !v.starting()
 }
 
-// starting: all servers have just started, since none of them tries to follow or applies. Its primary may need a moment.
+// starting: all servers have just started, since none of them has its settings or threads. Its primary may need a moment.
 func (v *view) starting() bool {
 	if v.p == None || v.at(v.p).Reachable || !v.at(v.p).Pod.Exists || v.at(v.p).Pod.Terminating || v.Now.Sub(v.past(v.p).UnreachableSince) >= startPatience {
 		return false
 	}
 	for i, s := range v.servers {
-		active := s.Channel.IO != Stopped || s.Channel.SQL != Stopped || s.Channel.IOErrno != 0 || s.Channel.SQLErrno != 0
+		active := s.SemiSync.Replica || s.SemiSync.Source || s.Channel.IO != Stopped || s.Channel.SQL != Stopped
 		if i != v.p && s.Reachable && active {
 			return false
 		}

@@ -5,32 +5,54 @@ package clustering
 import (
 	"fmt"
 	"time"
-
-	"github.com/torpor-dev/torpor/internal/clustering/gtid"
 )
 
 // The first primary, what it starts with, and plans that only wait.
 
-// choice finds the first primary: the one that is written to, or the one that has everything. It is made once, with
+// choice finds the first primary: the one that serves already, or else one that has everything. It is made once, with
 // everybody present, because an instance that is absent may hold more.
 func (v *view) choice() (int, bool) {
-	present := v.count(func(i int) bool { return v.at(i).Reachable })
-	open := v.count(v.writable)
-	switch {
-	case v.p != None, present < v.n, open > 1:
+	if v.p != None || v.count(func(i int) bool { return v.at(i).Reachable }) < v.n {
 		return None, false
-	case open == 1:
-		return v.best(v.writable)
 	}
-	var all gtid.Set
-	for _, held := range v.held {
-		all = all.Union(held)
+	for _, better := range []func(int) bool{v.serves, func(i int) bool { return v.writable(i) && v.complete(i) }} {
+		if i, ok := v.best(better); ok {
+			return i, v.count(better) == 1
+		}
 	}
-	full := func(i int) bool { return v.held[i].Contains(all) && !v.at(i).Stopped }
-	if i, ok := v.best(func(i int) bool { return full(i) && v.at(i).Pod.Role == Primary }); ok {
+	if v.count(v.writable) > 0 {
+		return None, false
+	}
+	whole := func(i int) bool { return v.complete(i) && !v.at(i).Stopped }
+	if i, ok := v.best(func(i int) bool { return whole(i) && v.at(i).Pod.Role == Primary }); ok {
 		return i, true
 	}
-	return v.best(full)
+	return v.best(whole)
+}
+
+// serves: it is written to, and enough others acknowledge that.
+func (v *view) serves(i int) bool {
+	s := v.at(i)
+	return v.writable(i) && (v.need() == 0 || s.SemiSync.Source && s.SemiSync.WaitFor >= v.need() && len(s.Connected) >= v.need())
+}
+
+// pretender: without a primary, it is written to, does not serve, and lacks what others have. It is closed before a choice.
+func pretender(v *view, i int) bool {
+	return v.p == None && v.writable(i) && v.free(i) && !v.serves(i) && !v.complete(i)
+}
+
+// complete: nobody has anything that it has not. Of one that is written to, others may have what it is about to commit.
+func (v *view) complete(i int) bool {
+	for j := range v.n {
+		more := v.held[j].Subtract(v.held[i])
+		if v.writable(i) {
+			more = more.Without(v.at(i).UUID)
+		}
+		if !more.Empty() {
+			return false
+		}
+	}
+	return true
 }
 
 // undecided says why no first primary is chosen.
@@ -40,8 +62,8 @@ func (v *view) undecided() string {
 			return fmt.Sprintf("the first primary is chosen once every instance answers; instance %d does not", i)
 		}
 	}
-	if v.count(v.writable) > 1 {
-		return "no primary: several instances can be written to; make all but one of them read-only"
+	if v.count(v.writable) > 0 {
+		return "no primary: instances can be written to that cannot be it, or several; make all but one of them read-only"
 	}
 	return "no primary: no instance has everything that the others have; compare their GTID sets and clone anew the ones that are wrong"
 }

@@ -165,18 +165,15 @@ func (w *world) still() world {
 	return s
 }
 
-// canLose: all others have everything, so that a majority survives the loss.
+// canLose: somebody else has everything that was acknowledged, and nothing was lost before, so that a majority survives.
 func (w *world) canLose(i int) bool {
-	var all txns
+	var others txns
 	for j := range w.n {
-		all |= w.held(j)
-	}
-	for j := range w.n {
-		if j != i && w.held(j) != all {
-			return false
+		if j != i {
+			others |= w.held(j)
 		}
 	}
-	return w.n > 1 && all != 0 && w.rooted == 0 && !w.anyWiped()
+	return w.n > 1 && others.has(w.acked) && w.rooted == 0 && !w.anyWiped()
 }
 
 func (w *world) anyWiped() bool {
@@ -225,6 +222,11 @@ func events(n int) []event {
 				w.back(i)
 			}
 			return true
+		}},
+		{"the status is lost", func(w *world) bool {
+			was := w.primary
+			w.primary, w.stop, w.errant = None, toyStop{}, [most]bool{}
+			return was != None
 		}},
 		{"nothing moves for a while", func(w *world) bool { w.tick(20 * time.Second); return true }},
 	}

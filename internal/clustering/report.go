@@ -134,6 +134,8 @@ func (v *view) primaryProblem() string {
 		return "is the primary and not configured yet"
 	case v.doubtful() && s.SuperReadOnly:
 		return "is the primary and empty; it is made writable once every other instance answers and is empty too"
+	case s.SuperReadOnly && v.count(v.rival) > 0:
+		return "is the primary, and read-only while another instance can be written to"
 	case !v.writable(v.p) && !v.staysReadOnly():
 		return "is the primary and read-only"
 	case s.Pod.Role != Primary:

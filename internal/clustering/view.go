@@ -97,6 +97,12 @@ func (v *view) stray(i int) bool {
 	return i != v.p && v.at(i).Reachable && !v.at(i).SuperReadOnly
 }
 
+// rival: a client can still get something acknowledged by another instance than the primary.
+func (v *view) rival(i int) bool {
+	s := v.at(i).SemiSync
+	return v.stray(i) && (!s.Source || len(v.at(i).Connected) >= s.WaitFor)
+}
+
 // errant: it has transactions that nobody else may ever see. Without the primary the last judgement counts.
 func (v *view) errant(i int) bool {
 	if i == v.p {
