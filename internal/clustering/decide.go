@@ -38,7 +38,7 @@ func rules() []rule {
 
 		{"fence for a failover", when((*view).needsFence), fence},
 		{"fail over", (*view).electable, electRunner},
-		{"take a fence back", some((*view).fencedInVain), act("was fenced for a failover that cannot go on", func(i int) Action { return StartIO{Index: i} })},
+		{"take a fence back", some(releasable), act("was fenced for a failover that cannot go on", func(i int) Action { return StartIO{Index: i} })},
 		{"the top runner does not apply", (*view).idleRunner, act("has to apply its relay log", func(i int) Action { return RestartSQL{Index: i} })},
 		{"failed", when((*view).failed), waitFailover},
 		{"the primary does not answer", when(func(v *view) bool { return !v.at(v.p).Reachable }), suspect},

@@ -102,15 +102,18 @@ func (v *view) needsFence() bool {
 	return v.failed() && !v.StopAsked && v.witnesses() > v.need() && len(v.unfenced()) > 0
 }
 
-// fencedInVain finds a replica that is fenced for a failover that cannot go on: if the primary is only out of our sight,
-// it needs its replicas.
+// fencedInVain: it is fenced for a failover that cannot go on. If the primary is only out of our sight, it needs its
+// replicas.
 func (v *view) fencedInVain(i int) bool {
 	_, electable := v.electable()
-	hopeless := v.witnesses() <= v.need() || v.StopAsked && !electable
-	c := v.at(i).Channel
-	return v.failed() && !v.at(v.p).Reachable && hopeless && i != v.p && v.free(i) && !v.errant(i) && !v.misdirected(i) &&
-		c.IO == Stopped && c.IOErrno == 0
+	hopeless := v.at(v.p).Stopped || v.failed() && (v.witnesses() <= v.need() || v.StopAsked && !electable)
+	s := v.at(i)
+	return v.p != None && !v.at(v.p).Reachable && hopeless && i != v.p && s.Reachable && !s.Stopped && !v.errant(i) &&
+		!v.misdirected(i) && s.Channel.IO == Stopped && s.Channel.IOErrno == 0
 }
+
+// releasable: and the fence can be taken back now.
+func releasable(v *view, i int) bool { return v.free(i) && v.fencedInVain(i) }
 
 // idleRunner: the top runner has to apply its relay log and does not.
 func (v *view) idleRunner() (int, bool) {

@@ -140,8 +140,8 @@ func (a *atlas) heals(s story) story {
 				patient = i
 			}
 		}
-		if patient == None && (p.State == StateLost && s.anyWiped() || s.primary == None && s.rival()) {
-			return s // A human chooses: one volume is lost and another never filled, or the status is lost and nobody has everything.
+		if patient == None && (s.anyWiped() && (p.State == StateLost || p.State == StateFailed && s.rival()) || s.primary == None && s.rival()) {
+			return s // A human chooses: a volume or the status is lost, and the others know too little or contradict each other.
 		}
 		if patient == None {
 			a.report(s, []string{fmt.Sprintf("expected a healthy end, found %s: %s", p.State, p.Healthy.Message)})
@@ -153,11 +153,12 @@ func (a *atlas) heals(s story) story {
 	return s
 }
 
-// rival: of two instances each has something that the other has not.
+// rival: of two instances each can be written to, or has something that the other has not.
 func (w *world) rival() bool {
 	for i := range w.n {
 		for j := range w.n {
-			if !w.held(i).has(w.held(j)) && !w.held(j).has(w.held(i)) {
+			open := i != j && !w.servers[i].readOnly && !w.servers[j].readOnly
+			if open || !w.held(i).has(w.held(j)) && !w.held(j).has(w.held(i)) {
 				return true
 			}
 		}
@@ -322,7 +323,7 @@ func (a *atlas) twice(s story, e event) []story {
 func TestRandomTroubles(t *testing.T) {
 	for _, n := range []int{3, 5, 1} {
 		a := newAtlas(t)
-		walks := 3000
+		walks := 20000
 		for seed := range walks {
 			a.walk(n, uint64(seed))
 		}
@@ -336,6 +337,9 @@ func (a *atlas) walk(n int, seed uint64) {
 	if rng.IntN(4) > 0 {
 		way := a.healthy(n)
 		s = way[len(way)-1].then(fmt.Sprintf("seed %d of %d", seed, n))
+	}
+	if rng.IntN(2) == 0 && s.primary != None {
+		s = tear(rng, s)
 	}
 	list, ends := swarm(rng, events(n)), swarm(rng, fates())
 	for range 40 {
@@ -368,6 +372,36 @@ func (a *atlas) walk(n int, seed uint64) {
 		}
 	}
 	a.heals(s)
+}
+
+// tear makes the replicas differ: each has received and applied a part of what the primary wrote, of which a part is
+// acknowledged. Then the primary may disappear, or is told to step down.
+func tear(rng *rand.Rand, s story) story {
+	s = s.then("replicas are torn")
+	for range 4 {
+		s.write(s.primary)
+		for range 3 {
+			i := rng.IntN(s.n)
+			s.servers[i].slow = rng.IntN(2) == 0
+			s.progress(instances(rng.IntN(1 << s.n)))
+		}
+	}
+	primary := &s.servers[s.primary]
+	switch rng.IntN(5) {
+	case 0:
+		s.crash(s.primary)
+		s = s.then("the primary crashes")
+	case 1:
+		primary.cutManager = true
+		s = s.then("the manager loses the primary")
+	case 2:
+		primary.cutManager, primary.cutPeers = true, true
+		s = s.then("everybody loses the primary")
+	case 3:
+		primary.demote = true
+		s = s.then("the primary is told to step down")
+	}
+	return s
 }
 
 // swarm picks a few: troubles that are drowned in others find nothing.

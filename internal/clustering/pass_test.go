@@ -224,9 +224,11 @@ func events(n int) []event {
 			return true
 		}},
 		{"the status is lost", func(w *world) bool {
-			was := w.primary
-			w.primary, w.stop, w.errant = None, toyStop{}, [most]bool{}
-			return was != None
+			happens := w.primary != None && w.rooted == 0
+			if happens {
+				w.primary, w.stop, w.errant = None, toyStop{}, [most]bool{}
+			}
+			return happens
 		}},
 		{"nothing moves for a while", func(w *world) bool { w.tick(20 * time.Second); return true }},
 	}
@@ -289,7 +291,7 @@ func eventsOf(i int) []event {
 			return happens
 		}},
 		{fmt.Sprintf("the root of replica %d writes", i), func(w *world) bool {
-			happens := w.servers[i].up && w.servers[i].readOnly && i != w.primary && w.acked != 0 && !w.anyWiped()
+			happens := w.servers[i].up && w.servers[i].readOnly && i != w.primary && w.primary != None && w.acked != 0 && !w.anyWiped()
 			if happens {
 				w.rooted |= w.number(i)
 			}

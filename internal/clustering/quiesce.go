@@ -41,6 +41,8 @@ func (v *view) leftovers() []string {
 			found = append(found, fmt.Sprintf("a statement still runs in instance %d", i))
 		case v.stray(i):
 			found = append(found, fmt.Sprintf("instance %d is not read-only", i))
+		case v.fencedInVain(i):
+			found = append(found, fmt.Sprintf("instance %d is fenced", i))
 		case joining(v, i) && s.Channel.IOErrno == 0:
 			found = append(found, fmt.Sprintf("instance %d does not follow the primary", i))
 		}
