@@ -75,12 +75,11 @@ func restarted(s *Instance) {
 }
 func emptied(s *Instance)             { s.Executed, s.Purged, s.Channel = gtid.Set{}, gtid.Set{}, Channel{} }
 func fellBehind(s *Instance)          { s.Channel.Lag = time.Minute }
-func role(r Role) func(*Instance)     { return func(s *Instance) { s.Pod.Role = r } }
+func unlabelled(s *Instance)          { s.Pod.Role = NoRole }
 func has(text string) func(*Instance) { return func(s *Instance) { s.Executed = set(text) } }
 
-func received(text string) func(*Instance) {
-	return func(s *Instance) { s.Channel.Retrieved = set(text) }
-}
+// behind has received something that it has not applied.
+func behind(s *Instance) { s.Channel.Retrieved = set("0:10") }
 
 func hangs(since time.Duration) func(*Instance) {
 	return func(s *Instance) { s.Pending, s.PendingFor = true, since }
@@ -149,17 +148,17 @@ func TestDecide(t *testing.T) {
 		"only who is not fenced is fenced":                  {well(at(0, gone), at(1, fencedOff)), decision{"fence for a failover", StopIO{[]int{2}}, StateFailed}},
 		"a statement of ours that hangs is no fence":        {well(at(0, gone), at(1, fencedOff, hangs(0)), at(2, fencedOff)), decision{"fence for a failover", StopIO{[]int{1}}, StateFailed}},
 		"one replica alone knows too little":                {well(at(0, gone), at(2, gone)), decision{"failed", nothing, StateLost}},
-		"an errant replica is no witness":                   {well(at(0, gone), at(2, fencedOff, role(NoRole), func(s *Instance) { s.KnownErrant = true })), decision{"failed", nothing, StateLost}},
+		"an errant replica is no witness":                   {well(at(0, gone), at(2, fencedOff, unlabelled, func(s *Instance) { s.KnownErrant = true })), decision{"failed", nothing, StateLost}},
 		"an empty replica is no witness":                    {well(at(0, gone), at(2, emptied)), decision{"failed", nothing, StateLost}},
 		"an empty cluster does not fail over":               {well(at(0, gone), at(1, emptied), at(2, emptied)), decision{"failed", nothing, StateLost}},
 		"of replicas that are equal the first is promoted":  {well(at(0, gone), at(1, fencedOff), at(2, fencedOff)), decision{"fail over", PromoteInStatus{1, 0}, StateFailed}},
 		"of replicas that differ the one with more":         {well(at(0, gone), at(1, fencedOff), at(2, fencedOff, has("0:1-10"))), decision{"fail over", PromoteInStatus{2, 0}, StateFailed}},
-		"what is received counts, and is awaited":           {well(at(0, gone), at(1, fencedOff), at(2, fencedOff, received("0:10"))), decision{"failed", nothing, StateFailed}},
-		"who has applied it goes first":                     {well(at(0, gone), at(1, fencedOff, received("0:10")), at(2, fencedOff, has("0:1-10"))), decision{"fail over", PromoteInStatus{2, 0}, StateFailed}},
+		"what is received counts, and is awaited":           {well(at(0, gone), at(1, fencedOff), at(2, fencedOff, behind)), decision{"failed", nothing, StateFailed}},
+		"who has applied it goes first":                     {well(at(0, gone), at(1, fencedOff, behind), at(2, fencedOff, has("0:1-10"))), decision{"fail over", PromoteInStatus{2, 0}, StateFailed}},
 		"who is about to go goes last":                      {well(at(0, gone), at(1, fencedOff, terminating), at(2, fencedOff)), decision{"fail over", PromoteInStatus{2, 0}, StateFailed}},
 		"the oldest family goes first":                      {well(at(0, gone), at(1, fencedOff, func(s *Instance) { s.Family = Family{9, 7} }), at(2, fencedOff)), decision{"fail over", PromoteInStatus{2, 0}, StateFailed}},
-		"a top runner that does not apply is started":       {well(at(0, gone), at(1, fencedOff, received("0:10"), sqlStopped), at(2, fencedOff)), decision{"the top runner does not apply", RestartSQL{1}, StateFailed}},
-		"not after an error":                                {well(at(0, gone), at(1, fencedOff, received("0:10"), sqlFailed), at(2, fencedOff)), decision{"failed", nothing, StateFailed}},
+		"a top runner that does not apply is started":       {well(at(0, gone), at(1, fencedOff, behind, sqlStopped), at(2, fencedOff)), decision{"the top runner does not apply", RestartSQL{1}, StateFailed}},
+		"not after an error":                                {well(at(0, gone), at(1, fencedOff, behind, sqlFailed), at(2, fencedOff)), decision{"failed", nothing, StateFailed}},
 		"of replicas with different transactions none":      {well(at(0, gone), at(1, fencedOff, has("0:1-9,1:1")), at(2, fencedOff, has("0:1-10"))), decision{"failed", nothing, StateFailed}},
 		"a fence that is in vain is taken back":             {well(at(0, gone), at(1, fencedOff), at(2, gone)), decision{"take a fence back", StartIO{1}, StateLost}},
 		"a primary that lost its volume has failed":         {well(at(0, restarted, emptied)), decision{"fence for a failover", StopIO{[]int{1, 2}}, StateFailed}},
@@ -188,10 +187,10 @@ func TestDecide(t *testing.T) {
 		"a demotion that is done is taken back":          {well(at(1, toStepDown)), decision{"the demotion is done", ClearDemote{1}, StateHealthy}},
 
 		"the old primary loses its label first":        {well(promoted), decision{"a second label of the primary", SetRole{0, NoRole}, StateIncomplete}},
-		"the new one stops receiving":                  {well(promoted, at(0, role(NoRole))), decision{"the primary receives", StopIO{[]int{1}}, StateIncomplete}},
-		"it applies what it has":                       {well(promoted, at(0, role(NoRole)), at(1, fencedOff, received("0:10"))), decision{"the primary applies", nothing, StateIncomplete}},
-		"it is started when it does not":               {well(promoted, at(0, role(NoRole)), at(1, fencedOff, sqlStopped, received("0:10"))), decision{"the primary does not apply", RestartSQL{1}, StateIncomplete}},
-		"it is configured":                             {well(promoted, at(0, role(NoRole)), at(1, fencedOff)), decision{"configure the primary", ConfigurePrimary{1, 1}, StateIncomplete}},
+		"the new one stops receiving":                  {well(promoted, at(0, unlabelled)), decision{"the primary receives", StopIO{[]int{1}}, StateIncomplete}},
+		"it applies what it has":                       {well(promoted, at(0, unlabelled), at(1, fencedOff, behind)), decision{"the primary applies", nothing, StateIncomplete}},
+		"it is started when it does not":               {well(promoted, at(0, unlabelled), at(1, fencedOff, sqlStopped, behind)), decision{"the primary does not apply", RestartSQL{1}, StateIncomplete}},
+		"it is configured":                             {well(promoted, at(0, unlabelled), at(1, fencedOff)), decision{"configure the primary", ConfigurePrimary{1, 1}, StateIncomplete}},
 		"it is opened when it has a replica":           {well(started), decision{"make the primary writable", MakeWritable{1, 1}, StateIncomplete}},
 		"replicas come first, so that no client hangs": {well(started, at(0, follow(2)), at(2, follow(0))), decision{"a replica receives from another", StopIO{[]int{0}}, StateIncomplete}},
 		"unless there is none":                         {well(started, at(0, gone), at(2, gone)), decision{"make the primary writable", MakeWritable{1, 1}, StateIncomplete}},
@@ -206,7 +205,7 @@ func TestDecide(t *testing.T) {
 		"one that is left alone is not":                       {well(at(2, opened, leftAlone)), settledAs(StateDegraded)},
 		"an errant replica is isolated":                       {well(at(2, has("0:1-9,2:1"))), decision{"isolate an errant replica", StopIO{[]int{2}}, StateDegraded}},
 		"and hidden":                                          {well(at(2, has("0:1-9,2:1"), fencedOff)), decision{"hide an errant replica", SetRole{2, NoRole}, StateDegraded}},
-		"and left so":                                         {well(at(2, has("0:1-9,2:1"), fencedOff, role(NoRole))), settledAs(StateDegraded)},
+		"and left so":                                         {well(at(2, has("0:1-9,2:1"), fencedOff, unlabelled)), settledAs(StateDegraded)},
 		"a replica in flight is not ahead":                    {well(at(2, has("0:1-10"))), settledAs(StateHealthy)},
 		"nor is one while commits wait":                       {well(at(0, waiting1), at(2, has("0:1-10")), aheadSince(time.Hour)), settledAs(StateHealthy)},
 		"one that stays ahead is unhealthy":                   {well(at(2, has("0:1-10")), aheadSince(aheadAfter)), settledAs(StateDegraded)},
@@ -215,14 +214,14 @@ func TestDecide(t *testing.T) {
 		"a replica that does not receive is told to":          {well(at(1, fencedOff)), decision{"a replica does not receive", StartIO{1}, StateDegraded}},
 		"one that connects is left to it":                     {well(at(1, func(s *Instance) { s.Channel.IO = Connecting })), settledAs(StateDegraded)},
 		"a replica of another stops receiving":                {well(at(1, follow(2))), decision{"a replica receives from another", StopIO{[]int{1}}, StateDegraded}},
-		"it keeps its relay log until it is applied":          {well(at(1, follow(2), fencedOff, received("0:10"))), settledAs(StateDegraded)},
+		"it keeps its relay log until it is applied":          {well(at(1, follow(2), fencedOff, behind)), settledAs(StateDegraded)},
 		"then it is told to follow":                           {well(at(1, follow(2), fencedOff)), decision{"configure a replica", ConfigureReplica{1, 0}, StateDegraded}},
 		"a replica that does not acknowledge is configured":   {well(at(1, func(s *Instance) { s.SemiSync = SemiSync{} })), decision{"configure a replica", ConfigureReplica{1, 0}, StateDegraded}},
-		"an empty replica is cloned":                          {well(at(1, emptied, role(NoRole))), decision{"clone a replica", CloneFrom{1, 0}, StateDegraded}},
-		"not while it is":                                     {well(at(1, emptied, role(NoRole), func(s *Instance) { s.Clone = Cloning })), settledAs(StateDegraded)},
+		"an empty replica is cloned":                          {well(at(1, emptied, unlabelled)), decision{"clone a replica", CloneFrom{1, 0}, StateDegraded}},
+		"not while it is":                                     {well(at(1, emptied, unlabelled, func(s *Instance) { s.Clone = Cloning })), settledAs(StateDegraded)},
 		"one that needs what is deleted is reported":          {well(at(0, func(s *Instance) { s.Purged = set("0:1-9") }), at(1, restarted, has("0:1-5"))), settledAs(StateDegraded)},
-		"a replica gets its label":                            {well(at(1, role(NoRole))), decision{"label a replica", SetRole{1, Replica}, StateHealthy}},
-		"one that is left alone does not":                     {well(at(1, role(NoRole), leftAlone)), settledAs(StateHealthy)},
+		"a replica gets its label":                            {well(at(1, unlabelled)), decision{"label a replica", SetRole{1, Replica}, StateHealthy}},
+		"one that is left alone does not":                     {well(at(1, unlabelled, leftAlone)), settledAs(StateHealthy)},
 		"an act that did not help is repeated after a moment": {well(at(1, fencedOff), tiredOf(1)), settledAs(StateDegraded)},
 
 		"a new cluster takes its first instance":          {well(brandNew), decision{"choose the first primary", PromoteInStatus{0, None}, StateIncomplete}},
@@ -289,7 +288,7 @@ func stopReached(o *Observed) { o.Stop = &StopRecord{Since: o.Now} }
 func TestConditions(t *testing.T) {
 	type told struct{ Initialized, Available, Healthy, Active string }
 	say := func(c Condition) string { return string(c.Status) + " " + c.Reason + ": " + c.Message }
-	const up, active = "True Healthy: The cluster has a primary", "True ClusteringActive: Clustering is active"
+	const up, active = "True Initialized: The cluster has a primary", "True ClusteringActive: Clustering is active"
 	for name, row := range map[string]struct {
 		in   Observed
 		want told
@@ -302,20 +301,20 @@ func TestConditions(t *testing.T) {
 			"Unknown ClusteringStopped: Clustering is stopped; what is seen looks Healthy", "False ClusteringStopped: Clustering is stopped",
 		}},
 		"a stop says what it finishes": {well(stopAsked, at(0, closed)), told{
-			"True Incomplete: The cluster has a primary", "False Incomplete: instance 0 is the primary and read-only",
+			"True Initialized: The cluster has a primary", "False Incomplete: instance 0 is the primary and read-only",
 			"False Incomplete: instance 0 is the primary and read-only",
 			"True Quiescing: Clustering is asked to stop and finishes: the primary, instance 0, is read-only",
 		}},
 		"a primary that misses a look is unknown": {well(at(0, silent)), told{
-			"True Incomplete: The cluster has a primary", "Unknown PrimaryUnanswered: The primary, instance 0, did not answer",
+			"True Initialized: The cluster has a primary", "Unknown PrimaryUnanswered: The primary, instance 0, did not answer",
 			"False Incomplete: instance 0 does not answer", active,
 		}},
 		"a replica that is ahead is unhealthy": {well(at(2, has("0:1-9:11")), aheadSince(time.Minute)), told{
-			"True Degraded: The cluster has a primary", "True Degraded: The primary, instance 0, is in service",
+			"True Initialized: The cluster has a primary", "True Degraded: The primary, instance 0, is in service",
 			"False Degraded: instance 2 is ahead of the primary by " + uuid(0) + ":11, so that it will skip what the primary numbers so; delete its volume claim and pod to have it cloned anew", active,
 		}},
 		"a failed thread is named by its number": {well(at(1, sqlFailed)), told{
-			"True Degraded: The cluster has a primary", "True Degraded: The primary, instance 0, is in service",
+			"True Initialized: The cluster has a primary", "True Degraded: The primary, instance 0, is in service",
 			"False Degraded: instance 1 stopped applying with error 1062; SHOW REPLICA STATUS in it says more", active,
 		}},
 		"a cluster without a primary is not initialized": {well(brandNew, at(2, gone)), told{
@@ -323,7 +322,7 @@ func TestConditions(t *testing.T) {
 			"False Incomplete: instance 2 does not answer", "False Incomplete: instance 2 does not answer", active,
 		}},
 		"a switchover that cannot begin says so": {well(at(0, toStepDown), at(1, sqlFailed), at(2, sqlFailed)), told{
-			"True Degraded: The cluster has a primary", "True Degraded: The primary, instance 0, is in service",
+			"True Initialized: The cluster has a primary", "True Degraded: The primary, instance 0, is in service",
 			"False Degraded: instance 1 stopped applying with error 1062; SHOW REPLICA STATUS in it says more; instance 2 stopped applying with error 1062; " +
 				"SHOW REPLICA STATUS in it says more; the switchover from instance 0 waits for a replica that is in sync and ready", active,
 		}},

@@ -104,7 +104,7 @@ func copyOutside(v *view, i int) Plan {
 	return p
 }
 
-func suspect(v *view, i int) Plan {
+func suspect(_ *view, i int) Plan {
 	return Plan{Why: fmt.Sprintf("the primary, instance %d, does not answer", i), After: suspectPace}
 }
 

@@ -3,8 +3,10 @@
 package clustering
 
 import (
+	"flag"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,19 +20,20 @@ type story struct {
 }
 
 func (s story) then(what string) story {
-	return story{s.world, append(s.told[:len(s.told):len(s.told)], what)}
+	return story{s.world, append(slices.Clip(s.told), what)}
 }
 
 // atlas explores worlds.
 type atlas struct {
 	t     *testing.T
 	steps int
-	rules map[string]int
+	// said are the conditions of the last way that was followed.
+	said [][4]Condition
 }
 
 func newAtlas(t *testing.T) *atlas {
 	t.Helper()
-	return &atlas{t: t, rules: map[string]int{}}
+	return &atlas{t: t}
 }
 
 // pass runs one pass of a story and judges it.
@@ -39,7 +42,6 @@ func (a *atlas) pass(s story, t turn) (story, Plan) {
 	before := s.world
 	next := before
 	p := next.pass(t)
-	a.rules[p.Rule]++
 	s.world = next
 	line := fmt.Sprintf("%s: %T%v", p.Rule, p.Do, p.Do)
 	for when, e := range map[string]event{"during the look": t.during, "before the act": t.between} {
@@ -98,10 +100,12 @@ func (a *atlas) follow(s story) (way []story, ended bool) {
 	way = []story{s}
 	seen := map[world]int{}
 	idle := 0
+	a.said = nil
 	for range patience {
 		before := s.still()
 		var p Plan
 		s, p = a.pass(s, calm(idle))
+		a.said = append(a.said, [4]Condition{p.Initialized, p.Available, p.Healthy, p.ClusteringActive})
 		after := s.still()
 		if before == after && p.Do == Action(Nothing{}) {
 			if idle++; idle > 8 {
@@ -119,7 +123,7 @@ func (a *atlas) follow(s story) (way []story, ended bool) {
 }
 
 // heals checks that a world becomes healthy once its troubles end, with a human who wipes what is errant.
-func (a *atlas) heals(s story) story {
+func (a *atlas) heals(s story) {
 	s = s.then("all troubles end")
 	s.stopAsked = false
 	for range 2 * s.n {
@@ -130,9 +134,10 @@ func (a *atlas) heals(s story) story {
 		if !ended {
 			a.report(s, []string{"expected an end, found none"})
 		}
+		a.report(s, flapping(a.said))
 		if p.State == StateHealthy {
 			a.report(s, unequal(&s.world))
-			return s
+			return
 		}
 		patient := None
 		for i, r := range p.Instances {
@@ -141,7 +146,7 @@ func (a *atlas) heals(s story) story {
 			}
 		}
 		if patient == None && (s.anyWiped() && (p.State == StateLost || p.State == StateFailed && s.rival()) || s.primary == None && s.rival()) {
-			return s // A human chooses: a volume or the status is lost, and the others know too little or contradict each other.
+			return // A human chooses: a volume or the status is lost, and the others know too little or contradict each other.
 		}
 		if patient == None {
 			a.report(s, []string{fmt.Sprintf("expected a healthy end, found %s: %s", p.State, p.Healthy.Message)})
@@ -150,7 +155,6 @@ func (a *atlas) heals(s story) story {
 		s.wipe(patient)
 	}
 	a.report(s, []string{"expected a healthy end, found none"})
-	return s
 }
 
 // rival: of two instances each can be written to, or has something that the other has not.
@@ -164,6 +168,24 @@ func (w *world) rival() bool {
 		}
 	}
 	return false
+}
+
+// flapping says which conditions come back again and again to what they have said before. Once is no flapping: what was
+// well before a switchover is well after it.
+func flapping(said [][4]Condition) []string {
+	var wrong []string
+	for kind := range 4 {
+		entered := map[Condition]int{}
+		for i, all := range said {
+			if i > 0 && all[kind] == said[i-1][kind] {
+				continue
+			}
+			if entered[all[kind]]++; entered[all[kind]] > 2 {
+				wrong = append(wrong, "says again: "+all[kind].Message)
+			}
+		}
+	}
+	return wrong
 }
 
 // unequal says how a cluster that calls itself healthy is not.
@@ -271,40 +293,49 @@ func TestNewClusterBecomesHealthy(t *testing.T) {
 	}
 }
 
-// One or two troubles at every moment of a cluster's life, and what becomes of it.
+// One or two troubles at every moment of a cluster's life, and what becomes of it: it heals, and can be stopped.
 func TestAnyTwoTroublesAtAnyMoment(t *testing.T) {
 	a := newAtlas(t)
 	seen := map[world]bool{}
-	level := []story{}
-	add := func(list []story, into *[]story) {
-		for _, s := range list {
-			if key := s.world; !seen[key] {
-				seen[key] = true
-				*into = append(*into, s)
-			}
-		}
-	}
-	add(a.healthy(3), &level)
-	for depth, every := range []int{1, 47} {
+	level := a.unseen(seen, a.healthy(3))
+	for depth, every := range []int{1, 67} {
 		var next []story
 		count := 0
 		for _, s := range level {
 			for _, e := range events(3) {
 				if count++; count%every == 0 {
-					add(a.twice(s, e), &next)
+					next = append(next, a.unseen(seen, a.twice(s, e))...)
 				}
 			}
 			for _, f := range fates() {
 				if count++; count%every == 0 {
 					d, _ := a.pass(s, turn{fate: f})
 					way, _ := a.follow(d)
-					add(way, &next)
+					next = append(next, a.unseen(seen, way)...)
 				}
 			}
 		}
 		level = next
+		for i, s := range level {
+			if depth == 0 || i%10 == 0 {
+				a.quiets(s)
+				a.heals(s)
+			}
+		}
 		t.Logf("%d troubles: %d new worlds, %d steps", depth+1, len(level), a.steps)
 	}
+}
+
+// unseen are the worlds of a way that were not on another.
+func (a *atlas) unseen(seen map[world]bool, way []story) []story {
+	var list []story
+	for _, s := range way {
+		if !seen[s.world] {
+			seen[s.world] = true
+			list = append(list, s)
+		}
+	}
+	return list
 }
 
 // twice lets something happen between two passes, and again between the look and the act.
@@ -319,15 +350,16 @@ func (a *atlas) twice(s story, e event) []story {
 	return append(all, way...)
 }
 
+var longer = flag.Int("longer", 1, "how much longer the random walks of the model take")
+
 // Chance finds what nobody thought of.
 func TestRandomTroubles(t *testing.T) {
-	for _, n := range []int{3, 5, 1} {
+	for n, walks := range map[int]int{1: 50, 3: 500, 5: 200} {
 		a := newAtlas(t)
-		walks := 20000
-		for seed := range walks {
+		for seed := range walks * *longer {
 			a.walk(n, uint64(seed))
 		}
-		t.Logf("of %d: %d walks, %d steps", n, walks, a.steps)
+		t.Logf("of %d: %d walks, %d steps", n, walks**longer, a.steps)
 	}
 }
 

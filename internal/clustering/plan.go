@@ -48,6 +48,7 @@ const (
 
 // Reasons of conditions beside the names of the states.
 const (
+	ReasonInitialized       = "Initialized"
 	ReasonActive            = "ClusteringActive"
 	ReasonQuiescing         = "Quiescing"
 	ReasonStopped           = "ClusteringStopped"

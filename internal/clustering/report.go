@@ -95,19 +95,7 @@ func (v *view) follower(i int) bool {
 // problem says what is wrong with an instance: the first that matters.
 func (v *view) problem(i int) string {
 	s := v.at(i)
-	what := ""
-	switch {
-	case !s.Pod.Exists:
-		what = "has no pod"
-	case !s.Reachable:
-		what = "does not answer"
-	case s.Clone == Cloning:
-		what = "is being cloned"
-	case i == v.p:
-		what = v.primaryProblem()
-	default:
-		what = v.replicaProblem(i)
-	}
+	what := v.complaint(i)
 	switch {
 	case what == "" && !s.Pod.Ready:
 		what = "has a pod that is not ready"
@@ -121,6 +109,22 @@ func (v *view) problem(i int) string {
 		what += " and is left alone, as asked"
 	}
 	return fmt.Sprintf("instance %d %s", i, what)
+}
+
+func (v *view) complaint(i int) string {
+	s := v.at(i)
+	switch {
+	case !s.Pod.Exists:
+		return "has no pod"
+	case !s.Reachable:
+		return "does not answer"
+	case s.Clone == Cloning:
+		return "is being cloned"
+	case i == v.p:
+		return v.primaryProblem()
+	default:
+		return v.replicaProblem(i)
+	}
 }
 
 func (v *view) primaryProblem() string {
@@ -203,7 +207,7 @@ func (v *view) initialized() Condition {
 	case v.p == None && state != StateOffline:
 		return isFalse(string(state), v.undecided())
 	default:
-		return isTrue(string(state), "The cluster has a primary")
+		return isTrue(ReasonInitialized, "The cluster has a primary")
 	}
 }
 

@@ -284,19 +284,19 @@ func (w *world) channel(i int) Channel {
 }
 
 func (m toyMemory) memory(n int) Memory {
-	real := Memory{StopAskedSince: m.stopAsked.at(), ReadOnlySince: m.readOnly.at(), GaveUpAt: m.gaveUp.at()}
+	full := Memory{StopAskedSince: m.stopAsked.at(), ReadOnlySince: m.readOnly.at(), GaveUpAt: m.gaveUp.at()}
 	for _, p := range m.past[:n] {
-		real.Instances = append(real.Instances, Past{
+		full.Instances = append(full.Instances, Past{
 			UnreachableSince: p.unreachable.at(), Misses: p.misses, AheadSince: p.ahead.at(),
 			FailedAt: p.failed.at(), Failure: p.failure, Last: p.last,
 		})
 	}
-	return real
+	return full
 }
 
-func keep(real Memory) toyMemory {
-	m := toyMemory{stopAsked: ageOf(real.StopAskedSince), readOnly: ageOf(real.ReadOnlySince), gaveUp: ageOf(real.GaveUpAt)}
-	for i, p := range real.Instances {
+func keep(full Memory) toyMemory {
+	m := toyMemory{stopAsked: ageOf(full.StopAskedSince), readOnly: ageOf(full.ReadOnlySince), gaveUp: ageOf(full.GaveUpAt)}
+	for i, p := range full.Instances {
 		m.past[i] = toyPast{
 			unreachable: ageOf(p.UnreachableSince), misses: min(p.Misses, missesDown), ahead: ageOf(p.AheadSince),
 			failed: ageOf(p.FailedAt), failure: p.Failure, last: p.Last,

@@ -57,11 +57,11 @@ func (s Set) String() string {
 func (s Set) Empty() bool { return len(s.runs) == 0 }
 
 // Count is the number of transactions.
-func (s Set) Count() uint64 {
-	var n uint64
+func (s Set) Count() int64 {
+	var n int64
 	for _, r := range s.runs {
 		for _, i := range r.intervals {
-			n += uint64(i.last-i.first) + 1
+			n += i.last - i.first + 1
 		}
 	}
 	return n

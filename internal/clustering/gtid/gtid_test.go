@@ -189,7 +189,7 @@ func FuzzArithmetic(f *testing.F) {
 		if diff := cmp.Diff(minus, listed(a.Subtract(b))); diff != "" {
 			t.Errorf("%s without %s: %s", a, b, diff)
 		}
-		if a.Contains(b) != contains || a.Equal(b) != cmp.Equal(la, lb) || a.Count() != uint64(len(la)) {
+		if a.Contains(b) != contains || a.Equal(b) != cmp.Equal(la, lb) || a.Count() != int64(len(la)) {
 			t.Errorf("%s and %s: expected contains %t and %d, found %t and %d", a, b, contains, len(la), a.Contains(b), a.Count())
 		}
 		for _, s := range []Set{a, b, a.Union(b), a.Subtract(b)} {
