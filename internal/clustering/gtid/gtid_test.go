@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gtid
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const (
+	first  = "11111111-1111-1111-1111-111111111111"
+	second = "aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa"
+)
+
+func parsed(t *testing.T, text string) Set {
+	t.Helper()
+	s, err := Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestParse(t *testing.T) {
+	for name, c := range map[string]struct{ in, want string }{
+		"nothing is the empty set":          {"", ""},
+		"blanks and commas are nothing":     {" ,\n, ", ""},
+		"one transaction":                   {first + ":5", first + ":5"},
+		"a range of one is a number":        {first + ":5-5", first + ":5"},
+		"intervals that touch become one":   {first + ":4-6:1-3:8", first + ":1-6:8"},
+		"intervals that overlap become one": {first + ":1-5:2-3:4-9", first + ":1-9"},
+		"servers are sorted":                {second + ":1," + first + ":1", first + ":1," + second + ":1"},
+		"a server that is named twice":      {first + ":1," + first + ":3", first + ":1:3"},
+		"the server's line breaks":          {first + ":1-2,\n" + second + ":1", first + ":1-2," + second + ":1"},
+		"spaces and capitals":               {" " + strings.ToUpper(second) + " : 1 - 2 : 4 ", second + ":1-2:4"},
+		"a tag":                             {first + ":tag:1-5", first + ":tag:1-5"},
+		"tags come after what has none":     {first + ":b:1:a:2-3:9," + first + ":7", first + ":7:a:2-3:9:b:1"},
+		"tags are of either case":           {first + ":_Tag1:1", first + ":_tag1:1"},
+		"the server's last number":          {first + ":1-9223372036854775806", first + ":1-9223372036854775806"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := parsed(t, c.in).String(); got != c.want {
+				t.Errorf("expected %q, found %q", c.want, got)
+			}
+		})
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	for name, in := range map[string]string{
+		"a UUID alone":          first,
+		"no UUID":               "1-5",
+		"a short UUID":          first[1:] + ":1",
+		"dashes elsewhere":      strings.ReplaceAll(first, "-", "1") + ":1",
+		"other letters":         strings.Replace(second, "a", "g", 1) + ":1",
+		"an empty interval":     first + ":",
+		"zero":                  first + ":0",
+		"a negative number":     first + ":-1",
+		"a range backwards":     first + ":5-4",
+		"a number too large":    first + ":9223372036854775807",
+		"a number with a sign":  first + ":+1",
+		"numbers with a blank":  first + ":1 2",
+		"a tag without numbers": first + ":tag",
+		"a tag before a tag":    first + ":tag:gat:1",
+		"a tag too long":        first + ":" + strings.Repeat("t", maxTag+1) + ":1",
+		"a tag with a dash":     first + ":t-g:1",
+	} {
+		t.Run(name, func(t *testing.T) {
+			if s, err := Parse(in); err == nil {
+				t.Errorf("expected an error, found %q", s)
+			}
+		})
+	}
+}
+
+func TestArithmetic(t *testing.T) {
+	type result struct {
+		Union, Minus, Back string
+		Contains           bool
+	}
+	for name, c := range map[string]struct {
+		a, b string
+		want result
+	}{
+		"with nothing":         {first + ":1-3", "", result{first + ":1-3", first + ":1-3", "", true}},
+		"with itself":          {first + ":1-3", first + ":1-3", result{first + ":1-3", "", "", true}},
+		"a hole is filled":     {first + ":1-3:5", first + ":4", result{first + ":1-5", first + ":1-3:5", first + ":4", false}},
+		"a hole is cut":        {first + ":1-9", first + ":4-5", result{first + ":1-9", first + ":1-3:6-9", "", true}},
+		"holes are cut":        {first + ":1-9", first + ":1:4-5:9", result{first + ":1-9", first + ":2-3:6-8", "", true}},
+		"one cut, many left":   {first + ":1-3:5-7:9", first + ":3-5:9-10", result{first + ":1-7:9-10", first + ":1-2:6-7", first + ":4:10", false}},
+		"other servers":        {first + ":1", second + ":1", result{first + ":1," + second + ":1", first + ":1", second + ":1", false}},
+		"a tag is a server":    {first + ":1", first + ":tag:1", result{first + ":1:tag:1", first + ":1", first + ":tag:1", false}},
+		"part of many servers": {first + ":1-3," + second + ":1", second + ":1", result{first + ":1-3," + second + ":1", first + ":1-3", "", true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, b := parsed(t, c.a), parsed(t, c.b)
+			got := result{a.Union(b).String(), a.Subtract(b).String(), b.Subtract(a).String(), a.Contains(b)}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Error(diff)
+			}
+			if a.String() != c.a || b.String() != c.b {
+				t.Errorf("the operands changed to %q and %q", a, b)
+			}
+		})
+	}
+}
+
+func TestPartsOfOneServer(t *testing.T) {
+	s := parsed(t, first+":1-3:tag:7,"+second+":1")
+	if got, want := s.Only(strings.ToUpper(first)).String(), first+":1-3:tag:7"; got != want {
+		t.Errorf("expected %q, found %q", want, got)
+	}
+	if got, want := s.Without(first).String(), second+":1"; got != want {
+		t.Errorf("expected %q, found %q", want, got)
+	}
+	if got := s.Count(); got != 5 {
+		t.Errorf("expected 5 transactions, found %d", got)
+	}
+	if !s.Only("somebody else").Empty() || s.Empty() || !(Set{}).Empty() {
+		t.Error("expected only the set of an unknown server to be empty")
+	}
+}
+
+// numbers is the plain way: every transaction by itself.
+type numbers map[string]bool
+
+func listed(s Set) numbers {
+	all := numbers{}
+	for _, r := range s.runs {
+		for _, i := range r.intervals {
+			for n := i.first; n <= i.last; n++ {
+				all[fmt.Sprint(r.uuid, r.tag, n)] = true
+			}
+		}
+	}
+	return all
+}
+
+// small makes a set of low numbers out of bytes: which source, where from, how long.
+func small(data []byte) Set {
+	var parts []string
+	for ; len(data) >= 3; data = data[3:] {
+		from := []string{first, second, first + ":tag", second + ":gat"}[data[0]%4]
+		low := int(data[1]%40) + 1
+		parts = append(parts, fmt.Sprintf("%s:%d-%d", from, low, low+int(data[2]%6)))
+	}
+	s, err := Parse(strings.Join(parts, ","))
+	if err != nil {
+		panic(err)
+	}
+	return s
+}
+
+func FuzzArithmetic(f *testing.F) {
+	f.Add([]byte{}, []byte{0, 1, 2})
+	f.Add([]byte{0, 1, 5, 0, 9, 3, 1, 1, 1}, []byte{0, 3, 1, 1, 1, 1, 2, 2, 2})
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 300 {
+		a, b := make([]byte, rng.IntN(40)), make([]byte, rng.IntN(40))
+		for i := range a {
+			a[i] = byte(rng.Uint32())
+		}
+		for i := range b {
+			b[i] = byte(rng.Uint32())
+		}
+		f.Add(a, b)
+	}
+	f.Fuzz(func(t *testing.T, x, y []byte) {
+		a, b := small(x), small(y)
+		la, lb := listed(a), listed(b)
+		union, minus, contains := numbers{}, numbers{}, true
+		for n := range la {
+			union[n] = true
+			if !lb[n] {
+				minus[n] = true
+			}
+		}
+		for n := range lb {
+			union[n] = true
+			contains = contains && la[n]
+		}
+		if diff := cmp.Diff(union, listed(a.Union(b))); diff != "" {
+			t.Errorf("%s and %s together: %s", a, b, diff)
+		}
+		if diff := cmp.Diff(minus, listed(a.Subtract(b))); diff != "" {
+			t.Errorf("%s without %s: %s", a, b, diff)
+		}
+		if a.Contains(b) != contains || a.Equal(b) != cmp.Equal(la, lb) || a.Count() != int64(len(la)) {
+			t.Errorf("%s and %s: expected contains %t and %d, found %t and %d", a, b, contains, len(la), a.Contains(b), a.Count())
+		}
+		for _, s := range []Set{a, b, a.Union(b), a.Subtract(b)} {
+			if again, err := Parse(s.String()); err != nil || !again.Equal(s) || again.String() != s.String() {
+				t.Errorf("expected %s again, found %s, %v", s, again, err)
+			}
+		}
+	})
+}
+
+// What the server would never print must not be half understood either.
+func FuzzParse(f *testing.F) {
+	for _, seed := range []string{"", first + ":1-5:tag:7", first + ":1,\n" + second + ":2", "x", first + ":tag:", first + ":9223372036854775806"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		s, err := Parse(text)
+		if err != nil {
+			if !s.Empty() {
+				t.Errorf("expected nothing beside an error, found %s", s)
+			}
+			return
+		}
+		again, err := Parse(s.String())
+		if err != nil || !again.Equal(s) {
+			t.Errorf("expected %q again, found %q, %v", s, again, err)
+		}
+		if !s.Contains(s) || !s.Subtract(s).Empty() || !s.Union(s).Equal(s) {
+			t.Errorf("%q differs from itself", s)
+		}
+	})
+}
+
+func BenchmarkHundredsOfIntervals(b *testing.B) {
+	var left, right []string
+	for i := range 300 {
+		left = append(left, fmt.Sprintf("%d-%d", 10*i+1, 10*i+5))
+		right = append(right, fmt.Sprintf("%d-%d", 10*i+3, 10*i+8))
+	}
+	x, _ := Parse(first + ":" + strings.Join(left, ":"))
+	y, _ := Parse(first + ":" + strings.Join(right, ":"))
+	for b.Loop() {
+		if x.Union(y).Subtract(x).Empty() || x.Contains(y) {
+			b.Fatal("expected something left")
+		}
+	}
+}

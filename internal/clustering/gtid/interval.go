@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gtid
+
+import (
+	"cmp"
+	"slices"
+)
+
+// The arithmetic of sorted intervals that neither overlap nor touch.
+
+// normal sorts intervals and joins those that overlap or touch.
+func normal(list []interval) []interval {
+	slices.SortFunc(list, func(a, b interval) int { return cmp.Compare(a.first, b.first) })
+	out := list[:0]
+	for _, i := range list {
+		if last := len(out) - 1; last >= 0 && i.first <= out[last].last+1 {
+			out[last].last = max(out[last].last, i.last)
+			continue
+		}
+		out = append(out, i)
+	}
+	return out
+}
+
+func join(a, b []interval) []interval {
+	return normal(append(slices.Clone(a), b...))
+}
+
+// cover: every number of want is in have.
+func cover(have, want []interval) bool {
+	at := 0
+	for _, w := range want {
+		for at < len(have) && have[at].last < w.first {
+			at++
+		}
+		if at == len(have) || have[at].first > w.first || have[at].last < w.last {
+			return false
+		}
+	}
+	return true
+}
+
+// without cuts the numbers of b out of a.
+func without(a, b []interval) []interval {
+	var left []interval
+	at := 0
+	for _, i := range a {
+		for at < len(b) && b[at].last < i.first {
+			at++
+		}
+		for k := at; k < len(b) && b[k].first <= i.last && i.first <= i.last; k++ {
+			if b[k].first > i.first {
+				left = append(left, interval{i.first, b[k].first - 1})
+			}
+			i.first = b[k].last + 1
+		}
+		if i.first <= i.last {
+			left = append(left, i)
+		}
+	}
+	return left
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package clustering
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Plan is what Decide wants: at most one effect, and what to tell.
+type Plan struct {
+	// Rule is the name of the rule that matched, Why what it waits for or does, for logs.
+	Rule, Why string
+	// Do is the effect.
+	Do Action
+	// State is the cluster's.
+	State State
+	// The owned conditions, all of them in every plan.
+	Initialized, Available, Healthy, ClusteringActive Condition
+	// Instances are the findings by index; Synced counts the replicas that follow, Errant lists those that must not.
+	Instances []Report
+	Synced    int
+	Errant    []int
+	// Stop replaces the record of the stop; SourceDone is to be written down.
+	Stop       *StopRecord
+	SourceDone bool
+	// Events are told once the effect has succeeded and the status is saved.
+	Events []Event
+	// After is when to look again, unless something happens before.
+	After time.Duration
+}
+
+// State is the cluster's state in one word, as MOCO calls it.
+type State string
+
+// The states.
+const (
+	StateCloning    State = "Cloning"
+	StateRestoring  State = "Restoring"
+	StateHealthy    State = "Healthy"
+	StateDegraded   State = "Degraded"
+	StateFailed     State = "Failed"
+	StateLost       State = "Lost"
+	StateIncomplete State = "Incomplete"
+	StateOffline    State = "Offline"
+)
+
+// Reasons of conditions beside the names of the states.
+const (
+	ReasonInitialized       = "Initialized"
+	ReasonActive            = "ClusteringActive"
+	ReasonQuiescing         = "Quiescing"
+	ReasonStopped           = "ClusteringStopped"
+	ReasonPrimaryUnanswered = "PrimaryUnanswered"
+)
+
+// Condition is a condition without the bookkeeping of its object.
+type Condition struct {
+	Status  metav1.ConditionStatus
+	Reason  string
+	Message string
+}
+
+// Event is something worth telling about a cluster.
+type Event struct {
+	Warning      bool
+	Reason, Note string
+}
+
+// Action is one effect on the world. The set is closed. Every action may be repeated, returns soon, and is one session in
+// one server or one write to the API server; what it waits for is observed by later passes.
+//
+//sumtype:decl
+type Action interface{ isAction() }
+
+// Nothing leaves the world as it is.
+type Nothing struct{}
+
+// PromoteInStatus writes the new primary into the status, if the status still names the old one.
+type PromoteInStatus struct{ Index, From int }
+
+// SetReadOnly sets super_read_only and ends the clients' sessions once it holds. The statement may hang behind clients:
+// then it stays pending, and the action has returned.
+type SetReadOnly struct{ Index int }
+
+// MakeWritable turns semi-synchronous replication on for WaitFor replicas, if any, and then read_only off. One session does
+// both, since a server that restarts in between has forgotten the former.
+type MakeWritable struct{ Index, WaitFor int }
+
+// KillConnections ends the sessions of clients.
+type KillConnections struct{ Index int }
+
+// CancelPending ends our own sessions in which a statement still runs.
+type CancelPending struct{ Index int }
+
+// StopIO is the fence: it ends our own sessions in which a statement still runs and stops the receiving thread.
+type StopIO struct{ Indexes []int }
+
+// StartIO starts the receiving thread.
+type StartIO struct{ Index int }
+
+// RestartSQL starts the applying thread.
+type RestartSQL struct{ Index int }
+
+// ConfigurePrimary removes the replication channel with RESET REPLICA ALL and makes commits await WaitFor replicas.
+type ConfigurePrimary struct{ Index, WaitFor int }
+
+// ConfigureReplica makes an instance follow another: semi-synchronous as a replica and not as a source, both threads
+// running. Only another source is changed, since that drops the relay log.
+type ConfigureReplica struct{ Index, Source int }
+
+// CloneFrom starts to copy another instance into an empty one; the Donor None is the source outside. It makes sure in its
+// own session that nothing was executed or received there.
+type CloneFrom struct{ Index, Donor int }
+
+// SetRole labels the pod. Before a label is added, clients' sessions that came under another are ended.
+type SetRole struct {
+	Index int
+	Role  Role
+}
+
+// ClearDemote takes back the wish for another primary.
+type ClearDemote struct{ Index int }
+
+func (Nothing) isAction()          {}
+func (PromoteInStatus) isAction()  {}
+func (SetReadOnly) isAction()      {}
+func (MakeWritable) isAction()     {}
+func (KillConnections) isAction()  {}
+func (CancelPending) isAction()    {}
+func (StopIO) isAction()           {}
+func (StartIO) isAction()          {}
+func (RestartSQL) isAction()       {}
+func (ConfigurePrimary) isAction() {}
+func (ConfigureReplica) isAction() {}
+func (CloneFrom) isAction()        {}
+func (SetRole) isAction()          {}
+func (ClearDemote) isAction()      {}
+
+// Targets are the indexes of the instances that an action touches; a write to the cluster's status touches none.
+func Targets(do Action) []int {
+	switch do := do.(type) {
+	case Nothing, PromoteInStatus:
+		return nil
+	case SetReadOnly:
+		return []int{do.Index}
+	case MakeWritable:
+		return []int{do.Index}
+	case KillConnections:
+		return []int{do.Index}
+	case CancelPending:
+		return []int{do.Index}
+	case StopIO:
+		return do.Indexes
+	case StartIO:
+		return []int{do.Index}
+	case RestartSQL:
+		return []int{do.Index}
+	case ConfigurePrimary:
+		return []int{do.Index}
+	case ConfigureReplica:
+		return []int{do.Index}
+	case CloneFrom:
+		return []int{do.Index}
+	case SetRole:
+		return []int{do.Index}
+	case ClearDemote:
+		return []int{do.Index}
+	}
+	return nil
+}

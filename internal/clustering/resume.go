@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package clustering
+
+import "fmt"
+
+// Severity says whether a finding speaks against a start of clustering.
+type Severity string
+
+// The severities: a start after Refuse cuts instances off, loses transactions or changes the primary.
+const (
+	Warn   Severity = "warn"
+	Refuse Severity = "refuse"
+)
+
+// Finding is what a start of clustering would meet.
+type Finding struct {
+	Severity Severity
+	// Message says what was found and what a start does about it, Remedy what to do before.
+	Message, Remedy string
+}
+
+// Check says what somebody should know before clustering is started again, the reasons to refuse first.
+func Check(o Observed) []Finding {
+	v := newView(o)
+	var found []Finding
+	found = append(found, v.checkPrimary()...)
+	for i := range v.n {
+		if i != v.p {
+			found = append(found, v.checkReplica(i)...)
+		}
+	}
+	var sorted []Finding
+	for _, severity := range []Severity{Refuse, Warn} {
+		for _, f := range found {
+			if f.Severity == severity {
+				sorted = append(sorted, f)
+			}
+		}
+	}
+	return sorted
+}
+
+func (v *view) checkPrimary() []Finding {
+	s := v.at(v.p)
+	switch {
+	case v.p == None:
+		return []Finding{{Warn, "the status names no primary; a start chooses one", "none needed if the cluster is new"}}
+	case v.lostData():
+		return []Finding{{
+			Refuse, fmt.Sprintf("instance %d, the primary, lacks transactions that replicas have; a start fails over", v.p),
+			"make sure that the replicas are right; then start with force",
+		}}
+	case !s.Reachable:
+		return []Finding{{
+			Refuse, fmt.Sprintf("instance %d, the primary, does not answer; a start fails over if it is down", v.p),
+			"bring it back, or start with force",
+		}}
+	case s.SuperReadOnly && !v.staysReadOnly():
+		return []Finding{{Warn, fmt.Sprintf("instance %d, the primary, is read-only; a start makes it writable", v.p), "none needed if clients may write again"}}
+	default:
+		return nil
+	}
+}
+
+func (v *view) checkReplica(i int) []Finding {
+	s := v.at(i)
+	if !s.Reachable {
+		return []Finding{{Warn, fmt.Sprintf("instance %d does not answer and could not be checked", i), "bring it back first"}}
+	}
+	var found []Finding
+	add := func(severity Severity, what, remedy string) {
+		found = append(found, Finding{severity, fmt.Sprintf("instance %d %s", i, what), remedy})
+	}
+	if v.writable(i) {
+		add(Refuse, "can be written to beside the primary; a start makes it read-only", "SET GLOBAL super_read_only=1 in it")
+	}
+	if !v.foreign[i].Empty() {
+		add(Refuse, "has "+short(v.foreign[i])+", which the primary lacks; a start isolates it",
+			"execute them on the primary as empty transactions if their rows agree, or delete the volume claim and pod of the instance")
+	}
+	if ahead := v.ahead(i); !ahead.Empty() && !v.lostData() {
+		add(Refuse, "has "+short(ahead)+", which the primary has yet to number so; it will skip what the primary writes then",
+			"delete the volume claim and pod of the instance, or switch over before the primary writes")
+	}
+	if v.follower(i) && !v.gap(i).Empty() {
+		add(Warn, "needs transactions that the primary has deleted; it cannot follow", "delete its volume claim and pod to have it cloned anew")
+	}
+	switch c := s.Channel; {
+	case c.Present && c.SQL == Stopped && c.SQLErrno != 0:
+		add(Warn, fmt.Sprintf("stopped applying with error %d; a start leaves it so", c.SQLErrno), "mend what SHOW REPLICA STATUS in it names, and START REPLICA")
+	case v.canApply(i):
+		add(Warn, "has its SQL thread stopped; a start lets it go on", "none needed if it may apply what it received")
+	}
+	return found
+}
