@@ -25,11 +25,10 @@ const (
 	Port = 3306
 	// connections that one server gets: one is held by Watch, one reads or acts, one is for the statement beside.
 	connections = 3
-	// unknownHost and lostConnection are numbers of MySQL's errors.
-	errShutdown       = 1053
-	errServerRestart  = 3707
-	errNoSuchThread   = 1094
-	errReplicaRunning = 3021
+	// Numbers of MySQL's errors.
+	errShutdown      = 1053
+	errNoSuchThread  = 1094
+	errServerRestart = 3707
 )
 
 // Account is a user of the database.
