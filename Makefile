@@ -23,6 +23,10 @@ local: ## Build the local control plane, nodes and cloud into .cache/bin (first 
 torpor: ## Build torpor into .cache/bin
 	@CGO_ENABLED=0 go build -trimpath -ldflags="-s -w" -o $(BIN)/torpor ./cmd/torpor
 
+.PHONY: mysql
+mysql: local ## Fetch a real MySQL server into .cache/mysql; nothing is installed on the machine
+	@$(BIN)/local mysql --dir .cache/mysql --optional
+
 .PHONY: demo
 demo: local torpor ## Hibernate and wake a real cluster, and print what was observed
 	@$(BIN)/local demo --dir .cache/demo
@@ -46,16 +50,17 @@ bench-conditional: local ## Measure the library conditional and plain controller
 
 # What a test needs: the binaries it starts, and where they are.
 export TORPOR_BINARY := $(BIN)/torpor
+export TORPOR_MYSQL := $(CURDIR)/.cache/mysql
 GOTEST  := go test -race -shuffle=on -timeout=20m
 
 .PHONY: test
-test: local torpor ## Run all tests with everything they need (about ten minutes warm)
+test: local torpor mysql ## Run all tests with everything they need (about ten minutes warm)
 	@$(GOTEST) -p 1 ./...
 	@cd conditional && $(GOTEST) ./...
 	@cd local && $(GOTEST) -p 1 ./cloud/... ./pki/...
 
 .PHONY: test-run
-test-run: local torpor ## Run one test with everything it needs: make test-run PKG=./internal/e2e RUN=TestName
+test-run: local torpor mysql ## Run one test with everything it needs: make test-run PKG=./internal/e2e RUN=TestName
 	@$(GOTEST) -v -count=1 $(PKG) -run '$(RUN)'
 
 .PHONY: e2e

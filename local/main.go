@@ -49,6 +49,6 @@ func rootCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(controlPlaneCommand(), nodeCommand(), cloudCommand(), clusterCommand(), demoCommand(), benchCommand(), upCommand(), downCommand())
+	root.AddCommand(controlPlaneCommand(), nodeCommand(), cloudCommand(), clusterCommand(), demoCommand(), benchCommand(), upCommand(), downCommand(), mysqlCommand())
 	return root
 }

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mysql
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// SetReadOnly ends all writing. It waits for commits that are under way; when ctx ends first, the server is told to give
+// up, so that nothing happens behind the caller's back.
+func (s *Server) SetReadOnly(ctx context.Context) error {
+	if err := s.execOrKill(ctx, "set global super_read_only = on"); err != nil {
+		return fmt.Errorf("make the server read-only: %w", err)
+	}
+	return nil
+}
+
+// SetWritable lets clients write.
+func (s *Server) SetWritable(ctx context.Context) error {
+	if err := s.exec(ctx, "set global read_only = off"); err != nil {
+		return fmt.Errorf("make the server writable: %w", err)
+	}
+	return nil
+}
+
+// KillConnections ends the connections of all users but the given ones, whose clients then connect anew.
+func (s *Server) KillConnections(ctx context.Context, keep []string) error {
+	rows, err := s.db.QueryContext(ctx, `select id, user from performance_schema.processlist
+		where user not in ('event_scheduler', 'system user', 'unauthenticated user') and command not like 'Binlog Dump%'`)
+	if err != nil {
+		return fmt.Errorf("list connections: %w", err)
+	}
+	defer rows.Close()
+	var ids []int64
+	for rows.Next() {
+		var id int64
+		var user string
+		if err := rows.Scan(&id, &user); err != nil {
+			return fmt.Errorf("list connections: %w", err)
+		}
+		if !slices.Contains(keep, user) {
+			ids = append(ids, id)
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return fmt.Errorf("list connections: %w", err)
+	}
+	for _, id := range ids {
+		if err := s.exec(ctx, "kill ?", id); err != nil && number(err) != errNoSuchThread {
+			return fmt.Errorf("end connection %d: %w", id, err)
+		}
+	}
+	return nil
+}
+
+// StopReceiving ends the flow of transactions from the source, which then gets no acknowledgements of this replica.
+func (s *Server) StopReceiving(ctx context.Context) error {
+	if err := s.exec(ctx, "stop replica io_thread"); err != nil {
+		return fmt.Errorf("stop receiving transactions: %w", err)
+	}
+	return nil
+}
+
+// StartApplying starts a stopped SQL thread.
+func (s *Server) StartApplying(ctx context.Context) error {
+	if err := s.exec(ctx, "start replica sql_thread"); err != nil {
+		return fmt.Errorf("start applying transactions: %w", err)
+	}
+	return nil
+}
+
+// BecomeSource forgets the former source and lets commits wait until so many replicas have received them; 0 lets them
+// not wait. The server stays as writable as it is.
+func (s *Server) BecomeSource(ctx context.Context, like SemiSync, waitFor int) error {
+	source, replica := like.names()
+	count := source + "_wait_for_" + replica[len("rpl_semi_sync_"):] + "_count"
+	statements := []string{"stop replica", "reset replica all", "set global " + replica + "_enabled = off"}
+	if waitFor > 0 {
+		statements = append(statements,
+			"set global "+source+"_timeout = "+strconv.FormatInt((24*time.Hour).Milliseconds(), 10),
+			"set global "+count+" = "+strconv.Itoa(waitFor),
+			"set global "+source+"_enabled = on")
+	} else {
+		statements = append(statements, "set global "+source+"_enabled = off")
+	}
+	return s.execAll(ctx, "make the server a source", statements)
+}
+
+// Follow makes the server a replica of the source at host. Semi-sync must be on for a replica inside the cluster, whose
+// acknowledgements count, and off for one of a source outside.
+func (s *Server) Follow(ctx context.Context, like SemiSync, host string, as Account, acknowledge bool) error {
+	source, replica := like.names()
+	flag := map[bool]string{true: " = on", false: " = off"}[acknowledge]
+	if err := s.execAll(ctx, "stop replicating", []string{"stop replica", "set global " + source + "_enabled = off", "set global " + replica + "_enabled" + flag}); err != nil {
+		return err
+	}
+	err := s.exec(ctx, `change replication source to source_host = ?, source_port = ?, source_user = ?, source_password = ?,
+		source_auto_position = 1, get_source_public_key = 1, source_connect_retry = 1, source_retry_count = 1000000000`,
+		host, Port, as.Name, as.Password)
+	if err != nil {
+		return fmt.Errorf("follow %s: %w", host, err)
+	}
+	return s.execAll(ctx, "start replicating", []string{"start replica"})
+}
+
+// CloneFrom replaces all data by the donor's. The server restarts then, read-only; the connection is lost with it, which
+// is no error.
+func (s *Server) CloneFrom(ctx context.Context, host string, as Account) error {
+	donor := net.JoinHostPort(host, strconv.Itoa(AdminPort))
+	if err := s.exec(ctx, "set global clone_valid_donor_list = ?", donor); err != nil {
+		return fmt.Errorf("allow the donor: %w", err)
+	}
+	if err := s.SetWritable(ctx); err != nil { // CLONE refuses a read-only recipient.
+		return err
+	}
+	err := s.exec(ctx, "clone instance from ?@?:"+strconv.Itoa(AdminPort)+" identified by ?", as.Name, host, as.Password)
+	if err == nil || number(err) == errServerRestart || number(err) == errShutdown {
+		return nil
+	}
+	return errors.Join(fmt.Errorf("clone from %s: %w", host, err), s.SetReadOnly(ctx))
+}
+
+func (s *Server) execAll(ctx context.Context, what string, statements []string) error {
+	for _, statement := range statements {
+		if err := s.exec(ctx, statement); err != nil {
+			return fmt.Errorf("%s: %s: %w", what, statement, err)
+		}
+	}
+	return nil
+}
+
+// execOrKill runs a statement that may wait for long. A closed connection does not end it at the server; KILL does.
+func (s *Server) execOrKill(ctx context.Context, statement string) error {
+	conn, err := s.db.Conn(ctx)
+	if err != nil {
+		return err //nolint:wrapcheck // The callers say what was tried.
+	}
+	defer conn.Close()
+	var id int64
+	if err := conn.QueryRowContext(ctx, "select connection_id()").Scan(&id); err != nil {
+		return err //nolint:wrapcheck // The callers say what was tried.
+	}
+	if _, err = conn.ExecContext(ctx, statement); err == nil || ctx.Err() == nil {
+		return err //nolint:wrapcheck // The callers say what was tried.
+	}
+	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), dialTimeout)
+	defer cancel()
+	if killed := s.exec(late, "kill ?", id); killed != nil && number(killed) != errNoSuchThread {
+		return errors.Join(err, fmt.Errorf("the statement may still run: %w", killed))
+	}
+	return err //nolint:wrapcheck // The callers say what was tried.
+}

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package mysqld runs real MySQL servers for tests: each on a loopback address of its own, on the ports that it has in a
+// pod, supervised as there, so that CLONE may restart it.
+package mysqld
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// The ports of every server.
+const (
+	Port      = 3306
+	AdminPort = 33062
+)
+
+// Bed has what the servers of a test have in common. They are born with the same users, and with no transaction.
+type Bed struct {
+	tree     string // the folder of usr/sbin/mysqld
+	dir      string
+	template string // a data directory to copy
+	network  string // the first three bytes of the servers' addresses, for example 127.30.4
+	servers  int
+}
+
+// NewBed initialises a data directory and runs the statements in it, outside the binary log. The test is skipped where
+// there is no server.
+func NewBed(t *testing.T, statements string) *Bed {
+	t.Helper()
+	b := &Bed{tree: os.Getenv("TORPOR_MYSQL"), dir: tempDir(t), network: reserveNetwork(t)}
+	if _, err := os.Stat(b.path("usr/sbin/mysqld")); err != nil {
+		t.Skipf("no real MySQL: TORPOR_MYSQL is %q and names no folder with usr/sbin/mysqld: run make mysql on Debian", b.tree)
+	}
+	b.template = filepath.Join(b.dir, "template")
+	users, config := filepath.Join(b.dir, "users.sql"), filepath.Join(b.dir, "template.cnf")
+	write(t, users, statements)
+	write(t, config, b.config(b.template, "127.0.0.1", 1))
+	b.run(t, "--defaults-file="+config, "--initialize-insecure", "--disable-log-bin", "--super-read-only=OFF", "--init-file="+users)
+	if err := os.Remove(filepath.Join(b.template, "auto.cnf")); err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func (b *Bed) path(below string) string { return filepath.Join(b.tree, below) }
+
+// command is mysqld with the dynamic linker and the libraries of its own tree, which may be newer than the machine's.
+func (b *Bed) command(args ...string) []string {
+	triplet := map[string]string{"amd64": "x86_64-linux-gnu", "arm64": "aarch64-linux-gnu"}[runtime.GOARCH]
+	linker := map[string]string{"amd64": "usr/lib64/ld-linux-x86-64.so.2", "arm64": "usr/lib/ld-linux-aarch64.so.1"}[runtime.GOARCH]
+	libraries := b.path("usr/lib/"+triplet) + ":" + b.path("usr/lib/mysql/private")
+	line := []string{b.path(linker), "--library-path", libraries, b.path("usr/sbin/mysqld")}
+	line = append(line, args...)
+	if os.Geteuid() == 0 {
+		line = append(line, "--user=root")
+	}
+	return line
+}
+
+func (b *Bed) run(t *testing.T, args ...string) {
+	t.Helper()
+	line := b.command(args...)
+	if out, err := exec.CommandContext(t.Context(), line[0], line[1:]...).CombinedOutput(); err != nil {
+		t.Fatalf("initialise MySQL's data directory: %v\n%s", err, out)
+	}
+}
+
+// tempDir is short: the path of a socket has at most 107 bytes.
+func tempDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "mysqld-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// reserveNetwork finds a loopback network that no other test uses, and holds it by listening on its last address.
+func reserveNetwork(t *testing.T) string {
+	t.Helper()
+	for second := range 40 {
+		network := fmt.Sprintf("127.%d.%d", 20+second, os.Getpid()%250)
+		var config net.ListenConfig
+		held, err := config.Listen(t.Context(), "tcp", network+".254:3306")
+		if err != nil {
+			continue
+		}
+		t.Cleanup(func() { _ = held.Close() }) // It only holds the place.
+		return network
+	}
+	t.Fatal("expected a free loopback network between 127.20 and 127.59, found them all in use: end other tests")
+	return ""
+}
+
+// config is a server's my.cnf: what clustering needs, and small sizes, so that three of them fit beside a build.
+func (b *Bed) config(data, address string, id int) string {
+	dir := filepath.Dir(data)
+	lines := []string{
+		"[mysqld]",
+		"basedir=" + b.path("usr"), "lc_messages_dir=" + b.path("usr/share/mysql"),
+		"character_sets_dir=" + b.path("usr/share/mysql/charsets"), "plugin_dir=" + b.path("usr/lib/mysql/plugin"),
+		"datadir=" + data, "tmpdir=" + dir, "socket=" + filepath.Join(dir, "s"), "pid_file=" + filepath.Join(dir, "pid"),
+		"log_error=stderr", "secure_file_priv=NULL",
+		"bind_address=" + address, "admin_address=" + address, "report_host=" + address,
+		fmt.Sprintf("port=%d", Port), fmt.Sprintf("admin_port=%d", AdminPort), "mysqlx=OFF", fmt.Sprintf("server_id=%d", 100+id),
+		"gtid_mode=ON", "enforce_gtid_consistency=ON", "log_bin=binlog", "log_replica_updates=ON", "relay_log=relay",
+		"relay_log_recovery=OFF", "skip_replica_start=ON", "read_only=ON", "super_read_only=ON", "skip_name_resolve=ON",
+		"plugin_load_add=semisync_source.so", "plugin_load_add=semisync_replica.so", "plugin_load_add=mysql_clone.so",
+		"innodb_buffer_pool_size=8M", "innodb_redo_log_capacity=8M", "innodb_log_buffer_size=1M", "innodb_read_io_threads=1",
+		"innodb_write_io_threads=1", "innodb_use_native_aio=0", "innodb_purge_threads=1", "innodb_page_cleaners=1",
+		"max_connections=60", "table_open_cache=100", "table_definition_cache=400", "thread_cache_size=4", "max_binlog_size=1M",
+		"host_cache_size=0", "key_buffer_size=16K", "temptable_max_ram=2M", "tmp_table_size=2M", "binlog_cache_size=4K",
+		"replica_parallel_workers=1",
+	}
+	return strings.Join(append(lines, smallPerformanceSchema()...), "\n") + "\n"
+}
+
+// smallPerformanceSchema turns off what nobody reads; replication's tables stay.
+func smallPerformanceSchema() []string {
+	var lines []string
+	for _, name := range strings.Fields(`max_digest_length digests_size max_sql_text_length error_size accounts_size hosts_size users_size
+		session_connect_attrs_size max_mutex_classes max_rwlock_classes max_cond_classes max_file_classes max_statement_classes
+		max_stage_classes max_socket_classes max_memory_classes max_table_handles max_table_instances max_index_stat
+		max_table_lock_stat max_prepared_statements_instances max_program_instances max_metadata_locks`) {
+		lines = append(lines, "performance_schema_"+name+"=0")
+	}
+	for _, kind := range []string{"statements", "stages", "waits", "transactions"} {
+		for _, size := range []string{"size", "long_size"} {
+			lines = append(lines, "performance_schema_events_"+kind+"_history_"+size+"=0")
+		}
+	}
+	return lines
+}

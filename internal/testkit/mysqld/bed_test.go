@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mysqld
+
+import (
+	"testing"
+)
+
+func TestServersComeBack(t *testing.T) {
+	b := NewBed(t, "create user 'moco-admin'@'%' identified by 'a';\ngrant all on *.* to 'moco-admin'@'%' with grant option;\n")
+	first, second := b.Start(t), b.Start(t)
+	if first.Address == second.Address {
+		t.Fatalf("two servers on %s", first.Address)
+	}
+	first.Kill9(t)
+	first.Start(t)
+	second.Stop(t)
+	second.Start(t)
+	if first.PID() == second.PID() {
+		t.Fatal("expected two processes")
+	}
+}
