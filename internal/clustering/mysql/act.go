@@ -36,7 +36,7 @@ func (s *Server) KillConnections(ctx context.Context, keep []string) error {
 	if err != nil {
 		return fmt.Errorf("list connections: %w", err)
 	}
-	defer rows.Close()
+	defer func() { _ = rows.Close() }() // What went wrong is told by Err.
 	var ids []int64
 	for rows.Next() {
 		var id int64
@@ -139,20 +139,20 @@ func (s *Server) execAll(ctx context.Context, what string, statements []string) 
 func (s *Server) execOrKill(ctx context.Context, statement string) error {
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
-		return err //nolint:wrapcheck // The callers say what was tried.
+		return err
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }() // It goes back to the pool, or is broken and known to be.
 	var id int64
 	if err := conn.QueryRowContext(ctx, "select connection_id()").Scan(&id); err != nil {
-		return err //nolint:wrapcheck // The callers say what was tried.
+		return err
 	}
 	if _, err = conn.ExecContext(ctx, statement); err == nil || ctx.Err() == nil {
-		return err //nolint:wrapcheck // The callers say what was tried.
+		return err
 	}
 	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), dialTimeout)
 	defer cancel()
 	if killed := s.exec(late, "kill ?", id); killed != nil && number(killed) != errNoSuchThread {
 		return errors.Join(err, fmt.Errorf("the statement may still run: %w", killed))
 	}
-	return err //nolint:wrapcheck // The callers say what was tried.
+	return err
 }

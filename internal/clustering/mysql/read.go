@@ -48,7 +48,9 @@ func (s *Server) Read(ctx context.Context) (Facts, error) {
 	if f.SemiSync, err = semiSync(variables.String, status.String); err != nil {
 		return Facts{}, err
 	}
-	f.Replication, err = replication(channel)
+	if channel.Valid {
+		f.Replication, err = replication(channel.String)
+	}
 	return f, err
 }
 
@@ -85,16 +87,13 @@ func (s SemiSync) names() (source, replica string) {
 	return "rpl_semi_sync_source", "rpl_semi_sync_replica"
 }
 
-func replication(channel sql.NullString) (*Replication, error) {
-	if !channel.Valid {
-		return nil, nil //nolint:nilnil // No channel is no error.
-	}
+func replication(channel string) (*Replication, error) {
 	var raw struct {
 		Host, UUID, Auto, IO, Retrieved, IOError, SQL string
 		SQLError                                      *string
 		Lag                                           *int64
 	}
-	if err := json.Unmarshal([]byte(channel.String), &raw); err != nil {
+	if err := json.Unmarshal([]byte(channel), &raw); err != nil {
 		return nil, fmt.Errorf("read the replication channel: %w", err)
 	}
 	r := &Replication{

@@ -68,23 +68,18 @@ func (s *Server) Close() error {
 // Watch holds a connection and returns an error when it is lost, so that the end of a server is noticed at once; it
 // returns nil when ctx ends. It sends one statement a day.
 func (s *Server) Watch(ctx context.Context) error {
-	for {
-		_, err := s.db.ExecContext(ctx, "do sleep(86400)")
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case err != nil:
+	for ctx.Err() == nil {
+		if err := s.exec(ctx, "do sleep(86400)"); err != nil && ctx.Err() == nil {
 			return fmt.Errorf("the connection is lost: %w", err)
 		}
 	}
+	return nil
 }
 
 // exec runs one statement that changes something. The statement is not part of the error: it may hold a password.
 func (s *Server) exec(ctx context.Context, statement string, args ...any) error {
-	if _, err := s.db.ExecContext(ctx, statement, args...); err != nil {
-		return err //nolint:wrapcheck // The callers say what was tried.
-	}
-	return nil
+	_, err := s.db.ExecContext(ctx, statement, args...)
+	return err
 }
 
 // number returns MySQL's number of an error, 0 for other errors.

@@ -35,7 +35,8 @@ type Bed struct {
 // there is no server.
 func NewBed(t *testing.T, statements string) *Bed {
 	t.Helper()
-	b := &Bed{tree: os.Getenv("TORPOR_MYSQL"), dir: tempDir(t), network: reserveNetwork(t)}
+	network := reserveNetwork(t)
+	b := &Bed{tree: os.Getenv("TORPOR_MYSQL"), dir: shortDir(t, network), network: network}
 	if _, err := os.Stat(b.path("usr/sbin/mysqld")); err != nil {
 		t.Skipf("no real MySQL: TORPOR_MYSQL is %q and names no folder with usr/sbin/mysqld: run make mysql on Debian", b.tree)
 	}
@@ -73,19 +74,19 @@ func (b *Bed) run(t *testing.T, args ...string) {
 	}
 }
 
-// tempDir is short: the path of a socket has at most 107 bytes.
-func tempDir(t *testing.T) string {
+// shortDir is a link: the path of a socket has at most 107 bytes.
+func shortDir(t *testing.T, name string) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "mysqld-")
-	if err != nil {
+	link := filepath.Join(os.TempDir(), "mysqld-"+name)
+	if err := os.Symlink(t.TempDir(), link); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
+		if err := os.Remove(link); err != nil {
 			t.Error(err)
 		}
 	})
-	return dir
+	return link
 }
 
 func write(t *testing.T, path, text string) {
@@ -138,7 +139,7 @@ func (b *Bed) config(data, address string, id int) string {
 // smallPerformanceSchema turns off what nobody reads; replication's tables stay.
 func smallPerformanceSchema() []string {
 	var lines []string
-	for _, name := range strings.Fields(`max_digest_length digests_size max_sql_text_length error_size accounts_size hosts_size users_size
+	for name := range strings.FieldsSeq(`max_digest_length digests_size max_sql_text_length error_size accounts_size hosts_size users_size
 		session_connect_attrs_size max_mutex_classes max_rwlock_classes max_cond_classes max_file_classes max_statement_classes
 		max_stage_classes max_socket_classes max_memory_classes max_table_handles max_table_instances max_index_stat
 		max_table_lock_stat max_prepared_statements_instances max_program_instances max_metadata_locks`) {
