@@ -29,7 +29,8 @@ type stage struct {
 	served  map[schema.GroupVersion]map[string]sighting
 	errs    map[schema.GroupVersion]error
 	slow    map[schema.GroupVersion]time.Duration
-	cold    bool // storages do not answer watches yet
+	cold    bool  // storages do not answer watches yet
+	broken  error // of probes
 	refuses map[string]bool
 	objects map[target]*metav1.PartialObjectMetadata // by resource and name
 	watches map[target]*watch
@@ -86,13 +87,15 @@ func (s *stage) probe(ctx context.Context, gvr schema.GroupVersionResource) (boo
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.probes++
-	return !s.cold, nil
+	return !s.cold, s.broken
 }
 
 func (s *stage) watch(ctx context.Context, w *watch) {
 	s.mu.Lock()
-	s.watches[w.target] = w
 	refused := s.refuses[w.target.resource]
+	if !refused {
+		s.watches[w.target] = w
+	}
 	s.mu.Unlock()
 	if refused {
 		w.refuse(errors.New("forbidden"))
