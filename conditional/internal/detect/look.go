@@ -52,7 +52,7 @@ func (l *loop) see(t *track, s sighting, now time.Time) finding {
 	}
 	s = l.inform(s, t.gvk.Group)
 	if t.warming {
-		return finding{wanted: true, probing: true}
+		return finding{probing: true}
 	}
 	if !s.watchable || t.memory.same(s) || t.memory.doubts(s, now) {
 		return l.judge(t, s, now)
@@ -60,7 +60,7 @@ func (l *loop) see(t *track, s sighting, now time.Time) finding {
 	t.warming = true
 	judged := t.judged
 	l.jobs = append(l.jobs, func(ctx context.Context) { l.warm(ctx, t, s, judged) })
-	return finding{wanted: true, probing: true}
+	return finding{probing: true}
 }
 
 // warm probes a kind and judges it, unless something else was seen of it meanwhile.

@@ -113,6 +113,17 @@ func TestAKindThatIsServedAMomentAfterTheStartNeedsNoEvent(t *testing.T) {
 	})
 }
 
+func TestAKindThatIsServedAtTheStartTakesOneLookAndOneProbe(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		s.install(widgetKind(), "1", 0)
+		j := s.follow(widgets())
+		if n := s.looksIn(time.Hour); n != 0 || s.count() != 1 || s.probes != 1 {
+			t.Errorf("%d looks and %d probes at the start, %d later, want 1, 1 and 0", s.count()-n, s.probes, n)
+		}
+		wantPresences(t, j, Unclear, Served)
+	})
+}
+
 func TestAKindIsFollowed(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		j := s.follow(widgets())

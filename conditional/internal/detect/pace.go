@@ -30,6 +30,7 @@ type board struct {
 	next    time.Time         // of the next look; zero: none is due
 	place   int               // in the agenda; -1: not there
 
+	late    bool      // events of CRDs may have come before the first look
 	settled time.Time // the end of the looks after an event
 	came    time.Time // a CRD of the group was created
 	eager   time.Time // the end of the short pauses
@@ -44,7 +45,7 @@ type board struct {
 // finding is what a look means for the next one.
 type finding struct {
 	again   bool // a verdict is open
-	wanted  bool // a kind is not served, or not yet
+	wanted  bool // a kind is not served
 	probing bool // a probe under way will tell more
 	moved   bool // a verdict has changed
 }
@@ -69,6 +70,10 @@ func (b *board) touch(came bool, now time.Time) {
 
 // plan returns when to look again after a look, and zero when only an event shall be the reason.
 func (b *board) plan(f finding, now time.Time) time.Time {
+	if b.late && f.wanted {
+		b.touch(false, now)
+	}
+	b.late = false
 	var next time.Time
 	if b.watched && (f.again || now.Before(b.settled)) {
 		next = now.Add(b.pause)
@@ -89,7 +94,7 @@ func (b *board) plan(f finding, now time.Time) time.Time {
 }
 
 func (b *board) longest(f finding, now time.Time) time.Duration {
-	if f.wanted && now.Before(b.eager) {
+	if (f.wanted || f.probing) && now.Before(b.eager) {
 		return eagerPause
 	}
 	return longPause

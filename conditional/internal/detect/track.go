@@ -94,17 +94,15 @@ func (l *loop) track(gvk schema.GroupVersionKind) *track {
 	return t
 }
 
-// begin makes the first looks due. Where a watch knows CRDs of the group, one of them may be a moment from being
-// served, with no event to come.
+// begin makes the first looks due. Where a watch knows CRDs of the group, a kind that is missing then may be a moment
+// from being served, with no event to come.
 func (l *loop) begin(s *subscriber, now time.Time) {
 	for _, b := range s.boards {
 		for _, t := range b.tracks {
 			if t.judged > 0 {
 				continue
 			}
-			if slices.ContainsFunc(s.watches, func(w *watch) bool { return w.knows(b.gv) }) {
-				b.touch(false, now)
-			}
+			b.late = b.late || slices.ContainsFunc(s.watches, func(w *watch) bool { return w.knows(b.gv) })
 			l.schedule(b, now)
 			break
 		}
