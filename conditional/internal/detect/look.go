@@ -52,7 +52,7 @@ func (l *loop) see(t *track, s sighting, now time.Time) finding {
 	}
 	s = l.inform(s, t.gvk.Group)
 	if t.warming {
-		return finding{wanted: true}
+		return finding{probing: true}
 	}
 	if !s.watchable || t.memory.same(s) || t.memory.doubts(s, now) {
 		return l.judge(t, s, now)
@@ -60,7 +60,7 @@ func (l *loop) see(t *track, s sighting, now time.Time) finding {
 	t.warming = true
 	judged := t.judged
 	l.jobs = append(l.jobs, func(ctx context.Context) { l.warm(ctx, t, s, judged) })
-	return finding{wanted: true}
+	return finding{probing: true}
 }
 
 // warm probes a kind and judges it, unless something else was seen of it meanwhile.
@@ -86,12 +86,9 @@ func (l *loop) warm(ctx context.Context, t *track, s sighting, judged uint64) {
 	if l.tracks[t.gvk] == t && t.judged == judged && (s.kind != present || l.inform(s, t.gvk.Group) == s) {
 		f = l.judge(t, s, now)
 	}
-	switch b := t.board; {
-	case b.looking: // Its end plans the next look.
-	case b.next.IsZero():
-		l.schedule(b, b.plan(f, now))
-	case f.again && b.watched:
-		l.schedule(b, now.Add(b.pause))
+	b := t.board
+	if soon := now.Add(b.pause); !b.looking && (b.next.IsZero() || f.again && soon.Before(b.next)) {
+		l.schedule(b, b.plan(f, now)) // The end of a look under way plans the next one.
 	}
 	l.nudge()
 }

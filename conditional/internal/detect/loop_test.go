@@ -113,6 +113,17 @@ func TestAKindThatIsServedAMomentAfterTheStartNeedsNoEvent(t *testing.T) {
 	})
 }
 
+func TestAKindThatIsServedAtTheStartTakesOneLookAndOneProbe(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		s.install(widgetKind(), "1", 0)
+		j := s.follow(widgets())
+		if n := s.looksIn(time.Hour); n != 0 || s.count() != 1 || s.probes != 1 {
+			t.Errorf("%d looks and %d probes at the start, %d later, want 1, 1 and 0", s.count()-n, s.probes, n)
+		}
+		wantPresences(t, j, Unclear, Served)
+	})
+}
+
 func TestAKindIsFollowed(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		j := s.follow(widgets())
@@ -184,7 +195,7 @@ func TestATerminatingCRDIsReportedAndStaysServed(t *testing.T) {
 		s.serve(widgetKind(), "widgets")
 		j := s.follow(widgets())
 		before := j.last()
-		s.tell(crdNamed("widgets.example.com"), "1", func(m *metav1.PartialObjectMetadata) { m.DeletionTimestamp = new(metav1.Now()) })
+		s.tell(crdNamed("widgets.example.com"), "1", func(m *metav1.PartialObjectMetadata) { m.DeletionTimestamp = new(metav1.NewTime(time.Now())) })
 		got := j.last()
 		if !got.Terminating || got.Reason != "Terminating" || got.Presence != Served || got.Identity != before.Identity {
 			t.Errorf("got %+v after %+v", got, before)
@@ -266,6 +277,27 @@ func TestAColdStorageIsAwaited(t *testing.T) {
 			t.Errorf("%d requests counted, %d made", total, s.count()+s.probes)
 		}
 	})
+}
+
+func TestAKindThatCannotBeWatchedIsAskedEverMoreRarely(t *testing.T) {
+	for name, refused := range map[string]bool{"with the watch of CRDs": false, "polling": true} {
+		t.Run(name, func(t *testing.T) {
+			onStage(t, func(t *testing.T, s *stage) {
+				s.set(func() { s.broken, s.refuses[crdResource] = errors.New("conversion webhook is down"), refused })
+				j := s.follow(widgets())
+				s.install(widgetKind(), "1", 0)
+				<-time.After(5 * time.Minute)
+				if n := s.looksIn(time.Hour); n < 60 || n > 400 {
+					t.Errorf("%d looks in an hour, want one per half minute", n)
+				}
+				s.set(func() { s.broken = nil })
+				<-time.After(time.Minute)
+				if got := j.last(); got.Presence != Served {
+					t.Errorf("got %+v, want that it is served", got)
+				}
+			})
+		})
+	}
 }
 
 func TestFlappingEndsInTheTruth(t *testing.T) {
@@ -386,11 +418,11 @@ func TestPollAsksAtItsIntervalOnly(t *testing.T) {
 		polls := widgets()
 		polls.Poll = 5 * time.Second
 		j := s.follow(polls)
-		if n := s.looksIn(time.Hour); n != 720 || len(s.watches) != 0 {
+		if n := s.looksIn(time.Hour + time.Second); n != 720 || len(s.watches) != 0 {
 			t.Errorf("%d polls in an hour and %d watches, want 720 and 0", n, len(s.watches))
 		}
 		s.serve(widgetKind(), "widgets")
-		<-time.After(7 * time.Second)
+		<-time.After(5 * time.Second)
 		s.serve(widgetKind(), "")
 		if n := s.looksIn(time.Minute); n != 12 {
 			t.Errorf("%d polls in a minute with a change, want 12", n)
@@ -411,7 +443,7 @@ func TestPollAsksAtItsIntervalOnly(t *testing.T) {
 		if got := j.last(); got.UID != "1" || got.Identity != blind.Identity {
 			t.Errorf("got %+v after the watch ended, before %+v", got, blind)
 		}
-		if n := s.looksIn(time.Hour); n != 720 {
+		if n := s.looksIn(time.Hour); n < 719 || n > 721 {
 			t.Errorf("%d polls in an hour, want 720", n)
 		}
 	})
@@ -433,6 +465,7 @@ func TestNamedCRDsAreWatchedOneByOne(t *testing.T) {
 		s.install(widgetKind(), "1", 0)
 		s.tell(crdNamed("others.example.com"), "2")
 		<-time.After(time.Minute)
+		s.serve(widgetKind(), "")
 		s.uninstall(widgetKind(), 0)
 		<-time.After(5 * time.Millisecond)
 		wantPresences(t, j, Unclear, Absent, Served, Absent)

@@ -30,6 +30,7 @@ type board struct {
 	next    time.Time         // of the next look; zero: none is due
 	place   int               // in the agenda; -1: not there
 
+	late    bool      // events of CRDs may have come before the first look
 	settled time.Time // the end of the looks after an event
 	came    time.Time // a CRD of the group was created
 	eager   time.Time // the end of the short pauses
@@ -43,13 +44,17 @@ type board struct {
 
 // finding is what a look means for the next one.
 type finding struct {
-	again  bool // a verdict is open
-	wanted bool // a kind is not served, or not yet
-	moved  bool // a verdict has changed
+	again   bool // a verdict is open
+	wanted  bool // a kind is not served
+	probing bool // a probe under way will tell more
+	moved   bool // a verdict has changed
 }
 
 func (f finding) and(other finding) finding {
-	return finding{again: f.again || other.again, wanted: f.wanted || other.wanted, moved: f.moved || other.moved}
+	return finding{
+		again: f.again || other.again, wanted: f.wanted || other.wanted,
+		probing: f.probing || other.probing, moved: f.moved || other.moved,
+	}
 }
 
 // touch notes an event: a look is due at once, and others after it.
@@ -65,26 +70,31 @@ func (b *board) touch(came bool, now time.Time) {
 
 // plan returns when to look again after a look, and zero when only an event shall be the reason.
 func (b *board) plan(f finding, now time.Time) time.Time {
+	if b.late && f.wanted {
+		b.touch(false, now)
+	}
+	b.late = false
 	var next time.Time
-	switch {
-	case b.watched && (f.again || now.Before(b.settled)):
+	if b.watched && (f.again || now.Before(b.settled)) {
 		next = now.Add(b.pause)
 		b.pause = min(2*b.pause, b.longest(f, now))
-	case b.fallback:
+		return b.polled(next, now)
+	}
+	if !f.probing {
 		b.pause = doubtPause
+	}
+	if b.fallback {
 		b.poll = min(2*b.poll, pollMax)
 		if f.moved || b.poll == 0 {
 			b.poll = pollMin
 		}
 		next = now.Add(b.poll)
-	default:
-		b.pause = doubtPause
 	}
 	return b.polled(next, now)
 }
 
 func (b *board) longest(f finding, now time.Time) time.Duration {
-	if f.wanted && now.Before(b.eager) {
+	if (f.wanted || f.probing) && now.Before(b.eager) {
 		return eagerPause
 	}
 	return longPause

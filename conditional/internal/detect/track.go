@@ -25,6 +25,7 @@ type subscriber struct {
 	interest Interest
 	report   func([]Verdict)
 	tracks   []*track // in the order of the interest's kinds
+	boards   []*board // of the tracks, each once
 	watches  []*watch
 	pending  bool // a report is due
 	gone     bool
@@ -48,7 +49,7 @@ func (l *loop) add(s *subscriber, now time.Time) {
 	for _, of := range s.interest.targets() {
 		w := l.watches[of]
 		if w == nil {
-			w = &watch{loop: l, target: of, subs: map[*subscriber]struct{}{}}
+			w = &watch{loop: l, target: of, subs: map[*subscriber]struct{}{}, objects: map[string]object{}}
 			l.watches[of] = w
 			l.unopened = append(l.unopened, w)
 		}
@@ -59,8 +60,11 @@ func (l *loop) add(s *subscriber, now time.Time) {
 		t := l.track(gvk)
 		t.subs[s] = struct{}{}
 		s.tracks = append(s.tracks, t)
+		if !slices.Contains(s.boards, t.board) {
+			s.boards = append(s.boards, t.board)
+		}
 	}
-	for b := range s.boards() {
+	for _, b := range s.boards {
 		l.replan(b, now)
 	}
 	if s.ready() {
@@ -90,25 +94,15 @@ func (l *loop) track(gvk schema.GroupVersionKind) *track {
 	return t
 }
 
-func (s *subscriber) boards() map[*board]struct{} {
-	boards := map[*board]struct{}{}
-	for _, t := range s.tracks {
-		boards[t.board] = struct{}{}
-	}
-	return boards
-}
-
-// begin makes the first looks due. Where a watch knows CRDs of the group, one of them may be a moment from being
-// served, with no event to come.
+// begin makes the first looks due. Where a watch knows CRDs of the group, a kind that is missing then may be a moment
+// from being served, with no event to come.
 func (l *loop) begin(s *subscriber, now time.Time) {
-	for b := range s.boards() {
+	for _, b := range s.boards {
 		for _, t := range b.tracks {
 			if t.judged > 0 {
 				continue
 			}
-			if slices.ContainsFunc(s.watches, func(w *watch) bool { return w.knows(b.gv) }) {
-				b.touch(false, now)
-			}
+			b.late = b.late || slices.ContainsFunc(s.watches, func(w *watch) bool { return w.knows(b.gv) })
 			l.schedule(b, now)
 			break
 		}
@@ -135,7 +129,7 @@ func (l *loop) remove(s *subscriber, now time.Time) (last bool) {
 			l.drop(t)
 		}
 	}
-	for b := range s.boards() {
+	for _, b := range s.boards {
 		l.replan(b, now)
 	}
 	l.nudge()

@@ -36,6 +36,8 @@ type watch struct {
 	refused bool // the watch is not allowed; what it knew is old
 }
 
+var _ toolscache.TransformingStore = &watch{}
+
 type object struct {
 	uid         string
 	terminating bool
@@ -105,7 +107,6 @@ func (w *watch) Replace(items []any, _ string) error {
 		}
 	}
 	if !w.synced {
-		w.objects = map[string]object{}
 		for name, m := range now {
 			w.objects[name] = objectOf(m)
 		}
@@ -149,7 +150,7 @@ func objectOf(m *metav1.PartialObjectMetadata) object {
 func (w *watch) settle() {
 	now := time.Now()
 	for s := range w.subs {
-		for b := range s.boards() {
+		for _, b := range s.boards {
 			w.loop.replan(b, now)
 			if s.ready() {
 				w.loop.schedule(b, now)
@@ -182,7 +183,7 @@ func (w *watch) lose() {
 	w.loop.mu.Lock()
 	defer w.loop.mu.Unlock()
 	for s := range w.subs {
-		for b := range s.boards() {
+		for _, b := range s.boards {
 			if b.next.IsZero() && !b.looking {
 				w.loop.schedule(b, time.Now())
 			}
