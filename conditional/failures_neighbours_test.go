@@ -25,6 +25,7 @@ func failuresOfNeighbours() []row {
 	return []row{
 		{"16 a kind that may not be listed", (*arena).forbiddenKind},
 		{"16 a kind whose list fails", (*arena).brokenKind},
+		{"24 setup adds little", (*arena).littleSetup},
 		{"29 a function that panics, errs and blocks", (*arena).badFunction},
 	}
 }
@@ -118,6 +119,34 @@ func impatient(kind schema.GroupVersionKind, seen chan string) SetupFunc {
 		r := &recorder{client: mgr.GetClient(), kind: kind, seen: seen}
 		return ctrl.NewControllerManagedBy(mgr).For(objectOf(kind, "")).Named("impatient").
 			WithOptions(controller.Options{CacheSyncTimeout: time.Second}).Complete(r)
+	}
+}
+
+// littleSetup adds nothing at first, then a runnable that is soon done beside a controller.
+func (a *arena) littleSetup() {
+	when := switched{says: make(chan Status)}
+	done := make(chan struct{}, 1)
+	mgr := a.manager(a.cfg)
+	g := a.run(a.groupOf(mgr, when, func(mgr manager.Manager) error {
+		if a.starts.Load() == 1 {
+			return nil
+		}
+		err := mgr.Add(manager.RunnableFunc(func(context.Context) error {
+			done <- struct{}{}
+			return nil
+		}))
+		return errors.Join(err, watching(a.kindOf(&corev1.Namespace{}), a.seen)(mgr))
+	}), mgr)
+	when.says <- Status{State: True}
+	a.wait(g, Running)
+	when.says <- Status{State: False}
+	a.wait(g, Dormant)
+	when.says <- Status{State: True}
+	<-done
+	a.expect(a.seen, "default")
+	a.wait(g, Running)
+	if starts, stops := a.starts.Load(), a.moves(Draining); starts != 2 || stops != 1 {
+		a.t.Errorf("%d starts and %d stops, want 2 and 1: a runnable that is done ends nothing", starts, stops)
 	}
 }
 

@@ -4,6 +4,7 @@ package conditional
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -23,6 +24,8 @@ import (
 
 func failuresOfStopping() []row {
 	return []row{
+		{"11 deleted while the group starts", (*arena).deletedWhileStarting},
+		{"11 installed while the group drains", (*arena).installedWhileDraining},
 		{"9 a hundred objects with finalizers", (*arena).finalizers},
 		{"10 a reconcile ignores its context", (*arena).deafReconcile},
 		{"10 a reconcile reads while it is stopped", (*arena).lateReads},
@@ -101,14 +104,16 @@ func (a *arena) deafReconcile() {
 	var mu sync.Mutex
 	working, most := map[string]int{}, 0
 	mgr := a.manager(a.cfg)
-	g := a.groupOf(mgr, Served(a.kind), controlling(a.kind, 4, func(manager.Manager) reconcile.Func {
-		return func(_ context.Context, req reconcile.Request) (reconcile.Result, error) {
+	late := make(chan error, 1)
+	g := a.groupOf(mgr, Served(a.kind), controlling(a.kind, 4, func(mgr manager.Manager) reconcile.Func {
+		return func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 			mu.Lock()
 			working[req.Name]++
 			most = max(most, working[req.Name])
 			mu.Unlock()
 			if req.Name == "deaf" && blocked.Add(1) == 1 {
 				<-release
+				late <- mgr.GetCache().Get(context.WithoutCancel(ctx), req.NamespacedName, objectOf(a.kind, ""))
 			}
 			mu.Lock()
 			working[req.Name]--
@@ -131,6 +136,9 @@ func (a *arena) deafReconcile() {
 		a.t.Errorf("the group is %s with %d starts while the old worker runs, want Stuck with 1", phase, starts)
 	}
 	close(release)
+	if err := <-late; !errors.Is(err, ErrScopeClosed) {
+		a.t.Errorf("a read of the old worker says %v, want ErrScopeClosed", err)
+	}
 	a.expect(a.seen, "deaf") // The old one.
 	a.expect(a.seen, "deaf")
 	a.wait(g, Running)
@@ -138,6 +146,60 @@ func (a *arena) deafReconcile() {
 	defer mu.Unlock()
 	if most != 1 {
 		a.t.Errorf("%d workers had one key, want 1", most)
+	}
+}
+
+// deletedWhileStarting takes the CRD away while an informer waits for its objects.
+func (a *arena) deletedWhileStarting() {
+	a.install(a.def)
+	p := a.proxy(a.cfg)
+	p.ail(a.noList())
+	mgr := a.manager(p.config())
+	g := a.run(a.groupOf(mgr, Served(a.kind), a.synced(a.seen)), mgr)
+	a.wait(g, Starting)
+	a.eventually("the objects are asked for", func(context.Context) (bool, error) { return p.asks(a.used) > 0, nil })
+	a.uninstall(a.def)
+	a.gone(a.def)
+	a.wait(g, Dormant)
+	p.heal()
+	a.install(a.def)
+	a.make("first")
+	a.expect(a.seen, "first")
+	if starts, runs := a.starts.Load(), a.moves(Running); starts != 2 || runs != 1 {
+		a.t.Errorf("%d starts, of which %d ran, want 2 and 1", starts, runs)
+	}
+}
+
+// installedWhileDraining brings the CRD back before the last worker has returned.
+func (a *arena) installedWhileDraining() {
+	a.install(a.def)
+	release := make(chan struct{})
+	mgr := a.manager(a.cfg)
+	g := a.run(a.groupOf(mgr, Served(a.kind), controlling(a.kind, 1, func(manager.Manager) reconcile.Func {
+		return func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+			a.seen <- req.Name
+			if req.Name == "slow" {
+				<-ctx.Done()
+				<-release
+			}
+			return reconcile.Result{}, nil
+		}
+	})), mgr)
+	a.make("slow")
+	a.expect(a.seen, "slow")
+	a.uninstall(a.def)
+	a.wait(g, Draining)
+	a.gone(a.def)
+	a.install(a.def)
+	a.says(g, True, "Served")
+	a.make("first")
+	if phase, starts := g.Status().Phase, a.starts.Load(); phase != Draining || starts != 1 || len(a.seen) > 0 {
+		a.t.Errorf("the group is %s with %d starts while a worker runs, want Draining with 1", phase, starts)
+	}
+	close(release)
+	a.expect(a.seen, "first")
+	if starts := a.starts.Load(); starts != 2 {
+		a.t.Errorf("%d starts, want 2", starts)
 	}
 }
 
@@ -187,11 +249,8 @@ func (a *arena) readYourWrites() {
 	a.install(a.def)
 	var missed, found atomic.Int32
 	setup := controlling(a.kind, 1, func(mgr manager.Manager) reconcile.Func {
+		c := a.consistent(mgr)
 		return func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-			c, err := a.consistent(mgr)
-			if err != nil {
-				return reconcile.Result{}, err
-			}
 			for n := range 10 {
 				child := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: req.Namespace, GenerateName: req.Name + "-"}}
 				if err := c.Create(ctx, child); err != nil {
@@ -228,11 +287,15 @@ func (a *arena) readYourWrites() {
 }
 
 // consistent returns a client of the scope with the option that the manager's client.Options have outside.
-func (a *arena) consistent(mgr manager.Manager) (client.Client, error) {
-	return client.New(mgr.GetConfig(), client.Options{
+func (a *arena) consistent(mgr manager.Manager) client.Client {
+	c, err := client.New(mgr.GetConfig(), client.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
 		Cache: &client.CacheOptions{Reader: mgr.GetCache(), EnableReadYourWritesConsistency: new(true)},
 	})
+	if err != nil {
+		a.t.Error(err)
+	}
+	return c
 }
 
 // shutdownWhileStarting stops a manager whose group waits for an answer that does not come.

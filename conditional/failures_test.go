@@ -24,14 +24,18 @@ import (
 // tests share one, and each has a kind of its own group there.
 func TestFailures(t *testing.T) {
 	server := startAPIServer(t)
-	for i, row := range slices.Concat(
-		failuresOfInstalling(), failuresOfReplacing(), failuresOfStopping(), failuresOfNeighbours(), failuresOfTheServer(), failuresOfLeading(),
-	) {
+	for i, row := range failures() {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			row.show(server.arena(t, i))
 		})
 	}
+}
+
+func failures() []row {
+	return slices.Concat(
+		failuresOfInstalling(), failuresOfReplacing(), failuresOfStopping(), failuresOfNeighbours(), failuresOfTheServer(), failuresOfLeading(),
+	)
 }
 
 // row is one test. Its name begins with the number of the failure.
@@ -59,7 +63,7 @@ func (s *apiServer) arena(t *testing.T, number int) *arena {
 	name := t.Name()[strings.LastIndex(t.Name(), "/")+1:]
 	kind := schema.GroupVersionKind{Group: fmt.Sprintf("test%d.example.com", number), Version: "v1", Kind: "Widget"}
 	a := &arena{apiServer: &mine, name: name, kind: kind, def: crdOf(kind, "widgets"), seen: make(chan string, 10_000), before: map[Phase]int{}}
-	for _, phase := range phases() {
+	for _, phase := range []Phase{Starting, Draining, Dormant, Failed, Stuck} {
 		a.before[phase] = a.entered(phase)
 	}
 	return a
