@@ -79,9 +79,9 @@ func crdOf(kind schema.GroupVersionKind, plural string) *apiextensionsv1.CustomR
 }
 
 // group adds the group of the arena's controller to a manager.
-func (a *arena) group(mgr manager.Manager, opts ...Option) *Group {
+func (a *arena) group(mgr manager.Manager) *Group {
 	a.t.Helper()
-	return a.groupOf(mgr, Served(a.kind), watching(a.kind, a.seen), opts...)
+	return a.groupOf(mgr, Served(a.kind), watching(a.kind, a.seen))
 }
 
 // groupOf counts the starts.
@@ -97,7 +97,7 @@ func (a *arena) groupOf(mgr manager.Manager, when Condition, setup SetupFunc, op
 	return g
 }
 
-// run starts a manager that has the arena's group, at a config.
+// run starts a manager that has the group.
 func (a *arena) run(g *Group, mgr manager.Manager) *Group {
 	a.start(mgr)
 	return g

@@ -84,12 +84,12 @@ func (w *wire) tries() int {
 }
 
 func (w *wire) carry(near net.Conn) {
-	defer near.Close()
+	defer func() { _ = near.Close() }()
 	far, err := (&net.Dialer{}).Dial("tcp", w.to)
 	if err != nil {
 		return
 	}
-	defer far.Close()
+	defer func() { _ = far.Close() }()
 	if !w.admit(near, far) {
 		return
 	}
