@@ -5,6 +5,7 @@ package conditional
 import (
 	"context"
 	"os"
+	"sync"
 	"testing"
 	"time"
 
@@ -46,7 +47,7 @@ type apiServer struct {
 	scheme *runtime.Scheme
 }
 
-func startAPIServer(t *testing.T) *apiServer {
+func startAPIServer(t *testing.T, adjust ...func(*envtest.Environment)) *apiServer {
 	t.Helper()
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
 		t.Skip("KUBEBUILDER_ASSETS is not set: it names the folder of etcd and kube-apiserver")
@@ -55,6 +56,9 @@ func startAPIServer(t *testing.T) *apiServer {
 	s := &apiServer{t: t, env: &envtest.Environment{}, scheme: runtime.NewScheme()}
 	utilruntime.Must(clientgoscheme.AddToScheme(s.scheme))
 	utilruntime.Must(apiextensionsv1.AddToScheme(s.scheme))
+	for _, a := range adjust {
+		a(s.env)
+	}
 	var err error
 	if s.cfg, err = s.env.Start(); err != nil {
 		t.Fatal(err)
@@ -89,18 +93,20 @@ func (s *apiServer) manager(cfg *rest.Config) manager.Manager {
 	return mgr
 }
 
-// start runs a manager for the rest of the test.
-func (s *apiServer) start(mgr manager.Manager) {
+// start runs a manager until stop is called, or for the rest of the test.
+func (s *apiServer) start(mgr manager.Manager) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(ctx) }()
-	s.t.Cleanup(func() {
+	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {
 			s.t.Errorf("the manager ended with: %v", err)
 		}
 		mgr.GetHTTPClient().CloseIdleConnections()
 	})
+	s.t.Cleanup(stop)
+	return stop
 }
 
 // crd returns the CRD of Widget, with a status-less schema that keeps everything.

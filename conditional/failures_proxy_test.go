@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conditional
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+)
+
+// proxy stands between one manager and the API server. It counts what the manager asks, may answer in the server's
+// place, and holds back or ends what the server streams.
+type proxy struct {
+	server *httptest.Server
+	next   http.RoundTripper
+
+	mu    sync.Mutex
+	asked []*http.Request
+	fault fault
+	held  func(*http.Request) bool
+	freed chan struct{} // closed when nothing is held any more
+	open  map[*stream]struct{}
+}
+
+// fault answers a request in the place of next.
+type fault func(r *http.Request, next http.RoundTripper) (*http.Response, error)
+
+// match picks requests.
+type match = func(*http.Request) bool
+
+// proxy returns a proxy that asks with the rights of as, for the rest of the test.
+func (s *apiServer) proxy(as *rest.Config) *proxy {
+	s.t.Helper()
+	next, err := rest.TransportFor(as)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	to, err := url.Parse(as.Host)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	p := &proxy{next: next, open: map[*stream]struct{}{}, freed: make(chan struct{})}
+	close(p.freed)
+	p.server = httptest.NewServer(&httputil.ReverseProxy{
+		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(to) },
+		Transport:     p,
+		FlushInterval: -1,
+		ErrorLog:      log.New(io.Discard, "", 0),
+	})
+	s.t.Cleanup(func() {
+		p.release()
+		p.cut(everything)
+		p.server.CloseClientConnections()
+		p.server.Close()
+	})
+	return p
+}
+
+// config leads a manager to the proxy.
+func (p *proxy) config() *rest.Config { return &rest.Config{Host: p.server.URL, QPS: -1} }
+
+// RoundTrip notes the request and has it answered.
+func (p *proxy) RoundTrip(r *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithCancel(r.Context())
+	r = r.WithContext(ctx)
+	p.mu.Lock()
+	p.asked = append(p.asked, r)
+	answer := p.fault
+	p.mu.Unlock()
+	if answer == nil {
+		answer = healthy
+	}
+	response, err := answer(r, p.next)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	body := &stream{ReadCloser: response.Body, of: r, by: p, cancel: cancel}
+	p.mu.Lock()
+	p.open[body] = struct{}{}
+	p.mu.Unlock()
+	response.Body = body
+	return response, nil
+}
+
+// ail makes every request from now on meet the fault, until heal.
+func (p *proxy) ail(f fault) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.fault = f
+}
+
+func (p *proxy) heal() { p.ail(nil) }
+
+// asks is how many requests of that sort there were.
+func (p *proxy) asks(of match) (n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, r := range p.asked {
+		if of(r) {
+			n++
+		}
+	}
+	return n
+}
+
+// streams is how many answers of that sort have not ended.
+func (p *proxy) streams(of match) (n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for body := range p.open {
+		if of(body.of) {
+			n++
+		}
+	}
+	return n
+}
+
+// hold keeps back whatever the server sends in these answers, until release.
+func (p *proxy) hold(of match) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.held, p.freed = of, make(chan struct{})
+}
+
+func (p *proxy) release() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.held != nil {
+		p.held = nil
+		close(p.freed)
+	}
+}
+
+// cut ends these answers in their midst.
+func (p *proxy) cut(of match) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for body := range p.open {
+		if of(body.of) {
+			body.cancel()
+		}
+	}
+}
+
+// stream is the body of one answer.
+type stream struct {
+	io.ReadCloser
+	of     *http.Request
+	by     *proxy
+	cancel context.CancelFunc
+}
+
+func (s *stream) Read(into []byte) (int, error) {
+	n, err := s.ReadCloser.Read(into)
+	s.by.mu.Lock()
+	freed := s.by.freed
+	held := s.by.held != nil && s.by.held(s.of)
+	s.by.mu.Unlock()
+	if held {
+		select {
+		case <-freed:
+		case <-s.of.Context().Done():
+		}
+	}
+	return n, err
+}
+
+// Close ends the answer.
+func (s *stream) Close() error {
+	s.by.mu.Lock()
+	delete(s.by.open, s)
+	s.by.mu.Unlock()
+	s.cancel()
+	return s.ReadCloser.Close()
+}
+
+func healthy(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+	return next.RoundTrip(r)
+}
+
+// on limits a fault to some requests.
+func on(some match, f fault) fault {
+	return func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+		if some(r) {
+			return f(r, next)
+		}
+		return next.RoundTrip(r)
+	}
+}
+
+// inTurn lets each next request meet the next of the faults.
+func inTurn(faults ...fault) fault {
+	var mu sync.Mutex
+	n := 0
+	return func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+		mu.Lock()
+		f := faults[n%len(faults)]
+		n++
+		mu.Unlock()
+		return f(r, next)
+	}
+}
+
+// says answers as the API server does.
+func says(code int, reason metav1.StatusReason) fault {
+	return func(r *http.Request, _ http.RoundTripper) (*http.Response, error) {
+		status := apierrors.NewGenericServerResponse(code, r.Method, schema.GroupResource{}, "", string(reason), 0, true).Status()
+		status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+		status.Reason = reason
+		raw, err := json.Marshal(status)
+		if err != nil {
+			return nil, err
+		}
+		return &http.Response{
+			StatusCode: code, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r, ContentLength: int64(len(raw)),
+			Header: http.Header{"Content-Type": {"application/json"}},
+			Body:   io.NopCloser(bytes.NewReader(raw)),
+		}, nil
+	}
+}
+
+// asStranger asks the real server with a token that it does not know.
+func asStranger(cfg *rest.Config) (fault, error) {
+	stranger := rest.AnonymousClientConfig(cfg)
+	stranger.BearerToken = "expired"
+	transport, err := rest.TransportFor(stranger)
+	if err != nil {
+		return nil, err
+	}
+	return func(r *http.Request, _ http.RoundTripper) (*http.Response, error) { return transport.RoundTrip(r) }, nil
+}
+
+func everything(*http.Request) bool { return true }
+
+// ofCRDs are the lists and watches of CRDs.
+func ofCRDs(r *http.Request) bool {
+	return r.URL.Path == "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+}
+
+// discovery is the question which kinds a group version has.
+func discovery(gv schema.GroupVersion) match {
+	return func(r *http.Request) bool { return r.URL.Path == "/apis/"+gv.String() }
+}
+
+// objects are the requests that concern the objects of a kind.
+func objects(gv schema.GroupVersion, plural string) match {
+	return func(r *http.Request) bool {
+		rest, ok := strings.CutPrefix(r.URL.Path, "/apis/"+gv.String()+"/")
+		return ok && (strings.HasPrefix(rest, plural) || strings.Contains(rest, "/"+plural))
+	}
+}
+
+// watches are those of the requests that stay open.
+func watches(of match) match {
+	return func(r *http.Request) bool {
+		v := r.URL.Query().Get("watch")
+		return of(r) && (v == "true" || v == "1")
+	}
+}
