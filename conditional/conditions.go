@@ -18,6 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	"github.com/torpor-dev/torpor/conditional/internal/detect"
+	"github.com/torpor-dev/torpor/conditional/internal/guard"
+	"github.com/torpor-dev/torpor/conditional/internal/hub"
 	"github.com/torpor-dev/torpor/conditional/internal/logic"
 )
 
@@ -55,6 +57,11 @@ type Sources struct {
 	look              detect.Interest             // how kinds may be looked for, as the group's options say
 	stopOnTerminating bool                        // a kind whose CRD is being deleted counts as absent
 	terminating       func(kind string, now bool) // hears of CRDs that are being deleted; may be nil
+	outer             *guard.Cache                // learns of kinds that come and go; may be nil
+}
+
+func (src Sources) server() hub.Server {
+	return hub.Server{Config: src.Config, HTTPClient: src.HTTPClient, Scheme: src.Scheme, Outer: src.outer}
 }
 
 // validator is a condition that can tell bad use before it is observed.
@@ -79,7 +86,7 @@ func Not(c Condition) Condition {
 // cluster need not have been started. The group still runs with its own manager.
 func On(cl cluster.Cluster, c Condition) Condition {
 	there := func(src Sources) Sources {
-		src.Config, src.HTTPClient, src.Scheme = cl.GetConfig(), cl.GetHTTPClient(), cl.GetScheme()
+		src.Config, src.HTTPClient, src.Scheme, src.outer = cl.GetConfig(), cl.GetHTTPClient(), cl.GetScheme(), guard.Of(cl.GetCache())
 		return src
 	}
 	return condition{

@@ -36,7 +36,6 @@
 // prefers one version to another, [On] looks at another cluster, and [All], [Any], [Not] and [Stable] make one
 // condition of others. What is [Unknown] in a part decides only when nothing else does.
 //
-// The scope's cache has controller-runtime's default options: cache and client options given to the outer
-// manager (namespaces, selectors, DisableFor) cannot be read back from it and are not inherited. Webhooks and
-// converters go to the outer manager and outlive a stop.
+// The scope's cache and client have controller-runtime's default options, unless the manager was made with
+// [ManagerOptions]: then they have the manager's. Webhooks and converters go to the outer manager and outlive a stop.
 package conditional

@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
@@ -47,6 +48,7 @@ func newOuter() *outer {
 	return &outer{elected: make(chan struct{}), ready: map[string]healthz.Checker{}}
 }
 
+func (o *outer) GetCache() cache.Cache                         { return nil }
 func (o *outer) GetHTTPClient() *http.Client                   { return &http.Client{} }
 func (o *outer) GetControllerOptions() config.Controller       { return config.Controller{} }
 func (o *outer) Elected() <-chan struct{}                      { return o.elected }

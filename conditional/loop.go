@@ -10,8 +10,10 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/torpor-dev/torpor/conditional/internal/detect"
 	"github.com/torpor-dev/torpor/conditional/internal/machine"
 	"github.com/torpor-dev/torpor/conditional/internal/pace"
+	"github.com/torpor-dev/torpor/conditional/internal/scope"
 )
 
 // Start observes the condition and runs the group until ctx ends. The manager calls it.
@@ -19,6 +21,7 @@ func (g *Group) Start(ctx context.Context) error {
 	defer g.release()
 	var observer sync.WaitGroup
 	observer.Go(func() { g.observe(ctx) })
+	observer.Go(func() { g.watchOptional(ctx) })
 	defer observer.Wait()
 	g.gauges.Open(g.options.name)
 	o := g.options
@@ -37,6 +40,7 @@ type loop struct {
 	told     time.Time    // the end of the pause that the log has told of
 	elected  bool
 	stopping bool
+	cool     func() // gives up what WarmStandby holds; nil while that is nothing
 }
 
 func (l *loop) run(ctx context.Context) error {
@@ -78,6 +82,7 @@ func (l *loop) lead() {
 
 // settle tells the machine the desire until nothing moves any more.
 func (l *loop) settle(ctx context.Context) {
+	l.warm()
 	if l.life != nil {
 		l.g.warn()
 	}
@@ -85,6 +90,24 @@ func (l *loop) settle(ctx context.Context) {
 	}
 	if l.desire() == machine.Unwanted {
 		l.g.hold(time.Time{})
+	}
+}
+
+// warm holds the informers of WarmStandby while the condition does, whoever leads: a controller begins to use them some
+// time after its group is Running, so there is no good moment to let them go before.
+func (l *loop) warm() {
+	l.g.mu.Lock()
+	want := l.g.asked.State == True && !l.stopping && len(l.g.options.standby) > 0
+	l.g.mu.Unlock()
+	switch {
+	case want && l.cool == nil:
+		var err error
+		if l.cool, err = scope.Hold(l.g.mgr, l.g.hub, scope.Options{Look: l.g.src.look}, l.g.options.standby); err != nil {
+			l.g.log.Error(err, "the informers of WarmStandby are not held")
+		}
+	case !want && l.cool != nil:
+		l.cool()
+		l.cool = nil
 	}
 }
 
@@ -206,4 +229,16 @@ func (l *loop) alarm(due machine.Fact, after time.Duration) {
 // observe runs the condition, again with a back-off after it failed.
 func (g *Group) observe(ctx context.Context) {
 	childOf(g.when, g.src).Keep(ctx, g.options.startBackoff, g.report)
+}
+
+// watchOptional keeps the manager's cache informed of the optional kinds; a scope follows them only while it lives.
+func (g *Group) watchOptional(ctx context.Context) {
+	if len(g.optional) == 0 || g.src.outer == nil {
+		return
+	}
+	src := g.src
+	src.terminating = nil
+	if err := detectWith(ctx, src, g.optional, func([]detect.Verdict) {}); err != nil {
+		g.log.Error(err, "optional kinds are not watched outside of the group")
+	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 )
 
@@ -20,6 +21,7 @@ type otherCluster struct {
 	scheme *runtime.Scheme
 }
 
+func (c otherCluster) GetCache() cache.Cache       { return nil }
 func (c otherCluster) GetConfig() *rest.Config     { return c.cfg }
 func (c otherCluster) GetHTTPClient() *http.Client { return c.client }
 func (c otherCluster) GetScheme() *runtime.Scheme  { return c.scheme }

@@ -34,6 +34,7 @@ type options struct {
 	stopOnTerminating bool
 	optional          []client.Object
 	keepInformers     time.Duration
+	standby           []client.Object
 	dormantAdmission  AdmissionPolicy
 
 	errs []error
@@ -155,6 +156,16 @@ func KeepInformers(ttl time.Duration) Option {
 	return func(o *options) {
 		o.expect(ttl > 0, "expected a time longer than 0 in KeepInformers, found %s: correct it", ttl)
 		o.keepInformers = ttl
+	}
+}
+
+// WarmStandby keeps informers of these objects' kinds while the condition holds, on every replica: one that takes over
+// lists nothing, and reconciles from what it has. While the group runs it shares them. Name the kinds that its
+// controllers watch, in the same form (Go type, unstructured or metadata); an informer with a field index is not shared.
+func WarmStandby(objs ...client.Object) Option {
+	return func(o *options) {
+		o.expect(len(objs) > 0, "expected objects in WarmStandby, found none: pass those that the controllers watch, for example &corev1.Pod{}")
+		o.standby = append(o.standby, objs...)
 	}
 }
 

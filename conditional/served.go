@@ -125,7 +125,7 @@ func (s served) Observe(ctx context.Context, src Sources, report func(Status)) e
 }
 
 func detectWith(ctx context.Context, src Sources, kinds []schema.GroupVersionKind, report func([]detect.Verdict)) error {
-	h, release, err := hub.Of(src.Config, src.HTTPClient, src.Scheme, src.Logger)
+	h, release, err := hub.Of(src.server(), src.Logger)
 	if err != nil {
 		return err
 	}
@@ -135,6 +135,9 @@ func detectWith(ctx context.Context, src Sources, kinds []schema.GroupVersionKin
 	tell := src.tellTerminating(kinds)
 	cancel, err := h.Detector.Subscribe(look, func(verdicts []detect.Verdict) {
 		tell(verdicts)
+		if err := src.outer.Learn(kinds, verdicts); err != nil {
+			src.Logger.Error(err, "the manager's client does not forget where kinds were")
+		}
 		if src.stopOnTerminating {
 			verdicts = withoutTerminating(verdicts)
 		}

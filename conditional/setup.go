@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/torpor-dev/torpor/conditional/internal/gauges"
+	"github.com/torpor-dev/torpor/conditional/internal/guard"
 	"github.com/torpor-dev/torpor/conditional/internal/hub"
 	"github.com/torpor-dev/torpor/conditional/internal/roster"
 	"github.com/torpor-dev/torpor/conditional/internal/scope"
@@ -43,7 +44,7 @@ func Setup(mgr manager.Manager, when Condition, setup SetupFunc, opts ...Option)
 func newGroup(mgr manager.Manager, when Condition, setup SetupFunc, o options) (*Group, error) {
 	g := &Group{
 		mgr: mgr, when: when, setup: setup, options: o,
-		src:         Sources{Config: mgr.GetConfig(), HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme()},
+		src:         Sources{Config: mgr.GetConfig(), HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), outer: guard.Of(mgr.GetCache())},
 		log:         mgr.GetLogger().WithName("conditional").WithValues("group", o.name),
 		mail:        make(chan struct{}, 1),
 		moved:       make(chan struct{}),
@@ -66,6 +67,11 @@ func newGroup(mgr manager.Manager, when Condition, setup SetupFunc, o options) (
 			return nil, fmt.Errorf("optional kinds: %w", err)
 		}
 	}
+	if len(o.standby) > 0 {
+		if _, err := (served{objs: o.standby}).resolve(g.src.Scheme); err != nil {
+			return nil, fmt.Errorf("kinds of WarmStandby: %w", err)
+		}
+	}
 	return g, g.join()
 }
 
@@ -83,7 +89,7 @@ func (g *Group) join() (err error) {
 		return err
 	}
 	g.release = leave
-	h, quit, err := hub.Of(g.src.Config, g.src.HTTPClient, g.src.Scheme, g.log)
+	h, quit, err := hub.Of(g.src.server(), g.log)
 	if err != nil {
 		g.release()
 		return err
@@ -114,3 +120,20 @@ func (g *Group) register(first bool) error {
 	}
 	return g.mgr.Add(g)
 }
+
+// ManagerOptions makes what the groups of a manager run take over its options:
+//
+//	mgr, err := ctrl.NewManager(cfg, conditional.ManagerOptions(ctrl.Options{…}))
+//
+// The caches of scopes have its Cache options (namespaces, selectors, transforms, ByObject, SyncPeriod and so on), and
+// their clients its Client options, MapperProvider and NewClient. Without it they have controller-runtime's defaults.
+// What a NewCache of your own adds to its options is not seen; Client.Cache.Reader must be empty.
+//
+// ByObject may name kinds that are not served: NewManager does not fail, and groups heed the entry when the kind comes.
+// The manager's own cache could not; so for the rest of the process it refuses the kind to plain controllers and
+// reads, rather than to watch more than was configured.
+//
+// The manager's own client and cache, which code outside of groups uses, follow the kinds that groups wait for: while
+// one is absent, the cache refuses it with a NoKindMatchError, and informers that exist only because of reads end; when
+// it comes back with another scope or plural, the client finds it. The manager's API reader does not.
+func ManagerOptions(o manager.Options) manager.Options { return guard.Wrap(o) }

@@ -77,7 +77,7 @@ func (s *kindSource[object, request]) Start(ctx context.Context, queue workqueue
 	if err != nil {
 		return err
 	}
-	h, release, err := hub.Of(s.cl.GetConfig(), s.cl.GetHTTPClient(), s.cl.GetScheme(), logr.FromContextOrDiscard(ctx))
+	h, release, err := hub.Of(hub.ServerOf(s.cl), logr.FromContextOrDiscard(ctx))
 	if err != nil {
 		return err
 	}

@@ -59,7 +59,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	}
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS, cfg.Burst, cfg.UserAgent = clientQPS, clientBurst, "torpor"
-	mgr, err := manager.New(cfg, manager.Options{
+	mgr, err := manager.New(cfg, conditional.ManagerOptions(manager.Options{
 		Scheme: s, Logger: logger,
 		Metrics:                server.Options{BindAddress: o.MetricsAddress},
 		HealthProbeBindAddress: o.ProbeAddress,
@@ -67,7 +67,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 		LeaderElectionReleaseOnCancel: true,
 		GracefulShutdownTimeout:       new(shutdownTimeout),
 		Client:                        client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
-	})
+	}))
 	if err != nil {
 		return fmt.Errorf("make manager: %w", err)
 	}

@@ -15,9 +15,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/torpor-dev/torpor/conditional/internal/detect"
+	"github.com/torpor-dev/torpor/conditional/internal/guard"
 	"github.com/torpor-dev/torpor/conditional/internal/informers"
 	"github.com/torpor-dev/torpor/conditional/internal/webhooks"
 )
@@ -25,8 +27,8 @@ import (
 // startsAtOnce is how many groups of one API server may start at a time: five hundred CRDs may be installed at once.
 const startsAtOnce = 16
 
-// Hub is shared by everything that uses the same *rest.Config, which a cluster.Cluster keeps as it was given, and the
-// same scheme, which says how objects are decoded.
+// Hub is shared by everything that uses the same *rest.Config, which a cluster.Cluster keeps as it was given, the same scheme, which says how objects are decoded, and
+// the same outer cache, whose options say which objects there are.
 type Hub struct {
 	Detector  *detect.Detector
 	Informers *informers.Pool
@@ -44,26 +46,49 @@ type Hub struct {
 type key struct {
 	cfg    *rest.Config
 	scheme *runtime.Scheme
+	outer  *guard.Cache
 }
 
-// Of returns the hub of cfg and scheme, a new one if there is none. It makes no request. The caller gives it back with release.
-func Of(cfg *rest.Config, hc *http.Client, scheme *runtime.Scheme, log logr.Logger) (_ *Hub, release func(), err error) {
+// Server is an API server as a manager uses it.
+type Server struct {
+	Config     *rest.Config
+	HTTPClient *http.Client
+	Scheme     *runtime.Scheme
+	// Outer is nil for a manager without ManagerOptions.
+	Outer *guard.Cache
+}
+
+// ServerOf returns the API server of a manager.
+func ServerOf(cl cluster.Cluster) Server {
+	return Server{cl.GetConfig(), cl.GetHTTPClient(), cl.GetScheme(), guard.Of(cl.GetCache())}
+}
+
+func (s Server) cacheOptions() cache.Options {
+	opts := s.Outer.Settings().Cache
+	if s.Outer == nil {
+		opts.HTTPClient, opts.Scheme = s.HTTPClient, s.Scheme
+	}
+	return opts
+}
+
+// Of returns the hub of a server, a new one if there is none. It makes no request. The caller gives it back with release.
+func Of(s Server, log logr.Logger) (_ *Hub, release func(), err error) {
 	all, err := registered()
 	if err != nil {
 		return nil, nil, err
 	}
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	k := key{cfg, scheme}
+	k := key{s.Config, s.Scheme, s.Outer}
 	h, there := all.of[k]
 	if !there {
-		detector, err := detect.New(cfg, hc, log)
+		detector, err := detect.New(s.Config, s.HTTPClient, log)
 		if err != nil {
 			return nil, nil, err
 		}
 		h = &Hub{
 			Detector:  detector,
-			Informers: informers.New(cfg, cache.Options{HTTPClient: hc, Scheme: scheme}, detector),
+			Informers: informers.New(s.Config, s.cacheOptions(), detector),
 			Starts:    make(chan struct{}, startsAtOnce),
 			Log:       log,
 		}

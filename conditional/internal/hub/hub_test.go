@@ -31,7 +31,7 @@ func (silent) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func open(t *testing.T, cfg *rest.Config, scheme *runtime.Scheme) (*Hub, func()) {
 	t.Helper()
-	h, release, err := Of(cfg, &http.Client{Transport: silent{}}, scheme, logr.Discard())
+	h, release, err := Of(Server{Config: cfg, HTTPClient: &http.Client{Transport: silent{}}, Scheme: scheme}, logr.Discard())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,7 +27,7 @@ type entry struct {
 
 // start runs a new informer.
 func (p *Pool) start(ctx context.Context, k Kind) (*entry, error) {
-	obj, err := k.object(p.opts.Scheme)
+	obj, err := k.Object(p.opts.Scheme)
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ package informers
 
 import (
 	"fmt"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
 // Form is how much of an object an informer decodes.
@@ -32,6 +34,15 @@ func FormOf(obj runtime.Object) Form {
 		return Metadata
 	}
 	return Typed
+}
+
+// Identify returns the kind and the form of an object or of a list.
+func Identify(obj runtime.Object, scheme *runtime.Scheme) (schema.GroupVersionKind, Form, error) {
+	gvk, err := apiutil.GVKForObject(obj, scheme)
+	if meta.IsListType(obj) {
+		gvk.Kind = strings.TrimSuffix(gvk.Kind, "List")
+	}
+	return gvk, FormOf(obj), err
 }
 
 // Kind is all that tells one informer from another.
@@ -69,8 +80,8 @@ func (k Kind) mapper() meta.RESTMapper {
 	return mapper
 }
 
-// object returns an empty object of the kind in its form.
-func (k Kind) object(scheme *runtime.Scheme) (client.Object, error) {
+// Object returns an empty object of the kind in its form.
+func (k Kind) Object(scheme *runtime.Scheme) (client.Object, error) {
 	switch k.Form {
 	case Unstructured:
 		obj := &unstructured.Unstructured{}

@@ -11,11 +11,12 @@ import (
 
 // registration is one handler of the scope. It outlives the informers that it is connected to one after the other.
 type registration struct {
-	use    *use
-	to     toolscache.ResourceEventHandler
-	opts   toolscache.HandlerOptions
-	synced *latch        // of an optional kind
-	gone   chan struct{} // closed when it is removed
+	use     *use
+	to      toolscache.ResourceEventHandler
+	opts    toolscache.HandlerOptions
+	reading bool          // it is of the client, and stays until the scope is closed
+	synced  *latch        // of an optional kind
+	gone    chan struct{} // closed when it is removed
 
 	// Guarded by the view.
 	inner toolscache.ResourceEventHandlerRegistration // nil while it is not connected

@@ -86,23 +86,27 @@ func (u *use) AddEventHandlerWithResyncPeriod(h toolscache.ResourceEventHandler,
 
 // AddEventHandlerWithOptions is AddEventHandler with options.
 func (u *use) AddEventHandlerWithOptions(h toolscache.ResourceEventHandler, o toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error) {
+	r := &registration{use: u, to: h, opts: o, synced: newLatch(), gone: make(chan struct{})}
+	return r, u.register(r)
+}
+
+func (u *use) register(r *registration) error {
 	u.view.mu.Lock()
 	defer u.view.mu.Unlock()
-	if u.view.muted {
-		return nil, ErrClosed
+	if u.view.closed || u.view.muted && !r.reading {
+		return ErrClosed
 	}
 	if u.ended() {
-		return nil, fmt.Errorf("add a handler for %s: %w: ask the cache for it again", u.slot.gvk, errGone)
+		return fmt.Errorf("add a handler for %s: %w: ask the cache for it again", u.slot.gvk, errGone)
 	}
-	r := &registration{use: u, to: h, opts: o, synced: newLatch(), gone: make(chan struct{})}
 	if u.lease != nil {
 		if err := u.connect(r); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	u.handlers = append(u.handlers, r)
 	u.settle()
-	return r, nil
+	return nil
 }
 
 // RemoveEventHandler removes a handler. It may be called by the handler itself.
@@ -150,4 +154,25 @@ func (u *use) ended() bool {
 	default:
 		return false
 	}
+}
+
+// readings is the cache as the scope's client has it. One that reads its own writes adds handlers, and reads go on
+// while the runnables end.
+type readings struct{ *view }
+
+// GetInformer returns an informer whose handlers stay as long as the scope.
+func (r readings) GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
+	informer, err := r.view.GetInformer(ctx, obj, opts...)
+	if u, ok := informer.(*use); ok {
+		return readingUse{u}, err
+	}
+	return informer, err
+}
+
+type readingUse struct{ *use }
+
+// AddEventHandler adds a handler that is removed when the scope is closed.
+func (u readingUse) AddEventHandler(h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
+	r := &registration{use: u.use, to: h, reading: true, synced: newLatch(), gone: make(chan struct{})}
+	return r, u.register(r)
 }

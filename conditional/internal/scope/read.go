@@ -51,7 +51,7 @@ func (v *view) reader(ctx context.Context, obj runtime.Object) (client.Reader, e
 	if err := v.expectPresent(ctx, s); err != nil {
 		return nil, err
 	}
-	u, err := v.use(ctx, s)
+	u, err := v.readable(ctx, s)
 	if err != nil {
 		return nil, err
 	}
@@ -68,6 +68,18 @@ func (v *view) reader(ctx context.Context, obj runtime.Object) (client.Reader, e
 		return nil, v.unreadable(s)
 	}
 	return lease.Reader(), nil
+}
+
+// readable returns the use to read from. It makes one unless the manager's cache.Options say that reads do not.
+func (v *view) readable(ctx context.Context, s slot) (*use, error) {
+	if !v.strict {
+		return v.use(ctx, s)
+	}
+	u, err := v.existing(s)
+	if u == nil && err == nil {
+		err = &cache.ErrResourceNotCached{GVK: s.gvk}
+	}
+	return u, err
 }
 
 // expectPresent returns an error for an optional kind that is not there, so that a read of it creates nothing.

@@ -73,7 +73,7 @@ func newRig(t *testing.T, unanswered ...string) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, release, err := hub.Of(cfg, r.outer.GetHTTPClient(), scheme, logr.Discard())
+	h, release, err := hub.Of(hub.ServerOf(r.outer), logr.Discard())
 	if err != nil {
 		t.Fatal(err)
 	}

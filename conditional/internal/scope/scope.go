@@ -25,6 +25,7 @@ import (
 
 	"github.com/torpor-dev/torpor/conditional/internal/detect"
 	"github.com/torpor-dev/torpor/conditional/internal/hub"
+	"github.com/torpor-dev/torpor/conditional/internal/renew"
 	"github.com/torpor-dev/torpor/conditional/internal/webhooks"
 )
 
@@ -49,7 +50,7 @@ type Manager struct {
 	manager.Manager                 // the outer one
 	inner           cluster.Cluster // never started as a whole: only its cache is
 	view            *view           // its cache
-	live, direct    *swapping       // its client, and the one without a cache
+	live, direct    *renew.Client   // its client, and the one without a cache
 	life            context.Context // of the cache; its end closes the scope
 	Close           func()          // ends life and the scope's use of informers, without waiting; it may be called more than once
 
@@ -78,7 +79,7 @@ func New(outer manager.Manager, h *hub.Hub, o Options) (*Manager, error) {
 	var endLife context.CancelFunc
 	m.life, endLife = context.WithCancel(context.Background())
 	m.webhooks = newHookServer(m, &h.Webhooks, o)
-	m.view = newView(m.life, outer.GetScheme(), h, o)
+	m.view = newView(m.life, outer, h, o)
 	m.view.fail, m.view.renew = m.fail, m.renew
 	m.Close = sync.OnceFunc(func() { endLife(); m.view.close() })
 	err := m.build(outer)
@@ -93,31 +94,43 @@ func New(outer manager.Manager, h *hub.Hub, o Options) (*Manager, error) {
 }
 
 func (m *Manager) build(outer manager.Manager) error {
-	httpClient := *outer.GetHTTPClient()
-	httpClient.Transport = &transport{base: httpClient.Transport, life: m.life}
+	settings, httpClient := m.view.outer.Settings(), m.closing(outer.GetHTTPClient())
 	var err error
 	m.inner, err = cluster.New(outer.GetConfig(), func(o *cluster.Options) {
-		o.Scheme, o.HTTPClient, o.Logger = outer.GetScheme(), &httpClient, outer.GetLogger()
+		o.Scheme, o.HTTPClient, o.Logger = outer.GetScheme(), httpClient, outer.GetLogger()
 		o.NewCache = func(*rest.Config, cache.Options) (cache.Cache, error) { return m.view, nil }
 		o.MapperProvider = func(cfg *rest.Config, hc *http.Client) (meta.RESTMapper, error) {
-			m.view.mapper, err = newMapper(cfg, hc, m.view)
+			m.view.mapper, err = m.view.newMapper(cfg, hc)
 			return m.view.mapper, err
 		}
+		o.Client = settings.Client
+		o.Client.HTTPClient = m.closing(settings.Client.HTTPClient)
 		o.NewClient = func(cfg *rest.Config, o client.Options) (client.Client, error) {
-			if m.live, err = newSwapping(cfg, o); err != nil {
+			direct := client.Options{HTTPClient: httpClient, Scheme: outer.GetScheme(), Mapper: m.view.mapper}
+			if m.direct, err = renew.NewClient(cfg, direct, client.New); err != nil {
 				return nil, err
 			}
-			o.Cache = nil
-			m.direct, err = newSwapping(cfg, o)
+			o.Cache.Reader = readings{m.view}
+			m.live, err = renew.NewClient(cfg, o, settings.NewClient)
 			return m.live, err
 		}
 	})
 	return err
 }
 
+// closing returns the HTTP client for the scope.
+func (m *Manager) closing(hc *http.Client) *http.Client {
+	if hc == nil {
+		return nil
+	}
+	closing := *hc
+	closing.Transport = &transport{base: hc.Transport, life: m.life}
+	return &closing
+}
+
 // renew makes mapper and clients forget where kinds were: they would never notice that a kind moved.
 func (m *Manager) renew() {
-	m.fail(errors.Join(m.view.mapper.renew(), m.live.renew(), m.direct.renew()))
+	m.fail(errors.Join(m.view.mapper.Renew(), m.live.Renew(), m.direct.Renew()))
 }
 
 // GetHTTPClient returns a client that refuses requests once the scope is closed.
@@ -190,3 +203,22 @@ func (m *Manager) ServeExtra(w http.ResponseWriter, r *http.Request) {
 	}
 	http.NotFound(w, r)
 }
+
+// transport refuses requests after the scope is closed, so that no late worker reaches the API.
+type transport struct {
+	base http.RoundTripper
+	life context.Context
+}
+
+func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if t.life.Err() != nil {
+		return nil, ErrClosed
+	}
+	if t.base == nil {
+		return http.DefaultTransport.RoundTrip(r)
+	}
+	return t.base.RoundTrip(r)
+}
+
+// WrappedRoundTripper lets client-go find the transport below, for example to close idle connections.
+func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.base }

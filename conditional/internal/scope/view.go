@@ -7,17 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	"github.com/torpor-dev/torpor/conditional/internal/detect"
+	"github.com/torpor-dev/torpor/conditional/internal/guard"
 	"github.com/torpor-dev/torpor/conditional/internal/hub"
 	"github.com/torpor-dev/torpor/conditional/internal/informers"
 )
@@ -29,6 +27,8 @@ type view struct {
 	life    context.Context
 	scheme  *runtime.Scheme
 	hub     *hub.Hub
+	outer   *guard.Cache // nil when the manager was made without ManagerOptions
+	strict  bool         // reads make no informer
 	terms   informers.Terms
 	mapper  *mapper
 	fail    func(error) // ends the scope
@@ -51,44 +51,24 @@ type slot struct {
 	form informers.Form
 }
 
-func newView(life context.Context, scheme *runtime.Scheme, h *hub.Hub, o Options) *view {
+func newView(life context.Context, cl cluster.Cluster, h *hub.Hub, o Options) *view {
 	v := &view{
-		life: life, scheme: scheme, hub: h,
+		life: life, scheme: cl.GetScheme(), hub: h, outer: guard.Of(cl.GetCache()),
 		terms:    informers.Terms{Keep: o.KeepInformers, Look: o.Look},
 		started:  make(chan struct{}),
 		uses:     map[slot]*use{},
 		optional: map[schema.GroupVersionKind]*presence{},
 		unfollow: func() {},
 	}
+	v.strict = v.outer.Settings().Cache.ReaderFailOnMissingInformer
 	for _, gvk := range o.Optional {
 		v.optional[gvk] = &presence{settled: newLatch()}
 	}
 	return v
 }
 
-// NewCache returns a scope's cache without a manager, for a source whose kinds come and go in a cluster. It ends with
-// stop, which returns when no handler runs any more.
-func NewCache(cl cluster.Cluster, h *hub.Hub, o Options) (_ cache.Cache, stop func(), err error) {
-	life, end := context.WithCancel(context.Background())
-	v := newView(life, cl.GetScheme(), h, o)
-	stop = func() { end(); v.close(); v.drained() }
-	if v.mapper, err = newMapper(cl.GetConfig(), cl.GetHTTPClient(), v); err != nil {
-		end()
-		return nil, nil, fmt.Errorf("prepare the look-up of kinds: %w", err)
-	}
-	v.fail = func(err error) {
-		if err != nil {
-			h.Log.Error(err, "kind is not watched")
-		}
-	}
-	v.renew = func() { v.fail(v.mapper.renew()) }
-	close(v.started)
-	if err := v.follow(h.Detector, o); err != nil {
-		stop()
-		return nil, nil, err
-	}
-	return v, stop, nil
-}
+// Outer returns the cache of the outer manager, so that groups in a scope inherit, too.
+func (v *view) Outer() *guard.Cache { return v.outer }
 
 // Start lets reads begin, and returns when ctx ends. Informers run from their first use on.
 func (v *view) Start(ctx context.Context) error {
@@ -148,14 +128,8 @@ func (v *view) await(ctx context.Context, done, gone <-chan struct{}) error {
 
 // slotOf finds the place of an object or of a list.
 func (v *view) slotOf(obj runtime.Object) (slot, error) {
-	gvk, err := apiutil.GVKForObject(obj, v.scheme)
-	if err != nil {
-		return slot{}, err
-	}
-	if meta.IsListType(obj) {
-		gvk.Kind = strings.TrimSuffix(gvk.Kind, "List")
-	}
-	return slot{gvk, informers.FormOf(obj)}, nil
+	gvk, form, err := informers.Identify(obj, v.scheme)
+	return slot{gvk, form}, err
 }
 
 // known returns what there is to know of a kind without a request. It returns an error for an optional kind that is
@@ -207,7 +181,7 @@ func (v *view) lookUp(ctx context.Context, gvk schema.GroupVersionKind) (kind in
 	found := make(chan struct{})
 	go func() {
 		defer close(found)
-		mapping, failed = v.mapper.lazy().RESTMapping(gvk.GroupKind(), gvk.Version)
+		mapping, failed = v.mapper.Mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 	}()
 	if err := v.await(ctx, found, nil); err != nil {
 		return kind, err
@@ -220,14 +194,16 @@ func (v *view) lookUp(ctx context.Context, gvk schema.GroupVersionKind) (kind in
 	}, nil
 }
 
-// mute takes all handlers off: the runnables are ending. Reads go on.
+// mute takes the handlers off: the runnables are ending. Reads go on, and what the client needs for them.
 func (v *view) mute() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.muted = true
 	for _, u := range v.uses {
 		for _, r := range slices.Clone(u.handlers) {
-			u.remove(r)
+			if !r.reading {
+				u.remove(r)
+			}
 		}
 	}
 }

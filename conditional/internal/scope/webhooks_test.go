@@ -11,6 +11,7 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
@@ -25,6 +26,7 @@ type outer struct {
 	asked  int
 }
 
+func (o *outer) GetCache() cache.Cache                { return nil }
 func (o *outer) GetConfig() *rest.Config              { return &rest.Config{Host: "127.0.0.1:1"} }
 func (o *outer) GetHTTPClient() *http.Client          { return &http.Client{} }
 func (o *outer) GetScheme() *runtime.Scheme           { return runtime.NewScheme() }

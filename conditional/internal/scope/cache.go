@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scope
+
+import (
+	"context"
+	"fmt"
+
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+
+	"github.com/torpor-dev/torpor/conditional/internal/hub"
+)
+
+// NewCache returns a scope's cache without a manager, for a source whose kinds come and go in a cluster. It ends with
+// stop, which returns when no handler runs any more.
+func NewCache(cl cluster.Cluster, h *hub.Hub, o Options) (_ cache.Cache, stop func(), err error) {
+	life, end := context.WithCancel(context.Background())
+	v := newView(life, cl, h, o)
+	stop = func() { end(); v.close(); v.drained() }
+	if v.mapper, err = v.newMapper(cl.GetConfig(), cl.GetHTTPClient()); err != nil {
+		end()
+		return nil, nil, fmt.Errorf("prepare the look-up of kinds: %w", err)
+	}
+	v.fail = func(err error) {
+		if err != nil {
+			h.Log.Error(err, "kind is not watched")
+		}
+	}
+	v.renew = func() { v.fail(v.mapper.Renew()) }
+	close(v.started)
+	if err := v.follow(h.Detector, o); err != nil {
+		stop()
+		return nil, nil, err
+	}
+	return v, stop, nil
+}
+
+// Hold leases the informers of objs, each while its kind is served, so that a scope finds them synced. It makes no
+// request and does not wait.
+func Hold(cl cluster.Cluster, h *hub.Hub, o Options, objs []client.Object) (release func(), err error) {
+	for _, obj := range objs {
+		gvk, err := apiutil.GVKForObject(obj, cl.GetScheme())
+		if err != nil {
+			return nil, err
+		}
+		o.Optional = append(o.Optional, gvk)
+	}
+	c, release, err := NewCache(cl, h, o)
+	if err != nil {
+		return nil, err
+	}
+	for _, obj := range objs {
+		if _, err := c.GetInformer(context.Background(), obj); err != nil {
+			release()
+			return nil, err
+		}
+	}
+	return release, nil
+}

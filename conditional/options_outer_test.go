@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conditional
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/testr"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// managerWith returns a manager without servers that groups inherit options from.
+func (s *apiServer) managerWith(cfg *rest.Config, o ctrl.Options) manager.Manager {
+	s.t.Helper()
+	o.Scheme, o.Metrics, o.Logger = s.scheme, server.Options{BindAddress: "0"}, testr.New(s.t)
+	o.Controller = config.Controller{SkipNameValidation: new(true)}
+	mgr, err := ctrl.NewManager(cfg, ManagerOptions(o))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return mgr
+}
+
+// setUp adds a group of the kind to the manager.
+func (s *apiServer) setUp(mgr manager.Manager, setup SetupFunc, opts ...Option) *Group {
+	s.t.Helper()
+	group, err := Setup(mgr, Served(widgetKind()), setup, opts...)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return group
+}
+
+func (s *apiServer) namespace(name string) {
+	s.t.Helper()
+	if err := s.client().Create(s.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// label creates a Widget with the label that selectors of these tests want.
+func (s *apiServer) label(namespace, name string) {
+	s.t.Helper()
+	w := widget()
+	w.SetNamespace(namespace)
+	w.SetName(name)
+	w.SetLabels(map[string]string{"mine": "yes"})
+	s.eventually("a Widget can be created", func(ctx context.Context) (bool, error) {
+		return s.client().Create(ctx, w.DeepCopy()) == nil, nil
+	})
+}
+
+// all returns a reconciler's setup that sends the name of every object that there is an event of, seen or not.
+func all(kind client.Object, seen chan<- string) SetupFunc {
+	return func(mgr manager.Manager) error {
+		return ctrl.NewControllerManagedBy(mgr).For(kind).Named("all").Complete(reconcile.Func(
+			func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+				select {
+				case seen <- req.String():
+				case <-ctx.Done():
+				}
+				return reconcile.Result{}, nil
+			}))
+	}
+}
+
+func TestScopesInheritNamespacesAndSelectors(t *testing.T) {
+	s := startAPIServer(t)
+	for _, name := range []string{"a", "b", "other"} {
+		s.namespace(name)
+	}
+	def := crd("widgets", apiextensionsv1.NamespaceScoped)
+	cases := map[string]struct {
+		missing bool // the CRD, when the manager is made
+		opts    cache.Options
+		want    []string
+	}{
+		"namespaces": {
+			opts: cache.Options{DefaultNamespaces: map[string]cache.Config{"a": {}, "b": {}}},
+			want: []string{"a/mine", "a/plain", "b/mine", "b/plain"},
+		},
+		"a label selector for the kind": {
+			opts: cache.Options{ByObject: map[client.Object]cache.ByObject{widget(): {Label: labels.SelectorFromSet(labels.Set{"mine": "yes"})}}},
+			want: []string{"a/mine", "b/mine", "other/mine"},
+		},
+		"a label selector and a namespace for a kind that is missing": {
+			missing: true,
+			opts: cache.Options{ByObject: map[client.Object]cache.ByObject{widget(): {
+				Label: labels.SelectorFromSet(labels.Set{"mine": "yes"}), Namespaces: map[string]cache.Config{"b": {}},
+			}}},
+			want: []string{"b/mine"},
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := &apiServer{t: t, env: s.env, cfg: rest.CopyConfig(s.cfg), scheme: s.scheme}
+			if !c.missing {
+				s.install(def)
+			}
+			mgr := s.managerWith(s.cfg, ctrl.Options{Cache: c.opts})
+			seen := make(chan string, 100)
+			group := s.setUp(mgr, all(widget(), seen))
+			s.start(mgr)
+			if c.missing {
+				s.condition(group, False)
+				s.install(def)
+			}
+			for _, namespace := range []string{"other", "a", "b"} {
+				s.create(namespace, "plain")
+				s.label(namespace, "mine")
+			}
+			s.wait(group, Running)
+			got := map[string]bool{}
+			s.eventually("what is configured is seen", func(context.Context) (bool, error) {
+				for len(seen) > 0 {
+					got[<-seen] = true
+				}
+				return containsAll(got, c.want), nil
+			})
+			for _, name := range c.want {
+				delete(got, name)
+			}
+			if len(got) > 0 {
+				t.Errorf("seen besides %v: %v", c.want, got)
+			}
+			s.uninstall(def)
+			s.wait(group, Dormant)
+			s.gone(def)
+		})
+	}
+}
+
+func containsAll(got map[string]bool, want []string) bool {
+	for _, name := range want {
+		if !got[name] {
+			return false
+		}
+	}
+	return true
+}
+
+// TestAKindLeftOutIsRefusedOutside: watching it without its selector would be worse.
+func TestAKindLeftOutIsRefusedOutside(t *testing.T) {
+	s := startAPIServer(t)
+	mgr := s.managerWith(s.cfg, ctrl.Options{Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
+		widget(): {Label: labels.SelectorFromSet(labels.Set{"mine": "yes"})},
+	}}})
+	s.start(mgr)
+	s.install(crd("widgets", apiextensionsv1.NamespaceScoped))
+	_, err := mgr.GetCache().GetInformer(t.Context(), widget())
+	if err == nil || meta.IsNoMatchError(err) || !strings.Contains(err.Error(), "conditional group") {
+		t.Errorf("an informer: got %v, want an error that names the group's cache", err)
+	}
+	if err := mgr.GetCache().Get(t.Context(), client.ObjectKey{Name: "x"}, widget()); err == nil || !strings.Contains(err.Error(), "ByObject") {
+		t.Errorf("a read: got %v, want an error that names ByObject", err)
+	}
+}
+
+// TestTheOuterClientFollowsAKindThatMoves is the trap of a client that was taken before the setup function runs.
+func TestTheOuterClientFollowsAKindThatMoves(t *testing.T) {
+	s := startAPIServer(t)
+	mgr := s.managerWith(s.cfg, ctrl.Options{Client: client.Options{Cache: &client.CacheOptions{Unstructured: true}}})
+	captured := mgr.GetClient()
+	group := s.setUp(mgr, all(widget(), make(chan string, 100)))
+	s.start(mgr)
+	for _, shape := range []struct {
+		namespace string
+		def       *apiextensionsv1.CustomResourceDefinition
+	}{
+		{"default", crd("widgets", apiextensionsv1.NamespaceScoped)},
+		{"", crd("widgets", apiextensionsv1.ClusterScoped)},
+		{"", crd("widgetz", apiextensionsv1.ClusterScoped)},
+	} {
+		s.install(shape.def)
+		s.wait(group, Running)
+		s.create(shape.namespace, "w")
+		key := client.ObjectKey{Namespace: shape.namespace, Name: "w"}
+		w := widget()
+		s.eventually("the captured client reads", func(ctx context.Context) (bool, error) { return captured.Get(ctx, key, w) == nil, nil })
+		w.SetAnnotations(map[string]string{"written": shape.def.Name})
+		if err := captured.Update(t.Context(), w); err != nil {
+			t.Errorf("%s, scope %s: the captured client does not write: %v", shape.def.Name, shape.def.Spec.Scope, err)
+		}
+		s.uninstall(shape.def)
+		s.wait(group, Dormant)
+		s.gone(shape.def)
+		if err := captured.Get(t.Context(), key, w); !meta.IsNoMatchError(err) {
+			t.Errorf("a read of an absent kind: got %v, want a NoKindMatchError", err)
+		}
+		if err := mgr.GetCache().Get(t.Context(), key, w); !meta.IsNoMatchError(err) {
+			t.Errorf("a cached read of an absent kind: got %v, want a NoKindMatchError", err)
+		}
+	}
+}
+
+// consistent is a reconciler that writes and reads at once, many times, and tells what it found; then it does so again
+// when its group drains.
+type consistent struct {
+	client   client.Client
+	told     chan error
+	draining chan struct{}
+}
+
+func (r *consistent) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	if err := r.client.Get(ctx, req.NamespacedName, widget()); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	r.told <- r.writeAndRead(ctx, req.NamespacedName)
+	<-r.draining
+	r.told <- r.writeAndRead(ctx, req.NamespacedName)
+	return reconcile.Result{}, nil
+}
+
+func (r *consistent) writeAndRead(ctx context.Context, key client.ObjectKey) error {
+	ctx, cancel := context.WithTimeout(ctx, patience/2)
+	defer cancel()
+	for i := range 20 {
+		want := strconv.Itoa(i)
+		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+		if _, err := controllerutil.CreateOrUpdate(ctx, r.client, cm, func() error {
+			cm.Data = map[string]string{"round": want}
+			return nil
+		}); err != nil {
+			return fmt.Errorf("write: %w", err)
+		}
+		var now corev1.ConfigMap
+		if err := r.client.Get(ctx, key, &now); err != nil {
+			return fmt.Errorf("read: %w", err)
+		}
+		if now.Data["round"] != want {
+			return fmt.Errorf("read round %q after round %q was written", now.Data["round"], want)
+		}
+	}
+	return nil
+}
+
+func (r *consistent) SetupWithManager(mgr manager.Manager) error {
+	r.client = mgr.GetClient()
+	return ctrl.NewControllerManagedBy(mgr).For(widget()).Named("consistent").Complete(GracefulReconciler(r, patience))
+}
+
+// TestReadYourWritesAcrossRestarts has a neighbour that shares the informer, so that it outlives the scopes.
+func TestReadYourWritesAcrossRestarts(t *testing.T) {
+	s := startAPIServer(t)
+	consistently := client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: new(true)}}
+	mgr := s.managerWith(s.cfg, ctrl.Options{Client: consistently})
+	r := &consistent{told: make(chan error, 10), draining: make(chan struct{})}
+	group := s.setUp(mgr, r.SetupWithManager, DrainTimeout(patience))
+	_, err := Setup(mgr, ServedObject(&corev1.ConfigMap{}), all(&corev1.ConfigMap{}, make(chan string, 1000)), Name("neighbour"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.start(mgr)
+	def := crd("widgets", apiextensionsv1.NamespaceScoped)
+	for _, name := range []string{"one", "two", "three"} {
+		s.install(def)
+		s.create("default", name)
+		s.consistent(r, name+" while the group runs")
+		s.uninstall(def)
+		s.wait(group, Draining)
+		r.draining <- struct{}{}
+		s.consistent(r, name+" while the group drains")
+		s.wait(group, Dormant)
+		s.gone(def)
+	}
+}
+
+func (s *apiServer) consistent(r *consistent, when string) {
+	s.t.Helper()
+	select {
+	case err := <-r.told:
+		if err != nil {
+			s.t.Errorf("%s: %v", when, err)
+		}
+	case <-time.After(patience):
+		s.t.Fatalf("%s: a read hangs", when)
+	}
+}
