@@ -214,15 +214,14 @@ func TestVersionSwitchWhileTheConversionIsDown(t *testing.T) {
 		now.Spec = *after.Spec.DeepCopy()
 		return s.client().Update(ctx, &now) == nil, nil
 	})
+	s.eventually("the detector sees that the kind cannot be watched", func(context.Context) (bool, error) {
+		return served.Status().Condition.Reason == "StorageInitializing", nil
+	})
 	when.says <- Status{State: True} // This group starts although its kind cannot be listed.
 	s.wait(blind, Failed)
 	if got := blind.Status().Error; !strings.Contains(got, "sync") {
 		t.Errorf("group failed with %q, want to read that its kind does not sync", got)
 	}
-	s.eventually("the detector sees it as well", func(context.Context) (bool, error) {
-		return served.Status().Condition.Reason == "StorageInitializing", nil
-	})
-	s.wait(served, Dormant)
 	works.Store(true)
 	s.expect(asked, "old")
 	s.wait(served, Running)

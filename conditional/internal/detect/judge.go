@@ -62,6 +62,9 @@ const (
 	missesNeeded = 3
 	missesSpan   = 2 * time.Second
 	goneGrace    = 10 * time.Second
+	// warmPatience is how long the storage of a new kind is waited for. One that needs a conversion webhook, which the
+	// waiting group itself brings, would never be ready before.
+	warmPatience = 10 * time.Second
 )
 
 // memory is what the judge keeps of one kind.
@@ -71,6 +74,7 @@ type memory struct {
 	goneAt    time.Time
 	misses    int
 	firstMiss time.Time
+	warmSince time.Time
 }
 
 // gone notes that a watch saw the kind's CRD, with this UID, or its APIService go.
@@ -90,13 +94,23 @@ func (m memory) judge(s sighting, now time.Time) (_ memory, v Verdict, again boo
 	case present:
 		return m.judgePresent(s, now)
 	case warming:
-		if m.identity == "" || !m.goneAt.IsZero() {
-			return memory{}, Verdict{Presence: Absent, Reason: "StorageInitializing", Message: "the API server is still starting the storage of the kind"}, true
-		}
-		return m, Verdict{Reason: "StorageInitializing", Message: "the API server is starting the storage of the kind anew"}, true
+		return m.judgeWarming(s, now)
 	case unreadable:
 	}
 	return m, Verdict{Reason: "DiscoveryFailed", Message: fmt.Sprint(s.err)}, true
+}
+
+func (m memory) judgeWarming(s sighting, now time.Time) (memory, Verdict, bool) {
+	if m.identity != "" && m.goneAt.IsZero() {
+		return m, Verdict{Reason: "StorageInitializing", Message: "the API server is starting the storage of the kind anew"}, true
+	}
+	if m.warmSince.IsZero() || now.Before(m.warmSince) {
+		m.warmSince = now
+	}
+	if now.Sub(m.warmSince) >= warmPatience {
+		return memory{}.judgePresent(s, now)
+	}
+	return memory{warmSince: m.warmSince}, Verdict{Presence: Absent, Reason: "StorageInitializing", Message: "the API server is still starting the storage of the kind"}, true
 }
 
 func (m memory) judgeMissing(now time.Time) (memory, Verdict, bool) {

@@ -40,6 +40,7 @@ func TestJudge(t *testing.T) {
 		"delete and create give another identity":      {goneAt: 5, looks: []look{{0, here, Served}, {5, again, Served}}},
 		"a clock set forward confirms nothing":         {looks: []look{{0, here, Served}, {5, no, Unclear}, {9999, no, Unclear}, {9999.1, no, Absent}}},
 		"a clock set back delays and does not forget":  {looks: []look{{1000, here, Served}, {1001, no, Unclear}, {1, no, Unclear}, {2, no, Unclear}, {4, no, Absent}}},
+		"a storage that never gets warm is served":     {looks: []look{{0, warm, Absent}, {9, warm, Absent}, {10, warm, Served}}},
 		"warming after a deletion is absent":           {goneAt: 5, looks: []look{{0, here, Served}, {5, warm, Absent}, {6, again, Served}}},
 		"warming without a deletion is unclear":        {looks: []look{{0, here, Served}, {5, warm, Unclear}, {6, again, Served}}},
 	}
