@@ -55,9 +55,16 @@ GOTEST  := go test -race -shuffle=on -timeout=20m
 
 .PHONY: test
 test: local torpor mysql ## Run all tests with everything they need (about ten minutes warm)
+	@$(MAKE) --no-print-directory --jobs=2 test-torpor test-library
+
+# The library's tests wait more than they work, so they run beside the others.
+.PHONY: test-torpor test-library
+test-torpor:
 	@$(GOTEST) -p 1 ./...
-	@cd conditional && $(GOTEST) ./...
 	@cd local && $(GOTEST) -p 1 ./cloud/... ./pki/...
+
+test-library:
+	@cd conditional && $(GOTEST) -p 1 ./...
 
 .PHONY: test-run
 test-run: local torpor mysql ## Run one test with everything it needs: make test-run PKG=./internal/e2e RUN=TestName
