@@ -10,11 +10,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -33,14 +36,20 @@ func (l *labeler) SetupWithManager(mgr manager.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).For(&corev1.Node{}).Complete(l)
 }
 
-// The manager starts although nobody serves the Widget kind; the labeler would start with its CRD.
-func ExampleSetup() {
-	mgr, err := ctrl.NewManager(&rest.Config{Host: "127.0.0.1:1"}, ctrl.Options{
+// newManager is what main.go has. With ManagerOptions, groups inherit what the manager's cache and client were told.
+func newManager() (manager.Manager, error) {
+	return ctrl.NewManager(&rest.Config{Host: "127.0.0.1:1"}, conditional.ManagerOptions(ctrl.Options{
 		Scheme:  clientgoscheme.Scheme,
 		Metrics: server.Options{BindAddress: "0"},
+		Client:  client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
 		// Only because tests run examples more than once in one process.
 		Controller: config.Controller{SkipNameValidation: new(true)},
-	})
+	}))
+}
+
+// The manager starts although nobody serves the Widget kind; the labeler would start with its CRD.
+func ExampleSetup() {
+	mgr, err := newManager()
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -77,12 +86,7 @@ func ExampleAll() {
 
 // One line differs from a controller that needs its CRD: conditional instead of ctrl before NewControllerManagedBy.
 func ExampleNewControllerManagedBy() {
-	mgr, err := ctrl.NewManager(&rest.Config{Host: "127.0.0.1:1"}, ctrl.Options{
-		Scheme:  clientgoscheme.Scheme,
-		Metrics: server.Options{BindAddress: "0"},
-		// Only because tests run examples more than once in one process.
-		Controller: config.Controller{SkipNameValidation: new(true)},
-	})
+	mgr, err := newManager()
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -95,4 +99,53 @@ func ExampleNewControllerManagedBy() {
 		Complete(&labeler{Client: mgr.GetClient()})
 	fmt.Println("Nobody serves Widget; error:", err)
 	// Output: Nobody serves Widget; error: <nil>
+}
+
+// The labeler runs while Widget is served. It watches Gadgets too, while they are served, and is not restarted when
+// they come and go. A CRD that flaps starts it three times at once, then once a minute.
+func ExampleBuilder_WithGroup() {
+	mgr, err := newManager()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	kind := func(name string) client.Object {
+		obj := &unstructured.Unstructured{}
+		obj.SetGroupVersionKind(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: name})
+		return obj
+	}
+	group, err := conditional.NewControllerManagedBy(mgr).
+		For(kind("Widget")).
+		Owns(kind("Gadget"), conditional.IfServed).
+		WithGroup(conditional.RestartLimit(3, wait.Backoff{Duration: time.Minute})).
+		Named("labeler").
+		Build(&labeler{Client: mgr.GetClient()})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(group.Status().Name, "is", group.Status().Phase)
+	// Output: labeler is Dormant
+}
+
+// A source for a controller of many clusters: each is engaged whether or not it serves Widget.
+func ExampleClusterKind() {
+	mgr, err := newManager()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	widget := &unstructured.Unstructured{}
+	widget.SetGroupVersionKind(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"})
+	kind := conditional.ClusterKind[string, client.Object, reconcile.Request]{
+		Object: widget,
+		Handler: func(name string, _ cluster.Cluster) handler.TypedEventHandler[client.Object, reconcile.Request] {
+			return handler.EnqueueRequestsFromMapFunc(func(_ context.Context, obj client.Object) []reconcile.Request {
+				return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: name, Name: obj.GetName()}}}
+			})
+		},
+	}
+	_, engage, err := kind.ForCluster("edge-1", mgr)
+	fmt.Println(engage, err)
+	// Output: true <nil>
 }
