@@ -73,6 +73,7 @@ func restarted(s *Instance) {
 	s.SemiSync = SemiSync{}
 	s.Channel.IO, s.Channel.SQL = Stopped, Stopped
 }
+
 func emptied(s *Instance)             { s.Executed, s.Purged, s.Channel = gtid.Set{}, gtid.Set{}, Channel{} }
 func fellBehind(s *Instance)          { s.Channel.Lag = time.Minute }
 func unlabelled(s *Instance)          { s.Pod.Role = NoRole }
