@@ -20,7 +20,7 @@ import (
 func TestDecideIsTotal(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	rulesUsed := map[string]bool{}
-	for range 30_000 {
+	for range 10_000 {
 		o := anything(rng)
 		before := o
 		before.Instances = slices.Clone(o.Instances)
