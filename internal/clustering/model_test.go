@@ -354,7 +354,7 @@ var longer = flag.Int("longer", 1, "how much longer the random walks of the mode
 
 // Chance finds what nobody thought of.
 func TestRandomTroubles(t *testing.T) {
-	for n, walks := range map[int]int{1: 50, 3: 500, 5: 200} {
+	for n, walks := range map[int]int{1: 50, 3: 400, 5: 150} {
 		a := newAtlas(t)
 		for seed := range walks * *longer {
 			a.walk(n, uint64(seed))
