@@ -135,7 +135,7 @@ func detectWith(ctx context.Context, src Sources, kinds []schema.GroupVersionKin
 	tell := src.tellTerminating(kinds)
 	cancel, err := h.Detector.Subscribe(look, func(verdicts []detect.Verdict) {
 		tell(verdicts)
-		if err := src.outer.Learn(kinds, verdicts); err != nil {
+		if err := src.outer.Learn(ctx, kinds, verdicts); err != nil {
 			src.Logger.Error(err, "the manager's client does not forget where kinds were")
 		}
 		if src.stopOnTerminating {

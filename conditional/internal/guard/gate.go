@@ -22,7 +22,7 @@ type gate struct {
 // Learn takes what the detector says of kinds that a group waits for. When one of them is gone, or is another one now,
 // the mapper forgets, and the informers go that only reads have made: they would look for ever for what was. The client
 // forgets when the kind is at another place: one that reads its own writes leaves handlers behind.
-func (c *Cache) Learn(kinds []schema.GroupVersionKind, verdicts []detect.Verdict) error {
+func (c *Cache) Learn(ctx context.Context, kinds []schema.GroupVersionKind, verdicts []detect.Verdict) error {
 	if c == nil {
 		return nil
 	}
@@ -50,7 +50,7 @@ func (c *Cache) Learn(kinds []schema.GroupVersionKind, verdicts []detect.Verdict
 		errs = append(errs, c.client.Renew())
 	}
 	if len(left) > 0 {
-		go c.remove(left) // It may wait for a request of discovery.
+		go c.remove(context.WithoutCancel(ctx), left) // It may wait for a request of discovery.
 	}
 	return errors.Join(errs...)
 }
@@ -86,8 +86,8 @@ func (c *Cache) forgetLocked(gvk schema.GroupVersionKind) (left []client.Object)
 	return left
 }
 
-func (c *Cache) remove(left []client.Object) {
+func (c *Cache) remove(ctx context.Context, left []client.Object) {
 	for _, obj := range left {
-		_ = c.RemoveInformer(context.Background(), obj) // Its kind has been read, so there is no error left.
+		_ = c.RemoveInformer(ctx, obj) // Its kind has been read, so there is no error left.
 	}
 }

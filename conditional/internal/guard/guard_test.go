@@ -103,7 +103,7 @@ func build(t *testing.T, o manager.Options, known ...schema.GroupVersionKind) *m
 
 func (m *made) learn(t *testing.T, v detect.Verdict) {
 	t.Helper()
-	if err := m.cache.Learn([]schema.GroupVersionKind{configMaps()}, []detect.Verdict{v}); err != nil {
+	if err := m.cache.Learn(t.Context(), []schema.GroupVersionKind{configMaps()}, []detect.Verdict{v}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -201,7 +201,7 @@ func TestScopesGetTheClientOptionsWithoutAReader(t *testing.T) {
 		t.Errorf("got %+v with cache options %+v", got, got.Cache)
 	}
 	var none *Cache
-	if s := none.Settings(); s.NewClient == nil || s.NewMapper == nil || none.Learn(nil, nil) != nil {
+	if s := none.Settings(); s.NewClient == nil || s.NewMapper == nil || none.Learn(t.Context(), nil, nil) != nil {
 		t.Error("a manager without ManagerOptions has no defaults")
 	}
 }
