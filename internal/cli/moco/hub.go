@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package moco
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+)
+
+const (
+	// callTimeout bounds each call unless --request-timeout does.
+	callTimeout = 30 * time.Second
+	// manager is the name under which the API server notes who wrote; the controller shows it as who asked.
+	manager = "kubectl-moco"
+)
+
+// hub is the API server with the namespace that the command is about.
+type hub struct {
+	client.Client
+	config    *rest.Config
+	namespace string
+}
+
+// connector adds kubectl's flags and returns what connects as they say.
+func connector(flags *pflag.FlagSet, warnings io.Writer) func() (*hub, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	flags.StringVar(&rules.ExplicitPath, "kubeconfig", "", "path of the kubeconfig; empty uses KUBECONFIG, then ~/.kube/config")
+	var overrides clientcmd.ConfigOverrides
+	clientcmd.BindOverrideFlags(&overrides, flags, clientcmd.RecommendedConfigOverrideFlags(""))
+	return func() (*hub, error) {
+		loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &overrides)
+		cfg, err := loader.ClientConfig()
+		if err != nil {
+			return nil, fmt.Errorf("find the API server: %w; set --kubeconfig or KUBECONFIG", err)
+		}
+		namespace, _, err := loader.Namespace()
+		if err != nil {
+			return nil, fmt.Errorf("find the namespace: %w; set --namespace", err)
+		}
+		cfg.UserAgent = manager
+		cfg.WarningHandler = rest.NewWarningWriter(warnings, rest.WarningWriterOptions{Deduplicate: true})
+		if cfg.Timeout == 0 {
+			cfg.Timeout = callTimeout
+		}
+		return newHub(cfg, namespace)
+	}
+}
+
+func newHub(cfg *rest.Config, namespace string) (*hub, error) {
+	known := runtime.NewScheme()
+	if err := errors.Join(corev1.AddToScheme(known), mocov1beta2.AddToScheme(known)); err != nil {
+		return nil, fmt.Errorf("register kinds: %w", err)
+	}
+	// These kinds need no discovery, which would cost a dozen calls.
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(mocov1beta2.MySQLClusterKind(), meta.RESTScopeNamespace)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Pod"), meta.RESTScopeNamespace)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Secret"), meta.RESTScopeNamespace)
+	c, err := client.New(cfg, client.Options{Scheme: known, Mapper: mapper})
+	if err != nil {
+		return nil, fmt.Errorf("make client: %w", err)
+	}
+	return &hub{Client: client.WithFieldOwner(c, manager), config: cfg, namespace: namespace}, nil
+}
+
+// cluster reads a MySQLCluster.
+func (h *hub) cluster(ctx context.Context, name string) (*mocov1beta2.MySQLCluster, error) {
+	var found mocov1beta2.MySQLCluster
+	err := h.Get(ctx, client.ObjectKey{Namespace: h.namespace, Name: name}, &found)
+	if apierrors.IsNotFound(err) && !isUnserved(err) {
+		return nil, fmt.Errorf("expected MySQLCluster %q, found none; kubectl moco status lists those of a namespace", h.namespace+"/"+name)
+	}
+	if err != nil {
+		return nil, explain(fmt.Sprintf("read MySQLCluster %q", h.namespace+"/"+name), err)
+	}
+	return &found, nil
+}
+
+// clusters lists the MySQLClusters of the namespace.
+func (h *hub) clusters(ctx context.Context, with ...client.ListOption) ([]mocov1beta2.MySQLCluster, error) {
+	var found mocov1beta2.MySQLClusterList
+	if err := h.List(ctx, &found, append(with, client.InNamespace(h.namespace))...); err != nil {
+		return nil, explain(fmt.Sprintf("list the MySQLClusters of namespace %q", h.namespace), err)
+	}
+	return found.Items, nil
+}
+
+// explain says more than the API server does when it does not know the kind.
+func explain(what string, err error) error {
+	if isUnserved(err) {
+		return fmt.Errorf("%s: expected the API server to serve %s, found that it does not; install the CRD", what, mocov1beta2.GroupVersion())
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+// isUnserved tells a kind that is not there from an object that is not there.
+func isUnserved(err error) bool {
+	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+}
+
+// shown is how people are told which cluster is meant.
+func shown(c *mocov1beta2.MySQLCluster) string {
+	return fmt.Sprintf("MySQLCluster %q", c.Namespace+"/"+c.Name)
+}
+
+// childName is the name of what belongs to a cluster: its Secret, and with an ordinal its Pods.
+func childName(cluster string) string { return "moco-" + cluster }
+
+func podName(cluster string, ordinal int) string {
+	return fmt.Sprintf("%s-%d", childName(cluster), ordinal)
+}
