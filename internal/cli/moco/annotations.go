@@ -10,6 +10,7 @@ import (
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cli/exit"
 )
 
 // part is one of the two things of a cluster that can be stopped.
@@ -56,19 +57,17 @@ func (w wish) on(annotations map[string]string, now time.Time) change {
 		c.annotations = map[string]string{}
 	}
 	was := w.part.stoppedAt(annotations, now)
-	other := clusteringPart().stoppedAt(annotations, now) || reconciliationPart().stoppedAt(annotations, now)
-	c.already = was == w.stop
 	value, found := annotations[w.part.annotation]
-	if w.stop {
-		c.annotations[w.part.annotation] = yes
-	} else {
-		delete(c.annotations, w.part.annotation)
-		other = clusteringPart().stoppedAt(c.annotations, now) || reconciliationPart().stoppedAt(c.annotations, now)
-	}
+	c.already = was == w.stop
 	if found && !was {
 		c.removed = value
 	}
-	if !other && (w.stop || found) {
+	delete(c.annotations, w.part.annotation)
+	other := clusteringPart().stoppedAt(c.annotations, now) || reconciliationPart().stoppedAt(c.annotations, now)
+	if w.stop {
+		c.annotations[w.part.annotation] = yes
+	}
+	if !other && (w.stop && !was || !w.stop && found) {
 		delete(c.annotations, torporv1alpha1.ReasonAnnotation)
 		delete(c.annotations, torporv1alpha1.UntilAnnotation)
 	}
@@ -93,17 +92,17 @@ func parseUntil(text string, now time.Time) (string, error) {
 	if err != nil {
 		after, err := time.ParseDuration(text)
 		if err != nil {
-			return "", wrongUsage("--until: expected a time such as 2026-11-20T22:00:00Z or a duration such as 40m, found %q", text)
+			return "", exit.WrongUsage("--until: expected a time such as 2026-11-20T22:00:00Z or a duration such as 40m, found %q", text)
 		}
 		until = now.Add(after)
 	}
 	if !until.After(now) {
-		return "", wrongUsage("--until: expected a time to come, found %s, which has passed", until.UTC().Format(time.RFC3339))
+		return "", exit.WrongUsage("--until: expected a time to come, found %s, which has passed", until.UTC().Format(time.RFC3339))
 	}
 	return until.UTC().Format(time.RFC3339), nil
 }
 
-// condition is the part's condition in a status; the zero value while nobody has looked.
+// conditionOf is the part's condition in a status; the zero value while nobody has looked.
 func (p part) conditionOf(c *mocov1beta2.MySQLCluster) metav1.Condition {
 	for _, found := range c.Status.Conditions {
 		if found.Type == p.condition {

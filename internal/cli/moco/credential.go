@@ -11,6 +11,8 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/torpor-dev/torpor/internal/cli/exit"
 )
 
 const defaultUser = "moco-readonly"
@@ -38,7 +40,7 @@ func (a *app) credentialCommand() *cobra.Command {
 		ValidArgsFunction: a.complete(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if format != "plain" && format != "mycnf" {
-				return wrongUsage("--format: expected plain or mycnf, found %q", format)
+				return exit.WrongUsage("--format: expected plain or mycnf, found %q", format)
 			}
 			password, err := a.password(cmd, args[0], user)
 			if err != nil {
@@ -61,7 +63,7 @@ func (a *app) credentialCommand() *cobra.Command {
 func (a *app) password(cmd *cobra.Command, name, user string) (string, error) {
 	key, known := passwordKeys()[user]
 	if !known {
-		return "", wrongUsage("--mysql-user: expected one of %q, found %q", slices.Sorted(maps.Keys(passwordKeys())), user)
+		return "", exit.WrongUsage("--mysql-user: expected one of %q, found %q", slices.Sorted(maps.Keys(passwordKeys())), user)
 	}
 	h, err := a.connect()
 	if err != nil {

@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/utils/clock"
+
+	"github.com/torpor-dev/torpor/internal/cli/exit"
 )
 
 // Streams are what a command reads and writes.
@@ -39,14 +41,14 @@ func Run(ctx context.Context, args []string, s Streams) int {
 	root.SetErr(s.Err)
 	err := root.ExecuteContext(ctx)
 	if err != nil && !begun {
-		err = wrongUsage("%w; see kubectl moco --help", err)
+		err = exit.WrongUsage("%w; see kubectl moco --help", err)
 	}
-	for _, each := range separate(err) {
+	for _, each := range exit.Separate(err) {
 		if text := each.Error(); text != "" {
 			fmt.Fprintln(s.Err, "error:", text)
 		}
 	}
-	return int(codeOf(err))
+	return int(exit.CodeOf(err))
 }
 
 func (a *app) rootCommand() *cobra.Command {
@@ -86,7 +88,7 @@ func group(use, short string, below ...*cobra.Command) *cobra.Command {
 		for _, c := range below {
 			names = append(names, c.Name())
 		}
-		return wrongUsage("expected one of %q after %q, found %q; see %s --help", names, cmd.Name(), args, cmd.CommandPath())
+		return exit.WrongUsage("expected one of %q after %q, found %q; see %s --help", names, cmd.Name(), args, cmd.CommandPath())
 	}}
 	cmd.AddCommand(below...)
 	return cmd

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/util/exec"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	"github.com/torpor-dev/torpor/internal/cli/exit"
 )
 
 // session is a run of the program mysql beside a server.
@@ -56,7 +57,7 @@ func (a *app) mysqlCommand() *cobra.Command {
 
 func (s *session) run(cmd *cobra.Command, args []string) error {
 	if users := []string{"moco-admin", defaultUser, "moco-writable"}; !slices.Contains(users, s.user) {
-		return wrongUsage("--mysql-user: expected one of %q, found %q", users, s.user)
+		return exit.WrongUsage("--mysql-user: expected one of %q, found %q", users, s.user)
 	}
 	h, err := s.connect()
 	if err != nil {
@@ -71,7 +72,7 @@ func (s *session) run(cmd *cobra.Command, args []string) error {
 		index = c.Status.CurrentPrimaryIndex
 	}
 	if index >= int(c.Spec.Replicas) {
-		return wrongUsage("--index: expected an instance of %s, which are 0 to %d, found %d", shown(c), c.Spec.Replicas-1, index)
+		return exit.WrongUsage("--index: expected an instance of %s, which are 0 to %d, found %d", shown(c), c.Spec.Replicas-1, index)
 	}
 	executor, err := h.executor(podName(c.Name, index), &corev1.PodExecOptions{
 		Container: mocov1beta2.MysqldContainer, Command: s.command(args[1:]),
@@ -88,7 +89,7 @@ func (s *session) run(cmd *cobra.Command, args []string) error {
 	err = executor.StreamWithContext(cmd.Context(), options)
 	if ended, ok := errors.AsType[exec.CodeExitError](err); ok {
 		// The program has said itself what is wrong.
-		return exitError{exitCode(ended.Code), errors.New("")}
+		return exit.Error{Code: exit.Code(ended.Code)}
 	}
 	if err != nil {
 		return fmt.Errorf("run mysql in pod %s: %w", podName(c.Name, index), err)
@@ -113,7 +114,7 @@ func (s *session) streams() (remotecommand.StreamOptions, func(), error) {
 	}
 	fd, ok := terminal(s.In)
 	if !ok {
-		return o, nil, wrongUsage("--tty: expected the input to be a terminal, found something else; leave it out")
+		return o, nil, exit.WrongUsage("--tty: expected the input to be a terminal, found something else; leave it out")
 	}
 	before, err := term.MakeRaw(fd)
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cli/exit"
 	"github.com/torpor-dev/torpor/internal/clustering"
 )
 
@@ -74,11 +75,11 @@ func (p *pause) flags(cmd *cobra.Command) {
 func (p *pause) validate(cmd *cobra.Command) error {
 	switch {
 	case p.output != "" && p.output != "json":
-		return wrongUsage("--output: expected json or nothing, found %q", p.output)
+		return exit.WrongUsage("--output: expected json or nothing, found %q", p.output)
 	case p.timeout <= 0:
-		return wrongUsage("--timeout: expected a duration above zero such as 5m, found %s", p.timeout)
+		return exit.WrongUsage("--timeout: expected a duration above zero such as 5m, found %s", p.timeout)
 	case cmd.Flags().Changed("timeout") && !p.wait:
-		return wrongUsage("--timeout: expected --wait with it, found none")
+		return exit.WrongUsage("--timeout: expected --wait with it, found none")
 	default:
 		return nil
 	}
@@ -145,7 +146,9 @@ func (p *pause) askOnce(ctx context.Context, h *hub, r *pauseResult) error {
 	}
 	c := p.on(before.Annotations, p.clock.Now())
 	r.before, r.asked, r.Findings = before, &c, nil
-	r.Reason, r.Until = c.annotations[torporv1alpha1.ReasonAnnotation], c.annotations[torporv1alpha1.UntilAnnotation]
+	if p.stop {
+		r.Reason, r.Until = c.annotations[torporv1alpha1.ReasonAnnotation], c.annotations[torporv1alpha1.UntilAnnotation]
+	}
 	if err := p.judge(before, r); err != nil {
 		return err
 	}
@@ -170,17 +173,15 @@ func (p *pause) judge(c *mocov1beta2.MySQLCluster, r *pauseResult) error {
 	}
 	found, err := check(c)
 	if err != nil && !p.force {
-		return exitError{refused, fmt.Errorf("%s: %w; with --force clustering starts unchecked", shown(c), err)}
+		return exit.Error{Code: exit.Refused, Err: fmt.Errorf("%s: %w; with --force clustering starts unchecked", shown(c), err)}
 	}
-	harmful := 0
+	harmful := false
 	for _, f := range found {
 		r.Findings = append(r.Findings, pauseFinding(f))
-		if f.Severity == clustering.Refuse {
-			harmful++
-		}
+		harmful = harmful || f.Severity == clustering.Refuse
 	}
-	if harmful > 0 && !p.force {
-		return exitError{refused, fmt.Errorf("refused to start clustering of %s: found %d reasons not to; with --force it starts nevertheless", shown(c), harmful)}
+	if harmful && !p.force {
+		return exit.Error{Code: exit.Refused, Err: fmt.Errorf("refused to start clustering of %s: it would do the harm that is listed; with --force it starts nevertheless", shown(c))}
 	}
 	return nil
 }
@@ -194,10 +195,13 @@ func (p *pause) verb() string {
 
 // say tells people what became of the wish, in upstream's words.
 func (p *pause) say(r *pauseResult, many bool) {
+	if p.output == "json" {
+		return
+	}
 	for _, f := range r.Findings {
 		fmt.Fprintf(p.Err, "%s: %s: %s\n", f.Severity, f.Message, f.Remedy)
 	}
-	if r.err != nil || p.output == "json" {
+	if r.err != nil {
 		return
 	}
 	state := map[bool]string{true: "stopped", false: "running"}[p.stop]

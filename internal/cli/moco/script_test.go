@@ -30,12 +30,19 @@ func TestMain(m *testing.M) {
 	}})
 }
 
-// TestScripts runs testdata/*.txtar: what somebody types, with the real kubectl, against a real API server. Each script
-// has a namespace of its own that is called as the script is.
-func TestScripts(t *testing.T) {
+// TestPlugin asks a real API server; its subtests share one, which takes seconds to start.
+func TestPlugin(t *testing.T) {
 	t.Parallel()
 	server := testkit.Hub(t)
 	server.InstallCRDs(t)
+	t.Run("scripts", func(t *testing.T) { testScripts(t, server) })
+	t.Run("others write at the same time", func(t *testing.T) { testConflicts(t, server) })
+	t.Run("a status is left from an earlier stop", func(t *testing.T) { testLeftStatus(t, server) })
+}
+
+// testScripts runs testdata/*.txtar: what somebody types, with the real kubectl. Each script has a namespace of its own
+// that is called as the script is.
+func testScripts(t *testing.T, server *testkit.HubServer) {
 	testscript.Run(t, testscript.Params{
 		Dir:   "testdata",
 		Setup: func(env *testscript.Env) error { return prepare(t.Context(), server, env) },

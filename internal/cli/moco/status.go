@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	"github.com/torpor-dev/torpor/internal/cli/exit"
 	"github.com/torpor-dev/torpor/internal/clustering"
 )
 
@@ -53,7 +54,7 @@ func (a *app) statusCommand() *cobra.Command {
 		ValidArgsFunction: a.complete(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if output != "" && output != "json" {
-				return wrongUsage("--output: expected json or nothing, found %q", output)
+				return exit.WrongUsage("--output: expected json or nothing, found %q", output)
 			}
 			found, err := a.look(cmd, args)
 			if err != nil {

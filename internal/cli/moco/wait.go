@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	"github.com/torpor-dev/torpor/internal/cli/exit"
 )
 
 const (
@@ -66,7 +67,7 @@ func (w *waiting) poll(ctx context.Context, h *hub, name string) (bool, error) {
 		case <-ctx.Done():
 			if context.Cause(ctx) == context.DeadlineExceeded { //nolint:errorlint // a context ends with exactly this error
 				err := fmt.Errorf("timed out: expected %s to be %s in MySQLCluster %q, found %s; it stays asked for", w.part.name, w.verb(), h.namespace+"/"+name, last)
-				return false, exitError{timedOut, err}
+				return false, exit.Error{Code: exit.TimedOut, Err: err}
 			}
 			return false, fmt.Errorf("wait for MySQLCluster %q: %w; it stays asked for", h.namespace+"/"+name, context.Cause(ctx))
 		}
