@@ -15,5 +15,5 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
-	os.Exit(moco.Run(ctx, os.Args[1:], moco.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
+	os.Exit(moco.New(moco.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}).Run(ctx, os.Args[1:]))
 }

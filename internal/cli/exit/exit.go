@@ -46,7 +46,7 @@ func Separate(err error) []error {
 	if err == nil {
 		return nil
 	}
-	if many, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // only what was joined last is taken apart
+	if many, ok := err.(interface{ Unwrap() []error }); ok {
 		return many.Unwrap()
 	}
 	return []error{err}

@@ -4,6 +4,7 @@ package moco
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
@@ -42,20 +43,16 @@ func observed(c *mocov1beta2.MySQLCluster) (clustering.Observed, error) {
 		Replicas: n, Primary: p, Instances: make([]clustering.Instance, n),
 		Source: clustering.Wish{Wanted: c.Spec.ReplicationSourceSecretName != nil, Done: c.Status.Cloned},
 	}
+	known := slices.DeleteFunc(slices.Clone(c.Status.Instances), func(s mocov1beta2.InstanceStatus) bool { return s.Ordinal < 0 || s.Ordinal >= n })
+	executed := make([]gtid.Set, n)
 	var uuid string
-	var executed gtid.Set
-	for _, s := range c.Status.Instances {
-		if s.Ordinal < 0 || s.Ordinal >= n {
-			continue
-		}
+	for _, s := range known {
 		i, ahead, err := instance(s)
+		if err == nil {
+			executed[s.Ordinal], err = gtid.Parse(s.ExecutedGTIDs)
+		}
 		if err != nil {
 			return o, fmt.Errorf("read the status of instance %d: %w", s.Ordinal, err)
-		}
-		if s.Ordinal == p {
-			if executed, err = gtid.Parse(s.ExecutedGTIDs); err != nil {
-				return o, fmt.Errorf("read the status of instance %d: %w", s.Ordinal, err)
-			}
 		}
 		// Ahead are only transactions under the primary's UUID, which the status does not name.
 		if first, _, ok := strings.Cut(ahead.String(), ":"); ok {
@@ -63,19 +60,17 @@ func observed(c *mocov1beta2.MySQLCluster) (clustering.Observed, error) {
 		}
 		o.Instances[s.Ordinal] = i
 	}
+	if p < 0 || p >= n {
+		return o, nil
+	}
+	o.Instances[p].UUID = uuid
 	for i := range o.Instances {
-		o.Instances[i].Executed = o.Instances[i].Executed.Union(executed)
-	}
-	if p >= 0 && p < n && executed.Empty() {
-		// Without anything in the primary nothing is judged: what others have is what was lost.
-		for _, s := range c.Status.Instances {
-			if held, err := gtid.Parse(s.ExecutedGTIDs); err == nil && s.Ordinal >= 0 && s.Ordinal < n {
-				o.Instances[s.Ordinal].Executed = o.Instances[s.Ordinal].Executed.Union(held)
-			}
+		all := executed[p]
+		if all.Empty() {
+			// Without anything in the primary nothing is judged: what others have is what was lost.
+			all = executed[i]
 		}
-	}
-	if p >= 0 && p < n {
-		o.Instances[p].UUID = uuid
+		o.Instances[i].Executed = o.Instances[i].Executed.Union(all)
 	}
 	return o, nil
 }

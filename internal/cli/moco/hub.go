@@ -58,6 +58,8 @@ func connector(flags *pflag.FlagSet, warnings io.Writer) func() (*hub, error) {
 		}
 		cfg.UserAgent = manager
 		cfg.WarningHandler = rest.NewWarningWriter(warnings, rest.WarningWriterOptions{Deduplicate: true})
+		// A person's tool waits for nothing but the API server.
+		cfg.QPS = -1
 		if cfg.Timeout == 0 {
 			cfg.Timeout = callTimeout
 		}
@@ -82,12 +84,19 @@ func newHub(cfg *rest.Config, namespace string) (*hub, error) {
 	return &hub{Client: client.WithFieldOwner(c, manager), config: cfg, namespace: namespace}, nil
 }
 
+// missingError is the namespace and name of a MySQLCluster that does not exist.
+type missingError string
+
+func (e missingError) Error() string {
+	return fmt.Sprintf("expected MySQLCluster %q, found none; kubectl moco status lists those of a namespace", string(e))
+}
+
 // cluster reads a MySQLCluster.
 func (h *hub) cluster(ctx context.Context, name string) (*mocov1beta2.MySQLCluster, error) {
 	var found mocov1beta2.MySQLCluster
 	err := h.Get(ctx, client.ObjectKey{Namespace: h.namespace, Name: name}, &found)
 	if apierrors.IsNotFound(err) && !isUnserved(err) {
-		return nil, fmt.Errorf("expected MySQLCluster %q, found none; kubectl moco status lists those of a namespace", h.namespace+"/"+name)
+		return nil, missingError(h.namespace + "/" + name)
 	}
 	if err != nil {
 		return nil, explain(fmt.Sprintf("read MySQLCluster %q", h.namespace+"/"+name), err)

@@ -28,24 +28,35 @@ type app struct {
 	connect func() (*hub, error)
 }
 
-// Run runs a command line without the program's name, and returns the exit code that the help lists.
-func Run(ctx context.Context, args []string, s Streams) int {
+// Plugin is the command line.
+type Plugin struct {
+	root  *cobra.Command
+	said  io.Writer
+	begun bool
+}
+
+// New returns the plugin as it talks to these streams.
+func New(s Streams) *Plugin {
 	a := &app{Streams: s, clock: clock.RealClock{}}
-	root := a.rootCommand()
+	p := &Plugin{root: a.rootCommand(), said: s.Err}
 	// What goes wrong before a command runs is the command line.
-	begun := false
-	root.PersistentPreRun = func(*cobra.Command, []string) { begun = true }
-	root.SetArgs(args)
-	root.SetIn(s.In)
-	root.SetOut(s.Out)
-	root.SetErr(s.Err)
-	err := root.ExecuteContext(ctx)
-	if err != nil && !begun {
+	p.root.PersistentPreRun = func(*cobra.Command, []string) { p.begun = true }
+	p.root.SetIn(s.In)
+	p.root.SetOut(s.Out)
+	p.root.SetErr(s.Err)
+	return p
+}
+
+// Run runs a command line without the program's name, and returns the exit code that the help lists.
+func (p *Plugin) Run(ctx context.Context, args []string) int {
+	p.root.SetArgs(args)
+	err := p.root.ExecuteContext(ctx)
+	if err != nil && !p.begun {
 		err = exit.WrongUsage("%w; see kubectl moco --help", err)
 	}
 	for _, each := range exit.Separate(err) {
 		if text := each.Error(); text != "" {
-			fmt.Fprintln(s.Err, "error:", text)
+			fmt.Fprintln(p.said, "error:", text)
 		}
 	}
 	return int(exit.CodeOf(err))

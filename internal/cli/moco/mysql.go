@@ -6,17 +6,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"slices"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/httpstream"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/remotecommand"
 	"k8s.io/client-go/util/exec"
+	"k8s.io/streaming/pkg/httpstream"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
@@ -122,17 +123,17 @@ func (s *session) streams() (remotecommand.StreamOptions, func(), error) {
 	}
 	width, height, err := term.GetSize(fd)
 	if err == nil {
-		o.TerminalSizeQueue = &once{size: &remotecommand.TerminalSize{Width: uint16(width), Height: uint16(height)}} //nolint:gosec // terminals are small
+		o.TerminalSizeQueue = &once{size: &remotecommand.TerminalSize{Width: uint16(width & math.MaxUint16), Height: uint16(height & math.MaxUint16)}}
 	}
 	return o, func() { _ = term.Restore(fd, before) }, nil
 }
 
 func terminal(in io.Reader) (int, bool) {
 	file, ok := in.(*os.File)
-	if !ok || !term.IsTerminal(int(file.Fd())) { //nolint:gosec // file descriptors are small
+	if !ok || !term.IsTerminal(int(file.Fd())) {
 		return 0, false
 	}
-	return int(file.Fd()), true //nolint:gosec // file descriptors are small
+	return int(file.Fd()), true
 }
 
 // once tells the size of the terminal as it is at the beginning.

@@ -57,7 +57,7 @@ func report(c *mocov1beta2.MySQLCluster) {
 		status, reason := metav1.ConditionTrue, p.condition
 		if c.Annotations[p.annotation] == yes {
 			status, reason = metav1.ConditionFalse, "Stopped"
-			stop := &mocov1beta2.Stop{Since: metav1.Now(), By: manager, Reason: c.Annotations[torporv1alpha1.ReasonAnnotation]}
+			stop := &mocov1beta2.Stop{Since: metav1.NewTime(time.Now()), By: manager, Reason: c.Annotations[torporv1alpha1.ReasonAnnotation]}
 			if until, err := time.Parse(time.RFC3339, c.Annotations[torporv1alpha1.UntilAnnotation]); err == nil {
 				stop.Until = new(metav1.NewTime(until))
 			}

@@ -13,20 +13,23 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-logr/logr"
 	"github.com/rogpeppe/go-internal/testscript"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/yaml"
 
 	"github.com/torpor-dev/torpor/internal/testkit"
 )
 
 func TestMain(m *testing.M) {
+	log.SetLogger(logr.Discard())
 	testscript.Main(m, map[string]func(){"kubectl-moco": func() {
-		os.Exit(Run(context.Background(), os.Args[1:], Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
+		os.Exit(New(Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}).Run(context.Background(), os.Args[1:]))
 	}})
 }
 

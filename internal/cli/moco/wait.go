@@ -4,6 +4,7 @@ package moco
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -53,7 +54,10 @@ func (w *waiting) poll(ctx context.Context, h *hub, name string) (bool, error) {
 		switch {
 		case ctx.Err() != nil:
 		case err != nil:
-			return false, err
+			if _, gone := errors.AsType[missingError](err); gone {
+				return false, err
+			}
+			last = err.Error()
 		case w.part.stoppedAt(c.Annotations, w.clock.Now()) != w.stop:
 			return false, fmt.Errorf("%s: somebody changed the wish while this waited: its %s is no longer to be %s", shown(c), w.part.name, w.verb())
 		case w.settled(c):
@@ -65,7 +69,7 @@ func (w *waiting) poll(ctx context.Context, h *hub, name string) (bool, error) {
 		select {
 		case <-tick.C():
 		case <-ctx.Done():
-			if context.Cause(ctx) == context.DeadlineExceeded { //nolint:errorlint // a context ends with exactly this error
+			if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 				err := fmt.Errorf("timed out: expected %s to be %s in MySQLCluster %q, found %s; it stays asked for", w.part.name, w.verb(), h.namespace+"/"+name, last)
 				return false, exit.Error{Code: exit.TimedOut, Err: err}
 			}
