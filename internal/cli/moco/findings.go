@@ -4,7 +4,6 @@ package moco
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
@@ -43,16 +42,20 @@ func observed(c *mocov1beta2.MySQLCluster) (clustering.Observed, error) {
 		Replicas: n, Primary: p, Instances: make([]clustering.Instance, n),
 		Source: clustering.Wish{Wanted: c.Spec.ReplicationSourceSecretName != nil, Done: c.Status.Cloned},
 	}
-	known := slices.DeleteFunc(slices.Clone(c.Status.Instances), func(s mocov1beta2.InstanceStatus) bool { return s.Ordinal < 0 || s.Ordinal >= n })
-	executed := make([]gtid.Set, n)
 	var uuid string
-	for _, s := range known {
-		i, ahead, err := instance(s)
-		if err == nil {
-			executed[s.Ordinal], err = gtid.Parse(s.ExecutedGTIDs)
+	var executed gtid.Set
+	for _, s := range c.Status.Instances {
+		if s.Ordinal < 0 || s.Ordinal >= n {
+			continue
 		}
+		i, ahead, err := instance(s)
 		if err != nil {
 			return o, fmt.Errorf("read the status of instance %d: %w", s.Ordinal, err)
+		}
+		if s.Ordinal == p {
+			if executed, err = gtid.Parse(s.ExecutedGTIDs); err != nil {
+				return o, fmt.Errorf("read the status of instance %d: %w", s.Ordinal, err)
+			}
 		}
 		// Ahead are only transactions under the primary's UUID, which the status does not name.
 		if first, _, ok := strings.Cut(ahead.String(), ":"); ok {
@@ -60,19 +63,26 @@ func observed(c *mocov1beta2.MySQLCluster) (clustering.Observed, error) {
 		}
 		o.Instances[s.Ordinal] = i
 	}
+	for i := range o.Instances {
+		o.Instances[i].Executed = o.Instances[i].Executed.Union(executed)
+	}
 	if p < 0 || p >= n {
 		return o, nil
 	}
 	o.Instances[p].UUID = uuid
-	for i := range o.Instances {
-		all := executed[p]
-		if all.Empty() {
-			// Without anything in the primary nothing is judged: what others have is what was lost.
-			all = executed[i]
-		}
-		o.Instances[i].Executed = o.Instances[i].Executed.Union(all)
+	if executed.Empty() {
+		takeHeld(o.Instances, c.Status.Instances)
 	}
 	return o, nil
+}
+
+// takeHeld is for an empty primary, without which nothing was judged: what others have is what was lost.
+func takeHeld(into []clustering.Instance, from []mocov1beta2.InstanceStatus) {
+	for _, s := range from {
+		if held, err := gtid.Parse(s.ExecutedGTIDs); err == nil && s.Ordinal >= 0 && s.Ordinal < len(into) {
+			into[s.Ordinal].Executed = into[s.Ordinal].Executed.Union(held)
+		}
+	}
 }
 
 // instance is one instance with what it executed and the primary did not, and the part of that which is ahead.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"slices"
 
@@ -123,7 +122,7 @@ func (s *session) streams() (remotecommand.StreamOptions, func(), error) {
 	}
 	width, height, err := term.GetSize(fd)
 	if err == nil {
-		o.TerminalSizeQueue = &once{size: &remotecommand.TerminalSize{Width: uint16(width & math.MaxUint16), Height: uint16(height & math.MaxUint16)}}
+		o.TerminalSizeQueue = &once{size: &remotecommand.TerminalSize{Width: uint16(width), Height: uint16(height)}}
 	}
 	return o, func() { _ = term.Restore(fd, before) }, nil
 }

@@ -39,11 +39,14 @@ func testConflicts(t *testing.T, server *testkit.HubServer) {
 			t.Parallel()
 			h := made(t, server)
 			left := test.conflicts
-			watching, err := client.NewWithWatch(h.config, client.Options{Scheme: h.Scheme(), Mapper: h.RESTMapper()})
-			if err != nil {
-				t.Fatal(err)
+			direct, ok := h.Client.(client.WithWatch)
+			if !ok {
+				var err error
+				if direct, err = client.NewWithWatch(h.config, client.Options{Scheme: h.Scheme(), Mapper: h.RESTMapper()}); err != nil {
+					t.Fatal(err)
+				}
 			}
-			h.Client = interceptor.NewClient(watching, interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, with ...client.PatchOption) error {
+			h.Client = interceptor.NewClient(direct, interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, with ...client.PatchOption) error {
 				if left > 0 {
 					left--
 					other := fmt.Appendf(nil, `{"metadata":{"annotations":{"else":"%d"}}}`, left)

@@ -54,10 +54,7 @@ func (w *waiting) poll(ctx context.Context, h *hub, name string) (bool, error) {
 		switch {
 		case ctx.Err() != nil:
 		case err != nil:
-			if _, gone := errors.AsType[missingError](err); gone {
-				return false, err
-			}
-			last = err.Error()
+			return false, err
 		case w.part.stoppedAt(c.Annotations, w.clock.Now()) != w.stop:
 			return false, fmt.Errorf("%s: somebody changed the wish while this waited: its %s is no longer to be %s", shown(c), w.part.name, w.verb())
 		case w.settled(c):
