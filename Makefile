@@ -23,6 +23,10 @@ local: ## Build the local control plane, nodes and cloud into .cache/bin (first 
 torpor: ## Build torpor into .cache/bin
 	@CGO_ENABLED=0 go build -trimpath -ldflags="-s -w" -o $(BIN)/torpor ./cmd/torpor
 
+.PHONY: kubectl-moco
+kubectl-moco: ## Build the plugin kubectl-moco into .cache/bin
+	@CGO_ENABLED=0 go build -trimpath -ldflags="-s -w" -o $(BIN)/kubectl-moco ./cmd/kubectl-moco
+
 .PHONY: mysql
 mysql: local ## Fetch a real MySQL server into .cache/mysql; nothing is installed on the machine
 	@$(BIN)/local mysql --dir .cache/mysql --optional

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command kubectl-moco is the plugin `kubectl moco`.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/torpor-dev/torpor/internal/cli/moco"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	defer stop()
+	os.Exit(moco.New(moco.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}).Run(ctx, os.Args[1:]))
+}

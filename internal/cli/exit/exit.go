@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package exit gives errors the exit codes that plugins document in their help.
+package exit
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// Code is what a program returns.
+type Code int
+
+// The exit codes of every plugin.
+const (
+	Done Code = iota
+	Failed
+	Usage
+	TimedOut
+	Refused
+)
+
+// Error is an error that has an exit code of its own. One without an error inside has nothing to say.
+type Error struct {
+	Code Code
+	Err  error
+}
+
+func (e Error) Error() string {
+	if e.Err == nil {
+		return ""
+	}
+	return e.Err.Error()
+}
+
+func (e Error) Unwrap() error { return e.Err }
+
+// WrongUsage is an error of the command line.
+func WrongUsage(format string, args ...any) error {
+	return Error{Usage, fmt.Errorf(format, args...)}
+}
+
+// Separate takes apart what errors.Join has joined last.
+func Separate(err error) []error {
+	if err == nil {
+		return nil
+	}
+	if many, ok := err.(interface{ Unwrap() []error }); ok {
+		return many.Unwrap()
+	}
+	return []error{err}
+}
+
+// CodeOf is the exit code of an error, Failed if it has none of its own. Of several errors that counts which somebody
+// has to look at first.
+func CodeOf(err error) Code {
+	var found []Code
+	for _, each := range Separate(err) {
+		code := Failed
+		if coded, ok := errors.AsType[Error](each); ok {
+			code = coded.Code
+		}
+		found = append(found, code)
+	}
+	for _, code := range []Code{Failed, Refused, TimedOut, Usage} {
+		if slices.Contains(found, code) {
+			return code
+		}
+	}
+	if len(found) > 0 {
+		return found[0]
+	}
+	return Done
+}

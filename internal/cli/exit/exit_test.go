@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package exit
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+)
+
+func TestCodeOf(t *testing.T) {
+	t.Parallel()
+	timedOut, refused := Error{TimedOut, errors.New("timed out")}, Error{Refused, errors.New("refused")}
+	for name, test := range map[string]struct {
+		err  error
+		want Code
+	}{
+		"nothing is done":                               {nil, Done},
+		"an error of any kind is a failure":             {errors.New("any"), Failed},
+		"a code survives what is said around it":        {fmt.Errorf("around: %w", timedOut), TimedOut},
+		"the command line":                              {WrongUsage("expected %d", 1), Usage},
+		"of several a failure counts first":             {errors.Join(timedOut, errors.New("any"), refused), Failed},
+		"then a refusal, which changed nothing":         {errors.Join(timedOut, refused), Refused},
+		"what another program returned is passed on":    {Error{Code: 42}, 42},
+		"errors that are nil leave one that is not nil": {errors.Join(nil, timedOut), TimedOut},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := CodeOf(test.err); got != test.want {
+				t.Errorf("found %d, want %d", got, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package moco
+
+import (
+	"maps"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cli/exit"
+)
+
+// part is one of the two things of a cluster that can be stopped.
+type part struct{ name, annotation, condition string }
+
+func clusteringPart() part {
+	return part{"clustering", mocov1beta2.ClusteringStoppedAnnotation, mocov1beta2.ClusteringActiveCondition}
+}
+
+func reconciliationPart() part {
+	return part{"reconciliation", mocov1beta2.ReconciliationStoppedAnnotation, mocov1beta2.ReconciliationActiveCondition}
+}
+
+// yes is the only value that stops.
+const yes = "true"
+
+// wish is what somebody wants of a part. Reason and Until are nil where nothing was said.
+type wish struct {
+	part          part
+	stop          bool
+	reason, until *string
+}
+
+// change is what a wish does to annotations.
+type change struct {
+	// annotations are those that are wanted.
+	annotations map[string]string
+	// already: the part was as wanted.
+	already bool
+	// removed is a value that was there and did not stop anything.
+	removed string
+}
+
+// stoppedAt says whether the part is stopped: only by that one value, and only until the time that is written down.
+func (p part) stoppedAt(annotations map[string]string, now time.Time) bool {
+	until, err := time.Parse(time.RFC3339, annotations[torporv1alpha1.UntilAnnotation])
+	return annotations[p.annotation] == yes && (err != nil || now.Before(until))
+}
+
+// on says what the wish changes. Both parts share a reason and a time; they go when neither is stopped.
+func (w wish) on(annotations map[string]string, now time.Time) change {
+	c := change{annotations: maps.Clone(annotations)}
+	if c.annotations == nil {
+		c.annotations = map[string]string{}
+	}
+	was := w.part.stoppedAt(annotations, now)
+	value, found := annotations[w.part.annotation]
+	c.already = was == w.stop
+	if found && !was {
+		c.removed = value
+	}
+	delete(c.annotations, w.part.annotation)
+	other := clusteringPart().stoppedAt(c.annotations, now) || reconciliationPart().stoppedAt(c.annotations, now)
+	if w.stop {
+		c.annotations[w.part.annotation] = yes
+	}
+	if !other && (w.stop && !was || !w.stop && found) {
+		delete(c.annotations, torporv1alpha1.ReasonAnnotation)
+		delete(c.annotations, torporv1alpha1.UntilAnnotation)
+	}
+	write(c.annotations, torporv1alpha1.ReasonAnnotation, w.reason)
+	write(c.annotations, torporv1alpha1.UntilAnnotation, w.until)
+	return c
+}
+
+func write(annotations map[string]string, name string, value *string) {
+	switch {
+	case value == nil:
+	case *value == "":
+		delete(annotations, name)
+	default:
+		annotations[name] = *value
+	}
+}
+
+// parseUntil reads a time to come or a duration from now, and returns what the annotation holds.
+func parseUntil(text string, now time.Time) (string, error) {
+	until, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		after, err := time.ParseDuration(text)
+		if err != nil {
+			return "", exit.WrongUsage("--until: expected a time such as 2026-11-20T22:00:00Z or a duration such as 40m, found %q", text)
+		}
+		until = now.Add(after)
+	}
+	if !until.After(now) {
+		return "", exit.WrongUsage("--until: expected a time to come, found %s, which has passed", until.UTC().Format(time.RFC3339))
+	}
+	return until.UTC().Format(time.RFC3339), nil
+}
+
+// conditionOf is the part's condition in a status; the zero value while nobody has looked.
+func (p part) conditionOf(c *mocov1beta2.MySQLCluster) metav1.Condition {
+	for _, found := range c.Status.Conditions {
+		if found.Type == p.condition {
+			return found
+		}
+	}
+	return metav1.Condition{Type: p.condition, Status: metav1.ConditionUnknown, Message: "nothing is reported yet"}
+}
+
+// reached says whether the status reports what is wished. Quiescing is neither stopped nor started.
+func (w wish) reached(c *mocov1beta2.MySQLCluster) bool {
+	found := w.part.conditionOf(c)
+	if w.stop {
+		return found.Status == metav1.ConditionFalse
+	}
+	return found.Status == metav1.ConditionTrue && found.Reason != mocov1beta2.QuiescingReason
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package moco
+
+import (
+	"fmt"
+	"strings"
+
+	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	"github.com/torpor-dev/torpor/internal/clustering"
+	"github.com/torpor-dev/torpor/internal/clustering/gtid"
+)
+
+// check says what a start of clustering would meet, as far as the status tells. Binary logs that the primary has
+// deleted are not in the status: there the instance's own message warns.
+func check(c *mocov1beta2.MySQLCluster) ([]clustering.Finding, error) {
+	if len(c.Status.Instances) == 0 {
+		return []clustering.Finding{{
+			Severity: clustering.Warn, Message: "the status has no instances, so nothing could be checked", Remedy: "look at the replication yourself",
+		}}, nil
+	}
+	o, err := observed(c)
+	if err != nil {
+		return nil, err
+	}
+	found := clustering.Check(o)
+	for _, s := range c.Status.Instances {
+		judged := s.Writable == nil || *s.Writable || s.ErrantGTIDs != "" || s.AheadGTIDs != ""
+		if s.Message != "" && !judged {
+			found = append(found, clustering.Finding{
+				Severity: clustering.Warn, Message: fmt.Sprintf("instance %d: %s", s.Ordinal, s.Message), Remedy: "do what its message says",
+			})
+		}
+	}
+	return found, nil
+}
+
+// observed is the status as the decisions see instances. What the status has judged of transactions stays as judged.
+func observed(c *mocov1beta2.MySQLCluster) (clustering.Observed, error) {
+	n, p := int(c.Spec.Replicas), c.Status.CurrentPrimaryIndex
+	o := clustering.Observed{
+		Replicas: n, Primary: p, Instances: make([]clustering.Instance, n),
+		Source: clustering.Wish{Wanted: c.Spec.ReplicationSourceSecretName != nil, Done: c.Status.Cloned},
+	}
+	var uuid string
+	var executed gtid.Set
+	for _, s := range c.Status.Instances {
+		if s.Ordinal < 0 || s.Ordinal >= n {
+			continue
+		}
+		i, ahead, err := instance(s)
+		if err != nil {
+			return o, fmt.Errorf("read the status of instance %d: %w", s.Ordinal, err)
+		}
+		if s.Ordinal == p {
+			if executed, err = gtid.Parse(s.ExecutedGTIDs); err != nil {
+				return o, fmt.Errorf("read the status of instance %d: %w", s.Ordinal, err)
+			}
+		}
+		// Ahead are only transactions under the primary's UUID, which the status does not name.
+		if first, _, ok := strings.Cut(ahead.String(), ":"); ok {
+			uuid = first
+		}
+		o.Instances[s.Ordinal] = i
+	}
+	for i := range o.Instances {
+		o.Instances[i].Executed = o.Instances[i].Executed.Union(executed)
+	}
+	if p < 0 || p >= n {
+		return o, nil
+	}
+	o.Instances[p].UUID = uuid
+	if executed.Empty() {
+		takeHeld(o.Instances, c.Status.Instances)
+	}
+	return o, nil
+}
+
+// takeHeld is for an empty primary, without which nothing was judged: what others have is what was lost.
+func takeHeld(into []clustering.Instance, from []mocov1beta2.InstanceStatus) {
+	for _, s := range from {
+		if held, err := gtid.Parse(s.ExecutedGTIDs); err == nil && s.Ordinal >= 0 && s.Ordinal < len(into) {
+			into[s.Ordinal].Executed = into[s.Ordinal].Executed.Union(held)
+		}
+	}
+}
+
+// instance is one instance with what it executed and the primary did not, and the part of that which is ahead.
+func instance(s mocov1beta2.InstanceStatus) (clustering.Instance, gtid.Set, error) {
+	errant, err := gtid.Parse(s.ErrantGTIDs)
+	if err != nil {
+		return clustering.Instance{}, gtid.Set{}, fmt.Errorf("errantGTIDs: %w", err)
+	}
+	ahead, err := gtid.Parse(s.AheadGTIDs)
+	if err != nil {
+		return clustering.Instance{}, gtid.Set{}, fmt.Errorf("aheadGTIDs: %w", err)
+	}
+	readOnly := s.Writable != nil && !*s.Writable
+	return clustering.Instance{
+		Reachable: s.Writable != nil, ReadOnly: readOnly, SuperReadOnly: readOnly, Stopped: s.Stopped,
+		KnownErrant: !errant.Empty(), Executed: errant.Union(ahead),
+		Channel: clustering.Channel{Present: s.SQLThread != "", IO: thread(s.IOThread), SQL: thread(s.SQLThread)},
+	}, ahead, nil
+}
+
+func thread(state string) clustering.Thread {
+	switch state {
+	case "Yes":
+		return clustering.Running
+	case "Connecting":
+		return clustering.Connecting
+	default:
+		return clustering.Stopped
+	}
+}

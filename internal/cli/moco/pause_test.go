@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package moco
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/txtar"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/yaml"
+
+	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	"github.com/torpor-dev/torpor/internal/cli/exit"
+	"github.com/torpor-dev/torpor/internal/testkit"
+)
+
+// testConflicts lets somebody write between what the plugin reads and what it writes.
+func testConflicts(t *testing.T, server *testkit.HubServer) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		conflicts int
+		code      exit.Code
+		stopped   bool
+	}{
+		"somebody is faster three times":      {conflicts: 3, stopped: true},
+		"somebody is faster as often as this": {conflicts: 1000, code: exit.Failed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := made(t, server)
+			left := test.conflicts
+			direct, ok := h.Client.(client.WithWatch)
+			if !ok {
+				var err error
+				if direct, err = client.NewWithWatch(h.config, client.Options{Scheme: h.Scheme(), Mapper: h.RESTMapper()}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			h.Client = interceptor.NewClient(direct, interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, with ...client.PatchOption) error {
+				if left > 0 {
+					left--
+					other := fmt.Appendf(nil, `{"metadata":{"annotations":{"else":"%d"}}}`, left)
+					if err := c.Patch(ctx, o.DeepCopyObject().(client.Object), client.RawPatch("application/merge-patch+json", other)); err != nil {
+						return err
+					}
+				}
+				return c.Patch(ctx, o, patch, with...)
+			}})
+			got := runWith(t, h, "stop", "clustering", "test")
+			if got.code != test.code {
+				t.Errorf("found exit code %d (%s), want %d", got.code, got.err, test.code)
+			}
+			c := read(t, h)
+			if stopped := c.Annotations[mocov1beta2.ClusteringStoppedAnnotation] == yes; stopped != test.stopped {
+				t.Errorf("found stopped %t, want %t", stopped, test.stopped)
+			}
+			if c.Annotations["else"] == "" {
+				t.Errorf("expected the other's annotation to stay, found %v", c.Annotations)
+			}
+		})
+	}
+}
+
+// testLeftStatus stops again what the status reports as stopped, because the controller saw nothing of the start:
+// such a status says nothing of this stop until it has stayed for a while.
+func testLeftStatus(t *testing.T, server *testkit.HubServer) {
+	t.Parallel()
+	h := made(t, server)
+	c := read(t, h)
+	meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: mocov1beta2.ClusteringActiveCondition, Status: metav1.ConditionFalse, Reason: mocov1beta2.ClusteringInactiveReason})
+	if err := h.SubResource("status").Update(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	if got := runWith(t, h, "stop", "clustering", "test", "--wait", "--timeout", "500ms"); got.code != exit.TimedOut {
+		t.Errorf("found exit code %d at once, want %d", got.code, exit.TimedOut)
+	}
+	if got := runWith(t, h, "start", "clustering", "test"); got.code != exit.Done {
+		t.Errorf("found exit code %d, want a start", got.code)
+	}
+	if got := runWith(t, h, "stop", "clustering", "test", "--wait"); got.code != exit.Done {
+		t.Errorf("found exit code %d (%s) although it stayed, want %d", got.code, got.err, exit.Done)
+	}
+}
+
+type ran struct {
+	code     exit.Code
+	out, err string
+}
+
+// runWith runs a command line with a client of the test's.
+func runWith(t *testing.T, h *hub, args ...string) ran {
+	t.Helper()
+	var out, stderr bytes.Buffer
+	a := &app{Streams: Streams{In: strings.NewReader(""), Out: &out, Err: &stderr}, clock: clock.RealClock{}}
+	root := a.rootCommand()
+	a.connect = func() (*hub, error) { return h, nil }
+	root.SetArgs(args)
+	root.SetOut(io.Discard)
+	err := root.ExecuteContext(t.Context())
+	return ran{exit.CodeOf(err), out.String(), fmt.Sprint(err)}
+}
+
+// made is a namespace with the cluster of the script words.
+func made(t *testing.T, server *testkit.HubServer) *hub {
+	t.Helper()
+	h, err := newHub(server.Config, server.Namespace(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	archive, err := txtar.ParseFile(filepath.Join("testdata", "words.txtar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var c mocov1beta2.MySQLCluster
+	for _, file := range archive.Files {
+		if file.Name != "test.yaml" {
+			continue
+		}
+		if err := yaml.Unmarshal(file.Data, &c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.Namespace = h.namespace
+	if err := h.Create(t.Context(), &c); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func read(t *testing.T, h *hub) *mocov1beta2.MySQLCluster {
+	t.Helper()
+	c, err := h.cluster(t.Context(), "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}

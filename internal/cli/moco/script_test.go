@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package moco
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"github.com/rogpeppe/go-internal/testscript"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/yaml"
+
+	"github.com/torpor-dev/torpor/internal/testkit"
+)
+
+func TestMain(m *testing.M) {
+	log.SetLogger(logr.Discard())
+	testscript.Main(m, map[string]func(){"kubectl-moco": func() {
+		os.Exit(New(Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}).Run(context.Background(), os.Args[1:]))
+	}})
+}
+
+// TestPlugin asks a real API server; its subtests share one, which takes seconds to start.
+func TestPlugin(t *testing.T) {
+	t.Parallel()
+	server := testkit.Hub(t)
+	server.InstallCRDs(t)
+	t.Run("scripts", func(t *testing.T) { testScripts(t, server) })
+	t.Run("others write at the same time", func(t *testing.T) { testConflicts(t, server) })
+	t.Run("a status is left from an earlier stop", func(t *testing.T) { testLeftStatus(t, server) })
+}
+
+// testScripts runs testdata/*.txtar: what somebody types, with the real kubectl. Each script has a namespace of its own
+// that is called as the script is.
+func testScripts(t *testing.T, server *testkit.HubServer) {
+	testscript.Run(t, testscript.Params{
+		Dir:   "testdata",
+		Setup: func(env *testscript.Env) error { return prepare(t.Context(), server, env) },
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"code":     code,
+			"apply":    apply,
+			"operator": startOperator,
+		},
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		UpdateScripts:       os.Getenv("TORPOR_UPDATE") == "1",
+	})
+}
+
+type hubKey struct{}
+
+// prepare gives a script its namespace, and a kubeconfig that leads there.
+func prepare(ctx context.Context, server *testkit.HubServer, env *testscript.Env) error {
+	// The folder of a script is called after it.
+	namespace := strings.TrimPrefix(filepath.Base(env.WorkDir), "script-")
+	h, err := newHub(server.Config, namespace)
+	if err != nil {
+		return err
+	}
+	env.Values[hubKey{}] = h
+	if err := server.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
+		return fmt.Errorf("make namespace: %w", err)
+	}
+	file, err := clientcmd.LoadFromFile(server.Kubeconfig(nil))
+	if err != nil {
+		return fmt.Errorf("read kubeconfig: %w", err)
+	}
+	file.Contexts[file.CurrentContext].Namespace = namespace
+	path := filepath.Join(env.WorkDir, "kubeconfig")
+	if err := clientcmd.WriteToFile(*file, path); err != nil {
+		return fmt.Errorf("write kubeconfig: %w", err)
+	}
+	env.Setenv("KUBECONFIG", path)
+	env.Setenv("HOME", env.WorkDir)
+	// There the real kubectl is.
+	env.Setenv("PATH", env.Getenv("PATH")+string(os.PathListSeparator)+filepath.Dir(os.Getenv("TORPOR_LOCAL")))
+	return nil
+}
+
+// code N COMMAND... runs a command and demands its exit code.
+func code(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: code N COMMAND...")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	err = ts.Exec(args[1], args[2:]...)
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		got = exit.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if got != want {
+		ts.Fatalf("expected exit code %d, found %d", want, got)
+	}
+}
+
+// apply FILE... makes objects with their statuses, as the namespace's only writer.
+func apply(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) == 0 {
+		ts.Fatalf("usage: apply FILE...")
+	}
+	h, ctx := ts.Value(hubKey{}).(*hub), context.Background()
+	for _, file := range args {
+		var written unstructured.Unstructured
+		ts.Check(yaml.Unmarshal([]byte(ts.ReadFile(file)), &written.Object))
+		written.SetNamespace(h.namespace)
+		status, found := written.Object["status"]
+		object := written.DeepCopy()
+		ts.Check(h.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("script"), client.ForceOwnership))
+		if found {
+			current := &unstructured.Unstructured{Object: map[string]any{"status": status}}
+			current.SetGroupVersionKind(written.GroupVersionKind())
+			current.SetNamespace(h.namespace)
+			current.SetName(written.GetName())
+			ts.Check(h.SubResource("status").Apply(ctx, client.ApplyConfigurationFromUnstructured(current), client.FieldOwner("script-status"), client.ForceOwnership))
+		}
+	}
+}

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package moco
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	"github.com/torpor-dev/torpor/internal/cli/exit"
+	"github.com/torpor-dev/torpor/internal/clustering"
+)
+
+// row is what status tells of a cluster.
+type row struct {
+	Namespace      string         `json:"namespace"`
+	Name           string         `json:"name"`
+	Clustering     partRow        `json:"clustering"`
+	Reconciliation partRow        `json:"reconciliation"`
+	Primary        int            `json:"primary"`
+	Healthy        string         `json:"healthy"`
+	Findings       []pauseFinding `json:"findings,omitempty"`
+	Next           string         `json:"next,omitempty"`
+}
+
+// partRow is what status tells of one part.
+type partRow struct {
+	// State is running, stopping, stopped, starting or unknown.
+	State  string       `json:"state"`
+	Since  *metav1.Time `json:"since,omitempty"`
+	By     string       `json:"by,omitempty"`
+	Reason string       `json:"reason,omitempty"`
+	Until  *metav1.Time `json:"until,omitempty"`
+}
+
+func (a *app) statusCommand() *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:   "status [NAME]",
+		Short: "What is stopped, since when, why, and what now",
+		Example: `  # All of the namespace
+  kubectl moco status
+
+  # For a program
+  kubectl moco status test -o json`,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: a.complete(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if output != "" && output != "json" {
+				return exit.WrongUsage("--output: expected json or nothing, found %q", output)
+			}
+			found, err := a.look(cmd, args)
+			if err != nil {
+				return err
+			}
+			rows := []row{}
+			for i := range found {
+				rows = append(rows, a.rowOf(&found[i]))
+			}
+			if output == "json" {
+				return writeJSON(a.Out, rows)
+			}
+			return a.table(rows)
+		},
+	}
+	cmd.Flags().StringVarP(&output, "output", "o", "", "json, or empty for text")
+	return cmd
+}
+
+func (a *app) look(cmd *cobra.Command, args []string) ([]mocov1beta2.MySQLCluster, error) {
+	h, err := a.connect()
+	if err != nil {
+		return nil, err
+	}
+	if len(args) == 0 {
+		found, err := h.clusters(cmd.Context())
+		if err == nil && len(found) == 0 {
+			fmt.Fprintf(a.Err, "No MySQLClusters found in namespace %q.\n", h.namespace)
+		}
+		return found, err
+	}
+	c, err := h.cluster(cmd.Context(), args[0])
+	if err != nil {
+		return nil, err
+	}
+	return []mocov1beta2.MySQLCluster{*c}, nil
+}
+
+func (a *app) rowOf(c *mocov1beta2.MySQLCluster) row {
+	var noted mocov1beta2.Pause
+	if c.Status.Pause != nil {
+		noted = *c.Status.Pause
+	}
+	now := a.clock.Now()
+	r := row{
+		Namespace: c.Namespace, Name: c.Name, Primary: c.Status.CurrentPrimaryIndex, Healthy: string(metav1.ConditionUnknown),
+		Clustering:     clusteringPart().row(c, noted.Clustering, now),
+		Reconciliation: reconciliationPart().row(c, noted.Reconciliation, now),
+	}
+	for _, condition := range c.Status.Conditions {
+		if condition.Type == mocov1beta2.HealthyCondition {
+			r.Healthy = string(condition.Status)
+		}
+	}
+	if r.Clustering.State == "stopped" {
+		found, err := check(c)
+		if err != nil {
+			found = []clustering.Finding{{Severity: clustering.Refuse, Message: err.Error(), Remedy: "look at the instance"}}
+		}
+		for _, f := range found {
+			r.Findings = append(r.Findings, pauseFinding(f))
+		}
+	}
+	r.Next = next(c, r, noted)
+	return r
+}
+
+func (p part) row(c *mocov1beta2.MySQLCluster, noted *mocov1beta2.Stop, now time.Time) partRow {
+	r := partRow{State: p.state(c, now)}
+	if noted != nil {
+		r.Since, r.By, r.Reason, r.Until = &noted.Since, noted.By, noted.Reason, noted.Until
+	}
+	return r
+}
+
+// state compares what is asked with what is reported.
+func (p part) state(c *mocov1beta2.MySQLCluster, now time.Time) string {
+	asked, found := p.stoppedAt(c.Annotations, now), p.conditionOf(c).Status
+	switch {
+	case found == metav1.ConditionUnknown && !asked:
+		return "unknown"
+	case asked && found == metav1.ConditionFalse:
+		return "stopped"
+	case asked:
+		return "stopping"
+	case found == metav1.ConditionFalse:
+		return "starting"
+	default:
+		return "running"
+	}
+}
+
+// next is what somebody can do now, or what happens by itself.
+func next(c *mocov1beta2.MySQLCluster, r row, noted mocov1beta2.Pause) string {
+	for _, p := range []part{clusteringPart(), reconciliationPart()} {
+		if value, found := c.Annotations[p.annotation]; found && value != yes {
+			return fmt.Sprintf("%s=%q stops nothing: kubectl moco start %s %s removes it", p.annotation, value, p.name, c.Name)
+		}
+	}
+	harmful := slices.IndexFunc(r.Findings, func(f pauseFinding) bool { return f.Severity == clustering.Refuse })
+	switch {
+	case noted.Quiescing != "":
+		return "wait for a safe point of: " + noted.Quiescing
+	case harmful >= 0:
+		return "before a start: " + r.Findings[harmful].Message + ": " + r.Findings[harmful].Remedy
+	case r.Clustering.State == "stopped" && r.Clustering.Until == nil:
+		return "kubectl moco start clustering " + c.Name
+	case r.Reconciliation.State == "stopped" && r.Reconciliation.Until == nil:
+		return "kubectl moco start reconciliation " + c.Name
+	case r.Clustering.State == "stopped" || r.Reconciliation.State == "stopped":
+		return "starts by itself"
+	}
+	for _, s := range c.Status.Instances {
+		if s.Message != "" {
+			return fmt.Sprintf("instance %d: %s", s.Ordinal, s.Message)
+		}
+	}
+	return ""
+}
+
+func (a *app) table(rows []row) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	w := tabwriter.NewWriter(a.Out, 0, 0, 3, ' ', 0)
+	fmt.Fprintln(w, strings.Join([]string{"NAME", "CLUSTERING", "RECONCILIATION", "SINCE", "BY", "REASON", "UNTIL", "PRIMARY", "HEALTHY", "NEXT"}, "\t"))
+	for _, r := range rows {
+		var since, by, reason, until []string
+		for _, p := range []partRow{r.Clustering, r.Reconciliation} {
+			if p.Since != nil {
+				since = append(since, duration.HumanDuration(a.clock.Since(p.Since.Time)))
+			}
+			by, reason = append(by, p.By), append(reason, p.Reason)
+			if p.Until != nil {
+				until = append(until, p.Until.UTC().Format(time.RFC3339))
+			}
+		}
+		fmt.Fprintln(w, strings.Join([]string{
+			r.Name, r.Clustering.State, r.Reconciliation.State, cell(since), cell(by), cell(reason), cell(until),
+			fmt.Sprint(r.Primary), r.Healthy, cell([]string{r.Next}),
+		}, "\t"))
+	}
+	if err := w.Flush(); err != nil {
+		return fmt.Errorf("write the table: %w", err)
+	}
+	return nil
+}
+
+// cell holds what the two parts say, once if they say the same, and a dash for nothing.
+func cell(texts []string) string {
+	var said []string
+	for _, text := range texts {
+		text = strings.Join(strings.Fields(text), " ")
+		if text != "" && !slices.Contains(said, text) {
+			said = append(said, text)
+		}
+	}
+	if len(said) == 0 {
+		return "-"
+	}
+	return strings.Join(said, ", ")
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package moco
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+)
+
+func (a *app) switchoverCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "switchover NAME",
+		Short: "Make a replica the primary",
+		Long:  "Make a replica the primary, by an annotation on the primary's pod that is removed when it is done.",
+		Example: `  # Before the node of the primary is taken down
+  kubectl moco switchover test`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: a.complete(1),
+		RunE:              a.switchover,
+	}
+}
+
+func (a *app) switchover(cmd *cobra.Command, args []string) error {
+	h, err := a.connect()
+	if err != nil {
+		return err
+	}
+	c, err := h.cluster(cmd.Context(), args[0])
+	if err != nil {
+		return err
+	}
+	switch {
+	case c.Spec.Offline:
+		return fmt.Errorf("%s: expected instances that run, found spec.offline; set it to false first", shown(c))
+	case c.Spec.Replicas < 2:
+		return fmt.Errorf("%s: expected several instances to choose from, found spec.replicas %d", shown(c), c.Spec.Replicas)
+	}
+	pod := podName(c.Name, c.Status.CurrentPrimaryIndex)
+	// Only the annotation is said, so that nobody else's change is lost.
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, mocov1beta2.DemoteAnnotation, yes)
+	target := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: pod}}
+	if err := h.Patch(cmd.Context(), target, client.RawPatch("application/merge-patch+json", patch)); err != nil {
+		return fmt.Errorf("%s: annotate the primary's pod %s: %w", shown(c), pod, err)
+	}
+	fmt.Fprintf(a.Out, "asked for a switchover of %s away from instance %d\n", shown(c), c.Status.CurrentPrimaryIndex)
+	if clusteringPart().stoppedAt(c.Annotations, a.clock.Now()) {
+		fmt.Fprintf(a.Out, "Clustering is stopped: it happens when clustering is started, by kubectl moco start clustering %s\n", c.Name)
+	}
+	return nil
+}
