@@ -92,9 +92,10 @@ func (v *view) writable(i int) bool { return v.at(i).Reachable && !v.at(i).ReadO
 // staysReadOnly: the primary is a copy of a source outside and has to stay one.
 func (v *view) staysReadOnly() bool { return v.Source.Wanted }
 
-// stray: an instance beside the primary that somebody may write to.
+// stray: an instance beside the primary that somebody may write to. One that is being cloned has to be open for
+// administrators, and what is written to it is gone afterwards.
 func (v *view) stray(i int) bool {
-	return i != v.p && v.at(i).Reachable && !v.at(i).SuperReadOnly
+	return i != v.p && v.at(i).Reachable && !v.at(i).SuperReadOnly && !(v.at(i).Clone == Cloning && v.at(i).ReadOnly)
 }
 
 // rival: a client can still get something acknowledged by another instance than the primary.

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 )
 
 // callTimeout bounds each call of a test to a server of its own.
@@ -109,7 +110,7 @@ func (h *HubServer) Delete(t *testing.T, obj client.Object) {
 func newClient(t *testing.T, cfg *rest.Config) client.Client {
 	t.Helper()
 	known := runtime.NewScheme()
-	if err := errors.Join(scheme.AddToScheme(known), apiextensionsv1.AddToScheme(known), hivev1.AddToScheme(known)); err != nil {
+	if err := errors.Join(scheme.AddToScheme(known), apiextensionsv1.AddToScheme(known), hivev1.AddToScheme(known), mocov1beta2.AddToScheme(known)); err != nil {
 		t.Fatalf("register kinds: %v", err)
 	}
 	cfg = rest.CopyConfig(cfg)
