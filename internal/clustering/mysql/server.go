@@ -109,3 +109,19 @@ func number(err error) uint16 {
 	}
 	return 0
 }
+
+// Describe says what went wrong without the server's words, which may hold data.
+func Describe(err error) string {
+	switch n := number(err); {
+	case n != 0:
+		return fmt.Sprintf("MySQL answered with error %d", n)
+	case Refused(err):
+		return "the connection was refused"
+	case errors.Is(err, context.DeadlineExceeded):
+		return "no answer in time"
+	case errors.Is(err, context.Canceled):
+		return "given up"
+	default:
+		return "the connection is broken"
+	}
+}
