@@ -11,10 +11,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -54,6 +56,7 @@ type Controller struct {
 
 	client client.Client
 	live   client.Reader
+	pods   client.Reader
 	keeper *keeper
 }
 
@@ -72,17 +75,22 @@ func ServiceHost(cluster *mocov1beta2.MySQLCluster, index int, _ *corev1.Pod) st
 func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	c.client, c.live = mgr.GetClient(), mgr.GetAPIReader()
 	c.keeper = newKeeper(c.Clock)
-	c.Metrics.use(mgr.GetClient())
+	pods, err := podCache(mgr)
+	if err != nil {
+		return fmt.Errorf("set up %s: %w", Name, err)
+	}
+	c.pods = pods
+	c.Metrics.use(mgr.GetClient(), pods)
 	shell := &kit.Reconciler[*mocov1beta2.MySQLCluster]{
 		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name),
 		New:  func() *mocov1beta2.MySQLCluster { return &mocov1beta2.MySQLCluster{} },
 		Step: c.step,
 	}
-	err := builder.ControllerManagedBy(mgr).
+	err = builder.ControllerManagedBy(mgr).
 		Named(Name).
 		For(&mocov1beta2.MySQLCluster{}, builder.WithPredicates(predicate.Or(
 			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(clusterOf)).
+		WatchesRawSource(source.Kind[client.Object](pods, &corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(clusterOf))).
 		WatchesRawSource(source.Channel(c.keeper.lost, &handler.EnqueueRequestForObject{})).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: workers,
@@ -154,11 +162,26 @@ func (c Controller) forgetGone(ctx context.Context, name types.NamespacedName) {
 	}
 }
 
+// podCache is a cache of the Pods with MySQL servers. There are many other Pods in the world.
+func podCache(mgr manager.Manager) (cache.Cache, error) {
+	mine := labels.SelectorFromSet(labels.Set{
+		mocov1beta2.NameLabel: mocov1beta2.NameValue, mocov1beta2.CreatedByLabel: mocov1beta2.CreatedByValue,
+	})
+	pods, err := cache.New(mgr.GetConfig(), cache.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
+		ByObject: map[client.Object]cache.ByObject{&corev1.Pod{}: {Label: mine, Transform: cache.TransformStripManagedFields()}},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make a cache of Pods: %w", err)
+	}
+	if err := mgr.Add(pods); err != nil {
+		return nil, fmt.Errorf("add a cache of Pods: %w", err)
+	}
+	return pods, nil
+}
+
 // clusterOf maps a Pod to its MySQLCluster.
 func clusterOf(_ context.Context, pod client.Object) []reconcile.Request {
-	labels := pod.GetLabels()
-	if labels[mocov1beta2.CreatedByLabel] != mocov1beta2.CreatedByValue || labels[mocov1beta2.InstanceLabel] == "" {
-		return nil
-	}
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: pod.GetNamespace(), Name: labels[mocov1beta2.InstanceLabel]}}}
+	name := types.NamespacedName{Namespace: pod.GetNamespace(), Name: pod.GetLabels()[mocov1beta2.InstanceLabel]}
+	return []reconcile.Request{{NamespacedName: name}}
 }

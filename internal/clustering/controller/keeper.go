@@ -174,7 +174,7 @@ func (c *crew) member(i int, pod *corev1.Pod, password func() (string, error)) (
 }
 
 // watch looks after the connection to the primary, and after nobody else's. None ends it.
-func (c *crew) watch(m *member) {
+func (c *crew) watch(ctx context.Context, m *member) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if m == c.watched || c.closed {
@@ -184,7 +184,7 @@ func (c *crew) watch(m *member) {
 	if m == nil {
 		return
 	}
-	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // It outlives the pass and ends with the crew.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // It outlives the pass and ends with the crew.
 	c.watched, c.unwatch = m, cancel
 	c.keeper.busy.Go(func() {
 		if err := m.server.Watch(ctx); err == nil {

