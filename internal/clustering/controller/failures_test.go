@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -143,11 +145,7 @@ func TestStopDuringSwitchover(t *testing.T) {
 	if _, err := holder.ExecContext(ctx, "lock tables app.t write"); err != nil {
 		t.Fatal(err)
 	}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.name.Namespace, Name: "moco-test-0"}}
-	patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"`+mocov1beta2.DemoteAnnotation+`":"true"}}}`))
-	if err := w.hub.Client.Patch(t.Context(), pod, patch); err != nil {
-		t.Fatal(err)
-	}
+	w.demote(t, 0)
 	testkit.Eventually(t, "the switchover is under way", func() error {
 		if got := w.ask(t, 0, "select count(*) from performance_schema.processlist where info like '%super_read_only = on%' and user = 'moco-admin'"); got != "1" {
 			return fmt.Errorf("found %s", got)
@@ -163,6 +161,44 @@ func TestStopDuringSwitchover(t *testing.T) {
 		t.Errorf("expected the client to be left alone, found %v", err)
 	}
 	w.must(t, cluster.Status.CurrentPrimaryIndex, "app", "insert into app.t (v) values ('after')")
+}
+
+func TestDemoteSwitchesOver(t *testing.T) {
+	w := healthyWorld(t)
+	w.demote(t, 0)
+	testkit.Eventually(t, "another instance is the primary", func() error {
+		if w.cluster(t).Status.CurrentPrimaryIndex == 0 {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	cluster := w.becomes(t, mocov1beta2.HealthyCondition, "True Healthy")
+	w.must(t, cluster.Status.CurrentPrimaryIndex, "app", "insert into app.t (v) values ('after')")
+	w.everywhere(t, "select group_concat(v order by id) from app.t", "first,after")
+	if got := w.value(t, "moco_cluster_switchover_total"); got != 1 {
+		t.Errorf("expected one switchover, found %v", got)
+	}
+}
+
+// TestErrantReplicaIsIsolated: its transactions reach nobody, also through a manager that restarts.
+func TestErrantReplicaIsIsolated(t *testing.T) {
+	w := healthyWorld(t)
+	w.must(t, 2, "root", "set global super_read_only = 0", "create database astray", "set global super_read_only = 1")
+	w.touch(t)
+	cluster := w.becomes(t, mocov1beta2.AvailableCondition, "True Degraded")
+	if !slices.Equal(cluster.Status.ErrantReplicaList, []int{2}) || cluster.Status.ErrantReplicas != 1 || cluster.Status.Instances[2].ErrantGTIDs == "" {
+		t.Errorf("expected instance 2 to be errant, found %+v", cluster.Status)
+	}
+	w.everywhereBut(t, 2, "select count(*) from information_schema.schemata where schema_name = 'astray'", "0")
+}
+
+func (w *world) demote(t *testing.T, i int) {
+	t.Helper()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.name.Namespace, Name: fmt.Sprintf("moco-%s-%d", theName, i)}}
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+mocov1beta2.DemoteAnnotation+`":"true"}}}`))
+	if err := w.hub.Client.Patch(t.Context(), pod, patch); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestMetricsAfterRestartAndDeletion(t *testing.T) {

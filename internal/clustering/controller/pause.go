@@ -138,7 +138,7 @@ func pause(cluster *mocov1beta2.MySQLCluster, plan clustering.Plan, now time.Tim
 // by is the field manager that set an annotation.
 func by(cluster *mocov1beta2.MySQLCluster, annotation string) string {
 	i := slices.IndexFunc(cluster.ManagedFields, func(e metav1.ManagedFieldsEntry) bool {
-		return e.Subresource == "" && e.FieldsV1 != nil && strings.Contains(string(e.FieldsV1.Raw), `"f:`+annotation+`"`)
+		return e.Subresource == "" && e.FieldsV1 != nil && strings.Contains(e.FieldsV1.GetRawString(), `"f:`+annotation+`"`)
 	})
 	if i < 0 {
 		return ""

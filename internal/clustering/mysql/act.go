@@ -29,17 +29,20 @@ func (s *Server) SetWritable(ctx context.Context, like SemiSync, waitFor int) er
 
 // KillConnections ends the connections of all users but the given ones, whose clients then connect anew.
 func (s *Server) KillConnections(ctx context.Context, keep []string) error {
-	return s.kill(ctx, `user not in ('event_scheduler', 'system user', 'unauthenticated user') and command not like 'Binlog Dump%'`, keep)
+	return s.kill(ctx, others+`user not in ('event_scheduler', 'system user', 'unauthenticated user') and command not like 'Binlog Dump%'`, keep)
 }
 
 // CancelActs ends the connections in which an act still runs, whoever sent it.
 func (s *Server) CancelActs(ctx context.Context) error {
-	return s.kill(ctx, "command = 'Query' and info like '"+mark+"%'", nil)
+	return s.kill(ctx, others+"command = 'Query' and info like '"+mark+"%'", nil)
 }
 
-// kill ends the connections for which something holds, other than its own and those of some users.
-func (s *Server) kill(ctx context.Context, which string, keep []string) error {
-	rows, err := s.db.QueryContext(ctx, "select id, user from performance_schema.processlist where id <> connection_id() and "+which)
+// others begins a query for connections other than its own.
+const others = "select id, user from performance_schema.processlist where id <> connection_id() and "
+
+// kill ends the connections that a query finds, but those of some users.
+func (s *Server) kill(ctx context.Context, query string, keep []string) error {
+	rows, err := s.db.QueryContext(ctx, query)
 	if err != nil {
 		return fmt.Errorf("list connections: %w", err)
 	}
@@ -163,7 +166,7 @@ func (s *Server) CloneFrom(ctx context.Context, host string, as Account) error {
 		return fmt.Errorf("let administrators write: %w", err)
 	}
 	// It carries no mark: the server tells that it is being cloned in another way.
-	_, err = s.db.ExecContext(ctx, "clone instance from ?@?:"+strconv.Itoa(AdminPort)+" identified by ?", as.Name, host, as.Password)
+	_, err = s.db.ExecContext(ctx, "clone instance from ?@?:? identified by ?", as.Name, host, AdminPort, as.Password)
 	if err == nil || number(err) == errServerRestart || number(err) == errShutdown {
 		return nil
 	}
