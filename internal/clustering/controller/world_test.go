@@ -58,7 +58,17 @@ type world struct {
 	servers []*mysqld.Server
 	metrics *Metrics
 	log     *testLog
+	clock   shifted
 }
+
+// shifted is a clock that is ahead of the real one.
+type shifted struct{ ahead time.Duration }
+
+// Now implements clock.PassiveClock.
+func (s shifted) Now() time.Time { return clock.RealClock{}.Now().Add(s.ahead) }
+
+// Since implements clock.PassiveClock.
+func (s shifted) Since(t time.Time) time.Duration { return s.Now().Sub(t) }
 
 // newWorld makes a hub with the CRDs and a namespace, without any server.
 func newWorld(t *testing.T) *world {
@@ -206,7 +216,7 @@ func (w *world) start(t *testing.T) (stop func()) {
 		}
 		return w.servers[i].Address
 	}
-	if err := (Controller{HostOf: host, Clock: clock.RealClock{}, Metrics: w.metrics}).SetupWithManager(mgr); err != nil {
+	if err := (Controller{HostOf: host, Clock: w.clock, Metrics: w.metrics}).SetupWithManager(mgr); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
