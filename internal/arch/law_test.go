@@ -61,7 +61,7 @@ func laws() []law {
 		decision.of("internal/clustering").reaching("internal/clustering/gtid"),
 		decision.of("internal/clustering/gtid"),
 		shell.of("internal/clustering/mysql/...").reaching("internal/clustering/..."),
-		shell.of("internal/clustering/controller/...").reaching("internal/clustering/...").unbuilt(),
+		shell.of("internal/clustering/controller/...").reaching("internal/clustering/..."),
 
 		decision.of("internal/restart").unbuilt(),
 		shell.of("internal/restart/webhook/...").reaching("internal/restart/...").unbuilt(),

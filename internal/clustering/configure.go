@@ -104,9 +104,10 @@ func deaf(v *view, i int) bool {
 	return v.free(i) && v.member(i) && !v.misdirected(i) && !v.misflagged(i) && v.at(i).Channel.IO == Stopped
 }
 
-// clonable: it is empty, the primary is not, and nothing is being done about it.
+// clonable: it is empty, the primary is not, and nothing is being done about it. A donor serves one at a time.
 func clonable(v *view, i int) bool {
-	return i != v.p && v.at(v.p).Reachable && v.free(i) && v.vacant(i) && v.closed(i) && v.at(i).Clone != Cloning
+	cloning := v.count(func(j int) bool { return v.at(j).Clone == Cloning }) > 0
+	return i != v.p && v.at(v.p).Reachable && v.free(i) && v.vacant(i) && v.closed(i) && !cloning
 }
 
 // presentable: it follows the primary, and its clients do not find it.

@@ -299,7 +299,7 @@ func TestConditions(t *testing.T) {
 		}},
 		"a stopped cluster is unknown, and says what is seen": {well(stopAsked, stopReached), told{
 			up, "Unknown ClusteringStopped: Clustering is stopped; what is seen looks Healthy",
-			"Unknown ClusteringStopped: Clustering is stopped; what is seen looks Healthy", "False ClusteringStopped: Clustering is stopped",
+			"Unknown ClusteringStopped: Clustering is stopped; what is seen looks Healthy", "False ClusteringInactive: Clustering is stopped",
 		}},
 		"a stop says what it finishes": {well(stopAsked, at(0, closed)), told{
 			"True Initialized: The cluster has a primary", "False Incomplete: instance 0 is the primary and read-only",

@@ -50,6 +50,7 @@ const (
 const (
 	ReasonInitialized       = "Initialized"
 	ReasonActive            = "ClusteringActive"
+	ReasonInactive          = "ClusteringInactive"
 	ReasonQuiescing         = "Quiescing"
 	ReasonStopped           = "ClusteringStopped"
 	ReasonPrimaryUnanswered = "PrimaryUnanswered"

@@ -110,6 +110,6 @@ const (
 	suspectPace = 250 * time.Millisecond
 	// unwellPace, wellPace and stoppedPace are the paces of looking at a cluster with which nothing is to be done.
 	unwellPace  = time.Second
-	wellPace    = 5 * time.Second
+	wellPace    = 10 * time.Second
 	stoppedPace = 30 * time.Second
 )

@@ -247,9 +247,9 @@ func (v *view) unjudged() Condition {
 func (v *view) active(p Plan) Condition {
 	switch {
 	case p.Stop != nil && p.Stop.Left != "":
-		return isFalse(ReasonStopped, "Clustering is stopped, and not all could be finished: "+p.Stop.Left)
+		return isFalse(ReasonInactive, "Clustering is stopped, and not all could be finished: "+p.Stop.Left)
 	case p.Stop != nil:
-		return isFalse(ReasonStopped, "Clustering is stopped")
+		return isFalse(ReasonInactive, "Clustering is stopped")
 	case v.StopAsked:
 		return isTrue(ReasonQuiescing, "Clustering is asked to stop and finishes: "+list(v.leftovers()))
 	default:

@@ -95,7 +95,9 @@ func (v *view) staysReadOnly() bool { return v.Source.Wanted }
 // stray: an instance beside the primary that somebody may write to. One that is being cloned has to be open for
 // administrators, and what is written to it is gone afterwards.
 func (v *view) stray(i int) bool {
-	return i != v.p && v.at(i).Reachable && !v.at(i).SuperReadOnly && (v.at(i).Clone != Cloning || !v.at(i).ReadOnly)
+	s := v.at(i)
+	beingCloned := s.Clone == Cloning && s.ReadOnly
+	return i != v.p && s.Reachable && !s.SuperReadOnly && !beingCloned
 }
 
 // rival: a client can still get something acknowledged by another instance than the primary.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -24,8 +25,10 @@ import (
 
 	"github.com/torpor-dev/torpor/actuator"
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	"github.com/torpor-dev/torpor/conditional"
 	"github.com/torpor-dev/torpor/internal/cloud/aws"
+	clustering "github.com/torpor-dev/torpor/internal/clustering/controller"
 	hibernation "github.com/torpor-dev/torpor/internal/hibernate/controller"
 )
 
@@ -85,9 +88,11 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 
 // addFeatures is the list of everything that Torpor does. Each feature runs only while its API is served.
 func addFeatures(mgr manager.Manager, o Options) error {
-	hibernationMetrics := hibernation.NewMetrics()
-	if err := metrics.Registry.Register(hibernationMetrics); err != nil {
-		return fmt.Errorf("register metrics: %w", err)
+	hibernationMetrics, clusteringMetrics := hibernation.NewMetrics(), clustering.NewMetrics()
+	for _, m := range []prometheus.Collector{hibernationMetrics, clusteringMetrics} {
+		if err := metrics.Registry.Register(m); err != nil {
+			return fmt.Errorf("register metrics: %w", err)
+		}
 	}
 	features := []struct {
 		name  string
@@ -96,6 +101,9 @@ func addFeatures(mgr manager.Manager, o Options) error {
 	}{
 		{"hibernation", conditional.Served(hivev1.ClusterDeploymentKind()), hibernation.Controller{
 			Actuators: actuators(o), Clock: clock.RealClock{}, Metrics: hibernationMetrics,
+		}.SetupWithManager},
+		{"clustering", conditional.Served(mocov1beta2.MySQLClusterKind()), clustering.Controller{
+			HostOf: clustering.ServiceHost, Clock: clock.RealClock{}, Metrics: clusteringMetrics,
 		}.SetupWithManager},
 	}
 	for _, f := range features {
@@ -126,7 +134,7 @@ func actuators(o Options) map[string]actuator.Actuator {
 
 func newScheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, hivev1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, hivev1.AddToScheme, mocov1beta2.AddToScheme} {
 		if err := add(s); err != nil {
 			return nil, fmt.Errorf("register kinds: %w", err)
 		}

@@ -109,6 +109,9 @@ type Pause struct {
 	// empty means that clustering rests or goes on.
 	// +optional
 	Quiescing string `json:"quiescing,omitempty"`
+	// Unfinished is what could not be brought to a safe point in time before clustering stopped; empty means nothing.
+	// +optional
+	Unfinished string `json:"unfinished,omitempty"`
 }
 
 // Stop is who stopped something, when and why.

@@ -21,18 +21,28 @@ func (s *Server) SetReadOnly(ctx context.Context) error {
 	return nil
 }
 
-// SetWritable lets clients write.
-func (s *Server) SetWritable(ctx context.Context) error {
-	if err := s.exec(ctx, "set global read_only = off"); err != nil {
-		return fmt.Errorf("make the server writable: %w", err)
-	}
-	return nil
+// SetWritable makes commits wait for so many replicas, none for 0, and lets clients write. One session does both, since a
+// server that restarts in between has forgotten the former.
+func (s *Server) SetWritable(ctx context.Context, like SemiSync, waitFor int) error {
+	return s.execAll(ctx, "make the server writable", append(like.awaiting(waitFor), "set global read_only = off"))
 }
 
 // KillConnections ends the connections of all users but the given ones, whose clients then connect anew.
 func (s *Server) KillConnections(ctx context.Context, keep []string) error {
-	rows, err := s.db.QueryContext(ctx, `select id, user from performance_schema.processlist
-		where user not in ('event_scheduler', 'system user', 'unauthenticated user') and command not like 'Binlog Dump%'`)
+	return s.kill(ctx, others+`user not in ('event_scheduler', 'system user', 'unauthenticated user') and command not like 'Binlog Dump%'`, keep)
+}
+
+// CancelActs ends the connections in which an act still runs, whoever sent it.
+func (s *Server) CancelActs(ctx context.Context) error {
+	return s.kill(ctx, others+"command = 'Query' and info like '"+mark+"%'", nil)
+}
+
+// others begins a query for connections other than its own.
+const others = "select id, user from performance_schema.processlist where id <> connection_id() and "
+
+// kill ends the connections that a query finds, but those of some users.
+func (s *Server) kill(ctx context.Context, query string, keep []string) error {
+	rows, err := s.db.QueryContext(ctx, query)
 	if err != nil {
 		return fmt.Errorf("list connections: %w", err)
 	}
@@ -67,6 +77,14 @@ func (s *Server) StopReceiving(ctx context.Context) error {
 	return nil
 }
 
+// StartReceiving starts a stopped receiving thread.
+func (s *Server) StartReceiving(ctx context.Context) error {
+	if err := s.exec(ctx, "start replica io_thread"); err != nil {
+		return fmt.Errorf("start receiving transactions: %w", err)
+	}
+	return nil
+}
+
 // StartApplying starts a stopped SQL thread.
 func (s *Server) StartApplying(ctx context.Context) error {
 	if err := s.exec(ctx, "start replica sql_thread"); err != nil {
@@ -78,57 +96,92 @@ func (s *Server) StartApplying(ctx context.Context) error {
 // BecomeSource forgets the former source and lets commits wait until so many replicas have received them; 0 lets them
 // not wait. The server stays as writable as it is.
 func (s *Server) BecomeSource(ctx context.Context, like SemiSync, waitFor int) error {
-	source, replica := like.names()
-	count := source + "_wait_for_" + replica[len("rpl_semi_sync_"):] + "_count"
+	_, replica := like.names()
 	statements := []string{"stop replica", "reset replica all", "set global " + replica + "_enabled = off"}
-	if waitFor > 0 {
-		statements = append(statements,
-			"set global "+source+"_timeout = "+strconv.FormatInt((24*time.Hour).Milliseconds(), 10),
-			"set global "+count+" = "+strconv.Itoa(waitFor),
-			"set global "+source+"_enabled = on")
-	} else {
-		statements = append(statements, "set global "+source+"_enabled = off")
+	return s.execAll(ctx, "make the server a source", append(statements, like.awaiting(waitFor)...))
+}
+
+// awaiting are the statements that make commits wait for so many replicas.
+func (s SemiSync) awaiting(waitFor int) []string {
+	source, replica := s.names()
+	if waitFor == 0 {
+		return []string{"set global " + source + "_enabled = off"}
 	}
-	return s.execAll(ctx, "make the server a source", statements)
+	count := source + "_wait_for_" + replica[len("rpl_semi_sync_"):] + "_count"
+	return []string{
+		"set global " + source + "_timeout = " + strconv.FormatInt((24*time.Hour).Milliseconds(), 10),
+		"set global " + count + " = " + strconv.Itoa(waitFor),
+		"set global " + source + "_enabled = on",
+	}
 }
 
 // Follow makes the server a replica of the source at host. Semi-sync must be on for a replica inside the cluster, whose
-// acknowledgements count, and off for one of a source outside.
+// acknowledgements count, and off for one of a source outside. Only another source is changed: that drops the relay log.
 func (s *Server) Follow(ctx context.Context, like SemiSync, host string, as Account, acknowledge bool) error {
 	source, replica := like.names()
 	flag := map[bool]string{true: " = on", false: " = off"}[acknowledge]
 	if err := s.execAll(ctx, "stop replicating", []string{"stop replica", "set global " + source + "_enabled = off", "set global " + replica + "_enabled" + flag}); err != nil {
 		return err
 	}
-	err := s.exec(ctx, `change replication source to source_host = ?, source_port = ?, source_user = ?, source_password = ?,
-		source_auto_position = 1, get_source_public_key = 1, source_connect_retry = 1, source_retry_count = 1000000000`,
-		host, Port, as.Name, as.Password)
+	follows, err := s.holds(ctx, `select count(*) = 1 from performance_schema.replication_connection_configuration
+		where channel_name = '' and host = ? and port = ? and user = ? and auto_position = '1'`, host, Port, as.Name)
+	if err != nil {
+		return fmt.Errorf("read the source: %w", err)
+	}
+	if !follows {
+		err = s.exec(ctx, `change replication source to source_host = ?, source_port = ?, source_user = ?, source_password = ?,
+			source_auto_position = 1, get_source_public_key = 1, source_connect_retry = 1, source_retry_count = 1000000000`,
+			host, Port, as.Name, as.Password)
+	}
 	if err != nil {
 		return fmt.Errorf("follow %s: %w", host, err)
 	}
 	return s.execAll(ctx, "start replicating", []string{"start replica"})
 }
 
-// CloneFrom replaces all data by the donor's. The server restarts then, read-only; the connection is lost with it, which
-// is no error.
+// holds asks the server for a truth.
+func (s *Server) holds(ctx context.Context, query string, args ...any) (bool, error) {
+	var answer bool
+	err := s.db.QueryRowContext(ctx, query, args...).Scan(&answer)
+	return answer, err
+}
+
+// CloneFrom replaces the nothing that the server holds by the donor's data. The server restarts then, read-only; the
+// connection is lost with it, which is no error.
 func (s *Server) CloneFrom(ctx context.Context, host string, as Account) error {
+	empty, err := s.holds(ctx, `select @@global.gtid_executed = '' and not exists (
+		select 1 from performance_schema.replication_connection_status where received_transaction_set <> '')`)
+	if err != nil {
+		return fmt.Errorf("look whether the server is empty: %w", err)
+	}
+	if !empty {
+		return errors.New("clone: expected an empty server, found transactions in it")
+	}
 	donor := net.JoinHostPort(host, strconv.Itoa(AdminPort))
 	if err := s.exec(ctx, "set global clone_valid_donor_list = ?", donor); err != nil {
 		return fmt.Errorf("allow the donor: %w", err)
 	}
-	if err := s.SetWritable(ctx); err != nil { // CLONE refuses a read-only recipient.
-		return err
+	// CLONE refuses a recipient that is read-only for administrators; for clients it stays so.
+	if err := s.exec(ctx, "set global super_read_only = off"); err != nil {
+		return fmt.Errorf("let administrators write: %w", err)
 	}
-	err := s.exec(ctx, "clone instance from ?@?:"+strconv.Itoa(AdminPort)+" identified by ?", as.Name, host, as.Password)
+	// It carries no mark: the server tells that it is being cloned in another way.
+	_, err = s.db.ExecContext(ctx, "clone instance from ?@?:? identified by ?", as.Name, host, AdminPort, as.Password)
 	if err == nil || number(err) == errServerRestart || number(err) == errShutdown {
 		return nil
 	}
 	return errors.Join(fmt.Errorf("clone from %s: %w", host, err), s.SetReadOnly(ctx))
 }
 
+// execAll runs statements in one session.
 func (s *Server) execAll(ctx context.Context, what string, statements []string) error {
+	conn, err := s.db.Conn(ctx)
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	defer func() { _ = conn.Close() }() // It goes back to the pool, or is broken and known to be.
 	for _, statement := range statements {
-		if err := s.exec(ctx, statement); err != nil {
+		if err := execIn(ctx, conn, statement); err != nil {
 			return fmt.Errorf("%s: %s: %w", what, statement, err)
 		}
 	}
@@ -146,7 +199,7 @@ func (s *Server) execOrKill(ctx context.Context, statement string) error {
 	if err := conn.QueryRowContext(ctx, "select connection_id()").Scan(&id); err != nil {
 		return err
 	}
-	if _, err = conn.ExecContext(ctx, statement); err == nil || ctx.Err() == nil {
+	if err = execIn(ctx, conn, statement); err == nil || ctx.Err() == nil {
 		return err
 	}
 	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), dialTimeout)

@@ -10,6 +10,11 @@ type Facts struct {
 	Executed, Purged        string
 	ReadOnly, SuperReadOnly bool
 	SemiSync                SemiSync
+	// Connected are the UUIDs of the replicas that it serves.
+	Connected []string
+	// Pending: an act, of whichever manager, still runs in the server; PendingFor is since when, in whole seconds.
+	Pending    bool
+	PendingFor time.Duration
 	// Replication is nil when the server was never told to replicate.
 	Replication *Replication
 	// Clone is the state of the last CLONE that this server received: "Not Started", "In Progress", "Completed" or
@@ -37,8 +42,8 @@ type Replication struct {
 	Retrieved              string
 	// IO and SQL are true while the thread runs; Connecting is true while IO tries to reach the source.
 	IO, Connecting, SQL bool
-	// IOError and SQLError are empty when the thread has not failed.
-	IOError, SQLError string
+	// IOErrno and SQLErrno are 0 when the thread has not failed. The texts may hold data and stay in the server.
+	IOErrno, SQLErrno int
 	// Lag is how old the transaction is that is applied now; 0 when everything that was received is applied.
 	Lag time.Duration
 }

@@ -70,7 +70,7 @@ func TestThreeServers(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	must(t, servers[0].BecomeSource(ctx, born.SemiSync, 1))
-	must(t, servers[0].SetWritable(ctx))
+	must(t, servers[0].SetWritable(ctx, born.SemiSync, 1))
 	// Nobody has acknowledged yet: these wait until replicas have come.
 	wrote := make(chan error, 1)
 	for i := 1; i < 3; i++ {
@@ -114,7 +114,7 @@ func TestReadOnlyGivesUp(t *testing.T) {
 	bed := mysqld.NewBed(t, users)
 	s := open(t, bed.Start(t))
 	ctx := t.Context()
-	must(t, s.SetWritable(ctx))
+	must(t, s.SetWritable(ctx, read(t, s).SemiSync, 0))
 	must(t, s.exec(ctx, "create database app"))
 	must(t, s.exec(ctx, "create table app.t (id int primary key)"))
 	must(t, s.BecomeSource(ctx, read(t, s).SemiSync, 1))

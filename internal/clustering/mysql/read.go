@@ -20,13 +20,16 @@ const readStatement = `select @@global.server_uuid, @@global.version, @@global.g
  (select json_objectagg(lower(variable_name), variable_value) from performance_schema.global_status
   where variable_name in ('Rpl_semi_sync_source_wait_sessions', 'Rpl_semi_sync_master_wait_sessions')),
  (select state from performance_schema.clone_status order by id desc limit 1),
+ (select json_arrayagg(convert(v.variable_value using utf8mb4)) from performance_schema.user_variables_by_thread v
+  join performance_schema.threads t on t.thread_id = v.thread_id
+  where t.processlist_command like 'Binlog Dump%' and v.variable_name = 'replica_uuid'),
+ (select max(time) from performance_schema.processlist
+  where command = 'Query' and info like '` + mark + `%' and id <> connection_id()),
  (select json_object('host', c.host, 'uuid', s.source_uuid, 'auto', c.auto_position, 'io', s.service_state,
-   'retrieved', s.received_transaction_set,
-   'ioerror', if(s.last_error_number = 0, '', concat(s.last_error_number, ': ', s.last_error_message)),
-   'sql', a.service_state,
-   'sqlerror', (select if(w.last_error_number = 0, '', concat(w.last_error_number, ': ', w.last_error_message))
-     from performance_schema.replication_applier_status_by_worker w where w.channel_name = ''
-     order by w.last_error_number desc limit 1),
+   'retrieved', s.received_transaction_set, 'ioerrno', s.last_error_number, 'sql', a.service_state,
+   'sqlerrno', greatest(
+     (select ifnull(max(w.last_error_number), 0) from performance_schema.replication_applier_status_by_worker w where w.channel_name = ''),
+     (select ifnull(max(o.last_error_number), 0) from performance_schema.replication_applier_status_by_coordinator o where o.channel_name = '')),
    'lag', (select max(timestampdiff(microsecond, w.applying_transaction_original_commit_timestamp, now(6)))
      from performance_schema.replication_applier_status_by_worker w
      where w.channel_name = '' and w.applying_transaction <> ''))
@@ -38,13 +41,20 @@ const readStatement = `select @@global.server_uuid, @@global.version, @@global.g
 // Read asks the server for everything, with one statement.
 func (s *Server) Read(ctx context.Context) (Facts, error) {
 	var f Facts
-	var variables, status, clone, channel sql.NullString
+	var variables, status, clone, connected, channel sql.NullString
+	var pending sql.NullInt64
 	err := s.db.QueryRowContext(ctx, readStatement).Scan(&f.UUID, &f.Version, &f.Executed, &f.Purged,
-		&f.ReadOnly, &f.SuperReadOnly, &variables, &status, &clone, &channel)
+		&f.ReadOnly, &f.SuperReadOnly, &variables, &status, &clone, &connected, &pending, &channel)
 	if err != nil {
 		return Facts{}, fmt.Errorf("read the server's state: %w", err)
 	}
 	f.Executed, f.Purged, f.Clone = compact(f.Executed), compact(f.Purged), clone.String
+	f.Pending, f.PendingFor = pending.Valid, time.Duration(pending.Int64)*time.Second
+	if connected.Valid {
+		if err := json.Unmarshal([]byte(connected.String), &f.Connected); err != nil {
+			return Facts{}, fmt.Errorf("read the connected replicas: %w", err)
+		}
+	}
 	if f.SemiSync, err = semiSync(variables.String, status.String); err != nil {
 		return Facts{}, err
 	}
@@ -89,20 +99,17 @@ func (s SemiSync) names() (source, replica string) {
 
 func replication(channel string) (*Replication, error) {
 	var raw struct {
-		Host, UUID, Auto, IO, Retrieved, IOError, SQL string
-		SQLError                                      *string
-		Lag                                           *int64
+		Host, UUID, Auto, IO, Retrieved, SQL string
+		IOErrno, SQLErrno                    int
+		Lag                                  *int64
 	}
 	if err := json.Unmarshal([]byte(channel), &raw); err != nil {
 		return nil, fmt.Errorf("read the replication channel: %w", err)
 	}
 	r := &Replication{
 		SourceHost: raw.Host, SourceUUID: raw.UUID, AutoPosition: raw.Auto == "1",
-		Retrieved: compact(raw.Retrieved), IOError: raw.IOError,
+		Retrieved: compact(raw.Retrieved), IOErrno: raw.IOErrno, SQLErrno: raw.SQLErrno,
 		IO: raw.IO == "ON", Connecting: raw.IO == "CONNECTING", SQL: raw.SQL == "ON",
-	}
-	if raw.SQLError != nil {
-		r.SQLError = *raw.SQLError
 	}
 	if raw.Lag != nil {
 		r.Lag = time.Duration(*raw.Lag) * time.Microsecond

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"syscall"
 	"time"
 
 	driver "github.com/go-sql-driver/mysql"
@@ -26,6 +27,7 @@ const (
 	// connections that one server gets: one is held by Watch, one reads or acts, one is for the statement beside.
 	connections = 3
 	// Numbers of MySQL's errors.
+	errAccessDenied  = 1045
 	errShutdown      = 1053
 	errNoSuchThread  = 1094
 	errServerRestart = 3707
@@ -69,18 +71,36 @@ func (s *Server) Close() error {
 // returns nil when ctx ends. It sends one statement a day.
 func (s *Server) Watch(ctx context.Context) error {
 	for ctx.Err() == nil {
-		if err := s.exec(ctx, "do sleep(86400)"); err != nil && ctx.Err() == nil {
+		if _, err := s.db.ExecContext(ctx, "do sleep(86400)"); err != nil && ctx.Err() == nil {
 			return fmt.Errorf("the connection is lost: %w", err)
 		}
 	}
 	return nil
 }
 
-// exec runs one statement that changes something. The statement is not part of the error: it may hold a password.
+// mark begins every act, so that Read knows one that still runs, whoever sent it.
+const mark = "/* torpor */ "
+
+// session is the server, or one connection to it.
+type session interface {
+	ExecContext(ctx context.Context, statement string, args ...any) (sql.Result, error)
+}
+
+// exec runs one act. The statement is not part of the error: it may hold a password.
 func (s *Server) exec(ctx context.Context, statement string, args ...any) error {
-	_, err := s.db.ExecContext(ctx, statement, args...)
+	return execIn(ctx, s.db, statement, args...)
+}
+
+func execIn(ctx context.Context, in session, statement string, args ...any) error {
+	_, err := in.ExecContext(ctx, mark+statement, args...)
 	return err
 }
+
+// Denied: the server knows neither the account nor its password any more.
+func Denied(err error) bool { return number(err) == errAccessDenied }
+
+// Refused: nobody listens where the server was expected.
+func Refused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
 
 // number returns MySQL's number of an error, 0 for other errors.
 func number(err error) uint16 {
@@ -88,4 +108,20 @@ func number(err error) uint16 {
 		return m.Number
 	}
 	return 0
+}
+
+// Describe says what went wrong without the server's words, which may hold data.
+func Describe(err error) string {
+	switch n := number(err); {
+	case n != 0:
+		return fmt.Sprintf("MySQL answered with error %d", n)
+	case Refused(err):
+		return "the connection was refused"
+	case errors.Is(err, context.DeadlineExceeded):
+		return "no answer in time"
+	case errors.Is(err, context.Canceled):
+		return "given up"
+	default:
+		return "the connection is broken"
+	}
 }

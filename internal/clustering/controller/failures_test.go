@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/testkit"
+)
+
+func TestEmptyReplicasAreCloned(t *testing.T) {
+	w := newWorld(t)
+	w.addServers(t)
+	w.must(t, 0, "root", "set global read_only = 0", "create database app", "create table app.t (id int primary key)",
+		"insert into app.t values (1), (2)", "set global super_read_only = 1")
+	w.addCluster(t, nil)
+	w.start(t)
+	w.becomes(t, mocov1beta2.HealthyCondition, "True Healthy")
+	w.everywhere(t, "select count(*) from app.t", "2")
+	for i := 1; i < size; i++ {
+		if got := w.ask(t, i, "select concat(@@super_read_only, (select state from performance_schema.clone_status))"); got != "1Completed" {
+			t.Errorf("instance %d: expected a clone that is read-only, found %s", i, got)
+		}
+	}
+}
+
+func TestPrimaryKilled(t *testing.T) {
+	w := healthyWorld(t)
+	w.servers[0].Kill9(t)
+	killed := clock.RealClock{}.Now()
+	var heir int
+	testkit.Eventually(t, "another instance acknowledges a write", func() error {
+		for i := 1; i < size; i++ {
+			if err := w.run(t, i, "app", "insert into app.t (v) values ('after')"); err == nil {
+				heir = i
+				return nil
+			}
+		}
+		return errors.New("nobody does")
+	})
+	t.Logf("acknowledged %s after the kill", clock.RealClock{}.Since(killed))
+	cluster := w.becomes(t, mocov1beta2.AvailableCondition, "True Degraded")
+	if cluster.Status.CurrentPrimaryIndex != heir {
+		t.Errorf("expected the primary %d, found %d", heir, cluster.Status.CurrentPrimaryIndex)
+	}
+	w.servers[0].Start(t)
+	w.becomes(t, mocov1beta2.HealthyCondition, "True Healthy")
+	w.everywhere(t, "select group_concat(v order by id) from app.t", "first,after")
+	if got := w.value(t, "moco_cluster_failover_total"); got != 1 {
+		t.Errorf("expected one failover, found %v", got)
+	}
+}
+
+// TestStopStartStop: upstream goes on in secret after a second stop (D1).
+func TestStopStartStop(t *testing.T) {
+	w := healthyWorld(t)
+	w.stopClustering(t)
+	w.becomes(t, mocov1beta2.ClusteringActiveCondition, "False ClusteringInactive")
+	w.startClustering(t)
+	w.stopClustering(t)
+	w.becomes(t, mocov1beta2.ClusteringActiveCondition, "False ClusteringInactive")
+	w.must(t, 1, "root", "stop replica")
+	checks := w.value(t, "moco_cluster_checks_total")
+	w.touch(t)
+	testkit.Eventually(t, "somebody has looked", func() error {
+		if w.value(t, "moco_cluster_checks_total") <= checks {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	if got := w.ask(t, 1, "select service_state from performance_schema.replication_connection_status"); got != "OFF" {
+		t.Errorf("expected that nobody interferes, found the receiving thread %s", got)
+	}
+	if got := w.value(t, "moco_cluster_clustering_stopped"); got != 1 {
+		t.Errorf("expected the metric 1, found %v", got)
+	}
+}
+
+// TestStopWithoutSecret: upstream never applies a stop while something else fails (D2).
+func TestStopWithoutSecret(t *testing.T) {
+	w := newWorld(t)
+	w.addCluster(t, nil)
+	w.start(t)
+	cluster := w.becomes(t, mocov1beta2.HealthyCondition, "False Incomplete")
+	if c := meta.FindStatusCondition(cluster.Status.Conditions, mocov1beta2.ClusteringActiveCondition); c == nil || c.Status != metav1.ConditionTrue {
+		t.Errorf("expected clustering to be active, found %+v", c)
+	}
+	w.stopClustering(t)
+	w.becomes(t, mocov1beta2.ClusteringActiveCondition, "False ClusteringInactive")
+	w.startClustering(t)
+	w.becomes(t, mocov1beta2.ClusteringActiveCondition, "True ClusteringActive")
+}
+
+// TestStopWithoutSecretInService: and a stop is reached when a manager starts that cannot ask anybody.
+func TestStopWithoutSecretInService(t *testing.T) {
+	w := newWorld(t)
+	w.addServers(t)
+	w.addCluster(t, nil)
+	stop := w.start(t)
+	w.becomes(t, mocov1beta2.HealthyCondition, "True Healthy")
+	if err := w.hub.Client.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.name.Namespace, Name: "moco-" + theName}}); err != nil {
+		t.Fatal(err)
+	}
+	w.stopClustering(t)
+	w.becomes(t, mocov1beta2.ClusteringActiveCondition, "False ClusteringInactive")
+	w.startClustering(t)
+	w.becomes(t, mocov1beta2.HealthyCondition, "True Healthy")
+	stop()
+	w.stopClustering(t)
+	w.start(t)
+	cluster := w.becomes(t, mocov1beta2.ClusteringActiveCondition, "False ClusteringInactive")
+	if cluster.Status.Pause == nil || cluster.Status.Pause.Unfinished == "" {
+		t.Errorf("expected it said that the primary was not asked, found %+v", cluster.Status.Pause)
+	}
+}
+
+// TestStopDuringSwitchover: upstream leaves the primary read-only (D3).
+func TestStopDuringSwitchover(t *testing.T) {
+	w := healthyWorld(t)
+	// A client that holds the server back from becoming read-only.
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	holder, err := w.connect(t, 0, "app").Conn(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := holder.ExecContext(ctx, "lock tables app.t write"); err != nil {
+		t.Fatal(err)
+	}
+	w.demote(t, 0)
+	testkit.Eventually(t, "the switchover is under way", func() error {
+		if got := w.ask(t, 0, "select count(*) from performance_schema.processlist where info like '%super_read_only = on%' and user = 'moco-admin'"); got != "1" {
+			return fmt.Errorf("found %s", got)
+		}
+		return nil
+	})
+	w.stopClustering(t)
+	cluster := w.becomes(t, mocov1beta2.ClusteringActiveCondition, "False ClusteringInactive")
+	if p := cluster.Status.Pause; p == nil || p.Unfinished != "" {
+		t.Errorf("expected nothing left, found %+v", p)
+	}
+	if _, err := holder.ExecContext(ctx, "unlock tables"); err != nil {
+		t.Errorf("expected the client to be left alone, found %v", err)
+	}
+	w.must(t, cluster.Status.CurrentPrimaryIndex, "app", "insert into app.t (v) values ('after')")
+}
+
+func TestDemoteSwitchesOver(t *testing.T) {
+	w := healthyWorld(t)
+	w.demote(t, 0)
+	testkit.Eventually(t, "another instance is the primary", func() error {
+		if w.cluster(t).Status.CurrentPrimaryIndex == 0 {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	cluster := w.becomes(t, mocov1beta2.HealthyCondition, "True Healthy")
+	w.must(t, cluster.Status.CurrentPrimaryIndex, "app", "insert into app.t (v) values ('after')")
+	w.everywhere(t, "select group_concat(v order by id) from app.t", "first,after")
+	if got := w.value(t, "moco_cluster_switchover_total"); got != 1 {
+		t.Errorf("expected one switchover, found %v", got)
+	}
+}
+
+// TestErrantReplicaIsIsolated: its transactions reach nobody, also through a manager that restarts.
+func TestErrantReplicaIsIsolated(t *testing.T) {
+	w := healthyWorld(t)
+	w.must(t, 2, "root", "set global super_read_only = 0", "create database astray", "set global super_read_only = 1")
+	w.touch(t)
+	cluster := w.becomes(t, mocov1beta2.AvailableCondition, "True Degraded")
+	if !slices.Equal(cluster.Status.ErrantReplicaList, []int{2}) || cluster.Status.ErrantReplicas != 1 || cluster.Status.Instances[2].ErrantGTIDs == "" {
+		t.Errorf("expected instance 2 to be errant, found %+v", cluster.Status)
+	}
+	w.everywhereBut(t, 2, "select count(*) from information_schema.schemata where schema_name = 'astray'", "0")
+}
+
+func (w *world) demote(t *testing.T, i int) {
+	t.Helper()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.name.Namespace, Name: fmt.Sprintf("moco-%s-%d", theName, i)}}
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+mocov1beta2.DemoteAnnotation+`":"true"}}}`))
+	if err := w.hub.Client.Patch(t.Context(), pod, patch); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestMetricsAfterRestartAndDeletion(t *testing.T) {
+	w := newWorld(t)
+	w.addCluster(t, map[string]string{mocov1beta2.ReconciliationStoppedAnnotation: "true", mocov1beta2.ClusteringStoppedAnnotation: "true"})
+	stop := w.start(t)
+	cluster := w.becomes(t, mocov1beta2.ClusteringActiveCondition, "False ClusteringInactive")
+	for _, kind := range []string{mocov1beta2.AvailableCondition, mocov1beta2.HealthyCondition} { // Upstream has none (D7), or an old reason (D6).
+		if c := meta.FindStatusCondition(cluster.Status.Conditions, kind); c == nil || c.Status != metav1.ConditionUnknown || c.Reason != mocov1beta2.ClusteringStoppedReason {
+			t.Errorf("%s: expected Unknown %s, found %+v", kind, mocov1beta2.ClusteringStoppedReason, c)
+		}
+	}
+	stop()
+	w.start(t)
+	testkit.Eventually(t, "the metrics are back", func() error {
+		if got := w.value(t, "moco_cluster_clustering_stopped"); got != 1 {
+			return fmt.Errorf("found %v", got)
+		}
+		return nil
+	})
+	for name, want := range map[string]float64{"moco_cluster_reconciliation_stopped": 1, "moco_cluster_available": 0, "moco_cluster_replicas": size, "moco_cluster_ready_replicas": 0} {
+		if got := w.value(t, name); got != want {
+			t.Errorf("%s: expected %v, found %v", name, want, got)
+		}
+	}
+	if err := w.hub.Client.Delete(t.Context(), cluster); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Eventually(t, "no series is left", func() error {
+		if left := w.series(t); len(left) > 0 {
+			return fmt.Errorf("found %v", left)
+		}
+		return nil
+	})
+	if err := w.hub.Client.Get(t.Context(), w.name, cluster); !apierrors.IsNotFound(err) {
+		t.Errorf("expected the cluster to be gone, found %v", err)
+	}
+}
+
+func TestStopEndsByItself(t *testing.T) {
+	w := newWorld(t)
+	end := w.clock.Now().Add(time.Hour).UTC().Truncate(time.Second)
+	w.addCluster(t, map[string]string{
+		mocov1beta2.ClusteringStoppedAnnotation: "true", torporv1alpha1.UntilAnnotation: end.Format(time.RFC3339), torporv1alpha1.ReasonAnnotation: "a while",
+	})
+	stop := w.start(t)
+	cluster := w.becomes(t, mocov1beta2.ClusteringActiveCondition, "False ClusteringInactive")
+	if p := cluster.Status.Pause; p == nil || p.Clustering == nil || p.Clustering.Until == nil || !p.Clustering.Until.Time.Equal(end) {
+		t.Errorf("expected the end %s, found %+v", end, p)
+	}
+	stop() // The end survives an outage of the manager, here of an hour less two seconds.
+	w.clock.ahead = end.Sub(clock.RealClock{}.Now()) - 2*time.Second
+	w.start(t)
+	cluster = w.becomes(t, mocov1beta2.ClusteringActiveCondition, "True ClusteringActive")
+	if len(cluster.Annotations) != 0 || cluster.Status.Pause != nil {
+		t.Errorf("expected nothing left of the stop, found %v, %+v", cluster.Annotations, cluster.Status.Pause)
+	}
+	if early := end.Sub(w.clock.Now()); early > 0 {
+		t.Errorf("it ended %s too early", early)
+	}
+	if !strings.Contains(w.log.String(), stopEnded) {
+		t.Errorf("expected an event %s", stopEnded)
+	}
+}
+
+// budget is how many statements a second a healthy cluster of three may cost that nobody uses.
+const budget = 0.35
+
+func TestIdleClusterCostsLittle(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it watches for half a minute")
+	}
+	w := healthyWorld(t)
+	const looks = 3
+	start := w.questions(t)
+	checks, began := w.value(t, "moco_cluster_checks_total"), clock.RealClock{}.Now()
+	testkit.Eventually(t, "some looks have passed", func() error {
+		if n := w.value(t, "moco_cluster_checks_total") - checks; n < looks {
+			return fmt.Errorf("%v", n)
+		}
+		return nil
+	})
+	asked, took := w.questions(t)-start, clock.RealClock{}.Since(began)
+	asked -= 2 * size // The test's own questions: one before and one at each end.
+	rate := float64(asked) / took.Seconds()
+	t.Logf("%d statements in %s for %v looks: %.2f statements per second", asked, took, w.value(t, "moco_cluster_checks_total")-checks, rate)
+	if rate > budget {
+		t.Errorf("expected at most %v statements per second, found %.2f", budget, rate)
+	}
+}
+
+// questions are all statements that the servers were sent.
+func (w *world) questions(t *testing.T) int {
+	t.Helper()
+	sum := 0
+	for i := range w.servers {
+		n, err := strconv.Atoi(w.ask(t, i, "select variable_value from performance_schema.global_status where variable_name = 'Questions'"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += n
+	}
+	return sum
+}
+
+// touch makes the manager look.
+func (w *world) touch(t *testing.T) {
+	t.Helper()
+	w.annotate(t, map[string]string{"example.com/touched": "once"})
+}
+
+// value is the value of a metric with one series; -1 if there is none.
+func (w *world) value(t *testing.T, name string) float64 {
+	t.Helper()
+	if v, ok := w.series(t)[name]; ok {
+		return v
+	}
+	return -1
+}
+
+// series are the values of all metrics.
+func (w *world) series(t *testing.T) map[string]float64 {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(w.metrics)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			found[f.GetName()] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
+		}
+	}
+	return found
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/clustering"
+	"github.com/torpor-dev/torpor/internal/kit"
+)
+
+// What somebody has stopped, from the annotations; what came of it, in status.pause.
+
+func clusteringStopped(cluster *mocov1beta2.MySQLCluster) bool {
+	return cluster.Annotations[mocov1beta2.ClusteringStoppedAnnotation] == "true"
+}
+
+func reconciliationStopped(cluster *mocov1beta2.MySQLCluster) bool {
+	return cluster.Annotations[mocov1beta2.ReconciliationStoppedAnnotation] == "true"
+}
+
+// stoppedInstances are the indexes of the instances to leave alone. A list that cannot be read stops nothing.
+func stoppedInstances(cluster *mocov1beta2.MySQLCluster) ([]int, bool) {
+	text, asked := cluster.Annotations[mocov1beta2.StoppedInstancesAnnotation]
+	if !asked {
+		return nil, true
+	}
+	var list []int
+	err := json.Unmarshal([]byte(text), &list)
+	return list, err == nil
+}
+
+// until is when the stops end by themselves; nil if they do not.
+func until(cluster *mocov1beta2.MySQLCluster) (*metav1.Time, bool) {
+	text, asked := cluster.Annotations[torporv1alpha1.UntilAnnotation]
+	if !asked {
+		return nil, true
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return nil, false
+	}
+	return new(metav1.NewTime(at)), true
+}
+
+// misread says which annotations cannot be read, for people.
+func misread(cluster *mocov1beta2.MySQLCluster) string {
+	var wrong []string
+	if _, ok := stoppedInstances(cluster); !ok {
+		wrong = append(wrong, mocov1beta2.StoppedInstancesAnnotation+" is ignored: expected a JSON list of ordinals such as [1], found something else; correct it")
+	}
+	if _, ok := until(cluster); !ok {
+		wrong = append(wrong, torporv1alpha1.UntilAnnotation+" is ignored: expected a time such as 2026-11-20T22:00:00Z, found something else; correct it")
+	}
+	return strings.Join(wrong, "; ")
+}
+
+// overdue: something is stopped, and its time is over.
+func overdue(cluster *mocov1beta2.MySQLCluster, now time.Time) bool {
+	_, some := cluster.Annotations[mocov1beta2.StoppedInstancesAnnotation]
+	at, _ := until(cluster)
+	return at != nil && !now.Before(at.Time) && (clusteringStopped(cluster) || reconciliationStopped(cluster) || some)
+}
+
+// endStop takes back what was stopped, unless somebody has changed it meanwhile.
+func (c Controller) endStop(ctx context.Context, cluster *mocov1beta2.MySQLCluster) (kit.Outcome, error) {
+	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	defer cancel()
+	after := cluster.DeepCopy()
+	for _, name := range []string{
+		mocov1beta2.ClusteringStoppedAnnotation, mocov1beta2.ReconciliationStoppedAnnotation, mocov1beta2.StoppedInstancesAnnotation,
+		torporv1alpha1.UntilAnnotation, torporv1alpha1.ReasonAnnotation,
+	} {
+		delete(after.Annotations, name)
+	}
+	err := c.client.Patch(ctx, after, client.MergeFromWithOptions(cluster, client.MergeFromWithOptimisticLock{}))
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return kit.Outcome{After: outdatedRetry, Why: "the object has changed"}, nil
+	}
+	if err != nil {
+		return kit.Outcome{}, fmt.Errorf("end the stop: %w", err)
+	}
+	note := "The stop has ended by itself: it was until " + cluster.Annotations[torporv1alpha1.UntilAnnotation]
+	return kit.Outcome{
+		After: outdatedRetry, Why: "the stop is over",
+		Events: []kit.Event{{Reason: stopEnded, Action: stopAction, Note: note}},
+	}, nil
+}
+
+// stopRecord is the stop that was reached, nil while clustering goes on or quiesces.
+func stopRecord(cluster *mocov1beta2.MySQLCluster) *clustering.StopRecord {
+	p := cluster.Status.Pause
+	if p == nil || p.Clustering == nil || p.Quiescing != "" {
+		return nil
+	}
+	return &clustering.StopRecord{Since: p.Clustering.Since.Time, Left: p.Unfinished}
+}
+
+// pause is what status.pause says after a pass.
+func pause(cluster *mocov1beta2.MySQLCluster, plan clustering.Plan, now time.Time) *mocov1beta2.Pause {
+	p := &mocov1beta2.Pause{}
+	before := cluster.Status.Pause
+	if before != nil {
+		p.Reconciliation = before.Reconciliation
+	}
+	if clusteringStopped(cluster) {
+		p.Clustering = &mocov1beta2.Stop{
+			Since: metav1.NewTime(now), By: by(cluster, mocov1beta2.ClusteringStoppedAnnotation),
+			Reason: cluster.Annotations[torporv1alpha1.ReasonAnnotation],
+		}
+		p.Clustering.Until, _ = until(cluster)
+		if before != nil && before.Clustering != nil {
+			p.Clustering.Since = before.Clustering.Since
+		}
+		if plan.Stop == nil {
+			p.Quiescing = plan.Why
+		} else {
+			p.Unfinished = plan.Stop.Left
+		}
+	}
+	if *p == (mocov1beta2.Pause{}) {
+		return nil
+	}
+	return p
+}
+
+// by is the field manager that set an annotation.
+func by(cluster *mocov1beta2.MySQLCluster, annotation string) string {
+	i := slices.IndexFunc(cluster.ManagedFields, func(e metav1.ManagedFieldsEntry) bool {
+		return e.Subresource == "" && e.FieldsV1 != nil && strings.Contains(e.FieldsV1.GetRawString(), `"f:`+annotation+`"`)
+	})
+	if i < 0 {
+		return ""
+	}
+	return cluster.ManagedFields[i].Manager
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"testing"
+	"time"
+
+	driver "github.com/go-sql-driver/mysql"
+
+	"github.com/torpor-dev/torpor/internal/testkit"
+	"github.com/torpor-dev/torpor/internal/testkit/mysqld"
+)
+
+const sqlTimeout = 20 * time.Second
+
+// connect makes a client of an instance. It has one connection, so that it is one session.
+func (w *world) connect(t *testing.T, i int, user string) *sql.DB {
+	t.Helper()
+	c := driver.NewConfig()
+	c.User, c.Passwd, c.Net, c.Addr = user, user, "tcp", fmt.Sprintf("%s:%d", w.servers[i].Address, mysqld.Port)
+	c.Timeout, c.InterpolateParams, c.Logger = time.Second, true, &driver.NopLogger{}
+	connector, err := driver.NewConnector(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := sql.OpenDB(connector)
+	db.SetMaxOpenConns(1)
+	t.Cleanup(func() { _ = db.Close() }) // The server may be gone before.
+	return db
+}
+
+// run runs statements in one session of an instance.
+func (w *world) run(t *testing.T, i int, user string, statements ...string) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), sqlTimeout)
+	defer cancel()
+	db := w.connect(t, i, user)
+	defer func() { _ = db.Close() }()
+	for _, statement := range statements {
+		if _, err := db.ExecContext(ctx, statement); err != nil {
+			return fmt.Errorf("%s: %w", statement, err)
+		}
+	}
+	return nil
+}
+
+func (w *world) must(t *testing.T, i int, user string, statements ...string) {
+	t.Helper()
+	if err := w.run(t, i, user, statements...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ask reads one value of an instance.
+func (w *world) ask(t *testing.T, i int, query string) string {
+	t.Helper()
+	value, err := w.tryAsk(t, i, query)
+	if err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	return value
+}
+
+func (w *world) tryAsk(t *testing.T, i int, query string) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), sqlTimeout)
+	defer cancel()
+	db := w.connect(t, i, "root")
+	defer func() { _ = db.Close() }()
+	var value sql.NullString
+	err := db.QueryRowContext(ctx, query).Scan(&value)
+	return value.String, err
+}
+
+// everywhere waits until a query answers the same on all instances.
+func (w *world) everywhere(t *testing.T, query, want string) {
+	t.Helper()
+	w.everywhereBut(t, -1, query, want)
+}
+
+func (w *world) everywhereBut(t *testing.T, but int, query, want string) {
+	t.Helper()
+	testkit.Eventually(t, query+" is "+want+" everywhere", func() error {
+		for i := range w.servers {
+			if i == but {
+				continue
+			}
+			if found, err := w.tryAsk(t, i, query); err != nil || found != want {
+				return fmt.Errorf("instance %d: found %q (%w)", i, found, err)
+			}
+		}
+		return nil
+	})
+}
