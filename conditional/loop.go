@@ -102,7 +102,8 @@ func (l *loop) warm() {
 	switch {
 	case want && l.cool == nil:
 		var err error
-		if l.cool, err = scope.Hold(l.g.mgr, l.g.hub, scope.Options{Look: l.g.src.look}, l.g.options.standby); err != nil {
+		o := scope.Options{Optional: l.g.standby, Look: l.g.src.look}
+		if l.cool, err = scope.Hold(l.g.mgr, l.g.hub, o, l.g.options.standby); err != nil {
 			l.g.log.Error(err, "the informers of WarmStandby are not held")
 		}
 	case !want && l.cool != nil:
