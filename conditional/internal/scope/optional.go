@@ -84,8 +84,8 @@ func (p *presence) take(gvk schema.GroupVersionKind, verdict detect.Verdict) (mo
 		p.kind, p.absent = nil, true
 	case detect.Unclear:
 		p.doubt = verdict.Message
-		if verdict.Reason == "Detecting" {
-			return false // Nobody has looked yet.
+		if verdict.Reason == detect.Detecting {
+			return false
 		}
 	}
 	p.settled.open()
