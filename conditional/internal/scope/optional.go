@@ -120,9 +120,11 @@ func newLatch() *latch { return &latch{opened: make(chan struct{})} }
 
 func (l *latch) open() { l.once.Do(func() { close(l.opened) }) }
 
-func (l *latch) isOpen() bool {
+func (l *latch) isOpen() bool { return isClosed(l.opened) }
+
+func isClosed(c <-chan struct{}) bool {
 	select {
-	case <-l.opened:
+	case <-c:
 		return true
 	default:
 		return false
