@@ -44,7 +44,8 @@ var IfServed ifServed
 type ifServed struct{ builder.Predicates }
 
 // NewControllerManagedBy is controller-runtime's function of that name for a controller that runs only while the kinds
-// of For, Owns and Watches are all served, but for those with [IfServed]; it waits for them, and starts anew when they come back.
+// of For, Owns and Watches are all served, but for those with [IfServed]; it waits for them, and starts anew when they
+// come back.
 //
 // The reconciler stays the same object. Its exported fields that hold mgr, or a client, reader, cache, REST mapper or
 // HTTP client of mgr, hold that of the current scope after the first start. Complete refuses a reconciler that has one

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	"github.com/torpor-dev/torpor/conditional/internal/detect"
@@ -132,10 +131,8 @@ func Object(obj client.Object, key client.ObjectKey, f func(client.Object) bool)
 			if obj == nil || key.Name == "" || f == nil {
 				return errors.New("condition Object needs an object of the type to watch, the name of one and a function: pass all three")
 			}
-			if _, err := apiutil.GVKForObject(obj, src.Scheme); err != nil {
-				return fmt.Errorf("find the kind of %T in the manager's scheme (add it with AddToScheme): %w", obj, err)
-			}
-			return nil
+			_, err := kindOf(obj, src.Scheme)
+			return err
 		},
 		observe: func(ctx context.Context, src Sources, report func(Status)) error {
 			logic.Object{Config: src.Config, HTTPClient: src.HTTPClient, Scheme: src.Scheme, Like: obj, Key: key, Holds: f}.Watch(ctx, report)

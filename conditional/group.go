@@ -42,6 +42,7 @@ type Group struct {
 	setup    SetupFunc
 	options  options
 	optional []schema.GroupVersionKind
+	standby  []schema.GroupVersionKind // of the options' objects
 	src      Sources
 	log      logr.Logger
 	gauges   *gauges.Gauges

@@ -96,13 +96,12 @@ func (l *loop) settle(ctx context.Context) {
 // warm holds the informers of WarmStandby while the condition does, whoever leads: a controller begins to use them some
 // time after its group is Running, so there is no good moment to let them go before.
 func (l *loop) warm() {
-	l.g.mu.Lock()
-	want := l.g.asked.State == True && !l.stopping && len(l.g.options.standby) > 0
-	l.g.mu.Unlock()
+	want := l.asked().State == True && !l.stopping && len(l.g.options.standby) > 0
 	switch {
 	case want && l.cool == nil:
 		var err error
-		if l.cool, err = scope.Hold(l.g.mgr, l.g.hub, scope.Options{Look: l.g.src.look}, l.g.options.standby); err != nil {
+		o := scope.Options{Optional: l.g.standby, Look: l.g.src.look}
+		if l.cool, err = scope.Hold(l.g.mgr, l.g.hub, o, l.g.options.standby); err != nil {
 			l.g.log.Error(err, "the informers of WarmStandby are not held")
 		}
 	case !want && l.cool != nil:
@@ -111,10 +110,15 @@ func (l *loop) warm() {
 	}
 }
 
-func (l *loop) desire() machine.Fact {
+// asked is the last report that was not Unknown.
+func (l *loop) asked() Status {
 	l.g.mu.Lock()
-	asked := l.g.asked
-	l.g.mu.Unlock()
+	defer l.g.mu.Unlock()
+	return l.g.asked
+}
+
+func (l *loop) desire() machine.Fact {
+	asked := l.asked()
 	switch {
 	case l.stopping || !l.elected || asked.State != True:
 		return machine.Unwanted
@@ -181,9 +185,7 @@ func (l *loop) heldBack() bool {
 func (l *loop) perform(ctx context.Context, do machine.Action, now time.Time) {
 	switch do {
 	case machine.Activate:
-		l.g.mu.Lock()
-		l.identity = l.g.asked.Identity
-		l.g.mu.Unlock()
+		l.identity = l.asked().Identity
 		l.pace.Start(now)
 		l.life = begin(ctx, l.g, now)
 	case machine.Cancel:

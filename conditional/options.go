@@ -42,11 +42,12 @@ type options struct {
 
 func defaults(when Condition) options {
 	return options{
-		name:         when.String(),
-		drainTimeout: 30 * time.Second,
-		startBackoff: logic.Backoff(),
-		restartBurst: 5, dormantAdmission: RefuseAdmission,
-		restartPause: wait.Backoff{Duration: 10 * time.Second, Factor: 2, Steps: 1 << 30, Cap: time.Minute},
+		name:             when.String(),
+		drainTimeout:     30 * time.Second,
+		startBackoff:     logic.Backoff(),
+		restartBurst:     5,
+		restartPause:     wait.Backoff{Duration: 10 * time.Second, Factor: 2, Steps: 1 << 30, Cap: time.Minute},
+		dormantAdmission: RefuseAdmission,
 	}
 }
 

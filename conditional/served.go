@@ -99,9 +99,9 @@ func (s served) validate(src Sources) error {
 func (s served) resolve(scheme *runtime.Scheme) ([]schema.GroupVersionKind, error) {
 	kinds := append([]schema.GroupVersionKind(nil), s.gvks...)
 	for _, obj := range s.objs {
-		gvk, err := apiutil.GVKForObject(obj, scheme)
+		gvk, err := kindOf(obj, scheme)
 		if err != nil {
-			return nil, fmt.Errorf("find the kind of %T in the manager's scheme (add it with AddToScheme): %w", obj, err)
+			return nil, err
 		}
 		kinds = append(kinds, gvk)
 	}
@@ -114,6 +114,14 @@ func (s served) resolve(scheme *runtime.Scheme) ([]schema.GroupVersionKind, erro
 		}
 	}
 	return kinds, nil
+}
+
+func kindOf(obj client.Object, scheme *runtime.Scheme) (schema.GroupVersionKind, error) {
+	gvk, err := apiutil.GVKForObject(obj, scheme)
+	if err != nil {
+		return gvk, fmt.Errorf("find the kind of %T in the scheme of its manager or cluster (add it with AddToScheme): %w", obj, err)
+	}
+	return gvk, nil
 }
 
 func (s served) Observe(ctx context.Context, src Sources, report func(Status)) error {

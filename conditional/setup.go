@@ -68,7 +68,8 @@ func newGroup(mgr manager.Manager, when Condition, setup SetupFunc, o options) (
 		}
 	}
 	if len(o.standby) > 0 {
-		if _, err := (served{objs: o.standby}).resolve(g.src.Scheme); err != nil {
+		var err error
+		if g.standby, err = (served{objs: o.standby}).resolve(g.src.Scheme); err != nil {
 			return nil, fmt.Errorf("kinds of WarmStandby: %w", err)
 		}
 	}

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -48,11 +47,10 @@ func (k ClusterKind[name, object, request]) ForCluster(n name, cl cluster.Cluste
 	if cl == nil || k.Handler == nil {
 		return nil, false, errors.New("conditional.ClusterKind needs a cluster and a Handler, found nil: pass both")
 	}
-	s := &kindSource[object, request]{cl: cl, obj: k.Object, handler: k.Handler(n, cl), predicates: k.Predicates}
-	if _, err := s.kind(); err != nil {
+	if _, err := kindOf(k.Object, cl.GetScheme()); err != nil {
 		return nil, false, err
 	}
-	return s, true, nil
+	return &kindSource[object, request]{cl: cl, obj: k.Object, handler: k.Handler(n, cl), predicates: k.Predicates}, true, nil
 }
 
 // kindSource is a gate before controller-runtime's own source, which gets a cache in which the kind is optional.
@@ -63,17 +61,9 @@ type kindSource[object client.Object, request comparable] struct {
 	predicates []predicate.TypedPredicate[object]
 }
 
-func (s *kindSource[object, request]) kind() (schema.GroupVersionKind, error) {
-	gvk, err := apiutil.GVKForObject(s.obj, s.cl.GetScheme())
-	if err != nil {
-		return gvk, fmt.Errorf("find the kind of %T in the cluster's scheme (add it with AddToScheme): %w", s.obj, err)
-	}
-	return gvk, nil
-}
-
 // Start follows the kind until ctx ends.
 func (s *kindSource[object, request]) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[request]) error {
-	gvk, err := s.kind()
+	gvk, err := kindOf(s.obj, s.cl.GetScheme())
 	if err != nil {
 		return err
 	}

@@ -103,25 +103,25 @@ func awaitAbsence(ctx context.Context, groups []*conditional.Group) error {
 // watched is how many objects there are of a kind that is served all the time.
 const watched = 10
 
-// prepare installs the CRD of a kind, with its objects.
-func (b *bed) prepare(ctx context.Context, kind schema.GroupVersionKind) error {
+// prepare installs the CRD of a kind, with its objects, and returns a manager.
+func (b *bed) prepare(ctx context.Context, kind schema.GroupVersionKind) (manager.Manager, error) {
 	b.progress.Say("install %s with %d objects", kind.Kind, watched)
 	history, err := b.cluster.Watch(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := b.cluster.Install(ctx, kind); err != nil {
-		return err
+		return nil, err
 	}
 	if _, err := history.Established(ctx, kind); err != nil {
-		return err
+		return nil, err
 	}
 	for i := range watched {
 		if err := b.cluster.Create(ctx, kind, fmt.Sprintf("object-%d", i)); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return nil
+	return b.manager()
 }
 
 // seconds is never negative: two watches of one event may come in either order.

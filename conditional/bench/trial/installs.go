@@ -112,7 +112,7 @@ func plainInstalls(ctx context.Context, b *bed) (figures.Round, error) {
 }
 
 func (b *bed) plainInstall(ctx context.Context, mgr manager.Manager, history *world.History) (float64, error) {
-	kind, synced := world.Kind(0), newBell(1)
+	kind := world.Kind(0)
 	if err := b.cluster.Install(ctx, kind); err != nil {
 		return 0, err
 	}
@@ -123,7 +123,7 @@ func (b *bed) plainInstall(ctx context.Context, mgr manager.Manager, history *wo
 	if err := b.cluster.AwaitServed(ctx, kind); err != nil {
 		return 0, err
 	}
-	at, err := b.plainLife(ctx, mgr, kind, synced)
+	at, err := plainLife(ctx, mgr, kind)
 	if err != nil {
 		return 0, err
 	}
@@ -135,12 +135,8 @@ func (b *bed) plainInstall(ctx context.Context, mgr manager.Manager, history *wo
 }
 
 // plainLife starts a plain controller and stops it, informer included, as soon as it has synced.
-func (b *bed) plainLife(ctx context.Context, mgr manager.Manager, kind schema.GroupVersionKind, synced bell) (time.Time, error) {
-	stop, err := startPlain(ctx, mgr, "bench-plain", newProbe(mgr, kind, synced))
-	if err != nil {
-		return time.Time{}, err
-	}
-	at, err := synced.next(ctx)
+func plainLife(ctx context.Context, mgr manager.Manager, kind schema.GroupVersionKind) (time.Time, error) {
+	stop, at, err := startSynced(ctx, mgr, "bench-plain", kind)
 	if err != nil {
 		return at, err
 	}

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -79,17 +78,15 @@ func watching(kind schema.GroupVersionKind, synced bell) conditional.SetupFunc {
 
 // startPlain starts a controller beside the manager, as its authors advise those who must start one late. Stop ends it
 // and leaves its informer to the caller.
-func startPlain(ctx context.Context, mgr manager.Manager, name string, sources ...source.Source) (stop func() error, err error) {
+func startPlain(ctx context.Context, mgr manager.Manager, name string, p probe) (stop func() error, err error) {
 	c, err := controller.NewUnmanaged(name, controller.Options{
 		Reconciler: idle(), SkipNameValidation: new(true), Logger: mgr.GetLogger(), CacheSyncTimeout: 24 * time.Hour,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("make a plain controller: %w", err)
 	}
-	for _, s := range sources {
-		if err := c.Watch(s); err != nil {
-			return nil, fmt.Errorf("let a plain controller watch: %w", err)
-		}
+	if err := c.Watch(p); err != nil {
+		return nil, fmt.Errorf("let a plain controller watch: %w", err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
@@ -103,10 +100,19 @@ func startPlain(ctx context.Context, mgr manager.Manager, name string, sources .
 	}, nil
 }
 
+// startSynced is startPlain for a kind, and returns when that has synced.
+func startSynced(ctx context.Context, mgr manager.Manager, name string, kind schema.GroupVersionKind) (stop func() error, at time.Time, err error) {
+	synced := newBell(1)
+	if stop, err = startPlain(ctx, mgr, name, newProbe(mgr, kind, synced)); err != nil {
+		return nil, at, err
+	}
+	at, err = synced.next(ctx)
+	return stop, at, err
+}
+
 // removeInformer drops the manager's informer of a kind, which nobody may use any more.
 func removeInformer(ctx context.Context, mgr manager.Manager, kind schema.GroupVersionKind) error {
-	var obj client.Object = world.Object(kind, "")
-	if err := mgr.GetCache().RemoveInformer(ctx, obj); err != nil {
+	if err := mgr.GetCache().RemoveInformer(ctx, world.Object(kind, "")); err != nil {
 		return fmt.Errorf("remove an informer: %w", err)
 	}
 	return nil

@@ -6,6 +6,9 @@ import (
 	"context"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
 	"github.com/torpor-dev/torpor/conditional"
 	"github.com/torpor-dev/torpor/conditional/bench/figures"
 	"github.com/torpor-dev/torpor/conditional/bench/world"
@@ -20,8 +23,11 @@ type switched struct {
 }
 
 // newSwitched has room for all samples, so that they do not look like a leak.
-func newSwitched(samples int) *switched {
-	return &switched{says: make(chan bool), synced: newBell(10), starts: make([]float64, 0, samples), stops: make([]float64, 0, samples)}
+func newSwitched(mgr manager.Manager, name string, kind schema.GroupVersionKind, samples int) (*switched, error) {
+	s := &switched{says: make(chan bool), synced: newBell(10), starts: make([]float64, 0, samples), stops: make([]float64, 0, samples)}
+	var err error
+	s.group, err = conditional.Setup(mgr, conditional.Signal(name, s.says), watching(kind, s.synced), options(name)...)
+	return s, err
 }
 
 // once starts the group, until its sources have synced, and stops it, until it is dormant.
@@ -64,18 +70,15 @@ func (s *switched) say(ctx context.Context, on bool) error {
 // restarts starts and stops a group on a kind that is served all the time, and that nobody else watches.
 func restarts(ctx context.Context, b *bed) (figures.Round, error) {
 	kind := world.Kind(0)
-	if err := b.prepare(ctx, kind); err != nil {
-		return nil, err
-	}
-	mgr, err := b.manager()
+	mgr, err := b.prepare(ctx, kind)
 	if err != nil {
 		return nil, err
 	}
-	s, held := newSwitched(b.Cycles), leak{}
-	s.group, err = conditional.Setup(mgr, conditional.Signal("restarts", s.says), watching(kind, s.synced), options("restarts")...)
+	s, err := newSwitched(mgr, "restarts", kind, b.Cycles)
 	if err != nil {
 		return nil, err
 	}
+	held := leak{}
 	err = within(ctx, mgr, func(ctx context.Context) error { return b.repeat(ctx, b.Cycles, held.look, s.once) })
 	r := figures.Round{}
 	r.Spread("served_start", s.starts)
@@ -87,10 +90,7 @@ func restarts(ctx context.Context, b *bed) (figures.Round, error) {
 // plainRestarts makes a plain controller anew for each start, and removes its informer at each stop.
 func plainRestarts(ctx context.Context, b *bed) (figures.Round, error) {
 	kind := world.Kind(0)
-	if err := b.prepare(ctx, kind); err != nil {
-		return nil, err
-	}
-	mgr, err := b.manager()
+	mgr, err := b.prepare(ctx, kind)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +98,7 @@ func plainRestarts(ctx context.Context, b *bed) (figures.Round, error) {
 	err = within(ctx, mgr, func(ctx context.Context) error {
 		return b.repeat(ctx, b.PlainCycles, held.look, func(ctx context.Context, warm bool) error {
 			began := time.Now()
-			at, err := b.plainLife(ctx, mgr, kind, newBell(1))
+			at, err := plainLife(ctx, mgr, kind)
 			if warm {
 				starts = append(starts, seconds(began, at))
 			}

@@ -19,10 +19,7 @@ import (
 // restarts of that neighbour.
 func shared(ctx context.Context, b *bed) (figures.Round, error) {
 	kind := world.Kind(0)
-	if err := b.prepare(ctx, kind); err != nil {
-		return nil, err
-	}
-	mgr, err := b.manager()
+	mgr, err := b.prepare(ctx, kind)
 	if err != nil {
 		return nil, err
 	}
@@ -35,12 +32,11 @@ func shared(ctx context.Context, b *bed) (figures.Round, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, held := newSwitched(b.Cycles), leak{}
-	s.group, err = conditional.Setup(mgr, conditional.Signal("shared", s.says), watching(kind, s.synced), options("shared")...)
+	s, err := newSwitched(mgr, "shared", kind, b.Cycles)
 	if err != nil {
 		return nil, err
 	}
-	r := figures.Round{}
+	held, r := leak{}, figures.Round{}
 	err = within(ctx, mgr, func(ctx context.Context) error {
 		if err := awaitPhase(ctx, neighbour, conditional.Running); err != nil {
 			return err
@@ -73,30 +69,19 @@ func (t *traffic) during(ctx context.Context, do func() error) error {
 // plainShared stops a plain controller whose informer must stay, for another one uses it.
 func plainShared(ctx context.Context, b *bed) (figures.Round, error) {
 	kind := world.Kind(0)
-	if err := b.prepare(ctx, kind); err != nil {
-		return nil, err
-	}
-	mgr, err := b.manager()
+	mgr, err := b.prepare(ctx, kind)
 	if err != nil {
 		return nil, err
 	}
 	held := leak{}
 	err = within(ctx, mgr, func(ctx context.Context) error {
-		first := newBell(1)
-		stop, err := startPlain(ctx, mgr, "bench-neighbour", newProbe(mgr, kind, first))
+		stop, _, err := startSynced(ctx, mgr, "bench-neighbour", kind)
 		if err != nil {
 			return err
 		}
-		if _, err := first.next(ctx); err != nil {
-			return err
-		}
 		err = b.repeat(ctx, b.PlainCycles, held.look, func(ctx context.Context, _ bool) error {
-			synced := newBell(1)
-			stop, err := startPlain(ctx, mgr, "bench-plain", newProbe(mgr, kind, synced))
+			stop, _, err := startSynced(ctx, mgr, "bench-plain", kind)
 			if err != nil {
-				return err
-			}
-			if _, err := synced.next(ctx); err != nil {
 				return err
 			}
 			return stop()

@@ -5,6 +5,7 @@
 package detect
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -31,7 +32,7 @@ type Interest struct {
 
 func (i Interest) validate() error {
 	if len(i.Kinds) == 0 {
-		return fmt.Errorf("expected at least one kind to look for, found none: name one")
+		return errors.New("expected at least one kind to look for, found none: name one")
 	}
 	for _, gvk := range i.Kinds {
 		if gvk.Version == "" || gvk.Kind == "" {

@@ -33,6 +33,9 @@ type Verdict struct {
 	Terminating bool
 }
 
+// Detecting is the reason of a verdict on a kind that nobody has looked for yet.
+const Detecting = "Detecting"
+
 // sighting is what one look at the API server found.
 type sighting struct {
 	kind      seen

@@ -88,7 +88,7 @@ func (l *loop) track(gvk schema.GroupVersionKind) *track {
 	}
 	t := &track{
 		gvk: gvk, board: b, subs: map[*subscriber]struct{}{},
-		verdict: Verdict{Reason: "Detecting", Message: "the API server has not been asked yet"},
+		verdict: Verdict{Reason: Detecting, Message: "the API server has not been asked yet"},
 	}
 	b.tracks[gvk.Kind], l.tracks[gvk] = t, t
 	return t

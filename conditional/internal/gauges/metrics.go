@@ -43,7 +43,7 @@ func New() (*Gauges, error) {
 			Name: "torpor_gate_drain_timeouts_total", Help: "Stops of a conditional group that outlasted its drain timeout.",
 		}, []string{"group"}),
 	}
-	err := errors.Join(share(&g.state), share(&g.transitions), share(&g.starts), share(&g.stops), share(&g.overdue))
+	err := errors.Join(Share(&g.state), Share(&g.transitions), Share(&g.starts), Share(&g.stops), Share(&g.overdue))
 	return g, err
 }
 
@@ -52,8 +52,9 @@ func spans() []float64 {
 	return []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120}
 }
 
-// share registers a collector, or takes the one that is already there: two managers may live in one process.
-func share[C prometheus.Collector](c *C) error {
+// Share registers a collector in controller-runtime's registry, or takes the one of its type that is already there: two
+// managers may live in one process.
+func Share[C prometheus.Collector](c *C) error {
 	err := metrics.Registry.Register(*c)
 	if there, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {
 		if old, ok := there.ExistingCollector.(C); ok {

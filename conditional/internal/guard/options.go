@@ -5,7 +5,7 @@
 package guard
 
 import (
-	"fmt"
+	"errors"
 	"maps"
 	"net/http"
 
@@ -82,7 +82,7 @@ func wrapClient(cfg *rest.Config, opts client.Options) (client.Client, error) {
 		c, _ = opts.Cache.Reader.(*Cache)
 	}
 	if c == nil {
-		return nil, fmt.Errorf("expected no Reader in the Client.Cache of conditional.ManagerOptions, found one: leave it out, a client reads from the cache of its manager or scope")
+		return nil, errors.New("expected no Reader in the Client.Cache of conditional.ManagerOptions, found one: leave it out, a client reads from the cache of its manager or scope")
 	}
 	reading := *opts.Cache
 	reading.Reader = readings{c}

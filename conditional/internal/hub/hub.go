@@ -5,8 +5,6 @@
 package hub
 
 import (
-	"errors"
-	"fmt"
 	"net/http"
 	"sync"
 
@@ -16,9 +14,9 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/torpor-dev/torpor/conditional/internal/detect"
+	"github.com/torpor-dev/torpor/conditional/internal/gauges"
 	"github.com/torpor-dev/torpor/conditional/internal/guard"
 	"github.com/torpor-dev/torpor/conditional/internal/informers"
 	"github.com/torpor-dev/torpor/conditional/internal/webhooks"
@@ -27,8 +25,8 @@ import (
 // startsAtOnce is how many groups of one API server may start at a time: five hundred CRDs may be installed at once.
 const startsAtOnce = 16
 
-// Hub is shared by everything that uses the same *rest.Config, which a cluster.Cluster keeps as it was given, the same scheme, which says how objects are decoded, and
-// the same outer cache, whose options say which objects there are.
+// Hub is shared by everything that uses the same *rest.Config, which a cluster.Cluster keeps as it was given, the same
+// scheme, which says how objects are decoded, and the same outer cache, whose options say which objects there are.
 type Hub struct {
 	Detector  *detect.Detector
 	Informers *informers.Pool
@@ -101,7 +99,7 @@ func Of(s Server, log logr.Logger) (_ *Hub, release func(), err error) {
 // hubs is a collector, so that the process's registry of metrics, where controller-runtime has its own, keeps the one
 // list of them.
 type hubs struct {
-	gauges []gauge
+	totals []gauge
 	probes *prometheus.Desc
 
 	mu sync.Mutex
@@ -109,17 +107,9 @@ type hubs struct {
 }
 
 func registered() (*hubs, error) {
-	all := &hubs{gauges: gauges(), probes: probes(), of: map[key]*Hub{}}
-	err := metrics.Registry.Register(all)
-	if there, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {
-		if old, ok := there.ExistingCollector.(*hubs); ok {
-			return old, nil
-		}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("register the metrics of API servers: %w", err)
-	}
-	return all, nil
+	all := &hubs{totals: totals(), probes: probes(), of: map[key]*Hub{}}
+	err := gauges.Share(&all)
+	return all, err
 }
 
 func (all *hubs) leave(k key, h *Hub) {

@@ -13,7 +13,7 @@ type gauge struct {
 	of   func(map[key]*Hub) int
 }
 
-func gauges() []gauge {
+func totals() []gauge {
 	return []gauge{
 		{
 			prometheus.NewDesc("torpor_gate_api_servers", "API servers that conditional groups look at.", nil, nil),
@@ -51,7 +51,7 @@ func probes() *prometheus.Desc {
 
 // Describe names the metrics.
 func (all *hubs) Describe(to chan<- *prometheus.Desc) {
-	for _, g := range all.gauges {
+	for _, g := range all.totals {
 		to <- g.desc
 	}
 	to <- all.probes
@@ -61,7 +61,7 @@ func (all *hubs) Describe(to chan<- *prometheus.Desc) {
 func (all *hubs) Collect(to chan<- prometheus.Metric) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	for _, g := range all.gauges {
+	for _, g := range all.totals {
 		to <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, float64(g.of(all.of)))
 	}
 	total := map[string]uint64{}

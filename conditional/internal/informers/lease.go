@@ -19,9 +19,6 @@ type Lease struct {
 	once  sync.Once
 }
 
-// Kind returns what the informer watches.
-func (l *Lease) Kind() Kind { return l.entry.kind }
-
 // Informer returns the informer, which may not have synced yet. Its HasSyncedChecker may also be done when it stops
 // before it has; HasSynced is false then.
 func (l *Lease) Informer() cache.Informer { return l.entry.informer }

@@ -49,7 +49,7 @@ func (o *oracle) Subscribe(i detect.Interest, report func([]detect.Verdict)) (fu
 	if o.refuses != nil {
 		return nil, o.refuses
 	}
-	report([]detect.Verdict{{Reason: "Detecting"}})
+	report([]detect.Verdict{{Reason: detect.Detecting}})
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.asks = append(o.asks, ask{i, report})

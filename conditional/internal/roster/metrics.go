@@ -3,12 +3,11 @@
 package roster
 
 import (
-	"errors"
-	"fmt"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/torpor-dev/torpor/conditional/internal/gauges"
 )
 
 // list is a collector, so that the process's registry of metrics, where controller-runtime has its own, keeps it.
@@ -21,16 +20,8 @@ type list struct {
 
 func registered() (*list, error) {
 	all := &list{desc: prometheus.NewDesc("torpor_gate_groups", "Conditional groups of this process.", nil, nil)}
-	err := metrics.Registry.Register(all)
-	if there, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {
-		if old, ok := there.ExistingCollector.(*list); ok {
-			return old, nil
-		}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("register the list of conditional groups: %w", err)
-	}
-	return all, nil
+	err := gauges.Share(&all)
+	return all, err
 }
 
 // Describe names the metric.

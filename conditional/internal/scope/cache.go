@@ -8,7 +8,6 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	"github.com/torpor-dev/torpor/conditional/internal/hub"
@@ -38,16 +37,9 @@ func NewCache(cl cluster.Cluster, h *hub.Hub, o Options) (_ cache.Cache, stop fu
 	return v, stop, nil
 }
 
-// Hold leases the informers of objs, each while its kind is served, so that a scope finds them synced. It makes no
-// request and does not wait.
+// Hold leases the informers of objs, whose kinds are the optional ones of o, each while its kind is served, so that a
+// scope finds them synced. It makes no request and does not wait.
 func Hold(cl cluster.Cluster, h *hub.Hub, o Options, objs []client.Object) (release func(), err error) {
-	for _, obj := range objs {
-		gvk, err := apiutil.GVKForObject(obj, cl.GetScheme())
-		if err != nil {
-			return nil, err
-		}
-		o.Optional = append(o.Optional, gvk)
-	}
 	c, release, err := NewCache(cl, h, o)
 	if err != nil {
 		return nil, err

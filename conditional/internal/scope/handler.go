@@ -129,14 +129,7 @@ func (d *door) shut() {
 	}
 }
 
-func (d *door) isEmpty() bool {
-	select {
-	case <-d.empty:
-		return true
-	default:
-		return false
-	}
-}
+func (d *door) isEmpty() bool { return isClosed(d.empty) }
 
 // guarded is a handler behind a door: client-go may still deliver an event after a handler was removed.
 type guarded struct {

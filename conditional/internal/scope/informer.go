@@ -147,14 +147,7 @@ func (u *use) HasSyncedChecker() toolscache.DoneChecker {
 // IsStopped is true when the scope, or its use of the informer, has ended.
 func (u *use) IsStopped() bool { return u.ended() }
 
-func (u *use) ended() bool {
-	select {
-	case <-u.gone:
-		return true
-	default:
-		return false
-	}
-}
+func (u *use) ended() bool { return isClosed(u.gone) }
 
 // readings is the cache as the scope's client has it. One that reads its own writes adds handlers, and reads go on
 // while the runnables end.

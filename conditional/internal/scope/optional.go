@@ -84,8 +84,8 @@ func (p *presence) take(gvk schema.GroupVersionKind, verdict detect.Verdict) (mo
 		p.kind, p.absent = nil, true
 	case detect.Unclear:
 		p.doubt = verdict.Message
-		if verdict.Reason == "Detecting" {
-			return false // Nobody has looked yet.
+		if verdict.Reason == detect.Detecting {
+			return false
 		}
 	}
 	p.settled.open()
@@ -120,9 +120,11 @@ func newLatch() *latch { return &latch{opened: make(chan struct{})} }
 
 func (l *latch) open() { l.once.Do(func() { close(l.opened) }) }
 
-func (l *latch) isOpen() bool {
+func (l *latch) isOpen() bool { return isClosed(l.opened) }
+
+func isClosed(c <-chan struct{}) bool {
 	select {
-	case <-l.opened:
+	case <-c:
 		return true
 	default:
 		return false

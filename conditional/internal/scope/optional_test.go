@@ -249,7 +249,7 @@ func TestPresenceFollowsTheVerdicts(t *testing.T) {
 		moves, there, out bool
 		settled           bool
 	}{
-		"nobody has looked yet":      {now: detect.Verdict{Reason: "Detecting"}},
+		"nobody has looked yet":      {now: detect.Verdict{Reason: detect.Detecting}},
 		"a doubt at first":           {now: doubt, settled: true},
 		"it is absent":               {now: absent, moves: true, out: true, settled: true},
 		"it is absent still":         {before: []detect.Verdict{absent}, now: absent, out: true, settled: true},

@@ -39,9 +39,7 @@ func (v *view) reader(ctx context.Context, obj runtime.Object) (client.Reader, e
 	if v.life.Err() != nil {
 		return nil, ErrClosed
 	}
-	select {
-	case <-v.started:
-	default:
+	if !isClosed(v.started) {
 		return nil, &cache.ErrCacheNotStarted{}
 	}
 	s, err := v.slotOf(obj)

@@ -61,7 +61,7 @@ func (v *view) add(ctx context.Context, s slot, private bool) (*use, error) {
 	var kind informers.Kind
 	if optional == nil {
 		var err error
-		if kind, err = v.find(ctx, s); err != nil {
+		if kind, err = v.find(ctx, s.gvk); err != nil {
 			return nil, err
 		}
 	}

@@ -109,10 +109,8 @@ type awaited struct{ done, gone <-chan struct{} }
 
 // await returns nil when done is closed, ErrClosed when the scope ends before, errGone for gone, or the error of ctx.
 func (v *view) await(ctx context.Context, done, gone <-chan struct{}) error {
-	select {
-	case <-done:
+	if isClosed(done) {
 		return nil
-	default:
 	}
 	select {
 	case <-done:
@@ -159,18 +157,16 @@ func noMatch(gvk schema.GroupVersionKind) error {
 	return &meta.NoKindMatchError{GroupKind: gvk.GroupKind(), SearchedVersions: []string{gvk.Version}}
 }
 
-// find returns what an informer of the slot has to watch; a kind that the detector does not know is looked up.
-func (v *view) find(ctx context.Context, s slot) (informers.Kind, error) {
-	kind, known, err := v.known(s.gvk)
-	if err != nil {
+// find returns what an informer of the kind has to watch, but for the form; a kind that the detector does not know is
+// looked up.
+func (v *view) find(ctx context.Context, gvk schema.GroupVersionKind) (informers.Kind, error) {
+	kind, known, err := v.known(gvk)
+	if known || err != nil {
 		return kind, err
 	}
-	if !known {
-		if kind, err = v.lookUp(ctx, s.gvk); err != nil {
-			return kind, fmt.Errorf("find the resource of %s: %w", s.gvk, err)
-		}
+	if kind, err = v.lookUp(ctx, gvk); err != nil {
+		return kind, fmt.Errorf("find the resource of %s: %w", gvk, err)
 	}
-	kind.Form = s.form
 	return kind, nil
 }
 

@@ -34,14 +34,14 @@ type hookServer struct {
 	mux    *http.ServeMux // only tells the webhook builder what this scope has registered
 
 	mu   sync.Mutex
-	mine map[string]http.Handler
+	mine map[string]struct{} // paths
 }
 
 func newHookServer(m *Manager, shared *webhooks.Managers, o Options) *hookServer {
 	return &hookServer{
 		scope: m, shared: shared,
 		tenant: &webhooks.Tenant{Group: o.Group, Dormant: o.Dormant, Ended: m.life.Done()},
-		mux:    http.NewServeMux(), mine: map[string]http.Handler{},
+		mux:    http.NewServeMux(), mine: map[string]struct{}{},
 	}
 }
 
@@ -68,7 +68,7 @@ func (s *hookServer) register(path string, handler http.Handler) error {
 		}
 		context.AfterFunc(s.scope.life, s.tenant.Leave)
 	}
-	s.mine[path] = handler
+	s.mine[path] = struct{}{}
 	if err := s.paths().Claim(s.scope.Manager.GetWebhookServer(), path, handler, s.tenant); errors.Is(err, webhooks.ErrLeft) {
 		return ErrClosed
 	} else if err != nil {

@@ -3,7 +3,6 @@
 package webhooks
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -94,11 +93,10 @@ func (m *Multiplexer) convert(server webhook.Server, handler http.Handler) error
 func register(server webhook.Server, path string, handler http.Handler) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			cause, ok := p.(error)
-			if !ok {
-				cause = errors.New(fmt.Sprint(p))
+			var ok bool
+			if err, ok = p.(error); !ok {
+				err = fmt.Errorf("%v", p)
 			}
-			err = cause
 		}
 	}()
 	server.Register(path, handler)
