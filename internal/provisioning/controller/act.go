@@ -124,7 +124,7 @@ func (c Controller) applyAll(ctx context.Context, seen *observation, w *work) {
 		err := c.applyOne(ctx, seen, o)
 		switch {
 		case err == nil:
-		case apierrors.IsInvalid(err) || apierrors.IsBadRequest(err):
+		case refusal(err):
 			w.refused = append(w.refused, words(o, err)+hint(o))
 		default:
 			w.err = errors.Join(w.err, errors.New(words(o, err)))

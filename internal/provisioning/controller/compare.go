@@ -4,7 +4,9 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -139,9 +141,16 @@ func (c Controller) unused(ctx context.Context, seen *observation, newest string
 	return found, nil
 }
 
-// words tells what the API server refused, in words that are free of secrets.
+// refusal: only a user can mend it. To a field that it does not know, the API server answers 500 without a reason.
+func refusal(err error) bool {
+	status, ok := errors.AsType[apierrors.APIStatus](err)
+	unknownField := ok && status.Status().Code == http.StatusInternalServerError && status.Status().Reason == metav1.StatusReasonUnknown
+	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || unknownField
+}
+
+// words tells what the API server said, in words that are free of secrets.
 func words(o *unstructured.Unstructured, err error) string {
-	if o.GetKind() != "Secret" && (apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)) {
+	if o.GetKind() != "Secret" && refusal(err) {
 		return fmt.Sprintf("the API server refuses the %s: %v", label(o), err)
 	}
 	return fmt.Sprintf("the API server answered %s to the %s", apierrors.ReasonForError(err), label(o))
