@@ -187,7 +187,7 @@ func TestScripts(t *testing.T) {
 		"SELECT @@gtid_executed": "", "SELECT @@super_read_only": "1", "SELECT @@server_id": "100",
 		"SELECT @@report_host": "moco-test-0.moco-test.default.svc", "SELECT @@gtid_mode": "ON", "SELECT @@binlog_format": "ROW",
 		"SELECT @@skip_replica_start": "1", "SELECT @@innodb_buffer_pool_size": "8388608",
-		"SELECT COUNT(*) FROM mysql.user WHERE user = 'root' OR authentication_string = ''":                                            "0",
+		"SELECT COUNT(*) FROM mysql.user WHERE user = 'root' OR authentication_string = ''":                                               "0",
 		"SELECT COUNT(*) FROM information_schema.plugins WHERE plugin_name IN ('clone', 'rpl_semi_sync_source', 'rpl_semi_sync_replica')": "3",
 	} {
 		if got := ask(t, admin, question); got != want {

@@ -143,8 +143,8 @@ func (c Controller) unused(ctx context.Context, seen *observation, newest string
 
 // refusal: only a user can mend it. To a field that it does not know, the API server answers 500 without a reason.
 func refusal(err error) bool {
-	status, ok := errors.AsType[apierrors.APIStatus](err)
-	unknownField := ok && status.Status().Code == http.StatusInternalServerError && status.Status().Reason == metav1.StatusReasonUnknown
+	status, ok := errors.AsType[*apierrors.StatusError](err)
+	unknownField := ok && status.ErrStatus.Code == http.StatusInternalServerError && status.ErrStatus.Reason == metav1.StatusReasonUnknown
 	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || unknownField
 }
 

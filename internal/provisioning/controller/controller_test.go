@@ -32,16 +32,17 @@ import (
 func TestController(t *testing.T) {
 	w := newWorld(t)
 	for name, story := range map[string]func(*testing.T, *scene){
-		"everything is made, and nothing is written twice":  made,
-		"what others change or delete comes back":           drift,
+		"everything is made, and nothing is written twice":   made,
+		"what others change or delete comes back":            drift,
 		"a stop of reconciliation keeps everything as it is": stop,
-		"what is stopped is deleted all the same":           deleted,
-		"a missing ConfigMap is told, and made good":        missing,
-		"a rollout goes on one by one, the primary last":    rollout,
-		"a rollout waits while clustering is stopped":       rolloutStopped,
-		"passwords that are there stay":                     passwords,
-		"what the API server refuses is told":               refused,
-		"offline means no Pods":                             offline,
+		"what is stopped is deleted all the same":            deleted,
+		"a missing ConfigMap is told, and made good":         missing,
+		"a rollout goes on one by one, the primary last":     rollout,
+		"a rollout waits while clustering is stopped":        rolloutStopped,
+		"passwords that are there stay":                      passwords,
+		"what the API server refuses is told":                refused,
+		"a configuration stays while a Pod uses it":          pruned,
+		"offline means no Pods":                              offline,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -235,6 +236,35 @@ func missing(t *testing.T, s *scene) {
 	if !strings.Contains(config.Data["my.cnf"], "long_query_time=5\n") {
 		t.Errorf("the setting is missing in:\n%s", config.Data["my.cnf"])
 	}
+}
+
+func pruned(t *testing.T, s *scene) {
+	settings := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.name.Namespace, Name: "mycnf"}, Data: map[string]string{"long_query_time": "5"}}
+	s.create(t, settings)
+	s.addCluster(t, func(c *mocov1beta2.MySQLCluster) { c.Spec.MySQLConfigMapName = new("mycnf") })
+	s.reconciled(t)
+	used := s.set(t).Spec.Template.Spec.Volumes[3].ConfigMap.Name
+	s.addPod(t, 0, "one")
+	settings.Data["long_query_time"] = "6"
+	if err := s.hub.Client.Update(t.Context(), settings); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Eventually(t, "the Pods get another configuration", func() error {
+		if s.set(t).Spec.Template.Spec.Volumes[3].ConfigMap.Name == used {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	s.observeSet(t, "two")
+	s.settles(t, func() error { return nil })
+	if err := s.get(t, used, &corev1.ConfigMap{}); err != nil {
+		t.Errorf("a configuration is gone although a Pod uses it: %v", err)
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.name.Namespace, Name: podName(0)}}
+	if err := s.hub.Client.Delete(t.Context(), pod, client.GracePeriodSeconds(0)); err != nil {
+		t.Fatal(err)
+	}
+	s.gone(t, used, &corev1.ConfigMap{})
 }
 
 func passwords(t *testing.T, s *scene) {

@@ -153,4 +153,3 @@ func rolloutEvents(w work) []kit.Event {
 	}
 	return nil
 }
-
