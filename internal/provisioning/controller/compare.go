@@ -89,6 +89,9 @@ func (c Controller) compare(ctx context.Context, seen *observation) work {
 func (c Controller) same(ctx context.Context, seen *observation, wanted *unstructured.Unstructured) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
+	if !c.ledger.knows(client.ObjectKeyFromObject(seen.cluster), wanted) {
+		return false, nil
+	}
 	readers := []client.Reader{c.own, c.live}
 	if wanted.GetKind() == "Secret" {
 		readers = readers[1:]

@@ -32,7 +32,15 @@ func (l *ledger) applied(cluster types.NamespacedName, wanted, live *unstructure
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e, ok := l.entries[cluster][label(wanted)]
-	return ok && live != nil && e == entry{hash(wanted), hash(live)}
+	return ok && e == entry{hash(wanted), hash(live)}
+}
+
+// knows says whether this was sent before.
+func (l *ledger) knows(cluster types.NamespacedName, wanted *unstructured.Unstructured) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e, ok := l.entries[cluster][label(wanted)]
+	return ok && e.sent == hash(wanted)
 }
 
 func (l *ledger) note(cluster types.NamespacedName, wanted, became *unstructured.Unstructured) {
