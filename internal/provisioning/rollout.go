@@ -99,21 +99,21 @@ func Decide(o Observed) Plan {
 	case len(absent) == 0 && len(outdated) == 0 && len(down) == 0:
 		return Plan{Rule: "done", Do: Nothing{}, Done: true}
 	case len(outdated) == 0:
-		return wait("nothing to replace", "waiting until "+o.pods(union(absent, down))+" is ready")
+		return wait("nothing to replace", "waiting for "+o.pods(union(absent, down)))
 	case o.ClusteringStopped:
-		return wait("clustering is stopped", fmt.Sprintf("the rollout waits while clustering is stopped: %s is of an older revision; "+
+		return wait("clustering is stopped", fmt.Sprintf("the rollout waits while clustering is stopped; of an older revision: %s; "+
 			"to go on, run: kubectl moco start clustering %s", o.pods(outdated), o.Name))
 	case o.StoppedInstances:
-		return wait("instances are stopped", fmt.Sprintf("the rollout waits while clustering leaves single instances alone: %s is of an "+
-			"older revision; to go on, remove the annotation clustering-stopped-instances", o.pods(outdated)))
+		return wait("instances are stopped", fmt.Sprintf("the rollout waits while clustering leaves single instances alone; of an older "+
+			"revision: %s; to go on, remove the annotation clustering-stopped-instances", o.pods(outdated)))
 	case len(absent) > 0 || len(down) > 0:
-		return wait("one at a time", "the rollout waits until "+o.pods(union(absent, down))+" is ready")
+		return wait("one at a time", "the rollout waits for "+o.pods(union(absent, down)))
 	case broken != None && (broken != o.Primary || len(outdated) == 1):
 		return Plan{Rule: "replace a broken Pod", Do: Replace{broken}, Why: "replacing " + o.pods([]int{broken}) + ", which is not ready", After: retry}
 	case !o.Healthy || o.Primary == None:
-		return wait("not healthy", "the rollout waits until the cluster is healthy: "+o.pods(outdated)+" is of an older revision").again(retry)
+		return wait("not healthy", "the rollout waits until the cluster is healthy; of an older revision: "+o.pods(outdated)).again(retry)
 	case young < Settle:
-		return wait("settle", "the rollout goes on soon: "+o.pods(outdated)+" is of an older revision").again(Settle - young)
+		return wait("settle", "the rollout goes on soon; of an older revision: "+o.pods(outdated)).again(Settle - young)
 	case replica != o.Primary:
 		return Plan{Rule: "replace a replica", Do: Replace{replica}, Why: "replacing " + o.pods([]int{replica}), After: retry}
 	case len(o.Pods) == 1:
