@@ -28,7 +28,7 @@ type law struct {
 func laws() []law {
 	var (
 		names    = []string{"api/...", "actuator"}
-		pure     = []string{"internal/hibernate", "internal/clustering", "internal/clustering/gtid", "internal/restart"}
+		pure     = []string{"internal/hibernate", "internal/clustering", "internal/clustering/gtid", "internal/provisioning", "internal/restart"}
 		clients  = []string{"k8s.io/client-go/...", "sigs.k8s.io/controller-runtime/..."}
 		effects  = []string{"net", "net/http", "os", "os/exec", "log", "log/slog", "context"}
 		decision = law{why: "a decision that sees only values can be tested to the last case", may: names, never: clients, std: effects, timeless: true}
@@ -62,6 +62,9 @@ func laws() []law {
 		decision.of("internal/clustering/gtid"),
 		shell.of("internal/clustering/mysql/...").reaching("internal/clustering/..."),
 		shell.of("internal/clustering/controller/...").reaching("internal/clustering/..."),
+
+		decision.of("internal/provisioning"),
+		shell.of("internal/provisioning/controller/...").reaching("internal/provisioning/..."),
 
 		decision.of("internal/restart").unbuilt(),
 		shell.of("internal/restart/webhook/...").reaching("internal/restart/...").unbuilt(),

@@ -30,6 +30,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cloud/aws"
 	clustering "github.com/torpor-dev/torpor/internal/clustering/controller"
 	hibernation "github.com/torpor-dev/torpor/internal/hibernate/controller"
+	provisioning "github.com/torpor-dev/torpor/internal/provisioning/controller"
 )
 
 const (
@@ -105,6 +106,7 @@ func addFeatures(mgr manager.Manager, o Options) error {
 		{"clustering", conditional.Served(mocov1beta2.MySQLClusterKind()), clustering.Controller{
 			HostOf: clustering.ServiceHost, Clock: clock.RealClock{}, Metrics: clusteringMetrics,
 		}.SetupWithManager},
+		{"provisioning", conditional.Served(mocov1beta2.MySQLClusterKind()), provisioning.Controller{Clock: clock.RealClock{}}.SetupWithManager},
 	}
 	for _, f := range features {
 		group, err := conditional.Setup(mgr, f.when, f.setup, conditional.Name(f.name))

@@ -61,6 +61,7 @@ func TestRun(t *testing.T) {
 			return nil
 		})
 		showsPhase(t, o, "Running")
+		shows(t, o, `torpor_gate_state{group="provisioning",state="Running"} 1`)
 		shows(t, o, `torpor_cluster_power_state{name="`+name+`",namespace="default",power_state="Unknown"} 1`)
 		if err := ready(); err != nil {
 			t.Errorf("with the CRD: %v", err)

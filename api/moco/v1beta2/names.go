@@ -19,7 +19,7 @@ const (
 	DemoteAnnotation = "moco.cybozu.com/demote"
 )
 
-// Finalizer keeps a MySQLCluster until what it owns in other namespaces is gone.
+// Finalizer keeps a MySQLCluster, and with it what its servers need, until they have ended.
 const Finalizer = "moco.cybozu.com/mysqlcluster"
 
 // Labels of what belongs to a MySQLCluster.

@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -41,26 +40,13 @@ func stoppedInstances(cluster *mocov1beta2.MySQLCluster) ([]int, bool) {
 	return list, err == nil
 }
 
-// until is when the stops end by themselves; nil if they do not.
-func until(cluster *mocov1beta2.MySQLCluster) (*metav1.Time, bool) {
-	text, asked := cluster.Annotations[torporv1alpha1.UntilAnnotation]
-	if !asked {
-		return nil, true
-	}
-	at, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		return nil, false
-	}
-	return new(metav1.NewTime(at)), true
-}
-
 // misread says which annotations cannot be read, for people.
 func misread(cluster *mocov1beta2.MySQLCluster) string {
 	var wrong []string
 	if _, ok := stoppedInstances(cluster); !ok {
 		wrong = append(wrong, mocov1beta2.StoppedInstancesAnnotation+" is ignored: expected a JSON list of ordinals such as [1], found something else; correct it")
 	}
-	if _, ok := until(cluster); !ok {
+	if _, ok := kit.Until(cluster); !ok {
 		wrong = append(wrong, torporv1alpha1.UntilAnnotation+" is ignored: expected a time such as 2026-11-20T22:00:00Z, found something else; correct it")
 	}
 	return strings.Join(wrong, "; ")
@@ -69,7 +55,7 @@ func misread(cluster *mocov1beta2.MySQLCluster) string {
 // overdue: something is stopped, and its time is over.
 func overdue(cluster *mocov1beta2.MySQLCluster, now time.Time) bool {
 	_, some := cluster.Annotations[mocov1beta2.StoppedInstancesAnnotation]
-	at, _ := until(cluster)
+	at, _ := kit.Until(cluster)
 	return at != nil && !now.Before(at.Time) && (clusteringStopped(cluster) || reconciliationStopped(cluster) || some)
 }
 
@@ -116,10 +102,10 @@ func pause(cluster *mocov1beta2.MySQLCluster, plan clustering.Plan, now time.Tim
 	}
 	if clusteringStopped(cluster) {
 		p.Clustering = &mocov1beta2.Stop{
-			Since: metav1.NewTime(now), By: by(cluster, mocov1beta2.ClusteringStoppedAnnotation),
+			Since: metav1.NewTime(now), By: kit.AnnotatedBy(cluster, mocov1beta2.ClusteringStoppedAnnotation),
 			Reason: cluster.Annotations[torporv1alpha1.ReasonAnnotation],
 		}
-		p.Clustering.Until, _ = until(cluster)
+		p.Clustering.Until, _ = kit.Until(cluster)
 		if before != nil && before.Clustering != nil {
 			p.Clustering.Since = before.Clustering.Since
 		}
@@ -133,15 +119,4 @@ func pause(cluster *mocov1beta2.MySQLCluster, plan clustering.Plan, now time.Tim
 		return nil
 	}
 	return p
-}
-
-// by is the field manager that set an annotation.
-func by(cluster *mocov1beta2.MySQLCluster, annotation string) string {
-	i := slices.IndexFunc(cluster.ManagedFields, func(e metav1.ManagedFieldsEntry) bool {
-		return e.Subresource == "" && e.FieldsV1 != nil && strings.Contains(e.FieldsV1.GetRawString(), `"f:`+annotation+`"`)
-	})
-	if i < 0 {
-		return ""
-	}
-	return cluster.ManagedFields[i].Manager
 }

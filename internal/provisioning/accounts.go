@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package provisioning
+
+import (
+	"encoding/base64"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+)
+
+// account is a user of every instance.
+type account struct {
+	name string
+	// key of the password in the cluster's Secret.
+	key string
+	// grants are privileges on everything.
+	grants string
+	// more follows the grants.
+	more string
+}
+
+// accounts are what an instance is born with. Who comes in by the admin port needs SERVICE_CONNECTION_ADMIN.
+func accounts() []account {
+	return []account{
+		{"moco-admin", "ADMIN_PASSWORD", "ALL PRIVILEGES", " WITH GRANT OPTION"},
+		{"moco-agent", "AGENT_PASSWORD", "RELOAD, SELECT, REPLICATION CLIENT, BACKUP_ADMIN, CLONE_ADMIN, SERVICE_CONNECTION_ADMIN", ""},
+		{"moco-repl", "REPLICATION_PASSWORD", "REPLICATION SLAVE, REPLICATION CLIENT", ""},
+		{"moco-clone-donor", "CLONE_DONOR_PASSWORD", "BACKUP_ADMIN, SERVICE_CONNECTION_ADMIN", ""},
+		{"moco-exporter", "EXPORTER_PASSWORD", "PROCESS, REPLICATION CLIENT, SELECT", ""},
+		{"moco-backup", "BACKUP_PASSWORD", "EVENT, LOCK TABLES, PROCESS, RELOAD, REPLICATION CLIENT, REPLICATION SLAVE, SELECT, " +
+			"SHOW DATABASES, SHOW VIEW, TRIGGER, BACKUP_ADMIN, SHOW_ROUTINE, SERVICE_CONNECTION_ADMIN", ""},
+		{"moco-readonly", "READONLY_PASSWORD", "PROCESS, REPLICATION CLIENT, REPLICATION SLAVE, SELECT, SHOW DATABASES, SHOW VIEW", ""},
+		{"moco-writable", "WRITABLE_PASSWORD", "ALTER, ALTER ROUTINE, CREATE, CREATE ROLE, CREATE ROUTINE, CREATE TEMPORARY TABLES, " +
+			"CREATE USER, CREATE VIEW, DELETE, DROP, DROP ROLE, EVENT, EXECUTE, INDEX, INSERT, LOCK TABLES, PROCESS, REFERENCES, " +
+			"REPLICATION CLIENT, REPLICATION SLAVE, SELECT, SHOW DATABASES, SHOW VIEW, TRIGGER, UPDATE", " WITH GRANT OPTION"},
+	}
+}
+
+// MissingKeys are the keys for which the cluster's Secret has no password, sorted.
+func MissingKeys(passwords map[string][]byte) []string {
+	var missing []string
+	for _, a := range accounts() {
+		if len(passwords[a.key]) == 0 {
+			missing = append(missing, a.key)
+		}
+	}
+	slices.Sort(missing)
+	return missing
+}
+
+const (
+	// clientNameSuffix follows the name of an account in that of the file with its password.
+	clientNameSuffix = "-my.cnf"
+	// usersFile has the statements that a new instance runs.
+	usersFile = "users.sql"
+)
+
+// clientSecretName is the Secret with a file for the program mysql for each account, and with usersFile.
+func clientSecretName(c *mocov1beta2.MySQLCluster) string { return "moco-my-cnf-" + c.Name }
+
+func clientSecret(c *mocov1beta2.MySQLCluster, passwords map[string][]byte) *unstructured.Unstructured {
+	files := map[string]any{usersFile: base64.StdEncoding.EncodeToString([]byte(usersSQL(passwords)))}
+	for _, a := range accounts() {
+		text := fmt.Sprintf("[client]\nuser=\"%s\"\npassword=\"%s\"\n", a.name, quoted(passwords[a.key]))
+		files[a.name+clientNameSuffix] = base64.StdEncoding.EncodeToString([]byte(text))
+	}
+	return object(c, "v1", "Secret", clientSecretName(c), map[string]any{"type": "Opaque", "data": files})
+}
+
+// usersSQL makes the accounts, one statement a line. Whoever could come in without a password is gone afterwards.
+func usersSQL(passwords map[string][]byte) string {
+	var b strings.Builder
+	for _, a := range accounts() {
+		fmt.Fprintf(&b, "CREATE USER '%s'@'%%' IDENTIFIED BY '%s';\n", a.name, quoted(passwords[a.key]))
+		fmt.Fprintf(&b, "GRANT %s ON *.* TO '%s'@'%%'%s;\n", a.grants, a.name, a.more)
+	}
+	b.WriteString("GRANT PROXY ON ''@'' TO 'moco-admin'@'%' WITH GRANT OPTION;\n")
+	b.WriteString("DROP USER 'root'@'localhost';\n")
+	return b.String()
+}
+
+// quoted is a password between quotes, for SQL and for an option file alike.
+func quoted(password []byte) string {
+	return strings.NewReplacer(`\`, `\\`, `'`, `\'`, `"`, `\"`, "\n", `\n`).Replace(string(password))
+}

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// parallel tests wait for the API server more than they compute.
+const parallel = "8"
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", parallel); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	log.SetLogger(logr.Discard())
+	os.Exit(m.Run())
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package provisioning
+
+import (
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+)
+
+// Files of the ConfigMap, below configFolder in the containers.
+const (
+	configFolder = "/etc/mysql"
+	cnfFile      = "my.cnf"
+	initFile     = "moco-init.sh"
+	serverFile   = "moco-mysqld.sh"
+)
+
+// includeKey is the key of the user's ConfigMap whose text is taken as it is.
+const includeKey = "_include"
+
+// defaultSettings hold where the user says nothing.
+func defaultSettings() map[string]string {
+	return map[string]string{
+		"character_set_server": "utf8mb4", "collation_server": "utf8mb4_unicode_ci", "default_time_zone": "+0:00",
+		"disabled_storage_engines": "MyISAM", "partial_revokes": "ON", "sync_binlog": "1", "innodb_flush_log_at_trx_commit": "1",
+		"innodb_flush_method": "O_DIRECT", "innodb_adaptive_hash_index": "ON", "max_allowed_packet": "1G", "max_connections": "2000",
+		"print_identified_with_as_hex": "ON", "wait_timeout": "604800", "replica_exec_mode": "STRICT",
+		"innodb_print_all_deadlocks": "1", "slow_query_log": "ON", "long_query_time": "2", "log_slow_extra": "ON",
+		"slow_query_log_file": "/var/log/mysql/mysql.slow", "innodb_undo_log_truncate": "ON",
+	}
+}
+
+// forcedSettings are what clustering and the Pod depend on. What differs from Pod to Pod is said on the command line.
+func forcedSettings() map[string]string {
+	return map[string]string{
+		"datadir": "/var/lib/mysql/data", "tmpdir": "/tmp", "socket": "/run/mysqld.sock", "pid_file": "/run/mysqld.pid",
+		"secure_file_priv": "NULL", "skip_name_resolve": "ON", "loose_mysqlx_socket": "/run/mysqlx.sock",
+		"port": fmt.Sprint(mysqlPort), "admin_port": fmt.Sprint(adminPort), "loose_mysqlx_port": fmt.Sprint(mysqlxPort),
+		"gtid_mode": "ON", "enforce_gtid_consistency": "ON", "loose_binlog_format": "ROW", "log_bin": "binlog",
+		"log_replica_updates": "ON", "relay_log": "relay", "relay_log_recovery": "OFF", "skip_replica_start": "ON",
+		"read_only": "ON", "super_read_only": "ON",
+	}
+}
+
+// perPod are set on the command line of every server.
+func perPod() []string { return []string{"server_id", "admin_address", "report_host"} }
+
+// plugins that clustering needs. Since 8.0.26 they have these names, and since 9.0 no others.
+func plugins() []string {
+	return []string{"semisync_source.so", "semisync_replica.so", "mysql_clone.so"}
+}
+
+// MyCnf is the configuration of a server with so many bytes of memory; 0 if that is not said. It returns the user's
+// settings that are not heeded, because clustering depends on others.
+func MyCnf(user map[string]string, memory int64) (text string, overruled []string) {
+	const least, percent, hundred = 128 << 20, 70, 100
+	all := defaultSettings()
+	all["innodb_buffer_pool_size"] = fmt.Sprint(max(least, memory/hundred*percent))
+	forced := forcedSettings()
+	taken := slices.Concat(sortedKeys(forced), perPod(), []string{"log_slave_updates", "skip_slave_start"})
+	for i := range taken {
+		taken[i] = bare(taken[i])
+	}
+	for _, key := range sortedKeys(user) {
+		name := strings.ReplaceAll(key, "-", "_")
+		if slices.Contains(taken, bare(name)) {
+			overruled = append(overruled, key)
+			continue
+		}
+		if key == includeKey {
+			continue
+		}
+		maps.DeleteFunc(all, func(other, _ string) bool { return bare(other) == bare(name) })
+		all[name] = user[key]
+	}
+	maps.Copy(all, forced)
+	var b strings.Builder
+	b.WriteString("[client]\nsocket=/run/mysqld.sock\nloose_default_character_set=utf8mb4\n\n[mysqld]\n")
+	for _, key := range sortedKeys(all) {
+		fmt.Fprintf(&b, "%s=%s\n", key, all[key])
+	}
+	for _, p := range plugins() {
+		fmt.Fprintf(&b, "plugin_load_add=%s\n", p)
+	}
+	if more := user[includeKey]; more != "" {
+		b.WriteString("\n" + strings.TrimRight(more, "\n") + "\n")
+	}
+	return b.String(), overruled
+}
+
+// bare is the name of a setting without the prefix that lets a server ignore what it does not know.
+func bare(name string) string { return strings.TrimPrefix(name, "loose_") }
+
+// configMap has the configuration and the scripts. Its name changes with its content, so that a Pod keeps what it was
+// started with until it is replaced.
+func configMap(c *mocov1beta2.MySQLCluster, cnf string) *unstructured.Unstructured {
+	files := map[string]string{cnfFile: cnf, initFile: initScript, serverFile: serverScript}
+	sum := fnv.New32a()
+	for _, name := range sortedKeys(files) {
+		_, _ = sum.Write([]byte(name + "\x00" + files[name] + "\x00")) // A hash takes everything.
+	}
+	return object(c, "v1", "ConfigMap", fmt.Sprintf("%s.%08x", Name(c), sum.Sum32()), map[string]any{"data": plain(files)})
+}
+
+// memoryRequest is how much memory the server's container asks for, in bytes; its limit is its request if it has no
+// other. 0 means that neither is said.
+func memoryRequest(spec mocov1beta2.PodSpec) int64 {
+	var found struct {
+		Containers []struct {
+			Name      string `json:"name"`
+			Resources struct {
+				Requests map[string]resource.Quantity `json:"requests"`
+				Limits   map[string]resource.Quantity `json:"limits"`
+			} `json:"resources"`
+		} `json:"containers"`
+	}
+	if err := utiljson.Unmarshal(spec.Raw, &found); err != nil {
+		return 0 // The API server judges the spec when the StatefulSet is applied.
+	}
+	for _, c := range found.Containers {
+		if c.Name != mocov1beta2.MysqldContainer {
+			continue
+		}
+		for _, of := range []map[string]resource.Quantity{c.Resources.Requests, c.Resources.Limits} {
+			if q, ok := of["memory"]; ok {
+				return q.Value()
+			}
+		}
+	}
+	return 0
+}

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package provisioning
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+)
+
+const (
+	initContainer = "moco-init"
+	// usersVolume has usersFile; only the init container sees it.
+	usersVolume, usersFolder = "moco-users", "/moco-users"
+	// gracePeriod is how long a server may take to end, in seconds.
+	gracePeriod = 300
+	// farewell is how long a Pod that is deleted goes on, in seconds, so that a primary can hand over in peace.
+	farewell = 10
+	// serverUser runs the server, and owns its data.
+	serverUser = 10000
+)
+
+// podSpec is the user's, as it was written, with what makes it an instance.
+func podSpec(c *mocov1beta2.MySQLCluster, config string) (map[string]any, error) {
+	raw, err := c.Spec.PodTemplate.Spec.MarshalJSON()
+	if err != nil {
+		return nil, fmt.Errorf("read spec.podTemplate.spec: %w", err)
+	}
+	spec := map[string]any{}
+	if err := utiljson.Unmarshal(raw, &spec); err != nil {
+		return nil, fmt.Errorf("read spec.podTemplate.spec: %w", err)
+	}
+	containers, _ := spec["containers"].([]any)
+	at := slices.IndexFunc(containers, named(mocov1beta2.MysqldContainer))
+	if at < 0 {
+		return nil, fmt.Errorf("spec.podTemplate.spec: expected a container called %s, found none; add it", mocov1beta2.MysqldContainer)
+	}
+	server := containers[at].(map[string]any) // named has seen that it is one.
+	overwrite, err := initOverwrite(c)
+	if err != nil {
+		return nil, err
+	}
+	first := initOf(server, overwrite)
+	makeServer(c, server)
+	inits, _ := spec["initContainers"].([]any)
+	spec["initContainers"] = slices.Concat([]any{first}, inits)
+	volumes, _ := spec["volumes"].([]any)
+	spec["volumes"] = slices.Concat(volumes, podVolumes(c, config))
+	unlessSaid(spec, map[string]any{
+		"serviceAccountName": Name(c), "terminationGracePeriodSeconds": int64(gracePeriod), "affinity": apart(c),
+		"securityContext": map[string]any{
+			"runAsNonRoot": true, "runAsUser": int64(serverUser), "runAsGroup": int64(serverUser), "fsGroup": int64(serverUser),
+			"fsGroupChangePolicy": "OnRootMismatch", "seccompProfile": map[string]any{"type": "RuntimeDefault"},
+		},
+	})
+	return spec, nil
+}
+
+// initOf is the container that makes the data directory. It has the server's image, settings and place.
+func initOf(server, overwrite map[string]any) map[string]any {
+	c := map[string]any{
+		"name": initContainer, "image": server["image"], "command": []any{"/bin/sh", configFolder + "/" + initFile},
+		"volumeMounts": append(mounts(), mount(usersVolume, usersFolder)),
+	}
+	for _, like := range []string{"imagePullPolicy", "resources", "securityContext", "env", "envFrom"} {
+		if said, ok := server[like]; ok {
+			c[like] = said
+		}
+	}
+	maps.Copy(c, overwrite)
+	unlessSaid(c, map[string]any{"securityContext": confined()})
+	return c
+}
+
+// initOverwrite is what the user wants of the init container.
+func initOverwrite(c *mocov1beta2.MySQLCluster) (map[string]any, error) {
+	out := map[string]any{}
+	for _, o := range c.Spec.PodTemplate.OverwriteContainers {
+		for key, kept := range map[string]*mocov1beta2.Kept{"resources": o.Resources, "securityContext": o.SecurityContext} {
+			if o.Name != initContainer || kept == nil {
+				continue
+			}
+			var said map[string]any
+			if err := utiljson.Unmarshal(kept.Raw, &said); err != nil {
+				return nil, fmt.Errorf("read spec.podTemplate.overwriteContainers: %w", err)
+			}
+			out[key] = said
+		}
+	}
+	return out, nil
+}
+
+// makeServer turns the user's container into a supervised server. Its arguments stay the user's.
+func makeServer(c *mocov1beta2.MySQLCluster, server map[string]any) {
+	server["command"] = []any{"/bin/sh", configFolder + "/" + serverFile}
+	env, _ := server["env"].([]any)
+	server["env"] = slices.Concat(env, []any{
+		fromField("MOCO_POD_NAME", "metadata.name"), fromField("MOCO_POD_IP", "status.podIP"),
+		map[string]any{"name": "MOCO_SUBDOMAIN", "value": fmt.Sprintf("%s.%s.svc", Name(c), c.Namespace)},
+		map[string]any{"name": "MOCO_SERVER_ID_BASE", "value": fmt.Sprint(c.Spec.ServerIDBase)},
+	})
+	ports, _ := server["ports"].([]any)
+	server["ports"] = slices.Concat(ports, []any{
+		containerPort("mysql", mysqlPort), containerPort("mysqlx", mysqlxPort), containerPort("mysql-admin", adminPort),
+	})
+	volumeMounts, _ := server["volumeMounts"].([]any)
+	server["volumeMounts"] = slices.Concat(volumeMounts, mounts(), []any{mount("my-cnf-secret", "/mysql-credentials")})
+	unlessSaid(server, map[string]any{
+		"securityContext": confined(),
+		"lifecycle":       map[string]any{"preStop": map[string]any{"sleep": map[string]any{"seconds": int64(farewell)}}},
+	})
+	for name, p := range probes(c.Spec.StartupWaitSeconds) {
+		said, _ := server[name].(map[string]any)
+		server[name] = probe(said, p)
+	}
+}
+
+// probes only see whether somebody listens: whether a server does what its role demands, clustering asks it itself.
+func probes(startupWait int32) map[string]map[string]any {
+	return map[string]map[string]any{
+		"startupProbe":   {"periodSeconds": int64(1), "failureThreshold": int64(max(1, startupWait)), "timeoutSeconds": int64(2)},
+		"readinessProbe": {"periodSeconds": int64(2), "failureThreshold": int64(2), "timeoutSeconds": int64(2)},
+		"livenessProbe":  {"periodSeconds": int64(10), "failureThreshold": int64(6), "timeoutSeconds": int64(5)},
+	}
+}
+
+// probe is the user's, with the numbers and the way that the user leaves out.
+func probe(said, numbers map[string]any) map[string]any {
+	out := maps.Clone(numbers)
+	maps.Copy(out, said)
+	for _, way := range []string{"exec", "httpGet", "grpc", "tcpSocket"} {
+		if out[way] != nil {
+			return out
+		}
+	}
+	out["tcpSocket"] = map[string]any{"port": int64(mysqlPort)}
+	return out
+}
+
+// mounts are those of both containers.
+func mounts() []any {
+	return []any{
+		mount(mocov1beta2.DataClaim, "/var/lib/mysql"), mount("tmp", "/tmp"), mount("run", "/run"),
+		mount("var-log", "/var/log/mysql"), mount("mysql-conf", configFolder),
+	}
+}
+
+func podVolumes(c *mocov1beta2.MySQLCluster, config string) []any {
+	var clients []any
+	for _, a := range accounts() {
+		clients = append(clients, map[string]any{"key": a.name + clientNameSuffix, "path": a.name + clientNameSuffix})
+	}
+	return []any{
+		map[string]any{"name": "tmp", "emptyDir": map[string]any{}},
+		map[string]any{"name": "run", "emptyDir": map[string]any{}},
+		map[string]any{"name": "var-log", "emptyDir": map[string]any{}},
+		map[string]any{"name": "mysql-conf", "configMap": map[string]any{"name": config}},
+		secretVolume("my-cnf-secret", c, clients),
+		secretVolume(usersVolume, c, []any{map[string]any{"key": usersFile, "path": usersFile}}),
+	}
+}
+
+func secretVolume(name string, c *mocov1beta2.MySQLCluster, items []any) map[string]any {
+	return map[string]any{"name": name, "secret": map[string]any{"secretName": clientSecretName(c), "items": items}}
+}
+
+// apart prefers a node for each instance.
+func apart(c *mocov1beta2.MySQLCluster) map[string]any {
+	const most = 100
+	return map[string]any{"podAntiAffinity": map[string]any{"preferredDuringSchedulingIgnoredDuringExecution": []any{
+		map[string]any{"weight": int64(most), "podAffinityTerm": map[string]any{
+			"labelSelector": map[string]any{"matchLabels": plain(Labels(c))}, "topologyKey": "kubernetes.io/hostname",
+		}},
+	}}}
+}
+
+func confined() map[string]any {
+	return map[string]any{"allowPrivilegeEscalation": false, "capabilities": map[string]any{"drop": []any{"ALL"}}}
+}
+
+func mount(name, path string) map[string]any { return map[string]any{"name": name, "mountPath": path} }
+
+func containerPort(name string, number int64) map[string]any {
+	return map[string]any{"name": name, "containerPort": number, "protocol": "TCP"}
+}
+
+func fromField(name, path string) map[string]any {
+	return map[string]any{"name": name, "valueFrom": map[string]any{"fieldRef": map[string]any{"fieldPath": path}}}
+}
+
+// unlessSaid fills in what is missing.
+func unlessSaid(in, defaults map[string]any) {
+	for key, value := range defaults {
+		if in[key] == nil {
+			in[key] = value
+		}
+	}
+}
+
+func named(name string) func(any) bool {
+	return func(one any) bool {
+		c, ok := one.(map[string]any)
+		return ok && c["name"] == name
+	}
+}

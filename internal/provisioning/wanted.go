@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package provisioning knows which objects a MySQLCluster consists of and when one of its Pods may be replaced. It sees
+// only values: what is wanted is made from the spec, and Decide says which Pod of a rollout is next.
+package provisioning
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+)
+
+// Input is what the objects of a cluster are made from.
+type Input struct {
+	// Cluster is what somebody wants.
+	Cluster *mocov1beta2.MySQLCluster
+	// Settings are those of the user's ConfigMap; none is fine.
+	Settings map[string]string
+	// Passwords by the keys of the cluster's Secret.
+	Passwords map[string][]byte
+}
+
+// Wanted is what a cluster consists of, in the order in which it is made. Every object holds exactly the fields that
+// Torpor owns, for a server-side apply.
+type Wanted struct {
+	// Objects are all but the StatefulSet.
+	Objects []*unstructured.Unstructured
+	// StatefulSet is applied last, since its Pods need the others.
+	StatefulSet *unstructured.Unstructured
+	// Config is the name of the ConfigMap that the Pods use.
+	Config string
+	// Overruled are the user's settings that are not heeded, sorted.
+	Overruled []string
+}
+
+// Want makes the objects. What it cannot make is an error for people; the others are returned all the same.
+func Want(in Input) (Wanted, error) {
+	c := in.Cluster
+	cnf, overruled := MyCnf(in.Settings, memoryRequest(c.Spec.PodTemplate.Spec))
+	config := configMap(c, cnf)
+	w := Wanted{Config: config.GetName(), Overruled: overruled}
+	primary, primaryErr := roleService(c, mocov1beta2.RolePrimary, c.Spec.PrimaryServiceTemplate)
+	replica, replicaErr := roleService(c, mocov1beta2.RoleReplica, c.Spec.ReplicaServiceTemplate)
+	for _, o := range []*unstructured.Unstructured{
+		clientSecret(c, in.Passwords), config, object(c, "v1", "ServiceAccount", Name(c), nil),
+		headlessService(c), primary, replica, disruptionBudget(c),
+	} {
+		if o != nil {
+			w.Objects = append(w.Objects, o)
+		}
+	}
+	set, setErr := statefulSet(c, w.Config)
+	w.StatefulSet = set
+	return w, errors.Join(primaryErr, replicaErr, setErr)
+}
+
+// Name is the name that most objects of a cluster have, its StatefulSet among them.
+func Name(c *mocov1beta2.MySQLCluster) string { return "moco-" + c.Name }
+
+// PodName is the name of the Pod with an ordinal.
+func PodName(c *mocov1beta2.MySQLCluster, ordinal int) string {
+	return fmt.Sprintf("%s-%d", Name(c), ordinal)
+}
+
+// Labels select what belongs to a cluster.
+func Labels(c *mocov1beta2.MySQLCluster) map[string]string {
+	return map[string]string{
+		mocov1beta2.NameLabel: mocov1beta2.NameValue, mocov1beta2.InstanceLabel: c.Name,
+		mocov1beta2.CreatedByLabel: mocov1beta2.CreatedByValue,
+	}
+}
+
+// Owner makes the garbage collector delete an object after its cluster.
+func Owner(c *mocov1beta2.MySQLCluster) metav1.OwnerReference {
+	return *metav1.NewControllerRef(c, mocov1beta2.MySQLClusterKind())
+}
+
+// object makes an object of a cluster; content is everything beside its metadata.
+func object(c *mocov1beta2.MySQLCluster, version, kind, name string, content map[string]any) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": version, "kind": kind}}
+	maps.Copy(o.Object, content)
+	o.SetNamespace(c.Namespace)
+	o.SetName(name)
+	o.SetLabels(Labels(c))
+	o.SetOwnerReferences([]metav1.OwnerReference{Owner(c)})
+	return o
+}
+
+// tagged adds a user's labels and annotations. The labels of Torpor win.
+func tagged(o *unstructured.Unstructured, meta mocov1beta2.ObjectMeta) *unstructured.Unstructured {
+	all := maps.Clone(meta.Labels)
+	if all == nil {
+		all = map[string]string{}
+	}
+	maps.Copy(all, o.GetLabels())
+	o.SetLabels(all)
+	if len(meta.Annotations) > 0 {
+		o.SetAnnotations(meta.Annotations)
+	}
+	return o
+}
+
+// disruptionBudget keeps a majority up; a single instance may always be drained.
+func disruptionBudget(c *mocov1beta2.MySQLCluster) *unstructured.Unstructured {
+	const least = 3
+	if c.Spec.Replicas < least {
+		return nil
+	}
+	return object(c, "policy/v1", "PodDisruptionBudget", Name(c), map[string]any{"spec": map[string]any{
+		"maxUnavailable": int64(c.Spec.Replicas / 2),
+		"selector":       map[string]any{"matchLabels": plain(Labels(c))},
+	}})
+}
+
+// plain is a map as JSON has it.
+func plain(texts map[string]string) map[string]any {
+	out := make(map[string]any, len(texts))
+	for k, v := range texts {
+		out[k] = v
+	}
+	return out
+}
+
+// fields are those that a typed value has, as JSON has them.
+func fields(value any) (map[string]any, error) {
+	found, err := runtime.DefaultUnstructuredConverter.ToUnstructured(value)
+	if err != nil {
+		return nil, fmt.Errorf("convert %T: %w", value, err)
+	}
+	return found, nil
+}
+
+// sortedKeys of a map.
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

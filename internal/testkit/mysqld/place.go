@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mysqld
+
+import (
+	"os"
+	"testing"
+)
+
+// Place is what a test needs that starts servers in its own way.
+type Place struct {
+	// Command starts mysqld from the tree; options follow it.
+	Command []string
+	// Options say where the tree is, and may follow others.
+	Options []string
+	// Network is the first three bytes of loopback addresses that the test has for itself, for example 127.30.4.
+	Network string
+	// Dir is an empty folder with a short name.
+	Dir string
+}
+
+// NewPlace finds the server. The test is skipped where there is none.
+func NewPlace(t *testing.T) Place {
+	t.Helper()
+	b := &Bed{tree: os.Getenv("TORPOR_MYSQL")}
+	if _, err := os.Stat(b.path("usr/sbin/mysqld")); err != nil {
+		t.Skipf("no real MySQL: TORPOR_MYSQL is %q and names no folder with usr/sbin/mysqld: run make mysql on Debian", b.tree)
+	}
+	network := reserveNetwork(t)
+	options := []string{
+		"--basedir=" + b.path("usr"), "--lc-messages-dir=" + b.path("usr/share/mysql"),
+		"--character-sets-dir=" + b.path("usr/share/mysql/charsets"), "--plugin-dir=" + b.path("usr/lib/mysql/plugin"),
+	}
+	line := b.command()
+	if last := len(line) - 1; line[last] == "--user=root" { // mysqld wants its file of defaults first.
+		options, line = append(options, line[last]), line[:last]
+	}
+	return Place{Command: line, Options: options, Network: network, Dir: shortDir(t, network)}
+}
