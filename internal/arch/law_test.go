@@ -63,6 +63,17 @@ func laws() []law {
 		shell.of("internal/clustering/mysql/...").reaching("internal/clustering/..."),
 		shell.of("internal/clustering/controller/...").reaching("internal/clustering/..."),
 
+		decision.of("internal/backup"),
+		{
+			packages: "internal/backup/bucket", why: "a place for objects knows nothing of what they are",
+			never: clients,
+		},
+		{
+			packages: "internal/backup/job", why: "what runs in the Pods of Jobs needs nothing of Kubernetes",
+			may: append(names, "internal/backup", "internal/backup/bucket"), never: clients,
+		},
+		shell.of("internal/backup/controller/...").reaching("internal/backup"),
+
 		decision.of("internal/restart").unbuilt(),
 		shell.of("internal/restart/webhook/...").reaching("internal/restart/...").unbuilt(),
 		shell.of("internal/restart/controller/...").reaching("internal/restart/...").unbuilt(),
@@ -83,7 +94,7 @@ func laws() []law {
 		},
 		{
 			packages: "cmd/torpor", why: "a command starts what others have wired",
-			may: []string{"..."}, calls: []string{"internal/manager", "internal/cfapi"},
+			may: []string{"..."}, calls: []string{"internal/manager", "internal/cfapi", "internal/backup/job"},
 		},
 		front.of("cmd/kubectl-*").reaching("internal/cli/...").calling("internal/cli/..."),
 
