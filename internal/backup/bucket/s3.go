@@ -51,7 +51,7 @@ func openS3(ctx context.Context, c Config) (*inS3, error) {
 		cfg.Region = "us-east-1" // What storages other than AWS's call themselves.
 	}
 	client := s3.NewFromConfig(cfg, func(o *s3.Options) {
-		o.UsePathStyle = c.PathStyle
+		o.UsePathStyle, o.DisableLogOutputChecksumValidationSkipped = c.PathStyle, true
 		if c.Endpoint != "" {
 			o.BaseEndpoint = aws.String(c.Endpoint)
 		}
