@@ -116,7 +116,12 @@ func (w *world) restoring(host string) job.RestoreOptions {
 
 func (w *world) restore(t *testing.T, host string) error {
 	t.Helper()
-	return job.Restore(t.Context(), w.restoring(host))
+	return restore(t, w.restoring(host))
+}
+
+func restore(t *testing.T, o job.RestoreOptions) error {
+	t.Helper()
+	return job.Restore(t.Context(), o)
 }
 
 func readJSON(t *testing.T, file string, into any) {
