@@ -156,7 +156,7 @@ func (w *world) run(t *testing.T, name string, cron *batchv1.CronJob, message st
 	}
 	pod.Status.Phase = corev1.PodSucceeded
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: backup.Container, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: message}}}}
-	now := metav1.Now()
+	now := metav1.NewTime(time.Now())
 	job.Status.StartTime = &now
 	before := map[batchv1.JobConditionType]batchv1.JobConditionType{batchv1.JobComplete: batchv1.JobSuccessCriteriaMet, batchv1.JobFailed: batchv1.JobFailureTarget}[how]
 	for _, kind := range []batchv1.JobConditionType{before, how} {

@@ -72,7 +72,8 @@ func Backup(ctx context.Context, o BackupOptions) error {
 		return err
 	}
 	o.Log.Info("Dumping", "instance", status.SourceIndex, "host", o.Hosts[status.SourceIndex])
-	if err := o.store(ctx, to, servers[status.SourceIndex], namespace, name, &status); err != nil {
+	named := func(at time.Time) backup.Keys { return backup.KeysOf(namespace, name, at) }
+	if err := o.store(ctx, to, servers[status.SourceIndex], named, &status); err != nil {
 		return err
 	}
 	status.Elapsed = metav1.Duration{Duration: o.Clock.Since(began).Round(time.Millisecond)}
@@ -80,7 +81,7 @@ func Backup(ctx context.Context, o BackupOptions) error {
 	if err != nil {
 		return fmt.Errorf("encode the record: %w", err)
 	}
-	key := backup.KeysOf(namespace, name, status.Time.Time).Record
+	key := named(status.Time.Time).Record
 	if _, err := to.Put(ctx, key, bytes.NewReader(record)); err != nil {
 		return err
 	}
@@ -137,7 +138,7 @@ func compare(ctx context.Context, servers []*server, all []facts, seen []backup.
 }
 
 // store writes the accounts and the dump.
-func (o BackupOptions) store(ctx context.Context, to bucket.Bucket, from *server, namespace, name string, status *mocov1beta2.BackupStatus) error {
+func (o BackupOptions) store(ctx context.Context, to bucket.Bucket, from *server, named func(time.Time) backup.Keys, status *mocov1beta2.BackupStatus) error {
 	before, err := from.inventory(ctx)
 	if err != nil {
 		return err
@@ -157,7 +158,7 @@ func (o BackupOptions) store(ctx context.Context, to bucket.Bucket, from *server
 	}
 	at := metav1.NewTime(o.Clock.Now().UTC().Truncate(time.Second).Add(time.Second)) // Never before the snapshot.
 	status.Time, status.GTIDSet = &at, d.gtids
-	keys := backup.KeysOf(namespace, name, at.Time)
+	keys := named(at.Time)
 	accounts, err := json.Marshal(before.Accounts)
 	if err != nil {
 		return fmt.Errorf("encode the accounts: %w", err)

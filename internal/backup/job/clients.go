@@ -37,13 +37,14 @@ func writeOptions(host, user, password string) (*optionFile, error) {
 		return nil, fmt.Errorf("make a folder for the client's options: %w", err)
 	}
 	f := &optionFile{dir}
-	text := "[client]\n"
+	var text strings.Builder
+	text.WriteString("[client]\nget-server-public-key\n")
 	for _, option := range [][2]string{
 		{"host", host}, {"port", strconv.Itoa(port)}, {"user", user}, {"password", password}, {"protocol", "tcp"},
 	} {
-		text += option[0] + "=\"" + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(option[1]) + "\"\n"
+		fmt.Fprintf(&text, "%s=\"%s\"\n", option[0], strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(option[1]))
 	}
-	if err := os.WriteFile(f.path(), []byte(text+"get-server-public-key\n"), 0o600); err != nil {
+	if err := os.WriteFile(f.path(), []byte(text.String()), 0o600); err != nil {
 		return nil, errors.Join(fmt.Errorf("write the client's options: %w", err), f.remove())
 	}
 	return f, nil
