@@ -31,6 +31,10 @@ kubectl-moco: ## Build the plugin kubectl-moco into .cache/bin
 mysql: local ## Fetch a real MySQL server into .cache/mysql; nothing is installed on the machine
 	@$(BIN)/local mysql --dir .cache/mysql --optional
 
+.PHONY: s3
+s3: ## Build versitygw, the S3 server of the tests, into .cache/bin (first time: about a minute)
+	@CGO_ENABLED=0 go build -modfile=go.s3.mod -trimpath -ldflags="-s -w" -o $(BIN)/versitygw github.com/versity/versitygw/cmd/versitygw
+
 .PHONY: demo
 demo: local torpor ## Hibernate and wake a real cluster, and print what was observed
 	@$(BIN)/local demo --dir .cache/demo
@@ -55,10 +59,11 @@ bench-conditional: local ## Measure the library conditional and plain controller
 # What a test needs: the binaries it starts, and where they are.
 export TORPOR_BINARY := $(BIN)/torpor
 export TORPOR_MYSQL := $(CURDIR)/.cache/mysql
+export TORPOR_S3 := $(BIN)/versitygw
 GOTEST  := go test -race -shuffle=on -timeout=20m
 
 .PHONY: test
-test: local torpor mysql ## Run all tests with everything they need (about ten minutes warm)
+test: local torpor mysql s3 ## Run all tests with everything they need (about ten minutes warm)
 	@$(MAKE) --no-print-directory --jobs=2 test-torpor test-library
 
 # The library's tests wait more than they work, so they run beside the others.
@@ -71,7 +76,7 @@ test-library:
 	@cd conditional && $(GOTEST) -p 1 ./...
 
 .PHONY: test-run
-test-run: local torpor mysql ## Run one test with everything it needs: make test-run PKG=./internal/e2e RUN=TestName
+test-run: local torpor mysql s3 ## Run one test with everything it needs: make test-run PKG=./internal/e2e RUN=TestName
 	@$(GOTEST) -v -count=1 $(PKG) -run '$(RUN)'
 
 .PHONY: e2e

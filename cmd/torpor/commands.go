@@ -20,7 +20,7 @@ func rootCommand(logs io.Writer, env func(string) string) *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(managerCommand(logs, env))
+	root.AddCommand(managerCommand(logs, env), backupCommand(logs, env), restoreCommand(logs, env), copyCommand())
 	return root
 }
 
@@ -35,7 +35,8 @@ func managerCommand(logs io.Writer, env func(string) string) *cobra.Command {
 and stops when the kind is removed, while the manager goes on.
 
 Exit codes: 0 after a stop by signal, 1 after an error.
-Environment: AWS_ENDPOINT_URL replaces EC2's endpoint for every cluster whose Secret has no endpoint_url.`,
+Environment: AWS_ENDPOINT_URL replaces EC2's endpoint for every cluster whose Secret has no endpoint_url; TORPOR_IMAGE is the
+default of --image.`,
 		Example: `  # Inside a cluster
   torpor manager --leader-elect --namespace torpor-system
 
@@ -63,6 +64,7 @@ Environment: AWS_ENDPOINT_URL replaces EC2's endpoint for every cluster whose Se
 	f.StringVar(&o.ProbeAddress, "probe-address", "127.0.0.1:8081", `host:port of /healthz and /readyz, "0" for none`)
 	f.BoolVar(&o.LeaderElection, "leader-elect", false, "let only one of several managers act")
 	f.StringVar(&o.Namespace, "namespace", "torpor-system", "namespace of the leader's Lease")
+	f.StringVar(&o.Image, "image", env("TORPOR_IMAGE"), "Torpor's own image, for the Pods of backups")
 	f.BoolVarP(&verbose, "verbose", "v", false, "log more")
 	return cmd
 }

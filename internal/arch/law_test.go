@@ -65,6 +65,16 @@ func laws() []law {
 
 		decision.of("internal/provisioning"),
 		shell.of("internal/provisioning/controller/...").reaching("internal/provisioning/..."),
+		decision.of("internal/backup"),
+		{
+			packages: "internal/backup/bucket", why: "a place for objects knows nothing of what they are",
+			never: clients,
+		},
+		{
+			packages: "internal/backup/job", why: "what runs in the Pods of Jobs needs nothing of Kubernetes",
+			may: append(names, "internal/backup", "internal/backup/bucket"), never: clients,
+		},
+		shell.of("internal/backup/controller/...").reaching("internal/backup"),
 
 		decision.of("internal/restart").unbuilt(),
 		shell.of("internal/restart/webhook/...").reaching("internal/restart/...").unbuilt(),
@@ -86,7 +96,7 @@ func laws() []law {
 		},
 		{
 			packages: "cmd/torpor", why: "a command starts what others have wired",
-			may: []string{"..."}, calls: []string{"internal/manager", "internal/cfapi"},
+			may: []string{"..."}, calls: []string{"internal/manager", "internal/cfapi", "internal/backup/job"},
 		},
 		front.of("cmd/kubectl-*").reaching("internal/cli/...").calling("internal/cli/..."),
 

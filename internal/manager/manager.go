@@ -27,6 +27,7 @@ import (
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	"github.com/torpor-dev/torpor/conditional"
+	backup "github.com/torpor-dev/torpor/internal/backup/controller"
 	"github.com/torpor-dev/torpor/internal/cloud/aws"
 	clustering "github.com/torpor-dev/torpor/internal/clustering/controller"
 	hibernation "github.com/torpor-dev/torpor/internal/hibernate/controller"
@@ -49,6 +50,8 @@ type Options struct {
 	Namespace      string
 	// AWSEndpoint replaces the endpoint of EC2; empty means AWS's own.
 	AWSEndpoint string
+	// Image is Torpor's own, for the Pods that bring its program to other containers; empty means that none can be made.
+	Image string
 	// Log gets everything that is worth telling.
 	Log *slog.Logger
 }
@@ -89,8 +92,8 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 
 // addFeatures is the list of everything that Torpor does. Each feature runs only while its API is served.
 func addFeatures(mgr manager.Manager, o Options) error {
-	hibernationMetrics, clusteringMetrics := hibernation.NewMetrics(), clustering.NewMetrics()
-	for _, m := range []prometheus.Collector{hibernationMetrics, clusteringMetrics} {
+	hibernationMetrics, clusteringMetrics, backupMetrics := hibernation.NewMetrics(), clustering.NewMetrics(), backup.NewMetrics()
+	for _, m := range []prometheus.Collector{hibernationMetrics, clusteringMetrics, backupMetrics} {
 		if err := metrics.Registry.Register(m); err != nil {
 			return fmt.Errorf("register metrics: %w", err)
 		}
@@ -107,6 +110,9 @@ func addFeatures(mgr manager.Manager, o Options) error {
 			HostOf: clustering.ServiceHost, Clock: clock.RealClock{}, Metrics: clusteringMetrics,
 		}.SetupWithManager},
 		{"provisioning", conditional.Served(mocov1beta2.MySQLClusterKind()), provisioning.Controller{Clock: clock.RealClock{}}.SetupWithManager},
+		{"backup", conditional.Served(mocov1beta2.MySQLClusterKind(), mocov1beta2.BackupPolicyKind()), backup.Controller{
+			Image: o.Image, Clock: clock.RealClock{}, Metrics: backupMetrics,
+		}.SetupWithManager},
 	}
 	for _, f := range features {
 		group, err := conditional.Setup(mgr, f.when, f.setup, conditional.Name(f.name))

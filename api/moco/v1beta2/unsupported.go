@@ -31,7 +31,6 @@ const initContainer = "moco-init"
 func keptFields(spec MySQLClusterSpec) map[string]bool {
 	return map[string]bool{
 		"spec.agentUseLocalhost":                    spec.AgentUseLocalhost,
-		"spec.backupPolicyName":                     isSet(spec.BackupPolicyName),
 		"spec.collectors":                           len(spec.Collectors) > 0,
 		"spec.initializeTimezoneData":               spec.InitializeTimezoneData,
 		"spec.logRotationSchedule":                  spec.LogRotationSchedule != "",
@@ -41,7 +40,6 @@ func keptFields(spec MySQLClusterSpec) map[string]bool {
 		"spec.primaryServiceTemplate.metadata.name": spec.PrimaryServiceTemplate != nil && spec.PrimaryServiceTemplate.Name != "",
 		"spec.replicaServiceTemplate.metadata.name": spec.ReplicaServiceTemplate != nil && spec.ReplicaServiceTemplate.Name != "",
 		"spec.replicationSourceSecretName":          isSet(spec.ReplicationSourceSecretName),
-		"spec.restore":                              spec.Restore != nil,
 		"spec.slowQueryLogConfigTmpl":               isSet(spec.SlowQueryLogConfigTmpl),
 	}
 }

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/utils/clock"
+
+	"github.com/torpor-dev/torpor/internal/backup/job"
+)
+
+// passwordVariable is the only way to hand over the password: command lines can be read by everybody.
+const passwordVariable = "TORPOR_MYSQL_PASSWORD"
+
+func backupCommand(logs io.Writer, env func(string) string) *cobra.Command {
+	o := job.BackupOptions{Clock: clock.RealClock{}, Log: slog.New(slog.NewJSONHandler(logs, nil))}
+	cmd := &cobra.Command{
+		Use:   "backup",
+		Short: "Dump one instance of a MySQL cluster into a bucket or a folder; runs in the Pods of backup Jobs",
+		Long: `Dump one instance of a MySQL cluster: a replica in sync, else the primary. It needs mysqldump on the PATH.
+
+Environment: TORPOR_MYSQL_PASSWORD is the password of ` + job.BackupUser + `; credentials for a bucket are found as by AWS's own tools.`,
+		Example: `  torpor backup --cluster default/test --host moco-test-0.moco-test.default.svc --bucket backups --endpoint http://minio:9000 --path-style`,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.Password = env(passwordVariable)
+			return job.Backup(cmd.Context(), o)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.Cluster, "cluster", "", "namespace/name of the MySQLCluster; the objects are named after it")
+	f.StringArrayVar(&o.Hosts, "host", nil, "host name of an instance, in the order of their indexes")
+	f.DurationVar(&o.MaxLag, "max-lag", time.Minute, "how far a replica may be behind; 0 means any")
+	f.StringVar(&o.Result, "result", "", "file for the outcome, as JSON")
+	o.Bucket.AddFlags(f)
+	return cmd
+}
+
+func restoreCommand(logs io.Writer, env func(string) string) *cobra.Command {
+	o := job.RestoreOptions{Log: slog.New(slog.NewJSONHandler(logs, nil))}
+	var point string
+	cmd := &cobra.Command{
+		Use:   "restore",
+		Short: "Fill an empty instance from a backup; runs in the Pods of restore Jobs",
+		Long: `Fill an empty instance from the newest backup that is not after a point in time. It needs mysql on the PATH. Run it
+again after it was killed: it takes out what it has left half done, and nothing else.
+
+Environment: TORPOR_MYSQL_PASSWORD is the password of ` + job.RestoreUser + `; credentials for a bucket are found as by AWS's own tools.`,
+		Example: `  torpor restore --source default/test --restore-point 2026-11-20T22:00:00Z --host moco-new-0.moco-new.default.svc --folder /backup`,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			at, err := time.Parse(time.RFC3339, point)
+			if err != nil {
+				return fmt.Errorf("--restore-point: expected a time such as 2026-11-20T22:00:00Z, found %q", point)
+			}
+			o.Point, o.Password = at, env(passwordVariable)
+			return job.Restore(cmd.Context(), o)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.Source, "source", "", "namespace/name of the MySQLCluster that was backed up")
+	f.StringVar(&point, "restore-point", "", "time whose data is wanted, as 2026-11-20T22:00:00Z")
+	f.StringVar(&o.Host, "host", "", "host name of the instance to fill")
+	f.DurationVar(&o.Wait, "wait", time.Hour, "how long the instance may take to answer")
+	f.StringVar(&o.Schema, "schema", "", "the only schema to restore; empty means all")
+	f.StringArrayVar(&o.Users, "user", nil, "the only accounts to restore, as name or name@host; none means all")
+	f.StringVar(&o.Result, "result", "", "file for the outcome, as JSON")
+	o.Bucket.AddFlags(f)
+	return cmd
+}
+
+func copyCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:    "copy PATH",
+		Short:  "Copy this program to a path, for a container with another image",
+		Hidden: true,
+		Args:   cobra.ExactArgs(1),
+		RunE:   func(_ *cobra.Command, args []string) error { return job.Copy(args[0]) },
+	}
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package job
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"regexp"
+	"strings"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+const (
+	// section begins the part of a dump that belongs to one schema. Data never begin a line with it, since line breaks
+	// in data are written as \n.
+	section = "-- Current Database: `"
+	// maxHead bounds what comes before the first section: settings and the GTID set.
+	maxHead = 16 << 20
+	// shown is how much of what a client complains about is told.
+	shown = 2048
+	// lineBuffer is for reading lines; those with data are longer and come in pieces.
+	lineBuffer = 1 << 20
+)
+
+// dump is mysqldump while it runs. Reading it yields the SQL; at its end it says how the program ended.
+type dump struct {
+	io.Reader
+
+	// gtids are the transactions in the dump.
+	gtids string
+
+	cmd      *exec.Cmd
+	end      context.CancelFunc
+	errors   bytes.Buffer
+	options  *optionFile
+	reaped   bool
+	reapedAs error
+}
+
+// startDump starts mysqldump and returns when its snapshot is taken: MySQL locks all tables for the moment in which the
+// snapshot and its GTID set are taken together.
+func startDump(ctx context.Context, from *server, password string, schemas []string) (*dump, error) {
+	options, err := writeOptions(from.host, BackupUser, password)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	d := &dump{end: cancel, options: options}
+	d.cmd = client(ctx, "mysqldump", append([]string{options.flag()}, dumpFlags(schemas)...))
+	d.cmd.Stderr = &limited{to: &d.errors, left: shown}
+	out, err := d.cmd.StdoutPipe()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("prepare mysqldump: %w", err), options.remove())
+	}
+	if err := d.cmd.Start(); err != nil {
+		cancel()
+		return nil, errors.Join(fmt.Errorf("start mysqldump: %w", err), options.remove())
+	}
+	lines := bufio.NewReaderSize(out, lineBuffer)
+	head, err := readHead(lines)
+	if err != nil {
+		cancel()
+		return nil, errors.Join(fmt.Errorf("read the head of the dump: %w", err), d.wait())
+	}
+	found := regexp.MustCompile(`(?s)SET @@GLOBAL\.GTID_PURGED=(?:/\*!80000 '\+'\*/ )?'([^']*)';`).FindSubmatch(head)
+	if found == nil {
+		cancel()
+		return nil, errors.Join(errors.New("expected the GTID set at the head of the dump, found none; gtid_mode must be ON"), d.wait())
+	}
+	d.gtids = strings.ReplaceAll(string(found[1]), "\n", "")
+	d.Reader = io.MultiReader(bytes.NewReader(head), lines)
+	return d, nil
+}
+
+// dumpFlags leave out MySQL's own schemas: they belong to the server's version, and the accounts in them, of which some
+// are this cluster's own, are kept beside the dump. Without any schema, one that every server has is named for its head.
+func dumpFlags(schemas []string) []string {
+	flags := []string{"--single-transaction", "--set-gtid-purged=ON", "--hex-blob", "--no-tablespaces", "--default-character-set=utf8mb4"}
+	if len(schemas) == 0 {
+		return append(flags, "--no-create-db", "--no-create-info", "--no-data", "--skip-triggers", "--databases", "sys")
+	}
+	return append(append(flags, "--routines", "--events", "--triggers", "--databases"), schemas...)
+}
+
+// readHead reads up to the first section.
+func readHead(from *bufio.Reader) ([]byte, error) {
+	var head []byte
+	for {
+		next, err := from.Peek(len(section))
+		if err == nil && string(next) == section {
+			return head, nil
+		}
+		line, err := from.ReadBytes('\n')
+		head = append(head, line...)
+		if err != nil {
+			return nil, fmt.Errorf("expected the section of a schema, found the end: %w", err)
+		}
+		if len(head) > maxHead {
+			return nil, fmt.Errorf("expected the section of a schema within %d bytes, found none", maxHead)
+		}
+	}
+}
+
+// Read implements io.Reader. A dump ends with io.EOF only if mysqldump ended well.
+func (d *dump) Read(p []byte) (int, error) {
+	n, err := d.Reader.Read(p)
+	if !errors.Is(err, io.EOF) {
+		return n, err
+	}
+	if failure := d.wait(); failure != nil {
+		return n, failure
+	}
+	return n, io.EOF
+}
+
+// stop ends mysqldump if it still runs.
+func (d *dump) stop() {
+	d.end()
+	_ = d.wait() // It was told to end, so how it ended is no news.
+}
+
+// wait returns how mysqldump ended. Its words name objects, not data.
+func (d *dump) wait() error {
+	if d.reaped {
+		return d.reapedAs
+	}
+	d.reaped = true
+	err := d.cmd.Wait()
+	if err != nil {
+		err = fmt.Errorf("mysqldump: %w: %s", err, strings.TrimSpace(d.errors.String()))
+	}
+	d.reapedAs = errors.Join(err, d.options.remove())
+	d.end()
+	return d.reapedAs
+}
+
+// packed is a dump as it is stored. A goroutine compresses beside who reads it.
+type packed struct {
+	*io.PipeReader
+
+	done chan struct{}
+	end  context.CancelFunc
+}
+
+func (d *dump) pack() *packed {
+	r, w := io.Pipe()
+	p := &packed{PipeReader: r, done: make(chan struct{}), end: d.end}
+	go func() {
+		defer close(p.done)
+		w.CloseWithError(compress(w, d))
+	}()
+	return p
+}
+
+func compress(to io.Writer, from io.Reader) error {
+	packer, err := zstd.NewWriter(to, zstd.WithEncoderConcurrency(1), zstd.WithLowerEncoderMem(true))
+	if err != nil {
+		return fmt.Errorf("prepare the compression: %w", err)
+	}
+	if _, err := io.Copy(packer, from); err != nil {
+		return fmt.Errorf("compress: %w", err)
+	}
+	return packer.Close()
+}
+
+// Close ends the dump and returns when nobody works on it any more.
+func (p *packed) Close() error {
+	err := p.PipeReader.Close()
+	p.end()
+	<-p.done
+	return err
+}
+
+// limited keeps the first bytes.
+type limited struct {
+	to   *bytes.Buffer
+	left int
+}
+
+// Write implements io.Writer.
+func (l *limited) Write(p []byte) (int, error) {
+	n := min(len(p), l.left)
+	l.to.Write(p[:n])
+	l.left -= n
+	return len(p), nil
+}

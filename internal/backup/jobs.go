@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package backup
+
+import (
+	"fmt"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+)
+
+// CronJobName is that of the CronJob of a cluster.
+func CronJobName(cluster string) string { return "moco-backup-" + cluster }
+
+// RestoreJobName is that of the Job that fills a cluster.
+func RestoreJobName(cluster string) string { return "moco-restore-" + cluster }
+
+// CronJob makes the backups of a cluster. image is Torpor's own.
+func CronJob(cluster *mocov1beta2.MySQLCluster, policy *mocov1beta2.BackupPolicy, image string) (*batchv1.CronJob, error) {
+	args := []string{"backup", "--cluster=" + cluster.Namespace + "/" + cluster.Name, "--result=" + messageFile}
+	if lag := cluster.Spec.MaxDelaySeconds; lag != nil {
+		args = append(args, "--max-lag="+(time.Duration(*lag)*time.Second).String())
+	}
+	for i := range cluster.Spec.Replicas {
+		args = append(args, "--host="+host(cluster, i))
+	}
+	pod, err := podOf(cluster, policy.Spec.JobConfig, image, task{kind: backupValue, args: args, key: backupPassword})
+	if err != nil {
+		return nil, fmt.Errorf("BackupPolicy %s: spec.%w", policy.Name, err)
+	}
+	spec, labels := policy.Spec, JobLabels(cluster.Name, backupValue)
+	return &batchv1.CronJob{
+		TypeMeta:   metav1.TypeMeta{APIVersion: batchv1.SchemeGroupVersion.String(), Kind: "CronJob"},
+		ObjectMeta: owned(cluster, CronJobName(cluster.Name), labels),
+		Spec: batchv1.CronJobSpec{
+			Schedule: string(spec.Schedule), TimeZone: spec.TimeZone, Suspend: new(cluster.Spec.Offline),
+			StartingDeadlineSeconds: spec.StartingDeadlineSeconds, ConcurrencyPolicy: batchv1.ConcurrencyPolicy(spec.ConcurrencyPolicy),
+			SuccessfulJobsHistoryLimit: atLeastOne(spec.SuccessfulJobsHistoryLimit), FailedJobsHistoryLimit: spec.FailedJobsHistoryLimit,
+			JobTemplate: batchv1.JobTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec: batchv1.JobSpec{
+					ActiveDeadlineSeconds: spec.ActiveDeadlineSeconds, BackoffLimit: spec.BackoffLimit, Template: pod,
+				},
+			},
+		},
+	}, nil
+}
+
+// atLeastOne keeps the last successful Job: its Pod tells the result.
+func atLeastOne(limit *int32) *int32 {
+	if limit == nil {
+		return nil
+	}
+	return new(max(*limit, 1))
+}
+
+// RestoreJob fills instance 0 of a cluster with spec.restore, whatever the name of its policy. image is Torpor's own.
+func RestoreJob(cluster *mocov1beta2.MySQLCluster, image string) (*batchv1.Job, error) {
+	r := cluster.Spec.Restore
+	args := []string{
+		"restore", "--result=" + messageFile, "--host=" + host(cluster, 0),
+		"--source=" + r.SourceNamespace + "/" + r.SourceName, "--restore-point=" + r.RestorePoint.UTC().Format(time.RFC3339),
+		"--wait=" + (time.Duration(cluster.Spec.StartupWaitSeconds) * time.Second).String(),
+	}
+	if r.Schema != "" {
+		args = append(args, "--schema="+r.Schema)
+	}
+	for _, u := range r.Users {
+		args = append(args, "--user="+u)
+	}
+	pod, err := podOf(cluster, r.JobConfig, image, task{kind: restoreValue, args: args, key: adminPassword})
+	if err != nil {
+		return nil, fmt.Errorf("spec.restore: %w", err)
+	}
+	return &batchv1.Job{
+		TypeMeta:   metav1.TypeMeta{APIVersion: batchv1.SchemeGroupVersion.String(), Kind: "Job"},
+		ObjectMeta: owned(cluster, RestoreJobName(cluster.Name), JobLabels(cluster.Name, restoreValue)),
+		Spec:       batchv1.JobSpec{Template: pod},
+	}, nil
+}
+
+// owned lets the object end with the cluster.
+func owned(cluster *mocov1beta2.MySQLCluster, name string, labels map[string]string) metav1.ObjectMeta {
+	kind := mocov1beta2.MySQLClusterKind()
+	return metav1.ObjectMeta{
+		Namespace: cluster.Namespace, Name: name, Labels: labels,
+		OwnerReferences: []metav1.OwnerReference{{
+			APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Name: cluster.Name, UID: cluster.UID, Controller: new(true),
+		}},
+	}
+}
