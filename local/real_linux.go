@@ -145,7 +145,7 @@ func podsDownCommand() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
 		Use:     "down",
-		Short:   "Stop what pods up has started",
+		Short:   "Stop what pods up has started, and remove what a killed one has left on the machine",
 		Example: "  local pods down --dir .cache/pods",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -153,7 +153,10 @@ func podsDownCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return b.stop(cmd.OutOrStdout())
+			if err := b.stop(cmd.OutOrStdout()); err != nil {
+				return err
+			}
+			return machine.Clean(cmd.Context())
 		},
 	}
 	cmd.Flags().StringVar(&dir, "dir", "pods", "folder that pods up was given")

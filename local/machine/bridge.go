@@ -10,11 +10,16 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"time"
 
 	"github.com/vishvananda/netlink"
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-const cable = "torpor1"
+const (
+	cable        = "torpor1"
+	releaseLimit = 10 * time.Second
+)
 
 var (
 	errTaken  = errors.New("expected no other network 10.250.0.0/24, 10.244.1.0/24 or 10.96.0.0/16 on this machine, found one: its node's networks cannot be there as well")
@@ -28,6 +33,15 @@ func reserve(thing string) (func(), error) {
 		return nil, fmt.Errorf("%w (%w)", errExists, err)
 	}
 	return func() { _ = l.Close() }, nil
+}
+
+// await reserves a thing that a killed process may hold until its last thread has ended.
+func await(ctx context.Context, thing string) (release func(), err error) {
+	_ = wait.PollUntilContextTimeout(ctx, pollInterval, releaseLimit, true, func(context.Context) (bool, error) {
+		release, err = reserve(thing)
+		return err == nil, nil
+	})
+	return release, err
 }
 
 // Connect makes the bridge with the host's address, on which a control plane serves for the node and its pods.
@@ -45,6 +59,18 @@ func Connect() (func() error, error) {
 		return nil, errors.Join(err, end())
 	}
 	return end, nil
+}
+
+// Clean removes what a killed process has left: all else has gone with it. It refuses while a node or its bridge is used.
+func Clean(ctx context.Context) error {
+	for _, thing := range []string{"bridge", "node"} {
+		release, err := await(ctx, thing)
+		if err != nil {
+			return err
+		}
+		defer release()
+	}
+	return errors.Join(disconnect(), removeCgroups(ctx, cgroupPrefix+"*"))
 }
 
 func connect() error {

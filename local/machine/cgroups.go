@@ -20,10 +20,11 @@ import (
 const (
 	cgroups      = "/sys/fs/cgroup"
 	cgroupsLimit = 20 * time.Second
+	cgroupPrefix = "torpor-"
 )
 
 // cgroupRoot is the node's group in every hierarchy.
-func (c Config) cgroupRoot() string { return "/torpor-" + c.Name }
+func (c Config) cgroupRoot() string { return "/" + cgroupPrefix + c.Name }
 
 // oldCgroups tells whether the machine has the hierarchies of version 1.
 func oldCgroups() bool {
@@ -31,7 +32,8 @@ func oldCgroups() bool {
 	return err != nil
 }
 
-func (c Config) hierarchies() ([]string, error) {
+// hierarchies are where a container has to have a group.
+func hierarchies() ([]string, error) {
 	if !oldCgroups() {
 		return []string{cgroups}, nil
 	}
@@ -49,14 +51,14 @@ func (c Config) hierarchies() ([]string, error) {
 
 // makeCgroups makes the node's groups anew; what a killed node has left goes first.
 func (c Config) makeCgroups(ctx context.Context) error {
-	if err := c.removeCgroups(ctx); err != nil {
+	if err := removeCgroups(ctx, c.cgroupRoot()); err != nil {
 		return err
 	}
-	hierarchies, err := c.hierarchies()
+	all, err := hierarchies()
 	if err != nil {
 		return err
 	}
-	for _, hierarchy := range hierarchies {
+	for _, hierarchy := range all {
 		group := filepath.Join(hierarchy, c.cgroupRoot())
 		if err := os.MkdirAll(group, 0o755); err != nil {
 			return fmt.Errorf("make cgroup: %w", err)
@@ -77,17 +79,21 @@ func (c Config) makeCgroups(ctx context.Context) error {
 	return nil
 }
 
-// removeCgroups waits until the kernel has buried what was in them.
-func (c Config) removeCgroups(ctx context.Context) error {
-	hierarchies, err := c.hierarchies()
-	if err != nil {
-		return err
+// removeCgroups waits until the kernel has buried what was in them. The parts make some beside those of makeCgroups.
+func removeCgroups(ctx context.Context, name string) error {
+	var roots []string
+	for _, pattern := range []string{filepath.Join(cgroups, name), filepath.Join(cgroups, "*", name)} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			return fmt.Errorf("list cgroups: %w", err)
+		}
+		roots = append(roots, found...)
 	}
 	var last error
-	err = wait.PollUntilContextTimeout(ctx, pollInterval, cgroupsLimit, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, pollInterval, cgroupsLimit, true, func(context.Context) (bool, error) {
 		last = nil
-		for _, hierarchy := range hierarchies {
-			last = errors.Join(last, removeGroups(filepath.Join(hierarchy, c.cgroupRoot())))
+		for _, root := range roots {
+			last = errors.Join(last, removeGroups(root))
 		}
 		return last == nil, nil
 	})

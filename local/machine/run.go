@@ -61,7 +61,7 @@ func Run(ctx context.Context, c Config, out io.Writer, ready func()) error {
 		}
 	}()
 	err = <-ended
-	return errors.Join(err, c.removeCgroups(context.WithoutCancel(ctx)))
+	return errors.Join(err, removeCgroups(context.WithoutCancel(ctx), c.cgroupRoot()))
 }
 
 // power starts the first process of the node and returns when it has ended, and with it everything in its namespaces.
