@@ -12,7 +12,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	kubeproxy "k8s.io/kubernetes/cmd/kube-proxy/app"
+	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 
+	"github.com/torpor-dev/torpor/local/background"
 	"github.com/torpor-dev/torpor/local/images"
 	"github.com/torpor-dev/torpor/local/machine"
 	"github.com/torpor-dev/torpor/local/pods"
@@ -128,16 +131,16 @@ func detachPods(cmd *cobra.Command, c pods.Config) error {
 	if !machine.Fetched(c.Parts) {
 		return errUnready
 	}
-	b, err := newBackground(c.Dir, pods.ReadyFile)
+	b, err := background.New(c.Dir, pods.ReadyFile)
 	if err != nil {
 		return err
 	}
 	fmt.Fprintln(c.Out, "starting a control plane and a real node: about 10 seconds, 20 the first time")
-	argv := []string{filepath.Join(c.Programs, "local"), "pods", "up", "--foreground", "--dir", b.dir, "--parts", c.Parts, "--mysql", c.MySQL}
-	if err := b.start(cmd.Context(), argv...); err != nil {
+	argv := []string{filepath.Join(c.Programs, "local"), "pods", "up", "--foreground", "--dir", b.Dir, "--parts", c.Parts, "--mysql", c.MySQL}
+	if err := b.Start(cmd.Context(), argv...); err != nil {
 		return err
 	}
-	fmt.Fprintf(c.Out, "real pods can be made. Try:\n\n  export KUBECONFIG=%s/admin.kubeconfig PATH=%s:$PATH\n  kubectl get pods -A\n\nStop everything with: local pods down --dir %s\n", b.dir, c.Programs, b.dir)
+	fmt.Fprintf(c.Out, "real pods can be made. Try:\n\n  export KUBECONFIG=%s/admin.kubeconfig PATH=%s:$PATH\n  kubectl get pods -A\n\nStop everything with: local pods down --dir %s\n", b.Dir, c.Programs, b.Dir)
 	return nil
 }
 
@@ -149,11 +152,11 @@ func podsDownCommand() *cobra.Command {
 		Example: "  local pods down --dir .cache/pods",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			b, err := newBackground(dir, pods.ReadyFile)
+			b, err := background.New(dir, pods.ReadyFile)
 			if err != nil {
 				return err
 			}
-			if err := b.stop(cmd.OutOrStdout()); err != nil {
+			if err := b.Stop(cmd.OutOrStdout()); err != nil {
 				return err
 			}
 			return machine.Clean(cmd.Context())
@@ -161,4 +164,12 @@ func podsDownCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&dir, "dir", "pods", "folder that pods up was given")
 	return cmd
+}
+
+// nodeComponent is the kubelet or kube-proxy, the parts of a real node.
+func nodeComponent(ctx context.Context, name string) *cobra.Command {
+	if name == "kubelet" {
+		return kubelet.NewKubeletCommand(ctx)
+	}
+	return kubeproxy.NewProxyCommand()
 }

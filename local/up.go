@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/torpor-dev/torpor/local/background"
 	"github.com/torpor-dev/torpor/local/stage"
 )
 
@@ -47,12 +48,12 @@ Exit codes: 0 when everything stands, 1 otherwise.`,
 
 // detach keeps the stage in the background.
 func detach(cmd *cobra.Command, c stage.Config) error {
-	b, err := newBackground(c.Dir, stageFile)
+	b, err := background.New(c.Dir, stageFile)
 	if err != nil {
 		return err
 	}
 	fmt.Fprintln(cmd.OutOrStdout(), "building the stage: hub, cloud, cluster, manager (about 20 seconds)")
-	if err := b.start(cmd.Context(), c.Local, "up", "--foreground", "--dir", b.dir, "--torpor", c.Torpor, "--crds", c.CRDs, "--latency", c.Latency.String()); err != nil {
+	if err := b.Start(cmd.Context(), c.Local, "up", "--foreground", "--dir", b.Dir, "--torpor", c.Torpor, "--crds", c.CRDs, "--latency", c.Latency.String()); err != nil {
 		return err
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), `everything stands. Try:
@@ -65,7 +66,7 @@ func detach(cmd *cobra.Command, c stage.Config) error {
   kubectl get events
 
 kubectl is bundled in %[2]s. Stop everything with: make down
-`, b.dir, filepath.Dir(c.Local))
+`, b.Dir, filepath.Dir(c.Local))
 	return nil
 }
 
@@ -77,11 +78,11 @@ func downCommand() *cobra.Command {
 		Example: "  local down --dir .cache/up",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			b, err := newBackground(dir, stageFile)
+			b, err := background.New(dir, stageFile)
 			if err != nil {
 				return err
 			}
-			return b.stop(cmd.OutOrStdout())
+			return b.Stop(cmd.OutOrStdout())
 		},
 	}
 	cmd.Flags().StringVar(&dir, "dir", "up", "folder that up was given")

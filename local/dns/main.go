@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command coredns is CoreDNS with the few plugins that a cluster on one machine needs. It is a module of its own,
+// Command dns is CoreDNS with the few plugins that a cluster on one machine needs. It is a module of its own,
 // because CoreDNS wants newer Kubernetes libraries than those of the components beside it.
 package main
 
 import (
+	"github.com/coredns/coredns/core/dnsserver"
+	"github.com/coredns/coredns/coremain"
 	_ "github.com/coredns/coredns/plugin/bind"
 	_ "github.com/coredns/coredns/plugin/cache"
 	_ "github.com/coredns/coredns/plugin/errors"
 	_ "github.com/coredns/coredns/plugin/kubernetes"
 	_ "github.com/coredns/coredns/plugin/ready"
-
-	"github.com/coredns/coredns/core/dnsserver"
-	"github.com/coredns/coredns/coremain"
 )
 
 func main() {

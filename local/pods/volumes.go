@@ -24,7 +24,7 @@ const (
 	// ClassName is the default storage class.
 	ClassName = "local"
 
-	provisioner    = "torpor.dev/local"
+	provisioner    = "localhost/folders"
 	volumesPeriod  = 200 * time.Millisecond
 	volumesTimeout = 10 * time.Second
 	// selectedNode is how the scheduler tells a provisioner that a pod waits for the claim.

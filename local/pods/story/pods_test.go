@@ -2,7 +2,6 @@
 
 //go:build linux
 
-// Package story is a story with real pods from outside, by the programs that a person has.
 package story
 
 import (

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+// Package background keeps a program in the background that stands on a folder.
+package background
 
 import (
 	"context"
@@ -28,30 +29,32 @@ var (
 	errTooLate = errors.New("expected it sooner")
 )
 
-// background is a program that stands in the background and keeps a folder.
-type background struct {
-	dir string
+// Stage is a program that stands in the background and keeps a folder.
+type Stage struct {
+	// Dir is the folder, as an absolute path; the log and the process id are beside it.
+	Dir string
 	// ready is the name of the file in the folder that tells that everything stands.
 	ready string
 }
 
-func newBackground(dir, ready string) (background, error) {
+// New is the stage of a folder, which stands once there is a file of the name ready in it.
+func New(dir, ready string) (Stage, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
-		return background{}, fmt.Errorf("resolve folder: %w", err)
+		return Stage{}, fmt.Errorf("resolve folder: %w", err)
 	}
-	return background{dir: dir, ready: ready}, nil
+	return Stage{Dir: dir, ready: ready}, nil
 }
 
-func (b background) logFile() string { return b.dir + ".log" }
-func (b background) pidFile() string { return b.dir + ".pid" }
+func (b Stage) logFile() string { return b.Dir + ".log" }
+func (b Stage) pidFile() string { return b.Dir + ".pid" }
 
-// start runs the program in a session of its own and waits until it stands.
-func (b background) start(ctx context.Context, argv ...string) error {
+// Start runs the program in a session of its own and waits until it stands.
+func (b Stage) Start(ctx context.Context, argv ...string) error {
 	if _, err := b.pid(); err == nil {
 		return errStands
 	}
-	if err := os.MkdirAll(filepath.Dir(b.dir), 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Dir(b.Dir), 0o700); err != nil {
 		return fmt.Errorf("make folder: %w", err)
 	}
 	log, err := os.Create(b.logFile())
@@ -59,7 +62,7 @@ func (b background) start(ctx context.Context, argv ...string) error {
 		return fmt.Errorf("make log: %w", err)
 	}
 	defer func() { _ = log.Close() }()
-	_ = os.Remove(filepath.Join(b.dir, b.ready))
+	_ = os.Remove(filepath.Join(b.Dir, b.ready))
 	child := exec.CommandContext(context.WithoutCancel(ctx), argv[0], argv[1:]...)
 	child.Stdout, child.Stderr = log, log
 	child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -77,7 +80,7 @@ func (b background) start(ctx context.Context, argv ...string) error {
 	return nil
 }
 
-func (b background) await(gone <-chan error) error {
+func (b Stage) await(gone <-chan error) error {
 	tick := time.NewTicker(watchPeriod)
 	defer tick.Stop()
 	limit := time.NewTimer(standLimit)
@@ -89,15 +92,15 @@ func (b background) await(gone <-chan error) error {
 		case <-limit.C:
 			return fmt.Errorf("the stage does not stand after %s: %w", standLimit, errTooLate)
 		case <-tick.C:
-			if _, err := os.Stat(filepath.Join(b.dir, b.ready)); err == nil {
+			if _, err := os.Stat(filepath.Join(b.Dir, b.ready)); err == nil {
 				return nil
 			}
 		}
 	}
 }
 
-// stop ends the program and waits for it.
-func (b background) stop(out io.Writer) error {
+// Stop ends the program and waits for it.
+func (b Stage) Stop(out io.Writer) error {
 	pid, err := b.pid()
 	if errors.Is(err, fs.ErrNotExist) {
 		fmt.Fprintln(out, "nothing stands")
@@ -128,7 +131,7 @@ func (b background) stop(out io.Writer) error {
 
 // pid is the process that keeps the stage; fs.ErrNotExist if there is none. The command line is compared,
 // because the number of an ended process may belong to another one by now.
-func (b background) pid() (int, error) {
+func (b Stage) pid() (int, error) {
 	data, err := os.ReadFile(b.pidFile())
 	if err != nil {
 		return 0, fmt.Errorf("read pid: %w", err)
@@ -138,7 +141,7 @@ func (b background) pid() (int, error) {
 		return 0, fmt.Errorf("read pid: %w", err)
 	}
 	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-	if err != nil || !strings.Contains(string(line), b.dir) {
+	if err != nil || !strings.Contains(string(line), b.Dir) {
 		return 0, fmt.Errorf("find process %d: %w", pid, fs.ErrNotExist)
 	}
 	return pid, nil
