@@ -27,11 +27,11 @@ func realCommands() []*cobra.Command {
 }
 
 // connect makes the bridge when a control plane is to serve on it.
-func connect(address string) (func() error, error) {
+func connect(ctx context.Context, address string) (func() error, error) {
 	if address != machine.HostAddress {
 		return func() error { return nil }, nil
 	}
-	return machine.Connect()
+	return machine.Connect(ctx)
 }
 
 // programs is the folder of this program, which has the others beside it.

@@ -16,7 +16,7 @@ var errLinux = errors.New("expected Linux, found another system: only Linux runs
 
 func realCommands() []*cobra.Command { return nil }
 
-func connect(string) (func() error, error) { return func() error { return nil }, nil }
+func connect(context.Context, string) (func() error, error) { return func() error { return nil }, nil }
 
 func (realNode) run(context.Context, io.Writer) error { return errLinux }
 

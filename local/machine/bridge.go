@@ -27,8 +27,8 @@ var (
 )
 
 // reserve lets one process of the machine have a thing at a time. The kernel lets go of it with the process.
-func reserve(thing string) (func(), error) {
-	l, err := new(net.ListenConfig).Listen(context.Background(), "unix", "@torpor-"+thing)
+func reserve(ctx context.Context, thing string) (func(), error) {
+	l, err := new(net.ListenConfig).Listen(ctx, "unix", "@torpor-"+thing)
 	if err != nil {
 		return nil, fmt.Errorf("%w (%w)", errExists, err)
 	}
@@ -37,8 +37,8 @@ func reserve(thing string) (func(), error) {
 
 // await reserves a thing that a killed process may hold until its last thread has ended.
 func await(ctx context.Context, thing string) (release func(), err error) {
-	_ = wait.PollUntilContextTimeout(ctx, pollInterval, releaseLimit, true, func(context.Context) (bool, error) {
-		release, err = reserve(thing)
+	_ = wait.PollUntilContextTimeout(ctx, pollInterval, releaseLimit, true, func(ctx context.Context) (bool, error) {
+		release, err = reserve(ctx, thing)
 		return err == nil, nil
 	})
 	return release, err
@@ -46,8 +46,8 @@ func await(ctx context.Context, thing string) (release func(), err error) {
 
 // Connect makes the bridge with the host's address, on which a control plane serves for the node and its pods.
 // What it returns removes the bridge, and with it the routes to the node.
-func Connect() (func() error, error) {
-	release, err := reserve("bridge")
+func Connect(ctx context.Context) (func() error, error) {
+	release, err := reserve(ctx, "bridge")
 	if err != nil {
 		return nil, err
 	}

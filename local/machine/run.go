@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"syscall"
 	"time"
 
@@ -37,7 +38,7 @@ func Run(ctx context.Context, c Config, out io.Writer, ready func()) error {
 	if err := c.validate(); err != nil {
 		return err
 	}
-	release, err := reserve("node")
+	release, err := reserve(ctx, "node")
 	if err != nil {
 		return err
 	}
@@ -121,18 +122,16 @@ func (c Config) awaitReady(ctx context.Context) error {
 	}
 	err = wait.PollUntilContextTimeout(ctx, pollInterval, readyTimeout, true, func(ctx context.Context) (bool, error) {
 		node, err := client.CoreV1().Nodes().Get(ctx, c.Name, metav1.GetOptions{})
-		if err != nil {
-			return false, nil
-		}
-		for _, condition := range node.Status.Conditions {
-			if condition.Type == corev1.NodeReady {
-				return condition.Status == corev1.ConditionTrue && !condition.LastHeartbeatTime.Time.Before(began), nil
-			}
-		}
-		return false, nil
+		return err == nil && isReady(node, began), nil
 	})
 	if err != nil {
 		return fmt.Errorf("wait for node %s: %w", c.Name, err)
 	}
 	return nil
+}
+
+func isReady(node *corev1.Node, since time.Time) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue && !c.LastHeartbeatTime.Time.Before(since)
+	})
 }

@@ -50,18 +50,18 @@ func (c Config) controlPlane() controlplane.Config {
 }
 
 // complete makes the paths absolute, since the parts of the node run elsewhere.
-func (c *Config) complete() error {
+func (c Config) complete() (Config, error) {
 	for _, path := range []*string{&c.Dir, &c.Parts, &c.Programs, &c.MySQL} {
 		absolute, err := filepath.Abs(*path)
 		if err != nil {
-			return fmt.Errorf("resolve folder: %w", err)
+			return c, fmt.Errorf("resolve folder: %w", err)
 		}
 		*path = absolute
 	}
 	if _, err := os.Stat(filepath.Join(c.MySQL, mysql.Server)); err != nil {
-		return fmt.Errorf("find MySQL for its image: %w; run make mysql, which fetches it", err)
+		return c, fmt.Errorf("find MySQL for its image: %w; run make mysql, which fetches it", err)
 	}
-	return nil
+	return c, nil
 }
 
 // clear removes what an earlier cluster has left in the folder.

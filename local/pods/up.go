@@ -21,10 +21,11 @@ import (
 // Up runs the cluster until ctx ends, and then leaves nothing on the machine but the files in the folder. The file
 // ready is there as long as pods can be made.
 func Up(ctx context.Context, c Config) error {
-	if err := c.complete(); err != nil {
+	c, err := c.complete()
+	if err != nil {
 		return err
 	}
-	disconnect, err := machine.Connect()
+	disconnect, err := machine.Connect(ctx)
 	if err != nil {
 		return err
 	}
