@@ -135,7 +135,7 @@ func detachPods(cmd *cobra.Command, c pods.Config) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(c.Out, "starting a control plane and a real node: about 10 seconds, 20 the first time")
+	fmt.Fprintln(c.Out, "starting a control plane and a real node: about 10 seconds, 20 the first time or after a kill")
 	argv := []string{filepath.Join(c.Programs, "local"), "pods", "up", "--foreground", "--dir", b.Dir, "--parts", c.Parts, "--mysql", c.MySQL}
 	if err := b.Start(cmd.Context(), argv...); err != nil {
 		return err

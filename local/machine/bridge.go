@@ -47,7 +47,7 @@ func await(ctx context.Context, thing string) (release func(), err error) {
 // Connect makes the bridge with the host's address, on which a control plane serves for the node and its pods.
 // What it returns removes the bridge, and with it the routes to the node.
 func Connect(ctx context.Context) (func() error, error) {
-	release, err := reserve(ctx, "bridge")
+	release, err := await(ctx, "bridge")
 	if err != nil {
 		return nil, err
 	}

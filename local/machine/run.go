@@ -38,7 +38,7 @@ func Run(ctx context.Context, c Config, out io.Writer, ready func()) error {
 	if err := c.validate(); err != nil {
 		return err
 	}
-	release, err := reserve(ctx, "node")
+	release, err := await(ctx, "node")
 	if err != nil {
 		return err
 	}
