@@ -19,6 +19,14 @@ local: ## Build the local control plane, nodes and cloud into .cache/bin (first 
 	@cd local && CGO_ENABLED=0 go build -trimpath -ldflags="-s -w $(VERSION)" -o $(BIN)/local .
 	@cd $(BIN) && for name in etcd kube-apiserver kubectl; do ln -sf local $$name; done
 
+.PHONY: node-parts
+node-parts: local ## Fetch containerd and its companions into .cache/node and build CoreDNS; nothing is installed on the machine
+	@cd local && CGO_ENABLED=0 go build -trimpath -ldflags="-s -w" -o $(BIN)/pause ./pause
+	@[ -x $(BIN)/coredns ] || echo "building CoreDNS from source: about two minutes the first time, cached afterwards"
+	@cd local/dns && CGO_ENABLED=0 go build -trimpath -ldflags="-s -w" -o $(BIN)/coredns .
+	@cd $(BIN) && for name in kubelet kube-proxy; do ln -sf local $$name; done
+	@$(BIN)/local node-parts --dir .cache/node
+
 .PHONY: torpor
 torpor: ## Build torpor into .cache/bin
 	@CGO_ENABLED=0 go build -trimpath -ldflags="-s -w" -o $(BIN)/torpor ./cmd/torpor
@@ -43,6 +51,14 @@ demo: local torpor ## Hibernate and wake a real cluster, and print what was obse
 up: local torpor ## Build the stage of the demo and keep it running
 	@$(BIN)/local up --dir .cache/up
 
+.PHONY: pods-up
+pods-up: node-parts torpor mysql ## As root: a cluster with real pods, kept running; images of mysqld and of torpor are in it
+	@$(BIN)/local pods up --dir .cache/pods
+
+.PHONY: pods-down
+pods-down: ## Stop what `make pods-up` has built
+	@$(BIN)/local pods down --dir .cache/pods
+
 .PHONY: down
 down: ## Stop what `make up` has built
 	@$(BIN)/local down --dir .cache/up
@@ -60,6 +76,7 @@ bench-conditional: local ## Measure the library conditional and plain controller
 export TORPOR_BINARY := $(BIN)/torpor
 export TORPOR_MYSQL := $(CURDIR)/.cache/mysql
 export TORPOR_S3 := $(BIN)/versitygw
+export TORPOR_NODE := $(CURDIR)/.cache/node
 GOTEST  := go test -race -shuffle=on -timeout=20m
 
 .PHONY: test
@@ -83,6 +100,10 @@ test-run: local torpor mysql s3 ## Run one test with everything it needs: make t
 e2e: local torpor ## Run the end-to-end tests at every fault point
 	@TORPOR_E2E=full $(GOTEST) -v -count=1 ./internal/e2e/
 
+.PHONY: e2e-pods
+e2e-pods: node-parts torpor mysql ## As root on Debian: run the tests with real pods (about two minutes)
+	@cd local && $(GOTEST) -v -count=1 -p 1 ./pods/story
+
 .PHONY: generate
 generate: ## Regenerate deep copies, CRDs, RBAC, the state diagrams and the reference
 	@$(TOOL) controller-gen object:headerFile=config/boilerplate.go.txt crd paths=./api/... output:crd:dir=config/crd
@@ -92,15 +113,15 @@ generate: ## Regenerate deep copies, CRDs, RBAC, the state diagrams and the refe
 
 .PHONY: fmt
 fmt: ## Format all Go code
-	@for m in . conditional local; do (cd $$m && $(TOOL) golangci-lint fmt --config $(CURDIR)/.golangci.yml ./...); done
+	@for m in . conditional local local/dns; do (cd $$m && $(TOOL) golangci-lint fmt --config $(CURDIR)/.golangci.yml ./...); done
 
 .PHONY: lint
-lint: ## Lint all three modules
-	@for m in . conditional local; do echo "lint $$m"; (cd $$m && $(TOOL) golangci-lint run --config $(CURDIR)/.golangci.yml ./...) || exit 1; done
+lint: ## Lint all modules
+	@for m in . conditional local local/dns; do echo "lint $$m"; (cd $$m && $(TOOL) golangci-lint run --config $(CURDIR)/.golangci.yml ./...) || exit 1; done
 
 .PHONY: tidy
-tidy: ## Tidy all three modules
-	@for m in . conditional local; do (cd $$m && go mod tidy) || exit 1; done
+tidy: ## Tidy all modules
+	@for m in . conditional local local/dns; do (cd $$m && go mod tidy) || exit 1; done
 
 .PHONY: verify
 verify: generate tidy lint ## Regenerate, tidy, lint and check the house laws; fails if anything differs from what is committed

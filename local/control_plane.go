@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -24,14 +25,19 @@ func controlPlaneCommand() *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			began := time.Now()
-			return controlplane.Run(cmd.Context(), c, func(server string) {
+			undo, err := connect(cmd.Context(), c.Address)
+			if err != nil {
+				return err
+			}
+			err = controlplane.Run(cmd.Context(), c, func(server string) {
 				fmt.Fprintf(cmd.OutOrStdout(), "ready after %.1fs: %s\nkubeconfig: %s\n", time.Since(began).Seconds(), server, c.AdminKubeconfig())
 			})
+			return errors.Join(err, undo())
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&c.Dir, "dir", "control-plane", "folder for certificates, kubeconfigs and data; an existing one is continued")
-	f.StringVar(&c.Address, "address", "127.0.0.1", "loopback address to serve on")
+	f.StringVar(&c.Address, "address", "127.0.0.1", "loopback address to serve on; 10.250.0.1 makes the bridge for a real node, as root")
 	f.IntVar(&c.Port, "port", 0, "port of the API server; 0 keeps the last one or takes a free one")
 	f.DurationVar(&c.SigningDuration, "signing-duration", 0, "how long certificates signed for nodes are valid; 0 means a year")
 	f.BoolVar(&c.ApproveServing, "approve-serving", false, "approve the nodes' serving certificates while some node is alive")

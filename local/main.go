@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command local puts a real Kubernetes control plane, hollow nodes with real certificates and a simulated cloud
-// on one machine. Called as etcd, kube-apiserver or kubectl it is that program, so one file serves envtest too.
+// on one machine. Called as etcd, kube-apiserver, kubectl, kubelet or kube-proxy it is that program, so one file serves
+// envtest and real nodes too.
 package main
 
 import (
@@ -20,13 +21,15 @@ import (
 )
 
 func main() {
-	switch filepath.Base(os.Args[0]) {
+	switch name := filepath.Base(os.Args[0]); name {
 	case "etcd":
 		etcdmain.Main(os.Args)
 	case "kube-apiserver":
 		os.Exit(cli.Run(apiserver.NewAPIServerCommand()))
 	case "kubectl":
 		os.Exit(cli.Run(kubectl.NewDefaultKubectlCommand()))
+	case "kubelet", "kube-proxy":
+		os.Exit(cli.Run(nodeComponent(context.Background(), name)))
 	default:
 		os.Exit(run())
 	}
@@ -50,5 +53,6 @@ func rootCommand() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.AddCommand(controlPlaneCommand(), nodeCommand(), cloudCommand(), clusterCommand(), demoCommand(), benchCommand(), upCommand(), downCommand(), mysqlCommand())
+	root.AddCommand(realCommands()...)
 	return root
 }

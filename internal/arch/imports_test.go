@@ -30,7 +30,7 @@ func (p goPackage) name() string { return strings.TrimPrefix(p.ImportPath, modul
 
 func TestImports(t *testing.T) {
 	var all []goPackage
-	for _, module := range []string{".", "conditional", "local"} {
+	for _, module := range []string{".", "conditional", "local", "local/dns"} {
 		all = append(all, list(t, module)...)
 	}
 	t.Run("every package has a law and keeps it", func(t *testing.T) { testLaws(t, all) })

@@ -5,6 +5,7 @@ package controlplane
 import (
 	"context"
 	"fmt"
+	"net"
 	"strconv"
 	"time"
 
@@ -83,10 +84,13 @@ func runScheduler(ctx context.Context, args []string) error {
 
 func (c Config) apiServerFlags(p ports, etcd string) []string {
 	pki := func(name string) string { return c.path("pki", name) }
+	reconciler := "lease"
+	if net.ParseIP(c.Address).IsLoopback() {
+		reconciler = "none" // A loopback address is no valid endpoint of the service "kubernetes", so nobody keeps one.
+	}
 	return []string{
 		"--etcd-servers=" + etcd, "--bind-address=" + c.Address, "--advertise-address=" + c.Address,
-		// A loopback address is no valid endpoint of the service "kubernetes", so nobody keeps one.
-		"--endpoint-reconciler-type=none",
+		"--endpoint-reconciler-type=" + reconciler,
 		"--secure-port=" + strconv.Itoa(p.API),
 		"--client-ca-file=" + pki("ca.crt"), "--tls-cert-file=" + pki("apiserver.crt"), "--tls-private-key-file=" + pki("apiserver.key"),
 		"--service-account-key-file=" + pki("sa.pub"), "--service-account-signing-key-file=" + pki("sa.key"),

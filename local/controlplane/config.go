@@ -23,7 +23,7 @@ import (
 type Config struct {
 	// Dir keeps certificates, kubeconfigs and etcd's data. A start on an existing folder goes on with its data.
 	Dir string
-	// Address is the loopback address that the API server binds to.
+	// Address is what the API server binds to: a loopback address, or the bridge of a real node.
 	Address string
 	// Port of the API server; 0 keeps the port of the last start, or takes a free one.
 	Port int

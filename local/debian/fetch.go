@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package debian fetches packages of Debian into a folder. Nothing is installed on the machine: apt works on a private
+// state, and the packages are only unpacked.
+package debian
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// timeout bounds a whole fetch of about 100 MB.
+const timeout = 15 * time.Minute
+
+// ErrNotHere is the answer of a machine that has no packages of Debian.
+var ErrNotHere = errors.New("expected a Debian machine with apt-get, dpkg-deb and a Debian mirror in its package sources")
+
+// Request is what to fetch.
+type Request struct {
+	// Suite is the only source, and its packages come with everything that they need, for a tree that runs on its own
+	// libraries. Empty stands for the machine's own sources, and leaves out what the machine has installed already.
+	Suite string
+	// Packages are the names; what they recommend is left out.
+	Packages []string
+}
+
+// Fetch fills dir in one step, so that an interrupted fetch leaves nothing that looks whole.
+func Fetch(ctx context.Context, r Request, dir string) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	for _, tool := range []string{"apt-get", "dpkg-deb"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			return fmt.Errorf("%w: %w", ErrNotHere, err)
+		}
+	}
+	state, err := os.MkdirTemp("", "torpor-apt-")
+	if err != nil {
+		return fmt.Errorf("make a folder for apt's private state: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(state) }() // A left-over in the temporary folder harms nobody.
+	if err := r.prepare(ctx, state); err != nil {
+		return err
+	}
+	if err := r.download(ctx, state); err != nil {
+		return err
+	}
+	return unpack(ctx, state, dir)
+}
+
+// mirrorOf returns the address of the Debian mirror that this machine uses.
+func mirrorOf(ctx context.Context) (string, error) {
+	text, err := exec.CommandContext(ctx, "apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages").Output()
+	if err != nil {
+		return "", fmt.Errorf("%w: list the package sources: %w", ErrNotHere, err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if uri := strings.TrimRight(strings.TrimSpace(line), "/"); strings.HasSuffix(uri, "debian") {
+			return uri, nil
+		}
+	}
+	return "", ErrNotHere
+}
+
+// prepare makes apt's private state.
+func (r Request) prepare(ctx context.Context, state string) error {
+	mirror, err := mirrorOf(ctx)
+	if err != nil {
+		return err
+	}
+	errs := []error{os.Chmod(state, 0o755)} // apt reads as another user when it is called by root.
+	for _, folder := range []string{"state/lists/partial", "cache/archives/partial", "etc"} {
+		errs = append(errs, os.MkdirAll(filepath.Join(state, folder), 0o755))
+	}
+	var installed []byte
+	if r.Suite == "" {
+		all, err := os.ReadFile("/var/lib/dpkg/status")
+		if err != nil {
+			return fmt.Errorf("%w: read what is installed: %w", ErrNotHere, err)
+		}
+		installed = []byte(without(string(all), r.Packages))
+	}
+	source := "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] " + mirror + " " + r.Suite + " main\n"
+	errs = append(errs,
+		os.WriteFile(filepath.Join(state, "state/status"), installed, 0o600),
+		os.WriteFile(filepath.Join(state, "etc/sources.list"), []byte(source), 0o644),
+	)
+	return errors.Join(errs...)
+}
+
+// without drops packages from dpkg's list, so that apt fetches them although the machine has them.
+func without(status string, packages []string) string {
+	drop := map[string]bool{}
+	for _, p := range packages {
+		drop["Package: "+p] = true
+	}
+	var kept strings.Builder
+	for stanza := range strings.SplitSeq(status, "\n\n") {
+		if first, _, _ := strings.Cut(stanza, "\n"); !drop[first] && stanza != "" {
+			kept.WriteString(strings.TrimRight(stanza, "\n") + "\n\n")
+		}
+	}
+	return kept.String()
+}
+
+func (r Request) download(ctx context.Context, state string) error {
+	folders := map[string]string{"Dir::State": "state", "Dir::State::status": "state/status", "Dir::Cache": "cache"}
+	if r.Suite != "" {
+		folders["Dir::Etc::sourcelist"] = "etc/sources.list"
+		folders["Dir::Etc::sourceparts"] = "none"
+		folders["Dir::Etc::preferencesparts"] = "none"
+	}
+	options := []string{"-qq", "-o", "APT::Sandbox::User=root", "-o", "Acquire::Languages=none"}
+	for name, value := range folders {
+		options = append(options, "-o", name+"="+filepath.Join(state, value))
+	}
+	install := append([]string{"install", "-y", "--download-only", "--no-install-recommends"}, r.Packages...)
+	for _, args := range [][]string{{"update"}, install} {
+		if text, err := exec.CommandContext(ctx, "apt-get", slices.Concat(options, args)...).CombinedOutput(); err != nil {
+			return fmt.Errorf("fetch %s with apt-get: %w: %s", strings.Join(r.Packages, ", "), err, strings.TrimSpace(string(text)))
+		}
+	}
+	return nil
+}
+
+func unpack(ctx context.Context, state, dir string) error {
+	packages, err := filepath.Glob(filepath.Join(state, "cache/archives/*.deb"))
+	if err != nil || len(packages) == 0 {
+		return fmt.Errorf("expected packages from apt-get, found none (%w): run it again", err)
+	}
+	partial := dir + ".partial"
+	if err := os.RemoveAll(partial); err != nil {
+		return fmt.Errorf("remove what an interrupted fetch has left: %w", err)
+	}
+	for _, p := range packages {
+		if text, err := exec.CommandContext(ctx, "dpkg-deb", "-x", p, partial).CombinedOutput(); err != nil {
+			return fmt.Errorf("unpack %s: %w: %s", filepath.Base(p), err, strings.TrimSpace(string(text)))
+		}
+	}
+	if err := errors.Join(os.MkdirAll(filepath.Dir(dir), 0o755), os.RemoveAll(dir), os.Rename(partial, dir)); err != nil {
+		return fmt.Errorf("put the packages in their place: %w", err)
+	}
+	return nil
+}

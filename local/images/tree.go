@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package images makes container images from files, without any registry: a tree of files becomes the one layer of an
+// OCI layout in a tar file, which containerd imports.
+package images
+
+import (
+	"archive/tar"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+)
+
+// Tree is what an image holds, by the path in it, without a slash in front.
+type Tree map[string]entry
+
+// entry is one file of a tree: a copy of Source, a symbolic link, a folder, or a small text.
+type entry struct {
+	source, link, text string
+	dir                bool
+	mode               int64
+	owner              int
+}
+
+// Copy takes a file of this machine, with its permissions; a link is followed.
+func (t Tree) Copy(name, source string) { t[name] = entry{source: source} }
+
+// Link makes a symbolic link.
+func (t Tree) Link(name, target string) { t[name] = entry{link: target, mode: 0o777} }
+
+// Dir makes a folder that belongs to the owner.
+func (t Tree) Dir(name string, mode int64, owner int) {
+	t[name] = entry{dir: true, mode: mode, owner: owner}
+}
+
+// Text makes a small file that everybody may read.
+func (t Tree) Text(name, text string) { t[name] = entry{text: text, mode: 0o644} }
+
+// CopyAll takes all files below a folder.
+func (t Tree) CopyAll(name, source string) error {
+	err := filepath.WalkDir(source, func(file string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		below, err := filepath.Rel(source, file)
+		t.Copy(path.Join(name, filepath.ToSlash(below)), file)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("list files for an image: %w", err)
+	}
+	return nil
+}
+
+// write puts the tree into a tar file, in the order of the names, so that one tree makes one digest.
+func (t Tree) write(w io.Writer) error {
+	out := tar.NewWriter(w)
+	for _, name := range slices.Sorted(maps.Keys(t)) {
+		if err := t[name].write(out, name); err != nil {
+			return fmt.Errorf("put %s into an image: %w", name, err)
+		}
+	}
+	if err := out.Close(); err != nil {
+		return fmt.Errorf("end an image's layer: %w", err)
+	}
+	return nil
+}
+
+func (e entry) write(out *tar.Writer, name string) error {
+	header := &tar.Header{Name: name, Mode: e.mode, Uid: e.owner, Gid: e.owner, Size: int64(len(e.text)), Typeflag: tar.TypeReg}
+	switch {
+	case e.source != "":
+		return copyFile(out, header, e.source)
+	case e.link != "":
+		header.Typeflag, header.Linkname = tar.TypeSymlink, e.link
+	case e.dir:
+		header.Typeflag, header.Name = tar.TypeDir, name+"/"
+	}
+	if err := out.WriteHeader(header); err != nil {
+		return err
+	}
+	_, err := io.WriteString(out, e.text)
+	return err
+}
+
+func copyFile(out *tar.Writer, header *tar.Header, source string) error {
+	f, err := os.Open(source)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	header.Size, header.Mode = info.Size(), int64(info.Mode().Perm())
+	if err := out.WriteHeader(header); err != nil {
+		return err
+	}
+	_, err = io.Copy(out, f)
+	return err
+}

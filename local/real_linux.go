@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	kubeproxy "k8s.io/kubernetes/cmd/kube-proxy/app"
+	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
+
+	"github.com/torpor-dev/torpor/local/background"
+	"github.com/torpor-dev/torpor/local/images"
+	"github.com/torpor-dev/torpor/local/machine"
+	"github.com/torpor-dev/torpor/local/pods"
+)
+
+// realCommands are those for nodes with real containers, which only Linux has.
+func realCommands() []*cobra.Command {
+	return []*cobra.Command{podsCommand(), nodePartsCommand(), bootNodeCommand()}
+}
+
+// connect makes the bridge when a control plane is to serve on it.
+func connect(ctx context.Context, address string) (func() error, error) {
+	if address != machine.HostAddress {
+		return func() error { return nil }, nil
+	}
+	return machine.Connect(ctx)
+}
+
+// programs is the folder of this program, which has the others beside it.
+func programs() (string, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("find this program: %w", err)
+	}
+	return filepath.Dir(program), nil
+}
+
+func (r realNode) run(ctx context.Context, out io.Writer) error {
+	folder, err := programs()
+	if err != nil {
+		return err
+	}
+	for _, path := range []*string{&r.dir, &r.controlPlane, &r.parts} {
+		if *path, err = filepath.Abs(*path); err != nil {
+			return fmt.Errorf("resolve folder: %w", err)
+		}
+	}
+	pause := filepath.Join(r.parts, "images", "pause.tar")
+	if err := images.NewPause(filepath.Join(folder, "pause")).Write(pause); err != nil {
+		return err
+	}
+	began := time.Now()
+	c := machine.Config{Name: r.name, Dir: r.dir, ControlPlane: r.controlPlane, Parts: r.parts, Programs: folder, Images: append(r.images, pause)}
+	return machine.Run(ctx, c, out, func() { fmt.Fprintf(out, "node %s is Ready after %.1fs\n", r.name, time.Since(began).Seconds()) })
+}
+
+func nodePartsCommand() *cobra.Command {
+	var dir string
+	c := &cobra.Command{
+		Use:     "node-parts",
+		Short:   "Fetch containerd and what a real node needs beside it into a folder; nothing is installed",
+		Example: "  local node-parts --dir .cache/node",
+		Args:    cobra.NoArgs,
+		RunE:    func(c *cobra.Command, _ []string) error { return machine.Fetch(c.Context(), dir, c.OutOrStdout()) },
+	}
+	c.Flags().StringVar(&dir, "dir", ".cache/node", "folder for the parts")
+	return c
+}
+
+// bootNodeCommand is how a real node starts its first process; nobody else calls it.
+func bootNodeCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:    machine.BootCommand,
+		Hidden: true,
+		Args:   cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return machine.Boot(c.Context(), args[0], c.OutOrStdout())
+		},
+	}
+}
+
+var errUnready = errors.New("expected make node-parts and make mysql to have run")
+
+func podsCommand() *cobra.Command {
+	c := &cobra.Command{Use: "pods", Short: "Run a cluster with real pods on this machine, as root"}
+	c.AddCommand(podsUpCommand(), podsDownCommand())
+	return c
+}
+
+func podsUpCommand() *cobra.Command {
+	var c pods.Config
+	var foreground bool
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Start a control plane and a real node, with Services, DNS, volumes and images of this tree",
+		Long: `Start a control plane and a real node with containerd, Services, DNS and volumes, and keep them in the background.
+The images are localhost/mysql:9.7, localhost/torpor:dev and localhost/busybox:1; use them with imagePullPolicy: IfNotPresent.
+
+Exit codes: 0 when everything stands, 1 otherwise.`,
+		Example: "  local pods up --dir .cache/pods\n  kubectl --kubeconfig .cache/pods/admin.kubeconfig get pods -A\n  local pods down --dir .cache/pods",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var err error
+			if c.Programs, err = programs(); err != nil {
+				return err
+			}
+			c.Out = cmd.OutOrStdout()
+			if foreground {
+				return pods.Up(cmd.Context(), c)
+			}
+			return detachPods(cmd, c)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&c.Dir, "dir", "pods", "folder for everything that is made; what an earlier cluster has left there goes first")
+	f.StringVar(&c.Parts, "parts", ".cache/node", "folder that make node-parts has filled")
+	f.StringVar(&c.MySQL, "mysql", ".cache/mysql", "folder that make mysql has filled")
+	f.BoolVar(&foreground, "foreground", false, "stay in the foreground until told to stop")
+	return cmd
+}
+
+func detachPods(cmd *cobra.Command, c pods.Config) error {
+	if !machine.Fetched(c.Parts) {
+		return errUnready
+	}
+	b, err := background.New(c.Dir, pods.ReadyFile)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(c.Out, "starting a control plane and a real node: about 10 seconds, 20 the first time or after a kill")
+	argv := []string{filepath.Join(c.Programs, "local"), "pods", "up", "--foreground", "--dir", b.Dir, "--parts", c.Parts, "--mysql", c.MySQL}
+	if err := b.Start(cmd.Context(), argv...); err != nil {
+		return err
+	}
+	fmt.Fprintf(c.Out, "real pods can be made. Try:\n\n  export KUBECONFIG=%s/admin.kubeconfig PATH=%s:$PATH\n  kubectl get pods -A\n\nStop everything with: local pods down --dir %s\n", b.Dir, c.Programs, b.Dir)
+	return nil
+}
+
+func podsDownCommand() *cobra.Command {
+	var dir string
+	cmd := &cobra.Command{
+		Use:     "down",
+		Short:   "Stop what pods up has started, and remove what a killed one has left on the machine",
+		Example: "  local pods down --dir .cache/pods",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			b, err := background.New(dir, pods.ReadyFile)
+			if err != nil {
+				return err
+			}
+			if err := b.Stop(cmd.OutOrStdout()); err != nil {
+				return err
+			}
+			return machine.Clean(cmd.Context())
+		},
+	}
+	cmd.Flags().StringVar(&dir, "dir", "pods", "folder that pods up was given")
+	return cmd
+}
+
+// nodeComponent is the kubelet or kube-proxy, the parts of a real node.
+func nodeComponent(ctx context.Context, name string) *cobra.Command {
+	if name == "kubelet" {
+		return kubelet.NewKubeletCommand(ctx)
+	}
+	return kubeproxy.NewProxyCommand()
+}
