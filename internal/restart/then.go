@@ -93,10 +93,14 @@ func running(o Observed) Plan {
 
 // progress is the condition while something is being done.
 func progress(o Observed) Condition {
-	if len(o.older()) > 0 {
+	switch {
+	case len(o.older()) > 0:
 		return deploying(o).Ready
+	case o.pods(o.target()).Ready < o.Desired:
+		return starting(o).Ready
+	default:
+		return running(o).Ready
 	}
-	return starting(o).Ready
 }
 
 func readiness(o Observed) string {
