@@ -64,7 +64,7 @@ func laws() []law {
 		shell.of("internal/clustering/controller/...").reaching("internal/clustering/..."),
 
 		decision.of("internal/restart"),
-		shell.of("internal/restart/webhook/...").reaching("internal/restart/...").unbuilt(),
+		shell.of("internal/restart/webhook/...").reaching("internal/restart/..."),
 		shell.of("internal/restart/controller/...").reaching("internal/restart/...").unbuilt(),
 
 		{
