@@ -3,6 +3,7 @@
 package restart
 
 import (
+	"maps"
 	"strconv"
 	"strings"
 	"testing"
@@ -26,9 +27,7 @@ const (
 func app(state korifiv1alpha1.AppState, annotations map[string]string) *korifiv1alpha1.CFApp {
 	a := &korifiv1alpha1.CFApp{}
 	a.Name, a.Annotations = "app", map[string]string{}
-	for key, value := range annotations {
-		a.Annotations[key] = value
-	}
+	maps.Copy(a.Annotations, annotations)
 	a.Spec.DesiredState, a.Spec.CurrentDropletRef = state, &korifiv1alpha1.Reference{Name: "new"}
 	return a
 }

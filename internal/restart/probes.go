@@ -3,6 +3,8 @@
 package restart
 
 import (
+	"math"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -40,7 +42,7 @@ func probes(health eiriniv1.Healthcheck) (startup, liveness *corev1.Probe) {
 	}
 	timeout := seconds(max(health.InvocationTimeoutMs, 1))
 	startup = &corev1.Probe{
-		ProbeHandler: handler, PeriodSeconds: startPeriod, TimeoutSeconds: timeout, FailureThreshold: (seconds(start) + startPeriod - 1) / startPeriod,
+		ProbeHandler: handler, PeriodSeconds: startPeriod, TimeoutSeconds: timeout, FailureThreshold: (seconds(start)-1)/startPeriod + 1,
 	}
 	liveness = &corev1.Probe{ProbeHandler: handler, PeriodSeconds: livePeriod, TimeoutSeconds: timeout, FailureThreshold: 1}
 	return startup, liveness
@@ -48,6 +50,9 @@ func probes(health eiriniv1.Healthcheck) (startup, liveness *corev1.Probe) {
 
 // seconds rounds up.
 func seconds(ms int64) int32 {
-	const most = 1 << 30
-	return int32(min((ms+milliseconds-1)/milliseconds, most))
+	rounded := (ms + milliseconds - 1) / milliseconds
+	if rounded < 0 || rounded > math.MaxInt32 {
+		return math.MaxInt32
+	}
+	return int32(rounded)
 }

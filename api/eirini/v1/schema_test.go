@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -98,7 +99,7 @@ func (s *served) testColumns(t *testing.T) {
 	if err := s.Client.Create(t.Context(), lrp); err != nil {
 		t.Fatal(err)
 	}
-	now := metav1.Now().Rfc3339Copy()
+	now := metav1.NewTime(time.Now().Truncate(time.Second))
 	want := eiriniv1.LRPStatus{
 		Replicas: 2, DrainingReplicas: 1, ObservedGeneration: 1,
 		Conditions: []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, LastTransitionTime: now, Reason: "Starting", Message: "2 of 3 instances are ready"}},

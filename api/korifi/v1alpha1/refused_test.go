@@ -5,6 +5,7 @@ package v1alpha1_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -106,7 +107,7 @@ func (s *served) testRefusedLater(t *testing.T) {
 }
 
 func (s *served) testRefusedStatus(t *testing.T) {
-	now := metav1.Now().Rfc3339Copy()
+	now := metav1.NewTime(time.Now().Truncate(time.Second))
 	for name, row := range map[string]struct {
 		refusal
 		status any

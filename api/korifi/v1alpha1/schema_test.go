@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -51,7 +52,7 @@ func (s *served) testDefaults(t *testing.T) {
 
 func (s *served) testColumns(t *testing.T) {
 	namespace := s.Namespace(t)
-	now := metav1.Now().Rfc3339Copy()
+	now := metav1.NewTime(time.Now().Truncate(time.Second))
 	for name, row := range map[string]struct {
 		object *unstructured.Unstructured
 		status any
@@ -100,7 +101,7 @@ func (s *served) testColumns(t *testing.T) {
 
 func (s *served) testStatus(t *testing.T) {
 	namespace := s.Namespace(t)
-	now := metav1.Now().Rfc3339Copy()
+	now := metav1.NewTime(time.Now().Truncate(time.Second))
 	for name, row := range map[string]struct {
 		object *unstructured.Unstructured
 		status any

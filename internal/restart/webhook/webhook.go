@@ -28,8 +28,10 @@ const (
 	validatePath = "/validate-cfapps"
 )
 
-// +kubebuilder:webhook:path=/mutate-cfapps,mutating=true,failurePolicy=fail,sideEffects=None,groups=korifi.cloudfoundry.org,resources=cfapps,verbs=create;update,versions=v1alpha1,name=mutate-cfapps.torpor.dev,admissionReviewVersions=v1,timeoutSeconds=3
-// +kubebuilder:webhook:path=/validate-cfapps,mutating=false,failurePolicy=fail,sideEffects=None,groups=korifi.cloudfoundry.org,resources=cfapps,verbs=create;update,versions=v1alpha1,name=validate-cfapps.torpor.dev,admissionReviewVersions=v1,timeoutSeconds=3
+// +kubebuilder:webhookconfiguration:mutating=true,name=torpor
+// +kubebuilder:webhookconfiguration:mutating=false,name=torpor
+// +kubebuilder:webhook:path=/mutate-cfapps,mutating=true,failurePolicy=fail,sideEffects=None,groups=korifi.cloudfoundry.org,resources=cfapps,verbs=create;update,versions=v1alpha1,name=mutate-cfapps.torpor.dev,admissionReviewVersions=v1,timeoutSeconds=3,serviceName=torpor-webhook,serviceNamespace=torpor-system
+// +kubebuilder:webhook:path=/validate-cfapps,mutating=false,failurePolicy=fail,sideEffects=None,groups=korifi.cloudfoundry.org,resources=cfapps,verbs=create;update,versions=v1alpha1,name=validate-cfapps.torpor.dev,admissionReviewVersions=v1,timeoutSeconds=3,serviceName=torpor-webhook,serviceNamespace=torpor-system
 
 // Register lets a server answer for CFApps.
 func Register(server webhook.Server, now clock.PassiveClock) {
