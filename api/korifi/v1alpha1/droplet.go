@@ -48,7 +48,7 @@ const (
 
 // CFPackageSpec is what a package holds.
 //
-// +kubebuilder:validation:XValidation:fieldPath=`.source`,rule=`self.type != 'docker' || (has(self.source) && has(self.source.registry) && self.source.registry.image != ”)`,message=`expected registry.image of a package of type docker; found none; name the image`
+// +kubebuilder:validation:XValidation:fieldPath=`.source`,rule=`self.type != 'docker' || (has(self.source) && has(self.source.registry) && size(self.source.registry.image) > 0)`,message=`expected registry.image of a package of type docker; found none; name the image`
 type CFPackageSpec struct {
 	// +kubebuilder:validation:XValidation:rule=`self == oldSelf`,message=`expected it to stay; found it changed; make a new CFPackage`
 	Type PackageType `json:"type"`

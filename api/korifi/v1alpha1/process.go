@@ -93,7 +93,7 @@ type HealthCheck struct {
 type HealthCheckData struct {
 	// HTTPEndpoint is the path that http asks for.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule=`self == '' || self.startsWith('/')`,message=`expected a path such as /healthz; put a slash first`
+	// +kubebuilder:validation:XValidation:rule=`size(self) == 0 || self.startsWith('/')`,message=`expected a path such as /healthz; put a slash first`
 	HTTPEndpoint string `json:"httpEndpoint,omitempty"`
 	// InvocationTimeoutSeconds is how long one check may take; 0 means 1.
 	// +optional
