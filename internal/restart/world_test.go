@@ -10,9 +10,10 @@ import (
 // revisions is how many the toy world knows; it is a value, so that states can be compared.
 const revisions = 4
 
+// toyLRP is an LRP and its StatefulSet, which may go on to start Pods until it was told that the LRP is being deleted.
 type toyLRP struct {
-	there, deleting bool
-	instances       int8
+	there, deleting, told bool
+	instances             int8
 }
 
 type toyPods struct{ starting, ready, draining int8 }
@@ -115,8 +116,13 @@ func (w world) nature() []world {
 			next = append(next, n)
 		}
 		alive, allowed := p.starting+p.ready, int8(0)
-		if l.there && !l.deleting {
+		if l.there && !l.told {
 			allowed = l.instances
+		}
+		if l.deleting && !l.told {
+			l.told = true
+			add(l, p)
+			l.told = false
 		}
 		if alive < allowed {
 			add(l, toyPods{p.starting + 1, p.ready, p.draining})
@@ -132,7 +138,7 @@ func (w world) nature() []world {
 		if p.draining > 0 {
 			add(l, toyPods{p.starting, p.ready, p.draining - 1})
 		}
-		if l.deleting && p == (toyPods{}) {
+		if l.told && p == (toyPods{}) {
 			add(toyLRP{}, p)
 		}
 	}
@@ -174,6 +180,8 @@ func (w world) people() []world {
 		n = w
 		if n.lrps[r].there && !n.lrps[r].deleting {
 			n.lrps[r].deleting = true
+			next = append(next, n)
+			n.lrps[r] = toyLRP{} // Somebody took its finalizer away.
 			next = append(next, n)
 		}
 	}
