@@ -108,6 +108,7 @@ e2e-pods: node-parts torpor mysql ## As root on Debian: run the tests with real 
 generate: ## Regenerate deep copies, CRDs, RBAC, the state diagrams and the reference
 	@$(TOOL) controller-gen object:headerFile=config/boilerplate.go.txt crd paths=./api/... output:crd:dir=config/crd
 	@$(TOOL) controller-gen rbac:roleName=torpor-manager,headerFile= paths=./internal/... output:rbac:dir=config/rbac
+	@$(TOOL) controller-gen webhook paths=./internal/restart/webhook/... output:webhook:dir=config/webhook
 	@TORPOR_UPDATE=1 go test -count=1 ./internal/hibernate ./internal/arch -run 'TestDiagram|TestReference' >/dev/null
 	@cd conditional && TORPOR_UPDATE=1 go test -count=1 ./internal/machine -run TestDiagram >/dev/null
 

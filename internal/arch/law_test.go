@@ -76,8 +76,8 @@ func laws() []law {
 		},
 		shell.of("internal/backup/controller/...").reaching("internal/backup"),
 
-		decision.of("internal/restart").unbuilt(),
-		shell.of("internal/restart/webhook/...").reaching("internal/restart/...").unbuilt(),
+		decision.of("internal/restart"),
+		shell.of("internal/restart/webhook/...").reaching("internal/restart/..."),
 		shell.of("internal/restart/controller/...").reaching("internal/restart/...").unbuilt(),
 
 		{

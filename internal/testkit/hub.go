@@ -21,7 +21,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
+	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 )
 
@@ -113,7 +115,8 @@ func (h *HubServer) Delete(t *testing.T, obj client.Object) {
 func newClient(t *testing.T, cfg *rest.Config) client.Client {
 	t.Helper()
 	known := runtime.NewScheme()
-	if err := errors.Join(scheme.AddToScheme(known), apiextensionsv1.AddToScheme(known), hivev1.AddToScheme(known), mocov1beta2.AddToScheme(known)); err != nil {
+	if err := errors.Join(scheme.AddToScheme(known), apiextensionsv1.AddToScheme(known), hivev1.AddToScheme(known), mocov1beta2.AddToScheme(known),
+		korifiv1alpha1.AddToScheme(known), eiriniv1.AddToScheme(known)); err != nil {
 		t.Fatalf("register kinds: %v", err)
 	}
 	cfg = rest.CopyConfig(cfg)

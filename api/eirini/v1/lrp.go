@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// LRPFinalizer keeps an LRP until its Pods are gone.
+const LRPFinalizer = "eirini.cloudfoundry.org/lrp"
+
+// LRP is a long running process: one process of an app in one revision.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:path=lrps,singular=lrp,shortName=lrp,scope=Namespaced
+// +kubebuilder:printcolumn:name="Replicas",type="integer",JSONPath=".spec.instances"
+// +kubebuilder:printcolumn:name="Ready",type="integer",JSONPath=".status.replicas"
+// +kubebuilder:printcolumn:name="Draining",type="integer",JSONPath=".status.drainingReplicas"
+// +kubebuilder:printcolumn:name="Revision",type="string",JSONPath=".spec.version"
+// +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp"
+type LRP struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec LRPSpec `json:"spec"`
+	// +optional
+	Status LRPStatus `json:"status,omitempty"`
+}
+
+// LRPList is a list of LRPs.
+//
+// +kubebuilder:object:root=true
+type LRPList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []LRP `json:"items"`
+}
+
+// LRPSpec is what runs. Only Instances reaches Pods that exist; PrivateRegistry, Sidecars and VolumeMounts are kept
+// without being acted on.
+//
+// +kubebuilder:validation:XValidation:fieldPath=`.image`,rule=`self.image == oldSelf.image`,message=`expected it to stay, because an LRP is one revision; found it changed; restart or deploy the app`
+// +kubebuilder:validation:XValidation:fieldPath=`.GUID`,rule=`self.GUID == oldSelf.GUID`,message=`expected it to stay, because Pods are selected by it; found it changed; make a new LRP`
+// +kubebuilder:validation:XValidation:fieldPath=`.version`,rule=`has(self.version) == has(oldSelf.version) && (!has(self.version) || self.version == oldSelf.version)`,message=`expected it to stay, because an LRP is one revision; found it changed; make a new LRP`
+type LRPSpec struct {
+	// GUID is the process's.
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
+	GUID string `json:"GUID"`
+	// Version is the app's revision.
+	// +optional
+	// +kubebuilder:validation:Pattern=`^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$`
+	Version string `json:"version,omitempty"`
+	// +optional
+	ProcessType string `json:"processType,omitempty"`
+	// +optional
+	AppName string `json:"appName,omitempty"`
+	// +optional
+	AppGUID string `json:"appGUID,omitempty"`
+	// +optional
+	OrgName string `json:"orgName,omitempty"`
+	// +optional
+	OrgGUID string `json:"orgGUID,omitempty"`
+	// +optional
+	SpaceName string `json:"spaceName,omitempty"`
+	// +optional
+	SpaceGUID string `json:"spaceGUID,omitempty"`
+	// Image is what runs; it is the revision's for ever.
+	// +kubebuilder:validation:MinLength=1
+	Image string `json:"image"`
+	// ImagePullSecrets name Secrets that let in at the image's registry; Torpor's own.
+	// +optional
+	// +listType=atomic
+	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
+	// Command replaces what the image runs; none keeps that.
+	// +optional
+	// +listType=atomic
+	Command []string `json:"command,omitempty"`
+	// +optional
+	// +listType=atomic
+	Sidecars []Sidecar `json:"sidecars,omitempty"`
+	// +optional
+	PrivateRegistry *PrivateRegistry `json:"privateRegistry,omitempty"`
+	// Env is deprecated for Environment, which wins.
+	// +optional
+	Env map[string]string `json:"env,omitempty"`
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	Environment []corev1.EnvVar `json:"environment,omitempty"`
+	// +optional
+	Health Healthcheck `json:"health,omitzero"`
+	// +optional
+	// +listType=atomic
+	Ports []int32 `json:"ports,omitempty"`
+	// +optional
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:Minimum=0
+	Instances int32 `json:"instances"`
+	// MemoryMB is in MiB; 0 means no limit.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	MemoryMB int64 `json:"memoryMB,omitempty"`
+	// DiskMB is in MiB.
+	// +kubebuilder:validation:Minimum=1
+	DiskMB int64 `json:"diskMB"`
+	// CPUWeight is in thousandths of a CPU.
+	// +optional
+	// +kubebuilder:validation:Format=uint8
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=255
+	CPUWeight uint8 `json:"cpuWeight,omitempty"`
+	// +optional
+	// +listType=atomic
+	VolumeMounts []VolumeMount `json:"volumeMounts,omitempty"`
+	// UserDefinedAnnotations are put on Pods.
+	// +optional
+	UserDefinedAnnotations map[string]string `json:"userDefinedAnnotations,omitempty"`
+}
+
+// Sidecar is upstream's.
+type Sidecar struct {
+	Name string `json:"name"`
+	// +listType=atomic
+	Command []string `json:"command"`
+	// +optional
+	MemoryMB int64 `json:"memoryMB,omitempty"`
+	// +optional
+	Env map[string]string `json:"env,omitempty"`
+}
+
+// PrivateRegistry is upstream's; ImagePullSecrets are what Torpor acts on.
+type PrivateRegistry struct {
+	// +optional
+	Username string `json:"username,omitempty"`
+	// +optional
+	Password string `json:"password,omitempty"`
+}
+
+// VolumeMount is upstream's.
+type VolumeMount struct {
+	MountPath string `json:"mountPath"`
+	ClaimName string `json:"claimName"`
+}
+
+// Healthcheck tells whether an instance is well.
+type Healthcheck struct {
+	// Type is http, port or process.
+	// +optional
+	// +kubebuilder:validation:Enum=http;port;process;""
+	Type string `json:"type,omitempty"`
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=65535
+	Port int32 `json:"port,omitempty"`
+	// Endpoint is the path that http asks for.
+	// +optional
+	Endpoint string `json:"endpoint,omitempty"`
+	// TimeoutMs is how long an instance may take to start; 0 means a minute.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	TimeoutMs int64 `json:"timeoutMs,omitempty"`
+	// InvocationTimeoutMs is how long one check may take; 0 means a second. Torpor's own.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	InvocationTimeoutMs int64 `json:"invocationTimeoutMs,omitempty"`
+}
+
+// LRPStatus is what is known of an LRP. Upstream has Replicas only.
+type LRPStatus struct {
+	// Replicas is how many instances are ready.
+	// +optional
+	Replicas int32 `json:"replicas,omitempty"`
+	// DrainingReplicas is how many are on their way out.
+	// +optional
+	DrainingReplicas int32 `json:"drainingReplicas,omitempty"`
+	// ObservedGeneration is the generation that was acted on last.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Conditions of the LRP.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// Instances by index; a Pod that is terminating is none.
+	// +optional
+	Instances map[string]InstanceStatus `json:"instances,omitempty"`
+}
+
+// InstanceStatus is what an instance does.
+type InstanceStatus struct {
+	// +kubebuilder:validation:Enum=DOWN;CRASHED;STARTING;RUNNING
+	State string `json:"state"`
+	// Since when it does.
+	// +optional
+	Since *metav1.Time `json:"since,omitempty"`
+	// Details say why it does not run.
+	// +optional
+	Details string `json:"details,omitempty"`
+}

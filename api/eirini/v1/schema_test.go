@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
+	"github.com/torpor-dev/torpor/internal/testkit"
+)
+
+// TestTheSchema asks a real API server; its subtests share one, which takes seconds to start.
+func TestTheSchema(t *testing.T) {
+	t.Parallel()
+	s := &served{testkit.Hub(t)}
+	s.InstallCRDs(t)
+	t.Run("what is refused at creation", s.testRefusedAtCreation)
+	t.Run("what is refused later", s.testRefusedLater)
+	t.Run("columns and status", s.testColumns)
+	t.Run("everything is kept", s.testFull)
+}
+
+// served is an API server that serves the kind.
+type served struct{ *testkit.HubServer }
+
+// change is what is done to an LRP and what is said of it; empty says means that it is accepted.
+type change struct {
+	do   func(*eiriniv1.LRPSpec)
+	says string
+}
+
+func (s *served) testRefusedAtCreation(t *testing.T) {
+	for name, row := range map[string]change{
+		"the smallest":                        {func(*eiriniv1.LRPSpec) {}, ""},
+		"no GUID":                             {func(l *eiriniv1.LRPSpec) { l.GUID = "" }, "spec.GUID in body should match"},
+		"a GUID that is no label":             {func(l *eiriniv1.LRPSpec) { l.GUID = "a b" }, "spec.GUID in body should match"},
+		"a GUID of 64 characters":             {func(l *eiriniv1.LRPSpec) { l.GUID = strings.Repeat("x", 64) }, "spec.GUID in body should match"},
+		"a version":                           {func(l *eiriniv1.LRPSpec) { l.Version = "7" }, ""},
+		"a version that is no label":          {func(l *eiriniv1.LRPSpec) { l.Version = "bad value!" }, "spec.version in body should match"},
+		"no image":                            {func(l *eiriniv1.LRPSpec) { l.Image = "" }, "spec.image in body should be at least 1 chars long"},
+		"no disk":                             {func(l *eiriniv1.LRPSpec) { l.DiskMB = 0 }, "spec.diskMB in body should be greater than or equal to 1"},
+		"no instances":                        {func(l *eiriniv1.LRPSpec) { l.Instances = 0 }, ""},
+		"-1 instances":                        {func(l *eiriniv1.LRPSpec) { l.Instances = -1 }, "spec.instances in body should be greater than or equal to 0"},
+		"-1 MiB":                              {func(l *eiriniv1.LRPSpec) { l.MemoryMB = -1 }, "spec.memoryMB in body should be greater than or equal to 0"},
+		"the largest weight":                  {func(l *eiriniv1.LRPSpec) { l.CPUWeight = 255 }, ""},
+		"a health check of a kind of its own": {func(l *eiriniv1.LRPSpec) { l.Health.Type = "grpc" }, "spec.health.type: Unsupported value"},
+		"a health check of no port":           {func(l *eiriniv1.LRPSpec) { l.Health.Port = 65536 }, "spec.health.port in body should be less than or equal to 65535"},
+		"a health check of a negative port":   {func(l *eiriniv1.LRPSpec) { l.Health.Port = -1 }, "spec.health.port in body should be greater than or equal to 0"},
+		"a start in -1 ms":                    {func(l *eiriniv1.LRPSpec) { l.Health.TimeoutMs = -1 }, "spec.health.timeoutMs in body should be greater than or equal to 0"},
+		"a check in -1 ms":                    {func(l *eiriniv1.LRPSpec) { l.Health.InvocationTimeoutMs = -1 }, "spec.health.invocationTimeoutMs in body should be greater than or equal to 0"},
+		"two values of one variable": {func(l *eiriniv1.LRPSpec) {
+			l.Environment = []corev1.EnvVar{{Name: "A", Value: "1"}, {Name: "A", Value: "2"}}
+		}, "spec.environment[1]: Duplicate value"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lrp := smallest()
+			row.do(&lrp.Spec)
+			row.check(t, s.Client.Create(t.Context(), lrp, client.DryRunAll))
+		})
+	}
+}
+
+func (s *served) testRefusedLater(t *testing.T) {
+	stays := "expected it to stay, because an LRP is one revision; found it changed; "
+	for name, row := range map[string]change{
+		"scaled":            {func(l *eiriniv1.LRPSpec) { l.Instances = 3 }, ""},
+		"another image":     {func(l *eiriniv1.LRPSpec) { l.Image = "example.com/app:2" }, "spec.image: Invalid value: " + stays + "restart or deploy the app"},
+		"another version":   {func(l *eiriniv1.LRPSpec) { l.Version = "2" }, "spec.version: Invalid value: " + stays + "make a new LRP"},
+		"no version":        {func(l *eiriniv1.LRPSpec) { l.Version = "" }, "spec.version: Invalid value: " + stays + "make a new LRP"},
+		"another GUID":      {func(l *eiriniv1.LRPSpec) { l.GUID = "other" }, "spec.GUID: Invalid value: expected it to stay, because Pods are selected by it; found it changed; make a new LRP"},
+		"other environment": {func(l *eiriniv1.LRPSpec) { l.Env = map[string]string{"A": "1"} }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lrp := smallest()
+			lrp.Namespace, lrp.Spec.Version = s.Namespace(t), "1"
+			if err := s.Client.Create(t.Context(), lrp); err != nil {
+				t.Fatal(err)
+			}
+			row.do(&lrp.Spec)
+			row.check(t, s.Client.Update(t.Context(), lrp))
+		})
+	}
+}
+
+func (s *served) testColumns(t *testing.T) {
+	lrp := smallest()
+	lrp.Namespace, lrp.Spec.Version, lrp.Spec.Instances = s.Namespace(t), "7", 3
+	if err := s.Client.Create(t.Context(), lrp); err != nil {
+		t.Fatal(err)
+	}
+	now := metav1.NewTime(time.Now().Truncate(time.Second))
+	want := eiriniv1.LRPStatus{
+		Replicas: 2, DrainingReplicas: 1, ObservedGeneration: 1,
+		Conditions: []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, LastTransitionTime: now, Reason: "Starting", Message: "2 of 3 instances are ready"}},
+		Instances:  map[string]eiriniv1.InstanceStatus{"0": {State: "RUNNING", Since: &now}, "1": {State: "CRASHED", Details: "exit code 1"}},
+	}
+	want.DeepCopyInto(&lrp.Status)
+	if err := s.Client.SubResource("status").Update(t.Context(), lrp); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Client.Get(t.Context(), client.ObjectKeyFromObject(lrp), lrp); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, lrp.Status); diff != "" {
+		t.Errorf("status (-written +read):\n%s", diff)
+	}
+	table := s.table(t, lrp.Namespace)
+	var names []string
+	for _, column := range table.ColumnDefinitions {
+		names = append(names, strings.ToUpper(column.Name))
+	}
+	if got, want := strings.Join(names, " "), "NAME REPLICAS READY DRAINING REVISION AGE"; got != want {
+		t.Errorf("found columns %s, want %s", got, want)
+	}
+	if diff := cmp.Diff([]any{"test", 3.0, 2.0, 1.0, "7"}, table.Rows[0].Cells[:5]); diff != "" {
+		t.Errorf("cells (-want +got):\n%s", diff)
+	}
+	lrp.Status.Instances["0"] = eiriniv1.InstanceStatus{State: "UP"}
+	change{says: "status.instances.0.state: Unsupported value"}.check(t, s.Client.SubResource("status").Update(t.Context(), lrp))
+}
+
+func (s *served) testFull(t *testing.T) {
+	lrp := smallest()
+	lrp.Namespace = s.Namespace(t)
+	lrp.Spec = eiriniv1.LRPSpec{
+		GUID: "g", Version: "7", ProcessType: "web", AppName: "a", AppGUID: "ag", OrgName: "o", OrgGUID: "og", SpaceName: "s", SpaceGUID: "sg",
+		Image: "example.com/app:1", ImagePullSecrets: []corev1.LocalObjectReference{{Name: "pull"}}, Command: []string{"run"},
+		Sidecars:        []eiriniv1.Sidecar{{Name: "s", Command: []string{"run"}, MemoryMB: 1, Env: map[string]string{"A": "1"}}},
+		PrivateRegistry: &eiriniv1.PrivateRegistry{Username: "u", Password: "p"},
+		Env:             map[string]string{"A": "1"}, Environment: []corev1.EnvVar{{Name: "B", Value: "2"}},
+		Health: eiriniv1.Healthcheck{Type: "http", Port: 8080, Endpoint: "/", TimeoutMs: 1, InvocationTimeoutMs: 1},
+		Ports:  []int32{8080}, Instances: 3, MemoryMB: 1, DiskMB: 1, CPUWeight: 1,
+		VolumeMounts: []eiriniv1.VolumeMount{{MountPath: "/m", ClaimName: "c"}}, UserDefinedAnnotations: map[string]string{"a": "b"},
+	}
+	want := *lrp.Spec.DeepCopy()
+	if err := s.Client.Create(t.Context(), lrp, client.FieldValidation(metav1.FieldValidationStrict)); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, lrp.Spec); diff != "" {
+		t.Errorf("spec (-written +read):\n%s", diff)
+	}
+}
+
+// table is what kubectl get is told.
+func (s *served) table(t *testing.T, namespace string) metav1.Table {
+	t.Helper()
+	web, err := rest.HTTPClientFor(s.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := s.Config.Host + "/apis/" + eiriniv1.GroupVersion().String() + "/namespaces/" + namespace + "/lrps"
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
+	answer, err := web.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := answer.Body.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	var table metav1.Table
+	if err := json.NewDecoder(answer.Body).Decode(&table); err != nil {
+		t.Fatal(err)
+	}
+	if len(table.Rows) != 1 {
+		t.Fatalf("found %d rows in %s, want one", len(table.Rows), answer.Status)
+	}
+	return table
+}
+
+func (c change) check(t *testing.T, err error) {
+	t.Helper()
+	switch {
+	case c.says == "" && err != nil:
+		t.Errorf("expected it to be accepted, found: %v", err)
+	case c.says != "" && (!apierrors.IsInvalid(err) || !strings.Contains(err.Error(), c.says)):
+		t.Errorf("expected it to be refused with\n%s\nfound\n%v", c.says, err)
+	}
+}
+
+func smallest() *eiriniv1.LRP {
+	return &eiriniv1.LRP{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "test"},
+		Spec:       eiriniv1.LRPSpec{GUID: "g", Image: "example.com/app:1", DiskMB: 64, Instances: 1},
+	}
+}

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// GroupVersion is eirini.cloudfoundry.org/v1.
+func GroupVersion() schema.GroupVersion {
+	return schema.GroupVersion{Group: "eirini.cloudfoundry.org", Version: "v1"}
+}
+
+// LRPKind is the kind of an LRP.
+func LRPKind() schema.GroupVersionKind {
+	return GroupVersion().WithKind("LRP")
+}
+
+// AddToScheme registers the kinds of this package.
+func AddToScheme(s *runtime.Scheme) error {
+	s.AddKnownTypes(GroupVersion(), &LRP{}, &LRPList{})
+	metav1.AddToGroupVersion(s, GroupVersion())
+	return nil
+}

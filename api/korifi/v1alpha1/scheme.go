@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// GroupVersion is korifi.cloudfoundry.org/v1alpha1.
+func GroupVersion() schema.GroupVersion {
+	return schema.GroupVersion{Group: "korifi.cloudfoundry.org", Version: "v1alpha1"}
+}
+
+// CFAppKind is the kind of a CFApp.
+func CFAppKind() schema.GroupVersionKind {
+	return GroupVersion().WithKind("CFApp")
+}
+
+// CFProcessKind is the kind of a CFProcess.
+func CFProcessKind() schema.GroupVersionKind {
+	return GroupVersion().WithKind("CFProcess")
+}
+
+// CFBuildKind is the kind of a CFBuild.
+func CFBuildKind() schema.GroupVersionKind {
+	return GroupVersion().WithKind("CFBuild")
+}
+
+// CFPackageKind is the kind of a CFPackage.
+func CFPackageKind() schema.GroupVersionKind {
+	return GroupVersion().WithKind("CFPackage")
+}
+
+// CFOrgKind is the kind of a CFOrg.
+func CFOrgKind() schema.GroupVersionKind {
+	return GroupVersion().WithKind("CFOrg")
+}
+
+// CFSpaceKind is the kind of a CFSpace.
+func CFSpaceKind() schema.GroupVersionKind {
+	return GroupVersion().WithKind("CFSpace")
+}
+
+// AddToScheme registers the kinds of this package.
+func AddToScheme(s *runtime.Scheme) error {
+	s.AddKnownTypes(GroupVersion(),
+		&CFApp{}, &CFAppList{}, &CFProcess{}, &CFProcessList{}, &CFBuild{}, &CFBuildList{},
+		&CFPackage{}, &CFPackageList{}, &CFOrg{}, &CFOrgList{}, &CFSpace{}, &CFSpaceList{})
+	metav1.AddToGroupVersion(s, GroupVersion())
+	return nil
+}

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+// Annotations of a CFApp by which somebody asks for a new revision while the app stays started. A value asks once: asking
+// again with the same value does nothing, so that a call can be repeated.
+const (
+	// RestartRequestAnnotation asks for a restart when it gets a new value, which may be anything that was not used before.
+	RestartRequestAnnotation = "torpor.dev/restart-request"
+	// DeploymentAnnotation asks for a new revision beside the old one when it gets a new value: the name of the deployment.
+	DeploymentAnnotation = "torpor.dev/deployment"
+	// CancelledDeploymentAnnotation takes a deployment back when it is the value of torpor.dev/deployment.
+	CancelledDeploymentAnnotation = "torpor.dev/cancelled-deployment"
+)
+
+// Annotations of a CFApp that Torpor's admission writes beside the revision; edits by others are refused.
+const (
+	// DropletAnnotation is the droplet that the current revision runs, whatever the app's current droplet becomes.
+	DropletAnnotation = "torpor.dev/droplet"
+	// RevisedByAnnotation is who began the current revision.
+	RevisedByAnnotation = "torpor.dev/revised-by"
+	// RevisedAtAnnotation is when the current revision began (RFC 3339).
+	RevisedAtAnnotation = "torpor.dev/revised-at"
+	// CauseAnnotation is why the current revision began: Stop, Restart, Deployment or Repair.
+	CauseAnnotation = "torpor.dev/revised-because"
+)

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package restart
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+)
+
+// parts are a web process of an app with an image.
+func parts() Parts {
+	p := Parts{App: app(on, nil), Process: &korifiv1alpha1.CFProcess{}, Droplet: &korifiv1alpha1.Droplet{Registry: korifiv1alpha1.Registry{Image: "example.com/app:1"}}}
+	p.App.Namespace, p.App.Spec.DisplayName, p.App.Spec.Lifecycle.Type = "space", "my-app", korifiv1alpha1.DockerLifecycle
+	p.Process.Namespace, p.Process.Name, p.Process.UID = "space", guid, "uid"
+	p.Process.Spec = korifiv1alpha1.CFProcessSpec{ProcessType: "web", MemoryMB: 64, DiskQuotaMB: 128}
+	return p
+}
+
+func built(change ...func(*Parts)) *eiriniv1.LRP {
+	p := parts()
+	for _, c := range change {
+		c(&p)
+	}
+	return BuildLRP(p, CreateLRP{Name: Name(guid, 7), Revision: 7, Instances: 3})
+}
+
+func TestBuildLRP(t *testing.T) {
+	lrp := built()
+	want := eiriniv1.LRPSpec{
+		GUID: guid, Version: "7", ProcessType: "web", AppName: "my-app", AppGUID: "app", SpaceGUID: "space", Image: "example.com/app:1",
+		Health: eiriniv1.Healthcheck{Type: "port", Port: 8080}, Ports: []int32{8080}, Instances: 3, MemoryMB: 64, DiskMB: 128,
+	}
+	if diff := cmp.Diff(want, lrp.Spec); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if lrp.Labels[korifiv1alpha1.VersionLabel] != "7" || lrp.Labels[korifiv1alpha1.ProcessGUIDLabel] != guid || len(lrp.OwnerReferences) != 1 || !slices.Contains(lrp.Finalizers, eiriniv1.LRPFinalizer) {
+		t.Errorf("found %+v", lrp.ObjectMeta)
+	}
+}
+
+func TestWhatAnLRPRuns(t *testing.T) {
+	spec := func(c func(*korifiv1alpha1.CFProcessSpec)) func(*Parts) {
+		return func(p *Parts) { c(&p.Process.Spec) }
+	}
+	worker := spec(func(s *korifiv1alpha1.CFProcessSpec) { s.ProcessType = "worker" })
+	type runs struct {
+		Command []string
+		Ports   []int32
+		Health  eiriniv1.Healthcheck
+	}
+	web := eiriniv1.Healthcheck{Type: "port", Port: 8080}
+	for name, row := range map[string]struct {
+		in   *eiriniv1.LRP
+		want runs
+	}{
+		"a command runs in a shell": {
+			built(spec(func(s *korifiv1alpha1.CFProcessSpec) { s.Command = "run fast" })), runs{[]string{"/bin/sh", "-c", "run fast"}, []int32{8080}, web},
+		},
+		"a detected command too": {
+			built(spec(func(s *korifiv1alpha1.CFProcessSpec) { s.DetectedCommand = "run" })), runs{[]string{"/bin/sh", "-c", "run"}, []int32{8080}, web},
+		},
+		"that of a buildpack in its launcher": {
+			built(func(p *Parts) {
+				p.App.Spec.Lifecycle.Type, p.Process.Spec.Command = korifiv1alpha1.BuildpackLifecycle, "run"
+			}),
+			runs{[]string{"/cnb/lifecycle/launcher", "run"}, []int32{8080}, web},
+		},
+		"an image says where it listens": {
+			built(func(p *Parts) { p.Droplet.Ports = []int32{9000} }), runs{nil, []int32{9000}, eiriniv1.Healthcheck{Type: "port", Port: 9000}},
+		},
+		"a process says so first": {
+			built(func(p *Parts) { p.Droplet.Ports, p.Process.Spec.Ports = []int32{9000}, []int32{9001} }),
+			runs{nil, []int32{9001}, eiriniv1.Healthcheck{Type: "port", Port: 9001}},
+		},
+		"a worker listens nowhere": {built(worker), runs{nil, nil, eiriniv1.Healthcheck{Type: "process"}}},
+		"and cannot be asked": {
+			built(worker, spec(func(s *korifiv1alpha1.CFProcessSpec) { s.HealthCheck.Type = korifiv1alpha1.PortHealthCheck })),
+			runs{nil, nil, eiriniv1.Healthcheck{Type: "process"}},
+		},
+		"a web process may only have to run": {
+			built(spec(func(s *korifiv1alpha1.CFProcessSpec) { s.HealthCheck.Type = korifiv1alpha1.ProcessHealthCheck })),
+			runs{nil, []int32{8080}, eiriniv1.Healthcheck{Type: "process"}},
+		},
+		"a path is asked for in time": {
+			built(spec(func(s *korifiv1alpha1.CFProcessSpec) {
+				s.HealthCheck = korifiv1alpha1.HealthCheck{Type: "http", Data: korifiv1alpha1.HealthCheckData{HTTPEndpoint: "/h", TimeoutSeconds: 5, InvocationTimeoutSeconds: 2}}
+			})),
+			runs{nil, []int32{8080}, eiriniv1.Healthcheck{Type: "http", Port: 8080, Endpoint: "/h", TimeoutMs: 5000, InvocationTimeoutMs: 2000}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(row.want, runs{row.in.Spec.Command, row.in.Spec.Ports, row.in.Spec.Health}); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestStatefulSetIsOneRevision(t *testing.T) {
+	lrp := built()
+	set := BuildStatefulSet(lrp)
+	selects := map[string]string{korifiv1alpha1.ProcessGUIDLabel: guid, korifiv1alpha1.VersionLabel: "7"}
+	if diff := cmp.Diff(selects, set.Spec.Selector.MatchLabels); diff != "" {
+		t.Errorf("selector (-want +got):\n%s", diff)
+	}
+	selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := BuildStatefulSet(BuildLRP(parts(), CreateLRP{Name: Name(guid, 8), Revision: 8, Instances: 3}))
+	if theirs := other.Spec.Template.Labels; selector.Matches(labels.Set(theirs)) || !selector.Matches(labels.Set(set.Spec.Template.Labels)) {
+		t.Errorf("expected the Pods of revision 7 only, found those of revision 8 with %v", theirs)
+	}
+	if set.Name != lrp.Name || set.Name == other.Name || *set.Spec.Replicas != 3 || set.Spec.PodManagementPolicy != appsv1.ParallelPodManagement ||
+		set.Spec.UpdateStrategy.Type != appsv1.OnDeleteStatefulSetStrategyType || len(set.OwnerReferences) != 1 {
+		t.Errorf("found %+v", set)
+	}
+}
+
+func TestPodsAreRestricted(t *testing.T) {
+	pod := BuildStatefulSet(built()).Spec.Template.Spec
+	restricted := corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}
+	if c := pod.Containers[0].SecurityContext; *c.AllowPrivilegeEscalation || !*c.RunAsNonRoot || *c.SeccompProfile != restricted || !slices.Contains(c.Capabilities.Drop, "ALL") {
+		t.Errorf("found %+v", c)
+	}
+	if !*pod.SecurityContext.RunAsNonRoot || *pod.AutomountServiceAccountToken || *pod.EnableServiceLinks || *pod.TerminationGracePeriodSeconds != 10 {
+		t.Errorf("found %+v", pod)
+	}
+	want := corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi"), corev1.ResourceEphemeralStorage: resource.MustParse("128Mi")}
+	if diff := cmp.Diff(want, pod.Containers[0].Resources.Limits); diff != "" {
+		t.Errorf("limits (-want +got):\n%s", diff)
+	}
+	if len(pod.TopologySpreadConstraints) != 2 {
+		t.Errorf("found %+v, want Pods to be spread over zones and nodes", pod.TopologySpreadConstraints)
+	}
+	lrp := built()
+	lrp.Spec.MemoryMB, lrp.Spec.CPUWeight = 0, 50
+	resources := BuildStatefulSet(lrp).Spec.Template.Spec.Containers[0].Resources
+	if _, limited := resources.Limits[corev1.ResourceMemory]; limited || resources.Requests.Cpu().MilliValue() != 50 {
+		t.Errorf("found %+v, want no limit of memory and 50m of CPU", resources)
+	}
+}
+
+func TestEnvironment(t *testing.T) {
+	lrp := built()
+	lrp.Spec.Env = map[string]string{"A": "env", "B": "env", "PORT": "1"}
+	lrp.Spec.Environment = []corev1.EnvVar{{Name: "B", Value: "environment"}, {Name: "CF_INSTANCE_INDEX", Value: "9"}}
+	got := map[string]string{}
+	var names []string
+	for _, e := range BuildStatefulSet(lrp).Spec.Template.Spec.Containers[0].Env {
+		names = append(names, e.Name)
+		if got[e.Name] = e.Value; e.ValueFrom != nil {
+			got[e.Name] = "<" + e.ValueFrom.FieldRef.FieldPath + ">"
+		}
+	}
+	want := map[string]string{
+		"A": "env", "B": "environment", "PORT": "8080", "VCAP_APP_PORT": "8080", "POD_NAME": "<metadata.name>", "CF_INSTANCE_GUID": "<metadata.uid>",
+		"CF_INSTANCE_INDEX": "<metadata.labels['apps.kubernetes.io/pod-index']>", "CF_INSTANCE_IP": "<status.hostIP>", "CF_INSTANCE_INTERNAL_IP": "<status.podIP>",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if !slices.IsSorted(names) || len(names) != len(got) {
+		t.Errorf("found %v, want each once and sorted", names)
+	}
+}
+
+func TestProbes(t *testing.T) {
+	tcp := corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(8080)}}
+	for name, row := range map[string]struct {
+		in              eiriniv1.Healthcheck
+		startup, living *corev1.Probe
+	}{
+		"a process is not asked":   {eiriniv1.Healthcheck{Type: "process", Port: 8080}, nil, nil},
+		"nor what has no type":     {eiriniv1.Healthcheck{Port: 8080}, nil, nil},
+		"nor what listens nowhere": {eiriniv1.Healthcheck{Type: "port"}, nil, nil},
+		"a port has a minute": {
+			eiriniv1.Healthcheck{Type: "port", Port: 8080},
+			&corev1.Probe{ProbeHandler: tcp, PeriodSeconds: 2, TimeoutSeconds: 1, FailureThreshold: 30},
+			&corev1.Probe{ProbeHandler: tcp, PeriodSeconds: 30, TimeoutSeconds: 1, FailureThreshold: 1},
+		},
+		"odd times are rounded up": {
+			eiriniv1.Healthcheck{Type: "port", Port: 8080, TimeoutMs: 2001, InvocationTimeoutMs: 1001},
+			&corev1.Probe{ProbeHandler: tcp, PeriodSeconds: 2, TimeoutSeconds: 2, FailureThreshold: 2},
+			&corev1.Probe{ProbeHandler: tcp, PeriodSeconds: 30, TimeoutSeconds: 2, FailureThreshold: 1},
+		},
+		"a path is asked for": {
+			eiriniv1.Healthcheck{Type: "http", Port: 1, Endpoint: "/h", TimeoutMs: 1000},
+			&corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/h", Port: intstr.FromInt32(1)}}, PeriodSeconds: 2, TimeoutSeconds: 1, FailureThreshold: 1},
+			&corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/h", Port: intstr.FromInt32(1)}}, PeriodSeconds: 30, TimeoutSeconds: 1, FailureThreshold: 1},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			startup, living := probes(row.in)
+			if diff := cmp.Diff([]*corev1.Probe{row.startup, row.living}, []*corev1.Probe{startup, living}); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Race m: a budget covers one revision, so that no Pod has two and can still be evicted.
+func TestRaceMBudgetsDoNotOverlap(t *testing.T) {
+	seven, eight := built(), BuildLRP(parts(), CreateLRP{Name: Name(guid, 8), Revision: 8, Instances: 2})
+	a, b := BuildDisruptionBudget(seven), BuildDisruptionBudget(eight)
+	if a.Name == b.Name || cmp.Equal(a.Spec.Selector, b.Spec.Selector) || a.Spec.MinAvailable.StrVal != "50%" {
+		t.Errorf("found %+v and %+v", a, b)
+	}
+	seven.Spec.Instances = 1
+	if got := BuildDisruptionBudget(seven); got != nil {
+		t.Errorf("found %+v, want none for one instance", got)
+	}
+}
+
+func TestStatefulSetName(t *testing.T) {
+	for _, name := range []string{strings.Repeat("x", 53), strings.Repeat("x", 253), "a.b"} {
+		lrp := built()
+		lrp.Name = name
+		if got := StatefulSetName(lrp); len(got) > 52 || strings.Contains(got, ".") || got == strings.ReplaceAll(name, ".", "-") {
+			t.Errorf("%s: found %s", name, got)
+		}
+	}
+}
+
+func TestDesiredInstances(t *testing.T) {
+	process := parts().Process
+	if got := DesiredInstances(process); got != 1 {
+		t.Errorf("found %d, want 1 for web", got)
+	}
+	process.Spec.ProcessType = "worker"
+	if got := DesiredInstances(process); got != 0 {
+		t.Errorf("found %d, want 0 for others", got)
+	}
+	process.Spec.DesiredInstances = new(int32(4))
+	if got := DesiredInstances(process); got != 4 {
+		t.Errorf("found %d, want what is written", got)
+	}
+}
+
+func TestAppOf(t *testing.T) {
+	a := app(on, marked("7", "5"))
+	a.Spec.Drain = korifiv1alpha1.Drain{Policy: korifiv1alpha1.DrainOverlap, TimeoutSeconds: new(int32(60))}
+	want := App{Started: true, Revision: 7, LastStop: 5, Overlap: true, DrainTimeout: 60e9, Rollout: Rollout{MaxInFlight: 2}}
+	if diff := cmp.Diff(want, AppOf(a, Rollout{MaxInFlight: 2})); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package restart
+
+import (
+	"math"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+)
+
+const (
+	startPeriod    = 2
+	livePeriod     = 30
+	defaultStartMs = 60_000
+)
+
+// probes are made from a health check: an instance is ready once its first check succeeds, and restarted when one fails
+// later. A process that is only to run has none.
+func probes(health eiriniv1.Healthcheck) (startup, liveness *corev1.Probe) {
+	var handler corev1.ProbeHandler
+	port := intstr.FromInt32(health.Port)
+	switch korifiv1alpha1.HealthCheckType(health.Type) {
+	case korifiv1alpha1.HTTPHealthCheck:
+		handler.HTTPGet = &corev1.HTTPGetAction{Path: health.Endpoint, Port: port}
+	case korifiv1alpha1.PortHealthCheck:
+		handler.TCPSocket = &corev1.TCPSocketAction{Port: port}
+	case korifiv1alpha1.ProcessHealthCheck:
+		return nil, nil
+	default:
+		return nil, nil
+	}
+	if health.Port == 0 {
+		return nil, nil
+	}
+	start := health.TimeoutMs
+	if start == 0 {
+		start = defaultStartMs
+	}
+	timeout := seconds(max(health.InvocationTimeoutMs, 1))
+	startup = &corev1.Probe{
+		ProbeHandler: handler, PeriodSeconds: startPeriod, TimeoutSeconds: timeout, FailureThreshold: (seconds(start)-1)/startPeriod + 1,
+	}
+	liveness = &corev1.Probe{ProbeHandler: handler, PeriodSeconds: livePeriod, TimeoutSeconds: timeout, FailureThreshold: 1}
+	return startup, liveness
+}
+
+// seconds rounds up.
+func seconds(ms int64) int32 {
+	rounded := (ms + milliseconds - 1) / milliseconds
+	if rounded < 0 || rounded > math.MaxInt32 {
+		return math.MaxInt32
+	}
+	return int32(rounded)
+}
