@@ -47,9 +47,9 @@ func (l *ledger) follow(ctx context.Context, t *testing.T, c *mysqlpods.Cluster)
 	}
 }
 
-// client writes rows with keys of its own through the instance that has the label of the primary. One on the node of an
+// writer writes rows with keys of its own through the instance that has the label of the primary. One on the node of an
 // instance reaches this instance even when the node is cut off; then it sees no label change either.
-type client struct {
+type writer struct {
 	number, node int
 	cluster      *mysqlpods.Cluster
 	ledger       *ledger
@@ -59,7 +59,7 @@ type client struct {
 	saw    int
 }
 
-func (c *client) run(ctx context.Context, t *testing.T) {
+func (c *writer) run(ctx context.Context, t *testing.T) {
 	t.Helper()
 	tick := time.NewTicker(writePace)
 	defer tick.Stop()
@@ -89,14 +89,14 @@ func (c *client) run(ctx context.Context, t *testing.T) {
 }
 
 // look finds the primary as far as this client can see.
-func (c *client) look() int {
+func (c *writer) look() int {
 	if c.node == remote || !c.cluster.Net.IsCut(c.node) {
 		c.saw = c.ledger.labelled()
 	}
 	return c.saw
 }
 
-func (c *client) connect(t *testing.T, server int) {
+func (c *writer) connect(t *testing.T, server int) {
 	t.Helper()
 	address := c.cluster.Hosts()[server]
 	if server == c.node {
@@ -109,14 +109,14 @@ func (c *client) connect(t *testing.T, server int) {
 	c.db, c.target = open(t, address, mysqlpods.AppUser, mysqlpods.AppPassword), address
 }
 
-func (c *client) leave() {
+func (c *writer) leave() {
 	if c.db != nil {
 		_ = c.db.Close() // Whatever it says, it is not used any more.
 		c.db = nil
 	}
 }
 
-func (c *client) write(ctx context.Context, id int64) error {
+func (c *writer) write(ctx context.Context, id int64) error {
 	ctx, cancel := context.WithTimeout(ctx, writePatience)
 	defer cancel()
 	_, err := c.db.ExecContext(ctx, "insert into app.rows_of values (?, @@server_uuid)", id)
@@ -129,7 +129,7 @@ func startClients(ctx context.Context, t *testing.T, c *mysqlpods.Cluster, l *le
 	var all sync.WaitGroup
 	all.Go(func() { l.follow(ctx, t, c) })
 	for i := range c.Servers {
-		for _, one := range []*client{{number: 2*i + 1, node: remote}, {number: 2*i + 2, node: i}} {
+		for _, one := range []*writer{{number: 2*i + 1, node: remote}, {number: 2*i + 2, node: i}} {
 			one.cluster, one.ledger, one.saw = c, l, -1
 			all.Go(func() { one.run(ctx, t) })
 		}

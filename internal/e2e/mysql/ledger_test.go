@@ -112,14 +112,14 @@ func TestDualMoments(t *testing.T) {
 		acks []ack
 		want int
 	}{
-		"one after the other":                          {[]ack{at(0, second), at(1, 11*second), at(0, 21*second)}, 0},
-		"the old one before the new one serves":        {[]ack{at(0, second), at(0, 11*second), at(1, 12*second)}, 0},
-		"the old one after the new one has served":     {[]ack{at(0, second), at(1, 11*second), at(0, 12*second), at(1, 13*second)}, 1},
-		"many rows are one moment":                     {[]ack{at(1, 11*second), at(0, 12*second), at(0, 13*second)}, 1},
-		"a third server is another moment":             {[]ack{at(1, 11*second), at(0, 12*second), at(2, 13*second)}, 2},
-		"the promotion is seen late":                   {[]ack{at(0, 9*second), at(1, 9500*time.Millisecond)}, 0},
-		"two statements under way at the same time":    {[]ack{{server: 0, begin: 10500 * time.Millisecond, end: 12 * second}, at(1, 11*second)}, 0},
-		"nobody has acknowledged anything":             {nil, 0},
+		"one after the other":                           {[]ack{at(0, second), at(1, 11*second), at(0, 21*second)}, 0},
+		"the old one before the new one serves":         {[]ack{at(0, second), at(0, 11*second), at(1, 12*second)}, 0},
+		"the old one after the new one has served":      {[]ack{at(0, second), at(1, 11*second), at(0, 12*second), at(1, 13*second)}, 1},
+		"many rows are one moment":                      {[]ack{at(1, 11*second), at(0, 12*second), at(0, 13*second)}, 1},
+		"a third server is another moment":              {[]ack{at(1, 11*second), at(0, 12*second), at(2, 13*second)}, 2},
+		"the promotion is seen late":                    {[]ack{at(0, 9*second), at(1, 9500*time.Millisecond)}, 0},
+		"two statements under way at the same time":     {[]ack{{server: 0, begin: 10500 * time.Millisecond, end: 12 * second}, at(1, 11*second)}, 0},
+		"nobody has acknowledged anything":              {nil, 0},
 		"the old one in a later reign, again and again": {[]ack{at(1, 11*second), at(0, 12*second), at(0, 21*second), at(1, 22*second)}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {

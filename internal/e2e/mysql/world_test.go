@@ -29,8 +29,13 @@ const (
 // open makes a client of a server, with one session.
 func open(t *testing.T, address, user, password string) *sql.DB {
 	t.Helper()
+	return openAt(t, net.JoinHostPort(address, strconv.Itoa(mysqld.Port)), user, password)
+}
+
+func openAt(t *testing.T, address, user, password string) *sql.DB {
+	t.Helper()
 	c := driver.NewConfig()
-	c.User, c.Passwd, c.Net, c.Addr = user, password, "tcp", net.JoinHostPort(address, strconv.Itoa(mysqld.Port))
+	c.User, c.Passwd, c.Net, c.Addr = user, password, "tcp", address
 	c.Timeout, c.InterpolateParams, c.Logger = time.Second, true, &driver.NopLogger{}
 	connector, err := driver.NewConnector(c)
 	if err != nil {
@@ -73,6 +78,10 @@ func is(ctx context.Context, c *mysqlpods.Cluster, kind, want string) error {
 	if err != nil {
 		return err
 	}
+	return conditionIs(cluster, kind, want)
+}
+
+func conditionIs(cluster *mocov1beta2.MySQLCluster, kind, want string) error {
 	found := meta.FindStatusCondition(cluster.Status.Conditions, kind)
 	if found == nil {
 		return errors.New("there is no such condition")
