@@ -29,6 +29,8 @@ type fault struct {
 type breaker struct {
 	cluster *mysqlpods.Cluster
 	manager *testkit.Process
+	// said is what earlier managers have said.
+	said string
 
 	// operated is when a person has last helped an instance.
 	operated [size]time.Time
@@ -156,6 +158,7 @@ func (b *breaker) disturb(ctx context.Context, t *testing.T, random *rand.Rand) 
 			stops = false
 		}
 		if kills {
+			b.said += b.manager.Log()
 			b.manager = startManager(t, b.cluster)
 			b.over("kill -9 of the manager")
 		}

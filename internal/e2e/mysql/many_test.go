@@ -28,6 +28,8 @@ const (
 	minute     = time.Minute
 	// manyHang is more than the controller has workers.
 	manyHang = 30
+	// noticed is by when the manager has tried to look at clusters that hang.
+	noticed = 15 * time.Second
 	// probes is how many clusters are stopped and started while others hang.
 	probes = 40
 )
@@ -56,12 +58,14 @@ func (b *bench) many(t *testing.T) {
 	}
 	b.stopSome(t, all, "manager_200_stop_seconds")
 	end := s.hang(0)
+	wait(t, noticed)
 	b.stopSome(t, all, "manager_200_one_hangs_seconds")
 	end()
 	var ends []func()
 	for k := range manyHang {
 		ends = append(ends, s.hang(k))
 	}
+	wait(t, noticed)
 	b.stopSome(t, all, "manager_200_thirty_hang_seconds")
 	for _, end := range ends {
 		end()

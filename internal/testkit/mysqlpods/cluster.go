@@ -93,7 +93,7 @@ func ServiceAccount(namespace string) *corev1.ServiceAccount {
 	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "default"}}
 }
 
-const manifest = `{"apiVersion": "moco.cybozu.com/v1beta2", "kind": "MySQLCluster", "spec": {
+const manifest = `{"spec": {
 	"replicas": %d, "podTemplate": {"spec": {"containers": [{"name": "mysqld", "image": "mysql"}]}},
 	"volumeClaimTemplates": [{"metadata": {"name": "mysql-data"},
 		"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}]}}`
