@@ -106,7 +106,7 @@ func (b *bench) one(t *testing.T) {
 		}
 		return nil
 	})
-	becomes(t, c, mocov1beta2.HealthyCondition, "True Healthy")
+	becomesHealthy(t, c)
 	b.idle(t, log)
 	for range stopRuns {
 		b.stop(t, c, log, seen)
@@ -149,7 +149,7 @@ func (b *bench) stop(t *testing.T, c *mysqlpods.Cluster, log *generalLog, seen <
 	}
 	from = annotate(t, c, "")
 	b.add("start_active_seconds", await(t, seen, "True ClusteringActive").Sub(from).Seconds())
-	becomes(t, c, mocov1beta2.HealthyCondition, "True Healthy")
+	becomesHealthy(t, c)
 }
 
 // stopSwitchover measures a stop that comes in the middle of a switchover.
@@ -204,7 +204,7 @@ func (b *bench) failover(t *testing.T, c *mysqlpods.Cluster, n int) {
 	})
 	b.add("failover_seconds", time.Since(from).Seconds())
 	c.Servers[old].Start(t)
-	becomes(t, c, mocov1beta2.HealthyCondition, "True Healthy")
+	becomesHealthy(t, c)
 }
 
 // insert is a client that finds the primary by its label and writes one row.

@@ -24,7 +24,7 @@ const (
 	// makers is how many clusters are made at a time.
 	makers = 8
 	// rounds of a minute in which the manager does nothing but look.
-	idleRounds = 3
+	idleRounds = 2
 	minute     = time.Minute
 	// manyHang is more than the controller has workers.
 	manyHang = 30

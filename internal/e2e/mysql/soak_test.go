@@ -105,7 +105,7 @@ func (b *breaker) soak(t *testing.T, l *ledger, long time.Duration, found *total
 		pause(breaking, random, 0, 3*time.Second)
 		b.round(t, random)
 		b.operate(t)
-		if random.IntN(3) > 0 {
+		if random.IntN(3) > 0 && breaking.Err() == nil {
 			b.recovers(t, min(recovery, long-l.now()))
 		}
 	}

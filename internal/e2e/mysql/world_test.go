@@ -92,9 +92,9 @@ func conditionIs(cluster *mocov1beta2.MySQLCluster, kind, want string) error {
 	return nil
 }
 
-func becomes(t *testing.T, c *mysqlpods.Cluster, kind, want string) {
+func becomesHealthy(t *testing.T, c *mysqlpods.Cluster) {
 	t.Helper()
-	testkit.Eventually(t, kind+" becomes "+want, func() error { return is(t.Context(), c, kind, want) })
+	testkit.Eventually(t, "the cluster is healthy", func() error { return is(t.Context(), c, mocov1beta2.HealthyCondition, "True Healthy") })
 }
 
 // healthy makes a cluster with a table for rows.
@@ -105,7 +105,7 @@ func healthy(t *testing.T, linked bool) (*mysqlpods.Cluster, *testkit.Process) {
 	c := mysqlpods.New(t, hub, size, linked)
 	c.Create(t)
 	p := startManager(t, c)
-	becomes(t, c, mocov1beta2.HealthyCondition, "True Healthy")
+	becomesHealthy(t, c)
 	must(t, c, primary(t, c), "create database app", "create table app.rows_of (id bigint primary key, v varchar(40))")
 	return c, p
 }
