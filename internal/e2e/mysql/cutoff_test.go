@@ -40,7 +40,7 @@ func TestPrimaryCutOffComesBack(t *testing.T) {
 			go func() { told <- patient(ctx, t, cluster, old) }()
 			wait(t, writePatience) // Clients on its node try until they give up; that one does not.
 			cluster.Net.Heal(old)
-			healed := b.recovers(t, recovery)
+			healed := b.recovers(t, finalRecovery)
 			if err := <-told; err == nil {
 				t.Error("expected that nobody acknowledges what only the old primary has, found it acknowledged")
 			}
