@@ -104,6 +104,19 @@ e2e: local torpor ## Run the end-to-end tests at every fault point
 e2e-pods: node-parts torpor mysql ## As root on Debian: run the tests with real pods (about two minutes)
 	@cd local && $(GOTEST) -v -count=1 -p 1 ./pods/story
 
+.PHONY: soak-mysql
+soak-mysql: export TORPOR_SOAK := $(or $(SOAK),20m)
+soak-mysql: export TORPOR_SEED := $(SEED)
+soak-mysql: export TORPOR_BENCH_DIR := $(CURDIR)/.cache/bench
+soak-mysql: local mysql ## Write to a MySQL cluster while it breaks at random, and look for lost rows (20 minutes; SOAK=2m SEED=1); writes .cache/bench/mysql-soak.json
+	@go test -v -count=1 -timeout 60m ./internal/e2e/mysql -run 'TestSoak$$'
+
+.PHONY: bench-mysql
+bench-mysql: export TORPOR_BENCH := 1
+bench-mysql: export TORPOR_BENCH_DIR := $(CURDIR)/.cache/bench
+bench-mysql: local mysql torpor ## Measure stops, failovers and 200 clusters; prints a table and writes .cache/bench/mysql.json (about a quarter of an hour)
+	@go test -v -count=1 -timeout 60m ./internal/e2e/mysql -run 'TestBench$$'
+
 .PHONY: generate
 generate: ## Regenerate deep copies, CRDs, RBAC, the state diagrams and the reference
 	@$(TOOL) controller-gen object:headerFile=config/boilerplate.go.txt crd paths=./api/... output:crd:dir=config/crd

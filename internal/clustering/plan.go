@@ -89,7 +89,8 @@ type SetReadOnly struct{ Index int }
 // both, since a server that restarts in between has forgotten the former.
 type MakeWritable struct{ Index, WaitFor int }
 
-// KillConnections ends the sessions of clients.
+// KillConnections ends the sessions of clients. Of those that wait for acknowledgements in a replica, which is read-only or
+// about to be, it ends the wait too, once nobody is there to be told.
 type KillConnections struct{ Index int }
 
 // CancelPending ends our own sessions in which a statement still runs.

@@ -52,7 +52,7 @@ func (c Controller) perform(ctx context.Context, seen *observation, do clusterin
 	case clustering.ClearDemote:
 		return c.patchPod(ctx, seen, do.Index, "annotations", map[string]any{mocov1beta2.DemoteAnnotation: nil})
 	case clustering.KillConnections:
-		return seen.beside(ctx, do.Index, func(ctx context.Context, s *mysql.Server) error { return s.KillConnections(ctx, systemUsers()) })
+		return seen.cutOff(ctx, do.Index)
 	case clustering.CancelPending:
 		seen.crew.interrupt(ctx, do.Index)
 		return seen.beside(ctx, do.Index, func(ctx context.Context, s *mysql.Server) error { return s.CancelActs(ctx) })
@@ -97,6 +97,17 @@ func (s *observation) beside(ctx context.Context, i int, run func(context.Contex
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	return run(ctx, s.members[i].server)
+}
+
+// cutOff ends the sessions of clients, and of a replica that was the primary also their waits for acknowledgements.
+func (s *observation) cutOff(ctx context.Context, i int) error {
+	return s.beside(ctx, i, func(ctx context.Context, server *mysql.Server) error {
+		err := server.KillConnections(ctx, systemUsers())
+		if err != nil || i == s.Primary || s.facts[i].SemiSync.Waiting == 0 {
+			return err
+		}
+		return server.EndWaits(ctx, s.facts[i].SemiSync)
+	})
 }
 
 // stopIO fences all at once.

@@ -20,8 +20,14 @@ import (
 	"github.com/torpor-dev/torpor/internal/clustering/mysql"
 )
 
-// readTimeout bounds one look at one server.
-const readTimeout = 2 * time.Second
+const (
+	// readTimeout bounds one look at one server.
+	readTimeout = 2 * time.Second
+	// silentTimeout is for one that did not answer before: a failover is many passes, and each would wait for it. Every
+	// patientLook-th look has readTimeout again, so that a slow server is heard.
+	silentTimeout = 300 * time.Millisecond
+	patientLook   = 5
+)
 
 // The accounts of every cluster, and the keys of their passwords in its Secret.
 const (
@@ -115,7 +121,7 @@ func (s *observation) look(ctx context.Context, i int, now time.Time) {
 	if m == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.crew.patience(i))
 	defer cancel()
 	facts, err := m.server.Read(ctx)
 	if err == nil {
@@ -133,6 +139,14 @@ func (s *observation) look(ctx context.Context, i int, now time.Time) {
 	if w := m.work; w.running() {
 		busy(&s.Instances[i], w, now)
 	}
+}
+
+// patience is how long to wait for an answer of an instance.
+func (c *crew) patience(i int) time.Duration {
+	if past := c.memory.Instances; i < len(past) && past[i].Misses > 1 && past[i].Misses%patientLook != 0 {
+		return silentTimeout
+	}
+	return readTimeout
 }
 
 // watch looks after the primary while clustering is active.

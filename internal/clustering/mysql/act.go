@@ -32,6 +32,17 @@ func (s *Server) KillConnections(ctx context.Context, keep []string) error {
 	return s.kill(ctx, others+`user not in ('event_scheduler', 'system user', 'unauthenticated user') and command not like 'Binlog Dump%'`, keep)
 }
 
+// EndWaits lets commits go on that wait for replicas which the server has no more. KILL takes their clients away and does
+// not end the wait. It is done only where no further commit can begin, since that one would not wait either; the server
+// says super_read_only also while the statement that sets it still waits for these very commits.
+func (s *Server) EndWaits(ctx context.Context, like SemiSync) error {
+	source, _ := like.names()
+	if err := s.exec(ctx, "set global "+source+"_enabled = if(@@global.super_read_only, 0, @@global."+source+"_enabled)"); err != nil {
+		return fmt.Errorf("end the wait for replicas: %w", err)
+	}
+	return nil
+}
+
 // CancelActs ends the connections in which an act still runs, whoever sent it.
 func (s *Server) CancelActs(ctx context.Context) error {
 	return s.kill(ctx, others+"command = 'Query' and info like '"+mark+"%'", nil)

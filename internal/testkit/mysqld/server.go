@@ -35,13 +35,29 @@ func (b *Bed) Start(t *testing.T) *Server {
 	t.Helper()
 	b.servers++
 	s := &Server{bed: b, Address: b.network + "." + strconv.Itoa(b.servers), dir: filepath.Join(b.dir, strconv.Itoa(b.servers))}
-	data := filepath.Join(s.dir, "data")
-	if err := os.CopyFS(data, os.DirFS(b.template)); err != nil {
-		t.Fatalf("copy the data directory: %v", err)
-	}
-	write(t, filepath.Join(s.dir, "my.cnf"), b.config(data, s.Address, b.servers))
+	s.fill(t)
+	write(t, filepath.Join(s.dir, "my.cnf"), b.config(s.data(), s.Address, b.servers))
 	s.Start(t)
 	return s
+}
+
+func (s *Server) data() string { return filepath.Join(s.dir, "data") }
+
+func (s *Server) fill(t *testing.T) {
+	t.Helper()
+	if err := os.CopyFS(s.data(), os.DirFS(s.bed.template)); err != nil {
+		t.Fatalf("copy the data directory: %v", err)
+	}
+}
+
+// Empty kills the server and gives it the data directory that it was born with, as who deletes a Pod and its volume.
+func (s *Server) Empty(t *testing.T) {
+	t.Helper()
+	s.Kill9(t)
+	if err := os.RemoveAll(s.data()); err != nil {
+		t.Fatalf("remove the data directory: %v", err)
+	}
+	s.fill(t)
 }
 
 // Start starts the server again after Stop or Kill9, and returns when it accepts connections.

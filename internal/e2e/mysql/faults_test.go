@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mysql
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	"github.com/torpor-dev/torpor/internal/testkit"
+	"github.com/torpor-dev/torpor/internal/testkit/mysqlpods"
+)
+
+// operatePause is how long a person waits for what became of the last attempt.
+const operatePause = 30 * time.Second
+
+// fault is something that befalls an instance, and its end.
+type fault struct {
+	name         string
+	strike, heal func(i int)
+}
+
+// breaker breaks things at random: instances one or two at a time, and beside it, whatever happens there, clustering.
+type breaker struct {
+	cluster *mysqlpods.Cluster
+	manager *testkit.Process
+	// said is what earlier managers have said.
+	said string
+
+	// operated is when a person has last helped an instance.
+	operated [size]time.Time
+
+	mu     sync.Mutex
+	counts map[string]int
+	active []string
+}
+
+func (b *breaker) note(what string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.counts[what]++
+	b.active = append(b.active, what)
+}
+
+func (b *breaker) over(what string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if i := slices.Index(b.active, what); i >= 0 {
+		b.active = slices.Delete(b.active, i, i+1)
+	}
+}
+
+// now is what is broken at the moment.
+func (b *breaker) now() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return fmt.Sprint(b.active)
+}
+
+func (b *breaker) faults(t *testing.T) []fault {
+	t.Helper()
+	kill := func(i int) {
+		b.cluster.Servers[i].Kill9(t)
+		b.cluster.Net.Down(i)
+	}
+	start := func(i int) { b.start(t, i) }
+	replace := func(i int) {
+		kill(i)
+		if err := b.cluster.Replace(t.Context(), i); err != nil {
+			t.Error(err)
+		}
+	}
+	cut := func(how mysqlpods.Cut) func(int) { return func(i int) { b.cluster.Net.Cut(i, how) } }
+	return []fault{
+		{"kill -9 of the %s", kill, start},
+		{"kill -9 of the %s", kill, start},
+		{"%s cut off, silent", cut(mysqlpods.Hole), b.cluster.Net.Heal},
+		{"%s cut off, silent", cut(mysqlpods.Hole), b.cluster.Net.Heal},
+		{"%s cut off, reset", cut(mysqlpods.Reset), b.cluster.Net.Heal},
+		{"Pod of the %s replaced", replace, start},
+	}
+}
+
+func (b *breaker) start(t *testing.T, i int) {
+	t.Helper()
+	b.cluster.Servers[i].Start(t)
+	if err := b.cluster.Net.Up(t.Context(), i); err != nil {
+		t.Error(err)
+	}
+}
+
+// round breaks one or two instances and heals them.
+func (b *breaker) round(t *testing.T, random *rand.Rand) {
+	t.Helper()
+	primary := primary(t, b.cluster)
+	targets := random.Perm(size)[:1]
+	switch {
+	case random.IntN(5) == 0:
+		targets = random.Perm(size)[:2]
+	case random.IntN(2) == 0:
+		targets = []int{primary}
+	}
+	type struck struct {
+		fault
+		i int
+	}
+	var all []struck
+	faults := b.faults(t)
+	for _, i := range targets {
+		f := faults[random.IntN(len(faults))]
+		f.name = fmt.Sprintf(f.name, map[bool]string{true: "primary", false: "replica"}[i == primary])
+		b.note(f.name)
+		f.strike(i)
+		all = append(all, struck{f, i})
+		pause(t.Context(), random, 0, time.Second)
+	}
+	for _, at := range random.Perm(len(all)) {
+		pause(t.Context(), random, 500*time.Millisecond, 9*time.Second)
+		all[at].heal(all[at].i)
+		b.over(all[at].name)
+	}
+}
+
+// disturb stops and starts clustering, and kills the manager, until ctx ends; then clustering is active and a manager runs.
+func (b *breaker) disturb(ctx context.Context, t *testing.T, random *rand.Rand) {
+	t.Helper()
+	annotate := func(value string) {
+		if err := b.cluster.Annotate(t.Context(), mocov1beta2.ClusteringStoppedAnnotation, value); err != nil {
+			t.Error(err)
+		}
+	}
+	for ctx.Err() == nil {
+		pause(ctx, random, 0, 8*time.Second)
+		long := 6 * time.Second
+		if random.IntN(6) == 0 {
+			long = 20 * time.Second // Longer than a stop may take to be reached.
+		}
+		stops, kills := random.IntN(3) > 0, random.IntN(2) == 0
+		if stops {
+			b.note("clustering stopped")
+			annotate("true")
+			pause(ctx, random, 0, time.Second)
+		}
+		if kills {
+			b.note("kill -9 of the manager")
+			b.manager.Kill9(t)
+			pause(ctx, random, 0, 3*time.Second)
+		}
+		if stops && random.IntN(2) == 0 {
+			pause(ctx, random, 0, long)
+			annotate("")
+			b.over("clustering stopped")
+			stops = false
+		}
+		if kills {
+			b.said += b.manager.Log()
+			b.manager = startManager(t, b.cluster)
+			b.over("kill -9 of the manager")
+		}
+		if stops {
+			pause(ctx, random, 0, long)
+			annotate("")
+			b.over("clustering stopped")
+		}
+	}
+}
+
+// operate is what the documentation asks a person to do: an errant replica gets an empty volume and is cloned anew.
+func (b *breaker) operate(t *testing.T) {
+	t.Helper()
+	cluster, err := b.cluster.Get(t.Context())
+	if err != nil || is(t.Context(), b.cluster, mocov1beta2.AvailableCondition, "True Degraded") != nil {
+		return
+	}
+	for _, i := range cluster.Status.ErrantReplicaList {
+		if i == cluster.Status.CurrentPrimaryIndex || time.Since(b.operated[i]) < operatePause {
+			continue
+		}
+		b.operated[i] = time.Now()
+		b.note("errant replica cloned anew")
+		b.cluster.Servers[i].Empty(t)
+		b.cluster.Net.Down(i)
+		if err := b.cluster.Replace(t.Context(), i); err != nil {
+			t.Error(err)
+		}
+		b.start(t, i)
+		b.over("errant replica cloned anew")
+	}
+}
+
+// pause waits for a random while between two bounds, or until ctx ends.
+func pause(ctx context.Context, random *rand.Rand, least, most time.Duration) {
+	timer := time.NewTimer(least + time.Duration(random.Int64N(int64(most-least))))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

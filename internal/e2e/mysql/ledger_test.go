@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mysql
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// lateNews is how much later than it happened a promotion may be seen.
+const lateNews = time.Second
+
+// ack is a row whose commit was acknowledged to a client. Times are since the beginning of the run.
+type ack struct {
+	id         int64
+	server     int
+	begin, end time.Duration
+}
+
+// promotion is a primary that was seen in the status.
+type promotion struct {
+	at     time.Duration
+	server int
+}
+
+// ledger is what clients were promised, and who was the primary.
+type ledger struct {
+	began time.Time
+
+	mu         sync.Mutex
+	acks       []ack
+	promotions []promotion
+	refused    int
+	label      int
+}
+
+func newLedger() *ledger { return &ledger{began: time.Now(), label: -1} }
+
+func (l *ledger) now() time.Duration { return time.Since(l.began) }
+
+func (l *ledger) acknowledged(a ack) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.acks = append(l.acks, a)
+}
+
+func (l *ledger) failed() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.refused++
+}
+
+// seen notes the primary of the status, and the one that has the label.
+func (l *ledger) seen(primary, label int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.label = label
+	if n := len(l.promotions); n == 0 || l.promotions[n-1].server != primary {
+		l.promotions = append(l.promotions, promotion{at: l.now(), server: primary})
+	}
+}
+
+func (l *ledger) labelled() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.label
+}
+
+// dualMoments counts the moments at which two writable primaries both acknowledged. Such a moment is an acknowledgement
+// by a server that is not the primary of the status, for a statement that began after the primary of the status had
+// acknowledged one of its own reign. It is none if that server is seen to become the primary within lateNews. All such
+// acknowledgements of one server in one reign are one moment. It counts whether or not a row is lost by it.
+func dualMoments(acks []ack, promotions []promotion) int {
+	type moment struct{ reign, server int }
+	firstAck := map[int]time.Duration{} // By reign: when its primary had acknowledged for the first time.
+	reigns := make([]int, len(acks))
+	for i, a := range acks {
+		r, _ := slices.BinarySearchFunc(promotions, a.begin, func(p promotion, at time.Duration) int { return cmp.Or(cmp.Compare(p.at, at), -1) })
+		reigns[i] = r - 1
+		if r == 0 || promotions[r-1].server != a.server {
+			continue
+		}
+		if first, found := firstAck[r-1]; !found || a.end < first {
+			firstAck[r-1] = a.end
+		}
+	}
+	moments := map[moment]bool{}
+	for i, a := range acks {
+		r := reigns[i]
+		if r < 0 || promotions[r].server == a.server {
+			continue
+		}
+		first, served := firstAck[r]
+		soon := slices.ContainsFunc(promotions[r+1:], func(p promotion) bool { return p.server == a.server && p.at <= a.end+lateNews })
+		if served && a.begin > first && !soon {
+			moments[moment{r, a.server}] = true
+		}
+	}
+	return len(moments)
+}
+
+func TestDualMoments(t *testing.T) {
+	reigns := []promotion{{0, 0}, {10 * time.Second, 1}, {20 * time.Second, 0}}
+	at := func(server int, begin time.Duration) ack {
+		return ack{server: server, begin: begin, end: begin + 10*time.Millisecond}
+	}
+	second := time.Second
+	for name, c := range map[string]struct {
+		acks []ack
+		want int
+	}{
+		"one after the other":                           {[]ack{at(0, second), at(1, 11*second), at(0, 21*second)}, 0},
+		"the old one before the new one serves":         {[]ack{at(0, second), at(0, 11*second), at(1, 12*second)}, 0},
+		"the old one after the new one has served":      {[]ack{at(0, second), at(1, 11*second), at(0, 12*second), at(1, 13*second)}, 1},
+		"many rows are one moment":                      {[]ack{at(1, 11*second), at(0, 12*second), at(0, 13*second)}, 1},
+		"a third server is another moment":              {[]ack{at(1, 11*second), at(0, 12*second), at(2, 13*second)}, 2},
+		"the promotion is seen late":                    {[]ack{at(0, 9*second), at(1, 9500*time.Millisecond)}, 0},
+		"two statements under way at the same time":     {[]ack{{server: 0, begin: 10500 * time.Millisecond, end: 12 * second}, at(1, 11*second)}, 0},
+		"nobody has acknowledged anything":              {nil, 0},
+		"the old one in a later reign, again and again": {[]ack{at(1, 11*second), at(0, 12*second), at(0, 21*second), at(1, 22*second)}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := dualMoments(c.acks, reigns); got != c.want {
+				t.Errorf("expected %d moments, found %d", c.want, got)
+			}
+		})
+	}
+}

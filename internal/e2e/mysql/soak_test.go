@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	"github.com/torpor-dev/torpor/internal/testkit/mysqlpods"
+)
+
+const (
+	progressPace = 5 * time.Second
+	shownRows    = 10
+	healthyPace  = 500 * time.Millisecond
+	// recovery is how long a cluster may take to be healthy between two rounds, and finalRecovery at the end.
+	recovery, finalRecovery = 40 * time.Second, 4 * time.Minute
+)
+
+// totals are the figures of a run.
+type totals struct {
+	AcknowledgedRows int `json:"acknowledged_rows"`
+	LostRows         int `json:"lost_rows"`
+	// DualWritableMoments are explained at dualMoments.
+	DualWritableMoments int `json:"dual_writable_moments"`
+	Faults              int `json:"faults"`
+
+	Seed    uint64  `json:"seed"`
+	Seconds float64 `json:"seconds"`
+	// RefusedRows were answered with an error or not at all; they may exist or not.
+	RefusedRows int `json:"refused_rows"`
+	// Promotions counts how often another primary was seen in the status.
+	Promotions int `json:"promotions"`
+	// LongestSilence is the longest time without any acknowledgement.
+	LongestSilence float64 `json:"longest_silence_seconds"`
+	// TwoWritableLooks counts the looks, two a second, at which two servers had read_only off: one of them was cut off and
+	// could acknowledge nothing.
+	TwoWritableLooks int            `json:"two_writable_looks"`
+	HealthyAgain     bool           `json:"healthy_again"`
+	EqualRows        bool           `json:"equal_rows"`
+	FaultCounts      map[string]int `json:"fault_counts"`
+}
+
+// TestSoak writes while things break, and then looks whether everything that was acknowledged is there.
+func TestSoak(t *testing.T) {
+	if os.Getenv("TORPOR_SOAK") == "" {
+		t.Skip("TORPOR_SOAK is not set: expected how long to soak, such as 20m; run make soak-mysql")
+	}
+	long, err := time.ParseDuration(os.Getenv("TORPOR_SOAK"))
+	if err != nil {
+		t.Fatalf("TORPOR_SOAK: expected a duration such as 20m: %v", err)
+	}
+	seed := uint64(time.Now().UnixNano())
+	if text := os.Getenv("TORPOR_SEED"); text != "" {
+		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+			t.Fatalf("TORPOR_SEED: expected a number: %v", err)
+		}
+	}
+	t.Logf("seed %d (TORPOR_SEED), for %s", seed, long)
+	cluster, manager := healthy(t, true)
+	b := &breaker{cluster: cluster, manager: manager, counts: map[string]int{}}
+	l := newLedger()
+	found := totals{Seed: seed}
+	b.soak(t, l, long, &found)
+	found.HealthyAgain = b.recovers(t, finalRecovery)
+	found.judge(t, cluster, l)
+	found.FaultCounts = b.counts
+	for _, n := range b.counts {
+		found.Faults += n
+	}
+	found.Faults -= b.counts["errant replica cloned anew"]
+	writeJSON(t, "mysql-soak.json", found)
+	b.keepLog(t)
+	if !found.HealthyAgain || !found.EqualRows || found.LostRows > 0 || found.DualWritableMoments > 0 {
+		t.Errorf("expected a healthy cluster with equal rows, none lost, and never two that acknowledge; seed %d", seed)
+		t.Logf("the manager's last log:\n%s", tail(b.manager.Log(), 80))
+	}
+	if found.AcknowledgedRows == 0 || found.Faults == 0 {
+		t.Error("expected rows and faults; the run proves nothing")
+	}
+}
+
+// soak breaks things until the time is over.
+func (b *breaker) soak(t *testing.T, l *ledger, long time.Duration, found *totals) {
+	t.Helper()
+	writing, stopWriting := context.WithCancel(t.Context())
+	breaking, stopBreaking := context.WithTimeout(t.Context(), long)
+	defer stopBreaking()
+	written := startClients(writing, t, b.cluster, l)
+	var beside sync.WaitGroup
+	beside.Go(func() { b.disturb(breaking, t, rand.New(rand.NewPCG(found.Seed, 1))) })
+	beside.Go(func() { b.progress(breaking, t, l) })
+	beside.Go(func() { found.TwoWritableLooks = lookForTwo(breaking, t, b.cluster) })
+	random := rand.New(rand.NewPCG(found.Seed, 0))
+	for breaking.Err() == nil {
+		pause(breaking, random, 0, 3*time.Second)
+		b.round(t, random)
+		b.operate(t)
+		if random.IntN(3) > 0 && breaking.Err() == nil {
+			b.recovers(t, min(recovery, long-l.now()))
+		}
+	}
+	beside.Wait()
+	// The last writes are made when nothing is broken any more.
+	pause(t.Context(), random, writePatience, 2*writePatience)
+	stopWriting()
+	written()
+	found.Seconds = l.now().Seconds()
+}
+
+// recovers waits until the cluster is healthy, and helps as a person would.
+func (b *breaker) recovers(t *testing.T, bound time.Duration) bool {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), bound)
+	defer cancel()
+	tick := time.NewTicker(healthyPace)
+	defer tick.Stop()
+	for {
+		b.operate(t)
+		err := is(t.Context(), b.cluster, mocov1beta2.HealthyCondition, "True Healthy")
+		if err == nil {
+			return true
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Logf("not healthy after %s: %v", bound, err)
+			return false
+		}
+	}
+}
+
+// keepLog writes what all managers said beside the figures.
+func (b *breaker) keepLog(t *testing.T) {
+	t.Helper()
+	if dir := os.Getenv("TORPOR_BENCH_DIR"); dir != "" {
+		if err := os.WriteFile(filepath.Join(dir, "mysql-soak-manager.log"), []byte(b.said+b.manager.Log()), 0o644); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func (b *breaker) progress(ctx context.Context, t *testing.T, l *ledger) {
+	t.Helper()
+	tick := time.NewTicker(progressPace)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		state := "healthy"
+		if err := is(ctx, b.cluster, mocov1beta2.HealthyCondition, "True Healthy"); err != nil {
+			state = err.Error()
+		}
+		l.mu.Lock()
+		last := time.Duration(0)
+		if n := len(l.acks); n > 0 {
+			last = l.acks[n-1].end
+		}
+		t.Logf("%4.0fs  acknowledged %d, refused %d, promotions %d, last acknowledgement %.1fs ago, broken %s, %s",
+			l.now().Seconds(), len(l.acks), l.refused, len(l.promotions)-1, (l.now() - last).Seconds(), b.now(), state)
+		l.mu.Unlock()
+	}
+}
+
+// lookForTwo counts the looks at which two servers let clients write.
+func lookForTwo(ctx context.Context, t *testing.T, c *mysqlpods.Cluster) int {
+	t.Helper()
+	count := 0
+	var servers []*sql.DB
+	for _, s := range c.Servers {
+		db := open(t, s.Address, mysqlpods.RootUser, mysqlpods.RootPassword)
+		defer func() { _ = db.Close() }() // Its server may be gone.
+		servers = append(servers, db)
+	}
+	tick := time.NewTicker(healthyPace)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return count
+		}
+		writable := 0
+		for _, db := range servers {
+			var readOnly bool
+			ask, cancel := context.WithTimeout(ctx, time.Second)
+			if err := db.QueryRowContext(ask, "select @@global.read_only").Scan(&readOnly); err == nil && !readOnly {
+				writable++
+			}
+			cancel()
+		}
+		if writable > 1 {
+			count++
+		}
+	}
+}
+
+// judge looks for every acknowledged row on every instance.
+func (found *totals) judge(t *testing.T, c *mysqlpods.Cluster, l *ledger) {
+	t.Helper()
+	caughtUp(t, c)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	found.AcknowledgedRows, found.RefusedRows, found.Promotions = len(l.acks), l.refused, len(l.promotions)-1
+	found.DualWritableMoments = dualMoments(l.acks, l.promotions)
+	last := time.Duration(0)
+	for _, a := range l.acks {
+		found.LongestSilence, last = max(found.LongestSilence, (a.end-last).Seconds()), max(last, a.end)
+	}
+	lost, sums := map[int64]bool{}, map[string]bool{}
+	for i := range c.Servers {
+		held, err := rows(t, c, i)
+		if err != nil {
+			t.Errorf("read the rows of instance %d: %v", i, err)
+		}
+		for _, a := range l.acks {
+			if held[a.id] {
+				continue
+			}
+			if lost[a.id] = true; len(lost) <= shownRows {
+				t.Logf("row %d, acknowledged by instance %d at %s, is not on instance %d", a.id, a.server, a.end, i)
+			}
+		}
+		sum, err := ask(t, c, i, "select concat(count(*), ' ', bit_xor(crc32(concat(id, v)))) from app.rows_of")
+		if err != nil {
+			t.Errorf("sum the rows of instance %d: %v", i, err)
+		}
+		sums[sum] = true
+	}
+	found.LostRows, found.EqualRows = len(lost), len(sums) == 1
+	if !found.EqualRows {
+		t.Errorf("expected equal rows, found the sums %v", sums)
+	}
+}
+
+// caughtUp waits until all instances have executed the same: a healthy replica may still lag.
+func caughtUp(t *testing.T, c *mysqlpods.Cluster) {
+	t.Helper()
+	for began := time.Now(); time.Since(began) < finalRecovery; wait(t, healthyPace) {
+		sets := map[string]bool{}
+		for i := range c.Servers {
+			set, err := ask(t, c, i, "select @@gtid_executed")
+			sets[fmt.Sprint(set, err)] = true
+		}
+		if len(sets) == 1 {
+			return
+		}
+	}
+	t.Logf("the instances have not executed the same after %s", finalRecovery)
+}
+
+func rows(t *testing.T, c *mysqlpods.Cluster, i int) (map[int64]bool, error) {
+	t.Helper()
+	db := open(t, c.Servers[i].Address, mysqlpods.RootUser, mysqlpods.RootPassword)
+	defer func() { _ = db.Close() }() // Nothing is lost by it.
+	list, err := db.QueryContext(t.Context(), "select id from app.rows_of")
+	if err != nil {
+		return nil, fmt.Errorf("list: %w", err)
+	}
+	defer func() { _ = list.Close() }() // What went wrong is told by Err.
+	held := map[int64]bool{}
+	for list.Next() {
+		var id int64
+		if err := list.Scan(&id); err != nil {
+			return nil, fmt.Errorf("list: %w", err)
+		}
+		held[id] = true
+	}
+	return held, list.Err()
+}
