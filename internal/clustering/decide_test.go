@@ -64,6 +64,9 @@ func opened(s *Instance)      { s.ReadOnly, s.SuperReadOnly = false, false }
 func toStepDown(s *Instance)  { s.Pod.Demote = true }
 func terminating(s *Instance) { s.Pod.Terminating = true }
 func leftAlone(s *Instance)   { s.Stopped = true }
+func ioFailed(errno int) func(*Instance) {
+	return func(s *Instance) { s.Channel.IOErrno = errno }
+}
 func fencedOff(s *Instance)   { s.Channel.IO = Stopped }
 func sqlStopped(s *Instance)  { s.Channel.SQL = Stopped }
 func sqlFailed(s *Instance)   { s.Channel.SQL, s.Channel.SQLErrno = Stopped, 1062 }
@@ -162,6 +165,8 @@ func TestDecide(t *testing.T) {
 		"not after an error":                                {well(at(0, gone), at(1, fencedOff, behind, sqlFailed), at(2, fencedOff)), decision{"failed", nothing, StateFailed}},
 		"of replicas with different transactions none":      {well(at(0, gone), at(1, fencedOff, has("0:1-9,1:1")), at(2, fencedOff, has("0:1-10"))), decision{"failed", nothing, StateFailed}},
 		"a fence that is in vain is taken back":             {well(at(0, gone), at(1, fencedOff), at(2, gone)), decision{"take a fence back", StartIO{1}, StateLost}},
+		"also if the connection was lost before":            {well(at(0, gone), at(1, fencedOff, ioFailed(2003)), at(2, gone)), decision{"take a fence back", StartIO{1}, StateLost}},
+		"not where the source refused":                      {well(at(0, gone), at(1, fencedOff, ioFailed(1236)), at(2, gone)), decision{"failed", nothing, StateLost}},
 		"a primary that lost its volume has failed":         {well(at(0, restarted, emptied)), decision{"fence for a failover", StopIO{[]int{1, 2}}, StateFailed}},
 		"so has one that lost its last transactions":        {well(at(0, restarted, unconnected, has("0:1-8"))), decision{"fence for a failover", StopIO{[]int{1, 2}}, StateFailed}},
 		"servers that all have just started wait for it":    {well(at(0, gone), at(1, restarted), at(2, restarted), missed(9, time.Second)), decision{"the primary does not answer", nothing, StateIncomplete}},

@@ -3,12 +3,14 @@
 package mysqld
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	"strconv"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/torpor-dev/torpor/internal/testkit"
@@ -106,4 +108,27 @@ func (s *Server) launch(t *testing.T) {
 			s.launch(t)
 		}
 	}()
+}
+
+// Wipe replaces the data by that of a new server, as if the volume were lost. It kills the server, which stays down.
+func (s *Server) Wipe(t *testing.T) {
+	t.Helper()
+	s.Kill9(t)
+	data := filepath.Join(s.dir, "data")
+	if err := errors.Join(os.RemoveAll(data), os.CopyFS(data, os.DirFS(s.bed.template))); err != nil {
+		t.Fatalf("wipe the data directory: %v", err)
+	}
+}
+
+// Freeze makes the server silent without ending it; its connections stay open. Thaw lets it go on.
+func (s *Server) Freeze(t *testing.T) { s.signal(t, syscall.SIGSTOP) }
+
+// Thaw lets a frozen server go on.
+func (s *Server) Thaw(t *testing.T) { s.signal(t, syscall.SIGCONT) }
+
+func (s *Server) signal(t *testing.T, what syscall.Signal) {
+	t.Helper()
+	if err := syscall.Kill(s.PID(), what); err != nil {
+		t.Fatalf("send %s to mysqld on %s: %v", what, s.Address, err)
+	}
 }
