@@ -112,7 +112,21 @@ func clonable(v *view, i int) bool {
 
 // presentable: it follows the primary, and its clients do not find it.
 func presentable(v *view, i int) bool {
-	return v.free(i) && v.follows(i) && v.closed(i) && v.at(i).Pod.Exists && v.at(i).Pod.Role != Replica
+	return v.free(i) && v.follows(i) && v.closed(i) && v.at(i).Pod.Exists && v.at(i).Pod.Role != Replica && !v.lags(i)
+}
+
+// lags: it is too far behind for clients. One without a label has to catch up by half, so that labels do not flap.
+func (v *view) lags(i int) bool {
+	most := v.MaxDelay
+	if v.at(i).Pod.Role != Replica {
+		most /= 2
+	}
+	return i != v.p && v.MaxDelay > 0 && v.at(i).Channel.Lag > most
+}
+
+// outdated: its label leads clients to what is too old.
+func outdated(v *view, i int) bool {
+	return v.free(i) && v.lags(i) && v.at(i).Pod.Role == Replica
 }
 
 // demoted: it was asked to step down and is no primary.

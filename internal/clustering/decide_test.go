@@ -57,13 +57,18 @@ func gone(s *Instance) {
 	*s = Instance{Host: s.Host, Pod: Pod{Exists: true, Role: s.Pod.Role}, KnownErrant: s.KnownErrant}
 }
 
-func silent(s *Instance)      { gone(s); s.Pod.Ready = true }
-func refused(s *Instance)     { silent(s); s.Refused = true }
-func closed(s *Instance)      { s.ReadOnly, s.SuperReadOnly = true, true }
-func opened(s *Instance)      { s.ReadOnly, s.SuperReadOnly = false, false }
-func toStepDown(s *Instance)  { s.Pod.Demote = true }
-func terminating(s *Instance) { s.Pod.Terminating = true }
-func leftAlone(s *Instance)   { s.Stopped = true }
+func silent(s *Instance)                       { gone(s); s.Pod.Ready = true }
+func refused(s *Instance)                      { silent(s); s.Refused = true }
+func closed(s *Instance)                       { s.ReadOnly, s.SuperReadOnly = true, true }
+func opened(s *Instance)                       { s.ReadOnly, s.SuperReadOnly = false, false }
+func toStepDown(s *Instance)                   { s.Pod.Demote = true }
+func terminating(s *Instance)                  { s.Pod.Terminating = true }
+func leftAlone(s *Instance)                    { s.Stopped = true }
+func behindBy(d time.Duration) func(*Instance) { return func(s *Instance) { s.Channel.Lag = d } }
+
+// maxDelay is the default of the kind.
+func maxDelay(o *Observed) { o.MaxDelay = time.Minute }
+
 func ioFailed(errno int) func(*Instance) {
 	return func(s *Instance) { s.Channel.IOErrno = errno }
 }
@@ -227,6 +232,12 @@ func TestDecide(t *testing.T) {
 		"not while it is":                                     {well(at(1, emptied, unlabelled, func(s *Instance) { s.Clone = Cloning })), settledAs(StateDegraded)},
 		"one that needs what is deleted is reported":          {well(at(0, func(s *Instance) { s.Purged = set("0:1-9") }), at(1, restarted, has("0:1-5"))), settledAs(StateDegraded)},
 		"a replica gets its label":                            {well(at(1, unlabelled)), decision{"label a replica", SetRole{1, Replica}, StateHealthy}},
+		"not one that is far behind":                          {well(at(1, unlabelled, behindBy(31*time.Second)), maxDelay), decision{"settled", nothing, StateHealthy}},
+		"but one that has caught up by half":                  {well(at(1, unlabelled, behindBy(30*time.Second)), maxDelay), decision{"label a replica", SetRole{1, Replica}, StateHealthy}},
+		"a replica that falls far behind loses its label":     {well(at(1, behindBy(61*time.Second)), maxDelay), decision{"hide a replica that lags", SetRole{1, NoRole}, StateHealthy}},
+		"not while it is as far as allowed":                   {well(at(1, behindBy(60*time.Second)), maxDelay), decision{"settled", nothing, StateHealthy}},
+		"nor if nothing is said about it":                     {well(at(1, behindBy(time.Hour))), decision{"settled", nothing, StateHealthy}},
+		"a stop lets it keep its label":                       {well(stopAsked, at(1, behindBy(61*time.Second)), maxDelay), decision{"stop reached", nothing, StateHealthy}},
 		"one that is left alone does not":                     {well(at(1, unlabelled, leftAlone)), settledAs(StateHealthy)},
 		"an act that did not help is repeated after a moment": {well(at(1, fencedOff), tiredOf(1)), settledAs(StateDegraded)},
 

@@ -178,6 +178,8 @@ func (v *view) replicaProblem(i int) string {
 		return "does not receive from the primary"
 	case c.SQL == Stopped:
 		return "stopped applying"
+	case v.lags(i):
+		return "is further behind than spec.maxDelaySeconds allows, and clients do not find it"
 	default:
 		return ""
 	}

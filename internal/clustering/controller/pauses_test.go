@@ -9,8 +9,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/testkit"
 )
 
@@ -260,4 +266,65 @@ func (w *world) killSessions(t *testing.T, i int, user string) {
 			_ = w.run(t, i, "root", "kill "+id) // It may have ended meanwhile.
 		}
 	}
+}
+
+// TestStopThatCannotEnd: its time is over, and somebody keeps the manager from taking it back.
+func TestStopThatCannotEnd(t *testing.T) {
+	w := newWorld(t)
+	w.addCluster(t, nil)
+	w.forbidStarts(t)
+	end := w.clock.Now().Add(-time.Minute).UTC().Truncate(time.Second)
+	w.annotate(t, map[string]string{mocov1beta2.ClusteringStoppedAnnotation: "true", torporv1alpha1.UntilAnnotation: end.Format(time.RFC3339)})
+	w.start(t)
+	testkit.Eventually(t, "it is overdue", func() error {
+		late, said := w.value(t, "torpor_mysql_stop_overdue_seconds"), strings.Contains(w.log.String(), stopOverdue)
+		if late < time.Minute.Seconds() || !said {
+			return fmt.Errorf("found the metric %v and an event %t", late, said)
+		}
+		return nil
+	})
+	w.annotate(t, map[string]string{torporv1alpha1.UntilAnnotation: w.clock.Now().Add(time.Hour).Format(time.RFC3339)})
+	testkit.Eventually(t, "it is not overdue any more", func() error {
+		if late := w.value(t, "torpor_mysql_stop_overdue_seconds"); late != 0 {
+			return fmt.Errorf("found the metric %v", late)
+		}
+		return nil
+	})
+}
+
+// forbidStarts lets the API server refuse to take back a stop in the test's namespace.
+func (w *world) forbidStarts(t *testing.T) {
+	t.Helper()
+	name := w.name.Namespace
+	w.create(t, &admissionv1.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: admissionv1.ValidatingAdmissionPolicySpec{
+			FailurePolicy: new(admissionv1.Fail),
+			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{
+				RuleWithOperations: admissionv1.RuleWithOperations{
+					Operations: []admissionv1.OperationType{admissionv1.Update},
+					Rule:       admissionv1.Rule{APIGroups: []string{"moco.cybozu.com"}, APIVersions: []string{"*"}, Resources: []string{"mysqlclusters"}},
+				},
+			}}},
+			Validations: []admissionv1.Validation{{Expression: `!("` + mocov1beta2.ClusteringStoppedAnnotation + `" in oldObject.metadata.?annotations.orValue({})) ||
+				"` + mocov1beta2.ClusteringStoppedAnnotation + `" in object.metadata.?annotations.orValue({})`}},
+		},
+	})
+	w.create(t, &admissionv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
+			MatchResources: &admissionv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": name}}},
+		},
+	})
+	w.annotate(t, map[string]string{mocov1beta2.ClusteringStoppedAnnotation: "true"})
+	testkit.Eventually(t, "a start is refused", func() error {
+		cluster := w.cluster(t)
+		before := cluster.DeepCopy()
+		cluster.Annotations = nil
+		if err := w.hub.Client.Patch(t.Context(), cluster, client.MergeFrom(before), client.DryRunAll); err == nil {
+			return errors.New("it is allowed")
+		}
+		return nil
+	})
 }

@@ -48,7 +48,8 @@ func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen *observation,
 	}
 	name := seen.crew.name
 	failed := cmp.Or(trouble, seen.trouble) != ""
-	out.Saved = func() { c.Metrics.count(name, out.Events, failed) }
+	took := c.Clock.Since(seen.began)
+	out.Saved = func() { c.Metrics.count(name, out.Events, failed, took) }
 	return out
 }
 
