@@ -152,6 +152,10 @@ type InstanceStatus struct {
 	// skips them and misses their rows.
 	// +optional
 	AheadGTIDs string `json:"aheadGTIDs,omitempty"`
+	// MissingGTIDs are those that the instance has not and that the primary has deleted from its binary logs: it cannot
+	// follow and needs a copy.
+	// +optional
+	MissingGTIDs string `json:"missingGTIDs,omitempty"`
 	// LagSeconds is how far the instance is behind the primary.
 	// +optional
 	LagSeconds *int64 `json:"lagSeconds,omitempty"`

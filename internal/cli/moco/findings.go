@@ -11,8 +11,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/clustering/gtid"
 )
 
-// check says what a start of clustering would meet, as far as the status tells. Binary logs that the primary has
-// deleted are not in the status: there the instance's own message warns.
+// check says what a start of clustering would meet, as far as the status tells.
 func check(c *mocov1beta2.MySQLCluster) ([]clustering.Finding, error) {
 	if len(c.Status.Instances) == 0 {
 		return []clustering.Finding{{
@@ -25,7 +24,7 @@ func check(c *mocov1beta2.MySQLCluster) ([]clustering.Finding, error) {
 	}
 	found := clustering.Check(o)
 	for _, s := range c.Status.Instances {
-		judged := s.Writable == nil || *s.Writable || s.ErrantGTIDs != "" || s.AheadGTIDs != ""
+		judged := s.Writable == nil || *s.Writable || s.ErrantGTIDs != "" || s.AheadGTIDs != "" || s.MissingGTIDs != ""
 		if s.Message != "" && !judged {
 			found = append(found, clustering.Finding{
 				Severity: clustering.Warn, Message: fmt.Sprintf("instance %d: %s", s.Ordinal, s.Message), Remedy: "do what its message says",
@@ -44,6 +43,7 @@ func observed(c *mocov1beta2.MySQLCluster) (clustering.Observed, error) {
 	}
 	var uuid string
 	var executed gtid.Set
+	missing := make([]gtid.Set, n)
 	for _, s := range c.Status.Instances {
 		if s.Ordinal < 0 || s.Ordinal >= n {
 			continue
@@ -51,6 +51,9 @@ func observed(c *mocov1beta2.MySQLCluster) (clustering.Observed, error) {
 		i, ahead, err := instance(s)
 		if err != nil {
 			return o, fmt.Errorf("read the status of instance %d: %w", s.Ordinal, err)
+		}
+		if missing[s.Ordinal], err = gtid.Parse(s.MissingGTIDs); err != nil {
+			return o, fmt.Errorf("read the status of instance %d: missingGTIDs: %w", s.Ordinal, err)
 		}
 		if s.Ordinal == p {
 			if executed, err = gtid.Parse(s.ExecutedGTIDs); err != nil {
@@ -64,10 +67,13 @@ func observed(c *mocov1beta2.MySQLCluster) (clustering.Observed, error) {
 		o.Instances[s.Ordinal] = i
 	}
 	for i := range o.Instances {
-		o.Instances[i].Executed = o.Instances[i].Executed.Union(executed)
+		o.Instances[i].Executed = o.Instances[i].Executed.Union(executed.Subtract(missing[i]))
 	}
 	if p < 0 || p >= n {
 		return o, nil
+	}
+	for _, deleted := range missing {
+		o.Instances[p].Purged = o.Instances[p].Purged.Union(deleted)
 	}
 	o.Instances[p].UUID = uuid
 	if executed.Empty() {

@@ -99,6 +99,7 @@ func instances(seen *observation, plan clustering.Plan, primary int) []mocov1bet
 		if s.Reachable {
 			one.Writable = new(!s.ReadOnly)
 			one.ExecutedGTIDs, one.ErrantGTIDs, one.AheadGTIDs = s.Executed.String(), found.Errant.String(), found.Ahead.String()
+			one.MissingGTIDs = found.Gap.String()
 			threads(&one, s.Channel)
 		}
 		list = append(list, one)
