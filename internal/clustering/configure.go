@@ -29,8 +29,25 @@ func (v *view) opens() bool {
 		return false
 	}
 	_, joining := v.first(joining)
-	return v.StopAsked || v.count(v.follows) >= v.need() || !joining
+	_, awaited := v.first(awaitsCopy)
+	return v.StopAsked || v.count(v.follows) >= v.need() || !joining && !awaited
 }
+
+// awaitsCopy: it is empty and becomes a copy of the primary. A copy waits for commits that are under way, so that the
+// primary must not have clients who wait for a replica that only the copy can bring.
+func awaitsCopy(v *view, i int) bool {
+	s := v.at(i)
+	return i != v.p && s.Reachable && !s.Stopped && (v.vacant(i) || s.Clone == Cloning)
+}
+
+// starved: the primary's clients wait for replicas, and for a copy that waits for them.
+func (v *view) starved() bool {
+	_, awaited := v.first(awaitsCopy)
+	return v.p != None && !v.StopAsked && v.at(v.p).SemiSync.Waiting > 0 && v.count(v.acknowledges) < v.need() && awaited
+}
+
+// closesForCopy: nobody's write can end before there is a copy, so that the primary takes none until then.
+func (v *view) closesForCopy() bool { return v.starved() && v.free(v.p) && v.writable(v.p) }
 
 // labelled: the primary's clients find it.
 func (v *view) labelled() bool { return v.at(v.p).Pod.Role == Primary || !v.at(v.p).Pod.Exists }

@@ -69,6 +69,8 @@ func behindBy(d time.Duration) func(*Instance) { return func(s *Instance) { s.Ch
 // maxDelay is the default of the kind.
 func maxDelay(o *Observed) { o.MaxDelay = time.Minute }
 
+func waits(s *Instance) { s.SemiSync.Waiting = 1 }
+
 func ioFailed(errno int) func(*Instance) {
 	return func(s *Instance) { s.Channel.IOErrno = errno }
 }
@@ -231,6 +233,11 @@ func TestDecide(t *testing.T) {
 		"an empty replica is cloned":                          {well(at(1, emptied, unlabelled)), decision{"clone a replica", CloneFrom{1, 0}, StateDegraded}},
 		"not while it is":                                     {well(at(1, emptied, unlabelled, func(s *Instance) { s.Clone = Cloning })), settledAs(StateDegraded)},
 		"one that needs what is deleted is reported":          {well(at(0, func(s *Instance) { s.Purged = set("0:1-9") }), at(1, restarted, has("0:1-5"))), settledAs(StateDegraded)},
+		"clients that wait for a copy are cut off":            {well(at(0, waits), at(1, emptied), at(2, emptied)), decision{"close for a copy", SetReadOnly{0}, StateIncomplete}},
+		"not while somebody acknowledges":                     {well(at(0, waits), at(2, emptied)), decision{"clone a replica", CloneFrom{2, 0}, StateDegraded}},
+		"nor by a stop":                                       {well(stopAsked, at(0, waits), at(1, emptied), at(2, emptied)), decision{"stop reached", nothing, StateIncomplete}},
+		"the primary that is closed for a copy stays so":      {well(at(0, closed), at(1, emptied), at(2, emptied)), decision{"clone a replica", CloneFrom{1, 0}, StateIncomplete}},
+		"until somebody follows":                              {well(at(0, closed), at(2, emptied)), decision{"make the primary writable", MakeWritable{0, 1}, StateIncomplete}},
 		"a replica gets its label":                            {well(at(1, unlabelled)), decision{"label a replica", SetRole{1, Replica}, StateHealthy}},
 		"not one that is far behind":                          {well(at(1, unlabelled, behindBy(31*time.Second)), maxDelay), decision{"settled", nothing, StateHealthy}},
 		"but one that has caught up by half":                  {well(at(1, unlabelled, behindBy(30*time.Second)), maxDelay), decision{"label a replica", SetRole{1, Replica}, StateHealthy}},

@@ -53,14 +53,14 @@ func (v *view) awaitsHeir() bool {
 // hesitates: the primary does not become read-only because of its clients.
 func (v *view) hesitates() bool {
 	s := v.at(v.p)
-	return v.switching() && v.mine(v.p) && s.Pending && s.PendingFor >= killAfter && !s.SuperReadOnly
+	return (v.switching() || v.starved()) && v.mine(v.p) && s.Pending && s.PendingFor >= killAfter && !s.SuperReadOnly
 }
 
 // cancels: a statement still runs in the primary, and nobody wants its effect any more.
 func (v *view) cancels() bool {
 	s := v.at(v.p)
 	unwanted := (v.StopAsked || v.gaveUp()) && !s.SuperReadOnly
-	return v.mine(v.p) && s.Pending && !v.switching() && (unwanted || s.PendingFor >= killAfter)
+	return v.mine(v.p) && s.Pending && !v.switching() && !v.starved() && (unwanted || s.PendingFor >= killAfter)
 }
 
 func demote(v *view, _ int) Plan {

@@ -202,3 +202,26 @@ func (w *world) series(t *testing.T) map[string]float64 {
 	}
 	return found
 }
+
+// TestBothReplicasLost: they come back empty, and clients of the primary wait for them. A copy would wait for those
+// clients' commits, and these for the copy.
+func TestBothReplicasLost(t *testing.T) {
+	w := healthyWorld(t)
+	w.must(t, 0, "app", "create table app.acked (id bigint primary key)")
+	client := w.write(t)
+	for i := 1; i < size; i++ {
+		w.servers[i].Wipe(t)
+	}
+	testkit.Eventually(t, "a client waits", func() error {
+		if got := w.ask(t, 0, "select variable_value from performance_schema.global_status where variable_name = 'Rpl_semi_sync_source_wait_sessions'"); got == "0" {
+			return errors.New("none does")
+		}
+		return nil
+	})
+	for i := 1; i < size; i++ {
+		w.servers[i].Start(t)
+	}
+	w.becomes(t, mocov1beta2.HealthyCondition, "True Healthy")
+	client.check(t, w)
+	w.oneWritable(t)
+}
