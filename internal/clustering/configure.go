@@ -40,14 +40,12 @@ func awaitsCopy(v *view, i int) bool {
 	return i != v.p && s.Reachable && !s.Stopped && (v.vacant(i) || s.Clone == Cloning)
 }
 
-// starved: the primary's clients wait for replicas, and for a copy that waits for them.
+// starved: the primary's clients wait for replicas, which can only be copies, and these wait for the clients' commits. A
+// session that waits so cannot be ended; a restart ends it, and then the primary stays closed until there is a copy.
 func (v *view) starved() bool {
 	_, awaited := v.first(awaitsCopy)
 	return v.p != None && !v.StopAsked && v.at(v.p).SemiSync.Waiting > 0 && v.count(v.acknowledges) < v.need() && awaited
 }
-
-// closesForCopy: nobody's write can end before there is a copy, so that the primary takes none until then.
-func (v *view) closesForCopy() bool { return v.starved() && v.free(v.p) && v.writable(v.p) }
 
 // labelled: the primary's clients find it.
 func (v *view) labelled() bool { return v.at(v.p).Pod.Role == Primary || !v.at(v.p).Pod.Exists }

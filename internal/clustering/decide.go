@@ -46,7 +46,6 @@ func rules() []rule {
 		{"cancel a hanging statement", when((*view).cancels), act("runs a statement that is no longer wanted", func(i int) Action { return CancelPending{Index: i} })},
 		{"cut off the clients", when((*view).hesitates), act("does not become read-only; its clients are cut off", func(i int) Action { return KillConnections{Index: i} })},
 		{"a statement runs in the primary", when(func(v *view) bool { return v.at(v.p).Pending }), waiting("a statement runs in the primary", stepPace)},
-		{"close for a copy", when((*view).closesForCopy), act("has clients that wait for a replica, which only a copy can bring; it is made read-only for that", func(i int) Action { return SetReadOnly{Index: i} })},
 		{"begin a switchover", when((*view).beginSwitch), demote},
 		{"switch over", (*view).heir, electHeir},
 		{"the heir catches up", when((*view).awaitsHeir), waiting("the primary is read-only until a replica has everything", stepPace)},
