@@ -53,13 +53,17 @@ func NewBed(t *testing.T, statements string) *Bed {
 
 func (b *Bed) path(below string) string { return filepath.Join(b.tree, below) }
 
-// command is mysqld with the dynamic linker and the libraries of its own tree, which may be newer than the machine's.
-func (b *Bed) command(args ...string) []string {
+// program is a program of the tree with the dynamic linker and the libraries of its own tree, which may be newer than the
+// machine's.
+func (b *Bed) program(path string) []string {
 	triplet := map[string]string{"amd64": "x86_64-linux-gnu", "arm64": "aarch64-linux-gnu"}[runtime.GOARCH]
 	linker := map[string]string{"amd64": "usr/lib64/ld-linux-x86-64.so.2", "arm64": "usr/lib/ld-linux-aarch64.so.1"}[runtime.GOARCH]
 	libraries := b.path("usr/lib/"+triplet) + ":" + b.path("usr/lib/mysql/private")
-	line := []string{b.path(linker), "--library-path", libraries, b.path("usr/sbin/mysqld")}
-	line = append(line, args...)
+	return []string{b.path(linker), "--library-path", libraries, b.path(path)}
+}
+
+func (b *Bed) command(args ...string) []string {
+	line := append(b.program("usr/sbin/mysqld"), args...)
 	if os.Geteuid() == 0 {
 		line = append(line, "--user=root")
 	}

@@ -132,3 +132,10 @@ func (s *Server) signal(t *testing.T, what syscall.Signal) {
 		t.Fatalf("send %s to mysqld on %s: %v", what, s.Address, err)
 	}
 }
+
+// Client is the command line of the program mysql that logs in at the server.
+func (s *Server) Client(user, password string) []string {
+	line := s.bed.program("usr/bin/mysql")
+	return append(line, "--no-defaults", "--host="+s.Address, "--port="+strconv.Itoa(Port), "--user="+user, "--password="+password,
+		"--character-sets-dir="+s.bed.path("usr/share/mysql/charsets"))
+}
