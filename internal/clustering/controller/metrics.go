@@ -48,7 +48,7 @@ func NewMetrics() *Metrics {
 		readyReplicas:         prometheus.NewDesc("moco_cluster_ready_replicas", "The number of ready Pods in the cluster", labels, nil),
 		errantReplicas:        prometheus.NewDesc("moco_cluster_errant_replicas", "The number of instances that have errant transactions", labels, nil),
 		overdue: prometheus.NewDesc("torpor_mysql_stop_overdue_seconds",
-			"For how long a stop has outlived its torpor.dev/until; 0 while none has", labels, nil),
+			"For how long a stop has outlived the time until which it was asked for; 0 while none has", labels, nil),
 		processing: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "moco_cluster_processing_time_seconds", Help: "The length of time in seconds processing the cluster",
 			Buckets: []float64{.1, .25, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 30},

@@ -66,7 +66,7 @@ func victim() error {
 	if err := errors.Join(scheme.AddToScheme(known), mocov1beta2.AddToScheme(known)); err != nil {
 		return err
 	}
-	mgr, err := manager.New(cfg, manager.Options{Scheme: known, Logger: funcr.New(func(_, args string) { fmt.Println(args) }, funcr.Options{}), Metrics: server.Options{BindAddress: "0"}})
+	mgr, err := manager.New(cfg, manager.Options{Scheme: known, Logger: funcr.New(func(_, args string) { fmt.Fprintln(os.Stdout, args) }, funcr.Options{}), Metrics: server.Options{BindAddress: "0"}})
 	if err != nil {
 		return fmt.Errorf("make the manager: %w", err)
 	}
@@ -98,7 +98,7 @@ func newFault(point string) *fault {
 // begin counts an act and says whether the victim dies after it. It may not return.
 func (f *fault) begin(name string) bool {
 	n := f.acts.Add(1)
-	fmt.Printf("%s%d %s\n", actLine, n, name)
+	fmt.Fprintf(os.Stdout, "%s%d %s\n", actLine, n, name)
 	if n == f.at && !f.after {
 		die()
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package moco
+package checksum
 
 import (
 	"bufio"
@@ -21,12 +21,12 @@ type dialogue struct {
 }
 
 // open begins a session, which ends with ctx or by close.
-func (p *probe) open(ctx context.Context, ordinal int) *dialogue {
+func (p Probe) open(ctx context.Context, ordinal int) *dialogue {
 	input, in := io.Pipe()
 	out, output := io.Pipe()
 	d := &dialogue{ordinal: ordinal, in: in, out: bufio.NewReader(out), ended: make(chan error, 1)}
 	go func() {
-		err := p.run(ctx, ordinal, []string{"--batch", "--skip-column-names", "--raw", "--unbuffered"}, input, output)
+		err := p.Run(ctx, ordinal, []string{"--batch", "--skip-column-names", "--raw", "--unbuffered"}, input, output)
 		d.ended <- err
 		ended := errors.New("the program mysql has ended")
 		_ = input.CloseWithError(ended) // It always succeeds, and so does the next.

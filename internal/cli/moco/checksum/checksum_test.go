@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package moco
+package checksum
 
 import (
 	"bytes"
@@ -68,9 +68,8 @@ func TestChecksum(t *testing.T) {
 func compare(t *testing.T, servers []*mysqld.Server) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
-	a := &app{Streams: Streams{Out: &out, Err: t.Output()}, clock: clock.RealClock{}}
-	p := &probe{app: a, run: func(ctx context.Context, i int, args []string, in io.Reader, out io.Writer) error {
-		line := append(servers[i].Client(defaultUser, "r"), args...)
+	p := Probe{Out: &out, Clock: clock.RealClock{}, Run: func(ctx context.Context, i int, args []string, in io.Reader, out io.Writer) error {
+		line := append(servers[i].Client("moco-readonly", "r"), args...)
 		cmd := exec.CommandContext(ctx, line[0], line[1:]...)
 		cmd.Stdout, cmd.Stderr = out, t.Output()
 		stdin, err := cmd.StdinPipe() // Who copies by himself does not keep Wait waiting for more input.
@@ -80,7 +79,7 @@ func compare(t *testing.T, servers []*mysqld.Server) (string, error) {
 		go func() { _, _ = io.Copy(stdin, in) }() // It ends with the input.
 		return cmd.Run()
 	}}
-	err := p.compare(t.Context(), len(servers))
+	err := p.Compare(t.Context(), len(servers))
 	return out.String(), err
 }
 

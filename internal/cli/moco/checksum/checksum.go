@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package moco
+// Package checksum compares the rows of MySQL servers at one GTID set, through the program mysql.
+package checksum
 
 import (
 	"context"
@@ -13,81 +14,26 @@ import (
 	"sync"
 	"time"
 
-	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/tools/remotecommand"
-
-	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
-	"github.com/torpor-dev/torpor/internal/cli/exit"
+	"k8s.io/utils/clock"
 )
 
 const (
-	checksumTimeout = 10 * time.Minute
 	// snapshotTries is how often all instances are asked for their rows at one GTID set, every snapshotPause.
 	snapshotTries = 20
 	snapshotPause = 250 * time.Millisecond
 )
 
-func (a *app) checksumCommand() *cobra.Command {
-	var timeout time.Duration
-	cmd := &cobra.Command{
-		Use:   "checksum NAME",
-		Short: "Compare the rows of all instances at one GTID set",
-		Long: `Compare the rows of all instances at one GTID set, since equal GTIDs do not prove equal rows.
-It only reads, as moco-readonly: it opens a snapshot in every instance, and if all of them have executed the same
-transactions it runs CHECKSUM TABLE on every InnoDB table of users, one after the other. Meanwhile the instances have
-to read all rows, and changes of those tables' definitions wait. If it is interrupted, a server ends the table that it
-has begun.
-It cannot compare instances that do not answer, instances that never are at one GTID set, different versions of MySQL,
-and tables of other engines; it says so, and the exit code is 1 then, as it is if rows differ.`,
-		Example: `  # After GTIDs were moved by hand, before clustering starts again
-  kubectl moco checksum test`,
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: a.complete(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if timeout <= 0 {
-				return exit.WrongUsage("--timeout: expected a duration above zero such as 10m, found %s", timeout)
-			}
-			h, err := a.connect()
-			if err != nil {
-				return err
-			}
-			c, err := h.cluster(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
-			defer cancel()
-			p := &probe{app: a, run: func(ctx context.Context, i int, args []string, in io.Reader, out io.Writer) error {
-				return a.runClient(ctx, h, podName(c.Name, i), args, remotecommand.StreamOptions{Stdin: in, Stdout: out, Stderr: a.Err})
-			}}
-			return p.compare(ctx, int(c.Spec.Replicas))
-		},
-	}
-	cmd.Flags().DurationVar(&timeout, "timeout", checksumTimeout, "how long it may take")
-	return cmd
+// Probe compares instances.
+type Probe struct {
+	// Out is told what differs.
+	Out   io.Writer
+	Clock clock.WithTicker
+	// Run runs the program mysql beside the instance with the ordinal until its input ends.
+	Run func(ctx context.Context, ordinal int, args []string, in io.Reader, out io.Writer) error
 }
 
-// runClient runs the program mysql in a pod.
-func (a *app) runClient(ctx context.Context, h *hub, pod string, args []string, o remotecommand.StreamOptions) error {
-	command := (&session{app: a, user: defaultUser}).command(args)
-	executor, err := h.executor(pod, &corev1.PodExecOptions{Container: mocov1beta2.MysqldContainer, Command: command, Stdin: true, Stdout: true, Stderr: true})
-	if err != nil {
-		return err
-	}
-	if err := executor.StreamWithContext(ctx, o); err != nil {
-		return fmt.Errorf("run mysql in pod %s: %w", pod, err)
-	}
-	return nil
-}
-
-// probe compares instances. run runs the program mysql beside the one with the ordinal until its input ends.
-type probe struct {
-	*app
-	run func(ctx context.Context, ordinal int, args []string, in io.Reader, out io.Writer) error
-}
-
-func (p *probe) compare(ctx context.Context, n int) error {
+// Compare returns an error if rows differ or cannot be compared.
+func (p Probe) Compare(ctx context.Context, n int) error {
 	var sessions []*dialogue
 	for i := range n {
 		s := p.open(ctx, i)
@@ -110,9 +56,9 @@ func (p *probe) compare(ctx context.Context, n int) error {
 
 // snapshot opens transactions that see what the same GTID set has made. A server shows rows a moment before it counts
 // their transaction, so that the set is read again after a pause.
-func (p *probe) snapshot(ctx context.Context, sessions []*dialogue) (string, error) {
+func (p Probe) snapshot(ctx context.Context, sessions []*dialogue) (string, error) {
 	const executed = `select replace(@@global.gtid_executed, '\n', '')`
-	tick := p.clock.NewTicker(snapshotPause)
+	tick := p.Clock.NewTicker(snapshotPause)
 	defer tick.Stop()
 	var before, after []string
 	for range snapshotTries {
@@ -139,7 +85,7 @@ func (p *probe) snapshot(ctx context.Context, sessions []*dialogue) (string, err
 }
 
 // report compares table by table.
-func (p *probe) report(sessions []*dialogue, at string) error {
+func (p Probe) report(sessions []*dialogue, at string) error {
 	const tables = `select concat('` + "`" + `', replace(table_schema, '` + "`', '``" + `'), '` + "`.`" + `', replace(table_name, '` + "`', '``" + `'), '` + "`" + `', '\t', ifnull(engine, 'none'))
 		from information_schema.tables where table_type = 'BASE TABLE' and table_schema not in ('mysql', 'sys', 'performance_schema', 'information_schema')`
 	lists, err := askEach(sessions, tables)
