@@ -29,7 +29,22 @@ func (v *view) opens() bool {
 		return false
 	}
 	_, joining := v.first(joining)
-	return v.StopAsked || v.count(v.follows) >= v.need() || !joining
+	_, awaited := v.first(awaitsCopy)
+	return v.StopAsked || v.count(v.follows) >= v.need() || !joining && !awaited
+}
+
+// awaitsCopy: it is empty and becomes a copy of the primary. A copy waits for commits that are under way, so that the
+// primary must not have clients who wait for a replica that only the copy can bring.
+func awaitsCopy(v *view, i int) bool {
+	s := v.at(i)
+	return i != v.p && s.Reachable && !s.Stopped && (v.vacant(i) || s.Clone == Cloning)
+}
+
+// starved: the primary's clients wait for replicas, which can only be copies, and these wait for the clients' commits. A
+// session that waits so cannot be ended; a restart ends it, and then the primary stays closed until there is a copy.
+func (v *view) starved() bool {
+	_, awaited := v.first(awaitsCopy)
+	return v.p != None && !v.StopAsked && v.at(v.p).SemiSync.Waiting > 0 && v.count(v.acknowledges) < v.need() && awaited
 }
 
 // labelled: the primary's clients find it.
@@ -112,7 +127,21 @@ func clonable(v *view, i int) bool {
 
 // presentable: it follows the primary, and its clients do not find it.
 func presentable(v *view, i int) bool {
-	return v.free(i) && v.follows(i) && v.closed(i) && v.at(i).Pod.Exists && v.at(i).Pod.Role != Replica
+	return v.free(i) && v.follows(i) && v.closed(i) && v.at(i).Pod.Exists && v.at(i).Pod.Role != Replica && !v.lags(i)
+}
+
+// lags: it is too far behind for clients. One without a label has to catch up by half, so that labels do not flap.
+func (v *view) lags(i int) bool {
+	most := v.MaxDelay
+	if v.at(i).Pod.Role != Replica {
+		most /= 2
+	}
+	return i != v.p && v.MaxDelay > 0 && v.at(i).Channel.Lag > most
+}
+
+// outdated: its label leads clients to what is too old.
+func outdated(v *view, i int) bool {
+	return v.free(i) && v.lags(i) && v.at(i).Pod.Role == Replica
 }
 
 // demoted: it was asked to step down and is no primary.

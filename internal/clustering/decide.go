@@ -65,6 +65,7 @@ func rules() []rule {
 		{"quiescing", when(func(v *view) bool { return v.StopAsked }), waitQuiet},
 
 		{"clone a replica", some(clonable), cloneReplica},
+		{"hide a replica that lags", some(outdated), act("is too far behind and loses its label", func(i int) Action { return SetRole{Index: i, Role: NoRole} })},
 		{"label a replica", some(presentable), act("follows and gets its label", func(i int) Action { return SetRole{Index: i, Role: Replica} })},
 		{"the demotion is done", some(demoted), act("has stepped down", func(i int) Action { return ClearDemote{Index: i} })},
 		{"settled", when(func(*view) bool { return true }), settled},

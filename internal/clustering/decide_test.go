@@ -57,13 +57,21 @@ func gone(s *Instance) {
 	*s = Instance{Host: s.Host, Pod: Pod{Exists: true, Role: s.Pod.Role}, KnownErrant: s.KnownErrant}
 }
 
-func silent(s *Instance)      { gone(s); s.Pod.Ready = true }
-func refused(s *Instance)     { silent(s); s.Refused = true }
-func closed(s *Instance)      { s.ReadOnly, s.SuperReadOnly = true, true }
-func opened(s *Instance)      { s.ReadOnly, s.SuperReadOnly = false, false }
-func toStepDown(s *Instance)  { s.Pod.Demote = true }
-func terminating(s *Instance) { s.Pod.Terminating = true }
-func leftAlone(s *Instance)   { s.Stopped = true }
+func silent(s *Instance)                       { gone(s); s.Pod.Ready = true }
+func refused(s *Instance)                      { silent(s); s.Refused = true }
+func closed(s *Instance)                       { s.ReadOnly, s.SuperReadOnly = true, true }
+func opened(s *Instance)                       { s.ReadOnly, s.SuperReadOnly = false, false }
+func toStepDown(s *Instance)                   { s.Pod.Demote = true }
+func terminating(s *Instance)                  { s.Pod.Terminating = true }
+func leftAlone(s *Instance)                    { s.Stopped = true }
+func behindBy(d time.Duration) func(*Instance) { return func(s *Instance) { s.Channel.Lag = d } }
+
+// maxDelay is the default of the kind.
+func maxDelay(o *Observed) { o.MaxDelay = time.Minute }
+
+func ioFailed(errno int) func(*Instance) {
+	return func(s *Instance) { s.Channel.IOErrno = errno }
+}
 func fencedOff(s *Instance)   { s.Channel.IO = Stopped }
 func sqlStopped(s *Instance)  { s.Channel.SQL = Stopped }
 func sqlFailed(s *Instance)   { s.Channel.SQL, s.Channel.SQLErrno = Stopped, 1062 }
@@ -162,6 +170,8 @@ func TestDecide(t *testing.T) {
 		"not after an error":                                {well(at(0, gone), at(1, fencedOff, behind, sqlFailed), at(2, fencedOff)), decision{"failed", nothing, StateFailed}},
 		"of replicas with different transactions none":      {well(at(0, gone), at(1, fencedOff, has("0:1-9,1:1")), at(2, fencedOff, has("0:1-10"))), decision{"failed", nothing, StateFailed}},
 		"a fence that is in vain is taken back":             {well(at(0, gone), at(1, fencedOff), at(2, gone)), decision{"take a fence back", StartIO{1}, StateLost}},
+		"also if the connection was lost before":            {well(at(0, gone), at(1, fencedOff, ioFailed(2003)), at(2, gone)), decision{"take a fence back", StartIO{1}, StateLost}},
+		"not where the source refused":                      {well(at(0, gone), at(1, fencedOff, ioFailed(1236)), at(2, gone)), decision{"failed", nothing, StateLost}},
 		"a primary that lost its volume has failed":         {well(at(0, restarted, emptied)), decision{"fence for a failover", StopIO{[]int{1, 2}}, StateFailed}},
 		"so has one that lost its last transactions":        {well(at(0, restarted, unconnected, has("0:1-8"))), decision{"fence for a failover", StopIO{[]int{1, 2}}, StateFailed}},
 		"servers that all have just started wait for it":    {well(at(0, gone), at(1, restarted), at(2, restarted), missed(9, time.Second)), decision{"the primary does not answer", nothing, StateIncomplete}},
@@ -183,6 +193,7 @@ func TestDecide(t *testing.T) {
 		"without an heir it is made writable again":      {well(at(0, toStepDown, closed, has("0:1-12")), at(1, sqlFailed), at(2, sqlFailed)), decision{"make the primary writable", MakeWritable{0, 1}, StateIncomplete}},
 		"so it is when it takes too long":                {well(at(0, toStepDown, closed, has("0:1-12")), gaveUp), decision{"make the primary writable", MakeWritable{0, 1}, StateIncomplete}},
 		"the statement is given time":                    {well(at(0, toStepDown, hangs(killAfter-1))), decision{"a statement runs in the primary", nothing, StateHealthy}},
+		"also if super_read_only says so already":        {well(at(0, toStepDown, hangs(killAfter), func(s *Instance) { s.SuperReadOnly = true })), decision{"cut off the clients", KillConnections{0}, StateHealthy}},
 		"then clients are cut off":                       {well(at(0, toStepDown, hangs(killAfter))), decision{"cut off the clients", KillConnections{0}, StateHealthy}},
 		"then it is cancelled":                           {well(at(0, toStepDown, hangs(switchBound)), gaveUp), decision{"cancel a hanging statement", CancelPending{0}, StateHealthy}},
 		"a demotion that is done is taken back":          {well(at(1, toStepDown)), decision{"the demotion is done", ClearDemote{1}, StateHealthy}},
@@ -201,29 +212,37 @@ func TestDecide(t *testing.T) {
 		"wrong settings are set right while it serves": {well(at(0, func(s *Instance) { s.SemiSync.WaitFor = 2 })), decision{"configure the primary", ConfigurePrimary{0, 1}, StateIncomplete}},
 		"an old primary keeps nobody waiting":          {well(started, at(0, waiting1)), decision{"hung clients of a replica", KillConnections{0}, StateIncomplete}},
 
-		"a second writable instance is closed":                {well(at(2, opened)), decision{"a second writable instance", SetReadOnly{2}, StateDegraded}},
-		"its clients are cut off if that hangs":               {well(at(2, opened, hangs(killAfter))), decision{"hung clients of a replica", KillConnections{2}, StateDegraded}},
-		"one that is left alone is not":                       {well(at(2, opened, leftAlone)), settledAs(StateDegraded)},
-		"an errant replica is isolated":                       {well(at(2, has("0:1-9,2:1"))), decision{"isolate an errant replica", StopIO{[]int{2}}, StateDegraded}},
-		"and hidden":                                          {well(at(2, has("0:1-9,2:1"), fencedOff)), decision{"hide an errant replica", SetRole{2, NoRole}, StateDegraded}},
-		"and left so":                                         {well(at(2, has("0:1-9,2:1"), fencedOff, unlabelled)), settledAs(StateDegraded)},
-		"a replica in flight is not ahead":                    {well(at(2, has("0:1-10"))), settledAs(StateHealthy)},
-		"nor is one while commits wait":                       {well(at(0, waiting1), at(2, has("0:1-10")), aheadSince(time.Hour)), settledAs(StateHealthy)},
-		"one that stays ahead is unhealthy":                   {well(at(2, has("0:1-10")), aheadSince(aheadAfter)), settledAs(StateDegraded)},
-		"a thread that somebody stopped is started":           {well(at(1, sqlStopped)), decision{"a replica does not apply", RestartSQL{1}, StateDegraded}},
-		"one that an error stopped is reported":               {well(at(1, sqlFailed)), settledAs(StateDegraded)},
-		"a replica that does not receive is told to":          {well(at(1, fencedOff)), decision{"a replica does not receive", StartIO{1}, StateDegraded}},
-		"one that connects is left to it":                     {well(at(1, func(s *Instance) { s.Channel.IO = Connecting })), settledAs(StateDegraded)},
-		"a replica of another stops receiving":                {well(at(1, follow(2))), decision{"a replica receives from another", StopIO{[]int{1}}, StateDegraded}},
-		"it keeps its relay log until it is applied":          {well(at(1, follow(2), fencedOff, behind)), settledAs(StateDegraded)},
-		"then it is told to follow":                           {well(at(1, follow(2), fencedOff)), decision{"configure a replica", ConfigureReplica{1, 0}, StateDegraded}},
-		"a replica that does not acknowledge is configured":   {well(at(1, func(s *Instance) { s.SemiSync = SemiSync{} })), decision{"configure a replica", ConfigureReplica{1, 0}, StateDegraded}},
-		"an empty replica is cloned":                          {well(at(1, emptied, unlabelled)), decision{"clone a replica", CloneFrom{1, 0}, StateDegraded}},
-		"not while it is":                                     {well(at(1, emptied, unlabelled, func(s *Instance) { s.Clone = Cloning })), settledAs(StateDegraded)},
-		"one that needs what is deleted is reported":          {well(at(0, func(s *Instance) { s.Purged = set("0:1-9") }), at(1, restarted, has("0:1-5"))), settledAs(StateDegraded)},
-		"a replica gets its label":                            {well(at(1, unlabelled)), decision{"label a replica", SetRole{1, Replica}, StateHealthy}},
-		"one that is left alone does not":                     {well(at(1, unlabelled, leftAlone)), settledAs(StateHealthy)},
-		"an act that did not help is repeated after a moment": {well(at(1, fencedOff), tiredOf(1)), settledAs(StateDegraded)},
+		"a second writable instance is closed":                  {well(at(2, opened)), decision{"a second writable instance", SetReadOnly{2}, StateDegraded}},
+		"its clients are cut off if that hangs":                 {well(at(2, opened, hangs(killAfter))), decision{"hung clients of a replica", KillConnections{2}, StateDegraded}},
+		"one that is left alone is not":                         {well(at(2, opened, leftAlone)), settledAs(StateDegraded)},
+		"an errant replica is isolated":                         {well(at(2, has("0:1-9,2:1"))), decision{"isolate an errant replica", StopIO{[]int{2}}, StateDegraded}},
+		"and hidden":                                            {well(at(2, has("0:1-9,2:1"), fencedOff)), decision{"hide an errant replica", SetRole{2, NoRole}, StateDegraded}},
+		"and left so":                                           {well(at(2, has("0:1-9,2:1"), fencedOff, unlabelled)), settledAs(StateDegraded)},
+		"a replica in flight is not ahead":                      {well(at(2, has("0:1-10"))), settledAs(StateHealthy)},
+		"nor is one while commits wait":                         {well(at(0, waiting1), at(2, has("0:1-10")), aheadSince(time.Hour)), settledAs(StateHealthy)},
+		"one that stays ahead is unhealthy":                     {well(at(2, has("0:1-10")), aheadSince(aheadAfter)), settledAs(StateDegraded)},
+		"a thread that somebody stopped is started":             {well(at(1, sqlStopped)), decision{"a replica does not apply", RestartSQL{1}, StateDegraded}},
+		"one that an error stopped is reported":                 {well(at(1, sqlFailed)), settledAs(StateDegraded)},
+		"a replica that does not receive is told to":            {well(at(1, fencedOff)), decision{"a replica does not receive", StartIO{1}, StateDegraded}},
+		"one that connects is left to it":                       {well(at(1, func(s *Instance) { s.Channel.IO = Connecting })), settledAs(StateDegraded)},
+		"a replica of another stops receiving":                  {well(at(1, follow(2))), decision{"a replica receives from another", StopIO{[]int{1}}, StateDegraded}},
+		"it keeps its relay log until it is applied":            {well(at(1, follow(2), fencedOff, behind)), settledAs(StateDegraded)},
+		"then it is told to follow":                             {well(at(1, follow(2), fencedOff)), decision{"configure a replica", ConfigureReplica{1, 0}, StateDegraded}},
+		"a replica that does not acknowledge is configured":     {well(at(1, func(s *Instance) { s.SemiSync = SemiSync{} })), decision{"configure a replica", ConfigureReplica{1, 0}, StateDegraded}},
+		"an empty replica is cloned":                            {well(at(1, emptied, unlabelled)), decision{"clone a replica", CloneFrom{1, 0}, StateDegraded}},
+		"not while it is":                                       {well(at(1, emptied, unlabelled, func(s *Instance) { s.Clone = Cloning })), settledAs(StateDegraded)},
+		"one that needs what is deleted is reported":            {well(at(0, func(s *Instance) { s.Purged = set("0:1-9") }), at(1, restarted, has("0:1-5"))), settledAs(StateDegraded)},
+		"a closed primary is not opened before there is a copy": {well(at(0, closed), at(1, emptied), at(2, emptied)), decision{"clone a replica", CloneFrom{1, 0}, StateIncomplete}},
+		"until somebody follows":                                {well(at(0, closed), at(2, emptied)), decision{"make the primary writable", MakeWritable{0, 1}, StateIncomplete}},
+		"a replica gets its label":                              {well(at(1, unlabelled)), decision{"label a replica", SetRole{1, Replica}, StateHealthy}},
+		"not one that is far behind":                            {well(at(1, unlabelled, behindBy(31*time.Second)), maxDelay), decision{"settled", nothing, StateHealthy}},
+		"but one that has caught up by half":                    {well(at(1, unlabelled, behindBy(30*time.Second)), maxDelay), decision{"label a replica", SetRole{1, Replica}, StateHealthy}},
+		"a replica that falls far behind loses its label":       {well(at(1, behindBy(61*time.Second)), maxDelay), decision{"hide a replica that lags", SetRole{1, NoRole}, StateHealthy}},
+		"not while it is as far as allowed":                     {well(at(1, behindBy(60*time.Second)), maxDelay), decision{"settled", nothing, StateHealthy}},
+		"nor if nothing is said about it":                       {well(at(1, behindBy(time.Hour))), decision{"settled", nothing, StateHealthy}},
+		"a stop lets it keep its label":                         {well(stopAsked, at(1, behindBy(61*time.Second)), maxDelay), decision{"stop reached", nothing, StateHealthy}},
+		"one that is left alone does not":                       {well(at(1, unlabelled, leftAlone)), settledAs(StateHealthy)},
+		"an act that did not help is repeated after a moment":   {well(at(1, fencedOff), tiredOf(1)), settledAs(StateDegraded)},
 
 		"a new cluster takes its first instance":          {well(brandNew), decision{"choose the first primary", PromoteInStatus{0, None}, StateIncomplete}},
 		"when all are there":                              {well(brandNew, at(2, gone)), decision{"no primary", nothing, StateIncomplete}},

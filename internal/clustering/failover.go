@@ -109,7 +109,14 @@ func (v *view) fencedInVain(i int) bool {
 	hopeless := v.at(v.p).Stopped || v.failed() && (v.witnesses() <= v.need() || v.StopAsked && !electable)
 	s := v.at(i)
 	return v.p != None && !v.at(v.p).Reachable && hopeless && i != v.p && s.Reachable && !s.Stopped && !v.errant(i) &&
-		!v.misdirected(i) && s.Channel.IO == Stopped && s.Channel.IOErrno == 0
+		!v.misdirected(i) && s.Channel.IO == Stopped && !s.Channel.rejected()
+}
+
+// rejected: the source refused, so that the receiving thread ended by itself and a start would end the same way. A lost
+// connection is no refusal: the thread tries on, and keeps that error when it is stopped.
+func (c Channel) rejected() bool {
+	const firstLost, lastLost = 2000, 2999 // The errors of MySQL's clients.
+	return c.IOErrno != 0 && (c.IOErrno < firstLost || c.IOErrno > lastLost)
 }
 
 // releasable: and the fence can be taken back now.

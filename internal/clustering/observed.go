@@ -21,6 +21,8 @@ type Observed struct {
 	Offline bool
 	// Source is the copy from outside that the primary starts with; Restore is the backup that it starts with.
 	Source, Restore Wish
+	// MaxDelay is how far behind a replica may be that clients read from; 0 is no limit.
+	MaxDelay time.Duration
 	// StopAsked: somebody wants clustering stopped.
 	StopAsked bool
 

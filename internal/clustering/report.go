@@ -144,6 +144,8 @@ func (v *view) primaryProblem() string {
 		return "is the primary and read-only"
 	case s.Pod.Role != Primary:
 		return "is the primary and has no label yet"
+	case v.starved():
+		return "is the primary; its clients wait for replicas that are empty, and a copy waits for its clients: delete its pod to end them"
 	case v.count(v.acknowledges) < v.need():
 		return "is the primary and its clients wait for replicas"
 	default:
@@ -178,6 +180,8 @@ func (v *view) replicaProblem(i int) string {
 		return "does not receive from the primary"
 	case c.SQL == Stopped:
 		return "stopped applying"
+	case v.lags(i):
+		return "is further behind than spec.maxDelaySeconds allows, and clients do not find it"
 	default:
 		return ""
 	}

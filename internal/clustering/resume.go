@@ -7,7 +7,7 @@ import "fmt"
 // Severity says whether a finding speaks against a start of clustering.
 type Severity string
 
-// The severities: a start after Refuse cuts instances off, loses transactions or changes the primary.
+// The severities: a start after Refuse leaves instances cut off, loses transactions or changes the primary.
 const (
 	Warn   Severity = "warn"
 	Refuse Severity = "refuse"
@@ -84,7 +84,7 @@ func (v *view) checkReplica(i int) []Finding {
 			"delete the volume claim and pod of the instance, or switch over before the primary writes")
 	}
 	if v.follower(i) && !v.gap(i).Empty() {
-		add(Warn, "needs transactions that the primary has deleted; it cannot follow", "delete its volume claim and pod to have it cloned anew")
+		add(Refuse, "lacks "+short(v.gap(i))+", which the primary has deleted; it cannot follow, and a start leaves it so", "delete its volume claim and pod to have it cloned anew, or start with force without it")
 	}
 	switch c := s.Channel; {
 	case c.Present && c.SQL == Stopped && c.SQLErrno != 0:

@@ -156,8 +156,8 @@ func TestCheckBeforeAStart(t *testing.T) {
 		"a read-only primary warns": {well(at(0, closed)), []finding{
 			{Warn, "instance 0, the primary, is read-only; a start makes it writable"},
 		}},
-		"deleted binary logs warn": {well(at(0, func(s *Instance) { s.Purged = set("0:1-7") }), at(1, has("0:1-5"))), []finding{
-			{Warn, "instance 1 needs transactions that the primary has deleted; it cannot follow"},
+		"deleted binary logs refuse": {well(at(0, func(s *Instance) { s.Purged = set("0:1-7") }), at(1, has("0:1-5"))), []finding{
+			{Refuse, "instance 1 lacks " + set("0:6-7").String() + ", which the primary has deleted; it cannot follow, and a start leaves it so"},
 		}},
 		"threads that are stopped warn, after what refuses": {well(at(1, sqlFailed), at(2, sqlStopped, has("0:1-9,2:1"))), []finding{
 			{Refuse, "instance 2 has " + uuid(2) + ":1, which the primary lacks; a start isolates it"},

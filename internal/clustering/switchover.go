@@ -50,16 +50,19 @@ func (v *view) awaitsHeir() bool {
 	return v.switching() && v.closed(v.p) && v.count(func(i int) bool { return v.likely(i) && v.inSync(i) }) > 0
 }
 
+// sealed: it is read-only for everybody. While the statement still waits for commits, super_read_only alone says so.
+func (s *Instance) sealed() bool { return s.ReadOnly && s.SuperReadOnly }
+
 // hesitates: the primary does not become read-only because of its clients.
 func (v *view) hesitates() bool {
 	s := v.at(v.p)
-	return v.switching() && v.mine(v.p) && s.Pending && s.PendingFor >= killAfter && !s.SuperReadOnly
+	return v.switching() && v.mine(v.p) && s.Pending && s.PendingFor >= killAfter && !s.sealed()
 }
 
 // cancels: a statement still runs in the primary, and nobody wants its effect any more.
 func (v *view) cancels() bool {
 	s := v.at(v.p)
-	unwanted := (v.StopAsked || v.gaveUp()) && !s.SuperReadOnly
+	unwanted := (v.StopAsked || v.gaveUp()) && !s.sealed()
 	return v.mine(v.p) && s.Pending && !v.switching() && (unwanted || s.PendingFor >= killAfter)
 }
 

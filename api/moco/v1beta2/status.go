@@ -47,6 +47,17 @@ type MySQLClusterStatus struct {
 	Instances []InstanceStatus `json:"instances,omitempty"`
 }
 
+// Primary is the ordinal of the primary that was chosen, and whether one was. CurrentPrimaryIndex alone does not tell: it is
+// 0 from the beginning. The role is written together with it.
+func (s *MySQLClusterStatus) Primary() (int, bool) {
+	for _, i := range s.Instances {
+		if i.Role == RolePrimary && i.Ordinal == s.CurrentPrimaryIndex {
+			return i.Ordinal, true
+		}
+	}
+	return 0, false
+}
+
 // BackupStatus is the last successful backup.
 type BackupStatus struct {
 	// Time of the backup; objects in the bucket are named after it.
@@ -152,6 +163,10 @@ type InstanceStatus struct {
 	// skips them and misses their rows.
 	// +optional
 	AheadGTIDs string `json:"aheadGTIDs,omitempty"`
+	// MissingGTIDs are those that the instance has not and that the primary has deleted from its binary logs: it cannot
+	// follow and needs a copy.
+	// +optional
+	MissingGTIDs string `json:"missingGTIDs,omitempty"`
 	// LagSeconds is how far the instance is behind the primary.
 	// +optional
 	LagSeconds *int64 `json:"lagSeconds,omitempty"`

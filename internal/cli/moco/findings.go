@@ -11,8 +11,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/clustering/gtid"
 )
 
-// check says what a start of clustering would meet, as far as the status tells. Binary logs that the primary has
-// deleted are not in the status: there the instance's own message warns.
+// check says what a start of clustering would meet, as far as the status tells.
 func check(c *mocov1beta2.MySQLCluster) ([]clustering.Finding, error) {
 	if len(c.Status.Instances) == 0 {
 		return []clustering.Finding{{
@@ -25,7 +24,7 @@ func check(c *mocov1beta2.MySQLCluster) ([]clustering.Finding, error) {
 	}
 	found := clustering.Check(o)
 	for _, s := range c.Status.Instances {
-		judged := s.Writable == nil || *s.Writable || s.ErrantGTIDs != "" || s.AheadGTIDs != ""
+		judged := s.Writable == nil || *s.Writable || s.ErrantGTIDs != "" || s.AheadGTIDs != "" || s.MissingGTIDs != ""
 		if s.Message != "" && !judged {
 			found = append(found, clustering.Finding{
 				Severity: clustering.Warn, Message: fmt.Sprintf("instance %d: %s", s.Ordinal, s.Message), Remedy: "do what its message says",
@@ -37,13 +36,17 @@ func check(c *mocov1beta2.MySQLCluster) ([]clustering.Finding, error) {
 
 // observed is the status as the decisions see instances. What the status has judged of transactions stays as judged.
 func observed(c *mocov1beta2.MySQLCluster) (clustering.Observed, error) {
-	n, p := int(c.Spec.Replicas), c.Status.CurrentPrimaryIndex
+	n, p := int(c.Spec.Replicas), clustering.None
+	if i, chosen := c.Status.Primary(); chosen {
+		p = i
+	}
 	o := clustering.Observed{
 		Replicas: n, Primary: p, Instances: make([]clustering.Instance, n),
 		Source: clustering.Wish{Wanted: c.Spec.ReplicationSourceSecretName != nil, Done: c.Status.Cloned},
 	}
 	var uuid string
 	var executed gtid.Set
+	missing := make([]gtid.Set, n)
 	for _, s := range c.Status.Instances {
 		if s.Ordinal < 0 || s.Ordinal >= n {
 			continue
@@ -51,6 +54,9 @@ func observed(c *mocov1beta2.MySQLCluster) (clustering.Observed, error) {
 		i, ahead, err := instance(s)
 		if err != nil {
 			return o, fmt.Errorf("read the status of instance %d: %w", s.Ordinal, err)
+		}
+		if missing[s.Ordinal], err = gtid.Parse(s.MissingGTIDs); err != nil {
+			return o, fmt.Errorf("read the status of instance %d: missingGTIDs: %w", s.Ordinal, err)
 		}
 		if s.Ordinal == p {
 			if executed, err = gtid.Parse(s.ExecutedGTIDs); err != nil {
@@ -64,25 +70,34 @@ func observed(c *mocov1beta2.MySQLCluster) (clustering.Observed, error) {
 		o.Instances[s.Ordinal] = i
 	}
 	for i := range o.Instances {
-		o.Instances[i].Executed = o.Instances[i].Executed.Union(executed)
+		o.Instances[i].Executed = o.Instances[i].Executed.Union(executed.Subtract(missing[i]))
 	}
-	if p < 0 || p >= n {
+	if p == clustering.None || p >= n {
 		return o, nil
+	}
+	for _, deleted := range missing {
+		o.Instances[p].Purged = o.Instances[p].Purged.Union(deleted)
 	}
 	o.Instances[p].UUID = uuid
 	if executed.Empty() {
-		takeHeld(o.Instances, c.Status.Instances)
+		return o, takeHeld(o.Instances, c.Status.Instances)
 	}
 	return o, nil
 }
 
 // takeHeld is for an empty primary, without which nothing was judged: what others have is what was lost.
-func takeHeld(into []clustering.Instance, from []mocov1beta2.InstanceStatus) {
+func takeHeld(into []clustering.Instance, from []mocov1beta2.InstanceStatus) error {
 	for _, s := range from {
-		if held, err := gtid.Parse(s.ExecutedGTIDs); err == nil && s.Ordinal >= 0 && s.Ordinal < len(into) {
-			into[s.Ordinal].Executed = into[s.Ordinal].Executed.Union(held)
+		if s.Ordinal < 0 || s.Ordinal >= len(into) {
+			continue
 		}
+		held, err := gtid.Parse(s.ExecutedGTIDs)
+		if err != nil {
+			return fmt.Errorf("read the status of instance %d: executedGTIDs: %w", s.Ordinal, err)
+		}
+		into[s.Ordinal].Executed = into[s.Ordinal].Executed.Union(held)
 	}
+	return nil
 }
 
 // instance is one instance with what it executed and the primary did not, and the part of that which is ahead.

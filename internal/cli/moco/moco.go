@@ -88,7 +88,7 @@ mysql returns what the program mysql returns.`,
 		SilenceErrors: true,
 	}
 	a.connect = connector(root.PersistentFlags(), a.Err)
-	root.AddCommand(a.stopCommand(), a.startCommand(), a.statusCommand(), a.switchoverCommand(), a.mysqlCommand(), a.credentialCommand())
+	root.AddCommand(a.stopCommand(), a.startCommand(), a.statusCommand(), a.switchoverCommand(), a.mysqlCommand(), a.credentialCommand(), a.checksumCommand())
 	return root
 }
 

@@ -3,11 +3,13 @@
 package moco
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -20,6 +22,7 @@ import (
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
+	"github.com/torpor-dev/torpor/internal/cli/moco/checksum"
 )
 
 // session is a run of the program mysql beside a server.
@@ -171,4 +174,60 @@ func (h *hub) executor(pod string, o *corev1.PodExecOptions) (remotecommand.Exec
 		return nil, fmt.Errorf("prepare to run in pod %s: %w", pod, err)
 	}
 	return both, nil
+}
+
+// checksumTimeout is for all tables together.
+const checksumTimeout = 10 * time.Minute
+
+func (a *app) checksumCommand() *cobra.Command {
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   "checksum NAME",
+		Short: "Compare the rows of all instances at one GTID set",
+		Long: `Compare the rows of all instances at one GTID set, since equal GTIDs do not prove equal rows.
+It only reads, as moco-readonly: it opens a snapshot in every instance, and if all of them have executed the same
+transactions it runs CHECKSUM TABLE on every InnoDB table of users, one after the other. Meanwhile the instances have
+to read all rows, and changes of those tables' definitions wait. If it is interrupted, a server ends the table that it
+has begun.
+It cannot compare instances that do not answer, instances that never are at one GTID set, different versions of MySQL,
+and tables of other engines; it says so, and the exit code is 1 then, as it is if rows differ.`,
+		Example: `  # After GTIDs were moved by hand, before clustering starts again
+  kubectl moco checksum test`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: a.complete(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if timeout <= 0 {
+				return exit.WrongUsage("--timeout: expected a duration above zero such as 10m, found %s", timeout)
+			}
+			h, err := a.connect()
+			if err != nil {
+				return err
+			}
+			c, err := h.cluster(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			p := checksum.Probe{Out: a.Out, Clock: a.clock, Run: func(ctx context.Context, i int, args []string, in io.Reader, out io.Writer) error {
+				return a.runClient(ctx, h, podName(c.Name, i), args, remotecommand.StreamOptions{Stdin: in, Stdout: out, Stderr: a.Err})
+			}}
+			return p.Compare(ctx, int(c.Spec.Replicas))
+		},
+	}
+	cmd.Flags().DurationVar(&timeout, "timeout", checksumTimeout, "how long it may take")
+	return cmd
+}
+
+// runClient runs the program mysql in a pod.
+func (a *app) runClient(ctx context.Context, h *hub, pod string, args []string, o remotecommand.StreamOptions) error {
+	command := (&session{app: a, user: defaultUser}).command(args)
+	executor, err := h.executor(pod, &corev1.PodExecOptions{Container: mocov1beta2.MysqldContainer, Command: command, Stdin: true, Stdout: true, Stderr: true})
+	if err != nil {
+		return err
+	}
+	if err := executor.StreamWithContext(ctx, o); err != nil {
+		return fmt.Errorf("run mysql in pod %s: %w", pod, err)
+	}
+	return nil
 }

@@ -9,7 +9,7 @@ func (a *app) startCommand() *cobra.Command {
 	cmd := clustering.startPart("Let failover, switchover and the repair of replication go on",
 		`Let failover, switchover and the repair of replication go on.
 It is refused, with exit code 4, if the status shows that a start would isolate instances, lose transactions or
-change the primary: transactions that the primary does not know, transactions ahead of the primary, a second instance
+change the primary: transactions that the primary does not know, transactions ahead of the primary or deleted there, a second instance
 that can be written to, a primary that lacks data or does not answer.`)
 	cmd.Flags().BoolVar(&clustering.force, "force", false, "start in spite of what the status shows")
 	reconciliation := &pause{app: a, wish: wish{part: reconciliationPart()}}

@@ -42,11 +42,16 @@ type partRow struct {
 
 func (a *app) statusCommand() *cobra.Command {
 	var output string
+	var everywhere bool
 	cmd := &cobra.Command{
-		Use:   "status [NAME]",
-		Short: "What is stopped, since when, why, and what now",
-		Example: `  # All of the namespace
+		Use:   "status [NAME | -A]",
+		Short: "What is stopped, since when, why, and what now; of one cluster its instances too",
+		Example: `  # All of the namespace, and of all namespaces
   kubectl moco status
+  kubectl moco status -A
+
+  # One, with its instances
+  kubectl moco status test
 
   # For a program
   kubectl moco status test -o json`,
@@ -56,7 +61,10 @@ func (a *app) statusCommand() *cobra.Command {
 			if output != "" && output != "json" {
 				return exit.WrongUsage("--output: expected json or nothing, found %q", output)
 			}
-			found, err := a.look(cmd, args)
+			if everywhere && len(args) > 0 {
+				return exit.WrongUsage("--all-namespaces: expected no NAME with it, found %q", args[0])
+			}
+			found, err := a.look(cmd, args, everywhere)
 			if err != nil {
 				return err
 			}
@@ -67,21 +75,32 @@ func (a *app) statusCommand() *cobra.Command {
 			if output == "json" {
 				return writeJSON(a.Out, rows)
 			}
-			return a.table(rows)
+			if err := a.table(rows, everywhere); err != nil || len(args) == 0 {
+				return err
+			}
+			return a.instances(found[0].Status.Instances)
 		},
 	}
+	cmd.Flags().BoolVarP(&everywhere, "all-namespaces", "A", false, "the clusters of all namespaces")
 	cmd.Flags().StringVarP(&output, "output", "o", "", "json, or empty for text")
 	return cmd
 }
 
-func (a *app) look(cmd *cobra.Command, args []string) ([]mocov1beta2.MySQLCluster, error) {
+func (a *app) look(cmd *cobra.Command, args []string, everywhere bool) ([]mocov1beta2.MySQLCluster, error) {
 	h, err := a.connect()
 	if err != nil {
 		return nil, err
 	}
+	if everywhere {
+		h.namespace = metav1.NamespaceAll
+	}
 	if len(args) == 0 {
 		found, err := h.clusters(cmd.Context())
-		if err == nil && len(found) == 0 {
+		switch {
+		case err != nil || len(found) > 0:
+		case everywhere:
+			fmt.Fprintln(a.Err, "No MySQLClusters found.")
+		default:
 			fmt.Fprintf(a.Err, "No MySQLClusters found in namespace %q.\n", h.namespace)
 		}
 		return found, err
@@ -151,7 +170,7 @@ func (p part) state(c *mocov1beta2.MySQLCluster, now time.Time) string {
 func next(c *mocov1beta2.MySQLCluster, r row, noted mocov1beta2.Pause) string {
 	for _, p := range []part{clusteringPart(), reconciliationPart()} {
 		if value, found := c.Annotations[p.annotation]; found && value != yes {
-			return fmt.Sprintf("%s=%q stops nothing: kubectl moco start %s %s removes it", p.annotation, value, p.name, c.Name)
+			return fmt.Sprintf("%s=%q stops nothing: %s removes it", p.annotation, value, startCommand(c, p))
 		}
 	}
 	harmful := slices.IndexFunc(r.Findings, func(f pauseFinding) bool { return f.Severity == clustering.Refuse })
@@ -161,9 +180,9 @@ func next(c *mocov1beta2.MySQLCluster, r row, noted mocov1beta2.Pause) string {
 	case harmful >= 0:
 		return "before a start: " + r.Findings[harmful].Message + ": " + r.Findings[harmful].Remedy
 	case r.Clustering.State == "stopped" && r.Clustering.Until == nil:
-		return "kubectl moco start clustering " + c.Name
+		return startCommand(c, clusteringPart())
 	case r.Reconciliation.State == "stopped" && r.Reconciliation.Until == nil:
-		return "kubectl moco start reconciliation " + c.Name
+		return startCommand(c, reconciliationPart())
 	case r.Clustering.State == "stopped" || r.Reconciliation.State == "stopped":
 		return "starts by itself"
 	}
@@ -175,12 +194,23 @@ func next(c *mocov1beta2.MySQLCluster, r row, noted mocov1beta2.Pause) string {
 	return ""
 }
 
-func (a *app) table(rows []row) error {
+// startCommand may be typed as it is, in whatever namespace somebody is.
+func startCommand(c *mocov1beta2.MySQLCluster, p part) string {
+	return fmt.Sprintf("kubectl moco start -n %s %s %s", c.Namespace, p.name, c.Name)
+}
+
+func (a *app) table(rows []row, everywhere bool) error {
 	if len(rows) == 0 {
 		return nil
 	}
 	w := tabwriter.NewWriter(a.Out, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(w, strings.Join([]string{"NAME", "CLUSTERING", "RECONCILIATION", "SINCE", "BY", "REASON", "UNTIL", "PRIMARY", "HEALTHY", "NEXT"}, "\t"))
+	namespaced := func(namespace string) string {
+		if !everywhere {
+			return ""
+		}
+		return namespace + "\t"
+	}
+	fmt.Fprintln(w, namespaced("NAMESPACE")+strings.Join([]string{"NAME", "CLUSTERING", "RECONCILIATION", "SINCE", "BY", "REASON", "UNTIL", "PRIMARY", "HEALTHY", "NEXT"}, "\t"))
 	for _, r := range rows {
 		var since, by, reason, until []string
 		for _, p := range []partRow{r.Clustering, r.Reconciliation} {
@@ -192,7 +222,7 @@ func (a *app) table(rows []row) error {
 				until = append(until, p.Until.UTC().Format(time.RFC3339))
 			}
 		}
-		fmt.Fprintln(w, strings.Join([]string{
+		fmt.Fprintln(w, namespaced(r.Namespace)+strings.Join([]string{
 			r.Name, r.Clustering.State, r.Reconciliation.State, cell(since), cell(by), cell(reason), cell(until),
 			fmt.Sprint(r.Primary), r.Healthy, cell([]string{r.Next}),
 		}, "\t"))
@@ -216,4 +246,59 @@ func cell(texts []string) string {
 		return "-"
 	}
 	return strings.Join(said, ", ")
+}
+
+// instances shows the servers of a cluster as they were seen last.
+func (a *app) instances(list []mocov1beta2.InstanceStatus) error {
+	w := tabwriter.NewWriter(a.Out, 0, 0, 3, ' ', 0)
+	fmt.Fprintln(w, "\n"+strings.Join([]string{"INSTANCE", "ROLE", "WRITABLE", "LAG", "RECEIVES", "APPLIES", "GTIDS", "MESSAGE"}, "\t"))
+	for _, s := range list {
+		message := strings.TrimPrefix(s.Message, fmt.Sprintf("instance %d ", s.Ordinal))
+		fmt.Fprintln(w, strings.Join([]string{
+			fmt.Sprint(s.Ordinal), roleCell(s), writableCell(s.Writable), lagCell(s.LagSeconds),
+			cell([]string{s.IOThread}), cell([]string{s.SQLThread}), cell(oddities(s)), cell([]string{message}),
+		}, "\t"))
+	}
+	if err := w.Flush(); err != nil {
+		return fmt.Errorf("write the table: %w", err)
+	}
+	return nil
+}
+
+func roleCell(s mocov1beta2.InstanceStatus) string {
+	said := []string{string(s.Role)}
+	if s.Stopped {
+		said = append(said, "left alone")
+	}
+	return cell(said)
+}
+
+// writableCell is unknown for an instance that did not answer.
+func writableCell(writable *bool) string {
+	switch {
+	case writable == nil:
+		return "unknown"
+	case *writable:
+		return "yes"
+	default:
+		return "no"
+	}
+}
+
+func lagCell(seconds *int64) string {
+	if seconds == nil {
+		return "-"
+	}
+	return (time.Duration(*seconds) * time.Second).String()
+}
+
+// oddities are the transactions that speak against a start.
+func oddities(s mocov1beta2.InstanceStatus) []string {
+	var said []string
+	for _, odd := range []struct{ what, set string }{{"errant", s.ErrantGTIDs}, {"ahead", s.AheadGTIDs}, {"lacks", s.MissingGTIDs}} {
+		if odd.set != "" {
+			said = append(said, odd.what+" "+odd.set)
+		}
+	}
+	return said
 }

@@ -41,16 +41,20 @@ func (a *app) switchover(cmd *cobra.Command, args []string) error {
 	case c.Spec.Replicas < 2:
 		return fmt.Errorf("%s: expected several instances to choose from, found spec.replicas %d", shown(c), c.Spec.Replicas)
 	}
-	pod := podName(c.Name, c.Status.CurrentPrimaryIndex)
+	primary, chosen := c.Status.Primary()
+	if !chosen {
+		return fmt.Errorf("%s: expected a primary to switch away from, found that none is chosen yet; wait until the cluster is healthy", shown(c))
+	}
+	pod := podName(c.Name, primary)
 	// Only the annotation is said, so that nobody else's change is lost.
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, mocov1beta2.DemoteAnnotation, yes)
 	target := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: pod}}
 	if err := h.Patch(cmd.Context(), target, client.RawPatch("application/merge-patch+json", patch)); err != nil {
 		return fmt.Errorf("%s: annotate the primary's pod %s: %w", shown(c), pod, err)
 	}
-	fmt.Fprintf(a.Out, "asked for a switchover of %s away from instance %d\n", shown(c), c.Status.CurrentPrimaryIndex)
+	fmt.Fprintf(a.Out, "asked for a switchover of %s away from instance %d\n", shown(c), primary)
 	if clusteringPart().stoppedAt(c.Annotations, a.clock.Now()) {
-		fmt.Fprintf(a.Out, "Clustering is stopped: it happens when clustering is started, by kubectl moco start clustering %s\n", c.Name)
+		fmt.Fprintf(a.Out, "Clustering is stopped: it happens when clustering is started, by %s\n", startCommand(c, clusteringPart()))
 	}
 	return nil
 }

@@ -80,7 +80,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		return fmt.Errorf("set up %s: %w", Name, err)
 	}
 	c.pods = pods
-	c.Metrics.use(mgr.GetClient(), pods)
+	c.Metrics.use(readers{clusters: mgr.GetClient(), pods: pods, clock: c.Clock})
 	shell := &kit.Reconciler[*mocov1beta2.MySQLCluster]{
 		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name),
 		New:  func() *mocov1beta2.MySQLCluster { return &mocov1beta2.MySQLCluster{} },

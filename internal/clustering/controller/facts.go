@@ -26,18 +26,23 @@ func wanted(cluster *mocov1beta2.MySQLCluster) clustering.Observed {
 		Replicas: int(spec.Replicas), Offline: spec.Offline,
 		Source:    clustering.Wish{Wanted: spec.ReplicationSourceSecretName != nil, Done: status.Cloned},
 		Restore:   clustering.Wish{Wanted: spec.Restore != nil, Done: status.RestoredTime != nil},
-		StopAsked: clusteringStopped(cluster), Stop: stopRecord(cluster),
+		StopAsked: clusteringStopped(cluster), Stop: stopRecord(cluster), MaxDelay: maxDelay(cluster),
 		Primary: primaryOf(cluster), Instances: make([]clustering.Instance, spec.Replicas),
 	}
 }
 
-// primaryOf is the primary that was chosen. The index alone does not tell: it is 0 from the beginning. The role is
-// written together with it.
+// maxDelay is how far behind a replica may be for clients.
+func maxDelay(cluster *mocov1beta2.MySQLCluster) time.Duration {
+	if cluster.Spec.MaxDelaySeconds == nil {
+		return 0
+	}
+	return time.Duration(*cluster.Spec.MaxDelaySeconds) * time.Second
+}
+
+// primaryOf is the primary that was chosen.
 func primaryOf(cluster *mocov1beta2.MySQLCluster) int {
-	for _, s := range cluster.Status.Instances {
-		if s.Role == mocov1beta2.RolePrimary && s.Ordinal == cluster.Status.CurrentPrimaryIndex {
-			return s.Ordinal
-		}
+	if i, chosen := cluster.Status.Primary(); chosen {
+		return i
 	}
 	return clustering.None
 }

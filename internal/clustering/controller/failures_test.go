@@ -3,7 +3,6 @@
 package controller
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,8 +13,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -69,100 +66,6 @@ func TestPrimaryKilled(t *testing.T) {
 	}
 }
 
-// TestStopStartStop: upstream goes on in secret after a second stop (D1).
-func TestStopStartStop(t *testing.T) {
-	w := healthyWorld(t)
-	w.stopClustering(t)
-	w.becomes(t, mocov1beta2.ClusteringActiveCondition, "False ClusteringInactive")
-	w.startClustering(t)
-	w.stopClustering(t)
-	w.becomes(t, mocov1beta2.ClusteringActiveCondition, "False ClusteringInactive")
-	w.must(t, 1, "root", "stop replica")
-	checks := w.value(t, "moco_cluster_checks_total")
-	w.touch(t)
-	testkit.Eventually(t, "somebody has looked", func() error {
-		if w.value(t, "moco_cluster_checks_total") <= checks {
-			return errors.New("not yet")
-		}
-		return nil
-	})
-	if got := w.ask(t, 1, "select service_state from performance_schema.replication_connection_status"); got != "OFF" {
-		t.Errorf("expected that nobody interferes, found the receiving thread %s", got)
-	}
-	if got := w.value(t, "moco_cluster_clustering_stopped"); got != 1 {
-		t.Errorf("expected the metric 1, found %v", got)
-	}
-}
-
-// TestStopWithoutSecret: upstream never applies a stop while something else fails (D2).
-func TestStopWithoutSecret(t *testing.T) {
-	w := newWorld(t)
-	w.addCluster(t, nil)
-	w.start(t)
-	cluster := w.becomes(t, mocov1beta2.HealthyCondition, "False Incomplete")
-	if c := meta.FindStatusCondition(cluster.Status.Conditions, mocov1beta2.ClusteringActiveCondition); c == nil || c.Status != metav1.ConditionTrue {
-		t.Errorf("expected clustering to be active, found %+v", c)
-	}
-	w.stopClustering(t)
-	w.becomes(t, mocov1beta2.ClusteringActiveCondition, "False ClusteringInactive")
-	w.startClustering(t)
-	w.becomes(t, mocov1beta2.ClusteringActiveCondition, "True ClusteringActive")
-}
-
-// TestStopWithoutSecretInService: and a stop is reached when a manager starts that cannot ask anybody.
-func TestStopWithoutSecretInService(t *testing.T) {
-	w := newWorld(t)
-	w.addServers(t)
-	w.addCluster(t, nil)
-	stop := w.start(t)
-	w.becomes(t, mocov1beta2.HealthyCondition, "True Healthy")
-	if err := w.hub.Client.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.name.Namespace, Name: "moco-" + theName}}); err != nil {
-		t.Fatal(err)
-	}
-	w.stopClustering(t)
-	w.becomes(t, mocov1beta2.ClusteringActiveCondition, "False ClusteringInactive")
-	w.startClustering(t)
-	w.becomes(t, mocov1beta2.HealthyCondition, "True Healthy")
-	stop()
-	w.stopClustering(t)
-	w.start(t)
-	cluster := w.becomes(t, mocov1beta2.ClusteringActiveCondition, "False ClusteringInactive")
-	if cluster.Status.Pause == nil || cluster.Status.Pause.Unfinished == "" {
-		t.Errorf("expected it said that the primary was not asked, found %+v", cluster.Status.Pause)
-	}
-}
-
-// TestStopDuringSwitchover: upstream leaves the primary read-only (D3).
-func TestStopDuringSwitchover(t *testing.T) {
-	w := healthyWorld(t)
-	// A client that holds the server back from becoming read-only.
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	holder, err := w.connect(t, 0, "app").Conn(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := holder.ExecContext(ctx, "lock tables app.t write"); err != nil {
-		t.Fatal(err)
-	}
-	w.demote(t, 0)
-	testkit.Eventually(t, "the switchover is under way", func() error {
-		if got := w.ask(t, 0, "select count(*) from performance_schema.processlist where info like '%super_read_only = on%' and user = 'moco-admin'"); got != "1" {
-			return fmt.Errorf("found %s", got)
-		}
-		return nil
-	})
-	w.stopClustering(t)
-	cluster := w.becomes(t, mocov1beta2.ClusteringActiveCondition, "False ClusteringInactive")
-	if p := cluster.Status.Pause; p == nil || p.Unfinished != "" {
-		t.Errorf("expected nothing left, found %+v", p)
-	}
-	if _, err := holder.ExecContext(ctx, "unlock tables"); err != nil {
-		t.Errorf("expected the client to be left alone, found %v", err)
-	}
-	w.must(t, cluster.Status.CurrentPrimaryIndex, "app", "insert into app.t (v) values ('after')")
-}
-
 func TestDemoteSwitchesOver(t *testing.T) {
 	w := healthyWorld(t)
 	w.demote(t, 0)
@@ -198,43 +101,6 @@ func (w *world) demote(t *testing.T, i int) {
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+mocov1beta2.DemoteAnnotation+`":"true"}}}`))
 	if err := w.hub.Client.Patch(t.Context(), pod, patch); err != nil {
 		t.Fatal(err)
-	}
-}
-
-func TestMetricsAfterRestartAndDeletion(t *testing.T) {
-	w := newWorld(t)
-	w.addCluster(t, map[string]string{mocov1beta2.ReconciliationStoppedAnnotation: "true", mocov1beta2.ClusteringStoppedAnnotation: "true"})
-	stop := w.start(t)
-	cluster := w.becomes(t, mocov1beta2.ClusteringActiveCondition, "False ClusteringInactive")
-	for _, kind := range []string{mocov1beta2.AvailableCondition, mocov1beta2.HealthyCondition} { // Upstream has none (D7), or an old reason (D6).
-		if c := meta.FindStatusCondition(cluster.Status.Conditions, kind); c == nil || c.Status != metav1.ConditionUnknown || c.Reason != mocov1beta2.ClusteringStoppedReason {
-			t.Errorf("%s: expected Unknown %s, found %+v", kind, mocov1beta2.ClusteringStoppedReason, c)
-		}
-	}
-	stop()
-	w.start(t)
-	testkit.Eventually(t, "the metrics are back", func() error {
-		if got := w.value(t, "moco_cluster_clustering_stopped"); got != 1 {
-			return fmt.Errorf("found %v", got)
-		}
-		return nil
-	})
-	for name, want := range map[string]float64{"moco_cluster_reconciliation_stopped": 1, "moco_cluster_available": 0, "moco_cluster_replicas": size, "moco_cluster_ready_replicas": 0} {
-		if got := w.value(t, name); got != want {
-			t.Errorf("%s: expected %v, found %v", name, want, got)
-		}
-	}
-	if err := w.hub.Client.Delete(t.Context(), cluster); err != nil {
-		t.Fatal(err)
-	}
-	testkit.Eventually(t, "no series is left", func() error {
-		if left := w.series(t); len(left) > 0 {
-			return fmt.Errorf("found %v", left)
-		}
-		return nil
-	})
-	if err := w.hub.Client.Get(t.Context(), w.name, cluster); !apierrors.IsNotFound(err) {
-		t.Errorf("expected the cluster to be gone, found %v", err)
 	}
 }
 
@@ -307,7 +173,7 @@ func (w *world) questions(t *testing.T) int {
 // touch makes the manager look.
 func (w *world) touch(t *testing.T) {
 	t.Helper()
-	w.annotate(t, map[string]string{"example.com/touched": "once"})
+	w.annotate(t, map[string]string{"example.com/touched": w.clock.Now().Format(time.RFC3339Nano)})
 }
 
 // value is the value of a metric with one series; -1 if there is none.
@@ -335,4 +201,27 @@ func (w *world) series(t *testing.T) map[string]float64 {
 		}
 	}
 	return found
+}
+
+// TestBothReplicasLost: they come back empty, and clients of the primary wait for them. A copy would wait for those
+// clients' commits, and these for the copy; it is said what to do, and that helps.
+func TestBothReplicasLost(t *testing.T) {
+	w := healthyWorld(t)
+	w.must(t, 0, "app", "create table app.acked (id bigint primary key)")
+	client := w.write(t)
+	for i := 1; i < size; i++ {
+		w.servers[i].Empty(t)
+		w.servers[i].Start(t)
+	}
+	testkit.Eventually(t, "it is said what to do", func() error {
+		if got := w.cluster(t).Status.Instances[0].Message; !strings.Contains(got, "delete its pod") {
+			return fmt.Errorf("found %q", got)
+		}
+		return nil
+	})
+	w.servers[0].Kill9(t)
+	w.servers[0].Start(t)
+	w.becomes(t, mocov1beta2.HealthyCondition, "True Healthy")
+	client.check(t, w)
+	w.oneWritable(t)
 }

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
@@ -24,12 +25,16 @@ const scrapeTimeout = 5 * time.Second
 type Metrics struct {
 	readers atomic.Pointer[readers]
 
-	clusteringStopped, reconciliationStopped, available, healthy, replicas, readyReplicas, errantReplicas *prometheus.Desc
-	checks, errors, switchovers, failovers                                                                *prometheus.CounterVec
+	clusteringStopped, reconciliationStopped, available, healthy, replicas, readyReplicas, errantReplicas, overdue *prometheus.Desc
+	checks, errors, switchovers, failovers                                                                         *prometheus.CounterVec
+	processing                                                                                                     *prometheus.HistogramVec
 }
 
-// readers are the caches of a running controller.
-type readers struct{ clusters, pods client.Reader }
+// readers are the caches of a running controller, and its clock.
+type readers struct {
+	clusters, pods client.Reader
+	clock          clock.PassiveClock
+}
 
 // NewMetrics makes the metrics of this feature. Their names and helps are upstream's.
 func NewMetrics() *Metrics {
@@ -42,6 +47,12 @@ func NewMetrics() *Metrics {
 		replicas:              prometheus.NewDesc("moco_cluster_replicas", "The number of instances in the cluster", labels, nil),
 		readyReplicas:         prometheus.NewDesc("moco_cluster_ready_replicas", "The number of ready Pods in the cluster", labels, nil),
 		errantReplicas:        prometheus.NewDesc("moco_cluster_errant_replicas", "The number of instances that have errant transactions", labels, nil),
+		overdue: prometheus.NewDesc("torpor_mysql_stop_overdue_seconds",
+			"For how long a stop has outlived the time until which it was asked for; 0 while none has", labels, nil),
+		processing: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "moco_cluster_processing_time_seconds", Help: "The length of time in seconds processing the cluster",
+			Buckets: []float64{.1, .25, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 30},
+		}, labels),
 		checks: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "moco_cluster_checks_total", Help: "The number of times MOCO has checked the cluster",
 		}, labels),
@@ -64,13 +75,14 @@ func (m *Metrics) counters() []*prometheus.CounterVec {
 // Describe implements prometheus.Collector.
 func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		m.clusteringStopped, m.reconciliationStopped, m.available, m.healthy, m.replicas, m.readyReplicas, m.errantReplicas,
+		m.clusteringStopped, m.reconciliationStopped, m.available, m.healthy, m.replicas, m.readyReplicas, m.errantReplicas, m.overdue,
 	} {
 		ch <- d
 	}
 	for _, c := range m.counters() {
 		c.Describe(ch)
 	}
+	m.processing.Describe(ch)
 }
 
 // Collect implements prometheus.Collector.
@@ -78,6 +90,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	for _, c := range m.counters() {
 		c.Collect(ch)
 	}
+	m.processing.Collect(ch)
 	from := m.readers.Load()
 	if from == nil {
 		return
@@ -99,11 +112,11 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 		}
 	}
 	for i := range clusters.Items {
-		m.show(ch, &clusters.Items[i], readyPods)
+		m.show(ch, &clusters.Items[i], readyPods, from.clock.Now())
 	}
 }
 
-func (m *Metrics) show(ch chan<- prometheus.Metric, cluster *mocov1beta2.MySQLCluster, readyPods map[types.NamespacedName]int) {
+func (m *Metrics) show(ch chan<- prometheus.Metric, cluster *mocov1beta2.MySQLCluster, readyPods map[types.NamespacedName]int, now time.Time) {
 	holds := func(kind string) bool { return meta.IsStatusConditionTrue(cluster.Status.Conditions, kind) }
 	for _, gauge := range []struct {
 		of    *prometheus.Desc
@@ -116,6 +129,7 @@ func (m *Metrics) show(ch chan<- prometheus.Metric, cluster *mocov1beta2.MySQLCl
 		{m.replicas, float64(cluster.Spec.Replicas)},
 		{m.readyReplicas, float64(readyPods[client.ObjectKeyFromObject(cluster)])},
 		{m.errantReplicas, float64(cluster.Status.ErrantReplicas)},
+		{m.overdue, late(cluster, now).Seconds()},
 	} {
 		ch <- prometheus.MustNewConstMetric(gauge.of, prometheus.GaugeValue, gauge.value, cluster.Name, cluster.Namespace)
 	}
@@ -128,10 +142,11 @@ func number(holds bool) float64 {
 	return 0
 }
 
-func (m *Metrics) use(clusters, pods client.Reader) { m.readers.Store(&readers{clusters, pods}) }
+func (m *Metrics) use(r readers) { m.readers.Store(&r) }
 
-// count counts a pass that was saved.
-func (m *Metrics) count(name types.NamespacedName, events []kit.Event, failed bool) {
+// count counts a pass that was saved, and how long it took.
+func (m *Metrics) count(name types.NamespacedName, events []kit.Event, failed bool, took time.Duration) {
+	m.processing.WithLabelValues(name.Name, name.Namespace).Observe(took.Seconds())
 	m.checks.WithLabelValues(name.Name, name.Namespace).Inc()
 	errors := m.errors.WithLabelValues(name.Name, name.Namespace)
 	if failed {
@@ -153,4 +168,5 @@ func (m *Metrics) forget(name types.NamespacedName) {
 	for _, c := range m.counters() {
 		c.DeleteLabelValues(name.Name, name.Namespace)
 	}
+	m.processing.DeleteLabelValues(name.Name, name.Namespace)
 }

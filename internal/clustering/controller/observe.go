@@ -47,6 +47,8 @@ type observation struct {
 	pods    []*corev1.Pod
 	members []*member
 	facts   []mysql.Facts
+	// began is when this pass began to look.
+	began time.Time
 	// secret reads the cluster's passwords, once in a pass.
 	secret func() (map[string][]byte, error)
 	// trouble is why there is no password for new connections; empty if there is one, or none was needed.
@@ -58,7 +60,7 @@ type observation struct {
 func (c Controller) observe(ctx context.Context, cluster *mocov1beta2.MySQLCluster) *observation {
 	n := int(cluster.Spec.Replicas)
 	seen := &observation{
-		Observed: wanted(cluster), cluster: cluster, crew: c.keeper.crew(cluster),
+		Observed: wanted(cluster), cluster: cluster, crew: c.keeper.crew(cluster), began: c.Clock.Now(),
 		pods: make([]*corev1.Pod, n), members: make([]*member, n), facts: make([]mysql.Facts, n),
 	}
 	seen.secret = sync.OnceValues(func() (map[string][]byte, error) { return c.secret(ctx, cluster) })

@@ -36,8 +36,10 @@ func stoppedInstances(cluster *mocov1beta2.MySQLCluster) ([]int, bool) {
 		return nil, true
 	}
 	var list []int
-	err := json.Unmarshal([]byte(text), &list)
-	return list, err == nil
+	if err := json.Unmarshal([]byte(text), &list); err != nil {
+		return nil, false // What was read before the mistake may be anybody's instance.
+	}
+	return list, true
 }
 
 // misread says which annotations cannot be read, for people.
@@ -59,6 +61,15 @@ func overdue(cluster *mocov1beta2.MySQLCluster, now time.Time) bool {
 	return at != nil && !now.Before(at.Time) && (clusteringStopped(cluster) || reconciliationStopped(cluster) || some)
 }
 
+// late is for how long a stop is overdue.
+func late(cluster *mocov1beta2.MySQLCluster, now time.Time) time.Duration {
+	if !overdue(cluster, now) {
+		return 0
+	}
+	at, _ := kit.Until(cluster)
+	return now.Sub(at.Time)
+}
+
 // endStop takes back what was stopped, unless somebody has changed it meanwhile.
 func (c Controller) endStop(ctx context.Context, cluster *mocov1beta2.MySQLCluster) (kit.Outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
@@ -75,7 +86,10 @@ func (c Controller) endStop(ctx context.Context, cluster *mocov1beta2.MySQLClust
 		return kit.Outcome{After: outdatedRetry, Why: "the object has changed"}, nil
 	}
 	if err != nil {
-		return kit.Outcome{}, fmt.Errorf("end the stop: %w", err)
+		note := "The stop should have ended, and could not be taken back: " + describe(err) + "; take its annotations back"
+		return kit.Outcome{
+			Events: []kit.Event{{Warning: true, Reason: stopOverdue, Action: stopAction, Note: note}},
+		}, fmt.Errorf("end the stop: %w", err)
 	}
 	note := "The stop has ended by itself: it was until " + cluster.Annotations[torporv1alpha1.UntilAnnotation]
 	return kit.Outcome{

@@ -48,7 +48,8 @@ func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen *observation,
 	}
 	name := seen.crew.name
 	failed := cmp.Or(trouble, seen.trouble) != ""
-	out.Saved = func() { c.Metrics.count(name, out.Events, failed) }
+	took := c.Clock.Since(seen.began)
+	out.Saved = func() { c.Metrics.count(name, out.Events, failed, took) }
 	return out
 }
 
@@ -98,6 +99,7 @@ func instances(seen *observation, plan clustering.Plan, primary int) []mocov1bet
 		if s.Reachable {
 			one.Writable = new(!s.ReadOnly)
 			one.ExecutedGTIDs, one.ErrantGTIDs, one.AheadGTIDs = s.Executed.String(), found.Errant.String(), found.Ahead.String()
+			one.MissingGTIDs = found.Gap.String()
 			threads(&one, s.Channel)
 		}
 		list = append(list, one)

@@ -307,3 +307,13 @@ func (l *testLog) String() string {
 	defer l.mu.Unlock()
 	return l.text.String()
 }
+
+// secret is the Secret with the cluster's passwords.
+func (w *world) secret(t *testing.T) *corev1.Secret {
+	t.Helper()
+	s := &corev1.Secret{}
+	if err := w.hub.Client.Get(t.Context(), types.NamespacedName{Namespace: w.name.Namespace, Name: "moco-" + theName}, s); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}

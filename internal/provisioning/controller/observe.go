@@ -159,12 +159,10 @@ func podFacts(p *corev1.Pod, revision string, now time.Time) provisioning.Pod {
 	return facts
 }
 
-// primaryOf is the primary that clustering has chosen. The index alone does not tell: it is 0 from the beginning.
+// primaryOf is the primary that clustering has chosen.
 func primaryOf(cluster *mocov1beta2.MySQLCluster) int {
-	for _, s := range cluster.Status.Instances {
-		if s.Role == mocov1beta2.RolePrimary && s.Ordinal == cluster.Status.CurrentPrimaryIndex && s.Ordinal < int(cluster.Spec.Replicas) {
-			return s.Ordinal
-		}
+	if i, chosen := cluster.Status.Primary(); chosen && i < int(cluster.Spec.Replicas) {
+		return i
 	}
 	return provisioning.None
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/torpor-dev/torpor/internal/testkit"
@@ -50,7 +51,8 @@ func (s *Server) fill(t *testing.T) {
 	}
 }
 
-// Empty kills the server and gives it the data directory that it was born with, as who deletes a Pod and its volume.
+// Empty kills the server and gives it the data directory that it was born with, as who deletes a Pod and its volume. It stays
+// down.
 func (s *Server) Empty(t *testing.T) {
 	t.Helper()
 	s.Kill9(t)
@@ -122,4 +124,24 @@ func (s *Server) launch(t *testing.T) {
 			s.launch(t)
 		}
 	}()
+}
+
+// Freeze makes the server silent without ending it; its connections stay open. Thaw lets it go on.
+func (s *Server) Freeze(t *testing.T) { s.signal(t, syscall.SIGSTOP) }
+
+// Thaw lets a frozen server go on.
+func (s *Server) Thaw(t *testing.T) { s.signal(t, syscall.SIGCONT) }
+
+func (s *Server) signal(t *testing.T, what syscall.Signal) {
+	t.Helper()
+	if err := syscall.Kill(s.PID(), what); err != nil {
+		t.Fatalf("send %s to mysqld on %s: %v", what, s.Address, err)
+	}
+}
+
+// Client is the command line of the program mysql that logs in at the server.
+func (s *Server) Client(user, password string) []string {
+	line := s.bed.program("usr/bin/mysql")
+	return append(line, "--no-defaults", "--host="+s.Address, "--port="+strconv.Itoa(Port), "--user="+user, "--password="+password,
+		"--character-sets-dir="+s.bed.path("usr/share/mysql/charsets"))
 }

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/go-logr/logr/funcr"
+	driver "github.com/go-sql-driver/mysql"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/manager/signals"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+)
+
+// The victim is a manager in a process of its own: this test's program, told by its environment. It counts its acts, which
+// are the statements and the writes to the API server that change something, and kills itself with kill -9 before or
+// after the act that it is told. What it does is the product's own code; only its wires are the test's.
+
+const (
+	victimHub   = "TORPOR_VICTIM_KUBECONFIG"
+	victimHosts = "TORPOR_VICTIM_HOSTS"
+	// victimPoint is as in "12 before"; empty kills nobody.
+	victimPoint = "TORPOR_VICTIM_POINT"
+	// actLine begins the line that tells of an act.
+	actLine = "act: "
+)
+
+func runVictim() int {
+	if err := victim(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+func victim() error {
+	cfg, err := clientcmd.BuildConfigFromFlags("", os.Getenv(victimHub))
+	if err != nil {
+		return fmt.Errorf("read the kubeconfig: %w", err)
+	}
+	f := newFault(os.Getenv(victimPoint))
+	cfg.QPS = -1
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return faultyAPI{next, f} })
+	driver.RegisterDialContext("tcp", f.dial)
+	known := runtime.NewScheme()
+	if err := errors.Join(scheme.AddToScheme(known), mocov1beta2.AddToScheme(known)); err != nil {
+		return err
+	}
+	mgr, err := manager.New(cfg, manager.Options{Scheme: known, Logger: funcr.New(func(_, args string) { fmt.Fprintln(os.Stdout, args) }, funcr.Options{}), Metrics: server.Options{BindAddress: "0"}})
+	if err != nil {
+		return fmt.Errorf("make the manager: %w", err)
+	}
+	hosts := strings.Split(os.Getenv(victimHosts), ",")
+	host := func(_ *mocov1beta2.MySQLCluster, i int, _ *corev1.Pod) string { return hosts[i] }
+	if err := (Controller{HostOf: host, Clock: clock.RealClock{}, Metrics: NewMetrics()}).SetupWithManager(mgr); err != nil {
+		return err
+	}
+	return mgr.Start(signals.SetupSignalHandler())
+}
+
+// fault is where the victim dies.
+type fault struct {
+	at    int64
+	after bool
+	acts  atomic.Int64
+	// promoted: the victim has told who is the primary.
+	promoted sync.Once
+}
+
+func newFault(point string) *fault {
+	f := &fault{}
+	number, when, _ := strings.Cut(point, " ")
+	f.at, _ = strconv.ParseInt(number, 10, 64) // None is 0, and no act has that number.
+	f.after = when == "after"
+	return f
+}
+
+// begin counts an act and says whether the victim dies after it. It may not return.
+func (f *fault) begin(name string) bool {
+	n := f.acts.Add(1)
+	fmt.Fprintf(os.Stdout, "%s%d %s\n", actLine, n, name)
+	if n == f.at && !f.after {
+		die()
+	}
+	return n == f.at
+}
+
+// die is kill -9 and does not return.
+func die() {
+	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL) // It cannot be refused.
+	select {}
+}
+
+// faultyAPI is the wire to the API server.
+type faultyAPI struct {
+	next http.RoundTripper
+	*fault
+}
+
+// RoundTrip implements http.RoundTripper.
+func (a faultyAPI) RoundTrip(r *http.Request) (*http.Response, error) {
+	name, err := a.name(r)
+	if err != nil {
+		return nil, err
+	}
+	last := name != "" && a.begin(name)
+	answer, err := a.next.RoundTrip(r)
+	if last {
+		die()
+	}
+	return answer, err
+}
+
+// name says what a request changes; empty for one that only reads or reports.
+func (a faultyAPI) name(r *http.Request) (string, error) {
+	if r.Method != http.MethodPatch || r.Body == nil {
+		return "", nil
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return "", err
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	switch path := r.URL.Path; {
+	case strings.Contains(path, "/pods/"):
+		return "patch Pod " + string(regexp.MustCompile(`"(labels|annotations)":.*`).Find(body)), nil
+	case strings.Contains(path, "/mysqlclusters/") && bytes.Contains(body, []byte(`"currentPrimaryIndex"`)):
+		return "promote", nil
+	case strings.Contains(path, "/mysqlclusters/") && bytes.Contains(body, []byte(`"role":"primary"`)):
+		name := ""
+		a.promoted.Do(func() { name = "tell the primary" })
+		return name, nil
+	}
+	return "", nil
+}
+
+// dial makes a wire to a server.
+func (f *fault) dial(ctx context.Context, address string) (net.Conn, error) {
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	return &faultyConn{Conn: c, fault: f}, nil
+}
+
+// faultyConn is the wire to a server.
+type faultyConn struct {
+	net.Conn
+	*fault
+	last atomic.Bool
+}
+
+// Write implements net.Conn. The driver writes a statement at once: a header of four bytes, a command, and the text.
+func (c *faultyConn) Write(b []byte) (int, error) {
+	const header, query = 4, 3
+	if len(b) > header && b[3] == 0 && b[header] == query {
+		if name := statementName(string(b[header+1:])); name != "" {
+			c.last.Store(c.begin(name))
+		}
+	}
+	return c.Conn.Write(b)
+}
+
+// Read implements net.Conn.
+func (c *faultyConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if c.last.Load() {
+		die()
+	}
+	return n, err
+}
+
+// statementName is how an act begins, without numbers and secrets; empty for one that only reads.
+func statementName(text string) string {
+	const words = 4
+	rest, act := strings.CutPrefix(text, "/* torpor */ ")
+	if !act && !strings.HasPrefix(text, "clone ") {
+		return ""
+	}
+	fields := strings.Fields(rest)
+	return strings.Join(fields[:min(words, len(fields))], " ")
+}
