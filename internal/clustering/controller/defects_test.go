@@ -28,6 +28,7 @@ import (
 
 // TestD1StopStartStop: upstream goes on in secret after a second stop (D1).
 func TestD1StopStartStop(t *testing.T) {
+	t.Parallel()
 	w := healthyWorld(t)
 	w.stopClustering(t)
 	w.becomes(t, mocov1beta2.ClusteringActiveCondition, "False ClusteringInactive")
@@ -53,6 +54,7 @@ func TestD1StopStartStop(t *testing.T) {
 
 // TestD2StopWithoutSecret: upstream never applies a stop while something else fails (D2).
 func TestD2StopWithoutSecret(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.addCluster(t, nil)
 	w.start(t)
@@ -68,6 +70,7 @@ func TestD2StopWithoutSecret(t *testing.T) {
 
 // TestD2StopWithoutSecretInService: and a stop is reached when a manager starts that cannot ask anybody.
 func TestD2StopWithoutSecretInService(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.addServers(t)
 	w.addCluster(t, nil)
@@ -91,6 +94,7 @@ func TestD2StopWithoutSecretInService(t *testing.T) {
 
 // TestD3StopDuringSwitchover: upstream leaves the primary read-only (D3).
 func TestD3StopDuringSwitchover(t *testing.T) {
+	t.Parallel()
 	w := healthyWorld(t)
 	// A client that holds the server back from becoming read-only.
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -122,6 +126,7 @@ func TestD3StopDuringSwitchover(t *testing.T) {
 
 // TestD4GaugesAfterRestart: upstream has no gauge of a paused cluster after a restart, so that alerts go blind.
 func TestD4GaugesAfterRestart(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.addServers(t)
 	w.addCluster(t, map[string]string{mocov1beta2.ReconciliationStoppedAnnotation: "true"})
@@ -149,6 +154,7 @@ func TestD4GaugesAfterRestart(t *testing.T) {
 
 // TestD5DeletedWhileStopped: upstream keeps seventeen series of a cluster that is gone.
 func TestD5DeletedWhileStopped(t *testing.T) {
+	t.Parallel()
 	w := healthyWorld(t)
 	w.stopClustering(t)
 	cluster := w.becomes(t, mocov1beta2.ClusteringActiveCondition, "False ClusteringInactive")
@@ -171,6 +177,7 @@ func TestD5DeletedWhileStopped(t *testing.T) {
 
 // TestD6UnknownIsHonest: upstream keeps the reason Healthy and the time of the former status.
 func TestD6UnknownIsHonest(t *testing.T) {
+	t.Parallel()
 	w := healthyWorld(t)
 	was := map[string]metav1.Time{}
 	for _, c := range w.becomes(t, mocov1beta2.HealthyCondition, "True Healthy").Status.Conditions {
@@ -199,6 +206,7 @@ func TestD6UnknownIsHonest(t *testing.T) {
 // TestD7StoppedFromBirth: upstream shows blank columns of a cluster that is paused before it has ever reported, and
 // nothing is done to its servers.
 func TestD7StoppedFromBirth(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.addServers(t)
 	w.addCluster(t, map[string]string{mocov1beta2.ClusteringStoppedAnnotation: "true"})
@@ -222,6 +230,7 @@ func TestD7StoppedFromBirth(t *testing.T) {
 // TestD8AheadUnderThePrimarysUUID: upstream calls such a replica healthy; when the primary reaches the number, the
 // replica skips the row, and nobody knows.
 func TestD8AheadUnderThePrimarysUUID(t *testing.T) {
+	t.Parallel()
 	w := healthyWorld(t)
 	w.quietly(t)
 	cluster := w.becomes(t, mocov1beta2.ClusteringActiveCondition, "False ClusteringInactive")
@@ -265,6 +274,7 @@ func TestD8AheadUnderThePrimarysUUID(t *testing.T) {
 // TestD9StopWhileOthersWrite: upstream's plugin replaces the whole object, fails on a conflict, and says "stopped" when
 // only an annotation is set.
 func TestD9StopWhileOthersWrite(t *testing.T) {
+	t.Parallel()
 	w := healthyWorld(t)
 	ctx, stop := context.WithCancel(t.Context())
 	var others sync.WaitGroup
@@ -298,6 +308,7 @@ func TestD9StopWhileOthersWrite(t *testing.T) {
 
 // TestD10OtherValuesGo: upstream's plugin leaves a value other than "true" where it is and says that clustering runs.
 func TestD10OtherValuesGo(t *testing.T) {
+	t.Parallel()
 	w := healthyWorld(t)
 	w.annotate(t, map[string]string{mocov1beta2.ClusteringStoppedAnnotation: "True"})
 	w.looked(t)

@@ -24,6 +24,7 @@ import (
 )
 
 func TestEmptyReplicasAreCloned(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.addServers(t)
 	w.must(t, 0, "root", "set global read_only = 0", "create database app", "create table app.t (id int primary key)",
@@ -40,6 +41,7 @@ func TestEmptyReplicasAreCloned(t *testing.T) {
 }
 
 func TestPrimaryKilled(t *testing.T) {
+	t.Parallel()
 	w := healthyWorld(t)
 	w.servers[0].Kill9(t)
 	killed := clock.RealClock{}.Now()
@@ -67,6 +69,7 @@ func TestPrimaryKilled(t *testing.T) {
 }
 
 func TestDemoteSwitchesOver(t *testing.T) {
+	t.Parallel()
 	w := healthyWorld(t)
 	w.demote(t, 0)
 	testkit.Eventually(t, "another instance is the primary", func() error {
@@ -85,6 +88,7 @@ func TestDemoteSwitchesOver(t *testing.T) {
 
 // TestErrantReplicaIsIsolated: its transactions reach nobody, also through a manager that restarts.
 func TestErrantReplicaIsIsolated(t *testing.T) {
+	t.Parallel()
 	w := healthyWorld(t)
 	w.must(t, 2, "root", "set global super_read_only = 0", "create database astray", "set global super_read_only = 1")
 	w.touch(t)
@@ -105,6 +109,7 @@ func (w *world) demote(t *testing.T, i int) {
 }
 
 func TestStopEndsByItself(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	end := w.clock.Now().Add(time.Hour).UTC().Truncate(time.Second)
 	w.addCluster(t, map[string]string{
@@ -134,6 +139,7 @@ func TestStopEndsByItself(t *testing.T) {
 const budget = 0.35
 
 func TestIdleClusterCostsLittle(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("it watches for half a minute")
 	}
@@ -206,6 +212,7 @@ func (w *world) series(t *testing.T) map[string]float64 {
 // TestBothReplicasLost: they come back empty, and clients of the primary wait for them. A copy would wait for those
 // clients' commits, and these for the copy; it is said what to do, and that helps.
 func TestBothReplicasLost(t *testing.T) {
+	t.Parallel()
 	w := healthyWorld(t)
 	w.must(t, 0, "app", "create table app.acked (id bigint primary key)")
 	client := w.write(t)

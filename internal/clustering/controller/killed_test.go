@@ -36,6 +36,7 @@ type operation struct {
 
 // TestKilledDuringSwitchover kills the manager with kill -9 before and after each act of a switchover.
 func TestKilledDuringSwitchover(t *testing.T) {
+	t.Parallel()
 	testKilled(t, operation{name: "switchover", begin: func(t *testing.T, w *world) func() error {
 		p := w.cluster(t).Status.CurrentPrimaryIndex
 		w.demote(t, p)
@@ -45,6 +46,7 @@ func TestKilledDuringSwitchover(t *testing.T) {
 
 // TestKilledDuringFailover does so with a failover, and the way back of who failed.
 func TestKilledDuringFailover(t *testing.T) {
+	t.Parallel()
 	failed := 0
 	testKilled(t, operation{name: "failover", begin: func(t *testing.T, w *world) func() error {
 		failed = w.cluster(t).Status.CurrentPrimaryIndex
@@ -55,6 +57,7 @@ func TestKilledDuringFailover(t *testing.T) {
 
 // TestKilledDuringFirstStart does so with the first primary, the copies of it and the beginning of replication.
 func TestKilledDuringFirstStart(t *testing.T) {
+	t.Parallel()
 	testKilled(t, operation{name: "first start", begin: func(t *testing.T, w *world) func() error {
 		w.anew(t)
 		return func() error { return nil }

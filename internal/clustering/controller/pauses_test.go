@@ -25,6 +25,7 @@ import (
 // TestStopDuringFailover: the replicas are fenced and one has yet to apply what it must not lose. The fence is taken
 // back, in case that the primary is only out of sight, and a start finishes the failover.
 func TestStopDuringFailover(t *testing.T) {
+	t.Parallel()
 	w := healthyWorld(t)
 	release := make([]func(), 0, size)
 	for i := 1; i < size; i++ {
@@ -59,6 +60,7 @@ func TestStopDuringFailover(t *testing.T) {
 
 // TestStopDuringClone: the copy that is under way is finished, and no further one is begun.
 func TestStopDuringClone(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.addServers(t)
 	w.must(t, 0, "root", "set global read_only = 0", "create database app", "create table app.t (id int primary key)",
@@ -102,6 +104,7 @@ func TestStopDuringClone(t *testing.T) {
 // TestPrimarySilent: a primary that is silent and alive is replaced, and when it speaks again nobody is told that a write
 // is safe there.
 func TestPrimarySilent(t *testing.T) {
+	t.Parallel()
 	w := healthyWorld(t)
 	w.servers[0].Freeze(t)
 	thawed := false
@@ -133,6 +136,7 @@ func TestPrimarySilent(t *testing.T) {
 // TestRestartWhileStopped: a manager that starts while clustering is stopped repairs nothing, also after the primary has
 // restarted and is read-only.
 func TestRestartWhileStopped(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.addServers(t)
 	w.addCluster(t, nil)
@@ -164,6 +168,7 @@ func TestRestartWhileStopped(t *testing.T) {
 
 // TestStoppedInstance: one instance alone is left alone, and the others are looked after.
 func TestStoppedInstance(t *testing.T) {
+	t.Parallel()
 	w := healthyWorld(t)
 	w.annotate(t, map[string]string{mocov1beta2.StoppedInstancesAnnotation: "[2]"})
 	testkit.Eventually(t, "the status says that it is left alone", func() error {
@@ -195,6 +200,7 @@ func TestStoppedInstance(t *testing.T) {
 
 // TestPasswordRotated: who changes the administrator's password in the servers and in the Secret needs no restart.
 func TestPasswordRotated(t *testing.T) {
+	t.Parallel()
 	w := healthyWorld(t)
 	secret := w.secret(t)
 	secret.Data[adminKey] = []byte("secret-b")
@@ -270,6 +276,7 @@ func (w *world) killSessions(t *testing.T, i int, user string) {
 
 // TestStopThatCannotEnd: its time is over, and somebody keeps the manager from taking it back.
 func TestStopThatCannotEnd(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.addCluster(t, nil)
 	w.forbidStarts(t)

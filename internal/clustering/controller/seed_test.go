@@ -14,6 +14,7 @@ import (
 
 // TestSeedStory is what the pause is for: a DBA aligns the GTIDs of the replicas by hand, and nobody undoes it.
 func TestSeedStory(t *testing.T) {
+	t.Parallel()
 	t.Log("A cluster of three real servers, with rows, all of which are replicated.")
 	w := healthyWorld(t)
 	w.must(t, 0, "app", "insert into app.t (v) values ('second')")

@@ -21,6 +21,7 @@ func healthyWorld(t *testing.T) *world {
 }
 
 func TestNewClusterBecomesHealthy(t *testing.T) {
+	t.Parallel()
 	w := healthyWorld(t)
 	w.everywhere(t, "select count(*) from app.t", "1")
 	cluster := w.cluster(t)

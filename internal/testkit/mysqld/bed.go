@@ -5,6 +5,8 @@
 package mysqld
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
@@ -40,15 +42,41 @@ func NewBed(t *testing.T, statements string) *Bed {
 	if _, err := os.Stat(b.path("usr/sbin/mysqld")); err != nil {
 		t.Skipf("no real MySQL: TORPOR_MYSQL is %q and names no folder with usr/sbin/mysqld: run make mysql on Debian", b.tree)
 	}
-	b.template = filepath.Join(b.dir, "template")
+	b.template = b.initialised(t, statements)
+	return b
+}
+
+// initialised is a data directory in which the statements have been run. It is kept beside the servers' programs for all
+// tests that want the same, because making it takes longer than most of what they do.
+func (b *Bed) initialised(t *testing.T, statements string) string {
+	t.Helper()
+	sum := sha256.Sum256([]byte(statements + b.config("/data", "127.0.0.1", 1)))
+	kept := b.path(filepath.Join("templates", hex.EncodeToString(sum[:8])))
+	if _, err := os.Stat(kept); err == nil {
+		return kept
+	}
+	if err := os.MkdirAll(filepath.Dir(kept), 0o700); err != nil {
+		t.Fatalf("make a folder for data directories: %v", err)
+	}
+	fresh, err := os.MkdirTemp(filepath.Dir(kept), "new-")
+	if err != nil {
+		t.Fatalf("make a data directory: %v", err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(fresh) }) // It is there only if somebody else was faster.
 	users, config := filepath.Join(b.dir, "users.sql"), filepath.Join(b.dir, "template.cnf")
 	write(t, users, statements)
-	write(t, config, b.config(b.template, "127.0.0.1", 1))
+	write(t, config, b.config(fresh, "127.0.0.1", 1))
 	b.run(t, "--defaults-file="+config, "--initialize-insecure", "--disable-log-bin", "--super-read-only=OFF", "--init-file="+users)
-	if err := os.Remove(filepath.Join(b.template, "auto.cnf")); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := os.Remove(filepath.Join(fresh, "auto.cnf")); err != nil && !errors.Is(err, os.ErrNotExist) {
 		t.Fatal(err)
 	}
-	return b
+	if err := os.Rename(fresh, kept); err == nil {
+		return kept
+	}
+	if _, err := os.Stat(kept); err != nil {
+		t.Fatalf("keep a data directory: %v", err)
+	}
+	return kept // Somebody else was faster.
 }
 
 func (b *Bed) path(below string) string { return filepath.Join(b.tree, below) }
