@@ -51,23 +51,21 @@ func observed(c *mocov1beta2.MySQLCluster) (clustering.Observed, error) {
 		if s.Ordinal < 0 || s.Ordinal >= n {
 			continue
 		}
-		i, ahead, err := instance(s)
+		j, err := judgedOf(s)
 		if err != nil {
 			return o, fmt.Errorf("read the status of instance %d: %w", s.Ordinal, err)
 		}
-		if missing[s.Ordinal], err = gtid.Parse(s.MissingGTIDs); err != nil {
-			return o, fmt.Errorf("read the status of instance %d: missingGTIDs: %w", s.Ordinal, err)
-		}
+		missing[s.Ordinal] = j.missing
 		if s.Ordinal == p {
 			if executed, err = gtid.Parse(s.ExecutedGTIDs); err != nil {
 				return o, fmt.Errorf("read the status of instance %d: %w", s.Ordinal, err)
 			}
 		}
 		// Ahead are only transactions under the primary's UUID, which the status does not name.
-		if first, _, ok := strings.Cut(ahead.String(), ":"); ok {
+		if first, _, ok := strings.Cut(j.ahead.String(), ":"); ok {
 			uuid = first
 		}
-		o.Instances[s.Ordinal] = i
+		o.Instances[s.Ordinal] = instance(s, j)
 	}
 	for i := range o.Instances {
 		o.Instances[i].Executed = o.Instances[i].Executed.Union(executed.Subtract(missing[i]))
@@ -100,22 +98,33 @@ func takeHeld(into []clustering.Instance, from []mocov1beta2.InstanceStatus) err
 	return nil
 }
 
-// instance is one instance with what it executed and the primary did not, and the part of that which is ahead.
-func instance(s mocov1beta2.InstanceStatus) (clustering.Instance, gtid.Set, error) {
-	errant, err := gtid.Parse(s.ErrantGTIDs)
-	if err != nil {
-		return clustering.Instance{}, gtid.Set{}, fmt.Errorf("errantGTIDs: %w", err)
+// judged are the transactions of an instance that the status has judged.
+type judged struct{ errant, ahead, missing gtid.Set }
+
+func judgedOf(s mocov1beta2.InstanceStatus) (judged, error) {
+	var j judged
+	for _, set := range []struct {
+		field, text string
+		into        *gtid.Set
+	}{
+		{"errantGTIDs", s.ErrantGTIDs, &j.errant}, {"aheadGTIDs", s.AheadGTIDs, &j.ahead}, {"missingGTIDs", s.MissingGTIDs, &j.missing},
+	} {
+		var err error
+		if *set.into, err = gtid.Parse(set.text); err != nil {
+			return j, fmt.Errorf("%s: %w", set.field, err)
+		}
 	}
-	ahead, err := gtid.Parse(s.AheadGTIDs)
-	if err != nil {
-		return clustering.Instance{}, gtid.Set{}, fmt.Errorf("aheadGTIDs: %w", err)
-	}
+	return j, nil
+}
+
+// instance is one instance with what it executed and the primary did not.
+func instance(s mocov1beta2.InstanceStatus, j judged) clustering.Instance {
 	readOnly := s.Writable != nil && !*s.Writable
 	return clustering.Instance{
 		Reachable: s.Writable != nil, ReadOnly: readOnly, SuperReadOnly: readOnly, Stopped: s.Stopped,
-		KnownErrant: !errant.Empty(), Executed: errant.Union(ahead),
+		KnownErrant: !j.errant.Empty(), Executed: j.errant.Union(j.ahead),
 		Channel: clustering.Channel{Present: s.SQLThread != "", IO: thread(s.IOThread), SQL: thread(s.SQLThread)},
-	}, ahead, nil
+	}
 }
 
 func thread(state string) clustering.Thread {

@@ -58,8 +58,8 @@ func (b *Bed) initialised(t *testing.T, statements string) string {
 	if err := os.MkdirAll(filepath.Dir(kept), 0o700); err != nil {
 		t.Fatalf("make a folder for data directories: %v", err)
 	}
-	fresh, err := os.MkdirTemp(filepath.Dir(kept), "new-")
-	if err != nil {
+	fresh := kept + "-" + b.network // Nobody else has the network; a test that was killed may have had it.
+	if err := errors.Join(os.RemoveAll(fresh), os.Mkdir(fresh, 0o700)); err != nil {
 		t.Fatalf("make a data directory: %v", err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(fresh) }) // It is there only if somebody else was faster.
