@@ -114,6 +114,7 @@ func (b *bench) one(t *testing.T) {
 	for range switchoverRuns {
 		b.stopSwitchover(t, c, log, seen)
 	}
+	becomesHealthy(t, c) // Before, sessions of clients are ended.
 	for i := range c.Servers {
 		must(t, c, i, "set global general_log = off")
 	}
