@@ -5,6 +5,7 @@ package testkit
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -44,8 +45,42 @@ type HubServer struct {
 // Hub starts a hub without any CRD. It takes about three seconds: share one between subtests.
 func Hub(t *testing.T) *HubServer {
 	t.Helper()
+	return startHub(t, "--api-only")
+}
+
+// ControlPlane starts a hub with the real controllers and the real scheduler, and nodes whose Pods are said to run.
+func ControlPlane(t *testing.T, nodes int) *HubServer {
+	t.Helper()
+	h := startHub(t)
+	for i := range nodes {
+		name := fmt.Sprintf("node-%d", i)
+		p := StartProcess(t, local(t), []string{
+			"node", "--name", name, "--dir", t.TempDir(), "--bootstrap-kubeconfig", h.Kubeconfig(t), "--heartbeat", "2s",
+		}, nil)
+		t.Cleanup(func() { p.Kill9(t) })
+		Eventually(t, name+" is ready", func() error { return h.nodeIsReady(t, name) })
+	}
+	return h
+}
+
+func (h *HubServer) nodeIsReady(t *testing.T, name string) error {
+	t.Helper()
+	var node corev1.Node
+	if err := h.Client.Get(t.Context(), client.ObjectKey{Name: name}, &node); err != nil {
+		return fmt.Errorf("get: %w", err)
+	}
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue && len(node.Spec.Taints) == 0 {
+			return nil
+		}
+	}
+	return errors.New("expected it to be ready and without taints, found it is not")
+}
+
+func startHub(t *testing.T, flags ...string) *HubServer {
+	t.Helper()
 	dir := t.TempDir()
-	h := &HubServer{Process: StartProcess(t, local(t), []string{"control-plane", "--api-only", "--dir", dir}, nil), dir: dir}
+	h := &HubServer{Process: StartProcess(t, local(t), append([]string{"control-plane", "--dir", dir}, flags...), nil), dir: dir}
 	// A polite end takes seconds, and nobody wants the data.
 	t.Cleanup(func() { h.Kill9(t) })
 	file := h.Line(t, "kubeconfig: ")

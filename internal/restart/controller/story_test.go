@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/torpor-dev/torpor/internal/testkit"
+)
+
+// TestRestart runs on one control plane; each story has an app of its own.
+func TestRestart(t *testing.T) {
+	s := newStage(t)
+	t.Run("stop and start", s.testStopAndStart)
+	t.Run("two hundred restarts", s.testTwoHundred)
+}
+
+func (s *stage) testStopAndStart(t *testing.T) {
+	a := s.newApp(t, options{instances: 2})
+	a.awaitsRunning(t)
+	a.set(t, stopped)
+	a.awaitsStopped(t)
+	if pods := a.listPods(t); len(pods) != 0 {
+		t.Errorf("expected no Pod of a stopped app, found %d", len(pods))
+	}
+	a.set(t, started)
+	a.awaitsRunning(t)
+}
+
+// The ADR's decision: a stop and a start within milliseconds, two hundred times.
+func (s *stage) testTwoHundred(t *testing.T) {
+	const times = 200
+	a := s.newApp(t, options{instances: 2})
+	h := a.follow(t)
+	a.awaitsRunning(t)
+	for i := range times {
+		a.set(t, stopped)
+		if found := a.set(t, started).Annotations[revision]; found != fmt.Sprint(i+1) {
+			t.Fatalf("expected revision %d, found %s", i+1, found)
+		}
+	}
+	a.awaitsRunning(t)
+	testkit.Eventually(t, "only the last revision is left", func() error {
+		for _, l := range a.lrps(t) {
+			if l.Spec.Version != fmt.Sprint(times) {
+				return fmt.Errorf("found the LRP of revision %s", l.Spec.Version)
+			}
+		}
+		return nil
+	})
+	for _, p := range a.listPods(t) {
+		if p.Labels["korifi.cloudfoundry.org/version"] != fmt.Sprint(times) {
+			t.Errorf("found the Pod %s of revision %s", p.Name, p.Labels["korifi.cloudfoundry.org/version"])
+		}
+	}
+	for name, n := range h.names() {
+		if n > 1 {
+			t.Errorf("the name %s was used for %d LRPs", name, n)
+		}
+	}
+	if most, overlap := h.seen(); most > 1 || overlap > 0 {
+		t.Errorf("expected never two revisions with Pods, found %d for %s", most, overlap)
+	}
+	t.Logf("%d restarts made %d LRPs", times, len(h.names()))
+}
