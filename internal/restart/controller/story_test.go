@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"testing"
 
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/testkit"
 )
 
@@ -13,7 +14,24 @@ import (
 func TestRestart(t *testing.T) {
 	s := newStage(t)
 	t.Run("stop and start", s.testStopAndStart)
-	t.Run("two hundred restarts", s.testTwoHundred)
+	t.Run("orgs and spaces are namespaces", s.testSpaces)
+	t.Run("an app takes everything with it", s.testDelete)
+	t.Run("a template stays", s.testTemplateStays)
+	t.Run("overlap is a choice", s.testOverlap)
+	t.Run("a drain may time out", s.testDrainTimeout)
+	t.Run("race c: many requests at once", s.testManyRequests)
+	t.Run("race d: a revision is lowered", s.testLowered)
+	t.Run("race f: strict drain", s.testStrict)
+	t.Run("race g: only the current revision is told of", s.testStats)
+	t.Run("race h: a name is taken", s.testNameTaken)
+	t.Run("race i: scaled to zero", s.testZero)
+	t.Run("race k: a crash loop", s.testCrash)
+	t.Run("race m: a budget for each revision", s.testBudgets)
+	t.Run("race n: one instance of twelve", s.testInstance)
+	t.Run("race o: a dying object", s.testDyingObject)
+	t.Run("race p: a newer LRP", s.testNewerLRP)
+	t.Run("race q: a droplet waits", s.testDroplet)
+	t.Run("race a: two hundred restarts", s.testTwoHundred)
 }
 
 func (s *stage) testStopAndStart(t *testing.T) {
@@ -50,8 +68,8 @@ func (s *stage) testTwoHundred(t *testing.T) {
 		return nil
 	})
 	for _, p := range a.listPods(t) {
-		if p.Labels["korifi.cloudfoundry.org/version"] != fmt.Sprint(times) {
-			t.Errorf("found the Pod %s of revision %s", p.Name, p.Labels["korifi.cloudfoundry.org/version"])
+		if p.Labels[korifiv1alpha1.VersionLabel] != fmt.Sprint(times) {
+			t.Errorf("found the Pod %s of revision %s", p.Name, p.Labels[korifiv1alpha1.VersionLabel])
 		}
 	}
 	for name, n := range h.names() {

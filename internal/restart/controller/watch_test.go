@@ -84,7 +84,10 @@ func (h *history) measure(now time.Time) {
 func (h *history) seen() (most int, overlap time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.measure(time.Now())
+	now := time.Now()
+	if h.measure(now); !h.since.IsZero() {
+		return h.most, h.overlap + now.Sub(h.since)
+	}
 	return h.most, h.overlap
 }
 
