@@ -29,6 +29,7 @@ import (
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/conditional"
 	backup "github.com/torpor-dev/torpor/internal/backup/controller"
 	"github.com/torpor-dev/torpor/internal/cloud/aws"
@@ -36,6 +37,7 @@ import (
 	hibernation "github.com/torpor-dev/torpor/internal/hibernate/controller"
 	provisioning "github.com/torpor-dev/torpor/internal/provisioning/controller"
 	restart "github.com/torpor-dev/torpor/internal/restart/controller"
+	"github.com/torpor-dev/torpor/internal/restart/controller/deploying"
 	"github.com/torpor-dev/torpor/internal/restart/controller/running"
 	"github.com/torpor-dev/torpor/internal/restart/controller/spaces"
 )
@@ -124,10 +126,12 @@ func addFeatures(mgr manager.Manager, o Options) error {
 		{"backup", conditional.Served(mocov1beta2.MySQLClusterKind(), mocov1beta2.BackupPolicyKind()), backup.Controller{
 			Image: o.Image, Clock: clock.RealClock{}, Metrics: backupMetrics,
 		}.SetupWithManager},
-		{"restart", conditional.Served(korifiv1alpha1.CFAppKind(), korifiv1alpha1.CFProcessKind(), korifiv1alpha1.CFBuildKind(), eiriniv1.LRPKind()),
-			restart.Controller{Clock: clock.RealClock{}, Metrics: restartMetrics}.SetupWithManager},
+		{"restart", conditional.Served(korifiv1alpha1.CFAppKind(), korifiv1alpha1.CFProcessKind(), korifiv1alpha1.CFBuildKind(),
+			torporv1alpha1.CFDeploymentKind(), eiriniv1.LRPKind()), restart.Controller{Clock: clock.RealClock{}, Metrics: restartMetrics}.SetupWithManager},
 		{"spaces", conditional.Served(korifiv1alpha1.CFOrgKind(), korifiv1alpha1.CFSpaceKind(), korifiv1alpha1.CFBuildKind(), korifiv1alpha1.CFPackageKind()),
 			spaces.Controller{Clock: clock.RealClock{}}.SetupWithManager},
+		{"deployments", conditional.Served(korifiv1alpha1.CFAppKind(), torporv1alpha1.CFDeploymentKind()),
+			deploying.Controller{Clock: clock.RealClock{}}.SetupWithManager},
 		{"lrp", conditional.Served(eiriniv1.LRPKind()), running.Controller{Clock: clock.RealClock{}}.SetupWithManager},
 	}
 	for _, f := range features {
@@ -158,7 +162,8 @@ func actuators(o Options) map[string]actuator.Actuator {
 
 func newScheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, hivev1.AddToScheme, mocov1beta2.AddToScheme, korifiv1alpha1.AddToScheme, eiriniv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, hivev1.AddToScheme, mocov1beta2.AddToScheme, korifiv1alpha1.AddToScheme, eiriniv1.AddToScheme,
+		torporv1alpha1.AddToScheme} {
 		if err := add(s); err != nil {
 			return nil, fmt.Errorf("register kinds: %w", err)
 		}

@@ -26,6 +26,7 @@ import (
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
 // callTimeout bounds each call of a test to a server of its own.
@@ -151,7 +152,7 @@ func newClient(t *testing.T, cfg *rest.Config) client.Client {
 	t.Helper()
 	known := runtime.NewScheme()
 	if err := errors.Join(scheme.AddToScheme(known), apiextensionsv1.AddToScheme(known), hivev1.AddToScheme(known), mocov1beta2.AddToScheme(known),
-		korifiv1alpha1.AddToScheme(known), eiriniv1.AddToScheme(known)); err != nil {
+		korifiv1alpha1.AddToScheme(known), eiriniv1.AddToScheme(known), torporv1alpha1.AddToScheme(known)); err != nil {
 		t.Fatalf("register kinds: %v", err)
 	}
 	cfg = rest.CopyConfig(cfg)

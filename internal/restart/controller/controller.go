@@ -23,6 +23,7 @@ import (
 
 	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/kit"
 	"github.com/torpor-dev/torpor/internal/restart/controller/instance"
 )
@@ -105,6 +106,7 @@ func (c Controller) setupProcesses(mgr manager.Manager, pods source.Source) erro
 		Owns(&eiriniv1.LRP{}).
 		Watches(&korifiv1alpha1.CFApp{}, handler.EnqueueRequestsFromMapFunc(c.processesOfApp), builder.WithPredicates(asked())).
 		Watches(&korifiv1alpha1.CFBuild{}, handler.EnqueueRequestsFromMapFunc(c.processesOfBuild)).
+		Watches(&torporv1alpha1.CFDeployment{}, handler.EnqueueRequestsFromMapFunc(c.processesOfDeployment), builder.WithPredicates(asked())).
 		WatchesRawSource(pods).
 		WithOptions(options()).
 		Complete(&kit.Reconciler[*korifiv1alpha1.CFProcess]{

@@ -25,7 +25,10 @@ type history struct {
 	overlap time.Duration
 	since   time.Time
 	most    int
-	lrps    map[types.UID]string // every LRP that ever was
+	// ready are the Pods that are ready and not told to end, alive those that are not told to end.
+	ready, alive     map[types.UID]bool
+	leastReady, inFlight int
+	lrps             map[types.UID]string // every LRP that ever was
 }
 
 // follow watches until the test ends.
@@ -35,7 +38,7 @@ func (a *app) follow(t *testing.T) *history {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &history{pods: map[types.UID]string{}, lrps: map[types.UID]string{}}
+	h := &history{pods: map[types.UID]string{}, lrps: map[types.UID]string{}, ready: map[types.UID]bool{}, alive: map[types.UID]bool{}, leastReady: -1}
 	in, of := client.InNamespace(a.namespace), client.MatchingLabels{korifiv1alpha1.AppGUIDLabel: a.name}
 	for _, list := range []client.ObjectList{&corev1.PodList{}, &eiriniv1.LRPList{}} {
 		w, err := c.Watch(context.WithoutCancel(t.Context()), list, in, of)
@@ -62,8 +65,38 @@ func (h *history) note(e watch.Event) {
 		if h.pods[o.UID] = o.Labels[korifiv1alpha1.VersionLabel]; e.Type == watch.Deleted {
 			delete(h.pods, o.UID)
 		}
+		h.count(o, e.Type == watch.Deleted)
 		h.measure(time.Now())
 	}
+}
+
+// count keeps the fewest ready Pods, from when the first goes on, and the most that are not ready yet.
+func (h *history) count(pod *corev1.Pod, gone bool) {
+	if gone = gone || !pod.DeletionTimestamp.IsZero(); gone {
+		delete(h.alive, pod.UID)
+		delete(h.ready, pod.UID)
+	} else {
+		h.alive[pod.UID] = true
+		for _, c := range pod.Status.Conditions {
+			if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
+				h.ready[pod.UID] = true
+			}
+		}
+	}
+	h.inFlight = max(h.inFlight, len(h.alive)-len(h.ready))
+	switch {
+	case gone && h.leastReady < 0:
+		h.leastReady = len(h.ready) // The first that goes: before, the watch may not have told of all.
+	case gone:
+		h.leastReady = min(h.leastReady, len(h.ready))
+	}
+}
+
+// counts are the fewest Pods that were ready and the most that were not yet, leaving out what was told to end.
+func (h *history) counts() (leastReady, inFlight int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.leastReady, h.inFlight
 }
 
 func (h *history) measure(now time.Time) {
