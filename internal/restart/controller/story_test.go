@@ -30,6 +30,7 @@ func TestRestart(t *testing.T) {
 	t.Run("race l: cancelled", s.testCancel)
 	t.Run("a canary waits", s.testCanary)
 	t.Run("a deployment is superseded", s.testSuperseded)
+	t.Run("a restart is told of", s.testTold)
 	t.Run("race m: a budget for each revision", s.testBudgets)
 	t.Run("race n: one instance of twelve", s.testInstance)
 	t.Run("race o: a dying object", s.testDyingObject)

@@ -26,9 +26,9 @@ type history struct {
 	since   time.Time
 	most    int
 	// ready are the Pods that are ready and not told to end, alive those that are not told to end.
-	ready, alive     map[types.UID]bool
+	ready, alive         map[types.UID]bool
 	leastReady, inFlight int
-	lrps             map[types.UID]string // every LRP that ever was
+	lrps                 map[types.UID]string // every LRP that ever was
 }
 
 // follow watches until the test ends.
