@@ -41,17 +41,16 @@ const (
 type stage struct {
 	*testkit.HubServer
 	namespace string
+	// address is where the admission is served.
+	address string
 }
 
+// newStage has a manager in the test's own process, where the race detector sees it. There can be one in a process.
 func newStage(t *testing.T) *stage {
 	t.Helper()
-	s := &stage{HubServer: testkit.ControlPlane(t, 1)}
-	s.InstallCRDs(t)
-	s.namespace = s.Namespace(t)
-	address := freeAddress(t)
-	s.installWebhooks(t, "https://"+address)
+	s := newEmptyStage(t)
 	o := manager.Options{
-		MetricsAddress: "0", ProbeAddress: "0", WebhookAddress: address, Namespace: s.namespace,
+		MetricsAddress: "0", ProbeAddress: "0", WebhookAddress: s.address, Namespace: s.namespace,
 		Log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -63,13 +62,28 @@ func newStage(t *testing.T) *stage {
 			t.Errorf("the manager ended with: %v", err)
 		}
 	})
+	s.awaitsAdmission(t)
+	return s
+}
+
+// newEmptyStage has no manager.
+func newEmptyStage(t *testing.T) *stage {
+	t.Helper()
+	s := &stage{HubServer: testkit.ControlPlane(t, 1), address: freeAddress(t)}
+	s.InstallCRDs(t)
+	s.namespace = s.Namespace(t)
+	s.installWebhooks(t, "https://"+s.address)
+	return s
+}
+
+func (s *stage) awaitsAdmission(t *testing.T) {
+	t.Helper()
 	testkit.Eventually(t, "admission answers", func() error {
 		return s.Client.Create(t.Context(), &korifiv1alpha1.CFApp{
 			ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "probe"},
 			Spec:       korifiv1alpha1.CFAppSpec{DisplayName: "probe", DesiredState: stopped, Lifecycle: korifiv1alpha1.Lifecycle{Type: korifiv1alpha1.DockerLifecycle}},
 		}, client.DryRunAll)
 	})
-	return s
 }
 
 // installWebhooks applies config/webhook with an address in place of its Service.
