@@ -15,12 +15,14 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
@@ -55,7 +57,8 @@ func newStage(t *testing.T) *stage {
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
-	go func() { done <- manager.Run(ctx, s.Config, o) }()
+	config := s.limited(t)
+	go func() { done <- manager.Run(ctx, config, o) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -64,6 +67,31 @@ func newStage(t *testing.T) *stage {
 	})
 	s.awaitsAdmission(t)
 	return s
+}
+
+// limited lets in with the rights of config/rbac and no more.
+func (s *stage) limited(t *testing.T) *rest.Config {
+	t.Helper()
+	file, err := os.ReadFile(filepath.Join("..", "..", "..", "config", "rbac", "role.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	role := &rbacv1.ClusterRole{}
+	if err := yaml.Unmarshal(file, role); err != nil {
+		t.Fatal(err)
+	}
+	const user = "torpor-manager"
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: role.Name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+	}
+	if err := errors.Join(s.Client.Create(t.Context(), role), s.Client.Create(t.Context(), binding)); err != nil {
+		t.Fatal(err)
+	}
+	config := rest.CopyConfig(s.Config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: user}
+	return config
 }
 
 // newEmptyStage has no manager.
