@@ -128,10 +128,14 @@ func addFeatures(mgr manager.Manager, o Options) error {
 		}.SetupWithManager},
 		{"restart", conditional.Served(korifiv1alpha1.CFAppKind(), korifiv1alpha1.CFProcessKind(), korifiv1alpha1.CFBuildKind(),
 			torporv1alpha1.CFDeploymentKind(), eiriniv1.LRPKind()), restart.Controller{Clock: clock.RealClock{}, Metrics: restartMetrics}.SetupWithManager},
-		{"spaces", conditional.Served(korifiv1alpha1.CFOrgKind(), korifiv1alpha1.CFSpaceKind(), korifiv1alpha1.CFBuildKind(), korifiv1alpha1.CFPackageKind()),
-			spaces.Controller{Clock: clock.RealClock{}}.SetupWithManager},
-		{"deployments", conditional.Served(korifiv1alpha1.CFAppKind(), torporv1alpha1.CFDeploymentKind()),
-			deploying.Controller{Clock: clock.RealClock{}}.SetupWithManager},
+		{
+			"spaces", conditional.Served(korifiv1alpha1.CFOrgKind(), korifiv1alpha1.CFSpaceKind(), korifiv1alpha1.CFBuildKind(), korifiv1alpha1.CFPackageKind()),
+			spaces.Controller{Clock: clock.RealClock{}}.SetupWithManager,
+		},
+		{
+			"deployments", conditional.Served(korifiv1alpha1.CFAppKind(), torporv1alpha1.CFDeploymentKind()),
+			deploying.Controller{Clock: clock.RealClock{}}.SetupWithManager,
+		},
 		{"lrp", conditional.Served(eiriniv1.LRPKind()), running.Controller{Clock: clock.RealClock{}}.SetupWithManager},
 	}
 	for _, f := range features {
@@ -162,8 +166,10 @@ func actuators(o Options) map[string]actuator.Actuator {
 
 func newScheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, hivev1.AddToScheme, mocov1beta2.AddToScheme, korifiv1alpha1.AddToScheme, eiriniv1.AddToScheme,
-		torporv1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{
+		scheme.AddToScheme, hivev1.AddToScheme, mocov1beta2.AddToScheme, korifiv1alpha1.AddToScheme, eiriniv1.AddToScheme,
+		torporv1alpha1.AddToScheme,
+	} {
 		if err := add(s); err != nil {
 			return nil, fmt.Errorf("register kinds: %w", err)
 		}

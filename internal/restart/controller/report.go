@@ -100,8 +100,10 @@ func summary(f family, unreadable string) (ready, draining metav1.Condition) {
 		return cmp.Or(cmp.Compare(a.Spec.ProcessType, b.Spec.ProcessType), cmp.Compare(a.Name, b.Name))
 	})
 	ready = metav1.Condition{Type: korifiv1alpha1.ReadyCondition, Status: metav1.ConditionTrue, Reason: want, Message: "every process is as it should be"}
-	draining = metav1.Condition{Type: korifiv1alpha1.DrainingCondition, Status: metav1.ConditionFalse, Reason: korifiv1alpha1.DrainedReason,
-		Message: "no instance of an older revision is left"}
+	draining = metav1.Condition{
+		Type: korifiv1alpha1.DrainingCondition, Status: metav1.ConditionFalse, Reason: korifiv1alpha1.DrainedReason,
+		Message: "no instance of an older revision is left",
+	}
 	for i := range f.processes {
 		p := &f.processes[i]
 		if d := meta.FindStatusCondition(p.Status.Conditions, korifiv1alpha1.DrainingCondition); d != nil && d.Status == metav1.ConditionTrue && draining.Status != d.Status {

@@ -118,8 +118,10 @@ func draining(o observation) int32 {
 }
 
 func readyCondition(o observation, p plan, ready int32) metav1.Condition {
-	c := metav1.Condition{Type: korifiv1alpha1.ReadyCondition, Status: metav1.ConditionFalse, Reason: korifiv1alpha1.StartingReason,
-		Message: fmt.Sprintf("%d of %d instances are ready", ready, o.lrp.Spec.Instances)}
+	c := metav1.Condition{
+		Type: korifiv1alpha1.ReadyCondition, Status: metav1.ConditionFalse, Reason: korifiv1alpha1.StartingReason,
+		Message: fmt.Sprintf("%d of %d instances are ready", ready, o.lrp.Spec.Instances),
+	}
 	switch {
 	case p.trouble != "":
 		c.Reason, c.Message = korifiv1alpha1.NameTakenReason, p.trouble
@@ -132,8 +134,10 @@ func readyCondition(o observation, p plan, ready int32) metav1.Condition {
 }
 
 func drainingCondition(n int32) metav1.Condition {
-	c := metav1.Condition{Type: korifiv1alpha1.DrainingCondition, Status: metav1.ConditionFalse, Reason: korifiv1alpha1.DrainedReason,
-		Message: "no instance is on its way out"}
+	c := metav1.Condition{
+		Type: korifiv1alpha1.DrainingCondition, Status: metav1.ConditionFalse, Reason: korifiv1alpha1.DrainedReason,
+		Message: "no instance is on its way out",
+	}
 	if n > 0 {
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, korifiv1alpha1.DrainingReason, fmt.Sprintf("%d instances are on their way out", n)
 	}

@@ -4,6 +4,7 @@ package running
 
 import (
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -18,7 +19,7 @@ func TestDecide(t *testing.T) {
 	lrp := func(instances int32, deleting bool, finalizers ...string) *eiriniv1.LRP {
 		l := &eiriniv1.LRP{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "lrp", Finalizers: finalizers}, Spec: eiriniv1.LRPSpec{GUID: "a", Version: "1", Instances: instances}}
 		if deleting {
-			l.DeletionTimestamp = new(metav1.Now())
+			l.DeletionTimestamp = new(metav1.NewTime(time.Unix(1, 0)))
 		}
 		return l
 	}
@@ -64,6 +65,6 @@ func TestDecide(t *testing.T) {
 }
 
 func dying(s *appsv1.StatefulSet) *appsv1.StatefulSet {
-	s.DeletionTimestamp = new(metav1.Now())
+	s.DeletionTimestamp = new(metav1.NewTime(time.Unix(1, 0)))
 	return s
 }
