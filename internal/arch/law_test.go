@@ -78,7 +78,7 @@ func laws() []law {
 
 		decision.of("internal/restart"),
 		shell.of("internal/restart/webhook/...").reaching("internal/restart/..."),
-		shell.of("internal/restart/controller/...").reaching("internal/restart/...").unbuilt(),
+		shell.of("internal/restart/controller/...").reaching("internal/restart/..."),
 
 		{
 			packages: "internal/kit", why: "an idiom that knows a feature is no idiom",

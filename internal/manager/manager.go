@@ -5,6 +5,7 @@ package manager
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -24,17 +25,26 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/torpor-dev/torpor/actuator"
+	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/conditional"
 	backup "github.com/torpor-dev/torpor/internal/backup/controller"
 	"github.com/torpor-dev/torpor/internal/cloud/aws"
 	clustering "github.com/torpor-dev/torpor/internal/clustering/controller"
 	hibernation "github.com/torpor-dev/torpor/internal/hibernate/controller"
 	provisioning "github.com/torpor-dev/torpor/internal/provisioning/controller"
+	restart "github.com/torpor-dev/torpor/internal/restart/controller"
+	"github.com/torpor-dev/torpor/internal/restart/controller/deploying"
+	"github.com/torpor-dev/torpor/internal/restart/controller/running"
+	"github.com/torpor-dev/torpor/internal/restart/controller/spaces"
 )
 
 const (
+	defaultNamespace = "torpor-system"
+
 	clientQPS   = 200
 	clientBurst = 400
 	// shutdownTimeout bounds the wait for passes in flight; everything they do is safe to cut off.
@@ -50,6 +60,8 @@ type Options struct {
 	Namespace      string
 	// AWSEndpoint replaces the endpoint of EC2; empty means AWS's own.
 	AWSEndpoint string
+	// WebhookAddress is host:port on which the admission of apps is served; "0" serves nothing.
+	WebhookAddress string
 	// Image is Torpor's own, for the Pods that bring its program to other containers; empty means that none can be made.
 	Image string
 	// Log gets everything that is worth telling.
@@ -78,7 +90,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	if err != nil {
 		return fmt.Errorf("make manager: %w", err)
 	}
-	if err := addFeatures(mgr, o); err != nil {
+	if err := errors.Join(addFeatures(mgr, o), addAdmission(mgr, o)); err != nil {
 		return err
 	}
 	if err := mgr.Start(ctx); err != nil {
@@ -93,7 +105,8 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 // addFeatures is the list of everything that Torpor does. Each feature runs only while its API is served.
 func addFeatures(mgr manager.Manager, o Options) error {
 	hibernationMetrics, clusteringMetrics, backupMetrics := hibernation.NewMetrics(), clustering.NewMetrics(), backup.NewMetrics()
-	for _, m := range []prometheus.Collector{hibernationMetrics, clusteringMetrics, backupMetrics} {
+	restartMetrics := restart.NewMetrics()
+	for _, m := range []prometheus.Collector{hibernationMetrics, clusteringMetrics, backupMetrics, restartMetrics} {
 		if err := metrics.Registry.Register(m); err != nil {
 			return fmt.Errorf("register metrics: %w", err)
 		}
@@ -113,6 +126,17 @@ func addFeatures(mgr manager.Manager, o Options) error {
 		{"backup", conditional.Served(mocov1beta2.MySQLClusterKind(), mocov1beta2.BackupPolicyKind()), backup.Controller{
 			Image: o.Image, Clock: clock.RealClock{}, Metrics: backupMetrics,
 		}.SetupWithManager},
+		{"restart", conditional.Served(korifiv1alpha1.CFAppKind(), korifiv1alpha1.CFProcessKind(), korifiv1alpha1.CFBuildKind(),
+			torporv1alpha1.CFDeploymentKind(), eiriniv1.LRPKind()), restart.Controller{Clock: clock.RealClock{}, Metrics: restartMetrics}.SetupWithManager},
+		{
+			"spaces", conditional.Served(korifiv1alpha1.CFOrgKind(), korifiv1alpha1.CFSpaceKind(), korifiv1alpha1.CFBuildKind(), korifiv1alpha1.CFPackageKind()),
+			spaces.Controller{Clock: clock.RealClock{}}.SetupWithManager,
+		},
+		{
+			"deployments", conditional.Served(korifiv1alpha1.CFAppKind(), torporv1alpha1.CFDeploymentKind()),
+			deploying.Controller{Clock: clock.RealClock{}}.SetupWithManager,
+		},
+		{"lrp", conditional.Served(eiriniv1.LRPKind()), running.Controller{Clock: clock.RealClock{}}.SetupWithManager},
 	}
 	for _, f := range features {
 		group, err := conditional.Setup(mgr, f.when, f.setup, conditional.Name(f.name))
@@ -142,7 +166,10 @@ func actuators(o Options) map[string]actuator.Actuator {
 
 func newScheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, hivev1.AddToScheme, mocov1beta2.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{
+		scheme.AddToScheme, hivev1.AddToScheme, mocov1beta2.AddToScheme, korifiv1alpha1.AddToScheme, eiriniv1.AddToScheme,
+		torporv1alpha1.AddToScheme,
+	} {
 		if err := add(s); err != nil {
 			return nil, fmt.Errorf("register kinds: %w", err)
 		}

@@ -35,7 +35,7 @@ func Rules() []Rule {
 
 		{"canary waits", Observed.paused, canaryWaits},
 		{"deploying", func(o Observed) bool { return len(o.older()) > 0 }, deploying},
-		{"starting", func(o Observed) bool { return o.pods(o.target()).Ready < o.Desired }, starting},
+		{"starting", func(o Observed) bool { return o.pods(o.Target()).Ready < o.Desired }, starting},
 		{"running", func(Observed) bool { return true }, running},
 	}
 }
@@ -70,7 +70,7 @@ func (o Observed) blocked() bool {
 	if !o.missing() {
 		return false
 	}
-	name := Name(o.ProcessGUID, o.target())
+	name := Name(o.ProcessGUID, o.Target())
 	for _, l := range o.LRPs {
 		if l.Name == name {
 			return true

@@ -91,7 +91,7 @@ func unsafe(w world, p Plan) []string {
 	switch do := p.Do.(type) {
 	case Nothing:
 	case CreateLRP:
-		if !w.started || do.Revision != o.target() || do.Instances < 1 || do.Instances > o.Desired {
+		if !w.started || do.Revision != o.Target() || do.Instances < 1 || do.Instances > o.Desired {
 			wrong = append(wrong, "creates what is not wanted")
 		}
 	case ScaleLRP:
@@ -110,7 +110,7 @@ func unsafe(w world, p Plan) []string {
 	if p.Rule == "retire older" && after.staying() < min(w.staying(), w.desired) {
 		wrong = append(wrong, "takes a ready instance that is needed")
 	}
-	if running := p.Ready.Status == metav1.ConditionTrue; running && w.started && w.pods[o.target()].ready < w.desired {
+	if running := p.Ready.Status == metav1.ConditionTrue; running && w.started && w.pods[o.Target()].ready < w.desired {
 		wrong = append(wrong, "is ready with too few instances")
 	}
 	if p.Ready.Status == metav1.ConditionTrue && !w.started && w.pods != [revisions]toyPods{} {
@@ -154,7 +154,7 @@ func restless(w world) []string {
 
 func unwanted(w world, p Plan) []string {
 	var wrong []string
-	target := w.observe().target()
+	target := w.observe().Target()
 	for r := range w.lrps {
 		l, pods := w.lrps[r], w.pods[r]
 		if int64(r) == target && w.started {

@@ -107,7 +107,7 @@ func DesiredInstances(p *korifiv1alpha1.CFProcess) int32 {
 func (o Observed) older() []LRP {
 	var found []LRP
 	for _, l := range o.LRPs {
-		if l.Revision >= o.App.LastStop && l.Revision < o.target() && !l.Deleting {
+		if l.Revision >= o.App.LastStop && l.Revision < o.Target() && !l.Deleting {
 			found = append(found, l)
 		}
 	}
@@ -115,8 +115,8 @@ func (o Observed) older() []LRP {
 	return found
 }
 
-// target is the revision that should run: the app's, or the one before if its deployment was cancelled in time.
-func (o Observed) target() int64 {
+// Target is the revision that should run: the app's, or the one before if its deployment was cancelled in time.
+func (o Observed) Target() int64 {
 	if !o.App.Rollout.Cancelled {
 		return o.App.Revision
 	}
@@ -135,7 +135,7 @@ func (o Observed) target() int64 {
 // current is the LRP of the target; nil if there is none.
 func (o Observed) current() *LRP {
 	for i := range o.LRPs {
-		if o.LRPs[i].Revision == o.target() {
+		if o.LRPs[i].Revision == o.Target() {
 			return &o.LRPs[i]
 		}
 	}
@@ -150,10 +150,10 @@ func (o Observed) doomed(revision int64) bool {
 		return revision <= o.App.Revision
 	case revision < o.App.LastStop:
 		return true
-	case revision != o.App.Revision || o.target() == revision:
+	case revision != o.App.Revision || o.Target() == revision:
 		return false
 	default:
-		return o.pods(revision).Ready == 0 || o.pods(o.target()).Ready >= o.Desired
+		return o.pods(revision).Ready == 0 || o.pods(o.Target()).Ready >= o.Desired
 	}
 }
 
@@ -228,8 +228,8 @@ func (o Observed) held() bool {
 	return o.App.Started && o.Desired > 0 && o.current() == nil && !o.App.Overlap && !o.leftover().none() && !o.timedOut()
 }
 
-// draining is how many Pods are on their way out, of any revision.
-func (o Observed) draining() int32 {
+// Draining is how many Pods are on their way out, of any revision.
+func (o Observed) Draining() int32 {
 	var n int32
 	for _, p := range o.Pods {
 		n += p.Draining

@@ -17,9 +17,10 @@ const MaxRevision = 999_999_999
 const (
 	// maxGUID leaves room for the revision in a name of 52 characters, which is what a StatefulSet may have.
 	maxGUID = 39
-	// guidDigits and revisionDigits are hexadecimal digits; no two of the first million revisions share twelve.
+	// guidDigits, revisionDigits and processDigits are hexadecimal digits; no two of the first million revisions share twelve.
 	guidDigits     = 8
 	revisionDigits = 12
+	processDigits  = 32
 )
 
 // ParseRevision reads a revision as it is written: digits without anything before them.
@@ -39,6 +40,12 @@ func Name(processGUID string, revision int64) string {
 		name = strings.ReplaceAll(name[:min(len(name), maxGUID-guidDigits-1)], ".", "-") + "-" + digits(processGUID, guidDigits)
 	}
 	return name + "-" + digits(FormatRevision(revision), revisionDigits)
+}
+
+// ProcessName is the name of the CFProcess of a type that is made for an app: a GUID that follows from both.
+func ProcessName(appGUID, processType string) string {
+	d := digits(appGUID+"/"+processType, processDigits)
+	return d[:8] + "-" + d[8:12] + "-" + d[12:16] + "-" + d[16:20] + "-" + d[20:]
 }
 
 func digits(text string, n int) string {

@@ -8,7 +8,7 @@ func (o Observed) wanted() int32 {
 	if len(o.older()) == 0 || o.App.Rollout.Cancelled {
 		return o.Desired
 	}
-	want := min(o.Desired, o.pods(o.target()).Ready+max(1, o.App.Rollout.MaxInFlight))
+	want := min(o.Desired, o.pods(o.Target()).Ready+max(1, o.App.Rollout.MaxInFlight))
 	if share := o.canary(); share > 0 {
 		want = min(want, share)
 	}
@@ -31,13 +31,13 @@ func (o Observed) canary() int32 {
 // paused: the canary is complete and waits for somebody to continue.
 func (o Observed) paused() bool {
 	share := o.canary()
-	return share > 0 && share < o.Desired && o.pods(o.target()).Ready >= share
+	return share > 0 && share < o.Desired && o.pods(o.Target()).Ready >= share
 }
 
 // retire is the next older LRP that has too many instances, and how many it may keep. Ready instances of the new
 // revision let as many older ones go, the oldest first, so that as many as are wanted stay ready throughout.
 func (o Observed) retire() (lrp LRP, keep int32, found bool) {
-	needed := max(0, o.Desired-o.pods(o.target()).Ready)
+	needed := max(0, o.Desired-o.pods(o.Target()).Ready)
 	for _, l := range o.older() {
 		kept := min(l.Instances, needed)
 		needed -= min(kept, o.pods(l.Revision).Ready)

@@ -46,7 +46,7 @@ func held(o Observed) Plan {
 }
 
 func waitName(o Observed) Plan {
-	message := "the LRP " + Name(o.ProcessGUID, o.target()) + " is being deleted or is another's; waiting until it is gone"
+	message := "the LRP " + Name(o.ProcessGUID, o.Target()) + " is being deleted or is another's; waiting until it is gone"
 	return Plan{Ready: notReady(korifiv1alpha1.NameTakenReason, message), After: staleInterval}
 }
 
@@ -55,7 +55,7 @@ func noDroplet(o Observed) Plan {
 }
 
 func create(o Observed) Plan {
-	return Plan{Do: CreateLRP{Name: Name(o.ProcessGUID, o.target()), Revision: o.target(), Instances: o.wanted()}, Ready: progress(o)}
+	return Plan{Do: CreateLRP{Name: Name(o.ProcessGUID, o.Target()), Revision: o.Target(), Instances: o.wanted()}, Ready: progress(o)}
 }
 
 func scale(o Observed) Plan {
@@ -71,7 +71,7 @@ func retire(o Observed) Plan {
 }
 
 func canaryWaits(o Observed) Plan {
-	message := fmt.Sprintf("%d of %d instances run revision %d; continue or cancel the deployment", o.pods(o.target()).Ready, o.Desired, o.target())
+	message := fmt.Sprintf("%d of %d instances run revision %d; continue or cancel the deployment", o.pods(o.Target()).Ready, o.Desired, o.Target())
 	return Plan{Ready: notReady(korifiv1alpha1.DeploymentPausedReason, message)}
 }
 
@@ -81,7 +81,7 @@ func deploying(o Observed) Plan {
 
 func starting(o Observed) Plan {
 	message := readiness(o)
-	if crashed := o.pods(o.target()).Crashed; crashed > 0 {
+	if crashed := o.pods(o.Target()).Crashed; crashed > 0 {
 		message += fmt.Sprintf(", %d have crashed", crashed)
 	}
 	return Plan{Ready: notReady(korifiv1alpha1.StartingReason, message)}
@@ -96,7 +96,7 @@ func progress(o Observed) Condition {
 	switch {
 	case len(o.older()) > 0:
 		return deploying(o).Ready
-	case o.pods(o.target()).Ready < o.Desired:
+	case o.pods(o.Target()).Ready < o.Desired:
 		return starting(o).Ready
 	default:
 		return running(o).Ready
@@ -104,7 +104,7 @@ func progress(o Observed) Condition {
 }
 
 func readiness(o Observed) string {
-	return fmt.Sprintf("%d of %d instances of revision %d are ready", o.pods(o.target()).Ready, o.Desired, o.target())
+	return fmt.Sprintf("%d of %d instances of revision %d are ready", o.pods(o.Target()).Ready, o.Desired, o.Target())
 }
 
 func notReady(reason, message string) Condition {
@@ -112,7 +112,7 @@ func notReady(reason, message string) Condition {
 }
 
 func drainCondition(o Observed) Condition {
-	n := o.draining()
+	n := o.Draining()
 	switch {
 	case n == 0 && o.leftover().none():
 		return Condition{metav1.ConditionFalse, korifiv1alpha1.DrainedReason, "no instance of an older revision is left"}

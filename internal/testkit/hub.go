@@ -27,6 +27,7 @@ import (
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
 // callTimeout bounds each call of a test to a server of its own.
@@ -46,8 +47,42 @@ type HubServer struct {
 // Hub starts a hub without any CRD. It takes about three seconds: share one between subtests.
 func Hub(t *testing.T) *HubServer {
 	t.Helper()
+	return startHub(t, "--api-only")
+}
+
+// ControlPlane starts a hub with the real controllers and the real scheduler, and nodes whose Pods are said to run.
+func ControlPlane(t *testing.T, nodes int) *HubServer {
+	t.Helper()
+	h := startHub(t)
+	for i := range nodes {
+		name := fmt.Sprintf("node-%d", i)
+		p := StartProcess(t, local(t), []string{
+			"node", "--name", name, "--dir", t.TempDir(), "--bootstrap-kubeconfig", h.Kubeconfig(t), "--heartbeat", "2s",
+		}, nil)
+		t.Cleanup(func() { p.Kill9(t) })
+		Eventually(t, name+" is ready", func() error { return h.nodeIsReady(t, name) })
+	}
+	return h
+}
+
+func (h *HubServer) nodeIsReady(t *testing.T, name string) error {
+	t.Helper()
+	var node corev1.Node
+	if err := h.Client.Get(t.Context(), client.ObjectKey{Name: name}, &node); err != nil {
+		return fmt.Errorf("get: %w", err)
+	}
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue && len(node.Spec.Taints) == 0 {
+			return nil
+		}
+	}
+	return errors.New("expected it to be ready and without taints, found it is not")
+}
+
+func startHub(t *testing.T, flags ...string) *HubServer {
+	t.Helper()
 	dir := t.TempDir()
-	h := &HubServer{Process: StartProcess(t, local(t), []string{"control-plane", "--api-only", "--dir", dir}, nil), dir: dir}
+	h := &HubServer{Process: StartProcess(t, local(t), append([]string{"control-plane", "--dir", dir}, flags...), nil), dir: dir}
 	// A polite end takes seconds, and nobody wants the data.
 	t.Cleanup(func() { h.Kill9(t) })
 	file := h.Line(t, "kubeconfig: ")
@@ -133,7 +168,7 @@ func newClient(t *testing.T, cfg *rest.Config) client.Client {
 	t.Helper()
 	known := runtime.NewScheme()
 	if err := errors.Join(scheme.AddToScheme(known), apiextensionsv1.AddToScheme(known), hivev1.AddToScheme(known), mocov1beta2.AddToScheme(known),
-		korifiv1alpha1.AddToScheme(known), eiriniv1.AddToScheme(known)); err != nil {
+		korifiv1alpha1.AddToScheme(known), eiriniv1.AddToScheme(known), torporv1alpha1.AddToScheme(known)); err != nil {
 		t.Fatalf("register kinds: %v", err)
 	}
 	cfg = rest.CopyConfig(cfg)

@@ -4,24 +4,39 @@ package node
 
 import (
 	"context"
+	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 )
 
-// runPods says of every pod bound to this node that it runs, and lets go of those that are deleted.
+// pods are the pods bound to this node.
+type pods struct {
+	client kubernetes.Interface
+	config Config
+
+	mu sync.Mutex
+	// waiting are the pods for which a timer runs.
+	waiting map[types.UID]bool
+}
+
+// runPods says of every pod bound to this node that it runs, and lets go of those that are deleted, each as fast as the
+// pod itself says.
 func runPods(ctx context.Context, client kubernetes.Interface, c Config) {
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 		o.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", c.Name).String()
 	}))
 	informer := factory.Core().V1().Pods().Informer()
+	p := &pods{client: client, config: c, waiting: map[types.UID]bool{}}
 	act := func(obj any) {
 		if pod, ok := obj.(*corev1.Pod); ok {
-			runPod(ctx, client, c, pod)
+			p.see(ctx, pod)
 		}
 	}
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: act, UpdateFunc: func(_, obj any) { act(obj) }})
@@ -31,32 +46,94 @@ func runPods(ctx context.Context, client kubernetes.Interface, c Config) {
 	informer.RunWithContext(ctx)
 }
 
-// runPod repeats with the next event of the pod when a request is lost.
-func runPod(ctx context.Context, client kubernetes.Interface, c Config, pod *corev1.Pod) {
-	ctx, cancel := context.WithTimeout(ctx, requestLimit)
-	defer cancel()
-	pods := client.CoreV1().Pods(pod.Namespace)
+// see does the next step of a pod; the pod's own change brings it here again.
+func (p *pods) see(ctx context.Context, pod *corev1.Pod) {
+	b := behaviourOf(pod)
 	switch {
 	case pod.DeletionTimestamp != nil:
-		_ = pods.Delete(ctx, pod.Name, *metav1.NewDeleteOptions(0))
+		p.after(ctx, pod, b.stop, p.end)
 	case pod.Status.Phase == corev1.PodPending || pod.Status.Phase == "":
-		running := pod.DeepCopy()
-		running.Status = runningStatus(pod, c.Address)
-		_, _ = pods.UpdateStatus(ctx, running, metav1.UpdateOptions{})
+		p.report(ctx, pod, status(pod, p.config.Address, b.start == 0, b.crash))
+	case !ready(pod) && b.crash == "":
+		p.after(ctx, pod, b.start, func(ctx context.Context, pod *corev1.Pod) {
+			p.report(ctx, pod, status(pod, p.config.Address, true, ""))
+		})
 	}
 }
 
-func runningStatus(pod *corev1.Pod, address string) corev1.PodStatus {
+// after does something later, once for a pod at a time; a pod that is deleted while it starts is looked at again then.
+func (p *pods) after(ctx context.Context, pod *corev1.Pod, delay time.Duration, do func(context.Context, *corev1.Pod)) {
+	if delay == 0 {
+		do(ctx, pod)
+		return
+	}
+	key := pod.UID
+	if pod.DeletionTimestamp != nil {
+		key += "/ends"
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.waiting[key] {
+		return
+	}
+	p.waiting[key] = true
+	time.AfterFunc(delay, func() {
+		p.mu.Lock()
+		delete(p.waiting, key)
+		p.mu.Unlock()
+		do(ctx, pod)
+	})
+}
+
+func (p *pods) end(ctx context.Context, pod *corev1.Pod) {
+	ctx, cancel := context.WithTimeout(ctx, requestLimit)
+	defer cancel()
+	_ = p.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
+		GracePeriodSeconds: new(int64(0)), Preconditions: metav1.NewUIDPreconditions(string(pod.UID)),
+	})
+}
+
+// report repeats with the next event of the pod when the request is lost.
+func (p *pods) report(ctx context.Context, pod *corev1.Pod, s corev1.PodStatus) {
+	ctx, cancel := context.WithTimeout(ctx, requestLimit)
+	defer cancel()
+	after := pod.DeepCopy()
+	after.Status, after.ResourceVersion = s, "" // Nobody else writes this status; the UID tells whether it is still this pod.
+	_, _ = p.client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, after, metav1.UpdateOptions{})
+}
+
+func ready(pod *corev1.Pod) bool {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// status is that of a pod that runs, is ready or not, or whose containers end again and again with a message.
+func status(pod *corev1.Pod, address string, isReady bool, crash string) corev1.PodStatus {
 	now := metav1.Now()
+	isReady = isReady && crash == ""
 	s := corev1.PodStatus{Phase: corev1.PodRunning, HostIP: address, PodIP: address, StartTime: &now}
 	for _, kind := range []corev1.PodConditionType{corev1.PodScheduled, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady} {
-		s.Conditions = append(s.Conditions, corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: now})
+		is := corev1.ConditionTrue
+		if !isReady && (kind == corev1.ContainersReady || kind == corev1.PodReady) {
+			is = corev1.ConditionFalse
+		}
+		s.Conditions = append(s.Conditions, corev1.PodCondition{Type: kind, Status: is, LastTransitionTime: now})
 	}
 	for _, container := range pod.Spec.Containers {
-		s.ContainerStatuses = append(s.ContainerStatuses, corev1.ContainerStatus{
-			Name: container.Name, Image: container.Image, Ready: true, Started: new(true),
+		one := corev1.ContainerStatus{
+			Name: container.Name, Image: container.Image, Ready: isReady, Started: new(isReady),
 			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}},
-		})
+		}
+		if crash != "" {
+			one.RestartCount = 1
+			one.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: "back-off restarting failed container"}}
+			one.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 1, Reason: "Error", Message: crash, FinishedAt: now}
+		}
+		s.ContainerStatuses = append(s.ContainerStatuses, one)
 	}
 	return s
 }

@@ -76,6 +76,7 @@ func (c Config) report(ctx context.Context, client kubernetes.Interface, port in
 func (c Config) fill(s *corev1.NodeStatus, port int32) {
 	capacity := corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("32"), corev1.ResourceMemory: resource.MustParse("64Gi"), corev1.ResourcePods: resource.MustParse("250"),
+		corev1.ResourceEphemeralStorage: resource.MustParse("100Gi"),
 	}
 	s.Capacity, s.Allocatable = capacity, capacity
 	s.Addresses = c.addresses()

@@ -47,3 +47,18 @@ const (
 	// DrainedReason: none is left.
 	DrainedReason = "Drained"
 )
+
+// SucceededCondition of a CFBuild is True once its droplet is there.
+const SucceededCondition = "Succeeded"
+
+// Reasons of Succeeded, and of Ready of a CFOrg and a CFSpace.
+const (
+	// StagedReason: the droplet is there.
+	StagedReason = "Staged"
+	// PackageMissingReason: there is no CFPackage to make the droplet from.
+	PackageMissingReason = "PackageMissing"
+	// BuiltByOthersReason: the package holds code, and somebody else has to fill in the droplet.
+	BuiltByOthersReason = "BuiltByOthers"
+	// NamespaceReadyReason: the namespace is there.
+	NamespaceReadyReason = "NamespaceReady"
+)

@@ -44,3 +44,9 @@ const WebProcess = "web"
 
 // AppFinalizer keeps a CFApp until its Pods are gone.
 const AppFinalizer = "korifi.cloudfoundry.org/cfApp"
+
+// OrgFinalizer keeps a CFOrg until its namespace is gone.
+const OrgFinalizer = "korifi.cloudfoundry.org/cfOrg"
+
+// SpaceFinalizer keeps a CFSpace until its namespace is gone.
+const SpaceFinalizer = "korifi.cloudfoundry.org/cfSpace"

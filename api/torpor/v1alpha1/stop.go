@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package v1alpha1 is the API torpor.dev/v1alpha1: the names that Torpor adds to the kinds of others.
+// Package v1alpha1 is the API torpor.dev/v1alpha1: the names that Torpor adds to the kinds of others, and CFDeployment,
+// which brings a new revision of an app up beside the old one.
+//
+// +kubebuilder:object:generate=true
+// +groupName=torpor.dev
 package v1alpha1
 
 // Annotations of an object on which somebody stops something. They say nothing on an object where nothing is stopped.

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/restart"
+)
+
+// act does what was decided. It says whether what was decided on is behind what the API server knows: then nothing was done.
+func (c Controller) act(ctx context.Context, seen *observation, do restart.Action) (stale bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	defer cancel()
+	switch do := do.(type) {
+	case restart.Nothing:
+		return false, nil
+	case restart.CreateLRP:
+		stale, err = c.create(ctx, seen, do)
+	case restart.ScaleLRP:
+		stale, err = false, c.scale(ctx, seen, do)
+	case restart.DeleteLRPs:
+		stale, err = c.delete(ctx, seen, do)
+	}
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+		return true, nil
+	}
+	return stale, err
+}
+
+// create makes an LRP if the API server knows the same app and the same LRPs: two views that are each behind in their own
+// way could else run two revisions at once.
+func (c Controller) create(ctx context.Context, seen *observation, do restart.CreateLRP) (stale bool, err error) {
+	if same, err := c.sameApp(ctx, seen.app); err != nil || !same {
+		return true, err
+	}
+	if same, err := c.sameLRPs(ctx, seen); err != nil || !same {
+		return true, err
+	}
+	environment, err := c.environment(ctx, seen.app)
+	if err != nil {
+		return false, err
+	}
+	lrp := restart.BuildLRP(restart.Parts{App: seen.app, Process: seen.process, Droplet: seen.droplet, Environment: environment}, do)
+	if err := c.client.Create(ctx, lrp, client.FieldOwner(Name)); err != nil {
+		return false, fmt.Errorf("create the LRP: %w", err)
+	}
+	return false, nil
+}
+
+func (c Controller) scale(ctx context.Context, seen *observation, do restart.ScaleLRP) error {
+	for i := range seen.lrps {
+		if seen.lrps[i].Name != do.Name {
+			continue
+		}
+		before := &seen.lrps[i]
+		after := before.DeepCopy()
+		after.Spec.Instances = do.Instances
+		if err := c.client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(Name)); err != nil {
+			return fmt.Errorf("scale the LRP: %w", err)
+		}
+	}
+	return nil
+}
+
+// delete deletes LRPs if the API server knows the same app: one that was started again, or is at another revision, may
+// need what the decision would end.
+func (c Controller) delete(ctx context.Context, seen *observation, do restart.DeleteLRPs) (stale bool, err error) {
+	if same, err := c.sameApp(ctx, seen.app); err != nil || !same {
+		return true, err
+	}
+	var all []error
+	for i := range seen.lrps {
+		for _, name := range do.Names {
+			if l := &seen.lrps[i]; l.Name == name {
+				err := c.client.Delete(ctx, l, client.Preconditions{UID: new(l.UID)}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+				all = append(all, client.IgnoreNotFound(err))
+			}
+		}
+	}
+	if err := errors.Join(all...); err != nil {
+		return false, fmt.Errorf("delete LRPs: %w", err)
+	}
+	return false, nil
+}
+
+// sameApp says whether the app is past any cache what the decision was made on.
+func (c Controller) sameApp(ctx context.Context, app *korifiv1alpha1.CFApp) (bool, error) {
+	var live korifiv1alpha1.CFApp
+	err := c.live.Get(ctx, client.ObjectKeyFromObject(app), &live)
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read the app: %w", err)
+	}
+	was, is := restart.AppOf(app, restart.Rollout{}), restart.AppOf(&live, restart.Rollout{})
+	return live.UID == app.UID && live.DeletionTimestamp.IsZero() && is == was, nil
+}
+
+// sameLRPs says whether the LRPs of a process are past any cache what the decision was made on.
+func (c Controller) sameLRPs(ctx context.Context, seen *observation) (bool, error) {
+	var live eiriniv1.LRPList
+	err := c.live.List(ctx, &live, client.InNamespace(seen.process.Namespace),
+		client.MatchingLabels{korifiv1alpha1.ProcessGUIDLabel: seen.process.Name})
+	if err != nil {
+		return false, fmt.Errorf("list the LRPs: %w", err)
+	}
+	known := map[types.UID]bool{}
+	for i := range seen.lrps {
+		known[seen.lrps[i].UID] = true
+	}
+	for i := range live.Items {
+		if l := &live.Items[i]; metav1.IsControlledBy(l, seen.process) && !known[l.UID] {
+			return false, nil
+		}
+	}
+	return true, nil
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller_test
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/restart"
+	"github.com/torpor-dev/torpor/internal/testkit"
+)
+
+// TestManagerIsKilled kills the manager at each stage of a restart: what was asked for comes true under the next one, and
+// never two revisions run. While none runs nothing is half applied (race b).
+func TestManagerIsKilled(t *testing.T) {
+	binary := os.Getenv("TORPOR_BINARY")
+	if binary == "" {
+		t.Skip("TORPOR_BINARY is not set: expected the path of the binary torpor; build it with `make torpor`, run with `make test`")
+	}
+	s := newEmptyStage(t)
+	start := func() *testkit.Process {
+		p := testkit.StartProcess(t, binary, []string{
+			"manager", "--kubeconfig", s.Kubeconfig(t), "--metrics-address", "0", "--probe-address", "0",
+			"--webhook-address", s.address, "--namespace", s.namespace,
+		}, nil)
+		s.awaitsAdmission(t)
+		return p
+	}
+	p := start()
+	a := s.newApp(t, options{instances: 2, command: "HOLLOW_START=500ms HOLLOW_STOP=500ms ./app"})
+	a.awaitsRunning(t)
+	h := a.follow(t)
+	is := func(revision int, deleting bool) func() bool {
+		return func() bool {
+			for _, l := range a.lrps(t) {
+				if l.Spec.Version == fmt.Sprint(revision) && l.DeletionTimestamp.IsZero() != deleting {
+					return true
+				}
+			}
+			return false
+		}
+	}
+	for i, stage := range []func(next int) func() bool{
+		func(int) func() bool { return func() bool { return true } },
+		func(next int) func() bool { return is(next-1, true) },
+		func(next int) func() bool { return func() bool { return !is(next-1, true)() && !is(next-1, false)() } },
+		func(next int) func() bool { return is(next, false) },
+	} {
+		next := i + 1
+		if found := a.restart(t, fmt.Sprint("request ", next)); found != restart.FormatRevision(int64(next)) {
+			t.Fatalf("expected revision %d, found %s", next, found)
+		}
+		testkit.Eventually(t, fmt.Sprintf("stage %d is reached", next), func() error {
+			if !stage(next)() {
+				return fmt.Errorf("found %d LRPs", len(a.lrps(t)))
+			}
+			return nil
+		})
+		p.Kill9(t)
+		a.cannotBeChanged(t)
+		p = start()
+		a.awaitsRunning(t)
+		a.awaitsRevisions(t, fmt.Sprint(next))
+	}
+	if most, overlap := h.seen(); most != 1 || overlap != 0 {
+		t.Errorf("expected one revision with Pods at a time, found %d, two of them for %s", most, overlap)
+	}
+}
+
+func (a *app) cannotBeChanged(t *testing.T) {
+	t.Helper()
+	before := a.get(t)
+	patch := fmt.Appendf(nil, `{"spec":{"desiredState":"STOPPED"},"metadata":{"annotations":{%q:"lost"}}}`, torporv1alpha1.RestartRequestAnnotation)
+	if err := a.Client.Patch(t.Context(), before.DeepCopy(), client.RawPatch(types.MergePatchType, patch)); err == nil {
+		t.Error("expected a change to be refused without admission, found it accepted")
+	}
+	if after := a.get(t); after.Generation != before.Generation || after.Annotations[revision] != before.Annotations[revision] {
+		t.Errorf("expected the app as it was, found generation %d and revision %s", after.Generation, after.Annotations[revision])
+	}
+}

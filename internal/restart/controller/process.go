@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/kit"
+	"github.com/torpor-dev/torpor/internal/restart"
+	"github.com/torpor-dev/torpor/internal/restart/controller/instance"
+)
+
+// stepProcess is one pass over a process.
+func (c Controller) stepProcess(ctx context.Context, process *korifiv1alpha1.CFProcess) (kit.Outcome, error) {
+	seen, err := c.observe(ctx, process)
+	if err != nil {
+		return kit.Outcome{}, err
+	}
+	plan := restart.Decide(seen.Observed)
+	stale, err := c.act(ctx, seen, plan.Do)
+	if stale {
+		return kit.Outcome{After: staleRetry, Why: "the cache is behind"}, err
+	}
+	if err != nil {
+		plan.Ready.Message += fmt.Sprintf("; %v", err)
+	}
+	return c.reportProcess(seen, plan), err
+}
+
+// reportProcess writes the status.
+func (c Controller) reportProcess(seen *observation, plan restart.Plan) kit.Outcome {
+	before, status := seen.process.Status.DeepCopy(), &seen.process.Status
+	status.ObservedGeneration = seen.process.Generation
+	if seen.App.Unreadable == "" && !seen.Deleted {
+		status.ObservedRevision = seen.App.Revision
+	}
+	status.Revisions = revisions(seen.Observed)
+	status.InstancesStatus, status.ActualInstances = instances(seen), 0
+	for _, one := range status.InstancesStatus {
+		if one.State == korifiv1alpha1.RunningInstance {
+			status.ActualInstances++
+		}
+	}
+	status.DrainingInstances = seen.Draining()
+	for kind, is := range map[string]restart.Condition{
+		korifiv1alpha1.ReadyCondition: plan.Ready, korifiv1alpha1.DrainingCondition: plan.Draining,
+	} {
+		kit.SetCondition(&status.Conditions, metav1.Condition{Type: kind, Status: is.Status, Reason: is.Reason, Message: is.Message}, seen.process.Generation, c.Clock)
+	}
+	slices.SortFunc(status.Conditions, func(a, b metav1.Condition) int { return -cmp.Compare(a.Type, b.Type) })
+	out := kit.Outcome{After: plan.After, Why: plan.Rule}
+	if timedOut(status.Conditions) && !timedOut(before.Conditions) {
+		out.Events = append(out.Events, kit.Event{Warning: true, Reason: drainTimedOut, Action: "Drain", Note: plan.Draining.Message})
+	}
+	out.Saved = func() { c.Metrics.countProcess(seen, before) }
+	return out
+}
+
+func timedOut(conditions []metav1.Condition) bool {
+	c := meta.FindStatusCondition(conditions, korifiv1alpha1.DrainingCondition)
+	return c != nil && c.Reason == korifiv1alpha1.DrainTimeoutReason
+}
+
+// revisions are those that have an LRP or Pods, the oldest first.
+func revisions(o restart.Observed) []korifiv1alpha1.RevisionStatus {
+	byRevision := map[int64]*korifiv1alpha1.RevisionStatus{}
+	of := func(revision int64) *korifiv1alpha1.RevisionStatus {
+		if byRevision[revision] == nil {
+			byRevision[revision] = &korifiv1alpha1.RevisionStatus{Revision: revision}
+		}
+		return byRevision[revision]
+	}
+	for _, l := range o.LRPs {
+		if r := of(l.Revision); !l.Deleting {
+			r.Desired = l.Instances
+		}
+	}
+	for _, p := range o.Pods {
+		r := of(p.Revision)
+		r.Ready, r.Draining = p.Ready, p.Draining
+	}
+	var all []korifiv1alpha1.RevisionStatus
+	for _, r := range byRevision {
+		all = append(all, *r)
+	}
+	slices.SortFunc(all, func(a, b korifiv1alpha1.RevisionStatus) int { return cmp.Compare(a.Revision, b.Revision) })
+	return all
+}
+
+// instances are those of the revision that should run, by index; a Pod that is terminating is none.
+func instances(seen *observation) map[string]korifiv1alpha1.InstanceStatus {
+	all := map[string]korifiv1alpha1.InstanceStatus{}
+	for i := range seen.pods {
+		pod := &seen.pods[i]
+		index := instance.Index(pod)
+		if index != "" && !instance.Terminating(pod) && revisionOf(pod.Labels[korifiv1alpha1.VersionLabel]) == seen.Target() {
+			all[index] = instance.Of(pod)
+		}
+	}
+	return all
+}

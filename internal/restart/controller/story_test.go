@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller_test
+
+import (
+	"fmt"
+	"testing"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/testkit"
+)
+
+// TestRestart runs on one control plane; each story has an app of its own.
+func TestRestart(t *testing.T) {
+	s := newStage(t)
+	t.Run("stop and start", s.testStopAndStart)
+	t.Run("orgs and spaces are namespaces", s.testSpaces)
+	t.Run("an app takes everything with it", s.testDelete)
+	t.Run("a template stays", s.testTemplateStays)
+	t.Run("overlap is a choice", s.testOverlap)
+	t.Run("a drain may time out", s.testDrainTimeout)
+	t.Run("race c: many requests at once", s.testManyRequests)
+	t.Run("race d: a revision is lowered", s.testLowered)
+	t.Run("race f: strict drain", s.testStrict)
+	t.Run("race g: only the current revision is told of", s.testStats)
+	t.Run("race h: a name is taken", s.testNameTaken)
+	t.Run("race i: scaled to zero", s.testZero)
+	t.Run("race k: a crash loop", s.testCrash)
+	t.Run("race l: rolling", s.testRolling)
+	t.Run("race l: cancelled", s.testCancel)
+	t.Run("a canary waits", s.testCanary)
+	t.Run("a deployment is superseded", s.testSuperseded)
+	t.Run("a restart is told of", s.testTold)
+	t.Run("race m: a budget for each revision", s.testBudgets)
+	t.Run("race n: one instance of twelve", s.testInstance)
+	t.Run("race o: a dying object", s.testDyingObject)
+	t.Run("race p: a newer LRP", s.testNewerLRP)
+	t.Run("race q: a droplet waits", s.testDroplet)
+	t.Run("race a: two hundred restarts", s.testTwoHundred)
+}
+
+func (s *stage) testStopAndStart(t *testing.T) {
+	a := s.newApp(t, options{instances: 2})
+	a.awaitsRunning(t)
+	a.set(t, stopped)
+	a.awaitsStopped(t)
+	if pods := a.listPods(t); len(pods) != 0 {
+		t.Errorf("expected no Pod of a stopped app, found %d", len(pods))
+	}
+	a.set(t, started)
+	a.awaitsRunning(t)
+}
+
+// The ADR's decision: a stop and a start within milliseconds, two hundred times.
+func (s *stage) testTwoHundred(t *testing.T) {
+	const times = 200
+	a := s.newApp(t, options{instances: 2})
+	h := a.follow(t)
+	a.awaitsRunning(t)
+	for i := range times {
+		a.set(t, stopped)
+		if found := a.set(t, started).Annotations[revision]; found != fmt.Sprint(i+1) {
+			t.Fatalf("expected revision %d, found %s", i+1, found)
+		}
+	}
+	a.awaitsRunning(t)
+	testkit.Eventually(t, "only the last revision is left", func() error {
+		for _, l := range a.lrps(t) {
+			if l.Spec.Version != fmt.Sprint(times) {
+				return fmt.Errorf("found the LRP of revision %s", l.Spec.Version)
+			}
+		}
+		return nil
+	})
+	for _, p := range a.listPods(t) {
+		if p.Labels[korifiv1alpha1.VersionLabel] != fmt.Sprint(times) {
+			t.Errorf("found the Pod %s of revision %s", p.Name, p.Labels[korifiv1alpha1.VersionLabel])
+		}
+	}
+	for name, n := range h.names() {
+		if n > 1 {
+			t.Errorf("the name %s was used for %d LRPs", name, n)
+		}
+	}
+	if most, overlap := h.seen(); most > 1 || overlap > 0 {
+		t.Errorf("expected never two revisions with Pods, found %d for %s", most, overlap)
+	}
+	t.Logf("%d restarts made %d LRPs", times, len(h.names()))
+}
