@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -35,6 +36,8 @@ const (
 type Store struct {
 	cache cache.Cache
 	wake  *wake
+	// naming keeps two requests from giving one name to two apps.
+	naming sync.Mutex
 }
 
 // New makes a store; nothing is read before Start.
