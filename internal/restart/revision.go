@@ -5,6 +5,7 @@ package restart
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -39,6 +40,12 @@ func Name(processGUID string, revision int64) string {
 		name = strings.ReplaceAll(name[:min(len(name), maxGUID-guidDigits-1)], ".", "-") + "-" + digits(processGUID, guidDigits)
 	}
 	return name + "-" + digits(FormatRevision(revision), revisionDigits)
+}
+
+// ProcessGUID is the name of the CFProcess of a type, so that whoever makes it first makes the same one.
+func ProcessGUID(appGUID, processType string) string {
+	sum := sha256.Sum256([]byte(appGUID + "/" + processType))
+	return fmt.Sprintf("%x-%x-%x-%x-%x", sum[0:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16])
 }
 
 func digits(text string, n int) string {

@@ -30,6 +30,8 @@ const (
 	callTimeout = 10 * time.Second
 	// remembered is for how long an answer of the API server counts.
 	remembered = 10 * time.Second
+	// refused is the same for a No, which somebody may be about to change.
+	refused = 2 * time.Second
 	// strangers is how many credentials a second may be shown for the first time.
 	strangers      = 50
 	strangersBurst = 200

@@ -52,8 +52,12 @@ func (c *Caller) May(ctx context.Context, q Question) (bool, error) {
 	if err := c.Client.Create(ctx, review); err != nil {
 		return false, fmt.Errorf("ask what the caller may: %w", err)
 	}
+	until := now.Add(remembered)
+	if !review.Status.Allowed {
+		until = now.Add(refused)
+	}
 	c.memory.mu.Lock()
-	c.memory.answers[q] = answer{allowed: review.Status.Allowed, until: now.Add(remembered)}
+	c.memory.answers[q] = answer{allowed: review.Status.Allowed, until: until}
 	c.memory.mu.Unlock()
 	return review.Status.Allowed, nil
 }
