@@ -200,8 +200,13 @@ func (w *world) apply(t *testing.T, path string) {
 // token lets in as a service account of the system's namespace.
 func (w *world) token(t *testing.T, name string) string {
 	t.Helper()
+	return w.tokenOf(t, system, name)
+}
+
+func (w *world) tokenOf(t *testing.T, namespace, name string) string {
+	t.Helper()
 	request := &authenticationv1.TokenRequest{}
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: name}}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	if err := w.Client.SubResource("token").Create(t.Context(), account, request); err != nil {
 		t.Fatal(err)
 	}
