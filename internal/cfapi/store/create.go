@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 
 	"github.com/google/uuid"
@@ -50,11 +51,13 @@ func (s *Store) CreateApp(ctx context.Context, caller *access.Caller, n NewApp) 
 		return nil, fault.Of(err, AppThing)
 	}
 	secret := &corev1.Secret{ObjectMeta: owned(app, app.Spec.EnvSecretName), StringData: n.Environment}
-	if err := caller.Client.Create(ctx, secret); err != nil {
-		return nil, fault.Of(err, AppThing)
+	err := caller.Client.Create(ctx, secret)
+	if err == nil {
+		_, err = s.CreateProcess(ctx, caller, app, korifiv1alpha1.WebProcess)
 	}
-	if _, err := s.CreateProcess(ctx, caller, app, korifiv1alpha1.WebProcess); err != nil {
-		return nil, err
+	if err != nil {
+		// An app that is half made is in the way of the next try.
+		return nil, errors.Join(fault.Of(err, AppThing), caller.Client.Delete(ctx, app))
 	}
 	s.Written(ctx, app)
 	return app, nil
