@@ -24,6 +24,7 @@ import (
 func TestAPI(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
+	w.player = play(t, w)
 	t.Run("conversations of the real client", w.testConversations)
 	t.Run("who is let in", w.testCredentials)
 	t.Run("a group is let in", w.testGroup)

@@ -23,6 +23,7 @@ func TestRealClient(t *testing.T) {
 		t.Skip("CF_CLI is not set: expected the path of the cf client, version 8 or 9; the conversations in testdata are replayed without it")
 	}
 	w := newWorld(t)
+	w.player = play(t, w)
 	space := w.space(t)
 	c := cf{binary: binary, env: w.home(t, "alice")}
 	c.run(t, "", "api", w.url, "--skip-ssl-validation")

@@ -72,7 +72,6 @@ func newWorld(t *testing.T) *world {
 		w.create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: name}})
 	}
 	w.serve(t)
-	w.player = play(t, w)
 	return w
 }
 

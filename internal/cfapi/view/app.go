@@ -18,7 +18,14 @@ type App struct {
 	Lifecycle     Lifecycle        `json:"lifecycle"`
 	Relationships AppRelationships `json:"relationships"`
 	Metadata      Metadata         `json:"metadata"`
-	Links         Links            `json:"links"`
+	Links         AppLinks         `json:"links"`
+}
+
+// AppLinks are the places of an app; a struct, because thousands of apps are shown at once.
+type AppLinks struct {
+	Self      Link `json:"self"`
+	Space     Link `json:"space"`
+	Processes Link `json:"processes"`
 }
 
 // AppRelationships are those of an app.
@@ -47,14 +54,7 @@ func AppOf(base string, app *korifiv1alpha1.CFApp) App {
 		GUID: app.Name, CreatedAt: Stamp(app.CreationTimestamp.Time), UpdatedAt: changed(app), Name: app.Spec.DisplayName,
 		State: string(app.Spec.DesiredState), Revision: revision, Lifecycle: lifecycle(app.Spec.Lifecycle),
 		Relationships: AppRelationships{Space: To(app.Namespace), CurrentDroplet: To(droplet(app))},
-		Metadata:      Metadata{Labels: map[string]string{}, Annotations: map[string]string{}},
-		Links: Links{
-			"self": {HRef: self}, "space": {HRef: base + "/v3/spaces/" + app.Namespace}, "processes": {HRef: self + "/processes"},
-			"packages": {HRef: self + "/packages"}, "current_droplet": {HRef: self + "/droplets/current"}, "environment_variables": {HRef: self + "/environment_variables"},
-			"start":   {HRef: self + "/actions/start", Method: "POST"},
-			"stop":    {HRef: self + "/actions/stop", Method: "POST"},
-			"restart": {HRef: self + "/actions/restart", Method: "POST"},
-		},
+		Links:         AppLinks{Self: Link{HRef: self}, Space: Link{HRef: base + "/v3/spaces/" + app.Namespace}, Processes: Link{HRef: self + "/processes"}},
 	}
 }
 
@@ -98,8 +98,7 @@ func RevisionsOf(base string, app *korifiv1alpha1.CFApp) []AppRevision {
 		all = append(all, AppRevision{
 			GUID: guid, Version: r.Revision, CreatedAt: Stamp(r.At.Time), UpdatedAt: Stamp(r.At.Time), Description: description,
 			Deployable: r.Droplet != "", Droplet: GUID{GUID: r.Droplet},
-			Metadata: Metadata{Labels: map[string]string{}, Annotations: map[string]string{}},
-			Links:    Links{"self": {HRef: base + "/v3/revisions/" + guid}, "app": {HRef: base + "/v3/apps/" + app.Name}},
+			Links: Links{"self": {HRef: base + "/v3/revisions/" + guid}, "app": {HRef: base + "/v3/apps/" + app.Name}},
 		})
 	}
 	return all

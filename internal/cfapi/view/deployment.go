@@ -59,7 +59,6 @@ func DeploymentOf(base, guid string, app *korifiv1alpha1.CFApp, processes []*kor
 		GUID: guid, CreatedAt: at, UpdatedAt: at, Status: deploymentStatus(guid, app, processes), Strategy: "rolling",
 		Options: DeploymentOptions{MaxInFlight: 1}, Droplet: GUID{GUID: app.Annotations[torporv1alpha1.DropletAnnotation]}, NewProcesses: []struct{}{},
 		Revision: DeployedRevision{GUID: RevisionGUID(app.Name, revision), Version: revision}, Relationships: ToApp{App: To(app.Name)},
-		Metadata: Metadata{Labels: map[string]string{}, Annotations: map[string]string{}},
 		Links: Links{
 			"self": {HRef: base + "/v3/deployments/" + guid}, "app": {HRef: base + "/v3/apps/" + app.Name},
 			"cancel": {HRef: base + "/v3/deployments/" + guid + "/actions/cancel", Method: "POST"},

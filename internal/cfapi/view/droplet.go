@@ -39,8 +39,7 @@ func PackageOf(base string, p *korifiv1alpha1.CFPackage) Package {
 	return Package{
 		GUID: p.Name, CreatedAt: created, UpdatedAt: created, Type: string(p.Spec.Type), State: state,
 		Data: PackageData{Image: p.Spec.Source.Registry.Image}, Relationships: ToApp{App: To(p.Spec.AppRef.Name)},
-		Metadata: Metadata{Labels: map[string]string{}, Annotations: map[string]string{}},
-		Links:    Links{"self": {HRef: base + "/v3/packages/" + p.Name}, "app": {HRef: base + "/v3/apps/" + p.Spec.AppRef.Name}},
+		Links: Links{"self": {HRef: base + "/v3/packages/" + p.Name}, "app": {HRef: base + "/v3/apps/" + p.Spec.AppRef.Name}},
 	}
 }
 
@@ -65,8 +64,7 @@ func BuildOf(base string, b *korifiv1alpha1.CFBuild) Build {
 	shown := Build{
 		GUID: b.Name, CreatedAt: created, UpdatedAt: created, State: string(StateOf(b)), Lifecycle: lifecycle(b.Spec.Lifecycle),
 		Package: GUID{GUID: b.Spec.PackageRef.Name}, Relationships: ToApp{App: To(b.Spec.AppRef.Name)},
-		Metadata: Metadata{Labels: map[string]string{}, Annotations: map[string]string{}},
-		Links:    Links{"self": {HRef: base + "/v3/builds/" + b.Name}, "app": {HRef: base + "/v3/apps/" + b.Spec.AppRef.Name}},
+		Links: Links{"self": {HRef: base + "/v3/builds/" + b.Name}, "app": {HRef: base + "/v3/apps/" + b.Spec.AppRef.Name}},
 	}
 	switch StateOf(b) {
 	case korifiv1alpha1.StagedBuild:
@@ -120,7 +118,6 @@ func DropletOf(base string, b *korifiv1alpha1.CFBuild) Droplet {
 	shown := Droplet{
 		GUID: b.Name, CreatedAt: created, UpdatedAt: created, State: "STAGED", Lifecycle: lifecycle(b.Spec.Lifecycle),
 		ProcessTypes: map[string]string{}, Buildpacks: []struct{}{}, Relationships: ToApp{App: To(b.Spec.AppRef.Name)},
-		Metadata: Metadata{Labels: map[string]string{}, Annotations: map[string]string{}},
 		Links: Links{
 			"self": {HRef: base + "/v3/droplets/" + b.Name}, "app": {HRef: base + "/v3/apps/" + b.Spec.AppRef.Name},
 			"package":                {HRef: base + "/v3/packages/" + b.Spec.PackageRef.Name},

@@ -66,10 +66,10 @@ func PageOf[T, V any](at url.URL, page payload.Page, all []T, show func(T) V) Li
 	return list
 }
 
-// Metadata is what clients may attach.
+// Metadata is what clients may attach elsewhere; here it is empty.
 type Metadata struct {
-	Labels      map[string]string `json:"labels"`
-	Annotations map[string]string `json:"annotations"`
+	Labels      struct{} `json:"labels"`
+	Annotations struct{} `json:"annotations"`
 }
 
 // ToOne is a relationship.

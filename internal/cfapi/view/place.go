@@ -50,7 +50,6 @@ func OrgOf(base, guid, name string, created time.Time) Place {
 	return Place{
 		GUID: guid, CreatedAt: Stamp(created), UpdatedAt: Stamp(created), Name: name, Suspended: new(false),
 		Relationships: map[string]ToOne{"quota": {}},
-		Metadata:      Metadata{Labels: map[string]string{}, Annotations: map[string]string{}},
 		Links:         Links{"self": {HRef: base + "/v3/organizations/" + guid}},
 	}
 }
@@ -60,7 +59,6 @@ func SpaceOf(base, guid, name, org string, created time.Time) Place {
 	return Place{
 		GUID: guid, CreatedAt: Stamp(created), UpdatedAt: Stamp(created), Name: name,
 		Relationships: map[string]ToOne{"organization": To(org), "quota": {}},
-		Metadata:      Metadata{Labels: map[string]string{}, Annotations: map[string]string{}},
 		Links:         Links{"self": {HRef: base + "/v3/spaces/" + guid}, "organization": {HRef: base + "/v3/organizations/" + org}},
 	}
 }

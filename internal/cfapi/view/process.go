@@ -24,8 +24,15 @@ type Process struct {
 	HealthCheck      HealthCheck          `json:"health_check"`
 	Relationships    ProcessRelationships `json:"relationships"`
 	Metadata         Metadata             `json:"metadata"`
-	Links            Links                `json:"links"`
+	Links            ProcessLinks         `json:"links"`
 	ProcessInstances []ProcessInstance    `json:"process_instances,omitempty"`
+}
+
+// ProcessLinks are the places of a process.
+type ProcessLinks struct {
+	Self  Link `json:"self"`
+	App   Link `json:"app"`
+	Stats Link `json:"stats"`
 }
 
 // ProcessRelationships are those of a process.
@@ -66,10 +73,8 @@ func ProcessOf(base string, p *korifiv1alpha1.CFProcess) Process {
 		Instances: restart.DesiredInstances(p), MemoryInMB: p.Spec.MemoryMB, DiskInMB: p.Spec.DiskQuotaMB, LogRateLimit: -1,
 		HealthCheck:   healthCheck(p),
 		Relationships: ProcessRelationships{App: To(p.Spec.AppRef.Name)},
-		Metadata:      Metadata{Labels: map[string]string{}, Annotations: map[string]string{}},
-		Links: Links{
-			"self": {HRef: self}, "app": {HRef: base + "/v3/apps/" + p.Spec.AppRef.Name}, "stats": {HRef: self + "/stats"},
-			"scale": {HRef: self + "/actions/scale", Method: "POST"}, "space": {HRef: base + "/v3/spaces/" + p.Namespace},
+		Links: ProcessLinks{
+			Self: Link{HRef: self}, App: Link{HRef: base + "/v3/apps/" + p.Spec.AppRef.Name}, Stats: Link{HRef: self + "/stats"},
 		},
 	}
 	if command != "" {
