@@ -83,7 +83,7 @@ func (f *front) show(w http.ResponseWriter, a route.Answer) {
 }
 
 func (f *front) fail(w http.ResponseWriter, req *http.Request, err error) {
-	var known *fault.Fault
+	var known *fault.CFError
 	if !errors.As(err, &known) {
 		known = fault.Of(err, "Resource")
 	}

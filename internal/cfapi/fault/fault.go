@@ -10,8 +10,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Fault is one error of the CF API. It is answered as it is; whatever Cause holds is for the log only.
-type Fault struct {
+// CFError is one error of the CF API. It is answered as it is; whatever Cause holds is for the log only.
+type CFError struct {
 	// Status is that of HTTP; Code and Title are those of CF; Detail is for people.
 	Status int
 	Code   int
@@ -22,7 +22,7 @@ type Fault struct {
 }
 
 // Error is for the log.
-func (f *Fault) Error() string {
+func (f *CFError) Error() string {
 	if f.Cause != nil {
 		return f.Detail + ": " + f.Cause.Error()
 	}
@@ -30,57 +30,57 @@ func (f *Fault) Error() string {
 }
 
 // Unwrap is the cause.
-func (f *Fault) Unwrap() error { return f.Cause }
+func (f *CFError) Unwrap() error { return f.Cause }
 
 // UnknownRequest is for a path that the API does not have.
-func UnknownRequest() *Fault {
-	return &Fault{Status: http.StatusNotFound, Code: 10000, Title: "CF-NotFound", Detail: "Unknown request"}
+func UnknownRequest() *CFError {
+	return &CFError{Status: http.StatusNotFound, Code: 10000, Title: "CF-NotFound", Detail: "Unknown request"}
 }
 
 // NotFound is for a thing, such as "App", that is not there or not for this caller; the two look the same.
-func NotFound(thing string) *Fault {
-	return &Fault{Status: http.StatusNotFound, Code: 10010, Title: "CF-ResourceNotFound", Detail: thing + " not found"}
+func NotFound(thing string) *CFError {
+	return &CFError{Status: http.StatusNotFound, Code: 10010, Title: "CF-ResourceNotFound", Detail: thing + " not found"}
 }
 
 // NotAuthenticated is for a caller whom Kubernetes does not know; what says what was expected.
-func NotAuthenticated(what string) *Fault {
-	return &Fault{Status: http.StatusUnauthorized, Code: 10002, Title: "CF-NotAuthenticated", Detail: what}
+func NotAuthenticated(what string) *CFError {
+	return &CFError{Status: http.StatusUnauthorized, Code: 10002, Title: "CF-NotAuthenticated", Detail: what}
 }
 
 // NotAuthorized is for a caller who may see a thing but not do this to it.
-func NotAuthorized(cause error) *Fault {
-	return &Fault{
+func NotAuthorized(cause error) *CFError {
+	return &CFError{
 		Status: http.StatusForbidden, Code: 10003, Title: "CF-NotAuthorized",
 		Detail: "You are not authorized to perform the requested action", Cause: cause,
 	}
 }
 
 // Unprocessable is for a request that makes no sense; detail says what was expected, what was found and what to do.
-func Unprocessable(detail string) *Fault {
-	return &Fault{Status: http.StatusUnprocessableEntity, Code: 10008, Title: "CF-UnprocessableEntity", Detail: detail}
+func Unprocessable(detail string) *CFError {
+	return &CFError{Status: http.StatusUnprocessableEntity, Code: 10008, Title: "CF-UnprocessableEntity", Detail: detail}
 }
 
 // BadBody is for a body or a query that cannot be read.
-func BadBody(detail string) *Fault {
-	return &Fault{Status: http.StatusBadRequest, Code: 1001, Title: "CF-MessageParseError", Detail: detail}
+func BadBody(detail string) *CFError {
+	return &CFError{Status: http.StatusBadRequest, Code: 1001, Title: "CF-MessageParseError", Detail: detail}
 }
 
 // TooMany is for a caller who asks too often.
-func TooMany() *Fault {
-	return &Fault{
+func TooMany() *CFError {
+	return &CFError{
 		Status: http.StatusTooManyRequests, Code: 10013, Title: "CF-RateLimitExceeded",
 		Detail: "Rate Limit Exceeded: expected fewer requests of one caller; wait a second and try again",
 	}
 }
 
 // Unavailable is for whatever is not the caller's doing. It is 503 because the client shows its detail, and that of no 500.
-func Unavailable(detail string, cause error) *Fault {
-	return &Fault{Status: http.StatusServiceUnavailable, Code: 10015, Title: "CF-ServiceUnavailable", Detail: detail, Cause: cause}
+func Unavailable(detail string, cause error) *CFError {
+	return &CFError{Status: http.StatusServiceUnavailable, Code: 10015, Title: "CF-ServiceUnavailable", Detail: detail, Cause: cause}
 }
 
 // Of turns any error into a fault. thing is what was asked for, such as "App".
-func Of(err error, thing string) *Fault {
-	var known *Fault
+func Of(err error, thing string) *CFError {
+	var known *CFError
 	var status apierrors.APIStatus
 	switch {
 	case errors.As(err, &known):

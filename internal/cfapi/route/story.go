@@ -89,13 +89,13 @@ func logs(ctx context.Context, c *Call) (Answer, error) {
 		return Answer{}, err
 	}
 	if kinds := payload.FilterOf(q, "envelope_types"); !kinds.Has("LOG") {
-		return ok(view.LogsOf(a.Name, nil, from, until, 0, false))
+		return ok(view.LogsOf(a.Name, nil, view.Window{}))
 	}
 	lines, err := c.Store.Lines(ctx, c.Caller, a, time.Unix(0, max(0, from)), limit)
 	if err != nil {
 		return Answer{}, err
 	}
-	return ok(view.LogsOf(a.Name, lines, from, until, int(limit), q.Get("descending") == "true"))
+	return ok(view.LogsOf(a.Name, lines, view.Window{From: from, Until: until, Limit: int(limit), Descending: q.Get("descending") == "true"}))
 }
 
 func number(q url.Values, key string, without int64) (int64, error) {

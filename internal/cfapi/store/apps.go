@@ -156,6 +156,6 @@ func pointers[T any](items []T) []*T {
 
 func oldestFirst[T client.Object](all []T) {
 	slices.SortFunc(all, func(a, b T) int {
-		return cmp.Or(a.GetCreationTimestamp().Time.Compare(b.GetCreationTimestamp().Time), cmp.Compare(a.GetName(), b.GetName()))
+		return cmp.Or(a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time), cmp.Compare(a.GetName(), b.GetName()))
 	})
 }

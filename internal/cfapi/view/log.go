@@ -41,14 +41,21 @@ type Line struct {
 	Instance, ProcessType, Payload string
 }
 
-// LogsOf are the lines from one time until before another: the first ones, or with descending the last ones, at most limit.
-func LogsOf(app string, lines []Line, from, until int64, limit int, descending bool) Logs {
-	lines = slices.DeleteFunc(slices.Clone(lines), func(l Line) bool { return l.At < from || l.At >= until })
+// Window is which lines are wanted: from one time until before another, the first ones, or with Descending the last ones.
+type Window struct {
+	From, Until int64
+	Limit       int
+	Descending  bool
+}
+
+// LogsOf are the lines in a window.
+func LogsOf(app string, lines []Line, w Window) Logs {
+	lines = slices.DeleteFunc(slices.Clone(lines), func(l Line) bool { return l.At < w.From || l.At >= w.Until })
 	slices.SortStableFunc(lines, func(a, b Line) int { return cmp.Compare(a.At, b.At) })
-	if descending {
+	if w.Descending {
 		slices.Reverse(lines)
 	}
-	lines = lines[:min(limit, len(lines))]
+	lines = lines[:min(w.Limit, len(lines))]
 	logs := Logs{Envelopes: Batch{Batch: make([]Envelope, 0, len(lines))}}
 	for _, l := range lines {
 		logs.Envelopes.Batch = append(logs.Envelopes.Batch, Envelope{
