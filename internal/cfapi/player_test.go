@@ -152,7 +152,7 @@ func (w *world) pod(t *testing.T, space, app, index string) {
 	if err := w.Client.Get(t.Context(), client.ObjectKey{Namespace: space, Name: app}, &a); err != nil {
 		t.Fatal(err)
 	}
-	process := restart.ProcessGUID(app, korifiv1alpha1.WebProcess)
+	process := restart.ProcessName(app, korifiv1alpha1.WebProcess)
 	w.create(t, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: space, GenerateName: "shop-", Labels: map[string]string{
 			korifiv1alpha1.AppGUIDLabel: app, korifiv1alpha1.ProcessGUIDLabel: process, korifiv1alpha1.ProcessTypeLabel: korifiv1alpha1.WebProcess,

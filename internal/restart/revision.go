@@ -5,7 +5,6 @@ package restart
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"strconv"
 	"strings"
 
@@ -18,9 +17,10 @@ const MaxRevision = 999_999_999
 const (
 	// maxGUID leaves room for the revision in a name of 52 characters, which is what a StatefulSet may have.
 	maxGUID = 39
-	// guidDigits and revisionDigits are hexadecimal digits; no two of the first million revisions share twelve.
+	// guidDigits, revisionDigits and processDigits are hexadecimal digits; no two of the first million revisions share twelve.
 	guidDigits     = 8
 	revisionDigits = 12
+	processDigits  = 32
 )
 
 // ParseRevision reads a revision as it is written: digits without anything before them.
@@ -42,10 +42,10 @@ func Name(processGUID string, revision int64) string {
 	return name + "-" + digits(FormatRevision(revision), revisionDigits)
 }
 
-// ProcessGUID is the name of the CFProcess of a type, so that whoever makes it first makes the same one.
-func ProcessGUID(appGUID, processType string) string {
-	sum := sha256.Sum256([]byte(appGUID + "/" + processType))
-	return fmt.Sprintf("%x-%x-%x-%x-%x", sum[0:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16])
+// ProcessName is the name of the CFProcess of a type that is made for an app: a GUID that follows from both.
+func ProcessName(appGUID, processType string) string {
+	d := digits(appGUID+"/"+processType, processDigits)
+	return d[:8] + "-" + d[8:12] + "-" + d[12:16] + "-" + d[16:20] + "-" + d[20:]
 }
 
 func digits(text string, n int) string {

@@ -65,7 +65,7 @@ func (s *Store) CreateApp(ctx context.Context, caller *access.Caller, n NewApp) 
 
 // CreateProcess makes a process unless the app's controller was faster.
 func (s *Store) CreateProcess(ctx context.Context, caller *access.Caller, app *korifiv1alpha1.CFApp, kind string) (*korifiv1alpha1.CFProcess, error) {
-	p := &korifiv1alpha1.CFProcess{ObjectMeta: owned(app, restart.ProcessGUID(app.Name, kind))}
+	p := &korifiv1alpha1.CFProcess{ObjectMeta: owned(app, restart.ProcessName(app.Name, kind))}
 	p.Labels[korifiv1alpha1.ProcessGUIDLabel], p.Labels[korifiv1alpha1.ProcessTypeLabel] = p.Name, kind
 	p.Spec = korifiv1alpha1.CFProcessSpec{
 		AppRef: korifiv1alpha1.Reference{Name: app.Name}, ProcessType: kind, MemoryMB: defaultMemoryMB, DiskQuotaMB: defaultDiskMB,
