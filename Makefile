@@ -123,6 +123,7 @@ generate: ## Regenerate deep copies, CRDs, RBAC, the state diagrams and the refe
 	@$(TOOL) controller-gen rbac:roleName=torpor-manager,headerFile= paths=./internal/... output:rbac:dir=config/rbac
 	@$(TOOL) controller-gen webhook paths=./internal/restart/webhook/... output:webhook:dir=config/webhook
 	@TORPOR_UPDATE=1 go test -count=1 ./internal/hibernate ./internal/arch -run 'TestDiagram|TestReference' >/dev/null
+	@TORPOR_UPDATE=1 go test -count=1 ./internal/cfapi -run TestRoutesAreDocumented >/dev/null
 	@cd conditional && TORPOR_UPDATE=1 go test -count=1 ./internal/machine -run TestDiagram >/dev/null
 
 .PHONY: fmt

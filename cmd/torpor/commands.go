@@ -20,7 +20,7 @@ func rootCommand(logs io.Writer, env func(string) string) *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(managerCommand(logs, env), backupCommand(logs, env), restoreCommand(logs, env), copyCommand())
+	root.AddCommand(managerCommand(logs, env), backupCommand(logs, env), restoreCommand(logs, env), copyCommand(), cfAPICommand(logs))
 	return root
 }
 

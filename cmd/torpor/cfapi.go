@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/torpor-dev/torpor/internal/cfapi"
+)
+
+// callerRate is far above what a person with a client needs.
+const callerRate = 50
+
+func cfAPICommand(logs io.Writer) *cobra.Command {
+	var o cfapi.Options
+	var kubeconfig string
+	cmd := &cobra.Command{
+		Use:   "cf-api",
+		Short: "Serve the CF v3 API for the cf client; every request acts with the caller's own Kubernetes credentials",
+		Long: `Serve the CF v3 API for the cf client. What it needs of its own is to list and watch apps, processes, builds, packages,
+orgs, spaces and namespaces; everything else is done with the rights of whoever asks.
+
+Exit codes: 0 after a stop by signal, 1 after an error.`,
+		Example: `  # Inside a cluster
+  torpor cf-api --address :8443 --tls-cert /tls/tls.crt --tls-key /tls/tls.key
+
+  # On a laptop, with a certificate of its own
+  torpor cf-api --kubeconfig ./admin.kubeconfig --tls-folder ./tls`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
+				&clientcmd.ClientConfigLoadingRules{ExplicitPath: kubeconfig, Precedence: clientcmd.NewDefaultClientConfigLoadingRules().Precedence},
+				&clientcmd.ConfigOverrides{}).ClientConfig()
+			if err != nil {
+				return fmt.Errorf("find the cluster: %w; set --kubeconfig or KUBECONFIG, or run inside a cluster", err)
+			}
+			o.Log = slog.New(slog.NewJSONHandler(logs, nil))
+			return cfapi.Run(cmd.Context(), cfg, o)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig of the cluster; empty uses KUBECONFIG, then the cluster this runs in")
+	f.StringVar(&o.Address, "address", "127.0.0.1:8443", "host:port of the API")
+	f.StringVar(&o.Certificate, "tls-cert", "", "certificate in PEM; read again when it changes")
+	f.StringVar(&o.Key, "tls-key", "", "its key in PEM")
+	f.StringVar(&o.Folder, "tls-folder", "", "existing folder for a certificate of its own, for localhost, if there is no other")
+	f.Float64Var(&o.RequestsPerSecond, "caller-rate", callerRate, "requests per second that one caller may send; five seconds of them at once")
+	return cmd
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package route
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cfapi/fault"
+	"github.com/torpor-dev/torpor/internal/cfapi/payload"
+	"github.com/torpor-dev/torpor/internal/cfapi/store"
+	"github.com/torpor-dev/torpor/internal/cfapi/view"
+)
+
+func apps(ctx context.Context, c *Call) (Answer, error) {
+	in, err := c.visibleSpaces(ctx)
+	if err != nil {
+		return Answer{}, err
+	}
+	all, err := c.Store.AppsIn(ctx, in)
+	if err != nil {
+		return Answer{}, err
+	}
+	q := c.Request.URL.Query()
+	names, guids := payload.FilterOf(q, "names"), payload.FilterOf(q, "guids")
+	if names != nil || guids != nil {
+		all = slices.DeleteFunc(all, func(a *korifiv1alpha1.CFApp) bool { return !names.Has(a.Spec.DisplayName) || !guids.Has(a.Name) })
+	}
+	orderApps(all, q.Get("order_by"))
+	return page(c, all, c.show)
+}
+
+// orderApps by name or state; otherwise they stay as they were made.
+func orderApps(all []*korifiv1alpha1.CFApp, by string) {
+	switch strings.TrimPrefix(by, "-") {
+	case "name":
+		slices.SortStableFunc(all, func(a, b *korifiv1alpha1.CFApp) int { return cmp.Compare(a.Spec.DisplayName, b.Spec.DisplayName) })
+	case "state":
+		slices.SortStableFunc(all, func(a, b *korifiv1alpha1.CFApp) int { return cmp.Compare(a.Spec.DesiredState, b.Spec.DesiredState) })
+	}
+	if strings.HasPrefix(by, "-") {
+		slices.Reverse(all)
+	}
+}
+
+func (c *Call) show(app *korifiv1alpha1.CFApp) view.App { return view.AppOf(c.Base, app) }
+
+func app(ctx context.Context, c *Call) (Answer, error) {
+	found, err := c.app(ctx)
+	if err != nil {
+		return Answer{}, err
+	}
+	return ok(c.show(found))
+}
+
+func createApp(ctx context.Context, c *Call) (Answer, error) {
+	var body payload.App
+	if err := payload.Decode(c.Request.Body, &body); err != nil {
+		return Answer{}, err
+	}
+	in := body.Relationships.Space.Data.GUID
+	if err := c.seesSpace(ctx, in); err != nil {
+		return Answer{}, err
+	}
+	n := store.NewApp{Name: body.Name, Space: in, Lifecycle: korifiv1alpha1.BuildpackLifecycle, Environment: body.EnvironmentVariables}
+	if body.Lifecycle.Type != "" {
+		n.Lifecycle = korifiv1alpha1.LifecycleType(body.Lifecycle.Type)
+	}
+	made, err := c.Store.CreateApp(ctx, c.Caller, n)
+	if err != nil {
+		return Answer{}, err
+	}
+	return created(c.show(made))
+}
+
+// seesSpace: a space that the caller does not see is not there.
+func (c *Call) seesSpace(ctx context.Context, guid string) error {
+	all, err := c.Store.Spaces(ctx, c.Caller)
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(all, func(p store.Place) bool { return p.GUID == guid }) {
+		return fault.Unprocessable("Invalid space. Ensure that the space exists and you have access to it.")
+	}
+	return nil
+}
+
+func updateApp(ctx context.Context, c *Call) (Answer, error) {
+	found, err := c.app(ctx)
+	if err != nil {
+		return Answer{}, err
+	}
+	var body payload.App
+	if err := payload.Decode(c.Request.Body, &body); err != nil {
+		return Answer{}, err
+	}
+	if body.Name != "" && body.Name != found.Spec.DisplayName {
+		if found, err = c.Store.Rename(ctx, c.Caller, found, body.Name); err != nil {
+			return Answer{}, err
+		}
+	}
+	return ok(c.show(found))
+}
+
+func deleteApp(ctx context.Context, c *Call) (Answer, error) {
+	found, err := c.app(ctx)
+	if err != nil {
+		return Answer{}, err
+	}
+	if err := c.Store.Delete(ctx, c.Caller, found); err != nil {
+		return Answer{}, err
+	}
+	return c.accepted(deleteJob + found.Name)
+}
+
+func appEnvironment(ctx context.Context, c *Call) (Answer, error) {
+	found, err := c.app(ctx)
+	if err != nil {
+		return Answer{}, err
+	}
+	vars, err := c.Store.Environment(ctx, c.Caller, found)
+	if err != nil {
+		return Answer{}, err
+	}
+	empty := map[string]string{}
+	return ok(map[string]any{
+		"environment_variables": vars, "staging_env_json": empty, "running_env_json": empty, "system_env_json": empty,
+		"application_env_json": map[string]any{"VCAP_APPLICATION": map[string]any{
+			"application_id": found.Name, "application_name": found.Spec.DisplayName, "space_id": found.Namespace,
+		}},
+	})
+}
+
+func variables(ctx context.Context, c *Call) (Answer, error) {
+	found, err := c.app(ctx)
+	if err != nil {
+		return Answer{}, err
+	}
+	vars, err := c.Store.Environment(ctx, c.Caller, found)
+	if err != nil {
+		return Answer{}, err
+	}
+	return ok(map[string]any{"var": vars, "links": view.Links{}})
+}
+
+func setVariables(ctx context.Context, c *Call) (Answer, error) {
+	found, err := c.app(ctx)
+	if err != nil {
+		return Answer{}, err
+	}
+	var body payload.Variables
+	if err := payload.Decode(c.Request.Body, &body); err != nil {
+		return Answer{}, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(body.Var)) {
+		if name == "" || strings.HasPrefix(name, "VCAP_") || name == "PORT" {
+			return Answer{}, fault.Unprocessable("expected a name of your own for an environment variable, found '" + name + "'; choose another")
+		}
+	}
+	if err := c.Store.SetEnvironment(ctx, c.Caller, found, body.Var); err != nil {
+		return Answer{}, err
+	}
+	return variables(ctx, c)
+}
+
+// features: apps are kept by revision; nobody gets a shell through this API.
+func features(ctx context.Context, c *Call) (Answer, error) {
+	if _, err := c.app(ctx); err != nil {
+		return Answer{}, err
+	}
+	name := c.Request.PathValue("name")
+	return ok(map[string]any{"name": name, "description": "", "enabled": name == "revisions"})
+}

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package route
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cfapi/fault"
+	"github.com/torpor-dev/torpor/internal/cfapi/payload"
+	"github.com/torpor-dev/torpor/internal/cfapi/store"
+	"github.com/torpor-dev/torpor/internal/cfapi/view"
+)
+
+func currentDroplet(ctx context.Context, c *Call) (Answer, error) {
+	b, err := c.current(ctx)
+	if err != nil {
+		return Answer{}, err
+	}
+	return ok(view.DropletOf(c.Base, b))
+}
+
+func currentDropletRelationship(ctx context.Context, c *Call) (Answer, error) {
+	b, err := c.current(ctx)
+	if err != nil {
+		return Answer{}, err
+	}
+	return ok(view.To(b.Name))
+}
+
+func (c *Call) current(ctx context.Context) (*korifiv1alpha1.CFBuild, error) {
+	a, err := c.app(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if a.Spec.CurrentDropletRef == nil {
+		return nil, fault.NotFound(store.DropletThing)
+	}
+	return c.droplet(ctx, a.Spec.CurrentDropletRef.Name)
+}
+
+// droplet is a build that is staged.
+func (c *Call) droplet(ctx context.Context, guid string) (*korifiv1alpha1.CFBuild, error) {
+	b, err := c.Store.Build(ctx, c.Caller, guid, store.DropletThing)
+	if err == nil && view.StateOf(b) != korifiv1alpha1.StagedBuild {
+		return nil, fault.NotFound(store.DropletThing)
+	}
+	return b, err
+}
+
+func droplet(ctx context.Context, c *Call) (Answer, error) {
+	b, err := c.droplet(ctx, c.guid())
+	if err != nil {
+		return Answer{}, err
+	}
+	return ok(view.DropletOf(c.Base, b))
+}
+
+func setCurrentDroplet(ctx context.Context, c *Call) (Answer, error) {
+	a, err := c.app(ctx)
+	if err != nil {
+		return Answer{}, err
+	}
+	var body payload.Relationship
+	if err := payload.Decode(c.Request.Body, &body); err != nil {
+		return Answer{}, err
+	}
+	b, err := c.droplet(ctx, body.Data.GUID)
+	if notMissing(err) != nil {
+		return Answer{}, err
+	}
+	if err != nil || b.Namespace != a.Namespace || b.Spec.AppRef.Name != a.Name {
+		return Answer{}, fault.Unprocessable("Unable to assign current droplet. Ensure the droplet exists and belongs to this app.")
+	}
+	if _, err := c.Store.SetDroplet(ctx, c.Caller, a, b.Name); err != nil {
+		return Answer{}, err
+	}
+	return ok(view.To(b.Name))
+}
+
+func packages(ctx context.Context, c *Call) (Answer, error) {
+	var all []*korifiv1alpha1.CFPackage
+	guids := payload.FilterOf(c.Request.URL.Query(), "app_guids")
+	if c.guid() != "" {
+		guids = payload.Filter{c.guid()}
+	}
+	for _, guid := range guids {
+		a, err := c.Store.App(ctx, c.Caller, guid)
+		if notMissing(err) != nil {
+			return Answer{}, err
+		}
+		if err != nil {
+			continue
+		}
+		found, err := c.Store.PackagesOf(ctx, a)
+		if err != nil {
+			return Answer{}, err
+		}
+		all = append(all, found...)
+	}
+	if strings.HasPrefix(c.Request.URL.Query().Get("order_by"), "-") {
+		slices.Reverse(all)
+	}
+	return page(c, all, func(p *korifiv1alpha1.CFPackage) view.Package { return view.PackageOf(c.Base, p) })
+}
+
+func onePackage(ctx context.Context, c *Call) (Answer, error) {
+	p, err := c.Store.Package(ctx, c.Caller, c.guid())
+	if err != nil {
+		return Answer{}, err
+	}
+	return ok(view.PackageOf(c.Base, p))
+}
+
+// packageDroplets are the droplets that were made from a package.
+func packageDroplets(ctx context.Context, c *Call) (Answer, error) {
+	p, err := c.Store.Package(ctx, c.Caller, c.guid())
+	if err != nil {
+		return Answer{}, err
+	}
+	a, err := c.Store.App(ctx, c.Caller, p.Spec.AppRef.Name)
+	if err != nil {
+		return Answer{}, err
+	}
+	all, err := c.Store.BuildsOf(ctx, a)
+	if err != nil {
+		return Answer{}, err
+	}
+	all = slices.DeleteFunc(all, func(b *korifiv1alpha1.CFBuild) bool {
+		return b.Spec.PackageRef.Name != p.Name || view.StateOf(b) != korifiv1alpha1.StagedBuild
+	})
+	return page(c, all, func(b *korifiv1alpha1.CFBuild) view.Droplet { return view.DropletOf(c.Base, b) })
+}
+
+func createPackage(ctx context.Context, c *Call) (Answer, error) {
+	var body payload.Package
+	if err := payload.Decode(c.Request.Body, &body); err != nil {
+		return Answer{}, err
+	}
+	switch {
+	case body.Type != string(korifiv1alpha1.DockerPackage):
+		return Answer{}, fault.Unprocessable("expected a package of type docker, because Torpor builds no code; found " + body.Type + "; push with --docker-image")
+	case body.Data.Image == "":
+		return Answer{}, fault.Unprocessable("expected data.image of a package of type docker, found none; name the image")
+	case body.Data.Username != "":
+		return Answer{}, fault.Unprocessable("expected no user name of a registry, because registries are let in by image pull secrets; leave it out and ask the platform team for one")
+	}
+	a, err := c.Store.App(ctx, c.Caller, body.Relationships.App.Data.GUID)
+	if err != nil {
+		return Answer{}, err
+	}
+	p, err := c.Store.CreatePackage(ctx, c.Caller, a, body.Data.Image)
+	if err != nil {
+		return Answer{}, err
+	}
+	return created(view.PackageOf(c.Base, p))
+}
+
+func createBuild(ctx context.Context, c *Call) (Answer, error) {
+	var body payload.Build
+	if err := payload.Decode(c.Request.Body, &body); err != nil {
+		return Answer{}, err
+	}
+	p, err := c.Store.Package(ctx, c.Caller, body.Package.GUID)
+	if err != nil {
+		return Answer{}, err
+	}
+	a, err := c.Store.App(ctx, c.Caller, p.Spec.AppRef.Name)
+	if err != nil {
+		return Answer{}, err
+	}
+	b, err := c.Store.CreateBuild(ctx, c.Caller, a, p)
+	if err != nil {
+		return Answer{}, err
+	}
+	return created(view.BuildOf(c.Base, b))
+}
+
+// build is held while it is staged.
+func build(ctx context.Context, c *Call) (Answer, error) {
+	b, err := c.Store.Build(ctx, c.Caller, c.guid(), store.BuildThing)
+	if err != nil {
+		return Answer{}, err
+	}
+	held, cancel := held(ctx, hold)
+	defer cancel()
+	err = c.Store.Until(held, b.Name, func() (bool, error) {
+		newer, err := c.Store.Build(ctx, c.Caller, b.Name, store.BuildThing)
+		if err != nil {
+			return false, err
+		}
+		b = newer
+		return view.StateOf(b) != korifiv1alpha1.StagingBuild, nil
+	})
+	if err != nil {
+		return Answer{}, err
+	}
+	return ok(view.BuildOf(c.Base, b))
+}

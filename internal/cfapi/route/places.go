@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package route
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/torpor-dev/torpor/internal/cfapi/fault"
+	"github.com/torpor-dev/torpor/internal/cfapi/payload"
+	"github.com/torpor-dev/torpor/internal/cfapi/store"
+	"github.com/torpor-dev/torpor/internal/cfapi/view"
+)
+
+func root(_ context.Context, c *Call) (Answer, error) { return ok(view.RootOf(c.Base)) }
+
+func info(_ context.Context, c *Call) (Answer, error) {
+	return ok(map[string]any{"name": "torpor", "build": "", "version": 0, "cli_version": map[string]string{"minimum": "", "recommended": ""}, "links": view.Links{"self": {HRef: c.Base + "/v3/info"}}})
+}
+
+func healthy(context.Context, *Call) (Answer, error) { return ok(map[string]string{"status": "ok"}) }
+
+func whoami(_ context.Context, c *Call) (Answer, error) {
+	kind := "User"
+	if c.Caller.IsServiceAccount() {
+		kind = "ServiceAccount"
+	}
+	return ok(map[string]string{"name": c.Caller.Name, "kind": kind})
+}
+
+// token is for clients that want one of their own before they stream logs. It lets nobody in: callers are known by the
+// credentials that they send with every request.
+func token(_ context.Context, c *Call) (Answer, error) {
+	const valid = time.Hour
+	part := func(v any) string {
+		raw, _ := json.Marshal(v)
+		return base64.RawURLEncoding.EncodeToString(raw)
+	}
+	expires := c.Clock.Now().Add(valid).Unix()
+	jwt := part(map[string]string{"alg": "none", "typ": "JWT"}) + "." + part(map[string]any{"exp": expires, "iss": "torpor"}) + "." + part("none")
+	return ok(map[string]any{"access_token": jwt, "refresh_token": jwt, "token_type": "bearer", "expires_in": int(valid.Seconds())})
+}
+
+func orgs(ctx context.Context, c *Call) (Answer, error) {
+	all, err := c.Store.Orgs(ctx, c.Caller)
+	if err != nil {
+		return Answer{}, err
+	}
+	return page(c, chosen(c, all), c.org)
+}
+
+func org(ctx context.Context, c *Call) (Answer, error) {
+	all, err := c.Store.Orgs(ctx, c.Caller)
+	if err != nil {
+		return Answer{}, err
+	}
+	for _, p := range all {
+		if p.GUID == c.guid() {
+			return ok(c.org(p))
+		}
+	}
+	return Answer{}, fault.NotFound("Organization")
+}
+
+func spaces(ctx context.Context, c *Call) (Answer, error) {
+	all, err := c.Store.Spaces(ctx, c.Caller)
+	if err != nil {
+		return Answer{}, err
+	}
+	in := payload.FilterOf(c.Request.URL.Query(), "organization_guids")
+	all = slices.DeleteFunc(all, func(p store.Place) bool { return !in.Has(p.Org) })
+	return page(c, chosen(c, all), c.space)
+}
+
+func space(ctx context.Context, c *Call) (Answer, error) {
+	all, err := c.Store.Spaces(ctx, c.Caller)
+	if err != nil {
+		return Answer{}, err
+	}
+	for _, p := range all {
+		if p.GUID == c.guid() {
+			return ok(c.space(p))
+		}
+	}
+	return Answer{}, fault.NotFound("Space")
+}
+
+func (c *Call) org(p store.Place) view.Place { return view.OrgOf(c.Base, p.GUID, p.Name, p.Created) }
+
+func (c *Call) space(p store.Place) view.Place {
+	return view.SpaceOf(c.Base, p.GUID, p.Name, p.Org, p.Created)
+}
+
+// chosen are those of the names and GUIDs that are asked for, by name.
+func chosen(c *Call, all []store.Place) []store.Place {
+	q := c.Request.URL.Query()
+	names, guids := payload.FilterOf(q, "names"), payload.FilterOf(q, "guids")
+	all = slices.DeleteFunc(all, func(p store.Place) bool { return !names.Has(p.Name) || !guids.Has(p.GUID) })
+	slices.SortFunc(all, func(a, b store.Place) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.GUID, b.GUID))
+	})
+	return all
+}
+
+// visibleSpaces are the GUIDs of those spaces that the caller may see, of space_guids if there are any.
+func (c *Call) visibleSpaces(ctx context.Context) ([]string, error) {
+	all, err := c.Store.Spaces(ctx, c.Caller)
+	if err != nil {
+		return nil, err
+	}
+	q := c.Request.URL.Query()
+	wanted, in := payload.FilterOf(q, "space_guids"), payload.FilterOf(q, "organization_guids")
+	var guids []string
+	for _, p := range all {
+		if wanted.Has(p.GUID) && in.Has(p.Org) {
+			guids = append(guids, p.GUID)
+		}
+	}
+	return guids, nil
+}

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package route
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cfapi/payload"
+	"github.com/torpor-dev/torpor/internal/cfapi/store"
+	"github.com/torpor-dev/torpor/internal/cfapi/view"
+)
+
+func processes(ctx context.Context, c *Call) (Answer, error) {
+	in, err := c.visibleSpaces(ctx)
+	if err != nil {
+		return Answer{}, err
+	}
+	all, err := c.Store.ProcessesIn(ctx, in)
+	if err != nil {
+		return Answer{}, err
+	}
+	q := c.Request.URL.Query()
+	ofApps, types, guids := payload.FilterOf(q, "app_guids"), payload.FilterOf(q, "types"), payload.FilterOf(q, "guids")
+	all = slices.DeleteFunc(all, func(p *korifiv1alpha1.CFProcess) bool {
+		return !ofApps.Has(p.Spec.AppRef.Name) || !types.Has(p.Spec.ProcessType) || !guids.Has(p.Name)
+	})
+	if !strings.Contains(q.Get("embed"), "process_instances") {
+		return page(c, all, c.process)
+	}
+	byGUID := map[string]*korifiv1alpha1.CFApp{}
+	running, err := c.Store.AppsIn(ctx, in)
+	if err != nil {
+		return Answer{}, err
+	}
+	for _, a := range running {
+		byGUID[a.Name] = a
+	}
+	now := c.Clock.Now()
+	return page(c, all, func(p *korifiv1alpha1.CFProcess) view.Process {
+		if a := byGUID[p.Spec.AppRef.Name]; a != nil {
+			return c.process(p).WithInstances(view.Instances(a, p), now)
+		}
+		return c.process(p)
+	})
+}
+
+func (c *Call) process(p *korifiv1alpha1.CFProcess) view.Process { return view.ProcessOf(c.Base, p) }
+
+func appProcesses(ctx context.Context, c *Call) (Answer, error) {
+	found, err := c.app(ctx)
+	if err != nil {
+		return Answer{}, err
+	}
+	all, err := c.Store.ProcessesOf(ctx, found)
+	if err != nil {
+		return Answer{}, err
+	}
+	types := payload.FilterOf(c.Request.URL.Query(), "types")
+	all = slices.DeleteFunc(all, func(p *korifiv1alpha1.CFProcess) bool { return !types.Has(p.Spec.ProcessType) })
+	return page(c, all, c.process)
+}
+
+// found is the process in the path: by its GUID, or by its app and its type.
+func (c *Call) found(ctx context.Context) (*korifiv1alpha1.CFProcess, error) {
+	kind := c.Request.PathValue("type")
+	if kind == "" {
+		return c.Store.Process(ctx, c.Caller, c.guid())
+	}
+	a, err := c.app(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return c.Store.ProcessOf(ctx, a, kind)
+}
+
+func process(ctx context.Context, c *Call) (Answer, error) {
+	p, err := c.found(ctx)
+	if err != nil {
+		return Answer{}, err
+	}
+	return ok(c.process(p))
+}
+
+func updateProcess(ctx context.Context, c *Call) (Answer, error) {
+	var body payload.Process
+	if err := payload.Decode(c.Request.Body, &body); err != nil {
+		return Answer{}, err
+	}
+	change := store.Change{Command: body.Command}
+	if h := body.HealthCheck; h != nil {
+		change.CheckType, change.Endpoint, change.Timeout, change.Invocation = h.Type, h.Data.Endpoint, h.Data.Timeout, h.Data.InvocationTimeout
+	}
+	return c.change(ctx, change, http.StatusOK)
+}
+
+func scale(ctx context.Context, c *Call) (Answer, error) {
+	var body payload.Scale
+	if err := payload.Decode(c.Request.Body, &body); err != nil {
+		return Answer{}, err
+	}
+	return c.change(ctx, store.Change{Instances: body.Instances, MemoryMB: body.MemoryMB, DiskMB: body.DiskMB}, http.StatusAccepted)
+}
+
+func (c *Call) change(ctx context.Context, change store.Change, status int) (Answer, error) {
+	p, err := c.found(ctx)
+	if err != nil {
+		return Answer{}, err
+	}
+	if p, err = c.Store.ChangeProcess(ctx, c.Caller, p, change); err != nil {
+		return Answer{}, err
+	}
+	return Answer{Status: status, Body: c.process(p)}, nil
+}
+
+func stopInstance(ctx context.Context, c *Call) (Answer, error) {
+	p, err := c.found(ctx)
+	if err != nil {
+		return Answer{}, err
+	}
+	a, err := c.Store.LiveApp(ctx, c.Caller, p.Spec.AppRef.Name)
+	if err != nil {
+		return Answer{}, err
+	}
+	if err := c.Store.StopInstance(ctx, c.Caller, a, p.Name, c.Request.PathValue("index")); err != nil {
+		return Answer{}, err
+	}
+	return Answer{Status: http.StatusNoContent}, nil
+}
+
+// stats says what the instances of the app's current revision do. The app is read afresh, so that no answer is about a
+// revision that is over; what its process reports counts only for that revision.
+func stats(ctx context.Context, c *Call) (Answer, error) {
+	p, err := c.found(ctx)
+	if err != nil {
+		return Answer{}, err
+	}
+	a, err := c.Store.LiveApp(ctx, c.Caller, p.Spec.AppRef.Name)
+	if err != nil {
+		return Answer{}, err
+	}
+	rows := view.Instances(a, p)
+	if !view.Settled(a, rows) && c.Patience.Waits(c.Caller.Name, a.Name, p.Name) {
+		if p, rows, err = c.settled(ctx, a, p); err != nil {
+			return Answer{}, err
+		}
+	}
+	if view.Settled(a, rows) {
+		c.Patience.Seen(c.Caller.Name, a.Name, p.Name)
+	}
+	return ok(view.StatsOf(p, rows, c.Clock.Now()))
+}
+
+// settled holds the answer until there is something to tell.
+func (c *Call) settled(ctx context.Context, a *korifiv1alpha1.CFApp, p *korifiv1alpha1.CFProcess) (*korifiv1alpha1.CFProcess, []view.Instance, error) {
+	held, cancel := held(ctx, hold)
+	defer cancel()
+	rows := view.Instances(a, p)
+	err := c.Store.Until(held, p.Name, func() (bool, error) {
+		newer, err := c.Store.Process(ctx, c.Caller, p.Name)
+		if err != nil {
+			return false, err
+		}
+		p, rows = newer, view.Instances(a, newer)
+		return view.Settled(a, rows), nil
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	// Meanwhile somebody else may have stopped or restarted it.
+	if a, err = c.Store.LiveApp(ctx, c.Caller, a.Name); err != nil {
+		return nil, nil, err
+	}
+	return p, view.Instances(a, p), nil
+}

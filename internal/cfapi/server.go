@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cfapi
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cfapi/access"
+	"github.com/torpor-dev/torpor/internal/cfapi/route"
+	"github.com/torpor-dev/torpor/internal/cfapi/store"
+)
+
+const (
+	headerTimeout = 5 * time.Second
+	idleTimeout   = 2 * time.Minute
+	// shutdownTimeout bounds the wait for requests in flight.
+	shutdownTimeout = 15 * time.Second
+	cacheQPS        = 100
+)
+
+// Options are what the command line sets.
+type Options struct {
+	// Address is host:port to serve on.
+	Address string
+	// Certificate and Key are files in PEM, read again when they change; without them Folder gets a pair of its own.
+	Certificate, Key, Folder string
+	// RequestsPerSecond is how many one caller may send.
+	RequestsPerSecond float64
+	// Log gets everything that is worth telling.
+	Log *slog.Logger
+	// Ready, if set, is told the address when requests are answered.
+	Ready func(address string)
+}
+
+// Run serves the API until ctx ends. cfg is the API's own way to the API server: what it reads, it reads into a cache;
+// what callers may see of that, and all that they change, is decided by their own credentials.
+func Run(ctx context.Context, cfg *rest.Config, o Options) error {
+	log.SetLogger(logr.FromSlogHandler(o.Log.Handler()))
+	f, err := newFront(cfg, o)
+	if err != nil {
+		return err
+	}
+	tlsConfig, err := certificates(ctx, o)
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	ended := make(chan error, 2)
+	if err := f.api.Store.Start(ctx, ended); err != nil {
+		return err
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.Address)
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	server := &http.Server{
+		Handler: f.handler(), TLSConfig: tlsConfig, ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, IdleTimeout: idleTimeout,
+		ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
+	}
+	go func() { ended <- server.ServeTLS(listener, "", "") }()
+	o.Log.Info("serving the CF API", "address", listener.Addr().String())
+	if o.Ready != nil {
+		o.Ready(listener.Addr().String())
+	}
+	select {
+	case err = <-ended:
+	case <-ctx.Done():
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+	defer cancel()
+	if errors.Is(err, http.ErrServerClosed) {
+		err = nil
+	}
+	return errors.Join(err, server.Shutdown(last))
+}
+
+func newFront(cfg *rest.Config, o Options) (*front, error) {
+	known := runtime.NewScheme()
+	if err := errors.Join(scheme.AddToScheme(known), korifiv1alpha1.AddToScheme(known)); err != nil {
+		return nil, fmt.Errorf("register kinds: %w", err)
+	}
+	own := rest.CopyConfig(cfg)
+	own.QPS, own.Burst, own.UserAgent = cacheQPS, cacheQPS, "torpor-cf-api"
+	kept, err := store.New(own, known)
+	if err != nil {
+		return nil, err
+	}
+	callers, err := access.New(access.Options{Config: cfg, Scheme: known, Clock: clock.RealClock{}, RequestsPerSecond: o.RequestsPerSecond})
+	if err != nil {
+		return nil, err
+	}
+	api := &route.API{Store: kept, Clock: clock.RealClock{}, Patience: route.NewPatience(clock.RealClock{})}
+	return &front{api: api, callers: callers, log: o.Log}, nil
+}
+
+// certificates are those of the files, as they are this moment.
+func certificates(ctx context.Context, o Options) (*tls.Config, error) {
+	certificate, key := o.Certificate, o.Key
+	if certificate == "" && key == "" && o.Folder != "" {
+		var err error
+		if certificate, key, err = ownPair(o.Folder, clock.RealClock{}.Now()); err != nil {
+			return nil, err
+		}
+	}
+	if certificate == "" || key == "" {
+		return nil, errors.New("expected --tls-cert and --tls-key, or --tls-folder for a certificate of its own, because clients send keys; found neither")
+	}
+	watcher, err := certwatcher.New(certificate, key)
+	if err != nil {
+		return nil, fmt.Errorf("read the certificate: %w", err)
+	}
+	go func() {
+		if err := watcher.Start(ctx); err != nil {
+			o.Log.Error("the certificate is not watched any more; restart when it changes", "error", err)
+		}
+	}()
+	return &tls.Config{GetCertificate: watcher.GetCertificate, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}, nil
+}

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cfapi/access"
+	"github.com/torpor-dev/torpor/internal/cfapi/fault"
+)
+
+// The resources that callers need rights for.
+const (
+	Apps      = "cfapps"
+	Processes = "cfprocesses"
+	Builds    = "cfbuilds"
+	Packages  = "cfpackages"
+)
+
+// What a caller calls them.
+const (
+	AppThing     = "App"
+	ProcessThing = "Process"
+	BuildThing   = "Build"
+	PackageThing = "Package"
+	DropletThing = "Droplet"
+)
+
+// App is an app that the caller may see.
+func (s *Store) App(ctx context.Context, caller *access.Caller, guid string) (*korifiv1alpha1.CFApp, error) {
+	var found korifiv1alpha1.CFAppList
+	if err := s.cache.List(ctx, &found, client.MatchingFields{byGUID: guid}); err != nil {
+		return nil, fmt.Errorf("find the app: %w", err)
+	}
+	for i := range found.Items {
+		if err := s.visible(ctx, caller, found.Items[i].Namespace, Apps, AppThing); err == nil || len(found.Items) == 1 {
+			return &found.Items[i], err
+		}
+	}
+	return nil, fault.NotFound(AppThing)
+}
+
+// LiveApp is an app as it is this moment, read with the caller's own rights.
+func (s *Store) LiveApp(ctx context.Context, caller *access.Caller, guid string) (*korifiv1alpha1.CFApp, error) {
+	cached, err := s.App(ctx, caller, guid)
+	if err != nil {
+		return nil, err
+	}
+	live := &korifiv1alpha1.CFApp{}
+	if err := caller.Client.Get(ctx, client.ObjectKeyFromObject(cached), live); err != nil {
+		return nil, fault.Of(err, AppThing)
+	}
+	return live, nil
+}
+
+// AppsIn are the apps of some spaces, the oldest first.
+func (s *Store) AppsIn(ctx context.Context, spaces []string) ([]*korifiv1alpha1.CFApp, error) {
+	var all []*korifiv1alpha1.CFApp
+	for _, space := range spaces {
+		var found korifiv1alpha1.CFAppList
+		if err := s.cache.List(ctx, &found, client.InNamespace(space)); err != nil {
+			return nil, fmt.Errorf("list apps: %w", err)
+		}
+		for i := range found.Items {
+			all = append(all, &found.Items[i])
+		}
+	}
+	oldestFirst(all)
+	return all, nil
+}
+
+// Process is a process that the caller may see.
+func (s *Store) Process(ctx context.Context, caller *access.Caller, guid string) (*korifiv1alpha1.CFProcess, error) {
+	var found korifiv1alpha1.CFProcessList
+	if err := s.cache.List(ctx, &found, client.MatchingFields{byGUID: guid}); err != nil {
+		return nil, fmt.Errorf("find the process: %w", err)
+	}
+	if len(found.Items) == 0 {
+		return nil, fault.NotFound(ProcessThing)
+	}
+	return &found.Items[0], s.visible(ctx, caller, found.Items[0].Namespace, Processes, ProcessThing)
+}
+
+// ProcessesOf are those of an app, web first. Who may see the app may see them.
+func (s *Store) ProcessesOf(ctx context.Context, app *korifiv1alpha1.CFApp) ([]*korifiv1alpha1.CFProcess, error) {
+	var found korifiv1alpha1.CFProcessList
+	if err := s.cache.List(ctx, &found, client.InNamespace(app.Namespace), client.MatchingFields{byApp: app.Name}); err != nil {
+		return nil, fmt.Errorf("list processes: %w", err)
+	}
+	all := pointers(found.Items)
+	slices.SortFunc(all, func(a, b *korifiv1alpha1.CFProcess) int {
+		web := func(p *korifiv1alpha1.CFProcess) int {
+			if p.Spec.ProcessType == korifiv1alpha1.WebProcess {
+				return 0
+			}
+			return 1
+		}
+		return cmp.Or(cmp.Compare(web(a), web(b)), cmp.Compare(a.Spec.ProcessType, b.Spec.ProcessType))
+	})
+	return all, nil
+}
+
+// ProcessOf is the process of a type.
+func (s *Store) ProcessOf(ctx context.Context, app *korifiv1alpha1.CFApp, kind string) (*korifiv1alpha1.CFProcess, error) {
+	all, err := s.ProcessesOf(ctx, app)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range all {
+		if p.Spec.ProcessType == kind {
+			return p, nil
+		}
+	}
+	return nil, fault.NotFound(ProcessThing)
+}
+
+// ProcessesIn are the processes of some spaces.
+func (s *Store) ProcessesIn(ctx context.Context, spaces []string) ([]*korifiv1alpha1.CFProcess, error) {
+	var all []*korifiv1alpha1.CFProcess
+	for _, space := range spaces {
+		var found korifiv1alpha1.CFProcessList
+		if err := s.cache.List(ctx, &found, client.InNamespace(space)); err != nil {
+			return nil, fmt.Errorf("list processes: %w", err)
+		}
+		all = append(all, pointers(found.Items)...)
+	}
+	oldestFirst(all)
+	return all, nil
+}
+
+// visible: what somebody may not see is not there.
+func (s *Store) visible(ctx context.Context, caller *access.Caller, namespace, resource, thing string) error {
+	ok, err := caller.May(ctx, access.Question{Namespace: namespace, Verb: "get", Resource: resource})
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return fault.NotFound(thing)
+	}
+	return nil
+}
+
+func pointers[T any](items []T) []*T {
+	all := make([]*T, len(items))
+	for i := range items {
+		all[i] = &items[i]
+	}
+	return all
+}
+
+func oldestFirst[T client.Object](all []T) {
+	slices.SortFunc(all, func(a, b T) int {
+		return cmp.Or(a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time), cmp.Compare(a.GetName(), b.GetName()))
+	})
+}

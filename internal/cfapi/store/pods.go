@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cfapi/access"
+	"github.com/torpor-dev/torpor/internal/cfapi/fault"
+	"github.com/torpor-dev/torpor/internal/cfapi/view"
+	"github.com/torpor-dev/torpor/internal/restart"
+)
+
+const (
+	// maxLog bounds what is read of one Pod's log.
+	maxLog = 4 << 20
+	// readers is how many logs are read at once for one request.
+	readers       = 8
+	instanceThing = "Instance"
+)
+
+// StopInstance deletes the Pod of one instance of the app's current revision, as the caller; another one takes its place.
+func (s *Store) StopInstance(ctx context.Context, caller *access.Caller, app *korifiv1alpha1.CFApp, process, index string) error {
+	revision, _, _ := restart.RevisionOf(app)
+	var pods corev1.PodList
+	if err := caller.Client.List(ctx, &pods, client.InNamespace(app.Namespace), client.MatchingLabels{
+		korifiv1alpha1.ProcessGUIDLabel: process, korifiv1alpha1.VersionLabel: restart.FormatRevision(revision), appsv1.PodIndexLabel: index,
+	}); err != nil {
+		return fault.Of(err, instanceThing)
+	}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if !pod.DeletionTimestamp.IsZero() {
+			continue
+		}
+		if err := caller.Client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID}); err != nil {
+			return fault.Of(err, instanceThing)
+		}
+		return nil
+	}
+	return fault.NotFound(instanceThing)
+}
+
+// EventsOf is what Kubernetes has told of an app, as far as the caller may read it.
+func (s *Store) EventsOf(ctx context.Context, caller *access.Caller, app *korifiv1alpha1.CFApp) ([]corev1.Event, error) {
+	var events corev1.EventList
+	err := caller.Client.List(ctx, &events, client.InNamespace(app.Namespace), client.MatchingFields{"involvedObject.name": app.Name})
+	switch {
+	case apierrors.IsForbidden(err):
+		return nil, nil
+	case err != nil:
+		return nil, fault.Of(err, "Event")
+	}
+	return events.Items, nil
+}
+
+// Environment is an app's own environment, read as the caller.
+func (s *Store) Environment(ctx context.Context, caller *access.Caller, app *korifiv1alpha1.CFApp) (map[string]string, error) {
+	vars := map[string]string{}
+	if app.Spec.EnvSecretName == "" {
+		return vars, nil
+	}
+	secret := &corev1.Secret{}
+	err := caller.Client.Get(ctx, client.ObjectKey{Namespace: app.Namespace, Name: app.Spec.EnvSecretName}, secret)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fault.Of(err, AppThing)
+	}
+	for name, value := range secret.Data {
+		vars[name] = string(value)
+	}
+	return vars, nil
+}
+
+// SetEnvironment changes an app's environment, which its next revision gets; nil takes a variable away.
+func (s *Store) SetEnvironment(ctx context.Context, caller *access.Caller, app *korifiv1alpha1.CFApp, vars map[string]*string) error {
+	if app.Spec.EnvSecretName == "" {
+		changed, err := s.patchApp(ctx, caller, app, object{"spec": object{"envSecretName": app.Name + "-env"}})
+		if err != nil {
+			return err
+		}
+		app = changed
+	}
+	secret := &corev1.Secret{ObjectMeta: owned(app, app.Spec.EnvSecretName)}
+	if err := client.IgnoreAlreadyExists(caller.Client.Create(ctx, secret)); err != nil {
+		return fault.Of(err, AppThing)
+	}
+	data := object{}
+	for name, value := range vars {
+		data[name] = nil
+		if value != nil {
+			data[name] = []byte(*value)
+		}
+	}
+	if err := patch(ctx, caller, secret, object{"data": data}); err != nil {
+		return fault.Of(err, AppThing)
+	}
+	return nil
+}
+
+// Lines are the last lines of all Pods of an app, read as the caller.
+func (s *Store) Lines(ctx context.Context, caller *access.Caller, app *korifiv1alpha1.CFApp, since time.Time, limit int64) ([]view.Line, error) {
+	var pods corev1.PodList
+	if err := caller.Client.List(ctx, &pods, client.InNamespace(app.Namespace), client.MatchingLabels{korifiv1alpha1.AppGUIDLabel: app.Name}); err != nil {
+		return nil, fault.Of(err, AppThing)
+	}
+	found, wrong := make([][]view.Line, len(pods.Items)), make([]error, len(pods.Items))
+	slots := make(chan struct{}, readers)
+	var group sync.WaitGroup
+	for i := range pods.Items {
+		slots <- struct{}{}
+		group.Go(func() {
+			defer func() { <-slots }()
+			found[i], wrong[i] = lines(ctx, caller, &pods.Items[i], since, limit)
+		})
+	}
+	group.Wait()
+	var all []view.Line
+	for i := range found {
+		// A Pod whose container has not started yet has no log, which is no reason to hide the others'.
+		if wrong[i] != nil && !apierrors.IsBadRequest(wrong[i]) && !apierrors.IsNotFound(wrong[i]) {
+			return nil, fault.Of(wrong[i], AppThing)
+		}
+		all = append(all, found[i]...)
+	}
+	return all, nil
+}
+
+func lines(ctx context.Context, caller *access.Caller, pod *corev1.Pod, since time.Time, limit int64) ([]view.Line, error) {
+	o := &corev1.PodLogOptions{Timestamps: true, TailLines: &limit, LimitBytes: new(int64(maxLog))}
+	if len(pod.Spec.Containers) > 0 {
+		o.Container = pod.Spec.Containers[0].Name
+	}
+	if since.After(time.Unix(0, 0)) {
+		o.SinceTime = new(metav1.NewTime(since))
+	}
+	stream, err := caller.Core.Pods(pod.Namespace).GetLogs(pod.Name, o).Stream(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = stream.Close() }()
+	var all []view.Line
+	in := bufio.NewScanner(io.LimitReader(stream, maxLog))
+	in.Buffer(nil, maxLog)
+	for in.Scan() {
+		stamp, text, _ := strings.Cut(in.Text(), " ")
+		at, err := time.Parse(time.RFC3339Nano, stamp)
+		if err != nil {
+			continue
+		}
+		all = append(all, view.Line{At: at.UnixNano(), Instance: index(pod), ProcessType: pod.Labels[korifiv1alpha1.ProcessTypeLabel], Payload: text})
+	}
+	if err := in.Err(); err != nil {
+		return nil, fmt.Errorf("read the log: %w", err)
+	}
+	return all, nil
+}
+
+func index(pod *corev1.Pod) string {
+	if i, err := strconv.Atoi(pod.Labels[appsv1.PodIndexLabel]); err == nil {
+		return strconv.Itoa(i)
+	}
+	return "0"
+}
