@@ -105,7 +105,7 @@ func laws() []law {
 			may: append(names, "internal/kit", "internal/testkit/..."),
 		},
 		{
-			packages: "internal/e2e", why: "stories from outside are tests only: what they share lives in testkit",
+			packages: "internal/e2e/...", why: "stories from outside are tests only: what they share lives in testkit",
 			never: []string{"..."},
 		},
 		{
@@ -121,7 +121,7 @@ func laws() []law {
 
 // testOnly lists what no package outside may link in, whatever its law says.
 func testOnly() []string {
-	return []string{"local/...", "internal/arch", "internal/e2e", "internal/testkit/...", "actuator/actuatortest"}
+	return []string{"local/...", "internal/arch", "internal/e2e/...", "internal/testkit/...", "actuator/actuatortest"}
 }
 
 func (l law) of(packages string) law {
