@@ -23,7 +23,7 @@ import (
 
 // realCommands are those for nodes with real containers, which only Linux has.
 func realCommands() []*cobra.Command {
-	return []*cobra.Command{podsCommand(), nodePartsCommand(), bootNodeCommand()}
+	return []*cobra.Command{podsCommand(), nodePartsCommand(), bootNodeCommand(), demoMySQLCommand()}
 }
 
 // connect makes the bridge when a control plane is to serve on it.

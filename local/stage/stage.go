@@ -13,6 +13,7 @@ import (
 
 	"github.com/torpor-dev/torpor/local/cloud/process"
 	"github.com/torpor-dev/torpor/local/cluster"
+	"github.com/torpor-dev/torpor/local/tell"
 )
 
 // run is what stands on the stage, and the telling of it.
@@ -22,8 +23,7 @@ type run struct {
 	starter   *process.Starter
 	children  []*child
 	memory    *memory
-	steps     int
-	stepBegan time.Time
+	story     *tell.Story
 	cloudURL  string
 	probes    string
 	metrics   string
@@ -45,7 +45,7 @@ func newRun(ctx context.Context, c Config) (*run, error) {
 			return nil, fmt.Errorf("find program: %w; run make demo, which builds it", err)
 		}
 	}
-	return &run{Config: c, ctx: ctx, starter: process.NewStarter(), memory: watchMemory(ctx)}, nil
+	return &run{Config: c, ctx: ctx, starter: process.NewStarter(), memory: watchMemory(ctx), story: &tell.Story{Out: c.Out, Colour: c.Colour}}, nil
 }
 
 func (r *run) stage() []func() error {

@@ -14,6 +14,8 @@ import (
 
 // backedUp makes a backup now, and a new cluster of it.
 func (s *scene) backedUp(t *testing.T) {
+	s.write(t)
+	s.nothingLost(t)
 	s.clients.end()
 	s.equal(t, "test", "app.written", 3)
 	store := testkit.S3At(t, address)

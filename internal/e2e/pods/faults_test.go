@@ -23,7 +23,7 @@ func (s *scene) primaryIsDeleted(t *testing.T) {
 // replaced expects another primary that takes writes within seconds, and the old one to come back as a replica.
 func (s *scene) replaced(t *testing.T, old int, what string, do func()) {
 	t.Helper()
-	s.clients.longest()
+	s.write(t)
 	do()
 	began := time.Now()
 	primary := old

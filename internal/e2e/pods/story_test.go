@@ -63,7 +63,6 @@ func (s *scene) created(t *testing.T) {
 			t.Errorf("who answers behind %s: expected %q, found %q", service, want, got)
 		}
 	}
-	s.clients = startClients(t, s.world, "test")
 }
 
 // clusteringStops is the seed's story: a DBA works on the replicas by hand.
@@ -150,7 +149,7 @@ func (s *scene) reconciliationStops(t *testing.T) {
 
 // rollsOut starts clustering again, and what has waited goes on while clients write.
 func (s *scene) rollsOut(t *testing.T) {
-	s.clients.longest()
+	s.write(t)
 	before, began := s.pods(t, "test"), time.Now()
 	s.kubectl(t, "moco", "start", "clustering", "test", "--wait")
 	var replaced []string
@@ -181,6 +180,15 @@ func (s *scene) rollsOut(t *testing.T) {
 	}
 	s.tell(t, "rolled out in %.1fs; the longest time without an acknowledgement was %s", time.Since(began).Seconds(), s.clients.longest())
 	s.nothingLost(t)
+}
+
+// write has clients write from now on.
+func (s *scene) write(t *testing.T) {
+	t.Helper()
+	if s.clients == nil {
+		s.clients = startClients(t, s.world, "test")
+	}
+	s.clients.longest() // What was before does not count.
 }
 
 // nothingLost waits until clients write again, and compares what was acknowledged with the primary's rows.
