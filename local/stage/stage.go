@@ -19,14 +19,14 @@ import (
 // run is what stands on the stage, and the telling of it.
 type run struct {
 	Config
-	ctx       context.Context //nolint:containedctx // Every step of the run is a method, and the run has one context.
-	starter   *process.Starter
-	children  []*child
-	memory    *memory
-	story     *tell.Story
-	cloudURL  string
-	probes    string
-	metrics   string
+	ctx      context.Context //nolint:containedctx // Every step of the run is a method, and the run has one context.
+	starter  *process.Starter
+	children []*child
+	memory   *memory
+	story    *tell.Story
+	cloudURL string
+	probes   string
+	metrics  string
 }
 
 func newRun(ctx context.Context, c Config) (*run, error) {
