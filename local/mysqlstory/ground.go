@@ -161,11 +161,11 @@ func (p *play) create() error {
 		return err
 	}
 	p.story.Saw("it is healthy")
-	pods, err := p.kubectl("get", "pods", "-L", "moco.cybozu.com/role")
+	pods, err := p.kubectl("get", "pods")
 	if err != nil {
 		return err
 	}
-	p.story.Saw("kubectl get pods -L moco.cybozu.com/role")
+	p.story.Saw("kubectl get pods")
 	p.story.Quote(pods)
 	return p.table()
 }

@@ -37,7 +37,7 @@ func (s *scene) backedUp(t *testing.T) {
 		point = at.UTC().Format(time.RFC3339)
 		return nil
 	})
-	s.columns(t, "test", fmt.Sprintf("test True True %d 3 True True %s", s.see(t, "test").Status.Primary, point))
+	s.columns(t, fmt.Sprintf("test True True %d 3 True True %s", s.see(t, "test").Status.Primary, point))
 	s.tell(t, "a backup is made after %.1fs", time.Since(began).Seconds())
 	began = time.Now()
 	s.apply(t, "copy.yaml", append(words, "{POINT}", point)...)

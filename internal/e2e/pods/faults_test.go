@@ -12,12 +12,12 @@ import (
 
 func (s *scene) primaryIsKilled(t *testing.T) {
 	old := s.see(t, "test").Status.Primary
-	s.replaced(t, old, "kill -9 of its server", func() { s.killServer(t, s.pods(t, "test")[podName("test", old)]) })
+	s.replaced(t, old, "kill -9 of its server", func() { s.killServer(t, s.pods(t)[podName(old)]) })
 }
 
 func (s *scene) primaryIsDeleted(t *testing.T) {
 	old := s.see(t, "test").Status.Primary
-	s.replaced(t, old, "its Pod's deletion", func() { s.kubectl(t, "delete", "pod", podName("test", old), "--wait=false") })
+	s.replaced(t, old, "its Pod's deletion", func() { s.kubectl(t, "delete", "pod", podName(old), "--wait=false") })
 }
 
 // replaced expects another primary that takes writes within seconds, and the old one to come back as a replica.
@@ -41,8 +41,8 @@ func (s *scene) replaced(t *testing.T, old int, what string, do func()) {
 		t.Errorf("time without an acknowledgement: expected seconds, found %s", gap)
 	}
 	testkit.Eventually(t, "the old primary is a replica", func() error {
-		if p := s.pods(t, "test")[podName("test", old)]; !p.ready() || p.role() != "replica" {
-			return fmt.Errorf("expected %s to be ready and a replica, found role %q", podName("test", old), p.role())
+		if p := s.pods(t)[podName(old)]; !p.ready() || p.role() != "replica" {
+			return fmt.Errorf("expected %s to be ready and a replica, found role %q", podName(old), p.role())
 		}
 		return nil
 	})

@@ -64,16 +64,16 @@ func (w *world) healthy(t *testing.T, cluster string) seen {
 	return s
 }
 
-// columns expects what kubectl prints of a cluster, blanks apart.
-func (w *world) columns(t *testing.T, cluster, want string) {
+// columns expects what kubectl prints of the cluster test, blanks apart.
+func (w *world) columns(t *testing.T, want string) {
 	t.Helper()
 	const head = "NAME AVAILABLE HEALTHY PRIMARY SYNCED REPLICAS ERRANT REPLICAS CLUSTERING ACTIVE RECONCILE ACTIVE LAST BACKUP"
-	out := w.kubectl(t, "get", "mysqlcluster", cluster)
+	out := w.kubectl(t, "get", "mysqlcluster", "test")
 	got := strings.Join(strings.Fields(out), " ")
 	if got != head+" "+want {
 		t.Errorf("columns: expected %q, found:\n%s", want, out)
 	}
-	t.Logf("kubectl get mysqlcluster %s\n%s", cluster, out)
+	t.Logf("kubectl get mysqlcluster test\n%s", out)
 }
 
 // pod is what a Pod tells.
@@ -92,13 +92,13 @@ func (p pod) ready() bool {
 	})
 }
 
-// pods of a cluster by name.
-func (w *world) pods(t *testing.T, cluster string) map[string]pod {
+// pods of the cluster test by name.
+func (w *world) pods(t *testing.T) map[string]pod {
 	t.Helper()
 	var list struct {
 		Items []pod `json:"items"`
 	}
-	out := w.kubectl(t, "get", "pods", "-l", "app.kubernetes.io/created-by=moco,app.kubernetes.io/instance="+cluster, "-o", "json")
+	out := w.kubectl(t, "get", "pods", "-l", "app.kubernetes.io/created-by=moco,app.kubernetes.io/instance=test", "-o", "json")
 	if err := json.Unmarshal([]byte(out), &list); err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func (w *world) pods(t *testing.T, cluster string) map[string]pod {
 	return byName
 }
 
-func podName(cluster string, index int) string { return fmt.Sprintf("moco-%s-%d", cluster, index) }
+func podName(index int) string { return fmt.Sprintf("moco-test-%d", index) }
 
 // killServer sends SIGKILL to the server in a Pod, which is a process of this machine too.
 func (w *world) killServer(t *testing.T, p pod) {

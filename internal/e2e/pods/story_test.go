@@ -52,7 +52,7 @@ func (s *scene) created(t *testing.T) {
 	s.apply(t, "cluster.yaml")
 	s.healthy(t, "test")
 	s.tell(t, "created and healthy after %.1fs", time.Since(began).Seconds())
-	s.columns(t, "test", "test True True 0 3 True True <no value>")
+	s.columns(t, "test True True 0 3 True True <no value>")
 	s.run(t, "CREATE DATABASE app; CREATE TABLE app.written (id INT PRIMARY KEY); CREATE TABLE app.t (id INT PRIMARY KEY, v VARCHAR(20)); INSERT INTO app.t VALUES (1, 'seed')",
 		s.programs+"/kubectl", "moco", "mysql", "-u", "moco-writable", "-i", "test")
 	password := s.kubectl(t, "moco", "credential", "-u", "moco-writable", "test")
@@ -70,7 +70,7 @@ func (s *scene) clusteringStops(t *testing.T) {
 	if out := s.kubectl(t, "moco", "stop", "clustering", "test", "--reason", "compare replicas", "--wait"); out != `stopped clustering of MySQLCluster "default/test"` {
 		t.Errorf("expected upstream's words, found %q", out)
 	}
-	s.columns(t, "test", "test Unknown Unknown 0 3 False True <no value>")
+	s.columns(t, "test Unknown Unknown 0 3 False True <no value>")
 	const gauge = `moco_cluster_clustering_stopped{name="test",namespace="default"} `
 	if got := s.metric(t, gauge); got != gauge+"1" {
 		t.Errorf("expected %s1, found %q", gauge, got)
@@ -86,7 +86,7 @@ func (s *scene) clusteringStops(t *testing.T) {
 			"SET GTID_NEXT = 'AUTOMATIC'", "SET GLOBAL super_read_only = ON")
 	}
 	s.tell(t, "GTID %s is advanced by hand on both replicas", number)
-	before := s.pods(t, "test")
+	before := s.pods(t)
 	stays(t, "nobody interferes", func() error {
 		var errs []error
 		for i := 1; i < 3; i++ {
@@ -94,7 +94,7 @@ func (s *scene) clusteringStops(t *testing.T) {
 				errs = append(errs, fmt.Errorf("instance %d: expected its SQL thread off at %s, found %q", i, executed, got))
 			}
 		}
-		for name, p := range s.pods(t, "test") {
+		for name, p := range s.pods(t) {
 			if p.Metadata.UID != before[name].Metadata.UID || p.role() != before[name].role() {
 				errs = append(errs, fmt.Errorf("expected Pod %s untouched, found it changed", name))
 			}
@@ -105,7 +105,7 @@ func (s *scene) clusteringStops(t *testing.T) {
 		t.Errorf("expected upstream's words, found %q", out)
 	}
 	s.healthy(t, "test")
-	s.columns(t, "test", "test True True 0 3 True True <no value>")
+	s.columns(t, "test True True 0 3 True True <no value>")
 	s.equal(t, "test", "app.t", 3)
 	s.tell(t, "started, healthy, and the rows are equal")
 }
@@ -113,8 +113,8 @@ func (s *scene) clusteringStops(t *testing.T) {
 // reconciliationStops is the other half of the seed: a change of the spec waits.
 func (s *scene) reconciliationStops(t *testing.T) {
 	s.kubectl(t, "moco", "stop", "reconciliation", "test", "--wait")
-	s.columns(t, "test", "test True True 0 3 True False <no value>")
-	before := s.pods(t, "test")
+	s.columns(t, "test True True 0 3 True False <no value>")
+	before := s.pods(t)
 	s.kubectl(t, "patch", "mysqlcluster", "test", "--type=merge", "-p",
 		`{"spec":{"podTemplate":{"metadata":{"annotations":{"story":"changed"}}},"primaryServiceTemplate":{"metadata":{"labels":{"story":"changed"}}}}}`)
 	label := func() string {
@@ -136,27 +136,27 @@ func (s *scene) reconciliationStops(t *testing.T) {
 			"the rollout waits while clustering is stopped", "moco-test-0, moco-test-1, moco-test-2", "kubectl moco start clustering test")
 	})
 	stays(t, "the rollout waits", func() error {
-		for name, p := range s.pods(t, "test") {
+		for name, p := range s.pods(t) {
 			if p.Metadata.UID != before[name].Metadata.UID {
 				return fmt.Errorf("expected Pod %s as it was, found a new one", name)
 			}
 		}
 		return nil
 	})
-	s.columns(t, "test", "test Unknown Unknown 0 3 False True <no value>")
+	s.columns(t, "test Unknown Unknown 0 3 False True <no value>")
 	s.tell(t, "the change waited for reconciliation, and its rollout waits for clustering")
 }
 
 // rollsOut starts clustering again, and what has waited goes on while clients write.
 func (s *scene) rollsOut(t *testing.T) {
 	s.write(t)
-	before, began := s.pods(t, "test"), time.Now()
+	before, began := s.pods(t), time.Now()
 	s.kubectl(t, "moco", "start", "clustering", "test", "--wait")
 	var replaced []string
 	eventually(t, "all Pods are replaced", func() error {
-		now, away := s.pods(t, "test"), 0
+		now, away := s.pods(t), 0
 		for i := range 3 {
-			name := podName("test", i)
+			name := podName(i)
 			p, ok := now[name]
 			if !ok || !p.ready() {
 				away++
