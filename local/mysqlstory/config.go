@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/torpor-dev/torpor/local/tell"
@@ -98,8 +99,8 @@ func (p *play) end() error {
 	// Who interrupts wants everything gone as well.
 	p.ctx = context.WithoutCancel(p.ctx)
 	var errs []error
-	for i := len(p.undo) - 1; i >= 0; i-- {
-		errs = append(errs, p.undo[i]())
+	for _, undo := range slices.Backward(p.undo) {
+		errs = append(errs, undo())
 	}
 	return errors.Join(errs...)
 }

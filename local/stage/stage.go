@@ -19,7 +19,7 @@ import (
 // run is what stands on the stage, and the telling of it.
 type run struct {
 	Config
-	ctx      context.Context //nolint:containedctx // Every step of the run is a method, and the run has one context.
+	ctx      context.Context
 	starter  *process.Starter
 	children []*child
 	memory   *memory
