@@ -3,6 +3,8 @@
 package backup_test
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -230,10 +232,23 @@ func checkPod(t *testing.T, pod corev1.PodTemplateSpec, key, kind string) {
 	if main.Image != "mysql:9" || first.Image != "torpor" || main.Command[0] != first.Args[1] {
 		t.Errorf("expected Torpor's program in MySQL's image, found %+v", main)
 	}
+	// A folder cannot be mounted over the program.
+	if place := first.VolumeMounts[0].MountPath; strings.Contains(dockerfile(t), " "+place+"\n") {
+		t.Errorf("expected another place for the copy than that of the program in Torpor's image, found %s", place)
+	}
 	from := main.Env[0].ValueFrom.SecretKeyRef
 	if main.Env[0].Name != backup.PasswordVariable || from.Name != "moco-test" || from.Key != key {
 		t.Errorf("expected the password from the cluster's Secret, found %+v", main.Env[0])
 	}
+}
+
+func dockerfile(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "Dockerfile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 func wantTold(t *testing.T, err error, words string) {

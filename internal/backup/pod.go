@@ -22,7 +22,8 @@ const Container = "torpor"
 const PasswordVariable = "TORPOR_MYSQL_PASSWORD"
 
 const (
-	programFolder = "/torpor"
+	// The folder has another name than the program in Torpor's own image, or it could not be mounted there.
+	programFolder = "/torpor-program"
 	program       = programFolder + "/torpor"
 	// scratch holds the clients' option file, which names the password: it is in memory.
 	scratch = "/tmp"

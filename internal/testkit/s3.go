@@ -35,6 +35,12 @@ type S3Server struct {
 // versitygw, whose path the environment variable TORPOR_S3 holds; without it the test is skipped.
 func S3(t *testing.T) *S3Server {
 	t.Helper()
+	return S3At(t, "127.0.0.1")
+}
+
+// S3At is S3 for clients that reach the machine only at the address ip.
+func S3At(t *testing.T, ip string) *S3Server {
+	t.Helper()
 	path := os.Getenv("TORPOR_S3")
 	if path == "" {
 		t.Skip("TORPOR_S3 is not set: expected the path of versitygw; build it with `make s3`, run with `make test`")
@@ -46,7 +52,7 @@ func S3(t *testing.T) *S3Server {
 			t.Fatal(err)
 		}
 	}
-	address := freeAddress(t)
+	address := freeAddress(t, ip)
 	s.URL = "http://" + address
 	s.Process = StartProcess(t, path, []string{
 		"--port", address, "--quiet", "posix", "--sidecar", filepath.Join(root, "metadata"), filepath.Join(root, "data"),
@@ -72,10 +78,10 @@ func (s *S3Server) Let(t *testing.T, access, secret string) {
 }
 
 // freeAddress is one on which nobody listens at the moment.
-func freeAddress(t *testing.T) string {
+func freeAddress(t *testing.T, ip string) string {
 	t.Helper()
 	var config net.ListenConfig
-	l, err := config.Listen(context.WithoutCancel(t.Context()), "tcp", "127.0.0.1:0")
+	l, err := config.Listen(context.WithoutCancel(t.Context()), "tcp", net.JoinHostPort(ip, "0"))
 	if err != nil {
 		t.Fatal(err)
 	}

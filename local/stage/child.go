@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/torpor-dev/torpor/local/cloud/process"
+	"github.com/torpor-dev/torpor/local/tell"
 )
 
 const (
@@ -54,7 +55,7 @@ func (r *run) awaitLine(c *child, prefix string) (string, error) {
 		}
 		select {
 		case <-c.Exited():
-			return final{fmt.Errorf("%s ended early; its log is %s", c.name, c.log)}
+			return tell.NoMore(fmt.Errorf("%s ended early; its log is %s", c.name, c.log))
 		default:
 			return fmt.Errorf("expected a line %q in %s", prefix, c.log)
 		}

@@ -18,12 +18,12 @@ func Demo(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
-	err = r.story()
+	err = r.tellAll()
 	switch {
 	case ctx.Err() != nil:
 		err = errInterrupted
 	case err != nil:
-		err = fmt.Errorf("step %d: %w; logs are in %s", r.steps, err, r.Dir)
+		err = fmt.Errorf("step %d: %w; logs are in %s", r.story.Steps(), err, r.Dir)
 	}
 	r.step("Stop everything")
 	left := errors.Join(r.stopAll(), r.nothingLeft())
@@ -50,6 +50,6 @@ func Up(ctx context.Context, c Config, standing func()) error {
 	return errors.Join(err, r.stopAll())
 }
 
-func (r *run) story() error {
+func (r *run) tellAll() error {
 	return play(append(r.stage(), r.hibernate, r.outliveCertificates, r.resume)...)
 }

@@ -12,6 +12,8 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
+
+	"github.com/torpor-dev/torpor/local/tell"
 )
 
 const gateRunning = `torpor_gate_state{group="hibernation",state="Running"} 1`
@@ -69,7 +71,7 @@ func (r *run) managerReady(manager *child) func(context.Context) error {
 	return func(ctx context.Context) error {
 		select {
 		case <-manager.Exited():
-			return final{fmt.Errorf("the manager ended; its log is %s", manager.log)}
+			return tell.NoMore(fmt.Errorf("the manager ended; its log is %s", manager.log))
 		default:
 			_, err := get(ctx, "http://"+r.probes+"/readyz")
 			return err

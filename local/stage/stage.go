@@ -13,20 +13,20 @@ import (
 
 	"github.com/torpor-dev/torpor/local/cloud/process"
 	"github.com/torpor-dev/torpor/local/cluster"
+	"github.com/torpor-dev/torpor/local/tell"
 )
 
 // run is what stands on the stage, and the telling of it.
 type run struct {
 	Config
-	ctx       context.Context //nolint:containedctx // Every step of the run is a method, and the run has one context.
-	starter   *process.Starter
-	children  []*child
-	memory    *memory
-	steps     int
-	stepBegan time.Time
-	cloudURL  string
-	probes    string
-	metrics   string
+	ctx      context.Context
+	starter  *process.Starter
+	children []*child
+	memory   *memory
+	story    *tell.Story
+	cloudURL string
+	probes   string
+	metrics  string
 }
 
 func newRun(ctx context.Context, c Config) (*run, error) {
@@ -45,7 +45,7 @@ func newRun(ctx context.Context, c Config) (*run, error) {
 			return nil, fmt.Errorf("find program: %w; run make demo, which builds it", err)
 		}
 	}
-	return &run{Config: c, ctx: ctx, starter: process.NewStarter(), memory: watchMemory(ctx)}, nil
+	return &run{Config: c, ctx: ctx, starter: process.NewStarter(), memory: watchMemory(ctx), story: &tell.Story{Out: c.Out, Colour: c.Colour}}, nil
 }
 
 func (r *run) stage() []func() error {

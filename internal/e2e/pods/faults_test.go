@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pods
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/torpor-dev/torpor/internal/testkit"
+)
+
+func (s *scene) primaryIsKilled(t *testing.T) {
+	old := s.see(t, "test").Status.Primary
+	s.replaced(t, old, "kill -9 of its server", func() { s.killServer(t, s.pods(t)[podName(old)]) })
+}
+
+func (s *scene) primaryIsDeleted(t *testing.T) {
+	old := s.see(t, "test").Status.Primary
+	s.replaced(t, old, "its Pod's deletion", func() { s.kubectl(t, "delete", "pod", podName(old), "--wait=false") })
+}
+
+// replaced expects another primary that takes writes within seconds, and the old one to come back as a replica.
+func (s *scene) replaced(t *testing.T, old int, what string, do func()) {
+	t.Helper()
+	s.write(t)
+	do()
+	began := time.Now()
+	primary := old
+	eventually(t, "another primary", func() error {
+		if primary = s.see(t, "test").Status.Primary; primary == old {
+			return fmt.Errorf("expected another primary than %d", old)
+		}
+		return nil
+	})
+	s.tell(t, "instance %d is the primary %.1fs after %s", primary, time.Since(began).Seconds(), what)
+	s.nothingLost(t)
+	gap := s.clients.longest()
+	s.tell(t, "the longest time without an acknowledgement was %s", gap)
+	if gap > time.Minute {
+		t.Errorf("time without an acknowledgement: expected seconds, found %s", gap)
+	}
+	testkit.Eventually(t, "the old primary is a replica", func() error {
+		if p := s.pods(t)[podName(old)]; !p.ready() || p.role() != "replica" {
+			return fmt.Errorf("expected %s to be ready and a replica, found role %q", podName(old), p.role())
+		}
+		return nil
+	})
+	s.healthy(t, "test")
+	s.tell(t, "instance %d is back as a replica, and the cluster is healthy", old)
+}
