@@ -102,15 +102,15 @@ test-run: local torpor mysql s3 ## Run one test with everything it needs: make t
 	@$(GOTEST) -v -count=1 $(PKG) -run '$(RUN)'
 
 .PHONY: e2e
-e2e: local torpor ## Run the end-to-end tests at every fault point, and those with real pods
+e2e: local torpor mysql ## Run the end-to-end tests at every fault point, and those with real pods
 	@TORPOR_E2E=full $(GOTEST) -v -count=1 ./internal/e2e
+	@TORPOR_E2E=full $(GOTEST) -v -count=1 ./internal/clustering/controller -run 'TestKilled'
 	@$(MAKE) --no-print-directory e2e-pods
 
 # A machine where there can be no real pods is told so, and it is no failure.
 .PHONY: e2e-pods
 e2e-pods: ## As root on Debian: run the tests with real pods (about seven minutes)
-	@if [ "$$(id -u)" = 0 ] && [ -e /etc/debian_version ]; then $(MAKE) --no-print-directory run-e2e-pods; else \
-	  echo "NOT RUN: the tests with real pods. Expected root on Debian, found $$(id -un) on $$(. /etc/os-release && echo $$NAME)"; fi
+	@if why="$$(.ci/pods-can-run)"; then $(MAKE) --no-print-directory run-e2e-pods; else echo "NOT RUN: the tests with real pods: $$why"; fi
 
 .PHONY: run-e2e-pods
 run-e2e-pods: node-parts torpor kubectl-moco mysql s3

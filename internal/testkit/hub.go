@@ -139,7 +139,7 @@ const nudgeEvery = 40
 // until the next resync, five minutes later.
 func (h *HubServer) nudge(t *testing.T, crd *apiextensionsv1.CustomResourceDefinition) error {
 	t.Helper()
-	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"torpor.dev/nudge":%q}}}`, crd.ResourceVersion)
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"nudge":%q}}}`, crd.ResourceVersion)
 	return client.IgnoreNotFound(h.Client.Patch(t.Context(), crd, client.RawPatch(types.MergePatchType, patch)))
 }
 
