@@ -34,6 +34,7 @@ func TestAPI(t *testing.T) {
 	t.Run("race k: a crash is told at once, with its reason", w.testCrash)
 	t.Run("race i: an app of no instances starts at once", w.testNone)
 	t.Run("race c: parallel restarts each get a revision", w.testParallel)
+	t.Run("a deployment is taken back", w.testCancel)
 	t.Run("race b: without admission a clear 503 and nothing changed", w.testAdmissionDown)
 }
 
@@ -242,6 +243,35 @@ func (w *world) testParallel(t *testing.T) {
 	slices.Sort(revisions)
 	if want := []string{"1", "2", "3", "4", "5", "6"}; !slices.Equal(revisions, want) {
 		t.Errorf("found revisions %v, want %v", revisions, want)
+	}
+}
+
+func (w *world) testCancel(t *testing.T) {
+	space := w.space(t)
+	app := w.app(t, space, "shop", 2, korifiv1alpha1.StartedState)
+	w.player.set(w.player.idle, app, true)
+	alice, bob, mallory := w.caller(t, "alice"), w.caller(t, "bob"), w.caller(t, "mallory")
+	made := alice.send(t, "POST", "/v3/deployments", `{"relationships":{"app":{"data":{"guid":"`+app+`"}}}}`)
+	path := "/v3/deployments/" + field(t, made.body, "guid")
+	if made.status != http.StatusCreated || field(t, made.body, "status.reason") != "DEPLOYING" || field(t, made.body, "revision.version") != "1" {
+		t.Fatalf("found %d %s, want a deployment that goes on", made.status, made.body)
+	}
+	for _, test := range []struct {
+		name string
+		by   caller
+		want int
+	}{
+		{"who may only look", bob, http.StatusForbidden}, {"who may not", mallory, http.StatusNotFound}, {"who may", alice, http.StatusOK},
+	} {
+		if a := test.by.send(t, "POST", path+"/actions/cancel", ""); a.status != test.want {
+			t.Errorf("%s: found %d %s, want %d", test.name, a.status, a.body, test.want)
+		}
+	}
+	if a := bob.get(t, path); field(t, a.body, "status.value") != "FINALIZED" || field(t, a.body, "status.reason") != "CANCELED" {
+		t.Errorf("found %s, want it cancelled", a.body)
+	}
+	if a := alice.send(t, "POST", path+"/actions/cancel", ""); a.status != http.StatusUnprocessableEntity {
+		t.Errorf("found %d %s, want no second time", a.status, a.body)
 	}
 }
 

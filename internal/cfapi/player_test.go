@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/restart"
 )
 
@@ -78,6 +79,13 @@ func (p *player) pass(ctx context.Context) {
 			}
 		}
 	}
+	var deployments torporv1alpha1.CFDeploymentList
+	if p.Client.List(ctx, &deployments) != nil {
+		return
+	}
+	for i := range deployments.Items {
+		p.deployment(ctx, &deployments.Items[i])
+	}
 	var processes korifiv1alpha1.CFProcessList
 	if p.Client.List(ctx, &processes) != nil {
 		return
@@ -103,6 +111,39 @@ func (p *player) process(ctx context.Context, process *korifiv1alpha1.CFProcess)
 	if !equality.Semantic.DeepEqual(before, &process.Status) {
 		_ = p.Client.Status().Update(ctx, process)
 	}
+}
+
+// deployment asks for the revision in one pass, and says in a later one how it went.
+func (p *player) deployment(ctx context.Context, d *torporv1alpha1.CFDeployment) {
+	var app korifiv1alpha1.CFApp
+	if d.Status.Value == torporv1alpha1.FinalizedDeployment || p.Client.Get(ctx, client.ObjectKey{Namespace: d.Namespace, Name: d.Spec.AppRef.Name}, &app) != nil {
+		return
+	}
+	p.mu.Lock()
+	idle := p.idle[app.Name]
+	p.mu.Unlock()
+	s := &d.Status
+	s.ObservedGeneration, s.Value, s.Reason = d.Generation, torporv1alpha1.ActiveDeployment, torporv1alpha1.DeployingState
+	steps := int32(max(1, len(d.Spec.Steps)))
+	switch mine := app.Annotations[torporv1alpha1.DeploymentAnnotation] == d.Name; {
+	case !mine && s.Revision != 0:
+		s.Value, s.Reason = torporv1alpha1.FinalizedDeployment, torporv1alpha1.SupersededState
+	case !mine:
+		app.Annotations[torporv1alpha1.DeploymentAnnotation], app.Spec.DesiredState = d.Name, korifiv1alpha1.StartedState
+		app.Spec.CurrentDropletRef = &korifiv1alpha1.Reference{Name: d.Spec.DropletRef.Name}
+		if p.Client.Update(ctx, &app) != nil {
+			return
+		}
+		s.Revision, _, _ = restart.RevisionOf(&app)
+	case d.Spec.Cancelled:
+		s.Value, s.Reason = torporv1alpha1.FinalizedDeployment, torporv1alpha1.CanceledState
+	case idle:
+	case d.Spec.Strategy == torporv1alpha1.CanaryDeployment && d.Spec.ContinuedSteps < steps:
+		s.Reason, s.CurrentStep, s.TotalSteps = torporv1alpha1.PausedState, d.Spec.ContinuedSteps+1, steps
+	default:
+		s.Value, s.Reason = torporv1alpha1.FinalizedDeployment, torporv1alpha1.DeployedState
+	}
+	_ = p.Client.Status().Update(ctx, d)
 }
 
 func report(app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess, crashing bool) {

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cfapi/access"
 	"github.com/torpor-dev/torpor/internal/cfapi/route"
 	"github.com/torpor-dev/torpor/internal/cfapi/store"
@@ -93,7 +94,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 
 func newFront(cfg *rest.Config, o Options) (*front, error) {
 	known := runtime.NewScheme()
-	if err := errors.Join(scheme.AddToScheme(known), korifiv1alpha1.AddToScheme(known)); err != nil {
+	if err := errors.Join(scheme.AddToScheme(known), korifiv1alpha1.AddToScheme(known), torporv1alpha1.AddToScheme(known)); err != nil {
 		return nil, fmt.Errorf("register kinds: %w", err)
 	}
 	own := rest.CopyConfig(cfg)

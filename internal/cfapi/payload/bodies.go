@@ -78,6 +78,11 @@ type Deployment struct {
 	} `json:"revision"`
 	Options struct {
 		MaxInFlight *int32 `json:"max_in_flight"`
+		Canary      struct {
+			Steps []struct {
+				InstanceWeight int32 `json:"instance_weight"`
+			} `json:"steps"`
+		} `json:"canary"`
 	} `json:"options"`
 }
 

@@ -3,62 +3,81 @@
 package route
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/google/uuid"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cfapi/fault"
 	"github.com/torpor-dev/torpor/internal/cfapi/payload"
 	"github.com/torpor-dev/torpor/internal/cfapi/view"
-	"github.com/torpor-dev/torpor/internal/restart"
 )
 
-const deploymentThing = "Deployment"
-
-// suffix is how many characters tell the deployments of one app apart.
-const suffix = 8
-
-// newDeployment is a GUID that says whose it is, so that one which the app has gone past is still known.
-func newDeployment(app string) string { return app + "-" + uuid.NewString()[:suffix] }
-
-func appOfDeployment(guid string) string { return guid[:max(0, len(guid)-suffix-1)] }
-
+// createDeployment makes a CFDeployment as the caller, which is the only write; its controller asks for the revision.
+// The answer is held for a moment until that is counted, so that what the client asks next is about the new revision.
 func createDeployment(ctx context.Context, c *Call) (Answer, error) {
 	var body payload.Deployment
 	if err := payload.Decode(c.Request.Body, &body); err != nil {
 		return Answer{}, err
 	}
-	if body.Strategy != "" && body.Strategy != "rolling" {
-		return Answer{}, fault.Unprocessable("expected the strategy rolling, found " + body.Strategy + ", which is not built yet; use rolling")
-	}
 	app, err := c.Store.App(ctx, c.Caller, body.Relationships.App.Data.GUID)
 	if err != nil {
 		return Answer{}, err
 	}
-	droplet := body.Droplet.GUID
-	if droplet == "" && body.Revision.GUID != "" {
-		if droplet, err = dropletOf(app, body.Revision.GUID); err != nil {
-			return Answer{}, err
-		}
-	}
-	if droplet == "" && app.Spec.CurrentDropletRef == nil {
-		return Answer{}, fault.Unprocessable("Invalid droplet. Please specify a droplet in the request or set a current droplet for the app.")
-	}
-	guid := newDeployment(app.Name)
-	if app, err = c.Store.Deploy(ctx, c.Caller, app, guid, droplet); err != nil {
-		return Answer{}, err
-	}
-	c.Patience.Begin(c.Caller.Name, app.Name)
-	all, err := c.Store.ProcessesOf(ctx, app)
+	spec, err := deploymentSpec(app, body)
 	if err != nil {
 		return Answer{}, err
 	}
-	return created(view.DeploymentOf(c.Base, guid, app, all))
+	made, err := c.Store.CreateDeployment(ctx, c.Caller, app, spec)
+	if err != nil {
+		return Answer{}, err
+	}
+	c.Patience.Begin(c.Caller.Name, app.Name)
+	made, err = c.followed(ctx, made, glance, func(d *torporv1alpha1.CFDeployment) bool {
+		return d.Status.Revision != 0 || d.Status.Value == torporv1alpha1.FinalizedDeployment
+	})
+	if err != nil {
+		return Answer{}, err
+	}
+	return created(view.DeploymentOf(c.Base, made))
+}
+
+// deploymentSpec is what a body asks for. The droplet is pinned to what it is now.
+func deploymentSpec(app *korifiv1alpha1.CFApp, body payload.Deployment) (torporv1alpha1.CFDeploymentSpec, error) {
+	spec := torporv1alpha1.CFDeploymentSpec{
+		AppRef: torporv1alpha1.AppReference{Name: app.Name}, Strategy: torporv1alpha1.DeploymentStrategy(cmp.Or(body.Strategy, string(torporv1alpha1.RollingDeployment))),
+		MaxInFlight: 1,
+	}
+	if n := body.Options.MaxInFlight; n != nil {
+		if spec.MaxInFlight = *n; *n < 1 {
+			return spec, fault.Unprocessable(fmt.Sprintf("Max in flight must be greater than 0; found %d", *n))
+		}
+	}
+	for _, step := range body.Options.Canary.Steps {
+		spec.Steps = append(spec.Steps, torporv1alpha1.CanaryStep{InstanceWeight: step.InstanceWeight})
+	}
+	if len(spec.Steps) > 0 && spec.Strategy != torporv1alpha1.CanaryDeployment {
+		return spec, fault.Unprocessable("Canary options are only for the strategy canary; found the strategy " + string(spec.Strategy))
+	}
+	droplet := body.Droplet.GUID
+	if droplet == "" && body.Revision.GUID != "" {
+		var err error
+		if droplet, err = dropletOf(app, body.Revision.GUID); err != nil {
+			return spec, err
+		}
+	}
+	if droplet == "" && app.Spec.CurrentDropletRef != nil {
+		droplet = app.Spec.CurrentDropletRef.Name
+	}
+	if droplet == "" {
+		return spec, fault.Unprocessable("Invalid droplet. Please specify a droplet in the request or set a current droplet for the app.")
+	}
+	spec.DropletRef = &torporv1alpha1.AppReference{Name: droplet}
+	return spec, nil
 }
 
 // dropletOf a revision of an app.
@@ -71,103 +90,94 @@ func dropletOf(app *korifiv1alpha1.CFApp, revision string) (string, error) {
 	return "", fault.Unprocessable("The revision does not exist")
 }
 
-// deployment is held until it is over, except for the first look.
+// deployment is held until it is over or waits for somebody, except for the first look.
 func deployment(ctx context.Context, c *Call) (Answer, error) {
-	app, err := c.Store.LiveApp(ctx, c.Caller, appOfDeployment(c.guid()))
+	d, err := c.Store.LiveDeployment(ctx, c.Caller, c.guid())
 	if err != nil {
-		return Answer{}, notDeployed(err)
+		return Answer{}, err
 	}
 	atMost := hold
-	if begun, err := time.Parse(time.RFC3339, app.Annotations[torporv1alpha1.RevisedAtAnnotation]); err == nil && c.Clock.Now().Sub(begun) < glance {
+	if c.Clock.Now().Sub(d.CreationTimestamp.Time) < glance {
 		atMost = glance / 2
 	}
-	held, cancel := held(ctx, atMost)
+	d, err = c.followed(ctx, d, atMost, func(d *torporv1alpha1.CFDeployment) bool {
+		now := view.DeploymentOf(c.Base, d).Status
+		return now.Over() || now.Waits()
+	})
+	if err != nil {
+		return Answer{}, err
+	}
+	return ok(view.DeploymentOf(c.Base, d))
+}
+
+// followed is a deployment once enough is known of it, or when time is up. The newest that was seen counts.
+func (c *Call) followed(ctx context.Context, d *torporv1alpha1.CFDeployment, atMost time.Duration, enough func(*torporv1alpha1.CFDeployment) bool) (*torporv1alpha1.CFDeployment, error) {
+	if enough(d) {
+		return d, nil
+	}
+	ctx, cancel := held(ctx, atMost)
 	defer cancel()
-	var shown view.Deployment
-	look := func() (bool, error) {
-		all, err := c.Store.ProcessesOf(ctx, app)
+	err := c.Store.Until(ctx, d.Name, func() (bool, error) {
+		newer, err := c.Store.Deployment(ctx, c.Caller, d.Name)
 		if err != nil {
 			return false, err
 		}
-		shown = view.DeploymentOf(c.Base, c.guid(), app, all)
-		return shown.Status.Over(), nil
-	}
-	all, err := c.Store.ProcessesOf(ctx, app)
-	if err != nil {
-		return Answer{}, err
-	}
-	if len(all) == 0 {
-		_, err = look()
-	} else {
-		err = c.Store.Until(held, all[0].Name, look)
-	}
-	if err != nil {
-		return Answer{}, err
-	}
-	return ok(shown)
-}
-
-func notDeployed(err error) error {
-	if notMissing(err) == nil {
-		return fault.NotFound(deploymentThing)
-	}
-	return err
+		d = newer
+		return enough(d), nil
+	})
+	return d, err
 }
 
 func cancelDeployment(ctx context.Context, c *Call) (Answer, error) {
-	app, err := c.Store.LiveApp(ctx, c.Caller, appOfDeployment(c.guid()))
-	if err != nil {
-		return Answer{}, notDeployed(err)
-	}
-	all, err := c.Store.ProcessesOf(ctx, app)
+	d, err := c.Store.LiveDeployment(ctx, c.Caller, c.guid())
 	if err != nil {
 		return Answer{}, err
 	}
-	if now := view.DeploymentOf(c.Base, c.guid(), app, all); now.Status.Over() {
-		return Answer{}, fault.Unprocessable("Cannot cancel a " + now.Status.Reason + " deployment")
+	if now := view.DeploymentOf(c.Base, d).Status; now.Over() {
+		return Answer{}, fault.Unprocessable("Cannot cancel a " + now.Reason + " deployment")
 	}
-	if _, err := c.Store.Cancel(ctx, c.Caller, app, c.guid(), former(app)); err != nil {
+	if err := c.Store.CancelDeployment(ctx, c.Caller, d); err != nil {
 		return Answer{}, err
 	}
 	return ok(struct{}{})
 }
 
-// former is the droplet of the newest revision before the current one; empty if it is not known.
-func former(app *korifiv1alpha1.CFApp) string {
-	current, _, _ := restart.RevisionOf(app)
-	for _, r := range app.Status.Restarts {
-		if r.Revision < current && r.Droplet != "" {
-			return r.Droplet
-		}
+// continueDeployment lets a canary pass the step at which it waits; asked twice it passes that step once.
+func continueDeployment(ctx context.Context, c *Call) (Answer, error) {
+	d, err := c.Store.LiveDeployment(ctx, c.Caller, c.guid())
+	if err != nil {
+		return Answer{}, err
 	}
-	return ""
+	if now := view.DeploymentOf(c.Base, d).Status; !now.Waits() {
+		return Answer{}, fault.Unprocessable("Cannot continue a deployment with status: " + now.Value + " and reason: " + now.Reason)
+	}
+	if err := c.Store.ContinueDeployment(ctx, c.Caller, d, d.Status.CurrentStep); err != nil {
+		return Answer{}, err
+	}
+	return ok(struct{}{})
 }
 
-// deployments are those that are the last of their apps; a client asks whether one is going on.
+// deployments are in the order in which they were made, or the last first.
 func deployments(ctx context.Context, c *Call) (Answer, error) {
 	in, err := c.visibleSpaces(ctx)
 	if err != nil {
 		return Answer{}, err
 	}
-	all, err := c.Store.AppsIn(ctx, in)
+	all, err := c.Store.DeploymentsIn(ctx, in)
 	if err != nil {
 		return Answer{}, err
 	}
 	q := c.Request.URL.Query()
-	ofApps, values := payload.FilterOf(q, "app_guids"), payload.FilterOf(q, "status_values")
+	ofApps, values, reasons := payload.FilterOf(q, "app_guids"), payload.FilterOf(q, "status_values"), payload.FilterOf(q, "status_reasons")
 	var found []view.Deployment
-	for _, a := range all {
-		guid := a.Annotations[torporv1alpha1.DeploymentAnnotation]
-		if guid == "" || !ofApps.Has(a.Name) {
-			continue
-		}
-		processes, err := c.Store.ProcessesOf(ctx, a)
-		if err != nil {
-			return Answer{}, err
-		}
-		if d := view.DeploymentOf(c.Base, guid, a, processes); values.Has(d.Status.Value) {
+	for _, one := range all {
+		d := view.DeploymentOf(c.Base, one)
+		if ofApps.Has(one.Spec.AppRef.Name) && values.Has(d.Status.Value) && reasons.Has(d.Status.Reason) {
 			found = append(found, d)
 		}
+	}
+	if strings.HasPrefix(q.Get("order_by"), "-") {
+		slices.Reverse(found)
 	}
 	return page(c, found, func(d view.Deployment) view.Deployment { return d })
 }

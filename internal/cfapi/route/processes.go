@@ -125,7 +125,7 @@ func stopInstance(ctx context.Context, c *Call) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	if err := c.Store.StopInstance(ctx, c.Caller, a, p.Name, c.Request.PathValue("index")); err != nil {
+	if err := c.Store.StopInstance(ctx, c.Caller, a, p, c.Request.PathValue("index")); err != nil {
 		return Answer{}, err
 	}
 	return Answer{Status: http.StatusNoContent}, nil

@@ -77,10 +77,11 @@ func aboutApps() []Route {
 		{get, "/v3/apps/{guid}/revisions", false, "the last 20 revisions: `versions`", seesApp, revisions},
 		{get, "/v3/apps/{guid}/revisions/deployed", false, "revisions with instances", seesApp, deployed},
 		{get, "/v3/revisions/{guid}", false, "a revision", seesApp, revision},
-		{get, "/v3/deployments", false, "the last deployment of each app: `app_guids`, `status_values`", listsApps, deployments},
-		{post, "/v3/deployments", false, "a rolling restart; with a droplet or a revision also a rolling change or rollback", changesApp, createDeployment},
-		{get, "/v3/deployments/{guid}", false, "how far it is; held until it is over, at most 10 s", seesApp, deployment},
-		{post, "/v3/deployments/{guid}/actions/cancel", false, "take it back", changesApp, cancelDeployment},
+		{get, "/v3/deployments", false, "deployments: `app_guids`, `status_values`, `status_reasons`, `order_by`", listsApps, deployments},
+		{post, "/v3/deployments", false, "a rolling restart, or a canary with steps; with a droplet or a revision also a change or rollback", "create cfdeployments", createDeployment},
+		{get, "/v3/deployments/{guid}", false, "how far it is; held until it is over or waits, at most 10 s", "get cfapps, cfdeployments", deployment},
+		{post, "/v3/deployments/{guid}/actions/cancel", false, "take it back", "get, patch cfdeployments", cancelDeployment},
+		{post, "/v3/deployments/{guid}/actions/continue", false, "let a canary pass its step", "get, patch cfdeployments", continueDeployment},
 	}
 }
 
@@ -129,7 +130,7 @@ func Absences() []Absence {
 		{"services, service bindings", "not built"},
 		{"making and changing orgs, spaces, roles, users, quotas", "they are namespaces and RoleBindings"},
 		{"tasks, sidecars, SSH", "not built"},
-		{"canary deployments, `max_in_flight`, `actions/continue`", "not built; the rule behind them is, see ADR 0010"},
+		{"`web_instances` and other changes of processes in a deployment", "read over; scale before or after"},
 		{"measured CPU, memory and disk in stats", "left out rather than made up"},
 	}
 }

@@ -34,24 +34,6 @@ func (s *Store) Restart(ctx context.Context, caller *access.Caller, app *korifiv
 	})
 }
 
-// Deploy asks for a new revision beside the old one, with another droplet if one is named.
-func (s *Store) Deploy(ctx context.Context, caller *access.Caller, app *korifiv1alpha1.CFApp, deployment, droplet string) (*korifiv1alpha1.CFApp, error) {
-	spec := object{"desiredState": korifiv1alpha1.StartedState}
-	if droplet != "" {
-		spec["currentDropletRef"] = object{"name": droplet}
-	}
-	return s.patchApp(ctx, caller, app, object{"metadata": object{"annotations": object{torporv1alpha1.DeploymentAnnotation: deployment}}, "spec": spec})
-}
-
-// Cancel takes a deployment back; droplet is the former one, empty if it is not known.
-func (s *Store) Cancel(ctx context.Context, caller *access.Caller, app *korifiv1alpha1.CFApp, deployment, droplet string) (*korifiv1alpha1.CFApp, error) {
-	patch := object{"metadata": object{"annotations": object{torporv1alpha1.CancelledDeploymentAnnotation: deployment}}}
-	if droplet != "" {
-		patch["spec"] = object{"currentDropletRef": object{"name": droplet}}
-	}
-	return s.patchApp(ctx, caller, app, patch)
-}
-
 // SetDroplet says what the next revision runs.
 func (s *Store) SetDroplet(ctx context.Context, caller *access.Caller, app *korifiv1alpha1.CFApp, droplet string) (*korifiv1alpha1.CFApp, error) {
 	return s.patchApp(ctx, caller, app, object{"spec": object{"currentDropletRef": object{"name": droplet}}})

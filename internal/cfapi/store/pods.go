@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cfapi/access"
 	"github.com/torpor-dev/torpor/internal/cfapi/fault"
 	"github.com/torpor-dev/torpor/internal/cfapi/view"
@@ -33,12 +34,11 @@ const (
 	instanceThing = "Instance"
 )
 
-// StopInstance deletes the Pod of one instance of the app's current revision, as the caller; another one takes its place.
-func (s *Store) StopInstance(ctx context.Context, caller *access.Caller, app *korifiv1alpha1.CFApp, process, index string) error {
-	revision, _, _ := restart.RevisionOf(app)
+// StopInstance deletes the Pod of one instance of a process's running revision, as the caller; another one takes its place.
+func (s *Store) StopInstance(ctx context.Context, caller *access.Caller, app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess, index string) error {
 	var pods corev1.PodList
 	if err := caller.Client.List(ctx, &pods, client.InNamespace(app.Namespace), client.MatchingLabels{
-		korifiv1alpha1.ProcessGUIDLabel: process, korifiv1alpha1.VersionLabel: restart.FormatRevision(revision), appsv1.PodIndexLabel: index,
+		korifiv1alpha1.ProcessGUIDLabel: process.Name, korifiv1alpha1.VersionLabel: restart.FormatRevision(runs(app, process)), appsv1.PodIndexLabel: index,
 	}); err != nil {
 		return fault.Of(err, instanceThing)
 	}
@@ -53,6 +53,25 @@ func (s *Store) StopInstance(ctx context.Context, caller *access.Caller, app *ko
 		return nil
 	}
 	return fault.NotFound(instanceThing)
+}
+
+// runs is the revision whose instances people see: the app's, or the one that came back when its deployment was cancelled.
+func runs(app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess) int64 {
+	revision, lastStop, _ := restart.RevisionOf(app)
+	deployment := app.Annotations[torporv1alpha1.DeploymentAnnotation]
+	if deployment == "" || app.Annotations[torporv1alpha1.CancelledDeploymentAnnotation] != deployment {
+		return revision
+	}
+	before := int64(-1)
+	for _, r := range process.Status.Revisions {
+		if r.Revision >= lastStop && r.Revision < revision && r.Desired > 0 {
+			before = max(before, r.Revision)
+		}
+	}
+	if before < 0 {
+		return revision
+	}
+	return before
 }
 
 // EventsOf is what Kubernetes has told of an app, as far as the caller may read it.

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
 const (
@@ -70,7 +71,7 @@ func (s *Store) Start(ctx context.Context, ended chan<- error) error {
 	}
 	for _, kind := range []client.Object{
 		&korifiv1alpha1.CFApp{}, &korifiv1alpha1.CFProcess{}, &korifiv1alpha1.CFBuild{}, &korifiv1alpha1.CFPackage{},
-		&korifiv1alpha1.CFOrg{}, &korifiv1alpha1.CFSpace{}, &corev1.Namespace{},
+		&korifiv1alpha1.CFOrg{}, &korifiv1alpha1.CFSpace{}, &corev1.Namespace{}, &torporv1alpha1.CFDeployment{},
 	} {
 		guid := func(o client.Object) []string { return []string{o.GetName()} }
 		if err := s.cache.IndexField(ctx, kind, byGUID, guid); err != nil {

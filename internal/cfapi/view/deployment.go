@@ -3,9 +3,10 @@
 package view
 
 import (
-	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"cmp"
+	"time"
+
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
-	"github.com/torpor-dev/torpor/internal/restart"
 )
 
 // Deployment is a deployment of CF v3.
@@ -18,16 +19,27 @@ type Deployment struct {
 	Options      DeploymentOptions `json:"options"`
 	Droplet      GUID              `json:"droplet"`
 	NewProcesses []struct{}        `json:"new_processes"`
-	// Revision is that of the app which the deployment brings.
-	Revision      DeployedRevision `json:"revision"`
-	Relationships ToApp            `json:"relationships"`
-	Metadata      Metadata         `json:"metadata"`
-	Links         Links            `json:"links"`
+	// Revision is that of the app which the deployment began; null before.
+	Revision      *DeployedRevision `json:"revision"`
+	Relationships ToApp             `json:"relationships"`
+	Metadata      Metadata          `json:"metadata"`
+	Links         Links             `json:"links"`
 }
 
-// DeploymentOptions are how many instances are replaced at once.
+// DeploymentOptions are how a deployment goes on.
 type DeploymentOptions struct {
-	MaxInFlight int32 `json:"max_in_flight"`
+	MaxInFlight int32   `json:"max_in_flight"`
+	Canary      *Canary `json:"canary,omitempty"`
+}
+
+// Canary is where a canary waits.
+type Canary struct {
+	Steps []CanaryStep `json:"steps"`
+}
+
+// CanaryStep is one such place, in percent of the instances.
+type CanaryStep struct {
+	InstanceWeight int32 `json:"instance_weight"`
 }
 
 // DeploymentStatus is how far a deployment is.
@@ -35,6 +47,18 @@ type DeploymentStatus struct {
 	Value   string            `json:"value"`
 	Reason  string            `json:"reason"`
 	Details map[string]string `json:"details"`
+	Canary  *CanaryStatus     `json:"canary,omitempty"`
+}
+
+// CanaryStatus is at which step a canary is.
+type CanaryStatus struct {
+	Steps CanaryProgress `json:"steps"`
+}
+
+// CanaryProgress counts from 1.
+type CanaryProgress struct {
+	Current int32 `json:"current"`
+	Total   int32 `json:"total"`
 }
 
 // DeployedRevision is a revision of an app.
@@ -44,76 +68,61 @@ type DeployedRevision struct {
 }
 
 // Over says that nothing more comes of a deployment.
-func (s DeploymentStatus) Over() bool { return s.Value == finalized }
+func (s DeploymentStatus) Over() bool { return s.Value == string(torporv1alpha1.FinalizedDeployment) }
 
-const (
-	active    = "ACTIVE"
-	finalized = "FINALIZED"
-)
+// Waits says that somebody has to continue it.
+func (s DeploymentStatus) Waits() bool { return s.Reason == string(torporv1alpha1.PausedState) }
 
-// DeploymentOf shows a deployment of an app. One that the app has gone past is superseded.
-func DeploymentOf(base, guid string, app *korifiv1alpha1.CFApp, processes []*korifiv1alpha1.CFProcess) Deployment {
-	revision, _, _ := restart.RevisionOf(app)
-	at := changed(app)
-	return Deployment{
-		GUID: guid, CreatedAt: at, UpdatedAt: at, Status: deploymentStatus(guid, app, processes), Strategy: "rolling",
-		Options: DeploymentOptions{MaxInFlight: 1}, Droplet: GUID{GUID: app.Annotations[torporv1alpha1.DropletAnnotation]}, NewProcesses: []struct{}{},
-		Revision: DeployedRevision{GUID: RevisionGUID(app.Name, revision), Version: revision}, Relationships: ToApp{App: To(app.Name)},
+// DeploymentOf shows a deployment.
+func DeploymentOf(base string, d *torporv1alpha1.CFDeployment) Deployment {
+	app, self := d.Spec.AppRef.Name, base+"/v3/deployments/"+d.Name
+	shown := Deployment{
+		GUID: d.Name, CreatedAt: Stamp(d.CreationTimestamp.Time), UpdatedAt: Stamp(lastChange(d)),
+		Strategy:     string(cmp.Or(d.Spec.Strategy, torporv1alpha1.RollingDeployment)),
+		Options:      DeploymentOptions{MaxInFlight: max(1, d.Spec.MaxInFlight)},
+		Status:       deploymentStatus(d),
+		NewProcesses: []struct{}{}, Relationships: ToApp{App: To(app)},
 		Links: Links{
-			"self": {HRef: base + "/v3/deployments/" + guid}, "app": {HRef: base + "/v3/apps/" + app.Name},
-			"cancel": {HRef: base + "/v3/deployments/" + guid + "/actions/cancel", Method: "POST"},
+			"self": {HRef: self}, "app": {HRef: base + "/v3/apps/" + app},
+			"cancel": {HRef: self + "/actions/cancel", Method: "POST"}, "continue": {HRef: self + "/actions/continue", Method: "POST"},
 		},
 	}
+	if d.Spec.DropletRef != nil {
+		shown.Droplet = GUID{GUID: d.Spec.DropletRef.Name}
+	}
+	if n := d.Status.Revision; n != 0 {
+		shown.Revision = &DeployedRevision{GUID: RevisionGUID(app, n), Version: n}
+	}
+	if d.Spec.Strategy == torporv1alpha1.CanaryDeployment {
+		shown.Options.Canary = &Canary{Steps: make([]CanaryStep, 0, len(d.Spec.Steps))}
+		for _, step := range d.Spec.Steps {
+			shown.Options.Canary.Steps = append(shown.Options.Canary.Steps, CanaryStep{InstanceWeight: step.InstanceWeight})
+		}
+	}
+	return shown
 }
 
-func deploymentStatus(guid string, app *korifiv1alpha1.CFApp, processes []*korifiv1alpha1.CFProcess) DeploymentStatus {
-	annotations := app.Annotations
-	over := app.Spec.DesiredState != korifiv1alpha1.StartedState || annotations[torporv1alpha1.CauseAnnotation] != string(korifiv1alpha1.CausedByDeployment)
-	is := func(value, reason string) DeploymentStatus {
-		return DeploymentStatus{Value: value, Reason: reason, Details: map[string]string{"last_status_change": changed(app)}}
+// deploymentStatus is what the controller says; what it has not seen yet, such as that a canary is continued, goes on.
+func deploymentStatus(d *torporv1alpha1.CFDeployment) DeploymentStatus {
+	s := DeploymentStatus{
+		Value:   string(cmp.Or(d.Status.Value, torporv1alpha1.ActiveDeployment)),
+		Reason:  string(cmp.Or(d.Status.Reason, torporv1alpha1.DeployingState)),
+		Details: map[string]string{"last_status_change": Stamp(lastChange(d))},
 	}
-	switch {
-	case annotations[torporv1alpha1.DeploymentAnnotation] != guid || over:
-		return is(finalized, "SUPERSEDED")
-	case annotations[torporv1alpha1.CancelledDeploymentAnnotation] == guid && alone(app, processes, false):
-		return is(finalized, "CANCELED")
-	case annotations[torporv1alpha1.CancelledDeploymentAnnotation] == guid:
-		return is(active, "CANCELING")
-	case alone(app, processes, true):
-		return is(finalized, "DEPLOYED")
-	case paused(processes):
-		return is(active, "PAUSED")
-	default:
-		return is(active, "DEPLOYING")
+	if d.Status.ObservedGeneration < d.Generation && !s.Over() {
+		if s.Reason = string(torporv1alpha1.DeployingState); d.Spec.Cancelled {
+			s.Reason = string(torporv1alpha1.CancelingState)
+		}
 	}
+	if d.Status.TotalSteps > 0 {
+		s.Canary = &CanaryStatus{Steps: CanaryProgress{Current: d.Status.CurrentStep, Total: d.Status.TotalSteps}}
+	}
+	return s
 }
 
-// alone: of every process one revision is left; with current it has to be the app's own, with all its instances ready.
-func alone(app *korifiv1alpha1.CFApp, processes []*korifiv1alpha1.CFProcess, current bool) bool {
-	revision, _, _ := restart.RevisionOf(app)
-	for _, p := range processes {
-		if !reports(app, p) || len(p.Status.Revisions) > 1 {
-			return false
-		}
-		if current && p.Status.ActualInstances < restart.DesiredInstances(p) {
-			return false
-		}
-		for _, r := range p.Status.Revisions {
-			if current && r.Revision != revision {
-				return false
-			}
-		}
+func lastChange(d *torporv1alpha1.CFDeployment) time.Time {
+	if d.Status.LastChange != nil {
+		return d.Status.LastChange.Time
 	}
-	return len(processes) > 0
-}
-
-func paused(processes []*korifiv1alpha1.CFProcess) bool {
-	for _, p := range processes {
-		for _, c := range p.Status.Conditions {
-			if c.Type == korifiv1alpha1.ReadyCondition && c.Reason == korifiv1alpha1.DeploymentPausedReason {
-				return true
-			}
-		}
-	}
-	return false
+	return d.CreationTimestamp.Time
 }
