@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cf
+
+import (
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+
+	"k8s.io/client-go/rest"
+)
+
+// counter stands before the API server and counts what passes, watches and leases left out: watches are opened once, and
+// leases are renewed whatever happens.
+type counter struct {
+	mu     sync.Mutex
+	counts map[string]int
+}
+
+func (c *counter) serve(t *testing.T, hub *rest.Config) string {
+	t.Helper()
+	to, err := url.Parse(hub.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport, err := rest.TransportFor(rest.AnonymousClientConfig(hub))
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }, Transport: transport, FlushInterval: -1,
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c.note(r)
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
+	return server.URL
+}
+
+func (c *counter) note(r *http.Request) {
+	if r.URL.Query().Get("watch") != "" || strings.Contains(r.URL.Path, "/leases") {
+		return
+	}
+	words := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	at := len(words) - 1
+	for i, word := range words {
+		if word == "namespaces" && i+2 < len(words) {
+			at = i + 2
+		}
+	}
+	what := words[at]
+	if last := words[len(words)-1]; last == "status" {
+		what += "/status"
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.counts == nil {
+		c.counts = map[string]int{}
+	}
+	c.counts[r.Method+" "+what]++
+}
+
+// taken is what passed since the last time.
+func (c *counter) taken() (byKind map[string]int, total int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	byKind, c.counts = maps.Clone(c.counts), nil
+	for _, n := range byKind {
+		total += n
+	}
+	return byKind, total
+}

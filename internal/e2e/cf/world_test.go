@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cf
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/testkit"
+)
+
+const (
+	system = "torpor-system"
+	// nodes hold 250 Pods each.
+	nodes = 2
+	// callerRate is above what a test sends.
+	callerRate = "2000"
+)
+
+// world is a control plane with the manager and the API before it.
+type world struct {
+	*testkit.HubServer
+	// toHub is how the manager and the API reach the API server.
+	toHub string
+	// url and http lead to the CF API.
+	url  string
+	http *http.Client
+	org  string
+}
+
+// newWorld has alice, who develops, bob, who looks on, and mallory, who has no part in it. through, if set, stands
+// between the API server and those whose requests it counts.
+func newWorld(t *testing.T, through *counter) *world {
+	t.Helper()
+	binary := os.Getenv("TORPOR_BINARY")
+	if binary == "" {
+		t.Skip("TORPOR_BINARY is not set: expected the path of the binary torpor; run with `make test`")
+	}
+	w := &world{HubServer: testkit.ControlPlane(t, nodes)}
+	if w.toHub = w.Config.Host; through != nil {
+		w.toHub = through.serve(t, w.Config)
+	}
+	w.InstallCRDs(t)
+	w.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system}})
+	for _, name := range []string{"torpor-manager", "alice", "bob", "mallory"} {
+		w.create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: name}})
+	}
+	for _, file := range []string{"role.yaml", "cf/api.yaml", "cf/roles.yaml"} {
+		w.apply(t, filepath.Join("..", "..", "..", "config", "rbac", file))
+	}
+	w.create(t, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "torpor-manager"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "torpor-manager"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: system, Name: "torpor-manager"}},
+	})
+	w.startManager(t, binary)
+	w.startAPI(t, binary)
+	w.org = "org-" + rand.String(5)
+	w.create(t, &korifiv1alpha1.CFOrg{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: w.org}, Spec: korifiv1alpha1.CFOrgSpec{DisplayName: "the-org"}})
+	testkit.Eventually(t, "the org has its namespace", func() error { return w.labelled(t, w.org, korifiv1alpha1.OrgGUIDLabel) })
+	return w
+}
+
+func (w *world) startManager(t *testing.T, binary string) {
+	t.Helper()
+	address := freeAddress(t)
+	w.installWebhooks(t, "https://"+address)
+	testkit.StartProcess(t, binary, []string{
+		"manager", "--kubeconfig", w.kubeconfig(t, "torpor-manager"), "--namespace", system,
+		"--metrics-address", "0", "--probe-address", "0", "--webhook-address", address,
+	}, nil)
+	testkit.Eventually(t, "admission answers", func() error {
+		a := &korifiv1alpha1.CFApp{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: "probe"}}
+		a.Spec.DisplayName, a.Spec.DesiredState, a.Spec.Lifecycle.Type = "probe", korifiv1alpha1.StoppedState, korifiv1alpha1.DockerLifecycle
+		return w.Client.Create(t.Context(), a, client.DryRunAll)
+	})
+}
+
+func (w *world) startAPI(t *testing.T, binary string) {
+	t.Helper()
+	folder, address := t.TempDir(), freeAddress(t)
+	testkit.StartProcess(t, binary, []string{
+		"cf-api", "--kubeconfig", w.kubeconfig(t, "torpor-cf-api"), "--address", address, "--tls-folder", folder, "--caller-rate", callerRate,
+	}, nil)
+	w.url = "https://" + address
+	testkit.Eventually(t, "the API answers", func() error {
+		ca, err := os.ReadFile(filepath.Join(folder, "tls.crt"))
+		if err != nil {
+			return err
+		}
+		pool := x509.NewCertPool()
+		pool.AppendCertsFromPEM(ca)
+		w.http = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true}}
+		_, err = caller{world: w}.try(t.Context(), http.MethodGet, "/healthz", "")
+		return err
+	})
+	t.Cleanup(w.http.CloseIdleConnections)
+}
+
+// kubeconfig lets in as a service account of the system's namespace.
+func (w *world) kubeconfig(t *testing.T, account string) string {
+	t.Helper()
+	c := clientcmdapi.NewConfig()
+	c.Clusters["hub"] = &clientcmdapi.Cluster{Server: w.toHub}
+	if w.toHub == w.Config.Host {
+		c.Clusters["hub"].CertificateAuthorityData, c.Clusters["hub"].CertificateAuthority = w.Config.CAData, w.Config.CAFile
+	}
+	c.AuthInfos[account] = &clientcmdapi.AuthInfo{Token: w.token(t, account)}
+	c.Contexts["hub"] = &clientcmdapi.Context{Cluster: "hub", AuthInfo: account}
+	c.CurrentContext = "hub"
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*c, file); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func (w *world) token(t *testing.T, account string) string {
+	t.Helper()
+	request := &authenticationv1.TokenRequest{}
+	of := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: account}}
+	if err := w.Client.SubResource("token").Create(t.Context(), of, request); err != nil {
+		t.Fatal(err)
+	}
+	return request.Status.Token
+}
+
+// space is a new one, which the manager makes a namespace for.
+func (w *world) space(t *testing.T) string {
+	t.Helper()
+	name := "space-" + rand.String(5)
+	w.create(t, &korifiv1alpha1.CFSpace{ObjectMeta: metav1.ObjectMeta{Namespace: w.org, Name: name}, Spec: korifiv1alpha1.CFSpaceSpec{DisplayName: "dev-" + name}})
+	testkit.Eventually(t, "the space has its namespace", func() error { return w.labelled(t, name, korifiv1alpha1.SpaceGUIDLabel) })
+	for account, role := range map[string]string{"alice": "torpor-space-developer", "bob": "torpor-space-auditor"} {
+		w.create(t, &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: account},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: system, Name: account}},
+		})
+		testkit.Eventually(t, account+" is let in", func() error { return w.lists(t, account, name) })
+	}
+	testkit.Eventually(t, "the API knows the space", func() error {
+		a, err := w.caller(t, "alice").try(t.Context(), http.MethodGet, "/v3/spaces/"+name, "")
+		if err == nil && a.Status != http.StatusOK {
+			err = fmt.Errorf("found %d", a.Status)
+		}
+		return err
+	})
+	return name
+}
+
+func (w *world) lists(t *testing.T, account, namespace string) error {
+	t.Helper()
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: "system:serviceaccount:" + system + ":" + account, ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Namespace: namespace, Verb: "list", Group: korifiv1alpha1.GroupVersion().Group, Resource: "cfapps",
+		},
+	}}
+	if err := w.Client.Create(t.Context(), review); err != nil {
+		return err
+	}
+	if !review.Status.Allowed {
+		return errors.New("not yet")
+	}
+	return nil
+}
+
+func (w *world) labelled(t *testing.T, namespace, label string) error {
+	t.Helper()
+	var ns corev1.Namespace
+	if err := w.Client.Get(t.Context(), client.ObjectKey{Name: namespace}, &ns); err != nil {
+		return err
+	}
+	if ns.Labels[label] == "" {
+		return errors.New("expected the label " + label + ", found none")
+	}
+	return nil
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return l.Addr().String()
+}
