@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/testkit"
+	"github.com/torpor-dev/torpor/internal/testkit/conversation"
+)
+
+const (
+	singleRuns, countedRuns, drainRuns = 30, 20, 5
+	crowd, crowdRounds                 = 100, 5
+	refusals                           = 200
+	manyApps, manySpaces, listRounds   = 5000, 10, 100
+	writers                            = 8
+	p50, p99                           = 0.5, 0.99
+)
+
+// TestBenchRestart measures restarts with Pods that are ready and gone at once. Figures are not judged here.
+func TestBenchRestart(t *testing.T) {
+	if os.Getenv("TORPOR_BENCH") == "" {
+		t.Skip("TORPOR_BENCH is not set: expected 1, to measure restarts; run with `make bench-restart`")
+	}
+	figures := map[string]float64{}
+	for _, part := range []struct {
+		name string
+		run  func(*testing.T, map[string]float64)
+	}{{"requests", benchRequests}, {"times", benchTimes}} {
+		if !t.Run(part.name, func(t *testing.T) { part.run(t, figures) }) {
+			t.FailNow()
+		}
+	}
+	save(t, figures)
+}
+
+// benchRequests counts in a world of its own, because who counts stands in the way.
+func benchRequests(t *testing.T, figures map[string]float64) {
+	through := &counter{}
+	w := newWorld(t, through)
+	space, alice := w.space(t), w.caller(t, "alice")
+	app, seen := alice.app(t, space, "shop", 1, started), w.look(t, space)
+	seen.when(t, app, settled("0", korifiv1alpha1.StartedState))
+	through.settle(t)
+	for i := range countedRuns {
+		alice.restarted(t, seen, app, strconv.Itoa(i+1))
+	}
+	kinds, total := through.settle(t)
+	t.Logf("requests of %d restarts by the manager, the API and its caller: %v", countedRuns, kinds)
+	figures["requests_per_restart"] = float64(total) / countedRuns
+}
+
+// settle waits until no more requests come, and says what has come.
+func (c *counter) settle(t *testing.T) (kinds map[string]int, total int) {
+	t.Helper()
+	const quiet = 2 * time.Second
+	last, since := -1, time.Now()
+	testkit.Eventually(t, "no more requests come", func() error {
+		c.mu.Lock()
+		n := 0
+		for _, of := range c.counts {
+			n += of
+		}
+		c.mu.Unlock()
+		if n != last {
+			last, since = n, time.Now()
+		}
+		if time.Since(since) < quiet {
+			return errors.New("they still come")
+		}
+		return nil
+	})
+	return c.taken()
+}
+
+// restarted restarts with one request, and says how long it took until all of it was so.
+func (c caller) restarted(t *testing.T, seen *sight, app, revision string) time.Duration {
+	t.Helper()
+	begin := time.Now()
+	c.must(t, http.StatusOK, "POST", "/v3/apps/"+app+"/actions/restart", "")
+	return seen.when(t, app, settled(revision, korifiv1alpha1.StartedState)).Sub(begin)
+}
+
+func benchTimes(t *testing.T, figures map[string]float64) {
+	w := newWorld(t, nil)
+	w.benchOne(t, figures)
+	w.benchDrain(t, figures)
+	w.benchCrowd(t, figures)
+	w.benchRefusals(t, figures)
+	w.benchLists(t, figures)
+}
+
+// benchOne: from the request until a watch sees that everything is so, which for a stop is that no Pod is left.
+func (w *world) benchOne(t *testing.T, figures map[string]float64) {
+	t.Helper()
+	space, alice := w.space(t), w.caller(t, "alice")
+	app, seen := alice.app(t, space, "shop", 1, started), w.look(t, space)
+	seen.when(t, app, settled("0", korifiv1alpha1.StartedState))
+	var stops, starts, restarts []time.Duration
+	for i := range singleRuns {
+		revision := strconv.Itoa(2*i + 1)
+		begin := time.Now()
+		alice.must(t, http.StatusOK, "POST", "/v3/apps/"+app+"/actions/stop", "")
+		stops = append(stops, seen.when(t, app, settled(revision, korifiv1alpha1.StoppedState)).Sub(begin))
+		begin = time.Now()
+		alice.must(t, http.StatusOK, "POST", "/v3/apps/"+app+"/actions/start", "")
+		starts = append(starts, seen.when(t, app, settled(revision, korifiv1alpha1.StartedState)).Sub(begin))
+		restarts = append(restarts, alice.restarted(t, seen, app, strconv.Itoa(2*i+2)))
+	}
+	figures["stop_p50_seconds"], figures["start_p50_seconds"] = quantile(stops, p50), quantile(starts, p50)
+	figures["restart_p50_seconds"] = quantile(restarts, p50)
+}
+
+// benchDrain restarts an app whose Pods take a second to end.
+func (w *world) benchDrain(t *testing.T, figures map[string]float64) {
+	t.Helper()
+	space, alice := w.space(t), w.caller(t, "alice")
+	app := alice.app(t, space, "shop", 2, "STOPPED")
+	alice.must(t, http.StatusOK, "PATCH", "/v3/apps/"+app+"/processes/web", `{"command":"HOLLOW_STOP=1s ./app"}`)
+	seen, both := w.look(t, space), w.overlap(t, space)
+	alice.must(t, http.StatusOK, "POST", "/v3/apps/"+app+"/actions/start", "")
+	seen.when(t, app, settled("0", korifiv1alpha1.StartedState))
+	for i := range drainRuns {
+		alice.restarted(t, seen, app, strconv.Itoa(i+1))
+	}
+	total, pods := both.seen()
+	if want := 2 * (drainRuns + 1); pods != want {
+		t.Errorf("found %d Pods, want %d", pods, want)
+	}
+	figures["overlap_seconds_strict"] = total.Seconds()
+}
+
+// benchCrowd restarts a hundred apps at the same moment.
+func (w *world) benchCrowd(t *testing.T, figures map[string]float64) {
+	t.Helper()
+	space, alice := w.space(t), w.caller(t, "alice")
+	apps := make([]string, crowd)
+	for i := range apps {
+		apps[i] = alice.app(t, space, "shop-"+strconv.Itoa(i), 1, "STOPPED")
+		alice.must(t, http.StatusOK, "POST", "/v3/apps/"+apps[i]+"/actions/start", "")
+	}
+	seen := w.look(t, space)
+	for _, app := range apps {
+		seen.when(t, app, settled("0", korifiv1alpha1.StartedState))
+	}
+	rounds := make([]time.Duration, crowdRounds)
+	for i := range rounds {
+		begin := time.Now()
+		var group sync.WaitGroup
+		for _, app := range apps {
+			group.Go(func() {
+				a, err := alice.try(t.Context(), http.MethodPost, "/v3/apps/"+app+"/actions/restart", "")
+				if err != nil || a.Status != http.StatusOK {
+					t.Errorf("found %d %s (%v), want it restarted", a.Status, a.Body, err)
+				}
+			})
+		}
+		group.Wait()
+		for _, app := range apps {
+			rounds[i] = max(rounds[i], seen.when(t, app, settled(strconv.Itoa(i+1), korifiv1alpha1.StartedState)).Sub(begin))
+		}
+	}
+	figures["restart_100_apps_seconds"] = quantile(rounds, p50)
+}
+
+// benchRefusals asks for what somebody may not do, who may see it and who may not.
+func (w *world) benchRefusals(t *testing.T, figures map[string]float64) {
+	t.Helper()
+	space, alice, bob, mallory := w.space(t), w.caller(t, "alice"), w.caller(t, "bob"), w.caller(t, "mallory")
+	app := alice.app(t, space, "shop", 1, "STOPPED")
+	var took []time.Duration
+	for range refusals {
+		for _, by := range []struct {
+			caller
+			want int
+		}{{bob, http.StatusForbidden}, {mallory, http.StatusNotFound}} {
+			begin := time.Now()
+			by.must(t, by.want, "POST", "/v3/apps/"+app+"/actions/restart", "")
+			took = append(took, time.Since(begin))
+		}
+	}
+	figures["refusal_p99_seconds"] = quantile(took, p99)
+}
+
+// benchLists lists 5,000 apps; the slower of the two lists counts.
+func (w *world) benchLists(t *testing.T, figures map[string]float64) {
+	t.Helper()
+	alice, spaces := w.caller(t, "alice"), make([]string, manySpaces)
+	for i := range spaces {
+		spaces[i] = w.space(t)
+	}
+	w.fill(t, spaces)
+	w.reported(t, spaces)
+	in := ""
+	for _, s := range spaces {
+		in += "," + s
+	}
+	for _, path := range []string{
+		"/v3/apps?order_by=name&per_page=5000&space_guids=" + in[1:], "/v3/processes?embed=process_instances&per_page=5000&space_guids=" + in[1:],
+	} {
+		took := make([]time.Duration, listRounds)
+		for i := range took {
+			begin := time.Now()
+			body := alice.must(t, http.StatusOK, "GET", path, "")
+			took[i] = time.Since(begin)
+			if i > 0 {
+				continue
+			}
+			if n := conversation.Field(t, body, "resources#"); n != strconv.Itoa(manyApps) {
+				t.Fatalf("%s: found %s, want %d", path, n, manyApps)
+			}
+		}
+		t.Logf("%.30s: median %.3f s, p99 %.3f s", path, quantile(took, p50), quantile(took, p99))
+		figures["list_apps_5000_p99_seconds"] = max(figures["list_apps_5000_p99_seconds"], quantile(took, p99))
+	}
+}
+
+func (w *world) fill(t *testing.T, spaces []string) {
+	t.Helper()
+	var group sync.WaitGroup
+	for writer := range writers {
+		group.Go(func() {
+			for i := writer; i < manyApps; i += writers {
+				app := &korifiv1alpha1.CFApp{ObjectMeta: metav1.ObjectMeta{Namespace: spaces[i%len(spaces)], Name: fmt.Sprintf("%08d-0000-4000-8000-000000000000", i)}}
+				app.Spec = korifiv1alpha1.CFAppSpec{
+					DisplayName: "app-" + strconv.Itoa(i), DesiredState: korifiv1alpha1.StoppedState,
+					Lifecycle: korifiv1alpha1.Lifecycle{Type: korifiv1alpha1.DockerLifecycle},
+				}
+				if err := w.Client.Create(t.Context(), app); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+}
+
+// reported waits until the manager has made and reported every process.
+func (w *world) reported(t *testing.T, spaces []string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		done := 0
+		for _, space := range spaces {
+			var list korifiv1alpha1.CFAppList
+			if err := w.Client.List(ctx, &list, client.InNamespace(space)); err != nil {
+				t.Fatal(err)
+			}
+			for i := range list.Items {
+				if settled("0", korifiv1alpha1.StoppedState)(&list.Items[i]) {
+					done++
+				}
+			}
+		}
+		if done == manyApps {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("found %d apps reported, want %d", done, manyApps)
+		}
+	}
+}
