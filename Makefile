@@ -52,6 +52,10 @@ demo-mysql: kubectl-moco torpor ## Stop and start the clustering of a MySQL clus
 	@$(MAKE) --no-print-directory $(if $(findstring --kubeconfig,$(DEMO)),local,node-parts mysql)
 	@$(BIN)/local demo-mysql --dir .cache/demo-mysql $(DEMO)
 
+.PHONY: demo-cf
+demo-cf: local torpor ## Push, restart, roll and delete an app through the CF API, and print what was observed (about a minute)
+	@$(BIN)/local demo-cf --dir .cache/demo-cf
+
 .PHONY: up
 up: local torpor ## Build the stage of the demo and keep it running
 	@$(BIN)/local up --dir .cache/up
@@ -129,6 +133,12 @@ bench-mysql: export TORPOR_BENCH := 1
 bench-mysql: export TORPOR_BENCH_DIR := $(CURDIR)/.cache/bench
 bench-mysql: local mysql torpor ## Measure stops, failovers and 200 clusters; prints a table and writes .cache/bench/mysql.json (about a quarter of an hour)
 	@go test -v -count=1 -timeout 60m ./internal/e2e/mysql -run 'TestBench$$'
+
+.PHONY: bench-restart
+bench-restart: export TORPOR_BENCH := 1
+bench-restart: export TORPOR_BENCH_DIR := $(CURDIR)/.cache/bench
+bench-restart: local torpor ## Measure stops, starts and restarts of apps, and lists of 5,000; prints figures and writes .cache/bench/restart.json (about five minutes)
+	@go test -v -count=1 -timeout 60m ./internal/e2e/cf -run 'TestBenchRestart$$'
 
 .PHONY: generate
 generate: ## Regenerate deep copies, CRDs, RBAC, the state diagrams and the reference
