@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 )
 
 // push is what `cf push shop --docker-image shop:1 -i 2` sends.
@@ -152,7 +154,7 @@ func (p *play) runs(instances int, revision string) error {
 	if err != nil {
 		return err
 	}
-	pods := "{range .items[*]}{.metadata.labels.korifi\\.cloudfoundry\\.org/version} {end}"
+	pods := "{range .items[*]}{.metadata.labels." + strings.ReplaceAll(korifiv1alpha1.VersionLabel, ".", `\.`) + "} {end}"
 	return p.await("all Pods are of revision "+revision, func() error {
 		out, err := p.kubectl("-n", space, "get", "pods", "-o", "jsonpath="+pods)
 		return expect(err, out == strings.Repeat(revision+" ", instances), out)

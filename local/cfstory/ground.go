@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/local/cloud/process"
 )
 
@@ -78,10 +79,10 @@ const people = `apiVersion: v1
 kind: List
 items:
 - {apiVersion: v1, kind: Namespace, metadata: {name: ` + system + `}}
-- {apiVersion: v1, kind: Namespace, metadata: {name: ` + org + `, labels: {korifi.cloudfoundry.org/org-guid: ` + org + `}}}
+- {apiVersion: v1, kind: Namespace, metadata: {name: ` + org + `, labels: {` + korifiv1alpha1.OrgGUIDLabel + `: ` + org + `}}}
 - apiVersion: v1
   kind: Namespace
-  metadata: {name: ` + space + `, labels: {korifi.cloudfoundry.org/org-guid: ` + org + `, korifi.cloudfoundry.org/space-guid: ` + space + `}}
+  metadata: {name: ` + space + `, labels: {` + korifiv1alpha1.OrgGUIDLabel + `: ` + org + `, ` + korifiv1alpha1.SpaceGUIDLabel + `: ` + space + `}}
 - {apiVersion: v1, kind: ServiceAccount, metadata: {namespace: ` + system + `, name: alice}}
 - {apiVersion: v1, kind: ServiceAccount, metadata: {namespace: ` + system + `, name: bob}}
 `
