@@ -9,8 +9,6 @@ import (
 	"net/http"
 	"strings"
 	"time"
-
-	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 )
 
 // push is what `cf push shop --docker-image shop:1 -i 2` sends.
@@ -154,10 +152,10 @@ func (p *play) runs(instances int, revision string) error {
 	if err != nil {
 		return err
 	}
-	pods := "{range .items[*]}{.metadata.labels." + strings.ReplaceAll(korifiv1alpha1.VersionLabel, ".", `\.`) + "} {end}"
 	return p.await("all Pods are of revision "+revision, func() error {
-		out, err := p.kubectl("-n", space, "get", "pods", "-o", "jsonpath="+pods)
-		return expect(err, out == strings.Repeat(revision+" ", instances), out)
+		out, err := p.kubectl("-n", space, "get", "pods", "-o", `jsonpath={range .items[*]}{.metadata.labels}{"\n"}{end}`)
+		all, of := strings.Count(out, "\n"), strings.Count(out, `/version":"`+revision+`"`)
+		return expect(err, all == instances && of == instances, out)
 	})
 }
 

@@ -5,6 +5,7 @@ package cfstory
 import (
 	"bytes"
 	"context"
+	_ "embed" // The manifest is a file, as an admin's is.
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -21,9 +22,11 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/local/cloud/process"
 )
+
+//go:embed people.yaml
+var people string
 
 func (p *play) controlPlane() error {
 	p.story.Step("A real control plane, and a hollow node whose Pods are said to run")
@@ -73,19 +76,6 @@ func (p *play) rights() error {
 	p.story.Saw("alice develops in the space %s, bob looks on", space)
 	return nil
 }
-
-// people are namespaces, with the labels that make them an org and a space, and service accounts.
-const people = `apiVersion: v1
-kind: List
-items:
-- {apiVersion: v1, kind: Namespace, metadata: {name: ` + system + `}}
-- {apiVersion: v1, kind: Namespace, metadata: {name: ` + org + `, labels: {` + korifiv1alpha1.OrgGUIDLabel + `: ` + org + `}}}
-- apiVersion: v1
-  kind: Namespace
-  metadata: {name: ` + space + `, labels: {` + korifiv1alpha1.OrgGUIDLabel + `: ` + org + `, ` + korifiv1alpha1.SpaceGUIDLabel + `: ` + space + `}}
-- {apiVersion: v1, kind: ServiceAccount, metadata: {namespace: ` + system + `, name: alice}}
-- {apiVersion: v1, kind: ServiceAccount, metadata: {namespace: ` + system + `, name: bob}}
-`
 
 func (p *play) torpor() error {
 	p.story.Step("torpor manager, which counts revisions at admission, and torpor cf-api, which has no rights but to look")
