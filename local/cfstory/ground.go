@@ -5,9 +5,9 @@ package cfstory
 import (
 	"bytes"
 	"context"
-	_ "embed" // The manifest is a file, as an admin's is.
 	"crypto/tls"
 	"crypto/x509"
+	_ "embed" // The manifest is a file, as an admin's is.
 	"errors"
 	"fmt"
 	"net"
