@@ -24,11 +24,15 @@ func createDeployment(ctx context.Context, c *Call) (Answer, error) {
 	if err := payload.Decode(c.Request.Body, &body); err != nil {
 		return Answer{}, err
 	}
+	strategy := torporv1alpha1.DeploymentStrategy(cmp.Or(body.Strategy, string(torporv1alpha1.RollingDeployment)))
+	if strategy != torporv1alpha1.RollingDeployment && strategy != torporv1alpha1.CanaryDeployment {
+		return Answer{}, fault.Unprocessable("expected the strategy rolling or canary, found " + body.Strategy + "; use one of them")
+	}
 	app, err := c.Store.App(ctx, c.Caller, body.Relationships.App.Data.GUID)
 	if err != nil {
 		return Answer{}, err
 	}
-	spec, err := deploymentSpec(app, body)
+	spec, err := deploymentSpec(app, strategy, body)
 	if err != nil {
 		return Answer{}, err
 	}
@@ -47,11 +51,8 @@ func createDeployment(ctx context.Context, c *Call) (Answer, error) {
 }
 
 // deploymentSpec is what a body asks for. The droplet is pinned to what it is now.
-func deploymentSpec(app *korifiv1alpha1.CFApp, body payload.Deployment) (torporv1alpha1.CFDeploymentSpec, error) {
-	spec := torporv1alpha1.CFDeploymentSpec{
-		AppRef: torporv1alpha1.AppReference{Name: app.Name}, Strategy: torporv1alpha1.DeploymentStrategy(cmp.Or(body.Strategy, string(torporv1alpha1.RollingDeployment))),
-		MaxInFlight: 1,
-	}
+func deploymentSpec(app *korifiv1alpha1.CFApp, strategy torporv1alpha1.DeploymentStrategy, body payload.Deployment) (torporv1alpha1.CFDeploymentSpec, error) {
+	spec := torporv1alpha1.CFDeploymentSpec{AppRef: torporv1alpha1.AppReference{Name: app.Name}, Strategy: strategy, MaxInFlight: 1}
 	if n := body.Options.MaxInFlight; n != nil {
 		if spec.MaxInFlight = *n; *n < 1 {
 			return spec, fault.Unprocessable(fmt.Sprintf("Max in flight must be greater than 0; found %d", *n))

@@ -193,7 +193,7 @@ func (w *world) uids(t *testing.T, space, app string) map[string]string {
 }
 
 func (w *world) testAborts(t *testing.T) {
-	const rounds, points, apart = 10, 20, 500 * time.Microsecond
+	const rounds, points, apart = 10, 20, 2 * time.Millisecond
 	space, alice := w.space(t), w.caller(t, "alice")
 	app := alice.app(t, space, "shop", 1, started)
 	aborted := 0
