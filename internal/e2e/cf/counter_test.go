@@ -3,6 +3,7 @@
 package cf
 
 import (
+	"encoding/pem"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -22,7 +23,8 @@ type counter struct {
 	counts map[string]int
 }
 
-func (c *counter) serve(t *testing.T, hub *rest.Config) string {
+// serve returns the address, and the authority in PEM that clients have to trust: they send credentials over TLS only.
+func (c *counter) serve(t *testing.T, hub *rest.Config) (address string, ca []byte) {
 	t.Helper()
 	to, err := url.Parse(hub.Host)
 	if err != nil {
@@ -36,15 +38,17 @@ func (c *counter) serve(t *testing.T, hub *rest.Config) string {
 		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }, Transport: transport, FlushInterval: -1,
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
 	}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c.note(r)
 		proxy.ServeHTTP(w, r)
 	}))
+	server.EnableHTTP2 = true
+	server.StartTLS()
 	t.Cleanup(func() {
 		server.CloseClientConnections()
 		server.Close()
 	})
-	return server.URL
+	return server.URL, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 }
 
 func (c *counter) note(r *http.Request) {

@@ -39,7 +39,7 @@ const (
 type world struct {
 	*testkit.HubServer
 	// toHub is how the manager and the API reach the API server.
-	toHub string
+	toHub clientcmdapi.Cluster
 	// url and http lead to the CF API.
 	url  string
 	http *http.Client
@@ -55,8 +55,10 @@ func newWorld(t *testing.T, through *counter) *world {
 		t.Skip("TORPOR_BINARY is not set: expected the path of the binary torpor; run with `make test`")
 	}
 	w := &world{HubServer: testkit.ControlPlane(t, nodes)}
-	if w.toHub = w.Config.Host; through != nil {
-		w.toHub = through.serve(t, w.Config)
+	w.toHub = clientcmdapi.Cluster{Server: w.Config.Host, CertificateAuthorityData: w.Config.CAData, CertificateAuthority: w.Config.CAFile}
+	if through != nil {
+		w.toHub = clientcmdapi.Cluster{}
+		w.toHub.Server, w.toHub.CertificateAuthorityData = through.serve(t, w.Config)
 	}
 	w.InstallCRDs(t)
 	w.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system}})
@@ -119,10 +121,7 @@ func (w *world) startAPI(t *testing.T, binary string) {
 func (w *world) kubeconfig(t *testing.T, account string) string {
 	t.Helper()
 	c := clientcmdapi.NewConfig()
-	c.Clusters["hub"] = &clientcmdapi.Cluster{Server: w.toHub}
-	if w.toHub == w.Config.Host {
-		c.Clusters["hub"].CertificateAuthorityData, c.Clusters["hub"].CertificateAuthority = w.Config.CAData, w.Config.CAFile
-	}
+	c.Clusters["hub"] = &w.toHub
 	c.AuthInfos[account] = &clientcmdapi.AuthInfo{Token: w.token(t, account)}
 	c.Contexts["hub"] = &clientcmdapi.Context{Cluster: "hub", AuthInfo: account}
 	c.CurrentContext = "hub"
