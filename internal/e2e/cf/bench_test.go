@@ -97,10 +97,10 @@ func (c caller) restarted(t *testing.T, seen *sight, app, revision string) time.
 
 func benchTimes(t *testing.T, figures map[string]float64) {
 	w := newWorld(t, nil)
-	w.benchOne(t, figures)
-	w.benchDrain(t, figures)
-	w.benchCrowd(t, figures)
-	w.benchRefusals(t, figures)
+	for _, part := range []func(*testing.T, map[string]float64){w.benchOne, w.benchDrain, w.benchRefusals, w.benchCrowd} {
+		part(t, figures)
+		t.Logf("so far: %v", figures)
+	}
 }
 
 // benchOne: from the request until a watch sees that everything is so, which for a stop is that no Pod is left.

@@ -124,15 +124,18 @@ func (w *world) watch(t *testing.T, list client.ObjectList, space string, tell f
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	events, err := watching.Watch(ctx, list, client.InNamespace(space))
-	if err != nil {
-		t.Fatal(err)
-	}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		for e := range events.ResultChan() {
-			tell(e, time.Now())
+		// A watch may end at any time; the next one begins with everything that is there.
+		for ctx.Err() == nil {
+			events, err := watching.Watch(ctx, list, client.InNamespace(space))
+			if err != nil {
+				continue
+			}
+			for e := range events.ResultChan() {
+				tell(e, time.Now())
+			}
 		}
 	}()
 	t.Cleanup(func() {
