@@ -92,10 +92,10 @@ GOTEST  := go test -race -shuffle=on -timeout=20m
 test: local torpor mysql s3 ## Run all tests with everything they need (about ten minutes warm)
 	@$(MAKE) --no-print-directory --jobs=2 test-torpor test-library
 
-# The library's tests wait more than they work, so they run beside the others.
+# Tests wait more than they work, so two packages are tested at a time, and the library beside them.
 .PHONY: test-torpor test-library
 test-torpor:
-	@$(GOTEST) -p 1 ./...
+	@$(GOTEST) -p 2 ./...
 	@cd local && $(GOTEST) -p 1 ./cloud/... ./pki/...
 
 test-library:

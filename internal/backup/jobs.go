@@ -25,7 +25,7 @@ func CronJob(cluster *mocov1beta2.MySQLCluster, policy *mocov1beta2.BackupPolicy
 		args = append(args, "--max-lag="+(time.Duration(*lag)*time.Second).String())
 	}
 	for i := range cluster.Spec.Replicas {
-		args = append(args, "--host="+host(cluster, i))
+		args = append(args, "--host="+cluster.InstanceHost(int(i)))
 	}
 	pod, err := podOf(cluster, policy.Spec.JobConfig, image, task{kind: backupValue, args: args, key: backupPassword})
 	if err != nil {
@@ -61,7 +61,7 @@ func atLeastOne(limit *int32) *int32 {
 func RestoreJob(cluster *mocov1beta2.MySQLCluster, image string) (*batchv1.Job, error) {
 	r := cluster.Spec.Restore
 	args := []string{
-		"restore", "--result=" + messageFile, "--host=" + host(cluster, 0),
+		"restore", "--result=" + messageFile, "--host=" + cluster.InstanceHost(0),
 		"--source=" + r.SourceNamespace + "/" + r.SourceName, "--restore-point=" + r.RestorePoint.UTC().Format(time.RFC3339),
 		"--wait=" + (time.Duration(cluster.Spec.StartupWaitSeconds) * time.Second).String(),
 	}

@@ -128,7 +128,7 @@ func containers(cluster *mocov1beta2.MySQLCluster, job mocov1beta2.JobConfig, im
 		return nil, err
 	}
 	password := corev1.EnvVar{Name: PasswordVariable, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
-		LocalObjectReference: corev1.LocalObjectReference{Name: prefixed(cluster)}, Key: t.key,
+		LocalObjectReference: corev1.LocalObjectReference{Name: cluster.ChildName()}, Key: t.key,
 	}}}
 	return []corev1.Container{{
 		Name: Container, Image: image, Command: []string{program}, Args: t.args, SecurityContext: locked(),
@@ -178,12 +178,4 @@ func serverOf(cluster *mocov1beta2.MySQLCluster) (corev1.PodSpec, error) {
 		return spec, errors.New("spec.podTemplate.spec: expected an image of the container mysqld, found none; the Job uses it too")
 	}
 	return spec, nil
-}
-
-// prefixed is the name of the cluster's Secret, its headless Service and its StatefulSet.
-func prefixed(cluster *mocov1beta2.MySQLCluster) string { return "moco-" + cluster.Name }
-
-// host is the name of an instance.
-func host(cluster *mocov1beta2.MySQLCluster, index int32) string {
-	return fmt.Sprintf("%s-%d.%s.%s.svc", prefixed(cluster), index, prefixed(cluster), cluster.Namespace)
 }

@@ -108,7 +108,7 @@ func configMap(c *mocov1beta2.MySQLCluster, cnf string) *unstructured.Unstructur
 	for _, name := range sortedKeys(files) {
 		_, _ = sum.Write([]byte(name + "\x00" + files[name] + "\x00")) // A hash takes everything.
 	}
-	return object(c, "v1", "ConfigMap", fmt.Sprintf("%s.%08x", Name(c), sum.Sum32()), map[string]any{"data": plain(files)})
+	return object(c, "v1", "ConfigMap", fmt.Sprintf("%s.%08x", c.ChildName(), sum.Sum32()), map[string]any{"data": plain(files)})
 }
 
 // memoryRequest is how much memory the server's container asks for, in bytes; its limit is its request if it has no

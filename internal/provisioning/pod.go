@@ -51,7 +51,7 @@ func podSpec(c *mocov1beta2.MySQLCluster, config string) (map[string]any, error)
 	volumes, _ := spec["volumes"].([]any)
 	spec["volumes"] = slices.Concat(volumes, podVolumes(c, config))
 	unlessSaid(spec, map[string]any{
-		"serviceAccountName": Name(c), "terminationGracePeriodSeconds": int64(gracePeriod), "affinity": apart(c),
+		"serviceAccountName": c.ChildName(), "terminationGracePeriodSeconds": int64(gracePeriod), "affinity": apart(c),
 		"securityContext": map[string]any{
 			"runAsNonRoot": true, "runAsUser": int64(serverUser), "runAsGroup": int64(serverUser), "fsGroup": int64(serverUser),
 			"fsGroupChangePolicy": "OnRootMismatch", "seccompProfile": map[string]any{"type": "RuntimeDefault"},
@@ -100,7 +100,7 @@ func makeServer(c *mocov1beta2.MySQLCluster, server map[string]any) {
 	env, _ := server["env"].([]any)
 	server["env"] = slices.Concat(env, []any{
 		fromField("MOCO_POD_NAME", "metadata.name"), fromField("MOCO_POD_IP", "status.podIP"),
-		map[string]any{"name": "MOCO_SUBDOMAIN", "value": fmt.Sprintf("%s.%s.svc", Name(c), c.Namespace)},
+		map[string]any{"name": "MOCO_SUBDOMAIN", "value": fmt.Sprintf("%s.%s.svc", c.ChildName(), c.Namespace)},
 		map[string]any{"name": "MOCO_SERVER_ID_BASE", "value": fmt.Sprint(c.Spec.ServerIDBase)},
 	})
 	ports, _ := server["ports"].([]any)

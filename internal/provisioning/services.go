@@ -21,7 +21,7 @@ const (
 // headlessService gives every Pod a name, also while it is not ready: a replica that is about to become the source of
 // others is not.
 func headlessService(c *mocov1beta2.MySQLCluster) *unstructured.Unstructured {
-	return object(c, "v1", "Service", Name(c), map[string]any{"spec": map[string]any{
+	return object(c, "v1", "Service", c.ChildName(), map[string]any{"spec": map[string]any{
 		"clusterIP": "None", "publishNotReadyAddresses": true, "selector": plain(Labels(c)),
 		"ports": []any{port("mysql", mysqlPort), port("mysqlx", mysqlxPort), port("mysql-admin", adminPort)},
 	}})
@@ -42,7 +42,7 @@ func roleService(c *mocov1beta2.MySQLCluster, role mocov1beta2.Role, t *mocov1be
 	maps.Copy(spec, map[string]any{
 		"selector": selector, "ports": []any{port("mysql", mysqlPort), port("mysqlx", mysqlxPort)},
 	})
-	o := object(c, "v1", "Service", Name(c)+"-"+string(role), map[string]any{"spec": spec})
+	o := object(c, "v1", "Service", c.ChildName()+"-"+string(role), map[string]any{"spec": spec})
 	if t == nil {
 		return o, nil
 	}

@@ -33,8 +33,8 @@ func statefulSet(c *mocov1beta2.MySQLCluster, config string) (*unstructured.Unst
 	if a := c.Spec.PodTemplate.Annotations; len(a) > 0 {
 		meta["annotations"] = plain(a)
 	}
-	return object(c, "apps/v1", "StatefulSet", Name(c), map[string]any{"spec": map[string]any{
-		"replicas": replicas, "serviceName": Name(c), "podManagementPolicy": "Parallel",
+	return object(c, "apps/v1", "StatefulSet", c.ChildName(), map[string]any{"spec": map[string]any{
+		"replicas": replicas, "serviceName": c.ChildName(), "podManagementPolicy": "Parallel",
 		"updateStrategy":       map[string]any{"type": "OnDelete"},
 		"selector":             map[string]any{"matchLabels": plain(Labels(c))},
 		"template":             map[string]any{"metadata": meta, "spec": spec},

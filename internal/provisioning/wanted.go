@@ -49,7 +49,7 @@ func Want(in Input) (Wanted, error) {
 	primary, primaryErr := roleService(c, mocov1beta2.RolePrimary, c.Spec.PrimaryServiceTemplate)
 	replica, replicaErr := roleService(c, mocov1beta2.RoleReplica, c.Spec.ReplicaServiceTemplate)
 	for _, o := range []*unstructured.Unstructured{
-		clientSecret(c, in.Passwords), config, object(c, "v1", "ServiceAccount", Name(c), nil),
+		clientSecret(c, in.Passwords), config, object(c, "v1", "ServiceAccount", c.ChildName(), nil),
 		headlessService(c), primary, replica, disruptionBudget(c),
 	} {
 		if o != nil {
@@ -59,14 +59,6 @@ func Want(in Input) (Wanted, error) {
 	set, setErr := statefulSet(c, w.Config)
 	w.StatefulSet = set
 	return w, errors.Join(primaryErr, replicaErr, setErr)
-}
-
-// Name is the name that most objects of a cluster have, its StatefulSet among them.
-func Name(c *mocov1beta2.MySQLCluster) string { return "moco-" + c.Name }
-
-// PodName is the name of the Pod with an ordinal.
-func PodName(c *mocov1beta2.MySQLCluster, ordinal int) string {
-	return fmt.Sprintf("%s-%d", Name(c), ordinal)
 }
 
 // Labels select what belongs to a cluster.
@@ -113,7 +105,7 @@ func disruptionBudget(c *mocov1beta2.MySQLCluster) *unstructured.Unstructured {
 	if c.Spec.Replicas < least {
 		return nil
 	}
-	return object(c, "policy/v1", "PodDisruptionBudget", Name(c), map[string]any{"spec": map[string]any{
+	return object(c, "policy/v1", "PodDisruptionBudget", c.ChildName(), map[string]any{"spec": map[string]any{
 		"maxUnavailable": int64(c.Spec.Replicas / 2),
 		"selector":       map[string]any{"matchLabels": plain(Labels(c))},
 	}})

@@ -150,7 +150,7 @@ func contract(t *testing.T, c bucket.Config) {
 		}
 	})
 	t.Run("a hundred megabytes and more need little memory", func(t *testing.T) {
-		const size, most = 300 << 20, 200 << 20
+		const size, most = 800 << 20, 400 << 20 // Parts on their way, and twice that until they are collected.
 		peak := watchMemory(t)
 		if n, err := b.Put(t.Context(), "moco/ns/test/3/large", io.LimitReader(zeros{}, size)); err != nil || n != size {
 			t.Fatalf("%d bytes, %v", n, err)

@@ -156,17 +156,12 @@ func (c Controller) step(ctx context.Context, cluster *mocov1beta2.MySQLCluster)
 	}
 	out := kit.Outcome{Why: "backups"}
 	c.report(cluster, seen, &out)
-	if stopped(cluster) {
+	if cluster.ReconciliationStopped() { // Nothing but the status is written; a CronJob that exists goes on.
 		return out, nil
 	}
 	failure := c.act(ctx, cluster, seen)
 	c.news(cluster, failure, &out)
 	return out, failure
-}
-
-// stopped: nothing but the status is written. A CronJob that exists goes on.
-func stopped(cluster *mocov1beta2.MySQLCluster) bool {
-	return cluster.Annotations[mocov1beta2.ReconciliationStoppedAnnotation] == "true"
 }
 
 // news tells a failure that was not told yet. It is forgotten with the manager, and then told once more.

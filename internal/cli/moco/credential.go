@@ -74,8 +74,8 @@ func (a *app) password(cmd *cobra.Command, name, user string) (string, error) {
 		return "", err
 	}
 	var secret corev1.Secret
-	if err := h.Get(cmd.Context(), client.ObjectKey{Namespace: c.Namespace, Name: childName(c.Name)}, &secret); err != nil {
-		return "", fmt.Errorf("%s: read its Secret %s: %w", shown(c), childName(c.Name), err)
+	if err := h.Get(cmd.Context(), client.ObjectKey{Namespace: c.Namespace, Name: c.ChildName()}, &secret); err != nil {
+		return "", fmt.Errorf("%s: read its Secret %s: %w", shown(c), c.ChildName(), err)
 	}
 	password, found := secret.Data[key]
 	if !found {

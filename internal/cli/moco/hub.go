@@ -131,13 +131,6 @@ func shown(c *mocov1beta2.MySQLCluster) string {
 	return fmt.Sprintf("MySQLCluster %q", c.Namespace+"/"+c.Name)
 }
 
-// childName is the name of what belongs to a cluster: its Secret, and with an ordinal its Pods.
-func childName(cluster string) string { return "moco-" + cluster }
-
-func podName(cluster string, ordinal int) string {
-	return fmt.Sprintf("%s-%d", childName(cluster), ordinal)
-}
-
 // pick is which clusters are meant: those with the names, or those with the labels.
 type pick struct {
 	selector string

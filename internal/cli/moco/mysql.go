@@ -77,7 +77,7 @@ func (s *session) run(cmd *cobra.Command, args []string) error {
 	if index >= int(c.Spec.Replicas) {
 		return exit.WrongUsage("--index: expected an instance of %s, which are 0 to %d, found %d", shown(c), c.Spec.Replicas-1, index)
 	}
-	executor, err := h.executor(podName(c.Name, index), &corev1.PodExecOptions{
+	executor, err := h.executor(c.PodName(index), &corev1.PodExecOptions{
 		Container: mocov1beta2.MysqldContainer, Command: s.command(args[1:]),
 		Stdin: s.stdin, Stdout: true, Stderr: !s.tty, TTY: s.tty,
 	})
@@ -95,7 +95,7 @@ func (s *session) run(cmd *cobra.Command, args []string) error {
 		return exit.Error{Code: exit.Code(ended.Code)}
 	}
 	if err != nil {
-		return fmt.Errorf("run mysql in pod %s: %w", podName(c.Name, index), err)
+		return fmt.Errorf("run mysql in pod %s: %w", c.PodName(index), err)
 	}
 	return nil
 }
@@ -210,7 +210,7 @@ and tables of other engines; it says so, and the exit code is 1 then, as it is i
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
 			p := checksum.Probe{Out: a.Out, Clock: a.clock, Run: func(ctx context.Context, i int, args []string, in io.Reader, out io.Writer) error {
-				return a.runClient(ctx, h, podName(c.Name, i), args, remotecommand.StreamOptions{Stdin: in, Stdout: out, Stderr: a.Err})
+				return a.runClient(ctx, h, c.PodName(i), args, remotecommand.StreamOptions{Stdin: in, Stdout: out, Stderr: a.Err})
 			}}
 			return p.Compare(ctx, int(c.Spec.Replicas))
 		},

@@ -134,7 +134,7 @@ func (p *pause) finish(results []*pauseResult) error {
 // ask writes the annotations. It reads again if somebody else wrote in between.
 func (p *pause) ask(ctx context.Context, h *hub, name string) *pauseResult {
 	r := &pauseResult{Namespace: h.namespace, Name: name, Part: p.part.name, Wanted: p.verb()}
-	backoff := wait.Backoff{Steps: 10, Duration: 20 * time.Millisecond, Factor: 2, Jitter: 0.5, Cap: time.Second}
+	backoff := wait.Backoff{Steps: 12, Duration: 20 * time.Millisecond, Factor: 1.5, Jitter: 0.5} // Five seconds in all.
 	r.err = retry.OnError(backoff, apierrors.IsConflict, func() error { return p.askOnce(ctx, h, r) })
 	return r
 }
@@ -158,8 +158,11 @@ func (p *pause) askOnce(ctx context.Context, h *hub, r *pauseResult) error {
 	}
 	after := before.DeepCopy()
 	after.Annotations = c.annotations
-	// The lock makes what was judged that what is changed.
-	if err := h.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+	patch := client.MergeFrom(before)
+	if !p.stop { // What was judged is what is changed. A stop judges nothing, and no writer may keep it from coming.
+		patch = client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	}
+	if err := h.Patch(ctx, after, patch); err != nil {
 		r.Changed = false
 		return fmt.Errorf("write the annotations of %s: %w", shown(before), err)
 	}

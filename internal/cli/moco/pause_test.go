@@ -28,16 +28,23 @@ import (
 func testConflicts(t *testing.T, server *testkit.HubServer) {
 	t.Parallel()
 	for name, test := range map[string]struct {
+		verb      string
 		conflicts int
 		code      exit.Code
 		stopped   bool
 	}{
-		"somebody is faster three times":      {conflicts: 3, stopped: true},
-		"somebody is faster as often as this": {conflicts: 1000, code: exit.Failed},
+		"a stop comes whoever writes beside it":             {verb: "stop", conflicts: 1000, stopped: true},
+		"a start is judged anew three times":                {verb: "start", conflicts: 3},
+		"a start that is never judged in peace is given up": {verb: "start", conflicts: 1000, code: exit.Failed, stopped: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := made(t, server)
+			if test.verb == "start" {
+				if got := runWith(t, h, "stop", "clustering", "test"); got.code != exit.Done {
+					t.Fatalf("found exit code %d (%s), want a stop", got.code, got.err)
+				}
+			}
 			left := test.conflicts
 			direct, ok := h.Client.(client.WithWatch)
 			if !ok {
@@ -56,7 +63,7 @@ func testConflicts(t *testing.T, server *testkit.HubServer) {
 				}
 				return c.Patch(ctx, o, patch, with...)
 			}})
-			got := runWith(t, h, "stop", "clustering", "test")
+			got := runWith(t, h, test.verb, "clustering", "test")
 			if got.code != test.code {
 				t.Errorf("found exit code %d (%s), want %d", got.code, got.err, test.code)
 			}

@@ -45,7 +45,7 @@ func (a *app) switchover(cmd *cobra.Command, args []string) error {
 	if !chosen {
 		return fmt.Errorf("%s: expected a primary to switch away from, found that none is chosen yet; wait until the cluster is healthy", shown(c))
 	}
-	pod := podName(c.Name, primary)
+	pod := c.PodName(primary)
 	// Only the annotation is said, so that nobody else's change is lost.
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, mocov1beta2.DemoteAnnotation, yes)
 	target := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: pod}}

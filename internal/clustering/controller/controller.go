@@ -62,7 +62,7 @@ type Controller struct {
 
 // ServiceHost is the name that the headless Service gives to an instance.
 func ServiceHost(cluster *mocov1beta2.MySQLCluster, index int, _ *corev1.Pod) string {
-	return fmt.Sprintf("%s.%s.%s.svc", podName(cluster, index), prefixed(cluster), cluster.Namespace)
+	return cluster.InstanceHost(index)
 }
 
 // +kubebuilder:rbac:groups=moco.cybozu.com,resources=mysqlclusters,verbs=get;list;watch;patch

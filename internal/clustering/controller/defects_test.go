@@ -283,7 +283,7 @@ func TestD9StopWhileOthersWrite(t *testing.T) {
 		for ctx.Err() == nil {
 			obj := &mocov1beta2.MySQLCluster{ObjectMeta: metav1.ObjectMeta{Namespace: w.name.Namespace, Name: w.name.Name}}
 			patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"example.com/other":"%d"}}}`, writes)
-			if err := w.hub.Client.Patch(ctx, obj, client.RawPatch(types.MergePatchType, patch)); err == nil {
+			if err := w.hub.Client.Patch(t.Context(), obj, client.RawPatch(types.MergePatchType, patch)); err == nil {
 				writes++
 			}
 		}

@@ -26,7 +26,7 @@ func wanted(cluster *mocov1beta2.MySQLCluster) clustering.Observed {
 		Replicas: int(spec.Replicas), Offline: spec.Offline,
 		Source:    clustering.Wish{Wanted: spec.ReplicationSourceSecretName != nil, Done: status.Cloned},
 		Restore:   clustering.Wish{Wanted: spec.Restore != nil, Done: status.RestoredTime != nil},
-		StopAsked: clusteringStopped(cluster), Stop: stopRecord(cluster), MaxDelay: maxDelay(cluster),
+		StopAsked: cluster.ClusteringStopped(), Stop: stopRecord(cluster), MaxDelay: maxDelay(cluster),
 		Primary: primaryOf(cluster), Instances: make([]clustering.Instance, spec.Replicas),
 	}
 }

@@ -123,7 +123,7 @@ func (m *Metrics) show(ch chan<- prometheus.Metric, cluster *mocov1beta2.MySQLCl
 		value float64
 	}{
 		{m.clusteringStopped, number(stopRecord(cluster) != nil)},
-		{m.reconciliationStopped, number(reconciliationStopped(cluster))},
+		{m.reconciliationStopped, number(cluster.ReconciliationStopped())},
 		{m.available, number(holds(mocov1beta2.AvailableCondition))},
 		{m.healthy, number(holds(mocov1beta2.HealthyCondition))},
 		{m.replicas, float64(cluster.Spec.Replicas)},

@@ -95,7 +95,7 @@ func (c Controller) observePods(ctx context.Context, seen *observation) {
 	}
 	alone, _ := stoppedInstances(seen.cluster)
 	for i := range seen.pods {
-		name := podName(seen.cluster, i)
+		name := seen.cluster.PodName(i)
 		if at := slices.IndexFunc(list.Items, func(p corev1.Pod) bool { return p.Name == name }); at >= 0 {
 			seen.pods[i] = &list.Items[at]
 		}
@@ -166,7 +166,7 @@ func (s *observation) password(key string) (string, error) {
 		return "", err
 	}
 	if len(data[key]) == 0 {
-		return "", fmt.Errorf("the Secret %s: expected a password under %s, found none; add it", prefixed(s.cluster), key)
+		return "", fmt.Errorf("the Secret %s: expected a password under %s, found none; add it", s.cluster.ChildName(), key)
 	}
 	return string(data[key]), nil
 }
@@ -175,19 +175,12 @@ func (c Controller) secret(ctx context.Context, cluster *mocov1beta2.MySQLCluste
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
 	var s corev1.Secret
-	err := c.live.Get(ctx, types.NamespacedName{Namespace: cluster.Namespace, Name: prefixed(cluster)}, &s)
+	err := c.live.Get(ctx, types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.ChildName()}, &s)
 	if client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("the Secret %s cannot be read: %w", prefixed(cluster), err)
+		return nil, fmt.Errorf("the Secret %s cannot be read: %w", cluster.ChildName(), err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("expected the Secret %s with the passwords, found none; restore it", prefixed(cluster))
+		return nil, fmt.Errorf("expected the Secret %s with the passwords, found none; restore it", cluster.ChildName())
 	}
 	return s.Data, nil
-}
-
-// prefixed is the name that most objects of a cluster have.
-func prefixed(cluster *mocov1beta2.MySQLCluster) string { return "moco-" + cluster.Name }
-
-func podName(cluster *mocov1beta2.MySQLCluster, i int) string {
-	return fmt.Sprintf("%s-%d", prefixed(cluster), i)
 }

@@ -21,14 +21,6 @@ import (
 
 // What somebody has stopped, from the annotations; what came of it, in status.pause.
 
-func clusteringStopped(cluster *mocov1beta2.MySQLCluster) bool {
-	return cluster.Annotations[mocov1beta2.ClusteringStoppedAnnotation] == "true"
-}
-
-func reconciliationStopped(cluster *mocov1beta2.MySQLCluster) bool {
-	return cluster.Annotations[mocov1beta2.ReconciliationStoppedAnnotation] == "true"
-}
-
 // stoppedInstances are the indexes of the instances to leave alone. A list that cannot be read stops nothing.
 func stoppedInstances(cluster *mocov1beta2.MySQLCluster) ([]int, bool) {
 	text, asked := cluster.Annotations[mocov1beta2.StoppedInstancesAnnotation]
@@ -58,7 +50,7 @@ func misread(cluster *mocov1beta2.MySQLCluster) string {
 func overdue(cluster *mocov1beta2.MySQLCluster, now time.Time) bool {
 	_, some := cluster.Annotations[mocov1beta2.StoppedInstancesAnnotation]
 	at, _ := kit.Until(cluster)
-	return at != nil && !now.Before(at.Time) && (clusteringStopped(cluster) || reconciliationStopped(cluster) || some)
+	return at != nil && !now.Before(at.Time) && (cluster.ClusteringStopped() || cluster.ReconciliationStopped() || some)
 }
 
 // late is for how long a stop is overdue.
@@ -114,7 +106,7 @@ func pause(cluster *mocov1beta2.MySQLCluster, plan clustering.Plan, now time.Tim
 	if before != nil {
 		p.Reconciliation = before.Reconciliation
 	}
-	if clusteringStopped(cluster) {
+	if cluster.ClusteringStopped() {
 		p.Clustering = &mocov1beta2.Stop{
 			Since: metav1.NewTime(now), By: kit.AnnotatedBy(cluster, mocov1beta2.ClusteringStoppedAnnotation),
 			Reason: cluster.Annotations[torporv1alpha1.ReasonAnnotation],

@@ -38,7 +38,7 @@ func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen *observation,
 	c.setConditions(cluster, seen, plan)
 
 	out := kit.Outcome{After: plan.After, Why: plan.Rule}
-	if at, _ := kit.Until(cluster); at != nil && clusteringStopped(cluster) {
+	if at, _ := kit.Until(cluster); at != nil && cluster.ClusteringStopped() {
 		out.After = min(out.After, max(at.Sub(seen.Now), time.Millisecond))
 	}
 	if trouble == "" {

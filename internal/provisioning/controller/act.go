@@ -94,7 +94,7 @@ func (c Controller) addPasswords(ctx context.Context, seen *observation, keys []
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
 	after := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
-		Namespace: seen.cluster.Namespace, Name: provisioning.Name(seen.cluster), Labels: provisioning.Labels(seen.cluster),
+		Namespace: seen.cluster.Namespace, Name: seen.cluster.ChildName(), Labels: provisioning.Labels(seen.cluster),
 		OwnerReferences: []metav1.OwnerReference{provisioning.Owner(seen.cluster)},
 	}}
 	if seen.secret != nil {

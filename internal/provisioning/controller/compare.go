@@ -136,7 +136,7 @@ func (c Controller) unused(ctx context.Context, seen *observation, newest string
 	var found []*unstructured.Unstructured
 	for i := range list.Items {
 		o := &list.Items[i]
-		ours := strings.HasPrefix(o.GetName(), provisioning.Name(seen.cluster)+".") && metav1.IsControlledBy(o, seen.cluster)
+		ours := strings.HasPrefix(o.GetName(), seen.cluster.ChildName()+".") && metav1.IsControlledBy(o, seen.cluster)
 		if ours && !slices.Contains(used, o.GetName()) && o.GetDeletionTimestamp().IsZero() {
 			found = append(found, o)
 		}

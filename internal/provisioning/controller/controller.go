@@ -110,7 +110,7 @@ func (c Controller) step(ctx context.Context, cluster *mocov1beta2.MySQLCluster)
 	if !cluster.DeletionTimestamp.IsZero() {
 		return c.end(ctx, cluster)
 	}
-	if reconciliationStopped(cluster) {
+	if cluster.ReconciliationStopped() {
 		return c.reportStop(cluster), nil
 	}
 	if adopted, err := c.adopt(ctx, cluster); adopted || err != nil {

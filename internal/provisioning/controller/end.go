@@ -16,7 +16,6 @@ import (
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	"github.com/torpor-dev/torpor/internal/kit"
-	"github.com/torpor-dev/torpor/internal/provisioning"
 )
 
 // endRetry is when to look again whether the Pods are gone.
@@ -52,7 +51,7 @@ func (c Controller) liveSet(ctx context.Context, cluster *mocov1beta2.MySQLClust
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
 	u := empty(appsv1.SchemeGroupVersion.WithKind("StatefulSet"))
-	err := c.live.Get(ctx, childName(cluster, provisioning.Name(cluster)), u)
+	err := c.live.Get(ctx, childName(cluster, cluster.ChildName()), u)
 	if client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("read the StatefulSet: %w", err)
 	}

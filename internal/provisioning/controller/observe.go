@@ -49,12 +49,12 @@ func (c Controller) readSecret(ctx context.Context, seen *observation) error {
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
 	var s corev1.Secret
-	err := c.live.Get(ctx, childName(seen.cluster, provisioning.Name(seen.cluster)), &s)
+	err := c.live.Get(ctx, childName(seen.cluster, seen.cluster.ChildName()), &s)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("read the Secret %s: %w", provisioning.Name(seen.cluster), err)
+		return fmt.Errorf("read the Secret %s: %w", seen.cluster.ChildName(), err)
 	}
 	seen.secret = &s
 	return nil
@@ -98,7 +98,7 @@ func podsOf(ctx context.Context, from client.Reader, cluster *mocov1beta2.MySQLC
 		return pods, fmt.Errorf("list the Pods: %w", err)
 	}
 	for i := range pods {
-		at := slices.IndexFunc(list.Items, func(p corev1.Pod) bool { return p.Name == provisioning.PodName(cluster, i) })
+		at := slices.IndexFunc(list.Items, func(p corev1.Pod) bool { return p.Name == cluster.PodName(i) })
 		if at >= 0 {
 			pods[i] = &list.Items[at]
 		}
@@ -108,7 +108,7 @@ func podsOf(ctx context.Context, from client.Reader, cluster *mocov1beta2.MySQLC
 
 func (c Controller) readSet(ctx context.Context, seen *observation) error {
 	u := empty(appsv1.SchemeGroupVersion.WithKind("StatefulSet"))
-	err := c.own.Get(ctx, childName(seen.cluster, provisioning.Name(seen.cluster)), u)
+	err := c.own.Get(ctx, childName(seen.cluster, seen.cluster.ChildName()), u)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -127,7 +127,7 @@ func (c Controller) readSet(ctx context.Context, seen *observation) error {
 func (s *observation) rollout() provisioning.Observed {
 	c := s.cluster
 	o := provisioning.Observed{
-		Name: c.Name, Offline: c.Spec.Offline, Primary: primaryOf(c), ClusteringStopped: clusteringStopped(c),
+		Name: c.Name, Offline: c.Spec.Offline, Primary: primaryOf(c), ClusteringStopped: c.ClusteringStopped(),
 		StoppedInstances: c.Annotations[mocov1beta2.StoppedInstancesAnnotation] != "",
 		Healthy:          meta.IsStatusConditionTrue(c.Status.Conditions, mocov1beta2.HealthyCondition),
 	}

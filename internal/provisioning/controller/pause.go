@@ -17,14 +17,6 @@ import (
 // stops is the only value that stops something.
 const stops = "true"
 
-func clusteringStopped(cluster *mocov1beta2.MySQLCluster) bool {
-	return cluster.Annotations[mocov1beta2.ClusteringStoppedAnnotation] == stops
-}
-
-func reconciliationStopped(cluster *mocov1beta2.MySQLCluster) bool {
-	return cluster.Annotations[mocov1beta2.ReconciliationStoppedAnnotation] == stops
-}
-
 // ignored says which annotations stop nothing although somebody may think so.
 func ignored(cluster *mocov1beta2.MySQLCluster) string {
 	var wrong []string
@@ -44,7 +36,7 @@ func pause(cluster *mocov1beta2.MySQLCluster, now time.Time) *mocov1beta2.Pause 
 	}
 	before := p.Reconciliation
 	p.Reconciliation = nil
-	if reconciliationStopped(cluster) {
+	if cluster.ReconciliationStopped() {
 		p.Reconciliation = &mocov1beta2.Stop{
 			Since: metav1.NewTime(now), By: kit.AnnotatedBy(cluster, mocov1beta2.ReconciliationStoppedAnnotation),
 			Reason: cluster.Annotations[torporv1alpha1.ReasonAnnotation],
