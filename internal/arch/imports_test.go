@@ -60,10 +60,8 @@ func testStaleLaws(t *testing.T, all []goPackage) {
 		switch {
 		case l.why == "":
 			t.Errorf("law for %s: expected a reason, found none", l.packages)
-		case built && l.notBuiltYet:
-			t.Errorf("law for %s: the package is built; remove its not-built-yet mark in law_test.go", l.packages)
-		case !built && !l.notBuiltYet:
-			t.Errorf("law for %s: expected a package, found none; remove the law or mark it as not built yet", l.packages)
+		case !built:
+			t.Errorf("law for %s: expected a package, found none; remove the law", l.packages)
 		}
 	}
 }

@@ -20,8 +20,6 @@ type law struct {
 	std []string
 	// timeless packages get the time as a value.
 	timeless bool
-	// notBuiltYet marks a law that waits for its first package.
-	notBuiltYet bool
 }
 
 // laws returns the import law. A package that no law knows is a failure: new rooms get their law first.
@@ -147,10 +145,5 @@ func (l law) allowing(pkg string) law {
 		}
 	}
 	l.std = std
-	return l
-}
-
-func (l law) unbuilt() law {
-	l.notBuiltYet = true
 	return l
 }

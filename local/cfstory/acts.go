@@ -44,7 +44,7 @@ func (p *play) push() error {
 	if _, err = p.curl("POST", p.of("/actions/restart"), "", http.StatusOK); err != nil {
 		return err
 	}
-	return p.runs(2, "0")
+	return p.runs("0")
 }
 
 // restart is what `cf restart shop` sends: a stop and a start, with nothing between them.
@@ -55,7 +55,7 @@ func (p *play) restart() error {
 			return err
 		}
 	}
-	return p.runs(2, "1")
+	return p.runs("1")
 }
 
 func (p *play) atomic() error {
@@ -67,7 +67,7 @@ func (p *play) atomic() error {
 	if state := at(found, "state"); state != "STARTED" {
 		return expect(nil, false, state)
 	}
-	return p.runs(2, "2")
+	return p.runs("2")
 }
 
 func (p *play) rolling() error {
@@ -79,7 +79,7 @@ func (p *play) rolling() error {
 	if err := p.becomes(path, "DEPLOYED"); err != nil {
 		return err
 	}
-	return p.runs(2, "3")
+	return p.runs("3")
 }
 
 func (p *play) cancel() error {
@@ -100,7 +100,7 @@ func (p *play) cancel() error {
 	if err := p.becomes(path, "CANCELED"); err != nil {
 		return err
 	}
-	if err := p.runs(2, "3"); err != nil {
+	if err := p.runs("3"); err != nil {
 		return err
 	}
 	_, err = p.curl("PATCH", p.of("/processes/web"), `{"command":""}`, http.StatusOK)
@@ -115,7 +115,7 @@ func (p *play) refused() error {
 		return err
 	}
 	p.story.Saw("403 after %d ms: %s", time.Since(began).Milliseconds(), at(body, "errors", 0, "detail"))
-	return p.runs(2, "3")
+	return p.runs("3")
 }
 
 func (p *play) remove() error {
@@ -143,8 +143,11 @@ func (p *play) becomes(deployment, reason string) error {
 	})
 }
 
+// instances is how many the app in the story has.
+const instances = 2
+
 // runs waits until stats say that all instances run, and the cluster that all Pods are of one revision.
-func (p *play) runs(instances int, revision string) error {
+func (p *play) runs(revision string) error {
 	err := p.await(fmt.Sprintf("stats say that %d of %d instances run", instances, instances), func() error {
 		_, body, err := p.send("alice", http.MethodGet, p.of("/processes/web/stats"), "")
 		return expect(err, strings.Count(body, `"RUNNING"`) == instances, body)

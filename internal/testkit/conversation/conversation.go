@@ -78,7 +78,7 @@ func (c *conversation) line(t *testing.T, at, line string) {
 	case c.request != "":
 		c.body += line + "\n"
 	case words[0] == "app":
-		instances, err := strconv.Atoi(words[2])
+		instances, err := strconv.ParseInt(words[2], 10, 32)
 		if err != nil {
 			t.Fatalf("%s: %v", at, err)
 		}
