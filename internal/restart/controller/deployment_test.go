@@ -39,6 +39,21 @@ func (a *app) awaitsDeployment(t *testing.T, d *torporv1alpha1.CFDeployment, wan
 	})
 }
 
+// hasOnly: at this very moment every LRP and every Pod is of the revision, also those that end.
+func (a *app) hasOnly(t *testing.T, version string) {
+	t.Helper()
+	for _, l := range a.lrps(t) {
+		if l.Spec.Version != version {
+			t.Errorf("expected revision %s only, found the LRP %s of revision %s", version, l.Name, l.Spec.Version)
+		}
+	}
+	for _, p := range a.listPods(t) {
+		if found := p.Labels[korifiv1alpha1.VersionLabel]; found != version {
+			t.Errorf("expected revision %s only, found the Pod %s of revision %s", version, p.Name, found)
+		}
+	}
+}
+
 func (a *app) change(t *testing.T, d *torporv1alpha1.CFDeployment, patch string) {
 	t.Helper()
 	if err := a.Client.Patch(t.Context(), d, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
@@ -57,12 +72,12 @@ func (a *app) command(t *testing.T, command string) {
 
 // Race l: a deployment brings a second revision up beside the first, and as many instances as wanted stay ready.
 func (s *stage) testRolling(t *testing.T) {
-	a := s.newApp(t, options{instances: 4, command: "HOLLOW_START=300ms ./app"})
+	a := s.newApp(t, options{instances: 4, command: "HOLLOW_START=300ms HOLLOW_STOP=1s ./app"})
 	a.awaitsRunning(t)
 	h := a.follow(t)
 	d := a.deploy(t, "one", torporv1alpha1.CFDeploymentSpec{MaxInFlight: 2})
 	a.awaitsDeployment(t, d, torporv1alpha1.DeployedState)
-	a.awaitsRevisions(t, "1")
+	a.hasOnly(t, "1")
 	if d.Status.Revision != 1 || d.Status.Value != torporv1alpha1.FinalizedDeployment {
 		t.Errorf("expected revision 1 and a deployment that is over, found %+v", d.Status)
 	}
@@ -91,7 +106,7 @@ func (s *stage) testCancel(t *testing.T) {
 	})
 	a.change(t, d, `{"spec":{"cancelled":true}}`)
 	a.awaitsDeployment(t, d, torporv1alpha1.CanceledState)
-	a.awaitsRevisions(t, "0")
+	a.hasOnly(t, "0")
 	if least, _ := h.counts(); least < 3 {
 		t.Errorf("expected 3 ready Pods throughout, found %d", least)
 	}
@@ -119,7 +134,7 @@ func (s *stage) testCanary(t *testing.T) {
 		a.change(t, d, fmt.Sprintf(`{"spec":{"continuedSteps":%d}}`, step+1))
 	}
 	a.awaitsDeployment(t, d, torporv1alpha1.DeployedState)
-	a.awaitsRevisions(t, "1")
+	a.hasOnly(t, "1")
 }
 
 // A restart in the middle of a deployment ends it, and its revision is the newest.
