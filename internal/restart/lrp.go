@@ -3,6 +3,8 @@
 package restart
 
 import (
+	"cmp"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -55,9 +57,12 @@ func BuildLRP(p Parts, do CreateLRP) *eiriniv1.LRP {
 // command is empty where the image's own is run.
 func (p Parts) command() []string {
 	command := p.Process.Spec.Command
-	if command == "" {
-		command = p.Process.Spec.DetectedCommand
+	for _, t := range p.Droplet.ProcessTypes {
+		if t.Type == p.Process.Spec.ProcessType {
+			command = cmp.Or(command, t.Command)
+		}
 	}
+	command = cmp.Or(command, p.Process.Spec.DetectedCommand)
 	switch {
 	case command == "":
 		return nil

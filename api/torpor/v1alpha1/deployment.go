@@ -14,7 +14,11 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:printcolumn:name="Strategy",type="string",JSONPath=".spec.strategy"
 // +kubebuilder:printcolumn:name="Revision",type="integer",JSONPath=".status.revision"
 // +kubebuilder:printcolumn:name="Reason",type="string",JSONPath=".status.reason"
+// +kubebuilder:printcolumn:name="Since",type="date",JSONPath=".status.lastChange"
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp"
+// +kubebuilder:printcolumn:name="Step",type="integer",JSONPath=".status.currentStep",priority=1
+// +kubebuilder:printcolumn:name="Steps",type="integer",JSONPath=".status.totalSteps",priority=1
+// +kubebuilder:printcolumn:name="Why",type="string",JSONPath=".status.message",priority=1
 type CFDeployment struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

@@ -90,6 +90,7 @@ func (c Controller) setupApps(mgr manager.Manager) error {
 		Named(Name+"-apps").
 		For(&korifiv1alpha1.CFApp{}, builder.WithPredicates(asked())).
 		Watches(&korifiv1alpha1.CFProcess{}, handler.EnqueueRequestsFromMapFunc(appOfProcess)).
+		Watches(&korifiv1alpha1.CFBuild{}, handler.EnqueueRequestsFromMapFunc(appOfBuild)).
 		Watches(&eiriniv1.LRP{}, handler.EnqueueRequestsFromMapFunc(appOfLRP), builder.WithPredicates(comesOrGoes())).
 		WithOptions(options()).
 		Complete(&kit.Reconciler[*korifiv1alpha1.CFApp]{

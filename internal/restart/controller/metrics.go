@@ -93,8 +93,9 @@ func (m *Metrics) counters() []prometheus.Collector {
 
 func (m *Metrics) use(reader client.Reader) { m.reader.Store(&reader) }
 
-func (m *Metrics) restarted(cause korifiv1alpha1.RestartCause) {
-	m.restarts.WithLabelValues(string(cause)).Inc()
+// restarted counts revisions; those that were over at once count for the cause of the one that came of them.
+func (m *Metrics) restarted(cause korifiv1alpha1.RestartCause, revisions int64) {
+	m.restarts.WithLabelValues(string(cause)).Add(float64(revisions))
 }
 
 // countProcess takes the times of a pass that was saved, by what the status was before it.

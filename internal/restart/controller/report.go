@@ -28,6 +28,7 @@ func (c Controller) reportApp(f family) kit.Outcome {
 		versions = append(versions, f.lrps[i].Spec.Version)
 	}
 	_, _, unreadable := restart.RevisionOf(app)
+	known := status.ObservedRevision
 	status.ObservedGeneration = app.Generation
 	status.ObservedDesiredState = app.Spec.DesiredState
 	status.ObservedRevision = restart.Highest(app, versions)
@@ -44,8 +45,12 @@ func (c Controller) reportApp(f family) kit.Outcome {
 	out := kit.Outcome{Why: ready.Reason}
 	if began != nil {
 		note := fmt.Sprintf("revision %d began: %s by %s", began.Revision, began.Cause, cmp.Or(began.By, "somebody unknown"))
+		unseen := max(0, began.Revision-known-1)
+		if unseen > 0 {
+			note += fmt.Sprintf("; %d before it were over at once", unseen)
+		}
 		out.Events = []kit.Event{{Reason: revisionBegan, Action: string(began.Cause), Note: note}}
-		out.Saved = func() { c.Metrics.restarted(began.Cause) }
+		out.Saved = func() { c.Metrics.restarted(began.Cause, unseen+1) }
 	}
 	return out
 }
