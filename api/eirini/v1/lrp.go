@@ -96,6 +96,8 @@ type LRPSpec struct {
 	Health Healthcheck `json:"health,omitzero"`
 	// +optional
 	// +listType=atomic
+	// +kubebuilder:validation:items:Minimum=1
+	// +kubebuilder:validation:items:Maximum=65535
 	Ports []int32 `json:"ports,omitempty"`
 	// +optional
 	// +kubebuilder:default=1

@@ -171,6 +171,8 @@ type Droplet struct {
 	// Ports the image says it listens on.
 	// +optional
 	// +listType=atomic
+	// +kubebuilder:validation:items:Minimum=1
+	// +kubebuilder:validation:items:Maximum=65535
 	Ports []int32 `json:"ports,omitempty"`
 }
 

@@ -46,6 +46,7 @@ type CFProcessSpec struct {
 	// ProcessType is web, worker or the like.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$')`,message=`expected letters, digits, '-', '_' and '.' with a letter or digit at both ends, because it is a label of Pods; choose a name such as worker`
 	// +kubebuilder:validation:XValidation:rule=`self == oldSelf`,message=`expected it to stay, because a process has one type; found it changed; make a new CFProcess`
 	ProcessType string `json:"processType"`
 	// Command replaces what the image runs; empty keeps that.
@@ -69,6 +70,8 @@ type CFProcessSpec struct {
 	// Ports the process listens on; deprecated upstream.
 	// +optional
 	// +listType=atomic
+	// +kubebuilder:validation:items:Minimum=1
+	// +kubebuilder:validation:items:Maximum=65535
 	Ports []int32 `json:"ports,omitempty"`
 }
 

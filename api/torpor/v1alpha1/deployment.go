@@ -50,6 +50,8 @@ const (
 )
 
 // CFDeploymentSpec is what somebody wants of a deployment.
+//
+// +kubebuilder:validation:XValidation:fieldPath=`.cancelled`,rule=`!has(oldSelf.cancelled) || !oldSelf.cancelled || has(self.cancelled) && self.cancelled`,message=`expected a cancelled deployment to stay cancelled; found it changed; make a new CFDeployment`
 type CFDeploymentSpec struct {
 	// AppRef names the CFApp.
 	// +kubebuilder:validation:XValidation:rule=`self == oldSelf`,message=`expected it to stay, because a deployment belongs to one app; found it changed; make a new CFDeployment`
@@ -77,7 +79,6 @@ type CFDeploymentSpec struct {
 	DropletRef *AppReference `json:"dropletRef,omitempty"`
 	// Cancelled takes the deployment back, if it is not through.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule=`self || !oldSelf`,message=`expected a cancelled deployment to stay cancelled; found it changed; make a new CFDeployment`
 	Cancelled bool `json:"cancelled,omitempty"`
 }
 
