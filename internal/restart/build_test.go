@@ -197,8 +197,8 @@ func TestEnvironmentWithoutAPort(t *testing.T) {
 		lrp  *eiriniv1.LRP
 		want []string
 	}{
-		"of a worker":     {worker, []string{"CF_INSTANCE_GUID", "CF_INSTANCE_INDEX", "CF_INSTANCE_INTERNAL_IP", "CF_INSTANCE_IP", "POD_NAME", "VCAP_APPLICATION"}},
-		"of one by hand":  {byHand, []string{"CF_INSTANCE_GUID", "CF_INSTANCE_INDEX", "CF_INSTANCE_INTERNAL_IP", "CF_INSTANCE_IP", "POD_NAME"}},
+		"of a worker":    {worker, []string{"CF_INSTANCE_GUID", "CF_INSTANCE_INDEX", "CF_INSTANCE_INTERNAL_IP", "CF_INSTANCE_IP", "POD_NAME", "VCAP_APPLICATION"}},
+		"of one by hand": {byHand, []string{"CF_INSTANCE_GUID", "CF_INSTANCE_INDEX", "CF_INSTANCE_INTERNAL_IP", "CF_INSTANCE_IP", "POD_NAME"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var names []string

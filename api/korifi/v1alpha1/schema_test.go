@@ -68,13 +68,13 @@ func (s *served) testColumns(t *testing.T) {
 			process(), fullProcessStatus(now), "NAME TYPE STATUS REVISION READY DESIRED DRAINING AGE",
 			[]any{"test", "web", "Starting", 7.0, 2.0, 3.0, 1.0},
 		},
-		"cfbuilds":   {build(), fullBuildStatus(now), "NAME STATE APP IMAGE AGE", []any{"test", "STAGED", "a", "example.com/app:1"}},
+		"cfbuilds": {build(), fullBuildStatus(now), "NAME STATE APP IMAGE AGE", []any{"test", "STAGED", "a", "example.com/app:1"}},
 		"cfpackages": {
 			pack(), korifiv1alpha1.CFPackageStatus{Conditions: conditions(now)}, "NAME TYPE APP IMAGE READY AGE",
 			[]any{"test", "docker", "a", "example.com/app:1", "False"},
 		},
-		"cforgs":     {org(), nil, "NAME DISPLAY-NAME READY AGE", []any{"test", "my org", nil}},
-		"cfspaces":   {space(), nil, "NAME DISPLAY-NAME READY AGE", []any{"test", "my space", nil}},
+		"cforgs":   {org(), nil, "NAME DISPLAY-NAME READY AGE", []any{"test", "my org", nil}},
+		"cfspaces": {space(), nil, "NAME DISPLAY-NAME READY AGE", []any{"test", "my space", nil}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			row.object.SetNamespace(namespace)

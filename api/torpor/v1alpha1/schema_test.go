@@ -41,16 +41,16 @@ func deployment(namespace string) *torporv1alpha1.CFDeployment {
 
 func (s *served) testRefusedAtCreation(t *testing.T) {
 	for name, row := range map[string]change{
-		"the smallest":          {func(*torporv1alpha1.CFDeploymentSpec) {}, ""},
-		"no app":                {func(d *torporv1alpha1.CFDeploymentSpec) { d.AppRef.Name = "" }, "spec.appRef.name in body should be at least 1 chars long"},
-		"another strategy":      {func(d *torporv1alpha1.CFDeploymentSpec) { d.Strategy = "blue-green" }, `spec.strategy: Unsupported value: "blue-green": supported values: "rolling", "canary"`},
-		"-1 in flight":          {func(d *torporv1alpha1.CFDeploymentSpec) { d.MaxInFlight = -1 }, "spec.maxInFlight in body should be greater than or equal to 1"},
-		"a step of 0 %":         {steps(0), "spec.steps[0].instanceWeight in body should be greater than or equal to 1"},
-		"a step of 101 %":       {steps(50, 101), "spec.steps[1].instanceWeight in body should be less than or equal to 100"},
-		"steps":                 {steps(1, 50, 100), ""},
-		"21 steps":              {steps(make([]int32, 21)...), "spec.steps: Too many: 21: must have at most 20 items"},
-		"-1 steps continued":    {func(d *torporv1alpha1.CFDeploymentSpec) { d.ContinuedSteps = -1 }, "spec.continuedSteps in body should be greater than or equal to 0"},
-		"a droplet of no name":  {func(d *torporv1alpha1.CFDeploymentSpec) { d.DropletRef = &torporv1alpha1.AppReference{} }, "spec.dropletRef.name in body should be at least 1 chars long"},
+		"the smallest":             {func(*torporv1alpha1.CFDeploymentSpec) {}, ""},
+		"no app":                   {func(d *torporv1alpha1.CFDeploymentSpec) { d.AppRef.Name = "" }, "spec.appRef.name in body should be at least 1 chars long"},
+		"another strategy":         {func(d *torporv1alpha1.CFDeploymentSpec) { d.Strategy = "blue-green" }, `spec.strategy: Unsupported value: "blue-green": supported values: "rolling", "canary"`},
+		"-1 in flight":             {func(d *torporv1alpha1.CFDeploymentSpec) { d.MaxInFlight = -1 }, "spec.maxInFlight in body should be greater than or equal to 1"},
+		"a step of 0 %":            {steps(0), "spec.steps[0].instanceWeight in body should be greater than or equal to 1"},
+		"a step of 101 %":          {steps(50, 101), "spec.steps[1].instanceWeight in body should be less than or equal to 100"},
+		"steps":                    {steps(1, 50, 100), ""},
+		"21 steps":                 {steps(make([]int32, 21)...), "spec.steps: Too many: 21: must have at most 20 items"},
+		"-1 steps continued":       {func(d *torporv1alpha1.CFDeploymentSpec) { d.ContinuedSteps = -1 }, "spec.continuedSteps in body should be greater than or equal to 0"},
+		"a droplet of no name":     {func(d *torporv1alpha1.CFDeploymentSpec) { d.DropletRef = &torporv1alpha1.AppReference{} }, "spec.dropletRef.name in body should be at least 1 chars long"},
 		"cancelled from the start": {func(d *torporv1alpha1.CFDeploymentSpec) { d.Cancelled = true }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 // TestRestart runs on one control plane; each story has an app of its own.
 func TestRestart(t *testing.T) {
 	s := newStage(t)
+	t.Run("a restart is told of", s.testTold) // First, because metrics are of all apps.
 	t.Run("stop and start", s.testStopAndStart)
 	t.Run("orgs and spaces are namespaces", s.testSpaces)
 	t.Run("an app takes everything with it", s.testDelete)
@@ -42,7 +43,6 @@ func TestRestart(t *testing.T) {
 	t.Run("race l: a slow drain is waited for", s.testSlowDeployment)
 	t.Run("a rollback", s.testRollback)
 	t.Run("deployments that are over go", s.testPrune)
-	t.Run("a restart is told of", s.testTold)
 	t.Run("race m: a budget for each revision", s.testBudgets)
 	t.Run("race n: one instance of twelve", s.testInstance)
 	t.Run("race o: a dying object", s.testDyingObject)
