@@ -225,9 +225,7 @@ func (s *stage) testNewerLRP(t *testing.T) {
 	if err := s.Client.Get(t.Context(), client.ObjectKeyFromObject(newer), newer); err != nil || !newer.DeletionTimestamp.IsZero() {
 		t.Fatalf("expected the newer LRP to be left alone, found it deleted (%v)", err)
 	}
-	if n := len(a.listPods(t)); n != 1 {
-		t.Errorf("expected the Pod of revision 0 to be left alone too, found %d", n)
-	}
+	a.awaitsRevisions(t, "0", "9")
 	if found := a.set(t, stopped).Annotations[revision]; found != "10" {
 		t.Errorf("expected the revision to be counted on past 9, found %s", found)
 	}
