@@ -70,7 +70,9 @@ func (s *served) testColumns(t *testing.T) {
 		},
 		"cfbuilds": {build(), fullBuildStatus(now), "NAME STATE APP IMAGE AGE", []any{"test", "STAGED", "a", "example.com/app:1"}},
 		"cfpackages": {
-			pack(), korifiv1alpha1.CFPackageStatus{Conditions: conditions(now)}, "NAME TYPE APP IMAGE READY AGE",
+			pack(),
+			korifiv1alpha1.CFPackageStatus{Conditions: conditions(now)},
+			"NAME TYPE APP IMAGE READY AGE",
 			[]any{"test", "docker", "a", "example.com/app:1", "False"},
 		},
 		"cforgs":   {org(), nil, "NAME DISPLAY-NAME READY AGE", []any{"test", "my org", nil}},
