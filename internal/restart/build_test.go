@@ -41,6 +41,8 @@ func TestBuildLRP(t *testing.T) {
 	want := eiriniv1.LRPSpec{
 		GUID: guid, Version: "7", ProcessType: "web", AppName: "my-app", AppGUID: "app", SpaceGUID: "space", Image: "example.com/app:1",
 		Health: eiriniv1.Healthcheck{Type: "port", Port: 8080}, Ports: []int32{8080}, Instances: 3, MemoryMB: 64, DiskMB: 128,
+		Env: map[string]string{"MEMORY_LIMIT": "64M", "VCAP_APPLICATION": `{"application_id":"app","application_name":"my-app","application_uris":[],"application_version":"7",` +
+			`"limits":{"disk":128,"mem":64},"name":"my-app","process_id":"` + guid + `","process_type":"web","space_id":"space","uris":[],"version":"7"}`},
 	}
 	if diff := cmp.Diff(want, lrp.Spec); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
