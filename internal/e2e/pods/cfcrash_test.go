@@ -108,4 +108,3 @@ func restarts(pod *corev1.Pod) int32 {
 	}
 	return n
 }
-

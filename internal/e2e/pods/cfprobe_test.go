@@ -94,7 +94,7 @@ func (p *probe) askPod(ip string) {
 
 func (p *probe) askStats(ctx context.Context, t *testing.T) {
 	asked := time.Now()
-	got, err := p.ask(t, http.StatusOK, "GET", p.path("/processes/web/stats"), "")
+	got, err := p.askAs(t, p.carol, http.StatusOK, "GET", p.path("/processes/web/stats"), "")
 	if ctx.Err() != nil {
 		return
 	}

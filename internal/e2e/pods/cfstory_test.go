@@ -135,6 +135,9 @@ func honest(t *testing.T, stats []answer, asked, lastOld time.Time) {
 			t.Errorf("stats said that %d instances run %s after the restart, when only the old ones answered", s.running, s.at.Sub(asked))
 		}
 	}
+	if looked == 0 {
+		t.Error("expected stats of the time in which the old revision still answered, found none")
+	}
 	t.Logf("%d of %d stats were of the time in which the old revision still answered", looked, len(stats))
 }
 

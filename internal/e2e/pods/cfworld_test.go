@@ -33,11 +33,13 @@ const (
 	callerRate = "1000"
 )
 
-// cf is a world with the CF API and its admission, and alice, who develops in the space.
+// cf is a world with the CF API and its admission. alice develops in the space, and carol too; who has started an app
+// is told of it when there is something to tell, and everybody else at once.
 type cf struct {
 	*world
-	url, token string
-	http       *http.Client
+	url          string
+	alice, carol string
+	http         *http.Client
 	// known are the Pods of the space as a watch tells of them.
 	known corelisters.PodNamespaceLister
 }
@@ -51,7 +53,8 @@ func newCF(t *testing.T) *cf {
 	c.apply(t, "space.yaml")
 	c.admit(t, filepath.Join(config, "webhook", "manifests.yaml"))
 	c.serve(t)
-	c.token = c.kubectl(t, "create", "token", "alice", "--namespace=torpor-system")
+	c.alice = c.kubectl(t, "create", "token", "alice", "--namespace=torpor-system")
+	c.carol = c.kubectl(t, "create", "token", "carol", "--namespace=torpor-system")
 	c.watch(t)
 	eventually(t, "alice sees the space", func() error {
 		_, err := c.ask(t, http.StatusOK, "GET", "/v3/spaces/"+space, "")
@@ -115,7 +118,12 @@ func (c *cf) watch(t *testing.T) {
 }
 
 // ask sends a request as alice.
-func (c *cf) ask(t *testing.T, want int, method, path, body string) (answer conversation.Answer, err error) {
+func (c *cf) ask(t *testing.T, want int, method, path, body string) (conversation.Answer, error) {
+	t.Helper()
+	return c.askAs(t, c.alice, want, method, path, body)
+}
+
+func (c *cf) askAs(t *testing.T, token string, want int, method, path, body string) (answer conversation.Answer, err error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
@@ -123,7 +131,7 @@ func (c *cf) ask(t *testing.T, want int, method, path, body string) (answer conv
 	if err != nil {
 		return answer, err
 	}
-	r.Header.Set("Authorization", "Bearer "+c.token)
+	r.Header.Set("Authorization", "Bearer "+token)
 	response, err := c.http.Do(r)
 	if err != nil {
 		return answer, err
