@@ -3,8 +3,8 @@
 package pods
 
 import (
-	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -39,66 +39,88 @@ func (s *stage) crashed(t *testing.T) {
 
 // broken are apps that can never run, all at once; each has to say why.
 func (s *stage) broken(t *testing.T) {
-	began := time.Now()
-	for name, of := range map[string]struct {
+	rows := map[string]struct {
 		image, state, details string
 		manifest              []string
 	}{
-		"exits":    {webapp, "CRASHED", "status 3", []string{"env: {EXIT: '3'}"}},
-		"ends":     {webapp, "CRASHED", "status 0", []string{"env: {EXIT: '0'}"}},
-		"root":     {"localhost/busybox:1", "CRASHED", "root", nil},
-		"missing":  {"localhost/nothing:1", "STARTING", "localhost/nothing:1", nil},
+		"exits":    {webapp, "CRASHED", "exited with status 3", []string{"env: {EXIT: '3'}"}},
+		"ends":     {webapp, "CRASHED", "exited with status 0", []string{"env: {EXIT: '0'}"}},
+		"greedy":   {webapp, "CRASHED", "exited with status 137 (OOMKilled)", []string{"env: {EAT: '128'}"}},
+		"root":     {"localhost/busybox:1", "CRASHED", "image will run as root", nil},
+		"missing":  {"localhost/nothing:1", "CRASHED", "ImagePullBackOff: ", nil},
 		"shell":    {webapp, "CRASHED", "/bin/sh", []string{"command: run"}},
-		"unwell":   {webapp, "CRASHED", "health check", []string{"health-check-type: http", "health-check-http-endpoint: /health", "timeout: 2", "env: {SICK: 'yes'}"}},
-		"unheeded": {webapp, "CRASHED", "health check", []string{"timeout: 2", "env: {PORT: '9999'}"}},
-	} {
+		"unwell":   {webapp, "CRASHED", "http health check", []string{"health-check-type: http", "health-check-http-endpoint: /health", "timeout: 2", "env: {SICK: 'yes'}"}},
+		"unheeded": {webapp, "CRASHED", "port health check", []string{"timeout: 2", "env: {PORT: '9999'}"}},
+	}
+	began, apps := time.Now(), map[string]app{}
+	for name, of := range rows {
+		apps[name] = s.push(t, name, of.image, of.manifest...)
+	}
+	for name, want := range rows {
 		t.Run(name, func(t *testing.T) {
-			a := s.push(t, name, of.image, of.manifest...)
-			t.Cleanup(func() { s.remove(t, a) })
+			a := apps[name]
 			eventually(t, "it says why", func() error {
 				got := a.rows(t)[0]
-				if got.State != of.state || !strings.Contains(got.Details, of.details) {
-					return fmt.Errorf("expected %s %q, found %+v", of.state, of.details, got)
+				if got.State != want.state || !strings.Contains(got.Details, want.details) {
+					return fmt.Errorf("expected %s %q, found %+v", want.state, want.details, got)
 				}
-				t.Logf("%s after %.2fs: %s", got.State, time.Since(began).Seconds(), got.Details)
+				s.tell(t, "%s after %.1fs: %s", got.State, time.Since(began).Seconds(), got.Details)
 				return nil
 			})
 		})
 	}
+	if lines := apps["exits"].recent(t); !slices.Contains(lines, "0 ends at once with status 3") {
+		t.Errorf("what an app printed that never ran: expected it in the logs, found %q", lines)
+	}
+	for _, a := range apps {
+		s.remove(t, a)
+	}
 }
 
-// sick has two apps that ran, whose health checks begin to fail: that of one by HTTP, that of the other at its port.
+// ailing is an app whose health check fails since a while.
+type ailing struct {
+	app
+	order string
+	probe *probe
+	since time.Time
+}
+
+// ail has two apps that run fail their health checks from now on: one by HTTP, the other at its port.
+func (s *stage) ail(t *testing.T) {
+	for _, it := range []*ailing{
+		{order: "/sick", app: s.push(t, "sick", webapp, "health-check-type: http", "health-check-http-endpoint: /health")},
+		{order: "/deaf", app: s.push(t, "deaf", webapp)},
+	} {
+		it.runs(t, 1)
+		s.tellPod(t, it.app, 0, it.order)
+		it.since, it.probe = time.Now(), it.app.probe(s.whole)
+		s.ill = append(s.ill, it)
+	}
+}
+
+// sick waits until that was noticed; the liveness check is made twice a minute.
 func (s *stage) sick(t *testing.T) {
-	orders := map[string]app{
-		"/sick": s.push(t, "sick", webapp, "health-check-type: http", "health-check-http-endpoint: /health"), "/deaf": s.push(t, "deaf", webapp),
-	}
-	began := time.Now()
-	for order, a := range orders {
-		t.Cleanup(func() { s.remove(t, a) })
-		a.runs(t, 1)
-		s.tellPod(t, a, 0, order)
-	}
-	for order, a := range orders {
-		eventually(t, "it is not said to run, and is restarted", func() error {
-			if n := restarts(a.instances(t)[0]); n != 1 {
+	for _, it := range s.ill {
+		eventually(t, "it is restarted", func() error {
+			if n := restarts(it.instances(t)[0]); n != 1 {
 				return fmt.Errorf("found it restarted %d times", n)
 			}
 			return nil
 		})
-		s.tell(t, "%s was noticed %.1fs after the app had run", order, time.Since(began).Seconds())
-		a.runs(t, 1)
+		s.tell(t, "%s: it was restarted %.1fs later", it.order, time.Since(it.since).Seconds())
+		it.runs(t, 1)
+		_, stats := it.probe.end()
+		if !slices.ContainsFunc(stats, func(a answer) bool { return a.running == 0 }) {
+			t.Errorf("%s: expected stats not to call it running meanwhile, found that they always did", it.order)
+		}
+		s.remove(t, it.app)
 	}
 }
 
+// remove deletes an app and does not wait.
 func (s *stage) remove(t *testing.T, a app) {
 	t.Helper()
-	s.kubectl(t, "delete", "cfapp", a.guid, "--namespace="+space, "--wait=false")
-	eventually(t, "its Pods are gone", func() error {
-		if len(a.instances(t)) > 0 {
-			return errors.New("found some")
-		}
-		return nil
-	})
+	s.must(t, http.StatusAccepted, "DELETE", a.path(""), "")
 }
 
 func restarts(pod *corev1.Pod) int32 {

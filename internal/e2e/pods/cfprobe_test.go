@@ -40,15 +40,18 @@ type probe struct {
 
 	mu             sync.Mutex
 	answers, stats []answer
+	// there is when a Pod of a revision was seen last.
+	there map[string]time.Time
 }
 
 func (a app) probe(t *testing.T) *probe {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	p := &probe{app: a, stop: cancel, http: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: probeLimit}}
+	p := &probe{app: a, stop: cancel, there: map[string]time.Time{}, http: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: probeLimit}}
 	seen := map[string]bool{}
 	p.repeat(ctx, func() {
 		for _, pod := range a.instances(t) {
+			p.there[pod.Labels[korifiv1alpha1.VersionLabel]] = time.Now()
 			if ip := pod.Status.PodIP; ip != "" && !seen[ip] {
 				seen[ip] = true
 				p.repeat(ctx, func() { p.askPod(ip) })
@@ -79,6 +82,9 @@ func (p *probe) end() (answers, stats []answer) {
 	p.work.Wait()
 	return p.answers, p.stats
 }
+
+// gone is when the last Pod of a revision was; it may be asked for once the probe has ended.
+func (p *probe) gone(revision string) time.Time { return p.there[revision] }
 
 func (p *probe) askPod(ip string) {
 	asked := time.Now()

@@ -27,19 +27,20 @@ const (
 
 // TestAppsOnRealPods plays the stories of apps one after the other, through the CF API, in a space that is restricted.
 func TestAppsOnRealPods(t *testing.T) {
-	s := &stage{cf: newCF(t)}
+	s := &stage{cf: newCF(t), whole: t}
 	for _, story := range []struct {
 		name string
 		play func(*stage, *testing.T)
 	}{
 		{"an app is pushed and answers", (*stage).pushed},
+		{"health checks begin to fail", (*stage).ail},
 		{"a restart never shows two revisions", (*stage).restarted},
 		{"a rolling deployment always answers", (*stage).rolled},
 		{"one instance is restarted", (*stage).oneRestarted},
 		{"what the app prints is read", (*stage).read},
 		{"an instance crashes", (*stage).crashed},
 		{"apps that never work say why", (*stage).broken},
-		{"health checks fail", (*stage).sick},
+		{"health checks that fail are noticed", (*stage).sick},
 		{"a stopped app has no container, a deleted one nothing", (*stage).removed},
 	} {
 		if !t.Run(story.name, func(t *testing.T) { story.play(s, t) }) {
@@ -51,7 +52,10 @@ func TestAppsOnRealPods(t *testing.T) {
 // stage is what a story leaves for the next one.
 type stage struct {
 	*cf
-	shop app
+	// whole is the test of all stories.
+	whole *testing.T
+	shop  app
+	ill   []*ailing
 }
 
 func (s *stage) pushed(t *testing.T) {
@@ -115,8 +119,8 @@ func (s *stage) restarted(t *testing.T) {
 			t.Errorf("the old instances: expected them to end in their own time, about %s, found %s", slow, kept)
 		}
 		honest(t, stats, asked, last.asked)
-		s.tell(t, "%s: the old revision answered for %.2fs more, then nobody for %.2fs", strings.Join(actions, " and "),
-			last.at.Sub(asked).Seconds(), first.at.Sub(last.at).Seconds())
+		s.tell(t, "%s: the old revision answered for %.2fs more, its Pods were gone %.2fs later, and the new one answered %.2fs after that", strings.Join(actions, " and "),
+			last.at.Sub(asked).Seconds(), p.gone(before).Sub(last.at).Seconds(), first.at.Sub(p.gone(before)).Seconds())
 	}
 }
 
@@ -141,6 +145,7 @@ func honest(t *testing.T, stats []answer, asked, lastOld time.Time) {
 	t.Logf("%d of %d stats were of the time in which the old revision still answered", looked, len(stats))
 }
 
+// rolled replaces instances that take their time to end, and then those that do not, while requests come through a Service.
 func (s *stage) rolled(t *testing.T) {
 	s.apply(t, "service.yaml", "APP", s.shop.guid)
 	url := "http://" + s.kubectl(t, "get", "service", "shop", "--namespace="+space, "-o", "jsonpath={.spec.clusterIP}") + "/"
@@ -148,36 +153,51 @@ func (s *stage) rolled(t *testing.T) {
 		_, err := environment(&http.Client{Timeout: probeLimit}, url)
 		return err
 	})
+	s.must(t, http.StatusOK, "PATCH", s.shop.path("/environment_variables"), `{"var":{"STOP_DELAY":"0s"}}`)
+	for _, row := range []struct {
+		old, revision string
+		polite        bool
+	}{{"that go on answering for " + slow.String(), "3", true}, {"that end at once", "4", false}} {
+		took, answers, through := s.roll(t, url)
+		if gap := max(longest(answers), longest(through.answers)); gap > slow/2 {
+			t.Errorf("somebody answers: expected always, found nobody for %s", gap)
+		}
+		if first, _ := bounds(through.answers, row.revision); first == nil {
+			t.Errorf("expected revision %s to answer through the Service, found that it did not", row.revision)
+		}
+		if row.polite && len(through.refused) > 0 {
+			t.Errorf("requests through the Service: expected all answered, found %d that were not: %v", len(through.refused), through.refused[0])
+		}
+		s.tell(t, "rolled instances %s in %.2fs; the longest time without an answer was %d ms of the Pods and %d ms of the Service, which answered %d requests and refused %d",
+			row.old, took.Seconds(), longest(answers).Milliseconds(), longest(through.answers).Milliseconds(), len(through.answers), len(through.refused))
+	}
+}
+
+// roll returns how long a rolling deployment took, and what was answered until the old instances were gone.
+func (s *stage) roll(t *testing.T, url string) (took time.Duration, answers []answer, through traffic) {
+	t.Helper()
 	p, end, began := s.shop.probe(t), s.shop.traffic(t, url), time.Now()
 	made := s.must(t, http.StatusCreated, "POST", "/v3/deployments", `{"strategy":"rolling","relationships":{"app":{"data":{"guid":"`+s.shop.guid+`"}}}}`)
 	eventually(t, "the deployment is over", func() error {
 		got, err := s.ask(t, http.StatusOK, "GET", "/v3/deployments/"+conversation.Field(t, made.Body, "guid"), "")
-		if reason := conversation.Field(t, got.Body, "status.reason"); err == nil && reason != "DEPLOYED" {
-			err = errors.New("found " + reason)
+		if err != nil {
+			return err
 		}
-		return err
+		if reason := conversation.Field(t, got.Body, "status.reason"); reason != "DEPLOYED" {
+			return errors.New("found " + reason)
+		}
+		return nil
 	})
-	took := time.Since(began)
+	took = time.Since(began)
 	eventually(t, "the old instances are gone", func() error {
 		if n := len(s.shop.instances(t)); n != two {
 			return fmt.Errorf("found %d", n)
 		}
 		return nil
 	})
-	answers, _ := p.end()
-	through := end()
+	answers, _ = p.end()
 	slices.SortFunc(answers, func(a, b answer) int { return a.at.Compare(b.at) })
-	if gap := max(longest(answers), longest(through.answers)); gap > slow/2 {
-		t.Errorf("somebody answers: expected always, found nobody for %s", gap)
-	}
-	if first, _ := bounds(through.answers, "3"); first == nil {
-		t.Error("expected the new revision to answer through the Service, found that it did not")
-	}
-	if len(through.refused) > 0 {
-		t.Errorf("requests through the Service: expected all %d answered, found %d that were not: %v", len(through.answers)+len(through.refused), len(through.refused), through.refused[0])
-	}
-	s.tell(t, "rolled in %.2fs; the longest time without an answer was %d ms of the Pods and %d ms of the Service, where %d requests were answered and %d refused",
-		took.Seconds(), longest(answers).Milliseconds(), longest(through.answers).Milliseconds(), len(through.answers), len(through.refused))
+	return took, answers, end()
 }
 
 func (s *stage) oneRestarted(t *testing.T) {
@@ -197,7 +217,7 @@ func (s *stage) oneRestarted(t *testing.T) {
 		}
 		return nil
 	})
-	s.tell(t, "instance 1 was restarted in %.2fs, of which it took %s to end", time.Since(began).Seconds(), slow)
+	s.tell(t, "instance 1 was restarted in %.2fs", time.Since(began).Seconds())
 }
 
 // read compares what cf logs --recent asks for with what the app was told to print.
@@ -271,7 +291,7 @@ func (s *stage) removed(t *testing.T) {
 		}
 		return nil
 	})
-	s.tell(t, "stopped: no container is left after %.2fs, of which the app took %s", time.Since(began).Seconds(), slow)
+	s.tell(t, "stopped: no container is left after %.2fs", time.Since(began).Seconds())
 	for _, r := range s.shop.rows(t) {
 		if r.State != "DOWN" {
 			t.Errorf("a stopped app: expected DOWN, found %v", r)

@@ -2,8 +2,8 @@
 
 // Command webapp is the app of the stories with real pods: it answers who it is on $PORT, and misbehaves when it is told to.
 //
-// $STOP_DELAY is how long it goes on answering after SIGTERM, $EXIT the status that it ends with at once, and $SICK makes
-// its health check fail from the start on.
+// $STOP_DELAY is how long it goes on answering after SIGTERM, $EXIT the status that it ends with at once, $EAT how many MiB
+// of memory it takes, and $SICK makes its health check fail from the start on.
 package main
 
 import (
@@ -32,6 +32,9 @@ func run() error {
 	if status := os.Getenv("EXIT"); status != "" {
 		fmt.Printf("ends at once with status %s\n", status)
 		return exit(status)
+	}
+	if err := eat(or(os.Getenv("EAT"), "0")); err != nil {
+		return err
 	}
 	delay, err := time.ParseDuration(or(os.Getenv("STOP_DELAY"), "0s"))
 	if err != nil {
@@ -65,6 +68,20 @@ func exit(status string) error {
 		return fmt.Errorf("read a status: %w", err)
 	}
 	os.Exit(code)
+	return nil
+}
+
+// eat takes memory and keeps none of it, once it was had.
+func eat(mebibytes string) error {
+	n, err := strconv.Atoi(mebibytes)
+	if err != nil {
+		return fmt.Errorf("read EAT: %w", err)
+	}
+	const mebibyte, page = 1 << 20, 4 << 10
+	food := make([]byte, n*mebibyte)
+	for i := 0; i < len(food); i += page {
+		food[i] = 1
+	}
 	return nil
 }
 
