@@ -27,8 +27,9 @@ type answer struct {
 	asked, at time.Time
 	// revision and index are those of the instance that answered.
 	revision, index string
-	// running and rows are what stats say.
+	// running and rows are what stats say, in body.
 	running, rows int
+	body          string
 }
 
 // probe asks every Pod that an app ever had, past any Service, and its stats, again and again.
@@ -111,7 +112,7 @@ func (p *probe) askStats(ctx context.Context, t *testing.T) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.stats = append(p.stats, answer{
-		asked: asked, at: time.Now(), running: strings.Count(got.Body, `"`+string(korifiv1alpha1.RunningInstance)+`"`), rows: strings.Count(got.Body, `"index":`),
+		asked: asked, at: time.Now(), running: strings.Count(got.Body, `"`+string(korifiv1alpha1.RunningInstance)+`"`), rows: strings.Count(got.Body, `"index":`), body: got.Body,
 	})
 }
 

@@ -158,10 +158,13 @@ func unhealthy(pod *corev1.Pod, t *corev1.ContainerStateTerminated) string {
 	return fmt.Sprintf("; it ended about when its %s health check had to have succeeded, %s after its start", check, limit)
 }
 
-// waiting is why the containers do not run yet, such as ImagePullBackOff.
+// waiting is why the containers do not run yet, such as ErrImagePull, or why they have to start again.
 func waiting(pod *corev1.Pod) string {
 	for _, c := range pod.Status.ContainerStatuses {
-		if w := c.State.Waiting; w != nil {
+		switch w, last := c.State.Waiting, c.LastTerminationState.Terminated; {
+		case last != nil:
+			return "started again: " + ended(pod, last)
+		case w != nil:
 			return told(w)
 		}
 	}
