@@ -22,6 +22,7 @@ local: ## Build the local control plane, nodes and cloud into .cache/bin (first 
 .PHONY: node-parts
 node-parts: local ## Fetch containerd and its companions into .cache/node and build CoreDNS; nothing is installed on the machine
 	@cd local && CGO_ENABLED=0 go build -trimpath -ldflags="-s -w" -o $(BIN)/pause ./pause
+	@cd local && CGO_ENABLED=0 go build -trimpath -ldflags="-s -w" -o $(BIN)/webapp ./pods/webapp
 	@[ -x $(BIN)/coredns ] || echo "building CoreDNS from source: about two minutes the first time, cached afterwards"
 	@cd local/dns && CGO_ENABLED=0 go build -trimpath -ldflags="-s -w" -o $(BIN)/coredns .
 	@cd $(BIN) && for name in kubelet kube-proxy; do ln -sf local $$name; done

@@ -41,6 +41,8 @@ func TestBuildLRP(t *testing.T) {
 	want := eiriniv1.LRPSpec{
 		GUID: guid, Version: "7", ProcessType: "web", AppName: "my-app", AppGUID: "app", SpaceGUID: "space", Image: "example.com/app:1",
 		Health: eiriniv1.Healthcheck{Type: "port", Port: 8080}, Ports: []int32{8080}, Instances: 3, MemoryMB: 64, DiskMB: 128,
+		Env: map[string]string{"MEMORY_LIMIT": "64M", "VCAP_APPLICATION": `{"application_id":"app","application_name":"my-app","application_uris":[],"application_version":"7",` +
+			`"limits":{"disk":128,"mem":64},"name":"my-app","process_id":"` + guid + `","process_type":"web","space_id":"space","uris":[],"version":"7"}`},
 	}
 	if diff := cmp.Diff(want, lrp.Spec); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -226,17 +228,17 @@ func TestProbes(t *testing.T) {
 		"nor what listens nowhere": {eiriniv1.Healthcheck{Type: "port"}, nil, nil},
 		"a port has a minute": {
 			eiriniv1.Healthcheck{Type: "port", Port: 8080},
-			&corev1.Probe{ProbeHandler: tcp, PeriodSeconds: 2, TimeoutSeconds: 1, FailureThreshold: 30},
+			&corev1.Probe{ProbeHandler: tcp, PeriodSeconds: 1, TimeoutSeconds: 1, FailureThreshold: 61},
 			&corev1.Probe{ProbeHandler: tcp, PeriodSeconds: 30, TimeoutSeconds: 1, FailureThreshold: 1},
 		},
 		"odd times are rounded up": {
 			eiriniv1.Healthcheck{Type: "port", Port: 8080, TimeoutMs: 2001, InvocationTimeoutMs: 1001},
-			&corev1.Probe{ProbeHandler: tcp, PeriodSeconds: 2, TimeoutSeconds: 2, FailureThreshold: 2},
+			&corev1.Probe{ProbeHandler: tcp, PeriodSeconds: 1, TimeoutSeconds: 2, FailureThreshold: 4},
 			&corev1.Probe{ProbeHandler: tcp, PeriodSeconds: 30, TimeoutSeconds: 2, FailureThreshold: 1},
 		},
 		"a path is asked for": {
 			eiriniv1.Healthcheck{Type: "http", Port: 1, Endpoint: "/h", TimeoutMs: 1000},
-			&corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/h", Port: intstr.FromInt32(1)}}, PeriodSeconds: 2, TimeoutSeconds: 1, FailureThreshold: 1},
+			&corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/h", Port: intstr.FromInt32(1)}}, PeriodSeconds: 1, TimeoutSeconds: 1, FailureThreshold: 2},
 			&corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/h", Port: intstr.FromInt32(1)}}, PeriodSeconds: 30, TimeoutSeconds: 1, FailureThreshold: 1},
 		},
 	} {

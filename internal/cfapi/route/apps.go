@@ -14,6 +14,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cfapi/payload"
 	"github.com/torpor-dev/torpor/internal/cfapi/store"
 	"github.com/torpor-dev/torpor/internal/cfapi/view"
+	"github.com/torpor-dev/torpor/internal/restart"
 )
 
 func apps(ctx context.Context, c *Call) (Answer, error) {
@@ -127,11 +128,10 @@ func appEnvironment(ctx context.Context, c *Call) (Answer, error) {
 		return Answer{}, err
 	}
 	empty := map[string]string{}
+	revision, _, _ := restart.RevisionOf(found)
 	return ok(map[string]any{
 		"environment_variables": vars, "staging_env_json": empty, "running_env_json": empty, "system_env_json": empty,
-		"application_env_json": map[string]any{"VCAP_APPLICATION": map[string]any{
-			"application_id": found.Name, "application_name": found.Spec.DisplayName, "space_id": found.Namespace,
-		}},
+		"application_env_json": map[string]any{"VCAP_APPLICATION": restart.Application(found, revision)},
 	})
 }
 
