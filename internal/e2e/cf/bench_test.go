@@ -25,7 +25,7 @@ const (
 	singleRuns, countedRuns, drainRuns = 30, 20, 5
 	crowd, crowdRounds                 = 100, 5
 	refusals                           = 200
-	manyApps, manySpaces, listRounds   = 5000, 10, 100
+	manyApps, manySpaces, listRounds   = 5000, 10, 300
 	writers                            = 8
 	p50, p99                           = 0.5, 0.99
 )
@@ -213,7 +213,7 @@ func (w *world) benchRefusals(t *testing.T, figures map[string]float64) {
 	figures["refusal_p99_seconds"] = quantile(took, p99)
 }
 
-// benchLists lists 5,000 apps, in a world of their own; the slower of the two lists counts.
+// benchLists lists 5,000 apps, in a world of their own, as the client does and in pages; the slowest counts.
 func benchLists(t *testing.T, figures map[string]float64) {
 	w := newWorld(t, nil)
 	alice, spaces := w.caller(t, "alice"), make([]string, manySpaces)
@@ -226,9 +226,11 @@ func benchLists(t *testing.T, figures map[string]float64) {
 	for _, s := range spaces {
 		in += "," + s
 	}
-	for _, path := range []string{
-		"/v3/apps?order_by=name&per_page=5000&space_guids=" + in[1:], "/v3/processes?embed=process_instances&per_page=5000&space_guids=" + in[1:],
+	for path, n := range map[string]string{
+		"/v3/apps?order_by=name&per_page=5000": "5000", "/v3/processes?embed=process_instances&per_page=5000": "5000",
+		"/v3/apps?order_by=name&per_page=50": "50", "/v3/processes?embed=process_instances&per_page=50": "50",
 	} {
+		path += "&space_guids=" + in[1:]
 		took := make([]time.Duration, listRounds)
 		for i := range took {
 			begin := time.Now()
@@ -237,11 +239,11 @@ func benchLists(t *testing.T, figures map[string]float64) {
 			if i > 0 {
 				continue
 			}
-			if n := conversation.Field(t, body, "resources#"); n != strconv.Itoa(manyApps) {
-				t.Fatalf("%s: found %s, want %d", path, n, manyApps)
+			if found := conversation.Field(t, body, "resources#"); found != n {
+				t.Fatalf("%s: found %s, want %s", path, found, n)
 			}
 		}
-		t.Logf("%.30s: median %.3f s, p99 %.3f s", path, quantile(took, p50), quantile(took, p99))
+		t.Logf("%.60s: median %.3f s, p99 %.3f s", path, quantile(took, p50), quantile(took, p99))
 		figures["list_apps_5000_p99_seconds"] = max(figures["list_apps_5000_p99_seconds"], quantile(took, p99))
 	}
 }

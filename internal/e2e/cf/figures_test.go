@@ -5,6 +5,7 @@ package cf
 import (
 	"encoding/json"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -43,8 +44,8 @@ func save(t *testing.T, figures map[string]float64) {
 	}
 }
 
-// quantile of some runs, in seconds.
+// quantile of some runs, in seconds: the smallest that a share of them does not exceed.
 func quantile(runs []time.Duration, share float64) float64 {
 	sorted := slices.Sorted(slices.Values(runs))
-	return sorted[min(len(sorted)-1, int(share*float64(len(sorted))))].Seconds()
+	return sorted[max(0, int(math.Ceil(share*float64(len(sorted))))-1)].Seconds()
 }
