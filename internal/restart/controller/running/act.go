@@ -50,7 +50,6 @@ func (c Controller) act(ctx context.Context, o observation, p plan) (again bool,
 
 // finalizer adds or takes away the finalizer; it is taken away only if the API server too knows no Pod.
 func (c Controller) finalizer(ctx context.Context, o observation, do step) (again bool, err error) {
-	// The status is saved after this, with the version that this write leaves.
 	after := &eiriniv1.LRP{ObjectMeta: *o.lrp.ObjectMeta.DeepCopy()}
 	if do == addFinalizer {
 		controllerutil.AddFinalizer(after, eiriniv1.LRPFinalizer)
@@ -64,9 +63,14 @@ func (c Controller) finalizer(ctx context.Context, o observation, do step) (agai
 	return false, c.save(ctx, o.lrp, after)
 }
 
+// save writes what changed beside the status. The LRP gets the version that this leaves, so that the next pass waits for it.
 func (c Controller) save(ctx context.Context, lrp, after *eiriniv1.LRP) error {
 	before := &eiriniv1.LRP{ObjectMeta: lrp.ObjectMeta}
-	return c.client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(Name))
+	if err := c.client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(Name)); err != nil {
+		return err
+	}
+	lrp.ResourceVersion = after.ResourceVersion
+	return nil
 }
 
 // end deletes the StatefulSet of an LRP once no Pod is left, and lets go of the LRP: it is the only one whose Pods the
