@@ -22,7 +22,7 @@ func apps(ctx context.Context, c *Call) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	all, err := c.Store.AppsIn(ctx, in)
+	all, err := c.Store.AppsIn(in)
 	if err != nil {
 		return Answer{}, err
 	}
@@ -35,14 +35,21 @@ func apps(ctx context.Context, c *Call) (Answer, error) {
 	return page(c, all, c.show)
 }
 
-// orderApps by name or state; otherwise they stay as they were made.
+// orderApps by name or state, and where that is the same, or nothing is asked for, by age.
 func orderApps(all []*korifiv1alpha1.CFApp, by string) {
+	first := func(a, b *korifiv1alpha1.CFApp) int { return 0 }
 	switch strings.TrimPrefix(by, "-") {
 	case "name":
-		slices.SortStableFunc(all, func(a, b *korifiv1alpha1.CFApp) int { return cmp.Compare(a.Spec.DisplayName, b.Spec.DisplayName) })
+		first = func(a, b *korifiv1alpha1.CFApp) int { return cmp.Compare(a.Spec.DisplayName, b.Spec.DisplayName) }
 	case "state":
-		slices.SortStableFunc(all, func(a, b *korifiv1alpha1.CFApp) int { return cmp.Compare(a.Spec.DesiredState, b.Spec.DesiredState) })
+		first = func(a, b *korifiv1alpha1.CFApp) int { return cmp.Compare(a.Spec.DesiredState, b.Spec.DesiredState) }
 	}
+	slices.SortFunc(all, func(a, b *korifiv1alpha1.CFApp) int {
+		if c := first(a, b); c != 0 {
+			return c
+		}
+		return store.Older(a, b)
+	})
 	if strings.HasPrefix(by, "-") {
 		slices.Reverse(all)
 	}

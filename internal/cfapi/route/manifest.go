@@ -29,7 +29,7 @@ func applyManifest(ctx context.Context, c *Call) (Answer, error) {
 
 // apply makes an app what a manifest says, and makes it first if there is none.
 func (c *Call) apply(ctx context.Context, space string, wanted payload.ManifestApp) error {
-	all, err := c.Store.AppsIn(ctx, []string{space})
+	all, err := c.Store.AppsIn([]string{space})
 	if err != nil {
 		return err
 	}

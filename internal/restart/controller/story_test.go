@@ -5,6 +5,7 @@ package controller_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/testkit"
@@ -69,12 +70,14 @@ func (s *stage) testTwoHundred(t *testing.T) {
 	a := s.newApp(t, options{instances: 2})
 	h := a.follow(t)
 	a.awaitsRunning(t)
+	began := time.Now()
 	for i := range times {
 		a.set(t, stopped)
 		if found := a.set(t, started).Annotations[revision]; found != fmt.Sprint(i+1) {
 			t.Fatalf("expected revision %d, found %s", i+1, found)
 		}
 	}
+	asked := time.Now()
 	a.awaitsRunning(t)
 	testkit.Eventually(t, "only the last revision is left", func() error {
 		for _, l := range a.lrps(t) {
@@ -97,5 +100,5 @@ func (s *stage) testTwoHundred(t *testing.T) {
 	if most, overlap := h.seen(); most > 1 || overlap > 0 {
 		t.Errorf("expected never two revisions with Pods, found %d for %s", most, overlap)
 	}
-	t.Logf("%d restarts made %d LRPs", times, len(h.names()))
+	t.Logf("%d restarts, asked for in %s, made %d LRPs; all was settled %s later", times, asked.Sub(began), len(h.names()), time.Since(asked))
 }
