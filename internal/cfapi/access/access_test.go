@@ -12,7 +12,7 @@ import (
 
 func TestACallerIsLimitedAloneAndNotForEver(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Unix(1000, 0))
-	c := &Callers{clock: clock, perSecond: 2, limits: map[string]*limit{}, newcomers: rate.NewLimiter(1, 1)}
+	c := &Callers{clock: clock, perSecond: 2, limits: map[string]*limit{}, newcomers: rate.NewLimiter(1, 1), metrics: NewMetrics()}
 	for i := range 2 * burstSeconds {
 		if !c.allow("alice") {
 			t.Fatalf("found request %d refused, want five seconds' worth allowed", i)

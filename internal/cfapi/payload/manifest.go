@@ -45,9 +45,9 @@ type ManifestProcess struct {
 
 // ManifestOf reads a manifest.
 func ManifestOf(body io.Reader) (Manifest, error) {
-	raw, err := io.ReadAll(io.LimitReader(body, maxBody))
+	raw, err := all(body)
 	if err != nil {
-		return Manifest{}, fault.BadBody("Request invalid due to parse error: the body ended early")
+		return Manifest{}, err
 	}
 	var m Manifest
 	if err := yaml.Unmarshal(raw, &m); err != nil {

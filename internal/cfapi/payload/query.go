@@ -3,9 +3,12 @@
 package payload
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/url"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -58,17 +61,53 @@ func (f Filter) Has(value string) bool { return f == nil || slices.Contains(f, v
 
 // Decode reads a body of JSON; an empty one is as good as {}.
 func Decode(body io.Reader, into any) error {
+	raw, err := all(body)
+	if err != nil || len(bytes.TrimSpace(raw)) == 0 {
+		return err
+	}
+	return parsed(json.Unmarshal(raw, into))
+}
+
+// all of a body, which is no more than 1 MiB.
+func all(body io.Reader) ([]byte, error) {
 	raw, err := io.ReadAll(io.LimitReader(body, maxBody+1))
 	switch {
 	case err != nil:
-		return fault.BadBody("Request invalid due to parse error: the body ended early")
+		return nil, fault.BadBody("Request invalid due to parse error: the body ended early")
 	case len(raw) > maxBody:
-		return fault.BadBody("Request invalid due to parse error: expected at most 1 MiB")
-	case len(strings.TrimSpace(string(raw))) == 0:
-		return nil
+		return nil, fault.BadBody("Request invalid due to parse error: expected a body of at most 1 MiB, found more; send less at once")
+	default:
+		return raw, nil
 	}
-	if err := json.Unmarshal(raw, into); err != nil {
+}
+
+// parsed says what was expected of a body that cannot be read. JSON of another shape than expected is no broken JSON.
+func parsed(err error) error {
+	var shape *json.UnmarshalTypeError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &shape) && shape.Field != "":
+		return fault.Unprocessable("expected " + shape.Field + " to be " + kind(shape.Type) + ", found a " + shape.Value)
+	case errors.As(err, &shape):
+		return fault.Unprocessable("expected an object, found a " + shape.Value)
+	default:
 		return fault.BadBody("Request invalid due to parse error: " + err.Error())
 	}
-	return nil
+}
+
+// kind is what people call a type of Go.
+func kind(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.String:
+		return "a string"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Int32, reflect.Int64:
+		return "a whole number"
+	case reflect.Slice:
+		return "a list"
+	default:
+		return "an object"
+	}
 }

@@ -37,8 +37,9 @@ const (
 type Store struct {
 	cache cache.Cache
 	wake  *wake
-	// naming keeps two requests from giving one name to two apps.
-	naming sync.Mutex
+	// leaving is closed when nobody shall wait any more.
+	leaving chan struct{}
+	once    sync.Once
 }
 
 // New makes a store; nothing is read before Start.
@@ -54,11 +55,15 @@ func New(cfg *rest.Config, scheme *runtime.Scheme) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the cache: %w", err)
 	}
-	return &Store{cache: c, wake: newWake()}, nil
+	return &Store{cache: c, wake: newWake(), leaving: make(chan struct{})}, nil
 }
 
-// Start fills the cache and returns when it is full; the cache lives as long as ctx. ended gets why it ended.
-func (s *Store) Start(ctx context.Context, ended chan<- error) error {
+// Leave ends all waits, as if their time was up.
+func (s *Store) Leave() { s.once.Do(func() { close(s.leaving) }) }
+
+// Start fills the cache and returns when it is full, or when ctx ends; the cache lives as long as living. ended gets why it
+// ended.
+func (s *Store) Start(ctx, living context.Context, ended chan<- error) error {
 	appOf := map[client.Object]func(client.Object) []string{
 		&korifiv1alpha1.CFProcess{}: func(o client.Object) []string { return appRef(o) },
 		&korifiv1alpha1.CFBuild{}:   func(o client.Object) []string { return appRef(o) },
@@ -85,7 +90,7 @@ func (s *Store) Start(ctx context.Context, ended chan<- error) error {
 			return fmt.Errorf("watch %T: %w", kind, err)
 		}
 	}
-	go func() { ended <- s.cache.Start(ctx) }()
+	go func() { ended <- s.cache.Start(living) }()
 	if !s.cache.WaitForCacheSync(ctx) {
 		return fmt.Errorf("fill the cache: %w", context.Cause(ctx))
 	}
@@ -126,13 +131,13 @@ func (s *Store) Written(ctx context.Context, written client.Object) {
 // Until calls done whenever the object of this name changes, until it says so or fails, or ctx ends, which is no error.
 func (s *Store) Until(ctx context.Context, name string, done func() (bool, error)) error {
 	for {
-		if over, err := s.once(ctx, name, done); over {
+		if over, err := s.glance(ctx, name, done); over {
 			return err
 		}
 	}
 }
 
-func (s *Store) once(ctx context.Context, name string, done func() (bool, error)) (over bool, err error) {
+func (s *Store) glance(ctx context.Context, name string, done func() (bool, error)) (over bool, err error) {
 	rung, leave := s.wake.of(name)
 	defer leave()
 	if over, err = done(); over || err != nil {
@@ -140,6 +145,8 @@ func (s *Store) once(ctx context.Context, name string, done func() (bool, error)
 	}
 	select {
 	case <-ctx.Done():
+		return true, nil
+	case <-s.leaving:
 		return true, nil
 	case <-rung:
 		return false, nil
