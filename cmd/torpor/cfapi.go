@@ -59,6 +59,7 @@ Exit codes: 0 after a stop by signal, 1 after an error.`,
 	f := cmd.Flags()
 	f.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig of the cluster; empty uses KUBECONFIG, then the cluster this runs in")
 	f.StringVar(&o.Address, "address", "127.0.0.1:8443", "host:port of the API")
+	f.StringVar(&o.Namespace, "namespace", "torpor-system", "namespace in which orgs are made")
 	f.StringVar(&o.MetricsAddress, "metrics-address", "127.0.0.1:8082", `host:port of the metrics, "0" for none`)
 	f.StringVar(&o.Certificate, "tls-cert", "", "certificate in PEM; read again when it changes")
 	f.StringVar(&o.Key, "tls-key", "", "its key in PEM")

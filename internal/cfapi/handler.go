@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -108,6 +109,9 @@ func (f *front) answer(ctx context.Context, req *http.Request, r route.Route) (a
 func (f *front) show(w http.ResponseWriter, a route.Answer) {
 	if a.Location != "" {
 		w.Header().Set("Location", a.Location)
+	}
+	for _, warning := range a.Warnings {
+		w.Header().Add("X-Cf-Warnings", url.QueryEscape(warning))
 	}
 	if a.Body == nil {
 		w.WriteHeader(a.Status)

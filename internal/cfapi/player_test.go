@@ -4,6 +4,7 @@ package cfapi
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -79,6 +80,14 @@ func (p *player) pass(ctx context.Context) {
 			}
 		}
 	}
+	var apps korifiv1alpha1.CFAppList
+	if p.Client.List(ctx, &apps) != nil {
+		return
+	}
+	for i := range apps.Items {
+		p.remember(ctx, &apps.Items[i])
+	}
+	p.places(ctx)
 	var deployments torporv1alpha1.CFDeploymentList
 	if p.Client.List(ctx, &deployments) != nil {
 		return
@@ -92,6 +101,43 @@ func (p *player) pass(ctx context.Context) {
 	}
 	for i := range processes.Items {
 		p.process(ctx, &processes.Items[i])
+	}
+}
+
+// remember writes down the revision of an app.
+func (p *player) remember(ctx context.Context, app *korifiv1alpha1.CFApp) {
+	revision, _, _ := restart.RevisionOf(app)
+	known := app.Status.Restarts
+	if revision == 0 || len(known) > 0 && known[0].Revision == revision && known[0].Droplet == app.Annotations[torporv1alpha1.DropletAnnotation] {
+		return
+	}
+	if len(known) > 0 && known[0].Revision == revision {
+		known = known[1:]
+	}
+	at, _ := time.Parse(time.RFC3339, app.Annotations[torporv1alpha1.RevisedAtAnnotation])
+	app.Status.Restarts = slices.Insert(slices.Clone(known), 0, korifiv1alpha1.Restart{
+		Revision: revision, Cause: korifiv1alpha1.RestartCause(app.Annotations[torporv1alpha1.CauseAnnotation]), At: metav1.NewTime(at),
+		By: app.Annotations[torporv1alpha1.RevisedByAnnotation], Droplet: app.Annotations[torporv1alpha1.DropletAnnotation],
+	})
+	_ = p.Client.Status().Update(ctx, app)
+}
+
+// places makes the namespaces of orgs and spaces.
+func (p *player) places(ctx context.Context) {
+	var orgs korifiv1alpha1.CFOrgList
+	var spaces korifiv1alpha1.CFSpaceList
+	if p.Client.List(ctx, &orgs) != nil || p.Client.List(ctx, &spaces) != nil {
+		return
+	}
+	for i := range orgs.Items {
+		name := orgs.Items[i].Name
+		_ = p.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{korifiv1alpha1.OrgGUIDLabel: name}}})
+	}
+	for i := range spaces.Items {
+		s := &spaces.Items[i]
+		_ = p.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.Name, Labels: map[string]string{
+			korifiv1alpha1.OrgGUIDLabel: s.Namespace, korifiv1alpha1.SpaceGUIDLabel: s.Name,
+		}}})
 	}
 }
 

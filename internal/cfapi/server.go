@@ -48,6 +48,8 @@ type Options struct {
 	Certificate, Key, Folder string
 	// RequestsPerSecond is how many one caller may send.
 	RequestsPerSecond float64
+	// Namespace is that of CFOrgs.
+	Namespace string
 	// MetricsAddress is host:port to serve metrics on, without TLS; "0" and empty serve none.
 	MetricsAddress string
 	// Log gets everything that is worth telling.
@@ -124,7 +126,7 @@ func newFront(cfg *rest.Config, o Options) (*front, error) {
 	}
 	own := rest.CopyConfig(cfg)
 	own.QPS, own.Burst, own.UserAgent = cacheQPS, cacheQPS, "torpor-cf-api"
-	kept, err := store.New(own, known)
+	kept, err := store.New(own, known, o.Namespace)
 	if err != nil {
 		return nil, err
 	}

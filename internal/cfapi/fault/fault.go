@@ -87,6 +87,14 @@ func Unavailable(detail string, cause error) *CFError {
 	return &CFError{Status: http.StatusServiceUnavailable, Code: 10015, Title: "CF-ServiceUnavailable", Detail: detail, Cause: cause}
 }
 
+// Hidden is Of, for a thing whose being there is nobody's business who may not read it.
+func Hidden(err error, thing string) *CFError {
+	if apierrors.IsForbidden(err) {
+		return NotFound(thing)
+	}
+	return Of(err, thing)
+}
+
 // Of turns any error into a fault. thing is what was asked for, such as "App".
 func Of(err error, thing string) *CFError {
 	var known *CFError

@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/labels"
+
 	"github.com/torpor-dev/torpor/internal/cfapi/fault"
 )
 
@@ -42,7 +44,22 @@ func PageOf(q url.Values) (Page, error) {
 		}
 		*into = n
 	}
+	if by := strings.TrimPrefix(p.OrderBy, "-"); by != "" && !slices.Contains(orders(), by) {
+		return Page{}, fault.BadBody("The query parameter is invalid: order_by: expected one of " + strings.Join(orders(), ", ") + ", perhaps with a dash before it, found " + strconv.Quote(p.OrderBy))
+	}
 	return p, nil
+}
+
+// orders are what lists can be ordered by, each as far as it has that.
+func orders() []string { return []string{"name", "state", "created_at", "updated_at"} }
+
+// Unlabelled says that label_selector lets through what has no labels, which is all that there is.
+func Unlabelled(q url.Values) (bool, error) {
+	selector, err := labels.Parse(q.Get("label_selector"))
+	if err != nil {
+		return false, fault.BadBody("The query parameter is invalid: label_selector: " + err.Error())
+	}
+	return selector.Matches(labels.Set{}), nil
 }
 
 // Filter is a list of values of which one has to match; nil matches all.

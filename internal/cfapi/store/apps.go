@@ -75,6 +75,20 @@ func (s *Store) AppsIn(ctx context.Context, spaces []string) ([]*korifiv1alpha1.
 	return all, nil
 }
 
+// AppCalled is the app of a space that has a name; nil if there is none.
+func (s *Store) AppCalled(ctx context.Context, space, name string) (*korifiv1alpha1.CFApp, error) {
+	all, err := s.AppsIn(ctx, []string{space})
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range all {
+		if a.Spec.DisplayName == name {
+			return a, nil
+		}
+	}
+	return nil, nil
+}
+
 // Process is a process that the caller may see.
 func (s *Store) Process(ctx context.Context, caller *access.Caller, guid string) (*korifiv1alpha1.CFProcess, error) {
 	var found korifiv1alpha1.CFProcessList

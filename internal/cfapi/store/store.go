@@ -37,13 +37,15 @@ const (
 type Store struct {
 	cache cache.Cache
 	wake  *wake
+	// root is the namespace of CFOrgs.
+	root string
 	// leaving is closed when nobody shall wait any more.
 	leaving chan struct{}
 	once    sync.Once
 }
 
-// New makes a store; nothing is read before Start.
-func New(cfg *rest.Config, scheme *runtime.Scheme) (*Store, error) {
+// New makes a store; nothing is read before Start. root is the namespace of CFOrgs.
+func New(cfg *rest.Config, scheme *runtime.Scheme, root string) (*Store, error) {
 	inOrg, err := labels.NewRequirement(korifiv1alpha1.OrgGUIDLabel, selection.Exists, nil)
 	if err != nil {
 		return nil, fmt.Errorf("select namespaces: %w", err)
@@ -55,7 +57,7 @@ func New(cfg *rest.Config, scheme *runtime.Scheme) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the cache: %w", err)
 	}
-	return &Store{cache: c, wake: newWake(), leaving: make(chan struct{})}, nil
+	return &Store{cache: c, wake: newWake(), root: root, leaving: make(chan struct{})}, nil
 }
 
 // Leave ends all waits, as if their time was up.
