@@ -37,6 +37,7 @@ func TestAPI(t *testing.T) {
 	t.Run("a deployment is taken back", w.testCancel)
 	t.Run("bodies that make no sense", w.testBodies)
 	t.Run("pages", w.testPages)
+	t.Run("logs of real Pods", w.testLogs)
 	t.Run("jobs", w.testJobs)
 	t.Run("two replicas", w.testReplicas)
 	t.Run("rights that are taken away", w.testRevoked)

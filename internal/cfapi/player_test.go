@@ -149,6 +149,7 @@ func (p *player) process(ctx context.Context, process *korifiv1alpha1.CFProcess)
 	p.mu.Lock()
 	idle, crashing := p.idle[app.Name], p.crashing[app.Name]
 	p.mu.Unlock()
+	p.remember(ctx, &app)
 	if idle {
 		return
 	}
@@ -235,16 +236,24 @@ func (w *world) app(t *testing.T, space, name string, instances int32, state kor
 // pod is one of an app's instances as far as labels go.
 func (w *world) pod(t *testing.T, space, app, index string) {
 	t.Helper()
+	w.podOn(t, "", space, app, index)
+}
+
+// podOn is the same on a node, by name.
+func (w *world) podOn(t *testing.T, node, space, app, index string) string {
+	t.Helper()
 	var a korifiv1alpha1.CFApp
 	if err := w.Client.Get(t.Context(), client.ObjectKey{Namespace: space, Name: app}, &a); err != nil {
 		t.Fatal(err)
 	}
 	process := restart.ProcessName(app, korifiv1alpha1.WebProcess)
-	w.create(t, &corev1.Pod{
+	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: space, GenerateName: "shop-", Labels: map[string]string{
 			korifiv1alpha1.AppGUIDLabel: app, korifiv1alpha1.ProcessGUIDLabel: process, korifiv1alpha1.ProcessTypeLabel: korifiv1alpha1.WebProcess,
 			korifiv1alpha1.VersionLabel: a.Annotations[korifiv1alpha1.RevisionAnnotation], appsv1.PodIndexLabel: index,
 		}},
-		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "shop:1"}}},
-	})
+		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "app", Image: "shop:1"}}},
+	}
+	w.create(t, pod)
+	return pod.Name
 }

@@ -46,3 +46,15 @@ func TestMemoryEnds(t *testing.T) {
 		t.Error("found two processes with one fingerprint, want the key to count")
 	}
 }
+
+func FuzzCredential(f *testing.F) {
+	for _, header := range []string{"", "Bearer x", "bearer  x ", "Bearer", "ClientCert eA==", "ClientCert !", "Basic YTpi", "Digest x", "\x00"} {
+		f.Add(header)
+	}
+	f.Fuzz(func(t *testing.T, header string) {
+		c, err := parse(header)
+		if err == nil && c.token == "" && c.certificate == nil {
+			t.Errorf("%q: found nobody let in, want somebody or an error", header)
+		}
+	})
+}

@@ -105,12 +105,19 @@ func parsed(err error) error {
 	case err == nil:
 		return nil
 	case errors.As(err, &shape) && shape.Field != "":
-		return fault.Unprocessable("expected " + shape.Field + " to be " + kind(shape.Type) + ", found a " + shape.Value)
+		return fault.Unprocessable("expected " + named(shape.Field) + " to be " + kind(shape.Type) + ", found a " + shape.Value)
 	case errors.As(err, &shape):
 		return fault.Unprocessable("expected an object, found a " + shape.Value)
 	default:
 		return fault.BadBody("Request invalid due to parse error: " + err.Error())
 	}
+}
+
+// named is the path of a field as people write it: parts that are named as Go names things are only in our code.
+func named(path string) string {
+	parts := strings.Split(path, ".")
+	parts = slices.DeleteFunc(parts, func(p string) bool { return p != "" && p[0] >= 'A' && p[0] <= 'Z' })
+	return strings.Join(parts, ".")
 }
 
 // kind is what people call a type of Go.
