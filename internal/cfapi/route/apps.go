@@ -87,14 +87,11 @@ func createApp(ctx context.Context, c *Call) (Answer, error) {
 
 // seesSpace: a space that the caller does not see is not there.
 func (c *Call) seesSpace(ctx context.Context, guid string) error {
-	all, err := c.Store.Spaces(ctx, c.Caller)
-	if err != nil {
-		return err
-	}
-	if !slices.ContainsFunc(all, func(p store.Place) bool { return p.GUID == guid }) {
+	_, err := c.spaceOf(ctx, guid)
+	if err != nil && notMissing(err) == nil {
 		return fault.Unprocessable("Invalid space. Ensure that the space exists and you have access to it.")
 	}
-	return nil
+	return err
 }
 
 func updateApp(ctx context.Context, c *Call) (Answer, error) {
@@ -164,7 +161,7 @@ func setVariables(ctx context.Context, c *Call) (Answer, error) {
 		return Answer{}, err
 	}
 	for _, name := range slices.Sorted(maps.Keys(body.Var)) {
-		if name == "" || strings.HasPrefix(name, "VCAP_") || name == "PORT" {
+		if !payload.OwnVariable(name) {
 			return Answer{}, fault.Unprocessable("expected a name of your own for an environment variable, found '" + name + "'; choose another")
 		}
 	}

@@ -6,9 +6,11 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cfapi/fault"
 	"github.com/torpor-dev/torpor/internal/cfapi/payload"
 	"github.com/torpor-dev/torpor/internal/cfapi/store"
 	"github.com/torpor-dev/torpor/internal/cfapi/view"
@@ -126,7 +128,11 @@ func stopInstance(ctx context.Context, c *Call) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	if err := c.Store.StopInstance(ctx, c.Caller, a, p, c.Request.PathValue("index")); err != nil {
+	index, err := strconv.ParseUint(c.Request.PathValue("index"), 10, 31)
+	if err != nil {
+		return Answer{}, fault.NotFound(store.InstanceThing)
+	}
+	if err := c.Store.StopInstance(ctx, c.Caller, a, p, strconv.FormatUint(index, 10)); err != nil {
 		return Answer{}, err
 	}
 	return Answer{Status: http.StatusNoContent}, nil

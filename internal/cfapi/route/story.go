@@ -93,11 +93,17 @@ func logs(ctx context.Context, c *Call) (Answer, error) {
 	if kinds := payload.FilterOf(q, "envelope_types"); !kinds.Has("LOG") {
 		return ok(view.LogsOf(a.Name, nil, view.Window{}))
 	}
-	lines, err := c.Store.Lines(ctx, c.Caller, a, time.Unix(0, max(0, from)), limit)
+	window := view.Window{From: from, Until: until, Limit: int(limit), Descending: q.Get("descending") == "true"}
+	last := &limit
+	if !window.Descending || q.Has("end_time") {
+		// The first lines are wanted, or the last ones before some time, so the last of all are not enough.
+		last = nil
+	}
+	lines, err := c.Store.Lines(ctx, c.Caller, a, time.Unix(0, max(0, from)), last)
 	if err != nil {
 		return Answer{}, err
 	}
-	return ok(view.LogsOf(a.Name, lines, view.Window{From: from, Until: until, Limit: int(limit), Descending: q.Get("descending") == "true"}))
+	return ok(view.LogsOf(a.Name, lines, window))
 }
 
 func number(q url.Values, key string, without int64) (int64, error) {

@@ -82,6 +82,20 @@ func in[T any](all toolscache.Indexer, spaces []string) ([]T, error) {
 	return found, nil
 }
 
+// AppCalled is the app of a space that has a name; nil if there is none.
+func (s *Store) AppCalled(space, name string) (*korifiv1alpha1.CFApp, error) {
+	all, err := s.AppsIn([]string{space})
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range all {
+		if a.Spec.DisplayName == name {
+			return a, nil
+		}
+	}
+	return nil, nil
+}
+
 // Process is a process that the caller may see.
 func (s *Store) Process(ctx context.Context, caller *access.Caller, guid string) (*korifiv1alpha1.CFProcess, error) {
 	var found korifiv1alpha1.CFProcessList
