@@ -19,18 +19,27 @@ const callerRate = 50
 func cfAPICommand(logs io.Writer) *cobra.Command {
 	var o cfapi.Options
 	var kubeconfig string
+	var verbose bool
 	cmd := &cobra.Command{
 		Use:   "cf-api",
 		Short: "Serve the CF v3 API for the cf client; every request acts with the caller's own Kubernetes credentials",
 		Long: `Serve the CF v3 API for the cf client. What it needs of its own is to list and watch apps, processes, builds, packages,
-orgs, spaces and namespaces; everything else is done with the rights of whoever asks.
+orgs, spaces, deployments and namespaces; everything else is done with the rights of whoever asks. It keeps nothing, so there
+may be several. What it logs, it logs as JSON; credentials are never logged.
+
+After SIGTERM or an interrupt it takes no new connections, answers at once what it has held back, and finishes the requests
+that are under way, for at most 15 s.
 
 Exit codes: 0 after a stop by signal, 1 after an error.`,
-		Example: `  # Inside a cluster
-  torpor cf-api --address :8443 --tls-cert /tls/tls.crt --tls-key /tls/tls.key
+		Example: `  # Inside a cluster; kubectl apply -k config/cf-api does that
+  torpor cf-api --address :8443 --metrics-address :8080 --tls-cert /tls/tls.crt --tls-key /tls/tls.key
 
   # On a laptop, with a certificate of its own
-  torpor cf-api --kubeconfig ./admin.kubeconfig --tls-folder ./tls`,
+  mkdir -p tls && torpor cf-api --kubeconfig ./admin.kubeconfig --tls-folder ./tls
+  cf api https://localhost:8443 --skip-ssl-validation && cf auth NAME-OF-A-KUBECONFIG-USER
+
+  # See what it counts
+  curl http://127.0.0.1:8082/metrics`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
@@ -39,16 +48,23 @@ Exit codes: 0 after a stop by signal, 1 after an error.`,
 			if err != nil {
 				return fmt.Errorf("find the cluster: %w; set --kubeconfig or KUBECONFIG, or run inside a cluster", err)
 			}
-			o.Log = slog.New(slog.NewJSONHandler(logs, nil))
+			level := slog.LevelInfo
+			if verbose {
+				level = slog.LevelDebug
+			}
+			o.Log = slog.New(slog.NewJSONHandler(logs, &slog.HandlerOptions{Level: level}))
 			return cfapi.Run(cmd.Context(), cfg, o)
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig of the cluster; empty uses KUBECONFIG, then the cluster this runs in")
 	f.StringVar(&o.Address, "address", "127.0.0.1:8443", "host:port of the API")
+	f.StringVar(&o.Namespace, "namespace", "torpor-system", "namespace in which orgs are made")
+	f.StringVar(&o.MetricsAddress, "metrics-address", "127.0.0.1:8082", `host:port of the metrics, "0" for none`)
 	f.StringVar(&o.Certificate, "tls-cert", "", "certificate in PEM; read again when it changes")
 	f.StringVar(&o.Key, "tls-key", "", "its key in PEM")
 	f.StringVar(&o.Folder, "tls-folder", "", "existing folder for a certificate of its own, for localhost, if there is no other")
 	f.Float64Var(&o.RequestsPerSecond, "caller-rate", callerRate, "requests per second that one caller may send; five seconds of them at once")
+	f.BoolVarP(&verbose, "verbose", "v", false, "log more")
 	return cmd
 }

@@ -35,6 +35,16 @@ func TestAPI(t *testing.T) {
 	t.Run("race i: an app of no instances starts at once", w.testNone)
 	t.Run("race c: parallel restarts each get a revision", w.testParallel)
 	t.Run("a deployment is taken back", w.testCancel)
+	t.Run("bodies that make no sense", w.testBodies)
+	t.Run("pages", w.testPages)
+	t.Run("logs of real Pods", w.testLogs)
+	t.Run("jobs", w.testJobs)
+	t.Run("two replicas", w.testReplicas)
+	t.Run("rights that are taken away", w.testRevoked)
+	t.Run("orgs, spaces and roles", w.testAdmin)
+	t.Run("clients that are in no hurry", w.testSlow)
+	t.Run("an end finishes requests", w.testShutdown)
+	t.Run("metrics, and a limit of each caller", w.testMetrics)
 	t.Run("race b: without admission a clear 503 and nothing changed", w.testAdmissionDown)
 }
 

@@ -6,8 +6,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
+	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/torpor-dev/torpor/internal/cfapi/access"
@@ -22,20 +26,46 @@ const requestTimeout = 14 * time.Second
 type front struct {
 	api     *route.API
 	callers *access.Callers
+	metrics *metrics
 	log     *slog.Logger
 }
+
+// unknownRoute is what requests are counted as that no row is for.
+const unknownRoute = "unknown"
 
 // handler has every row of the table, and an answer for everything else.
 func (f *front) handler() http.Handler {
 	mux := http.NewServeMux()
 	for _, r := range route.Table() {
-		mux.HandleFunc(r.Method+" "+r.Path, func(w http.ResponseWriter, req *http.Request) { f.serve(w, req, r) })
+		pattern := r.Method + " " + r.Path
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, req *http.Request) { f.serve(w, req, pattern, r) })
 	}
-	mux.HandleFunc("/", func(w http.ResponseWriter, req *http.Request) { f.fail(w, req, fault.UnknownRequest()) })
+	mux.HandleFunc("/", func(w http.ResponseWriter, req *http.Request) {
+		other := elsewhere(w, req, mux)
+		f.fail(w, req, other)
+		f.metrics.answered(unknownRoute, other.Status, 0)
+	})
 	return mux
 }
 
-func (f *front) serve(w http.ResponseWriter, req *http.Request, r route.Route) {
+// elsewhere is the answer to what no row is for: the path may be known with another method.
+func elsewhere(w http.ResponseWriter, req *http.Request, mux *http.ServeMux) *fault.CFError {
+	var methods []string
+	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodDelete} {
+		other := &http.Request{Method: method, Host: req.Host, URL: req.URL}
+		if _, pattern := mux.Handler(other); strings.HasPrefix(pattern, method+" ") {
+			methods = append(methods, method)
+		}
+	}
+	if len(methods) == 0 {
+		return fault.UnknownRequest()
+	}
+	w.Header().Set("Allow", strings.Join(methods, ", "))
+	return fault.WrongMethod(req.Method, methods)
+}
+
+func (f *front) serve(w http.ResponseWriter, req *http.Request, pattern string, r route.Route) {
+	begin := f.api.Clock.Now()
 	ctx := req.Context()
 	if req.Method != http.MethodGet {
 		// What has begun is finished, whether or not the client still listens.
@@ -44,17 +74,26 @@ func (f *front) serve(w http.ResponseWriter, req *http.Request, r route.Route) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	answer, err := f.answer(ctx, req, r)
+	status := answer.Status
 	switch {
 	case err == nil:
 		f.show(w, answer)
 	case req.Context().Err() != nil:
 		// Nobody is there to be told.
+		status = statusGone
 	default:
-		f.fail(w, req, err)
+		status = f.fail(w, req, err)
 	}
+	f.metrics.answered(pattern, status, f.api.Clock.Since(begin))
 }
 
-func (f *front) answer(ctx context.Context, req *http.Request, r route.Route) (route.Answer, error) {
+// answer asks the row; whatever goes wrong in there is a fault of the server's and ends nothing else.
+func (f *front) answer(ctx context.Context, req *http.Request, r route.Route) (answer route.Answer, err error) {
+	defer func() {
+		if wrong := recover(); wrong != nil {
+			err = fmt.Errorf("panic: %v at %s", wrong, debug.Stack())
+		}
+	}()
 	call := &route.Call{API: f.api, Request: req, Base: "https://" + req.Host}
 	if !r.Public {
 		caller, err := f.callers.Of(ctx, req.Header.Get("Authorization"))
@@ -71,6 +110,9 @@ func (f *front) show(w http.ResponseWriter, a route.Answer) {
 	if a.Location != "" {
 		w.Header().Set("Location", a.Location)
 	}
+	for _, warning := range a.Warnings {
+		w.Header().Add("X-Cf-Warnings", url.QueryEscape(warning))
+	}
 	if a.Body == nil {
 		w.WriteHeader(a.Status)
 		return
@@ -82,7 +124,8 @@ func (f *front) show(w http.ResponseWriter, a route.Answer) {
 	}
 }
 
-func (f *front) fail(w http.ResponseWriter, req *http.Request, err error) {
+// fail shows an error, and says with which status.
+func (f *front) fail(w http.ResponseWriter, req *http.Request, err error) int {
 	var known *fault.CFError
 	if !errors.As(err, &known) {
 		known = fault.Of(err, "Resource")
@@ -99,4 +142,5 @@ func (f *front) fail(w http.ResponseWriter, req *http.Request, err error) {
 		Detail string `json:"detail"`
 	}
 	f.show(w, route.Answer{Status: known.Status, Body: map[string][]entry{"errors": {{known.Code, known.Title, known.Detail}}}})
+	return known.Status
 }

@@ -4,6 +4,7 @@ package cfapi
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -79,6 +80,14 @@ func (p *player) pass(ctx context.Context) {
 			}
 		}
 	}
+	var apps korifiv1alpha1.CFAppList
+	if p.Client.List(ctx, &apps) != nil {
+		return
+	}
+	for i := range apps.Items {
+		p.remember(ctx, &apps.Items[i])
+	}
+	p.places(ctx)
 	var deployments torporv1alpha1.CFDeploymentList
 	if p.Client.List(ctx, &deployments) != nil {
 		return
@@ -95,6 +104,43 @@ func (p *player) pass(ctx context.Context) {
 	}
 }
 
+// remember writes down the revision of an app.
+func (p *player) remember(ctx context.Context, app *korifiv1alpha1.CFApp) {
+	revision, _, _ := restart.RevisionOf(app)
+	known := app.Status.Restarts
+	if revision == 0 || len(known) > 0 && known[0].Revision == revision && known[0].Droplet == app.Annotations[torporv1alpha1.DropletAnnotation] {
+		return
+	}
+	if len(known) > 0 && known[0].Revision == revision {
+		known = known[1:]
+	}
+	at, _ := time.Parse(time.RFC3339, app.Annotations[torporv1alpha1.RevisedAtAnnotation])
+	app.Status.Restarts = slices.Insert(slices.Clone(known), 0, korifiv1alpha1.Restart{
+		Revision: revision, Cause: korifiv1alpha1.RestartCause(app.Annotations[torporv1alpha1.CauseAnnotation]), At: metav1.NewTime(at),
+		By: app.Annotations[torporv1alpha1.RevisedByAnnotation], Droplet: app.Annotations[torporv1alpha1.DropletAnnotation],
+	})
+	_ = p.Client.Status().Update(ctx, app)
+}
+
+// places makes the namespaces of orgs and spaces.
+func (p *player) places(ctx context.Context) {
+	var orgs korifiv1alpha1.CFOrgList
+	var spaces korifiv1alpha1.CFSpaceList
+	if p.Client.List(ctx, &orgs) != nil || p.Client.List(ctx, &spaces) != nil {
+		return
+	}
+	for i := range orgs.Items {
+		name := orgs.Items[i].Name
+		_ = p.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{korifiv1alpha1.OrgGUIDLabel: name}}})
+	}
+	for i := range spaces.Items {
+		s := &spaces.Items[i]
+		_ = p.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.Name, Labels: map[string]string{
+			korifiv1alpha1.OrgGUIDLabel: s.Namespace, korifiv1alpha1.SpaceGUIDLabel: s.Name,
+		}}})
+	}
+}
+
 func (p *player) process(ctx context.Context, process *korifiv1alpha1.CFProcess) {
 	var app korifiv1alpha1.CFApp
 	if p.Client.Get(ctx, client.ObjectKey{Namespace: process.Namespace, Name: process.Spec.AppRef.Name}, &app) != nil {
@@ -103,6 +149,7 @@ func (p *player) process(ctx context.Context, process *korifiv1alpha1.CFProcess)
 	p.mu.Lock()
 	idle, crashing := p.idle[app.Name], p.crashing[app.Name]
 	p.mu.Unlock()
+	p.remember(ctx, &app)
 	if idle {
 		return
 	}
@@ -189,16 +236,24 @@ func (w *world) app(t *testing.T, space, name string, instances int32, state kor
 // pod is one of an app's instances as far as labels go.
 func (w *world) pod(t *testing.T, space, app, index string) {
 	t.Helper()
+	w.podOn(t, "", space, app, index)
+}
+
+// podOn is the same on a node, by name.
+func (w *world) podOn(t *testing.T, node, space, app, index string) string {
+	t.Helper()
 	var a korifiv1alpha1.CFApp
 	if err := w.Client.Get(t.Context(), client.ObjectKey{Namespace: space, Name: app}, &a); err != nil {
 		t.Fatal(err)
 	}
 	process := restart.ProcessName(app, korifiv1alpha1.WebProcess)
-	w.create(t, &corev1.Pod{
+	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: space, GenerateName: "shop-", Labels: map[string]string{
 			korifiv1alpha1.AppGUIDLabel: app, korifiv1alpha1.ProcessGUIDLabel: process, korifiv1alpha1.ProcessTypeLabel: korifiv1alpha1.WebProcess,
 			korifiv1alpha1.VersionLabel: a.Annotations[korifiv1alpha1.RevisionAnnotation], appsv1.PodIndexLabel: index,
 		}},
-		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "shop:1"}}},
-	})
+		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "app", Image: "shop:1"}}},
+	}
+	w.create(t, pod)
+	return pod.Name
 }

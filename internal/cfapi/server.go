@@ -28,8 +28,13 @@ import (
 )
 
 const (
+	// headerTimeout and maxHeader are for who sends headers byte by byte, or without end; a certificate with its chain
+	// and its key fits.
 	headerTimeout = 5 * time.Second
-	idleTimeout   = 2 * time.Minute
+	maxHeader     = 64 << 10
+	// writeTimeout is for who does not read: twice as long as an answer may be held.
+	writeTimeout = 2 * requestTimeout
+	idleTimeout  = 2 * time.Minute
 	// shutdownTimeout bounds the wait for requests in flight.
 	shutdownTimeout = 15 * time.Second
 	cacheQPS        = 100
@@ -43,6 +48,10 @@ type Options struct {
 	Certificate, Key, Folder string
 	// RequestsPerSecond is how many one caller may send.
 	RequestsPerSecond float64
+	// Namespace is that of CFOrgs.
+	Namespace string
+	// MetricsAddress is host:port to serve metrics on, without TLS; "0" and empty serve none.
+	MetricsAddress string
 	// Log gets everything that is worth telling.
 	Log *slog.Logger
 	// Ready, if set, is told the address when requests are answered.
@@ -61,20 +70,22 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	ended := make(chan error, 2)
-	if err := f.api.Store.Start(ctx, ended); err != nil {
+	// The cache outlives the signal to stop, because requests in flight are answered from it.
+	living, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	ended := make(chan error, 3)
+	if err := f.api.Store.Start(ctx, living, ended); err != nil {
 		return err
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.Address)
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
-	server := &http.Server{
-		Handler: f.handler(), TLSConfig: tlsConfig, ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, IdleTimeout: idleTimeout,
-		ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
+	measured, err := f.metrics.serve(ctx, o.MetricsAddress, ended)
+	if err != nil {
+		return errors.Join(err, listener.Close())
 	}
+	server := f.server(tlsConfig)
 	go func() { ended <- server.ServeTLS(listener, "", "") }()
 	o.Log.Info("serving the CF API", "address", listener.Addr().String())
 	if o.Ready != nil {
@@ -84,12 +95,28 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	case err = <-ended:
 	case <-ctx.Done():
 	}
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
-	defer cancel()
-	if errors.Is(err, http.ErrServerClosed) {
-		err = nil
+	return errors.Join(err, f.leave(living, server), measured.Close())
+}
+
+// server is patient with nobody for long.
+func (f *front) server(tlsConfig *tls.Config) *http.Server {
+	server := &http.Server{
+		Handler: f.handler(), TLSConfig: tlsConfig, ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: writeTimeout,
+		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader, ErrorLog: slog.NewLogLogger(f.log.Handler(), slog.LevelDebug),
 	}
-	return errors.Join(err, server.Shutdown(last))
+	server.RegisterOnShutdown(f.api.Store.Leave)
+	return server
+}
+
+// leave finishes the requests in flight; answers that are held are given as things stand.
+func (f *front) leave(ctx context.Context, server *http.Server) error {
+	ctx, cancel := context.WithTimeout(ctx, shutdownTimeout)
+	defer cancel()
+	f.log.Info("finishing requests")
+	if err := server.Shutdown(ctx); err != nil {
+		return fmt.Errorf("finish requests: %w", err)
+	}
+	return nil
 }
 
 func newFront(cfg *rest.Config, o Options) (*front, error) {
@@ -99,16 +126,19 @@ func newFront(cfg *rest.Config, o Options) (*front, error) {
 	}
 	own := rest.CopyConfig(cfg)
 	own.QPS, own.Burst, own.UserAgent = cacheQPS, cacheQPS, "torpor-cf-api"
-	kept, err := store.New(own, known)
+	kept, err := store.New(own, known, o.Namespace)
 	if err != nil {
 		return nil, err
 	}
-	callers, err := access.New(access.Options{Config: cfg, Scheme: known, Clock: clock.RealClock{}, RequestsPerSecond: o.RequestsPerSecond})
+	measured := newMetrics()
+	callers, err := access.New(access.Options{
+		Config: cfg, Scheme: known, Clock: clock.RealClock{}, RequestsPerSecond: o.RequestsPerSecond, Metrics: measured.callers,
+	})
 	if err != nil {
 		return nil, err
 	}
 	api := &route.API{Store: kept, Clock: clock.RealClock{}, Patience: route.NewPatience(clock.RealClock{})}
-	return &front{api: api, callers: callers, log: o.Log}, nil
+	return &front{api: api, callers: callers, metrics: measured, log: o.Log}, nil
 }
 
 // certificates are those of the files, as they are this moment.

@@ -3,6 +3,7 @@
 package cfapi
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -11,11 +12,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -46,7 +49,13 @@ type world struct {
 	*testkit.HubServer
 	url  string
 	http *http.Client
-	org  string
+	// serving is the process that most tests talk to.
+	serving *replica
+	org     string
+	log     journal
+	// secrets are all credentials that were handed out.
+	secretsMu sync.Mutex
+	secrets   []string
 	// down lets admission fail.
 	down   atomic.Bool
 	player *player
@@ -71,33 +80,45 @@ func newWorld(t *testing.T) *world {
 	for _, name := range []string{"alice", "bob", "mallory"} {
 		w.create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: name}})
 	}
-	w.serve(t)
+	t.Cleanup(func() { w.keepsSecrets(t) })
+	w.serving = w.replica(t, 1000)
+	w.url, w.http = w.serving.url, w.serving.http
 	return w
 }
 
-// serve runs the API with no more rights than its role gives it.
-func (w *world) serve(t *testing.T) {
+// replica is one process of the API.
+type replica struct {
+	url, metrics string
+	http         *http.Client
+	// stop lets it finish, and says how it ended.
+	stop func() error
+}
+
+// replica runs the API with no more rights than its role gives it. What it logs, it logs into the world's log.
+func (w *world) replica(t *testing.T, perSecond float64) *replica {
 	t.Helper()
 	cfg := rest.AnonymousClientConfig(w.Config)
 	cfg.BearerToken = w.token(t, "torpor-cf-api")
 	folder := t.TempDir()
 	ready, ended := make(chan string, 1), make(chan error, 1)
 	ctx, stop := context.WithCancel(t.Context())
-	go func() {
-		ended <- Run(ctx, cfg, Options{
-			Address: "127.0.0.1:0", Folder: folder, RequestsPerSecond: 1000, Ready: func(a string) { ready <- a },
-			Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
-		})
-	}()
-	t.Cleanup(func() {
+	o := Options{
+		Address: "127.0.0.1:0", MetricsAddress: freeAddress(t), Folder: folder, RequestsPerSecond: perSecond, Namespace: system,
+		Ready: func(a string) { ready <- a }, Log: slog.New(slog.NewTextHandler(&w.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	}
+	go func() { ended <- Run(ctx, cfg, o) }()
+	r := &replica{metrics: o.MetricsAddress, stop: sync.OnceValue(func() error {
 		stop()
-		if err := <-ended; err != nil {
+		return <-ended
+	})}
+	t.Cleanup(func() {
+		if err := r.stop(); err != nil {
 			t.Errorf("the API ended with %v", err)
 		}
 	})
 	select {
 	case address := <-ready:
-		w.url = "https://" + address
+		r.url = "https://" + address
 	case err := <-ended:
 		ended <- err
 		t.Fatalf("the API did not start: %v", err)
@@ -108,8 +129,47 @@ func (w *world) serve(t *testing.T) {
 	}
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(ca)
-	w.http = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true}}
-	t.Cleanup(w.http.CloseIdleConnections)
+	r.http = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true}}
+	t.Cleanup(r.http.CloseIdleConnections)
+	return r
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}
+
+// journal is a log that many write.
+type journal struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (j *journal) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(p)
+}
+
+// keepsSecrets fails if any credential that was ever shown to the API is in its log, which is at its most talkative.
+func (w *world) keepsSecrets(t *testing.T) {
+	t.Helper()
+	w.log.mu.Lock()
+	defer w.log.mu.Unlock()
+	text := w.log.text.String()
+	if !strings.Contains(text, "serving the CF API") {
+		t.Error("expected a log, found none")
+	}
+	for _, secret := range w.secrets {
+		if strings.Contains(text, secret) || strings.Contains(text, secret[len(secret)/2:]) {
+			t.Error("found a credential in the log")
+		}
+	}
 }
 
 // admit serves the admission of apps, and tells the API server of it by address.
@@ -209,6 +269,9 @@ func (w *world) tokenOf(t *testing.T, namespace, name string) string {
 	if err := w.Client.SubResource("token").Create(t.Context(), account, request); err != nil {
 		t.Fatal(err)
 	}
+	w.secretsMu.Lock()
+	defer w.secretsMu.Unlock()
+	w.secrets = append(w.secrets, request.Status.Token)
 	return request.Status.Token
 }
 
@@ -278,9 +341,15 @@ func (w *world) caller(t *testing.T, name string) caller {
 	return caller{world: w, authorization: "Bearer " + w.token(t, name)}
 }
 
+// at is the same somebody before another replica.
+func (c caller) at(r *replica) caller {
+	return caller{world: &world{HubServer: c.HubServer, url: r.url, http: r.http}, authorization: c.authorization}
+}
+
 // answer is what came back.
 type answer struct {
 	status   int
+	header   http.Header
 	location string
 	body     string
 	took     time.Duration
@@ -315,5 +384,5 @@ func (c caller) try(ctx context.Context, method, path, body string) (answer, err
 	}
 	defer func() { _ = response.Body.Close() }()
 	raw, err := io.ReadAll(response.Body)
-	return answer{status: response.StatusCode, location: response.Header.Get("Location"), body: string(raw), took: time.Since(begin)}, err
+	return answer{status: response.StatusCode, header: response.Header, location: response.Header.Get("Location"), body: string(raw), took: time.Since(begin)}, err
 }

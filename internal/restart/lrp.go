@@ -3,6 +3,7 @@
 package restart
 
 import (
+	"cmp"
 	"encoding/json"
 	"strconv"
 
@@ -83,9 +84,12 @@ func Application(app *korifiv1alpha1.CFApp, revision int64) map[string]any {
 // command is empty where the image's own is run.
 func (p Parts) command() []string {
 	command := p.Process.Spec.Command
-	if command == "" {
-		command = p.Process.Spec.DetectedCommand
+	for _, t := range p.Droplet.ProcessTypes {
+		if t.Type == p.Process.Spec.ProcessType {
+			command = cmp.Or(command, t.Command)
+		}
 	}
+	command = cmp.Or(command, p.Process.Spec.DetectedCommand)
 	switch {
 	case command == "":
 		return nil

@@ -100,7 +100,7 @@ func (p *play) torpor() error {
 	if err != nil {
 		return err
 	}
-	if err := p.start("cf-api", p.Torpor, "cf-api", "--kubeconfig", own, "--address", addresses[1], "--tls-folder", p.Dir); err != nil {
+	if err := p.start("cf-api", p.Torpor, "cf-api", "--kubeconfig", own, "--address", addresses[1], "--metrics-address", "0", "--tls-folder", p.Dir); err != nil {
 		return err
 	}
 	p.api = "https://" + addresses[1]

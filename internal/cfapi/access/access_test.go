@@ -12,7 +12,7 @@ import (
 
 func TestACallerIsLimitedAloneAndNotForEver(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Unix(1000, 0))
-	c := &Callers{clock: clock, perSecond: 2, limits: map[string]*limit{}, newcomers: rate.NewLimiter(1, 1)}
+	c := &Callers{clock: clock, perSecond: 2, limits: map[string]*limit{}, newcomers: rate.NewLimiter(1, 1), metrics: NewMetrics()}
 	for i := range 2 * burstSeconds {
 		if !c.allow("alice") {
 			t.Fatalf("found request %d refused, want five seconds' worth allowed", i)
@@ -45,4 +45,16 @@ func TestMemoryEnds(t *testing.T) {
 	if other := (fingerprint{1}); other.of("Bearer x") == seen {
 		t.Error("found two processes with one fingerprint, want the key to count")
 	}
+}
+
+func FuzzCredential(f *testing.F) {
+	for _, header := range []string{"", "Bearer x", "bearer  x ", "Bearer", "ClientCert eA==", "ClientCert !", "Basic YTpi", "Digest x", "\x00"} {
+		f.Add(header)
+	}
+	f.Fuzz(func(t *testing.T, header string) {
+		c, err := parse(header)
+		if err == nil && c.token == "" && c.certificate == nil {
+			t.Errorf("%q: found nobody let in, want somebody or an error", header)
+		}
+	})
 }

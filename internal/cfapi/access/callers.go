@@ -49,6 +49,7 @@ type Options struct {
 	Clock  clock.PassiveClock
 	// RequestsPerSecond is how many one caller may send.
 	RequestsPerSecond float64
+	Metrics           *Metrics
 }
 
 // Callers knows who called lately.
@@ -61,6 +62,7 @@ type Callers struct {
 	perSecond  float64
 	key        fingerprint
 	newcomers  *rate.Limiter
+	metrics    *Metrics
 
 	mu    sync.Mutex
 	known map[fingerprint]*memory
@@ -103,6 +105,7 @@ func New(o Options) (*Callers, error) {
 	c := &Callers{
 		shared: shared, host: cfg.Host, path: cfg.APIPath, scheme: o.Scheme, mapper: kinds(), clock: o.Clock, perSecond: o.RequestsPerSecond,
 		newcomers: rate.NewLimiter(strangers, strangersBurst), known: map[fingerprint]*memory{}, limits: map[string]*limit{},
+		metrics: o.Metrics,
 	}
 	if _, err := rand.Read(c.key[:]); err != nil {
 		return nil, fmt.Errorf("make a key: %w", err)
@@ -118,27 +121,36 @@ func (c *Callers) Of(ctx context.Context, header string) (*Caller, error) {
 	}
 	tripper, done := c.transport(cred)
 	caller := &Caller{clock: c.clock, done: done}
-	if caller.Client, caller.Core, err = c.clients(tripper); err != nil {
+	if err := c.introduce(ctx, caller, tripper, c.key.of(header)); err != nil {
+		done()
 		return nil, err
 	}
-	seen := c.key.of(header)
-	if caller.memory = c.recall(seen); caller.memory == nil {
+	return caller, nil
+}
+
+// introduce finds out who a caller is, and whether the caller may ask so often.
+func (c *Callers) introduce(ctx context.Context, caller *Caller, tripper http.RoundTripper, seen fingerprint) (err error) {
+	if caller.Client, caller.Core, err = c.clients(tripper); err != nil {
+		return err
+	}
+	caller.memory = c.recall(seen)
+	c.metrics.shown(caller.memory != nil)
+	if caller.memory == nil {
 		if !c.newcomers.AllowN(c.clock.Now(), 1) {
-			done()
-			return nil, fault.TooMany()
+			c.metrics.refuse(newcomerLimit)
+			return fault.TooMany()
 		}
 		if caller.memory, err = c.meet(ctx, caller.Client); err != nil {
-			done()
-			return nil, err
+			return err
 		}
 		c.remember(seen, caller.memory)
 	}
 	caller.Name, caller.Groups = caller.memory.name, caller.memory.groups
 	if !c.allow(caller.Name) {
-		done()
-		return nil, fault.TooMany()
+		c.metrics.refuse(callerLimit)
+		return fault.TooMany()
 	}
-	return caller, nil
+	return nil
 }
 
 // Done ends what was opened for this caller.

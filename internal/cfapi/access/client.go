@@ -9,7 +9,9 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -65,7 +67,7 @@ func kinds() meta.RESTMapper {
 	for _, k := range []schema.GroupVersionKind{
 		korifiv1alpha1.CFAppKind(), korifiv1alpha1.CFProcessKind(), korifiv1alpha1.CFBuildKind(), korifiv1alpha1.CFPackageKind(),
 		korifiv1alpha1.CFOrgKind(), korifiv1alpha1.CFSpaceKind(), corev1.SchemeGroupVersion.WithKind("Pod"),
-		corev1.SchemeGroupVersion.WithKind("Secret"), corev1.SchemeGroupVersion.WithKind("Event"), torporv1alpha1.CFDeploymentKind(),
+		corev1.SchemeGroupVersion.WithKind("Secret"), coordinationv1.SchemeGroupVersion.WithKind("Lease"), rbacv1.SchemeGroupVersion.WithKind("RoleBinding"), corev1.SchemeGroupVersion.WithKind("Event"), torporv1alpha1.CFDeploymentKind(),
 	} {
 		m.Add(k, meta.RESTScopeNamespace)
 	}

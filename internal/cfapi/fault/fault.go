@@ -6,6 +6,7 @@ package fault
 import (
 	"errors"
 	"net/http"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
@@ -35,6 +36,14 @@ func (f *CFError) Unwrap() error { return f.Cause }
 // UnknownRequest is for a path that the API does not have.
 func UnknownRequest() *CFError {
 	return &CFError{Status: http.StatusNotFound, Code: 10000, Title: "CF-NotFound", Detail: "Unknown request"}
+}
+
+// WrongMethod is for a path that the API has, but not so.
+func WrongMethod(method string, expected []string) *CFError {
+	return &CFError{
+		Status: http.StatusMethodNotAllowed, Code: 10000, Title: "CF-MethodNotAllowed",
+		Detail: "expected " + strings.Join(expected, " or ") + " for this path, found " + method,
+	}
 }
 
 // NotFound is for a thing, such as "App", that is not there or not for this caller; the two look the same.
@@ -76,6 +85,14 @@ func TooMany() *CFError {
 // Unavailable is for whatever is not the caller's doing. It is 503 because the client shows its detail, and that of no 500.
 func Unavailable(detail string, cause error) *CFError {
 	return &CFError{Status: http.StatusServiceUnavailable, Code: 10015, Title: "CF-ServiceUnavailable", Detail: detail, Cause: cause}
+}
+
+// Hidden is Of, for a thing whose being there is nobody's business who may not read it.
+func Hidden(err error, thing string) *CFError {
+	if apierrors.IsForbidden(err) {
+		return NotFound(thing)
+	}
+	return Of(err, thing)
 }
 
 // Of turns any error into a fault. thing is what was asked for, such as "App".

@@ -90,3 +90,26 @@ type Deployment struct {
 type Variables struct {
 	Var map[string]*string `json:"var"`
 }
+
+// Place is the body of POST of an org or a space.
+type Place struct {
+	Name          string `json:"name"`
+	Relationships struct {
+		Organization Relationship `json:"organization"`
+	} `json:"relationships"`
+}
+
+// Role is the body of POST /v3/roles; users are meant by their name.
+type Role struct {
+	Type          string `json:"type"`
+	Relationships struct {
+		User struct {
+			Data struct {
+				Username string `json:"username"`
+				GUID     string `json:"guid"`
+			} `json:"data"`
+		} `json:"user"`
+		Organization Relationship `json:"organization"`
+		Space        Relationship `json:"space"`
+	} `json:"relationships"`
+}

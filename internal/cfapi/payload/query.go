@@ -3,12 +3,17 @@
 package payload
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/url"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/torpor-dev/torpor/internal/cfapi/fault"
 )
@@ -39,7 +44,22 @@ func PageOf(q url.Values) (Page, error) {
 		}
 		*into = n
 	}
+	if by := strings.TrimPrefix(p.OrderBy, "-"); by != "" && !slices.Contains(orders(), by) {
+		return Page{}, fault.BadBody("The query parameter is invalid: order_by: expected one of " + strings.Join(orders(), ", ") + ", perhaps with a dash before it, found " + strconv.Quote(p.OrderBy))
+	}
 	return p, nil
+}
+
+// orders are what lists can be ordered by, each as far as it has that.
+func orders() []string { return []string{"name", "state", "created_at", "updated_at"} }
+
+// Unlabelled says that label_selector lets through what has no labels, which is all that there is.
+func Unlabelled(q url.Values) (bool, error) {
+	selector, err := labels.Parse(q.Get("label_selector"))
+	if err != nil {
+		return false, fault.BadBody("The query parameter is invalid: label_selector: " + err.Error())
+	}
+	return selector.Matches(labels.Set{}), nil
 }
 
 // Filter is a list of values of which one has to match; nil matches all.
@@ -58,17 +78,60 @@ func (f Filter) Has(value string) bool { return f == nil || slices.Contains(f, v
 
 // Decode reads a body of JSON; an empty one is as good as {}.
 func Decode(body io.Reader, into any) error {
+	raw, err := all(body)
+	if err != nil || len(bytes.TrimSpace(raw)) == 0 {
+		return err
+	}
+	return parsed(json.Unmarshal(raw, into))
+}
+
+// all of a body, which is no more than 1 MiB.
+func all(body io.Reader) ([]byte, error) {
 	raw, err := io.ReadAll(io.LimitReader(body, maxBody+1))
 	switch {
 	case err != nil:
-		return fault.BadBody("Request invalid due to parse error: the body ended early")
+		return nil, fault.BadBody("Request invalid due to parse error: the body ended early")
 	case len(raw) > maxBody:
-		return fault.BadBody("Request invalid due to parse error: expected at most 1 MiB")
-	case len(strings.TrimSpace(string(raw))) == 0:
-		return nil
+		return nil, fault.BadBody("Request invalid due to parse error: expected a body of at most 1 MiB, found more; send less at once")
+	default:
+		return raw, nil
 	}
-	if err := json.Unmarshal(raw, into); err != nil {
+}
+
+// parsed says what was expected of a body that cannot be read. JSON of another shape than expected is no broken JSON.
+func parsed(err error) error {
+	var shape *json.UnmarshalTypeError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &shape) && shape.Field != "":
+		return fault.Unprocessable("expected " + named(shape.Field) + " to be " + kind(shape.Type) + ", found a " + shape.Value)
+	case errors.As(err, &shape):
+		return fault.Unprocessable("expected an object, found a " + shape.Value)
+	default:
 		return fault.BadBody("Request invalid due to parse error: " + err.Error())
 	}
-	return nil
+}
+
+// named is the path of a field as people write it: parts that are named as Go names things are only in our code.
+func named(path string) string {
+	parts := strings.Split(path, ".")
+	parts = slices.DeleteFunc(parts, func(p string) bool { return p != "" && p[0] >= 'A' && p[0] <= 'Z' })
+	return strings.Join(parts, ".")
+}
+
+// kind is what people call a type of Go.
+func kind(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.String:
+		return "a string"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Int32, reflect.Int64:
+		return "a whole number"
+	case reflect.Slice:
+		return "a list"
+	default:
+		return "an object"
+	}
 }

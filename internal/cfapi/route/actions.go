@@ -7,14 +7,17 @@ import (
 	"strings"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cfapi/access"
 	"github.com/torpor-dev/torpor/internal/cfapi/fault"
 	"github.com/torpor-dev/torpor/internal/cfapi/view"
 )
 
-// Jobs are named after what they do and to what, so that nobody has to keep them.
+// Jobs are named after what they do and to what, so that nobody has to keep them and every replica knows them.
 const (
-	deleteJob   = "app.delete~"
-	manifestJob = "space.apply_manifest~"
+	deleteJob      = "app.delete~"
+	deleteOrgJob   = "organization.delete~"
+	deleteSpaceJob = "space.delete~"
+	manifestJob    = "space.apply_manifest~"
 )
 
 func stopApp(ctx context.Context, c *Call) (Answer, error) {
@@ -61,36 +64,46 @@ func (c *Call) begin(app *korifiv1alpha1.CFApp, do func() (*korifiv1alpha1.CFApp
 	return started, err
 }
 
+// over says whether what a job does to an object is done. A job that cannot be is not found.
+type over func(ctx context.Context, caller *access.Caller, guid string) (bool, error)
+
 // job is held until it is over: a client that is told PROCESSING sleeps for 3 s.
 func job(ctx context.Context, c *Call) (Answer, error) {
-	name := c.guid()
-	switch {
-	case strings.HasPrefix(name, manifestJob):
-		return ok(view.JobOf(c.Base, name, strings.TrimSuffix(manifestJob, "~"), true, c.Clock.Now()))
-	case strings.HasPrefix(name, deleteJob):
-		gone, err := c.gone(ctx, strings.TrimPrefix(name, deleteJob))
-		if err != nil {
-			return Answer{}, err
-		}
-		return ok(view.JobOf(c.Base, name, strings.TrimSuffix(deleteJob, "~"), gone, c.Clock.Now()))
-	default:
+	operation, of, _ := strings.Cut(c.guid(), "~")
+	done, known := map[string]over{
+		deleteJob: c.Store.AppGone, deleteOrgJob: c.Store.OrgGone, deleteSpaceJob: c.Store.SpaceGone,
+		manifestJob: func(ctx context.Context, _ *access.Caller, space string) (bool, error) {
+			return true, c.applied(ctx, space)
+		},
+	}[operation+"~"]
+	if !known || of == "" {
 		return Answer{}, fault.NotFound("Job")
 	}
+	is, err := c.await(ctx, of, done)
+	if err != nil {
+		return Answer{}, err
+	}
+	return ok(view.JobOf(c.Base, c.guid(), operation, is, c.Clock.Now()))
 }
 
-// gone waits until an app is. One that the caller may not see is gone as well.
-func (c *Call) gone(ctx context.Context, app string) (bool, error) {
+// applied: a manifest is applied before its job is told of.
+func (c *Call) applied(ctx context.Context, space string) error {
+	_, err := c.spaceOf(ctx, space)
+	if err != nil && notMissing(err) == nil {
+		return fault.NotFound("Job")
+	}
+	return err
+}
+
+// await looks again whenever the object changes, until the job is over or time is up.
+func (c *Call) await(ctx context.Context, guid string, done over) (is bool, err error) {
 	ctx, cancel := held(ctx, hold)
 	defer cancel()
-	gone := false
-	err := c.Store.Until(ctx, app, func() (bool, error) {
-		found, err := c.Store.App(ctx, c.Caller, app)
-		if gone = found == nil && err != nil; gone {
-			return true, notMissing(err)
-		}
-		return err != nil, notMissing(err)
+	err = c.Store.Until(ctx, guid, func() (bool, error) {
+		is, err = done(ctx, c.Caller, guid)
+		return is, err
 	})
-	return gone, err
+	return is, err
 }
 
 // notMissing is an error that is none of something that is not there.

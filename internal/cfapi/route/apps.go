@@ -22,7 +22,7 @@ func apps(ctx context.Context, c *Call) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	all, err := c.Store.AppsIn(ctx, in)
+	all, err := c.Store.AppsIn(in)
 	if err != nil {
 		return Answer{}, err
 	}
@@ -35,14 +35,21 @@ func apps(ctx context.Context, c *Call) (Answer, error) {
 	return page(c, all, c.show)
 }
 
-// orderApps by name or state; otherwise they stay as they were made.
+// orderApps by name or state, and where that is the same, or nothing is asked for, by age.
 func orderApps(all []*korifiv1alpha1.CFApp, by string) {
+	first := func(a, b *korifiv1alpha1.CFApp) int { return 0 }
 	switch strings.TrimPrefix(by, "-") {
 	case "name":
-		slices.SortStableFunc(all, func(a, b *korifiv1alpha1.CFApp) int { return cmp.Compare(a.Spec.DisplayName, b.Spec.DisplayName) })
+		first = func(a, b *korifiv1alpha1.CFApp) int { return cmp.Compare(a.Spec.DisplayName, b.Spec.DisplayName) }
 	case "state":
-		slices.SortStableFunc(all, func(a, b *korifiv1alpha1.CFApp) int { return cmp.Compare(a.Spec.DesiredState, b.Spec.DesiredState) })
+		first = func(a, b *korifiv1alpha1.CFApp) int { return cmp.Compare(a.Spec.DesiredState, b.Spec.DesiredState) }
 	}
+	slices.SortFunc(all, func(a, b *korifiv1alpha1.CFApp) int {
+		if c := first(a, b); c != 0 {
+			return c
+		}
+		return store.Older(a, b)
+	})
 	if strings.HasPrefix(by, "-") {
 		slices.Reverse(all)
 	}
@@ -80,14 +87,11 @@ func createApp(ctx context.Context, c *Call) (Answer, error) {
 
 // seesSpace: a space that the caller does not see is not there.
 func (c *Call) seesSpace(ctx context.Context, guid string) error {
-	all, err := c.Store.Spaces(ctx, c.Caller)
-	if err != nil {
-		return err
-	}
-	if !slices.ContainsFunc(all, func(p store.Place) bool { return p.GUID == guid }) {
+	_, err := c.spaceOf(ctx, guid)
+	if err != nil && notMissing(err) == nil {
 		return fault.Unprocessable("Invalid space. Ensure that the space exists and you have access to it.")
 	}
-	return nil
+	return err
 }
 
 func updateApp(ctx context.Context, c *Call) (Answer, error) {
@@ -157,7 +161,7 @@ func setVariables(ctx context.Context, c *Call) (Answer, error) {
 		return Answer{}, err
 	}
 	for _, name := range slices.Sorted(maps.Keys(body.Var)) {
-		if name == "" || strings.HasPrefix(name, "VCAP_") || name == "PORT" {
+		if !payload.OwnVariable(name) {
 			return Answer{}, fault.Unprocessable("expected a name of your own for an environment variable, found '" + name + "'; choose another")
 		}
 	}

@@ -41,6 +41,8 @@ type Answer struct {
 	Status int
 	// Location is where to look next; empty for none.
 	Location string
+	// Warnings are sentences that clients show to people beside their own output.
+	Warnings []string
 	// Body is shown as JSON; nil for none.
 	Body any
 }
@@ -74,6 +76,13 @@ func page[T, V any](c *Call, all []T, show func(T) V) (Answer, error) {
 	p, err := payload.PageOf(c.Request.URL.Query())
 	if err != nil {
 		return Answer{}, err
+	}
+	wanted, err := payload.Unlabelled(c.Request.URL.Query())
+	if err != nil {
+		return Answer{}, err
+	}
+	if !wanted {
+		all = nil
 	}
 	return ok(view.PageOf(*at, p, all, show))
 }

@@ -32,7 +32,7 @@ func createDeployment(ctx context.Context, c *Call) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	spec, err := deploymentSpec(app, strategy, body)
+	spec, err := c.deploymentSpec(ctx, app, strategy, body)
 	if err != nil {
 		return Answer{}, err
 	}
@@ -51,7 +51,7 @@ func createDeployment(ctx context.Context, c *Call) (Answer, error) {
 }
 
 // deploymentSpec is what a body asks for. The droplet is pinned to what it is now.
-func deploymentSpec(app *korifiv1alpha1.CFApp, strategy torporv1alpha1.DeploymentStrategy, body payload.Deployment) (torporv1alpha1.CFDeploymentSpec, error) {
+func (c *Call) deploymentSpec(ctx context.Context, app *korifiv1alpha1.CFApp, strategy torporv1alpha1.DeploymentStrategy, body payload.Deployment) (torporv1alpha1.CFDeploymentSpec, error) {
 	spec := torporv1alpha1.CFDeploymentSpec{AppRef: torporv1alpha1.AppReference{Name: app.Name}, Strategy: strategy, MaxInFlight: 1}
 	if n := body.Options.MaxInFlight; n != nil {
 		if spec.MaxInFlight = *n; *n < 1 {
@@ -64,31 +64,39 @@ func deploymentSpec(app *korifiv1alpha1.CFApp, strategy torporv1alpha1.Deploymen
 	if len(spec.Steps) > 0 && spec.Strategy != torporv1alpha1.CanaryDeployment {
 		return spec, fault.Unprocessable("Canary options are only for the strategy canary; found the strategy " + string(spec.Strategy))
 	}
-	droplet := body.Droplet.GUID
-	if droplet == "" && body.Revision.GUID != "" {
-		var err error
-		if droplet, err = dropletOf(app, body.Revision.GUID); err != nil {
-			return spec, err
-		}
-	}
-	if droplet == "" && app.Spec.CurrentDropletRef != nil {
-		droplet = app.Spec.CurrentDropletRef.Name
-	}
-	if droplet == "" {
-		return spec, fault.Unprocessable("Invalid droplet. Please specify a droplet in the request or set a current droplet for the app.")
+	droplet, err := c.dropletToDeploy(ctx, app, body)
+	if err != nil {
+		return spec, err
 	}
 	spec.DropletRef = &torporv1alpha1.AppReference{Name: droplet}
 	return spec, nil
 }
 
-// dropletOf a revision of an app.
-func dropletOf(app *korifiv1alpha1.CFApp, revision string) (string, error) {
-	for _, r := range app.Status.Restarts {
-		if view.RevisionGUID(app.Name, r.Revision) == revision && r.Droplet != "" {
-			return r.Droplet, nil
+// dropletToDeploy is that of the body, of the revision in the body, or else the app's current one.
+func (c *Call) dropletToDeploy(ctx context.Context, app *korifiv1alpha1.CFApp, body payload.Deployment) (string, error) {
+	guid := body.Droplet.GUID
+	if guid == "" && body.Revision.GUID != "" {
+		all := view.RevisionsOf(c.Base, app)
+		i := slices.IndexFunc(all, func(r view.AppRevision) bool { return r.GUID == body.Revision.GUID })
+		switch {
+		case i < 0:
+			return "", fault.Unprocessable("The revision does not exist")
+		case !all[i].Deployable:
+			return "", fault.Unprocessable("Unable to deploy this revision, the droplet for this revision no longer exists.")
 		}
+		guid = all[i].Droplet.GUID
 	}
-	return "", fault.Unprocessable("The revision does not exist")
+	if guid == "" && app.Spec.CurrentDropletRef != nil {
+		guid = app.Spec.CurrentDropletRef.Name
+	}
+	b, err := c.dropletFor(ctx, app, guid)
+	switch {
+	case err != nil:
+		return "", err
+	case b == nil:
+		return "", fault.Unprocessable("Invalid droplet. Please specify a droplet in the request or set a current droplet for the app.")
+	}
+	return b.Name, nil
 }
 
 // deployment is held until it is over or waits for somebody, except for the first look.

@@ -50,6 +50,18 @@ func (c *Call) droplet(ctx context.Context, guid string) (*korifiv1alpha1.CFBuil
 	return b, err
 }
 
+// dropletFor is a droplet that an app may run; nil if it is none of the app's.
+func (c *Call) dropletFor(ctx context.Context, app *korifiv1alpha1.CFApp, guid string) (*korifiv1alpha1.CFBuild, error) {
+	b, err := c.droplet(ctx, guid)
+	if notMissing(err) != nil {
+		return nil, err
+	}
+	if err != nil || b.Namespace != app.Namespace || b.Spec.AppRef.Name != app.Name {
+		return nil, nil
+	}
+	return b, nil
+}
+
 func droplet(ctx context.Context, c *Call) (Answer, error) {
 	b, err := c.droplet(ctx, c.guid())
 	if err != nil {
@@ -67,11 +79,11 @@ func setCurrentDroplet(ctx context.Context, c *Call) (Answer, error) {
 	if err := payload.Decode(c.Request.Body, &body); err != nil {
 		return Answer{}, err
 	}
-	b, err := c.droplet(ctx, body.Data.GUID)
-	if notMissing(err) != nil {
+	b, err := c.dropletFor(ctx, a, body.Data.GUID)
+	switch {
+	case err != nil:
 		return Answer{}, err
-	}
-	if err != nil || b.Namespace != a.Namespace || b.Spec.AppRef.Name != a.Name {
+	case b == nil:
 		return Answer{}, fault.Unprocessable("Unable to assign current droplet. Ensure the droplet exists and belongs to this app.")
 	}
 	if _, err := c.Store.SetDroplet(ctx, c.Caller, a, b.Name); err != nil {
@@ -128,9 +140,28 @@ func packageDroplets(ctx context.Context, c *Call) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	all = slices.DeleteFunc(all, func(b *korifiv1alpha1.CFBuild) bool {
-		return b.Spec.PackageRef.Name != p.Name || view.StateOf(b) != korifiv1alpha1.StagedBuild
-	})
+	return c.staged(slices.DeleteFunc(all, func(b *korifiv1alpha1.CFBuild) bool { return b.Spec.PackageRef.Name != p.Name }))
+}
+
+// appDroplets are those of an app.
+func appDroplets(ctx context.Context, c *Call) (Answer, error) {
+	a, err := c.app(ctx)
+	if err != nil {
+		return Answer{}, err
+	}
+	all, err := c.Store.BuildsOf(ctx, a)
+	if err != nil {
+		return Answer{}, err
+	}
+	return c.staged(all)
+}
+
+// staged shows those of some builds that are droplets, in the order in which they were made, or the last first.
+func (c *Call) staged(all []*korifiv1alpha1.CFBuild) (Answer, error) {
+	all = slices.DeleteFunc(all, func(b *korifiv1alpha1.CFBuild) bool { return view.StateOf(b) != korifiv1alpha1.StagedBuild })
+	if strings.HasPrefix(c.Request.URL.Query().Get("order_by"), "-") {
+		slices.Reverse(all)
+	}
 	return page(c, all, func(b *korifiv1alpha1.CFBuild) view.Droplet { return view.DropletOf(c.Base, b) })
 }
 

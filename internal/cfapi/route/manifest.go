@@ -4,61 +4,92 @@ package route
 
 import (
 	"context"
+	"net/http"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cfapi/payload"
 	"github.com/torpor-dev/torpor/internal/cfapi/store"
+	"github.com/torpor-dev/torpor/internal/cfapi/view"
 )
 
 // applyManifest is done when it answers; the job that the client asks for is over at once.
 func applyManifest(ctx context.Context, c *Call) (Answer, error) {
-	if err := c.seesSpace(ctx, c.guid()); err != nil {
-		return Answer{}, err
-	}
-	m, err := payload.ManifestOf(c.Request.Body)
+	m, err := c.manifest(ctx)
 	if err != nil {
 		return Answer{}, err
 	}
+	var ignored []string
 	for _, wanted := range m.Applications {
 		if err := c.apply(ctx, c.guid(), wanted); err != nil {
 			return Answer{}, err
 		}
+		ignored = append(ignored, wanted.Ignored()...)
 	}
-	return c.accepted(manifestJob + c.guid())
+	answer, err := c.accepted(manifestJob + c.guid())
+	answer.Warnings = ignored
+	return answer, err
+}
+
+// manifest is that of the body, for a space that the caller sees.
+func (c *Call) manifest(ctx context.Context) (payload.Manifest, error) {
+	if err := c.seesSpace(ctx, c.guid()); err != nil {
+		return payload.Manifest{}, err
+	}
+	return payload.ManifestOf(c.Request.Body)
+}
+
+// diffManifest says what applying it would change.
+func diffManifest(ctx context.Context, c *Call) (Answer, error) {
+	m, err := c.manifest(ctx)
+	if err != nil {
+		return Answer{}, err
+	}
+	diff := view.ManifestDiff{Diff: []view.Difference{}}
+	for i, wanted := range m.Applications {
+		now, err := c.state(ctx, c.guid(), wanted.Name)
+		if err != nil {
+			return Answer{}, err
+		}
+		diff.Diff = append(diff.Diff, view.DifferencesOf(i, wanted, now)...)
+	}
+	return Answer{Status: http.StatusCreated, Body: diff}, nil
+}
+
+// state is how an app is now; empty if there is none of this name.
+func (c *Call) state(ctx context.Context, space, name string) (view.AppState, error) {
+	app, err := c.Store.AppCalled(space, name)
+	if app == nil || err != nil {
+		return view.AppState{}, err
+	}
+	state := view.AppState{App: app}
+	if state.Processes, err = c.Store.ProcessesOf(ctx, app); err != nil {
+		return state, err
+	}
+	state.Variables, err = c.Store.Environment(ctx, c.Caller, app)
+	return state, err
 }
 
 // apply makes an app what a manifest says, and makes it first if there is none.
 func (c *Call) apply(ctx context.Context, space string, wanted payload.ManifestApp) error {
-	all, err := c.Store.AppsIn(ctx, []string{space})
+	app, err := c.Store.AppCalled(space, wanted.Name)
 	if err != nil {
 		return err
 	}
-	var app *korifiv1alpha1.CFApp
-	for _, a := range all {
-		if a.Spec.DisplayName == wanted.Name {
-			app = a
-		}
-	}
 	vars := wanted.Variables()
 	if app == nil {
-		n := store.NewApp{Name: wanted.Name, Space: space, Lifecycle: korifiv1alpha1.BuildpackLifecycle, Environment: vars}
+		n := store.NewApp{Name: wanted.Name, Space: space, Lifecycle: korifiv1alpha1.BuildpackLifecycle}
 		if wanted.Docker != nil {
 			n.Lifecycle = korifiv1alpha1.DockerLifecycle
 		}
 		app, err = c.Store.CreateApp(ctx, c.Caller, n)
-	} else if len(vars) > 0 {
-		changes := map[string]*string{}
-		for name, value := range vars {
-			changes[name] = &value
-		}
-		err = c.Store.SetEnvironment(ctx, c.Caller, app, changes)
+	}
+	if err == nil && len(vars) > 0 {
+		err = c.Store.SetEnvironment(ctx, c.Caller, app, vars)
 	}
 	if err != nil {
 		return err
 	}
-	web := wanted.ManifestProcess
-	web.Type = korifiv1alpha1.WebProcess
-	for _, p := range append([]payload.ManifestProcess{web}, wanted.Processes...) {
+	for _, p := range wanted.AllProcesses() {
 		if err := c.applyProcess(ctx, app, p); err != nil {
 			return err
 		}
@@ -89,7 +120,7 @@ func changeOf(wanted payload.ManifestProcess) (store.Change, error) {
 	for _, size := range []struct {
 		text string
 		into **int64
-	}{{wanted.Memory, &change.MemoryMB}, {wanted.DiskQuota, &change.DiskMB}} {
+	}{{wanted.Memory, &change.MemoryMB}, {wanted.Disk(), &change.DiskMB}} {
 		mb, err := payload.MB(size.text)
 		if err != nil {
 			return store.Change{}, err

@@ -55,16 +55,34 @@ func orgs(ctx context.Context, c *Call) (Answer, error) {
 }
 
 func org(ctx context.Context, c *Call) (Answer, error) {
-	all, err := c.Store.Orgs(ctx, c.Caller)
+	p, err := c.orgOf(ctx, c.guid())
 	if err != nil {
 		return Answer{}, err
 	}
-	for _, p := range all {
-		if p.GUID == c.guid() {
-			return ok(c.org(p))
-		}
+	return ok(c.org(p))
+}
+
+// orgOf is the org of a GUID, if the caller sees it.
+func (c *Call) orgOf(ctx context.Context, guid string) (store.Place, error) {
+	all, err := c.Store.Orgs(ctx, c.Caller)
+	return placed(all, err, guid, store.OrgThing)
+}
+
+// spaceOf is the space of a GUID, if the caller sees it.
+func (c *Call) spaceOf(ctx context.Context, guid string) (store.Place, error) {
+	all, err := c.Store.Spaces(ctx, c.Caller)
+	return placed(all, err, guid, store.SpaceThing)
+}
+
+func placed(all []store.Place, err error, guid, thing string) (store.Place, error) {
+	if err != nil {
+		return store.Place{}, err
 	}
-	return Answer{}, fault.NotFound("Organization")
+	i := slices.IndexFunc(all, func(p store.Place) bool { return p.GUID == guid })
+	if i < 0 {
+		return store.Place{}, fault.NotFound(thing)
+	}
+	return all[i], nil
 }
 
 func spaces(ctx context.Context, c *Call) (Answer, error) {
@@ -78,16 +96,11 @@ func spaces(ctx context.Context, c *Call) (Answer, error) {
 }
 
 func space(ctx context.Context, c *Call) (Answer, error) {
-	all, err := c.Store.Spaces(ctx, c.Caller)
+	p, err := c.spaceOf(ctx, c.guid())
 	if err != nil {
 		return Answer{}, err
 	}
-	for _, p := range all {
-		if p.GUID == c.guid() {
-			return ok(c.space(p))
-		}
-	}
-	return Answer{}, fault.NotFound("Space")
+	return ok(c.space(p))
 }
 
 func (c *Call) org(p store.Place) view.Place { return view.OrgOf(c.Base, p.GUID, p.Name, p.Created) }

@@ -6,9 +6,11 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cfapi/fault"
 	"github.com/torpor-dev/torpor/internal/cfapi/payload"
 	"github.com/torpor-dev/torpor/internal/cfapi/store"
 	"github.com/torpor-dev/torpor/internal/cfapi/view"
@@ -19,7 +21,7 @@ func processes(ctx context.Context, c *Call) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	all, err := c.Store.ProcessesIn(ctx, in)
+	all, err := c.Store.ProcessesIn(in)
 	if err != nil {
 		return Answer{}, err
 	}
@@ -28,14 +30,15 @@ func processes(ctx context.Context, c *Call) (Answer, error) {
 	all = slices.DeleteFunc(all, func(p *korifiv1alpha1.CFProcess) bool {
 		return !ofApps.Has(p.Spec.AppRef.Name) || !types.Has(p.Spec.ProcessType) || !guids.Has(p.Name)
 	})
+	slices.SortFunc(all, store.Older)
 	if !strings.Contains(q.Get("embed"), "process_instances") {
 		return page(c, all, c.process)
 	}
-	byGUID := map[string]*korifiv1alpha1.CFApp{}
-	running, err := c.Store.AppsIn(ctx, in)
+	running, err := c.Store.AppsIn(in)
 	if err != nil {
 		return Answer{}, err
 	}
+	byGUID := make(map[string]*korifiv1alpha1.CFApp, len(running))
 	for _, a := range running {
 		byGUID[a.Name] = a
 	}
@@ -125,7 +128,11 @@ func stopInstance(ctx context.Context, c *Call) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	if err := c.Store.StopInstance(ctx, c.Caller, a, p, c.Request.PathValue("index")); err != nil {
+	index, err := strconv.ParseUint(c.Request.PathValue("index"), 10, 31)
+	if err != nil {
+		return Answer{}, fault.NotFound(store.InstanceThing)
+	}
+	if err := c.Store.StopInstance(ctx, c.Caller, a, p, strconv.FormatUint(index, 10)); err != nil {
 		return Answer{}, err
 	}
 	return Answer{Status: http.StatusNoContent}, nil

@@ -14,6 +14,7 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cfapi/fault"
 	"github.com/torpor-dev/torpor/internal/cfapi/payload"
+	"github.com/torpor-dev/torpor/internal/cfapi/store"
 	"github.com/torpor-dev/torpor/internal/cfapi/view"
 )
 
@@ -29,10 +30,11 @@ func events(ctx context.Context, c *Call) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	all, err := c.Store.AppsIn(ctx, in)
+	all, err := c.Store.AppsIn(in)
 	if err != nil {
 		return Answer{}, err
 	}
+	slices.SortFunc(all, store.Older)
 	targets, kinds := payload.FilterOf(q, "target_guids"), payload.FilterOf(q, "types")
 	var found []view.Event
 	for _, a := range all {
@@ -91,11 +93,17 @@ func logs(ctx context.Context, c *Call) (Answer, error) {
 	if kinds := payload.FilterOf(q, "envelope_types"); !kinds.Has("LOG") {
 		return ok(view.LogsOf(a.Name, nil, view.Window{}))
 	}
-	lines, err := c.Store.Lines(ctx, c.Caller, a, time.Unix(0, max(0, from)), limit)
+	window := view.Window{From: from, Until: until, Limit: int(limit), Descending: q.Get("descending") == "true"}
+	last := &limit
+	if !window.Descending || q.Has("end_time") {
+		// The first lines are wanted, or the last ones before some time, so the last of all are not enough.
+		last = nil
+	}
+	lines, err := c.Store.Lines(ctx, c.Caller, a, time.Unix(0, max(0, from)), last)
 	if err != nil {
 		return Answer{}, err
 	}
-	return ok(view.LogsOf(a.Name, lines, view.Window{From: from, Until: until, Limit: int(limit), Descending: q.Get("descending") == "true"}))
+	return ok(view.LogsOf(a.Name, lines, window))
 }
 
 func number(q url.Values, key string, without int64) (int64, error) {

@@ -39,16 +39,6 @@ func (s *Store) SetDroplet(ctx context.Context, caller *access.Caller, app *kori
 	return s.patchApp(ctx, caller, app, object{"spec": object{"currentDropletRef": object{"name": droplet}}})
 }
 
-// Rename changes the name that people see.
-func (s *Store) Rename(ctx context.Context, caller *access.Caller, app *korifiv1alpha1.CFApp, name string) (*korifiv1alpha1.CFApp, error) {
-	if err := s.free(ctx, app.Namespace, name); err != nil {
-		return nil, err
-	}
-	return s.patchApp(ctx, caller, app, object{
-		"metadata": object{"labels": object{korifiv1alpha1.DisplayNameLabel: hashed(name)}}, "spec": object{"displayName": name},
-	})
-}
-
 // Delete deletes an app; it is gone when its Pods are.
 func (s *Store) Delete(ctx context.Context, caller *access.Caller, app *korifiv1alpha1.CFApp) error {
 	if err := client.IgnoreNotFound(caller.Client.Delete(ctx, app.DeepCopy())); err != nil {

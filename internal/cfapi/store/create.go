@@ -4,10 +4,7 @@ package store
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
-	"fmt"
 
 	"github.com/google/uuid"
 	corev1 "k8s.io/api/core/v1"
@@ -32,11 +29,8 @@ type NewApp struct {
 	Environment map[string]string
 }
 
-// CreateApp makes a stopped app, its environment and its web process, as the caller. Two apps of one space do not have
-// one name, as long as they are made by one cf-api.
+// CreateApp makes a stopped app, its environment and its web process, as the caller.
 func (s *Store) CreateApp(ctx context.Context, caller *access.Caller, n NewApp) (*korifiv1alpha1.CFApp, error) {
-	s.naming.Lock()
-	defer s.naming.Unlock()
 	if err := s.free(ctx, n.Space, n.Name); err != nil {
 		return nil, err
 	}
@@ -50,14 +44,16 @@ func (s *Store) CreateApp(ctx context.Context, caller *access.Caller, n NewApp) 
 	if err := caller.Client.Create(ctx, app); err != nil {
 		return nil, fault.Of(err, AppThing)
 	}
-	secret := &corev1.Secret{ObjectMeta: owned(app, app.Spec.EnvSecretName), StringData: n.Environment}
-	err := caller.Client.Create(ctx, secret)
+	err := s.claim(ctx, caller, app)
+	if err == nil {
+		err = caller.Client.Create(ctx, &corev1.Secret{ObjectMeta: owned(app, app.Spec.EnvSecretName), StringData: n.Environment})
+	}
 	if err == nil {
 		_, err = s.CreateProcess(ctx, caller, app, korifiv1alpha1.WebProcess)
 	}
 	if err != nil {
 		// An app that is half made is in the way of the next try.
-		return nil, errors.Join(fault.Of(err, AppThing), caller.Client.Delete(ctx, app))
+		return nil, errors.Join(fault.Of(err, AppThing), client.IgnoreNotFound(caller.Client.Delete(ctx, app)))
 	}
 	s.Written(ctx, app)
 	return app, nil
@@ -110,20 +106,6 @@ func (s *Store) CreateBuild(ctx context.Context, caller *access.Caller, app *kor
 	return b, nil
 }
 
-// free says that no app of a space has a name.
-func (s *Store) free(ctx context.Context, space, name string) error {
-	var found korifiv1alpha1.CFAppList
-	if err := s.cache.List(ctx, &found, client.InNamespace(space)); err != nil {
-		return fmt.Errorf("list apps: %w", err)
-	}
-	for i := range found.Items {
-		if found.Items[i].Spec.DisplayName == name {
-			return fault.Unprocessable("App with the name '" + name + "' already exists.")
-		}
-	}
-	return nil
-}
-
 // owned is the metadata of what goes with an app.
 func owned(app *korifiv1alpha1.CFApp, name string) metav1.ObjectMeta {
 	kind := korifiv1alpha1.CFAppKind()
@@ -134,10 +116,4 @@ func owned(app *korifiv1alpha1.CFApp, name string) metav1.ObjectMeta {
 		},
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Name: app.Name, UID: app.UID}},
 	}
-}
-
-// hashed is a name as a label can hold it.
-func hashed(name string) string {
-	sum := sha256.Sum224([]byte(name))
-	return hex.EncodeToString(sum[:])
 }

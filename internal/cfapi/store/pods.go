@@ -31,8 +31,9 @@ const (
 	// maxLog bounds what is read of one Pod's log.
 	maxLog = 4 << 20
 	// readers is how many logs are read at once for one request.
-	readers       = 8
-	instanceThing = "Instance"
+	readers = 8
+	// InstanceThing is what a caller calls a Pod.
+	InstanceThing = "Instance"
 )
 
 // StopInstance deletes the Pod of one instance of a process's running revision, as the caller; another one takes its place.
@@ -41,7 +42,7 @@ func (s *Store) StopInstance(ctx context.Context, caller *access.Caller, app *ko
 	if err := caller.Client.List(ctx, &pods, client.InNamespace(app.Namespace), client.MatchingLabels{
 		korifiv1alpha1.ProcessGUIDLabel: process.Name, korifiv1alpha1.VersionLabel: restart.FormatRevision(runs(app, process)), appsv1.PodIndexLabel: index,
 	}); err != nil {
-		return fault.Of(err, instanceThing)
+		return fault.Of(err, InstanceThing)
 	}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
@@ -49,11 +50,11 @@ func (s *Store) StopInstance(ctx context.Context, caller *access.Caller, app *ko
 			continue
 		}
 		if err := caller.Client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID}); err != nil {
-			return fault.Of(err, instanceThing)
+			return fault.Of(err, InstanceThing)
 		}
 		return nil
 	}
-	return fault.NotFound(instanceThing)
+	return fault.NotFound(InstanceThing)
 }
 
 // runs is the revision whose instances people see: the app's, or the one that came back when its deployment was cancelled.
@@ -131,8 +132,8 @@ func (s *Store) SetEnvironment(ctx context.Context, caller *access.Caller, app *
 	return nil
 }
 
-// Lines are the last lines of all Pods of an app, read as the caller.
-func (s *Store) Lines(ctx context.Context, caller *access.Caller, app *korifiv1alpha1.CFApp, since time.Time, limit int64) ([]view.Line, error) {
+// Lines are those of all Pods of an app since a time, read as the caller; with last, only so many of the last ones of each.
+func (s *Store) Lines(ctx context.Context, caller *access.Caller, app *korifiv1alpha1.CFApp, since time.Time, last *int64) ([]view.Line, error) {
 	var pods corev1.PodList
 	if err := caller.Client.List(ctx, &pods, client.InNamespace(app.Namespace), client.MatchingLabels{korifiv1alpha1.AppGUIDLabel: app.Name}); err != nil {
 		return nil, fault.Of(err, AppThing)
@@ -144,7 +145,7 @@ func (s *Store) Lines(ctx context.Context, caller *access.Caller, app *korifiv1a
 		slots <- struct{}{}
 		group.Go(func() {
 			defer func() { <-slots }()
-			found[i], wrong[i] = lines(ctx, caller, &pods.Items[i], since, limit)
+			found[i], wrong[i] = lines(ctx, caller, &pods.Items[i], since, last)
 		})
 	}
 	group.Wait()
@@ -160,8 +161,8 @@ func (s *Store) Lines(ctx context.Context, caller *access.Caller, app *korifiv1a
 }
 
 // lines are those of the container that runs, and before them those of the one that ended before it: a crash is told there.
-func lines(ctx context.Context, caller *access.Caller, pod *corev1.Pod, since time.Time, limit int64) ([]view.Line, error) {
-	o := &corev1.PodLogOptions{Container: restart.Container, Timestamps: true, TailLines: &limit, LimitBytes: new(int64(maxLog))}
+func lines(ctx context.Context, caller *access.Caller, pod *corev1.Pod, since time.Time, last *int64) ([]view.Line, error) {
+	o := &corev1.PodLogOptions{Container: restart.Container, Timestamps: true, TailLines: last, LimitBytes: new(int64(maxLog))}
 	if since.After(time.Unix(0, 0)) {
 		o.SinceTime = new(metav1.NewTime(since))
 	}

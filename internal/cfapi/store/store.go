@@ -36,13 +36,18 @@ const (
 // Store is the cache and who waits for it.
 type Store struct {
 	cache cache.Cache
-	wake  *wake
-	// naming keeps two requests from giving one name to two apps.
-	naming sync.Mutex
+	// apps and processes are what the cache holds, for lists: reading thousands through the cache copies each of them.
+	apps, processes toolscache.Indexer
+	wake            *wake
+	// root is the namespace of CFOrgs.
+	root string
+	// leaving is closed when nobody shall wait any more.
+	leaving chan struct{}
+	once    sync.Once
 }
 
-// New makes a store; nothing is read before Start.
-func New(cfg *rest.Config, scheme *runtime.Scheme) (*Store, error) {
+// New makes a store; nothing is read before Start. root is the namespace of CFOrgs.
+func New(cfg *rest.Config, scheme *runtime.Scheme, root string) (*Store, error) {
 	inOrg, err := labels.NewRequirement(korifiv1alpha1.OrgGUIDLabel, selection.Exists, nil)
 	if err != nil {
 		return nil, fmt.Errorf("select namespaces: %w", err)
@@ -54,11 +59,15 @@ func New(cfg *rest.Config, scheme *runtime.Scheme) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the cache: %w", err)
 	}
-	return &Store{cache: c, wake: newWake()}, nil
+	return &Store{cache: c, wake: newWake(), root: root, leaving: make(chan struct{})}, nil
 }
 
-// Start fills the cache and returns when it is full; the cache lives as long as ctx. ended gets why it ended.
-func (s *Store) Start(ctx context.Context, ended chan<- error) error {
+// Leave ends all waits, as if their time was up.
+func (s *Store) Leave() { s.once.Do(func() { close(s.leaving) }) }
+
+// Start fills the cache and returns when it is full, or when ctx ends; the cache lives as long as living. ended gets why it
+// ended.
+func (s *Store) Start(ctx, living context.Context, ended chan<- error) error {
 	appOf := map[client.Object]func(client.Object) []string{
 		&korifiv1alpha1.CFProcess{}: func(o client.Object) []string { return appRef(o) },
 		&korifiv1alpha1.CFBuild{}:   func(o client.Object) []string { return appRef(o) },
@@ -84,10 +93,28 @@ func (s *Store) Start(ctx context.Context, ended chan<- error) error {
 		if _, err := informer.AddEventHandler(s.wake); err != nil {
 			return fmt.Errorf("watch %T: %w", kind, err)
 		}
+		if err := s.keep(kind, informer); err != nil {
+			return err
+		}
 	}
-	go func() { ended <- s.cache.Start(ctx) }()
+	go func() { ended <- s.cache.Start(living) }()
 	if !s.cache.WaitForCacheSync(ctx) {
 		return fmt.Errorf("fill the cache: %w", context.Cause(ctx))
+	}
+	return nil
+}
+
+// keep remembers where the objects of the long lists are.
+func (s *Store) keep(kind client.Object, informer cache.Informer) error {
+	shared, ok := informer.(toolscache.SharedIndexInformer)
+	if !ok {
+		return fmt.Errorf("watch %T: expected an informer with an index, found %T", kind, informer)
+	}
+	switch kind.(type) {
+	case *korifiv1alpha1.CFApp:
+		s.apps = shared.GetIndexer()
+	case *korifiv1alpha1.CFProcess:
+		s.processes = shared.GetIndexer()
 	}
 	return nil
 }
@@ -126,13 +153,13 @@ func (s *Store) Written(ctx context.Context, written client.Object) {
 // Until calls done whenever the object of this name changes, until it says so or fails, or ctx ends, which is no error.
 func (s *Store) Until(ctx context.Context, name string, done func() (bool, error)) error {
 	for {
-		if over, err := s.once(ctx, name, done); over {
+		if over, err := s.glance(ctx, name, done); over {
 			return err
 		}
 	}
 }
 
-func (s *Store) once(ctx context.Context, name string, done func() (bool, error)) (over bool, err error) {
+func (s *Store) glance(ctx context.Context, name string, done func() (bool, error)) (over bool, err error) {
 	rung, leave := s.wake.of(name)
 	defer leave()
 	if over, err = done(); over || err != nil {
@@ -140,6 +167,8 @@ func (s *Store) once(ctx context.Context, name string, done func() (bool, error)
 	}
 	select {
 	case <-ctx.Done():
+		return true, nil
+	case <-s.leaving:
 		return true, nil
 	case <-rung:
 		return false, nil

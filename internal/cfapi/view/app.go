@@ -3,7 +3,14 @@
 package view
 
 import (
+	"cmp"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/restart"
 )
 
@@ -83,13 +90,8 @@ func RevisionGUID(app string, revision int64) string {
 
 // RevisionsOf are the revisions of an app that are still known, the newest first.
 func RevisionsOf(base string, app *korifiv1alpha1.CFApp) []AppRevision {
-	known := app.Status.Restarts
-	current, _, _ := restart.RevisionOf(app)
 	var all []AppRevision
-	if current == 0 && len(known) == 0 {
-		known = []korifiv1alpha1.Restart{{At: app.CreationTimestamp, Droplet: droplet(app)}}
-	}
-	for _, r := range known {
+	for _, r := range began(app) {
 		description := "Initial revision."
 		if r.Cause != "" {
 			description = string(r.Cause) + " by " + r.By
@@ -102,6 +104,26 @@ func RevisionsOf(base string, app *korifiv1alpha1.CFApp) []AppRevision {
 		})
 	}
 	return all
+}
+
+// began are the revisions that the app's controller has written down, the current one if it was not that quick yet, and the
+// first one, of which only the droplet is forgotten.
+func began(app *korifiv1alpha1.CFApp) []korifiv1alpha1.Restart {
+	known := slices.Clone(app.Status.Restarts)
+	if current, _, _ := restart.RevisionOf(app); len(known) == 0 || known[0].Revision < current {
+		now := korifiv1alpha1.Restart{
+			Revision: current, Cause: korifiv1alpha1.RestartCause(app.Annotations[torporv1alpha1.CauseAnnotation]), At: app.CreationTimestamp,
+			By: app.Annotations[torporv1alpha1.RevisedByAnnotation], Droplet: cmp.Or(app.Annotations[torporv1alpha1.DropletAnnotation], droplet(app)),
+		}
+		if at, err := time.Parse(time.RFC3339, app.Annotations[torporv1alpha1.RevisedAtAnnotation]); err == nil {
+			now.At = metav1.NewTime(at)
+		}
+		known = slices.Insert(known, 0, now)
+	}
+	if known[len(known)-1].Revision == 1 {
+		known = append(known, korifiv1alpha1.Restart{At: app.CreationTimestamp})
+	}
+	return known
 }
 
 func droplet(app *korifiv1alpha1.CFApp) string {

@@ -44,7 +44,10 @@ func EventsOf(app *korifiv1alpha1.CFApp, told []corev1.Event) []Event {
 		korifiv1alpha1.CausedByDeployment: "audit.app.deployment.create", korifiv1alpha1.CausedByRepair: "audit.app.repair",
 	}
 	var all []Event
-	for _, r := range app.Status.Restarts {
+	for _, r := range began(app) {
+		if r.Cause == "" {
+			continue
+		}
 		all = append(all, Event{
 			GUID: RevisionGUID(app.Name, r.Revision), Type: kinds[r.Cause], Actor: Party{GUID: r.By, Type: "user", Name: r.By}, Target: target,
 			Data: map[string]string{"revision": restart.FormatRevision(r.Revision), "droplet": r.Droplet}, Space: space, at: r.At.Time,

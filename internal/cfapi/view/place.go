@@ -86,3 +86,25 @@ func JobOf(base, guid, operation string, done bool, now time.Time) Job {
 		CreatedAt: Stamp(now), UpdatedAt: Stamp(now), Links: Links{"self": {HRef: base + "/v3/jobs/" + guid}},
 	}
 }
+
+// Role is what somebody may in an org or a space.
+type Role struct {
+	GUID          string           `json:"guid"`
+	CreatedAt     string           `json:"created_at"`
+	UpdatedAt     string           `json:"updated_at"`
+	Type          string           `json:"type"`
+	Relationships map[string]ToOne `json:"relationships"`
+	Links         Links            `json:"links"`
+}
+
+// RoleOf shows a role that was given to a user in a place; org is empty if the place is one.
+func RoleOf(base, guid, kind, user, org, place string, now time.Time) Role {
+	r := Role{
+		GUID: guid, CreatedAt: Stamp(now), UpdatedAt: Stamp(now), Type: kind, Links: Links{"self": {HRef: base + "/v3/roles/" + guid}},
+		Relationships: map[string]ToOne{"user": To(user), "organization": To(place), "space": {}},
+	}
+	if org != "" {
+		r.Relationships["organization"], r.Relationships["space"] = ToOne{}, To(place)
+	}
+	return r
+}

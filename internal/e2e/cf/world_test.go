@@ -100,7 +100,7 @@ func (w *world) startAPI(t *testing.T, binary string) {
 	t.Helper()
 	folder, address := t.TempDir(), freeAddress(t)
 	testkit.StartProcess(t, binary, []string{
-		"cf-api", "--kubeconfig", w.kubeconfig(t, "torpor-cf-api"), "--address", address, "--tls-folder", folder, "--caller-rate", callerRate,
+		"cf-api", "--kubeconfig", w.kubeconfig(t, "torpor-cf-api"), "--address", address, "--tls-folder", folder, "--caller-rate", callerRate, "--metrics-address", "0",
 	}, nil)
 	w.url = "https://" + address
 	testkit.Eventually(t, "the API answers", func() error {
