@@ -114,7 +114,7 @@ e2e: local torpor mysql ## Run the end-to-end tests at every fault point, and th
 
 # A machine where there can be no real pods is told so, and it is no failure.
 .PHONY: e2e-pods
-e2e-pods: ## As root on Debian: run the tests with real pods (about seven minutes)
+e2e-pods: ## As root on Debian: run the tests with real pods (about nine minutes)
 	@if why="$$(.ci/pods-can-run)"; then $(MAKE) --no-print-directory run-e2e-pods; else echo "NOT RUN: the tests with real pods: $$why"; fi
 
 .PHONY: run-e2e-pods

@@ -40,9 +40,11 @@ func TestOf(t *testing.T) {
 		"runs as root":     {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}, ContainerStatuses: waits("CreateContainerConfigError", nil)}, korifiv1alpha1.CrashedInstance, "CreateContainerConfigError: why"},
 		"starts again": {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}, ContainerStatuses: []corev1.ContainerStatus{{
 			State:                corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
-			LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 7, Reason: "Error"}}}}}, korifiv1alpha1.StartingInstance, "started again: exited with status 7 (Error)"},
+			LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 7, Reason: "Error"}},
+		}}}, korifiv1alpha1.StartingInstance, "started again: exited with status 7 (Error)"},
 		"ended well": {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}, ContainerStatuses: []corev1.ContainerStatus{{
-			State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed"}}}}}, korifiv1alpha1.CrashedInstance, "exited with status 0 (Completed)"},
+			State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed"}},
+		}}}, korifiv1alpha1.CrashedInstance, "exited with status 0 (Completed)"},
 		"ready":       {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled, is(corev1.PodReady, corev1.ConditionTrue)}}, korifiv1alpha1.RunningInstance, ""},
 		"crash loop":  {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}, ContainerStatuses: waits(crashLoop, nil)}, korifiv1alpha1.CrashedInstance, crashLoop},
 		"why it ends": {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}, ContainerStatuses: waits(crashLoop, &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled"})}, korifiv1alpha1.CrashedInstance, "exited with status 137 (OOMKilled)"},
