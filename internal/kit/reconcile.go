@@ -64,11 +64,16 @@ func (r *Reconciler[T]) Reconcile(ctx context.Context, req reconcile.Request) (r
 	}
 	before := obj.DeepCopyObject().(T)
 	out, failure := r.Step(ctx, obj)
+	if before.GetResourceVersion() != obj.GetResourceVersion() {
+		// The step has changed the object itself, so a report on the version before it would be refused.
+		r.outdated.Store(req, before.GetResourceVersion())
+		if failure != nil {
+			return reconcile.Result{}, failure
+		}
+		return reconcile.Result{RequeueAfter: cacheRetry}, nil
+	}
 	if failure == nil {
 		if wait := r.hold(req, out.Underway && len(out.Events) == 0); wait > 0 {
-			if before.GetResourceVersion() != obj.GetResourceVersion() {
-				r.outdated.Store(req, before.GetResourceVersion())
-			}
 			return reconcile.Result{RequeueAfter: sooner(wait, out.After)}, nil
 		}
 	}

@@ -5,6 +5,7 @@ package kit
 import (
 	"time"
 
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
@@ -18,7 +19,7 @@ func (r *Reconciler[T]) hold(req reconcile.Request, underway bool) time.Duration
 		r.underway.Delete(req)
 		return 0
 	}
-	now := time.Now()
+	now := clock.RealClock{}.Now() // Tests move time in a bubble.
 	began, held := r.underway.LoadOrStore(req, now)
 	if since, ok := began.(time.Time); held && ok && now.Sub(since) >= moment {
 		r.underway.Delete(req)

@@ -37,7 +37,7 @@ func apps(ctx context.Context, c *Call) (Answer, error) {
 
 // orderApps by name or state, and where that is the same, or nothing is asked for, by age.
 func orderApps(all []*korifiv1alpha1.CFApp, by string) {
-	first := func(a, b *korifiv1alpha1.CFApp) int { return 0 }
+	first := func(_, _ *korifiv1alpha1.CFApp) int { return 0 }
 	switch strings.TrimPrefix(by, "-") {
 	case "name":
 		first = func(a, b *korifiv1alpha1.CFApp) int { return cmp.Compare(a.Spec.DisplayName, b.Spec.DisplayName) }
