@@ -4,6 +4,7 @@ package payload
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -129,16 +130,8 @@ func named(path string) string {
 
 // kind is what people call a type of Go.
 func kind(t reflect.Type) string {
-	switch t.Kind() {
-	case reflect.String:
-		return "a string"
-	case reflect.Bool:
-		return "true or false"
-	case reflect.Int32, reflect.Int64:
-		return "a whole number"
-	case reflect.Slice:
-		return "a list"
-	default:
-		return "an object"
+	words := map[reflect.Kind]string{
+		reflect.String: "a string", reflect.Bool: "true or false", reflect.Int32: "a whole number", reflect.Int64: "a whole number", reflect.Slice: "a list",
 	}
+	return cmp.Or(words[t.Kind()], "an object")
 }
