@@ -41,8 +41,6 @@ func TestBuildLRP(t *testing.T) {
 	want := eiriniv1.LRPSpec{
 		GUID: guid, Version: "7", ProcessType: "web", AppName: "my-app", AppGUID: "app", SpaceGUID: "space", Image: "example.com/app:1",
 		Health: eiriniv1.Healthcheck{Type: "port", Port: 8080}, Ports: []int32{8080}, Instances: 3, MemoryMB: 64, DiskMB: 128,
-		Env: map[string]string{"MEMORY_LIMIT": "64M", "VCAP_APPLICATION": `{"application_id":"app","application_name":"my-app","application_uris":[],"application_version":"7",` +
-			`"limits":{"disk":128,"mem":64},"name":"my-app","process_id":"` + guid + `","process_type":"web","space_id":"space","uris":[],"version":"7"}`},
 	}
 	if diff := cmp.Diff(want, lrp.Spec); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -176,7 +174,7 @@ func TestEnvironment(t *testing.T) {
 		}
 	}
 	want := map[string]string{
-		"A": "env", "B": "environment", "PORT": "8080", "VCAP_APP_PORT": "8080", "POD_NAME": "<metadata.name>", "CF_INSTANCE_GUID": "<metadata.uid>",
+		"A": "env", "B": "environment", "PORT": "8080", "VCAP_APP_PORT": "8080", "MEMORY_LIMIT": "64M", "POD_NAME": "<metadata.name>", "CF_INSTANCE_GUID": "<metadata.uid>",
 		"VCAP_APPLICATION": `{"application_id":"app","application_name":"my-app","application_uris":[],"application_version":"7","limits":{"disk":128,"mem":64},` +
 			`"name":"my-app","process_id":"` + guid + `","process_type":"web","space_id":"space","uris":[],"version":"7"}`,
 		"CF_INSTANCE_INDEX": "<metadata.labels['apps.kubernetes.io/pod-index']>", "CF_INSTANCE_IP": "<status.hostIP>", "CF_INSTANCE_INTERNAL_IP": "<status.podIP>",
@@ -199,7 +197,7 @@ func TestEnvironmentWithoutAPort(t *testing.T) {
 		lrp  *eiriniv1.LRP
 		want []string
 	}{
-		"of a worker":    {worker, []string{"CF_INSTANCE_GUID", "CF_INSTANCE_INDEX", "CF_INSTANCE_INTERNAL_IP", "CF_INSTANCE_IP", "POD_NAME", "VCAP_APPLICATION"}},
+		"of a worker":    {worker, []string{"CF_INSTANCE_GUID", "CF_INSTANCE_INDEX", "CF_INSTANCE_INTERNAL_IP", "CF_INSTANCE_IP", "MEMORY_LIMIT", "POD_NAME", "VCAP_APPLICATION"}},
 		"of one by hand": {byHand, []string{"CF_INSTANCE_GUID", "CF_INSTANCE_INDEX", "CF_INSTANCE_INTERNAL_IP", "CF_INSTANCE_IP", "POD_NAME"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -182,14 +182,23 @@ func described(lrp *eiriniv1.LRP) []corev1.EnvVar {
 	if lrp.Spec.AppGUID == "" {
 		return all
 	}
-	text, err := json.Marshal(map[string]any{
-		"application_id": lrp.Spec.AppGUID, "application_name": lrp.Spec.AppName, "name": lrp.Spec.AppName,
-		"application_version": lrp.Spec.Version, "version": lrp.Spec.Version, "application_uris": []string{}, "uris": []string{},
-		"process_id": lrp.Spec.GUID, "process_type": lrp.Spec.ProcessType, "space_id": lrp.Spec.SpaceGUID,
-		"limits": map[string]int64{"mem": lrp.Spec.MemoryMB, "disk": lrp.Spec.DiskMB},
-	})
-	if err != nil {
+	if lrp.Spec.MemoryMB > 0 {
+		all = append(all, corev1.EnvVar{Name: "MEMORY_LIMIT", Value: strconv.FormatInt(lrp.Spec.MemoryMB, 10) + "M"})
+	}
+	application := Application(lrp.Spec.AppGUID, lrp.Spec.AppName, lrp.Spec.SpaceGUID, lrp.Spec.Version)
+	application["process_id"], application["process_type"] = lrp.Spec.GUID, lrp.Spec.ProcessType
+	application["limits"] = map[string]int64{"mem": lrp.Spec.MemoryMB, "disk": lrp.Spec.DiskMB}
+	text, err := json.Marshal(application)
+	if err != nil { // Strings and numbers can always be written.
 		return all
 	}
 	return append(all, corev1.EnvVar{Name: "VCAP_APPLICATION", Value: string(text)})
+}
+
+// Application is what VCAP_APPLICATION says of an app at a revision; its routes are made by others.
+func Application(guid, name, space, revision string) map[string]any {
+	return map[string]any{
+		"application_id": guid, "application_name": name, "name": name, "space_id": space,
+		"application_version": revision, "version": revision, "application_uris": []string{}, "uris": []string{},
+	}
 }

@@ -112,7 +112,7 @@ func FuzzBody(f *testing.F) {
 
 func FuzzQuery(f *testing.F) {
 	for _, query := range []string{
-		"page=2&per_page=5000&order_by=-created_at", "page=0", "per_page=-1", "page=99999999999999999999", "names=a,b,&guids=",
+		"page=2&per_page=5000&order_by=-created_at", "page=0", "per_page=-1", "page=99999999999999999999", "page=9223372036854775807&per_page=5000", "names=a,b,&guids=",
 		"label_selector=env in (a,b),!c", "label_selector=a===b", "order_by=--name", "names=%00&page=+1",
 	} {
 		f.Add(query)
@@ -124,7 +124,7 @@ func FuzzQuery(f *testing.F) {
 		}
 		p, err := PageOf(q)
 		reads(t, err)
-		if err == nil && (p.Number < 1 || p.PerPage < 1 || p.PerPage > maxPerPage) {
+		if err == nil && (p.Number < 1 || p.PerPage < 1 || p.PerPage > maxPerPage || p.Number > maxPage) {
 			t.Errorf("found page %d of %d each, want them in bounds", p.Number, p.PerPage)
 		}
 		if names := FilterOf(q, "names"); !q.Has("names") != names.Has("any name that nobody has asked for") {

@@ -4,8 +4,10 @@ package payload
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/url"
 	"reflect"
@@ -21,6 +23,7 @@ import (
 const (
 	defaultPerPage = 50
 	maxPerPage     = 5000
+	maxPage        = 1_000_000
 	maxBody        = 1 << 20
 )
 
@@ -34,15 +37,20 @@ type Page struct {
 // PageOf reads page, per_page and order_by.
 func PageOf(q url.Values) (Page, error) {
 	p := Page{Number: 1, PerPage: defaultPerPage, OrderBy: q.Get("order_by")}
-	for key, into := range map[string]*int{"page": &p.Number, "per_page": &p.PerPage} {
-		if !q.Has(key) {
+	for _, number := range []struct {
+		key  string
+		into *int
+		most int
+	}{{"page", &p.Number, maxPage}, {"per_page", &p.PerPage, maxPerPage}} {
+		if !q.Has(number.key) {
 			continue
 		}
-		n, err := strconv.Atoi(q.Get(key))
-		if err != nil || n < 1 || n > maxPerPage && key == "per_page" {
-			return Page{}, fault.BadBody("The query parameter is invalid: " + key + ": expected a number from 1 to " + strconv.Itoa(maxPerPage) + ", found " + strconv.Quote(q.Get(key)))
+		found := q.Get(number.key)
+		n, err := strconv.Atoi(found)
+		if err != nil || n < 1 || n > number.most {
+			return Page{}, fault.BadBody(fmt.Sprintf("The query parameter is invalid: %s: expected a number from 1 to %d, found %q", number.key, number.most, found))
 		}
-		*into = n
+		*number.into = n
 	}
 	if by := strings.TrimPrefix(p.OrderBy, "-"); by != "" && !slices.Contains(orders(), by) {
 		return Page{}, fault.BadBody("The query parameter is invalid: order_by: expected one of " + strings.Join(orders(), ", ") + ", perhaps with a dash before it, found " + strconv.Quote(p.OrderBy))
@@ -122,16 +130,8 @@ func named(path string) string {
 
 // kind is what people call a type of Go.
 func kind(t reflect.Type) string {
-	switch t.Kind() {
-	case reflect.String:
-		return "a string"
-	case reflect.Bool:
-		return "true or false"
-	case reflect.Int32, reflect.Int64:
-		return "a whole number"
-	case reflect.Slice:
-		return "a list"
-	default:
-		return "an object"
+	words := map[reflect.Kind]string{
+		reflect.String: "a string", reflect.Bool: "true or false", reflect.Int32: "a whole number", reflect.Int64: "a whole number", reflect.Slice: "a list",
 	}
+	return cmp.Or(words[t.Kind()], "an object")
 }

@@ -130,7 +130,7 @@ func createRole(ctx context.Context, c *Call) (Answer, error) {
 	case had:
 		return Answer{}, fault.Unprocessable("User '" + user + "' already has '" + body.Type + "' role in '" + in.Name + "'.")
 	}
-	return created(view.RoleOf(c.Base, in.GUID+"."+name, body.Type, user, in.Org, in.GUID, c.Clock.Now()))
+	return created(view.RoleOf(c.Base, view.Given{GUID: in.GUID + "." + name, Type: body.Type, User: user, Org: in.Org, Place: in.GUID}, c.Clock.Now()))
 }
 
 func (c *Call) placeFor(ctx context.Context, body payload.Role) (store.Place, error) {

@@ -135,7 +135,7 @@ func appEnvironment(ctx context.Context, c *Call) (Answer, error) {
 	revision, _, _ := restart.RevisionOf(found)
 	return ok(map[string]any{
 		"environment_variables": vars, "staging_env_json": empty, "running_env_json": empty, "system_env_json": empty,
-		"application_env_json": map[string]any{"VCAP_APPLICATION": restart.Application(found, revision)},
+		"application_env_json": map[string]any{"VCAP_APPLICATION": restart.Application(found.Name, found.Spec.DisplayName, found.Namespace, restart.FormatRevision(revision))},
 	})
 }
 

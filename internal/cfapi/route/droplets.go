@@ -53,10 +53,10 @@ func (c *Call) droplet(ctx context.Context, guid string) (*korifiv1alpha1.CFBuil
 // dropletFor is a droplet that an app may run; nil if it is none of the app's.
 func (c *Call) dropletFor(ctx context.Context, app *korifiv1alpha1.CFApp, guid string) (*korifiv1alpha1.CFBuild, error) {
 	b, err := c.droplet(ctx, guid)
-	if notMissing(err) != nil {
-		return nil, err
+	if err != nil {
+		return nil, notMissing(err)
 	}
-	if err != nil || b.Namespace != app.Namespace || b.Spec.AppRef.Name != app.Name {
+	if b.Namespace != app.Namespace || b.Spec.AppRef.Name != app.Name {
 		return nil, nil
 	}
 	return b, nil

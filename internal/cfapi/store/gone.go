@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
@@ -63,10 +64,10 @@ func goes(ctx context.Context, caller *access.Caller, o client.Object) (gone boo
 	}
 	err = caller.Client.Get(ctx, client.ObjectKeyFromObject(o), o)
 	switch {
-	case client.IgnoreNotFound(err) != nil:
-		return false, fault.Hidden(err, jobThing)
-	case err != nil:
+	case apierrors.IsNotFound(err):
 		return true, nil
+	case err != nil:
+		return false, fault.Hidden(err, jobThing)
 	case o.GetDeletionTimestamp().IsZero():
 		return false, fault.NotFound(jobThing)
 	default:

@@ -97,14 +97,17 @@ type Role struct {
 	Links         Links            `json:"links"`
 }
 
-// RoleOf shows a role that was given to a user in a place; org is empty if the place is one.
-func RoleOf(base, guid, kind, user, org, place string, now time.Time) Role {
+// Given is a role of a user in a place, by its GUID; Org is empty if the place is an org.
+type Given struct{ GUID, Type, User, Org, Place string }
+
+// RoleOf shows a role that was just given.
+func RoleOf(base string, g Given, now time.Time) Role {
 	r := Role{
-		GUID: guid, CreatedAt: Stamp(now), UpdatedAt: Stamp(now), Type: kind, Links: Links{"self": {HRef: base + "/v3/roles/" + guid}},
-		Relationships: map[string]ToOne{"user": To(user), "organization": To(place), "space": {}},
+		GUID: g.GUID, CreatedAt: Stamp(now), UpdatedAt: Stamp(now), Type: g.Type, Links: Links{"self": {HRef: base + "/v3/roles/" + g.GUID}},
+		Relationships: map[string]ToOne{"user": To(g.User), "organization": To(g.Place), "space": {}},
 	}
-	if org != "" {
-		r.Relationships["organization"], r.Relationships["space"] = ToOne{}, To(place)
+	if g.Org != "" {
+		r.Relationships["organization"], r.Relationships["space"] = ToOne{}, To(g.Place)
 	}
 	return r
 }

@@ -37,6 +37,8 @@ func TestClient(t *testing.T) {
 	t.Run("a client that goes away", w.testAborts)
 	t.Run("who may not", w.testRefused)
 	t.Run("deleting takes everything", w.testDelete)
+	t.Run("deleting waits for Pods that take their time", w.testSlowEnd)
+	t.Run("orgs and spaces come and go", w.testPlaces)
 }
 
 // testConversations holds the same conversations as package cfapi, with real controllers. Two are left out: hollow nodes
