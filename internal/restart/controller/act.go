@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -33,6 +34,9 @@ func (c Controller) act(ctx context.Context, seen *observation, do restart.Actio
 	}
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 		return true, nil
+	}
+	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return false, nil // The process is about to be deleted with its space.
 	}
 	return stale, err
 }
