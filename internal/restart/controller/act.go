@@ -36,6 +36,9 @@ func (c Controller) act(ctx context.Context, seen *observation, do restart.Actio
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 		return true, nil
 	}
+	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return false, nil // The process is about to be deleted with its space.
+	}
 	return stale, err
 }
 

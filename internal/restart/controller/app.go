@@ -89,6 +89,9 @@ func (c Controller) makeProcesses(ctx context.Context, f family) ([]*korifiv1alp
 		}
 		process := defaultProcess(f.app, kind)
 		err := c.client.Create(ctx, process, client.FieldOwner(Name))
+		if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+			return made, nil // The app is about to be deleted with its space.
+		}
 		if client.IgnoreAlreadyExists(err) != nil {
 			return made, fmt.Errorf("make the process %s: %w", process.Name, err)
 		}
