@@ -8,13 +8,18 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 )
+
+// insistFor is how long a request about a pod is repeated.
+const insistFor = 30 * time.Second
 
 // pods are the pods bound to this node.
 type pods struct {
@@ -85,20 +90,31 @@ func (p *pods) after(ctx context.Context, pod *corev1.Pod, delay time.Duration, 
 }
 
 func (p *pods) end(ctx context.Context, pod *corev1.Pod) {
-	ctx, cancel := context.WithTimeout(ctx, requestLimit)
-	defer cancel()
-	_ = p.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
-		GracePeriodSeconds: new(int64(0)), Preconditions: metav1.NewUIDPreconditions(string(pod.UID)),
+	insist(ctx, func(ctx context.Context) error {
+		return p.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
+			GracePeriodSeconds: new(int64(0)), Preconditions: metav1.NewUIDPreconditions(string(pod.UID)),
+		})
 	})
 }
 
-// report repeats with the next event of the pod when the request is lost.
 func (p *pods) report(ctx context.Context, pod *corev1.Pod, s corev1.PodStatus) {
-	ctx, cancel := context.WithTimeout(ctx, requestLimit)
-	defer cancel()
 	after := pod.DeepCopy()
 	after.Status, after.ResourceVersion = s, "" // Nobody else writes this status; the UID tells whether it is still this pod.
-	_, _ = p.client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, after, metav1.UpdateOptions{})
+	insist(ctx, func(ctx context.Context) error {
+		_, err := p.client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, after, metav1.UpdateOptions{})
+		return err
+	})
+}
+
+// insist sends a request until it is done, or the pod is gone, or it has been refused for long. A request that is lost has
+// no other event to repeat it: a report and the end of a pod may meet, and a machine may have more work than it can do.
+func insist(ctx context.Context, send func(context.Context) error) {
+	_ = wait.PollUntilContextTimeout(ctx, awaitInterval, insistFor, true, func(ctx context.Context) (bool, error) {
+		ctx, cancel := context.WithTimeout(ctx, requestLimit)
+		defer cancel()
+		err := send(ctx)
+		return err == nil || apierrors.IsNotFound(err), nil
+	})
 }
 
 func ready(pod *corev1.Pod) bool {
