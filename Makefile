@@ -22,6 +22,7 @@ local: ## Build the local control plane, nodes and cloud into .cache/bin (first 
 .PHONY: node-parts
 node-parts: local ## Fetch containerd and its companions into .cache/node and build CoreDNS; nothing is installed on the machine
 	@cd local && CGO_ENABLED=0 go build -trimpath -ldflags="-s -w" -o $(BIN)/pause ./pause
+	@cd local && CGO_ENABLED=0 go build -trimpath -ldflags="-s -w" -o $(BIN)/webapp ./pods/webapp
 	@[ -x $(BIN)/coredns ] || echo "building CoreDNS from source: about two minutes the first time, cached afterwards"
 	@cd local/dns && CGO_ENABLED=0 go build -trimpath -ldflags="-s -w" -o $(BIN)/coredns .
 	@cd $(BIN) && for name in kubelet kube-proxy; do ln -sf local $$name; done
@@ -113,7 +114,7 @@ e2e: local torpor mysql ## Run the end-to-end tests at every fault point, and th
 
 # A machine where there can be no real pods is told so, and it is no failure.
 .PHONY: e2e-pods
-e2e-pods: ## As root on Debian: run the tests with real pods (about seven minutes)
+e2e-pods: ## As root on Debian: run the tests with real pods (about nine minutes)
 	@if why="$$(.ci/pods-can-run)"; then $(MAKE) --no-print-directory run-e2e-pods; else echo "NOT RUN: the tests with real pods: $$why"; fi
 
 .PHONY: run-e2e-pods

@@ -22,6 +22,11 @@ func failuresOfLeading() []row {
 	}
 }
 
+// patient keeps its lease however slow the machine is, and gives it back when it ends. hasty loses it soon when the API
+// server does not take it, and then it runs out.
+func patient() [2]time.Duration { return [2]time.Duration{time.Hour, patience} }
+func hasty() [2]time.Duration   { return [2]time.Duration{12 * time.Second, 2 * time.Second} }
+
 // candidate is a manager that waits for the arena's lease, with a proxy and a group of its own.
 type candidate struct {
 	*proxy
@@ -30,7 +35,8 @@ type candidate struct {
 	seen chan string
 }
 
-func (a *arena) candidate(setup func(seen chan string) SetupFunc) *candidate {
+// candidate makes one. lasts is how long a lease holds, and how long it tries to renew it.
+func (a *arena) candidate(lasts [2]time.Duration, setup func(seen chan string) SetupFunc) *candidate {
 	a.t.Helper()
 	c := &candidate{proxy: a.proxy(a.cfg), seen: make(chan string, 100)}
 	var err error
@@ -38,7 +44,7 @@ func (a *arena) candidate(setup func(seen chan string) SetupFunc) *candidate {
 		Scheme: a.scheme, Metrics: server.Options{BindAddress: "0"}, Logger: testr.New(a.t),
 		Controller:     config.Controller{SkipNameValidation: new(true)},
 		LeaderElection: true, LeaderElectionID: a.kind.Group, LeaderElectionNamespace: "default", LeaderElectionReleaseOnCancel: true,
-		LeaseDuration: new(12 * time.Second), RenewDeadline: new(2 * time.Second), RetryPeriod: new(500 * time.Millisecond),
+		LeaseDuration: &lasts[0], RenewDeadline: &lasts[1], RetryPeriod: new(500 * time.Millisecond),
 	})
 	if err != nil {
 		a.t.Fatal(err)
@@ -51,11 +57,11 @@ func (a *arena) watchingTo(seen chan string) SetupFunc { return watching(a.kind,
 
 // standby sees the CRD go and come while it waits.
 func (a *arena) standby() {
-	leader := a.candidate(a.watchingTo)
+	leader := a.candidate(patient(), a.watchingTo)
 	stop := a.start(leader.mgr)
 	a.install(a.def)
 	a.wait(leader.g, Running)
-	other := a.candidate(a.watchingTo)
+	other := a.candidate(patient(), a.watchingTo)
 	a.start(other.mgr)
 	a.says(other.g, True, "Served")
 	a.make("first")
@@ -86,7 +92,7 @@ func (a *arena) lostLeader() {
 	a.install(a.def)
 	a.make("first")
 	leases := func(r *http.Request) bool { return strings.Contains(r.URL.Path, "/leases") }
-	first := a.candidate(a.synced)
+	first := a.candidate(hasty(), a.synced)
 	first.ail(a.noList())
 	ended := make(chan error, 1)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -95,7 +101,7 @@ func (a *arena) lostLeader() {
 	a.wait(first.g, Starting)
 
 	overlap := make(chan Phase, 1)
-	second := a.candidate(func(seen chan string) SetupFunc {
+	second := a.candidate(patient(), func(seen chan string) SetupFunc {
 		return func(mgr manager.Manager) error {
 			overlap <- first.g.Status().Phase
 			return a.watchingTo(seen)(mgr)

@@ -103,7 +103,7 @@ func podsUpCommand() *cobra.Command {
 		Use:   "up",
 		Short: "Start a control plane and a real node, with Services, DNS, volumes and images of this tree",
 		Long: `Start a control plane and a real node with containerd, Services, DNS and volumes, and keep them in the background.
-The images are localhost/mysql:9.7, localhost/torpor:dev and localhost/busybox:1; use them with imagePullPolicy: IfNotPresent.
+The images are localhost/mysql:9.7, localhost/torpor:dev, localhost/webapp:1 and localhost/busybox:1; use them with imagePullPolicy: IfNotPresent.
 
 Exit codes: 0 when everything stands, 1 otherwise.`,
 		Example: "  local pods up --dir .cache/pods\n  kubectl --kubeconfig .cache/pods/admin.kubeconfig get pods -A\n  local pods down --dir .cache/pods",

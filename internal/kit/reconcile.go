@@ -16,7 +16,7 @@ import (
 )
 
 // cacheRetry is when the cache is asked again for an object whose newer version is on its way to it.
-const cacheRetry = 20 * time.Millisecond
+const cacheRetry = 5 * time.Millisecond
 
 // Outcome is what a step asks for.
 type Outcome struct {
@@ -28,6 +28,9 @@ type Outcome struct {
 	Events []Event
 	// Saved runs after the status is saved, for counters.
 	Saved func()
+	// Underway says that the report is of something that goes on. It is saved only if something still goes on after a moment,
+	// and then once in each moment; what is over sooner is never written. An event is told at once, with its report.
+	Underway bool
 }
 
 // Reconciler is the shell around one feature's Step. It alone reads the object and writes its status, once per pass.
@@ -43,6 +46,8 @@ type Reconciler[T client.Object] struct {
 
 	// outdated holds, by request, the version that the last write replaced or lost against.
 	outdated sync.Map
+	// underway holds, by request, since when a report of something that goes on is held back.
+	underway sync.Map
 }
 
 // Reconcile implements reconcile.Reconciler. An error of the step does not keep its report from being saved.
@@ -51,6 +56,7 @@ func (r *Reconciler[T]) Reconcile(ctx context.Context, req reconcile.Request) (r
 	obj := r.New()
 	if err := r.Client.Get(ctx, req.NamespacedName, obj); err != nil {
 		r.outdated.Delete(req)
+		r.underway.Delete(req)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	if old, ok := r.outdated.Load(req); ok && old == obj.GetResourceVersion() {
@@ -58,6 +64,19 @@ func (r *Reconciler[T]) Reconcile(ctx context.Context, req reconcile.Request) (r
 	}
 	before := obj.DeepCopyObject().(T)
 	out, failure := r.Step(ctx, obj)
+	if before.GetResourceVersion() != obj.GetResourceVersion() {
+		// The step has changed the object itself, so a report on the version before it would be refused.
+		r.outdated.Store(req, before.GetResourceVersion())
+		if failure != nil {
+			return reconcile.Result{}, failure
+		}
+		return reconcile.Result{RequeueAfter: cacheRetry}, nil
+	}
+	if failure == nil {
+		if wait := r.hold(req, out.Underway && len(out.Events) == 0); wait > 0 {
+			return reconcile.Result{RequeueAfter: sooner(wait, out.After)}, nil
+		}
+	}
 	changed, err := patchStatus(ctx, r.Client, before, obj)
 	if apierrors.IsConflict(err) || err == nil && before.GetResourceVersion() != obj.GetResourceVersion() {
 		r.outdated.Store(req, before.GetResourceVersion())

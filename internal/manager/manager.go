@@ -45,8 +45,9 @@ import (
 const (
 	defaultNamespace = "torpor-system"
 
-	clientQPS   = 200
-	clientBurst = 400
+	// noLimit: the API server shares itself out fairly, and each controller has few workers. With a limit here, a hundred apps
+	// that restart at once would wait for each other.
+	noLimit = -1
 	// shutdownTimeout bounds the wait for passes in flight; everything they do is safe to cut off.
 	shutdownTimeout = 20 * time.Second
 )
@@ -77,7 +78,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 		return err
 	}
 	cfg = rest.CopyConfig(cfg)
-	cfg.QPS, cfg.Burst, cfg.UserAgent = clientQPS, clientBurst, "torpor"
+	cfg.QPS, cfg.UserAgent = noLimit, "torpor"
 	mgr, err := manager.New(cfg, conditional.ManagerOptions(manager.Options{
 		Scheme: s, Logger: logger,
 		Metrics:                server.Options{BindAddress: o.MetricsAddress},

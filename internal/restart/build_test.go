@@ -41,6 +41,8 @@ func TestBuildLRP(t *testing.T) {
 	want := eiriniv1.LRPSpec{
 		GUID: guid, Version: "7", ProcessType: "web", AppName: "my-app", AppGUID: "app", SpaceGUID: "space", Image: "example.com/app:1",
 		Health: eiriniv1.Healthcheck{Type: "port", Port: 8080}, Ports: []int32{8080}, Instances: 3, MemoryMB: 64, DiskMB: 128,
+		Env: map[string]string{"MEMORY_LIMIT": "64M", "VCAP_APPLICATION": `{"application_id":"app","application_name":"my-app","application_uris":[],"application_version":"7",` +
+			`"limits":{"disk":128,"mem":64},"name":"my-app","process_id":"` + guid + `","process_type":"web","space_id":"space","uris":[],"version":"7"}`},
 	}
 	if diff := cmp.Diff(want, lrp.Spec); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -70,6 +72,12 @@ func TestWhatAnLRPRuns(t *testing.T) {
 		},
 		"a detected command too": {
 			built(spec(func(s *korifiv1alpha1.CFProcessSpec) { s.DetectedCommand = "run" })), runs{[]string{"/bin/sh", "-c", "run"}, []int32{8080}, web},
+		},
+		"that of the droplet before one that was detected once": {
+			built(spec(func(s *korifiv1alpha1.CFProcessSpec) { s.DetectedCommand = "old" }), func(p *Parts) {
+				p.Droplet.ProcessTypes = []korifiv1alpha1.ProcessType{{Type: "worker", Command: "work"}, {Type: "web", Command: "serve"}}
+			}),
+			runs{[]string{"/bin/sh", "-c", "serve"}, []int32{8080}, web},
 		},
 		"that of a buildpack in its launcher": {
 			built(func(p *Parts) {
@@ -156,7 +164,9 @@ func TestPodsAreRestricted(t *testing.T) {
 func TestEnvironment(t *testing.T) {
 	lrp := built()
 	lrp.Spec.Env = map[string]string{"A": "env", "B": "env", "PORT": "1"}
-	lrp.Spec.Environment = []corev1.EnvVar{{Name: "B", Value: "environment"}, {Name: "CF_INSTANCE_INDEX", Value: "9"}}
+	lrp.Spec.Environment = []corev1.EnvVar{
+		{Name: "B", Value: "environment"}, {Name: "CF_INSTANCE_INDEX", Value: "9"}, {Name: "PORT", Value: "2"}, {Name: "VCAP_APPLICATION", Value: "mine"},
+	}
 	got := map[string]string{}
 	var names []string
 	for _, e := range BuildStatefulSet(lrp).Spec.Template.Spec.Containers[0].Env {
@@ -167,6 +177,8 @@ func TestEnvironment(t *testing.T) {
 	}
 	want := map[string]string{
 		"A": "env", "B": "environment", "PORT": "8080", "VCAP_APP_PORT": "8080", "POD_NAME": "<metadata.name>", "CF_INSTANCE_GUID": "<metadata.uid>",
+		"VCAP_APPLICATION": `{"application_id":"app","application_name":"my-app","application_uris":[],"application_version":"7","limits":{"disk":128,"mem":64},` +
+			`"name":"my-app","process_id":"` + guid + `","process_type":"web","space_id":"space","uris":[],"version":"7"}`,
 		"CF_INSTANCE_INDEX": "<metadata.labels['apps.kubernetes.io/pod-index']>", "CF_INSTANCE_IP": "<status.hostIP>", "CF_INSTANCE_INTERNAL_IP": "<status.podIP>",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -174,6 +186,34 @@ func TestEnvironment(t *testing.T) {
 	}
 	if !slices.IsSorted(names) || len(names) != len(got) {
 		t.Errorf("found %v, want each once and sorted", names)
+	}
+}
+
+// A worker has no port, so none is made up for it, and an LRP that somebody made by hand belongs to no app. Nobody is
+// told of services that Torpor does not have.
+func TestEnvironmentWithoutAPort(t *testing.T) {
+	worker := built(func(p *Parts) { p.Process.Spec.ProcessType = "worker" })
+	byHand := worker.DeepCopy()
+	byHand.Spec.AppGUID = ""
+	for name, row := range map[string]struct {
+		lrp  *eiriniv1.LRP
+		want []string
+	}{
+		"of a worker":    {worker, []string{"CF_INSTANCE_GUID", "CF_INSTANCE_INDEX", "CF_INSTANCE_INTERNAL_IP", "CF_INSTANCE_IP", "POD_NAME", "VCAP_APPLICATION"}},
+		"of one by hand": {byHand, []string{"CF_INSTANCE_GUID", "CF_INSTANCE_INDEX", "CF_INSTANCE_INTERNAL_IP", "CF_INSTANCE_IP", "POD_NAME"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var names []string
+			for _, e := range environment(row.lrp) {
+				names = append(names, e.Name)
+			}
+			if diff := cmp.Diff(row.want, names); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if c := container(row.lrp); len(c.Ports) != 0 || c.StartupProbe != nil || c.LivenessProbe != nil {
+				t.Errorf("expected neither ports nor probes, found %+v", c)
+			}
+		})
 	}
 }
 
@@ -188,17 +228,17 @@ func TestProbes(t *testing.T) {
 		"nor what listens nowhere": {eiriniv1.Healthcheck{Type: "port"}, nil, nil},
 		"a port has a minute": {
 			eiriniv1.Healthcheck{Type: "port", Port: 8080},
-			&corev1.Probe{ProbeHandler: tcp, PeriodSeconds: 2, TimeoutSeconds: 1, FailureThreshold: 30},
+			&corev1.Probe{ProbeHandler: tcp, PeriodSeconds: 1, TimeoutSeconds: 1, FailureThreshold: 61},
 			&corev1.Probe{ProbeHandler: tcp, PeriodSeconds: 30, TimeoutSeconds: 1, FailureThreshold: 1},
 		},
 		"odd times are rounded up": {
 			eiriniv1.Healthcheck{Type: "port", Port: 8080, TimeoutMs: 2001, InvocationTimeoutMs: 1001},
-			&corev1.Probe{ProbeHandler: tcp, PeriodSeconds: 2, TimeoutSeconds: 2, FailureThreshold: 2},
+			&corev1.Probe{ProbeHandler: tcp, PeriodSeconds: 1, TimeoutSeconds: 2, FailureThreshold: 4},
 			&corev1.Probe{ProbeHandler: tcp, PeriodSeconds: 30, TimeoutSeconds: 2, FailureThreshold: 1},
 		},
 		"a path is asked for": {
 			eiriniv1.Healthcheck{Type: "http", Port: 1, Endpoint: "/h", TimeoutMs: 1000},
-			&corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/h", Port: intstr.FromInt32(1)}}, PeriodSeconds: 2, TimeoutSeconds: 1, FailureThreshold: 1},
+			&corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/h", Port: intstr.FromInt32(1)}}, PeriodSeconds: 1, TimeoutSeconds: 1, FailureThreshold: 2},
 			&corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/h", Port: intstr.FromInt32(1)}}, PeriodSeconds: 30, TimeoutSeconds: 1, FailureThreshold: 1},
 		},
 	} {

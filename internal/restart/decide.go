@@ -36,6 +36,7 @@ func Rules() []Rule {
 		{"canary waits", Observed.paused, canaryWaits},
 		{"deploying", func(o Observed) bool { return len(o.older()) > 0 }, deploying},
 		{"starting", func(o Observed) bool { return o.pods(o.Target()).Ready < o.Desired }, starting},
+		{"yielding", Observed.yielding, yielding},
 		{"running", func(Observed) bool { return true }, running},
 	}
 }
@@ -79,10 +80,13 @@ func (o Observed) blocked() bool {
 	return o.NameTaken
 }
 
-// untilTimeout is when the drain timeout lets the current revision start.
+// untilTimeout is when the drain timeout lets the current revision start, or a deployment be through.
 func untilTimeout(o Observed) time.Duration {
 	left := o.leftover()
-	if o.App.DrainTimeout == 0 || left.since.IsZero() || o.timedOut() {
+	if left.since.IsZero() && o.App.Started {
+		left = o.replaced()
+	}
+	if o.App.DrainTimeout == 0 || left.since.IsZero() || o.expired(left) {
 		return 0
 	}
 	return o.App.DrainTimeout - o.Now.Sub(left.since)

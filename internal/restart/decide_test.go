@@ -169,6 +169,22 @@ func TestDecide(t *testing.T) {
 		"the last old one goes with its LRP": {
 			observed(deploymentOf5, lrp(4, 1), pods(4, 1, 0), lrp(5, 3), pods(5, 3, 0)), decision{"retire older", DeleteLRPs{[]string{n4}}, deploying, drained, 0},
 		},
+		"race l: a deployment is not through while the old ones end": {
+			observed(deploymentOf5, dying(4), pods(4, 0, 1), lrp(5, 3), pods(5, 3, 0)), decision{"yielding", Nothing{}, deploying, draining, left},
+		},
+		"nor while one of them has only its LRP": {
+			observed(deploymentOf5, dying(4), lrp(5, 3), pods(5, 3, 0)), decision{"yielding", Nothing{}, deploying, drained, 0},
+		},
+		"nor while one has only its Pods": {
+			observed(deploymentOf5, pods(4, 1, 0), lrp(5, 3), pods(5, 3, 0)), decision{"yielding", Nothing{}, deploying, drained, 0},
+		},
+		"unless they may overlap": {
+			observed(deploymentOf5, overlap, dying(4), pods(4, 0, 1), lrp(5, 3), pods(5, 3, 0)), decision{"running", Nothing{}, korifiv1alpha1.RunningReason, draining, left},
+		},
+		"or do not end in time": {
+			observed(deploymentOf5, dying(4), pods(4, 0, 1), lrp(5, 3), pods(5, 3, 0), func(o *Observed) { o.App.DrainTimeout = 5 * time.Second }),
+			decision{"running", Nothing{}, korifiv1alpha1.RunningReason, draining, 0},
+		},
 		"of two older ones the older goes first": {
 			observed(deploymentOf5, lrp(3, 2), pods(3, 2, 0), lrp(4, 1), pods(4, 1, 0), lrp(5, 2), pods(5, 1, 0)),
 			decision{"retire older", ScaleLRP{Name(guid, 3), 1}, deploying, drained, 0},
@@ -186,7 +202,10 @@ func TestDecide(t *testing.T) {
 			observed(cancelled, lrp(4, 3), pods(4, 1, 0), lrp(5, 2), pods(5, 2, 0)), decision{"starting", Nothing{}, starting, drained, 0},
 		},
 		"then the new goes": {
-			observed(cancelled, lrp(4, 3), pods(4, 3, 0), lrp(5, 2), pods(5, 2, 0)), decision{"delete what has to go", DeleteLRPs{[]string{n5}}, korifiv1alpha1.RunningReason, draining, 0},
+			observed(cancelled, lrp(4, 3), pods(4, 3, 0), lrp(5, 2), pods(5, 2, 0)), decision{"delete what has to go", DeleteLRPs{[]string{n5}}, deploying, draining, 0},
+		},
+		"and is waited for": {
+			observed(cancelled, lrp(4, 3), pods(4, 3, 0), dying(5), pods(5, 0, 2)), decision{"yielding", Nothing{}, deploying, draining, left},
 		},
 		"at once if it is of no use": {
 			observed(cancelled, lrp(4, 2), pods(4, 2, 0), lrp(5, 2)), decision{"delete what has to go", DeleteLRPs{[]string{n5}}, starting, draining, 0},

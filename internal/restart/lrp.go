@@ -3,6 +3,10 @@
 package restart
 
 import (
+	"cmp"
+	"encoding/json"
+	"strconv"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -45,19 +49,47 @@ func BuildLRP(p Parts, do CreateLRP) *eiriniv1.LRP {
 			GUID: p.Process.Name, Version: FormatRevision(do.Revision), ProcessType: p.Process.Spec.ProcessType,
 			AppName: p.App.Spec.DisplayName, AppGUID: p.App.Name, SpaceGUID: p.Process.Namespace,
 			Image: p.Droplet.Registry.Image, ImagePullSecrets: p.Droplet.Registry.ImagePullSecrets,
-			Command: p.command(), Environment: p.Environment, Health: p.health(ports), Ports: ports,
+			Command: p.command(), Env: p.platform(do.Revision), Environment: p.Environment, Health: p.health(ports), Ports: ports,
 			Instances: do.Instances, MemoryMB: p.Process.Spec.MemoryMB, DiskMB: p.Process.Spec.DiskQuotaMB,
 		},
 	}
 	return lrp
 }
 
+// platform is what Cloud Foundry tells every instance of its app.
+func (p Parts) platform(revision int64) map[string]string {
+	application := Application(p.App, revision)
+	application["process_id"], application["process_type"] = p.Process.Name, p.Process.Spec.ProcessType
+	application["limits"] = map[string]int64{"mem": p.Process.Spec.MemoryMB, "disk": p.Process.Spec.DiskQuotaMB}
+	text, err := json.Marshal(application)
+	if err != nil { // Strings and numbers can always be written.
+		return nil
+	}
+	env := map[string]string{"VCAP_APPLICATION": string(text)}
+	if p.Process.Spec.MemoryMB > 0 {
+		env["MEMORY_LIMIT"] = strconv.FormatInt(p.Process.Spec.MemoryMB, 10) + "M"
+	}
+	return env
+}
+
+// Application is what VCAP_APPLICATION says of an app at a revision; its routes are made by others.
+func Application(app *korifiv1alpha1.CFApp, revision int64) map[string]any {
+	return map[string]any{
+		"application_id": app.Name, "application_name": app.Spec.DisplayName, "name": app.Spec.DisplayName,
+		"application_version": FormatRevision(revision), "version": FormatRevision(revision), "space_id": app.Namespace,
+		"application_uris": []string{}, "uris": []string{},
+	}
+}
+
 // command is empty where the image's own is run.
 func (p Parts) command() []string {
 	command := p.Process.Spec.Command
-	if command == "" {
-		command = p.Process.Spec.DetectedCommand
+	for _, t := range p.Droplet.ProcessTypes {
+		if t.Type == p.Process.Spec.ProcessType {
+			command = cmp.Or(command, t.Command)
+		}
 	}
+	command = cmp.Or(command, p.Process.Spec.DetectedCommand)
 	switch {
 	case command == "":
 		return nil

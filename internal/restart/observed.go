@@ -198,14 +198,18 @@ type leftover struct {
 func (l leftover) none() bool { return l.lrps == 0 && l.pods == 0 }
 
 func (o Observed) leftover() leftover {
+	return o.leftOf(o.doomed)
+}
+
+func (o Observed) leftOf(gone func(revision int64) bool) leftover {
 	var left leftover
 	for _, l := range o.LRPs {
-		if o.doomed(l.Revision) {
+		if gone(l.Revision) {
 			left.lrps++
 		}
 	}
 	for _, p := range o.Pods {
-		if !o.doomed(p.Revision) {
+		if !gone(p.Revision) {
 			continue
 		}
 		left.pods += p.Alive + p.Draining
@@ -217,8 +221,9 @@ func (o Observed) leftover() leftover {
 }
 
 // timedOut: Pods that have to go are left for longer than the app waits.
-func (o Observed) timedOut() bool {
-	left := o.leftover()
+func (o Observed) timedOut() bool { return o.expired(o.leftover()) }
+
+func (o Observed) expired(left leftover) bool {
 	return o.App.DrainTimeout > 0 && !left.since.IsZero() && o.Now.Sub(left.since) >= o.App.DrainTimeout
 }
 

@@ -13,7 +13,8 @@ import (
 )
 
 const (
-	startPeriod    = 2
+	// startPeriod is the shortest that there is: an instance that answers shall soon count.
+	startPeriod    = 1
 	livePeriod     = 30
 	defaultStartMs = 60_000
 )
@@ -41,8 +42,9 @@ func probes(health eiriniv1.Healthcheck) (startup, liveness *corev1.Probe) {
 		start = defaultStartMs
 	}
 	timeout := seconds(max(health.InvocationTimeoutMs, 1))
+	// The first check comes with the start, so one more than fit into the time has to fail.
 	startup = &corev1.Probe{
-		ProbeHandler: handler, PeriodSeconds: startPeriod, TimeoutSeconds: timeout, FailureThreshold: (seconds(start)-1)/startPeriod + 1,
+		ProbeHandler: handler, PeriodSeconds: startPeriod, TimeoutSeconds: timeout, FailureThreshold: min(seconds(start), math.MaxInt32-1) + 1,
 	}
 	liveness = &corev1.Probe{ProbeHandler: handler, PeriodSeconds: livePeriod, TimeoutSeconds: timeout, FailureThreshold: 1}
 	return startup, liveness

@@ -47,3 +47,15 @@ func (o Observed) retire() (lrp LRP, keep int32, found bool) {
 	}
 	return lrp, keep, found
 }
+
+// replaced is what is left of every revision that a deployment runs beside: those before it, or the one that was taken back.
+func (o Observed) replaced() leftover {
+	return o.leftOf(func(revision int64) bool { return revision >= o.App.LastStop && revision != o.Target() })
+}
+
+// yielding: a deployment has all its instances, and what it replaced still ends. It is waited for as long as for a drain,
+// unless revisions may overlap.
+func (o Observed) yielding() bool {
+	left := o.replaced()
+	return !o.App.Overlap && !left.none() && !o.expired(left)
+}

@@ -3,6 +3,7 @@
 package restart
 
 import (
+	"encoding/json"
 	"maps"
 	"slices"
 	"strconv"
@@ -155,11 +156,7 @@ func environment(lrp *eiriniv1.LRP) []corev1.EnvVar {
 	for name, value := range lrp.Spec.Env {
 		byName[name] = corev1.EnvVar{Name: name, Value: value}
 	}
-	if len(lrp.Spec.Ports) > 0 {
-		port := strconv.Itoa(int(lrp.Spec.Ports[0]))
-		byName["PORT"], byName["VCAP_APP_PORT"] = corev1.EnvVar{Name: "PORT", Value: port}, corev1.EnvVar{Name: "VCAP_APP_PORT", Value: port}
-	}
-	for _, e := range slices.Concat(lrp.Spec.Environment, []corev1.EnvVar{
+	for _, e := range slices.Concat(lrp.Spec.Environment, described(lrp), []corev1.EnvVar{
 		{Name: "POD_NAME", ValueFrom: field("metadata.name")},
 		{Name: "CF_INSTANCE_GUID", ValueFrom: field("metadata.uid")},
 		{Name: "CF_INSTANCE_INDEX", ValueFrom: field("metadata.labels['" + appsv1.PodIndexLabel + "']")},
@@ -173,4 +170,26 @@ func environment(lrp *eiriniv1.LRP) []corev1.EnvVar {
 		all = append(all, byName[name])
 	}
 	return all
+}
+
+// described is what an app is told of itself. A process that listens nowhere has no port.
+func described(lrp *eiriniv1.LRP) []corev1.EnvVar {
+	var all []corev1.EnvVar
+	if len(lrp.Spec.Ports) > 0 {
+		port := strconv.Itoa(int(lrp.Spec.Ports[0]))
+		all = append(all, corev1.EnvVar{Name: "PORT", Value: port}, corev1.EnvVar{Name: "VCAP_APP_PORT", Value: port})
+	}
+	if lrp.Spec.AppGUID == "" {
+		return all
+	}
+	text, err := json.Marshal(map[string]any{
+		"application_id": lrp.Spec.AppGUID, "application_name": lrp.Spec.AppName, "name": lrp.Spec.AppName,
+		"application_version": lrp.Spec.Version, "version": lrp.Spec.Version, "application_uris": []string{}, "uris": []string{},
+		"process_id": lrp.Spec.GUID, "process_type": lrp.Spec.ProcessType, "space_id": lrp.Spec.SpaceGUID,
+		"limits": map[string]int64{"mem": lrp.Spec.MemoryMB, "disk": lrp.Spec.DiskMB},
+	})
+	if err != nil {
+		return all
+	}
+	return append(all, corev1.EnvVar{Name: "VCAP_APPLICATION", Value: string(text)})
 }

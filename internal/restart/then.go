@@ -87,6 +87,11 @@ func starting(o Observed) Plan {
 	return Plan{Ready: notReady(korifiv1alpha1.StartingReason, message)}
 }
 
+func yielding(o Observed) Plan {
+	message := fmt.Sprintf("%s; %d of other revisions are on their way out", readiness(o), o.replaced().pods)
+	return Plan{Ready: notReady(korifiv1alpha1.DeployingReason, message)}
+}
+
 func running(o Observed) Plan {
 	return Plan{Ready: Condition{metav1.ConditionTrue, korifiv1alpha1.RunningReason, readiness(o)}}
 }
@@ -98,6 +103,8 @@ func progress(o Observed) Condition {
 		return deploying(o).Ready
 	case o.pods(o.Target()).Ready < o.Desired:
 		return starting(o).Ready
+	case o.yielding():
+		return yielding(o).Ready
 	default:
 		return running(o).Ready
 	}

@@ -101,7 +101,8 @@ func (h *HubServer) Kubeconfig(*testing.T) string { return filepath.Join(h.dir, 
 // InstallCRDs installs every CRD of config/crd and returns when they are served.
 func (h *HubServer) InstallCRDs(t *testing.T) {
 	t.Helper()
-	if _, err := envtest.InstallCRDs(h.Config, envtest.CRDInstallOptions{Paths: []string{crdFolder(t)}, ErrorIfPathMissing: true}); err != nil {
+	options := envtest.CRDInstallOptions{Paths: []string{crdFolder(t)}, ErrorIfPathMissing: true, MaxTime: patience}
+	if _, err := envtest.InstallCRDs(h.Config, options); err != nil {
 		t.Fatalf("install CRDs: %v", err)
 	}
 }

@@ -16,6 +16,8 @@ const (
 	MySQL = "localhost/mysql:9.7"
 	// Torpor is the torpor of this tree.
 	Torpor = "localhost/torpor:dev"
+	// Webapp is a web app that tells who it is.
+	Webapp = "localhost/webapp:1"
 
 	mysqlUser = 10000
 	nobody    = 65532
@@ -34,6 +36,13 @@ func NewTorpor(program string) Image {
 	t.Copy("torpor", program)
 	t.Dir("tmp", 0o1777, 0)
 	return Image{Name: Torpor, Tree: t, Entrypoint: []string{"/torpor"}, User: id(nobody)}
+}
+
+// NewWebapp makes the image of the static program webapp.
+func NewWebapp(program string) Image {
+	t := Tree{}
+	t.Copy("webapp", program)
+	return Image{Name: Webapp, Tree: t, Entrypoint: []string{"/webapp"}, User: id(nobody)}
 }
 
 // NewBusybox makes the image of a static busybox.

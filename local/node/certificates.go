@@ -25,6 +25,9 @@ const (
 	requestLimit  = 5 * time.Second
 	// The kubelet gives up without a certificate after this time, so that its wrapper can start it anew.
 	exitAfter = 5 * time.Minute
+	// What a kubelet may ask of the API server by default; client-go's own limit of 5 requests a second would let a node
+	// start or end no more Pods than that.
+	kubeletQPS, kubeletBurst = 50, 100
 )
 
 // identity does what the kubelet does at its start: go on with a client certificate that is still valid,
@@ -58,6 +61,7 @@ func (c Config) identity(ctx context.Context) (kubernetes.Interface, error) {
 	if err := awaitCertificate(ctx, manager); err != nil {
 		return nil, err
 	}
+	rotating.QPS, rotating.Burst = kubeletQPS, kubeletBurst
 	return kubernetes.NewForConfig(rotating)
 }
 

@@ -53,7 +53,9 @@ func (p *pods) see(ctx context.Context, pod *corev1.Pod) {
 	case pod.DeletionTimestamp != nil:
 		p.after(ctx, pod, b.stop, p.end)
 	case pod.Status.Phase == corev1.PodPending || pod.Status.Phase == "":
-		p.report(ctx, pod, status(pod, p.config.Address, b.start == 0, b.crash))
+		p.after(ctx, pod, 0, func(ctx context.Context, pod *corev1.Pod) {
+			p.report(ctx, pod, status(pod, p.config.Address, b.start == 0, b.crash))
+		})
 	case !ready(pod) && b.crash == "":
 		p.after(ctx, pod, b.start, func(ctx context.Context, pod *corev1.Pod) {
 			p.report(ctx, pod, status(pod, p.config.Address, true, ""))
@@ -61,12 +63,9 @@ func (p *pods) see(ctx context.Context, pod *corev1.Pod) {
 	}
 }
 
-// after does something later, once for a pod at a time; a pod that is deleted while it starts is looked at again then.
+// after does something later, once for a pod at a time, and no pod waits for another; a pod that is deleted while it starts
+// is looked at again then.
 func (p *pods) after(ctx context.Context, pod *corev1.Pod, delay time.Duration, do func(context.Context, *corev1.Pod)) {
-	if delay == 0 {
-		do(ctx, pod)
-		return
-	}
 	key := pod.UID
 	if pod.DeletionTimestamp != nil {
 		key += "/ends"

@@ -30,7 +30,7 @@ type Config struct {
 	Dir string
 	// Parts is the folder that machine.Fetch has filled; images are kept there as well.
 	Parts string
-	// Programs is the folder with local's other names, coredns, pause and torpor.
+	// Programs is the folder with local's other names, coredns, pause, webapp and torpor.
 	Programs string
 	// MySQL is the folder that mysql.Fetch has filled.
 	MySQL string

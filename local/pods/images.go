@@ -16,7 +16,9 @@ import (
 // images makes the image files that are missing or may have changed, and returns all.
 func (c Config) images() ([]string, error) {
 	busybox := machine.Busybox(c.Parts)
-	made := []images.Image{images.NewPause(filepath.Join(c.Programs, "pause")), images.NewBusybox(busybox)}
+	made := []images.Image{
+		images.NewPause(filepath.Join(c.Programs, "pause")), images.NewBusybox(busybox), images.NewWebapp(filepath.Join(c.Programs, "webapp")),
+	}
 	if torpor := filepath.Join(c.Programs, "torpor"); exists(torpor) {
 		made = append(made, images.NewTorpor(torpor))
 	} else {

@@ -20,6 +20,9 @@ const LRPFinalizer = "eirini.cloudfoundry.org/lrp"
 // +kubebuilder:printcolumn:name="Draining",type="integer",JSONPath=".status.drainingReplicas"
 // +kubebuilder:printcolumn:name="Revision",type="string",JSONPath=".spec.version"
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp"
+// +kubebuilder:printcolumn:name="Process",type="string",JSONPath=".spec.processType",priority=1
+// +kubebuilder:printcolumn:name="App",type="string",JSONPath=".spec.appGUID",priority=1
+// +kubebuilder:printcolumn:name="Why",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].message",priority=1
 type LRP struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -93,6 +96,8 @@ type LRPSpec struct {
 	Health Healthcheck `json:"health,omitzero"`
 	// +optional
 	// +listType=atomic
+	// +kubebuilder:validation:items:Minimum=1
+	// +kubebuilder:validation:items:Maximum=65535
 	Ports []int32 `json:"ports,omitempty"`
 	// +optional
 	// +kubebuilder:default=1

@@ -120,10 +120,11 @@ func (s *served) testColumns(t *testing.T) {
 	for _, column := range table.ColumnDefinitions {
 		names = append(names, strings.ToUpper(column.Name))
 	}
-	if got, want := strings.Join(names, " "), "NAME REPLICAS READY DRAINING REVISION AGE"; got != want {
+	if got, want := strings.Join(names, " "), "NAME REPLICAS READY DRAINING REVISION AGE PROCESS APP WHY"; got != want {
 		t.Errorf("found columns %s, want %s", got, want)
 	}
-	if diff := cmp.Diff([]any{"test", 3.0, 2.0, 1.0, "7"}, table.Rows[0].Cells[:5]); diff != "" {
+	cells := table.Rows[0].Cells
+	if diff := cmp.Diff([]any{"test", 3.0, 2.0, 1.0, "7", "2 of 3 instances are ready"}, append(cells[:5:5], cells[8])); diff != "" {
 		t.Errorf("cells (-want +got):\n%s", diff)
 	}
 	lrp.Status.Instances["0"] = eiriniv1.InstanceStatus{State: "UP"}

@@ -11,12 +11,16 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:resource:path=cfapps,singular=cfapp,scope=Namespaced
 // +kubebuilder:printcolumn:name="Display Name",type="string",JSONPath=".spec.displayName"
 // +kubebuilder:printcolumn:name="State",type="string",JSONPath=".spec.desiredState"
+// +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].reason"
 // +kubebuilder:printcolumn:name="Revision",type="string",JSONPath=`.metadata.annotations.korifi\.cloudfoundry\.org/app-rev`
 // +kubebuilder:printcolumn:name="Ready",type="integer",JSONPath=".status.instances.ready"
 // +kubebuilder:printcolumn:name="Desired",type="integer",JSONPath=".status.instances.desired"
 // +kubebuilder:printcolumn:name="Draining",type="integer",JSONPath=".status.instances.draining"
+// +kubebuilder:printcolumn:name="Restarted",type="date",JSONPath=".status.lastRestart.at"
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp"
 // +kubebuilder:printcolumn:name="Actual",type="string",JSONPath=".status.actualState",priority=1
+// +kubebuilder:printcolumn:name="Cause",type="string",JSONPath=".status.lastRestart.cause",priority=1
+// +kubebuilder:printcolumn:name="By",type="string",JSONPath=".status.lastRestart.by",priority=1
 // +kubebuilder:printcolumn:name="Why",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].message",priority=1
 // +kubebuilder:validation:XValidation:rule=`size(self.metadata.name) <= 63`,messageExpression=`'metadata.name: expected at most 63 characters, because it is a label of other objects; found %d; choose a shorter one'.format([size(self.metadata.name)])`
 type CFApp struct {

@@ -48,11 +48,22 @@ const (
 	DrainedReason = "Drained"
 )
 
-// SucceededCondition of a CFBuild is True once its droplet is there.
-const SucceededCondition = "Succeeded"
-
-// Reasons of Succeeded, and of Ready of a CFOrg and a CFSpace.
+// Conditions of a CFBuild, as upstream has them.
 const (
+	// StagingCondition is True while the droplet is being made.
+	StagingCondition = "Staging"
+	// SucceededCondition is True once the droplet is there, and False when there will be none.
+	SucceededCondition = "Succeeded"
+)
+
+// Reasons of Staging and Succeeded, and of Ready of a CFPackage, a CFOrg and a CFSpace.
+const (
+	// SourceReadyReason: the package names the image that droplets are made from.
+	SourceReadyReason = "SourceReady"
+	// SourceMissingReason: the package names no image with its code.
+	SourceMissingReason = "SourceMissing"
+	// BuildFailedReason: whoever built the droplet says that it failed.
+	BuildFailedReason = "BuildFailed"
 	// StagedReason: the droplet is there.
 	StagedReason = "Staged"
 	// PackageMissingReason: there is no CFPackage to make the droplet from.

@@ -15,6 +15,7 @@ import (
 // +kubebuilder:printcolumn:name="Type",type="string",JSONPath=".spec.type"
 // +kubebuilder:printcolumn:name="App",type="string",JSONPath=".spec.appRef.name"
 // +kubebuilder:printcolumn:name="Image",type="string",JSONPath=".spec.source.registry.image"
+// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].status"
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp"
 type CFPackage struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -92,6 +93,7 @@ type CFPackageStatus struct {
 // +kubebuilder:printcolumn:name="App",type="string",JSONPath=".spec.appRef.name"
 // +kubebuilder:printcolumn:name="Image",type="string",JSONPath=".status.droplet.registry.image"
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp"
+// +kubebuilder:printcolumn:name="Why",type="string",JSONPath=".status.conditions[?(@.type=='Succeeded')].message",priority=1
 type CFBuild struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -169,6 +171,8 @@ type Droplet struct {
 	// Ports the image says it listens on.
 	// +optional
 	// +listType=atomic
+	// +kubebuilder:validation:items:Minimum=1
+	// +kubebuilder:validation:items:Maximum=65535
 	Ports []int32 `json:"ports,omitempty"`
 }
 

@@ -10,12 +10,14 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:path=cfprocesses,singular=cfprocess,scope=Namespaced
 // +kubebuilder:printcolumn:name="Type",type="string",JSONPath=".spec.processType"
+// +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].reason"
 // +kubebuilder:printcolumn:name="Revision",type="integer",JSONPath=".status.observedRevision"
 // +kubebuilder:printcolumn:name="Ready",type="integer",JSONPath=".status.actualInstances"
 // +kubebuilder:printcolumn:name="Desired",type="integer",JSONPath=".spec.desiredInstances"
 // +kubebuilder:printcolumn:name="Draining",type="integer",JSONPath=".status.drainingInstances"
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp"
 // +kubebuilder:printcolumn:name="App",type="string",JSONPath=".spec.appRef.name",priority=1
+// +kubebuilder:printcolumn:name="Since",type="date",JSONPath=".status.conditions[?(@.type=='Ready')].lastTransitionTime",priority=1
 // +kubebuilder:printcolumn:name="Why",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].message",priority=1
 // +kubebuilder:validation:XValidation:rule=`size(self.metadata.name) <= 63`,messageExpression=`'metadata.name: expected at most 63 characters, because it is a label of other objects; found %d; choose a shorter one'.format([size(self.metadata.name)])`
 type CFProcess struct {
@@ -44,6 +46,7 @@ type CFProcessSpec struct {
 	// ProcessType is web, worker or the like.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$')`,message=`expected letters, digits, '-', '_' and '.' with a letter or digit at both ends, because it is a label of Pods; choose a name such as worker`
 	// +kubebuilder:validation:XValidation:rule=`self == oldSelf`,message=`expected it to stay, because a process has one type; found it changed; make a new CFProcess`
 	ProcessType string `json:"processType"`
 	// Command replaces what the image runs; empty keeps that.
@@ -67,6 +70,8 @@ type CFProcessSpec struct {
 	// Ports the process listens on; deprecated upstream.
 	// +optional
 	// +listType=atomic
+	// +kubebuilder:validation:items:Minimum=1
+	// +kubebuilder:validation:items:Maximum=65535
 	Ports []int32 `json:"ports,omitempty"`
 }
 

@@ -61,17 +61,22 @@ func (s *served) testColumns(t *testing.T) {
 	}{
 		"cfapps": {
 			changed(app(), "7", "metadata", "annotations", korifiv1alpha1.RevisionAnnotation), fullAppStatus(now),
-			"NAME DISPLAY-NAME STATE REVISION READY DESIRED DRAINING AGE",
-			[]any{"test", "my-app", "STARTED", "7", 2.0, 3.0, 1.0},
+			"NAME DISPLAY-NAME STATE STATUS REVISION READY DESIRED DRAINING RESTARTED AGE",
+			[]any{"test", "my-app", "STARTED", "Starting", "7", 2.0, 3.0, 1.0, "date"},
 		},
 		"cfprocesses": {
-			process(), fullProcessStatus(now), "NAME TYPE REVISION READY DESIRED DRAINING AGE",
-			[]any{"test", "web", 7.0, 2.0, 3.0, 1.0},
+			process(), fullProcessStatus(now), "NAME TYPE STATUS REVISION READY DESIRED DRAINING AGE",
+			[]any{"test", "web", "Starting", 7.0, 2.0, 3.0, 1.0},
 		},
-		"cfbuilds":   {build(), fullBuildStatus(now), "NAME STATE APP IMAGE AGE", []any{"test", "STAGED", "a", "example.com/app:1"}},
-		"cfpackages": {pack(), nil, "NAME TYPE APP IMAGE AGE", []any{"test", "docker", "a", "example.com/app:1"}},
-		"cforgs":     {org(), nil, "NAME DISPLAY-NAME READY AGE", []any{"test", "my org", nil}},
-		"cfspaces":   {space(), nil, "NAME DISPLAY-NAME READY AGE", []any{"test", "my space", nil}},
+		"cfbuilds": {build(), fullBuildStatus(now), "NAME STATE APP IMAGE AGE", []any{"test", "STAGED", "a", "example.com/app:1"}},
+		"cfpackages": {
+			pack(),
+			korifiv1alpha1.CFPackageStatus{Conditions: conditions(now)},
+			"NAME TYPE APP IMAGE READY AGE",
+			[]any{"test", "docker", "a", "example.com/app:1", "False"},
+		},
+		"cforgs":   {org(), nil, "NAME DISPLAY-NAME READY AGE", []any{"test", "my org", nil}},
+		"cfspaces": {space(), nil, "NAME DISPLAY-NAME READY AGE", []any{"test", "my space", nil}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			row.object.SetNamespace(namespace)
@@ -82,7 +87,11 @@ func (s *served) testColumns(t *testing.T) {
 			for i, column := range table.ColumnDefinitions {
 				if column.Priority == 0 {
 					names = append(names, strings.ReplaceAll(strings.ToUpper(column.Name), " ", "-"))
-					cells = append(cells, table.Rows[0].Cells[i])
+					cell := table.Rows[0].Cells[i]
+					if column.Type == "date" && cell != nil {
+						cell = column.Type // How long ago it was differs.
+					}
+					cells = append(cells, cell)
 				}
 			}
 			if got := strings.Join(names, " "); got != row.header {

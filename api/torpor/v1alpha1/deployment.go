@@ -14,7 +14,11 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:printcolumn:name="Strategy",type="string",JSONPath=".spec.strategy"
 // +kubebuilder:printcolumn:name="Revision",type="integer",JSONPath=".status.revision"
 // +kubebuilder:printcolumn:name="Reason",type="string",JSONPath=".status.reason"
+// +kubebuilder:printcolumn:name="Since",type="date",JSONPath=".status.lastChange"
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp"
+// +kubebuilder:printcolumn:name="Step",type="integer",JSONPath=".status.currentStep",priority=1
+// +kubebuilder:printcolumn:name="Steps",type="integer",JSONPath=".status.totalSteps",priority=1
+// +kubebuilder:printcolumn:name="Why",type="string",JSONPath=".status.message",priority=1
 type CFDeployment struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -46,6 +50,8 @@ const (
 )
 
 // CFDeploymentSpec is what somebody wants of a deployment.
+//
+// +kubebuilder:validation:XValidation:fieldPath=`.cancelled`,rule=`!has(oldSelf.cancelled) || !oldSelf.cancelled || has(self.cancelled) && self.cancelled`,message=`expected a cancelled deployment to stay cancelled; found it changed; make a new CFDeployment`
 type CFDeploymentSpec struct {
 	// AppRef names the CFApp.
 	// +kubebuilder:validation:XValidation:rule=`self == oldSelf`,message=`expected it to stay, because a deployment belongs to one app; found it changed; make a new CFDeployment`
@@ -73,7 +79,6 @@ type CFDeploymentSpec struct {
 	DropletRef *AppReference `json:"dropletRef,omitempty"`
 	// Cancelled takes the deployment back, if it is not through.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule=`self || !oldSelf`,message=`expected a cancelled deployment to stay cancelled; found it changed; make a new CFDeployment`
 	Cancelled bool `json:"cancelled,omitempty"`
 }
 

@@ -5,6 +5,7 @@ package job_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,15 +14,19 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/torpor-dev/torpor/internal/backup/bucket"
 	"github.com/torpor-dev/torpor/internal/testkit"
 	"github.com/torpor-dev/torpor/internal/testkit/mysqld"
 )
 
-// fill makes a dump take so long that it can be interrupted.
-func fill(t *testing.T, s *mysqld.Server, doublings int) {
+// halfway is less than what a dump or a restore moves of a server that is filled, and more than it begins with.
+const halfway = 2 << 20
+
+// fill makes a dump large enough to be interrupted in its middle.
+func fill(t *testing.T, s *mysqld.Server) {
 	t.Helper()
 	exec(t, s, "create table app.large (id int auto_increment primary key, b blob)", "insert into app.large (b) values (random_bytes(1000))")
-	for range doublings {
+	for range 12 { // 4 MB of a table that is neither the first nor the last.
 		exec(t, s, "insert into app.large (b) select random_bytes(1000) from app.large")
 	}
 }
@@ -33,22 +38,49 @@ func program(t *testing.T, w *world, password string, args ...string) *testkit.P
 	if path == "" {
 		t.Skip("TORPOR_BINARY is not set: expected the path of torpor; build it with `make torpor`, run with `make test`")
 	}
-	args = append(args, "--bucket="+w.bucket.Name, "--endpoint="+w.bucket.Endpoint, "--path-style")
+	if w.bucket.Folder != "" {
+		args = append(args, "--folder="+w.bucket.Folder)
+	} else {
+		args = append(args, "--bucket="+w.bucket.Name, "--endpoint="+w.bucket.Endpoint, "--path-style")
+	}
 	return testkit.StartProcess(t, path, args, []string{"TORPOR_MYSQL_PASSWORD=" + password, "TMPDIR=" + t.TempDir()})
 }
 
 func TestKilledBackup(t *testing.T) {
-	w := newWorld(t)
-	source := w.primary(t)
-	fill(t, source, 12)
-	p := program(t, w, backupPassword, "backup", "--cluster=ns/test", "--host="+source.Address)
-	testkit.Eventually(t, "the dump runs", func() error {
-		if one(t, source, "select count(*) from performance_schema.processlist where user = 'moco-backup' and info like 'SELECT /*!40001%'") == "0" {
-			return errors.New("not yet")
-		}
-		return nil
+	t.Run("into a bucket", func(t *testing.T) { testKilledBackup(t, newWorld(t), func() {}) })
+	t.Run("into a folder", func(t *testing.T) {
+		w := newWorld(t)
+		w.bucket = bucket.Config{Folder: t.TempDir()}
+		testKilledBackup(t, w, func() {
+			testkit.Eventually(t, "a part of the dump is written", func() error {
+				size := int64(0)
+				found, err := filepath.Glob(filepath.Join(w.bucket.Folder, "moco/ns/test/*/dump.sql.zst*"))
+				for _, name := range found {
+					var file os.FileInfo
+					if file, err = os.Stat(name); err == nil {
+						size += file.Size()
+					}
+				}
+				if size == 0 {
+					return fmt.Errorf("found nothing in %q (%w)", found, err)
+				}
+				return nil
+			})
+		})
 	})
+}
+
+// testKilledBackup kills a backup in the middle of its dump.
+func testKilledBackup(t *testing.T, w *world, ready func()) {
+	t.Helper()
+	source := w.primary(t)
+	fill(t, source)
+	l := newLine(t, source, toClient, halfway)
+	p := program(t, w, backupPassword, "backup", "--cluster=ns/test", "--host="+l.Address)
+	l.wait(t)
+	ready()
 	p.Kill9(t)
+	l.cut()
 	target := w.bed.Start(t)
 	wantTold(t, w.restore(t, target.Address), "expected a backup of ns/test", "none at all")
 
@@ -66,12 +98,23 @@ func TestKilledBackup(t *testing.T) {
 func TestKilledRestore(t *testing.T) {
 	w := newWorld(t)
 	source := w.primary(t)
-	fill(t, source, 13)
+	fill(t, source)
 	if _, err := w.backup(t.Context(), t, source.Address); err != nil {
 		t.Fatal(err)
 	}
 	target := w.bed.Start(t)
-	killRestore(t, w, target)
+	l := newLine(t, target, toServer, halfway)
+	p := program(t, w, adminPassword, "restore", "--source=ns/test", "--host="+l.Address, "--restore-point="+time.Now().Add(time.Minute).UTC().Format(time.RFC3339))
+	l.wait(t)
+	// The table itself is locked for as long as it is loaded.
+	if one(t, target, "select variable_value >= 100 from performance_schema.global_status where variable_name = 'Innodb_rows_inserted'") != "1" {
+		t.Error("expected a part of the rows to be loaded, found none")
+	}
+	p.Kill9(t)
+	l.cut()
+	if one(t, target, "select count(*) from information_schema.schemata where schema_name = 'torpor_restoring'") != "1" {
+		t.Error("expected the mark of half a restore, found none")
+	}
 	testkit.Eventually(t, "the next run succeeds", func() error { return w.restore(t, target.Address) })
 	if diff := cmp.Diff(contents(t, source), contents(t, target)); diff != "" {
 		t.Errorf("contents (-source +restored):\n%s", diff)
@@ -81,36 +124,26 @@ func TestKilledRestore(t *testing.T) {
 	}
 }
 
-// killRestore kills a restore in the middle. One that was faster is done again.
-func killRestore(t *testing.T, w *world, target *mysqld.Server) {
-	t.Helper()
-	for range 10 {
-		p := program(t, w, adminPassword, "restore", "--source=ns/test", "--host="+target.Address, "--restore-point="+time.Now().Add(time.Minute).UTC().Format(time.RFC3339))
-		testkit.Eventually(t, "rows are loaded", func() error {
-			if one(t, target, "select count(*) from information_schema.tables where table_name = 'large'") == "0" || one(t, target, "select count(*) from app.large") == "0" {
-				return errors.New("not yet")
-			}
-			return nil
-		})
-		p.Kill9(t)
-		if one(t, target, "select count(*) from information_schema.schemata where schema_name = 'torpor_restoring'") == "1" {
-			return
-		}
-		target.Empty(t)
-		target.Start(t)
-	}
-	t.Fatal("expected the mark of half a restore, found none ten times; they were killed too late")
-}
-
 func TestBackupThatIsGivenUp(t *testing.T) {
 	w := newWorld(t)
 	source := w.primary(t)
-	fill(t, source, 12)
+	fill(t, source)
 	scratch := t.TempDir()
 	t.Setenv("TMPDIR", scratch)
-	ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	if _, err := w.backup(ctx, t, source.Address); err == nil {
+	l := newLine(t, source, toClient, halfway)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := w.backup(ctx, t, l.Address)
+		ended <- err
+	}()
+	l.wait(t)
+	if found, err := filepath.Glob(filepath.Join(scratch, "torpor-*", "*")); err != nil || len(found) != 1 {
+		t.Errorf("expected one file with a password while the dump runs, found %q, %v", found, err)
+	}
+	cancel()
+	if err := <-ended; err == nil {
 		t.Fatal("expected an error, found none")
 	}
 	left, err := filepath.Glob(filepath.Join(scratch, "*", "*"))

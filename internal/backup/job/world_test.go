@@ -152,6 +152,7 @@ func connect(t *testing.T, s *mysqld.Server, user, password string) *sql.DB {
 func exec(t *testing.T, s *mysqld.Server, statements ...string) {
 	t.Helper()
 	db := connect(t, s, "moco-admin", adminPassword)
+	defer func() { _ = db.Close() }() // A test asks more often than a server takes clients.
 	for _, statement := range statements {
 		if _, err := db.ExecContext(t.Context(), statement); err != nil {
 			t.Fatalf("%s: %v", statement, err)
@@ -161,8 +162,10 @@ func exec(t *testing.T, s *mysqld.Server, statements ...string) {
 
 func one(t *testing.T, s *mysqld.Server, query string) string {
 	t.Helper()
+	db := connect(t, s, "moco-admin", adminPassword)
+	defer func() { _ = db.Close() }() // As above.
 	var value sql.NullString
-	if err := connect(t, s, "moco-admin", adminPassword).QueryRowContext(t.Context(), query).Scan(&value); err != nil {
+	if err := db.QueryRowContext(t.Context(), query).Scan(&value); err != nil {
 		t.Fatalf("%s: %v", query, err)
 	}
 	return value.String
@@ -170,7 +173,9 @@ func one(t *testing.T, s *mysqld.Server, query string) string {
 
 func list(t *testing.T, s *mysqld.Server, query string) []string {
 	t.Helper()
-	rows, err := connect(t, s, "moco-admin", adminPassword).QueryContext(t.Context(), query)
+	db := connect(t, s, "moco-admin", adminPassword)
+	defer func() { _ = db.Close() }() // As above.
+	rows, err := db.QueryContext(t.Context(), query)
 	if err != nil {
 		t.Fatalf("%s: %v", query, err)
 	}
@@ -194,9 +199,11 @@ func contents(t *testing.T, s *mysqld.Server) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	const mine = "not in ('information_schema', 'mysql', 'performance_schema', 'sys')"
+	db := connect(t, s, "moco-admin", adminPassword)
+	defer func() { _ = db.Close() }() // As above.
 	for _, table := range list(t, s, "select concat('`', replace(table_schema, '`', '``'), '`.`', table_name, '`') from information_schema.tables where table_type = 'BASE TABLE' and table_schema "+mine) {
 		var name, sum string
-		if err := connect(t, s, "moco-admin", adminPassword).QueryRowContext(t.Context(), "checksum table "+table).Scan(&name, &sum); err != nil {
+		if err := db.QueryRowContext(t.Context(), "checksum table "+table).Scan(&name, &sum); err != nil {
 			t.Fatal(err)
 		}
 		all[table] = sum

@@ -14,6 +14,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cfapi/payload"
 	"github.com/torpor-dev/torpor/internal/cfapi/store"
 	"github.com/torpor-dev/torpor/internal/cfapi/view"
+	"github.com/torpor-dev/torpor/internal/restart"
 )
 
 func apps(ctx context.Context, c *Call) (Answer, error) {
@@ -21,7 +22,7 @@ func apps(ctx context.Context, c *Call) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	all, err := c.Store.AppsIn(ctx, in)
+	all, err := c.Store.AppsIn(in)
 	if err != nil {
 		return Answer{}, err
 	}
@@ -34,14 +35,21 @@ func apps(ctx context.Context, c *Call) (Answer, error) {
 	return page(c, all, c.show)
 }
 
-// orderApps by name or state; otherwise they stay as they were made.
+// orderApps by name or state, and where that is the same, or nothing is asked for, by age.
 func orderApps(all []*korifiv1alpha1.CFApp, by string) {
+	first := func(_, _ *korifiv1alpha1.CFApp) int { return 0 }
 	switch strings.TrimPrefix(by, "-") {
 	case "name":
-		slices.SortStableFunc(all, func(a, b *korifiv1alpha1.CFApp) int { return cmp.Compare(a.Spec.DisplayName, b.Spec.DisplayName) })
+		first = func(a, b *korifiv1alpha1.CFApp) int { return cmp.Compare(a.Spec.DisplayName, b.Spec.DisplayName) }
 	case "state":
-		slices.SortStableFunc(all, func(a, b *korifiv1alpha1.CFApp) int { return cmp.Compare(a.Spec.DesiredState, b.Spec.DesiredState) })
+		first = func(a, b *korifiv1alpha1.CFApp) int { return cmp.Compare(a.Spec.DesiredState, b.Spec.DesiredState) }
 	}
+	slices.SortFunc(all, func(a, b *korifiv1alpha1.CFApp) int {
+		if c := first(a, b); c != 0 {
+			return c
+		}
+		return store.Older(a, b)
+	})
 	if strings.HasPrefix(by, "-") {
 		slices.Reverse(all)
 	}
@@ -124,11 +132,10 @@ func appEnvironment(ctx context.Context, c *Call) (Answer, error) {
 		return Answer{}, err
 	}
 	empty := map[string]string{}
+	revision, _, _ := restart.RevisionOf(found)
 	return ok(map[string]any{
 		"environment_variables": vars, "staging_env_json": empty, "running_env_json": empty, "system_env_json": empty,
-		"application_env_json": map[string]any{"VCAP_APPLICATION": map[string]any{
-			"application_id": found.Name, "application_name": found.Spec.DisplayName, "space_id": found.Namespace,
-		}},
+		"application_env_json": map[string]any{"VCAP_APPLICATION": restart.Application(found, revision)},
 	})
 }
 

@@ -57,7 +57,7 @@ func diffManifest(ctx context.Context, c *Call) (Answer, error) {
 
 // state is how an app is now; empty if there is none of this name.
 func (c *Call) state(ctx context.Context, space, name string) (view.AppState, error) {
-	app, err := c.Store.AppCalled(ctx, space, name)
+	app, err := c.Store.AppCalled(space, name)
 	if app == nil || err != nil {
 		return view.AppState{}, err
 	}
@@ -71,7 +71,7 @@ func (c *Call) state(ctx context.Context, space, name string) (view.AppState, er
 
 // apply makes an app what a manifest says, and makes it first if there is none.
 func (c *Call) apply(ctx context.Context, space string, wanted payload.ManifestApp) error {
-	app, err := c.Store.AppCalled(ctx, space, wanted.Name)
+	app, err := c.Store.AppCalled(space, wanted.Name)
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ func processes(ctx context.Context, c *Call) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	all, err := c.Store.ProcessesIn(ctx, in)
+	all, err := c.Store.ProcessesIn(in)
 	if err != nil {
 		return Answer{}, err
 	}
@@ -30,14 +30,15 @@ func processes(ctx context.Context, c *Call) (Answer, error) {
 	all = slices.DeleteFunc(all, func(p *korifiv1alpha1.CFProcess) bool {
 		return !ofApps.Has(p.Spec.AppRef.Name) || !types.Has(p.Spec.ProcessType) || !guids.Has(p.Name)
 	})
+	slices.SortFunc(all, store.Older)
 	if !strings.Contains(q.Get("embed"), "process_instances") {
 		return page(c, all, c.process)
 	}
-	byGUID := map[string]*korifiv1alpha1.CFApp{}
-	running, err := c.Store.AppsIn(ctx, in)
+	running, err := c.Store.AppsIn(in)
 	if err != nil {
 		return Answer{}, err
 	}
+	byGUID := make(map[string]*korifiv1alpha1.CFApp, len(running))
 	for _, a := range running {
 		byGUID[a.Name] = a
 	}

@@ -14,6 +14,7 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cfapi/fault"
 	"github.com/torpor-dev/torpor/internal/cfapi/payload"
+	"github.com/torpor-dev/torpor/internal/cfapi/store"
 	"github.com/torpor-dev/torpor/internal/cfapi/view"
 )
 
@@ -29,10 +30,11 @@ func events(ctx context.Context, c *Call) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	all, err := c.Store.AppsIn(ctx, in)
+	all, err := c.Store.AppsIn(in)
 	if err != nil {
 		return Answer{}, err
 	}
+	slices.SortFunc(all, store.Older)
 	targets, kinds := payload.FilterOf(q, "target_guids"), payload.FilterOf(q, "types")
 	var found []view.Event
 	for _, a := range all {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
@@ -59,25 +60,31 @@ func (s *Store) LiveApp(ctx context.Context, caller *access.Caller, guid string)
 	return live, nil
 }
 
-// AppsIn are the apps of some spaces, the oldest first.
-func (s *Store) AppsIn(ctx context.Context, spaces []string) ([]*korifiv1alpha1.CFApp, error) {
-	var all []*korifiv1alpha1.CFApp
+// AppsIn are the apps of some spaces in no order, as the cache holds them: nobody may change them.
+func (s *Store) AppsIn(spaces []string) ([]*korifiv1alpha1.CFApp, error) {
+	return in[*korifiv1alpha1.CFApp](s.apps, spaces)
+}
+
+func in[T any](all toolscache.Indexer, spaces []string) ([]T, error) {
+	var found []T
 	for _, space := range spaces {
-		var found korifiv1alpha1.CFAppList
-		if err := s.cache.List(ctx, &found, client.InNamespace(space)); err != nil {
-			return nil, fmt.Errorf("list apps: %w", err)
+		objects, err := all.ByIndex(toolscache.NamespaceIndex, space)
+		if err != nil {
+			return nil, fmt.Errorf("list what is in %s: %w", space, err)
 		}
-		for i := range found.Items {
-			all = append(all, &found.Items[i])
+		found = slices.Grow(found, len(objects))
+		for _, o := range objects {
+			if one, ok := o.(T); ok {
+				found = append(found, one)
+			}
 		}
 	}
-	oldestFirst(all)
-	return all, nil
+	return found, nil
 }
 
 // AppCalled is the app of a space that has a name; nil if there is none.
-func (s *Store) AppCalled(ctx context.Context, space, name string) (*korifiv1alpha1.CFApp, error) {
-	all, err := s.AppsIn(ctx, []string{space})
+func (s *Store) AppCalled(space, name string) (*korifiv1alpha1.CFApp, error) {
+	all, err := s.AppsIn([]string{space})
 	if err != nil {
 		return nil, err
 	}
@@ -134,18 +141,9 @@ func (s *Store) ProcessOf(ctx context.Context, app *korifiv1alpha1.CFApp, kind s
 	return nil, fault.NotFound(ProcessThing)
 }
 
-// ProcessesIn are the processes of some spaces.
-func (s *Store) ProcessesIn(ctx context.Context, spaces []string) ([]*korifiv1alpha1.CFProcess, error) {
-	var all []*korifiv1alpha1.CFProcess
-	for _, space := range spaces {
-		var found korifiv1alpha1.CFProcessList
-		if err := s.cache.List(ctx, &found, client.InNamespace(space)); err != nil {
-			return nil, fmt.Errorf("list processes: %w", err)
-		}
-		all = append(all, pointers(found.Items)...)
-	}
-	oldestFirst(all)
-	return all, nil
+// ProcessesIn are the processes of some spaces in no order, as the cache holds them: nobody may change them.
+func (s *Store) ProcessesIn(spaces []string) ([]*korifiv1alpha1.CFProcess, error) {
+	return in[*korifiv1alpha1.CFProcess](s.processes, spaces)
 }
 
 // visible: what somebody may not see is not there.
@@ -168,8 +166,12 @@ func pointers[T any](items []T) []*T {
 	return all
 }
 
-func oldestFirst[T client.Object](all []T) {
-	slices.SortFunc(all, func(a, b T) int {
-		return cmp.Or(a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time), cmp.Compare(a.GetName(), b.GetName()))
-	})
+// Older compares by age, and by name where that is the same.
+func Older[T client.Object](a, b T) int {
+	if c := a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time); c != 0 {
+		return c
+	}
+	return cmp.Compare(a.GetName(), b.GetName())
 }
+
+func oldestFirst[T client.Object](all []T) { slices.SortFunc(all, Older[T]) }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -159,14 +160,31 @@ func (s *Store) Lines(ctx context.Context, caller *access.Caller, app *korifiv1a
 	return all, nil
 }
 
+// lines are those of the container that runs, and before them those of the one that ended before it: a crash is told there.
 func lines(ctx context.Context, caller *access.Caller, pod *corev1.Pod, since time.Time, last *int64) ([]view.Line, error) {
-	o := &corev1.PodLogOptions{Timestamps: true, TailLines: last, LimitBytes: new(int64(maxLog))}
-	if len(pod.Spec.Containers) > 0 {
-		o.Container = pod.Spec.Containers[0].Name
-	}
+	o := &corev1.PodLogOptions{Container: restart.Container, Timestamps: true, TailLines: last, LimitBytes: new(int64(maxLog))}
 	if since.After(time.Unix(0, 0)) {
 		o.SinceTime = new(metav1.NewTime(since))
 	}
+	var before []view.Line
+	if replaced(pod) {
+		of := o.DeepCopy()
+		of.Previous = true
+		// It may have been cleared away meanwhile.
+		before, _ = printed(ctx, caller, pod, of)
+	}
+	now, err := printed(ctx, caller, pod, o)
+	return append(before, now...), err
+}
+
+// replaced says that a container runs where another has ended. While none runs, Kubernetes shows the log of the last one.
+func replaced(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
+		return c.State.Waiting == nil && c.LastTerminationState.Terminated != nil
+	})
+}
+
+func printed(ctx context.Context, caller *access.Caller, pod *corev1.Pod, o *corev1.PodLogOptions) ([]view.Line, error) {
 	stream, err := caller.Core.Pods(pod.Namespace).GetLogs(pod.Name, o).Stream(ctx)
 	if err != nil {
 		return nil, err

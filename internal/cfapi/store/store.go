@@ -36,7 +36,9 @@ const (
 // Store is the cache and who waits for it.
 type Store struct {
 	cache cache.Cache
-	wake  *wake
+	// apps and processes are what the cache holds, for lists: reading thousands through the cache copies each of them.
+	apps, processes toolscache.Indexer
+	wake            *wake
 	// root is the namespace of CFOrgs.
 	root string
 	// leaving is closed when nobody shall wait any more.
@@ -91,10 +93,28 @@ func (s *Store) Start(ctx, living context.Context, ended chan<- error) error {
 		if _, err := informer.AddEventHandler(s.wake); err != nil {
 			return fmt.Errorf("watch %T: %w", kind, err)
 		}
+		if err := s.keep(kind, informer); err != nil {
+			return err
+		}
 	}
 	go func() { ended <- s.cache.Start(living) }()
 	if !s.cache.WaitForCacheSync(ctx) {
 		return fmt.Errorf("fill the cache: %w", context.Cause(ctx))
+	}
+	return nil
+}
+
+// keep remembers where the objects of the long lists are.
+func (s *Store) keep(kind client.Object, informer cache.Informer) error {
+	shared, ok := informer.(toolscache.SharedIndexInformer)
+	if !ok {
+		return fmt.Errorf("watch %T: expected an informer with an index, found %T", kind, informer)
+	}
+	switch kind.(type) {
+	case *korifiv1alpha1.CFApp:
+		s.apps = shared.GetIndexer()
+	case *korifiv1alpha1.CFProcess:
+		s.processes = shared.GetIndexer()
 	}
 	return nil
 }

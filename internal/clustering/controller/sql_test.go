@@ -5,6 +5,7 @@ package controller
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -46,6 +47,28 @@ func (w *world) run(t *testing.T, i int, user string, statements ...string) erro
 		}
 	}
 	return nil
+}
+
+// acknowledged writes the second row of app.t until another instance than the first acknowledges it, and returns that
+// instance and the row's value. A write without an answer may have been made: when the new primary gets its label, the
+// sessions of clients that came before are ended, also those whose commits wait. So each attempt writes over the one before.
+func (w *world) acknowledged(t *testing.T) (heir int, value string) {
+	t.Helper()
+	attempt := 0
+	testkit.Eventually(t, "another instance acknowledges a write", func() error {
+		var refused error
+		for heir = 1; heir < size; heir++ {
+			attempt++
+			value = fmt.Sprint("after", attempt)
+			err := w.run(t, heir, "app", "insert into app.t (id, v) values (2, '"+value+"') on duplicate key update v = values(v)")
+			if err == nil {
+				return nil
+			}
+			refused = errors.Join(refused, err)
+		}
+		return refused
+	})
+	return heir, value
 }
 
 func (w *world) must(t *testing.T, i int, user string, statements ...string) {

@@ -25,7 +25,7 @@ const (
 	singleRuns, countedRuns, drainRuns = 30, 20, 5
 	crowd, crowdRounds                 = 100, 5
 	refusals                           = 200
-	manyApps, manySpaces, listRounds   = 5000, 10, 100
+	manyApps, manySpaces, listRounds   = 5000, 10, 300
 	writers                            = 8
 	p50, p99                           = 0.5, 0.99
 )
@@ -57,7 +57,7 @@ func benchRequests(t *testing.T, figures map[string]float64) {
 	seen.when(t, app, settled("0", korifiv1alpha1.StartedState))
 	through.settle(t)
 	for i := range countedRuns {
-		alice.restarted(t, seen, app, strconv.Itoa(i+1))
+		alice.restarted(t, seen, app, strconv.Itoa(i+1), &times{})
 	}
 	kinds, total := through.settle(t)
 	t.Logf("requests of %d restarts by the manager, the API and its caller: %v", countedRuns, kinds)
@@ -87,12 +87,25 @@ func (c *counter) settle(t *testing.T) (kinds map[string]int, total int) {
 	return c.taken()
 }
 
-// restarted restarts with one request, and says how long it took until all of it was so.
-func (c caller) restarted(t *testing.T, seen *sight, app, revision string) time.Duration {
+// times are those of one kind of request: until what was asked for is so, and until the app's status says that.
+type times struct{ done, settled []time.Duration }
+
+// act sends one request for an app that is alone in its space, and measures.
+func (c caller) act(t *testing.T, seen *sight, app, action string, done func(map[string]client.Object) bool, wanted func(*korifiv1alpha1.CFApp) bool, into *times) {
 	t.Helper()
+	isDone, isSettled := seen.await(t, action, done), seen.await(t, "the report of "+action, of(app, wanted))
 	begin := time.Now()
-	c.must(t, http.StatusOK, "POST", "/v3/apps/"+app+"/actions/restart", "")
-	return seen.when(t, app, settled(revision, korifiv1alpha1.StartedState)).Sub(begin)
+	c.must(t, http.StatusOK, "POST", "/v3/apps/"+app+"/actions/"+action, "")
+	into.done, into.settled = append(into.done, isDone().Sub(begin)), append(into.settled, isSettled().Sub(begin))
+}
+
+func (c caller) restarted(t *testing.T, seen *sight, app, revision string, into *times) {
+	t.Helper()
+	c.act(t, seen, app, "restart", runs(revision), settled(revision, korifiv1alpha1.StartedState), into)
+}
+
+func (of times) into(figures map[string]float64, name string) {
+	figures[name+"_p50_seconds"], figures[name+"_settled_p50_seconds"] = quantile(of.done, p50), quantile(of.settled, p50)
 }
 
 func benchTimes(t *testing.T, figures map[string]float64) {
@@ -103,25 +116,26 @@ func benchTimes(t *testing.T, figures map[string]float64) {
 	}
 }
 
-// benchOne: from the request until a watch sees that everything is so, which for a stop is that no Pod is left.
+// benchOne measures one app of one instance whose Pods are ready and gone at once, as watches see it. Upstream's figures are
+// how long its API takes to answer, which it does when the StatefulSet's object is gone, or one instance is ready. Ours answers
+// at once, so the figures beside upstream's are from the request until no StatefulSet and no Pod is left (stop), until an
+// instance of the revision is ready (start), and until that is so and nothing older is left (restart). For a stop that is more
+// than upstream waits for. The settled figures are until the app's status says that all of it is so.
 func (w *world) benchOne(t *testing.T, figures map[string]float64) {
 	t.Helper()
 	space, alice := w.space(t), w.caller(t, "alice")
 	app, seen := alice.app(t, space, "shop", 1, started), w.look(t, space)
 	seen.when(t, app, settled("0", korifiv1alpha1.StartedState))
-	var stops, starts, restarts []time.Duration
+	var stops, starts, restarts times
 	for i := range singleRuns {
 		revision := strconv.Itoa(2*i + 1)
-		begin := time.Now()
-		alice.must(t, http.StatusOK, "POST", "/v3/apps/"+app+"/actions/stop", "")
-		stops = append(stops, seen.when(t, app, settled(revision, korifiv1alpha1.StoppedState)).Sub(begin))
-		begin = time.Now()
-		alice.must(t, http.StatusOK, "POST", "/v3/apps/"+app+"/actions/start", "")
-		starts = append(starts, seen.when(t, app, settled(revision, korifiv1alpha1.StartedState)).Sub(begin))
-		restarts = append(restarts, alice.restarted(t, seen, app, strconv.Itoa(2*i+2)))
+		alice.act(t, seen, app, "stop", nothingRuns, settled(revision, korifiv1alpha1.StoppedState), &stops)
+		alice.act(t, seen, app, "start", runs(revision), settled(revision, korifiv1alpha1.StartedState), &starts)
+		alice.restarted(t, seen, app, strconv.Itoa(2*i+2), &restarts)
 	}
-	figures["stop_p50_seconds"], figures["start_p50_seconds"] = quantile(stops, p50), quantile(starts, p50)
-	figures["restart_p50_seconds"] = quantile(restarts, p50)
+	stops.into(figures, "stop")
+	starts.into(figures, "start")
+	restarts.into(figures, "restart")
 }
 
 // benchDrain restarts an app whose Pods take a second to end.
@@ -130,13 +144,13 @@ func (w *world) benchDrain(t *testing.T, figures map[string]float64) {
 	space, alice := w.space(t), w.caller(t, "alice")
 	app := alice.app(t, space, "shop", 2, "STOPPED")
 	alice.must(t, http.StatusOK, "PATCH", "/v3/apps/"+app+"/processes/web", `{"command":"HOLLOW_STOP=1s ./app"}`)
-	seen, both := w.look(t, space), w.overlap(t, space)
+	seen := w.look(t, space)
 	alice.must(t, http.StatusOK, "POST", "/v3/apps/"+app+"/actions/start", "")
 	seen.when(t, app, settled("0", korifiv1alpha1.StartedState))
 	for i := range drainRuns {
-		alice.restarted(t, seen, app, strconv.Itoa(i+1))
+		alice.restarted(t, seen, app, strconv.Itoa(i+1), &times{})
 	}
-	total, pods := both.seen()
+	total, pods := seen.seen()
 	if want := 2 * (drainRuns + 1); pods != want {
 		t.Errorf("found %d Pods, want %d", pods, want)
 	}
@@ -158,22 +172,39 @@ func (w *world) benchCrowd(t *testing.T, figures map[string]float64) {
 	}
 	rounds := make([]time.Duration, crowdRounds)
 	for i := range rounds {
+		var all []func() time.Time
+		for _, app := range apps {
+			all = append(all, seen.await(t, app, of(app, settled(strconv.Itoa(i+1), korifiv1alpha1.StartedState))))
+		}
 		begin := time.Now()
 		var group sync.WaitGroup
 		for _, app := range apps {
-			group.Go(func() {
-				a, err := alice.try(t.Context(), http.MethodPost, "/v3/apps/"+app+"/actions/restart", "")
-				if err != nil || a.Status != http.StatusOK {
-					t.Errorf("found %d %s (%v), want it restarted", a.Status, a.Body, err)
-				}
-			})
+			group.Go(func() { alice.insists(t, "/v3/apps/"+app+"/actions/restart") })
 		}
 		group.Wait()
-		for _, app := range apps {
-			rounds[i] = max(rounds[i], seen.when(t, app, settled(strconv.Itoa(i+1), korifiv1alpha1.StartedState)).Sub(begin))
+		for _, isSettled := range all {
+			rounds[i] = max(rounds[i], isSettled().Sub(begin))
 		}
 	}
 	figures["restart_100_apps_seconds"] = quantile(rounds, p50)
+}
+
+// insists sends a request again while the answer is that nothing was done and that one may try again: on a machine with more
+// work than it can do, the API server does not wait for the admission.
+func (c caller) insists(t *testing.T, path string) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		a, err := c.try(t.Context(), http.MethodPost, path, "")
+		switch {
+		case err == nil && a.Status == http.StatusOK:
+			return
+		case err != nil || a.Status != http.StatusServiceUnavailable || time.Now().After(deadline):
+			t.Errorf("found %d %s (%v), want it restarted", a.Status, a.Body, err)
+			return
+		}
+		t.Logf("told to try again: %s", a.Body)
+	}
 }
 
 // benchRefusals asks for what somebody may not do, who may see it and who may not.
@@ -195,7 +226,7 @@ func (w *world) benchRefusals(t *testing.T, figures map[string]float64) {
 	figures["refusal_p99_seconds"] = quantile(took, p99)
 }
 
-// benchLists lists 5,000 apps, in a world of their own; the slower of the two lists counts.
+// benchLists lists 5,000 apps, in a world of their own, as the client does and in pages; the slowest counts.
 func benchLists(t *testing.T, figures map[string]float64) {
 	w := newWorld(t, nil)
 	alice, spaces := w.caller(t, "alice"), make([]string, manySpaces)
@@ -208,9 +239,11 @@ func benchLists(t *testing.T, figures map[string]float64) {
 	for _, s := range spaces {
 		in += "," + s
 	}
-	for _, path := range []string{
-		"/v3/apps?order_by=name&per_page=5000&space_guids=" + in[1:], "/v3/processes?embed=process_instances&per_page=5000&space_guids=" + in[1:],
+	for path, n := range map[string]string{
+		"/v3/apps?order_by=name&per_page=5000": "5000", "/v3/processes?embed=process_instances&per_page=5000": "5000",
+		"/v3/apps?order_by=name&per_page=50": "50", "/v3/processes?embed=process_instances&per_page=50": "50",
 	} {
+		path += "&space_guids=" + in[1:]
 		took := make([]time.Duration, listRounds)
 		for i := range took {
 			begin := time.Now()
@@ -219,11 +252,11 @@ func benchLists(t *testing.T, figures map[string]float64) {
 			if i > 0 {
 				continue
 			}
-			if n := conversation.Field(t, body, "resources#"); n != strconv.Itoa(manyApps) {
-				t.Fatalf("%s: found %s, want %d", path, n, manyApps)
+			if found := conversation.Field(t, body, "resources#"); found != n {
+				t.Fatalf("%s: found %s, want %s", path, found, n)
 			}
 		}
-		t.Logf("%.30s: median %.3f s, p99 %.3f s", path, quantile(took, p50), quantile(took, p99))
+		t.Logf("%.60s: median %.3f s, p99 %.3f s", path, quantile(took, p50), quantile(took, p99))
 		figures["list_apps_5000_p99_seconds"] = max(figures["list_apps_5000_p99_seconds"], quantile(took, p99))
 	}
 }

@@ -29,8 +29,8 @@ func (l *ledger) follow(ctx context.Context, t *testing.T, c *mysqlpods.Cluster)
 	tick := time.NewTicker(lookPace)
 	defer tick.Stop()
 	for {
+		label, failed := c.Labelled(ctx) // First: it comes after the promotion, which is then seen before anybody follows it.
 		cluster, err := c.Get(ctx)
-		label, failed := c.Labelled(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return

@@ -6,10 +6,13 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -245,20 +248,27 @@ func (found *totals) judge(t *testing.T, c *mysqlpods.Cluster, l *ledger) {
 	}
 }
 
-// caughtUp waits until all instances have executed the same: a healthy replica may still lag.
+// caughtUp waits until all instances have executed the same and nobody can add to it: a healthy replica may still lag, and
+// a statement whose client has gone goes on to its end.
 func caughtUp(t *testing.T, c *mysqlpods.Cluster) {
 	t.Helper()
+	const state = "select concat(@@gtid_executed, ' and clients: ', (select count(*) from performance_schema.processlist where user = '" + mysqlpods.AppUser + "'))"
+	states := map[string]bool{}
 	for began := time.Now(); time.Since(began) < finalRecovery; wait(t, healthyPace) {
-		sets := map[string]bool{}
+		clear(states)
+		idle := 0
 		for i := range c.Servers {
-			set, err := ask(t, c, i, "select @@gtid_executed")
-			sets[fmt.Sprint(set, err)] = true
+			found, err := ask(t, c, i, state)
+			states[fmt.Sprint(found, err)] = true
+			if err == nil && strings.HasSuffix(found, " 0") {
+				idle++
+			}
 		}
-		if len(sets) == 1 {
+		if len(states) == 1 && idle == len(c.Servers) {
 			return
 		}
 	}
-	t.Logf("the instances have not executed the same after %s", finalRecovery)
+	t.Logf("the instances have not executed the same after %s, or have clients: %v", finalRecovery, slices.Collect(maps.Keys(states)))
 }
 
 func rows(t *testing.T, c *mysqlpods.Cluster, i int) (map[int64]bool, error) {

@@ -16,6 +16,7 @@ import (
 func TestMySQLOnRealPods(t *testing.T) {
 	w := newWorld(t)
 	w.up(t)
+	w.manage(t)
 	s := &scene{world: w}
 	t.Cleanup(func() {
 		if s.clients != nil {

@@ -111,7 +111,7 @@ func (w *world) tell(t *testing.T, format string, args ...any) {
 	t.Logf("%6.1fs %s", time.Since(w.began).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// up starts the cluster of pods and torpor.
+// up starts the cluster of pods, and gives torpor its rights.
 func (w *world) up(t *testing.T) {
 	t.Helper()
 	local := filepath.Join(w.programs, "local")
@@ -122,22 +122,27 @@ func (w *world) up(t *testing.T) {
 	w.kubectl(t, "apply", "-f", filepath.Join(config, "manager", "namespace.yaml"))
 	w.kubectl(t, "apply", "-k", filepath.Join(config, "rbac"))
 	w.kubectl(t, "apply", "--server-side", "-k", filepath.Join(config, "crd"))
-	w.metrics = freeAddress(t)
-	testkit.StartProcess(t, filepath.Join(w.tools, "torpor"), []string{
-		"manager", "--kubeconfig", w.managerKubeconfig(t), "--image", "localhost/torpor:dev",
-		"--metrics-address", w.metrics, "--probe-address", "0",
-	}, nil)
-	w.tell(t, "a node with real pods stands, and torpor runs")
+	w.tell(t, "a node with real pods stands")
 }
 
-// managerKubeconfig lets in as the service account that torpor has in a cluster.
-func (w *world) managerKubeconfig(t *testing.T) string {
+// manage starts the manager.
+func (w *world) manage(t *testing.T, flags ...string) {
+	t.Helper()
+	w.metrics = freeAddress(t)
+	testkit.StartProcess(t, filepath.Join(w.tools, "torpor"), append([]string{
+		"manager", "--kubeconfig", w.kubeconfigOf(t, "torpor-manager"), "--image", "localhost/torpor:dev",
+		"--metrics-address", w.metrics, "--probe-address", "0",
+	}, flags...), nil)
+}
+
+// kubeconfigOf lets in as a service account that torpor has in a cluster.
+func (w *world) kubeconfigOf(t *testing.T, account string) string {
 	t.Helper()
 	cfg, err := clientcmd.LoadFromFile(w.kubeconfig())
 	if err != nil {
 		t.Fatal(err)
 	}
-	token := w.kubectl(t, "create", "token", "torpor-manager", "--namespace=torpor-system")
+	token := w.kubectl(t, "create", "token", account, "--namespace=torpor-system")
 	for name := range cfg.AuthInfos {
 		cfg.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: token}
 	}

@@ -60,9 +60,12 @@ func rollout(t *testing.T, s *scene) {
 	s.vouch(t, 0)
 	s.replaced(t, 1)
 	s.becomes(t, mocov1beta2.StatefulSetReadyCondition, metav1.ConditionTrue)
-	if n := s.events(t, podReplaced); n == 0 {
-		t.Error("expected events that tell of replaced Pods, found none")
-	}
+	testkit.Eventually(t, "events tell of replaced Pods", func() error {
+		if s.events(t, podReplaced) == 0 {
+			return errors.New("found none")
+		}
+		return nil
+	})
 }
 
 func rolloutStopped(t *testing.T, s *scene) {

@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -40,15 +42,19 @@ func (c Controller) act(ctx context.Context, seen *observation, do restart.Actio
 // create makes an LRP if the API server knows the same app and the same LRPs: two views that are each behind in their own
 // way could else run two revisions at once.
 func (c Controller) create(ctx context.Context, seen *observation, do restart.CreateLRP) (stale bool, err error) {
-	if same, err := c.sameApp(ctx, seen.app); err != nil || !same {
-		return true, err
-	}
-	if same, err := c.sameLRPs(ctx, seen); err != nil || !same {
-		return true, err
-	}
-	environment, err := c.environment(ctx, seen.app)
-	if err != nil {
+	var sameApp, sameLRPs bool
+	var environment []corev1.EnvVar
+	var wrong [3]error
+	var reads sync.WaitGroup
+	reads.Go(func() { sameApp, wrong[0] = c.sameApp(ctx, seen.app) })
+	reads.Go(func() { sameLRPs, wrong[1] = c.sameLRPs(ctx, seen) })
+	reads.Go(func() { environment, wrong[2] = c.environment(ctx, seen.app) })
+	reads.Wait()
+	if err := errors.Join(wrong[:]...); err != nil {
 		return false, err
+	}
+	if !sameApp || !sameLRPs {
+		return true, nil
 	}
 	lrp := restart.BuildLRP(restart.Parts{App: seen.app, Process: seen.process, Droplet: seen.droplet, Environment: environment}, do)
 	if err := c.client.Create(ctx, lrp, client.FieldOwner(Name)); err != nil {

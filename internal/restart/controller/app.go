@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -45,10 +46,10 @@ func (c Controller) stepApp(ctx context.Context, app *korifiv1alpha1.CFApp) (kit
 	if !controllerutil.ContainsFinalizer(app, korifiv1alpha1.AppFinalizer) {
 		return kit.Outcome{After: staleRetry, Why: "keep it until its Pods are gone"}, c.finalizer(ctx, app, controllerutil.AddFinalizer)
 	}
-	made, err := c.makeWeb(ctx, f)
+	made, err := c.makeProcesses(ctx, f)
 	out := c.reportApp(f)
-	if made != "" {
-		out.Events = append(out.Events, kit.Event{Reason: processCreated, Action: "Create", Note: "made the process " + made + " of type " + korifiv1alpha1.WebProcess})
+	for _, p := range made {
+		out.Events = append(out.Events, kit.Event{Reason: processCreated, Action: "Create", Note: "made the process " + p.Name + " of type " + p.Spec.ProcessType})
 	}
 	return out, err
 }
@@ -63,24 +64,39 @@ func (c Controller) family(ctx context.Context, app *korifiv1alpha1.CFApp) (fami
 	return family{app: app, processes: processes.Items, lrps: lrps.Items}, nil
 }
 
-// makeWeb makes the process that every app has, and says its name if it did.
-func (c Controller) makeWeb(ctx context.Context, f family) (string, error) {
-	for i := range f.processes {
-		if f.processes[i].Spec.ProcessType == korifiv1alpha1.WebProcess {
-			return "", nil
+// makeProcesses makes the processes that the app lacks: web, which every app has, and what its current droplet runs.
+func (c Controller) makeProcesses(ctx context.Context, f family) ([]*korifiv1alpha1.CFProcess, error) {
+	types := []string{korifiv1alpha1.WebProcess}
+	if ref := f.app.Spec.CurrentDropletRef; ref != nil {
+		var build korifiv1alpha1.CFBuild
+		err := c.client.Get(ctx, client.ObjectKey{Namespace: f.app.Namespace, Name: ref.Name}, &build)
+		if client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("read the droplet: %w", err)
+		}
+		if build.Status.Droplet != nil {
+			for _, t := range build.Status.Droplet.ProcessTypes {
+				types = append(types, t.Type)
+			}
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
-	web := defaultProcess(f.app, korifiv1alpha1.WebProcess)
-	err := c.client.Create(ctx, web, client.FieldOwner(Name))
-	if apierrors.IsAlreadyExists(err) {
-		return "", nil
+	var made []*korifiv1alpha1.CFProcess
+	for _, kind := range types {
+		there := func(p korifiv1alpha1.CFProcess) bool { return p.Spec.ProcessType == kind }
+		if slices.ContainsFunc(f.processes, there) {
+			continue
+		}
+		process := defaultProcess(f.app, kind)
+		err := c.client.Create(ctx, process, client.FieldOwner(Name))
+		if client.IgnoreAlreadyExists(err) != nil {
+			return made, fmt.Errorf("make the process %s: %w", process.Name, err)
+		}
+		if err == nil {
+			made = append(made, process)
+		}
 	}
-	if err != nil {
-		return "", fmt.Errorf("make the process %s: %w", web.Name, err)
-	}
-	return web.Name, nil
+	return made, nil
 }
 
 func defaultProcess(app *korifiv1alpha1.CFApp, processType string) *korifiv1alpha1.CFProcess {
@@ -96,7 +112,7 @@ func defaultProcess(app *korifiv1alpha1.CFApp, processType string) *korifiv1alph
 		},
 		Spec: korifiv1alpha1.CFProcessSpec{
 			AppRef: korifiv1alpha1.Reference{Name: app.Name}, ProcessType: processType,
-			DesiredInstances: new(int32(1)), MemoryMB: memoryMB, DiskQuotaMB: diskMB,
+			MemoryMB: memoryMB, DiskQuotaMB: diskMB,
 		},
 	}
 }

@@ -39,7 +39,7 @@ const (
 	// apiTimeout bounds one call to the API server.
 	apiTimeout = 10 * time.Second
 	// staleRetry is when to look again after the cache turned out to be behind.
-	staleRetry = 20 * time.Millisecond
+	staleRetry = 5 * time.Millisecond
 )
 
 // Controller reconciles CFApps and CFProcesses.
@@ -90,6 +90,7 @@ func (c Controller) setupApps(mgr manager.Manager) error {
 		Named(Name+"-apps").
 		For(&korifiv1alpha1.CFApp{}, builder.WithPredicates(asked())).
 		Watches(&korifiv1alpha1.CFProcess{}, handler.EnqueueRequestsFromMapFunc(appOfProcess)).
+		Watches(&korifiv1alpha1.CFBuild{}, handler.EnqueueRequestsFromMapFunc(appOfBuild)).
 		Watches(&eiriniv1.LRP{}, handler.EnqueueRequestsFromMapFunc(appOfLRP), builder.WithPredicates(comesOrGoes())).
 		WithOptions(options()).
 		Complete(&kit.Reconciler[*korifiv1alpha1.CFApp]{
@@ -103,7 +104,7 @@ func (c Controller) setupProcesses(mgr manager.Manager, pods source.Source) erro
 	return builder.ControllerManagedBy(mgr).
 		Named(Name+"-processes").
 		For(&korifiv1alpha1.CFProcess{}, builder.WithPredicates(asked())).
-		Owns(&eiriniv1.LRP{}).
+		Owns(&eiriniv1.LRP{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&korifiv1alpha1.CFApp{}, handler.EnqueueRequestsFromMapFunc(c.processesOfApp), builder.WithPredicates(asked())).
 		Watches(&korifiv1alpha1.CFBuild{}, handler.EnqueueRequestsFromMapFunc(c.processesOfBuild)).
 		Watches(&torporv1alpha1.CFDeployment{}, handler.EnqueueRequestsFromMapFunc(c.processesOfDeployment), builder.WithPredicates(asked())).

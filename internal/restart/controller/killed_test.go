@@ -16,7 +16,7 @@ import (
 )
 
 // TestManagerIsKilled kills the manager at each stage of a restart: what was asked for comes true under the next one, and
-// never two revisions run. While none runs nothing is half applied (race b).
+// never two revisions run. While none runs nothing is half applied (race b), and what is deleted goes when one is back.
 func TestManagerIsKilled(t *testing.T) {
 	binary := os.Getenv("TORPOR_BINARY")
 	if binary == "" {
@@ -45,33 +45,49 @@ func TestManagerIsKilled(t *testing.T) {
 			return false
 		}
 	}
-	for i, stage := range []func(next int) func() bool{
-		func(int) func() bool { return func() bool { return true } },
-		func(next int) func() bool { return is(next-1, true) },
-		func(next int) func() bool { return func() bool { return !is(next-1, true)() && !is(next-1, false)() } },
-		func(next int) func() bool { return is(next, false) },
+	for i, stage := range []struct {
+		name    string
+		reached func(next int) func() bool
+	}{
+		{"as soon as it is asked for", func(int) func() bool { return func() bool { return true } }},
+		{"while the old revision ends", func(next int) func() bool { return is(next-1, true) }},
+		{"between the two", func(next int) func() bool { return func() bool { return !is(next-1, true)() && !is(next-1, false)() } }},
+		{"when the new revision is there", func(next int) func() bool { return is(next, false) }},
 	} {
 		next := i + 1
-		if found := a.restart(t, fmt.Sprint("request ", next)); found != restart.FormatRevision(int64(next)) {
-			t.Fatalf("expected revision %d, found %s", next, found)
-		}
-		testkit.Eventually(t, fmt.Sprintf("stage %d is reached", next), func() error {
-			if !stage(next)() {
-				return fmt.Errorf("found %d LRPs", len(a.lrps(t)))
+		t.Run("race j: killed "+stage.name, func(t *testing.T) {
+			if found := a.restart(t, fmt.Sprint("request ", next)); found != restart.FormatRevision(int64(next)) {
+				t.Fatalf("expected revision %d, found %s", next, found)
 			}
-			return nil
+			testkit.Eventually(t, "the stage is reached", func() error {
+				if !stage.reached(next)() {
+					return fmt.Errorf("found %d LRPs", len(a.lrps(t)))
+				}
+				return nil
+			})
+			p.Kill9(t)
+			a.cannotBeChanged(t)
 		})
-		p.Kill9(t)
-		a.cannotBeChanged(t)
 		p = start()
 		a.awaitsRunning(t)
-		a.awaitsRevisions(t, fmt.Sprint(next))
+		a.hasOnly(t, fmt.Sprint(next))
 	}
 	if most, overlap := h.seen(); most != 1 || overlap != 0 {
 		t.Errorf("expected one revision with Pods at a time, found %d, two of them for %s", most, overlap)
 	}
+	p.Kill9(t)
+	doomed := a.get(t)
+	if err := a.Client.Delete(t.Context(), doomed); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(a.listPods(t)); n != 2 {
+		t.Errorf("expected 2 Pods as long as no manager runs, found %d", n)
+	}
+	start()
+	a.isGone(t, doomed)
 }
 
+// cannotBeChanged is race b: without admission nothing is half applied.
 func (a *app) cannotBeChanged(t *testing.T) {
 	t.Helper()
 	before := a.get(t)

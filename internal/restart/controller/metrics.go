@@ -4,12 +4,12 @@ package controller
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
@@ -26,12 +26,15 @@ type Metrics struct {
 	revision, instances *prometheus.Desc
 	restarts            *prometheus.CounterVec
 	firstReady, drain   prometheus.Histogram
+
+	// draining holds, by process, since when something of it drains.
+	draining sync.Map
 }
 
 // NewMetrics makes the metrics of this feature.
 func NewMetrics() *Metrics {
 	labels := []string{"name", "namespace"}
-	buckets := prometheus.ExponentialBuckets(0.25, 2, 12)
+	buckets := prometheus.ExponentialBuckets(0.05, 2, 14)
 	return &Metrics{
 		revision:  prometheus.NewDesc("torpor_app_revision", "Revision of an app that was acted on last.", labels, nil),
 		instances: prometheus.NewDesc("torpor_app_instances", "Instances of an app: desired, ready or draining.", append(labels, "state"), nil),
@@ -93,8 +96,9 @@ func (m *Metrics) counters() []prometheus.Collector {
 
 func (m *Metrics) use(reader client.Reader) { m.reader.Store(&reader) }
 
-func (m *Metrics) restarted(cause korifiv1alpha1.RestartCause) {
-	m.restarts.WithLabelValues(string(cause)).Inc()
+// restarted counts revisions; those that were over at once count for the cause of the one that came of them.
+func (m *Metrics) restarted(cause korifiv1alpha1.RestartCause, revisions int64) {
+	m.restarts.WithLabelValues(string(cause)).Add(float64(revisions))
 }
 
 // countProcess takes the times of a pass that was saved, by what the status was before it.
@@ -106,8 +110,18 @@ func (m *Metrics) countProcess(seen *observation, before *korifiv1alpha1.CFProce
 			}
 		}
 	}
-	was := meta.FindStatusCondition(before.Conditions, korifiv1alpha1.DrainingCondition)
-	if was != nil && was.Status == metav1.ConditionTrue && meta.IsStatusConditionFalse(seen.process.Status.Conditions, korifiv1alpha1.DrainingCondition) {
-		m.drain.Observe(seen.Now.Sub(was.LastTransitionTime.Time).Seconds())
+}
+
+// countDrain takes the time from the pass that first sees something drain to the one that sees nothing left. Most drains
+// are over before they are worth a report, so the report cannot tell.
+func (m *Metrics) countDrain(process types.UID, draining bool, now time.Time) {
+	if draining {
+		m.draining.LoadOrStore(process, now)
+		return
+	}
+	if began, was := m.draining.LoadAndDelete(process); was {
+		if at, ok := began.(time.Time); ok {
+			m.drain.Observe(now.Sub(at).Seconds())
+		}
 	}
 }

@@ -133,7 +133,8 @@ func (c Controller) environment(ctx context.Context, app *korifiv1alpha1.CFApp) 
 	var all []corev1.EnvVar
 	for key := range secret.Data {
 		all = append(all, corev1.EnvVar{Name: key, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
-			LocalObjectReference: corev1.LocalObjectReference{Name: secret.Name}, Key: key,
+			// A variable that was taken away since does not keep an instance of this revision from coming back.
+			LocalObjectReference: corev1.LocalObjectReference{Name: secret.Name}, Key: key, Optional: new(true),
 		}}})
 	}
 	slices.SortFunc(all, func(a, b corev1.EnvVar) int { return strings.Compare(a.Name, b.Name) })

@@ -31,6 +31,7 @@ func (c Controller) stepProcess(ctx context.Context, process *korifiv1alpha1.CFP
 	if err != nil {
 		plan.Ready.Message += fmt.Sprintf("; %v", err)
 	}
+	c.Metrics.countDrain(process.UID, plan.Draining.Status == metav1.ConditionTrue && !seen.Deleted, seen.Now)
 	return c.reportProcess(seen, plan), err
 }
 
@@ -55,12 +56,26 @@ func (c Controller) reportProcess(seen *observation, plan restart.Plan) kit.Outc
 		kit.SetCondition(&status.Conditions, metav1.Condition{Type: kind, Status: is.Status, Reason: is.Reason, Message: is.Message}, seen.process.Generation, c.Clock)
 	}
 	slices.SortFunc(status.Conditions, func(a, b metav1.Condition) int { return -cmp.Compare(a.Type, b.Type) })
-	out := kit.Outcome{After: plan.After, Why: plan.Rule}
+	out := kit.Outcome{After: plan.After, Why: plan.Rule, Underway: underway(before, status, plan)}
 	if timedOut(status.Conditions) && !timedOut(before.Conditions) {
 		out.Events = append(out.Events, kit.Event{Warning: true, Reason: drainTimedOut, Action: "Drain", Note: plan.Draining.Message})
 	}
 	out.Saved = func() { c.Metrics.countProcess(seen, before) }
 	return out
+}
+
+// underway: the process is on its way to what its app wants. What stands still is told at once, and so is that it was as
+// wanted at the same revision and is not any more.
+func underway(before, status *korifiv1alpha1.CFProcessStatus, plan restart.Plan) bool {
+	switch plan.Ready.Reason {
+	case korifiv1alpha1.StartingReason, korifiv1alpha1.StoppingReason, korifiv1alpha1.WaitingForDrainReason, korifiv1alpha1.DeployingReason:
+	default:
+		return false
+	}
+	was := meta.FindStatusCondition(before.Conditions, korifiv1alpha1.ReadyCondition)
+	lost := was != nil && was.Reason == korifiv1alpha1.RunningReason && plan.Ready.Reason == korifiv1alpha1.StartingReason &&
+		before.ObservedRevision == status.ObservedRevision
+	return !lost && plan.Draining.Reason != korifiv1alpha1.DrainTimeoutReason
 }
 
 func timedOut(conditions []metav1.Condition) bool {

@@ -3,18 +3,24 @@
 package controller_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"testing"
+	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/restart"
 	"github.com/torpor-dev/torpor/internal/testkit"
 )
@@ -45,16 +51,83 @@ func (s *stage) testLowered(t *testing.T) {
 	a.restart(t, "once")
 	a.awaitsRunning(t)
 	a.quiet(t)
-	if found := a.get(t).Status.ObservedRevision; found != 1 {
-		t.Fatalf("expected the observed revision 1, found %d", found)
-	}
 	edited := a.get(t)
 	edited.Annotations[revision] = "0"
 	if err := s.Client.Update(t.Context(), edited); !apierrors.IsInvalid(err) {
 		t.Errorf("expected an edit of the revision to be refused as invalid, found %v", err)
 	}
-	if found := a.lrps(t); len(found) != 1 || found[0].Spec.Version != "1" {
-		t.Errorf("expected the LRP of revision 1, found %d", len(found))
+	before := a.listPods(t)[0].UID
+	s.withoutAdmission(t, func() { a.annotate(t, revision, "0") })
+	a.awaitsUnreadable(t)
+	if pods := a.listPods(t); len(pods) != 1 || pods[0].UID != before {
+		t.Errorf("expected the Pod that runs to stay, found %d", len(pods))
+	}
+	if found := a.restart(t, "twice"); found != "2" {
+		t.Errorf("expected the revision to be counted on from 1, found %s", found)
+	}
+	a.awaitsRunning(t)
+	a.hasOnly(t, "2")
+	if found := a.get(t).Status.LastRestart; found == nil || found.Cause != korifiv1alpha1.CausedByRepair {
+		t.Errorf("expected a repair to be the cause, found %+v", found)
+	}
+}
+
+func (a *app) awaitsUnreadable(t *testing.T) {
+	t.Helper()
+	testkit.Eventually(t, "the app says that its revision cannot be", func() error {
+		ready := meta.FindStatusCondition(a.get(t).Status.Conditions, korifiv1alpha1.ReadyCondition)
+		if ready == nil || ready.Reason != korifiv1alpha1.RevisionUnreadableReason || ready.Status != metav1.ConditionFalse {
+			return fmt.Errorf("found %+v", ready)
+		}
+		return nil
+	})
+}
+
+// withoutAdmission does what nobody can forbid to who may change the configuration of the API server.
+func (s *stage) withoutAdmission(t *testing.T, f func()) {
+	t.Helper()
+	for _, config := range []client.Object{&admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}} {
+		config.SetName("torpor")
+		if err := s.Client.Delete(t.Context(), config); err != nil {
+			t.Fatal(err)
+		}
+	}
+	testkit.Eventually(t, "nobody is asked", func() error { return s.admits(t, "") })
+	f()
+	s.installWebhooks(t, "https://"+s.address)
+	s.awaitsAdmission(t)
+}
+
+// Race j: a client that goes away at any moment of a restart has asked for it or has not; the app is never left stopped,
+// and what was asked for comes true without the client.
+func (s *stage) testAborts(t *testing.T) {
+	const points = 20
+	a := s.newApp(t, options{instances: 1})
+	a.awaitsRunning(t)
+	h := a.follow(t)
+	counted, aborted := 0, 0
+	for i := range points {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*time.Millisecond)
+		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"request %d"}}}`, torporv1alpha1.RestartRequestAnnotation, i)
+		err := a.Client.Patch(ctx, &korifiv1alpha1.CFApp{ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: a.name}}, client.RawPatch(types.MergePatchType, patch))
+		cancel()
+		if err != nil {
+			aborted++
+		}
+		found := a.get(t)
+		was := counted
+		if counted, err = strconv.Atoi(found.Annotations[revision]); err != nil || counted < was || counted > i+1 || found.Spec.DesiredState != started {
+			t.Fatalf("after %d: expected %s and a revision of %d to %d, found %s and %d (%v)", i, started, was, i+1, found.Spec.DesiredState, counted, err)
+		}
+	}
+	if aborted == 0 || aborted == points {
+		t.Errorf("expected the client to go away at some of %d points, found %d", points, aborted)
+	}
+	a.quiet(t) // A request whose client is gone may still be on its way.
+	a.awaitsRunning(t)
+	a.hasOnly(t, a.get(t).Annotations[revision])
+	if most, overlap := h.seen(); most != 1 || overlap != 0 {
+		t.Errorf("expected one revision with Pods at a time, found %d, two of them for %s", most, overlap)
 	}
 }
 
@@ -148,16 +221,18 @@ func (s *stage) testNewerLRP(t *testing.T) {
 		}
 		return nil
 	})
-	a.set(t, stopped)
 	a.quiet(t)
 	if err := s.Client.Get(t.Context(), client.ObjectKeyFromObject(newer), newer); err != nil || !newer.DeletionTimestamp.IsZero() {
-		t.Logf("after the stop the newer LRP is gone, because the revision was counted on past it (%v)", err)
-		if n := a.get(t).Status.ObservedRevision; n < 10 {
-			t.Errorf("expected a revision above 9 before an LRP of revision 9 goes, found %d", n)
-		}
+		t.Fatalf("expected the newer LRP to be left alone, found it deleted (%v)", err)
 	}
+	a.awaitsRevisions(t, "0", "9")
+	if found := a.set(t, stopped).Annotations[revision]; found != "10" {
+		t.Errorf("expected the revision to be counted on past 9, found %s", found)
+	}
+	a.awaitsStopped(t)
 	a.set(t, started)
 	a.awaitsRunning(t)
+	a.hasOnly(t, "10")
 }
 
 // An LRP's StatefulSet is only ever scaled: its template stays, whoever changes the LRP or the process.
@@ -189,17 +264,7 @@ func (s *stage) testTemplateStays(t *testing.T) {
 func (s *stage) testDelete(t *testing.T) {
 	a := s.newApp(t, options{instances: 2, command: "HOLLOW_STOP=1s ./app"})
 	a.awaitsRunning(t)
-	found := a.get(t)
-	if err := s.Client.Delete(t.Context(), found); err != nil {
-		t.Fatal(err)
-	}
-	testkit.Eventually(t, "the app is gone", func() error {
-		err := s.gone(t, found)
-		if err == nil && len(a.listPods(t))+len(a.lrps(t)) > 0 {
-			t.Fatal("the app is gone before its Pods")
-		}
-		return err
-	})
+	a.isDeleted(t)
 }
 
 // Orgs and spaces are namespaces with labels, and a namespace that is somebody else's is left alone.

@@ -22,12 +22,13 @@ const maxRestarts = 20
 
 // reportApp writes what is known of an app into its status.
 func (c Controller) reportApp(f family) kit.Outcome {
-	app, status := f.app, &f.app.Status
+	app, status, before := f.app, &f.app.Status, f.app.Status.DeepCopy()
 	var versions []string
 	for i := range f.lrps {
 		versions = append(versions, f.lrps[i].Spec.Version)
 	}
 	_, _, unreadable := restart.RevisionOf(app)
+	known := status.ObservedRevision
 	status.ObservedGeneration = app.Generation
 	status.ObservedDesiredState = app.Spec.DesiredState
 	status.ObservedRevision = restart.Highest(app, versions)
@@ -41,13 +42,28 @@ func (c Controller) reportApp(f family) kit.Outcome {
 	for _, condition := range []metav1.Condition{ready, draining} {
 		kit.SetCondition(&status.Conditions, condition, app.Generation, c.Clock)
 	}
-	out := kit.Outcome{Why: ready.Reason}
+	out := kit.Outcome{Why: ready.Reason, Underway: appUnderway(before, app, ready)}
 	if began != nil {
 		note := fmt.Sprintf("revision %d began: %s by %s", began.Revision, began.Cause, cmp.Or(began.By, "somebody unknown"))
+		unseen := max(0, began.Revision-known-1)
+		if unseen > 0 {
+			note += fmt.Sprintf("; %d before it were over at once", unseen)
+		}
 		out.Events = []kit.Event{{Reason: revisionBegan, Action: string(began.Cause), Note: note}}
-		out.Saved = func() { c.Metrics.restarted(began.Cause) }
+		out.Saved = func() { c.Metrics.restarted(began.Cause, unseen+1) }
 	}
 	return out
+}
+
+// appUnderway: the app is on its way to what is wanted; a loss of what was there is told at once.
+func appUnderway(before *korifiv1alpha1.CFAppStatus, app *korifiv1alpha1.CFApp, ready metav1.Condition) bool {
+	switch ready.Reason {
+	case korifiv1alpha1.StartingReason, korifiv1alpha1.StoppingReason, korifiv1alpha1.WaitingForDrainReason, korifiv1alpha1.DeployingReason:
+	default:
+		return false
+	}
+	same := before.ObservedGeneration == app.Generation && before.ObservedRevision == app.Status.ObservedRevision
+	return !same || !meta.IsStatusConditionTrue(before.Conditions, korifiv1alpha1.ReadyCondition)
 }
 
 func count(processes []korifiv1alpha1.CFProcess) *korifiv1alpha1.InstanceCounts {

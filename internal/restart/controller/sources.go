@@ -47,13 +47,15 @@ func index(mgr manager.Manager) error {
 	return nil
 }
 
-// appOf is the app of a process or an LRP.
+// appOf is the app of a process, an LRP or a build.
 func appOf(o client.Object) string {
 	switch o := o.(type) {
 	case *korifiv1alpha1.CFProcess:
 		return o.Spec.AppRef.Name
 	case *eiriniv1.LRP:
 		return o.Spec.AppGUID
+	case *korifiv1alpha1.CFBuild:
+		return o.Spec.AppRef.Name
 	default:
 		return ""
 	}
@@ -62,6 +64,8 @@ func appOf(o client.Object) string {
 func appOfProcess(_ context.Context, o client.Object) []reconcile.Request {
 	return request(o, appOf(o))
 }
+
+func appOfBuild(_ context.Context, o client.Object) []reconcile.Request { return request(o, appOf(o)) }
 
 func appOfLRP(_ context.Context, o client.Object) []reconcile.Request { return request(o, appOf(o)) }
 

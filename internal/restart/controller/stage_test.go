@@ -43,6 +43,8 @@ const (
 type stage struct {
 	*testkit.HubServer
 	namespace string
+	// log is what the manager of newStage has logged.
+	log *record
 	// address is where the admission is served.
 	address string
 }
@@ -51,9 +53,12 @@ type stage struct {
 func newStage(t *testing.T) *stage {
 	t.Helper()
 	s := newEmptyStage(t)
+	s.log = &record{}
 	o := manager.Options{
 		MetricsAddress: "0", ProbeAddress: "0", WebhookAddress: s.address, Namespace: s.namespace,
-		Log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Log: slog.New(slog.NewMultiHandler(
+			slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}), slog.NewTextHandler(s.log, &slog.HandlerOptions{Level: slog.LevelDebug}),
+		)),
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
@@ -106,12 +111,23 @@ func newEmptyStage(t *testing.T) *stage {
 
 func (s *stage) awaitsAdmission(t *testing.T) {
 	t.Helper()
-	testkit.Eventually(t, "admission answers", func() error {
-		return s.Client.Create(t.Context(), &korifiv1alpha1.CFApp{
-			ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "probe"},
-			Spec:       korifiv1alpha1.CFAppSpec{DisplayName: "probe", DesiredState: stopped, Lifecycle: korifiv1alpha1.Lifecycle{Type: korifiv1alpha1.DockerLifecycle}},
-		}, client.DryRunAll)
-	})
+	testkit.Eventually(t, "admission answers", func() error { return s.admits(t, korifiv1alpha1.FirstRevision) })
+}
+
+// admits says whether a new app gets the revision; without admission it gets none.
+func (s *stage) admits(t *testing.T, want string) error {
+	t.Helper()
+	probe := &korifiv1alpha1.CFApp{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "probe"},
+		Spec:       korifiv1alpha1.CFAppSpec{DisplayName: "probe", DesiredState: stopped, Lifecycle: korifiv1alpha1.Lifecycle{Type: korifiv1alpha1.DockerLifecycle}},
+	}
+	if err := s.Client.Create(t.Context(), probe, client.DryRunAll); err != nil {
+		return fmt.Errorf("create: %w", err)
+	}
+	if found := probe.Annotations[revision]; found != want {
+		return fmt.Errorf("expected revision %q, found %q", want, found)
+	}
+	return nil
 }
 
 // installWebhooks applies config/webhook with an address in place of its Service.
@@ -155,7 +171,11 @@ func (s *stage) newApp(t *testing.T, o options) *app {
 	t.Helper()
 	name := strings.ToLower(strings.NewReplacer("/", "-", "_", "-", ",", "", ":", "", "'", "").Replace(t.Name()))
 	name = name[max(0, len(name)-30):]
-	name = strings.Trim(name, "-")
+	return s.newAppCalled(t, strings.Trim(name, "-"), o)
+}
+
+func (s *stage) newAppCalled(t *testing.T, name string, o options) *app {
+	t.Helper()
 	a := &app{stage: s, name: name, process: restart.ProcessName(name, korifiv1alpha1.WebProcess)}
 	s.droplet(t, name, image)
 	if o.state == "" {
@@ -181,8 +201,8 @@ func (s *stage) newApp(t *testing.T, o options) *app {
 	return a
 }
 
-// droplet makes a CFBuild whose droplet is an image.
-func (s *stage) droplet(t *testing.T, name, image string) {
+// droplet makes a CFBuild whose droplet is an image; without one it is made from code, which somebody else has to build.
+func (s *stage) droplet(t *testing.T, name, image string) *korifiv1alpha1.CFBuild {
 	t.Helper()
 	build := &korifiv1alpha1.CFBuild{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name},
@@ -198,9 +218,13 @@ func (s *stage) droplet(t *testing.T, name, image string) {
 			Source: korifiv1alpha1.PackageSource{Registry: korifiv1alpha1.Registry{Image: image}},
 		},
 	}
+	if image == "" {
+		pkg.Spec.Type = korifiv1alpha1.BitsPackage
+	}
 	if err := errors.Join(s.Client.Create(t.Context(), pkg), s.Client.Create(t.Context(), build)); err != nil {
 		t.Fatal(err)
 	}
+	return build
 }
 
 // patch changes the app as kubectl would.

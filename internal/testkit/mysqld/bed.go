@@ -106,10 +106,14 @@ func (b *Bed) run(t *testing.T, args ...string) {
 	}
 }
 
-// shortDir is a link: the path of a socket has at most 107 bytes.
-func shortDir(t *testing.T, name string) string {
+// shortDir is a link: the path of a socket has at most 107 bytes. It is named after a network that the test has for itself,
+// so that one which is there already was left behind by a test that was killed.
+func shortDir(t *testing.T, network string) string {
 	t.Helper()
-	link := filepath.Join(os.TempDir(), "mysqld-"+name)
+	link := filepath.Join(os.TempDir(), "mysqld-"+network)
+	if err := os.Remove(link); err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
 	if err := os.Symlink(t.TempDir(), link); err != nil {
 		t.Fatal(err)
 	}

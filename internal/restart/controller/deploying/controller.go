@@ -42,7 +42,7 @@ type Controller struct {
 	client client.Client
 }
 
-// +kubebuilder:rbac:groups=torpor.dev,resources=cfdeployments,verbs=get;list;watch
+// +kubebuilder:rbac:groups=torpor.dev,resources=cfdeployments,verbs=get;list;watch;delete
 // +kubebuilder:rbac:groups=torpor.dev,resources=cfdeployments/status,verbs=get;patch
 // +kubebuilder:rbac:groups=korifi.cloudfoundry.org,resources=cfapps,verbs=get;list;watch;patch
 
@@ -84,7 +84,7 @@ func (c Controller) deploymentsOf(ctx context.Context, app client.Object) []reco
 func (c Controller) step(ctx context.Context, d *torporv1alpha1.CFDeployment) (kit.Outcome, error) {
 	if d.Status.Value == torporv1alpha1.FinalizedDeployment || !d.DeletionTimestamp.IsZero() {
 		d.Status.ObservedGeneration = d.Generation
-		return kit.Outcome{Why: "over"}, nil
+		return kit.Outcome{Why: "over"}, c.prune(ctx, d)
 	}
 	seen, err := c.observe(ctx, d)
 	if err != nil {

@@ -19,6 +19,16 @@ import (
 // crashLoop is how the kubelet says that it waits before it starts a container again.
 const crashLoop = "CrashLoopBackOff"
 
+// failing says that a container cannot be started, and that the kubelet has no hope of it soon.
+func failing(reason string) bool {
+	switch reason {
+	case "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError", "CreateContainerError", "RunContainerError":
+		return true
+	default:
+		return false
+	}
+}
+
 // Index is which instance a Pod is; empty for a Pod that no StatefulSet has made.
 func Index(pod *corev1.Pod) string { return pod.Labels[appsv1.PodIndexLabel] }
 
@@ -92,38 +102,80 @@ func crashed(pod *corev1.Pod) string {
 		return cmp.Or(pod.Status.Message, pod.Status.Reason, "the Pod has failed")
 	}
 	for _, c := range pod.Status.ContainerStatuses {
-		if c.State.Waiting != nil && c.State.Waiting.Reason == crashLoop {
-			return ended(c.LastTerminationState.Terminated)
-		}
-		if t := c.State.Terminated; t != nil && t.ExitCode != 0 {
-			return ended(t)
+		w := c.State.Waiting
+		switch {
+		case w != nil && w.Reason == crashLoop:
+			return ended(pod, c.LastTerminationState.Terminated)
+		case w != nil && failing(w.Reason):
+			return told(w)
+		case c.State.Terminated != nil: // Even one that ended well was to run on.
+			return ended(pod, c.State.Terminated)
 		}
 	}
 	return ""
 }
 
-func ended(t *corev1.ContainerStateTerminated) string {
+func ended(pod *corev1.Pod, t *corev1.ContainerStateTerminated) string {
 	if t == nil {
 		return crashLoop
 	}
 	text := fmt.Sprintf("exited with status %d", t.ExitCode)
-	if t.Message != "" {
-		return text + ": " + t.Message
+	switch {
+	case t.Message != "":
+		text += ": " + t.Message
+	case t.Reason != "":
+		text += " (" + t.Reason + ")"
 	}
-	if t.Reason != "" {
-		return text + " (" + t.Reason + ")"
-	}
-	return text
+	return text + unhealthy(pod, t)
 }
 
-// waiting is why the containers do not run yet, such as ImagePullBackOff.
+// unhealthy says which health check an instance has likely failed that was ended when its time to start was over: the
+// kubelet tells that in no other words than its status.
+func unhealthy(pod *corev1.Pod, t *corev1.ContainerStateTerminated) string {
+	var startup *corev1.Probe
+	for i := range pod.Spec.Containers {
+		if c := &pod.Spec.Containers[i]; c.Name == restart.Container {
+			startup = c.StartupProbe
+		}
+	}
+	if startup == nil {
+		return ""
+	}
+	limit := time.Duration(startup.PeriodSeconds*(startup.FailureThreshold-1)) * time.Second
+	var grace time.Duration
+	if g := pod.Spec.TerminationGracePeriodSeconds; g != nil {
+		grace = time.Duration(*g) * time.Second
+	}
+	// A check is up to a period early or late, and times are told in whole seconds.
+	slack := time.Duration(startup.PeriodSeconds)*time.Second + time.Second
+	if lived := t.FinishedAt.Sub(t.StartedAt.Time); lived < limit-slack || lived > limit+grace+slack {
+		return ""
+	}
+	check := "port"
+	if startup.HTTPGet != nil {
+		check = "http"
+	}
+	return fmt.Sprintf("; it ended about when its %s health check had to have succeeded, %s after its start", check, limit)
+}
+
+// waiting is why the containers do not run yet, such as ErrImagePull, or why they have to start again.
 func waiting(pod *corev1.Pod) string {
 	for _, c := range pod.Status.ContainerStatuses {
-		if w := c.State.Waiting; w != nil {
-			return w.Reason
+		switch w, last := c.State.Waiting, c.LastTerminationState.Terminated; {
+		case last != nil:
+			return "started again: " + ended(pod, last)
+		case w != nil:
+			return told(w)
 		}
 	}
 	return ""
+}
+
+func told(w *corev1.ContainerStateWaiting) string {
+	if w.Message == "" {
+		return w.Reason
+	}
+	return w.Reason + ": " + w.Message
 }
 
 func condition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {

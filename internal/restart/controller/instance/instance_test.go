@@ -22,7 +22,7 @@ func TestOf(t *testing.T) {
 	}
 	waits := func(reason string, last *corev1.ContainerStateTerminated) []corev1.ContainerStatus {
 		return []corev1.ContainerStatus{{
-			State:                corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}},
+			State:                corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: "why"}},
 			LastTerminationState: corev1.ContainerState{Terminated: last},
 		}}
 	}
@@ -32,10 +32,19 @@ func TestOf(t *testing.T) {
 		state   korifiv1alpha1.InstanceState
 		details string
 	}{
-		"new":         {corev1.PodStatus{}, korifiv1alpha1.DownInstance, ""},
-		"no place":    {corev1.PodStatus{Conditions: []corev1.PodCondition{is(corev1.PodScheduled, corev1.ConditionFalse)}}, korifiv1alpha1.DownInstance, "no node fits"},
-		"on its way":  {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}}, korifiv1alpha1.StartingInstance, ""},
-		"not pulled":  {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}, ContainerStatuses: waits("ImagePullBackOff", nil)}, korifiv1alpha1.StartingInstance, "ImagePullBackOff"},
+		"new":              {corev1.PodStatus{}, korifiv1alpha1.DownInstance, ""},
+		"no place":         {corev1.PodStatus{Conditions: []corev1.PodCondition{is(corev1.PodScheduled, corev1.ConditionFalse)}}, korifiv1alpha1.DownInstance, "no node fits"},
+		"on its way":       {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}}, korifiv1alpha1.StartingInstance, ""},
+		"not pulled":       {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}, ContainerStatuses: waits("ErrImagePull", nil)}, korifiv1alpha1.StartingInstance, "ErrImagePull: why"},
+		"not pulled again": {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}, ContainerStatuses: waits("ImagePullBackOff", nil)}, korifiv1alpha1.CrashedInstance, "ImagePullBackOff: why"},
+		"runs as root":     {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}, ContainerStatuses: waits("CreateContainerConfigError", nil)}, korifiv1alpha1.CrashedInstance, "CreateContainerConfigError: why"},
+		"starts again": {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}, ContainerStatuses: []corev1.ContainerStatus{{
+			State:                corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+			LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 7, Reason: "Error"}},
+		}}}, korifiv1alpha1.StartingInstance, "started again: exited with status 7 (Error)"},
+		"ended well": {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}, ContainerStatuses: []corev1.ContainerStatus{{
+			State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed"}},
+		}}}, korifiv1alpha1.CrashedInstance, "exited with status 0 (Completed)"},
 		"ready":       {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled, is(corev1.PodReady, corev1.ConditionTrue)}}, korifiv1alpha1.RunningInstance, ""},
 		"crash loop":  {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}, ContainerStatuses: waits(crashLoop, nil)}, korifiv1alpha1.CrashedInstance, crashLoop},
 		"why it ends": {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}, ContainerStatuses: waits(crashLoop, &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled"})}, korifiv1alpha1.CrashedInstance, "exited with status 137 (OOMKilled)"},
@@ -48,6 +57,35 @@ func TestOf(t *testing.T) {
 				t.Errorf("expected %s %q, found %+v", row.state, row.details, found)
 			}
 		})
+	}
+}
+
+func TestUnhealthy(t *testing.T) {
+	t.Parallel()
+	began := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
+	pod := &corev1.Pod{Spec: corev1.PodSpec{TerminationGracePeriodSeconds: new(int64(10)), Containers: []corev1.Container{{
+		Name: restart.Container, StartupProbe: &corev1.Probe{PeriodSeconds: 1, FailureThreshold: 61},
+	}}}}
+	const hint = "; it ended about when its port health check had to have succeeded, 1m0s after its start"
+	for name, row := range map[string]struct {
+		lived time.Duration
+		want  string
+	}{
+		"it crashed before":     {30 * time.Second, ""},
+		"its time was over":     {time.Minute, hint},
+		"it took long to end":   {70 * time.Second, hint},
+		"it crashed long after": {time.Hour, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			found := unhealthy(pod, &corev1.ContainerStateTerminated{StartedAt: metav1.NewTime(began), FinishedAt: metav1.NewTime(began.Add(row.lived))})
+			if found != row.want {
+				t.Errorf("expected %q, found %q", row.want, found)
+			}
+		})
+	}
+	if found := unhealthy(&corev1.Pod{}, &corev1.ContainerStateTerminated{}); found != "" {
+		t.Errorf("without a health check: expected nothing, found %q", found)
 	}
 }
 

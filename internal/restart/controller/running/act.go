@@ -34,8 +34,10 @@ func (c Controller) act(ctx context.Context, o observation, p plan) (again bool,
 		err = c.client.Create(ctx, restart.BuildDisruptionBudget(o.lrp), client.FieldOwner(Name))
 	case deleteBudget:
 		err = c.remove(ctx, o.budget)
-	case deleteSet, deletePods:
-		again, err = c.empty(ctx, o)
+	case deleteSet:
+		again, err = c.end(ctx, o)
+	case deletePods:
+		again, err = c.clear(ctx, o)
 	}
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) {
 		return true, nil
@@ -48,31 +50,49 @@ func (c Controller) act(ctx context.Context, o observation, p plan) (again bool,
 
 // finalizer adds or takes away the finalizer; it is taken away only if the API server too knows no Pod.
 func (c Controller) finalizer(ctx context.Context, o observation, do step) (again bool, err error) {
-	// The status is saved after this, with the version that this write leaves.
 	after := &eiriniv1.LRP{ObjectMeta: *o.lrp.ObjectMeta.DeepCopy()}
 	if do == addFinalizer {
 		controllerutil.AddFinalizer(after, eiriniv1.LRPFinalizer)
-	} else {
-		pods, err := c.left(ctx, o.lrp)
-		if err != nil || len(pods) > 0 {
-			return true, err
-		}
-		controllerutil.RemoveFinalizer(after, eiriniv1.LRPFinalizer)
+		return false, c.save(ctx, o.lrp, after)
 	}
-	before := &eiriniv1.LRP{ObjectMeta: o.lrp.ObjectMeta}
-	return false, c.client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(Name))
+	pods, err := c.left(ctx, o.lrp)
+	if err != nil || len(pods) > 0 {
+		return true, err
+	}
+	controllerutil.RemoveFinalizer(after, eiriniv1.LRPFinalizer)
+	return false, c.save(ctx, o.lrp, after)
 }
 
-// empty deletes the StatefulSet of an LRP once no Pod is left, and Pods that nobody owns any more.
-func (c Controller) empty(ctx context.Context, o observation) (again bool, err error) {
+// save writes what changed beside the status. The LRP gets the version that this leaves, so that the next pass waits for it.
+func (c Controller) save(ctx context.Context, lrp, after *eiriniv1.LRP) error {
+	before := &eiriniv1.LRP{ObjectMeta: lrp.ObjectMeta}
+	if err := c.client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(Name)); err != nil {
+		return err
+	}
+	lrp.ResourceVersion = after.ResourceVersion
+	return nil
+}
+
+// end deletes the StatefulSet of an LRP once no Pod is left, and lets go of the LRP: it is the only one whose Pods the
+// StatefulSet controller could still make, and that makes none. Whoever ends between the two finds no StatefulSet next time.
+func (c Controller) end(ctx context.Context, o observation) (again bool, err error) {
 	pods, err := c.left(ctx, o.lrp)
-	switch {
-	case err != nil:
+	if err != nil || len(pods) > 0 {
+		return true, err
+	}
+	if err := client.IgnoreNotFound(c.remove(ctx, o.set)); err != nil {
 		return false, err
-	case o.set != nil && len(pods) > 0:
-		return true, nil
-	case o.set != nil:
-		return false, c.remove(ctx, o.set)
+	}
+	after := &eiriniv1.LRP{ObjectMeta: *o.lrp.ObjectMeta.DeepCopy()}
+	controllerutil.RemoveFinalizer(after, eiriniv1.LRPFinalizer)
+	return false, c.save(ctx, o.lrp, after)
+}
+
+// clear deletes Pods that no StatefulSet owns any more.
+func (c Controller) clear(ctx context.Context, o observation) (again bool, err error) {
+	pods, err := c.left(ctx, o.lrp)
+	if err != nil {
+		return false, err
 	}
 	var all []error
 	for i := range pods {

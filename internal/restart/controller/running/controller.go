@@ -42,7 +42,7 @@ const (
 	// byWhat is the field by which LRPs are found by what they run.
 	byWhat = "what"
 	// behindRetry is when to look again while the cache is behind what was just done.
-	behindRetry = 50 * time.Millisecond
+	behindRetry = 10 * time.Millisecond
 )
 
 // Controller reconciles LRPs.
@@ -103,8 +103,9 @@ func (c Controller) step(ctx context.Context, lrp *eiriniv1.LRP) (kit.Outcome, e
 	}
 	plan := decide(seen)
 	again, err := c.act(ctx, seen, plan)
+	before := lrp.Status.DeepCopy()
 	c.report(seen, plan)
-	out := kit.Outcome{Why: plan.why}
+	out := kit.Outcome{Why: plan.why, Underway: underway(lrp, before, plan)}
 	if again {
 		out.After = behindRetry
 	}

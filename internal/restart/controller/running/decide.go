@@ -51,7 +51,7 @@ type plan struct {
 }
 
 // decide says what is next. An LRP that is deleted is scaled to zero first: only when the StatefulSet controller has
-// said that it saw that, and no Pod is left, can no Pod come back.
+// said that it saw that, and no Pod is left, can no Pod come back. It need not have counted that none is left.
 func decide(o observation) plan {
 	deleting := !o.lrp.DeletionTimestamp.IsZero()
 	kept := controllerutil.ContainsFinalizer(o.lrp, eiriniv1.LRPFinalizer)
@@ -66,10 +66,10 @@ func decide(o observation) plan {
 		return plan{do: removeFinalizer, why: "no Pod is left"}
 	case deleting && replicas(o.set) != 0:
 		return plan{do: scaleSet, why: "scale to zero"}
-	case deleting && (!emptied(o.set) || len(o.pods) > 0):
+	case deleting && (!told(o.set) || len(o.pods) > 0):
 		return plan{why: "wait for the Pods"}
 	case deleting:
-		return plan{do: deleteSet, why: "delete the empty StatefulSet"}
+		return plan{do: deleteSet, why: "delete the empty StatefulSet, and let go"}
 	case !kept:
 		return plan{do: addFinalizer, why: "keep it until its Pods are gone"}
 	case o.set == nil:
@@ -102,10 +102,8 @@ func replicas(set *appsv1.StatefulSet) int32 {
 	return *set.Spec.Replicas
 }
 
-// emptied: the StatefulSet controller has seen that none is wanted, and has none.
-func emptied(set *appsv1.StatefulSet) bool {
-	return set.Status.ObservedGeneration >= set.Generation && set.Status.Replicas == 0
-}
+// told: the StatefulSet controller has seen how many are wanted. From then on it makes no more.
+func told(set *appsv1.StatefulSet) bool { return set.Status.ObservedGeneration >= set.Generation }
 
 func draining(o observation) int32 {
 	var n int32

@@ -46,7 +46,7 @@ func TestDecide(t *testing.T) {
 		"nor by a deletion":                                   {observation{lrp: lrp(5, true, kept), set: foreign}, nothing},
 		"one that is deleted is scaled to zero first":         {observation{lrp: lrp(1, true, kept), set: set(1, 1, 1, 1), pods: pods}, scaleSet},
 		"then the StatefulSet controller has to see that":     {observation{lrp: lrp(1, true, kept), set: set(0, 2, 1, 0)}, nothing},
-		"and must have none":                                  {observation{lrp: lrp(1, true, kept), set: set(0, 2, 2, 1)}, nothing},
+		"but need not have counted":                           {observation{lrp: lrp(1, true, kept), set: set(0, 2, 2, 1)}, deleteSet},
 		"nor may a Pod be left":                               {observation{lrp: lrp(1, true, kept), set: set(0, 2, 2, 0), pods: pods}, nothing},
 		"then the StatefulSet goes":                           {observation{lrp: lrp(1, true, kept), set: set(0, 2, 2, 0)}, deleteSet},
 		"Pods that somebody's StatefulSet has left go":        {observation{lrp: lrp(1, true, kept), pods: pods}, deletePods},

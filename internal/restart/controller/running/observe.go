@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
@@ -57,6 +58,12 @@ func (c Controller) left(ctx context.Context, lrp *eiriniv1.LRP) ([]corev1.Pod, 
 		return nil, fmt.Errorf("list the Pods that are left: %w", err)
 	}
 	return pods.Items, nil
+}
+
+// underway: the LRP is on its way to what it should be. That it was there and is not any more is told at once.
+func underway(lrp *eiriniv1.LRP, before *eiriniv1.LRPStatus, p plan) bool {
+	lost := before.ObservedGeneration == lrp.Generation && meta.IsStatusConditionTrue(before.Conditions, korifiv1alpha1.ReadyCondition)
+	return p.trouble == "" && !lost && !meta.IsStatusConditionTrue(lrp.Status.Conditions, korifiv1alpha1.ReadyCondition)
 }
 
 // report writes what was seen into the status.

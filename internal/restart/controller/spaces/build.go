@@ -14,6 +14,21 @@ import (
 	"github.com/torpor-dev/torpor/internal/kit"
 )
 
+// stepPackage says whether droplets can be made from a package.
+func (c Controller) stepPackage(_ context.Context, pkg *korifiv1alpha1.CFPackage) (kit.Outcome, error) {
+	is := metav1.Condition{
+		Type: korifiv1alpha1.ReadyCondition, Status: metav1.ConditionTrue, Reason: korifiv1alpha1.SourceReadyReason,
+		Message: "droplets are made from the image in spec.source.registry",
+	}
+	if pkg.Spec.Source.Registry.Image == "" {
+		is.Status, is.Reason = metav1.ConditionFalse, korifiv1alpha1.SourceMissingReason
+		is.Message = "expected the image that holds the code in spec.source.registry.image, found none; whoever uploads the code names it"
+	}
+	pkg.Status.ObservedGeneration = pkg.Generation
+	kit.SetCondition(&pkg.Status.Conditions, is, pkg.Generation, c.Clock)
+	return kit.Outcome{Why: is.Reason}, nil
+}
+
 // stepBuild makes the droplet of an image, which is the image itself. What others have filled in stays.
 func (c Controller) stepBuild(ctx context.Context, build *korifiv1alpha1.CFBuild) (kit.Outcome, error) {
 	var pkg korifiv1alpha1.CFPackage
@@ -21,25 +36,39 @@ func (c Controller) stepBuild(ctx context.Context, build *korifiv1alpha1.CFBuild
 	if client.IgnoreNotFound(err) != nil {
 		return kit.Outcome{}, fmt.Errorf("read the package: %w", err)
 	}
-	is := metav1.Condition{Type: korifiv1alpha1.SucceededCondition, Status: metav1.ConditionUnknown}
 	status := &build.Status
-	switch {
-	case status.Droplet != nil:
-		is.Status, is.Reason, is.Message = metav1.ConditionTrue, korifiv1alpha1.StagedReason, "the droplet is there"
-		status.State = korifiv1alpha1.StagedBuild
-	case apierrors.IsNotFound(err):
-		is.Reason = korifiv1alpha1.PackageMissingReason
-		is.Message = "expected the CFPackage " + build.Spec.PackageRef.Name + ", found none; it is waited for"
-	case pkg.Spec.Type == korifiv1alpha1.DockerPackage:
-		status.State = korifiv1alpha1.StagedBuild
+	if status.Droplet == nil && err == nil && pkg.Spec.Type == korifiv1alpha1.DockerPackage {
 		status.Droplet = &korifiv1alpha1.Droplet{
 			Registry: pkg.Spec.Source.Registry, ProcessTypes: []korifiv1alpha1.ProcessType{{Type: korifiv1alpha1.WebProcess}},
 		}
-		is.Status, is.Reason, is.Message = metav1.ConditionTrue, korifiv1alpha1.StagedReason, "the droplet is the package's image"
+	}
+	state, succeeded := outcome(build, apierrors.IsNotFound(err))
+	staging := metav1.Condition{Type: korifiv1alpha1.StagingCondition, Status: metav1.ConditionFalse, Reason: succeeded.Reason, Message: succeeded.Message}
+	if state == korifiv1alpha1.StagingBuild {
+		staging.Status = metav1.ConditionTrue
+	}
+	status.State, status.ObservedGeneration = state, build.Generation
+	for _, is := range []metav1.Condition{succeeded, staging} {
+		kit.SetCondition(&status.Conditions, is, build.Generation, c.Clock)
+	}
+	return kit.Outcome{Why: succeeded.Reason}, nil
+}
+
+// outcome is how far a build is, and why.
+func outcome(build *korifiv1alpha1.CFBuild, noPackage bool) (korifiv1alpha1.BuildState, metav1.Condition) {
+	is := metav1.Condition{Type: korifiv1alpha1.SucceededCondition, Status: metav1.ConditionUnknown}
+	switch {
+	case build.Status.Droplet != nil:
+		is.Status, is.Reason, is.Message = metav1.ConditionTrue, korifiv1alpha1.StagedReason, "the droplet is there"
+		return korifiv1alpha1.StagedBuild, is
+	case build.Status.State == korifiv1alpha1.FailedBuild:
+		is.Status, is.Reason, is.Message = metav1.ConditionFalse, korifiv1alpha1.BuildFailedReason, "whoever builds the droplet says that it failed; make a new CFBuild"
+		return korifiv1alpha1.FailedBuild, is
+	case noPackage:
+		is.Reason = korifiv1alpha1.PackageMissingReason
+		is.Message = "expected the CFPackage " + build.Spec.PackageRef.Name + ", found none; it is waited for"
 	default:
 		is.Reason, is.Message = korifiv1alpha1.BuiltByOthersReason, "the package holds code; somebody else has to fill in status.droplet"
 	}
-	status.ObservedGeneration = build.Generation
-	kit.SetCondition(&status.Conditions, is, build.Generation, c.Clock)
-	return kit.Outcome{Why: is.Reason}, nil
+	return korifiv1alpha1.StagingBuild, is
 }

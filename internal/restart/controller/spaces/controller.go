@@ -34,7 +34,7 @@ const (
 	goneInterval = 5 * time.Second
 )
 
-// Controller reconciles CFOrgs, CFSpaces and CFBuilds.
+// Controller reconciles CFOrgs, CFSpaces, CFPackages and CFBuilds.
 type Controller struct {
 	// Clock tells the time.
 	Clock clock.PassiveClock
@@ -44,7 +44,7 @@ type Controller struct {
 }
 
 // +kubebuilder:rbac:groups=korifi.cloudfoundry.org,resources=cforgs;cfspaces,verbs=get;list;watch;patch
-// +kubebuilder:rbac:groups=korifi.cloudfoundry.org,resources=cforgs/status;cfspaces/status;cfbuilds/status,verbs=get;patch
+// +kubebuilder:rbac:groups=korifi.cloudfoundry.org,resources=cforgs/status;cfspaces/status;cfbuilds/status;cfpackages/status,verbs=get;patch
 // +kubebuilder:rbac:groups=korifi.cloudfoundry.org,resources=cfbuilds;cfpackages,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch;create;delete
 
@@ -75,6 +75,14 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		Complete(&kit.Reconciler[*korifiv1alpha1.CFBuild]{
 			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name),
 			New: func() *korifiv1alpha1.CFBuild { return &korifiv1alpha1.CFBuild{} }, Step: c.stepBuild,
+		})
+	if err != nil {
+		return fmt.Errorf("set up %s: %w", Name, err)
+	}
+	err = build("-packages").For(&korifiv1alpha1.CFPackage{}).
+		Complete(&kit.Reconciler[*korifiv1alpha1.CFPackage]{
+			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name),
+			New: func() *korifiv1alpha1.CFPackage { return &korifiv1alpha1.CFPackage{} }, Step: c.stepPackage,
 		})
 	if err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1_test
+
+import (
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/testkit"
+)
+
+// TestTheSchema asks a real API server.
+func TestTheSchema(t *testing.T) {
+	t.Parallel()
+	s := &served{testkit.Hub(t)}
+	s.InstallCRDs(t)
+	t.Run("what is refused at creation", s.testRefusedAtCreation)
+	t.Run("what is refused later", s.testRefusedLater)
+	t.Run("defaults", s.testDefaults)
+}
+
+type served struct{ *testkit.HubServer }
+
+// change is what is done to a deployment and what is said of it; empty says means that it is accepted.
+type change struct {
+	do   func(*torporv1alpha1.CFDeploymentSpec)
+	says string
+}
+
+func deployment(namespace string) *torporv1alpha1.CFDeployment {
+	return &torporv1alpha1.CFDeployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "test"},
+		Spec:       torporv1alpha1.CFDeploymentSpec{AppRef: torporv1alpha1.AppReference{Name: "a"}},
+	}
+}
+
+func (s *served) testRefusedAtCreation(t *testing.T) {
+	for name, row := range map[string]change{
+		"the smallest":             {func(*torporv1alpha1.CFDeploymentSpec) {}, ""},
+		"no app":                   {func(d *torporv1alpha1.CFDeploymentSpec) { d.AppRef.Name = "" }, "spec.appRef.name in body should be at least 1 chars long"},
+		"another strategy":         {func(d *torporv1alpha1.CFDeploymentSpec) { d.Strategy = "blue-green" }, `spec.strategy: Unsupported value: "blue-green": supported values: "rolling", "canary"`},
+		"-1 in flight":             {func(d *torporv1alpha1.CFDeploymentSpec) { d.MaxInFlight = -1 }, "spec.maxInFlight in body should be greater than or equal to 1"},
+		"a step of 0 %":            {steps(0), "spec.steps[0].instanceWeight in body should be greater than or equal to 1"},
+		"a step of 101 %":          {steps(50, 101), "spec.steps[1].instanceWeight in body should be less than or equal to 100"},
+		"steps":                    {steps(1, 50, 100), ""},
+		"21 steps":                 {steps(make([]int32, 21)...), "spec.steps: Too many: 21: must have at most 20 items"},
+		"-1 steps continued":       {func(d *torporv1alpha1.CFDeploymentSpec) { d.ContinuedSteps = -1 }, "spec.continuedSteps in body should be greater than or equal to 0"},
+		"a droplet of no name":     {func(d *torporv1alpha1.CFDeploymentSpec) { d.DropletRef = &torporv1alpha1.AppReference{} }, "spec.dropletRef.name in body should be at least 1 chars long"},
+		"cancelled from the start": {func(d *torporv1alpha1.CFDeploymentSpec) { d.Cancelled = true }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := deployment("default")
+			row.do(&d.Spec)
+			row.check(t, s.Client.Create(t.Context(), d, client.DryRunAll))
+		})
+	}
+}
+
+func steps(weights ...int32) func(*torporv1alpha1.CFDeploymentSpec) {
+	return func(d *torporv1alpha1.CFDeploymentSpec) {
+		for _, w := range weights {
+			d.Steps = append(d.Steps, torporv1alpha1.CanaryStep{InstanceWeight: w})
+		}
+	}
+}
+
+func (s *served) testRefusedLater(t *testing.T) {
+	for name, row := range map[string]change{
+		"it is continued":        {func(d *torporv1alpha1.CFDeploymentSpec) { d.ContinuedSteps = 1 }, ""},
+		"it goes to another app": {func(d *torporv1alpha1.CFDeploymentSpec) { d.AppRef.Name = "b" }, "spec.appRef: Invalid value: expected it to stay, because a deployment belongs to one app; found it changed; make a new CFDeployment"},
+		"it comes back":          {func(d *torporv1alpha1.CFDeploymentSpec) { d.Cancelled = false }, "expected a cancelled deployment to stay cancelled; found it changed; make a new CFDeployment"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := deployment(s.Namespace(t))
+			d.Spec.Cancelled = true
+			if err := s.Client.Create(t.Context(), d); err != nil {
+				t.Fatal(err)
+			}
+			row.do(&d.Spec)
+			row.check(t, s.Client.Update(t.Context(), d))
+		})
+	}
+}
+
+func (s *served) testDefaults(t *testing.T) {
+	d := deployment("default")
+	if err := s.Client.Create(t.Context(), d, client.DryRunAll); err != nil {
+		t.Fatal(err)
+	}
+	if d.Spec.Strategy != torporv1alpha1.RollingDeployment || d.Spec.MaxInFlight != 1 {
+		t.Errorf("expected a rolling deployment of one at a time, found %+v", d.Spec)
+	}
+}
+
+func (c change) check(t *testing.T, err error) {
+	t.Helper()
+	switch {
+	case c.says == "" && err != nil:
+		t.Errorf("expected it to be accepted, found: %v", err)
+	case c.says != "" && !apierrors.IsInvalid(err):
+		t.Errorf("expected it to be refused, found: %v", err)
+	case c.says != "" && !strings.Contains(err.Error(), c.says):
+		t.Errorf("found  %v\nwant   %s", err, c.says)
+	}
+}

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pods
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/testkit/conversation"
+)
+
+const (
+	probePace = 10 * time.Millisecond
+	// probeLimit is how long one answer may take; who has gone is often only silent.
+	probeLimit = 500 * time.Millisecond
+)
+
+// answer is one of an app's, or of its stats.
+type answer struct {
+	asked, at time.Time
+	// revision and index are those of the instance that answered.
+	revision, index string
+	// running and rows are what stats say, in body.
+	running, rows int
+	body          string
+}
+
+// probe asks every Pod that an app ever had, past any Service, and its stats, again and again.
+type probe struct {
+	app
+	http *http.Client
+	stop context.CancelFunc
+	work sync.WaitGroup
+
+	mu             sync.Mutex
+	answers, stats []answer
+	// there is when a Pod of a revision was seen last.
+	there map[string]time.Time
+}
+
+func (a app) probe(t *testing.T) *probe {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	p := &probe{app: a, stop: cancel, there: map[string]time.Time{}, http: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: probeLimit}}
+	seen := map[string]bool{}
+	p.repeat(ctx, func() {
+		for _, pod := range a.instances(t) {
+			p.there[pod.Labels[korifiv1alpha1.VersionLabel]] = time.Now()
+			if ip := pod.Status.PodIP; ip != "" && !seen[ip] {
+				seen[ip] = true
+				p.repeat(ctx, func() { p.askPod(ip) })
+			}
+		}
+	})
+	p.repeat(ctx, func() { p.askStats(ctx, t) })
+	return p
+}
+
+func (p *probe) repeat(ctx context.Context, f func()) {
+	p.work.Go(func() {
+		tick := time.NewTicker(probePace)
+		defer tick.Stop()
+		for ctx.Err() == nil {
+			f()
+			select {
+			case <-ctx.Done():
+			case <-tick.C:
+			}
+		}
+	})
+}
+
+// end returns what was answered.
+func (p *probe) end() (answers, stats []answer) {
+	p.stop()
+	p.work.Wait()
+	return p.answers, p.stats
+}
+
+// gone is when the last Pod of a revision was; it may be asked for once the probe has ended.
+func (p *probe) gone(revision string) time.Time { return p.there[revision] }
+
+func (p *probe) askPod(ip string) {
+	asked := time.Now()
+	env, err := environment(p.http, "http://"+ip+":8080/")
+	if err != nil {
+		return
+	}
+	got := answer{asked: asked, at: time.Now(), revision: revisionIn(env), index: env["CF_INSTANCE_INDEX"]}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.answers = append(p.answers, got)
+}
+
+func (p *probe) askStats(ctx context.Context, t *testing.T) {
+	asked := time.Now()
+	got, err := p.askAs(t, p.carol, http.StatusOK, "GET", p.path("/processes/web/stats"), "")
+	if ctx.Err() != nil {
+		return
+	}
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stats = append(p.stats, answer{
+		asked: asked, at: time.Now(), running: strings.Count(got.Body, `"`+string(korifiv1alpha1.RunningInstance)+`"`), rows: strings.Count(got.Body, `"index":`), body: got.Body,
+	})
+}
+
+// answered waits until as many instances of a revision have answered since a time.
+func (p *probe) answered(t *testing.T, revision string, instances int, since time.Time) {
+	t.Helper()
+	eventually(t, "revision "+revision+" answers", func() error {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		from := map[string]bool{}
+		for _, a := range p.answers {
+			if a.revision == revision && a.asked.After(since) {
+				from[a.index] = true
+			}
+		}
+		if len(from) < instances {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+}
+
+// environment is what an instance says that it was given.
+func environment(client *http.Client, url string) (map[string]string, error) {
+	r, err := http.NewRequestWithContext(context.Background(), http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	response, err := client.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	var env map[string]string
+	return env, json.NewDecoder(response.Body).Decode(&env)
+}
+
+// revisionIn is the revision that an instance was told to be of.
+func revisionIn(env map[string]string) string {
+	var application struct {
+		Version string `json:"application_version"`
+	}
+	if json.Unmarshal([]byte(env["VCAP_APPLICATION"]), &application) != nil {
+		return ""
+	}
+	return application.Version
+}
+
+// longest is the longest time between two answers that follow each other.
+func longest(answers []answer) time.Duration {
+	var gap time.Duration
+	for i := 1; i < len(answers); i++ {
+		gap = max(gap, answers[i].at.Sub(answers[i-1].at))
+	}
+	return gap
+}
+
+// bounds are the first and the last answer of a revision; nil if there is none.
+func bounds(answers []answer, revision string) (first, last *answer) {
+	for i := range answers {
+		if answers[i].revision != revision {
+			continue
+		}
+		if first == nil {
+			first = &answers[i]
+		}
+		last = &answers[i]
+	}
+	return first, last
+}
+
+// traffic are requests through a Service, one after the other, each on a connection of its own.
+type traffic struct {
+	answers []answer
+	refused []error
+}
+
+// traffic goes on until end is called.
+func (a app) traffic(t *testing.T, url string) (end func() traffic) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	p := &probe{http: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: probeLimit}}
+	var all traffic
+	p.repeat(ctx, func() {
+		asked := time.Now()
+		env, err := environment(p.http, url)
+		if err != nil {
+			all.refused = append(all.refused, err)
+			return
+		}
+		all.answers = append(all.answers, answer{asked: asked, at: time.Now(), revision: revisionIn(env)})
+	})
+	return func() traffic {
+		cancel()
+		p.work.Wait()
+		return all
+	}
+}
+
+// row is one instance as stats show it.
+type row struct {
+	Index   int    `json:"index"`
+	State   string `json:"state"`
+	Details string `json:"details"`
+}
+
+// rows are the app's stats.
+func (a app) rows(t *testing.T) []row {
+	t.Helper()
+	var stats struct {
+		Resources []row `json:"resources"`
+	}
+	body := a.must(t, http.StatusOK, "GET", a.path("/processes/web/stats"), "").Body
+	if err := json.Unmarshal([]byte(body), &stats); err != nil {
+		t.Fatal(err)
+	}
+	return stats.Resources
+}
+
+// runs waits until stats say that all instances run, and returns when that was.
+func (a app) runs(t *testing.T, instances int) time.Time {
+	t.Helper()
+	eventually(t, "all instances run", func() error {
+		got, err := a.ask(t, http.StatusOK, "GET", a.path("/processes/web/stats"), "")
+		if err == nil && (strings.Count(got.Body, `"RUNNING"`) != instances || conversation.Field(t, got.Body, "resources.0.state") != "RUNNING") {
+			err = errors.New("found " + got.Body)
+		}
+		return err
+	})
+	return time.Now()
+}

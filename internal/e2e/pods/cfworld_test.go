@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pods
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/clientcmd"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/testkit"
+	"github.com/torpor-dev/torpor/internal/testkit/conversation"
+)
+
+const (
+	space = "dev"
+	// callerRate is above what the stories ask.
+	callerRate = "1000"
+)
+
+// cf is a world with the CF API and its admission. alice develops in the space, and carol too; who has started an app
+// is told of it when there is something to tell, and everybody else at once.
+type cf struct {
+	*world
+	url          string
+	alice, carol string
+	http         *http.Client
+	// known are the Pods of the space as a watch tells of them.
+	known corelisters.PodNamespaceLister
+}
+
+func newCF(t *testing.T) *cf {
+	t.Helper()
+	c := &cf{world: newWorld(t)}
+	c.up(t)
+	config := filepath.Join("..", "..", "..", "config")
+	c.kubectl(t, "apply", "-k", filepath.Join(config, "rbac", "cf"))
+	c.apply(t, "space.yaml")
+	c.admit(t, filepath.Join(config, "webhook", "manifests.yaml"))
+	c.serve(t)
+	c.alice = c.kubectl(t, "create", "token", "alice", "--namespace=torpor-system")
+	c.carol = c.kubectl(t, "create", "token", "carol", "--namespace=torpor-system")
+	c.watch(t)
+	eventually(t, "alice sees the space", func() error {
+		_, err := c.ask(t, http.StatusOK, "GET", "/v3/spaces/"+space, "")
+		return err
+	})
+	c.tell(t, "torpor and its CF API run")
+	return c
+}
+
+// admit starts the manager with its admission beside the cluster.
+func (c *cf) admit(t *testing.T, manifests string) {
+	t.Helper()
+	address := freeAddress(t)
+	c.kubectl(t, "apply", "-f", manifests)
+	for kind, path := range map[string]string{"mutatingwebhookconfiguration": "/mutate-cfapps", "validatingwebhookconfiguration": "/validate-cfapps"} {
+		c.kubectl(t, "patch", kind, "torpor", "--type=json", "-p", fmt.Sprintf(
+			`[{"op":"remove","path":"/webhooks/0/clientConfig/service"},{"op":"add","path":"/webhooks/0/clientConfig/url","value":"https://%s%s"}]`, address, path))
+	}
+	c.manage(t, "--namespace", "torpor-system", "--webhook-address", address)
+}
+
+func (c *cf) serve(t *testing.T) {
+	t.Helper()
+	folder, address := t.TempDir(), freeAddress(t)
+	testkit.StartProcess(t, filepath.Join(c.tools, "torpor"), []string{
+		"cf-api", "--kubeconfig", c.kubeconfigOf(t, "torpor-cf-api"), "--address", address, "--tls-folder", folder, "--caller-rate", callerRate,
+	}, nil)
+	c.url = "https://" + address
+	eventually(t, "the CF API answers", func() error {
+		ca, err := os.ReadFile(filepath.Join(folder, "tls.crt"))
+		if err != nil {
+			return err
+		}
+		pool := x509.NewCertPool()
+		pool.AppendCertsFromPEM(ca)
+		c.http = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true}}
+		_, err = c.ask(t, http.StatusOK, "GET", "/healthz", "")
+		return err
+	})
+	t.Cleanup(c.http.CloseIdleConnections)
+}
+
+// watch keeps c.known up to date until the test ends.
+func (c *cf) watch(t *testing.T) {
+	t.Helper()
+	cfg, err := clientcmd.BuildConfigFromFlags("", c.kubeconfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(space))
+	c.known = factory.Core().V1().Pods().Lister().Pods(space)
+	factory.Core().V1().Pods().Informer()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	t.Cleanup(func() { cancel(); factory.Shutdown() })
+	factory.Start(ctx.Done())
+	factory.WaitForCacheSync(ctx.Done())
+}
+
+// ask sends a request as alice.
+func (c *cf) ask(t *testing.T, want int, method, path, body string) (conversation.Answer, error) {
+	t.Helper()
+	return c.askAs(t, c.alice, want, method, path, body)
+}
+
+func (c *cf) askAs(t *testing.T, token string, want int, method, path, body string) (answer conversation.Answer, err error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, method, c.url+path, strings.NewReader(body))
+	if err != nil {
+		return answer, err
+	}
+	r.Header.Set("Authorization", "Bearer "+token)
+	response, err := c.http.Do(r)
+	if err != nil {
+		return answer, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	raw, err := io.ReadAll(response.Body)
+	answer = conversation.Answer{Status: response.StatusCode, Location: response.Header.Get("Location"), Body: string(raw)}
+	if err == nil && answer.Status != want {
+		err = fmt.Errorf("%s %s: expected %d, found %d %s", method, path, want, answer.Status, answer.Body)
+	}
+	return answer, err
+}
+
+func (c *cf) must(t *testing.T, want int, method, path, body string) conversation.Answer {
+	t.Helper()
+	answer, err := c.ask(t, want, method, path, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer
+}
+
+// push makes an app of an image as cf push does, and starts it; more are further lines of its manifest.
+func (c *cf) push(t *testing.T, name, image string, more ...string) app {
+	t.Helper()
+	manifest := fmt.Sprintf("applications:\n- name: %s\n  docker: {image: %s}\n  memory: 64M\n  %s\n", name, image, strings.Join(more, "\n  "))
+	job := c.must(t, http.StatusAccepted, "POST", "/v3/spaces/"+space+"/actions/apply_manifest", manifest).Location
+	c.complete(t, job)
+	field := func(a conversation.Answer, path string) string { return conversation.Field(t, a.Body, path) }
+	a := app{cf: c, guid: field(c.must(t, http.StatusOK, "GET", "/v3/apps?names="+name, ""), "resources.0.guid")}
+	of := `"relationships":{"app":{"data":{"guid":"` + a.guid + `"}}}`
+	pkg := field(c.must(t, http.StatusCreated, "POST", "/v3/packages", `{"type":"docker","data":{"image":"`+image+`"},`+of+`}`), "guid")
+	build := field(c.must(t, http.StatusCreated, "POST", "/v3/builds", `{"package":{"guid":"`+pkg+`"}}`), "guid")
+	droplet := field(c.must(t, http.StatusOK, "GET", "/v3/builds/"+build, ""), "droplet.guid")
+	c.must(t, http.StatusOK, "PATCH", a.path("/relationships/current_droplet"), `{"data":{"guid":"`+droplet+`"}}`)
+	c.must(t, http.StatusOK, "POST", a.path("/actions/start"), "")
+	return a
+}
+
+// complete waits until a job is.
+func (c *cf) complete(t *testing.T, job string) {
+	t.Helper()
+	eventually(t, "the job is complete", func() error {
+		a, err := c.ask(t, http.StatusOK, "GET", strings.TrimPrefix(job, c.url), "")
+		if err == nil && conversation.Field(t, a.Body, "state") != "COMPLETE" {
+			err = fmt.Errorf("found %s", a.Body)
+		}
+		return err
+	})
+}
+
+// app is one that was pushed.
+type app struct {
+	*cf
+	guid string
+}
+
+func (a app) path(more string) string { return "/v3/apps/" + a.guid + more }
+
+// instances are the app's Pods in the order of their names.
+func (a app) instances(t *testing.T) []*corev1.Pod {
+	t.Helper()
+	all, err := a.known.List(labels.SelectorFromSet(labels.Set{korifiv1alpha1.AppGUIDLabel: a.guid}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.SortFunc(all, func(a, b *corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
