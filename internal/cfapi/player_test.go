@@ -252,7 +252,7 @@ func (w *world) podOn(t *testing.T, node, space, app, index string) string {
 			korifiv1alpha1.AppGUIDLabel: app, korifiv1alpha1.ProcessGUIDLabel: process, korifiv1alpha1.ProcessTypeLabel: korifiv1alpha1.WebProcess,
 			korifiv1alpha1.VersionLabel: a.Annotations[korifiv1alpha1.RevisionAnnotation], appsv1.PodIndexLabel: index,
 		}},
-		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "app", Image: "shop:1"}}},
+		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: restart.Container, Image: "shop:1"}}},
 	}
 	w.create(t, pod)
 	return pod.Name
