@@ -26,6 +26,7 @@ import (
 func (s *stage) testProcesses(t *testing.T) {
 	a := s.newApp(t, options{instances: 1})
 	build := s.droplet(t, a.name+"-2", "")
+	s.awaitsBuild(t, build, korifiv1alpha1.StagingBuild, metav1.ConditionUnknown, korifiv1alpha1.BuiltByOthersReason)
 	build.Status.Droplet = &korifiv1alpha1.Droplet{
 		Registry:     korifiv1alpha1.Registry{Image: image},
 		ProcessTypes: []korifiv1alpha1.ProcessType{{Type: korifiv1alpha1.WebProcess}, {Type: "worker", Command: "./work"}},
