@@ -108,7 +108,7 @@ func (p *player) pass(ctx context.Context) {
 func (p *player) remember(ctx context.Context, app *korifiv1alpha1.CFApp) {
 	revision, _, _ := restart.RevisionOf(app)
 	known := app.Status.Restarts
-	if revision == 0 || len(known) > 0 && known[0].Revision == revision && known[0].Droplet == app.Annotations[torporv1alpha1.DropletAnnotation] {
+	if len(known) > 0 && known[0].Revision == revision && known[0].Droplet == app.Annotations[torporv1alpha1.DropletAnnotation] {
 		return
 	}
 	if len(known) > 0 && known[0].Revision == revision {
@@ -119,6 +119,9 @@ func (p *player) remember(ctx context.Context, app *korifiv1alpha1.CFApp) {
 		Revision: revision, Cause: korifiv1alpha1.RestartCause(app.Annotations[torporv1alpha1.CauseAnnotation]), At: metav1.NewTime(at),
 		By: app.Annotations[torporv1alpha1.RevisedByAnnotation], Droplet: app.Annotations[torporv1alpha1.DropletAnnotation],
 	})
+	if newest := &app.Status.Restarts[0]; newest.Cause == "" {
+		newest.Cause, newest.At = korifiv1alpha1.CausedByCreation, app.CreationTimestamp
+	}
 	_ = p.Client.Status().Update(ctx, app)
 }
 

@@ -158,7 +158,7 @@ type CFAppStatus struct {
 	// Instances are counted over all processes.
 	// +optional
 	Instances *InstanceCounts `json:"instances,omitempty"`
-	// LastRestart is the newest of Restarts.
+	// LastRestart is the newest of Restarts; nil until there was one after the creation.
 	// +optional
 	LastRestart *Restart `json:"lastRestart,omitempty"`
 	// Restarts are the last revisions, the newest first.
@@ -191,11 +191,13 @@ type InstanceCounts struct {
 
 // RestartCause is why a revision began.
 //
-// +kubebuilder:validation:Enum=Stop;Restart;Deployment;Repair
+// +kubebuilder:validation:Enum=Creation;Stop;Restart;Deployment;Repair
 type RestartCause string
 
 // The causes.
 const (
+	// CausedByCreation: the app was made, and nothing has restarted it since.
+	CausedByCreation RestartCause = "Creation"
 	// CausedByStop: the app was stopped, and its next start runs the revision.
 	CausedByStop RestartCause = "Stop"
 	// CausedByRestart: a restart was asked for.

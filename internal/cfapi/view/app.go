@@ -93,7 +93,7 @@ func RevisionsOf(base string, app *korifiv1alpha1.CFApp) []AppRevision {
 	var all []AppRevision
 	for _, r := range began(app) {
 		description := "Initial revision."
-		if r.Cause != "" {
+		if r.Cause != "" && r.Cause != korifiv1alpha1.CausedByCreation {
 			description = string(r.Cause) + " by " + r.By
 		}
 		guid := RevisionGUID(app.Name, r.Revision)
@@ -107,7 +107,7 @@ func RevisionsOf(base string, app *korifiv1alpha1.CFApp) []AppRevision {
 }
 
 // began are the revisions that the app's controller has written down, the current one if it was not that quick yet, and the
-// first one, of which only the droplet is forgotten.
+// first one, whose droplet is forgotten if the second began before anybody could write it down.
 func began(app *korifiv1alpha1.CFApp) []korifiv1alpha1.Restart {
 	known := slices.Clone(app.Status.Restarts)
 	if current, _, _ := restart.RevisionOf(app); len(known) == 0 || known[0].Revision < current {

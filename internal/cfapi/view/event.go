@@ -45,7 +45,7 @@ func EventsOf(app *korifiv1alpha1.CFApp, told []corev1.Event) []Event {
 	}
 	var all []Event
 	for _, r := range began(app) {
-		if r.Cause == "" {
+		if r.Cause == "" || r.Cause == korifiv1alpha1.CausedByCreation {
 			continue
 		}
 		all = append(all, Event{

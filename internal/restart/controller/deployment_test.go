@@ -273,13 +273,14 @@ func (s *stage) testRollback(t *testing.T) {
 	a.awaitsRunning(t)
 	var found []korifiv1alpha1.Restart
 	for _, r := range a.get(t).Status.Restarts {
-		if r.At.IsZero() || r.By == "" {
+		if r.At.IsZero() || r.By == "" && r.Cause != korifiv1alpha1.CausedByCreation {
 			t.Errorf("expected who and when, found %+v", r)
 		}
 		found = append(found, korifiv1alpha1.Restart{Revision: r.Revision, Cause: r.Cause, Droplet: r.Droplet})
 	}
 	want := []korifiv1alpha1.Restart{
 		{Revision: 2, Cause: korifiv1alpha1.CausedByDeployment, Droplet: a.name}, {Revision: 1, Cause: korifiv1alpha1.CausedByRestart, Droplet: a.name + "-2"},
+		{Revision: 0, Cause: korifiv1alpha1.CausedByCreation, Droplet: a.name},
 	}
 	if diff := cmp.Diff(want, found); diff != "" {
 		t.Errorf("restarts (-want +got):\n%s", diff)

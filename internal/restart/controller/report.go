@@ -33,7 +33,8 @@ func (c Controller) reportApp(f family) kit.Outcome {
 	status.ObservedDesiredState = app.Spec.DesiredState
 	status.ObservedRevision = restart.Highest(app, versions)
 	status.Instances = count(f.processes)
-	began := remember(app, c.Clock.Now())
+	made := len(status.Restarts) == 0
+	newest := remember(app, c.Clock.Now())
 	ready, draining := summary(f, unreadable)
 	status.ActualState = korifiv1alpha1.StoppedState
 	if status.Instances.Ready > 0 || ready.Status == metav1.ConditionTrue && app.Spec.DesiredState == korifiv1alpha1.StartedState {
@@ -42,15 +43,15 @@ func (c Controller) reportApp(f family) kit.Outcome {
 	for _, condition := range []metav1.Condition{ready, draining} {
 		kit.SetCondition(&status.Conditions, condition, app.Generation, c.Clock)
 	}
-	out := kit.Outcome{Why: ready.Reason, Underway: appUnderway(before, app, ready)}
-	if began != nil {
-		note := fmt.Sprintf("revision %d began: %s by %s", began.Revision, began.Cause, cmp.Or(began.By, "somebody unknown"))
-		unseen := max(0, began.Revision-known-1)
+	out := kit.Outcome{Why: ready.Reason, Underway: !made && appUnderway(before, app, ready)}
+	if newest != nil {
+		note := fmt.Sprintf("revision %d began: %s by %s", newest.Revision, newest.Cause, cmp.Or(newest.By, "somebody unknown"))
+		unseen := max(0, newest.Revision-known-1)
 		if unseen > 0 {
 			note += fmt.Sprintf("; %d before it were over at once", unseen)
 		}
-		out.Events = []kit.Event{{Reason: revisionBegan, Action: string(began.Cause), Note: note}}
-		out.Saved = func() { c.Metrics.restarted(began.Cause, unseen+1) }
+		out.Events = []kit.Event{{Reason: revisionBegan, Action: string(newest.Cause), Note: note}}
+		out.Saved = func() { c.Metrics.restarted(newest.Cause, unseen+1) }
 	}
 	return out
 }
@@ -77,33 +78,44 @@ func count(processes []korifiv1alpha1.CFProcess) *korifiv1alpha1.InstanceCounts 
 	return n
 }
 
-// remember puts the app's revision on top of its list, as admission noted it; it returns the entry if it is new.
+// remember puts the app's revision on top of its list; it returns the entry if it is new and no creation.
 func remember(app *korifiv1alpha1.CFApp, now time.Time) *korifiv1alpha1.Restart {
 	revision, _, unreadable := restart.RevisionOf(app)
-	cause := korifiv1alpha1.RestartCause(app.Annotations[torporv1alpha1.CauseAnnotation])
-	if unreadable != "" || cause == "" {
-		return nil
-	}
 	status := &app.Status
-	droplet := app.Annotations[torporv1alpha1.DropletAnnotation]
-	if len(status.Restarts) > 0 && status.Restarts[0].Revision >= revision {
-		if newest := &status.Restarts[0]; newest.Revision == revision && droplet != "" {
-			newest.Droplet = droplet // A revision that began with a stop has its droplet from the start on.
-		}
-		status.LastRestart = status.Restarts[0].DeepCopy()
+	known := len(status.Restarts) > 0 && status.Restarts[0].Revision >= revision
+	if unreadable != "" || !known && len(status.Restarts) > 0 && app.Annotations[torporv1alpha1.CauseAnnotation] == "" {
 		return nil
 	}
-	at, err := time.Parse(time.RFC3339, app.Annotations[torporv1alpha1.RevisedAtAnnotation])
-	if err != nil {
-		at = now
+	if !known {
+		status.Restarts = slices.Insert(status.Restarts, 0, began(app, revision, now))
+		status.Restarts = status.Restarts[:min(len(status.Restarts), maxRestarts)]
 	}
-	began := korifiv1alpha1.Restart{
-		Revision: revision, Cause: cause, By: app.Annotations[torporv1alpha1.RevisedByAnnotation], At: metav1.NewTime(at), Droplet: droplet,
+	newest := &status.Restarts[0]
+	if droplet := app.Annotations[torporv1alpha1.DropletAnnotation]; newest.Revision == revision && droplet != "" {
+		newest.Droplet = droplet // A revision that began stopped has its droplet from the start on.
 	}
-	status.Restarts = slices.Insert(status.Restarts, 0, began)
-	status.Restarts = status.Restarts[:min(len(status.Restarts), maxRestarts)]
-	status.LastRestart = &began
-	return &began
+	if newest.Cause == korifiv1alpha1.CausedByCreation {
+		return nil
+	}
+	if status.LastRestart = newest.DeepCopy(); known {
+		return nil
+	}
+	return status.LastRestart
+}
+
+// began is how the app's revision began, as admission noted it.
+func began(app *korifiv1alpha1.CFApp, revision int64, now time.Time) korifiv1alpha1.Restart {
+	r := korifiv1alpha1.Restart{
+		Revision: revision, Cause: korifiv1alpha1.RestartCause(app.Annotations[torporv1alpha1.CauseAnnotation]),
+		By: app.Annotations[torporv1alpha1.RevisedByAnnotation], At: metav1.NewTime(now),
+	}
+	if r.Cause == "" {
+		r.Cause, r.At = korifiv1alpha1.CausedByCreation, app.CreationTimestamp
+	}
+	if at, err := time.Parse(time.RFC3339, app.Annotations[torporv1alpha1.RevisedAtAnnotation]); err == nil {
+		r.At = metav1.NewTime(at)
+	}
+	return r
 }
 
 // summary is the first process that is not as it should be, or all that are, in the order of their types.
