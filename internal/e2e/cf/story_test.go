@@ -39,6 +39,7 @@ func TestClient(t *testing.T) {
 	t.Run("deleting takes everything", w.testDelete)
 	t.Run("deleting waits for Pods that take their time", w.testSlowEnd)
 	t.Run("orgs and spaces come and go", w.testPlaces)
+	t.Run("the API is killed", w.testKilled) // Last, because it is another one afterwards.
 }
 
 // testConversations holds the same conversations as package cfapi, with real controllers. Two are left out: hollow nodes

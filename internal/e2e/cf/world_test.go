@@ -40,7 +40,8 @@ type world struct {
 	*testkit.HubServer
 	// toHub is how the manager and the API reach the API server.
 	toHub clientcmdapi.Cluster
-	// url and http lead to the CF API.
+	// api is the CF API; url and http lead to it.
+	api  *testkit.Process
 	url  string
 	http *http.Client
 	org  string
@@ -99,7 +100,7 @@ func (w *world) startManager(t *testing.T, binary string) {
 func (w *world) startAPI(t *testing.T, binary string) {
 	t.Helper()
 	folder, address := t.TempDir(), freeAddress(t)
-	testkit.StartProcess(t, binary, []string{
+	w.api = testkit.StartProcess(t, binary, []string{
 		"cf-api", "--kubeconfig", w.kubeconfig(t, "torpor-cf-api"), "--address", address, "--tls-folder", folder, "--caller-rate", callerRate, "--metrics-address", "0",
 	}, nil)
 	w.url = "https://" + address
