@@ -30,7 +30,7 @@ const (
 	p50, p99                           = 0.5, 0.99
 )
 
-// TestBenchRestart measures restarts with Pods that are ready and gone at once. Figures are not judged here.
+// TestBenchRestart measures restarts of Pods that take 10 ms to be ready and to go. Figures are not judged here.
 func TestBenchRestart(t *testing.T) {
 	if os.Getenv("TORPOR_BENCH") == "" {
 		t.Skip("TORPOR_BENCH is not set: expected 1, to measure restarts; run with `make bench-restart`")
@@ -116,7 +116,7 @@ func benchTimes(t *testing.T, figures map[string]float64) {
 	}
 }
 
-// benchOne measures one app of one instance whose Pods are ready and gone at once, as watches see it. Upstream's figures are
+// benchOne measures one app of one instance whose Pods take 10 ms to be ready and to go, as watches see it. Upstream's figures are
 // how long its API takes to answer, which it does when the StatefulSet's object is gone, or one instance is ready. Ours answers
 // at once, so the figures beside upstream's are from the request until no StatefulSet and no Pod is left (stop), until an
 // instance of the revision is ready (start), and until that is so and nothing older is left (restart). For a stop that is more
@@ -124,7 +124,7 @@ func benchTimes(t *testing.T, figures map[string]float64) {
 func (w *world) benchOne(t *testing.T, figures map[string]float64) {
 	t.Helper()
 	space, alice := w.space(t), w.caller(t, "alice")
-	app, seen := alice.app(t, space, "shop", 1, started), w.look(t, space)
+	app, seen := alice.hollow(t, space, 1, "HOLLOW_START=10ms HOLLOW_STOP=10ms ./app"), w.look(t, space)
 	seen.when(t, app, settled("0", korifiv1alpha1.StartedState))
 	var stops, starts, restarts times
 	for i := range singleRuns {
@@ -138,14 +138,20 @@ func (w *world) benchOne(t *testing.T, figures map[string]float64) {
 	restarts.into(figures, "restart")
 }
 
+// hollow is a started app whose Pods behave as its command says.
+func (c caller) hollow(t *testing.T, space string, instances int32, command string) string {
+	t.Helper()
+	app := c.app(t, space, "shop", instances, "STOPPED")
+	c.must(t, http.StatusOK, "PATCH", "/v3/apps/"+app+"/processes/web", `{"command":"`+command+`"}`)
+	c.must(t, http.StatusOK, "POST", "/v3/apps/"+app+"/actions/start", "")
+	return app
+}
+
 // benchDrain restarts an app whose Pods take a second to end.
 func (w *world) benchDrain(t *testing.T, figures map[string]float64) {
 	t.Helper()
 	space, alice := w.space(t), w.caller(t, "alice")
-	app := alice.app(t, space, "shop", 2, "STOPPED")
-	alice.must(t, http.StatusOK, "PATCH", "/v3/apps/"+app+"/processes/web", `{"command":"HOLLOW_STOP=1s ./app"}`)
-	seen := w.look(t, space)
-	alice.must(t, http.StatusOK, "POST", "/v3/apps/"+app+"/actions/start", "")
+	app, seen := alice.hollow(t, space, 2, "HOLLOW_STOP=1s ./app"), w.look(t, space)
 	seen.when(t, app, settled("0", korifiv1alpha1.StartedState))
 	for i := range drainRuns {
 		alice.restarted(t, seen, app, strconv.Itoa(i+1), &times{})
