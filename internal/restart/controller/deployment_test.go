@@ -279,7 +279,8 @@ func (s *stage) testRollback(t *testing.T) {
 		found = append(found, korifiv1alpha1.Restart{Revision: r.Revision, Cause: r.Cause, Droplet: r.Droplet})
 	}
 	want := []korifiv1alpha1.Restart{
-		{Revision: 2, Cause: korifiv1alpha1.CausedByDeployment, Droplet: a.name}, {Revision: 1, Cause: korifiv1alpha1.CausedByRestart, Droplet: a.name + "-2"},
+		{Revision: 2, Cause: korifiv1alpha1.CausedByDeployment, Droplet: a.name},
+		{Revision: 1, Cause: korifiv1alpha1.CausedByRestart, Droplet: a.name + "-2"},
 		{Revision: 0, Cause: korifiv1alpha1.CausedByCreation, Droplet: a.name},
 	}
 	if diff := cmp.Diff(want, found); diff != "" {
