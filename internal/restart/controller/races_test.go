@@ -39,8 +39,9 @@ func (s *stage) testManyRequests(t *testing.T) {
 	if most, _ := h.seen(); most != 1 {
 		t.Errorf("expected one revision with Pods at a time, found %d", most)
 	}
-	if n := len(a.get(t).Status.Restarts); n < 2 || n > times {
-		t.Errorf("expected some of %d restarts to be remembered, found %d", times, n)
+	known := a.get(t).Status.Restarts
+	if n := len(known); n < 2 || n > times+1 || known[0].Revision != times || known[n-1].Cause != korifiv1alpha1.CausedByCreation {
+		t.Errorf("expected the creation, the newest of %d restarts and perhaps some between to be remembered, found %+v", times, known)
 	}
 }
 
