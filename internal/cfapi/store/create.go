@@ -31,7 +31,7 @@ type NewApp struct {
 
 // CreateApp makes a stopped app, its environment and its web process, as the caller.
 func (s *Store) CreateApp(ctx context.Context, caller *access.Caller, n NewApp) (*korifiv1alpha1.CFApp, error) {
-	if err := s.free(ctx, n.Space, n.Name); err != nil {
+	if err := s.free(n.Space, n.Name); err != nil {
 		return nil, err
 	}
 	guid := uuid.NewString()

@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,17 +27,12 @@ func taken(name string) error {
 
 // free says that no app of a space has a name, as far as the cache knows. It finds also apps that others have made; what
 // it cannot find is what another request does this moment, which is decided by claim.
-func (s *Store) free(ctx context.Context, space, name string) error {
-	var found korifiv1alpha1.CFAppList
-	if err := s.cache.List(ctx, &found, client.InNamespace(space)); err != nil {
-		return fmt.Errorf("list apps: %w", err)
+func (s *Store) free(space, name string) error {
+	found, err := s.AppCalled(space, name)
+	if err == nil && found != nil {
+		err = taken(name)
 	}
-	for i := range found.Items {
-		if found.Items[i].Spec.DisplayName == name {
-			return taken(name)
-		}
-	}
-	return nil
+	return err
 }
 
 // claim makes an app the only one of its space with the name that it has already, whichever API made the others: of all
@@ -83,7 +77,7 @@ func (s *Store) holds(ctx context.Context, caller *access.Caller, lease *coordin
 
 // Rename changes the name that people see; if another app has it, the old one comes back.
 func (s *Store) Rename(ctx context.Context, caller *access.Caller, app *korifiv1alpha1.CFApp, name string) (*korifiv1alpha1.CFApp, error) {
-	if err := s.free(ctx, app.Namespace, name); err != nil {
+	if err := s.free(app.Namespace, name); err != nil {
 		return nil, err
 	}
 	renamed, err := s.call(ctx, caller, app, name)
