@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -103,7 +102,7 @@ func (w *world) replica(t *testing.T, perSecond float64) *replica {
 	ready, ended := make(chan string, 1), make(chan error, 1)
 	ctx, stop := context.WithCancel(t.Context())
 	o := Options{
-		Address: "127.0.0.1:0", MetricsAddress: freeAddress(t), Folder: folder, RequestsPerSecond: perSecond, Namespace: system,
+		Address: "127.0.0.1:0", MetricsAddress: testkit.FreeAddress(t), Folder: folder, RequestsPerSecond: perSecond, Namespace: system,
 		Ready: func(a string) { ready <- a }, Log: slog.New(slog.NewTextHandler(&w.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	go func() { ended <- Run(ctx, cfg, o) }()
@@ -132,16 +131,6 @@ func (w *world) replica(t *testing.T, perSecond float64) *replica {
 	r.http = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true}}
 	t.Cleanup(r.http.CloseIdleConnections)
 	return r
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
 }
 
 // journal is a log that many write.

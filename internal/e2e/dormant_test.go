@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"fmt"
-	"net"
 	"net/http"
 	"testing"
 
@@ -20,7 +19,7 @@ import (
 func TestManagerRunsWithoutCRDs(t *testing.T) {
 	t.Parallel()
 	w := newHubWorld(t)
-	probes := freeAddress(t)
+	probes := testkit.FreeAddress(t)
 	m := w.startManager(t, "--probe-address", probes)
 	ready := func(what string) {
 		t.Helper()
@@ -77,17 +76,6 @@ func (w *world) dormant(t *testing.T) error {
 		}
 	}
 	return nil
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	var listen net.ListenConfig
-	l, err := listen.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
 }
 
 func answersOK(t *testing.T, url string) error {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -25,7 +24,7 @@ import (
 // TestRun is the life of one manager. There is one such test, because the process has one registry of metrics.
 func TestRun(t *testing.T) {
 	hub := testkit.Hub(t)
-	o := Options{MetricsAddress: freeAddress(t), ProbeAddress: freeAddress(t), Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	o := Options{MetricsAddress: testkit.FreeAddress(t), ProbeAddress: testkit.FreeAddress(t), Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- Run(ctx, hub.Config, o) }()
@@ -121,16 +120,4 @@ func get(t *testing.T, url string) (string, error) {
 		return "", fmt.Errorf("expected 200, found %s: %s", answer.Status, text)
 	}
 	return string(text), nil
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return l.Addr().String()
 }

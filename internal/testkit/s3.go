@@ -3,7 +3,6 @@
 package testkit
 
 import (
-	"context"
 	"fmt"
 	"net"
 	"os"
@@ -75,16 +74,4 @@ func (s *S3Server) Let(t *testing.T, access, secret string) {
 	t.Setenv("AWS_ACCESS_KEY_ID", access)
 	t.Setenv("AWS_SECRET_ACCESS_KEY", secret)
 	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
-}
-
-// freeAddress is one on which nobody listens at the moment.
-func freeAddress(t *testing.T, ip string) string {
-	t.Helper()
-	var config net.ListenConfig
-	l, err := config.Listen(context.WithoutCancel(t.Context()), "tcp", net.JoinHostPort(ip, "0"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }() // It only found the place.
-	return l.Addr().String()
 }

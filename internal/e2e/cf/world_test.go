@@ -7,7 +7,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -84,7 +83,7 @@ func newWorld(t *testing.T, through *counter) *world {
 
 func (w *world) startManager(t *testing.T, binary string) {
 	t.Helper()
-	address := freeAddress(t)
+	address := testkit.FreeAddress(t)
 	w.installWebhooks(t, "https://"+address)
 	testkit.StartProcess(t, binary, []string{
 		"manager", "--kubeconfig", w.kubeconfig(t, "torpor-manager"), "--namespace", system,
@@ -99,7 +98,7 @@ func (w *world) startManager(t *testing.T, binary string) {
 
 func (w *world) startAPI(t *testing.T, binary string) {
 	t.Helper()
-	folder, address := t.TempDir(), freeAddress(t)
+	folder, address := t.TempDir(), testkit.FreeAddress(t)
 	w.api = testkit.StartProcess(t, binary, []string{
 		"cf-api", "--kubeconfig", w.kubeconfig(t, "torpor-cf-api"), "--address", address, "--tls-folder", folder, "--caller-rate", callerRate, "--metrics-address", "0",
 	}, nil)
@@ -193,16 +192,4 @@ func (w *world) labelled(t *testing.T, namespace, label string) error {
 		return errors.New("expected the label " + label + ", found none")
 	}
 	return nil
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return l.Addr().String()
 }

@@ -67,7 +67,7 @@ func newCF(t *testing.T) *cf {
 // admit starts the manager with its admission beside the cluster.
 func (c *cf) admit(t *testing.T, manifests string) {
 	t.Helper()
-	address := freeAddress(t)
+	address := testkit.FreeAddress(t)
 	c.kubectl(t, "apply", "-f", manifests)
 	for kind, path := range map[string]string{"mutatingwebhookconfiguration": "/mutate-cfapps", "validatingwebhookconfiguration": "/validate-cfapps"} {
 		c.kubectl(t, "patch", kind, "torpor", "--type=json", "-p", fmt.Sprintf(
@@ -78,7 +78,7 @@ func (c *cf) admit(t *testing.T, manifests string) {
 
 func (c *cf) serve(t *testing.T) {
 	t.Helper()
-	folder, address := t.TempDir(), freeAddress(t)
+	folder, address := t.TempDir(), testkit.FreeAddress(t)
 	testkit.StartProcess(t, filepath.Join(c.tools, "torpor"), []string{
 		"cf-api", "--kubeconfig", c.kubeconfigOf(t, "torpor-cf-api"), "--address", address, "--tls-folder", folder, "--caller-rate", callerRate,
 	}, nil)

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -128,7 +127,7 @@ func (w *world) up(t *testing.T) {
 // manage starts the manager.
 func (w *world) manage(t *testing.T, flags ...string) {
 	t.Helper()
-	w.metrics = freeAddress(t)
+	w.metrics = testkit.FreeAddress(t)
 	testkit.StartProcess(t, filepath.Join(w.tools, "torpor"), append([]string{
 		"manager", "--kubeconfig", w.kubeconfigOf(t, "torpor-manager"), "--image", "localhost/torpor:dev",
 		"--metrics-address", w.metrics, "--probe-address", "0",
@@ -209,15 +208,4 @@ func stays(t *testing.T, what string, f func() error) {
 			t.Fatalf("did not stay true: %s: %v", what, err)
 		}
 	}
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	var config net.ListenConfig
-	l, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }() // It only found the place.
-	return l.Addr().String()
 }

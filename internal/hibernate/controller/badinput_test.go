@@ -4,7 +4,6 @@ package controller
 
 import (
 	"fmt"
-	"net"
 	"strings"
 	"testing"
 	"time"
@@ -232,7 +231,7 @@ func TestBadInput(t *testing.T) {
 	throttled.Fault(t, testkit.Fault{Code: "RequestLimitExceeded", Message: "Request limit exceeded for " + testkit.AccessKey})
 	w.start(t, clouds())
 	made, rows := map[string]*sleeper{}, map[string]badInput{}
-	for _, table := range []map[string]badInput{incomplete(), troubled(throttled, refusing, closedPort(t)), unreachable()} {
+	for _, table := range []map[string]badInput{incomplete(), troubled(throttled, refusing, "http://"+testkit.FreeAddress(t)), unreachable()} {
 		for name, row := range table {
 			rows[name] = row
 			made[name] = w.sleeper(t, func(r *recipe) {
@@ -280,18 +279,6 @@ func (w *world) staysQuiet(t *testing.T, made map[string]*sleeper) {
 			t.Errorf("%s: the status was written %d times in %s, want none", name, then.writes-first.writes, observed)
 		}
 	}
-}
-
-func closedPort(t *testing.T) string {
-	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return "http://" + l.Addr().String()
 }
 
 // corrections are mistakes that somebody corrects. The retry interval of such mistakes is 5 minutes, far beyond what a

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -102,7 +101,7 @@ func (s *stage) limited(t *testing.T) *rest.Config {
 // newEmptyStage has no manager.
 func newEmptyStage(t *testing.T) *stage {
 	t.Helper()
-	s := &stage{HubServer: testkit.ControlPlane(t, 1), address: freeAddress(t)}
+	s := &stage{HubServer: testkit.ControlPlane(t, 1), address: testkit.FreeAddress(t)}
 	s.InstallCRDs(t)
 	s.namespace = s.Namespace(t)
 	s.installWebhooks(t, "https://"+s.address)
@@ -326,18 +325,6 @@ func (s *stage) gone(t *testing.T, obj client.Object) error {
 		return fmt.Errorf("expected it to be gone, found it (%w)", err)
 	}
 	return nil
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return l.Addr().String()
 }
 
 func schemeOf(t *testing.T) *runtime.Scheme {
