@@ -76,7 +76,7 @@ func (w *world) testCredentials(t *testing.T) {
 func (w *world) testGroup(t *testing.T) {
 	space := w.space(t)
 	crowd := w.Namespace(t)
-	w.create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: crowd, Name: "grace"}})
+	w.Create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: crowd, Name: "grace"}})
 	group := "system:serviceaccounts:" + crowd
 	w.bind(t, space, "torpor-space-developer", rbacv1.Subject{Kind: rbacv1.GroupKind, Name: group})
 	w.allowed(t, "system:serviceaccount:"+crowd+":grace", []string{group}, space)

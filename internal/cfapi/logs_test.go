@@ -79,7 +79,7 @@ func (w *world) node(t *testing.T, k *kubelet) string {
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{GenerateName: "node-"}}
-	w.create(t, node)
+	w.Create(t, node)
 	address, ok := server.Listener.Addr().(*net.TCPAddr)
 	if !ok {
 		t.Fatalf("found %T", server.Listener.Addr())

@@ -257,6 +257,6 @@ func (w *world) podOn(t *testing.T, node, space, app, index string) string {
 		}},
 		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: restart.Container, Image: "shop:1"}}},
 	}
-	w.create(t, pod)
+	w.Create(t, pod)
 	return pod.Name
 }

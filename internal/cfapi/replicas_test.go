@@ -193,7 +193,7 @@ func (w *world) testRevoked(t *testing.T) {
 	app := w.app(t, space, "shop", 1, korifiv1alpha1.StoppedState)
 	own := w.Namespace(t)
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: "dave"}}
-	w.create(t, account)
+	w.Create(t, account)
 	w.bind(t, space, "torpor-space-developer", rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: own, Name: "dave"})
 	w.allowed(t, "system:serviceaccount:"+own+":dave", nil, space)
 	dave := caller{world: w, authorization: "Bearer " + w.tokenOf(t, own, "dave")}
@@ -243,8 +243,8 @@ func (w *world) testRevoked(t *testing.T) {
 // testAdmin makes an org and a space, gives a role in it, and takes the space away, as cf create-org, create-space and
 // delete-space do.
 func (w *world) testAdmin(t *testing.T) {
-	w.create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: "ada"}})
-	w.create(t, &rbacv1.ClusterRoleBinding{
+	w.Create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: "ada"}})
+	w.Create(t, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "ada"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "torpor-cf-admin"},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: system, Name: "ada"}},
 	})

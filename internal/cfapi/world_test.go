@@ -22,14 +22,11 @@ import (
 	"testing"
 	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -65,19 +62,19 @@ func newWorld(t *testing.T) *world {
 	w := &world{HubServer: testkit.Hub(t)}
 	w.InstallCRDs(t)
 	w.admit(t)
-	w.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system}})
-	w.apply(t, filepath.Join("..", "..", "config", "rbac", "cf", "api.yaml"))
-	w.apply(t, filepath.Join("..", "..", "config", "rbac", "cf", "roles.yaml"))
+	w.Create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system}})
+	w.Apply(t, "rbac/cf/api.yaml")
+	w.Apply(t, "rbac/cf/roles.yaml")
 	org := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "org-"}}
-	w.create(t, org)
+	w.Create(t, org)
 	w.org = org.Name
 	org.Labels = map[string]string{korifiv1alpha1.OrgGUIDLabel: org.Name}
 	if err := w.Client.Update(t.Context(), org); err != nil {
 		t.Fatal(err)
 	}
-	w.create(t, &korifiv1alpha1.CFOrg{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: org.Name}, Spec: korifiv1alpha1.CFOrgSpec{DisplayName: "the-org"}})
+	w.Create(t, &korifiv1alpha1.CFOrg{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: org.Name}, Spec: korifiv1alpha1.CFOrgSpec{DisplayName: "the-org"}})
 	for _, name := range []string{"alice", "bob", "mallory"} {
-		w.create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: name}})
+		w.Create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: name}})
 	}
 	t.Cleanup(func() { w.keepsSecrets(t) })
 	w.serving = w.replica(t, 1000)
@@ -175,27 +172,7 @@ func (w *world) admit(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	file, err := os.Open(filepath.Join("..", "..", "config", "webhook", "manifests.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = file.Close() }()
-	in := yaml.NewYAMLOrJSONDecoder(file, 4096)
-	var mutating admissionregistrationv1.MutatingWebhookConfiguration
-	var validating admissionregistrationv1.ValidatingWebhookConfiguration
-	if err := errors.Join(in.Decode(&mutating), in.Decode(&validating)); err != nil {
-		t.Fatal(err)
-	}
-	for i := range mutating.Webhooks {
-		c := &mutating.Webhooks[i].ClientConfig
-		*c = admissionregistrationv1.WebhookClientConfig{URL: new(server.URL + *c.Service.Path), CABundle: ca}
-	}
-	for i := range validating.Webhooks {
-		c := &validating.Webhooks[i].ClientConfig
-		*c = admissionregistrationv1.WebhookClientConfig{URL: new(server.URL + *c.Service.Path), CABundle: ca}
-	}
-	w.create(t, &mutating)
-	w.create(t, &validating)
+	w.InstallWebhooks(t, server.URL, ca)
 	testkit.Eventually(t, "admission is asked", func() error {
 		a := &korifiv1alpha1.CFApp{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "probe"}}
 		a.Spec.DisplayName, a.Spec.DesiredState, a.Spec.Lifecycle.Type = "probe", korifiv1alpha1.StoppedState, korifiv1alpha1.DockerLifecycle
@@ -216,34 +193,6 @@ type handlers struct {
 }
 
 func (h *handlers) Register(path string, handler http.Handler) { h.Handle(path, handler) }
-
-func (w *world) create(t *testing.T, o client.Object) {
-	t.Helper()
-	if err := w.Client.Create(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// apply makes the objects of a file.
-func (w *world) apply(t *testing.T, path string) {
-	t.Helper()
-	file, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = file.Close() }()
-	for in := yaml.NewYAMLOrJSONDecoder(file, 4096); ; {
-		var u unstructured.Unstructured
-		err := in.Decode(&u)
-		if errors.Is(err, io.EOF) {
-			return
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.create(t, &u)
-	}
-}
 
 // token lets in as a service account of the system's namespace.
 func (w *world) token(t *testing.T, name string) string {
@@ -268,17 +217,17 @@ func (w *world) tokenOf(t *testing.T, namespace, name string) string {
 func (w *world) space(t *testing.T) string {
 	t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "space-"}}
-	w.create(t, ns)
+	w.Create(t, ns)
 	for name, role := range map[string]string{"alice": "torpor-space-developer", "bob": "torpor-space-auditor"} {
 		w.bind(t, ns.Name, role, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: system, Name: name})
 		w.allowed(t, "system:serviceaccount:"+system+":"+name, nil, ns.Name)
 	}
-	w.create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: "default"}})
+	w.Create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: "default"}})
 	ns.Labels = map[string]string{korifiv1alpha1.OrgGUIDLabel: w.org, korifiv1alpha1.SpaceGUIDLabel: ns.Name}
 	if err := w.Client.Update(t.Context(), ns); err != nil {
 		t.Fatal(err)
 	}
-	w.create(t, &korifiv1alpha1.CFSpace{ObjectMeta: metav1.ObjectMeta{Namespace: w.org, Name: ns.Name}, Spec: korifiv1alpha1.CFSpaceSpec{DisplayName: "dev-" + ns.Name}})
+	w.Create(t, &korifiv1alpha1.CFSpace{ObjectMeta: metav1.ObjectMeta{Namespace: w.org, Name: ns.Name}, Spec: korifiv1alpha1.CFSpaceSpec{DisplayName: "dev-" + ns.Name}})
 	alice := w.caller(t, "alice")
 	testkit.Eventually(t, "the API knows the space", func() error {
 		if a := alice.get(t, "/v3/spaces/"+ns.Name); a.status != http.StatusOK {
@@ -294,7 +243,7 @@ func (w *world) bind(t *testing.T, namespace, role string, subject rbacv1.Subjec
 	if subject.Kind != rbacv1.ServiceAccountKind {
 		subject.APIGroup = rbacv1.GroupName
 	}
-	w.create(t, &rbacv1.RoleBinding{
+	w.Create(t, &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "cf-"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}, Subjects: []rbacv1.Subject{subject},
 	})

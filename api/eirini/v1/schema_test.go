@@ -3,8 +3,6 @@
 package v1_test
 
 import (
-	"encoding/json"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -13,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
@@ -115,7 +112,7 @@ func (s *served) testColumns(t *testing.T) {
 	if diff := cmp.Diff(want, lrp.Status); diff != "" {
 		t.Errorf("status (-written +read):\n%s", diff)
 	}
-	table := s.table(t, lrp.Namespace)
+	table := s.Table(t, eiriniv1.GroupVersion().WithResource("lrps"), lrp.Namespace)
 	var names []string
 	for _, column := range table.ColumnDefinitions {
 		names = append(names, strings.ToUpper(column.Name))
@@ -151,38 +148,6 @@ func (s *served) testFull(t *testing.T) {
 	if diff := cmp.Diff(want, lrp.Spec); diff != "" {
 		t.Errorf("spec (-written +read):\n%s", diff)
 	}
-}
-
-// table is what kubectl get is told.
-func (s *served) table(t *testing.T, namespace string) metav1.Table {
-	t.Helper()
-	web, err := rest.HTTPClientFor(s.Config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	url := s.Config.Host + "/apis/" + eiriniv1.GroupVersion().String() + "/namespaces/" + namespace + "/lrps"
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	request.Header.Set("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
-	answer, err := web.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := answer.Body.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	var table metav1.Table
-	if err := json.NewDecoder(answer.Body).Decode(&table); err != nil {
-		t.Fatal(err)
-	}
-	if len(table.Rows) != 1 {
-		t.Fatalf("found %d rows in %s, want one", len(table.Rows), answer.Status)
-	}
-	return table
 }
 
 func (c change) check(t *testing.T, err error) {

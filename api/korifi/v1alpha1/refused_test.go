@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/torpor-dev/torpor/internal/testkit"
 )
 
 // refusal is a value somewhere and what is said of it; empty says means that it is accepted.
@@ -80,7 +82,7 @@ func (s *served) testRefusedAtCreation(t *testing.T) {
 		"a space with a long name":              {space(), "metadata.name", long, "metadata.name: expected at most 63 characters, because a namespace is named after it; found 64; choose a shorter one"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			u := changed(row.object, row.value, strings.Split(row.path, ".")...)
+			u := testkit.Changed(row.object, row.value, strings.Split(row.path, ".")...)
 			row.check(t, s.Client.Create(t.Context(), u, client.DryRunAll))
 		})
 	}
@@ -105,7 +107,7 @@ func (s *served) testRefusedLater(t *testing.T) {
 			if err := s.Client.Create(t.Context(), row.object); err != nil {
 				t.Fatal(err)
 			}
-			row.check(t, s.Client.Update(t.Context(), changed(row.object, row.value, strings.Split(row.path, ".")...)))
+			row.check(t, s.Client.Update(t.Context(), testkit.Changed(row.object, row.value, strings.Split(row.path, ".")...)))
 		})
 	}
 }
@@ -132,7 +134,7 @@ func (s *served) testRefusedStatus(t *testing.T) {
 			row.object.SetNamespace(s.Namespace(t))
 			s.createWithStatus(t, row.object, row.status)
 			path := append([]string{"status"}, strings.Split(row.path, ".")...)
-			row.check(t, s.Client.SubResource("status").Update(t.Context(), changed(row.object, row.value, path...)))
+			row.check(t, s.Client.SubResource("status").Update(t.Context(), testkit.Changed(row.object, row.value, path...)))
 		})
 	}
 }

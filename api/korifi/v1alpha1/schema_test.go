@@ -4,7 +4,6 @@ package v1alpha1_test
 
 import (
 	"encoding/json"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -12,8 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
@@ -60,7 +57,7 @@ func (s *served) testColumns(t *testing.T) {
 		want   []any
 	}{
 		"cfapps": {
-			changed(app(), "7", "metadata", "annotations", korifiv1alpha1.RevisionAnnotation), fullAppStatus(now),
+			testkit.Changed(app(), "7", "metadata", "annotations", korifiv1alpha1.RevisionAnnotation), fullAppStatus(now),
 			"NAME DISPLAY-NAME STATE STATUS REVISION READY DESIRED DRAINING RESTARTED AGE",
 			[]any{"test", "my-app", "STARTED", "Starting", "7", 2.0, 3.0, 1.0, "date"},
 		},
@@ -81,7 +78,7 @@ func (s *served) testColumns(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			row.object.SetNamespace(namespace)
 			s.createWithStatus(t, row.object, row.status)
-			table := s.table(t, namespace, name)
+			table := s.Table(t, korifiv1alpha1.GroupVersion().WithResource(name), namespace)
 			var names []string
 			var cells []any
 			for i, column := range table.ColumnDefinitions {
@@ -149,38 +146,6 @@ func (s *served) createWithStatus(t *testing.T, u *unstructured.Unstructured, st
 	}
 }
 
-// table is what kubectl get is told.
-func (s *served) table(t *testing.T, namespace, plural string) metav1.Table {
-	t.Helper()
-	web, err := rest.HTTPClientFor(s.Config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	url := s.Config.Host + "/apis/" + korifiv1alpha1.GroupVersion().String() + "/namespaces/" + namespace + "/" + plural
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	request.Header.Set("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
-	answer, err := web.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := answer.Body.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	var table metav1.Table
-	if err := json.NewDecoder(answer.Body).Decode(&table); err != nil {
-		t.Fatal(err)
-	}
-	if len(table.Rows) != 1 {
-		t.Fatalf("found %d rows in %s, want one", len(table.Rows), answer.Status)
-	}
-	return table
-}
-
 // decoded is a value as JSON has it, with numbers as an object's are.
 func decoded(t *testing.T, value any) map[string]any {
 	t.Helper()
@@ -194,24 +159,4 @@ func decoded(t *testing.T, value any) map[string]any {
 	}
 	inner, _ := u.Object["value"].(map[string]any)
 	return inner
-}
-
-// changed is a copy with a value set, or removed if it is nil.
-func changed(u *unstructured.Unstructured, value any, path ...string) *unstructured.Unstructured {
-	u = u.DeepCopy()
-	if value == nil {
-		unstructured.RemoveNestedField(u.Object, path...)
-		return u
-	}
-	parent := u.Object
-	for _, name := range path[:len(path)-1] {
-		next, ok := parent[name].(map[string]any)
-		if !ok {
-			next = map[string]any{}
-			parent[name] = next
-		}
-		parent = next
-	}
-	parent[path[len(path)-1]] = runtime.DeepCopyJSONValue(value)
-	return u
 }

@@ -3,14 +3,11 @@
 package v1beta2_test
 
 import (
-	"encoding/json"
-	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
@@ -42,7 +39,7 @@ func (s *served) testColumns(t *testing.T) {
 	if err := s.typed.SubResource("status").Patch(t.Context(), &cluster, client.MergeFrom(before)); err != nil {
 		t.Fatalf("a status of conditions and a number only: %v", err)
 	}
-	table := s.table(t, u.GetNamespace())
+	table := s.Table(t, mocov1beta2.GroupVersion().WithResource("mysqlclusters"), u.GetNamespace())
 	var names []string
 	var cells, wide []any
 	for i, column := range table.ColumnDefinitions {
@@ -62,36 +59,4 @@ func (s *served) testColumns(t *testing.T) {
 	if len(wide) != 4 || wide[0] != "SINCE" || wide[1] == nil || wide[2] != "WHY" || wide[3] != "somebody stopped clustering" {
 		t.Errorf("found %v, want what -o wide adds: SINCE and WHY", wide)
 	}
-}
-
-// table is what kubectl get is told.
-func (s *served) table(t *testing.T, namespace string) metav1.Table {
-	t.Helper()
-	web, err := rest.HTTPClientFor(s.Config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	url := s.Config.Host + "/apis/" + mocov1beta2.GroupVersion().String() + "/namespaces/" + namespace + "/mysqlclusters"
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	request.Header.Set("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
-	answer, err := web.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := answer.Body.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	var table metav1.Table
-	if err := json.NewDecoder(answer.Body).Decode(&table); err != nil {
-		t.Fatal(err)
-	}
-	if len(table.Rows) != 1 {
-		t.Fatalf("found %d rows in %s, want one", len(table.Rows), answer.Status)
-	}
-	return table
 }

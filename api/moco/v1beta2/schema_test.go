@@ -184,12 +184,12 @@ func (s *served) testDefaults(t *testing.T) {
 		"of a policy":       {policy(), []string{"spec"}, map[string]any{"concurrencyPolicy": "Allow"}},
 		"of a policy's Job": {policy(), []string{"spec", "jobConfig"}, map[string]any{"threads": int64(4), "cpu": int64(4), "memory": "4Gi"}},
 		"of a bucket": {
-			changed(policy(), map[string]any{"bucketName": "b"}, "spec", "jobConfig", "bucketConfig"),
+			testkit.Changed(policy(), map[string]any{"bucketName": "b"}, "spec", "jobConfig", "bucketConfig"),
 			[]string{"spec", "jobConfig", "bucketConfig"},
 			map[string]any{"backendType": "s3"},
 		},
 		"of a Job that restores": {
-			changed(minimal(), restore(), "spec", "restore"),
+			testkit.Changed(minimal(), restore(), "spec", "restore"),
 			[]string{"spec", "restore", "jobConfig"},
 			map[string]any{"threads": int64(4), "cpu": int64(4), "memory": "4Gi"},
 		},
@@ -253,24 +253,4 @@ func claim(name, size string) map[string]any {
 		"metadata": map[string]any{"name": name},
 		"spec":     map[string]any{"resources": map[string]any{"requests": map[string]any{"storage": size}}},
 	}
-}
-
-// changed is a copy with a value set, or removed if it is nil.
-func changed(u *unstructured.Unstructured, value any, path ...string) *unstructured.Unstructured {
-	u = u.DeepCopy()
-	if value == nil {
-		unstructured.RemoveNestedField(u.Object, path...)
-		return u
-	}
-	parent := u.Object
-	for _, name := range path[:len(path)-1] {
-		next, ok := parent[name].(map[string]any)
-		if !ok {
-			next = map[string]any{}
-			parent[name] = next
-		}
-		parent = next
-	}
-	parent[path[len(path)-1]] = runtime.DeepCopyJSONValue(value)
-	return u
 }

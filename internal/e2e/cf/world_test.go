@@ -61,14 +61,14 @@ func newWorld(t *testing.T, through *counter) *world {
 		w.toHub.Server, w.toHub.CertificateAuthorityData = through.serve(t, w.Config)
 	}
 	w.InstallCRDs(t)
-	w.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system}})
+	w.Create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system}})
 	for _, name := range []string{"torpor-manager", "alice", "bob", "mallory"} {
-		w.create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: name}})
+		w.Create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: name}})
 	}
 	for _, file := range []string{"role.yaml", "cf/api.yaml", "cf/roles.yaml"} {
-		w.apply(t, filepath.Join("..", "..", "..", "config", "rbac", file))
+		w.Apply(t, filepath.Join("rbac", file))
 	}
-	w.create(t, &rbacv1.ClusterRoleBinding{
+	w.Create(t, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "torpor-manager"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "torpor-manager"},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: system, Name: "torpor-manager"}},
@@ -76,7 +76,7 @@ func newWorld(t *testing.T, through *counter) *world {
 	w.startManager(t, binary)
 	w.startAPI(t, binary)
 	w.org = "org-" + rand.String(5)
-	w.create(t, &korifiv1alpha1.CFOrg{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: w.org}, Spec: korifiv1alpha1.CFOrgSpec{DisplayName: "the-org"}})
+	w.Create(t, &korifiv1alpha1.CFOrg{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: w.org}, Spec: korifiv1alpha1.CFOrgSpec{DisplayName: "the-org"}})
 	testkit.Eventually(t, "the org has its namespace", func() error { return w.labelled(t, w.org, korifiv1alpha1.OrgGUIDLabel) })
 	return w
 }
@@ -84,7 +84,7 @@ func newWorld(t *testing.T, through *counter) *world {
 func (w *world) startManager(t *testing.T, binary string) {
 	t.Helper()
 	address := testkit.FreeAddress(t)
-	w.installWebhooks(t, "https://"+address)
+	w.InstallWebhooks(t, "https://"+address, nil)
 	testkit.StartProcess(t, binary, []string{
 		"manager", "--kubeconfig", w.kubeconfig(t, "torpor-manager"), "--namespace", system,
 		"--metrics-address", "0", "--probe-address", "0", "--webhook-address", address,
@@ -146,10 +146,10 @@ func (w *world) token(t *testing.T, account string) string {
 func (w *world) space(t *testing.T) string {
 	t.Helper()
 	name := "space-" + rand.String(5)
-	w.create(t, &korifiv1alpha1.CFSpace{ObjectMeta: metav1.ObjectMeta{Namespace: w.org, Name: name}, Spec: korifiv1alpha1.CFSpaceSpec{DisplayName: "dev-" + name}})
+	w.Create(t, &korifiv1alpha1.CFSpace{ObjectMeta: metav1.ObjectMeta{Namespace: w.org, Name: name}, Spec: korifiv1alpha1.CFSpaceSpec{DisplayName: "dev-" + name}})
 	testkit.Eventually(t, "the space has its namespace", func() error { return w.labelled(t, name, korifiv1alpha1.SpaceGUIDLabel) })
 	for account, role := range map[string]string{"alice": "torpor-space-developer", "bob": "torpor-space-auditor"} {
-		w.create(t, &rbacv1.RoleBinding{
+		w.Create(t, &rbacv1.RoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: account},
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
 			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: system, Name: account}},

@@ -95,7 +95,7 @@ func (s *stage) withoutAdmission(t *testing.T, f func()) {
 	}
 	testkit.Eventually(t, "nobody is asked", func() error { return s.admits(t, "") })
 	f()
-	s.installWebhooks(t, "https://"+s.address)
+	s.InstallWebhooks(t, "https://"+s.address, nil)
 	s.awaitsAdmission(t)
 }
 

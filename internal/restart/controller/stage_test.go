@@ -12,7 +12,6 @@ import (
 	"strings"
 	"testing"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -104,7 +103,7 @@ func newEmptyStage(t *testing.T) *stage {
 	s := &stage{HubServer: testkit.ControlPlane(t, 1), address: testkit.FreeAddress(t)}
 	s.InstallCRDs(t)
 	s.namespace = s.Namespace(t)
-	s.installWebhooks(t, "https://"+s.address)
+	s.InstallWebhooks(t, "https://"+s.address, nil)
 	return s
 }
 
@@ -127,27 +126,6 @@ func (s *stage) admits(t *testing.T, want string) error {
 		return fmt.Errorf("expected revision %q, found %q", want, found)
 	}
 	return nil
-}
-
-// installWebhooks applies config/webhook with an address in place of its Service.
-func (s *stage) installWebhooks(t *testing.T, url string) {
-	t.Helper()
-	file, err := os.Open(filepath.Join("..", "..", "..", "config", "webhook", "manifests.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = file.Close() }()
-	decoder := yaml.NewYAMLOrJSONDecoder(file, 1<<12)
-	mutating, validating := &admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}
-	if err := errors.Join(decoder.Decode(mutating), decoder.Decode(validating)); err != nil {
-		t.Fatal(err)
-	}
-	to := func(c *admissionregistrationv1.WebhookClientConfig) { c.URL, c.Service = new(url+*c.Service.Path), nil }
-	to(&mutating.Webhooks[0].ClientConfig)
-	to(&validating.Webhooks[0].ClientConfig)
-	if err := errors.Join(s.Client.Create(t.Context(), mutating), s.Client.Create(t.Context(), validating)); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // app is an app of a test with its only process.

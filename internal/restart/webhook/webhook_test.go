@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,7 +18,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -74,35 +71,17 @@ func (s *stage) install(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	file, err := os.Open(filepath.Join("..", "..", "..", "config", "webhook", "manifests.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = file.Close() })
-	in := yaml.NewYAMLOrJSONDecoder(file, 4096)
-	var mutating admissionregistrationv1.MutatingWebhookConfiguration
-	var validating admissionregistrationv1.ValidatingWebhookConfiguration
-	for _, config := range []any{&mutating, &validating} {
-		if err := in.Decode(config); err != nil {
-			t.Fatal(err)
-		}
-	}
-	byURL := func(c *admissionregistrationv1.WebhookClientConfig, policy admissionregistrationv1.FailurePolicyType, seconds int32) {
-		*c = admissionregistrationv1.WebhookClientConfig{URL: new(server.URL + *c.Service.Path), CABundle: ca}
+	mutating, validating := s.InstallWebhooks(t, server.URL, ca)
+	strict := func(policy admissionregistrationv1.FailurePolicyType, seconds int32) {
 		if policy != admissionregistrationv1.Fail || seconds != 3 {
 			t.Errorf("found %s and %d seconds, want Fail and 3", policy, seconds)
 		}
 	}
 	for i := range mutating.Webhooks {
-		byURL(&mutating.Webhooks[i].ClientConfig, *mutating.Webhooks[i].FailurePolicy, *mutating.Webhooks[i].TimeoutSeconds)
+		strict(*mutating.Webhooks[i].FailurePolicy, *mutating.Webhooks[i].TimeoutSeconds)
 	}
 	for i := range validating.Webhooks {
-		byURL(&validating.Webhooks[i].ClientConfig, *validating.Webhooks[i].FailurePolicy, *validating.Webhooks[i].TimeoutSeconds)
-	}
-	for _, config := range []client.Object{&mutating, &validating} {
-		if err := s.Client.Create(t.Context(), config); err != nil {
-			t.Fatal(err)
-		}
+		strict(*validating.Webhooks[i].FailurePolicy, *validating.Webhooks[i].TimeoutSeconds)
 	}
 	namespace := s.Namespace(t)
 	testkit.Eventually(t, "the API server asks both", func() error {
