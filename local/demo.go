@@ -23,19 +23,28 @@ func demoFlags(cmd *cobra.Command, c *stage.Config) {
 }
 
 func completeDemo(cmd *cobra.Command, c *stage.Config) error {
+	c.Out, c.Colour = cmd.OutOrStdout(), colour()
+	return locate(&c.Local, &c.Kubectl, &c.Torpor)
+}
+
+// locate finds this program and those beside it; torpor only if it is not given.
+func locate(local, kubectl, torpor *string) error {
 	program, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find this program: %w", err)
 	}
 	bin := filepath.Dir(program)
-	c.Local, c.Kubectl = program, filepath.Join(bin, "kubectl")
-	if c.Torpor == "" {
-		c.Torpor = filepath.Join(bin, "torpor")
+	*local, *kubectl = program, filepath.Join(bin, "kubectl")
+	if *torpor == "" {
+		*torpor = filepath.Join(bin, "torpor")
 	}
-	c.Out = cmd.OutOrStdout()
-	info, err := os.Stdout.Stat()
-	c.Colour = err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("NO_COLOR") == ""
 	return nil
+}
+
+// colour says whether a terminal reads along that wants it.
+func colour() bool {
+	info, err := os.Stdout.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("NO_COLOR") == ""
 }
 
 func demoCommand() *cobra.Command {
@@ -73,21 +82,13 @@ Exit codes: 0 if all of it was observed, 1 otherwise. Everything that was starte
 		Example: `  local demo-cf --dir .cache/demo-cf`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			program, err := os.Executable()
-			if err != nil {
-				return fmt.Errorf("find this program: %w", err)
-			}
-			bin := filepath.Dir(program)
-			c.Local, c.Kubectl = program, filepath.Join(bin, "kubectl")
-			if c.Torpor == "" {
-				c.Torpor = filepath.Join(bin, "torpor")
+			if err := locate(&c.Local, &c.Kubectl, &c.Torpor); err != nil {
+				return err
 			}
 			if c.CF = os.Getenv("CF_CLI"); c.CF == "" {
 				c.CF, _ = exec.LookPath("cf") // Without one the story goes on without it.
 			}
-			c.Out = cmd.OutOrStdout()
-			info, err := os.Stdout.Stat()
-			c.Colour = err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("NO_COLOR") == ""
+			c.Out, c.Colour = cmd.OutOrStdout(), colour()
 			return cfstory.Run(cmd.Context(), c)
 		},
 	}

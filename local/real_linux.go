@@ -205,8 +205,7 @@ Exit codes: 0 if all of it was observed, 1 otherwise. Everything that was made i
 			default:
 				c.Image = "localhost/mysql:9.7"
 			}
-			info, err := os.Stdout.Stat()
-			c.Colour = err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("NO_COLOR") == ""
+			c.Colour = colour()
 			return mysqlstory.Run(cmd.Context(), c)
 		},
 	}
