@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"github.com/torpor-dev/torpor/conditional/internal/rebind"
+	"github.com/torpor-dev/torpor/conditional/internal/clientswap"
 )
 
 // Builder has the methods of controller-runtime's builder.Builder and notes what they are told; each start of the
@@ -142,7 +142,7 @@ func (b *Builder) Build(r reconcile.Reconciler) (*Group, error) {
 	if name == "" {
 		name = strings.ToLower(kinds[0].Kind)
 	}
-	fields, err := rebind.Find(r, b.mgr)
+	fields, err := clientswap.Find(r, b.mgr)
 	if err != nil {
 		return nil, fmt.Errorf("build conditional controller %q: %w", name, err)
 	}

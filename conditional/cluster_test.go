@@ -12,7 +12,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/testr"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -159,7 +159,7 @@ func (s *apiServer) gone(def *apiextensionsv1.CustomResourceDefinition) {
 	s.t.Helper()
 	s.eventually("the CRD is gone", func(ctx context.Context) (bool, error) {
 		err := s.client().Get(ctx, client.ObjectKeyFromObject(def), &apiextensionsv1.CustomResourceDefinition{})
-		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+		return k8serrors.IsNotFound(err), client.IgnoreNotFound(err)
 	})
 }
 

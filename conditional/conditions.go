@@ -16,26 +16,26 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
+	"github.com/torpor-dev/torpor/conditional/internal/condition"
 	"github.com/torpor-dev/torpor/conditional/internal/detect"
-	"github.com/torpor-dev/torpor/conditional/internal/guard"
-	"github.com/torpor-dev/torpor/conditional/internal/hub"
-	"github.com/torpor-dev/torpor/conditional/internal/logic"
+	"github.com/torpor-dev/torpor/conditional/internal/managercache"
+	"github.com/torpor-dev/torpor/conditional/internal/serverstate"
 )
 
 // State says whether a condition holds: Unknown, False or True. It prints, and marshals, as that word.
-type State = logic.State
+type State = condition.State
 
 // The three states of a condition. Unknown keeps whatever runs.
 const (
-	Unknown = logic.Unknown
-	False   = logic.False
-	True    = logic.True
+	Unknown = condition.Unknown
+	False   = condition.False
+	True    = condition.True
 )
 
 // Status is one report of a condition: its State; a Reason, which is a CamelCase word; a Message for people; and an
 // Identity, which names what the condition found. When the identity changes while the state is True, the group
 // restarts.
-type Status = logic.Status
+type Status = condition.Status
 
 // Condition says when a group shall run.
 type Condition interface {
@@ -56,11 +56,11 @@ type Sources struct {
 	look              detect.Interest             // how kinds may be looked for, as the group's options say
 	stopOnTerminating bool                        // a kind whose CRD is being deleted counts as absent
 	terminating       func(kind string, now bool) // hears of CRDs that are being deleted; may be nil
-	outer             *guard.Cache                // learns of kinds that come and go; may be nil
+	outer             *managercache.Cache         // learns of kinds that come and go; may be nil
 }
 
-func (src Sources) server() hub.Server {
-	return hub.Server{Config: src.Config, HTTPClient: src.HTTPClient, Scheme: src.Scheme, Outer: src.outer}
+func (src Sources) server() serverstate.Server {
+	return serverstate.Server{Config: src.Config, HTTPClient: src.HTTPClient, Scheme: src.Scheme, Outer: src.outer}
 }
 
 // validator is a condition that can tell bad use before it is observed.
@@ -69,26 +69,26 @@ type validator interface{ validate(src Sources) error }
 // All holds while all the conditions do; one that is False decides, then one that is Unknown. A change of any of
 // their identities restarts the group.
 func All(c ...Condition) Condition {
-	return combined("All", c, func() logic.Judge { return logic.All })
+	return combined("All", c, func() condition.Judge { return condition.All })
 }
 
 // Any holds while at least one of the conditions does; otherwise one that is Unknown decides. It has the identity of
 // one that holds and stays with it until that is False, so another one that begins to hold restarts nothing.
-func Any(c ...Condition) Condition { return combined("Any", c, logic.Any) }
+func Any(c ...Condition) Condition { return combined("Any", c, condition.Any) }
 
 // Not holds while the condition is False; Unknown stays Unknown.
 func Not(c Condition) Condition {
-	return combined("Not", []Condition{c}, func() logic.Judge { return logic.Not })
+	return combined("Not", []Condition{c}, func() condition.Judge { return condition.Not })
 }
 
 // On is c as the API server of another cluster has it: Served looks for its kinds there, Object watches there. The
 // cluster need not have been started. The group still runs with its own manager.
 func On(cl cluster.Cluster, c Condition) Condition {
 	there := func(src Sources) Sources {
-		src.Config, src.HTTPClient, src.Scheme, src.outer = cl.GetConfig(), cl.GetHTTPClient(), cl.GetScheme(), guard.Of(cl.GetCache())
+		src.Config, src.HTTPClient, src.Scheme, src.outer = cl.GetConfig(), cl.GetHTTPClient(), cl.GetScheme(), managercache.Of(cl.GetCache())
 		return src
 	}
-	return condition{
+	return builtinCondition{
 		name: "On(" + names([]Condition{c}) + ")",
 		check: func(src Sources) error {
 			if cl == nil {
@@ -106,7 +106,7 @@ func On(cl cluster.Cluster, c Condition) Condition {
 // after the same span, or after 10 s if that is less. An error, a panic or a late answer is Unknown. A call that
 // ignores its context delays only the next call.
 func Func(name string, every time.Duration, f func(context.Context) (bool, error)) Condition {
-	return condition{
+	return builtinCondition{
 		name: name,
 		check: func(Sources) error {
 			if name == "" || every <= 0 || f == nil {
@@ -115,7 +115,7 @@ func Func(name string, every time.Duration, f func(context.Context) (bool, error
 			return nil
 		},
 		observe: func(ctx context.Context, _ Sources, report func(Status)) error {
-			logic.Poll(ctx, every, f, report)
+			condition.Poll(ctx, every, f, report)
 			return nil
 		},
 	}
@@ -125,7 +125,7 @@ func Func(name string, every time.Duration, f func(context.Context) (bool, error
 // ConfigMap's entry. The type of obj says what is watched, as in a client's Get; f gets a copy of its own. It needs
 // the right to list and watch that one object.
 func Object(obj client.Object, key client.ObjectKey, f func(client.Object) bool) Condition {
-	return condition{
+	return builtinCondition{
 		name: strings.Join([]string{objectName(obj), key.Namespace, key.Name}, ":"),
 		check: func(src Sources) error {
 			if obj == nil || key.Name == "" || f == nil {
@@ -135,7 +135,7 @@ func Object(obj client.Object, key client.ObjectKey, f func(client.Object) bool)
 			return err
 		},
 		observe: func(ctx context.Context, src Sources, report func(Status)) error {
-			logic.Object{Config: src.Config, HTTPClient: src.HTTPClient, Scheme: src.Scheme, Like: obj, Key: key, Holds: f}.Watch(ctx, report)
+			condition.Object{Config: src.Config, HTTPClient: src.HTTPClient, Scheme: src.Scheme, Like: obj, Key: key, Holds: f}.Watch(ctx, report)
 			return nil
 		},
 	}
@@ -144,7 +144,7 @@ func Object(obj client.Object, key client.ObjectKey, f func(client.Object) bool)
 // Signal holds after true came through the channel, until false comes; before the first of them it is Unknown.
 // Closing the channel keeps the last state. Use a channel in one group only: a value has one reader.
 func Signal(name string, ch <-chan bool) Condition {
-	return condition{
+	return builtinCondition{
 		name: name,
 		check: func(Sources) error {
 			if name == "" || ch == nil {
@@ -153,7 +153,7 @@ func Signal(name string, ch <-chan bool) Condition {
 			return nil
 		},
 		observe: func(ctx context.Context, _ Sources, report func(Status)) error {
-			logic.Follow(ctx, ch, report)
+			condition.Follow(ctx, ch, report)
 			return nil
 		},
 	}
@@ -162,7 +162,7 @@ func Signal(name string, ch <-chan bool) Condition {
 // Stable takes over that c is True, or False, only after it has been so for a span; until then it keeps the state
 // it has, which is Unknown at first. When c is Unknown, so is Stable at once, while the span goes on.
 func Stable(c Condition, forTrue, forFalse time.Duration) Condition {
-	return condition{
+	return builtinCondition{
 		name: "Stable(" + names([]Condition{c}) + ")",
 		check: func(src Sources) error {
 			if forTrue < 0 || forFalse < 0 {
@@ -171,45 +171,45 @@ func Stable(c Condition, forTrue, forFalse time.Duration) Condition {
 			return checkAll("Stable", []Condition{c}, src)
 		},
 		observe: func(ctx context.Context, src Sources, report func(Status)) error {
-			logic.Stable(ctx, childOf(c, src), logic.Hold{True: forTrue, False: forFalse}, report)
+			condition.Stable(ctx, childOf(c, src), condition.Hold{True: forTrue, False: forFalse}, report)
 			return nil
 		},
 	}
 }
 
-// condition is a Condition of this package.
-type condition struct {
+// builtinCondition is a Condition of this package.
+type builtinCondition struct {
 	name    string
 	check   func(Sources) error
 	observe func(context.Context, Sources, func(Status)) error
 }
 
-func (c condition) String() string { return c.name }
+func (c builtinCondition) String() string { return c.name }
 
-func (c condition) validate(src Sources) error { return c.check(src) }
+func (c builtinCondition) validate(src Sources) error { return c.check(src) }
 
-func (c condition) Observe(ctx context.Context, src Sources, report func(Status)) error {
+func (c builtinCondition) Observe(ctx context.Context, src Sources, report func(Status)) error {
 	return c.observe(ctx, src, report)
 }
 
 // combined takes a function that makes a judge, for a judge may remember.
-func combined(name string, of []Condition, judge func() logic.Judge) Condition {
-	return condition{
+func combined(name string, of []Condition, judge func() condition.Judge) Condition {
+	return builtinCondition{
 		name:  name + "(" + names(of) + ")",
 		check: func(src Sources) error { return checkAll(name, of, src) },
 		observe: func(ctx context.Context, src Sources, report func(Status)) error {
-			var children []logic.Child
+			var children []condition.Child
 			for _, c := range of {
 				children = append(children, childOf(c, src))
 			}
-			logic.Combine(ctx, children, judge(), report)
+			condition.Combine(ctx, children, judge(), report)
 			return nil
 		},
 	}
 }
 
-func childOf(c Condition, src Sources) logic.Child {
-	return logic.Child{Name: c.String(), Observe: func(ctx context.Context, report func(Status)) error { return c.Observe(ctx, src, report) }}
+func childOf(c Condition, src Sources) condition.Child {
+	return condition.Child{Name: c.String(), Observe: func(ctx context.Context, report func(Status)) error { return c.Observe(ctx, src, report) }}
 }
 
 // names works before validation, so also for nil.

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"sync"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
@@ -218,7 +218,7 @@ func inTurn(faults ...fault) fault {
 // says answers as the API server does.
 func says(code int, reason metav1.StatusReason) fault {
 	return func(r *http.Request, _ http.RoundTripper) (*http.Response, error) {
-		status := apierrors.NewGenericServerResponse(code, r.Method, schema.GroupResource{}, "", string(reason), 0, true).Status()
+		status := k8serrors.NewGenericServerResponse(code, r.Method, schema.GroupResource{}, "", string(reason), 0, true).Status()
 		status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
 		status.Reason = reason
 		raw, err := json.Marshal(status)

@@ -13,7 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -230,7 +230,7 @@ func (a *arena) lateReads() {
 		when.says <- Status{State: False}
 		select {
 		case err := <-late:
-			if !apierrors.IsNotFound(err) && !errors.Is(err, ErrScopeClosed) {
+			if !k8serrors.IsNotFound(err) && !errors.Is(err, ErrScopeClosed) {
 				a.t.Errorf("a first read while it stops says %v, want NotFound or ErrScopeClosed", err)
 			}
 		case <-time.After(patience):

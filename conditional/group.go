@@ -16,10 +16,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/torpor-dev/torpor/conditional/internal/gauges"
-	"github.com/torpor-dev/torpor/conditional/internal/hub"
 	"github.com/torpor-dev/torpor/conditional/internal/machine"
+	"github.com/torpor-dev/torpor/conditional/internal/metrics"
 	"github.com/torpor-dev/torpor/conditional/internal/scope"
+	"github.com/torpor-dev/torpor/conditional/internal/serverstate"
 )
 
 // Phase is where a group is.
@@ -45,8 +45,8 @@ type Group struct {
 	standby  []schema.GroupVersionKind // of the options' objects
 	src      Sources
 	log      logr.Logger
-	gauges   *gauges.Gauges
-	hub      *hub.Hub
+	gauges   *metrics.Gauges
+	hub      *serverstate.Hub
 	release  func() // frees the name and the hub
 
 	mail  chan struct{}                 // holds a token when a new report waits

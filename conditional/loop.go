@@ -12,7 +12,7 @@ import (
 
 	"github.com/torpor-dev/torpor/conditional/internal/detect"
 	"github.com/torpor-dev/torpor/conditional/internal/machine"
-	"github.com/torpor-dev/torpor/conditional/internal/pace"
+	"github.com/torpor-dev/torpor/conditional/internal/ratelimit"
 	"github.com/torpor-dev/torpor/conditional/internal/scope"
 )
 
@@ -25,7 +25,7 @@ func (g *Group) Start(ctx context.Context) error {
 	defer observer.Wait()
 	g.gauges.Open(g.options.name)
 	o := g.options
-	return (&loop{g: g, backoff: o.startBackoff, pace: pace.New(o.restartBurst, o.restartPause)}).run(ctx)
+	return (&loop{g: g, backoff: o.startBackoff, pace: ratelimit.New(o.restartBurst, o.restartPause)}).run(ctx)
 }
 
 // loop owns the state machine of one group; only its goroutine touches it.
@@ -34,7 +34,7 @@ type loop struct {
 	life     *life  // the one that lives, nil when nothing does
 	identity string // of the last life
 	backoff  wait.Backoff
-	pace     *pace.Pace
+	pace     *ratelimit.Pace
 	timer    *time.Timer  // of the drain timeout, the back-off or the restart limit, which never overlap
 	due      machine.Fact // what the timer means
 	told     time.Time    // the end of the pause that the log has told of

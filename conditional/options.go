@@ -13,8 +13,8 @@ import (
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/torpor-dev/torpor/conditional/internal/condition"
 	"github.com/torpor-dev/torpor/conditional/internal/detect"
-	"github.com/torpor-dev/torpor/conditional/internal/logic"
 	"github.com/torpor-dev/torpor/conditional/internal/webhooks"
 )
 
@@ -44,7 +44,7 @@ func defaults(when Condition) options {
 	return options{
 		name:             when.String(),
 		drainTimeout:     30 * time.Second,
-		startBackoff:     logic.Backoff(),
+		startBackoff:     condition.Backoff(),
 		restartBurst:     5,
 		restartPause:     wait.Backoff{Duration: 10 * time.Second, Factor: 2, Steps: 1 << 30, Cap: time.Minute},
 		dormantAdmission: RefuseAdmission,

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/torpor-dev/torpor/conditional/internal/detect"
-	"github.com/torpor-dev/torpor/conditional/internal/hub"
+	"github.com/torpor-dev/torpor/conditional/internal/serverstate"
 )
 
 // Served holds while the API server serves all the given kinds, built-in ones or those of CRDs.
@@ -32,7 +32,7 @@ func FirstServed(gk schema.GroupKind, versions ...string) Condition {
 	for _, version := range versions {
 		kinds = append(kinds, gk.WithVersion(version))
 	}
-	return condition{
+	return builtinCondition{
 		name: fmt.Sprintf("FirstServed(%s,%s)", gk, strings.Join(versions, ",")),
 		check: func(Sources) error {
 			if gk.Kind == "" || len(versions) == 0 || slices.Contains(versions, "") {
@@ -133,7 +133,7 @@ func (s served) Observe(ctx context.Context, src Sources, report func(Status)) e
 }
 
 func detectWith(ctx context.Context, src Sources, kinds []schema.GroupVersionKind, report func([]detect.Verdict)) error {
-	h, release, err := hub.Of(src.server(), src.Logger)
+	h, release, err := serverstate.Of(src.server(), src.Logger)
 	if err != nil {
 		return err
 	}

@@ -10,11 +10,11 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/torpor-dev/torpor/conditional/internal/gauges"
-	"github.com/torpor-dev/torpor/conditional/internal/guard"
-	"github.com/torpor-dev/torpor/conditional/internal/hub"
-	"github.com/torpor-dev/torpor/conditional/internal/roster"
+	"github.com/torpor-dev/torpor/conditional/internal/managercache"
+	"github.com/torpor-dev/torpor/conditional/internal/metrics"
+	"github.com/torpor-dev/torpor/conditional/internal/registry"
 	"github.com/torpor-dev/torpor/conditional/internal/scope"
+	"github.com/torpor-dev/torpor/conditional/internal/serverstate"
 )
 
 // ErrScopeClosed is what the manager given to a setup function, its client and its cache answer after the stop.
@@ -44,7 +44,7 @@ func Setup(mgr manager.Manager, when Condition, setup SetupFunc, opts ...Option)
 func newGroup(mgr manager.Manager, when Condition, setup SetupFunc, o options) (*Group, error) {
 	g := &Group{
 		mgr: mgr, when: when, setup: setup, options: o,
-		src:         Sources{Config: mgr.GetConfig(), HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), outer: guard.Of(mgr.GetCache())},
+		src:         Sources{Config: mgr.GetConfig(), HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), outer: managercache.Of(mgr.GetCache())},
 		log:         mgr.GetLogger().WithName("conditional").WithValues("group", o.name),
 		mail:        make(chan struct{}, 1),
 		moved:       make(chan struct{}),
@@ -78,19 +78,19 @@ func newGroup(mgr manager.Manager, when Condition, setup SetupFunc, o options) (
 
 // join makes the group known to its process and its manager; nothing of it remains after an error.
 func (g *Group) join() (err error) {
-	if g.gauges, err = gauges.New(); err != nil {
+	if g.gauges, err = metrics.New(); err != nil {
 		return err
 	}
 	// As with the names of controllers, SkipNameValidation lets two groups share a name, and with it their metrics.
 	skip := g.mgr.GetControllerOptions().SkipNameValidation
-	leave, first, err := roster.Join(roster.Group{
+	leave, first, err := registry.Join(registry.Group{
 		Name: g.options.name, Shared: skip != nil && *skip, Elected: g.mgr.Elected(), Status: g.shown,
 	})
 	if err != nil {
 		return err
 	}
 	g.release = leave
-	h, quit, err := hub.Of(g.src.server(), g.log)
+	h, quit, err := serverstate.Of(g.src.server(), g.log)
 	if err != nil {
 		g.release()
 		return err
@@ -114,7 +114,7 @@ func (g *Group) register(first bool) error {
 		g.mgr.AddMetricsServerExtraHandler(prefix+"/", http.StripPrefix(prefix, http.HandlerFunc(g.serveExtra))),
 	)
 	if err == nil && first {
-		err = g.mgr.AddMetricsServerExtraHandler(page, roster.Page(g.mgr.Elected()))
+		err = g.mgr.AddMetricsServerExtraHandler(page, registry.Page(g.mgr.Elected()))
 	}
 	if err != nil {
 		return err
@@ -137,4 +137,4 @@ func (g *Group) register(first bool) error {
 // The manager's own client and cache, which code outside of groups uses, follow the kinds that groups wait for: while
 // one is absent, the cache refuses it with a NoKindMatchError, and informers that exist only because of reads end; when
 // it comes back with another scope or plural, the client finds it. The manager's API reader does not.
-func ManagerOptions(o manager.Options) manager.Options { return guard.Wrap(o) }
+func ManagerOptions(o manager.Options) manager.Options { return managercache.Wrap(o) }

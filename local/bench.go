@@ -8,12 +8,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/torpor-dev/torpor/local/stage"
+	"github.com/torpor-dev/torpor/local/demo/hibernation"
 )
 
 func benchCommand() *cobra.Command {
 	var (
-		c      stage.Config
+		c      hibernation.Config
 		rounds int
 		out    string
 	)
@@ -30,7 +30,7 @@ Exit codes: 0 if everything was measured, 1 otherwise. Figures are not judged he
 			if err := completeDemo(cmd, &c); err != nil {
 				return err
 			}
-			measured, err := stage.Bench(cmd.Context(), c, rounds)
+			measured, err := hibernation.Bench(cmd.Context(), c, rounds)
 			if err != nil {
 				return err
 			}

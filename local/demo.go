@@ -11,18 +11,18 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/torpor-dev/torpor/local/cfstory"
-	"github.com/torpor-dev/torpor/local/stage"
+	"github.com/torpor-dev/torpor/local/demo/cf"
+	"github.com/torpor-dev/torpor/local/demo/hibernation"
 )
 
-func demoFlags(cmd *cobra.Command, c *stage.Config) {
+func demoFlags(cmd *cobra.Command, c *hibernation.Config) {
 	f := cmd.Flags()
 	f.StringVar(&c.Torpor, "torpor", "", "path of the torpor program; beside this program if empty")
 	f.StringVar(&c.CRDs, "crds", "config/crd", "folder of the custom resource definitions")
 	f.DurationVar(&c.Latency, "latency", 3*time.Second, "how long the cloud takes to start or to stop a machine")
 }
 
-func completeDemo(cmd *cobra.Command, c *stage.Config) error {
+func completeDemo(cmd *cobra.Command, c *hibernation.Config) error {
 	c.Out, c.Colour = cmd.OutOrStdout(), colour()
 	return locate(&c.Local, &c.Kubectl, &c.Torpor)
 }
@@ -48,7 +48,7 @@ func colour() bool {
 }
 
 func demoCommand() *cobra.Command {
-	var c stage.Config
+	var c hibernation.Config
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Hibernate and wake a real cluster, and print what was observed",
@@ -61,7 +61,7 @@ Exit codes: 0 if all of it was observed, 1 otherwise. Everything that was starte
 			if err := completeDemo(cmd, &c); err != nil {
 				return err
 			}
-			return stage.Demo(cmd.Context(), c)
+			return hibernation.Demo(cmd.Context(), c)
 		},
 	}
 	cmd.Flags().StringVar(&c.Dir, "dir", "demo", "folder for everything that the demo makes; emptied first")
@@ -71,7 +71,7 @@ Exit codes: 0 if all of it was observed, 1 otherwise. Everything that was starte
 }
 
 func demoCFCommand() *cobra.Command {
-	var c cfstory.Config
+	var c cf.Config
 	cmd := &cobra.Command{
 		Use:   "demo-cf",
 		Short: "Push, restart, roll and delete an app through the CF API, and print what was observed",
@@ -89,7 +89,7 @@ Exit codes: 0 if all of it was observed, 1 otherwise. Everything that was starte
 				c.CF, _ = exec.LookPath("cf") // Without one the story goes on without it.
 			}
 			c.Out, c.Colour = cmd.OutOrStdout(), colour()
-			return cfstory.Run(cmd.Context(), c)
+			return cf.Run(cmd.Context(), c)
 		},
 	}
 	f := cmd.Flags()

@@ -16,9 +16,9 @@ import (
 	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 
 	"github.com/torpor-dev/torpor/local/background"
+	"github.com/torpor-dev/torpor/local/demo/mysql"
 	"github.com/torpor-dev/torpor/local/images"
 	"github.com/torpor-dev/torpor/local/machine"
-	"github.com/torpor-dev/torpor/local/mysqlstory"
 	"github.com/torpor-dev/torpor/local/pods"
 )
 
@@ -179,7 +179,7 @@ func nodeComponent(ctx context.Context, name string) *cobra.Command {
 const ordinaryImage = "docker.io/library/mysql:8.4"
 
 func demoMySQLCommand() *cobra.Command {
-	var c mysqlstory.Config
+	var c mysql.Config
 	cmd := &cobra.Command{
 		Use:   "demo-mysql",
 		Short: "Stop and start the clustering of a real MySQL cluster, and print what was observed",
@@ -206,7 +206,7 @@ Exit codes: 0 if all of it was observed, 1 otherwise. Everything that was made i
 				c.Image = "localhost/mysql:9.7"
 			}
 			c.Colour = colour()
-			return mysqlstory.Run(cmd.Context(), c)
+			return mysql.Run(cmd.Context(), c)
 		},
 	}
 	f := cmd.Flags()

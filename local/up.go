@@ -11,13 +11,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/torpor-dev/torpor/local/background"
-	"github.com/torpor-dev/torpor/local/stage"
+	"github.com/torpor-dev/torpor/local/demo/hibernation"
 )
 
 const stageFile = "standing"
 
 func upCommand() *cobra.Command {
-	var c stage.Config
+	var c hibernation.Config
 	var foreground bool
 	cmd := &cobra.Command{
 		Use:   "up",
@@ -35,7 +35,7 @@ Exit codes: 0 when everything stands, 1 otherwise.`,
 			if !foreground {
 				return detach(cmd, c)
 			}
-			return stage.Up(cmd.Context(), c, func() {
+			return hibernation.Up(cmd.Context(), c, func() {
 				_ = os.WriteFile(filepath.Join(c.Dir, stageFile), nil, 0o600)
 			})
 		},
@@ -47,7 +47,7 @@ Exit codes: 0 when everything stands, 1 otherwise.`,
 }
 
 // detach keeps the stage in the background.
-func detach(cmd *cobra.Command, c stage.Config) error {
+func detach(cmd *cobra.Command, c hibernation.Config) error {
 	b, err := background.New(c.Dir, stageFile)
 	if err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/utils/clock"
 
-	"github.com/torpor-dev/torpor/internal/backup/job"
+	"github.com/torpor-dev/torpor/internal/mysql/backup/job"
 )
 
 // passwordVariable is the only way to hand over the password: command lines can be read by everybody.

@@ -10,14 +10,14 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/torpor-dev/torpor/internal/cfapi"
+	"github.com/torpor-dev/torpor/internal/cf/api"
 )
 
 // callerRate is far above what a person with a client needs.
 const callerRate = 50
 
 func cfAPICommand(logs io.Writer) *cobra.Command {
-	var o cfapi.Options
+	var o api.Options
 	var kubeconfig string
 	var verbose bool
 	cmd := &cobra.Command{
@@ -53,7 +53,7 @@ Exit codes: 0 after a stop by signal, 1 after an error.`,
 				level = slog.LevelDebug
 			}
 			o.Log = slog.New(slog.NewJSONHandler(logs, &slog.HandlerOptions{Level: level}))
-			return cfapi.Run(cmd.Context(), cfg, o)
+			return api.Run(cmd.Context(), cfg, o)
 		},
 	}
 	f := cmd.Flags()

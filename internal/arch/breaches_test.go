@@ -15,23 +15,23 @@ func TestBreachesAreSeen(t *testing.T) {
 		want []string
 	}{
 		"a decision may use api and actuator": {
-			at: "internal/hibernate", in: goPackage{Deps: []string{"os", modulePrefix + "api/hive/v1", modulePrefix + "actuator"}},
+			at: "internal/hibernation", in: goPackage{Deps: []string{"os", modulePrefix + "api/hive/v1", modulePrefix + "actuator"}},
 		},
 		"a decision must not import os": {
-			at: "internal/hibernate", in: goPackage{Imports: []string{"os", "time"}, Deps: []string{"os", "time"}},
+			at: "internal/hibernation", in: goPackage{Imports: []string{"os", "time"}, Deps: []string{"os", "time"}},
 			want: []string{"imports os"},
 		},
 		"a decision must not reach a client": {
-			at: "internal/hibernate", in: goPackage{Deps: []string{"k8s.io/client-go/rest", "k8s.io/client-gone"}},
+			at: "internal/hibernation", in: goPackage{Deps: []string{"k8s.io/client-go/rest", "k8s.io/client-gone"}},
 			want: []string{"reaches k8s.io/client-go/rest"},
 		},
 		"the judge of certificates may parse addresses but not dial": {
-			at: "internal/hibernate/csr", in: goPackage{Imports: []string{"net", "net/http"}},
+			at: "internal/hibernation/csr", in: goPackage{Imports: []string{"net", "net/http"}},
 			want: []string{"imports net/http"},
 		},
 		"a shell must not reach another feature or a cloud": {
-			at: "internal/hibernate/controller", in: goPackage{Deps: []string{
-				modulePrefix + "internal/hibernate/csr", modulePrefix + "internal/kit", modulePrefix + "internal/restart", modulePrefix + "internal/cloud/aws",
+			at: "internal/hibernation/controller", in: goPackage{Deps: []string{
+				modulePrefix + "internal/hibernation/csr", modulePrefix + "internal/reconcile", modulePrefix + "internal/restart", modulePrefix + "internal/cloud/aws",
 			}},
 			want: []string{"reaches " + modulePrefix + "internal/restart", "reaches " + modulePrefix + "internal/cloud/aws"},
 		},
@@ -53,18 +53,18 @@ func TestBreachesAreSeen(t *testing.T) {
 		},
 		"the command only starts": {
 			at: "cmd/torpor", in: goPackage{
-				Imports: []string{modulePrefix + "internal/manager", modulePrefix + "internal/kit"},
-				Deps:    []string{modulePrefix + "internal/kit"},
+				Imports: []string{modulePrefix + "internal/manager", modulePrefix + "internal/reconcile"},
+				Deps:    []string{modulePrefix + "internal/reconcile"},
 			},
-			want: []string{"imports " + modulePrefix + "internal/kit"},
+			want: []string{"imports " + modulePrefix + "internal/reconcile"},
 		},
 		"a plugin goes through the cli": {
-			at: "cmd/kubectl-moco", in: goPackage{Imports: []string{modulePrefix + "internal/cli", modulePrefix + "internal/hibernate"}},
-			want: []string{"imports " + modulePrefix + "internal/hibernate"},
+			at: "cmd/kubectl-moco", in: goPackage{Imports: []string{modulePrefix + "internal/cli", modulePrefix + "internal/hibernation"}},
+			want: []string{"imports " + modulePrefix + "internal/hibernation"},
 		},
 		"the local world shares no code": {
-			at: "local", in: goPackage{Deps: []string{modulePrefix + "local/pki", modulePrefix + "api/hive/v1", modulePrefix + "internal/kit"}},
-			want: []string{"reaches " + modulePrefix + "internal/kit"},
+			at: "local", in: goPackage{Deps: []string{modulePrefix + "local/pki", modulePrefix + "api/hive/v1", modulePrefix + "internal/reconcile"}},
+			want: []string{"reaches " + modulePrefix + "internal/reconcile"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestBreachesAreSeen(t *testing.T) {
 }
 
 func TestUnknownPackagesHaveNoLaw(t *testing.T) {
-	for _, pkg := range []string{"internal/somewhere", "internal/hibernate/store", "internal/cloud/aws/deeper", "internal/kit/more", "cmd/other", "pkg"} {
+	for _, pkg := range []string{"internal/somewhere", "internal/hibernation/store", "internal/cloud/aws/deeper", "internal/reconcile/more", "cmd/other", "pkg"} {
 		if l, ok := lawFor(pkg); ok {
 			t.Errorf("%s: expected no law, found that for %s", pkg, l.packages)
 		}

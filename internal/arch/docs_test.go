@@ -95,9 +95,9 @@ func TestPathsInDocumentsExist(t *testing.T) {
 }
 
 func TestPathsInDocumentsAreRecognised(t *testing.T) {
-	text := withoutFences("See `internal/kit`, `api/hive/v1.ClusterDeployment`, `./local/...`, `docs/adr/0001-x.md:12`, [ADR](../adr/0001-x.md#why),\n" +
+	text := withoutFences("See `internal/reconcile`, `api/hive/v1.ClusterDeployment`, `./local/...`, `docs/adr/0001-x.md:12`, [ADR](../adr/0001-x.md#why),\n" +
 		"not `make test`, `hive.openshift.io/v1`, `internal/<feature>`, [a site](https://example.com/a) or [below](#below).\n```\n`internal/fenced`\n```\n")
-	if got, want := quotedPaths(text), []string{"internal/kit", "api/hive/v1", "local", "docs/adr/0001-x.md"}; !slices.Equal(got, want) {
+	if got, want := quotedPaths(text), []string{"internal/reconcile", "api/hive/v1", "local", "docs/adr/0001-x.md"}; !slices.Equal(got, want) {
 		t.Errorf("expected %q, found %q", want, got)
 	}
 	if got, want := linkTargets(text), []string{"../adr/0001-x.md"}; !slices.Equal(got, want) {

@@ -26,11 +26,11 @@ type law struct {
 func laws() []law {
 	var (
 		names    = []string{"api/...", "actuator"}
-		pure     = []string{"internal/hibernate", "internal/clustering", "internal/clustering/gtid", "internal/provisioning", "internal/restart"}
+		pure     = []string{"internal/hibernation", "internal/mysql/clustering", "internal/mysql/gtid", "internal/mysql/provisioning", "internal/restart"}
 		clients  = []string{"k8s.io/client-go/...", "sigs.k8s.io/controller-runtime/..."}
 		effects  = []string{"net", "net/http", "os", "os/exec", "log", "log/slog", "context"}
 		decision = law{why: "a decision that sees only values can be tested to the last case", may: names, never: clients, std: effects, timeless: true}
-		shell    = law{why: "features stay apart; only the manager brings them and the clouds together", may: append(names, "internal/kit")}
+		shell    = law{why: "features stay apart; only the manager brings them and the clouds together", may: append(names, "internal/reconcile")}
 		front    = law{why: "people's tools say what is wanted and ask pure features what it means; controllers do it", may: append(names, pure...)}
 	)
 	return []law{
@@ -51,42 +51,42 @@ func laws() []law {
 			may: []string{"conditional/..."},
 		},
 
-		decision.of("internal/hibernate"),
-		decision.of("internal/hibernate/csr").allowing("net"),
-		shell.of("internal/hibernate/reach").reaching("internal/hibernate/..."),
-		shell.of("internal/hibernate/controller/...").reaching("internal/hibernate/..."),
+		decision.of("internal/hibernation"),
+		decision.of("internal/hibernation/csr").allowing("net"),
+		shell.of("internal/hibernation/targetcluster").reaching("internal/hibernation/..."),
+		shell.of("internal/hibernation/controller/...").reaching("internal/hibernation/..."),
 
-		decision.of("internal/clustering").reaching("internal/clustering/gtid"),
-		decision.of("internal/clustering/gtid"),
-		shell.of("internal/clustering/mysql/...").reaching("internal/clustering/..."),
-		shell.of("internal/clustering/controller/...").reaching("internal/clustering/..."),
+		decision.of("internal/mysql/clustering").reaching("internal/mysql/gtid"),
+		decision.of("internal/mysql/gtid"),
+		shell.of("internal/mysql/sqlclient/...").reaching("internal/mysql/clustering/..."),
+		shell.of("internal/mysql/clustering/controller/...").reaching("internal/mysql/clustering/..."),
 
-		decision.of("internal/provisioning"),
-		shell.of("internal/provisioning/controller/...").reaching("internal/provisioning/..."),
-		decision.of("internal/backup"),
+		decision.of("internal/mysql/provisioning"),
+		shell.of("internal/mysql/provisioning/controller/...").reaching("internal/mysql/provisioning/..."),
+		decision.of("internal/mysql/backup"),
 		{
-			packages: "internal/backup/bucket", why: "a place for objects knows nothing of what they are",
+			packages: "internal/mysql/backup/bucket", why: "a place for objects knows nothing of what they are",
 			never: clients,
 		},
 		{
-			packages: "internal/backup/job", why: "what runs in the Pods of Jobs needs nothing of Kubernetes",
-			may: append(names, "internal/backup", "internal/backup/bucket"), never: clients,
+			packages: "internal/mysql/backup/job", why: "what runs in the Pods of Jobs needs nothing of Kubernetes",
+			may: append(names, "internal/mysql/backup", "internal/mysql/backup/bucket"), never: clients,
 		},
-		shell.of("internal/backup/controller/...").reaching("internal/backup"),
+		shell.of("internal/mysql/backup/controller/...").reaching("internal/mysql/backup"),
 
 		decision.of("internal/restart"),
-		shell.of("internal/restart/webhook/...").reaching("internal/restart/..."),
+		shell.of("internal/cf/admission/...").reaching("internal/restart/..."),
 		shell.of("internal/restart/controller/...").reaching("internal/restart/..."),
 
 		{
-			packages: "internal/kit", why: "an idiom that knows a feature is no idiom",
+			packages: "internal/reconcile", why: "an idiom that knows a feature is no idiom",
 			may: []string{"api/torpor/..."},
 		},
 		{
 			packages: "internal/cloud/*", why: "one package, one SDK: a cloud knows its port and nothing else of us",
 			may: []string{"actuator"}, never: clients,
 		},
-		front.of("internal/cfapi/...").reaching("internal/cfapi/..."),
+		front.of("internal/cf/api/...").reaching("internal/cf/api/..."),
 		front.of("internal/cli/...").reaching("internal/cli/..."),
 		{
 			packages: "internal/manager/...", why: "the only place that wires",
@@ -94,13 +94,13 @@ func laws() []law {
 		},
 		{
 			packages: "cmd/torpor", why: "a command starts what others have wired",
-			may: []string{"..."}, calls: []string{"internal/manager", "internal/cfapi", "internal/backup/job"},
+			may: []string{"..."}, calls: []string{"internal/manager", "internal/cf/api", "internal/mysql/backup/job"},
 		},
 		front.of("cmd/kubectl-*").reaching("internal/cli/...").calling("internal/cli/..."),
 
 		{
-			packages: "internal/testkit/...", why: "what tests share must not pull a feature into another feature's tests",
-			may: append(names, "internal/kit", "internal/testkit/..."),
+			packages: "internal/testenv/...", why: "what tests share must not pull a feature into another feature's tests",
+			may: append(names, "internal/reconcile", "internal/testenv/..."),
 		},
 		{
 			packages: "internal/e2e/...", why: "stories from outside are tests only: what they share lives in testkit",
@@ -119,7 +119,7 @@ func laws() []law {
 
 // testOnly lists what no package outside may link in, whatever its law says.
 func testOnly() []string {
-	return []string{"local/...", "internal/arch", "internal/e2e/...", "internal/testkit/...", "actuator/actuatortest"}
+	return []string{"local/...", "internal/arch", "internal/e2e/...", "internal/testenv/...", "actuator/actuatortest"}
 }
 
 func (l law) of(packages string) law {

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
-	"github.com/torpor-dev/torpor/internal/testkit"
+	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
 // slow is how long machines take to change, so that there is time to change one's mind.
@@ -26,32 +26,32 @@ func TestCancelWithRealMachines(t *testing.T) {
 
 	t.Run("woken while the machines are stopping", func(t *testing.T) {
 		s.ask(t, hivev1.PowerStateHibernating)
-		testkit.Eventually(t, "machines are stopping", func() error { return s.someMachine(t, "stopping") })
+		testenv.Eventually(t, "machines are stopping", func() error { return s.someMachine(t, "stopping") })
 		s.ask(t, hivev1.PowerStateRunning)
-		testkit.Eventually(t, "the cluster is awake", func() error { return s.awake(t) })
+		testenv.Eventually(t, "the cluster is awake", func() error { return s.awake(t) })
 	})
 	t.Run("put to sleep while the machines are starting", func(t *testing.T) {
 		s.sleep(t)
 		s.ask(t, hivev1.PowerStateRunning)
-		testkit.Eventually(t, "machines are starting", func() error { return s.someMachine(t, "pending") })
+		testenv.Eventually(t, "machines are starting", func() error { return s.someMachine(t, "pending") })
 		s.sleep(t)
 	})
 	t.Run("put to sleep while the API server is still silent, and woken at once", func(t *testing.T) {
 		s.ask(t, hivev1.PowerStateRunning)
-		testkit.Eventually(t, "the manager waits for the API server", func() error {
+		testenv.Eventually(t, "the manager waits for the API server", func() error {
 			return reports(s.deployment(t), hivev1.ClusterReadyCondition, metav1.ConditionFalse, hivev1.WaitingForAPIReason)
 		})
 		s.ask(t, hivev1.PowerStateHibernating)
-		testkit.Eventually(t, "machines are stopping", func() error { return s.someMachine(t, "stopping") })
+		testenv.Eventually(t, "machines are stopping", func() error { return s.someMachine(t, "stopping") })
 		s.ask(t, hivev1.PowerStateRunning)
-		testkit.Eventually(t, "the cluster is awake", func() error { return s.awake(t) })
+		testenv.Eventually(t, "the cluster is awake", func() error { return s.awake(t) })
 	})
 }
 
 func (s *sleeper) sleep(t *testing.T) {
 	t.Helper()
 	s.ask(t, hivev1.PowerStateHibernating)
-	testkit.Eventually(t, "the cluster is asleep", func() error { return s.asleep(t) })
+	testenv.Eventually(t, "the cluster is asleep", func() error { return s.asleep(t) })
 }
 
 func (s *sleeper) someMachine(t *testing.T, state string) error {

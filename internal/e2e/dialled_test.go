@@ -8,7 +8,7 @@ import (
 	"time"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
-	"github.com/torpor-dev/torpor/internal/testkit"
+	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
 const forcedPasses = 10
@@ -32,7 +32,7 @@ func TestSleepingClusterIsNotDialled(t *testing.T) {
 		}
 		w.wire.arm()
 		s.touch(t, i)
-		testkit.Eventually(t, "the manager has looked at the sleeping cluster", func() error {
+		testenv.Eventually(t, "the manager has looked at the sleeping cluster", func() error {
 			if w.wire.count(listMachines) == 0 {
 				return fmt.Errorf("expected the act %s, found %v", listMachines, w.wire.acts())
 			}

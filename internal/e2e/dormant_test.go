@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
-	"github.com/torpor-dev/torpor/internal/testkit"
+	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
 // TestManagerRunsWithoutCRDs: the manager is started on a hub without any of its kinds, and outlives their comings and
@@ -19,11 +19,11 @@ import (
 func TestManagerRunsWithoutCRDs(t *testing.T) {
 	t.Parallel()
 	w := newHubWorld(t)
-	probes := testkit.FreeAddress(t)
+	probes := testenv.FreeAddress(t)
 	m := w.startManager(t, "--probe-address", probes)
 	ready := func(what string) {
 		t.Helper()
-		testkit.Eventually(t, what, func() error { return answersOK(t, "http://"+probes+"/readyz") })
+		testenv.Eventually(t, what, func() error { return answersOK(t, "http://"+probes+"/readyz") })
 		select {
 		case <-m.Done():
 			t.Fatalf("%s: expected the manager alive, found that it ended with %d", what, m.ExitCode())
@@ -37,10 +37,10 @@ func TestManagerRunsWithoutCRDs(t *testing.T) {
 		if err := w.hub.Client.Create(t.Context(), cd); err != nil {
 			t.Fatal(err)
 		}
-		testkit.Eventually(t, "handled after the "+round+" installation", func() error { return w.handled(t, cd) })
+		testenv.Eventually(t, "handled after the "+round+" installation", func() error { return w.handled(t, cd) })
 		ready("ready after the " + round + " installation")
 		w.hub.RemoveCRDs(t)
-		testkit.Eventually(t, "dormant after the "+round+" removal", func() error { return w.dormant(t) })
+		testenv.Eventually(t, "dormant after the "+round+" removal", func() error { return w.dormant(t) })
 		ready("ready after the " + round + " removal")
 	}
 }
@@ -50,7 +50,7 @@ func deployment(name string) *hivev1.ClusterDeployment {
 		Name: name, Namespace: metav1.NamespaceDefault, Labels: map[string]string{hivev1.VersionLabel: "4.16.3"},
 	}}
 	cd.Spec.ClusterName, cd.Spec.BaseDomain, cd.Spec.Installed = name, "local.test", true
-	cd.Spec.Platform.AWS = &hivev1.AWSPlatform{Region: testkit.Region}
+	cd.Spec.Platform.AWS = &hivev1.AWSPlatform{Region: testenv.Region}
 	cd.Spec.Platform.AWS.CredentialsSecretRef.Name = "missing"
 	cd.Spec.ClusterMetadata = &hivev1.ClusterMetadata{ClusterID: name, InfraID: name}
 	cd.Spec.ClusterMetadata.AdminKubeconfigSecretRef.Name = "missing"

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
-	"github.com/torpor-dev/torpor/internal/testkit"
+	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
 // shortLived is long enough for certificates to be renewed in time while a cluster is awake.
@@ -91,7 +91,7 @@ func TestWokenByNobodyForAWhile(t *testing.T) {
 	s.awaitExpiry(t)
 	w.wire.arm(point{startMachines, after})
 	s.ask(t, hivev1.PowerStateRunning)
-	testkit.Eventually(t, "the manager is killed", func() error {
+	testenv.Eventually(t, "the manager is killed", func() error {
 		select {
 		case <-w.wire.struck:
 			return nil
@@ -99,9 +99,9 @@ func TestWokenByNobodyForAWhile(t *testing.T) {
 			return errors.New("it is alive")
 		}
 	})
-	testkit.Eventually(t, "every node has waited for its certificate for a while", func() error { return s.requestsOlderThan(t, absence) })
+	testenv.Eventually(t, "every node has waited for its certificate for a while", func() error { return s.requestsOlderThan(t, absence) })
 	w.startManager(t)
-	testkit.Eventually(t, "the cluster is awake", func() error { return s.awake(t) })
+	testenv.Eventually(t, "the cluster is awake", func() error { return s.awake(t) })
 }
 
 // writes are the names of the acts that write, each once.

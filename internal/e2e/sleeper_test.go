@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
-	"github.com/torpor-dev/torpor/internal/testkit"
+	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
 // nodes is how many a sleeper has.
@@ -32,7 +32,7 @@ const nodes = 2
 // sleeper is a cluster that is put to sleep and woken, with the wire between it and the manager.
 type sleeper struct {
 	*world
-	*testkit.TargetCluster
+	*testenv.TargetCluster
 	tap *tap
 	// hold is a file: while it exists, nodes that are switched on do not come up.
 	hold string
@@ -42,7 +42,7 @@ type sleeper struct {
 func (w *world) newSleeper(t *testing.T, name string, certificates time.Duration) *sleeper {
 	t.Helper()
 	s := &sleeper{world: w, hold: filepath.Join(t.TempDir(), "hold")}
-	s.TargetCluster = testkit.Cluster(t, w.hub, w.cloud, testkit.ClusterOptions{
+	s.TargetCluster = testenv.Cluster(t, w.hub, w.cloud, testenv.ClusterOptions{
 		Name: name, Nodes: nodes, Certificates: certificates, Flags: []string{"--hold-file", s.hold, "--heartbeat", "1s"},
 	})
 	s.tap = w.wire.newTap(t, viaCluster, s.Config)
@@ -213,7 +213,7 @@ func (s *sleeper) awaitExpiry(t *testing.T) {
 		t.Fatalf("expected the nodes' certificates on their disks, found only %v (%v)", others, err)
 	}
 	for _, file := range files {
-		testkit.Eventually(t, "the certificate has expired: "+filepath.Base(filepath.Dir(filepath.Dir(file))), func() error {
+		testenv.Eventually(t, "the certificate has expired: "+filepath.Base(filepath.Dir(filepath.Dir(file))), func() error {
 			expires, err := notAfter(file)
 			if err == nil && time.Until(expires) >= 0 {
 				err = fmt.Errorf("expected an expired certificate, found one that is valid until %s", expires)

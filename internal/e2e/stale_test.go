@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
-	"github.com/torpor-dev/torpor/internal/testkit"
+	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
 const (
@@ -37,11 +37,11 @@ func TestNeverRunningOnStaleReady(t *testing.T) {
 	history := s.follow(t)
 	w.wire.arm()
 	s.ask(t, hivev1.PowerStateRunning)
-	testkit.Eventually(t, "the manager waits for the nodes", func() error {
+	testenv.Eventually(t, "the manager waits for the nodes", func() error {
 		return reports(s.deployment(t), hivev1.ClusterReadyCondition, metav1.ConditionFalse, hivev1.WaitingForNodesReason)
 	})
 	began, looks := time.Now(), w.wire.count(listNodes)
-	testkit.Eventually(t, "the manager has looked at the nodes many times", func() error {
+	testenv.Eventually(t, "the manager has looked at the nodes many times", func() error {
 		s.stillSaysReady(t)
 		if n := w.wire.count(listNodes) - looks; n < holdLooks || time.Since(began) < holdTime {
 			return fmt.Errorf("expected %d looks in %s, found %d in %s", holdLooks, holdTime, n, time.Since(began))
@@ -59,7 +59,7 @@ func TestNeverRunningOnStaleReady(t *testing.T) {
 		}
 	}
 	s.release(t)
-	testkit.Eventually(t, "the cluster is awake, every node seen since", func() error { return s.awake(t) })
+	testenv.Eventually(t, "the cluster is awake, every node seen since", func() error { return s.awake(t) })
 }
 
 func saysItRuns(cd *hivev1.ClusterDeployment) bool {

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
-	"github.com/torpor-dev/torpor/internal/testkit"
+	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
 // late is how often a settled story is looked at for points that come after the last word, such as events.
@@ -27,7 +27,7 @@ func (s *sleeper) through(t *testing.T, want hivev1.PowerState, points ...point)
 	s.wire.arm(points...)
 	s.ask(t, want)
 	met, looks := 0, 0
-	testkit.Eventually(t, fmt.Sprintf("%s is %s, killed at %v", s.Name, want, points), func() error {
+	testenv.Eventually(t, fmt.Sprintf("%s is %s, killed at %v", s.Name, want, points), func() error {
 		s.letGo(t)
 		select {
 		case <-s.wire.struck:

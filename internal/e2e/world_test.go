@@ -14,13 +14,13 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/torpor-dev/torpor/internal/testkit"
+	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
 // world is a hub that serves ClusterDeployments, a cloud that runs machines, and the wire to both.
 type world struct {
-	hub   *testkit.HubServer
-	cloud *testkit.CloudServer
+	hub   *testenv.HubServer
+	cloud *testenv.CloudServer
 	wire  *wire
 
 	hubTap, cloudTap *tap
@@ -33,7 +33,7 @@ func newWorld(t *testing.T) *world {
 	managerBinary(t)
 	w := newHubWorld(t)
 	w.hub.InstallCRDs(t)
-	w.cloud = testkit.Cloud(t, "--allow-commands", "--start-latency", "200ms", "--stop-latency", "200ms")
+	w.cloud = testenv.Cloud(t, "--allow-commands", "--start-latency", "200ms", "--stop-latency", "200ms")
 	w.started["cloud"] = w.cloud.PID()
 	w.cloudTap = w.wire.newTap(t, viaCloud, &rest.Config{Host: w.cloud.URL})
 	t.Cleanup(func() {
@@ -49,7 +49,7 @@ func newHubWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{wire: newWire(), started: map[string]int{}}
 	t.Cleanup(func() { w.nothingIsLeft(t) }) // The first cleanup runs last.
-	w.hub = testkit.Hub(t)
+	w.hub = testenv.Hub(t)
 	w.started["hub"] = w.hub.PID()
 	w.hubTap = w.wire.newTap(t, viaHub, w.hub.Config)
 	return w
@@ -61,7 +61,7 @@ func (w *world) nothingIsLeft(t *testing.T) {
 		if pid == 0 {
 			continue // A machine that is switched off.
 		}
-		testkit.Eventually(t, fmt.Sprintf("%s (pid %d) has ended", name, pid), func() error {
+		testenv.Eventually(t, fmt.Sprintf("%s (pid %d) has ended", name, pid), func() error {
 			if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
 				return fmt.Errorf("expected no such process, found it alive (%w)", err)
 			}
@@ -80,12 +80,12 @@ func managerBinary(t *testing.T) string {
 }
 
 // startManager runs the manager's own binary over the wire; a kill on the wire is a kill -9 of this one.
-func (w *world) startManager(t *testing.T, flags ...string) *testkit.Process {
+func (w *world) startManager(t *testing.T, flags ...string) *testenv.Process {
 	t.Helper()
 	args := append([]string{
 		"manager", "--verbose", "--kubeconfig", kubeconfigFile(t, w.hubTap), "--metrics-address", "0", "--probe-address", "0",
 	}, flags...)
-	p := testkit.StartProcess(t, managerBinary(t), args, nil)
+	p := testenv.StartProcess(t, managerBinary(t), args, nil)
 	w.started[fmt.Sprintf("manager %d", len(w.started))] = p.PID()
 	w.wire.onKill(func() { p.Kill9(t) })
 	return p

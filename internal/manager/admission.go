@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
-	admission "github.com/torpor-dev/torpor/internal/restart/webhook"
-	"github.com/torpor-dev/torpor/internal/restart/webhook/serving"
+	admission "github.com/torpor-dev/torpor/internal/cf/admission"
+	"github.com/torpor-dev/torpor/internal/cf/admission/certrotation"
 )
 
 // webhookService is the Service of config/webhook.
@@ -35,7 +35,7 @@ func addAdmission(mgr manager.Manager, o Options) error {
 		return fmt.Errorf("--webhook-address: expected a number after the colon, found %q: %w", text, err)
 	}
 	namespace := cmp.Or(o.Namespace, defaultNamespace)
-	keeper := &serving.Keeper{
+	keeper := &certrotation.Keeper{
 		Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Namespace: namespace, Clock: clock.RealClock{},
 		Hosts: []string{webhookService + "." + namespace + ".svc", cmp.Or(host, "localhost")},
 	}

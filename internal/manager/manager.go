@@ -31,14 +31,14 @@ import (
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/conditional"
-	backup "github.com/torpor-dev/torpor/internal/backup/controller"
+	deployment "github.com/torpor-dev/torpor/internal/cf/deployment/controller"
+	lrp "github.com/torpor-dev/torpor/internal/cf/lrp/controller"
 	"github.com/torpor-dev/torpor/internal/cloud/aws"
-	clustering "github.com/torpor-dev/torpor/internal/clustering/controller"
-	hibernation "github.com/torpor-dev/torpor/internal/hibernate/controller"
-	provisioning "github.com/torpor-dev/torpor/internal/provisioning/controller"
+	hibernation "github.com/torpor-dev/torpor/internal/hibernation/controller"
+	backup "github.com/torpor-dev/torpor/internal/mysql/backup/controller"
+	clustering "github.com/torpor-dev/torpor/internal/mysql/clustering/controller"
+	provisioning "github.com/torpor-dev/torpor/internal/mysql/provisioning/controller"
 	restart "github.com/torpor-dev/torpor/internal/restart/controller"
-	"github.com/torpor-dev/torpor/internal/restart/controller/deploying"
-	"github.com/torpor-dev/torpor/internal/restart/controller/running"
 	"github.com/torpor-dev/torpor/internal/restart/controller/spaces"
 )
 
@@ -135,9 +135,9 @@ func addFeatures(mgr manager.Manager, o Options) error {
 		},
 		{
 			"deployments", conditional.Served(korifiv1alpha1.CFAppKind(), torporv1alpha1.CFDeploymentKind()),
-			deploying.Controller{Clock: clock.RealClock{}}.SetupWithManager,
+			deployment.Controller{Clock: clock.RealClock{}}.SetupWithManager,
 		},
-		{"lrp", conditional.Served(eiriniv1.LRPKind()), running.Controller{Clock: clock.RealClock{}}.SetupWithManager},
+		{"lrp", conditional.Served(eiriniv1.LRPKind()), lrp.Controller{Clock: clock.RealClock{}}.SetupWithManager},
 	}
 	for _, f := range features {
 		group, err := conditional.Setup(mgr, f.when, f.setup, conditional.Name(f.name))

@@ -18,13 +18,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
-	"github.com/torpor-dev/torpor/internal/testkit"
+	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
 // TestRun is the life of one manager. There is one such test, because the process has one registry of metrics.
 func TestRun(t *testing.T) {
-	hub := testkit.Hub(t)
-	o := Options{MetricsAddress: testkit.FreeAddress(t), ProbeAddress: testkit.FreeAddress(t), Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	hub := testenv.Hub(t)
+	o := Options{MetricsAddress: testenv.FreeAddress(t), ProbeAddress: testenv.FreeAddress(t), Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- Run(ctx, hub.Config, o) }()
@@ -37,7 +37,7 @@ func TestRun(t *testing.T) {
 	ready := func() error { _, err := get(t, "http://"+o.ProbeAddress+"/readyz"); return err }
 
 	t.Log("Without any CRD it becomes ready and its controller is dormant.")
-	testkit.Eventually(t, "ready without CRDs", ready)
+	testenv.Eventually(t, "ready without CRDs", ready)
 	showsPhase(t, o, "Dormant")
 
 	t.Log("Each time that the CRD is installed the controller starts, and when it is removed the controller stops.")
@@ -50,7 +50,7 @@ func TestRun(t *testing.T) {
 		if err := hub.Client.Create(t.Context(), cd); err != nil {
 			t.Fatal(err)
 		}
-		testkit.Eventually(t, name+" is handled", func() error {
+		testenv.Eventually(t, name+" is handled", func() error {
 			if err := hub.Client.Get(t.Context(), client.ObjectKeyFromObject(cd), cd); err != nil {
 				return fmt.Errorf("get: %w", err)
 			}
@@ -88,7 +88,7 @@ func showsPhase(t *testing.T, o Options, phase string) {
 
 func shows(t *testing.T, o Options, line string) {
 	t.Helper()
-	testkit.Eventually(t, line, func() error {
+	testenv.Eventually(t, line, func() error {
 		text, err := get(t, "http://"+o.MetricsAddress+"/metrics")
 		if err == nil && !strings.Contains(text, line+"\n") {
 			err = errors.New("expected the line, found none")

@@ -9,7 +9,7 @@ import (
 	"os"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -61,7 +61,7 @@ func (c Config) tellHub(ctx context.Context) (bool, error) {
 		}
 	}
 	err = apply(ctx, hub, deployment.GroupVersionKind().GroupVersion().WithResource("clusterdeployments"), deployment)
-	if apierrors.IsNotFound(err) {
+	if k8serrors.IsNotFound(err) {
 		return false, nil
 	}
 	return err == nil, err

@@ -12,7 +12,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
@@ -30,7 +30,7 @@ func ensureToken(ctx context.Context, client kubernetes.Interface) (string, erro
 	if err == nil {
 		return tokenID + "." + string(existing.Data["token-secret"]), nil
 	}
-	if !apierrors.IsNotFound(err) {
+	if !k8serrors.IsNotFound(err) {
 		return "", fmt.Errorf("read bootstrap token: %w", err)
 	}
 	random := make([]byte, 8)
@@ -64,7 +64,7 @@ func bindRoles(ctx context.Context, client kubernetes.Interface) error {
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: b.role},
 			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: b.group}},
 		}, metav1.CreateOptions{})
-		if err != nil && !apierrors.IsAlreadyExists(err) {
+		if err != nil && !k8serrors.IsAlreadyExists(err) {
 			return fmt.Errorf("bind role %s: %w", b.role, err)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
@@ -113,7 +113,7 @@ func insist(ctx context.Context, send func(context.Context) error) {
 		ctx, cancel := context.WithTimeout(ctx, requestLimit)
 		defer cancel()
 		err := send(ctx)
-		return err == nil || apierrors.IsNotFound(err), nil
+		return err == nil || k8serrors.IsNotFound(err), nil
 	})
 }
 

@@ -8,7 +8,7 @@ import (
 	"runtime"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -40,7 +40,7 @@ func (c Config) tryRegister(ctx context.Context, client kubernetes.Interface, po
 	created, cancel := context.WithTimeout(ctx, requestLimit)
 	defer cancel()
 	_, err := client.CoreV1().Nodes().Create(created, node, metav1.CreateOptions{})
-	if err != nil && !apierrors.IsAlreadyExists(err) {
+	if err != nil && !k8serrors.IsAlreadyExists(err) {
 		return fmt.Errorf("create node: %w", err)
 	}
 	return c.report(ctx, client, port)

@@ -15,7 +15,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 )
@@ -47,7 +47,7 @@ func (v volumes) class(ctx context.Context) error {
 		VolumeBindingMode: new(storagev1.VolumeBindingWaitForFirstConsumer),
 	}
 	_, err := v.client.StorageV1().StorageClasses().Create(ctx, class, metav1.CreateOptions{})
-	if err != nil && !apierrors.IsAlreadyExists(err) {
+	if err != nil && !k8serrors.IsAlreadyExists(err) {
 		return fmt.Errorf("create storage class: %w", err)
 	}
 	return nil
@@ -124,7 +124,7 @@ func (v volumes) provide(ctx context.Context, claim *corev1.PersistentVolumeClai
 		},
 	}
 	_, err := v.client.CoreV1().PersistentVolumes().Create(ctx, volume, metav1.CreateOptions{})
-	if err != nil && !apierrors.IsAlreadyExists(err) {
+	if err != nil && !k8serrors.IsAlreadyExists(err) {
 		return fmt.Errorf("create volume for claim %s/%s: %w", claim.Namespace, claim.Name, err)
 	}
 	return nil
@@ -142,7 +142,7 @@ func (v volumes) remove(ctx context.Context, volume *corev1.PersistentVolume) er
 		return fmt.Errorf("remove volume: %w", err)
 	}
 	err := v.client.CoreV1().PersistentVolumes().Delete(ctx, volume.Name, metav1.DeleteOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
+	if err != nil && !k8serrors.IsNotFound(err) {
 		return fmt.Errorf("delete volume %s: %w", volume.Name, err)
 	}
 	return nil

@@ -9,18 +9,18 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
-	"github.com/torpor-dev/torpor/internal/testkit"
+	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
 // TestTheSchema asks a real API server; its subtests share one, which takes seconds to start.
 func TestTheSchema(t *testing.T) {
 	t.Parallel()
-	s := &served{testkit.Hub(t)}
+	s := &served{testenv.Hub(t)}
 	s.InstallCRDs(t)
 	t.Run("what is refused at creation", s.testRefusedAtCreation)
 	t.Run("what is refused later", s.testRefusedLater)
@@ -29,7 +29,7 @@ func TestTheSchema(t *testing.T) {
 }
 
 // served is an API server that serves the kind.
-type served struct{ *testkit.HubServer }
+type served struct{ *testenv.HubServer }
 
 // change is what is done to an LRP and what is said of it; empty says means that it is accepted.
 type change struct {
@@ -155,7 +155,7 @@ func (c change) check(t *testing.T, err error) {
 	switch {
 	case c.says == "" && err != nil:
 		t.Errorf("expected it to be accepted, found: %v", err)
-	case c.says != "" && (!apierrors.IsInvalid(err) || !strings.Contains(err.Error(), c.says)):
+	case c.says != "" && (!k8serrors.IsInvalid(err) || !strings.Contains(err.Error(), c.says)):
 		t.Errorf("expected it to be refused with\n%s\nfound\n%v", c.says, err)
 	}
 }

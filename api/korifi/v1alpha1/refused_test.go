@@ -7,12 +7,12 @@ import (
 	"testing"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/torpor-dev/torpor/internal/testkit"
+	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
 // refusal is a value somewhere and what is said of it; empty says means that it is accepted.
@@ -82,7 +82,7 @@ func (s *served) testRefusedAtCreation(t *testing.T) {
 		"a space with a long name":              {space(), "metadata.name", long, "metadata.name: expected at most 63 characters, because a namespace is named after it; found 64; choose a shorter one"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			u := testkit.Changed(row.object, row.value, strings.Split(row.path, ".")...)
+			u := testenv.Changed(row.object, row.value, strings.Split(row.path, ".")...)
 			row.check(t, s.Client.Create(t.Context(), u, client.DryRunAll))
 		})
 	}
@@ -107,7 +107,7 @@ func (s *served) testRefusedLater(t *testing.T) {
 			if err := s.Client.Create(t.Context(), row.object); err != nil {
 				t.Fatal(err)
 			}
-			row.check(t, s.Client.Update(t.Context(), testkit.Changed(row.object, row.value, strings.Split(row.path, ".")...)))
+			row.check(t, s.Client.Update(t.Context(), testenv.Changed(row.object, row.value, strings.Split(row.path, ".")...)))
 		})
 	}
 }
@@ -134,7 +134,7 @@ func (s *served) testRefusedStatus(t *testing.T) {
 			row.object.SetNamespace(s.Namespace(t))
 			s.createWithStatus(t, row.object, row.status)
 			path := append([]string{"status"}, strings.Split(row.path, ".")...)
-			row.check(t, s.Client.SubResource("status").Update(t.Context(), testkit.Changed(row.object, row.value, path...)))
+			row.check(t, s.Client.SubResource("status").Update(t.Context(), testenv.Changed(row.object, row.value, path...)))
 		})
 	}
 }
@@ -144,7 +144,7 @@ func (r refusal) check(t *testing.T, err error) {
 	switch {
 	case r.says == "" && err != nil:
 		t.Errorf("expected it to be accepted, found: %v", err)
-	case r.says != "" && !apierrors.IsInvalid(err):
+	case r.says != "" && !k8serrors.IsInvalid(err):
 		t.Errorf("expected it to be refused, found: %v", err)
 	case r.says != "" && !strings.Contains(err.Error(), r.says):
 		t.Errorf("found  %v\nwant   %s", err, r.says)

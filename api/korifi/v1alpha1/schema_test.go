@@ -14,13 +14,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
-	"github.com/torpor-dev/torpor/internal/testkit"
+	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
 // TestTheSchema asks a real API server; its subtests share one, which takes seconds to start.
 func TestTheSchema(t *testing.T) {
 	t.Parallel()
-	s := &served{testkit.Hub(t)}
+	s := &served{testenv.Hub(t)}
 	s.InstallCRDs(t)
 	t.Run("what is refused at creation", s.testRefusedAtCreation)
 	t.Run("what is refused later", s.testRefusedLater)
@@ -31,7 +31,7 @@ func TestTheSchema(t *testing.T) {
 }
 
 // served is an API server that serves the kinds.
-type served struct{ *testkit.HubServer }
+type served struct{ *testenv.HubServer }
 
 func (s *served) testDefaults(t *testing.T) {
 	u := app()
@@ -57,7 +57,7 @@ func (s *served) testColumns(t *testing.T) {
 		want   []any
 	}{
 		"cfapps": {
-			testkit.Changed(app(), "7", "metadata", "annotations", korifiv1alpha1.RevisionAnnotation), fullAppStatus(now),
+			testenv.Changed(app(), "7", "metadata", "annotations", korifiv1alpha1.RevisionAnnotation), fullAppStatus(now),
 			"NAME DISPLAY-NAME STATE STATUS REVISION READY DESIRED DRAINING RESTARTED AGE",
 			[]any{"test", "my-app", "STARTED", "Starting", "7", 2.0, 3.0, 1.0, "date"},
 		},

@@ -7,11 +7,11 @@ import (
 	"strings"
 	"testing"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/torpor-dev/torpor/internal/testkit"
+	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
 // refusal is a value somewhere and what is said of it; empty says means that it is accepted.
@@ -124,14 +124,14 @@ func (s *served) testRefusedAtCreation(t *testing.T) {
 	rows["an empty schedule of logs"] = refusal{"spec.logRotationSchedule", "", ""}
 	s.refuses(t, minimal(), rows)
 
-	s.refuses(t, testkit.Changed(minimal(), []any{"x"}, "spec", "collectors"), map[string]refusal{
+	s.refuses(t, testenv.Changed(minimal(), []any{"x"}, "spec", "collectors"), map[string]refusal{
 		"a container called mysqld-exporter with collectors": {
 			pods + "containers",
 			[]any{container("mysqld"), container("mysqld-exporter")},
 			"spec.podTemplate.spec.containers: Invalid value: expected no container called mysqld-exporter beside spec.collectors, because the name is reserved then; found one; rename it or remove the collectors",
 		},
 	})
-	s.refuses(t, testkit.Changed(minimal(), true, "spec", "disableSlowQueryLogContainer"), map[string]refusal{
+	s.refuses(t, testenv.Changed(minimal(), true, "spec", "disableSlowQueryLogContainer"), map[string]refusal{
 		"a container called slow-log where it is free": {pods + "containers", []any{container("mysqld"), container("slow-log")}, ""},
 	})
 }
@@ -179,9 +179,9 @@ func addSchedules(rows map[string]refusal, path string) {
 func (s *served) testRefusedLater(t *testing.T) {
 	const secret, stays = "spec.replicationSourceSecretName", "spec.replicationSourceSecretName: Invalid value: expected it to stay or to be removed, because a cluster can only be born as a copy of another server; found it added or changed; make a new MySQLCluster"
 	const restored = "spec.restore: Invalid value: expected it to stay as it was at creation, because data is restored only once; found it changed; make a new MySQLCluster"
-	three := testkit.Changed(minimal(), int64(3), "spec", "replicas")
-	following := testkit.Changed(minimal(), "donor", "spec", "replicationSourceSecretName")
-	born := testkit.Changed(minimal(), restore(), "spec", "restore")
+	three := testenv.Changed(minimal(), int64(3), "spec", "replicas")
+	following := testenv.Changed(minimal(), "donor", "spec", "replicationSourceSecretName")
+	born := testenv.Changed(minimal(), restore(), "spec", "restore")
 	for name, row := range map[string]struct {
 		old *unstructured.Unstructured
 		refusal
@@ -209,7 +209,7 @@ func (s *served) testRefusedLater(t *testing.T) {
 			if err := s.Client.Create(t.Context(), created); err != nil {
 				t.Fatal(err)
 			}
-			row.check(t, s.Client.Update(t.Context(), testkit.Changed(created, row.value, strings.Split(row.path, ".")...), client.DryRunAll))
+			row.check(t, s.Client.Update(t.Context(), testenv.Changed(created, row.value, strings.Split(row.path, ".")...), client.DryRunAll))
 		})
 	}
 	t.Run("a source that is null", func(t *testing.T) {
@@ -219,8 +219,8 @@ func (s *served) testRefusedLater(t *testing.T) {
 		if err := s.Client.Create(t.Context(), created); err != nil {
 			t.Fatal(err)
 		}
-		refusal{says: stays}.check(t, s.Client.Update(t.Context(), testkit.Changed(created, "donor", strings.Split(secret, ".")...), client.DryRunAll))
-		refusal{}.check(t, s.Client.Update(t.Context(), testkit.Changed(created, true, "spec", "offline"), client.DryRunAll))
+		refusal{says: stays}.check(t, s.Client.Update(t.Context(), testenv.Changed(created, "donor", strings.Split(secret, ".")...), client.DryRunAll))
+		refusal{}.check(t, s.Client.Update(t.Context(), testenv.Changed(created, true, "spec", "offline"), client.DryRunAll))
 	})
 }
 
@@ -228,7 +228,7 @@ func (s *served) refuses(t *testing.T, base *unstructured.Unstructured, rows map
 	t.Helper()
 	for name, row := range rows {
 		t.Run(name, func(t *testing.T) {
-			row.check(t, s.Client.Create(t.Context(), testkit.Changed(base, row.value, strings.Split(row.path, ".")...), client.DryRunAll))
+			row.check(t, s.Client.Create(t.Context(), testenv.Changed(base, row.value, strings.Split(row.path, ".")...), client.DryRunAll))
 		})
 	}
 }
@@ -238,7 +238,7 @@ func (r refusal) check(t *testing.T, err error) {
 	switch {
 	case r.says == "" && err != nil:
 		t.Errorf("want it to be accepted, found %v", err)
-	case r.says != "" && (!apierrors.IsInvalid(err) || !strings.Contains(err.Error(), r.says)):
+	case r.says != "" && (!k8serrors.IsInvalid(err) || !strings.Contains(err.Error(), r.says)):
 		t.Errorf("want it to be refused with\n%s\nfound\n%v", r.says, err)
 	}
 }

@@ -19,13 +19,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
-	"github.com/torpor-dev/torpor/internal/testkit"
+	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
 // TestTheSchema asks a real API server; its subtests share one, which takes seconds to start.
 func TestTheSchema(t *testing.T) {
 	t.Parallel()
-	hub := testkit.Hub(t)
+	hub := testenv.Hub(t)
 	hub.InstallCRDs(t)
 	known := runtime.NewScheme()
 	if err := mocov1beta2.AddToScheme(known); err != nil {
@@ -47,7 +47,7 @@ func TestTheSchema(t *testing.T) {
 
 // served is an API server that serves the kinds.
 type served struct {
-	*testkit.HubServer
+	*testenv.HubServer
 	typed client.Client
 }
 
@@ -184,12 +184,12 @@ func (s *served) testDefaults(t *testing.T) {
 		"of a policy":       {policy(), []string{"spec"}, map[string]any{"concurrencyPolicy": "Allow"}},
 		"of a policy's Job": {policy(), []string{"spec", "jobConfig"}, map[string]any{"threads": int64(4), "cpu": int64(4), "memory": "4Gi"}},
 		"of a bucket": {
-			testkit.Changed(policy(), map[string]any{"bucketName": "b"}, "spec", "jobConfig", "bucketConfig"),
+			testenv.Changed(policy(), map[string]any{"bucketName": "b"}, "spec", "jobConfig", "bucketConfig"),
 			[]string{"spec", "jobConfig", "bucketConfig"},
 			map[string]any{"backendType": "s3"},
 		},
 		"of a Job that restores": {
-			testkit.Changed(minimal(), restore(), "spec", "restore"),
+			testenv.Changed(minimal(), restore(), "spec", "restore"),
 			[]string{"spec", "restore", "jobConfig"},
 			map[string]any{"threads": int64(4), "cpu": int64(4), "memory": "4Gi"},
 		},

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -40,7 +40,7 @@ func (s *served) testStatus(t *testing.T) {
 	}
 	before = read.DeepCopy()
 	read.Status.Instances[0].Role = "boss"
-	if err := s.typed.SubResource("status").Patch(t.Context(), &read, client.MergeFrom(before)); !apierrors.IsInvalid(err) {
+	if err := s.typed.SubResource("status").Patch(t.Context(), &read, client.MergeFrom(before)); !k8serrors.IsInvalid(err) {
 		t.Errorf("found %v, want a role that does not exist to be refused", err)
 	}
 }

@@ -6,25 +6,25 @@ import (
 	"strings"
 	"testing"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
-	"github.com/torpor-dev/torpor/internal/testkit"
+	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
 // TestTheSchema asks a real API server.
 func TestTheSchema(t *testing.T) {
 	t.Parallel()
-	s := &served{testkit.Hub(t)}
+	s := &served{testenv.Hub(t)}
 	s.InstallCRDs(t)
 	t.Run("what is refused at creation", s.testRefusedAtCreation)
 	t.Run("what is refused later", s.testRefusedLater)
 	t.Run("defaults", s.testDefaults)
 }
 
-type served struct{ *testkit.HubServer }
+type served struct{ *testenv.HubServer }
 
 // change is what is done to a deployment and what is said of it; empty says means that it is accepted.
 type change struct {
@@ -102,7 +102,7 @@ func (c change) check(t *testing.T, err error) {
 	switch {
 	case c.says == "" && err != nil:
 		t.Errorf("expected it to be accepted, found: %v", err)
-	case c.says != "" && !apierrors.IsInvalid(err):
+	case c.says != "" && !k8serrors.IsInvalid(err):
 		t.Errorf("expected it to be refused, found: %v", err)
 	case c.says != "" && !strings.Contains(err.Error(), c.says):
 		t.Errorf("found  %v\nwant   %s", err, c.says)

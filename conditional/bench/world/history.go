@@ -9,7 +9,7 @@ import (
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
@@ -57,7 +57,7 @@ func (c *Cluster) follow(ctx context.Context, w watch.Interface, version string,
 			at := time.Now()
 			if event.Type == watch.Error {
 				w.Stop()
-				return fmt.Errorf("watch CRDs: %w", apierrors.FromObject(event.Object))
+				return fmt.Errorf("watch CRDs: %w", k8serrors.FromObject(event.Object))
 			}
 			if crd, ok := event.Object.(*apiextensionsv1.CustomResourceDefinition); ok {
 				version = crd.ResourceVersion

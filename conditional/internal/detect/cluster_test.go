@@ -17,7 +17,7 @@ import (
 	"github.com/go-logr/logr/funcr"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -169,7 +169,7 @@ func (c *cluster) uninstall(t *testing.T, obj client.Object) {
 		t.Fatal(err)
 	}
 	eventually(t, "the object is gone", func(ctx context.Context) bool {
-		return apierrors.IsNotFound(c.Get(ctx, client.ObjectKeyFromObject(obj), obj))
+		return k8serrors.IsNotFound(c.Get(ctx, client.ObjectKeyFromObject(obj), obj))
 	})
 }
 

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -46,7 +46,7 @@ func newServer(cfg *rest.Config, hc *http.Client) (*server, error) {
 // discover reads the one group version, which is the only proof that a kind is served.
 func (s *server) discover(ctx context.Context, gv schema.GroupVersion) (map[string]sighting, error) {
 	raw, err := s.client.Get().AbsPath(root(gv)).MaxRetries(0).Do(ctx).Raw()
-	if apierrors.IsNotFound(err) {
+	if k8serrors.IsNotFound(err) {
 		return nil, nil
 	}
 	var list metav1.APIResourceList
@@ -78,9 +78,9 @@ func (s *server) probe(ctx context.Context, gvr schema.GroupVersionResource) (bo
 	case err == nil:
 		_ = body.Close() // Nothing is written, so nothing can be lost.
 		return true, nil
-	case apierrors.IsForbidden(err):
+	case k8serrors.IsForbidden(err):
 		return true, nil
-	case apierrors.IsTooManyRequests(err) || apierrors.IsNotFound(err):
+	case k8serrors.IsTooManyRequests(err) || k8serrors.IsNotFound(err):
 		return false, nil
 	}
 	return false, fmt.Errorf("watch %s: %w", gvr.GroupResource(), err)

@@ -10,12 +10,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
-	"github.com/torpor-dev/torpor/conditional/internal/hub"
+	"github.com/torpor-dev/torpor/conditional/internal/serverstate"
 )
 
 // NewCache returns a scope's cache without a manager, for a source whose kinds come and go in a cluster. It ends with
 // stop, which returns when no handler runs any more.
-func NewCache(cl cluster.Cluster, h *hub.Hub, o Options) (_ cache.Cache, stop func(), err error) {
+func NewCache(cl cluster.Cluster, h *serverstate.Hub, o Options) (_ cache.Cache, stop func(), err error) {
 	life, end := context.WithCancel(context.Background())
 	v := newView(life, cl, h, o)
 	stop = func() { end(); v.close(); v.drained() }
@@ -39,7 +39,7 @@ func NewCache(cl cluster.Cluster, h *hub.Hub, o Options) (_ cache.Cache, stop fu
 
 // Hold leases the informers of objs, whose kinds are the optional ones of o, each while its kind is served, so that a
 // scope finds them synced. It makes no request and does not wait.
-func Hold(cl cluster.Cluster, h *hub.Hub, o Options, objs []client.Object) (release func(), err error) {
+func Hold(cl cluster.Cluster, h *serverstate.Hub, o Options, objs []client.Object) (release func(), err error) {
 	c, release, err := NewCache(cl, h, o)
 	if err != nil {
 		return nil, err

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -93,7 +93,7 @@ func TestAnInformerThatCannotSyncHarmsNobody(t *testing.T) {
 	}
 	short, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := hurt.GetClient().List(short, &corev1.SecretList{}); !apierrors.IsTimeout(err) {
+	if err := hurt.GetClient().List(short, &corev1.SecretList{}); !k8serrors.IsTimeout(err) {
 		t.Errorf("a read with a context that ends: got %v, want a time-out", err)
 	}
 	if hurt.GetCache().WaitForCacheSync(short) {

@@ -9,19 +9,19 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
-	"github.com/torpor-dev/torpor/conditional/internal/renew"
+	"github.com/torpor-dev/torpor/conditional/internal/refreshclient"
 )
 
 // mapper answers without a request for kinds that the detector knows. The others it looks up, and forgets them when it
 // is told.
 type mapper struct {
-	*renew.Mapper
+	*refreshclient.Mapper
 	view *view
 }
 
 func (v *view) newMapper(cfg *rest.Config, hc *http.Client) (*mapper, error) {
 	open := v.outer.Settings().NewMapper
-	lookUp, err := renew.NewMapper(func() (meta.RESTMapper, error) { return open(cfg, hc) })
+	lookUp, err := refreshclient.NewMapper(func() (meta.RESTMapper, error) { return open(cfg, hc) })
 	return &mapper{lookUp, v}, err
 }
 

@@ -31,7 +31,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"github.com/torpor-dev/torpor/conditional/internal/hub"
+	"github.com/torpor-dev/torpor/conditional/internal/serverstate"
 )
 
 // patience bounds every wait of these tests; nothing in them should take a tenth of it.
@@ -41,7 +41,7 @@ const patience = time.Minute
 type rig struct {
 	t      *testing.T
 	outer  manager.Manager
-	hub    *hub.Hub
+	hub    *serverstate.Hub
 	client client.Client // asks the server for everything, each time
 	asked  *atomic.Int64 // requests to discovery
 	http   *http.Client  // of that client
@@ -73,7 +73,7 @@ func newRig(t *testing.T, unanswered ...string) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, release, err := hub.Of(hub.ServerOf(r.outer), logr.Discard())
+	h, release, err := serverstate.Of(serverstate.ServerOf(r.outer), logr.Discard())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,7 @@ import (
 	"context"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -95,6 +95,6 @@ func (r *rig) uninstall(def *apiextensionsv1.CustomResourceDefinition) {
 	}
 	r.eventually("the CRD is gone", func(ctx context.Context) (bool, error) {
 		err := r.client.Get(ctx, client.ObjectKeyFromObject(def), &apiextensionsv1.CustomResourceDefinition{})
-		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+		return k8serrors.IsNotFound(err), client.IgnoreNotFound(err)
 	})
 }

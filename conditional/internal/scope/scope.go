@@ -24,8 +24,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/torpor-dev/torpor/conditional/internal/detect"
-	"github.com/torpor-dev/torpor/conditional/internal/hub"
-	"github.com/torpor-dev/torpor/conditional/internal/renew"
+	"github.com/torpor-dev/torpor/conditional/internal/refreshclient"
+	"github.com/torpor-dev/torpor/conditional/internal/serverstate"
 	"github.com/torpor-dev/torpor/conditional/internal/webhooks"
 )
 
@@ -47,12 +47,12 @@ type Options struct {
 
 // Manager is the scoped manager. Its zero value is not usable.
 type Manager struct {
-	manager.Manager                 // the outer one
-	inner           cluster.Cluster // never started as a whole: only its cache is
-	view            *view           // its cache
-	live, direct    *renew.Client   // its client, and the one without a cache
-	life            context.Context // of the cache; its end closes the scope
-	Close           func()          // ends life and the scope's use of informers, without waiting; it may be called more than once
+	manager.Manager                       // the outer one
+	inner           cluster.Cluster       // never started as a whole: only its cache is
+	view            *view                 // its cache
+	live, direct    *refreshclient.Client // its client, and the one without a cache
+	life            context.Context       // of the cache; its end closes the scope
+	Close           func()                // ends life and the scope's use of informers, without waiting; it may be called more than once
 
 	mu       sync.Mutex
 	queued   []manager.Runnable
@@ -68,7 +68,7 @@ type Manager struct {
 
 // New returns a scope with the outer manager's config, HTTP client and scheme, and the hub's informers. It makes no
 // request.
-func New(outer manager.Manager, h *hub.Hub, o Options) (*Manager, error) {
+func New(outer manager.Manager, h *serverstate.Hub, o Options) (*Manager, error) {
 	m := &Manager{
 		Manager: outer,
 		failed:  make(chan error, 1),
@@ -107,11 +107,11 @@ func (m *Manager) build(outer manager.Manager) error {
 		o.Client.HTTPClient = m.closing(settings.Client.HTTPClient)
 		o.NewClient = func(cfg *rest.Config, o client.Options) (client.Client, error) {
 			direct := client.Options{HTTPClient: httpClient, Scheme: outer.GetScheme(), Mapper: m.view.mapper}
-			if m.direct, err = renew.NewClient(cfg, direct, client.New); err != nil {
+			if m.direct, err = refreshclient.NewClient(cfg, direct, client.New); err != nil {
 				return nil, err
 			}
 			o.Cache.Reader = readings{m.view}
-			m.live, err = renew.NewClient(cfg, o, settings.NewClient)
+			m.live, err = refreshclient.NewClient(cfg, o, settings.NewClient)
 			return m.live, err
 		}
 	})

@@ -15,9 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	"github.com/torpor-dev/torpor/conditional/internal/detect"
-	"github.com/torpor-dev/torpor/conditional/internal/guard"
-	"github.com/torpor-dev/torpor/conditional/internal/hub"
 	"github.com/torpor-dev/torpor/conditional/internal/informers"
+	"github.com/torpor-dev/torpor/conditional/internal/managercache"
+	"github.com/torpor-dev/torpor/conditional/internal/serverstate"
 )
 
 // view is the cache of one scope: what the scope uses of informers that it shares with others. It never polls, and
@@ -26,9 +26,9 @@ import (
 type view struct {
 	life    context.Context
 	scheme  *runtime.Scheme
-	hub     *hub.Hub
-	outer   *guard.Cache // nil when the manager was made without ManagerOptions
-	strict  bool         // reads make no informer
+	hub     *serverstate.Hub
+	outer   *managercache.Cache // nil when the manager was made without ManagerOptions
+	strict  bool                // reads make no informer
 	terms   informers.Terms
 	mapper  *mapper
 	fail    func(error) // ends the scope
@@ -51,9 +51,9 @@ type slot struct {
 	form informers.Form
 }
 
-func newView(life context.Context, cl cluster.Cluster, h *hub.Hub, o Options) *view {
+func newView(life context.Context, cl cluster.Cluster, h *serverstate.Hub, o Options) *view {
 	v := &view{
-		life: life, scheme: cl.GetScheme(), hub: h, outer: guard.Of(cl.GetCache()),
+		life: life, scheme: cl.GetScheme(), hub: h, outer: managercache.Of(cl.GetCache()),
 		terms:    informers.Terms{Keep: o.KeepInformers, Look: o.Look},
 		started:  make(chan struct{}),
 		uses:     map[slot]*use{},
@@ -68,7 +68,7 @@ func newView(life context.Context, cl cluster.Cluster, h *hub.Hub, o Options) *v
 }
 
 // Outer returns the cache of the outer manager, so that groups in a scope inherit, too.
-func (v *view) Outer() *guard.Cache { return v.outer }
+func (v *view) Outer() *managercache.Cache { return v.outer }
 
 // Start lets reads begin, and returns when ctx ends. Informers run from their first use on.
 func (v *view) Start(ctx context.Context) error {

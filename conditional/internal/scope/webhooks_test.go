@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
-	"github.com/torpor-dev/torpor/conditional/internal/hub"
+	"github.com/torpor-dev/torpor/conditional/internal/serverstate"
 )
 
 // outer is as much of a manager as a scope needs; it counts how often its webhook server was asked for.
@@ -48,7 +48,7 @@ func (*listener) StartedChecker() healthz.Checker {
 func newScope(t *testing.T) (*Manager, *outer) {
 	t.Helper()
 	o := &outer{server: &listener{}}
-	m, err := New(o, &hub.Hub{}, Options{})
+	m, err := New(o, &serverstate.Hub{}, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

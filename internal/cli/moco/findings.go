@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
-	"github.com/torpor-dev/torpor/internal/clustering"
-	"github.com/torpor-dev/torpor/internal/clustering/gtid"
+	"github.com/torpor-dev/torpor/internal/mysql/clustering"
+	"github.com/torpor-dev/torpor/internal/mysql/gtid"
 )
 
 // check says what a start of clustering would meet, as far as the status tells.

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -95,7 +95,7 @@ func (e missingError) Error() string {
 func (h *hub) cluster(ctx context.Context, name string) (*mocov1beta2.MySQLCluster, error) {
 	var found mocov1beta2.MySQLCluster
 	err := h.Get(ctx, client.ObjectKey{Namespace: h.namespace, Name: name}, &found)
-	if apierrors.IsNotFound(err) && !isUnserved(err) {
+	if k8serrors.IsNotFound(err) && !isUnserved(err) {
 		return nil, missingError(h.namespace + "/" + name)
 	}
 	if err != nil {
@@ -123,7 +123,7 @@ func explain(what string, err error) error {
 
 // isUnserved tells a kind that is not there from an object that is not there.
 func isUnserved(err error) bool {
-	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+	return k8serrors.IsNotFound(err) && k8serrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
 // shown is how people are told which cluster is meant.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,7 +26,7 @@ func startOperator(ts *testscript.TestScript, _ bool, _ []string) {
 		tick := time.NewTicker(20 * time.Millisecond)
 		defer tick.Stop()
 		for ctx.Err() == nil {
-			if err := reportAll(ctx, h); err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) {
+			if err := reportAll(ctx, h); err != nil && ctx.Err() == nil && !k8serrors.IsConflict(err) {
 				ts.Logf("operator: %v", err)
 			}
 			<-tick.C

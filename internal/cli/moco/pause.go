@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,7 +20,7 @@ import (
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
-	"github.com/torpor-dev/torpor/internal/clustering"
+	"github.com/torpor-dev/torpor/internal/mysql/clustering"
 )
 
 const defaultTimeout = 5 * time.Minute
@@ -135,7 +135,7 @@ func (p *pause) finish(results []*pauseResult) error {
 func (p *pause) ask(ctx context.Context, h *hub, name string) *pauseResult {
 	r := &pauseResult{Namespace: h.namespace, Name: name, Part: p.part.name, Wanted: p.verb()}
 	backoff := wait.Backoff{Steps: 12, Duration: 20 * time.Millisecond, Factor: 1.5, Jitter: 0.5} // Five seconds in all.
-	r.err = retry.OnError(backoff, apierrors.IsConflict, func() error { return p.askOnce(ctx, h, r) })
+	r.err = retry.OnError(backoff, k8serrors.IsConflict, func() error { return p.askOnce(ctx, h, r) })
 	return r
 }
 

@@ -21,11 +21,11 @@ import (
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
-	"github.com/torpor-dev/torpor/internal/testkit"
+	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
 // testConflicts lets somebody write between what the plugin reads and what it writes.
-func testConflicts(t *testing.T, server *testkit.HubServer) {
+func testConflicts(t *testing.T, server *testenv.HubServer) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		verb      string
@@ -80,7 +80,7 @@ func testConflicts(t *testing.T, server *testkit.HubServer) {
 
 // testLeftStatus stops again what the status reports as stopped, because the controller saw nothing of the start:
 // such a status says nothing of this stop until it has stayed for a while.
-func testLeftStatus(t *testing.T, server *testkit.HubServer) {
+func testLeftStatus(t *testing.T, server *testenv.HubServer) {
 	t.Parallel()
 	h := made(t, server)
 	c := read(t, h)
@@ -118,7 +118,7 @@ func runWith(t *testing.T, h *hub, args ...string) ran {
 }
 
 // made is a namespace with the cluster of the script words.
-func made(t *testing.T, server *testkit.HubServer) *hub {
+func made(t *testing.T, server *testenv.HubServer) *hub {
 	t.Helper()
 	h, err := newHub(server.Config, server.Namespace(t))
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/yaml"
 
-	"github.com/torpor-dev/torpor/internal/testkit"
+	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
 func TestMain(m *testing.M) {
@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 // TestPlugin asks a real API server; its subtests share one, which takes seconds to start.
 func TestPlugin(t *testing.T) {
 	t.Parallel()
-	server := testkit.Hub(t)
+	server := testenv.Hub(t)
 	server.InstallCRDs(t)
 	t.Run("scripts", func(t *testing.T) { testScripts(t, server) })
 	t.Run("others write at the same time", func(t *testing.T) { testConflicts(t, server) })
@@ -45,7 +45,7 @@ func TestPlugin(t *testing.T) {
 
 // testScripts runs testdata/*.txtar: what somebody types, with the real kubectl. Each script has a namespace of its own
 // that is called as the script is.
-func testScripts(t *testing.T, server *testkit.HubServer) {
+func testScripts(t *testing.T, server *testenv.HubServer) {
 	testscript.Run(t, testscript.Params{
 		Dir:   "testdata",
 		Setup: func(env *testscript.Env) error { return prepare(t.Context(), server, env) },
@@ -63,7 +63,7 @@ func testScripts(t *testing.T, server *testkit.HubServer) {
 type hubKey struct{}
 
 // prepare gives a script its namespace, and a kubeconfig that leads there.
-func prepare(ctx context.Context, server *testkit.HubServer, env *testscript.Env) error {
+func prepare(ctx context.Context, server *testenv.HubServer, env *testscript.Env) error {
 	// The folder of a script is called after it.
 	namespace := strings.TrimPrefix(filepath.Base(env.WorkDir), "script-")
 	h, err := newHub(server.Config, namespace)

@@ -15,7 +15,7 @@ import (
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
-	"github.com/torpor-dev/torpor/internal/clustering"
+	"github.com/torpor-dev/torpor/internal/mysql/clustering"
 )
 
 // row is what status tells of a cluster.

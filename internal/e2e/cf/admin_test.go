@@ -11,12 +11,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/torpor-dev/torpor/internal/testkit"
-	"github.com/torpor-dev/torpor/internal/testkit/conversation"
+	"github.com/torpor-dev/torpor/internal/testenv"
+	"github.com/torpor-dev/torpor/internal/testenv/conversation"
 )
 
 // testPlaces is cf create-org, cf create-space and cf delete-space, with an app of somebody else's in it.
@@ -26,14 +26,14 @@ func (w *world) testPlaces(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "ada"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "torpor-cf-admin"},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: system, Name: "ada"}},
 	})
-	testkit.Eventually(t, "ada is let in", func() error { return w.lists(t, "ada", "default") })
+	testenv.Eventually(t, "ada is let in", func() error { return w.lists(t, "ada", "default") })
 	ada, alice := w.caller(t, "ada"), w.caller(t, "alice")
 	guid := func(body string) string { return conversation.Field(t, body, "guid") }
 	org := guid(ada.must(t, http.StatusCreated, "POST", "/v3/organizations", `{"name":"second"}`))
 	space := guid(ada.must(t, http.StatusCreated, "POST", "/v3/spaces", `{"name":"stage","relationships":{"organization":{"data":{"guid":"`+org+`"}}}}`))
 	user := `"user":{"data":{"username":"system:serviceaccount:` + system + `:alice"}}`
 	ada.must(t, http.StatusCreated, "POST", "/v3/roles", `{"type":"space_developer","relationships":{`+user+`,"space":{"data":{"guid":"`+space+`"}}}}`)
-	testkit.Eventually(t, "alice sees the space", func() error {
+	testenv.Eventually(t, "alice sees the space", func() error {
 		if a := alice.must(t, http.StatusOK, "GET", "/v3/spaces?names=stage", ""); conversation.Field(t, a, "resources.0.guid") != space {
 			return errors.New("found " + a)
 		}
@@ -45,14 +45,14 @@ func (w *world) testPlaces(t *testing.T) {
 	if err != nil || a.Status != http.StatusAccepted {
 		t.Fatalf("found %d %s (%v), want a job", a.Status, a.Body, err)
 	}
-	testkit.Eventually(t, "the job is over", func() error {
+	testenv.Eventually(t, "the job is over", func() error {
 		body := ada.must(t, http.StatusOK, "GET", strings.TrimPrefix(a.Location, w.url), "")
 		if conversation.Field(t, body, "state") != "COMPLETE" {
 			return errors.New("found " + body)
 		}
 		return nil
 	})
-	if err := w.Client.Get(t.Context(), client.ObjectKey{Name: space}, &corev1.Namespace{}); !apierrors.IsNotFound(err) {
+	if err := w.Client.Get(t.Context(), client.ObjectKey{Name: space}, &corev1.Namespace{}); !k8serrors.IsNotFound(err) {
 		t.Errorf("found %v, want no namespace left once the job is over", err)
 	}
 }
@@ -67,7 +67,7 @@ func (w *world) testSlowEnd(t *testing.T) {
 	alice.runs(t, app, 2)
 	begin := time.Now()
 	alice.must(t, http.StatusAccepted, "DELETE", "/v3/apps/"+app, "")
-	testkit.Eventually(t, "the job is over", func() error {
+	testenv.Eventually(t, "the job is over", func() error {
 		left := len(w.pods(t, space, app))
 		body := alice.must(t, http.StatusOK, "GET", "/v3/jobs/app.delete~"+app, "")
 		if conversation.Field(t, body, "state") == "COMPLETE" {

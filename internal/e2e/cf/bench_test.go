@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
-	"github.com/torpor-dev/torpor/internal/testkit"
-	"github.com/torpor-dev/torpor/internal/testkit/conversation"
+	"github.com/torpor-dev/torpor/internal/testenv"
+	"github.com/torpor-dev/torpor/internal/testenv/conversation"
 )
 
 const (
@@ -69,7 +69,7 @@ func (c *counter) settle(t *testing.T) (kinds map[string]int, total int) {
 	t.Helper()
 	const quiet = 2 * time.Second
 	last, since := -1, time.Now()
-	testkit.Eventually(t, "no more requests come", func() error {
+	testenv.Eventually(t, "no more requests come", func() error {
 		c.mu.Lock()
 		n := 0
 		for _, of := range c.counts {

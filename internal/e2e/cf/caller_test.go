@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
-	"github.com/torpor-dev/torpor/internal/testkit"
-	"github.com/torpor-dev/torpor/internal/testkit/conversation"
+	"github.com/torpor-dev/torpor/internal/testenv"
+	"github.com/torpor-dev/torpor/internal/testenv/conversation"
 )
 
 // caller sends requests as somebody.
@@ -80,7 +80,7 @@ func (c caller) app(t *testing.T, space, name string, instances int32, state str
 // runs waits until stats have as many rows, and every one runs.
 func (c caller) runs(t *testing.T, app string, instances int) {
 	t.Helper()
-	testkit.Eventually(t, "every instance runs", func() error {
+	testenv.Eventually(t, "every instance runs", func() error {
 		a, err := c.try(t.Context(), http.MethodGet, "/v3/apps/"+app+"/processes/web/stats", "")
 		if err != nil {
 			return err
@@ -109,7 +109,7 @@ func (w *world) pods(t *testing.T, space, app string) map[string]string {
 // only waits until the app has as many Pods, all of one revision.
 func (w *world) only(t *testing.T, space, app, revision string, instances int) {
 	t.Helper()
-	testkit.Eventually(t, "only revision "+revision+" is left", func() error {
+	testenv.Eventually(t, "only revision "+revision+" is left", func() error {
 		found := w.pods(t, space, app)
 		for name, of := range found {
 			if of != revision {

@@ -15,8 +15,8 @@ import (
 
 	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
-	"github.com/torpor-dev/torpor/internal/testkit"
-	"github.com/torpor-dev/torpor/internal/testkit/conversation"
+	"github.com/torpor-dev/torpor/internal/testenv"
+	"github.com/torpor-dev/torpor/internal/testenv/conversation"
 )
 
 // TestRevisionStory is the decision as one test: a stop and a start within milliseconds, as `cf restart` sends them, two
@@ -41,7 +41,7 @@ func TestRevisionStory(t *testing.T) {
 			}
 		}
 		// Bob has started nothing, so his stats are not held: he sees everything on the way.
-		testkit.Eventually(t, "revision "+revision+" runs", func() error {
+		testenv.Eventually(t, "revision "+revision+" runs", func() error {
 			asked++
 			if running := bob.truth(t, space, app, revision, instances); running != instances {
 				return fmt.Errorf("found %d instances running", running)

@@ -20,8 +20,8 @@ import (
 
 	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
-	"github.com/torpor-dev/torpor/internal/testkit"
-	"github.com/torpor-dev/torpor/internal/testkit/conversation"
+	"github.com/torpor-dev/torpor/internal/testenv"
+	"github.com/torpor-dev/torpor/internal/testenv/conversation"
 )
 
 // TestClient runs on one control plane; each story has a space of its own.
@@ -120,7 +120,7 @@ func (c caller) deploy(t *testing.T, app, want string) (path string) {
 
 func (c caller) becomes(t *testing.T, deployment, want string) {
 	t.Helper()
-	testkit.Eventually(t, "the deployment is "+want, func() error {
+	testenv.Eventually(t, "the deployment is "+want, func() error {
 		if a := c.must(t, http.StatusOK, "GET", deployment, ""); conversation.Field(t, a, "status.reason") != want {
 			return errors.New("found " + a)
 		}
@@ -134,7 +134,7 @@ func (w *world) testCancelled(t *testing.T) {
 	web := "/v3/apps/" + app + "/processes/web"
 	alice.must(t, http.StatusOK, "PATCH", web, `{"command":"HOLLOW_START=1h ./never-ready"}`)
 	path := alice.deploy(t, app, "DEPLOYING")
-	testkit.Eventually(t, "the new revision has a Pod beside the old ones", func() error {
+	testenv.Eventually(t, "the new revision has a Pod beside the old ones", func() error {
 		if found := w.pods(t, space, app); len(found) != 3 {
 			return fmt.Errorf("found %d", len(found))
 		}
@@ -166,7 +166,7 @@ func (w *world) testInstance(t *testing.T) {
 	for _, index := range []string{"1", "11"} {
 		alice.must(t, http.StatusNoContent, "DELETE", "/v3/apps/"+app+"/processes/web/instances/"+index, "")
 	}
-	testkit.Eventually(t, "those two are others", func() error {
+	testenv.Eventually(t, "those two are others", func() error {
 		now := w.uids(t, space, app)
 		if len(now) != twelve {
 			return fmt.Errorf("found %d", len(now))
@@ -258,13 +258,13 @@ func (w *world) testDelete(t *testing.T) {
 	if err != nil || a.Status != http.StatusAccepted {
 		t.Fatalf("found %d %s (%v), want a job", a.Status, a.Body, err)
 	}
-	testkit.Eventually(t, "the job is over", func() error {
+	testenv.Eventually(t, "the job is over", func() error {
 		if body := alice.must(t, http.StatusOK, "GET", strings.TrimPrefix(a.Location, w.url), ""); conversation.Field(t, body, "state") != "COMPLETE" {
 			return errors.New("found " + body)
 		}
 		return nil
 	})
-	testkit.Eventually(t, "nothing is left", func() error {
+	testenv.Eventually(t, "nothing is left", func() error {
 		var lrps eiriniv1.LRPList
 		var sets appsv1.StatefulSetList
 		in := client.InNamespace(space)

@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
-	"github.com/torpor-dev/torpor/internal/testkit"
+	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
 const (
@@ -36,11 +36,11 @@ const (
 
 // world is a control plane with the manager and the API before it.
 type world struct {
-	*testkit.HubServer
+	*testenv.HubServer
 	// toHub is how the manager and the API reach the API server.
 	toHub clientcmdapi.Cluster
 	// api is the CF API; url and http lead to it.
-	api  *testkit.Process
+	api  *testenv.Process
 	url  string
 	http *http.Client
 	org  string
@@ -54,7 +54,7 @@ func newWorld(t *testing.T, through *counter) *world {
 	if binary == "" {
 		t.Skip("TORPOR_BINARY is not set: expected the path of the binary torpor; run with `make test`")
 	}
-	w := &world{HubServer: testkit.ControlPlane(t, nodes)}
+	w := &world{HubServer: testenv.ControlPlane(t, nodes)}
 	w.toHub = clientcmdapi.Cluster{Server: w.Config.Host, CertificateAuthorityData: w.Config.CAData, CertificateAuthority: w.Config.CAFile}
 	if through != nil {
 		w.toHub = clientcmdapi.Cluster{}
@@ -77,19 +77,19 @@ func newWorld(t *testing.T, through *counter) *world {
 	w.startAPI(t, binary)
 	w.org = "org-" + rand.String(5)
 	w.Create(t, &korifiv1alpha1.CFOrg{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: w.org}, Spec: korifiv1alpha1.CFOrgSpec{DisplayName: "the-org"}})
-	testkit.Eventually(t, "the org has its namespace", func() error { return w.labelled(t, w.org, korifiv1alpha1.OrgGUIDLabel) })
+	testenv.Eventually(t, "the org has its namespace", func() error { return w.labelled(t, w.org, korifiv1alpha1.OrgGUIDLabel) })
 	return w
 }
 
 func (w *world) startManager(t *testing.T, binary string) {
 	t.Helper()
-	address := testkit.FreeAddress(t)
+	address := testenv.FreeAddress(t)
 	w.InstallWebhooks(t, "https://"+address, nil)
-	testkit.StartProcess(t, binary, []string{
+	testenv.StartProcess(t, binary, []string{
 		"manager", "--kubeconfig", w.kubeconfig(t, "torpor-manager"), "--namespace", system,
 		"--metrics-address", "0", "--probe-address", "0", "--webhook-address", address,
 	}, nil)
-	testkit.Eventually(t, "admission answers", func() error {
+	testenv.Eventually(t, "admission answers", func() error {
 		a := &korifiv1alpha1.CFApp{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: "probe"}}
 		a.Spec.DisplayName, a.Spec.DesiredState, a.Spec.Lifecycle.Type = "probe", korifiv1alpha1.StoppedState, korifiv1alpha1.DockerLifecycle
 		return w.Client.Create(t.Context(), a, client.DryRunAll)
@@ -98,12 +98,12 @@ func (w *world) startManager(t *testing.T, binary string) {
 
 func (w *world) startAPI(t *testing.T, binary string) {
 	t.Helper()
-	folder, address := t.TempDir(), testkit.FreeAddress(t)
-	w.api = testkit.StartProcess(t, binary, []string{
+	folder, address := t.TempDir(), testenv.FreeAddress(t)
+	w.api = testenv.StartProcess(t, binary, []string{
 		"cf-api", "--kubeconfig", w.kubeconfig(t, "torpor-cf-api"), "--address", address, "--tls-folder", folder, "--caller-rate", callerRate, "--metrics-address", "0",
 	}, nil)
 	w.url = "https://" + address
-	testkit.Eventually(t, "the API answers", func() error {
+	testenv.Eventually(t, "the API answers", func() error {
 		ca, err := os.ReadFile(filepath.Join(folder, "tls.crt"))
 		if err != nil {
 			return err
@@ -147,16 +147,16 @@ func (w *world) space(t *testing.T) string {
 	t.Helper()
 	name := "space-" + rand.String(5)
 	w.Create(t, &korifiv1alpha1.CFSpace{ObjectMeta: metav1.ObjectMeta{Namespace: w.org, Name: name}, Spec: korifiv1alpha1.CFSpaceSpec{DisplayName: "dev-" + name}})
-	testkit.Eventually(t, "the space has its namespace", func() error { return w.labelled(t, name, korifiv1alpha1.SpaceGUIDLabel) })
+	testenv.Eventually(t, "the space has its namespace", func() error { return w.labelled(t, name, korifiv1alpha1.SpaceGUIDLabel) })
 	for account, role := range map[string]string{"alice": "torpor-space-developer", "bob": "torpor-space-auditor"} {
 		w.Create(t, &rbacv1.RoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: account},
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
 			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: system, Name: account}},
 		})
-		testkit.Eventually(t, account+" is let in", func() error { return w.lists(t, account, name) })
+		testenv.Eventually(t, account+" is let in", func() error { return w.lists(t, account, name) })
 	}
-	testkit.Eventually(t, "the API knows the space", func() error {
+	testenv.Eventually(t, "the API knows the space", func() error {
 		a, err := w.caller(t, "alice").try(t.Context(), http.MethodGet, "/v3/spaces/"+name, "")
 		if err == nil && a.Status != http.StatusOK {
 			err = fmt.Errorf("found %d", a.Status)

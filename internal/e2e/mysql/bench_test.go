@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
-	"github.com/torpor-dev/torpor/internal/testkit"
-	"github.com/torpor-dev/torpor/internal/testkit/mysqlpods"
+	"github.com/torpor-dev/torpor/internal/testenv"
+	"github.com/torpor-dev/torpor/internal/testenv/mysqlpods"
 )
 
 const (
@@ -100,7 +100,7 @@ func (b *bench) one(t *testing.T) {
 	log := startLog(t, c)
 	manager.Kill9(t) // Its successor's connections are in the log.
 	startManager(t, c)
-	testkit.Eventually(t, "the manager has looked at all servers", func() error {
+	testenv.Eventually(t, "the manager has looked at all servers", func() error {
 		if log.read(t); len(log.said) < 3*size {
 			return fmt.Errorf("found %v", log.said)
 		}
@@ -179,7 +179,7 @@ func (b *bench) stopSwitchover(t *testing.T, c *mysqlpods.Cluster, log *generalL
 	}
 	annotate(t, c, "")
 	await(t, seen, "True ClusteringActive")
-	testkit.Eventually(t, "the switchover is done", func() error {
+	testenv.Eventually(t, "the switchover is done", func() error {
 		if now := primary(t, c); now == old {
 			return errors.New("the primary is the old one")
 		}
@@ -196,7 +196,7 @@ func (b *bench) failover(t *testing.T, c *mysqlpods.Cluster, n int) {
 	}
 	from := time.Now()
 	c.Servers[old].Kill9(t)
-	testkit.Eventually(t, "a row is acknowledged", func() error {
+	testenv.Eventually(t, "a row is acknowledged", func() error {
 		err := errors.New("not tried")
 		for began := time.Now(); time.Since(began) < time.Second && err != nil; wait(t, retryPace) {
 			err = insert(t, c, int64(2*n+1))
@@ -225,7 +225,7 @@ func insert(t *testing.T, c *mysqlpods.Cluster, id int64) error {
 func quiet(t *testing.T, log *generalLog, notBefore time.Time) time.Time {
 	t.Helper()
 	var last time.Time
-	testkit.Eventually(t, "the manager is quiet", func() error {
+	testenv.Eventually(t, "the manager is quiet", func() error {
 		log.read(t)
 		if last = log.last(); last.Before(notBefore) {
 			last = notBefore

@@ -7,8 +7,8 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/torpor-dev/torpor/internal/testkit"
-	"github.com/torpor-dev/torpor/internal/testkit/mysqlpods"
+	"github.com/torpor-dev/torpor/internal/testenv"
+	"github.com/torpor-dev/torpor/internal/testenv/mysqlpods"
 )
 
 // TestPrimaryCutOffComesBack: clients hang in the old primary, since nobody acknowledges their commits. When it is back,
@@ -33,9 +33,9 @@ func TestPrimaryCutOffComesBack(t *testing.T) {
 					return nil
 				}
 			}
-			testkit.Eventually(t, "the primary acknowledges", acknowledged(old))
+			testenv.Eventually(t, "the primary acknowledges", acknowledged(old))
 			cluster.Net.Cut(old, how)
-			testkit.Eventually(t, "another acknowledges", acknowledged(-1))
+			testenv.Eventually(t, "another acknowledges", acknowledged(-1))
 			told := make(chan error, 1)
 			go func() { told <- patient(ctx, t, cluster, old) }()
 			wait(t, writePatience) // Clients on its node try until they give up; that one does not.

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
-	"github.com/torpor-dev/torpor/internal/testkit"
-	"github.com/torpor-dev/torpor/internal/testkit/mysqlpods"
+	"github.com/torpor-dev/torpor/internal/testenv"
+	"github.com/torpor-dev/torpor/internal/testenv/mysqlpods"
 )
 
 // operatePause is how long a person waits for what became of the last attempt.
@@ -28,7 +28,7 @@ type fault struct {
 // breaker breaks things at random: instances one or two at a time, and beside it, whatever happens there, clustering.
 type breaker struct {
 	cluster *mysqlpods.Cluster
-	manager *testkit.Process
+	manager *testenv.Process
 	// said is what earlier managers have said.
 	said string
 

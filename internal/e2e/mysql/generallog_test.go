@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/torpor-dev/torpor/internal/testkit/mysqlpods"
+	"github.com/torpor-dev/torpor/internal/testenv/mysqlpods"
 )
 
 // generalLog is what the servers themselves wrote down of what they were sent.

@@ -25,9 +25,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
-	"github.com/torpor-dev/torpor/internal/clustering/controller"
-	"github.com/torpor-dev/torpor/internal/testkit"
-	"github.com/torpor-dev/torpor/internal/testkit/mysqlpods"
+	"github.com/torpor-dev/torpor/internal/mysql/clustering/controller"
+	"github.com/torpor-dev/torpor/internal/testenv"
+	"github.com/torpor-dev/torpor/internal/testenv/mysqlpods"
 )
 
 // The environment of the test's binary as a manager. Real instances have names in DNS, which these have not.
@@ -79,11 +79,11 @@ func runManager(kubeconfig string, hosts []string) error {
 }
 
 // startManager runs this binary as a manager of the cluster.
-func startManager(t *testing.T, c *mysqlpods.Cluster) *testkit.Process {
+func startManager(t *testing.T, c *mysqlpods.Cluster) *testenv.Process {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return testkit.StartProcess(t, self, nil, []string{envHub + "=" + c.Hub.Kubeconfig(t), envHosts + "=" + strings.Join(c.Hosts(), ",")})
+	return testenv.StartProcess(t, self, nil, []string{envHub + "=" + c.Hub.Kubeconfig(t), envHosts + "=" + strings.Join(c.Hosts(), ",")})
 }

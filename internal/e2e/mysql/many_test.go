@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
-	"github.com/torpor-dev/torpor/internal/testkit"
-	"github.com/torpor-dev/torpor/internal/testkit/mysqlpods"
+	"github.com/torpor-dev/torpor/internal/testenv"
+	"github.com/torpor-dev/torpor/internal/testenv/mysqlpods"
 )
 
 const (
@@ -40,12 +40,12 @@ func (b *bench) many(t *testing.T) {
 	if binary == "" {
 		t.Skip("TORPOR_BINARY is not set: expected the path of the binary torpor; run make bench-mysql")
 	}
-	hub := testkit.Hub(t)
+	hub := testenv.Hub(t)
 	hub.InstallCRDs(t)
 	s := &simulated{hanging: map[int]chan struct{}{}}
 	all := makeMany(t, hub, s)
 	from := time.Now()
-	p := testkit.StartProcess(t, binary, []string{"manager", "--kubeconfig", hub.Kubeconfig(t), "--metrics-address", "0", "--probe-address", "0"}, nil)
+	p := testenv.StartProcess(t, binary, []string{"manager", "--kubeconfig", hub.Kubeconfig(t), "--metrics-address", "0", "--probe-address", "0"}, nil)
 	allHealthy(t, hub, all)
 	b.add("manager_200_clusters_all_healthy_seconds", time.Since(from).Seconds())
 	allAre(t, hub, all, mocov1beta2.ReconcileSuccessCondition, "True ReconcileSuccess") // Their objects are made once.
@@ -75,7 +75,7 @@ func (b *bench) many(t *testing.T) {
 }
 
 // makeMany makes the clusters with their Pods, which are ready.
-func makeMany(t *testing.T, hub *testkit.HubServer, s *simulated) []*mysqlpods.Cluster {
+func makeMany(t *testing.T, hub *testenv.HubServer, s *simulated) []*mysqlpods.Cluster {
 	t.Helper()
 	namespace := hub.Namespace(t)
 	if err := hub.Client.Create(t.Context(), mysqlpods.ServiceAccount(namespace)); err != nil {
@@ -103,7 +103,7 @@ func makeMany(t *testing.T, hub *testkit.HubServer, s *simulated) []*mysqlpods.C
 	return all
 }
 
-func makeOne(t *testing.T, hub *testkit.HubServer, name types.NamespacedName, k int) error {
+func makeOne(t *testing.T, hub *testenv.HubServer, name types.NamespacedName, k int) error {
 	t.Helper()
 	if err := hub.Client.Create(t.Context(), mysqlpods.Secret(name)); err != nil {
 		return err
@@ -120,14 +120,14 @@ func makeOne(t *testing.T, hub *testkit.HubServer, name types.NamespacedName, k 
 	return hub.Client.Create(t.Context(), mysqlpods.Manifest(t, name, size))
 }
 
-func allHealthy(t *testing.T, hub *testkit.HubServer, all []*mysqlpods.Cluster) {
+func allHealthy(t *testing.T, hub *testenv.HubServer, all []*mysqlpods.Cluster) {
 	t.Helper()
 	allAre(t, hub, all, mocov1beta2.HealthyCondition, "True Healthy")
 }
 
-func allAre(t *testing.T, hub *testkit.HubServer, all []*mysqlpods.Cluster, kind, want string) {
+func allAre(t *testing.T, hub *testenv.HubServer, all []*mysqlpods.Cluster, kind, want string) {
 	t.Helper()
-	testkit.Eventually(t, kind+" is "+want+" for all clusters", func() error {
+	testenv.Eventually(t, kind+" is "+want+" for all clusters", func() error {
 		var list mocov1beta2.MySQLClusterList
 		if err := hub.Client.List(t.Context(), &list); err != nil {
 			return err

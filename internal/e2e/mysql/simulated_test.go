@@ -13,8 +13,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/torpor-dev/torpor/internal/testkit/mysqld"
-	"github.com/torpor-dev/torpor/internal/testkit/mysqlpods"
+	"github.com/torpor-dev/torpor/internal/testenv/mysqld"
+	"github.com/torpor-dev/torpor/internal/testenv/mysqlpods"
 )
 
 // simulated are servers that speak MySQL's protocol and have nothing behind it: each tells that it is a healthy member of

@@ -18,7 +18,7 @@ import (
 	"time"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
-	"github.com/torpor-dev/torpor/internal/testkit/mysqlpods"
+	"github.com/torpor-dev/torpor/internal/testenv/mysqlpods"
 )
 
 const (

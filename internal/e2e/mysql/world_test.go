@@ -16,9 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
-	"github.com/torpor-dev/torpor/internal/testkit"
-	"github.com/torpor-dev/torpor/internal/testkit/mysqld"
-	"github.com/torpor-dev/torpor/internal/testkit/mysqlpods"
+	"github.com/torpor-dev/torpor/internal/testenv"
+	"github.com/torpor-dev/torpor/internal/testenv/mysqld"
+	"github.com/torpor-dev/torpor/internal/testenv/mysqlpods"
 )
 
 const (
@@ -94,13 +94,13 @@ func conditionIs(cluster *mocov1beta2.MySQLCluster, kind, want string) error {
 
 func becomesHealthy(t *testing.T, c *mysqlpods.Cluster) {
 	t.Helper()
-	testkit.Eventually(t, "the cluster is healthy", func() error { return is(t.Context(), c, mocov1beta2.HealthyCondition, "True Healthy") })
+	testenv.Eventually(t, "the cluster is healthy", func() error { return is(t.Context(), c, mocov1beta2.HealthyCondition, "True Healthy") })
 }
 
 // healthy makes a cluster with a table for rows.
-func healthy(t *testing.T, linked bool) (*mysqlpods.Cluster, *testkit.Process) {
+func healthy(t *testing.T, linked bool) (*mysqlpods.Cluster, *testenv.Process) {
 	t.Helper()
-	hub := testkit.Hub(t)
+	hub := testenv.Hub(t)
 	hub.InstallCRDs(t)
 	c := mysqlpods.New(t, hub, size, linked)
 	c.Create(t)

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/torpor-dev/torpor/internal/testkit"
+	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
 // backedUp makes a backup now, and a new cluster of it.
@@ -18,11 +18,11 @@ func (s *scene) backedUp(t *testing.T) {
 	s.nothingLost(t)
 	s.clients.end()
 	s.equal(t, "test", "app.written", 3)
-	store := testkit.S3At(t, address)
-	words := []string{"{ACCESS}", store.AccessKey, "{SECRET}", store.SecretKey, "{BUCKET}", testkit.S3Bucket, "{ENDPOINT}", store.URL}
+	store := testenv.S3At(t, address)
+	words := []string{"{ACCESS}", store.AccessKey, "{SECRET}", store.SecretKey, "{BUCKET}", testenv.S3Bucket, "{ENDPOINT}", store.URL}
 	s.apply(t, "backup.yaml", words...)
 	s.kubectl(t, "patch", "mysqlcluster", "test", "--type=merge", "-p", `{"spec":{"backupPolicyName":"daily"}}`)
-	testkit.Eventually(t, "there is a CronJob", func() error {
+	testenv.Eventually(t, "there is a CronJob", func() error {
 		_, err := s.try(t, "", s.programs+"/kubectl", "create", "job", "--from=cronjob/moco-backup-test", "now")
 		return err
 	})

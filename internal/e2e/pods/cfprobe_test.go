@@ -13,7 +13,7 @@ import (
 	"time"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
-	"github.com/torpor-dev/torpor/internal/testkit/conversation"
+	"github.com/torpor-dev/torpor/internal/testenv/conversation"
 )
 
 const (

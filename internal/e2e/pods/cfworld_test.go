@@ -23,8 +23,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
-	"github.com/torpor-dev/torpor/internal/testkit"
-	"github.com/torpor-dev/torpor/internal/testkit/conversation"
+	"github.com/torpor-dev/torpor/internal/testenv"
+	"github.com/torpor-dev/torpor/internal/testenv/conversation"
 )
 
 const (
@@ -67,7 +67,7 @@ func newCF(t *testing.T) *cf {
 // admit starts the manager with its admission beside the cluster.
 func (c *cf) admit(t *testing.T, manifests string) {
 	t.Helper()
-	address := testkit.FreeAddress(t)
+	address := testenv.FreeAddress(t)
 	c.kubectl(t, "apply", "-f", manifests)
 	for kind, path := range map[string]string{"mutatingwebhookconfiguration": "/mutate-cfapps", "validatingwebhookconfiguration": "/validate-cfapps"} {
 		c.kubectl(t, "patch", kind, "torpor", "--type=json", "-p", fmt.Sprintf(
@@ -78,8 +78,8 @@ func (c *cf) admit(t *testing.T, manifests string) {
 
 func (c *cf) serve(t *testing.T) {
 	t.Helper()
-	folder, address := t.TempDir(), testkit.FreeAddress(t)
-	testkit.StartProcess(t, filepath.Join(c.tools, "torpor"), []string{
+	folder, address := t.TempDir(), testenv.FreeAddress(t)
+	testenv.StartProcess(t, filepath.Join(c.tools, "torpor"), []string{
 		"cf-api", "--kubeconfig", c.kubeconfigOf(t, "torpor-cf-api"), "--address", address, "--tls-folder", folder, "--caller-rate", callerRate,
 	}, nil)
 	c.url = "https://" + address

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/torpor-dev/torpor/internal/testkit"
+	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
 func (s *scene) primaryIsKilled(t *testing.T) {
@@ -40,7 +40,7 @@ func (s *scene) replaced(t *testing.T, old int, what string, do func()) {
 	if gap > time.Minute {
 		t.Errorf("time without an acknowledgement: expected seconds, found %s", gap)
 	}
-	testkit.Eventually(t, "the old primary is a replica", func() error {
+	testenv.Eventually(t, "the old primary is a replica", func() error {
 		if p := s.pods(t)[podName(old)]; !p.ready() || p.role() != "replica" {
 			return fmt.Errorf("expected %s to be ready and a replica, found role %q", podName(old), p.role())
 		}

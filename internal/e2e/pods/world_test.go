@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/torpor-dev/torpor/internal/testkit"
+	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
 const (
@@ -127,8 +127,8 @@ func (w *world) up(t *testing.T) {
 // manage starts the manager.
 func (w *world) manage(t *testing.T, flags ...string) {
 	t.Helper()
-	w.metrics = testkit.FreeAddress(t)
-	testkit.StartProcess(t, filepath.Join(w.tools, "torpor"), append([]string{
+	w.metrics = testenv.FreeAddress(t)
+	testenv.StartProcess(t, filepath.Join(w.tools, "torpor"), append([]string{
 		"manager", "--kubeconfig", w.kubeconfigOf(t, "torpor-manager"), "--image", "localhost/torpor:dev",
 		"--metrics-address", w.metrics, "--probe-address", "0",
 	}, flags...), nil)

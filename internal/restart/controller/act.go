@@ -9,7 +9,7 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -33,10 +33,10 @@ func (c Controller) act(ctx context.Context, seen *observation, do restart.Actio
 	case restart.DeleteLRPs:
 		stale, err = c.delete(ctx, seen, do)
 	}
-	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+	if k8serrors.IsConflict(err) || k8serrors.IsAlreadyExists(err) {
 		return true, nil
 	}
-	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+	if k8serrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return false, nil // The process is about to be deleted with its space.
 	}
 	return stale, err
@@ -106,7 +106,7 @@ func (c Controller) delete(ctx context.Context, seen *observation, do restart.De
 func (c Controller) sameApp(ctx context.Context, app *korifiv1alpha1.CFApp) (bool, error) {
 	var live korifiv1alpha1.CFApp
 	err := c.live.Get(ctx, client.ObjectKeyFromObject(app), &live)
-	if apierrors.IsNotFound(err) {
+	if k8serrors.IsNotFound(err) {
 		return false, nil
 	}
 	if err != nil {

@@ -10,14 +10,14 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
-	"github.com/torpor-dev/torpor/internal/kit"
+	"github.com/torpor-dev/torpor/internal/reconcile"
 	"github.com/torpor-dev/torpor/internal/restart"
 )
 
@@ -35,21 +35,21 @@ type family struct {
 }
 
 // stepApp is one pass over an app: it makes the processes that are missing and reports.
-func (c Controller) stepApp(ctx context.Context, app *korifiv1alpha1.CFApp) (kit.Outcome, error) {
+func (c Controller) stepApp(ctx context.Context, app *korifiv1alpha1.CFApp) (reconcile.Outcome, error) {
 	f, err := c.family(ctx, app)
 	if err != nil {
-		return kit.Outcome{}, err
+		return reconcile.Outcome{}, err
 	}
 	if !app.DeletionTimestamp.IsZero() {
 		return c.end(ctx, f)
 	}
 	if !controllerutil.ContainsFinalizer(app, korifiv1alpha1.AppFinalizer) {
-		return kit.Outcome{After: staleRetry, Why: "keep it until its Pods are gone"}, c.finalizer(ctx, app, controllerutil.AddFinalizer)
+		return reconcile.Outcome{After: staleRetry, Why: "keep it until its Pods are gone"}, c.finalizer(ctx, app, controllerutil.AddFinalizer)
 	}
 	made, err := c.makeProcesses(ctx, f)
 	out := c.reportApp(f)
 	for _, p := range made {
-		out.Events = append(out.Events, kit.Event{Reason: processCreated, Action: "Create", Note: "made the process " + p.Name + " of type " + p.Spec.ProcessType})
+		out.Events = append(out.Events, reconcile.Event{Reason: processCreated, Action: "Create", Note: "made the process " + p.Name + " of type " + p.Spec.ProcessType})
 	}
 	return out, err
 }
@@ -89,7 +89,7 @@ func (c Controller) makeProcesses(ctx context.Context, f family) ([]*korifiv1alp
 		}
 		process := defaultProcess(f.app, kind)
 		err := c.client.Create(ctx, process, client.FieldOwner(Name))
-		if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		if k8serrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 			return made, nil // The app is about to be deleted with its space.
 		}
 		if client.IgnoreAlreadyExists(err) != nil {
@@ -121,9 +121,9 @@ func defaultProcess(app *korifiv1alpha1.CFApp, processType string) *korifiv1alph
 }
 
 // end deletes what belongs to an app that is deleted, and lets go of it when no LRP and no Pod is left.
-func (c Controller) end(ctx context.Context, f family) (kit.Outcome, error) {
+func (c Controller) end(ctx context.Context, f family) (reconcile.Outcome, error) {
 	if !controllerutil.ContainsFinalizer(f.app, korifiv1alpha1.AppFinalizer) {
-		return kit.Outcome{Why: "it is being deleted"}, nil
+		return reconcile.Outcome{Why: "it is being deleted"}, nil
 	}
 	called, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
@@ -135,16 +135,16 @@ func (c Controller) end(ctx context.Context, f family) (kit.Outcome, error) {
 		all = append(all, c.remove(called, &f.lrps[i]))
 	}
 	if err := errors.Join(all...); err != nil {
-		return kit.Outcome{}, fmt.Errorf("delete what belongs to the app: %w", err)
+		return reconcile.Outcome{}, fmt.Errorf("delete what belongs to the app: %w", err)
 	}
 	left, err := c.left(called, f.app)
 	switch {
 	case err != nil:
-		return kit.Outcome{}, err
+		return reconcile.Outcome{}, err
 	case left > 0 || len(f.lrps) > 0:
-		return kit.Outcome{After: endInterval, Why: "wait for its Pods"}, nil
+		return reconcile.Outcome{After: endInterval, Why: "wait for its Pods"}, nil
 	default:
-		return kit.Outcome{Why: "nothing is left of it"}, c.finalizer(ctx, f.app, controllerutil.RemoveFinalizer)
+		return reconcile.Outcome{Why: "nothing is left of it"}, c.finalizer(ctx, f.app, controllerutil.RemoveFinalizer)
 	}
 }
 
@@ -167,7 +167,7 @@ func (c Controller) remove(ctx context.Context, o client.Object) error {
 		return nil
 	}
 	err := c.client.Delete(ctx, o, client.Preconditions{UID: new(o.GetUID())}, client.PropagationPolicy(metav1.DeletePropagationBackground))
-	if apierrors.IsConflict(err) {
+	if k8serrors.IsConflict(err) {
 		return nil
 	}
 	return client.IgnoreNotFound(err)
@@ -180,7 +180,7 @@ func (c Controller) finalizer(ctx context.Context, app *korifiv1alpha1.CFApp, ch
 	after := app.DeepCopy()
 	change(after, korifiv1alpha1.AppFinalizer)
 	err := c.client.Patch(ctx, after, client.MergeFromWithOptions(app, client.MergeFromWithOptimisticLock{}), client.FieldOwner(Name))
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+	if k8serrors.IsConflict(err) || k8serrors.IsNotFound(err) {
 		return nil
 	}
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/restart"
-	"github.com/torpor-dev/torpor/internal/testkit"
+	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
 // An app has a process for each type that its droplet runs. A worker has no instance until somebody wants one, listens
@@ -37,7 +37,7 @@ func (s *stage) testProcesses(t *testing.T) {
 	a.patch(t, fmt.Sprintf(`{"spec":{"currentDropletRef":{"name":"%s-2"}}}`, a.name))
 	worker := *a
 	worker.process = restart.ProcessName(a.name, "worker")
-	testkit.Eventually(t, "the worker is there", func() error {
+	testenv.Eventually(t, "the worker is there", func() error {
 		return s.Client.Get(t.Context(), client.ObjectKey{Namespace: s.namespace, Name: worker.process}, &korifiv1alpha1.CFProcess{})
 	})
 	a.restart(t, "once")
@@ -101,7 +101,7 @@ func (s *stage) testStaging(t *testing.T) {
 	}
 	s.awaitsBuild(t, lost, korifiv1alpha1.StagingBuild, metav1.ConditionUnknown, korifiv1alpha1.PackageMissingReason)
 	for name, want := range map[string]metav1.ConditionStatus{"staging-docker": metav1.ConditionTrue, "staging-bits": metav1.ConditionFalse} {
-		testkit.Eventually(t, name+" says how it is", func() error {
+		testenv.Eventually(t, name+" says how it is", func() error {
 			var pkg korifiv1alpha1.CFPackage
 			if err := s.Client.Get(t.Context(), client.ObjectKey{Namespace: s.namespace, Name: name}, &pkg); err != nil {
 				return fmt.Errorf("get: %w", err)
@@ -116,7 +116,7 @@ func (s *stage) testStaging(t *testing.T) {
 
 func (s *stage) awaitsBuild(t *testing.T, b *korifiv1alpha1.CFBuild, state korifiv1alpha1.BuildState, succeeded metav1.ConditionStatus, reason string) {
 	t.Helper()
-	testkit.Eventually(t, b.Name+" is "+string(state), func() error {
+	testenv.Eventually(t, b.Name+" is "+string(state), func() error {
 		if err := s.Client.Get(t.Context(), client.ObjectKeyFromObject(b), b); err != nil {
 			return fmt.Errorf("get: %w", err)
 		}
@@ -157,7 +157,7 @@ func (s *stage) testSecrets(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.restart(t, "once")
-	testkit.Eventually(t, "it is told what is missing", func() error {
+	testenv.Eventually(t, "it is told what is missing", func() error {
 		ready := meta.FindStatusCondition(a.getProcess(t).Status.Conditions, korifiv1alpha1.ReadyCondition)
 		if !strings.Contains(ready.Message, "spec.envSecretName") {
 			return fmt.Errorf("found %+v", ready)
@@ -206,14 +206,14 @@ func (s *stage) testDeleteInDeployment(t *testing.T) {
 	a := s.newApp(t, options{instances: 2, command: "HOLLOW_STOP=1s HOLLOW_START=1s ./app"})
 	a.awaitsRunning(t)
 	d := a.deploy(t, "one", rolling())
-	testkit.Eventually(t, "two revisions are there", func() error {
+	testenv.Eventually(t, "two revisions are there", func() error {
 		if n := len(a.lrps(t)); n != 2 {
 			return fmt.Errorf("found %d LRPs", n)
 		}
 		return nil
 	})
 	a.isDeleted(t)
-	testkit.Eventually(t, "the deployment is over", func() error {
+	testenv.Eventually(t, "the deployment is over", func() error {
 		err := s.Client.Get(t.Context(), client.ObjectKeyFromObject(d), d)
 		if err != nil {
 			return fmt.Errorf("get: %w", err)
@@ -237,7 +237,7 @@ func (a *app) isDeleted(t *testing.T) {
 
 func (a *app) isGone(t *testing.T, found *korifiv1alpha1.CFApp) {
 	t.Helper()
-	testkit.Eventually(t, "the app is gone", func() error {
+	testenv.Eventually(t, "the app is gone", func() error {
 		err := a.gone(t, found)
 		if err == nil && len(a.listPods(t))+len(a.lrps(t)) > 0 {
 			t.Fatal("the app is gone before its Pods")
@@ -256,7 +256,7 @@ func (s *stage) testDeleteSpace(t *testing.T) {
 		if err := s.Client.Create(t.Context(), obj); err != nil {
 			t.Fatal(err)
 		}
-		testkit.Eventually(t, "it has its namespace", func() error {
+		testenv.Eventually(t, "it has its namespace", func() error {
 			return s.Client.Get(t.Context(), client.ObjectKey{Name: obj.GetName()}, &corev1.Namespace{})
 		})
 	}
@@ -265,7 +265,7 @@ func (s *stage) testDeleteSpace(t *testing.T) {
 	if err := s.Client.Delete(t.Context(), org); err != nil {
 		t.Fatal(err)
 	}
-	testkit.Eventually(t, "the org is gone", func() error {
+	testenv.Eventually(t, "the org is gone", func() error {
 		left := len(a.listPods(t)) + len(a.lrps(t))
 		if s.gone(t, space.DeepCopy()) == nil && left > 0 {
 			t.Fatalf("the space is gone before %d Pods and LRPs", left)

@@ -12,20 +12,20 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
-	"github.com/torpor-dev/torpor/internal/kit"
-	"github.com/torpor-dev/torpor/internal/restart/controller/instance"
+	"github.com/torpor-dev/torpor/internal/cf/podstatus"
+	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
 // Name of the controllers, their events and their field manager.
@@ -67,7 +67,7 @@ type Controller struct {
 // SetupWithManager adds the controllers.
 func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	c.client, c.live = mgr.GetClient(), mgr.GetAPIReader()
-	pods, err := instance.Cache(context.Background(), mgr)
+	pods, err := podstatus.Cache(context.Background(), mgr)
 	if err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)
 	}
@@ -93,7 +93,7 @@ func (c Controller) setupApps(mgr manager.Manager) error {
 		Watches(&korifiv1alpha1.CFBuild{}, handler.EnqueueRequestsFromMapFunc(appOfBuild)).
 		Watches(&eiriniv1.LRP{}, handler.EnqueueRequestsFromMapFunc(appOfLRP), builder.WithPredicates(comesOrGoes())).
 		WithOptions(options()).
-		Complete(&kit.Reconciler[*korifiv1alpha1.CFApp]{
+		Complete(&reconcile.Reconciler[*korifiv1alpha1.CFApp]{
 			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name),
 			New:  func() *korifiv1alpha1.CFApp { return &korifiv1alpha1.CFApp{} },
 			Step: c.stepApp,
@@ -110,7 +110,7 @@ func (c Controller) setupProcesses(mgr manager.Manager, pods source.Source) erro
 		Watches(&torporv1alpha1.CFDeployment{}, handler.EnqueueRequestsFromMapFunc(c.processesOfDeployment), builder.WithPredicates(asked())).
 		WatchesRawSource(pods).
 		WithOptions(options()).
-		Complete(&kit.Reconciler[*korifiv1alpha1.CFProcess]{
+		Complete(&reconcile.Reconciler[*korifiv1alpha1.CFProcess]{
 			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name),
 			New:  func() *korifiv1alpha1.CFProcess { return &korifiv1alpha1.CFProcess{} },
 			Step: c.stepProcess,
@@ -121,7 +121,7 @@ func options() controller.Options {
 	return controller.Options{
 		MaxConcurrentReconciles: workers,
 		ReconciliationTimeout:   passTimeout,
-		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](backoffStart, backoffEnd),
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](backoffStart, backoffEnd),
 	}
 }
 

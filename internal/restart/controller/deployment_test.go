@@ -16,7 +16,7 @@ import (
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
-	"github.com/torpor-dev/torpor/internal/testkit"
+	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
 // deploy makes a deployment of the app.
@@ -32,7 +32,7 @@ func (a *app) deploy(t *testing.T, name string, spec torporv1alpha1.CFDeployment
 
 func (a *app) awaitsDeployment(t *testing.T, d *torporv1alpha1.CFDeployment, want torporv1alpha1.DeploymentState) {
 	t.Helper()
-	testkit.Eventually(t, d.Name+" is "+string(want), func() error {
+	testenv.Eventually(t, d.Name+" is "+string(want), func() error {
 		if err := a.Client.Get(t.Context(), client.ObjectKeyFromObject(d), d); err != nil {
 			return fmt.Errorf("get: %w", err)
 		}
@@ -104,7 +104,7 @@ func (s *stage) testCancel(t *testing.T) {
 	h := a.follow(t)
 	d := a.deploy(t, "bad", torporv1alpha1.CFDeploymentSpec{})
 	a.awaitsDeployment(t, d, torporv1alpha1.DeployingState)
-	testkit.Eventually(t, "the new instance has crashed", func() error {
+	testenv.Eventually(t, "the new instance has crashed", func() error {
 		if one := a.getProcess(t).Status.InstancesStatus["0"]; one.State != korifiv1alpha1.CrashedInstance {
 			return fmt.Errorf("found %+v", one)
 		}
@@ -130,7 +130,7 @@ func (s *stage) testCanary(t *testing.T) {
 		Strategy: torporv1alpha1.CanaryDeployment, Steps: []torporv1alpha1.CanaryStep{{InstanceWeight: 25}, {InstanceWeight: 50}}, MaxInFlight: 4,
 	})
 	for step, wanted := range []int32{1, 2} {
-		testkit.Eventually(t, fmt.Sprintf("step %d is reached", step+1), func() error {
+		testenv.Eventually(t, fmt.Sprintf("step %d is reached", step+1), func() error {
 			a.awaitsDeployment(t, d, torporv1alpha1.PausedState)
 			if found := a.getProcess(t).Status.ActualInstances; found != wanted || d.Status.CurrentStep != int32(step+1) || d.Status.TotalSteps != 2 {
 				return fmt.Errorf("expected %d instances, found %d at step %d", wanted, found, d.Status.CurrentStep)
@@ -148,7 +148,7 @@ func (s *stage) testSuperseded(t *testing.T) {
 	a := s.newApp(t, options{instances: 2, command: "HOLLOW_START=500ms ./app"})
 	a.awaitsRunning(t)
 	first := a.deploy(t, "first", torporv1alpha1.CFDeploymentSpec{})
-	testkit.Eventually(t, "it has begun", func() error {
+	testenv.Eventually(t, "it has begun", func() error {
 		if a.get(t).Annotations[revision] != "1" {
 			return fmt.Errorf("found %s", a.get(t).Annotations[revision])
 		}
@@ -166,7 +166,7 @@ func (s *stage) testLater(t *testing.T) {
 	a := s.newApp(t, options{instances: 2, command: "HOLLOW_START=500ms ./app"})
 	a.awaitsRunning(t)
 	first := a.deploy(t, "first", torporv1alpha1.CFDeploymentSpec{})
-	testkit.Eventually(t, "it has begun", func() error {
+	testenv.Eventually(t, "it has begun", func() error {
 		if found := a.get(t).Annotations[revision]; found != "1" {
 			return fmt.Errorf("found revision %s", found)
 		}
@@ -184,7 +184,7 @@ func (s *stage) testLater(t *testing.T) {
 // awaitsNextSecond waits until what is made next is later than a deployment, as creation times tell.
 func (a *app) awaitsNextSecond(t *testing.T, d *torporv1alpha1.CFDeployment) {
 	t.Helper()
-	testkit.Eventually(t, "a second has passed", func() error {
+	testenv.Eventually(t, "a second has passed", func() error {
 		if now := time.Now(); now.Sub(d.CreationTimestamp.Time) < time.Second {
 			return fmt.Errorf("it is %s", now)
 		}
@@ -308,7 +308,7 @@ func (s *stage) testPrune(t *testing.T) {
 	other.awaitsDeployment(t, theirs, torporv1alpha1.CanceledState)
 	for i := range kept + more {
 		d := a.deploy(t, fmt.Sprintf("%02d", i), torporv1alpha1.CFDeploymentSpec{Cancelled: true})
-		testkit.Eventually(t, "it is over", func() error {
+		testenv.Eventually(t, "it is over", func() error {
 			err := s.Client.Get(t.Context(), client.ObjectKeyFromObject(d), d)
 			if err != nil || d.Status.Value == torporv1alpha1.FinalizedDeployment {
 				return client.IgnoreNotFound(err)
@@ -316,7 +316,7 @@ func (s *stage) testPrune(t *testing.T) {
 			return fmt.Errorf("found %+v", d.Status)
 		})
 	}
-	testkit.Eventually(t, "the oldest are gone", func() error {
+	testenv.Eventually(t, "the oldest are gone", func() error {
 		var list torporv1alpha1.CFDeploymentList
 		if err := s.Client.List(t.Context(), &list, client.InNamespace(s.namespace)); err != nil {
 			return fmt.Errorf("list: %w", err)

@@ -15,7 +15,7 @@ import (
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
-	"github.com/torpor-dev/torpor/internal/testkit"
+	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
 const slowStop = "HOLLOW_STOP=2s ./app"
@@ -63,7 +63,7 @@ func (s *stage) testDrainTimeout(t *testing.T) {
 	a := s.newApp(t, options{instances: 1, command: "HOLLOW_STOP=6s ./app", drain: korifiv1alpha1.Drain{TimeoutSeconds: new(int32(2))}})
 	a.awaitsRunning(t)
 	a.restart(t, "once")
-	testkit.Eventually(t, "the drain timeout shows", func() error {
+	testenv.Eventually(t, "the drain timeout shows", func() error {
 		d := meta.FindStatusCondition(a.get(t).Status.Conditions, korifiv1alpha1.DrainingCondition)
 		if d == nil || d.Reason != korifiv1alpha1.DrainTimeoutReason {
 			return fmt.Errorf("found %+v", d)
@@ -89,7 +89,7 @@ func (s *stage) testZero(t *testing.T) {
 	a.awaitsInstances(t, 2)
 	a.scale(t, 0)
 	a.awaitsInstances(t, 0)
-	testkit.Eventually(t, "no Pod is left", func() error {
+	testenv.Eventually(t, "no Pod is left", func() error {
 		if n := len(a.listPods(t)); n != 0 {
 			return fmt.Errorf("found %d", n)
 		}
@@ -100,7 +100,7 @@ func (s *stage) testZero(t *testing.T) {
 // Race k: a crash loop is told of, instance by instance, and a restart of it goes through.
 func (s *stage) testCrash(t *testing.T) {
 	a := s.newApp(t, options{instances: 2, command: "HOLLOW_CRASH=boom ./app"})
-	testkit.Eventually(t, "both instances have crashed", func() error {
+	testenv.Eventually(t, "both instances have crashed", func() error {
 		all := a.getProcess(t).Status.InstancesStatus
 		for _, index := range []string{"0", "1"} {
 			if one := all[index]; one.State != korifiv1alpha1.CrashedInstance || one.Details != "exited with status 1: boom" {
@@ -133,7 +133,7 @@ func (s *stage) testInstance(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	testkit.Eventually(t, "instance 1 is another", func() error {
+	testenv.Eventually(t, "instance 1 is another", func() error {
 		if found := uids()["1"]; found == "" || found == before["1"] {
 			return fmt.Errorf("found %q", found)
 		}
@@ -155,7 +155,7 @@ func (s *stage) testBudgets(t *testing.T) {
 	a := s.newApp(t, options{instances: 2, command: slowStop, drain: korifiv1alpha1.Drain{Policy: korifiv1alpha1.DrainOverlap}})
 	a.awaitsRunning(t)
 	a.restart(t, "once")
-	testkit.Eventually(t, "two budgets are there", func() error {
+	testenv.Eventually(t, "two budgets are there", func() error {
 		var list policyv1.PodDisruptionBudgetList
 		a.list(t, &list)
 		versions := map[string]bool{}
@@ -191,7 +191,7 @@ func (s *stage) testDroplet(t *testing.T) {
 // awaitsInstances waits until so many instances are wanted and ready.
 func (a *app) awaitsInstances(t *testing.T, n int32) {
 	t.Helper()
-	testkit.Eventually(t, fmt.Sprintf("%d instances are ready", n), func() error {
+	testenv.Eventually(t, fmt.Sprintf("%d instances are ready", n), func() error {
 		if c := a.get(t).Status.Instances; c == nil || c.Desired != n || c.Ready != n {
 			return fmt.Errorf("found %+v", c)
 		}
@@ -202,7 +202,7 @@ func (a *app) awaitsInstances(t *testing.T, n int32) {
 // awaitsRevisions waits until the LRPs and the Pods are of these revisions only.
 func (a *app) awaitsRevisions(t *testing.T, want ...string) {
 	t.Helper()
-	testkit.Eventually(t, fmt.Sprintf("only revisions %v are left", want), func() error {
+	testenv.Eventually(t, fmt.Sprintf("only revisions %v are left", want), func() error {
 		left := map[string]bool{}
 		for _, p := range a.listPods(t) {
 			left[p.Labels[korifiv1alpha1.VersionLabel]] = true
@@ -226,7 +226,7 @@ func (a *app) awaitsRevisions(t *testing.T, want ...string) {
 func (a *app) quiet(t *testing.T) {
 	t.Helper()
 	last, since := "", time.Now()
-	testkit.Eventually(t, "nothing is written any more", func() error {
+	testenv.Eventually(t, "nothing is written any more", func() error {
 		version := a.get(t).ResourceVersion + "/" + a.getProcess(t).ResourceVersion
 		if version != last {
 			last, since = version, time.Now()

@@ -12,7 +12,7 @@ import (
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/restart"
-	"github.com/torpor-dev/torpor/internal/testkit"
+	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
 // TestManagerIsKilled kills the manager at each stage of a restart: what was asked for comes true under the next one, and
@@ -23,8 +23,8 @@ func TestManagerIsKilled(t *testing.T) {
 		t.Skip("TORPOR_BINARY is not set: expected the path of the binary torpor; build it with `make torpor`, run with `make test`")
 	}
 	s := newEmptyStage(t)
-	start := func() *testkit.Process {
-		p := testkit.StartProcess(t, binary, []string{
+	start := func() *testenv.Process {
+		p := testenv.StartProcess(t, binary, []string{
 			"manager", "--kubeconfig", s.Kubeconfig(t), "--metrics-address", "0", "--probe-address", "0",
 			"--webhook-address", s.address, "--namespace", s.namespace,
 		}, nil)
@@ -59,7 +59,7 @@ func TestManagerIsKilled(t *testing.T) {
 			if found := a.restart(t, fmt.Sprint("request ", next)); found != restart.FormatRevision(int64(next)) {
 				t.Fatalf("expected revision %d, found %s", next, found)
 			}
-			testkit.Eventually(t, "the stage is reached", func() error {
+			testenv.Eventually(t, "the stage is reached", func() error {
 				if !stage.reached(next)() {
 					return fmt.Errorf("found %d LRPs", len(a.lrps(t)))
 				}

@@ -9,14 +9,14 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cf/podstatus"
 	"github.com/torpor-dev/torpor/internal/restart"
-	"github.com/torpor-dev/torpor/internal/restart/controller/instance"
 )
 
 // observation is what is seen of a process, and the objects it was seen from.
@@ -37,7 +37,7 @@ func (c Controller) observe(ctx context.Context, process *korifiv1alpha1.CFProce
 	o.Now, o.ProcessGUID, o.Desired = c.Clock.Now(), process.Name, restart.DesiredInstances(process)
 	err := c.client.Get(ctx, client.ObjectKey{Namespace: process.Namespace, Name: process.Spec.AppRef.Name}, o.app)
 	switch {
-	case apierrors.IsNotFound(err):
+	case k8serrors.IsNotFound(err):
 		o.app = nil
 	case err != nil:
 		return nil, fmt.Errorf("read the app: %w", err)
@@ -75,12 +75,12 @@ func (c Controller) observeRunning(ctx context.Context, o *observation) error {
 		})
 	}
 	var pods corev1.PodList
-	if err := c.pods.List(ctx, &pods, in, client.MatchingFields{instance.ByProcess: o.process.Name}); err != nil {
+	if err := c.pods.List(ctx, &pods, in, client.MatchingFields{podstatus.ByProcess: o.process.Name}); err != nil {
 		return fmt.Errorf("list the Pods: %w", err)
 	}
 	o.pods = pods.Items
 	for i := range o.pods {
-		o.Pods = instance.Count(o.Pods, &o.pods[i])
+		o.Pods = podstatus.Count(o.Pods, &o.pods[i])
 	}
 	return nil
 }
@@ -95,7 +95,7 @@ func (c Controller) observeDroplet(ctx context.Context, o *observation) error {
 	var build korifiv1alpha1.CFBuild
 	err := c.client.Get(ctx, client.ObjectKey{Namespace: o.app.Namespace, Name: name}, &build)
 	switch {
-	case apierrors.IsNotFound(err):
+	case k8serrors.IsNotFound(err):
 		o.NoDroplet = "expected the droplet " + name + ", found no CFBuild of that name; set spec.currentDropletRef of the app to another and restart it"
 	case err != nil:
 		return fmt.Errorf("read the droplet: %w", err)

@@ -12,21 +12,21 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
-	"github.com/torpor-dev/torpor/internal/kit"
+	"github.com/torpor-dev/torpor/internal/cf/podstatus"
+	"github.com/torpor-dev/torpor/internal/reconcile"
 	"github.com/torpor-dev/torpor/internal/restart"
-	"github.com/torpor-dev/torpor/internal/restart/controller/instance"
 )
 
 // stepProcess is one pass over a process.
-func (c Controller) stepProcess(ctx context.Context, process *korifiv1alpha1.CFProcess) (kit.Outcome, error) {
+func (c Controller) stepProcess(ctx context.Context, process *korifiv1alpha1.CFProcess) (reconcile.Outcome, error) {
 	seen, err := c.observe(ctx, process)
 	if err != nil {
-		return kit.Outcome{}, err
+		return reconcile.Outcome{}, err
 	}
 	plan := restart.Decide(seen.Observed)
 	stale, err := c.act(ctx, seen, plan.Do)
 	if stale {
-		return kit.Outcome{After: staleRetry, Why: "the cache is behind"}, err
+		return reconcile.Outcome{After: staleRetry, Why: "the cache is behind"}, err
 	}
 	if err != nil {
 		plan.Ready.Message += fmt.Sprintf("; %v", err)
@@ -36,7 +36,7 @@ func (c Controller) stepProcess(ctx context.Context, process *korifiv1alpha1.CFP
 }
 
 // reportProcess writes the status.
-func (c Controller) reportProcess(seen *observation, plan restart.Plan) kit.Outcome {
+func (c Controller) reportProcess(seen *observation, plan restart.Plan) reconcile.Outcome {
 	before, status := seen.process.Status.DeepCopy(), &seen.process.Status
 	status.ObservedGeneration = seen.process.Generation
 	if seen.App.Unreadable == "" && !seen.Deleted {
@@ -53,12 +53,12 @@ func (c Controller) reportProcess(seen *observation, plan restart.Plan) kit.Outc
 	for kind, is := range map[string]restart.Condition{
 		korifiv1alpha1.ReadyCondition: plan.Ready, korifiv1alpha1.DrainingCondition: plan.Draining,
 	} {
-		kit.SetCondition(&status.Conditions, metav1.Condition{Type: kind, Status: is.Status, Reason: is.Reason, Message: is.Message}, seen.process.Generation, c.Clock)
+		reconcile.SetCondition(&status.Conditions, metav1.Condition{Type: kind, Status: is.Status, Reason: is.Reason, Message: is.Message}, seen.process.Generation, c.Clock)
 	}
 	slices.SortFunc(status.Conditions, func(a, b metav1.Condition) int { return -cmp.Compare(a.Type, b.Type) })
-	out := kit.Outcome{After: plan.After, Why: plan.Rule, Underway: underway(before, status, plan)}
+	out := reconcile.Outcome{After: plan.After, Why: plan.Rule, Underway: underway(before, status, plan)}
 	if timedOut(status.Conditions) && !timedOut(before.Conditions) {
-		out.Events = append(out.Events, kit.Event{Warning: true, Reason: drainTimedOut, Action: "Drain", Note: plan.Draining.Message})
+		out.Events = append(out.Events, reconcile.Event{Warning: true, Reason: drainTimedOut, Action: "Drain", Note: plan.Draining.Message})
 	}
 	out.Saved = func() { c.Metrics.countProcess(seen, before) }
 	return out
@@ -114,9 +114,9 @@ func instances(seen *observation) map[string]korifiv1alpha1.InstanceStatus {
 	all := map[string]korifiv1alpha1.InstanceStatus{}
 	for i := range seen.pods {
 		pod := &seen.pods[i]
-		index := instance.Index(pod)
-		if index != "" && !instance.Terminating(pod) && revisionOf(pod.Labels[korifiv1alpha1.VersionLabel]) == seen.Target() {
-			all[index] = instance.Of(pod)
+		index := podstatus.Index(pod)
+		if index != "" && !podstatus.Terminating(pod) && revisionOf(pod.Labels[korifiv1alpha1.VersionLabel]) == seen.Target() {
+			all[index] = podstatus.Of(pod)
 		}
 	}
 	return all

@@ -12,7 +12,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -22,7 +22,7 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/restart"
-	"github.com/torpor-dev/torpor/internal/testkit"
+	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
 // Race c: restarts that arrive while one is under way are each counted, and one set of Pods comes out.
@@ -54,7 +54,7 @@ func (s *stage) testLowered(t *testing.T) {
 	a.quiet(t)
 	edited := a.get(t)
 	edited.Annotations[revision] = "0"
-	if err := s.Client.Update(t.Context(), edited); !apierrors.IsInvalid(err) {
+	if err := s.Client.Update(t.Context(), edited); !k8serrors.IsInvalid(err) {
 		t.Errorf("expected an edit of the revision to be refused as invalid, found %v", err)
 	}
 	before := a.listPods(t)[0].UID
@@ -75,7 +75,7 @@ func (s *stage) testLowered(t *testing.T) {
 
 func (a *app) awaitsUnreadable(t *testing.T) {
 	t.Helper()
-	testkit.Eventually(t, "the app says that its revision cannot be", func() error {
+	testenv.Eventually(t, "the app says that its revision cannot be", func() error {
 		ready := meta.FindStatusCondition(a.get(t).Status.Conditions, korifiv1alpha1.ReadyCondition)
 		if ready == nil || ready.Reason != korifiv1alpha1.RevisionUnreadableReason || ready.Status != metav1.ConditionFalse {
 			return fmt.Errorf("found %+v", ready)
@@ -93,7 +93,7 @@ func (s *stage) withoutAdmission(t *testing.T, f func()) {
 			t.Fatal(err)
 		}
 	}
-	testkit.Eventually(t, "nobody is asked", func() error { return s.admits(t, "") })
+	testenv.Eventually(t, "nobody is asked", func() error { return s.admits(t, "") })
 	f()
 	s.InstallWebhooks(t, "https://"+s.address, nil)
 	s.awaitsAdmission(t)
@@ -141,7 +141,7 @@ func (s *stage) testStats(t *testing.T) {
 	a.awaitsRunning(t)
 	before := a.getProcess(t).Status.InstancesStatus
 	a.restart(t, "once")
-	testkit.Eventually(t, "the new revision runs", func() error {
+	testenv.Eventually(t, "the new revision runs", func() error {
 		process := a.getProcess(t)
 		for index, one := range process.Status.InstancesStatus {
 			old := before[index]
@@ -185,7 +185,7 @@ func (s *stage) testDyingObject(t *testing.T) {
 	if err := s.Client.Delete(t.Context(), &old); err != nil {
 		t.Fatal(err)
 	}
-	testkit.Eventually(t, "another LRP of the same name runs", func() error {
+	testenv.Eventually(t, "another LRP of the same name runs", func() error {
 		all := a.lrps(t)
 		if len(all) != 1 || all[0].UID == old.UID || all[0].Status.Replicas != 1 {
 			return fmt.Errorf("found %d", len(all))
@@ -218,7 +218,7 @@ func (s *stage) testNewerLRP(t *testing.T) {
 	if err := s.Client.Create(t.Context(), newer); err != nil {
 		t.Fatal(err)
 	}
-	testkit.Eventually(t, "it is told", func() error {
+	testenv.Eventually(t, "it is told", func() error {
 		ready := meta.FindStatusCondition(a.getProcess(t).Status.Conditions, korifiv1alpha1.ReadyCondition)
 		if ready == nil || ready.Reason != korifiv1alpha1.NewerRevisionReason && ready.Reason != korifiv1alpha1.RevisionUnreadableReason {
 			return fmt.Errorf("found %+v", ready)
@@ -280,7 +280,7 @@ func (s *stage) testSpaces(t *testing.T) {
 	}
 	awaits := func(obj client.Object, conditions func() []metav1.Condition, reason string) {
 		t.Helper()
-		testkit.Eventually(t, obj.GetName()+" is "+reason, func() error {
+		testenv.Eventually(t, obj.GetName()+" is "+reason, func() error {
 			if err := s.Client.Get(t.Context(), client.ObjectKeyFromObject(obj), obj); err != nil {
 				return fmt.Errorf("get: %w", err)
 			}
@@ -301,6 +301,6 @@ func (s *stage) testSpaces(t *testing.T) {
 		if err := s.Client.Delete(t.Context(), obj); err != nil {
 			t.Fatal(err)
 		}
-		testkit.Eventually(t, obj.GetName()+" is gone", func() error { return s.gone(t, obj) })
+		testenv.Eventually(t, obj.GetName()+" is gone", func() error { return s.gone(t, obj) })
 	}
 }

@@ -13,7 +13,7 @@ import (
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
-	"github.com/torpor-dev/torpor/internal/kit"
+	"github.com/torpor-dev/torpor/internal/reconcile"
 	"github.com/torpor-dev/torpor/internal/restart"
 )
 
@@ -21,7 +21,7 @@ import (
 const maxRestarts = 20
 
 // reportApp writes what is known of an app into its status.
-func (c Controller) reportApp(f family) kit.Outcome {
+func (c Controller) reportApp(f family) reconcile.Outcome {
 	app, status, before := f.app, &f.app.Status, f.app.Status.DeepCopy()
 	var versions []string
 	for i := range f.lrps {
@@ -41,16 +41,16 @@ func (c Controller) reportApp(f family) kit.Outcome {
 		status.ActualState = korifiv1alpha1.StartedState
 	}
 	for _, condition := range []metav1.Condition{ready, draining} {
-		kit.SetCondition(&status.Conditions, condition, app.Generation, c.Clock)
+		reconcile.SetCondition(&status.Conditions, condition, app.Generation, c.Clock)
 	}
-	out := kit.Outcome{Why: ready.Reason, Underway: !made && appUnderway(before, app, ready)}
+	out := reconcile.Outcome{Why: ready.Reason, Underway: !made && appUnderway(before, app, ready)}
 	if newest != nil {
 		note := fmt.Sprintf("revision %d began: %s by %s", newest.Revision, newest.Cause, cmp.Or(newest.By, "somebody unknown"))
 		unseen := max(0, newest.Revision-known-1)
 		if unseen > 0 {
 			note += fmt.Sprintf("; %d before it were over at once", unseen)
 		}
-		out.Events = []kit.Event{{Reason: revisionBegan, Action: string(newest.Cause), Note: note}}
+		out.Events = []reconcile.Event{{Reason: revisionBegan, Action: string(newest.Cause), Note: note}}
 		out.Saved = func() { c.Metrics.restarted(newest.Cause, unseen+1) }
 	}
 	return out

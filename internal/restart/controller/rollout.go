@@ -6,7 +6,7 @@ import (
 	"context"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -27,7 +27,7 @@ func (c Controller) rollout(ctx context.Context, app *korifiv1alpha1.CFApp) (res
 	r := restart.Rollout{Cancelled: app.Annotations[torporv1alpha1.CancelledDeploymentAnnotation] == name}
 	var d torporv1alpha1.CFDeployment
 	err := c.client.Get(ctx, client.ObjectKey{Namespace: app.Namespace, Name: name}, &d)
-	if apierrors.IsNotFound(err) {
+	if k8serrors.IsNotFound(err) {
 		return r, nil
 	}
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -27,7 +27,7 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/manager"
 	"github.com/torpor-dev/torpor/internal/restart"
-	"github.com/torpor-dev/torpor/internal/testkit"
+	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
 const (
@@ -39,7 +39,7 @@ const (
 
 // stage is a real control plane with a hollow node, and a manager that serves the admission too.
 type stage struct {
-	*testkit.HubServer
+	*testenv.HubServer
 	namespace string
 	// log is what the manager of newStage has logged.
 	log *record
@@ -100,7 +100,7 @@ func (s *stage) limited(t *testing.T) *rest.Config {
 // newEmptyStage has no manager.
 func newEmptyStage(t *testing.T) *stage {
 	t.Helper()
-	s := &stage{HubServer: testkit.ControlPlane(t, 1), address: testkit.FreeAddress(t)}
+	s := &stage{HubServer: testenv.ControlPlane(t, 1), address: testenv.FreeAddress(t)}
 	s.InstallCRDs(t)
 	s.namespace = s.Namespace(t)
 	s.InstallWebhooks(t, "https://"+s.address, nil)
@@ -109,7 +109,7 @@ func newEmptyStage(t *testing.T) *stage {
 
 func (s *stage) awaitsAdmission(t *testing.T) {
 	t.Helper()
-	testkit.Eventually(t, "admission answers", func() error { return s.admits(t, korifiv1alpha1.FirstRevision) })
+	testenv.Eventually(t, "admission answers", func() error { return s.admits(t, korifiv1alpha1.FirstRevision) })
 }
 
 // admits says whether a new app gets the revision; without admission it gets none.
@@ -254,7 +254,7 @@ func (a *app) getProcess(t *testing.T) *korifiv1alpha1.CFProcess {
 // awaits waits until the Ready condition of the app is what is expected of the current generation and revision.
 func (a *app) awaits(t *testing.T, status metav1.ConditionStatus, reason string) {
 	t.Helper()
-	testkit.Eventually(t, a.name+" is "+reason, func() error {
+	testenv.Eventually(t, a.name+" is "+reason, func() error {
 		found := a.get(t)
 		ready := meta.FindStatusCondition(found.Status.Conditions, korifiv1alpha1.ReadyCondition)
 		if ready == nil || ready.Status != status || ready.Reason != reason || ready.ObservedGeneration != found.Generation ||
@@ -299,7 +299,7 @@ func (a *app) list(t *testing.T, list client.ObjectList) {
 // gone says whether an object is gone.
 func (s *stage) gone(t *testing.T, obj client.Object) error {
 	t.Helper()
-	if err := s.Client.Get(t.Context(), client.ObjectKeyFromObject(obj), obj); !apierrors.IsNotFound(err) {
+	if err := s.Client.Get(t.Context(), client.ObjectKeyFromObject(obj), obj); !k8serrors.IsNotFound(err) {
 		return fmt.Errorf("expected it to be gone, found it (%w)", err)
 	}
 	return nil

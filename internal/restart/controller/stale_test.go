@@ -11,14 +11,14 @@ import (
 	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/restart"
-	"github.com/torpor-dev/torpor/internal/testkit"
+	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
 // Races a and p: what was decided on a view that is behind is not done. Nothing is deleted that the app may need by now, and
 // no second revision is made beside one that was not seen.
 func TestAStaleDecisionIsNotActedOn(t *testing.T) {
 	t.Parallel()
-	hub := testkit.Hub(t)
+	hub := testenv.Hub(t)
 	hub.InstallCRDs(t)
 	c := Controller{client: hub.Client, live: hub.Client}
 	for name, row := range map[string]struct {
@@ -66,7 +66,7 @@ func revise(app *korifiv1alpha1.CFApp, revision string) {
 }
 
 // seenIn is a started app at revision 7 with a process and one LRP, as they are in a namespace.
-func seenIn(t *testing.T, hub *testkit.HubServer, namespace string) *observation {
+func seenIn(t *testing.T, hub *testenv.HubServer, namespace string) *observation {
 	t.Helper()
 	in := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: namespace, Name: name} }
 	o := &observation{

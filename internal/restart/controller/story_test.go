@@ -8,7 +8,7 @@ import (
 	"time"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
-	"github.com/torpor-dev/torpor/internal/testkit"
+	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
 // TestRestart runs on one control plane; each story has an app of its own.
@@ -79,7 +79,7 @@ func (s *stage) testTwoHundred(t *testing.T) {
 	}
 	asked := time.Now()
 	a.awaitsRunning(t)
-	testkit.Eventually(t, "only the last revision is left", func() error {
+	testenv.Eventually(t, "only the last revision is left", func() error {
 		for _, l := range a.lrps(t) {
 			if l.Spec.Version != fmt.Sprint(times) {
 				return fmt.Errorf("found the LRP of revision %s", l.Spec.Version)

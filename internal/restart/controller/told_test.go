@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"github.com/torpor-dev/torpor/internal/testkit"
+	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
 // A restart is told of: an event with who and which revision, the app's own list, and metrics.
@@ -25,7 +25,7 @@ func (s *stage) testTold(t *testing.T) {
 	a.restart(t, "once")
 	a.awaitsRunning(t)
 	const note = "revision 1 began: Restart by admin"
-	testkit.Eventually(t, "the event is there", func() error {
+	testenv.Eventually(t, "the event is there", func() error {
 		var list eventsv1.EventList
 		if err := s.Client.List(t.Context(), &list, client.InNamespace(s.namespace)); err != nil {
 			return fmt.Errorf("list: %w", err)
@@ -41,7 +41,7 @@ func (s *stage) testTold(t *testing.T) {
 	if last == nil || last.Revision != 1 || last.By != "admin" || last.Droplet != a.name || last.At.IsZero() {
 		t.Errorf("expected the restart to be remembered, found %+v", last)
 	}
-	testkit.Eventually(t, "the metrics show it", func() error {
+	testenv.Eventually(t, "the metrics show it", func() error {
 		values, err := gathered(a.name)
 		if err != nil {
 			return err
@@ -75,7 +75,7 @@ func (s *stage) testTold(t *testing.T) {
 		a.set(t, started)
 	}
 	a.awaitsRunning(t)
-	testkit.Eventually(t, "also restarts that were over at once are counted", func() error {
+	testenv.Eventually(t, "also restarts that were over at once are counted", func() error {
 		after, err := gathered("")
 		if counted := after["torpor_app_restarts_total Stop"] - before["torpor_app_restarts_total Stop"]; counted != 5 {
 			return fmt.Errorf("expected 5, found %g (%w)", counted, err)

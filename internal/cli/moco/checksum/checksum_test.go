@@ -13,7 +13,7 @@ import (
 
 	"k8s.io/utils/clock"
 
-	"github.com/torpor-dev/torpor/internal/testkit/mysqld"
+	"github.com/torpor-dev/torpor/internal/testenv/mysqld"
 )
 
 const readers = `create user 'moco-readonly'@'%' identified by 'r';

@@ -6,16 +6,16 @@ import (
 	"context"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
-	"github.com/torpor-dev/torpor/internal/kit"
+	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
 // stepPackage says whether droplets can be made from a package.
-func (c Controller) stepPackage(_ context.Context, pkg *korifiv1alpha1.CFPackage) (kit.Outcome, error) {
+func (c Controller) stepPackage(_ context.Context, pkg *korifiv1alpha1.CFPackage) (reconcile.Outcome, error) {
 	is := metav1.Condition{
 		Type: korifiv1alpha1.ReadyCondition, Status: metav1.ConditionTrue, Reason: korifiv1alpha1.SourceReadyReason,
 		Message: "droplets are made from the image in spec.source.registry",
@@ -25,16 +25,16 @@ func (c Controller) stepPackage(_ context.Context, pkg *korifiv1alpha1.CFPackage
 		is.Message = "expected the image that holds the code in spec.source.registry.image, found none; whoever uploads the code names it"
 	}
 	pkg.Status.ObservedGeneration = pkg.Generation
-	kit.SetCondition(&pkg.Status.Conditions, is, pkg.Generation, c.Clock)
-	return kit.Outcome{Why: is.Reason}, nil
+	reconcile.SetCondition(&pkg.Status.Conditions, is, pkg.Generation, c.Clock)
+	return reconcile.Outcome{Why: is.Reason}, nil
 }
 
 // stepBuild makes the droplet of an image, which is the image itself. What others have filled in stays.
-func (c Controller) stepBuild(ctx context.Context, build *korifiv1alpha1.CFBuild) (kit.Outcome, error) {
+func (c Controller) stepBuild(ctx context.Context, build *korifiv1alpha1.CFBuild) (reconcile.Outcome, error) {
 	var pkg korifiv1alpha1.CFPackage
 	err := c.client.Get(ctx, client.ObjectKey{Namespace: build.Namespace, Name: build.Spec.PackageRef.Name}, &pkg)
 	if client.IgnoreNotFound(err) != nil {
-		return kit.Outcome{}, fmt.Errorf("read the package: %w", err)
+		return reconcile.Outcome{}, fmt.Errorf("read the package: %w", err)
 	}
 	status := &build.Status
 	if status.Droplet == nil && err == nil && pkg.Spec.Type == korifiv1alpha1.DockerPackage {
@@ -42,16 +42,16 @@ func (c Controller) stepBuild(ctx context.Context, build *korifiv1alpha1.CFBuild
 			Registry: pkg.Spec.Source.Registry, ProcessTypes: []korifiv1alpha1.ProcessType{{Type: korifiv1alpha1.WebProcess}},
 		}
 	}
-	state, succeeded := outcome(build, apierrors.IsNotFound(err))
+	state, succeeded := outcome(build, k8serrors.IsNotFound(err))
 	staging := metav1.Condition{Type: korifiv1alpha1.StagingCondition, Status: metav1.ConditionFalse, Reason: succeeded.Reason, Message: succeeded.Message}
 	if state == korifiv1alpha1.StagingBuild {
 		staging.Status = metav1.ConditionTrue
 	}
 	status.State, status.ObservedGeneration = state, build.Generation
 	for _, is := range []metav1.Condition{succeeded, staging} {
-		kit.SetCondition(&status.Conditions, is, build.Generation, c.Clock)
+		reconcile.SetCondition(&status.Conditions, is, build.Generation, c.Clock)
 	}
-	return kit.Outcome{Why: succeeded.Reason}, nil
+	return reconcile.Outcome{Why: succeeded.Reason}, nil
 }
 
 // outcome is how far a build is, and why.

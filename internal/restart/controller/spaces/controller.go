@@ -11,15 +11,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
-	"github.com/torpor-dev/torpor/internal/kit"
+	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
 // Name of the controllers, their events and their field manager.
@@ -56,7 +56,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 			WithOptions(controller.Options{MaxConcurrentReconciles: workers, ReconciliationTimeout: passTimeout})
 	}
 	err := build("-orgs").For(&korifiv1alpha1.CFOrg{}).Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(c.orgsOf)).
-		Complete(&kit.Reconciler[*korifiv1alpha1.CFOrg]{
+		Complete(&reconcile.Reconciler[*korifiv1alpha1.CFOrg]{
 			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name),
 			New: func() *korifiv1alpha1.CFOrg { return &korifiv1alpha1.CFOrg{} }, Step: c.stepOrg,
 		})
@@ -64,7 +64,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		return fmt.Errorf("set up %s: %w", Name, err)
 	}
 	err = build("-spaces").For(&korifiv1alpha1.CFSpace{}).Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(spaceOf)).
-		Complete(&kit.Reconciler[*korifiv1alpha1.CFSpace]{
+		Complete(&reconcile.Reconciler[*korifiv1alpha1.CFSpace]{
 			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name),
 			New: func() *korifiv1alpha1.CFSpace { return &korifiv1alpha1.CFSpace{} }, Step: c.stepSpace,
 		})
@@ -72,7 +72,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		return fmt.Errorf("set up %s: %w", Name, err)
 	}
 	err = build("-builds").For(&korifiv1alpha1.CFBuild{}).Watches(&korifiv1alpha1.CFPackage{}, handler.EnqueueRequestsFromMapFunc(c.buildsOf)).
-		Complete(&kit.Reconciler[*korifiv1alpha1.CFBuild]{
+		Complete(&reconcile.Reconciler[*korifiv1alpha1.CFBuild]{
 			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name),
 			New: func() *korifiv1alpha1.CFBuild { return &korifiv1alpha1.CFBuild{} }, Step: c.stepBuild,
 		})
@@ -80,7 +80,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		return fmt.Errorf("set up %s: %w", Name, err)
 	}
 	err = build("-packages").For(&korifiv1alpha1.CFPackage{}).
-		Complete(&kit.Reconciler[*korifiv1alpha1.CFPackage]{
+		Complete(&reconcile.Reconciler[*korifiv1alpha1.CFPackage]{
 			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name),
 			New: func() *korifiv1alpha1.CFPackage { return &korifiv1alpha1.CFPackage{} }, Step: c.stepPackage,
 		})
@@ -91,17 +91,17 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 }
 
 // spaceOf maps a namespace to its CFSpace, which lives in the namespace of its org.
-func spaceOf(_ context.Context, namespace client.Object) []reconcile.Request {
+func spaceOf(_ context.Context, namespace client.Object) []ctrl.Request {
 	labels := namespace.GetLabels()
 	space, org := labels[korifiv1alpha1.SpaceGUIDLabel], labels[korifiv1alpha1.OrgGUIDLabel]
 	if space == "" || org == "" {
 		return nil
 	}
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: org, Name: space}}}
+	return []ctrl.Request{{NamespacedName: types.NamespacedName{Namespace: org, Name: space}}}
 }
 
 // orgsOf maps a namespace to the CFOrg of its name, wherever that lives.
-func (c Controller) orgsOf(ctx context.Context, namespace client.Object) []reconcile.Request {
+func (c Controller) orgsOf(ctx context.Context, namespace client.Object) []ctrl.Request {
 	if namespace.GetLabels()[korifiv1alpha1.OrgGUIDLabel] != namespace.GetName() {
 		return nil
 	}
@@ -109,25 +109,25 @@ func (c Controller) orgsOf(ctx context.Context, namespace client.Object) []recon
 	if err := c.client.List(ctx, &list); err != nil {
 		return nil
 	}
-	var all []reconcile.Request
+	var all []ctrl.Request
 	for i := range list.Items {
 		if o := &list.Items[i]; o.Name == namespace.GetName() {
-			all = append(all, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)})
+			all = append(all, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(o)})
 		}
 	}
 	return all
 }
 
 // buildsOf maps a package to the builds of its namespace that are made from it.
-func (c Controller) buildsOf(ctx context.Context, pkg client.Object) []reconcile.Request {
+func (c Controller) buildsOf(ctx context.Context, pkg client.Object) []ctrl.Request {
 	var list korifiv1alpha1.CFBuildList
 	if err := c.client.List(ctx, &list, client.InNamespace(pkg.GetNamespace())); err != nil {
 		return nil
 	}
-	var all []reconcile.Request
+	var all []ctrl.Request
 	for i := range list.Items {
 		if b := &list.Items[i]; b.Spec.PackageRef.Name == pkg.GetName() {
-			all = append(all, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(b)})
+			all = append(all, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(b)})
 		}
 	}
 	return all

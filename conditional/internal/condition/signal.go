@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package condition
+
+import "context"
+
+// Follow reports what comes through the channel until it is closed or ctx ends.
+func Follow(ctx context.Context, signal <-chan bool, report func(Status)) {
+	report(Status{State: Unknown, Reason: "NoSignal", Message: "nothing has been signalled yet"})
+	for {
+		select {
+		case on, open := <-signal:
+			if !open {
+				return
+			}
+			report(Status{State: stateOf(on), Reason: "Signal" + stateOf(on).String()})
+		case <-ctx.Done():
+			return
+		}
+	}
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package managercache has the cache and the client that conditional.ManagerOptions gives to a manager. Scopes ask them for
+// the options that they were made with; groups tell them of kinds that come and go.
+package managercache
+
+import (
+	"errors"
+	"maps"
+	"net/http"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/torpor-dev/torpor/conditional/internal/refreshclient"
+)
+
+// Settings are what scopes take over from their manager.
+type Settings struct {
+	// Cache has all of ByObject, also the kinds that the manager's own cache leaves out.
+	Cache cache.Options
+	// Client has no reader and no mapper, and an HTTP client only when that is not the manager's.
+	Client    client.Options
+	NewClient client.NewClientFunc
+	NewMapper func(*rest.Config, *http.Client) (meta.RESTMapper, error)
+}
+
+// Wrap returns the options with a cache and a client of this package around those that they ask for.
+func Wrap(o manager.Options) manager.Options {
+	newMapper, newCache, newClient := o.MapperProvider, o.NewCache, o.NewClient
+	if newMapper == nil {
+		newMapper = apiutil.NewDynamicRESTMapper
+	}
+	if newCache == nil {
+		newCache = cache.New
+	}
+	if newClient == nil {
+		newClient = client.New
+	}
+	o.MapperProvider = func(cfg *rest.Config, hc *http.Client) (meta.RESTMapper, error) {
+		return refreshclient.NewMapper(func() (meta.RESTMapper, error) { return newMapper(cfg, hc) })
+	}
+	o.NewCache = func(cfg *rest.Config, opts cache.Options) (cache.Cache, error) {
+		return wrapCache(cfg, opts, newCache, Settings{NewMapper: newMapper, NewClient: newClient})
+	}
+	o.NewClient = wrapClient
+	return o
+}
+
+// wrapCache makes the manager's cache without the entries of kinds that are not served now, which would make
+// controller-runtime's fail.
+func wrapCache(cfg *rest.Config, opts cache.Options, open cache.NewCacheFunc, s Settings) (cache.Cache, error) {
+	c := newCache(opts.Scheme)
+	c.mapper, _ = opts.Mapper.(*refreshclient.Mapper)
+	s.Cache = opts
+	s.Cache.ByObject = maps.Clone(opts.ByObject)
+	c.settings = s
+	opts.ByObject = maps.Clone(opts.ByObject)
+	for obj := range s.Cache.ByObject {
+		gvk, err := apiutil.GVKForObject(obj, opts.Scheme)
+		if err != nil {
+			continue // The cache's own error tells.
+		}
+		if _, err := opts.Mapper.RESTMapping(gvk.GroupKind(), gvk.Version); meta.IsNoMatchError(err) {
+			delete(opts.ByObject, obj)
+			c.leftOut[gvk] = struct{}{}
+		}
+	}
+	var err error
+	c.Cache, err = open(cfg, opts)
+	return c, err
+}
+
+// wrapClient makes the manager's client, after its cache.
+func wrapClient(cfg *rest.Config, opts client.Options) (client.Client, error) {
+	var c *Cache
+	if opts.Cache != nil {
+		c, _ = opts.Cache.Reader.(*Cache)
+	}
+	if c == nil {
+		return nil, errors.New("expected no Reader in the Client.Cache of conditional.ManagerOptions, found one: leave it out, a client reads from the cache of its manager or scope")
+	}
+	reading := *opts.Cache
+	reading.Reader = readings{c}
+	opts.Cache = &reading
+
+	c.settings.Client = opts
+	if opts.HTTPClient == c.settings.Cache.HTTPClient {
+		c.settings.Client.HTTPClient = nil
+	}
+	c.settings.Client.Mapper = nil
+	var err error
+	c.client, err = refreshclient.NewClient(cfg, opts, c.settings.NewClient)
+	return c.client, err
+}
+
+// Settings returns what a scope takes over; those of nil are controller-runtime's defaults.
+func (c *Cache) Settings() Settings {
+	if c == nil {
+		return Settings{NewClient: client.New, NewMapper: apiutil.NewDynamicRESTMapper}
+	}
+	s := c.settings
+	if s.Client.Cache != nil {
+		reading := *s.Client.Cache
+		reading.Reader = nil
+		s.Client.Cache = &reading
+	}
+	return s
+}

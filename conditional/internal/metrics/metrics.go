@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package metrics has the metrics of groups, which all groups of a process share through the registry. A group has a
+// fixed number of series: every label but the group's name comes from the state machine.
+package metrics
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/torpor-dev/torpor/conditional/internal/machine"
+)
+
+// Gauges holds the metrics of all groups.
+type Gauges struct {
+	state       *prometheus.GaugeVec
+	transitions *prometheus.CounterVec
+	starts      *prometheus.HistogramVec
+	stops       *prometheus.HistogramVec
+	overdue     *prometheus.CounterVec
+}
+
+// New returns the metrics, registered.
+func New() (*Gauges, error) {
+	g := &Gauges{
+		state: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "torpor_gate_state", Help: "1 for the phase a conditional group is in, 0 for the others.",
+		}, []string{"group", "state"}),
+		transitions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "torpor_gate_transitions_total", Help: "Phase changes of a conditional group.",
+		}, []string{"group", "to", "reason"}),
+		starts: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "torpor_gate_start_seconds", Help: "Time of a conditional group from Starting to Running.", Buckets: spans(),
+		}, []string{"group"}),
+		stops: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "torpor_gate_stop_seconds", Help: "Time of a conditional group from Draining until everything has returned.", Buckets: spans(),
+		}, []string{"group"}),
+		overdue: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "torpor_gate_drain_timeouts_total", Help: "Stops of a conditional group that outlasted its drain timeout.",
+		}, []string{"group"}),
+	}
+	err := errors.Join(Share(&g.state), Share(&g.transitions), Share(&g.starts), Share(&g.stops), Share(&g.overdue))
+	return g, err
+}
+
+// spans go from the start of an idle controller to the time-out of a cache's sync.
+func spans() []float64 {
+	return []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120}
+}
+
+// Share registers a collector in controller-runtime's registry, or takes the one of its type that is already there: two
+// managers may live in one process.
+func Share[C prometheus.Collector](c *C) error {
+	err := metrics.Registry.Register(*c)
+	if there, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {
+		if old, ok := there.ExistingCollector.(C); ok {
+			*c = old
+			return nil
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("register the metrics of conditional groups: %w", err)
+	}
+	return nil
+}
+
+// Open makes the series of a group that have no further label, so that they do not come up with the first start.
+func (g *Gauges) Open(group string) {
+	g.Show(group, machine.Dormant)
+	g.starts.WithLabelValues(group)
+	g.stops.WithLabelValues(group)
+	g.overdue.WithLabelValues(group)
+}
+
+// Show sets the phase of a group.
+func (g *Gauges) Show(group string, now machine.Phase) {
+	for _, p := range machine.Phases() {
+		value := 0.0
+		if p == now {
+			value = 1
+		}
+		g.state.WithLabelValues(group, string(p)).Set(value)
+	}
+}
+
+// Count adds a move.
+func (g *Gauges) Count(group string, to machine.Phase, reason machine.Fact) {
+	g.transitions.WithLabelValues(group, string(to), string(reason)).Inc()
+	if to == machine.Stuck {
+		g.overdue.WithLabelValues(group).Inc()
+	}
+}
+
+// Started adds a start that reached Running.
+func (g *Gauges) Started(group string, took time.Duration) {
+	g.starts.WithLabelValues(group).Observe(took.Seconds())
+}
+
+// Stopped adds a stop after which everything has returned.
+func (g *Gauges) Stopped(group string, took time.Duration) {
+	g.stops.WithLabelValues(group).Observe(took.Seconds())
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package refreshclient has a client and a REST mapper that can be told to forget: those of controller-runtime keep for ever
+// where they found a kind.
+package refreshclient
+
+import (
+	"context"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Client is a client that can forget.
+type Client struct {
+	cfg  *rest.Config
+	opts client.Options
+	open client.NewClientFunc
+	now  atomic.Pointer[client.Client]
+}
+
+// NewClient returns a client that open makes, now and at every renewal.
+func NewClient(cfg *rest.Config, opts client.Options, open client.NewClientFunc) (*Client, error) {
+	c := &Client{cfg: cfg, opts: opts, open: open}
+	return c, c.Renew()
+}
+
+// Renew makes the client forget. Calls under way end with what they began with.
+func (c *Client) Renew() error {
+	made, err := c.open(c.cfg, c.opts)
+	if err != nil {
+		return err
+	}
+	c.now.Store(&made)
+	return nil
+}
+
+func (c *Client) current() client.Client { return *c.now.Load() }
+
+// Get reads one object.
+func (c *Client) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	return c.current().Get(ctx, key, obj, opts...)
+}
+
+// List reads many objects.
+func (c *Client) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	return c.current().List(ctx, list, opts...)
+}
+
+// Apply applies a configuration.
+func (c *Client) Apply(ctx context.Context, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+	return c.current().Apply(ctx, obj, opts...)
+}
+
+// Create creates an object.
+func (c *Client) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
+	return c.current().Create(ctx, obj, opts...)
+}
+
+// Delete deletes an object.
+func (c *Client) Delete(ctx context.Context, obj client.Object, opts ...client.DeleteOption) error {
+	return c.current().Delete(ctx, obj, opts...)
+}
+
+// Update replaces an object.
+func (c *Client) Update(ctx context.Context, obj client.Object, opts ...client.UpdateOption) error {
+	return c.current().Update(ctx, obj, opts...)
+}
+
+// Patch changes an object.
+func (c *Client) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+	return c.current().Patch(ctx, obj, patch, opts...)
+}
+
+// DeleteAllOf deletes many objects.
+func (c *Client) DeleteAllOf(ctx context.Context, obj client.Object, opts ...client.DeleteAllOfOption) error {
+	return c.current().DeleteAllOf(ctx, obj, opts...)
+}
+
+// Status returns the client of the status subresource.
+func (c *Client) Status() client.SubResourceWriter { return c.SubResource("status") }
+
+// SubResource returns the client of a subresource.
+func (c *Client) SubResource(name string) client.SubResourceClient {
+	return c.current().SubResource(name)
+}
+
+// Scheme returns the scheme.
+func (c *Client) Scheme() *runtime.Scheme { return c.opts.Scheme }
+
+// RESTMapper returns the mapper.
+func (c *Client) RESTMapper() meta.RESTMapper { return c.opts.Mapper }
+
+// GroupVersionKindFor returns the kind of an object.
+func (c *Client) GroupVersionKindFor(obj runtime.Object) (schema.GroupVersionKind, error) {
+	return c.current().GroupVersionKindFor(obj)
+}
+
+// IsObjectNamespaced tells the scope of an object's kind.
+func (c *Client) IsObjectNamespaced(obj runtime.Object) (bool, error) {
+	return c.current().IsObjectNamespaced(obj)
+}

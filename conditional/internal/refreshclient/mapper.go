@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package refreshclient
+
+import (
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Mapper is a REST mapper that can forget.
+type Mapper struct {
+	open func() (meta.RESTMapper, error)
+	now  atomic.Pointer[meta.RESTMapper]
+}
+
+// NewMapper returns a mapper that open makes, now and at every renewal.
+func NewMapper(open func() (meta.RESTMapper, error)) (*Mapper, error) {
+	m := &Mapper{open: open}
+	return m, m.Renew()
+}
+
+// Renew makes the mapper forget.
+func (m *Mapper) Renew() error {
+	made, err := m.open()
+	if err != nil {
+		return err
+	}
+	m.now.Store(&made)
+	return nil
+}
+
+func (m *Mapper) current() meta.RESTMapper { return *m.now.Load() }
+
+// RESTMapping returns where the API server has a kind.
+func (m *Mapper) RESTMapping(gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+	return m.current().RESTMapping(gk, versions...)
+}
+
+// RESTMappings returns all places of a kind.
+func (m *Mapper) RESTMappings(gk schema.GroupKind, versions ...string) ([]*meta.RESTMapping, error) {
+	return m.current().RESTMappings(gk, versions...)
+}
+
+// KindFor returns the kind of a resource.
+func (m *Mapper) KindFor(resource schema.GroupVersionResource) (schema.GroupVersionKind, error) {
+	return m.current().KindFor(resource)
+}
+
+// KindsFor returns the kinds of a resource.
+func (m *Mapper) KindsFor(resource schema.GroupVersionResource) ([]schema.GroupVersionKind, error) {
+	return m.current().KindsFor(resource)
+}
+
+// ResourceFor completes a resource.
+func (m *Mapper) ResourceFor(input schema.GroupVersionResource) (schema.GroupVersionResource, error) {
+	return m.current().ResourceFor(input)
+}
+
+// ResourcesFor completes a resource.
+func (m *Mapper) ResourcesFor(input schema.GroupVersionResource) ([]schema.GroupVersionResource, error) {
+	return m.current().ResourcesFor(input)
+}
+
+// ResourceSingularizer returns the singular of a resource.
+func (m *Mapper) ResourceSingularizer(resource string) (string, error) {
+	return m.current().ResourceSingularizer(resource)
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package certrotation gives the admission webhook a certificate and tells the API server whom to trust. One authority for all
+// replicas is kept in a Secret; each replica signs its own certificate with it and keeps that in memory only.
+package certrotation
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+const (
+	// secretName is the Secret with the authority; configurationName is that of config/webhook.
+	secretName        = "torpor-webhook"
+	configurationName = "torpor"
+	bundleKey         = "ca.crt"
+
+	interval    = 10 * time.Second
+	soon        = time.Second
+	callTimeout = 10 * time.Second
+)
+
+var errNoCertificate = errors.New("expected a serving certificate, found none yet: it is made when the API server answers")
+
+// Keeper keeps the certificate of one replica valid and trusted.
+type Keeper struct {
+	// Reader reads past any cache, and Client writes.
+	Reader client.Reader
+	Client client.Client
+	// Namespace of the Secret; Hosts are the names and addresses under which the API server asks.
+	Namespace string
+	Hosts     []string
+	// Clock tells the time and ticks.
+	Clock clock.Clock
+
+	current atomic.Pointer[tls.Certificate]
+	// issuer is what the current certificate was signed by.
+	issuer atomic.Pointer[[]byte]
+}
+
+// GetCertificate is for the configuration of a TLS server.
+func (k *Keeper) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	if cert := k.current.Load(); cert != nil {
+		return cert, nil
+	}
+	return nil, errNoCertificate
+}
+
+// NeedLeaderElection is false: every replica answers.
+func (*Keeper) NeedLeaderElection() bool { return false }
+
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;create;update
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations;validatingwebhookconfigurations,verbs=get;patch
+
+// Start keeps the certificate until ctx ends. What goes wrong is tried again; the last certificate serves on.
+func (k *Keeper) Start(ctx context.Context) error {
+	for {
+		wait := interval
+		if err := k.sync(ctx); err != nil {
+			if !k8serrors.IsConflict(err) && ctx.Err() == nil {
+				log.FromContext(ctx).Error(err, "The webhook's certificate could not be looked after; it is tried again")
+			}
+			wait = soon
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-k.Clock.After(wait):
+		}
+	}
+}
+
+// sync is one look at everything. The API server is told of a new authority before anything is signed with it.
+func (k *Keeper) sync(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	ca, trusted, err := k.authority(ctx)
+	if err != nil {
+		return err
+	}
+	if err := k.inject(ctx, trusted); err != nil {
+		return err
+	}
+	now, issuer := k.Clock.Now(), k.issuer.Load()
+	if cert := k.current.Load(); cert != nil && !aged(cert.Leaf, now) && issuer != nil && bytes.Equal(*issuer, ca.cert.Raw) {
+		return nil
+	}
+	cert, err := ca.issue(now, k.Hosts...)
+	if err != nil {
+		return err
+	}
+	k.current.Store(cert)
+	k.issuer.Store(&ca.cert.Raw)
+	return nil
+}
+
+// authority reads the authority, or makes one where there is none, or none that will do.
+func (k *Keeper) authority(ctx context.Context) (ca *authority, trusted []byte, err error) {
+	var secret corev1.Secret
+	err = k.Reader.Get(ctx, client.ObjectKey{Namespace: k.Namespace, Name: secretName}, &secret)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, nil, fmt.Errorf("read the Secret %s: %w", secretName, err)
+	}
+	now, missing := k.Clock.Now(), k8serrors.IsNotFound(err)
+	if !missing {
+		ca, err = decode(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])
+		if err == nil && !aged(ca.cert, now) {
+			return ca, bundle(ca, secret.Data[bundleKey], now), nil
+		}
+	}
+	if ca, err = newAuthority(now); err != nil {
+		return nil, nil, err
+	}
+	trusted = bundle(ca, secret.Data[bundleKey], now)
+	cert, key, err := ca.encode()
+	if err != nil {
+		return nil, nil, err
+	}
+	secret.Data = map[string][]byte{corev1.TLSCertKey: cert, corev1.TLSPrivateKeyKey: key, bundleKey: trusted}
+	if missing {
+		secret.ObjectMeta = metav1.ObjectMeta{Namespace: k.Namespace, Name: secretName}
+		err = k.Client.Create(ctx, &secret)
+	} else {
+		err = k.Client.Update(ctx, &secret)
+	}
+	if k8serrors.IsAlreadyExists(err) || k8serrors.IsConflict(err) {
+		return k.authority(ctx) // Another replica was first, and its authority is as good.
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("write the Secret %s: %w", secretName, err)
+	}
+	return ca, trusted, nil
+}
+
+// inject tells the API server whom to trust. Configurations that are not installed are left out.
+func (k *Keeper) inject(ctx context.Context, trusted []byte) error {
+	name := client.ObjectKey{Name: configurationName}
+	mutating := &admissionregistrationv1.MutatingWebhookConfiguration{}
+	validating := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	return errors.Join(
+		k.injectInto(ctx, name, mutating, func() (configs []*admissionregistrationv1.WebhookClientConfig) {
+			for i := range mutating.Webhooks {
+				configs = append(configs, &mutating.Webhooks[i].ClientConfig)
+			}
+			return configs
+		}, trusted),
+		k.injectInto(ctx, name, validating, func() (configs []*admissionregistrationv1.WebhookClientConfig) {
+			for i := range validating.Webhooks {
+				configs = append(configs, &validating.Webhooks[i].ClientConfig)
+			}
+			return configs
+		}, trusted),
+	)
+}
+
+func (k *Keeper) injectInto(ctx context.Context, name client.ObjectKey, obj client.Object,
+	configs func() []*admissionregistrationv1.WebhookClientConfig, trusted []byte,
+) error {
+	err := k.Reader.Get(ctx, name, obj)
+	if k8serrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read the webhook configuration: %w", err)
+	}
+	before, ok := obj.DeepCopyObject().(client.Object)
+	changed := false
+	for _, c := range configs() {
+		changed = changed || !bytes.Equal(c.CABundle, trusted)
+		c.CABundle = trusted
+	}
+	if !ok || !changed {
+		return nil
+	}
+	if err := k.Client.Patch(ctx, obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("tell the API server whom to trust: %w", err)
+	}
+	return nil
+}

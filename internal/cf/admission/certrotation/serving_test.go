@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package certrotation
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"testing"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/torpor-dev/torpor/internal/testenv"
+)
+
+const host = "torpor-webhook.torpor-system.svc"
+
+// TestKeeper is the life of two replicas' certificates, on a real API server.
+func TestKeeper(t *testing.T) {
+	t.Parallel()
+	hub := testenv.Hub(t)
+	namespace := hub.Namespace(t)
+	now := clocktesting.NewFakeClock(time.Now())
+	replica := func() *Keeper {
+		return &Keeper{Reader: hub.Client, Client: hub.Client, Namespace: namespace, Hosts: []string{host, "127.0.0.1"}, Clock: now}
+	}
+	first, second := replica(), replica()
+	if _, err := first.GetCertificate(nil); err == nil {
+		t.Error("expected an error before the first certificate, found none")
+	}
+	config := &admissionregistrationv1.MutatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: configurationName},
+		Webhooks: []admissionregistrationv1.MutatingWebhook{{
+			Name: "a.torpor.dev", AdmissionReviewVersions: []string{"v1"}, SideEffects: new(admissionregistrationv1.SideEffectClassNone),
+			ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: new("https://127.0.0.1:1/")},
+		}},
+	}
+	if err := hub.Client.Create(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	sync := func() {
+		t.Helper()
+		for _, k := range []*Keeper{first, second} {
+			if err := k.sync(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := hub.Client.Get(t.Context(), client.ObjectKeyFromObject(config), config); err != nil {
+			t.Fatal(err)
+		}
+	}
+	trusted := func() {
+		t.Helper()
+		for name, k := range map[string]*Keeper{"first": first, "second": second} {
+			verify(t, name, k, config.Webhooks[0].ClientConfig.CABundle, now.Now())
+		}
+	}
+	sync()
+	trusted()
+	serial := first.current.Load().Leaf.SerialNumber
+
+	t.Log("While it is young a certificate stays.")
+	now.Step(servingLife / 2)
+	sync()
+	if first.current.Load().Leaf.SerialNumber.Cmp(serial) != 0 {
+		t.Error("expected the same certificate after half its life, found another")
+	}
+	t.Log("A certificate is replaced before its end, by the same authority.")
+	now.Step(servingLife / 3)
+	before := count(config.Webhooks[0].ClientConfig.CABundle)
+	sync()
+	trusted()
+	if first.current.Load().Leaf.SerialNumber.Cmp(serial) == 0 || count(config.Webhooks[0].ClientConfig.CABundle) != before {
+		t.Error("expected another certificate of the same authority")
+	}
+	t.Log("An authority is replaced before its end, and the old one is trusted as long as it is valid.")
+	now.Step(authorityLife * 3 / 4)
+	sync()
+	trusted()
+	if n := count(config.Webhooks[0].ClientConfig.CABundle); n != 2 {
+		t.Errorf("expected two authorities to be trusted, found %d", n)
+	}
+	now.Step(authorityLife / 2)
+	sync()
+	trusted()
+	if n := count(config.Webhooks[0].ClientConfig.CABundle); n != 1 {
+		t.Errorf("expected the authority that has ended to be gone, found %d", n)
+	}
+	t.Log("A configuration that lost what was filled in is repaired.")
+	config.Webhooks[0].ClientConfig.CABundle = nil
+	if err := hub.Client.Update(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	sync()
+	trusted()
+}
+
+func verify(t *testing.T, name string, k *Keeper, bundle []byte, now time.Time) {
+	t.Helper()
+	cert, err := k.GetCertificate(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(bundle) {
+		t.Fatalf("expected certificates in the bundle, found %q", bundle)
+	}
+	for _, dialled := range []string{host, "127.0.0.1"} {
+		if _, err := cert.Leaf.Verify(x509.VerifyOptions{DNSName: dialled, Roots: roots, CurrentTime: now}); err != nil {
+			t.Errorf("the %s replica is not trusted as %s: %v", name, dialled, err)
+		}
+	}
+}
+
+func count(bundle []byte) int {
+	n := 0
+	for block, rest := pem.Decode(bundle); block != nil; block, rest = pem.Decode(rest) {
+		n++
+	}
+	return n
+}
+
+func TestDecodeRefusesWhatIsNoAuthority(t *testing.T) {
+	t.Parallel()
+	ca, err := newAuthority(time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, key, err := ca.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := decode(cert, key); err != nil {
+		t.Errorf("expected what was encoded to be read, found %v", err)
+	}
+	other, err := newAuthority(time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	foreign, _, err := other.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, pair := range map[string][2][]byte{"nothing": {}, "another's key": {foreign, key}, "no PEM": {[]byte("x"), []byte("y")}} {
+		if _, err := decode(pair[0], pair[1]); err == nil {
+			t.Errorf("%s: expected an error, found none", name)
+		}
+	}
+}

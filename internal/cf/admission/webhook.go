@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package admission is the admission of CFApps: it writes the revision that the rule in package restart demands, refuses
+// edits of it, and looks again when every other admission has had its say.
+package admission
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/restart"
+)
+
+// Where the API server asks; config/webhook is generated from the markers below.
+const (
+	mutatePath   = "/mutate-cfapps"
+	validatePath = "/validate-cfapps"
+)
+
+// +kubebuilder:webhookconfiguration:mutating=true,name=torpor
+// +kubebuilder:webhookconfiguration:mutating=false,name=torpor
+// +kubebuilder:webhook:path=/mutate-cfapps,mutating=true,failurePolicy=fail,sideEffects=None,groups=korifi.cloudfoundry.org,resources=cfapps,verbs=create;update,versions=v1alpha1,name=mutate-cfapps.torpor.dev,admissionReviewVersions=v1,timeoutSeconds=3,serviceName=torpor-webhook,serviceNamespace=torpor-system
+// +kubebuilder:webhook:path=/validate-cfapps,mutating=false,failurePolicy=fail,sideEffects=None,groups=korifi.cloudfoundry.org,resources=cfapps,verbs=create;update,versions=v1alpha1,name=validate-cfapps.torpor.dev,admissionReviewVersions=v1,timeoutSeconds=3,serviceName=torpor-webhook,serviceNamespace=torpor-system
+
+// Register lets a server answer for CFApps.
+func Register(server webhook.Server, now clock.PassiveClock) {
+	server.Register(mutatePath, Mutating(now))
+	server.Register(validatePath, Validating())
+}
+
+// Mutating writes the annotations that follow from a change.
+func Mutating(now clock.PassiveClock) *admission.Webhook {
+	return &admission.Webhook{Handler: admission.HandlerFunc(func(_ context.Context, r admission.Request) admission.Response {
+		old, updated, err := apps(r)
+		if err != nil {
+			return admission.Errored(http.StatusBadRequest, err)
+		}
+		marks, err := restart.Next(old, updated)
+		if err != nil {
+			return refused(err)
+		}
+		restart.Annotate(old, updated, marks, r.UserInfo.Username, now.Now())
+		return annotated(r.Object.Raw, updated.Annotations)
+	})}
+}
+
+// Validating refuses what does not carry the annotations that Mutating writes.
+func Validating() *admission.Webhook {
+	return &admission.Webhook{Handler: admission.HandlerFunc(func(_ context.Context, r admission.Request) admission.Response {
+		old, updated, err := apps(r)
+		if err != nil {
+			return admission.Errored(http.StatusBadRequest, err)
+		}
+		if err := restart.Check(old, updated, r.UserInfo.Username); err != nil {
+			return refused(err)
+		}
+		return admission.Allowed("")
+	})}
+}
+
+// apps are the app before and after; there is none before a creation.
+func apps(r admission.Request) (old, updated *korifiv1alpha1.CFApp, err error) {
+	updated = &korifiv1alpha1.CFApp{}
+	err = json.Unmarshal(r.Object.Raw, updated)
+	if r.Operation == admissionv1.Update {
+		old = &korifiv1alpha1.CFApp{}
+		err = errors.Join(err, json.Unmarshal(r.OldObject.Raw, old))
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the app: %w", err)
+	}
+	return old, updated, nil
+}
+
+// annotated changes the annotations of an object and nothing else, whatever fields it may have.
+func annotated(raw []byte, annotations map[string]string) admission.Response {
+	var u unstructured.Unstructured
+	if err := u.UnmarshalJSON(raw); err != nil {
+		return admission.Errored(http.StatusBadRequest, fmt.Errorf("read the app: %w", err))
+	}
+	u.SetAnnotations(annotations)
+	after, err := u.MarshalJSON()
+	if err != nil {
+		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("write the app: %w", err))
+	}
+	return admission.PatchResponseFromRaw(raw, after)
+}
+
+// refused tells a person what is wrong with the change; it is no lack of rights.
+func refused(err error) admission.Response {
+	return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Result: &metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid, Message: err.Error(),
+	}}}
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package authorization
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net/http"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+)
+
+// bearer adds a token to every request of one caller.
+type bearer struct {
+	token string
+	next  http.RoundTripper
+}
+
+// RoundTrip leaves the request that it was given as it is.
+func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+b.token)
+	return b.next.RoundTrip(r)
+}
+
+// transport speaks to the API server for one credential. What client-go would make is kept for ever under the key of the
+// certificate, so this one is made here; done closes what was opened for it alone.
+func (c *Callers) transport(cred credential) (tripper http.RoundTripper, done func()) {
+	if cred.certificate == nil {
+		return bearer{token: cred.token, next: c.shared}, func() {}
+	}
+	own := c.shared.Clone()
+	own.TLSClientConfig.Certificates = []tls.Certificate{*cred.certificate}
+	return own, own.CloseIdleConnections
+}
+
+// clients are made for each request; kinds are known, so nothing has to be discovered.
+func (c *Callers) clients(tripper http.RoundTripper) (client.Client, corev1client.CoreV1Interface, error) {
+	h := &http.Client{Transport: tripper, Timeout: callTimeout}
+	cfg := &rest.Config{Host: c.host, APIPath: c.path, QPS: -1, UserAgent: "torpor-cf-api"}
+	kubernetes, err := client.New(cfg, client.Options{HTTPClient: h, Scheme: c.scheme, Mapper: c.mapper})
+	if err != nil {
+		return nil, nil, fmt.Errorf("make client: %w", err)
+	}
+	core, err := corev1client.NewForConfigAndClient(cfg, h)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make client: %w", err)
+	}
+	return kubernetes, core, nil
+}
+
+// kinds are those that callers read and write.
+func kinds() meta.RESTMapper {
+	m := meta.NewDefaultRESTMapper(nil)
+	for _, k := range []schema.GroupVersionKind{
+		korifiv1alpha1.CFAppKind(), korifiv1alpha1.CFProcessKind(), korifiv1alpha1.CFBuildKind(), korifiv1alpha1.CFPackageKind(),
+		korifiv1alpha1.CFOrgKind(), korifiv1alpha1.CFSpaceKind(), corev1.SchemeGroupVersion.WithKind("Pod"),
+		corev1.SchemeGroupVersion.WithKind("Secret"), coordinationv1.SchemeGroupVersion.WithKind("Lease"), rbacv1.SchemeGroupVersion.WithKind("RoleBinding"), corev1.SchemeGroupVersion.WithKind("Event"), torporv1alpha1.CFDeploymentKind(),
+	} {
+		m.Add(k, meta.RESTScopeNamespace)
+	}
+	m.Add(authenticationv1.SchemeGroupVersion.WithKind("SelfSubjectReview"), meta.RESTScopeRoot)
+	m.Add(authorizationv1.SchemeGroupVersion.WithKind("SelfSubjectAccessReview"), meta.RESTScopeRoot)
+	return m
+}

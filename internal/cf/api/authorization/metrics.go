@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package authorization
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// The limits that refuse a request.
+const (
+	callerLimit   = "caller"
+	newcomerLimit = "newcomer"
+)
+
+// Metrics count how callers are met; nothing of who they are is in them.
+type Metrics struct {
+	refused, credentials *prometheus.CounterVec
+}
+
+// NewMetrics counts from 0.
+func NewMetrics() *Metrics {
+	m := &Metrics{
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "torpor_cf_api_refused_total", Help: "Requests to the CF API that were refused with 429, by limit: of one caller, or of credentials that were never seen before.",
+		}, []string{"limit"}),
+		credentials: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "torpor_cf_api_credentials_total", Help: "Credentials that were shown to the CF API, by whether Kubernetes had to be asked whose they are: known or asked.",
+		}, []string{"result"}),
+	}
+	for _, limit := range []string{callerLimit, newcomerLimit} {
+		m.refused.WithLabelValues(limit)
+	}
+	return m
+}
+
+// Describe implements prometheus.Collector.
+func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
+	m.refused.Describe(ch)
+	m.credentials.Describe(ch)
+}
+
+// Collect implements prometheus.Collector.
+func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
+	m.refused.Collect(ch)
+	m.credentials.Collect(ch)
+}
+
+func (m *Metrics) refuse(limit string) { m.refused.WithLabelValues(limit).Inc() }
+
+func (m *Metrics) shown(known bool) {
+	result := "asked"
+	if known {
+		result = "known"
+	}
+	m.credentials.WithLabelValues(result).Inc()
+}

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"fmt"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+)
+
+// kubelet keeps logs for Pods, as the API server asks a kubelet for them.
+type kubelet struct {
+	// lines are those of a Pod, the oldest first; a Pod without has not started.
+	lines map[string][]logged
+}
+
+type logged struct {
+	at   time.Time
+	text string
+}
+
+func (k *kubelet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	lines, ok := k.lines[r.PathValue("pod")]
+	if !ok {
+		http.Error(w, "container is waiting to start", http.StatusBadRequest)
+		return
+	}
+	q := r.URL.Query()
+	since, _ := time.Parse(time.RFC3339, q.Get("sinceTime"))
+	var kept []string
+	for _, l := range lines {
+		if !l.at.Before(since) {
+			kept = append(kept, l.at.UTC().Format(time.RFC3339Nano)+" "+l.text)
+		}
+	}
+	if n, err := strconv.Atoi(q.Get("tailLines")); err == nil {
+		kept = kept[max(0, len(kept)-n):]
+	}
+	for _, line := range kept {
+		_, _ = fmt.Fprintln(w, line)
+	}
+}
+
+// node runs a kubelet whom the API server trusts, because the cluster's authority has signed for it.
+func (w *world) node(t *testing.T, k *kubelet) string {
+	t.Helper()
+	pki := filepath.Join(filepath.Dir(w.Kubeconfig(t)), "pki")
+	authority, err := tls.LoadX509KeyPair(filepath.Join(pki, "ca.crt"), filepath.Join(pki, "ca.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	raw, err := x509.CreateCertificate(nil, template, authority.Leaf, authority.Leaf.PublicKey, authority.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /containerLogs/{namespace}/{pod}/{container}", k)
+	server := httptest.NewUnstartedServer(mux)
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{raw}, PrivateKey: authority.PrivateKey}}, MinVersion: tls.VersionTLS12}
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{GenerateName: "node-"}}
+	w.Create(t, node)
+	address, ok := server.Listener.Addr().(*net.TCPAddr)
+	if !ok {
+		t.Fatalf("found %T", server.Listener.Addr())
+	}
+	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "127.0.0.1"}}
+	node.Status.DaemonEndpoints.KubeletEndpoint.Port = int32(address.Port)
+	if err := w.Client.Status().Update(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+	return node.Name
+}
+
+func (w *world) testLogs(t *testing.T) {
+	space := w.space(t)
+	app, another := w.app(t, space, "shop", 3, korifiv1alpha1.StartedState), w.app(t, space, "stall", 1, korifiv1alpha1.StartedState)
+	k := &kubelet{lines: map[string][]logged{}}
+	node := w.node(t, k)
+	begin := time.Date(2026, 11, 20, 12, 0, 0, 5, time.UTC)
+	says := func(pod, who string, after time.Duration) {
+		for second := range 5 {
+			at := begin.Add(time.Duration(second)*time.Second + after)
+			k.lines[pod] = append(k.lines[pod], logged{at, fmt.Sprintf("%s says %d", who, second)})
+		}
+	}
+	says(w.podOn(t, node, space, app, "0"), "shop 0", 0)
+	says(w.podOn(t, node, space, app, "1"), "shop 1", time.Millisecond)
+	w.podOn(t, node, space, app, "2")
+	says(w.podOn(t, node, space, another, "0"), "stall", 0)
+	alice := w.caller(t, "alice")
+	read := func(query string) []string {
+		t.Helper()
+		a := alice.get(t, "/api/v1/read/"+app+query)
+		if a.status != http.StatusOK {
+			t.Fatalf("%s: found %d %s", query, a.status, a.body)
+		}
+		var all []string
+		count, _ := strconv.Atoi(field(t, a.body, "envelopes.batch#"))
+		for i := range count {
+			text, err := base64.StdEncoding.DecodeString(field(t, a.body, fmt.Sprintf("envelopes.batch.%d.log.payload", i)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, string(text))
+		}
+		return all
+	}
+	at := func(second int) string {
+		return strconv.FormatInt(begin.Add(time.Duration(second)*time.Second).UnixNano(), 10)
+	}
+	for name, test := range map[string]struct{ query, want string }{
+		"the recent ones, as the client asks":       {"?descending=true&envelope_types=LOG&limit=3&start_time=-6795364578871345152", "shop 1 says 4|shop 0 says 4|shop 1 says 3"},
+		"the first ones":                            {"?limit=3", "shop 0 says 0|shop 1 says 0|shop 0 says 1"},
+		"from a time on, to the nanosecond":         {"?limit=2&start_time=" + at(3), "shop 0 says 3|shop 1 says 3"},
+		"what came after the last that was seen":    {"?start_time=" + strconv.FormatInt(begin.Add(4*time.Second+time.Millisecond+1).UnixNano(), 10), ""},
+		"between two times":                         {"?start_time=" + at(1) + "&end_time=" + at(2), "shop 0 says 1|shop 1 says 1"},
+		"the last before a time":                    {"?descending=true&limit=1&end_time=" + at(2), "shop 1 says 1"},
+		"no other kind of envelope is kept":         {"?envelope_types=COUNTER", ""},
+		"a limit below one is one":                  {"?limit=0", "shop 0 says 0"},
+		"all that there is":                         {"?limit=1000", strings.Join(everything(), "|")},
+		"a limit above what is answered is no more": {"?limit=999999", strings.Join(everything(), "|")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := strings.Join(read(test.query), "|"); got != test.want {
+				t.Errorf("found %q, want %q", got, test.want)
+			}
+		})
+	}
+	a := alice.get(t, "/api/v1/read/"+app+"?limit=1")
+	for path, want := range map[string]string{
+		"timestamp": at(0), "source_id": app, "instance_id": "0", "log.type": "OUT", "tags.source_type": "APP/PROC/WEB", "tags.process_type": "web",
+	} {
+		if got := field(t, a.body, "envelopes.batch.0."+path); got != want {
+			t.Errorf("%s: found %q, want %q", path, got, want)
+		}
+	}
+	if a := w.caller(t, "bob").get(t, "/api/v1/read/"+app); a.status != http.StatusForbidden {
+		t.Errorf("found %d %s, want bob refused, who may not read logs", a.status, a.body)
+	}
+}
+
+func everything() []string {
+	var all []string
+	for second := range 5 {
+		for index := range 2 {
+			all = append(all, fmt.Sprintf("shop %d says %d", index, second))
+		}
+	}
+	return all
+}

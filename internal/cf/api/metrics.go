@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
+)
+
+// statusGone is counted for requests whose client did not wait for the answer.
+const statusGone = 499
+
+// metrics count requests by the rows of the table, never by what is in a path: no GUID and no name becomes a label.
+type metrics struct {
+	registry *prometheus.Registry
+	callers  *authorization.Metrics
+	requests *prometheus.CounterVec
+	duration *prometheus.HistogramVec
+}
+
+func newMetrics() *metrics {
+	m := &metrics{
+		registry: prometheus.NewRegistry(), callers: authorization.NewMetrics(),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "torpor_cf_api_requests_total", Help: "Requests to the CF API, by row of the table of routes and by status; 499 if the client went away.",
+		}, []string{"route", "code"}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "torpor_cf_api_request_duration_seconds", Help: "Time to the answer of the CF API, by row of the table of routes; it has in it how long answers are held.",
+			Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15},
+		}, []string{"route"}),
+	}
+	m.registry.MustRegister(m.requests, m.duration, m.callers)
+	return m
+}
+
+func (m *metrics) answered(route string, status int, took time.Duration) {
+	m.requests.WithLabelValues(route, strconv.Itoa(status)).Inc()
+	m.duration.WithLabelValues(route).Observe(took.Seconds())
+}
+
+// serve shows the metrics on an address; ended gets why that ended.
+func (m *metrics) serve(ctx context.Context, address string, ended chan<- error) (io.Closer, error) {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: writeTimeout}
+	if address == "" || address == "0" {
+		return server, nil
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("listen for metrics: %w", err)
+	}
+	go func() {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			ended <- err
+		}
+	}()
+	return server, nil
+}

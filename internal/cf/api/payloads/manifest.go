@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package payloads
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
+)
+
+// Manifest is what cf push sends of a manifest. Fields that Torpor does not know are read over.
+type Manifest struct {
+	Applications []ManifestApp `json:"applications"`
+}
+
+// ManifestApp is one app of a manifest; what it says of a process is for web.
+type ManifestApp struct {
+	Name   string `json:"name"`
+	Docker *struct {
+		Image    string `json:"image"`
+		Username string `json:"username"`
+	} `json:"docker"`
+	Env             map[string]json.RawMessage `json:"env"`
+	ManifestProcess `json:",inline"`
+	Processes       []ManifestProcess `json:"processes"`
+	// What follows is read over, with a warning.
+	Routes   json.RawMessage `json:"routes"`
+	Random   json.RawMessage `json:"random-route"`
+	Services json.RawMessage `json:"services"`
+	Sidecars json.RawMessage `json:"sidecars"`
+}
+
+// ManifestProcess is one process of a manifest; nil and empty leave a field as it is.
+type ManifestProcess struct {
+	Type                         string  `json:"type,omitempty"`
+	Instances                    *int32  `json:"instances,omitempty"`
+	Memory                       string  `json:"memory,omitempty"`
+	DiskQuota                    string  `json:"disk_quota,omitempty"`
+	DiskQuotaOfClients           string  `json:"disk-quota,omitempty"`
+	Command                      *string `json:"command,omitempty"`
+	HealthCheckType              string  `json:"health-check-type,omitempty"`
+	HealthCheckHTTPEndpoint      string  `json:"health-check-http-endpoint,omitempty"`
+	HealthCheckInvocationTimeout *int32  `json:"health-check-invocation-timeout,omitempty"`
+	Timeout                      *int32  `json:"timeout,omitempty"`
+}
+
+// ManifestOf reads a manifest, and refuses it as a whole if a part of it makes no sense.
+func ManifestOf(body io.Reader) (Manifest, error) {
+	raw, err := all(body)
+	if err != nil {
+		return Manifest{}, err
+	}
+	asJSON, err := yaml.YAMLToJSON(raw)
+	if err != nil {
+		return Manifest{}, apierrors.BadBody("Request invalid due to parse error: " + err.Error())
+	}
+	var m Manifest
+	if err := parsed(json.Unmarshal(asJSON, &m)); err != nil {
+		return Manifest{}, err
+	}
+	if len(m.Applications) == 0 {
+		return Manifest{}, apierrors.Unprocessable("expected at least one app under applications, found none; name one")
+	}
+	for i := range m.Applications {
+		if err := m.Applications[i].check(i); err != nil {
+			return Manifest{}, err
+		}
+	}
+	return m, nil
+}
+
+func (a ManifestApp) check(index int) error {
+	if a.Name == "" {
+		return apierrors.Unprocessable("For application at index " + strconv.Itoa(index) + ": Name must not be empty")
+	}
+	about := "For application '" + a.Name + "': "
+	if a.Docker != nil && a.Docker.Username != "" {
+		return apierrors.Unprocessable(about + "expected no docker.username, because registries are let in by image pull secrets; leave it out and ask the platform team for one")
+	}
+	var types []string
+	for i, p := range a.AllProcesses() {
+		if i > 0 && (p.Type == "" || slices.Contains(types[1:], p.Type)) {
+			return apierrors.Unprocessable(about + "expected a type of its own for each process, found " + strconv.Quote(p.Type) + " at index " + strconv.Itoa(i-1))
+		}
+		types = append(types, p.Type)
+		_, wrongMemory := MB(p.Memory)
+		_, wrongDisk := MB(p.Disk())
+		if err := cmp.Or(wrongMemory, wrongDisk); err != nil {
+			return apierrors.Unprocessable(about + err.Error())
+		}
+	}
+	for name := range a.Env {
+		if !OwnVariable(name) {
+			return apierrors.Unprocessable(about + "expected names of your own under env, found '" + name + "'; choose another")
+		}
+	}
+	return nil
+}
+
+// OwnVariable says that an app may choose this name for a variable of its environment.
+func OwnVariable(name string) bool {
+	return name != "" && name != "PORT" && !strings.HasPrefix(name, "VCAP_")
+}
+
+// AllProcesses are those of an app: first web as the app itself describes it, then those of its list.
+func (a ManifestApp) AllProcesses() []ManifestProcess {
+	web := a.ManifestProcess
+	web.Type = korifiv1alpha1.WebProcess
+	return append([]ManifestProcess{web}, a.Processes...)
+}
+
+// Variables are the app's environment as text: what is no text is JSON, and null takes a variable away.
+func (a ManifestApp) Variables() map[string]*string {
+	vars := map[string]*string{}
+	for name, raw := range a.Env {
+		value := string(raw)
+		_ = json.Unmarshal(raw, &value)
+		if vars[name] = &value; string(raw) == "null" {
+			vars[name] = nil
+		}
+	}
+	return vars
+}
+
+// Ignored says in sentences what of an app was read over.
+func (a ManifestApp) Ignored() []string {
+	var all []string
+	for _, part := range []struct {
+		name, instead string
+		is            json.RawMessage
+	}{
+		{"routes", "traffic is what a Service and an Ingress of the cluster make of it", a.Routes},
+		{"random-route", "traffic is what a Service and an Ingress of the cluster make of it", a.Random},
+		{"services", "hand over credentials in the environment", a.Services},
+		{"sidecars", "make a process of each", a.Sidecars},
+	} {
+		if is := string(part.is); is != "" && is != "null" && is != "false" && is != "[]" {
+			all = append(all, fmt.Sprintf("App '%s': %s of the manifest was read over; %s.", a.Name, part.name, part.instead))
+		}
+	}
+	return all
+}
+
+// Disk is the quota, in whichever way it is written.
+func (p ManifestProcess) Disk() string { return cmp.Or(p.DiskQuotaOfClients, p.DiskQuota) }
+
+// MB reads a size such as 256M or 1G in MiB; 0 if there is none.
+func MB(size string) (int64, error) {
+	if size == "" {
+		return 0, nil
+	}
+	upper := strings.TrimSuffix(strings.ToUpper(strings.TrimSpace(size)), "B")
+	factors := map[byte]int64{'M': 1, 'G': 1 << 10, 'T': 1 << 20}
+	if upper == "" {
+		upper = "?"
+	}
+	last := len(upper) - 1
+	n, err := strconv.ParseInt(upper[:last], 10, 64)
+	if factor := factors[upper[last]]; factor > 0 && err == nil && n >= 1 && n <= 1<<30 {
+		return n * factor, nil
+	}
+	return 0, apierrors.Unprocessable("expected a size such as 256M or 1G, found " + strconv.Quote(size))
+}

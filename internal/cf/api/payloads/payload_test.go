@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package payloads
+
+import (
+	"errors"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
+)
+
+func TestMB(t *testing.T) {
+	for size, want := range map[string]int64{"": 0, "64M": 64, "64MB": 64, "1g": 1024, " 2G ": 2048, "1T": 1 << 20} {
+		if got, err := MB(size); err != nil || got != want {
+			t.Errorf("%q: found %d (%v), want %d", size, got, err, want)
+		}
+	}
+	for _, size := range []string{"M", "1", "-1M", "0M", "1.5G", "99999999999999999999G", "é"} {
+		if got, err := MB(size); err == nil {
+			t.Errorf("%q: found %d, want it refused", size, got)
+		}
+	}
+}
+
+func TestDecodeTakesWhatNewerClientsSend(t *testing.T) {
+	var d Deployment
+	body := `{"strategy":"rolling","something":{"new":1},"options":{"max_in_flight":null,"web_instances":null},"revision":null}`
+	if err := Decode(strings.NewReader(body), &d); err != nil || d.Strategy != "rolling" {
+		t.Errorf("found %+v (%v), want it read", d, err)
+	}
+	if err := Decode(strings.NewReader(""), &d); err != nil {
+		t.Errorf("found %v, want an empty body read", err)
+	}
+	if err := Decode(strings.NewReader(strings.Repeat(" ", maxBody+1)), &d); err == nil {
+		t.Error("expected a body above 1 MiB refused, found it read")
+	}
+}
+
+func TestWrongTypesAreToldInWords(t *testing.T) {
+	for body, want := range map[string]string{
+		`{"strategy":1}`:                              "expected strategy to be a string, found a number",
+		`{"options":{"max_in_flight":"2"}}`:           "expected options.max_in_flight to be a whole number, found a string",
+		`{"options":{"canary":{"steps":{}}}}`:         "expected options.canary.steps to be a list, found a object",
+		`{"relationships":{"app":{"data":"a-guid"}}}`: "expected relationships.app.data to be an object, found a string",
+		`"text"`: "expected an object, found a string",
+	} {
+		var d Deployment
+		if err := Decode(strings.NewReader(body), &d); err == nil || err.Error() != want {
+			t.Errorf("%s: found %v, want %s", body, err, want)
+		}
+	}
+}
+
+// reads fails unless what came back is an answer to the client: a fault with a status below 500.
+func reads(t *testing.T, err error) {
+	t.Helper()
+	var known *apierrors.CFError
+	if err != nil && (!errors.As(err, &known) || known.Status < 400 || known.Status >= 500 || known.Detail == "") {
+		t.Errorf("found %v, want the client told what is wrong", err)
+	}
+}
+
+func FuzzManifest(f *testing.F) {
+	f.Add("applications: [{name: a, docker: {image: x}, instances: 2, memory: 64M, env: {A: 1}}]")
+	f.Add("x: &x {memory: 1G, env: {A: null, B: [1]}}\napplications:\n- {name: a, <<: *x, processes: [{type: worker, disk-quota: 1T}]}\n- {name: b}")
+	f.Add("a: &a [x, x]\nb: &b [*a, *a]\nc: &c [*b, *b]\napplications: *c")
+	f.Add("applications: [{name: a, routes: [{route: x}], random-route: true, services: [db], sidecars: [{name: s}]}]")
+	f.Add("applications: [{name: 7}]")
+	f.Add("? [1]: 2")
+	f.Fuzz(func(t *testing.T, body string) {
+		m, err := ManifestOf(strings.NewReader(body))
+		reads(t, err)
+		if err != nil {
+			return
+		}
+		for _, a := range m.Applications {
+			if a.Name == "" {
+				t.Error("expected a name of each app, found none")
+			}
+			for name := range a.Variables() {
+				if !OwnVariable(name) {
+					t.Errorf("found the variable %q, want it refused", name)
+				}
+			}
+			for _, p := range a.AllProcesses() {
+				if mb, err := MB(p.Memory); err != nil || mb < 0 {
+					t.Errorf("found the size %q in a manifest that was accepted", p.Memory)
+				}
+			}
+			_ = a.Ignored()
+		}
+	})
+}
+
+func FuzzBody(f *testing.F) {
+	for _, body := range []string{
+		``, `null`, `{}`, `[]`, `7`, `{"name":null}`, `{"var":{"A":"b","C":null}}`, `{"instances":3,"memory_in_mb":null}`,
+		`{"strategy":"canary","options":{"max_in_flight":2,"canary":{"steps":[{"instance_weight":10}]},"web_instances":null}}`,
+		`{"relationships":{"app":{"data":{"guid":"x"}},"user":{"data":{"username":"u"}}}}`,
+		`{"health_check":{"type":"http","data":{"endpoint":"/","timeout":1e3}}}`, "\xff", `{"a":`,
+	} {
+		f.Add(body)
+	}
+	f.Fuzz(func(t *testing.T, body string) {
+		for _, into := range []any{&App{}, &Process{}, &Scale{}, &Package{}, &Build{}, &Deployment{}, &Variables{}, &Relationship{}, &Place{}, &Role{}} {
+			reads(t, Decode(strings.NewReader(body), into))
+		}
+	})
+}
+
+func FuzzQuery(f *testing.F) {
+	for _, query := range []string{
+		"page=2&per_page=5000&order_by=-created_at", "page=0", "per_page=-1", "page=99999999999999999999", "page=9223372036854775807&per_page=5000", "names=a,b,&guids=",
+		"label_selector=env in (a,b),!c", "label_selector=a===b", "order_by=--name", "names=%00&page=+1",
+	} {
+		f.Add(query)
+	}
+	f.Fuzz(func(t *testing.T, query string) {
+		q, err := url.ParseQuery(query)
+		if err != nil {
+			return
+		}
+		p, err := PageOf(q)
+		reads(t, err)
+		if err == nil && (p.Number < 1 || p.PerPage < 1 || p.PerPage > maxPerPage || p.Number > maxPage) {
+			t.Errorf("found page %d of %d each, want them in bounds", p.Number, p.PerPage)
+		}
+		if names := FilterOf(q, "names"); !q.Has("names") != names.Has("any name that nobody has asked for") {
+			t.Errorf("found %q to filter wrongly", q.Get("names"))
+		}
+		_, err = Unlabelled(q)
+		reads(t, err)
+	})
+}

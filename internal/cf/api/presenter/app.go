@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package presenter
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/restart"
+)
+
+// App is an app of CF v3, with its revision, which is Torpor's own.
+type App struct {
+	GUID          string           `json:"guid"`
+	CreatedAt     string           `json:"created_at"`
+	UpdatedAt     string           `json:"updated_at"`
+	Name          string           `json:"name"`
+	State         string           `json:"state"`
+	Revision      int64            `json:"revision"`
+	Lifecycle     Lifecycle        `json:"lifecycle"`
+	Relationships AppRelationships `json:"relationships"`
+	Metadata      Metadata         `json:"metadata"`
+	Links         AppLinks         `json:"links"`
+}
+
+// AppLinks are the places of an app; a struct, because thousands of apps are shown at once.
+type AppLinks struct {
+	Self      Link `json:"self"`
+	Space     Link `json:"space"`
+	Processes Link `json:"processes"`
+}
+
+// AppRelationships are those of an app.
+type AppRelationships struct {
+	Space          ToOne `json:"space"`
+	CurrentDroplet ToOne `json:"current_droplet"`
+}
+
+// Lifecycle is how droplets are made.
+type Lifecycle struct {
+	Type string        `json:"type"`
+	Data LifecycleData `json:"data"`
+}
+
+// LifecycleData is empty for docker.
+type LifecycleData struct {
+	Buildpacks []string `json:"buildpacks,omitempty"`
+	Stack      string   `json:"stack,omitempty"`
+}
+
+// AppOf shows an app. base is the API's own address.
+func AppOf(base string, app *korifiv1alpha1.CFApp) App {
+	self := base + "/v3/apps/" + app.Name
+	revision, _, _ := restart.RevisionOf(app)
+	return App{
+		GUID: app.Name, CreatedAt: Stamp(app.CreationTimestamp.Time), UpdatedAt: changed(app), Name: app.Spec.DisplayName,
+		State: string(app.Spec.DesiredState), Revision: revision, Lifecycle: lifecycle(app.Spec.Lifecycle),
+		Relationships: AppRelationships{Space: To(app.Namespace), CurrentDroplet: To(droplet(app))},
+		Links:         AppLinks{Self: Link{HRef: self}, Space: Link{HRef: base + "/v3/spaces/" + app.Namespace}, Processes: Link{HRef: self + "/processes"}},
+	}
+}
+
+func lifecycle(l korifiv1alpha1.Lifecycle) Lifecycle {
+	return Lifecycle{Type: string(l.Type), Data: LifecycleData{Buildpacks: l.Data.Buildpacks, Stack: l.Data.Stack}}
+}
+
+// AppRevision is a revision of an app.
+type AppRevision struct {
+	GUID          string   `json:"guid"`
+	Version       int64    `json:"version"`
+	CreatedAt     string   `json:"created_at"`
+	UpdatedAt     string   `json:"updated_at"`
+	Description   string   `json:"description"`
+	Deployable    bool     `json:"deployable"`
+	Droplet       GUID     `json:"droplet"`
+	Relationships struct{} `json:"relationships"`
+	Metadata      Metadata `json:"metadata"`
+	Links         Links    `json:"links"`
+}
+
+// RevisionGUID is the GUID of a revision of an app.
+func RevisionGUID(app string, revision int64) string {
+	return app + "-" + restart.FormatRevision(revision)
+}
+
+// RevisionsOf are the revisions of an app that are still known, the newest first.
+func RevisionsOf(base string, app *korifiv1alpha1.CFApp) []AppRevision {
+	var all []AppRevision
+	for _, r := range began(app) {
+		description := "Initial revision."
+		if r.Cause != "" && r.Cause != korifiv1alpha1.CausedByCreation {
+			description = string(r.Cause) + " by " + r.By
+		}
+		guid := RevisionGUID(app.Name, r.Revision)
+		all = append(all, AppRevision{
+			GUID: guid, Version: r.Revision, CreatedAt: Stamp(r.At.Time), UpdatedAt: Stamp(r.At.Time), Description: description,
+			Deployable: r.Droplet != "", Droplet: GUID{GUID: r.Droplet},
+			Links: Links{"self": {HRef: base + "/v3/revisions/" + guid}, "app": {HRef: base + "/v3/apps/" + app.Name}},
+		})
+	}
+	return all
+}
+
+// began are the revisions that the app's controller has written down, the current one if it was not that quick yet, and the
+// first one, whose droplet is forgotten if the second began before anybody could write it down.
+func began(app *korifiv1alpha1.CFApp) []korifiv1alpha1.Restart {
+	known := slices.Clone(app.Status.Restarts)
+	if current, _, _ := restart.RevisionOf(app); len(known) == 0 || known[0].Revision < current {
+		now := korifiv1alpha1.Restart{
+			Revision: current, Cause: korifiv1alpha1.RestartCause(app.Annotations[torporv1alpha1.CauseAnnotation]), At: app.CreationTimestamp,
+			By: app.Annotations[torporv1alpha1.RevisedByAnnotation], Droplet: cmp.Or(app.Annotations[torporv1alpha1.DropletAnnotation], droplet(app)),
+		}
+		if at, err := time.Parse(time.RFC3339, app.Annotations[torporv1alpha1.RevisedAtAnnotation]); err == nil {
+			now.At = metav1.NewTime(at)
+		}
+		known = slices.Insert(known, 0, now)
+	}
+	if known[len(known)-1].Revision == 1 {
+		known = append(known, korifiv1alpha1.Restart{At: app.CreationTimestamp})
+	}
+	return known
+}
+
+func droplet(app *korifiv1alpha1.CFApp) string {
+	if app.Spec.CurrentDropletRef == nil {
+		return ""
+	}
+	return app.Spec.CurrentDropletRef.Name
+}

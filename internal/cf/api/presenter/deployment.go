@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package presenter
+
+import (
+	"cmp"
+	"time"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+)
+
+// Deployment is a deployment of CF v3.
+type Deployment struct {
+	GUID         string            `json:"guid"`
+	CreatedAt    string            `json:"created_at"`
+	UpdatedAt    string            `json:"updated_at"`
+	Status       DeploymentStatus  `json:"status"`
+	Strategy     string            `json:"strategy"`
+	Options      DeploymentOptions `json:"options"`
+	Droplet      GUID              `json:"droplet"`
+	NewProcesses []struct{}        `json:"new_processes"`
+	// Revision is that of the app which the deployment began; null before.
+	Revision      *DeployedRevision `json:"revision"`
+	Relationships ToApp             `json:"relationships"`
+	Metadata      Metadata          `json:"metadata"`
+	Links         Links             `json:"links"`
+}
+
+// DeploymentOptions are how a deployment goes on.
+type DeploymentOptions struct {
+	MaxInFlight int32   `json:"max_in_flight"`
+	Canary      *Canary `json:"canary,omitempty"`
+}
+
+// Canary is where a canary waits.
+type Canary struct {
+	Steps []CanaryStep `json:"steps"`
+}
+
+// CanaryStep is one such place, in percent of the instances.
+type CanaryStep struct {
+	InstanceWeight int32 `json:"instance_weight"`
+}
+
+// DeploymentStatus is how far a deployment is.
+type DeploymentStatus struct {
+	Value   string            `json:"value"`
+	Reason  string            `json:"reason"`
+	Details map[string]string `json:"details"`
+	Canary  *CanaryStatus     `json:"canary,omitempty"`
+}
+
+// CanaryStatus is at which step a canary is.
+type CanaryStatus struct {
+	Steps CanaryProgress `json:"steps"`
+}
+
+// CanaryProgress counts from 1.
+type CanaryProgress struct {
+	Current int32 `json:"current"`
+	Total   int32 `json:"total"`
+}
+
+// DeployedRevision is a revision of an app.
+type DeployedRevision struct {
+	GUID    string `json:"guid"`
+	Version int64  `json:"version"`
+}
+
+// Over says that nothing more comes of a deployment.
+func (s DeploymentStatus) Over() bool { return s.Value == string(torporv1alpha1.FinalizedDeployment) }
+
+// Waits says that somebody has to continue it.
+func (s DeploymentStatus) Waits() bool { return s.Reason == string(torporv1alpha1.PausedState) }
+
+// DeploymentOf shows a deployment.
+func DeploymentOf(base string, d *torporv1alpha1.CFDeployment) Deployment {
+	app, self := d.Spec.AppRef.Name, base+"/v3/deployments/"+d.Name
+	shown := Deployment{
+		GUID: d.Name, CreatedAt: Stamp(d.CreationTimestamp.Time), UpdatedAt: Stamp(lastChange(d)),
+		Strategy:     string(cmp.Or(d.Spec.Strategy, torporv1alpha1.RollingDeployment)),
+		Options:      DeploymentOptions{MaxInFlight: max(1, d.Spec.MaxInFlight)},
+		Status:       deploymentStatus(d),
+		NewProcesses: []struct{}{}, Relationships: ToApp{App: To(app)},
+		Links: Links{
+			"self": {HRef: self}, "app": {HRef: base + "/v3/apps/" + app},
+			"cancel": {HRef: self + "/actions/cancel", Method: "POST"}, "continue": {HRef: self + "/actions/continue", Method: "POST"},
+		},
+	}
+	if d.Spec.DropletRef != nil {
+		shown.Droplet = GUID{GUID: d.Spec.DropletRef.Name}
+	}
+	if n := d.Status.Revision; n != 0 {
+		shown.Revision = &DeployedRevision{GUID: RevisionGUID(app, n), Version: n}
+	}
+	if d.Spec.Strategy == torporv1alpha1.CanaryDeployment {
+		shown.Options.Canary = &Canary{Steps: make([]CanaryStep, 0, len(d.Spec.Steps))}
+		for _, step := range d.Spec.Steps {
+			shown.Options.Canary.Steps = append(shown.Options.Canary.Steps, CanaryStep{InstanceWeight: step.InstanceWeight})
+		}
+	}
+	return shown
+}
+
+// deploymentStatus is what the controller says; what it has not seen yet, such as that a canary is continued, goes on.
+func deploymentStatus(d *torporv1alpha1.CFDeployment) DeploymentStatus {
+	s := DeploymentStatus{
+		Value:   string(cmp.Or(d.Status.Value, torporv1alpha1.ActiveDeployment)),
+		Reason:  string(cmp.Or(d.Status.Reason, torporv1alpha1.DeployingState)),
+		Details: map[string]string{"last_status_change": Stamp(lastChange(d))},
+	}
+	if d.Status.ObservedGeneration < d.Generation && !s.Over() {
+		if s.Reason = string(torporv1alpha1.DeployingState); d.Spec.Cancelled {
+			s.Reason = string(torporv1alpha1.CancelingState)
+		}
+	}
+	if d.Status.TotalSteps > 0 {
+		s.Canary = &CanaryStatus{Steps: CanaryProgress{Current: d.Status.CurrentStep, Total: d.Status.TotalSteps}}
+	}
+	return s
+}
+
+func lastChange(d *torporv1alpha1.CFDeployment) time.Time {
+	if d.Status.LastChange != nil {
+		return d.Status.LastChange.Time
+	}
+	return d.CreationTimestamp.Time
+}

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package presenter
+
+import (
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+)
+
+// Package is a package of CF v3.
+type Package struct {
+	GUID          string      `json:"guid"`
+	CreatedAt     string      `json:"created_at"`
+	UpdatedAt     string      `json:"updated_at"`
+	Type          string      `json:"type"`
+	State         string      `json:"state"`
+	Data          PackageData `json:"data"`
+	Relationships ToApp       `json:"relationships"`
+	Metadata      Metadata    `json:"metadata"`
+	Links         Links       `json:"links"`
+}
+
+// PackageData is the image of a package of type docker.
+type PackageData struct {
+	Image string `json:"image,omitempty"`
+}
+
+// ToApp are the relationships of what belongs to an app.
+type ToApp struct {
+	App ToOne `json:"app"`
+}
+
+// PackageOf shows a package. An image needs nothing to be ready; code is never uploaded here.
+func PackageOf(base string, p *korifiv1alpha1.CFPackage) Package {
+	state := "AWAITING_UPLOAD"
+	if p.Spec.Type == korifiv1alpha1.DockerPackage {
+		state = "READY"
+	}
+	created := Stamp(p.CreationTimestamp.Time)
+	return Package{
+		GUID: p.Name, CreatedAt: created, UpdatedAt: created, Type: string(p.Spec.Type), State: state,
+		Data: PackageData{Image: p.Spec.Source.Registry.Image}, Relationships: ToApp{App: To(p.Spec.AppRef.Name)},
+		Links: Links{"self": {HRef: base + "/v3/packages/" + p.Name}, "app": {HRef: base + "/v3/apps/" + p.Spec.AppRef.Name}},
+	}
+}
+
+// Build is a build of CF v3.
+type Build struct {
+	GUID          string    `json:"guid"`
+	CreatedAt     string    `json:"created_at"`
+	UpdatedAt     string    `json:"updated_at"`
+	State         string    `json:"state"`
+	Error         *string   `json:"error"`
+	Lifecycle     Lifecycle `json:"lifecycle"`
+	Package       GUID      `json:"package"`
+	Droplet       *GUID     `json:"droplet"`
+	Relationships ToApp     `json:"relationships"`
+	Metadata      Metadata  `json:"metadata"`
+	Links         Links     `json:"links"`
+}
+
+// BuildOf shows a build.
+func BuildOf(base string, b *korifiv1alpha1.CFBuild) Build {
+	created := Stamp(b.CreationTimestamp.Time)
+	shown := Build{
+		GUID: b.Name, CreatedAt: created, UpdatedAt: created, State: string(StateOf(b)), Lifecycle: lifecycle(b.Spec.Lifecycle),
+		Package: GUID{GUID: b.Spec.PackageRef.Name}, Relationships: ToApp{App: To(b.Spec.AppRef.Name)},
+		Links: Links{"self": {HRef: base + "/v3/builds/" + b.Name}, "app": {HRef: base + "/v3/apps/" + b.Spec.AppRef.Name}},
+	}
+	switch StateOf(b) {
+	case korifiv1alpha1.StagedBuild:
+		shown.Droplet = &GUID{GUID: b.Name}
+		shown.Links["droplet"] = Link{HRef: base + "/v3/droplets/" + b.Name}
+	case korifiv1alpha1.FailedBuild:
+		why := "BuildFail - no reason is known"
+		for _, c := range b.Status.Conditions {
+			if c.Message != "" {
+				why = "BuildFail - " + c.Message
+			}
+		}
+		shown.Error = &why
+	case korifiv1alpha1.StagingBuild:
+	}
+	return shown
+}
+
+// StateOf is how far a build is; one that nobody has looked at is being staged.
+func StateOf(b *korifiv1alpha1.CFBuild) korifiv1alpha1.BuildState {
+	switch {
+	case b.Status.Droplet != nil:
+		return korifiv1alpha1.StagedBuild
+	case b.Status.State == "":
+		return korifiv1alpha1.StagingBuild
+	default:
+		return b.Status.State
+	}
+}
+
+// Droplet is a droplet of CF v3.
+type Droplet struct {
+	GUID          string            `json:"guid"`
+	CreatedAt     string            `json:"created_at"`
+	UpdatedAt     string            `json:"updated_at"`
+	State         string            `json:"state"`
+	Error         *string           `json:"error"`
+	Image         *string           `json:"image"`
+	Stack         *string           `json:"stack"`
+	Lifecycle     Lifecycle         `json:"lifecycle"`
+	ProcessTypes  map[string]string `json:"process_types"`
+	Buildpacks    []struct{}        `json:"buildpacks"`
+	Relationships ToApp             `json:"relationships"`
+	Metadata      Metadata          `json:"metadata"`
+	Links         Links             `json:"links"`
+}
+
+// DropletOf shows the droplet of a build that is staged.
+func DropletOf(base string, b *korifiv1alpha1.CFBuild) Droplet {
+	created := Stamp(b.CreationTimestamp.Time)
+	shown := Droplet{
+		GUID: b.Name, CreatedAt: created, UpdatedAt: created, State: "STAGED", Lifecycle: lifecycle(b.Spec.Lifecycle),
+		ProcessTypes: map[string]string{}, Buildpacks: []struct{}{}, Relationships: ToApp{App: To(b.Spec.AppRef.Name)},
+		Links: Links{
+			"self": {HRef: base + "/v3/droplets/" + b.Name}, "app": {HRef: base + "/v3/apps/" + b.Spec.AppRef.Name},
+			"package":                {HRef: base + "/v3/packages/" + b.Spec.PackageRef.Name},
+			"assign_current_droplet": {HRef: base + "/v3/apps/" + b.Spec.AppRef.Name + "/relationships/current_droplet", Method: "PATCH"},
+		},
+	}
+	if d := b.Status.Droplet; d != nil {
+		if b.Spec.Lifecycle.Type == korifiv1alpha1.DockerLifecycle {
+			shown.Image = &d.Registry.Image
+		}
+		if d.Stack != "" {
+			shown.Stack = &d.Stack
+		}
+		for _, p := range d.ProcessTypes {
+			shown.ProcessTypes[p.Type] = p.Command
+		}
+	}
+	return shown
+}

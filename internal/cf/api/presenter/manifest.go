@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package presenter
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cf/api/payloads"
+	"github.com/torpor-dev/torpor/internal/restart"
+)
+
+// ManifestDiff is what a manifest would change.
+type ManifestDiff struct {
+	Diff []Difference `json:"diff"`
+}
+
+// Difference is one field that would change; Op is add or replace, and Was is left out for what is new.
+type Difference struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Was   any    `json:"was,omitempty"`
+	Value any    `json:"value"`
+}
+
+// AppState is how an app is before a manifest is applied; App is nil if there is none.
+type AppState struct {
+	App       *korifiv1alpha1.CFApp
+	Processes []*korifiv1alpha1.CFProcess
+	Variables map[string]string
+}
+
+// DifferencesOf are those between an app of a manifest, by its index, and how the app is.
+func DifferencesOf(index int, wanted payloads.ManifestApp, now AppState) []Difference {
+	at := fmt.Sprintf("/applications/%d", index)
+	var all []Difference
+	if now.App == nil {
+		all = append(all, Difference{Op: "add", Path: at + "/name", Value: wanted.Name})
+	}
+	for i, p := range wanted.AllProcesses() {
+		path := at
+		if i > 0 {
+			path = fmt.Sprintf("%s/processes/%d", at, i-1)
+		}
+		all = append(all, between(path, fields(p), fields(processNow(now.Processes, p.Type)))...)
+	}
+	was, value := map[string]any{}, map[string]any{}
+	for name, text := range now.Variables {
+		was[name] = text
+	}
+	for name, text := range wanted.Variables() {
+		if text != nil {
+			value[name] = *text
+		}
+	}
+	return append(all, between(at+"/env", value, was)...)
+}
+
+// processNow is the process of a type as a manifest would write it; empty if there is none.
+func processNow(all []*korifiv1alpha1.CFProcess, kind string) payloads.ManifestProcess {
+	i := slices.IndexFunc(all, func(p *korifiv1alpha1.CFProcess) bool { return p.Spec.ProcessType == kind })
+	if i < 0 {
+		return payloads.ManifestProcess{}
+	}
+	p, check := all[i], healthCheck(all[i])
+	size := func(mb int64) string { return fmt.Sprintf("%dM", mb) }
+	now := payloads.ManifestProcess{
+		Type: kind, Instances: new(restart.DesiredInstances(p)), Memory: size(p.Spec.MemoryMB), DiskQuota: size(p.Spec.DiskQuotaMB),
+		DiskQuotaOfClients: size(p.Spec.DiskQuotaMB), HealthCheckType: check.Type, HealthCheckHTTPEndpoint: p.Spec.HealthCheck.Data.HTTPEndpoint,
+		Timeout: check.Data.Timeout, HealthCheckInvocationTimeout: check.Data.InvocationTimeout,
+	}
+	if p.Spec.Command != "" {
+		now.Command = &p.Spec.Command
+	}
+	return now
+}
+
+// fields are those of a process that are set, by their names in a manifest; sizes are in MiB, so that they can be compared.
+func fields(p payloads.ManifestProcess) map[string]any {
+	for _, size := range []*string{&p.Memory, &p.DiskQuota, &p.DiskQuotaOfClients} {
+		if mb, err := payloads.MB(*size); err == nil && mb > 0 {
+			*size = fmt.Sprintf("%dM", mb)
+		}
+	}
+	all := map[string]any{}
+	if raw, err := json.Marshal(p); err == nil {
+		_ = json.Unmarshal(raw, &all)
+	}
+	delete(all, "type")
+	return all
+}
+
+func between(path string, wanted, now map[string]any) []Difference {
+	escape := strings.NewReplacer("~", "~0", "/", "~1")
+	var all []Difference
+	for _, name := range slices.Sorted(maps.Keys(wanted)) {
+		d := Difference{Op: "add", Path: path + "/" + escape.Replace(name), Value: wanted[name]}
+		if was, ok := now[name]; ok {
+			d.Op, d.Was = "replace", was
+		}
+		if d.Was != d.Value {
+			all = append(all, d)
+		}
+	}
+	return all
+}

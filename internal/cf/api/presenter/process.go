@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package presenter
+
+import (
+	"time"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/restart"
+)
+
+// Process is a process of CF v3.
+type Process struct {
+	GUID             string               `json:"guid"`
+	CreatedAt        string               `json:"created_at"`
+	UpdatedAt        string               `json:"updated_at"`
+	Version          string               `json:"version"`
+	Type             string               `json:"type"`
+	Command          *string              `json:"command"`
+	Instances        int32                `json:"instances"`
+	MemoryInMB       int64                `json:"memory_in_mb"`
+	DiskInMB         int64                `json:"disk_in_mb"`
+	LogRateLimit     int                  `json:"log_rate_limit_in_bytes_per_second"`
+	HealthCheck      HealthCheck          `json:"health_check"`
+	Relationships    ProcessRelationships `json:"relationships"`
+	Metadata         Metadata             `json:"metadata"`
+	Links            ProcessLinks         `json:"links"`
+	ProcessInstances []ProcessInstance    `json:"process_instances,omitempty"`
+}
+
+// ProcessLinks are the places of a process.
+type ProcessLinks struct {
+	Self  Link `json:"self"`
+	App   Link `json:"app"`
+	Stats Link `json:"stats"`
+}
+
+// ProcessRelationships are those of a process.
+type ProcessRelationships struct {
+	App ToOne `json:"app"`
+}
+
+// ProcessInstance is a row of an embedded list.
+type ProcessInstance struct {
+	Index int32  `json:"index"`
+	State string `json:"state"`
+	// Since is for how many seconds.
+	Since int64 `json:"since"`
+}
+
+// HealthCheck is that of a process.
+type HealthCheck struct {
+	Type string          `json:"type"`
+	Data HealthCheckData `json:"data"`
+}
+
+// HealthCheckData has nulls where nothing is set.
+type HealthCheckData struct {
+	Timeout           *int32  `json:"timeout"`
+	InvocationTimeout *int32  `json:"invocation_timeout"`
+	Endpoint          *string `json:"endpoint,omitempty"`
+}
+
+// ProcessOf shows a process.
+func ProcessOf(base string, p *korifiv1alpha1.CFProcess) Process {
+	self := base + "/v3/processes/" + p.Name
+	command := p.Spec.Command
+	if command == "" {
+		command = p.Spec.DetectedCommand
+	}
+	shown := Process{
+		GUID: p.Name, CreatedAt: Stamp(p.CreationTimestamp.Time), UpdatedAt: changed(p), Version: p.Name, Type: p.Spec.ProcessType,
+		Instances: restart.DesiredInstances(p), MemoryInMB: p.Spec.MemoryMB, DiskInMB: p.Spec.DiskQuotaMB, LogRateLimit: -1,
+		HealthCheck:   healthCheck(p),
+		Relationships: ProcessRelationships{App: To(p.Spec.AppRef.Name)},
+		Links: ProcessLinks{
+			Self: Link{HRef: self}, App: Link{HRef: base + "/v3/apps/" + p.Spec.AppRef.Name}, Stats: Link{HRef: self + "/stats"},
+		},
+	}
+	if command != "" {
+		shown.Command = &command
+	}
+	return shown
+}
+
+// WithInstances adds what the instances do.
+func (p Process) WithInstances(all []Instance, now time.Time) Process {
+	for _, i := range all {
+		row := ProcessInstance{Index: i.Index, State: string(i.State)}
+		if !i.Since.IsZero() {
+			row.Since = max(0, int64(now.Sub(i.Since).Seconds()))
+		}
+		p.ProcessInstances = append(p.ProcessInstances, row)
+	}
+	return p
+}
+
+func healthCheck(p *korifiv1alpha1.CFProcess) HealthCheck {
+	check := p.Spec.HealthCheck
+	kind := check.Type
+	switch {
+	case kind == "" && p.Spec.ProcessType == korifiv1alpha1.WebProcess:
+		kind = korifiv1alpha1.PortHealthCheck
+	case kind == "":
+		kind = korifiv1alpha1.ProcessHealthCheck
+	}
+	h := HealthCheck{Type: string(kind)}
+	if check.Data.TimeoutSeconds > 0 {
+		h.Data.Timeout = new(check.Data.TimeoutSeconds)
+	}
+	if check.Data.InvocationTimeoutSeconds > 0 {
+		h.Data.InvocationTimeout = new(check.Data.InvocationTimeoutSeconds)
+	}
+	if check.Data.HTTPEndpoint != "" {
+		h.Data.Endpoint = new(check.Data.HTTPEndpoint)
+	}
+	return h
+}

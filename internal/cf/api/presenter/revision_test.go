@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package presenter
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+)
+
+func TestRevisionsOf(t *testing.T) {
+	made := metav1.NewTime(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
+	later := metav1.NewTime(made.Add(time.Hour))
+	first := AppRevision{GUID: "a-0", CreatedAt: "2026-11-20T12:00:00Z", Description: "Initial revision."}
+	second := AppRevision{GUID: "a-1", Version: 1, CreatedAt: "2026-11-20T13:00:00Z", Description: "Restart by alice", Deployable: true, Droplet: GUID{GUID: "d1"}}
+	third := AppRevision{GUID: "a-2", Version: 2, CreatedAt: "2026-11-20T13:00:00Z", Description: "Stop by bob"}
+	initial := first
+	initial.Deployable, initial.Droplet = true, GUID{GUID: "d1"}
+	known := []korifiv1alpha1.Restart{{Revision: 1, Cause: korifiv1alpha1.CausedByRestart, By: "alice", At: later, Droplet: "d1"}}
+	stopped := map[string]string{
+		korifiv1alpha1.RevisionAnnotation: "2", torporv1alpha1.CauseAnnotation: "Stop", torporv1alpha1.RevisedByAnnotation: "bob",
+		torporv1alpha1.RevisedAtAnnotation: later.UTC().Format(time.RFC3339),
+	}
+	for name, test := range map[string]struct {
+		annotations map[string]string
+		droplet     string
+		known       []korifiv1alpha1.Restart
+		want        []AppRevision
+	}{
+		"a new app has its first revision": {map[string]string{korifiv1alpha1.RevisionAnnotation: "0"}, "d1", nil, []AppRevision{initial}},
+		"what the controller has written down, and the first, whose droplet is forgotten": {
+			map[string]string{korifiv1alpha1.RevisionAnnotation: "1"}, "d1", known, []AppRevision{second, first},
+		},
+		"what the controller has not written down yet": {stopped, "", known, []AppRevision{third, second, first}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			app := &korifiv1alpha1.CFApp{ObjectMeta: metav1.ObjectMeta{Name: "a", CreationTimestamp: made, Annotations: test.annotations}}
+			if test.droplet != "" {
+				app.Spec.CurrentDropletRef = &korifiv1alpha1.Reference{Name: test.droplet}
+			}
+			app.Status.Restarts = test.known
+			got := RevisionsOf("https://cf", app)
+			for i := range got {
+				got[i].Links, got[i].UpdatedAt = nil, ""
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestEventsTellWhoDidIt: also of a revision that the controller has not written down yet.
+func TestEventsTellWhoDidIt(t *testing.T) {
+	app := &korifiv1alpha1.CFApp{ObjectMeta: metav1.ObjectMeta{Name: "a", Annotations: map[string]string{
+		korifiv1alpha1.RevisionAnnotation: "1", torporv1alpha1.CauseAnnotation: "Stop", torporv1alpha1.RevisedByAnnotation: "bob",
+		torporv1alpha1.RevisedAtAnnotation: "2026-11-20T13:00:00Z",
+	}}}
+	all := EventsOf(app, nil)
+	if len(all) != 1 || all[0].Type != "audit.app.stop" || all[0].Actor.Name != "bob" || all[0].CreatedAt != "2026-11-20T13:00:00Z" {
+		t.Errorf("found %+v, want that bob stopped it", all)
+	}
+}

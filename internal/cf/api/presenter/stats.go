@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package presenter
+
+import (
+	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/restart"
+)
+
+const mebibyte = 1 << 20
+
+// Instance is what one instance of a process does.
+type Instance struct {
+	Index   int32
+	State   korifiv1alpha1.InstanceState
+	Since   time.Time
+	Details string
+}
+
+// Instances are as many as are wanted, always: a client takes no rows for an app that has nothing to wait for. What the
+// process reports counts only if it is of the app's current revision; whatever else may still run is of no interest.
+func Instances(app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess) []Instance {
+	all := make([]Instance, restart.DesiredInstances(process))
+	started := app.Spec.DesiredState == korifiv1alpha1.StartedState
+	current := started && reports(app, process)
+	why := ""
+	if current {
+		why = waiting(process)
+	}
+	for i := range all {
+		all[i] = Instance{Index: int32(i), State: korifiv1alpha1.DownInstance, Details: why}
+		known, ok := process.Status.InstancesStatus[strconv.Itoa(i)]
+		if !current || !ok {
+			continue
+		}
+		all[i].State, all[i].Details = known.State, known.Details
+		if known.Timestamp != nil {
+			all[i].Since = known.Timestamp.Time
+		}
+	}
+	return all
+}
+
+// reports says that the status of a process is about the app's current revision.
+func reports(app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess) bool {
+	revision, _, unreadable := restart.RevisionOf(app)
+	return unreadable == "" && process.Status.ObservedRevision == revision && meta.FindStatusCondition(process.Status.Conditions, korifiv1alpha1.ReadyCondition) != nil
+}
+
+// waiting is what an instance that has no Pod waits for.
+func waiting(process *korifiv1alpha1.CFProcess) string {
+	ready := meta.FindStatusCondition(process.Status.Conditions, korifiv1alpha1.ReadyCondition)
+	if ready == nil || ready.Reason == korifiv1alpha1.RunningReason || ready.Reason == korifiv1alpha1.StoppedReason {
+		return ""
+	}
+	return ready.Message
+}
+
+// Settled says that a client need not wait for more: an instance runs, all have crashed, or none is wanted.
+func Settled(app *korifiv1alpha1.CFApp, all []Instance) bool {
+	crashed := 0
+	for _, i := range all {
+		if i.State == korifiv1alpha1.RunningInstance {
+			return true
+		}
+		if i.State == korifiv1alpha1.CrashedInstance {
+			crashed++
+		}
+	}
+	return crashed == len(all) || app.Spec.DesiredState != korifiv1alpha1.StartedState
+}
+
+// Stats are the rows of a process.
+type Stats struct {
+	Resources []Row `json:"resources"`
+}
+
+// Row is an instance of CF v3. What is not measured is left out.
+type Row struct {
+	Type             string   `json:"type"`
+	Index            int32    `json:"index"`
+	State            string   `json:"state"`
+	Routable         *bool    `json:"routable,omitempty"`
+	Uptime           int64    `json:"uptime"`
+	MemQuota         int64    `json:"mem_quota"`
+	DiskQuota        int64    `json:"disk_quota"`
+	Usage            struct{} `json:"usage"`
+	InstancePorts    []string `json:"instance_ports"`
+	IsolationSegment *string  `json:"isolation_segment"`
+	Details          *string  `json:"details"`
+}
+
+// StatsOf shows the instances of a process at a time.
+func StatsOf(process *korifiv1alpha1.CFProcess, all []Instance, now time.Time) Stats {
+	stats := Stats{Resources: make([]Row, 0, len(all))}
+	for _, i := range all {
+		row := Row{
+			Type: process.Spec.ProcessType, Index: i.Index, State: string(i.State), InstancePorts: []string{},
+			MemQuota: process.Spec.MemoryMB * mebibyte, DiskQuota: process.Spec.DiskQuotaMB * mebibyte,
+		}
+		if i.Details != "" {
+			row.Details = new(i.Details)
+		}
+		if i.State == korifiv1alpha1.RunningInstance {
+			row.Routable = new(true)
+			if !i.Since.IsZero() {
+				row.Uptime = max(0, int64(now.Sub(i.Since).Seconds()))
+			}
+		}
+		stats.Resources = append(stats.Resources, row)
+	}
+	return stats
+}

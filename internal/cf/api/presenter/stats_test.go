@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package presenter
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+)
+
+func TestInstances(t *testing.T) {
+	const down, starting, crashed, running = korifiv1alpha1.DownInstance, korifiv1alpha1.StartingInstance, korifiv1alpha1.CrashedInstance, korifiv1alpha1.RunningInstance
+	all := func(states ...korifiv1alpha1.InstanceState) map[string]korifiv1alpha1.InstanceStatus {
+		found := map[string]korifiv1alpha1.InstanceStatus{}
+		for i, s := range states {
+			found[string(rune('0'+i))] = korifiv1alpha1.InstanceStatus{State: s}
+		}
+		return found
+	}
+	for name, test := range map[string]struct {
+		stopped     bool
+		app, status int64
+		unreported  bool
+		reason      string
+		instances   map[string]korifiv1alpha1.InstanceStatus
+		want        []korifiv1alpha1.InstanceState
+		details     string
+		settled     bool
+	}{
+		"a stopped app has rows that are down":               {stopped: true, want: []korifiv1alpha1.InstanceState{down, down}, settled: true},
+		"what ran before the stop is of no interest":         {stopped: true, app: 1, instances: all(running, running), want: []korifiv1alpha1.InstanceState{down, down}, settled: true},
+		"the old revision's instances are not the new one's": {app: 2, status: 1, instances: all(running, running), want: []korifiv1alpha1.InstanceState{down, down}},
+		"a newer report than the app is not the app's":       {app: 1, status: 2, instances: all(running, running), want: []korifiv1alpha1.InstanceState{down, down}},
+		"nothing was reported yet":                           {unreported: true, instances: all(running, running), want: []korifiv1alpha1.InstanceState{down, down}},
+		"one runs, which is enough for the client":           {app: 1, status: 1, instances: all(running, starting), want: []korifiv1alpha1.InstanceState{running, starting}, settled: true},
+		"one that has no Pod waits, and says for what":       {app: 1, status: 1, reason: korifiv1alpha1.WaitingForDrainReason, instances: all(starting), want: []korifiv1alpha1.InstanceState{starting, down}, details: "why"},
+		"all have crashed":                                   {app: 1, status: 1, instances: all(crashed, crashed), want: []korifiv1alpha1.InstanceState{crashed, crashed}, settled: true},
+		"one has crashed, the other may still run":           {app: 1, status: 1, instances: all(crashed, starting), want: []korifiv1alpha1.InstanceState{crashed, starting}},
+		"more Pods than are wanted are not shown":            {app: 1, status: 1, instances: all(running, running, running), want: []korifiv1alpha1.InstanceState{running, running}, settled: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			app := &korifiv1alpha1.CFApp{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{korifiv1alpha1.RevisionAnnotation: string(rune('0' + test.app))}}}
+			if app.Spec.DesiredState = korifiv1alpha1.StartedState; test.stopped {
+				app.Spec.DesiredState = korifiv1alpha1.StoppedState
+			}
+			p := &korifiv1alpha1.CFProcess{}
+			p.Spec.DesiredInstances = new(int32(2))
+			p.Status.ObservedRevision, p.Status.InstancesStatus = test.status, test.instances
+			if !test.unreported {
+				reason := test.reason
+				if reason == "" {
+					reason = korifiv1alpha1.RunningReason
+				}
+				p.Status.Conditions = []metav1.Condition{{Type: korifiv1alpha1.ReadyCondition, Reason: reason, Message: "why"}}
+			}
+			rows := Instances(app, p)
+			var got []korifiv1alpha1.InstanceState
+			for _, r := range rows {
+				got = append(got, r.State)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("-want +got\n%s", diff)
+			}
+			if rows[1].Details != test.details {
+				t.Errorf("found details %q, want %q", rows[1].Details, test.details)
+			}
+			if Settled(app, rows) != test.settled {
+				t.Errorf("found settled %t, want %t", !test.settled, test.settled)
+			}
+		})
+	}
+}
+
+func TestStatsAreHonest(t *testing.T) {
+	p := &korifiv1alpha1.CFProcess{}
+	p.Spec.MemoryMB, p.Spec.DiskQuotaMB = 1, 2
+	now := time.Unix(100, 0)
+	stats := StatsOf(p, []Instance{{State: korifiv1alpha1.RunningInstance, Since: time.Unix(40, 0)}, {Index: 1, State: korifiv1alpha1.CrashedInstance, Details: "exit code 1"}}, now)
+	runs, crashed := stats.Resources[0], stats.Resources[1]
+	if runs.Uptime != 60 || runs.MemQuota != 1<<20 || runs.DiskQuota != 2<<20 || runs.Details != nil || runs.Routable == nil {
+		t.Errorf("found %+v, want a minute, the quotas, and no details", runs)
+	}
+	if crashed.Uptime != 0 || crashed.Details == nil || *crashed.Details != "exit code 1" || crashed.Routable != nil {
+		t.Errorf("found %+v, want no uptime and the reason", crashed)
+	}
+}
+
+func TestLogs(t *testing.T) {
+	lines := []Line{{At: 3, Payload: "c"}, {At: 1, Payload: "a"}, {At: 2, Payload: "b"}}
+	for name, test := range map[string]struct {
+		from, until int64
+		limit       int
+		descending  bool
+		want        string
+	}{
+		"the first ones":    {0, 9, 2, false, "ab"},
+		"the last ones":     {0, 9, 2, true, "cb"},
+		"until before":      {0, 3, 9, false, "ab"},
+		"from":              {2, 9, 9, false, "bc"},
+		"none are too many": {5, 9, 9, false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := ""
+			for _, e := range LogsOf("app", lines, Window{From: test.from, Until: test.until, Limit: test.limit, Descending: test.descending}).Envelopes.Batch {
+				got += string(e.Log.Payload)
+			}
+			if got != test.want {
+				t.Errorf("found %q, want %q", got, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package podstatus
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/restart"
+)
+
+func TestOf(t *testing.T) {
+	t.Parallel()
+	at := metav1.NewTime(time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC))
+	is := func(kind corev1.PodConditionType, status corev1.ConditionStatus) corev1.PodCondition {
+		return corev1.PodCondition{Type: kind, Status: status, LastTransitionTime: at, Message: "no node fits"}
+	}
+	waits := func(reason string, last *corev1.ContainerStateTerminated) []corev1.ContainerStatus {
+		return []corev1.ContainerStatus{{
+			State:                corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: "why"}},
+			LastTerminationState: corev1.ContainerState{Terminated: last},
+		}}
+	}
+	scheduled := is(corev1.PodScheduled, corev1.ConditionTrue)
+	for name, row := range map[string]struct {
+		status  corev1.PodStatus
+		state   korifiv1alpha1.InstanceState
+		details string
+	}{
+		"new":              {corev1.PodStatus{}, korifiv1alpha1.DownInstance, ""},
+		"no place":         {corev1.PodStatus{Conditions: []corev1.PodCondition{is(corev1.PodScheduled, corev1.ConditionFalse)}}, korifiv1alpha1.DownInstance, "no node fits"},
+		"on its way":       {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}}, korifiv1alpha1.StartingInstance, ""},
+		"not pulled":       {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}, ContainerStatuses: waits("ErrImagePull", nil)}, korifiv1alpha1.StartingInstance, "ErrImagePull: why"},
+		"not pulled again": {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}, ContainerStatuses: waits("ImagePullBackOff", nil)}, korifiv1alpha1.CrashedInstance, "ImagePullBackOff: why"},
+		"runs as root":     {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}, ContainerStatuses: waits("CreateContainerConfigError", nil)}, korifiv1alpha1.CrashedInstance, "CreateContainerConfigError: why"},
+		"starts again": {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}, ContainerStatuses: []corev1.ContainerStatus{{
+			State:                corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+			LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 7, Reason: "Error"}},
+		}}}, korifiv1alpha1.StartingInstance, "started again: exited with status 7 (Error)"},
+		"ended well": {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}, ContainerStatuses: []corev1.ContainerStatus{{
+			State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed"}},
+		}}}, korifiv1alpha1.CrashedInstance, "exited with status 0 (Completed)"},
+		"ready":       {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled, is(corev1.PodReady, corev1.ConditionTrue)}}, korifiv1alpha1.RunningInstance, ""},
+		"crash loop":  {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}, ContainerStatuses: waits(crashLoop, nil)}, korifiv1alpha1.CrashedInstance, crashLoop},
+		"why it ends": {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}, ContainerStatuses: waits(crashLoop, &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled"})}, korifiv1alpha1.CrashedInstance, "exited with status 137 (OOMKilled)"},
+		"evicted":     {corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted"}, korifiv1alpha1.CrashedInstance, "Evicted"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			found := Of(&corev1.Pod{Status: row.status})
+			if found.State != row.state || found.Details != row.details || found.Timestamp == nil {
+				t.Errorf("expected %s %q, found %+v", row.state, row.details, found)
+			}
+		})
+	}
+}
+
+func TestUnhealthy(t *testing.T) {
+	t.Parallel()
+	began := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
+	pod := &corev1.Pod{Spec: corev1.PodSpec{TerminationGracePeriodSeconds: new(int64(10)), Containers: []corev1.Container{{
+		Name: restart.Container, StartupProbe: &corev1.Probe{PeriodSeconds: 1, FailureThreshold: 61},
+	}}}}
+	const hint = "; it ended about when its port health check had to have succeeded, 1m0s after its start"
+	for name, row := range map[string]struct {
+		lived time.Duration
+		want  string
+	}{
+		"it crashed before":     {30 * time.Second, ""},
+		"its time was over":     {time.Minute, hint},
+		"it took long to end":   {70 * time.Second, hint},
+		"it crashed long after": {time.Hour, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			found := unhealthy(pod, &corev1.ContainerStateTerminated{StartedAt: metav1.NewTime(began), FinishedAt: metav1.NewTime(began.Add(row.lived))})
+			if found != row.want {
+				t.Errorf("expected %q, found %q", row.want, found)
+			}
+		})
+	}
+	if found := unhealthy(&corev1.Pod{}, &corev1.ContainerStateTerminated{}); found != "" {
+		t.Errorf("without a health check: expected nothing, found %q", found)
+	}
+}
+
+func TestCount(t *testing.T) {
+	t.Parallel()
+	told := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
+	pod := func(version string, ready corev1.ConditionStatus, end time.Time) *corev1.Pod {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{korifiv1alpha1.VersionLabel: version}}}
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}, {Type: corev1.PodReady, Status: ready}}
+		if !end.IsZero() {
+			p.DeletionTimestamp, p.DeletionGracePeriodSeconds = new(metav1.NewTime(end)), new(int64(10))
+		}
+		return p
+	}
+	var found []restart.Pods
+	for _, p := range []*corev1.Pod{
+		pod("1", corev1.ConditionTrue, told.Add(time.Minute)), pod("1", corev1.ConditionTrue, told.Add(10*time.Second)),
+		pod("2", corev1.ConditionTrue, time.Time{}), pod("2", corev1.ConditionFalse, time.Time{}), pod("mine", corev1.ConditionTrue, time.Time{}),
+	} {
+		found = Count(found, p)
+	}
+	want := []restart.Pods{{Revision: 1, Draining: 2, Since: told}, {Revision: 2, Alive: 2, Ready: 1}, {Revision: restart.UnknownRevision, Alive: 1, Ready: 1}}
+	if diff := cmp.Diff(want, found); diff != "" {
+		t.Errorf("counts (-want +got):\n%s", diff)
+	}
+}

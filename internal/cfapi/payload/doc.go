@@ -1,4 +1,0 @@
-// SPDX-License-Identifier: Apache-2.0
-
-// Package payload reads what clients send. Fields that are unknown or null are left alone: clients are newer than servers.
-package payload

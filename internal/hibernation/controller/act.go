@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/torpor-dev/torpor/actuator"
+	"github.com/torpor-dev/torpor/internal/hibernation"
+	"github.com/torpor-dev/torpor/internal/hibernation/targetcluster"
+	"github.com/torpor-dev/torpor/internal/reconcile"
+)
+
+// act performs the one effect of a plan and does not wait for it: the next pass observes what came of it.
+func act(ctx context.Context, seen *observation, do hibernation.Action) *hibernation.Trouble {
+	switch do := do.(type) {
+	case hibernation.Stop:
+		log.FromContext(ctx).Info("Stopping machines", reconcile.KeyMachines, do.IDs)
+		return refused(seen.actuator.Stop(ctx, seen.target, do.IDs))
+	case hibernation.Start:
+		log.FromContext(ctx).Info("Starting machines", reconcile.KeyMachines, do.IDs)
+		return refused(seen.actuator.Start(ctx, seen.target, do.IDs))
+	case hibernation.Approve:
+		log.FromContext(ctx).Info("Approving certificate requests", reconcile.KeyRequests, do.Requests)
+		return approve(ctx, seen, do.Requests)
+	case hibernation.Nothing:
+		return nil
+	default:
+		return nil
+	}
+}
+
+func refused(err error) *hibernation.Trouble {
+	if err == nil {
+		return nil
+	}
+	return cloudTrouble(err)
+}
+
+// approve goes on after a request that cannot be approved: it may have been decided or deleted meanwhile.
+func approve(ctx context.Context, seen *observation, names []string) *hibernation.Trouble {
+	var failed error
+	for _, name := range names {
+		i := slices.IndexFunc(seen.requests, func(r certificatesv1.CertificateSigningRequest) bool { return r.Name == name })
+		if i < 0 {
+			continue
+		}
+		err := seen.cluster.Approve(ctx, &seen.requests[i])
+		if err != nil && !k8serrors.IsConflict(err) && !k8serrors.IsNotFound(err) {
+			failed = errors.Join(failed, err)
+		}
+	}
+	if failed == nil {
+		return nil
+	}
+	return &hibernation.Trouble{Class: actuator.Unreachable, Message: "Certificate requests cannot be approved: " + targetcluster.Describe(failed)}
+}

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/torpor-dev/torpor/actuator"
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	"github.com/torpor-dev/torpor/internal/hibernation"
+)
+
+func factsTime() time.Time { return time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC) }
+
+// writer is one entry of an object's field management.
+func writer(name string, at time.Time, fields string) metav1.ManagedFieldsEntry {
+	return metav1.ManagedFieldsEntry{Manager: name, Time: new(metav1.NewTime(at)), FieldsV1: metav1.NewFieldsV1(fields)}
+}
+
+func TestFacts(t *testing.T) {
+	const power = `{"f:spec":{"f:powerState":{}}}`
+	for name, row := range map[string]struct {
+		edit func(*hivev1.ClusterDeployment)
+		want func(*hibernation.Observed)
+	}{
+		"a complete cluster": {func(*hivev1.ClusterDeployment) {}, func(*hibernation.Observed) {}},
+		"what is wanted": {
+			func(cd *hivev1.ClusterDeployment) { cd.Spec.PowerState = hivev1.PowerStateHibernating },
+			func(o *hibernation.Observed) { o.Want = hivev1.PowerStateHibernating },
+		},
+		"deleted": {
+			func(cd *hivev1.ClusterDeployment) { cd.DeletionTimestamp = new(metav1.NewTime(factsTime())) },
+			func(o *hibernation.Observed) { o.Deleted = true },
+		},
+		"paused as a boolean is written in many ways": {
+			func(cd *hivev1.ClusterDeployment) {
+				cd.Annotations = map[string]string{hivev1.PowerStatePauseAnnotation: "T"}
+			},
+			func(o *hibernation.Observed) { o.Paused = true },
+		},
+		"a pause that says no, and one that says nothing": {
+			func(cd *hivev1.ClusterDeployment) {
+				cd.Annotations = map[string]string{hivev1.PowerStatePauseAnnotation: "false", hivev1.ReconcilePauseAnnotation: "maybe"}
+			},
+			func(*hibernation.Observed) {},
+		},
+		"the version that runs counts more than the label, and that more than the installed one": {
+			func(cd *hivev1.ClusterDeployment) {
+				cd.Status.ClusterVersionStatus = &hivev1.ClusterVersionStatus{Desired: hivev1.Release{Version: "4.4.7"}}
+				cd.Status.InstallVersion = new("4.1.0")
+			},
+			func(o *hibernation.Observed) {
+				o.Incompatible = "Expected OpenShift 4.4.8 or later, found 4.4.7; upgrade the cluster to hibernate it"
+			},
+		},
+		"the installed version is better than none": {
+			func(cd *hivev1.ClusterDeployment) { cd.Labels, cd.Status.InstallVersion = nil, new("4.12.0") },
+			func(*hibernation.Observed) {},
+		},
+		"the short label is better than none": {
+			func(cd *hivev1.ClusterDeployment) {
+				cd.Labels = map[string]string{hivev1.VersionMajorMinorPatchLabel: "4.12.0"}
+			},
+			func(*hibernation.Observed) {},
+		},
+		"who last set the power state, and not who wrote last": {
+			func(cd *hivev1.ClusterDeployment) {
+				cd.ManagedFields = []metav1.ManagedFieldsEntry{
+					writer("old", factsTime(), power), writer("alice", factsTime().Add(time.Hour), power),
+					writer("status-writer", factsTime().Add(2*time.Hour), `{"f:status":{"f:powerState":{}}}`),
+					writer("broken", factsTime().Add(3*time.Hour), `{{{`),
+					{Manager: "empty"},
+				}
+			},
+			func(o *hibernation.Observed) { o.RequestedBy, o.RequestedAt = "alice", factsTime().Add(time.Hour) },
+		},
+		"the record is a copy": {
+			func(cd *hivev1.ClusterDeployment) {
+				cd.Status.Hibernation = &hivev1.HibernationRecord{RequestedBy: "bob", Nodes: []hivev1.RecordedNode{{Name: "n"}}}
+			},
+			func(o *hibernation.Observed) {
+				o.Record = &hivev1.HibernationRecord{RequestedBy: "bob", Nodes: []hivev1.RecordedNode{{Name: "n"}}}
+			},
+		},
+		"everything is missing": {
+			func(cd *hivev1.ClusterDeployment) { *cd = hivev1.ClusterDeployment{} },
+			func(o *hibernation.Observed) {
+				o.Installed = false
+				o.Invalid = "Expected spec.clusterMetadata.infraID, spec.clusterMetadata.adminKubeconfigSecretRef.name to be set, " +
+					"found empty; set it so that the cluster's machines can be found"
+				o.NoActuator = "Expected one of the platforms aws, azure under spec.platform, found another; this platform cannot be hibernated"
+				o.Incompatible = "No version of the cluster is known; expected OpenShift 4.4.8 or later in " +
+					"status.clusterVersionStatus.desired.version or in the version label"
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := Controller{
+				Clock:     clocktesting.NewFakePassiveClock(factsTime()),
+				Actuators: map[string]actuator.Actuator{"azure": nil, "aws": nil},
+			}
+			s := &sleeper{key: client.ObjectKey{Namespace: "n", Name: "c"}, infraID: "x"}
+			cd := s.complete()
+			row.edit(cd)
+			want := hibernation.Observed{Now: factsTime(), Installed: true}
+			row.want(&want)
+			got := c.facts(cd)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("facts (-want +got):\n%s", diff)
+			}
+			if got.Record != nil && got.Record == cd.Status.Hibernation {
+				t.Error("the record is the object's own")
+			}
+		})
+	}
+}
+
+func TestTroubleHasNoSecrets(t *testing.T) {
+	for name, row := range map[string]struct {
+		err  error
+		want hibernation.Trouble
+	}{
+		"words of the actuator are shown, with advice": {
+			&actuator.Error{Class: actuator.Throttled, Message: "slow down"},
+			hibernation.Trouble{Class: actuator.Throttled, Message: "slow down; it is tried again by itself"},
+		},
+		"a timeout": {
+			context.DeadlineExceeded,
+			hibernation.Trouble{Class: actuator.Unreachable, Message: "The cloud did not answer in time"},
+		},
+		"words of anybody else are not shown": {
+			errors.New("password is hunter2"),
+			hibernation.Trouble{Class: actuator.Other, Message: "The cloud call ended with an error of an unknown kind"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(row.want, *cloudTrouble(fmt.Errorf("call: %w", row.err))); diff != "" {
+				t.Errorf("trouble (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/torpor-dev/torpor/actuator"
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	"github.com/torpor-dev/torpor/internal/testenv"
+)
+
+// silentCloud never answers, so no pass ends.
+type silentCloud struct{ actuator.Actuator }
+
+// Observe implements actuator.Actuator.
+func (silentCloud) Observe(ctx context.Context, _ actuator.Target) ([]actuator.Machine, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func TestMetricsSurviveARestartAndEndWithTheObject(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	stop := w.start(t, clouds())
+	sleeps, runs := w.sleeper(t, func(r *recipe) { r.cd.Spec.PowerState = hivev1.PowerStateHibernating }), w.sleeper(t, nil)
+	sleeps.settles(t, hivev1.PowerStateHibernating)
+	runs.settles(t, hivev1.PowerStateRunning)
+	states := map[string]string{sleeps.key.Namespace: "Hibernating", runs.key.Namespace: "Running"}
+	w.shows(t, "torpor_cluster_power_state", states)
+	w.shows(t, "torpor_cluster_transitions_total", map[string]string{"Stopping": "1", "Hibernating": "1"})
+
+	stop()
+	before := w.counts.all()
+	w.start(t, map[string]actuator.Actuator{"aws": silentCloud{}})
+	w.shows(t, "torpor_cluster_power_state", states)
+	for key, c := range w.counts.all() {
+		if c.writes != before[key].writes {
+			t.Errorf("%s: the status was written after the restart", key)
+		}
+	}
+
+	if err := w.hub.Client.Delete(t.Context(), sleeps.get(t)); err != nil {
+		t.Fatal(err)
+	}
+	delete(states, sleeps.key.Namespace)
+	w.shows(t, "torpor_cluster_power_state", states)
+}
+
+// shows waits until a metric has exactly these series: power states by namespace, or counts by reason or kind.
+func (w *world) shows(t *testing.T, name string, want map[string]string) {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	if err := registry.Register(w.metrics); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Eventually(t, name, func() error {
+		families, err := registry.Gather()
+		if err != nil {
+			return fmt.Errorf("gather: %w", err)
+		}
+		got := map[string]string{}
+		for _, family := range families {
+			if family.GetName() != name {
+				continue
+			}
+			for _, m := range family.GetMetric() {
+				labels := map[string]string{}
+				for _, l := range m.GetLabel() {
+					labels[l.GetName()] = l.GetValue()
+				}
+				if m.GetGauge() != nil {
+					got[labels["namespace"]] = labels["power_state"]
+				} else {
+					got[labels["reason"]+labels["kind"]] = fmt.Sprint(m.GetCounter().GetValue())
+				}
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			return fmt.Errorf("(-want +got):\n%s", diff)
+		}
+		return nil
+	})
+}

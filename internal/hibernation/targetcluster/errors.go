@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package targetcluster
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"syscall"
+
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// Describe says in stable words why a cluster cannot be reached: no ports, no times, no request ids, because the text
+// is shown in a condition and compared with the last one.
+func Describe(err error) string {
+	if dns, ok := errors.AsType[*net.DNSError](err); ok {
+		return fmt.Sprintf("the name %s cannot be resolved", dns.Name)
+	}
+	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
+		return "the server's certificate is not signed by the authority in the kubeconfig"
+	}
+	if bad, ok := errors.AsType[x509.CertificateInvalidError](err); ok {
+		if bad.Reason == x509.Expired {
+			return "the server's certificate has expired or is not yet valid"
+		}
+		return "the server's certificate is not valid"
+	}
+	if _, ok := errors.AsType[x509.HostnameError](err); ok {
+		return "the server's certificate is for another name"
+	}
+	switch {
+	case errors.Is(err, errUnreadable):
+		return errUnreadable.Error()
+	case errors.Is(err, errForeign):
+		return errForeign.Error()
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "the connection is refused"
+	case errors.Is(err, context.DeadlineExceeded), isTimeout(err):
+		return "no answer in time"
+	case k8serrors.IsUnauthorized(err):
+		return "the server refuses the credentials of the kubeconfig (401)"
+	case k8serrors.IsForbidden(err):
+		return "the kubeconfig's user may not do this (403)"
+	}
+	if status, ok := errors.AsType[*k8serrors.StatusError](err); ok {
+		return fmt.Sprintf("the server answers with %d", status.Status().Code)
+	}
+	return "the connection fails"
+}
+
+func isTimeout(err error) bool {
+	n, ok := errors.AsType[net.Error](err)
+	return ok && n.Timeout()
+}

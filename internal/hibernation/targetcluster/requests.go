@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package targetcluster
+
+import (
+	"context"
+	"fmt"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+const (
+	requestsPath    = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+	approvalReason  = "TorporResumeApprove"
+	approvalMessage = "The request passed every check of Torpor for a node of a cluster that resumes from hibernation"
+	machineAPI      = "openshift-machine-api"
+)
+
+// Requests returns every certificate signing request.
+func (c *Cluster) Requests(ctx context.Context) ([]certificatesv1.CertificateSigningRequest, error) {
+	var requests []certificatesv1.CertificateSigningRequest
+	next := ""
+	for {
+		var list certificatesv1.CertificateSigningRequestList
+		if err := c.list(ctx, requestsPath, next, &list); err != nil {
+			return nil, fmt.Errorf("list certificate requests: %w", err)
+		}
+		requests = append(requests, list.Items...)
+		if next = list.Continue; next == "" {
+			return requests, nil
+		}
+	}
+}
+
+// Approve approves one request exactly as it was judged: the API server refuses if it changed since.
+func (c *Cluster) Approve(ctx context.Context, r *certificatesv1.CertificateSigningRequest) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	approved := r.DeepCopy()
+	approved.SetGroupVersionKind(certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest"))
+	approved.Status.Conditions = append(approved.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
+		Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: approvalReason, Message: approvalMessage,
+	})
+	err := c.rest.Put().AbsPath(requestsPath, r.Name, "approval").Body(approved).MaxRetries(0).Do(ctx).Error()
+	if err != nil {
+		return fmt.Errorf("approve certificate request %s: %w", r.Name, err)
+	}
+	return nil
+}
+
+// Machines returns the OpenShift Machines of the cluster, and false if it does not serve that kind.
+func (c *Cluster) Machines(ctx context.Context) ([]unstructured.Unstructured, bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	kind := schema.GroupVersionResource{Group: "machine.openshift.io", Version: "v1beta1", Resource: "machines"}
+	list, err := c.dynamic.Resource(kind).Namespace(machineAPI).List(ctx, metav1.ListOptions{})
+	switch {
+	case k8serrors.IsNotFound(err) || meta.IsNoMatchError(err):
+		return nil, false, nil
+	case err != nil:
+		return nil, false, fmt.Errorf("list Machines: %w", err)
+	}
+	return list.Items, true, nil
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hibernation
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/util/version"
+)
+
+// minimumVersion is the first OpenShift release whose clusters survive a stop of all machines.
+const minimumVersion = "4.4.8"
+
+const (
+	shownVersion = 64
+	// longestVersion keeps garbage from being parsed at length; what is cut off cannot make an old version new.
+	longestVersion = 256
+)
+
+// Incompatible says why a cluster of the first version given that is not empty cannot hibernate; empty when it can.
+// A pre-release of the minimum is older than the minimum.
+func Incompatible(sources ...string) string {
+	for _, v := range sources {
+		if v == "" {
+			continue
+		}
+		parsed, err := version.ParseSemantic(v[:min(len(v), longestVersion)])
+		if err != nil {
+			return fmt.Sprintf("Expected an OpenShift version such as %s, found %q; correct status.clusterVersionStatus or the version label",
+				minimumVersion, v[:min(len(v), shownVersion)])
+		}
+		if parsed.LessThan(version.MustParseSemantic(minimumVersion)) {
+			return fmt.Sprintf("Expected OpenShift %s or later, found %.*s; upgrade the cluster to hibernate it",
+				minimumVersion, shownVersion, parsed)
+		}
+		return ""
+	}
+	return fmt.Sprintf("No version of the cluster is known; expected OpenShift %s or later in status.clusterVersionStatus.desired.version "+
+		"or in the version label", minimumVersion)
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hibernation
+
+import (
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	"k8s.io/apimachinery/pkg/util/version"
+)
+
+// maxVersionMessage holds the words around a version and the shown part of it, quoted.
+const maxVersionMessage = 200 + 10*shownVersion
+
+func TestIncompatible(t *testing.T) {
+	for name, row := range map[string]struct {
+		sources []string
+		// want is a part of the message; empty where the version is good.
+		want string
+	}{
+		"the minimum":                             {[]string{"4.4.8"}, ""},
+		"one below":                               {[]string{"4.4.7"}, "found 4.4.7; upgrade"},
+		"one above":                               {[]string{"4.4.9"}, ""},
+		"two digits are more than one":            {[]string{"4.10.0"}, ""},
+		"an old minor":                            {[]string{"4.3.99"}, "found 4.3.99"},
+		"an old major":                            {[]string{"3.11.524"}, "found 3.11.524"},
+		"a new major":                             {[]string{"5.0.0"}, ""},
+		"a pre-release of the minimum":            {[]string{"4.4.8-rc.1"}, "found 4.4.8-rc.1"},
+		"a pre-release of the next":               {[]string{"4.4.9-rc.1"}, ""},
+		"a build of the minimum":                  {[]string{"4.4.8+build.7"}, ""},
+		"a nightly":                               {[]string{"4.15.0-0.nightly-2024-01-05-061046"}, ""},
+		"an OKD release":                          {[]string{"4.15.0-0.okd-2024-03-10-010116"}, ""},
+		"a leading v":                             {[]string{"v4.4.8"}, ""},
+		"nothing known":                           {nil, "No version of the cluster is known"},
+		"only empty sources":                      {[]string{"", ""}, "No version of the cluster is known"},
+		"the first source counts":                 {[]string{"4.4.7", "4.15.0"}, "found 4.4.7"},
+		"even where later ones are worse":         {[]string{"4.15.0", "4.4.7"}, ""},
+		"an empty source is passed over":          {[]string{"", "4.4.8", "4.4.7"}, ""},
+		"garbage is not passed over":              {[]string{"latest", "4.15.0"}, `found "latest"; correct`},
+		"a blank is garbage":                      {[]string{" ", "4.15.0"}, `found " "`},
+		"two components":                          {[]string{"4.15"}, `found "4.15"`},
+		"four components":                         {[]string{"4.15.0.1"}, `found "4.15.0.1"`},
+		"a negative number":                       {[]string{"4.-4.8"}, `found "4.-4.8"`},
+		"a number beyond all bounds":              {[]string{"4.99999999999999999999.0"}, `found "4.99999999999999999999.0"`},
+		"a new line cannot break the message":     {[]string{"4.4.8\nforged"}, `found "4.4.8\nforged"`},
+		"letters beyond ASCII":                    {[]string{"４.15.0"}, `found "４.15.0"`},
+		"long garbage is cut":                     {[]string{strings.Repeat("x", 1<<16)}, `found "` + strings.Repeat("x", shownVersion) + `"; correct`},
+		"a long pre-release of an old one is too": {[]string{"4.4.7-" + strings.Repeat("x", 1<<16)}, "found 4.4.7-" + strings.Repeat("x", shownVersion-6) + "; upgrade"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := Incompatible(row.sources...)
+			if (got == "") != (row.want == "") || !strings.Contains(got, row.want) || len(got) > maxVersionMessage {
+				t.Errorf("expected a short message with %q, found %.300q", row.want, got)
+			}
+		})
+	}
+}
+
+func FuzzIncompatible(f *testing.F) {
+	for _, seed := range []string{"", "4.4.8", "4.4.8-rc.1", "v4.15.0+x", " ", "4.4", "x\x00\xff", "4.4.7-" + strings.Repeat("9", 100)} {
+		f.Add(seed, "4.15.0")
+	}
+	f.Fuzz(func(t *testing.T, first, second string) {
+		got := Incompatible(first, second)
+		if len(got) > maxVersionMessage || !utf8.ValidString(got) || strings.ContainsFunc(got, unicode.IsControl) {
+			t.Errorf("expected a short line, found %.300q", got)
+		}
+		counts := first
+		if first == "" {
+			counts = second
+		}
+		parsed, err := version.ParseSemantic(counts)
+		if good := err == nil && parsed.AtLeast(version.MustParseSemantic(minimumVersion)); good != (got == "") {
+			t.Errorf("%q: expected good to be %v, found %q", counts, good, got)
+		}
+		if got != Incompatible(counts) {
+			t.Errorf("%q: expected no other source to count, found %q", counts, got)
+		}
+	})
+}

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bucket_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/torpor-dev/torpor/internal/mysql/backup/bucket"
+	"github.com/torpor-dev/torpor/internal/testenv"
+)
+
+func TestFolder(t *testing.T) {
+	contract(t, bucket.Config{Folder: t.TempDir()})
+}
+
+func TestS3(t *testing.T) {
+	s := testenv.S3(t)
+	c := bucket.Config{Name: testenv.S3Bucket, Endpoint: s.URL, PathStyle: true}
+	contract(t, c)
+	t.Run("another bucket is told", func(t *testing.T) {
+		c := c
+		c.Name = "elsewhere"
+		wantError(t, c, "NoSuchBucket", "make the bucket")
+	})
+	t.Run("wrong credentials are told without them", func(t *testing.T) {
+		s.Let(t, s.AccessKey, "not-the-secret")
+		wantError(t, c, "SignatureDoesNotMatch", "AWS_SECRET_ACCESS_KEY in jobConfig.env")
+		s.Let(t, "not-the-key", "not-the-secret")
+		wantError(t, c, "access key")
+	})
+	t.Run("a storage that does not answer is told", func(t *testing.T) {
+		c := c
+		c.Endpoint = "http://127.0.0.1:1"
+		wantError(t, c, "connection refused", "endpoint")
+	})
+	t.Run("certificates that are missing are told", func(t *testing.T) {
+		c := c
+		c.CACert = filepath.Join(t.TempDir(), "ca.pem")
+		if _, err := bucket.Open(t.Context(), c); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("expected a missing file, found %v", err)
+		}
+	})
+}
+
+func TestNowhere(t *testing.T) {
+	if _, err := bucket.Open(t.Context(), bucket.Config{}); err == nil || !strings.Contains(err.Error(), "--bucket or --folder") {
+		t.Errorf("expected to be asked for --bucket or --folder, found %v", err)
+	}
+	if _, err := bucket.Open(t.Context(), bucket.Config{Folder: filepath.Join(t.TempDir(), "none")}); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("expected a missing folder, found %v", err)
+	}
+}
+
+func wantError(t *testing.T, c bucket.Config, words ...string) {
+	t.Helper()
+	b := open(t, c)
+	_, err := b.Put(t.Context(), "moco/a", strings.NewReader("x"))
+	if err == nil {
+		t.Fatal("expected an error, found none")
+	}
+	for _, w := range words {
+		if !strings.Contains(err.Error(), w) {
+			t.Errorf("expected %q in the error, found %v", w, err)
+		}
+	}
+	if strings.Contains(err.Error(), "not-the-secret") {
+		t.Errorf("the error shows the secret: %v", err)
+	}
+}
+
+func open(t *testing.T, c bucket.Config) bucket.Bucket {
+	t.Helper()
+	b, err := bucket.Open(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// contract is what every bucket promises.
+func contract(t *testing.T, c bucket.Config) {
+	b := open(t, c)
+	list := func(t *testing.T) []string {
+		t.Helper()
+		keys, err := b.List(t.Context(), "moco/ns/test/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		slices.Sort(keys)
+		return keys
+	}
+	t.Run("nothing is there before anything was written", func(t *testing.T) {
+		if keys := list(t); len(keys) != 0 {
+			t.Errorf("found %q", keys)
+		}
+		if _, err := b.Get(t.Context(), "moco/ns/test/none"); err == nil {
+			t.Error("expected an error for a missing object, found none")
+		}
+	})
+	t.Run("a stream that breaks leaves nothing", func(t *testing.T) {
+		broken := errors.New("the dump broke")
+		for _, size := range []int64{10, 70 << 20} { // A small one, and one of several parts.
+			from := io.MultiReader(io.LimitReader(zeros{}, size), failing{broken})
+			if _, err := b.Put(t.Context(), "moco/ns/test/broken", from); !errors.Is(err, broken) {
+				t.Errorf("expected the stream's own error, found %v", err)
+			}
+		}
+		if keys := list(t); len(keys) != 0 {
+			t.Errorf("expected nothing, found %q", keys)
+		}
+	})
+	t.Run("an upload that is given up leaves nothing", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		from := io.MultiReader(io.LimitReader(zeros{}, 70<<20), calling(cancel), zeros{})
+		if _, err := b.Put(ctx, "moco/ns/test/broken", from); err == nil {
+			t.Error("expected an error, found none")
+		}
+		if keys := list(t); len(keys) != 0 {
+			t.Errorf("expected nothing, found %q", keys)
+		}
+	})
+	t.Run("what was written is read", func(t *testing.T) {
+		for key, text := range map[string]string{"moco/ns/test/1/a": "first", "moco/ns/test/2/b": "", "moco/ns/test2/1/a": "another's"} {
+			if size, err := b.Put(t.Context(), key, strings.NewReader(text)); err != nil || size != int64(len(text)) {
+				t.Fatalf("put %s: %d bytes, %v", key, size, err)
+			}
+			from, err := b.Get(t.Context(), key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found, err := io.ReadAll(from)
+			if err = errors.Join(err, from.Close()); err != nil || string(found) != text {
+				t.Errorf("%s: expected %q, found %q, %v", key, text, found, err)
+			}
+		}
+		if diff := cmp.Diff([]string{"moco/ns/test/1/a", "moco/ns/test/2/b"}, list(t)); diff != "" {
+			t.Errorf("keys (-want +got):\n%s", diff)
+		}
+	})
+	t.Run("a hundred megabytes and more need little memory", func(t *testing.T) {
+		const size, most = 800 << 20, 400 << 20 // Parts on their way, and twice that until they are collected.
+		peak := watchMemory(t)
+		if n, err := b.Put(t.Context(), "moco/ns/test/3/large", io.LimitReader(zeros{}, size)); err != nil || n != size {
+			t.Fatalf("%d bytes, %v", n, err)
+		}
+		if used := peak(); used > most {
+			t.Errorf("expected at most %d MB, found %d MB", most>>20, used>>20)
+		} else {
+			t.Logf("%d MB at most", used>>20)
+		}
+		from, err := b.Get(t.Context(), "moco/ns/test/3/large")
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := io.Copy(io.Discard, from)
+		if err = errors.Join(err, from.Close()); err != nil || n != size {
+			t.Errorf("read %d bytes, %v", n, err)
+		}
+	})
+}
+
+// watchMemory returns a function that tells how much the heap held at most since then.
+func watchMemory(t *testing.T) func() uint64 {
+	t.Helper()
+	runtime.GC()
+	var before runtime.MemStats
+	runtime.ReadMemStats(&before)
+	var most atomic.Uint64
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		for ctx.Err() == nil {
+			var now runtime.MemStats
+			runtime.ReadMemStats(&now)
+			most.Store(max(most.Load(), now.HeapInuse-min(now.HeapInuse, before.HeapInuse)))
+			<-tick.C
+		}
+	}()
+	return func() uint64 {
+		stop()
+		<-done
+		return most.Load()
+	}
+}
+
+type zeros struct{}
+
+// Read implements io.Reader.
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
+
+type failing struct{ err error }
+
+// Read implements io.Reader.
+func (f failing) Read([]byte) (int, error) { return 0, f.err }
+
+type calling func()
+
+// Read implements io.Reader.
+func (c calling) Read([]byte) (int, error) {
+	c()
+	return 0, io.EOF
+}

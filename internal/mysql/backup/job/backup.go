@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package job is what runs in the Pods that back up and restore: it runs MySQL's own clients, asks the servers by SQL
+// and moves the data between them and a bucket as a stream. It knows nothing of Kubernetes.
+package job
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+
+	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	"github.com/torpor-dev/torpor/internal/mysql/backup"
+	"github.com/torpor-dev/torpor/internal/mysql/backup/bucket"
+)
+
+// BackupUser and RestoreUser are the accounts of the database that the Jobs use.
+const (
+	BackupUser  = "moco-backup"
+	RestoreUser = "moco-admin"
+)
+
+// BackupOptions say what to back up and where to.
+type BackupOptions struct {
+	// Cluster is namespace/name, which the objects are named after.
+	Cluster string
+	// Hosts are the instances, by index.
+	Hosts []string
+	// Password of BackupUser.
+	Password string
+	// MaxLag is how far a replica may be behind; 0 means any.
+	MaxLag time.Duration
+	// Bucket is where the backup goes.
+	Bucket bucket.Config
+	// Result is the file for the outcome, as JSON; empty means none.
+	Result string
+	// Clock tells the time.
+	Clock clock.PassiveClock
+	// Log gets what is worth telling.
+	Log *slog.Logger
+}
+
+// Backup dumps one instance into the bucket. The record is written last: without it nobody takes the rest for a backup.
+func Backup(ctx context.Context, o BackupOptions) error {
+	began := o.Clock.Now()
+	namespace, name, ok := strings.Cut(o.Cluster, "/")
+	if !ok {
+		return fmt.Errorf("--cluster: expected namespace/name, found %q", o.Cluster)
+	}
+	to, err := bucket.Open(ctx, o.Bucket)
+	if err != nil {
+		return fmt.Errorf("open the bucket: %w", err)
+	}
+	servers, err := openAll(o.Hosts, BackupUser, o.Password)
+	if err != nil {
+		return err
+	}
+	defer closeAll(servers)
+	status, err := o.choose(ctx, servers)
+	if err != nil {
+		return err
+	}
+	o.Log.Info("Dumping", "instance", status.SourceIndex, "host", o.Hosts[status.SourceIndex])
+	named := func(at time.Time) backup.Keys { return backup.KeysOf(namespace, name, at) }
+	if err := o.store(ctx, to, servers[status.SourceIndex], named, &status); err != nil {
+		return err
+	}
+	status.Elapsed = metav1.Duration{Duration: o.Clock.Since(began).Round(time.Millisecond)}
+	record, err := json.MarshalIndent(status, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode the record: %w", err)
+	}
+	key := named(status.Time.Time).Record
+	if _, err := to.Put(ctx, key, bytes.NewReader(record)); err != nil {
+		return err
+	}
+	o.Log.Info("Backed up", "record", key, "bytes", status.DumpSize, "gtids", status.GTIDSet)
+	message, err := backup.Message(status)
+	if err != nil {
+		return err
+	}
+	return tell(o.Result, message)
+}
+
+// choose asks all instances and picks one. The primary is asked last, so that it has what the replicas had.
+func (o BackupOptions) choose(ctx context.Context, servers []*server) (mocov1beta2.BackupStatus, error) {
+	facts := make([]facts, len(servers))
+	for i, s := range servers {
+		facts[i] = s.ask(ctx)
+	}
+	seen := make([]backup.Instance, len(servers))
+	uuids := map[string]string{}
+	for i, f := range facts {
+		seen[i] = f.Instance
+		if f.Trouble == "" {
+			uuids[strconv.Itoa(i)] = f.uuid
+		}
+	}
+	if err := compare(ctx, servers, facts, seen); err != nil {
+		return mocov1beta2.BackupStatus{}, err
+	}
+	chosen, warnings, err := backup.ChooseSource(seen, o.MaxLag)
+	if err != nil {
+		return mocov1beta2.BackupStatus{}, fmt.Errorf("choose an instance: %w", err)
+	}
+	return mocov1beta2.BackupStatus{SourceIndex: chosen, SourceUUID: facts[chosen].uuid, UUIDSet: uuids, Warnings: warnings}, nil
+}
+
+// compare finds replicas with transactions that the primary does not have.
+func compare(ctx context.Context, servers []*server, all []facts, seen []backup.Instance) error {
+	primary := slices.IndexFunc(seen, func(s backup.Instance) bool { return s.Trouble == "" && s.Writable })
+	for i, f := range all {
+		if f.Trouble != "" || f.Writable {
+			continue
+		}
+		if primary < 0 {
+			seen[i].Strange = true
+			continue
+		}
+		known, err := servers[primary].has(ctx, f.executed)
+		if err != nil {
+			return fmt.Errorf("compare instance %d with the primary: %w", i, err)
+		}
+		seen[i].Strange = !known
+	}
+	return nil
+}
+
+// store writes the accounts and the dump.
+func (o BackupOptions) store(ctx context.Context, to bucket.Bucket, from *server, named func(time.Time) backup.Keys, status *mocov1beta2.BackupStatus) error {
+	before, err := from.inventory(ctx)
+	if err != nil {
+		return err
+	}
+	status.Warnings = append(status.Warnings, before.warnings()...)
+	d, err := startDump(ctx, from, o.Password, before.Schemas)
+	if err != nil {
+		return err
+	}
+	defer d.stop()
+	after, err := from.inventory(ctx)
+	if err != nil {
+		return err
+	}
+	if !before.same(after) {
+		return errors.New("expected the schemas and accounts to stay while the dump began, found them changed; the next try will have them")
+	}
+	at := metav1.NewTime(o.Clock.Now().UTC().Truncate(time.Second).Add(time.Second)) // Never before the snapshot.
+	status.Time, status.GTIDSet = &at, d.gtids
+	keys := named(at.Time)
+	accounts, err := json.Marshal(before.Accounts)
+	if err != nil {
+		return fmt.Errorf("encode the accounts: %w", err)
+	}
+	if _, err := to.Put(ctx, keys.Accounts, bytes.NewReader(accounts)); err != nil {
+		return err
+	}
+	stream := d.pack()
+	defer func() { _ = stream.Close() }() // What went wrong has been told by Put.
+	status.DumpSize, err = to.Put(ctx, keys.Dump, stream)
+	return err
+}
+
+// tell writes the outcome where the kubelet reads it.
+func tell(file, text string) error {
+	if file == "" {
+		return nil
+	}
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		return fmt.Errorf("write the result: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package job_test
+
+import (
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/torpor-dev/torpor/internal/testenv/mysqld"
+)
+
+// linePatience is far above what it takes to move some megabytes.
+const linePatience = time.Minute
+
+// line leads to a server's port for administrators. The first connection that has carried so many bytes in one direction
+// halts for as long as the line is there, so that who uses it is in the middle of something for certain.
+type line struct {
+	// Address is the way to the server.
+	Address string
+
+	listener net.Listener
+	server   string
+	halted   chan struct{}
+	halt     sync.Once
+
+	mu    sync.Mutex
+	conns []net.Conn
+}
+
+// direction is a way along a line.
+type direction bool
+
+const (
+	toClient direction = false
+	toServer direction = true
+)
+
+func newLine(t *testing.T, s *mysqld.Server, way direction, most int64) *line {
+	t.Helper()
+	at := strings.LastIndex(s.Address, ".")
+	l := &line{Address: s.Address[:at] + ".200", server: net.JoinHostPort(s.Address, strconv.Itoa(mysqld.AdminPort)), halted: make(chan struct{})}
+	var config net.ListenConfig
+	listener, err := config.Listen(t.Context(), "tcp", net.JoinHostPort(l.Address, strconv.Itoa(mysqld.AdminPort)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.listener = listener
+	t.Cleanup(l.cut)
+	go l.serve(t, way, most)
+	return l
+}
+
+func (l *line) serve(t *testing.T, way direction, most int64) {
+	for {
+		client, err := l.listener.Accept()
+		if err != nil {
+			return
+		}
+		var dialer net.Dialer
+		server, err := dialer.DialContext(t.Context(), "tcp", l.server)
+		if err != nil {
+			_ = client.Close() // The client hears of it.
+			continue
+		}
+		l.mu.Lock()
+		l.conns = append(l.conns, client, server)
+		l.mu.Unlock()
+		limited, free := server, client
+		if way == toServer {
+			limited, free = client, server
+		}
+		go func() {
+			if n, _ := io.CopyN(free, limited, most); n == most {
+				l.halt.Do(func() { close(l.halted) })
+				return
+			}
+			_, _ = client.Close(), server.Close() // One side has ended.
+		}()
+		go func() {
+			_, _ = io.Copy(limited, free)
+			_, _ = client.Close(), server.Close() // One side has ended.
+		}()
+	}
+}
+
+// wait returns when a connection has halted.
+func (l *line) wait(t *testing.T) {
+	t.Helper()
+	timer := time.NewTimer(linePatience)
+	defer timer.Stop()
+	select {
+	case <-l.halted:
+	case <-timer.C:
+		t.Fatalf("nothing large went over the line within %s", linePatience)
+	}
+}
+
+// cut ends the line and all that goes over it.
+func (l *line) cut() {
+	_ = l.listener.Close() // It is closed whatever it says.
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range l.conns {
+		_ = c.Close() // It is closed whatever it says.
+	}
+}

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package job
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	"github.com/torpor-dev/torpor/internal/mysql/backup"
+	"github.com/torpor-dev/torpor/internal/mysql/backup/bucket"
+)
+
+// answerRetry is how often an instance is asked that does not answer yet.
+const answerRetry = time.Second
+
+// RestoreOptions say what to restore and where to.
+type RestoreOptions struct {
+	// Source is namespace/name of the cluster that was backed up.
+	Source string
+	// Point is the time whose data is wanted.
+	Point time.Time
+	// Schema, if set, is the only one that is restored.
+	Schema string
+	// Users, if any, are the only accounts that are restored: name, or name@host.
+	Users []string
+	// Host is the instance to fill; Password that of RestoreUser.
+	Host, Password string
+	// Wait is how long the instance may take to answer.
+	Wait time.Duration
+	// Bucket is where the backup is.
+	Bucket bucket.Config
+	// Result is the file for the outcome, as JSON; empty means none.
+	Result string
+	// Log gets what is worth telling.
+	Log *slog.Logger
+}
+
+// stored is a backup in a bucket.
+type stored struct {
+	from     bucket.Bucket
+	keys     backup.Keys
+	status   mocov1beta2.BackupStatus
+	accounts []account
+}
+
+// Restore fills an empty instance. It may be run again after it was killed at any point.
+func Restore(ctx context.Context, o RestoreOptions) error {
+	found, err := o.find(ctx)
+	if err != nil {
+		return err
+	}
+	servers, err := openAll([]string{o.Host}, RestoreUser, o.Password)
+	if err != nil {
+		return err
+	}
+	defer closeAll(servers)
+	c, err := o.await(ctx, servers[0])
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close() }() // The program ends.
+	t := target{Conn: c, server: servers[0]}
+	if err := t.claim(ctx); err != nil {
+		return err
+	}
+	done, err := t.prepare(ctx, found)
+	if err != nil {
+		return err
+	}
+	if !done {
+		o.Log.Info("Restoring", "record", found.keys.Record, "bytes", found.status.DumpSize)
+		if err := o.fill(ctx, t, found); err != nil {
+			return err
+		}
+	}
+	o.Log.Info("Restored", "record", found.keys.Record, "gtids", found.status.GTIDSet)
+	message, err := backup.Message(found.status)
+	if err != nil {
+		return err
+	}
+	return tell(o.Result, message)
+}
+
+// find reads all of the backup but the dump, so that nothing is touched for a backup that cannot be restored.
+func (o RestoreOptions) find(ctx context.Context) (stored, error) {
+	namespace, name, ok := strings.Cut(o.Source, "/")
+	if !ok {
+		return stored{}, fmt.Errorf("--source: expected namespace/name, found %q", o.Source)
+	}
+	from, err := bucket.Open(ctx, o.Bucket)
+	if err != nil {
+		return stored{}, fmt.Errorf("open the bucket: %w", err)
+	}
+	s := stored{from: from}
+	keys, err := from.List(ctx, backup.Prefix(namespace, name))
+	if err != nil {
+		return s, err
+	}
+	if s.keys, err = backup.Choose(keys, namespace, name, o.Point); err != nil {
+		return s, err
+	}
+	if err := read(ctx, from, s.keys.Record, &s.status); err != nil {
+		return s, err
+	}
+	if err := read(ctx, from, s.keys.Accounts, &s.accounts); err != nil {
+		return s, err
+	}
+	s.accounts, err = chosen(s.accounts, o.Users)
+	return s, err
+}
+
+func read[T any](ctx context.Context, from bucket.Bucket, key string, into *T) error {
+	object, err := from.Get(ctx, key)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = object.Close() }() // It was only read.
+	if err := json.NewDecoder(object).Decode(into); err != nil {
+		return fmt.Errorf("read %s: expected JSON: %w", key, err)
+	}
+	return nil
+}
+
+// await returns a session once the instance answers.
+func (o RestoreOptions) await(ctx context.Context, s *server) (*sql.Conn, error) {
+	waiting, cancel := context.WithTimeout(ctx, o.Wait)
+	defer cancel()
+	tick := time.NewTicker(answerRetry)
+	defer tick.Stop()
+	for {
+		c, err := s.db.Conn(waiting)
+		if err == nil {
+			return c, nil
+		}
+		select {
+		case <-tick.C:
+		case <-waiting.Done():
+			return nil, fmt.Errorf("expected %s to answer within %s; it %s", s.host, o.Wait, describe(err))
+		}
+	}
+}
+
+// fill loads everything. Of the transactions in the dump nothing is written to the binary log: they become gtid_purged,
+// and replicas are cloned.
+func (o RestoreOptions) fill(ctx context.Context, t target, from stored) error {
+	if err := t.begin(ctx, from.keys.Record); err != nil {
+		return err
+	}
+	object, err := from.from.Get(ctx, from.keys.Dump)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = object.Close() }() // It was only read.
+	if err := load(ctx, t.host, o.Password, object, o.Schema); err != nil {
+		return err
+	}
+	if err := o.check(ctx, t, from); err != nil {
+		return err
+	}
+	if err := o.addAccounts(ctx, t, from.accounts); err != nil {
+		return err
+	}
+	return t.finish(ctx)
+}
+
+// check says whether what was loaded is what was dumped.
+func (o RestoreOptions) check(ctx context.Context, t target, from stored) error {
+	executed, err := t.executed(ctx)
+	if err != nil {
+		return err
+	}
+	if same, err := t.equal(ctx, executed, from.status.GTIDSet); err != nil || !same {
+		return errors.Join(err, fmt.Errorf("expected the transactions %q after the load, found %q", from.status.GTIDSet, executed))
+	}
+	if o.Schema == "" {
+		return nil
+	}
+	schemas, err := column(ctx, t.Conn, schemasQuery)
+	if err == nil && !slices.Contains(schemas, o.Schema) {
+		err = fmt.Errorf("expected schema %q in the backup, found no such; correct spec.restore.schema in a new MySQLCluster", o.Schema)
+	}
+	return err
+}
+
+// Numbers of MySQL's errors for rights on what is not there.
+const (
+	codeNoTable   = 1146
+	codeNoRoutine = 1305
+)
+
+// addAccounts makes all accounts before it gives them rights, since some are roles of others. Rights on single tables
+// of schemas that were left out are left out too.
+func (o RestoreOptions) addAccounts(ctx context.Context, t target, all []account) error {
+	for _, a := range all {
+		if err := t.exec(ctx, a.Create); err != nil {
+			return fmt.Errorf("make account %s: it %s", a.quoted(), describe(err))
+		}
+	}
+	for _, a := range all {
+		for _, grant := range a.Grants {
+			err := t.exec(ctx, grant)
+			if n := code(err); o.Schema != "" && (n == codeNoTable || n == codeNoRoutine) {
+				o.Log.Info("Right left out, because what it is for was not restored", "account", a.quoted())
+				continue
+			}
+			if err != nil {
+				return fmt.Errorf("give account %s its rights: MySQL %s", a.quoted(), describe(err))
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	"github.com/torpor-dev/torpor/internal/reconcile"
+)
+
+const scrapeTimeout = 5 * time.Second
+
+// Metrics shows every MySQLCluster straight from the cache, so that it is right after a restart and gone with the object,
+// and counts what was done. One lives as long as the process; register it once.
+type Metrics struct {
+	readers atomic.Pointer[readers]
+
+	clusteringStopped, reconciliationStopped, available, healthy, replicas, readyReplicas, errantReplicas, overdue *prometheus.Desc
+	checks, errors, switchovers, failovers                                                                         *prometheus.CounterVec
+	processing                                                                                                     *prometheus.HistogramVec
+}
+
+// readers are the caches of a running controller, and its clock.
+type readers struct {
+	clusters, pods client.Reader
+	clock          clock.PassiveClock
+}
+
+// NewMetrics makes the metrics of this feature. Their names and helps are upstream's.
+func NewMetrics() *Metrics {
+	labels := []string{"name", "namespace"}
+	return &Metrics{
+		clusteringStopped:     prometheus.NewDesc("moco_cluster_clustering_stopped", "Indicates if clustering has stopped", labels, nil),
+		reconciliationStopped: prometheus.NewDesc("moco_cluster_reconciliation_stopped", "Indicates if reconciliation has stopped", labels, nil),
+		available:             prometheus.NewDesc("moco_cluster_available", "The cluster status about available condition", labels, nil),
+		healthy:               prometheus.NewDesc("moco_cluster_healthy", "The cluster status about healthy condition", labels, nil),
+		replicas:              prometheus.NewDesc("moco_cluster_replicas", "The number of instances in the cluster", labels, nil),
+		readyReplicas:         prometheus.NewDesc("moco_cluster_ready_replicas", "The number of ready Pods in the cluster", labels, nil),
+		errantReplicas:        prometheus.NewDesc("moco_cluster_errant_replicas", "The number of instances that have errant transactions", labels, nil),
+		overdue: prometheus.NewDesc("torpor_mysql_stop_overdue_seconds",
+			"For how long a stop has outlived the time until which it was asked for; 0 while none has", labels, nil),
+		processing: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "moco_cluster_processing_time_seconds", Help: "The length of time in seconds processing the cluster",
+			Buckets: []float64{.1, .25, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 30},
+		}, labels),
+		checks: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "moco_cluster_checks_total", Help: "The number of times MOCO has checked the cluster",
+		}, labels),
+		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "moco_cluster_errors_total", Help: "The number of times MOCO has got errors from the cluster",
+		}, labels),
+		switchovers: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "moco_cluster_switchover_total", Help: "The total count of switchover in the cluster",
+		}, labels),
+		failovers: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "moco_cluster_failover_total", Help: "The total count of failover in the cluster",
+		}, labels),
+	}
+}
+
+func (m *Metrics) counters() []*prometheus.CounterVec {
+	return []*prometheus.CounterVec{m.checks, m.errors, m.switchovers, m.failovers}
+}
+
+// Describe implements prometheus.Collector.
+func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		m.clusteringStopped, m.reconciliationStopped, m.available, m.healthy, m.replicas, m.readyReplicas, m.errantReplicas, m.overdue,
+	} {
+		ch <- d
+	}
+	for _, c := range m.counters() {
+		c.Describe(ch)
+	}
+	m.processing.Describe(ch)
+}
+
+// Collect implements prometheus.Collector.
+func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
+	for _, c := range m.counters() {
+		c.Collect(ch)
+	}
+	m.processing.Collect(ch)
+	from := m.readers.Load()
+	if from == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
+	defer cancel()
+	var clusters mocov1beta2.MySQLClusterList
+	var pods corev1.PodList
+	if err := from.clusters.List(ctx, &clusters); err != nil {
+		return
+	}
+	if err := from.pods.List(ctx, &pods); err != nil {
+		return
+	}
+	readyPods := map[types.NamespacedName]int{}
+	for i := range pods.Items {
+		if p := &pods.Items[i]; ready(p) {
+			readyPods[types.NamespacedName{Namespace: p.Namespace, Name: p.Labels[mocov1beta2.InstanceLabel]}]++
+		}
+	}
+	for i := range clusters.Items {
+		m.show(ch, &clusters.Items[i], readyPods, from.clock.Now())
+	}
+}
+
+func (m *Metrics) show(ch chan<- prometheus.Metric, cluster *mocov1beta2.MySQLCluster, readyPods map[types.NamespacedName]int, now time.Time) {
+	holds := func(kind string) bool { return meta.IsStatusConditionTrue(cluster.Status.Conditions, kind) }
+	for _, gauge := range []struct {
+		of    *prometheus.Desc
+		value float64
+	}{
+		{m.clusteringStopped, number(stopRecord(cluster) != nil)},
+		{m.reconciliationStopped, number(cluster.ReconciliationStopped())},
+		{m.available, number(holds(mocov1beta2.AvailableCondition))},
+		{m.healthy, number(holds(mocov1beta2.HealthyCondition))},
+		{m.replicas, float64(cluster.Spec.Replicas)},
+		{m.readyReplicas, float64(readyPods[client.ObjectKeyFromObject(cluster)])},
+		{m.errantReplicas, float64(cluster.Status.ErrantReplicas)},
+		{m.overdue, late(cluster, now).Seconds()},
+	} {
+		ch <- prometheus.MustNewConstMetric(gauge.of, prometheus.GaugeValue, gauge.value, cluster.Name, cluster.Namespace)
+	}
+}
+
+func number(holds bool) float64 {
+	if holds {
+		return 1
+	}
+	return 0
+}
+
+func (m *Metrics) use(r readers) { m.readers.Store(&r) }
+
+// count counts a pass that was saved, and how long it took.
+func (m *Metrics) count(name types.NamespacedName, events []reconcile.Event, failed bool, took time.Duration) {
+	m.processing.WithLabelValues(name.Name, name.Namespace).Observe(took.Seconds())
+	m.checks.WithLabelValues(name.Name, name.Namespace).Inc()
+	errors := m.errors.WithLabelValues(name.Name, name.Namespace)
+	if failed {
+		errors.Inc()
+	}
+	over := map[string]prometheus.Counter{
+		switchOver: m.switchovers.WithLabelValues(name.Name, name.Namespace),
+		failOver:   m.failovers.WithLabelValues(name.Name, name.Namespace),
+	}
+	for _, e := range events {
+		if c := over[e.Reason]; c != nil {
+			c.Inc()
+		}
+	}
+}
+
+// forget drops the counts of a cluster that is gone.
+func (m *Metrics) forget(name types.NamespacedName) {
+	for _, c := range m.counters() {
+		c.DeleteLabelValues(name.Name, name.Namespace)
+	}
+	m.processing.DeleteLabelValues(name.Name, name.Namespace)
+}

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package clustering
+
+import (
+	"time"
+
+	"github.com/torpor-dev/torpor/internal/mysql/gtid"
+)
+
+// None is the index of no instance.
+const None = -1
+
+// Observed is everything that Decide looks at: what is wanted, what is written down, and what the instances say.
+// The status is read first and past any cache, then the replicas, then the primary.
+type Observed struct {
+	Now time.Time
+	// Replicas is how many instances are wanted, all of them counted.
+	Replicas int
+	// Offline: no instance is wanted to run.
+	Offline bool
+	// Source is the copy from outside that the primary starts with; Restore is the backup that it starts with.
+	Source, Restore Wish
+	// MaxDelay is how far behind a replica may be that clients read from; 0 is no limit.
+	MaxDelay time.Duration
+	// StopAsked: somebody wants clustering stopped.
+	StopAsked bool
+
+	// Primary is the index of the primary in the status; None before there was one.
+	Primary int
+	// Stop is the record of the stop that was reached; nil while clustering is active.
+	Stop *StopRecord
+	// Memory is what the manager remembers of its earlier looks, with this one.
+	Memory Memory
+
+	// Instances are by index.
+	Instances []Instance
+}
+
+// Wish is something that happens once in the life of a cluster.
+type Wish struct{ Wanted, Done bool }
+
+func (w Wish) open() bool { return w.Wanted && !w.Done }
+
+// StopRecord is written down when a stop is reached: from then on nothing is touched, whoever restarts.
+type StopRecord struct {
+	Since time.Time
+	// Left says what could not be finished in time; empty if nothing is left.
+	Left string
+}
+
+// Instance is one member of the cluster.
+type Instance struct {
+	// Host is the name under which replicas know it.
+	Host string
+	Pod  Pod
+	// Stopped: somebody wants this instance left alone.
+	Stopped bool
+	// KnownErrant: the status says so, from the last look at which the primary could be compared.
+	KnownErrant bool
+
+	// Reachable: it answered every question of this look. What follows is empty otherwise.
+	Reachable bool
+	// Refused: nobody listens there, so that its server is certainly down.
+	Refused bool
+	// Pending: a statement of ours still runs in the server, whichever manager sent it; PendingFor says how long.
+	Pending    bool
+	PendingFor time.Duration
+
+	UUID string
+	// Family is the line of versions, such as 8.4.
+	Family Family
+	// ReadOnly and SuperReadOnly are the server's; with the latter nobody writes.
+	ReadOnly, SuperReadOnly bool
+	// Executed, Purged: read together with SuperReadOnly in one statement.
+	Executed, Purged gtid.Set
+	SemiSync         SemiSync
+	// Connected are the UUIDs of the replicas that it serves.
+	Connected []string
+	Channel   Channel
+	Clone     CloneState
+}
+
+// Pod is the instance's pod.
+type Pod struct {
+	Exists, Ready, Terminating bool
+	// Demote: somebody wants another primary.
+	Demote bool
+	Role   Role
+}
+
+// Role is the label by which Services find an instance.
+type Role string
+
+// The roles.
+const (
+	NoRole  Role = ""
+	Primary Role = "primary"
+	Replica Role = "replica"
+)
+
+// Family is a line of MySQL versions; replicas must not be older than their source.
+type Family struct{ Major, Minor int }
+
+// SemiSync is the state of semi-synchronous replication in a server.
+type SemiSync struct {
+	Source, Replica bool
+	// WaitFor is how many replicas a commit awaits, and Timeout how long.
+	WaitFor int
+	Timeout time.Duration
+	// Waiting is the number of sessions that await a replica now.
+	Waiting int
+}
+
+// Channel is the replication channel of a replica.
+type Channel struct {
+	// Present: SHOW REPLICA STATUS has a row.
+	Present    bool
+	SourceHost string
+	IO, SQL    Thread
+	// IOErrno and SQLErrno are the last errors of the threads; their texts may hold data and stay in the server.
+	IOErrno, SQLErrno int
+	// Lag is negative when unknown.
+	Lag time.Duration
+	// Retrieved is what the relay log holds or held.
+	Retrieved gtid.Set
+}
+
+// Thread is the state of a replication thread.
+type Thread string
+
+// The states of a thread.
+const (
+	Stopped    Thread = ""
+	Connecting Thread = "connecting"
+	Running    Thread = "running"
+)
+
+// CloneState is the state of the last copy that the server took of another.
+type CloneState string
+
+// The states of a copy.
+const (
+	NotCloned   CloneState = ""
+	Cloning     CloneState = "in progress"
+	Cloned      CloneState = "completed"
+	CloneFailed CloneState = "failed"
+)

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/reconcile"
+)
+
+// stops is the only value that stops something.
+const stops = "true"
+
+// ignored says which annotations stop nothing although somebody may think so.
+func ignored(cluster *mocov1beta2.MySQLCluster) string {
+	var wrong []string
+	for _, name := range []string{mocov1beta2.ClusteringStoppedAnnotation, mocov1beta2.ReconciliationStoppedAnnotation} {
+		if value, asked := cluster.Annotations[name]; asked && value != stops {
+			wrong = append(wrong, fmt.Sprintf("the annotation %s is ignored: expected %q, found %.40q; correct or remove it", name, stops, value))
+		}
+	}
+	return strings.Join(wrong, "; ")
+}
+
+// pause is what status.pause says; the part of clustering stays as it is.
+func pause(cluster *mocov1beta2.MySQLCluster, now time.Time) *mocov1beta2.Pause {
+	p := &mocov1beta2.Pause{}
+	if cluster.Status.Pause != nil {
+		p = cluster.Status.Pause.DeepCopy()
+	}
+	before := p.Reconciliation
+	p.Reconciliation = nil
+	if cluster.ReconciliationStopped() {
+		p.Reconciliation = &mocov1beta2.Stop{
+			Since: metav1.NewTime(now), By: reconcile.AnnotatedBy(cluster, mocov1beta2.ReconciliationStoppedAnnotation),
+			Reason: cluster.Annotations[torporv1alpha1.ReasonAnnotation],
+		}
+		p.Reconciliation.Until, _ = reconcile.Until(cluster)
+		if before != nil {
+			p.Reconciliation.Since = before.Since
+		}
+	}
+	if *p == (mocov1beta2.Pause{}) {
+		return nil
+	}
+	return p
+}
+
+// stopped says who has stopped reconciliation, why and until when.
+func stopped(cluster *mocov1beta2.MySQLCluster, s mocov1beta2.Stop) string {
+	text := "reconciliation is stopped"
+	if s.By != "" {
+		text += " by " + s.By
+	}
+	if s.Until != nil {
+		text += " until " + s.Until.UTC().Format(time.RFC3339)
+	}
+	if s.Reason != "" {
+		text += ": " + s.Reason
+	}
+	return text + "; changes of the spec reach no other object and no Pod is replaced; to go on, run: kubectl moco start reconciliation " + cluster.Name
+}

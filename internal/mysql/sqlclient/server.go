@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package sqlclient speaks SQL with the servers of one cluster: it reads everything that a decision needs with one statement,
+// and does what was decided. Every effect may be repeated.
+package sqlclient
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"syscall"
+	"time"
+
+	driver "github.com/go-sql-driver/mysql"
+)
+
+const (
+	// dialTimeout bounds the making of a connection.
+	dialTimeout = 5 * time.Second
+	// AdminPort is where the servers keep a place for administrators, however many clients there are.
+	AdminPort = 33062
+	// Port is where clients and replicas connect.
+	Port = 3306
+	// connections that one server gets: one is held by Watch, one reads or acts, one is for the statement beside.
+	connections = 3
+	// Numbers of MySQL's errors.
+	errAccessDenied  = 1045
+	errShutdown      = 1053
+	errNoSuchThread  = 1094
+	errServerRestart = 3707
+)
+
+// Account is a user of the database.
+type Account struct{ Name, Password string }
+
+// Server is one MySQL server with its persistent connections. It may be used by several goroutines.
+type Server struct {
+	db *sql.DB
+}
+
+// Open returns a server that is reached by host, a name or an address, on the admin port. It makes no connection yet.
+// The account needs SERVICE_CONNECTION_ADMIN.
+func Open(host string, as Account) (*Server, error) {
+	config := driver.NewConfig()
+	config.User, config.Passwd, config.Net = as.Name, as.Password, "tcp"
+	config.Addr = net.JoinHostPort(host, strconv.Itoa(AdminPort))
+	config.Timeout, config.InterpolateParams = dialTimeout, true
+	config.Logger = &driver.NopLogger{} // What the driver would log comes as an error too.
+	connector, err := driver.NewConnector(config)
+	if err != nil {
+		return nil, fmt.Errorf("prepare the connection to %s: %w", host, err)
+	}
+	db := sql.OpenDB(connector)
+	db.SetMaxOpenConns(connections)
+	db.SetMaxIdleConns(connections)
+	return &Server{db: db}, nil
+}
+
+// Close ends all connections, and with them statements that run on them.
+func (s *Server) Close() error {
+	if err := s.db.Close(); err != nil {
+		return fmt.Errorf("close connections: %w", err)
+	}
+	return nil
+}
+
+// Watch holds a connection and returns an error when it is lost, so that the end of a server is noticed at once; it
+// returns nil when ctx ends. It sends one statement a day.
+func (s *Server) Watch(ctx context.Context) error {
+	for ctx.Err() == nil {
+		if _, err := s.db.ExecContext(ctx, "do sleep(86400)"); err != nil && ctx.Err() == nil {
+			return fmt.Errorf("the connection is lost: %w", err)
+		}
+	}
+	return nil
+}
+
+// mark begins every act, so that Read knows one that still runs, whoever sent it.
+const mark = "/* torpor */ "
+
+// session is the server, or one connection to it.
+type session interface {
+	ExecContext(ctx context.Context, statement string, args ...any) (sql.Result, error)
+}
+
+// exec runs one act. The statement is not part of the error: it may hold a password.
+func (s *Server) exec(ctx context.Context, statement string, args ...any) error {
+	return execIn(ctx, s.db, statement, args...)
+}
+
+func execIn(ctx context.Context, in session, statement string, args ...any) error {
+	_, err := in.ExecContext(ctx, mark+statement, args...)
+	return err
+}
+
+// Denied: the server knows neither the account nor its password any more.
+func Denied(err error) bool { return number(err) == errAccessDenied }
+
+// Refused: nobody listens where the server was expected.
+func Refused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
+
+// number returns MySQL's number of an error, 0 for other errors.
+func number(err error) uint16 {
+	if m, ok := errors.AsType[*driver.MySQLError](err); ok {
+		return m.Number
+	}
+	return 0
+}
+
+// Describe says what went wrong without the server's words, which may hold data.
+func Describe(err error) string {
+	switch n := number(err); {
+	case n != 0:
+		return fmt.Sprintf("MySQL answered with error %d", n)
+	case Refused(err):
+		return "the connection was refused"
+	case errors.Is(err, context.DeadlineExceeded):
+		return "no answer in time"
+	case errors.Is(err, context.Canceled):
+		return "given up"
+	default:
+		return "the connection is broken"
+	}
+}

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+)
+
+// maxMessage keeps a condition's message within what the API accepts.
+const maxMessage = 32768
+
+// SetCondition sets a condition for the observed generation. The transition time changes with the status, not with the reason.
+func SetCondition(conditions *[]metav1.Condition, c metav1.Condition, generation int64, now clock.PassiveClock) {
+	c.ObservedGeneration = generation
+	c.Message = cut(c.Message, maxMessage)
+	c.LastTransitionTime = metav1.NewTime(now.Now())
+	if old := meta.FindStatusCondition(*conditions, c.Type); old != nil {
+		if old.Status == c.Status {
+			c.LastTransitionTime = old.LastTransitionTime
+		}
+		*old = c
+		return
+	}
+	*conditions = append(*conditions, c)
+}

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package testenv
+
+import (
+	"context"
+	"net"
+	"testing"
+)
+
+// FreeAddress is a loopback address, host:port, on which nobody listens at the moment.
+func FreeAddress(t *testing.T) string {
+	t.Helper()
+	return freeAddress(t, "127.0.0.1")
+}
+
+func freeAddress(t *testing.T, ip string) string {
+	t.Helper()
+	var config net.ListenConfig
+	l, err := config.Listen(context.WithoutCancel(t.Context()), "tcp", net.JoinHostPort(ip, "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }() // It only found the place.
+	return l.Addr().String()
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package conversation replays what the cf client says to the CF API, and checks what it is told. A conversation is a file
+// of lines:
+//
+//	app NAME INSTANCES STATE     make an app and wait for it; ${app} is its GUID
+//	pod INDEX                    see to it that there is a Pod of its current revision
+//	> METHOD PATH                send a request; lines up to the next < are its body
+//	< STATUS field=value ...     what has to come back; field=@x keeps a value as ${x}, field=* takes any,
+//	                             field#=n counts, and location stands for the header
+//	<~ STATUS field=value ...    the same, asked again until it comes, as a client polls
+package conversation
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/torpor-dev/torpor/internal/testenv"
+)
+
+// Answer is what a request gets.
+type Answer struct {
+	Status         int
+	Location, Body string
+}
+
+// Stage is where a conversation is held.
+type Stage struct {
+	// URL is the API's address, which answers may hold.
+	URL string
+	// Send sends a request as the client's user.
+	Send func(t *testing.T, method, path, body string) Answer
+	// App makes an app and returns its GUID; Pod sees to a Pod of it.
+	App func(t *testing.T, name string, instances int32, state string) string
+	Pod func(t *testing.T, app, index string)
+	// Vars are known from the start.
+	Vars map[string]string
+}
+
+// Play replays a file.
+func Play(t *testing.T, file string, s Stage) {
+	t.Helper()
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &conversation{Stage: s}
+	for i, line := range strings.Split(string(raw), "\n") {
+		line = os.Expand(line, func(name string) string { return c.Vars[name] })
+		c.line(t, fmt.Sprintf("%s:%d", file, i+1), line)
+	}
+	if c.request != "" || c.steps == 0 {
+		t.Errorf("%s: expected every request to have an answer, and at least one", file)
+	}
+}
+
+type conversation struct {
+	Stage
+	request, body string
+	steps         int
+}
+
+func (c *conversation) line(t *testing.T, at, line string) {
+	t.Helper()
+	words := strings.Fields(line)
+	switch {
+	case len(words) == 0 || strings.HasPrefix(line, "#"):
+	case words[0] == ">":
+		c.request, c.body = strings.Join(words[1:], " "), ""
+	case words[0] == "<", words[0] == "<~":
+		c.expect(t, at, words[0] == "<~", words[1:])
+		c.request = ""
+		c.steps++
+	case c.request != "":
+		c.body += line + "\n"
+	case words[0] == "app":
+		instances, err := strconv.ParseInt(words[2], 10, 32)
+		if err != nil {
+			t.Fatalf("%s: %v", at, err)
+		}
+		c.Vars["app"] = c.App(t, words[1], int32(instances), words[3])
+	case words[0] == "pod":
+		c.Pod(t, c.Vars["app"], words[1])
+	default:
+		t.Fatalf("%s: expected app, pod, >, < or #, found %q", at, line)
+	}
+}
+
+func (c *conversation) expect(t *testing.T, at string, again bool, want []string) {
+	t.Helper()
+	ask := func() error { return c.compare(t, want) }
+	if again {
+		testenv.Eventually(t, at+": "+c.request, ask)
+		return
+	}
+	if err := ask(); err != nil {
+		t.Fatalf("%s: %s: %v", at, c.request, err)
+	}
+}
+
+// compare sends the request once and says what is not as wanted.
+func (c *conversation) compare(t *testing.T, want []string) error {
+	t.Helper()
+	method, path, _ := strings.Cut(c.request, " ")
+	got := c.Send(t, method, strings.TrimPrefix(path, c.URL), c.body)
+	if strconv.Itoa(got.Status) != want[0] {
+		return fmt.Errorf("found %d, want %s: %s", got.Status, want[0], got.Body)
+	}
+	for _, w := range want[1:] {
+		name, value, _ := strings.Cut(w, "=")
+		value = strings.ReplaceAll(value, "_", " ")
+		found := got.Location
+		if name != "location" {
+			found = Field(t, got.Body, name)
+		}
+		switch {
+		case strings.HasPrefix(value, "@"):
+			c.Vars[value[1:]] = found
+		case value == "*" && found != "":
+		case strings.ReplaceAll(found, "_", " ") != value:
+			return fmt.Errorf("%s: found %q, want %q in %s", name, found, value, got.Body)
+		}
+	}
+	return nil
+}
+
+// Field is a value of some JSON by its path, such as resources.0.state; with # at the end it is how many there are.
+func Field(t *testing.T, body, path string) string {
+	t.Helper()
+	var value any
+	if err := json.Unmarshal([]byte(body), &value); err != nil {
+		t.Fatalf("expected JSON, found %q: %v", body, err)
+	}
+	path, count := strings.CutSuffix(path, "#")
+	for name := range strings.SplitSeq(path, ".") {
+		switch v := value.(type) {
+		case map[string]any:
+			value = v[name]
+		case []any:
+			i, err := strconv.Atoi(name)
+			if err != nil || i >= len(v) {
+				return ""
+			}
+			value = v[i]
+		default:
+			return ""
+		}
+	}
+	if all, ok := value.([]any); ok && count {
+		return strconv.Itoa(len(all))
+	}
+	if value == nil {
+		return ""
+	}
+	if n, ok := value.(float64); ok {
+		return strconv.FormatFloat(n, 'f', -1, 64)
+	}
+	return fmt.Sprint(value)
+}

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package testenv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+)
+
+// callTimeout bounds each call of a test to a server of its own.
+const callTimeout = 20 * time.Second
+
+// HubServer is a real API server with its etcd, and an administrator's client for it. No controllers run.
+type HubServer struct {
+	*Process
+	// Config lets in as an administrator. Copy it to change it.
+	Config *rest.Config
+	// Client reads and writes directly, without a cache.
+	Client client.Client
+
+	dir string
+}
+
+// Hub starts a hub without any CRD. It takes about three seconds: share one between subtests.
+func Hub(t *testing.T) *HubServer {
+	t.Helper()
+	return startHub(t, "--api-only")
+}
+
+// ControlPlane starts a hub with the real controllers and the real scheduler, and nodes whose Pods are said to run.
+func ControlPlane(t *testing.T, nodes int) *HubServer {
+	t.Helper()
+	h := startHub(t)
+	for i := range nodes {
+		name := fmt.Sprintf("node-%d", i)
+		p := StartProcess(t, local(t), []string{
+			"node", "--name", name, "--dir", t.TempDir(), "--bootstrap-kubeconfig", h.Kubeconfig(t), "--heartbeat", "2s",
+		}, nil)
+		t.Cleanup(func() { p.Kill9(t) })
+		Eventually(t, name+" is ready", func() error { return h.nodeIsReady(t, name) })
+	}
+	return h
+}
+
+func (h *HubServer) nodeIsReady(t *testing.T, name string) error {
+	t.Helper()
+	var node corev1.Node
+	if err := h.Client.Get(t.Context(), client.ObjectKey{Name: name}, &node); err != nil {
+		return fmt.Errorf("get: %w", err)
+	}
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue && len(node.Spec.Taints) == 0 {
+			return nil
+		}
+	}
+	return errors.New("expected it to be ready and without taints, found it is not")
+}
+
+func startHub(t *testing.T, flags ...string) *HubServer {
+	t.Helper()
+	dir := t.TempDir()
+	h := &HubServer{Process: StartProcess(t, local(t), append([]string{"control-plane", "--dir", dir}, flags...), nil), dir: dir}
+	// A polite end takes seconds, and nobody wants the data.
+	t.Cleanup(func() { h.Kill9(t) })
+	file := h.Line(t, "kubeconfig: ")
+	var err error
+	if h.Config, err = clientcmd.BuildConfigFromFlags("", file); err != nil {
+		t.Fatalf("read the hub's kubeconfig: %v", err)
+	}
+	h.Config.QPS = -1
+	h.Client = newClient(t, h.Config)
+	return h
+}
+
+// Kubeconfig returns the path of a kubeconfig with the rights of an administrator.
+func (h *HubServer) Kubeconfig(*testing.T) string { return filepath.Join(h.dir, "admin.kubeconfig") }
+
+// InstallCRDs installs every CRD of config/crd and returns when they are served.
+func (h *HubServer) InstallCRDs(t *testing.T) {
+	t.Helper()
+	options := envtest.CRDInstallOptions{Paths: []string{crdFolder(t)}, ErrorIfPathMissing: true, MaxTime: patience}
+	if _, err := envtest.InstallCRDs(h.Config, options); err != nil {
+		t.Fatalf("install CRDs: %v", err)
+	}
+}
+
+// RemoveCRDs deletes every CRD and returns when they are gone, with all their objects.
+func (h *HubServer) RemoveCRDs(t *testing.T) {
+	t.Helper()
+	var all apiextensionsv1.CustomResourceDefinitionList
+	if err := h.Client.List(t.Context(), &all); err != nil {
+		t.Fatalf("list CRDs: %v", err)
+	}
+	for i := range all.Items {
+		crd := &all.Items[i]
+		if err := h.Client.Delete(t.Context(), crd); err != nil {
+			t.Fatalf("remove CRD: %v", err)
+		}
+		looks := 0
+		Eventually(t, "the CRD "+crd.Name+" is gone", func() error {
+			if err := h.Client.Get(t.Context(), client.ObjectKeyFromObject(crd), crd); k8serrors.IsNotFound(err) {
+				return nil
+			}
+			if looks++; looks%nudgeEvery == 0 {
+				return errors.Join(errors.New("it is still there"), h.nudge(t, crd))
+			}
+			return errors.New("it is still there")
+		})
+	}
+}
+
+// nudgeEvery is after how many looks a CRD is nudged again.
+const nudgeEvery = 40
+
+// nudge changes a CRD that does not go. When the API server's finalizer meets a conflict with another of its controllers, it
+// waits for the next change, and takes none that is only about its own condition for one: without a nudge the CRD stays
+// until the next resync, five minutes later.
+func (h *HubServer) nudge(t *testing.T, crd *apiextensionsv1.CustomResourceDefinition) error {
+	t.Helper()
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"nudge":%q}}}`, crd.ResourceVersion)
+	return client.IgnoreNotFound(h.Client.Patch(t.Context(), crd, client.RawPatch(types.MergePatchType, patch)))
+}
+
+// Namespace makes a namespace of its own for a test and returns its name. It stays: nobody collects namespaces here.
+func (h *HubServer) Namespace(t *testing.T) string {
+	t.Helper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
+	if err := h.Client.Create(t.Context(), ns); err != nil {
+		t.Fatalf("make namespace: %v", err)
+	}
+	return ns.Name
+}
+
+// Delete deletes an object when the test ends; one that is gone already is no error.
+func (h *HubServer) Delete(t *testing.T, obj client.Object) {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context())
+	t.Cleanup(func() {
+		if err := h.Client.Delete(ctx, obj); err != nil && !k8serrors.IsNotFound(err) {
+			t.Errorf("delete %s: %v", obj.GetName(), err)
+		}
+	})
+}
+
+func newClient(t *testing.T, cfg *rest.Config) client.Client {
+	t.Helper()
+	known := runtime.NewScheme()
+	if err := errors.Join(scheme.AddToScheme(known), apiextensionsv1.AddToScheme(known), hivev1.AddToScheme(known), mocov1beta2.AddToScheme(known),
+		korifiv1alpha1.AddToScheme(known), eiriniv1.AddToScheme(known), torporv1alpha1.AddToScheme(known)); err != nil {
+		t.Fatalf("register kinds: %v", err)
+	}
+	cfg = rest.CopyConfig(cfg)
+	cfg.Timeout = callTimeout
+	c, err := client.New(cfg, client.Options{Scheme: known})
+	if err != nil {
+		t.Fatalf("make client: %v", err)
+	}
+	return c
+}
+
+// crdFolder finds config/crd above the folder that the test runs in.
+func crdFolder(t *testing.T) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ; filepath.Dir(dir) != dir; dir = filepath.Dir(dir) {
+		if found := filepath.Join(dir, "config", "crd"); isFolder(found) {
+			return found
+		}
+	}
+	t.Fatal("expected config/crd in a folder above the test's, found none; run the test inside the repository")
+	return ""
+}
+
+func isFolder(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}

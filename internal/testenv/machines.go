@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package testenv
+
+import (
+	"context"
+	"encoding/xml"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Instance is a machine as the cloud itself sees it.
+type Instance struct {
+	ID        string            `json:"id"`
+	Name      string            `json:"name"`
+	State     string            `json:"state"`
+	ChangedAt time.Time         `json:"changedAt"`
+	PID       int               `json:"pid"`
+	PrivateIP string            `json:"privateIP"`
+	Tags      map[string]string `json:"tags"`
+}
+
+// Instances returns the machines of a cluster, all machines for an empty infraID.
+func (c *CloudServer) Instances(t *testing.T, infraID string) []Instance {
+	t.Helper()
+	var all []Instance
+	c.admin(t, http.MethodGet, "instances", nil, &all)
+	return slices.DeleteFunc(all, func(i Instance) bool {
+		return infraID != "" && i.Tags[clusterTag(infraID)] != "owned"
+	})
+}
+
+// InState says nil when every machine of the cluster is in the state, for use with Eventually.
+func (c *CloudServer) InState(t *testing.T, infraID, state string) error {
+	t.Helper()
+	machines := c.Instances(t, infraID)
+	for _, i := range machines {
+		if i.State != state {
+			return fmt.Errorf("expected %s to be %s, found %s", i.Name, state, i.State)
+		}
+	}
+	if len(machines) == 0 {
+		return fmt.Errorf("expected machines of %s, found none", infraID)
+	}
+	return nil
+}
+
+// Run makes n machines without commands, named <infraID>-0 and so on, and returns their ids once they run.
+func (c *CloudServer) Run(t *testing.T, infraID string, n int) []string {
+	t.Helper()
+	var ids []string
+	for i := range n {
+		ids = append(ids, c.run(t, infraID, fmt.Sprintf("%s-%d", infraID, i)))
+	}
+	Eventually(t, "the machines run", func() error { return c.InState(t, infraID, "running") })
+	return ids
+}
+
+// StopInstance stops one machine behind everybody's back.
+func (c *CloudServer) StopInstance(t *testing.T, id string) {
+	t.Helper()
+	c.call(t, url.Values{"Action": {"StopInstances"}, "InstanceId.1": {id}}, func([]byte) error { return nil })
+}
+
+func (c *CloudServer) run(t *testing.T, infraID, name string) string {
+	t.Helper()
+	var made struct {
+		IDs []string `xml:"instancesSet>item>instanceId"`
+	}
+	c.call(t, url.Values{
+		"Action": {"RunInstances"}, "ImageId": {"ami-test"}, "MinCount": {"1"}, "MaxCount": {"1"},
+		"TagSpecification.1.ResourceType": {"instance"},
+		"TagSpecification.1.Tag.1.Key":    {"Name"}, "TagSpecification.1.Tag.1.Value": {name},
+		"TagSpecification.1.Tag.2.Key": {clusterTag(infraID)}, "TagSpecification.1.Tag.2.Value": {"owned"},
+	}, func(answer []byte) error { return xml.Unmarshal(answer, &made) })
+	if len(made.IDs) != 1 {
+		t.Fatalf("RunInstances: expected one machine, found %v", made.IDs)
+	}
+	return made.IDs[0]
+}
+
+// call speaks the EC2 Query API.
+func (c *CloudServer) call(t *testing.T, form url.Values, read func([]byte) error) {
+	t.Helper()
+	form.Set("Version", "2016-11-15")
+	request, err := http.NewRequestWithContext(context.WithoutCancel(t.Context()), http.MethodPost, c.URL, strings.NewReader(form.Encode()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	// The cloud looks at the key and the region, not at the signature.
+	request.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential="+AccessKey+"/20260101/"+Region+"/ec2/aws4_request, SignedHeaders=host, Signature=0")
+	c.do(t, request, read)
+}
+
+func clusterTag(infraID string) string { return "kubernetes.io/cluster/" + infraID }

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package testenv
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// readAhead is how much of a manifest is read to see whether it is JSON.
+const readAhead = 4096
+
+// Create makes an object.
+func (h *HubServer) Create(t *testing.T, obj client.Object) {
+	t.Helper()
+	if err := h.Client.Create(t.Context(), obj); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Apply makes the objects of a manifest below config, such as rbac/role.yaml.
+func (h *HubServer) Apply(t *testing.T, path string) {
+	t.Helper()
+	for in := manifest(t, path); ; {
+		var u unstructured.Unstructured
+		err := in.Decode(&u)
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.Create(t, &u)
+	}
+}
+
+// InstallWebhooks makes the configurations of config/webhook with a URL in place of their Service, and returns them. ca is the
+// authority in PEM; without one the manager adds its own.
+func (h *HubServer) InstallWebhooks(t *testing.T, url string, ca []byte) (*admissionregistrationv1.MutatingWebhookConfiguration, *admissionregistrationv1.ValidatingWebhookConfiguration) {
+	t.Helper()
+	in := manifest(t, filepath.Join("webhook", "manifests.yaml"))
+	mutating, validating := &admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	if err := errors.Join(in.Decode(mutating), in.Decode(validating)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range mutating.Webhooks {
+		c := &mutating.Webhooks[i].ClientConfig
+		*c = admissionregistrationv1.WebhookClientConfig{URL: new(url + *c.Service.Path), CABundle: ca}
+	}
+	for i := range validating.Webhooks {
+		c := &validating.Webhooks[i].ClientConfig
+		*c = admissionregistrationv1.WebhookClientConfig{URL: new(url + *c.Service.Path), CABundle: ca}
+	}
+	h.Create(t, mutating)
+	h.Create(t, validating)
+	return mutating, validating
+}
+
+func manifest(t *testing.T, path string) *yaml.YAMLOrJSONDecoder {
+	t.Helper()
+	file, err := os.Open(filepath.Join(filepath.Dir(crdFolder(t)), path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = file.Close() }) // It was only read.
+	return yaml.NewYAMLOrJSONDecoder(file, readAhead)
+}
+
+// Table is what kubectl get is told of the only object of a kind in a namespace.
+func (h *HubServer) Table(t *testing.T, of schema.GroupVersionResource, namespace string) metav1.Table {
+	t.Helper()
+	web, err := rest.HTTPClientFor(h.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := h.Config.Host + "/apis/" + of.GroupVersion().String() + "/namespaces/" + namespace + "/" + of.Resource
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
+	answer, err := web.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := answer.Body.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	var table metav1.Table
+	if err := json.NewDecoder(answer.Body).Decode(&table); err != nil {
+		t.Fatal(err)
+	}
+	if len(table.Rows) != 1 {
+		t.Fatalf("found %d rows in %s, want one", len(table.Rows), answer.Status)
+	}
+	return table
+}
+
+// Changed is a copy with a value set, or removed if it is nil.
+func Changed(u *unstructured.Unstructured, value any, path ...string) *unstructured.Unstructured {
+	u = u.DeepCopy()
+	if value == nil {
+		unstructured.RemoveNestedField(u.Object, path...)
+		return u
+	}
+	parent := u.Object
+	for _, name := range path[:len(path)-1] {
+		next, ok := parent[name].(map[string]any)
+		if !ok {
+			next = map[string]any{}
+			parent[name] = next
+		}
+		parent = next
+	}
+	parent[path[len(path)-1]] = runtime.DeepCopyJSONValue(value)
+	return u
+}

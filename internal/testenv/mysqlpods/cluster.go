@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package mysqlpods plays the StatefulSet and the kubelet for a MySQLCluster in tests: its Pods are real MySQL servers, if
+// wanted behind links that can be cut.
+package mysqlpods
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	"github.com/torpor-dev/torpor/internal/testenv"
+	"github.com/torpor-dev/torpor/internal/testenv/mysqld"
+)
+
+// The passwords of an instance's users: those of the product, an application's, and one that may do everything.
+const (
+	AdminPassword, replicationPassword, donorPassword = "secret-a", "secret-r", "secret-d"
+	AppUser, AppPassword                              = "app", "app"
+	RootUser, RootPassword                            = "root", "root"
+)
+
+// users are those that an instance is born with.
+const users = `create user 'moco-admin'@'%' identified by '` + AdminPassword + `';
+grant all on *.* to 'moco-admin'@'%' with grant option;
+create user 'moco-repl'@'%' identified by '` + replicationPassword + `';
+grant replication slave, replication client on *.* to 'moco-repl'@'%';
+create user 'moco-clone-donor'@'%' identified by '` + donorPassword + `';
+grant backup_admin, service_connection_admin on *.* to 'moco-clone-donor'@'%';
+create user 'app'@'%' identified by 'app';
+grant select, insert, update, delete, create, drop, lock tables on *.* to 'app'@'%';
+create user 'root'@'%' identified by 'root';
+grant all on *.* to 'root'@'%';
+`
+
+// Cluster is a MySQLCluster of a hub, and its Pods.
+type Cluster struct {
+	Hub  *testenv.HubServer
+	Name types.NamespacedName
+	// Servers are by ordinal. Clients on the same node as a Pod reach its server directly.
+	Servers []*mysqld.Server
+	// Net is what lies between the Pods and everybody else; nil if nothing does.
+	Net *Net
+
+	mu   sync.Mutex
+	pods []*corev1.Pod
+}
+
+// New starts size servers, which know nothing of each other, and makes their Pods and the Secret. With linked, the Pods'
+// addresses lead through links that can be cut.
+func New(t *testing.T, hub *testenv.HubServer, size int, linked bool) *Cluster {
+	t.Helper()
+	c := &Cluster{Hub: hub, Name: types.NamespacedName{Namespace: hub.Namespace(t), Name: "test"}, pods: make([]*corev1.Pod, size)}
+	bed := mysqld.NewBed(t, users)
+	for range size {
+		c.Servers = append(c.Servers, bed.Start(t))
+	}
+	if linked {
+		c.Net = newNet(t, c.Servers)
+	}
+	c.create(t, Secret(c.Name))
+	c.create(t, ServiceAccount(c.Name.Namespace))
+	for i := range size {
+		if err := c.Replace(t.Context(), i); err != nil {
+			t.Fatal(err)
+		}
+		c.probe(t, i)
+	}
+	return c
+}
+
+// Secret has the passwords of a cluster's servers.
+func Secret(name types.NamespacedName) *corev1.Secret {
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: "moco-" + name.Name},
+		StringData: map[string]string{
+			"ADMIN_PASSWORD": AdminPassword, "REPLICATION_PASSWORD": replicationPassword, "CLONE_DONOR_PASSWORD": donorPassword,
+		},
+	}
+}
+
+// ServiceAccount is what the API server wants before it takes Pods.
+func ServiceAccount(namespace string) *corev1.ServiceAccount {
+	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "default"}}
+}
+
+const manifest = `{"spec": {
+	"replicas": %d, "podTemplate": {"spec": {"containers": [{"name": "mysqld", "image": "mysql"}]}},
+	"volumeClaimTemplates": [{"metadata": {"name": "mysql-data"},
+		"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}]}}`
+
+// Manifest is a MySQLCluster with so many replicas.
+func Manifest(t *testing.T, name types.NamespacedName, size int) *mocov1beta2.MySQLCluster {
+	t.Helper()
+	cluster := &mocov1beta2.MySQLCluster{}
+	if err := json.Unmarshal(fmt.Appendf(nil, manifest, size), cluster); err != nil {
+		t.Fatal(err)
+	}
+	cluster.Namespace, cluster.Name = name.Namespace, name.Name
+	return cluster
+}
+
+// Create makes the MySQLCluster itself.
+func (c *Cluster) Create(t *testing.T) {
+	t.Helper()
+	c.create(t, Manifest(t, c.Name, len(c.Servers)))
+}
+
+func (c *Cluster) create(t *testing.T, obj client.Object) {
+	t.Helper()
+	if err := client.IgnoreAlreadyExists(c.Hub.Client.Create(t.Context(), obj)); err != nil {
+		t.Fatalf("create: %v", err)
+	}
+}
+
+// Hosts are the addresses of the Pods, by ordinal.
+func (c *Cluster) Hosts() []string {
+	var hosts []string
+	for i, s := range c.Servers {
+		host := s.Address
+		if c.Net != nil {
+			host = c.Net.links[i].address
+		}
+		hosts = append(hosts, host)
+	}
+	return hosts
+}
+
+// Get reads the MySQLCluster.
+func (c *Cluster) Get(ctx context.Context) (*mocov1beta2.MySQLCluster, error) {
+	cluster := &mocov1beta2.MySQLCluster{}
+	if err := c.Hub.Client.Get(ctx, c.Name, cluster); err != nil {
+		return nil, fmt.Errorf("read the cluster: %w", err)
+	}
+	return cluster, nil
+}
+
+// Annotate sets an annotation of the MySQLCluster; an empty value takes it away.
+func (c *Cluster) Annotate(ctx context.Context, name, value string) error {
+	text := `null`
+	if value != "" {
+		text = `"` + value + `"`
+	}
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{"%s":%s}}}`, name, text)
+	cluster := &mocov1beta2.MySQLCluster{ObjectMeta: metav1.ObjectMeta{Namespace: c.Name.Namespace, Name: c.Name.Name}}
+	if err := c.Hub.Client.Patch(ctx, cluster, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+		return fmt.Errorf("annotate the cluster: %w", err)
+	}
+	return nil
+}
+
+// Pod is the name of an instance's Pod.
+func (c *Cluster) Pod(i int) types.NamespacedName {
+	return types.NamespacedName{Namespace: c.Name.Namespace, Name: fmt.Sprintf("moco-%s-%d", c.Name.Name, i)}
+}
+
+// Labelled finds the instance whose Pod has the label of the primary, as a Service does; -1 if there is none.
+func (c *Cluster) Labelled(ctx context.Context) (int, error) {
+	var list corev1.PodList
+	err := c.Hub.Client.List(ctx, &list, client.InNamespace(c.Name.Namespace), client.MatchingLabels{
+		mocov1beta2.InstanceLabel: c.Name.Name, mocov1beta2.RoleLabel: string(mocov1beta2.RolePrimary),
+	})
+	if err != nil {
+		return -1, fmt.Errorf("look for the primary's Pod: %w", err)
+	}
+	for _, pod := range list.Items {
+		for i := range c.Servers {
+			if strings.HasSuffix(pod.Name, fmt.Sprintf("-%d", i)) {
+				return i, nil
+			}
+		}
+	}
+	return -1, nil
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package testenv
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+)
+
+func TestHubServesWhatIsInstalled(t *testing.T) {
+	hub := Hub(t)
+	list := func() error { return hub.Client.List(t.Context(), &hivev1.ClusterDeploymentList{}) }
+	if err := list(); !meta.IsNoMatchError(err) {
+		t.Errorf("without CRDs: %v, want no match", err)
+	}
+	hub.InstallCRDs(t)
+	if err := list(); err != nil {
+		t.Errorf("with CRDs: %v", err)
+	}
+	hub.RemoveCRDs(t)
+	if err := list(); err == nil {
+		t.Error("after the removal: no error")
+	}
+}
+
+func TestCloudIsCountedAndDisturbed(t *testing.T) {
+	cloud := Cloud(t)
+	ids := cloud.Run(t, "a-1", 2)
+	cloud.Run(t, "b-1", 1)
+	var found []string
+	for _, i := range cloud.Instances(t, "a-1") {
+		found = append(found, i.ID)
+	}
+	if !slices.Equal(ids, found) {
+		t.Errorf("machines of a-1: %v, want %v", found, ids)
+	}
+	if n := cloud.Calls(t)["RunInstances"]; n != 3 {
+		t.Errorf("RunInstances was called %d times, want 3", n)
+	}
+	cloud.Latency(t, time.Hour, time.Hour)
+	cloud.Fault(t, Fault{Action: "RunInstances", Code: "InsufficientInstanceCapacity", Delay: "1ms"})
+	cloud.ClearFaults(t)
+	cloud.ResetCalls(t)
+	cloud.run(t, "a-1", "late")
+	if n := cloud.Calls(t)["RunInstances"]; n != 1 {
+		t.Errorf("RunInstances was called %d times since the reset, want 1", n)
+	}
+	if err := cloud.InState(t, "a-1", "running"); err == nil {
+		t.Error("a machine that takes an hour to start runs already")
+	}
+}
+
+func TestClusterIsMadeAndTheHubKnows(t *testing.T) {
+	hub := Hub(t)
+	hub.InstallCRDs(t)
+	c := Cluster(t, hub, Cloud(t, "--allow-commands"), ClusterOptions{Name: "sleepy", Nodes: 1, Certificates: time.Minute})
+	var nodes corev1.NodeList
+	if err := c.Client.List(t.Context(), &nodes); err != nil || len(nodes.Items) != 1 {
+		t.Errorf("expected one node, found %d (%v)", len(nodes.Items), err)
+	}
+	var cd hivev1.ClusterDeployment
+	if err := hub.Client.Get(t.Context(), types.NamespacedName{Namespace: c.Namespace, Name: c.Name}, &cd); err != nil {
+		t.Fatal(err)
+	}
+	if cd.Spec.ClusterMetadata.InfraID != c.InfraID {
+		t.Errorf("infraID %q, want %q", cd.Spec.ClusterMetadata.InfraID, c.InfraID)
+	}
+}
+
+func TestProcessIsKilledAndReports(t *testing.T) {
+	p := StartProcess(t, "/bin/sh", []string{"-c", `echo "hello: $WHO"; exec sleep 600`}, []string{"WHO=world"})
+	p.Line(t, "hello: world")
+	p.Kill9(t)
+	if code := p.ExitCode(); code != -1 {
+		t.Errorf("exit code %d, want -1 for a killed process", code)
+	}
+	left := 3
+	Eventually(t, "three times", func() error {
+		if left--; left > 0 {
+			return errors.New(fmt.Sprint(left, " left"))
+		}
+		return nil
+	})
+	if left != 0 {
+		t.Errorf("%d tries left, want 0", left)
+	}
+}
