@@ -109,7 +109,7 @@ test-run: local torpor mysql s3 ## Run one test with everything it needs: make t
 .PHONY: e2e
 e2e: local torpor mysql ## Run the end-to-end tests at every fault point, and those with real pods
 	@TORPOR_E2E=full $(GOTEST) -v -count=1 ./internal/e2e
-	@TORPOR_E2E=full $(GOTEST) -v -count=1 ./internal/clustering/controller -run 'TestKilled'
+	@TORPOR_E2E=full $(GOTEST) -v -count=1 ./internal/mysql/clustering/controller -run 'TestKilled'
 	@$(MAKE) --no-print-directory e2e-pods
 
 # A machine where there can be no real pods is told so, and it is no failure.
@@ -145,9 +145,9 @@ bench-restart: local torpor ## Measure stops, starts and restarts of apps, and l
 generate: ## Regenerate deep copies, CRDs, RBAC, the state diagrams and the reference
 	@$(TOOL) controller-gen object:headerFile=config/boilerplate.go.txt crd paths=./api/... output:crd:dir=config/crd
 	@$(TOOL) controller-gen rbac:roleName=torpor-manager,headerFile= paths=./internal/... output:rbac:dir=config/rbac
-	@$(TOOL) controller-gen webhook paths=./internal/restart/webhook/... output:webhook:dir=config/webhook
-	@TORPOR_UPDATE=1 go test -count=1 ./internal/hibernate ./internal/arch -run 'TestDiagram|TestReference' >/dev/null
-	@TORPOR_UPDATE=1 go test -count=1 ./internal/cfapi -run TestRoutesAreDocumented >/dev/null
+	@$(TOOL) controller-gen webhook paths=./internal/cf/admission/... output:webhook:dir=config/webhook
+	@TORPOR_UPDATE=1 go test -count=1 ./internal/hibernation ./internal/arch -run 'TestDiagram|TestReference' >/dev/null
+	@TORPOR_UPDATE=1 go test -count=1 ./internal/cf/api -run TestRoutesAreDocumented >/dev/null
 	@cd conditional && TORPOR_UPDATE=1 go test -count=1 ./internal/machine -run TestDiagram >/dev/null
 
 .PHONY: fmt
