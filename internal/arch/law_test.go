@@ -26,7 +26,7 @@ type law struct {
 func laws() []law {
 	var (
 		names    = []string{"api/...", "actuator"}
-		pure     = []string{"internal/hibernation", "internal/mysql/clustering", "internal/mysql/gtid", "internal/mysql/provisioning", "internal/restart"}
+		pure     = []string{"internal/hibernation", "internal/mysql/clustering", "internal/mysql/gtid", "internal/mysql/provisioning", "internal/restart", "internal/cf/revision"}
 		clients  = []string{"k8s.io/client-go/...", "sigs.k8s.io/controller-runtime/..."}
 		effects  = []string{"net", "net/http", "os", "os/exec", "log", "log/slog", "context"}
 		decision = law{why: "a decision that sees only values can be tested to the last case", may: names, never: clients, std: effects, timeless: true}
@@ -74,9 +74,10 @@ func laws() []law {
 		},
 		shell.of("internal/mysql/backup/controller/...").reaching("internal/mysql/backup"),
 
-		decision.of("internal/restart"),
-		shell.of("internal/cf/admission/...").reaching("internal/restart/..."),
-		shell.of("internal/restart/controller/...").reaching("internal/restart/..."),
+		decision.of("internal/cf/revision"),
+		decision.of("internal/restart").reaching("internal/cf/revision"),
+		shell.of("internal/cf/admission/...").reaching("internal/restart/...").reaching("internal/cf/revision"),
+		shell.of("internal/restart/controller/...").reaching("internal/restart/...").reaching("internal/cf/revision"),
 
 		{
 			packages: "internal/reconcile", why: "an idiom that knows a feature is no idiom",

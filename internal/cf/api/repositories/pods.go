@@ -24,6 +24,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
 	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
 	"github.com/torpor-dev/torpor/internal/cf/api/presenter"
+	"github.com/torpor-dev/torpor/internal/cf/revision"
 	"github.com/torpor-dev/torpor/internal/restart"
 )
 
@@ -40,7 +41,7 @@ const (
 func (s *Store) StopInstance(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess, index string) error {
 	var pods corev1.PodList
 	if err := caller.Client.List(ctx, &pods, client.InNamespace(app.Namespace), client.MatchingLabels{
-		korifiv1alpha1.ProcessGUIDLabel: process.Name, korifiv1alpha1.VersionLabel: restart.FormatRevision(runs(app, process)), appsv1.PodIndexLabel: index,
+		korifiv1alpha1.ProcessGUIDLabel: process.Name, korifiv1alpha1.VersionLabel: restart.FormatRevision(runningRevision(app, process)), appsv1.PodIndexLabel: index,
 	}); err != nil {
 		return apierrors.Of(err, InstanceThing)
 	}
@@ -57,23 +58,19 @@ func (s *Store) StopInstance(ctx context.Context, caller *authorization.Caller, 
 	return apierrors.NotFound(InstanceThing)
 }
 
-// runs is the revision whose instances people see: the app's, or the one that came back when its deployment was cancelled.
-func runs(app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess) int64 {
-	revision, lastStop, _ := restart.RevisionOf(app)
+// runningRevision returns the revision whose instances people see: the app's, or the one that came back when its deployment
+// was cancelled.
+func runningRevision(app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess) int64 {
+	current, lastStop, _ := restart.RevisionOf(app)
 	deployment := app.Annotations[torporv1alpha1.DeploymentAnnotation]
-	if deployment == "" || app.Annotations[torporv1alpha1.CancelledDeploymentAnnotation] != deployment {
-		return revision
-	}
-	before := int64(-1)
+	cancelled := deployment != "" && app.Annotations[torporv1alpha1.CancelledDeploymentAnnotation] == deployment
+	var existing []int64
 	for _, r := range process.Status.Revisions {
-		if r.Revision >= lastStop && r.Revision < revision && r.Desired > 0 {
-			before = max(before, r.Revision)
+		if r.Desired > 0 {
+			existing = append(existing, r.Revision)
 		}
 	}
-	if before < 0 {
-		return revision
-	}
-	return before
+	return revision.Running(current, lastStop, cancelled, existing)
 }
 
 // EventsOf is what Kubernetes has told of an app, as far as the caller may read it.
