@@ -3,18 +3,31 @@
 package reconcile
 
 import (
+	"maps"
+	"slices"
+
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
+
+	"github.com/torpor-dev/torpor/internal/decision"
 )
 
 // maxMessage keeps a condition's message within what the API accepts.
 const maxMessage = 32768
 
+// SetConditions sets the conditions that a controller owns, by type, in the order of their types.
+func SetConditions(conditions *[]metav1.Condition, owned map[string]decision.Condition, generation int64, now clock.PassiveClock) {
+	for _, kind := range slices.Sorted(maps.Keys(owned)) {
+		is := owned[kind]
+		SetCondition(conditions, metav1.Condition{Type: kind, Status: is.Status, Reason: is.Reason, Message: is.Message}, generation, now)
+	}
+}
+
 // SetCondition sets a condition for the observed generation. The transition time changes with the status, not with the reason.
 func SetCondition(conditions *[]metav1.Condition, c metav1.Condition, generation int64, now clock.PassiveClock) {
 	c.ObservedGeneration = generation
-	c.Message = cut(c.Message, maxMessage)
+	c.Message = truncate(c.Message, maxMessage)
 	c.LastTransitionTime = metav1.NewTime(now.Now())
 	if old := meta.FindStatusCondition(*conditions, c.Type); old != nil {
 		if old.Status == c.Status {

@@ -8,35 +8,30 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
+
+	"github.com/torpor-dev/torpor/internal/decision"
 )
 
 // maxNote is the API's limit for the note of an event.
 const maxNote = 1024
 
-// Event is something that happened to an object, declared as a value by its feature.
-type Event struct {
-	// Warning tells trouble from progress.
-	Warning bool
-	// Reason is a CamelCase word; Action what was done, in the same style.
-	Reason, Action string
-	// Note is for people.
-	Note string
-}
+// Event is something that happened to an object.
+type Event = decision.Event
 
-func emit(r events.EventRecorder, obj runtime.Object, list []Event) {
+func emit(r events.EventRecorder, obj runtime.Object, list []decision.Event) {
 	for _, e := range list {
-		kind := corev1.EventTypeNormal
+		eventType := corev1.EventTypeNormal
 		if e.Warning {
-			kind = corev1.EventTypeWarning
+			eventType = corev1.EventTypeWarning
 		}
-		r.Eventf(obj, nil, kind, e.Reason, e.Action, "%s", cut(e.Note, maxNote))
+		r.Eventf(obj, nil, eventType, e.Reason, e.Action, "%s", truncate(e.Note, maxNote))
 	}
 }
 
-// cut shortens a text to so many bytes without leaving half a letter.
-func cut(text string, most int) string {
-	if len(text) <= most {
+// truncate shortens a text to so many bytes without leaving half a letter.
+func truncate(text string, limit int) string {
+	if len(text) <= limit {
 		return text
 	}
-	return strings.ToValidUTF8(text[:most], "")
+	return strings.ToValidUTF8(text[:limit], "")
 }

@@ -4,7 +4,6 @@ package reconcile
 
 // Keys of structured log lines.
 const (
-	KeyRule     = "rule"
 	KeyMachines = "machines"
 	KeyRequests = "requests"
 )

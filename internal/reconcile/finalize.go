@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"context"
+	"errors"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+)
+
+// prepareOrFinalize does what comes before the first look at an object and after the last. It reports whether that was all.
+func (p *Pass[T, S, P]) prepareOrFinalize(ctx context.Context, req ctrl.Request, before, obj T) (bool, ctrl.Result, error) {
+	if !obj.GetDeletionTimestamp().IsZero() {
+		if p.Finalizer == nil {
+			return false, ctrl.Result{}, nil
+		}
+		result, err := p.finalize(ctx, req, before, obj)
+		return true, result, err
+	}
+	prepared, _ := obj.DeepCopyObject().(T)
+	if !p.prepare(prepared) {
+		return false, ctrl.Result{}, nil
+	}
+	result, err := p.replace(ctx, req, obj, prepared)
+	return true, result, err
+}
+
+func (p *Pass[T, S, P]) prepare(obj T) bool {
+	if p.Prepare != nil {
+		return p.Prepare(obj)
+	}
+	return p.Finalizer != nil && controllerutil.AddFinalizer(obj, p.Finalizer.Name)
+}
+
+func (p *Pass[T, S, P]) finalize(ctx context.Context, req ctrl.Request, before, obj T) (ctrl.Result, error) {
+	if !controllerutil.ContainsFinalizer(obj, p.Finalizer.Name) {
+		return ctrl.Result{}, nil
+	}
+	lookAgainAfter, err := p.Finalizer.Finalize(ctx, obj)
+	if errors.Is(err, ErrStale) {
+		return ctrl.Result{RequeueAfter: StaleCacheRetry}, nil
+	}
+	if err != nil || lookAgainAfter > 0 {
+		return p.save(ctx, req, before, obj, FollowUp{Rule: "finalizing", RequeueAfter: lookAgainAfter}, err)
+	}
+	released, _ := before.DeepCopyObject().(T)
+	controllerutil.RemoveFinalizer(released, p.Finalizer.Name)
+	return p.replace(ctx, req, before, released)
+}
+
+// replace writes the object itself. A conflict is no error: the next pass looks at the newer version.
+func (p *Pass[T, S, P]) replace(ctx context.Context, req ctrl.Request, before, after T) (ctrl.Result, error) {
+	err := PatchObserved(ctx, p.Client, before, after, p.Owner)
+	if errors.Is(err, ErrStale) {
+		p.versions.noteLost(req, before.GetResourceVersion(), p.Clock.Now())
+		return ctrl.Result{RequeueAfter: StaleCacheRetry}, nil
+	}
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	p.versions.noteWritten(req, before.GetResourceVersion(), after.GetResourceVersion(), p.Clock.Now())
+	return ctrl.Result{RequeueAfter: StaleCacheRetry}, nil
+}

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// APITimeout bounds one call to the hub's API server.
+const APITimeout = 10 * time.Second
+
+// PatchObserved writes what differs between an object as it was observed and as it should be. It returns ErrStale if
+// somebody else has written or deleted the object since.
+func PatchObserved(ctx context.Context, c client.Client, before, after client.Object, owner string) error {
+	ctx, cancel := context.WithTimeout(ctx, APITimeout)
+	defer cancel()
+	var options []client.PatchOption
+	if owner != "" {
+		options = append(options, client.FieldOwner(owner))
+	}
+	err := c.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), options...)
+	if k8serrors.IsConflict(err) || k8serrors.IsNotFound(err) {
+		return ErrStale
+	}
+	if err != nil {
+		return fmt.Errorf("patch %s: %w", after.GetName(), err)
+	}
+	return nil
+}
+
+// DeleteObserved deletes an object unless it is being deleted, and never another one of its name. What depends on the
+// object is deleted after it. That it is gone already is no error.
+func DeleteObserved(ctx context.Context, c client.Client, obj client.Object) error {
+	if !obj.GetDeletionTimestamp().IsZero() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, APITimeout)
+	defer cancel()
+	err := c.Delete(ctx, obj, client.Preconditions{UID: new(obj.GetUID())}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	if k8serrors.IsConflict(err) || k8serrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("delete %s: %w", obj.GetName(), err)
+	}
+	return nil
+}
+
+// RequireUnchanged returns ErrStale unless the API server still knows the version of an object that was observed. It
+// leaves the live object in live, an empty one of the same type.
+func RequireUnchanged(ctx context.Context, reader client.Reader, observed, live client.Object) error {
+	ctx, cancel := context.WithTimeout(ctx, APITimeout)
+	defer cancel()
+	err := reader.Get(ctx, client.ObjectKeyFromObject(observed), live)
+	if k8serrors.IsNotFound(err) || err == nil && live.GetResourceVersion() != observed.GetResourceVersion() {
+		return ErrStale
+	}
+	if err != nil {
+		return fmt.Errorf("read %s: %w", observed.GetName(), err)
+	}
+	return nil
+}

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/torpor-dev/torpor/internal/decision"
+)
+
+// KeyRule is the key of structured log lines under which the rule stands that was followed.
+const KeyRule = "rule"
+
+// ErrStale is returned by Observe and Act when the cache is behind what the API server knows. Nothing is reported, and
+// the pass is run again after StaleCacheRetry.
+var ErrStale = errors.New("the cache is behind the API server")
+
+// Refused is an effect that was refused. The pass reports it and ends normally; the report says when to try again.
+type Refused struct {
+	// Class is the feature's own word for the kind of refusal; empty if it has none.
+	Class string
+	// Message is for people: what was expected, what was found, what to do.
+	Message string
+	// Err is what was returned by Act.
+	Err error
+}
+
+// Error implements error.
+func (r *Refused) Error() string {
+	if r.Message == "" && r.Err != nil {
+		return r.Err.Error()
+	}
+	return r.Message
+}
+
+// Unwrap implements the interface of errors.Is and errors.As.
+func (r *Refused) Unwrap() error { return r.Err }
+
+// FollowUp is what a report asks for beside the status: what happens after it is saved.
+type FollowUp struct {
+	// Rule names the decision, for the log.
+	Rule string
+	// RequeueAfter is when to look again; zero waits for an event.
+	RequeueAfter time.Duration
+	// Events are emitted after the status is saved.
+	Events []decision.Event
+	// AfterSave runs after the status is saved, for counters.
+	AfterSave func()
+	// IsTransient says that the report is of something that goes on. It is saved only if something still goes on after
+	// statusDebounce, and then once in each; what is over sooner is never written. A report with events is saved at once.
+	IsTransient bool
+}
+
+// Pass is one feature's reconciler of one kind. It implements the Reconciler of controller-runtime.
+type Pass[T client.Object, S, P any] struct {
+	// Client reads from the cache and writes.
+	Client client.Client
+	// Recorder emits events.
+	Recorder events.EventRecorder
+	// Clock tells the time, for the debounce of transient reports.
+	Clock clock.PassiveClock
+	// New makes an empty object.
+	New func() T
+	// Owner is the field manager of what the pass itself writes; empty leaves it to the client.
+	Owner string
+
+	// Prepare, if set, fills in what a webhook would, and reports whether it changed anything. It is written before the
+	// object is observed. Without it, a finalizer is all that is filled in.
+	Prepare func(obj T) (changed bool)
+	// Finalizer, if set, keeps a deleted object until its Finalize is done.
+	Finalizer *Finalizer[T]
+	// Forget, if set, is called when the object is gone: what is kept of it in memory goes too.
+	Forget func(name types.NamespacedName)
+
+	// Observe reads everything that the decision may look at. It only reads, and may return ErrStale.
+	Observe func(ctx context.Context, obj T) (S, error)
+	// Release, if set, closes what Observe opened, at the end of the pass.
+	Release func(seen S)
+	// Decide is pure and total.
+	Decide func(seen S) P
+	// Act carries out the plan: idempotent, bounded, and not waited for. It returns ErrStale, a *Refused, or another error,
+	// which is reported as a *Refused too and then returned, so that the queue backs off.
+	Act func(ctx context.Context, seen S, plan P) error
+	// Report writes into the status of obj.
+	Report func(obj T, seen S, plan P, refused *Refused) FollowUp
+
+	// OwnedStatus, if set, selects what this controller alone writes of the status, by field. The status is then written by
+	// server-side apply with Owner as the field manager, so that several controllers write one status without conflicts.
+	OwnedStatus func(obj T) map[string]any
+
+	versions   versionTracker
+	transients sync.Map
+}
+
+// Finalizer keeps a deleted object until what belongs to it is gone.
+type Finalizer[T client.Object] struct {
+	Name string
+	// Finalize deletes what belongs to obj and returns when to look again; the finalizer is removed when that is zero.
+	// What it writes into the status of obj is saved while the finalizer stays.
+	Finalize func(ctx context.Context, obj T) (lookAgainAfter time.Duration, err error)
+}
+
+// Reconcile implements reconcile.Reconciler. An effect that fails does not keep its report from being saved.
+func (p *Pass[T, S, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	obj := p.New()
+	if err := p.Client.Get(ctx, req.NamespacedName, obj); err != nil {
+		if k8serrors.IsNotFound(err) {
+			p.forget(req)
+		}
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	// A pass on a version that is known to be outdated would observe the world for nothing and lose the race.
+	if p.versions.isOutdated(req, obj.GetResourceVersion(), p.Clock.Now()) {
+		return ctrl.Result{RequeueAfter: StaleCacheRetry}, nil
+	}
+	before, _ := obj.DeepCopyObject().(T)
+	if done, result, err := p.prepareOrFinalize(ctx, req, before, obj); done {
+		return result, err
+	}
+	out, failure := p.observeAndAct(ctx, obj)
+	if errors.Is(failure, ErrStale) {
+		return ctrl.Result{RequeueAfter: StaleCacheRetry}, nil
+	}
+	return p.save(ctx, req, before, obj, out, failure)
+}
+
+// observeAndAct is the pass between the read of the object and the write of its status.
+func (p *Pass[T, S, P]) observeAndAct(ctx context.Context, obj T) (FollowUp, error) {
+	seen, err := p.Observe(ctx, obj)
+	if err != nil {
+		return FollowUp{}, &unreported{err}
+	}
+	if p.Release != nil {
+		defer p.Release(seen)
+	}
+	plan := p.Decide(seen)
+	err = p.Act(ctx, seen, plan)
+	if errors.Is(err, ErrStale) {
+		return FollowUp{}, ErrStale
+	}
+	if ended := ctx.Err(); ended != nil {
+		// What an effect says that was cut off by the end of its pass is not about the effect.
+		return FollowUp{}, &unreported{fmt.Errorf("pass ended early: %w", ended)}
+	}
+	if err == nil {
+		return p.Report(obj, seen, plan, nil), nil
+	}
+	if refused, ok := errors.AsType[*Refused](err); ok {
+		return p.Report(obj, seen, plan, refused), nil
+	}
+	return p.Report(obj, seen, plan, &Refused{Message: err.Error(), Err: err}), err
+}
+
+// unreported is an error that came before there was anything to report.
+type unreported struct{ error }
+
+// Unwrap implements the interface of errors.Is and errors.As.
+func (u *unreported) Unwrap() error { return u.error }
+
+// save writes the status once, then emits events and counts.
+func (p *Pass[T, S, P]) save(ctx context.Context, req ctrl.Request, before, obj T, out FollowUp, failure error) (ctrl.Result, error) {
+	if u, ok := errors.AsType[*unreported](failure); ok {
+		return ctrl.Result{}, u.error
+	}
+	if before.GetResourceVersion() != obj.GetResourceVersion() {
+		// The effect has changed the object itself, so that a report on the version before it would be refused.
+		p.versions.noteWritten(req, before.GetResourceVersion(), obj.GetResourceVersion(), p.Clock.Now())
+		return ctrl.Result{RequeueAfter: retryUnless(failure)}, failure
+	}
+	if failure == nil {
+		if wait := p.debounce(req, out.IsTransient && len(out.Events) == 0); wait > 0 {
+			return ctrl.Result{RequeueAfter: minNonZero(wait, out.RequeueAfter)}, nil
+		}
+	}
+	changed, err := p.writeStatus(ctx, before, obj)
+	switch {
+	case k8serrors.IsConflict(err):
+		p.versions.noteLost(req, before.GetResourceVersion(), p.Clock.Now())
+		return ctrl.Result{RequeueAfter: StaleCacheRetry}, nil
+	case k8serrors.IsNotFound(err):
+		return ctrl.Result{}, nil
+	case err != nil:
+		return ctrl.Result{}, fmt.Errorf("save status: %w", err)
+	case changed:
+		log.FromContext(ctx).Info("Status changed", KeyRule, out.Rule)
+	}
+	if before.GetResourceVersion() != obj.GetResourceVersion() {
+		p.versions.noteWritten(req, before.GetResourceVersion(), obj.GetResourceVersion(), p.Clock.Now())
+	}
+	emit(p.Recorder, obj, out.Events)
+	if out.AfterSave != nil {
+		out.AfterSave()
+	}
+	if failure != nil {
+		return ctrl.Result{}, failure
+	}
+	return ctrl.Result{RequeueAfter: out.RequeueAfter}, nil
+}
+
+func (p *Pass[T, S, P]) forget(req ctrl.Request) {
+	p.versions.forget(req)
+	p.transients.Delete(req)
+	if p.Forget != nil {
+		p.Forget(req.NamespacedName)
+	}
+}
+
+// retryUnless is the interval after a write of the object itself; an error has its own, the queue's back-off.
+func retryUnless(failure error) time.Duration {
+	if failure != nil {
+		return 0
+	}
+	return StaleCacheRetry
+}

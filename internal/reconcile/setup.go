@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+)
+
+// Workers is how a controller's passes are run.
+type Workers struct {
+	// Count is how many passes run at once.
+	Count int
+	// PassTimeout bounds one pass.
+	PassTimeout time.Duration
+	// MinBackoff and MaxBackoff bound the interval after a pass that failed; zero leaves both to controller-runtime.
+	MinBackoff, MaxBackoff time.Duration
+}
+
+// Options returns them in the words of controller-runtime.
+func (w Workers) Options() controller.Options {
+	options := controller.Options{MaxConcurrentReconciles: w.Count, ReconciliationTimeout: w.PassTimeout}
+	if w.MinBackoff > 0 {
+		options.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](w.MinBackoff, w.MaxBackoff)
+	}
+	return options
+}
+
+// NewLabelledCache adds a cache to the manager that holds only the objects of these kinds that the selector matches: a hub
+// has many Pods and Jobs that are not Torpor's.
+func NewLabelledCache(mgr manager.Manager, selector labels.Selector, kinds ...client.Object) (cache.Cache, error) {
+	byObject := map[client.Object]cache.ByObject{}
+	for _, kind := range kinds {
+		byObject[kind] = cache.ByObject{Label: selector, Transform: cache.TransformStripManagedFields()}
+	}
+	labelled, err := cache.New(mgr.GetConfig(), cache.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), ByObject: byObject,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make a cache of %s: %w", selector, err)
+	}
+	if err := mgr.Add(labelled); err != nil {
+		return nil, fmt.Errorf("add a cache of %s: %w", selector, err)
+	}
+	return labelled, nil
+}
