@@ -22,7 +22,7 @@ func check(c *mocov1beta2.MySQLCluster) ([]clustering.Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	found := clustering.Check(o)
+	found := clustering.CheckStart(o)
 	for _, s := range c.Status.Instances {
 		judged := s.Writable == nil || *s.Writable || s.ErrantGTIDs != "" || s.AheadGTIDs != "" || s.MissingGTIDs != ""
 		if s.Message != "" && !judged {
@@ -36,13 +36,13 @@ func check(c *mocov1beta2.MySQLCluster) ([]clustering.Finding, error) {
 
 // observed is the status as the decisions see instances. What the status has judged of transactions stays as judged.
 func observed(c *mocov1beta2.MySQLCluster) (clustering.Observed, error) {
-	n, p := int(c.Spec.Replicas), clustering.None
+	n, p := int(c.Spec.Replicas), clustering.NoInstance
 	if i, chosen := c.Status.Primary(); chosen {
 		p = i
 	}
 	o := clustering.Observed{
 		Replicas: n, Primary: p, Instances: make([]clustering.Instance, n),
-		Source: clustering.Wish{Wanted: c.Spec.ReplicationSourceSecretName != nil, Done: c.Status.Cloned},
+		Source: clustering.OneTimeOperation{Wanted: c.Spec.ReplicationSourceSecretName != nil, Done: c.Status.Cloned},
 	}
 	var uuid string
 	var executed gtid.Set
@@ -70,14 +70,14 @@ func observed(c *mocov1beta2.MySQLCluster) (clustering.Observed, error) {
 	for i := range o.Instances {
 		o.Instances[i].Executed = o.Instances[i].Executed.Union(executed.Subtract(missing[i]))
 	}
-	if p == clustering.None || p >= n {
+	if p == clustering.NoInstance || p >= n {
 		return o, nil
 	}
 	for _, deleted := range missing {
 		o.Instances[p].Purged = o.Instances[p].Purged.Union(deleted)
 	}
 	o.Instances[p].UUID = uuid
-	if executed.Empty() {
+	if executed.IsEmpty() {
 		return o, takeHeld(o.Instances, c.Status.Instances)
 	}
 	return o, nil
@@ -122,12 +122,12 @@ func instance(s mocov1beta2.InstanceStatus, j judged) clustering.Instance {
 	readOnly := s.Writable != nil && !*s.Writable
 	return clustering.Instance{
 		Reachable: s.Writable != nil, ReadOnly: readOnly, SuperReadOnly: readOnly, Stopped: s.Stopped,
-		KnownErrant: !j.errant.Empty(), Executed: j.errant.Union(j.ahead),
-		Channel: clustering.Channel{Present: s.SQLThread != "", IO: thread(s.IOThread), SQL: thread(s.SQLThread)},
+		KnownErrant: !j.errant.IsEmpty(), Executed: j.errant.Union(j.ahead),
+		Channel: clustering.ReplicationChannel{Present: s.SQLThread != "", IO: thread(s.IOThread), SQL: thread(s.SQLThread)},
 	}
 }
 
-func thread(state string) clustering.Thread {
+func thread(state string) clustering.ThreadState {
 	switch state {
 	case "Yes":
 		return clustering.Running

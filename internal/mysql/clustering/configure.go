@@ -9,7 +9,7 @@ import "fmt"
 // configured: the primary follows nobody, and its commits await replicas.
 func (v *view) configured() bool {
 	s := v.at(v.p)
-	awaits := s.SemiSync.Source && s.SemiSync.WaitFor == v.need() && s.SemiSync.Timeout >= foreverTimeout
+	awaits := s.SemiSync.Source && s.SemiSync.WaitFor == v.need() && s.SemiSync.Timeout >= endlessTimeout
 	return !s.Channel.Present && (v.need() == 0 || awaits)
 }
 
@@ -44,11 +44,11 @@ func awaitsCopy(v *view, i int) bool {
 // session that waits so cannot be ended; a restart ends it, and then the primary stays closed until there is a copy.
 func (v *view) starved() bool {
 	_, awaited := v.first(awaitsCopy)
-	return v.p != None && !v.StopAsked && v.at(v.p).SemiSync.Waiting > 0 && v.count(v.acknowledges) < v.need() && awaited
+	return v.p != NoInstance && !v.StopAsked && v.at(v.p).SemiSync.Waiting > 0 && v.count(v.acknowledges) < v.need() && awaited
 }
 
 // labelled: the primary's clients find it.
-func (v *view) labelled() bool { return v.at(v.p).Pod.Role == Primary || !v.at(v.p).Pod.Exists }
+func (v *view) labelled() bool { return v.at(v.p).Pod.Role == RolePrimary || !v.at(v.p).Pod.Exists }
 
 // unlabelled: the primary is in service and its clients do not find it.
 func (v *view) unlabelled() bool {
@@ -59,12 +59,12 @@ func (v *view) unlabelled() bool {
 // usurper: its label leads the primary's clients to it.
 func usurper(v *view, i int) bool {
 	s := v.at(i)
-	return i != v.p && s.Pod.Exists && s.Pod.Role == Primary && !s.Stopped && !v.tired(i)
+	return i != v.p && s.Pod.Exists && s.Pod.Role == RolePrimary && !s.Stopped && !v.tired(i)
 }
 
 // outcast: its label leads clients to a replica that is errant.
 func outcast(v *view, i int) bool {
-	return v.errant(i) && v.at(i).Pod.Exists && v.at(i).Pod.Role != NoRole && !v.at(i).Stopped && !v.tired(i)
+	return v.errant(i) && v.at(i).Pod.Exists && v.at(i).Pod.Role != RoleNone && !v.at(i).Stopped && !v.tired(i)
 }
 
 // infectious: an errant replica still acknowledges.
@@ -76,7 +76,7 @@ func infectious(v *view, i int) bool {
 // on, since that would tell them that their transactions are safe.
 func hung(v *view, i int) bool {
 	s := v.at(i)
-	return i != v.p && v.mine(i) && (s.SemiSync.Waiting > 0 || v.stray(i) && s.Pending && s.PendingFor >= killAfter)
+	return i != v.p && v.mine(i) && (s.SemiSync.Waiting > 0 || v.stray(i) && s.Pending && s.PendingFor >= killClientsAfter)
 }
 
 // intruder: a second instance that can be written to.
@@ -86,7 +86,7 @@ func intruder(v *view, i int) bool { return v.stray(i) && v.free(i) }
 func (v *view) member(i int) bool {
 	s := v.at(i)
 	return i != v.p && v.at(v.p).Reachable && s.Reachable && !s.Stopped && s.SuperReadOnly && !v.errant(i) &&
-		s.SemiSync.Waiting == 0 && s.Clone != Cloning && !v.vacant(i) && v.gap(i).Empty()
+		s.SemiSync.Waiting == 0 && s.Clone != Cloning && !v.vacant(i) && v.gap(i).IsEmpty()
 }
 
 // joining: it is a member that something has to be done or waited for before it follows.
@@ -127,13 +127,13 @@ func clonable(v *view, i int) bool {
 
 // presentable: it follows the primary, and its clients do not find it.
 func presentable(v *view, i int) bool {
-	return v.free(i) && v.follows(i) && v.closed(i) && v.at(i).Pod.Exists && v.at(i).Pod.Role != Replica && !v.lags(i)
+	return v.free(i) && v.follows(i) && v.closed(i) && v.at(i).Pod.Exists && v.at(i).Pod.Role != RoleReplica && !v.lags(i)
 }
 
 // lags: it is too far behind for clients. One without a label has to catch up by half, so that labels do not flap.
 func (v *view) lags(i int) bool {
 	most := v.MaxDelay
-	if v.at(i).Pod.Role != Replica {
+	if v.at(i).Pod.Role != RoleReplica {
 		most /= 2
 	}
 	return i != v.p && v.MaxDelay > 0 && v.at(i).Channel.Lag > most
@@ -141,7 +141,7 @@ func (v *view) lags(i int) bool {
 
 // outdated: its label leads clients to what is too old.
 func outdated(v *view, i int) bool {
-	return v.free(i) && v.lags(i) && v.at(i).Pod.Role == Replica
+	return v.free(i) && v.lags(i) && v.at(i).Pod.Role == RoleReplica
 }
 
 // demoted: it was asked to step down and is no primary.
@@ -158,7 +158,7 @@ func openPrimary(v *view, i int) Plan {
 	if v.switchAsked() && v.gaveUp() {
 		p.Events = append(p.Events, Event{
 			Warning: true, Reason: "SwitchOverFailed",
-			Note: fmt.Sprintf("No replica of instance %d had everything within %s; it stays the primary", i, switchBound),
+			Note: fmt.Sprintf("No replica of instance %d had everything within %s; it stays the primary", i, switchoverTimeout),
 		})
 	}
 	return p
@@ -174,9 +174,9 @@ func configureReplica(v *view, i int) Plan {
 
 func waitBacklog(v *view, i int) Plan {
 	if errno := v.at(i).Channel.SQLErrno; errno != 0 && v.at(i).Channel.SQL == Stopped {
-		return Plan{Why: fmt.Sprintf("the primary, instance %d, stopped applying its relay log with error %d", i, errno), After: unwellPace}
+		return Plan{Why: fmt.Sprintf("the primary, instance %d, stopped applying its relay log with error %d", i, errno), After: degradedInterval}
 	}
-	return Plan{Why: fmt.Sprintf("the primary, instance %d, applies its relay log", i), After: stepPace}
+	return Plan{Why: fmt.Sprintf("the primary, instance %d, applies its relay log", i), After: operationInterval}
 }
 
 func cloneReplica(v *view, i int) Plan {

@@ -14,12 +14,12 @@ import (
 
 // failed: the primary is gone, or came back without its data, and no restart of everything explains it.
 func (v *view) failed() bool {
-	return v.p != None && !v.at(v.p).Stopped && (v.down(v.p) || v.lostData()) && !v.starting()
+	return v.p != NoInstance && !v.at(v.p).Stopped && (v.down(v.p) || v.lostData()) && !v.starting()
 }
 
 // starting: all servers have just started, since none of them has its settings or threads. Its primary may need a moment.
 func (v *view) starting() bool {
-	if v.p == None || v.at(v.p).Reachable || !v.at(v.p).Pod.Exists || v.at(v.p).Pod.Terminating || v.Now.Sub(v.past(v.p).UnreachableSince) >= startPatience {
+	if v.p == NoInstance || v.at(v.p).Reachable || !v.at(v.p).Pod.Exists || v.at(v.p).Pod.Terminating || v.Now.Sub(v.past(v.p).UnreachableSince) >= clusterStartTimeout {
 		return false
 	}
 	for i, s := range v.servers {
@@ -34,7 +34,7 @@ func (v *view) starting() bool {
 // witness: what it holds can be trusted and seen. An empty instance witnesses nothing: it may have had data before.
 func (v *view) witness(i int) bool {
 	s := v.at(i)
-	return i != v.p && s.Reachable && !s.Stopped && !v.errant(i) && !v.held[i].Empty() && s.SemiSync.Waiting == 0 && s.Clone != Cloning
+	return i != v.p && s.Reachable && !s.Stopped && !v.errant(i) && !v.held[i].IsEmpty() && s.SemiSync.Waiting == 0 && s.Clone != Cloning
 }
 
 func (v *view) witnesses() int { return v.count(v.witness) }
@@ -83,7 +83,7 @@ func (v *view) runner() (int, bool) {
 			return i, true
 		}
 	}
-	return None, false
+	return NoInstance, false
 }
 
 // ready: it has applied all of that and may be promoted now.
@@ -108,13 +108,13 @@ func (v *view) fencedInVain(i int) bool {
 	_, electable := v.electable()
 	hopeless := v.at(v.p).Stopped || v.failed() && (v.witnesses() <= v.need() || v.StopAsked && !electable)
 	s := v.at(i)
-	return v.p != None && !v.at(v.p).Reachable && hopeless && i != v.p && s.Reachable && !s.Stopped && !v.errant(i) &&
-		!v.misdirected(i) && s.Channel.IO == Stopped && !s.Channel.rejected()
+	return v.p != NoInstance && !v.at(v.p).Reachable && hopeless && i != v.p && s.Reachable && !s.Stopped && !v.errant(i) &&
+		!v.misdirected(i) && s.Channel.IO == Stopped && !s.Channel.wasRejectedBySource()
 }
 
-// rejected: the source refused, so that the receiving thread ended by itself and a start would end the same way. A lost
+// wasRejectedBySource: the source refused, so that the receiving thread ended by itself and a start would end the same way. A lost
 // connection is no refusal: the thread tries on, and keeps that error when it is stopped.
-func (c Channel) rejected() bool {
+func (c ReplicationChannel) wasRejectedBySource() bool {
 	const firstLost, lastLost = 2000, 2999 // The errors of MySQL's clients.
 	return c.IOErrno != 0 && (c.IOErrno < firstLost || c.IOErrno > lastLost)
 }
@@ -148,7 +148,7 @@ func electRunner(v *view, i int) Plan {
 
 // waitFailover says why a failover does not go on.
 func waitFailover(v *view, _ int) Plan {
-	return Plan{Why: v.obstacle(), After: stepPace}
+	return Plan{Why: v.obstacle(), After: operationInterval}
 }
 
 // obstacle says what a failover waits for.
@@ -174,7 +174,7 @@ func (v *view) obstacle() string {
 func (v *view) lost() string {
 	expected := fmt.Sprintf("no failover: expected %d replicas with data that answer, found %d", v.need()+1, v.witnesses())
 	for i := range v.n {
-		if i != v.p && v.at(i).Reachable && !v.held[i].Empty() {
+		if i != v.p && v.at(i).Reachable && !v.held[i].IsEmpty() {
 			return expected + "; bring back the others or the primary"
 		}
 	}

@@ -12,8 +12,8 @@ import (
 // choice finds the first primary: the one that serves already, or else one that has everything. It is made once, with
 // everybody present, because an instance that is absent may hold more.
 func (v *view) choice() (int, bool) {
-	if v.p != None || v.count(func(i int) bool { return v.at(i).Reachable }) < v.n {
-		return None, false
+	if v.p != NoInstance || v.count(func(i int) bool { return v.at(i).Reachable }) < v.n {
+		return NoInstance, false
 	}
 	for _, better := range []func(int) bool{v.serves, func(i int) bool { return v.writable(i) && v.complete(i) }} {
 		if i, ok := v.best(better); ok {
@@ -21,10 +21,10 @@ func (v *view) choice() (int, bool) {
 		}
 	}
 	if v.count(v.writable) > 0 {
-		return None, false
+		return NoInstance, false
 	}
 	whole := func(i int) bool { return v.complete(i) && !v.at(i).Stopped }
-	if i, ok := v.best(func(i int) bool { return whole(i) && v.at(i).Pod.Role == Primary }); ok {
+	if i, ok := v.best(func(i int) bool { return whole(i) && v.at(i).Pod.Role == RolePrimary }); ok {
 		return i, true
 	}
 	return v.best(whole)
@@ -38,7 +38,7 @@ func (v *view) serves(i int) bool {
 
 // pretender: without a primary, it is written to, does not serve, and lacks what others have. It is closed before a choice.
 func pretender(v *view, i int) bool {
-	return v.p == None && v.writable(i) && v.free(i) && !v.serves(i) && !v.complete(i)
+	return v.p == NoInstance && v.writable(i) && v.free(i) && !v.serves(i) && !v.complete(i)
 }
 
 // complete: nobody has anything that it has not. Of one that is written to, others may have what it is about to commit.
@@ -46,9 +46,9 @@ func (v *view) complete(i int) bool {
 	for j := range v.n {
 		more := v.held[j].Subtract(v.held[i])
 		if v.writable(i) {
-			more = more.Without(v.at(i).UUID)
+			more = more.NotNumberedBy(v.at(i).UUID)
 		}
-		if !more.Empty() {
+		if !more.IsEmpty() {
 			return false
 		}
 	}
@@ -70,34 +70,34 @@ func (v *view) undecided() string {
 
 func chooseFirst(_ *view, i int) Plan {
 	return Plan{
-		Do:     PromoteInStatus{Index: i, From: None},
+		Do:     PromoteInStatus{Index: i, From: NoInstance},
 		Why:    fmt.Sprintf("instance %d becomes the first primary", i),
 		Events: []Event{{Reason: "PrimaryChosen", Note: fmt.Sprintf("Instance %d is the first primary", i)}},
 	}
 }
 
-func waitFirst(v *view, _ int) Plan { return Plan{Why: v.undecided(), After: unwellPace} }
+func waitFirst(v *view, _ int) Plan { return Plan{Why: v.undecided(), After: degradedInterval} }
 
 // copied: the primary has what it should start with.
 func (v *view) copied() bool {
 	s := v.at(v.p)
-	return v.Source.open() && s.Reachable && !s.Pending && !s.Executed.Empty() && (s.Clone == Cloned || s.Clone == NotCloned)
+	return v.Source.open() && s.Reachable && !s.Pending && !s.Executed.IsEmpty() && (s.Clone == Cloned || s.Clone == NotCloned)
 }
 
 // copies: the primary is empty, and nothing is being done about it.
 func (v *view) copies() bool {
-	return v.Source.open() && !v.StopAsked && v.free(v.p) && v.held[v.p].Empty() && v.at(v.p).Clone != Cloning
+	return v.Source.open() && !v.StopAsked && v.free(v.p) && v.held[v.p].IsEmpty() && v.at(v.p).Clone != Cloning
 }
 
 func noteCopied(v *view, _ int) Plan {
 	return Plan{
-		SourceDone: true, After: now, Why: "the copy from outside is complete",
+		SourceDone: true, After: immediately, Why: "the copy from outside is complete",
 		Events: []Event{{Reason: "InitCloned", Note: fmt.Sprintf("Instance %d is a copy of the source outside", v.p)}},
 	}
 }
 
 func copyOutside(v *view, i int) Plan {
-	p := Plan{Do: CloneFrom{Index: i, Donor: None}, Why: fmt.Sprintf("instance %d becomes a copy of the source outside", i)}
+	p := Plan{Do: CloneFrom{Index: i, Donor: NoInstance}, Why: fmt.Sprintf("instance %d becomes a copy of the source outside", i)}
 	if v.at(i).Clone == CloneFailed {
 		p.Events = []Event{{Warning: true, Reason: "InitCloneFailed", Note: "The copy of the source outside failed and is begun anew"}}
 	}
@@ -105,14 +105,14 @@ func copyOutside(v *view, i int) Plan {
 }
 
 func suspect(_ *view, i int) Plan {
-	return Plan{Why: fmt.Sprintf("the primary, instance %d, does not answer", i), After: suspectPace}
+	return Plan{Why: fmt.Sprintf("the primary, instance %d, does not answer", i), After: suspicionInterval}
 }
 
 // settled: nothing is to be done by clustering.
 func settled(v *view, _ int) Plan {
-	p := Plan{Why: "nothing is to be done", After: wellPace}
+	p := Plan{Why: "nothing is to be done", After: healthyInterval}
 	if v.state() != StateHealthy || v.switchAsked() {
-		p.After = unwellPace
+		p.After = degradedInterval
 	}
 	return p
 }

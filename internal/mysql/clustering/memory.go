@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-// Memory is what the manager remembers of its earlier looks: clocks, and acts that did not help. A manager that starts
+// History is what the manager remembers of its earlier looks: clocks, and acts that did not help. A manager that starts
 // anew starts them anew; nothing that is wanted or was agreed on is kept here.
-type Memory struct {
+type History struct {
 	// StopAskedSince is when the wish to stop was first seen, ReadOnlySince when the primary was first seen read-only for
 	// a switchover, and GaveUpAt when a switchover last took too long.
 	StopAskedSince, ReadOnlySince, GaveUpAt time.Time
 	// Instances are by index.
-	Instances []Past
+	Instances []InstanceHistory
 }
 
-// Past is what is remembered of an instance.
-type Past struct {
+// InstanceHistory is what is remembered of an instance.
+type InstanceHistory struct {
 	// UnreachableSince is zero while it answers; Misses counts the looks since.
 	UnreachableSince time.Time
 	Misses           int
@@ -28,50 +28,50 @@ type Past struct {
 	// FailedAt is when an act on it last failed or did not help, and Failure why.
 	FailedAt time.Time
 	Failure  string
-	// Last is the last act on it.
-	Last string
+	// LastAction is the last act on it.
+	LastAction string
 }
 
 const (
-	// downAfter is for how long, and missesDown at how many looks, a primary must be silent whose pod looks well.
-	downAfter  = 500 * time.Millisecond
-	missesDown = 2
-	// startPatience is how long a cluster that has just started waits for the primary it had.
-	startPatience = 30 * time.Second
-	// switchBound is how long a primary may be read-only for a switchover.
-	switchBound = 10 * time.Second
-	// switchPause is the time between two attempts.
-	switchPause = 30 * time.Second
-	// killAfter is how long a primary may hesitate to become read-only before its clients are cut off.
-	killAfter = 2 * time.Second
-	// stopBound is how long a stop may take to be reached.
-	stopBound = 15 * time.Second
-	// aheadAfter keeps transactions in flight from being taken for lost ones.
-	aheadAfter = time.Second
-	// actPause is how long an instance is left alone after an act that did not help.
-	actPause = 2 * time.Second
-	// maxSwitchLag is how far behind a replica may be for a switchover to begin.
-	maxSwitchLag = 5 * time.Second
+	// primaryDownAfter is for how long, and missesDown at how many looks, a primary must be silent whose pod looks well.
+	primaryDownAfter  = 500 * time.Millisecond
+	primaryDownMisses = 2
+	// clusterStartTimeout is how long a cluster that has just started waits for the primary it had.
+	clusterStartTimeout = 30 * time.Second
+	// switchoverTimeout is how long a primary may be read-only for a switchover.
+	switchoverTimeout = 10 * time.Second
+	// switchoverRetryAfter is the time between two attempts.
+	switchoverRetryAfter = 30 * time.Second
+	// killClientsAfter is how long a primary may hesitate to become read-only before its clients are cut off.
+	killClientsAfter = 2 * time.Second
+	// stopTimeout is how long a stop may take to be reached.
+	stopTimeout = 15 * time.Second
+	// aheadGracePeriod keeps transactions in flight from being taken for lost ones.
+	aheadGracePeriod = time.Second
+	// actionBackoff is how long an instance is left alone after an act that did not help.
+	actionBackoff = 2 * time.Second
+	// maxSwitchoverLag is how far behind a replica may be for a switchover to begin.
+	maxSwitchoverLag = 5 * time.Second
 )
 
-// Remember adds a look to what is remembered, before Decide.
-func Remember(before Memory, o Observed) Memory {
-	o.Memory = before
+// UpdateHistory adds a look to what is remembered, before Decide.
+func UpdateHistory(before History, o Observed) History {
+	o.History = before
 	v := newView(o)
-	after := Memory{
-		StopAskedSince: since(before.StopAskedSince, o.StopAsked, o.Now),
-		ReadOnlySince:  since(before.ReadOnlySince, v.switchAsked() && v.closed(v.p), o.Now),
+	after := History{
+		StopAskedSince: startOfStreak(before.StopAskedSince, o.StopAsked, o.Now),
+		ReadOnlySince:  startOfStreak(before.ReadOnlySince, v.switchAsked() && v.closed(v.p), o.Now),
 		GaveUpAt:       before.GaveUpAt,
-		Instances:      make([]Past, v.n),
+		Instances:      make([]InstanceHistory, v.n),
 	}
-	overdue := !after.ReadOnlySince.IsZero() && o.Now.Sub(after.ReadOnlySince) >= switchBound
-	if overdue || v.switchAsked() && v.at(v.p).Pending && v.at(v.p).PendingFor >= switchBound {
+	overdue := !after.ReadOnlySince.IsZero() && o.Now.Sub(after.ReadOnlySince) >= switchoverTimeout
+	if overdue || v.switchAsked() && v.at(v.p).Pending && v.at(v.p).PendingFor >= switchoverTimeout {
 		after.GaveUpAt = o.Now
 	}
 	for i := range v.n {
 		past := v.past(i)
-		past.UnreachableSince = since(past.UnreachableSince, !v.at(i).Reachable, o.Now)
-		past.AheadSince = since(past.AheadSince, !v.ahead(i).Empty(), o.Now)
+		past.UnreachableSince = startOfStreak(past.UnreachableSince, !v.at(i).Reachable, o.Now)
+		past.AheadSince = startOfStreak(past.AheadSince, !v.ahead(i).IsEmpty(), o.Now)
 		past.Misses++
 		if v.at(i).Reachable {
 			past.Misses = 0
@@ -81,29 +81,29 @@ func Remember(before Memory, o Observed) Memory {
 	return after
 }
 
-// Noted adds an act to what is remembered; failure is empty if it succeeded. The same act twice on an instance did not help.
-func (m Memory) Noted(do Action, at time.Time, failure string) Memory {
+// WithResult adds an act to what is remembered; failure is empty if it succeeded. The same act twice on an instance did not help.
+func (m History) WithResult(do Action, at time.Time, failure string) History {
 	m.Instances = slices.Clone(m.Instances)
-	for _, i := range Targets(do) {
+	for _, i := range TargetInstances(do) {
 		for len(m.Instances) <= i {
-			m.Instances = append(m.Instances, Past{})
+			m.Instances = append(m.Instances, InstanceHistory{})
 		}
 		past, this := &m.Instances[i], fmt.Sprintf("%T%v", do, do)
 		switch {
 		case failure != "":
 			past.FailedAt, past.Failure = at, failure
-		case past.Last == this:
+		case past.LastAction == this:
 			past.FailedAt, past.Failure = at, ""
 		default:
 			past.FailedAt, past.Failure = time.Time{}, ""
 		}
-		past.Last = this
+		past.LastAction = this
 	}
 	return m
 }
 
-// since keeps the beginning of something that goes on.
-func since(before time.Time, goesOn bool, now time.Time) time.Time {
+// startOfStreak keeps the beginning of something that goes on.
+func startOfStreak(before time.Time, goesOn bool, now time.Time) time.Time {
 	switch {
 	case !goesOn:
 		return time.Time{}

@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// splitSeq turns 0:1-3,1:5 into sets of the UUIDs with these indexes.
-func splitSeq(text string) iter.Seq[string] {
+// splitTestSet turns 0:1-3,1:5 into sets of the UUIDs with these indexes.
+func splitTestSet(text string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for part := range strings.SplitSeq(text, ",") {
 			index, rest, _ := strings.Cut(part, ":")
@@ -23,48 +23,48 @@ func splitSeq(text string) iter.Seq[string] {
 	}
 }
 
-func TestRemember(t *testing.T) {
-	earlier := worldTime().Add(-time.Second)
-	long := worldTime().Add(-switchBound)
+func TestUpdateHistory(t *testing.T) {
+	earlier := modelTime().Add(-time.Second)
+	long := modelTime().Add(-switchoverTimeout)
 	for name, row := range map[string]struct {
-		before Memory
+		before History
 		in     Observed
-		want   Memory
+		want   History
 	}{
-		"a healthy cluster is forgotten":    {Memory{StopAskedSince: earlier, ReadOnlySince: earlier}, well(), Memory{Instances: make([]Past, 3)}},
-		"a wish to stop begins":             {Memory{}, well(stopAsked), Memory{StopAskedSince: worldTime(), Instances: make([]Past, 3)}},
-		"and goes on":                       {Memory{StopAskedSince: earlier}, well(stopAsked), Memory{StopAskedSince: earlier, Instances: make([]Past, 3)}},
-		"a switchover begins":               {Memory{}, well(at(0, toStepDown, closed)), Memory{ReadOnlySince: worldTime(), Instances: make([]Past, 3)}},
-		"a read-only primary alone is none": {Memory{}, well(at(0, closed)), Memory{Instances: make([]Past, 3)}},
-		"a switchover takes too long":       {Memory{ReadOnlySince: long}, well(at(0, toStepDown, closed)), Memory{ReadOnlySince: long, GaveUpAt: worldTime(), Instances: make([]Past, 3)}},
-		"so does a statement that hangs":    {Memory{}, well(at(0, toStepDown, hangs(switchBound))), Memory{GaveUpAt: worldTime(), Instances: make([]Past, 3)}},
-		"a primary misses a look":           {Memory{}, well(at(0, silent)), Memory{Instances: []Past{{UnreachableSince: worldTime(), Misses: 1}, {}, {}}}},
-		"and another":                       {Memory{Instances: []Past{{UnreachableSince: earlier, Misses: 1}}}, well(at(0, silent)), Memory{Instances: []Past{{UnreachableSince: earlier, Misses: 2}, {}, {}}}},
-		"and is back":                       {Memory{Instances: []Past{{UnreachableSince: earlier, Misses: 2}}}, well(), Memory{Instances: make([]Past, 3)}},
-		"a replica is ahead":                {Memory{}, well(at(1, has("0:1-10"))), Memory{Instances: []Past{{}, {AheadSince: worldTime()}, {}}}},
-		"what failed is kept for a while":   {Memory{Instances: []Past{{FailedAt: earlier, Failure: "x", Last: "y"}}}, well(), Memory{Instances: []Past{{FailedAt: earlier, Failure: "x", Last: "y"}, {}, {}}}},
+		"a healthy cluster is forgotten":    {History{StopAskedSince: earlier, ReadOnlySince: earlier}, healthyCluster(), History{Instances: make([]InstanceHistory, 3)}},
+		"a wish to stop begins":             {History{}, healthyCluster(stopAsked), History{StopAskedSince: modelTime(), Instances: make([]InstanceHistory, 3)}},
+		"and goes on":                       {History{StopAskedSince: earlier}, healthyCluster(stopAsked), History{StopAskedSince: earlier, Instances: make([]InstanceHistory, 3)}},
+		"a switchover begins":               {History{}, healthyCluster(withInstance(0, askedToStepDown, readOnly)), History{ReadOnlySince: modelTime(), Instances: make([]InstanceHistory, 3)}},
+		"a read-only primary alone is none": {History{}, healthyCluster(withInstance(0, readOnly)), History{Instances: make([]InstanceHistory, 3)}},
+		"a switchover takes too long":       {History{ReadOnlySince: long}, healthyCluster(withInstance(0, askedToStepDown, readOnly)), History{ReadOnlySince: long, GaveUpAt: modelTime(), Instances: make([]InstanceHistory, 3)}},
+		"so does a statement that hangs":    {History{}, healthyCluster(withInstance(0, askedToStepDown, statementPending(switchoverTimeout))), History{GaveUpAt: modelTime(), Instances: make([]InstanceHistory, 3)}},
+		"a primary misses a look":           {History{}, healthyCluster(withInstance(0, doesNotAnswer)), History{Instances: []InstanceHistory{{UnreachableSince: modelTime(), Misses: 1}, {}, {}}}},
+		"and another":                       {History{Instances: []InstanceHistory{{UnreachableSince: earlier, Misses: 1}}}, healthyCluster(withInstance(0, doesNotAnswer)), History{Instances: []InstanceHistory{{UnreachableSince: earlier, Misses: 2}, {}, {}}}},
+		"and is back":                       {History{Instances: []InstanceHistory{{UnreachableSince: earlier, Misses: 2}}}, healthyCluster(), History{Instances: make([]InstanceHistory, 3)}},
+		"a replica is ahead":                {History{}, healthyCluster(withInstance(1, executed("0:1-10"))), History{Instances: []InstanceHistory{{}, {AheadSince: modelTime()}, {}}}},
+		"what failed is kept for a while":   {History{Instances: []InstanceHistory{{FailedAt: earlier, Failure: "x", LastAction: "y"}}}, healthyCluster(), History{Instances: []InstanceHistory{{FailedAt: earlier, Failure: "x", LastAction: "y"}, {}, {}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(row.want, Remember(row.before, row.in)); diff != "" {
+			if diff := cmp.Diff(row.want, UpdateHistory(row.before, row.in)); diff != "" {
 				t.Errorf("memory (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-func TestNoted(t *testing.T) {
-	start := worldTime()
-	m := Memory{}.Noted(StartIO{Index: 1}, start, "")
+func TestWithResult(t *testing.T) {
+	start := modelTime()
+	m := History{}.WithResult(StartIO{Index: 1}, start, "")
 	if past := m.Instances[1]; !past.FailedAt.IsZero() {
 		t.Errorf("expected the first act to count as a success, found %+v", past)
 	}
-	if past := m.Noted(StartIO{Index: 1}, start, "").Instances[1]; past.FailedAt != start {
+	if past := m.WithResult(StartIO{Index: 1}, start, "").Instances[1]; past.FailedAt != start {
 		t.Errorf("expected the same act again not to have helped, found %+v", past)
 	}
-	if past := m.Noted(RestartSQL{Index: 1}, start, "").Instances[1]; !past.FailedAt.IsZero() {
+	if past := m.WithResult(RestartSQL{Index: 1}, start, "").Instances[1]; !past.FailedAt.IsZero() {
 		t.Errorf("expected another act to count as a success, found %+v", past)
 	}
-	two := m.Noted(StopIO{Indexes: []int{0, 2}}, start, "no answer")
+	two := m.WithResult(StopIO{Indexes: []int{0, 2}}, start, "no answer")
 	if two.Instances[0].Failure != "no answer" || two.Instances[2].FailedAt != start || two.Instances[1].Failure != "" {
 		t.Errorf("expected a failure on the two that were touched, found %+v", two.Instances)
 	}

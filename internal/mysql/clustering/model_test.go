@@ -13,100 +13,100 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// story is a world and how it came about.
-type story struct {
-	world
-	told []string
+// modelTrace is a world and how it came about.
+type modelTrace struct {
+	modelState
+	steps []string
 }
 
-func (s story) then(what string) story {
-	return story{s.world, append(slices.Clip(s.told), what)}
+func (s modelTrace) withStep(what string) modelTrace {
+	return modelTrace{s.modelState, append(slices.Clip(s.steps), what)}
 }
 
-// atlas explores worlds.
-type atlas struct {
+// modelExplorer explores worlds.
+type modelExplorer struct {
 	t     *testing.T
 	steps int
-	// said are the conditions of the last way that was followed.
-	said [][4]Condition
+	// conditions are the conditions of the last way that was followed.
+	conditions [][4]Condition
 }
 
-func newAtlas(t *testing.T) *atlas {
+func newModelExplorer(t *testing.T) *modelExplorer {
 	t.Helper()
-	return &atlas{t: t}
+	return &modelExplorer{t: t}
 }
 
-// pass runs one pass of a story and judges it.
-func (a *atlas) pass(s story, t turn) (story, Plan) {
+// runPass runs one pass of a story and judges it.
+func (a *modelExplorer) runPass(s modelTrace, t passDisturbance) (modelTrace, Plan) {
 	a.steps++
-	before := s.world
+	before := s.modelState
 	next := before
-	p := next.pass(t)
-	s.world = next
+	p := next.runPass(t)
+	s.modelState = next
 	line := fmt.Sprintf("%s: %T%v", p.Rule, p.Do, p.Do)
-	for when, e := range map[string]event{"during the look": t.during, "before the act": t.between} {
-		if e.happens != nil {
+	for when, e := range map[string]modelEvent{"during the look": t.during, "before the act": t.between} {
+		if e.apply != nil {
 			line += fmt.Sprintf(", %s %s", when, e.name)
 		}
 	}
-	if t.fate != done {
-		line += ", but " + string(t.fate)
+	if t.outcome != succeeds {
+		line += ", but " + string(t.outcome)
 	}
-	s = s.then(line)
-	wrong := append(next.unsafe(), dropped(&before, &next)...)
+	s = s.withStep(line)
+	wrong := append(next.findBrokenPromises(), findForgottenTransactions(&before, &next)...)
 	if before.stopAsked {
-		wrong = append(wrong, begun(&before, p)...)
+		wrong = append(wrong, findForbiddenBeginnings(&before, p)...)
 	}
-	a.report(s, wrong)
+	a.failOn(s, wrong)
 	return s, p
 }
 
-// begun says what a plan begins although a stop is asked for.
-func begun(w *world, p Plan) []string {
+// findForbiddenBeginnings says what a plan begins although a stop is asked for.
+func findForbiddenBeginnings(w *modelState, p Plan) []string {
 	_, idle := p.Do.(Nothing)
 	_, clones := p.Do.(CloneFrom)
 	switch {
 	case w.stop.reached && !idle:
 		return []string{"acts although it is stopped"}
-	case clones, p.Rule == "fence for a failover", p.Do == Action(SetReadOnly{Index: w.primary}) && w.primary != None:
+	case clones, p.Rule == "fence for a failover", p.Do == Action(SetReadOnly{Index: w.primary}) && w.primary != NoInstance:
 		return []string{"begins something although a stop is asked for"}
 	default:
 		return nil
 	}
 }
 
-func (a *atlas) report(s story, wrong []string) {
+func (a *modelExplorer) failOn(s modelTrace, wrong []string) {
 	a.t.Helper()
 	if len(wrong) > 0 {
-		a.t.Fatalf("%s\n%s\n%s", strings.Join(wrong, "\n"), strings.Join(s.told, "\n"), s.show())
+		a.t.Fatalf("%s\n%s\n%s", strings.Join(wrong, "\n"), strings.Join(s.steps, "\n"), s.describe())
 	}
 }
 
-func (w *world) show() string {
+func (w *modelState) describe() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "primary %d, stop asked %t, reached %+v, acknowledged %s\n", w.primary, w.stopAsked, w.stop, w.acked.set())
+	fmt.Fprintf(&b, "primary %d, stop asked %t, reached %+v, acknowledged %s\n", w.primary, w.stopAsked, w.stop, w.acked.toSet())
 	for i := range w.n {
 		s := w.servers[i]
-		fmt.Fprintf(&b, "%d: executed %s waiting %s relay %s purged %s %+v\n", i, s.executed.set(), s.waiting.set(), s.relay.set(), s.purged.set(), s)
+		fmt.Fprintf(&b, "%d: executed %s waiting %s relay %s purged %s %+v\n", i, s.executed.toSet(), s.waiting.toSet(), s.relay.toSet(), s.purged.toSet(), s)
 	}
 	return b.String()
 }
 
-const patience = 150
+const maxPasses = 150
 
-// follow runs undisturbed passes until nothing changes any more, and returns every world on the way. With troubles that
+// runUntilQuiet runs undisturbed passes until nothing changes any more, and returns every world on the way. With troubles that
 // last there may be no end, since what fails is tried again.
-func (a *atlas) follow(s story) (way []story, ended bool) {
-	way = []story{s}
-	seen := map[world]int{}
+func (a *modelExplorer) runUntilQuiet(s modelTrace) (way []modelTrace, ended bool) {
+	way = []modelTrace{s}
+	seen := map[modelState]int{}
 	idle := 0
-	a.said = nil
-	for range patience {
-		before := s.still()
+	a.conditions = nil
+	for range maxPasses {
+		before := s.withoutAges()
 		var p Plan
-		s, p = a.pass(s, calm(idle))
-		a.said = append(a.said, [4]Condition{p.Initialized, p.Available, p.Healthy, p.ClusteringActive})
-		after := s.still()
+		s, p = a.runPass(s, undisturbed(idle))
+		a.conditions = append(a.conditions, [4]Condition{p.Initialized, p.Available, p.Healthy, p.ClusteringActive})
+		after := s.withoutAges()
 		if before == after && p.Do == Action(Nothing{}) {
 			if idle++; idle > 8 {
 				return way, true
@@ -122,47 +122,47 @@ func (a *atlas) follow(s story) (way []story, ended bool) {
 	return way, false
 }
 
-// heals checks that a world becomes healthy once its troubles end, with a human who wipes what is errant.
-func (a *atlas) heals(s story) {
-	s = s.then("all troubles end")
+// checkHealing checks that a world becomes healthy once its troubles end, with a human who wipes what is errant.
+func (a *modelExplorer) checkHealing(s modelTrace) {
+	s = s.withStep("all troubles end")
 	s.stopAsked = false
 	for range 2 * s.n {
-		s.heal()
-		way, ended := a.follow(s)
+		s.endTroubles()
+		way, ended := a.runUntilQuiet(s)
 		s = way[len(way)-1]
 		p := Decide(s.observe(nil))
 		if !ended {
-			a.report(s, []string{"expected an end, found none"})
+			a.failOn(s, []string{"expected an end, found none"})
 		}
-		a.report(s, flapping(a.said))
+		a.failOn(s, findFlapping(a.conditions))
 		if p.State == StateHealthy {
-			a.report(s, unequal(&s.world))
+			a.failOn(s, findInequality(&s.modelState))
 			return
 		}
-		patient := None
+		patient := NoInstance
 		for i, r := range p.Instances {
-			if !r.Errant.Empty() || !r.Ahead.Empty() || !r.Gap.Empty() || p.State == StateFailed && s.held(i)&s.rooted != 0 {
+			if !r.Errant.IsEmpty() || !r.Ahead.IsEmpty() || !r.Gap.IsEmpty() || p.State == StateFailed && s.heldTransactions(i)&s.rooted != 0 {
 				patient = i
 			}
 		}
-		if patient == None && (s.anyWiped() && (p.State == StateLost || p.State == StateFailed && s.rival()) || s.primary == None && s.rival()) {
+		if patient == NoInstance && (s.hasLostVolume() && (p.State == StateLost || p.State == StateFailed && s.hasRivals()) || s.primary == NoInstance && s.hasRivals()) {
 			return // A human chooses: a volume or the status is lost, and the others know too little or contradict each other.
 		}
-		if patient == None {
-			a.report(s, []string{fmt.Sprintf("expected a healthy end, found %s: %s", p.State, p.Healthy.Message)})
+		if patient == NoInstance {
+			a.failOn(s, []string{fmt.Sprintf("expected a healthy end, found %s: %s", p.State, p.Healthy.Message)})
 		}
-		s = s.then(fmt.Sprintf("somebody wipes %d", patient))
-		s.wipe(patient)
+		s = s.withStep(fmt.Sprintf("somebody wipes %d", patient))
+		s.loseVolume(patient)
 	}
-	a.report(s, []string{"expected a healthy end, found none"})
+	a.failOn(s, []string{"expected a healthy end, found none"})
 }
 
-// rival: of two instances each can be written to, or has something that the other has not.
-func (w *world) rival() bool {
+// hasRivals: of two instances each can be written to, or has something that the other has not.
+func (w *modelState) hasRivals() bool {
 	for i := range w.n {
 		for j := range w.n {
 			open := i != j && !w.servers[i].readOnly && !w.servers[j].readOnly
-			if open || !w.held(i).has(w.held(j)) && !w.held(j).has(w.held(i)) {
+			if open || !w.heldTransactions(i).contains(w.heldTransactions(j)) && !w.heldTransactions(j).contains(w.heldTransactions(i)) {
 				return true
 			}
 		}
@@ -170,9 +170,9 @@ func (w *world) rival() bool {
 	return false
 }
 
-// flapping says which conditions come back again and again to what they have said before. Once is no flapping: what was
+// findFlapping says which conditions come back again and again to what they have said before. Once is no flapping: what was
 // well before a switchover is well after it.
-func flapping(said [][4]Condition) []string {
+func findFlapping(said [][4]Condition) []string {
 	var wrong []string
 	for kind := range 4 {
 		entered := map[Condition]int{}
@@ -188,14 +188,14 @@ func flapping(said [][4]Condition) []string {
 	return wrong
 }
 
-// unequal says how a cluster that calls itself healthy is not.
-func unequal(w *world) []string {
+// findInequality says how a cluster that calls itself healthy is not.
+func findInequality(w *modelState) []string {
 	var wrong []string
 	p := &w.servers[w.primary]
 	if lost := w.acked &^ p.executed; lost != 0 {
-		wrong = append(wrong, "what was acknowledged is lost: "+lost.set().String())
+		wrong = append(wrong, "what was acknowledged is lost: "+lost.toSet().String())
 	}
-	if p.source != None {
+	if p.source != NoInstance {
 		wrong = append(wrong, "the primary has a channel")
 	}
 	for i := range w.n {
@@ -206,40 +206,40 @@ func unequal(w *world) []string {
 	return wrong
 }
 
-// quiets checks that a stop, asked for now, is reached and leaves the primary writable.
-func (a *atlas) quiets(s story) story {
+// checkStop checks that a stop, asked for now, is reached and leaves the primary writable.
+func (a *modelExplorer) checkStop(s modelTrace) modelTrace {
 	if s.stop.reached {
 		return s
 	}
-	s = s.then("a stop is asked for, with troubles as they are")
+	s = s.withStep("a stop is asked for, with troubles as they are")
 	s.stopAsked = true
 	idle, passes := 0, 0
 	for !s.stop.reached {
-		before := s.still()
-		s, _ = a.pass(s, calm(min(idle, 2)))
-		if before == s.still() {
+		before := s.withoutAges()
+		s, _ = a.runPass(s, undisturbed(min(idle, 2)))
+		if before == s.withoutAges() {
 			idle++
 		} else {
 			idle = 0
 		}
-		if passes++; passes > patience {
-			a.report(s, []string{"expected the stop to be reached, found no end"})
+		if passes++; passes > maxPasses {
+			a.failOn(s, []string{"expected the stop to be reached, found no end"})
 		}
 	}
-	a.report(s, halfDone(&s.world))
+	a.failOn(s, findHalfDone(&s.modelState))
 	return s
 }
 
-// halfDone says what a stop that was reached left half done without need.
-func halfDone(w *world) []string {
-	if w.primary == None {
+// findHalfDone says what a stop that was reached left half done without need.
+func findHalfDone(w *modelState) []string {
+	if w.primary == NoInstance {
 		return nil
 	}
 	var wrong []string
 	p := &w.servers[w.primary]
 	there := w.reachable(w.primary) && !p.alone
-	if there && p.clone != Cloning && p.executed.has(p.relay) && p.executed != 0 {
-		if p.pending != (toyAct{}) {
+	if there && p.clone != Cloning && p.executed.contains(p.relay) && p.executed != 0 {
+		if p.pending != (serverAction{}) {
 			wrong = append(wrong, "the stop leaves a statement behind: "+p.pending.do)
 		}
 		if p.readOnly && !strings.Contains(w.stop.left, "lacks") {
@@ -255,36 +255,36 @@ func halfDone(w *world) []string {
 		if fenced && !p.up {
 			wrong = append(wrong, fmt.Sprintf("the stop leaves %d fenced", i))
 		}
-		strays := s.source != None && (s.source != w.primary || !s.io) || !s.readOnly
-		if there && strays && w.stop.left == "" && p.executed != 0 && s.executed|s.relay != 0 && w.held(i).has(p.purged) {
+		strays := s.source != NoInstance && (s.source != w.primary || !s.io) || !s.readOnly
+		if there && strays && w.stop.left == "" && p.executed != 0 && s.executed|s.relay != 0 && w.heldTransactions(i).contains(p.purged) {
 			wrong = append(wrong, fmt.Sprintf("the stop says nothing of %d, which does not follow", i))
 		}
 	}
 	return wrong
 }
 
-// healthy is a cluster from its beginning until it is in use.
-func (a *atlas) healthy(n int) []story {
-	way, _ := a.follow(story{world: fresh(n)})
+// makeHealthy is a cluster from its beginning until it is in use.
+func (a *modelExplorer) makeHealthy(n int) []modelTrace {
+	way, _ := a.runUntilQuiet(modelTrace{modelState: newModelState(n)})
 	s := way[len(way)-1]
-	s.write(s.primary)
-	more, _ := a.follow(s.then("a client writes"))
+	s.clientWrites(s.primary)
+	more, _ := a.runUntilQuiet(s.withStep("a client writes"))
 	return append(way, more...)
 }
 
 func TestNewClusterBecomesHealthy(t *testing.T) {
 	for _, n := range []int{1, 3, 5} {
-		a := newAtlas(t)
-		way := a.healthy(n)
+		a := newModelExplorer(t)
+		way := a.makeHealthy(n)
 		end := way[len(way)-1]
 		p := Decide(end.observe(nil))
 		if p.State != StateHealthy || p.Synced != n-1 || end.acked == 0 {
 			t.Errorf("of %d: expected a healthy cluster that acknowledges, found %s, %d in sync, %s", n, p.State, p.Synced, p.Healthy.Message)
 		}
 		for i := range n {
-			want := Replica
+			want := RoleReplica
 			if i == end.primary {
-				want = Primary
+				want = RolePrimary
 			}
 			if diff := cmp.Diff(want, end.servers[i].role); diff != "" {
 				t.Errorf("of %d: role of %d: %s", n, i, diff)
@@ -294,98 +294,98 @@ func TestNewClusterBecomesHealthy(t *testing.T) {
 }
 
 // One or two troubles at every moment of a cluster's life, and what becomes of it: it heals, and can be stopped.
-func TestAnyTwoTroublesAtAnyMoment(t *testing.T) {
-	a := newAtlas(t)
-	seen := map[world]bool{}
-	level := a.unseen(seen, a.healthy(3))
+func TestClusterHealsAndStopsAfterAnyTwoTroubles(t *testing.T) {
+	a := newModelExplorer(t)
+	seen := map[modelState]bool{}
+	level := a.filterUnseen(seen, a.makeHealthy(3))
 	for depth, every := range []int{1, 67} {
-		var next []story
+		var next []modelTrace
 		count := 0
 		for _, s := range level {
-			for _, e := range events(3) {
+			for _, e := range eventsOfCluster(3) {
 				if count++; count%every == 0 {
-					next = append(next, a.unseen(seen, a.twice(s, e))...)
+					next = append(next, a.filterUnseen(seen, a.applyTwice(s, e))...)
 				}
 			}
-			for _, f := range fates() {
+			for _, f := range badOutcomes() {
 				if count++; count%every == 0 {
-					d, _ := a.pass(s, turn{fate: f})
-					way, _ := a.follow(d)
-					next = append(next, a.unseen(seen, way)...)
+					d, _ := a.runPass(s, passDisturbance{outcome: f})
+					way, _ := a.runUntilQuiet(d)
+					next = append(next, a.filterUnseen(seen, way)...)
 				}
 			}
 		}
 		level = next
 		for i, s := range level {
 			if depth == 0 || i%10 == 0 {
-				a.quiets(s)
-				a.heals(s)
+				a.checkStop(s)
+				a.checkHealing(s)
 			}
 		}
 		t.Logf("%d troubles: %d new worlds, %d steps", depth+1, len(level), a.steps)
 	}
 }
 
-// unseen are the worlds of a way that were not on another.
-func (a *atlas) unseen(seen map[world]bool, way []story) []story {
-	var list []story
+// filterUnseen are the worlds of a way that were not on another.
+func (a *modelExplorer) filterUnseen(seen map[modelState]bool, way []modelTrace) []modelTrace {
+	var list []modelTrace
 	for _, s := range way {
-		if !seen[s.world] {
-			seen[s.world] = true
+		if !seen[s.modelState] {
+			seen[s.modelState] = true
 			list = append(list, s)
 		}
 	}
 	return list
 }
 
-// twice lets something happen between two passes, and again between the look and the act.
-func (a *atlas) twice(s story, e event) []story {
-	var all []story
-	d := s.then(e.name)
-	if e.happens(&d.world) {
-		all, _ = a.follow(d)
+// applyTwice lets something happen between two passes, and again between the look and the act.
+func (a *modelExplorer) applyTwice(s modelTrace, e modelEvent) []modelTrace {
+	var all []modelTrace
+	d := s.withStep(e.name)
+	if e.apply(&d.modelState) {
+		all, _ = a.runUntilQuiet(d)
 	}
-	d, _ = a.pass(s, turn{between: e, fate: done})
-	way, _ := a.follow(d)
+	d, _ = a.runPass(s, passDisturbance{between: e, outcome: succeeds})
+	way, _ := a.runUntilQuiet(d)
 	return append(all, way...)
 }
 
-var longer = flag.Int("longer", 1, "how much longer the random walks of the model take")
+var walkFactor = flag.Int("longer", 1, "how much longer the random walks of the model take")
 
 // Chance finds what nobody thought of.
-func TestRandomTroubles(t *testing.T) {
+func TestClusterHealsAfterRandomTroubles(t *testing.T) {
 	for n, walks := range map[int]int{1: 50, 3: 400, 5: 150} {
-		a := newAtlas(t)
-		for seed := range walks * *longer {
-			a.walk(n, uint64(seed))
+		a := newModelExplorer(t)
+		for seed := range walks * *walkFactor {
+			a.walkRandomly(n, uint64(seed))
 		}
-		t.Logf("of %d: %d walks, %d steps", n, walks**longer, a.steps)
+		t.Logf("of %d: %d walks, %d steps", n, walks**walkFactor, a.steps)
 	}
 }
 
-func (a *atlas) walk(n int, seed uint64) {
+func (a *modelExplorer) walkRandomly(n int, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, uint64(n)))
-	s := story{world: fresh(n), told: []string{fmt.Sprintf("seed %d of %d", seed, n)}}
+	s := modelTrace{modelState: newModelState(n), steps: []string{fmt.Sprintf("seed %d of %d", seed, n)}}
 	if rng.IntN(4) > 0 {
-		way := a.healthy(n)
-		s = way[len(way)-1].then(fmt.Sprintf("seed %d of %d", seed, n))
+		way := a.makeHealthy(n)
+		s = way[len(way)-1].withStep(fmt.Sprintf("seed %d of %d", seed, n))
 	}
-	if rng.IntN(2) == 0 && s.primary != None {
-		s = tear(rng, s)
+	if rng.IntN(2) == 0 && s.primary != NoInstance {
+		s = tearReplicas(rng, s)
 	}
-	list, ends := swarm(rng, events(n)), swarm(rng, fates())
+	list, ends := pickFew(rng, eventsOfCluster(n)), pickFew(rng, badOutcomes())
 	for range 40 {
-		t := turn{fate: done, idle: rng.IntN(3)}
+		t := passDisturbance{outcome: succeeds, idle: rng.IntN(3)}
 		if rng.IntN(2) == 0 {
-			t.stalled = instances(rng.IntN(1 << n))
+			t.stalled = instanceSet(rng.IntN(1 << n))
 		}
 		e := list[rng.IntN(len(list))]
 		if rng.IntN(3) == 0 {
-			e = writes(rng.IntN(n))
+			e = clientWriteEvent(rng.IntN(n))
 		}
 		switch rng.IntN(8) {
 		case 0, 1:
-			if d := s.then(e.name); e.happens(&d.world) {
+			if d := s.withStep(e.name); e.apply(&d.modelState) {
 				s = d
 			}
 		case 2:
@@ -393,51 +393,51 @@ func (a *atlas) walk(n int, seed uint64) {
 		case 3:
 			t.during = e
 		case 4:
-			t.fate = ends[rng.IntN(len(ends))]
+			t.outcome = ends[rng.IntN(len(ends))]
 		}
-		s, _ = a.pass(s, t)
+		s, _ = a.runPass(s, t)
 		if rng.IntN(20) == 0 {
-			a.quiets(s)
+			a.checkStop(s)
 		}
 		if rng.IntN(20) == 0 {
-			a.heals(s)
+			a.checkHealing(s)
 		}
 	}
-	a.heals(s)
+	a.checkHealing(s)
 }
 
-// tear makes the replicas differ: each has received and applied a part of what the primary wrote, of which a part is
+// tearReplicas makes the replicas differ: each has received and applied a part of what the primary wrote, of which a part is
 // acknowledged. Then the primary may disappear, or is told to step down.
-func tear(rng *rand.Rand, s story) story {
-	s = s.then("replicas are torn")
+func tearReplicas(rng *rand.Rand, s modelTrace) modelTrace {
+	s = s.withStep("replicas are torn")
 	for range 4 {
-		s.write(s.primary)
+		s.clientWrites(s.primary)
 		for range 3 {
 			i := rng.IntN(s.n)
 			s.servers[i].slow = rng.IntN(2) == 0
-			s.progress(instances(rng.IntN(1 << s.n)))
+			s.advance(instanceSet(rng.IntN(1 << s.n)))
 		}
 	}
 	primary := &s.servers[s.primary]
 	switch rng.IntN(5) {
 	case 0:
-		s.crash(s.primary)
-		s = s.then("the primary crashes")
+		s.crashServer(s.primary)
+		s = s.withStep("the primary crashes")
 	case 1:
 		primary.cutManager = true
-		s = s.then("the manager loses the primary")
+		s = s.withStep("the manager loses the primary")
 	case 2:
 		primary.cutManager, primary.cutPeers = true, true
-		s = s.then("everybody loses the primary")
+		s = s.withStep("everybody loses the primary")
 	case 3:
 		primary.demote = true
-		s = s.then("the primary is told to step down")
+		s = s.withStep("the primary is told to step down")
 	}
 	return s
 }
 
-// swarm picks a few: troubles that are drowned in others find nothing.
-func swarm[T any](rng *rand.Rand, all []T) []T {
+// pickFew picks a few: troubles that are drowned in others find nothing.
+func pickFew[T any](rng *rand.Rand, all []T) []T {
 	rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	return all[:1+rng.IntN(min(len(all), 8))]
 }

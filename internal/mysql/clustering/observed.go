@@ -8,8 +8,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/gtid"
 )
 
-// None is the index of no instance.
-const None = -1
+// NoInstance is the index of no instance.
+const NoInstance = -1
 
 // Observed is everything that Decide looks at: what is wanted, what is written down, and what the instances say.
 // The status is read first and past any cache, then the replicas, then the primary.
@@ -20,7 +20,7 @@ type Observed struct {
 	// Offline: no instance is wanted to run.
 	Offline bool
 	// Source is the copy from outside that the primary starts with; Restore is the backup that it starts with.
-	Source, Restore Wish
+	Source, Restore OneTimeOperation
 	// MaxDelay is how far behind a replica may be that clients read from; 0 is no limit.
 	MaxDelay time.Duration
 	// StopAsked: somebody wants clustering stopped.
@@ -30,30 +30,30 @@ type Observed struct {
 	Primary int
 	// Stop is the record of the stop that was reached; nil while clustering is active.
 	Stop *StopRecord
-	// Memory is what the manager remembers of its earlier looks, with this one.
-	Memory Memory
+	// History is what the manager remembers of its earlier looks, with this one.
+	History History
 
 	// Instances are by index.
 	Instances []Instance
 }
 
-// Wish is something that happens once in the life of a cluster.
-type Wish struct{ Wanted, Done bool }
+// OneTimeOperation is something that happens once in the life of a cluster.
+type OneTimeOperation struct{ Wanted, Done bool }
 
-func (w Wish) open() bool { return w.Wanted && !w.Done }
+func (w OneTimeOperation) open() bool { return w.Wanted && !w.Done }
 
 // StopRecord is written down when a stop is reached: from then on nothing is touched, whoever restarts.
 type StopRecord struct {
 	Since time.Time
-	// Left says what could not be finished in time; empty if nothing is left.
-	Left string
+	// Unfinished says what could not be finished in time; empty if nothing is left.
+	Unfinished string
 }
 
 // Instance is one member of the cluster.
 type Instance struct {
 	// Host is the name under which replicas know it.
 	Host string
-	Pod  Pod
+	Pod  PodFacts
 	// Stopped: somebody wants this instance left alone.
 	Stopped bool
 	// KnownErrant: the status says so, from the last look at which the primary could be compared.
@@ -68,8 +68,8 @@ type Instance struct {
 	PendingFor time.Duration
 
 	UUID string
-	// Family is the line of versions, such as 8.4.
-	Family Family
+	// Series is the line of versions, such as 8.4.
+	Series ReleaseSeries
 	// ReadOnly and SuperReadOnly are the server's; with the latter nobody writes.
 	ReadOnly, SuperReadOnly bool
 	// Executed, Purged: read together with SuperReadOnly in one statement.
@@ -77,30 +77,30 @@ type Instance struct {
 	SemiSync         SemiSync
 	// Connected are the UUIDs of the replicas that it serves.
 	Connected []string
-	Channel   Channel
+	Channel   ReplicationChannel
 	Clone     CloneState
 }
 
-// Pod is the instance's pod.
-type Pod struct {
+// PodFacts is the instance's pod.
+type PodFacts struct {
 	Exists, Ready, Terminating bool
 	// Demote: somebody wants another primary.
 	Demote bool
-	Role   Role
+	Role   PodRole
 }
 
-// Role is the label by which Services find an instance.
-type Role string
+// PodRole is the label by which Services find an instance.
+type PodRole string
 
 // The roles.
 const (
-	NoRole  Role = ""
-	Primary Role = "primary"
-	Replica Role = "replica"
+	RoleNone    PodRole = ""
+	RolePrimary PodRole = "primary"
+	RoleReplica PodRole = "replica"
 )
 
-// Family is a line of MySQL versions; replicas must not be older than their source.
-type Family struct{ Major, Minor int }
+// ReleaseSeries is a line of MySQL versions; replicas must not be older than their source.
+type ReleaseSeries struct{ Major, Minor int }
 
 // SemiSync is the state of semi-synchronous replication in a server.
 type SemiSync struct {
@@ -112,12 +112,12 @@ type SemiSync struct {
 	Waiting int
 }
 
-// Channel is the replication channel of a replica.
-type Channel struct {
+// ReplicationChannel is the replication channel of a replica.
+type ReplicationChannel struct {
 	// Present: SHOW REPLICA STATUS has a row.
 	Present    bool
 	SourceHost string
-	IO, SQL    Thread
+	IO, SQL    ThreadState
 	// IOErrno and SQLErrno are the last errors of the threads; their texts may hold data and stay in the server.
 	IOErrno, SQLErrno int
 	// Lag is negative when unknown.
@@ -126,14 +126,14 @@ type Channel struct {
 	Retrieved gtid.Set
 }
 
-// Thread is the state of a replication thread.
-type Thread string
+// ThreadState is the state of a replication thread.
+type ThreadState string
 
 // The states of a thread.
 const (
-	Stopped    Thread = ""
-	Connecting Thread = "connecting"
-	Running    Thread = "running"
+	Stopped    ThreadState = ""
+	Connecting ThreadState = "connecting"
+	Running    ThreadState = "running"
 )
 
 // CloneState is the state of the last copy that the server took of another.

@@ -15,11 +15,11 @@ type Plan struct {
 	// Do is the effect.
 	Do Action
 	// State is the cluster's.
-	State State
+	State ClusterState
 	// The owned conditions, all of them in every plan.
 	Initialized, Available, Healthy, ClusteringActive Condition
 	// Instances are the findings by index; Synced counts the replicas that follow, Errant lists those that must not.
-	Instances []Report
+	Instances []InstanceReport
 	Synced    int
 	Errant    []int
 	// Stop replaces the record of the stop; SourceDone is to be written down.
@@ -31,19 +31,19 @@ type Plan struct {
 	After time.Duration
 }
 
-// State is the cluster's state in one word, as MOCO calls it.
-type State string
+// ClusterState is the cluster's state in one word, as MOCO calls it.
+type ClusterState string
 
 // The states.
 const (
-	StateCloning    State = "Cloning"
-	StateRestoring  State = "Restoring"
-	StateHealthy    State = "Healthy"
-	StateDegraded   State = "Degraded"
-	StateFailed     State = "Failed"
-	StateLost       State = "Lost"
-	StateIncomplete State = "Incomplete"
-	StateOffline    State = "Offline"
+	StateCloning    ClusterState = "Cloning"
+	StateRestoring  ClusterState = "Restoring"
+	StateHealthy    ClusterState = "Healthy"
+	StateDegraded   ClusterState = "Degraded"
+	StateFailed     ClusterState = "Failed"
+	StateLost       ClusterState = "Lost"
+	StateIncomplete ClusterState = "Incomplete"
+	StateOffline    ClusterState = "Offline"
 )
 
 // Reasons of conditions beside the names of the states.
@@ -119,7 +119,7 @@ type CloneFrom struct{ Index, Donor int }
 // SetRole labels the pod. Before a label is added, clients' sessions that came under another are ended.
 type SetRole struct {
 	Index int
-	Role  Role
+	Role  PodRole
 }
 
 // ClearDemote takes back the wish for another primary.
@@ -140,8 +140,8 @@ func (CloneFrom) isAction()        {}
 func (SetRole) isAction()          {}
 func (ClearDemote) isAction()      {}
 
-// Targets are the indexes of the instances that an action touches; a write to the cluster's status touches none.
-func Targets(do Action) []int {
+// TargetInstances are the indexes of the instances that an action touches; a write to the cluster's status touches none.
+func TargetInstances(do Action) []int {
 	switch do := do.(type) {
 	case Nothing, PromoteInStatus:
 		return nil

@@ -18,13 +18,13 @@ func (v *view) resumed() bool { return !v.StopAsked && v.Stop != nil }
 
 // reached: nothing is left to finish, or it takes too long.
 func (v *view) reached() bool {
-	overdue := !v.Memory.StopAskedSince.IsZero() && v.Now.Sub(v.Memory.StopAskedSince) >= stopBound
+	overdue := !v.History.StopAskedSince.IsZero() && v.Now.Sub(v.History.StopAskedSince) >= stopTimeout
 	return v.StopAsked && v.Stop == nil && (overdue || len(v.leftovers()) == 0)
 }
 
 // leftovers are what must not be left alone.
 func (v *view) leftovers() []string {
-	if v.Offline || v.p == None {
+	if v.Offline || v.p == NoInstance {
 		return nil
 	}
 	found := v.primaryLeftovers()
@@ -78,19 +78,19 @@ func (v *view) primaryLeftovers() []string {
 }
 
 func stayStopped(v *view, _ int) Plan {
-	return Plan{Stop: v.Stop, Why: "clustering is stopped", After: stoppedPace}
+	return Plan{Stop: v.Stop, Why: "clustering is stopped", After: stoppedInterval}
 }
 
 func resume(*view, int) Plan {
 	return Plan{
-		Why: "clustering is started", After: now,
+		Why: "clustering is started", After: immediately,
 		Events: []Event{{Reason: "ClusteringStarted", Note: "Clustering is started"}},
 	}
 }
 
 func stop(v *view, _ int) Plan {
 	left := list(v.leftovers())
-	p := Plan{Stop: &StopRecord{Since: v.Now, Left: left}, Why: "the stop of clustering is reached", After: stoppedPace}
+	p := Plan{Stop: &StopRecord{Since: v.Now, Unfinished: left}, Why: "the stop of clustering is reached", After: stoppedInterval}
 	p.Events = []Event{{Reason: ReasonStopped, Note: "Clustering is stopped"}}
 	if left != "" {
 		p.Events = []Event{{Warning: true, Reason: ReasonStopped, Note: "Clustering is stopped, and not all could be finished: " + left}}
@@ -99,17 +99,17 @@ func stop(v *view, _ int) Plan {
 }
 
 func waitQuiet(v *view, _ int) Plan {
-	return Plan{Why: "the stop waits: " + list(v.leftovers()), After: stepPace}
+	return Plan{Why: "the stop waits: " + list(v.leftovers()), After: operationInterval}
 }
 
 const (
-	// now: look again at once, through the queue.
-	now = time.Millisecond
-	// stepPace is the pace within an operation, suspectPace that of a primary that may have failed.
-	stepPace    = 100 * time.Millisecond
-	suspectPace = 250 * time.Millisecond
-	// unwellPace, wellPace and stoppedPace are the paces of looking at a cluster with which nothing is to be done.
-	unwellPace  = time.Second
-	wellPace    = 10 * time.Second
-	stoppedPace = 30 * time.Second
+	// immediately: look again at once, through the queue.
+	immediately = time.Millisecond
+	// operationInterval is the pace within an operation, suspectPace that of a primary that may have failed.
+	operationInterval = 100 * time.Millisecond
+	suspicionInterval = 250 * time.Millisecond
+	// degradedInterval, wellPace and stoppedPace are the paces of looking at a cluster with which nothing is to be done.
+	degradedInterval = time.Second
+	healthyInterval  = 10 * time.Second
+	stoppedInterval  = 30 * time.Second
 )

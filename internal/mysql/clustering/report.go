@@ -11,8 +11,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/gtid"
 )
 
-// Report is what is found of one instance.
-type Report struct {
+// InstanceReport is what is found of one instance.
+type InstanceReport struct {
 	// Problem says what is wrong with it and what to do; empty if it is well. It is stable while nothing changes.
 	Problem string
 	// Errant is what it has and may not have, Ahead what it has of the primary's own that the primary lacks, Gap what it
@@ -28,7 +28,7 @@ type Report struct {
 func (v *view) report(p Plan) Plan {
 	p.State = v.state()
 	for i := range v.n {
-		r := Report{Problem: v.problem(i), Errant: v.foreign[i], InSync: v.inSync(i), Lag: v.at(i).Channel.Lag}
+		r := InstanceReport{Problem: v.problem(i), Errant: v.foreign[i], InSync: v.inSync(i), Lag: v.at(i).Channel.Lag}
 		if v.settledAhead(i) {
 			r.Ahead = v.ahead(i)
 		}
@@ -44,14 +44,14 @@ func (v *view) report(p Plan) Plan {
 		p.Instances = append(p.Instances, r)
 	}
 	if _, idle := p.Do.(Nothing); !idle {
-		p.After = now
+		p.After = immediately
 	}
 	p.Initialized, p.Available, p.Healthy, p.ClusteringActive = v.initialized(), v.available(p), v.healthy(p), v.active(p)
 	return p
 }
 
 // state classifies what was observed, whatever is planned.
-func (v *view) state() State {
+func (v *view) state() ClusterState {
 	switch {
 	case v.Offline:
 		return StateOffline
@@ -79,7 +79,7 @@ func (v *view) inService() bool {
 	if v.staysReadOnly() {
 		open = s.SuperReadOnly
 	}
-	return s.Reachable && s.Pod.Ready && s.Pod.Role == Primary && open && v.configured()
+	return s.Reachable && s.Pod.Ready && s.Pod.Role == RolePrimary && open && v.configured()
 }
 
 // well: its pod is ready, and as a replica it follows.
@@ -102,7 +102,7 @@ func (v *view) problem(i int) string {
 	case what == "":
 		return ""
 	}
-	if past := v.past(i); past.Failure != "" && v.Now.Sub(past.FailedAt) < 2*actPause { // The next attempt is on its way.
+	if past := v.past(i); past.Failure != "" && v.Now.Sub(past.FailedAt) < 2*actionBackoff { // The next attempt is on its way.
 		what += " (" + past.Failure + ")"
 	}
 	if s.Stopped {
@@ -142,7 +142,7 @@ func (v *view) primaryProblem() string {
 		return "is the primary, and read-only while another instance can be written to"
 	case !v.writable(v.p) && !v.staysReadOnly():
 		return "is the primary and read-only"
-	case s.Pod.Role != Primary:
+	case s.Pod.Role != RolePrimary:
 		return "is the primary and has no label yet"
 	case v.starved():
 		return "is the primary; its clients wait for replicas that are empty, and a copy waits for its clients: delete its pod to end them"
@@ -168,7 +168,7 @@ func (v *view) replicaProblem(i int) string {
 		return ""
 	case v.vacant(i):
 		return "is empty and not cloned yet"
-	case !v.gap(i).Empty():
+	case !v.gap(i).IsEmpty():
 		return "needs transactions that the primary has deleted; delete its volume claim and pod to have it cloned anew"
 	case c.SQL == Stopped && c.SQLErrno != 0:
 		return fmt.Sprintf("stopped applying with error %d; SHOW REPLICA STATUS in it says more", c.SQLErrno)
@@ -189,7 +189,7 @@ func (v *view) replicaProblem(i int) string {
 
 // short prints a set for people; of a long one only how long it is.
 func short(s gtid.Set) string {
-	if s.Empty() {
+	if s.IsEmpty() {
 		return "transactions of its own"
 	}
 	if text := s.String(); len(text) <= maxShown {
@@ -208,7 +208,7 @@ func (v *view) initialized() Condition {
 		return isFalse(string(state), "The primary is being copied from outside")
 	case state == StateRestoring:
 		return isFalse(string(state), "The primary is being restored from a backup")
-	case v.p == None && state != StateOffline:
+	case v.p == NoInstance && state != StateOffline:
 		return isFalse(string(state), v.undecided())
 	default:
 		return isTrue(ReasonInitialized, "The cluster has a primary")
@@ -222,7 +222,7 @@ func (v *view) available(p Plan) Condition {
 		return v.unjudged()
 	case state == StateHealthy || state == StateDegraded:
 		return isTrue(string(state), fmt.Sprintf("The primary, instance %d, is in service", v.p))
-	case v.p != None && !v.at(v.p).Reachable && !v.down(v.p) && state == StateIncomplete:
+	case v.p != NoInstance && !v.at(v.p).Reachable && !v.down(v.p) && state == StateIncomplete:
 		return Condition{Status: metav1.ConditionUnknown, Reason: ReasonPrimaryUnanswered, Message: fmt.Sprintf("The primary, instance %d, did not answer", v.p)}
 	default:
 		return isFalse(string(state), v.problems())
@@ -250,8 +250,8 @@ func (v *view) unjudged() Condition {
 
 func (v *view) active(p Plan) Condition {
 	switch {
-	case p.Stop != nil && p.Stop.Left != "":
-		return isFalse(ReasonInactive, "Clustering is stopped, and not all could be finished: "+p.Stop.Left)
+	case p.Stop != nil && p.Stop.Unfinished != "":
+		return isFalse(ReasonInactive, "Clustering is stopped, and not all could be finished: "+p.Stop.Unfinished)
 	case p.Stop != nil:
 		return isFalse(ReasonInactive, "Clustering is stopped")
 	case v.StopAsked:

@@ -20,8 +20,8 @@ type Finding struct {
 	Message, Remedy string
 }
 
-// Check says what somebody should know before clustering is started again, the reasons to refuse first.
-func Check(o Observed) []Finding {
+// CheckStart says what somebody should know before clustering is started again, the reasons to refuse first.
+func CheckStart(o Observed) []Finding {
 	v := newView(o)
 	var found []Finding
 	found = append(found, v.checkPrimary()...)
@@ -44,7 +44,7 @@ func Check(o Observed) []Finding {
 func (v *view) checkPrimary() []Finding {
 	s := v.at(v.p)
 	switch {
-	case v.p == None:
+	case v.p == NoInstance:
 		return []Finding{{Warn, "the status names no primary; a start chooses one", "none needed if the cluster is new"}}
 	case v.lostData():
 		return []Finding{{
@@ -75,15 +75,15 @@ func (v *view) checkReplica(i int) []Finding {
 	if v.writable(i) {
 		add(Refuse, "can be written to beside the primary; a start makes it read-only", "SET GLOBAL super_read_only=1 in it")
 	}
-	if !v.foreign[i].Empty() {
+	if !v.foreign[i].IsEmpty() {
 		add(Refuse, "has "+short(v.foreign[i])+", which the primary lacks; a start isolates it",
 			"execute them on the primary as empty transactions if their rows agree, or delete the volume claim and pod of the instance")
 	}
-	if ahead := v.ahead(i); !ahead.Empty() && !v.lostData() {
+	if ahead := v.ahead(i); !ahead.IsEmpty() && !v.lostData() {
 		add(Refuse, "has "+short(ahead)+", which the primary has yet to number so; it will skip what the primary writes then",
 			"delete the volume claim and pod of the instance, or switch over before the primary writes")
 	}
-	if v.follower(i) && !v.gap(i).Empty() {
+	if v.follower(i) && !v.gap(i).IsEmpty() {
 		add(Refuse, "lacks "+short(v.gap(i))+", which the primary has deleted; it cannot follow, and a start leaves it so", "delete its volume claim and pod to have it cloned anew, or start with force without it")
 	}
 	switch c := s.Channel; {

@@ -17,13 +17,13 @@ func (v *view) switchAsked() bool {
 func (v *view) switching() bool { return v.switchAsked() && v.at(v.p).Reachable && !v.gaveUp() }
 
 func (v *view) gaveUp() bool {
-	return !v.Memory.GaveUpAt.IsZero() && v.Now.Sub(v.Memory.GaveUpAt) < switchPause
+	return !v.History.GaveUpAt.IsZero() && v.Now.Sub(v.History.GaveUpAt) < switchoverRetryAfter
 }
 
 // fit: it can be expected to have everything a moment after the primary is read-only.
 func (v *view) fit(i int) bool {
 	s := v.at(i)
-	return v.likely(i) && v.free(i) && v.inSync(i) && s.Pod.Ready && s.Channel.Lag >= 0 && s.Channel.Lag <= maxSwitchLag
+	return v.likely(i) && v.free(i) && v.inSync(i) && s.Pod.Ready && s.Channel.Lag >= 0 && s.Channel.Lag <= maxSwitchoverLag
 }
 
 // likely: it is or may soon be an heir.
@@ -56,14 +56,14 @@ func (s *Instance) sealed() bool { return s.ReadOnly && s.SuperReadOnly }
 // hesitates: the primary does not become read-only because of its clients.
 func (v *view) hesitates() bool {
 	s := v.at(v.p)
-	return v.switching() && v.mine(v.p) && s.Pending && s.PendingFor >= killAfter && !s.sealed()
+	return v.switching() && v.mine(v.p) && s.Pending && s.PendingFor >= killClientsAfter && !s.sealed()
 }
 
 // cancels: a statement still runs in the primary, and nobody wants its effect any more.
 func (v *view) cancels() bool {
 	s := v.at(v.p)
 	unwanted := (v.StopAsked || v.gaveUp()) && !s.sealed()
-	return v.mine(v.p) && s.Pending && !v.switching() && (unwanted || s.PendingFor >= killAfter)
+	return v.mine(v.p) && s.Pending && !v.switching() && (unwanted || s.PendingFor >= killClientsAfter)
 }
 
 func demote(v *view, _ int) Plan {

@@ -10,8 +10,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/gtid"
 )
 
-// foreverTimeout is a wait for replicas that no commit outlives.
-const foreverTimeout = 24 * time.Hour
+// endlessTimeout is a wait for replicas that no commit outlives.
+const endlessTimeout = 24 * time.Hour
 
 // view is an Observed with what the rules judge of its instances.
 type view struct {
@@ -31,7 +31,7 @@ func newView(o Observed) *view {
 	v.servers = make([]Instance, v.n)
 	copy(v.servers, o.Instances)
 	if v.p < 0 || v.p >= v.n {
-		v.p = None
+		v.p = NoInstance
 	}
 	v.held, v.foreign = make([]gtid.Set, v.n), make([]gtid.Set, v.n)
 	for i, s := range v.servers {
@@ -43,7 +43,7 @@ func newView(o Observed) *view {
 	}
 	for i, s := range v.servers {
 		if i != v.p && s.Reachable {
-			v.foreign[i] = s.Executed.Subtract(primary.Executed).Without(primary.UUID)
+			v.foreign[i] = s.Executed.Subtract(primary.Executed).NotNumberedBy(primary.UUID)
 		}
 	}
 	return v
@@ -51,17 +51,17 @@ func newView(o Observed) *view {
 
 // at is an instance, or an empty one for None.
 func (v *view) at(i int) *Instance {
-	if i == None {
+	if i == NoInstance {
 		return &Instance{}
 	}
 	return &v.servers[i]
 }
 
-func (v *view) past(i int) Past {
-	if i < 0 || i >= len(v.Memory.Instances) {
-		return Past{}
+func (v *view) past(i int) InstanceHistory {
+	if i < 0 || i >= len(v.History.Instances) {
+		return InstanceHistory{}
 	}
-	return v.Memory.Instances[i]
+	return v.History.Instances[i]
 }
 
 // need is how many replicas a commit awaits.
@@ -70,12 +70,12 @@ func (v *view) need() int { return v.n / 2 }
 // tired: the last act on it did not help, a moment ago.
 func (v *view) tired(i int) bool {
 	past := v.past(i)
-	return !past.FailedAt.IsZero() && v.Now.Sub(past.FailedAt) < actPause
+	return !past.FailedAt.IsZero() && v.Now.Sub(past.FailedAt) < actionBackoff
 }
 
 // mine: clustering may act on the instance's server, even one in which a statement hangs.
 func (v *view) mine(i int) bool {
-	return i != None && v.at(i).Reachable && !v.at(i).Stopped && !v.tired(i)
+	return i != NoInstance && v.at(i).Reachable && !v.at(i).Stopped && !v.tired(i)
 }
 
 // free: clustering may act on the server now.
@@ -114,7 +114,7 @@ func (v *view) errant(i int) bool {
 	if !v.at(v.p).Reachable || v.lostData() || !v.at(i).Reachable {
 		return v.at(i).KnownErrant
 	}
-	return !v.foreign[i].Empty()
+	return !v.foreign[i].IsEmpty()
 }
 
 // ahead is what a replica executed of the primary's own transactions and the primary did not. While commits await
@@ -124,24 +124,24 @@ func (v *view) ahead(i int) gtid.Set {
 	if i == v.p || !primary.Reachable || !s.Reachable || primary.SemiSync.Waiting > 0 || primary.UUID == "" {
 		return gtid.Set{}
 	}
-	return s.Executed.Only(primary.UUID).Subtract(primary.Executed)
+	return s.Executed.NumberedBy(primary.UUID).Subtract(primary.Executed)
 }
 
 // settledAhead: and it is not only in flight.
 func (v *view) settledAhead(i int) bool {
 	past := v.past(i)
-	return !v.ahead(i).Empty() && !past.AheadSince.IsZero() && v.Now.Sub(past.AheadSince) >= aheadAfter
+	return !v.ahead(i).IsEmpty() && !past.AheadSince.IsZero() && v.Now.Sub(past.AheadSince) >= aheadGracePeriod
 }
 
 // lostData: the primary answers, is out of service since it started, and lacks what replicas have: all of it, or the
 // last of its own transactions.
 func (v *view) lostData() bool {
-	if v.p == None || !v.at(v.p).Reachable || !v.at(v.p).SuperReadOnly {
+	if v.p == NoInstance || !v.at(v.p).Reachable || !v.at(v.p).SuperReadOnly {
 		return false
 	}
-	empty := v.at(v.p).Executed.Empty()
+	empty := v.at(v.p).Executed.IsEmpty()
 	for i := range v.n {
-		if i != v.p && v.at(i).Reachable && !v.at(i).KnownErrant && (empty && !v.held[i].Empty() || !v.ahead(i).Empty()) {
+		if i != v.p && v.at(i).Reachable && !v.at(i).KnownErrant && (empty && !v.held[i].IsEmpty() || !v.ahead(i).IsEmpty()) {
 			return true
 		}
 	}
@@ -150,7 +150,7 @@ func (v *view) lostData() bool {
 
 // doubtful: the primary is empty, and somebody who may have more does not answer. It may have lost its volume.
 func (v *view) doubtful() bool {
-	return v.at(v.p).Reachable && v.at(v.p).Executed.Empty() && v.count(func(i int) bool { return !v.at(i).Reachable }) > 0
+	return v.at(v.p).Reachable && v.at(v.p).Executed.IsEmpty() && v.count(func(i int) bool { return !v.at(i).Reachable }) > 0
 }
 
 // down: the primary's server does not run, or nobody can reach it.
@@ -162,7 +162,7 @@ func (v *view) down(i int) bool {
 	if !s.Pod.Exists || !s.Pod.Ready || s.Pod.Terminating || s.Refused {
 		return true
 	}
-	return past.Misses >= missesDown && v.Now.Sub(past.UnreachableSince) >= downAfter
+	return past.Misses >= primaryDownMisses && v.Now.Sub(past.UnreachableSince) >= primaryDownAfter
 }
 
 // misdirected: its channel does not lead to the primary.
@@ -198,7 +198,7 @@ func (v *view) inSync(i int) bool {
 // vacant: it holds nothing and the primary does, so that it needs a copy.
 func (v *view) vacant(i int) bool {
 	s := v.at(i)
-	return s.Reachable && v.held[i].Empty() && s.Channel.IO != Running && !v.at(v.p).Executed.Empty()
+	return s.Reachable && v.held[i].IsEmpty() && s.Channel.IO != Running && !v.at(v.p).Executed.IsEmpty()
 }
 
 // gap is what the replica lacks and the primary has deleted.
@@ -211,7 +211,7 @@ func (v *view) first(holds func(*view, int) bool) (int, bool) {
 			return i, true
 		}
 	}
-	return None, false
+	return NoInstance, false
 }
 
 // count counts the instances for which something holds.
@@ -227,16 +227,16 @@ func (v *view) count(holds func(int) bool) int {
 
 // best is the first of those instances for which something holds that are of the oldest family, which all others can follow.
 func (v *view) best(holds func(int) bool) (int, bool) {
-	found := None
+	found := NoInstance
 	for i := range v.n {
-		if holds(i) && (found == None || v.at(i).Family.older(v.at(found).Family)) {
+		if holds(i) && (found == NoInstance || v.at(i).Series.isOlderThan(v.at(found).Series)) {
 			found = i
 		}
 	}
-	return found, found != None
+	return found, found != NoInstance
 }
 
-func (f Family) older(g Family) bool {
+func (f ReleaseSeries) isOlderThan(g ReleaseSeries) bool {
 	return f.Major < g.Major || f.Major == g.Major && f.Minor < g.Minor
 }
 

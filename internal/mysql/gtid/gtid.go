@@ -11,16 +11,16 @@ import (
 
 // Set is a set of transactions. The zero value is empty; a Set is never changed once it is made.
 type Set struct {
-	// runs are sorted by source, and none is empty.
-	runs []run
+	// bySource are sorted by source, and none is empty.
+	bySource []sourceIntervals
 }
 
-// source is who numbers transactions: a server, and since MySQL 8.3 optionally a tag of its own.
-type source struct{ uuid, tag string }
+// sourceTag is who numbers transactions: a server, and since MySQL 8.3 optionally a tag of its own.
+type sourceTag struct{ uuid, tag string }
 
-// run is what a set holds of one source: intervals that are sorted and neither overlap nor touch.
-type run struct {
-	source
+// sourceIntervals is what a set holds of one source: intervals that are sorted and neither overlap nor touch.
+type sourceIntervals struct {
+	sourceTag
 	intervals []interval
 }
 
@@ -30,8 +30,8 @@ type interval struct{ first, last int64 }
 // String prints the set as the server does, without line breaks.
 func (s Set) String() string {
 	var b strings.Builder
-	for at, r := range s.runs {
-		if at == 0 || s.runs[at-1].uuid != r.uuid {
+	for at, r := range s.bySource {
+		if at == 0 || s.bySource[at-1].uuid != r.uuid {
 			if at > 0 {
 				b.WriteByte(',')
 			}
@@ -53,13 +53,13 @@ func (s Set) String() string {
 	return b.String()
 }
 
-// Empty says whether the set holds no transaction.
-func (s Set) Empty() bool { return len(s.runs) == 0 }
+// IsEmpty says whether the set holds no transaction.
+func (s Set) IsEmpty() bool { return len(s.bySource) == 0 }
 
 // Count is the number of transactions.
 func (s Set) Count() int64 {
 	var n int64
-	for _, r := range s.runs {
+	for _, r := range s.bySource {
 		for _, i := range r.intervals {
 			n += i.last - i.first + 1
 		}
@@ -69,19 +69,19 @@ func (s Set) Count() int64 {
 
 // Equal says whether both sets hold the same transactions.
 func (s Set) Equal(other Set) bool {
-	return slices.EqualFunc(s.runs, other.runs, func(a, b run) bool {
-		return a.source == b.source && slices.Equal(a.intervals, b.intervals)
+	return slices.EqualFunc(s.bySource, other.bySource, func(a, b sourceIntervals) bool {
+		return a.sourceTag == b.sourceTag && slices.Equal(a.intervals, b.intervals)
 	})
 }
 
 // Contains says whether every transaction of other is in s.
 func (s Set) Contains(other Set) bool {
 	at := 0
-	for _, want := range other.runs {
-		for at < len(s.runs) && s.runs[at].compare(want.source) < 0 {
+	for _, want := range other.bySource {
+		for at < len(s.bySource) && s.bySource[at].compare(want.sourceTag) < 0 {
 			at++
 		}
-		if at == len(s.runs) || s.runs[at].source != want.source || !cover(s.runs[at].intervals, want.intervals) {
+		if at == len(s.bySource) || s.bySource[at].sourceTag != want.sourceTag || !containsIntervals(s.bySource[at].intervals, want.intervals) {
 			return false
 		}
 	}
@@ -91,21 +91,21 @@ func (s Set) Contains(other Set) bool {
 // Union is what is in s, in other or in both.
 func (s Set) Union(other Set) Set {
 	switch {
-	case s.Empty():
+	case s.IsEmpty():
 		return other
-	case other.Empty():
+	case other.IsEmpty():
 		return s
 	}
-	merged := make([]run, 0, len(s.runs)+len(other.runs))
-	a, b := s.runs, other.runs
+	merged := make([]sourceIntervals, 0, len(s.bySource)+len(other.bySource))
+	a, b := s.bySource, other.bySource
 	for len(a) > 0 && len(b) > 0 {
-		switch c := a[0].compare(b[0].source); {
+		switch c := a[0].compare(b[0].sourceTag); {
 		case c < 0:
 			merged, a = append(merged, a[0]), a[1:]
 		case c > 0:
 			merged, b = append(merged, b[0]), b[1:]
 		default:
-			merged = append(merged, run{a[0].source, join(a[0].intervals, b[0].intervals)})
+			merged = append(merged, sourceIntervals{a[0].sourceTag, mergeIntervals(a[0].intervals, b[0].intervals)})
 			a, b = a[1:], b[1:]
 		}
 	}
@@ -114,14 +114,14 @@ func (s Set) Union(other Set) Set {
 
 // Subtract is what is in s and not in other.
 func (s Set) Subtract(other Set) Set {
-	var left []run
+	var left []sourceIntervals
 	at := 0
-	for _, r := range s.runs {
-		for at < len(other.runs) && other.runs[at].compare(r.source) < 0 {
+	for _, r := range s.bySource {
+		for at < len(other.bySource) && other.bySource[at].compare(r.sourceTag) < 0 {
 			at++
 		}
-		if at < len(other.runs) && other.runs[at].source == r.source {
-			r.intervals = without(r.intervals, other.runs[at].intervals)
+		if at < len(other.bySource) && other.bySource[at].sourceTag == r.sourceTag {
+			r.intervals = subtractIntervals(r.intervals, other.bySource[at].intervals)
 		}
 		if len(r.intervals) > 0 {
 			left = append(left, r)
@@ -130,19 +130,19 @@ func (s Set) Subtract(other Set) Set {
 	return Set{left}
 }
 
-// Only is the part of the set that one server numbered, whatever the tag.
-func (s Set) Only(uuid string) Set {
-	return s.where(func(r run) bool { return r.uuid == strings.ToLower(uuid) })
+// NumberedBy is the part of the set that one server numbered, whatever the tag.
+func (s Set) NumberedBy(uuid string) Set {
+	return s.filterSources(func(r sourceIntervals) bool { return r.uuid == strings.ToLower(uuid) })
 }
 
-// Without is the part of the set that other servers numbered.
-func (s Set) Without(uuid string) Set {
-	return s.where(func(r run) bool { return r.uuid != strings.ToLower(uuid) })
+// NotNumberedBy is the part of the set that other servers numbered.
+func (s Set) NotNumberedBy(uuid string) Set {
+	return s.filterSources(func(r sourceIntervals) bool { return r.uuid != strings.ToLower(uuid) })
 }
 
-func (s Set) where(keep func(run) bool) Set {
-	var left []run
-	for _, r := range s.runs {
+func (s Set) filterSources(keep func(sourceIntervals) bool) Set {
+	var left []sourceIntervals
+	for _, r := range s.bySource {
 		if keep(r) {
 			left = append(left, r)
 		}
@@ -150,7 +150,7 @@ func (s Set) where(keep func(run) bool) Set {
 	return Set{left}
 }
 
-func (s source) compare(other source) int {
+func (s sourceTag) compare(other sourceTag) int {
 	if c := strings.Compare(s.uuid, other.uuid); c != 0 {
 		return c
 	}

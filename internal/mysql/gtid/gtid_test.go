@@ -111,16 +111,16 @@ func TestArithmetic(t *testing.T) {
 
 func TestPartsOfOneServer(t *testing.T) {
 	s := parsed(t, first+":1-3:tag:7,"+second+":1")
-	if got, want := s.Only(strings.ToUpper(first)).String(), first+":1-3:tag:7"; got != want {
+	if got, want := s.NumberedBy(strings.ToUpper(first)).String(), first+":1-3:tag:7"; got != want {
 		t.Errorf("expected %q, found %q", want, got)
 	}
-	if got, want := s.Without(first).String(), second+":1"; got != want {
+	if got, want := s.NotNumberedBy(first).String(), second+":1"; got != want {
 		t.Errorf("expected %q, found %q", want, got)
 	}
 	if got := s.Count(); got != 5 {
 		t.Errorf("expected 5 transactions, found %d", got)
 	}
-	if !s.Only("somebody else").Empty() || s.Empty() || !(Set{}).Empty() {
+	if !s.NumberedBy("somebody else").IsEmpty() || s.IsEmpty() || !(Set{}).IsEmpty() {
 		t.Error("expected only the set of an unknown server to be empty")
 	}
 }
@@ -130,7 +130,7 @@ type numbers map[string]bool
 
 func listed(s Set) numbers {
 	all := numbers{}
-	for _, r := range s.runs {
+	for _, r := range s.bySource {
 		for _, i := range r.intervals {
 			for n := i.first; n <= i.last; n++ {
 				all[fmt.Sprint(r.uuid, r.tag, n)] = true
@@ -208,7 +208,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		s, err := Parse(text)
 		if err != nil {
-			if !s.Empty() {
+			if !s.IsEmpty() {
 				t.Errorf("expected nothing beside an error, found %s", s)
 			}
 			return
@@ -217,7 +217,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil || !again.Equal(s) {
 			t.Errorf("expected %q again, found %q, %v", s, again, err)
 		}
-		if !s.Contains(s) || !s.Subtract(s).Empty() || !s.Union(s).Equal(s) {
+		if !s.Contains(s) || !s.Subtract(s).IsEmpty() || !s.Union(s).Equal(s) {
 			t.Errorf("%q differs from itself", s)
 		}
 	})
@@ -232,7 +232,7 @@ func BenchmarkHundredsOfIntervals(b *testing.B) {
 	x, _ := Parse(first + ":" + strings.Join(left, ":"))
 	y, _ := Parse(first + ":" + strings.Join(right, ":"))
 	for b.Loop() {
-		if x.Union(y).Subtract(x).Empty() || x.Contains(y) {
+		if x.Union(y).Subtract(x).IsEmpty() || x.Contains(y) {
 			b.Fatal("expected something left")
 		}
 	}

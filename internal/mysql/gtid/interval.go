@@ -9,8 +9,8 @@ import (
 
 // The arithmetic of sorted intervals that neither overlap nor touch.
 
-// normal sorts intervals and joins those that overlap or touch.
-func normal(list []interval) []interval {
+// normalizeIntervals sorts intervals and joins those that overlap or touch.
+func normalizeIntervals(list []interval) []interval {
 	slices.SortFunc(list, func(a, b interval) int { return cmp.Compare(a.first, b.first) })
 	out := list[:0]
 	for _, i := range list {
@@ -23,12 +23,12 @@ func normal(list []interval) []interval {
 	return out
 }
 
-func join(a, b []interval) []interval {
-	return normal(append(slices.Clone(a), b...))
+func mergeIntervals(a, b []interval) []interval {
+	return normalizeIntervals(append(slices.Clone(a), b...))
 }
 
-// cover: every number of want is in have.
-func cover(have, want []interval) bool {
+// containsIntervals: every number of want is in have.
+func containsIntervals(have, want []interval) bool {
 	at := 0
 	for _, w := range want {
 		for at < len(have) && have[at].last < w.first {
@@ -41,8 +41,8 @@ func cover(have, want []interval) bool {
 	return true
 }
 
-// without cuts the numbers of b out of a.
-func without(a, b []interval) []interval {
+// subtractIntervals cuts the numbers of b out of a.
+func subtractIntervals(a, b []interval) []interval {
 	var left []interval
 	at := 0
 	for _, i := range a {

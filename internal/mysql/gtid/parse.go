@@ -23,7 +23,7 @@ const (
 //
 // in any order, with spaces, line breaks and either case.
 func Parse(text string) (Set, error) {
-	found := map[source][]interval{}
+	found := map[sourceTag][]interval{}
 	for part := range strings.SplitSeq(text, ",") {
 		if part = strings.TrimSpace(part); part == "" {
 			continue
@@ -34,14 +34,14 @@ func Parse(text string) (Set, error) {
 	}
 	var s Set
 	for from, list := range found {
-		s.runs = append(s.runs, run{from, normal(list)})
+		s.bySource = append(s.bySource, sourceIntervals{from, normalizeIntervals(list)})
 	}
-	slices.SortFunc(s.runs, func(a, b run) int { return a.compare(b.source) })
+	slices.SortFunc(s.bySource, func(a, b sourceIntervals) int { return a.compare(b.sourceTag) })
 	return s, nil
 }
 
 // parsePart reads what stands between two commas: a UUID, then intervals, some of them behind tags.
-func parsePart(part string, found map[source][]interval) error {
+func parsePart(part string, found map[sourceTag][]interval) error {
 	fields := strings.Split(part, ":")
 	for i, f := range fields {
 		fields[i] = strings.ToLower(strings.TrimSpace(f))
@@ -49,7 +49,7 @@ func parsePart(part string, found map[source][]interval) error {
 	if !isUUID(fields[0]) || len(fields) == 1 {
 		return fmt.Errorf("expected a UUID and intervals such as uuid:1-5:8, found %q", part)
 	}
-	from, used := source{uuid: fields[0]}, true
+	from, used := sourceTag{uuid: fields[0]}, true
 	for _, f := range fields[1:] {
 		if isTag(f) {
 			if from.tag != "" && !used {

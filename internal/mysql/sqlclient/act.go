@@ -24,35 +24,35 @@ func (s *Server) SetReadOnly(ctx context.Context) error {
 // SetWritable makes commits wait for so many replicas, none for 0, and lets clients write. One session does both, since a
 // server that restarts in between has forgotten the former.
 func (s *Server) SetWritable(ctx context.Context, like SemiSync, waitFor int) error {
-	return s.execAll(ctx, "make the server writable", append(like.awaiting(waitFor), "set global read_only = off"))
+	return s.execAll(ctx, "make the server writable", append(like.awaitReplicasStatements(waitFor), "set global read_only = off"))
 }
 
 // KillConnections ends the connections of all users but the given ones, whose clients then connect anew.
 func (s *Server) KillConnections(ctx context.Context, keep []string) error {
-	return s.kill(ctx, others+`user not in ('event_scheduler', 'system user', 'unauthenticated user') and command not like 'Binlog Dump%'`, keep)
+	return s.killConnections(ctx, selectOtherConnections+`user not in ('event_scheduler', 'system user', 'unauthenticated user') and command not like 'Binlog Dump%'`, keep)
 }
 
-// EndWaits lets commits go on that wait for replicas which the server has no more. KILL takes their clients away and does
+// EndCommitWaits lets commits go on that wait for replicas which the server has no more. KILL takes their clients away and does
 // not end the wait. It is done only where no further commit can begin, since that one would not wait either; the server
 // says super_read_only also while the statement that sets it still waits for these very commits.
-func (s *Server) EndWaits(ctx context.Context, like SemiSync) error {
-	source, _ := like.names()
-	if err := s.exec(ctx, "set global "+source+"_enabled = if(@@global.super_read_only, 0, @@global."+source+"_enabled)"); err != nil {
+func (s *Server) EndCommitWaits(ctx context.Context, like SemiSync) error {
+	source, _ := like.variablePrefixes()
+	if err := s.execStatement(ctx, "set global "+source+"_enabled = if(@@global.super_read_only, 0, @@global."+source+"_enabled)"); err != nil {
 		return fmt.Errorf("end the wait for replicas: %w", err)
 	}
 	return nil
 }
 
-// CancelActs ends the connections in which an act still runs, whoever sent it.
-func (s *Server) CancelActs(ctx context.Context) error {
-	return s.kill(ctx, others+"command = 'Query' and info like '"+mark+"%'", nil)
+// CancelStatements ends the connections in which an act still runs, whoever sent it.
+func (s *Server) CancelStatements(ctx context.Context) error {
+	return s.killConnections(ctx, selectOtherConnections+"command = 'Query' and info like '"+statementMark+"%'", nil)
 }
 
-// others begins a query for connections other than its own.
-const others = "select id, user from performance_schema.processlist where id <> connection_id() and "
+// selectOtherConnections begins a query for connections other than its own.
+const selectOtherConnections = "select id, user from performance_schema.processlist where id <> connection_id() and "
 
-// kill ends the connections that a query finds, but those of some users.
-func (s *Server) kill(ctx context.Context, query string, keep []string) error {
+// killConnections ends the connections that a query finds, but those of some users.
+func (s *Server) killConnections(ctx context.Context, query string, keep []string) error {
 	rows, err := s.db.QueryContext(ctx, query)
 	if err != nil {
 		return fmt.Errorf("list connections: %w", err)
@@ -73,7 +73,7 @@ func (s *Server) kill(ctx context.Context, query string, keep []string) error {
 		return fmt.Errorf("list connections: %w", err)
 	}
 	for _, id := range ids {
-		if err := s.exec(ctx, "kill ?", id); err != nil && number(err) != errNoSuchThread {
+		if err := s.execStatement(ctx, "kill ?", id); err != nil && errorNumber(err) != errNoSuchThread {
 			return fmt.Errorf("end connection %d: %w", id, err)
 		}
 	}
@@ -82,7 +82,7 @@ func (s *Server) kill(ctx context.Context, query string, keep []string) error {
 
 // StopReceiving ends the flow of transactions from the source, which then gets no acknowledgements of this replica.
 func (s *Server) StopReceiving(ctx context.Context) error {
-	if err := s.exec(ctx, "stop replica io_thread"); err != nil {
+	if err := s.execStatement(ctx, "stop replica io_thread"); err != nil {
 		return fmt.Errorf("stop receiving transactions: %w", err)
 	}
 	return nil
@@ -90,7 +90,7 @@ func (s *Server) StopReceiving(ctx context.Context) error {
 
 // StartReceiving starts a stopped receiving thread.
 func (s *Server) StartReceiving(ctx context.Context) error {
-	if err := s.exec(ctx, "start replica io_thread"); err != nil {
+	if err := s.execStatement(ctx, "start replica io_thread"); err != nil {
 		return fmt.Errorf("start receiving transactions: %w", err)
 	}
 	return nil
@@ -98,7 +98,7 @@ func (s *Server) StartReceiving(ctx context.Context) error {
 
 // StartApplying starts a stopped SQL thread.
 func (s *Server) StartApplying(ctx context.Context) error {
-	if err := s.exec(ctx, "start replica sql_thread"); err != nil {
+	if err := s.execStatement(ctx, "start replica sql_thread"); err != nil {
 		return fmt.Errorf("start applying transactions: %w", err)
 	}
 	return nil
@@ -107,14 +107,14 @@ func (s *Server) StartApplying(ctx context.Context) error {
 // BecomeSource forgets the former source and lets commits wait until so many replicas have received them; 0 lets them
 // not wait. The server stays as writable as it is.
 func (s *Server) BecomeSource(ctx context.Context, like SemiSync, waitFor int) error {
-	_, replica := like.names()
+	_, replica := like.variablePrefixes()
 	statements := []string{"stop replica", "reset replica all", "set global " + replica + "_enabled = off"}
-	return s.execAll(ctx, "make the server a source", append(statements, like.awaiting(waitFor)...))
+	return s.execAll(ctx, "make the server a source", append(statements, like.awaitReplicasStatements(waitFor)...))
 }
 
-// awaiting are the statements that make commits wait for so many replicas.
-func (s SemiSync) awaiting(waitFor int) []string {
-	source, replica := s.names()
+// awaitReplicasStatements are the statements that make commits wait for so many replicas.
+func (s SemiSync) awaitReplicasStatements(waitFor int) []string {
+	source, replica := s.variablePrefixes()
 	if waitFor == 0 {
 		return []string{"set global " + source + "_enabled = off"}
 	}
@@ -126,21 +126,21 @@ func (s SemiSync) awaiting(waitFor int) []string {
 	}
 }
 
-// Follow makes the server a replica of the source at host. Semi-sync must be on for a replica inside the cluster, whose
+// FollowSource makes the server a replica of the source at host. Semi-sync must be on for a replica inside the cluster, whose
 // acknowledgements count, and off for one of a source outside. Only another source is changed: that drops the relay log.
-func (s *Server) Follow(ctx context.Context, like SemiSync, host string, as Account, acknowledge bool) error {
-	source, replica := like.names()
+func (s *Server) FollowSource(ctx context.Context, like SemiSync, host string, as Account, acknowledge bool) error {
+	source, replica := like.variablePrefixes()
 	flag := map[bool]string{true: " = on", false: " = off"}[acknowledge]
 	if err := s.execAll(ctx, "stop replicating", []string{"stop replica", "set global " + source + "_enabled = off", "set global " + replica + "_enabled" + flag}); err != nil {
 		return err
 	}
-	follows, err := s.holds(ctx, `select count(*) = 1 from performance_schema.replication_connection_configuration
+	follows, err := s.queryBool(ctx, `select count(*) = 1 from performance_schema.replication_connection_configuration
 		where channel_name = '' and host = ? and port = ? and user = ? and auto_position = '1'`, host, Port, as.Name)
 	if err != nil {
 		return fmt.Errorf("read the source: %w", err)
 	}
 	if !follows {
-		err = s.exec(ctx, `change replication source to source_host = ?, source_port = ?, source_user = ?, source_password = ?,
+		err = s.execStatement(ctx, `change replication source to source_host = ?, source_port = ?, source_user = ?, source_password = ?,
 			source_auto_position = 1, get_source_public_key = 1, source_connect_retry = 1, source_retry_count = 1000000000`,
 			host, Port, as.Name, as.Password)
 	}
@@ -150,8 +150,8 @@ func (s *Server) Follow(ctx context.Context, like SemiSync, host string, as Acco
 	return s.execAll(ctx, "start replicating", []string{"start replica"})
 }
 
-// holds asks the server for a truth.
-func (s *Server) holds(ctx context.Context, query string, args ...any) (bool, error) {
+// queryBool asks the server for a truth.
+func (s *Server) queryBool(ctx context.Context, query string, args ...any) (bool, error) {
 	var answer bool
 	err := s.db.QueryRowContext(ctx, query, args...).Scan(&answer)
 	return answer, err
@@ -160,7 +160,7 @@ func (s *Server) holds(ctx context.Context, query string, args ...any) (bool, er
 // CloneFrom replaces the nothing that the server holds by the donor's data. The server restarts then, read-only; the
 // connection is lost with it, which is no error.
 func (s *Server) CloneFrom(ctx context.Context, host string, as Account) error {
-	empty, err := s.holds(ctx, `select @@global.gtid_executed = '' and not exists (
+	empty, err := s.queryBool(ctx, `select @@global.gtid_executed = '' and not exists (
 		select 1 from performance_schema.replication_connection_status where received_transaction_set <> '')`)
 	if err != nil {
 		return fmt.Errorf("look whether the server is empty: %w", err)
@@ -169,16 +169,16 @@ func (s *Server) CloneFrom(ctx context.Context, host string, as Account) error {
 		return errors.New("clone: expected an empty server, found transactions in it")
 	}
 	donor := net.JoinHostPort(host, strconv.Itoa(AdminPort))
-	if err := s.exec(ctx, "set global clone_valid_donor_list = ?", donor); err != nil {
+	if err := s.execStatement(ctx, "set global clone_valid_donor_list = ?", donor); err != nil {
 		return fmt.Errorf("allow the donor: %w", err)
 	}
 	// CLONE refuses a recipient that is read-only for administrators; for clients it stays so.
-	if err := s.exec(ctx, "set global super_read_only = off"); err != nil {
+	if err := s.execStatement(ctx, "set global super_read_only = off"); err != nil {
 		return fmt.Errorf("let administrators write: %w", err)
 	}
 	// It carries no mark: the server tells that it is being cloned in another way.
 	_, err = s.db.ExecContext(ctx, "clone instance from ?@?:? identified by ?", as.Name, host, AdminPort, as.Password)
-	if err == nil || number(err) == errServerRestart || number(err) == errShutdown {
+	if err == nil || errorNumber(err) == errServerRestart || errorNumber(err) == errShutdown {
 		return nil
 	}
 	return errors.Join(fmt.Errorf("clone from %s: %w", host, err), s.SetReadOnly(ctx))
@@ -192,7 +192,7 @@ func (s *Server) execAll(ctx context.Context, what string, statements []string) 
 	}
 	defer func() { _ = conn.Close() }() // It goes back to the pool, or is broken and known to be.
 	for _, statement := range statements {
-		if err := execIn(ctx, conn, statement); err != nil {
+		if err := execMarked(ctx, conn, statement); err != nil {
 			return fmt.Errorf("%s: %s: %w", what, statement, err)
 		}
 	}
@@ -210,12 +210,12 @@ func (s *Server) execOrKill(ctx context.Context, statement string) error {
 	if err := conn.QueryRowContext(ctx, "select connection_id()").Scan(&id); err != nil {
 		return err
 	}
-	if err = execIn(ctx, conn, statement); err == nil || ctx.Err() == nil {
+	if err = execMarked(ctx, conn, statement); err == nil || ctx.Err() == nil {
 		return err
 	}
 	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), dialTimeout)
 	defer cancel()
-	if killed := s.exec(late, "kill ?", id); killed != nil && number(killed) != errNoSuchThread {
+	if killed := s.execStatement(late, "kill ?", id); killed != nil && errorNumber(killed) != errNoSuchThread {
 		return errors.Join(err, fmt.Errorf("the statement may still run: %w", killed))
 	}
 	return err

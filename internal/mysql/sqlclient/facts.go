@@ -4,8 +4,8 @@ package sqlclient
 
 import "time"
 
-// Facts is what one server said of itself at one moment. GTID sets are in MySQL's own notation.
-type Facts struct {
+// ServerFacts is what one server said of itself at one moment. GTID sets are in MySQL's own notation.
+type ServerFacts struct {
 	UUID, Version           string
 	Executed, Purged        string
 	ReadOnly, SuperReadOnly bool
@@ -16,7 +16,7 @@ type Facts struct {
 	Pending    bool
 	PendingFor time.Duration
 	// Replication is nil when the server was never told to replicate.
-	Replication *Replication
+	Replication *ReplicationFacts
 	// Clone is the state of the last CLONE that this server received: "Not Started", "In Progress", "Completed" or
 	// "Failed"; empty when there was none.
 	Clone string
@@ -24,8 +24,8 @@ type Facts struct {
 
 // SemiSync is how commits wait for replicas.
 type SemiSync struct {
-	// Old is true for a server that has the plugins of MySQL 8.0, whose variables say master and slave.
-	Old             bool
+	// UsesOldNames is true for a server that has the plugins of MySQL 8.0, whose variables say master and slave.
+	UsesOldNames    bool
 	Source, Replica bool
 	// WaitFor is how many replicas must have received a transaction before its commit returns.
 	WaitFor int
@@ -35,8 +35,8 @@ type SemiSync struct {
 	Waiting int
 }
 
-// Replication is the state of the channel from the source.
-type Replication struct {
+// ReplicationFacts is the state of the channel from the source.
+type ReplicationFacts struct {
 	SourceHost, SourceUUID string
 	AutoPosition           bool
 	Retrieved              string

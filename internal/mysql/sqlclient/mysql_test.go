@@ -13,9 +13,9 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv/mysqld"
 )
 
-func admin() Account { return Account{"moco-admin", "a"} }
-func repl() Account  { return Account{"moco-repl", "r"} }
-func donor() Account { return Account{"moco-clone-donor", "d"} }
+func adminAccount() Account       { return Account{"moco-admin", "a"} }
+func replicationAccount() Account { return Account{"moco-repl", "r"} }
+func donorAccount() Account       { return Account{"moco-clone-donor", "d"} }
 
 const users = `create user 'moco-admin'@'%' identified by 'a';
 grant all on *.* to 'moco-admin'@'%' with grant option;
@@ -25,9 +25,9 @@ create user 'moco-clone-donor'@'%' identified by 'd';
 grant backup_admin, service_connection_admin on *.* to 'moco-clone-donor'@'%';
 `
 
-func open(t *testing.T, s *mysqld.Server) *Server {
+func openServer(t *testing.T, s *mysqld.Server) *Server {
 	t.Helper()
-	server, err := Open(s.Address, admin())
+	server, err := OpenServer(s.Address, adminAccount())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,45 +39,45 @@ func open(t *testing.T, s *mysqld.Server) *Server {
 	return server
 }
 
-func read(t *testing.T, s *Server) Facts {
+func readFacts(t *testing.T, s *Server) ServerFacts {
 	t.Helper()
-	f, err := s.Read(t.Context())
+	f, err := s.ReadFacts(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	return f
 }
 
-func must(t *testing.T, err error) {
+func failOnError(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
-// TestThreeServers takes three new servers through the life of a cluster.
-func TestThreeServers(t *testing.T) {
+// TestReplicationOfThreeServers takes three new servers through the life of a cluster.
+func TestReplicationOfThreeServers(t *testing.T) {
 	bed := mysqld.NewBed(t, users)
 	machines := []*mysqld.Server{bed.Start(t), bed.Start(t), bed.Start(t)}
 	var servers []*Server
 	for _, m := range machines {
-		servers = append(servers, open(t, m))
+		servers = append(servers, openServer(t, m))
 	}
-	born := read(t, servers[0])
+	born := readFacts(t, servers[0])
 	if born.Executed != "" || !born.SuperReadOnly || born.Replication != nil || born.SemiSync.Source {
 		t.Fatalf("expected a new server without transactions, read-only, that follows nobody; found %+v", born)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
-	must(t, servers[0].BecomeSource(ctx, born.SemiSync, 1))
-	must(t, servers[0].SetWritable(ctx, born.SemiSync, 1))
+	failOnError(t, servers[0].BecomeSource(ctx, born.SemiSync, 1))
+	failOnError(t, servers[0].SetWritable(ctx, born.SemiSync, 1))
 	// Nobody has acknowledged yet: these wait until replicas have come.
 	wrote := make(chan error, 1)
 	for i := 1; i < 3; i++ {
-		must(t, servers[i].CloneFrom(ctx, machines[0].Address, donor()))
+		failOnError(t, servers[i].CloneFrom(ctx, machines[0].Address, donorAccount()))
 		machines[i].WaitUp(t)
 		testenv.Eventually(t, "the clone is complete", func() error {
-			f, err := servers[i].Read(ctx)
+			f, err := servers[i].ReadFacts(ctx)
 			if err != nil {
 				return err
 			}
@@ -86,14 +86,14 @@ func TestThreeServers(t *testing.T) {
 			}
 			return nil
 		})
-		must(t, servers[i].Follow(ctx, born.SemiSync, machines[0].Address, repl(), true))
+		failOnError(t, servers[i].FollowSource(ctx, born.SemiSync, machines[0].Address, replicationAccount(), true))
 	}
-	go func() { wrote <- servers[0].exec(ctx, "create database app") }()
-	must(t, <-wrote)
-	want := read(t, servers[0])
+	go func() { wrote <- servers[0].execStatement(ctx, "create database app") }()
+	failOnError(t, <-wrote)
+	want := readFacts(t, servers[0])
 	for i := 1; i < 3; i++ {
 		testenv.Eventually(t, "the replica has everything", func() error {
-			f := read(t, servers[i])
+			f := readFacts(t, servers[i])
 			if f.Executed != want.Executed || f.Replication == nil || !f.Replication.IO || !f.Replication.SQL || f.Replication.SourceHost != machines[0].Address {
 				return fmt.Errorf("want %s, found %+v %+v", want.Executed, f, f.Replication)
 			}
@@ -101,27 +101,27 @@ func TestThreeServers(t *testing.T) {
 		})
 	}
 	lost := make(chan error, 1)
-	go func() { lost <- servers[0].Watch(ctx) }()
-	must(t, servers[0].KillConnections(ctx, []string{"moco-admin", "moco-repl"}))
+	go func() { lost <- servers[0].WatchConnection(ctx) }()
+	failOnError(t, servers[0].KillConnections(ctx, []string{"moco-admin", "moco-repl"}))
 	machines[0].Kill9(t)
 	if err := <-lost; err == nil {
 		t.Fatal("expected that the end of the server is noticed")
 	}
 }
 
-// TestReadOnlyGivesUp shows that nothing happens behind the back of who has given up.
-func TestReadOnlyGivesUp(t *testing.T) {
+// TestSetReadOnlyCancelsItsStatement shows that nothing happens behind the back of who has given up.
+func TestSetReadOnlyCancelsItsStatement(t *testing.T) {
 	bed := mysqld.NewBed(t, users)
-	s := open(t, bed.Start(t))
+	s := openServer(t, bed.Start(t))
 	ctx := t.Context()
-	must(t, s.SetWritable(ctx, read(t, s).SemiSync, 0))
-	must(t, s.exec(ctx, "create database app"))
-	must(t, s.exec(ctx, "create table app.t (id int primary key)"))
-	must(t, s.BecomeSource(ctx, read(t, s).SemiSync, 1))
+	failOnError(t, s.SetWritable(ctx, readFacts(t, s).SemiSync, 0))
+	failOnError(t, s.execStatement(ctx, "create database app"))
+	failOnError(t, s.execStatement(ctx, "create table app.t (id int primary key)"))
+	failOnError(t, s.BecomeSource(ctx, readFacts(t, s).SemiSync, 1))
 	insert := make(chan error, 1)
-	go func() { insert <- s.exec(ctx, "insert into app.t values (1)") }()
+	go func() { insert <- s.execStatement(ctx, "insert into app.t values (1)") }()
 	testenv.Eventually(t, "the insert waits for a replica", func() error {
-		if f := read(t, s); f.SemiSync.Waiting != 1 {
+		if f := readFacts(t, s); f.SemiSync.Waiting != 1 {
 			return fmt.Errorf("%d wait", f.SemiSync.Waiting)
 		}
 		return nil
@@ -131,9 +131,9 @@ func TestReadOnlyGivesUp(t *testing.T) {
 	if err := s.SetReadOnly(short); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("expected the deadline, found %v", err)
 	}
-	must(t, s.BecomeSource(ctx, read(t, s).SemiSync, 0))
-	must(t, <-insert)
-	if f := read(t, s); f.ReadOnly {
+	failOnError(t, s.BecomeSource(ctx, readFacts(t, s).SemiSync, 0))
+	failOnError(t, <-insert)
+	if f := readFacts(t, s); f.ReadOnly {
 		t.Fatalf("expected a writable server, found %+v", f)
 	}
 }

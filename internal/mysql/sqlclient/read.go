@@ -24,7 +24,7 @@ const readStatement = `select @@global.server_uuid, @@global.version, @@global.g
   join performance_schema.threads t on t.thread_id = v.thread_id
   where t.processlist_command like 'Binlog Dump%' and v.variable_name = 'replica_uuid'),
  (select max(time) from performance_schema.processlist
-  where command = 'Query' and info like '` + mark + `%' and id <> connection_id()),
+  where command = 'Query' and info like '` + statementMark + `%' and id <> connection_id()),
  (select json_object('host', c.host, 'uuid', s.source_uuid, 'auto', c.auto_position, 'io', s.service_state,
    'retrieved', s.received_transaction_set, 'ioerrno', s.last_error_number, 'sql', a.service_state,
    'sqlerrno', greatest(
@@ -38,36 +38,36 @@ const readStatement = `select @@global.server_uuid, @@global.version, @@global.g
   join performance_schema.replication_applier_status a on a.channel_name = c.channel_name
   where c.channel_name = '' and c.host <> '')`
 
-// Read asks the server for everything, with one statement.
-func (s *Server) Read(ctx context.Context) (Facts, error) {
-	var f Facts
+// ReadFacts asks the server for everything, with one statement.
+func (s *Server) ReadFacts(ctx context.Context) (ServerFacts, error) {
+	var f ServerFacts
 	var variables, status, clone, connected, channel sql.NullString
 	var pending sql.NullInt64
 	err := s.db.QueryRowContext(ctx, readStatement).Scan(&f.UUID, &f.Version, &f.Executed, &f.Purged,
 		&f.ReadOnly, &f.SuperReadOnly, &variables, &status, &clone, &connected, &pending, &channel)
 	if err != nil {
-		return Facts{}, fmt.Errorf("read the server's state: %w", err)
+		return ServerFacts{}, fmt.Errorf("read the server's state: %w", err)
 	}
-	f.Executed, f.Purged, f.Clone = compact(f.Executed), compact(f.Purged), clone.String
+	f.Executed, f.Purged, f.Clone = removeLineBreaks(f.Executed), removeLineBreaks(f.Purged), clone.String
 	f.Pending, f.PendingFor = pending.Valid, time.Duration(pending.Int64)*time.Second
 	if connected.Valid {
 		if err := json.Unmarshal([]byte(connected.String), &f.Connected); err != nil {
-			return Facts{}, fmt.Errorf("read the connected replicas: %w", err)
+			return ServerFacts{}, fmt.Errorf("read the connected replicas: %w", err)
 		}
 	}
-	if f.SemiSync, err = semiSync(variables.String, status.String); err != nil {
-		return Facts{}, err
+	if f.SemiSync, err = parseSemiSync(variables.String, status.String); err != nil {
+		return ServerFacts{}, err
 	}
 	if channel.Valid {
-		f.Replication, err = replication(channel.String)
+		f.Replication, err = parseReplication(channel.String)
 	}
 	return f, err
 }
 
-// compact takes out the line breaks that MySQL puts between the UUIDs of a set.
-func compact(set string) string { return strings.ReplaceAll(set, "\n", "") }
+// removeLineBreaks takes out the line breaks that MySQL puts between the UUIDs of a set.
+func removeLineBreaks(set string) string { return strings.ReplaceAll(set, "\n", "") }
 
-func semiSync(variables, status string) (SemiSync, error) {
+func parseSemiSync(variables, status string) (SemiSync, error) {
 	values := map[string]string{}
 	for _, text := range []string{variables, status} {
 		if text == "" {
@@ -79,8 +79,8 @@ func semiSync(variables, status string) (SemiSync, error) {
 	}
 	_, isNew := values["rpl_semi_sync_source_enabled"]
 	_, isOld := values["rpl_semi_sync_master_enabled"]
-	s := SemiSync{Old: isOld && !isNew}
-	source, replica := s.names()
+	s := SemiSync{UsesOldNames: isOld && !isNew}
+	source, replica := s.variablePrefixes()
 	s.Source, s.Replica = values[source+"_enabled"] == "ON", values[replica+"_enabled"] == "ON"
 	s.WaitFor, _ = strconv.Atoi(values[source+"_wait_for_"+strings.TrimPrefix(replica, "rpl_semi_sync_")+"_count"])
 	milliseconds, _ := strconv.Atoi(values[source+"_timeout"])
@@ -89,15 +89,15 @@ func semiSync(variables, status string) (SemiSync, error) {
 	return s, nil
 }
 
-// names returns how the variables of a source and of a replica begin.
-func (s SemiSync) names() (source, replica string) {
-	if s.Old {
+// variablePrefixes returns how the variables of a source and of a replica begin.
+func (s SemiSync) variablePrefixes() (source, replica string) {
+	if s.UsesOldNames {
 		return "rpl_semi_sync_master", "rpl_semi_sync_slave"
 	}
 	return "rpl_semi_sync_source", "rpl_semi_sync_replica"
 }
 
-func replication(channel string) (*Replication, error) {
+func parseReplication(channel string) (*ReplicationFacts, error) {
 	var raw struct {
 		Host, UUID, Auto, IO, Retrieved, SQL string
 		IOErrno, SQLErrno                    int
@@ -106,9 +106,9 @@ func replication(channel string) (*Replication, error) {
 	if err := json.Unmarshal([]byte(channel), &raw); err != nil {
 		return nil, fmt.Errorf("read the replication channel: %w", err)
 	}
-	r := &Replication{
+	r := &ReplicationFacts{
 		SourceHost: raw.Host, SourceUUID: raw.UUID, AutoPosition: raw.Auto == "1",
-		Retrieved: compact(raw.Retrieved), IOErrno: raw.IOErrno, SQLErrno: raw.SQLErrno,
+		Retrieved: removeLineBreaks(raw.Retrieved), IOErrno: raw.IOErrno, SQLErrno: raw.SQLErrno,
 		IO: raw.IO == "ON", Connecting: raw.IO == "CONNECTING", SQL: raw.SQL == "ON",
 	}
 	if raw.Lag != nil {

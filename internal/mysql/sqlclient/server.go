@@ -24,8 +24,8 @@ const (
 	AdminPort = 33062
 	// Port is where clients and replicas connect.
 	Port = 3306
-	// connections that one server gets: one is held by Watch, one reads or acts, one is for the statement beside.
-	connections = 3
+	// maxConnections that one server gets: one is held by Watch, one reads or acts, one is for the statement beside.
+	maxConnections = 3
 	// Numbers of MySQL's errors.
 	errAccessDenied  = 1045
 	errShutdown      = 1053
@@ -41,9 +41,9 @@ type Server struct {
 	db *sql.DB
 }
 
-// Open returns a server that is reached by host, a name or an address, on the admin port. It makes no connection yet.
+// OpenServer returns a server that is reached by host, a name or an address, on the admin port. It makes no connection yet.
 // The account needs SERVICE_CONNECTION_ADMIN.
-func Open(host string, as Account) (*Server, error) {
+func OpenServer(host string, as Account) (*Server, error) {
 	config := driver.NewConfig()
 	config.User, config.Passwd, config.Net = as.Name, as.Password, "tcp"
 	config.Addr = net.JoinHostPort(host, strconv.Itoa(AdminPort))
@@ -54,8 +54,8 @@ func Open(host string, as Account) (*Server, error) {
 		return nil, fmt.Errorf("prepare the connection to %s: %w", host, err)
 	}
 	db := sql.OpenDB(connector)
-	db.SetMaxOpenConns(connections)
-	db.SetMaxIdleConns(connections)
+	db.SetMaxOpenConns(maxConnections)
+	db.SetMaxIdleConns(maxConnections)
 	return &Server{db: db}, nil
 }
 
@@ -67,9 +67,9 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// Watch holds a connection and returns an error when it is lost, so that the end of a server is noticed at once; it
+// WatchConnection holds a connection and returns an error when it is lost, so that the end of a server is noticed at once; it
 // returns nil when ctx ends. It sends one statement a day.
-func (s *Server) Watch(ctx context.Context) error {
+func (s *Server) WatchConnection(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if _, err := s.db.ExecContext(ctx, "do sleep(86400)"); err != nil && ctx.Err() == nil {
 			return fmt.Errorf("the connection is lost: %w", err)
@@ -78,44 +78,44 @@ func (s *Server) Watch(ctx context.Context) error {
 	return nil
 }
 
-// mark begins every act, so that Read knows one that still runs, whoever sent it.
-const mark = "/* torpor */ "
+// statementMark begins every act, so that Read knows one that still runs, whoever sent it.
+const statementMark = "/* torpor */ "
 
-// session is the server, or one connection to it.
-type session interface {
+// statementExecer is the server, or one connection to it.
+type statementExecer interface {
 	ExecContext(ctx context.Context, statement string, args ...any) (sql.Result, error)
 }
 
-// exec runs one act. The statement is not part of the error: it may hold a password.
-func (s *Server) exec(ctx context.Context, statement string, args ...any) error {
-	return execIn(ctx, s.db, statement, args...)
+// execStatement runs one act. The statement is not part of the error: it may hold a password.
+func (s *Server) execStatement(ctx context.Context, statement string, args ...any) error {
+	return execMarked(ctx, s.db, statement, args...)
 }
 
-func execIn(ctx context.Context, in session, statement string, args ...any) error {
-	_, err := in.ExecContext(ctx, mark+statement, args...)
+func execMarked(ctx context.Context, in statementExecer, statement string, args ...any) error {
+	_, err := in.ExecContext(ctx, statementMark+statement, args...)
 	return err
 }
 
-// Denied: the server knows neither the account nor its password any more.
-func Denied(err error) bool { return number(err) == errAccessDenied }
+// IsAccessDenied: the server knows neither the account nor its password any more.
+func IsAccessDenied(err error) bool { return errorNumber(err) == errAccessDenied }
 
-// Refused: nobody listens where the server was expected.
-func Refused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
+// IsConnectionRefused: nobody listens where the server was expected.
+func IsConnectionRefused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
 
-// number returns MySQL's number of an error, 0 for other errors.
-func number(err error) uint16 {
+// errorNumber returns MySQL's number of an error, 0 for other errors.
+func errorNumber(err error) uint16 {
 	if m, ok := errors.AsType[*driver.MySQLError](err); ok {
 		return m.Number
 	}
 	return 0
 }
 
-// Describe says what went wrong without the server's words, which may hold data.
-func Describe(err error) string {
-	switch n := number(err); {
+// DescribeError says what went wrong without the server's words, which may hold data.
+func DescribeError(err error) string {
+	switch n := errorNumber(err); {
 	case n != 0:
 		return fmt.Sprintf("MySQL answered with error %d", n)
-	case Refused(err):
+	case IsConnectionRefused(err):
 		return "the connection was refused"
 	case errors.Is(err, context.DeadlineExceeded):
 		return "no answer in time"

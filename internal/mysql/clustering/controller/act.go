@@ -32,7 +32,7 @@ var errNoSource = errors.New("a copy from outside is not supported; remove spec.
 // act performs the one effect of a plan and does not wait for long. It returns why it failed, in words that are stable and
 // free of secrets; empty if it did not. A promotion is written with the status.
 func (c Controller) act(ctx context.Context, seen *observation, do clustering.Action) string {
-	if len(clustering.Targets(do)) > 0 {
+	if len(clustering.TargetInstances(do)) > 0 {
 		log.FromContext(ctx).Info("Acting", keyAction, fmt.Sprintf("%T%v", do, do))
 	}
 	err := c.perform(ctx, seen, do)
@@ -55,7 +55,7 @@ func (c Controller) perform(ctx context.Context, seen *observation, do clusterin
 		return seen.cutOff(ctx, do.Index)
 	case clustering.CancelPending:
 		seen.crew.interrupt(ctx, do.Index)
-		return seen.beside(ctx, do.Index, func(ctx context.Context, s *sqlclient.Server) error { return s.CancelActs(ctx) })
+		return seen.beside(ctx, do.Index, func(ctx context.Context, s *sqlclient.Server) error { return s.CancelStatements(ctx) })
 	case clustering.StopIO:
 		return seen.stopIO(ctx, do)
 	case clustering.SetReadOnly:
@@ -106,7 +106,7 @@ func (s *observation) cutOff(ctx context.Context, i int) error {
 		if err != nil || i == s.Primary || s.facts[i].SemiSync.Waiting == 0 {
 			return err
 		}
-		return server.EndWaits(ctx, s.facts[i].SemiSync)
+		return server.EndCommitWaits(ctx, s.facts[i].SemiSync)
 	})
 }
 
@@ -118,7 +118,7 @@ func (s *observation) stopIO(ctx context.Context, do clustering.StopIO) error {
 		all.Go(func() {
 			s.crew.interrupt(ctx, i)
 			failures[at] = s.beside(ctx, i, func(ctx context.Context, server *sqlclient.Server) error {
-				if err := server.CancelActs(ctx); err != nil {
+				if err := server.CancelStatements(ctx); err != nil {
 					return err
 				}
 				return server.StopReceiving(ctx)
@@ -136,12 +136,12 @@ func (s *observation) follow(ctx context.Context, do clustering.ConfigureReplica
 	}
 	like, host := s.facts[do.Index].SemiSync, s.Instances[do.Source].Host
 	return s.sql(ctx, do.Index, do, func(ctx context.Context, server *sqlclient.Server) error {
-		return server.Follow(ctx, like, host, sqlclient.Account{Name: replicationUser, Password: password}, true)
+		return server.FollowSource(ctx, like, host, sqlclient.Account{Name: replicationUser, Password: password}, true)
 	})
 }
 
 func (s *observation) clone(ctx context.Context, do clustering.CloneFrom) error {
-	if do.Donor == clustering.None {
+	if do.Donor == clustering.NoInstance {
 		return errNoSource
 	}
 	password, err := s.password(donorKey)
@@ -159,14 +159,14 @@ func (s *observation) clone(ctx context.Context, do clustering.CloneFrom) error 
 
 // setRole changes the label. Sessions that came under another one are ended before one is added.
 func (c Controller) setRole(ctx context.Context, seen *observation, do clustering.SetRole) error {
-	if do.Role != clustering.NoRole && seen.Instances[do.Index].Reachable {
+	if do.Role != clustering.RoleNone && seen.Instances[do.Index].Reachable {
 		err := seen.beside(ctx, do.Index, func(ctx context.Context, s *sqlclient.Server) error { return s.KillConnections(ctx, systemUsers()) })
 		if err != nil {
 			return err
 		}
 	}
 	label := map[string]any{mocov1beta2.RoleLabel: nil}
-	if do.Role != clustering.NoRole {
+	if do.Role != clustering.RoleNone {
 		label[mocov1beta2.RoleLabel] = string(do.Role)
 	}
 	return c.patchPod(ctx, seen, do.Index, "labels", label)
@@ -205,6 +205,6 @@ func describe(err error) string {
 	case k8serrors.ReasonForError(err) != "":
 		return "the API server answered " + string(k8serrors.ReasonForError(err))
 	default:
-		return sqlclient.Describe(err)
+		return sqlclient.DescribeError(err)
 	}
 }

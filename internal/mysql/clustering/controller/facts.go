@@ -24,8 +24,8 @@ func wanted(cluster *mocov1beta2.MySQLCluster) clustering.Observed {
 	spec, status := cluster.Spec, cluster.Status
 	return clustering.Observed{
 		Replicas: int(spec.Replicas), Offline: spec.Offline,
-		Source:    clustering.Wish{Wanted: spec.ReplicationSourceSecretName != nil, Done: status.Cloned},
-		Restore:   clustering.Wish{Wanted: spec.Restore != nil, Done: status.RestoredTime != nil},
+		Source:    clustering.OneTimeOperation{Wanted: spec.ReplicationSourceSecretName != nil, Done: status.Cloned},
+		Restore:   clustering.OneTimeOperation{Wanted: spec.Restore != nil, Done: status.RestoredTime != nil},
 		StopAsked: cluster.ClusteringStopped(), Stop: stopRecord(cluster), MaxDelay: maxDelay(cluster),
 		Primary: primaryOf(cluster), Instances: make([]clustering.Instance, spec.Replicas),
 	}
@@ -44,17 +44,17 @@ func primaryOf(cluster *mocov1beta2.MySQLCluster) int {
 	if i, chosen := cluster.Status.Primary(); chosen {
 		return i
 	}
-	return clustering.None
+	return clustering.NoInstance
 }
 
-func podFacts(pod *corev1.Pod) clustering.Pod {
+func podFacts(pod *corev1.Pod) clustering.PodFacts {
 	if pod == nil {
-		return clustering.Pod{}
+		return clustering.PodFacts{}
 	}
-	return clustering.Pod{
+	return clustering.PodFacts{
 		Exists: true, Ready: ready(pod), Terminating: !pod.DeletionTimestamp.IsZero(),
 		Demote: pod.Annotations[mocov1beta2.DemoteAnnotation] == "true",
-		Role:   clustering.Role(pod.Labels[mocov1beta2.RoleLabel]),
+		Role:   clustering.PodRole(pod.Labels[mocov1beta2.RoleLabel]),
 	}
 }
 
@@ -65,7 +65,7 @@ func ready(pod *corev1.Pod) bool {
 }
 
 // servedFacts fills in what a server said.
-func servedFacts(s *clustering.Instance, f sqlclient.Facts) error {
+func servedFacts(s *clustering.Instance, f sqlclient.ServerFacts) error {
 	var sets [3]gtid.Set
 	texts := [3]string{f.Executed, f.Purged}
 	if f.Replication != nil {
@@ -78,7 +78,7 @@ func servedFacts(s *clustering.Instance, f sqlclient.Facts) error {
 		}
 		sets[i] = set
 	}
-	s.Reachable, s.UUID, s.Family = true, f.UUID, family(f.Version)
+	s.Reachable, s.UUID, s.Series = true, f.UUID, family(f.Version)
 	s.Pending, s.PendingFor = f.Pending, f.PendingFor
 	s.ReadOnly, s.SuperReadOnly = f.ReadOnly, f.SuperReadOnly
 	s.Executed, s.Purged = sets[0], sets[1]
@@ -96,8 +96,8 @@ func servedFacts(s *clustering.Instance, f sqlclient.Facts) error {
 	return nil
 }
 
-func channel(r sqlclient.Replication, retrieved gtid.Set) clustering.Channel {
-	c := clustering.Channel{
+func channel(r sqlclient.ReplicationFacts, retrieved gtid.Set) clustering.ReplicationChannel {
+	c := clustering.ReplicationChannel{
 		Present: true, SourceHost: r.SourceHost, IOErrno: r.IOErrno, SQLErrno: r.SQLErrno, Lag: r.Lag, Retrieved: retrieved,
 	}
 	switch {
@@ -125,10 +125,10 @@ func busy(s *clustering.Instance, w *work, now time.Time) {
 }
 
 // family is the line of a version such as 8.4.8-log.
-func family(version string) clustering.Family {
+func family(version string) clustering.ReleaseSeries {
 	major, rest, _ := strings.Cut(version, ".")
 	minor, _, _ := strings.Cut(rest, ".")
-	var f clustering.Family
+	var f clustering.ReleaseSeries
 	f.Major, _ = strconv.Atoi(major) // A version that is no number is the oldest.
 	f.Minor, _ = strconv.Atoi(minor)
 	return f

@@ -94,7 +94,7 @@ type crew struct {
 	keeper *keeper
 	name   types.NamespacedName
 	uid    types.UID
-	memory clustering.Memory
+	memory clustering.History
 	// outdated are the versions of Pods that were replaced by what this manager wrote, by index.
 	outdated map[int]string
 
@@ -164,7 +164,7 @@ func (c *crew) member(i int, pod *corev1.Pod, password func() (string, error)) (
 	if err != nil {
 		return nil, err
 	}
-	server, err := sqlclient.Open(pod.Status.PodIP, sqlclient.Account{Name: adminUser, Password: secret})
+	server, err := sqlclient.OpenServer(pod.Status.PodIP, sqlclient.Account{Name: adminUser, Password: secret})
 	if err != nil {
 		return nil, fmt.Errorf("open instance %d: %w", i, err)
 	}
@@ -187,7 +187,7 @@ func (c *crew) watch(ctx context.Context, m *member) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // It outlives the pass and ends with the crew.
 	c.watched, c.unwatch = m, cancel
 	c.keeper.busy.Go(func() {
-		if err := m.server.Watch(ctx); err == nil {
+		if err := m.server.WatchConnection(ctx); err == nil {
 			return
 		}
 		c.mu.Lock()
@@ -214,7 +214,7 @@ func (c *crew) stopWatching() {
 
 // note remembers what became of an act; trouble is empty if it succeeded.
 func (c *crew) note(do clustering.Action, at time.Time, trouble string) {
-	c.memory = c.memory.Noted(do, at, trouble)
+	c.memory = c.memory.WithResult(do, at, trouble)
 }
 
 // replaced remembers that a version of a Pod is outdated.

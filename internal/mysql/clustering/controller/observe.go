@@ -46,7 +46,7 @@ type observation struct {
 	crew    *crew
 	pods    []*corev1.Pod
 	members []*member
-	facts   []sqlclient.Facts
+	facts   []sqlclient.ServerFacts
 	// began is when this pass began to look.
 	began time.Time
 	// secret reads the cluster's passwords, once in a pass.
@@ -61,7 +61,7 @@ func (c Controller) observe(ctx context.Context, cluster *mocov1beta2.MySQLClust
 	n := int(cluster.Spec.Replicas)
 	seen := &observation{
 		Observed: wanted(cluster), cluster: cluster, crew: c.keeper.crew(cluster), began: c.Clock.Now(),
-		pods: make([]*corev1.Pod, n), members: make([]*member, n), facts: make([]sqlclient.Facts, n),
+		pods: make([]*corev1.Pod, n), members: make([]*member, n), facts: make([]sqlclient.ServerFacts, n),
 	}
 	seen.secret = sync.OnceValues(func() (map[string][]byte, error) { return c.secret(ctx, cluster) })
 	seen.crew.collect(c.Clock.Now())
@@ -77,12 +77,12 @@ func (c Controller) observe(ctx context.Context, cluster *mocov1beta2.MySQLClust
 		}
 	}
 	replicas.Wait()
-	if seen.Primary != clustering.None && seen.Primary < n {
+	if seen.Primary != clustering.NoInstance && seen.Primary < n {
 		seen.look(ctx, seen.Primary, c.Clock.Now())
 	}
 	seen.Now = c.Clock.Now()
-	seen.Memory = clustering.Remember(seen.crew.memory, seen.Observed)
-	seen.crew.memory = seen.Memory
+	seen.History = clustering.UpdateHistory(seen.crew.memory, seen.Observed)
+	seen.crew.memory = seen.History
 	seen.watch(ctx)
 	return seen
 }
@@ -125,14 +125,14 @@ func (s *observation) look(ctx context.Context, i int, now time.Time) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.crew.patience(i))
 	defer cancel()
-	facts, err := m.server.Read(ctx)
+	facts, err := m.server.ReadFacts(ctx)
 	if err == nil {
 		err = servedFacts(&s.Instances[i], facts)
 	}
 	if err != nil {
 		log.FromContext(ctx).V(1).Info("Instance not read", keyInstance, i, keyError, describe(err))
-		s.Instances[i].Refused = sqlclient.Refused(err)
-		if sqlclient.Denied(err) {
+		s.Instances[i].Refused = sqlclient.IsConnectionRefused(err)
+		if sqlclient.IsAccessDenied(err) {
 			s.crew.forget(i)
 		}
 		return
@@ -153,7 +153,7 @@ func (c *crew) patience(i int) time.Duration {
 
 // watch looks after the primary while clustering is active.
 func (s *observation) watch(ctx context.Context) {
-	if s.Primary == clustering.None || s.Primary >= len(s.members) || !s.Instances[s.Primary].Reachable || s.Stop != nil {
+	if s.Primary == clustering.NoInstance || s.Primary >= len(s.members) || !s.Instances[s.Primary].Reachable || s.Stop != nil {
 		s.crew.watch(ctx, nil)
 		return
 	}

@@ -96,7 +96,7 @@ func stopRecord(cluster *mocov1beta2.MySQLCluster) *clustering.StopRecord {
 	if p == nil || p.Clustering == nil || p.Quiescing != "" {
 		return nil
 	}
-	return &clustering.StopRecord{Since: p.Clustering.Since.Time, Left: p.Unfinished}
+	return &clustering.StopRecord{Since: p.Clustering.Since.Time, Unfinished: p.Unfinished}
 }
 
 // pause is what status.pause says after a pass.
@@ -118,7 +118,7 @@ func pause(cluster *mocov1beta2.MySQLCluster, plan clustering.Plan, now time.Tim
 		if plan.Stop == nil {
 			p.Quiescing = plan.Why
 		} else {
-			p.Unfinished = plan.Stop.Left
+			p.Unfinished = plan.Stop.Unfinished
 		}
 	}
 	if *p == (mocov1beta2.Pause{}) {

@@ -31,7 +31,7 @@ func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen *observation,
 	status.Pause = pause(cluster, plan, seen.Now)
 	status.Instances = instances(seen, plan, primary)
 	status.SyncedReplicas = plan.Synced
-	if primary != clustering.None && primary < len(seen.Instances) && seen.Instances[primary].Reachable {
+	if primary != clustering.NoInstance && primary < len(seen.Instances) && seen.Instances[primary].Reachable {
 		status.SyncedReplicas++
 	}
 	status.ErrantReplicas, status.ErrantReplicaList = len(plan.Errant), plan.Errant
@@ -85,7 +85,7 @@ func explained(is clustering.Condition, trouble string) clustering.Condition {
 func instances(seen *observation, plan clustering.Plan, primary int) []mocov1beta2.InstanceStatus {
 	var list []mocov1beta2.InstanceStatus
 	for i, s := range seen.Instances {
-		found := clustering.Report{}
+		found := clustering.InstanceReport{}
 		if i < len(plan.Instances) {
 			found = plan.Instances[i]
 		}
@@ -93,7 +93,7 @@ func instances(seen *observation, plan clustering.Plan, primary int) []mocov1bet
 		switch {
 		case i == primary:
 			one.Role = mocov1beta2.RolePrimary
-		case s.Pod.Role == clustering.Replica:
+		case s.Pod.Role == clustering.RoleReplica:
 			one.Role = mocov1beta2.RoleReplica
 		}
 		if s.Reachable {
@@ -107,11 +107,11 @@ func instances(seen *observation, plan clustering.Plan, primary int) []mocov1bet
 	return list
 }
 
-func threads(one *mocov1beta2.InstanceStatus, c clustering.Channel) {
+func threads(one *mocov1beta2.InstanceStatus, c clustering.ReplicationChannel) {
 	if !c.Present {
 		return
 	}
-	words := map[clustering.Thread]string{clustering.Stopped: "No", clustering.Connecting: "Connecting", clustering.Running: "Yes"}
+	words := map[clustering.ThreadState]string{clustering.Stopped: "No", clustering.Connecting: "Connecting", clustering.Running: "Yes"}
 	one.IOThread, one.SQLThread = words[c.IO], words[c.SQL]
 	if c.Lag >= 0 {
 		one.LagSeconds = new(int64(c.Lag / time.Second))
