@@ -42,40 +42,40 @@ type Machine struct {
 	// Name is for people; it may be empty.
 	Name string
 	// State is what the machine does now.
-	State State
+	State MachineState
 }
 
-// State is what a machine does.
-type State string
+// MachineState is what a machine does.
+type MachineState string
 
 // The states of a machine.
 const (
-	Running  State = "running"
-	Stopping State = "stopping"
-	Stopped  State = "stopped"
-	Starting State = "starting"
+	Running  MachineState = "running"
+	Stopping MachineState = "stopping"
+	Stopped  MachineState = "stopped"
+	Starting MachineState = "starting"
 )
 
-// Class is the kind of a cloud's error, as far as somebody can do something about it.
-type Class string
+// ErrorClass is the kind of a cloud's error, as far as somebody can do something about it.
+type ErrorClass string
 
 // The classes of errors.
 const (
-	CredentialsMissing Class = "credentials missing"
-	CredentialsInvalid Class = "credentials invalid"
-	PermissionDenied   Class = "permission denied"
-	Unreachable        Class = "unreachable"
-	Throttled          Class = "throttled"
-	NoCapacity         Class = "no capacity"
-	WrongState         Class = "wrong state"
-	NotFound           Class = "not found"
-	Other              Class = "other"
+	CredentialsMissing ErrorClass = "credentials missing"
+	CredentialsInvalid ErrorClass = "credentials invalid"
+	PermissionDenied   ErrorClass = "permission denied"
+	Unreachable        ErrorClass = "unreachable"
+	Throttled          ErrorClass = "throttled"
+	NoCapacity         ErrorClass = "no capacity"
+	WrongState         ErrorClass = "wrong state"
+	NotFound           ErrorClass = "not found"
+	Other              ErrorClass = "other"
 )
 
 // Error is an error of a cloud with its class. Message must be stable over repetitions
 // (no request ids, no times) and must not hold secrets: it is shown in conditions.
 type Error struct {
-	Class   Class
+	Class   ErrorClass
 	Message string
 }
 
@@ -83,7 +83,7 @@ type Error struct {
 func (e *Error) Error() string { return fmt.Sprintf("%s: %s", e.Class, e.Message) }
 
 // ClassOf finds the class of the first Error in err's tree, Other if there is none.
-func ClassOf(err error) Class {
+func ClassOf(err error) ErrorClass {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Class
 	}

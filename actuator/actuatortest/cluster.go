@@ -15,19 +15,19 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 )
 
-// patience is far above what a simulated cloud takes for anything.
-const patience = time.Minute
+// callDeadline is far above what a simulated cloud takes for anything.
+const callDeadline = time.Minute
 
-// cluster is a Cloud with machines and what rows do with it.
-type cluster struct {
+// testCluster is a Cloud with machines and what rows do with it.
+type testCluster struct {
 	Cloud
 	t   *testing.T
 	ids []string
 }
 
-func newCluster(t *testing.T, newCloud func(*testing.T) Cloud, machines int) cluster {
+func newCluster(t *testing.T, newCloud func(*testing.T) Cloud, machines int) testCluster {
 	t.Helper()
-	c := cluster{Cloud: newCloud(t), t: t}
+	c := testCluster{Cloud: newCloud(t), t: t}
 	if machines > 0 {
 		c.ids = c.Create(t, machines)
 	}
@@ -38,8 +38,8 @@ func newCluster(t *testing.T, newCloud func(*testing.T) Cloud, machines int) clu
 	return c
 }
 
-// do calls one operation; ids do not matter for Observe.
-func (c cluster) do(ctx context.Context, op Operation, target actuator.Target, ids []string) error {
+// call calls one operation; ids do not matter for Observe.
+func (c testCluster) call(ctx context.Context, op Operation, target actuator.Target, ids []string) error {
 	switch op {
 	case Observe:
 		_, err := c.Actuator().Observe(ctx, target)
@@ -53,56 +53,56 @@ func (c cluster) do(ctx context.Context, op Operation, target actuator.Target, i
 	}
 }
 
-// must calls an operation that has to work.
-func (c cluster) must(op Operation, ids ...string) {
+// mustCall calls an operation that has to work.
+func (c testCluster) mustCall(op Operation, ids ...string) {
 	c.t.Helper()
-	if err := c.do(c.t.Context(), op, c.Target(), ids); err != nil {
+	if err := c.call(c.t.Context(), op, c.Target(), ids); err != nil {
 		c.t.Fatalf("%s %v: %v", op, ids, err)
 	}
 }
 
-// mayRefuse calls an operation that may be told that machines are in the wrong state.
-func (c cluster) mayRefuse(op Operation, ids ...string) {
+// callMayBeRefused calls an operation that may be told that machines are in the wrong state.
+func (c testCluster) callMayBeRefused(op Operation, ids ...string) {
 	c.t.Helper()
-	if err := c.do(c.t.Context(), op, c.Target(), ids); err != nil && actuator.ClassOf(err) != actuator.WrongState {
+	if err := c.call(c.t.Context(), op, c.Target(), ids); err != nil && actuator.ClassOf(err) != actuator.WrongState {
 		c.t.Fatalf("%s %v: %v, want no error or class %q", op, ids, err, actuator.WrongState)
 	}
 }
 
-// states observes the machines.
-func (c cluster) states() map[string]actuator.State {
+// observeStates observes the machines.
+func (c testCluster) observeStates() map[string]actuator.MachineState {
 	c.t.Helper()
 	machines, err := c.Actuator().Observe(c.t.Context(), c.Target())
 	if err != nil {
 		c.t.Fatalf("observe: %v", err)
 	}
-	states := map[string]actuator.State{}
+	states := map[string]actuator.MachineState{}
 	for _, m := range machines {
 		states[m.ID] = m.State
 	}
 	return states
 }
 
-// settled checks what the machines are once no machine is in transition: each id has its state of want, the rest is else.
-func (c cluster) settled(rest actuator.State, want map[string]actuator.State) {
+// expectSettled checks what the machines are once no machine is in transition: each id has its state of want, the rest is else.
+func (c testCluster) expectSettled(rest actuator.MachineState, want map[string]actuator.MachineState) {
 	c.t.Helper()
 	c.Settle(c.t)
-	all := map[string]actuator.State{}
+	all := map[string]actuator.MachineState{}
 	for _, id := range c.ids {
 		all[id] = rest
 	}
 	maps.Copy(all, want)
-	if diff := cmp.Diff(all, c.states()); diff != "" {
+	if diff := cmp.Diff(all, c.observeStates()); diff != "" {
 		c.t.Errorf("settled machines (-want +got):\n%s", diff)
 	}
 }
 
 // eventually polls until the condition holds.
-func (c cluster) eventually(what string, holds func() bool) {
+func (c testCluster) eventually(what string, holds func() bool) {
 	c.t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.NewTimer(patience)
+	deadline := time.NewTimer(callDeadline)
 	defer deadline.Stop()
 	for !holds() {
 		select {
@@ -113,10 +113,10 @@ func (c cluster) eventually(what string, holds func() bool) {
 	}
 }
 
-// fails checks the class of an operation's error.
-func (c cluster) fails(op Operation, target actuator.Target, class actuator.Class, ids ...string) error {
+// expectError checks the class of an operation's error.
+func (c testCluster) expectError(op Operation, target actuator.Target, class actuator.ErrorClass, ids ...string) error {
 	c.t.Helper()
-	err := c.do(c.t.Context(), op, target, ids)
+	err := c.call(c.t.Context(), op, target, ids)
 	if err == nil || actuator.ClassOf(err) != class {
 		c.t.Errorf("%s: error %v has class %q, want %q", op, err, actuator.ClassOf(err), class)
 	}

@@ -21,7 +21,7 @@ type Cloud interface {
 	Settle(t *testing.T)
 	// Fail lets the operation fail with the class until the test ends: every call, or only calls that name one of ids.
 	// It returns false if the cloud cannot do that; the rows that need it are skipped then.
-	Fail(t *testing.T, class actuator.Class, op Operation, ids ...string) bool
+	Fail(t *testing.T, class actuator.ErrorClass, op Operation, ids ...string) bool
 }
 
 // Operation is a method of an actuator.
@@ -38,24 +38,24 @@ const (
 // infraID of one should be the beginning of the next one's, to find actuators that match by prefix.
 func Run(t *testing.T, newCloud func(t *testing.T) Cloud) {
 	for name, row := range map[string]func(*testing.T, func(*testing.T) Cloud){
-		"observe finds all machines on more than one page, ordered by id":  findsAllPages,
-		"machines of another infraID are invisible":                        othersAreInvisible,
-		"a cluster without machines is no error":                           noMachines,
-		"an empty infraID is refused":                                      emptyInfraID,
-		"an unknown machine is not found and the others are acted on":      unknownMachine,
-		"wrong credentials are invalid":                                    wrongCredentials,
-		"missing credentials are missing":                                  missingCredentials,
-		"every class of error is told, and without the credentials":        classesAreTold,
-		"a cancelled context returns promptly with the context's error":    cancelledContext,
-		"calls from twenty goroutines are safe":                            manyGoroutines,
-		"stop concerns the named machines only":                            stopsNamedOnly,
-		"nothing to stop or start is no error":                             nothingToDo,
+		"observe finds all machines on more than one page, ordered by id":  observeFindsAllPages,
+		"machines of another infraID are invisible":                        otherClustersAreInvisible,
+		"a cluster without machines is no error":                           emptyClusterIsNoError,
+		"an empty infraID is refused":                                      emptyInfraIDIsRefused,
+		"an unknown machine is not found and the others are acted on":      unknownMachineIsNotFound,
+		"wrong credentials are invalid":                                    wrongCredentialsAreInvalid,
+		"missing credentials are missing":                                  missingCredentialsAreReported,
+		"every class of error is told, and without the credentials":        errorClassesAreReported,
+		"a cancelled context returns promptly with the context's error":    cancelledContextReturns,
+		"calls from twenty goroutines are safe":                            concurrentCallsAreSafe,
+		"stop concerns the named machines only":                            stopsNamedMachinesOnly,
+		"nothing to stop or start is no error":                             emptyListIsNoError,
 		"stop is idempotent":                                               stopIsIdempotent,
-		"after stop no machine is running or starting":                     staysStopped,
-		"a machine that cannot be stopped yet does not hold the others":    stopsPastStarting,
+		"after stop no machine is running or starting":                     stoppedMachinesStayStopped,
+		"a machine that cannot be stopped yet does not hold the others":    stopsDespiteStartingMachine,
 		"start is idempotent":                                              startIsIdempotent,
-		"start works on running, stopping and stopped machines at once":    startsMixture,
-		"a machine without capacity does not hold the others and is named": startsPastNoCapacity,
+		"start works on running, stopping and stopped machines at once":    startsMixedStates,
+		"a machine without capacity does not hold the others and is named": startsDespiteNoCapacity,
 	} {
 		t.Run(name, func(t *testing.T) { row(t, newCloud) })
 	}

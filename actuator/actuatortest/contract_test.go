@@ -21,12 +21,12 @@ import (
 // flawVariable names the flaw that the toy actuator has in a child process.
 const flawVariable = "ACTUATORTEST_FLAW"
 
-// flaw is a mistake that the contract has to find.
-type flaw string
+// toyFlaw is a mistake that the contract has to find.
+type toyFlaw string
 
-// flaws are all of them, each with a row that has to find it.
-func flaws() map[flaw]string {
-	return map[flaw]string{
+// flawsWithRows are all of them, each with a row that has to find it.
+func flawsWithRows() map[toyFlaw]string {
+	return map[toyFlaw]string{
 		"forgets pages":       "observe finds all machines on more than one page",
 		"is unordered":        "ordered by id",
 		"matches prefixes":    "machines of another infraID are invisible",
@@ -46,7 +46,7 @@ func flaws() map[flaw]string {
 }
 
 func TestContractPasses(t *testing.T) {
-	cloud := &toyCloud{machines: map[string]*toyMachine{}, flaw: flaw(os.Getenv(flawVariable))}
+	cloud := &toyCloud{machines: map[string]*toyMachine{}, flaw: toyFlaw(os.Getenv(flawVariable))}
 	Run(t, func(*testing.T) Cloud {
 		cloud.clusters++
 		return &toyCluster{toyCloud: cloud, infraID: "toy" + strings.Repeat("-x", cloud.clusters)}
@@ -60,7 +60,7 @@ func TestContractFindsFlaws(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for flaw, row := range flaws() {
+	for flaw, row := range flawsWithRows() {
 		t.Run("an actuator that "+string(flaw), func(t *testing.T) {
 			child := exec.CommandContext(t.Context(), self, "-test.run=^TestContractPasses$", "-test.v", "-test.timeout=5m")
 			child.Env = append(os.Environ(), flawVariable+"="+string(flaw))
@@ -81,7 +81,7 @@ func TestContractFindsFlaws(t *testing.T) {
 // toyCloud is a cloud in memory, where a machine changes state a few observations after it was asked to.
 type toyCloud struct {
 	mu       sync.Mutex
-	flaw     flaw
+	flaw     toyFlaw
 	clusters int
 	made     int
 	calls    int
@@ -91,13 +91,13 @@ type toyCloud struct {
 
 type toyMachine struct {
 	infraID string
-	state   actuator.State
+	state   actuator.MachineState
 	// after is how many observations the transition still takes.
 	after int
 }
 
 type toyFault struct {
-	class actuator.Class
+	class actuator.ErrorClass
 	op    Operation
 	ids   []string
 }
@@ -136,7 +136,7 @@ func (c *toyCluster) Settle(*testing.T) {
 	}
 }
 
-func (c *toyCluster) Fail(t *testing.T, class actuator.Class, op Operation, ids ...string) bool {
+func (c *toyCluster) Fail(t *testing.T, class actuator.ErrorClass, op Operation, ids ...string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.faults = append(c.faults, toyFault{class, op, ids})
@@ -212,7 +212,7 @@ func (c *toyCloud) Start(ctx context.Context, t actuator.Target, ids []string) e
 	return c.power(ctx, t, Start, ids, actuator.Stopped, actuator.Starting)
 }
 
-func (c *toyCloud) power(ctx context.Context, t actuator.Target, op Operation, ids []string, from, to actuator.State) error {
+func (c *toyCloud) power(ctx context.Context, t actuator.Target, op Operation, ids []string, from, to actuator.MachineState) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.admit(ctx, t, op); err != nil {
@@ -230,7 +230,7 @@ func (c *toyCloud) power(ctx context.Context, t actuator.Target, op Operation, i
 }
 
 // move asks one machine to change.
-func (c *toyCloud) move(op Operation, id string, from, to actuator.State) error {
+func (c *toyCloud) move(op Operation, id string, from, to actuator.MachineState) error {
 	if err := c.fault(op, id); err != nil {
 		return err
 	}

@@ -12,50 +12,50 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 )
 
-func operations() []Operation { return []Operation{Observe, Stop, Start} }
+func allOperations() []Operation { return []Operation{Observe, Stop, Start} }
 
-func wrongCredentials(t *testing.T, newCloud func(*testing.T) Cloud) {
+func wrongCredentialsAreInvalid(t *testing.T, newCloud func(*testing.T) Cloud) {
 	c := newCluster(t, newCloud, 1)
 	target := c.Target()
 	target.Credentials = map[string][]byte{}
 	for key := range c.Target().Credentials {
 		target.Credentials[key] = []byte("this-is-wrong-" + key)
 	}
-	for _, op := range operations() {
-		keepsSecrets(t, c.fails(op, target, actuator.CredentialsInvalid, c.ids...), target)
+	for _, op := range allOperations() {
+		expectNoSecrets(t, c.expectError(op, target, actuator.CredentialsInvalid, c.ids...), target)
 	}
-	c.settled(actuator.Running, nil)
+	c.expectSettled(actuator.Running, nil)
 }
 
-func missingCredentials(t *testing.T, newCloud func(*testing.T) Cloud) {
+func missingCredentialsAreReported(t *testing.T, newCloud func(*testing.T) Cloud) {
 	c := newCluster(t, newCloud, 1)
 	target := c.Target()
 	for _, none := range []map[string][]byte{nil, {}, {"unrelated": []byte("value")}} {
 		target.Credentials = none
-		for _, op := range operations() {
-			_ = c.fails(op, target, actuator.CredentialsMissing, c.ids...)
+		for _, op := range allOperations() {
+			_ = c.expectError(op, target, actuator.CredentialsMissing, c.ids...)
 		}
 	}
-	c.settled(actuator.Running, nil)
+	c.expectSettled(actuator.Running, nil)
 }
 
-func classesAreTold(t *testing.T, newCloud func(*testing.T) Cloud) {
-	classes := []actuator.Class{
+func errorClassesAreReported(t *testing.T, newCloud func(*testing.T) Cloud) {
+	classes := []actuator.ErrorClass{
 		actuator.CredentialsInvalid, actuator.PermissionDenied, actuator.Unreachable, actuator.Throttled,
 		actuator.NoCapacity, actuator.WrongState, actuator.NotFound, actuator.Other,
 	}
 	told := 0
 	for _, class := range classes {
-		for _, op := range operations() {
+		for _, op := range allOperations() {
 			t.Run(string(op)+" with "+string(class), func(t *testing.T) {
 				c := newCluster(t, newCloud, 2)
 				if !c.Fail(t, class, op) {
 					t.Skip("the test's cloud cannot fail this way")
 				}
 				told++
-				first := c.fails(op, c.Target(), class, c.ids...)
-				again := c.fails(op, c.Target(), class, c.ids...)
-				keepsSecrets(t, first, c.Target())
+				first := c.expectError(op, c.Target(), class, c.ids...)
+				again := c.expectError(op, c.Target(), class, c.ids...)
+				expectNoSecrets(t, first, c.Target())
 				if first != nil && again != nil && first.Error() != again.Error() {
 					t.Errorf("the message changes although the trouble does not:\n%s\n%s", first, again)
 				}
@@ -67,8 +67,8 @@ func classesAreTold(t *testing.T, newCloud func(*testing.T) Cloud) {
 	}
 }
 
-// keepsSecrets checks that the error holds no value of the credentials.
-func keepsSecrets(t *testing.T, err error, target actuator.Target) {
+// expectNoSecrets checks that the error holds no value of the credentials.
+func expectNoSecrets(t *testing.T, err error, target actuator.Target) {
 	t.Helper()
 	for key, value := range target.Credentials {
 		if err != nil && strings.Contains(err.Error(), string(value)) {
@@ -77,14 +77,14 @@ func keepsSecrets(t *testing.T, err error, target actuator.Target) {
 	}
 }
 
-func cancelledContext(t *testing.T, newCloud func(*testing.T) Cloud) {
+func cancelledContextReturns(t *testing.T, newCloud func(*testing.T) Cloud) {
 	c := newCluster(t, newCloud, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	for _, op := range operations() {
+	for _, op := range allOperations() {
 		answered := make(chan error, 1)
-		go func() { answered <- c.do(ctx, op, c.Target(), c.ids) }()
-		waiting, done := context.WithTimeout(t.Context(), patience)
+		go func() { answered <- c.call(ctx, op, c.Target(), c.ids) }()
+		waiting, done := context.WithTimeout(t.Context(), callDeadline)
 		defer done()
 		select {
 		case err := <-answered:
@@ -95,16 +95,16 @@ func cancelledContext(t *testing.T, newCloud func(*testing.T) Cloud) {
 			t.Fatalf("%s with a cancelled context does not return", op)
 		}
 	}
-	c.settled(actuator.Running, nil)
+	c.expectSettled(actuator.Running, nil)
 }
 
-func manyGoroutines(t *testing.T, newCloud func(*testing.T) Cloud) {
+func concurrentCallsAreSafe(t *testing.T, newCloud func(*testing.T) Cloud) {
 	const callers = 20
 	c := newCluster(t, newCloud, 6)
 	var work sync.WaitGroup
 	for range callers {
 		work.Go(func() {
-			if err := c.do(t.Context(), Stop, c.Target(), c.ids); err != nil {
+			if err := c.call(t.Context(), Stop, c.Target(), c.ids); err != nil {
 				t.Errorf("stop: %v", err)
 			}
 			machines, err := c.Actuator().Observe(t.Context(), c.Target())
@@ -114,5 +114,5 @@ func manyGoroutines(t *testing.T, newCloud func(*testing.T) Cloud) {
 		})
 	}
 	work.Wait()
-	c.settled(actuator.Stopped, nil)
+	c.expectSettled(actuator.Stopped, nil)
 }

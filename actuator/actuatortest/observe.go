@@ -11,7 +11,7 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 )
 
-func findsAllPages(t *testing.T, newCloud func(*testing.T) Cloud) {
+func observeFindsAllPages(t *testing.T, newCloud func(*testing.T) Cloud) {
 	c := newCluster(t, newCloud, 12)
 	machines, err := c.Actuator().Observe(t.Context(), c.Target())
 	if err != nil {
@@ -29,22 +29,22 @@ func findsAllPages(t *testing.T, newCloud func(*testing.T) Cloud) {
 	}
 }
 
-func othersAreInvisible(t *testing.T, newCloud func(*testing.T) Cloud) {
+func otherClustersAreInvisible(t *testing.T, newCloud func(*testing.T) Cloud) {
 	one, other := newCluster(t, newCloud, 2), newCluster(t, newCloud, 3)
 	if one.Target().InfraID == other.Target().InfraID {
 		t.Fatal("the test's clouds share an infraID")
 	}
-	one.settled(actuator.Running, nil)
-	other.settled(actuator.Running, nil)
+	one.expectSettled(actuator.Running, nil)
+	other.expectSettled(actuator.Running, nil)
 }
 
-func noMachines(t *testing.T, newCloud func(*testing.T) Cloud) {
-	if found := newCluster(t, newCloud, 0).states(); len(found) > 0 {
+func emptyClusterIsNoError(t *testing.T, newCloud func(*testing.T) Cloud) {
+	if found := newCluster(t, newCloud, 0).observeStates(); len(found) > 0 {
 		t.Errorf("machines of an empty cluster: %v", found)
 	}
 }
 
-func emptyInfraID(t *testing.T, newCloud func(*testing.T) Cloud) {
+func emptyInfraIDIsRefused(t *testing.T, newCloud func(*testing.T) Cloud) {
 	c := newCluster(t, newCloud, 1)
 	target := c.Target()
 	target.InfraID = ""
@@ -54,17 +54,17 @@ func emptyInfraID(t *testing.T, newCloud func(*testing.T) Cloud) {
 	}
 }
 
-func unknownMachine(t *testing.T, newCloud func(*testing.T) Cloud) {
+func unknownMachineIsNotFound(t *testing.T, newCloud func(*testing.T) Cloud) {
 	c := newCluster(t, newCloud, 3)
-	named := slices.Concat(c.ids[:1], []string{unlike(c.ids)}, c.ids[1:])
-	_ = c.fails(Stop, c.Target(), actuator.NotFound, named...)
-	c.settled(actuator.Stopped, nil)
-	_ = c.fails(Start, c.Target(), actuator.NotFound, named...)
-	c.settled(actuator.Running, nil)
+	named := slices.Concat(c.ids[:1], []string{unknownIDLike(c.ids)}, c.ids[1:])
+	_ = c.expectError(Stop, c.Target(), actuator.NotFound, named...)
+	c.expectSettled(actuator.Stopped, nil)
+	_ = c.expectError(Start, c.Target(), actuator.NotFound, named...)
+	c.expectSettled(actuator.Running, nil)
 }
 
-// unlike returns an id of the same form that is not among the ids.
-func unlike(ids []string) string {
+// unknownIDLike returns an id of the same form that is not among the ids.
+func unknownIDLike(ids []string) string {
 	stem := ids[0][:len(ids[0])-1]
 	for _, last := range []string{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"} {
 		if !slices.Contains(ids, stem+last) {

@@ -15,28 +15,28 @@ type Rule struct {
 // Destructive acts follow from the spec and the observed machines; conditions are never read.
 func Rules() []Rule {
 	return []Rule{
-		{"deleted", func(o Observed) bool { return o.Deleted }, deleted},
-		{"paused", func(o Observed) bool { return o.Paused }, paused},
-		{"not installed", func(o Observed) bool { return !o.Installed }, notInstalled},
+		{"deleted", func(o Observed) bool { return o.Deleted }, clusterDeleted},
+		{"paused", func(o Observed) bool { return o.Paused }, powerPaused},
+		{"not installed", func(o Observed) bool { return !o.Installed }, clusterNotInstalled},
 		{"invalid spec", func(o Observed) bool { return o.Invalid != "" }, invalidSpec},
-		{"cannot hibernate", Observed.refused, unsupported},
-		{"machines not observed", func(o Observed) bool { return o.Trouble != nil }, inTrouble},
-		{"no machines", func(o Observed) bool { return len(o.Machines) == 0 && o.NoActuator == "" }, noMachines},
+		{"cannot hibernate", Observed.cannotHibernate, hibernationUnsupported},
+		{"machines not observed", func(o Observed) bool { return o.ObservationError != nil }, observationFailed},
+		{"no machines", func(o Observed) bool { return len(o.Machines) == 0 && o.NoActuator == "" }, noMachinesFound},
 
-		{"asleep", func(o Observed) bool { return o.wantsSleep() && o.all(actuator.Stopped) }, hibernating},
-		{"nodes not read yet", Observed.unread, waitNodesRead},
-		{"write the nodes down", func(o Observed) bool { return o.wantsSleep() && !o.asleep() }, recordNodes},
-		{"stop machines", func(o Observed) bool { return o.wantsSleep() && o.some(actuator.Running) }, stopMachines},
-		{"machines are stopping", Observed.wantsSleep, waitStopped},
+		{"asleep", func(o Observed) bool { return o.shouldHibernate() && o.allMachinesAre(actuator.Stopped) }, clusterHibernates},
+		{"nodes not read yet", Observed.awaitsNodeRecord, awaitNodeRecord},
+		{"write the nodes down", func(o Observed) bool { return o.shouldHibernate() && !o.isHibernationRecorded() }, recordNodes},
+		{"stop machines", func(o Observed) bool { return o.shouldHibernate() && o.anyMachineIs(actuator.Running) }, stopMachines},
+		{"machines are stopping", Observed.shouldHibernate, awaitStopped},
 
-		{"write the wake-up down", func(o Observed) bool { return o.some(actuator.Stopped) && !o.waking() }, recordWake},
-		{"start machines", func(o Observed) bool { return o.some(actuator.Stopped) }, startMachines},
-		{"machines are starting", func(o Observed) bool { return o.NoActuator == "" && !o.up() }, waitStarted},
-		{"waking, API silent", func(o Observed) bool { return o.API != Reachable && o.resuming() }, waitAPI},
-		{"awake, API silent", func(o Observed) bool { return o.API != Reachable }, runningUnreachable},
-		{"approve certificates", func(o Observed) bool { return len(o.Approvable) > 0 }, approve},
-		{"waking, nodes not back", func(o Observed) bool { return o.resuming() && len(o.missing()) > 0 }, waitNodes},
-		{"running", func(Observed) bool { return true }, running},
+		{"write the wake-up down", func(o Observed) bool { return o.anyMachineIs(actuator.Stopped) && !o.isResumeRecorded() }, recordResume},
+		{"start machines", func(o Observed) bool { return o.anyMachineIs(actuator.Stopped) }, startMachines},
+		{"machines are starting", func(o Observed) bool { return o.NoActuator == "" && !o.isPoweredOn() }, awaitStarted},
+		{"waking, API silent", func(o Observed) bool { return o.API != Reachable && o.isResumeUnfinished() }, awaitAPI},
+		{"awake, API silent", func(o Observed) bool { return o.API != Reachable }, clusterUnreachable},
+		{"approve certificates", func(o Observed) bool { return len(o.Approvable) > 0 }, approveRequests},
+		{"waking, nodes not back", func(o Observed) bool { return o.isResumeUnfinished() && len(o.missingNodes()) > 0 }, awaitNodes},
+		{"running", func(Observed) bool { return true }, clusterRuns},
 	}
 }
 
@@ -47,10 +47,10 @@ func Decide(o Observed) Plan {
 			p := r.Then(o)
 			p.Rule = r.Name
 			if p.Do == nil {
-				p.Do = Nothing{}
+				p.Do = NoAction{}
 			}
 			return p
 		}
 	}
-	return Plan{Do: Nothing{}}
+	return Plan{Do: NoAction{}}
 }

@@ -44,7 +44,7 @@ func TestDiagramShowsTheRules(t *testing.T) {
 	}
 }
 
-type edge struct{ from, to told }
+type edge struct{ from, to reportedConditions }
 
 // diagram draws what is told of a healthy cluster: on the way to sleep and back, with up to two changes of mind,
 // or with an effect that is refused.
@@ -52,8 +52,8 @@ func diagram(t *testing.T) string {
 	t.Helper()
 	a := newAtlas()
 	ways := a.thereAndBack(t)
-	once := a.disturb(t, ways, []disturbance{wishFlipped})
-	twice := a.disturb(t, once, []disturbance{wishFlipped})
+	once := a.disturb(t, ways, []disturbance{desiredFlipped})
+	twice := a.disturb(t, once, []disturbance{desiredFlipped})
 	refused := a.disturb(t, ways, []disturbance{actionRefused})
 
 	edges := map[edge]map[string]bool{}
@@ -70,10 +70,10 @@ func diagram(t *testing.T) string {
 // draw adds an edge for every step that changes a reason.
 func (a *atlas) draw(edges map[edge]map[string]bool, worlds []int, d disturbance) {
 	for _, id := range worlds {
-		saved, p := a.worlds[id].pass(d)
-		e := edge{a.worlds[id].told.reasons(), saved.told.reasons()}
-		_, idle := p.Do.(Nothing)
-		if e.from == e.to || e.from == (told{}) || d == actionRefused && idle {
+		saved, p := a.worlds[id].reconcileOnce(d)
+		e := edge{a.worlds[id].reported.reasons(), saved.reported.reasons()}
+		_, idle := p.Do.(NoAction)
+		if e.from == e.to || e.from == (reportedConditions{}) || d == actionRefused && idle {
 			continue
 		}
 		if edges[e] == nil {
@@ -88,17 +88,17 @@ func (a *atlas) draw(edges map[edge]map[string]bool, worlds []int, d disturbance
 }
 
 // reasons is what a box of the diagram stands for.
-func (s told) reasons() told {
-	return told{hibernating: Condition{Reason: s.hibernating.Reason}, ready: Condition{Reason: s.ready.Reason}}
+func (s reportedConditions) reasons() reportedConditions {
+	return reportedConditions{hibernating: Condition{Reason: s.hibernating.Reason}, ready: Condition{Reason: s.ready.Reason}}
 }
 
-func (s told) box() string { return s.hibernating.Reason + "_" + s.ready.Reason }
+func (s reportedConditions) box() string { return s.hibernating.Reason + "_" + s.ready.Reason }
 
 func mermaid(edges map[edge]map[string]bool) string {
 	boxes := map[string]map[string]bool{}
 	var arrows []string
 	for e, rules := range edges {
-		for _, s := range []told{e.from, e.to} {
+		for _, s := range []reportedConditions{e.from, e.to} {
 			if boxes[s.hibernating.Reason] == nil {
 				boxes[s.hibernating.Reason] = map[string]bool{}
 			}

@@ -21,53 +21,53 @@ const (
 	clusterSilent       disturbance = "cluster silent"
 
 	// Between passes.
-	wishFlipped   disturbance = "wish flipped"
-	statusWiped   disturbance = "status wiped"
-	firstMeddled  disturbance = "first machine switched by somebody else"
-	secondMeddled disturbance = "second machine switched by somebody else"
-	managerAway   disturbance = "manager away"
+	desiredFlipped disturbance = "wish flipped"
+	statusWiped    disturbance = "status wiped"
+	firstMeddled   disturbance = "first machine switched by somebody else"
+	secondMeddled  disturbance = "second machine switched by somebody else"
+	managerAway    disturbance = "manager away"
 )
 
 func disturbances() []disturbance {
 	return []disturbance{
 		statusLost, actionRefused, actionPartlyRefused, cloudSilent, clusterSilent,
-		wishFlipped, statusWiped, firstMeddled, secondMeddled, managerAway,
+		desiredFlipped, statusWiped, firstMeddled, secondMeddled, managerAway,
 	}
 }
 
-func (w world) disturb(d disturbance) world {
+func (w modelState) applyDisturbance(d disturbance) modelState {
 	switch d {
-	case wishFlipped:
-		return w.flip()
+	case desiredFlipped:
+		return w.flipDesired()
 	case statusWiped:
-		w.sleep, w.told = noRecord(), told{}
+		w.record, w.reported = noRecord(), reportedConditions{}
 	case firstMeddled:
-		w.machines[0] = w.machines[0].meddle(slowness(0))
+		w.machines[0] = w.machines[0].meddle(transitionPasses(0))
 	case secondMeddled:
-		w.machines[1] = w.machines[1].meddle(slowness(1))
+		w.machines[1] = w.machines[1].meddle(transitionPasses(1))
 	case managerAway:
-		w = w.tick(stride)
+		w = w.tick(idleTime)
 	case undisturbed, statusLost, actionRefused, actionPartlyRefused, cloudSilent, clusterSilent:
-		w, _ = w.step(d)
+		w, _ = w.stepAndTick(d)
 	}
 	return w
 }
 
-func (w world) flip() world {
+func (w modelState) flipDesired() modelState {
 	if w.wantsRunning() {
-		w.wish = hivev1.PowerStateHibernating
+		w.desired = hivev1.PowerStateHibernating
 	} else {
-		w.wish = hivev1.PowerStateRunning
+		w.desired = hivev1.PowerStateRunning
 	}
 	return w
 }
 
-func (m toyMachine) meddle(slowness int) toyMachine {
+func (m modelMachine) meddle(slowness int) modelMachine {
 	switch m.state {
 	case actuator.Running:
-		return toyMachine{actuator.Stopping, slowness}
+		return modelMachine{actuator.Stopping, slowness}
 	case actuator.Stopped:
-		return toyMachine{actuator.Starting, slowness}
+		return modelMachine{actuator.Starting, slowness}
 	case actuator.Stopping, actuator.Starting:
 		return m
 	default:
@@ -78,26 +78,26 @@ func (m toyMachine) meddle(slowness int) toyMachine {
 // refusedPlan is what the shell makes of a plan whose effect was refused; no effect cannot be refused.
 func refusedPlan(p Plan) Plan {
 	switch p.Do.(type) {
-	case Stop:
-		return p.Failed(Trouble{Class: actuator.WrongState, Message: "The cloud refused to stop i-0"})
-	case Start:
-		return p.Failed(Trouble{Class: actuator.NoCapacity, Message: "The cloud has no room for i-0"})
-	case Approve:
-		return p.Failed(Trouble{Class: actuator.Unreachable, Message: "The cluster refused csr-0"})
-	case Nothing:
+	case StopMachines:
+		return p.Failed(ObservationError{Class: actuator.WrongState, Message: "The cloud refused to stop i-0"})
+	case StartMachines:
+		return p.Failed(ObservationError{Class: actuator.NoCapacity, Message: "The cloud has no room for i-0"})
+	case ApproveRequests:
+		return p.Failed(ObservationError{Class: actuator.Unreachable, Message: "The cluster refused csr-0"})
+	case NoAction:
 	}
 	return p
 }
 
-func firstOnly(do Action) Action {
+func firstTargetOnly(do Action) Action {
 	switch do := do.(type) {
-	case Stop:
-		return Stop{IDs: do.IDs[:1]}
-	case Start:
-		return Start{IDs: do.IDs[:1]}
-	case Approve:
-		return Approve{Requests: do.Requests[:1]}
-	case Nothing:
+	case StopMachines:
+		return StopMachines{IDs: do.IDs[:1]}
+	case StartMachines:
+		return StartMachines{IDs: do.IDs[:1]}
+	case ApproveRequests:
+		return ApproveRequests{Requests: do.Requests[:1]}
+	case NoAction:
 	}
 	return do
 }

@@ -21,18 +21,18 @@ type Event struct {
 // CertificatesApproved lists the certificate requests that were approved, with their nodes.
 const CertificatesApproved = "CertificatesApproved"
 
-// Events tells what changed from the conditions before to the plan. A repetition is no event.
-func Events(before []metav1.Condition, p Plan) []Event {
+// TransitionEvents tells what changed from the conditions before to the plan. A repetition is no event.
+func TransitionEvents(before []metav1.Condition, p Plan) []Event {
 	var list []Event
-	if old := find(before, hivev1.ClusterHibernatingCondition); changed(old, p.Hibernating) {
+	if old := find(before, hivev1.ClusterHibernatingCondition); isTransition(old, p.Hibernating) {
 		e := Event{Reason: p.Hibernating.Reason, Note: p.Hibernating.Message}
-		e.Warning = worrying(p.Hibernating)
+		e.Warning = isWarning(p.Hibernating)
 		if p.Record != nil && p.Record.RequestedBy != "" && p.Hibernating.Reason == hivev1.StoppingHibernationReason {
 			e.Note = fmt.Sprintf("%s; asked for by %s", e.Note, p.Record.RequestedBy)
 		}
 		list = append(list, e)
 	}
-	if old := find(before, hivev1.ClusterReadyCondition); changed(old, p.Ready) && failure(p.Ready.Reason) {
+	if old := find(before, hivev1.ClusterReadyCondition); isTransition(old, p.Ready) && isFailureReason(p.Ready.Reason) {
 		list = append(list, Event{Warning: true, Reason: p.Ready.Reason, Note: p.Ready.Message})
 	}
 	return list
@@ -47,16 +47,16 @@ func find(conditions []metav1.Condition, kind string) *metav1.Condition {
 	return nil
 }
 
-// changed: the first report of a cluster that simply runs is no news.
-func changed(old *metav1.Condition, c Condition) bool {
+// isTransition: the first report of a cluster that simply runs is no news.
+func isTransition(old *metav1.Condition, c Condition) bool {
 	if old == nil {
 		return c.Reason != hivev1.RunningHibernationReason
 	}
 	return old.Reason != c.Reason || old.Status != c.Status
 }
 
-// worrying: what somebody has decided or not yet done is none.
-func worrying(c Condition) bool {
+// isWarning: what somebody has decided or not yet done is none.
+func isWarning(c Condition) bool {
 	switch c.Reason {
 	case hivev1.UnsupportedHibernationReason:
 		return true
@@ -67,7 +67,7 @@ func worrying(c Condition) bool {
 	}
 }
 
-func failure(reason string) bool {
+func isFailureReason(reason string) bool {
 	switch reason {
 	case hivev1.FailedToStopReason, hivev1.FailedToStartMachinesReason, hivev1.FailedToApproveReason, hivev1.APIUnreachableReason:
 		return true

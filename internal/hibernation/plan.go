@@ -36,25 +36,25 @@ type Condition struct {
 //sumtype:decl
 type Action interface{ isAction() }
 
-// Nothing leaves the world as it is.
-type Nothing struct{}
+// NoAction leaves the world as it is.
+type NoAction struct{}
 
-// Stop asks the cloud to stop machines.
-type Stop struct{ IDs []string }
+// StopMachines asks the cloud to stop machines.
+type StopMachines struct{ IDs []string }
 
-// Start asks the cloud to start machines.
-type Start struct{ IDs []string }
+// StartMachines asks the cloud to start machines.
+type StartMachines struct{ IDs []string }
 
-// Approve approves certificate requests by name.
-type Approve struct{ Requests []string }
+// ApproveRequests approves certificate requests by name.
+type ApproveRequests struct{ Requests []string }
 
-func (Nothing) isAction() {}
-func (Stop) isAction()    {}
-func (Start) isAction()   {}
-func (Approve) isAction() {}
+func (NoAction) isAction()        {}
+func (StopMachines) isAction()    {}
+func (StartMachines) isAction()   {}
+func (ApproveRequests) isAction() {}
 
-// PowerState is the display field that follows from the Hibernating condition.
-func PowerState(hibernating Condition) string {
+// DisplayedPowerState is the display field that follows from the Hibernating condition.
+func DisplayedPowerState(hibernating Condition) string {
 	if hibernating.Status == metav1.ConditionUnknown {
 		return "Unknown"
 	}

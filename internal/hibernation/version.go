@@ -12,26 +12,26 @@ import (
 const minimumVersion = "4.4.8"
 
 const (
-	shownVersion = 64
-	// longestVersion keeps garbage from being parsed at length; what is cut off cannot make an old version new.
-	longestVersion = 256
+	maxShownVersion = 64
+	// maxVersionLength keeps garbage from being parsed at length; what is cut off cannot make an old version new.
+	maxVersionLength = 256
 )
 
-// Incompatible says why a cluster of the first version given that is not empty cannot hibernate; empty when it can.
+// IncompatibilityReason says why a cluster of the first version given that is not empty cannot hibernate; empty when it can.
 // A pre-release of the minimum is older than the minimum.
-func Incompatible(sources ...string) string {
+func IncompatibilityReason(sources ...string) string {
 	for _, v := range sources {
 		if v == "" {
 			continue
 		}
-		parsed, err := version.ParseSemantic(v[:min(len(v), longestVersion)])
+		parsed, err := version.ParseSemantic(v[:min(len(v), maxVersionLength)])
 		if err != nil {
 			return fmt.Sprintf("Expected an OpenShift version such as %s, found %q; correct status.clusterVersionStatus or the version label",
-				minimumVersion, v[:min(len(v), shownVersion)])
+				minimumVersion, v[:min(len(v), maxShownVersion)])
 		}
 		if parsed.LessThan(version.MustParseSemantic(minimumVersion)) {
 			return fmt.Sprintf("Expected OpenShift %s or later, found %.*s; upgrade the cluster to hibernate it",
-				minimumVersion, shownVersion, parsed)
+				minimumVersion, maxShownVersion, parsed)
 		}
 		return ""
 	}

@@ -12,9 +12,9 @@ import (
 )
 
 // maxVersionMessage holds the words around a version and the shown part of it, quoted.
-const maxVersionMessage = 200 + 10*shownVersion
+const maxVersionMessage = 200 + 10*maxShownVersion
 
-func TestIncompatible(t *testing.T) {
+func TestIncompatibilityReason(t *testing.T) {
 	for name, row := range map[string]struct {
 		sources []string
 		// want is a part of the message; empty where the version is good.
@@ -46,11 +46,11 @@ func TestIncompatible(t *testing.T) {
 		"a number beyond all bounds":              {[]string{"4.99999999999999999999.0"}, `found "4.99999999999999999999.0"`},
 		"a new line cannot break the message":     {[]string{"4.4.8\nforged"}, `found "4.4.8\nforged"`},
 		"letters beyond ASCII":                    {[]string{"４.15.0"}, `found "４.15.0"`},
-		"long garbage is cut":                     {[]string{strings.Repeat("x", 1<<16)}, `found "` + strings.Repeat("x", shownVersion) + `"; correct`},
-		"a long pre-release of an old one is too": {[]string{"4.4.7-" + strings.Repeat("x", 1<<16)}, "found 4.4.7-" + strings.Repeat("x", shownVersion-6) + "; upgrade"},
+		"long garbage is cut":                     {[]string{strings.Repeat("x", 1<<16)}, `found "` + strings.Repeat("x", maxShownVersion) + `"; correct`},
+		"a long pre-release of an old one is too": {[]string{"4.4.7-" + strings.Repeat("x", 1<<16)}, "found 4.4.7-" + strings.Repeat("x", maxShownVersion-6) + "; upgrade"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := Incompatible(row.sources...)
+			got := IncompatibilityReason(row.sources...)
 			if (got == "") != (row.want == "") || !strings.Contains(got, row.want) || len(got) > maxVersionMessage {
 				t.Errorf("expected a short message with %q, found %.300q", row.want, got)
 			}
@@ -58,12 +58,12 @@ func TestIncompatible(t *testing.T) {
 	}
 }
 
-func FuzzIncompatible(f *testing.F) {
+func FuzzIncompatibilityReason(f *testing.F) {
 	for _, seed := range []string{"", "4.4.8", "4.4.8-rc.1", "v4.15.0+x", " ", "4.4", "x\x00\xff", "4.4.7-" + strings.Repeat("9", 100)} {
 		f.Add(seed, "4.15.0")
 	}
 	f.Fuzz(func(t *testing.T, first, second string) {
-		got := Incompatible(first, second)
+		got := IncompatibilityReason(first, second)
 		if len(got) > maxVersionMessage || !utf8.ValidString(got) || strings.ContainsFunc(got, unicode.IsControl) {
 			t.Errorf("expected a short line, found %.300q", got)
 		}
@@ -75,7 +75,7 @@ func FuzzIncompatible(f *testing.F) {
 		if good := err == nil && parsed.AtLeast(version.MustParseSemantic(minimumVersion)); good != (got == "") {
 			t.Errorf("%q: expected good to be %v, found %q", counts, good, got)
 		}
-		if got != Incompatible(counts) {
+		if got != IncompatibilityReason(counts) {
 			t.Errorf("%q: expected no other source to count, found %q", counts, got)
 		}
 	})

@@ -81,7 +81,7 @@ func TestSimulatedCloud(t *testing.T) {
 		},
 		"terminated machines are left out, and names are told": func(t *testing.T, c *simulatedCluster) {
 			ids := c.Create(t, 2)
-			known, err := c.cloud.actuator.client(t.Context(), c.Target())
+			known, err := c.cloud.actuator.clientFor(t.Context(), c.Target())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -100,7 +100,7 @@ func TestSimulatedCloud(t *testing.T) {
 
 func (c *simulatedCluster) createSpot(t *testing.T) string {
 	t.Helper()
-	known, err := c.cloud.actuator.client(t.Context(), c.Target())
+	known, err := c.cloud.actuator.clientFor(t.Context(), c.Target())
 	if err != nil {
 		t.Fatal(err)
 	}

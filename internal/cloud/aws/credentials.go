@@ -20,24 +20,24 @@ const (
 	configFile      = "aws_config"
 )
 
-// credentials are what a Secret says, complete and plausible.
-type credentials struct {
+// staticCredentials are what a Secret says, complete and plausible.
+type staticCredentials struct {
 	id, secret, token, endpoint string
 }
 
-// secrets are the values that must not show up anywhere.
-func (c credentials) secrets() []string { return []string{c.secret, c.token, c.id} }
+// secretValues are the values that must not show up anywhere.
+func (c staticCredentials) secretValues() []string { return []string{c.secret, c.token, c.id} }
 
 // readCredentials reads the Secret: its keys, or the profile "default" of the AWS configuration file it holds.
-func readCredentials(secret map[string][]byte) (credentials, error) {
+func readCredentials(secret map[string][]byte) (staticCredentials, error) {
 	setting, place := func(key string) string { return string(bytes.TrimSpace(secret[key])) }, "the credentials Secret"
 	if file, ok := secret[configFile]; ok {
-		profile, err := defaultProfile(string(file))
+		profile, err := readDefaultProfile(string(file))
 		if err != nil {
-			return credentials{}, err
+			return staticCredentials{}, err
 		}
-		if err := refuseIndirect(profile); err != nil {
-			return credentials{}, err
+		if err := refuseIndirectKeys(profile); err != nil {
+			return staticCredentials{}, err
 		}
 		fromSecret := setting
 		setting = func(key string) string { return profile[key] }
@@ -48,7 +48,7 @@ func readCredentials(secret map[string][]byte) (credentials, error) {
 	}
 	for _, key := range []string{accessKeyID, secretAccessKey} {
 		if setting(key) == "" {
-			return credentials{}, &actuator.Error{
+			return staticCredentials{}, &actuator.Error{
 				Class:   actuator.CredentialsMissing,
 				Message: fmt.Sprintf("%s has no %s: add it", place, key),
 			}
@@ -56,34 +56,36 @@ func readCredentials(secret map[string][]byte) (credentials, error) {
 	}
 	for _, key := range []string{accessKeyID, secretAccessKey, sessionToken} {
 		if strings.ContainsFunc(setting(key), func(r rune) bool { return r <= ' ' || r > '~' }) {
-			return credentials{}, invalidf("%s in %s must be printable ASCII without spaces: put the value in again", key, place)
+			return staticCredentials{}, invalidCredentialsf("%s in %s must be printable ASCII without spaces: put the value in again", key, place)
 		}
 	}
-	return credentials{
+	return staticCredentials{
 		id: setting(accessKeyID), secret: setting(secretAccessKey),
 		token: setting(sessionToken), endpoint: setting(endpointURL),
 	}, nil
 }
 
-// refuseIndirect refuses profiles whose keys come from elsewhere: what is in a Secret must not run a program in the
+// refuseIndirectKeys refuses profiles whose keys come from elsewhere: what is in a Secret must not run a program in the
 // manager or use the manager's own identity.
-func refuseIndirect(profile map[string]string) error {
+func refuseIndirectKeys(profile map[string]string) error {
 	indirect := []string{
 		"credential_process", "credential_source", "role_arn", "source_profile", "sso_session", "sso_start_url",
 		"web_identity_token_file",
 	}
 	for _, key := range indirect {
 		if _, ok := profile[key]; ok {
-			return invalidf("aws_config in the credentials Secret uses %s, and Torpor takes static keys only: "+
+			return invalidCredentialsf("aws_config in the credentials Secret uses %s, and Torpor takes static keys only: "+
 				"give %s and %s of an IAM user instead", key, accessKeyID, secretAccessKey)
 		}
 	}
 	return nil
 }
 
-func invalidf(format string, args ...any) error {
+func invalidCredentialsf(format string, args ...any) error {
 	return &actuator.Error{Class: actuator.CredentialsInvalid, Message: fmt.Sprintf(format, args...)}
 }
 
-// endpointOr returns the URL that replaces EC2's own, empty for EC2's.
-func (c credentials) endpointOr(fallback string) string { return cmp.Or(c.endpoint, fallback) }
+// endpointOrDefault returns the URL that replaces EC2's own, empty for EC2's.
+func (c staticCredentials) endpointOrDefault(fallback string) string {
+	return cmp.Or(c.endpoint, fallback)
+}

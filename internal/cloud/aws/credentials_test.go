@@ -16,17 +16,17 @@ func TestReadCredentials(t *testing.T) {
 	const profile = "[default]\naws_access_key_id = AKIA1\naws_secret_access_key = s/e+c=\n"
 	for name, row := range map[string]struct {
 		secret  map[string]string
-		want    credentials
-		wantErr actuator.Class
+		want    staticCredentials
+		wantErr actuator.ErrorClass
 		saying  string
 	}{
 		"two keys": {
 			secret: map[string]string{accessKeyID: "AKIA1", secretAccessKey: "s"},
-			want:   credentials{id: "AKIA1", secret: "s"},
+			want:   staticCredentials{id: "AKIA1", secret: "s"},
 		},
 		"all keys, with the newline that files end with": {
 			secret: map[string]string{accessKeyID: "AKIA1\n", secretAccessKey: " s\r\n", sessionToken: "t\n", endpointURL: "http://[::1]:1\n"},
-			want:   credentials{id: "AKIA1", secret: "s", token: "t", endpoint: "http://[::1]:1"},
+			want:   staticCredentials{id: "AKIA1", secret: "s", token: "t", endpoint: "http://[::1]:1"},
 		},
 		"no Secret": {wantErr: actuator.CredentialsMissing, saying: "the credentials Secret has no aws_access_key_id: add it"},
 		"no secret key": {
@@ -39,7 +39,7 @@ func TestReadCredentials(t *testing.T) {
 		},
 		"a profile": {
 			secret: map[string]string{configFile: profile},
-			want:   credentials{id: "AKIA1", secret: "s/e+c="},
+			want:   staticCredentials{id: "AKIA1", secret: "s/e+c="},
 		},
 		"a profile with everything around it": {
 			secret: map[string]string{
@@ -48,15 +48,15 @@ func TestReadCredentials(t *testing.T) {
 					"aws_session_token = t;t\ns3 =\n  aws_access_key_id = NESTED\nregion = x\nendpoint_url = http://a\n",
 				endpointURL: "http://b",
 			},
-			want: credentials{id: "AKIA1", secret: "s=", token: "t;t", endpoint: "http://a"},
+			want: staticCredentials{id: "AKIA1", secret: "s=", token: "t;t", endpoint: "http://a"},
 		},
 		"the Secret's own endpoint serves a profile without one": {
 			secret: map[string]string{configFile: profile, endpointURL: "http://b"},
-			want:   credentials{id: "AKIA1", secret: "s/e+c=", endpoint: "http://b"},
+			want:   staticCredentials{id: "AKIA1", secret: "s/e+c=", endpoint: "http://b"},
 		},
 		"a profile goes before keys": {
 			secret: map[string]string{configFile: profile, accessKeyID: "OTHER", secretAccessKey: "other"},
-			want:   credentials{id: "AKIA1", secret: "s/e+c="},
+			want:   staticCredentials{id: "AKIA1", secret: "s/e+c="},
 		},
 		"a profile without its secret": {
 			secret:  map[string]string{configFile: "[default]\naws_access_key_id = AKIA1", secretAccessKey: "not taken"},
@@ -90,7 +90,7 @@ func TestReadCredentials(t *testing.T) {
 			}
 			got, err := readCredentials(secret)
 			if row.wantErr == "" {
-				if diff := cmp.Diff(row.want, got, cmp.AllowUnexported(credentials{})); diff != "" || err != nil {
+				if diff := cmp.Diff(row.want, got, cmp.AllowUnexported(staticCredentials{})); diff != "" || err != nil {
 					t.Errorf("error %v, credentials (-want +got):\n%s", err, diff)
 				}
 				return
@@ -102,14 +102,14 @@ func TestReadCredentials(t *testing.T) {
 	}
 }
 
-func FuzzDefaultProfile(f *testing.F) {
+func FuzzReadDefaultProfile(f *testing.F) {
 	for _, seed := range []string{
 		"", "[default]\na = b\n", "[profile default]\n a=\n  b = c\n", "[", "[]", "x", "=", "[default]\r\n=\r\n", "\ufeff[default]",
 	} {
 		f.Add(seed, "AKIA1")
 	}
 	f.Fuzz(func(t *testing.T, file, value string) {
-		settings, err := defaultProfile(file)
+		settings, err := readDefaultProfile(file)
 		if err != nil {
 			known, ok := errors.AsType[*actuator.Error](err)
 			rest, isLine := strings.CutPrefix(known.Message, "line ")
@@ -125,7 +125,7 @@ func FuzzDefaultProfile(f *testing.F) {
 		}
 		clean := strings.Trim(value, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/+=") == ""
 		if clean && value != "" && strings.HasSuffix(file, "\n") {
-			again, err := defaultProfile(file + "[default]\nadded=" + value + "\n")
+			again, err := readDefaultProfile(file + "[default]\nadded=" + value + "\n")
 			if err != nil || again["added"] != value {
 				t.Errorf("a setting added at the end: %q and error %v, want %q", again["added"], err, value)
 			}

@@ -25,76 +25,76 @@ const (
 	stopInstances  = "StopInstances"
 )
 
-// refusal is an answer of the cloud that may concern only some of the machines a call names.
-type refusal struct {
-	class         actuator.Class
+// machineRefusal is an answer of the cloud that may concern only some of the machines a call names.
+type machineRefusal struct {
+	class         actuator.ErrorClass
 	code, message string
 }
 
 // Error implements error.
-func (r *refusal) Error() string { return r.code + ": " + r.message }
+func (r *machineRefusal) Error() string { return r.code + ": " + r.message }
 
-// explain turns an error of the SDK into a *refusal or an *actuator.Error with a message that is the same each time.
-func (c *client) explain(operation string, err error) error {
+// explainError turns an error of the SDK into a *refusal or an *actuator.Error with a message that is the same each time.
+func (c *accountClient) explainError(operation string, err error) error {
 	status := 0
 	if response, ok := errors.AsType[*awshttp.ResponseError](err); ok {
 		status = response.HTTPStatusCode()
 	}
 	api, ok := asAPIError(err)
 	if !ok {
-		return c.unanswered(operation, status, err)
+		return c.explainMissingAnswer(operation, status, err)
 	}
-	code := scrub(api.ErrorCode(), c.secrets)
+	code := scrubMessage(api.ErrorCode(), c.secrets)
 	class := classOf(code)
-	message := hint(operation, code) + scrub(api.ErrorMessage(), c.secrets)
+	message := hintFor(operation, code) + scrubMessage(api.ErrorMessage(), c.secrets)
 	switch {
 	case class == actuator.Other && status >= http.StatusInternalServerError:
-		return c.unreachable(operation, fmt.Sprintf("it answers with status %d", status))
+		return c.unreachableError(operation, fmt.Sprintf("it answers with status %d", status))
 	// Other machines may be better off, unlike after an error of the account, the network or the rate.
-	case urgency(class) >= 0 && (operation == stopInstances || operation == startInstances):
-		return &refusal{class: class, code: code, message: message}
+	case urgencyOf(class) >= 0 && (operation == stopInstances || operation == startInstances):
+		return &machineRefusal{class: class, code: code, message: message}
 	default:
 		return &actuator.Error{Class: class, Message: fmt.Sprintf("%s: %s: %s", operation, code, message)}
 	}
 }
 
-// unanswered explains an error that is not the API's.
-func (c *client) unanswered(operation string, status int, err error) error {
+// explainMissingAnswer explains an error that is not the API's.
+func (c *accountClient) explainMissingAnswer(operation string, status int, err error) error {
 	if dns, ok := errors.AsType[*net.DNSError](err); ok && dns.IsNotFound {
-		return c.unreachable(operation, "the host is unknown")
+		return c.unreachableError(operation, "the host is unknown")
 	}
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
-		return c.unreachable(operation, "its certificate is not trusted")
+		return c.unreachableError(operation, "its certificate is not trusted")
 	}
 	_, notSent := errors.AsType[*smithyhttp.RequestSendError](err)
 	_, broken := errors.AsType[net.Error](err)
 	switch {
 	case notSent, broken, errors.Is(err, context.DeadlineExceeded), errors.Is(err, io.ErrUnexpectedEOF):
-		return c.unreachable(operation, "it does not answer")
+		return c.unreachableError(operation, "it does not answer")
 	case status >= http.StatusMultipleChoices:
-		return c.unreachable(operation, fmt.Sprintf("it answers with status %d", status))
+		return c.unreachableError(operation, fmt.Sprintf("it answers with status %d", status))
 	case status != 0:
-		return c.unreachable(operation, "its answer is not one of EC2")
+		return c.unreachableError(operation, "its answer is not one of EC2")
 	default:
-		return otherf("%s: the request cannot be made to %s in region %s: check the region and the endpoint", operation, c.host, c.region)
+		return otherErrorf("%s: the request cannot be made to %s in region %s: check the region and the endpoint", operation, c.host, c.region)
 	}
 }
 
-func (c *client) unreachable(operation, why string) error {
+func (c *accountClient) unreachableError(operation, why string) error {
 	return &actuator.Error{
 		Class:   actuator.Unreachable,
 		Message: fmt.Sprintf("%s: %s in region %s: %s; check the region, the endpoint and the network", operation, c.host, c.region, why),
 	}
 }
 
-func otherf(format string, args ...any) error {
+func otherErrorf(format string, args ...any) error {
 	return &actuator.Error{Class: actuator.Other, Message: fmt.Sprintf(format, args...)}
 }
 
 func asAPIError(err error) (smithy.APIError, bool) { return errors.AsType[smithy.APIError](err) }
 
-// hint says what EC2's own message leaves open.
-func hint(operation, code string) string {
+// hintFor says what EC2's own message leaves open.
+func hintFor(operation, code string) string {
 	if operation == stopInstances && (code == "UnsupportedOperation" || code == "IncorrectSpotRequestState") {
 		return "spot machines cannot be stopped here and are never terminated for it: "
 	}
@@ -102,7 +102,7 @@ func hint(operation, code string) string {
 }
 
 // classOf sorts EC2's error codes by what somebody can do about them.
-func classOf(code string) actuator.Class {
+func classOf(code string) actuator.ErrorClass {
 	code = strings.TrimPrefix(strings.TrimPrefix(code, "Client."), "Server.")
 	switch code {
 	case "AuthFailure", "ExpiredToken", "ExpiredTokenException", "IncompleteSignature", "InvalidAccessKeyId",

@@ -28,35 +28,35 @@ func TestObserveExplains(t *testing.T) {
 		want     actuator.Error
 	}{
 		"a wrong secret": {
-			response: refused(http.StatusForbidden, "SignatureDoesNotMatch", "Signature expired: 20260101T000000Z is now earlier than 20260102T000000Z"),
+			response: ec2Error(http.StatusForbidden, "SignatureDoesNotMatch", "Signature expired: 20260101T000000Z is now earlier than 20260102T000000Z"),
 			want:     actuator.Error{Class: actuator.CredentialsInvalid, Message: "DescribeInstances: SignatureDoesNotMatch: Signature expired: <time> is now earlier than <time>"},
 		},
 		"a key echoed by the cloud": {
-			response: refused(http.StatusForbidden, "AuthFailure", "key "+goodKey+" and ASIAABCDEFGHIJKLMNOP are unknown"),
+			response: ec2Error(http.StatusForbidden, "AuthFailure", "key "+goodKey+" and ASIAABCDEFGHIJKLMNOP are unknown"),
 			want:     actuator.Error{Class: actuator.CredentialsInvalid, Message: "DescribeInstances: AuthFailure: key <hidden> and <access key> are unknown"},
 		},
 		"a missing permission": {
-			response: refused(http.StatusForbidden, "UnauthorizedOperation", "You are not authorized. Encoded authorization failure message: abc_DEF-1"),
+			response: ec2Error(http.StatusForbidden, "UnauthorizedOperation", "You are not authorized. Encoded authorization failure message: abc_DEF-1"),
 			want:     actuator.Error{Class: actuator.PermissionDenied, Message: "DescribeInstances: UnauthorizedOperation: You are not authorized."},
 		},
 		"throttling": {
-			response: refused(http.StatusServiceUnavailable, "RequestLimitExceeded", "Request limit exceeded. (Request ID: 7a62c49f-347e-4fc4-9331-6e8e00000000)"),
+			response: ec2Error(http.StatusServiceUnavailable, "RequestLimitExceeded", "Request limit exceeded. (Request ID: 7a62c49f-347e-4fc4-9331-6e8e00000000)"),
 			want:     actuator.Error{Class: actuator.Throttled, Message: "DescribeInstances: RequestLimitExceeded: Request limit exceeded."},
 		},
 		"an unknown refusal": {
-			response: refused(http.StatusBadRequest, "InvalidParameterValue", "what\n is  this"),
+			response: ec2Error(http.StatusBadRequest, "InvalidParameterValue", "what\n is  this"),
 			want:     actuator.Error{Class: actuator.Other, Message: "DescribeInstances: InvalidParameterValue: what is this"},
 		},
 		"an unknown error of the server": {
-			response: refused(http.StatusInternalServerError, "InternalError", "random text 17"),
+			response: ec2Error(http.StatusInternalServerError, "InternalError", "random text 17"),
 			want:     actuator.Error{Class: actuator.Unreachable, Message: where + "it answers with status 500" + check},
 		},
 		"a gateway that is no EC2": {
-			response: answer(http.StatusBadGateway, "<html>bad gateway"),
+			response: httpAnswer(http.StatusBadGateway, "<html>bad gateway"),
 			want:     actuator.Error{Class: actuator.Unreachable, Message: where + "it answers with status 502" + check},
 		},
 		"a login page": {
-			response: answer(http.StatusOK, "<html>please log in"),
+			response: httpAnswer(http.StatusOK, "<html>please log in"),
 			want:     actuator.Error{Class: actuator.Unreachable, Message: where + "its answer is not one of EC2" + check},
 		},
 		"a host that does not exist": {
@@ -120,7 +120,7 @@ func TestCapacityIsNotTriedAgain(t *testing.T) {
 	calls := 0
 	a := New(Options{HTTPClient: clientFunc(func(*http.Request) (*http.Response, error) {
 		calls++
-		return refused(http.StatusInternalServerError, "InsufficientInstanceCapacity", "none left"), nil
+		return ec2Error(http.StatusInternalServerError, "InsufficientInstanceCapacity", "none left"), nil
 	})})
 	err := a.Start(t.Context(), testTarget(), []string{"i-1"})
 	want := "no capacity: StartInstances: InsufficientInstanceCapacity for i-1: none left"
@@ -130,7 +130,7 @@ func TestCapacityIsNotTriedAgain(t *testing.T) {
 }
 
 func TestClassOf(t *testing.T) {
-	for code, want := range map[string]actuator.Class{
+	for code, want := range map[string]actuator.ErrorClass{
 		"InvalidClientTokenId":                actuator.CredentialsInvalid,
 		"ExpiredToken":                        actuator.CredentialsInvalid,
 		"AccessDenied":                        actuator.PermissionDenied,
@@ -151,8 +151,8 @@ func TestClassOf(t *testing.T) {
 	}
 }
 
-func TestScrubCutsLongMessages(t *testing.T) {
-	if got := []rune(scrub(strings.Repeat("ä", 5000), nil)); len(got) != 401 {
+func TestScrubMessageCutsLongMessages(t *testing.T) {
+	if got := []rune(scrubMessage(strings.Repeat("ä", 5000), nil)); len(got) != 401 {
 		t.Errorf("scrub left %d letters, want 400 and a mark", len(got))
 	}
 }

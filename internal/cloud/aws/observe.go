@@ -17,12 +17,12 @@ import (
 // Observe implements actuator.Actuator. A cluster without machines is no error here.
 func (a *Actuator) Observe(ctx context.Context, t actuator.Target) ([]actuator.Machine, error) {
 	const largestPage = 1000
-	c, err := a.client(ctx, t)
+	c, err := a.clientFor(ctx, t)
 	if err != nil {
 		return nil, err
 	}
 	if t.InfraID == "" {
-		return nil, otherf("the infraID is empty, and machines are found by it: set spec.clusterMetadata.infraID")
+		return nil, otherErrorf("the infraID is empty, and machines are found by it: set spec.clusterMetadata.infraID")
 	}
 	tag := "kubernetes.io/cluster/" + t.InfraID
 	pages := ec2.NewDescribeInstancesPaginator(c.api, &ec2.DescribeInstancesInput{
@@ -32,7 +32,7 @@ func (a *Actuator) Observe(ctx context.Context, t actuator.Target) ([]actuator.M
 	var machines []actuator.Machine
 	for pages.HasMorePages() {
 		var page *ec2.DescribeInstancesOutput
-		err := c.call(ctx, "DescribeInstances", func(ctx context.Context) (err error) {
+		err := c.callWithTimeout(ctx, "DescribeInstances", func(ctx context.Context) (err error) {
 			page, err = pages.NextPage(ctx)
 			return err
 		})
@@ -55,12 +55,12 @@ func ownedMachines(page *ec2.DescribeInstancesOutput, tag string) ([]actuator.Ma
 	var machines []actuator.Machine
 	for _, reservation := range page.Reservations {
 		for _, i := range reservation.Instances {
-			if tagValue(i, tag) != "owned" || gone(i) {
+			if tagValue(i, tag) != "owned" || isTerminated(i) {
 				continue
 			}
 			state, ok := stateOf(i)
 			if !ok {
-				return nil, otherf("DescribeInstances: %s is in a state that this version of Torpor does not know: update Torpor",
+				return nil, otherErrorf("DescribeInstances: %s is in a state that this version of Torpor does not know: update Torpor",
 					awssdk.ToString(i.InstanceId))
 			}
 			machines = append(machines, actuator.Machine{
@@ -80,16 +80,16 @@ func tagValue(i types.Instance, key string) string {
 	return ""
 }
 
-func gone(i types.Instance) bool {
+func isTerminated(i types.Instance) bool {
 	return i.State != nil &&
 		(i.State.Name == types.InstanceStateNameTerminated || i.State.Name == types.InstanceStateNameShuttingDown)
 }
 
-func stateOf(i types.Instance) (actuator.State, bool) {
+func stateOf(i types.Instance) (actuator.MachineState, bool) {
 	if i.State == nil {
 		return "", false
 	}
-	state, ok := map[types.InstanceStateName]actuator.State{
+	state, ok := map[types.InstanceStateName]actuator.MachineState{
 		types.InstanceStateNamePending:  actuator.Starting,
 		types.InstanceStateNameRunning:  actuator.Running,
 		types.InstanceStateNameStopping: actuator.Stopping,

@@ -12,11 +12,11 @@ import (
 
 // Start implements actuator.Actuator. The error names the machines that could not start.
 func (a *Actuator) Start(ctx context.Context, t actuator.Target, ids []string) error {
-	c, err := a.client(ctx, t)
+	c, err := a.clientFor(ctx, t)
 	if err != nil {
 		return err
 	}
-	return c.power(ctx, startInstances, ids, func(ctx context.Context, ids []string) error {
+	return c.changePower(ctx, startInstances, ids, func(ctx context.Context, ids []string) error {
 		_, err := c.api.StartInstances(ctx, &ec2.StartInstancesInput{InstanceIds: ids})
 		return err
 	})

@@ -13,11 +13,11 @@ import (
 // Stop implements actuator.Actuator. Machines that EC2 can only terminate, such as those of one-time spot requests, are
 // left as they are and named in the error.
 func (a *Actuator) Stop(ctx context.Context, t actuator.Target, ids []string) error {
-	c, err := a.client(ctx, t)
+	c, err := a.clientFor(ctx, t)
 	if err != nil {
 		return err
 	}
-	return c.power(ctx, stopInstances, ids, func(ctx context.Context, ids []string) error {
+	return c.changePower(ctx, stopInstances, ids, func(ctx context.Context, ids []string) error {
 		_, err := c.api.StopInstances(ctx, &ec2.StopInstancesInput{InstanceIds: ids})
 		return err
 	})

@@ -18,40 +18,40 @@ import (
 )
 
 // act performs the one effect of a plan and does not wait for it: the next pass observes what came of it.
-func act(ctx context.Context, seen *observation, do hibernation.Action) *hibernation.Trouble {
+func act(ctx context.Context, seen *clusterObservation, do hibernation.Action) *hibernation.ObservationError {
 	switch do := do.(type) {
-	case hibernation.Stop:
+	case hibernation.StopMachines:
 		log.FromContext(ctx).Info("Stopping machines", reconcile.KeyMachines, do.IDs)
-		return refused(seen.actuator.Stop(ctx, seen.target, do.IDs))
-	case hibernation.Start:
+		return explainRefusal(seen.actuator.Stop(ctx, seen.target, do.IDs))
+	case hibernation.StartMachines:
 		log.FromContext(ctx).Info("Starting machines", reconcile.KeyMachines, do.IDs)
-		return refused(seen.actuator.Start(ctx, seen.target, do.IDs))
-	case hibernation.Approve:
+		return explainRefusal(seen.actuator.Start(ctx, seen.target, do.IDs))
+	case hibernation.ApproveRequests:
 		log.FromContext(ctx).Info("Approving certificate requests", reconcile.KeyRequests, do.Requests)
-		return approve(ctx, seen, do.Requests)
-	case hibernation.Nothing:
+		return approveRequests(ctx, seen, do.Requests)
+	case hibernation.NoAction:
 		return nil
 	default:
 		return nil
 	}
 }
 
-func refused(err error) *hibernation.Trouble {
+func explainRefusal(err error) *hibernation.ObservationError {
 	if err == nil {
 		return nil
 	}
-	return cloudTrouble(err)
+	return explainCloudError(err)
 }
 
-// approve goes on after a request that cannot be approved: it may have been decided or deleted meanwhile.
-func approve(ctx context.Context, seen *observation, names []string) *hibernation.Trouble {
+// approveRequests goes on after a request that cannot be approved: it may have been decided or deleted meanwhile.
+func approveRequests(ctx context.Context, seen *clusterObservation, names []string) *hibernation.ObservationError {
 	var failed error
 	for _, name := range names {
 		i := slices.IndexFunc(seen.requests, func(r certificatesv1.CertificateSigningRequest) bool { return r.Name == name })
 		if i < 0 {
 			continue
 		}
-		err := seen.cluster.Approve(ctx, &seen.requests[i])
+		err := seen.cluster.ApproveRequest(ctx, &seen.requests[i])
 		if err != nil && !k8serrors.IsConflict(err) && !k8serrors.IsNotFound(err) {
 			failed = errors.Join(failed, err)
 		}
@@ -59,5 +59,5 @@ func approve(ctx context.Context, seen *observation, names []string) *hibernatio
 	if failed == nil {
 		return nil
 	}
-	return &hibernation.Trouble{Class: actuator.Unreachable, Message: "Certificate requests cannot be approved: " + targetcluster.Describe(failed)}
+	return &hibernation.ObservationError{Class: actuator.Unreachable, Message: "Certificate requests cannot be approved: " + targetcluster.DescribeError(failed)}
 }

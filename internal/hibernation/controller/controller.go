@@ -50,9 +50,9 @@ type Controller struct {
 	// Metrics is where states and counts are shown.
 	Metrics *Metrics
 
-	client  client.Client
-	secrets client.Reader
-	recent  *recent
+	client       client.Client
+	secrets      client.Reader
+	machineCache *machineCache
 }
 
 // +kubebuilder:rbac:groups=hive.openshift.io,resources=clusterdeployments,verbs=get;list;watch
@@ -64,8 +64,8 @@ type Controller struct {
 // so that the cache holds no credentials and a corrected Secret helps at once.
 func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	c.client, c.secrets = mgr.GetClient(), mgr.GetAPIReader()
-	c.recent = &recent{seen: map[types.UID]sighting{}}
-	c.Metrics.use(mgr.GetClient())
+	c.machineCache = &machineCache{entries: map[types.UID]cachedMachines{}}
+	c.Metrics.useReader(mgr.GetClient())
 	shell := &reconcile.Reconciler[*hivev1.ClusterDeployment]{
 		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name),
 		New:  func() *hivev1.ClusterDeployment { return &hivev1.ClusterDeployment{} },
@@ -73,8 +73,8 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	}
 	err := builder.ControllerManagedBy(mgr).
 		Named(Name).
-		For(&hivev1.ClusterDeployment{}, builder.WithPredicates(meant())).
-		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.usersOf)).
+		For(&hivev1.ClusterDeployment{}, builder.WithPredicates(specOrVersionChanged())).
+		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.clusterDeploymentsUsingSecret)).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: workers,
 			ReconciliationTimeout:   passTimeout,
@@ -90,7 +90,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 // step is one pass. A refused effect changes the report, and the pass ends normally: the report says when to try again.
 func (c Controller) step(ctx context.Context, cd *hivev1.ClusterDeployment) (reconcile.Outcome, error) {
 	seen := c.observe(ctx, cd)
-	defer seen.close()
+	defer seen.closeConnection()
 	plan := hibernation.Decide(seen.Observed)
 	if trouble := act(ctx, seen, plan.Do); trouble != nil {
 		plan = plan.Failed(*trouble)
@@ -101,8 +101,8 @@ func (c Controller) step(ctx context.Context, cd *hivev1.ClusterDeployment) (rec
 	return c.report(cd, seen, plan), nil
 }
 
-// meant lets through what can change a decision, and not the controller's own reports.
-func meant() predicate.Predicate {
+// specOrVersionChanged lets through what can change a decision, and not the controller's own reports.
+func specOrVersionChanged() predicate.Predicate {
 	return predicate.Or(
 		predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{},
 		predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
@@ -114,8 +114,8 @@ func meant() predicate.Predicate {
 	)
 }
 
-// usersOf maps a Secret to the ClusterDeployments of its namespace that name it.
-func (c Controller) usersOf(ctx context.Context, secret client.Object) []ctrl.Request {
+// clusterDeploymentsUsingSecret maps a Secret to the ClusterDeployments of its namespace that name it.
+func (c Controller) clusterDeploymentsUsingSecret(ctx context.Context, secret client.Object) []ctrl.Request {
 	var list hivev1.ClusterDeploymentList
 	if err := c.client.List(ctx, &list, client.InNamespace(secret.GetNamespace())); err != nil {
 		return nil
@@ -123,7 +123,7 @@ func (c Controller) usersOf(ctx context.Context, secret client.Object) []ctrl.Re
 	var requests []ctrl.Request
 	for i := range list.Items {
 		cd := &list.Items[i]
-		if platform := platformOf(cd); platform.secret == secret.GetName() || kubeconfigSecret(cd) == secret.GetName() {
+		if platform := platformOf(cd); platform.secret == secret.GetName() || kubeconfigSecretName(cd) == secret.GetName() {
 			requests = append(requests, ctrl.Request{NamespacedName: types.NamespacedName{Namespace: cd.Namespace, Name: cd.Name}})
 		}
 	}

@@ -26,37 +26,37 @@ func platformOf(cd *hivev1.ClusterDeployment) platform {
 	return platform{}
 }
 
-func kubeconfigSecret(cd *hivev1.ClusterDeployment) string {
+func kubeconfigSecretName(cd *hivev1.ClusterDeployment) string {
 	if cd.Spec.ClusterMetadata == nil {
 		return ""
 	}
 	return cd.Spec.ClusterMetadata.AdminKubeconfigSecretRef.Name
 }
 
-// facts are what the object alone tells.
-func (c Controller) facts(cd *hivev1.ClusterDeployment) hibernation.Observed {
-	who, when := powerStateManager(cd)
+// observeObject are what the object alone tells.
+func (c Controller) observeObject(cd *hivev1.ClusterDeployment) hibernation.Observed {
+	who, when := lastPowerStateWriter(cd)
 	return hibernation.Observed{
-		Now:          c.Clock.Now(),
-		Deleted:      !cd.DeletionTimestamp.IsZero(),
-		Paused:       isTrue(cd.Annotations[hivev1.ReconcilePauseAnnotation]) || isTrue(cd.Annotations[hivev1.PowerStatePauseAnnotation]),
-		Installed:    cd.Spec.Installed,
-		Want:         cd.Spec.PowerState,
-		RequestedBy:  who,
-		RequestedAt:  when,
-		Invalid:      invalid(cd),
-		NoActuator:   c.noActuator(cd),
-		Incompatible: hibernation.Incompatible(versions(cd)...),
-		Record:       cd.Status.Hibernation.DeepCopy(),
+		Now:               c.Clock.Now(),
+		Deleted:           !cd.DeletionTimestamp.IsZero(),
+		Paused:            parsesAsTrue(cd.Annotations[hivev1.ReconcilePauseAnnotation]) || parsesAsTrue(cd.Annotations[hivev1.PowerStatePauseAnnotation]),
+		Installed:         cd.Spec.Installed,
+		DesiredPowerState: cd.Spec.PowerState,
+		RequestedBy:       who,
+		RequestedAt:       when,
+		Invalid:           missingFields(cd),
+		NoActuator:        c.unsupportedPlatform(cd),
+		Incompatible:      hibernation.IncompatibilityReason(versionSources(cd)...),
+		Record:            cd.Status.Hibernation.DeepCopy(),
 	}
 }
 
-func isTrue(s string) bool {
+func parsesAsTrue(s string) bool {
 	b, err := strconv.ParseBool(s)
 	return err == nil && b
 }
 
-func invalid(cd *hivev1.ClusterDeployment) string {
+func missingFields(cd *hivev1.ClusterDeployment) string {
 	var missing []string
 	m := cd.Spec.ClusterMetadata
 	if m == nil || m.InfraID == "" {
@@ -79,7 +79,7 @@ func invalid(cd *hivev1.ClusterDeployment) string {
 	return fmt.Sprintf("Expected %s to be set, found empty; set it so that the cluster's machines can be found", strings.Join(missing, ", "))
 }
 
-func (c Controller) noActuator(cd *hivev1.ClusterDeployment) string {
+func (c Controller) unsupportedPlatform(cd *hivev1.ClusterDeployment) string {
 	if _, ok := c.Actuators[platformOf(cd).name]; ok {
 		return ""
 	}
@@ -87,8 +87,8 @@ func (c Controller) noActuator(cd *hivev1.ClusterDeployment) string {
 		strings.Join(slices.Sorted(maps.Keys(c.Actuators)), ", "))
 }
 
-// versions are the sources of the cluster's version, the best first.
-func versions(cd *hivev1.ClusterDeployment) []string {
+// versionSources are the sources of the cluster's version, the best first.
+func versionSources(cd *hivev1.ClusterDeployment) []string {
 	var list []string
 	if s := cd.Status.ClusterVersionStatus; s != nil {
 		list = append(list, s.Desired.Version)
@@ -100,8 +100,8 @@ func versions(cd *hivev1.ClusterDeployment) []string {
 	return list
 }
 
-// powerStateManager is who last set spec.powerState and when, as the API server's field management noted it.
-func powerStateManager(cd *hivev1.ClusterDeployment) (who string, when time.Time) {
+// lastPowerStateWriter is who last set spec.powerState and when, as the API server's field management noted it.
+func lastPowerStateWriter(cd *hivev1.ClusterDeployment) (who string, when time.Time) {
 	for _, entry := range cd.ManagedFields {
 		if entry.FieldsV1 == nil || entry.Time == nil || !entry.Time.After(when) {
 			continue

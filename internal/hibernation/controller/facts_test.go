@@ -19,14 +19,14 @@ import (
 	"github.com/torpor-dev/torpor/internal/hibernation"
 )
 
-func factsTime() time.Time { return time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC) }
+func fixedTime() time.Time { return time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC) }
 
-// writer is one entry of an object's field management.
-func writer(name string, at time.Time, fields string) metav1.ManagedFieldsEntry {
+// managedFieldsOf is one entry of an object's field management.
+func managedFieldsOf(name string, at time.Time, fields string) metav1.ManagedFieldsEntry {
 	return metav1.ManagedFieldsEntry{Manager: name, Time: new(metav1.NewTime(at)), FieldsV1: metav1.NewFieldsV1(fields)}
 }
 
-func TestFacts(t *testing.T) {
+func TestObserveObject(t *testing.T) {
 	const power = `{"f:spec":{"f:powerState":{}}}`
 	for name, row := range map[string]struct {
 		edit func(*hivev1.ClusterDeployment)
@@ -35,10 +35,10 @@ func TestFacts(t *testing.T) {
 		"a complete cluster": {func(*hivev1.ClusterDeployment) {}, func(*hibernation.Observed) {}},
 		"what is wanted": {
 			func(cd *hivev1.ClusterDeployment) { cd.Spec.PowerState = hivev1.PowerStateHibernating },
-			func(o *hibernation.Observed) { o.Want = hivev1.PowerStateHibernating },
+			func(o *hibernation.Observed) { o.DesiredPowerState = hivev1.PowerStateHibernating },
 		},
 		"deleted": {
-			func(cd *hivev1.ClusterDeployment) { cd.DeletionTimestamp = new(metav1.NewTime(factsTime())) },
+			func(cd *hivev1.ClusterDeployment) { cd.DeletionTimestamp = new(metav1.NewTime(fixedTime())) },
 			func(o *hibernation.Observed) { o.Deleted = true },
 		},
 		"paused as a boolean is written in many ways": {
@@ -75,13 +75,13 @@ func TestFacts(t *testing.T) {
 		"who last set the power state, and not who wrote last": {
 			func(cd *hivev1.ClusterDeployment) {
 				cd.ManagedFields = []metav1.ManagedFieldsEntry{
-					writer("old", factsTime(), power), writer("alice", factsTime().Add(time.Hour), power),
-					writer("status-writer", factsTime().Add(2*time.Hour), `{"f:status":{"f:powerState":{}}}`),
-					writer("broken", factsTime().Add(3*time.Hour), `{{{`),
+					managedFieldsOf("old", fixedTime(), power), managedFieldsOf("alice", fixedTime().Add(time.Hour), power),
+					managedFieldsOf("status-writer", fixedTime().Add(2*time.Hour), `{"f:status":{"f:powerState":{}}}`),
+					managedFieldsOf("broken", fixedTime().Add(3*time.Hour), `{{{`),
 					{Manager: "empty"},
 				}
 			},
-			func(o *hibernation.Observed) { o.RequestedBy, o.RequestedAt = "alice", factsTime().Add(time.Hour) },
+			func(o *hibernation.Observed) { o.RequestedBy, o.RequestedAt = "alice", fixedTime().Add(time.Hour) },
 		},
 		"the record is a copy": {
 			func(cd *hivev1.ClusterDeployment) {
@@ -105,15 +105,15 @@ func TestFacts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := Controller{
-				Clock:     clocktesting.NewFakePassiveClock(factsTime()),
+				Clock:     clocktesting.NewFakePassiveClock(fixedTime()),
 				Actuators: map[string]actuator.Actuator{"azure": nil, "aws": nil},
 			}
-			s := &sleeper{key: client.ObjectKey{Namespace: "n", Name: "c"}, infraID: "x"}
-			cd := s.complete()
+			s := &testCluster{key: client.ObjectKey{Namespace: "n", Name: "c"}, infraID: "x"}
+			cd := s.buildClusterDeployment()
 			row.edit(cd)
-			want := hibernation.Observed{Now: factsTime(), Installed: true}
+			want := hibernation.Observed{Now: fixedTime(), Installed: true}
 			row.want(&want)
-			got := c.facts(cd)
+			got := c.observeObject(cd)
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("facts (-want +got):\n%s", diff)
 			}
@@ -124,26 +124,26 @@ func TestFacts(t *testing.T) {
 	}
 }
 
-func TestTroubleHasNoSecrets(t *testing.T) {
+func TestCloudErrorsHideSecrets(t *testing.T) {
 	for name, row := range map[string]struct {
 		err  error
-		want hibernation.Trouble
+		want hibernation.ObservationError
 	}{
 		"words of the actuator are shown, with advice": {
 			&actuator.Error{Class: actuator.Throttled, Message: "slow down"},
-			hibernation.Trouble{Class: actuator.Throttled, Message: "slow down; it is tried again by itself"},
+			hibernation.ObservationError{Class: actuator.Throttled, Message: "slow down; it is tried again by itself"},
 		},
 		"a timeout": {
 			context.DeadlineExceeded,
-			hibernation.Trouble{Class: actuator.Unreachable, Message: "The cloud did not answer in time"},
+			hibernation.ObservationError{Class: actuator.Unreachable, Message: "The cloud did not answer in time"},
 		},
 		"words of anybody else are not shown": {
 			errors.New("password is hunter2"),
-			hibernation.Trouble{Class: actuator.Other, Message: "The cloud call ended with an error of an unknown kind"},
+			hibernation.ObservationError{Class: actuator.Other, Message: "The cloud call ended with an error of an unknown kind"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(row.want, *cloudTrouble(fmt.Errorf("call: %w", row.err))); diff != "" {
+			if diff := cmp.Diff(row.want, *explainCloudError(fmt.Errorf("call: %w", row.err))); diff != "" {
 				t.Errorf("trouble (-want +got):\n%s", diff)
 			}
 		})

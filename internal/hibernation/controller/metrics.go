@@ -69,9 +69,9 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-func (m *Metrics) use(r client.Reader) { m.reader.Store(&r) }
+func (m *Metrics) useReader(r client.Reader) { m.reader.Store(&r) }
 
-func (m *Metrics) count(events []hibernation.Event, approved []csr.Verdict) {
+func (m *Metrics) countTransitions(events []hibernation.Event, approved []csr.Verdict) {
 	for _, e := range events {
 		if e.Reason != hibernation.CertificatesApproved {
 			m.transitions.WithLabelValues(e.Reason).Inc()

@@ -26,19 +26,19 @@ func (silentCloud) Observe(ctx context.Context, _ actuator.Target) ([]actuator.M
 
 func TestMetricsSurviveARestartAndEndWithTheObject(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	stop := w.start(t, clouds())
-	sleeps, runs := w.sleeper(t, func(r *recipe) { r.cd.Spec.PowerState = hivev1.PowerStateHibernating }), w.sleeper(t, nil)
-	sleeps.settles(t, hivev1.PowerStateHibernating)
-	runs.settles(t, hivev1.PowerStateRunning)
+	w := newTestEnvironment(t)
+	stop := w.startManager(t, clouds())
+	sleeps, runs := w.newCluster(t, func(r *clusterSetup) { r.cd.Spec.PowerState = hivev1.PowerStateHibernating }), w.newCluster(t, nil)
+	sleeps.awaitSettled(t, hivev1.PowerStateHibernating)
+	runs.awaitSettled(t, hivev1.PowerStateRunning)
 	states := map[string]string{sleeps.key.Namespace: "Hibernating", runs.key.Namespace: "Running"}
-	w.shows(t, "torpor_cluster_power_state", states)
-	w.shows(t, "torpor_cluster_transitions_total", map[string]string{"Stopping": "1", "Hibernating": "1"})
+	w.awaitMetric(t, "torpor_cluster_power_state", states)
+	w.awaitMetric(t, "torpor_cluster_transitions_total", map[string]string{"Stopping": "1", "Hibernating": "1"})
 
 	stop()
 	before := w.counts.all()
-	w.start(t, map[string]actuator.Actuator{"aws": silentCloud{}})
-	w.shows(t, "torpor_cluster_power_state", states)
+	w.startManager(t, map[string]actuator.Actuator{"aws": silentCloud{}})
+	w.awaitMetric(t, "torpor_cluster_power_state", states)
 	for key, c := range w.counts.all() {
 		if c.writes != before[key].writes {
 			t.Errorf("%s: the status was written after the restart", key)
@@ -49,11 +49,11 @@ func TestMetricsSurviveARestartAndEndWithTheObject(t *testing.T) {
 		t.Fatal(err)
 	}
 	delete(states, sleeps.key.Namespace)
-	w.shows(t, "torpor_cluster_power_state", states)
+	w.awaitMetric(t, "torpor_cluster_power_state", states)
 }
 
-// shows waits until a metric has exactly these series: power states by namespace, or counts by reason or kind.
-func (w *world) shows(t *testing.T, name string, want map[string]string) {
+// awaitMetric waits until a metric has exactly these series: power states by namespace, or counts by reason or kind.
+func (w *testEnvironment) awaitMetric(t *testing.T, name string, want map[string]string) {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
 	if err := registry.Register(w.metrics); err != nil {

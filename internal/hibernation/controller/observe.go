@@ -26,25 +26,25 @@ const (
 	kubeconfigKey = "kubeconfig"
 )
 
-// observation is what was observed, with the handles that acting needs.
-type observation struct {
+// clusterObservation is what was observed, with the handles that acting needs.
+type clusterObservation struct {
 	hibernation.Observed
 	actuator actuator.Actuator
 	target   actuator.Target
-	cluster  *targetcluster.Cluster
+	cluster  *targetcluster.ClusterClient
 	requests []certificatesv1.CertificateSigningRequest
 	verdicts []csr.Verdict
 }
 
-func (s *observation) close() {
+func (s *clusterObservation) closeConnection() {
 	if s.cluster != nil {
 		s.cluster.Close()
 	}
 }
 
 // observe reads everything that the decision may look at, and nothing more: a sleeping cluster is not dialled.
-func (c Controller) observe(ctx context.Context, cd *hivev1.ClusterDeployment) *observation {
-	seen := &observation{Observed: c.facts(cd)}
+func (c Controller) observe(ctx context.Context, cd *hivev1.ClusterDeployment) *clusterObservation {
+	seen := &clusterObservation{Observed: c.observeObject(cd)}
 	if hibernation.NeedsCloud(seen.Observed) {
 		c.observeCloud(ctx, cd, seen)
 	}
@@ -54,49 +54,49 @@ func (c Controller) observe(ctx context.Context, cd *hivev1.ClusterDeployment) *
 	return seen
 }
 
-func (c Controller) observeCloud(ctx context.Context, cd *hivev1.ClusterDeployment, seen *observation) {
+func (c Controller) observeCloud(ctx context.Context, cd *hivev1.ClusterDeployment, seen *clusterObservation) {
 	p := platformOf(cd)
-	credentials, err := c.secret(ctx, cd.Namespace, p.secret)
+	credentials, err := c.readSecret(ctx, cd.Namespace, p.secret)
 	if err != nil {
-		seen.Trouble = secretTrouble(p.secret, err)
+		seen.ObservationError = explainSecretError(p.secret, err)
 		return
 	}
 	seen.actuator = c.Actuators[p.name]
 	seen.target = actuator.Target{InfraID: cd.Spec.ClusterMetadata.InfraID, Region: p.region, Credentials: credentials}
-	if known, ok := c.recent.machines(cd.UID, seen.Observed); ok {
+	if known, ok := c.machineCache.freshMachines(cd.UID, seen.Observed); ok {
 		seen.Machines = known
 		return
 	}
 	machines, err := seen.actuator.Observe(ctx, seen.target)
 	if err != nil {
-		seen.Trouble = cloudTrouble(err)
+		seen.ObservationError = explainCloudError(err)
 		return
 	}
 	seen.Machines = machines
-	c.recent.keep(cd.UID, seen.Observed)
+	c.machineCache.storeMachines(cd.UID, seen.Observed)
 }
 
-func (c Controller) observeCluster(ctx context.Context, cd *hivev1.ClusterDeployment, seen *observation) {
+func (c Controller) observeCluster(ctx context.Context, cd *hivev1.ClusterDeployment, seen *clusterObservation) {
 	seen.API, seen.APIMessage = hibernation.Unreachable, ""
-	kubeconfig, err := c.secret(ctx, cd.Namespace, kubeconfigSecret(cd))
+	kubeconfig, err := c.readSecret(ctx, cd.Namespace, kubeconfigSecretName(cd))
 	if err != nil {
-		seen.APIMessage = secretTrouble(kubeconfigSecret(cd), err).Message
+		seen.APIMessage = explainSecretError(kubeconfigSecretName(cd), err).Message
 		return
 	}
 	if seen.cluster, err = targetcluster.Dial(kubeconfig[kubeconfigKey]); err != nil {
-		seen.APIMessage = targetcluster.Describe(err)
+		seen.APIMessage = targetcluster.DescribeError(err)
 		return
 	}
-	if err := seen.read(ctx); err != nil {
+	if err := seen.readCluster(ctx); err != nil {
 		log.FromContext(ctx).V(1).Info("Cluster not reached", "error", err.Error())
-		seen.APIMessage = targetcluster.Describe(err)
+		seen.APIMessage = targetcluster.DescribeError(err)
 		seen.Nodes, seen.Approvable = nil, nil
 		return
 	}
 	seen.API = hibernation.Reachable
 }
 
-func (s *observation) read(ctx context.Context) error {
+func (s *clusterObservation) readCluster(ctx context.Context) error {
 	err := s.cluster.Probe(ctx)
 	if err != nil {
 		return fmt.Errorf("probe: %w", err)
@@ -104,16 +104,16 @@ func (s *observation) read(ctx context.Context) error {
 	if !hibernation.NeedsNodes(s.Observed) {
 		return nil
 	}
-	if s.Nodes, err = s.cluster.Nodes(ctx); err != nil {
+	if s.Nodes, err = s.cluster.ListNodes(ctx); err != nil {
 		return err
 	}
 	if !hibernation.NeedsRequests(s.Observed) {
 		return nil
 	}
-	return s.judge(ctx)
+	return s.judgeRequests(ctx)
 }
 
-func (c Controller) secret(ctx context.Context, namespace, name string) (map[string][]byte, error) {
+func (c Controller) readSecret(ctx context.Context, namespace, name string) (map[string][]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, secretTimeout)
 	defer cancel()
 	var s corev1.Secret
@@ -123,29 +123,29 @@ func (c Controller) secret(ctx context.Context, namespace, name string) (map[str
 	return s.Data, nil
 }
 
-func secretTrouble(name string, err error) *hibernation.Trouble {
+func explainSecretError(name string, err error) *hibernation.ObservationError {
 	if k8serrors.IsNotFound(err) {
-		return &hibernation.Trouble{
+		return &hibernation.ObservationError{
 			Class:   actuator.CredentialsMissing,
 			Message: fmt.Sprintf("Expected the Secret %s in the namespace of the ClusterDeployment, found none; create it", name),
 		}
 	}
-	return &hibernation.Trouble{Class: actuator.Other, Message: fmt.Sprintf("The Secret %s cannot be read from the hub", name)}
+	return &hibernation.ObservationError{Class: actuator.Other, Message: fmt.Sprintf("The Secret %s cannot be read from the hub", name)}
 }
 
-// cloudTrouble shows a cloud's own words only where the actuator vouches that they are stable and free of secrets.
-func cloudTrouble(err error) *hibernation.Trouble {
+// explainCloudError shows a cloud's own words only where the actuator vouches that they are stable and free of secrets.
+func explainCloudError(err error) *hibernation.ObservationError {
 	if e, ok := errors.AsType[*actuator.Error](err); ok {
-		return &hibernation.Trouble{Class: e.Class, Message: e.Message + advice(e.Class)}
+		return &hibernation.ObservationError{Class: e.Class, Message: e.Message + adviceFor(e.Class)}
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return &hibernation.Trouble{Class: actuator.Unreachable, Message: "The cloud did not answer in time"}
+		return &hibernation.ObservationError{Class: actuator.Unreachable, Message: "The cloud did not answer in time"}
 	}
-	return &hibernation.Trouble{Class: actuator.Other, Message: "The cloud call ended with an error of an unknown kind"}
+	return &hibernation.ObservationError{Class: actuator.Other, Message: "The cloud call ended with an error of an unknown kind"}
 }
 
-// advice says what to do about errors whose words are the cloud's own.
-func advice(c actuator.Class) string {
+// adviceFor says what to do about errors whose words are the cloud's own.
+func adviceFor(c actuator.ErrorClass) string {
 	switch c {
 	case actuator.CredentialsInvalid:
 		return "; correct the credentials Secret or the region"

@@ -16,26 +16,26 @@ import (
 const powerAction = "SetPowerState"
 
 // report writes the plan into the status and says what to emit once that is saved.
-func (c Controller) report(cd *hivev1.ClusterDeployment, seen *observation, p hibernation.Plan) reconcile.Outcome {
+func (c Controller) report(cd *hivev1.ClusterDeployment, seen *clusterObservation, p hibernation.Plan) reconcile.Outcome {
 	out := reconcile.Outcome{After: p.After, Why: p.Rule}
-	events := hibernation.Events(cd.Status.Conditions, p)
-	approved := approvals(seen, p)
+	events := hibernation.TransitionEvents(cd.Status.Conditions, p)
+	approved := approvedVerdicts(seen, p)
 	if note := approvalNote(approved); note != "" {
 		events = append(events, hibernation.Event{Reason: hibernation.CertificatesApproved, Note: note})
 	}
 	for _, e := range events {
 		out.Events = append(out.Events, reconcile.Event{Warning: e.Warning, Reason: e.Reason, Action: powerAction, Note: e.Note})
 	}
-	out.Saved = func() { c.Metrics.count(events, approved) }
+	out.Saved = func() { c.Metrics.countTransitions(events, approved) }
 	c.setConditions(cd, p)
-	cd.Status.PowerState = hibernation.PowerState(p.Hibernating)
+	cd.Status.PowerState = hibernation.DisplayedPowerState(p.Hibernating)
 	cd.Status.Hibernation = p.Record
 	return out
 }
 
-// approvals are the verdicts that the plan carried out; none if the effect was refused.
-func approvals(seen *observation, p hibernation.Plan) []csr.Verdict {
-	do, ok := p.Do.(hibernation.Approve)
+// approvedVerdicts are the verdicts that the plan carried out; none if the effect was refused.
+func approvedVerdicts(seen *clusterObservation, p hibernation.Plan) []csr.Verdict {
+	do, ok := p.Do.(hibernation.ApproveRequests)
 	if !ok || p.Ready.Reason == hivev1.FailedToApproveReason {
 		return nil
 	}

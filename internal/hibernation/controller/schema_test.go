@@ -37,8 +37,8 @@ func TestTheSchemaRefuses(t *testing.T) {
 		"installed as text":                 {[]string{"spec", "installed"}, "yes", "spec.installed: Invalid value"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &sleeper{key: client.ObjectKey{Namespace: "default", Name: "refused"}, infraID: "x"}
-			content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(s.complete())
+			s := &testCluster{key: client.ObjectKey{Namespace: "default", Name: "refused"}, infraID: "x"}
+			content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(s.buildClusterDeployment())
 			if err != nil {
 				t.Fatal(err)
 			}

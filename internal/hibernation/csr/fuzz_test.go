@@ -14,28 +14,28 @@ import (
 
 // FuzzJudge feeds raw requests: Judge must never panic, and must approve exactly what permitted allows.
 func FuzzJudge(f *testing.F) {
-	for _, fresh := range []func() *ask{tokenAsk, mcoAsk, servingAsk} {
-		for _, change := range []func(*ask){
-			func(*ask) {},
-			func(a *ask) { a.rewrite = breakSignature },
-			func(a *ask) { a.key = keys().rsa2048 },
-			func(a *ask) { a.node("m1") },
-			hostile{attributes: [][]byte{twoValues()}}.use,
-			hostile{attributes: [][]byte{goodSAN(), challengePassword()}}.use,
-			hostile{attributes: [][]byte{extensionRequest(altNames(tlv(tagRegisteredID, []byte{1})))}}.use,
+	for _, fresh := range []func() *testRequest{tokenRequest, openShiftRequest, servingRequest} {
+		for _, change := range []func(*testRequest){
+			func(*testRequest) {},
+			func(a *testRequest) { a.rewrite = breakSignature },
+			func(a *testRequest) { a.key = keys().rsa2048 },
+			func(a *testRequest) { a.renameNode("m1") },
+			rawRequest{attributes: [][]byte{twoValues()}}.applyTo,
+			rawRequest{attributes: [][]byte{goodSAN(), challengePassword()}}.applyTo,
+			rawRequest{attributes: [][]byte{extensionRequest(altNames(tlv(tagRegisteredID, []byte{1})))}}.applyTo,
 		} {
 			a := fresh()
 			change(a)
-			f.Add(a.request(f).Spec.Request, a.Spec.Username, strings.Join(a.Spec.Groups, ","), a.Spec.SignerName == certificatesv1.KubeletServingSignerName)
+			f.Add(a.finish(f).Spec.Request, a.Spec.Username, strings.Join(a.Spec.Groups, ","), a.Spec.SignerName == certificatesv1.KubeletServingSignerName)
 		}
 	}
 	f.Fuzz(func(t *testing.T, request []byte, user, groups string, serving bool) {
-		a := tokenAsk()
+		a := tokenRequest()
 		if serving {
-			a = servingAsk()
+			a = servingRequest()
 		}
 		a.Spec.Username, a.Spec.Groups, a.Spec.Request = user, strings.Split(groups, ","), request
-		compare(t, &a.CertificateSigningRequest, a.inv)
+		compareWithReference(t, &a.CertificateSigningRequest, a.inv)
 	})
 }
 
@@ -46,36 +46,36 @@ func FuzzJudgeSigned(f *testing.F) {
 	f.Add("system:node:n1", nodes, "N1.", []byte{10, 0, 0, 1}, "system:node:n1", nodes+","+authed, true, byte(2))
 	f.Add("system:node:n2", nodes, "n2,n1", []byte(net.ParseIP("fd00::1")), "system:node:n2", nodes+","+authed, true, byte(3))
 	f.Fuzz(func(t *testing.T, name, organisations, dns string, ip []byte, user, groups string, serving bool, usages byte) {
-		a := tokenAsk()
+		a := tokenRequest()
 		if serving {
-			a = servingAsk()
+			a = servingRequest()
 		}
-		a.template = x509.CertificateRequest{Subject: pkix.Name{CommonName: name, Organization: split(organisations)}, DNSNames: split(dns)}
+		a.template = x509.CertificateRequest{Subject: pkix.Name{CommonName: name, Organization: splitList(organisations)}, DNSNames: splitList(dns)}
 		if len(ip) == net.IPv4len || len(ip) == net.IPv6len {
 			a.template.IPAddresses = []net.IP{ip}
 		}
-		a.Spec.Username, a.Spec.Groups, a.Spec.Usages = user, split(groups), someUsages(a.Spec.Usages, usages)
+		a.Spec.Username, a.Spec.Groups, a.Spec.Usages = user, splitList(groups), someUsages(a.Spec.Usages, usages)
 		der, err := x509.CreateCertificateRequest(nil, &a.template, keys().ed25519)
 		if err != nil {
 			t.Skip("x509 does not write such a request")
 		}
 		a.Spec.Request = toPEM(der)
-		compare(t, &a.CertificateSigningRequest, a.inv)
+		compareWithReference(t, &a.CertificateSigningRequest, a.inv)
 	})
 }
 
-func compare(t *testing.T, req *certificatesv1.CertificateSigningRequest, inv Inventory) {
+func compareWithReference(t *testing.T, req *certificatesv1.CertificateSigningRequest, inv NodeInventory) {
 	t.Helper()
-	v := Judge(req, inv)
-	if want := permitted(req, inv); want != (v.Decision == Approve) {
+	v := JudgeRequest(req, inv)
+	if want := isPermitted(req, inv); want != (v.Decision == Approve) {
 		t.Errorf("permitted = %t, but the verdict is %+v", want, v)
 	}
-	if v.Reason == "" || v.Rule == "" || v != Judge(req, inv) {
+	if v.Reason == "" || v.Rule == "" || v != JudgeRequest(req, inv) {
 		t.Errorf("the verdict %+v says nothing or is not stable", v)
 	}
 }
 
-func split(list string) []string {
+func splitList(list string) []string {
 	if list == "" {
 		return nil
 	}

@@ -18,8 +18,8 @@ const (
 	tokenIDLength = 6
 )
 
-// Machine is one machine that may ask for node certificates.
-type Machine struct {
+// KnownMachine is one machine that may ask for node certificates.
+type KnownMachine struct {
 	// NodeName is the node name that the machine may take: the name of its Node, or its InternalDNS address.
 	// It is compared without regard to case or a trailing dot.
 	NodeName string
@@ -34,18 +34,18 @@ type Machine struct {
 	NodeUID types.UID
 }
 
-// Node is a Node object that exists now.
-type Node struct {
+// ExistingNode is a Node object that exists now.
+type ExistingNode struct {
 	Name string
 	UID  types.UID
 }
 
-// Inventory holds every fact that a verdict rests on, besides the request itself.
-type Inventory struct {
-	Machines []Machine
-	Nodes    []Node
+// NodeInventory holds every fact that a verdict rests on, besides the request itself.
+type NodeInventory struct {
+	Machines []KnownMachine
+	Nodes    []ExistingNode
 	// Bootstrappers may ask for client certificates; none means that no client request is approved.
-	Bootstrappers []Bootstrapper
+	Bootstrappers []BootstrapIdentity
 	// NotBefore is the start of the resume less the clock skew. Requests created earlier are left alone.
 	// Creation times have whole seconds, so the fraction is ignored. While it is zero nothing is approved.
 	NotBefore time.Time
@@ -53,15 +53,15 @@ type Inventory struct {
 	MaxPending int
 }
 
-func (inv Inventory) maxPending() int {
+func (inv NodeInventory) maxPending() int {
 	if inv.MaxPending > 0 {
 		return inv.MaxPending
 	}
 	return len(inv.Machines) + spareRequests
 }
 
-// Bootstrapper is an identity that may ask for client certificates in the name of a machine.
-type Bootstrapper struct {
+// BootstrapIdentity is an identity that may ask for client certificates in the name of a machine.
+type BootstrapIdentity struct {
 	// User is the exact user name, or with TokenUser the part before the token id.
 	User string
 	// TokenUser says that User is followed by a bootstrap token id: six characters of a-z and 0-9.
@@ -74,20 +74,20 @@ type Bootstrapper struct {
 	ExtraGroupPrefix string
 }
 
-// OpenShiftBootstrapper is the service account by which OpenShift's new and returning machines ask.
+// OpenShiftIdentity is the service account by which OpenShift's new and returning machines ask.
 // The first control-plane machines get their token without the group of all service accounts.
-func OpenShiftBootstrapper() Bootstrapper {
+func OpenShiftIdentity() BootstrapIdentity {
 	const namespaceGroup = "system:serviceaccounts:openshift-machine-config-operator"
-	return Bootstrapper{
+	return BootstrapIdentity{
 		User:               "system:serviceaccount:openshift-machine-config-operator:node-bootstrapper",
 		Groups:             []string{namespaceGroup, "system:serviceaccounts", "system:authenticated"},
 		ControlPlaneGroups: []string{namespaceGroup, "system:authenticated"},
 	}
 }
 
-// TokenBootstrapper is any holder of a bootstrap token of plain Kubernetes.
-func TokenBootstrapper() Bootstrapper {
-	return Bootstrapper{
+// TokenIdentity is any holder of a bootstrap token of plain Kubernetes.
+func TokenIdentity() BootstrapIdentity {
+	return BootstrapIdentity{
 		User:             "system:bootstrap:",
 		TokenUser:        true,
 		Groups:           []string{"system:bootstrappers", "system:authenticated"},
@@ -95,7 +95,7 @@ func TokenBootstrapper() Bootstrapper {
 	}
 }
 
-func (b Bootstrapper) isUser(name string) bool {
+func (b BootstrapIdentity) isUser(name string) bool {
 	if !b.TokenUser {
 		return name == b.User
 	}
@@ -103,7 +103,7 @@ func (b Bootstrapper) isUser(name string) bool {
 	return ok && len(id) == tokenIDLength && strings.Trim(id, "abcdefghijklmnopqrstuvwxyz0123456789") == ""
 }
 
-func (b Bootstrapper) hasGroups(groups []string, controlPlane bool) bool {
+func (b BootstrapIdentity) hasGroups(groups []string, controlPlane bool) bool {
 	own := slices.DeleteFunc(slices.Clone(groups), b.isExtraGroup)
 	if sameSet(own, b.Groups) {
 		return true
@@ -111,7 +111,7 @@ func (b Bootstrapper) hasGroups(groups []string, controlPlane bool) bool {
 	return controlPlane && b.ControlPlaneGroups != nil && sameSet(own, b.ControlPlaneGroups)
 }
 
-func (b Bootstrapper) isExtraGroup(group string) bool {
+func (b BootstrapIdentity) isExtraGroup(group string) bool {
 	rest, ok := strings.CutPrefix(group, b.ExtraGroupPrefix)
 	return ok && b.ExtraGroupPrefix != "" && rest != ""
 }

@@ -15,31 +15,31 @@ import (
 
 const nodeUserPrefix = "system:node:"
 
-// candidate is one request with everything the checks look at.
-type candidate struct {
+// judgedRequest is one request with everything the checks look at.
+type judgedRequest struct {
 	req      *certificatesv1.CertificateSigningRequest
-	inv      Inventory
-	kind     Kind
+	inv      NodeInventory
+	kind     CertificateKind
 	parsed   *x509.CertificateRequest
-	nodeName string    // the X of the common name system:node:X, or "".
-	machines []Machine // the machines that may take nodeName; one, if all is well.
+	nodeName string         // the X of the common name system:node:X, or "".
+	machines []KnownMachine // the machines that may take nodeName; one, if all is well.
 }
 
-// check is one named condition. failure returns "" if it holds, otherwise what was expected and found.
-type check struct {
+// namedCheck is one named condition. failure returns "" if it holds, otherwise what was expected and found.
+type namedCheck struct {
 	rule      string
 	otherwise Decision
-	failure   func(candidate) string
+	failure   func(judgedRequest) string
 }
 
 // JudgeAll judges every request and returns the verdicts sorted by name. If more node requests
 // are undecided than inv.MaxPending allows, something floods the cluster: none of them is read, none
 // approved, and each verdict says so. Requests older than inv.NotBefore do not count.
-func JudgeAll(reqs []certificatesv1.CertificateSigningRequest, inv Inventory) []Verdict {
+func JudgeAll(reqs []certificatesv1.CertificateSigningRequest, inv NodeInventory) []Verdict {
 	verdicts := make([]Verdict, 0, len(reqs))
-	undecided := make([]candidate, 0, len(reqs))
+	undecided := make([]judgedRequest, 0, len(reqs))
 	for i := range reqs {
-		c := newCandidate(&reqs[i], inv)
+		c := newJudgedRequest(&reqs[i], inv)
 		if v, failed := c.firstFailure(standingChecks()); failed {
 			verdicts = append(verdicts, v)
 			continue
@@ -51,7 +51,7 @@ func JudgeAll(reqs []certificatesv1.CertificateSigningRequest, inv Inventory) []
 		inv.maxPending(), len(undecided))
 	for _, c := range undecided {
 		if flooded {
-			verdicts = append(verdicts, c.verdict(Retry, "pending-cap", reason))
+			verdicts = append(verdicts, c.newVerdict(Retry, "pending-cap", reason))
 			continue
 		}
 		verdicts = append(verdicts, c.judgeContent())
@@ -60,25 +60,25 @@ func JudgeAll(reqs []certificatesv1.CertificateSigningRequest, inv Inventory) []
 	return verdicts
 }
 
-// Judge judges one request, which must not be nil. It does not know the other requests,
+// JudgeRequest judges one request, which must not be nil. It does not know the other requests,
 // so the cap on pending requests is left to JudgeAll.
-func Judge(req *certificatesv1.CertificateSigningRequest, inv Inventory) Verdict {
-	c := newCandidate(req, inv)
+func JudgeRequest(req *certificatesv1.CertificateSigningRequest, inv NodeInventory) Verdict {
+	c := newJudgedRequest(req, inv)
 	if v, failed := c.firstFailure(standingChecks()); failed {
 		return v
 	}
 	return c.judgeContent()
 }
 
-func newCandidate(req *certificatesv1.CertificateSigningRequest, inv Inventory) candidate {
-	return candidate{req: req, inv: inv, kind: kindOf(req.Spec.SignerName)}
+func newJudgedRequest(req *certificatesv1.CertificateSigningRequest, inv NodeInventory) judgedRequest {
+	return judgedRequest{req: req, inv: inv, kind: kindOf(req.Spec.SignerName)}
 }
 
 // judgeContent judges a request that is undecided, ours and young enough.
-func (c candidate) judgeContent() Verdict {
+func (c judgedRequest) judgeContent() Verdict {
 	parsed, problem := parseRequest(c.req.Spec.Request)
 	if problem != "" {
-		return c.verdict(Leave, "request", problem)
+		return c.newVerdict(Leave, "request", problem)
 	}
 	c.parsed = parsed
 	if name, ok := strings.CutPrefix(parsed.Subject.CommonName, nodeUserPrefix); ok {
@@ -93,19 +93,19 @@ func (c candidate) judgeContent() Verdict {
 	if v, failed := c.firstFailure(checks); failed {
 		return v
 	}
-	return c.verdict(Approve, "accepted", fmt.Sprintf("every check of a %s request passed for node %s", c.kind, quoted(c.nodeName)))
+	return c.newVerdict(Approve, "accepted", fmt.Sprintf("every check of a %s request passed for node %s", c.kind, quoteBounded(c.nodeName)))
 }
 
-func (c candidate) firstFailure(checks []check) (Verdict, bool) {
+func (c judgedRequest) firstFailure(checks []namedCheck) (Verdict, bool) {
 	for _, check := range checks {
 		if reason := check.failure(c); reason != "" {
-			return c.verdict(check.otherwise, check.rule, reason), true
+			return c.newVerdict(check.otherwise, check.rule, reason), true
 		}
 	}
 	return Verdict{}, false
 }
 
-func (c candidate) verdict(decision Decision, rule, reason string) Verdict {
+func (c judgedRequest) newVerdict(decision Decision, rule, reason string) Verdict {
 	v := Verdict{Name: c.req.Name, Decision: decision, Rule: rule, Reason: reason, Kind: c.kind}
 	if len(c.machines) > 0 {
 		v.NodeName = c.nodeName
@@ -114,16 +114,16 @@ func (c candidate) verdict(decision Decision, rule, reason string) Verdict {
 }
 
 // standingChecks need nothing but the object around the request.
-func standingChecks() []check {
-	return []check{
-		{"undecided", Skip, undecided},
-		{"signer", Leave, nodeSigner},
-		{"resume-start", Retry, resumeStartKnown},
-		{"age", Leave, createdSinceResume},
+func standingChecks() []namedCheck {
+	return []namedCheck{
+		{"undecided", Skip, requireUndecided},
+		{"signer", Leave, requireNodeSigner},
+		{"resume-start", Retry, requireResumeStart},
+		{"age", Leave, requireCreatedSinceResume},
 	}
 }
 
-func kindOf(signer string) Kind {
+func kindOf(signer string) CertificateKind {
 	switch signer {
 	case certificatesv1.KubeAPIServerClientKubeletSignerName:
 		return Client
@@ -134,7 +134,7 @@ func kindOf(signer string) Kind {
 	}
 }
 
-func undecided(c candidate) string {
+func requireUndecided(c judgedRequest) string {
 	for _, condition := range c.req.Status.Conditions {
 		switch condition.Type {
 		case certificatesv1.CertificateApproved, certificatesv1.CertificateDenied, certificatesv1.CertificateFailed:
@@ -147,22 +147,22 @@ func undecided(c candidate) string {
 	return ""
 }
 
-func nodeSigner(c candidate) string {
+func requireNodeSigner(c judgedRequest) string {
 	if c.kind != "" {
 		return ""
 	}
 	return fmt.Sprintf("expected the signer %q or %q, found %s", certificatesv1.KubeAPIServerClientKubeletSignerName,
-		certificatesv1.KubeletServingSignerName, quoted(c.req.Spec.SignerName))
+		certificatesv1.KubeletServingSignerName, quoteBounded(c.req.Spec.SignerName))
 }
 
-func resumeStartKnown(c candidate) string {
+func requireResumeStart(c judgedRequest) string {
 	if c.inv.NotBefore.IsZero() {
 		return "expected to know when the resume started, found no time"
 	}
 	return ""
 }
 
-func createdSinceResume(c candidate) string {
+func requireCreatedSinceResume(c judgedRequest) string {
 	if c.req.CreationTimestamp.Time.Before(c.inv.NotBefore.Truncate(time.Second)) {
 		return "expected a request created since the resume started, found an older one"
 	}

@@ -22,14 +22,14 @@ import (
 )
 
 // runJudged applies each change to a fresh ask and compares what Judge and JudgeAll make of it.
-func runJudged(t *testing.T, fresh func() *ask, cases map[string]judged) {
+func runJudged(t *testing.T, fresh func() *testRequest, cases map[string]judgeCase) {
 	t.Helper()
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			a := fresh()
 			tc.change(a)
-			req := a.request(t)
-			v := Judge(req, a.inv)
+			req := a.finish(t)
+			v := JudgeRequest(req, a.inv)
 			got := judgement{v.Decision, v.Rule, tc.want.Says}
 			if diff := cmp.Diff(tc.want, got); diff != "" || !strings.Contains(v.Reason, tc.want.Says) {
 				t.Errorf("verdict differs (-want +got):\n%s\nreason: %s", diff, v.Reason)
@@ -42,80 +42,80 @@ func runJudged(t *testing.T, fresh func() *ask, cases map[string]judged) {
 }
 
 func TestStanding(t *testing.T) {
-	condition := func(kind certificatesv1.RequestConditionType) func(*ask) {
-		return func(a *ask) {
+	condition := func(kind certificatesv1.RequestConditionType) func(*testRequest) {
+		return func(a *testRequest) {
 			a.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: kind, Status: "True"}}
 		}
 	}
-	created := func(at time.Time) func(*ask) {
-		return func(a *ask) { a.CreationTimestamp = metav1.NewTime(at) }
+	created := func(at time.Time) func(*testRequest) {
+		return func(a *testRequest) { a.CreationTimestamp = metav1.NewTime(at) }
 	}
-	runJudged(t, tokenAsk, map[string]judged{
+	runJudged(t, tokenRequest, map[string]judgeCase{
 		"row 28: already approved":                       {condition(certificatesv1.CertificateApproved), skipped("found the condition Approved")},
 		"row 29: denied":                                 {condition(certificatesv1.CertificateDenied), skipped("found the condition Denied")},
 		"row 29: failed":                                 {condition(certificatesv1.CertificateFailed), skipped("found the condition Failed")},
-		"row 29: the certificate was issued":             {func(a *ask) { a.Status.Certificate = []byte("x") }, skipped("an issued certificate")},
+		"row 29: the certificate was issued":             {func(a *testRequest) { a.Status.Certificate = []byte("x") }, skipped("an issued certificate")},
 		"row 29: a remark by somebody decides nothing":   {condition("Seen"), accepted()},
 		"row 30: created before the resume":              {created(resumed().Add(-time.Minute)), left("age", "found an older one")},
 		"row 30: created in the second before":           {created(resumed().Truncate(time.Second).Add(-time.Second)), left("age", "found an older one")},
 		"row 30: created in the very second":             {created(resumed().Truncate(time.Second)), accepted()},
 		"row 30: never created":                          {created(time.Time{}), left("age", "found an older one")},
-		"row 30: nobody knows when the resume started":   {func(a *ask) { a.inv.NotBefore = time.Time{} }, retried("resume-start", "found no time")},
-		"row 28: an approved request is skipped unread":  {func(a *ask) { condition("Approved")(a); a.rewrite = emptied }, skipped("Approved")},
-		"row 17: a foreign request is left alone unread": {func(a *ask) { a.Spec.SignerName = "x/y"; a.rewrite = emptied }, left("signer", `found "x/y"`)},
+		"row 30: nobody knows when the resume started":   {func(a *testRequest) { a.inv.NotBefore = time.Time{} }, retried("resume-start", "found no time")},
+		"row 28: an approved request is skipped unread":  {func(a *testRequest) { condition("Approved")(a); a.rewrite = emptied }, skipped("Approved")},
+		"row 17: a foreign request is left alone unread": {func(a *testRequest) { a.Spec.SignerName = "x/y"; a.rewrite = emptied }, left("signer", `found "x/y"`)},
 	})
 }
 
 func TestMalformedRequests(t *testing.T) {
 	der := func(req []byte) []byte { block, _ := pem.Decode(req); return block.Bytes }
-	runJudged(t, tokenAsk, map[string]judged{
-		"row 16: nothing": {func(a *ask) { a.rewrite = emptied }, left("request", "expected one PEM block, found none")},
+	runJudged(t, tokenRequest, map[string]judgeCase{
+		"row 16: nothing": {func(a *testRequest) { a.rewrite = emptied }, left("request", "expected one PEM block, found none")},
 		"row 16: DER without PEM": {
-			func(a *ask) { a.rewrite = der },
+			func(a *testRequest) { a.rewrite = der },
 			left("request", "expected one PEM block, found none"),
 		},
-		"row 16: another PEM type": {func(a *ask) {
+		"row 16: another PEM type": {func(a *testRequest) {
 			a.rewrite = func(req []byte) []byte { return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der(req)}) }
 		}, left("request", `expected a PEM block of type CERTIFICATE REQUEST, found "CERTIFICATE"`)},
-		"row 16: the PEM type of old": {func(a *ask) {
+		"row 16: the PEM type of old": {func(a *testRequest) {
 			a.rewrite = func(req []byte) []byte {
 				return pem.EncodeToMemory(&pem.Block{Type: "NEW CERTIFICATE REQUEST", Bytes: der(req)})
 			}
 		}, left("request", `found "NEW CERTIFICATE REQUEST"`)},
-		"row 16: text before": {func(a *ask) {
+		"row 16: text before": {func(a *testRequest) {
 			a.rewrite = func(req []byte) []byte { return append([]byte("hello\n"), req...) }
 		}, left("request", "nothing but one PEM block")},
-		"row 16: text after": {func(a *ask) {
+		"row 16: text after": {func(a *testRequest) {
 			a.rewrite = func(req []byte) []byte { return append(req, "hello"...) }
 		}, left("request", "nothing but one PEM block")},
 		"row 16: a second block": {
-			func(a *ask) { a.rewrite = func(req []byte) []byte { return append(req, req...) } },
+			func(a *testRequest) { a.rewrite = func(req []byte) []byte { return append(req, req...) } },
 			left("request", "nothing but one PEM block"),
 		},
-		"row 16: headers": {func(a *ask) {
+		"row 16: headers": {func(a *testRequest) {
 			a.rewrite = func(req []byte) []byte {
 				return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Headers: map[string]string{"a": "b"}, Bytes: der(req)})
 			}
 		}, left("request", "found headers")},
-		"row 16: white space around is harmless": {func(a *ask) {
+		"row 16: white space around is harmless": {func(a *testRequest) {
 			a.rewrite = func(req []byte) []byte { return append([]byte("\n"), append(req, "\n\n"...)...) }
 		}, accepted()},
 		"row 16: not DER": {
-			func(a *ask) { a.rewrite = func([]byte) []byte { return toPEM([]byte("hello")) } },
+			func(a *testRequest) { a.rewrite = func([]byte) []byte { return toPEM([]byte("hello")) } },
 			left("request", "expected a DER-encoded PKCS #10 request"),
 		},
-		"row 16: bytes after the DER": {func(a *ask) {
+		"row 16: bytes after the DER": {func(a *testRequest) {
 			a.rewrite = func(req []byte) []byte { return toPEM(append(der(req), 0x05, 0x00)) }
 		}, left("request", "expected a DER-encoded PKCS #10 request")},
 		"row 16: an element after the signature": {
-			hostile{outerTail: []byte{0x05, 0x00}}.use,
+			rawRequest{outerTail: []byte{0x05, 0x00}}.applyTo,
 			left("request", "expected a DER-encoded PKCS #10 request"),
 		},
 		"row 16: the same extension twice": {
-			hostile{attributes: [][]byte{extensionRequest(altNames(), altNames())}}.use,
+			rawRequest{attributes: [][]byte{extensionRequest(altNames(), altNames())}}.applyTo,
 			left("request", "cannot be parsed"),
 		},
-		"row 16: three integers": {func(a *ask) {
+		"row 16: three integers": {func(a *testRequest) {
 			a.rewrite = func([]byte) []byte {
 				one := []byte{0x02, 0x01, 0x01}
 				return toPEM(tlv(tagSequence, one, one, one))
@@ -125,18 +125,18 @@ func TestMalformedRequests(t *testing.T) {
 }
 
 func TestOneBadRequestDoesNotStopTheOthers(t *testing.T) {
-	named := func(name string, a *ask, change func(*ask)) certificatesv1.CertificateSigningRequest {
+	named := func(name string, a *testRequest, change func(*testRequest)) certificatesv1.CertificateSigningRequest {
 		a.Name = name
 		change(a)
-		return *a.request(t)
+		return *a.finish(t)
 	}
 	reqs := []certificatesv1.CertificateSigningRequest{
-		named("d", servingAsk(), func(*ask) {}),
-		named("a", mcoAsk(), func(a *ask) { a.rewrite = emptied }),
-		named("c", servingAsk(), func(a *ask) { a.node("bare") }),
-		named("b", mcoAsk(), func(*ask) {}),
-		named("e", tokenAsk(), func(a *ask) { a.Status.Certificate = []byte("x") }),
-		named("f", tokenAsk(), func(a *ask) { a.Spec.SignerName = "x/y" }),
+		named("d", servingRequest(), func(*testRequest) {}),
+		named("a", openShiftRequest(), func(a *testRequest) { a.rewrite = emptied }),
+		named("c", servingRequest(), func(a *testRequest) { a.renameNode("bare") }),
+		named("b", openShiftRequest(), func(*testRequest) {}),
+		named("e", tokenRequest(), func(a *testRequest) { a.Status.Certificate = []byte("x") }),
+		named("f", tokenRequest(), func(a *testRequest) { a.Spec.SignerName = "x/y" }),
 	}
 	want := []Verdict{
 		{Name: "a", Kind: Client, Decision: Leave, Rule: "request", Reason: "expected one PEM block, found none"},
@@ -149,43 +149,43 @@ func TestOneBadRequestDoesNotStopTheOthers(t *testing.T) {
 			Reason: `expected the signer "kubernetes.io/kube-apiserver-client-kubelet" or "kubernetes.io/kubelet-serving", found "x/y"`,
 		},
 	}
-	if diff := cmp.Diff(want, JudgeAll(reqs, inventory())); diff != "" {
+	if diff := cmp.Diff(want, JudgeAll(reqs, testInventory())); diff != "" {
 		t.Errorf("verdicts differ (-want +got):\n%s", diff)
 	}
 }
 
 func TestCapOnPendingRequests(t *testing.T) {
-	good := func(*ask) {}
-	old := func(a *ask) { a.CreationTimestamp = metav1.NewTime(resumed().Add(-time.Hour)) }
-	decided := func(a *ask) { a.Status.Certificate = []byte("x") }
-	foreign := func(a *ask) { a.Spec.SignerName = "x/y" }
+	good := func(*testRequest) {}
+	old := func(a *testRequest) { a.CreationTimestamp = metav1.NewTime(resumed().Add(-time.Hour)) }
+	decided := func(a *testRequest) { a.Status.Certificate = []byte("x") }
+	foreign := func(a *testRequest) { a.Spec.SignerName = "x/y" }
 	cases := map[string]struct {
 		requests   int
-		change     func(*ask)
+		change     func(*testRequest)
 		maxPending int
-		more       []func(*ask)
+		more       []func(*testRequest)
 		want       map[Decision]int
 	}{
 		"row 31: as many as the given cap":     {requests: 3, change: good, maxPending: 3, want: map[Decision]int{Approve: 3}},
 		"row 31: one more than the given cap":  {requests: 4, change: good, maxPending: 3, want: map[Decision]int{Retry: 4}},
 		"row 31: as many as machines and 100":  {requests: 109, change: good, want: map[Decision]int{Approve: 109}},
 		"row 31: one more than that":           {requests: 110, change: good, want: map[Decision]int{Retry: 110}},
-		"row 31: bad requests count":           {requests: 4, change: func(a *ask) { a.rewrite = emptied }, maxPending: 3, want: map[Decision]int{Retry: 4}},
-		"row 31: old ones do not count":        {requests: 3, change: good, maxPending: 3, more: []func(*ask){old, old}, want: map[Decision]int{Approve: 3, Leave: 2}},
-		"row 31: decided ones do not count":    {requests: 3, change: good, maxPending: 3, more: []func(*ask){decided}, want: map[Decision]int{Approve: 3, Skip: 1}},
-		"row 31: foreign ones do not count":    {requests: 3, change: good, maxPending: 3, more: []func(*ask){foreign}, want: map[Decision]int{Approve: 3, Leave: 1}},
-		"row 31: those keep their own verdict": {requests: 4, change: good, maxPending: 3, more: []func(*ask){old, decided}, want: map[Decision]int{Retry: 4, Leave: 1, Skip: 1}},
+		"row 31: bad requests count":           {requests: 4, change: func(a *testRequest) { a.rewrite = emptied }, maxPending: 3, want: map[Decision]int{Retry: 4}},
+		"row 31: old ones do not count":        {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){old, old}, want: map[Decision]int{Approve: 3, Leave: 2}},
+		"row 31: decided ones do not count":    {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){decided}, want: map[Decision]int{Approve: 3, Skip: 1}},
+		"row 31: foreign ones do not count":    {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){foreign}, want: map[Decision]int{Approve: 3, Leave: 1}},
+		"row 31: those keep their own verdict": {requests: 4, change: good, maxPending: 3, more: []func(*testRequest){old, decided}, want: map[Decision]int{Retry: 4, Leave: 1, Skip: 1}},
 		"row 31: no requests at all":           {maxPending: 3, want: map[Decision]int{}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			var reqs []certificatesv1.CertificateSigningRequest
-			for _, change := range append(slices.Repeat([]func(*ask){tc.change}, tc.requests), tc.more...) {
-				a := tokenAsk()
+			for _, change := range append(slices.Repeat([]func(*testRequest){tc.change}, tc.requests), tc.more...) {
+				a := tokenRequest()
 				change(a)
-				reqs = append(reqs, *a.request(t))
+				reqs = append(reqs, *a.finish(t))
 			}
-			inv := inventory()
+			inv := testInventory()
 			inv.MaxPending = tc.maxPending
 			got := map[Decision]int{}
 			for _, v := range JudgeAll(reqs, inv) {
@@ -213,9 +213,9 @@ func TestNodeNameIsOnlyThatOfAKnownMachine(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			a := tokenAsk()
+			a := tokenRequest()
 			a.template.Subject.CommonName = tc.commonName
-			if got := Judge(a.request(t), a.inv).NodeName; got != tc.want {
+			if got := JudgeRequest(a.finish(t), a.inv).NodeName; got != tc.want {
 				t.Errorf("node name = %q, want %q", got, tc.want)
 			}
 		})
@@ -225,26 +225,26 @@ func TestNodeNameIsOnlyThatOfAKnownMachine(t *testing.T) {
 func TestReasonsStayShort(t *testing.T) {
 	long := strings.Repeat("x", 5000)
 	cases := map[string]struct {
-		change func(*ask)
+		change func(*testRequest)
 		want   string
 	}{
-		"a long name is cut": {func(a *ask) { a.Spec.Username = long }, `found "` + strings.Repeat("x", 80) + `"…`},
-		"many groups are cut": {func(a *ask) {
+		"a long name is cut": {func(a *testRequest) { a.Spec.Username = long }, `found "` + strings.Repeat("x", 80) + `"…`},
+		"many groups are cut": {func(a *testRequest) {
 			for i := range 50 {
 				a.Spec.Groups = append(a.Spec.Groups, fmt.Sprintf("a%02d", i))
 			}
 		}, `"a08", "a09", 42 more`},
-		"a name of just the limit is whole": {func(a *ask) { a.Spec.Username = long[:80] }, `found "` + long[:80] + `"`},
-		"groups of just the limit are all named": {func(a *ask) {
+		"a name of just the limit is whole": {func(a *testRequest) { a.Spec.Username = long[:80] }, `found "` + long[:80] + `"`},
+		"groups of just the limit are all named": {func(a *testRequest) {
 			a.Spec.Groups = strings.Split("a0 a1 a2 a3 a4 a5 a6 a7 a8 a9", " ")
 		}, `"a8", "a9"`},
-		"control characters are escaped": {func(a *ask) { a.Spec.Username = "a\nb" }, `found "a\nb"`},
+		"control characters are escaped": {func(a *testRequest) { a.Spec.Username = "a\nb" }, `found "a\nb"`},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			a := tokenAsk()
+			a := tokenRequest()
 			tc.change(a)
-			reason := Judge(a.request(t), a.inv).Reason
+			reason := JudgeRequest(a.finish(t), a.inv).Reason
 			if !strings.HasSuffix(reason, tc.want) || len(reason) > 500 {
 				t.Errorf("reason %q of %d bytes does not end in %q", reason, len(reason), tc.want)
 			}
@@ -253,10 +253,10 @@ func TestReasonsStayShort(t *testing.T) {
 }
 
 func TestJudgingChangesNothing(t *testing.T) {
-	for name, a := range map[string]*ask{"client": mcoAsk(), "serving": servingAsk()} {
+	for name, a := range map[string]*testRequest{"client": openShiftRequest(), "serving": servingRequest()} {
 		t.Run(name, func(t *testing.T) {
-			req := a.request(t)
-			before, inv := req.DeepCopy(), inventory()
+			req := a.finish(t)
+			before, inv := req.DeepCopy(), testInventory()
 			JudgeAll([]certificatesv1.CertificateSigningRequest{*req}, a.inv)
 			if diff := cmp.Diff(before, req) + cmp.Diff(inv, a.inv); diff != "" {
 				t.Errorf("the arguments changed:\n%s", diff)

@@ -20,125 +20,125 @@ import (
 )
 
 // mutation is one change that must cost an acceptable request its approval.
-type mutation func(*ask)
+type mutation func(*testRequest)
 
 // commonMutations hold for every kind. The part before the colon is the field that changes.
 func commonMutations() map[string]mutation {
 	condition := func(kind certificatesv1.RequestConditionType) mutation {
-		return func(a *ask) {
+		return func(a *testRequest) {
 			a.Status.Conditions = append(a.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{Type: kind})
 		}
 	}
 	return map[string]mutation{
-		"CreationTimestamp: zero":       func(a *ask) { a.CreationTimestamp = metav1.Time{} },
-		"CreationTimestamp: older":      func(a *ask) { a.CreationTimestamp = metav1.NewTime(resumed().Add(-time.Second)) },
+		"CreationTimestamp: zero":       func(a *testRequest) { a.CreationTimestamp = metav1.Time{} },
+		"CreationTimestamp: older":      func(a *testRequest) { a.CreationTimestamp = metav1.NewTime(resumed().Add(-time.Second)) },
 		"Status.Conditions: approved":   condition(certificatesv1.CertificateApproved),
 		"Status.Conditions: denied":     condition(certificatesv1.CertificateDenied),
 		"Status.Conditions: failed":     condition(certificatesv1.CertificateFailed),
-		"Status.Certificate: issued":    func(a *ask) { a.Status.Certificate = []byte{0} },
-		"Spec.SignerName: empty":        func(a *ask) { a.Spec.SignerName = "" },
-		"Spec.SignerName: longer":       func(a *ask) { a.Spec.SignerName += "x" },
-		"Spec.SignerName: client":       func(a *ask) { a.Spec.SignerName = certificatesv1.KubeAPIServerClientSignerName },
-		"Spec.SignerName: legacy":       func(a *ask) { a.Spec.SignerName = "kubernetes.io/legacy-unknown" },
-		"Spec.Usages: none":             func(a *ask) { a.Spec.Usages = nil },
-		"Spec.Usages: first only":       func(a *ask) { a.Spec.Usages = a.Spec.Usages[:1] },
-		"Spec.Usages: last only":        func(a *ask) { a.Spec.Usages = a.Spec.Usages[1:] },
-		"Spec.Usages: cert sign":        func(a *ask) { a.Spec.Usages = append(a.Spec.Usages, certificatesv1.UsageCertSign) },
-		"Spec.Usages: any":              func(a *ask) { a.Spec.Usages = append(a.Spec.Usages, certificatesv1.UsageAny) },
+		"Status.Certificate: issued":    func(a *testRequest) { a.Status.Certificate = []byte{0} },
+		"Spec.SignerName: empty":        func(a *testRequest) { a.Spec.SignerName = "" },
+		"Spec.SignerName: longer":       func(a *testRequest) { a.Spec.SignerName += "x" },
+		"Spec.SignerName: client":       func(a *testRequest) { a.Spec.SignerName = certificatesv1.KubeAPIServerClientSignerName },
+		"Spec.SignerName: legacy":       func(a *testRequest) { a.Spec.SignerName = "kubernetes.io/legacy-unknown" },
+		"Spec.Usages: none":             func(a *testRequest) { a.Spec.Usages = nil },
+		"Spec.Usages: first only":       func(a *testRequest) { a.Spec.Usages = a.Spec.Usages[:1] },
+		"Spec.Usages: last only":        func(a *testRequest) { a.Spec.Usages = a.Spec.Usages[1:] },
+		"Spec.Usages: cert sign":        func(a *testRequest) { a.Spec.Usages = append(a.Spec.Usages, certificatesv1.UsageCertSign) },
+		"Spec.Usages: any":              func(a *testRequest) { a.Spec.Usages = append(a.Spec.Usages, certificatesv1.UsageAny) },
 		"Spec.Usages: both auths":       bothAuths,
-		"Spec.Usages: encipherment":     func(a *ask) { a.Spec.Usages[0] = certificatesv1.UsageKeyEncipherment },
-		"Spec.Username: empty":          func(a *ask) { a.Spec.Username = "" },
-		"Spec.Username: longer":         func(a *ask) { a.Spec.Username += "x" },
-		"Spec.Username: shorter":        func(a *ask) { a.Spec.Username = a.Spec.Username[1:] },
-		"Spec.Username: other case":     func(a *ask) { a.Spec.Username = strings.ToUpper(a.Spec.Username) },
-		"Spec.Username: space":          func(a *ask) { a.Spec.Username += " " },
-		"Spec.Groups: none":             func(a *ask) { a.Spec.Groups = nil },
-		"Spec.Groups: first missing":    func(a *ask) { a.Spec.Groups = a.Spec.Groups[1:] },
-		"Spec.Groups: last missing":     func(a *ask) { a.Spec.Groups = a.Spec.Groups[:len(a.Spec.Groups)-1] },
-		"Spec.Groups: masters":          func(a *ask) { a.Spec.Groups = append(a.Spec.Groups, "system:masters") },
-		"Spec.Groups: empty one":        func(a *ask) { a.Spec.Groups = append(a.Spec.Groups, "") },
-		"Spec.Groups: twice":            func(a *ask) { a.Spec.Groups = append(a.Spec.Groups, a.Spec.Groups[0]) },
-		"Spec.Request: empty":           func(a *ask) { a.rewrite = emptied },
-		"Spec.Request: twice":           func(a *ask) { a.rewrite = func(b []byte) []byte { return append(b, b...) } },
-		"Spec.Request: cut":             func(a *ask) { a.rewrite = func(b []byte) []byte { return b[:len(b)/2] } },
-		"Spec.Request: bad signature":   func(a *ask) { a.rewrite = breakSignature },
-		"subject: other node":           func(a *ask) { a.template.Subject.CommonName = "system:node:n2x" },
-		"subject: other case":           func(a *ask) { a.template.Subject.CommonName = "system:node:N1" },
-		"subject: dot":                  func(a *ask) { a.template.Subject.CommonName += "." },
-		"subject: no common name":       func(a *ask) { a.template.Subject.CommonName = "" },
-		"subject: admin":                func(a *ask) { a.template.Subject.CommonName = "admin" },
-		"subject: masters":              func(a *ask) { a.template.Subject.Organization = []string{"system:masters"} },
-		"subject: masters, too":         func(a *ask) { a.template.Subject.Organization = []string{nodes, "system:masters"} },
-		"subject: nodes twice":          func(a *ask) { a.template.Subject.Organization = []string{nodes, nodes} },
-		"subject: no organisation":      func(a *ask) { a.template.Subject.Organization = nil },
-		"subject: unit":                 func(a *ask) { a.template.Subject.OrganizationalUnit = []string{"x"} },
-		"subject: country":              func(a *ask) { a.template.Subject.Country = []string{"XX"} },
-		"subject: locality":             func(a *ask) { a.template.Subject.Locality = []string{"x"} },
-		"subject: province":             func(a *ask) { a.template.Subject.Province = []string{"x"} },
-		"subject: street":               func(a *ask) { a.template.Subject.StreetAddress = []string{"x"} },
-		"subject: postal code":          func(a *ask) { a.template.Subject.PostalCode = []string{"x"} },
-		"subject: serial number":        func(a *ask) { a.template.Subject.SerialNumber = "1" },
+		"Spec.Usages: encipherment":     func(a *testRequest) { a.Spec.Usages[0] = certificatesv1.UsageKeyEncipherment },
+		"Spec.Username: empty":          func(a *testRequest) { a.Spec.Username = "" },
+		"Spec.Username: longer":         func(a *testRequest) { a.Spec.Username += "x" },
+		"Spec.Username: shorter":        func(a *testRequest) { a.Spec.Username = a.Spec.Username[1:] },
+		"Spec.Username: other case":     func(a *testRequest) { a.Spec.Username = strings.ToUpper(a.Spec.Username) },
+		"Spec.Username: space":          func(a *testRequest) { a.Spec.Username += " " },
+		"Spec.Groups: none":             func(a *testRequest) { a.Spec.Groups = nil },
+		"Spec.Groups: first missing":    func(a *testRequest) { a.Spec.Groups = a.Spec.Groups[1:] },
+		"Spec.Groups: last missing":     func(a *testRequest) { a.Spec.Groups = a.Spec.Groups[:len(a.Spec.Groups)-1] },
+		"Spec.Groups: masters":          func(a *testRequest) { a.Spec.Groups = append(a.Spec.Groups, "system:masters") },
+		"Spec.Groups: empty one":        func(a *testRequest) { a.Spec.Groups = append(a.Spec.Groups, "") },
+		"Spec.Groups: twice":            func(a *testRequest) { a.Spec.Groups = append(a.Spec.Groups, a.Spec.Groups[0]) },
+		"Spec.Request: empty":           func(a *testRequest) { a.rewrite = emptied },
+		"Spec.Request: twice":           func(a *testRequest) { a.rewrite = func(b []byte) []byte { return append(b, b...) } },
+		"Spec.Request: cut":             func(a *testRequest) { a.rewrite = func(b []byte) []byte { return b[:len(b)/2] } },
+		"Spec.Request: bad signature":   func(a *testRequest) { a.rewrite = breakSignature },
+		"subject: other node":           func(a *testRequest) { a.template.Subject.CommonName = "system:node:n2x" },
+		"subject: other case":           func(a *testRequest) { a.template.Subject.CommonName = "system:node:N1" },
+		"subject: dot":                  func(a *testRequest) { a.template.Subject.CommonName += "." },
+		"subject: no common name":       func(a *testRequest) { a.template.Subject.CommonName = "" },
+		"subject: admin":                func(a *testRequest) { a.template.Subject.CommonName = "admin" },
+		"subject: masters":              func(a *testRequest) { a.template.Subject.Organization = []string{"system:masters"} },
+		"subject: masters, too":         func(a *testRequest) { a.template.Subject.Organization = []string{nodes, "system:masters"} },
+		"subject: nodes twice":          func(a *testRequest) { a.template.Subject.Organization = []string{nodes, nodes} },
+		"subject: no organisation":      func(a *testRequest) { a.template.Subject.Organization = nil },
+		"subject: unit":                 func(a *testRequest) { a.template.Subject.OrganizationalUnit = []string{"x"} },
+		"subject: country":              func(a *testRequest) { a.template.Subject.Country = []string{"XX"} },
+		"subject: locality":             func(a *testRequest) { a.template.Subject.Locality = []string{"x"} },
+		"subject: province":             func(a *testRequest) { a.template.Subject.Province = []string{"x"} },
+		"subject: street":               func(a *testRequest) { a.template.Subject.StreetAddress = []string{"x"} },
+		"subject: postal code":          func(a *testRequest) { a.template.Subject.PostalCode = []string{"x"} },
+		"subject: serial number":        func(a *testRequest) { a.template.Subject.SerialNumber = "1" },
 		"subject: second common name":   extraName(2, 5, 4, 3),
 		"subject: unknown attribute":    extraName(1, 3, 9999),
 		"subject: number as attribute":  numberName,
-		"names: e-mail":                 func(a *ask) { a.template.EmailAddresses = []string{"a@b.example"} },
-		"names: URI":                    func(a *ask) { a.template.URIs = []*url.URL{{Scheme: "x", Host: "y"}} },
-		"names: foreign DNS":            func(a *ask) { a.template.DNSNames = append(a.template.DNSNames, "n2") },
-		"names: empty DNS":              func(a *ask) { a.template.DNSNames = append(a.template.DNSNames, "") },
-		"names: foreign IP":             func(a *ask) { a.template.IPAddresses = append(a.template.IPAddresses, net.IPv4(10, 0, 0, 2)) },
-		"extensions: CA":                isCA,
-		"extensions: key usage":         extra(2, 5, 29, 15),
-		"extensions: extended usage":    extra(2, 5, 29, 37),
-		"extensions: unknown":           extra(1, 3, 9999),
-		"key: RSA 1024":                 func(a *ask) { a.key = keys().rsa1024 },
-		"key: P-224":                    func(a *ask) { a.key = keys().p224 },
-		"key: huge":                     hostile{spki: rsaOf(16384)}.use,
+		"names: e-mail":                 func(a *testRequest) { a.template.EmailAddresses = []string{"a@b.example"} },
+		"names: URI":                    func(a *testRequest) { a.template.URIs = []*url.URL{{Scheme: "x", Host: "y"}} },
+		"names: foreign DNS":            func(a *testRequest) { a.template.DNSNames = append(a.template.DNSNames, "n2") },
+		"names: empty DNS":              func(a *testRequest) { a.template.DNSNames = append(a.template.DNSNames, "") },
+		"names: foreign IP":             func(a *testRequest) { a.template.IPAddresses = append(a.template.IPAddresses, net.IPv4(10, 0, 0, 2)) },
+		"extensions: CA":                withCA,
+		"extensions: key usage":         withExtension(2, 5, 29, 15),
+		"extensions: extended usage":    withExtension(2, 5, 29, 37),
+		"extensions: unknown":           withExtension(1, 3, 9999),
+		"key: RSA 1024":                 func(a *testRequest) { a.key = keys().rsa1024 },
+		"key: P-224":                    func(a *testRequest) { a.key = keys().p224 },
+		"key: huge":                     rawRequest{spki: rsaOf(16384)}.applyTo,
 		"key: another's":                anothersKey,
-		"signature: SHA-1":              func(a *ask) { a.template.SignatureAlgorithm = x509.ECDSAWithSHA1 },
-		"inventory: nothing":            func(a *ask) { a.inv = Inventory{} },
-		"inventory: no machines":        func(a *ask) { a.inv.Machines = nil },
-		"inventory: no nodes":           func(a *ask) { a.inv.Nodes = nil },
-		"inventory: no start":           func(a *ask) { a.inv.NotBefore = time.Time{} },
-		"inventory: later start":        func(a *ask) { a.inv.NotBefore = a.inv.NotBefore.Add(time.Hour) },
-		"inventory: machine leaves":     func(a *ask) { a.machine().Deleting = true },
-		"inventory: machine renamed":    func(a *ask) { a.machine().NodeName = "n3" },
-		"inventory: machine unnamed":    func(a *ask) { a.machine().NodeName = "" },
-		"inventory: machine twice":      func(a *ask) { a.inv.Machines = append(a.inv.Machines, *a.machine()) },
-		"inventory: other UID recorded": func(a *ask) { a.machine().NodeUID = "x" },
-		"inventory: other UID now":      func(a *ask) { a.inv.Nodes[0].UID = "x" },
-		"inventory: node renamed":       func(a *ask) { a.inv.Nodes[0].Name = "N1" },
+		"signature: SHA-1":              func(a *testRequest) { a.template.SignatureAlgorithm = x509.ECDSAWithSHA1 },
+		"inventory: nothing":            func(a *testRequest) { a.inv = NodeInventory{} },
+		"inventory: no machines":        func(a *testRequest) { a.inv.Machines = nil },
+		"inventory: no nodes":           func(a *testRequest) { a.inv.Nodes = nil },
+		"inventory: no start":           func(a *testRequest) { a.inv.NotBefore = time.Time{} },
+		"inventory: later start":        func(a *testRequest) { a.inv.NotBefore = a.inv.NotBefore.Add(time.Hour) },
+		"inventory: machine leaves":     func(a *testRequest) { a.machine().Deleting = true },
+		"inventory: machine renamed":    func(a *testRequest) { a.machine().NodeName = "n3" },
+		"inventory: machine unnamed":    func(a *testRequest) { a.machine().NodeName = "" },
+		"inventory: machine twice":      func(a *testRequest) { a.inv.Machines = append(a.inv.Machines, *a.machine()) },
+		"inventory: other UID recorded": func(a *testRequest) { a.machine().NodeUID = "x" },
+		"inventory: other UID now":      func(a *testRequest) { a.inv.Nodes[0].UID = "x" },
+		"inventory: node renamed":       func(a *testRequest) { a.inv.Nodes[0].Name = "N1" },
 	}
 }
 
 func TestEverySingleMutationCostsTheApproval(t *testing.T) {
 	client := map[string]mutation{
-		"Spec.SignerName: crossed":    func(a *ask) { a.Spec.SignerName = certificatesv1.KubeletServingSignerName },
-		"Spec.Username: a node":       func(a *ask) { a.Spec.Username = "system:node:n1" },
-		"names: own DNS":              func(a *ask) { a.template.DNSNames = []string{"n1"} },
-		"names: own IP":               func(a *ask) { a.template.IPAddresses = []net.IP{net.IPv4(10, 0, 0, 1)} },
-		"attributes: password":        hostile{attributes: [][]byte{challengePassword()}}.use,
-		"version: 2":                  hostile{version: []byte{0x02, 0x01, 0x01}}.use,
-		"inventory: no bootstrappers": func(a *ask) { a.inv.Bootstrappers = nil },
+		"Spec.SignerName: crossed":    func(a *testRequest) { a.Spec.SignerName = certificatesv1.KubeletServingSignerName },
+		"Spec.Username: a node":       func(a *testRequest) { a.Spec.Username = "system:node:n1" },
+		"names: own DNS":              func(a *testRequest) { a.template.DNSNames = []string{"n1"} },
+		"names: own IP":               func(a *testRequest) { a.template.IPAddresses = []net.IP{net.IPv4(10, 0, 0, 1)} },
+		"attributes: password":        rawRequest{attributes: [][]byte{challengePassword()}}.applyTo,
+		"version: 2":                  rawRequest{version: []byte{0x02, 0x01, 0x01}}.applyTo,
+		"inventory: no bootstrappers": func(a *testRequest) { a.inv.Bootstrappers = nil },
 	}
 	serving := map[string]mutation{
-		"Spec.SignerName: crossed":  func(a *ask) { a.Spec.SignerName = certificatesv1.KubeAPIServerClientKubeletSignerName },
-		"Spec.Username: other node": func(a *ask) { a.Spec.Username = "system:node:n2" },
-		"subject: known other node": func(a *ask) { a.template.Subject.CommonName = "system:node:n2" },
-		"names: none":               func(a *ask) { a.template.DNSNames, a.template.IPAddresses = nil, nil },
-		"attributes: password":      hostile{attributes: [][]byte{goodSAN(), challengePassword()}}.use,
-		"version: 2":                hostile{attributes: [][]byte{goodSAN()}, version: []byte{0x02, 0x01, 0x01}}.use,
-		"inventory: no addresses":   func(a *ask) { a.machine().Addresses = nil },
-		"inventory: address gone":   func(a *ask) { a.machine().Addresses = a.machine().Addresses[1:4] },
-		"inventory: other address":  func(a *ask) { a.machine().Addresses[3].Address = "10.0.0.9" },
-		"inventory: other type":     func(a *ask) { a.machine().Addresses[3].Type = "InternalDNS" },
+		"Spec.SignerName: crossed":  func(a *testRequest) { a.Spec.SignerName = certificatesv1.KubeAPIServerClientKubeletSignerName },
+		"Spec.Username: other node": func(a *testRequest) { a.Spec.Username = "system:node:n2" },
+		"subject: known other node": func(a *testRequest) { a.template.Subject.CommonName = "system:node:n2" },
+		"names: none":               func(a *testRequest) { a.template.DNSNames, a.template.IPAddresses = nil, nil },
+		"attributes: password":      rawRequest{attributes: [][]byte{goodSAN(), challengePassword()}}.applyTo,
+		"version: 2":                rawRequest{attributes: [][]byte{goodSAN()}, version: []byte{0x02, 0x01, 0x01}}.applyTo,
+		"inventory: no addresses":   func(a *testRequest) { a.machine().Addresses = nil },
+		"inventory: address gone":   func(a *testRequest) { a.machine().Addresses = a.machine().Addresses[1:4] },
+		"inventory: other address":  func(a *testRequest) { a.machine().Addresses[3].Address = "10.0.0.9" },
+		"inventory: other type":     func(a *testRequest) { a.machine().Addresses[3].Type = "InternalDNS" },
 	}
 	for _, kind := range []struct {
 		name  string
-		fresh func() *ask
+		fresh func() *testRequest
 		own   map[string]mutation
-	}{{"token", tokenAsk, client}, {"OpenShift", mcoAsk, client}, {"serving", servingAsk, serving}} {
+	}{{"token", tokenRequest, client}, {"OpenShift", openShiftRequest, client}, {"serving", servingRequest, serving}} {
 		untouched := kind.fresh()
-		if v := Judge(untouched.request(t), untouched.inv); v.Decision != Approve {
+		if v := JudgeRequest(untouched.finish(t), untouched.inv); v.Decision != Approve {
 			t.Fatalf("%s: the request to start from is not approved: %+v", kind.name, v)
 		}
 		for _, mutations := range []map[string]mutation{commonMutations(), kind.own} {
@@ -146,7 +146,7 @@ func TestEverySingleMutationCostsTheApproval(t *testing.T) {
 				t.Run(kind.name+"/"+name, func(t *testing.T) {
 					a := kind.fresh()
 					mutate(a)
-					if v := Judge(a.request(t), a.inv); v.Decision == Approve || v.Reason == "" {
+					if v := JudgeRequest(a.finish(t), a.inv); v.Decision == Approve || v.Reason == "" {
 						t.Errorf("verdict = %+v", v)
 					}
 				})
@@ -156,15 +156,15 @@ func TestEverySingleMutationCostsTheApproval(t *testing.T) {
 }
 
 func TestEveryBitOfTheRequestCounts(t *testing.T) {
-	for name, a := range map[string]*ask{"client": tokenAsk(), "serving": servingAsk()} {
+	for name, a := range map[string]*testRequest{"client": tokenRequest(), "serving": servingRequest()} {
 		t.Run(name, func(t *testing.T) {
-			req := a.request(t)
+			req := a.finish(t)
 			block, _ := pem.Decode(req.Spec.Request)
 			for bit := range len(block.Bytes) * 8 {
 				der := slices.Clone(block.Bytes)
 				der[bit/8] ^= 1 << (bit % 8)
 				req.Spec.Request = toPEM(der)
-				if v := Judge(req, a.inv); v.Decision != Leave {
+				if v := JudgeRequest(req, a.inv); v.Decision != Leave {
 					t.Errorf("bit %d of byte %d changed: %+v", bit%8, bit/8, v)
 				}
 			}
@@ -175,9 +175,9 @@ func TestEveryBitOfTheRequestCounts(t *testing.T) {
 // TestEverySpecFieldIsAccountedFor fails when the API grows a field that nobody has thought about.
 func TestEverySpecFieldIsAccountedFor(t *testing.T) {
 	ignored := map[string]mutation{
-		"ExpirationSeconds": func(a *ask) { a.Spec.ExpirationSeconds = new(int32(600)) },
-		"UID":               func(a *ask) { a.Spec.UID = "x" },
-		"Extra": func(a *ask) {
+		"ExpirationSeconds": func(a *testRequest) { a.Spec.ExpirationSeconds = new(int32(600)) },
+		"UID":               func(a *testRequest) { a.Spec.UID = "x" },
+		"Extra": func(a *testRequest) {
 			a.Spec.Extra = map[string]certificatesv1.ExtraValue{"authentication.kubernetes.io/credential-id": {"x"}}
 		},
 	}
@@ -193,34 +193,34 @@ func TestEverySpecFieldIsAccountedFor(t *testing.T) {
 		if !isIgnored {
 			continue
 		}
-		a := tokenAsk()
+		a := tokenRequest()
 		change(a)
-		if v := Judge(a.request(t), a.inv); v.Decision != Approve {
+		if v := JudgeRequest(a.finish(t), a.inv); v.Decision != Approve {
 			t.Errorf("field %s is meant to be ignored: %+v", field.Name, v)
 		}
 	}
 }
 
-func bothAuths(a *ask) {
+func bothAuths(a *testRequest) {
 	a.Spec.Usages = []certificatesv1.KeyUsage{
 		certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth, certificatesv1.UsageServerAuth,
 	}
 }
 
 func extraName(parts ...int) mutation {
-	return func(a *ask) {
+	return func(a *testRequest) {
 		a.template.Subject.ExtraNames = append(a.template.Subject.ExtraNames, pkix.AttributeTypeAndValue{Type: parts, Value: "x"})
 	}
 }
 
 // numberName is an organisation that is no string, which pkix passes over.
-func numberName(a *ask) {
+func numberName(a *testRequest) {
 	rdns := append(a.template.Subject.ToRDNSequence(),
 		pkix.RelativeDistinguishedNameSET{{Type: []int{2, 5, 4, 10}, Value: 7}})
 	a.template.RawSubject = must(asn1.Marshal(rdns))
 }
 
 // anothersKey shows a key that did not sign.
-func anothersKey(a *ask) {
-	hostile{spki: must(x509.MarshalPKIXPublicKey(keys().p384.Public()))}.use(a)
+func anothersKey(a *testRequest) {
+	rawRequest{spki: must(x509.MarshalPKIXPublicKey(keys().p384.Public()))}.applyTo(a)
 }

@@ -17,13 +17,13 @@ const (
 	Skip Decision = "Skip"
 )
 
-// Kind is the kind of certificate that a request asks for.
-type Kind string
+// CertificateKind is the kind of certificate that a request asks for.
+type CertificateKind string
 
 // The kinds. A request of any other signer has the kind "".
 const (
-	Client  Kind = "client"
-	Serving Kind = "serving"
+	Client  CertificateKind = "client"
+	Serving CertificateKind = "serving"
 )
 
 // Verdict is the answer for one request.
@@ -38,5 +38,5 @@ type Verdict struct {
 	// NodeName is the node that the request names, if a machine of the inventory may take it; else "".
 	// Only with Approve has the requester shown any right to it.
 	NodeName string
-	Kind     Kind
+	Kind     CertificateKind
 }

@@ -14,22 +14,22 @@ const (
 	maxListed      = 10
 )
 
-func quoted[S ~string](text S) string {
+func quoteBounded[S ~string](text S) string {
 	if len(text) > maxQuotedBytes {
 		return fmt.Sprintf("%q…", text[:maxQuotedBytes])
 	}
 	return fmt.Sprintf("%q", text)
 }
 
-// listed quotes values in sorted order.
-func listed[S ~string](values []S) string {
+// quoteSorted quotes values in sorted order.
+func quoteSorted[S ~string](values []S) string {
 	if len(values) == 0 {
 		return "none"
 	}
 	sorted := slices.Sorted(slices.Values(values))
 	words := make([]string, 0, len(sorted))
 	for _, value := range sorted[:min(len(sorted), maxListed)] {
-		words = append(words, quoted(value))
+		words = append(words, quoteBounded(value))
 	}
 	if more := len(sorted) - maxListed; more > 0 {
 		words = append(words, fmt.Sprintf("%d more", more))

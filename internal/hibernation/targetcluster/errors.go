@@ -13,9 +13,9 @@ import (
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Describe says in stable words why a cluster cannot be reached: no ports, no times, no request ids, because the text
+// DescribeError says in stable words why a cluster cannot be reached: no ports, no times, no request ids, because the text
 // is shown in a condition and compared with the last one.
-func Describe(err error) string {
+func DescribeError(err error) string {
 	if dns, ok := errors.AsType[*net.DNSError](err); ok {
 		return fmt.Sprintf("the name %s cannot be resolved", dns.Name)
 	}

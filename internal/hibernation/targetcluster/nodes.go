@@ -18,22 +18,22 @@ import (
 
 const controlPlaneRole = "node-role.kubernetes.io/control-plane"
 
-// Nodes returns the cluster's nodes, each with its newest sign of life. The Ready condition alone is none:
+// ListNodes returns the cluster's nodes, each with its newest sign of life. The Ready condition alone is none:
 // after a sleep it still says what was true before.
-func (c *Cluster) Nodes(ctx context.Context) ([]hibernation.Node, error) {
-	renewed, err := c.leases(ctx)
+func (c *ClusterClient) ListNodes(ctx context.Context) ([]hibernation.ObservedNode, error) {
+	renewed, err := c.listLeases(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var nodes []hibernation.Node
+	var nodes []hibernation.ObservedNode
 	next := ""
 	for {
 		var list corev1.NodeList
-		if err := c.list(ctx, "/api/v1/nodes", next, &list); err != nil {
+		if err := c.listPage(ctx, "/api/v1/nodes", next, &list); err != nil {
 			return nil, fmt.Errorf("list nodes: %w", err)
 		}
 		for i := range list.Items {
-			nodes = append(nodes, node(&list.Items[i], renewed))
+			nodes = append(nodes, observeNode(&list.Items[i], renewed))
 		}
 		if next = list.Continue; next == "" {
 			return nodes, nil
@@ -41,13 +41,13 @@ func (c *Cluster) Nodes(ctx context.Context) ([]hibernation.Node, error) {
 	}
 }
 
-func (c *Cluster) leases(ctx context.Context) (map[string]time.Time, error) {
+func (c *ClusterClient) listLeases(ctx context.Context) (map[string]time.Time, error) {
 	renewed := map[string]time.Time{}
 	next := ""
 	for {
 		var list coordinationv1.LeaseList
 		path := "/apis/coordination.k8s.io/v1/namespaces/" + corev1.NamespaceNodeLease + "/leases"
-		if err := c.list(ctx, path, next, &list); err != nil {
+		if err := c.listPage(ctx, path, next, &list); err != nil {
 			return nil, fmt.Errorf("list node leases: %w", err)
 		}
 		for _, l := range list.Items {
@@ -61,9 +61,9 @@ func (c *Cluster) leases(ctx context.Context) (map[string]time.Time, error) {
 	}
 }
 
-func node(n *corev1.Node, renewed map[string]time.Time) hibernation.Node {
+func observeNode(n *corev1.Node, renewed map[string]time.Time) hibernation.ObservedNode {
 	_, controlPlane := n.Labels[controlPlaneRole]
-	out := hibernation.Node{
+	out := hibernation.ObservedNode{
 		RecordedNode: hivev1.RecordedNode{Name: n.Name, UID: string(n.UID), ControlPlane: controlPlane},
 		LastSeen:     renewed[n.Name],
 	}
@@ -82,7 +82,7 @@ func node(n *corev1.Node, renewed map[string]time.Time) hibernation.Node {
 	return out
 }
 
-func (c *Cluster) list(ctx context.Context, path, next string, into runtime.Object) error {
+func (c *ClusterClient) listPage(ctx context.Context, path, next string, into runtime.Object) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	r := c.rest.Get().AbsPath(path).Param("limit", strconv.Itoa(pageSize)).MaxRetries(0)

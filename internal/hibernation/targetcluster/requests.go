@@ -22,13 +22,13 @@ const (
 	machineAPI      = "openshift-machine-api"
 )
 
-// Requests returns every certificate signing request.
-func (c *Cluster) Requests(ctx context.Context) ([]certificatesv1.CertificateSigningRequest, error) {
+// ListRequests returns every certificate signing request.
+func (c *ClusterClient) ListRequests(ctx context.Context) ([]certificatesv1.CertificateSigningRequest, error) {
 	var requests []certificatesv1.CertificateSigningRequest
 	next := ""
 	for {
 		var list certificatesv1.CertificateSigningRequestList
-		if err := c.list(ctx, requestsPath, next, &list); err != nil {
+		if err := c.listPage(ctx, requestsPath, next, &list); err != nil {
 			return nil, fmt.Errorf("list certificate requests: %w", err)
 		}
 		requests = append(requests, list.Items...)
@@ -38,8 +38,8 @@ func (c *Cluster) Requests(ctx context.Context) ([]certificatesv1.CertificateSig
 	}
 }
 
-// Approve approves one request exactly as it was judged: the API server refuses if it changed since.
-func (c *Cluster) Approve(ctx context.Context, r *certificatesv1.CertificateSigningRequest) error {
+// ApproveRequest approves one request exactly as it was judged: the API server refuses if it changed since.
+func (c *ClusterClient) ApproveRequest(ctx context.Context, r *certificatesv1.CertificateSigningRequest) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	approved := r.DeepCopy()
@@ -54,8 +54,8 @@ func (c *Cluster) Approve(ctx context.Context, r *certificatesv1.CertificateSign
 	return nil
 }
 
-// Machines returns the OpenShift Machines of the cluster, and false if it does not serve that kind.
-func (c *Cluster) Machines(ctx context.Context) ([]unstructured.Unstructured, bool, error) {
+// ListMachines returns the OpenShift Machines of the cluster, and false if it does not serve that kind.
+func (c *ClusterClient) ListMachines(ctx context.Context) ([]unstructured.Unstructured, bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	kind := schema.GroupVersionResource{Group: "machine.openshift.io", Version: "v1beta1", Resource: "machines"}

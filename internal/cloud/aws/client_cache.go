@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package aws
+
+import (
+	"context"
+	"crypto/sha256"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+
+	"github.com/torpor-dev/torpor/actuator"
+)
+
+// maxCachedClients is how many clients are kept: far more than one hub has accounts and regions.
+const maxCachedClients = 256
+
+// clientKey is the SHA-256 of everything a client is made of, so the cache does not index by a secret.
+type clientKey [sha256.Size]byte
+
+// clientCache are the clients in use, each with its own retry quota and all with one pool of connections.
+type clientCache struct {
+	mu    sync.Mutex
+	known map[clientKey]*accountClient
+	uses  uint64
+}
+
+// accountClient is the API of one account in one region.
+type accountClient struct {
+	api          *ec2.Client
+	region, host string
+	secrets      []string
+	timeout      time.Duration
+	lastUse      uint64
+}
+
+// clientFor returns the client for the target's account, region and endpoint; a changed Secret gets another one.
+func (a *Actuator) clientFor(ctx context.Context, t actuator.Target) (*accountClient, error) {
+	keys, err := readCredentials(t.Credentials)
+	if err != nil {
+		return nil, err
+	}
+	if t.Region == "" || strings.Trim(t.Region, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
+		return nil, otherErrorf("the region must be one such as us-east-1, found %q: set spec.platform.aws.region", t.Region)
+	}
+	endpoint := keys.endpointOrDefault(a.options.Endpoint)
+	fingerprint := strings.Join([]string{keys.id, keys.secret, keys.token, t.Region, endpoint}, "\x00")
+	return a.clients.getOrBuild(sha256.Sum256([]byte(fingerprint)), func() (*accountClient, error) {
+		return a.newClient(ctx, keys, t.Region, endpoint)
+	})
+}
+
+// getOrBuild returns the known client or makes one, and drops the one that was not used for longest when there are too many.
+func (c *clientCache) getOrBuild(key clientKey, build func() (*accountClient, error)) (*accountClient, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.uses++
+	if found, ok := c.known[key]; ok {
+		found.lastUse = c.uses
+		return found, nil
+	}
+	made, err := build()
+	if err != nil {
+		return nil, err
+	}
+	made.lastUse = c.uses
+	c.known[key] = made
+	if len(c.known) > maxCachedClients {
+		oldest := key
+		for other, candidate := range c.known {
+			if candidate.lastUse < c.known[oldest].lastUse {
+				oldest = other
+			}
+		}
+		delete(c.known, oldest)
+	}
+	return made, nil
+}
+
+func (a *Actuator) newClient(ctx context.Context, keys staticCredentials, region, endpoint string) (*accountClient, error) {
+	where := ec2.EndpointParameters{Region: &region}
+	if endpoint != "" {
+		u, err := url.Parse(endpoint)
+		if err != nil || !slices.Contains([]string{"http", "https"}, u.Scheme) || u.Hostname() == "" || u.User != nil {
+			return nil, otherErrorf("the endpoint must be a URL such as https://ec2.us-east-1.amazonaws.com: correct endpoint_url in the credentials Secret, or AWS_ENDPOINT_URL of the manager")
+		}
+		where.Endpoint = &endpoint
+	}
+	resolved, err := ec2.NewDefaultEndpointResolverV2().ResolveEndpoint(ctx, where)
+	if err != nil {
+		return nil, otherErrorf("EC2 has no endpoint in region %s: correct spec.platform.aws.region", region)
+	}
+	static := awssdk.Credentials{AccessKeyID: keys.id, SecretAccessKey: keys.secret, SessionToken: keys.token, Source: "Secret"}
+	return &accountClient{
+		api: ec2.New(ec2.Options{
+			Region: region, BaseEndpoint: where.Endpoint, HTTPClient: a.options.HTTPClient, Retryer: a.options.newRetryer(),
+			Credentials: awssdk.CredentialsProviderFunc(func(context.Context) (awssdk.Credentials, error) { return static, nil }),
+		}),
+		region: region, host: resolved.URI.Hostname(), secrets: keys.secretValues(), timeout: a.options.CallTimeout,
+	}, nil
+}
+
+// newRetryer tries again while the cloud throttles or does not answer. Missing capacity is answered with status 500, but
+// another attempt within seconds finds no more of it.
+func (o Options) newRetryer() *retry.Standard {
+	noCapacityIsFinal := retry.IsErrorRetryableFunc(func(err error) awssdk.Ternary {
+		if api, ok := asAPIError(err); ok && classOf(api.ErrorCode()) == actuator.NoCapacity {
+			return awssdk.FalseTernary
+		}
+		return awssdk.UnknownTernary
+	})
+	return retry.NewStandard(func(s *retry.StandardOptions) {
+		s.MaxAttempts, s.MaxBackoff = o.Attempts, 5*time.Second
+		s.Retryables = slices.Insert(s.Retryables, 0, retry.IsErrorRetryable(noCapacityIsFinal))
+	})
+}
+
+// callWithTimeout makes one API call within the client's timeout.
+func (c *accountClient) callWithTimeout(ctx context.Context, operation string, do func(context.Context) error) error {
+	limited, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	err := do(limited)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	default:
+		return c.explainError(operation, err)
+	}
+}

@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	"github.com/torpor-dev/torpor/internal/testenv"
+)
+
+const (
+	// quietTime is how long nothing may happen to clusters that only a user can mend.
+	quietTime = 4 * time.Second
+	// maxLatePasses is how many passes one cluster may have in that time: the one of its retry interval.
+	maxLatePasses = 1
+	// maxEarlyPasses is how many it may have had before: one, and one for each thing that a test changes.
+	maxEarlyPasses = 4
+	// maxAttempts is how often the actuator tries a call that fails.
+	maxAttempts = 4
+)
+
+// badInput is a cluster that cannot be handled, and what is said of it.
+type badInput struct {
+	// make spoils a complete cluster that should hibernate.
+	make func(*clusterSetup)
+	// then happens once the cluster exists.
+	then func(*testing.T, *testCluster)
+	want []expectedCondition
+}
+
+func unknownConditions(reason string, says ...string) []expectedCondition {
+	return []expectedCondition{
+		{hivev1.ClusterHibernatingCondition, "Unknown", reason, says},
+		{hivev1.ClusterReadyCondition, "Unknown", reason, says},
+		{hivev1.ClusterUnreachableCondition, "Unknown", hivev1.NotProbedReason, nil},
+	}
+}
+
+func unsupportedConditions(says ...string) []expectedCondition {
+	return []expectedCondition{
+		{hivev1.ClusterHibernatingCondition, "False", hivev1.UnsupportedHibernationReason, says},
+		{hivev1.ClusterReadyCondition, "Unknown", hivev1.UnsupportedHibernationReason, []string{"left as it is"}},
+	}
+}
+
+func unreachableConditions(says ...string) []expectedCondition {
+	return []expectedCondition{
+		{hivev1.ClusterHibernatingCondition, "False", hivev1.RunningHibernationReason, []string{"should run"}},
+		{hivev1.ClusterReadyCondition, "False", hivev1.APIUnreachableReason, says},
+		{hivev1.ClusterUnreachableCondition, "True", hivev1.ErrorConnectingToClusterReason, says},
+	}
+}
+
+// incompleteObjects are clusters whose objects alone say that nothing can be done.
+func incompleteObjects() map[string]badInput {
+	const toBeSet = "found empty; set it"
+	annotated := func(name, value string) func(*clusterSetup) {
+		return func(r *clusterSetup) { r.cd.Annotations = map[string]string{name: value} }
+	}
+	version := func(v string) func(*clusterSetup) {
+		return func(r *clusterSetup) { r.cd.Labels = map[string]string{hivev1.VersionLabel: v} }
+	}
+	return map[string]badInput{
+		"no cluster metadata": {
+			make: func(r *clusterSetup) { r.cd.Spec.ClusterMetadata = nil },
+			want: unknownConditions(hivev1.InvalidSpecReason, "spec.clusterMetadata.infraID", "adminKubeconfigSecretRef.name", toBeSet),
+		},
+		"an empty infraID": {
+			make: func(r *clusterSetup) { r.cd.Spec.ClusterMetadata.InfraID = "" },
+			want: unknownConditions(hivev1.InvalidSpecReason, "Expected spec.clusterMetadata.infraID to be set", toBeSet),
+		},
+		"no Secret named for the kubeconfig": {
+			make: func(r *clusterSetup) { r.cd.Spec.ClusterMetadata.AdminKubeconfigSecretRef.Name = "" },
+			want: unknownConditions(hivev1.InvalidSpecReason, "Expected spec.clusterMetadata.adminKubeconfigSecretRef.name to be set", toBeSet),
+		},
+		"no Secret named for the cloud": {
+			make: func(r *clusterSetup) { r.cd.Spec.Platform.AWS.CredentialsSecretRef.Name = "" },
+			want: unknownConditions(hivev1.InvalidSpecReason, "Expected spec.platform.aws.credentialsSecretRef.name to be set", toBeSet),
+		},
+		"an empty region": {
+			make: func(r *clusterSetup) { r.cd.Spec.Platform.AWS.Region = "" },
+			want: unknownConditions(hivev1.InvalidSpecReason, "Expected spec.platform.aws.region to be set", toBeSet),
+		},
+		"no platform": {
+			make: func(r *clusterSetup) { r.cd.Spec.Platform.AWS = nil },
+			want: unsupportedConditions("Expected one of the platforms aws under spec.platform"),
+		},
+		"an unknown platform": {
+			make: func(r *clusterSetup) { r.platform = map[string]any{"abacus": map[string]any{"beads": "ten"}} },
+			want: unsupportedConditions("Expected one of the platforms aws under spec.platform"),
+		},
+		"not installed": {
+			make: func(r *clusterSetup) { r.cd.Spec.Installed = false },
+			want: unknownConditions(hivev1.NotInstalledReason, "spec.installed is not true"),
+		},
+		"no version": {
+			make: func(r *clusterSetup) { r.cd.Labels = nil },
+			want: unsupportedConditions("No version of the cluster is known", "expected OpenShift 4.4.8 or later in status.clusterVersionStatus.desired.version"),
+		},
+		"a version that is none": {
+			make: version("four-point-sixteen"),
+			want: unsupportedConditions(`Expected an OpenShift version such as 4.4.8, found "four-point-sixteen"; correct`),
+		},
+		"a version that is too old": {
+			make: version("4.4.7"),
+			want: unsupportedConditions("Expected OpenShift 4.4.8 or later, found 4.4.7; upgrade"),
+		},
+		"a pre-release of the first version that can hibernate": {
+			make: version("4.4.8-rc.1"),
+			want: unsupportedConditions("Expected OpenShift 4.4.8 or later, found 4.4.8-rc.1; upgrade"),
+		},
+		"everything is paused":  {make: annotated(hivev1.ReconcilePauseAnnotation, "true"), want: unknownConditions(hivev1.PausedReason, "remove it to go on")},
+		"hibernation is paused": {make: annotated(hivev1.PowerStatePauseAnnotation, "1"), want: unknownConditions(hivev1.PausedReason, "remove it to go on")},
+		"deleted, but still held": {
+			make: func(r *clusterSetup) {
+				r.cd.Spec.Installed = false
+				r.cd.Finalizers = []string{"example.com/held"}
+			},
+			then: func(t *testing.T, s *testCluster) {
+				t.Helper()
+				if err := s.env.hub.Client.Delete(t.Context(), s.get(t)); err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { s.patch(t, "alice", `{"metadata":{"finalizers":null}}`) })
+			},
+			want: unknownConditions(hivev1.DeletedReason, "being deleted; its machines are left as they are"),
+		},
+	}
+}
+
+// unobservableClouds are clusters whose cloud does not let itself be asked.
+func unobservableClouds(throttled, refusing *testenv.CloudServer, closedPort string) map[string]badInput {
+	key := func(name, value string) func(*clusterSetup) {
+		return func(r *clusterSetup) { r.keys[name] = []byte(value) }
+	}
+	return map[string]badInput{
+		"no Secret for the cloud": {
+			make: func(r *clusterSetup) { r.keys = nil },
+			want: unknownConditions(hivev1.CredentialsMissingReason, "Expected the Secret "+cloudSecret, "found none; create it"),
+		},
+		"a Secret without keys": {
+			make: func(r *clusterSetup) { r.keys = map[string][]byte{"unrelated": []byte("x")} },
+			want: unknownConditions(hivev1.CredentialsMissingReason, "the credentials Secret has no aws_access_key_id: add it"),
+		},
+		"a key that cannot be one": {
+			make: key("aws_secret_access_key", testenv.SecretKey+"\nsecond line"),
+			want: unknownConditions(hivev1.CredentialsInvalidReason, "aws_secret_access_key in the credentials Secret must be printable ASCII", "put the value in again"),
+		},
+		"an access key that the cloud does not know": {
+			make: key("aws_access_key_id", wrongKey),
+			want: unknownConditions(hivev1.CredentialsInvalidReason, "AuthFailure", "correct the credentials Secret or the region"),
+		},
+		"another region than the cloud's": {
+			make: func(r *clusterSetup) { r.cd.Spec.Platform.AWS.Region = "elsewhere-1" },
+			want: unknownConditions(hivev1.CredentialsInvalidReason, `valid region: this cloud is "local-1", the request is signed for "elsewhere-1"`, "correct the credentials Secret or the region"),
+		},
+		"a region that is none": {
+			make: func(r *clusterSetup) { r.cd.Spec.Platform.AWS.Region = "Mars Base" },
+			want: unknownConditions(hivev1.CloudErrorReason, `the region must be one such as us-east-1, found "Mars Base": set spec.platform.aws.region`),
+		},
+		"a cloud that is not there": {
+			make: key("endpoint_url", closedPort),
+			want: unknownConditions(hivev1.CloudUnreachableReason, "127.0.0.1 in region local-1: it does not answer; check the region, the endpoint and the network"),
+		},
+		"an endpoint that is none": {
+			make: key("endpoint_url", "not a URL"),
+			want: unknownConditions(hivev1.CloudErrorReason, "the endpoint must be a URL", "correct endpoint_url in the credentials Secret"),
+		},
+		"a cloud that refuses": {
+			make: key("endpoint_url", refusing.URL),
+			want: unknownConditions(hivev1.PermissionDeniedReason, "UnauthorizedOperation", "allow it to the user of the credentials Secret"),
+		},
+		"a cloud that throttles": {
+			make: key("endpoint_url", throttled.URL),
+			want: unknownConditions(hivev1.CloudThrottledReason, "RequestLimitExceeded", "tried again by itself"),
+		},
+		"no machines": {
+			make: func(r *clusterSetup) { r.machines = 0 },
+			want: unknownConditions(hivev1.NoMachinesFoundReason, "Expected machines tagged for spec.clusterMetadata.infraID, found none; check infraID"),
+		},
+		"no machines of a cluster that should run": {
+			make: func(r *clusterSetup) { r.machines, r.cd.Spec.PowerState = 0, hivev1.PowerStateRunning },
+			want: unknownConditions(hivev1.NoMachinesFoundReason, "found none; check infraID"),
+		},
+	}
+}
+
+// unreachableClusters are clusters that should run and whose API server cannot be asked.
+func unreachableClusters() map[string]badInput {
+	kubeconfig := func(data map[string][]byte) func(*clusterSetup) {
+		return func(r *clusterSetup) { r.kubeconfig, r.cd.Spec.PowerState = data, hivev1.PowerStateRunning }
+	}
+	plugin := `{"apiVersion":"v1","kind":"Config","current-context":"c","contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}],
+		"clusters":[{"name":"c","cluster":{"server":"https://127.0.0.1:1"}}],
+		"users":[{"name":"u","user":{"exec":{"apiVersion":"client.authentication.k8s.io/v1","command":"/bin/false","interactiveMode":"Never"}}}]}`
+	return map[string]badInput{
+		"no Secret for the kubeconfig": {
+			make: kubeconfig(nil),
+			want: unreachableConditions("Expected the Secret " + adminSecret),
+		},
+		"a Secret without a kubeconfig": {
+			make: kubeconfig(map[string][]byte{"other": []byte("x")}),
+			want: unreachableConditions("the kubeconfig cannot be read; expected a kubeconfig with"),
+		},
+		"a kubeconfig that is none": {
+			make: kubeconfig(map[string][]byte{kubeconfigKey: []byte("{{{ " + testenv.SecretKey)}),
+			want: unreachableConditions("the kubeconfig cannot be read; expected a kubeconfig with"),
+		},
+		"a kubeconfig that runs a program": {
+			make: kubeconfig(map[string][]byte{kubeconfigKey: []byte(plugin)}),
+			want: unreachableConditions("refers to files, programs or plugins; expected certificates, keys or tokens embedded in it"),
+		},
+		"a kubeconfig of a server that is not there": {
+			make: kubeconfig(map[string][]byte{kubeconfigKey: []byte(strings.Replace(plugin, `"exec":{"apiVersion":"client.authentication.k8s.io/v1","command":"/bin/false","interactiveMode":"Never"}`, `"token":"t"`, 1))}),
+			want: unreachableConditions("the connection is refused"),
+		},
+	}
+}
+
+func TestBadInput(t *testing.T) {
+	t.Parallel()
+	w := newTestEnvironment(t, "--start-latency", "0s")
+	throttled, refusing := testenv.Cloud(t), testenv.Cloud(t)
+	refusing.Fault(t, testenv.Fault{
+		Code: "UnauthorizedOperation", Message: "No way for " + testenv.AccessKey + " with " + testenv.SecretKey,
+	})
+	throttled.Fault(t, testenv.Fault{Code: "RequestLimitExceeded", Message: "Request limit exceeded for " + testenv.AccessKey})
+	w.startManager(t, clouds())
+	made, rows := map[string]*testCluster{}, map[string]badInput{}
+	for _, table := range []map[string]badInput{incompleteObjects(), unobservableClouds(throttled, refusing, "http://"+testenv.FreeAddress(t)), unreachableClusters()} {
+		for name, row := range table {
+			rows[name] = row
+			made[name] = w.newCluster(t, func(r *clusterSetup) {
+				r.cd.Spec.PowerState = hivev1.PowerStateHibernating
+				row.make(r)
+			})
+			if row.then != nil {
+				row.then(t, made[name])
+			}
+		}
+	}
+	for name, row := range rows {
+		t.Run("Bad input: "+name, func(t *testing.T) {
+			for _, e := range row.want {
+				made[name].awaitCondition(t, e)
+			}
+		})
+	}
+	w.expectQuiet(t, made)
+	calls := w.cloud.Calls(t)
+	if n := calls["StopInstances"] + calls["StartInstances"]; n > 0 {
+		t.Errorf("bad input stopped or started machines %d times", n)
+	}
+	if n, most := calls["DescribeInstances"], len(rows)*(maxEarlyPasses+maxLatePasses); n > most {
+		t.Errorf("the cloud was asked %d times for %d clusters, want at most %d", n, len(rows), most)
+	}
+	if n, most := throttled.Calls(t)["DescribeInstances"], maxAttempts*(maxEarlyPasses+maxLatePasses); n > most {
+		t.Errorf("a cloud that throttles was called %d times, want at most %d", n, most)
+	}
+}
+
+// expectQuiet watches for a while: no cluster may be looked at more than its retry interval allows, and none is written to.
+func (w *testEnvironment) expectQuiet(t *testing.T, made map[string]*testCluster) {
+	t.Helper()
+	before := w.counts.all()
+	<-time.After(quietTime)
+	after := w.counts.all()
+	for name, s := range made {
+		first, then := before[s.key], after[s.key]
+		if first.passes == 0 || first.passes > maxEarlyPasses || then.passes-first.passes > maxLatePasses {
+			t.Errorf("%s: %d passes and then %d in %s, want 1 to %d and at most %d", name,
+				first.passes, then.passes-first.passes, quietTime, maxEarlyPasses, maxLatePasses)
+		}
+		if then.writes != first.writes {
+			t.Errorf("%s: the status was written %d times in %s, want none", name, then.writes-first.writes, quietTime)
+		}
+	}
+}
+
+// corrections are mistakes that somebody corrects. The retry interval of such mistakes is 5 minutes, far beyond what a
+// test waits: only the watch can have told.
+func corrections() map[string]struct {
+	make    func(*clusterSetup)
+	trouble string
+	correct func(*testing.T, *testCluster)
+} {
+	return map[string]struct {
+		make    func(*clusterSetup)
+		trouble string
+		correct func(*testing.T, *testCluster)
+	}{
+		"a Secret is made": {
+			func(r *clusterSetup) { r.keys = nil }, hivev1.CredentialsMissingReason,
+			func(t *testing.T, s *testCluster) { t.Helper(); s.putSecret(t, cloudSecret, s.cloud.Credentials()) },
+		},
+		"a Secret gets its keys": {
+			func(r *clusterSetup) { r.keys = map[string][]byte{} }, hivev1.CredentialsMissingReason,
+			func(t *testing.T, s *testCluster) { t.Helper(); s.putSecret(t, cloudSecret, s.cloud.Credentials()) },
+		},
+		"a Secret gets the right key": {
+			func(r *clusterSetup) { r.keys["aws_access_key_id"] = []byte(wrongKey) }, hivev1.CredentialsInvalidReason,
+			func(t *testing.T, s *testCluster) { t.Helper(); s.putSecret(t, cloudSecret, s.cloud.Credentials()) },
+		},
+		"the region is corrected": {
+			func(r *clusterSetup) { r.cd.Spec.Platform.AWS.Region = "elsewhere-1" }, hivev1.CredentialsInvalidReason,
+			func(t *testing.T, s *testCluster) {
+				t.Helper()
+				s.patch(t, "alice", fmt.Sprintf(`{"spec":{"platform":{"aws":{"region":%q}}}}`, testenv.Region))
+			},
+		},
+		"the pause ends": {
+			func(r *clusterSetup) { r.cd.Annotations = map[string]string{hivev1.PowerStatePauseAnnotation: "true"} }, hivev1.PausedReason,
+			func(t *testing.T, s *testCluster) {
+				t.Helper()
+				s.patch(t, "alice", fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, hivev1.PowerStatePauseAnnotation))
+			},
+		},
+		"the version is told": {
+			func(r *clusterSetup) { r.cd.Labels, r.cd.Spec.PowerState = nil, hivev1.PowerStateHibernating }, hivev1.UnsupportedHibernationReason,
+			func(t *testing.T, s *testCluster) {
+				t.Helper()
+				patch := `{"status":{"clusterVersionStatus":{"desired":{"version":"4.16.3"}}},"spec":{}}`
+				if err := s.env.hub.Client.SubResource("status").Patch(t.Context(), s.get(t), rawMerge(patch)); err != nil {
+					t.Fatal(err)
+				}
+				s.awaitCondition(t, expectedCondition{hivev1.ClusterHibernatingCondition, "True", hivev1.HibernatingHibernationReason, nil})
+				s.setPowerState(t, hivev1.PowerStateRunning)
+			},
+		},
+	}
+}
+
+func TestCorrectionsAreNoticedAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newTestEnvironment(t)
+	w.startManager(t, clouds())
+	t.Run("rows", func(t *testing.T) {
+		for name, row := range corrections() {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				s := w.newCluster(t, row.make)
+				status := "Unknown"
+				if row.trouble == hivev1.UnsupportedHibernationReason {
+					status = "False"
+				}
+				s.awaitCondition(t, expectedCondition{hivev1.ClusterHibernatingCondition, status, row.trouble, nil})
+				row.correct(t, s)
+				s.awaitSettled(t, hivev1.PowerStateRunning)
+			})
+		}
+	})
+}

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	"github.com/torpor-dev/torpor/internal/testenv"
+)
+
+const (
+	cloudSecret    = "cloud-keys"
+	adminSecret    = "admin-kubeconfig"
+	requestingUser = "bob"
+	wrongKey       = "AKIAWRONG00000000001"
+	machines       = 2
+)
+
+// clusterSetup is what a test makes of a cluster before it exists.
+type clusterSetup struct {
+	cd *hivev1.ClusterDeployment
+	// keys and kubeconfig are the two Secrets; nil makes none.
+	keys, kubeconfig map[string][]byte
+	// machines at the cloud.
+	machines int
+	// cloud has them; the world's unless a test disturbs it for all.
+	cloud *testenv.CloudServer
+	// platform replaces spec.platform with what Torpor has no fields for.
+	platform map[string]any
+}
+
+// testCluster is one ClusterDeployment in a namespace of its own, with machines of its own.
+type testCluster struct {
+	env     *testEnvironment
+	cloud   *testenv.CloudServer
+	key     client.ObjectKey
+	infraID string
+	ids     []string
+	// desiredGeneration is the generation of the newest wish of the test.
+	desiredGeneration int64
+	history           *statusHistory
+}
+
+// newCluster makes a cluster that is complete and should run, unless edit says otherwise.
+func (w *testEnvironment) newCluster(t *testing.T, edit func(*clusterSetup)) *testCluster {
+	t.Helper()
+	namespace := w.hub.Namespace(t)
+	s := &testCluster{env: w, key: client.ObjectKey{Namespace: namespace, Name: "sleepy"}, infraID: "infra-" + namespace}
+	r := clusterSetup{cd: s.buildClusterDeployment(), keys: w.cloud.Credentials(), kubeconfig: w.adminKubeconfig(t), machines: machines, cloud: w.cloud}
+	if edit != nil {
+		edit(&r)
+	}
+	s.cloud = r.cloud
+	if r.cloud != w.cloud {
+		r.keys = r.cloud.Credentials()
+	}
+	if r.machines > 0 {
+		s.ids = s.cloud.Run(t, s.infraID, r.machines)
+	}
+	s.putSecret(t, cloudSecret, r.keys)
+	s.putSecret(t, adminSecret, r.kubeconfig)
+	s.history = w.watchHistory(t, s.key)
+	if err := w.hub.Client.Create(t.Context(), r.buildObject(t)); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func (s *testCluster) buildClusterDeployment() *hivev1.ClusterDeployment {
+	return &hivev1.ClusterDeployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.key.Namespace, Name: s.key.Name, Labels: map[string]string{hivev1.VersionLabel: "4.16.3"}},
+		Spec: hivev1.ClusterDeploymentSpec{
+			ClusterName: s.key.Name, BaseDomain: "example.com", Installed: true,
+			Platform: hivev1.Platform{AWS: &hivev1.AWSPlatform{
+				Region: testenv.Region, CredentialsSecretRef: hivev1.LocalObjectReference{Name: cloudSecret},
+			}},
+			ClusterMetadata: &hivev1.ClusterMetadata{
+				ClusterID: "id-" + s.infraID, InfraID: s.infraID,
+				AdminKubeconfigSecretRef: hivev1.LocalObjectReference{Name: adminSecret},
+			},
+		},
+	}
+}
+
+func (r clusterSetup) buildObject(t *testing.T) client.Object {
+	t.Helper()
+	if r.platform == nil {
+		return r.cd
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(r.cd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := &unstructured.Unstructured{Object: content}
+	u.SetGroupVersionKind(hivev1.ClusterDeploymentKind())
+	if err := unstructured.SetNestedMap(u.Object, r.platform, "spec", "platform"); err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+func (w *testEnvironment) adminKubeconfig(t *testing.T) map[string][]byte {
+	t.Helper()
+	data, err := os.ReadFile(w.hub.Kubeconfig(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return map[string][]byte{kubeconfigKey: data}
+}
+
+// putSecret makes or replaces a Secret; nil leaves it out.
+func (s *testCluster) putSecret(t *testing.T, name string, data map[string][]byte) {
+	t.Helper()
+	if data == nil {
+		return
+	}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.key.Namespace, Name: name}, Data: data}
+	err := client.IgnoreNotFound(s.env.hub.Client.Update(t.Context(), secret))
+	if err == nil && secret.ResourceVersion == "" {
+		err = s.env.hub.Client.Create(t.Context(), secret)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *testCluster) get(t *testing.T) *hivev1.ClusterDeployment {
+	t.Helper()
+	var cd hivev1.ClusterDeployment
+	if err := s.env.hub.Client.Get(t.Context(), s.key, &cd); err != nil {
+		t.Fatal(err)
+	}
+	return &cd
+}
+
+// patch applies a JSON merge patch as somebody.
+func (s *testCluster) patch(t *testing.T, who, patch string) {
+	t.Helper()
+	cd := &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: s.key.Namespace, Name: s.key.Name}}
+	// Some patches belong to a cleanup.
+	ctx := context.WithoutCancel(t.Context())
+	if err := s.env.hub.Client.Patch(ctx, cd, rawMerge(patch), client.FieldOwner(who)); err != nil {
+		t.Fatal(err)
+	}
+	s.desiredGeneration = cd.Generation
+}
+
+func rawMerge(patch string) client.Patch { return client.RawPatch(types.MergePatchType, []byte(patch)) }
+
+func (s *testCluster) setPowerState(t *testing.T, state hivev1.PowerState) {
+	t.Helper()
+	s.patch(t, requestingUser, fmt.Sprintf(`{"spec":{"powerState":%q}}`, state))
+}
+
+// touchAnnotation changes an annotation that means nothing, which makes one pass.
+func (s *testCluster) touchAnnotation(t *testing.T, value int) {
+	t.Helper()
+	s.patch(t, "alice", fmt.Sprintf(`{"metadata":{"annotations":{"example.com/touched":"%d"}}}`, value))
+}
+
+// expectedCondition is what a condition should be: its status and reason, and what its message says.
+type expectedCondition struct {
+	kind, status, reason string
+	says                 []string
+}
+
+func (e expectedCondition) check(cd *hivev1.ClusterDeployment) error {
+	c := meta.FindStatusCondition(cd.Status.Conditions, e.kind)
+	if c == nil {
+		return fmt.Errorf("expected the condition %s, found none", e.kind)
+	}
+	if string(c.Status) != e.status || c.Reason != e.reason {
+		return fmt.Errorf("expected %s %s/%s, found %s/%s: %s", e.kind, e.status, e.reason, c.Status, c.Reason, c.Message)
+	}
+	for _, part := range e.says {
+		if !strings.Contains(c.Message, part) {
+			return fmt.Errorf("expected %s to say %q, found %q", e.kind, part, c.Message)
+		}
+	}
+	return nil
+}
+
+// hasCondition checks a condition that was observed for the newest wish: an older one may have had the same.
+func (s *testCluster) hasCondition(e expectedCondition) error {
+	cd := s.history.newest()
+	if cd == nil {
+		return errors.New("expected a ClusterDeployment, found none yet")
+	}
+	if err := e.check(cd); err != nil {
+		return err
+	}
+	if seen := cd.Status.Conditions[0].ObservedGeneration; seen < s.desiredGeneration {
+		return fmt.Errorf("expected generation %d to be observed, found %d", s.desiredGeneration, seen)
+	}
+	return nil
+}
+
+// awaitCondition waits for a condition.
+func (s *testCluster) awaitCondition(t *testing.T, e expectedCondition) {
+	t.Helper()
+	testenv.Eventually(t, s.infraID+" becomes "+e.reason, func() error { return s.hasCondition(e) })
+}
+
+// awaitSettled waits until the cluster is as somebody wants it, with its machines.
+func (s *testCluster) awaitSettled(t *testing.T, state hivev1.PowerState) {
+	t.Helper()
+	s.awaitCondition(t, settledCondition(state))
+	machines := map[hivev1.PowerState]string{hivev1.PowerStateRunning: "running", hivev1.PowerStateHibernating: "stopped"}[state]
+	if err := s.cloud.InState(t, s.infraID, machines); err != nil {
+		t.Errorf("the cluster is said to be %s: %v", state, err)
+	}
+}
+
+func settledCondition(state hivev1.PowerState) expectedCondition {
+	if state == hivev1.PowerStateHibernating {
+		return expectedCondition{kind: hivev1.ClusterHibernatingCondition, status: "True", reason: hivev1.HibernatingHibernationReason}
+	}
+	return expectedCondition{kind: hivev1.ClusterReadyCondition, status: "True", reason: hivev1.RunningHibernationReason}
+}
+
+// listAsJSON returns everything of a kind as JSON.
+func (w *testEnvironment) listAsJSON(t *testing.T, version, kind string) string {
+	t.Helper()
+	group, err := schema.ParseGroupVersion(version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list unstructured.UnstructuredList
+	list.SetGroupVersionKind(group.WithKind(kind))
+	if err := w.hub.Client.List(context.WithoutCancel(t.Context()), &list); err != nil {
+		t.Errorf("list %s: %v", kind, err)
+		return ""
+	}
+	text, err := json.Marshal(list.Items)
+	if err != nil {
+		t.Error(err)
+	}
+	return string(text)
+}

@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	eventsv1 "k8s.io/api/events/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	"github.com/torpor-dev/torpor/internal/testenv"
+)
+
+const machineLatency = 300 * time.Millisecond
+
+// TestPowerStates runs every scenario on one hub at the same time; each has a cluster of its own, and the history of every
+// one of them has to make sense.
+func TestPowerStates(t *testing.T) {
+	t.Parallel()
+	w := newTestEnvironment(t)
+	w.cloud.Latency(t, machineLatency, machineLatency)
+	w.startManager(t, clouds())
+	t.Run("rows", func(t *testing.T) {
+		for name, scenario := range scenarios() {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				scenario(t, w)
+			})
+		}
+		for name, moment := range moments() {
+			t.Run("Changed its mind: "+name, func(t *testing.T) {
+				t.Parallel()
+				w.changeMindAt(t, moment)
+			})
+		}
+	})
+	conflicts := 0
+	for _, c := range w.counts.all() {
+		conflicts += c.conflicts
+	}
+	t.Logf("%d clusters, %d status writes lost a race", len(w.counts.all()), conflicts)
+}
+
+func scenarios() map[string]func(*testing.T, *testEnvironment) {
+	return map[string]func(*testing.T, *testEnvironment){
+		"a cluster sleeps and wakes, and each step is told once":             hibernatesAndResumes,
+		"a settled cluster is not written to":                                settledIsNotWritten,
+		"one machine without capacity does not hold back the others":         startsOtherMachines,
+		"one machine that cannot be stopped is named":                        namesUnstoppableMachine,
+		"without its kubeconfig a cluster sleeps, and the report warns":      warnsOfUnrecordedNodes,
+		"an API server that stumbles is waited for, and tells its nodes":     waitsForNodeRecord,
+		"a machine that somebody else stopped is started again":              startsStoppedMachine,
+		"a start that the cloud accepts and forgets is repeated":             repeatsLostStarts,
+		"a cluster that sleeps wakes although its version is unknown by now": resumesWithoutVersion,
+		"a paused cluster is left as it is, and goes on after the pause":     pausesAndContinues,
+		"a cluster deleted in its sleep is left as it is":                    deletedWhileHibernated,
+	}
+}
+
+func hibernatesAndResumes(t *testing.T, w *testEnvironment) {
+	t.Helper()
+	s := w.newCluster(t, nil)
+	s.awaitSettled(t, hivev1.PowerStateRunning)
+	s.setPowerState(t, hivev1.PowerStateHibernating)
+	s.awaitSettled(t, hivev1.PowerStateHibernating)
+	asleep := s.get(t)
+	record := asleep.Status.Hibernation
+	if record.RequestedBy != requestingUser {
+		t.Errorf("the sleep was asked for by %q, want %s", record.RequestedBy, requestingUser)
+	}
+	if len(record.Nodes) != 1 || record.Nodes[0].Name != readyNodeName || !record.Nodes[0].Ready || len(record.Nodes[0].Addresses) != 1 {
+		t.Errorf("recorded nodes %+v, want the ready %s with its address", record.Nodes, readyNodeName)
+	}
+	if err := (expectedCondition{hivev1.ClusterUnreachableCondition, "True", hivev1.ClusterAsleepReason, []string{"not dialled"}}).check(asleep); err != nil {
+		t.Error(err)
+	}
+	s.setPowerState(t, hivev1.PowerStateRunning)
+	s.awaitSettled(t, hivev1.PowerStateRunning)
+	testenv.Eventually(t, "the end of the sleep is noted", func() error {
+		if s.get(t).Status.Hibernation.ResumedAt == nil {
+			return errors.New("no time")
+		}
+		return nil
+	})
+	s.awaitEvents(t, "Stopping", "Hibernating", "Resuming", "Running")
+}
+
+// awaitEvents expects one event for each reason, and no other.
+func (s *testCluster) awaitEvents(t *testing.T, reasons ...string) {
+	t.Helper()
+	testenv.Eventually(t, "the events of "+s.infraID, func() error {
+		var list eventsv1.EventList
+		if err := s.env.hub.Client.List(t.Context(), &list, client.InNamespace(s.key.Namespace)); err != nil {
+			return fmt.Errorf("list events: %w", err)
+		}
+		found := map[string]int{}
+		for _, e := range list.Items {
+			found[e.Reason]++
+			if e.Series != nil {
+				return fmt.Errorf("%s was repeated %d times", e.Reason, e.Series.Count)
+			}
+			if e.Reason == hivev1.StoppingHibernationReason && !strings.Contains(e.Note, "asked for by "+requestingUser) {
+				return fmt.Errorf("%s does not say who asked: %s", e.Reason, e.Note)
+			}
+		}
+		for _, reason := range reasons {
+			if found[reason] != 1 {
+				return fmt.Errorf("%s was told %d times, want once: %v", reason, found[reason], found)
+			}
+		}
+		if len(found) != len(reasons) {
+			return fmt.Errorf("told %v, want %v", found, reasons)
+		}
+		return nil
+	})
+}
+
+func settledIsNotWritten(t *testing.T, w *testEnvironment) {
+	t.Helper()
+	s := w.newCluster(t, nil)
+	for round, state := range []hivev1.PowerState{hivev1.PowerStateRunning, hivev1.PowerStateHibernating, hivev1.PowerStateRunning} {
+		s.setPowerState(t, state)
+		s.awaitSettled(t, state)
+		if round == 2 {
+			continue
+		}
+		settledAt := s.get(t).Status
+		before := w.counts.of(s.key)
+		const touches = 4
+		for i := range touches {
+			began := w.counts.of(s.key).passes
+			s.touchAnnotation(t, round*touches+i)
+			testenv.Eventually(t, "a pass after the touch", func() error {
+				if now := w.counts.of(s.key).passes; now == began {
+					return fmt.Errorf("%d passes", now)
+				}
+				return nil
+			})
+		}
+		after := w.counts.of(s.key)
+		if after.writes != before.writes {
+			t.Errorf("%s: %d passes wrote the status %d times, want none", state, after.passes-before.passes, after.writes-before.writes)
+		}
+		if now := s.get(t).Status; now.PowerState != settledAt.PowerState || len(now.Conditions) != len(settledAt.Conditions) {
+			t.Errorf("%s: the status changed from %+v to %+v", state, settledAt, now)
+		}
+	}
+}
+
+func startsOtherMachines(t *testing.T, w *testEnvironment) {
+	t.Helper()
+	s := w.newCluster(t, func(r *clusterSetup) { r.machines, r.cloud = 3, testenv.Cloud(t) })
+	s.setPowerState(t, hivev1.PowerStateHibernating)
+	s.awaitSettled(t, hivev1.PowerStateHibernating)
+	s.cloud.Fault(t, testenv.Fault{Action: "StartInstances", Code: "InsufficientInstanceCapacity", Message: "No room.", InstanceIDs: s.ids[1:2]})
+	s.setPowerState(t, hivev1.PowerStateRunning)
+	s.awaitCondition(t, expectedCondition{hivev1.ClusterReadyCondition, "False", hivev1.FailedToStartMachinesReason, []string{"InsufficientInstanceCapacity for " + s.ids[1], "No room."}})
+	testenv.Eventually(t, "the others run", func() error {
+		for _, m := range s.cloud.Instances(t, s.infraID) {
+			if want := map[bool]string{true: "stopped", false: "running"}[m.ID == s.ids[1]]; m.State != want {
+				return fmt.Errorf("%s is %s, want %s", m.Name, m.State, want)
+			}
+		}
+		return nil
+	})
+	s.cloud.ClearFaults(t)
+	s.awaitSettled(t, hivev1.PowerStateRunning)
+}
+
+func namesUnstoppableMachine(t *testing.T, w *testEnvironment) {
+	t.Helper()
+	s := w.newCluster(t, nil)
+	s.awaitSettled(t, hivev1.PowerStateRunning)
+	s.cloud.Fault(t, testenv.Fault{Action: "StopInstances", Code: "OperationNotPermitted", Message: "Stop protection.", InstanceIDs: s.ids[:1], Times: 3})
+	s.setPowerState(t, hivev1.PowerStateHibernating)
+	s.awaitCondition(t, expectedCondition{hivev1.ClusterReadyCondition, "False", hivev1.FailedToStopReason, []string{"OperationNotPermitted for " + s.ids[0], "Stop protection."}})
+	s.setPowerState(t, hivev1.PowerStateRunning)
+	s.awaitSettled(t, hivev1.PowerStateRunning)
+}
+
+func waitsForNodeRecord(t *testing.T, w *testEnvironment) {
+	t.Helper()
+	s := w.newCluster(t, func(r *clusterSetup) { r.kubeconfig = nil })
+	s.setPowerState(t, hivev1.PowerStateHibernating)
+	s.awaitCondition(t, expectedCondition{hivev1.ClusterReadyCondition, "False", hivev1.RecordingNodesReason, []string{"Waiting for the API server"}})
+	s.putSecret(t, adminSecret, w.adminKubeconfig(t))
+	s.awaitSettled(t, hivev1.PowerStateHibernating)
+	if len(s.get(t).Status.Hibernation.Nodes) == 0 {
+		t.Error("expected the nodes to be written down before the stop, found none")
+	}
+}
+
+func warnsOfUnrecordedNodes(t *testing.T, w *testEnvironment) {
+	t.Helper()
+	s := w.newCluster(t, func(r *clusterSetup) { r.kubeconfig = nil })
+	s.setPowerState(t, hivev1.PowerStateHibernating)
+	s.awaitCondition(t, expectedCondition{hivev1.ClusterReadyCondition, "False", hivev1.RecordingNodesReason, []string{"Waiting for the API server"}})
+	s.awaitCondition(t, expectedCondition{hivev1.ClusterReadyCondition, "False", hivev1.StoppingMachinesReason, []string{"could not be written down", "by hand at the wake-up"}})
+	s.awaitSettled(t, hivev1.PowerStateHibernating)
+	s.setPowerState(t, hivev1.PowerStateRunning)
+	s.awaitCondition(t, expectedCondition{hivev1.ClusterReadyCondition, "False", hivev1.WaitingForAPIReason, nil})
+	s.putSecret(t, adminSecret, w.adminKubeconfig(t))
+	s.awaitSettled(t, hivev1.PowerStateRunning)
+}
+
+func startsStoppedMachine(t *testing.T, w *testEnvironment) {
+	t.Helper()
+	s := w.newCluster(t, nil)
+	s.awaitSettled(t, hivev1.PowerStateRunning)
+	s.cloud.StopInstance(t, s.ids[0])
+	testenv.Eventually(t, "a machine is stopped", func() error {
+		for _, m := range s.cloud.Instances(t, s.infraID) {
+			if m.State == "stopped" {
+				return nil
+			}
+		}
+		return errors.New("all run")
+	})
+	s.touchAnnotation(t, 1)
+	s.awaitCondition(t, expectedCondition{hivev1.ClusterHibernatingCondition, "True", hivev1.ResumingHibernationReason, nil})
+	s.awaitSettled(t, hivev1.PowerStateRunning)
+}
+
+func repeatsLostStarts(t *testing.T, w *testEnvironment) {
+	t.Helper()
+	s := w.newCluster(t, nil)
+	s.setPowerState(t, hivev1.PowerStateHibernating)
+	s.awaitSettled(t, hivev1.PowerStateHibernating)
+	s.cloud.Fault(t, testenv.Fault{Kind: "lostStart", InstanceIDs: s.ids[:1], Times: 1})
+	s.setPowerState(t, hivev1.PowerStateRunning)
+	s.awaitSettled(t, hivev1.PowerStateRunning)
+}
+
+func resumesWithoutVersion(t *testing.T, w *testEnvironment) {
+	t.Helper()
+	s := w.newCluster(t, nil)
+	s.setPowerState(t, hivev1.PowerStateHibernating)
+	s.awaitSettled(t, hivev1.PowerStateHibernating)
+	s.patch(t, "alice", fmt.Sprintf(`{"metadata":{"labels":{%q:null}},"spec":{"powerState":"Running"}}`, hivev1.VersionLabel))
+	s.awaitSettled(t, hivev1.PowerStateRunning)
+}
+
+func pausesAndContinues(t *testing.T, w *testEnvironment) {
+	t.Helper()
+	s := w.newCluster(t, nil)
+	s.awaitSettled(t, hivev1.PowerStateRunning)
+	s.patch(t, "alice", fmt.Sprintf(`{"metadata":{"annotations":{%q:"true"}},"spec":{"powerState":"Hibernating"}}`, hivev1.ReconcilePauseAnnotation))
+	s.awaitCondition(t, expectedCondition{hivev1.ClusterHibernatingCondition, "Unknown", hivev1.PausedReason, nil})
+	if err := s.cloud.InState(t, s.infraID, "running"); err != nil {
+		t.Error(err)
+	}
+	s.patch(t, "alice", fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, hivev1.ReconcilePauseAnnotation))
+	s.awaitSettled(t, hivev1.PowerStateHibernating)
+}
+
+func deletedWhileHibernated(t *testing.T, w *testEnvironment) {
+	t.Helper()
+	s := w.newCluster(t, func(r *clusterSetup) { r.cd.Finalizers = []string{"example.com/held"} })
+	s.setPowerState(t, hivev1.PowerStateHibernating)
+	s.awaitSettled(t, hivev1.PowerStateHibernating)
+	if err := w.hub.Client.Delete(t.Context(), s.get(t)); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitCondition(t, expectedCondition{hivev1.ClusterHibernatingCondition, "Unknown", hivev1.DeletedReason, nil})
+	s.patch(t, "alice", `{"metadata":{"finalizers":null}}`)
+	if err := s.cloud.InState(t, s.infraID, "stopped"); err != nil {
+		t.Error(err)
+	}
+}
+
+// moment is a state in the middle of a transition in which somebody changes their mind.
+type moment struct {
+	// from is where the cluster comes from: it goes to the other state and back.
+	from hivev1.PowerState
+	// reached says nil when the moment has come.
+	reached func(*testing.T, *testCluster) error
+}
+
+func moments() map[string]moment {
+	atOnce := func(*testing.T, *testCluster) error { return nil }
+	has := func(e expectedCondition) func(*testing.T, *testCluster) error {
+		return func(_ *testing.T, s *testCluster) error { return s.hasCondition(e) }
+	}
+	some := func(state string) func(*testing.T, *testCluster) error {
+		return func(t *testing.T, s *testCluster) error {
+			t.Helper()
+			for _, m := range s.cloud.Instances(t, s.infraID) {
+				if m.State == state {
+					return nil
+				}
+			}
+			return fmt.Errorf("no machine is %s", state)
+		}
+	}
+	all := func(state string) func(*testing.T, *testCluster) error {
+		return func(t *testing.T, s *testCluster) error { t.Helper(); return s.cloud.InState(t, s.infraID, state) }
+	}
+	const running, hibernating = hivev1.PowerStateRunning, hivev1.PowerStateHibernating
+	return map[string]moment{
+		"at once, before the sleep":                   {running, atOnce},
+		"the sleep is reported":                       {running, has(expectedCondition{hivev1.ClusterHibernatingCondition, "True", "Stopping", nil})},
+		"machines stop":                               {running, some("stopping")},
+		"machines are stopped, nobody has noticed":    {running, all("stopped")},
+		"the cluster hibernates":                      {running, has(settledCondition(hibernating))},
+		"at once, before the wake-up":                 {hibernating, atOnce},
+		"the wake-up is reported":                     {hibernating, has(expectedCondition{hivev1.ClusterHibernatingCondition, "True", "Resuming", nil})},
+		"machines start":                              {hibernating, some("pending")},
+		"machines run, nobody has noticed":            {hibernating, all("running")},
+		"the cluster runs, its record is still fresh": {hibernating, has(settledCondition(running))},
+	}
+}
+
+func (w *testEnvironment) changeMindAt(t *testing.T, m moment) {
+	t.Helper()
+	s := w.newCluster(t, func(r *clusterSetup) { r.cd.Spec.PowerState = m.from })
+	s.awaitSettled(t, m.from)
+	other := map[hivev1.PowerState]hivev1.PowerState{
+		hivev1.PowerStateRunning: hivev1.PowerStateHibernating, hivev1.PowerStateHibernating: hivev1.PowerStateRunning,
+	}[m.from]
+	s.setPowerState(t, other)
+	testenv.Eventually(t, "the moment has come", func() error { return m.reached(t, s) })
+	s.setPowerState(t, m.from)
+	s.awaitSettled(t, m.from)
+	s.setPowerState(t, other)
+	s.awaitSettled(t, other)
+}

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	"github.com/torpor-dev/torpor/internal/hibernation"
+	"github.com/torpor-dev/torpor/internal/testenv"
+)
+
+// statusHistory is every version of a ClusterDeployment that the API server has stored.
+type statusHistory struct {
+	mu       sync.Mutex
+	versions []*hivev1.ClusterDeployment
+}
+
+// watchHistory watches from now on. When the test ends, the whole history has to make sense.
+func (w *testEnvironment) watchHistory(t *testing.T, key client.ObjectKey) *statusHistory {
+	t.Helper()
+	known := runtime.NewScheme()
+	if err := hivev1.AddToScheme(known); err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.NewWithWatch(w.hub.Config, client.Options{Scheme: known})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	watcher, err := c.Watch(ctx, &hivev1.ClusterDeploymentList{}, client.InNamespace(key.Namespace))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, done := &statusHistory{}, make(chan struct{})
+	go func() {
+		defer close(done)
+		for e := range watcher.ResultChan() {
+			if cd, ok := e.Object.(*hivev1.ClusterDeployment); ok && e.Type != watch.Deleted {
+				h.add(cd)
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		h.awaitNewest(t, w, key)
+		cancel()
+		watcher.Stop()
+		<-done
+		for _, wrong := range h.violations() {
+			t.Errorf("%s: %s", key.Namespace, wrong)
+		}
+	})
+	return h
+}
+
+func (h *statusHistory) add(cd *hivev1.ClusterDeployment) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.versions = append(h.versions, cd)
+}
+
+func (h *statusHistory) all() []*hivev1.ClusterDeployment {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return append([]*hivev1.ClusterDeployment(nil), h.versions...)
+}
+
+func (h *statusHistory) newest() *hivev1.ClusterDeployment {
+	all := h.all()
+	if len(all) == 0 {
+		return nil
+	}
+	return all[len(all)-1]
+}
+
+// awaitNewest waits until the newest version has arrived, or the object is gone.
+func (h *statusHistory) awaitNewest(t *testing.T, w *testEnvironment, key client.ObjectKey) {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context())
+	testenv.Eventually(t, "the history is complete", func() error {
+		var cd hivev1.ClusterDeployment
+		if err := w.hub.Client.Get(ctx, key, &cd); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+		if newest := h.newest(); newest == nil || newest.ResourceVersion != cd.ResourceVersion {
+			return fmt.Errorf("version %s has not arrived", cd.ResourceVersion)
+		}
+		return nil
+	})
+}
+
+// violations lists every breach of what holds in each version, and between one and the next.
+func (h *statusHistory) violations() []string {
+	var list []string
+	var before *hivev1.ClusterDeployment
+	for _, now := range h.all() {
+		if len(now.Status.Conditions) > 0 {
+			list = append(list, violationsWithin(now)...)
+		}
+		if before != nil {
+			list = append(list, violationsBetween(before, now)...)
+		}
+		before = now
+	}
+	return list
+}
+
+func ownedConditions() []string {
+	return []string{hivev1.ClusterHibernatingCondition, hivev1.ClusterReadyCondition, hivev1.ClusterUnreachableCondition}
+}
+
+func violationsWithin(cd *hivev1.ClusterDeployment) []string {
+	var list []string
+	for _, kind := range ownedConditions() {
+		c := meta.FindStatusCondition(cd.Status.Conditions, kind)
+		if c == nil {
+			return []string{fmt.Sprintf("version %s: expected the condition %s, found none", cd.ResourceVersion, kind)}
+		}
+		if first := cd.Status.Conditions[0]; c.ObservedGeneration != first.ObservedGeneration {
+			list = append(list, fmt.Sprintf("version %s: %s was observed at generation %d and %s at %d",
+				cd.ResourceVersion, kind, c.ObservedGeneration, first.Type, first.ObservedGeneration))
+		}
+	}
+	asleep := meta.FindStatusCondition(cd.Status.Conditions, hivev1.ClusterHibernatingCondition)
+	if asleep.Status == metav1.ConditionTrue && meta.IsStatusConditionTrue(cd.Status.Conditions, hivev1.ClusterReadyCondition) {
+		list = append(list, fmt.Sprintf("version %s: Hibernating and Ready are both True", cd.ResourceVersion))
+	}
+	derived := hibernation.DisplayedPowerState(hibernation.Condition{Status: asleep.Status, Reason: asleep.Reason})
+	if cd.Status.PowerState != derived {
+		list = append(list, fmt.Sprintf("version %s: powerState is %q, the conditions say %q", cd.ResourceVersion, cd.Status.PowerState, derived))
+	}
+	return list
+}
+
+func violationsBetween(before, now *hivev1.ClusterDeployment) []string {
+	var list []string
+	for _, c := range before.Status.Conditions {
+		next := meta.FindStatusCondition(now.Status.Conditions, c.Type)
+		switch {
+		case next == nil:
+			list = append(list, fmt.Sprintf("version %s: the condition %s is gone", now.ResourceVersion, c.Type))
+		case next.ObservedGeneration < c.ObservedGeneration:
+			list = append(list, fmt.Sprintf("version %s: observedGeneration of %s fell from %d to %d",
+				now.ResourceVersion, c.Type, c.ObservedGeneration, next.ObservedGeneration))
+		case next.Status == c.Status && !next.LastTransitionTime.Equal(&c.LastTransitionTime):
+			list = append(list, fmt.Sprintf("version %s: %s stayed %s but has a new transition time", now.ResourceVersion, c.Type, c.Status))
+		}
+	}
+	return list
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package csr
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+)
+
+// clientChecks are for the certificate by which a kubelet speaks to the API server. Its old one
+// is no longer valid, so a bootstrapper asks, and only for a node that was there before the sleep.
+func clientChecks() []namedCheck {
+	return []namedCheck{
+		{"user", Leave, requireBootstrapUser},
+		{"groups", Leave, requireBootstrapGroups},
+		{"usages", Leave, func(c judgedRequest) string { return requireExactUsages(c, certificatesv1.UsageClientAuth) }},
+		{"subject", Leave, requireExactSubject},
+		{"common-name", Leave, requireNodeCommonName},
+		{"extensions", Leave, requireNoExtensions},
+		{"key", Leave, requireStrongKey},
+		{"signature", Leave, requireOwnSignature},
+		{"machine", Leave, requireKnownMachine},
+		{"one-machine", Retry, requireSingleMachine},
+		{"deleting", Leave, requireMachineStays},
+		{"node", Leave, requireExistingNode},
+		{"node-uid", Leave, requireRecordedNode},
+	}
+}
+
+func requireBootstrapUser(c judgedRequest) string {
+	if len(c.identitiesOfUser()) > 0 {
+		return ""
+	}
+	var users []string
+	for _, b := range c.inv.Bootstrappers {
+		if b.TokenUser {
+			users = append(users, b.User+"<token id>")
+			continue
+		}
+		users = append(users, b.User)
+	}
+	return fmt.Sprintf("expected the user to be one of %s, found %s", quoteSorted(users), quoteBounded(c.req.Spec.Username))
+}
+
+func requireBootstrapGroups(c judgedRequest) string {
+	controlPlane := len(c.machines) == 1 && c.machines[0].ControlPlane
+	var expected []string
+	for _, b := range c.identitiesOfUser() {
+		if b.hasGroups(c.req.Spec.Groups, controlPlane) {
+			return ""
+		}
+		expected = append(expected, quoteSorted(b.Groups))
+	}
+	return fmt.Sprintf("expected the groups %s, found %s", strings.Join(expected, " or "), quoteSorted(c.req.Spec.Groups))
+}
+
+func requireNodeCommonName(c judgedRequest) string {
+	if name := c.parsed.Subject.CommonName; name != nodeUserPrefix+c.nodeName || c.nodeName == "" {
+		return fmt.Sprintf("expected the common name %q and a node name, found %s", nodeUserPrefix, quoteBounded(name))
+	}
+	return ""
+}
+
+// identitiesOfUser returns those that carry the user name of the request.
+func (c judgedRequest) identitiesOfUser() []BootstrapIdentity {
+	return slices.DeleteFunc(slices.Clone(c.inv.Bootstrappers), func(b BootstrapIdentity) bool {
+		return !b.isUser(c.req.Spec.Username)
+	})
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package csr
+
+import (
+	"bytes"
+	"crypto/x509"
+	"encoding/asn1"
+	"encoding/pem"
+)
+
+// certificationRequest is the outer layer of PKCS #10.
+type certificationRequest struct {
+	Info, Algorithm, Signature asn1.RawValue
+}
+
+// parseRequest reads exactly one PEM block with exactly one PKCS #10 request.
+// The problems quote neither the data nor the parser, whose errors may repeat what was sent.
+func parseRequest(data []byte) (parsed *x509.CertificateRequest, problem string) {
+	const blockType = "CERTIFICATE REQUEST"
+	block, _ := pem.Decode(data)
+	if block == nil {
+		return nil, "expected one PEM block, found none"
+	}
+	if block.Type != blockType {
+		return nil, "expected a PEM block of type " + blockType + ", found " + quoteBounded(block.Type)
+	}
+	// Writing the block again shows whatever the lenient decoder passed over.
+	again := pem.EncodeToMemory(&pem.Block{Type: blockType, Bytes: block.Bytes})
+	if !bytes.Equal(bytes.TrimSpace(again), bytes.TrimSpace(data)) {
+		return nil, "expected nothing but one PEM block in its usual form, found headers, more data or another form"
+	}
+	if _, ok := decodeExactly[certificationRequest](block.Bytes); !ok {
+		return nil, "expected a DER-encoded PKCS #10 request, found something else"
+	}
+	parsed, err := x509.ParseCertificateRequest(block.Bytes)
+	if err != nil {
+		return nil, "expected a PKCS #10 request, found one that cannot be parsed"
+	}
+	return parsed, ""
+}
+
+// decodeExactly reads DER and reports whether der holds exactly a T: encoding/asn1 passes over
+// additional elements at the end of a sequence, so the value is written again and compared.
+func decodeExactly[T any](der []byte) (T, bool) {
+	var value T
+	if _, err := asn1.Unmarshal(der, &value); err != nil {
+		return value, false
+	}
+	again, err := asn1.Marshal(value)
+	return value, err == nil && bytes.Equal(again, der)
+}

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package csr
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	tokenUser  = "system:bootstrap:abcdef"
+	mcoUser    = "system:serviceaccount:openshift-machine-config-operator:node-bootstrapper"
+	mcoGroup   = "system:serviceaccounts:openshift-machine-config-operator"
+	allSAs     = "system:serviceaccounts"
+	authed     = "system:authenticated"
+	nodes      = "system:nodes"
+	tokenGroup = "system:bootstrappers"
+)
+
+// keyring holds one key of each sort; making them is the slow part of these tests.
+type keyring struct {
+	p224, p256, p384, p521 *ecdsa.PrivateKey
+	rsa1024, rsa2048       *rsa.PrivateKey
+	ed25519                ed25519.PrivateKey
+}
+
+var keys = sync.OnceValue(func() keyring {
+	curve := func(c elliptic.Curve) *ecdsa.PrivateKey { return must(ecdsa.GenerateKey(c, rand.Reader)) }
+	_, edwards, err := ed25519.GenerateKey(rand.Reader)
+	return keyring{
+		p224: curve(elliptic.P224()), p256: curve(elliptic.P256()), p384: curve(elliptic.P384()), p521: curve(elliptic.P521()),
+		rsa1024: must(rsa.GenerateKey(rand.Reader, 1024)), rsa2048: must(rsa.GenerateKey(rand.Reader, 2048)),
+		ed25519: must(edwards, err),
+	}
+})
+
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
+}
+
+// testRequest is a request in the making: the object, the template of its PKCS #10 request, and the inventory it meets.
+type testRequest struct {
+	certificatesv1.CertificateSigningRequest
+	template x509.CertificateRequest
+	key      crypto.Signer
+	inv      NodeInventory
+	// rewrite changes the finished PEM; nil leaves it.
+	rewrite func([]byte) []byte
+}
+
+// finish finishes the object.
+func (a *testRequest) finish(t testing.TB) *certificatesv1.CertificateSigningRequest {
+	t.Helper()
+	der, err := x509.CreateCertificateRequest(rand.Reader, &a.template, a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Spec.Request = toPEM(der)
+	if a.rewrite != nil {
+		a.Spec.Request = a.rewrite(a.Spec.Request)
+	}
+	return &a.CertificateSigningRequest
+}
+
+func toPEM(der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
+}
+
+func resumed() time.Time { return time.Date(2030, 1, 2, 3, 4, 5, 600_000_000, time.UTC) }
+
+func newTestRequest(signer string, auth certificatesv1.KeyUsage, user string, groups ...string) *testRequest {
+	a := &testRequest{key: keys().p256, inv: testInventory()}
+	a.Name = "csr-1"
+	a.CreationTimestamp = metav1.NewTime(resumed().Add(time.Minute))
+	a.Spec.SignerName = signer
+	a.Spec.Usages = []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, auth}
+	a.Spec.Username = user
+	a.Spec.Groups = groups
+	a.template.Subject = pkix.Name{CommonName: "system:node:n1", Organization: []string{nodes}}
+	return a
+}
+
+// tokenRequest is what a kubelet of plain Kubernetes sends after its certificate ran out.
+func tokenRequest() *testRequest {
+	return newTestRequest(certificatesv1.KubeAPIServerClientKubeletSignerName, certificatesv1.UsageClientAuth,
+		tokenUser, tokenGroup, authed)
+}
+
+// openShiftRequest is the same on OpenShift.
+func openShiftRequest() *testRequest {
+	return newTestRequest(certificatesv1.KubeAPIServerClientKubeletSignerName, certificatesv1.UsageClientAuth,
+		mcoUser, mcoGroup, allSAs, authed)
+}
+
+// servingRequest names every address of n1.
+func servingRequest() *testRequest {
+	a := newTestRequest(certificatesv1.KubeletServingSignerName, certificatesv1.UsageServerAuth, "system:node:n1", nodes, authed)
+	a.template.DNSNames = []string{"n1", "n1.example.com"}
+	a.template.IPAddresses = []net.IP{net.ParseIP("10.0.0.1"), net.ParseIP("fd00::1"), net.ParseIP("203.0.113.1")}
+	return a
+}
+
+// renameNode makes the request one of another node, n1's addresses excepted.
+func (a *testRequest) renameNode(name string) {
+	a.template.Subject.CommonName = "system:node:" + name
+	if a.Spec.SignerName == certificatesv1.KubeletServingSignerName {
+		a.Spec.Username = "system:node:" + name
+	}
+}
+
+// machine returns the machine of node n1 for changing.
+func (a *testRequest) machine() *KnownMachine { return &a.inv.Machines[0] }
+
+func address(kind corev1.NodeAddressType, value string) corev1.NodeAddress {
+	return corev1.NodeAddress{Type: kind, Address: value}
+}
+
+func testInventory() NodeInventory {
+	return NodeInventory{
+		Machines: []KnownMachine{
+			{NodeName: "n1", NodeUID: "uid-n1", Addresses: []corev1.NodeAddress{
+				address(corev1.NodeHostName, "n1"), address(corev1.NodeInternalDNS, "n1"),
+				address(corev1.NodeExternalDNS, "n1.example.com"), address(corev1.NodeInternalIP, "10.0.0.1"),
+				address(corev1.NodeInternalIP, "fd00::1"), address(corev1.NodeExternalIP, "203.0.113.1"),
+			}},
+			{NodeName: "n2", NodeUID: "uid-n2", Addresses: []corev1.NodeAddress{
+				address(corev1.NodeHostName, "n2"), address(corev1.NodeInternalIP, "10.0.0.2"),
+			}},
+			{NodeName: "m1", ControlPlane: true, Addresses: []corev1.NodeAddress{address(corev1.NodeInternalIP, "10.0.0.3")}},
+			{NodeName: "leaving", Deleting: true, Addresses: []corev1.NodeAddress{address(corev1.NodeHostName, "n1")}},
+			{NodeName: "replaced", NodeUID: "uid-old", Addresses: []corev1.NodeAddress{address(corev1.NodeHostName, "n1")}},
+			{NodeName: "fresh", Addresses: []corev1.NodeAddress{address(corev1.NodeHostName, "n1")}},
+			{NodeName: "bare"},
+			{NodeName: "twin"},
+			{NodeName: "Twin.", Deleting: true},
+		},
+		Nodes: []ExistingNode{
+			{"n1", "uid-n1"},
+			{"n2", "uid-n2"},
+			{"m1", "uid-m1"},
+			{"leaving", "uid-leaving"},
+			{"replaced", "uid-new"},
+			{"bare", "uid-bare"},
+			{"twin", "uid-twin"},
+			{"orphan", "uid-orphan"},
+		},
+		Bootstrappers: []BootstrapIdentity{OpenShiftIdentity(), TokenIdentity()},
+		NotBefore:     resumed(),
+	}
+}
+
+// judgement is the part of a verdict that a case names. Says is a part of the reason.
+type judgement struct {
+	Decision Decision
+	Rule     string
+	Says     string
+}
+
+// judgeCase is one case: a change to an acceptable ask, and what becomes of it.
+type judgeCase struct {
+	change func(*testRequest)
+	want   judgement
+}
+
+func accepted() judgement { return judgement{Decision: Approve, Rule: "accepted", Says: "every check"} }
+
+func left(rule, says string) judgement { return judgement{Decision: Leave, Rule: rule, Says: says} }
+
+func retried(rule, says string) judgement { return judgement{Decision: Retry, Rule: rule, Says: says} }
+
+func skipped(says string) judgement { return judgement{Decision: Skip, Rule: "undecided", Says: says} }

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package csr
+
+import (
+	"fmt"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+)
+
+// servingChecks are for the certificate that a kubelet shows to those who call it. The node asks
+// for itself and may name nothing but its own machine's addresses.
+func servingChecks() []namedCheck {
+	return []namedCheck{
+		{"groups", Leave, requireNodeGroups},
+		{"usages", Leave, func(c judgedRequest) string { return requireExactUsages(c, certificatesv1.UsageServerAuth) }},
+		{"subject", Leave, requireExactSubject},
+		{"common-name", Leave, requireNodeCommonName},
+		{"user", Leave, requireNodeUser},
+		{"extensions", Leave, requireOnlySubjectAltName},
+		{"names", Leave, requireOnlyNamesAndIPs},
+		{"key", Leave, requireStrongKey},
+		{"signature", Leave, requireOwnSignature},
+		{"machine", Retry, requireKnownMachine},
+		{"one-machine", Retry, requireSingleMachine},
+		{"deleting", Leave, requireMachineStays},
+		{"node", Retry, requireExistingNode},
+		{"node-uid", Leave, requireRecordedNode},
+		{"addresses", Retry, requireKnownAddresses},
+		{"own-addresses", Leave, requireOwnAddresses},
+	}
+}
+
+// requireNodeGroups is stricter than a superset: a node with a further group is not a plain kubelet.
+func requireNodeGroups(c judgedRequest) string {
+	expected := []string{nodesGroup, "system:authenticated"}
+	if !sameSet(c.req.Spec.Groups, expected) {
+		return fmt.Sprintf("expected the groups %s, found %s", quoteSorted(expected), quoteSorted(c.req.Spec.Groups))
+	}
+	return ""
+}
+
+func requireNodeUser(c judgedRequest) string {
+	if user := c.req.Spec.Username; user != c.parsed.Subject.CommonName {
+		return fmt.Sprintf("expected the user %s as in the common name, found %s", quoteBounded(c.parsed.Subject.CommonName), quoteBounded(user))
+	}
+	return ""
+}

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package csr
+
+import (
+	"fmt"
+	"slices"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+)
+
+const nodesGroup = "system:nodes"
+
+// requireExactSubject wants one common name and one organisation, and nothing that a certificate could carry besides.
+func requireExactSubject(c judgedRequest) string {
+	subject := c.parsed.Subject
+	if len(subject.Names) != 2 || subject.CommonName == "" || len(subject.Organization) != 1 {
+		attributes := make([]string, 0, len(subject.Names))
+		for _, name := range subject.Names {
+			attributes = append(attributes, name.Type.String())
+		}
+		return "expected a subject of one common name (2.5.4.3) and one organisation (2.5.4.10), found " + quoteSorted(attributes)
+	}
+	if organisation := subject.Organization[0]; organisation != nodesGroup {
+		return fmt.Sprintf("expected the organisation %q, found %s", nodesGroup, quoteBounded(organisation))
+	}
+	return ""
+}
+
+// requireExactUsages allows key encipherment on top, which older kubelets ask for with every key and newer ones with RSA only.
+func requireExactUsages(c judgedRequest, auth certificatesv1.KeyUsage) string {
+	least := []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, auth}
+	most := append(slices.Clone(least), certificatesv1.UsageKeyEncipherment)
+	if found := c.req.Spec.Usages; !sameSet(found, least) && !sameSet(found, most) {
+		return fmt.Sprintf("expected the usages %s, with or without %q, found %s",
+			quoteSorted(least), certificatesv1.UsageKeyEncipherment, quoteSorted(found))
+	}
+	return ""
+}

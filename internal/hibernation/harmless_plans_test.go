@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hibernation
+
+import (
+	"iter"
+	"reflect"
+	"regexp"
+	"slices"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/torpor-dev/torpor/actuator"
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+)
+
+// Every small Observed has one complete plan, and those that can be observed have a harmless one.
+func TestEveryObservationHasAHarmlessPlan(t *testing.T) {
+	total, possible, failures := 0, 0, 0
+	used := map[string]int{}
+	for o := range observations() {
+		before := copyOf(o)
+		p := Decide(o)
+		total++
+		used[p.Rule]++
+		wrong := append(incompleteParts(p), sideEffects(o, before, p)...)
+		if canBeObserved(o) {
+			possible++
+			wrong = append(wrong, harmfulEffects(o, p)...)
+		}
+		if len(wrong) > 0 && failures < 5 {
+			failures++
+			t.Errorf("%v:\nobserved %+v\nrecord %+v\nplan %+v", wrong, o, o.Record, p)
+		}
+	}
+	for _, r := range Rules() {
+		if used[r.Name] == 0 {
+			t.Errorf("expected an observation for the rule %q, found none", r.Name)
+		}
+	}
+	t.Logf("%d observations, %d of them possible, for %d rules", total, possible, len(used))
+}
+
+func sideEffects(o, before Observed, p Plan) []string {
+	var wrong []string
+	if !reflect.DeepEqual(o, before) {
+		wrong = append(wrong, "changes what was observed")
+	}
+	if !reflect.DeepEqual(p, Decide(before)) {
+		wrong = append(wrong, "decides otherwise the second time")
+	}
+	if o.DesiredPowerState == "" {
+		before.DesiredPowerState = hivev1.PowerStateRunning
+		if !reflect.DeepEqual(p, Decide(before)) {
+			wrong = append(wrong, "an empty wish is not Running")
+		}
+	}
+	return wrong
+}
+
+var reasonPattern = regexp.MustCompile(`^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$`)
+
+// incompleteParts says what the API server or a reader would miss in a plan.
+func incompleteParts(p Plan) []string {
+	var wrong []string
+	if !slices.ContainsFunc(Rules(), func(r Rule) bool { return r.Name == p.Rule }) || p.Do == nil {
+		wrong = append(wrong, "no named rule or no action")
+	}
+	for _, c := range []Condition{p.Hibernating, p.Ready, p.Unreachable} {
+		status := c.Status == metav1.ConditionTrue || c.Status == metav1.ConditionFalse || c.Status == metav1.ConditionUnknown
+		if !status || !reasonPattern.MatchString(c.Reason) || c.Message == "" {
+			wrong = append(wrong, "incomplete condition")
+		}
+	}
+	seeds := map[string]metav1.ConditionStatus{
+		hivev1.StoppingHibernationReason: metav1.ConditionTrue, hivev1.HibernatingHibernationReason: metav1.ConditionTrue,
+		hivev1.ResumingHibernationReason: metav1.ConditionTrue,
+		hivev1.RunningHibernationReason:  metav1.ConditionFalse, hivev1.UnsupportedHibernationReason: metav1.ConditionFalse,
+	}
+	want, named := seeds[p.Hibernating.Reason]
+	if !named {
+		want = metav1.ConditionUnknown
+	}
+	if p.Hibernating.Status != want {
+		wrong = append(wrong, "a reason of Hibernating with another status than its own")
+	}
+	if p.Hibernating.Status != metav1.ConditionFalse && p.Ready.Status == metav1.ConditionTrue {
+		wrong = append(wrong, "ready although it hibernates")
+	}
+	if p.After != 0 && (p.After < shortestInterval(p.Rule) || p.After > driftInterval) || (p.After == 0) != (shortestInterval(p.Rule) == 0) {
+		wrong = append(wrong, "looks again at a wrong time")
+	}
+	return wrong
+}
+
+// shortestInterval is the least time until the next look; zero where only an event can change anything.
+func shortestInterval(rule string) time.Duration {
+	switch rule {
+	case "deleted", "paused", "not installed", "invalid spec", "cannot hibernate":
+		return 0
+	case "write the nodes down", "write the wake-up down", "approve certificates": // They change the world, so the next look is another one.
+		return immediately
+	case "waking, API silent", "waking, nodes not back":
+		return minProbeInterval
+	default:
+		return minCloudInterval
+	}
+}
+
+// canBeObserved: what is known was asked for, in the order of observing.
+func canBeObserved(o Observed) bool {
+	cloudAsked := o.ObservationError != nil || len(o.Machines) > 0
+	switch {
+	case cloudAsked && !NeedsCloud(o), o.ObservationError != nil && len(o.Machines) > 0:
+		return false
+	case (o.API != NotProbed) != NeedsCluster(o):
+		return false
+	case len(o.Nodes) > 0 && !NeedsNodes(o), len(o.Approvable) > 0 && !NeedsRequests(o):
+		return false
+	default:
+		return o.API == Reachable || len(o.Nodes)+len(o.Approvable) == 0
+	}
+}
+
+// harmfulEffects says what a plan would break, given a possible observation.
+func harmfulEffects(o Observed, p Plan) []string {
+	var wrong []string
+	blocked := o.Deleted || o.Paused || !o.Installed || o.Invalid != "" || o.NoActuator != "" || o.ObservationError != nil
+	switch do := p.Do.(type) {
+	case StopMachines:
+		if !o.shouldHibernate() || o.Record == nil || o.Record.ResumeStartedAt != nil || blocked {
+			wrong = append(wrong, "stops although nobody wants it, something blocks it or no record is safe")
+		}
+		if !slices.Equal(do.IDs, o.machineIDs(actuator.Running)) || len(do.IDs) == 0 {
+			wrong = append(wrong, "stops others than the running machines")
+		}
+	case StartMachines:
+		if o.shouldHibernate() || o.Record == nil || o.Record.ResumeStartedAt == nil || blocked {
+			wrong = append(wrong, "starts although nobody wants it, something blocks it or no record is safe")
+		}
+		if !slices.Equal(do.IDs, o.machineIDs(actuator.Stopped)) || len(do.IDs) == 0 {
+			wrong = append(wrong, "starts others than the stopped machines")
+		}
+	case ApproveRequests:
+		if o.shouldHibernate() || o.API != Reachable || !slices.Equal(do.Requests, o.Approvable) {
+			wrong = append(wrong, "approves others than the approvable requests of a cluster that should run")
+		}
+	case NoAction:
+	}
+	if !o.shouldHibernate() && o.anyMachineIs(actuator.Stopped) && !blocked && o.isResumeRecorded() && !reflect.DeepEqual(p.Do, StartMachines{IDs: o.machineIDs(actuator.Stopped)}) {
+		wrong = append(wrong, "leaves machines off")
+	}
+	if p.Hibernating.Reason == hivev1.HibernatingHibernationReason && !o.allMachinesAre(actuator.Stopped) {
+		wrong = append(wrong, "hibernates with a machine that is not stopped, or without any")
+	}
+	if p.Ready.Status == metav1.ConditionTrue && (o.API != Reachable || o.NoActuator == "" && !everyKnownMachineRuns(o) || o.isResumeUnfinished() && !nodesBack(o)) {
+		wrong = append(wrong, "is ready without its machines, its API server or its nodes")
+	}
+	if o.Record != nil && (p.Record == nil || len(p.Record.Nodes) == 0 && len(o.Record.Nodes) > 0) {
+		wrong = append(wrong, "forgets its record")
+	}
+	return wrong
+}
+
+// nodesBack: every node that went to sleep ready, or else every node, was seen since the wake-up.
+// everyKnownMachineRuns: of a cluster that did not just sleep, a machine that starts beside a running one is a new one.
+func everyKnownMachineRuns(o Observed) bool {
+	if o.isResumeUnfinished() {
+		return o.allMachinesAre(actuator.Running)
+	}
+	return len(o.machineIDs(actuator.Running)) > 0 && len(o.machineIDs(actuator.Stopped, actuator.Stopping)) == 0
+}
+
+func nodesBack(o Observed) bool {
+	if o.isHibernationRecorded() || len(o.Nodes) == 0 {
+		return false
+	}
+	for _, n := range o.Nodes {
+		at := slices.IndexFunc(o.Record.Nodes, func(r hivev1.RecordedNode) bool { return r.Name == n.Name && r.Ready })
+		counts := at >= 0 || len(o.Record.Nodes) == 0
+		if counts && (!n.Ready || !n.LastSeen.After(o.Record.ResumeStartedAt.Time)) {
+			return false
+		}
+	}
+	return true
+}
+
+func copyOf(o Observed) Observed {
+	o.Record = o.Record.DeepCopy()
+	o.Machines, o.Nodes, o.Approvable = slices.Clone(o.Machines), slices.Clone(o.Nodes), slices.Clone(o.Approvable)
+	if o.ObservationError != nil {
+		o.ObservationError = new(*o.ObservationError)
+	}
+	return o
+}
+
+// observations are all values of Observed over few machines, nodes and times.
+func observations() iter.Seq[Observed] {
+	return func(yield func(Observed) bool) {
+		for _, o := range objectFacts() {
+			for _, machines := range machineSets() {
+				for _, cluster := range apiObservations() {
+					o.Machines, o.API, o.APIMessage = machines, cluster.API, cluster.APIMessage
+					o.Nodes, o.Approvable = cluster.Nodes, cluster.Approvable
+					if !yield(o) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// objectFacts are what the object alone tells, and whether its cloud could be asked.
+func objectFacts() []Observed {
+	var list []Observed
+	for _, early := range []Observed{
+		{Installed: true},
+		{Installed: true, Deleted: true},
+		{Installed: true, Paused: true},
+		{},
+		{Installed: true, Invalid: "A field is missing"},
+		{Installed: true, NoActuator: "No actuator"},
+		{Installed: true, Incompatible: "Too old"},
+		{Installed: true, NoActuator: "No actuator", Incompatible: "Too old"},
+		{Installed: true, ObservationError: &ObservationError{Class: actuator.Throttled, Message: "Slow down"}},
+	} {
+		for _, record := range hibernationRecords() {
+			for _, want := range []hivev1.PowerState{"", hivev1.PowerStateRunning, hivev1.PowerStateHibernating} {
+				o := early
+				o.Now, o.Record, o.DesiredPowerState, o.RequestedBy = modelTime(), record, want, "somebody"
+				list = append(list, o)
+				o.RequestedAt = modelTime()
+				list = append(list, o)
+			}
+		}
+	}
+	return list
+}
+
+// secondsAgo is a time that the API server has kept: a whole second.
+func secondsAgo(d time.Duration) metav1.Time {
+	return metav1.NewTime(modelTime().Add(-d).Truncate(time.Second))
+}
+
+func hibernationRecords() []*hivev1.HibernationRecord {
+	both := []hivev1.RecordedNode{{Name: "n0", UID: "uid-n0", Ready: true}, {Name: "n1", UID: "uid-n1"}}
+	hour := secondsAgo(time.Hour)
+	return []*hivev1.HibernationRecord{
+		nil,
+		{SleepStartedAt: secondsAgo(time.Second), Nodes: both},
+		{SleepStartedAt: hour},
+		{SleepStartedAt: hour, Nodes: both, ResumeStartedAt: new(secondsAgo(3 * time.Second))},
+		{SleepStartedAt: hour, ResumeStartedAt: new(secondsAgo(20 * time.Minute))},
+		{SleepStartedAt: hour, Nodes: both, ResumeStartedAt: new(secondsAgo(2 * time.Minute)), ResumedAt: new(secondsAgo(time.Minute))},
+		{SleepStartedAt: hour, Nodes: both, ResumeStartedAt: &hour, ResumedAt: new(secondsAgo(50 * time.Minute))},
+	}
+}
+
+func machineSets() [][]actuator.Machine {
+	list := [][]actuator.Machine{nil}
+	states := []actuator.MachineState{actuator.Running, actuator.Stopping, actuator.Stopped, actuator.Starting}
+	for i, first := range states {
+		for _, second := range states[i:] { // The order of machines does not matter.
+			list = append(list, []actuator.Machine{{ID: "i-0", State: first}, {ID: "i-1", Name: "worker", State: second}})
+		}
+	}
+	return list
+}
+
+func apiObservations() []Observed {
+	list := []Observed{{APIMessage: "No answer"}, {API: Unreachable, APIMessage: "No answer"}}
+	seen := func(name string, before time.Duration) ObservedNode {
+		return ObservedNode{RecordedNode: hivev1.RecordedNode{Name: name, UID: "uid-" + name, Ready: true}, LastSeen: modelTime().Add(-before)}
+	}
+	for _, nodes := range [][]ObservedNode{
+		nil,
+		{seen("n0", time.Second), seen("n1", time.Second)},
+		{seen("n0", 2*time.Hour), seen("n1", time.Second)},
+		{seen("n0", time.Second), {RecordedNode: hivev1.RecordedNode{Name: "n1"}, LastSeen: modelTime()}},
+	} {
+		list = append(list, Observed{API: Reachable, Nodes: nodes}, Observed{API: Reachable, Nodes: nodes, Approvable: []string{"csr-0"}})
+	}
+	return list
+}
