@@ -23,8 +23,8 @@ import (
 
 func TestAPI(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.player = play(t, w)
+	w := newTestEnv(t)
+	w.controllers = startFakeControllers(t, w)
 	t.Run("conversations of the real client", w.testConversations)
 	t.Run("who is let in", w.testCredentials)
 	t.Run("a group is let in", w.testGroup)
@@ -48,14 +48,14 @@ func TestAPI(t *testing.T) {
 	t.Run("race b: without admission a clear 503 and nothing changed", w.testAdmissionDown)
 }
 
-func (w *world) testCredentials(t *testing.T) {
+func (w *testEnv) testCredentials(t *testing.T) {
 	pair := base64.StdEncoding.EncodeToString(slices.Concat(w.Config.CertData, w.Config.KeyData))
 	for name, test := range map[string]struct {
 		header string
 		status int
 		says   string
 	}{
-		"a token":                        {"bearer " + w.token(t, "alice"), http.StatusOK, "alice"},
+		"a token":                        {"bearer " + w.requestToken(t, "alice"), http.StatusOK, "alice"},
 		"a certificate":                  {"ClientCert " + pair, http.StatusOK, `"kind":"User"`},
 		"a certificate in small letters": {"clientcert " + pair, http.StatusOK, `"kind":"User"`},
 		"nothing":                        {"", http.StatusUnauthorized, "found none"},
@@ -65,7 +65,7 @@ func (w *world) testCredentials(t *testing.T) {
 		"something else":                 {"Digest x", http.StatusUnauthorized, "found neither"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := caller{world: w, authorization: test.header}.get(t, "/whoami")
+			a := caller{testEnv: w, authorization: test.header}.get(t, "/whoami")
 			if a.status != test.status || !strings.Contains(a.body, test.says) {
 				t.Errorf("found %d %s, want %d and %q", a.status, a.body, test.status, test.says)
 			}
@@ -73,16 +73,16 @@ func (w *world) testCredentials(t *testing.T) {
 	}
 }
 
-func (w *world) testGroup(t *testing.T) {
-	space := w.space(t)
+func (w *testEnv) testGroup(t *testing.T) {
+	space := w.createSpace(t)
 	crowd := w.Namespace(t)
 	w.Create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: crowd, Name: "grace"}})
 	group := "system:serviceaccounts:" + crowd
-	w.bind(t, space, "torpor-space-developer", rbacv1.Subject{Kind: rbacv1.GroupKind, Name: group})
-	w.allowed(t, "system:serviceaccount:"+crowd+":grace", []string{group}, space)
-	app := w.app(t, space, "shop", 1, korifiv1alpha1.StoppedState)
-	grace := caller{world: w, authorization: "Bearer " + w.tokenOf(t, crowd, "grace")}
-	if a := grace.get(t, "/v3/apps"); field(t, a.body, "resources#") != "1" {
+	w.createRoleBinding(t, space, "torpor-space-developer", rbacv1.Subject{Kind: rbacv1.GroupKind, Name: group})
+	w.awaitBinding(t, "system:serviceaccount:"+crowd+":grace", []string{group}, space)
+	app := w.createApp(t, space, "shop", 1, korifiv1alpha1.StoppedState)
+	grace := caller{testEnv: w, authorization: "Bearer " + w.requestTokenOf(t, crowd, "grace")}
+	if a := grace.get(t, "/v3/apps"); jsonField(t, a.body, "resources#") != "1" {
 		t.Errorf("found %s, want the app", a.body)
 	}
 	if a := grace.send(t, "POST", "/v3/apps/"+app+"/actions/start", ""); a.status != http.StatusOK {
@@ -90,11 +90,11 @@ func (w *world) testGroup(t *testing.T) {
 	}
 }
 
-func (w *world) testRefusals(t *testing.T) {
-	space := w.space(t)
-	app := w.app(t, space, "shop", 2, korifiv1alpha1.StartedState)
-	before := w.read(t, space, app)
-	bob, mallory := w.caller(t, "bob"), w.caller(t, "mallory")
+func (w *testEnv) testRefusals(t *testing.T) {
+	space := w.createSpace(t)
+	app := w.createApp(t, space, "shop", 2, korifiv1alpha1.StartedState)
+	before := w.getApp(t, space, app)
+	bob, mallory := w.callerNamed(t, "bob"), w.callerNamed(t, "mallory")
 	// A refusal takes milliseconds; the limit is far above what is aimed for, which is 50 ms.
 	const slow = 500 * time.Millisecond
 	var took []time.Duration
@@ -114,10 +114,10 @@ func (w *world) testRefusals(t *testing.T) {
 	} {
 		for range 10 {
 			sees, blind := bob.send(t, request.method, request.path, request.body), mallory.send(t, request.method, request.path, request.body)
-			if sees.status != http.StatusForbidden || field(t, sees.body, "errors.0.code") != "10003" || sees.took > slow {
+			if sees.status != http.StatusForbidden || jsonField(t, sees.body, "errors.0.code") != "10003" || sees.took > slow {
 				t.Errorf("%s %s as bob: found %d %s after %s, want 403 in no time", request.method, request.path, sees.status, sees.body, sees.took)
 			}
-			if blind.status != http.StatusNotFound || field(t, blind.body, "errors.0.detail") != "App not found" || blind.took > slow {
+			if blind.status != http.StatusNotFound || jsonField(t, blind.body, "errors.0.detail") != "App not found" || blind.took > slow {
 				t.Errorf("%s %s as mallory: found %d %s after %s, want 404 in no time", request.method, request.path, blind.status, blind.body, blind.took)
 			}
 			took = append(took, sees.took, blind.took)
@@ -129,16 +129,16 @@ func (w *world) testRefusals(t *testing.T) {
 		t.Errorf("found %d %s, want no such space", a.status, a.body)
 	}
 	for _, path := range []string{"/v3/apps", "/v3/processes", "/v3/spaces", "/v3/organizations", "/v3/audit_events", "/v3/deployments"} {
-		if a := mallory.get(t, path); a.status != http.StatusOK || field(t, a.body, "resources#") != "0" {
+		if a := mallory.get(t, path); a.status != http.StatusOK || jsonField(t, a.body, "resources#") != "0" {
 			t.Errorf("%s as mallory: found %d %s, want an empty list", path, a.status, a.body)
 		}
 	}
-	if after := w.read(t, space, app); after.ResourceVersion != before.ResourceVersion {
+	if after := w.getApp(t, space, app); after.ResourceVersion != before.ResourceVersion {
 		t.Error("expected the app unchanged, found it changed")
 	}
 }
 
-func (w *world) read(t *testing.T, space, app string) *korifiv1alpha1.CFApp {
+func (w *testEnv) getApp(t *testing.T, space, app string) *korifiv1alpha1.CFApp {
 	t.Helper()
 	var a korifiv1alpha1.CFApp
 	if err := w.Client.Get(t.Context(), client.ObjectKey{Namespace: space, Name: app}, &a); err != nil {
@@ -147,11 +147,11 @@ func (w *world) read(t *testing.T, space, app string) *korifiv1alpha1.CFApp {
 	return &a
 }
 
-func (w *world) testAborts(t *testing.T) {
+func (w *testEnv) testAborts(t *testing.T) {
 	const points, apart = 20, 500 * time.Microsecond
-	space := w.space(t)
-	app := w.app(t, space, "shop", 1, korifiv1alpha1.StartedState)
-	alice := w.caller(t, "alice")
+	space := w.createSpace(t)
+	app := w.createApp(t, space, "shop", 1, korifiv1alpha1.StartedState)
+	alice := w.callerNamed(t, "alice")
 	aborted := 0
 	for i := range points {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i+1)*apart)
@@ -159,12 +159,12 @@ func (w *world) testAborts(t *testing.T) {
 			aborted++
 		}
 		cancel()
-		if a := w.read(t, space, app); a.Spec.DesiredState != korifiv1alpha1.StartedState {
+		if a := w.getApp(t, space, app); a.Spec.DesiredState != korifiv1alpha1.StartedState {
 			t.Fatalf("after %d: found it stopped", i)
 		}
 	}
 	a := alice.send(t, "POST", "/v3/apps/"+app+"/actions/restart", "")
-	if a.status != http.StatusOK || w.read(t, space, app).Spec.DesiredState != korifiv1alpha1.StartedState {
+	if a.status != http.StatusOK || w.getApp(t, space, app).Spec.DesiredState != korifiv1alpha1.StartedState {
 		t.Errorf("found %d %s, want it restarted", a.status, a.body)
 	}
 	if aborted == 0 {
@@ -172,26 +172,26 @@ func (w *world) testAborts(t *testing.T) {
 	}
 }
 
-func (w *world) testStatsAreTrue(t *testing.T) {
-	space := w.space(t)
-	app := w.app(t, space, "shop", 3, korifiv1alpha1.StartedState)
-	alice, bob := w.caller(t, "alice"), w.caller(t, "bob")
+func (w *testEnv) testStatsAreTrue(t *testing.T) {
+	space := w.createSpace(t)
+	app := w.createApp(t, space, "shop", 3, korifiv1alpha1.StartedState)
+	alice, bob := w.callerNamed(t, "alice"), w.callerNamed(t, "bob")
 	path := "/v3/apps/" + app + "/processes/web/stats"
-	if a := bob.get(t, path); field(t, a.body, "resources.2.state") != "RUNNING" {
+	if a := bob.get(t, path); jsonField(t, a.body, "resources.2.state") != "RUNNING" {
 		t.Fatalf("found %s, want three that run", a.body)
 	}
-	w.player.set(w.player.idle, app, true)
-	defer w.player.set(w.player.idle, app, false)
-	if a := alice.send(t, "POST", "/v3/apps/"+app+"/actions/restart", ""); field(t, a.body, "revision") != "1" {
+	w.controllers.setFlag(w.controllers.idle, app, true)
+	defer w.controllers.setFlag(w.controllers.idle, app, false)
+	if a := alice.send(t, "POST", "/v3/apps/"+app+"/actions/restart", ""); jsonField(t, a.body, "revision") != "1" {
 		t.Fatalf("found %s, want revision 1", a.body)
 	}
 	for range 10 {
 		a := bob.get(t, path)
-		if field(t, a.body, "resources#") != "3" || strings.Contains(a.body, "RUNNING") {
+		if jsonField(t, a.body, "resources#") != "3" || strings.Contains(a.body, "RUNNING") {
 			t.Fatalf("found %s, want three rows of which none runs", a.body)
 		}
 	}
-	waits := make(chan answer, 1)
+	waits := make(chan response, 1)
 	ctx := t.Context()
 	go func() {
 		a, err := alice.try(ctx, "GET", path, "")
@@ -200,43 +200,43 @@ func (w *world) testStatsAreTrue(t *testing.T) {
 		}
 		waits <- a
 	}()
-	w.player.set(w.player.idle, app, false)
-	if a := <-waits; field(t, a.body, "resources.2.state") != "RUNNING" {
+	w.controllers.setFlag(w.controllers.idle, app, false)
+	if a := <-waits; jsonField(t, a.body, "resources.2.state") != "RUNNING" {
 		t.Errorf("found %s, want the answer to be held until they run", a.body)
 	}
 }
 
-func (w *world) testCrash(t *testing.T) {
-	space := w.space(t)
-	app := w.app(t, space, "shop", 2, korifiv1alpha1.StoppedState)
-	w.player.set(w.player.crashing, app, true)
-	alice := w.caller(t, "alice")
+func (w *testEnv) testCrash(t *testing.T) {
+	space := w.createSpace(t)
+	app := w.createApp(t, space, "shop", 2, korifiv1alpha1.StoppedState)
+	w.controllers.setFlag(w.controllers.crashing, app, true)
+	alice := w.callerNamed(t, "alice")
 	if a := alice.send(t, "POST", "/v3/apps/"+app+"/actions/start", ""); a.status != http.StatusOK {
 		t.Fatalf("found %d %s, want it started", a.status, a.body)
 	}
 	a := alice.get(t, "/v3/apps/"+app+"/processes/web/stats")
-	if field(t, a.body, "resources.0.state") != "CRASHED" || field(t, a.body, "resources.1.details") != "exit code 1" {
+	if jsonField(t, a.body, "resources.0.state") != "CRASHED" || jsonField(t, a.body, "resources.1.details") != "exit code 1" {
 		t.Errorf("found %s, want two that crashed, and why", a.body)
 	}
 }
 
-func (w *world) testNone(t *testing.T) {
-	space := w.space(t)
-	app := w.app(t, space, "shop", 0, korifiv1alpha1.StoppedState)
-	alice := w.caller(t, "alice")
+func (w *testEnv) testNone(t *testing.T) {
+	space := w.createSpace(t)
+	app := w.createApp(t, space, "shop", 0, korifiv1alpha1.StoppedState)
+	alice := w.callerNamed(t, "alice")
 	if a := alice.send(t, "POST", "/v3/apps/"+app+"/actions/start", ""); a.status != http.StatusOK {
 		t.Fatalf("found %d %s, want it started", a.status, a.body)
 	}
-	if a := alice.get(t, "/v3/apps/"+app+"/processes/web/stats"); a.status != http.StatusOK || field(t, a.body, "resources#") != "0" || a.took > 5*time.Second {
+	if a := alice.get(t, "/v3/apps/"+app+"/processes/web/stats"); a.status != http.StatusOK || jsonField(t, a.body, "resources#") != "0" || a.took > 5*time.Second {
 		t.Errorf("found %d %s after %s, want no rows, at once", a.status, a.body, a.took)
 	}
 }
 
-func (w *world) testParallel(t *testing.T) {
+func (w *testEnv) testParallel(t *testing.T) {
 	const clients = 6
-	space := w.space(t)
-	app := w.app(t, space, "shop", 1, korifiv1alpha1.StartedState)
-	alice := w.caller(t, "alice")
+	space := w.createSpace(t)
+	app := w.createApp(t, space, "shop", 1, korifiv1alpha1.StartedState)
+	alice := w.callerNamed(t, "alice")
 	revisions := make([]string, clients)
 	var group sync.WaitGroup
 	for i := range clients {
@@ -246,7 +246,7 @@ func (w *world) testParallel(t *testing.T) {
 				t.Errorf("found %d %s (%v), want it restarted", a.status, a.body, err)
 				return
 			}
-			revisions[i] = field(t, a.body, "revision")
+			revisions[i] = jsonField(t, a.body, "revision")
 		})
 	}
 	group.Wait()
@@ -256,14 +256,14 @@ func (w *world) testParallel(t *testing.T) {
 	}
 }
 
-func (w *world) testCancel(t *testing.T) {
-	space := w.space(t)
-	app := w.app(t, space, "shop", 2, korifiv1alpha1.StartedState)
-	w.player.set(w.player.idle, app, true)
-	alice, bob, mallory := w.caller(t, "alice"), w.caller(t, "bob"), w.caller(t, "mallory")
+func (w *testEnv) testCancel(t *testing.T) {
+	space := w.createSpace(t)
+	app := w.createApp(t, space, "shop", 2, korifiv1alpha1.StartedState)
+	w.controllers.setFlag(w.controllers.idle, app, true)
+	alice, bob, mallory := w.callerNamed(t, "alice"), w.callerNamed(t, "bob"), w.callerNamed(t, "mallory")
 	made := alice.send(t, "POST", "/v3/deployments", `{"relationships":{"app":{"data":{"guid":"`+app+`"}}}}`)
-	path := "/v3/deployments/" + field(t, made.body, "guid")
-	if made.status != http.StatusCreated || field(t, made.body, "status.reason") != "DEPLOYING" || field(t, made.body, "revision.version") != "1" {
+	path := "/v3/deployments/" + jsonField(t, made.body, "guid")
+	if made.status != http.StatusCreated || jsonField(t, made.body, "status.reason") != "DEPLOYING" || jsonField(t, made.body, "revision.version") != "1" {
 		t.Fatalf("found %d %s, want a deployment that goes on", made.status, made.body)
 	}
 	for _, test := range []struct {
@@ -277,7 +277,7 @@ func (w *world) testCancel(t *testing.T) {
 			t.Errorf("%s: found %d %s, want %d", test.name, a.status, a.body, test.want)
 		}
 	}
-	if a := bob.get(t, path); field(t, a.body, "status.value") != "FINALIZED" || field(t, a.body, "status.reason") != "CANCELED" {
+	if a := bob.get(t, path); jsonField(t, a.body, "status.value") != "FINALIZED" || jsonField(t, a.body, "status.reason") != "CANCELED" {
 		t.Errorf("found %s, want it cancelled", a.body)
 	}
 	if a := alice.send(t, "POST", path+"/actions/cancel", ""); a.status != http.StatusUnprocessableEntity {
@@ -285,20 +285,20 @@ func (w *world) testCancel(t *testing.T) {
 	}
 }
 
-func (w *world) testAdmissionDown(t *testing.T) {
-	space := w.space(t)
-	app := w.app(t, space, "shop", 1, korifiv1alpha1.StartedState)
-	before := w.read(t, space, app)
-	alice := w.caller(t, "alice")
-	w.down.Store(true)
+func (w *testEnv) testAdmissionDown(t *testing.T) {
+	space := w.createSpace(t)
+	app := w.createApp(t, space, "shop", 1, korifiv1alpha1.StartedState)
+	before := w.getApp(t, space, app)
+	alice := w.callerNamed(t, "alice")
+	w.admissionDown.Store(true)
 	for _, action := range []string{"stop", "restart"} {
 		a := alice.send(t, "POST", "/v3/apps/"+app+"/actions/"+action, "")
-		if a.status != http.StatusServiceUnavailable || !strings.Contains(field(t, a.body, "errors.0.detail"), "nothing was changed") {
+		if a.status != http.StatusServiceUnavailable || !strings.Contains(jsonField(t, a.body, "errors.0.detail"), "nothing was changed") {
 			t.Errorf("%s: found %d %s, want a 503 that says so", action, a.status, a.body)
 		}
 	}
-	w.down.Store(false)
-	if after := w.read(t, space, app); after.ResourceVersion != before.ResourceVersion {
+	w.admissionDown.Store(false)
+	if after := w.getApp(t, space, app); after.ResourceVersion != before.ResourceVersion {
 		t.Error("expected the app unchanged, found it changed")
 	}
 	testenv.Eventually(t, "a restart works again", func() error {

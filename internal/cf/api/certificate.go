@@ -26,8 +26,8 @@ const (
 	privateMode = 0o600
 )
 
-// ownPair is a certificate for this machine, made once in a folder. Clients are told to trust tls.crt.
-func ownPair(folder string, now time.Time) (certificate, key string, err error) {
+// selfSignedCertificate is a certificate for this machine, made once in a folder. Clients are told to trust tls.crt.
+func selfSignedCertificate(folder string, now time.Time) (certificate, key string, err error) {
 	certificate, key = filepath.Join(folder, "tls.crt"), filepath.Join(folder, "tls.key")
 	if _, err := os.Stat(key); !errors.Is(err, fs.ErrNotExist) {
 		return certificate, key, err

@@ -24,9 +24,9 @@ import (
 func TestInstall(t *testing.T) {
 	t.Parallel()
 	hub := testenv.Hub(t)
-	kubectl(t, hub, "apply", "-f", filepath.Join("..", "..", "config", "manager", "namespace.yaml"))
+	runKubectl(t, hub, "apply", "-f", filepath.Join("..", "..", "..", "config", "manager", "namespace.yaml"))
 	for range 2 {
-		kubectl(t, hub, "apply", "-k", filepath.Join("..", "..", "config", "cf-api"))
+		runKubectl(t, hub, "apply", "-k", filepath.Join("..", "..", "..", "config", "cf-api"))
 	}
 	key := client.ObjectKey{Namespace: system, Name: "torpor-cf-api"}
 	var deployment appsv1.Deployment
@@ -39,7 +39,7 @@ func TestInstall(t *testing.T) {
 	}
 	template := deployment.Spec.Template
 	for what, selector := range map[string]labels.Selector{
-		"Service": labels.SelectorFromSet(service.Spec.Selector), "PodDisruptionBudget": selected(t, budget.Spec.Selector),
+		"Service": labels.SelectorFromSet(service.Spec.Selector), "PodDisruptionBudget": selectorOf(t, budget.Spec.Selector),
 	} {
 		if !selector.Matches(labels.Set(template.Labels)) {
 			t.Errorf("expected the %s to select the Pods, found it does not", what)
@@ -64,7 +64,7 @@ func TestInstall(t *testing.T) {
 	}
 }
 
-func selected(t *testing.T, s *metav1.LabelSelector) labels.Selector {
+func selectorOf(t *testing.T, s *metav1.LabelSelector) labels.Selector {
 	t.Helper()
 	selector, err := metav1.LabelSelectorAsSelector(s)
 	if err != nil {
@@ -73,7 +73,7 @@ func selected(t *testing.T, s *metav1.LabelSelector) labels.Selector {
 	return selector
 }
 
-func kubectl(t *testing.T, hub *testenv.HubServer, args ...string) {
+func runKubectl(t *testing.T, hub *testenv.HubServer, args ...string) {
 	t.Helper()
 	const patience = time.Minute
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

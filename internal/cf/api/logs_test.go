@@ -23,18 +23,18 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 )
 
-// kubelet keeps logs for Pods, as the API server asks a kubelet for them.
-type kubelet struct {
+// fakeKubelet keeps logs for Pods, as the API server asks a kubelet for them.
+type fakeKubelet struct {
 	// lines are those of a Pod, the oldest first; a Pod without has not started.
-	lines map[string][]logged
+	lines map[string][]logEntry
 }
 
-type logged struct {
+type logEntry struct {
 	at   time.Time
 	text string
 }
 
-func (k *kubelet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (k *fakeKubelet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	lines, ok := k.lines[r.PathValue("pod")]
 	if !ok {
 		http.Error(w, "container is waiting to start", http.StatusBadRequest)
@@ -56,8 +56,8 @@ func (k *kubelet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// node runs a kubelet whom the API server trusts, because the cluster's authority has signed for it.
-func (w *world) node(t *testing.T, k *kubelet) string {
+// startNode runs a kubelet whom the API server trusts, because the cluster's authority has signed for it.
+func (w *testEnv) startNode(t *testing.T, k *fakeKubelet) string {
 	t.Helper()
 	pki := filepath.Join(filepath.Dir(w.Kubeconfig(t)), "pki")
 	authority, err := tls.LoadX509KeyPair(filepath.Join(pki, "ca.crt"), filepath.Join(pki, "ca.key"))
@@ -92,23 +92,23 @@ func (w *world) node(t *testing.T, k *kubelet) string {
 	return node.Name
 }
 
-func (w *world) testLogs(t *testing.T) {
-	space := w.space(t)
-	app, another := w.app(t, space, "shop", 3, korifiv1alpha1.StartedState), w.app(t, space, "stall", 1, korifiv1alpha1.StartedState)
-	k := &kubelet{lines: map[string][]logged{}}
-	node := w.node(t, k)
+func (w *testEnv) testLogs(t *testing.T) {
+	space := w.createSpace(t)
+	app, another := w.createApp(t, space, "shop", 3, korifiv1alpha1.StartedState), w.createApp(t, space, "stall", 1, korifiv1alpha1.StartedState)
+	k := &fakeKubelet{lines: map[string][]logEntry{}}
+	node := w.startNode(t, k)
 	begin := time.Date(2026, 11, 20, 12, 0, 0, 5, time.UTC)
 	says := func(pod, who string, after time.Duration) {
 		for second := range 5 {
 			at := begin.Add(time.Duration(second)*time.Second + after)
-			k.lines[pod] = append(k.lines[pod], logged{at, fmt.Sprintf("%s says %d", who, second)})
+			k.lines[pod] = append(k.lines[pod], logEntry{at, fmt.Sprintf("%s says %d", who, second)})
 		}
 	}
-	says(w.podOn(t, node, space, app, "0"), "shop 0", 0)
-	says(w.podOn(t, node, space, app, "1"), "shop 1", time.Millisecond)
-	w.podOn(t, node, space, app, "2")
-	says(w.podOn(t, node, space, another, "0"), "stall", 0)
-	alice := w.caller(t, "alice")
+	says(w.createPodOnNode(t, node, space, app, "0"), "shop 0", 0)
+	says(w.createPodOnNode(t, node, space, app, "1"), "shop 1", time.Millisecond)
+	w.createPodOnNode(t, node, space, app, "2")
+	says(w.createPodOnNode(t, node, space, another, "0"), "stall", 0)
+	alice := w.callerNamed(t, "alice")
 	read := func(query string) []string {
 		t.Helper()
 		a := alice.get(t, "/api/v1/read/"+app+query)
@@ -116,9 +116,9 @@ func (w *world) testLogs(t *testing.T) {
 			t.Fatalf("%s: found %d %s", query, a.status, a.body)
 		}
 		var all []string
-		count, _ := strconv.Atoi(field(t, a.body, "envelopes.batch#"))
+		count, _ := strconv.Atoi(jsonField(t, a.body, "envelopes.batch#"))
 		for i := range count {
-			text, err := base64.StdEncoding.DecodeString(field(t, a.body, fmt.Sprintf("envelopes.batch.%d.log.payload", i)))
+			text, err := base64.StdEncoding.DecodeString(jsonField(t, a.body, fmt.Sprintf("envelopes.batch.%d.log.payload", i)))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -138,8 +138,8 @@ func (w *world) testLogs(t *testing.T) {
 		"the last before a time":                    {"?descending=true&limit=1&end_time=" + at(2), "shop 1 says 1"},
 		"no other kind of envelope is kept":         {"?envelope_types=COUNTER", ""},
 		"a limit below one is one":                  {"?limit=0", "shop 0 says 0"},
-		"all that there is":                         {"?limit=1000", strings.Join(everything(), "|")},
-		"a limit above what is answered is no more": {"?limit=999999", strings.Join(everything(), "|")},
+		"all that there is":                         {"?limit=1000", strings.Join(allLogLines(), "|")},
+		"a limit above what is answered is no more": {"?limit=999999", strings.Join(allLogLines(), "|")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := strings.Join(read(test.query), "|"); got != test.want {
@@ -151,16 +151,16 @@ func (w *world) testLogs(t *testing.T) {
 	for path, want := range map[string]string{
 		"timestamp": at(0), "source_id": app, "instance_id": "0", "log.type": "OUT", "tags.source_type": "APP/PROC/WEB", "tags.process_type": "web",
 	} {
-		if got := field(t, a.body, "envelopes.batch.0."+path); got != want {
+		if got := jsonField(t, a.body, "envelopes.batch.0."+path); got != want {
 			t.Errorf("%s: found %q, want %q", path, got, want)
 		}
 	}
-	if a := w.caller(t, "bob").get(t, "/api/v1/read/"+app); a.status != http.StatusForbidden {
+	if a := w.callerNamed(t, "bob").get(t, "/api/v1/read/"+app); a.status != http.StatusForbidden {
 		t.Errorf("found %d %s, want bob refused, who may not read logs", a.status, a.body)
 	}
 }
 
-func everything() []string {
+func allLogLines() []string {
 	var all []string
 	for second := range 5 {
 		for index := range 2 {

@@ -18,8 +18,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
 )
 
-// statusGone is counted for requests whose client did not wait for the answer.
-const statusGone = 499
+// statusClientClosed is counted for requests whose client did not wait for the answer.
+const statusClientClosed = 499
 
 // metrics count requests by the rows of the table, never by what is in a path: no GUID and no name becomes a label.
 type metrics struct {
@@ -44,13 +44,13 @@ func newMetrics() *metrics {
 	return m
 }
 
-func (m *metrics) answered(route string, status int, took time.Duration) {
+func (m *metrics) observeRequest(route string, status int, took time.Duration) {
 	m.requests.WithLabelValues(route, strconv.Itoa(status)).Inc()
 	m.duration.WithLabelValues(route).Observe(took.Seconds())
 }
 
-// serve shows the metrics on an address; ended gets why that ended.
-func (m *metrics) serve(ctx context.Context, address string, ended chan<- error) (io.Closer, error) {
+// startServer shows the metrics on an address; ended gets why that ended.
+func (m *metrics) startServer(ctx context.Context, address string, ended chan<- error) (io.Closer, error) {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: writeTimeout}

@@ -30,8 +30,8 @@ import (
 const (
 	// headerTimeout and maxHeader are for who sends headers byte by byte, or without end; a certificate with its chain
 	// and its key fits.
-	headerTimeout = 5 * time.Second
-	maxHeader     = 64 << 10
+	headerTimeout  = 5 * time.Second
+	maxHeaderBytes = 64 << 10
 	// writeTimeout is for who does not read: twice as long as an answer may be held.
 	writeTimeout = 2 * requestTimeout
 	idleTimeout  = 2 * time.Minute
@@ -62,11 +62,11 @@ type Options struct {
 // what callers may see of that, and all that they change, is decided by their own credentials.
 func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	log.SetLogger(logr.FromSlogHandler(o.Log.Handler()))
-	f, err := newFront(cfg, o)
+	f, err := newServer(cfg, o)
 	if err != nil {
 		return err
 	}
-	tlsConfig, err := certificates(ctx, o)
+	tlsConfig, err := newTLSConfig(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -81,11 +81,11 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
-	measured, err := f.metrics.serve(ctx, o.MetricsAddress, ended)
+	measured, err := f.metrics.startServer(ctx, o.MetricsAddress, ended)
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
-	server := f.server(tlsConfig)
+	server := f.httpServer(tlsConfig)
 	go func() { ended <- server.ServeTLS(listener, "", "") }()
 	o.Log.Info("serving the CF API", "address", listener.Addr().String())
 	if o.Ready != nil {
@@ -95,21 +95,21 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	case err = <-ended:
 	case <-ctx.Done():
 	}
-	return errors.Join(err, f.leave(living, server), measured.Close())
+	return errors.Join(err, f.shutdown(living, server), measured.Close())
 }
 
-// server is patient with nobody for long.
-func (f *front) server(tlsConfig *tls.Config) *http.Server {
+// httpServer is patient with nobody for long.
+func (f *server) httpServer(tlsConfig *tls.Config) *http.Server {
 	server := &http.Server{
-		Handler: f.handler(), TLSConfig: tlsConfig, ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: writeTimeout,
-		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader, ErrorLog: slog.NewLogLogger(f.log.Handler(), slog.LevelDebug),
+		Handler: f.newHandler(), TLSConfig: tlsConfig, ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: writeTimeout,
+		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes, ErrorLog: slog.NewLogLogger(f.log.Handler(), slog.LevelDebug),
 	}
-	server.RegisterOnShutdown(f.api.Store.Leave)
+	server.RegisterOnShutdown(f.api.Store.StopWaiting)
 	return server
 }
 
-// leave finishes the requests in flight; answers that are held are given as things stand.
-func (f *front) leave(ctx context.Context, server *http.Server) error {
+// shutdown finishes the requests in flight; answers that are held are given as things stand.
+func (f *server) shutdown(ctx context.Context, server *http.Server) error {
 	ctx, cancel := context.WithTimeout(ctx, shutdownTimeout)
 	defer cancel()
 	f.log.Info("finishing requests")
@@ -119,34 +119,34 @@ func (f *front) leave(ctx context.Context, server *http.Server) error {
 	return nil
 }
 
-func newFront(cfg *rest.Config, o Options) (*front, error) {
+func newServer(cfg *rest.Config, o Options) (*server, error) {
 	known := runtime.NewScheme()
 	if err := errors.Join(scheme.AddToScheme(known), korifiv1alpha1.AddToScheme(known), torporv1alpha1.AddToScheme(known)); err != nil {
 		return nil, fmt.Errorf("register kinds: %w", err)
 	}
 	own := rest.CopyConfig(cfg)
 	own.QPS, own.Burst, own.UserAgent = cacheQPS, cacheQPS, "torpor-cf-api"
-	kept, err := repositories.New(own, known, o.Namespace)
+	kept, err := repositories.NewStore(own, known, o.Namespace)
 	if err != nil {
 		return nil, err
 	}
 	measured := newMetrics()
-	callers, err := authorization.New(authorization.Options{
+	callers, err := authorization.NewAuthenticator(authorization.Options{
 		Config: cfg, Scheme: known, Clock: clock.RealClock{}, RequestsPerSecond: o.RequestsPerSecond, Metrics: measured.callers,
 	})
 	if err != nil {
 		return nil, err
 	}
-	api := &handlers.API{Store: kept, Clock: clock.RealClock{}, Patience: handlers.NewPatience(clock.RealClock{})}
-	return &front{api: api, callers: callers, metrics: measured, log: o.Log}, nil
+	api := &handlers.API{Store: kept, Clock: clock.RealClock{}, Polls: handlers.NewPollTracker(clock.RealClock{})}
+	return &server{api: api, callers: callers, metrics: measured, log: o.Log}, nil
 }
 
-// certificates are those of the files, as they are this moment.
-func certificates(ctx context.Context, o Options) (*tls.Config, error) {
+// newTLSConfig are those of the files, as they are this moment.
+func newTLSConfig(ctx context.Context, o Options) (*tls.Config, error) {
 	certificate, key := o.Certificate, o.Key
 	if certificate == "" && key == "" && o.Folder != "" {
 		var err error
-		if certificate, key, err = ownPair(o.Folder, clock.RealClock{}.Now()); err != nil {
+		if certificate, key, err = selfSignedCertificate(o.Folder, clock.RealClock{}.Now()); err != nil {
 			return nil, err
 		}
 	}

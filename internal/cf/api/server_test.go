@@ -19,10 +19,10 @@ import (
 )
 
 // testBodies sends what no client should: the answer is an error of CF, never a fault of the server's.
-func (w *world) testBodies(t *testing.T) {
-	space := w.space(t)
-	app := w.app(t, space, "shop", 1, korifiv1alpha1.StoppedState)
-	alice := w.caller(t, "alice")
+func (w *testEnv) testBodies(t *testing.T) {
+	space := w.createSpace(t)
+	app := w.createApp(t, space, "shop", 1, korifiv1alpha1.StoppedState)
+	alice := w.callerNamed(t, "alice")
 	big := `{"name":"` + strings.Repeat("x", 1<<20) + `"}`
 	for name, test := range map[string]struct {
 		method, path, body string
@@ -47,7 +47,7 @@ func (w *world) testBodies(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := alice.send(t, test.method, test.path, test.body)
-			if a.status != test.status || field(t, a.body, "errors.0.title") != test.title || !strings.Contains(field(t, a.body, "errors.0.detail"), test.says) {
+			if a.status != test.status || jsonField(t, a.body, "errors.0.title") != test.title || !strings.Contains(jsonField(t, a.body, "errors.0.detail"), test.says) {
 				t.Errorf("found %d %s, want %d %s with %q", a.status, a.body, test.status, test.title, test.says)
 			}
 		})
@@ -66,10 +66,10 @@ func (w *world) testBodies(t *testing.T) {
 }
 
 // testPages goes through a list page by page.
-func (w *world) testPages(t *testing.T) {
+func (w *testEnv) testPages(t *testing.T) {
 	const apps, perPage = 5, "2"
-	space := w.space(t)
-	alice := w.caller(t, "alice")
+	space := w.createSpace(t)
+	alice := w.callerNamed(t, "alice")
 	for i := range apps {
 		body := fmt.Sprintf(`{"name":"app-%d","relationships":{"space":{"data":{"guid":"%s"}}}}`, i, space)
 		if a := alice.send(t, "POST", "/v3/apps", body); a.status != http.StatusCreated {
@@ -79,26 +79,26 @@ func (w *world) testPages(t *testing.T) {
 	var names []string
 	for next := w.url + "/v3/apps?space_guids=" + space + "&order_by=-name&per_page=" + perPage; next != ""; {
 		a := alice.get(t, strings.TrimPrefix(next, w.url))
-		if field(t, a.body, "pagination.total_results") != "5" || field(t, a.body, "pagination.total_pages") != "3" {
+		if jsonField(t, a.body, "pagination.total_results") != "5" || jsonField(t, a.body, "pagination.total_pages") != "3" {
 			t.Fatalf("found %s, want 5 on 3 pages", a.body)
 		}
 		for i := range 2 {
-			if name := field(t, a.body, fmt.Sprintf("resources.%d.name", i)); name != "" {
+			if name := jsonField(t, a.body, fmt.Sprintf("resources.%d.name", i)); name != "" {
 				names = append(names, name)
 			}
 		}
-		next = field(t, a.body, "pagination.next.href")
+		next = jsonField(t, a.body, "pagination.next.href")
 	}
 	if got := strings.Join(names, " "); got != "app-4 app-3 app-2 app-1 app-0" {
 		t.Errorf("found %s, want all five, the last first", got)
 	}
-	if a := alice.get(t, "/v3/apps?page=99&space_guids="+space); field(t, a.body, "resources#") != "0" {
+	if a := alice.get(t, "/v3/apps?page=99&space_guids="+space); jsonField(t, a.body, "resources#") != "0" {
 		t.Errorf("found %s, want a page of nothing", a.body)
 	}
 }
 
 // testSlow is about clients that are in no hurry, or send without end.
-func (w *world) testSlow(t *testing.T) {
+func (w *testEnv) testSlow(t *testing.T) {
 	dial := func() *tls.Conn {
 		transport, ok := w.http.Transport.(*http.Transport)
 		if !ok {
@@ -129,7 +129,7 @@ func (w *world) testSlow(t *testing.T) {
 	t.Run("who sends headers without end is sent away", func(t *testing.T) {
 		t.Parallel()
 		c := dial()
-		_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer "+strings.Repeat("x", 2*maxHeader)+"\r\n\r\n")
+		_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer "+strings.Repeat("x", 2*maxHeaderBytes)+"\r\n\r\n")
 		if line, _ := bufio.NewReader(c).ReadString('\n'); line != "" && !strings.Contains(line, "431") {
 			t.Errorf("found %q, want 431 or nothing", line)
 		}
@@ -150,16 +150,16 @@ func (w *world) testSlow(t *testing.T) {
 }
 
 // testShutdown stops a replica while it holds an answer, and while requests come in.
-func (w *world) testShutdown(t *testing.T) {
-	space := w.space(t)
-	app := w.app(t, space, "shop", 1, korifiv1alpha1.StartedState)
-	r := w.replica(t, 1000)
-	alice := w.caller(t, "alice").at(r)
-	w.player.set(w.player.idle, app, true)
+func (w *testEnv) testShutdown(t *testing.T) {
+	space := w.createSpace(t)
+	app := w.createApp(t, space, "shop", 1, korifiv1alpha1.StartedState)
+	r := w.startReplica(t, 1000)
+	alice := w.callerNamed(t, "alice").atReplica(r)
+	w.controllers.setFlag(w.controllers.idle, app, true)
 	if a := alice.send(t, "POST", "/v3/apps/"+app+"/actions/restart", ""); a.status != http.StatusOK {
 		t.Fatalf("found %d %s", a.status, a.body)
 	}
-	answers := make(chan answer, 1)
+	answers := make(chan response, 1)
 	ctx := t.Context()
 	begin := time.Now()
 	go func() {
@@ -170,7 +170,7 @@ func (w *world) testShutdown(t *testing.T) {
 		answers <- a
 	}()
 	testenv.Eventually(t, "the request is under way", func() error {
-		if !strings.Contains(w.measured(t, r), `torpor_cf_api_credentials_total{result="known"} 1`) {
+		if !strings.Contains(w.scrapeMetrics(t, r), `torpor_cf_api_credentials_total{result="known"} 1`) {
 			return errors.New("not yet")
 		}
 		return nil
@@ -178,7 +178,7 @@ func (w *world) testShutdown(t *testing.T) {
 	if err := r.stop(); err != nil {
 		t.Errorf("found %v, want a clean end", err)
 	}
-	if a := <-answers; a.status != http.StatusOK || strings.Contains(a.body, "RUNNING") || field(t, a.body, "resources#") != "1" {
+	if a := <-answers; a.status != http.StatusOK || strings.Contains(a.body, "RUNNING") || jsonField(t, a.body, "resources#") != "1" {
 		t.Errorf("found %d %s, want the answer as things stand", a.status, a.body)
 	}
 	t.Logf("the end took %s", time.Since(begin))
@@ -187,8 +187,8 @@ func (w *world) testShutdown(t *testing.T) {
 	}
 }
 
-// measured is what a replica's metrics say.
-func (w *world) measured(t *testing.T, r *replica) string {
+// scrapeMetrics is what a replica's metrics say.
+func (w *testEnv) scrapeMetrics(t *testing.T, r *replica) string {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+r.metrics+"/metrics", http.NoBody)
 	if err != nil {
@@ -208,11 +208,11 @@ func (w *world) measured(t *testing.T, r *replica) string {
 }
 
 // testMetrics sends a few requests to a replica of its own, and more than one caller may.
-func (w *world) testMetrics(t *testing.T) {
-	space := w.space(t)
-	app := w.app(t, space, "shop", 1, korifiv1alpha1.StoppedState)
-	r := w.replica(t, 1)
-	bob := w.caller(t, "bob").at(r)
+func (w *testEnv) testMetrics(t *testing.T) {
+	space := w.createSpace(t)
+	app := w.createApp(t, space, "shop", 1, korifiv1alpha1.StoppedState)
+	r := w.startReplica(t, 1)
+	bob := w.callerNamed(t, "bob").atReplica(r)
 	for _, path := range []string{"/v3/apps/" + app, "/v3/apps/" + app, "/v3/apps/nobody", "/v3/nothing"} {
 		bob.get(t, path)
 	}
@@ -220,7 +220,7 @@ func (w *world) testMetrics(t *testing.T) {
 	for range 5 {
 		if a := bob.get(t, "/whoami"); a.status == http.StatusTooManyRequests {
 			refused++
-			if field(t, a.body, "errors.0.title") != "CF-RateLimitExceeded" || a.header.Get("Retry-After") == "" {
+			if jsonField(t, a.body, "errors.0.title") != "CF-RateLimitExceeded" || a.header.Get("Retry-After") == "" {
 				t.Errorf("found %s, want the words of CF and when to try again", a.body)
 			}
 		}
@@ -228,7 +228,7 @@ func (w *world) testMetrics(t *testing.T) {
 	if refused == 0 {
 		t.Error("expected one of nine requests refused at one a second, found none")
 	}
-	text := w.measured(t, r)
+	text := w.scrapeMetrics(t, r)
 	for _, line := range []string{
 		`torpor_cf_api_requests_total{code="200",route="GET /v3/apps/{guid}"} 2`,
 		`torpor_cf_api_requests_total{code="404",route="GET /v3/apps/{guid}"} 1`,
@@ -248,7 +248,7 @@ func (w *world) testMetrics(t *testing.T) {
 			t.Errorf("found %q in the metrics, want nothing of who asked for what", never)
 		}
 	}
-	if a := w.caller(t, "alice").at(r).get(t, "/whoami"); a.status != http.StatusOK {
+	if a := w.callerNamed(t, "alice").atReplica(r).get(t, "/whoami"); a.status != http.StatusOK {
 		t.Errorf("found alice refused for what bob did: %d", a.status)
 	}
 }

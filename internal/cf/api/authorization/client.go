@@ -22,32 +22,32 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
-// bearer adds a token to every request of one caller.
-type bearer struct {
+// bearerTransport adds a token to every request of one caller.
+type bearerTransport struct {
 	token string
 	next  http.RoundTripper
 }
 
 // RoundTrip leaves the request that it was given as it is.
-func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+func (b bearerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	r.Header.Set("Authorization", "Bearer "+b.token)
 	return b.next.RoundTrip(r)
 }
 
-// transport speaks to the API server for one credential. What client-go would make is kept for ever under the key of the
+// newTransport speaks to the API server for one credential. What client-go would make is kept for ever under the key of the
 // certificate, so this one is made here; done closes what was opened for it alone.
-func (c *Callers) transport(cred credential) (tripper http.RoundTripper, done func()) {
+func (c *Authenticator) newTransport(cred credential) (tripper http.RoundTripper, done func()) {
 	if cred.certificate == nil {
-		return bearer{token: cred.token, next: c.shared}, func() {}
+		return bearerTransport{token: cred.token, next: c.shared}, func() {}
 	}
 	own := c.shared.Clone()
 	own.TLSClientConfig.Certificates = []tls.Certificate{*cred.certificate}
 	return own, own.CloseIdleConnections
 }
 
-// clients are made for each request; kinds are known, so nothing has to be discovered.
-func (c *Callers) clients(tripper http.RoundTripper) (client.Client, corev1client.CoreV1Interface, error) {
+// newClients are made for each request; kinds are known, so nothing has to be discovered.
+func (c *Authenticator) newClients(tripper http.RoundTripper) (client.Client, corev1client.CoreV1Interface, error) {
 	h := &http.Client{Transport: tripper, Timeout: callTimeout}
 	cfg := &rest.Config{Host: c.host, APIPath: c.path, QPS: -1, UserAgent: "torpor-cf-api"}
 	kubernetes, err := client.New(cfg, client.Options{HTTPClient: h, Scheme: c.scheme, Mapper: c.mapper})
@@ -61,8 +61,8 @@ func (c *Callers) clients(tripper http.RoundTripper) (client.Client, corev1clien
 	return kubernetes, core, nil
 }
 
-// kinds are those that callers read and write.
-func kinds() meta.RESTMapper {
+// newRESTMapper are those that callers read and write.
+func newRESTMapper() meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper(nil)
 	for _, k := range []schema.GroupVersionKind{
 		korifiv1alpha1.CFAppKind(), korifiv1alpha1.CFProcessKind(), korifiv1alpha1.CFBuildKind(), korifiv1alpha1.CFPackageKind(),

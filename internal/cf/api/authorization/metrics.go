@@ -6,8 +6,8 @@ import "github.com/prometheus/client_golang/prometheus"
 
 // The limits that refuse a request.
 const (
-	callerLimit   = "caller"
-	newcomerLimit = "newcomer"
+	callerLimit        = "caller"
+	newCredentialLimit = "newcomer"
 )
 
 // Metrics count how callers are met; nothing of who they are is in them.
@@ -25,7 +25,7 @@ func NewMetrics() *Metrics {
 			Name: "torpor_cf_api_credentials_total", Help: "Credentials that were shown to the CF API, by whether Kubernetes had to be asked whose they are: known or asked.",
 		}, []string{"result"}),
 	}
-	for _, limit := range []string{callerLimit, newcomerLimit} {
+	for _, limit := range []string{callerLimit, newCredentialLimit} {
 		m.refused.WithLabelValues(limit)
 	}
 	return m
@@ -43,9 +43,9 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	m.credentials.Collect(ch)
 }
 
-func (m *Metrics) refuse(limit string) { m.refused.WithLabelValues(limit).Inc() }
+func (m *Metrics) countRefusal(limit string) { m.refused.WithLabelValues(limit).Inc() }
 
-func (m *Metrics) shown(known bool) {
+func (m *Metrics) countCredential(known bool) {
 	result := "asked"
 	if known {
 		result = "known"

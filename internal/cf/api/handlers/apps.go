@@ -17,19 +17,21 @@ import (
 	"github.com/torpor-dev/torpor/internal/restart"
 )
 
-func apps(ctx context.Context, c *Call) (Answer, error) {
+func listApps(ctx context.Context, c *Request) (Response, error) {
 	in, err := c.visibleSpaces(ctx)
 	if err != nil {
-		return Answer{}, err
+		return Response{}, err
 	}
-	all, err := c.Store.AppsIn(in)
+	all, err := c.Store.ListApps(in)
 	if err != nil {
-		return Answer{}, err
+		return Response{}, err
 	}
-	q := c.Request.URL.Query()
-	names, guids := payloads.FilterOf(q, "names"), payloads.FilterOf(q, "guids")
+	q := c.HTTP.URL.Query()
+	names, guids := payloads.ParseFilter(q, "names"), payloads.ParseFilter(q, "guids")
 	if names != nil || guids != nil {
-		all = slices.DeleteFunc(all, func(a *korifiv1alpha1.CFApp) bool { return !names.Has(a.Spec.DisplayName) || !guids.Has(a.Name) })
+		all = slices.DeleteFunc(all, func(a *korifiv1alpha1.CFApp) bool {
+			return !names.Matches(a.Spec.DisplayName) || !guids.Matches(a.Name)
+		})
 	}
 	orderApps(all, q.Get("order_by"))
 	return page(c, all, c.show)
@@ -48,88 +50,88 @@ func orderApps(all []*korifiv1alpha1.CFApp, by string) {
 		if c := first(a, b); c != 0 {
 			return c
 		}
-		return repositories.Older(a, b)
+		return repositories.CompareByAge(a, b)
 	})
 	if strings.HasPrefix(by, "-") {
 		slices.Reverse(all)
 	}
 }
 
-func (c *Call) show(app *korifiv1alpha1.CFApp) presenter.App { return presenter.AppOf(c.Base, app) }
+func (c *Request) show(app *korifiv1alpha1.CFApp) presenter.App { return presenter.ForApp(c.Base, app) }
 
-func app(ctx context.Context, c *Call) (Answer, error) {
+func getApp(ctx context.Context, c *Request) (Response, error) {
 	found, err := c.app(ctx)
 	if err != nil {
-		return Answer{}, err
+		return Response{}, err
 	}
 	return ok(c.show(found))
 }
 
-func createApp(ctx context.Context, c *Call) (Answer, error) {
-	var body payloads.App
-	if err := payloads.Decode(c.Request.Body, &body); err != nil {
-		return Answer{}, err
+func createApp(ctx context.Context, c *Request) (Response, error) {
+	var body payloads.AppBody
+	if err := payloads.DecodeJSON(c.HTTP.Body, &body); err != nil {
+		return Response{}, err
 	}
 	in := body.Relationships.Space.Data.GUID
 	if err := c.seesSpace(ctx, in); err != nil {
-		return Answer{}, err
+		return Response{}, err
 	}
-	n := repositories.NewApp{Name: body.Name, Space: in, Lifecycle: korifiv1alpha1.BuildpackLifecycle, Environment: body.EnvironmentVariables}
+	n := repositories.CreateAppMessage{Name: body.Name, Space: in, Lifecycle: korifiv1alpha1.BuildpackLifecycle, Environment: body.EnvironmentVariables}
 	if body.Lifecycle.Type != "" {
 		n.Lifecycle = korifiv1alpha1.LifecycleType(body.Lifecycle.Type)
 	}
 	made, err := c.Store.CreateApp(ctx, c.Caller, n)
 	if err != nil {
-		return Answer{}, err
+		return Response{}, err
 	}
 	return created(c.show(made))
 }
 
 // seesSpace: a space that the caller does not see is not there.
-func (c *Call) seesSpace(ctx context.Context, guid string) error {
+func (c *Request) seesSpace(ctx context.Context, guid string) error {
 	_, err := c.spaceOf(ctx, guid)
 	if err != nil && notMissing(err) == nil {
-		return apierrors.Unprocessable("Invalid space. Ensure that the space exists and you have access to it.")
+		return apierrors.NewUnprocessableEntity("Invalid space. Ensure that the space exists and you have access to it.")
 	}
 	return err
 }
 
-func updateApp(ctx context.Context, c *Call) (Answer, error) {
+func updateApp(ctx context.Context, c *Request) (Response, error) {
 	found, err := c.app(ctx)
 	if err != nil {
-		return Answer{}, err
+		return Response{}, err
 	}
-	var body payloads.App
-	if err := payloads.Decode(c.Request.Body, &body); err != nil {
-		return Answer{}, err
+	var body payloads.AppBody
+	if err := payloads.DecodeJSON(c.HTTP.Body, &body); err != nil {
+		return Response{}, err
 	}
 	if body.Name != "" && body.Name != found.Spec.DisplayName {
-		if found, err = c.Store.Rename(ctx, c.Caller, found, body.Name); err != nil {
-			return Answer{}, err
+		if found, err = c.Store.RenameApp(ctx, c.Caller, found, body.Name); err != nil {
+			return Response{}, err
 		}
 	}
 	return ok(c.show(found))
 }
 
-func deleteApp(ctx context.Context, c *Call) (Answer, error) {
+func deleteApp(ctx context.Context, c *Request) (Response, error) {
 	found, err := c.app(ctx)
 	if err != nil {
-		return Answer{}, err
+		return Response{}, err
 	}
-	if err := c.Store.Delete(ctx, c.Caller, found); err != nil {
-		return Answer{}, err
+	if err := c.Store.DeleteApp(ctx, c.Caller, found); err != nil {
+		return Response{}, err
 	}
 	return c.accepted(deleteJob + found.Name)
 }
 
-func appEnvironment(ctx context.Context, c *Call) (Answer, error) {
+func getAppEnvironment(ctx context.Context, c *Request) (Response, error) {
 	found, err := c.app(ctx)
 	if err != nil {
-		return Answer{}, err
+		return Response{}, err
 	}
-	vars, err := c.Store.Environment(ctx, c.Caller, found)
+	vars, err := c.Store.GetEnvironment(ctx, c.Caller, found)
 	if err != nil {
-		return Answer{}, err
+		return Response{}, err
 	}
 	empty := map[string]string{}
 	revision, _, _ := restart.RevisionOf(found)
@@ -139,43 +141,43 @@ func appEnvironment(ctx context.Context, c *Call) (Answer, error) {
 	})
 }
 
-func variables(ctx context.Context, c *Call) (Answer, error) {
+func getEnvVars(ctx context.Context, c *Request) (Response, error) {
 	found, err := c.app(ctx)
 	if err != nil {
-		return Answer{}, err
+		return Response{}, err
 	}
-	vars, err := c.Store.Environment(ctx, c.Caller, found)
+	vars, err := c.Store.GetEnvironment(ctx, c.Caller, found)
 	if err != nil {
-		return Answer{}, err
+		return Response{}, err
 	}
 	return ok(map[string]any{"var": vars, "links": presenter.Links{}})
 }
 
-func setVariables(ctx context.Context, c *Call) (Answer, error) {
+func updateEnvVars(ctx context.Context, c *Request) (Response, error) {
 	found, err := c.app(ctx)
 	if err != nil {
-		return Answer{}, err
+		return Response{}, err
 	}
-	var body payloads.Variables
-	if err := payloads.Decode(c.Request.Body, &body); err != nil {
-		return Answer{}, err
+	var body payloads.EnvVarsPatch
+	if err := payloads.DecodeJSON(c.HTTP.Body, &body); err != nil {
+		return Response{}, err
 	}
 	for _, name := range slices.Sorted(maps.Keys(body.Var)) {
-		if !payloads.OwnVariable(name) {
-			return Answer{}, apierrors.Unprocessable("expected a name of your own for an environment variable, found '" + name + "'; choose another")
+		if !payloads.IsSettableVariable(name) {
+			return Response{}, apierrors.NewUnprocessableEntity("expected a name of your own for an environment variable, found '" + name + "'; choose another")
 		}
 	}
 	if err := c.Store.SetEnvironment(ctx, c.Caller, found, body.Var); err != nil {
-		return Answer{}, err
+		return Response{}, err
 	}
-	return variables(ctx, c)
+	return getEnvVars(ctx, c)
 }
 
-// features: apps are kept by revision; nobody gets a shell through this API.
-func features(ctx context.Context, c *Call) (Answer, error) {
+// getAppFeature: apps are kept by revision; nobody gets a shell through this API.
+func getAppFeature(ctx context.Context, c *Request) (Response, error) {
 	if _, err := c.app(ctx); err != nil {
-		return Answer{}, err
+		return Response{}, err
 	}
-	name := c.Request.PathValue("name")
+	name := c.HTTP.PathValue("name")
 	return ok(map[string]any{"name": name, "description": "", "enabled": name == "revisions"})
 }

@@ -13,17 +13,17 @@ import (
 )
 
 // applyManifest is done when it answers; the job that the client asks for is over at once.
-func applyManifest(ctx context.Context, c *Call) (Answer, error) {
+func applyManifest(ctx context.Context, c *Request) (Response, error) {
 	m, err := c.manifest(ctx)
 	if err != nil {
-		return Answer{}, err
+		return Response{}, err
 	}
 	var ignored []string
 	for _, wanted := range m.Applications {
 		if err := c.apply(ctx, c.guid(), wanted); err != nil {
-			return Answer{}, err
+			return Response{}, err
 		}
-		ignored = append(ignored, wanted.Ignored()...)
+		ignored = append(ignored, wanted.IgnoredParts()...)
 	}
 	answer, err := c.accepted(manifestJob + c.guid())
 	answer.Warnings = ignored
@@ -31,53 +31,53 @@ func applyManifest(ctx context.Context, c *Call) (Answer, error) {
 }
 
 // manifest is that of the body, for a space that the caller sees.
-func (c *Call) manifest(ctx context.Context) (payloads.Manifest, error) {
+func (c *Request) manifest(ctx context.Context) (payloads.Manifest, error) {
 	if err := c.seesSpace(ctx, c.guid()); err != nil {
 		return payloads.Manifest{}, err
 	}
-	return payloads.ManifestOf(c.Request.Body)
+	return payloads.ParseManifest(c.HTTP.Body)
 }
 
-// diffManifest says what applying it would change.
-func diffManifest(ctx context.Context, c *Call) (Answer, error) {
+// getManifestDiff says what applying it would change.
+func getManifestDiff(ctx context.Context, c *Request) (Response, error) {
 	m, err := c.manifest(ctx)
 	if err != nil {
-		return Answer{}, err
+		return Response{}, err
 	}
-	diff := presenter.ManifestDiff{Diff: []presenter.Difference{}}
+	diff := presenter.ManifestDiff{Diff: []presenter.ManifestDifference{}}
 	for i, wanted := range m.Applications {
 		now, err := c.state(ctx, c.guid(), wanted.Name)
 		if err != nil {
-			return Answer{}, err
+			return Response{}, err
 		}
-		diff.Diff = append(diff.Diff, presenter.DifferencesOf(i, wanted, now)...)
+		diff.Diff = append(diff.Diff, presenter.ForManifestDiff(i, wanted, now)...)
 	}
-	return Answer{Status: http.StatusCreated, Body: diff}, nil
+	return Response{Status: http.StatusCreated, Body: diff}, nil
 }
 
 // state is how an app is now; empty if there is none of this name.
-func (c *Call) state(ctx context.Context, space, name string) (presenter.AppState, error) {
-	app, err := c.Store.AppCalled(space, name)
+func (c *Request) state(ctx context.Context, space, name string) (presenter.AppState, error) {
+	app, err := c.Store.FindAppByName(space, name)
 	if app == nil || err != nil {
 		return presenter.AppState{}, err
 	}
 	state := presenter.AppState{App: app}
-	if state.Processes, err = c.Store.ProcessesOf(ctx, app); err != nil {
+	if state.Processes, err = c.Store.ListProcessesOfApp(ctx, app); err != nil {
 		return state, err
 	}
-	state.Variables, err = c.Store.Environment(ctx, c.Caller, app)
+	state.Variables, err = c.Store.GetEnvironment(ctx, c.Caller, app)
 	return state, err
 }
 
 // apply makes an app what a manifest says, and makes it first if there is none.
-func (c *Call) apply(ctx context.Context, space string, wanted payloads.ManifestApp) error {
-	app, err := c.Store.AppCalled(space, wanted.Name)
+func (c *Request) apply(ctx context.Context, space string, wanted payloads.ManifestApp) error {
+	app, err := c.Store.FindAppByName(space, wanted.Name)
 	if err != nil {
 		return err
 	}
 	vars := wanted.Variables()
 	if app == nil {
-		n := repositories.NewApp{Name: wanted.Name, Space: space, Lifecycle: korifiv1alpha1.BuildpackLifecycle}
+		n := repositories.CreateAppMessage{Name: wanted.Name, Space: space, Lifecycle: korifiv1alpha1.BuildpackLifecycle}
 		if wanted.Docker != nil {
 			n.Lifecycle = korifiv1alpha1.DockerLifecycle
 		}
@@ -97,12 +97,12 @@ func (c *Call) apply(ctx context.Context, space string, wanted payloads.Manifest
 	return nil
 }
 
-func (c *Call) applyProcess(ctx context.Context, app *korifiv1alpha1.CFApp, wanted payloads.ManifestProcess) error {
+func (c *Request) applyProcess(ctx context.Context, app *korifiv1alpha1.CFApp, wanted payloads.ManifestProcess) error {
 	change, err := changeOf(wanted)
 	if err != nil {
 		return err
 	}
-	p, err := c.Store.ProcessOf(ctx, app, wanted.Type)
+	p, err := c.Store.GetProcessByType(ctx, app, wanted.Type)
 	if notMissing(err) != nil {
 		return err
 	}
@@ -111,19 +111,19 @@ func (c *Call) applyProcess(ctx context.Context, app *korifiv1alpha1.CFApp, want
 			return err
 		}
 	}
-	_, err = c.Store.ChangeProcess(ctx, c.Caller, p, change)
+	_, err = c.Store.PatchProcess(ctx, c.Caller, p, change)
 	return err
 }
 
-func changeOf(wanted payloads.ManifestProcess) (repositories.Change, error) {
-	change := repositories.Change{Instances: wanted.Instances, Command: wanted.Command, Timeout: wanted.Timeout, Invocation: wanted.HealthCheckInvocationTimeout}
+func changeOf(wanted payloads.ManifestProcess) (repositories.PatchProcessMessage, error) {
+	change := repositories.PatchProcessMessage{Instances: wanted.Instances, Command: wanted.Command, Timeout: wanted.Timeout, Invocation: wanted.HealthCheckInvocationTimeout}
 	for _, size := range []struct {
 		text string
 		into **int64
-	}{{wanted.Memory, &change.MemoryMB}, {wanted.Disk(), &change.DiskMB}} {
-		mb, err := payloads.MB(size.text)
+	}{{wanted.Memory, &change.MemoryMB}, {wanted.DiskSize(), &change.DiskMB}} {
+		mb, err := payloads.ParseMegabytes(size.text)
 		if err != nil {
-			return repositories.Change{}, err
+			return repositories.PatchProcessMessage{}, err
 		}
 		if mb > 0 {
 			*size.into = &mb

@@ -16,27 +16,27 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/repositories"
 )
 
-func processes(ctx context.Context, c *Call) (Answer, error) {
+func listProcesses(ctx context.Context, c *Request) (Response, error) {
 	in, err := c.visibleSpaces(ctx)
 	if err != nil {
-		return Answer{}, err
+		return Response{}, err
 	}
-	all, err := c.Store.ProcessesIn(in)
+	all, err := c.Store.ListProcesses(in)
 	if err != nil {
-		return Answer{}, err
+		return Response{}, err
 	}
-	q := c.Request.URL.Query()
-	ofApps, types, guids := payloads.FilterOf(q, "app_guids"), payloads.FilterOf(q, "types"), payloads.FilterOf(q, "guids")
+	q := c.HTTP.URL.Query()
+	ofApps, types, guids := payloads.ParseFilter(q, "app_guids"), payloads.ParseFilter(q, "types"), payloads.ParseFilter(q, "guids")
 	all = slices.DeleteFunc(all, func(p *korifiv1alpha1.CFProcess) bool {
-		return !ofApps.Has(p.Spec.AppRef.Name) || !types.Has(p.Spec.ProcessType) || !guids.Has(p.Name)
+		return !ofApps.Matches(p.Spec.AppRef.Name) || !types.Matches(p.Spec.ProcessType) || !guids.Matches(p.Name)
 	})
-	slices.SortFunc(all, repositories.Older)
+	slices.SortFunc(all, repositories.CompareByAge)
 	if !strings.Contains(q.Get("embed"), "process_instances") {
 		return page(c, all, c.process)
 	}
-	running, err := c.Store.AppsIn(in)
+	running, err := c.Store.ListApps(in)
 	if err != nil {
-		return Answer{}, err
+		return Response{}, err
 	}
 	byGUID := make(map[string]*korifiv1alpha1.CFApp, len(running))
 	for _, a := range running {
@@ -45,143 +45,143 @@ func processes(ctx context.Context, c *Call) (Answer, error) {
 	now := c.Clock.Now()
 	return page(c, all, func(p *korifiv1alpha1.CFProcess) presenter.Process {
 		if a := byGUID[p.Spec.AppRef.Name]; a != nil {
-			return c.process(p).WithInstances(presenter.Instances(a, p), now)
+			return c.process(p).WithInstances(presenter.ListInstances(a, p), now)
 		}
 		return c.process(p)
 	})
 }
 
-func (c *Call) process(p *korifiv1alpha1.CFProcess) presenter.Process {
-	return presenter.ProcessOf(c.Base, p)
+func (c *Request) process(p *korifiv1alpha1.CFProcess) presenter.Process {
+	return presenter.ForProcess(c.Base, p)
 }
 
-func appProcesses(ctx context.Context, c *Call) (Answer, error) {
+func listAppProcesses(ctx context.Context, c *Request) (Response, error) {
 	found, err := c.app(ctx)
 	if err != nil {
-		return Answer{}, err
+		return Response{}, err
 	}
-	all, err := c.Store.ProcessesOf(ctx, found)
+	all, err := c.Store.ListProcessesOfApp(ctx, found)
 	if err != nil {
-		return Answer{}, err
+		return Response{}, err
 	}
-	types := payloads.FilterOf(c.Request.URL.Query(), "types")
-	all = slices.DeleteFunc(all, func(p *korifiv1alpha1.CFProcess) bool { return !types.Has(p.Spec.ProcessType) })
+	types := payloads.ParseFilter(c.HTTP.URL.Query(), "types")
+	all = slices.DeleteFunc(all, func(p *korifiv1alpha1.CFProcess) bool { return !types.Matches(p.Spec.ProcessType) })
 	return page(c, all, c.process)
 }
 
 // found is the process in the path: by its GUID, or by its app and its type.
-func (c *Call) found(ctx context.Context) (*korifiv1alpha1.CFProcess, error) {
-	kind := c.Request.PathValue("type")
+func (c *Request) found(ctx context.Context) (*korifiv1alpha1.CFProcess, error) {
+	kind := c.HTTP.PathValue("type")
 	if kind == "" {
-		return c.Store.Process(ctx, c.Caller, c.guid())
+		return c.Store.GetProcess(ctx, c.Caller, c.guid())
 	}
 	a, err := c.app(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return c.Store.ProcessOf(ctx, a, kind)
+	return c.Store.GetProcessByType(ctx, a, kind)
 }
 
-func process(ctx context.Context, c *Call) (Answer, error) {
+func getProcess(ctx context.Context, c *Request) (Response, error) {
 	p, err := c.found(ctx)
 	if err != nil {
-		return Answer{}, err
+		return Response{}, err
 	}
 	return ok(c.process(p))
 }
 
-func updateProcess(ctx context.Context, c *Call) (Answer, error) {
-	var body payloads.Process
-	if err := payloads.Decode(c.Request.Body, &body); err != nil {
-		return Answer{}, err
+func updateProcess(ctx context.Context, c *Request) (Response, error) {
+	var body payloads.ProcessPatch
+	if err := payloads.DecodeJSON(c.HTTP.Body, &body); err != nil {
+		return Response{}, err
 	}
-	change := repositories.Change{Command: body.Command}
+	change := repositories.PatchProcessMessage{Command: body.Command}
 	if h := body.HealthCheck; h != nil {
 		change.CheckType, change.Endpoint, change.Timeout, change.Invocation = h.Type, h.Data.Endpoint, h.Data.Timeout, h.Data.InvocationTimeout
 	}
 	return c.change(ctx, change, http.StatusOK)
 }
 
-func scale(ctx context.Context, c *Call) (Answer, error) {
-	var body payloads.Scale
-	if err := payloads.Decode(c.Request.Body, &body); err != nil {
-		return Answer{}, err
+func scaleProcess(ctx context.Context, c *Request) (Response, error) {
+	var body payloads.ProcessScale
+	if err := payloads.DecodeJSON(c.HTTP.Body, &body); err != nil {
+		return Response{}, err
 	}
-	return c.change(ctx, repositories.Change{Instances: body.Instances, MemoryMB: body.MemoryMB, DiskMB: body.DiskMB}, http.StatusAccepted)
+	return c.change(ctx, repositories.PatchProcessMessage{Instances: body.Instances, MemoryMB: body.MemoryMB, DiskMB: body.DiskMB}, http.StatusAccepted)
 }
 
-func (c *Call) change(ctx context.Context, change repositories.Change, status int) (Answer, error) {
+func (c *Request) change(ctx context.Context, change repositories.PatchProcessMessage, status int) (Response, error) {
 	p, err := c.found(ctx)
 	if err != nil {
-		return Answer{}, err
+		return Response{}, err
 	}
-	if p, err = c.Store.ChangeProcess(ctx, c.Caller, p, change); err != nil {
-		return Answer{}, err
+	if p, err = c.Store.PatchProcess(ctx, c.Caller, p, change); err != nil {
+		return Response{}, err
 	}
-	return Answer{Status: status, Body: c.process(p)}, nil
+	return Response{Status: status, Body: c.process(p)}, nil
 }
 
-func stopInstance(ctx context.Context, c *Call) (Answer, error) {
+func restartInstance(ctx context.Context, c *Request) (Response, error) {
 	p, err := c.found(ctx)
 	if err != nil {
-		return Answer{}, err
+		return Response{}, err
 	}
-	a, err := c.Store.LiveApp(ctx, c.Caller, p.Spec.AppRef.Name)
+	a, err := c.Store.GetLiveApp(ctx, c.Caller, p.Spec.AppRef.Name)
 	if err != nil {
-		return Answer{}, err
+		return Response{}, err
 	}
-	index, err := strconv.ParseUint(c.Request.PathValue("index"), 10, 31)
+	index, err := strconv.ParseUint(c.HTTP.PathValue("index"), 10, 31)
 	if err != nil {
-		return Answer{}, apierrors.NotFound(repositories.InstanceThing)
+		return Response{}, apierrors.NewNotFound(repositories.InstanceResourceType)
 	}
-	if err := c.Store.StopInstance(ctx, c.Caller, a, p, strconv.FormatUint(index, 10)); err != nil {
-		return Answer{}, err
+	if err := c.Store.DeleteInstance(ctx, c.Caller, a, p, strconv.FormatUint(index, 10)); err != nil {
+		return Response{}, err
 	}
-	return Answer{Status: http.StatusNoContent}, nil
+	return Response{Status: http.StatusNoContent}, nil
 }
 
-// stats says what the instances of the app's current revision do. The app is read afresh, so that no answer is about a
+// getProcessStats says what the instances of the app's current revision do. The app is read afresh, so that no answer is about a
 // revision that is over; what its process reports counts only for that revision.
-func stats(ctx context.Context, c *Call) (Answer, error) {
+func getProcessStats(ctx context.Context, c *Request) (Response, error) {
 	p, err := c.found(ctx)
 	if err != nil {
-		return Answer{}, err
+		return Response{}, err
 	}
-	a, err := c.Store.LiveApp(ctx, c.Caller, p.Spec.AppRef.Name)
+	a, err := c.Store.GetLiveApp(ctx, c.Caller, p.Spec.AppRef.Name)
 	if err != nil {
-		return Answer{}, err
+		return Response{}, err
 	}
-	rows := presenter.Instances(a, p)
-	if !presenter.Settled(a, rows) && c.Patience.Waits(c.Caller.Name, a.Name, p.Name) {
+	rows := presenter.ListInstances(a, p)
+	if !presenter.IsSettled(a, rows) && c.Polls.IsPolling(c.Caller.Name, a.Name, p.Name) {
 		if p, rows, err = c.settled(ctx, a, p); err != nil {
-			return Answer{}, err
+			return Response{}, err
 		}
 	}
-	if presenter.Settled(a, rows) {
-		c.Patience.Seen(c.Caller.Name, a.Name, p.Name)
+	if presenter.IsSettled(a, rows) {
+		c.Polls.Finish(c.Caller.Name, a.Name, p.Name)
 	}
-	return ok(presenter.StatsOf(p, rows, c.Clock.Now()))
+	return ok(presenter.ForStats(p, rows, c.Clock.Now()))
 }
 
 // settled holds the answer until there is something to tell.
-func (c *Call) settled(ctx context.Context, a *korifiv1alpha1.CFApp, p *korifiv1alpha1.CFProcess) (*korifiv1alpha1.CFProcess, []presenter.Instance, error) {
-	held, cancel := held(ctx, hold)
+func (c *Request) settled(ctx context.Context, a *korifiv1alpha1.CFApp, p *korifiv1alpha1.CFProcess) (*korifiv1alpha1.CFProcess, []presenter.Instance, error) {
+	held, cancel := withDeadline(ctx, maxHold)
 	defer cancel()
-	rows := presenter.Instances(a, p)
-	err := c.Store.Until(held, p.Name, func() (bool, error) {
-		newer, err := c.Store.Process(ctx, c.Caller, p.Name)
+	rows := presenter.ListInstances(a, p)
+	err := c.Store.WaitFor(held, p.Name, func() (bool, error) {
+		newer, err := c.Store.GetProcess(ctx, c.Caller, p.Name)
 		if err != nil {
 			return false, err
 		}
-		p, rows = newer, presenter.Instances(a, newer)
-		return presenter.Settled(a, rows), nil
+		p, rows = newer, presenter.ListInstances(a, newer)
+		return presenter.IsSettled(a, rows), nil
 	})
 	if err != nil {
 		return nil, nil, err
 	}
 	// Meanwhile somebody else may have stopped or restarted it.
-	if a, err = c.Store.LiveApp(ctx, c.Caller, a.Name); err != nil {
+	if a, err = c.Store.GetLiveApp(ctx, c.Caller, a.Name); err != nil {
 		return nil, nil, err
 	}
-	return p, presenter.Instances(a, p), nil
+	return p, presenter.ListInstances(a, p), nil
 }

@@ -53,61 +53,61 @@ type ManifestProcess struct {
 	Timeout                      *int32  `json:"timeout,omitempty"`
 }
 
-// ManifestOf reads a manifest, and refuses it as a whole if a part of it makes no sense.
-func ManifestOf(body io.Reader) (Manifest, error) {
-	raw, err := all(body)
+// ParseManifest reads a manifest, and refuses it as a whole if a part of it makes no sense.
+func ParseManifest(body io.Reader) (Manifest, error) {
+	raw, err := readBody(body)
 	if err != nil {
 		return Manifest{}, err
 	}
 	asJSON, err := yaml.YAMLToJSON(raw)
 	if err != nil {
-		return Manifest{}, apierrors.BadBody("Request invalid due to parse error: " + err.Error())
+		return Manifest{}, apierrors.NewMessageParseError("Request invalid due to parse error: " + err.Error())
 	}
 	var m Manifest
-	if err := parsed(json.Unmarshal(asJSON, &m)); err != nil {
+	if err := explainParseError(json.Unmarshal(asJSON, &m)); err != nil {
 		return Manifest{}, err
 	}
 	if len(m.Applications) == 0 {
-		return Manifest{}, apierrors.Unprocessable("expected at least one app under applications, found none; name one")
+		return Manifest{}, apierrors.NewUnprocessableEntity("expected at least one app under applications, found none; name one")
 	}
 	for i := range m.Applications {
-		if err := m.Applications[i].check(i); err != nil {
+		if err := m.Applications[i].validate(i); err != nil {
 			return Manifest{}, err
 		}
 	}
 	return m, nil
 }
 
-func (a ManifestApp) check(index int) error {
+func (a ManifestApp) validate(index int) error {
 	if a.Name == "" {
-		return apierrors.Unprocessable("For application at index " + strconv.Itoa(index) + ": Name must not be empty")
+		return apierrors.NewUnprocessableEntity("For application at index " + strconv.Itoa(index) + ": Name must not be empty")
 	}
 	about := "For application '" + a.Name + "': "
 	if a.Docker != nil && a.Docker.Username != "" {
-		return apierrors.Unprocessable(about + "expected no docker.username, because registries are let in by image pull secrets; leave it out and ask the platform team for one")
+		return apierrors.NewUnprocessableEntity(about + "expected no docker.username, because registries are let in by image pull secrets; leave it out and ask the platform team for one")
 	}
 	var types []string
 	for i, p := range a.AllProcesses() {
 		if i > 0 && (p.Type == "" || slices.Contains(types[1:], p.Type)) {
-			return apierrors.Unprocessable(about + "expected a type of its own for each process, found " + strconv.Quote(p.Type) + " at index " + strconv.Itoa(i-1))
+			return apierrors.NewUnprocessableEntity(about + "expected a type of its own for each process, found " + strconv.Quote(p.Type) + " at index " + strconv.Itoa(i-1))
 		}
 		types = append(types, p.Type)
-		_, wrongMemory := MB(p.Memory)
-		_, wrongDisk := MB(p.Disk())
+		_, wrongMemory := ParseMegabytes(p.Memory)
+		_, wrongDisk := ParseMegabytes(p.DiskSize())
 		if err := cmp.Or(wrongMemory, wrongDisk); err != nil {
-			return apierrors.Unprocessable(about + err.Error())
+			return apierrors.NewUnprocessableEntity(about + err.Error())
 		}
 	}
 	for name := range a.Env {
-		if !OwnVariable(name) {
-			return apierrors.Unprocessable(about + "expected names of your own under env, found '" + name + "'; choose another")
+		if !IsSettableVariable(name) {
+			return apierrors.NewUnprocessableEntity(about + "expected names of your own under env, found '" + name + "'; choose another")
 		}
 	}
 	return nil
 }
 
-// OwnVariable says that an app may choose this name for a variable of its environment.
-func OwnVariable(name string) bool {
+// IsSettableVariable says that an app may choose this name for a variable of its environment.
+func IsSettableVariable(name string) bool {
 	return name != "" && name != "PORT" && !strings.HasPrefix(name, "VCAP_")
 }
 
@@ -131,8 +131,8 @@ func (a ManifestApp) Variables() map[string]*string {
 	return vars
 }
 
-// Ignored says in sentences what of an app was read over.
-func (a ManifestApp) Ignored() []string {
+// IgnoredParts says in sentences what of an app was read over.
+func (a ManifestApp) IgnoredParts() []string {
 	var all []string
 	for _, part := range []struct {
 		name, instead string
@@ -150,11 +150,11 @@ func (a ManifestApp) Ignored() []string {
 	return all
 }
 
-// Disk is the quota, in whichever way it is written.
-func (p ManifestProcess) Disk() string { return cmp.Or(p.DiskQuotaOfClients, p.DiskQuota) }
+// DiskSize is the quota, in whichever way it is written.
+func (p ManifestProcess) DiskSize() string { return cmp.Or(p.DiskQuotaOfClients, p.DiskQuota) }
 
-// MB reads a size such as 256M or 1G in MiB; 0 if there is none.
-func MB(size string) (int64, error) {
+// ParseMegabytes reads a size such as 256M or 1G in MiB; 0 if there is none.
+func ParseMegabytes(size string) (int64, error) {
 	if size == "" {
 		return 0, nil
 	}
@@ -168,5 +168,5 @@ func MB(size string) (int64, error) {
 	if factor := factors[upper[last]]; factor > 0 && err == nil && n >= 1 && n <= 1<<30 {
 		return n * factor, nil
 	}
-	return 0, apierrors.Unprocessable("expected a size such as 256M or 1G, found " + strconv.Quote(size))
+	return 0, apierrors.NewUnprocessableEntity("expected a size such as 256M or 1G, found " + strconv.Quote(size))
 }

@@ -24,7 +24,7 @@ const (
 	defaultPerPage = 50
 	maxPerPage     = 5000
 	maxPage        = 1_000_000
-	maxBody        = 1 << 20
+	maxBodyBytes   = 1 << 20
 )
 
 // Page is which part of a list is wanted.
@@ -34,8 +34,8 @@ type Page struct {
 	OrderBy string
 }
 
-// PageOf reads page, per_page and order_by.
-func PageOf(q url.Values) (Page, error) {
+// ParsePage reads page, per_page and order_by.
+func ParsePage(q url.Values) (Page, error) {
 	p := Page{Number: 1, PerPage: defaultPerPage, OrderBy: q.Get("order_by")}
 	for _, number := range []struct {
 		key  string
@@ -48,24 +48,24 @@ func PageOf(q url.Values) (Page, error) {
 		found := q.Get(number.key)
 		n, err := strconv.Atoi(found)
 		if err != nil || n < 1 || n > number.most {
-			return Page{}, apierrors.BadBody(fmt.Sprintf("The query parameter is invalid: %s: expected a number from 1 to %d, found %q", number.key, number.most, found))
+			return Page{}, apierrors.NewMessageParseError(fmt.Sprintf("The query parameter is invalid: %s: expected a number from 1 to %d, found %q", number.key, number.most, found))
 		}
 		*number.into = n
 	}
-	if by := strings.TrimPrefix(p.OrderBy, "-"); by != "" && !slices.Contains(orders(), by) {
-		return Page{}, apierrors.BadBody("The query parameter is invalid: order_by: expected one of " + strings.Join(orders(), ", ") + ", perhaps with a dash before it, found " + strconv.Quote(p.OrderBy))
+	if by := strings.TrimPrefix(p.OrderBy, "-"); by != "" && !slices.Contains(orderFields(), by) {
+		return Page{}, apierrors.NewMessageParseError("The query parameter is invalid: order_by: expected one of " + strings.Join(orderFields(), ", ") + ", perhaps with a dash before it, found " + strconv.Quote(p.OrderBy))
 	}
 	return p, nil
 }
 
-// orders are what lists can be ordered by, each as far as it has that.
-func orders() []string { return []string{"name", "state", "created_at", "updated_at"} }
+// orderFields are what lists can be ordered by, each as far as it has that.
+func orderFields() []string { return []string{"name", "state", "created_at", "updated_at"} }
 
-// Unlabelled says that label_selector lets through what has no labels, which is all that there is.
-func Unlabelled(q url.Values) (bool, error) {
+// SelectsUnlabelled says that label_selector lets through what has no labels, which is all that there is.
+func SelectsUnlabelled(q url.Values) (bool, error) {
 	selector, err := labels.Parse(q.Get("label_selector"))
 	if err != nil {
-		return false, apierrors.BadBody("The query parameter is invalid: label_selector: " + err.Error())
+		return false, apierrors.NewMessageParseError("The query parameter is invalid: label_selector: " + err.Error())
 	}
 	return selector.Matches(labels.Set{}), nil
 }
@@ -73,63 +73,63 @@ func Unlabelled(q url.Values) (bool, error) {
 // Filter is a list of values of which one has to match; nil matches all.
 type Filter []string
 
-// FilterOf reads a list with commas.
-func FilterOf(q url.Values, key string) Filter {
+// ParseFilter reads a list with commas.
+func ParseFilter(q url.Values, key string) Filter {
 	if !q.Has(key) {
 		return nil
 	}
 	return strings.Split(q.Get(key), ",")
 }
 
-// Has says that a value is wanted.
-func (f Filter) Has(value string) bool { return f == nil || slices.Contains(f, value) }
+// Matches says that a value is wanted.
+func (f Filter) Matches(value string) bool { return f == nil || slices.Contains(f, value) }
 
-// Decode reads a body of JSON; an empty one is as good as {}.
-func Decode(body io.Reader, into any) error {
-	raw, err := all(body)
+// DecodeJSON reads a body of JSON; an empty one is as good as {}.
+func DecodeJSON(body io.Reader, into any) error {
+	raw, err := readBody(body)
 	if err != nil || len(bytes.TrimSpace(raw)) == 0 {
 		return err
 	}
-	return parsed(json.Unmarshal(raw, into))
+	return explainParseError(json.Unmarshal(raw, into))
 }
 
-// all of a body, which is no more than 1 MiB.
-func all(body io.Reader) ([]byte, error) {
-	raw, err := io.ReadAll(io.LimitReader(body, maxBody+1))
+// readBody of a body, which is no more than 1 MiB.
+func readBody(body io.Reader) ([]byte, error) {
+	raw, err := io.ReadAll(io.LimitReader(body, maxBodyBytes+1))
 	switch {
 	case err != nil:
-		return nil, apierrors.BadBody("Request invalid due to parse error: the body ended early")
-	case len(raw) > maxBody:
-		return nil, apierrors.BadBody("Request invalid due to parse error: expected a body of at most 1 MiB, found more; send less at once")
+		return nil, apierrors.NewMessageParseError("Request invalid due to parse error: the body ended early")
+	case len(raw) > maxBodyBytes:
+		return nil, apierrors.NewMessageParseError("Request invalid due to parse error: expected a body of at most 1 MiB, found more; send less at once")
 	default:
 		return raw, nil
 	}
 }
 
-// parsed says what was expected of a body that cannot be read. JSON of another shape than expected is no broken JSON.
-func parsed(err error) error {
+// explainParseError says what was expected of a body that cannot be read. JSON of another shape than expected is no broken JSON.
+func explainParseError(err error) error {
 	var shape *json.UnmarshalTypeError
 	switch {
 	case err == nil:
 		return nil
 	case errors.As(err, &shape) && shape.Field != "":
-		return apierrors.Unprocessable("expected " + named(shape.Field) + " to be " + kind(shape.Type) + ", found a " + shape.Value)
+		return apierrors.NewUnprocessableEntity("expected " + jsonFieldPath(shape.Field) + " to be " + describeType(shape.Type) + ", found a " + shape.Value)
 	case errors.As(err, &shape):
-		return apierrors.Unprocessable("expected an object, found a " + shape.Value)
+		return apierrors.NewUnprocessableEntity("expected an object, found a " + shape.Value)
 	default:
-		return apierrors.BadBody("Request invalid due to parse error: " + err.Error())
+		return apierrors.NewMessageParseError("Request invalid due to parse error: " + err.Error())
 	}
 }
 
-// named is the path of a field as people write it: parts that are named as Go names things are only in our code.
-func named(path string) string {
+// jsonFieldPath is the path of a field as people write it: parts that are named as Go names things are only in our code.
+func jsonFieldPath(path string) string {
 	parts := strings.Split(path, ".")
 	parts = slices.DeleteFunc(parts, func(p string) bool { return p != "" && p[0] >= 'A' && p[0] <= 'Z' })
 	return strings.Join(parts, ".")
 }
 
-// kind is what people call a type of Go.
-func kind(t reflect.Type) string {
+// describeType is what people call a type of Go.
+func describeType(t reflect.Type) string {
 	words := map[reflect.Kind]string{
 		reflect.String: "a string", reflect.Bool: "true or false", reflect.Int32: "a whole number", reflect.Int64: "a whole number", reflect.Slice: "a list",
 	}

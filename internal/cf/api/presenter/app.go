@@ -37,8 +37,8 @@ type AppLinks struct {
 
 // AppRelationships are those of an app.
 type AppRelationships struct {
-	Space          ToOne `json:"space"`
-	CurrentDroplet ToOne `json:"current_droplet"`
+	Space          Relationship `json:"space"`
+	CurrentDroplet Relationship `json:"current_droplet"`
 }
 
 // Lifecycle is how droplets are made.
@@ -53,34 +53,34 @@ type LifecycleData struct {
 	Stack      string   `json:"stack,omitempty"`
 }
 
-// AppOf shows an app. base is the API's own address.
-func AppOf(base string, app *korifiv1alpha1.CFApp) App {
+// ForApp shows an app. base is the API's own address.
+func ForApp(base string, app *korifiv1alpha1.CFApp) App {
 	self := base + "/v3/apps/" + app.Name
 	revision, _, _ := restart.RevisionOf(app)
 	return App{
-		GUID: app.Name, CreatedAt: Stamp(app.CreationTimestamp.Time), UpdatedAt: changed(app), Name: app.Spec.DisplayName,
-		State: string(app.Spec.DesiredState), Revision: revision, Lifecycle: lifecycle(app.Spec.Lifecycle),
-		Relationships: AppRelationships{Space: To(app.Namespace), CurrentDroplet: To(droplet(app))},
+		GUID: app.Name, CreatedAt: FormatTime(app.CreationTimestamp.Time), UpdatedAt: updatedAt(app), Name: app.Spec.DisplayName,
+		State: string(app.Spec.DesiredState), Revision: revision, Lifecycle: lifecycleOf(app.Spec.Lifecycle),
+		Relationships: AppRelationships{Space: RelationshipTo(app.Namespace), CurrentDroplet: RelationshipTo(currentDroplet(app))},
 		Links:         AppLinks{Self: Link{HRef: self}, Space: Link{HRef: base + "/v3/spaces/" + app.Namespace}, Processes: Link{HRef: self + "/processes"}},
 	}
 }
 
-func lifecycle(l korifiv1alpha1.Lifecycle) Lifecycle {
+func lifecycleOf(l korifiv1alpha1.Lifecycle) Lifecycle {
 	return Lifecycle{Type: string(l.Type), Data: LifecycleData{Buildpacks: l.Data.Buildpacks, Stack: l.Data.Stack}}
 }
 
 // AppRevision is a revision of an app.
 type AppRevision struct {
-	GUID          string   `json:"guid"`
-	Version       int64    `json:"version"`
-	CreatedAt     string   `json:"created_at"`
-	UpdatedAt     string   `json:"updated_at"`
-	Description   string   `json:"description"`
-	Deployable    bool     `json:"deployable"`
-	Droplet       GUID     `json:"droplet"`
-	Relationships struct{} `json:"relationships"`
-	Metadata      Metadata `json:"metadata"`
-	Links         Links    `json:"links"`
+	GUID          string    `json:"guid"`
+	Version       int64     `json:"version"`
+	CreatedAt     string    `json:"created_at"`
+	UpdatedAt     string    `json:"updated_at"`
+	Description   string    `json:"description"`
+	Deployable    bool      `json:"deployable"`
+	Droplet       Reference `json:"droplet"`
+	Relationships struct{}  `json:"relationships"`
+	Metadata      Metadata  `json:"metadata"`
+	Links         Links     `json:"links"`
 }
 
 // RevisionGUID is the GUID of a revision of an app.
@@ -88,32 +88,32 @@ func RevisionGUID(app string, revision int64) string {
 	return app + "-" + restart.FormatRevision(revision)
 }
 
-// RevisionsOf are the revisions of an app that are still known, the newest first.
-func RevisionsOf(base string, app *korifiv1alpha1.CFApp) []AppRevision {
+// ForRevisions are the revisions of an app that are still known, the newest first.
+func ForRevisions(base string, app *korifiv1alpha1.CFApp) []AppRevision {
 	var all []AppRevision
-	for _, r := range began(app) {
+	for _, r := range knownRevisions(app) {
 		description := "Initial revision."
 		if r.Cause != "" && r.Cause != korifiv1alpha1.CausedByCreation {
 			description = string(r.Cause) + " by " + r.By
 		}
 		guid := RevisionGUID(app.Name, r.Revision)
 		all = append(all, AppRevision{
-			GUID: guid, Version: r.Revision, CreatedAt: Stamp(r.At.Time), UpdatedAt: Stamp(r.At.Time), Description: description,
-			Deployable: r.Droplet != "", Droplet: GUID{GUID: r.Droplet},
+			GUID: guid, Version: r.Revision, CreatedAt: FormatTime(r.At.Time), UpdatedAt: FormatTime(r.At.Time), Description: description,
+			Deployable: r.Droplet != "", Droplet: Reference{GUID: r.Droplet},
 			Links: Links{"self": {HRef: base + "/v3/revisions/" + guid}, "app": {HRef: base + "/v3/apps/" + app.Name}},
 		})
 	}
 	return all
 }
 
-// began are the revisions that the app's controller has written down, the current one if it was not that quick yet, and the
+// knownRevisions are the revisions that the app's controller has written down, the current one if it was not that quick yet, and the
 // first one, whose droplet is forgotten if the second began before anybody could write it down.
-func began(app *korifiv1alpha1.CFApp) []korifiv1alpha1.Restart {
+func knownRevisions(app *korifiv1alpha1.CFApp) []korifiv1alpha1.Restart {
 	known := slices.Clone(app.Status.Restarts)
 	if current, _, _ := restart.RevisionOf(app); len(known) == 0 || known[0].Revision < current {
 		now := korifiv1alpha1.Restart{
 			Revision: current, Cause: korifiv1alpha1.RestartCause(app.Annotations[torporv1alpha1.CauseAnnotation]), At: app.CreationTimestamp,
-			By: app.Annotations[torporv1alpha1.RevisedByAnnotation], Droplet: cmp.Or(app.Annotations[torporv1alpha1.DropletAnnotation], droplet(app)),
+			By: app.Annotations[torporv1alpha1.RevisedByAnnotation], Droplet: cmp.Or(app.Annotations[torporv1alpha1.DropletAnnotation], currentDroplet(app)),
 		}
 		if at, err := time.Parse(time.RFC3339, app.Annotations[torporv1alpha1.RevisedAtAnnotation]); err == nil {
 			now.At = metav1.NewTime(at)
@@ -126,7 +126,7 @@ func began(app *korifiv1alpha1.CFApp) []korifiv1alpha1.Restart {
 	return known
 }
 
-func droplet(app *korifiv1alpha1.CFApp) string {
+func currentDroplet(app *korifiv1alpha1.CFApp) string {
 	if app.Spec.CurrentDropletRef == nil {
 		return ""
 	}

@@ -17,11 +17,11 @@ type Deployment struct {
 	Status       DeploymentStatus  `json:"status"`
 	Strategy     string            `json:"strategy"`
 	Options      DeploymentOptions `json:"options"`
-	Droplet      GUID              `json:"droplet"`
+	Droplet      Reference         `json:"droplet"`
 	NewProcesses []struct{}        `json:"new_processes"`
 	// Revision is that of the app which the deployment began; null before.
 	Revision      *DeployedRevision `json:"revision"`
-	Relationships ToApp             `json:"relationships"`
+	Relationships AppRelationship   `json:"relationships"`
 	Metadata      Metadata          `json:"metadata"`
 	Links         Links             `json:"links"`
 }
@@ -67,28 +67,30 @@ type DeployedRevision struct {
 	Version int64  `json:"version"`
 }
 
-// Over says that nothing more comes of a deployment.
-func (s DeploymentStatus) Over() bool { return s.Value == string(torporv1alpha1.FinalizedDeployment) }
+// IsFinal says that nothing more comes of a deployment.
+func (s DeploymentStatus) IsFinal() bool {
+	return s.Value == string(torporv1alpha1.FinalizedDeployment)
+}
 
-// Waits says that somebody has to continue it.
-func (s DeploymentStatus) Waits() bool { return s.Reason == string(torporv1alpha1.PausedState) }
+// IsPaused says that somebody has to continue it.
+func (s DeploymentStatus) IsPaused() bool { return s.Reason == string(torporv1alpha1.PausedState) }
 
-// DeploymentOf shows a deployment.
-func DeploymentOf(base string, d *torporv1alpha1.CFDeployment) Deployment {
+// ForDeployment shows a deployment.
+func ForDeployment(base string, d *torporv1alpha1.CFDeployment) Deployment {
 	app, self := d.Spec.AppRef.Name, base+"/v3/deployments/"+d.Name
 	shown := Deployment{
-		GUID: d.Name, CreatedAt: Stamp(d.CreationTimestamp.Time), UpdatedAt: Stamp(lastChange(d)),
+		GUID: d.Name, CreatedAt: FormatTime(d.CreationTimestamp.Time), UpdatedAt: FormatTime(lastStatusChange(d)),
 		Strategy:     string(cmp.Or(d.Spec.Strategy, torporv1alpha1.RollingDeployment)),
 		Options:      DeploymentOptions{MaxInFlight: max(1, d.Spec.MaxInFlight)},
-		Status:       deploymentStatus(d),
-		NewProcesses: []struct{}{}, Relationships: ToApp{App: To(app)},
+		Status:       ForDeploymentStatus(d),
+		NewProcesses: []struct{}{}, Relationships: AppRelationship{App: RelationshipTo(app)},
 		Links: Links{
 			"self": {HRef: self}, "app": {HRef: base + "/v3/apps/" + app},
 			"cancel": {HRef: self + "/actions/cancel", Method: "POST"}, "continue": {HRef: self + "/actions/continue", Method: "POST"},
 		},
 	}
 	if d.Spec.DropletRef != nil {
-		shown.Droplet = GUID{GUID: d.Spec.DropletRef.Name}
+		shown.Droplet = Reference{GUID: d.Spec.DropletRef.Name}
 	}
 	if n := d.Status.Revision; n != 0 {
 		shown.Revision = &DeployedRevision{GUID: RevisionGUID(app, n), Version: n}
@@ -102,14 +104,14 @@ func DeploymentOf(base string, d *torporv1alpha1.CFDeployment) Deployment {
 	return shown
 }
 
-// deploymentStatus is what the controller says; what it has not seen yet, such as that a canary is continued, goes on.
-func deploymentStatus(d *torporv1alpha1.CFDeployment) DeploymentStatus {
+// ForDeploymentStatus is what the controller says; what it has not seen yet, such as that a canary is continued, goes on.
+func ForDeploymentStatus(d *torporv1alpha1.CFDeployment) DeploymentStatus {
 	s := DeploymentStatus{
 		Value:   string(cmp.Or(d.Status.Value, torporv1alpha1.ActiveDeployment)),
 		Reason:  string(cmp.Or(d.Status.Reason, torporv1alpha1.DeployingState)),
-		Details: map[string]string{"last_status_change": Stamp(lastChange(d))},
+		Details: map[string]string{"last_status_change": FormatTime(lastStatusChange(d))},
 	}
-	if d.Status.ObservedGeneration < d.Generation && !s.Over() {
+	if d.Status.ObservedGeneration < d.Generation && !s.IsFinal() {
 		if s.Reason = string(torporv1alpha1.DeployingState); d.Spec.Cancelled {
 			s.Reason = string(torporv1alpha1.CancelingState)
 		}
@@ -120,7 +122,7 @@ func deploymentStatus(d *torporv1alpha1.CFDeployment) DeploymentStatus {
 	return s
 }
 
-func lastChange(d *torporv1alpha1.CFDeployment) time.Time {
+func lastStatusChange(d *torporv1alpha1.CFDeployment) time.Time {
 	if d.Status.LastChange != nil {
 		return d.Status.LastChange.Time
 	}

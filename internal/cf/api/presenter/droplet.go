@@ -8,15 +8,15 @@ import (
 
 // Package is a package of CF v3.
 type Package struct {
-	GUID          string      `json:"guid"`
-	CreatedAt     string      `json:"created_at"`
-	UpdatedAt     string      `json:"updated_at"`
-	Type          string      `json:"type"`
-	State         string      `json:"state"`
-	Data          PackageData `json:"data"`
-	Relationships ToApp       `json:"relationships"`
-	Metadata      Metadata    `json:"metadata"`
-	Links         Links       `json:"links"`
+	GUID          string          `json:"guid"`
+	CreatedAt     string          `json:"created_at"`
+	UpdatedAt     string          `json:"updated_at"`
+	Type          string          `json:"type"`
+	State         string          `json:"state"`
+	Data          PackageData     `json:"data"`
+	Relationships AppRelationship `json:"relationships"`
+	Metadata      Metadata        `json:"metadata"`
+	Links         Links           `json:"links"`
 }
 
 // PackageData is the image of a package of type docker.
@@ -24,51 +24,51 @@ type PackageData struct {
 	Image string `json:"image,omitempty"`
 }
 
-// ToApp are the relationships of what belongs to an app.
-type ToApp struct {
-	App ToOne `json:"app"`
+// AppRelationship are the relationships of what belongs to an app.
+type AppRelationship struct {
+	App Relationship `json:"app"`
 }
 
-// PackageOf shows a package. An image needs nothing to be ready; code is never uploaded here.
-func PackageOf(base string, p *korifiv1alpha1.CFPackage) Package {
+// ForPackage shows a package. An image needs nothing to be ready; code is never uploaded here.
+func ForPackage(base string, p *korifiv1alpha1.CFPackage) Package {
 	state := "AWAITING_UPLOAD"
 	if p.Spec.Type == korifiv1alpha1.DockerPackage {
 		state = "READY"
 	}
-	created := Stamp(p.CreationTimestamp.Time)
+	created := FormatTime(p.CreationTimestamp.Time)
 	return Package{
 		GUID: p.Name, CreatedAt: created, UpdatedAt: created, Type: string(p.Spec.Type), State: state,
-		Data: PackageData{Image: p.Spec.Source.Registry.Image}, Relationships: ToApp{App: To(p.Spec.AppRef.Name)},
+		Data: PackageData{Image: p.Spec.Source.Registry.Image}, Relationships: AppRelationship{App: RelationshipTo(p.Spec.AppRef.Name)},
 		Links: Links{"self": {HRef: base + "/v3/packages/" + p.Name}, "app": {HRef: base + "/v3/apps/" + p.Spec.AppRef.Name}},
 	}
 }
 
 // Build is a build of CF v3.
 type Build struct {
-	GUID          string    `json:"guid"`
-	CreatedAt     string    `json:"created_at"`
-	UpdatedAt     string    `json:"updated_at"`
-	State         string    `json:"state"`
-	Error         *string   `json:"error"`
-	Lifecycle     Lifecycle `json:"lifecycle"`
-	Package       GUID      `json:"package"`
-	Droplet       *GUID     `json:"droplet"`
-	Relationships ToApp     `json:"relationships"`
-	Metadata      Metadata  `json:"metadata"`
-	Links         Links     `json:"links"`
+	GUID          string          `json:"guid"`
+	CreatedAt     string          `json:"created_at"`
+	UpdatedAt     string          `json:"updated_at"`
+	State         string          `json:"state"`
+	Error         *string         `json:"error"`
+	Lifecycle     Lifecycle       `json:"lifecycle"`
+	Package       Reference       `json:"package"`
+	Droplet       *Reference      `json:"droplet"`
+	Relationships AppRelationship `json:"relationships"`
+	Metadata      Metadata        `json:"metadata"`
+	Links         Links           `json:"links"`
 }
 
-// BuildOf shows a build.
-func BuildOf(base string, b *korifiv1alpha1.CFBuild) Build {
-	created := Stamp(b.CreationTimestamp.Time)
+// ForBuild shows a build.
+func ForBuild(base string, b *korifiv1alpha1.CFBuild) Build {
+	created := FormatTime(b.CreationTimestamp.Time)
 	shown := Build{
-		GUID: b.Name, CreatedAt: created, UpdatedAt: created, State: string(StateOf(b)), Lifecycle: lifecycle(b.Spec.Lifecycle),
-		Package: GUID{GUID: b.Spec.PackageRef.Name}, Relationships: ToApp{App: To(b.Spec.AppRef.Name)},
+		GUID: b.Name, CreatedAt: created, UpdatedAt: created, State: string(BuildStateOf(b)), Lifecycle: lifecycleOf(b.Spec.Lifecycle),
+		Package: Reference{GUID: b.Spec.PackageRef.Name}, Relationships: AppRelationship{App: RelationshipTo(b.Spec.AppRef.Name)},
 		Links: Links{"self": {HRef: base + "/v3/builds/" + b.Name}, "app": {HRef: base + "/v3/apps/" + b.Spec.AppRef.Name}},
 	}
-	switch StateOf(b) {
+	switch BuildStateOf(b) {
 	case korifiv1alpha1.StagedBuild:
-		shown.Droplet = &GUID{GUID: b.Name}
+		shown.Droplet = &Reference{GUID: b.Name}
 		shown.Links["droplet"] = Link{HRef: base + "/v3/droplets/" + b.Name}
 	case korifiv1alpha1.FailedBuild:
 		why := "BuildFail - no reason is known"
@@ -83,8 +83,8 @@ func BuildOf(base string, b *korifiv1alpha1.CFBuild) Build {
 	return shown
 }
 
-// StateOf is how far a build is; one that nobody has looked at is being staged.
-func StateOf(b *korifiv1alpha1.CFBuild) korifiv1alpha1.BuildState {
+// BuildStateOf is how far a build is; one that nobody has looked at is being staged.
+func BuildStateOf(b *korifiv1alpha1.CFBuild) korifiv1alpha1.BuildState {
 	switch {
 	case b.Status.Droplet != nil:
 		return korifiv1alpha1.StagedBuild
@@ -107,17 +107,17 @@ type Droplet struct {
 	Lifecycle     Lifecycle         `json:"lifecycle"`
 	ProcessTypes  map[string]string `json:"process_types"`
 	Buildpacks    []struct{}        `json:"buildpacks"`
-	Relationships ToApp             `json:"relationships"`
+	Relationships AppRelationship   `json:"relationships"`
 	Metadata      Metadata          `json:"metadata"`
 	Links         Links             `json:"links"`
 }
 
-// DropletOf shows the droplet of a build that is staged.
-func DropletOf(base string, b *korifiv1alpha1.CFBuild) Droplet {
-	created := Stamp(b.CreationTimestamp.Time)
+// ForDroplet shows the droplet of a build that is staged.
+func ForDroplet(base string, b *korifiv1alpha1.CFBuild) Droplet {
+	created := FormatTime(b.CreationTimestamp.Time)
 	shown := Droplet{
-		GUID: b.Name, CreatedAt: created, UpdatedAt: created, State: "STAGED", Lifecycle: lifecycle(b.Spec.Lifecycle),
-		ProcessTypes: map[string]string{}, Buildpacks: []struct{}{}, Relationships: ToApp{App: To(b.Spec.AppRef.Name)},
+		GUID: b.Name, CreatedAt: created, UpdatedAt: created, State: "STAGED", Lifecycle: lifecycleOf(b.Spec.Lifecycle),
+		ProcessTypes: map[string]string{}, Buildpacks: []struct{}{}, Relationships: AppRelationship{App: RelationshipTo(b.Spec.AppRef.Name)},
 		Links: Links{
 			"self": {HRef: base + "/v3/droplets/" + b.Name}, "app": {HRef: base + "/v3/apps/" + b.Spec.AppRef.Name},
 			"package":                {HRef: base + "/v3/packages/" + b.Spec.PackageRef.Name},

@@ -16,11 +16,11 @@ import (
 
 // ManifestDiff is what a manifest would change.
 type ManifestDiff struct {
-	Diff []Difference `json:"diff"`
+	Diff []ManifestDifference `json:"diff"`
 }
 
-// Difference is one field that would change; Op is add or replace, and Was is left out for what is new.
-type Difference struct {
+// ManifestDifference is one field that would change; Op is add or replace, and Was is left out for what is new.
+type ManifestDifference struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
 	Was   any    `json:"was,omitempty"`
@@ -34,19 +34,19 @@ type AppState struct {
 	Variables map[string]string
 }
 
-// DifferencesOf are those between an app of a manifest, by its index, and how the app is.
-func DifferencesOf(index int, wanted payloads.ManifestApp, now AppState) []Difference {
+// ForManifestDiff are those between an app of a manifest, by its index, and how the app is.
+func ForManifestDiff(index int, wanted payloads.ManifestApp, now AppState) []ManifestDifference {
 	at := fmt.Sprintf("/applications/%d", index)
-	var all []Difference
+	var all []ManifestDifference
 	if now.App == nil {
-		all = append(all, Difference{Op: "add", Path: at + "/name", Value: wanted.Name})
+		all = append(all, ManifestDifference{Op: "add", Path: at + "/name", Value: wanted.Name})
 	}
 	for i, p := range wanted.AllProcesses() {
 		path := at
 		if i > 0 {
 			path = fmt.Sprintf("%s/processes/%d", at, i-1)
 		}
-		all = append(all, between(path, fields(p), fields(processNow(now.Processes, p.Type)))...)
+		all = append(all, compareFields(path, manifestFields(p), manifestFields(manifestProcessOf(now.Processes, p.Type)))...)
 	}
 	was, value := map[string]any{}, map[string]any{}
 	for name, text := range now.Variables {
@@ -57,16 +57,16 @@ func DifferencesOf(index int, wanted payloads.ManifestApp, now AppState) []Diffe
 			value[name] = *text
 		}
 	}
-	return append(all, between(at+"/env", value, was)...)
+	return append(all, compareFields(at+"/env", value, was)...)
 }
 
-// processNow is the process of a type as a manifest would write it; empty if there is none.
-func processNow(all []*korifiv1alpha1.CFProcess, kind string) payloads.ManifestProcess {
+// manifestProcessOf is the process of a type as a manifest would write it; empty if there is none.
+func manifestProcessOf(all []*korifiv1alpha1.CFProcess, kind string) payloads.ManifestProcess {
 	i := slices.IndexFunc(all, func(p *korifiv1alpha1.CFProcess) bool { return p.Spec.ProcessType == kind })
 	if i < 0 {
 		return payloads.ManifestProcess{}
 	}
-	p, check := all[i], healthCheck(all[i])
+	p, check := all[i], healthCheckOf(all[i])
 	size := func(mb int64) string { return fmt.Sprintf("%dM", mb) }
 	now := payloads.ManifestProcess{
 		Type: kind, Instances: new(restart.DesiredInstances(p)), Memory: size(p.Spec.MemoryMB), DiskQuota: size(p.Spec.DiskQuotaMB),
@@ -79,10 +79,10 @@ func processNow(all []*korifiv1alpha1.CFProcess, kind string) payloads.ManifestP
 	return now
 }
 
-// fields are those of a process that are set, by their names in a manifest; sizes are in MiB, so that they can be compared.
-func fields(p payloads.ManifestProcess) map[string]any {
+// manifestFields are those of a process that are set, by their names in a manifest; sizes are in MiB, so that they can be compared.
+func manifestFields(p payloads.ManifestProcess) map[string]any {
 	for _, size := range []*string{&p.Memory, &p.DiskQuota, &p.DiskQuotaOfClients} {
-		if mb, err := payloads.MB(*size); err == nil && mb > 0 {
+		if mb, err := payloads.ParseMegabytes(*size); err == nil && mb > 0 {
 			*size = fmt.Sprintf("%dM", mb)
 		}
 	}
@@ -94,11 +94,11 @@ func fields(p payloads.ManifestProcess) map[string]any {
 	return all
 }
 
-func between(path string, wanted, now map[string]any) []Difference {
+func compareFields(path string, wanted, now map[string]any) []ManifestDifference {
 	escape := strings.NewReplacer("~", "~0", "/", "~1")
-	var all []Difference
+	var all []ManifestDifference
 	for _, name := range slices.Sorted(maps.Keys(wanted)) {
-		d := Difference{Op: "add", Path: path + "/" + escape.Replace(name), Value: wanted[name]}
+		d := ManifestDifference{Op: "add", Path: path + "/" + escape.Replace(name), Value: wanted[name]}
 		if was, ok := now[name]; ok {
 			d.Op, d.Was = "replace", was
 		}

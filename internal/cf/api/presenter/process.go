@@ -37,7 +37,7 @@ type ProcessLinks struct {
 
 // ProcessRelationships are those of a process.
 type ProcessRelationships struct {
-	App ToOne `json:"app"`
+	App Relationship `json:"app"`
 }
 
 // ProcessInstance is a row of an embedded list.
@@ -61,18 +61,18 @@ type HealthCheckData struct {
 	Endpoint          *string `json:"endpoint,omitempty"`
 }
 
-// ProcessOf shows a process.
-func ProcessOf(base string, p *korifiv1alpha1.CFProcess) Process {
+// ForProcess shows a process.
+func ForProcess(base string, p *korifiv1alpha1.CFProcess) Process {
 	self := base + "/v3/processes/" + p.Name
 	command := p.Spec.Command
 	if command == "" {
 		command = p.Spec.DetectedCommand
 	}
 	shown := Process{
-		GUID: p.Name, CreatedAt: Stamp(p.CreationTimestamp.Time), UpdatedAt: changed(p), Version: p.Name, Type: p.Spec.ProcessType,
+		GUID: p.Name, CreatedAt: FormatTime(p.CreationTimestamp.Time), UpdatedAt: updatedAt(p), Version: p.Name, Type: p.Spec.ProcessType,
 		Instances: restart.DesiredInstances(p), MemoryInMB: p.Spec.MemoryMB, DiskInMB: p.Spec.DiskQuotaMB, LogRateLimit: -1,
-		HealthCheck:   healthCheck(p),
-		Relationships: ProcessRelationships{App: To(p.Spec.AppRef.Name)},
+		HealthCheck:   healthCheckOf(p),
+		Relationships: ProcessRelationships{App: RelationshipTo(p.Spec.AppRef.Name)},
 		Links: ProcessLinks{
 			Self: Link{HRef: self}, App: Link{HRef: base + "/v3/apps/" + p.Spec.AppRef.Name}, Stats: Link{HRef: self + "/stats"},
 		},
@@ -95,7 +95,7 @@ func (p Process) WithInstances(all []Instance, now time.Time) Process {
 	return p
 }
 
-func healthCheck(p *korifiv1alpha1.CFProcess) HealthCheck {
+func healthCheckOf(p *korifiv1alpha1.CFProcess) HealthCheck {
 	check := p.Spec.HealthCheck
 	kind := check.Type
 	switch {

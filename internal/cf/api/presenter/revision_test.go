@@ -17,10 +17,10 @@ func TestRevisionsOf(t *testing.T) {
 	made := metav1.NewTime(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
 	later := metav1.NewTime(made.Add(time.Hour))
 	first := AppRevision{GUID: "a-0", CreatedAt: "2026-11-20T12:00:00Z", Description: "Initial revision."}
-	second := AppRevision{GUID: "a-1", Version: 1, CreatedAt: "2026-11-20T13:00:00Z", Description: "Restart by alice", Deployable: true, Droplet: GUID{GUID: "d1"}}
+	second := AppRevision{GUID: "a-1", Version: 1, CreatedAt: "2026-11-20T13:00:00Z", Description: "Restart by alice", Deployable: true, Droplet: Reference{GUID: "d1"}}
 	third := AppRevision{GUID: "a-2", Version: 2, CreatedAt: "2026-11-20T13:00:00Z", Description: "Stop by bob"}
 	initial := first
-	initial.Deployable, initial.Droplet = true, GUID{GUID: "d1"}
+	initial.Deployable, initial.Droplet = true, Reference{GUID: "d1"}
 	known := []korifiv1alpha1.Restart{{Revision: 1, Cause: korifiv1alpha1.CausedByRestart, By: "alice", At: later, Droplet: "d1"}}
 	stopped := map[string]string{
 		korifiv1alpha1.RevisionAnnotation: "2", torporv1alpha1.CauseAnnotation: "Stop", torporv1alpha1.RevisedByAnnotation: "bob",
@@ -44,7 +44,7 @@ func TestRevisionsOf(t *testing.T) {
 				app.Spec.CurrentDropletRef = &korifiv1alpha1.Reference{Name: test.droplet}
 			}
 			app.Status.Restarts = test.known
-			got := RevisionsOf("https://cf", app)
+			got := ForRevisions("https://cf", app)
 			for i := range got {
 				got[i].Links, got[i].UpdatedAt = nil, ""
 			}
@@ -61,7 +61,7 @@ func TestEventsTellWhoDidIt(t *testing.T) {
 		korifiv1alpha1.RevisionAnnotation: "1", torporv1alpha1.CauseAnnotation: "Stop", torporv1alpha1.RevisedByAnnotation: "bob",
 		torporv1alpha1.RevisedAtAnnotation: "2026-11-20T13:00:00Z",
 	}}}
-	all := EventsOf(app, nil)
+	all := ForAuditEvents(app, nil)
 	if len(all) != 1 || all[0].Type != "audit.app.stop" || all[0].Actor.Name != "bob" || all[0].CreatedAt != "2026-11-20T13:00:00Z" {
 		t.Errorf("found %+v, want that bob stopped it", all)
 	}

@@ -22,15 +22,15 @@ type Instance struct {
 	Details string
 }
 
-// Instances are as many as are wanted, always: a client takes no rows for an app that has nothing to wait for. What the
+// ListInstances are as many as are wanted, always: a client takes no rows for an app that has nothing to wait for. What the
 // process reports counts only if it is of the app's current revision; whatever else may still run is of no interest.
-func Instances(app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess) []Instance {
+func ListInstances(app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess) []Instance {
 	all := make([]Instance, restart.DesiredInstances(process))
 	started := app.Spec.DesiredState == korifiv1alpha1.StartedState
-	current := started && reports(app, process)
+	current := started && reportsCurrentRevision(app, process)
 	why := ""
 	if current {
-		why = waiting(process)
+		why = waitingMessage(process)
 	}
 	for i := range all {
 		all[i] = Instance{Index: int32(i), State: korifiv1alpha1.DownInstance, Details: why}
@@ -46,14 +46,14 @@ func Instances(app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess) []I
 	return all
 }
 
-// reports says that the status of a process is about the app's current revision.
-func reports(app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess) bool {
+// reportsCurrentRevision says that the status of a process is about the app's current revision.
+func reportsCurrentRevision(app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess) bool {
 	revision, _, unreadable := restart.RevisionOf(app)
 	return unreadable == "" && process.Status.ObservedRevision == revision && meta.FindStatusCondition(process.Status.Conditions, korifiv1alpha1.ReadyCondition) != nil
 }
 
-// waiting is what an instance that has no Pod waits for.
-func waiting(process *korifiv1alpha1.CFProcess) string {
+// waitingMessage is what an instance that has no Pod waits for.
+func waitingMessage(process *korifiv1alpha1.CFProcess) string {
 	ready := meta.FindStatusCondition(process.Status.Conditions, korifiv1alpha1.ReadyCondition)
 	if ready == nil || ready.Reason == korifiv1alpha1.RunningReason || ready.Reason == korifiv1alpha1.StoppedReason {
 		return ""
@@ -61,8 +61,8 @@ func waiting(process *korifiv1alpha1.CFProcess) string {
 	return ready.Message
 }
 
-// Settled says that a client need not wait for more: an instance runs, all have crashed, or none is wanted.
-func Settled(app *korifiv1alpha1.CFApp, all []Instance) bool {
+// IsSettled says that a client need not wait for more: an instance runs, all have crashed, or none is wanted.
+func IsSettled(app *korifiv1alpha1.CFApp, all []Instance) bool {
 	crashed := 0
 	for _, i := range all {
 		if i.State == korifiv1alpha1.RunningInstance {
@@ -75,13 +75,13 @@ func Settled(app *korifiv1alpha1.CFApp, all []Instance) bool {
 	return crashed == len(all) || app.Spec.DesiredState != korifiv1alpha1.StartedState
 }
 
-// Stats are the rows of a process.
-type Stats struct {
-	Resources []Row `json:"resources"`
+// ProcessStats are the rows of a process.
+type ProcessStats struct {
+	Resources []InstanceStats `json:"resources"`
 }
 
-// Row is an instance of CF v3. What is not measured is left out.
-type Row struct {
+// InstanceStats is an instance of CF v3. What is not measured is left out.
+type InstanceStats struct {
 	Type             string   `json:"type"`
 	Index            int32    `json:"index"`
 	State            string   `json:"state"`
@@ -95,11 +95,11 @@ type Row struct {
 	Details          *string  `json:"details"`
 }
 
-// StatsOf shows the instances of a process at a time.
-func StatsOf(process *korifiv1alpha1.CFProcess, all []Instance, now time.Time) Stats {
-	stats := Stats{Resources: make([]Row, 0, len(all))}
+// ForStats shows the instances of a process at a time.
+func ForStats(process *korifiv1alpha1.CFProcess, all []Instance, now time.Time) ProcessStats {
+	stats := ProcessStats{Resources: make([]InstanceStats, 0, len(all))}
 	for _, i := range all {
-		row := Row{
+		row := InstanceStats{
 			Type: process.Spec.ProcessType, Index: i.Index, State: string(i.State), InstancePorts: []string{},
 			MemQuota: process.Spec.MemoryMB * mebibyte, DiskQuota: process.Spec.DiskQuotaMB * mebibyte,
 		}

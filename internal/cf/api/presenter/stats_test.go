@@ -57,7 +57,7 @@ func TestInstances(t *testing.T) {
 				}
 				p.Status.Conditions = []metav1.Condition{{Type: korifiv1alpha1.ReadyCondition, Reason: reason, Message: "why"}}
 			}
-			rows := Instances(app, p)
+			rows := ListInstances(app, p)
 			var got []korifiv1alpha1.InstanceState
 			for _, r := range rows {
 				got = append(got, r.State)
@@ -68,7 +68,7 @@ func TestInstances(t *testing.T) {
 			if rows[1].Details != test.details {
 				t.Errorf("found details %q, want %q", rows[1].Details, test.details)
 			}
-			if Settled(app, rows) != test.settled {
+			if IsSettled(app, rows) != test.settled {
 				t.Errorf("found settled %t, want %t", !test.settled, test.settled)
 			}
 		})
@@ -79,7 +79,7 @@ func TestStatsAreHonest(t *testing.T) {
 	p := &korifiv1alpha1.CFProcess{}
 	p.Spec.MemoryMB, p.Spec.DiskQuotaMB = 1, 2
 	now := time.Unix(100, 0)
-	stats := StatsOf(p, []Instance{{State: korifiv1alpha1.RunningInstance, Since: time.Unix(40, 0)}, {Index: 1, State: korifiv1alpha1.CrashedInstance, Details: "exit code 1"}}, now)
+	stats := ForStats(p, []Instance{{State: korifiv1alpha1.RunningInstance, Since: time.Unix(40, 0)}, {Index: 1, State: korifiv1alpha1.CrashedInstance, Details: "exit code 1"}}, now)
 	runs, crashed := stats.Resources[0], stats.Resources[1]
 	if runs.Uptime != 60 || runs.MemQuota != 1<<20 || runs.DiskQuota != 2<<20 || runs.Details != nil || runs.Routable == nil {
 		t.Errorf("found %+v, want a minute, the quotas, and no details", runs)
@@ -105,7 +105,7 @@ func TestLogs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := ""
-			for _, e := range LogsOf("app", lines, Window{From: test.from, Until: test.until, Limit: test.limit, Descending: test.descending}).Envelopes.Batch {
+			for _, e := range ForLogs("app", lines, LogWindow{From: test.from, Until: test.until, Limit: test.limit, Descending: test.descending}).Envelopes.Batch {
 				got += string(e.Log.Payload)
 			}
 			if got != test.want {

@@ -26,46 +26,46 @@ const (
 
 // What a caller calls them.
 const (
-	AppThing     = "App"
-	ProcessThing = "Process"
-	BuildThing   = "Build"
-	PackageThing = "Package"
-	DropletThing = "Droplet"
+	AppResourceType     = "App"
+	ProcessResourceType = "Process"
+	BuildResourceType   = "Build"
+	PackageResourceType = "Package"
+	DropletResourceType = "Droplet"
 )
 
-// App is an app that the caller may see.
-func (s *Store) App(ctx context.Context, caller *authorization.Caller, guid string) (*korifiv1alpha1.CFApp, error) {
+// GetApp is an app that the caller may see.
+func (s *Store) GetApp(ctx context.Context, caller *authorization.Caller, guid string) (*korifiv1alpha1.CFApp, error) {
 	var found korifiv1alpha1.CFAppList
 	if err := s.cache.List(ctx, &found, client.MatchingFields{byGUID: guid}); err != nil {
 		return nil, fmt.Errorf("find the app: %w", err)
 	}
 	for i := range found.Items {
-		if err := s.visible(ctx, caller, found.Items[i].Namespace, Apps, AppThing); err == nil || len(found.Items) == 1 {
+		if err := s.checkVisible(ctx, caller, found.Items[i].Namespace, Apps, AppResourceType); err == nil || len(found.Items) == 1 {
 			return &found.Items[i], err
 		}
 	}
-	return nil, apierrors.NotFound(AppThing)
+	return nil, apierrors.NewNotFound(AppResourceType)
 }
 
-// LiveApp is an app as it is this moment, read with the caller's own rights.
-func (s *Store) LiveApp(ctx context.Context, caller *authorization.Caller, guid string) (*korifiv1alpha1.CFApp, error) {
-	cached, err := s.App(ctx, caller, guid)
+// GetLiveApp is an app as it is this moment, read with the caller's own rights.
+func (s *Store) GetLiveApp(ctx context.Context, caller *authorization.Caller, guid string) (*korifiv1alpha1.CFApp, error) {
+	cached, err := s.GetApp(ctx, caller, guid)
 	if err != nil {
 		return nil, err
 	}
 	live := &korifiv1alpha1.CFApp{}
 	if err := caller.Client.Get(ctx, client.ObjectKeyFromObject(cached), live); err != nil {
-		return nil, apierrors.Of(err, AppThing)
+		return nil, apierrors.FromError(err, AppResourceType)
 	}
 	return live, nil
 }
 
-// AppsIn are the apps of some spaces in no order, as the cache holds them: nobody may change them.
-func (s *Store) AppsIn(spaces []string) ([]*korifiv1alpha1.CFApp, error) {
-	return in[*korifiv1alpha1.CFApp](s.apps, spaces)
+// ListApps are the apps of some spaces in no order, as the cache holds them: nobody may change them.
+func (s *Store) ListApps(spaces []string) ([]*korifiv1alpha1.CFApp, error) {
+	return listInSpaces[*korifiv1alpha1.CFApp](s.apps, spaces)
 }
 
-func in[T any](all toolscache.Indexer, spaces []string) ([]T, error) {
+func listInSpaces[T any](all toolscache.Indexer, spaces []string) ([]T, error) {
 	var found []T
 	for _, space := range spaces {
 		objects, err := all.ByIndex(toolscache.NamespaceIndex, space)
@@ -82,9 +82,9 @@ func in[T any](all toolscache.Indexer, spaces []string) ([]T, error) {
 	return found, nil
 }
 
-// AppCalled is the app of a space that has a name; nil if there is none.
-func (s *Store) AppCalled(space, name string) (*korifiv1alpha1.CFApp, error) {
-	all, err := s.AppsIn([]string{space})
+// FindAppByName is the app of a space that has a name; nil if there is none.
+func (s *Store) FindAppByName(space, name string) (*korifiv1alpha1.CFApp, error) {
+	all, err := s.ListApps([]string{space})
 	if err != nil {
 		return nil, err
 	}
@@ -96,25 +96,25 @@ func (s *Store) AppCalled(space, name string) (*korifiv1alpha1.CFApp, error) {
 	return nil, nil
 }
 
-// Process is a process that the caller may see.
-func (s *Store) Process(ctx context.Context, caller *authorization.Caller, guid string) (*korifiv1alpha1.CFProcess, error) {
+// GetProcess is a process that the caller may see.
+func (s *Store) GetProcess(ctx context.Context, caller *authorization.Caller, guid string) (*korifiv1alpha1.CFProcess, error) {
 	var found korifiv1alpha1.CFProcessList
 	if err := s.cache.List(ctx, &found, client.MatchingFields{byGUID: guid}); err != nil {
 		return nil, fmt.Errorf("find the process: %w", err)
 	}
 	if len(found.Items) == 0 {
-		return nil, apierrors.NotFound(ProcessThing)
+		return nil, apierrors.NewNotFound(ProcessResourceType)
 	}
-	return &found.Items[0], s.visible(ctx, caller, found.Items[0].Namespace, Processes, ProcessThing)
+	return &found.Items[0], s.checkVisible(ctx, caller, found.Items[0].Namespace, Processes, ProcessResourceType)
 }
 
-// ProcessesOf are those of an app, web first. Who may see the app may see them.
-func (s *Store) ProcessesOf(ctx context.Context, app *korifiv1alpha1.CFApp) ([]*korifiv1alpha1.CFProcess, error) {
+// ListProcessesOfApp are those of an app, web first. Who may see the app may see them.
+func (s *Store) ListProcessesOfApp(ctx context.Context, app *korifiv1alpha1.CFApp) ([]*korifiv1alpha1.CFProcess, error) {
 	var found korifiv1alpha1.CFProcessList
 	if err := s.cache.List(ctx, &found, client.InNamespace(app.Namespace), client.MatchingFields{byApp: app.Name}); err != nil {
 		return nil, fmt.Errorf("list processes: %w", err)
 	}
-	all := pointers(found.Items)
+	all := pointersTo(found.Items)
 	slices.SortFunc(all, func(a, b *korifiv1alpha1.CFProcess) int {
 		web := func(p *korifiv1alpha1.CFProcess) int {
 			if p.Spec.ProcessType == korifiv1alpha1.WebProcess {
@@ -127,9 +127,9 @@ func (s *Store) ProcessesOf(ctx context.Context, app *korifiv1alpha1.CFApp) ([]*
 	return all, nil
 }
 
-// ProcessOf is the process of a type.
-func (s *Store) ProcessOf(ctx context.Context, app *korifiv1alpha1.CFApp, kind string) (*korifiv1alpha1.CFProcess, error) {
-	all, err := s.ProcessesOf(ctx, app)
+// GetProcessByType is the process of a type.
+func (s *Store) GetProcessByType(ctx context.Context, app *korifiv1alpha1.CFApp, kind string) (*korifiv1alpha1.CFProcess, error) {
+	all, err := s.ListProcessesOfApp(ctx, app)
 	if err != nil {
 		return nil, err
 	}
@@ -138,27 +138,27 @@ func (s *Store) ProcessOf(ctx context.Context, app *korifiv1alpha1.CFApp, kind s
 			return p, nil
 		}
 	}
-	return nil, apierrors.NotFound(ProcessThing)
+	return nil, apierrors.NewNotFound(ProcessResourceType)
 }
 
-// ProcessesIn are the processes of some spaces in no order, as the cache holds them: nobody may change them.
-func (s *Store) ProcessesIn(spaces []string) ([]*korifiv1alpha1.CFProcess, error) {
-	return in[*korifiv1alpha1.CFProcess](s.processes, spaces)
+// ListProcesses are the processes of some spaces in no order, as the cache holds them: nobody may change them.
+func (s *Store) ListProcesses(spaces []string) ([]*korifiv1alpha1.CFProcess, error) {
+	return listInSpaces[*korifiv1alpha1.CFProcess](s.processes, spaces)
 }
 
-// visible: what somebody may not see is not there.
-func (s *Store) visible(ctx context.Context, caller *authorization.Caller, namespace, resource, thing string) error {
-	ok, err := caller.May(ctx, authorization.Question{Namespace: namespace, Verb: "get", Resource: resource})
+// checkVisible: what somebody may not see is not there.
+func (s *Store) checkVisible(ctx context.Context, caller *authorization.Caller, namespace, resource, thing string) error {
+	ok, err := caller.May(ctx, authorization.Permission{Namespace: namespace, Verb: "get", Resource: resource})
 	if err != nil {
 		return err
 	}
 	if !ok {
-		return apierrors.NotFound(thing)
+		return apierrors.NewNotFound(thing)
 	}
 	return nil
 }
 
-func pointers[T any](items []T) []*T {
+func pointersTo[T any](items []T) []*T {
 	all := make([]*T, len(items))
 	for i := range items {
 		all[i] = &items[i]
@@ -166,12 +166,12 @@ func pointers[T any](items []T) []*T {
 	return all
 }
 
-// Older compares by age, and by name where that is the same.
-func Older[T client.Object](a, b T) int {
+// CompareByAge compares by age, and by name where that is the same.
+func CompareByAge[T client.Object](a, b T) int {
 	if c := a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time); c != 0 {
 		return c
 	}
 	return cmp.Compare(a.GetName(), b.GetName())
 }
 
-func oldestFirst[T client.Object](all []T) { slices.SortFunc(all, Older[T]) }
+func sortByAge[T client.Object](all []T) { slices.SortFunc(all, CompareByAge[T]) }

@@ -15,73 +15,73 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
 )
 
-// DeploymentThing is what a caller calls a CFDeployment.
-const DeploymentThing = "Deployment"
+// DeploymentResourceType is what a caller calls a CFDeployment.
+const DeploymentResourceType = "Deployment"
 
-// Deployment is one that the caller may see, who may see its app.
-func (s *Store) Deployment(ctx context.Context, caller *authorization.Caller, guid string) (*torporv1alpha1.CFDeployment, error) {
+// GetDeployment is one that the caller may see, who may see its app.
+func (s *Store) GetDeployment(ctx context.Context, caller *authorization.Caller, guid string) (*torporv1alpha1.CFDeployment, error) {
 	var found torporv1alpha1.CFDeploymentList
 	if err := s.cache.List(ctx, &found, client.MatchingFields{byGUID: guid}); err != nil {
 		return nil, fmt.Errorf("find the deployment: %w", err)
 	}
 	if len(found.Items) == 0 {
-		return nil, apierrors.NotFound(DeploymentThing)
+		return nil, apierrors.NewNotFound(DeploymentResourceType)
 	}
-	return &found.Items[0], s.visible(ctx, caller, found.Items[0].Namespace, Apps, DeploymentThing)
+	return &found.Items[0], s.checkVisible(ctx, caller, found.Items[0].Namespace, Apps, DeploymentResourceType)
 }
 
-// LiveDeployment is a deployment as it is this moment, read with the caller's own rights.
-func (s *Store) LiveDeployment(ctx context.Context, caller *authorization.Caller, guid string) (*torporv1alpha1.CFDeployment, error) {
-	cached, err := s.Deployment(ctx, caller, guid)
+// GetLiveDeployment is a deployment as it is this moment, read with the caller's own rights.
+func (s *Store) GetLiveDeployment(ctx context.Context, caller *authorization.Caller, guid string) (*torporv1alpha1.CFDeployment, error) {
+	cached, err := s.GetDeployment(ctx, caller, guid)
 	if err != nil {
 		return nil, err
 	}
 	live := &torporv1alpha1.CFDeployment{}
 	if err := caller.Client.Get(ctx, client.ObjectKeyFromObject(cached), live); err != nil {
-		return nil, apierrors.Of(err, DeploymentThing)
+		return nil, apierrors.FromError(err, DeploymentResourceType)
 	}
 	return live, nil
 }
 
-// DeploymentsIn are the deployments of some spaces, the oldest first.
-func (s *Store) DeploymentsIn(ctx context.Context, spaces []string) ([]*torporv1alpha1.CFDeployment, error) {
+// ListDeployments are the deployments of some spaces, the oldest first.
+func (s *Store) ListDeployments(ctx context.Context, spaces []string) ([]*torporv1alpha1.CFDeployment, error) {
 	var all []*torporv1alpha1.CFDeployment
 	for _, space := range spaces {
 		var found torporv1alpha1.CFDeploymentList
 		if err := s.cache.List(ctx, &found, client.InNamespace(space)); err != nil {
 			return nil, fmt.Errorf("list deployments: %w", err)
 		}
-		all = append(all, pointers(found.Items)...)
+		all = append(all, pointersTo(found.Items)...)
 	}
-	oldestFirst(all)
+	sortByAge(all)
 	return all, nil
 }
 
 // CreateDeployment asks for a new revision of an app beside the old one.
 func (s *Store) CreateDeployment(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, spec torporv1alpha1.CFDeploymentSpec) (*torporv1alpha1.CFDeployment, error) {
-	d := &torporv1alpha1.CFDeployment{ObjectMeta: owned(app, uuid.NewString()), Spec: spec}
+	d := &torporv1alpha1.CFDeployment{ObjectMeta: ownedByApp(app, uuid.NewString()), Spec: spec}
 	if err := caller.Client.Create(ctx, d); err != nil {
-		return nil, apierrors.Of(err, DeploymentThing)
+		return nil, apierrors.FromError(err, DeploymentResourceType)
 	}
-	s.Written(ctx, d)
+	s.WaitForCache(ctx, d)
 	return d, nil
 }
 
 // CancelDeployment takes a deployment back.
 func (s *Store) CancelDeployment(ctx context.Context, caller *authorization.Caller, d *torporv1alpha1.CFDeployment) error {
-	return s.patchDeployment(ctx, caller, d, object{"cancelled": true})
+	return s.patchDeployment(ctx, caller, d, jsonObject{"cancelled": true})
 }
 
 // ContinueDeployment lets a canary pass as many steps.
 func (s *Store) ContinueDeployment(ctx context.Context, caller *authorization.Caller, d *torporv1alpha1.CFDeployment, steps int32) error {
-	return s.patchDeployment(ctx, caller, d, object{"continuedSteps": steps})
+	return s.patchDeployment(ctx, caller, d, jsonObject{"continuedSteps": steps})
 }
 
-func (s *Store) patchDeployment(ctx context.Context, caller *authorization.Caller, d *torporv1alpha1.CFDeployment, spec object) error {
+func (s *Store) patchDeployment(ctx context.Context, caller *authorization.Caller, d *torporv1alpha1.CFDeployment, spec jsonObject) error {
 	d = d.DeepCopy()
-	if err := patch(ctx, caller, d, object{"spec": spec}); err != nil {
-		return apierrors.Of(err, DeploymentThing)
+	if err := patchAsCaller(ctx, caller, d, jsonObject{"spec": spec}); err != nil {
+		return apierrors.FromError(err, DeploymentResourceType)
 	}
-	s.Written(ctx, d)
+	s.WaitForCache(ctx, d)
 	return nil
 }

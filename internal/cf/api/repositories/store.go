@@ -29,8 +29,8 @@ const (
 	// byGUID and byApp are indexes of the cache.
 	byGUID = "guid"
 	byApp  = "app"
-	// settle bounds the wait until the cache shows what a caller has written.
-	settle = 2 * time.Second
+	// cacheTimeout bounds the wait until the cache shows what a caller has written.
+	cacheTimeout = 2 * time.Second
 )
 
 // Store is the cache and who waits for it.
@@ -38,16 +38,16 @@ type Store struct {
 	cache cache.Cache
 	// apps and processes are what the cache holds, for lists: reading thousands through the cache copies each of them.
 	apps, processes toolscache.Indexer
-	wake            *wake
-	// root is the namespace of CFOrgs.
-	root string
-	// leaving is closed when nobody shall wait any more.
-	leaving chan struct{}
-	once    sync.Once
+	changes         *changeNotifier
+	// rootNamespace is the namespace of CFOrgs.
+	rootNamespace string
+	// stopped is closed when nobody shall wait any more.
+	stopped  chan struct{}
+	stopOnce sync.Once
 }
 
-// New makes a store; nothing is read before Start. root is the namespace of CFOrgs.
-func New(cfg *rest.Config, scheme *runtime.Scheme, root string) (*Store, error) {
+// NewStore makes a store; nothing is read before Start. root is the namespace of CFOrgs.
+func NewStore(cfg *rest.Config, scheme *runtime.Scheme, root string) (*Store, error) {
 	inOrg, err := labels.NewRequirement(korifiv1alpha1.OrgGUIDLabel, selection.Exists, nil)
 	if err != nil {
 		return nil, fmt.Errorf("select namespaces: %w", err)
@@ -59,11 +59,11 @@ func New(cfg *rest.Config, scheme *runtime.Scheme, root string) (*Store, error) 
 	if err != nil {
 		return nil, fmt.Errorf("make the cache: %w", err)
 	}
-	return &Store{cache: c, wake: newWake(), root: root, leaving: make(chan struct{})}, nil
+	return &Store{cache: c, changes: newChangeNotifier(), rootNamespace: root, stopped: make(chan struct{})}, nil
 }
 
-// Leave ends all waits, as if their time was up.
-func (s *Store) Leave() { s.once.Do(func() { close(s.leaving) }) }
+// StopWaiting ends all waits, as if their time was up.
+func (s *Store) StopWaiting() { s.stopOnce.Do(func() { close(s.stopped) }) }
 
 // Start fills the cache and returns when it is full, or when ctx ends; the cache lives as long as living. ended gets why it
 // ended.
@@ -90,10 +90,10 @@ func (s *Store) Start(ctx, living context.Context, ended chan<- error) error {
 		if err != nil {
 			return fmt.Errorf("watch %T: %w", kind, err)
 		}
-		if _, err := informer.AddEventHandler(s.wake); err != nil {
+		if _, err := informer.AddEventHandler(s.changes); err != nil {
 			return fmt.Errorf("watch %T: %w", kind, err)
 		}
-		if err := s.keep(kind, informer); err != nil {
+		if err := s.keepIndexer(kind, informer); err != nil {
 			return err
 		}
 	}
@@ -104,8 +104,8 @@ func (s *Store) Start(ctx, living context.Context, ended chan<- error) error {
 	return nil
 }
 
-// keep remembers where the objects of the long lists are.
-func (s *Store) keep(kind client.Object, informer cache.Informer) error {
+// keepIndexer remembers where the objects of the long lists are.
+func (s *Store) keepIndexer(kind client.Object, informer cache.Informer) error {
 	shared, ok := informer.(toolscache.SharedIndexInformer)
 	if !ok {
 		return fmt.Errorf("watch %T: expected an informer with an index, found %T", kind, informer)
@@ -132,35 +132,35 @@ func appRef(o client.Object) []string {
 	}
 }
 
-// Written waits until the cache shows an object as a caller has just written it, so that the caller's next request sees
+// WaitForCache waits until the cache shows an object as a caller has just written it, so that the caller's next request sees
 // it. If that takes too long the next request sees the past, which stats find out by themselves.
-func (s *Store) Written(ctx context.Context, written client.Object) {
-	ctx, cancel := context.WithTimeout(ctx, settle)
+func (s *Store) WaitForCache(ctx context.Context, written client.Object) {
+	ctx, cancel := context.WithTimeout(ctx, cacheTimeout)
 	defer cancel()
 	key := client.ObjectKeyFromObject(written)
 	found, ok := written.DeepCopyObject().(client.Object)
 	if !ok {
 		return
 	}
-	_ = s.Until(ctx, written.GetName(), func() (bool, error) {
+	_ = s.WaitFor(ctx, written.GetName(), func() (bool, error) {
 		if err := s.cache.Get(ctx, key, found); err != nil {
 			return false, client.IgnoreNotFound(err)
 		}
-		return version(found) >= version(written), nil
+		return resourceVersion(found) >= resourceVersion(written), nil
 	})
 }
 
-// Until calls done whenever the object of this name changes, until it says so or fails, or ctx ends, which is no error.
-func (s *Store) Until(ctx context.Context, name string, done func() (bool, error)) error {
+// WaitFor calls done whenever the object of this name changes, until it says so or fails, or ctx ends, which is no error.
+func (s *Store) WaitFor(ctx context.Context, name string, done func() (bool, error)) error {
 	for {
-		if over, err := s.glance(ctx, name, done); over {
+		if over, err := s.checkOnce(ctx, name, done); over {
 			return err
 		}
 	}
 }
 
-func (s *Store) glance(ctx context.Context, name string, done func() (bool, error)) (over bool, err error) {
-	rung, leave := s.wake.of(name)
+func (s *Store) checkOnce(ctx context.Context, name string, done func() (bool, error)) (over bool, err error) {
+	changed, leave := s.changes.subscribe(name)
 	defer leave()
 	if over, err = done(); over || err != nil {
 		return true, err
@@ -168,15 +168,15 @@ func (s *Store) glance(ctx context.Context, name string, done func() (bool, erro
 	select {
 	case <-ctx.Done():
 		return true, nil
-	case <-s.leaving:
+	case <-s.stopped:
 		return true, nil
-	case <-rung:
+	case <-changed:
 		return false, nil
 	}
 }
 
-// version of an object; versions of one kind can be compared as numbers.
-func version(o metav1.Object) uint64 {
+// resourceVersion of an object; versions of one kind can be compared as numbers.
+func resourceVersion(o metav1.Object) uint64 {
 	n, err := strconv.ParseUint(o.GetResourceVersion(), 10, 64)
 	if err != nil {
 		return 0
@@ -184,4 +184,4 @@ func version(o metav1.Object) uint64 {
 	return n
 }
 
-var _ toolscache.ResourceEventHandler = (*wake)(nil)
+var _ toolscache.ResourceEventHandler = (*changeNotifier)(nil)

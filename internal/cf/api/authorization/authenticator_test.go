@@ -12,37 +12,37 @@ import (
 
 func TestACallerIsLimitedAloneAndNotForEver(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Unix(1000, 0))
-	c := &Callers{clock: clock, perSecond: 2, limits: map[string]*limit{}, newcomers: rate.NewLimiter(1, 1), metrics: NewMetrics()}
+	c := &Authenticator{clock: clock, perSecond: 2, limits: map[string]*limit{}, newCredentials: rate.NewLimiter(1, 1), metrics: NewMetrics()}
 	for i := range 2 * burstSeconds {
-		if !c.allow("alice") {
+		if !c.isWithinRate("alice") {
 			t.Fatalf("found request %d refused, want five seconds' worth allowed", i)
 		}
 	}
-	if c.allow("alice") {
+	if c.isWithinRate("alice") {
 		t.Error("found one more allowed, want it refused")
 	}
-	if !c.allow("bob") {
+	if !c.isWithinRate("bob") {
 		t.Error("found bob refused for what alice did")
 	}
 	clock.SetTime(time.Unix(1001, 0))
-	if !c.allow("alice") {
+	if !c.isWithinRate("alice") {
 		t.Error("found alice refused a second later, want her allowed")
 	}
 }
 
 func TestMemoryEnds(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Unix(1000, 0))
-	c := &Callers{clock: clock, known: map[fingerprint]*memory{}}
-	seen := c.key.of("Bearer x")
-	c.remember(seen, &memory{name: "alice", until: clock.Now().Add(remembered)})
-	if m := c.recall(seen); m == nil || m.name != "alice" {
+	c := &Authenticator{clock: clock, identities: map[fingerprint]*identity{}}
+	seen := c.key.hash("Bearer x")
+	c.rememberIdentity(seen, &identity{name: "alice", until: clock.Now().Add(answerTTL)})
+	if m := c.findIdentity(seen); m == nil || m.name != "alice" {
 		t.Errorf("found %v, want alice", m)
 	}
-	clock.SetTime(time.Unix(1000, 0).Add(remembered + 1))
-	if m := c.recall(seen); m != nil {
+	clock.SetTime(time.Unix(1000, 0).Add(answerTTL + 1))
+	if m := c.findIdentity(seen); m != nil {
 		t.Errorf("found %v, want nobody", m)
 	}
-	if other := (fingerprint{1}); other.of("Bearer x") == seen {
+	if other := (fingerprint{1}); other.hash("Bearer x") == seen {
 		t.Error("found two processes with one fingerprint, want the key to count")
 	}
 }
@@ -52,7 +52,7 @@ func FuzzCredential(f *testing.F) {
 		f.Add(header)
 	}
 	f.Fuzz(func(t *testing.T, header string) {
-		c, err := parse(header)
+		c, err := parseHeader(header)
 		if err == nil && c.token == "" && c.certificate == nil {
 			t.Errorf("%q: found nobody let in, want somebody or an error", header)
 		}

@@ -13,15 +13,15 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
 )
 
-// Place is an org or a space: a namespace with labels. Org is empty for an org.
-type Place struct {
+// OrgOrSpace is an org or a space: a namespace with labels. Org is empty for an org.
+type OrgOrSpace struct {
 	GUID, Name, Org string
 	Created         time.Time
 }
 
-// Spaces are those in which the caller may list apps.
-func (s *Store) Spaces(ctx context.Context, caller *authorization.Caller) ([]Place, error) {
-	_, spaces, err := s.places(ctx)
+// ListSpaces are those in which the caller may list apps.
+func (s *Store) ListSpaces(ctx context.Context, caller *authorization.Caller) ([]OrgOrSpace, error) {
+	_, spaces, err := s.listOrgsAndSpaces(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -29,11 +29,11 @@ func (s *Store) Spaces(ctx context.Context, caller *authorization.Caller) ([]Pla
 	for i, p := range spaces {
 		guids[i] = p.GUID
 	}
-	allowed, err := caller.Where(ctx, guids, "list", Apps)
+	allowed, err := caller.AllowedNamespaces(ctx, guids, "list", Apps)
 	if err != nil {
 		return nil, err
 	}
-	var seen []Place
+	var seen []OrgOrSpace
 	for _, p := range spaces {
 		if allowed[p.GUID] {
 			seen = append(seen, p)
@@ -42,13 +42,13 @@ func (s *Store) Spaces(ctx context.Context, caller *authorization.Caller) ([]Pla
 	return seen, nil
 }
 
-// Orgs are those with a space that the caller sees, and those in which the caller may list spaces.
-func (s *Store) Orgs(ctx context.Context, caller *authorization.Caller) ([]Place, error) {
-	orgs, _, err := s.places(ctx)
+// ListOrgs are those with a space that the caller sees, and those in which the caller may list spaces.
+func (s *Store) ListOrgs(ctx context.Context, caller *authorization.Caller) ([]OrgOrSpace, error) {
+	orgs, _, err := s.listOrgsAndSpaces(ctx)
 	if err != nil {
 		return nil, err
 	}
-	spaces, err := s.Spaces(ctx, caller)
+	spaces, err := s.ListSpaces(ctx, caller)
 	if err != nil {
 		return nil, err
 	}
@@ -56,14 +56,14 @@ func (s *Store) Orgs(ctx context.Context, caller *authorization.Caller) ([]Place
 	for i, p := range orgs {
 		guids[i] = p.GUID
 	}
-	allowed, err := caller.Where(ctx, guids, "list", "cfspaces")
+	allowed, err := caller.AllowedNamespaces(ctx, guids, "list", "cfspaces")
 	if err != nil {
 		return nil, err
 	}
 	for _, p := range spaces {
 		allowed[p.Org] = true
 	}
-	var seen []Place
+	var seen []OrgOrSpace
 	for _, p := range orgs {
 		if allowed[p.GUID] {
 			seen = append(seen, p)
@@ -73,22 +73,22 @@ func (s *Store) Orgs(ctx context.Context, caller *authorization.Caller) ([]Place
 }
 
 // OrgOf is the org of a space; empty if the namespace is no space.
-func (s *Store) OrgOf(ctx context.Context, space string) (Place, error) {
-	_, spaces, err := s.places(ctx)
+func (s *Store) OrgOf(ctx context.Context, space string) (OrgOrSpace, error) {
+	_, spaces, err := s.listOrgsAndSpaces(ctx)
 	if err != nil {
-		return Place{}, err
+		return OrgOrSpace{}, err
 	}
 	for _, p := range spaces {
 		if p.GUID == space {
 			return p, nil
 		}
 	}
-	return Place{}, nil
+	return OrgOrSpace{}, nil
 }
 
-// places are all orgs and spaces. What people call them is in CFOrgs and CFSpaces; without those it is the namespace's name.
-func (s *Store) places(ctx context.Context) (orgs, spaces []Place, err error) {
-	names, err := s.displayNames(ctx)
+// listOrgsAndSpaces are all orgs and spaces. What people call them is in CFOrgs and CFSpaces; without those it is the namespace's name.
+func (s *Store) listOrgsAndSpaces(ctx context.Context) (orgs, spaces []OrgOrSpace, err error) {
+	names, err := s.listDisplayNames(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -101,7 +101,7 @@ func (s *Store) places(ctx context.Context) (orgs, spaces []Place, err error) {
 		if !ns.DeletionTimestamp.IsZero() {
 			continue
 		}
-		p := Place{GUID: ns.Name, Name: ns.Name, Created: ns.CreationTimestamp.Time}
+		p := OrgOrSpace{GUID: ns.Name, Name: ns.Name, Created: ns.CreationTimestamp.Time}
 		if name := names[ns.Name]; name != "" {
 			p.Name = name
 		}
@@ -115,7 +115,7 @@ func (s *Store) places(ctx context.Context) (orgs, spaces []Place, err error) {
 	return orgs, spaces, nil
 }
 
-func (s *Store) displayNames(ctx context.Context) (map[string]string, error) {
+func (s *Store) listDisplayNames(ctx context.Context) (map[string]string, error) {
 	var orgs korifiv1alpha1.CFOrgList
 	var spaces korifiv1alpha1.CFSpaceList
 	if err := s.cache.List(ctx, &orgs); err != nil {

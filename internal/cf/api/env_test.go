@@ -39,29 +39,29 @@ import (
 
 const system = "torpor-system"
 
-// world is a real API server with the real admission of apps and the real API before it; a player stands in for the
+// testEnv is a real API server with the real admission of apps and the real API before it; a player stands in for the
 // controllers.
-type world struct {
+type testEnv struct {
 	*testenv.HubServer
 	url  string
 	http *http.Client
 	// serving is the process that most tests talk to.
 	serving *replica
 	org     string
-	log     journal
+	log     logBuffer
 	// secrets are all credentials that were handed out.
 	secretsMu sync.Mutex
 	secrets   []string
-	// down lets admission fail.
-	down   atomic.Bool
-	player *player
+	// admissionDown lets admission fail.
+	admissionDown atomic.Bool
+	controllers   *fakeControllers
 }
 
-func newWorld(t *testing.T) *world {
+func newTestEnv(t *testing.T) *testEnv {
 	t.Helper()
-	w := &world{HubServer: testenv.Hub(t)}
+	w := &testEnv{HubServer: testenv.Hub(t)}
 	w.InstallCRDs(t)
-	w.admit(t)
+	w.serveAdmission(t)
 	w.Create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system}})
 	w.Apply(t, "rbac/cf/api.yaml")
 	w.Apply(t, "rbac/cf/roles.yaml")
@@ -76,8 +76,8 @@ func newWorld(t *testing.T) *world {
 	for _, name := range []string{"alice", "bob", "mallory"} {
 		w.Create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: name}})
 	}
-	t.Cleanup(func() { w.keepsSecrets(t) })
-	w.serving = w.replica(t, 1000)
+	t.Cleanup(func() { w.checkLogHasNoSecrets(t) })
+	w.serving = w.startReplica(t, 1000)
 	w.url, w.http = w.serving.url, w.serving.http
 	return w
 }
@@ -90,11 +90,11 @@ type replica struct {
 	stop func() error
 }
 
-// replica runs the API with no more rights than its role gives it. What it logs, it logs into the world's log.
-func (w *world) replica(t *testing.T, perSecond float64) *replica {
+// startReplica runs the API with no more rights than its role gives it. What it logs, it logs into the world's log.
+func (w *testEnv) startReplica(t *testing.T, perSecond float64) *replica {
 	t.Helper()
 	cfg := rest.AnonymousClientConfig(w.Config)
-	cfg.BearerToken = w.token(t, "torpor-cf-api")
+	cfg.BearerToken = w.requestToken(t, "torpor-cf-api")
 	folder := t.TempDir()
 	ready, ended := make(chan string, 1), make(chan error, 1)
 	ctx, stop := context.WithCancel(t.Context())
@@ -130,20 +130,20 @@ func (w *world) replica(t *testing.T, perSecond float64) *replica {
 	return r
 }
 
-// journal is a log that many write.
-type journal struct {
+// logBuffer is a log that many write.
+type logBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-func (j *journal) Write(p []byte) (int, error) {
+func (j *logBuffer) Write(p []byte) (int, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.text.Write(p)
 }
 
-// keepsSecrets fails if any credential that was ever shown to the API is in its log, which is at its most talkative.
-func (w *world) keepsSecrets(t *testing.T) {
+// checkLogHasNoSecrets fails if any credential that was ever shown to the API is in its log, which is at its most talkative.
+func (w *testEnv) checkLogHasNoSecrets(t *testing.T) {
 	t.Helper()
 	w.log.mu.Lock()
 	defer w.log.mu.Unlock()
@@ -158,13 +158,13 @@ func (w *world) keepsSecrets(t *testing.T) {
 	}
 }
 
-// admit serves the admission of apps, and tells the API server of it by address.
-func (w *world) admit(t *testing.T) {
+// serveAdmission serves the admission of apps, and tells the API server of it by address.
+func (w *testEnv) serveAdmission(t *testing.T) {
 	t.Helper()
 	mux := &handlerMux{ServeMux: http.NewServeMux()}
 	admission.Register(mux, clock.RealClock{})
 	server := httptest.NewTLSServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		if w.down.Load() {
+		if w.admissionDown.Load() {
 			http.Error(rw, "down", http.StatusServiceUnavailable)
 			return
 		}
@@ -194,13 +194,13 @@ type handlerMux struct {
 
 func (h *handlerMux) Register(path string, handler http.Handler) { h.Handle(path, handler) }
 
-// token lets in as a service account of the system's namespace.
-func (w *world) token(t *testing.T, name string) string {
+// requestToken lets in as a service account of the system's namespace.
+func (w *testEnv) requestToken(t *testing.T, name string) string {
 	t.Helper()
-	return w.tokenOf(t, system, name)
+	return w.requestTokenOf(t, system, name)
 }
 
-func (w *world) tokenOf(t *testing.T, namespace, name string) string {
+func (w *testEnv) requestTokenOf(t *testing.T, namespace, name string) string {
 	t.Helper()
 	request := &authenticationv1.TokenRequest{}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
@@ -213,14 +213,14 @@ func (w *world) tokenOf(t *testing.T, namespace, name string) string {
 	return request.Status.Token
 }
 
-// space is a new space in which alice develops and bob looks on; mallory has no part in it.
-func (w *world) space(t *testing.T) string {
+// createSpace is a new space in which alice develops and bob looks on; mallory has no part in it.
+func (w *testEnv) createSpace(t *testing.T) string {
 	t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "space-"}}
 	w.Create(t, ns)
 	for name, role := range map[string]string{"alice": "torpor-space-developer", "bob": "torpor-space-auditor"} {
-		w.bind(t, ns.Name, role, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: system, Name: name})
-		w.allowed(t, "system:serviceaccount:"+system+":"+name, nil, ns.Name)
+		w.createRoleBinding(t, ns.Name, role, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: system, Name: name})
+		w.awaitBinding(t, "system:serviceaccount:"+system+":"+name, nil, ns.Name)
 	}
 	w.Create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: "default"}})
 	ns.Labels = map[string]string{korifiv1alpha1.OrgGUIDLabel: w.org, korifiv1alpha1.SpaceGUIDLabel: ns.Name}
@@ -228,7 +228,7 @@ func (w *world) space(t *testing.T) string {
 		t.Fatal(err)
 	}
 	w.Create(t, &korifiv1alpha1.CFSpace{ObjectMeta: metav1.ObjectMeta{Namespace: w.org, Name: ns.Name}, Spec: korifiv1alpha1.CFSpaceSpec{DisplayName: "dev-" + ns.Name}})
-	alice := w.caller(t, "alice")
+	alice := w.callerNamed(t, "alice")
 	testenv.Eventually(t, "the API knows the space", func() error {
 		if a := alice.get(t, "/v3/spaces/"+ns.Name); a.status != http.StatusOK {
 			return fmt.Errorf("found %d", a.status)
@@ -238,7 +238,7 @@ func (w *world) space(t *testing.T) string {
 	return ns.Name
 }
 
-func (w *world) bind(t *testing.T, namespace, role string, subject rbacv1.Subject) {
+func (w *testEnv) createRoleBinding(t *testing.T, namespace, role string, subject rbacv1.Subject) {
 	t.Helper()
 	if subject.Kind != rbacv1.ServiceAccountKind {
 		subject.APIGroup = rbacv1.GroupName
@@ -249,8 +249,8 @@ func (w *world) bind(t *testing.T, namespace, role string, subject rbacv1.Subjec
 	})
 }
 
-// allowed waits until the API server knows of a binding.
-func (w *world) allowed(t *testing.T, user string, groups []string, namespace string) {
+// awaitBinding waits until the API server knows of a binding.
+func (w *testEnv) awaitBinding(t *testing.T, user string, groups []string, namespace string) {
 	t.Helper()
 	testenv.Eventually(t, user+" is let in", func() error {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
@@ -270,22 +270,22 @@ func (w *world) allowed(t *testing.T, user string, groups []string, namespace st
 
 // caller sends requests as somebody.
 type caller struct {
-	*world
+	*testEnv
 	authorization string
 }
 
-func (w *world) caller(t *testing.T, name string) caller {
+func (w *testEnv) callerNamed(t *testing.T, name string) caller {
 	t.Helper()
-	return caller{world: w, authorization: "Bearer " + w.token(t, name)}
+	return caller{testEnv: w, authorization: "Bearer " + w.requestToken(t, name)}
 }
 
-// at is the same somebody before another replica.
-func (c caller) at(r *replica) caller {
-	return caller{world: &world{HubServer: c.HubServer, url: r.url, http: r.http}, authorization: c.authorization}
+// atReplica is the same somebody before another replica.
+func (c caller) atReplica(r *replica) caller {
+	return caller{testEnv: &testEnv{HubServer: c.HubServer, url: r.url, http: r.http}, authorization: c.authorization}
 }
 
-// answer is what came back.
-type answer struct {
+// response is what came back.
+type response struct {
 	status   int
 	header   http.Header
 	location string
@@ -293,12 +293,12 @@ type answer struct {
 	took     time.Duration
 }
 
-func (c caller) get(t *testing.T, path string) answer {
+func (c caller) get(t *testing.T, path string) response {
 	t.Helper()
 	return c.send(t, http.MethodGet, path, "")
 }
 
-func (c caller) send(t *testing.T, method, path, body string) answer {
+func (c caller) send(t *testing.T, method, path, body string) response {
 	t.Helper()
 	a, err := c.try(t.Context(), method, path, body)
 	if err != nil {
@@ -307,20 +307,20 @@ func (c caller) send(t *testing.T, method, path, body string) answer {
 	return a
 }
 
-func (c caller) try(ctx context.Context, method, path, body string) (answer, error) {
+func (c caller) try(ctx context.Context, method, path, body string) (response, error) {
 	r, err := http.NewRequestWithContext(ctx, method, c.url+path, strings.NewReader(body))
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	if c.authorization != "" {
 		r.Header.Set("Authorization", c.authorization)
 	}
 	begin := time.Now()
-	response, err := c.http.Do(r)
+	answered, err := c.http.Do(r)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
-	defer func() { _ = response.Body.Close() }()
-	raw, err := io.ReadAll(response.Body)
-	return answer{status: response.StatusCode, header: response.Header, location: response.Header.Get("Location"), body: string(raw), took: time.Since(begin)}, err
+	defer func() { _ = answered.Body.Close() }()
+	raw, err := io.ReadAll(answered.Body)
+	return response{status: answered.StatusCode, header: answered.Header, location: answered.Header.Get("Location"), body: string(raw), took: time.Since(begin)}, err
 }

@@ -21,7 +21,7 @@ const (
 func TestRoutesAreDocumented(t *testing.T) {
 	var tables strings.Builder
 	tables.WriteString("\n| request | what it does | rights of the caller |\n|---|---|---|\n")
-	for _, r := range handlers.Table() {
+	for _, r := range handlers.Routes() {
 		rights := r.Rights
 		switch {
 		case r.Public:
@@ -29,17 +29,17 @@ func TestRoutesAreDocumented(t *testing.T) {
 		case rights == "":
 			rights = "none"
 		}
-		if r.Does == "" {
+		if r.Description == "" {
 			t.Errorf("%s %s: expected what it does, found nothing", r.Method, r.Path)
 		}
-		fmt.Fprintf(&tables, "| `%s %s` | %s | %s |\n", r.Method, strings.TrimSuffix(r.Path, "{$}"), r.Does, rights)
+		fmt.Fprintf(&tables, "| `%s %s` | %s | %s |\n", r.Method, strings.TrimSuffix(r.Path, "{$}"), r.Description, rights)
 	}
 	tables.WriteString("\n| not implemented | why |\n|---|---|\n")
-	for _, a := range handlers.Absences() {
+	for _, a := range handlers.MissingFeatures() {
 		fmt.Fprintf(&tables, "| %s | %s |\n", a.What, a.Why)
 	}
 	tables.WriteString("\n")
-	path := filepath.Join("..", "..", "docs", "cf.md")
+	path := filepath.Join("..", "..", "..", "docs", "cf.md")
 	raw, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)

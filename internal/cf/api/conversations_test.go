@@ -12,7 +12,7 @@ import (
 )
 
 // testConversations replays what the real client says, file by file.
-func (w *world) testConversations(t *testing.T) {
+func (w *testEnv) testConversations(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join("testdata", "*.txt"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("expected conversations in testdata, found %d (%v)", len(files), err)
@@ -20,8 +20,8 @@ func (w *world) testConversations(t *testing.T) {
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
 			t.Parallel()
-			space := w.space(t)
-			alice := w.caller(t, "alice")
+			space := w.createSpace(t)
+			alice := w.callerNamed(t, "alice")
 			conversation.Play(t, file, conversation.Stage{
 				URL: w.url, Vars: map[string]string{"space": space, "org": w.org, "url": w.url},
 				Send: func(t *testing.T, method, path, body string) conversation.Answer {
@@ -31,19 +31,19 @@ func (w *world) testConversations(t *testing.T) {
 				},
 				App: func(t *testing.T, name string, instances int32, state string) string {
 					t.Helper()
-					return w.app(t, space, name, instances, korifiv1alpha1.AppState(state))
+					return w.createApp(t, space, name, instances, korifiv1alpha1.AppState(state))
 				},
 				Pod: func(t *testing.T, app, index string) {
 					t.Helper()
-					w.pod(t, space, app, index)
+					w.createPod(t, space, app, index)
 				},
 			})
 		})
 	}
 }
 
-// field is a value of some JSON.
-func field(t *testing.T, body, path string) string {
+// jsonField is a value of some JSON.
+func jsonField(t *testing.T, body, path string) string {
 	t.Helper()
 	return conversation.Field(t, body, path)
 }

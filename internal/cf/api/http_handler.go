@@ -22,10 +22,10 @@ import (
 // requestTimeout bounds a request; proxies give up after 15 s.
 const requestTimeout = 14 * time.Second
 
-// front answers requests: it finds the row of the table, asks who is there, and shows an answer or a fault.
-type front struct {
+// server answers requests: it finds the row of the table, asks who is there, and shows an answer or a fault.
+type server struct {
 	api     *handlers.API
-	callers *authorization.Callers
+	callers *authorization.Authenticator
 	metrics *metrics
 	log     *slog.Logger
 }
@@ -33,23 +33,23 @@ type front struct {
 // unknownRoute is what requests are counted as that no row is for.
 const unknownRoute = "unknown"
 
-// handler has every row of the table, and an answer for everything else.
-func (f *front) handler() http.Handler {
+// newHandler has every row of the table, and an answer for everything else.
+func (f *server) newHandler() http.Handler {
 	mux := http.NewServeMux()
-	for _, r := range handlers.Table() {
+	for _, r := range handlers.Routes() {
 		pattern := r.Method + " " + r.Path
-		mux.HandleFunc(pattern, func(w http.ResponseWriter, req *http.Request) { f.serve(w, req, pattern, r) })
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, req *http.Request) { f.serveRoute(w, req, pattern, r) })
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, req *http.Request) {
-		other := elsewhere(w, req, mux)
-		f.fail(w, req, other)
-		f.metrics.answered(unknownRoute, other.Status, 0)
+		other := errorForUnmatched(w, req, mux)
+		f.writeError(w, req, other)
+		f.metrics.observeRequest(unknownRoute, other.Status, 0)
 	})
 	return mux
 }
 
-// elsewhere is the answer to what no row is for: the path may be known with another method.
-func elsewhere(w http.ResponseWriter, req *http.Request, mux *http.ServeMux) *apierrors.CFError {
+// errorForUnmatched is the answer to what no row is for: the path may be known with another method.
+func errorForUnmatched(w http.ResponseWriter, req *http.Request, mux *http.ServeMux) *apierrors.CFError {
 	var methods []string
 	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodDelete} {
 		other := &http.Request{Method: method, Host: req.Host, URL: req.URL}
@@ -58,13 +58,13 @@ func elsewhere(w http.ResponseWriter, req *http.Request, mux *http.ServeMux) *ap
 		}
 	}
 	if len(methods) == 0 {
-		return apierrors.UnknownRequest()
+		return apierrors.NewUnknownRequest()
 	}
 	w.Header().Set("Allow", strings.Join(methods, ", "))
-	return apierrors.WrongMethod(req.Method, methods)
+	return apierrors.NewMethodNotAllowed(req.Method, methods)
 }
 
-func (f *front) serve(w http.ResponseWriter, req *http.Request, pattern string, r handlers.Route) {
+func (f *server) serveRoute(w http.ResponseWriter, req *http.Request, pattern string, r handlers.Route) {
 	begin := f.api.Clock.Now()
 	ctx := req.Context()
 	if req.Method != http.MethodGet {
@@ -73,40 +73,40 @@ func (f *front) serve(w http.ResponseWriter, req *http.Request, pattern string, 
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	answer, err := f.answer(ctx, req, r)
+	answer, err := f.callHandler(ctx, req, r)
 	status := answer.Status
 	switch {
 	case err == nil:
-		f.show(w, answer)
+		f.writeResponse(w, answer)
 	case req.Context().Err() != nil:
 		// Nobody is there to be told.
-		status = statusGone
+		status = statusClientClosed
 	default:
-		status = f.fail(w, req, err)
+		status = f.writeError(w, req, err)
 	}
-	f.metrics.answered(pattern, status, f.api.Clock.Since(begin))
+	f.metrics.observeRequest(pattern, status, f.api.Clock.Since(begin))
 }
 
-// answer asks the row; whatever goes wrong in there is a fault of the server's and ends nothing else.
-func (f *front) answer(ctx context.Context, req *http.Request, r handlers.Route) (answer handlers.Answer, err error) {
+// callHandler asks the row; whatever goes wrong in there is a fault of the server's and ends nothing else.
+func (f *server) callHandler(ctx context.Context, req *http.Request, r handlers.Route) (callHandler handlers.Response, err error) {
 	defer func() {
 		if wrong := recover(); wrong != nil {
 			err = fmt.Errorf("panic: %v at %s", wrong, debug.Stack())
 		}
 	}()
-	call := &handlers.Call{API: f.api, Request: req, Base: "https://" + req.Host}
+	call := &handlers.Request{API: f.api, HTTP: req, Base: "https://" + req.Host}
 	if !r.Public {
-		caller, err := f.callers.Of(ctx, req.Header.Get("Authorization"))
+		caller, err := f.callers.Authenticate(ctx, req.Header.Get("Authorization"))
 		if err != nil {
-			return handlers.Answer{}, err
+			return handlers.Response{}, err
 		}
-		defer caller.Done()
+		defer caller.Close()
 		call.Caller = caller
 	}
 	return r.Handle(ctx, call)
 }
 
-func (f *front) show(w http.ResponseWriter, a handlers.Answer) {
+func (f *server) writeResponse(w http.ResponseWriter, a handlers.Response) {
 	if a.Location != "" {
 		w.Header().Set("Location", a.Location)
 	}
@@ -124,11 +124,11 @@ func (f *front) show(w http.ResponseWriter, a handlers.Answer) {
 	}
 }
 
-// fail shows an error, and says with which status.
-func (f *front) fail(w http.ResponseWriter, req *http.Request, err error) int {
+// writeError shows an error, and says with which status.
+func (f *server) writeError(w http.ResponseWriter, req *http.Request, err error) int {
 	var known *apierrors.CFError
 	if !errors.As(err, &known) {
-		known = apierrors.Of(err, "Resource")
+		known = apierrors.FromError(err, "Resource")
 	}
 	if known.Status >= http.StatusInternalServerError {
 		f.log.Error("request not answered", "method", req.Method, "path", req.URL.Path, "status", known.Status, "error", err)
@@ -141,6 +141,6 @@ func (f *front) fail(w http.ResponseWriter, req *http.Request, err error) int {
 		Title  string `json:"title"`
 		Detail string `json:"detail"`
 	}
-	f.show(w, handlers.Answer{Status: known.Status, Body: map[string][]entry{"errors": {{known.Code, known.Title, known.Detail}}}})
+	f.writeResponse(w, handlers.Response{Status: known.Status, Body: map[string][]entry{"errors": {{known.Code, known.Title, known.Detail}}}})
 	return known.Status
 }

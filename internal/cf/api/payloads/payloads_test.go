@@ -13,27 +13,27 @@ import (
 
 func TestMB(t *testing.T) {
 	for size, want := range map[string]int64{"": 0, "64M": 64, "64MB": 64, "1g": 1024, " 2G ": 2048, "1T": 1 << 20} {
-		if got, err := MB(size); err != nil || got != want {
+		if got, err := ParseMegabytes(size); err != nil || got != want {
 			t.Errorf("%q: found %d (%v), want %d", size, got, err, want)
 		}
 	}
 	for _, size := range []string{"M", "1", "-1M", "0M", "1.5G", "99999999999999999999G", "é"} {
-		if got, err := MB(size); err == nil {
+		if got, err := ParseMegabytes(size); err == nil {
 			t.Errorf("%q: found %d, want it refused", size, got)
 		}
 	}
 }
 
 func TestDecodeTakesWhatNewerClientsSend(t *testing.T) {
-	var d Deployment
+	var d DeploymentCreate
 	body := `{"strategy":"rolling","something":{"new":1},"options":{"max_in_flight":null,"web_instances":null},"revision":null}`
-	if err := Decode(strings.NewReader(body), &d); err != nil || d.Strategy != "rolling" {
+	if err := DecodeJSON(strings.NewReader(body), &d); err != nil || d.Strategy != "rolling" {
 		t.Errorf("found %+v (%v), want it read", d, err)
 	}
-	if err := Decode(strings.NewReader(""), &d); err != nil {
+	if err := DecodeJSON(strings.NewReader(""), &d); err != nil {
 		t.Errorf("found %v, want an empty body read", err)
 	}
-	if err := Decode(strings.NewReader(strings.Repeat(" ", maxBody+1)), &d); err == nil {
+	if err := DecodeJSON(strings.NewReader(strings.Repeat(" ", maxBodyBytes+1)), &d); err == nil {
 		t.Error("expected a body above 1 MiB refused, found it read")
 	}
 }
@@ -46,15 +46,15 @@ func TestWrongTypesAreToldInWords(t *testing.T) {
 		`{"relationships":{"app":{"data":"a-guid"}}}`: "expected relationships.app.data to be an object, found a string",
 		`"text"`: "expected an object, found a string",
 	} {
-		var d Deployment
-		if err := Decode(strings.NewReader(body), &d); err == nil || err.Error() != want {
+		var d DeploymentCreate
+		if err := DecodeJSON(strings.NewReader(body), &d); err == nil || err.Error() != want {
 			t.Errorf("%s: found %v, want %s", body, err, want)
 		}
 	}
 }
 
-// reads fails unless what came back is an answer to the client: a fault with a status below 500.
-func reads(t *testing.T, err error) {
+// requireClientError fails unless what came back is an answer to the client: a fault with a status below 500.
+func requireClientError(t *testing.T, err error) {
 	t.Helper()
 	var known *apierrors.CFError
 	if err != nil && (!errors.As(err, &known) || known.Status < 400 || known.Status >= 500 || known.Detail == "") {
@@ -70,8 +70,8 @@ func FuzzManifest(f *testing.F) {
 	f.Add("applications: [{name: 7}]")
 	f.Add("? [1]: 2")
 	f.Fuzz(func(t *testing.T, body string) {
-		m, err := ManifestOf(strings.NewReader(body))
-		reads(t, err)
+		m, err := ParseManifest(strings.NewReader(body))
+		requireClientError(t, err)
 		if err != nil {
 			return
 		}
@@ -80,16 +80,16 @@ func FuzzManifest(f *testing.F) {
 				t.Error("expected a name of each app, found none")
 			}
 			for name := range a.Variables() {
-				if !OwnVariable(name) {
+				if !IsSettableVariable(name) {
 					t.Errorf("found the variable %q, want it refused", name)
 				}
 			}
 			for _, p := range a.AllProcesses() {
-				if mb, err := MB(p.Memory); err != nil || mb < 0 {
+				if mb, err := ParseMegabytes(p.Memory); err != nil || mb < 0 {
 					t.Errorf("found the size %q in a manifest that was accepted", p.Memory)
 				}
 			}
-			_ = a.Ignored()
+			_ = a.IgnoredParts()
 		}
 	})
 }
@@ -104,8 +104,8 @@ func FuzzBody(f *testing.F) {
 		f.Add(body)
 	}
 	f.Fuzz(func(t *testing.T, body string) {
-		for _, into := range []any{&App{}, &Process{}, &Scale{}, &Package{}, &Build{}, &Deployment{}, &Variables{}, &Relationship{}, &Place{}, &Role{}} {
-			reads(t, Decode(strings.NewReader(body), into))
+		for _, into := range []any{&AppBody{}, &ProcessPatch{}, &ProcessScale{}, &PackageCreate{}, &BuildCreate{}, &DeploymentCreate{}, &EnvVarsPatch{}, &Relationship{}, &OrgOrSpaceCreate{}, &RoleCreate{}} {
+			requireClientError(t, DecodeJSON(strings.NewReader(body), into))
 		}
 	})
 }
@@ -122,15 +122,15 @@ func FuzzQuery(f *testing.F) {
 		if err != nil {
 			return
 		}
-		p, err := PageOf(q)
-		reads(t, err)
+		p, err := ParsePage(q)
+		requireClientError(t, err)
 		if err == nil && (p.Number < 1 || p.PerPage < 1 || p.PerPage > maxPerPage || p.Number > maxPage) {
 			t.Errorf("found page %d of %d each, want them in bounds", p.Number, p.PerPage)
 		}
-		if names := FilterOf(q, "names"); !q.Has("names") != names.Has("any name that nobody has asked for") {
+		if names := ParseFilter(q, "names"); !q.Has("names") != names.Matches("any name that nobody has asked for") {
 			t.Errorf("found %q to filter wrongly", q.Get("names"))
 		}
-		_, err = Unlabelled(q)
-		reads(t, err)
+		_, err = SelectsUnlabelled(q)
+		requireClientError(t, err)
 	})
 }

@@ -22,22 +22,22 @@ import (
 type API struct {
 	Store *repositories.Store
 	Clock clock.Clock
-	// Patience remembers who has just started what.
-	Patience *Patience
+	// Polls remembers who has just started what.
+	Polls *PollTracker
 }
 
-// Call is one request of a caller.
-type Call struct {
+// Request is one request of a caller.
+type Request struct {
 	*API
-	Request *http.Request
+	HTTP *http.Request
 	// Caller is nil where the route is public.
 	Caller *authorization.Caller
 	// Base is the API's own address as the client knows it, such as https://cf.example.com.
 	Base string
 }
 
-// Answer is what a request gets.
-type Answer struct {
+// Response is what a request gets.
+type Response struct {
 	Status int
 	// Location is where to look next; empty for none.
 	Location string
@@ -48,46 +48,48 @@ type Answer struct {
 }
 
 // Handler answers a request; its errors are faults, or become some.
-type Handler func(ctx context.Context, c *Call) (Answer, error)
+type Handler func(ctx context.Context, c *Request) (Response, error)
 
-func ok(body any) (Answer, error) { return Answer{Status: http.StatusOK, Body: body}, nil }
+func ok(body any) (Response, error) { return Response{Status: http.StatusOK, Body: body}, nil }
 
-func created(body any) (Answer, error) { return Answer{Status: http.StatusCreated, Body: body}, nil }
+func created(body any) (Response, error) {
+	return Response{Status: http.StatusCreated, Body: body}, nil
+}
 
-func (c *Call) guid() string { return c.Request.PathValue("guid") }
+func (c *Request) guid() string { return c.HTTP.PathValue("guid") }
 
 // app is the one in the path, if the caller may see it.
-func (c *Call) app(ctx context.Context) (*korifiv1alpha1.CFApp, error) {
-	return c.Store.App(ctx, c.Caller, c.guid())
+func (c *Request) app(ctx context.Context) (*korifiv1alpha1.CFApp, error) {
+	return c.Store.GetApp(ctx, c.Caller, c.guid())
 }
 
 // accepted is for work that goes on: the client follows the job.
-func (c *Call) accepted(job string) (Answer, error) {
-	return Answer{Status: http.StatusAccepted, Location: c.Base + "/v3/jobs/" + job}, nil
+func (c *Request) accepted(job string) (Response, error) {
+	return Response{Status: http.StatusAccepted, Location: c.Base + "/v3/jobs/" + job}, nil
 }
 
 // page shows one page of a list.
-func page[T, V any](c *Call, all []T, show func(T) V) (Answer, error) {
+func page[T, V any](c *Request, all []T, show func(T) V) (Response, error) {
 	at, err := url.Parse(c.Base)
 	if err != nil {
-		return Answer{}, err
+		return Response{}, err
 	}
-	at.Path, at.RawQuery = c.Request.URL.Path, c.Request.URL.RawQuery
-	p, err := payloads.PageOf(c.Request.URL.Query())
+	at.Path, at.RawQuery = c.HTTP.URL.Path, c.HTTP.URL.RawQuery
+	p, err := payloads.ParsePage(c.HTTP.URL.Query())
 	if err != nil {
-		return Answer{}, err
+		return Response{}, err
 	}
-	wanted, err := payloads.Unlabelled(c.Request.URL.Query())
+	wanted, err := payloads.SelectsUnlabelled(c.HTTP.URL.Query())
 	if err != nil {
-		return Answer{}, err
+		return Response{}, err
 	}
 	if !wanted {
 		all = nil
 	}
-	return ok(presenter.PageOf(*at, p, all, show))
+	return ok(presenter.ForList(*at, p, all, show))
 }
 
-// nothing is an empty list, for what clients ask of everything and Torpor does not have.
-func nothing(_ context.Context, c *Call) (Answer, error) {
+// listNothing is an empty list, for what clients ask of everything and Torpor does not have.
+func listNothing(_ context.Context, c *Request) (Response, error) {
 	return page(c, nil, func(struct{}) struct{} { return struct{}{} })
 }

@@ -22,32 +22,32 @@ import (
 	"github.com/torpor-dev/torpor/internal/restart"
 )
 
-// player stands in for the controllers: it makes droplets of builds, and says of processes what they would say whose Pods
+// fakeControllers stands in for the controllers: it makes droplets of builds, and says of processes what they would say whose Pods
 // are ready, or crash, a moment after they were asked for.
-type player struct {
-	*world
+type fakeControllers struct {
+	*testEnv
 	mu sync.Mutex
 	// idle apps are left alone; crashing ones crash.
 	idle, crashing map[string]bool
 }
 
-const pace = 50 * time.Millisecond
+const fakeControllerInterval = 50 * time.Millisecond
 
-func play(t *testing.T, w *world) *player {
+func startFakeControllers(t *testing.T, w *testEnv) *fakeControllers {
 	t.Helper()
-	p := &player{world: w, idle: map[string]bool{}, crashing: map[string]bool{}}
+	p := &fakeControllers{testEnv: w, idle: map[string]bool{}, crashing: map[string]bool{}}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		tick := time.NewTicker(pace)
+		tick := time.NewTicker(fakeControllerInterval)
 		defer tick.Stop()
 		for {
 			select {
 			case <-ctx.Done():
 				return
 			case <-tick.C:
-				p.pass(ctx)
+				p.reconcileAll(ctx)
 			}
 		}
 	}()
@@ -58,14 +58,14 @@ func play(t *testing.T, w *world) *player {
 	return p
 }
 
-func (p *player) set(of map[string]bool, app string, is bool) {
+func (p *fakeControllers) setFlag(of map[string]bool, app string, is bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	of[app] = is
 }
 
-// pass looks at everything once; what fails is tried again in the next one.
-func (p *player) pass(ctx context.Context) {
+// reconcileAll looks at everything once; what fails is tried again in the next one.
+func (p *fakeControllers) reconcileAll(ctx context.Context) {
 	var builds korifiv1alpha1.CFBuildList
 	if p.Client.List(ctx, &builds) != nil {
 		return
@@ -85,27 +85,27 @@ func (p *player) pass(ctx context.Context) {
 		return
 	}
 	for i := range apps.Items {
-		p.remember(ctx, &apps.Items[i])
+		p.recordRevision(ctx, &apps.Items[i])
 	}
-	p.places(ctx)
+	p.createNamespaces(ctx)
 	var deployments torporv1alpha1.CFDeploymentList
 	if p.Client.List(ctx, &deployments) != nil {
 		return
 	}
 	for i := range deployments.Items {
-		p.deployment(ctx, &deployments.Items[i])
+		p.advanceDeployment(ctx, &deployments.Items[i])
 	}
 	var processes korifiv1alpha1.CFProcessList
 	if p.Client.List(ctx, &processes) != nil {
 		return
 	}
 	for i := range processes.Items {
-		p.process(ctx, &processes.Items[i])
+		p.reportProcess(ctx, &processes.Items[i])
 	}
 }
 
-// remember writes down the revision of an app.
-func (p *player) remember(ctx context.Context, app *korifiv1alpha1.CFApp) {
+// recordRevision writes down the revision of an app.
+func (p *fakeControllers) recordRevision(ctx context.Context, app *korifiv1alpha1.CFApp) {
 	revision, _, _ := restart.RevisionOf(app)
 	known := app.Status.Restarts
 	if len(known) > 0 && known[0].Revision == revision && known[0].Droplet == app.Annotations[torporv1alpha1.DropletAnnotation] {
@@ -125,8 +125,8 @@ func (p *player) remember(ctx context.Context, app *korifiv1alpha1.CFApp) {
 	_ = p.Client.Status().Update(ctx, app)
 }
 
-// places makes the namespaces of orgs and spaces.
-func (p *player) places(ctx context.Context) {
+// createNamespaces makes the namespaces of orgs and spaces.
+func (p *fakeControllers) createNamespaces(ctx context.Context) {
 	var orgs korifiv1alpha1.CFOrgList
 	var spaces korifiv1alpha1.CFSpaceList
 	if p.Client.List(ctx, &orgs) != nil || p.Client.List(ctx, &spaces) != nil {
@@ -144,27 +144,27 @@ func (p *player) places(ctx context.Context) {
 	}
 }
 
-func (p *player) process(ctx context.Context, process *korifiv1alpha1.CFProcess) {
+func (p *fakeControllers) reportProcess(ctx context.Context, reportProcess *korifiv1alpha1.CFProcess) {
 	var app korifiv1alpha1.CFApp
-	if p.Client.Get(ctx, client.ObjectKey{Namespace: process.Namespace, Name: process.Spec.AppRef.Name}, &app) != nil {
+	if p.Client.Get(ctx, client.ObjectKey{Namespace: reportProcess.Namespace, Name: reportProcess.Spec.AppRef.Name}, &app) != nil {
 		return
 	}
 	p.mu.Lock()
 	idle, crashing := p.idle[app.Name], p.crashing[app.Name]
 	p.mu.Unlock()
-	p.remember(ctx, &app)
+	p.recordRevision(ctx, &app)
 	if idle {
 		return
 	}
-	before := process.Status.DeepCopy()
-	report(&app, process, crashing)
-	if !equality.Semantic.DeepEqual(before, &process.Status) {
-		_ = p.Client.Status().Update(ctx, process)
+	before := reportProcess.Status.DeepCopy()
+	setProcessStatus(&app, reportProcess, crashing)
+	if !equality.Semantic.DeepEqual(before, &reportProcess.Status) {
+		_ = p.Client.Status().Update(ctx, reportProcess)
 	}
 }
 
-// deployment asks for the revision in one pass, and says in a later one how it went.
-func (p *player) deployment(ctx context.Context, d *torporv1alpha1.CFDeployment) {
+// advanceDeployment asks for the revision in one pass, and says in a later one how it went.
+func (p *fakeControllers) advanceDeployment(ctx context.Context, d *torporv1alpha1.CFDeployment) {
 	var app korifiv1alpha1.CFApp
 	if d.Status.Value == torporv1alpha1.FinalizedDeployment || p.Client.Get(ctx, client.ObjectKey{Namespace: d.Namespace, Name: d.Spec.AppRef.Name}, &app) != nil {
 		return
@@ -196,7 +196,7 @@ func (p *player) deployment(ctx context.Context, d *torporv1alpha1.CFDeployment)
 	_ = p.Client.Status().Update(ctx, d)
 }
 
-func report(app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess, crashing bool) {
+func setProcessStatus(app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess, crashing bool) {
 	s := &process.Status
 	s.ObservedRevision, _, _ = restart.RevisionOf(app)
 	ready := metav1.Condition{Type: korifiv1alpha1.ReadyCondition, Status: metav1.ConditionTrue, Reason: korifiv1alpha1.StoppedReason}
@@ -218,15 +218,15 @@ func report(app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess, crashi
 	meta.SetStatusCondition(&s.Conditions, ready)
 }
 
-// app is one with a droplet, as a push leaves it.
-func (w *world) app(t *testing.T, space, name string, instances int32, state korifiv1alpha1.AppState) string {
+// createApp is one with a droplet, as a push leaves it.
+func (w *testEnv) createApp(t *testing.T, space, name string, instances int32, state korifiv1alpha1.AppState) string {
 	t.Helper()
-	alice := w.caller(t, "alice")
+	alice := w.callerNamed(t, "alice")
 	made := alice.send(t, "POST", "/v3/apps", `{"name":"`+name+`","lifecycle":{"type":"docker"},"relationships":{"space":{"data":{"guid":"`+space+`"}}}}`)
-	guid := field(t, made.body, "guid")
+	guid := jsonField(t, made.body, "guid")
 	image := alice.send(t, "POST", "/v3/packages", `{"type":"docker","data":{"image":"shop:1"},"relationships":{"app":{"data":{"guid":"`+guid+`"}}}}`)
-	build := alice.send(t, "POST", "/v3/builds", `{"package":{"guid":"`+field(t, image.body, "guid")+`"}}`)
-	droplet := field(t, alice.get(t, "/v3/builds/"+field(t, build.body, "guid")).body, "droplet.guid")
+	build := alice.send(t, "POST", "/v3/builds", `{"package":{"guid":"`+jsonField(t, image.body, "guid")+`"}}`)
+	droplet := jsonField(t, alice.get(t, "/v3/builds/"+jsonField(t, build.body, "guid")).body, "droplet.guid")
 	alice.send(t, "PATCH", "/v3/apps/"+guid+"/relationships/current_droplet", `{"data":{"guid":"`+droplet+`"}}`)
 	alice.send(t, "POST", "/v3/apps/"+guid+"/processes/web/actions/scale", `{"instances":`+strconv.Itoa(int(instances))+`}`)
 	if state == korifiv1alpha1.StartedState {
@@ -236,14 +236,14 @@ func (w *world) app(t *testing.T, space, name string, instances int32, state kor
 	return guid
 }
 
-// pod is one of an app's instances as far as labels go.
-func (w *world) pod(t *testing.T, space, app, index string) {
+// createPod is one of an app's instances as far as labels go.
+func (w *testEnv) createPod(t *testing.T, space, app, index string) {
 	t.Helper()
-	w.podOn(t, "", space, app, index)
+	w.createPodOnNode(t, "", space, app, index)
 }
 
-// podOn is the same on a node, by name.
-func (w *world) podOn(t *testing.T, node, space, app, index string) string {
+// createPodOnNode is the same on a node, by name.
+func (w *testEnv) createPodOnNode(t *testing.T, node, space, app, index string) string {
 	t.Helper()
 	var a korifiv1alpha1.CFApp
 	if err := w.Client.Get(t.Context(), client.ObjectKey{Namespace: space, Name: app}, &a); err != nil {

@@ -39,8 +39,8 @@ type Pagination struct {
 	Previous     *Link `json:"previous"`
 }
 
-// PageOf is one page of all, each shown by show. at is the request's address.
-func PageOf[T, V any](at url.URL, page payloads.Page, all []T, show func(T) V) List[V] {
+// ForList is one page of all, each shown by show. at is the request's address.
+func ForList[T, V any](at url.URL, page payloads.Page, all []T, show func(T) V) List[V] {
 	pages := max(1, (len(all)+page.PerPage-1)/page.PerPage)
 	link := func(n int) Link {
 		q := at.Query()
@@ -72,32 +72,32 @@ type Metadata struct {
 	Annotations struct{} `json:"annotations"`
 }
 
-// ToOne is a relationship.
-type ToOne struct {
-	Data *GUID `json:"data"`
+// Relationship is a relationship.
+type Relationship struct {
+	Data *Reference `json:"data"`
 }
 
-// GUID is a reference.
-type GUID struct {
+// Reference is a reference.
+type Reference struct {
 	GUID string `json:"guid"`
 }
 
-// To is a relationship to an object; to none if guid is empty.
-func To(guid string) ToOne {
+// RelationshipTo is a relationship to an object; to none if guid is empty.
+func RelationshipTo(guid string) Relationship {
 	if guid == "" {
-		return ToOne{}
+		return Relationship{}
 	}
-	return ToOne{Data: &GUID{GUID: guid}}
+	return Relationship{Data: &Reference{GUID: guid}}
 }
 
-// Stamp is a time as CF writes it.
-func Stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+// FormatTime is a time as CF writes it.
+func FormatTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// changed is when an object was changed last, as far as it says so itself.
-func changed(o metav1.Object) string {
+// updatedAt is when an object was changed last, as far as it says so itself.
+func updatedAt(o metav1.Object) string {
 	at := o.GetCreationTimestamp().Time
 	if revised, err := time.Parse(time.RFC3339, o.GetAnnotations()[torporv1alpha1.RevisedAtAnnotation]); err == nil && revised.After(at) {
 		at = revised
 	}
-	return Stamp(at)
+	return FormatTime(at)
 }

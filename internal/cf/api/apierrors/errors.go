@@ -33,90 +33,90 @@ func (f *CFError) Error() string {
 // Unwrap is the cause.
 func (f *CFError) Unwrap() error { return f.Cause }
 
-// UnknownRequest is for a path that the API does not have.
-func UnknownRequest() *CFError {
+// NewUnknownRequest is for a path that the API does not have.
+func NewUnknownRequest() *CFError {
 	return &CFError{Status: http.StatusNotFound, Code: 10000, Title: "CF-NotFound", Detail: "Unknown request"}
 }
 
-// WrongMethod is for a path that the API has, but not so.
-func WrongMethod(method string, expected []string) *CFError {
+// NewMethodNotAllowed is for a path that the API has, but not so.
+func NewMethodNotAllowed(method string, expected []string) *CFError {
 	return &CFError{
 		Status: http.StatusMethodNotAllowed, Code: 10000, Title: "CF-MethodNotAllowed",
 		Detail: "expected " + strings.Join(expected, " or ") + " for this path, found " + method,
 	}
 }
 
-// NotFound is for a thing, such as "App", that is not there or not for this caller; the two look the same.
-func NotFound(thing string) *CFError {
+// NewNotFound is for a thing, such as "App", that is not there or not for this caller; the two look the same.
+func NewNotFound(thing string) *CFError {
 	return &CFError{Status: http.StatusNotFound, Code: 10010, Title: "CF-ResourceNotFound", Detail: thing + " not found"}
 }
 
-// NotAuthenticated is for a caller whom Kubernetes does not know; what says what was expected.
-func NotAuthenticated(what string) *CFError {
+// NewNotAuthenticated is for a caller whom Kubernetes does not know; what says what was expected.
+func NewNotAuthenticated(what string) *CFError {
 	return &CFError{Status: http.StatusUnauthorized, Code: 10002, Title: "CF-NotAuthenticated", Detail: what}
 }
 
-// NotAuthorized is for a caller who may see a thing but not do this to it.
-func NotAuthorized(cause error) *CFError {
+// NewNotAuthorized is for a caller who may see a thing but not do this to it.
+func NewNotAuthorized(cause error) *CFError {
 	return &CFError{
 		Status: http.StatusForbidden, Code: 10003, Title: "CF-NotAuthorized",
 		Detail: "You are not authorized to perform the requested action", Cause: cause,
 	}
 }
 
-// Unprocessable is for a request that makes no sense; detail says what was expected, what was found and what to do.
-func Unprocessable(detail string) *CFError {
+// NewUnprocessableEntity is for a request that makes no sense; detail says what was expected, what was found and what to do.
+func NewUnprocessableEntity(detail string) *CFError {
 	return &CFError{Status: http.StatusUnprocessableEntity, Code: 10008, Title: "CF-UnprocessableEntity", Detail: detail}
 }
 
-// BadBody is for a body or a query that cannot be read.
-func BadBody(detail string) *CFError {
+// NewMessageParseError is for a body or a query that cannot be read.
+func NewMessageParseError(detail string) *CFError {
 	return &CFError{Status: http.StatusBadRequest, Code: 1001, Title: "CF-MessageParseError", Detail: detail}
 }
 
-// TooMany is for a caller who asks too often.
-func TooMany() *CFError {
+// NewRateLimitExceeded is for a caller who asks too often.
+func NewRateLimitExceeded() *CFError {
 	return &CFError{
 		Status: http.StatusTooManyRequests, Code: 10013, Title: "CF-RateLimitExceeded",
 		Detail: "Rate Limit Exceeded: expected fewer requests of one caller; wait a second and try again",
 	}
 }
 
-// Unavailable is for whatever is not the caller's doing. It is 503 because the client shows its detail, and that of no 500.
-func Unavailable(detail string, cause error) *CFError {
+// NewServiceUnavailable is for whatever is not the caller's doing. It is 503 because the client shows its detail, and that of no 500.
+func NewServiceUnavailable(detail string, cause error) *CFError {
 	return &CFError{Status: http.StatusServiceUnavailable, Code: 10015, Title: "CF-ServiceUnavailable", Detail: detail, Cause: cause}
 }
 
-// Hidden is Of, for a thing whose being there is nobody's business who may not read it.
-func Hidden(err error, thing string) *CFError {
+// ForbiddenAsNotFound is Of, for a thing whose being there is nobody's business who may not read it.
+func ForbiddenAsNotFound(err error, thing string) *CFError {
 	if k8serrors.IsForbidden(err) {
-		return NotFound(thing)
+		return NewNotFound(thing)
 	}
-	return Of(err, thing)
+	return FromError(err, thing)
 }
 
-// Of turns any error into a fault. thing is what was asked for, such as "App".
-func Of(err error, thing string) *CFError {
+// FromError turns any error into a fault. thing is what was asked for, such as "App".
+func FromError(err error, thing string) *CFError {
 	var known *CFError
 	var status k8serrors.APIStatus
 	switch {
 	case errors.As(err, &known):
 		return known
 	case k8serrors.IsNotFound(err):
-		return NotFound(thing)
+		return NewNotFound(thing)
 	case k8serrors.IsUnauthorized(err):
-		return NotAuthenticated("Authentication error: Kubernetes does not know these credentials; log in again")
+		return NewNotAuthenticated("Authentication error: Kubernetes does not know these credentials; log in again")
 	case k8serrors.IsForbidden(err):
-		return NotAuthorized(err)
+		return NewNotAuthorized(err)
 	case (k8serrors.IsInvalid(err) || k8serrors.IsBadRequest(err) || k8serrors.IsAlreadyExists(err)) && errors.As(err, &status):
-		return Unprocessable(status.Status().Message)
+		return NewUnprocessableEntity(status.Status().Message)
 	case k8serrors.IsTooManyRequests(err):
-		return TooMany()
+		return NewRateLimitExceeded()
 	case k8serrors.IsConflict(err):
-		return Unavailable("Somebody else changed this at the same moment, and nothing was done; try again", err)
+		return NewServiceUnavailable("Somebody else changed this at the same moment, and nothing was done; try again", err)
 	case k8serrors.IsInternalError(err):
-		return Unavailable("Kubernetes could not do this, and nothing was changed; try again. If it stays so, ask the platform team whether torpor manager, which admits changes of apps, is running", err)
+		return NewServiceUnavailable("Kubernetes could not do this, and nothing was changed; try again. If it stays so, ask the platform team whether torpor manager, which admits changes of apps, is running", err)
 	default:
-		return Unavailable("Kubernetes did not answer as expected; try again, and if it stays so, ask the platform team for the log of torpor cf-api", err)
+		return NewServiceUnavailable("Kubernetes did not answer as expected; try again, and if it stays so, ask the platform team for the log of torpor cf-api", err)
 	}
 }

@@ -29,13 +29,13 @@ func TestLists(t *testing.T) {
 	if os.Getenv("TORPOR_BENCH") == "" {
 		t.Skip("TORPOR_BENCH is not set: expected 1, to measure lists of 5,000 apps")
 	}
-	w := newWorld(t)
+	w := newTestEnv(t)
 	spaces := make([]string, manySpaces)
 	for i := range spaces {
-		spaces[i] = w.space(t)
+		spaces[i] = w.createSpace(t)
 	}
-	w.fill(t, spaces)
-	alice := w.caller(t, "alice")
+	w.createManyApps(t, spaces)
+	alice := w.callerNamed(t, "alice")
 	for _, path := range []string{
 		"/v3/apps?order_by=name&per_page=5000", "/v3/processes?embed=process_instances&per_page=5000",
 		"/v3/apps?order_by=name&per_page=50", "/v3/apps?names=app-7&space_guids=" + spaces[7],
@@ -58,8 +58,8 @@ func TestLists(t *testing.T) {
 	}
 }
 
-// fill makes the apps and their processes.
-func (w *world) fill(t *testing.T, spaces []string) {
+// createManyApps makes the apps and their processes.
+func (w *testEnv) createManyApps(t *testing.T, spaces []string) {
 	t.Helper()
 	const writers = 8
 	var group sync.WaitGroup
@@ -83,9 +83,9 @@ func (w *world) fill(t *testing.T, spaces []string) {
 		})
 	}
 	group.Wait()
-	alice := w.caller(t, "alice")
+	alice := w.callerNamed(t, "alice")
 	testenv.Eventually(t, "the API knows all apps", func() error {
-		if n := field(t, alice.get(t, "/v3/processes?per_page=1").body, "pagination.total_results"); n != strconv.Itoa(manyApps) {
+		if n := jsonField(t, alice.get(t, "/v3/processes?per_page=1").body, "pagination.total_results"); n != strconv.Itoa(manyApps) {
 			return fmt.Errorf("found %s", n)
 		}
 		return nil

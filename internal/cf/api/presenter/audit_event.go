@@ -13,43 +13,43 @@ import (
 	"github.com/torpor-dev/torpor/internal/restart"
 )
 
-// Event is an audit event of CF v3.
-type Event struct {
+// AuditEvent is an audit event of CF v3.
+type AuditEvent struct {
 	GUID         string            `json:"guid"`
 	CreatedAt    string            `json:"created_at"`
 	UpdatedAt    string            `json:"updated_at"`
 	Type         string            `json:"type"`
-	Actor        Party             `json:"actor"`
-	Target       Party             `json:"target"`
+	Actor        EventParty        `json:"actor"`
+	Target       EventParty        `json:"target"`
 	Data         map[string]string `json:"data"`
-	Space        *GUID             `json:"space"`
-	Organization *GUID             `json:"organization"`
+	Space        *Reference        `json:"space"`
+	Organization *Reference        `json:"organization"`
 
 	at time.Time
 }
 
-// Party is who did something, or what it was done to.
-type Party struct {
+// EventParty is who did something, or what it was done to.
+type EventParty struct {
 	GUID string `json:"guid"`
 	Type string `json:"type"`
 	Name string `json:"name"`
 }
 
-// EventsOf tells an app's story, the newest first: its restarts, and what Kubernetes has told of it.
-func EventsOf(app *korifiv1alpha1.CFApp, told []corev1.Event) []Event {
-	target := Party{GUID: app.Name, Type: "app", Name: app.Spec.DisplayName}
-	space := &GUID{GUID: app.Namespace}
+// ForAuditEvents tells an app's story, the newest first: its restarts, and what Kubernetes has told of it.
+func ForAuditEvents(app *korifiv1alpha1.CFApp, told []corev1.Event) []AuditEvent {
+	target := EventParty{GUID: app.Name, Type: "app", Name: app.Spec.DisplayName}
+	space := &Reference{GUID: app.Namespace}
 	kinds := map[korifiv1alpha1.RestartCause]string{
 		korifiv1alpha1.CausedByStop: "audit.app.stop", korifiv1alpha1.CausedByRestart: "audit.app.restart",
 		korifiv1alpha1.CausedByDeployment: "audit.app.deployment.create", korifiv1alpha1.CausedByRepair: "audit.app.repair",
 	}
-	var all []Event
-	for _, r := range began(app) {
+	var all []AuditEvent
+	for _, r := range knownRevisions(app) {
 		if r.Cause == "" || r.Cause == korifiv1alpha1.CausedByCreation {
 			continue
 		}
-		all = append(all, Event{
-			GUID: RevisionGUID(app.Name, r.Revision), Type: kinds[r.Cause], Actor: Party{GUID: r.By, Type: "user", Name: r.By}, Target: target,
+		all = append(all, AuditEvent{
+			GUID: RevisionGUID(app.Name, r.Revision), Type: kinds[r.Cause], Actor: EventParty{GUID: r.By, Type: "user", Name: r.By}, Target: target,
 			Data: map[string]string{"revision": restart.FormatRevision(r.Revision), "droplet": r.Droplet}, Space: space, at: r.At.Time,
 		})
 	}
@@ -66,14 +66,14 @@ func EventsOf(app *korifiv1alpha1.CFApp, told []corev1.Event) []Event {
 		if by == "" {
 			by = e.Source.Component
 		}
-		all = append(all, Event{
-			GUID: string(e.UID), Type: "app." + strings.ToLower(e.Reason), Actor: Party{GUID: by, Type: "process", Name: by}, Target: target,
+		all = append(all, AuditEvent{
+			GUID: string(e.UID), Type: "app." + strings.ToLower(e.Reason), Actor: EventParty{GUID: by, Type: "process", Name: by}, Target: target,
 			Data: map[string]string{"reason": e.Message}, Space: space, at: at,
 		})
 	}
-	slices.SortStableFunc(all, func(a, b Event) int { return b.at.Compare(a.at) })
+	slices.SortStableFunc(all, func(a, b AuditEvent) int { return b.at.Compare(a.at) })
 	for i := range all {
-		all[i].CreatedAt, all[i].UpdatedAt = Stamp(all[i].at), Stamp(all[i].at)
+		all[i].CreatedAt, all[i].UpdatedAt = FormatTime(all[i].at), FormatTime(all[i].at)
 	}
 	return all
 }

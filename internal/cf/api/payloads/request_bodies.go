@@ -9,8 +9,8 @@ type Relationship struct {
 	} `json:"data"`
 }
 
-// App is the body of POST and PATCH of an app.
-type App struct {
+// AppBody is the body of POST and PATCH of an app.
+type AppBody struct {
 	Name          string `json:"name"`
 	State         string `json:"state"`
 	Relationships struct {
@@ -22,8 +22,8 @@ type App struct {
 	EnvironmentVariables map[string]string `json:"environment_variables"`
 }
 
-// Process is the body of PATCH of a process; nil leaves a field as it is.
-type Process struct {
+// ProcessPatch is the body of PATCH of a process; nil leaves a field as it is.
+type ProcessPatch struct {
 	Command     *string      `json:"command"`
 	HealthCheck *HealthCheck `json:"health_check"`
 }
@@ -38,15 +38,15 @@ type HealthCheck struct {
 	} `json:"data"`
 }
 
-// Scale is the body of actions/scale; nil leaves a field as it is.
-type Scale struct {
+// ProcessScale is the body of actions/scale; nil leaves a field as it is.
+type ProcessScale struct {
 	Instances *int32 `json:"instances"`
 	MemoryMB  *int64 `json:"memory_in_mb"`
 	DiskMB    *int64 `json:"disk_in_mb"`
 }
 
-// Package is the body of POST /v3/packages.
-type Package struct {
+// PackageCreate is the body of POST /v3/packages.
+type PackageCreate struct {
 	Type          string `json:"type"`
 	Relationships struct {
 		App Relationship `json:"app"`
@@ -57,15 +57,15 @@ type Package struct {
 	} `json:"data"`
 }
 
-// Build is the body of POST /v3/builds.
-type Build struct {
+// BuildCreate is the body of POST /v3/builds.
+type BuildCreate struct {
 	Package struct {
 		GUID string `json:"guid"`
 	} `json:"package"`
 }
 
-// Deployment is the body of POST /v3/deployments.
-type Deployment struct {
+// DeploymentCreate is the body of POST /v3/deployments.
+type DeploymentCreate struct {
 	Strategy      string `json:"strategy"`
 	Relationships struct {
 		App Relationship `json:"app"`
@@ -86,21 +86,21 @@ type Deployment struct {
 	} `json:"options"`
 }
 
-// Variables is the body of PATCH of an app's environment variables; nil takes one away.
-type Variables struct {
+// EnvVarsPatch is the body of PATCH of an app's environment variables; nil takes one away.
+type EnvVarsPatch struct {
 	Var map[string]*string `json:"var"`
 }
 
-// Place is the body of POST of an org or a space.
-type Place struct {
+// OrgOrSpaceCreate is the body of POST of an org or a space.
+type OrgOrSpaceCreate struct {
 	Name          string `json:"name"`
 	Relationships struct {
 		Organization Relationship `json:"organization"`
 	} `json:"relationships"`
 }
 
-// Role is the body of POST /v3/roles; users are meant by their name.
-type Role struct {
+// RoleCreate is the body of POST /v3/roles; users are meant by their name.
+type RoleCreate struct {
 	Type          string `json:"type"`
 	Relationships struct {
 		User struct {

@@ -14,33 +14,33 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 )
 
-// parallel is how many questions are asked at once for one request.
-const parallel = 16
+// maxParallelReviews is how many questions are asked at once for one request.
+const maxParallelReviews = 16
 
-// Question is whether a caller may do something. An empty namespace means all of them.
-type Question struct{ Namespace, Verb, Resource string }
+// Permission is whether a caller may do something. An empty namespace means all of them.
+type Permission struct{ Namespace, Verb, Resource string }
 
 type answer struct {
 	allowed bool
 	until   time.Time
 }
 
-// memory is what is known of a credential.
-type memory struct {
+// identity is what is known of a credential.
+type identity struct {
 	name   string
 	groups []string
 	until  time.Time
 
 	mu      sync.Mutex
-	answers map[Question]answer
+	answers map[Permission]answer
 }
 
 // May asks the API server, as the caller, what the caller may do with a resource of korifi's group.
-func (c *Caller) May(ctx context.Context, q Question) (bool, error) {
+func (c *Caller) May(ctx context.Context, q Permission) (bool, error) {
 	now := c.clock.Now()
-	c.memory.mu.Lock()
-	known, ok := c.memory.answers[q]
-	c.memory.mu.Unlock()
+	c.identity.mu.Lock()
+	known, ok := c.identity.answers[q]
+	c.identity.mu.Unlock()
 	if ok && now.Before(known.until) {
 		return known.allowed, nil
 	}
@@ -52,25 +52,25 @@ func (c *Caller) May(ctx context.Context, q Question) (bool, error) {
 	if err := c.Client.Create(ctx, review); err != nil {
 		return false, fmt.Errorf("ask what the caller may: %w", err)
 	}
-	until := now.Add(remembered)
+	until := now.Add(answerTTL)
 	if !review.Status.Allowed {
-		until = now.Add(refused)
+		until = now.Add(denialTTL)
 	}
-	c.memory.mu.Lock()
-	c.memory.answers[q] = answer{allowed: review.Status.Allowed, until: until}
-	c.memory.mu.Unlock()
+	c.identity.mu.Lock()
+	c.identity.answers[q] = answer{allowed: review.Status.Allowed, until: until}
+	c.identity.mu.Unlock()
 	return review.Status.Allowed, nil
 }
 
-// Where are those of the namespaces in which the caller may do something.
-func (c *Caller) Where(ctx context.Context, namespaces []string, verb, resource string) (map[string]bool, error) {
-	everywhere, err := c.May(ctx, Question{Verb: verb, Resource: resource})
+// AllowedNamespaces are those of the namespaces in which the caller may do something.
+func (c *Caller) AllowedNamespaces(ctx context.Context, namespaces []string, verb, resource string) (map[string]bool, error) {
+	everywhere, err := c.May(ctx, Permission{Verb: verb, Resource: resource})
 	if err != nil {
 		return nil, err
 	}
 	allowed := make([]bool, len(namespaces))
 	wrong := make([]error, len(namespaces))
-	slots := make(chan struct{}, parallel)
+	slots := make(chan struct{}, maxParallelReviews)
 	var group sync.WaitGroup
 	for i, namespace := range namespaces {
 		if everywhere {
@@ -80,7 +80,7 @@ func (c *Caller) Where(ctx context.Context, namespaces []string, verb, resource 
 		slots <- struct{}{}
 		group.Go(func() {
 			defer func() { <-slots }()
-			allowed[i], wrong[i] = c.May(ctx, Question{Namespace: namespace, Verb: verb, Resource: resource})
+			allowed[i], wrong[i] = c.May(ctx, Permission{Namespace: namespace, Verb: verb, Resource: resource})
 		})
 	}
 	group.Wait()

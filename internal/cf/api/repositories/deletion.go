@@ -14,11 +14,11 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
 )
 
-const jobThing = "Job"
+const jobResourceType = "Job"
 
-// AppGone says that an app which is being deleted is gone, and its Pods with it. There is no such job while the app is not
+// IsAppGone says that an app which is being deleted is gone, and its Pods with it. There is no such job while the app is not
 // being deleted, nor for who may not see it.
-func (s *Store) AppGone(ctx context.Context, caller *authorization.Caller, guid string) (bool, error) {
+func (s *Store) IsAppGone(ctx context.Context, caller *authorization.Caller, guid string) (bool, error) {
 	var found korifiv1alpha1.CFAppList
 	if err := s.cache.List(ctx, &found, client.MatchingFields{byGUID: guid}); err != nil {
 		return false, fmt.Errorf("find the app: %w", err)
@@ -27,14 +27,14 @@ func (s *Store) AppGone(ctx context.Context, caller *authorization.Caller, guid 
 		return true, nil
 	}
 	app := &found.Items[0]
-	if err := s.visible(ctx, caller, app.Namespace, Apps, jobThing); err != nil {
+	if err := s.checkVisible(ctx, caller, app.Namespace, Apps, jobResourceType); err != nil {
 		return false, err
 	}
-	return goes(ctx, caller, app.DeepCopy())
+	return isGone(ctx, caller, app.DeepCopy())
 }
 
-// SpaceGone says the same of a space, and OrgGone of an org: its namespace is gone, too.
-func (s *Store) SpaceGone(ctx context.Context, caller *authorization.Caller, guid string) (bool, error) {
+// IsSpaceGone says the same of a space, and OrgGone of an org: its namespace is gone, too.
+func (s *Store) IsSpaceGone(ctx context.Context, caller *authorization.Caller, guid string) (bool, error) {
 	var found korifiv1alpha1.CFSpaceList
 	if err := s.cache.List(ctx, &found, client.MatchingFields{byGUID: guid}); err != nil {
 		return false, fmt.Errorf("find the space: %w", err)
@@ -42,11 +42,11 @@ func (s *Store) SpaceGone(ctx context.Context, caller *authorization.Caller, gui
 	if len(found.Items) == 0 {
 		return true, nil
 	}
-	return goes(ctx, caller, found.Items[0].DeepCopy())
+	return isGone(ctx, caller, found.Items[0].DeepCopy())
 }
 
-// OrgGone: see SpaceGone.
-func (s *Store) OrgGone(ctx context.Context, caller *authorization.Caller, guid string) (bool, error) {
+// IsOrgGone: see SpaceGone.
+func (s *Store) IsOrgGone(ctx context.Context, caller *authorization.Caller, guid string) (bool, error) {
 	var found korifiv1alpha1.CFOrgList
 	if err := s.cache.List(ctx, &found, client.MatchingFields{byGUID: guid}); err != nil {
 		return false, fmt.Errorf("find the org: %w", err)
@@ -54,11 +54,11 @@ func (s *Store) OrgGone(ctx context.Context, caller *authorization.Caller, guid 
 	if len(found.Items) == 0 {
 		return true, nil
 	}
-	return goes(ctx, caller, found.Items[0].DeepCopy())
+	return isGone(ctx, caller, found.Items[0].DeepCopy())
 }
 
-// goes asks the API server, as the caller, when the cache does not show yet that an object is being deleted.
-func goes(ctx context.Context, caller *authorization.Caller, o client.Object) (gone bool, err error) {
+// isGone asks the API server, as the caller, when the cache does not show yet that an object is being deleted.
+func isGone(ctx context.Context, caller *authorization.Caller, o client.Object) (gone bool, err error) {
 	if !o.GetDeletionTimestamp().IsZero() {
 		return false, nil
 	}
@@ -67,9 +67,9 @@ func goes(ctx context.Context, caller *authorization.Caller, o client.Object) (g
 	case k8serrors.IsNotFound(err):
 		return true, nil
 	case err != nil:
-		return false, apierrors.Hidden(err, jobThing)
+		return false, apierrors.ForbiddenAsNotFound(err, jobResourceType)
 	case o.GetDeletionTimestamp().IsZero():
-		return false, apierrors.NotFound(jobThing)
+		return false, apierrors.NewNotFound(jobResourceType)
 	default:
 		return false, nil
 	}

@@ -22,10 +22,10 @@ func TestRealClient(t *testing.T) {
 	if binary == "" {
 		t.Skip("CF_CLI is not set: expected the path of the cf client, version 8 or 9; the conversations in testdata are replayed without it")
 	}
-	w := newWorld(t)
-	w.player = play(t, w)
-	space := w.space(t)
-	c := cf{binary: binary, env: w.home(t, "alice")}
+	w := newTestEnv(t)
+	w.controllers = startFakeControllers(t, w)
+	space := w.createSpace(t)
+	c := cfCLI{binary: binary, env: w.writeCFHome(t, "alice")}
 	c.run(t, "", "api", w.url, "--skip-ssl-validation")
 	c.run(t, "", "auth", "alice")
 	for _, step := range []struct{ says, command string }{
@@ -54,13 +54,13 @@ func TestRealClient(t *testing.T) {
 	}
 }
 
-type cf struct {
+type cfCLI struct {
 	binary string
 	env    []string
 }
 
 // run expects exit code 0 and some words.
-func (c cf) run(t *testing.T, says string, args ...string) {
+func (c cfCLI) run(t *testing.T, says string, args ...string) {
 	t.Helper()
 	const patience = 2 * time.Minute
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -75,13 +75,13 @@ func (c cf) run(t *testing.T, says string, args ...string) {
 	}
 }
 
-// home is where the client finds its settings and somebody's kubeconfig.
-func (w *world) home(t *testing.T, user string) []string {
+// writeCFHome is where the client finds its settings and somebody's kubeconfig.
+func (w *testEnv) writeCFHome(t *testing.T, user string) []string {
 	t.Helper()
 	dir := t.TempDir()
 	kubeconfig := clientcmdapi.NewConfig()
 	kubeconfig.Clusters["c"] = &clientcmdapi.Cluster{Server: w.Config.Host, CertificateAuthorityData: w.Config.CAData}
-	kubeconfig.AuthInfos[user] = &clientcmdapi.AuthInfo{Token: w.token(t, user)}
+	kubeconfig.AuthInfos[user] = &clientcmdapi.AuthInfo{Token: w.requestToken(t, user)}
 	kubeconfig.Contexts["c"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: user}
 	kubeconfig.CurrentContext = "c"
 	file := filepath.Join(dir, "kubeconfig")

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package handlers
+
+import "net/http"
+
+// Route is one row of what the API answers.
+type Route struct {
+	Method string
+	// Path is in the patterns of net/http.
+	Path string
+	// Public needs no credentials.
+	Public bool
+	// Description says what it is for, for the table in docs/cf.md; Rights are what the caller needs in Kubernetes.
+	Description, Rights string
+	Handle              Handler
+}
+
+const (
+	get   = http.MethodGet
+	post  = http.MethodPost
+	patch = http.MethodPatch
+	del   = http.MethodDelete
+
+	seesApp     = "get cfapps"
+	changesApp  = "patch cfapps"
+	seesProcess = "get cfprocesses, cfapps"
+	scales      = "patch cfprocesses"
+	listsApps   = "list cfapps"
+)
+
+// Routes is what the API answers; whatever is not in it is an unknown request.
+func Routes() []Route {
+	return append(append(generalRoutes(), appRoutes()...), append(processRoutes(), dropletRoutes()...)...)
+}
+
+func generalRoutes() []Route {
+	return []Route{
+		{get, "/{$}", true, "where everything is, and the version", "", getRoot},
+		{get, "/v3/info", true, "about this API", "", getInfo},
+		{get, "/healthz", true, "for probes", "", getHealth},
+		{post, "/oauth/token", true, "a token that lets nobody in, for clients that insist on one", "", createToken},
+		{get, "/whoami", false, "who the caller is", "", getWhoAmI},
+		{get, "/v3/organizations", false, "orgs: `names`, `guids`", "list cfspaces in the org, or any of its spaces", listOrgs},
+		{get, "/v3/organizations/{guid}", false, "an org", "list cfspaces in the org, or any of its spaces", getOrg},
+		{post, "/v3/organizations", false, "make an org; held until it has its namespace, at most 10 s", "create cforgs", createOrg},
+		{del, "/v3/organizations/{guid}", false, "delete an org", "delete cforgs", deleteOrg},
+		{get, "/v3/spaces", false, "spaces: `names`, `guids`, `organization_guids`", listsApps, listSpaces},
+		{get, "/v3/spaces/{guid}", false, "a space", listsApps, getSpace},
+		{post, "/v3/spaces", false, "make a space; held until it has its namespace, at most 10 s", "create cfspaces in the org", createSpace},
+		{del, "/v3/spaces/{guid}", false, "delete a space with all that is in it; the job is over when it is gone", "delete cfspaces in the org", deleteSpace},
+		{post, "/v3/roles", false, "give a user a role: a RoleBinding of one of Torpor's ClusterRoles", "create rolebindings, bind clusterroles", createRole},
+		{post, "/v3/spaces/{guid}/actions/apply_manifest", false, "apps and processes of a manifest; routes, services and sidecars are read over, with a warning", "create cfapps, cfprocesses, secrets", applyManifest},
+		{post, "/v3/spaces/{guid}/manifest_diff", false, "what a manifest would change; it changes nothing", "list cfapps, get secrets", getManifestDiff},
+		{get, "/v3/jobs/{guid}", false, "deletions and manifests; held until it is over, at most 10 s", "get what is deleted", getJob},
+		{get, "/v3/audit_events", false, "restarts of apps and what Kubernetes tells of them: `target_guids`, `types`", "list cfapps, events", listAuditEvents},
+		{get, "/api/v1/info", false, "Log Cache", "", getLogCacheInfo},
+		{get, "/api/v1/read/{guid}", false, "an app's logs, read from its Pods: `limit`, `start_time`, `end_time`, `descending`, `envelope_types`", "list pods, get pods/log", readLogs},
+		{get, "/v3/routes", false, "empty", "", listNothing},
+		{get, "/v3/domains", false, "empty", "", listNothing},
+		{get, "/v3/service_instances", false, "empty", "", listNothing},
+		{get, "/v3/service_credential_bindings", false, "empty", "", listNothing},
+		{get, "/v3/buildpacks", false, "empty", "", listNothing},
+		{get, "/v3/stacks", false, "empty", "", listNothing},
+	}
+}
+
+func appRoutes() []Route {
+	return []Route{
+		{get, "/v3/apps", false, "apps: `names`, `guids`, `space_guids`, `organization_guids`, `order_by`", listsApps, listApps},
+		{post, "/v3/apps", false, "make a stopped app and its web process", "create cfapps, cfprocesses, secrets", createApp},
+		{get, "/v3/apps/{guid}", false, "an app, with its revision", seesApp, getApp},
+		{patch, "/v3/apps/{guid}", false, "rename an app", changesApp, updateApp},
+		{del, "/v3/apps/{guid}", false, "delete an app; the job is over when its Pods are gone", "delete cfapps", deleteApp},
+		{post, "/v3/apps/{guid}/actions/start", false, "start: one patch; answers at once", changesApp, startApp},
+		{post, "/v3/apps/{guid}/actions/stop", false, "stop: one patch, which begins a revision", changesApp, stopApp},
+		{post, "/v3/apps/{guid}/actions/restart", false, "restart: one patch that never leaves STARTED; starts a stopped app", changesApp, restartApp},
+		{get, "/v3/apps/{guid}/env", false, "an app's environment", "get secrets", getAppEnvironment},
+		{get, "/v3/apps/{guid}/environment_variables", false, "an app's own variables", "get secrets", getEnvVars},
+		{patch, "/v3/apps/{guid}/environment_variables", false, "change them, for the next revision", "create, get, patch secrets", updateEnvVars},
+		{get, "/v3/apps/{guid}/features/{name}", false, "revisions: yes; everything else: no", seesApp, getAppFeature},
+		{get, "/v3/apps/{guid}/routes", false, "empty", "", listNothing},
+		{get, "/v3/apps/{guid}/revisions", false, "the last 20 revisions: `versions`", seesApp, listRevisions},
+		{get, "/v3/apps/{guid}/revisions/deployed", false, "revisions with instances", seesApp, listDeployedRevisions},
+		{get, "/v3/revisions/{guid}", false, "a revision", seesApp, getRevision},
+		{get, "/v3/deployments", false, "deployments: `app_guids`, `status_values`, `status_reasons`, `order_by`", listsApps, listDeployments},
+		{post, "/v3/deployments", false, "a rolling restart, or a canary with steps; with a droplet or a revision also a change or rollback", "create cfdeployments", createDeployment},
+		{get, "/v3/deployments/{guid}", false, "how far it is; held until it is over or waits, at most 10 s", "get cfapps, cfdeployments", getDeployment},
+		{post, "/v3/deployments/{guid}/actions/cancel", false, "take it back", "get, patch cfdeployments", cancelDeployment},
+		{post, "/v3/deployments/{guid}/actions/continue", false, "let a canary pass its step", "get, patch cfdeployments", continueDeployment},
+	}
+}
+
+func processRoutes() []Route {
+	return []Route{
+		{get, "/v3/processes", false, "processes: `app_guids`, `space_guids`, `types`, `guids`, `embed=process_instances`", listsApps, listProcesses},
+		{get, "/v3/processes/{guid}", false, "a process", seesProcess, getProcess},
+		{patch, "/v3/processes/{guid}", false, "its command and health check, for the next revision", scales, updateProcess},
+		{get, "/v3/processes/{guid}/stats", false, "a row for each wanted instance, of the current revision only; held after a start until one runs or all have crashed, at most 10 s", seesProcess, getProcessStats},
+		{post, "/v3/processes/{guid}/actions/scale", false, "instances at once; memory and disk for the next revision", scales, scaleProcess},
+		{del, "/v3/processes/{guid}/instances/{index}", false, "restart an instance", "list, delete pods", restartInstance},
+		{get, "/v3/processes/{guid}/sidecars", false, "empty", "", listNothing},
+		{get, "/v3/apps/{guid}/processes", false, "an app's processes", seesApp, listAppProcesses},
+		{get, "/v3/apps/{guid}/processes/{type}", false, "one by its type", seesApp, getProcess},
+		{patch, "/v3/apps/{guid}/processes/{type}", false, "as above", scales, updateProcess},
+		{get, "/v3/apps/{guid}/processes/{type}/stats", false, "as above", seesProcess, getProcessStats},
+		{post, "/v3/apps/{guid}/processes/{type}/actions/scale", false, "as above", scales, scaleProcess},
+		{del, "/v3/apps/{guid}/processes/{type}/instances/{index}", false, "as above", "list, delete pods", restartInstance},
+	}
+}
+
+func dropletRoutes() []Route {
+	return []Route{
+		{get, "/v3/packages", false, "packages: `app_guids`", "get cfapps, cfpackages", listPackages},
+		{post, "/v3/packages", false, "name an image; type docker only", "create cfpackages", createPackage},
+		{get, "/v3/packages/{guid}", false, "a package", "get cfpackages", getPackage},
+		{get, "/v3/packages/{guid}/droplets", false, "the droplets made from it", "get cfpackages, cfapps", listPackageDroplets},
+		{get, "/v3/apps/{guid}/packages", false, "an app's packages", seesApp, listPackages},
+		{post, "/v3/builds", false, "make a droplet from a package", "create cfbuilds", createBuild},
+		{get, "/v3/builds/{guid}", false, "how far it is; held while it is staged, at most 10 s", "get cfbuilds", getBuild},
+		{get, "/v3/droplets/{guid}", false, "a droplet", "get cfbuilds", getDroplet},
+		{get, "/v3/apps/{guid}/droplets", false, "an app's droplets", "get cfapps", listAppDroplets},
+		{get, "/v3/apps/{guid}/droplets/current", false, "what the next revision runs", "get cfapps, cfbuilds", getCurrentDroplet},
+		{get, "/v3/apps/{guid}/relationships/current_droplet", false, "the same, as a reference", "get cfapps, cfbuilds", getCurrentDropletRelationship},
+		{patch, "/v3/apps/{guid}/relationships/current_droplet", false, "change it; what runs stays until the next start, restart or deployment", changesApp, setCurrentDroplet},
+	}
+}
+
+// MissingFeature is a part of CF v3 that is not there, with the reason.
+type MissingFeature struct{ What, Why string }
+
+// MissingFeatures are the parts of CF v3 that clients may miss; they answer 404, Unknown request.
+func MissingFeatures() []MissingFeature {
+	return []MissingFeature{
+		{"packages of type bits, buildpacks, staging", "Torpor builds no code; push an image, or fill in a CFBuild's droplet"},
+		{"making routes and domains", "traffic is what Services and Ingresses of the cluster make of it"},
+		{"services, service bindings", "not built"},
+		{"renaming orgs and spaces, listing and taking away roles, users, quotas", "they are CFOrgs, CFSpaces and RoleBindings: use kubectl"},
+		{"`include`, `fields`, labels and annotations", "read over; `label_selector` lets through what has no labels"},
+		{"tasks, sidecars, SSH", "not built"},
+		{"`web_instances` and other changes of processes in a deployment", "read over; scale before or after"},
+		{"measured CPU, memory and disk in stats", "left out rather than made up"},
+	}
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package presenter
+
+import "time"
+
+// Version is that of CF v3 which clients take this API for: from 3.211.0 on they ask for processes with their instances.
+const Version = "3.211.0"
+
+// APIRoot is what a client asks first.
+type APIRoot struct {
+	Links map[string]RootLink `json:"links"`
+	// CFOnK8s tells clients to log in with a kubeconfig.
+	CFOnK8s bool `json:"cf_on_k8s"`
+}
+
+// RootLink is a place, perhaps with a version.
+type RootLink struct {
+	HRef string   `json:"href"`
+	Meta LinkMeta `json:"meta"`
+}
+
+// LinkMeta is the version behind a link.
+type LinkMeta struct {
+	Version string `json:"version,omitempty"`
+}
+
+// ForRoot shows where everything is: at the API's own address.
+func ForRoot(base string) APIRoot {
+	return APIRoot{CFOnK8s: true, Links: map[string]RootLink{
+		"self": {HRef: base}, "login": {HRef: base}, "log_cache": {HRef: base},
+		"cloud_controller_v3": {HRef: base + "/v3", Meta: LinkMeta{Version: Version}},
+	}}
+}
+
+// OrgOrSpace is an org or a space of CF v3.
+type OrgOrSpace struct {
+	GUID          string                  `json:"guid"`
+	CreatedAt     string                  `json:"created_at"`
+	UpdatedAt     string                  `json:"updated_at"`
+	Name          string                  `json:"name"`
+	Suspended     *bool                   `json:"suspended,omitempty"`
+	Relationships map[string]Relationship `json:"relationships"`
+	Metadata      Metadata                `json:"metadata"`
+	Links         Links                   `json:"links"`
+}
+
+// ForOrg shows an org.
+func ForOrg(base, guid, name string, created time.Time) OrgOrSpace {
+	return OrgOrSpace{
+		GUID: guid, CreatedAt: FormatTime(created), UpdatedAt: FormatTime(created), Name: name, Suspended: new(false),
+		Relationships: map[string]Relationship{"quota": {}},
+		Links:         Links{"self": {HRef: base + "/v3/organizations/" + guid}},
+	}
+}
+
+// ForSpace shows a space.
+func ForSpace(base, guid, name, org string, created time.Time) OrgOrSpace {
+	return OrgOrSpace{
+		GUID: guid, CreatedAt: FormatTime(created), UpdatedAt: FormatTime(created), Name: name,
+		Relationships: map[string]Relationship{"organization": RelationshipTo(org), "quota": {}},
+		Links:         Links{"self": {HRef: base + "/v3/spaces/" + guid}, "organization": {HRef: base + "/v3/organizations/" + org}},
+	}
+}
+
+// Job is work that goes on after its request.
+type Job struct {
+	GUID      string     `json:"guid"`
+	Operation string     `json:"operation"`
+	State     string     `json:"state"`
+	Errors    []struct{} `json:"errors"`
+	Warnings  []struct{} `json:"warnings"`
+	CreatedAt string     `json:"created_at"`
+	UpdatedAt string     `json:"updated_at"`
+	Links     Links      `json:"links"`
+}
+
+// ForJob shows a job.
+func ForJob(base, guid, operation string, done bool, now time.Time) Job {
+	state := "PROCESSING"
+	if done {
+		state = "COMPLETE"
+	}
+	return Job{
+		GUID: guid, Operation: operation, State: state, Errors: []struct{}{}, Warnings: []struct{}{},
+		CreatedAt: FormatTime(now), UpdatedAt: FormatTime(now), Links: Links{"self": {HRef: base + "/v3/jobs/" + guid}},
+	}
+}
+
+// Role is what somebody may in an org or a space.
+type Role struct {
+	GUID          string                  `json:"guid"`
+	CreatedAt     string                  `json:"created_at"`
+	UpdatedAt     string                  `json:"updated_at"`
+	Type          string                  `json:"type"`
+	Relationships map[string]Relationship `json:"relationships"`
+	Links         Links                   `json:"links"`
+}
+
+// RoleAssignment is a role of a user in a place, by its GUID; Org is empty if the place is an org.
+type RoleAssignment struct{ GUID, Type, User, Org, OrgOrSpace string }
+
+// ForRole shows a role that was just given.
+func ForRole(base string, g RoleAssignment, now time.Time) Role {
+	r := Role{
+		GUID: g.GUID, CreatedAt: FormatTime(now), UpdatedAt: FormatTime(now), Type: g.Type, Links: Links{"self": {HRef: base + "/v3/roles/" + g.GUID}},
+		Relationships: map[string]Relationship{"user": RelationshipTo(g.User), "organization": RelationshipTo(g.OrgOrSpace), "space": {}},
+	}
+	if g.Org != "" {
+		r.Relationships["organization"], r.Relationships["space"] = Relationship{}, RelationshipTo(g.OrgOrSpace)
+	}
+	return r
+}
