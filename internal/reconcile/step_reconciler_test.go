@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -146,54 +145,5 @@ func TestNothingToWriteIsNotWritten(t *testing.T) {
 	}
 	if len(s.patches) > 0 || saves != 3 {
 		t.Errorf("%d writes and %d calls of Saved, want none and 3", len(s.patches), saves)
-	}
-}
-
-func TestSetCondition(t *testing.T) {
-	first, second := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC), time.Date(2026, 7, 1, 13, 0, 0, 0, time.UTC)
-	condition := func(status metav1.ConditionStatus, reason, message string, generation int64, at time.Time) metav1.Condition {
-		return metav1.Condition{Type: "Ready", Status: status, Reason: reason, Message: message, ObservedGeneration: generation, LastTransitionTime: metav1.NewTime(at)}
-	}
-	other := metav1.Condition{Type: "Other", Status: metav1.ConditionTrue, Reason: "Theirs"}
-	for name, row := range map[string]struct {
-		before []metav1.Condition
-		set    metav1.Condition
-		want   []metav1.Condition
-	}{
-		"a new one comes after those of others": {
-			[]metav1.Condition{other},
-			condition("True", "Runs", "It runs", 0, time.Time{}),
-			[]metav1.Condition{other, condition("True", "Runs", "It runs", 7, second)},
-		},
-		"another reason keeps the time": {
-			[]metav1.Condition{condition("False", "Starting", "", 6, first)},
-			condition("False", "Waiting", "", 0, time.Time{}),
-			[]metav1.Condition{condition("False", "Waiting", "", 7, first)},
-		},
-		"another status has its own time": {
-			[]metav1.Condition{condition("False", "Starting", "", 6, first), other},
-			condition("True", "Runs", "", 0, time.Time{}),
-			[]metav1.Condition{condition("True", "Runs", "", 7, second), other},
-		},
-		"a message is cut to what the API accepts": {
-			nil, condition("True", "Runs", strings.Repeat("m", maxMessage+1), 0, time.Time{}),
-			[]metav1.Condition{condition("True", "Runs", strings.Repeat("m", maxMessage), 7, second)},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			SetCondition(&row.before, row.set, 7, clocktesting.NewFakePassiveClock(second))
-			if diff := cmp.Diff(row.want, row.before); diff != "" {
-				t.Errorf("conditions (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-func TestLongNotesAreCut(t *testing.T) {
-	var events told
-	emit(&events, &corev1.Pod{}, []Event{{Reason: "Talks", Note: strings.Repeat("é", maxNote)}})
-	note := strings.TrimPrefix(events[0], "Normal Talks: ")
-	if len(note) > maxNote || strings.ToValidUTF8(note, "?") != note {
-		t.Errorf("a note of %d bytes, want at most %d and no half letters", len(note), maxNote)
 	}
 }

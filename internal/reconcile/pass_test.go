@@ -1,0 +1,436 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/torpor-dev/torpor/internal/decision"
+)
+
+// firstVersion is the resource version of the first object that is stored.
+const firstVersion = 100
+
+// fakeServer is an API server with one Pod and a cache that may be behind it.
+type fakeServer struct {
+	client.Client
+	stored, cached int
+	gone           bool
+	refuse         error
+	finalizers     []string
+	deleting       bool
+	// patches are writes of the status, applies those by server-side apply, and replaced those of the object.
+	patches, applies, replaced []string
+}
+
+func (s *fakeServer) Get(_ context.Context, _ client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+	if s.gone {
+		return k8serrors.NewNotFound(schema.GroupResource{Resource: "pods"}, "p")
+	}
+	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", ResourceVersion: fmt.Sprint(firstVersion + s.cached), Finalizers: s.finalizers}}
+	if s.deleting {
+		pod.DeletionTimestamp = new(metav1.NewTime(time.Unix(1, 0)))
+	}
+	*obj.(*corev1.Pod) = pod
+	return nil
+}
+
+func (s *fakeServer) Scheme() *runtime.Scheme { return scheme.Scheme }
+
+func (s *fakeServer) Status() client.SubResourceWriter { return fakeStatusWriter{server: s} }
+
+func (s *fakeServer) Patch(_ context.Context, obj client.Object, patch client.Patch, _ ...client.PatchOption) error {
+	data, err := s.write(obj, patch)
+	if err == nil {
+		s.replaced, s.finalizers = append(s.replaced, data), obj.GetFinalizers()
+	}
+	return err
+}
+
+func (s *fakeServer) write(obj client.Object, patch client.Patch) (string, error) {
+	data, err := patch.Data(obj)
+	if err != nil {
+		return "", err
+	}
+	if s.refuse != nil {
+		return "", s.refuse
+	}
+	if !strings.Contains(string(data), fmt.Sprintf(`"resourceVersion":"%d"`, firstVersion+s.stored)) {
+		return "", k8serrors.NewConflict(schema.GroupResource{Resource: "pods"}, "p", errors.New("outdated"))
+	}
+	s.stored++
+	obj.SetResourceVersion(fmt.Sprint(firstVersion + s.stored))
+	return string(data), nil
+}
+
+type fakeStatusWriter struct {
+	client.SubResourceWriter
+	server *fakeServer
+}
+
+// Patch implements client.SubResourceWriter.
+func (w fakeStatusWriter) Patch(_ context.Context, obj client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
+	data, err := w.server.write(obj, patch)
+	if err == nil {
+		w.server.patches = append(w.server.patches, data)
+	}
+	return err
+}
+
+// Apply implements client.SubResourceWriter.
+func (w fakeStatusWriter) Apply(_ context.Context, obj runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
+	options := client.SubResourceApplyOptions{}
+	options.ApplyOpts(opts)
+	w.server.stored++
+	u := obj.(interface {
+		MarshalJSON() ([]byte, error)
+		SetResourceVersion(version string)
+	})
+	data, err := u.MarshalJSON()
+	if err != nil {
+		return err
+	}
+	w.server.applies = append(w.server.applies, options.FieldManager+" "+strings.TrimSpace(string(data)))
+	u.SetResourceVersion(fmt.Sprint(firstVersion + w.server.stored))
+	return nil
+}
+
+// eventList is what was emitted.
+type eventList []string
+
+func (l *eventList) Eventf(_, _ runtime.Object, kind, reason, _, note string, args ...any) {
+	*l = append(*l, kind+" "+reason+": "+fmt.Sprintf(note, args...))
+}
+
+// newPodPass returns a pass over Pods that looks at nothing and does nothing.
+func newPodPass(s *fakeServer, events *eventList) *Pass[*corev1.Pod, int, int] {
+	return &Pass[*corev1.Pod, int, int]{
+		Client: s, Recorder: events, Clock: clock.RealClock{}, Owner: "tester",
+		New:     func() *corev1.Pod { return &corev1.Pod{} },
+		Observe: func(context.Context, *corev1.Pod) (int, error) { return 0, nil },
+		Decide:  func(int) int { return 0 },
+		Act:     func(context.Context, int, int) error { return nil },
+		Report:  func(*corev1.Pod, int, int, *Refused) FollowUp { return FollowUp{} },
+	}
+}
+
+var podRequest = ctrl.Request{NamespacedName: types.NamespacedName{Name: "p"}}
+
+func TestPass(t *testing.T) {
+	diskFull := errors.New("the disk is full")
+	type result struct {
+		RequeueAfter                    time.Duration
+		Failed                          bool
+		Observed, Patches, Saves        int
+		Events                          []string
+		Refused                         string
+		ReleasedAsOftenAsItWasAllocated bool
+	}
+	once := result{
+		RequeueAfter: time.Minute, Observed: 1, Patches: 1, Saves: 1, Events: []string{"Warning Moved: 100% sure"}, ReleasedAsOftenAsItWasAllocated: true,
+	}
+	with := func(change func(r *result)) result {
+		r := once
+		change(&r)
+		return r
+	}
+	for name, row := range map[string]struct {
+		server  fakeServer
+		acts    error
+		looks   error
+		passes  int
+		want    result
+		catches bool // the cache sees the write before the last pass
+	}{
+		"a pass writes once and emits events after it": {passes: 1, want: once},
+		"an object that is gone is not observed":       {server: fakeServer{gone: true}, passes: 1, want: result{ReleasedAsOftenAsItWasAllocated: true}},
+		"a lost race is not reported": {server: fakeServer{stored: 1}, passes: 1, want: result{
+			RequeueAfter: StaleCacheRetry, Observed: 1, ReleasedAsOftenAsItWasAllocated: true,
+		}},
+		"a version that lost a race is not observed again": {server: fakeServer{stored: 1}, passes: 9, want: result{
+			RequeueAfter: StaleCacheRetry, Observed: 1, ReleasedAsOftenAsItWasAllocated: true,
+		}},
+		"a version that was replaced is not observed again": {passes: 9, want: with(func(r *result) { r.RequeueAfter = StaleCacheRetry })},
+		"the next version is observed": {passes: 2, catches: true, want: with(func(r *result) {
+			r.Observed, r.Patches, r.Saves, r.Events = 2, 2, 2, append(r.Events, r.Events...)
+		})},
+		"a write that fails for another reason is tried again": {server: fakeServer{refuse: diskFull}, passes: 3, want: result{
+			Observed: 3, Failed: true, ReleasedAsOftenAsItWasAllocated: true,
+		}},
+		"a write of an object that has just gone is not reported": {
+			server: fakeServer{refuse: k8serrors.NewNotFound(schema.GroupResource{}, "p")}, passes: 1,
+			want: result{Observed: 1, ReleasedAsOftenAsItWasAllocated: true},
+		},
+		"an effect that fails is reported and returned": {acts: diskFull, passes: 1, want: with(func(r *result) {
+			r.RequeueAfter, r.Failed, r.Refused = 0, true, "the disk is full"
+		})},
+		"an effect that is refused is reported and ends normally": {acts: &Refused{Class: "Quota", Message: "no capacity"}, passes: 1, want: with(func(r *result) {
+			r.Refused = "no capacity"
+		})},
+		"an effect on a stale view is not reported": {acts: fmt.Errorf("create: %w", ErrStale), passes: 1, want: result{
+			RequeueAfter: StaleCacheRetry, Observed: 1, ReleasedAsOftenAsItWasAllocated: true,
+		}},
+		"a stale view is not decided on":          {looks: ErrStale, passes: 1, want: result{RequeueAfter: StaleCacheRetry, Observed: 1}},
+		"an observation that fails is tried again": {looks: diskFull, passes: 1, want: result{Failed: true, Observed: 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, got, events, allocated := row.server, result{}, eventList(nil), 0
+			p := newPodPass(&s, &events)
+			p.Observe = func(context.Context, *corev1.Pod) (int, error) {
+				got.Observed++
+				if row.looks == nil {
+					allocated++
+				}
+				return got.Observed, row.looks
+			}
+			p.Release = func(int) { allocated-- }
+			p.Act = func(context.Context, int, int) error { return row.acts }
+			p.Report = func(pod *corev1.Pod, seen, _ int, refused *Refused) FollowUp {
+				pod.Status.Message = fmt.Sprint("pass ", seen)
+				if refused != nil {
+					got.Refused = refused.Error()
+				}
+				return FollowUp{
+					RequeueAfter: time.Minute, Events: []decision.Event{{Warning: true, Reason: "Moved", Note: "100% sure"}}, AfterSave: func() { got.Saves++ },
+				}
+			}
+			for pass := range row.passes {
+				if row.catches && pass == row.passes-1 {
+					s.cached = s.stored
+				}
+				result, err := p.Reconcile(t.Context(), podRequest)
+				got.RequeueAfter, got.Failed = result.RequeueAfter, err != nil
+			}
+			got.Patches, got.Events, got.ReleasedAsOftenAsItWasAllocated = len(s.patches), events, allocated == 0
+			if row.looks != nil {
+				got.ReleasedAsOftenAsItWasAllocated = false
+			}
+			if diff := cmp.Diff(row.want, got); diff != "" {
+				t.Errorf("passes (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestUnchangedStatusIsNotWritten(t *testing.T) {
+	s, saves := fakeServer{}, 0
+	p := newPodPass(&s, &eventList{})
+	p.Report = func(*corev1.Pod, int, int, *Refused) FollowUp { return FollowUp{AfterSave: func() { saves++ }} }
+	for range 3 {
+		if result, err := p.Reconcile(t.Context(), podRequest); err != nil || !result.IsZero() {
+			t.Errorf("expected nothing, found %+v and %v", result, err)
+		}
+	}
+	if len(s.patches) > 0 || saves != 3 {
+		t.Errorf("expected no write and 3 calls of AfterSave, found %d and %d", len(s.patches), saves)
+	}
+}
+
+func TestAnObjectIsForgottenWhenItIsGone(t *testing.T) {
+	s, forgotten := fakeServer{gone: true}, types.NamespacedName{}
+	p := newPodPass(&s, &eventList{})
+	p.Forget = func(name types.NamespacedName) { forgotten = name }
+	if _, err := p.Reconcile(t.Context(), podRequest); err != nil || forgotten != podRequest.NamespacedName {
+		t.Errorf("expected %v to be forgotten, found %v and the error %v", podRequest, forgotten, err)
+	}
+}
+
+func TestAPassThatIsCutOffReportsNothing(t *testing.T) {
+	s := fakeServer{}
+	p := newPodPass(&s, &eventList{})
+	ctx, cancel := context.WithCancel(t.Context())
+	p.Act = func(context.Context, int, int) error {
+		cancel()
+		return errors.New("interrupted")
+	}
+	p.Report = func(*corev1.Pod, int, int, *Refused) FollowUp {
+		t.Error("expected no report of an effect that was cut off")
+		return FollowUp{}
+	}
+	if _, err := p.Reconcile(ctx, podRequest); !errors.Is(err, context.Canceled) {
+		t.Errorf("expected the end of the context, found %v", err)
+	}
+}
+
+func TestFinalizerStaysUntilNothingIsLeft(t *testing.T) {
+	s := fakeServer{}
+	p := newPodPass(&s, &eventList{})
+	left := 1
+	p.Finalizer = &Finalizer[*corev1.Pod]{Name: "torpor.dev/test", Finalize: func(context.Context, *corev1.Pod) (time.Duration, error) {
+		return time.Duration(left) * time.Second, nil
+	}}
+	reconcileOnce := func() ctrl.Result {
+		t.Helper()
+		s.cached = s.stored
+		result, err := p.Reconcile(t.Context(), podRequest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return result
+	}
+	if result := reconcileOnce(); result.RequeueAfter != StaleCacheRetry || len(s.finalizers) != 1 {
+		t.Errorf("expected a finalizer before the first look, found %v and %v", s.finalizers, result)
+	}
+	s.deleting = true
+	if result := reconcileOnce(); result.RequeueAfter != time.Second || len(s.finalizers) != 1 {
+		t.Errorf("expected the finalizer to stay while something is left, found %v and %v", s.finalizers, result)
+	}
+	left = 0
+	reconcileOnce()
+	if len(s.finalizers) != 0 || len(s.replaced) != 2 || len(s.patches) != 0 {
+		t.Errorf("expected no finalizer after 2 writes of the object and none of the status, found %v, %v and %v", s.finalizers, s.replaced, s.patches)
+	}
+	reconcileOnce()
+	if len(s.replaced) != 2 {
+		t.Errorf("expected a released object to be left alone, found the writes %v", s.replaced)
+	}
+}
+
+func TestDefaultsAreWrittenBeforeTheFirstLook(t *testing.T) {
+	s := fakeServer{}
+	p := newPodPass(&s, &eventList{})
+	p.Prepare = func(pod *corev1.Pod) bool {
+		pod.Spec.NodeName = "n"
+		return len(s.replaced) == 0
+	}
+	p.Observe = func(_ context.Context, pod *corev1.Pod) (int, error) {
+		if pod.Spec.NodeName != "" || len(s.replaced) != 1 {
+			t.Errorf("expected the object as it is stored, after one write, found node %q after %d", pod.Spec.NodeName, len(s.replaced))
+		}
+		return 0, nil
+	}
+	for range 2 {
+		s.cached = s.stored
+		if _, err := p.Reconcile(t.Context(), podRequest); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(s.replaced) != 1 || !strings.Contains(s.replaced[0], `"nodeName":"n"`) {
+		t.Errorf("expected one write of the defaults, found %v", s.replaced)
+	}
+}
+
+func TestOwnedStatusIsApplied(t *testing.T) {
+	s := fakeServer{}
+	p := newPodPass(&s, &eventList{})
+	message := "one"
+	p.OwnedStatus = func(pod *corev1.Pod) map[string]any { return map[string]any{"message": pod.Status.Message} }
+	p.Report = func(pod *corev1.Pod, _, _ int, _ *Refused) FollowUp {
+		pod.Status.Message, pod.Status.Reason = message, "NotOurs"
+		return FollowUp{}
+	}
+	if _, err := p.Reconcile(t.Context(), podRequest); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{`tester {"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},"status":{"message":"one"}}`}
+	if diff := cmp.Diff(want, s.applies); diff != "" || len(s.patches) != 0 {
+		t.Errorf("writes (-want +got):\n%s and %d patches", diff, len(s.patches))
+	}
+	if result, err := p.Reconcile(t.Context(), podRequest); err != nil || result.RequeueAfter != StaleCacheRetry || len(s.applies) != 1 {
+		t.Errorf("expected the replaced version to be waited out, found %v, %v and %d writes", result, err, len(s.applies))
+	}
+	s.cached, message = s.stored, ""
+	if _, err := p.Reconcile(t.Context(), podRequest); err != nil || len(s.applies) != 1 {
+		t.Errorf("expected no write when nothing differs, found %v and %d writes", err, len(s.applies))
+	}
+}
+
+func TestOutdatedVersions(t *testing.T) {
+	start := time.Unix(0, 0)
+	for name, row := range map[string]struct {
+		version string
+		after   time.Duration
+		want    bool
+	}{
+		"the version that was replaced":                             {"100", 0, true},
+		"another writer's version before the one that was written":  {"104", 0, true},
+		"the version that was written":                              {"105", 0, false},
+		"a version after the one that was written":                  {"1000", 0, false},
+		"a version that cannot be compared":                         {"x", 0, false},
+		"a lower version long after the write, as after a restore":  {"104", staleCacheLimit, false},
+		"a replaced version long after the write, as after a crash": {"100", staleCacheLimit, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var versions versionTracker
+			versions.noteWritten(podRequest, "100", "105", start)
+			if found := versions.isOutdated(podRequest, row.version, start.Add(row.after)); found != row.want {
+				t.Errorf("expected %t, found %t", row.want, found)
+			}
+		})
+	}
+}
+
+func TestTransientReportsAreDebounced(t *testing.T) {
+	const short = 10 * time.Millisecond
+	type pass struct {
+		after        time.Duration // since the pass before
+		transient    bool
+		hasEvent     bool
+		requeueAfter time.Duration
+	}
+	type writes struct{ Patches, Events, Saves int }
+	for name, row := range map[string]struct {
+		passes []pass
+		want   writes
+	}{
+		"a settled report is written at once": {[]pass{{}}, writes{Patches: 1, Saves: 1}},
+		"what is over within the debounce is written when it ends": {
+			[]pass{{transient: true}, {after: short, transient: true}, {after: short}}, writes{Patches: 1, Saves: 1},
+		},
+		"what goes on is written after the debounce": {[]pass{{transient: true}, {after: statusDebounce, transient: true}}, writes{Patches: 1, Saves: 1}},
+		"what goes on for long is written once in each debounce": {[]pass{
+			{transient: true}, {after: statusDebounce, transient: true}, {after: short, transient: true}, {after: short, transient: true}, {after: statusDebounce, transient: true},
+		}, writes{Patches: 2, Saves: 2}},
+		"a report with an event is written at once":          {[]pass{{transient: true, hasEvent: true}}, writes{Patches: 1, Events: 1, Saves: 1}},
+		"a report that asks for less is looked at again then": {[]pass{{transient: true, requeueAfter: short}}, writes{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, events, saves, now := fakeServer{}, eventList(nil), 0, pass{}
+				p := newPodPass(&s, &events)
+				p.Report = func(pod *corev1.Pod, _, _ int, _ *Refused) FollowUp {
+					pod.Status.Message = fmt.Sprint("at ", time.Now())
+					out := FollowUp{RequeueAfter: now.requeueAfter, IsTransient: now.transient, AfterSave: func() { saves++ }}
+					if now.hasEvent {
+						out.Events = []decision.Event{{Reason: "Moved"}}
+					}
+					return out
+				}
+				for _, now = range row.passes {
+					<-time.After(now.after)
+					s.cached = s.stored
+					patches := len(s.patches)
+					result, err := p.Reconcile(t.Context(), podRequest)
+					if err != nil {
+						t.Fatal(err)
+					}
+					limit := minNonZero(statusDebounce, now.requeueAfter)
+					if held := len(s.patches) == patches; held && (result.RequeueAfter == 0 || result.RequeueAfter > limit) {
+						t.Errorf("expected at most %s until the next look at what is held back, found %s", limit, result.RequeueAfter)
+					}
+				}
+				if diff := cmp.Diff(row.want, writes{Patches: len(s.patches), Events: len(events), Saves: saves}); diff != "" {
+					t.Errorf("writes (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
