@@ -13,20 +13,20 @@ import (
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 )
 
-// account is a user of every instance.
-type account struct {
+// mysqlAccount is a user of every instance.
+type mysqlAccount struct {
 	name string
 	// key of the password in the cluster's Secret.
 	key string
 	// grants are privileges on everything.
 	grants string
-	// more follows the grants.
-	more string
+	// grantSuffix follows the grants.
+	grantSuffix string
 }
 
-// accounts are what an instance is born with. Who comes in by the admin port needs SERVICE_CONNECTION_ADMIN.
-func accounts() []account {
-	return []account{
+// instanceAccounts are what an instance is born with. Who comes in by the admin port needs SERVICE_CONNECTION_ADMIN.
+func instanceAccounts() []mysqlAccount {
+	return []mysqlAccount{
 		{"moco-admin", "ADMIN_PASSWORD", "ALL PRIVILEGES", " WITH GRANT OPTION"},
 		{"moco-agent", "AGENT_PASSWORD", "RELOAD, SELECT, REPLICATION CLIENT, BACKUP_ADMIN, CLONE_ADMIN, SERVICE_CONNECTION_ADMIN", ""},
 		{"moco-repl", "REPLICATION_PASSWORD", "REPLICATION SLAVE, REPLICATION CLIENT", ""},
@@ -41,10 +41,10 @@ func accounts() []account {
 	}
 }
 
-// MissingKeys are the keys for which the cluster's Secret has no password, sorted.
-func MissingKeys(passwords map[string][]byte) []string {
+// MissingPasswordKeys are the keys for which the cluster's Secret has no password, sorted.
+func MissingPasswordKeys(passwords map[string][]byte) []string {
 	var missing []string
-	for _, a := range accounts() {
+	for _, a := range instanceAccounts() {
 		if len(passwords[a.key]) == 0 {
 			missing = append(missing, a.key)
 		}
@@ -63,28 +63,28 @@ const (
 // clientSecretName is the Secret with a file for the program mysql for each account, and with usersFile.
 func clientSecretName(c *mocov1beta2.MySQLCluster) string { return "moco-my-cnf-" + c.Name }
 
-func clientSecret(c *mocov1beta2.MySQLCluster, passwords map[string][]byte) *unstructured.Unstructured {
-	files := map[string]any{usersFile: base64.StdEncoding.EncodeToString([]byte(usersSQL(passwords)))}
-	for _, a := range accounts() {
-		text := fmt.Sprintf("[client]\nuser=\"%s\"\npassword=\"%s\"\n", a.name, quoted(passwords[a.key]))
+func buildClientSecret(c *mocov1beta2.MySQLCluster, passwords map[string][]byte) *unstructured.Unstructured {
+	files := map[string]any{usersFile: base64.StdEncoding.EncodeToString([]byte(buildUsersSQL(passwords)))}
+	for _, a := range instanceAccounts() {
+		text := fmt.Sprintf("[client]\nuser=\"%s\"\npassword=\"%s\"\n", a.name, escapePassword(passwords[a.key]))
 		files[a.name+clientNameSuffix] = base64.StdEncoding.EncodeToString([]byte(text))
 	}
-	return object(c, "v1", "Secret", clientSecretName(c), map[string]any{"type": "Opaque", "data": files})
+	return newObject(c, "v1", "Secret", clientSecretName(c), map[string]any{"type": "Opaque", "data": files})
 }
 
-// usersSQL makes the accounts, one statement a line. Whoever could come in without a password is gone afterwards.
-func usersSQL(passwords map[string][]byte) string {
+// buildUsersSQL makes the accounts, one statement a line. Whoever could come in without a password is gone afterwards.
+func buildUsersSQL(passwords map[string][]byte) string {
 	var b strings.Builder
-	for _, a := range accounts() {
-		fmt.Fprintf(&b, "CREATE USER '%s'@'%%' IDENTIFIED BY '%s';\n", a.name, quoted(passwords[a.key]))
-		fmt.Fprintf(&b, "GRANT %s ON *.* TO '%s'@'%%'%s;\n", a.grants, a.name, a.more)
+	for _, a := range instanceAccounts() {
+		fmt.Fprintf(&b, "CREATE USER '%s'@'%%' IDENTIFIED BY '%s';\n", a.name, escapePassword(passwords[a.key]))
+		fmt.Fprintf(&b, "GRANT %s ON *.* TO '%s'@'%%'%s;\n", a.grants, a.name, a.grantSuffix)
 	}
 	b.WriteString("GRANT PROXY ON ''@'' TO 'moco-admin'@'%' WITH GRANT OPTION;\n")
 	b.WriteString("DROP USER 'root'@'localhost';\n")
 	return b.String()
 }
 
-// quoted is a password between quotes, for SQL and for an option file alike.
-func quoted(password []byte) string {
+// escapePassword is a password between quotes, for SQL and for an option file alike.
+func escapePassword(password []byte) string {
 	return strings.NewReplacer(`\`, `\\`, `'`, `\'`, `"`, `\"`, "\n", `\n`).Replace(string(password))
 }

@@ -51,35 +51,35 @@ func forcedSettings() map[string]string {
 	}
 }
 
-// perPod are set on the command line of every server.
-func perPod() []string { return []string{"server_id", "admin_address", "report_host"} }
+// perPodSettings are set on the command line of every server.
+func perPodSettings() []string { return []string{"server_id", "admin_address", "report_host"} }
 
-// plugins that clustering needs. Since 8.0.26 they have these names, and since 9.0 no others.
-func plugins() []string {
+// requiredPlugins that clustering needs. Since 8.0.26 they have these names, and since 9.0 no others.
+func requiredPlugins() []string {
 	return []string{"semisync_source.so", "semisync_replica.so", "mysql_clone.so"}
 }
 
-// MyCnf is the configuration of a server with so many bytes of memory; 0 if that is not said. It returns the user's
+// BuildMyCnf is the configuration of a server with so many bytes of memory; 0 if that is not said. It returns the user's
 // settings that are not heeded, because clustering depends on others.
-func MyCnf(user map[string]string, memory int64) (text string, overruled []string) {
+func BuildMyCnf(user map[string]string, memory int64) (text string, overruled []string) {
 	const least, percent, hundred = 128 << 20, 70, 100
 	all := defaultSettings()
 	all["innodb_buffer_pool_size"] = fmt.Sprint(max(least, memory/hundred*percent))
 	forced := forcedSettings()
-	taken := slices.Concat(sortedKeys(forced), perPod(), []string{"log_slave_updates", "skip_slave_start"})
+	taken := slices.Concat(sortedKeys(forced), perPodSettings(), []string{"log_slave_updates", "skip_slave_start"})
 	for i := range taken {
-		taken[i] = bare(taken[i])
+		taken[i] = trimLoosePrefix(taken[i])
 	}
 	for _, key := range sortedKeys(user) {
 		name := strings.ReplaceAll(key, "-", "_")
-		if slices.Contains(taken, bare(name)) {
+		if slices.Contains(taken, trimLoosePrefix(name)) {
 			overruled = append(overruled, key)
 			continue
 		}
 		if key == includeKey {
 			continue
 		}
-		maps.DeleteFunc(all, func(other, _ string) bool { return bare(other) == bare(name) })
+		maps.DeleteFunc(all, func(other, _ string) bool { return trimLoosePrefix(other) == trimLoosePrefix(name) })
 		all[name] = user[key]
 	}
 	maps.Copy(all, forced)
@@ -88,7 +88,7 @@ func MyCnf(user map[string]string, memory int64) (text string, overruled []strin
 	for _, key := range sortedKeys(all) {
 		fmt.Fprintf(&b, "%s=%s\n", key, all[key])
 	}
-	for _, p := range plugins() {
+	for _, p := range requiredPlugins() {
 		fmt.Fprintf(&b, "plugin_load_add=%s\n", p)
 	}
 	if more := user[includeKey]; more != "" {
@@ -97,18 +97,18 @@ func MyCnf(user map[string]string, memory int64) (text string, overruled []strin
 	return b.String(), overruled
 }
 
-// bare is the name of a setting without the prefix that lets a server ignore what it does not know.
-func bare(name string) string { return strings.TrimPrefix(name, "loose_") }
+// trimLoosePrefix is the name of a setting without the prefix that lets a server ignore what it does not know.
+func trimLoosePrefix(name string) string { return strings.TrimPrefix(name, "loose_") }
 
-// configMap has the configuration and the scripts. Its name changes with its content, so that a Pod keeps what it was
+// buildConfigMap has the configuration and the scripts. Its name changes with its content, so that a Pod keeps what it was
 // started with until it is replaced.
-func configMap(c *mocov1beta2.MySQLCluster, cnf string) *unstructured.Unstructured {
+func buildConfigMap(c *mocov1beta2.MySQLCluster, cnf string) *unstructured.Unstructured {
 	files := map[string]string{cnfFile: cnf, initFile: initScript, serverFile: serverScript}
 	sum := fnv.New32a()
 	for _, name := range sortedKeys(files) {
 		_, _ = sum.Write([]byte(name + "\x00" + files[name] + "\x00")) // A hash takes everything.
 	}
-	return object(c, "v1", "ConfigMap", fmt.Sprintf("%s.%08x", c.ChildName(), sum.Sum32()), map[string]any{"data": plain(files)})
+	return newObject(c, "v1", "ConfigMap", fmt.Sprintf("%s.%08x", c.ChildName(), sum.Sum32()), map[string]any{"data": toJSONMap(files)})
 }
 
 // memoryRequest is how much memory the server's container asks for, in bytes; its limit is its request if it has no

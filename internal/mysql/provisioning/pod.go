@@ -16,16 +16,16 @@ const (
 	initContainer = "moco-init"
 	// usersVolume has usersFile; only the init container sees it.
 	usersVolume, usersFolder = "moco-users", "/moco-users"
-	// gracePeriod is how long a server may take to end, in seconds.
-	gracePeriod = 300
-	// farewell is how long a Pod that is deleted goes on, in seconds, so that a primary can hand over in peace.
-	farewell = 10
+	// gracePeriodSeconds is how long a server may take to end, in seconds.
+	gracePeriodSeconds = 300
+	// preStopSeconds is how long a Pod that is deleted goes on, in seconds, so that a primary can hand over in peace.
+	preStopSeconds = 10
 	// serverUser runs the server, and owns its data.
 	serverUser = 10000
 )
 
-// podSpec is the user's, as it was written, with what makes it an instance.
-func podSpec(c *mocov1beta2.MySQLCluster, config string) (map[string]any, error) {
+// buildPodSpec is the user's, as it was written, with what makes it an instance.
+func buildPodSpec(c *mocov1beta2.MySQLCluster, config string) (map[string]any, error) {
 	raw, err := c.Spec.PodTemplate.Spec.MarshalJSON()
 	if err != nil {
 		return nil, fmt.Errorf("read spec.podTemplate.spec: %w", err)
@@ -35,23 +35,23 @@ func podSpec(c *mocov1beta2.MySQLCluster, config string) (map[string]any, error)
 		return nil, fmt.Errorf("read spec.podTemplate.spec: %w", err)
 	}
 	containers, _ := spec["containers"].([]any)
-	at := slices.IndexFunc(containers, named(mocov1beta2.MysqldContainer))
+	at := slices.IndexFunc(containers, isContainerNamed(mocov1beta2.MysqldContainer))
 	if at < 0 {
 		return nil, fmt.Errorf("spec.podTemplate.spec: expected a container called %s, found none; add it", mocov1beta2.MysqldContainer)
 	}
 	server := containers[at].(map[string]any) // named has seen that it is one.
-	overwrite, err := initOverwrite(c)
+	overwrite, err := initContainerOverwrites(c)
 	if err != nil {
 		return nil, err
 	}
-	first := initOf(server, overwrite)
-	makeServer(c, server)
+	first := buildInitContainer(server, overwrite)
+	completeServerContainer(c, server)
 	inits, _ := spec["initContainers"].([]any)
 	spec["initContainers"] = slices.Concat([]any{first}, inits)
 	volumes, _ := spec["volumes"].([]any)
 	spec["volumes"] = slices.Concat(volumes, podVolumes(c, config))
-	unlessSaid(spec, map[string]any{
-		"serviceAccountName": c.ChildName(), "terminationGracePeriodSeconds": int64(gracePeriod), "affinity": apart(c),
+	setMissing(spec, map[string]any{
+		"serviceAccountName": c.ChildName(), "terminationGracePeriodSeconds": int64(gracePeriodSeconds), "affinity": preferSeparateNodes(c),
 		"securityContext": map[string]any{
 			"runAsNonRoot": true, "runAsUser": int64(serverUser), "runAsGroup": int64(serverUser), "fsGroup": int64(serverUser),
 			"fsGroupChangePolicy": "OnRootMismatch", "seccompProfile": map[string]any{"type": "RuntimeDefault"},
@@ -60,11 +60,11 @@ func podSpec(c *mocov1beta2.MySQLCluster, config string) (map[string]any, error)
 	return spec, nil
 }
 
-// initOf is the container that makes the data directory. It has the server's image, settings and place.
-func initOf(server, overwrite map[string]any) map[string]any {
+// buildInitContainer is the container that makes the data directory. It has the server's image, settings and place.
+func buildInitContainer(server, overwrite map[string]any) map[string]any {
 	c := map[string]any{
 		"name": initContainer, "image": server["image"], "command": []any{"/bin/sh", configFolder + "/" + initFile},
-		"volumeMounts": append(mounts(), mount(usersVolume, usersFolder)),
+		"volumeMounts": append(sharedMounts(), volumeMount(usersVolume, usersFolder)),
 	}
 	for _, like := range []string{"imagePullPolicy", "resources", "securityContext", "env", "envFrom"} {
 		if said, ok := server[like]; ok {
@@ -72,12 +72,12 @@ func initOf(server, overwrite map[string]any) map[string]any {
 		}
 	}
 	maps.Copy(c, overwrite)
-	unlessSaid(c, map[string]any{"securityContext": confined()})
+	setMissing(c, map[string]any{"securityContext": restrictedSecurityContext()})
 	return c
 }
 
-// initOverwrite is what the user wants of the init container.
-func initOverwrite(c *mocov1beta2.MySQLCluster) (map[string]any, error) {
+// initContainerOverwrites is what the user wants of the init container.
+func initContainerOverwrites(c *mocov1beta2.MySQLCluster) (map[string]any, error) {
 	out := map[string]any{}
 	for _, o := range c.Spec.PodTemplate.OverwriteContainers {
 		for key, kept := range map[string]*mocov1beta2.Kept{"resources": o.Resources, "securityContext": o.SecurityContext} {
@@ -94,12 +94,12 @@ func initOverwrite(c *mocov1beta2.MySQLCluster) (map[string]any, error) {
 	return out, nil
 }
 
-// makeServer turns the user's container into a supervised server. Its arguments stay the user's.
-func makeServer(c *mocov1beta2.MySQLCluster, server map[string]any) {
+// completeServerContainer turns the user's container into a supervised server. Its arguments stay the user's.
+func completeServerContainer(c *mocov1beta2.MySQLCluster, server map[string]any) {
 	server["command"] = []any{"/bin/sh", configFolder + "/" + serverFile}
 	env, _ := server["env"].([]any)
 	server["env"] = slices.Concat(env, []any{
-		fromField("MOCO_POD_NAME", "metadata.name"), fromField("MOCO_POD_IP", "status.podIP"),
+		envFromField("MOCO_POD_NAME", "metadata.name"), envFromField("MOCO_POD_IP", "status.podIP"),
 		map[string]any{"name": "MOCO_SUBDOMAIN", "value": fmt.Sprintf("%s.%s.svc", c.ChildName(), c.Namespace)},
 		map[string]any{"name": "MOCO_SERVER_ID_BASE", "value": fmt.Sprint(c.Spec.ServerIDBase)},
 	})
@@ -108,19 +108,19 @@ func makeServer(c *mocov1beta2.MySQLCluster, server map[string]any) {
 		containerPort("mysql", mysqlPort), containerPort("mysqlx", mysqlxPort), containerPort("mysql-admin", adminPort),
 	})
 	volumeMounts, _ := server["volumeMounts"].([]any)
-	server["volumeMounts"] = slices.Concat(volumeMounts, mounts(), []any{mount("my-cnf-secret", "/mysql-credentials")})
-	unlessSaid(server, map[string]any{
-		"securityContext": confined(),
-		"lifecycle":       map[string]any{"preStop": map[string]any{"sleep": map[string]any{"seconds": int64(farewell)}}},
+	server["volumeMounts"] = slices.Concat(volumeMounts, sharedMounts(), []any{volumeMount("my-cnf-secret", "/mysql-credentials")})
+	setMissing(server, map[string]any{
+		"securityContext": restrictedSecurityContext(),
+		"lifecycle":       map[string]any{"preStop": map[string]any{"sleep": map[string]any{"seconds": int64(preStopSeconds)}}},
 	})
-	for name, p := range probes(c.Spec.StartupWaitSeconds) {
+	for name, p := range defaultProbes(c.Spec.StartupWaitSeconds) {
 		said, _ := server[name].(map[string]any)
-		server[name] = probe(said, p)
+		server[name] = mergeProbe(said, p)
 	}
 }
 
-// probes only see whether somebody listens: whether a server does what its role demands, clustering asks it itself.
-func probes(startupWait int32) map[string]map[string]any {
+// defaultProbes only see whether somebody listens: whether a server does what its role demands, clustering asks it itself.
+func defaultProbes(startupWait int32) map[string]map[string]any {
 	return map[string]map[string]any{
 		"startupProbe":   {"periodSeconds": int64(1), "failureThreshold": int64(max(1, startupWait)), "timeoutSeconds": int64(2)},
 		"readinessProbe": {"periodSeconds": int64(2), "failureThreshold": int64(2), "timeoutSeconds": int64(2)},
@@ -128,8 +128,8 @@ func probes(startupWait int32) map[string]map[string]any {
 	}
 }
 
-// probe is the user's, with the numbers and the way that the user leaves out.
-func probe(said, numbers map[string]any) map[string]any {
+// mergeProbe is the user's, with the numbers and the way that the user leaves out.
+func mergeProbe(said, numbers map[string]any) map[string]any {
 	out := maps.Clone(numbers)
 	maps.Copy(out, said)
 	for _, way := range []string{"exec", "httpGet", "grpc", "tcpSocket"} {
@@ -141,17 +141,17 @@ func probe(said, numbers map[string]any) map[string]any {
 	return out
 }
 
-// mounts are those of both containers.
-func mounts() []any {
+// sharedMounts are those of both containers.
+func sharedMounts() []any {
 	return []any{
-		mount(mocov1beta2.DataClaim, "/var/lib/mysql"), mount("tmp", "/tmp"), mount("run", "/run"),
-		mount("var-log", "/var/log/mysql"), mount("mysql-conf", configFolder),
+		volumeMount(mocov1beta2.DataClaim, "/var/lib/mysql"), volumeMount("tmp", "/tmp"), volumeMount("run", "/run"),
+		volumeMount("var-log", "/var/log/mysql"), volumeMount("mysql-conf", configFolder),
 	}
 }
 
 func podVolumes(c *mocov1beta2.MySQLCluster, config string) []any {
 	var clients []any
-	for _, a := range accounts() {
+	for _, a := range instanceAccounts() {
 		clients = append(clients, map[string]any{"key": a.name + clientNameSuffix, "path": a.name + clientNameSuffix})
 	}
 	return []any{
@@ -168,32 +168,34 @@ func secretVolume(name string, c *mocov1beta2.MySQLCluster, items []any) map[str
 	return map[string]any{"name": name, "secret": map[string]any{"secretName": clientSecretName(c), "items": items}}
 }
 
-// apart prefers a node for each instance.
-func apart(c *mocov1beta2.MySQLCluster) map[string]any {
+// preferSeparateNodes prefers a node for each instance.
+func preferSeparateNodes(c *mocov1beta2.MySQLCluster) map[string]any {
 	const most = 100
 	return map[string]any{"podAntiAffinity": map[string]any{"preferredDuringSchedulingIgnoredDuringExecution": []any{
 		map[string]any{"weight": int64(most), "podAffinityTerm": map[string]any{
-			"labelSelector": map[string]any{"matchLabels": plain(Labels(c))}, "topologyKey": "kubernetes.io/hostname",
+			"labelSelector": map[string]any{"matchLabels": toJSONMap(SelectorLabels(c))}, "topologyKey": "kubernetes.io/hostname",
 		}},
 	}}}
 }
 
-func confined() map[string]any {
+func restrictedSecurityContext() map[string]any {
 	return map[string]any{"allowPrivilegeEscalation": false, "capabilities": map[string]any{"drop": []any{"ALL"}}}
 }
 
-func mount(name, path string) map[string]any { return map[string]any{"name": name, "mountPath": path} }
+func volumeMount(name, path string) map[string]any {
+	return map[string]any{"name": name, "mountPath": path}
+}
 
 func containerPort(name string, number int64) map[string]any {
 	return map[string]any{"name": name, "containerPort": number, "protocol": "TCP"}
 }
 
-func fromField(name, path string) map[string]any {
+func envFromField(name, path string) map[string]any {
 	return map[string]any{"name": name, "valueFrom": map[string]any{"fieldRef": map[string]any{"fieldPath": path}}}
 }
 
-// unlessSaid fills in what is missing.
-func unlessSaid(in, defaults map[string]any) {
+// setMissing fills in what is missing.
+func setMissing(in, defaults map[string]any) {
 	for key, value := range defaults {
 		if in[key] == nil {
 			in[key] = value
@@ -201,7 +203,7 @@ func unlessSaid(in, defaults map[string]any) {
 	}
 }
 
-func named(name string) func(any) bool {
+func isContainerNamed(name string) func(any) bool {
 	return func(one any) bool {
 		c, ok := one.(map[string]any)
 		return ok && c["name"] == name

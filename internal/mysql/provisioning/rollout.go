@@ -12,19 +12,19 @@ import (
 // None is the primary of a cluster that has none yet.
 const None = -1
 
-// Settle is how long a Pod has to be ready before it counts: by then clustering has looked at it.
-const Settle = 5 * time.Second
+// SettleTime is how long a Pod has to be ready before it counts: by then clustering has looked at it.
+const SettleTime = 5 * time.Second
 
-// Observed is what a rollout depends on.
-type Observed struct {
+// ObservedRollout is what a rollout depends on.
+type ObservedRollout struct {
 	// Name of the cluster.
 	Name string
 	// Offline: no Pod is wanted.
 	Offline bool
-	// Known: the revision of the newest template is known, so that Outdated can be trusted.
-	Known bool
+	// RevisionKnown: the revision of the newest template is known, so that Outdated can be trusted.
+	RevisionKnown bool
 	// Pods by ordinal, as many as are wanted.
-	Pods []Pod
+	Pods []PodState
 	// Primary is the ordinal of the one that takes writes, or None.
 	Primary int
 	// Healthy: clustering vouches for every instance.
@@ -35,107 +35,109 @@ type Observed struct {
 	StoppedInstances bool
 }
 
-// Pod is one of the cluster's.
-type Pod struct {
+// PodState is one of the cluster's.
+type PodState struct {
 	Exists, Ready, Terminating bool
 	// Outdated: it was made from an older template.
 	Outdated bool
-	// Demote: it is asked to hand over.
-	Demote bool
+	// DemotionRequested: it is asked to hand over.
+	DemotionRequested bool
 	// ReadyFor is how long it has been ready.
 	ReadyFor time.Duration
 }
 
-// Action is one effect.
+// RolloutAction is one effect.
 //
 //sumtype:decl
-type Action interface{ action() }
+type RolloutAction interface{ action() }
 
 // Nothing is to be done.
 type Nothing struct{}
 
-// Replace deletes the Pod, and the StatefulSet makes it anew.
-type Replace struct{ Ordinal int }
+// ReplacePod deletes the Pod, and the StatefulSet makes it anew.
+type ReplacePod struct{ Ordinal int }
 
-// Demote asks clustering to make another instance the primary.
-type Demote struct{ Ordinal int }
+// RequestSwitchover asks clustering to make another instance the primary.
+type RequestSwitchover struct{ Ordinal int }
 
-func (Nothing) action() {}
-func (Replace) action() {}
-func (Demote) action()  {}
+func (Nothing) action()           {}
+func (ReplacePod) action()        {}
+func (RequestSwitchover) action() {}
 
-// Plan is what Decide wants.
-type Plan struct {
+// RolloutPlan is what Decide wants.
+type RolloutPlan struct {
 	// Rule is the name of the rule that matched.
 	Rule string
-	// Do is the effect.
-	Do Action
+	// Action is the effect.
+	Action RolloutAction
 	// Done: every Pod is ready and of the newest revision.
 	Done bool
-	// Why says what is waited for; empty if nothing is.
-	Why string
-	// After is when to look again; zero waits for an event.
-	After time.Duration
+	// Message says what is waited for; empty if nothing is.
+	Message string
+	// RequeueAfter is when to look again; zero waits for an event.
+	RequeueAfter time.Duration
 }
 
-// retry is when to look again at what tells nobody.
-const retry = 2 * time.Second
+// rolloutRetry is when to look again at what tells nobody.
+const rolloutRetry = 2 * time.Second
 
-// Decide says which Pod of a rollout is replaced next: one after the other, the primary last and after a switchover. A
+// DecideRollout says which Pod of a rollout is replaced next: one after the other, the primary last and after a switchover. A
 // Pod that serves is replaced only while all is well; one that does not serve may be replaced at any time, as long as no
 // other is on its way.
-func Decide(o Observed) Plan {
-	outdated := o.which(func(p Pod) bool { return p.Outdated })
-	absent := o.which(func(p Pod) bool { return !p.Exists || p.Terminating })
-	down := o.which(func(p Pod) bool { return !p.Outdated && !p.Ready })
-	broken := o.next(func(p Pod) bool { return p.Outdated && !p.Ready })
-	replica := o.next(func(p Pod) bool { return p.Outdated })
-	young := o.youngest()
+func DecideRollout(o ObservedRollout) RolloutPlan {
+	outdated := o.ordinalsWhere(func(p PodState) bool { return p.Outdated })
+	absent := o.ordinalsWhere(func(p PodState) bool { return !p.Exists || p.Terminating })
+	down := o.ordinalsWhere(func(p PodState) bool { return !p.Outdated && !p.Ready })
+	broken := o.firstOrdinalWhere(func(p PodState) bool { return p.Outdated && !p.Ready })
+	replica := o.firstOrdinalWhere(func(p PodState) bool { return p.Outdated })
+	young := o.shortestReadyTime()
 	switch {
 	case o.Offline:
-		return Plan{Rule: "offline", Do: Nothing{}, Done: true}
-	case !o.Known:
-		return wait("the template is new", "the StatefulSet controller has not seen the newest template yet")
+		return RolloutPlan{Rule: "offline", Action: Nothing{}, Done: true}
+	case !o.RevisionKnown:
+		return waitingPlan("the template is new", "the StatefulSet controller has not seen the newest template yet")
 	case len(absent) == 0 && len(outdated) == 0 && len(down) == 0:
-		return Plan{Rule: "done", Do: Nothing{}, Done: true}
+		return RolloutPlan{Rule: "done", Action: Nothing{}, Done: true}
 	case len(outdated) == 0:
-		return wait("nothing to replace", "waiting for "+o.pods(union(absent, down)))
+		return waitingPlan("nothing to replace", "waiting for "+o.podNames(unionSorted(absent, down)))
 	case o.ClusteringStopped:
-		return wait("clustering is stopped", fmt.Sprintf("the rollout waits while clustering is stopped; of an older revision: %s; "+
-			"to go on, run: kubectl moco start clustering %s", o.pods(outdated), o.Name))
+		return waitingPlan("clustering is stopped", fmt.Sprintf("the rollout waits while clustering is stopped; of an older revision: %s; "+
+			"to go on, run: kubectl moco start clustering %s", o.podNames(outdated), o.Name))
 	case o.StoppedInstances:
-		return wait("instances are stopped", fmt.Sprintf("the rollout waits while clustering leaves single instances alone; of an older "+
-			"revision: %s; to go on, remove the annotation clustering-stopped-instances", o.pods(outdated)))
+		return waitingPlan("instances are stopped", fmt.Sprintf("the rollout waits while clustering leaves single instances alone; of an older "+
+			"revision: %s; to go on, remove the annotation clustering-stopped-instances", o.podNames(outdated)))
 	case len(absent) > 0 || len(down) > 0:
-		return wait("one at a time", "the rollout waits for "+o.pods(union(absent, down)))
+		return waitingPlan("one at a time", "the rollout waits for "+o.podNames(unionSorted(absent, down)))
 	case broken != None && (broken != o.Primary || len(outdated) == 1):
-		return Plan{Rule: "replace a broken Pod", Do: Replace{broken}, Why: "replacing " + o.pods([]int{broken}) + ", which is not ready", After: retry}
+		return RolloutPlan{Rule: "replace a broken Pod", Action: ReplacePod{broken}, Message: "replacing " + o.podNames([]int{broken}) + ", which is not ready", RequeueAfter: rolloutRetry}
 	case !o.Healthy || o.Primary == None:
-		return wait("not healthy", "the rollout waits until the cluster is healthy; of an older revision: "+o.pods(outdated)).again(retry)
-	case young < Settle:
-		return wait("settle", "the rollout goes on soon; of an older revision: "+o.pods(outdated)).again(Settle - young)
+		return waitingPlan("not healthy", "the rollout waits until the cluster is healthy; of an older revision: "+o.podNames(outdated)).requeueAfter(rolloutRetry)
+	case young < SettleTime:
+		return waitingPlan("settle", "the rollout goes on soon; of an older revision: "+o.podNames(outdated)).requeueAfter(SettleTime - young)
 	case replica != o.Primary:
-		return Plan{Rule: "replace a replica", Do: Replace{replica}, Why: "replacing " + o.pods([]int{replica}), After: retry}
+		return RolloutPlan{Rule: "replace a replica", Action: ReplacePod{replica}, Message: "replacing " + o.podNames([]int{replica}), RequeueAfter: rolloutRetry}
 	case len(o.Pods) == 1:
-		return Plan{Rule: "replace the only Pod", Do: Replace{replica}, Why: "replacing " + o.pods([]int{replica}), After: retry}
-	case !o.Pods[o.Primary].Demote:
-		return Plan{
-			Rule: "demote the primary", Do: Demote{o.Primary}, After: retry,
-			Why: "asking for a switchover before " + o.pods([]int{o.Primary}) + " is replaced",
+		return RolloutPlan{Rule: "replace the only Pod", Action: ReplacePod{replica}, Message: "replacing " + o.podNames([]int{replica}), RequeueAfter: rolloutRetry}
+	case !o.Pods[o.Primary].DemotionRequested:
+		return RolloutPlan{
+			Rule: "demote the primary", Action: RequestSwitchover{o.Primary}, RequeueAfter: rolloutRetry,
+			Message: "asking for a switchover before " + o.podNames([]int{o.Primary}) + " is replaced",
 		}
 	default:
-		return wait("switchover", "the rollout waits for a switchover before "+o.pods([]int{o.Primary})+" is replaced").again(retry)
+		return waitingPlan("switchover", "the rollout waits for a switchover before "+o.podNames([]int{o.Primary})+" is replaced").requeueAfter(rolloutRetry)
 	}
 }
 
-func wait(rule, why string) Plan { return Plan{Rule: rule, Do: Nothing{}, Why: why} }
+func waitingPlan(rule, why string) RolloutPlan {
+	return RolloutPlan{Rule: rule, Action: Nothing{}, Message: why}
+}
 
-func (p Plan) again(after time.Duration) Plan {
-	p.After = after
+func (p RolloutPlan) requeueAfter(after time.Duration) RolloutPlan {
+	p.RequeueAfter = after
 	return p
 }
 
-func (o Observed) which(holds func(Pod) bool) []int {
+func (o ObservedRollout) ordinalsWhere(holds func(PodState) bool) []int {
 	var list []int
 	for i, p := range o.Pods {
 		if holds(p) {
@@ -145,9 +147,9 @@ func (o Observed) which(holds func(Pod) bool) []int {
 	return list
 }
 
-// next is the first Pod of its kind, the primary last; None if there is none.
-func (o Observed) next(holds func(Pod) bool) int {
-	list := o.which(holds)
+// firstOrdinalWhere is the first Pod of its kind, the primary last; None if there is none.
+func (o ObservedRollout) firstOrdinalWhere(holds func(PodState) bool) int {
+	list := o.ordinalsWhere(holds)
 	for _, i := range list {
 		if i != o.Primary {
 			return i
@@ -159,17 +161,17 @@ func (o Observed) next(holds func(Pod) bool) int {
 	return list[0]
 }
 
-// youngest is how long the Pod has been ready that became so last.
-func (o Observed) youngest() time.Duration {
-	least := Settle
+// shortestReadyTime is how long the Pod has been ready that became so last.
+func (o ObservedRollout) shortestReadyTime() time.Duration {
+	least := SettleTime
 	for _, p := range o.Pods {
 		least = min(least, p.ReadyFor)
 	}
 	return least
 }
 
-// pods are the names of Pods for people.
-func (o Observed) pods(ordinals []int) string {
+// podNames are the names of Pods for people.
+func (o ObservedRollout) podNames(ordinals []int) string {
 	const most = 3
 	var names []string
 	for _, i := range ordinals[:min(most, len(ordinals))] {
@@ -182,8 +184,8 @@ func (o Observed) pods(ordinals []int) string {
 	return text
 }
 
-// union of two sorted lists, sorted.
-func union(a, b []int) []int {
+// unionSorted of two sorted lists, sorted.
+func unionSorted(a, b []int) []int {
 	list := slices.Concat(a, b)
 	slices.Sort(list)
 	return slices.Compact(list)

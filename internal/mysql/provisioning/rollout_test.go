@@ -11,86 +11,86 @@ import (
 )
 
 func TestDecide(t *testing.T) {
-	fresh := Pod{Exists: true, Ready: true, ReadyFor: Settle}
-	old := Pod{Exists: true, Ready: true, ReadyFor: Settle, Outdated: true}
-	broken := Pod{Exists: true, Outdated: true}
-	three := func(pods ...Pod) Observed {
-		return Observed{Name: "test", Known: true, Pods: pods, Primary: 1, Healthy: true}
+	fresh := PodState{Exists: true, Ready: true, ReadyFor: SettleTime}
+	old := PodState{Exists: true, Ready: true, ReadyFor: SettleTime, Outdated: true}
+	broken := PodState{Exists: true, Outdated: true}
+	three := func(pods ...PodState) ObservedRollout {
+		return ObservedRollout{Name: "test", RevisionKnown: true, Pods: pods, Primary: 1, Healthy: true}
 	}
-	with := func(o Observed, change func(*Observed)) Observed {
+	with := func(o ObservedRollout, change func(*ObservedRollout)) ObservedRollout {
 		change(&o)
 		return o
 	}
 	for name, row := range map[string]struct {
-		in   Observed
+		in   ObservedRollout
 		rule string
-		do   Action
+		do   RolloutAction
 	}{
-		"no Pod is wanted":                               {Observed{Offline: true}, "offline", Nothing{}},
+		"no Pod is wanted":                               {ObservedRollout{Offline: true}, "offline", Nothing{}},
 		"all Pods are new":                               {three(fresh, fresh, fresh), "done", Nothing{}},
-		"a new template that nobody has seen":            {Observed{Pods: []Pod{old}}, "the template is new", Nothing{}},
-		"a Pod that is missing has nothing to replace":   {three(fresh, Pod{}, fresh), "nothing to replace", Nothing{}},
-		"the first replica is first":                     {three(old, old, old), "replace a replica", Replace{0}},
-		"then the second, not the primary before it":     {three(fresh, old, old), "replace a replica", Replace{2}},
-		"the primary hands over first":                   {three(fresh, old, fresh), "demote the primary", Demote{1}},
-		"and it is waited for":                           {three(fresh, with1(old), fresh), "switchover", Nothing{}},
-		"a Pod on its way holds up the others":           {three(fresh, old, Pod{}), "one at a time", Nothing{}},
-		"so does one that ends":                          {three(Pod{Exists: true, Ready: true, Terminating: true, Outdated: true}, old, old), "one at a time", Nothing{}},
-		"so does a new one that is not ready":            {three(Pod{Exists: true}, old, broken), "one at a time", Nothing{}},
-		"a new one has to settle":                        {three(Pod{Exists: true, Ready: true, ReadyFor: 1}, old, old), "settle", Nothing{}},
-		"a broken Pod may go at any time":                {with(three(old, old, broken), func(o *Observed) { o.Healthy = false }), "replace a broken Pod", Replace{2}},
-		"but not a broken primary while others are old":  {with(three(old, broken, old), func(o *Observed) { o.Healthy = false }), "not healthy", Nothing{}},
-		"a broken primary goes when it is the last":      {with(three(fresh, broken, fresh), func(o *Observed) { o.Healthy = false }), "replace a broken Pod", Replace{1}},
-		"a cluster that is not healthy waits":            {with(three(old, old, old), func(o *Observed) { o.Healthy = false }), "not healthy", Nothing{}},
-		"a cluster without a primary waits":              {with(three(old, old, old), func(o *Observed) { o.Primary = None }), "not healthy", Nothing{}},
-		"a stop of clustering comes before a broken Pod": {with(three(old, old, broken), func(o *Observed) { o.ClusteringStopped = true }), "clustering is stopped", Nothing{}},
-		"so does a stop of one instance":                 {with(three(old, old, broken), func(o *Observed) { o.StoppedInstances = true }), "instances are stopped", Nothing{}},
-		"who is alone hands over to nobody":              {Observed{Known: true, Pods: []Pod{old}, Healthy: true}, "replace the only Pod", Replace{0}},
+		"a new template that nobody has seen":            {ObservedRollout{Pods: []PodState{old}}, "the template is new", Nothing{}},
+		"a Pod that is missing has nothing to replace":   {three(fresh, PodState{}, fresh), "nothing to replace", Nothing{}},
+		"the first replica is first":                     {three(old, old, old), "replace a replica", ReplacePod{0}},
+		"then the second, not the primary before it":     {three(fresh, old, old), "replace a replica", ReplacePod{2}},
+		"the primary hands over first":                   {three(fresh, old, fresh), "demote the primary", RequestSwitchover{1}},
+		"and it is waited for":                           {three(fresh, withDemotionRequested(old), fresh), "switchover", Nothing{}},
+		"a Pod on its way holds up the others":           {three(fresh, old, PodState{}), "one at a time", Nothing{}},
+		"so does one that ends":                          {three(PodState{Exists: true, Ready: true, Terminating: true, Outdated: true}, old, old), "one at a time", Nothing{}},
+		"so does a new one that is not ready":            {three(PodState{Exists: true}, old, broken), "one at a time", Nothing{}},
+		"a new one has to settle":                        {three(PodState{Exists: true, Ready: true, ReadyFor: 1}, old, old), "settle", Nothing{}},
+		"a broken Pod may go at any time":                {with(three(old, old, broken), func(o *ObservedRollout) { o.Healthy = false }), "replace a broken Pod", ReplacePod{2}},
+		"but not a broken primary while others are old":  {with(three(old, broken, old), func(o *ObservedRollout) { o.Healthy = false }), "not healthy", Nothing{}},
+		"a broken primary goes when it is the last":      {with(three(fresh, broken, fresh), func(o *ObservedRollout) { o.Healthy = false }), "replace a broken Pod", ReplacePod{1}},
+		"a cluster that is not healthy waits":            {with(three(old, old, old), func(o *ObservedRollout) { o.Healthy = false }), "not healthy", Nothing{}},
+		"a cluster without a primary waits":              {with(three(old, old, old), func(o *ObservedRollout) { o.Primary = None }), "not healthy", Nothing{}},
+		"a stop of clustering comes before a broken Pod": {with(three(old, old, broken), func(o *ObservedRollout) { o.ClusteringStopped = true }), "clustering is stopped", Nothing{}},
+		"so does a stop of one instance":                 {with(three(old, old, broken), func(o *ObservedRollout) { o.StoppedInstances = true }), "instances are stopped", Nothing{}},
+		"who is alone hands over to nobody":              {ObservedRollout{RevisionKnown: true, Pods: []PodState{old}, Healthy: true}, "replace the only Pod", ReplacePod{0}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			plan := Decide(row.in)
-			if diff := cmp.Diff([]any{row.rule, row.do}, []any{plan.Rule, plan.Do}); diff != "" {
+			plan := DecideRollout(row.in)
+			if diff := cmp.Diff([]any{row.rule, row.do}, []any{plan.Rule, plan.Action}); diff != "" {
 				t.Errorf("plan (-want +got):\n%s", diff)
 			}
-			if plan.Done == (plan.Why != "") {
-				t.Errorf("expected a plan that is done or says why not, found done %t and %q", plan.Done, plan.Why)
+			if plan.Done == (plan.Message != "") {
+				t.Errorf("expected a plan that is done or says why not, found done %t and %q", plan.Done, plan.Message)
 			}
 		})
 	}
 }
 
-func with1(p Pod) Pod {
-	p.Demote = true
+func withDemotionRequested(p PodState) PodState {
+	p.DemotionRequested = true
 	return p
 }
 
 func TestAStopSaysWhatToDo(t *testing.T) {
-	pod := Pod{Exists: true, Ready: true, Outdated: true}
-	plan := Decide(Observed{Name: "test", Known: true, Pods: []Pod{pod, pod, pod, pod, pod}, ClusteringStopped: true})
+	pod := PodState{Exists: true, Ready: true, Outdated: true}
+	plan := DecideRollout(ObservedRollout{Name: "test", RevisionKnown: true, Pods: []PodState{pod, pod, pod, pod, pod}, ClusteringStopped: true})
 	for _, words := range []string{"moco-test-0", "and 2 more", "kubectl moco start clustering test"} {
-		if !strings.Contains(plan.Why, words) {
-			t.Errorf("expected %q in %q", words, plan.Why)
+		if !strings.Contains(plan.Message, words) {
+			t.Errorf("expected %q in %q", words, plan.Message)
 		}
 	}
 }
 
-// toy is a world with a StatefulSet controller, a kubelet and clustering, each of which does one thing a step.
-type toy struct {
-	Observed
-	// failing Pods do not become ready before they are replaced.
-	failing [5]bool
+// modelState is a world with a StatefulSet controller, a kubelet and clustering, each of which does one thing a step.
+type modelState struct {
+	ObservedRollout
+	// neverReady Pods do not become ready before they are replaced.
+	neverReady [5]bool
 }
 
 // TestModel starts a rollout from every small world and follows it to its end.
 func TestModel(t *testing.T) {
-	states := []Pod{
+	states := []PodState{
 		{},
 		{Exists: true, Outdated: true},
-		{Exists: true, Ready: true, Outdated: true, ReadyFor: Settle},
-		{Exists: true, Ready: true, Outdated: true, Terminating: true, ReadyFor: Settle},
+		{Exists: true, Ready: true, Outdated: true, ReadyFor: SettleTime},
+		{Exists: true, Ready: true, Outdated: true, Terminating: true, ReadyFor: SettleTime},
 		{Exists: true},
 		{Exists: true, Ready: true},
-		{Exists: true, Ready: true, ReadyFor: Settle},
+		{Exists: true, Ready: true, ReadyFor: SettleTime},
 	}
 	worlds := 0
 	for _, n := range []int{1, 3, 5} {
@@ -103,10 +103,10 @@ func TestModel(t *testing.T) {
 		}
 		for code := range all {
 			for primary := range n {
-				w := toy{Observed: Observed{Name: "toy", Known: true, Primary: primary}}
+				w := modelState{ObservedRollout: ObservedRollout{Name: "toy", RevisionKnown: true, Primary: primary}}
 				for i, rest := 0, code; i < n; i, rest = i+1, rest/len(states) {
 					w.Pods = append(w.Pods, states[rest%len(states)])
-					w.failing[i] = w.Pods[i].Exists && w.Pods[i].Outdated && !w.Pods[i].Ready
+					w.neverReady[i] = w.Pods[i].Exists && w.Pods[i].Outdated && !w.Pods[i].Ready
 				}
 				if trouble := w.follow(); trouble != "" {
 					t.Fatalf("from world %d of %d, primary %d: %s", code, n, primary, trouble)
@@ -119,40 +119,40 @@ func TestModel(t *testing.T) {
 }
 
 // follow plays until the rollout is done.
-func (w *toy) follow() string {
+func (w *modelState) follow() string {
 	const perPod = 12
 	for range perPod * (len(w.Pods) + 1) {
 		w.judge()
-		plan := Decide(w.Observed)
+		plan := DecideRollout(w.ObservedRollout)
 		if plan.Done {
 			return ""
 		}
-		if trouble := w.act(plan.Do); trouble != "" {
+		if trouble := w.act(plan.Action); trouble != "" {
 			return fmt.Sprintf("%s: %s in %+v", plan.Rule, trouble, w.Pods)
 		}
 		w.turn()
 	}
-	return fmt.Sprintf("it does not end: %s in %+v", Decide(w.Observed).Why, w.Pods)
+	return fmt.Sprintf("it does not end: %s in %+v", DecideRollout(w.ObservedRollout).Message, w.Pods)
 }
 
 // judge is what clustering vouches for.
-func (w *toy) judge() {
-	w.Healthy = len(w.which(func(p Pod) bool { return !p.Ready || p.Terminating })) == 0
+func (w *modelState) judge() {
+	w.Healthy = len(w.ordinalsWhere(func(p PodState) bool { return !p.Ready || p.Terminating })) == 0
 }
 
-func (w *toy) act(do Action) string {
+func (w *modelState) act(do RolloutAction) string {
 	switch do := do.(type) {
 	case Nothing:
-	case Demote:
+	case RequestSwitchover:
 		if do.Ordinal != w.Primary {
 			return "another than the primary is asked to hand over"
 		}
-		w.Pods[do.Ordinal].Demote = true
-	case Replace:
+		w.Pods[do.Ordinal].DemotionRequested = true
+	case ReplacePod:
 		p := &w.Pods[do.Ordinal]
 		serves := p.Ready
-		others := w.which(func(p Pod) bool { return p.Outdated })
-		down := w.which(func(p Pod) bool { return !p.Exists || p.Terminating || !p.Ready })
+		others := w.ordinalsWhere(func(p PodState) bool { return p.Outdated })
+		down := w.ordinalsWhere(func(p PodState) bool { return !p.Exists || p.Terminating || !p.Ready })
 		switch {
 		case !p.Outdated || p.Terminating || !p.Exists:
 			return "a Pod is replaced without need"
@@ -169,25 +169,25 @@ func (w *toy) act(do Action) string {
 }
 
 // turn lets everybody else do what is next.
-func (w *toy) turn() {
+func (w *modelState) turn() {
 	for i := range w.Pods {
 		p := &w.Pods[i]
 		switch {
 		case !p.Exists:
-			*p = Pod{Exists: true}
-			w.failing[i] = false
+			*p = PodState{Exists: true}
+			w.neverReady[i] = false
 		case p.Terminating:
-			*p = Pod{}
-		case !p.Ready && !w.failing[i]:
+			*p = PodState{}
+		case !p.Ready && !w.neverReady[i]:
 			p.Ready = true
 		case p.Ready:
-			p.ReadyFor = Settle
+			p.ReadyFor = SettleTime
 		}
 	}
-	if p := &w.Pods[w.Primary]; p.Demote {
-		p.Demote = false
+	if p := &w.Pods[w.Primary]; p.DemotionRequested {
+		p.DemotionRequested = false
 		w.Primary = (w.Primary + 1) % len(w.Pods)
-	} else if w.failing[w.Primary] || !p.Exists {
+	} else if w.neverReady[w.Primary] || !p.Exists {
 		// A failover, if somebody is there to take over.
 		for i, other := range w.Pods {
 			if other.Ready && !other.Terminating {

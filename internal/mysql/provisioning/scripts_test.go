@@ -21,31 +21,31 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv/mysqld"
 )
 
-// instance runs the scripts as a Pod does, on a loopback address.
-type instance struct {
+// testInstance runs the scripts as a Pod does, on a loopback address.
+type testInstance struct {
 	place   mysqld.Place
 	volume  string
 	address string
 	ordinal int
 }
 
-// small keeps the servers of a test small.
-func small() map[string]string {
+// smallServerSettings keeps the servers of a test small.
+func smallServerSettings() map[string]string {
 	return map[string]string{
 		"innodb_buffer_pool_size": "8M", "innodb_redo_log_capacity": "8M", "max_connections": "60", "innodb_use_native_aio": "0",
 		"table_open_cache": "100", "table_definition_cache": "400", "performance-schema": "ON", includeKey: "mysqlx=OFF\n",
 	}
 }
 
-func newInstance(t *testing.T, place mysqld.Place, ordinal int, passwords map[string][]byte) *instance {
+func newTestInstance(t *testing.T, place mysqld.Place, ordinal int, passwords map[string][]byte) *testInstance {
 	t.Helper()
-	i := &instance{place: place, ordinal: ordinal, address: place.Network + "." + strconv.Itoa(ordinal+1)}
+	i := &testInstance{place: place, ordinal: ordinal, address: place.Network + "." + strconv.Itoa(ordinal+1)}
 	i.volume = filepath.Join(place.Dir, strconv.Itoa(ordinal))
 	if err := os.Mkdir(i.volume, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	cnf, _ := MyCnf(small(), 0)
-	for name, text := range map[string]string{cnfFile: cnf, usersFile: usersSQL(passwords), initFile: initScript, serverFile: serverScript} {
+	cnf, _ := BuildMyCnf(smallServerSettings(), 0)
+	for name, text := range map[string]string{cnfFile: cnf, usersFile: buildUsersSQL(passwords), initFile: initScript, serverFile: serverScript} {
 		if err := os.WriteFile(filepath.Join(i.volume, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -53,7 +53,7 @@ func newInstance(t *testing.T, place mysqld.Place, ordinal int, passwords map[st
 	return i
 }
 
-func (i *instance) env() []string {
+func (i *testInstance) environment() []string {
 	return []string{
 		"MOCO_MYSQLD=" + strings.Join(i.place.Command, " "), "MOCO_CONFIG=" + filepath.Join(i.volume, cnfFile),
 		"MOCO_VOLUME=" + i.volume, "MOCO_USERS=" + filepath.Join(i.volume, usersFile),
@@ -62,22 +62,22 @@ func (i *instance) env() []string {
 	}
 }
 
-// options take the place of the Pod's volumes.
-func (i *instance) options() []string {
+// serverOptions take the place of the Pod's volumes.
+func (i *testInstance) serverOptions() []string {
 	return append(i.place.Options, "--tmpdir="+i.volume, "--socket="+i.volume+"/s", "--pid-file="+i.volume+"/pid",
 		"--slow-query-log-file="+i.volume+"/slow", "--bind-address="+i.address)
 }
 
-// initialise runs the init script with tools that a trimmed image has.
-func (i *instance) initialise(t *testing.T) *exec.Cmd {
+// initCommand runs the init script with tools that a trimmed image has.
+func (i *testInstance) initCommand(t *testing.T) *exec.Cmd {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "/bin/sh", append([]string{filepath.Join(i.volume, initFile)}, i.options()...)...)
-	cmd.Env = append(i.env(), "PATH="+tools(t, i.volume, "rm", "mv"))
+	cmd := exec.CommandContext(t.Context(), "/bin/sh", append([]string{filepath.Join(i.volume, initFile)}, i.serverOptions()...)...)
+	cmd.Env = append(i.environment(), "PATH="+linkPrograms(t, i.volume, "rm", "mv"))
 	return cmd
 }
 
-// tools is a folder with these programs and no others.
-func tools(t *testing.T, dir string, names ...string) string {
+// linkPrograms is a folder with these programs and no others.
+func linkPrograms(t *testing.T, dir string, names ...string) string {
 	t.Helper()
 	folder := filepath.Join(dir, "bin")
 	if err := os.MkdirAll(folder, 0o700); err != nil {
@@ -95,22 +95,22 @@ func tools(t *testing.T, dir string, names ...string) string {
 	return folder
 }
 
-func (i *instance) mustInitialise(t *testing.T) string {
+func (i *testInstance) initialise(t *testing.T) string {
 	t.Helper()
-	out, err := i.initialise(t).CombinedOutput()
+	out, err := i.initCommand(t).CombinedOutput()
 	if err != nil {
 		t.Fatalf("initialise: %v\n%s", err, out)
 	}
 	return string(out)
 }
 
-func (i *instance) serve(t *testing.T) *testenv.Process {
+func (i *testInstance) startServer(t *testing.T) *testenv.Process {
 	t.Helper()
-	args := append([]string{filepath.Join(i.volume, serverFile)}, i.options()...)
-	return testenv.StartProcess(t, "/bin/sh", append(args, "--datadir="+filepath.Join(i.volume, "data")), i.env())
+	args := append([]string{filepath.Join(i.volume, serverFile)}, i.serverOptions()...)
+	return testenv.StartProcess(t, "/bin/sh", append(args, "--datadir="+filepath.Join(i.volume, "data")), i.environment())
 }
 
-func (i *instance) open(t *testing.T, user, password string, port int) *sql.DB {
+func (i *testInstance) openDB(t *testing.T, user, password string, port int) *sql.DB {
 	t.Helper()
 	cfg := driver.NewConfig()
 	cfg.User, cfg.Passwd, cfg.Net, cfg.Addr = user, password, "tcp", net.JoinHostPort(i.address, strconv.Itoa(port))
@@ -123,12 +123,12 @@ func (i *instance) open(t *testing.T, user, password string, port int) *sql.DB {
 	return db
 }
 
-func (i *instance) waitUp(t *testing.T, db *sql.DB) {
+func (i *testInstance) waitUp(t *testing.T, db *sql.DB) {
 	t.Helper()
 	testenv.Eventually(t, "the server answers on "+i.address, func() error { return db.PingContext(t.Context()) })
 }
 
-func ask(t *testing.T, db *sql.DB, question string) string {
+func queryText(t *testing.T, db *sql.DB, question string) string {
 	t.Helper()
 	var answer string
 	if err := db.QueryRowContext(t.Context(), question).Scan(&answer); err != nil {
@@ -137,7 +137,7 @@ func ask(t *testing.T, db *sql.DB, question string) string {
 	return answer
 }
 
-func run(t *testing.T, db *sql.DB, statements ...string) {
+func execStatements(t *testing.T, db *sql.DB, statements ...string) {
 	t.Helper()
 	for _, s := range statements {
 		if _, err := db.ExecContext(t.Context(), s); err != nil {
@@ -150,13 +150,13 @@ func run(t *testing.T, db *sql.DB, statements ...string) {
 func TestScripts(t *testing.T) {
 	place := mysqld.NewPlace(t)
 	passwords := map[string][]byte{}
-	for n, a := range accounts() {
+	for n, a := range instanceAccounts() {
 		passwords[a.key] = fmt.Appendf(nil, `it's "%d" \ here`, n)
 	}
-	first, second := newInstance(t, place, 0, passwords), newInstance(t, place, 1, passwords)
+	first, second := newTestInstance(t, place, 0, passwords), newTestInstance(t, place, 1, passwords)
 
 	t.Log("An initialisation that is killed in the middle starts over, and one that is complete is not repeated.")
-	cut := first.initialise(t)
+	cut := first.initCommand(t)
 	cut.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cut.Start(); err != nil {
 		t.Fatal(err)
@@ -173,15 +173,15 @@ func TestScripts(t *testing.T) {
 	if err := cut.Wait(); err == nil {
 		t.Fatal("the initialisation was complete before it could be killed")
 	}
-	first.mustInitialise(t)
-	if again := first.mustInitialise(t); !strings.Contains(again, "is there") {
+	first.initialise(t)
+	if again := first.initialise(t); !strings.Contains(again, "is there") {
 		t.Errorf("a second initialisation said: %s", again)
 	}
-	second.mustInitialise(t)
+	second.initialise(t)
 
 	t.Log("It is born read-only and without a transaction, and lets in by password only.")
-	served := first.serve(t)
-	admin := first.open(t, "moco-admin", string(passwords["ADMIN_PASSWORD"]), adminPort)
+	served := first.startServer(t)
+	admin := first.openDB(t, "moco-admin", string(passwords["ADMIN_PASSWORD"]), adminPort)
 	first.waitUp(t, admin)
 	for question, want := range map[string]string{
 		"SELECT @@gtid_executed": "", "SELECT @@super_read_only": "1", "SELECT @@server_id": "100",
@@ -190,33 +190,33 @@ func TestScripts(t *testing.T) {
 		"SELECT COUNT(*) FROM mysql.user WHERE user = 'root' OR authentication_string = ''":                                               "0",
 		"SELECT COUNT(*) FROM information_schema.plugins WHERE plugin_name IN ('clone', 'rpl_semi_sync_source', 'rpl_semi_sync_replica')": "3",
 	} {
-		if got := ask(t, admin, question); got != want {
+		if got := queryText(t, admin, question); got != want {
 			t.Errorf("%s: expected %q, found %q", question, want, got)
 		}
 	}
-	for _, a := range accounts() {
+	for _, a := range instanceAccounts() {
 		port := mysqlPort
 		if strings.Contains(a.grants, "SERVICE_CONNECTION_ADMIN") || a.name == "moco-admin" {
 			port = adminPort
 		}
-		if err := first.open(t, a.name, string(passwords[a.key]), port).PingContext(t.Context()); err != nil {
+		if err := first.openDB(t, a.name, string(passwords[a.key]), port).PingContext(t.Context()); err != nil {
 			t.Errorf("%s on port %d: %v", a.name, port, err)
 		}
 	}
 	for _, user := range []string{"root", "moco-admin", ""} {
-		if err := first.open(t, user, "", mysqlPort).PingContext(t.Context()); err == nil {
+		if err := first.openDB(t, user, "", mysqlPort).PingContext(t.Context()); err == nil {
 			t.Errorf("%q comes in without a password", user)
 		}
 	}
 
 	t.Log("A server that has become a clone is started again by its supervisor.")
-	run(t, admin, "SET GLOBAL super_read_only=0", "SET GLOBAL read_only=0", "CREATE DATABASE app", "CREATE TABLE app.t (id INT PRIMARY KEY)", "INSERT INTO app.t VALUES (1)")
-	cloned := second.serve(t)
-	heir := second.open(t, "moco-admin", string(passwords["ADMIN_PASSWORD"]), adminPort)
+	execStatements(t, admin, "SET GLOBAL super_read_only=0", "SET GLOBAL read_only=0", "CREATE DATABASE app", "CREATE TABLE app.t (id INT PRIMARY KEY)", "INSERT INTO app.t VALUES (1)")
+	cloned := second.startServer(t)
+	heir := second.openDB(t, "moco-admin", string(passwords["ADMIN_PASSWORD"]), adminPort)
 	second.waitUp(t, heir)
-	run(t, heir, "SET GLOBAL super_read_only=0", "SET GLOBAL read_only=0",
+	execStatements(t, heir, "SET GLOBAL super_read_only=0", "SET GLOBAL read_only=0",
 		fmt.Sprintf("SET GLOBAL clone_valid_donor_list='%s:%d'", first.address, adminPort),
-		fmt.Sprintf("CLONE INSTANCE FROM 'moco-clone-donor'@'%s':%d IDENTIFIED BY '%s'", first.address, adminPort, quoted(passwords["CLONE_DONOR_PASSWORD"])))
+		fmt.Sprintf("CLONE INSTANCE FROM 'moco-clone-donor'@'%s':%d IDENTIFIED BY '%s'", first.address, adminPort, escapePassword(passwords["CLONE_DONOR_PASSWORD"])))
 	testenv.Eventually(t, "the clone has the data", func() error {
 		var rows int
 		if err := heir.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM app.t").Scan(&rows); err != nil {
@@ -224,7 +224,7 @@ func TestScripts(t *testing.T) {
 		}
 		return nil
 	})
-	if id := ask(t, heir, "SELECT @@server_id"); id != "101" {
+	if id := queryText(t, heir, "SELECT @@server_id"); id != "101" {
 		t.Errorf("expected the server id 101, found %s", id)
 	}
 
@@ -235,7 +235,7 @@ func TestScripts(t *testing.T) {
 			t.Errorf("expected the exit code 0, found %d", code)
 		}
 	}
-	for _, i := range []*instance{first, second} {
+	for _, i := range []*testInstance{first, second} {
 		if _, err := os.Stat(filepath.Join(i.volume, "pid")); err == nil {
 			t.Error("a server has left its pid file")
 		}

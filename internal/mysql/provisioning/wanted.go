@@ -17,8 +17,8 @@ import (
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 )
 
-// Input is what the objects of a cluster are made from.
-type Input struct {
+// BuildInput is what the objects of a cluster are made from.
+type BuildInput struct {
 	// Cluster is what somebody wants.
 	Cluster *mocov1beta2.MySQLCluster
 	// Settings are those of the user's ConfigMap; none is fine.
@@ -27,66 +27,66 @@ type Input struct {
 	Passwords map[string][]byte
 }
 
-// Wanted is what a cluster consists of, in the order in which it is made. Every object holds exactly the fields that
+// DesiredObjects is what a cluster consists of, in the order in which it is made. Every object holds exactly the fields that
 // Torpor owns, for a server-side apply.
-type Wanted struct {
+type DesiredObjects struct {
 	// Objects are all but the StatefulSet.
 	Objects []*unstructured.Unstructured
 	// StatefulSet is applied last, since its Pods need the others.
 	StatefulSet *unstructured.Unstructured
-	// Config is the name of the ConfigMap that the Pods use.
-	Config string
-	// Overruled are the user's settings that are not heeded, sorted.
-	Overruled []string
+	// ConfigMapName is the name of the ConfigMap that the Pods use.
+	ConfigMapName string
+	// OverruledSettings are the user's settings that are not heeded, sorted.
+	OverruledSettings []string
 }
 
-// Want makes the objects. What it cannot make is an error for people; the others are returned all the same.
-func Want(in Input) (Wanted, error) {
+// BuildObjects makes the objects. What it cannot make is an error for people; the others are returned all the same.
+func BuildObjects(in BuildInput) (DesiredObjects, error) {
 	c := in.Cluster
-	cnf, overruled := MyCnf(in.Settings, memoryRequest(c.Spec.PodTemplate.Spec))
-	config := configMap(c, cnf)
-	w := Wanted{Config: config.GetName(), Overruled: overruled}
-	primary, primaryErr := roleService(c, mocov1beta2.RolePrimary, c.Spec.PrimaryServiceTemplate)
-	replica, replicaErr := roleService(c, mocov1beta2.RoleReplica, c.Spec.ReplicaServiceTemplate)
+	cnf, overruled := BuildMyCnf(in.Settings, memoryRequest(c.Spec.PodTemplate.Spec))
+	config := buildConfigMap(c, cnf)
+	desired := DesiredObjects{ConfigMapName: config.GetName(), OverruledSettings: overruled}
+	primary, primaryErr := buildRoleService(c, mocov1beta2.RolePrimary, c.Spec.PrimaryServiceTemplate)
+	replica, replicaErr := buildRoleService(c, mocov1beta2.RoleReplica, c.Spec.ReplicaServiceTemplate)
 	for _, o := range []*unstructured.Unstructured{
-		clientSecret(c, in.Passwords), config, object(c, "v1", "ServiceAccount", c.ChildName(), nil),
-		headlessService(c), primary, replica, disruptionBudget(c),
+		buildClientSecret(c, in.Passwords), config, newObject(c, "v1", "ServiceAccount", c.ChildName(), nil),
+		buildHeadlessService(c), primary, replica, buildDisruptionBudget(c),
 	} {
 		if o != nil {
-			w.Objects = append(w.Objects, o)
+			desired.Objects = append(desired.Objects, o)
 		}
 	}
-	set, setErr := statefulSet(c, w.Config)
-	w.StatefulSet = set
-	return w, errors.Join(primaryErr, replicaErr, setErr)
+	set, setErr := buildStatefulSet(c, desired.ConfigMapName)
+	desired.StatefulSet = set
+	return desired, errors.Join(primaryErr, replicaErr, setErr)
 }
 
-// Labels select what belongs to a cluster.
-func Labels(c *mocov1beta2.MySQLCluster) map[string]string {
+// SelectorLabels select what belongs to a cluster.
+func SelectorLabels(c *mocov1beta2.MySQLCluster) map[string]string {
 	return map[string]string{
 		mocov1beta2.NameLabel: mocov1beta2.NameValue, mocov1beta2.InstanceLabel: c.Name,
 		mocov1beta2.CreatedByLabel: mocov1beta2.CreatedByValue,
 	}
 }
 
-// Owner makes the garbage collector delete an object after its cluster.
-func Owner(c *mocov1beta2.MySQLCluster) metav1.OwnerReference {
+// OwnerReference makes the garbage collector delete an object after its cluster.
+func OwnerReference(c *mocov1beta2.MySQLCluster) metav1.OwnerReference {
 	return *metav1.NewControllerRef(c, mocov1beta2.MySQLClusterKind())
 }
 
-// object makes an object of a cluster; content is everything beside its metadata.
-func object(c *mocov1beta2.MySQLCluster, version, kind, name string, content map[string]any) *unstructured.Unstructured {
+// newObject makes an object of a cluster; content is everything beside its metadata.
+func newObject(c *mocov1beta2.MySQLCluster, version, kind, name string, content map[string]any) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": version, "kind": kind}}
 	maps.Copy(o.Object, content)
 	o.SetNamespace(c.Namespace)
 	o.SetName(name)
-	o.SetLabels(Labels(c))
-	o.SetOwnerReferences([]metav1.OwnerReference{Owner(c)})
+	o.SetLabels(SelectorLabels(c))
+	o.SetOwnerReferences([]metav1.OwnerReference{OwnerReference(c)})
 	return o
 }
 
-// tagged adds a user's labels and annotations. The labels of Torpor win.
-func tagged(o *unstructured.Unstructured, meta mocov1beta2.ObjectMeta) *unstructured.Unstructured {
+// withUserMetadata adds a user's labels and annotations. The labels of Torpor win.
+func withUserMetadata(o *unstructured.Unstructured, meta mocov1beta2.ObjectMeta) *unstructured.Unstructured {
 	all := maps.Clone(meta.Labels)
 	if all == nil {
 		all = map[string]string{}
@@ -99,20 +99,20 @@ func tagged(o *unstructured.Unstructured, meta mocov1beta2.ObjectMeta) *unstruct
 	return o
 }
 
-// disruptionBudget keeps a majority up; a single instance may always be drained.
-func disruptionBudget(c *mocov1beta2.MySQLCluster) *unstructured.Unstructured {
+// buildDisruptionBudget keeps a majority up; a single instance may always be drained.
+func buildDisruptionBudget(c *mocov1beta2.MySQLCluster) *unstructured.Unstructured {
 	const least = 3
 	if c.Spec.Replicas < least {
 		return nil
 	}
-	return object(c, "policy/v1", "PodDisruptionBudget", c.ChildName(), map[string]any{"spec": map[string]any{
+	return newObject(c, "policy/v1", "PodDisruptionBudget", c.ChildName(), map[string]any{"spec": map[string]any{
 		"maxUnavailable": int64(c.Spec.Replicas / 2),
-		"selector":       map[string]any{"matchLabels": plain(Labels(c))},
+		"selector":       map[string]any{"matchLabels": toJSONMap(SelectorLabels(c))},
 	}})
 }
 
-// plain is a map as JSON has it.
-func plain(texts map[string]string) map[string]any {
+// toJSONMap is a map as JSON has it.
+func toJSONMap(texts map[string]string) map[string]any {
 	out := make(map[string]any, len(texts))
 	for k, v := range texts {
 		out[k] = v
@@ -120,8 +120,8 @@ func plain(texts map[string]string) map[string]any {
 	return out
 }
 
-// fields are those that a typed value has, as JSON has them.
-func fields(value any) (map[string]any, error) {
+// toJSONFields are those that a typed value has, as JSON has them.
+func toJSONFields(value any) (map[string]any, error) {
 	found, err := runtime.DefaultUnstructuredConverter.ToUnstructured(value)
 	if err != nil {
 		return nil, fmt.Errorf("convert %T: %w", value, err)

@@ -17,7 +17,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-func golden(t *testing.T, name, got string) {
+func compareGolden(t *testing.T, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
 	if *update {
@@ -34,7 +34,7 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-func parsed(t *testing.T, text string) *mocov1beta2.MySQLCluster {
+func parseCluster(t *testing.T, text string) *mocov1beta2.MySQLCluster {
 	t.Helper()
 	c := &mocov1beta2.MySQLCluster{}
 	if err := yaml.Unmarshal([]byte(text), c); err != nil {
@@ -43,7 +43,7 @@ func parsed(t *testing.T, text string) *mocov1beta2.MySQLCluster {
 	return c
 }
 
-const minimal = `
+const minimalCluster = `
 metadata: {namespace: default, name: test, uid: "1"}
 spec:
   replicas: 3
@@ -55,7 +55,7 @@ spec:
     spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
 `
 
-const rich = `
+const richCluster = `
 metadata: {namespace: default, name: test, uid: "1"}
 spec:
   replicas: 1
@@ -89,14 +89,14 @@ spec:
     spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
 `
 
-func TestWant(t *testing.T) {
+func TestBuildObjects(t *testing.T) {
 	passwords := map[string][]byte{}
-	for _, a := range accounts() {
+	for _, a := range instanceAccounts() {
 		passwords[a.key] = []byte("secret of " + a.name)
 	}
-	for name, text := range map[string]string{"minimal.yaml": minimal, "rich.yaml": rich} {
+	for name, text := range map[string]string{"minimal.yaml": minimalCluster, "rich.yaml": richCluster} {
 		t.Run(name, func(t *testing.T) {
-			w, err := Want(Input{Cluster: parsed(t, text), Passwords: passwords})
+			w, err := BuildObjects(BuildInput{Cluster: parseCluster(t, text), Passwords: passwords})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -109,9 +109,9 @@ func TestWant(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				b.WriteString("---\n" + strings.ReplaceAll(string(data), w.Config, "CONFIG"))
+				b.WriteString("---\n" + strings.ReplaceAll(string(data), w.ConfigMapName, "CONFIG"))
 			}
-			golden(t, name, b.String())
+			compareGolden(t, name, b.String())
 		})
 	}
 }
@@ -122,20 +122,20 @@ func TestMyCnf(t *testing.T) {
 		"long-query-time": "5", "loose_innodb_flush_method": "fsync", "super_read_only": "OFF", "server-id": "1",
 		"loose_skip_slave_start": "OFF", includeKey: "# more\nsql_mode=ANSI\n",
 	}
-	text, overruled := MyCnf(user, gib)
-	golden(t, "my.cnf", text)
+	text, overruled := BuildMyCnf(user, gib)
+	compareGolden(t, "my.cnf", text)
 	if diff := cmp.Diff([]string{"loose_skip_slave_start", "server-id", "super_read_only"}, overruled); diff != "" {
 		t.Errorf("overruled (-want +got):\n%s", diff)
 	}
 }
 
 func TestUsersSQL(t *testing.T) {
-	golden(t, "users.sql", usersSQL(map[string][]byte{"ADMIN_PASSWORD": []byte(`a'b\c"d`)}))
+	compareGolden(t, "users.sql", buildUsersSQL(map[string][]byte{"ADMIN_PASSWORD": []byte(`a'b\c"d`)}))
 }
 
 func TestTheNameOfTheConfigurationChangesWithIt(t *testing.T) {
-	c := parsed(t, minimal)
-	one, same, other := configMap(c, "a"), configMap(c, "a"), configMap(c, "b")
+	c := parseCluster(t, minimalCluster)
+	one, same, other := buildConfigMap(c, "a"), buildConfigMap(c, "a"), buildConfigMap(c, "b")
 	if one.GetName() != same.GetName() || one.GetName() == other.GetName() {
 		t.Errorf("expected two equal names and another one, found %s, %s and %s", one.GetName(), same.GetName(), other.GetName())
 	}
@@ -143,11 +143,11 @@ func TestTheNameOfTheConfigurationChangesWithIt(t *testing.T) {
 
 func TestMissingKeys(t *testing.T) {
 	passwords := map[string][]byte{}
-	for _, a := range accounts() {
+	for _, a := range instanceAccounts() {
 		passwords[a.key] = []byte("x")
 	}
 	passwords["BACKUP_PASSWORD"] = nil
-	if diff := cmp.Diff([]string{"BACKUP_PASSWORD"}, MissingKeys(passwords)); diff != "" {
+	if diff := cmp.Diff([]string{"BACKUP_PASSWORD"}, MissingPasswordKeys(passwords)); diff != "" {
 		t.Errorf("missing (-want +got):\n%s", diff)
 	}
 }

@@ -25,8 +25,8 @@ import (
 // maxServerIDBase leaves room for the ordinals.
 const maxServerIDBase = 1 << 30
 
-// adopt fills in what a webhook would: the finalizer and the server ids. It reports whether there was anything to do.
-func (c Controller) adopt(ctx context.Context, cluster *mocov1beta2.MySQLCluster) (bool, error) {
+// setDefaults fills in what a webhook would: the finalizer and the server ids. It reports whether there was anything to do.
+func (c Controller) setDefaults(ctx context.Context, cluster *mocov1beta2.MySQLCluster) (bool, error) {
 	after := cluster.DeepCopy()
 	added := controllerutil.AddFinalizer(after, mocov1beta2.Finalizer)
 	if after.Spec.ServerIDBase == 0 {
@@ -39,11 +39,11 @@ func (c Controller) adopt(ctx context.Context, cluster *mocov1beta2.MySQLCluster
 	if !added {
 		return false, nil
 	}
-	return true, c.patch(ctx, cluster, after)
+	return true, c.patchCluster(ctx, cluster, after)
 }
 
-// patch writes the object itself. That somebody else has written it is no error; the next pass looks again.
-func (c Controller) patch(ctx context.Context, before, after *mocov1beta2.MySQLCluster) error {
+// patchCluster writes the object itself. That somebody else has written it is no error; the next pass looks again.
+func (c Controller) patchCluster(ctx context.Context, before, after *mocov1beta2.MySQLCluster) error {
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
 	err := c.client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
@@ -56,9 +56,9 @@ func (c Controller) patch(ctx context.Context, before, after *mocov1beta2.MySQLC
 	return nil
 }
 
-// current says whether the object is still what the decision was made from, past any cache. Nothing is done behind the
+// isCurrent says whether the object is still what the decision was made from, past any cache. Nothing is done behind the
 // back of who stops reconciliation.
-func (c Controller) current(ctx context.Context, cluster *mocov1beta2.MySQLCluster) (bool, error) {
+func (c Controller) isCurrent(ctx context.Context, cluster *mocov1beta2.MySQLCluster) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
 	var live mocov1beta2.MySQLCluster
@@ -73,19 +73,19 @@ func (c Controller) current(ctx context.Context, cluster *mocov1beta2.MySQLClust
 }
 
 // act does one of these: the passwords, all objects that differ, what is superfluous, a step of the rollout.
-func (c Controller) act(ctx context.Context, seen *observation, w *work) {
+func (c Controller) act(ctx context.Context, seen *observation, w *changeSet) {
 	switch {
-	case !w.some():
+	case !w.isNotEmpty():
 	case len(w.passwords) > 0:
 		w.err = c.addPasswords(ctx, seen, w.passwords)
 	case len(w.apply) > 0:
-		c.applyAll(ctx, seen, w)
+		c.applyObjects(ctx, seen, w)
 	case len(w.prune) > 0:
 		for _, o := range w.prune {
-			w.err = errors.Join(w.err, c.remove(ctx, o, o.GetUID()))
+			w.err = errors.Join(w.err, c.deleteObserved(ctx, o, o.GetUID()))
 		}
 	default:
-		w.err = c.roll(ctx, seen, w.rollout.Do)
+		w.err = c.rollOut(ctx, seen, w.rollout.Action)
 	}
 }
 
@@ -94,8 +94,8 @@ func (c Controller) addPasswords(ctx context.Context, seen *observation, keys []
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
 	after := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
-		Namespace: seen.cluster.Namespace, Name: seen.cluster.ChildName(), Labels: provisioning.Labels(seen.cluster),
-		OwnerReferences: []metav1.OwnerReference{provisioning.Owner(seen.cluster)},
+		Namespace: seen.cluster.Namespace, Name: seen.cluster.ChildName(), Labels: provisioning.SelectorLabels(seen.cluster),
+		OwnerReferences: []metav1.OwnerReference{provisioning.OwnerReference(seen.cluster)},
 	}}
 	if seen.secret != nil {
 		after = seen.secret.DeepCopy()
@@ -118,21 +118,21 @@ func (c Controller) addPasswords(ctx context.Context, seen *observation, keys []
 	return nil
 }
 
-// applyAll goes on after a refusal: one object that is wrong must not keep the others from being right.
-func (c Controller) applyAll(ctx context.Context, seen *observation, w *work) {
+// applyObjects goes on after a refusal: one object that is wrong must not keep the others from being right.
+func (c Controller) applyObjects(ctx context.Context, seen *observation, w *changeSet) {
 	for _, o := range w.apply {
-		err := c.applyOne(ctx, seen, o)
+		err := c.applyObject(ctx, seen, o)
 		switch {
 		case err == nil:
-		case refusal(err):
-			w.refused = append(w.refused, words(o, err)+hint(o))
+		case isRefusal(err):
+			w.refused = append(w.refused, describeRefusal(o, err)+refusalHint(o))
 		default:
-			w.err = errors.Join(w.err, errors.New(words(o, err)))
+			w.err = errors.Join(w.err, errors.New(describeRefusal(o, err)))
 		}
 	}
 }
 
-func (c Controller) applyOne(ctx context.Context, seen *observation, wanted *unstructured.Unstructured) error {
+func (c Controller) applyObject(ctx context.Context, seen *observation, wanted *unstructured.Unstructured) error {
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
 	became := wanted.DeepCopy()
@@ -140,12 +140,12 @@ func (c Controller) applyOne(ctx context.Context, seen *observation, wanted *uns
 	if err != nil {
 		return fmt.Errorf("apply: %w", err)
 	}
-	c.ledger.note(client.ObjectKeyFromObject(seen.cluster), wanted, became)
+	c.applied.recordApplied(client.ObjectKeyFromObject(seen.cluster), wanted, became)
 	return nil
 }
 
-// hint says what to do about a refusal that has a known reason.
-func hint(o *unstructured.Unstructured) string {
+// refusalHint says what to do about a refusal that has a known reason.
+func refusalHint(o *unstructured.Unstructured) string {
 	if o.GetKind() != "StatefulSet" {
 		return ""
 	}
@@ -153,21 +153,21 @@ func hint(o *unstructured.Unstructured) string {
 		"kubectl delete statefulset --cascade=orphan -n " + o.GetNamespace() + " " + o.GetName()
 }
 
-// roll touches the Pod that was observed, and none that has taken its name since.
-func (c Controller) roll(ctx context.Context, seen *observation, do provisioning.Action) error {
+// rollOut touches the Pod that was observed, and none that has taken its name since.
+func (c Controller) rollOut(ctx context.Context, seen *observation, do provisioning.RolloutAction) error {
 	switch do := do.(type) {
 	case provisioning.Nothing:
 		return nil
-	case provisioning.Replace:
+	case provisioning.ReplacePod:
 		pod := seen.pods[do.Ordinal]
-		return c.remove(ctx, pod, pod.UID)
-	case provisioning.Demote:
-		return c.demote(ctx, seen.pods[do.Ordinal])
+		return c.deleteObserved(ctx, pod, pod.UID)
+	case provisioning.RequestSwitchover:
+		return c.requestSwitchover(ctx, seen.pods[do.Ordinal])
 	}
 	return nil
 }
 
-func (c Controller) demote(ctx context.Context, pod *corev1.Pod) error {
+func (c Controller) requestSwitchover(ctx context.Context, pod *corev1.Pod) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": pod.UID, "annotations": map[string]any{mocov1beta2.DemoteAnnotation: "true"},
 	}})
@@ -176,24 +176,24 @@ func (c Controller) demote(ctx context.Context, pod *corev1.Pod) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
-	if err := c.client.Patch(ctx, pod.DeepCopy(), client.RawPatch(types.MergePatchType, patch)); ignoreOutdated(err) != nil {
+	if err := c.client.Patch(ctx, pod.DeepCopy(), client.RawPatch(types.MergePatchType, patch)); ignoreChangedObject(err) != nil {
 		return fmt.Errorf("ask for a switchover: %w", err)
 	}
 	return nil
 }
 
-func (c Controller) remove(ctx context.Context, obj client.Object, uid types.UID) error {
+func (c Controller) deleteObserved(ctx context.Context, obj client.Object, uid types.UID) error {
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
 	err := c.client.Delete(ctx, obj, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
-	if ignoreOutdated(err) != nil {
+	if ignoreChangedObject(err) != nil {
 		return fmt.Errorf("delete %s: %w", obj.GetName(), err)
 	}
 	return nil
 }
 
-// ignoreOutdated forgives that the object is not the one that was observed.
-func ignoreOutdated(err error) error {
+// ignoreChangedObject forgives that the object is not the one that was observed.
+func ignoreChangedObject(err error) error {
 	if k8serrors.IsConflict(err) || k8serrors.IsNotFound(err) {
 		return nil
 	}

@@ -57,9 +57,9 @@ type Controller struct {
 
 	client client.Client
 	live   client.Reader
-	// own caches what belongs to MySQLClusters.
-	own    client.Reader
-	ledger *ledger
+	// children caches what belongs to MySQLClusters.
+	children client.Reader
+	applied  *appliedHashes
 }
 
 // +kubebuilder:rbac:groups=moco.cybozu.com,resources=mysqlclusters,verbs=get;list;watch;patch
@@ -75,11 +75,11 @@ type Controller struct {
 
 // SetupWithManager adds the controller.
 func (c Controller) SetupWithManager(mgr manager.Manager) error {
-	own, err := ownCache(mgr)
+	own, err := newChildCache(mgr)
 	if err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)
 	}
-	c.client, c.live, c.own, c.ledger = mgr.GetClient(), mgr.GetAPIReader(), own, newLedger()
+	c.client, c.live, c.children, c.applied = mgr.GetClient(), mgr.GetAPIReader(), own, newAppliedHashes()
 	shell := &reconcile.Reconciler[*mocov1beta2.MySQLCluster]{
 		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name),
 		New:  func() *mocov1beta2.MySQLCluster { return &mocov1beta2.MySQLCluster{} },
@@ -88,11 +88,11 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	b := builder.ControllerManagedBy(mgr).
 		Named(Name).
 		For(&mocov1beta2.MySQLCluster{}, builder.WithPredicates(predicate.Or(
-			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, clusteringMoved()))).
-		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(c.usersOf)).
-		WatchesRawSource(source.Kind[client.Object](own, &corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(clusterOf)))
+			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, primaryOrHealthChanged()))).
+		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(c.clustersUsingConfigMap)).
+		WatchesRawSource(source.Kind[client.Object](own, &corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(requestForCluster)))
 	for _, kind := range cachedKinds() {
-		b = b.WatchesRawSource(source.Kind[client.Object](own, empty(kind), handler.EnqueueRequestsFromMapFunc(clusterOf)))
+		b = b.WatchesRawSource(source.Kind[client.Object](own, newUnstructured(kind), handler.EnqueueRequestsFromMapFunc(requestForCluster)))
 	}
 	err = b.WithOptions(controller.Options{
 		MaxConcurrentReconciles: workers,
@@ -108,18 +108,18 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 // step is one pass. A stop comes before anything else but the end.
 func (c Controller) step(ctx context.Context, cluster *mocov1beta2.MySQLCluster) (reconcile.Outcome, error) {
 	if !cluster.DeletionTimestamp.IsZero() {
-		return c.end(ctx, cluster)
+		return c.finalize(ctx, cluster)
 	}
 	if cluster.ReconciliationStopped() {
 		return c.reportStop(cluster), nil
 	}
-	if adopted, err := c.adopt(ctx, cluster); adopted || err != nil {
+	if adopted, err := c.setDefaults(ctx, cluster); adopted || err != nil {
 		return reconcile.Outcome{After: outdatedRetry, Why: "the object is completed"}, err
 	}
 	seen := c.observe(ctx, cluster)
-	todo := c.compare(ctx, seen)
-	if todo.some() {
-		if current, err := c.current(ctx, cluster); err != nil || !current {
+	todo := c.findChanges(ctx, seen)
+	if todo.isNotEmpty() {
+		if current, err := c.isCurrent(ctx, cluster); err != nil || !current {
 			return reconcile.Outcome{After: outdatedRetry, Why: "the object has changed"}, err
 		}
 	}
@@ -127,8 +127,8 @@ func (c Controller) step(ctx context.Context, cluster *mocov1beta2.MySQLCluster)
 	return c.report(cluster, seen, todo)
 }
 
-// clusteringMoved lets through what a rollout waits for.
-func clusteringMoved() predicate.Predicate {
+// primaryOrHealthChanged lets through what a rollout waits for.
+func primaryOrHealthChanged() predicate.Predicate {
 	healthy := func(c *mocov1beta2.MySQLCluster) bool {
 		return meta.IsStatusConditionTrue(c.Status.Conditions, mocov1beta2.HealthyCondition)
 	}
@@ -148,14 +148,14 @@ func cachedKinds() []schema.GroupVersionKind {
 	}
 }
 
-func empty(kind schema.GroupVersionKind) *unstructured.Unstructured {
+func newUnstructured(kind schema.GroupVersionKind) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{}
 	u.SetGroupVersionKind(kind)
 	return u
 }
 
-// ownCache is a cache of what belongs to MySQLClusters. There is much else in the world.
-func ownCache(mgr manager.Manager) (cache.Cache, error) {
+// newChildCache is a cache of what belongs to MySQLClusters. There is much else in the world.
+func newChildCache(mgr manager.Manager) (cache.Cache, error) {
 	mine := labels.SelectorFromSet(labels.Set{
 		mocov1beta2.NameLabel: mocov1beta2.NameValue, mocov1beta2.CreatedByLabel: mocov1beta2.CreatedByValue,
 	})
@@ -172,28 +172,28 @@ func ownCache(mgr manager.Manager) (cache.Cache, error) {
 	return own, nil
 }
 
-// clusterOf maps what belongs to a MySQLCluster to it.
-func clusterOf(_ context.Context, obj client.Object) []ctrl.Request {
+// requestForCluster maps what belongs to a MySQLCluster to it.
+func requestForCluster(_ context.Context, obj client.Object) []ctrl.Request {
 	name := types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetLabels()[mocov1beta2.InstanceLabel]}
 	return []ctrl.Request{{NamespacedName: name}}
 }
 
-// usersOf maps a ConfigMap to the MySQLClusters that take settings from it.
-func (c Controller) usersOf(ctx context.Context, obj client.Object) []ctrl.Request {
+// clustersUsingConfigMap maps a ConfigMap to the MySQLClusters that take settings from it.
+func (c Controller) clustersUsingConfigMap(ctx context.Context, obj client.Object) []ctrl.Request {
 	var all mocov1beta2.MySQLClusterList
 	if err := c.client.List(ctx, &all, client.InNamespace(obj.GetNamespace())); err != nil {
 		return nil // They look again by themselves.
 	}
 	var found []ctrl.Request
 	for i := range all.Items {
-		if settingsName(&all.Items[i]) == obj.GetName() {
+		if settingsConfigMapName(&all.Items[i]) == obj.GetName() {
 			found = append(found, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&all.Items[i])})
 		}
 	}
 	return found
 }
 
-func settingsName(cluster *mocov1beta2.MySQLCluster) string {
+func settingsConfigMapName(cluster *mocov1beta2.MySQLCluster) string {
 	if name := cluster.Spec.MySQLConfigMapName; name != nil {
 		return *name
 	}

@@ -30,41 +30,41 @@ import (
 
 // TestController shares one API server; every story has a namespace of its own.
 func TestController(t *testing.T) {
-	w := newWorld(t)
-	for name, story := range map[string]func(*testing.T, *scene){
-		"everything is made, and nothing is written twice":   made,
-		"what others change or delete comes back":            drift,
-		"a stop of reconciliation keeps everything as it is": stop,
-		"what is stopped is deleted all the same":            deleted,
-		"a missing ConfigMap is told, and made good":         missing,
-		"a rollout goes on one by one, the primary last":     rollout,
-		"a rollout waits while clustering is stopped":        rolloutStopped,
-		"passwords that are there stay":                      passwords,
-		"what the API server refuses is told":                refused,
-		"a configuration stays while a Pod uses it":          pruned,
-		"offline means no Pods":                              offline,
+	w := newTestEnv(t)
+	for name, story := range map[string]func(*testing.T, *clusterEnv){
+		"everything is made, and nothing is written twice":   testObjectsAreMade,
+		"what others change or delete comes back":            testDriftIsUndone,
+		"a stop of reconciliation keeps everything as it is": testReconciliationStop,
+		"what is stopped is deleted all the same":            testDeletionWhileStopped,
+		"a missing ConfigMap is told, and made good":         testMissingConfigMap,
+		"a rollout goes on one by one, the primary last":     testRollout,
+		"a rollout waits while clustering is stopped":        testRolloutWhileClusteringStops,
+		"passwords that are there stay":                      testPasswordsStay,
+		"what the API server refuses is told":                testRefusedObject,
+		"a configuration stays while a Pod uses it":          testUsedConfigMapStays,
+		"offline means no Pods":                              testOfflineCluster,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			story(t, w.scene(t))
+			story(t, w.newCluster(t))
 		})
 	}
-	for _, file := range examples(t) {
+	for _, file := range exampleFiles(t) {
 		t.Run("the example "+filepath.Base(file)+" is accepted", func(t *testing.T) {
 			t.Parallel()
-			accepted(t, w.scene(t), file)
+			testExample(t, w.newCluster(t), file)
 		})
 	}
 }
 
-func made(t *testing.T, s *scene) {
+func testObjectsAreMade(t *testing.T, s *clusterEnv) {
 	s.addCluster(t, nil)
-	s.reconciled(t)
+	s.waitUntilReconciled(t)
 	c := s.cluster(t)
 	if !controllerutil.ContainsFinalizer(c, mocov1beta2.Finalizer) || c.Spec.ServerIDBase <= 0 {
 		t.Errorf("expected the finalizer and server ids, found %q and %d", c.Finalizers, c.Spec.ServerIDBase)
 	}
-	set := s.set(t)
+	set := s.statefulSet(t)
 	config := ""
 	for _, v := range set.Spec.Template.Spec.Volumes {
 		if v.ConfigMap != nil {
@@ -86,21 +86,21 @@ func made(t *testing.T, s *scene) {
 			t.Errorf("%T: %v", obj, err)
 		}
 	}
-	s.becomes(t, mocov1beta2.ReconciliationActiveCondition, metav1.ConditionTrue)
-	s.becomes(t, mocov1beta2.ReconcileSuccessCondition, metav1.ConditionTrue)
-	s.becomes(t, mocov1beta2.SpecFullySupportedCondition, metav1.ConditionTrue)
-	s.becomes(t, mocov1beta2.StatefulSetReadyCondition, metav1.ConditionFalse, "has not seen the newest template")
-	before := s.writes.in(s.name.Namespace)
+	s.waitForCondition(t, mocov1beta2.ReconciliationActiveCondition, metav1.ConditionTrue)
+	s.waitForCondition(t, mocov1beta2.ReconcileSuccessCondition, metav1.ConditionTrue)
+	s.waitForCondition(t, mocov1beta2.SpecFullySupportedCondition, metav1.ConditionTrue)
+	s.waitForCondition(t, mocov1beta2.StatefulSetReadyCondition, metav1.ConditionFalse, "has not seen the newest template")
+	before := s.requests.writesIn(s.name.Namespace)
 	s.annotate(t, "example.com/look", "again")
-	s.settles(t, func() error { return nil })
-	if diff := cmp.Diff(before, s.writes.in(s.name.Namespace)); diff != "" {
+	s.waitUntilSettled(t, func() error { return nil })
+	if diff := cmp.Diff(before, s.requests.writesIn(s.name.Namespace)); diff != "" {
 		t.Errorf("a pass with nothing to do writes (-before +after):\n%s", diff)
 	}
 }
 
-func drift(t *testing.T, s *scene) {
+func testDriftIsUndone(t *testing.T, s *clusterEnv) {
 	s.addCluster(t, nil)
-	s.reconciled(t)
+	s.waitUntilReconciled(t)
 	service := &corev1.Service{}
 	if err := s.get(t, "moco-test-primary", service); err != nil {
 		t.Fatal(err)
@@ -109,26 +109,26 @@ func drift(t *testing.T, s *scene) {
 		t.Fatal(err)
 	}
 	testenv.Eventually(t, "the Service is back", func() error { return s.get(t, "moco-test-primary", &corev1.Service{}) })
-	set := s.set(t)
+	set := s.statefulSet(t)
 	before := set.DeepCopy()
 	set.Spec.Template.Spec.Containers[0].Image = "other"
 	if err := s.hub.Client.Patch(t.Context(), set, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
-	testenv.Eventually(t, "the image is back", func() error { return s.image(t, "mysql:1") })
+	testenv.Eventually(t, "the image is back", func() error { return s.expectImage(t, "mysql:1") })
 }
 
-func (s *scene) image(t *testing.T, want string) error {
+func (s *clusterEnv) expectImage(t *testing.T, want string) error {
 	t.Helper()
-	if found := s.set(t).Spec.Template.Spec.Containers[0].Image; found != want {
+	if found := s.statefulSet(t).Spec.Template.Spec.Containers[0].Image; found != want {
 		return fmt.Errorf("expected the image %s, found %s", want, found)
 	}
 	return nil
 }
 
-func (s *scene) setImage(t *testing.T, image string) {
+func (s *clusterEnv) setImage(t *testing.T, image string) {
 	t.Helper()
-	s.change(t, func(c *mocov1beta2.MySQLCluster) {
+	s.changeCluster(t, func(c *mocov1beta2.MySQLCluster) {
 		raw := strings.ReplaceAll(string(c.Spec.PodTemplate.Spec.Raw), "mysql:1", image)
 		if err := c.Spec.PodTemplate.Spec.UnmarshalJSON([]byte(raw)); err != nil {
 			t.Fatal(err)
@@ -136,15 +136,15 @@ func (s *scene) setImage(t *testing.T, image string) {
 	})
 }
 
-func stop(t *testing.T, s *scene) {
+func testReconciliationStop(t *testing.T, s *clusterEnv) {
 	s.addCluster(t, nil)
-	s.reconciled(t)
+	s.waitUntilReconciled(t)
 	t.Log("Another value than true stops nothing, and is told once.")
 	s.annotate(t, mocov1beta2.ReconciliationStoppedAnnotation, "yes")
-	s.becomes(t, mocov1beta2.ReconciliationActiveCondition, metav1.ConditionTrue, "is ignored", `found "yes"`)
+	s.waitForCondition(t, mocov1beta2.ReconciliationActiveCondition, metav1.ConditionTrue, "is ignored", `found "yes"`)
 	s.annotate(t, "example.com/look", "again")
-	s.settles(t, func() error { return nil })
-	if n := s.events(t, annotationIgnored); n != 1 {
+	s.waitUntilSettled(t, func() error { return nil })
+	if n := s.countEvents(t, annotationIgnored); n != 1 {
 		t.Errorf("expected one event, found %d", n)
 	}
 
@@ -152,19 +152,19 @@ func stop(t *testing.T, s *scene) {
 	s.annotate(t, torporv1alpha1.ReasonAnnotation, "moving disks")
 	s.annotate(t, torporv1alpha1.UntilAnnotation, "2126-11-20T22:00:00Z")
 	s.annotate(t, mocov1beta2.ReconciliationStoppedAnnotation, "true")
-	s.becomes(t, mocov1beta2.ReconciliationActiveCondition, metav1.ConditionFalse, "by kubectl-moco", "moving disks", "2126-11-20T22:00:00Z", "kubectl moco start reconciliation test")
-	before := len(s.writes.in(s.name.Namespace))
+	s.waitForCondition(t, mocov1beta2.ReconciliationActiveCondition, metav1.ConditionFalse, "by kubectl-moco", "moving disks", "2126-11-20T22:00:00Z", "kubectl moco start reconciliation test")
+	before := len(s.requests.writesIn(s.name.Namespace))
 	s.setImage(t, "mysql:2")
 	if err := s.hub.Client.Delete(t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: s.name.Namespace, Name: "moco-test-primary"}}); err != nil {
 		t.Fatal(err)
 	}
-	s.settles(t, func() error { return nil })
-	for _, one := range s.writes.in(s.name.Namespace)[before:] {
+	s.waitUntilSettled(t, func() error { return nil })
+	for _, one := range s.requests.writesIn(s.name.Namespace)[before:] {
 		if !strings.HasSuffix(one, "/mysqlclusters/test/status") {
 			t.Errorf("written while stopped: %s", one)
 		}
 	}
-	if err := s.image(t, "mysql:1"); err != nil {
+	if err := s.expectImage(t, "mysql:1"); err != nil {
 		t.Error(err)
 	}
 	record := s.cluster(t).Status.Pause
@@ -174,9 +174,9 @@ func stop(t *testing.T, s *scene) {
 
 	t.Log("A start catches up.")
 	s.annotate(t, mocov1beta2.ReconciliationStoppedAnnotation, "")
-	s.reconciled(t)
-	s.becomes(t, mocov1beta2.ReconciliationActiveCondition, metav1.ConditionTrue)
-	if err := errors.Join(s.image(t, "mysql:2"), s.get(t, "moco-test-primary", &corev1.Service{})); err != nil {
+	s.waitUntilReconciled(t)
+	s.waitForCondition(t, mocov1beta2.ReconciliationActiveCondition, metav1.ConditionTrue)
+	if err := errors.Join(s.expectImage(t, "mysql:2"), s.get(t, "moco-test-primary", &corev1.Service{})); err != nil {
 		t.Error(err)
 	}
 	if p := s.cluster(t).Status.Pause; p != nil {
@@ -184,8 +184,8 @@ func stop(t *testing.T, s *scene) {
 	}
 }
 
-// events counts those with a reason.
-func (s *scene) events(t *testing.T, reason string) int {
+// countEvents counts those with a reason.
+func (s *clusterEnv) countEvents(t *testing.T, reason string) int {
 	t.Helper()
 	var list eventsv1.EventList
 	if err := s.hub.Client.List(t.Context(), &list, client.InNamespace(s.name.Namespace)); err != nil {
@@ -200,17 +200,17 @@ func (s *scene) events(t *testing.T, reason string) int {
 	return n
 }
 
-func deleted(t *testing.T, s *scene) {
+func testDeletionWhileStopped(t *testing.T, s *clusterEnv) {
 	s.addCluster(t, nil)
-	s.reconciled(t)
+	s.waitUntilReconciled(t)
 	s.addPod(t, 0, "one")
 	s.annotate(t, mocov1beta2.ReconciliationStoppedAnnotation, "true")
 	s.annotate(t, mocov1beta2.ClusteringStoppedAnnotation, "true")
-	s.becomes(t, mocov1beta2.ReconciliationActiveCondition, metav1.ConditionFalse)
+	s.waitForCondition(t, mocov1beta2.ReconciliationActiveCondition, metav1.ConditionFalse)
 	if err := s.hub.Client.Delete(t.Context(), s.cluster(t)); err != nil {
 		t.Fatal(err)
 	}
-	s.gone(t, "moco-test", &appsv1.StatefulSet{})
+	s.waitUntilGone(t, "moco-test", &appsv1.StatefulSet{})
 	if !controllerutil.ContainsFinalizer(s.cluster(t), mocov1beta2.Finalizer) {
 		t.Error("the finalizer is gone although a Pod is there")
 	}
@@ -218,19 +218,19 @@ func deleted(t *testing.T, s *scene) {
 	if err := s.hub.Client.Delete(t.Context(), pod, client.GracePeriodSeconds(0)); err != nil {
 		t.Fatal(err)
 	}
-	s.gone(t, s.name.Name, &mocov1beta2.MySQLCluster{})
+	s.waitUntilGone(t, s.name.Name, &mocov1beta2.MySQLCluster{})
 }
 
-func missing(t *testing.T, s *scene) {
+func testMissingConfigMap(t *testing.T, s *clusterEnv) {
 	s.addCluster(t, func(c *mocov1beta2.MySQLCluster) { c.Spec.MySQLConfigMapName = new("mycnf") })
-	s.becomes(t, mocov1beta2.ReconcileSuccessCondition, metav1.ConditionFalse, "expected the ConfigMap mycnf", "make it or remove the field")
-	s.becomes(t, mocov1beta2.StatefulSetReadyCondition, metav1.ConditionFalse, "no StatefulSet")
+	s.waitForCondition(t, mocov1beta2.ReconcileSuccessCondition, metav1.ConditionFalse, "expected the ConfigMap mycnf", "make it or remove the field")
+	s.waitForCondition(t, mocov1beta2.StatefulSetReadyCondition, metav1.ConditionFalse, "no StatefulSet")
 	s.create(t, &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.name.Namespace, Name: "mycnf"}, Data: map[string]string{"long_query_time": "5", "read-only": "OFF"},
 	})
-	s.becomes(t, mocov1beta2.ReconcileSuccessCondition, metav1.ConditionTrue, "not heeded", "read-only")
+	s.waitForCondition(t, mocov1beta2.ReconcileSuccessCondition, metav1.ConditionTrue, "not heeded", "read-only")
 	config := &corev1.ConfigMap{}
-	if err := s.get(t, s.set(t).Spec.Template.Spec.Volumes[3].ConfigMap.Name, config); err != nil {
+	if err := s.get(t, s.statefulSet(t).Spec.Template.Spec.Volumes[3].ConfigMap.Name, config); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(config.Data["my.cnf"], "long_query_time=5\n") {
@@ -238,25 +238,25 @@ func missing(t *testing.T, s *scene) {
 	}
 }
 
-func pruned(t *testing.T, s *scene) {
+func testUsedConfigMapStays(t *testing.T, s *clusterEnv) {
 	settings := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.name.Namespace, Name: "mycnf"}, Data: map[string]string{"long_query_time": "5"}}
 	s.create(t, settings)
 	s.addCluster(t, func(c *mocov1beta2.MySQLCluster) { c.Spec.MySQLConfigMapName = new("mycnf") })
-	s.reconciled(t)
-	used := s.set(t).Spec.Template.Spec.Volumes[3].ConfigMap.Name
+	s.waitUntilReconciled(t)
+	used := s.statefulSet(t).Spec.Template.Spec.Volumes[3].ConfigMap.Name
 	s.addPod(t, 0, "one")
 	settings.Data["long_query_time"] = "6"
 	if err := s.hub.Client.Update(t.Context(), settings); err != nil {
 		t.Fatal(err)
 	}
 	testenv.Eventually(t, "the Pods get another configuration", func() error {
-		if s.set(t).Spec.Template.Spec.Volumes[3].ConfigMap.Name == used {
+		if s.statefulSet(t).Spec.Template.Spec.Volumes[3].ConfigMap.Name == used {
 			return errors.New("not yet")
 		}
 		return nil
 	})
-	s.observeSet(t, "two")
-	s.settles(t, func() error { return nil })
+	s.reportRevision(t, "two")
+	s.waitUntilSettled(t, func() error { return nil })
 	if err := s.get(t, used, &corev1.ConfigMap{}); err != nil {
 		t.Errorf("a configuration is gone although a Pod uses it: %v", err)
 	}
@@ -264,15 +264,15 @@ func pruned(t *testing.T, s *scene) {
 	if err := s.hub.Client.Delete(t.Context(), pod, client.GracePeriodSeconds(0)); err != nil {
 		t.Fatal(err)
 	}
-	s.gone(t, used, &corev1.ConfigMap{})
+	s.waitUntilGone(t, used, &corev1.ConfigMap{})
 }
 
-func passwords(t *testing.T, s *scene) {
+func testPasswordsStay(t *testing.T, s *clusterEnv) {
 	s.create(t, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.name.Namespace, Name: "moco-test"}, StringData: map[string]string{"ADMIN_PASSWORD": "mine"},
 	})
 	s.addCluster(t, nil)
-	s.reconciled(t)
+	s.waitUntilReconciled(t)
 	secret := &corev1.Secret{}
 	if err := s.get(t, "moco-test", secret); err != nil {
 		t.Fatal(err)
@@ -282,28 +282,28 @@ func passwords(t *testing.T, s *scene) {
 	}
 }
 
-func refused(t *testing.T, s *scene) {
+func testRefusedObject(t *testing.T, s *clusterEnv) {
 	s.addCluster(t, func(c *mocov1beta2.MySQLCluster) {
 		if err := c.Spec.PodTemplate.Spec.UnmarshalJSON([]byte(`{"containers": [{"name": "mysqld", "image": "mysql", "fieldOfTomorrow": 1}]}`)); err != nil {
 			t.Fatal(err)
 		}
 	})
-	s.becomes(t, mocov1beta2.ReconcileSuccessCondition, metav1.ConditionFalse, "StatefulSet moco-test", "fieldOfTomorrow")
+	s.waitForCondition(t, mocov1beta2.ReconcileSuccessCondition, metav1.ConditionFalse, "StatefulSet moco-test", "fieldOfTomorrow")
 	if err := s.get(t, "moco-test", &corev1.Service{}); err != nil {
 		t.Errorf("one refusal kept another object from being made: %v", err)
 	}
 }
 
-func offline(t *testing.T, s *scene) {
+func testOfflineCluster(t *testing.T, s *clusterEnv) {
 	s.addCluster(t, func(c *mocov1beta2.MySQLCluster) { c.Spec.Offline = true })
-	s.reconciled(t)
-	if n := *s.set(t).Spec.Replicas; n != 0 {
+	s.waitUntilReconciled(t)
+	if n := *s.statefulSet(t).Spec.Replicas; n != 0 {
 		t.Errorf("expected no replicas, found %d", n)
 	}
-	s.becomes(t, mocov1beta2.StatefulSetReadyCondition, metav1.ConditionTrue)
+	s.waitForCondition(t, mocov1beta2.StatefulSetReadyCondition, metav1.ConditionTrue)
 }
 
-func examples(t *testing.T) []string {
+func exampleFiles(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob("../../../api/moco/v1beta2/testdata/*.yaml")
 	if err != nil || len(files) == 0 {
@@ -313,7 +313,7 @@ func examples(t *testing.T) []string {
 	return slices.DeleteFunc(files, func(f string) bool { return strings.HasSuffix(f, "every-field.yaml") })
 }
 
-func accepted(t *testing.T, s *scene, file string) {
+func testExample(t *testing.T, s *clusterEnv, file string) {
 	f, err := os.Open(file)
 	if err != nil {
 		t.Fatal(err)
@@ -341,6 +341,6 @@ func accepted(t *testing.T, s *scene, file string) {
 	if clusters == 0 {
 		t.Skip("the example has no MySQLCluster")
 	}
-	s.reconciled(t)
-	s.becomes(t, mocov1beta2.ReconcileSuccessCondition, metav1.ConditionTrue)
+	s.waitUntilReconciled(t)
+	s.waitForCondition(t, mocov1beta2.ReconcileSuccessCondition, metav1.ConditionTrue)
 }

@@ -21,21 +21,21 @@ import (
 // endRetry is when to look again whether the Pods are gone.
 const endRetry = 2 * time.Second
 
-// end lets a cluster go: first its servers end, then the garbage collector may take what they need. Nothing that is
+// finalize lets a cluster go: first its servers end, then the garbage collector may take what they need. Nothing that is
 // stopped stops that.
-func (c Controller) end(ctx context.Context, cluster *mocov1beta2.MySQLCluster) (reconcile.Outcome, error) {
-	c.ledger.forget(client.ObjectKeyFromObject(cluster))
+func (c Controller) finalize(ctx context.Context, cluster *mocov1beta2.MySQLCluster) (reconcile.Outcome, error) {
+	c.applied.forgetCluster(client.ObjectKeyFromObject(cluster))
 	if !controllerutil.ContainsFinalizer(cluster, mocov1beta2.Finalizer) {
 		return reconcile.Outcome{Why: "deleted"}, nil
 	}
-	set, err := c.liveSet(ctx, cluster)
+	set, err := c.readLiveStatefulSet(ctx, cluster)
 	if err != nil {
 		return reconcile.Outcome{}, err
 	}
 	if set != nil && set.GetDeletionTimestamp().IsZero() {
-		return reconcile.Outcome{After: endRetry, Why: "the StatefulSet is deleted"}, c.remove(ctx, set, set.GetUID())
+		return reconcile.Outcome{After: endRetry, Why: "the StatefulSet is deleted"}, c.deleteObserved(ctx, set, set.GetUID())
 	}
-	pods, err := podsOf(ctx, c.live, cluster)
+	pods, err := listPods(ctx, c.live, cluster)
 	if err != nil {
 		return reconcile.Outcome{}, err
 	}
@@ -44,14 +44,14 @@ func (c Controller) end(ctx context.Context, cluster *mocov1beta2.MySQLCluster) 
 	}
 	after := cluster.DeepCopy()
 	controllerutil.RemoveFinalizer(after, mocov1beta2.Finalizer)
-	return reconcile.Outcome{After: endRetry, Why: "the Pods are gone"}, c.patch(ctx, cluster, after)
+	return reconcile.Outcome{After: endRetry, Why: "the Pods are gone"}, c.patchCluster(ctx, cluster, after)
 }
 
-func (c Controller) liveSet(ctx context.Context, cluster *mocov1beta2.MySQLCluster) (*unstructured.Unstructured, error) {
+func (c Controller) readLiveStatefulSet(ctx context.Context, cluster *mocov1beta2.MySQLCluster) (*unstructured.Unstructured, error) {
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
-	u := empty(appsv1.SchemeGroupVersion.WithKind("StatefulSet"))
-	err := c.live.Get(ctx, childName(cluster, cluster.ChildName()), u)
+	u := newUnstructured(appsv1.SchemeGroupVersion.WithKind("StatefulSet"))
+	err := c.live.Get(ctx, namespacedName(cluster, cluster.ChildName()), u)
 	if client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("read the StatefulSet: %w", err)
 	}

@@ -12,57 +12,57 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// ledger remembers what was applied and what the API server made of it, so that nothing is sent that changes nothing.
+// appliedHashes remembers what was applied and what the API server made of it, so that nothing is sent that changes nothing.
 // Comparing what is wanted with what is there would not do: the API server fills in defaults and writes quantities its
 // own way. A manager that starts anew applies everything once, which changes nothing either.
-type ledger struct {
+type appliedHashes struct {
 	mu      sync.Mutex
-	entries map[types.NamespacedName]map[string]entry
+	entries map[types.NamespacedName]map[string]appliedHash
 }
 
-// entry is what was sent, and what it became.
-type entry struct{ sent, became [sha256.Size]byte }
+// appliedHash is what was sent, and what it became.
+type appliedHash struct{ sent, became [sha256.Size]byte }
 
-func newLedger() *ledger {
-	return &ledger{entries: map[types.NamespacedName]map[string]entry{}}
+func newAppliedHashes() *appliedHashes {
+	return &appliedHashes{entries: map[types.NamespacedName]map[string]appliedHash{}}
 }
 
-// applied: this was sent before, and it is still what it became.
-func (l *ledger) applied(cluster types.NamespacedName, wanted, live *unstructured.Unstructured) bool {
+// isUnchanged: this was sent before, and it is still what it became.
+func (l *appliedHashes) isUnchanged(cluster types.NamespacedName, wanted, live *unstructured.Unstructured) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e, ok := l.entries[cluster][label(wanted)]
-	return ok && e == entry{hash(wanted), hash(live)}
+	e, ok := l.entries[cluster][describeObject(wanted)]
+	return ok && e == appliedHash{hashContent(wanted), hashContent(live)}
 }
 
-// knows says whether this was sent before.
-func (l *ledger) knows(cluster types.NamespacedName, wanted *unstructured.Unstructured) bool {
+// wasSent says whether this was sent before.
+func (l *appliedHashes) wasSent(cluster types.NamespacedName, wanted *unstructured.Unstructured) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e, ok := l.entries[cluster][label(wanted)]
-	return ok && e.sent == hash(wanted)
+	e, ok := l.entries[cluster][describeObject(wanted)]
+	return ok && e.sent == hashContent(wanted)
 }
 
-func (l *ledger) note(cluster types.NamespacedName, wanted, became *unstructured.Unstructured) {
+func (l *appliedHashes) recordApplied(cluster types.NamespacedName, wanted, became *unstructured.Unstructured) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.entries[cluster] == nil {
-		l.entries[cluster] = map[string]entry{}
+		l.entries[cluster] = map[string]appliedHash{}
 	}
-	l.entries[cluster][label(wanted)] = entry{hash(wanted), hash(became)}
+	l.entries[cluster][describeObject(wanted)] = appliedHash{hashContent(wanted), hashContent(became)}
 }
 
-func (l *ledger) forget(cluster types.NamespacedName) {
+func (l *appliedHashes) forgetCluster(cluster types.NamespacedName) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.entries, cluster)
 }
 
-// label names an object for people.
-func label(u *unstructured.Unstructured) string { return u.GetKind() + " " + u.GetName() }
+// describeObject names an object for people.
+func describeObject(u *unstructured.Unstructured) string { return u.GetKind() + " " + u.GetName() }
 
-// hash covers what people and controllers want, not what they report, nor the API server's own bookkeeping.
-func hash(u *unstructured.Unstructured) [sha256.Size]byte {
+// hashContent covers what people and controllers want, not what they report, nor the API server's own bookkeeping.
+func hashContent(u *unstructured.Unstructured) [sha256.Size]byte {
 	c := u.DeepCopy()
 	unstructured.RemoveNestedField(c.Object, "status")
 	for _, bookkeeping := range []string{"managedFields", "resourceVersion", "generation", "creationTimestamp"} {

@@ -30,9 +30,9 @@ type observation struct {
 	settings map[string]string
 	// pods by ordinal; nil for one that does not exist.
 	pods []*corev1.Pod
-	// set is the StatefulSet; nil if there is none.
-	set *appsv1.StatefulSet
-	now time.Time
+	// statefulSet is the StatefulSet; nil if there is none.
+	statefulSet *appsv1.StatefulSet
+	now         time.Time
 	// missing is what a user has to mend before anything can be made; err what may mend itself.
 	missing string
 	err     error
@@ -41,7 +41,7 @@ type observation struct {
 // observe reads everything that the decision depends on.
 func (c Controller) observe(ctx context.Context, cluster *mocov1beta2.MySQLCluster) *observation {
 	seen := &observation{cluster: cluster, now: c.Clock.Now()}
-	seen.err = errors.Join(c.readSecret(ctx, seen), c.readSettings(ctx, seen), c.readPods(ctx, seen), c.readSet(ctx, seen))
+	seen.err = errors.Join(c.readSecret(ctx, seen), c.readSettings(ctx, seen), c.readPods(ctx, seen), c.readStatefulSet(ctx, seen))
 	return seen
 }
 
@@ -49,7 +49,7 @@ func (c Controller) readSecret(ctx context.Context, seen *observation) error {
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
 	var s corev1.Secret
-	err := c.live.Get(ctx, childName(seen.cluster, seen.cluster.ChildName()), &s)
+	err := c.live.Get(ctx, namespacedName(seen.cluster, seen.cluster.ChildName()), &s)
 	if k8serrors.IsNotFound(err) {
 		return nil
 	}
@@ -61,14 +61,14 @@ func (c Controller) readSecret(ctx context.Context, seen *observation) error {
 }
 
 func (c Controller) readSettings(ctx context.Context, seen *observation) error {
-	name := settingsName(seen.cluster)
+	name := settingsConfigMapName(seen.cluster)
 	if name == "" {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
 	var m corev1.ConfigMap
-	err := c.live.Get(ctx, childName(seen.cluster, name), &m)
+	err := c.live.Get(ctx, namespacedName(seen.cluster, name), &m)
 	if k8serrors.IsNotFound(err) {
 		seen.missing = fmt.Sprintf("spec.mysqlConfigMapName: expected the ConfigMap %s in namespace %s, found none; "+
 			"make it or remove the field", name, seen.cluster.Namespace)
@@ -82,18 +82,18 @@ func (c Controller) readSettings(ctx context.Context, seen *observation) error {
 }
 
 func (c Controller) readPods(ctx context.Context, seen *observation) error {
-	list, err := podsOf(ctx, c.own, seen.cluster)
+	list, err := listPods(ctx, c.children, seen.cluster)
 	seen.pods = list
 	return err
 }
 
-// podsOf are the Pods of a cluster by ordinal; nil for one that does not exist.
-func podsOf(ctx context.Context, from client.Reader, cluster *mocov1beta2.MySQLCluster) ([]*corev1.Pod, error) {
+// listPods are the Pods of a cluster by ordinal; nil for one that does not exist.
+func listPods(ctx context.Context, from client.Reader, cluster *mocov1beta2.MySQLCluster) ([]*corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
 	var list corev1.PodList
 	pods := make([]*corev1.Pod, cluster.Spec.Replicas)
-	err := from.List(ctx, &list, client.InNamespace(cluster.Namespace), client.MatchingLabels(provisioning.Labels(cluster)))
+	err := from.List(ctx, &list, client.InNamespace(cluster.Namespace), client.MatchingLabels(provisioning.SelectorLabels(cluster)))
 	if err != nil {
 		return pods, fmt.Errorf("list the Pods: %w", err)
 	}
@@ -106,9 +106,9 @@ func podsOf(ctx context.Context, from client.Reader, cluster *mocov1beta2.MySQLC
 	return pods, nil
 }
 
-func (c Controller) readSet(ctx context.Context, seen *observation) error {
-	u := empty(appsv1.SchemeGroupVersion.WithKind("StatefulSet"))
-	err := c.own.Get(ctx, childName(seen.cluster, seen.cluster.ChildName()), u)
+func (c Controller) readStatefulSet(ctx context.Context, seen *observation) error {
+	u := newUnstructured(appsv1.SchemeGroupVersion.WithKind("StatefulSet"))
+	err := c.children.Get(ctx, namespacedName(seen.cluster, seen.cluster.ChildName()), u)
 	if k8serrors.IsNotFound(err) {
 		return nil
 	}
@@ -119,37 +119,37 @@ func (c Controller) readSet(ctx context.Context, seen *observation) error {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, set); err != nil {
 		return fmt.Errorf("read the StatefulSet: %w", err)
 	}
-	seen.set = set
+	seen.statefulSet = set
 	return nil
 }
 
-// rollout is what Decide looks at.
-func (s *observation) rollout() provisioning.Observed {
+// observedRollout is what Decide looks at.
+func (s *observation) observedRollout() provisioning.ObservedRollout {
 	c := s.cluster
-	o := provisioning.Observed{
-		Name: c.Name, Offline: c.Spec.Offline, Primary: primaryOf(c), ClusteringStopped: c.ClusteringStopped(),
+	o := provisioning.ObservedRollout{
+		Name: c.Name, Offline: c.Spec.Offline, Primary: chosenPrimary(c), ClusteringStopped: c.ClusteringStopped(),
 		StoppedInstances: c.Annotations[mocov1beta2.StoppedInstancesAnnotation] != "",
 		Healthy:          meta.IsStatusConditionTrue(c.Status.Conditions, mocov1beta2.HealthyCondition),
 	}
 	revision := ""
-	if s.set != nil && s.set.Status.ObservedGeneration >= s.set.Generation {
-		revision = s.set.Status.UpdateRevision
+	if s.statefulSet != nil && s.statefulSet.Status.ObservedGeneration >= s.statefulSet.Generation {
+		revision = s.statefulSet.Status.UpdateRevision
 	}
-	o.Known = revision != ""
+	o.RevisionKnown = revision != ""
 	for _, p := range s.pods {
-		o.Pods = append(o.Pods, podFacts(p, revision, s.now))
+		o.Pods = append(o.Pods, podStateOf(p, revision, s.now))
 	}
 	return o
 }
 
-func podFacts(p *corev1.Pod, revision string, now time.Time) provisioning.Pod {
+func podStateOf(p *corev1.Pod, revision string, now time.Time) provisioning.PodState {
 	if p == nil {
-		return provisioning.Pod{}
+		return provisioning.PodState{}
 	}
-	facts := provisioning.Pod{
+	facts := provisioning.PodState{
 		Exists: true, Terminating: !p.DeletionTimestamp.IsZero(),
-		Outdated: p.Labels[appsv1.StatefulSetRevisionLabel] != revision,
-		Demote:   p.Annotations[mocov1beta2.DemoteAnnotation] == "true",
+		Outdated:          p.Labels[appsv1.StatefulSetRevisionLabel] != revision,
+		DemotionRequested: p.Annotations[mocov1beta2.DemoteAnnotation] == "true",
 	}
 	for _, is := range p.Status.Conditions {
 		if is.Type == corev1.PodReady && is.Status == corev1.ConditionTrue {
@@ -159,15 +159,15 @@ func podFacts(p *corev1.Pod, revision string, now time.Time) provisioning.Pod {
 	return facts
 }
 
-// primaryOf is the primary that clustering has chosen.
-func primaryOf(cluster *mocov1beta2.MySQLCluster) int {
+// chosenPrimary is the primary that clustering has chosen.
+func chosenPrimary(cluster *mocov1beta2.MySQLCluster) int {
 	if i, chosen := cluster.Status.Primary(); chosen && i < int(cluster.Spec.Replicas) {
 		return i
 	}
 	return provisioning.None
 }
 
-// childName is the name of something in the cluster's namespace.
-func childName(cluster *mocov1beta2.MySQLCluster, name string) types.NamespacedName {
+// namespacedName is the name of something in the cluster's namespace.
+func namespacedName(cluster *mocov1beta2.MySQLCluster, name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: cluster.Namespace, Name: name}
 }

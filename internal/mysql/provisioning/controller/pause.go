@@ -17,8 +17,8 @@ import (
 // stops is the only value that stops something.
 const stops = "true"
 
-// ignored says which annotations stop nothing although somebody may think so.
-func ignored(cluster *mocov1beta2.MySQLCluster) string {
+// describeIgnoredAnnotations says which annotations stop nothing although somebody may think so.
+func describeIgnoredAnnotations(cluster *mocov1beta2.MySQLCluster) string {
 	var wrong []string
 	for _, name := range []string{mocov1beta2.ClusteringStoppedAnnotation, mocov1beta2.ReconciliationStoppedAnnotation} {
 		if value, asked := cluster.Annotations[name]; asked && value != stops {
@@ -28,8 +28,8 @@ func ignored(cluster *mocov1beta2.MySQLCluster) string {
 	return strings.Join(wrong, "; ")
 }
 
-// pause is what status.pause says; the part of clustering stays as it is.
-func pause(cluster *mocov1beta2.MySQLCluster, now time.Time) *mocov1beta2.Pause {
+// stopRecord is what status.pause says; the part of clustering stays as it is.
+func stopRecord(cluster *mocov1beta2.MySQLCluster, now time.Time) *mocov1beta2.Pause {
 	p := &mocov1beta2.Pause{}
 	if cluster.Status.Pause != nil {
 		p = cluster.Status.Pause.DeepCopy()
@@ -52,8 +52,8 @@ func pause(cluster *mocov1beta2.MySQLCluster, now time.Time) *mocov1beta2.Pause 
 	return p
 }
 
-// stopped says who has stopped reconciliation, why and until when.
-func stopped(cluster *mocov1beta2.MySQLCluster, s mocov1beta2.Stop) string {
+// describeStop says who has stopped reconciliation, why and until when.
+func describeStop(cluster *mocov1beta2.MySQLCluster, s mocov1beta2.Stop) string {
 	text := "reconciliation is stopped"
 	if s.By != "" {
 		text += " by " + s.By

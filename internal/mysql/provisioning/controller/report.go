@@ -27,8 +27,8 @@ const (
 )
 
 // report writes what became of a pass into the status. Only the fields that this controller owns are touched.
-func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen *observation, w work) (reconcile.Outcome, error) {
-	out := reconcile.Outcome{After: w.rollout.After, Why: w.rollout.Rule}
+func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen *observation, w changeSet) (reconcile.Outcome, error) {
+	out := reconcile.Outcome{After: w.rollout.RequeueAfter, Why: w.rollout.Rule}
 	active := metav1.Condition{Status: metav1.ConditionTrue, Reason: mocov1beta2.ReconciliationActiveReason}
 	out.Events = append(out.Events, c.reportActive(cluster, active)...)
 	success := metav1.Condition{
@@ -36,9 +36,9 @@ func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen *observation,
 	}
 	if len(w.overruled) > 0 {
 		success.Message = fmt.Sprintf("ConfigMap %s: settings are not heeded, because clustering depends on others: %s",
-			settingsName(cluster), strings.Join(w.overruled, ", "))
+			settingsConfigMapName(cluster), strings.Join(w.overruled, ", "))
 	}
-	switch trouble := w.trouble(); {
+	switch trouble := w.failureMessage(); {
 	case trouble != "":
 		success.Status, success.Reason, success.Message = metav1.ConditionFalse, mocov1beta2.ReconcileFailedReason, trouble
 		out.After, out.Why = userRetry, "something is missing or refused"
@@ -48,26 +48,26 @@ func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen *observation,
 		cluster.Status.ReconcileInfo = mocov1beta2.ReconcileInfo{Generation: cluster.Generation, ReconcileVersion: version}
 		out.Events = append(out.Events, rolloutEvents(w)...)
 	}
-	c.set(cluster, success)
-	c.set(cluster, readiness(seen, w))
-	if settingsName(cluster) != "" {
+	c.setCondition(cluster, success)
+	c.setCondition(cluster, statefulSetReadiness(seen, w))
+	if settingsConfigMapName(cluster) != "" {
 		out.After = cmp.Or(out.After, userRetry)
 	}
 	return out, w.err
 }
 
-// trouble is what went wrong, for people, sorted; empty if nothing did.
-func (w *work) trouble() string {
+// failureMessage is what went wrong, for people, sorted; empty if nothing did.
+func (w *changeSet) failureMessage() string {
 	all := slices.Clone(w.refused)
 	if w.err != nil {
-		all = append(all, describe(w.err))
+		all = append(all, describeError(w.err))
 	}
 	slices.Sort(all)
 	return strings.Join(all, "; ")
 }
 
-// describe says what went wrong in words that are stable and free of secrets.
-func describe(err error) string {
+// describeError says what went wrong in words that are stable and free of secrets.
+func describeError(err error) string {
 	if reason := k8serrors.ReasonForError(err); reason != "" {
 		return "the API server answered " + string(reason)
 	}
@@ -78,30 +78,30 @@ func describe(err error) string {
 func (c Controller) reportActive(cluster *mocov1beta2.MySQLCluster, active metav1.Condition) []reconcile.Event {
 	active.Type = mocov1beta2.ReconciliationActiveCondition
 	var told []reconcile.Event
-	if wrong := ignored(cluster); wrong != "" {
+	if wrong := describeIgnoredAnnotations(cluster); wrong != "" {
 		old := meta.FindStatusCondition(cluster.Status.Conditions, active.Type)
 		if old == nil || !strings.HasSuffix(old.Message, wrong) {
 			told = append(told, reconcile.Event{Warning: true, Reason: annotationIgnored, Action: reconcileAction, Note: wrong})
 		}
 		active.Message = strings.TrimPrefix(active.Message+"; "+wrong, "; ")
 	}
-	cluster.Status.Pause = pause(cluster, c.Clock.Now())
-	c.set(cluster, active)
-	c.set(cluster, supported(cluster))
+	cluster.Status.Pause = stopRecord(cluster, c.Clock.Now())
+	c.setCondition(cluster, active)
+	c.setCondition(cluster, specSupport(cluster))
 	return told
 }
 
 // reportStop leaves what the last pass said of the objects, and says Unknown where none has said anything.
 func (c Controller) reportStop(cluster *mocov1beta2.MySQLCluster) reconcile.Outcome {
-	record := pause(cluster, c.Clock.Now()).Reconciliation
-	text := stopped(cluster, *record)
+	record := stopRecord(cluster, c.Clock.Now()).Reconciliation
+	text := describeStop(cluster, *record)
 	out := reconcile.Outcome{Why: "reconciliation is stopped"}
 	out.Events = c.reportActive(cluster, metav1.Condition{
 		Status: metav1.ConditionFalse, Reason: mocov1beta2.ReconciliationInactiveReason, Message: text,
 	})
 	for _, kind := range []string{mocov1beta2.StatefulSetReadyCondition, mocov1beta2.ReconcileSuccessCondition} {
 		if meta.FindStatusCondition(cluster.Status.Conditions, kind) == nil {
-			c.set(cluster, metav1.Condition{
+			c.setCondition(cluster, metav1.Condition{
 				Type: kind, Status: metav1.ConditionUnknown, Reason: mocov1beta2.ReconciliationInactiveReason, Message: text,
 			})
 		}
@@ -109,14 +109,14 @@ func (c Controller) reportStop(cluster *mocov1beta2.MySQLCluster) reconcile.Outc
 	return out
 }
 
-// readiness says how far the Pods are.
-func readiness(seen *observation, w work) metav1.Condition {
+// statefulSetReadiness says how far the Pods are.
+func statefulSetReadiness(seen *observation, w changeSet) metav1.Condition {
 	is := metav1.Condition{
 		Type: mocov1beta2.StatefulSetReadyCondition, Status: metav1.ConditionFalse,
-		Reason: mocov1beta2.StatefulSetNotReadyReason, Message: w.rollout.Why,
+		Reason: mocov1beta2.StatefulSetNotReadyReason, Message: w.rollout.Message,
 	}
 	switch {
-	case seen.set == nil:
+	case seen.statefulSet == nil:
 		is.Reason, is.Message = mocov1beta2.StatefulSetNotFoundReason, "there is no StatefulSet yet"
 	case w.rollout.Done && len(w.apply) == 0:
 		is.Status, is.Reason, is.Message = metav1.ConditionTrue, mocov1beta2.StatefulSetReadyReason, ""
@@ -124,7 +124,7 @@ func readiness(seen *observation, w work) metav1.Condition {
 	return is
 }
 
-func supported(cluster *mocov1beta2.MySQLCluster) metav1.Condition {
+func specSupport(cluster *mocov1beta2.MySQLCluster) metav1.Condition {
 	is := metav1.Condition{
 		Type: mocov1beta2.SpecFullySupportedCondition, Status: metav1.ConditionTrue, Reason: mocov1beta2.FullySupportedReason,
 	}
@@ -135,21 +135,21 @@ func supported(cluster *mocov1beta2.MySQLCluster) metav1.Condition {
 	return is
 }
 
-func (c Controller) set(cluster *mocov1beta2.MySQLCluster, is metav1.Condition) {
+func (c Controller) setCondition(cluster *mocov1beta2.MySQLCluster, is metav1.Condition) {
 	reconcile.SetCondition(&cluster.Status.Conditions, is, cluster.Generation, c.Clock)
 }
 
 // rolloutEvents tell what was done to a Pod.
-func rolloutEvents(w work) []reconcile.Event {
-	if !w.some() || len(w.apply)+len(w.prune) > 0 {
+func rolloutEvents(w changeSet) []reconcile.Event {
+	if !w.isNotEmpty() || len(w.apply)+len(w.prune) > 0 {
 		return nil
 	}
-	switch w.rollout.Do.(type) {
+	switch w.rollout.Action.(type) {
 	case provisioning.Nothing:
-	case provisioning.Replace:
-		return []reconcile.Event{{Reason: podReplaced, Action: rolloutAction, Note: w.rollout.Why}}
-	case provisioning.Demote:
-		return []reconcile.Event{{Reason: switchoverRequested, Action: rolloutAction, Note: w.rollout.Why}}
+	case provisioning.ReplacePod:
+		return []reconcile.Event{{Reason: podReplaced, Action: rolloutAction, Note: w.rollout.Message}}
+	case provisioning.RequestSwitchover:
+		return []reconcile.Event{{Reason: switchoverRequested, Action: rolloutAction, Note: w.rollout.Message}}
 	}
 	return nil
 }

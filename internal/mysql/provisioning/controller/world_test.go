@@ -34,14 +34,14 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// world is a hub, and the test in the place of the StatefulSet controller and the kubelet.
-type world struct {
-	hub    *testenv.HubServer
-	writes *writes
+// testEnv is a hub, and the test in the place of the StatefulSet controller and the kubelet.
+type testEnv struct {
+	hub      *testenv.HubServer
+	requests *requestRecorder
 }
 
-// writes are the requests of the manager that change something, without events; and when it last asked for anything.
-type writes struct {
+// requestRecorder are the requests of the manager that change something, without events; and when it last asked for anything.
+type requestRecorder struct {
 	mu   sync.Mutex
 	next http.RoundTripper
 	list []string
@@ -51,7 +51,7 @@ type writes struct {
 }
 
 // RoundTrip implements http.RoundTripper.
-func (w *writes) RoundTrip(r *http.Request) (*http.Response, error) {
+func (w *requestRecorder) RoundTrip(r *http.Request) (*http.Response, error) {
 	_, rest, _ := strings.Cut(r.URL.Path, "/namespaces/")
 	namespace, _, _ := strings.Cut(rest, "/")
 	w.mu.Lock()
@@ -69,8 +69,8 @@ func (w *writes) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.next.RoundTrip(r)
 }
 
-// quiet says for how long nothing was asked for in a namespace; 0 while something is.
-func (w *writes) quiet(namespace string) time.Duration {
+// quietFor says for how long nothing was asked for in a namespace; 0 while something is.
+func (w *requestRecorder) quietFor(namespace string) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.asking[namespace] > 0 {
@@ -79,8 +79,8 @@ func (w *writes) quiet(namespace string) time.Duration {
 	return time.Since(w.asked[namespace])
 }
 
-// in are the writes in a namespace.
-func (w *writes) in(namespace string) []string {
+// writesIn are the writes in a namespace.
+func (w *requestRecorder) writesIn(namespace string) []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var found []string
@@ -92,29 +92,29 @@ func (w *writes) in(namespace string) []string {
 	return found
 }
 
-func newWorld(t *testing.T) *world {
+func newTestEnv(t *testing.T) *testEnv {
 	t.Helper()
-	w := &world{hub: testenv.Hub(t), writes: &writes{asking: map[string]int{}, asked: map[string]time.Time{}}}
+	w := &testEnv{hub: testenv.Hub(t), requests: &requestRecorder{asking: map[string]int{}, asked: map[string]time.Time{}}}
 	w.hub.InstallCRDs(t)
 	cfg := rest.CopyConfig(w.hub.Config)
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		w.writes.next = next
-		return w.writes
+		w.requests.next = next
+		return w.requests
 	})
-	w.run(t, cfg, Controller{Clock: clock.RealClock{}}.SetupWithManager)
+	w.startManager(t, cfg, Controller{Clock: clock.RealClock{}}.SetupWithManager)
 	return w
 }
 
-// runClustering runs the other controller of the kind as well.
-func (w *world) runClustering(t *testing.T) {
+// startClustering runs the other controller of the kind as well.
+func (w *testEnv) startClustering(t *testing.T) {
 	t.Helper()
-	w.run(t, w.hub.Config, clustering.Controller{
+	w.startManager(t, w.hub.Config, clustering.Controller{
 		HostOf: clustering.ServiceHost, Clock: clock.RealClock{}, Metrics: clustering.NewMetrics(),
 	}.SetupWithManager)
 }
 
-// run runs a manager for the rest of the test.
-func (w *world) run(t *testing.T, cfg *rest.Config, setup func(manager.Manager) error) {
+// startManager runs a manager for the rest of the test.
+func (w *testEnv) startManager(t *testing.T, cfg *rest.Config, setup func(manager.Manager) error) {
 	t.Helper()
 	known := runtime.NewScheme()
 	if err := errors.Join(scheme.AddToScheme(known), mocov1beta2.AddToScheme(known)); err != nil {
@@ -141,15 +141,15 @@ func (w *world) run(t *testing.T, cfg *rest.Config, setup func(manager.Manager) 
 	})
 }
 
-// scene is one cluster in a namespace of its own.
-type scene struct {
-	*world
+// clusterEnv is one cluster in a namespace of its own.
+type clusterEnv struct {
+	*testEnv
 	name types.NamespacedName
 }
 
-func (w *world) scene(t *testing.T) *scene {
+func (w *testEnv) newCluster(t *testing.T) *clusterEnv {
 	t.Helper()
-	return &scene{world: w, name: types.NamespacedName{Namespace: w.hub.Namespace(t), Name: "test"}}
+	return &clusterEnv{testEnv: w, name: types.NamespacedName{Namespace: w.hub.Namespace(t), Name: "test"}}
 }
 
 const manifest = `{"apiVersion": "moco.cybozu.com/v1beta2", "kind": "MySQLCluster", "metadata": {}, "spec": {
@@ -157,7 +157,7 @@ const manifest = `{"apiVersion": "moco.cybozu.com/v1beta2", "kind": "MySQLCluste
 	"volumeClaimTemplates": [{"metadata": {"name": "mysql-data"},
 		"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1024Mi"}}}}]}}`
 
-func (s *scene) addCluster(t *testing.T, change func(*mocov1beta2.MySQLCluster)) {
+func (s *clusterEnv) addCluster(t *testing.T, change func(*mocov1beta2.MySQLCluster)) {
 	t.Helper()
 	cluster := &mocov1beta2.MySQLCluster{}
 	if err := json.Unmarshal([]byte(manifest), cluster); err != nil {
@@ -170,15 +170,15 @@ func (s *scene) addCluster(t *testing.T, change func(*mocov1beta2.MySQLCluster))
 	s.create(t, cluster)
 }
 
-func (s *scene) create(t *testing.T, obj client.Object) {
+func (s *clusterEnv) create(t *testing.T, obj client.Object) {
 	t.Helper()
 	if err := s.hub.Client.Create(t.Context(), obj); err != nil {
 		t.Fatalf("create: %v", err)
 	}
 }
 
-// change writes the cluster, as a user does.
-func (s *scene) change(t *testing.T, how func(*mocov1beta2.MySQLCluster)) {
+// changeCluster writes the cluster, as a user does.
+func (s *clusterEnv) changeCluster(t *testing.T, how func(*mocov1beta2.MySQLCluster)) {
 	t.Helper()
 	cluster := s.cluster(t)
 	before := cluster.DeepCopy()
@@ -189,9 +189,9 @@ func (s *scene) change(t *testing.T, how func(*mocov1beta2.MySQLCluster)) {
 }
 
 // annotate sets an annotation; an empty value takes it away.
-func (s *scene) annotate(t *testing.T, name, value string) {
+func (s *clusterEnv) annotate(t *testing.T, name, value string) {
 	t.Helper()
-	s.change(t, func(c *mocov1beta2.MySQLCluster) {
+	s.changeCluster(t, func(c *mocov1beta2.MySQLCluster) {
 		if c.Annotations == nil {
 			c.Annotations = map[string]string{}
 		}
@@ -202,7 +202,7 @@ func (s *scene) annotate(t *testing.T, name, value string) {
 	})
 }
 
-func (s *scene) cluster(t *testing.T) *mocov1beta2.MySQLCluster {
+func (s *clusterEnv) cluster(t *testing.T) *mocov1beta2.MySQLCluster {
 	t.Helper()
 	cluster := &mocov1beta2.MySQLCluster{}
 	if err := s.hub.Client.Get(t.Context(), s.name, cluster); err != nil {
@@ -211,8 +211,8 @@ func (s *scene) cluster(t *testing.T) *mocov1beta2.MySQLCluster {
 	return cluster
 }
 
-// becomes waits until a condition has a status, and a message with these words.
-func (s *scene) becomes(t *testing.T, kind string, status metav1.ConditionStatus, words ...string) {
+// waitForCondition waits until a condition has a status, and a message with these words.
+func (s *clusterEnv) waitForCondition(t *testing.T, kind string, status metav1.ConditionStatus, words ...string) {
 	t.Helper()
 	testenv.Eventually(t, fmt.Sprintf("%s becomes %s with %q", kind, status, words), func() error {
 		c := meta.FindStatusCondition(s.cluster(t).Status.Conditions, kind)
@@ -226,10 +226,10 @@ func (s *scene) becomes(t *testing.T, kind string, status metav1.ConditionStatus
 	})
 }
 
-// reconciled waits until the newest spec has reached every object, and nothing is written any more.
-func (s *scene) reconciled(t *testing.T) {
+// waitUntilReconciled waits until the newest spec has reached every object, and nothing is written any more.
+func (s *clusterEnv) waitUntilReconciled(t *testing.T) {
 	t.Helper()
-	s.settles(t, func() error {
+	s.waitUntilSettled(t, func() error {
 		c := s.cluster(t)
 		if c.Status.ReconcileInfo.Generation != c.Generation {
 			return fmt.Errorf("generation %d is reconciled, not %d", c.Status.ReconcileInfo.Generation, c.Generation)
@@ -238,9 +238,9 @@ func (s *scene) reconciled(t *testing.T) {
 	})
 }
 
-// settles waits until something holds and the manager has asked for nothing for a second. On a slow machine one request
+// waitUntilSettled waits until something holds and the manager has asked for nothing for a second. On a slow machine one request
 // may take longer, and the next one follows it at once.
-func (s *scene) settles(t *testing.T, holds func() error) {
+func (s *clusterEnv) waitUntilSettled(t *testing.T, holds func() error) {
 	t.Helper()
 	const quiet = time.Second
 	began := time.Now()
@@ -248,19 +248,19 @@ func (s *scene) settles(t *testing.T, holds func() error) {
 		if err := holds(); err != nil {
 			return err
 		}
-		if min(s.writes.quiet(s.name.Namespace), time.Since(began)) < quiet {
+		if min(s.requests.quietFor(s.name.Namespace), time.Since(began)) < quiet {
 			return errors.New("something was asked for just now")
 		}
 		return nil
 	})
 }
 
-func (s *scene) get(t *testing.T, name string, obj client.Object) error {
+func (s *clusterEnv) get(t *testing.T, name string, obj client.Object) error {
 	t.Helper()
 	return s.hub.Client.Get(t.Context(), types.NamespacedName{Namespace: s.name.Namespace, Name: name}, obj)
 }
 
-func (s *scene) set(t *testing.T) *appsv1.StatefulSet {
+func (s *clusterEnv) statefulSet(t *testing.T) *appsv1.StatefulSet {
 	t.Helper()
 	set := &appsv1.StatefulSet{}
 	if err := s.get(t, "moco-test", set); err != nil {
@@ -269,7 +269,7 @@ func (s *scene) set(t *testing.T) *appsv1.StatefulSet {
 	return set
 }
 
-func (s *scene) gone(t *testing.T, name string, obj client.Object) {
+func (s *clusterEnv) waitUntilGone(t *testing.T, name string, obj client.Object) {
 	t.Helper()
 	testenv.Eventually(t, name+" is gone", func() error {
 		if err := s.get(t, name, obj); !k8serrors.IsNotFound(err) {
@@ -279,10 +279,10 @@ func (s *scene) gone(t *testing.T, name string, obj client.Object) {
 	})
 }
 
-// observeSet is what the StatefulSet controller reports: it has seen the template.
-func (s *scene) observeSet(t *testing.T, revision string) {
+// reportRevision is what the StatefulSet controller reports: it has seen the template.
+func (s *clusterEnv) reportRevision(t *testing.T, revision string) {
 	t.Helper()
-	set := s.set(t)
+	set := s.statefulSet(t)
 	before := set.DeepCopy()
 	set.Status.ObservedGeneration, set.Status.UpdateRevision, set.Status.Replicas = set.Generation, revision, 3
 	if err := s.hub.Client.Status().Patch(t.Context(), set, client.MergeFrom(before)); err != nil {
@@ -293,9 +293,9 @@ func (s *scene) observeSet(t *testing.T, revision string) {
 func podName(i int) string { return fmt.Sprintf("moco-test-%d", i) }
 
 // addPod makes a Pod as the StatefulSet would, and says that it has been ready for a while.
-func (s *scene) addPod(t *testing.T, i int, revision string) {
+func (s *clusterEnv) addPod(t *testing.T, i int, revision string) {
 	t.Helper()
-	template := s.set(t).Spec.Template
+	template := s.statefulSet(t).Spec.Template
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.name.Namespace, Name: podName(i), Labels: template.Labels},
 		Spec:       *template.Spec.DeepCopy(),
@@ -314,8 +314,8 @@ func (s *scene) addPod(t *testing.T, i int, revision string) {
 	}
 }
 
-// vouch is what clustering reports of a cluster that is well.
-func (s *scene) vouch(t *testing.T, primary int) {
+// reportHealthy is what clustering reports of a cluster that is well.
+func (s *clusterEnv) reportHealthy(t *testing.T, primary int) {
 	t.Helper()
 	testenv.Eventually(t, "the status is written", func() error {
 		c := s.cluster(t)
