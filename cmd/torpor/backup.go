@@ -29,7 +29,7 @@ Environment: TORPOR_MYSQL_PASSWORD is the password of ` + job.BackupUser + `; cr
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.Password = env(passwordVariable)
-			return job.Backup(cmd.Context(), o)
+			return job.RunBackup(cmd.Context(), o)
 		},
 	}
 	f := cmd.Flags()
@@ -59,7 +59,7 @@ Environment: TORPOR_MYSQL_PASSWORD is the password of ` + job.RestoreUser + `; c
 				return fmt.Errorf("--restore-point: expected a time such as 2026-11-20T22:00:00Z, found %q", point)
 			}
 			o.Point, o.Password = at, env(passwordVariable)
-			return job.Restore(cmd.Context(), o)
+			return job.RunRestore(cmd.Context(), o)
 		},
 	}
 	f := cmd.Flags()
@@ -80,6 +80,6 @@ func copyCommand() *cobra.Command {
 		Short:  "Copy this program to a path, for a container with another image",
 		Hidden: true,
 		Args:   cobra.ExactArgs(1),
-		RunE:   func(_ *cobra.Command, args []string) error { return job.Copy(args[0]) },
+		RunE:   func(_ *cobra.Command, args []string) error { return job.CopyProgram(args[0]) },
 	}
 }

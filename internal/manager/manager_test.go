@@ -34,11 +34,11 @@ func TestRun(t *testing.T) {
 			t.Errorf("the manager ended with: %v", err)
 		}
 	}()
-	ready := func() error { _, err := get(t, "http://"+o.ProbeAddress+"/readyz"); return err }
+	ready := func() error { _, err := readURL(t, "http://"+o.ProbeAddress+"/readyz"); return err }
 
 	t.Log("Without any CRD it becomes ready and its controller is dormant.")
 	testenv.Eventually(t, "ready without CRDs", ready)
-	showsPhase(t, o, "Dormant")
+	waitForPhase(t, o, "Dormant")
 
 	t.Log("Each time that the CRD is installed the controller starts, and when it is removed the controller stops.")
 	for _, name := range []string{"first", "second"} {
@@ -59,18 +59,18 @@ func TestRun(t *testing.T) {
 			}
 			return nil
 		})
-		showsPhase(t, o, "Running")
-		shows(t, o, `torpor_gate_state{group="provisioning",state="Running"} 1`)
-		shows(t, o, `torpor_cluster_power_state{name="`+name+`",namespace="default",power_state="Unknown"} 1`)
+		waitForPhase(t, o, "Running")
+		waitForMetric(t, o, `torpor_gate_state{group="provisioning",state="Running"} 1`)
+		waitForMetric(t, o, `torpor_cluster_power_state{name="`+name+`",namespace="default",power_state="Unknown"} 1`)
 		if err := ready(); err != nil {
 			t.Errorf("with the CRD: %v", err)
 		}
 		hub.RemoveCRDs(t)
-		showsPhase(t, o, "Dormant")
+		waitForPhase(t, o, "Dormant")
 		if err := ready(); err != nil {
 			t.Errorf("after the removal: %v", err)
 		}
-		if text, err := get(t, "http://"+o.MetricsAddress+"/metrics"); err != nil || strings.Contains(text, "torpor_cluster_power_state{") {
+		if text, err := readURL(t, "http://"+o.MetricsAddress+"/metrics"); err != nil || strings.Contains(text, "torpor_cluster_power_state{") {
 			t.Errorf("the state of a cluster is shown whose kind is gone (%v)", err)
 		}
 	}
@@ -81,15 +81,15 @@ func TestRun(t *testing.T) {
 	}
 }
 
-func showsPhase(t *testing.T, o Options, phase string) {
+func waitForPhase(t *testing.T, o Options, phase string) {
 	t.Helper()
-	shows(t, o, `torpor_gate_state{group="hibernation",state="`+phase+`"} 1`)
+	waitForMetric(t, o, `torpor_gate_state{group="hibernation",state="`+phase+`"} 1`)
 }
 
-func shows(t *testing.T, o Options, line string) {
+func waitForMetric(t *testing.T, o Options, line string) {
 	t.Helper()
 	testenv.Eventually(t, line, func() error {
-		text, err := get(t, "http://"+o.MetricsAddress+"/metrics")
+		text, err := readURL(t, "http://"+o.MetricsAddress+"/metrics")
 		if err == nil && !strings.Contains(text, line+"\n") {
 			err = errors.New("expected the line, found none")
 		}
@@ -97,7 +97,7 @@ func shows(t *testing.T, o Options, line string) {
 	})
 }
 
-func get(t *testing.T, url string) (string, error) {
+func readURL(t *testing.T, url string) (string, error) {
 	t.Helper()
 	const patience = 10 * time.Second
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

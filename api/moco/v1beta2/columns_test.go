@@ -16,8 +16,8 @@ import (
 // header is what the wish shows, word for word.
 const header = "NAME   AVAILABLE   HEALTHY   PRIMARY   SYNCED REPLICAS   ERRANT REPLICAS   CLUSTERING ACTIVE   RECONCILE ACTIVE   LAST BACKUP"
 
-func (s *served) testColumns(t *testing.T) {
-	u := minimal()
+func (s *schemaServer) testColumns(t *testing.T) {
+	u := minimalCluster()
 	u.SetNamespace(s.Namespace(t))
 	if err := s.Client.Create(t.Context(), u); err != nil {
 		t.Fatal(err)

@@ -24,72 +24,72 @@ const (
 
 // Reasons of Initialized, Available and Healthy: the state of the whole cluster, the first in this order that fits.
 const (
-	// OfflineReason: the spec says offline, so no instance runs.
+	// OfflineReason means that the spec says offline, so no instance runs.
 	OfflineReason = "Offline"
-	// CloningReason: data is being cloned from a server outside.
+	// CloningReason means that data is being cloned from a server outside.
 	CloningReason = "Cloning"
-	// RestoringReason: data is being restored from a backup.
+	// RestoringReason means that data is being restored from a backup.
 	RestoringReason = "Restoring"
-	// HealthyReason: every instance is ready and replicates from a primary that takes writes.
+	// HealthyReason means that every instance is ready and replicates from a primary that takes writes.
 	HealthyReason = "Healthy"
-	// DegradedReason: the primary takes writes and enough replicas follow, but not all.
+	// DegradedReason means that the primary takes writes and enough replicas follow, but not all.
 	DegradedReason = "Degraded"
-	// FailedReason: the primary is lost, and enough replicas are there to take one of them.
+	// FailedReason means that the primary is lost, and enough replicas are there to take one of them.
 	FailedReason = "Failed"
-	// LostReason: the primary is lost, and too few replicas are there to know which has all data.
+	// LostReason means that the primary is lost, and too few replicas are there to know which has all data.
 	LostReason = "Lost"
-	// IncompleteReason: the instances are not yet what they should be, and are being made so.
+	// IncompleteReason means that the instances are not yet what they should be, and are being made so.
 	IncompleteReason = "Incomplete"
 )
 
 // Reasons of Initialized, Available and Healthy when they are Unknown.
 const (
-	// ClusteringStoppedReason: somebody has stopped clustering, so nobody vouches for the state.
+	// ClusteringStoppedReason means that somebody has stopped clustering, so nobody vouches for the state.
 	ClusteringStoppedReason = "ClusteringStopped"
-	// NotObservedReason: the instances could not be asked yet; the message says what is missing.
+	// NotObservedReason means that the instances could not be asked yet; the message says what is missing.
 	NotObservedReason = "NotObserved"
 )
 
 // Reasons of ClusteringActive.
 const (
-	// ClusteringActiveReason: clustering goes on.
+	// ClusteringActiveReason means that clustering goes on.
 	ClusteringActiveReason = "ClusteringActive"
-	// ClusteringInactiveReason: clustering is stopped; nothing changes an instance any more.
+	// ClusteringInactiveReason means that clustering is stopped; nothing changes an instance any more.
 	ClusteringInactiveReason = "ClusteringInactive"
-	// QuiescingReason: clustering was told to stop and brings an operation that is under way to a safe point first.
+	// QuiescingReason means that clustering was told to stop and brings an operation that is under way to a safe point first.
 	QuiescingReason = "Quiescing"
 )
 
 // Reasons of ReconciliationActive.
 const (
-	// ReconciliationActiveReason: reconciliation goes on.
+	// ReconciliationActiveReason means that reconciliation goes on.
 	ReconciliationActiveReason = "ReconciliationActive"
-	// ReconciliationInactiveReason: reconciliation is stopped.
+	// ReconciliationInactiveReason means that reconciliation is stopped.
 	ReconciliationInactiveReason = "ReconciliationInactive"
 )
 
 // Reasons of ReconcileSuccess.
 const (
-	// ReconcileSuccessReason: every object is as the spec says.
+	// ReconcileSuccessReason means that every object is as the spec says.
 	ReconcileSuccessReason = "ReconcileSuccess"
-	// ReconcileFailedReason: an object could not be written or a thing it needs is missing; the message says which.
+	// ReconcileFailedReason means that an object could not be written or a thing it needs is missing; the message says which.
 	ReconcileFailedReason = "ReconcileFailed"
 )
 
 // Reasons of StatefulSetReady.
 const (
-	// StatefulSetReadyReason: every Pod is available and of the newest revision.
+	// StatefulSetReadyReason means that every Pod is available and of the newest revision.
 	StatefulSetReadyReason = "StatefulSetReady"
-	// StatefulSetNotReadyReason: Pods are missing, not available or of an older revision.
+	// StatefulSetNotReadyReason means that Pods are missing, not available or of an older revision.
 	StatefulSetNotReadyReason = "StatefulSetNotReady"
-	// StatefulSetNotFoundReason: the StatefulSet does not exist yet.
+	// StatefulSetNotFoundReason means that the StatefulSet does not exist yet.
 	StatefulSetNotFoundReason = "StatefulSetNotFound"
 )
 
 // Reasons of SpecFullySupported.
 const (
-	// FullySupportedReason: Torpor acts on every field of the spec.
+	// FullySupportedReason means that Torpor acts on every field of the spec.
 	FullySupportedReason = "FullySupported"
-	// FieldsIgnoredReason: Torpor keeps some fields of the spec without acting on them; the message lists them.
+	// FieldsIgnoredReason means that Torpor keeps some fields of the spec without acting on them; the message lists them.
 	FieldsIgnoredReason = "FieldsIgnored"
 )

@@ -14,16 +14,16 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// refusal is a value somewhere and what is said of it; empty says means that it is accepted.
-type refusal struct {
-	path  string
-	value any
-	says  string
+// schemaCase is a value somewhere and what is said of it; empty says means that it is accepted.
+type schemaCase struct {
+	path    string
+	value   any
+	refusal string
 }
 
-func (s *served) testRefusedAtCreation(t *testing.T) {
+func (s *schemaServer) testRefusedAtCreation(t *testing.T) {
 	const pods = "spec.podTemplate.spec."
-	rows := map[string]refusal{
+	rows := map[string]schemaCase{
 		"a name of 40 characters": {"metadata.name", strings.Repeat("x", 40), ""},
 		"a name of 41 characters": {
 			"metadata.name", strings.Repeat("x", 41),
@@ -104,41 +104,41 @@ func (s *served) testRefusedAtCreation(t *testing.T) {
 		"to be restored at no time":       {"spec.restore.restorePoint", "yesterday", "spec.restore.restorePoint in body must be of type date-time"},
 	}
 	for _, name := range []string{"tmp", "run", "var-log", "mysql-conf", "mysql-conf-d", "my-cnf-secret", "slow-fluent-bit-config"} {
-		rows["a volume called "+name] = refusal{pods + "volumes", []any{map[string]any{"name": name}}, fmt.Sprintf("found the reserved names [%q]; rename them", name)}
+		rows["a volume called "+name] = schemaCase{pods + "volumes", []any{map[string]any{"name": name}}, fmt.Sprintf("found the reserved names [%q]; rename them", name)}
 	}
 	for _, number := range []int64{3306, 33060, 33062, 9081} {
-		rows[fmt.Sprintf("port %d", number)] = refusal{
+		rows[fmt.Sprintf("port %d", number)] = schemaCase{
 			pods + "containers",
 			[]any{container("mysqld", port("x", number))},
 			"spec.podTemplate.spec.containers: Invalid value: container mysqld: expected none of the ports 3306, 33060, 33062 and 9081, because they are reserved; found one of them",
 		}
 	}
 	for _, name := range []string{"mysql", "mysqlx", "mysql-admin", "health"} {
-		rows["a port called "+name] = refusal{
+		rows["a port called "+name] = schemaCase{
 			pods + "containers",
 			[]any{container("mysqld", port(name, 12345))},
 			"spec.podTemplate.spec.containers: Invalid value: container mysqld: expected no port called mysql, mysqlx, mysql-admin or health, because the names are reserved",
 		}
 	}
 	addSchedules(rows, "spec.logRotationSchedule")
-	rows["an empty schedule of logs"] = refusal{"spec.logRotationSchedule", "", ""}
-	s.refuses(t, minimal(), rows)
+	rows["an empty schedule of logs"] = schemaCase{"spec.logRotationSchedule", "", ""}
+	s.expectRefusals(t, minimalCluster(), rows)
 
-	s.refuses(t, testenv.Changed(minimal(), []any{"x"}, "spec", "collectors"), map[string]refusal{
+	s.expectRefusals(t, testenv.Changed(minimalCluster(), []any{"x"}, "spec", "collectors"), map[string]schemaCase{
 		"a container called mysqld-exporter with collectors": {
 			pods + "containers",
 			[]any{container("mysqld"), container("mysqld-exporter")},
 			"spec.podTemplate.spec.containers: Invalid value: expected no container called mysqld-exporter beside spec.collectors, because the name is reserved then; found one; rename it or remove the collectors",
 		},
 	})
-	s.refuses(t, testenv.Changed(minimal(), true, "spec", "disableSlowQueryLogContainer"), map[string]refusal{
+	s.expectRefusals(t, testenv.Changed(minimalCluster(), true, "spec", "disableSlowQueryLogContainer"), map[string]schemaCase{
 		"a container called slow-log where it is free": {pods + "containers", []any{container("mysqld"), container("slow-log")}, ""},
 	})
 }
 
-func (s *served) testRefusedPolicies(t *testing.T) {
+func (s *schemaServer) testRefusedPolicies(t *testing.T) {
 	const job = "spec.jobConfig."
-	rows := map[string]refusal{
+	rows := map[string]schemaCase{
 		"no schedule":                  {"spec.schedule", nil, "spec.schedule: Required value"},
 		"an empty schedule":            {"spec.schedule", "", "spec.schedule in body should be at least 1 chars long"},
 		"no configuration of Jobs":     {"spec.jobConfig", nil, "spec.jobConfig: Required value"},
@@ -157,51 +157,51 @@ func (s *served) testRefusedPolicies(t *testing.T) {
 		"a work volume that is text":   {job + "workVolume", "x", "spec.jobConfig.workVolume: Invalid value"},
 	}
 	addSchedules(rows, "spec.schedule")
-	s.refuses(t, policy(), rows)
+	s.expectRefusals(t, minimalPolicy(), rows)
 }
 
-func addSchedules(rows map[string]refusal, path string) {
+func addSchedules(rows map[string]schemaCase, path string) {
 	for _, good := range []string{
 		"*/5 * * * *", "0 0 1 1 0", "59 23 31 12 6", "1,2,3-9/2 0-5 ? jan-mar MON,Fri", "  0 0 * * *"[2:], "0\t0  * * *", "05 08 * * *",
 		"@daily", "@yearly", "@annually", "@monthly", "@weekly", "@midnight", "@hourly", "@every 1h30m", "TZ=Europe/Berlin 0 3 * * *", "CRON_TZ=UTC @daily",
 	} {
-		rows["the schedule "+good] = refusal{path, good, ""}
+		rows["the schedule "+good] = schemaCase{path, good, ""}
 	}
 	for _, bad := range []string{
 		"often", "* * * *", "* * * * * *", "60 * * * *", "* 24 * * *", "* * 0 * *", "* * 32 * *", "* * * 13 *", "* * * * 7", "*/0 * * * *", "1, * * * *", "@never",
 		"@every", "*5 * * * *", "* * * janu *",
 	} {
-		rows["the schedule "+bad] = refusal{path, bad, fmt.Sprintf("%s: Invalid value: %q: expected minute, hour, day of month, month and day of week as for cron, or one such as @daily; try */5 * * * *", path, bad)}
+		rows["the schedule "+bad] = schemaCase{path, bad, fmt.Sprintf("%s: Invalid value: %q: expected minute, hour, day of month, month and day of week as for cron, or one such as @daily; try */5 * * * *", path, bad)}
 	}
-	rows["a schedule without end"] = refusal{path, strings.Repeat("0,", 200) + "0 * * * *", path + ": Too long: may not be more than 256 bytes"}
+	rows["a schedule without end"] = schemaCase{path, strings.Repeat("0,", 200) + "0 * * * *", path + ": Too long: may not be more than 256 bytes"}
 }
 
-func (s *served) testRefusedLater(t *testing.T) {
+func (s *schemaServer) testRefusedLater(t *testing.T) {
 	const secret, stays = "spec.replicationSourceSecretName", "spec.replicationSourceSecretName: Invalid value: expected it to stay or to be removed, because a cluster can only be born as a copy of another server; found it added or changed; make a new MySQLCluster"
 	const restored = "spec.restore: Invalid value: expected it to stay as it was at creation, because data is restored only once; found it changed; make a new MySQLCluster"
-	three := testenv.Changed(minimal(), int64(3), "spec", "replicas")
-	following := testenv.Changed(minimal(), "donor", "spec", "replicationSourceSecretName")
-	born := testenv.Changed(minimal(), restore(), "spec", "restore")
+	three := testenv.Changed(minimalCluster(), int64(3), "spec", "replicas")
+	following := testenv.Changed(minimalCluster(), "donor", "spec", "replicationSourceSecretName")
+	born := testenv.Changed(minimalCluster(), minimalRestore(), "spec", "restore")
 	for name, row := range map[string]struct {
 		old *unstructured.Unstructured
-		refusal
+		schemaCase
 	}{
-		"more instances":  {three, refusal{"spec.replicas", int64(5), ""}},
-		"fewer instances": {three, refusal{"spec.replicas", int64(1), "spec.replicas: Invalid value: 1: expected at least 3, because instances cannot be taken away; make a new MySQLCluster, or set spec.offline"}},
-		"no number of instances where there were three": {three, refusal{"spec.replicas", nil, "spec.replicas: Invalid value: 1: expected at least 3"}},
-		"to go offline":                      {three, refusal{"spec.offline", true, ""}},
-		"less storage":                       {three, refusal{"spec.volumeClaimTemplates", []any{claim("mysql-data", "1Mi")}, ""}},
-		"a source that is added":             {minimal(), refusal{secret, "donor", stays}},
-		"a source that is changed":           {following, refusal{secret, "other", stays}},
-		"a source that is removed":           {following, refusal{secret, nil, ""}},
-		"a source that is kept":              {following, refusal{"spec.offline", true, ""}},
-		"a restore that is added":            {minimal(), refusal{"spec.restore", restore(), restored}},
-		"a restore that is removed":          {born, refusal{"spec.restore", nil, restored}},
-		"a restore of another time":          {born, refusal{"spec.restore.restorePoint", "2026-11-20T13:00:00Z", restored}},
-		"a restore by other threads":         {born, refusal{"spec.restore.jobConfig.threads", int64(8), restored}},
-		"a restore with another environment": {born, refusal{"spec.restore.jobConfig.env", []any{map[string]any{"name": "A", "value": "2"}}, restored}},
-		"a restore with another volume":      {born, refusal{"spec.restore.jobConfig.workVolume", map[string]any{"emptyDir": map[string]any{}}, restored}},
-		"a restore that is kept":             {born, refusal{"spec.offline", true, ""}},
+		"more instances":  {three, schemaCase{"spec.replicas", int64(5), ""}},
+		"fewer instances": {three, schemaCase{"spec.replicas", int64(1), "spec.replicas: Invalid value: 1: expected at least 3, because instances cannot be taken away; make a new MySQLCluster, or set spec.offline"}},
+		"no number of instances where there were three": {three, schemaCase{"spec.replicas", nil, "spec.replicas: Invalid value: 1: expected at least 3"}},
+		"to go offline":                      {three, schemaCase{"spec.offline", true, ""}},
+		"less storage":                       {three, schemaCase{"spec.volumeClaimTemplates", []any{claim("mysql-data", "1Mi")}, ""}},
+		"a source that is added":             {minimalCluster(), schemaCase{secret, "donor", stays}},
+		"a source that is changed":           {following, schemaCase{secret, "other", stays}},
+		"a source that is removed":           {following, schemaCase{secret, nil, ""}},
+		"a source that is kept":              {following, schemaCase{"spec.offline", true, ""}},
+		"a restore that is added":            {minimalCluster(), schemaCase{"spec.restore", minimalRestore(), restored}},
+		"a restore that is removed":          {born, schemaCase{"spec.restore", nil, restored}},
+		"a restore of another time":          {born, schemaCase{"spec.restore.restorePoint", "2026-11-20T13:00:00Z", restored}},
+		"a restore by other threads":         {born, schemaCase{"spec.restore.jobConfig.threads", int64(8), restored}},
+		"a restore with another environment": {born, schemaCase{"spec.restore.jobConfig.env", []any{map[string]any{"name": "A", "value": "2"}}, restored}},
+		"a restore with another volume":      {born, schemaCase{"spec.restore.jobConfig.workVolume", map[string]any{"emptyDir": map[string]any{}}, restored}},
+		"a restore that is kept":             {born, schemaCase{"spec.offline", true, ""}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			created := row.old.DeepCopy()
@@ -213,18 +213,18 @@ func (s *served) testRefusedLater(t *testing.T) {
 		})
 	}
 	t.Run("a source that is null", func(t *testing.T) {
-		created := minimal()
+		created := minimalCluster()
 		created.SetNamespace(s.Namespace(t))
 		created.Object["spec"].(map[string]any)["replicationSourceSecretName"] = nil
 		if err := s.Client.Create(t.Context(), created); err != nil {
 			t.Fatal(err)
 		}
-		refusal{says: stays}.check(t, s.Client.Update(t.Context(), testenv.Changed(created, "donor", strings.Split(secret, ".")...), client.DryRunAll))
-		refusal{}.check(t, s.Client.Update(t.Context(), testenv.Changed(created, true, "spec", "offline"), client.DryRunAll))
+		schemaCase{refusal: stays}.check(t, s.Client.Update(t.Context(), testenv.Changed(created, "donor", strings.Split(secret, ".")...), client.DryRunAll))
+		schemaCase{}.check(t, s.Client.Update(t.Context(), testenv.Changed(created, true, "spec", "offline"), client.DryRunAll))
 	})
 }
 
-func (s *served) refuses(t *testing.T, base *unstructured.Unstructured, rows map[string]refusal) {
+func (s *schemaServer) expectRefusals(t *testing.T, base *unstructured.Unstructured, rows map[string]schemaCase) {
 	t.Helper()
 	for name, row := range rows {
 		t.Run(name, func(t *testing.T) {
@@ -233,13 +233,13 @@ func (s *served) refuses(t *testing.T, base *unstructured.Unstructured, rows map
 	}
 }
 
-func (r refusal) check(t *testing.T, err error) {
+func (r schemaCase) check(t *testing.T, err error) {
 	t.Helper()
 	switch {
-	case r.says == "" && err != nil:
+	case r.refusal == "" && err != nil:
 		t.Errorf("want it to be accepted, found %v", err)
-	case r.says != "" && (!k8serrors.IsInvalid(err) || !strings.Contains(err.Error(), r.says)):
-		t.Errorf("want it to be refused with\n%s\nfound\n%v", r.says, err)
+	case r.refusal != "" && (!k8serrors.IsInvalid(err) || !strings.Contains(err.Error(), r.refusal)):
+		t.Errorf("want it to be refused with\n%s\nfound\n%v", r.refusal, err)
 	}
 }
 

@@ -35,7 +35,7 @@ func TestTheSchema(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &served{HubServer: hub, typed: typed}
+	s := &schemaServer{HubServer: hub, typed: typed}
 	t.Run("upstream's examples apply and lose nothing", s.testExamples)
 	t.Run("defaults", s.testDefaults)
 	t.Run("what is refused at creation", s.testRefusedAtCreation)
@@ -45,13 +45,13 @@ func TestTheSchema(t *testing.T) {
 	t.Run("the status loses nothing", s.testStatus)
 }
 
-// served is an API server that serves the kinds.
-type served struct {
+// schemaServer is an API server that serves the kinds.
+type schemaServer struct {
 	*testenv.HubServer
 	typed client.Client
 }
 
-func (s *served) testExamples(t *testing.T) {
+func (s *schemaServer) testExamples(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("expected manifests in testdata, found %d (%v)", len(files), err)
@@ -59,7 +59,7 @@ func (s *served) testExamples(t *testing.T) {
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			namespace := s.Namespace(t)
-			for _, written := range manifests(t, file) {
+			for _, written := range readManifests(t, file) {
 				written.SetNamespace(namespace)
 				applied := client.ApplyConfigurationFromUnstructured(written.DeepCopy())
 				strict := client.WithFieldValidation(s.Client, metav1.FieldValidationStrict)
@@ -67,15 +67,15 @@ func (s *served) testExamples(t *testing.T) {
 					t.Fatalf("apply %s: %v", written.GetKind(), err)
 				}
 				if written.GroupVersionKind().Group == mocov1beta2.GroupVersion().Group {
-					s.losesNothing(t, written)
+					s.expectNothingLost(t, written)
 				}
 			}
 		})
 	}
 }
 
-// losesNothing reads an object by its Go type and compares what that writes with what was written first.
-func (s *served) losesNothing(t *testing.T, written *unstructured.Unstructured) {
+// expectNothingLost reads an object by its Go type and compares what that writes with what was written first.
+func (s *schemaServer) expectNothingLost(t *testing.T, written *unstructured.Unstructured) {
 	t.Helper()
 	known, err := s.typed.Scheme().New(written.GroupVersionKind())
 	if err != nil {
@@ -96,19 +96,19 @@ func (s *served) losesNothing(t *testing.T, written *unstructured.Unstructured) 
 	if err := json.Unmarshal(text, &again); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(normal(t, written.Object["spec"]), common(normal(t, written.Object["spec"]), again["spec"])); diff != "" {
+	if diff := cmp.Diff(normalizeJSON(t, written.Object["spec"]), commonFields(normalizeJSON(t, written.Object["spec"]), again["spec"])); diff != "" {
 		t.Errorf("%s (-written +read):\n%s", written.GetKind(), diff)
 	}
 	if cluster, ok := read.(*mocov1beta2.MySQLCluster); ok {
 		pod, _, _ := unstructured.NestedMap(written.Object, "spec", "podTemplate", "spec")
-		if diff := cmp.Diff(normal(t, pod), normal(t, cluster.Spec.PodTemplate.Spec)); diff != "" {
+		if diff := cmp.Diff(normalizeJSON(t, pod), normalizeJSON(t, cluster.Spec.PodTemplate.Spec)); diff != "" {
 			t.Errorf("the Pod's spec (-written +read):\n%s", diff)
 		}
 	}
 }
 
-// common is what of got is in want too, so that defaults do not count.
-func common(want, got any) any {
+// commonFields is what of got is in want too, so that defaults do not count.
+func commonFields(want, got any) any {
 	switch want := want.(type) {
 	case map[string]any:
 		fields, ok := got.(map[string]any)
@@ -118,7 +118,7 @@ func common(want, got any) any {
 		kept := map[string]any{}
 		for key, value := range want {
 			if found, ok := fields[key]; ok {
-				kept[key] = common(value, found)
+				kept[key] = commonFields(value, found)
 			}
 		}
 		return kept
@@ -129,7 +129,7 @@ func common(want, got any) any {
 		}
 		kept := make([]any, len(items))
 		for i := range items {
-			kept[i] = common(want[i], items[i])
+			kept[i] = commonFields(want[i], items[i])
 		}
 		return kept
 	default:
@@ -137,8 +137,8 @@ func common(want, got any) any {
 	}
 }
 
-// normal brings a value into the types that decoded JSON has.
-func normal(t *testing.T, value any) any {
+// normalizeJSON brings a value into the types that decoded JSON has.
+func normalizeJSON(t *testing.T, value any) any {
 	t.Helper()
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -151,7 +151,7 @@ func normal(t *testing.T, value any) any {
 	return out
 }
 
-func manifests(t *testing.T, file string) []*unstructured.Unstructured {
+func readManifests(t *testing.T, file string) []*unstructured.Unstructured {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -171,25 +171,25 @@ func manifests(t *testing.T, file string) []*unstructured.Unstructured {
 	}
 }
 
-func (s *served) testDefaults(t *testing.T) {
+func (s *schemaServer) testDefaults(t *testing.T) {
 	for name, row := range map[string]struct {
 		object *unstructured.Unstructured
 		path   []string
 		want   map[string]any
 	}{
-		"of a cluster": {minimal(), []string{"spec"}, map[string]any{
+		"of a cluster": {minimalCluster(), []string{"spec"}, map[string]any{
 			"replicas": int64(1), "maxDelaySeconds": int64(60), "maxDelaySecondsForPodDeletion": int64(0), "startupWaitSeconds": int64(3600),
 			"initializeTimezoneData": false,
 		}},
-		"of a policy":       {policy(), []string{"spec"}, map[string]any{"concurrencyPolicy": "Allow"}},
-		"of a policy's Job": {policy(), []string{"spec", "jobConfig"}, map[string]any{"threads": int64(4), "cpu": int64(4), "memory": "4Gi"}},
+		"of a policy":       {minimalPolicy(), []string{"spec"}, map[string]any{"concurrencyPolicy": "Allow"}},
+		"of a policy's Job": {minimalPolicy(), []string{"spec", "jobConfig"}, map[string]any{"threads": int64(4), "cpu": int64(4), "memory": "4Gi"}},
 		"of a bucket": {
-			testenv.Changed(policy(), map[string]any{"bucketName": "b"}, "spec", "jobConfig", "bucketConfig"),
+			testenv.Changed(minimalPolicy(), map[string]any{"bucketName": "b"}, "spec", "jobConfig", "bucketConfig"),
 			[]string{"spec", "jobConfig", "bucketConfig"},
 			map[string]any{"backendType": "s3"},
 		},
 		"of a Job that restores": {
-			testenv.Changed(minimal(), restore(), "spec", "restore"),
+			testenv.Changed(minimalCluster(), minimalRestore(), "spec", "restore"),
 			[]string{"spec", "restore", "jobConfig"},
 			map[string]any{"threads": int64(4), "cpu": int64(4), "memory": "4Gi"},
 		},
@@ -213,8 +213,8 @@ func (s *served) testDefaults(t *testing.T) {
 	}
 }
 
-// minimal is the smallest cluster that is accepted.
-func minimal() *unstructured.Unstructured {
+// minimalCluster is the smallest cluster that is accepted.
+func minimalCluster() *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": mocov1beta2.GroupVersion().String(), "kind": mocov1beta2.MySQLClusterKind().Kind,
 		"metadata": map[string]any{"name": "test", "namespace": "default"},
@@ -225,7 +225,7 @@ func minimal() *unstructured.Unstructured {
 	}}
 }
 
-func policy() *unstructured.Unstructured {
+func minimalPolicy() *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": mocov1beta2.GroupVersion().String(), "kind": mocov1beta2.BackupPolicyKind().Kind,
 		"metadata": map[string]any{"name": "daily", "namespace": "default"},
@@ -233,7 +233,7 @@ func policy() *unstructured.Unstructured {
 	}}
 }
 
-func restore() map[string]any {
+func minimalRestore() map[string]any {
 	return map[string]any{
 		"sourceName": "other", "sourceNamespace": "elsewhere", "restorePoint": "2026-11-20T12:00:00Z",
 		"jobConfig": map[string]any{"env": []any{map[string]any{"name": "A", "value": "1"}}},

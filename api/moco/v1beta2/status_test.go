@@ -14,8 +14,8 @@ import (
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 )
 
-func (s *served) testStatus(t *testing.T) {
-	u := minimal()
+func (s *schemaServer) testStatus(t *testing.T) {
+	u := minimalCluster()
 	u.SetNamespace(s.Namespace(t))
 	if err := s.Client.Create(t.Context(), u); err != nil {
 		t.Fatal(err)

@@ -41,11 +41,11 @@ func TestUnsupported(t *testing.T) {
 		"the guard of a Pod":  {mocov1beta2.MySQLClusterSpec{MaxDelaySecondsForPodDeletion: 1}, []string{"spec.maxDelaySecondsForPodDeletion"}},
 		"a source outside":    {mocov1beta2.MySQLClusterSpec{ReplicationSourceSecretName: new("donor")}, []string{"spec.replicationSourceSecretName"}},
 		"the slow query log":  {mocov1beta2.MySQLClusterSpec{SlowQueryLogConfigTmpl: new("x")}, []string{"spec.slowQueryLogConfigTmpl"}},
-		"the name of the Pod": {mocov1beta2.MySQLClusterSpec{PodTemplate: mocov1beta2.PodTemplate{ObjectMeta: named()}}, []string{"spec.podTemplate.metadata.name"}},
+		"the name of the Pod": {mocov1beta2.MySQLClusterSpec{PodTemplate: mocov1beta2.PodTemplate{ObjectMeta: namedMeta()}}, []string{"spec.podTemplate.metadata.name"}},
 		"names of Services, sorted": {
 			mocov1beta2.MySQLClusterSpec{
-				ReplicaServiceTemplate: &mocov1beta2.ServiceTemplate{ObjectMeta: named()},
-				PrimaryServiceTemplate: &mocov1beta2.ServiceTemplate{ObjectMeta: named()},
+				ReplicaServiceTemplate: &mocov1beta2.ServiceTemplate{ObjectMeta: namedMeta()},
+				PrimaryServiceTemplate: &mocov1beta2.ServiceTemplate{ObjectMeta: namedMeta()},
 			},
 			[]string{"spec.primaryServiceTemplate.metadata.name", "spec.replicaServiceTemplate.metadata.name"},
 		},
@@ -64,4 +64,4 @@ func TestUnsupported(t *testing.T) {
 	}
 }
 
-func named() mocov1beta2.ObjectMeta { return mocov1beta2.ObjectMeta{Name: "x"} }
+func namedMeta() mocov1beta2.ObjectMeta { return mocov1beta2.ObjectMeta{Name: "x"} }

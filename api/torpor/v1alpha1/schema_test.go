@@ -17,51 +17,51 @@ import (
 // TestTheSchema asks a real API server.
 func TestTheSchema(t *testing.T) {
 	t.Parallel()
-	s := &served{testenv.Hub(t)}
+	s := &schemaServer{testenv.Hub(t)}
 	s.InstallCRDs(t)
 	t.Run("what is refused at creation", s.testRefusedAtCreation)
 	t.Run("what is refused later", s.testRefusedLater)
 	t.Run("defaults", s.testDefaults)
 }
 
-type served struct{ *testenv.HubServer }
+type schemaServer struct{ *testenv.HubServer }
 
-// change is what is done to a deployment and what is said of it; empty says means that it is accepted.
-type change struct {
-	do   func(*torporv1alpha1.CFDeploymentSpec)
-	says string
+// schemaCase is what is done to a deployment and what is said of it; empty says means that it is accepted.
+type schemaCase struct {
+	do      func(*torporv1alpha1.CFDeploymentSpec)
+	refusal string
 }
 
-func deployment(namespace string) *torporv1alpha1.CFDeployment {
+func newDeployment(namespace string) *torporv1alpha1.CFDeployment {
 	return &torporv1alpha1.CFDeployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "test"},
 		Spec:       torporv1alpha1.CFDeploymentSpec{AppRef: torporv1alpha1.AppReference{Name: "a"}},
 	}
 }
 
-func (s *served) testRefusedAtCreation(t *testing.T) {
-	for name, row := range map[string]change{
+func (s *schemaServer) testRefusedAtCreation(t *testing.T) {
+	for name, row := range map[string]schemaCase{
 		"the smallest":             {func(*torporv1alpha1.CFDeploymentSpec) {}, ""},
 		"no app":                   {func(d *torporv1alpha1.CFDeploymentSpec) { d.AppRef.Name = "" }, "spec.appRef.name in body should be at least 1 chars long"},
 		"another strategy":         {func(d *torporv1alpha1.CFDeploymentSpec) { d.Strategy = "blue-green" }, `spec.strategy: Unsupported value: "blue-green": supported values: "rolling", "canary"`},
 		"-1 in flight":             {func(d *torporv1alpha1.CFDeploymentSpec) { d.MaxInFlight = -1 }, "spec.maxInFlight in body should be greater than or equal to 1"},
-		"a step of 0 %":            {steps(0), "spec.steps[0].instanceWeight in body should be greater than or equal to 1"},
-		"a step of 101 %":          {steps(50, 101), "spec.steps[1].instanceWeight in body should be less than or equal to 100"},
-		"steps":                    {steps(1, 50, 100), ""},
-		"21 steps":                 {steps(make([]int32, 21)...), "spec.steps: Too many: 21: must have at most 20 items"},
+		"a step of 0 %":            {withSteps(0), "spec.steps[0].instanceWeight in body should be greater than or equal to 1"},
+		"a step of 101 %":          {withSteps(50, 101), "spec.steps[1].instanceWeight in body should be less than or equal to 100"},
+		"steps":                    {withSteps(1, 50, 100), ""},
+		"21 steps":                 {withSteps(make([]int32, 21)...), "spec.steps: Too many: 21: must have at most 20 items"},
 		"-1 steps continued":       {func(d *torporv1alpha1.CFDeploymentSpec) { d.ContinuedSteps = -1 }, "spec.continuedSteps in body should be greater than or equal to 0"},
 		"a droplet of no name":     {func(d *torporv1alpha1.CFDeploymentSpec) { d.DropletRef = &torporv1alpha1.AppReference{} }, "spec.dropletRef.name in body should be at least 1 chars long"},
 		"cancelled from the start": {func(d *torporv1alpha1.CFDeploymentSpec) { d.Cancelled = true }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := deployment("default")
+			d := newDeployment("default")
 			row.do(&d.Spec)
 			row.check(t, s.Client.Create(t.Context(), d, client.DryRunAll))
 		})
 	}
 }
 
-func steps(weights ...int32) func(*torporv1alpha1.CFDeploymentSpec) {
+func withSteps(weights ...int32) func(*torporv1alpha1.CFDeploymentSpec) {
 	return func(d *torporv1alpha1.CFDeploymentSpec) {
 		for _, w := range weights {
 			d.Steps = append(d.Steps, torporv1alpha1.CanaryStep{InstanceWeight: w})
@@ -69,14 +69,14 @@ func steps(weights ...int32) func(*torporv1alpha1.CFDeploymentSpec) {
 	}
 }
 
-func (s *served) testRefusedLater(t *testing.T) {
-	for name, row := range map[string]change{
+func (s *schemaServer) testRefusedLater(t *testing.T) {
+	for name, row := range map[string]schemaCase{
 		"it is continued":        {func(d *torporv1alpha1.CFDeploymentSpec) { d.ContinuedSteps = 1 }, ""},
 		"it goes to another app": {func(d *torporv1alpha1.CFDeploymentSpec) { d.AppRef.Name = "b" }, "spec.appRef: Invalid value: expected it to stay, because a deployment belongs to one app; found it changed; make a new CFDeployment"},
 		"it comes back":          {func(d *torporv1alpha1.CFDeploymentSpec) { d.Cancelled = false }, "expected a cancelled deployment to stay cancelled; found it changed; make a new CFDeployment"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := deployment(s.Namespace(t))
+			d := newDeployment(s.Namespace(t))
 			d.Spec.Cancelled = true
 			if err := s.Client.Create(t.Context(), d); err != nil {
 				t.Fatal(err)
@@ -87,8 +87,8 @@ func (s *served) testRefusedLater(t *testing.T) {
 	}
 }
 
-func (s *served) testDefaults(t *testing.T) {
-	d := deployment("default")
+func (s *schemaServer) testDefaults(t *testing.T) {
+	d := newDeployment("default")
 	if err := s.Client.Create(t.Context(), d, client.DryRunAll); err != nil {
 		t.Fatal(err)
 	}
@@ -97,14 +97,14 @@ func (s *served) testDefaults(t *testing.T) {
 	}
 }
 
-func (c change) check(t *testing.T, err error) {
+func (c schemaCase) check(t *testing.T, err error) {
 	t.Helper()
 	switch {
-	case c.says == "" && err != nil:
+	case c.refusal == "" && err != nil:
 		t.Errorf("expected it to be accepted, found: %v", err)
-	case c.says != "" && !k8serrors.IsInvalid(err):
+	case c.refusal != "" && !k8serrors.IsInvalid(err):
 		t.Errorf("expected it to be refused, found: %v", err)
-	case c.says != "" && !strings.Contains(err.Error(), c.says):
-		t.Errorf("found  %v\nwant   %s", err, c.says)
+	case c.refusal != "" && !strings.Contains(err.Error(), c.refusal):
+		t.Errorf("found  %v\nwant   %s", err, c.refusal)
 	}
 }

@@ -41,8 +41,8 @@ func WrongUsage(format string, args ...any) error {
 	return Error{Usage, fmt.Errorf(format, args...)}
 }
 
-// Separate takes apart what errors.Join has joined last.
-func Separate(err error) []error {
+// SplitErrors takes apart what errors.Join has joined last.
+func SplitErrors(err error) []error {
 	if err == nil {
 		return nil
 	}
@@ -56,7 +56,7 @@ func Separate(err error) []error {
 // has to look at first.
 func CodeOf(err error) Code {
 	var found []Code
-	for _, each := range Separate(err) {
+	for _, each := range SplitErrors(err) {
 		code := Failed
 		if coded, ok := errors.AsType[Error](each); ok {
 			code = coded.Code

@@ -26,7 +26,7 @@ func passwordKeys() map[string]string {
 	}
 }
 
-func (a *app) credentialCommand() *cobra.Command {
+func (a *commands) newCredentialCommand() *cobra.Command {
 	var user, format string
 	cmd := &cobra.Command{
 		Use:   "credential NAME",
@@ -37,12 +37,12 @@ func (a *app) credentialCommand() *cobra.Command {
   # As an options file
   kubectl moco credential --format mycnf test > my.cnf`,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: a.complete(1),
+		ValidArgsFunction: a.completeClusterNames(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if format != "plain" && format != "mycnf" {
 				return exit.WrongUsage("--format: expected plain or mycnf, found %q", format)
 			}
-			password, err := a.password(cmd, args[0], user)
+			password, err := a.readPassword(cmd, args[0], user)
 			if err != nil {
 				return err
 			}
@@ -60,7 +60,7 @@ func (a *app) credentialCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) password(cmd *cobra.Command, name, user string) (string, error) {
+func (a *commands) readPassword(cmd *cobra.Command, name, user string) (string, error) {
 	key, known := passwordKeys()[user]
 	if !known {
 		return "", exit.WrongUsage("--mysql-user: expected one of %q, found %q", slices.Sorted(maps.Keys(passwordKeys())), user)
@@ -69,17 +69,17 @@ func (a *app) password(cmd *cobra.Command, name, user string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	c, err := h.cluster(cmd.Context(), name)
+	c, err := h.getCluster(cmd.Context(), name)
 	if err != nil {
 		return "", err
 	}
 	var secret corev1.Secret
 	if err := h.Get(cmd.Context(), client.ObjectKey{Namespace: c.Namespace, Name: c.ChildName()}, &secret); err != nil {
-		return "", fmt.Errorf("%s: read its Secret %s: %w", shown(c), c.ChildName(), err)
+		return "", fmt.Errorf("%s: read its Secret %s: %w", describeCluster(c), c.ChildName(), err)
 	}
 	password, found := secret.Data[key]
 	if !found {
-		return "", fmt.Errorf("%s: expected the key %s in its Secret %s, found none", shown(c), key, secret.Name)
+		return "", fmt.Errorf("%s: expected the key %s in its Secret %s, found none", describeCluster(c), key, secret.Name)
 	}
 	return string(password), nil
 }

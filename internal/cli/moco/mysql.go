@@ -25,16 +25,16 @@ import (
 	"github.com/torpor-dev/torpor/internal/cli/moco/checksum"
 )
 
-// session is a run of the program mysql beside a server.
-type session struct {
-	*app
+// mysqlSession is a run of the program mysql beside a server.
+type mysqlSession struct {
+	*commands
 	user       string
 	index      int
 	stdin, tty bool
 }
 
-func (a *app) mysqlCommand() *cobra.Command {
-	s := &session{app: a}
+func (a *commands) newMysqlCommand() *cobra.Command {
+	s := &mysqlSession{commands: a}
 	cmd := &cobra.Command{
 		Use:   "mysql NAME [-- ARGS...]",
 		Short: "Run the program mysql in an instance",
@@ -47,8 +47,8 @@ func (a *app) mysqlCommand() *cobra.Command {
   # Run a file
   kubectl moco mysql -u moco-writable -i test < sample.sql`,
 		Args:              cobra.MinimumNArgs(1),
-		ValidArgsFunction: a.complete(1),
-		RunE:              s.run,
+		ValidArgsFunction: a.completeClusterNames(1),
+		RunE:              s.runMysql,
 	}
 	f := cmd.Flags()
 	f.StringVarP(&s.user, "mysql-user", "u", defaultUser, "who logs in: moco-admin, moco-readonly, moco-writable")
@@ -58,7 +58,7 @@ func (a *app) mysqlCommand() *cobra.Command {
 	return cmd
 }
 
-func (s *session) run(cmd *cobra.Command, args []string) error {
+func (s *mysqlSession) runMysql(cmd *cobra.Command, args []string) error {
 	if users := []string{"moco-admin", defaultUser, "moco-writable"}; !slices.Contains(users, s.user) {
 		return exit.WrongUsage("--mysql-user: expected one of %q, found %q", users, s.user)
 	}
@@ -66,7 +66,7 @@ func (s *session) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	c, err := h.cluster(cmd.Context(), args[0])
+	c, err := h.getCluster(cmd.Context(), args[0])
 	if err != nil {
 		return err
 	}
@@ -75,16 +75,16 @@ func (s *session) run(cmd *cobra.Command, args []string) error {
 		index = c.Status.CurrentPrimaryIndex
 	}
 	if index >= int(c.Spec.Replicas) {
-		return exit.WrongUsage("--index: expected an instance of %s, which are 0 to %d, found %d", shown(c), c.Spec.Replicas-1, index)
+		return exit.WrongUsage("--index: expected an instance of %s, which are 0 to %d, found %d", describeCluster(c), c.Spec.Replicas-1, index)
 	}
-	executor, err := h.executor(c.PodName(index), &corev1.PodExecOptions{
-		Container: mocov1beta2.MysqldContainer, Command: s.command(args[1:]),
+	executor, err := h.newExecutor(c.PodName(index), &corev1.PodExecOptions{
+		Container: mocov1beta2.MysqldContainer, Command: s.commandLine(args[1:]),
 		Stdin: s.stdin, Stdout: true, Stderr: !s.tty, TTY: s.tty,
 	})
 	if err != nil {
 		return err
 	}
-	options, restore, err := s.streams()
+	options, restore, err := s.streamOptions()
 	if err != nil {
 		return err
 	}
@@ -100,13 +100,13 @@ func (s *session) run(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// command is the program with the file that holds the user's password.
-func (s *session) command(args []string) []string {
+// commandLine is the program with the file that holds the user's password.
+func (s *mysqlSession) commandLine(args []string) []string {
 	return append([]string{"mysql", "--defaults-extra-file=/mysql-credentials/" + s.user + "-my.cnf"}, args...)
 }
 
-// streams are what the program reads and writes. A terminal is made raw until restore.
-func (s *session) streams() (remotecommand.StreamOptions, func(), error) {
+// streamOptions are what the program reads and writes. A terminal is made raw until restore.
+func (s *mysqlSession) streamOptions() (remotecommand.StreamOptions, func(), error) {
 	o := remotecommand.StreamOptions{Stdout: s.Out, Tty: s.tty}
 	if s.stdin {
 		o.Stdin = s.In
@@ -115,7 +115,7 @@ func (s *session) streams() (remotecommand.StreamOptions, func(), error) {
 		o.Stderr = s.Err
 		return o, func() {}, nil
 	}
-	fd, ok := terminal(s.In)
+	fd, ok := terminalDescriptor(s.In)
 	if !ok {
 		return o, nil, exit.WrongUsage("--tty: expected the input to be a terminal, found something else; leave it out")
 	}
@@ -125,12 +125,12 @@ func (s *session) streams() (remotecommand.StreamOptions, func(), error) {
 	}
 	width, height, err := term.GetSize(fd)
 	if err == nil {
-		o.TerminalSizeQueue = &once{size: &remotecommand.TerminalSize{Width: uint16(width), Height: uint16(height)}}
+		o.TerminalSizeQueue = &fixedTerminalSize{size: &remotecommand.TerminalSize{Width: uint16(width), Height: uint16(height)}}
 	}
 	return o, func() { _ = term.Restore(fd, before) }, nil
 }
 
-func terminal(in io.Reader) (int, bool) {
+func terminalDescriptor(in io.Reader) (int, bool) {
 	file, ok := in.(*os.File)
 	if !ok || !term.IsTerminal(int(file.Fd())) {
 		return 0, false
@@ -138,18 +138,18 @@ func terminal(in io.Reader) (int, bool) {
 	return int(file.Fd()), true
 }
 
-// once tells the size of the terminal as it is at the beginning.
-type once struct{ size *remotecommand.TerminalSize }
+// fixedTerminalSize tells the size of the terminal as it is at the beginning.
+type fixedTerminalSize struct{ size *remotecommand.TerminalSize }
 
 // Next returns the size, and then that there are no more.
-func (o *once) Next() *remotecommand.TerminalSize {
+func (o *fixedTerminalSize) Next() *remotecommand.TerminalSize {
 	size := o.size
 	o.size = nil
 	return size
 }
 
-// executor runs a program in a pod, by WebSocket, or by SPDY where an old proxy is in between.
-func (h *hub) executor(pod string, o *corev1.PodExecOptions) (remotecommand.Executor, error) {
+// newExecutor runs a program in a pod, by WebSocket, or by SPDY where an old proxy is in between.
+func (h *kubeClient) newExecutor(pod string, o *corev1.PodExecOptions) (remotecommand.Executor, error) {
 	cfg := rest.CopyConfig(h.config)
 	// A session may last.
 	cfg.Timeout = 0
@@ -179,7 +179,7 @@ func (h *hub) executor(pod string, o *corev1.PodExecOptions) (remotecommand.Exec
 // checksumTimeout is for all tables together.
 const checksumTimeout = 10 * time.Minute
 
-func (a *app) checksumCommand() *cobra.Command {
+func (a *commands) newChecksumCommand() *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "checksum NAME",
@@ -194,7 +194,7 @@ and tables of other engines; it says so, and the exit code is 1 then, as it is i
 		Example: `  # After GTIDs were moved by hand, before clustering starts again
   kubectl moco checksum test`,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: a.complete(1),
+		ValidArgsFunction: a.completeClusterNames(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if timeout <= 0 {
 				return exit.WrongUsage("--timeout: expected a duration above zero such as 10m, found %s", timeout)
@@ -203,16 +203,16 @@ and tables of other engines; it says so, and the exit code is 1 then, as it is i
 			if err != nil {
 				return err
 			}
-			c, err := h.cluster(cmd.Context(), args[0])
+			c, err := h.getCluster(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
-			p := checksum.Probe{Out: a.Out, Clock: a.clock, Run: func(ctx context.Context, i int, args []string, in io.Reader, out io.Writer) error {
+			p := checksum.Comparison{Out: a.Out, Clock: a.clock, RunMysql: func(ctx context.Context, i int, args []string, in io.Reader, out io.Writer) error {
 				return a.runClient(ctx, h, c.PodName(i), args, remotecommand.StreamOptions{Stdin: in, Stdout: out, Stderr: a.Err})
 			}}
-			return p.Compare(ctx, int(c.Spec.Replicas))
+			return p.CompareInstances(ctx, int(c.Spec.Replicas))
 		},
 	}
 	cmd.Flags().DurationVar(&timeout, "timeout", checksumTimeout, "how long it may take")
@@ -220,9 +220,9 @@ and tables of other engines; it says so, and the exit code is 1 then, as it is i
 }
 
 // runClient runs the program mysql in a pod.
-func (a *app) runClient(ctx context.Context, h *hub, pod string, args []string, o remotecommand.StreamOptions) error {
-	command := (&session{app: a, user: defaultUser}).command(args)
-	executor, err := h.executor(pod, &corev1.PodExecOptions{Container: mocov1beta2.MysqldContainer, Command: command, Stdin: true, Stdout: true, Stderr: true})
+func (a *commands) runClient(ctx context.Context, h *kubeClient, pod string, args []string, o remotecommand.StreamOptions) error {
+	command := (&mysqlSession{commands: a, user: defaultUser}).commandLine(args)
+	executor, err := h.newExecutor(pod, &corev1.PodExecOptions{Container: mocov1beta2.MysqldContainer, Command: command, Stdin: true, Stdout: true, Stderr: true})
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,7 @@ import (
 
 // startOperator reports of every cluster of the script's namespace what its annotations say, until the script ends.
 func startOperator(ts *testscript.TestScript, _ bool, _ []string) {
-	h := ts.Value(hubKey{}).(*hub)
+	h := ts.Value(kubeClientKey{}).(*kubeClient)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -36,14 +36,14 @@ func startOperator(ts *testscript.TestScript, _ bool, _ []string) {
 	ts.Defer(cancel)
 }
 
-func reportAll(ctx context.Context, h *hub) error {
-	found, err := h.clusters(ctx)
+func reportAll(ctx context.Context, h *kubeClient) error {
+	found, err := h.listClusters(ctx)
 	if err != nil {
 		return err
 	}
 	for i := range found {
 		before := found[i].DeepCopy()
-		report(&found[i])
+		reportStops(&found[i])
 		if err := h.SubResource("status").Patch(ctx, &found[i], client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 			return err
 		}
@@ -51,13 +51,13 @@ func reportAll(ctx context.Context, h *hub) error {
 	return nil
 }
 
-func report(c *mocov1beta2.MySQLCluster) {
+func reportStops(c *mocov1beta2.MySQLCluster) {
 	var pause mocov1beta2.Pause
-	for _, p := range []part{clusteringPart(), reconciliationPart()} {
+	for _, p := range []clusterPart{clusteringPart(), reconciliationPart()} {
 		status, reason := metav1.ConditionTrue, p.condition
-		if c.Annotations[p.annotation] == yes {
+		if c.Annotations[p.annotation] == stopValue {
 			status, reason = metav1.ConditionFalse, "Stopped"
-			stop := &mocov1beta2.Stop{Since: metav1.NewTime(time.Now()), By: manager, Reason: c.Annotations[torporv1alpha1.ReasonAnnotation]}
+			stop := &mocov1beta2.Stop{Since: metav1.NewTime(time.Now()), By: fieldManager, Reason: c.Annotations[torporv1alpha1.ReasonAnnotation]}
 			if until, err := time.Parse(time.RFC3339, c.Annotations[torporv1alpha1.UntilAnnotation]); err == nil {
 				stop.Until = new(metav1.NewTime(until))
 			}

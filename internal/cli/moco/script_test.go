@@ -29,7 +29,7 @@ import (
 func TestMain(m *testing.M) {
 	log.SetLogger(logr.Discard())
 	testscript.Main(m, map[string]func(){"kubectl-moco": func() {
-		os.Exit(New(Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}).Run(context.Background(), os.Args[1:]))
+		os.Exit(NewPlugin(Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}).Run(context.Background(), os.Args[1:]))
 	}})
 }
 
@@ -48,10 +48,10 @@ func TestPlugin(t *testing.T) {
 func testScripts(t *testing.T, server *testenv.HubServer) {
 	testscript.Run(t, testscript.Params{
 		Dir:   "testdata",
-		Setup: func(env *testscript.Env) error { return prepare(t.Context(), server, env) },
+		Setup: func(env *testscript.Env) error { return prepareScript(t.Context(), server, env) },
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"code":     code,
-			"apply":    apply,
+			"code":     runWithExitCode,
+			"apply":    applyFiles,
 			"operator": startOperator,
 		},
 		RequireExplicitExec: true,
@@ -60,17 +60,17 @@ func testScripts(t *testing.T, server *testenv.HubServer) {
 	})
 }
 
-type hubKey struct{}
+type kubeClientKey struct{}
 
-// prepare gives a script its namespace, and a kubeconfig that leads there.
-func prepare(ctx context.Context, server *testenv.HubServer, env *testscript.Env) error {
+// prepareScript gives a script its namespace, and a kubeconfig that leads there.
+func prepareScript(ctx context.Context, server *testenv.HubServer, env *testscript.Env) error {
 	// The folder of a script is called after it.
 	namespace := strings.TrimPrefix(filepath.Base(env.WorkDir), "script-")
-	h, err := newHub(server.Config, namespace)
+	h, err := newKubeClient(server.Config, namespace)
 	if err != nil {
 		return err
 	}
-	env.Values[hubKey{}] = h
+	env.Values[kubeClientKey{}] = h
 	if err := server.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
 		return fmt.Errorf("make namespace: %w", err)
 	}
@@ -90,8 +90,8 @@ func prepare(ctx context.Context, server *testenv.HubServer, env *testscript.Env
 	return nil
 }
 
-// code N COMMAND... runs a command and demands its exit code.
-func code(ts *testscript.TestScript, neg bool, args []string) {
+// runWithExitCode N COMMAND... runs a command and demands its exit code.
+func runWithExitCode(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: code N COMMAND...")
 	}
@@ -109,12 +109,12 @@ func code(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// apply FILE... makes objects with their statuses, as the namespace's only writer.
-func apply(ts *testscript.TestScript, neg bool, args []string) {
+// applyFiles FILE... makes objects with their statuses, as the namespace's only writer.
+func applyFiles(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
 		ts.Fatalf("usage: apply FILE...")
 	}
-	h, ctx := ts.Value(hubKey{}).(*hub), context.Background()
+	h, ctx := ts.Value(kubeClientKey{}).(*kubeClient), context.Background()
 	for _, file := range args {
 		var written unstructured.Unstructured
 		ts.Check(yaml.Unmarshal([]byte(ts.ReadFile(file)), &written.Object))

@@ -18,15 +18,15 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/clustering"
 )
 
-// row is what status tells of a cluster.
-type row struct {
+// clusterRow is what status tells of a cluster.
+type clusterRow struct {
 	Namespace      string         `json:"namespace"`
 	Name           string         `json:"name"`
 	Clustering     partRow        `json:"clustering"`
 	Reconciliation partRow        `json:"reconciliation"`
 	Primary        int            `json:"primary"`
 	Healthy        string         `json:"healthy"`
-	Findings       []pauseFinding `json:"findings,omitempty"`
+	Findings       []startFinding `json:"findings,omitempty"`
 	Next           string         `json:"next,omitempty"`
 }
 
@@ -40,7 +40,7 @@ type partRow struct {
 	Until  *metav1.Time `json:"until,omitempty"`
 }
 
-func (a *app) statusCommand() *cobra.Command {
+func (a *commands) newStatusCommand() *cobra.Command {
 	var output string
 	var everywhere bool
 	cmd := &cobra.Command{
@@ -56,7 +56,7 @@ func (a *app) statusCommand() *cobra.Command {
   # For a program
   kubectl moco status test -o json`,
 		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: a.complete(1),
+		ValidArgsFunction: a.completeClusterNames(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if output != "" && output != "json" {
 				return exit.WrongUsage("--output: expected json or nothing, found %q", output)
@@ -64,21 +64,21 @@ func (a *app) statusCommand() *cobra.Command {
 			if everywhere && len(args) > 0 {
 				return exit.WrongUsage("--all-namespaces: expected no NAME with it, found %q", args[0])
 			}
-			found, err := a.look(cmd, args, everywhere)
+			found, err := a.fetchClusters(cmd, args, everywhere)
 			if err != nil {
 				return err
 			}
-			rows := []row{}
+			rows := []clusterRow{}
 			for i := range found {
-				rows = append(rows, a.rowOf(&found[i]))
+				rows = append(rows, a.newClusterRow(&found[i]))
 			}
 			if output == "json" {
 				return writeJSON(a.Out, rows)
 			}
-			if err := a.table(rows, everywhere); err != nil || len(args) == 0 {
+			if err := a.writeTable(rows, everywhere); err != nil || len(args) == 0 {
 				return err
 			}
-			return a.instances(found[0].Status.Instances)
+			return a.writeInstances(found[0].Status.Instances)
 		},
 	}
 	cmd.Flags().BoolVarP(&everywhere, "all-namespaces", "A", false, "the clusters of all namespaces")
@@ -86,7 +86,7 @@ func (a *app) statusCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) look(cmd *cobra.Command, args []string, everywhere bool) ([]mocov1beta2.MySQLCluster, error) {
+func (a *commands) fetchClusters(cmd *cobra.Command, args []string, everywhere bool) ([]mocov1beta2.MySQLCluster, error) {
 	h, err := a.connect()
 	if err != nil {
 		return nil, err
@@ -95,7 +95,7 @@ func (a *app) look(cmd *cobra.Command, args []string, everywhere bool) ([]mocov1
 		h.namespace = metav1.NamespaceAll
 	}
 	if len(args) == 0 {
-		found, err := h.clusters(cmd.Context())
+		found, err := h.listClusters(cmd.Context())
 		switch {
 		case err != nil || len(found) > 0:
 		case everywhere:
@@ -105,23 +105,23 @@ func (a *app) look(cmd *cobra.Command, args []string, everywhere bool) ([]mocov1
 		}
 		return found, err
 	}
-	c, err := h.cluster(cmd.Context(), args[0])
+	c, err := h.getCluster(cmd.Context(), args[0])
 	if err != nil {
 		return nil, err
 	}
 	return []mocov1beta2.MySQLCluster{*c}, nil
 }
 
-func (a *app) rowOf(c *mocov1beta2.MySQLCluster) row {
+func (a *commands) newClusterRow(c *mocov1beta2.MySQLCluster) clusterRow {
 	var noted mocov1beta2.Pause
 	if c.Status.Pause != nil {
 		noted = *c.Status.Pause
 	}
 	now := a.clock.Now()
-	r := row{
+	r := clusterRow{
 		Namespace: c.Namespace, Name: c.Name, Primary: c.Status.CurrentPrimaryIndex, Healthy: string(metav1.ConditionUnknown),
-		Clustering:     clusteringPart().row(c, noted.Clustering, now),
-		Reconciliation: reconciliationPart().row(c, noted.Reconciliation, now),
+		Clustering:     clusteringPart().newPartRow(c, noted.Clustering, now),
+		Reconciliation: reconciliationPart().newPartRow(c, noted.Reconciliation, now),
 	}
 	for _, condition := range c.Status.Conditions {
 		if condition.Type == mocov1beta2.HealthyCondition {
@@ -129,28 +129,28 @@ func (a *app) rowOf(c *mocov1beta2.MySQLCluster) row {
 		}
 	}
 	if r.Clustering.State == "stopped" {
-		found, err := check(c)
+		found, err := findStartRisks(c)
 		if err != nil {
 			found = []clustering.Finding{{Severity: clustering.Refuse, Message: err.Error(), Remedy: "look at the instance"}}
 		}
 		for _, f := range found {
-			r.Findings = append(r.Findings, pauseFinding(f))
+			r.Findings = append(r.Findings, startFinding(f))
 		}
 	}
-	r.Next = next(c, r, noted)
+	r.Next = nextStep(c, r, noted)
 	return r
 }
 
-func (p part) row(c *mocov1beta2.MySQLCluster, noted *mocov1beta2.Stop, now time.Time) partRow {
-	r := partRow{State: p.state(c, now)}
+func (p clusterPart) newPartRow(c *mocov1beta2.MySQLCluster, noted *mocov1beta2.Stop, now time.Time) partRow {
+	r := partRow{State: p.stateAt(c, now)}
 	if noted != nil {
 		r.Since, r.By, r.Reason, r.Until = &noted.Since, noted.By, noted.Reason, noted.Until
 	}
 	return r
 }
 
-// state compares what is asked with what is reported.
-func (p part) state(c *mocov1beta2.MySQLCluster, now time.Time) string {
+// stateAt compares what is asked with what is reported.
+func (p clusterPart) stateAt(c *mocov1beta2.MySQLCluster, now time.Time) string {
 	asked, found := p.stoppedAt(c.Annotations, now), p.conditionOf(c).Status
 	switch {
 	case found == metav1.ConditionUnknown && !asked:
@@ -166,23 +166,23 @@ func (p part) state(c *mocov1beta2.MySQLCluster, now time.Time) string {
 	}
 }
 
-// next is what somebody can do now, or what happens by itself.
-func next(c *mocov1beta2.MySQLCluster, r row, noted mocov1beta2.Pause) string {
-	for _, p := range []part{clusteringPart(), reconciliationPart()} {
-		if value, found := c.Annotations[p.annotation]; found && value != yes {
-			return fmt.Sprintf("%s=%q stops nothing: %s removes it", p.annotation, value, startCommand(c, p))
+// nextStep is what somebody can do now, or what happens by itself.
+func nextStep(c *mocov1beta2.MySQLCluster, r clusterRow, noted mocov1beta2.Pause) string {
+	for _, p := range []clusterPart{clusteringPart(), reconciliationPart()} {
+		if value, found := c.Annotations[p.annotation]; found && value != stopValue {
+			return fmt.Sprintf("%s=%q stops nothing: %s removes it", p.annotation, value, startCommandLine(c, p))
 		}
 	}
-	harmful := slices.IndexFunc(r.Findings, func(f pauseFinding) bool { return f.Severity == clustering.Refuse })
+	harmful := slices.IndexFunc(r.Findings, func(f startFinding) bool { return f.Severity == clustering.Refuse })
 	switch {
 	case noted.Quiescing != "":
 		return "wait for a safe point of: " + noted.Quiescing
 	case harmful >= 0:
 		return "before a start: " + r.Findings[harmful].Message + ": " + r.Findings[harmful].Remedy
 	case r.Clustering.State == "stopped" && r.Clustering.Until == nil:
-		return startCommand(c, clusteringPart())
+		return startCommandLine(c, clusteringPart())
 	case r.Reconciliation.State == "stopped" && r.Reconciliation.Until == nil:
-		return startCommand(c, reconciliationPart())
+		return startCommandLine(c, reconciliationPart())
 	case r.Clustering.State == "stopped" || r.Reconciliation.State == "stopped":
 		return "starts by itself"
 	}
@@ -194,12 +194,12 @@ func next(c *mocov1beta2.MySQLCluster, r row, noted mocov1beta2.Pause) string {
 	return ""
 }
 
-// startCommand may be typed as it is, in whatever namespace somebody is.
-func startCommand(c *mocov1beta2.MySQLCluster, p part) string {
+// startCommandLine may be typed as it is, in whatever namespace somebody is.
+func startCommandLine(c *mocov1beta2.MySQLCluster, p clusterPart) string {
 	return fmt.Sprintf("kubectl moco start -n %s %s %s", c.Namespace, p.name, c.Name)
 }
 
-func (a *app) table(rows []row, everywhere bool) error {
+func (a *commands) writeTable(rows []clusterRow, everywhere bool) error {
 	if len(rows) == 0 {
 		return nil
 	}
@@ -223,8 +223,8 @@ func (a *app) table(rows []row, everywhere bool) error {
 			}
 		}
 		fmt.Fprintln(w, namespaced(r.Namespace)+strings.Join([]string{
-			r.Name, r.Clustering.State, r.Reconciliation.State, cell(since), cell(by), cell(reason), cell(until),
-			fmt.Sprint(r.Primary), r.Healthy, cell([]string{r.Next}),
+			r.Name, r.Clustering.State, r.Reconciliation.State, formatCell(since), formatCell(by), formatCell(reason), formatCell(until),
+			fmt.Sprint(r.Primary), r.Healthy, formatCell([]string{r.Next}),
 		}, "\t"))
 	}
 	if err := w.Flush(); err != nil {
@@ -233,8 +233,8 @@ func (a *app) table(rows []row, everywhere bool) error {
 	return nil
 }
 
-// cell holds what the two parts say, once if they say the same, and a dash for nothing.
-func cell(texts []string) string {
+// formatCell holds what the two parts say, once if they say the same, and a dash for nothing.
+func formatCell(texts []string) string {
 	var said []string
 	for _, text := range texts {
 		text = strings.Join(strings.Fields(text), " ")
@@ -248,15 +248,15 @@ func cell(texts []string) string {
 	return strings.Join(said, ", ")
 }
 
-// instances shows the servers of a cluster as they were seen last.
-func (a *app) instances(list []mocov1beta2.InstanceStatus) error {
+// writeInstances shows the servers of a cluster as they were seen last.
+func (a *commands) writeInstances(list []mocov1beta2.InstanceStatus) error {
 	w := tabwriter.NewWriter(a.Out, 0, 0, 3, ' ', 0)
 	fmt.Fprintln(w, "\n"+strings.Join([]string{"INSTANCE", "ROLE", "WRITABLE", "LAG", "RECEIVES", "APPLIES", "GTIDS", "MESSAGE"}, "\t"))
 	for _, s := range list {
 		message := strings.TrimPrefix(s.Message, fmt.Sprintf("instance %d ", s.Ordinal))
 		fmt.Fprintln(w, strings.Join([]string{
-			fmt.Sprint(s.Ordinal), roleCell(s), writableCell(s.Writable), lagCell(s.LagSeconds),
-			cell([]string{s.IOThread}), cell([]string{s.SQLThread}), cell(oddities(s)), cell([]string{message}),
+			fmt.Sprint(s.Ordinal), formatRole(s), formatWritable(s.Writable), formatLag(s.LagSeconds),
+			formatCell([]string{s.IOThread}), formatCell([]string{s.SQLThread}), formatCell(unusualGTIDs(s)), formatCell([]string{message}),
 		}, "\t"))
 	}
 	if err := w.Flush(); err != nil {
@@ -265,16 +265,16 @@ func (a *app) instances(list []mocov1beta2.InstanceStatus) error {
 	return nil
 }
 
-func roleCell(s mocov1beta2.InstanceStatus) string {
+func formatRole(s mocov1beta2.InstanceStatus) string {
 	said := []string{string(s.Role)}
 	if s.Stopped {
 		said = append(said, "left alone")
 	}
-	return cell(said)
+	return formatCell(said)
 }
 
-// writableCell is unknown for an instance that did not answer.
-func writableCell(writable *bool) string {
+// formatWritable is unknown for an instance that did not answer.
+func formatWritable(writable *bool) string {
 	switch {
 	case writable == nil:
 		return "unknown"
@@ -285,15 +285,15 @@ func writableCell(writable *bool) string {
 	}
 }
 
-func lagCell(seconds *int64) string {
+func formatLag(seconds *int64) string {
 	if seconds == nil {
 		return "-"
 	}
 	return (time.Duration(*seconds) * time.Second).String()
 }
 
-// oddities are the transactions that speak against a start.
-func oddities(s mocov1beta2.InstanceStatus) []string {
+// unusualGTIDs are the transactions that speak against a start.
+func unusualGTIDs(s mocov1beta2.InstanceStatus) []string {
 	var said []string
 	for _, odd := range []struct{ what, set string }{{"errant", s.ErrantGTIDs}, {"ahead", s.AheadGTIDs}, {"lacks", s.MissingGTIDs}} {
 		if odd.set != "" {

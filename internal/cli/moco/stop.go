@@ -4,18 +4,18 @@ package moco
 
 import "github.com/spf13/cobra"
 
-func (a *app) stopCommand() *cobra.Command {
-	clustering := a.stopPart(clusteringPart(), "Stop failover, switchover and the repair of replication",
+func (a *commands) newStopCommand() *cobra.Command {
+	clustering := a.newStopPartCommand(clusteringPart(), "Stop failover, switchover and the repair of replication",
 		`Stop failover, switchover and the repair of replication; nothing changes an instance any more.
 An operation that is under way is brought to a safe point first: --wait returns after that.
 Spec changes still reach the pods; see stop reconciliation.`)
-	reconciliation := a.stopPart(reconciliationPart(), "Keep changes of the spec from reaching other objects",
+	reconciliation := a.newStopPartCommand(reconciliationPart(), "Keep changes of the spec from reaching other objects",
 		`Keep changes of the spec from reaching other objects, such as the StatefulSet. Clustering goes on.`)
-	return group("stop", "Stop clustering or reconciliation", clustering, reconciliation)
+	return newGroupCommand("stop", "Stop clustering or reconciliation", clustering, reconciliation)
 }
 
-func (a *app) stopPart(of part, short, long string) *cobra.Command {
-	p := &pause{app: a, wish: wish{part: of, stop: true}}
+func (a *commands) newStopPartCommand(of clusterPart, short, long string) *cobra.Command {
+	p := &partCommand{commands: a, partRequest: partRequest{part: of, stop: true}}
 	var reason, until string
 	cmd := &cobra.Command{
 		Use: of.name + " (NAME... | -l SELECTOR)", Short: short, Long: long,
@@ -35,10 +35,10 @@ func (a *app) stopPart(of part, short, long string) *cobra.Command {
 				}
 				p.until = &parsed
 			}
-			return p.run(cmd, args)
+			return p.runForClusters(cmd, args)
 		},
 	}
-	p.flags(cmd)
+	p.addFlags(cmd)
 	cmd.Flags().StringVar(&reason, "reason", "", "why, in a sentence for people; both parts share one")
 	cmd.Flags().StringVar(&until, "until", "", "when the stop ends by itself: a time such as 2026-11-20T22:00:00Z, or a duration from now such as 40m; both parts share one")
 	return cmd

@@ -13,7 +13,7 @@ import (
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 )
 
-func (a *app) switchoverCommand() *cobra.Command {
+func (a *commands) newSwitchoverCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "switchover NAME",
 		Short: "Make a replica the primary",
@@ -21,40 +21,40 @@ func (a *app) switchoverCommand() *cobra.Command {
 		Example: `  # Before the node of the primary is taken down
   kubectl moco switchover test`,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: a.complete(1),
-		RunE:              a.switchover,
+		ValidArgsFunction: a.completeClusterNames(1),
+		RunE:              a.requestSwitchover,
 	}
 }
 
-func (a *app) switchover(cmd *cobra.Command, args []string) error {
+func (a *commands) requestSwitchover(cmd *cobra.Command, args []string) error {
 	h, err := a.connect()
 	if err != nil {
 		return err
 	}
-	c, err := h.cluster(cmd.Context(), args[0])
+	c, err := h.getCluster(cmd.Context(), args[0])
 	if err != nil {
 		return err
 	}
 	switch {
 	case c.Spec.Offline:
-		return fmt.Errorf("%s: expected instances that run, found spec.offline; set it to false first", shown(c))
+		return fmt.Errorf("%s: expected instances that run, found spec.offline; set it to false first", describeCluster(c))
 	case c.Spec.Replicas < 2:
-		return fmt.Errorf("%s: expected several instances to choose from, found spec.replicas %d", shown(c), c.Spec.Replicas)
+		return fmt.Errorf("%s: expected several instances to choose from, found spec.replicas %d", describeCluster(c), c.Spec.Replicas)
 	}
 	primary, chosen := c.Status.Primary()
 	if !chosen {
-		return fmt.Errorf("%s: expected a primary to switch away from, found that none is chosen yet; wait until the cluster is healthy", shown(c))
+		return fmt.Errorf("%s: expected a primary to switch away from, found that none is chosen yet; wait until the cluster is healthy", describeCluster(c))
 	}
 	pod := c.PodName(primary)
 	// Only the annotation is said, so that nobody else's change is lost.
-	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, mocov1beta2.DemoteAnnotation, yes)
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, mocov1beta2.DemoteAnnotation, stopValue)
 	target := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: pod}}
 	if err := h.Patch(cmd.Context(), target, client.RawPatch("application/merge-patch+json", patch)); err != nil {
-		return fmt.Errorf("%s: annotate the primary's pod %s: %w", shown(c), pod, err)
+		return fmt.Errorf("%s: annotate the primary's pod %s: %w", describeCluster(c), pod, err)
 	}
-	fmt.Fprintf(a.Out, "asked for a switchover of %s away from instance %d\n", shown(c), primary)
+	fmt.Fprintf(a.Out, "asked for a switchover of %s away from instance %d\n", describeCluster(c), primary)
 	if clusteringPart().stoppedAt(c.Annotations, a.clock.Now()) {
-		fmt.Fprintf(a.Out, "Clustering is stopped: it happens when clustering is started, by %s\n", startCommand(c, clusteringPart()))
+		fmt.Fprintf(a.Out, "Clustering is stopped: it happens when clustering is started, by %s\n", startCommandLine(c, clusteringPart()))
 	}
 	return nil
 }

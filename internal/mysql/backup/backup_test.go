@@ -20,15 +20,15 @@ import (
 
 func noon() time.Time { return time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC) }
 
-func TestChoose(t *testing.T) {
-	first, second := backup.KeysOf("ns", "test", noon()), backup.KeysOf("ns", "test", noon().Add(time.Hour))
-	half := backup.KeysOf("ns", "test", noon().Add(2*time.Hour))
-	other := backup.KeysOf("ns", "test2", noon().Add(time.Minute))
+func TestChooseBackup(t *testing.T) {
+	first, second := backup.ObjectKeysAt("ns", "test", noon()), backup.ObjectKeysAt("ns", "test", noon().Add(time.Hour))
+	half := backup.ObjectKeysAt("ns", "test", noon().Add(2*time.Hour))
+	other := backup.ObjectKeysAt("ns", "test2", noon().Add(time.Minute))
 	all := []string{second.Record, second.Dump, half.Dump, half.Accounts, other.Record, first.Record, "moco/ns/test/notes.txt"}
 	for name, row := range map[string]struct {
 		keys  []string
 		point time.Time
-		want  backup.Keys
+		want  backup.ObjectKeys
 		told  string
 	}{
 		"the newest that is whole":      {keys: all, point: noon().AddDate(1, 0, 0), want: second},
@@ -40,9 +40,9 @@ func TestChoose(t *testing.T) {
 		"nothing":                       {point: noon(), told: "expected a backup of ns/test that is not after 2026-11-20T12:00:00Z"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := backup.Choose(row.keys, "ns", "test", row.point)
+			got, err := backup.ChooseBackup(row.keys, "ns", "test", row.point)
 			if row.told != "" {
-				wantTold(t, err, row.told)
+				expectError(t, err, row.told)
 				return
 			}
 			if err != nil || got != row.want {
@@ -56,30 +56,30 @@ func TestChoose(t *testing.T) {
 }
 
 func TestChooseSource(t *testing.T) {
-	primary, replica := backup.Instance{Writable: true}, backup.Instance{Replicating: true}
-	lags := func(d time.Duration) backup.Instance { return backup.Instance{Replicating: true, Lag: d} }
-	down := backup.Instance{Trouble: "does not answer"}
-	strange := backup.Instance{Replicating: true, Strange: true}
+	primary, replica := backup.SourceCandidate{Writable: true}, backup.SourceCandidate{Replicating: true}
+	lags := func(d time.Duration) backup.SourceCandidate { return backup.SourceCandidate{Replicating: true, Lag: d} }
+	down := backup.SourceCandidate{Problem: "does not answer"}
+	strange := backup.SourceCandidate{Replicating: true, Errant: true}
 	for name, row := range map[string]struct {
-		seen    []backup.Instance
+		seen    []backup.SourceCandidate
 		want    int
 		warning string
 		told    string
 	}{
-		"a replica rather than the primary":      {seen: []backup.Instance{primary, replica}, want: 1},
-		"the replica that lags least":            {seen: []backup.Instance{lags(2), primary, lags(1)}, want: 2},
-		"a primary alone, without a warning":     {seen: []backup.Instance{primary}},
-		"the primary, if no replica is in sync":  {seen: []backup.Instance{lags(time.Hour), primary, strange}, want: 1, warning: "instance 0 lags behind, instance 2 has transactions that the primary does not have"},
-		"the primary, if a replica is stopped":   {seen: []backup.Instance{{}, primary}, want: 1, warning: "instance 0 does not replicate"},
-		"a replica without its primary is none":  {seen: []backup.Instance{strange, down}, told: "found none: instance 0 has transactions that the primary does not have, instance 1 does not answer"},
-		"two writable instances are refused":     {seen: []backup.Instance{primary, primary}, told: "expected one writable instance, found 0 and 1"},
-		"nobody answers":                         {seen: []backup.Instance{down}, told: "instance 0 does not answer"},
-		"an instance that is down is no primary": {seen: []backup.Instance{{Trouble: "does not answer", Writable: true}, primary}, want: 1, warning: "instance 0 does not answer"},
+		"a replica rather than the primary":      {seen: []backup.SourceCandidate{primary, replica}, want: 1},
+		"the replica that lags least":            {seen: []backup.SourceCandidate{lags(2), primary, lags(1)}, want: 2},
+		"a primary alone, without a warning":     {seen: []backup.SourceCandidate{primary}},
+		"the primary, if no replica is in sync":  {seen: []backup.SourceCandidate{lags(time.Hour), primary, strange}, want: 1, warning: "instance 0 lags behind, instance 2 has transactions that the primary does not have"},
+		"the primary, if a replica is stopped":   {seen: []backup.SourceCandidate{{}, primary}, want: 1, warning: "instance 0 does not replicate"},
+		"a replica without its primary is none":  {seen: []backup.SourceCandidate{strange, down}, told: "found none: instance 0 has transactions that the primary does not have, instance 1 does not answer"},
+		"two writable instances are refused":     {seen: []backup.SourceCandidate{primary, primary}, told: "expected one writable instance, found 0 and 1"},
+		"nobody answers":                         {seen: []backup.SourceCandidate{down}, told: "instance 0 does not answer"},
+		"an instance that is down is no primary": {seen: []backup.SourceCandidate{{Problem: "does not answer", Writable: true}, primary}, want: 1, warning: "instance 0 does not answer"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, warnings, err := backup.ChooseSource(row.seen, time.Minute)
 			if row.told != "" {
-				wantTold(t, err, row.told)
+				expectError(t, err, row.told)
 				return
 			}
 			if err != nil || got != row.want || !strings.Contains(strings.Join(warnings, "\n"), row.warning) || (row.warning == "") != (len(warnings) == 0) {
@@ -89,7 +89,7 @@ func TestChooseSource(t *testing.T) {
 	}
 }
 
-func TestMessage(t *testing.T) {
+func TestResult(t *testing.T) {
 	long := strings.Repeat("3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5,", 100)
 	for name, row := range map[string]struct{ status, want mocov1beta2.BackupStatus }{
 		"all of it": {
@@ -102,11 +102,11 @@ func TestMessage(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			text, err := backup.Message(row.status)
+			text, err := backup.FormatResult(row.status)
 			if err != nil || len(text) > 4096 {
 				t.Fatalf("%d bytes, %v", len(text), err)
 			}
-			got, err := backup.ParseMessage(text)
+			got, err := backup.ParseResult(text)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -116,24 +116,24 @@ func TestMessage(t *testing.T) {
 		})
 	}
 	for _, text := range []string{"", "panic: x", "{}", "[]", `{"time": "yesterday"}`} {
-		if _, err := backup.ParseMessage(text); err == nil {
+		if _, err := backup.ParseResult(text); err == nil {
 			t.Errorf("%q: expected an error, found none", text)
 		}
 	}
 }
 
-func kept(text string) mocov1beta2.Kept {
+func keptJSON(text string) mocov1beta2.Kept {
 	return mocov1beta2.Kept{RawExtension: runtime.RawExtension{Raw: []byte(text)}}
 }
 
-func cluster() *mocov1beta2.MySQLCluster {
+func testCluster() *mocov1beta2.MySQLCluster {
 	c := &mocov1beta2.MySQLCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "test", UID: "u"}}
 	c.Spec.Replicas, c.Spec.MaxDelaySeconds, c.Spec.StartupWaitSeconds = 3, new(30), 3600
 	c.Spec.PodTemplate.Spec.Raw = []byte(`{"imagePullSecrets": [{"name": "pull"}], "containers": [{"name": "x", "image": "x"}, {"name": "mysqld", "image": "mysql:9"}]}`)
 	return c
 }
 
-func TestBadInputIsTold(t *testing.T) {
+func TestBadInputIsRefused(t *testing.T) {
 	bucketed := mocov1beta2.JobConfig{BucketConfig: &mocov1beta2.BucketConfig{BucketName: "b"}}
 	for name, row := range map[string]struct {
 		job     mocov1beta2.JobConfig
@@ -144,10 +144,10 @@ func TestBadInputIsTold(t *testing.T) {
 		"no place":               {image: "torpor", told: "expected bucketConfig, the bucket for the backups, or workVolume"},
 		"Google's protocol":      {image: "torpor", job: mocov1beta2.JobConfig{BucketConfig: &mocov1beta2.BucketConfig{BucketName: "b", BackendType: "gcs"}}, told: "expected s3, found gcs, which Torpor does not support"},
 		"Azure's protocol":       {image: "torpor", job: mocov1beta2.JobConfig{BucketConfig: &mocov1beta2.BucketConfig{BucketName: "b", BackendType: "azure"}}, told: "found azure"},
-		"a volume that vanishes": {image: "torpor", job: mocov1beta2.JobConfig{WorkVolume: new(kept(`{"emptyDir": {}}`))}, told: "found one that ends with the Pod"},
-		"a volume that is none":  {image: "torpor", job: mocov1beta2.JobConfig{WorkVolume: new(kept(`{"emptyDir": 3}`))}, told: "jobConfig.workVolume: expected it as in a Pod"},
+		"a volume that vanishes": {image: "torpor", job: mocov1beta2.JobConfig{WorkVolume: new(keptJSON(`{"emptyDir": {}}`))}, told: "found one that ends with the Pod"},
+		"a volume that is none":  {image: "torpor", job: mocov1beta2.JobConfig{WorkVolume: new(keptJSON(`{"emptyDir": 3}`))}, told: "jobConfig.workVolume: expected it as in a Pod"},
 		"an environment that is none": {
-			image: "torpor", job: mocov1beta2.JobConfig{BucketConfig: bucketed.BucketConfig, Env: []mocov1beta2.Kept{kept(`{}`), kept(`{"name": 1}`)}},
+			image: "torpor", job: mocov1beta2.JobConfig{BucketConfig: bucketed.BucketConfig, Env: []mocov1beta2.Kept{keptJSON(`{}`), keptJSON(`{"name": 1}`)}},
 			told: "jobConfig.env[1]: expected it as in a Pod",
 		},
 		"no image of Torpor": {job: bucketed, told: "start the manager with --image or TORPOR_IMAGE"},
@@ -159,27 +159,27 @@ func TestBadInputIsTold(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := cluster()
+			c := testCluster()
 			if row.cluster != nil {
 				row.cluster(c)
 			}
 			policy := &mocov1beta2.BackupPolicy{Spec: mocov1beta2.BackupPolicySpec{JobConfig: row.job}}
-			_, err := backup.CronJob(c, policy, row.image)
-			wantTold(t, err, row.told)
+			_, err := backup.BuildCronJob(c, policy, row.image)
+			expectError(t, err, row.told)
 			c.Spec.Restore = &mocov1beta2.Restore{JobConfig: row.job}
-			_, err = backup.RestoreJob(c, row.image)
-			wantTold(t, err, row.told)
+			_, err = backup.BuildRestoreJob(c, row.image)
+			expectError(t, err, row.told)
 		})
 	}
 }
 
 func TestJobs(t *testing.T) {
-	c := cluster()
+	c := testCluster()
 	job := mocov1beta2.JobConfig{
-		ServiceAccountName: "backups", Env: []mocov1beta2.Kept{kept(`{"name": "AWS_ACCESS_KEY_ID", "value": "k"}`)},
+		ServiceAccountName: "backups", Env: []mocov1beta2.Kept{keptJSON(`{"name": "AWS_ACCESS_KEY_ID", "value": "k"}`)},
 		BucketConfig: &mocov1beta2.BucketConfig{BucketName: "b", Region: "r", EndpointURL: "https://e", UsePathStyle: true, CACert: "/ca/ca.pem"},
 	}
-	cron, err := backup.CronJob(c, &mocov1beta2.BackupPolicy{Spec: mocov1beta2.BackupPolicySpec{Schedule: "@daily", JobConfig: job, SuccessfulJobsHistoryLimit: new(int32(0))}}, "torpor")
+	cron, err := backup.BuildCronJob(c, &mocov1beta2.BackupPolicy{Spec: mocov1beta2.BackupPolicySpec{Schedule: "@daily", JobConfig: job, SuccessfulJobsHistoryLimit: new(int32(0))}}, "torpor")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,13 +195,13 @@ func TestJobs(t *testing.T) {
 	if cron.Name != "moco-backup-test" || *cron.Spec.SuccessfulJobsHistoryLimit != 1 || *cron.Spec.Suspend || cron.OwnerReferences[0].UID != "u" {
 		t.Errorf("expected name, history and owner, found %+v", cron)
 	}
-	checkPod(t, pod, "BACKUP_PASSWORD", "mysql-backup")
+	expectPod(t, pod, "BACKUP_PASSWORD", "mysql-backup")
 
 	c.Spec.Restore = &mocov1beta2.Restore{
 		SourceNamespace: "other", SourceName: "old", RestorePoint: metav1.NewTime(noon()), Schema: "app", Users: []string{"a", "b@%"},
-		JobConfig: mocov1beta2.JobConfig{WorkVolume: new(kept(`{"persistentVolumeClaim": {"claimName": "c"}}`))},
+		JobConfig: mocov1beta2.JobConfig{WorkVolume: new(keptJSON(`{"persistentVolumeClaim": {"claimName": "c"}}`))},
 	}
-	filled, err := backup.RestoreJob(c, "torpor")
+	filled, err := backup.BuildRestoreJob(c, "torpor")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,18 +212,18 @@ func TestJobs(t *testing.T) {
 	if diff := cmp.Diff(want, filled.Spec.Template.Spec.Containers[0].Args); diff != "" {
 		t.Errorf("arguments (-want +got):\n%s", diff)
 	}
-	checkPod(t, filled.Spec.Template, "ADMIN_PASSWORD", "mysql-restore")
+	expectPod(t, filled.Spec.Template, "ADMIN_PASSWORD", "mysql-restore")
 	last := filled.Spec.Template.Spec.Volumes[len(filled.Spec.Template.Spec.Volumes)-1]
 	if last.PersistentVolumeClaim == nil || last.PersistentVolumeClaim.ClaimName != "c" {
 		t.Errorf("expected the volume of the backups, found %+v", last)
 	}
 	c.Spec.Offline = true
-	if cron, err = backup.CronJob(c, &mocov1beta2.BackupPolicy{Spec: mocov1beta2.BackupPolicySpec{JobConfig: job}}, "torpor"); err != nil || !*cron.Spec.Suspend {
+	if cron, err = backup.BuildCronJob(c, &mocov1beta2.BackupPolicy{Spec: mocov1beta2.BackupPolicySpec{JobConfig: job}}, "torpor"); err != nil || !*cron.Spec.Suspend {
 		t.Errorf("expected no backups of a cluster that is offline, found %v, %v", cron.Spec.Suspend, err)
 	}
 }
 
-func checkPod(t *testing.T, pod corev1.PodTemplateSpec, key, kind string) {
+func expectPod(t *testing.T, pod corev1.PodTemplateSpec, key, kind string) {
 	t.Helper()
 	if pod.Labels[mocov1beta2.NameLabel] != kind || *pod.Spec.AutomountServiceAccountToken || pod.Spec.ImagePullSecrets[0].Name != "pull" {
 		t.Errorf("expected labels of its own, no token and the servers' pull secret, found %+v", pod)
@@ -233,7 +233,7 @@ func checkPod(t *testing.T, pod corev1.PodTemplateSpec, key, kind string) {
 		t.Errorf("expected Torpor's program in MySQL's image, found %+v", main)
 	}
 	// A folder cannot be mounted over the program.
-	if place := first.VolumeMounts[0].MountPath; strings.Contains(dockerfile(t), " "+place+"\n") {
+	if place := first.VolumeMounts[0].MountPath; strings.Contains(readDockerfile(t), " "+place+"\n") {
 		t.Errorf("expected another place for the copy than that of the program in Torpor's image, found %s", place)
 	}
 	from := main.Env[0].ValueFrom.SecretKeyRef
@@ -242,16 +242,16 @@ func checkPod(t *testing.T, pod corev1.PodTemplateSpec, key, kind string) {
 	}
 }
 
-func dockerfile(t *testing.T) string {
+func readDockerfile(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "Dockerfile"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "Dockerfile"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return string(text)
 }
 
-func wantTold(t *testing.T, err error, words string) {
+func expectError(t *testing.T, err error, words string) {
 	t.Helper()
 	if err == nil || !strings.Contains(err.Error(), words) {
 		t.Errorf("expected %q in the error, found %v", words, err)

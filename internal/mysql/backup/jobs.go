@@ -18,8 +18,8 @@ func CronJobName(cluster string) string { return "moco-backup-" + cluster }
 // RestoreJobName is that of the Job that fills a cluster.
 func RestoreJobName(cluster string) string { return "moco-restore-" + cluster }
 
-// CronJob makes the backups of a cluster. image is Torpor's own.
-func CronJob(cluster *mocov1beta2.MySQLCluster, policy *mocov1beta2.BackupPolicy, image string) (*batchv1.CronJob, error) {
+// BuildCronJob makes the backups of a cluster. image is Torpor's own.
+func BuildCronJob(cluster *mocov1beta2.MySQLCluster, policy *mocov1beta2.BackupPolicy, image string) (*batchv1.CronJob, error) {
 	args := []string{"backup", "--cluster=" + cluster.Namespace + "/" + cluster.Name, "--result=" + messageFile}
 	if lag := cluster.Spec.MaxDelaySeconds; lag != nil {
 		args = append(args, "--max-lag="+(time.Duration(*lag)*time.Second).String())
@@ -27,14 +27,14 @@ func CronJob(cluster *mocov1beta2.MySQLCluster, policy *mocov1beta2.BackupPolicy
 	for i := range cluster.Spec.Replicas {
 		args = append(args, "--host="+cluster.InstanceHost(int(i)))
 	}
-	pod, err := podOf(cluster, policy.Spec.JobConfig, image, task{kind: backupValue, args: args, key: backupPassword})
+	pod, err := buildPodTemplate(cluster, policy.Spec.JobConfig, image, programRun{kind: backupValue, args: args, key: backupPassword})
 	if err != nil {
 		return nil, fmt.Errorf("BackupPolicy %s: spec.%w", policy.Name, err)
 	}
 	spec, labels := policy.Spec, JobLabels(cluster.Name, backupValue)
 	return &batchv1.CronJob{
 		TypeMeta:   metav1.TypeMeta{APIVersion: batchv1.SchemeGroupVersion.String(), Kind: "CronJob"},
-		ObjectMeta: owned(cluster, CronJobName(cluster.Name), labels),
+		ObjectMeta: childMeta(cluster, CronJobName(cluster.Name), labels),
 		Spec: batchv1.CronJobSpec{
 			Schedule: string(spec.Schedule), TimeZone: spec.TimeZone, Suspend: new(cluster.Spec.Offline),
 			StartingDeadlineSeconds: spec.StartingDeadlineSeconds, ConcurrencyPolicy: batchv1.ConcurrencyPolicy(spec.ConcurrencyPolicy),
@@ -57,8 +57,8 @@ func atLeastOne(limit *int32) *int32 {
 	return new(max(*limit, 1))
 }
 
-// RestoreJob fills instance 0 of a cluster with spec.restore, whatever the name of its policy. image is Torpor's own.
-func RestoreJob(cluster *mocov1beta2.MySQLCluster, image string) (*batchv1.Job, error) {
+// BuildRestoreJob fills instance 0 of a cluster with spec.restore, whatever the name of its policy. image is Torpor's own.
+func BuildRestoreJob(cluster *mocov1beta2.MySQLCluster, image string) (*batchv1.Job, error) {
 	r := cluster.Spec.Restore
 	args := []string{
 		"restore", "--result=" + messageFile, "--host=" + cluster.InstanceHost(0),
@@ -71,19 +71,19 @@ func RestoreJob(cluster *mocov1beta2.MySQLCluster, image string) (*batchv1.Job, 
 	for _, u := range r.Users {
 		args = append(args, "--user="+u)
 	}
-	pod, err := podOf(cluster, r.JobConfig, image, task{kind: restoreValue, args: args, key: adminPassword})
+	pod, err := buildPodTemplate(cluster, r.JobConfig, image, programRun{kind: restoreValue, args: args, key: adminPassword})
 	if err != nil {
 		return nil, fmt.Errorf("spec.restore: %w", err)
 	}
 	return &batchv1.Job{
 		TypeMeta:   metav1.TypeMeta{APIVersion: batchv1.SchemeGroupVersion.String(), Kind: "Job"},
-		ObjectMeta: owned(cluster, RestoreJobName(cluster.Name), JobLabels(cluster.Name, restoreValue)),
+		ObjectMeta: childMeta(cluster, RestoreJobName(cluster.Name), JobLabels(cluster.Name, restoreValue)),
 		Spec:       batchv1.JobSpec{Template: pod},
 	}, nil
 }
 
-// owned lets the object end with the cluster.
-func owned(cluster *mocov1beta2.MySQLCluster, name string, labels map[string]string) metav1.ObjectMeta {
+// childMeta lets the object end with the cluster.
+func childMeta(cluster *mocov1beta2.MySQLCluster, name string, labels map[string]string) metav1.ObjectMeta {
 	kind := mocov1beta2.MySQLClusterKind()
 	return metav1.ObjectMeta{
 		Namespace: cluster.Namespace, Name: name, Labels: labels,

@@ -12,9 +12,9 @@ import (
 // maxMessage is how much of a termination message the kubelet keeps, in bytes.
 const maxMessage = 4096
 
-// Message is what a backup leaves as the termination message of its container. What does not fit is left out, with a
+// FormatResult is what a backup leaves as the termination message of its container. What does not fit is left out, with a
 // warning; the record in the bucket has all of it.
-func Message(status mocov1beta2.BackupStatus) (string, error) {
+func FormatResult(status mocov1beta2.BackupStatus) (string, error) {
 	for _, shrink := range []func(){
 		func() {},
 		func() { status.UUIDSet = nil },
@@ -35,8 +35,8 @@ func Message(status mocov1beta2.BackupStatus) (string, error) {
 	return "", fmt.Errorf("expected a result of at most %d bytes, found more without its GTID set", maxMessage)
 }
 
-// ParseMessage reads what Message wrote.
-func ParseMessage(text string) (mocov1beta2.BackupStatus, error) {
+// ParseResult reads what Message wrote.
+func ParseResult(text string) (mocov1beta2.BackupStatus, error) {
 	var status mocov1beta2.BackupStatus
 	if err := json.Unmarshal([]byte(text), &status); err != nil {
 		return status, fmt.Errorf("expected the result of a backup as JSON, found %d bytes that are none: %w", len(text), err)

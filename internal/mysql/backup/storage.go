@@ -13,46 +13,46 @@ import (
 )
 
 const (
-	// folder is where a volume with backups is mounted.
-	folder     = "/backup"
-	s3         = "s3"
-	volumeName = "torpor-backup"
+	// volumeFolder is where a volume with backups is mounted.
+	volumeFolder = "/backup"
+	s3           = "s3"
+	volumeName   = "torpor-backup"
 )
 
 var errNoStorage = errors.New("jobConfig: expected bucketConfig, the bucket for the backups, or workVolume, the volume for them, found neither; add one")
 
-// storage is where the backups are.
-type storage struct {
+// backupStorage is where the backups are.
+type backupStorage struct {
 	// flags of the program that say so.
 	flags []string
 	// volume for the backups, if they are not in a bucket.
 	volume *corev1.VolumeSource
 }
 
-// storageOf says where backups are. A bucket wins; then the work volume is not needed, since everything is streamed.
-func storageOf(job mocov1beta2.JobConfig) (storage, error) {
+// parseStorage says where backups are. A bucket wins; then the work volume is not needed, since everything is streamed.
+func parseStorage(job mocov1beta2.JobConfig) (backupStorage, error) {
 	if b := job.BucketConfig; b != nil {
-		return bucketOf(*b)
+		return parseBucket(*b)
 	}
 	if job.WorkVolume == nil {
-		return storage{}, errNoStorage
+		return backupStorage{}, errNoStorage
 	}
 	var volume corev1.VolumeSource
-	if err := decode(*job.WorkVolume, &volume, "workVolume"); err != nil {
-		return storage{}, err
+	if err := decodeKept(*job.WorkVolume, &volume, "workVolume"); err != nil {
+		return backupStorage{}, err
 	}
 	if volume.EmptyDir != nil || volume.Ephemeral != nil {
-		return storage{}, errors.New("jobConfig.workVolume: expected a volume that stays, because the backups go there without a bucketConfig, found one that ends with the Pod; " +
+		return backupStorage{}, errors.New("jobConfig.workVolume: expected a volume that stays, because the backups go there without a bucketConfig, found one that ends with the Pod; " +
 			"take a persistentVolumeClaim, or add a bucketConfig")
 	}
-	return storage{flags: []string{"--folder=" + folder}, volume: &volume}, nil
+	return backupStorage{flags: []string{"--folder=" + volumeFolder}, volume: &volume}, nil
 }
 
-func bucketOf(b mocov1beta2.BucketConfig) (storage, error) {
+func parseBucket(b mocov1beta2.BucketConfig) (backupStorage, error) {
 	if b.BackendType != "" && b.BackendType != s3 {
-		return storage{}, fmt.Errorf("jobConfig.bucketConfig.backendType: expected s3, found %s, which Torpor does not support; use a bucket with S3's protocol", b.BackendType)
+		return backupStorage{}, fmt.Errorf("jobConfig.bucketConfig.backendType: expected s3, found %s, which Torpor does not support; use a bucket with S3's protocol", b.BackendType)
 	}
-	s := storage{flags: []string{"--bucket=" + b.BucketName}}
+	s := backupStorage{flags: []string{"--bucket=" + b.BucketName}}
 	for _, f := range []struct{ name, value string }{
 		{"region", b.Region}, {"endpoint", b.EndpointURL}, {"ca-cert", b.CACert},
 	} {
@@ -66,19 +66,19 @@ func bucketOf(b mocov1beta2.BucketConfig) (storage, error) {
 	return s, nil
 }
 
-// decode reads an object of another API that was kept as it was written.
-func decode[T any](kept mocov1beta2.Kept, into *T, field string) error {
+// decodeKept reads an object of another API that was kept as it was written.
+func decodeKept[T any](kept mocov1beta2.Kept, into *T, field string) error {
 	if err := json.Unmarshal(kept.Raw, into); err != nil {
 		return fmt.Errorf("jobConfig.%s: expected it as in a Pod: %w", field, err)
 	}
 	return nil
 }
 
-func decodeAll[T any](kept []mocov1beta2.Kept, field string) ([]T, error) {
+func decodeKeptList[T any](kept []mocov1beta2.Kept, field string) ([]T, error) {
 	var all []T
 	for i, k := range kept {
 		var one T
-		if err := decode(k, &one, fmt.Sprintf("%s[%d]", field, i)); err != nil {
+		if err := decodeKept(k, &one, fmt.Sprintf("%s[%d]", field, i)); err != nil {
 			return nil, err
 		}
 		all = append(all, one)

@@ -23,50 +23,50 @@ const (
 	snapshotPause = 250 * time.Millisecond
 )
 
-// Probe compares instances.
-type Probe struct {
+// Comparison compares instances.
+type Comparison struct {
 	// Out is told what differs.
 	Out   io.Writer
 	Clock clock.WithTicker
-	// Run runs the program mysql beside the instance with the ordinal until its input ends.
-	Run func(ctx context.Context, ordinal int, args []string, in io.Reader, out io.Writer) error
+	// RunMysql runs the program mysql beside the instance with the ordinal until its input ends.
+	RunMysql func(ctx context.Context, ordinal int, args []string, in io.Reader, out io.Writer) error
 }
 
-// Compare returns an error if rows differ or cannot be compared.
-func (p Probe) Compare(ctx context.Context, n int) error {
-	var sessions []*dialogue
+// CompareInstances returns an error if rows differ or cannot be compared.
+func (p Comparison) CompareInstances(ctx context.Context, n int) error {
+	var sessions []*instanceSession
 	for i := range n {
-		s := p.open(ctx, i)
+		s := p.openSession(ctx, i)
 		defer s.close()
 		sessions = append(sessions, s)
 	}
-	versions, err := askAll(sessions, "select substring_index(@@version, '.', 2)")
+	versions, err := queryAll(sessions, "select substring_index(@@version, '.', 2)")
 	if err != nil {
 		return err
 	}
-	if !same(versions) {
+	if !areEqual(versions) {
 		return fmt.Errorf("cannot compare: expected one version of MySQL, found %q; their checksums of equal rows may differ", versions)
 	}
-	at, err := p.snapshot(ctx, sessions)
+	at, err := p.openSnapshots(ctx, sessions)
 	if err != nil {
 		return err
 	}
-	return p.report(sessions, at)
+	return p.compareTables(sessions, at)
 }
 
-// snapshot opens transactions that see what the same GTID set has made. A server shows rows a moment before it counts
+// openSnapshots opens transactions that see what the same GTID set has made. A server shows rows a moment before it counts
 // their transaction, so that the set is read again after a pause.
-func (p Probe) snapshot(ctx context.Context, sessions []*dialogue) (string, error) {
+func (p Comparison) openSnapshots(ctx context.Context, sessions []*instanceSession) (string, error) {
 	const executed = `select replace(@@global.gtid_executed, '\n', '')`
 	tick := p.Clock.NewTicker(snapshotPause)
 	defer tick.Stop()
 	var before, after []string
 	for range snapshotTries {
 		var err error
-		if before, err = askAll(sessions, executed); err != nil {
+		if before, err = queryAll(sessions, executed); err != nil {
 			return "", err
 		}
-		if _, err = askAll(sessions, "rollback; set session transaction isolation level repeatable read; start transaction with consistent snapshot, read only"); err != nil {
+		if _, err = queryAll(sessions, "rollback; set session transaction isolation level repeatable read; start transaction with consistent snapshot, read only"); err != nil {
 			return "", err
 		}
 		select {
@@ -74,21 +74,21 @@ func (p Probe) snapshot(ctx context.Context, sessions []*dialogue) (string, erro
 		case <-ctx.Done():
 			return "", fmt.Errorf("compare instances: %w", context.Cause(ctx))
 		}
-		if after, err = askAll(sessions, executed); err != nil {
+		if after, err = queryAll(sessions, executed); err != nil {
 			return "", err
 		}
-		if same(after) && slices.Equal(before, after) {
+		if areEqual(after) && slices.Equal(before, after) {
 			return after[0], nil
 		}
 	}
 	return "", fmt.Errorf("cannot compare: expected all instances at one GTID set, found %q; let the replicas catch up, or stop writing for a moment", after)
 }
 
-// report compares table by table.
-func (p Probe) report(sessions []*dialogue, at string) error {
+// compareTables compares table by table.
+func (p Comparison) compareTables(sessions []*instanceSession, at string) error {
 	const tables = `select concat('` + "`" + `', replace(table_schema, '` + "`', '``" + `'), '` + "`.`" + `', replace(table_name, '` + "`', '``" + `'), '` + "`" + `', '\t', ifnull(engine, 'none'))
 		from information_schema.tables where table_type = 'BASE TABLE' and table_schema not in ('mysql', 'sys', 'performance_schema', 'information_schema')`
-	lists, err := askEach(sessions, tables)
+	lists, err := queryEach(sessions, tables)
 	if err != nil {
 		return err
 	}
@@ -111,14 +111,14 @@ func (p Probe) report(sessions []*dialogue, at string) error {
 			fmt.Fprintf(p.Out, "%s: is in %d of %d instances\n", table, owners[line], len(sessions))
 			continue
 		}
-		sums, err := askAll(sessions, "checksum table "+table)
+		sums, err := queryAll(sessions, "checksum table "+table)
 		if err != nil {
 			return err
 		}
 		compared++
-		if !same(sums) {
+		if !areEqual(sums) {
 			wrong++
-			fmt.Fprintf(p.Out, "%s: differs:%s\n", table, sumsOf(sums))
+			fmt.Fprintf(p.Out, "%s: differs:%s\n", table, formatChecksums(sums))
 		}
 	}
 	fmt.Fprintf(p.Out, "compared %d tables of %d instances at %s\n", compared, len(sessions), at)
@@ -128,7 +128,7 @@ func (p Probe) report(sessions []*dialogue, at string) error {
 	return nil
 }
 
-func sumsOf(lines []string) string {
+func formatChecksums(lines []string) string {
 	var said strings.Builder
 	for i, line := range lines {
 		_, sum, _ := strings.Cut(line, "\t")
@@ -137,11 +137,11 @@ func sumsOf(lines []string) string {
 	return said.String()
 }
 
-func same(all []string) bool { return len(slices.Compact(slices.Clone(all))) <= 1 }
+func areEqual(all []string) bool { return len(slices.Compact(slices.Clone(all))) <= 1 }
 
-// askAll asks all sessions at once for one line each; a statement without an answer has an empty one.
-func askAll(sessions []*dialogue, statement string) ([]string, error) {
-	answers, err := askEach(sessions, statement)
+// queryAll asks all sessions at once for one line each; a statement without an answer has an empty one.
+func queryAll(sessions []*instanceSession, statement string) ([]string, error) {
+	answers, err := queryEach(sessions, statement)
 	lines := make([]string, len(answers))
 	for i, answer := range answers {
 		lines[i] = strings.Join(answer, "\n")
@@ -149,11 +149,11 @@ func askAll(sessions []*dialogue, statement string) ([]string, error) {
 	return lines, err
 }
 
-func askEach(sessions []*dialogue, statement string) ([][]string, error) {
+func queryEach(sessions []*instanceSession, statement string) ([][]string, error) {
 	answers, failures := make([][]string, len(sessions)), make([]error, len(sessions))
 	var all sync.WaitGroup
 	for i, s := range sessions {
-		all.Go(func() { answers[i], failures[i] = s.ask(statement) })
+		all.Go(func() { answers[i], failures[i] = s.queryLines(statement) })
 	}
 	all.Wait()
 	return answers, errors.Join(failures...)

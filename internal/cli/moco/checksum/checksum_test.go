@@ -33,42 +33,42 @@ func TestChecksum(t *testing.T) {
 		transactions++
 		for i, s := range servers {
 			statement := statements[min(i, len(statements)-1)]
-			sql(t, s, fmt.Sprintf("set global super_read_only = off; set global read_only = off; set gtid_next = '8e349184-bc14-11e3-8d4c-0800272864ba:%d'; %s", transactions, statement))
+			execSQL(t, s, fmt.Sprintf("set global super_read_only = off; set global read_only = off; set gtid_next = '8e349184-bc14-11e3-8d4c-0800272864ba:%d'; %s", transactions, statement))
 		}
 	}
 	everywhere("create database app")
 	everywhere("create table app.`odd ``name` (id int primary key, v varchar(20))")
 	everywhere("insert into app.`odd ``name` values (1, 'first')")
-	out, err := compare(t, servers)
+	out, err := compareServers(t, servers)
 	if want := "compared 1 tables of 3 instances at 8e349184-bc14-11e3-8d4c-0800272864ba:1-3\n"; err != nil || out != want {
 		t.Errorf("equal rows: expected %q, found %q and %v", want, out, err)
 	}
 
 	t.Log("The GTIDs are equal, and a row is missing: the number was advanced by hand.")
 	everywhere("insert into app.`odd ``name` values (2, 'second')", "begin; commit", "insert into app.`odd ``name` values (2, 'second')")
-	if out, err = compare(t, servers); err == nil || !strings.Contains(out, "`app`.`odd ``name`: differs: instance 0 has ") {
+	if out, err = compareServers(t, servers); err == nil || !strings.Contains(out, "`app`.`odd ``name`: differs: instance 0 has ") {
 		t.Errorf("expected that the table differs, found %q and %v", out, err)
 	}
 
 	t.Log("What cannot be compared is said.")
 	everywhere("create table app.other (id int) engine = MyISAM", "begin; commit")
-	if out, err = compare(t, servers); err == nil || !strings.Contains(out, "`app`.`other`: cannot be compared: its engine is MyISAM\n") {
+	if out, err = compareServers(t, servers); err == nil || !strings.Contains(out, "`app`.`other`: cannot be compared: its engine is MyISAM\n") {
 		t.Errorf("expected that another engine cannot be compared, found %q and %v", out, err)
 	}
-	sql(t, servers[2], "set gtid_next = '8e349184-bc14-11e3-8d4c-0800272864ba:99'; begin; commit")
-	if _, err = compare(t, servers); err == nil || !strings.Contains(err.Error(), "expected all instances at one GTID set, found ") {
+	execSQL(t, servers[2], "set gtid_next = '8e349184-bc14-11e3-8d4c-0800272864ba:99'; begin; commit")
+	if _, err = compareServers(t, servers); err == nil || !strings.Contains(err.Error(), "expected all instances at one GTID set, found ") {
 		t.Errorf("expected that different GTIDs cannot be compared, found %v", err)
 	}
 	servers[1].Kill9(t)
-	if _, err = compare(t, servers); err == nil || !strings.Contains(err.Error(), "cannot compare: instance 1: ") {
+	if _, err = compareServers(t, servers); err == nil || !strings.Contains(err.Error(), "cannot compare: instance 1: ") {
 		t.Errorf("expected that an instance that is down cannot be compared, found %v", err)
 	}
 }
 
-func compare(t *testing.T, servers []*mysqld.Server) (string, error) {
+func compareServers(t *testing.T, servers []*mysqld.Server) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
-	p := Probe{Out: &out, Clock: clock.RealClock{}, Run: func(ctx context.Context, i int, args []string, in io.Reader, out io.Writer) error {
+	p := Comparison{Out: &out, Clock: clock.RealClock{}, RunMysql: func(ctx context.Context, i int, args []string, in io.Reader, out io.Writer) error {
 		line := append(servers[i].Client("moco-readonly", "r"), args...)
 		cmd := exec.CommandContext(ctx, line[0], line[1:]...)
 		cmd.Stdout, cmd.Stderr = out, t.Output()
@@ -79,11 +79,11 @@ func compare(t *testing.T, servers []*mysqld.Server) (string, error) {
 		go func() { _, _ = io.Copy(stdin, in) }() // It ends with the input.
 		return cmd.Run()
 	}}
-	err := p.Compare(t.Context(), len(servers))
+	err := p.CompareInstances(t.Context(), len(servers))
 	return out.String(), err
 }
 
-func sql(t *testing.T, s *mysqld.Server, statements string) {
+func execSQL(t *testing.T, s *mysqld.Server, statements string) {
 	t.Helper()
 	line := s.Client("root", "root")
 	cmd := exec.CommandContext(t.Context(), line[0], line[1:]...)

@@ -11,14 +11,14 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Bucket is a place for objects. Keys have slashes, as paths have.
-type Bucket interface {
-	// Put stores everything that from yields and returns its size in bytes. If from fails, nothing is stored.
-	Put(ctx context.Context, key string, from io.Reader) (int64, error)
-	// Get opens an object.
-	Get(ctx context.Context, key string) (io.ReadCloser, error)
-	// List returns the keys that begin with the prefix, in any order. The prefix ends with a slash.
-	List(ctx context.Context, prefix string) ([]string, error)
+// Store is a place for objects. Keys have slashes, as paths have.
+type Store interface {
+	// PutObject stores everything that from yields and returns its size in bytes. If from fails, nothing is stored.
+	PutObject(ctx context.Context, key string, from io.Reader) (int64, error)
+	// GetObject opens an object.
+	GetObject(ctx context.Context, key string) (io.ReadCloser, error)
+	// ListKeys returns the keys that begin with the prefix, in any order. The prefix ends with a slash.
+	ListKeys(ctx context.Context, prefix string) ([]string, error)
 }
 
 // Config says which bucket. The credentials are in the environment, where AWS's own tools look for them.
@@ -47,8 +47,8 @@ func (c *Config) AddFlags(f *pflag.FlagSet) {
 
 var errNowhere = errors.New("expected --bucket or --folder, found neither; say where the backups are")
 
-// Open returns the bucket. It makes no connection yet.
-func Open(ctx context.Context, c Config) (Bucket, error) {
+// OpenStore returns the bucket. It makes no connection yet.
+func OpenStore(ctx context.Context, c Config) (Store, error) {
 	switch {
 	case c.Folder != "":
 		return openFolder(c.Folder)
@@ -58,14 +58,14 @@ func Open(ctx context.Context, c Config) (Bucket, error) {
 	return nil, errNowhere
 }
 
-// counted counts what is read.
-type counted struct {
+// countingReader counts what is read.
+type countingReader struct {
 	from io.Reader
 	size int64
 }
 
 // Read implements io.Reader.
-func (c *counted) Read(p []byte) (int, error) {
+func (c *countingReader) Read(p []byte) (int, error) {
 	n, err := c.from.Read(p)
 	c.size += int64(n)
 	return n, err

@@ -22,51 +22,51 @@ import (
 )
 
 func TestFolder(t *testing.T) {
-	contract(t, bucket.Config{Folder: t.TempDir()})
+	testContract(t, bucket.Config{Folder: t.TempDir()})
 }
 
 func TestS3(t *testing.T) {
 	s := testenv.S3(t)
 	c := bucket.Config{Name: testenv.S3Bucket, Endpoint: s.URL, PathStyle: true}
-	contract(t, c)
+	testContract(t, c)
 	t.Run("another bucket is told", func(t *testing.T) {
 		c := c
 		c.Name = "elsewhere"
-		wantError(t, c, "NoSuchBucket", "make the bucket")
+		expectPutError(t, c, "NoSuchBucket", "make the bucket")
 	})
 	t.Run("wrong credentials are told without them", func(t *testing.T) {
 		s.Let(t, s.AccessKey, "not-the-secret")
-		wantError(t, c, "SignatureDoesNotMatch", "AWS_SECRET_ACCESS_KEY in jobConfig.env")
+		expectPutError(t, c, "SignatureDoesNotMatch", "AWS_SECRET_ACCESS_KEY in jobConfig.env")
 		s.Let(t, "not-the-key", "not-the-secret")
-		wantError(t, c, "access key")
+		expectPutError(t, c, "access key")
 	})
 	t.Run("a storage that does not answer is told", func(t *testing.T) {
 		c := c
 		c.Endpoint = "http://127.0.0.1:1"
-		wantError(t, c, "connection refused", "endpoint")
+		expectPutError(t, c, "connection refused", "endpoint")
 	})
 	t.Run("certificates that are missing are told", func(t *testing.T) {
 		c := c
 		c.CACert = filepath.Join(t.TempDir(), "ca.pem")
-		if _, err := bucket.Open(t.Context(), c); !errors.Is(err, os.ErrNotExist) {
+		if _, err := bucket.OpenStore(t.Context(), c); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("expected a missing file, found %v", err)
 		}
 	})
 }
 
 func TestNowhere(t *testing.T) {
-	if _, err := bucket.Open(t.Context(), bucket.Config{}); err == nil || !strings.Contains(err.Error(), "--bucket or --folder") {
+	if _, err := bucket.OpenStore(t.Context(), bucket.Config{}); err == nil || !strings.Contains(err.Error(), "--bucket or --folder") {
 		t.Errorf("expected to be asked for --bucket or --folder, found %v", err)
 	}
-	if _, err := bucket.Open(t.Context(), bucket.Config{Folder: filepath.Join(t.TempDir(), "none")}); !errors.Is(err, os.ErrNotExist) {
+	if _, err := bucket.OpenStore(t.Context(), bucket.Config{Folder: filepath.Join(t.TempDir(), "none")}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("expected a missing folder, found %v", err)
 	}
 }
 
-func wantError(t *testing.T, c bucket.Config, words ...string) {
+func expectPutError(t *testing.T, c bucket.Config, words ...string) {
 	t.Helper()
-	b := open(t, c)
-	_, err := b.Put(t.Context(), "moco/a", strings.NewReader("x"))
+	b := openStore(t, c)
+	_, err := b.PutObject(t.Context(), "moco/a", strings.NewReader("x"))
 	if err == nil {
 		t.Fatal("expected an error, found none")
 	}
@@ -80,21 +80,21 @@ func wantError(t *testing.T, c bucket.Config, words ...string) {
 	}
 }
 
-func open(t *testing.T, c bucket.Config) bucket.Bucket {
+func openStore(t *testing.T, c bucket.Config) bucket.Store {
 	t.Helper()
-	b, err := bucket.Open(t.Context(), c)
+	b, err := bucket.OpenStore(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return b
 }
 
-// contract is what every bucket promises.
-func contract(t *testing.T, c bucket.Config) {
-	b := open(t, c)
+// testContract is what every bucket promises.
+func testContract(t *testing.T, c bucket.Config) {
+	b := openStore(t, c)
 	list := func(t *testing.T) []string {
 		t.Helper()
-		keys, err := b.List(t.Context(), "moco/ns/test/")
+		keys, err := b.ListKeys(t.Context(), "moco/ns/test/")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -105,7 +105,7 @@ func contract(t *testing.T, c bucket.Config) {
 		if keys := list(t); len(keys) != 0 {
 			t.Errorf("found %q", keys)
 		}
-		if _, err := b.Get(t.Context(), "moco/ns/test/none"); err == nil {
+		if _, err := b.GetObject(t.Context(), "moco/ns/test/none"); err == nil {
 			t.Error("expected an error for a missing object, found none")
 		}
 	})
@@ -113,7 +113,7 @@ func contract(t *testing.T, c bucket.Config) {
 		broken := errors.New("the dump broke")
 		for _, size := range []int64{10, 70 << 20} { // A small one, and one of several parts.
 			from := io.MultiReader(io.LimitReader(zeros{}, size), failing{broken})
-			if _, err := b.Put(t.Context(), "moco/ns/test/broken", from); !errors.Is(err, broken) {
+			if _, err := b.PutObject(t.Context(), "moco/ns/test/broken", from); !errors.Is(err, broken) {
 				t.Errorf("expected the stream's own error, found %v", err)
 			}
 		}
@@ -124,7 +124,7 @@ func contract(t *testing.T, c bucket.Config) {
 	t.Run("an upload that is given up leaves nothing", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		from := io.MultiReader(io.LimitReader(zeros{}, 70<<20), calling(cancel), zeros{})
-		if _, err := b.Put(ctx, "moco/ns/test/broken", from); err == nil {
+		if _, err := b.PutObject(ctx, "moco/ns/test/broken", from); err == nil {
 			t.Error("expected an error, found none")
 		}
 		if keys := list(t); len(keys) != 0 {
@@ -133,10 +133,10 @@ func contract(t *testing.T, c bucket.Config) {
 	})
 	t.Run("what was written is read", func(t *testing.T) {
 		for key, text := range map[string]string{"moco/ns/test/1/a": "first", "moco/ns/test/2/b": "", "moco/ns/test2/1/a": "another's"} {
-			if size, err := b.Put(t.Context(), key, strings.NewReader(text)); err != nil || size != int64(len(text)) {
+			if size, err := b.PutObject(t.Context(), key, strings.NewReader(text)); err != nil || size != int64(len(text)) {
 				t.Fatalf("put %s: %d bytes, %v", key, size, err)
 			}
-			from, err := b.Get(t.Context(), key)
+			from, err := b.GetObject(t.Context(), key)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -152,7 +152,7 @@ func contract(t *testing.T, c bucket.Config) {
 	t.Run("a hundred megabytes and more need little memory", func(t *testing.T) {
 		const size, most = 800 << 20, 400 << 20 // Parts on their way, and twice that until they are collected.
 		peak := watchMemory(t)
-		if n, err := b.Put(t.Context(), "moco/ns/test/3/large", io.LimitReader(zeros{}, size)); err != nil || n != size {
+		if n, err := b.PutObject(t.Context(), "moco/ns/test/3/large", io.LimitReader(zeros{}, size)); err != nil || n != size {
 			t.Fatalf("%d bytes, %v", n, err)
 		}
 		if used := peak(); used > most {
@@ -160,7 +160,7 @@ func contract(t *testing.T, c bucket.Config) {
 		} else {
 			t.Logf("%d MB at most", used>>20)
 		}
-		from, err := b.Get(t.Context(), "moco/ns/test/3/large")
+		from, err := b.GetObject(t.Context(), "moco/ns/test/3/large")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,31 +13,31 @@ import (
 	"strings"
 )
 
-// partial ends the names of files that are not whole yet.
-const partial = ".partial"
+// partialSuffix ends the names of files that are not whole yet.
+const partialSuffix = ".partial"
 
-// inFolder keeps objects as files.
-type inFolder struct{ root *os.Root }
+// folderStore keeps objects as files.
+type folderStore struct{ root *os.Root }
 
-func openFolder(name string) (*inFolder, error) {
+func openFolder(name string) (*folderStore, error) {
 	root, err := os.OpenRoot(name)
 	if err != nil {
 		return nil, fmt.Errorf("open the folder of the backups: %w", err)
 	}
-	return &inFolder{root}, nil
+	return &folderStore{root}, nil
 }
 
-// Put implements Bucket.
-func (f *inFolder) Put(ctx context.Context, key string, from io.Reader) (int64, error) {
+// PutObject implements Bucket.
+func (f *folderStore) PutObject(ctx context.Context, key string, from io.Reader) (int64, error) {
 	if err := f.root.MkdirAll(path.Dir(key), 0o750); err != nil {
 		return 0, fmt.Errorf("make the folder of %s: %w", key, err)
 	}
-	size, err := f.write(ctx, key+partial, from)
+	size, err := f.writeFile(ctx, key+partialSuffix, from)
 	if err == nil {
-		err = f.root.Rename(key+partial, key)
+		err = f.root.Rename(key+partialSuffix, key)
 	}
 	if err != nil {
-		gone := f.root.Remove(key + partial)
+		gone := f.root.Remove(key + partialSuffix)
 		if errors.Is(gone, fs.ErrNotExist) {
 			gone = nil
 		}
@@ -46,17 +46,17 @@ func (f *inFolder) Put(ctx context.Context, key string, from io.Reader) (int64, 
 	return size, nil
 }
 
-func (f *inFolder) write(ctx context.Context, name string, from io.Reader) (int64, error) {
+func (f *folderStore) writeFile(ctx context.Context, name string, from io.Reader) (int64, error) {
 	file, err := f.root.Create(name)
 	if err != nil {
 		return 0, fmt.Errorf("make the file: %w", err)
 	}
-	size, err := io.Copy(file, &ended{ctx.Err, from})
+	size, err := io.Copy(file, &contextReader{ctx.Err, from})
 	return size, errors.Join(err, file.Sync(), file.Close())
 }
 
-// Get implements Bucket.
-func (f *inFolder) Get(_ context.Context, key string) (io.ReadCloser, error) {
+// GetObject implements Bucket.
+func (f *folderStore) GetObject(_ context.Context, key string) (io.ReadCloser, error) {
 	file, err := f.root.Open(key)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", key, err)
@@ -64,11 +64,11 @@ func (f *inFolder) Get(_ context.Context, key string) (io.ReadCloser, error) {
 	return file, nil
 }
 
-// List implements Bucket.
-func (f *inFolder) List(_ context.Context, prefix string) ([]string, error) {
+// ListKeys implements Bucket.
+func (f *folderStore) ListKeys(_ context.Context, prefix string) ([]string, error) {
 	var keys []string
 	err := fs.WalkDir(f.root.FS(), strings.TrimSuffix(prefix, "/"), func(name string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() && !strings.HasSuffix(name, partial) {
+		if err == nil && !d.IsDir() && !strings.HasSuffix(name, partialSuffix) {
 			keys = append(keys, name)
 		}
 		return err
@@ -79,14 +79,14 @@ func (f *inFolder) List(_ context.Context, prefix string) ([]string, error) {
 	return keys, nil
 }
 
-// ended stops reading when it has to end.
-type ended struct {
+// contextReader stops reading when it has to end.
+type contextReader struct {
 	why  func() error
 	from io.Reader
 }
 
 // Read implements io.Reader.
-func (e *ended) Read(p []byte) (int, error) {
+func (e *contextReader) Read(p []byte) (int, error) {
 	if err := e.why(); err != nil {
 		return 0, err
 	}

@@ -24,14 +24,14 @@ const (
 	uploads = 2
 )
 
-// inS3 keeps objects in a bucket.
-type inS3 struct {
+// s3Store keeps objects in a bucket.
+type s3Store struct {
 	client *s3.Client
 	upload *transfermanager.Client
 	name   string
 }
 
-func openS3(ctx context.Context, c Config) (*inS3, error) {
+func openS3(ctx context.Context, c Config) (*s3Store, error) {
 	var options []func(*config.LoadOptions) error
 	if c.Region != "" {
 		options = append(options, config.WithRegion(c.Region))
@@ -59,35 +59,35 @@ func openS3(ctx context.Context, c Config) (*inS3, error) {
 	upload := transfermanager.New(client, func(o *transfermanager.Options) {
 		o.PartSizeBytes, o.MultipartUploadThreshold, o.Concurrency = partSize, partSize, uploads
 	})
-	return &inS3{client: client, upload: upload, name: c.Name}, nil
+	return &s3Store{client: client, upload: upload, name: c.Name}, nil
 }
 
-// Put implements Bucket.
-func (b *inS3) Put(ctx context.Context, key string, from io.Reader) (int64, error) {
-	body := &counted{from: from}
+// PutObject implements Bucket.
+func (b *s3Store) PutObject(ctx context.Context, key string, from io.Reader) (int64, error) {
+	body := &countingReader{from: from}
 	if _, err := b.upload.UploadObject(ctx, &transfermanager.UploadObjectInput{Bucket: &b.name, Key: &key, Body: body}); err != nil {
-		return 0, b.explain("write "+key, err)
+		return 0, b.explainError("write "+key, err)
 	}
 	return body.size, nil
 }
 
-// Get implements Bucket.
-func (b *inS3) Get(ctx context.Context, key string) (io.ReadCloser, error) {
+// GetObject implements Bucket.
+func (b *s3Store) GetObject(ctx context.Context, key string) (io.ReadCloser, error) {
 	out, err := b.client.GetObject(ctx, &s3.GetObjectInput{Bucket: &b.name, Key: &key})
 	if err != nil {
-		return nil, b.explain("read "+key, err)
+		return nil, b.explainError("read "+key, err)
 	}
 	return out.Body, nil
 }
 
-// List implements Bucket.
-func (b *inS3) List(ctx context.Context, prefix string) ([]string, error) {
+// ListKeys implements Bucket.
+func (b *s3Store) ListKeys(ctx context.Context, prefix string) ([]string, error) {
 	var keys []string
 	pages := s3.NewListObjectsV2Paginator(b.client, &s3.ListObjectsV2Input{Bucket: &b.name, Prefix: &prefix})
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
-			return nil, b.explain("list "+prefix, err)
+			return nil, b.explainError("list "+prefix, err)
 		}
 		for _, o := range page.Contents {
 			keys = append(keys, aws.ToString(o.Key))
@@ -96,8 +96,8 @@ func (b *inS3) List(ctx context.Context, prefix string) ([]string, error) {
 	return keys, nil
 }
 
-// explain says what to do. The storage's answers hold no secrets, only the names of keys.
-func (b *inS3) explain(what string, err error) error {
+// explainError says what to do. The storage's answers hold no secrets, only the names of keys.
+func (b *s3Store) explainError(what string, err error) error {
 	hint := "look at the bucket's name, region and endpoint"
 	if answer, ok := errors.AsType[smithy.APIError](err); ok {
 		switch answer.ErrorCode() {

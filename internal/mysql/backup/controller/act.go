@@ -21,7 +21,7 @@ import (
 func (c Controller) act(ctx context.Context, cluster *mocov1beta2.MySQLCluster, seen observation) error {
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
-	return errors.Join(c.applyCronJob(ctx, cluster, seen), c.makeRestore(ctx, cluster, seen))
+	return errors.Join(c.applyCronJob(ctx, cluster, seen), c.createRestoreJob(ctx, cluster, seen))
 }
 
 func (c Controller) applyCronJob(ctx context.Context, cluster *mocov1beta2.MySQLCluster, seen observation) error {
@@ -38,26 +38,26 @@ func (c Controller) applyCronJob(ctx context.Context, cluster *mocov1beta2.MySQL
 	case seen.policy == nil:
 		return fmt.Errorf("spec.backupPolicyName: expected a BackupPolicy %s in namespace %s, found none; make it, or remove the name", name, cluster.Namespace)
 	}
-	cron, err := backup.CronJob(cluster, seen.policy, c.Image)
+	cron, err := backup.BuildCronJob(cluster, seen.policy, c.Image)
 	if err != nil {
 		return err
 	}
-	return c.apply(ctx, cron)
+	return c.applyObject(ctx, cron)
 }
 
-func (c Controller) makeRestore(ctx context.Context, cluster *mocov1beta2.MySQLCluster, seen observation) error {
+func (c Controller) createRestoreJob(ctx context.Context, cluster *mocov1beta2.MySQLCluster, seen observation) error {
 	if cluster.Spec.Restore == nil || cluster.Status.RestoredTime != nil || seen.restore != nil {
 		return nil
 	}
-	job, err := backup.RestoreJob(cluster, c.Image)
+	job, err := backup.BuildRestoreJob(cluster, c.Image)
 	if err != nil {
 		return err
 	}
-	return c.apply(ctx, job)
+	return c.applyObject(ctx, job)
 }
 
-// apply says what the object should be; what others have set and we do not name stays.
-func (c Controller) apply(ctx context.Context, obj client.Object) error {
+// applyObject says what the object should be; what others have set and we do not name stays.
+func (c Controller) applyObject(ctx context.Context, obj client.Object) error {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", obj.GetName(), err)

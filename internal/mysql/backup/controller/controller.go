@@ -52,10 +52,10 @@ type Controller struct {
 	// Metrics is where backups are shown.
 	Metrics *Metrics
 
-	client client.Client
-	jobs   client.Reader
-	began  time.Time
-	told   *sync.Map
+	client           client.Client
+	jobReader        client.Reader
+	startedAt        time.Time
+	reportedFailures *sync.Map
 }
 
 // +kubebuilder:rbac:groups=moco.cybozu.com,resources=mysqlclusters,verbs=get;list;watch
@@ -68,23 +68,23 @@ type Controller struct {
 
 // SetupWithManager adds the controller.
 func (c Controller) SetupWithManager(mgr manager.Manager) error {
-	jobs, err := jobCache(mgr)
+	jobs, err := newJobCache(mgr)
 	if err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)
 	}
-	c.client, c.jobs, c.began, c.told = mgr.GetClient(), jobs, c.Clock.Now(), &sync.Map{}
-	c.Metrics.use(mgr.GetClient())
+	c.client, c.jobReader, c.startedAt, c.reportedFailures = mgr.GetClient(), jobs, c.Clock.Now(), &sync.Map{}
+	c.Metrics.setReader(mgr.GetClient())
 	shell := &reconcile.Reconciler[*mocov1beta2.MySQLCluster]{
 		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name),
 		New:  func() *mocov1beta2.MySQLCluster { return &mocov1beta2.MySQLCluster{} },
 		Step: c.step,
 	}
-	ofCluster := handler.EnqueueRequestsFromMapFunc(clusterOf)
+	ofCluster := handler.EnqueueRequestsFromMapFunc(requestForCluster)
 	err = builder.ControllerManagedBy(mgr).
 		Named(Name).
 		For(&mocov1beta2.MySQLCluster{}, builder.WithPredicates(predicate.Or(
 			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
-		Watches(&mocov1beta2.BackupPolicy{}, handler.EnqueueRequestsFromMapFunc(c.clustersOf)).
+		Watches(&mocov1beta2.BackupPolicy{}, handler.EnqueueRequestsFromMapFunc(c.clustersUsingPolicy)).
 		WatchesRawSource(source.Kind[client.Object](jobs, &batchv1.CronJob{}, ofCluster, predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(source.Kind[client.Object](jobs, &batchv1.Job{}, ofCluster)).
 		WatchesRawSource(source.Kind[client.Object](jobs, &corev1.Pod{}, ofCluster)).
@@ -100,9 +100,9 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	return nil
 }
 
-// jobCache is a cache of what backs up and restores. There are many other Jobs and Pods in the world.
-func jobCache(mgr manager.Manager) (cache.Cache, error) {
-	kinds, err := labels.NewRequirement(mocov1beta2.NameLabel, selection.In, backup.Kinds())
+// newJobCache is a cache of what backs up and restores. There are many other Jobs and Pods in the world.
+func newJobCache(mgr manager.Manager) (cache.Cache, error) {
+	kinds, err := labels.NewRequirement(mocov1beta2.NameLabel, selection.In, backup.JobKinds())
 	if err != nil {
 		return nil, fmt.Errorf("select Jobs: %w", err)
 	}
@@ -124,14 +124,14 @@ func jobCache(mgr manager.Manager) (cache.Cache, error) {
 	return jobs, nil
 }
 
-// clusterOf maps what backs up or restores to its MySQLCluster.
-func clusterOf(_ context.Context, obj client.Object) []ctrl.Request {
+// requestForCluster maps what backs up or restores to its MySQLCluster.
+func requestForCluster(_ context.Context, obj client.Object) []ctrl.Request {
 	name := types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetLabels()[mocov1beta2.InstanceLabel]}
 	return []ctrl.Request{{NamespacedName: name}}
 }
 
-// clustersOf maps a BackupPolicy to the MySQLClusters that name it.
-func (c Controller) clustersOf(ctx context.Context, policy client.Object) []ctrl.Request {
+// clustersUsingPolicy maps a BackupPolicy to the MySQLClusters that name it.
+func (c Controller) clustersUsingPolicy(ctx context.Context, policy client.Object) []ctrl.Request {
 	var clusters mocov1beta2.MySQLClusterList
 	if err := c.client.List(ctx, &clusters, client.InNamespace(policy.GetNamespace())); err != nil {
 		return nil // The cache ends with the manager.
@@ -160,19 +160,19 @@ func (c Controller) step(ctx context.Context, cluster *mocov1beta2.MySQLCluster)
 		return out, nil
 	}
 	failure := c.act(ctx, cluster, seen)
-	c.news(cluster, failure, &out)
+	c.recordFailureEvent(cluster, failure, &out)
 	return out, failure
 }
 
-// news tells a failure that was not told yet. It is forgotten with the manager, and then told once more.
-func (c Controller) news(cluster *mocov1beta2.MySQLCluster, failure error, out *reconcile.Outcome) {
+// recordFailureEvent tells a failure that was not told yet. It is forgotten with the manager, and then told once more.
+func (c Controller) recordFailureEvent(cluster *mocov1beta2.MySQLCluster, failure error, out *reconcile.Outcome) {
 	if failure == nil {
-		c.told.Delete(cluster.UID)
+		c.reportedFailures.Delete(cluster.UID)
 		return
 	}
 	what := failure.Error()
-	if old, known := c.told.Load(cluster.UID); known && old == what {
+	if old, known := c.reportedFailures.Load(cluster.UID); known && old == what {
 		return
 	}
-	c.tell(out, cluster.UID, what, reconcile.Event{Warning: true, Reason: backupImpossible, Action: "Prepare", Note: what})
+	c.eventOnce(out, cluster.UID, what, reconcile.Event{Warning: true, Reason: backupImpossible, Action: "Prepare", Note: what})
 }

@@ -50,20 +50,20 @@ const (
 	"spec": {"schedule": "0 3 * * *", "timeZone": "Europe/Berlin", "backoffLimit": 2, "jobConfig": {"serviceAccountName": "backups",
 	"bucketConfig": {"bucketName": "b", "endpointURL": "http://minio:9000", "usePathStyle": true},
 	"env": [{"name": "AWS_ACCESS_KEY_ID", "valueFrom": {"secretKeyRef": {"name": "s3", "key": "id"}}}]}}}`
-	restoring = `, "restore": {"sourceName": "old", "sourceNamespace": "other", "restorePoint": "2026-11-20T12:00:00Z",
+	restoreField = `, "restore": {"sourceName": "old", "sourceNamespace": "other", "restorePoint": "2026-11-20T12:00:00Z",
 	"jobConfig": {"workVolume": {"persistentVolumeClaim": {"claimName": "backups"}}}}`
 )
 
-// world is a hub with a manager; the test plays the controllers of CronJobs and Jobs, and the kubelet.
-type world struct {
+// testEnv is a hub with a manager; the test plays the controllers of CronJobs and Jobs, and the kubelet.
+type testEnv struct {
 	hub       *testenv.HubServer
 	namespace string
 	metrics   *Metrics
 }
 
-func newWorld(t *testing.T) *world {
+func newTestEnv(t *testing.T) *testEnv {
 	t.Helper()
-	w := &world{hub: testenv.Hub(t), metrics: NewMetrics()}
+	w := &testEnv{hub: testenv.Hub(t), metrics: NewMetrics()}
 	w.hub.InstallCRDs(t)
 	w.namespace = w.hub.Namespace(t)
 	known := runtime.NewScheme()
@@ -92,7 +92,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-func (w *world) create(t *testing.T, text string, obj client.Object) {
+func (w *testEnv) create(t *testing.T, text string, obj client.Object) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(text), obj); err != nil {
 		t.Fatal(err)
@@ -103,18 +103,18 @@ func (w *world) create(t *testing.T, text string, obj client.Object) {
 	}
 }
 
-func (w *world) get(t *testing.T, name string, obj client.Object) error {
+func (w *testEnv) get(t *testing.T, name string, obj client.Object) error {
 	t.Helper()
 	return w.hub.Client.Get(t.Context(), types.NamespacedName{Namespace: w.namespace, Name: name}, obj)
 }
 
-func (w *world) appears(t *testing.T, name string, obj client.Object) {
+func (w *testEnv) waitForObject(t *testing.T, name string, obj client.Object) {
 	t.Helper()
 	testenv.Eventually(t, name+" is there", func() error { return w.get(t, name, obj) })
 }
 
-// event waits for an event with these words.
-func (w *world) event(t *testing.T, reason, words string) {
+// waitForEvent waits for an event with these words.
+func (w *testEnv) waitForEvent(t *testing.T, reason, words string) {
 	t.Helper()
 	testenv.Eventually(t, "event "+reason, func() error {
 		var all eventsv1.EventList
@@ -132,8 +132,8 @@ func (w *world) event(t *testing.T, reason, words string) {
 	})
 }
 
-// run makes a Job of a template with its Pod, which ends with a message, as the controllers of Kubernetes would.
-func (w *world) run(t *testing.T, name string, cron *batchv1.CronJob, message string, how batchv1.JobConditionType) {
+// runJob makes a Job of a template with its Pod, which ends with a message, as the controllers of Kubernetes would.
+func (w *testEnv) runJob(t *testing.T, name string, cron *batchv1.CronJob, message string, how batchv1.JobConditionType) {
 	t.Helper()
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}}
 	if cron != nil {
@@ -142,7 +142,7 @@ func (w *world) run(t *testing.T, name string, cron *batchv1.CronJob, message st
 			t.Fatal(err)
 		}
 	} else {
-		w.appears(t, name, job)
+		w.waitForObject(t, name, job)
 	}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "default"}}
 	if err := w.hub.Client.Create(t.Context(), account); err != nil && !k8serrors.IsAlreadyExists(err) {
@@ -155,7 +155,7 @@ func (w *world) run(t *testing.T, name string, cron *batchv1.CronJob, message st
 		t.Fatal(err)
 	}
 	pod.Status.Phase = corev1.PodSucceeded
-	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: backup.Container, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: message}}}}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: backup.ContainerName, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: message}}}}
 	now := metav1.NewTime(time.Now())
 	job.Status.StartTime = &now
 	before := map[batchv1.JobConditionType]batchv1.JobConditionType{batchv1.JobComplete: batchv1.JobSuccessCriteriaMet, batchv1.JobFailed: batchv1.JobFailureTarget}[how]
@@ -171,13 +171,13 @@ func (w *world) run(t *testing.T, name string, cron *batchv1.CronJob, message st
 }
 
 func TestBackups(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	cluster := &mocov1beta2.MySQLCluster{}
 	w.create(t, fmt.Sprintf(manifest, "test", ""), cluster)
-	w.event(t, backupImpossible, "expected a BackupPolicy daily")
+	w.waitForEvent(t, backupImpossible, "expected a BackupPolicy daily")
 	w.create(t, policy, &mocov1beta2.BackupPolicy{})
 	cron := &batchv1.CronJob{}
-	w.appears(t, "moco-backup-test", cron)
+	w.waitForObject(t, "moco-backup-test", cron)
 	if *cron.Spec.TimeZone != "Europe/Berlin" || *cron.Spec.JobTemplate.Spec.BackoffLimit != 2 || cron.OwnerReferences[0].UID != cluster.UID {
 		t.Errorf("expected the policy's settings and the cluster as owner, found %+v", cron.Spec)
 	}
@@ -186,12 +186,12 @@ func TestBackups(t *testing.T) {
 	want := mocov1beta2.BackupStatus{
 		Time: &at, Elapsed: metav1.Duration{Duration: 3 * time.Second}, SourceUUID: "u", GTIDSet: "u:1-9", DumpSize: 7, Warnings: []string{"the primary was dumped"},
 	}
-	message, err := backup.Message(want)
+	message, err := backup.FormatResult(want)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.run(t, "one", cron, message, batchv1.JobComplete)
-	w.event(t, backupCreated, "7 bytes in 3s")
+	w.runJob(t, "one", cron, message, batchv1.JobComplete)
+	w.waitForEvent(t, backupCreated, "7 bytes in 3s")
 	if err := w.get(t, "test", cluster); err != nil {
 		t.Fatal(err)
 	}
@@ -199,25 +199,25 @@ func TestBackups(t *testing.T) {
 	if diff := cmp.Diff(want, cluster.Status.Backup); diff != "" {
 		t.Errorf("status (-want +got):\n%s", diff)
 	}
-	if found := w.shown(t); found["moco_backup_timestamp"] != float64(at.Unix()) || found["moco_backup_warnings"] != 1 || found["moco_backup_dump_bytes"] != 7 {
+	if found := w.gatherMetrics(t); found["moco_backup_timestamp"] != float64(at.Unix()) || found["moco_backup_warnings"] != 1 || found["moco_backup_dump_bytes"] != 7 {
 		t.Errorf("expected the backup in the metrics, found %v", found)
 	}
 
-	w.run(t, "two", cron, "instance 0 does not answer", batchv1.JobFailed)
-	w.event(t, backupFailed, "Job two gave up: instance 0 does not answer")
+	w.runJob(t, "two", cron, "instance 0 does not answer", batchv1.JobFailed)
+	w.waitForEvent(t, backupFailed, "Job two gave up: instance 0 does not answer")
 	if err := w.get(t, "test", cluster); err != nil || !cluster.Status.Backup.Time.Equal(&at) {
 		t.Errorf("expected the last good backup to stay, found %v, %v", cluster.Status.Backup.Time, err)
 	}
 
-	w.change(t, func(c *mocov1beta2.MySQLCluster) {
+	w.changeCluster(t, func(c *mocov1beta2.MySQLCluster) {
 		c.Annotations, c.Spec.BackupPolicyName = map[string]string{mocov1beta2.ReconciliationStoppedAnnotation: "true"}, nil
 	})
 	later := metav1.NewTime(at.Add(time.Hour))
 	want.Time = &later
-	if message, err = backup.Message(want); err != nil {
+	if message, err = backup.FormatResult(want); err != nil {
 		t.Fatal(err)
 	}
-	w.run(t, "three", cron, message, batchv1.JobComplete)
+	w.runJob(t, "three", cron, message, batchv1.JobComplete)
 	testenv.Eventually(t, "a backup is told while reconciliation is stopped", func() error {
 		if err := w.get(t, "test", cluster); err != nil || !cluster.Status.Backup.Time.Equal(&later) {
 			return fmt.Errorf("found %v: %w", cluster.Status.Backup.Time, err)
@@ -227,7 +227,7 @@ func TestBackups(t *testing.T) {
 	if err := w.get(t, "moco-backup-test", cron); err != nil {
 		t.Errorf("expected the CronJob to stay while reconciliation is stopped, found %v", err)
 	}
-	w.change(t, func(c *mocov1beta2.MySQLCluster) { c.Annotations = nil })
+	w.changeCluster(t, func(c *mocov1beta2.MySQLCluster) { c.Annotations = nil })
 	testenv.Eventually(t, "the CronJob is gone", func() error {
 		if err := w.get(t, "moco-backup-test", cron); !k8serrors.IsNotFound(err) {
 			return fmt.Errorf("it is still there: %w", err)
@@ -237,16 +237,16 @@ func TestBackups(t *testing.T) {
 }
 
 func TestRestores(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.create(t, policy, &mocov1beta2.BackupPolicy{})
 	cluster := &mocov1beta2.MySQLCluster{}
-	w.create(t, fmt.Sprintf(manifest, "test", restoring), cluster)
-	w.run(t, "moco-restore-test", nil, "expected moco-test-0 to be empty", batchv1.JobFailed)
-	w.event(t, restoreFailed, "delete the Job to try again; Job moco-restore-test gave up: expected moco-test-0 to be empty")
+	w.create(t, fmt.Sprintf(manifest, "test", restoreField), cluster)
+	w.runJob(t, "moco-restore-test", nil, "expected moco-test-0 to be empty", batchv1.JobFailed)
+	w.waitForEvent(t, restoreFailed, "delete the Job to try again; Job moco-restore-test gave up: expected moco-test-0 to be empty")
 	job := &batchv1.Job{}
-	w.appears(t, "moco-restore-test", job)
+	w.waitForObject(t, "moco-restore-test", job)
 	old, pod := job.UID, &corev1.Pod{}
-	w.appears(t, "moco-restore-test-pod", pod)
+	w.waitForObject(t, "moco-restore-test-pod", pod)
 	if err := errors.Join(w.hub.Client.Delete(t.Context(), pod, client.GracePeriodSeconds(0)), w.hub.Client.Delete(t.Context(), job, client.PropagationPolicy(metav1.DeletePropagationBackground))); err != nil {
 		t.Fatal(err)
 	}
@@ -257,12 +257,12 @@ func TestRestores(t *testing.T) {
 		return nil
 	})
 	at := metav1.NewTime(time.Date(2026, 11, 20, 11, 0, 0, 0, time.UTC))
-	message, err := backup.Message(mocov1beta2.BackupStatus{Time: &at})
+	message, err := backup.FormatResult(mocov1beta2.BackupStatus{Time: &at})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.run(t, "moco-restore-test", nil, message, batchv1.JobComplete)
-	w.event(t, restored, "the data of 2026-11-20 11:00:00 +0000 UTC were restored")
+	w.runJob(t, "moco-restore-test", nil, message, batchv1.JobComplete)
+	w.waitForEvent(t, restored, "the data of 2026-11-20 11:00:00 +0000 UTC were restored")
 	if err := w.get(t, "test", cluster); err != nil || cluster.Status.RestoredTime == nil {
 		t.Errorf("expected the time of the restore, found %v, %v", cluster.Status.RestoredTime, err)
 	}
@@ -271,7 +271,7 @@ func TestRestores(t *testing.T) {
 	}
 }
 
-func (w *world) change(t *testing.T, how func(*mocov1beta2.MySQLCluster)) {
+func (w *testEnv) changeCluster(t *testing.T, how func(*mocov1beta2.MySQLCluster)) {
 	t.Helper()
 	cluster := &mocov1beta2.MySQLCluster{}
 	if err := w.get(t, "test", cluster); err != nil {
@@ -284,8 +284,8 @@ func (w *world) change(t *testing.T, how func(*mocov1beta2.MySQLCluster)) {
 	}
 }
 
-// shown are the values of all series.
-func (w *world) shown(t *testing.T) map[string]float64 {
+// gatherMetrics are the values of all series.
+func (w *testEnv) gatherMetrics(t *testing.T) map[string]float64 {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(w.metrics)

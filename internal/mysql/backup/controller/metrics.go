@@ -56,11 +56,11 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 		return
 	}
 	for i := range clusters.Items {
-		m.show(ch, &clusters.Items[i])
+		m.collectCluster(ch, &clusters.Items[i])
 	}
 }
 
-func (m *Metrics) show(ch chan<- prometheus.Metric, cluster *mocov1beta2.MySQLCluster) {
+func (m *Metrics) collectCluster(ch chan<- prometheus.Metric, cluster *mocov1beta2.MySQLCluster) {
 	b := cluster.Status.Backup
 	if b.Time == nil {
 		return
@@ -80,4 +80,4 @@ func (m *Metrics) show(ch chan<- prometheus.Metric, cluster *mocov1beta2.MySQLCl
 	}
 }
 
-func (m *Metrics) use(clusters client.Reader) { m.clusters.Store(&clusters) }
+func (m *Metrics) setReader(clusters client.Reader) { m.clusters.Store(&clusters) }

@@ -45,7 +45,7 @@ func (c Controller) observe(ctx context.Context, cluster *mocov1beta2.MySQLClust
 		}
 	}
 	var cron batchv1.CronJob
-	switch err := c.jobs.Get(ctx, types.NamespacedName{Namespace: cluster.Namespace, Name: backup.CronJobName(cluster.Name)}, &cron); {
+	switch err := c.jobReader.Get(ctx, types.NamespacedName{Namespace: cluster.Namespace, Name: backup.CronJobName(cluster.Name)}, &cron); {
 	case err == nil:
 		seen.cronJob = true
 	case !k8serrors.IsNotFound(err):
@@ -57,7 +57,7 @@ func (c Controller) observe(ctx context.Context, cluster *mocov1beta2.MySQLClust
 func (c Controller) observeJobs(ctx context.Context, cluster *mocov1beta2.MySQLCluster, seen *observation) error {
 	mine := []client.ListOption{client.InNamespace(cluster.Namespace), client.MatchingLabels{mocov1beta2.InstanceLabel: cluster.Name}}
 	var jobs batchv1.JobList
-	if err := c.jobs.List(ctx, &jobs, mine...); err != nil {
+	if err := c.jobReader.List(ctx, &jobs, mine...); err != nil {
 		return fmt.Errorf("list Jobs: %w", err)
 	}
 	for i := range jobs.Items {
@@ -65,27 +65,27 @@ func (c Controller) observeJobs(ctx context.Context, cluster *mocov1beta2.MySQLC
 		switch {
 		case job.Name == backup.RestoreJobName(cluster.Name):
 			seen.restore = job
-		case job.Labels[mocov1beta2.NameLabel] == backup.Kinds()[0]:
+		case job.Labels[mocov1beta2.NameLabel] == backup.JobKinds()[0]:
 			seen.backups = append(seen.backups, *job)
 		}
 	}
 	slices.SortFunc(seen.backups, func(a, b batchv1.Job) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
 	var pods corev1.PodList
-	if err := c.jobs.List(ctx, &pods, mine...); err != nil {
+	if err := c.jobReader.List(ctx, &pods, mine...); err != nil {
 		return fmt.Errorf("list Pods of Jobs: %w", err)
 	}
 	slices.SortFunc(pods.Items, func(a, b corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
 	for i := range pods.Items {
-		if text := messageOf(&pods.Items[i]); text != "" {
+		if text := terminationMessage(&pods.Items[i]); text != "" {
 			seen.messages[pods.Items[i].Labels[batchv1.JobNameLabel]] = text
 		}
 	}
 	return nil
 }
 
-func messageOf(pod *corev1.Pod) string {
+func terminationMessage(pod *corev1.Pod) string {
 	for _, s := range pod.Status.ContainerStatuses {
-		if s.Name == backup.Container && s.State.Terminated != nil {
+		if s.Name == backup.ContainerName && s.State.Terminated != nil {
 			return s.State.Terminated.Message
 		}
 	}
@@ -99,8 +99,8 @@ func policyName(cluster *mocov1beta2.MySQLCluster) string {
 	return *cluster.Spec.BackupPolicyName
 }
 
-// ended returns the condition by which a Job ended that way.
-func ended(job *batchv1.Job, how batchv1.JobConditionType) *batchv1.JobCondition {
+// findJobCondition returns the condition by which a Job ended that way.
+func findJobCondition(job *batchv1.Job, how batchv1.JobConditionType) *batchv1.JobCondition {
 	for i, c := range job.Status.Conditions {
 		if c.Type == how && c.Status == corev1.ConditionTrue {
 			return &job.Status.Conditions[i]

@@ -23,14 +23,14 @@ func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen observation, 
 func (c Controller) reportBackup(cluster *mocov1beta2.MySQLCluster, seen observation, out *reconcile.Outcome) {
 	for i := range seen.backups {
 		job := &seen.backups[i]
-		if failed := ended(job, batchv1.JobFailed); failed != nil {
+		if failed := findJobCondition(job, batchv1.JobFailed); failed != nil {
 			c.reportFailure(job, failed, seen, backupFailed, out)
 			continue
 		}
-		if ended(job, batchv1.JobComplete) == nil {
+		if findJobCondition(job, batchv1.JobComplete) == nil {
 			continue
 		}
-		result, err := backup.ParseMessage(seen.messages[job.Name])
+		result, err := backup.ParseResult(seen.messages[job.Name])
 		if err != nil { // Its Pod is not seen yet, or gone.
 			continue
 		}
@@ -49,17 +49,17 @@ func (c Controller) reportRestore(cluster *mocov1beta2.MySQLCluster, seen observ
 	if cluster.Spec.Restore == nil || cluster.Status.RestoredTime != nil || seen.restore == nil {
 		return
 	}
-	if failed := ended(seen.restore, batchv1.JobFailed); failed != nil {
+	if failed := findJobCondition(seen.restore, batchv1.JobFailed); failed != nil {
 		c.reportFailure(seen.restore, failed, seen, restoreFailed, out)
 		return
 	}
-	done := ended(seen.restore, batchv1.JobComplete)
+	done := findJobCondition(seen.restore, batchv1.JobComplete)
 	if done == nil {
 		return
 	}
 	cluster.Status.RestoredTime = &done.LastTransitionTime
 	note := "the data were restored"
-	if from, err := backup.ParseMessage(seen.messages[seen.restore.Name]); err == nil {
+	if from, err := backup.ParseResult(seen.messages[seen.restore.Name]); err == nil {
 		note = fmt.Sprintf("the data of %s were restored", from.Time.UTC())
 	}
 	out.Events = append(out.Events, reconcile.Event{Reason: restored, Action: "Restore", Note: note})
@@ -67,10 +67,10 @@ func (c Controller) reportRestore(cluster *mocov1beta2.MySQLCluster, seen observ
 
 // reportFailure tells of a Job that gave up, once. What failed before this manager began, another has told.
 func (c Controller) reportFailure(job *batchv1.Job, failed *batchv1.JobCondition, seen observation, reason string, out *reconcile.Outcome) {
-	if failed.LastTransitionTime.Time.Before(c.began.Truncate(1e9)) {
+	if failed.LastTransitionTime.Time.Before(c.startedAt.Truncate(1e9)) {
 		return
 	}
-	if _, known := c.told.Load(job.UID); known {
+	if _, known := c.reportedFailures.Load(job.UID); known {
 		return
 	}
 	note := fmt.Sprintf("Job %s gave up: %s: look at the logs of its Pods", job.Name, failed.Message)
@@ -80,17 +80,17 @@ func (c Controller) reportFailure(job *batchv1.Job, failed *batchv1.JobCondition
 	if reason == restoreFailed {
 		note = "delete the Job to try again; " + note
 	}
-	c.tell(out, job.UID, note, reconcile.Event{Warning: true, Reason: reason, Action: "Watch", Note: note})
+	c.eventOnce(out, job.UID, note, reconcile.Event{Warning: true, Reason: reason, Action: "Watch", Note: note})
 }
 
-// tell adds an event that is told once. Only what was saved counts as told.
-func (c Controller) tell(out *reconcile.Outcome, about types.UID, what string, e reconcile.Event) {
+// eventOnce adds an event that is told once. Only what was saved counts as told.
+func (c Controller) eventOnce(out *reconcile.Outcome, about types.UID, what string, e reconcile.Event) {
 	out.Events = append(out.Events, e)
 	before := out.Saved
 	out.Saved = func() {
 		if before != nil {
 			before()
 		}
-		c.told.Store(about, what)
+		c.reportedFailures.Store(about, what)
 	}
 }

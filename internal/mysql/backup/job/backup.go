@@ -51,29 +51,29 @@ type BackupOptions struct {
 	Log *slog.Logger
 }
 
-// Backup dumps one instance into the bucket. The record is written last: without it nobody takes the rest for a backup.
-func Backup(ctx context.Context, o BackupOptions) error {
+// RunBackup dumps one instance into the bucket. The record is written last: without it nobody takes the rest for a backup.
+func RunBackup(ctx context.Context, o BackupOptions) error {
 	began := o.Clock.Now()
 	namespace, name, ok := strings.Cut(o.Cluster, "/")
 	if !ok {
 		return fmt.Errorf("--cluster: expected namespace/name, found %q", o.Cluster)
 	}
-	to, err := bucket.Open(ctx, o.Bucket)
+	to, err := bucket.OpenStore(ctx, o.Bucket)
 	if err != nil {
 		return fmt.Errorf("open the bucket: %w", err)
 	}
-	servers, err := openAll(o.Hosts, BackupUser, o.Password)
+	servers, err := openServers(o.Hosts, BackupUser, o.Password)
 	if err != nil {
 		return err
 	}
-	defer closeAll(servers)
-	status, err := o.choose(ctx, servers)
+	defer closeServers(servers)
+	status, err := o.chooseSource(ctx, servers)
 	if err != nil {
 		return err
 	}
 	o.Log.Info("Dumping", "instance", status.SourceIndex, "host", o.Hosts[status.SourceIndex])
-	named := func(at time.Time) backup.Keys { return backup.KeysOf(namespace, name, at) }
-	if err := o.store(ctx, to, servers[status.SourceIndex], named, &status); err != nil {
+	named := func(at time.Time) backup.ObjectKeys { return backup.ObjectKeysAt(namespace, name, at) }
+	if err := o.writeBackup(ctx, to, servers[status.SourceIndex], named, &status); err != nil {
 		return err
 	}
 	status.Elapsed = metav1.Duration{Duration: o.Clock.Since(began).Round(time.Millisecond)}
@@ -82,32 +82,32 @@ func Backup(ctx context.Context, o BackupOptions) error {
 		return fmt.Errorf("encode the record: %w", err)
 	}
 	key := named(status.Time.Time).Record
-	if _, err := to.Put(ctx, key, bytes.NewReader(record)); err != nil {
+	if _, err := to.PutObject(ctx, key, bytes.NewReader(record)); err != nil {
 		return err
 	}
 	o.Log.Info("Backed up", "record", key, "bytes", status.DumpSize, "gtids", status.GTIDSet)
-	message, err := backup.Message(status)
+	message, err := backup.FormatResult(status)
 	if err != nil {
 		return err
 	}
-	return tell(o.Result, message)
+	return writeResult(o.Result, message)
 }
 
-// choose asks all instances and picks one. The primary is asked last, so that it has what the replicas had.
-func (o BackupOptions) choose(ctx context.Context, servers []*server) (mocov1beta2.BackupStatus, error) {
-	facts := make([]facts, len(servers))
+// chooseSource asks all instances and picks one. The primary is asked last, so that it has what the replicas had.
+func (o BackupOptions) chooseSource(ctx context.Context, servers []*mysqlServer) (mocov1beta2.BackupStatus, error) {
+	facts := make([]instanceFacts, len(servers))
 	for i, s := range servers {
-		facts[i] = s.ask(ctx)
+		facts[i] = s.queryFacts(ctx)
 	}
-	seen := make([]backup.Instance, len(servers))
+	seen := make([]backup.SourceCandidate, len(servers))
 	uuids := map[string]string{}
 	for i, f := range facts {
-		seen[i] = f.Instance
-		if f.Trouble == "" {
+		seen[i] = f.SourceCandidate
+		if f.Problem == "" {
 			uuids[strconv.Itoa(i)] = f.uuid
 		}
 	}
-	if err := compare(ctx, servers, facts, seen); err != nil {
+	if err := markErrantInstances(ctx, servers, facts, seen); err != nil {
 		return mocov1beta2.BackupStatus{}, err
 	}
 	chosen, warnings, err := backup.ChooseSource(seen, o.MaxLag)
@@ -117,43 +117,43 @@ func (o BackupOptions) choose(ctx context.Context, servers []*server) (mocov1bet
 	return mocov1beta2.BackupStatus{SourceIndex: chosen, SourceUUID: facts[chosen].uuid, UUIDSet: uuids, Warnings: warnings}, nil
 }
 
-// compare finds replicas with transactions that the primary does not have.
-func compare(ctx context.Context, servers []*server, all []facts, seen []backup.Instance) error {
-	primary := slices.IndexFunc(seen, func(s backup.Instance) bool { return s.Trouble == "" && s.Writable })
+// markErrantInstances finds replicas with transactions that the primary does not have.
+func markErrantInstances(ctx context.Context, servers []*mysqlServer, all []instanceFacts, seen []backup.SourceCandidate) error {
+	primary := slices.IndexFunc(seen, func(s backup.SourceCandidate) bool { return s.Problem == "" && s.Writable })
 	for i, f := range all {
-		if f.Trouble != "" || f.Writable {
+		if f.Problem != "" || f.Writable {
 			continue
 		}
 		if primary < 0 {
-			seen[i].Strange = true
+			seen[i].Errant = true
 			continue
 		}
-		known, err := servers[primary].has(ctx, f.executed)
+		known, err := servers[primary].hasExecuted(ctx, f.executed)
 		if err != nil {
 			return fmt.Errorf("compare instance %d with the primary: %w", i, err)
 		}
-		seen[i].Strange = !known
+		seen[i].Errant = !known
 	}
 	return nil
 }
 
-// store writes the accounts and the dump.
-func (o BackupOptions) store(ctx context.Context, to bucket.Bucket, from *server, named func(time.Time) backup.Keys, status *mocov1beta2.BackupStatus) error {
-	before, err := from.inventory(ctx)
+// writeBackup writes the accounts and the dump.
+func (o BackupOptions) writeBackup(ctx context.Context, to bucket.Store, from *mysqlServer, named func(time.Time) backup.ObjectKeys, status *mocov1beta2.BackupStatus) error {
+	before, err := from.readInventory(ctx)
 	if err != nil {
 		return err
 	}
-	status.Warnings = append(status.Warnings, before.warnings()...)
+	status.Warnings = append(status.Warnings, before.unsafeTableWarnings()...)
 	d, err := startDump(ctx, from, o.Password, before.Schemas)
 	if err != nil {
 		return err
 	}
 	defer d.stop()
-	after, err := from.inventory(ctx)
+	after, err := from.readInventory(ctx)
 	if err != nil {
 		return err
 	}
-	if !before.same(after) {
+	if !before.isEqual(after) {
 		return errors.New("expected the schemas and accounts to stay while the dump began, found them changed; the next try will have them")
 	}
 	at := metav1.NewTime(o.Clock.Now().UTC().Truncate(time.Second).Add(time.Second)) // Never before the snapshot.
@@ -163,17 +163,17 @@ func (o BackupOptions) store(ctx context.Context, to bucket.Bucket, from *server
 	if err != nil {
 		return fmt.Errorf("encode the accounts: %w", err)
 	}
-	if _, err := to.Put(ctx, keys.Accounts, bytes.NewReader(accounts)); err != nil {
+	if _, err := to.PutObject(ctx, keys.Accounts, bytes.NewReader(accounts)); err != nil {
 		return err
 	}
-	stream := d.pack()
+	stream := d.startCompression()
 	defer func() { _ = stream.Close() }() // What went wrong has been told by Put.
-	status.DumpSize, err = to.Put(ctx, keys.Dump, stream)
+	status.DumpSize, err = to.PutObject(ctx, keys.Dump, stream)
 	return err
 }
 
-// tell writes the outcome where the kubelet reads it.
-func tell(file, text string) error {
+// writeResult writes the outcome where the kubelet reads it.
+func writeResult(file, text string) error {
 	if file == "" {
 		return nil
 	}

@@ -17,21 +17,21 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/backup"
 )
 
-// farewell is how long a client may take to end.
-const farewell = 10 * time.Second
+// clientWaitDelay is how long a client may take to end.
+const clientWaitDelay = 10 * time.Second
 
-// client prepares one of MySQL's own programs, found on the PATH, in an environment without the password.
-func client(ctx context.Context, name string, args []string) *exec.Cmd {
+// clientCommand prepares one of MySQL's own programs, found on the PATH, in an environment without the password.
+func clientCommand(ctx context.Context, name string, args []string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, backup.PasswordVariable+"=") })
-	cmd.WaitDelay = farewell
+	cmd.WaitDelay = clientWaitDelay
 	return cmd
 }
 
 // optionFile tells a client how to log in. Command lines can be read by everybody, this file only by us.
 type optionFile struct{ dir string }
 
-func writeOptions(host, user, password string) (*optionFile, error) {
+func writeOptionFile(host, user, password string) (*optionFile, error) {
 	dir, err := os.MkdirTemp("", "torpor-") // In a Pod that is memory.
 	if err != nil {
 		return nil, fmt.Errorf("make a folder for the client's options: %w", err)
@@ -40,22 +40,22 @@ func writeOptions(host, user, password string) (*optionFile, error) {
 	var text strings.Builder
 	text.WriteString("[client]\nget-server-public-key\n")
 	for _, option := range [][2]string{
-		{"host", host}, {"port", strconv.Itoa(port)}, {"user", user}, {"password", password}, {"protocol", "tcp"},
+		{"host", host}, {"port", strconv.Itoa(adminPort)}, {"user", user}, {"password", password}, {"protocol", "tcp"},
 	} {
 		fmt.Fprintf(&text, "%s=\"%s\"\n", option[0], strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(option[1]))
 	}
-	if err := os.WriteFile(f.path(), []byte(text.String()), 0o600); err != nil {
-		return nil, errors.Join(fmt.Errorf("write the client's options: %w", err), f.remove())
+	if err := os.WriteFile(f.filePath(), []byte(text.String()), 0o600); err != nil {
+		return nil, errors.Join(fmt.Errorf("write the client's options: %w", err), f.removeFolder())
 	}
 	return f, nil
 }
 
-func (f *optionFile) path() string { return filepath.Join(f.dir, "client.cnf") }
+func (f *optionFile) filePath() string { return filepath.Join(f.dir, "client.cnf") }
 
-// flag must be the first of the client's flags. No other file is read.
-func (f *optionFile) flag() string { return "--defaults-file=" + f.path() }
+// defaultsFlag must be the first of the client's flags. No other file is read.
+func (f *optionFile) defaultsFlag() string { return "--defaults-file=" + f.filePath() }
 
-func (f *optionFile) remove() error {
+func (f *optionFile) removeFolder() error {
 	if err := os.RemoveAll(f.dir); err != nil {
 		return fmt.Errorf("remove the client's options: %w", err)
 	}

@@ -9,8 +9,8 @@ import (
 	"os"
 )
 
-// Copy copies the running program to a path, so that it can run in the image of another container of the Pod.
-func Copy(path string) error {
+// CopyProgram copies the running program to a path, so that it can run in the image of another container of the Pod.
+func CopyProgram(path string) error {
 	self, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find the program: %w", err)

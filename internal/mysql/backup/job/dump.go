@@ -17,26 +17,26 @@ import (
 )
 
 const (
-	// section begins the part of a dump that belongs to one schema. Data never begin a line with it, since line breaks
+	// schemaSection begins the part of a dump that belongs to one schema. Data never begin a line with it, since line breaks
 	// in data are written as \n.
-	section = "-- Current Database: `"
+	schemaSection = "-- Current Database: `"
 	// maxHead bounds what comes before the first section: settings and the GTID set.
 	maxHead = 16 << 20
-	// shown is how much of what a client complains about is told.
-	shown = 2048
+	// maxComplaint is how much of what a client complains about is told.
+	maxComplaint = 2048
 	// lineBuffer is for reading lines; those with data are longer and come in pieces.
 	lineBuffer = 1 << 20
 )
 
-// dump is mysqldump while it runs. Reading it yields the SQL; at its end it says how the program ended.
-type dump struct {
+// dumpProcess is mysqldump while it runs. Reading it yields the SQL; at its end it says how the program ended.
+type dumpProcess struct {
 	io.Reader
 
 	// gtids are the transactions in the dump.
 	gtids string
 
 	cmd      *exec.Cmd
-	end      context.CancelFunc
+	cancel   context.CancelFunc
 	errors   bytes.Buffer
 	options  *optionFile
 	reaped   bool
@@ -45,22 +45,22 @@ type dump struct {
 
 // startDump starts mysqldump and returns when its snapshot is taken: MySQL locks all tables for the moment in which the
 // snapshot and its GTID set are taken together.
-func startDump(ctx context.Context, from *server, password string, schemas []string) (*dump, error) {
-	options, err := writeOptions(from.host, BackupUser, password)
+func startDump(ctx context.Context, from *mysqlServer, password string, schemas []string) (*dumpProcess, error) {
+	options, err := writeOptionFile(from.host, BackupUser, password)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	d := &dump{end: cancel, options: options}
-	d.cmd = client(ctx, "mysqldump", append([]string{options.flag()}, dumpFlags(schemas)...))
-	d.cmd.Stderr = &limited{to: &d.errors, left: shown}
+	d := &dumpProcess{cancel: cancel, options: options}
+	d.cmd = clientCommand(ctx, "mysqldump", append([]string{options.defaultsFlag()}, dumpFlags(schemas)...))
+	d.cmd.Stderr = &limitedBuffer{to: &d.errors, left: maxComplaint}
 	out, err := d.cmd.StdoutPipe()
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("prepare mysqldump: %w", err), options.remove())
+		return nil, errors.Join(fmt.Errorf("prepare mysqldump: %w", err), options.removeFolder())
 	}
 	if err := d.cmd.Start(); err != nil {
 		cancel()
-		return nil, errors.Join(fmt.Errorf("start mysqldump: %w", err), options.remove())
+		return nil, errors.Join(fmt.Errorf("start mysqldump: %w", err), options.removeFolder())
 	}
 	lines := bufio.NewReaderSize(out, lineBuffer)
 	head, err := readHead(lines)
@@ -92,8 +92,8 @@ func dumpFlags(schemas []string) []string {
 func readHead(from *bufio.Reader) ([]byte, error) {
 	var head []byte
 	for {
-		next, err := from.Peek(len(section))
-		if err == nil && string(next) == section {
+		next, err := from.Peek(len(schemaSection))
+		if err == nil && string(next) == schemaSection {
 			return head, nil
 		}
 		line, err := from.ReadBytes('\n')
@@ -108,7 +108,7 @@ func readHead(from *bufio.Reader) ([]byte, error) {
 }
 
 // Read implements io.Reader. A dump ends with io.EOF only if mysqldump ended well.
-func (d *dump) Read(p []byte) (int, error) {
+func (d *dumpProcess) Read(p []byte) (int, error) {
 	n, err := d.Reader.Read(p)
 	if !errors.Is(err, io.EOF) {
 		return n, err
@@ -120,13 +120,13 @@ func (d *dump) Read(p []byte) (int, error) {
 }
 
 // stop ends mysqldump if it still runs.
-func (d *dump) stop() {
-	d.end()
+func (d *dumpProcess) stop() {
+	d.cancel()
 	_ = d.wait() // It was told to end, so how it ended is no news.
 }
 
 // wait returns how mysqldump ended. Its words name objects, not data.
-func (d *dump) wait() error {
+func (d *dumpProcess) wait() error {
 	if d.reaped {
 		return d.reapedAs
 	}
@@ -135,30 +135,30 @@ func (d *dump) wait() error {
 	if err != nil {
 		err = fmt.Errorf("mysqldump: %w: %s", err, strings.TrimSpace(d.errors.String()))
 	}
-	d.reapedAs = errors.Join(err, d.options.remove())
-	d.end()
+	d.reapedAs = errors.Join(err, d.options.removeFolder())
+	d.cancel()
 	return d.reapedAs
 }
 
-// packed is a dump as it is stored. A goroutine compresses beside who reads it.
-type packed struct {
+// compressedDump is a dump as it is stored. A goroutine compresses beside who reads it.
+type compressedDump struct {
 	*io.PipeReader
 
 	done chan struct{}
 	end  context.CancelFunc
 }
 
-func (d *dump) pack() *packed {
+func (d *dumpProcess) startCompression() *compressedDump {
 	r, w := io.Pipe()
-	p := &packed{PipeReader: r, done: make(chan struct{}), end: d.end}
+	p := &compressedDump{PipeReader: r, done: make(chan struct{}), end: d.cancel}
 	go func() {
 		defer close(p.done)
-		w.CloseWithError(compress(w, d))
+		w.CloseWithError(compressStream(w, d))
 	}()
 	return p
 }
 
-func compress(to io.Writer, from io.Reader) error {
+func compressStream(to io.Writer, from io.Reader) error {
 	packer, err := zstd.NewWriter(to, zstd.WithEncoderConcurrency(1), zstd.WithLowerEncoderMem(true))
 	if err != nil {
 		return fmt.Errorf("prepare the compression: %w", err)
@@ -170,21 +170,21 @@ func compress(to io.Writer, from io.Reader) error {
 }
 
 // Close ends the dump and returns when nobody works on it any more.
-func (p *packed) Close() error {
+func (p *compressedDump) Close() error {
 	err := p.PipeReader.Close()
 	p.end()
 	<-p.done
 	return err
 }
 
-// limited keeps the first bytes.
-type limited struct {
+// limitedBuffer keeps the first bytes.
+type limitedBuffer struct {
 	to   *bytes.Buffer
 	left int
 }
 
 // Write implements io.Writer.
-func (l *limited) Write(p []byte) (int, error) {
+func (l *limitedBuffer) Write(p []byte) (int, error) {
 	n := min(len(p), l.left)
 	l.to.Write(p[:n])
 	l.left -= n

@@ -17,32 +17,32 @@ import (
 )
 
 func TestBackupAndRestore(t *testing.T) {
-	w := newWorld(t)
-	source := w.primary(t)
+	w := newTestEnv(t)
+	source := w.startPrimary(t)
 
-	status, err := w.backup(t.Context(), t, source.Address)
+	status, err := w.runBackup(t.Context(), t, source.Address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := contents(t, source)
-	if found := one(t, source, "select @@gtid_executed"); found != status.GTIDSet || status.GTIDSet == "" {
+	want := readContents(t, source)
+	if found := queryOne(t, source, "select @@gtid_executed"); found != status.GTIDSet || status.GTIDSet == "" {
 		t.Errorf("expected the transactions %q in the status, found %q", found, status.GTIDSet)
 	}
-	if status.DumpSize == 0 || status.SourceUUID != one(t, source, "select @@server_uuid") || len(status.Warnings) > 0 || status.Elapsed.Duration <= 0 {
+	if status.DumpSize == 0 || status.SourceUUID != queryOne(t, source, "select @@server_uuid") || len(status.Warnings) > 0 || status.Elapsed.Duration <= 0 {
 		t.Errorf("expected size, source and duration without warnings, found %+v", status)
 	}
 
 	target := w.bed.Start(t)
-	if err := w.restore(t, target.Address); err != nil {
+	if err := w.runRestore(t, target.Address); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(want, contents(t, target)); diff != "" {
+	if diff := cmp.Diff(want, readContents(t, target)); diff != "" {
 		t.Errorf("contents (-source +restored):\n%s", diff)
 	}
-	if found := one(t, target, "select @@gtid_executed"); found != status.GTIDSet {
+	if found := queryOne(t, target, "select @@gtid_executed"); found != status.GTIDSet {
 		t.Errorf("expected the transactions %q, found %q", status.GTIDSet, found)
 	}
-	if found := one(t, target, "select @@super_read_only and @@read_only"); found != "1" {
+	if found := queryOne(t, target, "select @@super_read_only and @@read_only"); found != "1" {
 		t.Error("expected the instance to be closed after the restore, found it open")
 	}
 	app := connect(t, target, "app", "app-secret")
@@ -51,25 +51,25 @@ func TestBackupAndRestore(t *testing.T) {
 	}
 
 	t.Run("a second run has nothing to do", func(t *testing.T) {
-		if err := w.restore(t, target.Address); err != nil {
+		if err := w.runRestore(t, target.Address); err != nil {
 			t.Error(err)
 		}
 	})
 	t.Run("an instance with data is not touched", func(t *testing.T) {
-		exec(t, target, "set global super_read_only = off", "create schema precious", "set global super_read_only = on")
-		wantTold(t, w.restore(t, target.Address), "to be empty")
-		if one(t, target, "select count(*) from information_schema.schemata where schema_name = 'precious'") != "1" {
+		execStatements(t, target, "set global super_read_only = off", "create schema precious", "set global super_read_only = on")
+		expectError(t, w.runRestore(t, target.Address), "to be empty")
+		if queryOne(t, target, "select count(*) from information_schema.schemata where schema_name = 'precious'") != "1" {
 			t.Error("the schema is gone")
 		}
 	})
 	t.Run("an instance in service is not touched", func(t *testing.T) {
-		wantTold(t, w.restore(t, source.Address), "is in service")
+		expectError(t, w.runRestore(t, source.Address), "is in service")
 	})
 }
 
 func TestBackupWhileOthersWrite(t *testing.T) {
-	w := newWorld(t)
-	source := w.primary(t)
+	w := newTestEnv(t)
+	source := w.startPrimary(t)
 	ctx, stop := context.WithCancel(t.Context())
 	var writers sync.WaitGroup
 	var rows atomic.Int64
@@ -89,7 +89,7 @@ func TestBackupWhileOthersWrite(t *testing.T) {
 		}
 		return nil
 	})
-	status, err := w.backup(t.Context(), t, source.Address)
+	status, err := w.runBackup(t.Context(), t, source.Address)
 	during := rows.Load()
 	stop()
 	writers.Wait()
@@ -97,41 +97,41 @@ func TestBackupWhileOthersWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	target := w.bed.Start(t)
-	if err := w.restore(t, target.Address); err != nil {
+	if err := w.runRestore(t, target.Address); err != nil {
 		t.Fatal(err)
 	}
 	// Every row is one transaction, so the two must agree: the last number of the set tells how many rows there are.
-	count := one(t, target, "select count(*) from app.t")
-	expected := one(t, target, "select substring_index(@@gtid_executed, '-', -1) - "+before(t, status.GTIDSet))
+	count := queryOne(t, target, "select count(*) from app.t")
+	expected := queryOne(t, target, "select substring_index(@@gtid_executed, '-', -1) - "+nonRowTransactions(t, status.GTIDSet))
 	if count != expected {
 		t.Errorf("expected %s rows with the transactions %s, found %s", expected, status.GTIDSet, count)
 	}
 	t.Logf("%s rows in the dump, %d written when it had ended", count, during)
 	// What came later can be replayed onto it: then both have equal rows.
-	exec(t, target, "set global super_read_only = off",
+	execStatements(t, target, "set global super_read_only = off",
 		"change replication source to source_host = '"+source.Address+"', source_user = 'moco-repl', source_password = 'secret-r', source_auto_position = 1, get_source_public_key = 1",
 		"start replica")
 	testenv.Eventually(t, "the restored server follows its source", func() error {
-		if a, b := one(t, source, "select @@gtid_executed"), one(t, target, "select @@gtid_executed"); a != b {
+		if a, b := queryOne(t, source, "select @@gtid_executed"), queryOne(t, target, "select @@gtid_executed"); a != b {
 			return errors.New(b + " of " + a)
 		}
 		return nil
 	})
-	if diff := cmp.Diff(contents(t, source), contents(t, target)); diff != "" {
+	if diff := cmp.Diff(readContents(t, source), readContents(t, target)); diff != "" {
 		t.Errorf("contents (-source +restored):\n%s", diff)
 	}
 }
 
-// before is how many transactions were not rows of app.t: those of data, less the one row in it.
-func before(t *testing.T, set string) string {
+// nonRowTransactions is how many transactions were not rows of app.t: those of data, less the one row in it.
+func nonRowTransactions(t *testing.T, set string) string {
 	t.Helper()
 	if !strings.Contains(set, ":1-") {
 		t.Fatalf("expected one interval from 1 on, found %q", set)
 	}
-	return "(" + strconv.Itoa(len(data())-1) + ")"
+	return "(" + strconv.Itoa(len(schemaStatements())-1) + ")"
 }
 
-func wantTold(t *testing.T, err error, words ...string) {
+func expectError(t *testing.T, err error, words ...string) {
 	t.Helper()
 	if err == nil {
 		t.Fatal("expected an error, found none")

@@ -22,17 +22,17 @@ import (
 // halfway is less than what a dump or a restore moves of a server that is filled, and more than it begins with.
 const halfway = 2 << 20
 
-// fill makes a dump large enough to be interrupted in its middle.
-func fill(t *testing.T, s *mysqld.Server) {
+// fillLargeTable makes a dump large enough to be interrupted in its middle.
+func fillLargeTable(t *testing.T, s *mysqld.Server) {
 	t.Helper()
-	exec(t, s, "create table app.large (id int auto_increment primary key, b blob)", "insert into app.large (b) values (random_bytes(1000))")
+	execStatements(t, s, "create table app.large (id int auto_increment primary key, b blob)", "insert into app.large (b) values (random_bytes(1000))")
 	for range 12 { // 4 MB of a table that is neither the first nor the last.
-		exec(t, s, "insert into app.large (b) select random_bytes(1000) from app.large")
+		execStatements(t, s, "insert into app.large (b) select random_bytes(1000) from app.large")
 	}
 }
 
-// program runs torpor itself, which can be killed.
-func program(t *testing.T, w *world, password string, args ...string) *testenv.Process {
+// startProgram runs torpor itself, which can be killed.
+func startProgram(t *testing.T, w *testEnv, password string, args ...string) *testenv.Process {
 	t.Helper()
 	path := os.Getenv("TORPOR_BINARY")
 	if path == "" {
@@ -47,9 +47,9 @@ func program(t *testing.T, w *world, password string, args ...string) *testenv.P
 }
 
 func TestKilledBackup(t *testing.T) {
-	t.Run("into a bucket", func(t *testing.T) { testKilledBackup(t, newWorld(t), func() {}) })
+	t.Run("into a bucket", func(t *testing.T) { testKilledBackup(t, newTestEnv(t), func() {}) })
 	t.Run("into a folder", func(t *testing.T) {
-		w := newWorld(t)
+		w := newTestEnv(t)
 		w.bucket = bucket.Config{Folder: t.TempDir()}
 		testKilledBackup(t, w, func() {
 			testenv.Eventually(t, "a part of the dump is written", func() error {
@@ -71,74 +71,74 @@ func TestKilledBackup(t *testing.T) {
 }
 
 // testKilledBackup kills a backup in the middle of its dump.
-func testKilledBackup(t *testing.T, w *world, ready func()) {
+func testKilledBackup(t *testing.T, w *testEnv, ready func()) {
 	t.Helper()
-	source := w.primary(t)
-	fill(t, source)
-	l := newLine(t, source, toClient, halfway)
-	p := program(t, w, backupPassword, "backup", "--cluster=ns/test", "--host="+l.Address)
-	l.wait(t)
+	source := w.startPrimary(t)
+	fillLargeTable(t, source)
+	l := newHaltingProxy(t, source, toClient, halfway)
+	p := startProgram(t, w, backupPassword, "backup", "--cluster=ns/test", "--host="+l.Address)
+	l.waitUntilHalted(t)
 	ready()
 	p.Kill9(t)
-	l.cut()
+	l.closeAll()
 	target := w.bed.Start(t)
-	wantTold(t, w.restore(t, target.Address), "expected a backup of ns/test", "none at all")
+	expectError(t, w.runRestore(t, target.Address), "expected a backup of ns/test", "none at all")
 
-	if _, err := w.backup(t.Context(), t, source.Address); err != nil {
+	if _, err := w.runBackup(t.Context(), t, source.Address); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.restore(t, target.Address); err != nil {
+	if err := w.runRestore(t, target.Address); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(contents(t, source), contents(t, target)); diff != "" {
+	if diff := cmp.Diff(readContents(t, source), readContents(t, target)); diff != "" {
 		t.Errorf("contents (-source +restored):\n%s", diff)
 	}
 }
 
 func TestKilledRestore(t *testing.T) {
-	w := newWorld(t)
-	source := w.primary(t)
-	fill(t, source)
-	if _, err := w.backup(t.Context(), t, source.Address); err != nil {
+	w := newTestEnv(t)
+	source := w.startPrimary(t)
+	fillLargeTable(t, source)
+	if _, err := w.runBackup(t.Context(), t, source.Address); err != nil {
 		t.Fatal(err)
 	}
 	target := w.bed.Start(t)
-	l := newLine(t, target, toServer, halfway)
-	p := program(t, w, adminPassword, "restore", "--source=ns/test", "--host="+l.Address, "--restore-point="+time.Now().Add(time.Minute).UTC().Format(time.RFC3339))
-	l.wait(t)
+	l := newHaltingProxy(t, target, toServer, halfway)
+	p := startProgram(t, w, adminPassword, "restore", "--source=ns/test", "--host="+l.Address, "--restore-point="+time.Now().Add(time.Minute).UTC().Format(time.RFC3339))
+	l.waitUntilHalted(t)
 	// The table itself is locked for as long as it is loaded.
-	if one(t, target, "select variable_value >= 100 from performance_schema.global_status where variable_name = 'Innodb_rows_inserted'") != "1" {
+	if queryOne(t, target, "select variable_value >= 100 from performance_schema.global_status where variable_name = 'Innodb_rows_inserted'") != "1" {
 		t.Error("expected a part of the rows to be loaded, found none")
 	}
 	p.Kill9(t)
-	l.cut()
-	if one(t, target, "select count(*) from information_schema.schemata where schema_name = 'torpor_restoring'") != "1" {
+	l.closeAll()
+	if queryOne(t, target, "select count(*) from information_schema.schemata where schema_name = 'torpor_restoring'") != "1" {
 		t.Error("expected the mark of half a restore, found none")
 	}
-	testenv.Eventually(t, "the next run succeeds", func() error { return w.restore(t, target.Address) })
-	if diff := cmp.Diff(contents(t, source), contents(t, target)); diff != "" {
+	testenv.Eventually(t, "the next run succeeds", func() error { return w.runRestore(t, target.Address) })
+	if diff := cmp.Diff(readContents(t, source), readContents(t, target)); diff != "" {
 		t.Errorf("contents (-source +restored):\n%s", diff)
 	}
-	if a, b := one(t, source, "select @@gtid_executed"), one(t, target, "select @@gtid_executed"); a != b {
+	if a, b := queryOne(t, source, "select @@gtid_executed"), queryOne(t, target, "select @@gtid_executed"); a != b {
 		t.Errorf("expected the transactions %s, found %s", a, b)
 	}
 }
 
 func TestBackupThatIsGivenUp(t *testing.T) {
-	w := newWorld(t)
-	source := w.primary(t)
-	fill(t, source)
+	w := newTestEnv(t)
+	source := w.startPrimary(t)
+	fillLargeTable(t, source)
 	scratch := t.TempDir()
 	t.Setenv("TMPDIR", scratch)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	l := newLine(t, source, toClient, halfway)
+	l := newHaltingProxy(t, source, toClient, halfway)
 	ended := make(chan error, 1)
 	go func() {
-		_, err := w.backup(ctx, t, l.Address)
+		_, err := w.runBackup(ctx, t, l.Address)
 		ended <- err
 	}()
-	l.wait(t)
+	l.waitUntilHalted(t)
 	if found, err := filepath.Glob(filepath.Join(scratch, "torpor-*", "*")); err != nil || len(found) != 1 {
 		t.Errorf("expected one file with a password while the dump runs, found %q, %v", found, err)
 	}
@@ -150,44 +150,44 @@ func TestBackupThatIsGivenUp(t *testing.T) {
 	if err != nil || len(left) > 0 {
 		t.Errorf("expected no file with a password to stay, found %q, %v", left, err)
 	}
-	wantTold(t, w.restore(t, w.bed.Start(t).Address), "none at all")
+	expectError(t, w.runRestore(t, w.bed.Start(t).Address), "none at all")
 }
 
 func TestRefusals(t *testing.T) {
-	w := newWorld(t)
-	source := w.primary(t)
-	if _, err := w.backup(t.Context(), t, source.Address); err != nil {
+	w := newTestEnv(t)
+	source := w.startPrimary(t)
+	if _, err := w.runBackup(t.Context(), t, source.Address); err != nil {
 		t.Fatal(err)
 	}
 	t.Run("nobody answers", func(t *testing.T) {
-		_, err := w.backup(t.Context(), t, "127.77.250.1", "127.77.250.2")
-		wantTold(t, err, "instance 0 does not answer, instance 1 does not answer")
+		_, err := w.runBackup(t.Context(), t, "127.77.250.1", "127.77.250.2")
+		expectError(t, err, "instance 0 does not answer, instance 1 does not answer")
 	})
 	t.Run("a wrong password", func(t *testing.T) {
-		exec(t, source, "create user if not exists someone@'%' identified by 'x'", "alter user 'moco-backup'@'%' identified by 'other'")
-		_, err := w.backup(t.Context(), t, source.Address)
-		wantTold(t, err, "neither the user nor the password")
-		exec(t, source, "alter user 'moco-backup'@'%' identified by "+`'secret-b"\\ '`)
+		execStatements(t, source, "create user if not exists someone@'%' identified by 'x'", "alter user 'moco-backup'@'%' identified by 'other'")
+		_, err := w.runBackup(t.Context(), t, source.Address)
+		expectError(t, err, "neither the user nor the password")
+		execStatements(t, source, "alter user 'moco-backup'@'%' identified by "+`'secret-b"\\ '`)
 	})
 	t.Run("a restore point before the first backup", func(t *testing.T) {
-		o := w.restoring(w.bed.Start(t).Address)
+		o := w.restoreOptions(w.bed.Start(t).Address)
 		o.Point = o.Point.AddDate(-1, 0, 0)
-		wantTold(t, restore(t, o), "found 1, the first of", "choose a later restore point")
+		expectError(t, runRestore(t, o), "found 1, the first of", "choose a later restore point")
 	})
 	t.Run("an account that is not in the backup", func(t *testing.T) {
-		o := w.restoring(w.bed.Start(t).Address)
+		o := w.restoreOptions(w.bed.Start(t).Address)
 		o.Users = []string{"nobody"}
-		wantTold(t, restore(t, o), `expected account "nobody" in the backup`)
+		expectError(t, runRestore(t, o), `expected account "nobody" in the backup`)
 	})
 	t.Run("one schema and one account", func(t *testing.T) {
 		target := w.bed.Start(t)
-		o := w.restoring(target.Address)
+		o := w.restoreOptions(target.Address)
 		o.Schema, o.Users = "odd `name", []string{"'reader'@'%'"}
-		if err := restore(t, o); err != nil {
+		if err := runRestore(t, o); err != nil {
 			t.Fatal(err)
 		}
 		var found []string
-		for key := range contents(t, target) {
+		for key := range readContents(t, target) {
 			found = append(found, key)
 		}
 		want := map[string]bool{"schemas odd `name": true, "`odd ``name`.`a b`": true}
@@ -201,51 +201,51 @@ func TestRefusals(t *testing.T) {
 		}
 	})
 	t.Run("a schema that is not in the backup", func(t *testing.T) {
-		o := w.restoring(w.bed.Start(t).Address)
+		o := w.restoreOptions(w.bed.Start(t).Address)
 		o.Schema = "nowhere"
-		wantTold(t, restore(t, o), `expected schema "nowhere" in the backup`)
+		expectError(t, runRestore(t, o), `expected schema "nowhere" in the backup`)
 	})
 }
 
 func TestReplicaIsDumped(t *testing.T) {
-	w := newWorld(t)
-	source, replica := w.primary(t), w.bed.Start(t)
-	exec(t, replica, "change replication source to source_host = '"+source.Address+"', source_user = 'moco-repl', source_password = 'secret-r', source_auto_position = 1, get_source_public_key = 1", "start replica")
+	w := newTestEnv(t)
+	source, replica := w.startPrimary(t), w.bed.Start(t)
+	execStatements(t, replica, "change replication source to source_host = '"+source.Address+"', source_user = 'moco-repl', source_password = 'secret-r', source_auto_position = 1, get_source_public_key = 1", "start replica")
 	testenv.Eventually(t, "the replica is dumped", func() error {
-		status, err := w.backup(t.Context(), t, source.Address, replica.Address)
+		status, err := w.runBackup(t.Context(), t, source.Address, replica.Address)
 		if err != nil || status.SourceIndex != 1 {
 			return errors.Join(err, errors.New("not yet: "+strings.Join(status.Warnings, ", ")))
 		}
 		return nil
 	})
-	exec(t, replica, "stop replica sql_thread")
-	status, err := w.backup(t.Context(), t, source.Address, replica.Address)
+	execStatements(t, replica, "stop replica sql_thread")
+	status, err := w.runBackup(t.Context(), t, source.Address, replica.Address)
 	if err != nil || status.SourceIndex != 0 || len(status.Warnings) != 1 || !strings.Contains(status.Warnings[0], "instance 1 does not replicate") {
 		t.Errorf("expected the primary with a warning, found %+v, %v", status, err)
 	}
-	exec(t, replica, "start replica sql_thread", "set global super_read_only = off", "create schema errant", "set global super_read_only = on")
-	status, err = w.backup(t.Context(), t, source.Address, replica.Address)
+	execStatements(t, replica, "start replica sql_thread", "set global super_read_only = off", "create schema errant", "set global super_read_only = on")
+	status, err = w.runBackup(t.Context(), t, source.Address, replica.Address)
 	if err != nil || status.SourceIndex != 0 || len(status.Warnings) != 1 || !strings.Contains(status.Warnings[0], "has transactions that the primary does not have") {
 		t.Errorf("expected the primary with a warning, found %+v, %v", status, err)
 	}
-	exec(t, replica, "set global super_read_only = off", "set global read_only = off")
-	_, err = w.backup(t.Context(), t, source.Address, replica.Address)
-	wantTold(t, err, "expected one writable instance, found 0 and 1")
+	execStatements(t, replica, "set global super_read_only = off", "set global read_only = off")
+	_, err = w.runBackup(t.Context(), t, source.Address, replica.Address)
+	expectError(t, err, "expected one writable instance, found 0 and 1")
 }
 
 func TestNothingToDump(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	source := w.bed.Start(t)
-	exec(t, source, "set global read_only = off", "create schema short", "drop schema short")
-	status, err := w.backup(t.Context(), t, source.Address)
+	execStatements(t, source, "set global read_only = off", "create schema short", "drop schema short")
+	status, err := w.runBackup(t.Context(), t, source.Address)
 	if err != nil {
 		t.Fatal(err)
 	}
 	target := w.bed.Start(t)
-	if err := w.restore(t, target.Address); err != nil {
+	if err := w.runRestore(t, target.Address); err != nil {
 		t.Fatal(err)
 	}
-	if found := one(t, target, "select @@gtid_executed"); found != status.GTIDSet || !strings.HasSuffix(found, ":1-2") {
+	if found := queryOne(t, target, "select @@gtid_executed"); found != status.GTIDSet || !strings.HasSuffix(found, ":1-2") {
 		t.Errorf("expected the transactions %s, found %s", status.GTIDSet, found)
 	}
 }

@@ -15,24 +15,24 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// load feeds a dump to the client mysql. Of its complaints only MySQL's number and the line are told: the words may hold data.
-func load(ctx context.Context, host, password string, packed io.Reader, schema string) (err error) {
-	options, err := writeOptions(host, RestoreUser, password)
+// loadDump feeds a dump to the client mysql. Of its complaints only MySQL's number and the line are told: the words may hold data.
+func loadDump(ctx context.Context, host, password string, packed io.Reader, schema string) (err error) {
+	options, err := writeOptionFile(host, RestoreUser, password)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, options.remove()) }()
+	defer func() { err = errors.Join(err, options.removeFolder()) }()
 	plain, err := zstd.NewReader(packed, zstd.WithDecoderConcurrency(1))
 	if err != nil {
 		return fmt.Errorf("decompress the dump: %w", err)
 	}
 	defer plain.Close()
-	source := &checked{from: plain}
+	source := &readErrorRecorder{from: plain}
 	var complaints bytes.Buffer
-	cmd := client(ctx, "mysql", []string{options.flag(), "--default-character-set=utf8mb4", "--max-allowed-packet=1G", "--batch"})
-	cmd.Stdin, cmd.Stderr = source, &limited{to: &complaints, left: shown}
+	cmd := clientCommand(ctx, "mysql", []string{options.defaultsFlag(), "--default-character-set=utf8mb4", "--max-allowed-packet=1G", "--batch"})
+	cmd.Stdin, cmd.Stderr = source, &limitedBuffer{to: &complaints, left: maxComplaint}
 	if schema != "" {
-		cmd.Stdin = onlySchema(source, schema)
+		cmd.Stdin = filterSchema(source, schema)
 	}
 	if err := cmd.Run(); err != nil {
 		if source.err != nil {
@@ -47,14 +47,14 @@ func load(ctx context.Context, host, password string, packed io.Reader, schema s
 	return nil
 }
 
-// checked remembers why it could not be read to its end.
-type checked struct {
+// readErrorRecorder remembers why it could not be read to its end.
+type readErrorRecorder struct {
 	from io.Reader
 	err  error
 }
 
 // Read implements io.Reader.
-func (c *checked) Read(p []byte) (int, error) {
+func (c *readErrorRecorder) Read(p []byte) (int, error) {
 	n, err := c.from.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
 		c.err = err
@@ -62,19 +62,19 @@ func (c *checked) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// onlySchema leaves out the sections of all other schemas. What comes before the first, among it the GTID set, stays.
-func onlySchema(from io.Reader, schema string) io.Reader {
+// filterSchema leaves out the sections of all other schemas. What comes before the first, among it the GTID set, stays.
+func filterSchema(from io.Reader, schema string) io.Reader {
 	r, w := io.Pipe()
-	go func() { w.CloseWithError(filter(w, bufio.NewReaderSize(from, lineBuffer), schema)) }()
+	go func() { w.CloseWithError(copySections(w, bufio.NewReaderSize(from, lineBuffer), schema)) }()
 	return r
 }
 
-func filter(to io.Writer, from *bufio.Reader, schema string) error {
+func copySections(to io.Writer, from *bufio.Reader, schema string) error {
 	wanted, lineStart := true, true
 	for {
 		piece, err := from.ReadSlice('\n')
-		if lineStart && bytes.HasPrefix(piece, []byte(section)) {
-			name := strings.TrimSuffix(strings.TrimSpace(string(piece[len(section):])), "`")
+		if lineStart && bytes.HasPrefix(piece, []byte(schemaSection)) {
+			name := strings.TrimSuffix(strings.TrimSpace(string(piece[len(schemaSection):])), "`")
 			wanted = strings.ReplaceAll(name, "``", "`") == schema
 		}
 		lineStart = err == nil

@@ -43,82 +43,82 @@ type RestoreOptions struct {
 	Log *slog.Logger
 }
 
-// stored is a backup in a bucket.
-type stored struct {
-	from     bucket.Bucket
-	keys     backup.Keys
+// storedBackup is a backup in a bucket.
+type storedBackup struct {
+	from     bucket.Store
+	keys     backup.ObjectKeys
 	status   mocov1beta2.BackupStatus
-	accounts []account
+	accounts []mysqlAccount
 }
 
-// Restore fills an empty instance. It may be run again after it was killed at any point.
-func Restore(ctx context.Context, o RestoreOptions) error {
-	found, err := o.find(ctx)
+// RunRestore fills an empty instance. It may be run again after it was killed at any point.
+func RunRestore(ctx context.Context, o RestoreOptions) error {
+	found, err := o.findBackup(ctx)
 	if err != nil {
 		return err
 	}
-	servers, err := openAll([]string{o.Host}, RestoreUser, o.Password)
+	servers, err := openServers([]string{o.Host}, RestoreUser, o.Password)
 	if err != nil {
 		return err
 	}
-	defer closeAll(servers)
-	c, err := o.await(ctx, servers[0])
+	defer closeServers(servers)
+	c, err := o.waitForSession(ctx, servers[0])
 	if err != nil {
 		return err
 	}
 	defer func() { _ = c.Close() }() // The program ends.
-	t := target{Conn: c, server: servers[0]}
-	if err := t.claim(ctx); err != nil {
+	t := restoreTarget{Conn: c, mysqlServer: servers[0]}
+	if err := t.lockForRestore(ctx); err != nil {
 		return err
 	}
-	done, err := t.prepare(ctx, found)
+	done, err := t.prepareForLoad(ctx, found)
 	if err != nil {
 		return err
 	}
 	if !done {
 		o.Log.Info("Restoring", "record", found.keys.Record, "bytes", found.status.DumpSize)
-		if err := o.fill(ctx, t, found); err != nil {
+		if err := o.loadBackup(ctx, t, found); err != nil {
 			return err
 		}
 	}
 	o.Log.Info("Restored", "record", found.keys.Record, "gtids", found.status.GTIDSet)
-	message, err := backup.Message(found.status)
+	message, err := backup.FormatResult(found.status)
 	if err != nil {
 		return err
 	}
-	return tell(o.Result, message)
+	return writeResult(o.Result, message)
 }
 
-// find reads all of the backup but the dump, so that nothing is touched for a backup that cannot be restored.
-func (o RestoreOptions) find(ctx context.Context) (stored, error) {
+// findBackup reads all of the backup but the dump, so that nothing is touched for a backup that cannot be restored.
+func (o RestoreOptions) findBackup(ctx context.Context) (storedBackup, error) {
 	namespace, name, ok := strings.Cut(o.Source, "/")
 	if !ok {
-		return stored{}, fmt.Errorf("--source: expected namespace/name, found %q", o.Source)
+		return storedBackup{}, fmt.Errorf("--source: expected namespace/name, found %q", o.Source)
 	}
-	from, err := bucket.Open(ctx, o.Bucket)
+	from, err := bucket.OpenStore(ctx, o.Bucket)
 	if err != nil {
-		return stored{}, fmt.Errorf("open the bucket: %w", err)
+		return storedBackup{}, fmt.Errorf("open the bucket: %w", err)
 	}
-	s := stored{from: from}
-	keys, err := from.List(ctx, backup.Prefix(namespace, name))
+	s := storedBackup{from: from}
+	keys, err := from.ListKeys(ctx, backup.ObjectPrefix(namespace, name))
 	if err != nil {
 		return s, err
 	}
-	if s.keys, err = backup.Choose(keys, namespace, name, o.Point); err != nil {
+	if s.keys, err = backup.ChooseBackup(keys, namespace, name, o.Point); err != nil {
 		return s, err
 	}
-	if err := read(ctx, from, s.keys.Record, &s.status); err != nil {
+	if err := readJSONObject(ctx, from, s.keys.Record, &s.status); err != nil {
 		return s, err
 	}
-	if err := read(ctx, from, s.keys.Accounts, &s.accounts); err != nil {
+	if err := readJSONObject(ctx, from, s.keys.Accounts, &s.accounts); err != nil {
 		return s, err
 	}
-	s.accounts, err = chosen(s.accounts, o.Users)
+	s.accounts, err = selectAccounts(s.accounts, o.Users)
 	return s, err
 }
 
-func read[T any](ctx context.Context, from bucket.Bucket, key string, into *T) error {
-	object, err := from.Get(ctx, key)
+func readJSONObject[T any](ctx context.Context, from bucket.Store, key string, into *T) error {
+	object, err := from.GetObject(ctx, key)
 	if err != nil {
 		return err
 	}
@@ -129,8 +129,8 @@ func read[T any](ctx context.Context, from bucket.Bucket, key string, into *T) e
 	return nil
 }
 
-// await returns a session once the instance answers.
-func (o RestoreOptions) await(ctx context.Context, s *server) (*sql.Conn, error) {
+// waitForSession returns a session once the instance answers.
+func (o RestoreOptions) waitForSession(ctx context.Context, s *mysqlServer) (*sql.Conn, error) {
 	waiting, cancel := context.WithTimeout(ctx, o.Wait)
 	defer cancel()
 	tick := time.NewTicker(answerRetry)
@@ -143,47 +143,47 @@ func (o RestoreOptions) await(ctx context.Context, s *server) (*sql.Conn, error)
 		select {
 		case <-tick.C:
 		case <-waiting.Done():
-			return nil, fmt.Errorf("expected %s to answer within %s; it %s", s.host, o.Wait, describe(err))
+			return nil, fmt.Errorf("expected %s to answer within %s; it %s", s.host, o.Wait, describeError(err))
 		}
 	}
 }
 
-// fill loads everything. Of the transactions in the dump nothing is written to the binary log: they become gtid_purged,
+// loadBackup loads everything. Of the transactions in the dump nothing is written to the binary log: they become gtid_purged,
 // and replicas are cloned.
-func (o RestoreOptions) fill(ctx context.Context, t target, from stored) error {
-	if err := t.begin(ctx, from.keys.Record); err != nil {
+func (o RestoreOptions) loadBackup(ctx context.Context, t restoreTarget, from storedBackup) error {
+	if err := t.beginLoad(ctx, from.keys.Record); err != nil {
 		return err
 	}
-	object, err := from.from.Get(ctx, from.keys.Dump)
+	object, err := from.from.GetObject(ctx, from.keys.Dump)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = object.Close() }() // It was only read.
-	if err := load(ctx, t.host, o.Password, object, o.Schema); err != nil {
+	if err := loadDump(ctx, t.host, o.Password, object, o.Schema); err != nil {
 		return err
 	}
-	if err := o.check(ctx, t, from); err != nil {
+	if err := o.verifyLoaded(ctx, t, from); err != nil {
 		return err
 	}
 	if err := o.addAccounts(ctx, t, from.accounts); err != nil {
 		return err
 	}
-	return t.finish(ctx)
+	return t.finishLoad(ctx)
 }
 
-// check says whether what was loaded is what was dumped.
-func (o RestoreOptions) check(ctx context.Context, t target, from stored) error {
-	executed, err := t.executed(ctx)
+// verifyLoaded says whether what was loaded is what was dumped.
+func (o RestoreOptions) verifyLoaded(ctx context.Context, t restoreTarget, from storedBackup) error {
+	executed, err := t.executedGTIDs(ctx)
 	if err != nil {
 		return err
 	}
-	if same, err := t.equal(ctx, executed, from.status.GTIDSet); err != nil || !same {
+	if same, err := t.areEqualGTIDSets(ctx, executed, from.status.GTIDSet); err != nil || !same {
 		return errors.Join(err, fmt.Errorf("expected the transactions %q after the load, found %q", from.status.GTIDSet, executed))
 	}
 	if o.Schema == "" {
 		return nil
 	}
-	schemas, err := column(ctx, t.Conn, schemasQuery)
+	schemas, err := queryColumn(ctx, t.Conn, schemasQuery)
 	if err == nil && !slices.Contains(schemas, o.Schema) {
 		err = fmt.Errorf("expected schema %q in the backup, found no such; correct spec.restore.schema in a new MySQLCluster", o.Schema)
 	}
@@ -198,21 +198,21 @@ const (
 
 // addAccounts makes all accounts before it gives them rights, since some are roles of others. Rights on single tables
 // of schemas that were left out are left out too.
-func (o RestoreOptions) addAccounts(ctx context.Context, t target, all []account) error {
+func (o RestoreOptions) addAccounts(ctx context.Context, t restoreTarget, all []mysqlAccount) error {
 	for _, a := range all {
-		if err := t.exec(ctx, a.Create); err != nil {
-			return fmt.Errorf("make account %s: it %s", a.quoted(), describe(err))
+		if err := t.execStatement(ctx, a.Create); err != nil {
+			return fmt.Errorf("make account %s: it %s", a.quotedName(), describeError(err))
 		}
 	}
 	for _, a := range all {
 		for _, grant := range a.Grants {
-			err := t.exec(ctx, grant)
-			if n := code(err); o.Schema != "" && (n == codeNoTable || n == codeNoRoutine) {
-				o.Log.Info("Right left out, because what it is for was not restored", "account", a.quoted())
+			err := t.execStatement(ctx, grant)
+			if n := errorNumber(err); o.Schema != "" && (n == codeNoTable || n == codeNoRoutine) {
+				o.Log.Info("Right left out, because what it is for was not restored", "account", a.quotedName())
 				continue
 			}
 			if err != nil {
-				return fmt.Errorf("give account %s its rights: MySQL %s", a.quoted(), describe(err))
+				return fmt.Errorf("give account %s its rights: MySQL %s", a.quotedName(), describeError(err))
 			}
 		}
 	}

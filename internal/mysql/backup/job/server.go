@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// port is where administrators find a place, however many clients there are.
-	port = 33062
+	// adminPort is where administrators find a place, however many clients there are.
+	adminPort = 33062
 	// dialTimeout bounds the making of a connection, askTimeout a statement.
 	dialTimeout = 5 * time.Second
 	askTimeout  = time.Minute
@@ -28,40 +28,40 @@ const (
 	codeDenied = 1045
 )
 
-// server is one instance.
-type server struct {
+// mysqlServer is one instance.
+type mysqlServer struct {
 	host string
 	db   *sql.DB
 }
 
-func openAll(hosts []string, user, password string) ([]*server, error) {
+func openServers(hosts []string, user, password string) ([]*mysqlServer, error) {
 	if len(hosts) == 0 {
 		return nil, errors.New("--host: expected an instance, found none")
 	}
-	var all []*server
+	var all []*mysqlServer
 	for _, host := range hosts {
 		c := driver.NewConfig()
-		c.User, c.Passwd, c.Net, c.Addr = user, password, "tcp", net.JoinHostPort(host, strconv.Itoa(port))
+		c.User, c.Passwd, c.Net, c.Addr = user, password, "tcp", net.JoinHostPort(host, strconv.Itoa(adminPort))
 		c.Timeout, c.InterpolateParams, c.Logger = dialTimeout, true, &driver.NopLogger{}
 		connector, err := driver.NewConnector(c)
 		if err != nil {
-			closeAll(all)
+			closeServers(all)
 			return nil, fmt.Errorf("prepare the connection to %s: %w", host, err)
 		}
-		all = append(all, &server{host: host, db: sql.OpenDB(connector)})
+		all = append(all, &mysqlServer{host: host, db: sql.OpenDB(connector)})
 	}
 	return all, nil
 }
 
-func closeAll(servers []*server) {
+func closeServers(servers []*mysqlServer) {
 	for _, s := range servers {
 		_ = s.db.Close() // The program ends.
 	}
 }
 
-// facts are what an instance says of itself.
-type facts struct {
-	backup.Instance
+// instanceFacts are what an instance says of itself.
+type instanceFacts struct {
+	backup.SourceCandidate
 
 	uuid, executed string
 }
@@ -73,21 +73,21 @@ const factsStatement = `select @@server_uuid, @@gtid_executed, not @@read_only,
  (select ifnull(max(timestampdiff(second, applying_transaction_original_commit_timestamp, now(6))), 0)
   from performance_schema.replication_applier_status_by_worker where channel_name = '' and applying_transaction <> '')`
 
-func (s *server) ask(ctx context.Context) facts {
+func (s *mysqlServer) queryFacts(ctx context.Context) instanceFacts {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	var f facts
+	var f instanceFacts
 	var lag int64
 	if err := s.db.QueryRowContext(ctx, factsStatement).Scan(&f.uuid, &f.executed, &f.Writable, &f.Replicating, &lag); err != nil {
-		f.Trouble = describe(err)
+		f.Problem = describeError(err)
 		return f
 	}
 	f.Lag = time.Duration(lag) * time.Second
 	return f
 }
 
-// has says whether the instance has executed all these transactions.
-func (s *server) has(ctx context.Context, gtids string) (bool, error) {
+// hasExecuted says whether the instance has executed all these transactions.
+func (s *mysqlServer) hasExecuted(ctx context.Context, gtids string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	var yes bool
@@ -97,10 +97,10 @@ func (s *server) has(ctx context.Context, gtids string) (bool, error) {
 	return yes, nil
 }
 
-// inventory is what a dump is made of.
-type inventory struct {
+// serverInventory is what a dump is made of.
+type serverInventory struct {
 	Schemas  []string
-	Accounts []account
+	Accounts []mysqlAccount
 	// unsafe are tables whose engine knows no transactions.
 	unsafe []string
 }
@@ -112,30 +112,30 @@ const (
  where table_type = 'BASE TABLE' and engine <> 'InnoDB' and table_schema not in ` + ownSchemas + ` order by 1`
 )
 
-func (s *server) inventory(ctx context.Context) (inventory, error) {
+func (s *mysqlServer) readInventory(ctx context.Context) (serverInventory, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	c, err := s.db.Conn(ctx)
 	if err != nil {
-		return inventory{}, fmt.Errorf("connect to %s: %s", s.host, describe(err))
+		return serverInventory{}, fmt.Errorf("connect to %s: %s", s.host, describeError(err))
 	}
 	defer func() { _ = c.Close() }() // Only to the pool.
-	var i inventory
-	if i.Schemas, err = column(ctx, c, schemasQuery); err != nil {
+	var i serverInventory
+	if i.Schemas, err = queryColumn(ctx, c, schemasQuery); err != nil {
 		return i, fmt.Errorf("list schemas: %w", err)
 	}
-	if i.unsafe, err = column(ctx, c, unsafeQuery); err != nil {
+	if i.unsafe, err = queryColumn(ctx, c, unsafeQuery); err != nil {
 		return i, fmt.Errorf("list tables: %w", err)
 	}
-	i.Accounts, err = accounts(ctx, c)
+	i.Accounts, err = readAccounts(ctx, c)
 	return i, err
 }
 
-func (i inventory) same(other inventory) bool {
-	return slices.Equal(i.Schemas, other.Schemas) && slices.EqualFunc(i.Accounts, other.Accounts, account.same)
+func (i serverInventory) isEqual(other serverInventory) bool {
+	return slices.Equal(i.Schemas, other.Schemas) && slices.EqualFunc(i.Accounts, other.Accounts, mysqlAccount.isEqual)
 }
 
-func (i inventory) warnings() []string {
+func (i serverInventory) unsafeTableWarnings() []string {
 	if len(i.unsafe) == 0 {
 		return nil
 	}
@@ -143,8 +143,8 @@ func (i inventory) warnings() []string {
 		len(i.unsafe), strings.Join(i.unsafe[:min(len(i.unsafe), 5)], ", "))}
 }
 
-// column returns the first column of a query.
-func column(ctx context.Context, c *sql.Conn, query string, args ...any) ([]string, error) {
+// queryColumn returns the first column of a query.
+func queryColumn(ctx context.Context, c *sql.Conn, query string, args ...any) ([]string, error) {
 	rows, err := c.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, fmt.Errorf("ask: %w", err)
@@ -164,9 +164,9 @@ func column(ctx context.Context, c *sql.Conn, query string, args ...any) ([]stri
 	return all, nil
 }
 
-// describe says what went wrong without the server's words, which may hold data.
-func describe(err error) string {
-	switch n := code(err); {
+// describeError says what went wrong without the server's words, which may hold data.
+func describeError(err error) string {
+	switch n := errorNumber(err); {
 	case n == codeDenied:
 		return "does not let us in: MySQL knows neither the user nor the password"
 	case n != 0:
@@ -176,7 +176,7 @@ func describe(err error) string {
 	}
 }
 
-func code(err error) uint16 {
+func errorNumber(err error) uint16 {
 	if m, ok := errors.AsType[*driver.MySQLError](err); ok {
 		return m.Number
 	}

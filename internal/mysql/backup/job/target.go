@@ -14,87 +14,87 @@ import (
 // half of a backup and belongs to nobody.
 const markerSchema = "torpor_restoring"
 
-// target is one session with the instance that is filled.
-type target struct {
+// restoreTarget is one session with the instance that is filled.
+type restoreTarget struct {
 	*sql.Conn
-	*server
+	*mysqlServer
 }
 
-func (t target) exec(ctx context.Context, statement string, args ...any) error {
+func (t restoreTarget) execStatement(ctx context.Context, statement string, args ...any) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	_, err := t.ExecContext(ctx, statement, args...)
 	return err
 }
 
-func (t target) all(ctx context.Context, what string, statements ...string) error {
+func (t restoreTarget) execAll(ctx context.Context, what string, statements ...string) error {
 	for _, s := range statements {
-		if err := t.exec(ctx, s); err != nil {
-			return fmt.Errorf("%s: MySQL %s", what, describe(err))
+		if err := t.execStatement(ctx, s); err != nil {
+			return fmt.Errorf("%s: MySQL %s", what, describeError(err))
 		}
 	}
 	return nil
 }
 
-func (t target) one(ctx context.Context, into any, query string, args ...any) error {
+func (t restoreTarget) queryValue(ctx context.Context, into any, query string, args ...any) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	if err := t.QueryRowContext(ctx, query, args...).Scan(into); err != nil {
-		return fmt.Errorf("ask the instance: it %s", describe(err))
+		return fmt.Errorf("ask the instance: it %s", describeError(err))
 	}
 	return nil
 }
 
-func (t target) executed(ctx context.Context) (string, error) {
+func (t restoreTarget) executedGTIDs(ctx context.Context) (string, error) {
 	var set string
-	err := t.one(ctx, &set, "select @@gtid_executed")
+	err := t.queryValue(ctx, &set, "select @@gtid_executed")
 	return strings.ReplaceAll(set, "\n", ""), err
 }
 
-func (t target) equal(ctx context.Context, a, b string) (bool, error) {
+func (t restoreTarget) areEqualGTIDSets(ctx context.Context, a, b string) (bool, error) {
 	var same bool
-	err := t.one(ctx, &same, "select gtid_subset(?, ?) and gtid_subset(?, ?)", a, b, b, a)
+	err := t.queryValue(ctx, &same, "select gtid_subset(?, ?) and gtid_subset(?, ?)", a, b, b, a)
 	return same, err
 }
 
-// claim keeps a second restore away for as long as the session lives.
-func (t target) claim(ctx context.Context) error {
+// lockForRestore keeps a second restore away for as long as the session lives.
+func (t restoreTarget) lockForRestore(ctx context.Context) error {
 	var mine sql.NullInt64
-	if err := t.one(ctx, &mine, "select get_lock(?, 0)", markerSchema); err != nil {
+	if err := t.queryValue(ctx, &mine, "select get_lock(?, 0)", markerSchema); err != nil {
 		return err
 	}
 	if mine.Int64 != 1 {
 		return errors.New("expected to be the only restore into this instance, found another; the next try waits for its end")
 	}
-	return t.all(ctx, "prepare the session", "set session sql_log_bin = off")
+	return t.execAll(ctx, "prepare the session", "set session sql_log_bin = off")
 }
 
-// prepare finds out what the instance holds: everything of the backup, then nothing is left to do; half of it, then it is
+// prepareForLoad finds out what the instance holds: everything of the backup, then nothing is left to do; half of it, then it is
 // taken out; nothing; or data of somebody else, which are never touched.
-func (t target) prepare(ctx context.Context, want stored) (done bool, err error) {
+func (t restoreTarget) prepareForLoad(ctx context.Context, want storedBackup) (done bool, err error) {
 	var writable, marked bool
-	if err := t.one(ctx, &writable, "select not @@read_only"); err != nil {
+	if err := t.queryValue(ctx, &writable, "select not @@read_only"); err != nil {
 		return false, err
 	}
-	if err := t.one(ctx, &marked, "select count(*) from information_schema.schemata where schema_name = ?", markerSchema); err != nil {
+	if err := t.queryValue(ctx, &marked, "select count(*) from information_schema.schemata where schema_name = ?", markerSchema); err != nil {
 		return false, err
 	}
-	executed, err := t.executed(ctx)
+	executed, err := t.executedGTIDs(ctx)
 	if err != nil {
 		return false, err
 	}
-	schemas, err := column(ctx, t.Conn, schemasQuery)
+	schemas, err := queryColumn(ctx, t.Conn, schemasQuery)
 	if err != nil {
 		return false, fmt.Errorf("list schemas: %w", err)
 	}
-	complete, err := t.equal(ctx, executed, want.status.GTIDSet)
+	complete, err := t.areEqualGTIDSets(ctx, executed, want.status.GTIDSet)
 	switch {
 	case err != nil:
 		return false, err
 	case writable:
 		return false, fmt.Errorf("expected %s to be read-only, as an instance is before its data are restored, found it writable: it is in service; restore into a new MySQLCluster", t.host)
 	case marked:
-		return false, t.wipe(ctx, schemas)
+		return false, t.wipePartialRestore(ctx, schemas)
 	case executed != "" && complete:
 		return true, nil
 	case executed != "" || len(schemas) > 0:
@@ -104,19 +104,19 @@ func (t target) prepare(ctx context.Context, want stored) (done bool, err error)
 	return false, nil
 }
 
-// wipe takes out what a restore that was interrupted has left. The marker stays.
-func (t target) wipe(ctx context.Context, schemas []string) error {
-	if err := t.all(ctx, "let data be removed", "set global super_read_only = off", "set global read_only = on"); err != nil {
+// wipePartialRestore takes out what a restore that was interrupted has left. The marker stays.
+func (t restoreTarget) wipePartialRestore(ctx context.Context, schemas []string) error {
+	if err := t.execAll(ctx, "let data be removed", "set global super_read_only = off", "set global read_only = on"); err != nil {
 		return err
 	}
-	ids, err := column(ctx, t.Conn, "select id from performance_schema.processlist where user = ? and db is not null and id <> connection_id()", RestoreUser)
+	ids, err := queryColumn(ctx, t.Conn, "select id from performance_schema.processlist where user = ? and db is not null and id <> connection_id()", RestoreUser)
 	if err != nil {
 		return fmt.Errorf("list connections: %w", err)
 	}
 	for _, id := range ids {
-		_ = t.exec(ctx, "kill "+id) // One that has ended meanwhile is as good.
+		_ = t.execStatement(ctx, "kill "+id) // One that has ended meanwhile is as good.
 	}
-	left, err := names(ctx, t.Conn, accountsQuery)
+	left, err := listAccountNames(ctx, t.Conn, accountsQuery)
 	if err != nil {
 		return err
 	}
@@ -125,25 +125,25 @@ func (t target) wipe(ctx context.Context, schemas []string) error {
 		statements = append(statements, "drop schema if exists `"+strings.ReplaceAll(s, "`", "``")+"`")
 	}
 	for _, a := range left {
-		statements = append(statements, "drop user if exists "+a.quoted())
+		statements = append(statements, "drop user if exists "+a.quotedName())
 	}
-	return t.all(ctx, "remove half of a backup", append(statements, "reset binary logs and gtids")...)
+	return t.execAll(ctx, "remove half of a backup", append(statements, "reset binary logs and gtids")...)
 }
 
-// begin opens the instance for us alone and marks it. It stays read-only for clients.
-func (t target) begin(ctx context.Context, record string) error {
-	if err := t.all(ctx, "open the instance",
+// beginLoad opens the instance for us alone and marks it. It stays read-only for clients.
+func (t restoreTarget) beginLoad(ctx context.Context, record string) error {
+	if err := t.execAll(ctx, "open the instance",
 		"set global read_only = on", "set global super_read_only = off", "create schema if not exists "+markerSchema,
 		"create table if not exists "+markerSchema+".backup (record varchar(512) primary key)"); err != nil {
 		return err
 	}
-	if err := t.exec(ctx, "replace into "+markerSchema+".backup values (?)", record); err != nil {
-		return fmt.Errorf("mark the instance: MySQL %s", describe(err))
+	if err := t.execStatement(ctx, "replace into "+markerSchema+".backup values (?)", record); err != nil {
+		return fmt.Errorf("mark the instance: MySQL %s", describeError(err))
 	}
 	return nil
 }
 
-// finish takes the mark away, when everything is there, and closes the instance again.
-func (t target) finish(ctx context.Context) error {
-	return t.all(ctx, "close the instance", "drop schema "+markerSchema, "set global super_read_only = on")
+// finishLoad takes the mark away, when everything is there, and closes the instance again.
+func (t restoreTarget) finishLoad(ctx context.Context) error {
+	return t.execAll(ctx, "close the instance", "drop schema "+markerSchema, "set global super_read_only = on")
 }

@@ -34,7 +34,7 @@ func (w *world) moco(t *testing.T, args ...string) ran {
 	ctx, cancel := context.WithTimeout(t.Context(), commandTimeout)
 	defer cancel()
 	var out, said bytes.Buffer
-	plugin := moco.New(moco.Streams{In: strings.NewReader(""), Out: &out, Err: &said})
+	plugin := moco.NewPlugin(moco.Streams{In: strings.NewReader(""), Out: &out, Err: &said})
 	code := plugin.Run(ctx, append([]string{"--kubeconfig", w.hub.Kubeconfig(t), "--namespace", w.name.Namespace}, args...))
 	return ran{exit.Code(code), out.String(), said.String()}
 }

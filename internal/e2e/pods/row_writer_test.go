@@ -18,13 +18,13 @@ import (
 
 const (
 	// tryLimit is how long a client waits for one acknowledgement before it tries with a new connection.
-	tryLimit = time.Second
-	pace     = 50 * time.Millisecond
+	tryLimit      = time.Second
+	writeInterval = 50 * time.Millisecond
 )
 
-// clients write rows with unique numbers through the Service of the primary, one after the other, and remember which of
+// rowWriter write rows with unique numbers through the Service of the primary, one after the other, and remember which of
 // them were acknowledged.
-type clients struct {
+type rowWriter struct {
 	db   *sql.DB
 	stop context.CancelFunc
 	done sync.WaitGroup
@@ -37,8 +37,8 @@ type clients struct {
 	problem error
 }
 
-// startClients reach the Service from the machine around the node, as a program in the cluster would.
-func startClients(t *testing.T, w *world, cluster string) *clients {
+// startRowWriter reach the Service from the machine around the node, as a program in the cluster would.
+func startRowWriter(t *testing.T, w *podsEnv, cluster string) *rowWriter {
 	t.Helper()
 	cfg := mysql.NewConfig()
 	cfg.Net, cfg.DBName = "tcp", "app"
@@ -50,13 +50,13 @@ func startClients(t *testing.T, w *world, cluster string) *clients {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	c := &clients{db: sql.OpenDB(connector), stop: cancel, last: time.Now()}
+	c := &rowWriter{db: sql.OpenDB(connector), stop: cancel, last: time.Now()}
 	c.done.Go(func() { c.write(ctx) })
 	return c
 }
 
-func (c *clients) write(ctx context.Context) {
-	tick := time.NewTicker(pace)
+func (c *rowWriter) write(ctx context.Context) {
+	tick := time.NewTicker(writeInterval)
 	defer tick.Stop()
 	for number := 1; ; number++ {
 		select {
@@ -67,11 +67,11 @@ func (c *clients) write(ctx context.Context) {
 		try, cancel := context.WithTimeout(ctx, tryLimit)
 		_, err := c.db.ExecContext(try, "INSERT INTO app.written VALUES (?)", number)
 		cancel()
-		c.learn(number, err)
+		c.recordAnswer(number, err)
 	}
 }
 
-func (c *clients) learn(number int, err error) {
+func (c *rowWriter) recordAnswer(number int, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err != nil {
@@ -83,14 +83,14 @@ func (c *clients) learn(number int, err error) {
 }
 
 // acknowledged are the numbers that were acknowledged so far.
-func (c *clients) acknowledged() []int {
+func (c *rowWriter) acknowledged() []int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.acked)
 }
 
-// more returns nil when there are more acknowledgements than before.
-func (c *clients) more(before int) error {
+// expectMoreThan returns nil when there are more acknowledgements than before.
+func (c *rowWriter) expectMoreThan(before int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.acked) > before {
@@ -99,8 +99,8 @@ func (c *clients) more(before int) error {
 	return fmt.Errorf("expected more than %d acknowledgements, found none; the last problem: %w", before, c.problem)
 }
 
-// longest returns how long the clients had to do without an acknowledgement since they were asked last.
-func (c *clients) longest() time.Duration {
+// longestGap returns how long the clients had to do without an acknowledgement since they were asked last.
+func (c *rowWriter) longestGap() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	longest := max(c.gap, time.Since(c.last))
@@ -108,14 +108,14 @@ func (c *clients) longest() time.Duration {
 	return longest.Round(time.Millisecond)
 }
 
-func (c *clients) end() {
+func (c *rowWriter) stopWriting() {
 	c.stop()
 	c.done.Wait()
 	_ = c.db.Close() // Nobody needs it any more.
 }
 
-// missing are the numbers that are not among the rows, one number a line.
-func missing(t *testing.T, numbers []int, rows string) []int {
+// missingNumbers are the numbers that are not among the rows, one number a line.
+func missingNumbers(t *testing.T, numbers []int, rows string) []int {
 	t.Helper()
 	there := map[int]bool{}
 	for field := range strings.FieldsSeq(rows) {
@@ -128,29 +128,29 @@ func missing(t *testing.T, numbers []int, rows string) []int {
 	return slices.DeleteFunc(slices.Clone(numbers), func(number int) bool { return there[number] })
 }
 
-// sql runs statements in an instance, as a DBA does.
-func (w *world) sql(t *testing.T, cluster string, index int, statements ...string) string {
+// query runs statements in an instance, as a DBA does.
+func (w *podsEnv) query(t *testing.T, cluster string, index int, statements ...string) string {
 	t.Helper()
-	out, err := w.trySQL(t, cluster, index, statements...)
+	out, err := w.tryQuery(t, cluster, index, statements...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return out
 }
 
-func (w *world) trySQL(t *testing.T, cluster string, index int, statements ...string) (string, error) {
+func (w *podsEnv) tryQuery(t *testing.T, cluster string, index int, statements ...string) (string, error) {
 	t.Helper()
 	args := []string{"moco", "mysql", "-u", "moco-admin", "--index", strconv.Itoa(index), cluster, "--", "-Nr", "-e", strings.Join(statements, "; ")}
-	return w.try(t, "", w.programs+"/kubectl", args...)
+	return w.tryRun(t, "", w.programs+"/kubectl", args...)
 }
 
-// equal expects the same rows in all instances, once nobody writes any more.
-func (w *world) equal(t *testing.T, cluster, table string, instances int) {
+// expectEqualRows expects the same rows in all instances, once nobody writes any more.
+func (w *podsEnv) expectEqualRows(t *testing.T, cluster, table string, instances int) {
 	t.Helper()
 	eventually(t, "the rows of "+table+" are equal", func() error {
 		var sums []string
 		for i := range instances {
-			sum, err := w.trySQL(t, cluster, i, "CHECKSUM TABLE "+table)
+			sum, err := w.tryQuery(t, cluster, i, "CHECKSUM TABLE "+table)
 			if err != nil {
 				return err
 			}

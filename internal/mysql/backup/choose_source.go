@@ -8,31 +8,31 @@ import (
 	"time"
 )
 
-// Instance is what one instance said when it was asked whether it can be dumped.
-type Instance struct {
-	// Trouble is why it did not answer; empty if it did.
-	Trouble string
+// SourceCandidate is what one instance said when it was asked whether it can be dumped.
+type SourceCandidate struct {
+	// Problem is why it did not answer; empty if it did.
+	Problem string
 	// Writable instances take writes from clients: the primary.
 	Writable bool
 	// Replicating is true while both threads of the replication run.
 	Replicating bool
 	// Lag is how far it is behind the primary.
 	Lag time.Duration
-	// Strange is true if it has transactions that the primary does not have, or if the primary could not be asked.
-	Strange bool
+	// Errant is true if it has transactions that the primary does not have, or if the primary could not be asked.
+	Errant bool
 }
 
 // ChooseSource returns the index of the instance to dump: of the replicas in sync the one that lags least, so that
 // the primary is left alone; else the primary, with a warning.
-func ChooseSource(instances []Instance, maxLag time.Duration) (chosen int, warnings []string, err error) {
+func ChooseSource(instances []SourceCandidate, maxLag time.Duration) (chosen int, warnings []string, err error) {
 	replica, primary := -1, -1
 	var reasons []string
 	for i, s := range instances {
-		why := unfit(s, maxLag)
+		why := unsuitableReason(s, maxLag)
 		switch {
-		case s.Trouble == "" && s.Writable && primary >= 0:
+		case s.Problem == "" && s.Writable && primary >= 0:
 			return 0, nil, fmt.Errorf("expected one writable instance, found %d and %d: nobody knows which data are right; make one of them read-only", primary, i)
-		case s.Trouble == "" && s.Writable:
+		case s.Problem == "" && s.Writable:
 			primary = i
 		case why != "":
 			reasons = append(reasons, fmt.Sprintf("instance %d %s", i, why))
@@ -52,13 +52,13 @@ func ChooseSource(instances []Instance, maxLag time.Duration) (chosen int, warni
 	return primary, warnings, nil
 }
 
-func unfit(s Instance, maxLag time.Duration) string {
+func unsuitableReason(s SourceCandidate, maxLag time.Duration) string {
 	switch {
-	case s.Trouble != "":
-		return s.Trouble
+	case s.Problem != "":
+		return s.Problem
 	case !s.Replicating:
 		return "does not replicate"
-	case s.Strange:
+	case s.Errant:
 		return "has transactions that the primary does not have"
 	case maxLag > 0 && s.Lag > maxLag:
 		return "lags behind"

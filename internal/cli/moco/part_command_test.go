@@ -39,7 +39,7 @@ func testConflicts(t *testing.T, server *testenv.HubServer) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := made(t, server)
+			h := createTestCluster(t, server)
 			if test.verb == "start" {
 				if got := runWith(t, h, "stop", "clustering", "test"); got.code != exit.Done {
 					t.Fatalf("found exit code %d (%s), want a stop", got.code, got.err)
@@ -67,8 +67,8 @@ func testConflicts(t *testing.T, server *testenv.HubServer) {
 			if got.code != test.code {
 				t.Errorf("found exit code %d (%s), want %d", got.code, got.err, test.code)
 			}
-			c := read(t, h)
-			if stopped := c.Annotations[mocov1beta2.ClusteringStoppedAnnotation] == yes; stopped != test.stopped {
+			c := readCluster(t, h)
+			if stopped := c.Annotations[mocov1beta2.ClusteringStoppedAnnotation] == stopValue; stopped != test.stopped {
 				t.Errorf("found stopped %t, want %t", stopped, test.stopped)
 			}
 			if c.Annotations["else"] == "" {
@@ -82,8 +82,8 @@ func testConflicts(t *testing.T, server *testenv.HubServer) {
 // such a status says nothing of this stop until it has stayed for a while.
 func testLeftStatus(t *testing.T, server *testenv.HubServer) {
 	t.Parallel()
-	h := made(t, server)
-	c := read(t, h)
+	h := createTestCluster(t, server)
+	c := readCluster(t, h)
 	meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: mocov1beta2.ClusteringActiveCondition, Status: metav1.ConditionFalse, Reason: mocov1beta2.ClusteringInactiveReason})
 	if err := h.SubResource("status").Update(t.Context(), c); err != nil {
 		t.Fatal(err)
@@ -99,28 +99,28 @@ func testLeftStatus(t *testing.T, server *testenv.HubServer) {
 	}
 }
 
-type ran struct {
+type runResult struct {
 	code     exit.Code
 	out, err string
 }
 
 // runWith runs a command line with a client of the test's.
-func runWith(t *testing.T, h *hub, args ...string) ran {
+func runWith(t *testing.T, h *kubeClient, args ...string) runResult {
 	t.Helper()
 	var out, stderr bytes.Buffer
-	a := &app{Streams: Streams{In: strings.NewReader(""), Out: &out, Err: &stderr}, clock: clock.RealClock{}}
-	root := a.rootCommand()
-	a.connect = func() (*hub, error) { return h, nil }
+	a := &commands{Streams: Streams{In: strings.NewReader(""), Out: &out, Err: &stderr}, clock: clock.RealClock{}}
+	root := a.newRootCommand()
+	a.connect = func() (*kubeClient, error) { return h, nil }
 	root.SetArgs(args)
 	root.SetOut(io.Discard)
 	err := root.ExecuteContext(t.Context())
-	return ran{exit.CodeOf(err), out.String(), fmt.Sprint(err)}
+	return runResult{exit.CodeOf(err), out.String(), fmt.Sprint(err)}
 }
 
-// made is a namespace with the cluster of the script words.
-func made(t *testing.T, server *testenv.HubServer) *hub {
+// createTestCluster is a namespace with the cluster of the script words.
+func createTestCluster(t *testing.T, server *testenv.HubServer) *kubeClient {
 	t.Helper()
-	h, err := newHub(server.Config, server.Namespace(t))
+	h, err := newKubeClient(server.Config, server.Namespace(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,9 +144,9 @@ func made(t *testing.T, server *testenv.HubServer) *hub {
 	return h
 }
 
-func read(t *testing.T, h *hub) *mocov1beta2.MySQLCluster {
+func readCluster(t *testing.T, h *kubeClient) *mocov1beta2.MySQLCluster {
 	t.Helper()
-	c, err := h.cluster(t.Context(), "test")
+	c, err := h.getCluster(t.Context(), "test")
 	if err != nil {
 		t.Fatal(err)
 	}

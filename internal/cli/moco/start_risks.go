@@ -11,14 +11,14 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/gtid"
 )
 
-// check says what a start of clustering would meet, as far as the status tells.
-func check(c *mocov1beta2.MySQLCluster) ([]clustering.Finding, error) {
+// findStartRisks says what a start of clustering would meet, as far as the status tells.
+func findStartRisks(c *mocov1beta2.MySQLCluster) ([]clustering.Finding, error) {
 	if len(c.Status.Instances) == 0 {
 		return []clustering.Finding{{
 			Severity: clustering.Warn, Message: "the status has no instances, so nothing could be checked", Remedy: "look at the replication yourself",
 		}}, nil
 	}
-	o, err := observed(c)
+	o, err := observedFromStatus(c)
 	if err != nil {
 		return nil, err
 	}
@@ -34,8 +34,8 @@ func check(c *mocov1beta2.MySQLCluster) ([]clustering.Finding, error) {
 	return found, nil
 }
 
-// observed is the status as the decisions see instances. What the status has judged of transactions stays as judged.
-func observed(c *mocov1beta2.MySQLCluster) (clustering.Observed, error) {
+// observedFromStatus is the status as the decisions see instances. What the status has judged of transactions stays as judged.
+func observedFromStatus(c *mocov1beta2.MySQLCluster) (clustering.Observed, error) {
 	n, p := int(c.Spec.Replicas), clustering.NoInstance
 	if i, chosen := c.Status.Primary(); chosen {
 		p = i
@@ -51,7 +51,7 @@ func observed(c *mocov1beta2.MySQLCluster) (clustering.Observed, error) {
 		if s.Ordinal < 0 || s.Ordinal >= n {
 			continue
 		}
-		j, err := judgedOf(s)
+		j, err := parseJudgedGTIDs(s)
 		if err != nil {
 			return o, fmt.Errorf("read the status of instance %d: %w", s.Ordinal, err)
 		}
@@ -65,7 +65,7 @@ func observed(c *mocov1beta2.MySQLCluster) (clustering.Observed, error) {
 		if first, _, ok := strings.Cut(j.ahead.String(), ":"); ok {
 			uuid = first
 		}
-		o.Instances[s.Ordinal] = instance(s, j)
+		o.Instances[s.Ordinal] = instanceFromStatus(s, j)
 	}
 	for i := range o.Instances {
 		o.Instances[i].Executed = o.Instances[i].Executed.Union(executed.Subtract(missing[i]))
@@ -78,13 +78,13 @@ func observed(c *mocov1beta2.MySQLCluster) (clustering.Observed, error) {
 	}
 	o.Instances[p].UUID = uuid
 	if executed.IsEmpty() {
-		return o, takeHeld(o.Instances, c.Status.Instances)
+		return o, addExecutedGTIDs(o.Instances, c.Status.Instances)
 	}
 	return o, nil
 }
 
-// takeHeld is for an empty primary, without which nothing was judged: what others have is what was lost.
-func takeHeld(into []clustering.Instance, from []mocov1beta2.InstanceStatus) error {
+// addExecutedGTIDs is for an empty primary, without which nothing was judged: what others have is what was lost.
+func addExecutedGTIDs(into []clustering.Instance, from []mocov1beta2.InstanceStatus) error {
 	for _, s := range from {
 		if s.Ordinal < 0 || s.Ordinal >= len(into) {
 			continue
@@ -98,11 +98,11 @@ func takeHeld(into []clustering.Instance, from []mocov1beta2.InstanceStatus) err
 	return nil
 }
 
-// judged are the transactions of an instance that the status has judged.
-type judged struct{ errant, ahead, missing gtid.Set }
+// judgedGTIDs are the transactions of an instance that the status has judged.
+type judgedGTIDs struct{ errant, ahead, missing gtid.Set }
 
-func judgedOf(s mocov1beta2.InstanceStatus) (judged, error) {
-	var j judged
+func parseJudgedGTIDs(s mocov1beta2.InstanceStatus) (judgedGTIDs, error) {
+	var j judgedGTIDs
 	for _, set := range []struct {
 		field, text string
 		into        *gtid.Set
@@ -117,17 +117,17 @@ func judgedOf(s mocov1beta2.InstanceStatus) (judged, error) {
 	return j, nil
 }
 
-// instance is one instance with what it executed and the primary did not.
-func instance(s mocov1beta2.InstanceStatus, j judged) clustering.Instance {
+// instanceFromStatus is one instance with what it executed and the primary did not.
+func instanceFromStatus(s mocov1beta2.InstanceStatus, j judgedGTIDs) clustering.Instance {
 	readOnly := s.Writable != nil && !*s.Writable
 	return clustering.Instance{
 		Reachable: s.Writable != nil, ReadOnly: readOnly, SuperReadOnly: readOnly, Stopped: s.Stopped,
 		KnownErrant: !j.errant.IsEmpty(), Executed: j.errant.Union(j.ahead),
-		Channel: clustering.ReplicationChannel{Present: s.SQLThread != "", IO: thread(s.IOThread), SQL: thread(s.SQLThread)},
+		Channel: clustering.ReplicationChannel{Present: s.SQLThread != "", IO: parseThread(s.IOThread), SQL: parseThread(s.SQLThread)},
 	}
 }
 
-func thread(state string) clustering.ThreadState {
+func parseThread(state string) clustering.ThreadState {
 	switch state {
 	case "Yes":
 		return clustering.Running

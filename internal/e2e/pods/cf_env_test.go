@@ -33,39 +33,39 @@ const (
 	callerRate = "1000"
 )
 
-// cf is a world with the CF API and its admission. alice develops in the space, and carol too; who has started an app
+// cfEnv is a world with the CF API and its admission. alice develops in the space, and carol too; who has started an app
 // is told of it when there is something to tell, and everybody else at once.
-type cf struct {
-	*world
+type cfEnv struct {
+	*podsEnv
 	url          string
 	alice, carol string
 	http         *http.Client
-	// known are the Pods of the space as a watch tells of them.
-	known corelisters.PodNamespaceLister
+	// podLister are the Pods of the space as a watch tells of them.
+	podLister corelisters.PodNamespaceLister
 }
 
-func newCF(t *testing.T) *cf {
+func newCFEnv(t *testing.T) *cfEnv {
 	t.Helper()
-	c := &cf{world: newWorld(t)}
-	c.up(t)
+	c := &cfEnv{podsEnv: newPodsEnv(t)}
+	c.startCluster(t)
 	config := filepath.Join("..", "..", "..", "config")
 	c.kubectl(t, "apply", "-k", filepath.Join(config, "rbac", "cf"))
 	c.apply(t, "space.yaml")
-	c.admit(t, filepath.Join(config, "webhook", "manifests.yaml"))
-	c.serve(t)
+	c.startAdmission(t, filepath.Join(config, "webhook", "manifests.yaml"))
+	c.startCFAPI(t)
 	c.alice = c.kubectl(t, "create", "token", "alice", "--namespace=torpor-system")
 	c.carol = c.kubectl(t, "create", "token", "carol", "--namespace=torpor-system")
-	c.watch(t)
+	c.watchPods(t)
 	eventually(t, "alice sees the space", func() error {
-		_, err := c.ask(t, http.StatusOK, "GET", "/v3/spaces/"+space, "")
+		_, err := c.request(t, http.StatusOK, "GET", "/v3/spaces/"+space, "")
 		return err
 	})
-	c.tell(t, "torpor and its CF API run")
+	c.logf(t, "torpor and its CF API run")
 	return c
 }
 
-// admit starts the manager with its admission beside the cluster.
-func (c *cf) admit(t *testing.T, manifests string) {
+// startAdmission starts the manager with its admission beside the cluster.
+func (c *cfEnv) startAdmission(t *testing.T, manifests string) {
 	t.Helper()
 	address := testenv.FreeAddress(t)
 	c.kubectl(t, "apply", "-f", manifests)
@@ -73,10 +73,10 @@ func (c *cf) admit(t *testing.T, manifests string) {
 		c.kubectl(t, "patch", kind, "torpor", "--type=json", "-p", fmt.Sprintf(
 			`[{"op":"remove","path":"/webhooks/0/clientConfig/service"},{"op":"add","path":"/webhooks/0/clientConfig/url","value":"https://%s%s"}]`, address, path))
 	}
-	c.manage(t, "--namespace", "torpor-system", "--webhook-address", address)
+	c.startManager(t, "--namespace", "torpor-system", "--webhook-address", address)
 }
 
-func (c *cf) serve(t *testing.T) {
+func (c *cfEnv) startCFAPI(t *testing.T) {
 	t.Helper()
 	folder, address := t.TempDir(), testenv.FreeAddress(t)
 	testenv.StartProcess(t, filepath.Join(c.tools, "torpor"), []string{
@@ -91,14 +91,14 @@ func (c *cf) serve(t *testing.T) {
 		pool := x509.NewCertPool()
 		pool.AppendCertsFromPEM(ca)
 		c.http = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true}}
-		_, err = c.ask(t, http.StatusOK, "GET", "/healthz", "")
+		_, err = c.request(t, http.StatusOK, "GET", "/healthz", "")
 		return err
 	})
 	t.Cleanup(c.http.CloseIdleConnections)
 }
 
-// watch keeps c.known up to date until the test ends.
-func (c *cf) watch(t *testing.T) {
+// watchPods keeps c.known up to date until the test ends.
+func (c *cfEnv) watchPods(t *testing.T) {
 	t.Helper()
 	cfg, err := clientcmd.BuildConfigFromFlags("", c.kubeconfig())
 	if err != nil {
@@ -109,7 +109,7 @@ func (c *cf) watch(t *testing.T) {
 		t.Fatal(err)
 	}
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(space))
-	c.known = factory.Core().V1().Pods().Lister().Pods(space)
+	c.podLister = factory.Core().V1().Pods().Lister().Pods(space)
 	factory.Core().V1().Pods().Informer()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	t.Cleanup(func() { cancel(); factory.Shutdown() })
@@ -117,15 +117,15 @@ func (c *cf) watch(t *testing.T) {
 	factory.WaitForCacheSync(ctx.Done())
 }
 
-// ask sends a request as alice.
-func (c *cf) ask(t *testing.T, want int, method, path, body string) (conversation.Answer, error) {
+// request sends a request as alice.
+func (c *cfEnv) request(t *testing.T, want int, method, path, body string) (conversation.Answer, error) {
 	t.Helper()
-	return c.askAs(t, c.alice, want, method, path, body)
+	return c.requestAs(t, c.alice, want, method, path, body)
 }
 
-func (c *cf) askAs(t *testing.T, token string, want int, method, path, body string) (answer conversation.Answer, err error) {
+func (c *cfEnv) requestAs(t *testing.T, token string, want int, method, path, body string) (answer conversation.Answer, err error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), commandTimeout)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, method, c.url+path, strings.NewReader(body))
 	if err != nil {
@@ -145,37 +145,37 @@ func (c *cf) askAs(t *testing.T, token string, want int, method, path, body stri
 	return answer, err
 }
 
-func (c *cf) must(t *testing.T, want int, method, path, body string) conversation.Answer {
+func (c *cfEnv) mustRequest(t *testing.T, want int, method, path, body string) conversation.Answer {
 	t.Helper()
-	answer, err := c.ask(t, want, method, path, body)
+	answer, err := c.request(t, want, method, path, body)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return answer
 }
 
-// push makes an app of an image as cf push does, and starts it; more are further lines of its manifest.
-func (c *cf) push(t *testing.T, name, image string, more ...string) app {
+// pushApp makes an app of an image as cf push does, and starts it; more are further lines of its manifest.
+func (c *cfEnv) pushApp(t *testing.T, name, image string, more ...string) pushedApp {
 	t.Helper()
 	manifest := fmt.Sprintf("applications:\n- name: %s\n  docker: {image: %s}\n  memory: 64M\n  %s\n", name, image, strings.Join(more, "\n  "))
-	job := c.must(t, http.StatusAccepted, "POST", "/v3/spaces/"+space+"/actions/apply_manifest", manifest).Location
-	c.complete(t, job)
+	job := c.mustRequest(t, http.StatusAccepted, "POST", "/v3/spaces/"+space+"/actions/apply_manifest", manifest).Location
+	c.waitForJob(t, job)
 	field := func(a conversation.Answer, path string) string { return conversation.Field(t, a.Body, path) }
-	a := app{cf: c, guid: field(c.must(t, http.StatusOK, "GET", "/v3/apps?names="+name, ""), "resources.0.guid")}
+	a := pushedApp{cfEnv: c, guid: field(c.mustRequest(t, http.StatusOK, "GET", "/v3/apps?names="+name, ""), "resources.0.guid")}
 	of := `"relationships":{"app":{"data":{"guid":"` + a.guid + `"}}}`
-	pkg := field(c.must(t, http.StatusCreated, "POST", "/v3/packages", `{"type":"docker","data":{"image":"`+image+`"},`+of+`}`), "guid")
-	build := field(c.must(t, http.StatusCreated, "POST", "/v3/builds", `{"package":{"guid":"`+pkg+`"}}`), "guid")
-	droplet := field(c.must(t, http.StatusOK, "GET", "/v3/builds/"+build, ""), "droplet.guid")
-	c.must(t, http.StatusOK, "PATCH", a.path("/relationships/current_droplet"), `{"data":{"guid":"`+droplet+`"}}`)
-	c.must(t, http.StatusOK, "POST", a.path("/actions/start"), "")
+	pkg := field(c.mustRequest(t, http.StatusCreated, "POST", "/v3/packages", `{"type":"docker","data":{"image":"`+image+`"},`+of+`}`), "guid")
+	build := field(c.mustRequest(t, http.StatusCreated, "POST", "/v3/builds", `{"package":{"guid":"`+pkg+`"}}`), "guid")
+	droplet := field(c.mustRequest(t, http.StatusOK, "GET", "/v3/builds/"+build, ""), "droplet.guid")
+	c.mustRequest(t, http.StatusOK, "PATCH", a.path("/relationships/current_droplet"), `{"data":{"guid":"`+droplet+`"}}`)
+	c.mustRequest(t, http.StatusOK, "POST", a.path("/actions/start"), "")
 	return a
 }
 
-// complete waits until a job is.
-func (c *cf) complete(t *testing.T, job string) {
+// waitForJob waits until a job is.
+func (c *cfEnv) waitForJob(t *testing.T, job string) {
 	t.Helper()
 	eventually(t, "the job is complete", func() error {
-		a, err := c.ask(t, http.StatusOK, "GET", strings.TrimPrefix(job, c.url), "")
+		a, err := c.request(t, http.StatusOK, "GET", strings.TrimPrefix(job, c.url), "")
 		if err == nil && conversation.Field(t, a.Body, "state") != "COMPLETE" {
 			err = fmt.Errorf("found %s", a.Body)
 		}
@@ -183,18 +183,18 @@ func (c *cf) complete(t *testing.T, job string) {
 	})
 }
 
-// app is one that was pushed.
-type app struct {
-	*cf
+// pushedApp is one that was pushed.
+type pushedApp struct {
+	*cfEnv
 	guid string
 }
 
-func (a app) path(more string) string { return "/v3/apps/" + a.guid + more }
+func (a pushedApp) path(more string) string { return "/v3/apps/" + a.guid + more }
 
-// instances are the app's Pods in the order of their names.
-func (a app) instances(t *testing.T) []*corev1.Pod {
+// listInstances are the app's Pods in the order of their names.
+func (a pushedApp) listInstances(t *testing.T) []*corev1.Pod {
 	t.Helper()
-	all, err := a.known.List(labels.SelectorFromSet(labels.Set{korifiv1alpha1.AppGUIDLabel: a.guid}))
+	all, err := a.podLister.List(labels.SelectorFromSet(labels.Set{korifiv1alpha1.AppGUIDLabel: a.guid}))
 	if err != nil {
 		t.Fatal(err)
 	}

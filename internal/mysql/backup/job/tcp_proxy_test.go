@@ -14,12 +14,12 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv/mysqld"
 )
 
-// linePatience is far above what it takes to move some megabytes.
-const linePatience = time.Minute
+// haltTimeout is far above what it takes to move some megabytes.
+const haltTimeout = time.Minute
 
-// line leads to a server's port for administrators. The first connection that has carried so many bytes in one direction
+// haltingProxy leads to a server's port for administrators. The first connection that has carried so many bytes in one direction
 // halts for as long as the line is there, so that who uses it is in the middle of something for certain.
-type line struct {
+type haltingProxy struct {
 	// Address is the way to the server.
 	Address string
 
@@ -40,22 +40,22 @@ const (
 	toServer direction = true
 )
 
-func newLine(t *testing.T, s *mysqld.Server, way direction, most int64) *line {
+func newHaltingProxy(t *testing.T, s *mysqld.Server, way direction, most int64) *haltingProxy {
 	t.Helper()
 	at := strings.LastIndex(s.Address, ".")
-	l := &line{Address: s.Address[:at] + ".200", server: net.JoinHostPort(s.Address, strconv.Itoa(mysqld.AdminPort)), halted: make(chan struct{})}
+	l := &haltingProxy{Address: s.Address[:at] + ".200", server: net.JoinHostPort(s.Address, strconv.Itoa(mysqld.AdminPort)), halted: make(chan struct{})}
 	var config net.ListenConfig
 	listener, err := config.Listen(t.Context(), "tcp", net.JoinHostPort(l.Address, strconv.Itoa(mysqld.AdminPort)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	l.listener = listener
-	t.Cleanup(l.cut)
+	t.Cleanup(l.closeAll)
 	go l.serve(t, way, most)
 	return l
 }
 
-func (l *line) serve(t *testing.T, way direction, most int64) {
+func (l *haltingProxy) serve(t *testing.T, way direction, most int64) {
 	for {
 		client, err := l.listener.Accept()
 		if err != nil {
@@ -88,20 +88,20 @@ func (l *line) serve(t *testing.T, way direction, most int64) {
 	}
 }
 
-// wait returns when a connection has halted.
-func (l *line) wait(t *testing.T) {
+// waitUntilHalted returns when a connection has halted.
+func (l *haltingProxy) waitUntilHalted(t *testing.T) {
 	t.Helper()
-	timer := time.NewTimer(linePatience)
+	timer := time.NewTimer(haltTimeout)
 	defer timer.Stop()
 	select {
 	case <-l.halted:
 	case <-timer.C:
-		t.Fatalf("nothing large went over the line within %s", linePatience)
+		t.Fatalf("nothing large went over the line within %s", haltTimeout)
 	}
 }
 
-// cut ends the line and all that goes over it.
-func (l *line) cut() {
+// closeAll ends the line and all that goes over it.
+func (l *haltingProxy) closeAll() {
 	_ = l.listener.Close() // It is closed whatever it says.
 	l.mu.Lock()
 	defer l.mu.Unlock()

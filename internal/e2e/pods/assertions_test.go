@@ -16,8 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// seen is what the status of a MySQLCluster tells.
-type seen struct {
+// clusterView is what the status of a MySQLCluster tells.
+type clusterView struct {
 	Metadata metav1.ObjectMeta `json:"metadata"`
 	Status   struct {
 		Conditions   []metav1.Condition `json:"conditions"`
@@ -29,17 +29,17 @@ type seen struct {
 	} `json:"status"`
 }
 
-func (w *world) see(t *testing.T, cluster string) seen {
+func (w *podsEnv) readCluster(t *testing.T, cluster string) clusterView {
 	t.Helper()
-	var s seen
+	var s clusterView
 	if err := json.Unmarshal([]byte(w.kubectl(t, "get", "mysqlcluster", cluster, "-o", "json")), &s); err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
-// is compares a condition's status; a reason or a part of the message may follow.
-func (s seen) is(kind string, want metav1.ConditionStatus, parts ...string) error {
+// expectCondition compares a condition's status; a reason or a part of the message may follow.
+func (s clusterView) expectCondition(kind string, want metav1.ConditionStatus, parts ...string) error {
 	for _, c := range s.Status.Conditions {
 		if c.Type != kind {
 			continue
@@ -53,19 +53,19 @@ func (s seen) is(kind string, want metav1.ConditionStatus, parts ...string) erro
 	return fmt.Errorf("expected a condition %s, found none", kind)
 }
 
-// healthy waits until the cluster has n Pods, is Healthy, and no rollout is under way.
-func (w *world) healthy(t *testing.T, cluster string) seen {
+// waitUntilHealthy waits until the cluster has n Pods, is Healthy, and no rollout is under way.
+func (w *podsEnv) waitUntilHealthy(t *testing.T, cluster string) clusterView {
 	t.Helper()
-	var s seen
+	var s clusterView
 	eventually(t, cluster+" is healthy", func() error {
-		s = w.see(t, cluster)
-		return errors.Join(s.is("Healthy", metav1.ConditionTrue), s.is("StatefulSetReady", metav1.ConditionTrue))
+		s = w.readCluster(t, cluster)
+		return errors.Join(s.expectCondition("Healthy", metav1.ConditionTrue), s.expectCondition("StatefulSetReady", metav1.ConditionTrue))
 	})
 	return s
 }
 
-// columns expects what kubectl prints of the cluster test, blanks apart.
-func (w *world) columns(t *testing.T, want string) {
+// expectColumns expects what kubectl prints of the cluster test, blanks apart.
+func (w *podsEnv) expectColumns(t *testing.T, want string) {
 	t.Helper()
 	const head = "NAME AVAILABLE HEALTHY PRIMARY SYNCED REPLICAS ERRANT REPLICAS CLUSTERING ACTIVE RECONCILE ACTIVE LAST BACKUP"
 	out := w.kubectl(t, "get", "mysqlcluster", "test")
@@ -76,33 +76,33 @@ func (w *world) columns(t *testing.T, want string) {
 	t.Logf("kubectl get mysqlcluster test\n%s", out)
 }
 
-// pod is what a Pod tells.
-type pod struct {
+// podView is what a Pod tells.
+type podView struct {
 	Metadata metav1.ObjectMeta `json:"metadata"`
 	Status   struct {
 		Conditions []metav1.Condition `json:"conditions"`
 	} `json:"status"`
 }
 
-func (p pod) role() string { return p.Metadata.Labels["moco.cybozu.com/role"] }
+func (p podView) role() string { return p.Metadata.Labels["moco.cybozu.com/role"] }
 
-func (p pod) ready() bool {
+func (p podView) ready() bool {
 	return p.Metadata.DeletionTimestamp == nil && slices.ContainsFunc(p.Status.Conditions, func(c metav1.Condition) bool {
 		return c.Type == "Ready" && c.Status == metav1.ConditionTrue
 	})
 }
 
-// pods of the cluster test by name.
-func (w *world) pods(t *testing.T) map[string]pod {
+// listPods of the cluster test by name.
+func (w *podsEnv) listPods(t *testing.T) map[string]podView {
 	t.Helper()
 	var list struct {
-		Items []pod `json:"items"`
+		Items []podView `json:"items"`
 	}
 	out := w.kubectl(t, "get", "pods", "-l", "app.kubernetes.io/created-by=moco,app.kubernetes.io/instance=test", "-o", "json")
 	if err := json.Unmarshal([]byte(out), &list); err != nil {
 		t.Fatal(err)
 	}
-	byName := map[string]pod{}
+	byName := map[string]podView{}
 	for _, p := range list.Items {
 		byName[p.Metadata.Name] = p
 	}
@@ -112,7 +112,7 @@ func (w *world) pods(t *testing.T) map[string]pod {
 func podName(index int) string { return fmt.Sprintf("moco-test-%d", index) }
 
 // killServer sends SIGKILL to the server in a Pod, which is a process of this machine too.
-func (w *world) killServer(t *testing.T, p pod) {
+func (w *podsEnv) killServer(t *testing.T, p podView) {
 	t.Helper()
 	folders, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {

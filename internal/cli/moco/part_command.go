@@ -25,19 +25,19 @@ import (
 
 const defaultTimeout = 5 * time.Minute
 
-// pause is what stop and start have in common: they write a wish into annotations, and may wait for it.
-type pause struct {
-	*app
-	wish
-	pick    pick
-	force   bool
-	wait    bool
-	timeout time.Duration
-	output  string
+// partCommand is what stop and start have in common: they write a wish into annotations, and may wait for it.
+type partCommand struct {
+	*commands
+	partRequest
+	selection clusterSelection
+	force     bool
+	wait      bool
+	timeout   time.Duration
+	output    string
 }
 
-// pauseResult is what became of the wish for one cluster; -o json prints a list of it.
-type pauseResult struct {
+// partResult is what became of the wish for one cluster; -o json prints a list of it.
+type partResult struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	Part      string `json:"part"`
@@ -49,30 +49,30 @@ type pauseResult struct {
 	Reached  *bool          `json:"reached,omitempty"`
 	Reason   string         `json:"reason,omitempty"`
 	Until    string         `json:"until,omitempty"`
-	Findings []pauseFinding `json:"findings,omitempty"`
+	Findings []startFinding `json:"findings,omitempty"`
 	Error    string         `json:"error,omitempty"`
-	asked    *change
+	change   *annotationChange
 	before   *mocov1beta2.MySQLCluster
 	err      error
 }
 
-type pauseFinding struct {
+type startFinding struct {
 	Severity clustering.Severity `json:"severity"`
 	Message  string              `json:"message"`
 	Remedy   string              `json:"remedy"`
 }
 
-func (p *pause) flags(cmd *cobra.Command) {
-	p.pick.flags(cmd)
+func (p *partCommand) addFlags(cmd *cobra.Command) {
+	p.selection.addSelectorFlag(cmd)
 	f := cmd.Flags()
 	f.BoolVar(&p.wait, "wait", false, "return when the status reports it")
 	f.DurationVar(&p.timeout, "timeout", defaultTimeout, "how long to wait for all of them; then the exit code is 3")
 	f.StringVarP(&p.output, "output", "o", "", "json, or empty for text")
-	cmd.ValidArgsFunction = p.complete(0)
-	cmd.Args = p.pick.args
+	cmd.ValidArgsFunction = p.completeClusterNames(0)
+	cmd.Args = p.selection.validateArgs
 }
 
-func (p *pause) validate(cmd *cobra.Command) error {
+func (p *partCommand) validateFlags(cmd *cobra.Command) error {
 	switch {
 	case p.output != "" && p.output != "json":
 		return exit.WrongUsage("--output: expected json or nothing, found %q", p.output)
@@ -85,9 +85,9 @@ func (p *pause) validate(cmd *cobra.Command) error {
 	}
 }
 
-// run asks for the wish everywhere first and waits then, so that one slow cluster holds up no other.
-func (p *pause) run(cmd *cobra.Command, args []string) error {
-	if err := p.validate(cmd); err != nil {
+// runForClusters asks for the wish everywhere first and waits then, so that one slow cluster holds up no other.
+func (p *partCommand) runForClusters(cmd *cobra.Command, args []string) error {
+	if err := p.validateFlags(cmd); err != nil {
 		return err
 	}
 	ctx := cmd.Context()
@@ -95,29 +95,29 @@ func (p *pause) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	names, err := p.pick.names(ctx, h, cmd, args)
+	names, err := p.selection.clusterNames(ctx, h, cmd, args)
 	if err != nil {
 		return err
 	}
-	results := make([]*pauseResult, len(names))
+	results := make([]*partResult, len(names))
 	for i, name := range names {
-		results[i] = p.ask(ctx, h, name)
+		results[i] = p.writeRequest(ctx, h, name)
 		if !p.wait {
-			p.say(results[i], len(names) > 1)
+			p.printResult(results[i], len(names) > 1)
 		}
 	}
 	if p.wait {
 		ctx, cancel := context.WithTimeout(ctx, p.timeout)
 		defer cancel()
 		for _, r := range results {
-			p.await(ctx, h, r)
-			p.say(r, len(names) > 1)
+			p.waitForStatus(ctx, h, r)
+			p.printResult(r, len(names) > 1)
 		}
 	}
-	return p.finish(results)
+	return p.joinErrors(results)
 }
 
-func (p *pause) finish(results []*pauseResult) error {
+func (p *partCommand) joinErrors(results []*partResult) error {
 	var errs []error
 	for _, r := range results {
 		if r.err != nil {
@@ -131,25 +131,25 @@ func (p *pause) finish(results []*pauseResult) error {
 	return errors.Join(errs...)
 }
 
-// ask writes the annotations. It reads again if somebody else wrote in between.
-func (p *pause) ask(ctx context.Context, h *hub, name string) *pauseResult {
-	r := &pauseResult{Namespace: h.namespace, Name: name, Part: p.part.name, Wanted: p.verb()}
+// writeRequest writes the annotations. It reads again if somebody else wrote in between.
+func (p *partCommand) writeRequest(ctx context.Context, h *kubeClient, name string) *partResult {
+	r := &partResult{Namespace: h.namespace, Name: name, Part: p.part.name, Wanted: p.pastParticiple()}
 	backoff := wait.Backoff{Steps: 12, Duration: 20 * time.Millisecond, Factor: 1.5, Jitter: 0.5} // Five seconds in all.
-	r.err = retry.OnError(backoff, k8serrors.IsConflict, func() error { return p.askOnce(ctx, h, r) })
+	r.err = retry.OnError(backoff, k8serrors.IsConflict, func() error { return p.tryWriteRequest(ctx, h, r) })
 	return r
 }
 
-func (p *pause) askOnce(ctx context.Context, h *hub, r *pauseResult) error {
-	before, err := h.cluster(ctx, r.Name)
+func (p *partCommand) tryWriteRequest(ctx context.Context, h *kubeClient, r *partResult) error {
+	before, err := h.getCluster(ctx, r.Name)
 	if err != nil {
 		return err
 	}
-	c := p.on(before.Annotations, p.clock.Now())
-	r.before, r.asked, r.Findings = before, &c, nil
+	c := p.changeAnnotations(before.Annotations, p.clock.Now())
+	r.before, r.change, r.Findings = before, &c, nil
 	if p.stop {
 		r.Reason, r.Until = c.annotations[torporv1alpha1.ReasonAnnotation], c.annotations[torporv1alpha1.UntilAnnotation]
 	}
-	if err := p.judge(before, r); err != nil {
+	if err := p.refuseHarmfulStart(before, r); err != nil {
 		return err
 	}
 	r.Changed = !maps.Equal(before.Annotations, c.annotations)
@@ -164,40 +164,40 @@ func (p *pause) askOnce(ctx context.Context, h *hub, r *pauseResult) error {
 	}
 	if err := h.Patch(ctx, after, patch); err != nil {
 		r.Changed = false
-		return fmt.Errorf("write the annotations of %s: %w", shown(before), err)
+		return fmt.Errorf("write the annotations of %s: %w", describeCluster(before), err)
 	}
 	return nil
 }
 
-// judge refuses a start of clustering that would do harm.
-func (p *pause) judge(c *mocov1beta2.MySQLCluster, r *pauseResult) error {
-	if p.stop || p.part != clusteringPart() || r.asked.already {
+// refuseHarmfulStart refuses a start of clustering that would do harm.
+func (p *partCommand) refuseHarmfulStart(c *mocov1beta2.MySQLCluster, r *partResult) error {
+	if p.stop || p.part != clusteringPart() || r.change.alreadyDone {
 		return nil
 	}
-	found, err := check(c)
+	found, err := findStartRisks(c)
 	if err != nil && !p.force {
-		return exit.Error{Code: exit.Refused, Err: fmt.Errorf("%s: %w; with --force clustering starts unchecked", shown(c), err)}
+		return exit.Error{Code: exit.Refused, Err: fmt.Errorf("%s: %w; with --force clustering starts unchecked", describeCluster(c), err)}
 	}
 	harmful := false
 	for _, f := range found {
-		r.Findings = append(r.Findings, pauseFinding(f))
+		r.Findings = append(r.Findings, startFinding(f))
 		harmful = harmful || f.Severity == clustering.Refuse
 	}
 	if harmful && !p.force {
-		return exit.Error{Code: exit.Refused, Err: fmt.Errorf("refused to start clustering of %s: it would do the harm that is listed; with --force it starts nevertheless", shown(c))}
+		return exit.Error{Code: exit.Refused, Err: fmt.Errorf("refused to start clustering of %s: it would do the harm that is listed; with --force it starts nevertheless", describeCluster(c))}
 	}
 	return nil
 }
 
-func (p *pause) verb() string {
+func (p *partCommand) pastParticiple() string {
 	if p.stop {
 		return "stopped"
 	}
 	return "started"
 }
 
-// say tells people what became of the wish, in upstream's words.
-func (p *pause) say(r *pauseResult, many bool) {
+// printResult tells people what became of the wish, in upstream's words.
+func (p *partCommand) printResult(r *partResult, many bool) {
 	if p.output == "json" {
 		return
 	}
@@ -209,19 +209,19 @@ func (p *pause) say(r *pauseResult, many bool) {
 	}
 	state := map[bool]string{true: "stopped", false: "running"}[p.stop]
 	switch {
-	case !r.asked.already:
-		fmt.Fprintf(p.Out, "%s %s of %s\n", p.verb(), p.part.name, shown(r.before))
+	case !r.change.alreadyDone:
+		fmt.Fprintf(p.Out, "%s %s of %s\n", p.pastParticiple(), p.part.name, describeCluster(r.before))
 	case many:
-		fmt.Fprintf(p.Out, "The %s of %s is already %s.\n", p.part.name, shown(r.before), state)
+		fmt.Fprintf(p.Out, "The %s of %s is already %s.\n", p.part.name, describeCluster(r.before), state)
 	default:
 		fmt.Fprintf(p.Out, "The %s is already %s.\n", p.part.name, state)
 	}
 	switch {
-	case !r.asked.already || !r.Changed:
+	case !r.change.alreadyDone || !r.Changed:
 	case p.stop:
-		fmt.Fprintf(p.Out, "changed reason and until of %s\n", shown(r.before))
+		fmt.Fprintf(p.Out, "changed reason and until of %s\n", describeCluster(r.before))
 	default:
-		fmt.Fprintf(p.Out, "removed %s=%q from %s; it did not stop anything\n", p.part.annotation, r.asked.removed, shown(r.before))
+		fmt.Fprintf(p.Out, "removed %s=%q from %s; it did not stop anything\n", p.part.annotation, r.change.removedValue, describeCluster(r.before))
 	}
 }
 

@@ -18,26 +18,26 @@ const (
 	recordFile = "backup.json"
 )
 
-// Keys are the names of one backup's objects.
-type Keys struct {
+// ObjectKeys are the names of one backup's objects.
+type ObjectKeys struct {
 	// Dump is compressed SQL; Accounts the users and their rights; Record says that the other two are whole.
 	Dump, Accounts, Record string
 }
 
-// Prefix begins the names of all backups of a cluster.
-func Prefix(namespace, name string) string { return "moco/" + namespace + "/" + name + "/" }
+// ObjectPrefix begins the names of all backups of a cluster.
+func ObjectPrefix(namespace, name string) string { return "moco/" + namespace + "/" + name + "/" }
 
-// KeysOf names the objects of the backup of a time. The record is written last.
-func KeysOf(namespace, name string, at time.Time) Keys {
-	folder := Prefix(namespace, name) + at.UTC().Format(timeFormat)
-	return Keys{Dump: folder + "/dump.sql.zst", Accounts: folder + "/accounts.json", Record: path.Join(folder, recordFile)}
+// ObjectKeysAt names the objects of the backup of a time. The record is written last.
+func ObjectKeysAt(namespace, name string, at time.Time) ObjectKeys {
+	folder := ObjectPrefix(namespace, name) + at.UTC().Format(timeFormat)
+	return ObjectKeys{Dump: folder + "/dump.sql.zst", Accounts: folder + "/accounts.json", Record: path.Join(folder, recordFile)}
 }
 
-// Choose returns the newest whole backup that is not after the point. keys are those below Prefix, in any order.
-func Choose(keys []string, namespace, name string, point time.Time) (Keys, error) {
+// ChooseBackup returns the newest whole backup that is not after the point. keys are those below Prefix, in any order.
+func ChooseBackup(keys []string, namespace, name string, point time.Time) (ObjectKeys, error) {
 	var whole []time.Time
 	for _, key := range keys {
-		middle, ok := strings.CutPrefix(key, Prefix(namespace, name))
+		middle, ok := strings.CutPrefix(key, ObjectPrefix(namespace, name))
 		if !ok {
 			continue
 		}
@@ -48,12 +48,12 @@ func Choose(keys []string, namespace, name string, point time.Time) (Keys, error
 	slices.SortFunc(whole, time.Time.Compare)
 	for _, at := range slices.Backward(whole) {
 		if !at.After(point) {
-			return KeysOf(namespace, name, at), nil
+			return ObjectKeysAt(namespace, name, at), nil
 		}
 	}
 	found := "none at all; look at the bucket and at spec.restore.sourceNamespace and sourceName"
 	if len(whole) > 0 {
 		found = fmt.Sprintf("%d, the first of %s; choose a later restore point", len(whole), whole[0].Format(time.RFC3339))
 	}
-	return Keys{}, fmt.Errorf("expected a backup of %s/%s that is not after %s, found %s", namespace, name, point.UTC().Format(time.RFC3339), found)
+	return ObjectKeys{}, fmt.Errorf("expected a backup of %s/%s that is not after %s, found %s", namespace, name, point.UTC().Format(time.RFC3339), found)
 }

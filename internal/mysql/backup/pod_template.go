@@ -15,8 +15,8 @@ import (
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 )
 
-// Container is the one in the Pods of Jobs whose termination message tells the result.
-const Container = "torpor"
+// ContainerName is the one in the Pods of Jobs whose termination message tells the result.
+const ContainerName = "torpor"
 
 // PasswordVariable is the environment variable with the password of the database's user.
 const PasswordVariable = "TORPOR_MYSQL_PASSWORD"
@@ -24,11 +24,11 @@ const PasswordVariable = "TORPOR_MYSQL_PASSWORD"
 const (
 	// The folder has another name than the program in Torpor's own image, or it could not be mounted there.
 	programFolder = "/torpor-program"
-	program       = programFolder + "/torpor"
-	// scratch holds the clients' option file, which names the password: it is in memory.
-	scratch = "/tmp"
-	// user is upstream's user of MySQL's Pods.
-	user           = 10000
+	programPath   = programFolder + "/torpor"
+	// scratchFolder holds the clients' option file, which names the password: it is in memory.
+	scratchFolder = "/tmp"
+	// runAsUser is upstream's user of MySQL's Pods.
+	runAsUser      = 10000
 	programVolume  = "torpor-program"
 	scratchVolume  = "torpor-scratch"
 	messageFile    = "/dev/termination-log"
@@ -44,8 +44,8 @@ const (
 // errNoImage is told to who runs the manager.
 var errNoImage = errors.New("expected the name of Torpor's own image, found none: start the manager with --image or TORPOR_IMAGE")
 
-// task is one run of the program in a Pod.
-type task struct {
+// programRun is one run of the program in a Pod.
+type programRun struct {
 	// kind is the Pods' label app.kubernetes.io/name: no Service of MySQL may select them.
 	kind string
 	// args begin with the subcommand.
@@ -59,21 +59,21 @@ func JobLabels(cluster, kind string) map[string]string {
 	return map[string]string{mocov1beta2.NameLabel: kind, mocov1beta2.InstanceLabel: cluster, mocov1beta2.CreatedByLabel: mocov1beta2.CreatedByValue}
 }
 
-// Kinds are the values of the label app.kubernetes.io/name of everything that backs up or restores.
-func Kinds() []string { return []string{backupValue, restoreValue} }
+// JobKinds are the values of the label app.kubernetes.io/name of everything that backs up or restores.
+func JobKinds() []string { return []string{backupValue, restoreValue} }
 
-// podOf makes the Pod: an init container brings Torpor's program, and the image of the cluster's own servers has the
+// buildPodTemplate makes the Pod: an init container brings Torpor's program, and the image of the cluster's own servers has the
 // clients of the right version. The Pod needs nothing of Kubernetes.
-func podOf(cluster *mocov1beta2.MySQLCluster, job mocov1beta2.JobConfig, image string, t task) (corev1.PodTemplateSpec, error) {
+func buildPodTemplate(cluster *mocov1beta2.MySQLCluster, job mocov1beta2.JobConfig, image string, t programRun) (corev1.PodTemplateSpec, error) {
 	var none corev1.PodTemplateSpec
 	if image == "" {
 		return none, errNoImage
 	}
-	server, err := serverOf(cluster)
+	server, err := parseServerPodSpec(cluster)
 	if err != nil {
 		return none, err
 	}
-	where, err := storageOf(job)
+	where, err := parseStorage(job)
 	if err != nil {
 		return none, err
 	}
@@ -82,48 +82,48 @@ func podOf(cluster *mocov1beta2.MySQLCluster, job mocov1beta2.JobConfig, image s
 		RestartPolicy: corev1.RestartPolicyNever, ServiceAccountName: job.ServiceAccountName, AutomountServiceAccountToken: new(false),
 		ImagePullSecrets: server.ImagePullSecrets,
 		SecurityContext: &corev1.PodSecurityContext{
-			RunAsNonRoot: new(true), RunAsUser: new(int64(user)), RunAsGroup: new(int64(user)), FSGroup: new(int64(user)),
+			RunAsNonRoot: new(true), RunAsUser: new(int64(runAsUser)), RunAsGroup: new(int64(runAsUser)), FSGroup: new(int64(runAsUser)),
 			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 		},
 		InitContainers: []corev1.Container{{
-			Name: copyContainer, Image: image, Args: []string{"copy", program}, SecurityContext: locked(),
+			Name: copyContainer, Image: image, Args: []string{"copy", programPath}, SecurityContext: restrictedSecurityContext(),
 			VolumeMounts: []corev1.VolumeMount{{Name: programVolume, MountPath: programFolder}},
 		}},
 		Volumes: []corev1.Volume{
-			emptyDir(programVolume, corev1.StorageMediumDefault, programSize), emptyDir(scratchVolume, corev1.StorageMediumMemory, scratchSize),
+			emptyDirVolume(programVolume, corev1.StorageMediumDefault, programSize), emptyDirVolume(scratchVolume, corev1.StorageMediumMemory, scratchSize),
 		},
 	}
-	if spec.Containers, err = containers(cluster, job, server.Containers[0].Image, t); err != nil {
+	if spec.Containers, err = buildContainers(cluster, job, server.Containers[0].Image, t); err != nil {
 		return none, err
 	}
 	if where.volume != nil {
 		spec.Volumes = append(spec.Volumes, corev1.Volume{Name: volumeName, VolumeSource: *where.volume})
 		mounts := &spec.Containers[0].VolumeMounts
-		*mounts = append(*mounts, corev1.VolumeMount{Name: volumeName, MountPath: folder})
+		*mounts = append(*mounts, corev1.VolumeMount{Name: volumeName, MountPath: volumeFolder})
 	}
-	volumes, err := decodeAll[corev1.Volume](job.Volumes, "volumes")
+	volumes, err := decodeKeptList[corev1.Volume](job.Volumes, "volumes")
 	if err != nil {
 		return none, err
 	}
 	spec.Volumes = append(spec.Volumes, volumes...)
 	if job.Affinity != nil {
-		if err := decode(*job.Affinity, &spec.Affinity, "affinity"); err != nil {
+		if err := decodeKept(*job.Affinity, &spec.Affinity, "affinity"); err != nil {
 			return none, err
 		}
 	}
 	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: JobLabels(cluster.Name, t.kind)}, Spec: spec}, nil
 }
 
-func containers(cluster *mocov1beta2.MySQLCluster, job mocov1beta2.JobConfig, image string, t task) ([]corev1.Container, error) {
-	env, err := decodeAll[corev1.EnvVar](job.Env, "env")
+func buildContainers(cluster *mocov1beta2.MySQLCluster, job mocov1beta2.JobConfig, image string, t programRun) ([]corev1.Container, error) {
+	env, err := decodeKeptList[corev1.EnvVar](job.Env, "env")
 	if err != nil {
 		return nil, err
 	}
-	envFrom, err := decodeAll[corev1.EnvFromSource](job.EnvFrom, "envFrom")
+	envFrom, err := decodeKeptList[corev1.EnvFromSource](job.EnvFrom, "envFrom")
 	if err != nil {
 		return nil, err
 	}
-	mounts, err := decodeAll[corev1.VolumeMount](job.VolumeMounts, "volumeMounts")
+	mounts, err := decodeKeptList[corev1.VolumeMount](job.VolumeMounts, "volumeMounts")
 	if err != nil {
 		return nil, err
 	}
@@ -131,19 +131,19 @@ func containers(cluster *mocov1beta2.MySQLCluster, job mocov1beta2.JobConfig, im
 		LocalObjectReference: corev1.LocalObjectReference{Name: cluster.ChildName()}, Key: t.key,
 	}}}
 	return []corev1.Container{{
-		Name: Container, Image: image, Command: []string{program}, Args: t.args, SecurityContext: locked(),
+		Name: ContainerName, Image: image, Command: []string{programPath}, Args: t.args, SecurityContext: restrictedSecurityContext(),
 		Env: append([]corev1.EnvVar{password}, env...), EnvFrom: envFrom,
 		VolumeMounts: append([]corev1.VolumeMount{
-			{Name: programVolume, MountPath: programFolder, ReadOnly: true}, {Name: scratchVolume, MountPath: scratch},
+			{Name: programVolume, MountPath: programFolder, ReadOnly: true}, {Name: scratchVolume, MountPath: scratchFolder},
 		}, mounts...),
 		Resources: corev1.ResourceRequirements{
-			Requests: quantities(job.CPU, job.Memory), Limits: quantities(job.MaxCPU, job.MaxMemory),
+			Requests: resourceList(job.CPU, job.Memory), Limits: resourceList(job.MaxCPU, job.MaxMemory),
 		},
 		TerminationMessagePath: messageFile, TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 	}}, nil
 }
 
-func quantities(cpu, memory *resource.Quantity) corev1.ResourceList {
+func resourceList(cpu, memory *resource.Quantity) corev1.ResourceList {
 	list := corev1.ResourceList{}
 	if cpu != nil {
 		list[corev1.ResourceCPU] = *cpu
@@ -154,21 +154,21 @@ func quantities(cpu, memory *resource.Quantity) corev1.ResourceList {
 	return list
 }
 
-func emptyDir(name string, medium corev1.StorageMedium, size string) corev1.Volume {
+func emptyDirVolume(name string, medium corev1.StorageMedium, size string) corev1.Volume {
 	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
 		EmptyDir: &corev1.EmptyDirVolumeSource{Medium: medium, SizeLimit: new(resource.MustParse(size))},
 	}}
 }
 
-func locked() *corev1.SecurityContext {
+func restrictedSecurityContext() *corev1.SecurityContext {
 	return &corev1.SecurityContext{
 		AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
 		Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 	}
 }
 
-// serverOf is what of the servers' own Pods matters here: the container mysqld alone, and how images are pulled.
-func serverOf(cluster *mocov1beta2.MySQLCluster) (corev1.PodSpec, error) {
+// parseServerPodSpec is what of the servers' own Pods matters here: the container mysqld alone, and how images are pulled.
+func parseServerPodSpec(cluster *mocov1beta2.MySQLCluster) (corev1.PodSpec, error) {
 	var spec corev1.PodSpec
 	if err := json.Unmarshal(cluster.Spec.PodTemplate.Spec.Raw, &spec); err != nil {
 		return spec, fmt.Errorf("read spec.podTemplate.spec: %w", err)

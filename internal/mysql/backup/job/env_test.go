@@ -41,8 +41,8 @@ create user 'moco-repl'@'%' identified by 'secret-r';
 grant replication slave, replication client on *.* to 'moco-repl'@'%';
 `
 
-// data is what a primary begins with: everything that a dump has to keep.
-func data() []string {
+// schemaStatements is what a primary begins with: everything that a dump has to keep.
+func schemaStatements() []string {
 	return []string{
 		"create role reader", "create user app@'%' identified by 'app-secret' default role reader",
 		"create schema app", "create schema `odd ``name`", "create schema nothing",
@@ -60,16 +60,16 @@ func data() []string {
 	}
 }
 
-// world is a bed with servers and a bucket.
-type world struct {
+// testEnv is a bed with servers and a bucket.
+type testEnv struct {
 	bed    *mysqld.Bed
 	bucket bucket.Config
 	log    *logged
 }
 
-func newWorld(t *testing.T) *world {
+func newTestEnv(t *testing.T) *testEnv {
 	t.Helper()
-	w := &world{bed: mysqld.NewBed(t, users), log: &logged{}}
+	w := &testEnv{bed: mysqld.NewBed(t, users), log: &logged{}}
 	w.bed.ClientsOnPath(t)
 	s := testenv.S3(t)
 	w.bucket = bucket.Config{Name: testenv.S3Bucket, Endpoint: s.URL, PathStyle: true}
@@ -84,19 +84,19 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// primary starts a server that takes writes.
-func (w *world) primary(t *testing.T) *mysqld.Server {
+// startPrimary starts a server that takes writes.
+func (w *testEnv) startPrimary(t *testing.T) *mysqld.Server {
 	t.Helper()
 	s := w.bed.Start(t)
-	exec(t, s, "set global super_read_only = off", "set global read_only = off")
-	exec(t, s, data()...)
+	execStatements(t, s, "set global super_read_only = off", "set global read_only = off")
+	execStatements(t, s, schemaStatements()...)
 	return s
 }
 
-func (w *world) backup(ctx context.Context, t *testing.T, hosts ...string) (mocov1beta2.BackupStatus, error) {
+func (w *testEnv) runBackup(ctx context.Context, t *testing.T, hosts ...string) (mocov1beta2.BackupStatus, error) {
 	t.Helper()
 	result := filepath.Join(t.TempDir(), "result")
-	err := job.Backup(ctx, job.BackupOptions{
+	err := job.RunBackup(ctx, job.BackupOptions{
 		Cluster: "ns/test", Hosts: hosts, Password: backupPassword, MaxLag: time.Minute, Bucket: w.bucket, Result: result,
 		Clock: clock.RealClock{}, Log: slog.New(slog.NewTextHandler(w.log, nil)),
 	})
@@ -107,21 +107,21 @@ func (w *world) backup(ctx context.Context, t *testing.T, hosts ...string) (moco
 	return status, err
 }
 
-func (w *world) restoring(host string) job.RestoreOptions {
+func (w *testEnv) restoreOptions(host string) job.RestoreOptions {
 	return job.RestoreOptions{
 		Source: "ns/test", Point: time.Now().Add(time.Minute), Host: host, Password: adminPassword, Wait: time.Minute,
 		Bucket: w.bucket, Log: slog.New(slog.NewTextHandler(w.log, nil)),
 	}
 }
 
-func (w *world) restore(t *testing.T, host string) error {
+func (w *testEnv) runRestore(t *testing.T, host string) error {
 	t.Helper()
-	return restore(t, w.restoring(host))
+	return runRestore(t, w.restoreOptions(host))
 }
 
-func restore(t *testing.T, o job.RestoreOptions) error {
+func runRestore(t *testing.T, o job.RestoreOptions) error {
 	t.Helper()
-	return job.Restore(t.Context(), o)
+	return job.RunRestore(t.Context(), o)
 }
 
 func readJSON(t *testing.T, file string, into any) {
@@ -149,7 +149,7 @@ func connect(t *testing.T, s *mysqld.Server, user, password string) *sql.DB {
 	return db
 }
 
-func exec(t *testing.T, s *mysqld.Server, statements ...string) {
+func execStatements(t *testing.T, s *mysqld.Server, statements ...string) {
 	t.Helper()
 	db := connect(t, s, "moco-admin", adminPassword)
 	defer func() { _ = db.Close() }() // A test asks more often than a server takes clients.
@@ -160,7 +160,7 @@ func exec(t *testing.T, s *mysqld.Server, statements ...string) {
 	}
 }
 
-func one(t *testing.T, s *mysqld.Server, query string) string {
+func queryOne(t *testing.T, s *mysqld.Server, query string) string {
 	t.Helper()
 	db := connect(t, s, "moco-admin", adminPassword)
 	defer func() { _ = db.Close() }() // As above.
@@ -171,7 +171,7 @@ func one(t *testing.T, s *mysqld.Server, query string) string {
 	return value.String
 }
 
-func list(t *testing.T, s *mysqld.Server, query string) []string {
+func queryList(t *testing.T, s *mysqld.Server, query string) []string {
 	t.Helper()
 	db := connect(t, s, "moco-admin", adminPassword)
 	defer func() { _ = db.Close() }() // As above.
@@ -194,14 +194,14 @@ func list(t *testing.T, s *mysqld.Server, query string) []string {
 	return all
 }
 
-// contents are all user tables with their checksums, and everything else that a dump keeps.
-func contents(t *testing.T, s *mysqld.Server) map[string]string {
+// readContents are all user tables with their checksums, and everything else that a dump keeps.
+func readContents(t *testing.T, s *mysqld.Server) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	const mine = "not in ('information_schema', 'mysql', 'performance_schema', 'sys')"
 	db := connect(t, s, "moco-admin", adminPassword)
 	defer func() { _ = db.Close() }() // As above.
-	for _, table := range list(t, s, "select concat('`', replace(table_schema, '`', '``'), '`.`', table_name, '`') from information_schema.tables where table_type = 'BASE TABLE' and table_schema "+mine) {
+	for _, table := range queryList(t, s, "select concat('`', replace(table_schema, '`', '``'), '`.`', table_name, '`') from information_schema.tables where table_type = 'BASE TABLE' and table_schema "+mine) {
 		var name, sum string
 		if err := db.QueryRowContext(t.Context(), "checksum table "+table).Scan(&name, &sum); err != nil {
 			t.Fatal(err)
@@ -216,7 +216,7 @@ func contents(t *testing.T, s *mysqld.Server) map[string]string {
 		"events":   "select concat(event_schema, '.', event_name) from information_schema.events",
 		"accounts": "select concat(user, '@', host, sha2(authentication_string, 256)) from mysql.user where user not like 'moco-%' and user not like 'mysql.%' and user <> 'root'",
 	} {
-		for _, value := range list(t, s, query) {
+		for _, value := range queryList(t, s, query) {
 			all[what+" "+value] = "is there"
 		}
 	}

@@ -29,24 +29,24 @@ import (
 const (
 	// callTimeout bounds each call unless --request-timeout does.
 	callTimeout = 30 * time.Second
-	// manager is the name under which the API server notes who wrote; the controller shows it as who asked.
-	manager = "kubectl-moco"
+	// fieldManager is the name under which the API server notes who wrote; the controller shows it as who asked.
+	fieldManager = "kubectl-moco"
 )
 
-// hub is the API server with the namespace that the command is about.
-type hub struct {
+// kubeClient is the API server with the namespace that the command is about.
+type kubeClient struct {
 	client.Client
 	config    *rest.Config
 	namespace string
 }
 
-// connector adds kubectl's flags and returns what connects as they say.
-func connector(flags *pflag.FlagSet, warnings io.Writer) func() (*hub, error) {
+// newConnector adds kubectl's flags and returns what connects as they say.
+func newConnector(flags *pflag.FlagSet, warnings io.Writer) func() (*kubeClient, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	flags.StringVar(&rules.ExplicitPath, "kubeconfig", "", "path of the kubeconfig; empty uses KUBECONFIG, then ~/.kube/config")
 	var overrides clientcmd.ConfigOverrides
 	clientcmd.BindOverrideFlags(&overrides, flags, clientcmd.RecommendedConfigOverrideFlags(""))
-	return func() (*hub, error) {
+	return func() (*kubeClient, error) {
 		loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &overrides)
 		cfg, err := loader.ClientConfig()
 		if err != nil {
@@ -56,18 +56,18 @@ func connector(flags *pflag.FlagSet, warnings io.Writer) func() (*hub, error) {
 		if err != nil {
 			return nil, fmt.Errorf("find the namespace: %w; set --namespace", err)
 		}
-		cfg.UserAgent = manager
+		cfg.UserAgent = fieldManager
 		cfg.WarningHandler = rest.NewWarningWriter(warnings, rest.WarningWriterOptions{Deduplicate: true})
 		// A person's tool waits for nothing but the API server.
 		cfg.QPS = -1
 		if cfg.Timeout == 0 {
 			cfg.Timeout = callTimeout
 		}
-		return newHub(cfg, namespace)
+		return newKubeClient(cfg, namespace)
 	}
 }
 
-func newHub(cfg *rest.Config, namespace string) (*hub, error) {
+func newKubeClient(cfg *rest.Config, namespace string) (*kubeClient, error) {
 	known := runtime.NewScheme()
 	if err := errors.Join(corev1.AddToScheme(known), mocov1beta2.AddToScheme(known)); err != nil {
 		return nil, fmt.Errorf("register kinds: %w", err)
@@ -81,75 +81,75 @@ func newHub(cfg *rest.Config, namespace string) (*hub, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make client: %w", err)
 	}
-	return &hub{Client: client.WithFieldOwner(c, manager), config: cfg, namespace: namespace}, nil
+	return &kubeClient{Client: client.WithFieldOwner(c, fieldManager), config: cfg, namespace: namespace}, nil
 }
 
-// missingError is the namespace and name of a MySQLCluster that does not exist.
-type missingError string
+// clusterNotFoundError is the namespace and name of a MySQLCluster that does not exist.
+type clusterNotFoundError string
 
-func (e missingError) Error() string {
+func (e clusterNotFoundError) Error() string {
 	return fmt.Sprintf("expected MySQLCluster %q, found none; kubectl moco status lists those of a namespace", string(e))
 }
 
-// cluster reads a MySQLCluster.
-func (h *hub) cluster(ctx context.Context, name string) (*mocov1beta2.MySQLCluster, error) {
+// getCluster reads a MySQLCluster.
+func (h *kubeClient) getCluster(ctx context.Context, name string) (*mocov1beta2.MySQLCluster, error) {
 	var found mocov1beta2.MySQLCluster
 	err := h.Get(ctx, client.ObjectKey{Namespace: h.namespace, Name: name}, &found)
-	if k8serrors.IsNotFound(err) && !isUnserved(err) {
-		return nil, missingError(h.namespace + "/" + name)
+	if k8serrors.IsNotFound(err) && !isKindNotServed(err) {
+		return nil, clusterNotFoundError(h.namespace + "/" + name)
 	}
 	if err != nil {
-		return nil, explain(fmt.Sprintf("read MySQLCluster %q", h.namespace+"/"+name), err)
+		return nil, explainAPIError(fmt.Sprintf("read MySQLCluster %q", h.namespace+"/"+name), err)
 	}
 	return &found, nil
 }
 
-// clusters lists the MySQLClusters of the namespace.
-func (h *hub) clusters(ctx context.Context, with ...client.ListOption) ([]mocov1beta2.MySQLCluster, error) {
+// listClusters lists the MySQLClusters of the namespace.
+func (h *kubeClient) listClusters(ctx context.Context, with ...client.ListOption) ([]mocov1beta2.MySQLCluster, error) {
 	var found mocov1beta2.MySQLClusterList
 	if err := h.List(ctx, &found, append(with, client.InNamespace(h.namespace))...); err != nil {
-		return nil, explain(fmt.Sprintf("list the MySQLClusters of namespace %q", h.namespace), err)
+		return nil, explainAPIError(fmt.Sprintf("list the MySQLClusters of namespace %q", h.namespace), err)
 	}
 	return found.Items, nil
 }
 
-// explain says more than the API server does when it does not know the kind.
-func explain(what string, err error) error {
-	if isUnserved(err) {
+// explainAPIError says more than the API server does when it does not know the kind.
+func explainAPIError(what string, err error) error {
+	if isKindNotServed(err) {
 		return fmt.Errorf("%s: expected the API server to serve %s, found that it does not; install the CRD", what, mocov1beta2.GroupVersion())
 	}
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// isUnserved tells a kind that is not there from an object that is not there.
-func isUnserved(err error) bool {
+// isKindNotServed tells a kind that is not there from an object that is not there.
+func isKindNotServed(err error) bool {
 	return k8serrors.IsNotFound(err) && k8serrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
-// shown is how people are told which cluster is meant.
-func shown(c *mocov1beta2.MySQLCluster) string {
+// describeCluster is how people are told which cluster is meant.
+func describeCluster(c *mocov1beta2.MySQLCluster) string {
 	return fmt.Sprintf("MySQLCluster %q", c.Namespace+"/"+c.Name)
 }
 
-// pick is which clusters are meant: those with the names, or those with the labels.
-type pick struct {
+// clusterSelection is which clusters are meant: those with the names, or those with the labels.
+type clusterSelection struct {
 	selector string
 }
 
-func (p *pick) flags(cmd *cobra.Command) {
+func (p *clusterSelection) addSelectorFlag(cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&p.selector, "selector", "l", "", "labels of the MySQLClusters, such as team=a, instead of names")
 }
 
-// names are the names of the clusters that are meant.
-func (p *pick) names(ctx context.Context, h *hub, cmd *cobra.Command, args []string) ([]string, error) {
+// clusterNames are the names of the clusters that are meant.
+func (p *clusterSelection) clusterNames(ctx context.Context, h *kubeClient, cmd *cobra.Command, args []string) ([]string, error) {
 	if !cmd.Flags().Changed("selector") {
 		return slices.Compact(slices.Sorted(slices.Values(args))), nil
 	}
-	selector, err := p.parsed()
+	selector, err := p.parseSelector()
 	if err != nil {
 		return nil, err
 	}
-	found, err := h.clusters(ctx, client.MatchingLabelsSelector{Selector: selector})
+	found, err := h.listClusters(ctx, client.MatchingLabelsSelector{Selector: selector})
 	if err != nil {
 		return nil, err
 	}
@@ -163,8 +163,8 @@ func (p *pick) names(ctx context.Context, h *hub, cmd *cobra.Command, args []str
 	return names, nil
 }
 
-// parsed refuses an empty selector, which would mean every cluster where somebody forgot something.
-func (p *pick) parsed() (labels.Selector, error) {
+// parseSelector refuses an empty selector, which would mean every cluster where somebody forgot something.
+func (p *clusterSelection) parseSelector() (labels.Selector, error) {
 	selector, err := labels.Parse(p.selector)
 	if err != nil {
 		return nil, exit.WrongUsage("--selector: expected labels such as team=a, found %q: %w", p.selector, err)
@@ -175,21 +175,21 @@ func (p *pick) parsed() (labels.Selector, error) {
 	return selector, nil
 }
 
-// args demands names or a selector.
-func (p *pick) args(cmd *cobra.Command, args []string) error {
+// validateArgs demands names or a selector.
+func (p *clusterSelection) validateArgs(cmd *cobra.Command, validateArgs []string) error {
 	bySelector := cmd.Flags().Changed("selector")
 	switch {
-	case bySelector && len(args) > 0:
+	case bySelector && len(validateArgs) > 0:
 		return fmt.Errorf("expected names or --selector, found both")
-	case !bySelector && len(args) == 0:
+	case !bySelector && len(validateArgs) == 0:
 		return fmt.Errorf("expected the name of a MySQLCluster or --selector, found neither")
 	default:
 		return nil
 	}
 }
 
-// complete lists the clusters for the shell; only limits how many names a command takes, 0 for any.
-func (a *app) complete(limit int) cobra.CompletionFunc {
+// completeClusterNames lists the clusters for the shell; only limits how many names a command takes, 0 for any.
+func (a *commands) completeClusterNames(limit int) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if limit > 0 && len(args) >= limit {
 			return nil, cobra.ShellCompDirectiveNoFileComp
@@ -198,7 +198,7 @@ func (a *app) complete(limit int) cobra.CompletionFunc {
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
-		found, err := h.clusters(cmd.Context())
+		found, err := h.listClusters(cmd.Context())
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}

@@ -21,26 +21,26 @@ type Streams struct {
 	Out, Err io.Writer
 }
 
-// app is what every command has.
-type app struct {
+// commands is what every command has.
+type commands struct {
 	Streams
 	clock   clock.WithTicker
-	connect func() (*hub, error)
+	connect func() (*kubeClient, error)
 }
 
 // Plugin is the command line.
 type Plugin struct {
-	root  *cobra.Command
-	said  io.Writer
-	begun bool
+	root           *cobra.Command
+	stderr         io.Writer
+	commandStarted bool
 }
 
-// New returns the plugin as it talks to these streams.
-func New(s Streams) *Plugin {
-	a := &app{Streams: s, clock: clock.RealClock{}}
-	p := &Plugin{root: a.rootCommand(), said: s.Err}
+// NewPlugin returns the plugin as it talks to these streams.
+func NewPlugin(s Streams) *Plugin {
+	a := &commands{Streams: s, clock: clock.RealClock{}}
+	p := &Plugin{root: a.newRootCommand(), stderr: s.Err}
 	// What goes wrong before a command runs is the command line.
-	p.root.PersistentPreRun = func(*cobra.Command, []string) { p.begun = true }
+	p.root.PersistentPreRun = func(*cobra.Command, []string) { p.commandStarted = true }
 	p.root.SetIn(s.In)
 	p.root.SetOut(s.Out)
 	p.root.SetErr(s.Err)
@@ -51,18 +51,18 @@ func New(s Streams) *Plugin {
 func (p *Plugin) Run(ctx context.Context, args []string) int {
 	p.root.SetArgs(args)
 	err := p.root.ExecuteContext(ctx)
-	if err != nil && !p.begun {
+	if err != nil && !p.commandStarted {
 		err = exit.WrongUsage("%w; see kubectl moco --help", err)
 	}
-	for _, each := range exit.Separate(err) {
+	for _, each := range exit.SplitErrors(err) {
 		if text := each.Error(); text != "" {
-			fmt.Fprintln(p.said, "error:", text)
+			fmt.Fprintln(p.stderr, "error:", text)
 		}
 	}
 	return int(exit.CodeOf(err))
 }
 
-func (a *app) rootCommand() *cobra.Command {
+func (a *commands) newRootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:         "kubectl-moco",
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl moco"},
@@ -87,13 +87,13 @@ mysql returns what the program mysql returns.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	a.connect = connector(root.PersistentFlags(), a.Err)
-	root.AddCommand(a.stopCommand(), a.startCommand(), a.statusCommand(), a.switchoverCommand(), a.mysqlCommand(), a.credentialCommand(), a.checksumCommand())
+	a.connect = newConnector(root.PersistentFlags(), a.Err)
+	root.AddCommand(a.newStopCommand(), a.newStartCommand(), a.newStatusCommand(), a.newSwitchoverCommand(), a.newMysqlCommand(), a.newCredentialCommand(), a.newChecksumCommand())
 	return root
 }
 
-// group is a command that only has commands below it.
-func group(use, short string, below ...*cobra.Command) *cobra.Command {
+// newGroupCommand is a command that only has commands below it.
+func newGroupCommand(use, short string, below ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Short: short, Args: cobra.ArbitraryArgs, RunE: func(cmd *cobra.Command, args []string) error {
 		var names []string
 		for _, c := range below {

@@ -21,23 +21,23 @@ import (
 )
 
 const (
-	// limit is far above what any single command takes.
-	limit = 4 * time.Minute
-	// quiet is how long a thing is watched that must not happen.
-	quiet = 5 * time.Second
-	// address is that of the machine on the bridge to the node.
-	address = "10.250.0.1"
+	// commandTimeout is far above what any single command takes.
+	commandTimeout = 4 * time.Minute
+	// stayTime is how long a thing is watched that must not happen.
+	stayTime = 5 * time.Second
+	// bridgeAddress is that of the machine on the bridge to the node.
+	bridgeAddress = "10.250.0.1"
 )
 
-// world is a cluster with real pods, and torpor beside it with exactly the rights that it is installed with.
-type world struct {
+// podsEnv is a cluster with real pods, and torpor beside it with exactly the rights that it is installed with.
+type podsEnv struct {
 	dir, programs, tools string
 	metrics              string
 	began                time.Time
 }
 
-// newWorld skips the test where there can be no real pods.
-func newWorld(t *testing.T) *world {
+// newPodsEnv skips the test where there can be no real pods.
+func newPodsEnv(t *testing.T) *podsEnv {
 	t.Helper()
 	if os.Getenv("TORPOR_E2E") != "pods" {
 		t.Skip("TORPOR_E2E is not pods: these stories take minutes and the machine's only node; run make e2e-pods")
@@ -55,18 +55,18 @@ func newWorld(t *testing.T) *world {
 			t.Skipf("no real pods: %s leads to no %q: run make e2e-pods as root on Debian", what, file)
 		}
 	}
-	return &world{
+	return &podsEnv{
 		dir: filepath.Join(t.TempDir(), "pods"), programs: filepath.Dir(local), tools: filepath.Dir(torpor), began: time.Now(),
 	}
 }
 
-func (w *world) kubeconfig() string { return filepath.Join(w.dir, "admin.kubeconfig") }
+func (w *podsEnv) kubeconfig() string { return filepath.Join(w.dir, "admin.kubeconfig") }
 
-// try runs a program as a person does, who has all of them on the PATH.
-func (w *world) try(t *testing.T, stdin, program string, args ...string) (string, error) {
+// tryRun runs a program as a person does, who has all of them on the PATH.
+func (w *podsEnv) tryRun(t *testing.T, stdin, program string, args ...string) (string, error) {
 	t.Helper()
 	// What is cleaned up is cleaned up after the test's context has ended.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), limit)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), commandTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Stdin = strings.NewReader(stdin)
@@ -80,52 +80,52 @@ func (w *world) try(t *testing.T, stdin, program string, args ...string) (string
 	return strings.TrimSpace(string(out)), err
 }
 
-func (w *world) run(t *testing.T, stdin, program string, args ...string) string {
+func (w *podsEnv) mustRun(t *testing.T, stdin, program string, args ...string) string {
 	t.Helper()
-	out, err := w.try(t, stdin, program, args...)
+	out, err := w.tryRun(t, stdin, program, args...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return out
 }
 
-func (w *world) kubectl(t *testing.T, args ...string) string {
+func (w *podsEnv) kubectl(t *testing.T, args ...string) string {
 	t.Helper()
-	return w.run(t, "", filepath.Join(w.programs, "kubectl"), args...)
+	return w.mustRun(t, "", filepath.Join(w.programs, "kubectl"), args...)
 }
 
 // apply sends a manifest of testdata, in which each word of the pairs is replaced.
-func (w *world) apply(t *testing.T, file string, words ...string) {
+func (w *podsEnv) apply(t *testing.T, file string, words ...string) {
 	t.Helper()
 	manifest, err := os.ReadFile(filepath.Join("testdata", file))
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.run(t, strings.NewReplacer(words...).Replace(string(manifest)), filepath.Join(w.programs, "kubectl"), "apply", "-f", "-")
+	w.mustRun(t, strings.NewReplacer(words...).Replace(string(manifest)), filepath.Join(w.programs, "kubectl"), "apply", "-f", "-")
 }
 
-// tell says what was seen, and how long into the test.
-func (w *world) tell(t *testing.T, format string, args ...any) {
+// logf says what was seen, and how long into the test.
+func (w *podsEnv) logf(t *testing.T, format string, args ...any) {
 	t.Helper()
 	t.Logf("%6.1fs %s", time.Since(w.began).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// up starts the cluster of pods, and gives torpor its rights.
-func (w *world) up(t *testing.T) {
+// startCluster starts the cluster of pods, and gives torpor its rights.
+func (w *podsEnv) startCluster(t *testing.T) {
 	t.Helper()
 	local := filepath.Join(w.programs, "local")
-	w.run(t, "", local, "pods", "down", "--dir", w.dir) // What something killed has left on the machine goes first.
-	t.Cleanup(func() { w.run(t, "", local, "pods", "down", "--dir", w.dir) })
-	w.run(t, "", local, "pods", "up", "--dir", w.dir, "--parts", os.Getenv("TORPOR_NODE"), "--mysql", os.Getenv("TORPOR_MYSQL"))
+	w.mustRun(t, "", local, "pods", "down", "--dir", w.dir) // What something killed has left on the machine goes first.
+	t.Cleanup(func() { w.mustRun(t, "", local, "pods", "down", "--dir", w.dir) })
+	w.mustRun(t, "", local, "pods", "up", "--dir", w.dir, "--parts", os.Getenv("TORPOR_NODE"), "--mysql", os.Getenv("TORPOR_MYSQL"))
 	config := filepath.Join("..", "..", "..", "config")
 	w.kubectl(t, "apply", "-f", filepath.Join(config, "manager", "namespace.yaml"))
 	w.kubectl(t, "apply", "-k", filepath.Join(config, "rbac"))
 	w.kubectl(t, "apply", "--server-side", "-k", filepath.Join(config, "crd"))
-	w.tell(t, "a node with real pods stands")
+	w.logf(t, "a node with real pods stands")
 }
 
-// manage starts the manager.
-func (w *world) manage(t *testing.T, flags ...string) {
+// startManager starts the manager.
+func (w *podsEnv) startManager(t *testing.T, flags ...string) {
 	t.Helper()
 	w.metrics = testenv.FreeAddress(t)
 	testenv.StartProcess(t, filepath.Join(w.tools, "torpor"), append([]string{
@@ -135,7 +135,7 @@ func (w *world) manage(t *testing.T, flags ...string) {
 }
 
 // kubeconfigOf lets in as a service account that torpor has in a cluster.
-func (w *world) kubeconfigOf(t *testing.T, account string) string {
+func (w *podsEnv) kubeconfigOf(t *testing.T, account string) string {
 	t.Helper()
 	cfg, err := clientcmd.LoadFromFile(w.kubeconfig())
 	if err != nil {
@@ -152,10 +152,10 @@ func (w *world) kubeconfigOf(t *testing.T, account string) string {
 	return file
 }
 
-// metric returns the lines of the manager's metrics that begin with the prefix.
-func (w *world) metric(t *testing.T, prefix string) string {
+// readMetric returns the lines of the manager's metrics that begin with the prefix.
+func (w *podsEnv) readMetric(t *testing.T, prefix string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), commandTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+w.metrics+"/metrics", http.NoBody)
 	if err != nil {
@@ -184,7 +184,7 @@ func eventually(t *testing.T, what string, f func() error) {
 	t.Helper()
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(limit)
+	deadline := time.After(commandTimeout)
 	for {
 		err := f()
 		if err == nil {
@@ -193,7 +193,7 @@ func eventually(t *testing.T, what string, f func() error) {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			t.Fatalf("never came true within %s: %s: %v", limit, what, err)
+			t.Fatalf("never came true within %s: %s: %v", commandTimeout, what, err)
 		}
 	}
 }
@@ -203,7 +203,7 @@ func stays(t *testing.T, what string, f func() error) {
 	t.Helper()
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
-	for end := time.Now().Add(quiet); time.Now().Before(end); <-tick.C {
+	for end := time.Now().Add(stayTime); time.Now().Before(end); <-tick.C {
 		if err := f(); err != nil {
 			t.Fatalf("did not stay true: %s: %v", what, err)
 		}

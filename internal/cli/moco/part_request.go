@@ -13,70 +13,70 @@ import (
 	"github.com/torpor-dev/torpor/internal/cli/exit"
 )
 
-// part is one of the two things of a cluster that can be stopped.
-type part struct{ name, annotation, condition string }
+// clusterPart is one of the two things of a cluster that can be stopped.
+type clusterPart struct{ name, annotation, condition string }
 
-func clusteringPart() part {
-	return part{"clustering", mocov1beta2.ClusteringStoppedAnnotation, mocov1beta2.ClusteringActiveCondition}
+func clusteringPart() clusterPart {
+	return clusterPart{"clustering", mocov1beta2.ClusteringStoppedAnnotation, mocov1beta2.ClusteringActiveCondition}
 }
 
-func reconciliationPart() part {
-	return part{"reconciliation", mocov1beta2.ReconciliationStoppedAnnotation, mocov1beta2.ReconciliationActiveCondition}
+func reconciliationPart() clusterPart {
+	return clusterPart{"reconciliation", mocov1beta2.ReconciliationStoppedAnnotation, mocov1beta2.ReconciliationActiveCondition}
 }
 
-// yes is the only value that stops.
-const yes = "true"
+// stopValue is the only value that stops.
+const stopValue = "true"
 
-// wish is what somebody wants of a part. Reason and Until are nil where nothing was said.
-type wish struct {
-	part          part
+// partRequest is what somebody wants of a part. Reason and Until are nil where nothing was said.
+type partRequest struct {
+	part          clusterPart
 	stop          bool
 	reason, until *string
 }
 
-// change is what a wish does to annotations.
-type change struct {
+// annotationChange is what a wish does to annotations.
+type annotationChange struct {
 	// annotations are those that are wanted.
 	annotations map[string]string
-	// already: the part was as wanted.
-	already bool
-	// removed is a value that was there and did not stop anything.
-	removed string
+	// alreadyDone: the part was as wanted.
+	alreadyDone bool
+	// removedValue is a value that was there and did not stop anything.
+	removedValue string
 }
 
 // stoppedAt says whether the part is stopped: only by that one value, and only until the time that is written down.
-func (p part) stoppedAt(annotations map[string]string, now time.Time) bool {
+func (p clusterPart) stoppedAt(annotations map[string]string, now time.Time) bool {
 	until, err := time.Parse(time.RFC3339, annotations[torporv1alpha1.UntilAnnotation])
-	return annotations[p.annotation] == yes && (err != nil || now.Before(until))
+	return annotations[p.annotation] == stopValue && (err != nil || now.Before(until))
 }
 
-// on says what the wish changes. Both parts share a reason and a time; they go when neither is stopped.
-func (w wish) on(annotations map[string]string, now time.Time) change {
-	c := change{annotations: maps.Clone(annotations)}
+// changeAnnotations says what the wish changes. Both parts share a reason and a time; they go when neither is stopped.
+func (w partRequest) changeAnnotations(annotations map[string]string, now time.Time) annotationChange {
+	c := annotationChange{annotations: maps.Clone(annotations)}
 	if c.annotations == nil {
 		c.annotations = map[string]string{}
 	}
 	was := w.part.stoppedAt(annotations, now)
 	value, found := annotations[w.part.annotation]
-	c.already = was == w.stop
+	c.alreadyDone = was == w.stop
 	if found && !was {
-		c.removed = value
+		c.removedValue = value
 	}
 	delete(c.annotations, w.part.annotation)
 	other := clusteringPart().stoppedAt(c.annotations, now) || reconciliationPart().stoppedAt(c.annotations, now)
 	if w.stop {
-		c.annotations[w.part.annotation] = yes
+		c.annotations[w.part.annotation] = stopValue
 	}
 	if !other && (w.stop && !was || !w.stop && found) {
 		delete(c.annotations, torporv1alpha1.ReasonAnnotation)
 		delete(c.annotations, torporv1alpha1.UntilAnnotation)
 	}
-	write(c.annotations, torporv1alpha1.ReasonAnnotation, w.reason)
-	write(c.annotations, torporv1alpha1.UntilAnnotation, w.until)
+	setOrDelete(c.annotations, torporv1alpha1.ReasonAnnotation, w.reason)
+	setOrDelete(c.annotations, torporv1alpha1.UntilAnnotation, w.until)
 	return c
 }
 
-func write(annotations map[string]string, name string, value *string) {
+func setOrDelete(annotations map[string]string, name string, value *string) {
 	switch {
 	case value == nil:
 	case *value == "":
@@ -103,7 +103,7 @@ func parseUntil(text string, now time.Time) (string, error) {
 }
 
 // conditionOf is the part's condition in a status; the zero value while nobody has looked.
-func (p part) conditionOf(c *mocov1beta2.MySQLCluster) metav1.Condition {
+func (p clusterPart) conditionOf(c *mocov1beta2.MySQLCluster) metav1.Condition {
 	for _, found := range c.Status.Conditions {
 		if found.Type == p.condition {
 			return found
@@ -112,8 +112,8 @@ func (p part) conditionOf(c *mocov1beta2.MySQLCluster) metav1.Condition {
 	return metav1.Condition{Type: p.condition, Status: metav1.ConditionUnknown, Message: "nothing is reported yet"}
 }
 
-// reached says whether the status reports what is wished. Quiescing is neither stopped nor started.
-func (w wish) reached(c *mocov1beta2.MySQLCluster) bool {
+// isReportedIn says whether the status reports what is wished. Quiescing is neither stopped nor started.
+func (w partRequest) isReportedIn(c *mocov1beta2.MySQLCluster) bool {
 	found := w.part.conditionOf(c)
 	if w.stop {
 		return found.Status == metav1.ConditionFalse

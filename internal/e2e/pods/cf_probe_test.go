@@ -17,13 +17,13 @@ import (
 )
 
 const (
-	probePace = 10 * time.Millisecond
+	probeInterval = 10 * time.Millisecond
 	// probeLimit is how long one answer may take; who has gone is often only silent.
 	probeLimit = 500 * time.Millisecond
 )
 
-// answer is one of an app's, or of its stats.
-type answer struct {
+// probeAnswer is one of an app's, or of its stats.
+type probeAnswer struct {
 	asked, at time.Time
 	// revision and index are those of the instance that answered.
 	revision, index string
@@ -32,27 +32,27 @@ type answer struct {
 	body          string
 }
 
-// probe asks every Pod that an app ever had, past any Service, and its stats, again and again.
-type probe struct {
-	app
+// appProbe asks every Pod that an app ever had, past any Service, and its stats, again and again.
+type appProbe struct {
+	pushedApp
 	http *http.Client
 	stop context.CancelFunc
 	work sync.WaitGroup
 
 	mu             sync.Mutex
-	answers, stats []answer
-	// there is when a Pod of a revision was seen last.
-	there map[string]time.Time
+	answers, stats []probeAnswer
+	// lastSeen is when a Pod of a revision was seen last.
+	lastSeen map[string]time.Time
 }
 
-func (a app) probe(t *testing.T) *probe {
+func (a pushedApp) startProbe(t *testing.T) *appProbe {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	p := &probe{app: a, stop: cancel, there: map[string]time.Time{}, http: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: probeLimit}}
+	p := &appProbe{pushedApp: a, stop: cancel, lastSeen: map[string]time.Time{}, http: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: probeLimit}}
 	seen := map[string]bool{}
 	p.repeat(ctx, func() {
-		for _, pod := range a.instances(t) {
-			p.there[pod.Labels[korifiv1alpha1.VersionLabel]] = time.Now()
+		for _, pod := range a.listInstances(t) {
+			p.lastSeen[pod.Labels[korifiv1alpha1.VersionLabel]] = time.Now()
 			if ip := pod.Status.PodIP; ip != "" && !seen[ip] {
 				seen[ip] = true
 				p.repeat(ctx, func() { p.askPod(ip) })
@@ -63,9 +63,9 @@ func (a app) probe(t *testing.T) *probe {
 	return p
 }
 
-func (p *probe) repeat(ctx context.Context, f func()) {
+func (p *appProbe) repeat(ctx context.Context, f func()) {
 	p.work.Go(func() {
-		tick := time.NewTicker(probePace)
+		tick := time.NewTicker(probeInterval)
 		defer tick.Stop()
 		for ctx.Err() == nil {
 			f()
@@ -77,31 +77,31 @@ func (p *probe) repeat(ctx context.Context, f func()) {
 	})
 }
 
-// end returns what was answered.
-func (p *probe) end() (answers, stats []answer) {
+// stopAndRead returns what was answered.
+func (p *appProbe) stopAndRead() (answers, stats []probeAnswer) {
 	p.stop()
 	p.work.Wait()
 	return p.answers, p.stats
 }
 
-// gone is when the last Pod of a revision was; it may be asked for once the probe has ended.
-func (p *probe) gone(revision string) time.Time { return p.there[revision] }
+// goneAt is when the last Pod of a revision was; it may be asked for once the probe has ended.
+func (p *appProbe) goneAt(revision string) time.Time { return p.lastSeen[revision] }
 
-func (p *probe) askPod(ip string) {
+func (p *appProbe) askPod(ip string) {
 	asked := time.Now()
-	env, err := environment(p.http, "http://"+ip+":8080/")
+	env, err := readEnvironment(p.http, "http://"+ip+":8080/")
 	if err != nil {
 		return
 	}
-	got := answer{asked: asked, at: time.Now(), revision: revisionIn(env), index: env["CF_INSTANCE_INDEX"]}
+	got := probeAnswer{asked: asked, at: time.Now(), revision: revisionFromEnv(env), index: env["CF_INSTANCE_INDEX"]}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.answers = append(p.answers, got)
 }
 
-func (p *probe) askStats(ctx context.Context, t *testing.T) {
+func (p *appProbe) askStats(ctx context.Context, t *testing.T) {
 	asked := time.Now()
-	got, err := p.askAs(t, p.carol, http.StatusOK, "GET", p.path("/processes/web/stats"), "")
+	got, err := p.requestAs(t, p.carol, http.StatusOK, "GET", p.path("/processes/web/stats"), "")
 	if ctx.Err() != nil {
 		return
 	}
@@ -111,13 +111,13 @@ func (p *probe) askStats(ctx context.Context, t *testing.T) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.stats = append(p.stats, answer{
+	p.stats = append(p.stats, probeAnswer{
 		asked: asked, at: time.Now(), running: strings.Count(got.Body, `"`+string(korifiv1alpha1.RunningInstance)+`"`), rows: strings.Count(got.Body, `"index":`), body: got.Body,
 	})
 }
 
-// answered waits until as many instances of a revision have answered since a time.
-func (p *probe) answered(t *testing.T, revision string, instances int, since time.Time) {
+// waitForAnswers waits until as many instances of a revision have answered since a time.
+func (p *appProbe) waitForAnswers(t *testing.T, revision string, instances int, since time.Time) {
 	t.Helper()
 	eventually(t, "revision "+revision+" answers", func() error {
 		p.mu.Lock()
@@ -135,8 +135,8 @@ func (p *probe) answered(t *testing.T, revision string, instances int, since tim
 	})
 }
 
-// environment is what an instance says that it was given.
-func environment(client *http.Client, url string) (map[string]string, error) {
+// readEnvironment is what an instance says that it was given.
+func readEnvironment(client *http.Client, url string) (map[string]string, error) {
 	r, err := http.NewRequestWithContext(context.Background(), http.MethodGet, url, http.NoBody)
 	if err != nil {
 		return nil, err
@@ -150,8 +150,8 @@ func environment(client *http.Client, url string) (map[string]string, error) {
 	return env, json.NewDecoder(response.Body).Decode(&env)
 }
 
-// revisionIn is the revision that an instance was told to be of.
-func revisionIn(env map[string]string) string {
+// revisionFromEnv is the revision that an instance was told to be of.
+func revisionFromEnv(env map[string]string) string {
 	var application struct {
 		Version string `json:"application_version"`
 	}
@@ -161,8 +161,8 @@ func revisionIn(env map[string]string) string {
 	return application.Version
 }
 
-// longest is the longest time between two answers that follow each other.
-func longest(answers []answer) time.Duration {
+// longestGap is the longest time between two answers that follow each other.
+func longestGap(answers []probeAnswer) time.Duration {
 	var gap time.Duration
 	for i := 1; i < len(answers); i++ {
 		gap = max(gap, answers[i].at.Sub(answers[i-1].at))
@@ -170,8 +170,8 @@ func longest(answers []answer) time.Duration {
 	return gap
 }
 
-// bounds are the first and the last answer of a revision; nil if there is none.
-func bounds(answers []answer, revision string) (first, last *answer) {
+// firstAndLast are the first and the last answer of a revision; nil if there is none.
+func firstAndLast(answers []probeAnswer, revision string) (first, last *probeAnswer) {
 	for i := range answers {
 		if answers[i].revision != revision {
 			continue
@@ -184,59 +184,59 @@ func bounds(answers []answer, revision string) (first, last *answer) {
 	return first, last
 }
 
-// traffic are requests through a Service, one after the other, each on a connection of its own.
-type traffic struct {
-	answers []answer
+// serviceTraffic are requests through a Service, one after the other, each on a connection of its own.
+type serviceTraffic struct {
+	answers []probeAnswer
 	refused []error
 }
 
-// traffic goes on until end is called.
-func (a app) traffic(t *testing.T, url string) (end func() traffic) {
+// startTraffic goes on until end is called.
+func (a pushedApp) startTraffic(t *testing.T, url string) (end func() serviceTraffic) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	p := &probe{http: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: probeLimit}}
-	var all traffic
+	p := &appProbe{http: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: probeLimit}}
+	var all serviceTraffic
 	p.repeat(ctx, func() {
 		asked := time.Now()
-		env, err := environment(p.http, url)
+		env, err := readEnvironment(p.http, url)
 		if err != nil {
 			all.refused = append(all.refused, err)
 			return
 		}
-		all.answers = append(all.answers, answer{asked: asked, at: time.Now(), revision: revisionIn(env)})
+		all.answers = append(all.answers, probeAnswer{asked: asked, at: time.Now(), revision: revisionFromEnv(env)})
 	})
-	return func() traffic {
+	return func() serviceTraffic {
 		cancel()
 		p.work.Wait()
 		return all
 	}
 }
 
-// row is one instance as stats show it.
-type row struct {
+// instanceStats is one instance as stats show it.
+type instanceStats struct {
 	Index   int    `json:"index"`
 	State   string `json:"state"`
 	Details string `json:"details"`
 }
 
-// rows are the app's stats.
-func (a app) rows(t *testing.T) []row {
+// readStats are the app's stats.
+func (a pushedApp) readStats(t *testing.T) []instanceStats {
 	t.Helper()
 	var stats struct {
-		Resources []row `json:"resources"`
+		Resources []instanceStats `json:"resources"`
 	}
-	body := a.must(t, http.StatusOK, "GET", a.path("/processes/web/stats"), "").Body
+	body := a.mustRequest(t, http.StatusOK, "GET", a.path("/processes/web/stats"), "").Body
 	if err := json.Unmarshal([]byte(body), &stats); err != nil {
 		t.Fatal(err)
 	}
 	return stats.Resources
 }
 
-// runs waits until stats say that all instances run, and returns when that was.
-func (a app) runs(t *testing.T, instances int) time.Time {
+// waitUntilRunning waits until stats say that all instances run, and returns when that was.
+func (a pushedApp) waitUntilRunning(t *testing.T, instances int) time.Time {
 	t.Helper()
 	eventually(t, "all instances run", func() error {
-		got, err := a.ask(t, http.StatusOK, "GET", a.path("/processes/web/stats"), "")
+		got, err := a.request(t, http.StatusOK, "GET", a.path("/processes/web/stats"), "")
 		if err == nil && (strings.Count(got.Body, `"RUNNING"`) != instances || conversation.Field(t, got.Body, "resources.0.state") != "RUNNING") {
 			err = errors.New("found " + got.Body)
 		}

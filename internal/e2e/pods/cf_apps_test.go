@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pods
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/torpor-dev/torpor/internal/testenv/conversation"
+)
+
+const (
+	webapp = "localhost/webapp:1"
+	// stopDelay is how long the app goes on answering after it was told to end.
+	stopDelay     = 3 * time.Second
+	shopInstances = 2
+)
+
+// TestAppsOnRealPods plays the stories of apps one after the other, through the CF API, in a space that is restricted.
+func TestAppsOnRealPods(t *testing.T) {
+	s := &appSuite{cfEnv: newCFEnv(t), whole: t}
+	for _, story := range []struct {
+		name string
+		play func(*appSuite, *testing.T)
+	}{
+		{"an app is pushed and answers", (*appSuite).testPush},
+		{"health checks begin to fail", (*appSuite).failHealthChecks},
+		{"a restart never shows two revisions", (*appSuite).testRestart},
+		{"a rolling deployment always answers", (*appSuite).testRollingDeployment},
+		{"one instance is restarted", (*appSuite).testInstanceRestart},
+		{"what the app prints is read", (*appSuite).testRecentLogs},
+		{"an instance crashes", (*appSuite).testInstanceCrash},
+		{"apps that never work say why", (*appSuite).testBrokenApps},
+		{"health checks that fail are noticed", (*appSuite).testFailedHealthChecks},
+		{"a stopped app has no container, a deleted one nothing", (*appSuite).testStopAndDelete},
+	} {
+		if !t.Run(story.name, func(t *testing.T) { story.play(s, t) }) {
+			t.FailNow() // The next story would only repeat the failure.
+		}
+	}
+}
+
+// appSuite is what a story leaves for the next one.
+type appSuite struct {
+	*cfEnv
+	// whole is the test of all stories.
+	whole         *testing.T
+	shop          pushedApp
+	unhealthyApps []*unhealthyApp
+}
+
+func (s *appSuite) testPush(t *testing.T) {
+	s.shop = s.pushApp(t, "shop", webapp, "instances: 2", "env: {COLOUR: red, STOP_DELAY: "+stopDelay.String()+"}")
+	began := time.Now()
+	p := s.shop.startProbe(t)
+	p.waitForAnswers(t, "0", shopInstances, began)
+	answering := time.Since(began)
+	s.logf(t, "pushed: both instances answer %.2fs after the start, and stats say so after %.2fs", answering.Seconds(), s.shop.waitUntilRunning(t, shopInstances).Sub(began).Seconds())
+	p.stopAndRead()
+	for i, pod := range s.shop.listInstances(t) {
+		env, err := readEnvironment(p.http, "http://"+pod.Status.PodIP+":8080/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, want := range map[string]string{
+			"PORT": "8080", "COLOUR": "red", "MEMORY_LIMIT": "64M", "CF_INSTANCE_INDEX": fmt.Sprint(i), "POD_NAME": pod.Name,
+			"CF_INSTANCE_INTERNAL_IP": pod.Status.PodIP, "CF_INSTANCE_IP": pod.Status.HostIP, "CF_INSTANCE_GUID": string(pod.UID),
+		} {
+			if env[name] != want {
+				t.Errorf("%s: expected %q, found %q", name, want, env[name])
+			}
+		}
+		s.expectVCAPApplication(t, env["VCAP_APPLICATION"])
+	}
+}
+
+// expectVCAPApplication looks at what Cloud Foundry tells an app of itself.
+func (s *appSuite) expectVCAPApplication(t *testing.T, raw string) {
+	t.Helper()
+	var found map[string]any
+	if err := json.Unmarshal([]byte(raw), &found); err != nil {
+		t.Fatalf("VCAP_APPLICATION: expected JSON, found %q: %v", raw, err)
+	}
+	for name, want := range map[string]any{"application_id": s.shop.guid, "application_name": "shop", "application_version": "0", "space_id": space, "process_type": "web"} {
+		if found[name] != want {
+			t.Errorf("%s in VCAP_APPLICATION: expected %q, found %q", name, want, found[name])
+		}
+	}
+}
+
+// testRestart asks for a restart in both ways that clients know, while every Pod is asked who it is.
+func (s *appSuite) testRestart(t *testing.T) {
+	for i, actions := range [][]string{{"restart"}, {"stop", "start"}} {
+		before, revision := fmt.Sprint(i), fmt.Sprint(i+1)
+		p := s.shop.startProbe(t)
+		p.waitForAnswers(t, before, shopInstances, time.Now())
+		for _, action := range actions {
+			s.mustRequest(t, http.StatusOK, "POST", s.shop.path("/actions/"+action), "")
+		}
+		asked := time.Now()
+		p.waitForAnswers(t, revision, shopInstances, asked)
+		s.shop.waitUntilRunning(t, shopInstances)
+		answers, stats := p.stopAndRead()
+		_, last := firstAndLast(answers, before)
+		first, _ := firstAndLast(answers, revision)
+		if overlap := last.asked.Sub(first.at); overlap > 0 {
+			t.Errorf("revision %s still answered %s after %s had begun to", before, overlap, revision)
+		}
+		if kept := last.at.Sub(asked); kept < stopDelay/2 {
+			t.Errorf("the old instances: expected them to end in their own time, about %s, found %s", stopDelay, kept)
+		}
+		expectHonestStats(t, stats, asked, last.asked)
+		s.logf(t, "%s: the old revision answered for %.2fs more, its Pods were gone %.2fs later, and the new one answered %.2fs after that", strings.Join(actions, " and "),
+			last.at.Sub(asked).Seconds(), p.goneAt(before).Sub(last.at).Seconds(), first.at.Sub(p.goneAt(before)).Seconds())
+	}
+}
+
+// expectHonestStats compares what stats said with what the Pods answered: nothing runs as long as only an older revision answers.
+func expectHonestStats(t *testing.T, stats []probeAnswer, asked, lastOld time.Time) {
+	t.Helper()
+	looked := 0
+	for _, s := range stats {
+		if s.rows != shopInstances {
+			t.Errorf("rows of stats: expected %d, found %d", shopInstances, s.rows)
+		}
+		if s.asked.Before(asked) || s.at.After(lastOld) {
+			continue
+		}
+		if looked++; s.running > 0 {
+			t.Errorf("stats said that %d instances run %s after the restart, when only the old ones answered", s.running, s.at.Sub(asked))
+		}
+	}
+	if looked == 0 {
+		t.Error("expected stats of the time in which the old revision still answered, found none")
+	}
+	t.Logf("%d of %d stats were of the time in which the old revision still answered", looked, len(stats))
+}
+
+// testRollingDeployment replaces instances that take their time to end, and then those that do not, while requests come through a Service.
+func (s *appSuite) testRollingDeployment(t *testing.T) {
+	s.apply(t, "service.yaml", "APP", s.shop.guid)
+	url := "http://" + s.kubectl(t, "get", "service", "shop", "--namespace="+space, "-o", "jsonpath={.spec.clusterIP}") + "/"
+	eventually(t, "the Service leads to the app", func() error {
+		_, err := readEnvironment(&http.Client{Timeout: probeLimit}, url)
+		return err
+	})
+	s.mustRequest(t, http.StatusOK, "PATCH", s.shop.path("/environment_variables"), `{"var":{"STOP_DELAY":"0s"}}`)
+	for _, row := range []struct {
+		old, revision string
+		polite        bool
+	}{{"that go on answering for " + stopDelay.String(), "3", true}, {"that end at once", "4", false}} {
+		took, answers, through := s.deployRolling(t, url)
+		if gap := longestGap(answers); gap > stopDelay {
+			t.Errorf("some Pod answers: expected always, found none for %s", gap)
+		}
+		if first, _ := firstAndLast(through.answers, row.revision); first == nil {
+			t.Errorf("expected revision %s to answer through the Service, found that it did not", row.revision)
+		}
+		if row.polite && len(through.refused) > 0 {
+			t.Errorf("requests through the Service: expected all answered, found %d that were not: %v", len(through.refused), through.refused[0])
+		}
+		s.logf(t, "rolled instances %s in %.2fs; the longest time without an answer was %d ms of the Pods and %d ms of the Service, which answered %d requests and refused %d",
+			row.old, took.Seconds(), longestGap(answers).Milliseconds(), longestGap(through.answers).Milliseconds(), len(through.answers), len(through.refused))
+	}
+}
+
+// deployRolling returns how long a rolling deployment took, and what was answered until the old instances were gone.
+func (s *appSuite) deployRolling(t *testing.T, url string) (took time.Duration, answers []probeAnswer, through serviceTraffic) {
+	t.Helper()
+	p, end, began := s.shop.startProbe(t), s.shop.startTraffic(t, url), time.Now()
+	made := s.mustRequest(t, http.StatusCreated, "POST", "/v3/deployments", `{"strategy":"rolling","relationships":{"app":{"data":{"guid":"`+s.shop.guid+`"}}}}`)
+	eventually(t, "the deployment is over", func() error {
+		got, err := s.request(t, http.StatusOK, "GET", "/v3/deployments/"+conversation.Field(t, made.Body, "guid"), "")
+		if err != nil {
+			return err
+		}
+		if reason := conversation.Field(t, got.Body, "status.reason"); reason != "DEPLOYED" {
+			return errors.New("found " + reason)
+		}
+		return nil
+	})
+	took = time.Since(began)
+	eventually(t, "the old instances are gone", func() error {
+		if n := len(s.shop.listInstances(t)); n != shopInstances {
+			return fmt.Errorf("found %d", n)
+		}
+		return nil
+	})
+	answers, _ = p.stopAndRead()
+	slices.SortFunc(answers, func(a, b probeAnswer) int { return a.at.Compare(b.at) })
+	return took, answers, end()
+}
+
+func (s *appSuite) testInstanceRestart(t *testing.T) {
+	before := s.shop.listInstances(t)
+	began := time.Now()
+	s.mustRequest(t, http.StatusNoContent, "DELETE", s.shop.path("/processes/web/instances/1"), "")
+	eventually(t, "instance 1 is another and runs", func() error {
+		now := s.shop.listInstances(t)
+		if len(now) != shopInstances || now[1].UID == before[1].UID {
+			return errors.New("not yet")
+		}
+		if now[0].UID != before[0].UID {
+			t.Fatal("instance 0: expected it to be left alone, found another")
+		}
+		if got := s.shop.readStats(t); got[0].State != "RUNNING" || got[1].State != "RUNNING" {
+			return fmt.Errorf("found %v", got)
+		}
+		return nil
+	})
+	s.logf(t, "instance 1 was restarted in %.2fs", time.Since(began).Seconds())
+}
+
+// testRecentLogs compares what cf logs --recent asks for with what the app was told to print.
+func (s *appSuite) testRecentLogs(t *testing.T) {
+	for i := range shopInstances {
+		s.orderInstance(t, s.shop, i, fmt.Sprintf("/say/hello-from-%d", i))
+	}
+	eventually(t, "the lines are read", func() error {
+		lines := s.shop.recentLogs(t)
+		for i := range shopInstances {
+			if want := fmt.Sprintf("%d hello-from-%d", i, i); !slices.Contains(lines, want) {
+				return fmt.Errorf("expected %q, found %q", want, lines)
+			}
+		}
+		return nil
+	})
+	if lines := s.shop.recentLogs(t); !slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, "0 listens on ") }) {
+		t.Errorf("expected the first line that an instance printed, found %q", lines)
+	}
+}
+
+// recentLogs are the lines of an app's log, each behind the index of its instance, the last one first.
+func (a pushedApp) recentLogs(t *testing.T) []string {
+	t.Helper()
+	body := a.mustRequest(t, http.StatusOK, "GET", "/api/v1/read/"+a.guid+"?descending=true&envelope_types=LOG&limit=1000&start_time=-6795364578871345152", "").Body
+	var logs struct {
+		Envelopes struct {
+			Batch []struct {
+				Instance string `json:"instance_id"`
+				Log      struct {
+					Payload []byte `json:"payload"`
+				} `json:"log"`
+			} `json:"batch"`
+		} `json:"envelopes"`
+	}
+	if err := json.Unmarshal([]byte(body), &logs); err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for _, e := range logs.Envelopes.Batch {
+		lines = append(lines, e.Instance+" "+string(e.Log.Payload))
+	}
+	return lines
+}
+
+// orderInstance sends an instance an order; one that ends by it does not answer.
+func (c *cfEnv) orderInstance(t *testing.T, a pushedApp, index int, order string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+a.listInstances(t)[index].Status.PodIP+":8080"+order, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if response, err := http.DefaultClient.Do(r); err == nil {
+		_ = response.Body.Close()
+	}
+}
+
+func (s *appSuite) testStopAndDelete(t *testing.T) {
+	uids := map[string]bool{}
+	for _, pod := range s.shop.listInstances(t) {
+		uids[string(pod.UID)] = true
+	}
+	if n := len(processesOf(t, uids)); n == 0 {
+		t.Fatal("processes of a running app: expected some, found none")
+	}
+	began := time.Now()
+	s.mustRequest(t, http.StatusOK, "POST", s.shop.path("/actions/stop"), "")
+	eventually(t, "no process of the app is left on the machine", func() error {
+		if left := processesOf(t, uids); len(left)+len(s.shop.listInstances(t)) > 0 {
+			return fmt.Errorf("found %q", left)
+		}
+		return nil
+	})
+	s.logf(t, "stopped: no container is left after %.2fs", time.Since(began).Seconds())
+	for _, r := range s.shop.readStats(t) {
+		if r.State != "DOWN" {
+			t.Errorf("a stopped app: expected DOWN, found %v", r)
+		}
+	}
+	job := s.mustRequest(t, http.StatusAccepted, "DELETE", s.shop.path(""), "").Location
+	s.waitForJob(t, job)
+	s.mustRequest(t, http.StatusNotFound, "GET", s.shop.path(""), "")
+	eventually(t, "nothing of it is left", func() error {
+		out := s.kubectl(t, "get", "cfapps,cfprocesses,cfpackages,cfbuilds,cfdeployments,lrps,statefulsets,controllerrevisions,pods,poddisruptionbudgets,secrets", "--namespace="+space, "-o", "name")
+		if out != "" {
+			return errors.New("found " + out)
+		}
+		return nil
+	})
+}
+
+// processesOf are those of this machine that run in Pods.
+func processesOf(t *testing.T, uids map[string]bool) []string {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/cgroup")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for _, file := range files {
+		groups, _ := os.ReadFile(file) // Processes end while they are looked at.
+		for uid := range maps.Keys(uids) {
+			if strings.Contains(string(groups), uid) {
+				name, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "comm"))
+				found = append(found, strings.TrimSpace(string(name)))
+			}
+		}
+	}
+	return found
+}
