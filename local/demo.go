@@ -50,8 +50,9 @@ func colour() bool {
 func demoCommand() *cobra.Command {
 	var c hibernation.Config
 	cmd := &cobra.Command{
-		Use:   "demo",
-		Short: "Hibernate and wake a real cluster, and print what was observed",
+		Use:     "demo",
+		Aliases: []string{"demo-hibernate"},
+		Short:   "Hibernate and wake a real cluster, and print what was observed",
 		Long: `Hibernate and wake a real cluster, and print what was observed.
 
 Exit codes: 0 if all of it was observed, 1 otherwise. Everything that was started is stopped in any case.`,

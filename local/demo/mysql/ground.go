@@ -35,7 +35,7 @@ func (p *play) ownPods() error {
 	p.story.Step("A cluster with real pods on this machine: containerd, the kubelet, Services, DNS, volumes")
 	if os.Geteuid() != 0 {
 		return errors.New("expected to be root on Debian, since real pods need namespaces and mounts; " +
-			"or use a cluster of yours with Torpor in it: make demo-mysql DEMO=--kubeconfig=FILE")
+			"or use a cluster of yours with Torpor in it: make demo NAME=mysql DEMO=--kubeconfig=FILE")
 	}
 	p.undo = append(p.undo, func() error {
 		_, err := p.run("", p.Local, "pods", "down", "--dir", p.Dir)
