@@ -104,7 +104,7 @@ func laws() []law {
 			may: append(names, "internal/reconcile", "internal/testenv/..."),
 		},
 		{
-			packages: "internal/e2e/...", why: "stories from outside are tests only: what they share lives in testkit",
+			packages: "internal/e2e/...", why: "stories from outside are tests only: what they share lives in testenv",
 			never: []string{"..."},
 		},
 		{

@@ -22,7 +22,7 @@ func TestCancelWithRealMachines(t *testing.T) {
 	w := newWorld(t)
 	s := w.newSleeper(t, "fickle", time.Hour)
 	w.startManager(t)
-	w.cloud.Latency(t, slow, slow)
+	w.cloud.SetLatency(t, slow, slow)
 
 	t.Run("woken while the machines are stopping", func(t *testing.T) {
 		s.ask(t, hivev1.PowerStateHibernating)
@@ -56,7 +56,7 @@ func (s *sleeper) sleep(t *testing.T) {
 
 func (s *sleeper) someMachine(t *testing.T, state string) error {
 	t.Helper()
-	machines := s.cloud.Instances(t, s.InfraID)
+	machines := s.cloud.ListInstances(t, s.InfraID)
 	for _, m := range machines {
 		if m.State == state {
 			return nil

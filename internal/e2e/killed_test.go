@@ -73,7 +73,7 @@ func testKilledAtEach(t *testing.T, s *sleeper, sleeping, waking []point) {
 			s.startManager(t)
 			s.through(t, hivev1.PowerStateHibernating, down)
 			s.through(t, hivev1.PowerStateRunning, up)
-			if err := s.cloud.InState(t, s.InfraID, "running"); err != nil {
+			if err := s.cloud.ExpectState(t, s.InfraID, "running"); err != nil {
 				t.Error(err)
 			}
 		})

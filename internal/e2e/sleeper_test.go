@@ -42,7 +42,7 @@ type sleeper struct {
 func (w *world) newSleeper(t *testing.T, name string, certificates time.Duration) *sleeper {
 	t.Helper()
 	s := &sleeper{world: w, hold: filepath.Join(t.TempDir(), "hold")}
-	s.TargetCluster = testenv.Cluster(t, w.hub, w.cloud, testenv.ClusterOptions{
+	s.TargetCluster = testenv.CreateTargetCluster(t, w.hub, w.cloud, testenv.ClusterOptions{
 		Name: name, Nodes: nodes, Certificates: certificates, Flags: []string{"--hold-file", s.hold, "--heartbeat", "1s"},
 	})
 	s.tap = w.wire.newTap(t, viaCluster, s.Config)
@@ -115,7 +115,7 @@ func (s *sleeper) asleep(t *testing.T) error {
 	if err := reports(s.deployment(t), hivev1.ClusterHibernatingCondition, metav1.ConditionTrue, hivev1.HibernatingHibernationReason); err != nil {
 		return err
 	}
-	return s.cloud.InState(t, s.InfraID, "stopped")
+	return s.cloud.ExpectState(t, s.InfraID, "stopped")
 }
 
 // awake says nil when the hub calls the cluster Ready, every machine is on and every node has reported since.
@@ -125,7 +125,7 @@ func (s *sleeper) awake(t *testing.T) error {
 	if err := reports(cd, hivev1.ClusterReadyCondition, metav1.ConditionTrue, hivev1.RunningHibernationReason); err != nil {
 		return err
 	}
-	if err := s.cloud.InState(t, s.InfraID, "running"); err != nil {
+	if err := s.cloud.ExpectState(t, s.InfraID, "running"); err != nil {
 		return err
 	}
 	since := cd.CreationTimestamp.Time

@@ -19,7 +19,7 @@ import (
 
 // world is a hub that serves ClusterDeployments, a cloud that runs machines, and the wire to both.
 type world struct {
-	hub   *testenv.HubServer
+	hub   *testenv.Environment
 	cloud *testenv.CloudServer
 	wire  *wire
 
@@ -33,11 +33,11 @@ func newWorld(t *testing.T) *world {
 	managerBinary(t)
 	w := newHubWorld(t)
 	w.hub.InstallCRDs(t)
-	w.cloud = testenv.Cloud(t, "--allow-commands", "--start-latency", "200ms", "--stop-latency", "200ms")
+	w.cloud = testenv.StartCloud(t, "--allow-commands", "--start-latency", "200ms", "--stop-latency", "200ms")
 	w.started["cloud"] = w.cloud.PID()
 	w.cloudTap = w.wire.newTap(t, viaCloud, &rest.Config{Host: w.cloud.URL})
 	t.Cleanup(func() {
-		for _, i := range w.cloud.Instances(t, "") {
+		for _, i := range w.cloud.ListInstances(t, "") {
 			w.started["machine "+i.Name] = i.PID
 		}
 	})
@@ -49,7 +49,7 @@ func newHubWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{wire: newWire(), started: map[string]int{}}
 	t.Cleanup(func() { w.nothingIsLeft(t) }) // The first cleanup runs last.
-	w.hub = testenv.Hub(t)
+	w.hub = testenv.StartAPIServer(t)
 	w.started["hub"] = w.hub.PID()
 	w.hubTap = w.wire.newTap(t, viaHub, w.hub.Config)
 	return w

@@ -23,7 +23,7 @@ import (
 
 // TestRun is the life of one manager. There is one such test, because the process has one registry of metrics.
 func TestRun(t *testing.T) {
-	hub := testenv.Hub(t)
+	hub := testenv.StartAPIServer(t)
 	o := Options{MetricsAddress: testenv.FreeAddress(t), ProbeAddress: testenv.FreeAddress(t), Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)

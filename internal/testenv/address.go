@@ -9,12 +9,12 @@ import (
 )
 
 // FreeAddress is a loopback address, host:port, on which nobody listens at the moment.
-func FreeAddress(t *testing.T) string {
+func FreeAddress(t testing.TB) string {
 	t.Helper()
 	return freeAddress(t, "127.0.0.1")
 }
 
-func freeAddress(t *testing.T, ip string) string {
+func freeAddress(t testing.TB, ip string) string {
 	t.Helper()
 	var config net.ListenConfig
 	l, err := config.Listen(context.WithoutCancel(t.Context()), "tcp", net.JoinHostPort(ip, "0"))

@@ -30,40 +30,40 @@ type CloudServer struct {
 	http *http.Client
 }
 
-// Cloud starts a simulated cloud whose machines take 100 ms to start and to stop; flags of `local cloud` come on top.
-func Cloud(t *testing.T, flags ...string) *CloudServer {
+// StartCloud starts a simulated cloud whose machines take 100 ms to start and to stop; flags of `local cloud` come on top.
+func StartCloud(t testing.TB, flags ...string) *CloudServer {
 	t.Helper()
 	args := append([]string{
 		"cloud", "--dir", t.TempDir(), "--port", "0", "--region", Region, "--start-latency", "100ms", "--stop-latency", "100ms",
 	}, flags...)
 	c := &CloudServer{
-		Process: StartProcess(t, local(t), args, nil),
+		Process: StartProcess(t, localBinary(t), args, nil),
 		// Without idle connections: some tests count goroutines.
 		http: &http.Client{Timeout: callTimeout, Transport: &http.Transport{DisableKeepAlives: true}},
 	}
-	c.URL = c.Line(t, "ready: ")
+	c.URL = c.WaitForLine(t, "ready: ")
 	return c
 }
 
-// Credentials are the keys of a Secret that lets in to this cloud.
-func (c *CloudServer) Credentials() map[string][]byte {
+// CredentialsData are the keys of a Secret that lets in to this cloud.
+func (c *CloudServer) CredentialsData() map[string][]byte {
 	return map[string][]byte{
 		"aws_access_key_id": []byte(AccessKey), "aws_secret_access_key": []byte(SecretKey), "endpoint_url": []byte(c.URL),
 	}
 }
 
-// Calls returns how often each action was called; "<action>.errors" of them were refused.
-func (c *CloudServer) Calls(t *testing.T) map[string]int {
+// CountCalls returns how often each action was called; "<action>.errors" of them were refused.
+func (c *CloudServer) CountCalls(t testing.TB) map[string]int {
 	t.Helper()
 	var counts map[string]int
-	c.admin(t, http.MethodGet, "calls", nil, &counts)
+	c.callAdmin(t, http.MethodGet, "calls", nil, &counts)
 	return counts
 }
 
 // ResetCalls counts from zero.
-func (c *CloudServer) ResetCalls(t *testing.T) {
+func (c *CloudServer) ResetCalls(t testing.TB) {
 	t.Helper()
-	c.admin(t, http.MethodDelete, "calls", nil, nil)
+	c.callAdmin(t, http.MethodDelete, "calls", nil, nil)
 }
 
 // Fault is something that goes wrong on demand; see `local cloud`, which refuses what makes no sense.
@@ -83,26 +83,26 @@ type Fault struct {
 	Delay string `json:"delay,omitempty"`
 }
 
-// Fault adds a fault.
-func (c *CloudServer) Fault(t *testing.T, f Fault) {
+// InjectFault adds a fault.
+func (c *CloudServer) InjectFault(t testing.TB, f Fault) {
 	t.Helper()
-	c.admin(t, http.MethodPost, "faults", f, nil)
+	c.callAdmin(t, http.MethodPost, "faults", f, nil)
 }
 
 // ClearFaults ends all faults.
-func (c *CloudServer) ClearFaults(t *testing.T) {
+func (c *CloudServer) ClearFaults(t testing.TB) {
 	t.Helper()
-	c.admin(t, http.MethodDelete, "faults", nil, nil)
+	c.callAdmin(t, http.MethodDelete, "faults", nil, nil)
 }
 
-// Latency sets how long machines take from now on to start and to stop.
-func (c *CloudServer) Latency(t *testing.T, start, stop time.Duration) {
+// SetLatency sets how long machines take from now on to start and to stop.
+func (c *CloudServer) SetLatency(t testing.TB, start, stop time.Duration) {
 	t.Helper()
-	c.admin(t, http.MethodPost, "latency", map[string]string{"start": start.String(), "stop": stop.String()}, nil)
+	c.callAdmin(t, http.MethodPost, "latency", map[string]string{"start": start.String(), "stop": stop.String()}, nil)
 }
 
-// admin calls the cloud's own interface and reads the answer unless into is nil. It serves cleanups too.
-func (c *CloudServer) admin(t *testing.T, method, path string, body, into any) {
+// callAdmin calls the cloud's own interface and reads the answer unless into is nil. It serves cleanups too.
+func (c *CloudServer) callAdmin(t testing.TB, method, path string, body, into any) {
 	t.Helper()
 	text, err := json.Marshal(body)
 	if err != nil {
@@ -112,7 +112,7 @@ func (c *CloudServer) admin(t *testing.T, method, path string, body, into any) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.do(t, request, func(answer []byte) error {
+	c.sendRequest(t, request, func(answer []byte) error {
 		if into == nil {
 			return nil
 		}
@@ -120,8 +120,8 @@ func (c *CloudServer) admin(t *testing.T, method, path string, body, into any) {
 	})
 }
 
-// do sends a request and has the answer read; anything but success fails the test.
-func (c *CloudServer) do(t *testing.T, request *http.Request, read func([]byte) error) {
+// sendRequest sends a request and has the answer read; anything but success fails the test.
+func (c *CloudServer) sendRequest(t testing.TB, request *http.Request, read func([]byte) error) {
 	t.Helper()
 	answer, err := c.http.Do(request)
 	if err != nil {

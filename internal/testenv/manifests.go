@@ -24,18 +24,20 @@ import (
 // readAhead is how much of a manifest is read to see whether it is JSON.
 const readAhead = 4096
 
-// Create makes an object.
-func (h *HubServer) Create(t *testing.T, obj client.Object) {
+// ExpectCreated creates objects.
+func (e *Environment) ExpectCreated(t testing.TB, objects ...client.Object) {
 	t.Helper()
-	if err := h.Client.Create(t.Context(), obj); err != nil {
-		t.Fatal(err)
+	for _, obj := range objects {
+		if err := e.Client.Create(t.Context(), obj); err != nil {
+			t.Fatalf("create %T %s: %v", obj, obj.GetName(), err)
+		}
 	}
 }
 
-// Apply makes the objects of a manifest below config, such as rbac/role.yaml.
-func (h *HubServer) Apply(t *testing.T, path string) {
+// ApplyManifest makes the objects of a manifest below config, such as rbac/role.yaml.
+func (e *Environment) ApplyManifest(t testing.TB, path string) {
 	t.Helper()
-	for in := manifest(t, path); ; {
+	for in := openManifest(t, path); ; {
 		var u unstructured.Unstructured
 		err := in.Decode(&u)
 		if errors.Is(err, io.EOF) {
@@ -44,15 +46,15 @@ func (h *HubServer) Apply(t *testing.T, path string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h.Create(t, &u)
+		e.ExpectCreated(t, &u)
 	}
 }
 
 // InstallWebhooks makes the configurations of config/webhook with a URL in place of their Service, and returns them. ca is the
 // authority in PEM; without one the manager adds its own.
-func (h *HubServer) InstallWebhooks(t *testing.T, url string, ca []byte) (*admissionregistrationv1.MutatingWebhookConfiguration, *admissionregistrationv1.ValidatingWebhookConfiguration) {
+func (e *Environment) InstallWebhooks(t testing.TB, url string, ca []byte) (*admissionregistrationv1.MutatingWebhookConfiguration, *admissionregistrationv1.ValidatingWebhookConfiguration) {
 	t.Helper()
-	in := manifest(t, filepath.Join("webhook", "manifests.yaml"))
+	in := openManifest(t, filepath.Join("webhook", "manifests.yaml"))
 	mutating, validating := &admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}
 	if err := errors.Join(in.Decode(mutating), in.Decode(validating)); err != nil {
 		t.Fatal(err)
@@ -65,12 +67,12 @@ func (h *HubServer) InstallWebhooks(t *testing.T, url string, ca []byte) (*admis
 		c := &validating.Webhooks[i].ClientConfig
 		*c = admissionregistrationv1.WebhookClientConfig{URL: new(url + *c.Service.Path), CABundle: ca}
 	}
-	h.Create(t, mutating)
-	h.Create(t, validating)
+	e.ExpectCreated(t, mutating)
+	e.ExpectCreated(t, validating)
 	return mutating, validating
 }
 
-func manifest(t *testing.T, path string) *yaml.YAMLOrJSONDecoder {
+func openManifest(t testing.TB, path string) *yaml.YAMLOrJSONDecoder {
 	t.Helper()
 	file, err := os.Open(filepath.Join(filepath.Dir(crdFolder(t)), path))
 	if err != nil {
@@ -80,14 +82,14 @@ func manifest(t *testing.T, path string) *yaml.YAMLOrJSONDecoder {
 	return yaml.NewYAMLOrJSONDecoder(file, readAhead)
 }
 
-// Table is what kubectl get is told of the only object of a kind in a namespace.
-func (h *HubServer) Table(t *testing.T, of schema.GroupVersionResource, namespace string) metav1.Table {
+// GetTable is what kubectl get is told of the only object of a kind in a namespace.
+func (e *Environment) GetTable(t testing.TB, of schema.GroupVersionResource, namespace string) metav1.Table {
 	t.Helper()
-	web, err := rest.HTTPClientFor(h.Config)
+	web, err := rest.HTTPClientFor(e.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	url := h.Config.Host + "/apis/" + of.GroupVersion().String() + "/namespaces/" + namespace + "/" + of.Resource
+	url := e.Config.Host + "/apis/" + of.GroupVersion().String() + "/namespaces/" + namespace + "/" + of.Resource
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
 	if err != nil {
 		t.Fatal(err)
@@ -112,8 +114,8 @@ func (h *HubServer) Table(t *testing.T, of schema.GroupVersionResource, namespac
 	return table
 }
 
-// Changed is a copy with a value set, or removed if it is nil.
-func Changed(u *unstructured.Unstructured, value any, path ...string) *unstructured.Unstructured {
+// WithField is a copy with a value set, or removed if it is nil.
+func WithField(u *unstructured.Unstructured, value any, path ...string) *unstructured.Unstructured {
 	u = u.DeepCopy()
 	if value == nil {
 		unstructured.RemoveNestedField(u.Object, path...)

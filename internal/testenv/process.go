@@ -3,28 +3,23 @@
 package testenv
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 )
 
 const (
-	// farewell is how long a process may take to end when it is asked to.
-	farewell = 20 * time.Second
-	// pipesDelay bounds the wait for grandchildren that keep the output open.
-	pipesDelay = 5 * time.Second
-	// shownLines is how many lines of a process are shown when the test fails.
-	shownLines = 40
+	// stopTimeout is how long a process may take to end when it is asked to.
+	stopTimeout = 20 * time.Second
+	// pipeTimeout bounds the wait for grandchildren that keep the output open.
+	pipeTimeout = 5 * time.Second
 )
 
 // Process is a program that ends with the test, whatever happens to the test. What it says is shown if the test fails.
@@ -32,20 +27,20 @@ type Process struct {
 	// Name of the program's file, for people.
 	Name string
 
-	cmd  *exec.Cmd
-	log  log
-	done chan struct{}
+	cmd    *exec.Cmd
+	output LogBuffer
+	done   chan struct{}
 }
 
 // StartProcess starts a program. env, as "NAME=value", comes on top of the test's own environment.
-func StartProcess(t *testing.T, path string, args, env []string) *Process {
+func StartProcess(t testing.TB, path string, args, env []string) *Process {
 	t.Helper()
 	// The test's context ends before its cleanups, and those end the process with patience.
 	ctx := context.WithoutCancel(t.Context())
 	p := &Process{Name: filepath.Base(path), cmd: exec.CommandContext(ctx, path, args...), done: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), env...)
-	p.cmd.Stdout, p.cmd.Stderr = &p.log, &p.log
-	p.cmd.SysProcAttr, p.cmd.WaitDelay = tied(), pipesDelay
+	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
+	p.cmd.SysProcAttr, p.cmd.WaitDelay = dieWithParent(), pipeTimeout
 	if err := p.cmd.Start(); err != nil {
 		t.Fatalf("start %s: %v", p.Name, err)
 	}
@@ -56,30 +51,29 @@ func StartProcess(t *testing.T, path string, args, env []string) *Process {
 	t.Cleanup(func() {
 		p.Stop(t)
 		if t.Failed() {
-			lines := slices.Collect(strings.Lines(p.Log()))
-			t.Logf("%s %s said last:\n%s", p.Name, strings.Join(args, " "), strings.Join(lines[max(0, len(lines)-shownLines):], ""))
+			t.Logf("%s %s said last:\n%s", p.Name, strings.Join(args, " "), p.output.LastLines(shownLines))
 		}
 	})
 	return p
 }
 
 // Kill9 kills the process and returns when it is gone.
-func (p *Process) Kill9(t *testing.T) {
+func (p *Process) Kill9(t testing.TB) {
 	t.Helper()
-	p.signal(t, syscall.SIGKILL)
+	p.sendSignal(t, syscall.SIGKILL)
 	<-p.done
 }
 
 // Stop asks the process to end and returns when it is gone. One that has ended already is no error.
-func (p *Process) Stop(t *testing.T) {
+func (p *Process) Stop(t testing.TB) {
 	t.Helper()
-	p.signal(t, syscall.SIGTERM)
-	deadline := time.NewTimer(farewell)
+	p.sendSignal(t, syscall.SIGTERM)
+	deadline := time.NewTimer(stopTimeout)
 	defer deadline.Stop()
 	select {
 	case <-p.done:
 	case <-deadline.C:
-		t.Errorf("%s did not end within %s after SIGTERM; it is killed", p.Name, farewell)
+		t.Errorf("%s did not end within %s after SIGTERM; it is killed", p.Name, stopTimeout)
 		p.Kill9(t)
 	}
 }
@@ -97,10 +91,10 @@ func (p *Process) ExitCode() int {
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
 // Log returns what the process has written to its output and error output so far.
-func (p *Process) Log() string { return p.log.String() }
+func (p *Process) Log() string { return p.output.String() }
 
-// Line waits for a line that starts with the prefix and returns what follows it, without blanks around.
-func (p *Process) Line(t *testing.T, prefix string) string {
+// WaitForLine waits for a line that starts with the prefix and returns what follows it, without blanks around.
+func (p *Process) WaitForLine(t testing.TB, prefix string) string {
 	t.Helper()
 	var rest string
 	Eventually(t, fmt.Sprintf("%s says %q", p.Name, prefix), func() error {
@@ -121,29 +115,9 @@ func (p *Process) Line(t *testing.T, prefix string) string {
 	return rest
 }
 
-func (p *Process) signal(t *testing.T, s os.Signal) {
+func (p *Process) sendSignal(t testing.TB, s os.Signal) {
 	t.Helper()
 	if err := p.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		t.Errorf("send %s to %s: %v", s, p.Name, err)
 	}
-}
-
-// log is a buffer that can be read while the process writes.
-type log struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-// Write implements io.Writer.
-func (l *log) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-// String returns everything written so far.
-func (l *log) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }

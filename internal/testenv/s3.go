@@ -30,15 +30,15 @@ type S3Server struct {
 	AccessKey, SecretKey string
 }
 
-// S3 starts a real S3 server and hands its credentials to the test by the environment, as a Pod gets them. The program is
+// StartS3 starts a real S3 server and hands its credentials to the test by the environment, as a Pod gets them. The program is
 // versitygw, whose path the environment variable TORPOR_S3 holds; without it the test is skipped.
-func S3(t *testing.T) *S3Server {
+func StartS3(t testing.TB) *S3Server {
 	t.Helper()
-	return S3At(t, "127.0.0.1")
+	return StartS3At(t, "127.0.0.1")
 }
 
-// S3At is S3 for clients that reach the machine only at the address ip.
-func S3At(t *testing.T, ip string) *S3Server {
+// StartS3At is S3 for clients that reach the machine only at the address ip.
+func StartS3At(t testing.TB, ip string) *S3Server {
 	t.Helper()
 	path := os.Getenv("TORPOR_S3")
 	if path == "" {
@@ -64,12 +64,12 @@ func S3At(t *testing.T, ip string) *S3Server {
 		}
 		return c.Close()
 	})
-	s.Let(t, s.AccessKey, s.SecretKey)
+	s.SetCredentials(t, s.AccessKey, s.SecretKey)
 	return s
 }
 
-// Let puts credentials into the test's environment.
-func (s *S3Server) Let(t *testing.T, access, secret string) {
+// SetCredentials puts credentials into the test's environment.
+func (s *S3Server) SetCredentials(t testing.TB, access, secret string) {
 	t.Helper()
 	t.Setenv("AWS_ACCESS_KEY_ID", access)
 	t.Setenv("AWS_SECRET_ACCESS_KEY", secret)

@@ -20,7 +20,7 @@ import (
 // TestTheSchema asks a real API server; its subtests share one, which takes seconds to start.
 func TestTheSchema(t *testing.T) {
 	t.Parallel()
-	s := &served{testenv.Hub(t)}
+	s := &served{testenv.StartAPIServer(t)}
 	s.InstallCRDs(t)
 	t.Run("what is refused at creation", s.testRefusedAtCreation)
 	t.Run("what is refused later", s.testRefusedLater)
@@ -29,7 +29,7 @@ func TestTheSchema(t *testing.T) {
 }
 
 // served is an API server that serves the kind.
-type served struct{ *testenv.HubServer }
+type served struct{ *testenv.Environment }
 
 // change is what is done to an LRP and what is said of it; empty says means that it is accepted.
 type change struct {
@@ -80,7 +80,7 @@ func (s *served) testRefusedLater(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			lrp := smallest()
-			lrp.Namespace, lrp.Spec.Version = s.Namespace(t), "1"
+			lrp.Namespace, lrp.Spec.Version = s.CreateNamespace(t), "1"
 			if err := s.Client.Create(t.Context(), lrp); err != nil {
 				t.Fatal(err)
 			}
@@ -92,7 +92,7 @@ func (s *served) testRefusedLater(t *testing.T) {
 
 func (s *served) testColumns(t *testing.T) {
 	lrp := smallest()
-	lrp.Namespace, lrp.Spec.Version, lrp.Spec.Instances = s.Namespace(t), "7", 3
+	lrp.Namespace, lrp.Spec.Version, lrp.Spec.Instances = s.CreateNamespace(t), "7", 3
 	if err := s.Client.Create(t.Context(), lrp); err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +112,7 @@ func (s *served) testColumns(t *testing.T) {
 	if diff := cmp.Diff(want, lrp.Status); diff != "" {
 		t.Errorf("status (-written +read):\n%s", diff)
 	}
-	table := s.Table(t, eiriniv1.GroupVersion().WithResource("lrps"), lrp.Namespace)
+	table := s.GetTable(t, eiriniv1.GroupVersion().WithResource("lrps"), lrp.Namespace)
 	var names []string
 	for _, column := range table.ColumnDefinitions {
 		names = append(names, strings.ToUpper(column.Name))
@@ -130,7 +130,7 @@ func (s *served) testColumns(t *testing.T) {
 
 func (s *served) testFull(t *testing.T) {
 	lrp := smallest()
-	lrp.Namespace = s.Namespace(t)
+	lrp.Namespace = s.CreateNamespace(t)
 	lrp.Spec = eiriniv1.LRPSpec{
 		GUID: "g", Version: "7", ProcessType: "web", AppName: "a", AppGUID: "ag", OrgName: "o", OrgGUID: "og", SpaceName: "s", SpaceGUID: "sg",
 		Image: "example.com/app:1", ImagePullSecrets: []corev1.LocalObjectReference{{Name: "pull"}}, Command: []string{"run"},

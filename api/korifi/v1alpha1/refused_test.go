@@ -82,7 +82,7 @@ func (s *served) testRefusedAtCreation(t *testing.T) {
 		"a space with a long name":              {space(), "metadata.name", long, "metadata.name: expected at most 63 characters, because a namespace is named after it; found 64; choose a shorter one"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			u := testenv.Changed(row.object, row.value, strings.Split(row.path, ".")...)
+			u := testenv.WithField(row.object, row.value, strings.Split(row.path, ".")...)
 			row.check(t, s.Client.Create(t.Context(), u, client.DryRunAll))
 		})
 	}
@@ -103,11 +103,11 @@ func (s *served) testRefusedLater(t *testing.T) {
 		"a package gets its bits elsewhere": {pack(), "spec.source.registry.image", "example.com/app:2", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			row.object.SetNamespace(s.Namespace(t))
+			row.object.SetNamespace(s.CreateNamespace(t))
 			if err := s.Client.Create(t.Context(), row.object); err != nil {
 				t.Fatal(err)
 			}
-			row.check(t, s.Client.Update(t.Context(), testenv.Changed(row.object, row.value, strings.Split(row.path, ".")...)))
+			row.check(t, s.Client.Update(t.Context(), testenv.WithField(row.object, row.value, strings.Split(row.path, ".")...)))
 		})
 	}
 }
@@ -131,10 +131,10 @@ func (s *served) testRefusedStatus(t *testing.T) {
 		"a droplet goes":             {refusal{build(), "droplet", nil, "expected the droplet to stay, because revisions run it"}, fullBuildStatus(now)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			row.object.SetNamespace(s.Namespace(t))
+			row.object.SetNamespace(s.CreateNamespace(t))
 			s.createWithStatus(t, row.object, row.status)
 			path := append([]string{"status"}, strings.Split(row.path, ".")...)
-			row.check(t, s.Client.SubResource("status").Update(t.Context(), testenv.Changed(row.object, row.value, path...)))
+			row.check(t, s.Client.SubResource("status").Update(t.Context(), testenv.WithField(row.object, row.value, path...)))
 		})
 	}
 }

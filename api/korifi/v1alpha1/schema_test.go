@@ -20,7 +20,7 @@ import (
 // TestTheSchema asks a real API server; its subtests share one, which takes seconds to start.
 func TestTheSchema(t *testing.T) {
 	t.Parallel()
-	s := &served{testenv.Hub(t)}
+	s := &served{testenv.StartAPIServer(t)}
 	s.InstallCRDs(t)
 	t.Run("what is refused at creation", s.testRefusedAtCreation)
 	t.Run("what is refused later", s.testRefusedLater)
@@ -31,7 +31,7 @@ func TestTheSchema(t *testing.T) {
 }
 
 // served is an API server that serves the kinds.
-type served struct{ *testenv.HubServer }
+type served struct{ *testenv.Environment }
 
 func (s *served) testDefaults(t *testing.T) {
 	u := app()
@@ -48,7 +48,7 @@ func (s *served) testDefaults(t *testing.T) {
 }
 
 func (s *served) testColumns(t *testing.T) {
-	namespace := s.Namespace(t)
+	namespace := s.CreateNamespace(t)
 	now := metav1.NewTime(time.Now().Truncate(time.Second))
 	for name, row := range map[string]struct {
 		object *unstructured.Unstructured
@@ -57,7 +57,7 @@ func (s *served) testColumns(t *testing.T) {
 		want   []any
 	}{
 		"cfapps": {
-			testenv.Changed(app(), "7", "metadata", "annotations", korifiv1alpha1.RevisionAnnotation), fullAppStatus(now),
+			testenv.WithField(app(), "7", "metadata", "annotations", korifiv1alpha1.RevisionAnnotation), fullAppStatus(now),
 			"NAME DISPLAY-NAME STATE STATUS REVISION READY DESIRED DRAINING RESTARTED AGE",
 			[]any{"test", "my-app", "STARTED", "Starting", "7", 2.0, 3.0, 1.0, "date"},
 		},
@@ -78,7 +78,7 @@ func (s *served) testColumns(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			row.object.SetNamespace(namespace)
 			s.createWithStatus(t, row.object, row.status)
-			table := s.Table(t, korifiv1alpha1.GroupVersion().WithResource(name), namespace)
+			table := s.GetTable(t, korifiv1alpha1.GroupVersion().WithResource(name), namespace)
 			var names []string
 			var cells []any
 			for i, column := range table.ColumnDefinitions {
@@ -106,7 +106,7 @@ func (s *served) testColumns(t *testing.T) {
 }
 
 func (s *served) testStatus(t *testing.T) {
-	namespace := s.Namespace(t)
+	namespace := s.CreateNamespace(t)
 	now := metav1.NewTime(time.Now().Truncate(time.Second))
 	for name, row := range map[string]struct {
 		object *unstructured.Unstructured

@@ -18,7 +18,7 @@ const header = "NAME   AVAILABLE   HEALTHY   PRIMARY   SYNCED REPLICAS   ERRANT 
 
 func (s *schemaServer) testColumns(t *testing.T) {
 	u := minimalCluster()
-	u.SetNamespace(s.Namespace(t))
+	u.SetNamespace(s.CreateNamespace(t))
 	if err := s.Client.Create(t.Context(), u); err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func (s *schemaServer) testColumns(t *testing.T) {
 	if err := s.typed.SubResource("status").Patch(t.Context(), &cluster, client.MergeFrom(before)); err != nil {
 		t.Fatalf("a status of conditions and a number only: %v", err)
 	}
-	table := s.Table(t, mocov1beta2.GroupVersion().WithResource("mysqlclusters"), u.GetNamespace())
+	table := s.GetTable(t, mocov1beta2.GroupVersion().WithResource("mysqlclusters"), u.GetNamespace())
 	var names []string
 	var cells, wide []any
 	for i, column := range table.ColumnDefinitions {

@@ -124,14 +124,14 @@ func (s *schemaServer) testRefusedAtCreation(t *testing.T) {
 	rows["an empty schedule of logs"] = schemaCase{"spec.logRotationSchedule", "", ""}
 	s.expectRefusals(t, minimalCluster(), rows)
 
-	s.expectRefusals(t, testenv.Changed(minimalCluster(), []any{"x"}, "spec", "collectors"), map[string]schemaCase{
+	s.expectRefusals(t, testenv.WithField(minimalCluster(), []any{"x"}, "spec", "collectors"), map[string]schemaCase{
 		"a container called mysqld-exporter with collectors": {
 			pods + "containers",
 			[]any{container("mysqld"), container("mysqld-exporter")},
 			"spec.podTemplate.spec.containers: Invalid value: expected no container called mysqld-exporter beside spec.collectors, because the name is reserved then; found one; rename it or remove the collectors",
 		},
 	})
-	s.expectRefusals(t, testenv.Changed(minimalCluster(), true, "spec", "disableSlowQueryLogContainer"), map[string]schemaCase{
+	s.expectRefusals(t, testenv.WithField(minimalCluster(), true, "spec", "disableSlowQueryLogContainer"), map[string]schemaCase{
 		"a container called slow-log where it is free": {pods + "containers", []any{container("mysqld"), container("slow-log")}, ""},
 	})
 }
@@ -179,9 +179,9 @@ func addSchedules(rows map[string]schemaCase, path string) {
 func (s *schemaServer) testRefusedLater(t *testing.T) {
 	const secret, stays = "spec.replicationSourceSecretName", "spec.replicationSourceSecretName: Invalid value: expected it to stay or to be removed, because a cluster can only be born as a copy of another server; found it added or changed; make a new MySQLCluster"
 	const restored = "spec.restore: Invalid value: expected it to stay as it was at creation, because data is restored only once; found it changed; make a new MySQLCluster"
-	three := testenv.Changed(minimalCluster(), int64(3), "spec", "replicas")
-	following := testenv.Changed(minimalCluster(), "donor", "spec", "replicationSourceSecretName")
-	born := testenv.Changed(minimalCluster(), minimalRestore(), "spec", "restore")
+	three := testenv.WithField(minimalCluster(), int64(3), "spec", "replicas")
+	following := testenv.WithField(minimalCluster(), "donor", "spec", "replicationSourceSecretName")
+	born := testenv.WithField(minimalCluster(), minimalRestore(), "spec", "restore")
 	for name, row := range map[string]struct {
 		old *unstructured.Unstructured
 		schemaCase
@@ -205,22 +205,22 @@ func (s *schemaServer) testRefusedLater(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			created := row.old.DeepCopy()
-			created.SetNamespace(s.Namespace(t))
+			created.SetNamespace(s.CreateNamespace(t))
 			if err := s.Client.Create(t.Context(), created); err != nil {
 				t.Fatal(err)
 			}
-			row.check(t, s.Client.Update(t.Context(), testenv.Changed(created, row.value, strings.Split(row.path, ".")...), client.DryRunAll))
+			row.check(t, s.Client.Update(t.Context(), testenv.WithField(created, row.value, strings.Split(row.path, ".")...), client.DryRunAll))
 		})
 	}
 	t.Run("a source that is null", func(t *testing.T) {
 		created := minimalCluster()
-		created.SetNamespace(s.Namespace(t))
+		created.SetNamespace(s.CreateNamespace(t))
 		created.Object["spec"].(map[string]any)["replicationSourceSecretName"] = nil
 		if err := s.Client.Create(t.Context(), created); err != nil {
 			t.Fatal(err)
 		}
-		schemaCase{refusal: stays}.check(t, s.Client.Update(t.Context(), testenv.Changed(created, "donor", strings.Split(secret, ".")...), client.DryRunAll))
-		schemaCase{}.check(t, s.Client.Update(t.Context(), testenv.Changed(created, true, "spec", "offline"), client.DryRunAll))
+		schemaCase{refusal: stays}.check(t, s.Client.Update(t.Context(), testenv.WithField(created, "donor", strings.Split(secret, ".")...), client.DryRunAll))
+		schemaCase{}.check(t, s.Client.Update(t.Context(), testenv.WithField(created, true, "spec", "offline"), client.DryRunAll))
 	})
 }
 
@@ -228,7 +228,7 @@ func (s *schemaServer) expectRefusals(t *testing.T, base *unstructured.Unstructu
 	t.Helper()
 	for name, row := range rows {
 		t.Run(name, func(t *testing.T) {
-			row.check(t, s.Client.Create(t.Context(), testenv.Changed(base, row.value, strings.Split(row.path, ".")...), client.DryRunAll))
+			row.check(t, s.Client.Create(t.Context(), testenv.WithField(base, row.value, strings.Split(row.path, ".")...), client.DryRunAll))
 		})
 	}
 }

@@ -25,7 +25,7 @@ import (
 // TestTheSchema asks a real API server; its subtests share one, which takes seconds to start.
 func TestTheSchema(t *testing.T) {
 	t.Parallel()
-	hub := testenv.Hub(t)
+	hub := testenv.StartAPIServer(t)
 	hub.InstallCRDs(t)
 	known := runtime.NewScheme()
 	if err := mocov1beta2.AddToScheme(known); err != nil {
@@ -35,7 +35,7 @@ func TestTheSchema(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &schemaServer{HubServer: hub, typed: typed}
+	s := &schemaServer{Environment: hub, typed: typed}
 	t.Run("upstream's examples apply and lose nothing", s.testExamples)
 	t.Run("defaults", s.testDefaults)
 	t.Run("what is refused at creation", s.testRefusedAtCreation)
@@ -47,7 +47,7 @@ func TestTheSchema(t *testing.T) {
 
 // schemaServer is an API server that serves the kinds.
 type schemaServer struct {
-	*testenv.HubServer
+	*testenv.Environment
 	typed client.Client
 }
 
@@ -58,7 +58,7 @@ func (s *schemaServer) testExamples(t *testing.T) {
 	}
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
-			namespace := s.Namespace(t)
+			namespace := s.CreateNamespace(t)
 			for _, written := range readManifests(t, file) {
 				written.SetNamespace(namespace)
 				applied := client.ApplyConfigurationFromUnstructured(written.DeepCopy())
@@ -184,12 +184,12 @@ func (s *schemaServer) testDefaults(t *testing.T) {
 		"of a policy":       {minimalPolicy(), []string{"spec"}, map[string]any{"concurrencyPolicy": "Allow"}},
 		"of a policy's Job": {minimalPolicy(), []string{"spec", "jobConfig"}, map[string]any{"threads": int64(4), "cpu": int64(4), "memory": "4Gi"}},
 		"of a bucket": {
-			testenv.Changed(minimalPolicy(), map[string]any{"bucketName": "b"}, "spec", "jobConfig", "bucketConfig"),
+			testenv.WithField(minimalPolicy(), map[string]any{"bucketName": "b"}, "spec", "jobConfig", "bucketConfig"),
 			[]string{"spec", "jobConfig", "bucketConfig"},
 			map[string]any{"backendType": "s3"},
 		},
 		"of a Job that restores": {
-			testenv.Changed(minimalCluster(), minimalRestore(), "spec", "restore"),
+			testenv.WithField(minimalCluster(), minimalRestore(), "spec", "restore"),
 			[]string{"spec", "restore", "jobConfig"},
 			map[string]any{"threads": int64(4), "cpu": int64(4), "memory": "4Gi"},
 		},

@@ -16,7 +16,7 @@ import (
 
 func (s *schemaServer) testStatus(t *testing.T) {
 	u := minimalCluster()
-	u.SetNamespace(s.Namespace(t))
+	u.SetNamespace(s.CreateNamespace(t))
 	if err := s.Client.Create(t.Context(), u); err != nil {
 		t.Fatal(err)
 	}

@@ -17,14 +17,14 @@ import (
 // TestTheSchema asks a real API server.
 func TestTheSchema(t *testing.T) {
 	t.Parallel()
-	s := &schemaServer{testenv.Hub(t)}
+	s := &schemaServer{testenv.StartAPIServer(t)}
 	s.InstallCRDs(t)
 	t.Run("what is refused at creation", s.testRefusedAtCreation)
 	t.Run("what is refused later", s.testRefusedLater)
 	t.Run("defaults", s.testDefaults)
 }
 
-type schemaServer struct{ *testenv.HubServer }
+type schemaServer struct{ *testenv.Environment }
 
 // schemaCase is what is done to a deployment and what is said of it; empty says means that it is accepted.
 type schemaCase struct {
@@ -76,7 +76,7 @@ func (s *schemaServer) testRefusedLater(t *testing.T) {
 		"it comes back":          {func(d *torporv1alpha1.CFDeploymentSpec) { d.Cancelled = false }, "expected a cancelled deployment to stay cancelled; found it changed; make a new CFDeployment"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := newDeployment(s.Namespace(t))
+			d := newDeployment(s.CreateNamespace(t))
 			d.Spec.Cancelled = true
 			if err := s.Client.Create(t.Context(), d); err != nil {
 				t.Fatal(err)

@@ -34,14 +34,14 @@ const (
 
 // stage is a real API server that asks the real handlers.
 type stage struct {
-	*testenv.HubServer
+	*testenv.Environment
 	asked atomic.Int64
 	down  atomic.Bool
 }
 
 func TestAdmission(t *testing.T) {
 	t.Parallel()
-	s := &stage{HubServer: testenv.Hub(t)}
+	s := &stage{Environment: testenv.StartAPIServer(t)}
 	s.InstallCRDs(t)
 	s.install(t)
 	t.Run("two hundred restarts", s.testTwoHundredRestarts)
@@ -83,7 +83,7 @@ func (s *stage) install(t *testing.T) {
 	for i := range validating.Webhooks {
 		strict(*validating.Webhooks[i].FailurePolicy, *validating.Webhooks[i].TimeoutSeconds)
 	}
-	namespace := s.Namespace(t)
+	namespace := s.CreateNamespace(t)
 	testenv.Eventually(t, "the API server asks both", func() error {
 		s.asked.Store(0)
 		a := app(namespace)
@@ -107,7 +107,7 @@ func app(namespace string) *korifiv1alpha1.CFApp {
 // created is a started app.
 func (s *stage) created(t *testing.T) *korifiv1alpha1.CFApp {
 	t.Helper()
-	a := app(s.Namespace(t))
+	a := app(s.CreateNamespace(t))
 	if err := s.Client.Create(t.Context(), a); err != nil {
 		t.Fatal(err)
 	}

@@ -75,8 +75,8 @@ func (w *testEnv) testCredentials(t *testing.T) {
 
 func (w *testEnv) testGroup(t *testing.T) {
 	space := w.createSpace(t)
-	crowd := w.Namespace(t)
-	w.Create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: crowd, Name: "grace"}})
+	crowd := w.CreateNamespace(t)
+	w.ExpectCreated(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: crowd, Name: "grace"}})
 	group := "system:serviceaccounts:" + crowd
 	w.createRoleBinding(t, space, "torpor-space-developer", rbacv1.Subject{Kind: rbacv1.GroupKind, Name: group})
 	w.awaitBinding(t, "system:serviceaccount:"+crowd+":grace", []string{group}, space)

@@ -22,7 +22,7 @@ func (w *testEnv) testConversations(t *testing.T) {
 			t.Parallel()
 			space := w.createSpace(t)
 			alice := w.callerNamed(t, "alice")
-			conversation.Play(t, file, conversation.Stage{
+			conversation.ReplayFile(t, file, conversation.Environment{
 				URL: w.url, Vars: map[string]string{"space": space, "org": w.org, "url": w.url},
 				Send: func(t *testing.T, method, path, body string) conversation.Answer {
 					t.Helper()
@@ -45,5 +45,5 @@ func (w *testEnv) testConversations(t *testing.T) {
 // jsonField is a value of some JSON.
 func jsonField(t *testing.T, body, path string) string {
 	t.Helper()
-	return conversation.Field(t, body, path)
+	return conversation.JSONField(t, body, path)
 }

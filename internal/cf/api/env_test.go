@@ -42,7 +42,7 @@ const system = "torpor-system"
 // testEnv is a real API server with the real admission of apps and the real API before it; a player stands in for the
 // controllers.
 type testEnv struct {
-	*testenv.HubServer
+	*testenv.Environment
 	url  string
 	http *http.Client
 	// serving is the process that most tests talk to.
@@ -59,22 +59,22 @@ type testEnv struct {
 
 func newTestEnv(t *testing.T) *testEnv {
 	t.Helper()
-	w := &testEnv{HubServer: testenv.Hub(t)}
+	w := &testEnv{Environment: testenv.StartAPIServer(t)}
 	w.InstallCRDs(t)
 	w.serveAdmission(t)
-	w.Create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system}})
-	w.Apply(t, "rbac/cf/api.yaml")
-	w.Apply(t, "rbac/cf/roles.yaml")
+	w.ExpectCreated(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system}})
+	w.ApplyManifest(t, "rbac/cf/api.yaml")
+	w.ApplyManifest(t, "rbac/cf/roles.yaml")
 	org := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "org-"}}
-	w.Create(t, org)
+	w.ExpectCreated(t, org)
 	w.org = org.Name
 	org.Labels = map[string]string{korifiv1alpha1.OrgGUIDLabel: org.Name}
 	if err := w.Client.Update(t.Context(), org); err != nil {
 		t.Fatal(err)
 	}
-	w.Create(t, &korifiv1alpha1.CFOrg{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: org.Name}, Spec: korifiv1alpha1.CFOrgSpec{DisplayName: "the-org"}})
+	w.ExpectCreated(t, &korifiv1alpha1.CFOrg{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: org.Name}, Spec: korifiv1alpha1.CFOrgSpec{DisplayName: "the-org"}})
 	for _, name := range []string{"alice", "bob", "mallory"} {
-		w.Create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: name}})
+		w.ExpectCreated(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: name}})
 	}
 	t.Cleanup(func() { w.checkLogHasNoSecrets(t) })
 	w.serving = w.startReplica(t, 1000)
@@ -217,17 +217,17 @@ func (w *testEnv) requestTokenOf(t *testing.T, namespace, name string) string {
 func (w *testEnv) createSpace(t *testing.T) string {
 	t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "space-"}}
-	w.Create(t, ns)
+	w.ExpectCreated(t, ns)
 	for name, role := range map[string]string{"alice": "torpor-space-developer", "bob": "torpor-space-auditor"} {
 		w.createRoleBinding(t, ns.Name, role, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: system, Name: name})
 		w.awaitBinding(t, "system:serviceaccount:"+system+":"+name, nil, ns.Name)
 	}
-	w.Create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: "default"}})
+	w.ExpectCreated(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: "default"}})
 	ns.Labels = map[string]string{korifiv1alpha1.OrgGUIDLabel: w.org, korifiv1alpha1.SpaceGUIDLabel: ns.Name}
 	if err := w.Client.Update(t.Context(), ns); err != nil {
 		t.Fatal(err)
 	}
-	w.Create(t, &korifiv1alpha1.CFSpace{ObjectMeta: metav1.ObjectMeta{Namespace: w.org, Name: ns.Name}, Spec: korifiv1alpha1.CFSpaceSpec{DisplayName: "dev-" + ns.Name}})
+	w.ExpectCreated(t, &korifiv1alpha1.CFSpace{ObjectMeta: metav1.ObjectMeta{Namespace: w.org, Name: ns.Name}, Spec: korifiv1alpha1.CFSpaceSpec{DisplayName: "dev-" + ns.Name}})
 	alice := w.callerNamed(t, "alice")
 	testenv.Eventually(t, "the API knows the space", func() error {
 		if a := alice.get(t, "/v3/spaces/"+ns.Name); a.status != http.StatusOK {
@@ -243,7 +243,7 @@ func (w *testEnv) createRoleBinding(t *testing.T, namespace, role string, subjec
 	if subject.Kind != rbacv1.ServiceAccountKind {
 		subject.APIGroup = rbacv1.GroupName
 	}
-	w.Create(t, &rbacv1.RoleBinding{
+	w.ExpectCreated(t, &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "cf-"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}, Subjects: []rbacv1.Subject{subject},
 	})
@@ -281,7 +281,7 @@ func (w *testEnv) callerNamed(t *testing.T, name string) caller {
 
 // atReplica is the same somebody before another replica.
 func (c caller) atReplica(r *replica) caller {
-	return caller{testEnv: &testEnv{HubServer: c.HubServer, url: r.url, http: r.http}, authorization: c.authorization}
+	return caller{testEnv: &testEnv{Environment: c.Environment, url: r.url, http: r.http}, authorization: c.authorization}
 }
 
 // response is what came back.

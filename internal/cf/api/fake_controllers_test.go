@@ -257,6 +257,6 @@ func (w *testEnv) createPodOnNode(t *testing.T, node, space, app, index string) 
 		}},
 		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: restart.Container, Image: "shop:1"}}},
 	}
-	w.Create(t, pod)
+	w.ExpectCreated(t, pod)
 	return pod.Name
 }

@@ -23,7 +23,7 @@ import (
 // TestInstall applies config/cf-api to a real API server, whose admission takes only restricted Pods in that namespace.
 func TestInstall(t *testing.T) {
 	t.Parallel()
-	hub := testenv.Hub(t)
+	hub := testenv.StartAPIServer(t)
 	runKubectl(t, hub, "apply", "-f", filepath.Join("..", "..", "..", "config", "manager", "namespace.yaml"))
 	for range 2 {
 		runKubectl(t, hub, "apply", "-k", filepath.Join("..", "..", "..", "config", "cf-api"))
@@ -73,13 +73,13 @@ func selectorOf(t *testing.T, s *metav1.LabelSelector) labels.Selector {
 	return selector
 }
 
-func runKubectl(t *testing.T, hub *testenv.HubServer, args ...string) {
+func runKubectl(t *testing.T, hub *testenv.Environment, args ...string) {
 	t.Helper()
 	const patience = time.Minute
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"), args...)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+hub.Kubeconfig(t), "HOME="+t.TempDir())
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+hub.KubeconfigPath(t), "HOME="+t.TempDir())
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("kubectl %v: %v\n%s", args, err, out)
 	}

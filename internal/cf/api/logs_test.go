@@ -59,7 +59,7 @@ func (k *fakeKubelet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // startNode runs a kubelet whom the API server trusts, because the cluster's authority has signed for it.
 func (w *testEnv) startNode(t *testing.T, k *fakeKubelet) string {
 	t.Helper()
-	pki := filepath.Join(filepath.Dir(w.Kubeconfig(t)), "pki")
+	pki := filepath.Join(filepath.Dir(w.KubeconfigPath(t)), "pki")
 	authority, err := tls.LoadX509KeyPair(filepath.Join(pki, "ca.crt"), filepath.Join(pki, "ca.key"))
 	if err != nil {
 		t.Fatal(err)
@@ -79,7 +79,7 @@ func (w *testEnv) startNode(t *testing.T, k *fakeKubelet) string {
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{GenerateName: "node-"}}
-	w.Create(t, node)
+	w.ExpectCreated(t, node)
 	address, ok := server.Listener.Addr().(*net.TCPAddr)
 	if !ok {
 		t.Fatalf("found %T", server.Listener.Addr())

@@ -191,9 +191,9 @@ func (w *testEnv) testRevoked(t *testing.T) {
 	const documented = 10 * time.Second
 	space := w.createSpace(t)
 	app := w.createApp(t, space, "shop", 1, korifiv1alpha1.StoppedState)
-	own := w.Namespace(t)
+	own := w.CreateNamespace(t)
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: "dave"}}
-	w.Create(t, account)
+	w.ExpectCreated(t, account)
 	w.createRoleBinding(t, space, "torpor-space-developer", rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: own, Name: "dave"})
 	w.awaitBinding(t, "system:serviceaccount:"+own+":dave", nil, space)
 	dave := caller{testEnv: w, authorization: "Bearer " + w.requestTokenOf(t, own, "dave")}
@@ -243,8 +243,8 @@ func (w *testEnv) testRevoked(t *testing.T) {
 // testAdmin makes an org and a space, gives a role in it, and takes the space away, as cf create-org, create-space and
 // delete-space do.
 func (w *testEnv) testAdmin(t *testing.T) {
-	w.Create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: "ada"}})
-	w.Create(t, &rbacv1.ClusterRoleBinding{
+	w.ExpectCreated(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: "ada"}})
+	w.ExpectCreated(t, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "ada"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "torpor-cf-admin"},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: system, Name: "ada"}},
 	})

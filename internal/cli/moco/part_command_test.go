@@ -25,7 +25,7 @@ import (
 )
 
 // testConflicts lets somebody write between what the plugin reads and what it writes.
-func testConflicts(t *testing.T, server *testenv.HubServer) {
+func testConflicts(t *testing.T, server *testenv.Environment) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		verb      string
@@ -80,7 +80,7 @@ func testConflicts(t *testing.T, server *testenv.HubServer) {
 
 // testLeftStatus stops again what the status reports as stopped, because the controller saw nothing of the start:
 // such a status says nothing of this stop until it has stayed for a while.
-func testLeftStatus(t *testing.T, server *testenv.HubServer) {
+func testLeftStatus(t *testing.T, server *testenv.Environment) {
 	t.Parallel()
 	h := createTestCluster(t, server)
 	c := readCluster(t, h)
@@ -118,9 +118,9 @@ func runWith(t *testing.T, h *kubeClient, args ...string) runResult {
 }
 
 // createTestCluster is a namespace with the cluster of the script words.
-func createTestCluster(t *testing.T, server *testenv.HubServer) *kubeClient {
+func createTestCluster(t *testing.T, server *testenv.Environment) *kubeClient {
 	t.Helper()
-	h, err := newKubeClient(server.Config, server.Namespace(t))
+	h, err := newKubeClient(server.Config, server.CreateNamespace(t))
 	if err != nil {
 		t.Fatal(err)
 	}

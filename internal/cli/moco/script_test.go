@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 // TestPlugin asks a real API server; its subtests share one, which takes seconds to start.
 func TestPlugin(t *testing.T) {
 	t.Parallel()
-	server := testenv.Hub(t)
+	server := testenv.StartAPIServer(t)
 	server.InstallCRDs(t)
 	t.Run("scripts", func(t *testing.T) { testScripts(t, server) })
 	t.Run("others write at the same time", func(t *testing.T) { testConflicts(t, server) })
@@ -45,7 +45,7 @@ func TestPlugin(t *testing.T) {
 
 // testScripts runs testdata/*.txtar: what somebody types, with the real kubectl. Each script has a namespace of its own
 // that is called as the script is.
-func testScripts(t *testing.T, server *testenv.HubServer) {
+func testScripts(t *testing.T, server *testenv.Environment) {
 	testscript.Run(t, testscript.Params{
 		Dir:   "testdata",
 		Setup: func(env *testscript.Env) error { return prepareScript(t.Context(), server, env) },
@@ -63,7 +63,7 @@ func testScripts(t *testing.T, server *testenv.HubServer) {
 type kubeClientKey struct{}
 
 // prepareScript gives a script its namespace, and a kubeconfig that leads there.
-func prepareScript(ctx context.Context, server *testenv.HubServer, env *testscript.Env) error {
+func prepareScript(ctx context.Context, server *testenv.Environment, env *testscript.Env) error {
 	// The folder of a script is called after it.
 	namespace := strings.TrimPrefix(filepath.Base(env.WorkDir), "script-")
 	h, err := newKubeClient(server.Config, namespace)
@@ -74,7 +74,7 @@ func prepareScript(ctx context.Context, server *testenv.HubServer, env *testscri
 	if err := server.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
 		return fmt.Errorf("make namespace: %w", err)
 	}
-	file, err := clientcmd.LoadFromFile(server.Kubeconfig(nil))
+	file, err := clientcmd.LoadFromFile(server.KubeconfigPath(nil))
 	if err != nil {
 		return fmt.Errorf("read kubeconfig: %w", err)
 	}

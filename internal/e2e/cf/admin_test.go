@@ -21,20 +21,20 @@ import (
 
 // testPlaces is cf create-org, cf create-space and cf delete-space, with an app of somebody else's in it.
 func (w *world) testPlaces(t *testing.T) {
-	w.Create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: "ada"}})
-	w.Create(t, &rbacv1.ClusterRoleBinding{
+	w.ExpectCreated(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: "ada"}})
+	w.ExpectCreated(t, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "ada"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "torpor-cf-admin"},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: system, Name: "ada"}},
 	})
 	testenv.Eventually(t, "ada is let in", func() error { return w.lists(t, "ada", "default") })
 	ada, alice := w.caller(t, "ada"), w.caller(t, "alice")
-	guid := func(body string) string { return conversation.Field(t, body, "guid") }
+	guid := func(body string) string { return conversation.JSONField(t, body, "guid") }
 	org := guid(ada.must(t, http.StatusCreated, "POST", "/v3/organizations", `{"name":"second"}`))
 	space := guid(ada.must(t, http.StatusCreated, "POST", "/v3/spaces", `{"name":"stage","relationships":{"organization":{"data":{"guid":"`+org+`"}}}}`))
 	user := `"user":{"data":{"username":"system:serviceaccount:` + system + `:alice"}}`
 	ada.must(t, http.StatusCreated, "POST", "/v3/roles", `{"type":"space_developer","relationships":{`+user+`,"space":{"data":{"guid":"`+space+`"}}}}`)
 	testenv.Eventually(t, "alice sees the space", func() error {
-		if a := alice.must(t, http.StatusOK, "GET", "/v3/spaces?names=stage", ""); conversation.Field(t, a, "resources.0.guid") != space {
+		if a := alice.must(t, http.StatusOK, "GET", "/v3/spaces?names=stage", ""); conversation.JSONField(t, a, "resources.0.guid") != space {
 			return errors.New("found " + a)
 		}
 		return nil
@@ -47,7 +47,7 @@ func (w *world) testPlaces(t *testing.T) {
 	}
 	testenv.Eventually(t, "the job is over", func() error {
 		body := ada.must(t, http.StatusOK, "GET", strings.TrimPrefix(a.Location, w.url), "")
-		if conversation.Field(t, body, "state") != "COMPLETE" {
+		if conversation.JSONField(t, body, "state") != "COMPLETE" {
 			return errors.New("found " + body)
 		}
 		return nil
@@ -70,7 +70,7 @@ func (w *world) testSlowEnd(t *testing.T) {
 	testenv.Eventually(t, "the job is over", func() error {
 		left := len(w.pods(t, space, app))
 		body := alice.must(t, http.StatusOK, "GET", "/v3/jobs/app.delete~"+app, "")
-		if conversation.Field(t, body, "state") == "COMPLETE" {
+		if conversation.JSONField(t, body, "state") == "COMPLETE" {
 			return nil
 		}
 		if left == 0 {

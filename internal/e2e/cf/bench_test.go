@@ -258,7 +258,7 @@ func benchLists(t *testing.T, figures map[string]float64) {
 			if i > 0 {
 				continue
 			}
-			if found := conversation.Field(t, body, "resources#"); found != n {
+			if found := conversation.JSONField(t, body, "resources#"); found != n {
 				t.Fatalf("%s: found %s, want %s", path, found, n)
 			}
 		}

@@ -61,7 +61,7 @@ func (c caller) try(ctx context.Context, method, path, body string) (conversatio
 // app is one with a droplet, as a push leaves it; a started one runs.
 func (c caller) app(t *testing.T, space, name string, instances int32, state string) string {
 	t.Helper()
-	field := func(body, path string) string { return conversation.Field(t, body, path) }
+	field := func(body, path string) string { return conversation.JSONField(t, body, path) }
 	in := `"relationships":{"space":{"data":{"guid":"` + space + `"}}}`
 	guid := field(c.must(t, http.StatusCreated, "POST", "/v3/apps", `{"name":"`+name+`","lifecycle":{"type":"docker"},`+in+`}`), "guid")
 	of := `"relationships":{"app":{"data":{"guid":"` + guid + `"}}}`
@@ -85,7 +85,7 @@ func (c caller) runs(t *testing.T, app string, instances int) {
 		if err != nil {
 			return err
 		}
-		if strings.Count(a.Body, `"RUNNING"`) != instances || conversation.Field(t, a.Body, "resources#") != strconv.Itoa(instances) {
+		if strings.Count(a.Body, `"RUNNING"`) != instances || conversation.JSONField(t, a.Body, "resources#") != strconv.Itoa(instances) {
 			return errors.New("found " + a.Body)
 		}
 		return nil

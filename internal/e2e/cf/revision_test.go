@@ -36,7 +36,7 @@ func TestRevisionStory(t *testing.T) {
 		revision := strconv.Itoa(round)
 		for _, action := range []string{"stop", "start"} {
 			answer := alice.must(t, http.StatusOK, "POST", path+"/actions/"+action, "")
-			if found := conversation.Field(t, answer, "revision"); found != revision {
+			if found := conversation.JSONField(t, answer, "revision"); found != revision {
 				t.Fatalf("round %s: found revision %s after the %s", revision, found, action)
 			}
 		}

@@ -58,7 +58,7 @@ func (w *world) testConversations(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			space := w.space(t)
-			conversation.Play(t, file, conversation.Stage{
+			conversation.ReplayFile(t, file, conversation.Environment{
 				URL: w.url, Vars: map[string]string{"space": space, "org": w.org, "url": w.url},
 				Send: func(t *testing.T, method, path, body string) conversation.Answer {
 					t.Helper()
@@ -104,7 +104,7 @@ func (w *world) testRolling(t *testing.T) {
 	app := alice.app(t, space, "shop", 3, started)
 	path := alice.deploy(t, app, "DEPLOYED")
 	w.only(t, space, app, "1", 3)
-	if a := alice.must(t, http.StatusOK, "GET", path, ""); conversation.Field(t, a, "revision.version") != "1" {
+	if a := alice.must(t, http.StatusOK, "GET", path, ""); conversation.JSONField(t, a, "revision.version") != "1" {
 		t.Errorf("found %s, want revision 1", a)
 	}
 }
@@ -113,7 +113,7 @@ func (w *world) testRolling(t *testing.T) {
 func (c caller) deploy(t *testing.T, app, want string) (path string) {
 	t.Helper()
 	made := c.must(t, http.StatusCreated, "POST", "/v3/deployments", `{"strategy":"rolling","relationships":{"app":{"data":{"guid":"`+app+`"}}}}`)
-	path = "/v3/deployments/" + conversation.Field(t, made, "guid")
+	path = "/v3/deployments/" + conversation.JSONField(t, made, "guid")
 	c.becomes(t, path, want)
 	return path
 }
@@ -121,7 +121,7 @@ func (c caller) deploy(t *testing.T, app, want string) (path string) {
 func (c caller) becomes(t *testing.T, deployment, want string) {
 	t.Helper()
 	testenv.Eventually(t, "the deployment is "+want, func() error {
-		if a := c.must(t, http.StatusOK, "GET", deployment, ""); conversation.Field(t, a, "status.reason") != want {
+		if a := c.must(t, http.StatusOK, "GET", deployment, ""); conversation.JSONField(t, a, "status.reason") != want {
 			return errors.New("found " + a)
 		}
 		return nil
@@ -259,7 +259,7 @@ func (w *world) testDelete(t *testing.T) {
 		t.Fatalf("found %d %s (%v), want a job", a.Status, a.Body, err)
 	}
 	testenv.Eventually(t, "the job is over", func() error {
-		if body := alice.must(t, http.StatusOK, "GET", strings.TrimPrefix(a.Location, w.url), ""); conversation.Field(t, body, "state") != "COMPLETE" {
+		if body := alice.must(t, http.StatusOK, "GET", strings.TrimPrefix(a.Location, w.url), ""); conversation.JSONField(t, body, "state") != "COMPLETE" {
 			return errors.New("found " + body)
 		}
 		return nil

@@ -36,7 +36,7 @@ const (
 
 // world is a control plane with the manager and the API before it.
 type world struct {
-	*testenv.HubServer
+	*testenv.Environment
 	// toHub is how the manager and the API reach the API server.
 	toHub clientcmdapi.Cluster
 	// api is the CF API; url and http lead to it.
@@ -54,21 +54,21 @@ func newWorld(t *testing.T, through *counter) *world {
 	if binary == "" {
 		t.Skip("TORPOR_BINARY is not set: expected the path of the binary torpor; run with `make test`")
 	}
-	w := &world{HubServer: testenv.ControlPlane(t, nodes)}
+	w := &world{Environment: testenv.StartControlPlane(t, nodes)}
 	w.toHub = clientcmdapi.Cluster{Server: w.Config.Host, CertificateAuthorityData: w.Config.CAData, CertificateAuthority: w.Config.CAFile}
 	if through != nil {
 		w.toHub = clientcmdapi.Cluster{}
 		w.toHub.Server, w.toHub.CertificateAuthorityData = through.serve(t, w.Config)
 	}
 	w.InstallCRDs(t)
-	w.Create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system}})
+	w.ExpectCreated(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system}})
 	for _, name := range []string{"torpor-manager", "alice", "bob", "mallory"} {
-		w.Create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: name}})
+		w.ExpectCreated(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: name}})
 	}
 	for _, file := range []string{"role.yaml", "cf/api.yaml", "cf/roles.yaml"} {
-		w.Apply(t, filepath.Join("rbac", file))
+		w.ApplyManifest(t, filepath.Join("rbac", file))
 	}
-	w.Create(t, &rbacv1.ClusterRoleBinding{
+	w.ExpectCreated(t, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "torpor-manager"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "torpor-manager"},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: system, Name: "torpor-manager"}},
@@ -76,7 +76,7 @@ func newWorld(t *testing.T, through *counter) *world {
 	w.startManager(t, binary)
 	w.startAPI(t, binary)
 	w.org = "org-" + rand.String(5)
-	w.Create(t, &korifiv1alpha1.CFOrg{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: w.org}, Spec: korifiv1alpha1.CFOrgSpec{DisplayName: "the-org"}})
+	w.ExpectCreated(t, &korifiv1alpha1.CFOrg{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: w.org}, Spec: korifiv1alpha1.CFOrgSpec{DisplayName: "the-org"}})
 	testenv.Eventually(t, "the org has its namespace", func() error { return w.labelled(t, w.org, korifiv1alpha1.OrgGUIDLabel) })
 	return w
 }
@@ -146,10 +146,10 @@ func (w *world) token(t *testing.T, account string) string {
 func (w *world) space(t *testing.T) string {
 	t.Helper()
 	name := "space-" + rand.String(5)
-	w.Create(t, &korifiv1alpha1.CFSpace{ObjectMeta: metav1.ObjectMeta{Namespace: w.org, Name: name}, Spec: korifiv1alpha1.CFSpaceSpec{DisplayName: "dev-" + name}})
+	w.ExpectCreated(t, &korifiv1alpha1.CFSpace{ObjectMeta: metav1.ObjectMeta{Namespace: w.org, Name: name}, Spec: korifiv1alpha1.CFSpaceSpec{DisplayName: "dev-" + name}})
 	testenv.Eventually(t, "the space has its namespace", func() error { return w.labelled(t, name, korifiv1alpha1.SpaceGUIDLabel) })
 	for account, role := range map[string]string{"alice": "torpor-space-developer", "bob": "torpor-space-auditor"} {
-		w.Create(t, &rbacv1.RoleBinding{
+		w.ExpectCreated(t, &rbacv1.RoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: account},
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
 			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: system, Name: account}},

@@ -157,9 +157,9 @@ func (b *bench) stop(t *testing.T, c *mysqlpods.Cluster, log *generalLog, seen <
 func (b *bench) stopSwitchover(t *testing.T, c *mysqlpods.Cluster, log *generalLog, seen <-chan sighting) {
 	t.Helper()
 	old := primary(t, c)
-	pod := mysqlpods.Pod(c.Name, old)
+	pod := mysqlpods.BuildPod(c.Name, old)
 	patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"`+mocov1beta2.DemoteAnnotation+`":"true"}}}`))
-	if err := c.Hub.Client.Patch(t.Context(), pod, patch); err != nil {
+	if err := c.Env.Client.Patch(t.Context(), pod, patch); err != nil {
 		t.Fatal(err)
 	}
 	for began := time.Now(); ; { // No pause: the primary is read-only for a few milliseconds only.
@@ -211,7 +211,7 @@ func (b *bench) failover(t *testing.T, c *mysqlpods.Cluster, n int) {
 // insert is a client that finds the primary by its label and writes one row.
 func insert(t *testing.T, c *mysqlpods.Cluster, id int64) error {
 	t.Helper()
-	i, err := c.Labelled(t.Context())
+	i, err := c.FindPrimaryPod(t.Context())
 	if err != nil || i < 0 {
 		return fmt.Errorf("no Pod has the label of the primary (%w)", err)
 	}
@@ -260,7 +260,7 @@ func watchCluster(t *testing.T, c *mysqlpods.Cluster) <-chan sighting {
 	if err := mocov1beta2.AddToScheme(known); err != nil {
 		t.Fatal(err)
 	}
-	watching, err := client.NewWithWatch(c.Hub.Config, client.Options{Scheme: known})
+	watching, err := client.NewWithWatch(c.Env.Config, client.Options{Scheme: known})
 	if err != nil {
 		t.Fatal(err)
 	}

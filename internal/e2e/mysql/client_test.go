@@ -29,8 +29,8 @@ func (l *ledger) follow(ctx context.Context, t *testing.T, c *mysqlpods.Cluster)
 	tick := time.NewTicker(lookPace)
 	defer tick.Stop()
 	for {
-		label, failed := c.Labelled(ctx) // First: it comes after the promotion, which is then seen before anybody follows it.
-		cluster, err := c.Get(ctx)
+		label, failed := c.FindPrimaryPod(ctx) // First: it comes after the promotion, which is then seen before anybody follows it.
+		cluster, err := c.GetMySQLCluster(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -90,7 +90,7 @@ func (c *writer) run(ctx context.Context, t *testing.T) {
 
 // look finds the primary as far as this client can see.
 func (c *writer) look() int {
-	if c.node == remote || !c.cluster.Net.IsCut(c.node) {
+	if c.node == remote || !c.cluster.Network.IsCut(c.node) {
 		c.saw = c.ledger.labelled()
 	}
 	return c.saw
@@ -98,7 +98,7 @@ func (c *writer) look() int {
 
 func (c *writer) connect(t *testing.T, server int) {
 	t.Helper()
-	address := c.cluster.Hosts()[server]
+	address := c.cluster.PodAddresses()[server]
 	if server == c.node {
 		address = c.cluster.Servers[server].Address
 	}

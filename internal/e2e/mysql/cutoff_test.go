@@ -15,7 +15,7 @@ import (
 // they are let go without an acknowledgement, and the cluster becomes healthy, if need be with an errant replica that a
 // person empties.
 func TestPrimaryCutOffComesBack(t *testing.T) {
-	for name, how := range map[string]mysqlpods.Cut{"in silence": mysqlpods.Hole, "with resets": mysqlpods.Reset} {
+	for name, how := range map[string]mysqlpods.CutMode{"in silence": mysqlpods.DropPackets, "with resets": mysqlpods.ResetConnections} {
 		t.Run(name, func(t *testing.T) {
 			cluster, manager := healthy(t, true)
 			b := &breaker{cluster: cluster, manager: manager, counts: map[string]int{}}
@@ -34,12 +34,12 @@ func TestPrimaryCutOffComesBack(t *testing.T) {
 				}
 			}
 			testenv.Eventually(t, "the primary acknowledges", acknowledged(old))
-			cluster.Net.Cut(old, how)
+			cluster.Network.CutOff(old, how)
 			testenv.Eventually(t, "another acknowledges", acknowledged(-1))
 			told := make(chan error, 1)
 			go func() { told <- patient(ctx, t, cluster, old) }()
 			wait(t, writePatience) // Clients on its node try until they give up; that one does not.
-			cluster.Net.Heal(old)
+			cluster.Network.Heal(old)
 			healed := b.recovers(t, finalRecovery)
 			if err := <-told; err == nil {
 				t.Error("expected that nobody acknowledges what only the old primary has, found it acknowledged")

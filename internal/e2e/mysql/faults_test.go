@@ -66,22 +66,22 @@ func (b *breaker) faults(t *testing.T) []fault {
 	t.Helper()
 	kill := func(i int) {
 		b.cluster.Servers[i].Kill9(t)
-		b.cluster.Net.Down(i)
+		b.cluster.Network.CloseLink(i)
 	}
 	start := func(i int) { b.start(t, i) }
 	replace := func(i int) {
 		kill(i)
-		if err := b.cluster.Replace(t.Context(), i); err != nil {
+		if err := b.cluster.ReplacePod(t.Context(), i); err != nil {
 			t.Error(err)
 		}
 	}
-	cut := func(how mysqlpods.Cut) func(int) { return func(i int) { b.cluster.Net.Cut(i, how) } }
+	cut := func(how mysqlpods.CutMode) func(int) { return func(i int) { b.cluster.Network.CutOff(i, how) } }
 	return []fault{
 		{"kill -9 of the %s", kill, start},
 		{"kill -9 of the %s", kill, start},
-		{"%s cut off, silent", cut(mysqlpods.Hole), b.cluster.Net.Heal},
-		{"%s cut off, silent", cut(mysqlpods.Hole), b.cluster.Net.Heal},
-		{"%s cut off, reset", cut(mysqlpods.Reset), b.cluster.Net.Heal},
+		{"%s cut off, silent", cut(mysqlpods.DropPackets), b.cluster.Network.Heal},
+		{"%s cut off, silent", cut(mysqlpods.DropPackets), b.cluster.Network.Heal},
+		{"%s cut off, reset", cut(mysqlpods.ResetConnections), b.cluster.Network.Heal},
 		{"Pod of the %s replaced", replace, start},
 	}
 }
@@ -89,7 +89,7 @@ func (b *breaker) faults(t *testing.T) []fault {
 func (b *breaker) start(t *testing.T, i int) {
 	t.Helper()
 	b.cluster.Servers[i].Start(t)
-	if err := b.cluster.Net.Up(t.Context(), i); err != nil {
+	if err := b.cluster.Network.OpenLink(t.Context(), i); err != nil {
 		t.Error(err)
 	}
 }
@@ -173,7 +173,7 @@ func (b *breaker) disturb(ctx context.Context, t *testing.T, random *rand.Rand) 
 // operate is what the documentation asks a person to do: an errant replica gets an empty volume and is cloned anew.
 func (b *breaker) operate(t *testing.T) {
 	t.Helper()
-	cluster, err := b.cluster.Get(t.Context())
+	cluster, err := b.cluster.GetMySQLCluster(t.Context())
 	if err != nil || is(t.Context(), b.cluster, mocov1beta2.AvailableCondition, "True Degraded") != nil {
 		return
 	}
@@ -183,9 +183,9 @@ func (b *breaker) operate(t *testing.T) {
 		}
 		b.operated[i] = time.Now()
 		b.note("errant replica cloned anew")
-		b.cluster.Servers[i].Empty(t)
-		b.cluster.Net.Down(i)
-		if err := b.cluster.Replace(t.Context(), i); err != nil {
+		b.cluster.Servers[i].WipeData(t)
+		b.cluster.Network.CloseLink(i)
+		if err := b.cluster.ReplacePod(t.Context(), i); err != nil {
 			t.Error(err)
 		}
 		b.start(t, i)

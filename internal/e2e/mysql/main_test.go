@@ -85,5 +85,5 @@ func startManager(t *testing.T, c *mysqlpods.Cluster) *testenv.Process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return testenv.StartProcess(t, self, nil, []string{envHub + "=" + c.Hub.Kubeconfig(t), envHosts + "=" + strings.Join(c.Hosts(), ",")})
+	return testenv.StartProcess(t, self, nil, []string{envHub + "=" + c.Env.KubeconfigPath(t), envHosts + "=" + strings.Join(c.PodAddresses(), ",")})
 }

@@ -40,12 +40,12 @@ func (b *bench) many(t *testing.T) {
 	if binary == "" {
 		t.Skip("TORPOR_BINARY is not set: expected the path of the binary torpor; run make bench-mysql")
 	}
-	hub := testenv.Hub(t)
+	hub := testenv.StartAPIServer(t)
 	hub.InstallCRDs(t)
 	s := &simulated{hanging: map[int]chan struct{}{}}
 	all := makeMany(t, hub, s)
 	from := time.Now()
-	p := testenv.StartProcess(t, binary, []string{"manager", "--kubeconfig", hub.Kubeconfig(t), "--metrics-address", "0", "--probe-address", "0"}, nil)
+	p := testenv.StartProcess(t, binary, []string{"manager", "--kubeconfig", hub.KubeconfigPath(t), "--metrics-address", "0", "--probe-address", "0"}, nil)
 	allHealthy(t, hub, all)
 	b.add("manager_200_clusters_all_healthy_seconds", time.Since(from).Seconds())
 	allAre(t, hub, all, mocov1beta2.ReconcileSuccessCondition, "True ReconcileSuccess") // Their objects are made once.
@@ -75,10 +75,10 @@ func (b *bench) many(t *testing.T) {
 }
 
 // makeMany makes the clusters with their Pods, which are ready.
-func makeMany(t *testing.T, hub *testenv.HubServer, s *simulated) []*mysqlpods.Cluster {
+func makeMany(t *testing.T, hub *testenv.Environment, s *simulated) []*mysqlpods.Cluster {
 	t.Helper()
-	namespace := hub.Namespace(t)
-	if err := hub.Client.Create(t.Context(), mysqlpods.ServiceAccount(namespace)); err != nil {
+	namespace := hub.CreateNamespace(t)
+	if err := hub.Client.Create(t.Context(), mysqlpods.BuildServiceAccount(namespace)); err != nil {
 		t.Fatal(err)
 	}
 	all := make([]*mysqlpods.Cluster, clusters)
@@ -88,7 +88,7 @@ func makeMany(t *testing.T, hub *testenv.HubServer, s *simulated) []*mysqlpods.C
 		for k := m; k < clusters; k += makers {
 			name := types.NamespacedName{Namespace: namespace, Name: fmt.Sprintf("c%d", k)}
 			s.serve(t, k, fmt.Sprintf("moco-%s-0.moco-%s.%s.svc", name.Name, name.Name, namespace))
-			all[k] = &mysqlpods.Cluster{Hub: hub, Name: name}
+			all[k] = &mysqlpods.Cluster{Env: hub, Name: name}
 		}
 		work.Go(func() {
 			for k := m; k < clusters && failures[m] == nil; k += makers {
@@ -103,29 +103,29 @@ func makeMany(t *testing.T, hub *testenv.HubServer, s *simulated) []*mysqlpods.C
 	return all
 }
 
-func makeOne(t *testing.T, hub *testenv.HubServer, name types.NamespacedName, k int) error {
+func makeOne(t *testing.T, hub *testenv.Environment, name types.NamespacedName, k int) error {
 	t.Helper()
-	if err := hub.Client.Create(t.Context(), mysqlpods.Secret(name)); err != nil {
+	if err := hub.Client.Create(t.Context(), mysqlpods.BuildSecret(name)); err != nil {
 		return err
 	}
 	for i := range size {
-		pod := mysqlpods.Pod(name, i)
+		pod := mysqlpods.BuildPod(name, i)
 		if err := hub.Client.Create(t.Context(), pod); err != nil {
 			return err
 		}
-		if err := mysqlpods.Report(t.Context(), hub.Client, pod, simulatedAddress(k, i), true); err != nil {
+		if err := mysqlpods.ReportPod(t.Context(), hub.Client, pod, simulatedAddress(k, i), true); err != nil {
 			return err
 		}
 	}
-	return hub.Client.Create(t.Context(), mysqlpods.Manifest(t, name, size))
+	return hub.Client.Create(t.Context(), testenv.BuildMySQLCluster(t, name, size))
 }
 
-func allHealthy(t *testing.T, hub *testenv.HubServer, all []*mysqlpods.Cluster) {
+func allHealthy(t *testing.T, hub *testenv.Environment, all []*mysqlpods.Cluster) {
 	t.Helper()
 	allAre(t, hub, all, mocov1beta2.HealthyCondition, "True Healthy")
 }
 
-func allAre(t *testing.T, hub *testenv.HubServer, all []*mysqlpods.Cluster, kind, want string) {
+func allAre(t *testing.T, hub *testenv.Environment, all []*mysqlpods.Cluster, kind, want string) {
 	t.Helper()
 	testenv.Eventually(t, kind+" is "+want+" for all clusters", func() error {
 		var list mocov1beta2.MySQLClusterList

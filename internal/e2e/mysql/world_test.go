@@ -74,7 +74,7 @@ func must(t *testing.T, c *mysqlpods.Cluster, i int, statements ...string) {
 
 // is says how a condition differs from what is wanted, as in "True Healthy".
 func is(ctx context.Context, c *mysqlpods.Cluster, kind, want string) error {
-	cluster, err := c.Get(ctx)
+	cluster, err := c.GetMySQLCluster(ctx)
 	if err != nil {
 		return err
 	}
@@ -100,10 +100,10 @@ func becomesHealthy(t *testing.T, c *mysqlpods.Cluster) {
 // healthy makes a cluster with a table for rows.
 func healthy(t *testing.T, linked bool) (*mysqlpods.Cluster, *testenv.Process) {
 	t.Helper()
-	hub := testenv.Hub(t)
+	hub := testenv.StartAPIServer(t)
 	hub.InstallCRDs(t)
-	c := mysqlpods.New(t, hub, size, linked)
-	c.Create(t)
+	c := mysqlpods.StartCluster(t, hub, size, linked)
+	c.CreateMySQLCluster(t)
 	p := startManager(t, c)
 	becomesHealthy(t, c)
 	must(t, c, primary(t, c), "create database app", "create table app.rows_of (id bigint primary key, v varchar(40))")
@@ -113,7 +113,7 @@ func healthy(t *testing.T, linked bool) (*mysqlpods.Cluster, *testenv.Process) {
 // primary is the index in the status.
 func primary(t *testing.T, c *mysqlpods.Cluster) int {
 	t.Helper()
-	cluster, err := c.Get(t.Context())
+	cluster, err := c.GetMySQLCluster(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

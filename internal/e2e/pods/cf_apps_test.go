@@ -179,11 +179,11 @@ func (s *appSuite) deployRolling(t *testing.T, url string) (took time.Duration, 
 	p, end, began := s.shop.startProbe(t), s.shop.startTraffic(t, url), time.Now()
 	made := s.mustRequest(t, http.StatusCreated, "POST", "/v3/deployments", `{"strategy":"rolling","relationships":{"app":{"data":{"guid":"`+s.shop.guid+`"}}}}`)
 	eventually(t, "the deployment is over", func() error {
-		got, err := s.request(t, http.StatusOK, "GET", "/v3/deployments/"+conversation.Field(t, made.Body, "guid"), "")
+		got, err := s.request(t, http.StatusOK, "GET", "/v3/deployments/"+conversation.JSONField(t, made.Body, "guid"), "")
 		if err != nil {
 			return err
 		}
-		if reason := conversation.Field(t, got.Body, "status.reason"); reason != "DEPLOYED" {
+		if reason := conversation.JSONField(t, got.Body, "status.reason"); reason != "DEPLOYED" {
 			return errors.New("found " + reason)
 		}
 		return nil

@@ -160,7 +160,7 @@ func (c *cfEnv) pushApp(t *testing.T, name, image string, more ...string) pushed
 	manifest := fmt.Sprintf("applications:\n- name: %s\n  docker: {image: %s}\n  memory: 64M\n  %s\n", name, image, strings.Join(more, "\n  "))
 	job := c.mustRequest(t, http.StatusAccepted, "POST", "/v3/spaces/"+space+"/actions/apply_manifest", manifest).Location
 	c.waitForJob(t, job)
-	field := func(a conversation.Answer, path string) string { return conversation.Field(t, a.Body, path) }
+	field := func(a conversation.Answer, path string) string { return conversation.JSONField(t, a.Body, path) }
 	a := pushedApp{cfEnv: c, guid: field(c.mustRequest(t, http.StatusOK, "GET", "/v3/apps?names="+name, ""), "resources.0.guid")}
 	of := `"relationships":{"app":{"data":{"guid":"` + a.guid + `"}}}`
 	pkg := field(c.mustRequest(t, http.StatusCreated, "POST", "/v3/packages", `{"type":"docker","data":{"image":"`+image+`"},`+of+`}`), "guid")
@@ -176,7 +176,7 @@ func (c *cfEnv) waitForJob(t *testing.T, job string) {
 	t.Helper()
 	eventually(t, "the job is complete", func() error {
 		a, err := c.request(t, http.StatusOK, "GET", strings.TrimPrefix(job, c.url), "")
-		if err == nil && conversation.Field(t, a.Body, "state") != "COMPLETE" {
+		if err == nil && conversation.JSONField(t, a.Body, "state") != "COMPLETE" {
 			err = fmt.Errorf("found %s", a.Body)
 		}
 		return err

@@ -237,7 +237,7 @@ func (a pushedApp) waitUntilRunning(t *testing.T, instances int) time.Time {
 	t.Helper()
 	eventually(t, "all instances run", func() error {
 		got, err := a.request(t, http.StatusOK, "GET", a.path("/processes/web/stats"), "")
-		if err == nil && (strings.Count(got.Body, `"RUNNING"`) != instances || conversation.Field(t, got.Body, "resources.0.state") != "RUNNING") {
+		if err == nil && (strings.Count(got.Body, `"RUNNING"`) != instances || conversation.JSONField(t, got.Body, "resources.0.state") != "RUNNING") {
 			err = errors.New("found " + got.Body)
 		}
 		return err

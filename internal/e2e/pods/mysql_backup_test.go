@@ -18,7 +18,7 @@ func (s *mysqlSuite) testBackupAndRestore(t *testing.T) {
 	s.expectNothingLost(t)
 	s.writer.stopWriting()
 	s.expectEqualRows(t, "test", "app.written", 3)
-	store := testenv.S3At(t, bridgeAddress)
+	store := testenv.StartS3At(t, bridgeAddress)
 	words := []string{"{ACCESS}", store.AccessKey, "{SECRET}", store.SecretKey, "{BUCKET}", testenv.S3Bucket, "{ENDPOINT}", store.URL}
 	s.apply(t, "backup.yaml", words...)
 	s.kubectl(t, "patch", "mysqlcluster", "test", "--type=merge", "-p", `{"spec":{"backupPolicyName":"daily"}}`)

@@ -224,11 +224,11 @@ func unreachableClusters() map[string]badInput {
 func TestBadInput(t *testing.T) {
 	t.Parallel()
 	w := newTestEnvironment(t, "--start-latency", "0s")
-	throttled, refusing := testenv.Cloud(t), testenv.Cloud(t)
-	refusing.Fault(t, testenv.Fault{
+	throttled, refusing := testenv.StartCloud(t), testenv.StartCloud(t)
+	refusing.InjectFault(t, testenv.Fault{
 		Code: "UnauthorizedOperation", Message: "No way for " + testenv.AccessKey + " with " + testenv.SecretKey,
 	})
-	throttled.Fault(t, testenv.Fault{Code: "RequestLimitExceeded", Message: "Request limit exceeded for " + testenv.AccessKey})
+	throttled.InjectFault(t, testenv.Fault{Code: "RequestLimitExceeded", Message: "Request limit exceeded for " + testenv.AccessKey})
 	w.startManager(t, clouds())
 	made, rows := map[string]*testCluster{}, map[string]badInput{}
 	for _, table := range []map[string]badInput{incompleteObjects(), unobservableClouds(throttled, refusing, "http://"+testenv.FreeAddress(t)), unreachableClusters()} {
@@ -251,14 +251,14 @@ func TestBadInput(t *testing.T) {
 		})
 	}
 	w.expectQuiet(t, made)
-	calls := w.cloud.Calls(t)
+	calls := w.cloud.CountCalls(t)
 	if n := calls["StopInstances"] + calls["StartInstances"]; n > 0 {
 		t.Errorf("bad input stopped or started machines %d times", n)
 	}
 	if n, most := calls["DescribeInstances"], len(rows)*(maxEarlyPasses+maxLatePasses); n > most {
 		t.Errorf("the cloud was asked %d times for %d clusters, want at most %d", n, len(rows), most)
 	}
-	if n, most := throttled.Calls(t)["DescribeInstances"], maxAttempts*(maxEarlyPasses+maxLatePasses); n > most {
+	if n, most := throttled.CountCalls(t)["DescribeInstances"], maxAttempts*(maxEarlyPasses+maxLatePasses); n > most {
 		t.Errorf("a cloud that throttles was called %d times, want at most %d", n, most)
 	}
 }
@@ -295,15 +295,15 @@ func corrections() map[string]struct {
 	}{
 		"a Secret is made": {
 			func(r *clusterSetup) { r.keys = nil }, hivev1.CredentialsMissingReason,
-			func(t *testing.T, s *testCluster) { t.Helper(); s.putSecret(t, cloudSecret, s.cloud.Credentials()) },
+			func(t *testing.T, s *testCluster) { t.Helper(); s.putSecret(t, cloudSecret, s.cloud.CredentialsData()) },
 		},
 		"a Secret gets its keys": {
 			func(r *clusterSetup) { r.keys = map[string][]byte{} }, hivev1.CredentialsMissingReason,
-			func(t *testing.T, s *testCluster) { t.Helper(); s.putSecret(t, cloudSecret, s.cloud.Credentials()) },
+			func(t *testing.T, s *testCluster) { t.Helper(); s.putSecret(t, cloudSecret, s.cloud.CredentialsData()) },
 		},
 		"a Secret gets the right key": {
 			func(r *clusterSetup) { r.keys["aws_access_key_id"] = []byte(wrongKey) }, hivev1.CredentialsInvalidReason,
-			func(t *testing.T, s *testCluster) { t.Helper(); s.putSecret(t, cloudSecret, s.cloud.Credentials()) },
+			func(t *testing.T, s *testCluster) { t.Helper(); s.putSecret(t, cloudSecret, s.cloud.CredentialsData()) },
 		},
 		"the region is corrected": {
 			func(r *clusterSetup) { r.cd.Spec.Platform.AWS.Region = "elsewhere-1" }, hivev1.CredentialsInvalidReason,

@@ -60,18 +60,18 @@ type testCluster struct {
 // newCluster makes a cluster that is complete and should run, unless edit says otherwise.
 func (w *testEnvironment) newCluster(t *testing.T, edit func(*clusterSetup)) *testCluster {
 	t.Helper()
-	namespace := w.hub.Namespace(t)
+	namespace := w.hub.CreateNamespace(t)
 	s := &testCluster{env: w, key: client.ObjectKey{Namespace: namespace, Name: "sleepy"}, infraID: "infra-" + namespace}
-	r := clusterSetup{cd: s.buildClusterDeployment(), keys: w.cloud.Credentials(), kubeconfig: w.adminKubeconfig(t), machines: machines, cloud: w.cloud}
+	r := clusterSetup{cd: s.buildClusterDeployment(), keys: w.cloud.CredentialsData(), kubeconfig: w.adminKubeconfig(t), machines: machines, cloud: w.cloud}
 	if edit != nil {
 		edit(&r)
 	}
 	s.cloud = r.cloud
 	if r.cloud != w.cloud {
-		r.keys = r.cloud.Credentials()
+		r.keys = r.cloud.CredentialsData()
 	}
 	if r.machines > 0 {
-		s.ids = s.cloud.Run(t, s.infraID, r.machines)
+		s.ids = s.cloud.RunInstances(t, s.infraID, r.machines)
 	}
 	s.putSecret(t, cloudSecret, r.keys)
 	s.putSecret(t, adminSecret, r.kubeconfig)
@@ -117,7 +117,7 @@ func (r clusterSetup) buildObject(t *testing.T) client.Object {
 
 func (w *testEnvironment) adminKubeconfig(t *testing.T) map[string][]byte {
 	t.Helper()
-	data, err := os.ReadFile(w.hub.Kubeconfig(t))
+	data, err := os.ReadFile(w.hub.KubeconfigPath(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -222,7 +222,7 @@ func (s *testCluster) awaitSettled(t *testing.T, state hivev1.PowerState) {
 	t.Helper()
 	s.awaitCondition(t, settledCondition(state))
 	machines := map[hivev1.PowerState]string{hivev1.PowerStateRunning: "running", hivev1.PowerStateHibernating: "stopped"}[state]
-	if err := s.cloud.InState(t, s.infraID, machines); err != nil {
+	if err := s.cloud.ExpectState(t, s.infraID, machines); err != nil {
 		t.Errorf("the cluster is said to be %s: %v", state, err)
 	}
 }

@@ -40,7 +40,7 @@ const (
 // testEnvironment is a hub, a simulated cloud and a manager with the controller. The hub is the target of its own
 // ClusterDeployments too: it has one node with a beating heart.
 type testEnvironment struct {
-	hub    *testenv.HubServer
+	hub    *testenv.Environment
 	cloud  *testenv.CloudServer
 	counts *callCounts
 	log    *logBuffer
@@ -51,7 +51,7 @@ type testEnvironment struct {
 func newTestEnvironment(t *testing.T, cloudFlags ...string) *testEnvironment {
 	t.Helper()
 	w := &testEnvironment{
-		hub: testenv.Hub(t), cloud: testenv.Cloud(t, append(cloudFlags, "--access-keys", testenv.AccessKey)...),
+		hub: testenv.StartAPIServer(t), cloud: testenv.StartCloud(t, append(cloudFlags, "--access-keys", testenv.AccessKey)...),
 		counts: newCounts(), log: &logBuffer{},
 	}
 	w.hub.InstallCRDs(t)
@@ -142,7 +142,7 @@ func (w *testEnvironment) renewLease(t *testing.T) {
 // checkSecretsStayHidden looks for what must not be seen in everything that anybody can see.
 func (w *testEnvironment) checkSecretsStayHidden(t *testing.T) {
 	t.Helper()
-	kubeconfig, err := os.ReadFile(w.hub.Kubeconfig(t))
+	kubeconfig, err := os.ReadFile(w.hub.KubeconfigPath(t))
 	if err != nil {
 		t.Error(err)
 		return

@@ -23,7 +23,7 @@ const machineLatency = 300 * time.Millisecond
 func TestPowerStates(t *testing.T) {
 	t.Parallel()
 	w := newTestEnvironment(t)
-	w.cloud.Latency(t, machineLatency, machineLatency)
+	w.cloud.SetLatency(t, machineLatency, machineLatency)
 	w.startManager(t, clouds())
 	t.Run("rows", func(t *testing.T) {
 		for name, scenario := range scenarios() {
@@ -154,14 +154,14 @@ func settledIsNotWritten(t *testing.T, w *testEnvironment) {
 
 func startsOtherMachines(t *testing.T, w *testEnvironment) {
 	t.Helper()
-	s := w.newCluster(t, func(r *clusterSetup) { r.machines, r.cloud = 3, testenv.Cloud(t) })
+	s := w.newCluster(t, func(r *clusterSetup) { r.machines, r.cloud = 3, testenv.StartCloud(t) })
 	s.setPowerState(t, hivev1.PowerStateHibernating)
 	s.awaitSettled(t, hivev1.PowerStateHibernating)
-	s.cloud.Fault(t, testenv.Fault{Action: "StartInstances", Code: "InsufficientInstanceCapacity", Message: "No room.", InstanceIDs: s.ids[1:2]})
+	s.cloud.InjectFault(t, testenv.Fault{Action: "StartInstances", Code: "InsufficientInstanceCapacity", Message: "No room.", InstanceIDs: s.ids[1:2]})
 	s.setPowerState(t, hivev1.PowerStateRunning)
 	s.awaitCondition(t, expectedCondition{hivev1.ClusterReadyCondition, "False", hivev1.FailedToStartMachinesReason, []string{"InsufficientInstanceCapacity for " + s.ids[1], "No room."}})
 	testenv.Eventually(t, "the others run", func() error {
-		for _, m := range s.cloud.Instances(t, s.infraID) {
+		for _, m := range s.cloud.ListInstances(t, s.infraID) {
 			if want := map[bool]string{true: "stopped", false: "running"}[m.ID == s.ids[1]]; m.State != want {
 				return fmt.Errorf("%s is %s, want %s", m.Name, m.State, want)
 			}
@@ -176,7 +176,7 @@ func namesUnstoppableMachine(t *testing.T, w *testEnvironment) {
 	t.Helper()
 	s := w.newCluster(t, nil)
 	s.awaitSettled(t, hivev1.PowerStateRunning)
-	s.cloud.Fault(t, testenv.Fault{Action: "StopInstances", Code: "OperationNotPermitted", Message: "Stop protection.", InstanceIDs: s.ids[:1], Times: 3})
+	s.cloud.InjectFault(t, testenv.Fault{Action: "StopInstances", Code: "OperationNotPermitted", Message: "Stop protection.", InstanceIDs: s.ids[:1], Times: 3})
 	s.setPowerState(t, hivev1.PowerStateHibernating)
 	s.awaitCondition(t, expectedCondition{hivev1.ClusterReadyCondition, "False", hivev1.FailedToStopReason, []string{"OperationNotPermitted for " + s.ids[0], "Stop protection."}})
 	s.setPowerState(t, hivev1.PowerStateRunning)
@@ -214,7 +214,7 @@ func startsStoppedMachine(t *testing.T, w *testEnvironment) {
 	s.awaitSettled(t, hivev1.PowerStateRunning)
 	s.cloud.StopInstance(t, s.ids[0])
 	testenv.Eventually(t, "a machine is stopped", func() error {
-		for _, m := range s.cloud.Instances(t, s.infraID) {
+		for _, m := range s.cloud.ListInstances(t, s.infraID) {
 			if m.State == "stopped" {
 				return nil
 			}
@@ -231,7 +231,7 @@ func repeatsLostStarts(t *testing.T, w *testEnvironment) {
 	s := w.newCluster(t, nil)
 	s.setPowerState(t, hivev1.PowerStateHibernating)
 	s.awaitSettled(t, hivev1.PowerStateHibernating)
-	s.cloud.Fault(t, testenv.Fault{Kind: "lostStart", InstanceIDs: s.ids[:1], Times: 1})
+	s.cloud.InjectFault(t, testenv.Fault{Kind: "lostStart", InstanceIDs: s.ids[:1], Times: 1})
 	s.setPowerState(t, hivev1.PowerStateRunning)
 	s.awaitSettled(t, hivev1.PowerStateRunning)
 }
@@ -251,7 +251,7 @@ func pausesAndContinues(t *testing.T, w *testEnvironment) {
 	s.awaitSettled(t, hivev1.PowerStateRunning)
 	s.patch(t, "alice", fmt.Sprintf(`{"metadata":{"annotations":{%q:"true"}},"spec":{"powerState":"Hibernating"}}`, hivev1.ReconcilePauseAnnotation))
 	s.awaitCondition(t, expectedCondition{hivev1.ClusterHibernatingCondition, "Unknown", hivev1.PausedReason, nil})
-	if err := s.cloud.InState(t, s.infraID, "running"); err != nil {
+	if err := s.cloud.ExpectState(t, s.infraID, "running"); err != nil {
 		t.Error(err)
 	}
 	s.patch(t, "alice", fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, hivev1.ReconcilePauseAnnotation))
@@ -268,7 +268,7 @@ func deletedWhileHibernated(t *testing.T, w *testEnvironment) {
 	}
 	s.awaitCondition(t, expectedCondition{hivev1.ClusterHibernatingCondition, "Unknown", hivev1.DeletedReason, nil})
 	s.patch(t, "alice", `{"metadata":{"finalizers":null}}`)
-	if err := s.cloud.InState(t, s.infraID, "stopped"); err != nil {
+	if err := s.cloud.ExpectState(t, s.infraID, "stopped"); err != nil {
 		t.Error(err)
 	}
 }
@@ -289,7 +289,7 @@ func moments() map[string]moment {
 	some := func(state string) func(*testing.T, *testCluster) error {
 		return func(t *testing.T, s *testCluster) error {
 			t.Helper()
-			for _, m := range s.cloud.Instances(t, s.infraID) {
+			for _, m := range s.cloud.ListInstances(t, s.infraID) {
 				if m.State == state {
 					return nil
 				}
@@ -298,7 +298,7 @@ func moments() map[string]moment {
 		}
 	}
 	all := func(state string) func(*testing.T, *testCluster) error {
-		return func(t *testing.T, s *testCluster) error { t.Helper(); return s.cloud.InState(t, s.infraID, state) }
+		return func(t *testing.T, s *testCluster) error { t.Helper(); return s.cloud.ExpectState(t, s.infraID, state) }
 	}
 	const running, hibernating = hivev1.PowerStateRunning, hivev1.PowerStateHibernating
 	return map[string]moment{

@@ -17,7 +17,7 @@ import (
 
 func TestTheSchemaRefuses(t *testing.T) {
 	t.Parallel()
-	hub := testenv.Hub(t)
+	hub := testenv.StartAPIServer(t)
 	hub.InstallCRDs(t)
 	for name, row := range map[string]struct {
 		path  []string

@@ -38,8 +38,8 @@ func encodeCertificate(c *x509.Certificate) []byte {
 
 // TestRealAPIServer reads and approves at a real API server.
 func TestRealAPIServer(t *testing.T) {
-	hub := testenv.Hub(t)
-	data, err := os.ReadFile(hub.Kubeconfig(t))
+	hub := testenv.StartAPIServer(t)
+	data, err := os.ReadFile(hub.KubeconfigPath(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +102,7 @@ func TestRealAPIServer(t *testing.T) {
 	t.Run("machines", func(t *testing.T) { testMachines(t, hub, c) })
 }
 
-func testNodes(t *testing.T, hub *testenv.HubServer, c *ClusterClient) {
+func testNodes(t *testing.T, hub *testenv.Environment, c *ClusterClient) {
 	t.Helper()
 	early, late := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC), time.Date(2026, 7, 1, 13, 0, 0, 0, time.UTC)
 	node := func(name string, ready corev1.ConditionStatus, beat time.Time, labels map[string]string) {
@@ -147,7 +147,7 @@ func testNodes(t *testing.T, hub *testenv.HubServer, c *ClusterClient) {
 	}
 }
 
-func testMachines(t *testing.T, hub *testenv.HubServer, c *ClusterClient) {
+func testMachines(t *testing.T, hub *testenv.Environment, c *ClusterClient) {
 	t.Helper()
 	if list, served, err := c.ListMachines(t.Context()); err != nil || served || len(list) > 0 {
 		t.Errorf("without the kind: %d Machines, served %t, %v", len(list), served, err)

@@ -23,7 +23,7 @@ import (
 
 // testInstance runs the scripts as a Pod does, on a loopback address.
 type testInstance struct {
-	place   mysqld.Place
+	place   mysqld.ServerPrograms
 	volume  string
 	address string
 	ordinal int
@@ -37,7 +37,7 @@ func smallServerSettings() map[string]string {
 	}
 }
 
-func newTestInstance(t *testing.T, place mysqld.Place, ordinal int, passwords map[string][]byte) *testInstance {
+func newTestInstance(t *testing.T, place mysqld.ServerPrograms, ordinal int, passwords map[string][]byte) *testInstance {
 	t.Helper()
 	i := &testInstance{place: place, ordinal: ordinal, address: place.Network + "." + strconv.Itoa(ordinal+1)}
 	i.volume = filepath.Join(place.Dir, strconv.Itoa(ordinal))
@@ -148,7 +148,7 @@ func execStatements(t *testing.T, db *sql.DB, statements ...string) {
 
 // TestScripts is the life of two instances with the real server.
 func TestScripts(t *testing.T) {
-	place := mysqld.NewPlace(t)
+	place := mysqld.FindServerPrograms(t)
 	passwords := map[string][]byte{}
 	for n, a := range instanceAccounts() {
 		passwords[a.key] = fmt.Appendf(nil, `it's "%d" \ here`, n)

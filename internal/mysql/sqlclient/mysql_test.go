@@ -57,8 +57,8 @@ func failOnError(t *testing.T, err error) {
 
 // TestReplicationOfThreeServers takes three new servers through the life of a cluster.
 func TestReplicationOfThreeServers(t *testing.T) {
-	bed := mysqld.NewBed(t, users)
-	machines := []*mysqld.Server{bed.Start(t), bed.Start(t), bed.Start(t)}
+	bed := mysqld.NewInstallation(t, users)
+	machines := []*mysqld.Server{bed.StartServer(t), bed.StartServer(t), bed.StartServer(t)}
 	var servers []*Server
 	for _, m := range machines {
 		servers = append(servers, openServer(t, m))
@@ -75,7 +75,7 @@ func TestReplicationOfThreeServers(t *testing.T) {
 	wrote := make(chan error, 1)
 	for i := 1; i < 3; i++ {
 		failOnError(t, servers[i].CloneFrom(ctx, machines[0].Address, donorAccount()))
-		machines[i].WaitUp(t)
+		machines[i].WaitUntilReady(t)
 		testenv.Eventually(t, "the clone is complete", func() error {
 			f, err := servers[i].ReadFacts(ctx)
 			if err != nil {
@@ -111,8 +111,8 @@ func TestReplicationOfThreeServers(t *testing.T) {
 
 // TestSetReadOnlyCancelsItsStatement shows that nothing happens behind the back of who has given up.
 func TestSetReadOnlyCancelsItsStatement(t *testing.T) {
-	bed := mysqld.NewBed(t, users)
-	s := openServer(t, bed.Start(t))
+	bed := mysqld.NewInstallation(t, users)
+	s := openServer(t, bed.StartServer(t))
 	ctx := t.Context()
 	failOnError(t, s.SetWritable(ctx, readFacts(t, s).SemiSync, 0))
 	failOnError(t, s.execStatement(ctx, "create database app"))

@@ -25,7 +25,7 @@ func TestManagerIsKilled(t *testing.T) {
 	s := newEmptyStage(t)
 	start := func() *testenv.Process {
 		p := testenv.StartProcess(t, binary, []string{
-			"manager", "--kubeconfig", s.Kubeconfig(t), "--metrics-address", "0", "--probe-address", "0",
+			"manager", "--kubeconfig", s.KubeconfigPath(t), "--metrics-address", "0", "--probe-address", "0",
 			"--webhook-address", s.address, "--namespace", s.namespace,
 		}, nil)
 		s.awaitsAdmission(t)

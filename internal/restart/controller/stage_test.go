@@ -39,7 +39,7 @@ const (
 
 // stage is a real control plane with a hollow node, and a manager that serves the admission too.
 type stage struct {
-	*testenv.HubServer
+	*testenv.Environment
 	namespace string
 	// log is what the manager of newStage has logged.
 	log *record
@@ -100,9 +100,9 @@ func (s *stage) limited(t *testing.T) *rest.Config {
 // newEmptyStage has no manager.
 func newEmptyStage(t *testing.T) *stage {
 	t.Helper()
-	s := &stage{HubServer: testenv.ControlPlane(t, 1), address: testenv.FreeAddress(t)}
+	s := &stage{Environment: testenv.StartControlPlane(t, 1), address: testenv.FreeAddress(t)}
 	s.InstallCRDs(t)
-	s.namespace = s.Namespace(t)
+	s.namespace = s.CreateNamespace(t)
 	s.InstallWebhooks(t, "https://"+s.address, nil)
 	return s
 }

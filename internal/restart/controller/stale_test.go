@@ -18,7 +18,7 @@ import (
 // no second revision is made beside one that was not seen.
 func TestAStaleDecisionIsNotActedOn(t *testing.T) {
 	t.Parallel()
-	hub := testenv.Hub(t)
+	hub := testenv.StartAPIServer(t)
 	hub.InstallCRDs(t)
 	c := Controller{client: hub.Client, live: hub.Client}
 	for name, row := range map[string]struct {
@@ -38,7 +38,7 @@ func TestAStaleDecisionIsNotActedOn(t *testing.T) {
 		"one that somebody changed is not scaled": {restart.ScaleLRP{Name: "lrp", Instances: 5}, func(o *observation) { o.lrps[0].ResourceVersion = "1" }, true, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			namespace := hub.Namespace(t)
+			namespace := hub.CreateNamespace(t)
 			seen := seenIn(t, hub, namespace)
 			row.change(seen)
 			stale, err := c.act(t.Context(), seen, row.do)
@@ -66,7 +66,7 @@ func revise(app *korifiv1alpha1.CFApp, revision string) {
 }
 
 // seenIn is a started app at revision 7 with a process and one LRP, as they are in a namespace.
-func seenIn(t *testing.T, hub *testenv.HubServer, namespace string) *observation {
+func seenIn(t *testing.T, hub *testenv.Environment, namespace string) *observation {
 	t.Helper()
 	in := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: namespace, Name: name} }
 	o := &observation{

@@ -28,8 +28,8 @@ type Answer struct {
 	Location, Body string
 }
 
-// Stage is where a conversation is held.
-type Stage struct {
+// Environment is where a conversation is held.
+type Environment struct {
 	// URL is the API's address, which answers may hold.
 	URL string
 	// Send sends a request as the client's user.
@@ -41,42 +41,42 @@ type Stage struct {
 	Vars map[string]string
 }
 
-// Play replays a file.
-func Play(t *testing.T, file string, s Stage) {
+// ReplayFile replays a file.
+func ReplayFile(t *testing.T, file string, s Environment) {
 	t.Helper()
 	raw, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &conversation{Stage: s}
+	c := &replay{Environment: s}
 	for i, line := range strings.Split(string(raw), "\n") {
 		line = os.Expand(line, func(name string) string { return c.Vars[name] })
-		c.line(t, fmt.Sprintf("%s:%d", file, i+1), line)
+		c.executeLine(t, fmt.Sprintf("%s:%d", file, i+1), line)
 	}
 	if c.request != "" || c.steps == 0 {
 		t.Errorf("%s: expected every request to have an answer, and at least one", file)
 	}
 }
 
-type conversation struct {
-	Stage
+type replay struct {
+	Environment
 	request, body string
 	steps         int
 }
 
-func (c *conversation) line(t *testing.T, at, line string) {
+func (c *replay) executeLine(t *testing.T, at, executeLine string) {
 	t.Helper()
-	words := strings.Fields(line)
+	words := strings.Fields(executeLine)
 	switch {
-	case len(words) == 0 || strings.HasPrefix(line, "#"):
+	case len(words) == 0 || strings.HasPrefix(executeLine, "#"):
 	case words[0] == ">":
 		c.request, c.body = strings.Join(words[1:], " "), ""
 	case words[0] == "<", words[0] == "<~":
-		c.expect(t, at, words[0] == "<~", words[1:])
+		c.expectAnswer(t, at, words[0] == "<~", words[1:])
 		c.request = ""
 		c.steps++
 	case c.request != "":
-		c.body += line + "\n"
+		c.body += executeLine + "\n"
 	case words[0] == "app":
 		instances, err := strconv.ParseInt(words[2], 10, 32)
 		if err != nil {
@@ -86,13 +86,13 @@ func (c *conversation) line(t *testing.T, at, line string) {
 	case words[0] == "pod":
 		c.Pod(t, c.Vars["app"], words[1])
 	default:
-		t.Fatalf("%s: expected app, pod, >, < or #, found %q", at, line)
+		t.Fatalf("%s: expected app, pod, >, < or #, found %q", at, executeLine)
 	}
 }
 
-func (c *conversation) expect(t *testing.T, at string, again bool, want []string) {
+func (c *replay) expectAnswer(t *testing.T, at string, again bool, want []string) {
 	t.Helper()
-	ask := func() error { return c.compare(t, want) }
+	ask := func() error { return c.compareAnswer(t, want) }
 	if again {
 		testenv.Eventually(t, at+": "+c.request, ask)
 		return
@@ -102,8 +102,8 @@ func (c *conversation) expect(t *testing.T, at string, again bool, want []string
 	}
 }
 
-// compare sends the request once and says what is not as wanted.
-func (c *conversation) compare(t *testing.T, want []string) error {
+// compareAnswer sends the request once and says what is not as wanted.
+func (c *replay) compareAnswer(t *testing.T, want []string) error {
 	t.Helper()
 	method, path, _ := strings.Cut(c.request, " ")
 	got := c.Send(t, method, strings.TrimPrefix(path, c.URL), c.body)
@@ -115,7 +115,7 @@ func (c *conversation) compare(t *testing.T, want []string) error {
 		value = strings.ReplaceAll(value, "_", " ")
 		found := got.Location
 		if name != "location" {
-			found = Field(t, got.Body, name)
+			found = JSONField(t, got.Body, name)
 		}
 		switch {
 		case strings.HasPrefix(value, "@"):
@@ -128,8 +128,8 @@ func (c *conversation) compare(t *testing.T, want []string) error {
 	return nil
 }
 
-// Field is a value of some JSON by its path, such as resources.0.state; with # at the end it is how many there are.
-func Field(t *testing.T, body, path string) string {
+// JSONField is a value of some JSON by its path, such as resources.0.state; with # at the end it is how many there are.
+func JSONField(t *testing.T, body, path string) string {
 	t.Helper()
 	var value any
 	if err := json.Unmarshal([]byte(body), &value); err != nil {

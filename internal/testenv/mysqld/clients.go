@@ -10,11 +10,11 @@ import (
 )
 
 // ClientsOnPath puts MySQL's own clients first on the PATH, for as long as the test runs.
-func (b *Bed) ClientsOnPath(t *testing.T) {
+func (b *Installation) ClientsOnPath(t testing.TB) {
 	t.Helper()
 	dir := t.TempDir()
 	for _, name := range []string{"mysql", "mysqldump"} {
-		line := b.program("usr/bin/" + name)
+		line := b.programCommand("usr/bin/" + name)
 		text := "#!/bin/sh\nexec '" + strings.Join(line, "' '") + "' \"$@\"\n"
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700); err != nil {
 			t.Fatal(err)

@@ -6,7 +6,6 @@ package mysqlpods
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"sync"
@@ -44,42 +43,42 @@ grant all on *.* to 'root'@'%';
 
 // Cluster is a MySQLCluster of a hub, and its Pods.
 type Cluster struct {
-	Hub  *testenv.HubServer
+	Env  *testenv.Environment
 	Name types.NamespacedName
 	// Servers are by ordinal. Clients on the same node as a Pod reach its server directly.
 	Servers []*mysqld.Server
-	// Net is what lies between the Pods and everybody else; nil if nothing does.
-	Net *Net
+	// Network is what lies between the Pods and everybody else; nil if nothing does.
+	Network *Network
 
 	mu   sync.Mutex
 	pods []*corev1.Pod
 }
 
-// New starts size servers, which know nothing of each other, and makes their Pods and the Secret. With linked, the Pods'
+// StartCluster starts size servers, which know nothing of each other, and makes their Pods and the Secret. With linked, the Pods'
 // addresses lead through links that can be cut.
-func New(t *testing.T, hub *testenv.HubServer, size int, linked bool) *Cluster {
+func StartCluster(t testing.TB, hub *testenv.Environment, size int, linked bool) *Cluster {
 	t.Helper()
-	c := &Cluster{Hub: hub, Name: types.NamespacedName{Namespace: hub.Namespace(t), Name: "test"}, pods: make([]*corev1.Pod, size)}
-	bed := mysqld.NewBed(t, users)
+	c := &Cluster{Env: hub, Name: types.NamespacedName{Namespace: hub.CreateNamespace(t), Name: "test"}, pods: make([]*corev1.Pod, size)}
+	bed := mysqld.NewInstallation(t, users)
 	for range size {
-		c.Servers = append(c.Servers, bed.Start(t))
+		c.Servers = append(c.Servers, bed.StartServer(t))
 	}
 	if linked {
-		c.Net = newNet(t, c.Servers)
+		c.Network = newNetwork(t, c.Servers)
 	}
-	c.create(t, Secret(c.Name))
-	c.create(t, ServiceAccount(c.Name.Namespace))
+	c.createIfAbsent(t, BuildSecret(c.Name))
+	c.createIfAbsent(t, BuildServiceAccount(c.Name.Namespace))
 	for i := range size {
-		if err := c.Replace(t.Context(), i); err != nil {
+		if err := c.ReplacePod(t.Context(), i); err != nil {
 			t.Fatal(err)
 		}
-		c.probe(t, i)
+		c.startProbe(t, i)
 	}
 	return c
 }
 
-// Secret has the passwords of a cluster's servers.
-func Secret(name types.NamespacedName) *corev1.Secret {
+// BuildSecret has the passwords of a cluster's servers.
+func BuildSecret(name types.NamespacedName) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: "moco-" + name.Name},
 		StringData: map[string]string{
@@ -88,57 +87,41 @@ func Secret(name types.NamespacedName) *corev1.Secret {
 	}
 }
 
-// ServiceAccount is what the API server wants before it takes Pods.
-func ServiceAccount(namespace string) *corev1.ServiceAccount {
+// BuildServiceAccount is what the API server wants before it takes Pods.
+func BuildServiceAccount(namespace string) *corev1.ServiceAccount {
 	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "default"}}
 }
 
-const manifest = `{"spec": {
-	"replicas": %d, "podTemplate": {"spec": {"containers": [{"name": "mysqld", "image": "mysql"}]}},
-	"volumeClaimTemplates": [{"metadata": {"name": "mysql-data"},
-		"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}]}}`
-
-// Manifest is a MySQLCluster with so many replicas.
-func Manifest(t *testing.T, name types.NamespacedName, size int) *mocov1beta2.MySQLCluster {
+// CreateMySQLCluster makes the MySQLCluster itself.
+func (c *Cluster) CreateMySQLCluster(t testing.TB) {
 	t.Helper()
-	cluster := &mocov1beta2.MySQLCluster{}
-	if err := json.Unmarshal(fmt.Appendf(nil, manifest, size), cluster); err != nil {
-		t.Fatal(err)
-	}
-	cluster.Namespace, cluster.Name = name.Namespace, name.Name
-	return cluster
+	c.createIfAbsent(t, testenv.BuildMySQLCluster(t, c.Name, len(c.Servers)))
 }
 
-// Create makes the MySQLCluster itself.
-func (c *Cluster) Create(t *testing.T) {
+func (c *Cluster) createIfAbsent(t testing.TB, obj client.Object) {
 	t.Helper()
-	c.create(t, Manifest(t, c.Name, len(c.Servers)))
-}
-
-func (c *Cluster) create(t *testing.T, obj client.Object) {
-	t.Helper()
-	if err := client.IgnoreAlreadyExists(c.Hub.Client.Create(t.Context(), obj)); err != nil {
+	if err := client.IgnoreAlreadyExists(c.Env.Client.Create(t.Context(), obj)); err != nil {
 		t.Fatalf("create: %v", err)
 	}
 }
 
-// Hosts are the addresses of the Pods, by ordinal.
-func (c *Cluster) Hosts() []string {
+// PodAddresses are the addresses of the Pods, by ordinal.
+func (c *Cluster) PodAddresses() []string {
 	var hosts []string
 	for i, s := range c.Servers {
 		host := s.Address
-		if c.Net != nil {
-			host = c.Net.links[i].address
+		if c.Network != nil {
+			host = c.Network.links[i].address
 		}
 		hosts = append(hosts, host)
 	}
 	return hosts
 }
 
-// Get reads the MySQLCluster.
-func (c *Cluster) Get(ctx context.Context) (*mocov1beta2.MySQLCluster, error) {
+// GetMySQLCluster reads the MySQLCluster.
+func (c *Cluster) GetMySQLCluster(ctx context.Context) (*mocov1beta2.MySQLCluster, error) {
 	cluster := &mocov1beta2.MySQLCluster{}
-	if err := c.Hub.Client.Get(ctx, c.Name, cluster); err != nil {
+	if err := c.Env.Client.Get(ctx, c.Name, cluster); err != nil {
 		return nil, fmt.Errorf("read the cluster: %w", err)
 	}
 	return cluster, nil
@@ -152,21 +135,21 @@ func (c *Cluster) Annotate(ctx context.Context, name, value string) error {
 	}
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{"%s":%s}}}`, name, text)
 	cluster := &mocov1beta2.MySQLCluster{ObjectMeta: metav1.ObjectMeta{Namespace: c.Name.Namespace, Name: c.Name.Name}}
-	if err := c.Hub.Client.Patch(ctx, cluster, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+	if err := c.Env.Client.Patch(ctx, cluster, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
 		return fmt.Errorf("annotate the cluster: %w", err)
 	}
 	return nil
 }
 
-// Pod is the name of an instance's Pod.
-func (c *Cluster) Pod(i int) types.NamespacedName {
+// PodKey is the name of an instance's Pod.
+func (c *Cluster) PodKey(i int) types.NamespacedName {
 	return types.NamespacedName{Namespace: c.Name.Namespace, Name: fmt.Sprintf("moco-%s-%d", c.Name.Name, i)}
 }
 
-// Labelled finds the instance whose Pod has the label of the primary, as a Service does; -1 if there is none.
-func (c *Cluster) Labelled(ctx context.Context) (int, error) {
+// FindPrimaryPod finds the instance whose Pod has the label of the primary, as a Service does; -1 if there is none.
+func (c *Cluster) FindPrimaryPod(ctx context.Context) (int, error) {
 	var list corev1.PodList
-	err := c.Hub.Client.List(ctx, &list, client.InNamespace(c.Name.Namespace), client.MatchingLabels{
+	err := c.Env.Client.List(ctx, &list, client.InNamespace(c.Name.Namespace), client.MatchingLabels{
 		mocov1beta2.InstanceLabel: c.Name.Name, mocov1beta2.RoleLabel: string(mocov1beta2.RolePrimary),
 	})
 	if err != nil {

@@ -25,8 +25,8 @@ const (
 	probeTimeout = time.Second
 )
 
-// Pod is an instance's Pod as the StatefulSet makes it.
-func Pod(cluster types.NamespacedName, i int) *corev1.Pod {
+// BuildPod is an instance's Pod as the StatefulSet makes it.
+func BuildPod(cluster types.NamespacedName, i int) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: cluster.Namespace, Name: fmt.Sprintf("moco-%s-%d", cluster.Name, i),
@@ -41,8 +41,8 @@ func Pod(cluster types.NamespacedName, i int) *corev1.Pod {
 	}
 }
 
-// Report is what the kubelet reports of a Pod.
-func Report(ctx context.Context, c client.Client, pod *corev1.Pod, address string, ready bool) error {
+// ReportPod is what the kubelet reports of a Pod.
+func ReportPod(ctx context.Context, c client.Client, pod *corev1.Pod, address string, ready bool) error {
 	before := pod.DeepCopy()
 	pod.Status.Phase, pod.Status.PodIP, pod.Status.PodIPs = corev1.PodRunning, address, []corev1.PodIP{{IP: address}}
 	condition := corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse}
@@ -56,25 +56,25 @@ func Report(ctx context.Context, c client.Client, pod *corev1.Pod, address strin
 	return nil
 }
 
-// Replace deletes a Pod, if there is one, and makes it anew. Its server is the caller's business.
-func (c *Cluster) Replace(ctx context.Context, i int) error {
+// ReplacePod deletes a Pod, if there is one, and makes it anew. Its server is the caller's business.
+func (c *Cluster) ReplacePod(ctx context.Context, i int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if old := c.pods[i]; old != nil {
-		if err := c.Hub.Client.Delete(ctx, old, client.GracePeriodSeconds(0)); client.IgnoreNotFound(err) != nil {
+		if err := c.Env.Client.Delete(ctx, old, client.GracePeriodSeconds(0)); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("delete the Pod %s: %w", old.Name, err)
 		}
 	}
-	pod := Pod(c.Name, i)
-	if err := c.Hub.Client.Create(ctx, pod); err != nil {
+	pod := BuildPod(c.Name, i)
+	if err := c.Env.Client.Create(ctx, pod); err != nil {
 		return fmt.Errorf("make the Pod %s: %w", pod.Name, err)
 	}
 	c.pods[i] = pod
-	return Report(ctx, c.Hub.Client, pod, c.Hosts()[i], answers(ctx, c.Servers[i].Address))
+	return ReportPod(ctx, c.Env.Client, pod, c.PodAddresses()[i], acceptsConnections(ctx, c.Servers[i].Address))
 }
 
-// probe reports whether a Pod is ready until the test ends. A node that is cut off reports nothing.
-func (c *Cluster) probe(t *testing.T, i int) {
+// startProbe reports whether a Pod is ready until the test ends. A node that is cut off reports nothing.
+func (c *Cluster) startProbe(t testing.TB, i int) {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	var probes sync.WaitGroup
@@ -87,11 +87,11 @@ func (c *Cluster) probe(t *testing.T, i int) {
 				return
 			case <-tick.C:
 			}
-			is := answers(ctx, c.Servers[i].Address)
-			if ctx.Err() != nil || c.Net != nil && c.Net.IsCut(i) {
+			is := acceptsConnections(ctx, c.Servers[i].Address)
+			if ctx.Err() != nil || c.Network != nil && c.Network.IsCut(i) {
 				continue
 			}
-			if err := c.reportChange(ctx, i, is); err != nil && ctx.Err() == nil {
+			if err := c.reportReadiness(ctx, i, is); err != nil && ctx.Err() == nil {
 				t.Error(err)
 			}
 		}
@@ -102,17 +102,17 @@ func (c *Cluster) probe(t *testing.T, i int) {
 	})
 }
 
-func (c *Cluster) reportChange(ctx context.Context, i int, is bool) error {
+func (c *Cluster) reportReadiness(ctx context.Context, i int, is bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	pod := c.pods[i]
 	if was := pod.Status.Conditions[0].Status == corev1.ConditionTrue; was == is {
 		return nil
 	}
-	return Report(ctx, c.Hub.Client, pod, c.Hosts()[i], is)
+	return ReportPod(ctx, c.Env.Client, pod, c.PodAddresses()[i], is)
 }
 
-func answers(ctx context.Context, address string) bool {
+func acceptsConnections(ctx context.Context, address string) bool {
 	dialer := net.Dialer{Timeout: probeTimeout}
 	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(address, strconv.Itoa(mysqld.Port)))
 	if err != nil {

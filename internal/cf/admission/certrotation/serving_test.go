@@ -21,8 +21,8 @@ const host = "torpor-webhook.torpor-system.svc"
 // TestKeeper is the life of two replicas' certificates, on a real API server.
 func TestKeeper(t *testing.T) {
 	t.Parallel()
-	hub := testenv.Hub(t)
-	namespace := hub.Namespace(t)
+	hub := testenv.StartAPIServer(t)
+	namespace := hub.CreateNamespace(t)
 	now := clocktesting.NewFakeClock(time.Now())
 	replica := func() *Keeper {
 		return &Keeper{Reader: hub.Client, Client: hub.Client, Namespace: namespace, Hosts: []string{host, "127.0.0.1"}, Clock: now}

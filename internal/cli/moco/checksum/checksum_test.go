@@ -25,8 +25,8 @@ grant all on *.* to 'root'@'%';
 // TestChecksum compares real servers, through the real program mysql; only the pod that it would run in is missing.
 func TestChecksum(t *testing.T) {
 	t.Parallel()
-	bed := mysqld.NewBed(t, readers)
-	servers := []*mysqld.Server{bed.Start(t), bed.Start(t), bed.Start(t)}
+	bed := mysqld.NewInstallation(t, readers)
+	servers := []*mysqld.Server{bed.StartServer(t), bed.StartServer(t), bed.StartServer(t)}
 	transactions := 0
 	// everywhere makes one transaction in all servers, with the same GTID, whatever it does there.
 	everywhere := func(statements ...string) {
@@ -69,7 +69,7 @@ func compareServers(t *testing.T, servers []*mysqld.Server) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
 	p := Comparison{Out: &out, Clock: clock.RealClock{}, RunMysql: func(ctx context.Context, i int, args []string, in io.Reader, out io.Writer) error {
-		line := append(servers[i].Client("moco-readonly", "r"), args...)
+		line := append(servers[i].ClientCommand("moco-readonly", "r"), args...)
 		cmd := exec.CommandContext(ctx, line[0], line[1:]...)
 		cmd.Stdout, cmd.Stderr = out, t.Output()
 		stdin, err := cmd.StdinPipe() // Who copies by himself does not keep Wait waiting for more input.
@@ -85,7 +85,7 @@ func compareServers(t *testing.T, servers []*mysqld.Server) (string, error) {
 
 func execSQL(t *testing.T, s *mysqld.Server, statements string) {
 	t.Helper()
-	line := s.Client("root", "root")
+	line := s.ClientCommand("root", "root")
 	cmd := exec.CommandContext(t.Context(), line[0], line[1:]...)
 	cmd.Stdin = strings.NewReader(statements)
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -26,7 +26,7 @@ func TestFolder(t *testing.T) {
 }
 
 func TestS3(t *testing.T) {
-	s := testenv.S3(t)
+	s := testenv.StartS3(t)
 	c := bucket.Config{Name: testenv.S3Bucket, Endpoint: s.URL, PathStyle: true}
 	testContract(t, c)
 	t.Run("another bucket is told", func(t *testing.T) {
@@ -35,9 +35,9 @@ func TestS3(t *testing.T) {
 		expectPutError(t, c, "NoSuchBucket", "make the bucket")
 	})
 	t.Run("wrong credentials are told without them", func(t *testing.T) {
-		s.Let(t, s.AccessKey, "not-the-secret")
+		s.SetCredentials(t, s.AccessKey, "not-the-secret")
 		expectPutError(t, c, "SignatureDoesNotMatch", "AWS_SECRET_ACCESS_KEY in jobConfig.env")
-		s.Let(t, "not-the-key", "not-the-secret")
+		s.SetCredentials(t, "not-the-key", "not-the-secret")
 		expectPutError(t, c, "access key")
 	})
 	t.Run("a storage that does not answer is told", func(t *testing.T) {

@@ -56,16 +56,16 @@ const (
 
 // testEnv is a hub with a manager; the test plays the controllers of CronJobs and Jobs, and the kubelet.
 type testEnv struct {
-	hub       *testenv.HubServer
+	hub       *testenv.Environment
 	namespace string
 	metrics   *Metrics
 }
 
 func newTestEnv(t *testing.T) *testEnv {
 	t.Helper()
-	w := &testEnv{hub: testenv.Hub(t), metrics: NewMetrics()}
+	w := &testEnv{hub: testenv.StartAPIServer(t), metrics: NewMetrics()}
 	w.hub.InstallCRDs(t)
-	w.namespace = w.hub.Namespace(t)
+	w.namespace = w.hub.CreateNamespace(t)
 	known := runtime.NewScheme()
 	if err := errors.Join(scheme.AddToScheme(known), mocov1beta2.AddToScheme(known)); err != nil {
 		t.Fatal(err)

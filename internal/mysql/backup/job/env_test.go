@@ -62,16 +62,16 @@ func schemaStatements() []string {
 
 // testEnv is a bed with servers and a bucket.
 type testEnv struct {
-	bed    *mysqld.Bed
+	bed    *mysqld.Installation
 	bucket bucket.Config
 	log    *logged
 }
 
 func newTestEnv(t *testing.T) *testEnv {
 	t.Helper()
-	w := &testEnv{bed: mysqld.NewBed(t, users), log: &logged{}}
+	w := &testEnv{bed: mysqld.NewInstallation(t, users), log: &logged{}}
 	w.bed.ClientsOnPath(t)
-	s := testenv.S3(t)
+	s := testenv.StartS3(t)
 	w.bucket = bucket.Config{Name: testenv.S3Bucket, Endpoint: s.URL, PathStyle: true}
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -87,7 +87,7 @@ func newTestEnv(t *testing.T) *testEnv {
 // startPrimary starts a server that takes writes.
 func (w *testEnv) startPrimary(t *testing.T) *mysqld.Server {
 	t.Helper()
-	s := w.bed.Start(t)
+	s := w.bed.StartServer(t)
 	execStatements(t, s, "set global super_read_only = off", "set global read_only = off")
 	execStatements(t, s, schemaStatements()...)
 	return s

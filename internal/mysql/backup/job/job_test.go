@@ -32,7 +32,7 @@ func TestBackupAndRestore(t *testing.T) {
 		t.Errorf("expected size, source and duration without warnings, found %+v", status)
 	}
 
-	target := w.bed.Start(t)
+	target := w.bed.StartServer(t)
 	if err := w.runRestore(t, target.Address); err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestBackupWhileOthersWrite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	target := w.bed.Start(t)
+	target := w.bed.StartServer(t)
 	if err := w.runRestore(t, target.Address); err != nil {
 		t.Fatal(err)
 	}

@@ -81,7 +81,7 @@ func testKilledBackup(t *testing.T, w *testEnv, ready func()) {
 	ready()
 	p.Kill9(t)
 	l.closeAll()
-	target := w.bed.Start(t)
+	target := w.bed.StartServer(t)
 	expectError(t, w.runRestore(t, target.Address), "expected a backup of ns/test", "none at all")
 
 	if _, err := w.runBackup(t.Context(), t, source.Address); err != nil {
@@ -102,7 +102,7 @@ func TestKilledRestore(t *testing.T) {
 	if _, err := w.runBackup(t.Context(), t, source.Address); err != nil {
 		t.Fatal(err)
 	}
-	target := w.bed.Start(t)
+	target := w.bed.StartServer(t)
 	l := newHaltingProxy(t, target, toServer, halfway)
 	p := startProgram(t, w, adminPassword, "restore", "--source=ns/test", "--host="+l.Address, "--restore-point="+time.Now().Add(time.Minute).UTC().Format(time.RFC3339))
 	l.waitUntilHalted(t)
@@ -150,7 +150,7 @@ func TestBackupThatIsGivenUp(t *testing.T) {
 	if err != nil || len(left) > 0 {
 		t.Errorf("expected no file with a password to stay, found %q, %v", left, err)
 	}
-	expectError(t, w.runRestore(t, w.bed.Start(t).Address), "none at all")
+	expectError(t, w.runRestore(t, w.bed.StartServer(t).Address), "none at all")
 }
 
 func TestRefusals(t *testing.T) {
@@ -170,17 +170,17 @@ func TestRefusals(t *testing.T) {
 		execStatements(t, source, "alter user 'moco-backup'@'%' identified by "+`'secret-b"\\ '`)
 	})
 	t.Run("a restore point before the first backup", func(t *testing.T) {
-		o := w.restoreOptions(w.bed.Start(t).Address)
+		o := w.restoreOptions(w.bed.StartServer(t).Address)
 		o.Point = o.Point.AddDate(-1, 0, 0)
 		expectError(t, runRestore(t, o), "found 1, the first of", "choose a later restore point")
 	})
 	t.Run("an account that is not in the backup", func(t *testing.T) {
-		o := w.restoreOptions(w.bed.Start(t).Address)
+		o := w.restoreOptions(w.bed.StartServer(t).Address)
 		o.Users = []string{"nobody"}
 		expectError(t, runRestore(t, o), `expected account "nobody" in the backup`)
 	})
 	t.Run("one schema and one account", func(t *testing.T) {
-		target := w.bed.Start(t)
+		target := w.bed.StartServer(t)
 		o := w.restoreOptions(target.Address)
 		o.Schema, o.Users = "odd `name", []string{"'reader'@'%'"}
 		if err := runRestore(t, o); err != nil {
@@ -201,7 +201,7 @@ func TestRefusals(t *testing.T) {
 		}
 	})
 	t.Run("a schema that is not in the backup", func(t *testing.T) {
-		o := w.restoreOptions(w.bed.Start(t).Address)
+		o := w.restoreOptions(w.bed.StartServer(t).Address)
 		o.Schema = "nowhere"
 		expectError(t, runRestore(t, o), `expected schema "nowhere" in the backup`)
 	})
@@ -209,7 +209,7 @@ func TestRefusals(t *testing.T) {
 
 func TestReplicaIsDumped(t *testing.T) {
 	w := newTestEnv(t)
-	source, replica := w.startPrimary(t), w.bed.Start(t)
+	source, replica := w.startPrimary(t), w.bed.StartServer(t)
 	execStatements(t, replica, "change replication source to source_host = '"+source.Address+"', source_user = 'moco-repl', source_password = 'secret-r', source_auto_position = 1, get_source_public_key = 1", "start replica")
 	testenv.Eventually(t, "the replica is dumped", func() error {
 		status, err := w.runBackup(t.Context(), t, source.Address, replica.Address)
@@ -235,13 +235,13 @@ func TestReplicaIsDumped(t *testing.T) {
 
 func TestNothingToDump(t *testing.T) {
 	w := newTestEnv(t)
-	source := w.bed.Start(t)
+	source := w.bed.StartServer(t)
 	execStatements(t, source, "set global read_only = off", "create schema short", "drop schema short")
 	status, err := w.runBackup(t.Context(), t, source.Address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	target := w.bed.Start(t)
+	target := w.bed.StartServer(t)
 	if err := w.runRestore(t, target.Address); err != nil {
 		t.Fatal(err)
 	}

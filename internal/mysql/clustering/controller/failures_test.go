@@ -208,7 +208,7 @@ func TestBothReplicasLost(t *testing.T) {
 	w.must(t, 0, "app", "create table app.acked (id bigint primary key)")
 	client := w.write(t)
 	for i := 1; i < size; i++ {
-		w.servers[i].Empty(t)
+		w.servers[i].WipeData(t)
 		w.servers[i].Start(t)
 	}
 	testenv.Eventually(t, "it is said what to do", func() error {

@@ -159,7 +159,7 @@ func (w *world) manage(t *testing.T, point string, f func(*testenv.Process)) {
 		hosts = append(hosts, s.Address)
 	}
 	p := testenv.StartProcess(t, self, nil, []string{
-		victimHub + "=" + w.hub.Kubeconfig(t), victimHosts + "=" + strings.Join(hosts, ","), victimPoint + "=" + point,
+		victimHub + "=" + w.hub.KubeconfigPath(t), victimHosts + "=" + strings.Join(hosts, ","), victimPoint + "=" + point,
 	})
 	f(p)
 	p.Kill9(t)
@@ -235,7 +235,7 @@ func (w *world) anew(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, s := range w.servers {
-		s.Empty(t)
+		s.WipeData(t)
 		pod := &corev1.Pod{}
 		pod.Namespace, pod.Name = w.name.Namespace, fmt.Sprintf("moco-%s-%d", theName, i)
 		patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"`+mocov1beta2.RoleLabel+`":null}}}`))

@@ -86,7 +86,7 @@ func TestStopDuringClone(t *testing.T) {
 	if p := cluster.Status.Pause; p == nil || p.Unfinished != "" {
 		t.Errorf("expected nothing left, found %+v", p)
 	}
-	w.servers[cloning].WaitUp(t) // It restarts when it is copied; nobody may be waited for who does not answer.
+	w.servers[cloning].WaitUntilReady(t) // It restarts when it is copied; nobody may be waited for who does not answer.
 	w.oneWritable(t)
 	if got := w.ask(t, cloning, "select count(*) from app.t"); got != "2" {
 		t.Errorf("instance %d: expected a whole copy, found %s rows", cloning, got)

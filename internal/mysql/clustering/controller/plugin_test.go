@@ -35,7 +35,7 @@ func (w *world) moco(t *testing.T, args ...string) ran {
 	defer cancel()
 	var out, said bytes.Buffer
 	plugin := moco.NewPlugin(moco.Streams{In: strings.NewReader(""), Out: &out, Err: &said})
-	code := plugin.Run(ctx, append([]string{"--kubeconfig", w.hub.Kubeconfig(t), "--namespace", w.name.Namespace}, args...))
+	code := plugin.Run(ctx, append([]string{"--kubeconfig", w.hub.KubeconfigPath(t), "--namespace", w.name.Namespace}, args...))
 	return ran{exit.Code(code), out.String(), said.String()}
 }
 
@@ -45,7 +45,7 @@ func (w *world) kubectl(t *testing.T, args ...string) string {
 	ctx, cancel := context.WithTimeout(t.Context(), commandTimeout)
 	defer cancel()
 	path := filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl")
-	line := append([]string{"--kubeconfig", w.hub.Kubeconfig(t), "--namespace", w.name.Namespace}, args...)
+	line := append([]string{"--kubeconfig", w.hub.KubeconfigPath(t), "--namespace", w.name.Namespace}, args...)
 	out, err := exec.CommandContext(ctx, path, line...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)

@@ -53,7 +53,7 @@ grant all on *.* to 'root'@'%';
 
 // world is a hub, a MySQLCluster, and the test in the kubelet's place: Pods that are real servers.
 type world struct {
-	hub     *testenv.HubServer
+	hub     *testenv.Environment
 	name    types.NamespacedName
 	servers []*mysqld.Server
 	metrics *Metrics
@@ -73,9 +73,9 @@ func (s shifted) Since(t time.Time) time.Duration { return s.Now().Sub(t) }
 // newWorld makes a hub with the CRDs and a namespace, without any server.
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{hub: testenv.Hub(t), log: &testLog{}}
+	w := &world{hub: testenv.StartAPIServer(t), log: &testLog{}}
 	w.hub.InstallCRDs(t)
-	w.name = types.NamespacedName{Namespace: w.hub.Namespace(t), Name: theName}
+	w.name = types.NamespacedName{Namespace: w.hub.CreateNamespace(t), Name: theName}
 	t.Cleanup(func() {
 		if t.Failed() || testing.Verbose() {
 			t.Logf("the manager's log:\n%s", w.log)
@@ -90,9 +90,9 @@ func newWorld(t *testing.T) *world {
 // addServers starts an instance for each Pod and makes the Pods and their Secret.
 func (w *world) addServers(t *testing.T) {
 	t.Helper()
-	bed := mysqld.NewBed(t, users)
+	bed := mysqld.NewInstallation(t, users)
 	for range size {
-		w.servers = append(w.servers, bed.Start(t))
+		w.servers = append(w.servers, bed.StartServer(t))
 	}
 	w.addSecret(t)
 	for i := range size {

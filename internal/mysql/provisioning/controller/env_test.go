@@ -36,7 +36,7 @@ import (
 
 // testEnv is a hub, and the test in the place of the StatefulSet controller and the kubelet.
 type testEnv struct {
-	hub      *testenv.HubServer
+	hub      *testenv.Environment
 	requests *requestRecorder
 }
 
@@ -94,7 +94,7 @@ func (w *requestRecorder) writesIn(namespace string) []string {
 
 func newTestEnv(t *testing.T) *testEnv {
 	t.Helper()
-	w := &testEnv{hub: testenv.Hub(t), requests: &requestRecorder{asking: map[string]int{}, asked: map[string]time.Time{}}}
+	w := &testEnv{hub: testenv.StartAPIServer(t), requests: &requestRecorder{asking: map[string]int{}, asked: map[string]time.Time{}}}
 	w.hub.InstallCRDs(t)
 	cfg := rest.CopyConfig(w.hub.Config)
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
@@ -149,7 +149,7 @@ type clusterEnv struct {
 
 func (w *testEnv) newCluster(t *testing.T) *clusterEnv {
 	t.Helper()
-	return &clusterEnv{testEnv: w, name: types.NamespacedName{Namespace: w.hub.Namespace(t), Name: "test"}}
+	return &clusterEnv{testEnv: w, name: types.NamespacedName{Namespace: w.hub.CreateNamespace(t), Name: "test"}}
 }
 
 const manifest = `{"apiVersion": "moco.cybozu.com/v1beta2", "kind": "MySQLCluster", "metadata": {}, "spec": {

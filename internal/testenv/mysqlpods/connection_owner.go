@@ -10,29 +10,29 @@ import (
 	"strings"
 )
 
-// opener is the instance whose server has opened a connection; every loopback connection comes from the same address, so
+// findOpener is the instance whose server has opened a connection; every loopback connection comes from the same address, so
 // that only the kernel's tables tell.
-func (n *Net) opener(conn net.Conn) int {
+func (n *Network) findOpener(conn net.Conn) int {
 	remote, ok := conn.RemoteAddr().(*net.TCPAddr)
 	if !ok || remote.IP.To4() == nil {
-		return outside
+		return notAnInstance
 	}
 	table, err := os.ReadFile("/proc/net/tcp")
 	if err != nil {
-		return outside
+		return notAnInstance
 	}
 	local := fmt.Sprintf("%08X:%04X", binary.NativeEndian.Uint32(remote.IP.To4()), remote.Port)
 	for line := range strings.Lines(string(table)) {
 		fields := strings.Fields(line)
 		if len(fields) > 9 && fields[1] == local {
-			return n.owner("socket:[" + fields[9] + "]")
+			return n.findSocketOwner("socket:[" + fields[9] + "]")
 		}
 	}
-	return outside
+	return notAnInstance
 }
 
-// owner is the instance whose server holds a socket.
-func (n *Net) owner(socket string) int {
+// findSocketOwner is the instance whose server holds a socket.
+func (n *Network) findSocketOwner(socket string) int {
 	for i, s := range n.servers {
 		dir := fmt.Sprintf("/proc/%d/fd", s.PID())
 		files, err := os.ReadDir(dir)
@@ -45,5 +45,5 @@ func (n *Net) owner(socket string) int {
 			}
 		}
 	}
-	return outside
+	return notAnInstance
 }

@@ -25,20 +25,20 @@ type Instance struct {
 	Tags      map[string]string `json:"tags"`
 }
 
-// Instances returns the machines of a cluster, all machines for an empty infraID.
-func (c *CloudServer) Instances(t *testing.T, infraID string) []Instance {
+// ListInstances returns the machines of a cluster, all machines for an empty infraID.
+func (c *CloudServer) ListInstances(t testing.TB, infraID string) []Instance {
 	t.Helper()
 	var all []Instance
-	c.admin(t, http.MethodGet, "instances", nil, &all)
+	c.callAdmin(t, http.MethodGet, "instances", nil, &all)
 	return slices.DeleteFunc(all, func(i Instance) bool {
 		return infraID != "" && i.Tags[clusterTag(infraID)] != "owned"
 	})
 }
 
-// InState says nil when every machine of the cluster is in the state, for use with Eventually.
-func (c *CloudServer) InState(t *testing.T, infraID, state string) error {
+// ExpectState says nil when every machine of the cluster is in the state, for use with Eventually.
+func (c *CloudServer) ExpectState(t testing.TB, infraID, state string) error {
 	t.Helper()
-	machines := c.Instances(t, infraID)
+	machines := c.ListInstances(t, infraID)
 	for _, i := range machines {
 		if i.State != state {
 			return fmt.Errorf("expected %s to be %s, found %s", i.Name, state, i.State)
@@ -50,29 +50,29 @@ func (c *CloudServer) InState(t *testing.T, infraID, state string) error {
 	return nil
 }
 
-// Run makes n machines without commands, named <infraID>-0 and so on, and returns their ids once they run.
-func (c *CloudServer) Run(t *testing.T, infraID string, n int) []string {
+// RunInstances makes n machines without commands, named <infraID>-0 and so on, and returns their ids once they run.
+func (c *CloudServer) RunInstances(t testing.TB, infraID string, n int) []string {
 	t.Helper()
 	var ids []string
 	for i := range n {
-		ids = append(ids, c.run(t, infraID, fmt.Sprintf("%s-%d", infraID, i)))
+		ids = append(ids, c.runInstance(t, infraID, fmt.Sprintf("%s-%d", infraID, i)))
 	}
-	Eventually(t, "the machines run", func() error { return c.InState(t, infraID, "running") })
+	Eventually(t, "the machines run", func() error { return c.ExpectState(t, infraID, "running") })
 	return ids
 }
 
 // StopInstance stops one machine behind everybody's back.
-func (c *CloudServer) StopInstance(t *testing.T, id string) {
+func (c *CloudServer) StopInstance(t testing.TB, id string) {
 	t.Helper()
-	c.call(t, url.Values{"Action": {"StopInstances"}, "InstanceId.1": {id}}, func([]byte) error { return nil })
+	c.callEC2(t, url.Values{"Action": {"StopInstances"}, "InstanceId.1": {id}}, func([]byte) error { return nil })
 }
 
-func (c *CloudServer) run(t *testing.T, infraID, name string) string {
+func (c *CloudServer) runInstance(t testing.TB, infraID, name string) string {
 	t.Helper()
 	var made struct {
 		IDs []string `xml:"instancesSet>item>instanceId"`
 	}
-	c.call(t, url.Values{
+	c.callEC2(t, url.Values{
 		"Action": {"RunInstances"}, "ImageId": {"ami-test"}, "MinCount": {"1"}, "MaxCount": {"1"},
 		"TagSpecification.1.ResourceType": {"instance"},
 		"TagSpecification.1.Tag.1.Key":    {"Name"}, "TagSpecification.1.Tag.1.Value": {name},
@@ -84,8 +84,8 @@ func (c *CloudServer) run(t *testing.T, infraID, name string) string {
 	return made.IDs[0]
 }
 
-// call speaks the EC2 Query API.
-func (c *CloudServer) call(t *testing.T, form url.Values, read func([]byte) error) {
+// callEC2 speaks the EC2 Query API.
+func (c *CloudServer) callEC2(t testing.TB, form url.Values, read func([]byte) error) {
 	t.Helper()
 	form.Set("Version", "2016-11-15")
 	request, err := http.NewRequestWithContext(context.WithoutCancel(t.Context()), http.MethodPost, c.URL, strings.NewReader(form.Encode()))
@@ -95,7 +95,7 @@ func (c *CloudServer) call(t *testing.T, form url.Values, read func([]byte) erro
 	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	// The cloud looks at the key and the region, not at the signature.
 	request.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential="+AccessKey+"/20260101/"+Region+"/ec2/aws4_request, SignedHeaders=host, Signature=0")
-	c.do(t, request, read)
+	c.sendRequest(t, request, read)
 }
 
 func clusterTag(infraID string) string { return "kubernetes.io/cluster/" + infraID }

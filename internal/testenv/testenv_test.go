@@ -17,7 +17,7 @@ import (
 )
 
 func TestHubServesWhatIsInstalled(t *testing.T) {
-	hub := Hub(t)
+	hub := StartAPIServer(t)
 	list := func() error { return hub.Client.List(t.Context(), &hivev1.ClusterDeploymentList{}) }
 	if err := list(); !meta.IsNoMatchError(err) {
 		t.Errorf("without CRDs: %v, want no match", err)
@@ -33,36 +33,36 @@ func TestHubServesWhatIsInstalled(t *testing.T) {
 }
 
 func TestCloudIsCountedAndDisturbed(t *testing.T) {
-	cloud := Cloud(t)
-	ids := cloud.Run(t, "a-1", 2)
-	cloud.Run(t, "b-1", 1)
+	cloud := StartCloud(t)
+	ids := cloud.RunInstances(t, "a-1", 2)
+	cloud.RunInstances(t, "b-1", 1)
 	var found []string
-	for _, i := range cloud.Instances(t, "a-1") {
+	for _, i := range cloud.ListInstances(t, "a-1") {
 		found = append(found, i.ID)
 	}
 	if !slices.Equal(ids, found) {
 		t.Errorf("machines of a-1: %v, want %v", found, ids)
 	}
-	if n := cloud.Calls(t)["RunInstances"]; n != 3 {
+	if n := cloud.CountCalls(t)["RunInstances"]; n != 3 {
 		t.Errorf("RunInstances was called %d times, want 3", n)
 	}
-	cloud.Latency(t, time.Hour, time.Hour)
-	cloud.Fault(t, Fault{Action: "RunInstances", Code: "InsufficientInstanceCapacity", Delay: "1ms"})
+	cloud.SetLatency(t, time.Hour, time.Hour)
+	cloud.InjectFault(t, Fault{Action: "RunInstances", Code: "InsufficientInstanceCapacity", Delay: "1ms"})
 	cloud.ClearFaults(t)
 	cloud.ResetCalls(t)
-	cloud.run(t, "a-1", "late")
-	if n := cloud.Calls(t)["RunInstances"]; n != 1 {
+	cloud.runInstance(t, "a-1", "late")
+	if n := cloud.CountCalls(t)["RunInstances"]; n != 1 {
 		t.Errorf("RunInstances was called %d times since the reset, want 1", n)
 	}
-	if err := cloud.InState(t, "a-1", "running"); err == nil {
+	if err := cloud.ExpectState(t, "a-1", "running"); err == nil {
 		t.Error("a machine that takes an hour to start runs already")
 	}
 }
 
 func TestClusterIsMadeAndTheHubKnows(t *testing.T) {
-	hub := Hub(t)
+	hub := StartAPIServer(t)
 	hub.InstallCRDs(t)
-	c := Cluster(t, hub, Cloud(t, "--allow-commands"), ClusterOptions{Name: "sleepy", Nodes: 1, Certificates: time.Minute})
+	c := CreateTargetCluster(t, hub, StartCloud(t, "--allow-commands"), ClusterOptions{Name: "sleepy", Nodes: 1, Certificates: time.Minute})
 	var nodes corev1.NodeList
 	if err := c.Client.List(t.Context(), &nodes); err != nil || len(nodes.Items) != 1 {
 		t.Errorf("expected one node, found %d (%v)", len(nodes.Items), err)
@@ -78,7 +78,7 @@ func TestClusterIsMadeAndTheHubKnows(t *testing.T) {
 
 func TestProcessIsKilledAndReports(t *testing.T) {
 	p := StartProcess(t, "/bin/sh", []string{"-c", `echo "hello: $WHO"; exec sleep 600`}, []string{"WHO=world"})
-	p.Line(t, "hello: world")
+	p.WaitForLine(t, "hello: world")
 	p.Kill9(t)
 	if code := p.ExitCode(); code != -1 {
 		t.Errorf("exit code %d, want -1 for a killed process", code)

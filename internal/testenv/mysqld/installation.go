@@ -24,8 +24,8 @@ const (
 	AdminPort = 33062
 )
 
-// Bed has what the servers of a test have in common. They are born with the same users, and with no transaction.
-type Bed struct {
+// Installation has what the servers of a test have in common. They are born with the same users, and with no transaction.
+type Installation struct {
 	tree     string // the folder of usr/sbin/mysqld
 	dir      string
 	template string // a data directory to copy
@@ -33,25 +33,25 @@ type Bed struct {
 	servers  int
 }
 
-// NewBed initialises a data directory and runs the statements in it, outside the binary log. The test is skipped where
+// NewInstallation initialises a data directory and runs the statements in it, outside the binary log. The test is skipped where
 // there is no server.
-func NewBed(t *testing.T, statements string) *Bed {
+func NewInstallation(t testing.TB, statements string) *Installation {
 	t.Helper()
 	network := reserveNetwork(t)
-	b := &Bed{tree: os.Getenv("TORPOR_MYSQL"), dir: shortDir(t, network), network: network}
-	if _, err := os.Stat(b.path("usr/sbin/mysqld")); err != nil {
+	b := &Installation{tree: os.Getenv("TORPOR_MYSQL"), dir: shortDir(t, network), network: network}
+	if _, err := os.Stat(b.joinPath("usr/sbin/mysqld")); err != nil {
 		t.Skipf("no real MySQL: TORPOR_MYSQL is %q and names no folder with usr/sbin/mysqld: run make mysql on Debian", b.tree)
 	}
-	b.template = b.initialised(t, statements)
+	b.template = b.initializedDataDir(t, statements)
 	return b
 }
 
-// initialised is a data directory in which the statements have been run. It is kept beside the servers' programs for all
+// initializedDataDir is a data directory in which the statements have been run. It is kept beside the servers' programs for all
 // tests that want the same, because making it takes longer than most of what they do.
-func (b *Bed) initialised(t *testing.T, statements string) string {
+func (b *Installation) initializedDataDir(t testing.TB, statements string) string {
 	t.Helper()
-	sum := sha256.Sum256([]byte(statements + b.config("/data", "127.0.0.1", 1)))
-	kept := b.path(filepath.Join("templates", hex.EncodeToString(sum[:8])))
+	sum := sha256.Sum256([]byte(statements + b.buildConfig("/data", "127.0.0.1", 1)))
+	kept := b.joinPath(filepath.Join("templates", hex.EncodeToString(sum[:8])))
 	if _, err := os.Stat(kept); err == nil {
 		return kept
 	}
@@ -64,9 +64,9 @@ func (b *Bed) initialised(t *testing.T, statements string) string {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(fresh) }) // It is there only if somebody else was faster.
 	users, config := filepath.Join(b.dir, "users.sql"), filepath.Join(b.dir, "template.cnf")
-	write(t, users, statements)
-	write(t, config, b.config(fresh, "127.0.0.1", 1))
-	b.run(t, "--defaults-file="+config, "--initialize-insecure", "--disable-log-bin", "--super-read-only=OFF", "--init-file="+users)
+	writeFile(t, users, statements)
+	writeFile(t, config, b.buildConfig(fresh, "127.0.0.1", 1))
+	b.runServer(t, "--defaults-file="+config, "--initialize-insecure", "--disable-log-bin", "--super-read-only=OFF", "--init-file="+users)
 	if err := os.Remove(filepath.Join(fresh, "auto.cnf")); err != nil && !errors.Is(err, os.ErrNotExist) {
 		t.Fatal(err)
 	}
@@ -79,28 +79,28 @@ func (b *Bed) initialised(t *testing.T, statements string) string {
 	return kept // Somebody else was faster.
 }
 
-func (b *Bed) path(below string) string { return filepath.Join(b.tree, below) }
+func (b *Installation) joinPath(below string) string { return filepath.Join(b.tree, below) }
 
-// program is one of the tree with the dynamic linker and the libraries of its own tree, which may be newer than the machine's.
-func (b *Bed) program(name string) []string {
+// programCommand is one of the tree with the dynamic linker and the libraries of its own tree, which may be newer than the machine's.
+func (b *Installation) programCommand(name string) []string {
 	triplet := map[string]string{"amd64": "x86_64-linux-gnu", "arm64": "aarch64-linux-gnu"}[runtime.GOARCH]
 	linker := map[string]string{"amd64": "usr/lib64/ld-linux-x86-64.so.2", "arm64": "usr/lib/ld-linux-aarch64.so.1"}[runtime.GOARCH]
-	libraries := b.path("usr/lib/"+triplet) + ":" + b.path("usr/lib/mysql/private")
-	return []string{b.path(linker), "--library-path", libraries, b.path(name)}
+	libraries := b.joinPath("usr/lib/"+triplet) + ":" + b.joinPath("usr/lib/mysql/private")
+	return []string{b.joinPath(linker), "--library-path", libraries, b.joinPath(name)}
 }
 
-// command runs mysqld.
-func (b *Bed) command(args ...string) []string {
-	line := append(b.program("usr/sbin/mysqld"), args...)
+// serverCommand runs mysqld.
+func (b *Installation) serverCommand(args ...string) []string {
+	line := append(b.programCommand("usr/sbin/mysqld"), args...)
 	if os.Geteuid() == 0 {
 		line = append(line, "--user=root")
 	}
 	return line
 }
 
-func (b *Bed) run(t *testing.T, args ...string) {
+func (b *Installation) runServer(t testing.TB, args ...string) {
 	t.Helper()
-	line := b.command(args...)
+	line := b.serverCommand(args...)
 	if out, err := exec.CommandContext(t.Context(), line[0], line[1:]...).CombinedOutput(); err != nil {
 		t.Fatalf("initialise MySQL's data directory: %v\n%s", err, out)
 	}
@@ -108,7 +108,7 @@ func (b *Bed) run(t *testing.T, args ...string) {
 
 // shortDir is a link: the path of a socket has at most 107 bytes. It is named after a network that the test has for itself,
 // so that one which is there already was left behind by a test that was killed.
-func shortDir(t *testing.T, network string) string {
+func shortDir(t testing.TB, network string) string {
 	t.Helper()
 	link := filepath.Join(os.TempDir(), "mysqld-"+network)
 	if err := os.Remove(link); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -125,7 +125,7 @@ func shortDir(t *testing.T, network string) string {
 	return link
 }
 
-func write(t *testing.T, path, text string) {
+func writeFile(t testing.TB, path, text string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -133,7 +133,7 @@ func write(t *testing.T, path, text string) {
 }
 
 // reserveNetwork finds a loopback network that no other test uses, and holds it by listening on its last address.
-func reserveNetwork(t *testing.T) string {
+func reserveNetwork(t testing.TB) string {
 	t.Helper()
 	for second := range 40 {
 		network := fmt.Sprintf("127.%d.%d", 20+second, os.Getpid()%250)
@@ -149,13 +149,13 @@ func reserveNetwork(t *testing.T) string {
 	return ""
 }
 
-// config is a server's my.cnf: what clustering needs, and small sizes, so that three of them fit beside a build.
-func (b *Bed) config(data, address string, id int) string {
+// buildConfig is a server's my.cnf: what clustering needs, and small sizes, so that three of them fit beside a build.
+func (b *Installation) buildConfig(data, address string, id int) string {
 	dir := filepath.Dir(data)
 	lines := []string{
 		"[mysqld]",
-		"basedir=" + b.path("usr"), "lc_messages_dir=" + b.path("usr/share/mysql"),
-		"character_sets_dir=" + b.path("usr/share/mysql/charsets"), "plugin_dir=" + b.path("usr/lib/mysql/plugin"),
+		"basedir=" + b.joinPath("usr"), "lc_messages_dir=" + b.joinPath("usr/share/mysql"),
+		"character_sets_dir=" + b.joinPath("usr/share/mysql/charsets"), "plugin_dir=" + b.joinPath("usr/lib/mysql/plugin"),
 		"datadir=" + data, "tmpdir=" + dir, "socket=" + filepath.Join(dir, "s"), "pid_file=" + filepath.Join(dir, "pid"),
 		"log_error=stderr", "secure_file_priv=NULL",
 		"bind_address=" + address, "admin_address=" + address, "report_host=" + address,

@@ -38,12 +38,12 @@ type TargetCluster struct {
 	Client client.Client
 }
 
-// Cluster makes a target cluster and returns when its nodes are ready. The cloud must have been started with
+// CreateTargetCluster makes a target cluster and returns when its nodes are ready. The cloud must have been started with
 // --allow-commands. If the hub serves no ClusterDeployments yet, apply Manifest later.
-func Cluster(t *testing.T, hub *HubServer, cloud *CloudServer, o ClusterOptions) *TargetCluster {
+func CreateTargetCluster(t testing.TB, hub *Environment, cloud *CloudServer, o ClusterOptions) *TargetCluster {
 	t.Helper()
 	dir := t.TempDir()
-	args := []string{"cluster", "create", o.Name, "--hub", hub.Kubeconfig(t), "--cloud", cloud.URL, "--region", Region, "--access-key", AccessKey, "--dir", dir}
+	args := []string{"cluster", "create", o.Name, "--hub", hub.KubeconfigPath(t), "--cloud", cloud.URL, "--region", Region, "--access-key", AccessKey, "--dir", dir}
 	if o.Namespace == "" {
 		o.Namespace = "default"
 	}
@@ -54,14 +54,14 @@ func Cluster(t *testing.T, hub *HubServer, cloud *CloudServer, o ClusterOptions)
 	if o.Certificates > 0 {
 		args = append(args, "--certificates", o.Certificates.String())
 	}
-	p := StartProcess(t, local(t), append(args, o.Flags...), nil)
+	p := StartProcess(t, localBinary(t), append(args, o.Flags...), nil)
 	c := &TargetCluster{
-		Name: o.Name, Namespace: o.Namespace, Kubeconfig: p.Line(t, "kubeconfig: "), Manifest: filepath.Join(dir, "clusterdeployment.yaml"),
+		Name: o.Name, Namespace: o.Namespace, Kubeconfig: p.WaitForLine(t, "kubeconfig: "), Manifest: filepath.Join(dir, "clusterdeployment.yaml"),
 	}
 	if code := p.ExitCode(); code != 0 {
 		t.Fatalf("make cluster %s: exit code %d", o.Name, code)
 	}
-	_, c.InfraID, _ = strings.Cut(strings.TrimSuffix(p.Line(t, "ready: cluster "), ")"), "(infraID ")
+	_, c.InfraID, _ = strings.Cut(strings.TrimSuffix(p.WaitForLine(t, "ready: cluster "), ")"), "(infraID ")
 	var err error
 	if c.Config, err = clientcmd.BuildConfigFromFlags("", c.Kubeconfig); err != nil {
 		t.Fatalf("read the cluster's kubeconfig: %v", err)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Place is what a test needs that starts servers in its own way.
-type Place struct {
+// ServerPrograms is what a test needs that starts servers in its own way.
+type ServerPrograms struct {
 	// Command starts mysqld from the tree; options follow it.
 	Command []string
 	// Options say where the tree is, and may follow others.
@@ -19,21 +19,21 @@ type Place struct {
 	Dir string
 }
 
-// NewPlace finds the server. The test is skipped where there is none.
-func NewPlace(t *testing.T) Place {
+// FindServerPrograms finds the server. The test is skipped where there is none.
+func FindServerPrograms(t testing.TB) ServerPrograms {
 	t.Helper()
-	b := &Bed{tree: os.Getenv("TORPOR_MYSQL")}
-	if _, err := os.Stat(b.path("usr/sbin/mysqld")); err != nil {
+	b := &Installation{tree: os.Getenv("TORPOR_MYSQL")}
+	if _, err := os.Stat(b.joinPath("usr/sbin/mysqld")); err != nil {
 		t.Skipf("no real MySQL: TORPOR_MYSQL is %q and names no folder with usr/sbin/mysqld: run make mysql on Debian", b.tree)
 	}
 	network := reserveNetwork(t)
 	options := []string{
-		"--basedir=" + b.path("usr"), "--lc-messages-dir=" + b.path("usr/share/mysql"),
-		"--character-sets-dir=" + b.path("usr/share/mysql/charsets"), "--plugin-dir=" + b.path("usr/lib/mysql/plugin"),
+		"--basedir=" + b.joinPath("usr"), "--lc-messages-dir=" + b.joinPath("usr/share/mysql"),
+		"--character-sets-dir=" + b.joinPath("usr/share/mysql/charsets"), "--plugin-dir=" + b.joinPath("usr/lib/mysql/plugin"),
 	}
-	line := b.command()
+	line := b.serverCommand()
 	if last := len(line) - 1; line[last] == "--user=root" { // mysqld wants its file of defaults first.
 		options, line = append(options, line[last]), line[:last]
 	}
-	return Place{Command: line, Options: options, Network: network, Dir: shortDir(t, network)}
+	return ServerPrograms{Command: line, Options: options, Network: network, Dir: shortDir(t, network)}
 }

@@ -33,8 +33,9 @@ import (
 // callTimeout bounds each call of a test to a server of its own.
 const callTimeout = 20 * time.Second
 
-// HubServer is a real API server with its etcd, and an administrator's client for it. No controllers run.
-type HubServer struct {
+// Environment is a real API server with its etcd as processes that end with the test, and an administrator's client for it.
+// No controllers run unless they are started.
+type Environment struct {
 	*Process
 	// Config lets in as an administrator. Copy it to change it.
 	Config *rest.Config
@@ -44,31 +45,41 @@ type HubServer struct {
 	dir string
 }
 
-// Hub starts a hub without any CRD. It takes about three seconds: share one between subtests.
-func Hub(t *testing.T) *HubServer {
+// Start starts an API server that serves every CRD of the repository. It takes about five seconds: share one between
+// subtests, or between the tests of a package with a Suite.
+func Start(t testing.TB) *Environment {
 	t.Helper()
-	return startHub(t, "--api-only")
+	e := StartAPIServer(t)
+	e.InstallCRDs(t)
+	return e
 }
 
-// ControlPlane starts a hub with the real controllers and the real scheduler, and nodes whose Pods are said to run.
-func ControlPlane(t *testing.T, nodes int) *HubServer {
+// StartAPIServer starts an API server without any CRD.
+func StartAPIServer(t testing.TB) *Environment {
 	t.Helper()
-	h := startHub(t)
+	return startEnvironment(t, "--api-only")
+}
+
+// StartControlPlane starts an API server without any CRD, the controllers and the scheduler of Kubernetes, and nodes that
+// report every Pod as running without running it.
+func StartControlPlane(t testing.TB, nodes int) *Environment {
+	t.Helper()
+	e := startEnvironment(t)
 	for i := range nodes {
 		name := fmt.Sprintf("node-%d", i)
-		p := StartProcess(t, local(t), []string{
-			"node", "--name", name, "--dir", t.TempDir(), "--bootstrap-kubeconfig", h.Kubeconfig(t), "--heartbeat", "2s",
+		p := StartProcess(t, localBinary(t), []string{
+			"node", "--name", name, "--dir", t.TempDir(), "--bootstrap-kubeconfig", e.KubeconfigPath(t), "--heartbeat", "2s",
 		}, nil)
 		t.Cleanup(func() { p.Kill9(t) })
-		Eventually(t, name+" is ready", func() error { return h.nodeIsReady(t, name) })
+		Eventually(t, name+" is ready", func() error { return e.nodeIsReady(t, name) })
 	}
-	return h
+	return e
 }
 
-func (h *HubServer) nodeIsReady(t *testing.T, name string) error {
+func (e *Environment) nodeIsReady(t testing.TB, name string) error {
 	t.Helper()
 	var node corev1.Node
-	if err := h.Client.Get(t.Context(), client.ObjectKey{Name: name}, &node); err != nil {
+	if err := e.Client.Get(t.Context(), client.ObjectKey{Name: name}, &node); err != nil {
 		return fmt.Errorf("get: %w", err)
 	}
 	for _, c := range node.Status.Conditions {
@@ -79,93 +90,95 @@ func (h *HubServer) nodeIsReady(t *testing.T, name string) error {
 	return errors.New("expected it to be ready and without taints, found it is not")
 }
 
-func startHub(t *testing.T, flags ...string) *HubServer {
+func startEnvironment(t testing.TB, flags ...string) *Environment {
 	t.Helper()
 	dir := t.TempDir()
-	h := &HubServer{Process: StartProcess(t, local(t), append([]string{"control-plane", "--dir", dir}, flags...), nil), dir: dir}
-	// A polite end takes seconds, and nobody wants the data.
-	t.Cleanup(func() { h.Kill9(t) })
-	file := h.Line(t, "kubeconfig: ")
+	e := &Environment{Process: StartProcess(t, localBinary(t), append([]string{"control-plane", "--dir", dir}, flags...), nil), dir: dir}
+	// A graceful shutdown takes seconds and only saves data that no test reads.
+	t.Cleanup(func() { e.Kill9(t) })
+	file := e.WaitForLine(t, "kubeconfig: ")
 	var err error
-	if h.Config, err = clientcmd.BuildConfigFromFlags("", file); err != nil {
+	if e.Config, err = clientcmd.BuildConfigFromFlags("", file); err != nil {
 		t.Fatalf("read the hub's kubeconfig: %v", err)
 	}
-	h.Config.QPS = -1
-	h.Client = newClient(t, h.Config)
-	return h
+	e.Config.QPS = -1
+	e.Client = newClient(t, e.Config)
+	return e
 }
 
-// Kubeconfig returns the path of a kubeconfig with the rights of an administrator.
-func (h *HubServer) Kubeconfig(*testing.T) string { return filepath.Join(h.dir, "admin.kubeconfig") }
+// KubeconfigPath returns the path of a kubeconfig with the rights of an administrator.
+func (e *Environment) KubeconfigPath(testing.TB) string {
+	return filepath.Join(e.dir, "admin.kubeconfig")
+}
 
 // InstallCRDs installs every CRD of config/crd and returns when they are served.
-func (h *HubServer) InstallCRDs(t *testing.T) {
+func (e *Environment) InstallCRDs(t testing.TB) {
 	t.Helper()
-	options := envtest.CRDInstallOptions{Paths: []string{crdFolder(t)}, ErrorIfPathMissing: true, MaxTime: patience}
-	if _, err := envtest.InstallCRDs(h.Config, options); err != nil {
+	options := envtest.CRDInstallOptions{Paths: []string{crdFolder(t)}, ErrorIfPathMissing: true, MaxTime: eventuallyTimeout}
+	if _, err := envtest.InstallCRDs(e.Config, options); err != nil {
 		t.Fatalf("install CRDs: %v", err)
 	}
 }
 
 // RemoveCRDs deletes every CRD and returns when they are gone, with all their objects.
-func (h *HubServer) RemoveCRDs(t *testing.T) {
+func (e *Environment) RemoveCRDs(t testing.TB) {
 	t.Helper()
 	var all apiextensionsv1.CustomResourceDefinitionList
-	if err := h.Client.List(t.Context(), &all); err != nil {
+	if err := e.Client.List(t.Context(), &all); err != nil {
 		t.Fatalf("list CRDs: %v", err)
 	}
 	for i := range all.Items {
 		crd := &all.Items[i]
-		if err := h.Client.Delete(t.Context(), crd); err != nil {
+		if err := e.Client.Delete(t.Context(), crd); err != nil {
 			t.Fatalf("remove CRD: %v", err)
 		}
 		looks := 0
 		Eventually(t, "the CRD "+crd.Name+" is gone", func() error {
-			if err := h.Client.Get(t.Context(), client.ObjectKeyFromObject(crd), crd); k8serrors.IsNotFound(err) {
+			if err := e.Client.Get(t.Context(), client.ObjectKeyFromObject(crd), crd); k8serrors.IsNotFound(err) {
 				return nil
 			}
-			if looks++; looks%nudgeEvery == 0 {
-				return errors.Join(errors.New("it is still there"), h.nudge(t, crd))
+			if looks++; looks%nudgeInterval == 0 {
+				return errors.Join(errors.New("it is still there"), e.nudgeCRD(t, crd))
 			}
 			return errors.New("it is still there")
 		})
 	}
 }
 
-// nudgeEvery is after how many looks a CRD is nudged again.
-const nudgeEvery = 40
+// nudgeInterval is after how many looks a CRD is nudged again.
+const nudgeInterval = 40
 
-// nudge changes a CRD that does not go. When the API server's finalizer meets a conflict with another of its controllers, it
+// nudgeCRD changes a CRD that does not go. When the API server's finalizer meets a conflict with another of its controllers, it
 // waits for the next change, and takes none that is only about its own condition for one: without a nudge the CRD stays
 // until the next resync, five minutes later.
-func (h *HubServer) nudge(t *testing.T, crd *apiextensionsv1.CustomResourceDefinition) error {
+func (e *Environment) nudgeCRD(t testing.TB, crd *apiextensionsv1.CustomResourceDefinition) error {
 	t.Helper()
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"nudge":%q}}}`, crd.ResourceVersion)
-	return client.IgnoreNotFound(h.Client.Patch(t.Context(), crd, client.RawPatch(types.MergePatchType, patch)))
+	return client.IgnoreNotFound(e.Client.Patch(t.Context(), crd, client.RawPatch(types.MergePatchType, patch)))
 }
 
-// Namespace makes a namespace of its own for a test and returns its name. It stays: nobody collects namespaces here.
-func (h *HubServer) Namespace(t *testing.T) string {
+// CreateNamespace makes a namespace of its own for a test and returns its name. It stays: nobody collects namespaces here.
+func (e *Environment) CreateNamespace(t testing.TB) string {
 	t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
-	if err := h.Client.Create(t.Context(), ns); err != nil {
+	if err := e.Client.Create(t.Context(), ns); err != nil {
 		t.Fatalf("make namespace: %v", err)
 	}
 	return ns.Name
 }
 
-// Delete deletes an object when the test ends; one that is gone already is no error.
-func (h *HubServer) Delete(t *testing.T, obj client.Object) {
+// DeleteAfterTest deletes an object when the test ends; one that is gone already is no error.
+func (e *Environment) DeleteAfterTest(t testing.TB, obj client.Object) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
 	t.Cleanup(func() {
-		if err := h.Client.Delete(ctx, obj); err != nil && !k8serrors.IsNotFound(err) {
+		if err := e.Client.Delete(ctx, obj); err != nil && !k8serrors.IsNotFound(err) {
 			t.Errorf("delete %s: %v", obj.GetName(), err)
 		}
 	})
 }
 
-func newClient(t *testing.T, cfg *rest.Config) client.Client {
+func newClient(t testing.TB, cfg *rest.Config) client.Client {
 	t.Helper()
 	known := runtime.NewScheme()
 	if err := errors.Join(scheme.AddToScheme(known), apiextensionsv1.AddToScheme(known), hivev1.AddToScheme(known), mocov1beta2.AddToScheme(known),
@@ -182,7 +195,7 @@ func newClient(t *testing.T, cfg *rest.Config) client.Client {
 }
 
 // crdFolder finds config/crd above the folder that the test runs in.
-func crdFolder(t *testing.T) string {
+func crdFolder(t testing.TB) string {
 	t.Helper()
 	dir, err := os.Getwd()
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 )
 
 func TestServersComeBack(t *testing.T) {
-	b := NewBed(t, "create user 'moco-admin'@'%' identified by 'a';\ngrant all on *.* to 'moco-admin'@'%' with grant option;\n")
-	first, second := b.Start(t), b.Start(t)
+	b := NewInstallation(t, "create user 'moco-admin'@'%' identified by 'a';\ngrant all on *.* to 'moco-admin'@'%' with grant option;\n")
+	first, second := b.StartServer(t), b.StartServer(t)
 	if first.Address == second.Address {
 		t.Fatalf("two servers on %s", first.Address)
 	}

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package model explores the states of a toy world: a small, comparable value with everything that a decision depends on.
+// A test gives the states to start from, what one undisturbed pass does to a state, what else may happen, and what must
+// never be. Every state is visited once, breadth first, so that the path to a failure is short.
+package model
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// Move leads from one state to another.
+type Move[S comparable] struct {
+	// Name says what happened, such as the name of the rule that was followed.
+	Name string
+	To   S
+}
+
+// Model describes a toy world.
+type Model[S comparable] struct {
+	// Step is one undisturbed pass of the controller and of nature. A state that it leads back to is at rest.
+	Step func(S) Move[S]
+	// Disturb returns what else may happen in a state; nil if nothing does, or if the test disturbs by Explorer.Disturb.
+	// What may happen only so often is counted in the state.
+	Disturb func(S) []Move[S]
+	// Check returns what is wrong with a state or with the step that follows it.
+	Check func(from S, step Move[S]) []string
+	// IsChange says whether a step counts in StepsToRest; nil if every step does. Time passing may be no change.
+	IsChange func(from, to S) bool
+	// Format shows a state to the reader of a failure; nil is %+v.
+	Format func(S) string
+}
+
+const (
+	// maxFailures is how many failures are shown of one exploration.
+	maxFailures = 5
+	// maxPath is how many steps lead to rest before a path counts as endless.
+	maxPath = 200
+	unknown = -1
+)
+
+// Explorer remembers every state that was visited, how it was reached and where an undisturbed step leads.
+type Explorer[S comparable] struct {
+	model    Model[S]
+	ids      map[S]int
+	nodes    []node[S]
+	failures int
+}
+
+type node[S comparable] struct {
+	state S
+	// from is the node that this one was first reached from, by a move called by; unknown for a start.
+	from int
+	by   string
+	// next is where a step called step leads, once that is known.
+	next        int
+	step        string
+	stepsToRest int
+}
+
+// Explore visits every state that the starts lead to.
+func Explore[S comparable](t testing.TB, model Model[S], starts ...S) *Explorer[S] {
+	t.Helper()
+	e := &Explorer[S]{model: model, ids: map[S]int{}}
+	e.Visit(t, starts...)
+	return e
+}
+
+// Visit visits every state that more starts lead to, and returns those that were not visited before.
+func (e *Explorer[S]) Visit(t testing.TB, starts ...S) []S {
+	t.Helper()
+	first := len(e.nodes)
+	for _, s := range starts {
+		e.add(s, unknown, "start")
+	}
+	return e.visitFrom(t, first)
+}
+
+// Disturb lets each move that disturb returns happen once in each of the states, visits what comes of it, and returns the
+// states that were not visited before.
+func (e *Explorer[S]) Disturb(t testing.TB, states []S, disturb func(S) []Move[S]) []S {
+	t.Helper()
+	first := len(e.nodes)
+	for _, s := range states {
+		id := e.add(s, unknown, "start")
+		for _, move := range disturb(s) {
+			e.add(move.To, id, move.Name)
+		}
+	}
+	return e.visitFrom(t, first)
+}
+
+func (e *Explorer[S]) visitFrom(t testing.TB, first int) []S {
+	t.Helper()
+	var visited []S
+	for id := first; id < len(e.nodes) && e.failures < maxFailures; id++ {
+		state := e.nodes[id].state
+		visited = append(visited, state)
+		step := e.stepFrom(id)
+		if e.model.Check != nil {
+			if wrong := e.model.Check(state, step); len(wrong) > 0 {
+				e.failures++
+				t.Errorf("%s\n%s  then %s: %s", strings.Join(wrong, "\n"), e.PathTo(state), step.Name, e.format(step.To))
+			}
+		}
+		if e.model.Disturb == nil {
+			continue
+		}
+		for _, move := range e.model.Disturb(state) {
+			e.add(move.To, id, move.Name)
+		}
+	}
+	return visited
+}
+
+func (e *Explorer[S]) add(s S, from int, by string) int {
+	id, known := e.ids[s]
+	if !known {
+		id = len(e.nodes)
+		e.ids[s] = id
+		e.nodes = append(e.nodes, node[S]{state: s, from: from, by: by, next: unknown, stepsToRest: unknown})
+	}
+	return id
+}
+
+// stepFrom takes a step once and remembers it: deciding is the dear part of a model.
+func (e *Explorer[S]) stepFrom(id int) Move[S] {
+	if e.nodes[id].next == unknown {
+		move := e.model.Step(e.nodes[id].state)
+		next := e.add(move.To, id, move.Name)
+		e.nodes[id].next, e.nodes[id].step = next, move.Name
+	}
+	n := e.nodes[id]
+	return Move[S]{Name: n.step, To: e.nodes[n.next].state}
+}
+
+// States returns every state that was visited, those that were reached first before the others.
+func (e *Explorer[S]) States() []S {
+	states := make([]S, len(e.nodes))
+	for id, n := range e.nodes {
+		states[id] = n.state
+	}
+	return states
+}
+
+// Steps counts the steps by name, such as how often each rule was followed.
+func (e *Explorer[S]) Steps() map[string]int {
+	counts := map[string]int{}
+	for _, n := range e.nodes {
+		if n.next != unknown {
+			counts[n.step]++
+		}
+	}
+	return counts
+}
+
+// Next returns the undisturbed step from a state.
+func (e *Explorer[S]) Next(s S) Move[S] { return e.stepFrom(e.add(s, unknown, "start")) }
+
+// IsAtRest reports whether an undisturbed step leads a state back to itself.
+func (e *Explorer[S]) IsAtRest(s S) bool { return e.Next(s).To == s }
+
+// PathToRest returns the undisturbed way from a state to the one where it comes to rest, both included. The test fails if
+// there is no such end.
+func (e *Explorer[S]) PathToRest(t testing.TB, s S) []S {
+	t.Helper()
+	path := []S{s}
+	for !e.IsAtRest(s) {
+		s = e.Next(s).To
+		path = append(path, s)
+		if len(path) > maxPath {
+			t.Fatalf("never comes to rest:\n%s", e.FormatPath(path[:maxPath/4]))
+		}
+	}
+	return path
+}
+
+// StepsToRest returns how many steps ahead of a state its last change is.
+func (e *Explorer[S]) StepsToRest(t testing.TB, s S) int {
+	t.Helper()
+	first := e.add(s, unknown, "start")
+	if e.nodes[first].stepsToRest != unknown {
+		return e.nodes[first].stepsToRest
+	}
+	path := e.PathToRest(t, s)
+	steps := 0
+	for i := len(path) - 1; i >= 0; i-- {
+		id := e.ids[path[i]]
+		if i+1 < len(path) && (steps > 0 || e.model.IsChange == nil || e.model.IsChange(path[i], path[i+1])) {
+			steps++
+		}
+		e.nodes[id].stepsToRest = steps
+	}
+	return steps
+}
+
+// PathTo shows how a state was first reached.
+func (e *Explorer[S]) PathTo(s S) string {
+	text := ""
+	for id := e.add(s, unknown, "start"); id != unknown; id = e.nodes[id].from {
+		n := e.nodes[id]
+		text = fmt.Sprintf("  %s: %s\n", n.by, e.format(n.state)) + text
+	}
+	return text
+}
+
+// FormatPath shows states with the steps between them.
+func (e *Explorer[S]) FormatPath(path []S) string {
+	var text strings.Builder
+	for _, s := range path {
+		fmt.Fprintf(&text, "  %s\n    %s\n", e.format(s), e.Next(s).Name)
+	}
+	return text.String()
+}
+
+func (e *Explorer[S]) format(s S) string {
+	if e.model.Format == nil {
+		return fmt.Sprintf("%+v", s)
+	}
+	return e.model.Format(s)
+}

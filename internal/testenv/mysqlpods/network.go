@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mysqlpods
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/torpor-dev/torpor/internal/testenv/mysqld"
+)
+
+// CutMode is how a node is cut off from all others, in both directions.
+type CutMode int
+
+// The ways of a cut.
+const (
+	// DropPackets lets nothing through and says nothing. What was sent meanwhile arrives when the cut heals.
+	DropPackets CutMode = iota + 1
+	// ResetConnections ends every connection and each new one.
+	ResetConnections
+)
+
+// notAnInstance is who is no instance.
+const notAnInstance = -1
+
+// Network is what lies between the Pods and everybody else: a link before each server, with the Pod's address. A connection
+// belongs to the instance that it leads to, and to the one whose server has opened it.
+type Network struct {
+	servers []*mysqld.Server
+	links   []*podLink
+
+	mu          sync.Mutex
+	cuts        map[int]CutMode
+	holes       map[int]chan struct{} // Closed when the cut heals.
+	connections map[*connection]struct{}
+}
+
+// podLink is one Pod's address.
+type podLink struct {
+	address   string
+	listeners []net.Listener
+}
+
+// connection is one connection through a link.
+type connection struct {
+	to, from int
+	client   net.Conn
+	server   net.Conn
+	done     chan struct{}
+	once     sync.Once
+}
+
+func newNetwork(t testing.TB, servers []*mysqld.Server) *Network {
+	t.Helper()
+	n := &Network{servers: servers, cuts: map[int]CutMode{}, holes: map[int]chan struct{}{}, connections: map[*connection]struct{}{}}
+	for i, s := range servers {
+		network := s.Address[:strings.LastIndex(s.Address, ".")]
+		n.links = append(n.links, &podLink{address: network + "." + strconv.Itoa(101+i)})
+		if err := n.OpenLink(t.Context(), i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() {
+		for i := range servers {
+			n.Heal(i)
+			n.CloseLink(i)
+		}
+	})
+	return n
+}
+
+// OpenLink lets an instance's address be listened on, as it is while a server runs.
+func (n *Network) OpenLink(ctx context.Context, i int) error {
+	var config net.ListenConfig
+	for _, port := range []int{mysqld.Port, mysqld.AdminPort} {
+		address := net.JoinHostPort(n.links[i].address, strconv.Itoa(port))
+		listener, err := config.Listen(ctx, "tcp", address)
+		if err != nil {
+			return fmt.Errorf("link instance %d: %w", i, err)
+		}
+		n.mu.Lock()
+		n.links[i].listeners = append(n.links[i].listeners, listener)
+		n.mu.Unlock()
+		target := net.JoinHostPort(n.servers[i].Address, strconv.Itoa(port))
+		go n.serveLink(context.WithoutCancel(ctx), i, listener, target)
+	}
+	return nil
+}
+
+// CloseLink refuses connections to an instance, whose server is gone. Behind a cut nobody would know.
+func (n *Network) CloseLink(i int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, l := range n.links[i].listeners {
+		_ = l.Close() // It is closed whatever it says.
+	}
+	n.links[i].listeners = nil
+	if n.cuts[i] == 0 {
+		n.endConnections(i)
+	}
+}
+
+// CutOff cuts an instance off.
+func (n *Network) CutOff(i int, how CutMode) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.cuts[i] = how
+	switch how {
+	case DropPackets:
+		n.holes[i] = make(chan struct{})
+	case ResetConnections:
+		n.endConnections(i)
+	}
+}
+
+// Heal takes a cut back.
+func (n *Network) Heal(i int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if hole := n.holes[i]; hole != nil {
+		close(hole)
+	}
+	delete(n.holes, i)
+	delete(n.cuts, i)
+}
+
+// IsCut says whether an instance is cut off.
+func (n *Network) IsCut(i int) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.cuts[i] != 0
+}
+
+// endConnections resets all connections of an instance. It is called with the lock held.
+func (n *Network) endConnections(i int) {
+	for p := range n.connections {
+		if p.to == i || p.from == i {
+			p.end()
+		}
+	}
+}
+
+func (n *Network) serveLink(ctx context.Context, i int, listener net.Listener, target string) {
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		go n.carryConnection(ctx, &connection{to: i, from: n.findOpener(conn), client: conn, done: make(chan struct{})}, target)
+	}
+}
+
+// carryConnection moves bytes until one side ends, and then, unless a cut hides it, ends the other.
+func (n *Network) carryConnection(ctx context.Context, p *connection, target string) {
+	defer p.end()
+	if !n.registerConnection(p) {
+		return
+	}
+	defer n.forgetConnection(p)
+	n.waitWhileCut(p)
+	var dialer net.Dialer
+	server, err := dialer.DialContext(ctx, "tcp", target)
+	if err != nil {
+		return
+	}
+	if !n.joinServer(p, server) {
+		return
+	}
+	var both sync.WaitGroup
+	both.Go(func() { n.copyBytes(p, server, p.client) })
+	both.Go(func() { n.copyBytes(p, p.client, server) })
+	both.Wait()
+}
+
+// joinServer adds the far side, unless the near one has ended meanwhile.
+func (n *Network) joinServer(p *connection, server net.Conn) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	select {
+	case <-p.done:
+		_ = server.Close() // Nobody has used it.
+		return false
+	default:
+		p.server = server
+		return true
+	}
+}
+
+func (n *Network) copyBytes(p *connection, to, from net.Conn) {
+	buffer := make([]byte, 32<<10)
+	for {
+		size, err := from.Read(buffer)
+		n.waitWhileCut(p)
+		if size > 0 {
+			if _, failed := to.Write(buffer[:size]); failed != nil {
+				err = failed
+			}
+		}
+		if err != nil {
+			n.mu.Lock()
+			p.end()
+			n.mu.Unlock()
+			return
+		}
+	}
+}
+
+// waitWhileCut returns when nothing hides the two ends from each other, or the connection has ended.
+func (n *Network) waitWhileCut(p *connection) {
+	for {
+		n.mu.Lock()
+		hole := n.holes[p.to]
+		if hole == nil {
+			hole = n.holes[p.from]
+		}
+		n.mu.Unlock()
+		if hole == nil {
+			return
+		}
+		select {
+		case <-hole:
+		case <-p.done:
+			return
+		}
+	}
+}
+
+// registerConnection says whether a connection may begin.
+func (n *Network) registerConnection(p *connection) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.cuts[p.to] == ResetConnections || n.cuts[p.from] == ResetConnections {
+		return false
+	}
+	n.connections[p] = struct{}{}
+	return true
+}
+
+func (n *Network) forgetConnection(p *connection) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.connections, p)
+}
+
+// end resets both sides.
+func (p *connection) end() {
+	p.once.Do(func() {
+		close(p.done)
+		for _, conn := range []net.Conn{p.client, p.server} {
+			if tcp, ok := conn.(*net.TCPConn); ok {
+				_ = tcp.SetLinger(0) // It is closed in any case.
+				_ = tcp.Close()
+			}
+		}
+	})
+}
