@@ -25,14 +25,14 @@ import (
 // Builder has the methods of controller-runtime's builder.Builder and notes what they are told; each start of the
 // group tells it to a new builder.Builder.
 type Builder struct {
-	mgr     manager.Manager
-	name    string
-	primary client.Object
-	others  []client.Object
-	maybe   []client.Object // the kinds of IfServed
-	options []Option
-	calls   []func(*builder.Builder)
-	errs    []error
+	mgr      manager.Manager
+	name     string
+	primary  client.Object
+	required []client.Object
+	optional []client.Object // the kinds of IfServed
+	options  []Option
+	calls    []func(*builder.Builder)
+	errs     []error
 }
 
 // IfServed makes a kind of Owns, Watches or WatchesMetadata optional: the controller runs whether or not it is served,
@@ -56,63 +56,63 @@ func NewControllerManagedBy(mgr manager.Manager) *Builder { return &Builder{mgr:
 // For sets the kind that is reconciled.
 func (b *Builder) For(object client.Object, opts ...builder.ForOption) *Builder {
 	if b.primary != nil {
-		return b.refuse("expected one kind in For, found %T after %T: watch the other one with Owns or Watches", object, b.primary)
+		return b.addError("expected one kind in For, found %T after %T: watch the other one with Owns or Watches", object, b.primary)
 	}
 	if object == nil {
-		return b.refuse("expected an object of the kind in For, found nil: pass one, for example &corev1.Pod{}")
+		return b.addError("expected an object of the kind in For, found nil: pass one, for example &corev1.Pod{}")
 	}
 	b.primary = object
-	return b.note(func(to *builder.Builder) { to.For(object, opts...) })
+	return b.addCall(func(to *builder.Builder) { to.For(object, opts...) })
 }
 
 // Owns adds a kind whose objects reconcile their owner.
 func (b *Builder) Owns(object client.Object, opts ...builder.OwnsOption) *Builder {
-	opts, optional := without(opts)
-	return b.needs("Owns", object, optional, func(to *builder.Builder) { to.Owns(object, opts...) })
+	opts, optional := splitIfServed(opts)
+	return b.addKind("Owns", object, optional, func(to *builder.Builder) { to.Owns(object, opts...) })
 }
 
 // Watches adds a kind whose events the handler maps to requests.
 func (b *Builder) Watches(object client.Object, h handler.EventHandler, opts ...builder.WatchesOption) *Builder {
-	opts, optional := without(opts)
-	return b.needs("Watches", object, optional, func(to *builder.Builder) { to.Watches(object, h, opts...) })
+	opts, optional := splitIfServed(opts)
+	return b.addKind("Watches", object, optional, func(to *builder.Builder) { to.Watches(object, h, opts...) })
 }
 
 // WatchesMetadata is Watches with a cache of nothing but metadata.
 func (b *Builder) WatchesMetadata(object client.Object, h handler.EventHandler, opts ...builder.WatchesOption) *Builder {
-	opts, optional := without(opts)
-	return b.needs("WatchesMetadata", object, optional, func(to *builder.Builder) { to.WatchesMetadata(object, h, opts...) })
+	opts, optional := splitIfServed(opts)
+	return b.addKind("WatchesMetadata", object, optional, func(to *builder.Builder) { to.WatchesMetadata(object, h, opts...) })
 }
 
 // WatchesRawSource adds a source, which has no part in the condition. It must be a source.Func: that runs once per
 // start, whereas the sources of controller-runtime cannot be started a second time.
 func (b *Builder) WatchesRawSource(src source.Source) *Builder {
 	if _, again := src.(source.Func); !again {
-		return b.refuse("expected a source.Func in WatchesRawSource, found %T, which may not bear a second start: make a new one in "+
+		return b.addError("expected a source.Func in WatchesRawSource, found %T, which may not bear a second start: make a new one in "+
 			"source.Func(func(ctx, queue) error { return source.Channel(events, handler).Start(ctx, queue) })", src)
 	}
-	return b.note(func(to *builder.Builder) { to.WatchesRawSource(src) })
+	return b.addCall(func(to *builder.Builder) { to.WatchesRawSource(src) })
 }
 
 // WithEventFilter adds a predicate for all watches but raw sources.
 func (b *Builder) WithEventFilter(p predicate.Predicate) *Builder {
-	return b.note(func(to *builder.Builder) { to.WithEventFilter(p) })
+	return b.addCall(func(to *builder.Builder) { to.WithEventFilter(p) })
 }
 
 // WithOptions sets the controller's options. With leader election, NeedLeaderElection: false and EnableWarmup have no
 // effect: a group starts on the leader only.
 func (b *Builder) WithOptions(options controller.Options) *Builder {
-	return b.note(func(to *builder.Builder) { to.WithOptions(options) })
+	return b.addCall(func(to *builder.Builder) { to.WithOptions(options) })
 }
 
 // WithLogConstructor sets how the controller makes its loggers.
 func (b *Builder) WithLogConstructor(logConstructor func(*reconcile.Request) logr.Logger) *Builder {
-	return b.note(func(to *builder.Builder) { to.WithLogConstructor(logConstructor) })
+	return b.addCall(func(to *builder.Builder) { to.WithLogConstructor(logConstructor) })
 }
 
 // Named sets the name of the controller and its group; the default is the lower-case kind of For.
 func (b *Builder) Named(name string) *Builder {
 	b.name = name
-	return b.note(func(to *builder.Builder) { to.Named(name) })
+	return b.addCall(func(to *builder.Builder) { to.Named(name) })
 }
 
 // WithGroup sets options of the group. The name of Named, or the default, comes after them.
@@ -131,10 +131,10 @@ func (b *Builder) Complete(r reconcile.Reconciler) error {
 // Build is Complete, and returns the group. controller-runtime's Build returns the Controller; here there is one per
 // start, and none while the group is dormant, so whatever were returned would be dead after the first stop.
 func (b *Builder) Build(r reconcile.Reconciler) (*Group, error) {
-	if err := b.check(r); err != nil {
+	if err := b.validate(r); err != nil {
 		return nil, fmt.Errorf("build conditional controller: %w", err)
 	}
-	kinds, err := served{objs: b.objects()}.resolve(b.mgr.GetScheme())
+	kinds, err := servedCondition{objs: b.requiredObjects()}.resolveKinds(b.mgr.GetScheme())
 	if err != nil {
 		return nil, fmt.Errorf("build conditional controller: %w", err)
 	}
@@ -142,28 +142,28 @@ func (b *Builder) Build(r reconcile.Reconciler) (*Group, error) {
 	if name == "" {
 		name = strings.ToLower(kinds[0].Kind)
 	}
-	fields, err := clientswap.Find(r, b.mgr)
+	fields, err := clientswap.FindFields(r, b.mgr)
 	if err != nil {
 		return nil, fmt.Errorf("build conditional controller %q: %w", name, err)
 	}
 	calls := slices.Clone(b.calls)
-	if err := replay(rehearsal{b.mgr}, calls, r); err != nil {
+	if err := buildController(dryRunManager{b.mgr}, calls, r); err != nil {
 		return nil, fmt.Errorf("build conditional controller %q: %w", name, err)
 	}
 	options := slices.Concat(b.options, []Option{Name(name)})
-	if len(b.maybe) > 0 {
-		options = append(options, Optional(b.maybe...))
+	if len(b.optional) > 0 {
+		options = append(options, Optional(b.optional...))
 	}
 	return Setup(b.mgr, Served(kinds...), func(mgr manager.Manager) error {
-		if err := fields.Bind(mgr); err != nil {
+		if err := fields.BindTo(mgr); err != nil {
 			return err
 		}
-		return replay(mgr, calls, r)
+		return buildController(mgr, calls, r)
 	}, options...)
 }
 
-// check finds what can be told without a look at the scheme.
-func (b *Builder) check(r reconcile.Reconciler) error {
+// validate finds what can be told without a look at the scheme.
+func (b *Builder) validate(r reconcile.Reconciler) error {
 	errs := slices.Clone(b.errs)
 	if b.mgr == nil {
 		errs = append(errs, errors.New("expected a manager in NewControllerManagedBy, found nil: pass the one of ctrl.NewManager"))
@@ -171,7 +171,7 @@ func (b *Builder) check(r reconcile.Reconciler) error {
 	if r == nil {
 		errs = append(errs, errors.New("expected a reconciler, found nil: pass one to Complete"))
 	}
-	if len(errs) == 0 && b.primary == nil && (b.name == "" || len(b.others) == 0) { // Somebody must be waited for.
+	if len(errs) == 0 && b.primary == nil && (b.name == "" || len(b.required) == 0) { // Somebody must be waited for.
 		errs = append(errs, errors.New("expected a kind to reconcile, found no For: call it, or Named and Watches; for a controller that waits for no kind use conditional.Setup"))
 	}
 	if strings.ContainsAny(b.name, "/ ") {
@@ -180,29 +180,29 @@ func (b *Builder) check(r reconcile.Reconciler) error {
 	return errors.Join(errs...)
 }
 
-// objects begins with the one of For, if there is one.
-func (b *Builder) objects() []client.Object {
+// requiredObjects begins with the one of For, if there is one.
+func (b *Builder) requiredObjects() []client.Object {
 	if b.primary == nil {
-		return b.others
+		return b.required
 	}
-	return append([]client.Object{b.primary}, b.others...)
+	return append([]client.Object{b.primary}, b.required...)
 }
 
-func (b *Builder) needs(method string, object client.Object, optional bool, call func(*builder.Builder)) *Builder {
+func (b *Builder) addKind(method string, object client.Object, optional bool, call func(*builder.Builder)) *Builder {
 	if object == nil {
-		return b.refuse("expected an object of the kind in %s, found nil: pass one, for example &corev1.Pod{}", method)
+		return b.addError("expected an object of the kind in %s, found nil: pass one, for example &corev1.Pod{}", method)
 	}
 	if optional {
-		b.maybe = append(b.maybe, object)
+		b.optional = append(b.optional, object)
 	} else {
-		b.others = append(b.others, object)
+		b.required = append(b.required, object)
 	}
-	return b.note(call)
+	return b.addCall(call)
 }
 
-// without takes IfServed out of the options, and tells whether it was there: controller-runtime would take it for an
+// splitIfServed takes IfServed out of the options, and tells whether it was there: controller-runtime would take it for an
 // empty set of predicates.
-func without[O any](opts []O) (rest []O, found bool) {
+func splitIfServed[O any](opts []O) (rest []O, found bool) {
 	for _, o := range opts {
 		if _, is := any(o).(ifServed); is {
 			found = true
@@ -213,17 +213,17 @@ func without[O any](opts []O) (rest []O, found bool) {
 	return rest, found
 }
 
-func (b *Builder) note(call func(*builder.Builder)) *Builder {
+func (b *Builder) addCall(call func(*builder.Builder)) *Builder {
 	b.calls = append(b.calls, call)
 	return b
 }
 
-func (b *Builder) refuse(format string, args ...any) *Builder {
+func (b *Builder) addError(format string, args ...any) *Builder {
 	b.errs = append(b.errs, fmt.Errorf(format, args...))
 	return b
 }
 
-func replay(mgr manager.Manager, calls []func(*builder.Builder), r reconcile.Reconciler) error {
+func buildController(mgr manager.Manager, calls []func(*builder.Builder), r reconcile.Reconciler) error {
 	to := builder.ControllerManagedBy(mgr)
 	for _, call := range calls {
 		call(to)
@@ -231,12 +231,12 @@ func replay(mgr manager.Manager, calls []func(*builder.Builder), r reconcile.Rec
 	return to.Complete(r)
 }
 
-// rehearsal is a manager that forgets what is added: a build on it shows the errors that controller-runtime finds.
-type rehearsal struct{ manager.Manager }
+// dryRunManager is a manager that forgets what is added: a build on it shows the errors that controller-runtime finds.
+type dryRunManager struct{ manager.Manager }
 
-func (rehearsal) Add(manager.Runnable) error { return nil }
+func (dryRunManager) Add(manager.Runnable) error { return nil }
 
-func (r rehearsal) GetControllerOptions() config.Controller {
+func (r dryRunManager) GetControllerOptions() config.Controller {
 	opts := r.Manager.GetControllerOptions()
 	opts.SkipNameValidation = new(true)
 	return opts

@@ -53,14 +53,14 @@ type Sources struct {
 	Scheme     *runtime.Scheme
 	Logger     logr.Logger
 
-	look              detect.Interest             // how kinds may be looked for, as the group's options say
+	interest          detect.Interest             // how kinds may be looked for, as the group's options say
 	stopOnTerminating bool                        // a kind whose CRD is being deleted counts as absent
-	terminating       func(kind string, now bool) // hears of CRDs that are being deleted; may be nil
-	outer             *managercache.Cache         // learns of kinds that come and go; may be nil
+	onTerminating     func(kind string, now bool) // hears of CRDs that are being deleted; may be nil
+	managerCache      *managercache.Cache         // learns of kinds that come and go; may be nil
 }
 
-func (src Sources) server() serverstate.Server {
-	return serverstate.Server{Config: src.Config, HTTPClient: src.HTTPClient, Scheme: src.Scheme, Outer: src.outer}
+func (src Sources) toServer() serverstate.APIServer {
+	return serverstate.APIServer{Config: src.Config, HTTPClient: src.HTTPClient, Scheme: src.Scheme, Outer: src.managerCache}
 }
 
 // validator is a condition that can tell bad use before it is observed.
@@ -69,34 +69,34 @@ type validator interface{ validate(src Sources) error }
 // All holds while all the conditions do; one that is False decides, then one that is Unknown. A change of any of
 // their identities restarts the group.
 func All(c ...Condition) Condition {
-	return combined("All", c, func() condition.Judge { return condition.All })
+	return newCombined("All", c, func() condition.JudgeFunc { return condition.All })
 }
 
 // Any holds while at least one of the conditions does; otherwise one that is Unknown decides. It has the identity of
 // one that holds and stays with it until that is False, so another one that begins to hold restarts nothing.
-func Any(c ...Condition) Condition { return combined("Any", c, condition.Any) }
+func Any(c ...Condition) Condition { return newCombined("Any", c, condition.Any) }
 
 // Not holds while the condition is False; Unknown stays Unknown.
 func Not(c Condition) Condition {
-	return combined("Not", []Condition{c}, func() condition.Judge { return condition.Not })
+	return newCombined("Not", []Condition{c}, func() condition.JudgeFunc { return condition.Not })
 }
 
 // On is c as the API server of another cluster has it: Served looks for its kinds there, Object watches there. The
 // cluster need not have been started. The group still runs with its own manager.
 func On(cl cluster.Cluster, c Condition) Condition {
 	there := func(src Sources) Sources {
-		src.Config, src.HTTPClient, src.Scheme, src.outer = cl.GetConfig(), cl.GetHTTPClient(), cl.GetScheme(), managercache.Of(cl.GetCache())
+		src.Config, src.HTTPClient, src.Scheme, src.managerCache = cl.GetConfig(), cl.GetHTTPClient(), cl.GetScheme(), managercache.FromCache(cl.GetCache())
 		return src
 	}
 	return builtinCondition{
-		name: "On(" + names([]Condition{c}) + ")",
-		check: func(src Sources) error {
+		name: "On(" + joinNames([]Condition{c}) + ")",
+		validateFunc: func(src Sources) error {
 			if cl == nil {
 				return errors.New("condition On needs a cluster, found nil: pass the one of cluster.New")
 			}
-			return checkAll("On", []Condition{c}, there(src))
+			return validateAll("On", []Condition{c}, there(src))
 		},
-		observe: func(ctx context.Context, src Sources, report func(Status)) error {
+		observeFunc: func(ctx context.Context, src Sources, report func(Status)) error {
 			return c.Observe(ctx, there(src), report)
 		},
 	}
@@ -108,14 +108,14 @@ func On(cl cluster.Cluster, c Condition) Condition {
 func Func(name string, every time.Duration, f func(context.Context) (bool, error)) Condition {
 	return builtinCondition{
 		name: name,
-		check: func(Sources) error {
+		validateFunc: func(Sources) error {
 			if name == "" || every <= 0 || f == nil {
 				return errors.New("condition Func needs a name, a period longer than 0 and a function: pass all three")
 			}
 			return nil
 		},
-		observe: func(ctx context.Context, _ Sources, report func(Status)) error {
-			condition.Poll(ctx, every, f, report)
+		observeFunc: func(ctx context.Context, _ Sources, report func(Status)) error {
+			condition.PollFunc(ctx, every, f, report)
 			return nil
 		},
 	}
@@ -127,15 +127,15 @@ func Func(name string, every time.Duration, f func(context.Context) (bool, error
 func Object(obj client.Object, key client.ObjectKey, f func(client.Object) bool) Condition {
 	return builtinCondition{
 		name: strings.Join([]string{objectName(obj), key.Namespace, key.Name}, ":"),
-		check: func(src Sources) error {
+		validateFunc: func(src Sources) error {
 			if obj == nil || key.Name == "" || f == nil {
 				return errors.New("condition Object needs an object of the type to watch, the name of one and a function: pass all three")
 			}
-			_, err := kindOf(obj, src.Scheme)
+			_, err := findKind(obj, src.Scheme)
 			return err
 		},
-		observe: func(ctx context.Context, src Sources, report func(Status)) error {
-			condition.Object{Config: src.Config, HTTPClient: src.HTTPClient, Scheme: src.Scheme, Like: obj, Key: key, Holds: f}.Watch(ctx, report)
+		observeFunc: func(ctx context.Context, src Sources, report func(Status)) error {
+			condition.ObjectCondition{Config: src.Config, HTTPClient: src.HTTPClient, Scheme: src.Scheme, Like: obj, Key: key, Holds: f}.Watch(ctx, report)
 			return nil
 		},
 	}
@@ -146,14 +146,14 @@ func Object(obj client.Object, key client.ObjectKey, f func(client.Object) bool)
 func Signal(name string, ch <-chan bool) Condition {
 	return builtinCondition{
 		name: name,
-		check: func(Sources) error {
+		validateFunc: func(Sources) error {
 			if name == "" || ch == nil {
 				return errors.New("condition Signal needs a name and a channel: pass both")
 			}
 			return nil
 		},
-		observe: func(ctx context.Context, _ Sources, report func(Status)) error {
-			condition.Follow(ctx, ch, report)
+		observeFunc: func(ctx context.Context, _ Sources, report func(Status)) error {
+			condition.FollowSignal(ctx, ch, report)
 			return nil
 		},
 	}
@@ -163,15 +163,15 @@ func Signal(name string, ch <-chan bool) Condition {
 // it has, which is Unknown at first. When c is Unknown, so is Stable at once, while the span goes on.
 func Stable(c Condition, forTrue, forFalse time.Duration) Condition {
 	return builtinCondition{
-		name: "Stable(" + names([]Condition{c}) + ")",
-		check: func(src Sources) error {
+		name: "Stable(" + joinNames([]Condition{c}) + ")",
+		validateFunc: func(src Sources) error {
 			if forTrue < 0 || forFalse < 0 {
 				return fmt.Errorf("condition Stable needs spans that are not negative, found %s and %s: correct them", forTrue, forFalse)
 			}
-			return checkAll("Stable", []Condition{c}, src)
+			return validateAll("Stable", []Condition{c}, src)
 		},
-		observe: func(ctx context.Context, src Sources, report func(Status)) error {
-			condition.Stable(ctx, childOf(c, src), condition.Hold{True: forTrue, False: forFalse}, report)
+		observeFunc: func(ctx context.Context, src Sources, report func(Status)) error {
+			condition.ObserveStable(ctx, newChild(c, src), condition.HoldTimes{True: forTrue, False: forFalse}, report)
 			return nil
 		},
 	}
@@ -179,41 +179,41 @@ func Stable(c Condition, forTrue, forFalse time.Duration) Condition {
 
 // builtinCondition is a Condition of this package.
 type builtinCondition struct {
-	name    string
-	check   func(Sources) error
-	observe func(context.Context, Sources, func(Status)) error
+	name         string
+	validateFunc func(Sources) error
+	observeFunc  func(context.Context, Sources, func(Status)) error
 }
 
 func (c builtinCondition) String() string { return c.name }
 
-func (c builtinCondition) validate(src Sources) error { return c.check(src) }
+func (c builtinCondition) validate(src Sources) error { return c.validateFunc(src) }
 
 func (c builtinCondition) Observe(ctx context.Context, src Sources, report func(Status)) error {
-	return c.observe(ctx, src, report)
+	return c.observeFunc(ctx, src, report)
 }
 
-// combined takes a function that makes a judge, for a judge may remember.
-func combined(name string, of []Condition, judge func() condition.Judge) Condition {
+// newCombined takes a function that makes a judge, for a judge may remember.
+func newCombined(name string, of []Condition, judge func() condition.JudgeFunc) Condition {
 	return builtinCondition{
-		name:  name + "(" + names(of) + ")",
-		check: func(src Sources) error { return checkAll(name, of, src) },
-		observe: func(ctx context.Context, src Sources, report func(Status)) error {
+		name:         name + "(" + joinNames(of) + ")",
+		validateFunc: func(src Sources) error { return validateAll(name, of, src) },
+		observeFunc: func(ctx context.Context, src Sources, report func(Status)) error {
 			var children []condition.Child
 			for _, c := range of {
-				children = append(children, childOf(c, src))
+				children = append(children, newChild(c, src))
 			}
-			condition.Combine(ctx, children, judge(), report)
+			condition.ObserveCombined(ctx, children, judge(), report)
 			return nil
 		},
 	}
 }
 
-func childOf(c Condition, src Sources) condition.Child {
+func newChild(c Condition, src Sources) condition.Child {
 	return condition.Child{Name: c.String(), Observe: func(ctx context.Context, report func(Status)) error { return c.Observe(ctx, src, report) }}
 }
 
-// names works before validation, so also for nil.
-func names(of []Condition) string {
+// joinNames works before validation, so also for nil.
+func joinNames(of []Condition) string {
 	var all []string
 	for _, c := range of {
 		all = append(all, fmt.Sprint(c))
@@ -221,7 +221,7 @@ func names(of []Condition) string {
 	return strings.Join(all, ",")
 }
 
-func checkAll(name string, of []Condition, src Sources) error {
+func validateAll(name string, of []Condition, src Sources) error {
 	if len(of) == 0 {
 		return fmt.Errorf("condition %s combines nothing: give at least one condition", name)
 	}

@@ -113,7 +113,7 @@ func TestFirstServedPrefers(t *testing.T) {
 			{Presence: world[0], Reason: "R", Identity: "id0"},
 			{Presence: world[1], Reason: "R", Identity: "id1"},
 		}
-		got := firstServed(kinds, verdicts)
+		got := firstServedStatus(kinds, verdicts)
 		if diff := cmp.Diff(want, answer{got.State, got.Identity}); diff != "" {
 			t.Errorf("%v (-want +got):\n%s", world, diff)
 		}

@@ -16,48 +16,48 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/torpor-dev/torpor/conditional/internal/machine"
 	"github.com/torpor-dev/torpor/conditional/internal/metrics"
 	"github.com/torpor-dev/torpor/conditional/internal/scope"
 	"github.com/torpor-dev/torpor/conditional/internal/serverstate"
+	"github.com/torpor-dev/torpor/conditional/internal/statemachine"
 )
 
 // Phase is where a group is.
-type Phase = machine.Phase
+type Phase = statemachine.Phase
 
 // The phases of a group.
 const (
-	Dormant  = machine.Dormant  // nothing of the group exists
-	Starting = machine.Starting // setup runs, the informers that it asked for sync
-	Running  = machine.Running  // setup is done and every runnable has been started; controllers sync what they watch by themselves
-	Draining = machine.Draining // stopped, runnables are returning
-	Stuck    = machine.Stuck    // a runnable has not returned within the drain timeout; nothing starts before it does
-	Failed   = machine.Failed   // setup or a runnable failed; the next try waits for the back-off
+	Dormant  = statemachine.Dormant  // nothing of the group exists
+	Starting = statemachine.Starting // setup runs, the informers that it asked for sync
+	Running  = statemachine.Running  // setup is done and every runnable has been started; controllers sync what they watch by themselves
+	Draining = statemachine.Draining // stopped, runnables are returning
+	Stuck    = statemachine.Stuck    // a runnable has not returned within the drain timeout; nothing starts before it does
+	Failed   = statemachine.Failed   // setup or a runnable failed; the next try waits for the back-off
 )
 
 // Group is a set of runnables that live and end together. It is a runnable of its manager.
 type Group struct {
-	mgr      manager.Manager
-	when     Condition
-	setup    SetupFunc
-	options  options
-	optional []schema.GroupVersionKind
-	standby  []schema.GroupVersionKind // of the options' objects
-	src      Sources
-	log      logr.Logger
-	gauges   *metrics.Gauges
-	hub      *serverstate.Hub
-	release  func() // frees the name and the hub
+	mgr           manager.Manager
+	condition     Condition
+	setup         SetupFunc
+	options       options
+	optionalKinds []schema.GroupVersionKind
+	standbyKinds  []schema.GroupVersionKind // of the options' objects
+	src           Sources
+	log           logr.Logger
+	metrics       *metrics.GroupMetrics
+	server        *serverstate.SharedState
+	release       func() // frees the name and the hub
 
-	mail  chan struct{}                 // holds a token when a new report waits
-	scope atomic.Pointer[scope.Manager] // of the present life
+	wakeup       chan struct{}                 // holds a token when a new report waits
+	currentScope atomic.Pointer[scope.Manager] // of the present life
 
 	mu          sync.Mutex
 	status      GroupStatus
-	asked       Status          // last report that was not Unknown
+	lastKnown   Status          // last report that was not Unknown
 	terminating map[string]bool // kinds whose CRD waits for its deletion, and whether that was told
-	moved       chan struct{}   // closed and replaced on every change
-	leads       bool
+	changed     chan struct{}   // closed and replaced on every change
+	isLeader    bool
 }
 
 // GroupStatus is a snapshot of a group.
@@ -82,8 +82,8 @@ func (g *Group) Status() GroupStatus {
 	return g.status
 }
 
-// shown is the status as the debug page has it.
-func (g *Group) shown() any {
+// pageStatus is the status as the debug page has it.
+func (g *Group) pageStatus() any {
 	s := g.Status()
 	s.Since, s.HeldUntil = s.Since.UTC(), s.HeldUntil.UTC()
 	return s
@@ -94,7 +94,7 @@ func (g *Group) shown() any {
 func (g *Group) Wait(ctx context.Context, phase Phase) error {
 	for {
 		g.mu.Lock()
-		now, moved := g.status.Phase, g.moved
+		now, moved := g.status.Phase, g.changed
 		g.mu.Unlock()
 		if now == phase {
 			return nil
@@ -123,11 +123,11 @@ func (g *Group) Checker(policy ReadyPolicy) healthz.Checker {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		switch {
-		case policy == RequireResolved && g.asked.State == Unknown:
+		case policy == RequireResolved && g.lastKnown.State == Unknown:
 			return fmt.Errorf("group %s: the condition is not known yet: %s", g.options.name, g.status.Condition.Message)
-		case policy == RequireRunning && g.leads && !g.status.HeldUntil.IsZero():
+		case policy == RequireRunning && g.isLeader && !g.status.HeldUntil.IsZero():
 			return fmt.Errorf("group %s is Dormant, expected Running: its restart limit holds it back until %s", g.options.name, g.status.HeldUntil.Format(time.RFC3339))
-		case policy == RequireRunning && g.leads && g.status.Phase != Running:
+		case policy == RequireRunning && g.isLeader && g.status.Phase != Running:
 			return fmt.Errorf("group %s is %s, expected Running: %s", g.options.name, g.status.Phase, g.status.Error)
 		}
 		return nil
@@ -137,42 +137,42 @@ func (g *Group) Checker(policy ReadyPolicy) healthz.Checker {
 // NeedLeaderElection is false: every replica detects, only the leader activates.
 func (g *Group) NeedLeaderElection() bool { return false }
 
-// report takes one status of the condition and wakes the loop.
-func (g *Group) report(s Status) {
+// reportCondition takes one status of the condition and wakes the loop.
+func (g *Group) reportCondition(s Status) {
 	g.mu.Lock()
 	if s != g.status.Condition {
 		g.status.Condition = s
-		g.announceLocked()
+		g.notifyWaitersLocked()
 	}
 	if s.State != Unknown {
-		g.asked = s
+		g.lastKnown = s
 	}
 	g.mu.Unlock()
-	g.wake()
+	g.wakeLoop()
 }
 
-func (g *Group) wake() {
+func (g *Group) wakeLoop() {
 	select {
-	case g.mail <- struct{}{}:
+	case g.wakeup <- struct{}{}:
 	default:
 	}
 }
 
-// hold shows until when the restart limit holds the group back; the zero time means that it does not.
-func (g *Group) hold(until time.Time) {
+// setHeldUntil shows until when the restart limit holds the group back; the zero time means that it does not.
+func (g *Group) setHeldUntil(until time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.status.HeldUntil != until {
 		g.status.HeldUntil = until
-		g.announceLocked()
+		g.notifyWaitersLocked()
 	}
 }
 
-// enter notes a move, then tells waiters, metrics and the log.
-func (g *Group) enter(to Phase, why machine.Fact, err error) Transition {
-	t, condition := g.move(to, why, err)
-	g.gauges.Show(t.Group, to)
-	g.gauges.Count(t.Group, to, why)
+// enterPhase notes a move, then tells waiters, metrics and the log.
+func (g *Group) enterPhase(to Phase, why statemachine.Fact, err error) Transition {
+	t, condition := g.setPhase(to, why, err)
+	g.metrics.SetPhase(t.Group, to)
+	g.metrics.CountTransition(t.Group, to, why)
 	log := g.log.WithValues("from", t.From, "to", to, "fact", why, "condition", condition.State.String(), "reason", condition.Reason)
 	if err != nil {
 		log.Error(err, "phase changed")
@@ -182,7 +182,7 @@ func (g *Group) enter(to Phase, why machine.Fact, err error) Transition {
 	return t
 }
 
-func (g *Group) move(to Phase, why machine.Fact, err error) (Transition, Status) {
+func (g *Group) setPhase(to Phase, why statemachine.Fact, err error) (Transition, Status) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	t := Transition{Group: g.options.name, From: g.status.Phase, To: to, Reason: string(why), Err: err, At: time.Now()}
@@ -192,25 +192,25 @@ func (g *Group) move(to Phase, why machine.Fact, err error) (Transition, Status)
 	} else if to == Running {
 		g.status.Error = ""
 	}
-	g.announceLocked()
+	g.notifyWaitersLocked()
 	return t, g.status.Condition
 }
 
-func (g *Group) announceLocked() {
-	close(g.moved)
-	g.moved = make(chan struct{})
+func (g *Group) notifyWaitersLocked() {
+	close(g.changed)
+	g.changed = make(chan struct{})
 }
 
 func (g *Group) checkHealth(r *http.Request) error {
-	return g.checkScope(r, (*scope.Manager).HealthzChecks)
+	return g.runScopeChecks(r, (*scope.Manager).HealthzChecks)
 }
 
 func (g *Group) checkReady(r *http.Request) error {
-	return g.checkScope(r, (*scope.Manager).ReadyzChecks)
+	return g.runScopeChecks(r, (*scope.Manager).ReadyzChecks)
 }
 
-func (g *Group) checkScope(r *http.Request, of func(*scope.Manager) map[string]healthz.Checker) error {
-	live := g.scope.Load()
+func (g *Group) runScopeChecks(r *http.Request, of func(*scope.Manager) map[string]healthz.Checker) error {
+	live := g.currentScope.Load()
 	if live == nil {
 		return nil
 	}
@@ -223,8 +223,8 @@ func (g *Group) checkScope(r *http.Request, of func(*scope.Manager) map[string]h
 	return errors.Join(errs...)
 }
 
-func (g *Group) serveExtra(w http.ResponseWriter, r *http.Request) {
-	if live := g.scope.Load(); live != nil {
+func (g *Group) serveScopeHandler(w http.ResponseWriter, r *http.Request) {
+	if live := g.currentScope.Load(); live != nil {
 		live.ServeExtra(w, r)
 		return
 	}

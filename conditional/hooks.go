@@ -47,8 +47,8 @@ const (
 // maxNote is what the API server takes of an event's note, in bytes.
 const maxNote = 1024
 
-// record writes an event, if the group has a recorder.
-func (g *Group) record(eventType, reason, action, note string) {
+// recordEvent writes an event, if the group has a recorder.
+func (g *Group) recordEvent(eventType, reason, action, note string) {
 	if g.options.recorder == nil {
 		return
 	}
@@ -57,27 +57,27 @@ func (g *Group) record(eventType, reason, action, note string) {
 	g.options.recorder.Eventf(g.options.regarding, nil, eventType, reason, action, "%s", note)
 }
 
-// tell records the event of a transition. Ran says that the life it is about has been Running.
-func (g *Group) tell(t Transition, ran bool) {
+// recordTransition records the event of a transition. Ran says that the life it is about has been Running.
+func (g *Group) recordTransition(t Transition, ran bool) {
 	condition := g.Status().Condition
 	switch {
 	case t.To == Running:
-		g.record(corev1.EventTypeNormal, ControllerStarted, "Start", "all its runnables have been started: "+condition.Reason)
+		g.recordEvent(corev1.EventTypeNormal, ControllerStarted, "Start", "all its runnables have been started: "+condition.Reason)
 	case t.To == Stuck:
-		g.record(corev1.EventTypeWarning, ControllerStuck, "Stop",
+		g.recordEvent(corev1.EventTypeWarning, ControllerStuck, "Stop",
 			fmt.Sprintf("something has not returned within %s; nothing starts before it does", g.options.drainTimeout))
 	case t.From == Failed: // This end was told before.
 	case t.To == Failed && !ran:
-		g.record(corev1.EventTypeWarning, ControllerStartFailed, "Start", t.Err.Error())
+		g.recordEvent(corev1.EventTypeWarning, ControllerStartFailed, "Start", t.Err.Error())
 	case (t.To == Dormant || t.To == Failed) && ran && t.Err != nil:
-		g.record(corev1.EventTypeWarning, ControllerStopped, "Stop", t.Err.Error())
+		g.recordEvent(corev1.EventTypeWarning, ControllerStopped, "Stop", t.Err.Error())
 	case t.To == Dormant && ran:
-		g.record(corev1.EventTypeNormal, ControllerStopped, "Stop", "everything has returned: "+condition.Reason)
+		g.recordEvent(corev1.EventTypeNormal, ControllerStopped, "Stop", "everything has returned: "+condition.Reason)
 	}
 }
 
-// terminates notes that the CRD of a kind waits for its deletion, or no longer does.
-func (g *Group) terminates(kind string, now bool) {
+// setTerminating notes that the CRD of a kind waits for its deletion, or no longer does.
+func (g *Group) setTerminating(kind string, now bool) {
 	g.mu.Lock()
 	if _, known := g.terminating[kind]; now && !known {
 		g.terminating[kind] = false
@@ -85,11 +85,11 @@ func (g *Group) terminates(kind string, now bool) {
 		delete(g.terminating, kind)
 	}
 	g.mu.Unlock()
-	g.wake()
+	g.wakeLoop()
 }
 
-// warn tells once of every CRD that waits for its deletion while something of the group lives.
-func (g *Group) warn() {
+// warnTerminating tells once of every CRD that waits for its deletion while something of the group lives.
+func (g *Group) warnTerminating() {
 	g.mu.Lock()
 	var kinds []string
 	for kind, told := range g.terminating {
@@ -106,12 +106,12 @@ func (g *Group) warn() {
 	}
 	for _, kind := range kinds {
 		g.log.Info("a CRD is being deleted", "kind", kind, "then", what)
-		g.record(corev1.EventTypeNormal, ControllerTerminating, "Terminate", "the CRD of "+kind+" is being deleted: "+what)
+		g.recordEvent(corev1.EventTypeNormal, ControllerTerminating, "Terminate", "the CRD of "+kind+" is being deleted: "+what)
 	}
 }
 
-// guard calls foreign code, whose panic is an error.
-func (g *Group) guard(what string, call func() error) (err error) {
+// callRecovering calls foreign code, whose panic is an error.
+func (g *Group) callRecovering(what string, call func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			g.log.Info("a function of the group's author panicked", "function", what, "stack", string(debug.Stack()))
@@ -124,25 +124,25 @@ func (g *Group) guard(what string, call func() error) (err error) {
 	return nil
 }
 
-func (g *Group) onTransition(t Transition) {
+func (g *Group) callOnTransition(t Transition) {
 	if g.options.hooks.OnTransition == nil {
 		return
 	}
-	if err := g.guard("OnTransition", func() error { g.options.hooks.OnTransition(t); return nil }); err != nil {
+	if err := g.callRecovering("OnTransition", func() error { g.options.hooks.OnTransition(t); return nil }); err != nil {
 		g.log.Error(err, "hook failed", "from", t.From, "to", t.To)
 	}
 }
 
-func (g *Group) beforeStart(ctx context.Context) error {
+func (g *Group) callBeforeStart(ctx context.Context) error {
 	if g.options.hooks.BeforeStart == nil {
 		return nil
 	}
-	return g.guard("BeforeStart", func() error { return g.options.hooks.BeforeStart(ctx) })
+	return g.callRecovering("BeforeStart", func() error { return g.options.hooks.BeforeStart(ctx) })
 }
 
-// afterStop calls the hook although ctx may have ended.
-func (g *Group) afterStop(ctx context.Context) error {
+// callAfterStop calls the hook although ctx may have ended.
+func (g *Group) callAfterStop(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.options.drainTimeout)
 	defer cancel()
-	return g.guard("AfterStop", func() error { return g.options.hooks.AfterStop(ctx) })
+	return g.callRecovering("AfterStop", func() error { return g.options.hooks.AfterStop(ctx) })
 }

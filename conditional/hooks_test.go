@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/torpor-dev/torpor/conditional/internal/machine"
+	"github.com/torpor-dev/torpor/conditional/internal/statemachine"
 )
 
 // diary is written by many goroutines.
@@ -266,8 +266,8 @@ func TestTransitionsAreToldWithoutALock(t *testing.T) {
 
 // TestClockThatIsSetMovesNothing asks for a monotonic reading, which bubbles do not have.
 func TestClockThatIsSetMovesNothing(t *testing.T) {
-	g := &Group{moved: make(chan struct{})}
-	if tr, _ := g.move(Running, machine.Up, nil); !strings.Contains(tr.At.String(), " m=") {
+	g := &Group{changed: make(chan struct{})}
+	if tr, _ := g.setPhase(Running, statemachine.Up, nil); !strings.Contains(tr.At.String(), " m=") {
 		t.Errorf("%s has no monotonic reading: spans and pauses that begin with it would follow the wall clock", tr.At)
 	}
 }
@@ -347,7 +347,7 @@ func (d doomed) Observe(ctx context.Context, src Sources, report func(Status)) e
 	for {
 		select {
 		case now := <-d.dooms:
-			src.terminating("Widget.v1.example.com", now)
+			src.onTerminating("Widget.v1.example.com", now)
 		case status := <-d.says:
 			report(status)
 		case <-ctx.Done():

@@ -30,7 +30,7 @@ type options struct {
 	hooks             Hooks
 	recorder          events.EventRecorder
 	regarding         runtime.Object
-	look              detect.Interest
+	interest          detect.Interest
 	stopOnTerminating bool
 	optional          []client.Object
 	keepInformers     time.Duration
@@ -40,29 +40,29 @@ type options struct {
 	errs []error
 }
 
-func defaults(when Condition) options {
+func defaultOptions(when Condition) options {
 	return options{
 		name:             when.String(),
 		drainTimeout:     30 * time.Second,
-		startBackoff:     condition.Backoff(),
+		startBackoff:     condition.DefaultBackoff(),
 		restartBurst:     5,
 		restartPause:     wait.Backoff{Duration: 10 * time.Second, Factor: 2, Steps: 1 << 30, Cap: time.Minute},
 		dormantAdmission: RefuseAdmission,
 	}
 }
 
-// expect notes an error of an option.
-func (o *options) expect(ok bool, format string, args ...any) {
+// addErrorUnless notes an error of an option.
+func (o *options) addErrorUnless(ok bool, format string, args ...any) {
 	if !ok {
 		o.errs = append(o.errs, fmt.Errorf(format, args...))
 	}
 }
 
-// check returns what is wrong with the options, alone and together.
-func (o *options) check() error {
-	o.expect(o.name != "" && !strings.ContainsAny(o.name, "/ "),
+// validate returns what is wrong with the options, alone and together.
+func (o *options) validate() error {
+	o.addErrorUnless(o.name != "" && !strings.ContainsAny(o.name, "/ "),
 		"expected a group's name without slash and space, found %q: set one with conditional.Name", o.name)
-	o.expect(o.look.Poll == 0 || len(o.look.CRDs) == 0,
+	o.addErrorUnless(o.interest.Poll == 0 || len(o.interest.CRDs) == 0,
 		"expected Poll or WatchNamed, found both: drop WatchNamed, for a group that polls watches nothing")
 	return errors.Join(o.errs...)
 }
@@ -73,7 +73,7 @@ func Name(name string) Option { return func(o *options) { o.name = name } }
 // DrainTimeout sets how long a stop waits for the runnables before the group is Stuck; the default is 30 s.
 func DrainTimeout(d time.Duration) Option {
 	return func(o *options) {
-		o.expect(d > 0, "expected a DrainTimeout longer than 0, found %s: correct it", d)
+		o.addErrorUnless(d > 0, "expected a DrainTimeout longer than 0, found %s: correct it", d)
 		o.drainTimeout = d
 	}
 }
@@ -82,7 +82,7 @@ func DrainTimeout(d time.Duration) Option {
 // condition changes, and after a start that lasted longer than its Cap.
 func StartBackoff(b wait.Backoff) Option {
 	return func(o *options) {
-		o.expect(b.Duration > 0, "expected a StartBackoff whose Duration is longer than 0, found %s: correct it", b.Duration)
+		o.addErrorUnless(b.Duration > 0, "expected a StartBackoff whose Duration is longer than 0, found %s: correct it", b.Duration)
 		o.startBackoff = b
 	}
 }
@@ -93,8 +93,8 @@ func StartBackoff(b wait.Backoff) Option {
 // what counts. After 10 minutes in Running all former starts are forgotten.
 func RestartLimit(burst int, pause wait.Backoff) Option {
 	return func(o *options) {
-		o.expect(burst > 0, "expected a RestartLimit of at least 1 start, found %d: correct it", burst)
-		o.expect(pause.Duration > 0, "expected a RestartLimit with a pause longer than 0, found %s: correct its Duration", pause.Duration)
+		o.addErrorUnless(burst > 0, "expected a RestartLimit of at least 1 start, found %d: correct it", burst)
+		o.addErrorUnless(pause.Duration > 0, "expected a RestartLimit with a pause longer than 0, found %s: correct its Duration", pause.Duration)
 		o.restartBurst, o.restartPause = burst, pause
 	}
 }
@@ -106,7 +106,7 @@ func WithHooks(h Hooks) Option { return func(o *options) { o.hooks = h } }
 // the constants for their reasons. mgr.GetEventRecorder makes a recorder.
 func Events(rec events.EventRecorder, regarding runtime.Object) Option {
 	return func(o *options) {
-		o.expect(rec != nil && regarding != nil, "expected a recorder and an object in Events, found nil: pass both")
+		o.addErrorUnless(rec != nil && regarding != nil, "expected a recorder and an object in Events, found nil: pass both")
 		o.recorder, o.regarding = rec, regarding
 	}
 }
@@ -115,8 +115,8 @@ func Events(rec events.EventRecorder, regarding runtime.Object) Option {
 // come up to that much later.
 func Poll(interval time.Duration) Option {
 	return func(o *options) {
-		o.expect(interval > 0, "expected an interval longer than 0 in Poll, found %s: correct it", interval)
-		o.look.Poll = interval
+		o.addErrorUnless(interval > 0, "expected an interval longer than 0 in Poll, found %s: correct it", interval)
+		o.interest.Poll = interval
 	}
 }
 
@@ -124,19 +124,19 @@ func Poll(interval time.Duration) Option {
 // (resourceNames). A name is <plural>.<group>.
 func WatchNamed(crdNames ...string) Option {
 	return func(o *options) {
-		o.expect(len(crdNames) > 0, "expected names of CRDs in WatchNamed, found none: pass at least one, for example widgets.example.com")
+		o.addErrorUnless(len(crdNames) > 0, "expected names of CRDs in WatchNamed, found none: pass at least one, for example widgets.example.com")
 		for _, name := range crdNames {
 			plural, group, _ := strings.Cut(name, ".")
-			o.expect(plural != "" && group != "" && !strings.ContainsAny(name, "/ "),
+			o.addErrorUnless(plural != "" && group != "" && !strings.ContainsAny(name, "/ "),
 				"expected <plural>.<group> in WatchNamed, found %q: pass the CRD's name, for example widgets.example.com", name)
 		}
-		o.look.CRDs = crdNames
+		o.interest.CRDs = crdNames
 	}
 }
 
 // APIServices also watches APIServices, so that kinds of aggregated API servers are seen to come and go. It needs the
 // right to list and watch apiservices.apiregistration.k8s.io.
-func APIServices() Option { return func(o *options) { o.look.APIServices = true } }
+func APIServices() Option { return func(o *options) { o.interest.APIServices = true } }
 
 // StopOnTerminating stops the group when the deletion of a CRD is asked for, and not only when it is gone. Finalizers
 // of the group's controllers then stay on, and with them the objects and the CRD, unless somebody else takes them off.
@@ -146,7 +146,7 @@ func StopOnTerminating() Option { return func(o *options) { o.stopOnTerminating 
 // their kinds.
 func Optional(objs ...client.Object) Option {
 	return func(o *options) {
-		o.expect(len(objs) > 0, "expected objects in Optional, found none: pass at least one, for example &corev1.Pod{}")
+		o.addErrorUnless(len(objs) > 0, "expected objects in Optional, found none: pass at least one, for example &corev1.Pod{}")
 		o.optional = append(o.optional, objs...)
 	}
 }
@@ -155,7 +155,7 @@ func Optional(objs ...client.Object) Option {
 // synced. The default is not to keep them.
 func KeepInformers(ttl time.Duration) Option {
 	return func(o *options) {
-		o.expect(ttl > 0, "expected a time longer than 0 in KeepInformers, found %s: correct it", ttl)
+		o.addErrorUnless(ttl > 0, "expected a time longer than 0 in KeepInformers, found %s: correct it", ttl)
 		o.keepInformers = ttl
 	}
 }
@@ -165,13 +165,13 @@ func KeepInformers(ttl time.Duration) Option {
 // controllers watch, in the same form (Go type, unstructured or metadata); an informer with a field index is not shared.
 func WarmStandby(objs ...client.Object) Option {
 	return func(o *options) {
-		o.expect(len(objs) > 0, "expected objects in WarmStandby, found none: pass those that the controllers watch, for example &corev1.Pod{}")
+		o.addErrorUnless(len(objs) > 0, "expected objects in WarmStandby, found none: pass those that the controllers watch, for example &corev1.Pod{}")
 		o.standby = append(o.standby, objs...)
 	}
 }
 
 // AdmissionPolicy says how the admission webhooks of a group answer while it is dormant.
-type AdmissionPolicy = webhooks.Policy
+type AdmissionPolicy = webhooks.DormantPolicy
 
 // The policies of DormantAdmission.
 const (
@@ -183,7 +183,7 @@ const (
 // Conversion webhooks are served all the time.
 func DormantAdmission(policy AdmissionPolicy) Option {
 	return func(o *options) {
-		o.expect(policy == RefuseAdmission || policy == AllowAdmission,
+		o.addErrorUnless(policy == RefuseAdmission || policy == AllowAdmission,
 			"expected RefuseAdmission or AllowAdmission in DormantAdmission, found %q: pass one of them", policy)
 		o.dormantAdmission = policy
 	}

@@ -19,10 +19,10 @@ import (
 )
 
 // Served holds while the API server serves all the given kinds, built-in ones or those of CRDs.
-func Served(gvks ...schema.GroupVersionKind) Condition { return served{gvks: gvks} }
+func Served(gvks ...schema.GroupVersionKind) Condition { return servedCondition{gvks: gvks} }
 
 // ServedObject is Served for the kinds that the manager's scheme gives to the objects.
-func ServedObject(objs ...client.Object) Condition { return served{objs: objs} }
+func ServedObject(objs ...client.Object) Condition { return servedCondition{objs: objs} }
 
 // FirstServed holds while the API server serves at least one of the versions, and finds the first of them that is
 // served: its identity names the version, so that the group restarts when that changes. A setup function finds the
@@ -34,43 +34,43 @@ func FirstServed(gk schema.GroupKind, versions ...string) Condition {
 	}
 	return builtinCondition{
 		name: fmt.Sprintf("FirstServed(%s,%s)", gk, strings.Join(versions, ",")),
-		check: func(Sources) error {
+		validateFunc: func(Sources) error {
 			if gk.Kind == "" || len(versions) == 0 || slices.Contains(versions, "") {
 				return fmt.Errorf("condition FirstServed needs a kind and versions, found %q and %q: complete it", gk, versions)
 			}
 			return nil
 		},
-		observe: func(ctx context.Context, src Sources, report func(Status)) error {
-			return detectWith(ctx, src, kinds, func(verdicts []detect.Verdict) { report(firstServed(kinds, verdicts)) })
+		observeFunc: func(ctx context.Context, src Sources, report func(Status)) error {
+			return observeKinds(ctx, src, kinds, func(verdicts []detect.Verdict) { report(firstServedStatus(kinds, verdicts)) })
 		},
 	}
 }
 
-// firstServed takes the first version that is served. A preferred one that is unclear is not passed over: a doubt
+// firstServedStatus takes the first version that is served. A preferred one that is unclear is not passed over: a doubt
 // must not switch versions.
-func firstServed(kinds []schema.GroupVersionKind, verdicts []detect.Verdict) Status {
+func firstServedStatus(kinds []schema.GroupVersionKind, verdicts []detect.Verdict) Status {
 	for i, v := range verdicts {
 		switch v.Presence {
 		case detect.Served:
 			return Status{State: True, Reason: v.Reason, Message: "the version is " + kinds[i].Version, Identity: v.Identity}
 		case detect.Unclear:
-			return Status{State: Unknown, Reason: v.Reason, Message: nameOf(kinds[i]) + ": " + v.Message}
+			return Status{State: Unknown, Reason: v.Reason, Message: kindName(kinds[i]) + ": " + v.Message}
 		case detect.Absent:
 		}
 	}
 	return Status{State: False, Reason: "NotServed", Message: "the API server serves none of the versions"}
 }
 
-type served struct {
+type servedCondition struct {
 	gvks []schema.GroupVersionKind
 	objs []client.Object
 }
 
 // String returns the kinds as Kind.version.group, and Go types where only the scheme knows the kind.
-func (s served) String() string {
+func (s servedCondition) String() string {
 	var names []string
 	for _, gvk := range s.gvks {
-		names = append(names, nameOf(gvk))
+		names = append(names, kindName(gvk))
 	}
 	for _, obj := range s.objs {
 		names = append(names, objectName(obj))
@@ -81,25 +81,25 @@ func (s served) String() string {
 func objectName(obj client.Object) string {
 	if obj != nil {
 		if gvk := obj.GetObjectKind().GroupVersionKind(); !gvk.Empty() {
-			return nameOf(gvk)
+			return kindName(gvk)
 		}
 	}
 	return strings.TrimPrefix(fmt.Sprintf("%T", obj), "*")
 }
 
-func nameOf(gvk schema.GroupVersionKind) string {
+func kindName(gvk schema.GroupVersionKind) string {
 	return strings.TrimSuffix(gvk.Kind+"."+gvk.Version+"."+gvk.Group, ".")
 }
 
-func (s served) validate(src Sources) error {
-	_, err := s.resolve(src.Scheme)
+func (s servedCondition) validate(src Sources) error {
+	_, err := s.resolveKinds(src.Scheme)
 	return err
 }
 
-func (s served) resolve(scheme *runtime.Scheme) ([]schema.GroupVersionKind, error) {
+func (s servedCondition) resolveKinds(scheme *runtime.Scheme) ([]schema.GroupVersionKind, error) {
 	kinds := append([]schema.GroupVersionKind(nil), s.gvks...)
 	for _, obj := range s.objs {
-		gvk, err := kindOf(obj, scheme)
+		gvk, err := findKind(obj, scheme)
 		if err != nil {
 			return nil, err
 		}
@@ -116,7 +116,7 @@ func (s served) resolve(scheme *runtime.Scheme) ([]schema.GroupVersionKind, erro
 	return kinds, nil
 }
 
-func kindOf(obj client.Object, scheme *runtime.Scheme) (schema.GroupVersionKind, error) {
+func findKind(obj client.Object, scheme *runtime.Scheme) (schema.GroupVersionKind, error) {
 	gvk, err := apiutil.GVKForObject(obj, scheme)
 	if err != nil {
 		return gvk, fmt.Errorf("find the kind of %T in the scheme of its manager or cluster (add it with AddToScheme): %w", obj, err)
@@ -124,26 +124,26 @@ func kindOf(obj client.Object, scheme *runtime.Scheme) (schema.GroupVersionKind,
 	return gvk, nil
 }
 
-func (s served) Observe(ctx context.Context, src Sources, report func(Status)) error {
-	kinds, err := s.resolve(src.Scheme)
+func (s servedCondition) Observe(ctx context.Context, src Sources, report func(Status)) error {
+	kinds, err := s.resolveKinds(src.Scheme)
 	if err != nil {
 		return err
 	}
-	return detectWith(ctx, src, kinds, func(verdicts []detect.Verdict) { report(allServed(verdicts)) })
+	return observeKinds(ctx, src, kinds, func(verdicts []detect.Verdict) { report(allServedStatus(verdicts)) })
 }
 
-func detectWith(ctx context.Context, src Sources, kinds []schema.GroupVersionKind, report func([]detect.Verdict)) error {
-	h, release, err := serverstate.Of(src.server(), src.Logger)
+func observeKinds(ctx context.Context, src Sources, kinds []schema.GroupVersionKind, report func([]detect.Verdict)) error {
+	h, release, err := serverstate.AcquireState(src.toServer(), src.Logger)
 	if err != nil {
 		return err
 	}
 	defer release()
-	look := src.look
+	look := src.interest
 	look.Kinds = kinds
-	tell := src.tellTerminating(kinds)
+	tell := src.terminatingReporter(kinds)
 	cancel, err := h.Detector.Subscribe(look, func(verdicts []detect.Verdict) {
 		tell(verdicts)
-		if err := src.outer.Learn(ctx, kinds, verdicts); err != nil {
+		if err := src.managerCache.NoteVerdicts(ctx, kinds, verdicts); err != nil {
 			src.Logger.Error(err, "the manager's client does not forget where kinds were")
 		}
 		if src.stopOnTerminating {
@@ -159,13 +159,13 @@ func detectWith(ctx context.Context, src Sources, kinds []schema.GroupVersionKin
 	return nil
 }
 
-// tellTerminating returns what tells the group of CRDs whose deletion begins or ends.
-func (src Sources) tellTerminating(kinds []schema.GroupVersionKind) func([]detect.Verdict) {
+// terminatingReporter returns what tells the group of CRDs whose deletion begins or ends.
+func (src Sources) terminatingReporter(kinds []schema.GroupVersionKind) func([]detect.Verdict) {
 	told := make([]bool, len(kinds))
 	return func(verdicts []detect.Verdict) {
 		for i, v := range verdicts {
-			if v.Terminating != told[i] && src.terminating != nil {
-				src.terminating(nameOf(kinds[i]), v.Terminating)
+			if v.Terminating != told[i] && src.onTerminating != nil {
+				src.onTerminating(kindName(kinds[i]), v.Terminating)
 			}
 			told[i] = v.Terminating
 		}
@@ -183,24 +183,24 @@ func withoutTerminating(verdicts []detect.Verdict) []detect.Verdict {
 	return verdicts
 }
 
-// allServed is the three-valued AND: one absent kind decides, then one unclear kind.
-func allServed(verdicts []detect.Verdict) Status {
+// allServedStatus is the three-valued AND: one absent kind decides, then one unclear kind.
+func allServedStatus(verdicts []detect.Verdict) Status {
 	var identities []string
 	decides := detect.Verdict{Presence: detect.Served, Reason: "Served"}
 	for _, v := range verdicts {
 		identities = append(identities, v.Identity)
-		if weight(v) > weight(decides) {
+		if verdictWeight(v) > verdictWeight(decides) {
 			decides = v
 		}
 	}
-	status := Status{State: stateOf(decides.Presence), Reason: decides.Reason, Message: decides.Message}
+	status := Status{State: stateFromPresence(decides.Presence), Reason: decides.Reason, Message: decides.Message}
 	if status.State == True {
 		status.Identity = strings.Join(identities, ",")
 	}
 	return status
 }
 
-func weight(v detect.Verdict) int {
+func verdictWeight(v detect.Verdict) int {
 	switch {
 	case v.Presence == detect.Absent:
 		return 3
@@ -212,7 +212,7 @@ func weight(v detect.Verdict) int {
 	return 0
 }
 
-func stateOf(p detect.Presence) State {
+func stateFromPresence(p detect.Presence) State {
 	switch p {
 	case detect.Served:
 		return True

@@ -30,7 +30,7 @@ func Setup(mgr manager.Manager, when Condition, setup SetupFunc, opts ...Option)
 	if mgr == nil || when == nil || setup == nil {
 		return nil, errors.New("conditional.Setup needs a manager, a condition and a setup function, found nil: pass all three")
 	}
-	o := defaults(when)
+	o := defaultOptions(when)
 	for _, opt := range opts {
 		opt(&o)
 	}
@@ -43,78 +43,78 @@ func Setup(mgr manager.Manager, when Condition, setup SetupFunc, opts ...Option)
 
 func newGroup(mgr manager.Manager, when Condition, setup SetupFunc, o options) (*Group, error) {
 	g := &Group{
-		mgr: mgr, when: when, setup: setup, options: o,
-		src:         Sources{Config: mgr.GetConfig(), HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), outer: managercache.Of(mgr.GetCache())},
+		mgr: mgr, condition: when, setup: setup, options: o,
+		src:         Sources{Config: mgr.GetConfig(), HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), managerCache: managercache.FromCache(mgr.GetCache())},
 		log:         mgr.GetLogger().WithName("conditional").WithValues("group", o.name),
-		mail:        make(chan struct{}, 1),
-		moved:       make(chan struct{}),
+		wakeup:      make(chan struct{}, 1),
+		changed:     make(chan struct{}),
 		terminating: map[string]bool{},
 		status:      GroupStatus{Name: o.name, Phase: Dormant, Since: time.Now()},
 	}
 	g.src.Logger = g.log
-	g.src.look, g.src.stopOnTerminating, g.src.terminating = o.look, o.stopOnTerminating, g.terminates
+	g.src.interest, g.src.stopOnTerminating, g.src.onTerminating = o.interest, o.stopOnTerminating, g.setTerminating
 	if v, ok := when.(validator); ok {
 		if err := v.validate(g.src); err != nil {
 			return nil, err
 		}
 	}
-	if err := o.check(); err != nil {
+	if err := o.validate(); err != nil {
 		return nil, err
 	}
 	if len(o.optional) > 0 {
 		var err error
-		if g.optional, err = (served{objs: o.optional}).resolve(g.src.Scheme); err != nil {
+		if g.optionalKinds, err = (servedCondition{objs: o.optional}).resolveKinds(g.src.Scheme); err != nil {
 			return nil, fmt.Errorf("optional kinds: %w", err)
 		}
 	}
 	if len(o.standby) > 0 {
 		var err error
-		if g.standby, err = (served{objs: o.standby}).resolve(g.src.Scheme); err != nil {
+		if g.standbyKinds, err = (servedCondition{objs: o.standby}).resolveKinds(g.src.Scheme); err != nil {
 			return nil, fmt.Errorf("kinds of WarmStandby: %w", err)
 		}
 	}
-	return g, g.join()
+	return g, g.joinProcess()
 }
 
-// join makes the group known to its process and its manager; nothing of it remains after an error.
-func (g *Group) join() (err error) {
-	if g.gauges, err = metrics.New(); err != nil {
+// joinProcess makes the group known to its process and its manager; nothing of it remains after an error.
+func (g *Group) joinProcess() (err error) {
+	if g.metrics, err = metrics.New(); err != nil {
 		return err
 	}
 	// As with the names of controllers, SkipNameValidation lets two groups share a name, and with it their metrics.
 	skip := g.mgr.GetControllerOptions().SkipNameValidation
-	leave, first, err := registry.Join(registry.Group{
-		Name: g.options.name, Shared: skip != nil && *skip, Elected: g.mgr.Elected(), Status: g.shown,
+	leave, first, err := registry.AddGroup(registry.GroupEntry{
+		Name: g.options.name, Shared: skip != nil && *skip, Elected: g.mgr.Elected(), Status: g.pageStatus,
 	})
 	if err != nil {
 		return err
 	}
 	g.release = leave
-	h, quit, err := serverstate.Of(g.src.server(), g.log)
+	h, quit, err := serverstate.AcquireState(g.src.toServer(), g.log)
 	if err != nil {
 		g.release()
 		return err
 	}
-	g.hub, g.release = h, func() { quit(); leave() }
-	if err := g.register(first); err != nil {
+	g.server, g.release = h, func() { quit(); leave() }
+	if err := g.addToManager(first); err != nil {
 		g.release()
 		return err
 	}
 	return nil
 }
 
-// register adds the group and, while the manager still accepts them, the page of all its groups and the aggregates for
+// addToManager adds the group and, while the manager still accepts them, the page of all its groups and the aggregates for
 // what scopes add later.
-func (g *Group) register(first bool) error {
+func (g *Group) addToManager(first bool) error {
 	page := "/debug/conditional"
 	prefix := page + "/" + g.options.name
 	err := errors.Join(
 		g.mgr.AddHealthzCheck("conditional-"+g.options.name, g.checkHealth),
 		g.mgr.AddReadyzCheck("conditional-"+g.options.name, g.checkReady),
-		g.mgr.AddMetricsServerExtraHandler(prefix+"/", http.StripPrefix(prefix, http.HandlerFunc(g.serveExtra))),
+		g.mgr.AddMetricsServerExtraHandler(prefix+"/", http.StripPrefix(prefix, http.HandlerFunc(g.serveScopeHandler))),
 	)
 	if err == nil && first {
-		err = g.mgr.AddMetricsServerExtraHandler(page, registry.Page(g.mgr.Elected()))
+		err = g.mgr.AddMetricsServerExtraHandler(page, registry.StatusPage(g.mgr.Elected()))
 	}
 	if err != nil {
 		return err
@@ -137,4 +137,4 @@ func (g *Group) register(first bool) error {
 // The manager's own client and cache, which code outside of groups uses, follow the kinds that groups wait for: while
 // one is absent, the cache refuses it with a NoKindMatchError, and informers that exist only because of reads end; when
 // it comes back with another scope or plural, the client finds it. The manager's API reader does not.
-func ManagerOptions(o manager.Options) manager.Options { return managercache.Wrap(o) }
+func ManagerOptions(o manager.Options) manager.Options { return managercache.WrapOptions(o) }

@@ -47,7 +47,7 @@ func (k ClusterKind[name, object, request]) ForCluster(n name, cl cluster.Cluste
 	if cl == nil || k.Handler == nil {
 		return nil, false, errors.New("conditional.ClusterKind needs a cluster and a Handler, found nil: pass both")
 	}
-	if _, err := kindOf(k.Object, cl.GetScheme()); err != nil {
+	if _, err := findKind(k.Object, cl.GetScheme()); err != nil {
 		return nil, false, err
 	}
 	return &kindSource[object, request]{cl: cl, obj: k.Object, handler: k.Handler(n, cl), predicates: k.Predicates}, true, nil
@@ -63,11 +63,11 @@ type kindSource[object client.Object, request comparable] struct {
 
 // Start follows the kind until ctx ends.
 func (s *kindSource[object, request]) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[request]) error {
-	gvk, err := kindOf(s.obj, s.cl.GetScheme())
+	gvk, err := findKind(s.obj, s.cl.GetScheme())
 	if err != nil {
 		return err
 	}
-	h, release, err := serverstate.Of(serverstate.ServerOf(s.cl), logr.FromContextOrDiscard(ctx))
+	h, release, err := serverstate.AcquireState(serverstate.FromCluster(s.cl), logr.FromContextOrDiscard(ctx))
 	if err != nil {
 		return err
 	}

@@ -125,14 +125,14 @@ func TestAWarmStandbyListsNothingWhenItTakesOver(t *testing.T) {
 func (s *apiServer) expectHeld(r *replica, informers int) {
 	s.t.Helper()
 	s.eventually("the replica has the informers that it should have", func(context.Context) (bool, error) {
-		return r.group.hub.Informers.Informers() == informers, nil
+		return r.group.server.Informers.InformerCount() == informers, nil
 	})
 }
 
 // synced waits until the standby's informer has listed what there is: a second use of it can read then.
 func (s *apiServer) synced(r *replica) {
 	s.t.Helper()
-	c, release, err := scope.NewCache(r, r.group.hub, scope.Options{})
+	c, release, err := scope.NewCache(r, r.group.server, scope.Options{})
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -48,10 +48,10 @@ func TestServedWhileACRDIsDeleted(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(c.waits, allServed(c.verdicts)); diff != "" {
+			if diff := cmp.Diff(c.waits, allServedStatus(c.verdicts)); diff != "" {
 				t.Errorf("that waits (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(c.stop, allServed(withoutTerminating(c.verdicts))); diff != "" {
+			if diff := cmp.Diff(c.stop, allServedStatus(withoutTerminating(c.verdicts))); diff != "" {
 				t.Errorf("that stops (-want +got):\n%s", diff)
 			}
 		})

@@ -17,18 +17,18 @@ type Child struct {
 	Observe func(ctx context.Context, report func(Status)) error
 }
 
-// Backoff grows from 1 s to 5 min.
-func Backoff() wait.Backoff {
+// DefaultBackoff grows from 1 s to 5 min.
+func DefaultBackoff() wait.Backoff {
 	return wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.1, Steps: 1 << 30, Cap: 5 * time.Minute}
 }
 
-// Keep observes the child until ctx ends, again with a back-off after an error or a panic, which it reports as
+// ObserveWithBackoff observes the child until ctx ends, again with a back-off after an error or a panic, which it reports as
 // Unknown. The back-off begins anew after an observation that lasted longer than its Cap.
-func (c Child) Keep(ctx context.Context, backoff wait.Backoff, report func(Status)) {
+func (c Child) ObserveWithBackoff(ctx context.Context, backoff wait.Backoff, report func(Status)) {
 	pause := backoff
 	for ctx.Err() == nil {
 		began := time.Now()
-		err := c.once(ctx, report)
+		err := c.observeOnce(ctx, report)
 		if err == nil || ctx.Err() != nil {
 			return
 		}
@@ -43,7 +43,7 @@ func (c Child) Keep(ctx context.Context, backoff wait.Backoff, report func(Statu
 	}
 }
 
-func (c Child) once(ctx context.Context, report func(Status)) (err error) {
+func (c Child) observeOnce(ctx context.Context, report func(Status)) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("condition %s panicked: %v", c.Name, p)

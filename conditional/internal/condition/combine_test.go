@@ -105,7 +105,7 @@ func TestCombineObservesAgainAfterAFailure(t *testing.T) {
 				return nil
 			}}
 			inBubble(t, func(ctx context.Context, report func(Status)) {
-				Combine(ctx, []Child{frail, steady}, All, report)
+				ObserveCombined(ctx, []Child{frail, steady}, All, report)
 			}, func(p *tape) {
 				p.want(t, "at first", Unknown, "ObserveFailed")
 				if got := p.last().Message; !strings.HasPrefix(got, "frail is Unknown: ") || !strings.Contains(got, "boom") {
@@ -131,7 +131,7 @@ func TestCombineReportsEachChange(t *testing.T) {
 		p, ended := &tape{}, make(chan struct{})
 		go func() {
 			defer close(ended)
-			Combine(ctx, []Child{told("a", a), told("b", b)}, Any(), p.report)
+			ObserveCombined(ctx, []Child{told("a", a), told("b", b)}, Any(), p.report)
 		}()
 		a <- Status{State: False, Reason: "Off"}
 		p.want(t, "one has not reported", Unknown, "NotReported")
@@ -153,7 +153,9 @@ func TestKeepForgetsOldFailures(t *testing.T) {
 		}
 		return errors.New("boom")
 	}}
-	inBubble(t, func(ctx context.Context, report func(Status)) { frail.Keep(ctx, Backoff(), report) }, func(p *tape) {
+	inBubble(t, func(ctx context.Context, report func(Status)) {
+		frail.ObserveWithBackoff(ctx, DefaultBackoff(), report)
+	}, func(p *tape) {
 		pass(40 * time.Second) // 1 + 2 + 4 + 8 + 16 s and a tenth of jitter.
 		p.want(t, "after five failures", True, "Works")
 		pass(time.Hour)
@@ -168,7 +170,7 @@ func TestFollow(t *testing.T) {
 		signal, ended, p := make(chan bool), make(chan struct{}), &tape{}
 		go func() {
 			defer close(ended)
-			Follow(t.Context(), signal, p.report)
+			FollowSignal(t.Context(), signal, p.report)
 		}()
 		p.want(t, "before a signal", Unknown, "NoSignal")
 		signal <- true
@@ -179,7 +181,7 @@ func TestFollow(t *testing.T) {
 		<-ended
 		p.want(t, "closed", False, "SignalFalse")
 	})
-	inBubble(t, func(ctx context.Context, report func(Status)) { Follow(ctx, make(chan bool), report) }, func(p *tape) {
+	inBubble(t, func(ctx context.Context, report func(Status)) { FollowSignal(ctx, make(chan bool), report) }, func(p *tape) {
 		p.want(t, "silent", Unknown, "NoSignal")
 	})
 }

@@ -26,12 +26,12 @@ const (
 	listTimeout  = 10 * time.Second
 	watchTimeout = 5 * time.Minute // then the server ends the watch, and the object is listed anew
 	watchSlack   = 30 * time.Second
-	shortest     = time.Second // a watch that ends sooner is a fault, lest listing becomes a busy loop
+	minWatchTime = time.Second // a watch that ends sooner is a fault, lest listing becomes a busy loop
 	longestPause = 30 * time.Second
 )
 
-// Object is one object of an API server and a question about it.
-type Object struct {
+// ObjectCondition is one object of an API server and a question about it.
+type ObjectCondition struct {
 	Config     *rest.Config
 	HTTPClient *http.Client
 	Scheme     *runtime.Scheme
@@ -42,41 +42,41 @@ type Object struct {
 
 // Watch reports the answer on every change until ctx ends. Each failure is Unknown, and is followed by another try
 // with a new client: the kind may have got another scope or plural.
-func (o Object) Watch(ctx context.Context, report func(Status)) {
-	pause := Backoff()
+func (o ObjectCondition) Watch(ctx context.Context, report func(Status)) {
+	pause := DefaultBackoff()
 	pause.Cap = longestPause
-	Child{Name: o.Key.String(), Observe: o.observe}.Keep(ctx, pause, report)
+	Child{Name: o.Key.String(), Observe: o.observeObject}.ObserveWithBackoff(ctx, pause, report)
 }
 
-func (o Object) observe(ctx context.Context, report func(Status)) error {
+func (o ObjectCondition) observeObject(ctx context.Context, report func(Status)) error {
 	c, err := client.NewWithWatch(o.Config, client.Options{HTTPClient: o.HTTPClient, Scheme: o.Scheme})
 	if err != nil {
 		return fmt.Errorf("build a client: %w", err)
 	}
 	for ctx.Err() == nil {
 		began := time.Now()
-		if err := o.follow(ctx, c, report); err != nil {
+		if err := o.listAndWatch(ctx, c, report); err != nil {
 			return err
 		}
-		if time.Since(began) < shortest && ctx.Err() == nil {
+		if time.Since(began) < minWatchTime && ctx.Err() == nil {
 			return errors.New("the API server ended the watch at once")
 		}
 	}
 	return nil
 }
 
-// follow lists the object, then watches it until the server ends the watch.
-func (o Object) follow(ctx context.Context, c client.WithWatch, report func(Status)) error {
-	list, err := o.list()
+// listAndWatch lists the object, then watches it until the server ends the watch.
+func (o ObjectCondition) listAndWatch(ctx context.Context, c client.WithWatch, report func(Status)) error {
+	list, err := o.newListOfKind()
 	if err != nil {
 		return err
 	}
-	if err := o.read(ctx, c, list, report); err != nil {
+	if err := o.listObject(ctx, c, list, report); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, watchTimeout+watchSlack)
 	defer cancel()
-	only := o.only()
+	only := o.selectObject()
 	only.Raw = &metav1.ListOptions{ResourceVersion: list.GetResourceVersion(), TimeoutSeconds: new(int64(watchTimeout / time.Second))}
 	events, err := c.Watch(ctx, list, only)
 	if err != nil {
@@ -91,17 +91,17 @@ func (o Object) follow(ctx context.Context, c client.WithWatch, report func(Stat
 			if !open {
 				return nil
 			}
-			if err := o.take(e, report); err != nil {
+			if err := o.handleEvent(e, report); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-func (o Object) read(ctx context.Context, c client.Reader, list client.ObjectList, report func(Status)) error {
+func (o ObjectCondition) listObject(ctx context.Context, c client.Reader, list client.ObjectList, report func(Status)) error {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
-	if err := c.List(ctx, list, o.only()); err != nil {
+	if err := c.List(ctx, list, o.selectObject()); err != nil {
 		return fmt.Errorf("list: %w", err)
 	}
 	found, err := meta.ExtractList(list)
@@ -109,18 +109,18 @@ func (o Object) read(ctx context.Context, c client.Reader, list client.ObjectLis
 		return fmt.Errorf("read the list: %w", err)
 	}
 	if len(found) == 0 {
-		report(o.absent())
+		report(o.absentStatus())
 		return nil
 	}
-	return o.judge(found[0], report)
+	return o.reportObject(found[0], report)
 }
 
-func (o Object) take(e watch.Event, report func(Status)) error {
+func (o ObjectCondition) handleEvent(e watch.Event, report func(Status)) error {
 	switch e.Type {
 	case watch.Added, watch.Modified:
-		return o.judge(e.Object, report)
+		return o.reportObject(e.Object, report)
 	case watch.Deleted:
-		report(o.absent())
+		report(o.absentStatus())
 	case watch.Error:
 		return fmt.Errorf("watch: %w", k8serrors.FromObject(e.Object))
 	case watch.Bookmark:
@@ -128,26 +128,26 @@ func (o Object) take(e watch.Event, report func(Status)) error {
 	return nil
 }
 
-func (o Object) judge(found runtime.Object, report func(Status)) error {
+func (o ObjectCondition) reportObject(found runtime.Object, report func(Status)) error {
 	obj, ok := found.(client.Object)
 	if !ok {
 		return fmt.Errorf("expected an object with metadata, found %T", found)
 	}
-	state := stateOf(o.Holds(obj))
+	state := stateFromBool(o.Holds(obj))
 	report(Status{State: state, Reason: "Object" + state.String()})
 	return nil
 }
 
-func (o Object) absent() Status {
+func (o ObjectCondition) absentStatus() Status {
 	return Status{State: False, Reason: "NotFound", Message: "the object does not exist"}
 }
 
-func (o Object) only() *client.ListOptions {
+func (o ObjectCondition) selectObject() *client.ListOptions {
 	return &client.ListOptions{Namespace: o.Key.Namespace, FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, o.Key.Name)}
 }
 
-// list returns an empty list of the object's representation.
-func (o Object) list() (client.ObjectList, error) {
+// newListOfKind returns an empty list of the object's representation.
+func (o ObjectCondition) newListOfKind() (client.ObjectList, error) {
 	kind, err := apiutil.GVKForObject(o.Like, o.Scheme)
 	if err != nil {
 		return nil, fmt.Errorf("find the kind of %T: %w", o.Like, err)

@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// maxCall bounds one call of a function.
-const maxCall = 10 * time.Second
+// maxCallTime bounds one call of a function.
+const maxCallTime = 10 * time.Second
 
-// Poll calls f at once and then every so often until ctx ends, and reports what it says. A call that outlives its
+// PollFunc calls f at once and then every so often until ctx ends, and reports what it says. A call that outlives its
 // deadline is Unknown and is not waited for when ctx ends, but no other call begins before it has returned.
-func Poll(ctx context.Context, every time.Duration, f func(context.Context) (bool, error), report func(Status)) {
+func PollFunc(ctx context.Context, every time.Duration, f func(context.Context) (bool, error), report func(Status)) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for ctx.Err() == nil { // A tick may wait beside the end of ctx.
-		ask(ctx, min(every, maxCall), f, report)
+		callWithDeadline(ctx, min(every, maxCallTime), f, report)
 		select {
 		case <-ctx.Done():
 		case <-ticker.C:
@@ -26,11 +26,11 @@ func Poll(ctx context.Context, every time.Duration, f func(context.Context) (boo
 	}
 }
 
-func ask(ctx context.Context, limit time.Duration, f func(context.Context) (bool, error), report func(Status)) {
+func callWithDeadline(ctx context.Context, limit time.Duration, f func(context.Context) (bool, error), report func(Status)) {
 	timed, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	answer := make(chan Status, 1) // Room, so that a late call can always return.
-	go func() { answer <- call(timed, limit, f) }()
+	go func() { answer <- callFunc(timed, limit, f) }()
 	select {
 	case s := <-answer:
 		if ctx.Err() == nil {
@@ -42,14 +42,14 @@ func ask(ctx context.Context, limit time.Duration, f func(context.Context) (bool
 	if ctx.Err() != nil {
 		return
 	}
-	report(late(limit))
+	report(timeoutStatus(limit))
 	select {
 	case <-answer:
 	case <-ctx.Done():
 	}
 }
 
-func call(ctx context.Context, limit time.Duration, f func(context.Context) (bool, error)) (s Status) {
+func callFunc(ctx context.Context, limit time.Duration, f func(context.Context) (bool, error)) (s Status) {
 	defer func() {
 		if p := recover(); p != nil {
 			s = Status{State: Unknown, Reason: "FuncPanicked", Message: fmt.Sprint(p)}
@@ -58,13 +58,13 @@ func call(ctx context.Context, limit time.Duration, f func(context.Context) (boo
 	holds, err := f(ctx)
 	switch {
 	case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return late(limit)
+		return timeoutStatus(limit)
 	case err != nil:
 		return Status{State: Unknown, Reason: "FuncFailed", Message: err.Error()}
 	}
-	return Status{State: stateOf(holds), Reason: "Func" + stateOf(holds).String()}
+	return Status{State: stateFromBool(holds), Reason: "Func" + stateFromBool(holds).String()}
 }
 
-func late(limit time.Duration) Status {
+func timeoutStatus(limit time.Duration) Status {
 	return Status{State: Unknown, Reason: "FuncTimedOut", Message: "no answer within " + limit.String()}
 }

@@ -31,7 +31,7 @@ func TestPoll(t *testing.T) {
 				calls.Add(1)
 				return c.f(ctx)
 			}
-			inBubble(t, func(ctx context.Context, report func(Status)) { Poll(ctx, time.Minute, f, report) }, func(p *tape) {
+			inBubble(t, func(ctx context.Context, report func(Status)) { PollFunc(ctx, time.Minute, f, report) }, func(p *tape) {
 				pass(11 * time.Second)
 				p.want(t, name, c.state, c.reason)
 				pass(9*time.Minute + time.Second)
@@ -52,7 +52,7 @@ func TestPollBoundsACall(t *testing.T) {
 			limit.Store(int64(time.Until(deadline)))
 			return true, ctx.Err()
 		}
-		inBubble(t, func(ctx context.Context, report func(Status)) { Poll(ctx, every, f, report) }, func(p *tape) {
+		inBubble(t, func(ctx context.Context, report func(Status)) { PollFunc(ctx, every, f, report) }, func(p *tape) {
 			p.want(t, "at once", True, "FuncTrue")
 		})
 		if got := time.Duration(limit.Load()); got != want {
@@ -73,7 +73,7 @@ func TestPollDoesNotWaitForACallThatBlocks(t *testing.T) {
 			return true, nil
 		}
 		deafChild := Child{Name: "deaf", Observe: func(ctx context.Context, report func(Status)) error {
-			Poll(ctx, time.Second, deaf, report)
+			PollFunc(ctx, time.Second, deaf, report)
 			return nil
 		}}
 		says := make(chan Status)
@@ -81,7 +81,7 @@ func TestPollDoesNotWaitForACallThatBlocks(t *testing.T) {
 		p, ended := &tape{}, make(chan struct{})
 		go func() {
 			defer close(ended)
-			Combine(ctx, []Child{deafChild, told("other", says)}, Any(), p.report)
+			ObserveCombined(ctx, []Child{deafChild, told("other", says)}, Any(), p.report)
 		}()
 		pass(time.Hour)
 		p.want(t, "one blocks, one is silent", Unknown, "Several")

@@ -4,8 +4,8 @@ package condition
 
 import "context"
 
-// Follow reports what comes through the channel until it is closed or ctx ends.
-func Follow(ctx context.Context, signal <-chan bool, report func(Status)) {
+// FollowSignal reports what comes through the channel until it is closed or ctx ends.
+func FollowSignal(ctx context.Context, signal <-chan bool, report func(Status)) {
 	report(Status{State: Unknown, Reason: "NoSignal", Message: "nothing has been signalled yet"})
 	for {
 		select {
@@ -13,7 +13,7 @@ func Follow(ctx context.Context, signal <-chan bool, report func(Status)) {
 			if !open {
 				return
 			}
-			report(Status{State: stateOf(on), Reason: "Signal" + stateOf(on).String()})
+			report(Status{State: stateFromBool(on), Reason: "Signal" + stateFromBool(on).String()})
 		case <-ctx.Done():
 			return
 		}

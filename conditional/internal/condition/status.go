@@ -42,7 +42,7 @@ type Status struct {
 	Identity string `json:"identity,omitempty"`
 }
 
-func stateOf(holds bool) State {
+func stateFromBool(holds bool) State {
 	if holds {
 		return True
 	}

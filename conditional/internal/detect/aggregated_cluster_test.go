@@ -132,7 +132,7 @@ func answer(what any) http.HandlerFunc {
 // quietUnless looks on for as many looks as would be believed, if they were misses.
 func (v *viewer) quietUnless(f *feed, bad Presence) {
 	v.t.Helper()
-	before := v.Probes()["unreadable"]
+	before := v.ProbeCounts()["unreadable"]
 	eventually(v.t, "the outage was seen several times", func(context.Context) bool {
 		select {
 		case got := <-f.verdicts:
@@ -141,6 +141,6 @@ func (v *viewer) quietUnless(f *feed, bad Presence) {
 			}
 		default:
 		}
-		return v.Probes()["unreadable"] >= before+missesNeeded+2
+		return v.ProbeCounts()["unreadable"] >= before+missesNeeded+2
 	})
 }

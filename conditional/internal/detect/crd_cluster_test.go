@@ -44,7 +44,7 @@ func testLifeOfACRD(t *testing.T, c *cluster) {
 		f.expect("the end", is(Absent))
 	}
 	slices.Sort(took)
-	t.Logf("established until reported: median %s, worst %s; %d requests in %d cycles: %v", took[len(took)/2], took[len(took)-1], v.count(""), len(took), v.Probes())
+	t.Logf("established until reported: median %s, worst %s; %d requests in %d cycles: %v", took[len(took)/2], took[len(took)-1], v.count(""), len(took), v.ProbeCounts())
 
 	// A CRD whose object has a finalizer stays served until that is taken off.
 	c.install(t, def)
@@ -160,7 +160,7 @@ func testStorm(t *testing.T, c *cluster) {
 	for _, f := range feeds {
 		f.expect("service", is(Served))
 	}
-	t.Logf("%s after the last creation all are served, %d requests: %v", time.Since(begin), v.count("")-idle, v.Probes())
+	t.Logf("%s after the last creation all are served, %d requests: %v", time.Since(begin), v.count("")-idle, v.ProbeCounts())
 	for i := range kinds {
 		if err := c.Delete(t.Context(), crdOf(kinds[i], fmt.Sprint("kind", i, "s"))); err != nil {
 			t.Error(err)

@@ -50,20 +50,20 @@ func (i Interest) validate() error {
 	return nil
 }
 
-// targets are the watches that the interest needs.
-func (i Interest) targets() []target {
+// watchTargets are the watches that the interest needs.
+func (i Interest) watchTargets() []watchTarget {
 	if i.Poll > 0 {
 		return nil
 	}
-	var all []target
+	var all []watchTarget
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(i.CRDs))) {
-		all = append(all, target{resource: crdResource, name: name})
+		all = append(all, watchTarget{resource: crdResource, name: name})
 	}
 	if len(all) == 0 {
-		all = append(all, target{resource: crdResource})
+		all = append(all, watchTarget{resource: crdResource})
 	}
 	if i.APIServices {
-		all = append(all, target{resource: apiServiceResource})
+		all = append(all, watchTarget{resource: apiServiceResource})
 	}
 	return all
 }
@@ -71,27 +71,27 @@ func (i Interest) targets() []target {
 // Detector tells many subscribers about the kinds of one API server. It works while there are subscribers: one
 // goroutine reports, another one or a few hold each watch, and up to looksAtOnce look at the server when one is due.
 type Detector struct {
-	world world
-	log   logr.Logger
-	tally *tally
+	server   apiServer
+	log      logr.Logger
+	outcomes *outcomeCounter
 
-	mu    sync.Mutex
-	loop  *loop           // nil while nobody is subscribed
-	ended <-chan struct{} // closed when the loop before has ended
-	told  map[target]bool // the watches whose refusal was logged
+	mu             sync.Mutex
+	loop           *detectionLoop       // nil while nobody is subscribed
+	previousEnded  <-chan struct{}      // closed when the loop before has ended
+	loggedRefusals map[watchTarget]bool // the watches whose refusal was logged
 }
 
 // New returns a detector that has not made a request yet. It uses hc for all of them, and never closes it.
 func New(cfg *rest.Config, hc *http.Client, log logr.Logger) (*Detector, error) {
-	w, err := newServer(cfg, hc)
+	w, err := newRESTServer(cfg, hc)
 	if err != nil {
 		return nil, err
 	}
 	return newDetector(w, log), nil
 }
 
-func newDetector(w world, log logr.Logger) *Detector {
-	return &Detector{world: w, log: log, tally: &tally{}, told: map[target]bool{}}
+func newDetector(w apiServer, log logr.Logger) *Detector {
+	return &Detector{server: w, log: log, outcomes: &outcomeCounter{}, loggedRefusals: map[watchTarget]bool{}}
 }
 
 // Subscribe reports the verdicts on the kinds, in their order, soon and whenever one of them moves, until cancel is
@@ -108,24 +108,24 @@ func (d *Detector) Subscribe(i Interest, report func([]Verdict)) (cancel func(),
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.loop == nil {
-		d.loop = newLoop(d.world, d.tally, d.refused)
-		go d.loop.run(d.ended)
+		d.loop = newDetectionLoop(d.server, d.outcomes, d.logRefusal)
+		go d.loop.run(d.previousEnded)
 	}
 	l := d.loop
 	s := &subscriber{interest: i, report: report}
-	l.add(s, time.Now())
-	return func() { d.cancel(l, s) }, nil
+	l.addSubscriber(s, time.Now())
+	return func() { d.unsubscribe(l, s) }, nil
 }
 
-func (d *Detector) cancel(l *loop, s *subscriber) {
+func (d *Detector) unsubscribe(l *detectionLoop, s *subscriber) {
 	d.mu.Lock()
-	last := l.remove(s, time.Now())
+	last := l.removeSubscriber(s, time.Now())
 	if last && d.loop == l {
-		d.loop, d.ended = nil, l.ended
+		d.loop, d.previousEnded = nil, l.ended
 		close(l.stop)
 	}
 	d.mu.Unlock()
-	if inReport() {
+	if isInReport() {
 		return
 	}
 	l.awaitReport(s)
@@ -134,26 +134,26 @@ func (d *Detector) cancel(l *loop, s *subscriber) {
 	}
 }
 
-// Known returns the present verdict on a kind, and false when nobody is subscribed to it. It makes no request.
-func (d *Detector) Known(gvk schema.GroupVersionKind) (Verdict, bool) {
+// KnownVerdict returns the present verdict on a kind, and false when nobody is subscribed to it. It makes no request.
+func (d *Detector) KnownVerdict(gvk schema.GroupVersionKind) (Verdict, bool) {
 	d.mu.Lock()
 	l := d.loop
 	d.mu.Unlock()
 	if l == nil {
 		return Verdict{}, false
 	}
-	return l.known(gvk)
+	return l.knownVerdict(gvk)
 }
 
-// Probes returns how many requests were made to discovery and to the kinds, by their result: served, absent,
+// ProbeCounts returns how many requests were made to discovery and to the kinds, by their result: served, absent,
 // initializing or unreadable. Those of the watches do not count.
-func (d *Detector) Probes() map[string]uint64 { return d.tally.counts() }
+func (d *Detector) ProbeCounts() map[string]uint64 { return d.outcomes.countsByResult() }
 
-// refused logs once per watch that it is not allowed.
-func (d *Detector) refused(t target, err error) {
+// logRefusal logs once per watch that it is not allowed.
+func (d *Detector) logRefusal(t watchTarget, err error) {
 	d.mu.Lock()
-	again := d.told[t]
-	d.told[t] = true
+	again := d.loggedRefusals[t]
+	d.loggedRefusals[t] = true
 	d.mu.Unlock()
 	if !again {
 		d.log.Info("may not list and watch "+t.resource+": polling discovery instead, starts and stops come up to a minute late",

@@ -93,7 +93,7 @@ func TestTheLastCancelEndsEverythingAndTheNextSubscriberBeginsAnew(t *testing.T)
 				t.Error("the other subscriber's detector is dead")
 			}
 			b.cancel()
-			if _, ok := s.Known(widgetKind()); ok || len(s.watches) != 0 {
+			if _, ok := s.KnownVerdict(widgetKind()); ok || len(s.watches) != 0 {
 				t.Errorf("known %v with %d watches, want nothing", ok, len(s.watches))
 			}
 			s.tell(crdNamed("others.example.com"), "")

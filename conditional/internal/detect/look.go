@@ -12,10 +12,10 @@ import (
 // lookTimeout bounds one request.
 const lookTimeout = 10 * time.Second
 
-// look asks discovery for a group version and lets all its kinds know.
-func (l *loop) look(ctx context.Context, b *board) {
+// lookAtVersion asks discovery for a group version and lets all its kinds know.
+func (l *detectionLoop) lookAtVersion(ctx context.Context, b *versionState) {
 	short, cancel := context.WithTimeout(ctx, lookTimeout)
-	found, err := l.world.discover(short, b.gv)
+	found, err := l.server.discoverKinds(short, b.gv)
 	cancel()
 	if ctx.Err() != nil {
 		return
@@ -23,98 +23,98 @@ func (l *loop) look(ctx context.Context, b *board) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
-	b.looking = false
-	best := missing
+	b.isLooking = false
+	best := outcomeMissing
 	if err != nil {
-		best = unreadable
+		best = outcomeUnreadable
 	}
-	var f finding
-	for kind, t := range b.tracks {
+	var f lookSummary
+	for kind, t := range b.kinds {
 		s, served := found[kind]
 		switch {
 		case err != nil:
-			s = sighting{kind: unreadable, err: err}
+			s = lookResult{outcome: outcomeUnreadable, err: err}
 		case served:
-			best = present
+			best = outcomePresent
 		default:
-			s = sighting{kind: missing}
+			s = lookResult{outcome: outcomeMissing}
 		}
-		f = f.and(l.see(t, s, now))
+		f = f.mergeWith(l.judgeOrProbe(t, s, now))
 	}
-	l.tally.count(best)
-	l.after(b, f, now)
+	l.outcomes.countOutcome(best)
+	l.scheduleAfterLook(b, f, now)
 }
 
-// see judges a sighting. What is served but not known yet is probed before.
-func (l *loop) see(t *track, s sighting, now time.Time) finding {
-	if s.kind != present {
-		return l.judge(t, s, now)
+// judgeOrProbe judges a sighting. What is served but not known yet is probed before.
+func (l *detectionLoop) judgeOrProbe(t *kindState, s lookResult, now time.Time) lookSummary {
+	if s.outcome != outcomePresent {
+		return l.judgeKind(t, s, now)
 	}
-	s = l.inform(s, t.gvk.Group)
-	if t.warming {
-		return finding{probing: true}
+	s = l.addCRDFacts(s, t.gvk.Group)
+	if t.isProbing {
+		return lookSummary{isProbing: true}
 	}
-	if !s.watchable || t.memory.same(s) || t.memory.doubts(s, now) {
-		return l.judge(t, s, now)
+	if !s.watchable || t.history.isSameKind(s) || t.history.isDoubtful(s, now) {
+		return l.judgeKind(t, s, now)
 	}
-	t.warming = true
-	judged := t.judged
-	l.jobs = append(l.jobs, func(ctx context.Context) { l.warm(ctx, t, s, judged) })
-	return finding{probing: true}
+	t.isProbing = true
+	judged := t.judgements
+	l.jobs = append(l.jobs, func(ctx context.Context) { l.probeKind(ctx, t, s, judged) })
+	return lookSummary{isProbing: true}
 }
 
-// warm probes a kind and judges it, unless something else was seen of it meanwhile.
-func (l *loop) warm(ctx context.Context, t *track, s sighting, judged uint64) {
+// probeKind probes a kind and judges it, unless something else was seen of it meanwhile.
+func (l *detectionLoop) probeKind(ctx context.Context, t *kindState, s lookResult, judged uint64) {
 	short, cancel := context.WithTimeout(ctx, lookTimeout)
-	ready, err := l.world.probe(short, schema.GroupVersionResource{Group: t.gvk.Group, Version: t.gvk.Version, Resource: s.plural})
+	ready, err := l.server.probeWatch(short, schema.GroupVersionResource{Group: t.gvk.Group, Version: t.gvk.Version, Resource: s.plural})
 	cancel()
 	if ctx.Err() != nil {
 		return
 	}
 	switch {
 	case err != nil:
-		s = sighting{kind: unreadable, err: err}
+		s = lookResult{outcome: outcomeUnreadable, err: err}
 	case !ready:
-		s.kind = warming
+		s.outcome = outcomeInitializing
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.tally.count(s.kind)
-	t.warming = false
+	l.outcomes.countOutcome(s.outcome)
+	t.isProbing = false
 	now := time.Now()
-	f := finding{again: true, wanted: true}
-	if l.tracks[t.gvk] == t && t.judged == judged && (s.kind != present || l.inform(s, t.gvk.Group) == s) {
-		f = l.judge(t, s, now)
+	f := lookSummary{isOpen: true, isMissing: true}
+	if l.kinds[t.gvk] == t && t.judgements == judged && (s.outcome != outcomePresent || l.addCRDFacts(s, t.gvk.Group) == s) {
+		f = l.judgeKind(t, s, now)
 	}
-	b := t.board
-	if soon := now.Add(b.pause); !b.looking && (b.next.IsZero() || f.again && soon.Before(b.next)) {
-		l.schedule(b, b.plan(f, now)) // The end of a look under way plans the next one.
+	b := t.version
+	if soon := now.Add(b.pause); !b.isLooking && (b.next.IsZero() || f.isOpen && soon.Before(b.next)) {
+		l.scheduleLook(b, b.planNextLook(f, now)) // The end of a look under way plans the next one.
 	}
-	l.nudge()
+	l.wakeUp()
 }
 
-func (l *loop) judge(t *track, s sighting, now time.Time) finding {
+func (l *detectionLoop) judgeKind(t *kindState, s lookResult, now time.Time) lookSummary {
 	old := t.verdict
-	f := finding{wanted: s.kind == missing || s.kind == warming}
-	t.memory, t.verdict, f.again = t.memory.judge(s, now)
-	t.judged++
-	if f.moved = old != t.verdict; f.moved {
-		for s := range t.subs {
-			l.mark(s)
+	f := lookSummary{isMissing: s.outcome == outcomeMissing || s.outcome == outcomeInitializing}
+	t.history, t.verdict, f.isOpen = t.history.judgeLook(s, now)
+	t.judgements++
+	if f.hasChanged = old != t.verdict; f.hasChanged {
+		for s := range t.subscribers {
+			l.queueReport(s)
 		}
 	}
 	return f
 }
 
-// after plans the next look, unless an event made one due during this one.
-func (l *loop) after(b *board, f finding, now time.Time) {
+// scheduleAfterLook plans the next look, unless an event made one due during this one.
+func (l *detectionLoop) scheduleAfterLook(b *versionState, f lookSummary, now time.Time) {
 	next := b.next
 	if next.IsZero() || now.Before(next) {
-		if planned := b.plan(f, now); next.IsZero() || !planned.IsZero() && planned.Before(next) {
+		if planned := b.planNextLook(f, now); next.IsZero() || !planned.IsZero() && planned.Before(next) {
 			next = planned
 		}
 	}
 	b.next = time.Time{}
-	l.schedule(b, next)
-	l.nudge()
+	l.scheduleLook(b, next)
+	l.wakeUp()
 }

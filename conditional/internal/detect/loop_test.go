@@ -138,10 +138,10 @@ func TestAKindIsFollowed(t *testing.T) {
 		if diff := cmp.Diff(want, j.last()); diff != "" {
 			t.Errorf("verdict (-want +got):\n%s", diff)
 		}
-		if got, ok := s.Known(widgetKind()); !ok || got != want {
+		if got, ok := s.KnownVerdict(widgetKind()); !ok || got != want {
 			t.Errorf("known: %+v, %v, want the verdict", got, ok)
 		}
-		if _, ok := s.Known(schema.GroupVersionKind{Version: "v1", Kind: "Pod"}); ok {
+		if _, ok := s.KnownVerdict(schema.GroupVersionKind{Version: "v1", Kind: "Pod"}); ok {
 			t.Error("a kind that nobody asked for is known")
 		}
 	})
@@ -151,7 +151,7 @@ func TestAnotherCRDOfTheSameNameIsAnotherIdentity(t *testing.T) {
 	for name, replace := range map[string]func(*stage){
 		"told as an update": func(s *stage) { s.tell(crdNamed("widgets.example.com"), "2") },
 		"found in a list after a gap": func(s *stage) {
-			w := s.watches[target{resource: crdResource}]
+			w := s.watches[watchTarget{resource: crdResource}]
 			s.set(func() { delete(s.watches, w.target) })
 			s.tell(crdNamed("widgets.example.com"), "2")
 			s.set(func() { s.watches[w.target] = w })
@@ -184,7 +184,7 @@ func TestAnObjectThatIsGoneInAListIsGone(t *testing.T) {
 		<-time.After(time.Minute)
 		s.serve(widgetKind(), "")
 		s.set(func() { clear(s.objects) })
-		s.list(s.watches[target{resource: crdResource}])
+		s.list(s.watches[watchTarget{resource: crdResource}])
 		wantPresences(t, j, Unclear, Served, Absent)
 	})
 }
@@ -244,7 +244,7 @@ func TestAnOutageKeepsWhatRuns(t *testing.T) {
 		<-time.After(time.Minute)
 		gv := widgetKind().GroupVersion()
 		s.set(func() { s.errs[gv] = errors.New("connection refused") })
-		s.watches[target{resource: crdResource}].lose()
+		s.watches[watchTarget{resource: crdResource}].noteDisconnect()
 		if n := s.looksIn(time.Hour); n < 60 || n > 130 {
 			t.Errorf("%d looks in an hour of outage, want one per half minute", n)
 		}
@@ -269,7 +269,7 @@ func TestAColdStorageIsAwaited(t *testing.T) {
 		s.set(func() { s.cold = false })
 		<-time.After(eagerPause)
 		wantPresences(t, j, Unclear, Absent, Absent, Served)
-		got := s.Probes()
+		got := s.ProbeCounts()
 		if got["initializing"] == 0 || got["served"] == 0 || got["absent"] == 0 || got["unreadable"] != 0 {
 			t.Errorf("probes %v", got)
 		}
@@ -367,8 +367,8 @@ func TestAStormOfFiveHundred(t *testing.T) {
 				t.Fatalf("kind %d: %+v", i, j.heard())
 			}
 		}
-		if s.most > looksAtOnce {
-			t.Errorf("%d requests at once, want at most %d", s.most, looksAtOnce)
+		if s.most > maxConcurrentLooks {
+			t.Errorf("%d requests at once, want at most %d", s.most, maxConcurrentLooks)
 		}
 	})
 }
@@ -402,7 +402,7 @@ func TestAWatchThatIsRefusedLaterIsReplacedByPollsAndNothingRestarts(t *testing.
 		s.serve(widgetKind(), "widgets")
 		j := s.follow(widgets())
 		<-time.After(time.Minute)
-		s.watches[target{resource: crdResource}].refuse(errors.New("forbidden"))
+		s.watches[watchTarget{resource: crdResource}].giveUp(errors.New("forbidden"))
 		<-time.After(10 * time.Minute)
 		if n := s.looksIn(time.Hour); n != 60 {
 			t.Errorf("%d polls in a quiet hour, want 60", n)
@@ -473,7 +473,7 @@ func TestNamedCRDsAreWatchedOneByOne(t *testing.T) {
 }
 
 func TestAPIServicesWakeAndEndKindsWithoutCRD(t *testing.T) {
-	service := target{resource: apiServiceResource, name: "v1.example.com"}
+	service := watchTarget{resource: apiServiceResource, name: "v1.example.com"}
 	own := func(m *metav1.PartialObjectMetadata) { m.Labels = map[string]string{automanaged: "true"} }
 	both := widgets()
 	both.APIServices = true

@@ -7,67 +7,67 @@ import (
 	"runtime"
 )
 
-// mark makes a report due.
-func (l *loop) mark(s *subscriber) {
-	if !s.pending && !s.gone {
-		s.pending = true
-		l.pending = append(l.pending, s)
+// queueReport makes a report due.
+func (l *detectionLoop) queueReport(s *subscriber) {
+	if !s.isReportQueued && !s.isRemoved {
+		s.isReportQueued = true
+		l.pendingReports = append(l.pendingReports, s)
 	}
 }
 
-// speak makes one due report, and tells whether there was one.
-func (l *loop) speak() bool {
+// deliverReport makes one due report, and tells whether there was one.
+func (l *detectionLoop) deliverReport() bool {
 	l.mu.Lock()
-	if len(l.pending) == 0 {
+	if len(l.pendingReports) == 0 {
 		l.mu.Unlock()
 		return false
 	}
-	s := l.pending[0]
-	l.pending = l.pending[1:]
-	s.pending = false
-	if s.gone {
+	s := l.pendingReports[0]
+	l.pendingReports = l.pendingReports[1:]
+	s.isReportQueued = false
+	if s.isRemoved {
 		l.mu.Unlock()
 		return true
 	}
-	verdicts := make([]Verdict, len(s.tracks))
-	for i, t := range s.tracks {
+	verdicts := make([]Verdict, len(s.kinds))
+	for i, t := range s.kinds {
 		verdicts[i] = t.verdict
 	}
-	l.speaking = s
+	l.reporting = s
 	l.mu.Unlock()
 
-	call(s.report, verdicts)
+	callReport(s.report, verdicts)
 
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.speaking = nil
-	l.reported.Broadcast()
+	l.reporting = nil
+	l.reportDone.Broadcast()
 	return true
 }
 
 // awaitReport returns when no report of a subscriber is under way.
-func (l *loop) awaitReport(s *subscriber) {
+func (l *detectionLoop) awaitReport(s *subscriber) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for l.speaking == s {
-		l.reported.Wait()
+	for l.reporting == s {
+		l.reportDone.Wait()
 	}
 }
 
-// call is what inReport finds on the stack.
+// callReport is what inReport finds on the stack.
 //
 //go:noinline
-func call(report func([]Verdict), verdicts []Verdict) { report(verdicts) }
+func callReport(report func([]Verdict), verdicts []Verdict) { report(verdicts) }
 
-// inReport tells whether its caller was called, however deeply, by a report.
-func inReport() bool {
+// isInReport tells whether its caller was called, however deeply, by a report.
+func isInReport() bool {
 	callers := make([]uintptr, 64)
 	n := runtime.Callers(2, callers)
 	for n == len(callers) {
 		callers = make([]uintptr, 2*n)
 		n = runtime.Callers(2, callers)
 	}
-	begin := reflect.ValueOf(call).Pointer()
+	begin := reflect.ValueOf(callReport).Pointer()
 	frames := runtime.CallersFrames(callers[:n])
 	for more := true; more; {
 		var frame runtime.Frame

@@ -74,7 +74,7 @@ func testRevokedRight(t *testing.T, c *cluster) {
 			v.cut()
 		}
 	}
-	if got, ok := v.Known(gvk); !ok || got.Presence == Absent {
+	if got, ok := v.KnownVerdict(gvk); !ok || got.Presence == Absent {
 		t.Errorf("known %+v, want that what was served is kept", got)
 	}
 	c.uninstall(t, def.DeepCopy())

@@ -15,18 +15,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// Form is how much of an object an informer decodes.
-type Form int8
+// ObjectForm is how much of an object an informer decodes.
+type ObjectForm int8
 
 // The three forms of an object; an informer has one of them.
 const (
-	Typed Form = iota
+	Typed ObjectForm = iota
 	Unstructured
 	Metadata
 )
 
 // FormOf returns the form of an object or of a list.
-func FormOf(obj runtime.Object) Form {
+func FormOf(obj runtime.Object) ObjectForm {
 	switch obj.(type) {
 	case runtime.Unstructured:
 		return Unstructured
@@ -36,8 +36,8 @@ func FormOf(obj runtime.Object) Form {
 	return Typed
 }
 
-// Identify returns the kind and the form of an object or of a list.
-func Identify(obj runtime.Object, scheme *runtime.Scheme) (schema.GroupVersionKind, Form, error) {
+// IdentifyObject returns the kind and the form of an object or of a list.
+func IdentifyObject(obj runtime.Object, scheme *runtime.Scheme) (schema.GroupVersionKind, ObjectForm, error) {
 	gvk, err := apiutil.GVKForObject(obj, scheme)
 	if meta.IsListType(obj) {
 		gvk.Kind = strings.TrimSuffix(gvk.Kind, "List")
@@ -45,43 +45,43 @@ func Identify(obj runtime.Object, scheme *runtime.Scheme) (schema.GroupVersionKi
 	return gvk, FormOf(obj), err
 }
 
-// Kind is all that tells one informer from another.
-type Kind struct {
+// InformerKind is all that tells one informer from another.
+type InformerKind struct {
 	GVK        schema.GroupVersionKind
-	Form       Form
+	Form       ObjectForm
 	Plural     string
 	Namespaced bool
 	// UID is that of the kind's CRD, empty when there is none or when it is not known.
 	UID string
 }
 
-// Mapping returns where the API server has the kind.
-func (k Kind) Mapping() *meta.RESTMapping {
+// RESTMapping returns where the API server has the kind.
+func (k InformerKind) RESTMapping() *meta.RESTMapping {
 	return &meta.RESTMapping{
 		Resource:         k.GVK.GroupVersion().WithResource(k.Plural),
 		GroupVersionKind: k.GVK,
-		Scope:            k.scope(),
+		Scope:            k.restScope(),
 	}
 }
 
-func (k Kind) scope() meta.RESTScope {
+func (k InformerKind) restScope() meta.RESTScope {
 	if k.Namespaced {
 		return meta.RESTScopeNamespace
 	}
 	return meta.RESTScopeRoot
 }
 
-// mapper knows this kind only, and its lists, which caches of many namespaces ask for.
-func (k Kind) mapper() meta.RESTMapper {
+// newRESTMapper knows this kind only, and its lists, which caches of many namespaces ask for.
+func (k InformerKind) newRESTMapper() meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{k.GVK.GroupVersion()})
 	resource := k.GVK.GroupVersion().WithResource(k.Plural)
-	mapper.AddSpecific(k.GVK, resource, resource, k.scope())
-	mapper.Add(k.GVK.GroupVersion().WithKind(k.GVK.Kind+"List"), k.scope())
+	mapper.AddSpecific(k.GVK, resource, resource, k.restScope())
+	mapper.Add(k.GVK.GroupVersion().WithKind(k.GVK.Kind+"List"), k.restScope())
 	return mapper
 }
 
-// Object returns an empty object of the kind in its form.
-func (k Kind) Object(scheme *runtime.Scheme) (client.Object, error) {
+// NewObject returns an empty object of the kind in its form.
+func (k InformerKind) NewObject(scheme *runtime.Scheme) (client.Object, error) {
 	switch k.Form {
 	case Unstructured:
 		obj := &unstructured.Unstructured{}

@@ -14,8 +14,8 @@ import (
 // Lease is a share of an informer. Whoever adds handlers to the informer removes them before the release.
 type Lease struct {
 	pool  *Pool
-	entry *entry
-	terms Terms
+	entry *pooledInformer
+	terms LeaseTerms
 	once  sync.Once
 }
 
@@ -35,7 +35,7 @@ func (l *Lease) IndexField(ctx context.Context, obj client.Object, field string,
 }
 
 // Release gives the lease back. It does not wait; it may be called more than once.
-func (l *Lease) Release() { l.once.Do(func() { l.pool.giveBack(l) }) }
+func (l *Lease) Release() { l.once.Do(func() { l.pool.returnLease(l) }) }
 
 // Stopped is closed when the informer has stopped. That never comes while a handler of it does not return.
 func (l *Lease) Stopped() <-chan struct{} { return l.entry.done }

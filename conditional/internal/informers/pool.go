@@ -24,14 +24,14 @@ type Detector interface {
 	Subscribe(i detect.Interest, report func([]detect.Verdict)) (cancel func(), err error)
 }
 
-// Terms are how an informer is leased.
-type Terms struct {
+// LeaseTerms are how an informer is leased.
+type LeaseTerms struct {
 	// Private asks for an informer of the lease's own, which may be indexed.
 	Private bool
 	// Keep is how long a shared informer stays after its last lease, unless its kind goes or changes.
 	Keep time.Duration
-	// Look is how the detector may watch the kind of an informer that is kept; its Kinds are not used.
-	Look detect.Interest
+	// Interest is how the detector may watch the kind of an informer that is kept; its Kinds are not used.
+	Interest detect.Interest
 }
 
 // Pool has the informers of one API server.
@@ -43,7 +43,7 @@ type Pool struct {
 	keepers  sync.WaitGroup // goroutines of kept informers
 
 	mu     sync.Mutex
-	shared map[Kind]*entry
+	shared map[InformerKind]*pooledInformer
 	leases int
 	closed bool
 }
@@ -51,14 +51,14 @@ type Pool struct {
 // New returns an empty pool. Of opts, the HTTP client and the scheme must be set; the mapper is not used, and of
 // ByObject an informer gets what is for its kind.
 func New(cfg *rest.Config, opts cache.Options, detector Detector) *Pool {
-	return &Pool{cfg: cfg, opts: opts, detector: detector, shared: map[Kind]*entry{}}
+	return &Pool{cfg: cfg, opts: opts, detector: detector, shared: map[InformerKind]*pooledInformer{}}
 }
 
-// Informers counts those that run, kept ones and those that have yet to stop included.
-func (p *Pool) Informers() int { return int(p.active.Load()) }
+// InformerCount counts those that run, kept ones and those that have yet to stop included.
+func (p *Pool) InformerCount() int { return int(p.active.Load()) }
 
-// Leases counts the leases that have not been released.
-func (p *Pool) Leases() int {
+// LeaseCount counts the leases that have not been released.
+func (p *Pool) LeaseCount() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.leases
@@ -66,29 +66,29 @@ func (p *Pool) Leases() int {
 
 // Lease returns a share of the kind's informer, which it starts when there is none. It makes no request and does not
 // wait for the sync. The informer outlives ctx.
-func (p *Pool) Lease(ctx context.Context, k Kind, terms Terms) (*Lease, error) {
+func (p *Pool) Lease(ctx context.Context, k InformerKind, terms LeaseTerms) (*Lease, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	e := p.shared[k]
 	if terms.Private || e == nil {
 		var err error
-		if e, err = p.start(ctx, k); err != nil {
+		if e, err = p.startInformer(ctx, k); err != nil {
 			return nil, fmt.Errorf("start an informer of %s: %w", k.GVK, err)
 		}
 		if !terms.Private {
 			p.shared[k] = e
 		}
 	}
-	e.wake()
-	e.refs++
+	e.endIdle()
+	e.leases++
 	p.leases++
 	return &Lease{pool: p, entry: e, terms: terms}, nil
 }
 
-// options are those of a cache that never needs anything but this one kind.
-func (p *Pool) options(k Kind) cache.Options {
+// cacheOptions are those of a cache that never needs anything but this one kind.
+func (p *Pool) cacheOptions(k InformerKind) cache.Options {
 	opts := p.opts
-	opts.Mapper = k.mapper()
+	opts.Mapper = k.newRESTMapper()
 	opts.ReaderFailOnMissingInformer = false
 	opts.ByObject = nil
 	for obj, by := range p.opts.ByObject {
@@ -97,36 +97,36 @@ func (p *Pool) options(k Kind) cache.Options {
 		}
 	}
 	maybeMany := len(opts.DefaultNamespaces) > 0 || len(opts.ByObject) > 0
-	opts.NewInformer = draining(opts.NewInformer, maybeMany)
+	opts.NewInformer = withWatchDraining(opts.NewInformer, maybeMany)
 	return opts
 }
 
-// giveBack takes one lease back; the informer stops with the last of them, unless it is kept.
-func (p *Pool) giveBack(l *Lease) {
+// returnLease takes one lease back; the informer stops with the last of them, unless it is kept.
+func (p *Pool) returnLease(l *Lease) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	e := l.entry
 	p.leases--
-	e.refs--
+	e.leases--
 	if !l.terms.Private && l.terms.Keep > 0 {
-		e.extend(time.Now().Add(l.terms.Keep), l.terms.Look)
+		e.extendKeep(time.Now().Add(l.terms.Keep), l.terms.Interest)
 	}
-	if e.refs > 0 {
+	if e.leases > 0 {
 		return
 	}
 	if remaining := time.Until(e.keepUntil); remaining > 0 && !p.closed {
-		p.idle(e, remaining)
+		p.keepIdle(e, remaining)
 		return
 	}
-	p.stop(e)
+	p.stopInformer(e)
 }
 
-// stop ends an informer that nobody leases.
-func (p *Pool) stop(e *entry) {
+// stopInformer ends an informer that nobody leases.
+func (p *Pool) stopInformer(e *pooledInformer) {
 	if p.shared[e.kind] == e {
 		delete(p.shared, e.kind)
 	}
-	e.wake()
+	e.endIdle()
 	e.cancel()
 }
 
@@ -138,8 +138,8 @@ func (p *Pool) Close() {
 	defer p.mu.Unlock()
 	p.closed = true
 	for _, e := range p.shared {
-		if e.refs == 0 {
-			p.stop(e)
+		if e.leases == 0 {
+			p.stopInformer(e)
 		}
 	}
 }

@@ -49,7 +49,7 @@ func (o *oracle) Subscribe(i detect.Interest, report func([]detect.Verdict)) (fu
 	if o.refuses != nil {
 		return nil, o.refuses
 	}
-	report([]detect.Verdict{{Reason: detect.Detecting}})
+	report([]detect.Verdict{{Reason: detect.ReasonDetecting}})
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.asks = append(o.asks, ask{i, report})
@@ -68,12 +68,12 @@ func (o *oracle) say(v detect.Verdict) {
 	last.report([]detect.Verdict{v})
 }
 
-func widget() Kind {
+func widget() InformerKind {
 	gvk := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}
-	return Kind{GVK: gvk, Form: Unstructured, Plural: "widgets", Namespaced: true, UID: "1"}
+	return InformerKind{GVK: gvk, Form: Unstructured, Plural: "widgets", Namespaced: true, UID: "1"}
 }
 
-func served(k Kind) detect.Verdict {
+func served(k InformerKind) detect.Verdict {
 	return detect.Verdict{Presence: detect.Served, Plural: k.Plural, Namespaced: k.Namespaced, UID: k.UID}
 }
 
@@ -83,7 +83,7 @@ func offline(o *oracle, opts cache.Options) *Pool {
 	return New(&rest.Config{Host: "http://127.0.0.1:1"}, opts, o)
 }
 
-func lease(t *testing.T, p *Pool, k Kind, terms Terms) *Lease {
+func lease(t *testing.T, p *Pool, k InformerKind, terms LeaseTerms) *Lease {
 	t.Helper()
 	l, err := p.Lease(t.Context(), k, terms)
 	if err != nil {
@@ -97,20 +97,20 @@ func pass(d time.Duration) { <-time.After(d) } // The bubble's clock.
 func expect(t *testing.T, p *Pool, informers, leases int) {
 	t.Helper()
 	synctest.Wait()
-	if p.Informers() != informers || p.Leases() != leases {
-		t.Errorf("got %d informers and %d leases, want %d and %d", p.Informers(), p.Leases(), informers, leases)
+	if p.InformerCount() != informers || p.LeaseCount() != leases {
+		t.Errorf("got %d informers and %d leases, want %d and %d", p.InformerCount(), p.LeaseCount(), informers, leases)
 	}
 }
 
 func TestLeasesShareWhatIsTheSame(t *testing.T) {
-	variants := map[string]func(*Kind){
-		"another form":    func(k *Kind) { k.Form = Metadata },
-		"another plural":  func(k *Kind) { k.Plural = "widgetz" },
-		"another scope":   func(k *Kind) { k.Namespaced = false },
-		"another CRD":     func(k *Kind) { k.UID = "2" },
-		"another version": func(k *Kind) { k.GVK.Version = "v2" },
-		"a typed built-in kind": func(k *Kind) {
-			*k = Kind{GVK: corev1.SchemeGroupVersion.WithKind("Pod"), Plural: "pods", Namespaced: true}
+	variants := map[string]func(*InformerKind){
+		"another form":    func(k *InformerKind) { k.Form = Metadata },
+		"another plural":  func(k *InformerKind) { k.Plural = "widgetz" },
+		"another scope":   func(k *InformerKind) { k.Namespaced = false },
+		"another CRD":     func(k *InformerKind) { k.UID = "2" },
+		"another version": func(k *InformerKind) { k.GVK.Version = "v2" },
+		"a typed built-in kind": func(k *InformerKind) {
+			*k = InformerKind{GVK: corev1.SchemeGroupVersion.WithKind("Pod"), Plural: "pods", Namespaced: true}
 		},
 	}
 	for what, vary := range variants {
@@ -118,13 +118,13 @@ func TestLeasesShareWhatIsTheSame(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := offline(&oracle{}, cache.Options{})
 				k := widget()
-				one, two := lease(t, p, k, Terms{}), lease(t, p, k, Terms{})
+				one, two := lease(t, p, k, LeaseTerms{}), lease(t, p, k, LeaseTerms{})
 				expect(t, p, 1, 2)
 				other := k
 				vary(&other)
-				three := lease(t, p, other, Terms{})
+				three := lease(t, p, other, LeaseTerms{})
 				expect(t, p, 2, 3)
-				private := lease(t, p, k, Terms{Private: true, Keep: time.Hour})
+				private := lease(t, p, k, LeaseTerms{Private: true, Keep: time.Hour})
 				expect(t, p, 3, 4)
 				private.Release()
 				private.Release()
@@ -143,7 +143,7 @@ func TestLeasesShareWhatIsTheSame(t *testing.T) {
 
 func TestAnInformerIsKept(t *testing.T) {
 	look := detect.Interest{Poll: time.Minute}
-	keep := Terms{Keep: time.Minute, Look: look}
+	keep := LeaseTerms{Keep: time.Minute, Interest: look}
 	tests := map[string]struct {
 		refuses error
 		do      func(t *testing.T, p *Pool, o *oracle)
@@ -190,7 +190,7 @@ func TestAnInformerIsKept(t *testing.T) {
 		},
 		"and leased again": {
 			do: func(t *testing.T, p *Pool, o *oracle) {
-				l := lease(t, p, widget(), Terms{})
+				l := lease(t, p, widget(), LeaseTerms{})
 				pass(time.Hour)
 				o.say(detect.Verdict{Presence: detect.Absent}) // Too late: it is in use.
 				expect(t, p, 1, 1)
@@ -232,7 +232,7 @@ func TestAnInformerIsKept(t *testing.T) {
 func TestAClosedPoolKeepsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := offline(&oracle{}, cache.Options{})
-		l := lease(t, p, widget(), Terms{Keep: time.Hour})
+		l := lease(t, p, widget(), LeaseTerms{Keep: time.Hour})
 		p.Close()
 		expect(t, p, 1, 1)
 		l.Release()
@@ -253,14 +253,14 @@ func TestAnInformerGetsTheOptionsOfItsKindOnly(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		p := offline(&oracle{}, opts)
-		got := p.options(widget()).ByObject
+		got := p.cacheOptions(widget()).ByObject
 		if by, ok := got[mine]; !ok || len(got) != 1 || by.Label != opts.ByObject[mine].Label {
 			t.Errorf("got %v", got)
 		}
 		clustered := widget()
 		clustered.Namespaced = false
-		for _, k := range []Kind{widget(), clustered, {GVK: corev1.SchemeGroupVersion.WithKind("Node"), Plural: "nodes"}} {
-			l := lease(t, p, k, Terms{})
+		for _, k := range []InformerKind{widget(), clustered, {GVK: corev1.SchemeGroupVersion.WithKind("Node"), Plural: "nodes"}} {
+			l := lease(t, p, k, LeaseTerms{})
 			registration, err := l.Informer().AddEventHandler(toolscache.ResourceEventHandlerFuncs{})
 			if err != nil {
 				t.Fatal(err)
@@ -280,14 +280,14 @@ func TestALeaseRefusesBadUse(t *testing.T) {
 		p := offline(&oracle{}, cache.Options{})
 		unknown := widget()
 		unknown.Form = Typed
-		if _, err := p.Lease(t.Context(), unknown, Terms{}); err == nil {
+		if _, err := p.Lease(t.Context(), unknown, LeaseTerms{}); err == nil {
 			t.Error("a kind without a Go type: got no error")
 		}
-		list := Kind{GVK: corev1.SchemeGroupVersion.WithKind("PodList"), Plural: "pods"}
-		if _, err := p.Lease(t.Context(), list, Terms{}); err == nil {
+		list := InformerKind{GVK: corev1.SchemeGroupVersion.WithKind("PodList"), Plural: "pods"}
+		if _, err := p.Lease(t.Context(), list, LeaseTerms{}); err == nil {
 			t.Error("a list: got no error")
 		}
-		l := lease(t, p, widget(), Terms{})
+		l := lease(t, p, widget(), LeaseTerms{})
 		if err := l.IndexField(t.Context(), &corev1.Pod{}, "x", nil); err == nil {
 			t.Error("an index in a shared informer: got no error")
 		}

@@ -21,39 +21,39 @@ import (
 type Cache struct {
 	cache.Cache
 	scheme   *runtime.Scheme
-	settings Settings
+	settings ScopeSettings
 	mapper   *refreshclient.Mapper // nil when the cache has one of its own
 	client   *refreshclient.Client
 	leftOut  map[schema.GroupVersionKind]struct{} // kinds of ByObject that were not served when the cache was made
 
 	mu    sync.Mutex
-	gates map[schema.GroupVersionKind]*gate
-	// read has the informers that may exist, and whether nobody but a read has asked for them.
-	read map[informers.Kind]bool
+	gates map[schema.GroupVersionKind]*kindGate
+	// readOnly has the informers that may exist, and whether nobody but a read has asked for them.
+	readOnly map[informers.InformerKind]bool
 }
 
 func newCache(scheme *runtime.Scheme) *Cache {
 	return &Cache{
 		scheme: scheme, leftOut: map[schema.GroupVersionKind]struct{}{},
-		gates: map[schema.GroupVersionKind]*gate{}, read: map[informers.Kind]bool{},
+		gates: map[schema.GroupVersionKind]*kindGate{}, readOnly: map[informers.InformerKind]bool{},
 	}
 }
 
-// Outer returns the cache itself.
-func (c *Cache) Outer() *Cache { return c }
+// OuterCache returns the cache itself.
+func (c *Cache) OuterCache() *Cache { return c }
 
-// Of returns the cache of this package that a manager's cache is, or that a scope's cache belongs to; nil when there
+// FromCache returns the cache of this package that a manager's cache is, or that a scope's cache belongs to; nil when there
 // is none.
-func Of(c cache.Cache) *Cache {
+func FromCache(c cache.Cache) *Cache {
 	if has, ok := c.(interface{ Outer() *Cache }); ok {
 		return has.Outer()
 	}
 	return nil
 }
 
-// admit notes a use of an informer, or returns why there cannot be one.
-func (c *Cache) admit(obj runtime.Object, read bool) error {
-	gvk, form, err := informers.Identify(obj, c.scheme)
+// admitUse notes a use of an informer, or returns why there cannot be one.
+func (c *Cache) admitUse(obj runtime.Object, read bool) error {
+	gvk, form, err := informers.IdentifyObject(obj, c.scheme)
 	if err != nil {
 		return err
 	}
@@ -66,15 +66,15 @@ func (c *Cache) admit(obj runtime.Object, read bool) error {
 		return fmt.Errorf("expected %s to be served when the manager was made, since ByObject of its cache.Options has an entry for it, found that it was not: "+
 			"use the kind in a conditional group, whose cache heeds the entry, or restart the process now that the kind is served", gvk)
 	}
-	kind := informers.Kind{GVK: gvk, Form: form}
-	only, known := c.read[kind]
-	c.read[kind] = read && (only || !known)
+	kind := informers.InformerKind{GVK: gvk, Form: form}
+	only, known := c.readOnly[kind]
+	c.readOnly[kind] = read && (only || !known)
 	return nil
 }
 
 // Get reads one object.
 func (c *Cache) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-	if err := c.admit(obj, true); err != nil {
+	if err := c.admitUse(obj, true); err != nil {
 		return err
 	}
 	return c.Cache.Get(ctx, key, obj, opts...)
@@ -82,7 +82,7 @@ func (c *Cache) Get(ctx context.Context, key client.ObjectKey, obj client.Object
 
 // List reads many objects.
 func (c *Cache) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
-	if err := c.admit(list, true); err != nil {
+	if err := c.admitUse(list, true); err != nil {
 		return err
 	}
 	return c.Cache.List(ctx, list, opts...)
@@ -90,7 +90,7 @@ func (c *Cache) List(ctx context.Context, list client.ObjectList, opts ...client
 
 // GetInformer returns the informer of obj's kind.
 func (c *Cache) GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
-	if err := c.admit(obj, false); err != nil {
+	if err := c.admitUse(obj, false); err != nil {
 		return nil, err
 	}
 	return c.Cache.GetInformer(ctx, obj, opts...)
@@ -102,7 +102,7 @@ func (c *Cache) GetInformerForKind(ctx context.Context, gvk schema.GroupVersionK
 	if err != nil {
 		return nil, err
 	}
-	if err := c.admit(obj, false); err != nil {
+	if err := c.admitUse(obj, false); err != nil {
 		return nil, err
 	}
 	return c.Cache.GetInformerForKind(ctx, gvk, opts...)
@@ -110,18 +110,18 @@ func (c *Cache) GetInformerForKind(ctx context.Context, gvk schema.GroupVersionK
 
 // IndexField adds an index to the informer of obj's kind.
 func (c *Cache) IndexField(ctx context.Context, obj client.Object, field string, extract client.IndexerFunc) error {
-	if err := c.admit(obj, false); err != nil {
+	if err := c.admitUse(obj, false); err != nil {
 		return err
 	}
 	return c.Cache.IndexField(ctx, obj, field, extract)
 }
 
-// readings is the cache as the manager's client has it: one that reads its own writes asks for informers, too.
-type readings struct{ *Cache }
+// clientReader is the cache as the manager's client has it: one that reads its own writes asks for informers, too.
+type clientReader struct{ *Cache }
 
 // GetInformer returns the informer of obj's kind.
-func (r readings) GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
-	if err := r.admit(obj, true); err != nil {
+func (r clientReader) GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
+	if err := r.admitUse(obj, true); err != nil {
 		return nil, err
 	}
 	return r.Cache.Cache.GetInformer(ctx, obj, opts...)

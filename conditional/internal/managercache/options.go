@@ -19,8 +19,8 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/refreshclient"
 )
 
-// Settings are what scopes take over from their manager.
-type Settings struct {
+// ScopeSettings are what scopes take over from their manager.
+type ScopeSettings struct {
 	// Cache has all of ByObject, also the kinds that the manager's own cache leaves out.
 	Cache cache.Options
 	// Client has no reader and no mapper, and an HTTP client only when that is not the manager's.
@@ -29,8 +29,8 @@ type Settings struct {
 	NewMapper func(*rest.Config, *http.Client) (meta.RESTMapper, error)
 }
 
-// Wrap returns the options with a cache and a client of this package around those that they ask for.
-func Wrap(o manager.Options) manager.Options {
+// WrapOptions returns the options with a cache and a client of this package around those that they ask for.
+func WrapOptions(o manager.Options) manager.Options {
 	newMapper, newCache, newClient := o.MapperProvider, o.NewCache, o.NewClient
 	if newMapper == nil {
 		newMapper = apiutil.NewDynamicRESTMapper
@@ -45,7 +45,7 @@ func Wrap(o manager.Options) manager.Options {
 		return refreshclient.NewMapper(func() (meta.RESTMapper, error) { return newMapper(cfg, hc) })
 	}
 	o.NewCache = func(cfg *rest.Config, opts cache.Options) (cache.Cache, error) {
-		return wrapCache(cfg, opts, newCache, Settings{NewMapper: newMapper, NewClient: newClient})
+		return wrapCache(cfg, opts, newCache, ScopeSettings{NewMapper: newMapper, NewClient: newClient})
 	}
 	o.NewClient = wrapClient
 	return o
@@ -53,7 +53,7 @@ func Wrap(o manager.Options) manager.Options {
 
 // wrapCache makes the manager's cache without the entries of kinds that are not served now, which would make
 // controller-runtime's fail.
-func wrapCache(cfg *rest.Config, opts cache.Options, open cache.NewCacheFunc, s Settings) (cache.Cache, error) {
+func wrapCache(cfg *rest.Config, opts cache.Options, open cache.NewCacheFunc, s ScopeSettings) (cache.Cache, error) {
 	c := newCache(opts.Scheme)
 	c.mapper, _ = opts.Mapper.(*refreshclient.Mapper)
 	s.Cache = opts
@@ -85,7 +85,7 @@ func wrapClient(cfg *rest.Config, opts client.Options) (client.Client, error) {
 		return nil, errors.New("expected no Reader in the Client.Cache of conditional.ManagerOptions, found one: leave it out, a client reads from the cache of its manager or scope")
 	}
 	reading := *opts.Cache
-	reading.Reader = readings{c}
+	reading.Reader = clientReader{c}
 	opts.Cache = &reading
 
 	c.settings.Client = opts
@@ -98,10 +98,10 @@ func wrapClient(cfg *rest.Config, opts client.Options) (client.Client, error) {
 	return c.client, err
 }
 
-// Settings returns what a scope takes over; those of nil are controller-runtime's defaults.
-func (c *Cache) Settings() Settings {
+// ScopeSettings returns what a scope takes over; those of nil are controller-runtime's defaults.
+func (c *Cache) ScopeSettings() ScopeSettings {
 	if c == nil {
-		return Settings{NewClient: client.New, NewMapper: apiutil.NewDynamicRESTMapper}
+		return ScopeSettings{NewClient: client.New, NewMapper: apiutil.NewDynamicRESTMapper}
 	}
 	s := c.settings
 	if s.Client.Cache != nil {

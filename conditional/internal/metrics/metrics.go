@@ -12,11 +12,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"github.com/torpor-dev/torpor/conditional/internal/machine"
+	"github.com/torpor-dev/torpor/conditional/internal/statemachine"
 )
 
-// Gauges holds the metrics of all groups.
-type Gauges struct {
+// GroupMetrics holds the metrics of all groups.
+type GroupMetrics struct {
 	state       *prometheus.GaugeVec
 	transitions *prometheus.CounterVec
 	starts      *prometheus.HistogramVec
@@ -25,8 +25,8 @@ type Gauges struct {
 }
 
 // New returns the metrics, registered.
-func New() (*Gauges, error) {
-	g := &Gauges{
+func New() (*GroupMetrics, error) {
+	g := &GroupMetrics{
 		state: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "torpor_gate_state", Help: "1 for the phase a conditional group is in, 0 for the others.",
 		}, []string{"group", "state"}),
@@ -34,27 +34,27 @@ func New() (*Gauges, error) {
 			Name: "torpor_gate_transitions_total", Help: "Phase changes of a conditional group.",
 		}, []string{"group", "to", "reason"}),
 		starts: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "torpor_gate_start_seconds", Help: "Time of a conditional group from Starting to Running.", Buckets: spans(),
+			Name: "torpor_gate_start_seconds", Help: "Time of a conditional group from Starting to Running.", Buckets: durationBuckets(),
 		}, []string{"group"}),
 		stops: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "torpor_gate_stop_seconds", Help: "Time of a conditional group from Draining until everything has returned.", Buckets: spans(),
+			Name: "torpor_gate_stop_seconds", Help: "Time of a conditional group from Draining until everything has returned.", Buckets: durationBuckets(),
 		}, []string{"group"}),
 		overdue: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "torpor_gate_drain_timeouts_total", Help: "Stops of a conditional group that outlasted its drain timeout.",
 		}, []string{"group"}),
 	}
-	err := errors.Join(Share(&g.state), Share(&g.transitions), Share(&g.starts), Share(&g.stops), Share(&g.overdue))
+	err := errors.Join(RegisterShared(&g.state), RegisterShared(&g.transitions), RegisterShared(&g.starts), RegisterShared(&g.stops), RegisterShared(&g.overdue))
 	return g, err
 }
 
-// spans go from the start of an idle controller to the time-out of a cache's sync.
-func spans() []float64 {
+// durationBuckets go from the start of an idle controller to the time-out of a cache's sync.
+func durationBuckets() []float64 {
 	return []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120}
 }
 
-// Share registers a collector in controller-runtime's registry, or takes the one of its type that is already there: two
+// RegisterShared registers a collector in controller-runtime's registry, or takes the one of its type that is already there: two
 // managers may live in one process.
-func Share[C prometheus.Collector](c *C) error {
+func RegisterShared[C prometheus.Collector](c *C) error {
 	err := metrics.Registry.Register(*c)
 	if there, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {
 		if old, ok := there.ExistingCollector.(C); ok {
@@ -68,17 +68,17 @@ func Share[C prometheus.Collector](c *C) error {
 	return nil
 }
 
-// Open makes the series of a group that have no further label, so that they do not come up with the first start.
-func (g *Gauges) Open(group string) {
-	g.Show(group, machine.Dormant)
+// InitGroup makes the series of a group that have no further label, so that they do not come up with the first start.
+func (g *GroupMetrics) InitGroup(group string) {
+	g.SetPhase(group, statemachine.Dormant)
 	g.starts.WithLabelValues(group)
 	g.stops.WithLabelValues(group)
 	g.overdue.WithLabelValues(group)
 }
 
-// Show sets the phase of a group.
-func (g *Gauges) Show(group string, now machine.Phase) {
-	for _, p := range machine.Phases() {
+// SetPhase sets the phase of a group.
+func (g *GroupMetrics) SetPhase(group string, now statemachine.Phase) {
+	for _, p := range statemachine.AllPhases() {
 		value := 0.0
 		if p == now {
 			value = 1
@@ -87,20 +87,20 @@ func (g *Gauges) Show(group string, now machine.Phase) {
 	}
 }
 
-// Count adds a move.
-func (g *Gauges) Count(group string, to machine.Phase, reason machine.Fact) {
+// CountTransition adds a move.
+func (g *GroupMetrics) CountTransition(group string, to statemachine.Phase, reason statemachine.Fact) {
 	g.transitions.WithLabelValues(group, string(to), string(reason)).Inc()
-	if to == machine.Stuck {
+	if to == statemachine.Stuck {
 		g.overdue.WithLabelValues(group).Inc()
 	}
 }
 
-// Started adds a start that reached Running.
-func (g *Gauges) Started(group string, took time.Duration) {
+// ObserveStart adds a start that reached Running.
+func (g *GroupMetrics) ObserveStart(group string, took time.Duration) {
 	g.starts.WithLabelValues(group).Observe(took.Seconds())
 }
 
-// Stopped adds a stop after which everything has returned.
-func (g *Gauges) Stopped(group string, took time.Duration) {
+// ObserveStop adds a stop after which everything has returned.
+func (g *GroupMetrics) ObserveStop(group string, took time.Duration) {
 	g.stops.WithLabelValues(group).Observe(took.Seconds())
 }

@@ -17,21 +17,21 @@ import (
 
 // Client is a client that can forget.
 type Client struct {
-	cfg  *rest.Config
-	opts client.Options
-	open client.NewClientFunc
-	now  atomic.Pointer[client.Client]
+	cfg   *rest.Config
+	opts  client.Options
+	build client.NewClientFunc
+	now   atomic.Pointer[client.Client]
 }
 
 // NewClient returns a client that open makes, now and at every renewal.
 func NewClient(cfg *rest.Config, opts client.Options, open client.NewClientFunc) (*Client, error) {
-	c := &Client{cfg: cfg, opts: opts, open: open}
-	return c, c.Renew()
+	c := &Client{cfg: cfg, opts: opts, build: open}
+	return c, c.Refresh()
 }
 
-// Renew makes the client forget. Calls under way end with what they began with.
-func (c *Client) Renew() error {
-	made, err := c.open(c.cfg, c.opts)
+// Refresh makes the client forget. Calls under way end with what they began with.
+func (c *Client) Refresh() error {
+	made, err := c.build(c.cfg, c.opts)
 	if err != nil {
 		return err
 	}
@@ -39,46 +39,46 @@ func (c *Client) Renew() error {
 	return nil
 }
 
-func (c *Client) current() client.Client { return *c.now.Load() }
+func (c *Client) currentClient() client.Client { return *c.now.Load() }
 
 // Get reads one object.
 func (c *Client) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-	return c.current().Get(ctx, key, obj, opts...)
+	return c.currentClient().Get(ctx, key, obj, opts...)
 }
 
 // List reads many objects.
 func (c *Client) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
-	return c.current().List(ctx, list, opts...)
+	return c.currentClient().List(ctx, list, opts...)
 }
 
 // Apply applies a configuration.
 func (c *Client) Apply(ctx context.Context, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
-	return c.current().Apply(ctx, obj, opts...)
+	return c.currentClient().Apply(ctx, obj, opts...)
 }
 
 // Create creates an object.
 func (c *Client) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
-	return c.current().Create(ctx, obj, opts...)
+	return c.currentClient().Create(ctx, obj, opts...)
 }
 
 // Delete deletes an object.
 func (c *Client) Delete(ctx context.Context, obj client.Object, opts ...client.DeleteOption) error {
-	return c.current().Delete(ctx, obj, opts...)
+	return c.currentClient().Delete(ctx, obj, opts...)
 }
 
 // Update replaces an object.
 func (c *Client) Update(ctx context.Context, obj client.Object, opts ...client.UpdateOption) error {
-	return c.current().Update(ctx, obj, opts...)
+	return c.currentClient().Update(ctx, obj, opts...)
 }
 
 // Patch changes an object.
 func (c *Client) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
-	return c.current().Patch(ctx, obj, patch, opts...)
+	return c.currentClient().Patch(ctx, obj, patch, opts...)
 }
 
 // DeleteAllOf deletes many objects.
 func (c *Client) DeleteAllOf(ctx context.Context, obj client.Object, opts ...client.DeleteAllOfOption) error {
-	return c.current().DeleteAllOf(ctx, obj, opts...)
+	return c.currentClient().DeleteAllOf(ctx, obj, opts...)
 }
 
 // Status returns the client of the status subresource.
@@ -86,7 +86,7 @@ func (c *Client) Status() client.SubResourceWriter { return c.SubResource("statu
 
 // SubResource returns the client of a subresource.
 func (c *Client) SubResource(name string) client.SubResourceClient {
-	return c.current().SubResource(name)
+	return c.currentClient().SubResource(name)
 }
 
 // Scheme returns the scheme.
@@ -97,10 +97,10 @@ func (c *Client) RESTMapper() meta.RESTMapper { return c.opts.Mapper }
 
 // GroupVersionKindFor returns the kind of an object.
 func (c *Client) GroupVersionKindFor(obj runtime.Object) (schema.GroupVersionKind, error) {
-	return c.current().GroupVersionKindFor(obj)
+	return c.currentClient().GroupVersionKindFor(obj)
 }
 
 // IsObjectNamespaced tells the scope of an object's kind.
 func (c *Client) IsObjectNamespaced(obj runtime.Object) (bool, error) {
-	return c.current().IsObjectNamespaced(obj)
+	return c.currentClient().IsObjectNamespaced(obj)
 }

@@ -11,19 +11,19 @@ import (
 
 // Mapper is a REST mapper that can forget.
 type Mapper struct {
-	open func() (meta.RESTMapper, error)
-	now  atomic.Pointer[meta.RESTMapper]
+	build func() (meta.RESTMapper, error)
+	now   atomic.Pointer[meta.RESTMapper]
 }
 
 // NewMapper returns a mapper that open makes, now and at every renewal.
 func NewMapper(open func() (meta.RESTMapper, error)) (*Mapper, error) {
-	m := &Mapper{open: open}
-	return m, m.Renew()
+	m := &Mapper{build: open}
+	return m, m.Refresh()
 }
 
-// Renew makes the mapper forget.
-func (m *Mapper) Renew() error {
-	made, err := m.open()
+// Refresh makes the mapper forget.
+func (m *Mapper) Refresh() error {
+	made, err := m.build()
 	if err != nil {
 		return err
 	}
@@ -31,39 +31,39 @@ func (m *Mapper) Renew() error {
 	return nil
 }
 
-func (m *Mapper) current() meta.RESTMapper { return *m.now.Load() }
+func (m *Mapper) currentMapper() meta.RESTMapper { return *m.now.Load() }
 
 // RESTMapping returns where the API server has a kind.
 func (m *Mapper) RESTMapping(gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
-	return m.current().RESTMapping(gk, versions...)
+	return m.currentMapper().RESTMapping(gk, versions...)
 }
 
 // RESTMappings returns all places of a kind.
 func (m *Mapper) RESTMappings(gk schema.GroupKind, versions ...string) ([]*meta.RESTMapping, error) {
-	return m.current().RESTMappings(gk, versions...)
+	return m.currentMapper().RESTMappings(gk, versions...)
 }
 
 // KindFor returns the kind of a resource.
 func (m *Mapper) KindFor(resource schema.GroupVersionResource) (schema.GroupVersionKind, error) {
-	return m.current().KindFor(resource)
+	return m.currentMapper().KindFor(resource)
 }
 
 // KindsFor returns the kinds of a resource.
 func (m *Mapper) KindsFor(resource schema.GroupVersionResource) ([]schema.GroupVersionKind, error) {
-	return m.current().KindsFor(resource)
+	return m.currentMapper().KindsFor(resource)
 }
 
 // ResourceFor completes a resource.
 func (m *Mapper) ResourceFor(input schema.GroupVersionResource) (schema.GroupVersionResource, error) {
-	return m.current().ResourceFor(input)
+	return m.currentMapper().ResourceFor(input)
 }
 
 // ResourcesFor completes a resource.
 func (m *Mapper) ResourcesFor(input schema.GroupVersionResource) ([]schema.GroupVersionResource, error) {
-	return m.current().ResourcesFor(input)
+	return m.currentMapper().ResourcesFor(input)
 }
 
 // ResourceSingularizer returns the singular of a resource.
 func (m *Mapper) ResourceSingularizer(resource string) (string, error) {
-	return m.current().ResourceSingularizer(resource)
+	return m.currentMapper().ResourceSingularizer(resource)
 }

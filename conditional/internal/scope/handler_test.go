@@ -143,24 +143,24 @@ func TestAHandlerThatIsRemovedBeforeItSyncsIsNotAwaited(t *testing.T) {
 
 func TestAnEventWaitsForTheDoorBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		first := &door{empty: make(chan struct{})}
-		second := &door{empty: make(chan struct{}), before: first.empty}
+		first := &eventGate{drained: make(chan struct{})}
+		second := &eventGate{drained: make(chan struct{}), previous: first.drained}
 		free := make(chan struct{})
 		var order []string
-		go first.pass(func() { <-free; order = append(order, "first") })
+		go first.handleEvent(func() { <-free; order = append(order, "first") })
 		synctest.Wait()
-		first.shut()
-		go second.pass(func() { order = append(order, "second") })
-		first.pass(func() { order = append(order, "late") })
+		first.closeGate()
+		go second.handleEvent(func() { order = append(order, "second") })
+		first.handleEvent(func() { order = append(order, "late") })
 		synctest.Wait()
-		if first.isEmpty() || len(order) > 0 {
+		if first.isDrained() || len(order) > 0 {
 			t.Fatalf("before the first event has returned: %v", order)
 		}
 		close(free)
 		synctest.Wait()
-		second.shut()
-		second.shut()
-		if !first.isEmpty() || !second.isEmpty() || !slices.Equal(order, []string{"first", "second"}) {
+		second.closeGate()
+		second.closeGate()
+		if !first.isDrained() || !second.isDrained() || !slices.Equal(order, []string{"first", "second"}) {
 			t.Errorf("got %v", order)
 		}
 	})

@@ -11,37 +11,37 @@ import (
 
 // IndexField adds an index to the scope's informer of obj, which is not shared then: an index cannot be taken out of
 // an informer, and no two may have the same name. For an optional kind it is added whenever the kind comes.
-func (v *view) IndexField(ctx context.Context, obj client.Object, field string, extract client.IndexerFunc) error {
-	if v.life.Err() != nil {
+func (v *scopedCache) IndexField(ctx context.Context, obj client.Object, field string, extract client.IndexerFunc) error {
+	if v.lifetime.Err() != nil {
 		return ErrClosed
 	}
-	s, err := v.slotOf(obj)
+	s, err := v.informerKeyOf(obj)
 	if err != nil {
 		return err
 	}
-	u, err := v.existing(s)
+	u, err := v.existingInformer(s)
 	if err != nil {
 		return err
 	}
 	if u == nil {
-		if u, err = v.add(ctx, s, true); err != nil {
+		if u, err = v.addInformer(ctx, s, true); err != nil {
 			return err
 		}
 	}
-	return u.index(index{obj, field, extract})
+	return u.addIndex(fieldIndex{obj, field, extract})
 }
 
-func (u *use) index(i index) error {
-	u.view.mu.Lock()
-	defer u.view.mu.Unlock()
+func (u *scopedInformer) addIndex(i fieldIndex) error {
+	u.cache.mu.Lock()
+	defer u.cache.mu.Unlock()
 	switch {
-	case u.view.closed:
+	case u.cache.isClosed:
 		return ErrClosed
-	case !u.private:
-		return lateIndex(u.slot, "IndexField")
+	case !u.isPrivate:
+		return newLateIndexError(u.key, "IndexField")
 	}
 	if u.lease != nil {
-		if err := u.lease.IndexField(u.view.life, i.obj, i.field, i.extract); err != nil {
+		if err := u.lease.IndexField(u.cache.lifetime, i.obj, i.field, i.extract); err != nil {
 			return err
 		}
 	}
@@ -49,7 +49,7 @@ func (u *use) index(i index) error {
 	return nil
 }
 
-func lateIndex(s slot, call string) error {
+func newLateIndexError(s informerKey, call string) error {
 	return fmt.Errorf("expected %s before the first use of %s in this setup, found its informer in use, which other controllers share: "+
 		"call mgr.GetFieldIndexer().IndexField first, before controllers are built and objects read", call, s.gvk)
 }

@@ -16,31 +16,31 @@ import (
 )
 
 // GetInformer returns the scope's informer of obj without waiting for its sync, unless an option asks for it.
-func (v *view) GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
-	if v.life.Err() != nil {
+func (v *scopedCache) GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
+	if v.lifetime.Err() != nil {
 		return nil, ErrClosed
 	}
-	s, err := v.slotOf(obj)
+	s, err := v.informerKeyOf(obj)
 	if err != nil {
 		return nil, err
 	}
-	return v.informer(ctx, s, opts)
+	return v.getInformer(ctx, s, opts)
 }
 
 // GetInformerForKind is GetInformer for a kind of the scheme.
-func (v *view) GetInformerForKind(ctx context.Context, gvk schema.GroupVersionKind, opts ...cache.InformerGetOption) (cache.Informer, error) {
-	if v.life.Err() != nil {
+func (v *scopedCache) GetInformerForKind(ctx context.Context, gvk schema.GroupVersionKind, opts ...cache.InformerGetOption) (cache.Informer, error) {
+	if v.lifetime.Err() != nil {
 		return nil, ErrClosed
 	}
 	obj, err := v.scheme.New(gvk)
 	if err != nil {
 		return nil, err
 	}
-	return v.informer(ctx, slot{gvk, informers.FormOf(obj)}, opts)
+	return v.getInformer(ctx, informerKey{gvk, informers.FormOf(obj)}, opts)
 }
 
-func (v *view) informer(ctx context.Context, s slot, opts []cache.InformerGetOption) (cache.Informer, error) {
-	u, err := v.use(ctx, s)
+func (v *scopedCache) getInformer(ctx context.Context, s informerKey, opts []cache.InformerGetOption) (cache.Informer, error) {
+	u, err := v.useInformer(ctx, s)
 	if err != nil {
 		return nil, err
 	}
@@ -49,123 +49,123 @@ func (v *view) informer(ctx context.Context, s slot, opts []cache.InformerGetOpt
 		opt(&asked)
 	}
 	if asked.BlockUntilSynced != nil && *asked.BlockUntilSynced {
-		if err := v.await(ctx, u.HasSyncedChecker().Done(), u.gone); err != nil {
-			return nil, unsynced(s, err)
+		if err := v.waitDone(ctx, u.HasSyncedChecker().Done(), u.removed); err != nil {
+			return nil, newUnsyncedError(s, err)
 		}
 	}
 	return u, nil
 }
 
 // RemoveInformer ends the scope's use of obj's informer. Others that share it keep it.
-func (v *view) RemoveInformer(_ context.Context, obj client.Object) error {
-	s, err := v.slotOf(obj)
+func (v *scopedCache) RemoveInformer(_ context.Context, obj client.Object) error {
+	s, err := v.informerKeyOf(obj)
 	if err != nil {
 		return err
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.closed {
+	if v.isClosed {
 		return ErrClosed
 	}
-	if u := v.uses[s]; u != nil {
-		u.end()
-		delete(v.uses, s)
+	if u := v.informers[s]; u != nil {
+		u.removeAll()
+		delete(v.informers, s)
 	}
 	return nil
 }
 
 // AddEventHandler adds a handler that is removed when the scope ends.
-func (u *use) AddEventHandler(h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
+func (u *scopedInformer) AddEventHandler(h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
 	return u.AddEventHandlerWithOptions(h, toolscache.HandlerOptions{})
 }
 
 // AddEventHandlerWithResyncPeriod is AddEventHandler with a period of its own.
-func (u *use) AddEventHandlerWithResyncPeriod(h toolscache.ResourceEventHandler, resync time.Duration) (toolscache.ResourceEventHandlerRegistration, error) {
+func (u *scopedInformer) AddEventHandlerWithResyncPeriod(h toolscache.ResourceEventHandler, resync time.Duration) (toolscache.ResourceEventHandlerRegistration, error) {
 	return u.AddEventHandlerWithOptions(h, toolscache.HandlerOptions{ResyncPeriod: &resync})
 }
 
 // AddEventHandlerWithOptions is AddEventHandler with options.
-func (u *use) AddEventHandlerWithOptions(h toolscache.ResourceEventHandler, o toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error) {
-	r := &registration{use: u, to: h, opts: o, synced: newLatch(), gone: make(chan struct{})}
-	return r, u.register(r)
+func (u *scopedInformer) AddEventHandlerWithOptions(h toolscache.ResourceEventHandler, o toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error) {
+	r := &handlerRegistration{informer: u, handler: h, opts: o, synced: newLatch(), removed: make(chan struct{})}
+	return r, u.addRegistration(r)
 }
 
-func (u *use) register(r *registration) error {
-	u.view.mu.Lock()
-	defer u.view.mu.Unlock()
-	if u.view.closed || u.view.muted && !r.reading {
+func (u *scopedInformer) addRegistration(r *handlerRegistration) error {
+	u.cache.mu.Lock()
+	defer u.cache.mu.Unlock()
+	if u.cache.isClosed || u.cache.isMuted && !r.ofClient {
 		return ErrClosed
 	}
-	if u.ended() {
-		return fmt.Errorf("add a handler for %s: %w: ask the cache for it again", u.slot.gvk, errGone)
+	if u.isRemoved() {
+		return fmt.Errorf("add a handler for %s: %w: ask the cache for it again", u.key.gvk, errInformerRemoved)
 	}
 	if u.lease != nil {
-		if err := u.connect(r); err != nil {
+		if err := u.connectHandler(r); err != nil {
 			return err
 		}
 	}
 	u.handlers = append(u.handlers, r)
-	u.settle()
+	u.settleAbsent()
 	return nil
 }
 
 // RemoveEventHandler removes a handler. It may be called by the handler itself.
-func (u *use) RemoveEventHandler(h toolscache.ResourceEventHandlerRegistration) error {
-	r, ok := h.(*registration)
-	if !ok || r.use != u {
-		return fmt.Errorf("expected a registration of this informer of %s, found %T: pass what AddEventHandler returned", u.slot.gvk, h)
+func (u *scopedInformer) RemoveEventHandler(h toolscache.ResourceEventHandlerRegistration) error {
+	r, ok := h.(*handlerRegistration)
+	if !ok || r.informer != u {
+		return fmt.Errorf("expected a registration of this informer of %s, found %T: pass what AddEventHandler returned", u.key.gvk, h)
 	}
-	u.view.mu.Lock()
-	defer u.view.mu.Unlock()
-	u.remove(r)
+	u.cache.mu.Lock()
+	defer u.cache.mu.Unlock()
+	u.removeHandler(r)
 	return nil
 }
 
 // AddIndexers adds indexers to an informer that is not shared.
-func (u *use) AddIndexers(indexers toolscache.Indexers) error {
-	u.view.mu.Lock()
-	defer u.view.mu.Unlock()
+func (u *scopedInformer) AddIndexers(indexers toolscache.Indexers) error {
+	u.cache.mu.Lock()
+	defer u.cache.mu.Unlock()
 	switch {
-	case u.view.closed:
+	case u.cache.isClosed:
 		return ErrClosed
-	case !u.private || u.lease == nil:
-		return lateIndex(u.slot, "AddIndexers")
+	case !u.isPrivate || u.lease == nil:
+		return newLateIndexError(u.key, "AddIndexers")
 	}
 	return u.lease.Informer().AddIndexers(indexers)
 }
 
 // HasSynced is true when the informer has listed what there is.
-func (u *use) HasSynced() bool { return toolscache.IsDone(u.HasSyncedChecker()) }
+func (u *scopedInformer) HasSynced() bool { return toolscache.IsDone(u.HasSyncedChecker()) }
 
 // HasSyncedChecker is done when the informer has listed what there is, and when an optional kind is not there.
-func (u *use) HasSyncedChecker() toolscache.DoneChecker {
-	u.view.mu.Lock()
-	defer u.view.mu.Unlock()
-	return u.checker()
+func (u *scopedInformer) HasSyncedChecker() toolscache.DoneChecker {
+	u.cache.mu.Lock()
+	defer u.cache.mu.Unlock()
+	return u.syncChecker()
 }
 
 // IsStopped is true when the scope, or its use of the informer, has ended.
-func (u *use) IsStopped() bool { return u.ended() }
+func (u *scopedInformer) IsStopped() bool { return u.isRemoved() }
 
-func (u *use) ended() bool { return isClosed(u.gone) }
+func (u *scopedInformer) isRemoved() bool { return isClosed(u.removed) }
 
-// readings is the cache as the scope's client has it. One that reads its own writes adds handlers, and reads go on
+// clientCache is the cache as the scope's client has it. One that reads its own writes adds handlers, and reads go on
 // while the runnables end.
-type readings struct{ *view }
+type clientCache struct{ *scopedCache }
 
 // GetInformer returns an informer whose handlers stay as long as the scope.
-func (r readings) GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
-	informer, err := r.view.GetInformer(ctx, obj, opts...)
-	if u, ok := informer.(*use); ok {
-		return readingUse{u}, err
+func (r clientCache) GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
+	informer, err := r.scopedCache.GetInformer(ctx, obj, opts...)
+	if u, ok := informer.(*scopedInformer); ok {
+		return clientInformer{u}, err
 	}
 	return informer, err
 }
 
-type readingUse struct{ *use }
+type clientInformer struct{ *scopedInformer }
 
 // AddEventHandler adds a handler that is removed when the scope is closed.
-func (u readingUse) AddEventHandler(h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
-	r := &registration{use: u.use, to: h, reading: true, synced: newLatch(), gone: make(chan struct{})}
-	return r, u.register(r)
+func (u clientInformer) AddEventHandler(h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
+	r := &handlerRegistration{informer: u.scopedInformer, handler: h, ofClient: true, synced: newLatch(), removed: make(chan struct{})}
+	return r, u.addRegistration(r)
 }

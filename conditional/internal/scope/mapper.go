@@ -12,25 +12,25 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/refreshclient"
 )
 
-// mapper answers without a request for kinds that the detector knows. The others it looks up, and forgets them when it
+// scopedMapper answers without a request for kinds that the detector knows. The others it looks up, and forgets them when it
 // is told.
-type mapper struct {
+type scopedMapper struct {
 	*refreshclient.Mapper
-	view *view
+	cache *scopedCache
 }
 
-func (v *view) newMapper(cfg *rest.Config, hc *http.Client) (*mapper, error) {
-	open := v.outer.Settings().NewMapper
+func (v *scopedCache) newMapper(cfg *rest.Config, hc *http.Client) (*scopedMapper, error) {
+	open := v.managerCache.ScopeSettings().NewMapper
 	lookUp, err := refreshclient.NewMapper(func() (meta.RESTMapper, error) { return open(cfg, hc) })
-	return &mapper{lookUp, v}, err
+	return &scopedMapper{lookUp, v}, err
 }
 
 // RESTMapping returns where the API server has a kind.
-func (m *mapper) RESTMapping(gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+func (m *scopedMapper) RESTMapping(gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
 	for _, version := range versions {
-		kind, known, err := m.view.known(gk.WithVersion(version))
+		kind, known, err := m.cache.knownKind(gk.WithVersion(version))
 		if known {
-			return kind.Mapping(), nil
+			return kind.RESTMapping(), nil
 		}
 		if err != nil && len(versions) == 1 {
 			return nil, err

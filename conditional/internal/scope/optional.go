@@ -12,21 +12,21 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/informers"
 )
 
-// presence is what the scope knows of an optional kind. It is guarded by the view.
-type presence struct {
-	settled *latch          // opens with the first verdict
-	kind    *informers.Kind // while it is served, without a form; a doubt changes nothing
-	absent  bool
-	doubt   string
+// optionalKind is what the scope knows of an optional kind. It is guarded by the view.
+type optionalKind struct {
+	settled  *latch                  // opens with the first verdict
+	kind     *informers.InformerKind // while it is served, without a form; a doubt changes nothing
+	isAbsent bool
+	doubt    string
 }
 
-// follow subscribes to the optional kinds. What the detector reports is taken in by a goroutine of the scope: it
+// watchOptionalKinds subscribes to the optional kinds. What the detector reports is taken in by a goroutine of the scope: it
 // must not wait for a scope, and only the last report counts.
-func (v *view) follow(d *detect.Detector, o Options) error {
+func (v *scopedCache) watchOptionalKinds(d *detect.Detector, o Options) error {
 	if len(o.Optional) == 0 {
 		return nil
 	}
-	look := o.Look
+	look := o.Interest
 	look.Kinds = slices.Clone(o.Optional)
 	mail := make(chan []detect.Verdict, 1)
 	cancel, err := d.Subscribe(look, func(verdicts []detect.Verdict) {
@@ -39,13 +39,13 @@ func (v *view) follow(d *detect.Detector, o Options) error {
 	if err != nil {
 		return err
 	}
-	v.unfollow = cancel
+	v.stopWatching = cancel
 	v.running.Go(func() {
 		for {
 			select {
 			case verdicts := <-mail:
-				v.learn(look.Kinds, verdicts)
-			case <-v.life.Done():
+				v.applyVerdicts(look.Kinds, verdicts)
+			case <-v.lifetime.Done():
 				return
 			}
 		}
@@ -53,57 +53,57 @@ func (v *view) follow(d *detect.Detector, o Options) error {
 	return nil
 }
 
-func (v *view) learn(kinds []schema.GroupVersionKind, verdicts []detect.Verdict) {
+func (v *scopedCache) applyVerdicts(kinds []schema.GroupVersionKind, verdicts []detect.Verdict) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.closed {
+	if v.isClosed {
 		return
 	}
 	for i, gvk := range kinds {
-		if moved := v.optional[gvk].take(gvk, verdicts[i]); moved {
-			v.renew() // Before a handler can make a reconciler use the client.
-			v.fail(v.move(gvk))
+		if moved := v.optional[gvk].noteVerdict(gvk, verdicts[i]); moved {
+			v.refreshClients() // Before a handler can make a reconciler use the client.
+			v.reportError(v.reattachInformers(gvk))
 		}
-		for s, u := range v.uses {
+		for s, u := range v.informers {
 			if s.gvk == gvk {
-				u.settle()
+				u.settleAbsent()
 			}
 		}
 	}
 }
 
-// take notes a verdict and reports whether the kind came, went, or became another.
-func (p *presence) take(gvk schema.GroupVersionKind, verdict detect.Verdict) (moved bool) {
+// noteVerdict notes a verdict and reports whether the kind came, went, or became another.
+func (p *optionalKind) noteVerdict(gvk schema.GroupVersionKind, verdict detect.Verdict) (moved bool) {
 	switch verdict.Presence {
 	case detect.Served:
-		kind := kindOf(gvk, verdict)
+		kind := kindFromVerdict(gvk, verdict)
 		moved = p.kind == nil || *p.kind != kind
-		p.kind, p.absent = &kind, false
+		p.kind, p.isAbsent = &kind, false
 	case detect.Absent:
-		moved = !p.absent
-		p.kind, p.absent = nil, true
+		moved = !p.isAbsent
+		p.kind, p.isAbsent = nil, true
 	case detect.Unclear:
 		p.doubt = verdict.Message
-		if verdict.Reason == detect.Detecting {
+		if verdict.Reason == detect.ReasonDetecting {
 			return false
 		}
 	}
-	p.settled.open()
+	p.settled.openLatch()
 	return moved
 }
 
-// move brings the scope's uses of a kind to where it is now.
-func (v *view) move(gvk schema.GroupVersionKind) error {
+// reattachInformers brings the scope's uses of a kind to where it is now.
+func (v *scopedCache) reattachInformers(gvk schema.GroupVersionKind) error {
 	p := v.optional[gvk]
-	for s, u := range v.uses {
+	for s, u := range v.informers {
 		if s.gvk != gvk {
 			continue
 		}
-		u.detach()
+		u.detachLease()
 		if p.kind == nil {
 			continue
 		}
-		if err := u.attach(*p.kind); err != nil {
+		if err := u.attachLease(*p.kind); err != nil {
 			return err
 		}
 	}
@@ -118,7 +118,7 @@ type latch struct {
 
 func newLatch() *latch { return &latch{opened: make(chan struct{})} }
 
-func (l *latch) open() { l.once.Do(func() { close(l.opened) }) }
+func (l *latch) openLatch() { l.once.Do(func() { close(l.opened) }) }
 
 func (l *latch) isOpen() bool { return isClosed(l.opened) }
 
@@ -131,14 +131,14 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// named is a latch as client-go waits for one.
-type named struct {
+// namedLatch is a latch as client-go waits for one.
+type namedLatch struct {
 	*latch
 	name string
 }
 
 // Name tells what is waited for.
-func (n named) Name() string { return n.name }
+func (n namedLatch) Name() string { return n.name }
 
 // Done is closed when the latch is open.
-func (n named) Done() <-chan struct{} { return n.opened }
+func (n namedLatch) Done() <-chan struct{} { return n.opened }

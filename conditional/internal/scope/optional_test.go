@@ -158,7 +158,7 @@ func (o *owner) expectWrites(l *life, namespace string) {
 // expectAbsent uses the absent kind in every way.
 func (o *owner) expectAbsent(l *life) {
 	o.t.Helper()
-	informers := o.hub.Informers.Informers()
+	informers := o.hub.Informers.InformerCount()
 	ctx := o.t.Context()
 	route := &Route{ObjectMeta: metav1.ObjectMeta{Namespace: o.namespace, Name: "late"}}
 	loose := &unstructured.Unstructured{}
@@ -174,7 +174,7 @@ func (o *owner) expectAbsent(l *life) {
 			o.t.Errorf("%s of an absent kind: got %v, want a NoKindMatchError", what, err)
 		}
 	}
-	if now := o.hub.Informers.Informers(); now != informers {
+	if now := o.hub.Informers.InformerCount(); now != informers {
 		o.t.Errorf("reads of an absent kind changed the number of informers from %d to %d", informers, now)
 	}
 }
@@ -249,7 +249,7 @@ func TestPresenceFollowsTheVerdicts(t *testing.T) {
 		moves, there, out bool
 		settled           bool
 	}{
-		"nobody has looked yet":      {now: detect.Verdict{Reason: detect.Detecting}},
+		"nobody has looked yet":      {now: detect.Verdict{Reason: detect.ReasonDetecting}},
 		"a doubt at first":           {now: doubt, settled: true},
 		"it is absent":               {now: absent, moves: true, out: true, settled: true},
 		"it is absent still":         {before: []detect.Verdict{absent}, now: absent, out: true, settled: true},
@@ -262,15 +262,15 @@ func TestPresenceFollowsTheVerdicts(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			p := &presence{settled: newLatch()}
+			p := &optionalKind{settled: newLatch()}
 			for _, v := range test.before {
-				p.take(kind, v)
+				p.noteVerdict(kind, v)
 			}
-			if got := p.take(kind, test.now); got != test.moves {
+			if got := p.noteVerdict(kind, test.now); got != test.moves {
 				t.Errorf("moved: got %t, want %t", got, test.moves)
 			}
-			if p.kind != nil != test.there || p.absent != test.out || p.settled.isOpen() != test.settled {
-				t.Errorf("got kind %v, absent %t, settled %t", p.kind, p.absent, p.settled.isOpen())
+			if p.kind != nil != test.there || p.isAbsent != test.out || p.settled.isOpen() != test.settled {
+				t.Errorf("got kind %v, absent %t, settled %t", p.kind, p.isAbsent, p.settled.isOpen())
 			}
 		})
 	}

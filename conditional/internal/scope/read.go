@@ -17,8 +17,8 @@ import (
 
 // Get reads one object; when the scope closes meanwhile, it returns ErrClosed rather than to wait for an informer
 // that cannot sync any more. A kind that is optional and absent is a meta.NoKindMatchError.
-func (v *view) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-	reader, err := v.reader(ctx, obj)
+func (v *scopedCache) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	reader, err := v.syncedReader(ctx, obj)
 	if err != nil {
 		return err
 	}
@@ -26,68 +26,68 @@ func (v *view) Get(ctx context.Context, key client.ObjectKey, obj client.Object,
 }
 
 // List reads many objects; see Get.
-func (v *view) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
-	reader, err := v.reader(ctx, list)
+func (v *scopedCache) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	reader, err := v.syncedReader(ctx, list)
 	if err != nil {
 		return err
 	}
 	return reader.List(ctx, list, opts...)
 }
 
-// reader returns what reads the informer of obj, after its sync.
-func (v *view) reader(ctx context.Context, obj runtime.Object) (client.Reader, error) {
-	if v.life.Err() != nil {
+// syncedReader returns what reads the informer of obj, after its sync.
+func (v *scopedCache) syncedReader(ctx context.Context, obj runtime.Object) (client.Reader, error) {
+	if v.lifetime.Err() != nil {
 		return nil, ErrClosed
 	}
 	if !isClosed(v.started) {
 		return nil, &cache.ErrCacheNotStarted{}
 	}
-	s, err := v.slotOf(obj)
+	s, err := v.informerKeyOf(obj)
 	if err != nil {
 		return nil, err
 	}
-	if err := v.expectPresent(ctx, s); err != nil {
+	if err := v.requirePresent(ctx, s); err != nil {
 		return nil, err
 	}
-	u, err := v.readable(ctx, s)
+	u, err := v.readableInformer(ctx, s)
 	if err != nil {
 		return nil, err
 	}
-	lease, parted := u.leased()
+	lease, parted := u.currentLease()
 	if lease == nil {
-		return nil, v.unreadable(s)
+		return nil, v.newUnreadableError(s)
 	}
-	switch err := v.await(ctx, lease.Informer().HasSyncedChecker().Done(), parted); {
-	case errors.Is(err, errGone) && v.life.Err() == nil:
-		return nil, v.unreadable(s)
+	switch err := v.waitDone(ctx, lease.Informer().HasSyncedChecker().Done(), parted); {
+	case errors.Is(err, errInformerRemoved) && v.lifetime.Err() == nil:
+		return nil, v.newUnreadableError(s)
 	case err != nil:
-		return nil, unsynced(s, err)
+		return nil, newUnsyncedError(s, err)
 	case !lease.Informer().HasSynced(): // It was stopped meanwhile.
-		return nil, v.unreadable(s)
+		return nil, v.newUnreadableError(s)
 	}
 	return lease.Reader(), nil
 }
 
-// readable returns the use to read from. It makes one unless the manager's cache.Options say that reads do not.
-func (v *view) readable(ctx context.Context, s slot) (*use, error) {
-	if !v.strict {
-		return v.use(ctx, s)
+// readableInformer returns the use to read from. It makes one unless the manager's cache.Options say that reads do not.
+func (v *scopedCache) readableInformer(ctx context.Context, s informerKey) (*scopedInformer, error) {
+	if !v.readsNeedInformer {
+		return v.useInformer(ctx, s)
 	}
-	u, err := v.existing(s)
+	u, err := v.existingInformer(s)
 	if u == nil && err == nil {
 		err = &cache.ErrResourceNotCached{GVK: s.gvk}
 	}
 	return u, err
 }
 
-// expectPresent returns an error for an optional kind that is not there, so that a read of it creates nothing.
-func (v *view) expectPresent(ctx context.Context, s slot) error {
+// requirePresent returns an error for an optional kind that is not there, so that a read of it creates nothing.
+func (v *scopedCache) requirePresent(ctx context.Context, s informerKey) error {
 	p := v.optional[s.gvk]
 	if p == nil {
 		return nil
 	}
-	if err := v.await(ctx, p.settled.opened, nil); err != nil {
-		return unsynced(s, err)
+	if err := v.waitDone(ctx, p.settled.opened, nil); err != nil {
+		return newUnsyncedError(s, err)
 	}
 	v.mu.Lock()
 	there := p.kind != nil
@@ -95,34 +95,34 @@ func (v *view) expectPresent(ctx context.Context, s slot) error {
 	if there {
 		return nil
 	}
-	return v.unreadable(s)
+	return v.newUnreadableError(s)
 }
 
-func (u *use) leased() (*informers.Lease, <-chan struct{}) {
-	u.view.mu.Lock()
-	defer u.view.mu.Unlock()
-	return u.lease, u.parted
+func (u *scopedInformer) currentLease() (*informers.Lease, <-chan struct{}) {
+	u.cache.mu.Lock()
+	defer u.cache.mu.Unlock()
+	return u.lease, u.leaseEnded
 }
 
-// unreadable tells why there is no informer to read from.
-func (v *view) unreadable(s slot) error {
+// newUnreadableError tells why there is no informer to read from.
+func (v *scopedCache) newUnreadableError(s informerKey) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	p := v.optional[s.gvk]
 	switch {
-	case v.closed:
+	case v.isClosed:
 		return ErrClosed
 	case p == nil || p.kind != nil:
-		return fmt.Errorf("read %s: %w meanwhile: read again", s.gvk, errGone)
-	case p.absent:
-		return noMatch(s.gvk)
+		return fmt.Errorf("read %s: %w meanwhile: read again", s.gvk, errInformerRemoved)
+	case p.isAbsent:
+		return newNoMatchError(s.gvk)
 	}
 	return fmt.Errorf("read %s: it is not known whether the API server serves it: %s: try again later", s.gvk, p.doubt)
 }
 
-// unsynced tells why a wait for an informer ended.
-func unsynced(s slot, err error) error {
-	if errors.Is(err, ErrClosed) || errors.Is(err, errGone) {
+// newUnsyncedError tells why a wait for an informer ended.
+func newUnsyncedError(s informerKey, err error) error {
+	if errors.Is(err, ErrClosed) || errors.Is(err, errInformerRemoved) {
 		return err
 	}
 	return k8serrors.NewTimeoutError(fmt.Sprintf("the informer of %s has not synced: %v: check that it may be listed and watched", s.gvk, err), 0)

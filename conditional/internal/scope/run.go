@@ -16,12 +16,12 @@ func (m *Manager) Add(r manager.Runnable) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
-	case m.draining || m.life.Err() != nil:
+	case m.isDraining || m.lifetime.Err() != nil:
 		return ErrClosed
-	case m.run == nil:
+	case m.runContext == nil:
 		m.queued = append(m.queued, r)
 	default:
-		m.launch(r)
+		m.launchRunnable(r)
 	}
 	return nil
 }
@@ -40,9 +40,9 @@ func (m *Manager) Run(ctx context.Context, up, broke func()) error {
 	cacheDone := make(chan struct{})
 	go func() {
 		defer close(cacheDone)
-		m.fail(m.view.Start(m.life))
+		m.reportFailure(m.cache.Start(m.lifetime))
 	}()
-	err := m.syncEarly(ctx)
+	err := m.waitForEarlySync(ctx)
 	if err == nil && ctx.Err() == nil {
 		m.launchQueued(ctx)
 		up()
@@ -54,9 +54,9 @@ func (m *Manager) Run(ctx context.Context, up, broke func()) error {
 	}
 	cancel()
 	m.mu.Lock()
-	m.draining = true
+	m.isDraining = true
 	m.mu.Unlock()
-	m.view.mute()
+	m.cache.removeHandlers()
 	m.running.Wait()
 	m.End()
 	<-cacheDone
@@ -66,18 +66,18 @@ func (m *Manager) Run(ctx context.Context, up, broke func()) error {
 // End closes the scope and returns when no handler of events runs any more. A handler must not call it.
 func (m *Manager) End() {
 	m.Close()
-	m.view.drained()
+	m.cache.waitDrained()
 }
 
-// syncEarly waits for the informers that setup asked for, as the outer manager would.
-func (m *Manager) syncEarly(ctx context.Context) error {
+// waitForEarlySync waits for the informers that setup asked for, as the outer manager would.
+func (m *Manager) waitForEarlySync(ctx context.Context) error {
 	limit := m.GetControllerOptions().CacheSyncTimeout
 	if limit <= 0 {
 		limit = 2 * time.Minute
 	}
 	timed, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	if !m.view.waitForInformers(timed) && ctx.Err() == nil && m.life.Err() == nil {
+	if !m.cache.waitForInformers(timed) && ctx.Err() == nil && m.lifetime.Err() == nil {
 		return fmt.Errorf("an informer that setup asked for has not synced within %s: check that its kind is served and may be listed and watched", limit)
 	}
 	return nil
@@ -86,27 +86,27 @@ func (m *Manager) syncEarly(ctx context.Context) error {
 func (m *Manager) launchQueued(ctx context.Context) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.run = ctx
+	m.runContext = ctx
 	for _, r := range m.queued {
-		m.launch(r)
+		m.launchRunnable(r)
 	}
 	m.queued = nil
 }
 
-// launch runs under the lock, so that Run cannot wait while a runnable is being added.
-func (m *Manager) launch(r manager.Runnable) {
-	ctx := m.run
+// launchRunnable runs under the lock, so that Run cannot wait while a runnable is being added.
+func (m *Manager) launchRunnable(r manager.Runnable) {
+	ctx := m.runContext
 	m.running.Go(func() {
 		err := r.Start(ctx)
 		if ctx.Err() == nil {
-			m.fail(err)
+			m.reportFailure(err)
 		} else if err != nil && !errors.Is(err, context.Canceled) {
 			m.GetLogger().Error(err, "runnable of a stopped conditional controller returned an error")
 		}
 	})
 }
 
-func (m *Manager) fail(err error) {
+func (m *Manager) reportFailure(err error) {
 	if err == nil {
 		return
 	}

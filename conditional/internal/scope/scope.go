@@ -36,55 +36,55 @@ var ErrClosed = errors.New("the scope of this conditional controller is closed: 
 type Options struct {
 	// Optional are the kinds that may come and go while the scope lives.
 	Optional []schema.GroupVersionKind
-	// Look is how the detector may watch the optional kinds, and those of kept informers; its Kinds are not used.
-	Look detect.Interest
+	// Interest is how the detector may watch the optional kinds, and those of kept informers; its Kinds are not used.
+	Interest detect.Interest
 	// KeepInformers is how long the scope's informers stay for the next one; 0 stops them with the scope.
 	KeepInformers time.Duration
 	// Group is the name of the group, and Dormant how its admission webhooks answer while it is dormant.
-	Group   string
-	Dormant webhooks.Policy
+	Group         string
+	DormantPolicy webhooks.DormantPolicy
 }
 
 // Manager is the scoped manager. Its zero value is not usable.
 type Manager struct {
-	manager.Manager                       // the outer one
-	inner           cluster.Cluster       // never started as a whole: only its cache is
-	view            *view                 // its cache
-	live, direct    *refreshclient.Client // its client, and the one without a cache
-	life            context.Context       // of the cache; its end closes the scope
-	Close           func()                // ends life and the scope's use of informers, without waiting; it may be called more than once
+	manager.Manager                         // the outer one
+	inner             cluster.Cluster       // never started as a whole: only its cache is
+	cache             *scopedCache          // its cache
+	client, apiReader *refreshclient.Client // its client, and the one without a cache
+	lifetime          context.Context       // of the cache; its end closes the scope
+	Close             func()                // ends life and the scope's use of informers, without waiting; it may be called more than once
 
-	mu       sync.Mutex
-	queued   []manager.Runnable
-	run      context.Context // of the runnables, nil before Run
-	draining bool
-	running  sync.WaitGroup
-	failed   chan error // room for the first error
-	healthz  map[string]healthz.Checker
-	readyz   map[string]healthz.Checker
-	extra    map[string]http.Handler
-	webhooks *hookServer
+	mu            sync.Mutex
+	queued        []manager.Runnable
+	runContext    context.Context // of the runnables, nil before Run
+	isDraining    bool
+	running       sync.WaitGroup
+	failed        chan error // room for the first error
+	healthz       map[string]healthz.Checker
+	readyz        map[string]healthz.Checker
+	extraHandlers map[string]http.Handler
+	webhookServer *scopedWebhookServer
 }
 
 // New returns a scope with the outer manager's config, HTTP client and scheme, and the hub's informers. It makes no
 // request.
-func New(outer manager.Manager, h *serverstate.Hub, o Options) (*Manager, error) {
+func New(outer manager.Manager, h *serverstate.SharedState, o Options) (*Manager, error) {
 	m := &Manager{
-		Manager: outer,
-		failed:  make(chan error, 1),
-		healthz: map[string]healthz.Checker{},
-		readyz:  map[string]healthz.Checker{},
-		extra:   map[string]http.Handler{},
+		Manager:       outer,
+		failed:        make(chan error, 1),
+		healthz:       map[string]healthz.Checker{},
+		readyz:        map[string]healthz.Checker{},
+		extraHandlers: map[string]http.Handler{},
 	}
 	var endLife context.CancelFunc
-	m.life, endLife = context.WithCancel(context.Background())
-	m.webhooks = newHookServer(m, &h.Webhooks, o)
-	m.view = newView(m.life, outer, h, o)
-	m.view.fail, m.view.renew = m.fail, m.renew
-	m.Close = sync.OnceFunc(func() { endLife(); m.view.close() })
-	err := m.build(outer)
+	m.lifetime, endLife = context.WithCancel(context.Background())
+	m.webhookServer = newScopedWebhookServer(m, &h.Webhooks, o)
+	m.cache = newScopedCache(m.lifetime, outer, h, o)
+	m.cache.reportError, m.cache.refreshClients = m.reportFailure, m.refreshClients
+	m.Close = sync.OnceFunc(func() { endLife(); m.cache.close() })
+	err := m.buildCluster(outer)
 	if err == nil {
-		err = m.view.follow(h.Detector, o)
+		err = m.cache.watchOptionalKinds(h.Detector, o)
 	}
 	if err != nil {
 		m.Close()
@@ -93,63 +93,63 @@ func New(outer manager.Manager, h *serverstate.Hub, o Options) (*Manager, error)
 	return m, nil
 }
 
-func (m *Manager) build(outer manager.Manager) error {
-	settings, httpClient := m.view.outer.Settings(), m.closing(outer.GetHTTPClient())
+func (m *Manager) buildCluster(outer manager.Manager) error {
+	settings, httpClient := m.cache.managerCache.ScopeSettings(), m.closingHTTPClient(outer.GetHTTPClient())
 	var err error
 	m.inner, err = cluster.New(outer.GetConfig(), func(o *cluster.Options) {
 		o.Scheme, o.HTTPClient, o.Logger = outer.GetScheme(), httpClient, outer.GetLogger()
-		o.NewCache = func(*rest.Config, cache.Options) (cache.Cache, error) { return m.view, nil }
+		o.NewCache = func(*rest.Config, cache.Options) (cache.Cache, error) { return m.cache, nil }
 		o.MapperProvider = func(cfg *rest.Config, hc *http.Client) (meta.RESTMapper, error) {
-			m.view.mapper, err = m.view.newMapper(cfg, hc)
-			return m.view.mapper, err
+			m.cache.mapper, err = m.cache.newMapper(cfg, hc)
+			return m.cache.mapper, err
 		}
 		o.Client = settings.Client
-		o.Client.HTTPClient = m.closing(settings.Client.HTTPClient)
+		o.Client.HTTPClient = m.closingHTTPClient(settings.Client.HTTPClient)
 		o.NewClient = func(cfg *rest.Config, o client.Options) (client.Client, error) {
-			direct := client.Options{HTTPClient: httpClient, Scheme: outer.GetScheme(), Mapper: m.view.mapper}
-			if m.direct, err = refreshclient.NewClient(cfg, direct, client.New); err != nil {
+			direct := client.Options{HTTPClient: httpClient, Scheme: outer.GetScheme(), Mapper: m.cache.mapper}
+			if m.apiReader, err = refreshclient.NewClient(cfg, direct, client.New); err != nil {
 				return nil, err
 			}
-			o.Cache.Reader = readings{m.view}
-			m.live, err = refreshclient.NewClient(cfg, o, settings.NewClient)
-			return m.live, err
+			o.Cache.Reader = clientCache{m.cache}
+			m.client, err = refreshclient.NewClient(cfg, o, settings.NewClient)
+			return m.client, err
 		}
 	})
 	return err
 }
 
-// closing returns the HTTP client for the scope.
-func (m *Manager) closing(hc *http.Client) *http.Client {
+// closingHTTPClient returns the HTTP client for the scope.
+func (m *Manager) closingHTTPClient(hc *http.Client) *http.Client {
 	if hc == nil {
 		return nil
 	}
 	closing := *hc
-	closing.Transport = &transport{base: hc.Transport, life: m.life}
+	closing.Transport = &closingTransport{base: hc.Transport, lifetime: m.lifetime}
 	return &closing
 }
 
-// renew makes mapper and clients forget where kinds were: they would never notice that a kind moved.
-func (m *Manager) renew() {
-	m.fail(errors.Join(m.view.mapper.Renew(), m.live.Renew(), m.direct.Renew()))
+// refreshClients makes mapper and clients forget where kinds were: they would never notice that a kind moved.
+func (m *Manager) refreshClients() {
+	m.reportFailure(errors.Join(m.cache.mapper.Refresh(), m.client.Refresh(), m.apiReader.Refresh()))
 }
 
 // GetHTTPClient returns a client that refuses requests once the scope is closed.
 func (m *Manager) GetHTTPClient() *http.Client { return m.inner.GetHTTPClient() }
 
 // GetCache returns the scope's own cache.
-func (m *Manager) GetCache() cache.Cache { return m.view }
+func (m *Manager) GetCache() cache.Cache { return m.cache }
 
 // GetClient returns the scope's own client, which reads from the scope's cache.
-func (m *Manager) GetClient() client.Client { return m.live }
+func (m *Manager) GetClient() client.Client { return m.client }
 
 // GetAPIReader returns a reader without a cache.
-func (m *Manager) GetAPIReader() client.Reader { return m.direct }
+func (m *Manager) GetAPIReader() client.Reader { return m.apiReader }
 
 // GetFieldIndexer returns the indexer of the scope's cache.
-func (m *Manager) GetFieldIndexer() client.FieldIndexer { return m.view }
+func (m *Manager) GetFieldIndexer() client.FieldIndexer { return m.cache }
 
 // GetRESTMapper returns a mapper that knows nothing older than the scope.
-func (m *Manager) GetRESTMapper() meta.RESTMapper { return m.view.mapper }
+func (m *Manager) GetRESTMapper() meta.RESTMapper { return m.cache.mapper }
 
 // GetControllerOptions returns the outer options without the check of names, which are never freed.
 func (m *Manager) GetControllerOptions() config.Controller {
@@ -160,23 +160,23 @@ func (m *Manager) GetControllerOptions() config.Controller {
 
 // AddHealthzCheck records the check; the group's own check on the outer manager runs it.
 func (m *Manager) AddHealthzCheck(name string, check healthz.Checker) error {
-	return record(m, m.healthz, name, check)
+	return addRecorded(m, m.healthz, name, check)
 }
 
 // AddReadyzCheck records the check; the group's own check on the outer manager runs it.
 func (m *Manager) AddReadyzCheck(name string, check healthz.Checker) error {
-	return record(m, m.readyz, name, check)
+	return addRecorded(m, m.readyz, name, check)
 }
 
 // AddMetricsServerExtraHandler records the handler; the metrics server has it below /debug/conditional/<group>.
 func (m *Manager) AddMetricsServerExtraHandler(path string, handler http.Handler) error {
-	return record(m, m.extra, path, handler)
+	return addRecorded(m, m.extraHandlers, path, handler)
 }
 
-func record[V any](m *Manager, into map[string]V, name string, v V) error {
+func addRecorded[V any](m *Manager, into map[string]V, name string, v V) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.draining || m.life.Err() != nil {
+	if m.isDraining || m.lifetime.Err() != nil {
 		return ErrClosed
 	}
 	into[name] = v
@@ -184,12 +184,12 @@ func record[V any](m *Manager, into map[string]V, name string, v V) error {
 }
 
 // HealthzChecks returns a copy of the recorded checks.
-func (m *Manager) HealthzChecks() map[string]healthz.Checker { return snapshot(m, m.healthz) }
+func (m *Manager) HealthzChecks() map[string]healthz.Checker { return cloneRecorded(m, m.healthz) }
 
 // ReadyzChecks returns a copy of the recorded checks.
-func (m *Manager) ReadyzChecks() map[string]healthz.Checker { return snapshot(m, m.readyz) }
+func (m *Manager) ReadyzChecks() map[string]healthz.Checker { return cloneRecorded(m, m.readyz) }
 
-func snapshot[V any](m *Manager, of map[string]V) map[string]V {
+func cloneRecorded[V any](m *Manager, of map[string]V) map[string]V {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return maps.Clone(of)
@@ -197,21 +197,21 @@ func snapshot[V any](m *Manager, of map[string]V) map[string]V {
 
 // ServeExtra serves the recorded handler of exactly the request's path.
 func (m *Manager) ServeExtra(w http.ResponseWriter, r *http.Request) {
-	if handler, ok := snapshot(m, m.extra)[r.URL.Path]; ok {
+	if handler, ok := cloneRecorded(m, m.extraHandlers)[r.URL.Path]; ok {
 		handler.ServeHTTP(w, r)
 		return
 	}
 	http.NotFound(w, r)
 }
 
-// transport refuses requests after the scope is closed, so that no late worker reaches the API.
-type transport struct {
-	base http.RoundTripper
-	life context.Context
+// closingTransport refuses requests after the scope is closed, so that no late worker reaches the API.
+type closingTransport struct {
+	base     http.RoundTripper
+	lifetime context.Context
 }
 
-func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	if t.life.Err() != nil {
+func (t *closingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if t.lifetime.Err() != nil {
 		return nil, ErrClosed
 	}
 	if t.base == nil {
@@ -221,4 +221,4 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // WrappedRoundTripper lets client-go find the transport below, for example to close idle connections.
-func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.base }
+func (t *closingTransport) WrappedRoundTripper() http.RoundTripper { return t.base }

@@ -19,57 +19,59 @@ import (
 
 // GetWebhookServer returns the scope's own server: what it serves ends with the scope, but for conversion. The outer
 // manager's server is added and started with the first registration here, not before.
-func (m *Manager) GetWebhookServer() webhook.Server { return m.webhooks }
+func (m *Manager) GetWebhookServer() webhook.Server { return m.webhookServer }
 
 // GetConverterRegistry returns the outer registry, which here bears that a restart registers a kind again.
 func (m *Manager) GetConverterRegistry() conversion.Registry {
-	return m.webhooks.paths().Registry(m.Manager.GetConverterRegistry())
+	return m.webhookServer.multiplexer().ConverterRegistry(m.Manager.GetConverterRegistry())
 }
 
-// hookServer is a webhook.Server without a listener.
-type hookServer struct {
+// scopedWebhookServer is a webhook.Server without a listener.
+type scopedWebhookServer struct {
 	scope  *Manager
-	shared *webhooks.Managers
-	tenant *webhooks.Tenant
+	shared *webhooks.ManagerMultiplexers
+	owner  *webhooks.PathOwner
 	mux    *http.ServeMux // only tells the webhook builder what this scope has registered
 
-	mu   sync.Mutex
-	mine map[string]struct{} // paths
+	mu         sync.Mutex
+	registered map[string]struct{} // paths
 }
 
-func newHookServer(m *Manager, shared *webhooks.Managers, o Options) *hookServer {
-	return &hookServer{
+func newScopedWebhookServer(m *Manager, shared *webhooks.ManagerMultiplexers, o Options) *scopedWebhookServer {
+	return &scopedWebhookServer{
 		scope: m, shared: shared,
-		tenant: &webhooks.Tenant{Group: o.Group, Dormant: o.Dormant, Ended: m.life.Done()},
-		mux:    http.NewServeMux(), mine: map[string]struct{}{},
+		owner: &webhooks.PathOwner{Group: o.Group, DormantPolicy: o.DormantPolicy, Ended: m.lifetime.Done()},
+		mux:   http.NewServeMux(), registered: map[string]struct{}{},
 	}
 }
 
-// paths are asked for by those who need them only: a manager must be comparable to have some.
-func (s *hookServer) paths() *webhooks.Multiplexer { return s.shared.Of(s.scope.Manager) }
+// multiplexer are asked for by those who need them only: a manager must be comparable to have some.
+func (s *scopedWebhookServer) multiplexer() *webhooks.Multiplexer {
+	return s.shared.ForManager(s.scope.Manager)
+}
 
 // Register lets handler answer on path while the scope lives. It has no error to return: in a setup function it panics
 // with one, which fails the start; later it fails the group.
-func (s *hookServer) Register(path string, handler http.Handler) {
-	if err := s.register(path, handler); err != nil {
-		s.scope.refuse(err)
+func (s *scopedWebhookServer) Register(path string, handler http.Handler) {
+	if err := s.registerPath(path, handler); err != nil {
+		s.scope.failRegistration(err)
 	}
 }
 
-func (s *hookServer) register(path string, handler http.Handler) error {
+func (s *scopedWebhookServer) registerPath(path string, handler http.Handler) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, twice := s.mine[path]; twice {
+	if _, twice := s.registered[path]; twice {
 		return fmt.Errorf("expected webhook path %s to be registered once in a setup function, found it registered before: remove one", path)
 	}
-	if len(s.mine) == 0 {
-		if err := s.scope.Add(manager.RunnableFunc(s.serve)); err != nil {
+	if len(s.registered) == 0 {
+		if err := s.scope.Add(manager.RunnableFunc(s.serveUntilDone)); err != nil {
 			return err
 		}
-		context.AfterFunc(s.scope.life, s.tenant.Leave)
+		context.AfterFunc(s.scope.lifetime, s.owner.ReleasePaths)
 	}
-	s.mine[path] = struct{}{}
-	if err := s.paths().Claim(s.scope.Manager.GetWebhookServer(), path, handler, s.tenant); errors.Is(err, webhooks.ErrLeft) {
+	s.registered[path] = struct{}{}
+	if err := s.multiplexer().ClaimPath(s.scope.Manager.GetWebhookServer(), path, handler, s.owner); errors.Is(err, webhooks.ErrReleased) {
 		return ErrClosed
 	} else if err != nil {
 		return err
@@ -78,43 +80,43 @@ func (s *hookServer) register(path string, handler http.Handler) error {
 	return nil
 }
 
-// serve ends the service before clients and caches close: a stop waits for the requests in flight.
-func (s *hookServer) serve(ctx context.Context) error {
+// serveUntilDone ends the service before clients and caches close: a stop waits for the requests in flight.
+func (s *scopedWebhookServer) serveUntilDone(ctx context.Context) error {
 	<-ctx.Done()
-	s.tenant.Leave()
-	s.tenant.Wait()
+	s.owner.ReleasePaths()
+	s.owner.WaitForRequests()
 	return nil
 }
 
-// refuse must not panic where nobody recovers it: in a runnable that would end the process.
-func (m *Manager) refuse(err error) {
+// failRegistration must not panic where nobody recovers it: in a runnable that would end the process.
+func (m *Manager) failRegistration(err error) {
 	m.mu.Lock()
-	inSetup := m.run == nil && m.life.Err() == nil
+	inSetup := m.runContext == nil && m.lifetime.Err() == nil
 	m.mu.Unlock()
 	if inSetup {
 		panic(err)
 	}
 	m.GetLogger().Error(err, "webhook was not registered")
-	m.fail(err)
+	m.reportFailure(err)
 }
 
 // WebhookMux returns a mux of this scope's paths. Nothing serves it.
-func (s *hookServer) WebhookMux() *http.ServeMux { return s.mux }
+func (s *scopedWebhookServer) WebhookMux() *http.ServeMux { return s.mux }
 
 // NeedLeaderElection is false, as for any webhook server.
-func (*hookServer) NeedLeaderElection() bool { return false }
+func (*scopedWebhookServer) NeedLeaderElection() bool { return false }
 
 // Start waits for the end: the outer manager runs the server that listens.
-func (*hookServer) Start(ctx context.Context) error {
+func (*scopedWebhookServer) Start(ctx context.Context) error {
 	<-ctx.Done()
 	return nil
 }
 
 // StartedChecker checks the outer server once a path is registered.
-func (s *hookServer) StartedChecker() healthz.Checker {
+func (s *scopedWebhookServer) StartedChecker() healthz.Checker {
 	return func(r *http.Request) error {
 		s.mu.Lock()
-		uses := len(s.mine) > 0
+		uses := len(s.registered) > 0
 		s.mu.Unlock()
 		if !uses {
 			return nil

@@ -48,7 +48,7 @@ func (*listener) StartedChecker() healthz.Checker {
 func newScope(t *testing.T) (*Manager, *outer) {
 	t.Helper()
 	o := &outer{server: &listener{}}
-	m, err := New(o, &serverstate.Hub{}, Options{})
+	m, err := New(o, &serverstate.SharedState{}, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,17 +7,17 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// gauge is one number over all hubs of the process.
-type gauge struct {
-	desc *prometheus.Desc
-	of   func(map[key]*Hub) int
+// stateGauge is one number over all hubs of the process.
+type stateGauge struct {
+	desc  *prometheus.Desc
+	value func(map[stateKey]*SharedState) int
 }
 
-func totals() []gauge {
-	return []gauge{
+func totalGauges() []stateGauge {
+	return []stateGauge{
 		{
 			prometheus.NewDesc("torpor_gate_api_servers", "API servers that conditional groups look at.", nil, nil),
-			func(hubs map[key]*Hub) int {
+			func(hubs map[stateKey]*SharedState) int {
 				servers := map[*rest.Config]bool{}
 				for k := range hubs {
 					servers[k.cfg] = true
@@ -27,17 +27,17 @@ func totals() []gauge {
 		},
 		{
 			prometheus.NewDesc("torpor_gate_active_informers", "Informers that run for conditional groups.", nil, nil),
-			sum(func(h *Hub) int { return h.Informers.Informers() }),
+			sumStates(func(h *SharedState) int { return h.Informers.InformerCount() }),
 		},
 		{
 			prometheus.NewDesc("torpor_gate_informer_refs", "Uses of informers by conditional groups; groups share an informer.", nil, nil),
-			sum(func(h *Hub) int { return h.Informers.Leases() }),
+			sumStates(func(h *SharedState) int { return h.Informers.LeaseCount() }),
 		},
 	}
 }
 
-func sum(of func(*Hub) int) func(map[key]*Hub) int {
-	return func(hubs map[key]*Hub) (total int) {
+func sumStates(of func(*SharedState) int) func(map[stateKey]*SharedState) int {
+	return func(hubs map[stateKey]*SharedState) (total int) {
 		for _, h := range hubs {
 			total += of(h)
 		}
@@ -45,12 +45,12 @@ func sum(of func(*Hub) int) func(map[key]*Hub) int {
 	}
 }
 
-func probes() *prometheus.Desc {
+func newProbesDesc() *prometheus.Desc {
 	return prometheus.NewDesc("torpor_gate_probes_total", "Requests by which detectors looked for kinds.", []string{"result"}, nil)
 }
 
 // Describe names the metrics.
-func (all *hubs) Describe(to chan<- *prometheus.Desc) {
+func (all *stateCollector) Describe(to chan<- *prometheus.Desc) {
 	for _, g := range all.totals {
 		to <- g.desc
 	}
@@ -58,15 +58,15 @@ func (all *hubs) Describe(to chan<- *prometheus.Desc) {
 }
 
 // Collect counts.
-func (all *hubs) Collect(to chan<- prometheus.Metric) {
+func (all *stateCollector) Collect(to chan<- prometheus.Metric) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	for _, g := range all.totals {
-		to <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, float64(g.of(all.of)))
+		to <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, float64(g.value(all.states)))
 	}
 	total := map[string]uint64{}
-	for _, h := range all.of {
-		for result, count := range h.Detector.Probes() {
+	for _, h := range all.states {
+		for result, count := range h.Detector.ProbeCounts() {
 			total[result] += count
 		}
 	}

@@ -16,51 +16,51 @@ import (
 // convertPath is where controller-runtime's builder serves the conversion of all kinds.
 const convertPath = "/convert"
 
-// Managers has one multiplexer per manager. Its zero value is ready for use.
-type Managers struct {
-	mu sync.Mutex
-	of map[manager.Manager]*Multiplexer
+// ManagerMultiplexers has one multiplexer per manager. Its zero value is ready for use.
+type ManagerMultiplexers struct {
+	mu        sync.Mutex
+	byManager map[manager.Manager]*Multiplexer
 }
 
-// Of returns the manager's multiplexer, a new one if there is none. It does not touch the manager's webhook server.
-func (all *Managers) Of(mgr manager.Manager) *Multiplexer {
+// ForManager returns the manager's multiplexer, a new one if there is none. It does not touch the manager's webhook server.
+func (all *ManagerMultiplexers) ForManager(mgr manager.Manager) *Multiplexer {
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	if all.of == nil {
-		all.of = map[manager.Manager]*Multiplexer{}
+	if all.byManager == nil {
+		all.byManager = map[manager.Manager]*Multiplexer{}
 	}
-	if all.of[mgr] == nil {
-		all.of[mgr] = &Multiplexer{slots: map[string]*slot{}, converters: map[schema.GroupKind]conversion.Converter{}}
+	if all.byManager[mgr] == nil {
+		all.byManager[mgr] = &Multiplexer{slots: map[string]*pathSlot{}, converters: map[schema.GroupKind]conversion.Converter{}}
 	}
-	return all.of[mgr]
+	return all.byManager[mgr]
 }
 
 // Multiplexer is shared by all groups of one manager, and lives as long as its webhook server.
 type Multiplexer struct {
 	mu         sync.RWMutex
-	slots      map[string]*slot
+	slots      map[string]*pathSlot
 	converters map[schema.GroupKind]conversion.Converter
 }
 
-// Claim lets path be answered by handler until the tenant leaves; /convert is answered by its last handler for ever.
+// ClaimPath lets path be answered by handler until the tenant leaves; /convert is answered by its last handler for ever.
 // A path that another tenant or the server itself has is an error.
-func (m *Multiplexer) Claim(server webhook.Server, path string, handler http.Handler, by *Tenant) error {
+func (m *Multiplexer) ClaimPath(server webhook.Server, path string, handler http.Handler, by *PathOwner) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if path == convertPath {
-		return m.convert(server, handler)
+		return m.claimConversion(server, handler)
 	}
 	s, there := m.slots[path]
 	if !there {
-		s = &slot{}
+		s = &pathSlot{}
 	}
-	if err := s.occupy(path, handler, by); err != nil {
+	if err := s.occupyPath(path, handler, by); err != nil {
 		return err
 	}
 	if there {
 		return nil
 	}
-	if err := register(server, path, s); err != nil {
+	if err := registerPath(server, path, s); err != nil {
 		return fmt.Errorf("expected webhook path %s to be free on the manager's webhook server, found it taken: set the webhook up "+
 			"either inside a conditional group or outside: %w", path, err)
 	}
@@ -68,17 +68,17 @@ func (m *Multiplexer) Claim(server webhook.Server, path string, handler http.Han
 	return nil
 }
 
-// convert leaves a /convert that was set up outside in its place: it serves all kinds of the manager's scheme.
-func (m *Multiplexer) convert(server webhook.Server, handler http.Handler) error {
+// claimConversion leaves a /convert that was set up outside in its place: it serves all kinds of the manager's scheme.
+func (m *Multiplexer) claimConversion(server webhook.Server, handler http.Handler) error {
 	s, there := m.slots[convertPath]
 	if !there {
-		s = &slot{}
+		s = &pathSlot{}
 	}
-	s.now.Store(&occupant{asleep: handler})
+	s.current.Store(&slotHandlers{dormant: handler})
 	if there {
 		return nil
 	}
-	if err := register(server, convertPath, s); err != nil {
+	if err := registerPath(server, convertPath, s); err != nil {
 		if len(m.converters) > 0 {
 			return fmt.Errorf("expected %s to be free for the converter of a conditional group, found it set up outside, where it does not "+
 				"know that converter: set up outside every webhook WithConverter: %w", convertPath, err)
@@ -89,8 +89,8 @@ func (m *Multiplexer) convert(server webhook.Server, handler http.Handler) error
 	return nil
 }
 
-// register turns the server's panic into an error. To look at the server's mux instead would race with its start.
-func register(server webhook.Server, path string, handler http.Handler) (err error) {
+// registerPath turns the server's panic into an error. To look at the server's mux instead would race with its start.
+func registerPath(server webhook.Server, path string, handler http.Handler) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			var ok bool

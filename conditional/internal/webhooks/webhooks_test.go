@@ -53,16 +53,16 @@ func say(text string) http.Handler {
 }
 
 func newMultiplexer() *Multiplexer {
-	var all Managers
-	return all.Of(struct{ manager.Manager }{})
+	var all ManagerMultiplexers
+	return all.ForManager(struct{ manager.Manager }{})
 }
 
-func tenant(group string) *Tenant { return &Tenant{Group: group, Ended: make(chan struct{})} }
+func tenant(group string) *PathOwner { return &PathOwner{Group: group, Ended: make(chan struct{})} }
 
 func TestManagersHaveTheirOwnPaths(t *testing.T) {
-	var all Managers
+	var all ManagerMultiplexers
 	one, two := &struct{ manager.Manager }{}, &struct{ manager.Manager }{}
-	if first := all.Of(one); all.Of(one) != first || all.Of(two) == first {
+	if first := all.ForManager(one); all.ForManager(one) != first || all.ForManager(two) == first {
 		t.Error("want the same multiplexer for the same manager, and another one for another")
 	}
 }
@@ -72,18 +72,18 @@ func TestOnePathAfterAnother(t *testing.T) {
 	first, second, third := tenant("first"), tenant("second"), tenant("third")
 	ended := make(chan struct{})
 	second.Ended = ended
-	if err := m.Claim(server, "/hook", say("first"), first); err != nil {
+	if err := m.ClaimPath(server, "/hook", say("first"), first); err != nil {
 		t.Fatal(err)
 	}
 	server.want(t, "/hook", "first")
-	if err := m.Claim(server, "/hook", say("second"), second); err == nil || !strings.Contains(err.Error(), `"first"`) {
+	if err := m.ClaimPath(server, "/hook", say("second"), second); err == nil || !strings.Contains(err.Error(), `"first"`) {
 		t.Errorf("claim of a taken path: %v, want an error that names the group that has it", err)
 	}
-	first.Leave()
-	if m.slots["/hook"].now.Load().awake != nil {
+	first.ReleasePaths()
+	if m.slots["/hook"].current.Load().active != nil {
 		t.Error("the path keeps the handler, and with it clients and caches, of a group that has left")
 	}
-	if err := m.Claim(server, "/hook", say("second"), second); err != nil {
+	if err := m.ClaimPath(server, "/hook", say("second"), second); err != nil {
 		t.Fatal(err)
 	}
 	server.want(t, "/hook", "second")
@@ -91,20 +91,20 @@ func TestOnePathAfterAnother(t *testing.T) {
 	if got := server.ask("/hook", "").Code; got != http.StatusServiceUnavailable {
 		t.Errorf("status %d after the end of the scope, want 503", got)
 	}
-	if err := m.Claim(server, "/hook", say("third"), third); err != nil {
+	if err := m.ClaimPath(server, "/hook", say("third"), third); err != nil {
 		t.Fatal(err)
 	}
-	second.Leave()
+	second.ReleasePaths()
 	server.want(t, "/hook", "third")
 }
 
 func TestATenantThatHasLeftGetsNothing(t *testing.T) {
 	m, server, late := newMultiplexer(), newStand(), tenant("late")
-	late.Leave()
-	if err := m.Claim(server, "/hook", say("late"), late); !errors.Is(err, ErrLeft) {
-		t.Errorf("claim: %v, want %v", err, ErrLeft)
+	late.ReleasePaths()
+	if err := m.ClaimPath(server, "/hook", say("late"), late); !errors.Is(err, ErrReleased) {
+		t.Errorf("claim: %v, want %v", err, ErrReleased)
 	}
-	if err := m.Claim(server, "/hook", say("next"), tenant("next")); err != nil {
+	if err := m.ClaimPath(server, "/hook", say("next"), tenant("next")); err != nil {
 		t.Fatal(err)
 	}
 	server.want(t, "/hook", "next")
@@ -120,7 +120,7 @@ func TestDormantAnswers(t *testing.T) {
 		return admission.Denied("not today")
 	})}
 	tests := map[string]struct {
-		policy  Policy
+		policy  DormantPolicy
 		handler http.Handler
 		allows  bool
 	}{
@@ -132,11 +132,11 @@ func TestDormantAnswers(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			m, server, group := newMultiplexer(), newStand(), tenant("widgets")
-			group.Dormant = test.policy
-			if err := m.Claim(server, "/hook", test.handler, group); err != nil {
+			group.DormantPolicy = test.policy
+			if err := m.ClaimPath(server, "/hook", test.handler, group); err != nil {
 				t.Fatal(err)
 			}
-			group.Leave()
+			group.ReleasePaths()
 			w := server.ask("/hook", `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"one"}}`)
 			if !test.allows {
 				var got metav1.Status
@@ -165,12 +165,12 @@ func decode(t *testing.T, from *httptest.ResponseRecorder, into any) {
 func TestConversionNeverSleeps(t *testing.T) {
 	m, server := newMultiplexer(), newStand()
 	first, second := tenant("first"), tenant("second")
-	if err := m.Claim(server, convertPath, say("first"), first); err != nil {
+	if err := m.ClaimPath(server, convertPath, say("first"), first); err != nil {
 		t.Fatal(err)
 	}
-	first.Leave()
+	first.ReleasePaths()
 	server.want(t, convertPath, "first")
-	if err := m.Claim(server, convertPath, say("second"), second); err != nil {
+	if err := m.ClaimPath(server, convertPath, say("second"), second); err != nil {
 		t.Fatal(err)
 	}
 	server.want(t, convertPath, "second")
@@ -179,14 +179,14 @@ func TestConversionNeverSleeps(t *testing.T) {
 func TestConversionThatIsSetUpOutside(t *testing.T) {
 	m, server := newMultiplexer(), newStand()
 	server.Register(convertPath, say("outside"))
-	if err := m.Claim(server, convertPath, say("group"), tenant("group")); err != nil {
+	if err := m.ClaimPath(server, convertPath, say("group"), tenant("group")); err != nil {
 		t.Fatal(err)
 	}
 	server.want(t, convertPath, "outside")
-	if err := m.Registry(conversion.NewRegistry()).RegisterConverter(schema.GroupKind{Kind: "Widget"}, named("group")); err != nil {
+	if err := m.ConverterRegistry(conversion.NewRegistry()).RegisterConverter(schema.GroupKind{Kind: "Widget"}, named("group")); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.Claim(server, convertPath, say("group"), tenant("group")); err == nil || !strings.Contains(err.Error(), "WithConverter") {
+	if err := m.ClaimPath(server, convertPath, say("group"), tenant("group")); err == nil || !strings.Contains(err.Error(), "WithConverter") {
 		t.Errorf("claim: %v, want an error, for the converter would never be asked", err)
 	}
 }
@@ -201,7 +201,7 @@ func TestConverters(t *testing.T) {
 	if err := outer.RegisterConverter(gadget, named("outside")); err != nil {
 		t.Fatal(err)
 	}
-	registry := newMultiplexer().Registry(outer)
+	registry := newMultiplexer().ConverterRegistry(outer)
 	if _, ok := registry.GetConverter(widget); ok {
 		t.Error("there is a converter before any was registered")
 	}

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package detect
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	toolscache "k8s.io/client-go/tools/cache"
+)
+
+// The resources that wake the detector.
+const (
+	crdResource        = "customresourcedefinitions" // of apiextensions.k8s.io/v1, named <plural>.<group>
+	apiServiceResource = "apiservices"               // of apiregistration.k8s.io/v1, named <version>.<group>
+)
+
+// automanaged marks the APIServices that the API server makes by itself, as for every group version of a CRD.
+const automanaged = "kube-aggregator.kubernetes.io/automanaged"
+
+// watchTarget is what one watch sees: all objects of a resource, or the one of that name.
+type watchTarget struct{ resource, name string }
+
+// resourceWatch is a reflector's store. It keeps of an object what is needed, and tells the loop what changes.
+type resourceWatch struct {
+	loop        *detectionLoop
+	target      watchTarget
+	subscribers map[*subscriber]struct{}
+	stop        context.CancelFunc // nil until it is opened
+	isClosed    bool
+	objects     map[string]objectFacts
+	isSynced    bool // the objects were listed
+	isRefused   bool // the watch is not allowed; what it knew is old
+}
+
+var _ toolscache.TransformingStore = &resourceWatch{}
+
+type objectFacts struct {
+	uid         string
+	terminating bool
+	automanaged bool
+}
+
+// objectChange is one event: an object came, went, did both, or has another state.
+type objectChange struct {
+	resource, name       string
+	isDeleted, isCreated bool
+	old                  objectFacts // of what is gone
+}
+
+// stripMetadata keeps of an object what is needed: some carry a hundred kilobytes of annotations.
+func stripMetadata(obj any) (any, error) {
+	m, ok := obj.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return obj, nil
+	}
+	slim := &metav1.PartialObjectMetadata{TypeMeta: m.TypeMeta, ObjectMeta: metav1.ObjectMeta{
+		Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion, DeletionTimestamp: m.DeletionTimestamp,
+	}}
+	if by, ok := m.Labels[automanaged]; ok {
+		slim.Labels = map[string]string{automanaged: by}
+	}
+	return slim, nil
+}
+
+// Transformer strips what the reflector holds while it lists.
+func (*resourceWatch) Transformer() toolscache.TransformFunc { return stripMetadata }
+
+// Add is told of a new object.
+func (w *resourceWatch) Add(obj any) error { return w.applyObject(obj, false) }
+
+// Update is told of another state of an object.
+func (w *resourceWatch) Update(obj any) error { return w.applyObject(obj, false) }
+
+// Delete is told that an object is gone.
+func (w *resourceWatch) Delete(obj any) error { return w.applyObject(obj, true) }
+
+// Resync is of no use here.
+func (*resourceWatch) Resync() error { return nil }
+
+func (w *resourceWatch) applyObject(obj any, gone bool) error {
+	m, ok := obj.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return nil
+	}
+	w.loop.mu.Lock()
+	defer w.loop.mu.Unlock()
+	if gone {
+		w.dropObject(m.Name)
+	} else {
+		w.putObject(m)
+	}
+	return nil
+}
+
+// Replace is told of all objects, at first and whenever events may have been missed.
+func (w *resourceWatch) Replace(items []any, _ string) error {
+	w.loop.mu.Lock()
+	defer w.loop.mu.Unlock()
+	now := map[string]*metav1.PartialObjectMetadata{}
+	for _, item := range items {
+		if m, ok := item.(*metav1.PartialObjectMetadata); ok {
+			now[m.Name] = m
+		}
+	}
+	if !w.isSynced {
+		for name, m := range now {
+			w.objects[name] = extractFacts(m)
+		}
+		w.isSynced = true
+		w.resumeSubscribers()
+		return nil
+	}
+	for name := range w.objects {
+		if now[name] == nil {
+			w.dropObject(name)
+		}
+	}
+	for name, m := range now {
+		if w.objects[name] != extractFacts(m) {
+			w.putObject(m)
+		}
+	}
+	return nil
+}
+
+func (w *resourceWatch) putObject(m *metav1.PartialObjectMetadata) {
+	old, there := w.objects[m.Name]
+	now := extractFacts(m)
+	w.objects[m.Name] = now
+	// A deletion and a creation may be told as one.
+	w.loop.handleChange(objectChange{resource: w.target.resource, name: m.Name, isCreated: old.uid != now.uid, isDeleted: there && old.uid != now.uid, old: old})
+}
+
+func (w *resourceWatch) dropObject(name string) {
+	old := w.objects[name]
+	delete(w.objects, name)
+	w.loop.handleChange(objectChange{resource: w.target.resource, name: name, isDeleted: true, old: old})
+}
+
+func extractFacts(m *metav1.PartialObjectMetadata) objectFacts {
+	_, auto := m.Labels[automanaged]
+	return objectFacts{uid: string(m.UID), terminating: m.DeletionTimestamp != nil, automanaged: auto}
+}
+
+// resumeSubscribers lets those begin who waited for the watch, whether it has listed its objects or may not.
+func (w *resourceWatch) resumeSubscribers() {
+	now := time.Now()
+	for s := range w.subscribers {
+		for _, b := range s.versions {
+			w.loop.updateSchedule(b, now)
+			if s.hasSettledWatches() {
+				w.loop.scheduleLook(b, now)
+			}
+		}
+		if s.hasSettledWatches() {
+			w.loop.scheduleFirstLooks(s, now)
+		}
+	}
+	w.loop.wakeUp()
+}
+
+// giveUp gives the watch up.
+func (w *resourceWatch) giveUp(err error) {
+	w.loop.mu.Lock()
+	first := !w.isRefused && !w.isClosed
+	w.isRefused = true
+	w.stopReflector()
+	if first {
+		w.resumeSubscribers()
+	}
+	w.loop.mu.Unlock()
+	if first {
+		w.loop.logRefusal(w.target, err)
+	}
+}
+
+// noteDisconnect notes that the watch is broken for the moment: what it does not tell now must be looked for.
+func (w *resourceWatch) noteDisconnect() {
+	w.loop.mu.Lock()
+	defer w.loop.mu.Unlock()
+	for s := range w.subscribers {
+		for _, b := range s.versions {
+			if b.next.IsZero() && !b.isLooking {
+				w.loop.scheduleLook(b, time.Now())
+			}
+		}
+	}
+	w.loop.wakeUp()
+}
+
+// startReflector starts the watch; close ends it, also before it was opened.
+func (w *resourceWatch) startReflector(ctx context.Context) {
+	if w.isClosed {
+		return
+	}
+	ctx, w.stop = context.WithCancel(ctx)
+	w.loop.workers.Go(func() { w.loop.server.runWatch(ctx, w) })
+}
+
+func (w *resourceWatch) stopReflector() {
+	w.isClosed = true
+	if w.stop != nil {
+		w.stop()
+	}
+}
+
+// knowsVersion tells whether the watch has seen a CRD of the group, or the APIService of the version.
+func (w *resourceWatch) knowsVersion(gv schema.GroupVersion) bool {
+	if w.target.resource == apiServiceResource {
+		_, ok := w.objects[gv.Version+"."+gv.Group]
+		return ok
+	}
+	for name := range w.objects {
+		if _, group, _ := strings.Cut(name, "."); group == gv.Group {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package detect
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"path"
+	"slices"
+	"strings"
+
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+)
+
+// restServer asks the API server: one small request per look and never with client-go's own retries, and the watches.
+type restServer struct {
+	client   rest.Interface
+	metadata metadata.Interface
+}
+
+func newRESTServer(cfg *rest.Config, hc *http.Client) (*restServer, error) {
+	cfg = rest.CopyConfig(cfg)
+	cfg.QPS, cfg.RateLimiter = -1, nil // The pauses are the limit.
+	meta, err := metadata.NewForConfigAndClient(metadata.ConfigFor(cfg), hc)
+	if err != nil {
+		return nil, fmt.Errorf("build the metadata client: %w", err)
+	}
+	cfg.GroupVersion = &schema.GroupVersion{}
+	cfg.NegotiatedSerializer = serializer.NewCodecFactory(runtime.NewScheme()).WithoutConversion()
+	cfg.AcceptContentTypes, cfg.ContentType = runtime.ContentTypeJSON, runtime.ContentTypeJSON
+	client, err := rest.UnversionedRESTClientForConfigAndClient(cfg, hc)
+	if err != nil {
+		return nil, fmt.Errorf("build the discovery client: %w", err)
+	}
+	return &restServer{client: client, metadata: meta}, nil
+}
+
+// discoverKinds reads the one group version, which is the only proof that a kind is served.
+func (s *restServer) discoverKinds(ctx context.Context, gv schema.GroupVersion) (map[string]lookResult, error) {
+	raw, err := s.client.Get().AbsPath(apiPath(gv)).MaxRetries(0).Do(ctx).Raw()
+	if k8serrors.IsNotFound(err) {
+		return nil, nil
+	}
+	var list metav1.APIResourceList
+	if err == nil {
+		err = json.Unmarshal(raw, &list)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("discover %s: %w", gv, err)
+	}
+	kinds := map[string]lookResult{}
+	for _, r := range list.APIResources {
+		if _, twice := kinds[r.Kind]; twice || strings.Contains(r.Name, "/") {
+			continue
+		}
+		found := lookResult{outcome: outcomePresent, version: gv.Version, scope: "Cluster", plural: r.Name, watchable: slices.Contains(r.Verbs, "watch")}
+		if r.Namespaced {
+			found.scope = "Namespaced"
+		}
+		kinds[r.Kind] = found
+	}
+	return kinds, nil
+}
+
+// probeWatch opens a watch and drops it: right after a CRD is installed its storage answers 429 for a while, which an
+// informer would take for a reason to pause for a second. Whether the watch is allowed is not asked here.
+func (s *restServer) probeWatch(ctx context.Context, gvr schema.GroupVersionResource) (bool, error) {
+	body, err := s.client.Get().AbsPath(apiPath(gvr.GroupVersion()), gvr.Resource).Param("watch", "true").MaxRetries(0).Stream(ctx)
+	switch {
+	case err == nil:
+		_ = body.Close() // Nothing is written, so nothing can be lost.
+		return true, nil
+	case k8serrors.IsForbidden(err):
+		return true, nil
+	case k8serrors.IsTooManyRequests(err) || k8serrors.IsNotFound(err):
+		return false, nil
+	}
+	return false, fmt.Errorf("watch %s: %w", gvr.GroupResource(), err)
+}
+
+func apiPath(gv schema.GroupVersion) string {
+	if gv.Group == "" {
+		return path.Join("/api", gv.Version)
+	}
+	return path.Join("/apis", gv.Group, gv.Version)
+}

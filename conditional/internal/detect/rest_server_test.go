@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package detect
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/go-logr/logr/funcr"
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+)
+
+const widgetList = `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"example.com/v1","resources":[
+{"name":"widgets/status","kind":"Widget","namespaced":true,"verbs":["get"]},
+{"name":"widgets","kind":"Widget","namespaced":true,"verbs":["list","watch"]},
+{"name":"clocks","kind":"Clock","verbs":["create"]}]}`
+
+// fake is an API server that answers as told.
+func fake(t *testing.T, handler http.HandlerFunc) (*rest.Config, *http.Client) {
+	t.Helper()
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	return &rest.Config{Host: server.URL}, server.Client()
+}
+
+func TestDiscoverAndProbeAskOnce(t *testing.T) {
+	widget := lookResult{outcome: outcomePresent, version: "v1", scope: "Namespaced", plural: "widgets", watchable: true}
+	clock := lookResult{outcome: outcomePresent, version: "v1", scope: "Cluster", plural: "clocks"}
+	type result struct {
+		Kinds map[string]lookResult
+		Ready bool
+		Error bool
+	}
+	probe := func(s *restServer) (r result) {
+		ready, err := s.probeWatch(t.Context(), schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"})
+		return result{Ready: ready, Error: err != nil}
+	}
+	discover := func(s *restServer) (r result) {
+		kinds, err := s.discoverKinds(t.Context(), schema.GroupVersion{Group: "example.com", Version: "v1"})
+		return result{Kinds: kinds, Error: err != nil}
+	}
+	cases := map[string]struct {
+		ask  func(*restServer) result
+		code int
+		body string
+		want result
+	}{
+		"discovery lists kinds":                            {discover, 200, widgetList, result{Kinds: map[string]lookResult{"Widget": widget, "Clock": clock}}},
+		"discovery knows no such group version":            {discover, 404, "404 page not found", result{}},
+		"discovery answers nonsense":                       {discover, 200, "<html>", result{Error: true}},
+		"discovery is forbidden":                           {discover, 403, "{}", result{Error: true}},
+		"discovery does not know the caller":               {discover, 401, "{}", result{Error: true}},
+		"discovery has too many callers":                   {discover, 429, "{}", result{Error: true}},
+		"discovery is unavailable":                         {discover, 503, "{}", result{Error: true}},
+		"a watch begins":                                   {probe, 200, "", result{Ready: true}},
+		"a watch is forbidden, which is not for us to ask": {probe, 403, "{}", result{Ready: true}},
+		"a storage is starting":                            {probe, 429, "{}", result{}},
+		"a handler is not there yet":                       {probe, 404, "{}", result{}},
+		"a conversion is broken":                           {probe, 500, "{}", result{Error: true}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			var requests atomic.Int64
+			cfg, hc := fake(t, func(w http.ResponseWriter, _ *http.Request) {
+				requests.Add(1)
+				w.Header().Set("Retry-After", "1") // What client-go would obey.
+				w.WriteHeader(c.code)
+				_, _ = fmt.Fprint(w, c.body)
+			})
+			s, err := newRESTServer(cfg, hc)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(c.want, c.ask(s), cmp.AllowUnexported(lookResult{})); diff != "" {
+				t.Errorf("answer (-want +got):\n%s", diff)
+			}
+			if n := requests.Load(); n != 1 {
+				t.Errorf("%d requests, want 1", n)
+			}
+		})
+	}
+}
+
+func TestAServerWithoutCRDsIsPolled(t *testing.T) {
+	var attempts atomic.Int64
+	cfg, hc := fake(t, func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case strings.Contains(r.URL.Path, crdResource):
+			attempts.Add(1)
+			http.NotFound(w, r)
+		case r.URL.Query().Get("watch") == "true":
+			w.WriteHeader(http.StatusOK)
+		default:
+			_, _ = fmt.Fprint(w, widgetList)
+		}
+	})
+	log := make(chan string, 10)
+	d, err := New(cfg, hc, funcr.New(func(_, args string) { log <- args }, funcr.Options{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	verdicts := make(chan Verdict, 10)
+	cancel, err := d.Subscribe(widgets(), func(v []Verdict) { verdicts <- v[0] })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for v := range verdicts {
+		if v.Presence == Served {
+			break
+		}
+	}
+	line := <-log
+	cancel()
+	if n := attempts.Load(); !strings.Contains(line, "polling discovery") || len(log) != 0 || n > 2 {
+		t.Errorf("%d attempts to watch, log %q and %d more, want one line and at most 2 attempts", n, line, len(log))
+	}
+}

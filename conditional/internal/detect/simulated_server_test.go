@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package detect
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// stage is an API server in a synctest bubble, and a detector that looks at it.
+type stage struct {
+	t *testing.T
+	*Detector
+
+	lines []string // of the log
+
+	mu      sync.Mutex
+	served  map[schema.GroupVersion]map[string]lookResult
+	errs    map[schema.GroupVersion]error
+	slow    map[schema.GroupVersion]time.Duration
+	cold    bool  // storages do not answer watches yet
+	broken  error // of probes
+	refuses map[string]bool
+	objects map[watchTarget]*metav1.PartialObjectMetadata // by resource and name
+	watches map[watchTarget]*resourceWatch
+
+	looks  map[schema.GroupVersion]int
+	probes int
+	busy   int
+	most   int // requests at once
+}
+
+func onStage(t *testing.T, test func(t *testing.T, s *stage)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := &stage{
+			t: t, served: map[schema.GroupVersion]map[string]lookResult{}, errs: map[schema.GroupVersion]error{},
+			slow: map[schema.GroupVersion]time.Duration{}, refuses: map[string]bool{}, looks: map[schema.GroupVersion]int{},
+			objects: map[watchTarget]*metav1.PartialObjectMetadata{}, watches: map[watchTarget]*resourceWatch{},
+		}
+		s.Detector = newDetector(s, funcr.New(func(_, args string) { s.lines = append(s.lines, args) }, funcr.Options{}))
+		test(t, s)
+	})
+}
+
+func (s *stage) request(ctx context.Context, gv schema.GroupVersion) error {
+	s.mu.Lock()
+	s.busy++
+	s.most = max(s.most, s.busy)
+	slow := s.slow[gv]
+	s.mu.Unlock()
+	if slow > 0 {
+		select {
+		case <-time.After(slow):
+		case <-ctx.Done():
+		}
+	}
+	s.mu.Lock()
+	s.busy--
+	s.mu.Unlock()
+	return ctx.Err()
+}
+
+func (s *stage) discoverKinds(ctx context.Context, gv schema.GroupVersion) (map[string]lookResult, error) {
+	if err := s.request(ctx, gv); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.looks[gv]++
+	return maps.Clone(s.served[gv]), s.errs[gv]
+}
+
+func (s *stage) probeWatch(ctx context.Context, gvr schema.GroupVersionResource) (bool, error) {
+	if err := s.request(ctx, gvr.GroupVersion()); err != nil {
+		return false, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.probes++
+	return !s.cold, s.broken
+}
+
+func (s *stage) runWatch(ctx context.Context, w *resourceWatch) {
+	s.mu.Lock()
+	refused := s.refuses[w.target.resource]
+	if !refused {
+		s.watches[w.target] = w
+	}
+	s.mu.Unlock()
+	if refused {
+		w.giveUp(errors.New("forbidden"))
+		return
+	}
+	s.list(w)
+	<-ctx.Done()
+	s.mu.Lock()
+	delete(s.watches, w.target)
+	s.mu.Unlock()
+}
+
+// list tells a watch of all objects.
+func (s *stage) list(w *resourceWatch) {
+	s.mu.Lock()
+	var all []any
+	for of, m := range s.objects {
+		if of.resource == w.target.resource && (w.target.name == "" || w.target.name == of.name) {
+			all = append(all, m)
+		}
+	}
+	s.mu.Unlock()
+	if err := w.Replace(all, ""); err != nil {
+		s.t.Error(err)
+	}
+}
+
+// tell changes an object, and lets the watches know. An empty UID deletes it.
+func (s *stage) tell(of watchTarget, uid string, change ...func(*metav1.PartialObjectMetadata)) {
+	s.t.Helper()
+	m := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: of.name, UID: types.UID(uid)}}
+	for _, f := range change {
+		f(m)
+	}
+	s.mu.Lock()
+	old, there := s.objects[of]
+	if s.objects[of] = m; uid == "" {
+		delete(s.objects, of)
+	}
+	var ears []*resourceWatch
+	for _, to := range []watchTarget{{resource: of.resource}, of} {
+		if w := s.watches[to]; w != nil {
+			ears = append(ears, w)
+		}
+	}
+	s.mu.Unlock()
+	for _, w := range ears {
+		var err error
+		switch {
+		case uid == "":
+			err = w.Delete(old)
+		case there:
+			err = w.Update(m)
+		default:
+			err = w.Add(m)
+		}
+		if err != nil {
+			s.t.Error(err)
+		}
+	}
+}
+
+func crdNamed(name string) watchTarget { return watchTarget{resource: crdResource, name: name} }
+
+// serve changes what discovery says of a kind; an empty plural: nothing.
+func (s *stage) serve(gvk schema.GroupVersionKind, plural string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	gv := gvk.GroupVersion()
+	if s.served[gv] == nil {
+		s.served[gv] = map[string]lookResult{}
+	}
+	s.served[gv][gvk.Kind] = lookResult{outcome: outcomePresent, version: gvk.Version, scope: "Namespaced", plural: plural, watchable: true}
+	if plural == "" {
+		delete(s.served[gv], gvk.Kind)
+	}
+}
+
+func (s *stage) set(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f()
+}
+
+// install creates a CRD that is served after a while.
+func (s *stage) install(gvk schema.GroupVersionKind, uid string, after time.Duration) {
+	s.t.Helper()
+	s.tell(crdNamed(plural(gvk)+"."+gvk.Group), uid)
+	pass(after)
+	s.serve(gvk, plural(gvk))
+}
+
+// uninstall deletes a CRD that is served no more after a while.
+func (s *stage) uninstall(gvk schema.GroupVersionKind, after time.Duration) {
+	s.t.Helper()
+	s.tell(crdNamed(plural(gvk)+"."+gvk.Group), "")
+	pass(after)
+	s.serve(gvk, "")
+}
+
+// pass lets the bubble's clock run. A timer of 0 would be a needless risk: Go 1.26.8 has crashed on one under -race.
+func pass(d time.Duration) {
+	if d > 0 {
+		<-time.After(d)
+	}
+}
+
+// looksIn counts the looks of the next span.
+func (s *stage) looksIn(span time.Duration) int {
+	synctest.Wait()
+	before := s.count()
+	pass(span)
+	synctest.Wait()
+	return s.count() - before
+}
+
+func (s *stage) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for _, looks := range s.looks {
+		n += looks
+	}
+	return n
+}
+
+// journal keeps the verdicts on the first kind of a subscription.
+type journal struct {
+	cancel func()
+
+	mu       sync.Mutex
+	verdicts []Verdict
+	at       time.Time // of the last one
+}
+
+// follow subscribes until the test ends.
+func (s *stage) follow(i Interest) *journal {
+	s.t.Helper()
+	j := &journal{}
+	cancel, err := s.Subscribe(i, func(v []Verdict) {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		j.verdicts, j.at = append(j.verdicts, v[0]), time.Now()
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	j.cancel = cancel
+	s.t.Cleanup(cancel)
+	synctest.Wait()
+	return j
+}
+
+// heard returns the verdicts so far.
+func (j *journal) heard() []Verdict {
+	synctest.Wait()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return slices.Clone(j.verdicts)
+}
+
+func (j *journal) presences() []Presence {
+	var all []Presence
+	for _, v := range j.heard() {
+		all = append(all, v.Presence)
+	}
+	return all
+}
+
+func (j *journal) last() Verdict {
+	all := j.heard()
+	return all[len(all)-1]
+}
+
+// since is how long ago the last report came.
+func (j *journal) since() time.Duration {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return time.Since(j.at)
+}
+
+func widgetKind() schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}
+}
+
+func plural(gvk schema.GroupVersionKind) string { return "plural-of-" + gvk.Kind }
+
+func widgets() Interest { return Interest{Kinds: []schema.GroupVersionKind{widgetKind()}} }

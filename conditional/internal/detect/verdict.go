@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package detect
+
+import (
+	"fmt"
+	"time"
+)
+
+// Presence is what is known of a kind.
+type Presence int8
+
+// The three presences. Unclear means: nothing speaks for a change.
+const (
+	Unclear Presence = iota
+	Absent
+	Served
+)
+
+// Verdict is the detector's answer for one kind.
+type Verdict struct {
+	Presence        Presence
+	Reason, Message string
+	// Identity of a Served kind changes when it is another one: with the version, scope and plural, and with the UID of
+	// its CRD. That a UID becomes known, or cannot be known any more, is no change. It has no other meaning.
+	Identity string
+	// Plural, Namespaced and UID are those of a Served kind; UID is that of its CRD, empty when it has none or when
+	// CRDs may not be watched.
+	Plural     string
+	Namespaced bool
+	UID        string
+	// Terminating is true while the CRD of a Served kind waits for its last object to go.
+	Terminating bool
+}
+
+// ReasonDetecting is the reason of a verdict on a kind that nobody has looked for yet.
+const ReasonDetecting = "Detecting"
+
+// lookResult is what one look at the API server found.
+type lookResult struct {
+	outcome   lookOutcome
+	version   string
+	scope     string
+	plural    string
+	watchable bool
+
+	crdKnown    bool   // a watch knows the kind's CRD, or that there is none
+	uid         string // of that CRD
+	terminating bool
+
+	err error // of an unreadable sighting
+}
+
+type lookOutcome int8
+
+const (
+	outcomeUnreadable   lookOutcome = iota // the server did not answer the question: 5xx, 429, time-out, 401, 403
+	outcomeMissing                         // the group version or the kind is not served
+	outcomeInitializing                    // it is served, but its storage does not answer watches yet
+	outcomePresent
+)
+
+// The rules of doubt: a server that lags behind, or two that disagree, must not stop a controller.
+const (
+	missesNeeded  = 3
+	missesSpan    = 2 * time.Second
+	deletionGrace = 10 * time.Second
+	// initializingTimeout is how long the storage of a new kind is waited for. One that needs a conversion webhook, which the
+	// waiting group itself brings, would never be ready before.
+	initializingTimeout = 10 * time.Second
+)
+
+// kindHistory is what the judge keeps of one kind.
+type kindHistory struct {
+	identity          string // of the last Served verdict; empty when the kind was absent, or never seen
+	lastSeen          lookResult
+	deletedAt         time.Time
+	misses            int
+	firstMiss         time.Time
+	initializingSince time.Time
+}
+
+// noteDeletion notes that a watch saw the kind's CRD, with this UID, or its APIService go.
+func (m kindHistory) noteDeletion(uid string, now time.Time) kindHistory {
+	another := m.lastSeen.uid != "" && m.lastSeen.uid != uid
+	if m.identity != "" && m.deletedAt.IsZero() && !another {
+		m.deletedAt = now
+	}
+	return m
+}
+
+// judgeLook turns a sighting into a verdict; again asks for another look.
+func (m kindHistory) judgeLook(s lookResult, now time.Time) (_ kindHistory, v Verdict, again bool) {
+	switch s.outcome {
+	case outcomeMissing:
+		return m.judgeMissing(now)
+	case outcomePresent:
+		return m.judgePresent(s, now)
+	case outcomeInitializing:
+		return m.judgeInitializing(s, now)
+	case outcomeUnreadable:
+	}
+	return m, Verdict{Reason: "DiscoveryFailed", Message: fmt.Sprint(s.err)}, true
+}
+
+func (m kindHistory) judgeInitializing(s lookResult, now time.Time) (kindHistory, Verdict, bool) {
+	if m.identity != "" && m.deletedAt.IsZero() {
+		return m, Verdict{Reason: "StorageInitializing", Message: "the API server is starting the storage of the kind anew"}, true
+	}
+	if m.initializingSince.IsZero() || now.Before(m.initializingSince) {
+		m.initializingSince = now
+	}
+	if now.Sub(m.initializingSince) >= initializingTimeout {
+		return kindHistory{}.judgePresent(s, now)
+	}
+	return kindHistory{initializingSince: m.initializingSince}, Verdict{Presence: Absent, Reason: "StorageInitializing", Message: "the API server is still starting the storage of the kind"}, true
+}
+
+func (m kindHistory) judgeMissing(now time.Time) (kindHistory, Verdict, bool) {
+	if m.misses++; m.misses == 1 || now.Before(m.firstMiss) { // The clock may have been set back.
+		m.firstMiss = now
+	}
+	confirmed := m.misses >= missesNeeded && now.Sub(m.firstMiss) >= missesSpan
+	if m.identity == "" || !m.deletedAt.IsZero() || confirmed {
+		return kindHistory{}, Verdict{Presence: Absent, Reason: "NotServed", Message: "the API server does not serve the kind"}, false
+	}
+	return m, Verdict{Reason: "Unconfirmed", Message: "the API server stopped serving the kind a moment ago, its CRD was not seen to go"}, true
+}
+
+func (m kindHistory) judgePresent(s lookResult, now time.Time) (kindHistory, Verdict, bool) {
+	if m.isDoubtful(s, now) {
+		return m, Verdict{Reason: "Unconfirmed", Message: "the CRD or the APIService is gone, but the API server still serves the kind"}, true
+	}
+	if m.isSameKind(s) {
+		if !s.crdKnown {
+			s.uid = m.lastSeen.uid
+		}
+		m = kindHistory{identity: m.identity, lastSeen: s}
+	} else {
+		m = kindHistory{identity: s.buildIdentity(), lastSeen: s}
+	}
+	v := Verdict{
+		Presence: Served, Reason: "Served", Identity: m.identity,
+		Plural: s.plural, Namespaced: s.scope == "Namespaced", UID: s.uid, Terminating: s.terminating,
+	}
+	if s.terminating {
+		v.Reason, v.Message = "Terminating", "the CRD is deleted and waits for its last object to go"
+	}
+	return m, v, false
+}
+
+// isDoubtful tells whether what is still served is what was seen to go a moment ago.
+func (m kindHistory) isDoubtful(s lookResult, now time.Time) bool {
+	return !m.deletedAt.IsZero() && s.uid == "" && now.Sub(m.deletedAt) < deletionGrace
+}
+
+// isSameKind tells whether a present sighting is of what the memory knows. A UID that was not known before may be that of a
+// CRD whose event came late.
+func (m kindHistory) isSameKind(s lookResult) bool {
+	if m.identity == "" || s.version != m.lastSeen.version || s.scope != m.lastSeen.scope || s.plural != m.lastSeen.plural {
+		return false
+	}
+	return !s.crdKnown || m.lastSeen.uid == "" || s.uid == m.lastSeen.uid
+}
+
+func (s lookResult) buildIdentity() string {
+	return fmt.Sprintf("%s/%s/%s/%s", s.uid, s.version, s.scope, s.plural)
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package detect
+
+import (
+	"errors"
+	"testing"
+	"time"
+)
+
+// look is one step of a history: seconds after its begin, what was seen, and the presence that follows.
+type look struct {
+	at   float64
+	see  lookResult
+	want Presence
+}
+
+func TestJudge(t *testing.T) {
+	here := lookResult{outcome: outcomePresent, version: "v1", scope: "Namespaced", plural: "widgets", crdKnown: true, uid: "1"}
+	orphan, again := here, here
+	orphan.uid, again.uid = "", "2"
+	lost := lookResult{err: errors.New("503")}
+	no, warm := lookResult{outcome: outcomeMissing}, lookResult{outcome: outcomeInitializing}
+	cases := map[string]struct {
+		goneAt float64 // seconds; 0: the CRD never goes
+		looks  []look
+	}{
+		"absent at first is absent":                    {looks: []look{{0, no, Absent}}},
+		"served at first is served":                    {looks: []look{{0, here, Served}}},
+		"an outage at first is unclear":                {looks: []look{{0, lost, Unclear}, {1, here, Served}}},
+		"warming up is not served yet":                 {looks: []look{{0, warm, Absent}, {1, here, Served}}},
+		"one miss without a deletion is doubted":       {looks: []look{{0, here, Served}, {5, no, Unclear}, {6, here, Served}}},
+		"three misses at once are doubted":             {looks: []look{{0, here, Served}, {5, no, Unclear}, {5.1, no, Unclear}, {5.2, no, Unclear}}},
+		"three misses over two seconds are believed":   {looks: []look{{0, here, Served}, {5, no, Unclear}, {6, no, Unclear}, {7, no, Absent}}},
+		"misses must follow each other":                {looks: []look{{0, here, Served}, {5, no, Unclear}, {6, here, Served}, {7, no, Unclear}, {9, no, Unclear}}},
+		"a deletion and one miss are believed":         {goneAt: 5, looks: []look{{0, here, Served}, {5, no, Absent}}},
+		"a deletion alone is doubted":                  {goneAt: 5, looks: []look{{0, here, Served}, {5, orphan, Unclear}, {6, no, Absent}}},
+		"a deletion that stays served has another API": {goneAt: 5, looks: []look{{0, here, Served}, {5, orphan, Unclear}, {16, orphan, Served}}},
+		"a deletion in an outage waits for its end":    {goneAt: 5, looks: []look{{0, here, Served}, {5, lost, Unclear}, {60, no, Absent}}},
+		"delete and create give another identity":      {goneAt: 5, looks: []look{{0, here, Served}, {5, again, Served}}},
+		"a clock set forward confirms nothing":         {looks: []look{{0, here, Served}, {5, no, Unclear}, {9999, no, Unclear}, {9999.1, no, Absent}}},
+		"a clock set back delays and does not forget":  {looks: []look{{1000, here, Served}, {1001, no, Unclear}, {1, no, Unclear}, {2, no, Unclear}, {4, no, Absent}}},
+		"a storage that never gets warm is served":     {looks: []look{{0, warm, Absent}, {9, warm, Absent}, {10, warm, Served}}},
+		"warming after a deletion is absent":           {goneAt: 5, looks: []look{{0, here, Served}, {5, warm, Absent}, {6, again, Served}}},
+		"warming without a deletion is unclear":        {looks: []look{{0, here, Served}, {5, warm, Unclear}, {6, again, Served}}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			start := time.Unix(1000, 0)
+			var m kindHistory
+			for i, l := range c.looks {
+				now := start.Add(time.Duration(l.at * float64(time.Second)))
+				if c.goneAt > 0 && i == 1 {
+					m = m.noteDeletion("1", start.Add(time.Duration(c.goneAt*float64(time.Second))))
+				}
+				var v Verdict
+				var more bool
+				m, v, more = m.judgeLook(l.see, now)
+				if v.Presence != l.want {
+					t.Fatalf("look %d: got %+v, want presence %d", i, v, l.want)
+				}
+				if v.Presence == Unclear && !more {
+					t.Errorf("look %d: an unclear verdict asks for no other look", i)
+				}
+				if (v.Identity != "") != (v.Presence == Served) || v.Reason == "" {
+					t.Errorf("look %d: incomplete verdict %+v", i, v)
+				}
+			}
+		})
+	}
+}
+
+func TestIdentity(t *testing.T) {
+	base := lookResult{outcome: outcomePresent, version: "v1", scope: "Namespaced", plural: "widgets", crdKnown: true, uid: "1"}
+	cases := map[string]struct {
+		before, after func(*lookResult)
+		same          bool
+	}{
+		"another UID":                      {after: func(s *lookResult) { s.uid = "2" }},
+		"another version":                  {after: func(s *lookResult) { s.version = "v2" }},
+		"another scope":                    {after: func(s *lookResult) { s.scope = "Cluster" }},
+		"another plural":                   {after: func(s *lookResult) { s.plural = "widgetz" }},
+		"a CRD that is no more":            {after: func(s *lookResult) { s.uid = "" }},
+		"a CRD that waits for its objects": {after: func(s *lookResult) { s.terminating = true }, same: true},
+		"a watch that came later":          {before: func(s *lookResult) { s.crdKnown, s.uid = false, "" }, same: true},
+		"a watch that was lost":            {after: func(s *lookResult) { s.crdKnown, s.uid = false, "" }, same: true},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			before, after := base, base
+			if c.before != nil {
+				c.before(&before)
+			}
+			if c.after != nil {
+				c.after(&after)
+			}
+			m, first, _ := kindHistory{}.judgeLook(before, time.Unix(1000, 0))
+			if m.isSameKind(after) != c.same {
+				t.Errorf("same: %v, want %v", !c.same, c.same)
+			}
+			m, second, _ := m.judgeLook(after, time.Unix(1001, 0))
+			if (first.Identity == second.Identity) != c.same {
+				t.Errorf("identity %s became %s", first.Identity, second.Identity)
+			}
+			if _, third, _ := m.judgeLook(after, time.Unix(1002, 0)); third != second {
+				t.Errorf("%+v became %+v with nothing new", second, third)
+			}
+		})
+	}
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package informers
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	toolscache "k8s.io/client-go/tools/cache"
+)
+
+// stoppableInformer is an informer for caches of several namespaces. They leave a goroutine per informer and per handler, which
+// waits until it has synced; so an ending informer also says that it has when it stops, or the handler is removed,
+// before. Only HasSynced tells the truth then.
+type stoppableInformer struct {
+	toolscache.SharedIndexInformer
+	settled chan struct{} // closed by the sync, or by the end before it
+	stopped chan struct{} // closed by the end
+}
+
+func newStoppableInformer(inner toolscache.SharedIndexInformer) *stoppableInformer {
+	return &stoppableInformer{inner, make(chan struct{}), make(chan struct{})}
+}
+
+// RunWithContext runs the informer.
+func (e *stoppableInformer) RunWithContext(ctx context.Context) {
+	context.AfterFunc(ctx, func() { close(e.stopped) })
+	go closeWhenSettled(e.settled, e.SharedIndexInformer.HasSyncedChecker(), e.stopped, nil)
+	e.SharedIndexInformer.RunWithContext(ctx)
+}
+
+func closeWhenSettled(settled chan<- struct{}, synced toolscache.DoneChecker, over, removed <-chan struct{}) {
+	select {
+	case <-synced.Done():
+	case <-over:
+	case <-removed:
+	}
+	close(settled)
+}
+
+// HasSyncedChecker is done by the sync, or by the end before it.
+func (e *stoppableInformer) HasSyncedChecker() toolscache.DoneChecker {
+	return settledChecker{e.SharedIndexInformer.HasSyncedChecker(), e.settled}
+}
+
+// AddEventHandler adds a handler.
+func (e *stoppableInformer) AddEventHandler(h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
+	return e.AddEventHandlerWithOptions(h, toolscache.HandlerOptions{})
+}
+
+// AddEventHandlerWithResyncPeriod adds a handler with a period of its own.
+func (e *stoppableInformer) AddEventHandlerWithResyncPeriod(h toolscache.ResourceEventHandler, resync time.Duration) (toolscache.ResourceEventHandlerRegistration, error) {
+	return e.AddEventHandlerWithOptions(h, toolscache.HandlerOptions{ResyncPeriod: &resync})
+}
+
+// AddEventHandlerWithOptions adds a handler with options.
+func (e *stoppableInformer) AddEventHandlerWithOptions(h toolscache.ResourceEventHandler, o toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error) {
+	inner, err := e.SharedIndexInformer.AddEventHandlerWithOptions(h, o)
+	if err != nil {
+		return nil, err
+	}
+	r := &stoppableRegistration{ResourceEventHandlerRegistration: inner, settled: make(chan struct{}), removed: make(chan struct{})}
+	go closeWhenSettled(r.settled, inner.HasSyncedChecker(), e.stopped, r.removed)
+	return r, nil
+}
+
+// RemoveEventHandler removes a handler.
+func (e *stoppableInformer) RemoveEventHandler(h toolscache.ResourceEventHandlerRegistration) error {
+	r, ok := h.(*stoppableRegistration)
+	if !ok {
+		return fmt.Errorf("expected a registration of this informer, found %T: pass what AddEventHandler returned", h)
+	}
+	r.once.Do(func() { close(r.removed) })
+	return e.SharedIndexInformer.RemoveEventHandler(r.ResourceEventHandlerRegistration)
+}
+
+type stoppableRegistration struct {
+	toolscache.ResourceEventHandlerRegistration
+	settled, removed chan struct{}
+	once             sync.Once
+}
+
+// HasSyncedChecker is done by the sync, or by the end or the removal before it.
+func (r *stoppableRegistration) HasSyncedChecker() toolscache.DoneChecker {
+	return settledChecker{r.ResourceEventHandlerRegistration.HasSyncedChecker(), r.settled}
+}
+
+// settledChecker has the name of one wait and the end of another.
+type settledChecker struct {
+	toolscache.DoneChecker
+	done <-chan struct{}
+}
+
+// Done is closed when there is nothing to wait for any more.
+func (s settledChecker) Done() <-chan struct{} { return s.done }

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package managercache
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/torpor-dev/torpor/conditional/internal/detect"
+	"github.com/torpor-dev/torpor/conditional/internal/informers"
+	"github.com/torpor-dev/torpor/conditional/internal/refreshclient"
+)
+
+func configMaps() schema.GroupVersionKind { return corev1.SchemeGroupVersion.WithKind("ConfigMap") }
+
+// bare is a cache that notes what becomes of its informers.
+type bare struct {
+	cache.Cache
+	opts    cache.Options
+	removed []informers.ObjectForm
+}
+
+func (*bare) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
+	return nil
+}
+
+func (*bare) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
+
+func (*bare) GetInformer(context.Context, client.Object, ...cache.InformerGetOption) (cache.Informer, error) {
+	return nil, nil
+}
+
+func (b *bare) RemoveInformer(_ context.Context, obj client.Object) error {
+	b.removed = append(b.removed, informers.FormOf(obj))
+	return nil
+}
+
+// made is what a manager would make with wrapped options, and how often.
+type made struct {
+	bare            *bare
+	cache           *Cache
+	clients, mapper int
+}
+
+// build does what controller-runtime's cluster.New does.
+func build(t *testing.T, o manager.Options, known ...schema.GroupVersionKind) *made {
+	t.Helper()
+	m := &made{bare: &bare{}}
+	o.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) {
+		m.mapper++
+		mapper := meta.NewDefaultRESTMapper(nil)
+		for _, gvk := range known {
+			mapper.Add(gvk, meta.RESTScopeNamespace)
+		}
+		return mapper, nil
+	}
+	o.NewCache = func(_ *rest.Config, opts cache.Options) (cache.Cache, error) {
+		m.bare.opts = opts
+		return m.bare, nil
+	}
+	o.NewClient = func(*rest.Config, client.Options) (client.Client, error) {
+		m.clients++
+		return nil, nil
+	}
+	o = WrapOptions(o)
+	mapper, err := o.MapperProvider(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Cache.Scheme, o.Cache.Mapper = clientgoscheme.Scheme, mapper
+	c, err := o.NewCache(nil, o.Cache)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.cache = FromCache(c)
+	o.Client.Cache = &client.CacheOptions{Reader: c, Unstructured: true}
+	o.Client.Mapper = mapper
+	outer, err := o.NewClient(nil, o.Client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := outer.(*refreshclient.Client); !ok {
+		t.Fatalf("the client is a %T, which cannot forget", outer)
+	}
+	return m
+}
+
+func (m *made) learn(t *testing.T, v detect.Verdict) {
+	t.Helper()
+	if err := m.cache.NoteVerdicts(t.Context(), []schema.GroupVersionKind{configMaps()}, []detect.Verdict{v}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestWhatKindsThatMoveChange(t *testing.T) {
+	here := detect.Verdict{Presence: detect.Served, Identity: "1", Plural: "configmaps", Namespaced: true}
+	again, wide, other := here, here, here
+	again.Identity, wide.Namespaced, other.Identity, other.Plural = "2", false, "3", "maps"
+	absent, unclear := detect.Verdict{Presence: detect.Absent}, detect.Verdict{}
+	type done struct {
+		Clients, Mappers int // made anew
+		Removed          []informers.ObjectForm
+	}
+	for name, c := range map[string]struct {
+		verdicts []detect.Verdict
+		want     done
+	}{
+		"nothing, when it is there":                      {[]detect.Verdict{unclear, here, here}, done{}},
+		"nothing, when that is not known for a while":    {[]detect.Verdict{here, unclear, here}, done{}},
+		"informers and mapper, when it goes":             {[]detect.Verdict{here, absent, absent}, done{0, 1, []informers.ObjectForm{informers.Typed}}},
+		"no more, when it comes back":                    {[]detect.Verdict{here, absent, again}, done{0, 1, []informers.ObjectForm{informers.Typed}}},
+		"informers and mapper, when it is replaced":      {[]detect.Verdict{here, again}, done{0, 1, []informers.ObjectForm{informers.Typed}}},
+		"the client too, when it comes in another scope": {[]detect.Verdict{here, absent, wide}, done{1, 1, []informers.ObjectForm{informers.Typed}}},
+		"the client too, when it has another plural":     {[]detect.Verdict{here, other}, done{1, 1, []informers.ObjectForm{informers.Typed}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := build(t, manager.Options{}, configMaps())
+				metadata := &metav1.PartialObjectMetadata{}
+				metadata.SetGroupVersionKind(configMaps())
+				_ = m.cache.List(t.Context(), &corev1.ConfigMapList{})
+				_ = m.cache.Get(t.Context(), client.ObjectKey{}, metadata)
+				_, _ = m.cache.GetInformer(t.Context(), metadata) // Somebody else has handlers in it.
+				_ = m.cache.Get(t.Context(), client.ObjectKey{}, metadata)
+				_ = m.cache.Get(t.Context(), client.ObjectKey{}, &corev1.Secret{})
+				clients, mappers := m.clients, m.mapper
+				for _, v := range c.verdicts {
+					m.learn(t, v)
+				}
+				synctest.Wait()
+				if diff := cmp.Diff(c.want, done{m.clients - clients, m.mapper - mappers, m.bare.removed}); diff != "" {
+					t.Errorf("want -, got +:\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+func TestAnAbsentKindIsRefused(t *testing.T) {
+	m := build(t, manager.Options{}, configMaps())
+	uses := func() map[string]error {
+		_, informer := m.cache.GetInformer(t.Context(), &corev1.ConfigMap{})
+		_, byKind := m.cache.GetInformerForKind(t.Context(), configMaps())
+		_, ownWrites := clientReader{m.cache}.GetInformer(t.Context(), &corev1.ConfigMap{})
+		return map[string]error{
+			"get":                      m.cache.Get(t.Context(), client.ObjectKey{}, &corev1.ConfigMap{}),
+			"list":                     m.cache.List(t.Context(), &corev1.ConfigMapList{}),
+			"index":                    m.cache.IndexField(t.Context(), &corev1.ConfigMap{}, "x", nil),
+			"informer":                 informer,
+			"informer by kind":         byKind,
+			"informer for own writes":  ownWrites,
+			"another kind, not absent": m.cache.Get(t.Context(), client.ObjectKey{}, &corev1.Secret{}),
+		}
+	}
+	m.learn(t, detect.Verdict{Presence: detect.Absent})
+	for what, err := range uses() {
+		if meta.IsNoMatchError(err) != (what != "another kind, not absent") {
+			t.Errorf("%s: got %v", what, err)
+		}
+	}
+}
+
+func TestKindsThatAreNotServedAreLeftOut(t *testing.T) {
+	there, missing := &corev1.ConfigMap{}, &corev1.Secret{}
+	m := build(t, manager.Options{Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{there: {}, missing: {}}}}, configMaps())
+	if got := slices.Collect(maps.Keys(m.bare.opts.ByObject)); len(got) != 1 || got[0] != client.Object(there) {
+		t.Errorf("the manager's cache has entries for %v, want ConfigMap alone", got)
+	}
+	if got := len(m.cache.ScopeSettings().Cache.ByObject); got != 2 {
+		t.Errorf("scopes have %d entries, want both", got)
+	}
+	if err := m.cache.Get(t.Context(), client.ObjectKey{}, there); err != nil {
+		t.Errorf("a kind that is served: %v", err)
+	}
+	err := m.cache.Get(t.Context(), client.ObjectKey{}, missing)
+	if err == nil || !strings.Contains(err.Error(), "ByObject") {
+		t.Errorf("a kind that is left out: got %v, want an error that names ByObject", err)
+	}
+}
+
+func TestScopesGetTheClientOptionsWithoutAReader(t *testing.T) {
+	m := build(t, manager.Options{Client: client.Options{FieldOwner: "me"}})
+	got := m.cache.ScopeSettings().Client
+	if got.FieldOwner != "me" || !got.Cache.Unstructured || got.Cache.Reader != nil || got.Mapper != nil || got.HTTPClient != nil {
+		t.Errorf("got %+v with cache options %+v", got, got.Cache)
+	}
+	var none *Cache
+	if s := none.ScopeSettings(); s.NewClient == nil || s.NewMapper == nil || none.NoteVerdicts(t.Context(), nil, nil) != nil {
+		t.Error("a manager without ManagerOptions has no defaults")
+	}
+}
+
+func TestAReaderOfOnesOwnIsRefused(t *testing.T) {
+	o := WrapOptions(manager.Options{})
+	if _, err := o.NewClient(nil, client.Options{Cache: &client.CacheOptions{Reader: &bare{}}}); err == nil || !strings.Contains(err.Error(), "Reader") {
+		t.Errorf("got %v, want an error that names the Reader", err)
+	}
+}

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scope
+
+import (
+	"context"
+	"net/http"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	k8sruntime "k8s.io/apimachinery/pkg/runtime"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/torpor-dev/torpor/conditional/internal/serverstate"
+)
+
+// patience bounds every wait of these tests; nothing in them should take a tenth of it.
+const patience = time.Minute
+
+// rig is an outer manager on the real API server, with a hub of its own.
+type rig struct {
+	t      *testing.T
+	outer  manager.Manager
+	hub    *serverstate.SharedState
+	client client.Client // asks the server for everything, each time
+	asked  *atomic.Int64 // requests to discovery
+	http   *http.Client  // of that client
+}
+
+// newRig returns a rig whose outer manager gets no answer for the resources.
+func newRig(t *testing.T, unanswered ...string) *rig {
+	t.Helper()
+	if apiServer == nil {
+		t.Skip("KUBEBUILDER_ASSETS is not set: it names the folder of etcd and kube-apiserver")
+	}
+	before := goleak.IgnoreCurrent()
+	r := &rig{t: t, asked: &atomic.Int64{}}
+	cfg := rest.CopyConfig(apiServer)
+	cfg.QPS = -1
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return line{next, r.asked, unanswered} })
+	scheme := k8sruntime.NewScheme()
+	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
+	utilruntime.Must(apiextensionsv1.AddToScheme(scheme))
+	addRoutes(scheme)
+	var err error
+	if r.http, err = rest.HTTPClientFor(apiServer); err != nil {
+		t.Fatal(err)
+	}
+	r.outer, err = ctrl.NewManager(cfg, ctrl.Options{
+		Scheme: scheme, Metrics: server.Options{BindAddress: "0"}, Logger: logr.Discard(),
+		Controller: config.Controller{SkipNameValidation: new(true)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, release, err := serverstate.AcquireState(serverstate.FromCluster(r.outer), logr.Discard())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.hub = h
+	t.Cleanup(func() {
+		release()
+		r.expectNoLeak(before)
+	})
+	r.client = r.freshClient()
+	return r
+}
+
+// expectNoLeak looks several times: a connection is idle a moment after the last of its requests.
+func (r *rig) expectNoLeak(before goleak.Option) {
+	r.t.Helper()
+	var leak error
+	for range 10 {
+		utilnet.CloseIdleConnectionsFor(r.outer.GetHTTPClient().Transport)
+		utilnet.CloseIdleConnectionsFor(r.http.Transport)
+		if leak = goleak.Find(before); leak == nil {
+			return
+		}
+	}
+	r.t.Error(leak)
+}
+
+// freshClient returns a client that has cached nothing: kinds come and go, and change their scope.
+func (r *rig) freshClient() client.Client {
+	r.t.Helper()
+	c, err := client.New(apiServer, client.Options{Scheme: r.outer.GetScheme(), HTTPClient: r.http})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return c
+}
+
+// startOuter runs the outer manager for the rest of the test.
+func (r *rig) startOuter() {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- r.outer.Start(ctx) }()
+	r.t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			r.t.Errorf("the manager ended with: %v", err)
+		}
+	})
+}
+
+// life is a scope that runs.
+type life struct {
+	*Manager
+	cancel context.CancelFunc
+	ended  chan error
+}
+
+// begin starts a scope and waits until it is up.
+func (r *rig) begin(o Options, setup func(*Manager)) *life {
+	r.t.Helper()
+	m, err := New(r.outer, r.hub, o)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	setup(m)
+	ctx, cancel := context.WithCancel(context.Background())
+	l := &life{Manager: m, cancel: cancel, ended: make(chan error, 1)}
+	up := make(chan struct{})
+	go func() { l.ended <- m.Run(ctx, func() { close(up) }, func() {}) }()
+	r.t.Cleanup(cancel)
+	select {
+	case <-up:
+	case err := <-l.ended:
+		r.t.Fatalf("the scope ended before it was up: %v", err)
+	case <-time.After(patience):
+		r.t.Fatal("the scope does not come up")
+	}
+	return l
+}
+
+// end stops a scope and waits for its end.
+func (r *rig) end(l *life) {
+	r.t.Helper()
+	l.cancel()
+	if err := within(r.t, l.ended); err != nil {
+		r.t.Fatalf("the scope ended with: %v", err)
+	}
+}
+
+// within receives, or fails the test.
+func within[T any](t *testing.T, from <-chan T) (got T) {
+	t.Helper()
+	select {
+	case got = <-from:
+	case <-time.After(patience):
+		t.Fatal("waited in vain")
+	}
+	return got
+}
+
+func (r *rig) eventually(what string, ok func(context.Context) (bool, error)) {
+	r.t.Helper()
+	if err := wait.PollUntilContextTimeout(r.t.Context(), 10*time.Millisecond, patience, true, ok); err != nil {
+		r.t.Fatalf("waited in vain until %s: %v", what, err)
+	}
+}
+
+// expectInformers waits until so many informers and leases are there.
+func (r *rig) expectInformers(informers, leases int) {
+	r.t.Helper()
+	err := wait.PollUntilContextTimeout(r.t.Context(), 10*time.Millisecond, patience, true, func(context.Context) (bool, error) {
+		return r.hub.Informers.InformerCount() == informers && r.hub.Informers.LeaseCount() == leases, nil
+	})
+	if err != nil {
+		r.t.Fatalf("expected %d informers and %d leases, found %d and %d",
+			informers, leases, r.hub.Informers.InformerCount(), r.hub.Informers.LeaseCount())
+	}
+}
+
+// namespace makes a namespace for the test.
+func (r *rig) namespace() string {
+	r.t.Helper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
+	if err := r.client.Create(r.t.Context(), ns); err != nil {
+		r.t.Fatal(err)
+	}
+	return ns.Name
+}
+
+func (r *rig) configMap(namespace, name string) *corev1.ConfigMap {
+	r.t.Helper()
+	made := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	if err := r.client.Create(r.t.Context(), made); err != nil {
+		r.t.Fatal(err)
+	}
+	return made
+}
+
+// listen adds a handler that sends the names of what is added in a namespace.
+func (r *rig) listen(c cache.Cache, obj client.Object, namespace string) <-chan string {
+	r.t.Helper()
+	informer, err := c.GetInformer(r.t.Context(), obj)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	names := make(chan string, 10_000)
+	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: func(added any) {
+		if m, ok := added.(metav1.Object); ok && m.GetNamespace() == namespace {
+			names <- m.GetName()
+		}
+	}})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return names
+}
+
+// goroutines is the number of goroutines once it stays the same for a while.
+func (r *rig) goroutines() int {
+	r.t.Helper()
+	last, same := 0, 0
+	r.eventually("the number of goroutines settles", func(context.Context) (bool, error) {
+		if now := runtime.NumGoroutine(); now != last {
+			last, same = now, 0
+		}
+		same++
+		return same > 20, nil
+	})
+	return last
+}
+
+func (r *rig) noMoreGoroutinesThan(before int) {
+	r.t.Helper()
+	r.eventually("the goroutines are gone", func(context.Context) (bool, error) { return runtime.NumGoroutine() <= before, nil })
+}
+
+// line is a connection that counts what is asked of discovery.
+type line struct {
+	next       http.RoundTripper
+	asked      *atomic.Int64
+	unanswered []string
+}
+
+func (l line) RoundTrip(req *http.Request) (*http.Response, error) {
+	path := strings.Trim(req.URL.Path, "/")
+	if depth := strings.Count(path, "/"); strings.HasPrefix(path, "apis") && depth <= 2 || path == "api" || path == "api/v1" {
+		l.asked.Add(1)
+	}
+	if slices.ContainsFunc(l.unanswered, func(resource string) bool { return strings.HasSuffix(path, "/"+resource) }) {
+		<-req.Context().Done()
+		return nil, req.Context().Err()
+	}
+	return l.next.RoundTrip(req)
+}
+
+// WrappedRoundTripper lets its idle connections be closed.
+func (l line) WrappedRoundTripper() http.RoundTripper { return l.next }

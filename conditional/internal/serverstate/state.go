@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package serverstate holds what all groups of a process share about one API server: its detector, its informers and the limit
+// of starts at once.
+package serverstate
+
+import (
+	"net/http"
+	"sync"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+
+	"github.com/torpor-dev/torpor/conditional/internal/detect"
+	"github.com/torpor-dev/torpor/conditional/internal/informers"
+	"github.com/torpor-dev/torpor/conditional/internal/managercache"
+	"github.com/torpor-dev/torpor/conditional/internal/metrics"
+	"github.com/torpor-dev/torpor/conditional/internal/webhooks"
+)
+
+// maxConcurrentStarts is how many groups of one API server may start at a time: five hundred CRDs may be installed at once.
+const maxConcurrentStarts = 16
+
+// SharedState is shared by everything that uses the same *rest.Config, which a cluster.Cluster keeps as it was given, the same
+// scheme, which says how objects are decoded, and the same outer cache, whose options say which objects there are.
+type SharedState struct {
+	Detector  *detect.Detector
+	Informers *informers.Pool
+	// StartSlots has room for one value per start in progress.
+	StartSlots chan struct{}
+	// Webhooks has the paths that groups serve, for each manager of the API server.
+	Webhooks webhooks.ManagerMultiplexers
+
+	// Log is for what nobody waits for.
+	Log logr.Logger
+
+	users int
+}
+
+type stateKey struct {
+	cfg    *rest.Config
+	scheme *runtime.Scheme
+	outer  *managercache.Cache
+}
+
+// APIServer is an API server as a manager uses it.
+type APIServer struct {
+	Config     *rest.Config
+	HTTPClient *http.Client
+	Scheme     *runtime.Scheme
+	// Outer is nil for a manager without ManagerOptions.
+	Outer *managercache.Cache
+}
+
+// FromCluster returns the API server of a manager.
+func FromCluster(cl cluster.Cluster) APIServer {
+	return APIServer{cl.GetConfig(), cl.GetHTTPClient(), cl.GetScheme(), managercache.FromCache(cl.GetCache())}
+}
+
+func (s APIServer) cacheOptions() cache.Options {
+	opts := s.Outer.ScopeSettings().Cache
+	if s.Outer == nil {
+		opts.HTTPClient, opts.Scheme = s.HTTPClient, s.Scheme
+	}
+	return opts
+}
+
+// AcquireState returns the hub of a server, a new one if there is none. It makes no request. The caller gives it back with release.
+func AcquireState(s APIServer, log logr.Logger) (_ *SharedState, release func(), err error) {
+	all, err := sharedCollector()
+	if err != nil {
+		return nil, nil, err
+	}
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	k := stateKey{s.Config, s.Scheme, s.Outer}
+	h, there := all.states[k]
+	if !there {
+		detector, err := detect.New(s.Config, s.HTTPClient, log)
+		if err != nil {
+			return nil, nil, err
+		}
+		h = &SharedState{
+			Detector:   detector,
+			Informers:  informers.New(s.Config, s.cacheOptions(), detector),
+			StartSlots: make(chan struct{}, maxConcurrentStarts),
+			Log:        log,
+		}
+		all.states[k] = h
+	}
+	h.users++
+	return h, sync.OnceFunc(func() { all.releaseState(k, h) }), nil
+}
+
+// stateCollector is a collector, so that the process's registry of metrics, where controller-runtime has its own, keeps the one
+// list of them.
+type stateCollector struct {
+	totals []stateGauge
+	probes *prometheus.Desc
+
+	mu     sync.Mutex
+	states map[stateKey]*SharedState
+}
+
+func sharedCollector() (*stateCollector, error) {
+	all := &stateCollector{totals: totalGauges(), probes: newProbesDesc(), states: map[stateKey]*SharedState{}}
+	err := metrics.RegisterShared(&all)
+	return all, err
+}
+
+func (all *stateCollector) releaseState(k stateKey, h *SharedState) {
+	if all.dropUser(k, h) {
+		h.Informers.Close()
+	}
+}
+
+func (all *stateCollector) dropUser(k stateKey, h *SharedState) bool {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if h.users--; h.users > 0 {
+		return false
+	}
+	delete(all.states, k)
+	return true
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package serverstate
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/torpor-dev/torpor/conditional/internal/informers"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// silent is a server that never answers.
+type silent struct{}
+
+func (silent) RoundTrip(r *http.Request) (*http.Response, error) {
+	<-r.Context().Done()
+	return nil, r.Context().Err()
+}
+
+func open(t *testing.T, cfg *rest.Config, scheme *runtime.Scheme) (*SharedState, func()) {
+	t.Helper()
+	h, release, err := AcquireState(APIServer{Config: cfg, HTTPClient: &http.Client{Transport: silent{}}, Scheme: scheme}, logr.Discard())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h, release
+}
+
+func gathered(t *testing.T) map[string]float64 {
+	t.Helper()
+	families, err := metrics.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[string]float64{}
+	for _, f := range families {
+		gauge := f.GetMetric()[0].GetGauge()
+		if name, ours := strings.CutPrefix(f.GetName(), "torpor_gate_"); ours && gauge != nil {
+			values[name] = gauge.GetValue()
+		}
+	}
+	return values
+}
+
+func TestHubsAreSharedAndCounted(t *testing.T) {
+	cfg, other := &rest.Config{Host: "http://127.0.0.1:1"}, &rest.Config{Host: "http://127.0.0.1:2"}
+	one, leave := open(t, cfg, clientgoscheme.Scheme)
+	same, leaveSame := open(t, cfg, clientgoscheme.Scheme)
+	if one != same {
+		t.Error("the same config and scheme gave two hubs")
+	}
+	decodes, leaveDecodes := open(t, cfg, runtime.NewScheme())
+	if decodes == one {
+		t.Error("two schemes share a hub, whose informers can decode with one only")
+	}
+	elsewhere, leaveElsewhere := open(t, other, clientgoscheme.Scheme)
+	pods := informers.InformerKind{GVK: corev1.SchemeGroupVersion.WithKind("Pod"), Plural: "pods", Namespaced: true}
+	var leases []*informers.Lease
+	for _, h := range []*SharedState{one, one, elsewhere} {
+		l, err := h.Informers.Lease(t.Context(), pods, informers.LeaseTerms{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		leases = append(leases, l)
+	}
+	want := map[string]float64{"api_servers": 2, "active_informers": 2, "informer_refs": 3}
+	if diff := cmp.Diff(want, gathered(t)); diff != "" {
+		t.Error(diff)
+	}
+	for _, l := range leases {
+		l.Release()
+	}
+	<-leases[0].Stopped()
+	<-leases[2].Stopped()
+	for _, release := range []func(){leave, leave, leaveSame, leaveDecodes, leaveElsewhere} {
+		release() // The second call of one release counts no more.
+	}
+	want = map[string]float64{"api_servers": 0, "active_informers": 0, "informer_refs": 0}
+	if diff := cmp.Diff(want, gathered(t)); diff != "" {
+		t.Error(diff)
+	}
+}

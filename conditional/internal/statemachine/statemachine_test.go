@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package statemachine
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestNextIsTotal writes every phase and fact out; "." is a fact that changes nothing.
+func TestNextIsTotal(t *testing.T) {
+	const want = `
+         Wanted            Unwanted         Changed          Up      Broke           Ended   Erred          Overdue    Retry
+Dormant  Starting/Activate .                .                .       .               .       .              .          .
+Starting .                 Draining/Cancel  Draining/Cancel  Running Draining/Cancel Dormant Failed/BackOff .          .
+Running  .                 Draining/Cancel  Draining/Cancel  .       Draining/Cancel Dormant Failed/BackOff .          .
+Draining .                 .                .                .       .               Dormant Failed/BackOff Stuck/Seal .
+Stuck    .                 .                .                .       .               Dormant Failed/BackOff .          .
+Failed   .                 Dormant/Forgive  Dormant/Forgive  .       .               .       .              .          Dormant
+`
+	rows := [][]string{nil}
+	for _, f := range AllFacts() {
+		rows[0] = append(rows[0], string(f))
+	}
+	for _, p := range AllPhases() {
+		row := []string{string(p)}
+		for _, f := range AllFacts() {
+			row = append(row, describe(p, f))
+		}
+		rows = append(rows, row)
+	}
+	var wanted [][]string
+	for line := range strings.Lines(strings.TrimPrefix(want, "\n")) {
+		wanted = append(wanted, strings.Fields(line))
+	}
+	if diff := cmp.Diff(wanted, rows); diff != "" {
+		t.Errorf("state machine (-want +got):\n%s", diff)
+	}
+}
+
+func describe(p Phase, f Fact) string {
+	to, do := NextPhase(p, f)
+	switch {
+	case to == p && do == Stay:
+		return "."
+	case do == Stay:
+		return string(to)
+	}
+	return fmt.Sprintf("%s/%s", to, do)
+}
+
+// world is a toy group: how many lives there are, and whether the one was asked to end.
+type world struct {
+	phase  Phase
+	lives  int
+	asked  bool
+	sealed bool
+}
+
+// possible tells which facts can happen in the world.
+func (w world) possible(f Fact) bool {
+	switch f {
+	case Wanted, Unwanted, Changed:
+		return true
+	case Up, Broke:
+		return w.lives == 1
+	case Ended, Erred:
+		return w.lives == 1
+	case Overdue:
+		return w.phase == Draining
+	case Retry:
+		return w.phase == Failed || w.phase == Dormant
+	}
+	return false
+}
+
+func (w world) after(f Fact) world {
+	if f == Ended || f == Erred {
+		w.lives, w.asked, w.sealed = 0, false, false
+	}
+	var do Action
+	w.phase, do = NextPhase(w.phase, f)
+	switch do {
+	case Activate:
+		w.lives++
+	case Cancel:
+		w.asked = true
+	case Seal:
+		w.sealed = true
+	case Stay, BackOff, Forgive:
+	}
+	return w
+}
+
+// TestEveryHistory walks through all worlds that can be reached.
+func TestEveryHistory(t *testing.T) {
+	seen := map[world]bool{}
+	open := []world{{phase: Dormant}}
+	for len(open) > 0 {
+		w := open[0]
+		open = open[1:]
+		if seen[w] {
+			continue
+		}
+		seen[w] = true
+		w.check(t)
+		for _, f := range AllFacts() {
+			if w.possible(f) {
+				open = append(open, w.after(f))
+			}
+		}
+	}
+	if len(seen) != len(AllPhases()) {
+		t.Errorf("%d worlds can be reached, want one per phase: %v", len(seen), seen)
+	}
+}
+
+func (w world) check(t *testing.T) {
+	t.Helper()
+	alive := w.phase != Dormant && w.phase != Failed
+	if (w.lives == 1) != alive || w.lives > 1 {
+		t.Errorf("%d lives in %+v", w.lives, w)
+	}
+	if w.asked != (w.phase == Draining || w.phase == Stuck) {
+		t.Errorf("asked to end, or not, wrongly in %+v", w)
+	}
+	if w.sealed != (w.phase == Stuck) {
+		t.Errorf("sealed, or not, wrongly in %+v", w)
+	}
+	for _, way := range [][]Fact{{Unwanted, Ended, Unwanted}, {Unwanted, Overdue, Ended}, {Unwanted, Erred, Unwanted}} {
+		end := w
+		for _, f := range way {
+			if end.possible(f) {
+				end = end.after(f)
+			}
+		}
+		if end.phase != Dormant {
+			t.Errorf("%+v does not come to rest by %v but is %s", w, way, end.phase)
+		}
+	}
+}
