@@ -19,9 +19,9 @@ import (
 // TestEveryKindHasAnExampleThatApplies keeps examples/ true: a real API server takes each manifest without a warning.
 func TestEveryKindHasAnExampleThatApplies(t *testing.T) {
 	t.Parallel()
-	hub := testenv.Start(t)
+	env := testenv.Start(t)
 	var crds apiextensionsv1.CustomResourceDefinitionList
-	if err := hub.Client.List(t.Context(), &crds); err != nil {
+	if err := env.Client.List(t.Context(), &crds); err != nil {
 		t.Fatal(err)
 	}
 	withoutExample := map[string]bool{}
@@ -43,7 +43,7 @@ func TestEveryKindHasAnExampleThatApplies(t *testing.T) {
 		}
 		example.SetNamespace("default")
 		delete(withoutExample, example.GetKind())
-		err = hub.Client.Create(t.Context(), example, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))
+		err = env.Client.Create(t.Context(), example, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))
 		if err != nil {
 			t.Errorf("%s: expected the API server to take it, found %v", manifest, err)
 		}
