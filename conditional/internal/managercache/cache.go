@@ -45,8 +45,8 @@ func (c *Cache) OuterCache() *Cache { return c }
 // FromCache returns the cache of this package that a manager's cache is, or that a scope's cache belongs to; nil when there
 // is none.
 func FromCache(c cache.Cache) *Cache {
-	if has, ok := c.(interface{ Outer() *Cache }); ok {
-		return has.Outer()
+	if has, ok := c.(interface{ OuterCache() *Cache }); ok {
+		return has.OuterCache()
 	}
 	return nil
 }
