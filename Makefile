@@ -19,7 +19,7 @@ local: ## Build this machine's control plane, nodes and cloud into .cache/bin (t
 	@cd local && $(BUILD) -ldflags="-s -w $(VERSION)" -o $(BIN)/local .
 	@cd $(BIN) && for name in etcd kube-apiserver kubectl kubelet kube-proxy; do ln -sf local $$name; done
 node-parts: local ## Fetch containerd and its companions into .cache/node and build CoreDNS; installs nothing
-	@cd local && $(BUILD) -o $(BIN) ./pause ./pods/webapp
+	@cd local && $(BUILD) -o $(BIN) ./pause ./podcluster/webapp
 	@[ -x $(BIN)/coredns ] || echo "building CoreDNS from source: about two minutes the first time, cached afterwards"
 	@cd local/dns && $(BUILD) -o $(BIN)/coredns .
 	@$(BIN)/local node-parts --dir .cache/node
@@ -73,7 +73,7 @@ e2e: local torpor mysql e2e-pods ## Run the end-to-end tests at every fault poin
 e2e-pods: ## As root on Debian: run the tests with real pods (about nine minutes); elsewhere say why not
 	@if why="$$(.ci/pods-can-run)"; then $(MAKE) run-e2e-pods; else echo "NOT RUN: the tests with real pods: $$why"; fi
 run-e2e-pods: node-parts torpor kubectl-moco mysql s3
-	@cd local && $(GOTEST) -v -count=1 -p 1 ./pods/story
+	@cd local && $(GOTEST) -v -count=1 -p 1 ./podcluster/e2e
 	@TORPOR_E2E=pods $(GOTEST) -v -count=1 ./internal/e2e/pods
 generate: ## Regenerate deep copies, CRDs, RBAC, the state diagrams and the reference
 	@go tool -modfile=go.tools.mod controller-gen object:headerFile=config/boilerplate.go.txt crd rbac:roleName=torpor-manager,headerFile= \

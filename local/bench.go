@@ -34,8 +34,8 @@ Exit codes: 0 if everything was measured, 1 otherwise. Figures are not judged he
 			if err != nil {
 				return err
 			}
-			measured.Print(cmd.OutOrStdout())
-			if err := measured.Save(out); err != nil {
+			measured.PrintTable(cmd.OutOrStdout())
+			if err := measured.SaveMedians(out); err != nil {
 				return err
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "\nwritten to %s\n", out)

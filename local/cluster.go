@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/torpor-dev/torpor/local/cluster"
+	"github.com/torpor-dev/torpor/local/targetcluster"
 )
 
 func clusterCommand() *cobra.Command {
@@ -19,7 +19,7 @@ func clusterCommand() *cobra.Command {
 }
 
 func clusterCreateCommand() *cobra.Command {
-	var c cluster.Config
+	var c targetcluster.Config
 	cmd := &cobra.Command{
 		Use:   "create NAME",
 		Short: "Run a control-plane machine and nodes, and tell the hub",
@@ -37,7 +37,7 @@ func clusterCreateCommand() *cobra.Command {
 			}
 			out := cmd.OutOrStdout()
 			c.Progress = func(format string, args ...any) { fmt.Fprintf(out, format+"\n", args...) }
-			r, err := cluster.Create(cmd.Context(), c)
+			r, err := targetcluster.Create(cmd.Context(), c)
 			if err != nil {
 				return err
 			}

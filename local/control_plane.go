@@ -25,7 +25,7 @@ func controlPlaneCommand() *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			began := time.Now()
-			undo, err := connect(cmd.Context(), c.Address)
+			undo, err := connectBridge(cmd.Context(), c.Address)
 			if err != nil {
 				return err
 			}

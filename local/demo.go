@@ -23,12 +23,12 @@ func demoFlags(cmd *cobra.Command, c *hibernation.Config) {
 }
 
 func completeDemo(cmd *cobra.Command, c *hibernation.Config) error {
-	c.Out, c.Colour = cmd.OutOrStdout(), colour()
-	return locate(&c.Local, &c.Kubectl, &c.Torpor)
+	c.Out, c.Colour = cmd.OutOrStdout(), wantsColour()
+	return findPrograms(&c.Local, &c.Kubectl, &c.Torpor)
 }
 
-// locate finds this program and those beside it; torpor only if it is not given.
-func locate(local, kubectl, torpor *string) error {
+// findPrograms finds this program and those beside it; torpor only if it is not given.
+func findPrograms(local, kubectl, torpor *string) error {
 	program, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find this program: %w", err)
@@ -41,8 +41,8 @@ func locate(local, kubectl, torpor *string) error {
 	return nil
 }
 
-// colour says whether a terminal reads along that wants it.
-func colour() bool {
+// wantsColour says whether a terminal reads along that wants it.
+func wantsColour() bool {
 	info, err := os.Stdout.Stat()
 	return err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("NO_COLOR") == ""
 }
@@ -83,13 +83,13 @@ Exit codes: 0 if all of it was observed, 1 otherwise. Everything that was starte
 		Example: `  local demo-cf --dir .cache/demo-cf`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := locate(&c.Local, &c.Kubectl, &c.Torpor); err != nil {
+			if err := findPrograms(&c.Local, &c.Kubectl, &c.Torpor); err != nil {
 				return err
 			}
 			if c.CF = os.Getenv("CF_CLI"); c.CF == "" {
 				c.CF, _ = exec.LookPath("cf") // Without one the story goes on without it.
 			}
-			c.Out, c.Colour = cmd.OutOrStdout(), colour()
+			c.Out, c.Colour = cmd.OutOrStdout(), wantsColour()
 			return cf.Run(cmd.Context(), c)
 		},
 	}

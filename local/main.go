@@ -31,11 +31,11 @@ func main() {
 	case "kubelet", "kube-proxy":
 		os.Exit(cli.Run(nodeComponent(context.Background(), name)))
 	default:
-		os.Exit(run())
+		os.Exit(runCommandLine())
 	}
 }
 
-func run() int {
+func runCommandLine() int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	if err := rootCommand().ExecuteContext(ctx); err != nil {

@@ -23,7 +23,7 @@ func mysqlCommand() *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			err := mysql.Fetch(c.Context(), dir, c.OutOrStdout())
-			if optional && errors.Is(err, debian.ErrNotHere) {
+			if optional && errors.Is(err, debian.ErrUnavailable) {
 				fmt.Fprintln(c.OutOrStdout(), "no MySQL, so tests with a real one are skipped:", err)
 				return nil
 			}

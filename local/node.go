@@ -7,11 +7,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/torpor-dev/torpor/local/node"
+	"github.com/torpor-dev/torpor/local/hollownode"
 )
 
 func nodeCommand() *cobra.Command {
-	var c node.Config
+	var c hollownode.Config
 	var r realNode
 	cmd := &cobra.Command{
 		Use:   "node",
@@ -26,9 +26,9 @@ func nodeCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if r.wanted {
 				r.name, r.dir = c.Name, c.Dir
-				return r.run(cmd.Context(), cmd.OutOrStdout())
+				return r.runNode(cmd.Context(), cmd.OutOrStdout())
 			}
-			return node.Run(cmd.Context(), c)
+			return hollownode.Run(cmd.Context(), c)
 		},
 	}
 	f := cmd.Flags()

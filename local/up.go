@@ -33,7 +33,7 @@ Exit codes: 0 when everything stands, 1 otherwise.`,
 			}
 			c.Certificates = time.Hour
 			if !foreground {
-				return detach(cmd, c)
+				return detachStage(cmd, c)
 			}
 			return hibernation.Up(cmd.Context(), c, func() {
 				_ = os.WriteFile(filepath.Join(c.Dir, stageFile), nil, 0o600)
@@ -46,9 +46,9 @@ Exit codes: 0 when everything stands, 1 otherwise.`,
 	return cmd
 }
 
-// detach keeps the stage in the background.
-func detach(cmd *cobra.Command, c hibernation.Config) error {
-	b, err := background.New(c.Dir, stageFile)
+// detachStage keeps the stage in the background.
+func detachStage(cmd *cobra.Command, c hibernation.Config) error {
+	b, err := background.NewProgram(c.Dir, stageFile)
 	if err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func downCommand() *cobra.Command {
 		Example: "  local down --dir .cache/up",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			b, err := background.New(dir, stageFile)
+			b, err := background.NewProgram(dir, stageFile)
 			if err != nil {
 				return err
 			}

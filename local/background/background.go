@@ -29,29 +29,29 @@ var (
 	errTooLate = errors.New("expected it sooner")
 )
 
-// Stage is a program that stands in the background and keeps a folder.
-type Stage struct {
+// Program is a program that stands in the background and keeps a folder.
+type Program struct {
 	// Dir is the folder, as an absolute path; the log and the process id are beside it.
 	Dir string
-	// ready is the name of the file in the folder that tells that everything stands.
-	ready string
+	// readyFile is the name of the file in the folder that tells that everything stands.
+	readyFile string
 }
 
-// New is the stage of a folder, which stands once there is a file of the name ready in it.
-func New(dir, ready string) (Stage, error) {
+// NewProgram is the stage of a folder, which stands once there is a file of the name ready in it.
+func NewProgram(dir, ready string) (Program, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
-		return Stage{}, fmt.Errorf("resolve folder: %w", err)
+		return Program{}, fmt.Errorf("resolve folder: %w", err)
 	}
-	return Stage{Dir: dir, ready: ready}, nil
+	return Program{Dir: dir, readyFile: ready}, nil
 }
 
-func (b Stage) logFile() string { return b.Dir + ".log" }
-func (b Stage) pidFile() string { return b.Dir + ".pid" }
+func (b Program) logFile() string { return b.Dir + ".log" }
+func (b Program) pidFile() string { return b.Dir + ".pid" }
 
 // Start runs the program in a session of its own and waits until it stands.
-func (b Stage) Start(ctx context.Context, argv ...string) error {
-	if _, err := b.pid(); err == nil {
+func (b Program) Start(ctx context.Context, argv ...string) error {
+	if _, err := b.findPID(); err == nil {
 		return errStands
 	}
 	if err := os.MkdirAll(filepath.Dir(b.Dir), 0o700); err != nil {
@@ -62,7 +62,7 @@ func (b Stage) Start(ctx context.Context, argv ...string) error {
 		return fmt.Errorf("make log: %w", err)
 	}
 	defer func() { _ = log.Close() }()
-	_ = os.Remove(filepath.Join(b.Dir, b.ready))
+	_ = os.Remove(filepath.Join(b.Dir, b.readyFile))
 	child := exec.CommandContext(context.WithoutCancel(ctx), argv[0], argv[1:]...)
 	child.Stdout, child.Stderr = log, log
 	child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -74,13 +74,13 @@ func (b Stage) Start(ctx context.Context, argv ...string) error {
 	}
 	gone := make(chan error, 1)
 	go func() { gone <- child.Wait() }()
-	if err := b.await(gone); err != nil {
+	if err := b.awaitReady(gone); err != nil {
 		return fmt.Errorf("%w; the log is %s", err, b.logFile())
 	}
 	return nil
 }
 
-func (b Stage) await(gone <-chan error) error {
+func (b Program) awaitReady(gone <-chan error) error {
 	tick := time.NewTicker(watchPeriod)
 	defer tick.Stop()
 	limit := time.NewTimer(standLimit)
@@ -92,7 +92,7 @@ func (b Stage) await(gone <-chan error) error {
 		case <-limit.C:
 			return fmt.Errorf("the stage does not stand after %s: %w", standLimit, errTooLate)
 		case <-tick.C:
-			if _, err := os.Stat(filepath.Join(b.Dir, b.ready)); err == nil {
+			if _, err := os.Stat(filepath.Join(b.Dir, b.readyFile)); err == nil {
 				return nil
 			}
 		}
@@ -100,8 +100,8 @@ func (b Stage) await(gone <-chan error) error {
 }
 
 // Stop ends the program and waits for it.
-func (b Stage) Stop(out io.Writer) error {
-	pid, err := b.pid()
+func (b Program) Stop(out io.Writer) error {
+	pid, err := b.findPID()
 	if errors.Is(err, fs.ErrNotExist) {
 		fmt.Fprintln(out, "nothing stands")
 		return nil
@@ -121,7 +121,7 @@ func (b Stage) Stop(out io.Writer) error {
 		case <-limit.C:
 			return fmt.Errorf("process %d does not stop: %w", pid, errTooLate)
 		case <-tick.C:
-			if _, err := b.pid(); err != nil {
+			if _, err := b.findPID(); err != nil {
 				fmt.Fprintln(out, "everything is stopped")
 				return os.Remove(b.pidFile())
 			}
@@ -129,9 +129,9 @@ func (b Stage) Stop(out io.Writer) error {
 	}
 }
 
-// pid is the process that keeps the stage; fs.ErrNotExist if there is none. The command line is compared,
+// findPID is the process that keeps the stage; fs.ErrNotExist if there is none. The command line is compared,
 // because the number of an ended process may belong to another one by now.
-func (b Stage) pid() (int, error) {
+func (b Program) findPID() (int, error) {
 	data, err := os.ReadFile(b.pidFile())
 	if err != nil {
 		return 0, fmt.Errorf("read pid: %w", err)

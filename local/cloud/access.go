@@ -7,11 +7,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/torpor-dev/torpor/local/cloud/wire"
+	"github.com/torpor-dev/torpor/local/cloud/ec2query"
 )
 
-// admit checks who calls and how often. Signatures are not verified: the cloud knows no secrets.
-func (c *Cloud) admit(authorization string, now time.Time) error {
+// admitCaller checks who calls and how often. Signatures are not verified: the cloud knows no secrets.
+func (c *Cloud) admitCaller(authorization string, now time.Time) error {
 	key, err := c.accessKey(authorization)
 	if err != nil {
 		return err
@@ -19,10 +19,10 @@ func (c *Cloud) admit(authorization string, now time.Time) error {
 	if c.config.RatePerSecond == 0 {
 		return nil
 	}
-	after, ok := c.buckets[key].take(now, c.config.RatePerSecond, float64(c.config.Burst))
+	after, ok := c.buckets[key].takeToken(now, c.config.RatePerSecond, float64(c.config.Burst))
 	c.buckets[key] = after
 	if !ok {
-		return wire.Errorf(wire.RequestLimitExceeded, "Request limit exceeded.")
+		return ec2query.Errorf(ec2query.RequestLimitExceeded, "Request limit exceeded.")
 	}
 	return nil
 }
@@ -32,7 +32,7 @@ func (c *Cloud) admit(authorization string, now time.Time) error {
 func (c *Cloud) accessKey(authorization string) (string, error) {
 	parameters, ok := strings.CutPrefix(authorization, "AWS4-HMAC-SHA256 ")
 	if !ok {
-		return "", wire.Errorf(wire.AuthFailure, "AWS was not able to validate the provided access credentials: the Authorization header must be an AWS4-HMAC-SHA256 signature")
+		return "", ec2query.Errorf(ec2query.AuthFailure, "AWS was not able to validate the provided access credentials: the Authorization header must be an AWS4-HMAC-SHA256 signature")
 	}
 	var scope []string
 	for parameter := range strings.SplitSeq(parameters, ",") {
@@ -41,30 +41,30 @@ func (c *Cloud) accessKey(authorization string) (string, error) {
 		}
 	}
 	if len(scope) != 5 || scope[0] == "" || scope[3] != "ec2" || scope[4] != "aws4_request" {
-		return "", wire.Errorf(wire.AuthFailure, "AWS was not able to validate the provided access credentials: the Credential must be <key>/<date>/<region>/ec2/aws4_request")
+		return "", ec2query.Errorf(ec2query.AuthFailure, "AWS was not able to validate the provided access credentials: the Credential must be <key>/<date>/<region>/ec2/aws4_request")
 	}
 	if scope[2] != c.config.Region {
-		return "", wire.Errorf(wire.AuthFailure, "Credential should be scoped to a valid region: this cloud is %q, the request is signed for %q", c.config.Region, scope[2])
+		return "", ec2query.Errorf(ec2query.AuthFailure, "Credential should be scoped to a valid region: this cloud is %q, the request is signed for %q", c.config.Region, scope[2])
 	}
 	if len(c.config.AccessKeys) > 0 && !slices.Contains(c.config.AccessKeys, scope[0]) {
-		return "", wire.Errorf(wire.AuthFailure, "AWS was not able to validate the provided access credentials")
+		return "", ec2query.Errorf(ec2query.AuthFailure, "AWS was not able to validate the provided access credentials")
 	}
 	return scope[0], nil
 }
 
-// bucket is the throttle of one access key. The zero bucket has never been used and is full.
-type bucket struct {
+// tokenBucket is the throttle of one access key. The zero bucket has never been used and is full.
+type tokenBucket struct {
 	tokens float64
 	filled time.Time
 }
 
-func (b bucket) take(now time.Time, rate, burst float64) (bucket, bool) {
+func (b tokenBucket) takeToken(now time.Time, rate, burst float64) (tokenBucket, bool) {
 	tokens := burst
 	if !b.filled.IsZero() {
 		tokens = min(burst, b.tokens+now.Sub(b.filled).Seconds()*rate)
 	}
 	if tokens < 1 {
-		return bucket{tokens: tokens, filled: now}, false
+		return tokenBucket{tokens: tokens, filled: now}, false
 	}
-	return bucket{tokens: tokens - 1, filled: now}, true
+	return tokenBucket{tokens: tokens - 1, filled: now}, true
 }

@@ -10,12 +10,12 @@ import (
 )
 
 func TestWhoMayCall(t *testing.T) {
-	open, closed := newRig(t, Config{}), newRig(t, Config{AccessKeys: []string{"AKIDONE", "AKIDTWO"}, Region: "eu-north-1"})
+	open, closed := newEnv(t, Config{}), newEnv(t, Config{AccessKeys: []string{"AKIDONE", "AKIDTWO"}, Region: "eu-north-1"})
 	header := func(credential string) string {
 		return "AWS4-HMAC-SHA256 Credential=" + credential + ", SignedHeaders=host;x-amz-date, Signature=abc"
 	}
 	for name, test := range map[string]struct {
-		rig           *rig
+		rig           *env
 		authorization string
 		ok            bool
 	}{
@@ -30,7 +30,7 @@ func TestWhoMayCall(t *testing.T) {
 		"no unknown key":             {closed, header("AKIDSIX/20260101/eu-north-1/ec2/aws4_request"), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := &rig{t: t, url: test.rig.url}
+			r := &env{t: t, url: test.rig.url}
 			got := r.callAs(test.authorization, "DescribeInstances")
 			if test.ok && got.status != http.StatusOK {
 				t.Errorf("answered %+v", got)
@@ -44,7 +44,7 @@ func TestWhoMayCall(t *testing.T) {
 
 func TestEachKeyIsThrottledByItself(t *testing.T) {
 	// So slow that no token comes back while the test runs.
-	r := newRig(t, Config{RatePerSecond: 1e-6, Burst: 2})
+	r := newEnv(t, Config{RatePerSecond: 1e-6, Burst: 2})
 	for n, status := range []int{200, 200, 503, 503} {
 		if got := r.call("DescribeInstances"); got.status != status || (status == 503 && got.Code != "RequestLimitExceeded") {
 			t.Errorf("call %d answered %+v", n, got)
@@ -61,11 +61,11 @@ func TestTheBucketFillsUpToItsBurst(t *testing.T) {
 		after time.Duration
 		ok    bool
 	}{{0, true}, {0, true}, {0, false}, {400 * time.Millisecond, false}, {200 * time.Millisecond, true}, {time.Hour, true}, {0, true}, {0, false}}
-	var b bucket
+	var b tokenBucket
 	for n, step := range steps {
 		now = now.Add(step.after)
 		var ok bool
-		if b, ok = b.take(now, 2, 2); ok != step.ok {
+		if b, ok = b.takeToken(now, 2, 2); ok != step.ok {
 			t.Errorf("step %d: got %v with %+v", n, ok, b)
 		}
 	}

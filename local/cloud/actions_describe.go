@@ -11,27 +11,27 @@ import (
 	"strings"
 	"time"
 
-	"github.com/torpor-dev/torpor/local/cloud/wire"
+	"github.com/torpor-dev/torpor/local/cloud/ec2query"
 )
 
-func (c *Cloud) describeInstances(q wire.Request, _ time.Time) (wire.Body, error) {
+func (c *Cloud) describeInstances(q ec2query.Request, _ time.Time) (ec2query.Answer, error) {
 	ids := q.List("InstanceId")
-	if _, err := c.find(ids); err != nil {
+	if _, err := c.findInstances(ids); err != nil {
 		return nil, err
 	}
-	filters, err := readFilters(q, instance{}.values)
+	filters, err := readFilters(q, instance{}.filterValues)
 	if err != nil {
 		return nil, err
 	}
-	size, after, err := c.page(q, ids)
+	size, after, err := c.choosePage(q, ids)
 	if err != nil {
 		return nil, err
 	}
-	answer := &wire.DescribeInstances{}
+	answer := &ec2query.DescribeInstancesAnswer{}
 	last := 0
-	for _, r := range c.ledger.Reservations {
+	for _, r := range c.state.Reservations {
 		meant := slices.DeleteFunc(slices.Clone(r.Instances), func(id string) bool {
-			return (len(ids) > 0 && !slices.Contains(ids, id)) || !filters.match(c.ledger.Instances[id].values)
+			return (len(ids) > 0 && !slices.Contains(ids, id)) || !filters.matchAll(c.state.Instances[id].filterValues)
 		})
 		if r.Sequence <= after || len(meant) == 0 {
 			continue
@@ -46,18 +46,18 @@ func (c *Cloud) describeInstances(q wire.Request, _ time.Time) (wire.Body, error
 	return answer, nil
 }
 
-// page returns how many reservations to answer, and the sequence of the last one the caller has. As in EC2, a call
+// choosePage returns how many reservations to answer, and the sequence of the last one the caller has. As in EC2, a call
 // that names instances is not cut into pages.
-func (c *Cloud) page(q wire.Request, ids []string) (size, after int, err error) {
+func (c *Cloud) choosePage(q ec2query.Request, ids []string) (size, after int, err error) {
 	size, given, err := q.Number("MaxResults")
 	if err != nil {
 		return 0, 0, err
 	}
 	if given && len(ids) > 0 {
-		return 0, 0, wire.Errorf(wire.InvalidParameterCombination, "The parameter instancesSet cannot be used with the parameter maxResults")
+		return 0, 0, ec2query.Errorf(ec2query.InvalidParameterCombination, "The parameter instancesSet cannot be used with the parameter maxResults")
 	}
 	if given && (size < 5 || size > 1000) {
-		return 0, 0, wire.Errorf(wire.InvalidParameterValue, "Value ( %d ) for parameter maxResults is invalid. Expecting a value from 5 to 1000.", size)
+		return 0, 0, ec2query.Errorf(ec2query.InvalidParameterValue, "Value ( %d ) for parameter maxResults is invalid. Expecting a value from 5 to 1000.", size)
 	}
 	switch {
 	case len(ids) > 0:
@@ -76,47 +76,47 @@ func (c *Cloud) page(q wire.Request, ids []string) (size, after int, err error) 
 		_, err = fmt.Sscanf(string(text), "after %d", &after)
 	}
 	if err != nil || token != pageToken(after, q) {
-		return 0, 0, wire.Errorf(wire.InvalidParameterValue, "Value (%s) for parameter nextToken is invalid: it must be the token of an answer to the same question.", token)
+		return 0, 0, ec2query.Errorf(ec2query.InvalidParameterValue, "Value (%s) for parameter nextToken is invalid: it must be the token of an answer to the same question.", token)
 	}
 	return size, after, nil
 }
 
 // pageToken points behind a reservation and is good for the same question only, also after a restart.
-func pageToken(sequence int, q wire.Request) string {
+func pageToken(sequence int, q ec2query.Request) string {
 	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "after %d of %s", sequence, q.Digest("NextToken", "MaxResults", "Version")))
 }
 
-// criteria are filters that have been read: all of them must match.
-type criteria []criterion
+// filterCriteria are filters that have been read: all of them must match.
+type filterCriteria []filterCriterion
 
-type criterion struct {
+type filterCriterion struct {
 	name   string
 	values []*regexp.Regexp
 }
 
-// values returns what a filter of this name compares with; false for a filter that does not exist.
-type values func(name string) ([]string, bool)
+// valuesByName returns what a filter of this name compares with; false for a filter that does not exist.
+type valuesByName func(name string) ([]string, bool)
 
-func readFilters(q wire.Request, known values) (criteria, error) {
+func readFilters(q ec2query.Request, known valuesByName) (filterCriteria, error) {
 	filters, err := q.Filters()
 	if err != nil {
 		return nil, err
 	}
-	var read criteria
+	var read filterCriteria
 	for _, filter := range filters {
 		if _, ok := known(filter.Name); !ok {
-			return nil, wire.Errorf(wire.InvalidParameterValue, "The filter '%s' is invalid", filter.Name)
+			return nil, ec2query.Errorf(ec2query.InvalidParameterValue, "The filter '%s' is invalid", filter.Name)
 		}
-		one := criterion{name: filter.Name}
+		one := filterCriterion{name: filter.Name}
 		for _, value := range filter.Values {
-			one.values = append(one.values, wildcard(value))
+			one.values = append(one.values, compileWildcard(value))
 		}
 		read = append(read, one)
 	}
 	return read, nil
 }
 
-func (c criteria) match(of values) bool {
+func (c filterCriteria) matchAll(of valuesByName) bool {
 	for _, filter := range c {
 		found, _ := of(filter.name)
 		if !slices.ContainsFunc(found, func(value string) bool {
@@ -128,8 +128,8 @@ func (c criteria) match(of values) bool {
 	return true
 }
 
-// wildcard reads a filter value: * is any text, ? any character, and a backslash takes the meaning away.
-func wildcard(value string) *regexp.Regexp {
+// compileWildcard reads a filter value: * is any text, ? any character, and a backslash takes the meaning away.
+func compileWildcard(value string) *regexp.Regexp {
 	pattern, escaped := strings.Builder{}, false
 	for _, r := range value {
 		switch {
@@ -148,14 +148,14 @@ func wildcard(value string) *regexp.Regexp {
 	return regexp.MustCompile("(?s)^" + pattern.String() + "$")
 }
 
-func (i instance) values(name string) ([]string, bool) {
+func (i instance) filterValues(name string) ([]string, bool) {
 	if key, ok := strings.CutPrefix(name, "tag:"); ok {
 		if value, ok := i.Tags[key]; ok {
 			return []string{value}, true
 		}
 		return nil, true
 	}
-	ip, dns := i.address()
+	ip, dns := i.privateAddress()
 	switch name {
 	case "tag-key":
 		return slices.Collect(maps.Keys(i.Tags)), true
@@ -173,23 +173,23 @@ func (i instance) values(name string) ([]string, bool) {
 }
 
 // answerReservation returns the reservation with those of its instances that are meant.
-func (c *Cloud) answerReservation(r reservation, meant []string) wire.Reservation {
-	answer := wire.Reservation{ReservationID: r.ID, OwnerID: "123456789012"}
+func (c *Cloud) answerReservation(r reservation, meant []string) ec2query.Reservation {
+	answer := ec2query.Reservation{ReservationID: r.ID, OwnerID: "123456789012"}
 	for _, id := range meant {
-		shown := answerInstance(c.ledger.Instances[id], c.config.Region+"a", r.ClientToken)
+		shown := answerInstance(c.state.Instances[id], c.config.Region+"a", r.ClientToken)
 		answer.Instances.Items = append(answer.Instances.Items, shown)
 	}
 	return answer
 }
 
-func answerInstance(i instance, zone, clientToken string) wire.Instance {
-	ip, dns := i.address()
-	answer := wire.Instance{
+func answerInstance(i instance, zone, clientToken string) ec2query.Instance {
+	ip, dns := i.privateAddress()
+	answer := ec2query.Instance{
 		InstanceID: i.ID, ImageID: i.Image, State: answerState(i.State),
 		PrivateDNSName: dns, PrivateIPAddress: ip,
 		TransitionReason: i.TransitionReason, StateReason: i.Reason,
-		LaunchIndex: i.LaunchIndex, InstanceType: i.Type, LaunchTime: wire.Time(i.LaunchTime),
-		Placement:    wire.Placement{AvailabilityZone: zone, Tenancy: "default"},
+		LaunchIndex: i.LaunchIndex, InstanceType: i.Type, LaunchTime: ec2query.Timestamp(i.LaunchTime),
+		Placement:    ec2query.Placement{AvailabilityZone: zone, Tenancy: "default"},
 		Architecture: "x86_64", RootDeviceType: "ebs", VirtualizationType: "hvm", Hypervisor: "xen",
 		ClientToken: clientToken,
 	}
@@ -197,11 +197,11 @@ func answerInstance(i instance, zone, clientToken string) wire.Instance {
 		answer.InstanceLifecycle = "spot"
 	}
 	for _, key := range slices.Sorted(maps.Keys(i.Tags)) {
-		answer.Tags.Items = append(answer.Tags.Items, wire.ResourceTag{Key: key, Value: i.Tags[key]})
+		answer.Tags.Items = append(answer.Tags.Items, ec2query.ResourceTag{Key: key, Value: i.Tags[key]})
 	}
 	return answer
 }
 
-func answerState(s state) wire.InstanceState {
-	return wire.InstanceState{Code: s.code(), Name: string(s)}
+func answerState(s powerState) ec2query.InstanceState {
+	return ec2query.InstanceState{Code: s.ec2Code(), Name: string(s)}
 }

@@ -6,82 +6,82 @@ import (
 	"strings"
 	"time"
 
-	"github.com/torpor-dev/torpor/local/cloud/wire"
+	"github.com/torpor-dev/torpor/local/cloud/ec2query"
 )
 
-func (c *Cloud) startInstances(q wire.Request, now time.Time) (wire.Body, error) {
-	return c.power(q, start, now)
+func (c *Cloud) startInstances(q ec2query.Request, now time.Time) (ec2query.Answer, error) {
+	return c.changePower(q, start, now)
 }
 
-func (c *Cloud) terminateInstances(q wire.Request, now time.Time) (wire.Body, error) {
-	return c.power(q, terminate, now)
+func (c *Cloud) terminateInstances(q ec2query.Request, now time.Time) (ec2query.Answer, error) {
+	return c.changePower(q, terminate, now)
 }
 
-func (c *Cloud) stopInstances(q wire.Request, now time.Time) (wire.Body, error) {
+func (c *Cloud) stopInstances(q ec2query.Request, now time.Time) (ec2query.Answer, error) {
 	hibernate, err := q.Flag("Hibernate")
 	if err != nil {
 		return nil, err
 	}
 	if hibernate {
-		return nil, wire.Errorf(wire.UnsupportedHibernationConfiguration, "The instances of this cloud are not configured for hibernation.")
+		return nil, ec2query.Errorf(ec2query.UnsupportedHibernationConfiguration, "The instances of this cloud are not configured for hibernation.")
 	}
-	return c.power(q, stop, now)
+	return c.changePower(q, stop, now)
 }
 
-// power asks one verb of all named instances: either all of them follow or none.
-func (c *Cloud) power(q wire.Request, v verb, now time.Time) (wire.Body, error) {
+// changePower asks one verb of all named instances: either all of them follow or none.
+func (c *Cloud) changePower(q ec2query.Request, v powerVerb, now time.Time) (ec2query.Answer, error) {
 	force, err := q.Flag("Force")
 	if err != nil {
 		return nil, err
 	}
 	ids := q.List("InstanceId")
 	if len(ids) == 0 {
-		return nil, wire.Errorf(wire.MissingParameter, "The request must contain the parameter InstanceId")
+		return nil, ec2query.Errorf(ec2query.MissingParameter, "The request must contain the parameter InstanceId")
 	}
-	before, err := c.find(ids)
+	before, err := c.findInstances(ids)
 	if err != nil {
 		return nil, err
 	}
-	after, err := c.askAll(before, v, now)
+	after, err := c.requestAll(before, v, now)
 	if err != nil {
 		return nil, err
 	}
-	if err := c.commit(c.ledger.with(after...), after...); err != nil {
+	if err := c.saveChanges(c.state.withInstances(after...), after...); err != nil {
 		return nil, err
 	}
-	answer := &wire.StateChanges{}
+	answer := &ec2query.StateChangesAnswer{}
 	for n, i := range after {
-		c.signal(before[n], i, force && v == stop)
-		answer.Instances.Items = append(answer.Instances.Items, wire.StateChange{
+		c.signalMachine(before[n], i, force && v == stop)
+		answer.Instances.Items = append(answer.Instances.Items, ec2query.StateChange{
 			InstanceID: i.ID, Current: answerState(i.State), Previous: answerState(before[n].State),
 		})
 	}
 	return answer, nil
 }
 
-func (c *Cloud) askAll(before []instance, v verb, now time.Time) ([]instance, error) {
+func (c *Cloud) requestAll(before []instance, v powerVerb, now time.Time) ([]instance, error) {
 	var after []instance
 	var refused []string
 	for _, i := range before {
 		if v == stop && i.Spot && !i.Persistent {
-			return nil, wire.Errorf(wire.UnsupportedOperation, "You can't stop the Spot Instance '%s' because it is associated with a one-time Spot Instance request. You can only stop Spot Instances associated with persistent Spot Instance requests.", i.ID)
+			return nil, ec2query.Errorf(ec2query.UnsupportedOperation, "You can't stop the Spot Instance '%s' because it is associated with a one-time Spot Instance request. You can only stop Spot Instances associated with persistent Spot Instance requests.", i.ID)
 		}
-		next, ok := i.ask(v, now, c.latencies)
+		next, ok := i.afterRequest(v, now, c.latencies)
 		if !ok {
 			refused = append(refused, i.ID)
 		}
 		after = append(after, next)
 	}
 	if len(refused) > 0 {
-		done := map[verb]string{start: "started", stop: "stopped", terminate: "terminated"}[v]
-		return nil, wire.Errorf(wire.IncorrectInstanceState, "The instance '%s' is not in a state from which it can be %s.", strings.Join(refused, ", "), done)
+		done := map[powerVerb]string{start: "started", stop: "stopped", terminate: "terminated"}[v]
+		return nil, ec2query.Errorf(ec2query.IncorrectInstanceState, "The instance '%s' is not in a state from which it can be %s.", strings.Join(refused, ", "), done)
 	}
 	return after, nil
 }
 
-// signal tells the machine of an instance that now has to end: once politely, or at once when forced, also in a
+// signalMachine tells the machine of an instance that now has to end: once politely, or at once when forced, also in a
 // stop that is under way.
-func (c *Cloud) signal(before, after instance, force bool) {
+func (c *Cloud) signalMachine(before, after instance, force bool) {
 	p := c.processes[after.ID]
 	if p == nil || (after.State != stopping && after.State != shuttingDown) {
 		return

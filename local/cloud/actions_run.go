@@ -14,41 +14,41 @@ import (
 	"strings"
 	"time"
 
-	"github.com/torpor-dev/torpor/local/cloud/wire"
+	"github.com/torpor-dev/torpor/local/cloud/ec2query"
 )
 
-func (c *Cloud) runInstances(q wire.Request, now time.Time) (wire.Body, error) {
+func (c *Cloud) runInstances(q ec2query.Request, now time.Time) (ec2query.Answer, error) {
 	token, digest := q.Text("ClientToken"), q.Digest("ClientToken", "Version")
-	for _, r := range c.ledger.Reservations {
+	for _, r := range c.state.Reservations {
 		if token == "" || r.ClientToken != token {
 			continue
 		}
 		if r.Digest != digest {
-			return nil, wire.Errorf(wire.IdempotentParameterMismatch, "The client token was used before with other parameters.")
+			return nil, ec2query.Errorf(ec2query.IdempotentParameterMismatch, "The client token was used before with other parameters.")
 		}
-		return &wire.RunInstances{Reservation: c.answerReservation(r, r.Instances)}, nil
+		return &ec2query.RunInstancesAnswer{Reservation: c.answerReservation(r, r.Instances)}, nil
 	}
 	count, err := launchCount(q)
 	if err != nil {
 		return nil, err
 	}
-	pattern, err := c.pattern(q)
+	pattern, err := c.readTemplate(q)
 	if err != nil {
 		return nil, err
 	}
-	created, err := c.create(pattern, count, now)
+	created, err := c.createInstances(pattern, count, now)
 	if err != nil {
 		return nil, err
 	}
-	after, made := c.ledger.reserve(reservation{ID: newID("r-"), ClientToken: token, Digest: digest}, created)
-	if err := c.commit(after, created...); err != nil {
+	after, made := c.state.withReservation(reservation{ID: newID("r-"), ClientToken: token, Digest: digest}, created)
+	if err := c.saveChanges(after, created...); err != nil {
 		return nil, err
 	}
-	return &wire.RunInstances{Reservation: c.answerReservation(made, made.Instances)}, nil
+	return &ec2query.RunInstancesAnswer{Reservation: c.answerReservation(made, made.Instances)}, nil
 }
 
 // launchCount returns how many instances to create: the cloud always has room for MaxCount.
-func launchCount(q wire.Request) (int, error) {
+func launchCount(q ec2query.Request) (int, error) {
 	least, given, err := q.Number("MinCount")
 	if err != nil {
 		return 0, err
@@ -58,19 +58,19 @@ func launchCount(q wire.Request) (int, error) {
 		return 0, err
 	}
 	if !given || !givenMost {
-		return 0, wire.Errorf(wire.MissingParameter, "The request must contain the parameters MinCount and MaxCount")
+		return 0, ec2query.Errorf(ec2query.MissingParameter, "The request must contain the parameters MinCount and MaxCount")
 	}
 	if least < 1 || most < least {
-		return 0, wire.Errorf(wire.InvalidParameterValue, "MinCount must be at least 1 and MaxCount at least MinCount, found %d and %d", least, most)
+		return 0, ec2query.Errorf(ec2query.InvalidParameterValue, "MinCount must be at least 1 and MaxCount at least MinCount, found %d and %d", least, most)
 	}
 	return most, nil
 }
 
-// pattern returns what all instances of the request have in common.
-func (c *Cloud) pattern(q wire.Request) (instance, error) {
+// readTemplate returns what all instances of the request have in common.
+func (c *Cloud) readTemplate(q ec2query.Request) (instance, error) {
 	i := instance{Image: q.Text("ImageId"), Type: cmp.Or(q.Text("InstanceType"), "m1.small")}
 	if i.Image == "" {
-		return instance{}, wire.Errorf(wire.MissingParameter, "The request must contain the parameter ImageId")
+		return instance{}, ec2query.Errorf(ec2query.MissingParameter, "The request must contain the parameter ImageId")
 	}
 	switch market := q.Text("InstanceMarketOptions.MarketType"); market {
 	case "":
@@ -78,11 +78,11 @@ func (c *Cloud) pattern(q wire.Request) (instance, error) {
 		i.Spot = true
 		i.Persistent = q.Text("InstanceMarketOptions.SpotOptions.SpotInstanceType") == "persistent"
 	default:
-		return instance{}, wire.Errorf(wire.InvalidParameterValue, "Value (%s) for parameter MarketType is invalid. This cloud has spot only.", market)
+		return instance{}, ec2query.Errorf(ec2query.InvalidParameterValue, "Value (%s) for parameter MarketType is invalid. This cloud has spot only.", market)
 	}
 	for _, specification := range q.TagSpecifications() {
 		if specification.ResourceType != "instance" {
-			return instance{}, wire.Errorf(wire.InvalidParameterValue, "'%s' is not a valid taggable resource type here. This cloud has instance only.", specification.ResourceType)
+			return instance{}, ec2query.Errorf(ec2query.InvalidParameterValue, "'%s' is not a valid taggable resource type here. This cloud has instance only.", specification.ResourceType)
 		}
 		tags, err := withTags(i.Tags, specification.Tags)
 		if err != nil {
@@ -99,32 +99,32 @@ func (c *Cloud) pattern(q wire.Request) (instance, error) {
 }
 
 // commandOf reads a machine's command from user data. User data that is no JSON object is a guest's own affair.
-func (c *Cloud) commandOf(userData string) (*command, error) {
+func (c *Cloud) commandOf(userData string) (*machineCommand, error) {
 	text, err := base64.StdEncoding.DecodeString(userData)
 	if err != nil {
-		return nil, wire.Errorf(wire.InvalidParameterValue, "Invalid BASE64 encoding of user data.")
+		return nil, ec2query.Errorf(ec2query.InvalidParameterValue, "Invalid BASE64 encoding of user data.")
 	}
 	text = bytes.TrimSpace(text)
 	if !bytes.HasPrefix(text, []byte("{")) {
 		return nil, nil
 	}
 	if !c.config.AllowCommands {
-		return nil, wire.Errorf(wire.InvalidParameterValue, "The user data holds a command, and this cloud was started without leave to run commands.")
+		return nil, ec2query.Errorf(ec2query.InvalidParameterValue, "The user data holds a command, and this cloud was started without leave to run commands.")
 	}
-	var run command
+	var run machineCommand
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&run); err != nil {
-		return nil, wire.Errorf(wire.InvalidParameterValue, `The user data must be {"command":["/path/bin","arg"],"env":{"K":"V"},"log":"/file"}: %v`, err)
+		return nil, ec2query.Errorf(ec2query.InvalidParameterValue, `The user data must be {"command":["/path/bin","arg"],"env":{"K":"V"},"log":"/file"}: %v`, err)
 	}
 	if len(run.Argv) == 0 || run.Argv[0] == "" {
-		return nil, wire.Errorf(wire.InvalidParameterValue, "The command in the user data is empty.")
+		return nil, ec2query.Errorf(ec2query.InvalidParameterValue, "The command in the user data is empty.")
 	}
 	return &run, nil
 }
 
-// create makes count pending instances after the pattern, each with its own id and address.
-func (c *Cloud) create(pattern instance, count int, now time.Time) ([]instance, error) {
+// createInstances makes count pending instances after the pattern, each with its own id and address.
+func (c *Cloud) createInstances(pattern instance, count int, now time.Time) ([]instance, error) {
 	addresses, err := c.freeAddresses(count)
 	if err != nil {
 		return nil, err
@@ -133,7 +133,7 @@ func (c *Cloud) create(pattern instance, count int, now time.Time) ([]instance, 
 	for index, address := range addresses {
 		i := pattern
 		i.ID, i.LaunchIndex, i.PrivateIP, i.PrivateDNS = newID("i-"), index, address, c.privateDNS(address)
-		created = append(created, i.moved(pending, now, c.latencies))
+		created = append(created, i.inState(pending, now, c.latencies))
 	}
 	return created, nil
 }
@@ -142,7 +142,7 @@ func (c *Cloud) create(pattern instance, count int, now time.Time) ([]instance, 
 // long as they are shown.
 func (c *Cloud) freeAddresses(count int) ([]string, error) {
 	taken := map[string]bool{}
-	for _, i := range c.ledger.Instances {
+	for _, i := range c.state.Instances {
 		taken[i.PrivateIP] = true
 	}
 	var free []string
@@ -152,7 +152,7 @@ func (c *Cloud) freeAddresses(count int) ([]string, error) {
 		}
 	}
 	if len(free) < count {
-		return nil, wire.Errorf(wire.InsufficientFreeAddressesInSubnet, "The cloud has %d free addresses, the request needs %d.", len(free), count)
+		return nil, ec2query.Errorf(ec2query.InsufficientFreeAddressesInSubnet, "The cloud has %d free addresses, the request needs %d.", len(free), count)
 	}
 	return free, nil
 }
@@ -173,15 +173,15 @@ func newID(prefix string) string {
 	return prefix + hex.EncodeToString(b[:])[:17]
 }
 
-// find returns the instances a request names, in its order. Unknown and malformed ids fail the whole request.
-func (c *Cloud) find(ids []string) ([]instance, error) {
+// findInstances returns the instances a request names, in its order. Unknown and malformed ids fail the whole request.
+func (c *Cloud) findInstances(ids []string) ([]instance, error) {
 	var found []instance
 	var unknown []string
 	for _, id := range ids {
 		if !validID(id) {
-			return nil, wire.Errorf(wire.InvalidInstanceIDMalformed, "Invalid id: %q", id)
+			return nil, ec2query.Errorf(ec2query.InvalidInstanceIDMalformed, "Invalid id: %q", id)
 		}
-		i, ok := c.ledger.Instances[id]
+		i, ok := c.state.Instances[id]
 		if !ok {
 			unknown = append(unknown, id)
 		}
@@ -191,9 +191,9 @@ func (c *Cloud) find(ids []string) ([]instance, error) {
 	case 0:
 		return found, nil
 	case 1:
-		return nil, wire.Errorf(wire.InvalidInstanceIDNotFound, "The instance ID '%s' does not exist", unknown[0])
+		return nil, ec2query.Errorf(ec2query.InvalidInstanceIDNotFound, "The instance ID '%s' does not exist", unknown[0])
 	default:
-		return nil, wire.Errorf(wire.InvalidInstanceIDNotFound, "The instance IDs '%s' do not exist", strings.Join(unknown, ", "))
+		return nil, ec2query.Errorf(ec2query.InvalidInstanceIDNotFound, "The instance IDs '%s' do not exist", strings.Join(unknown, ", "))
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 func TestALifeOfAnInstance(t *testing.T) {
-	r := newRig(t, Config{StartLatency: 20 * time.Millisecond, StopLatency: 30 * time.Millisecond})
+	r := newEnv(t, Config{StartLatency: 20 * time.Millisecond, StopLatency: 30 * time.Millisecond})
 	asked := time.Now()
 	created := r.call("RunInstances", "ImageId", "ami-7", "InstanceType", "m5.xlarge", "MinCount", "1", "MaxCount", "1",
 		"TagSpecification.1.ResourceType", "instance", "TagSpecification.1.Tag.1.Key", "Name", "TagSpecification.1.Tag.1.Value", "worker <1>")
@@ -22,17 +22,17 @@ func TestALifeOfAnInstance(t *testing.T) {
 	if first.State != "pending" || first.ReasonCode != "pending" || created.ReservationID == "" {
 		t.Fatalf("created %+v", created)
 	}
-	up := r.await(first.ID, running)
+	up := r.awaitState(first.ID, running)
 	if took := time.Since(asked); took < 20*time.Millisecond {
 		t.Errorf("running after %s, before the start latency", took)
 	}
 	if up.StateCode != 16 || up.ReasonCode != "" || up.Reason != "" || up.Type != "m5.xlarge" || up.Image != "ami-7" || up.Zone != "us-east-1a" || up.Lifecycle != "" {
 		t.Errorf("running instance %+v", up)
 	}
-	if up.IP != "127.77.0.1" || up.DNS != "ip-127-77-0-1.ec2.internal" || up.Tags[0] != (seenTag{Key: "Name", Value: "worker <1>"}) {
+	if up.IP != "127.77.0.1" || up.DNS != "ip-127-77-0-1.ec2.internal" || up.Tags[0] != (parsedTag{Key: "Name", Value: "worker <1>"}) {
 		t.Errorf("running instance %+v", up)
 	}
-	changedUp := r.listed()[first.ID].ChangedAt
+	changedUp := r.listInstances()[first.ID].ChangedAt
 
 	halt := r.call("StopInstances", "InstanceId.1", first.ID).Instances[0]
 	if halt.Previous != "running" || halt.Current != "stopping" {
@@ -41,11 +41,11 @@ func TestALifeOfAnInstance(t *testing.T) {
 	if again := r.call("StopInstances", "InstanceId.1", first.ID).Instances[0]; again.Current == "running" {
 		t.Errorf("second stop answered %+v", again)
 	}
-	down := r.await(first.ID, stopped)
+	down := r.awaitState(first.ID, stopped)
 	if down.ReasonCode != "Client.UserInitiatedShutdown" || !strings.HasPrefix(down.Reason, "User initiated (") || down.IP != up.IP {
 		t.Errorf("stopped instance %+v", down)
 	}
-	changedDown := r.listed()[first.ID].ChangedAt
+	changedDown := r.listInstances()[first.ID].ChangedAt
 	if changedDown.Sub(changedUp) < 30*time.Millisecond {
 		t.Errorf("changed at %s and %s, closer than the stop latency", changedUp, changedDown)
 	}
@@ -54,47 +54,47 @@ func TestALifeOfAnInstance(t *testing.T) {
 	if begin.Previous != "stopped" || begin.Current != "pending" {
 		t.Errorf("start answered %+v", begin)
 	}
-	if back := r.await(first.ID, running); !back.Launched.After(up.Launched) {
+	if back := r.awaitState(first.ID, running); !back.Launched.After(up.Launched) {
 		t.Errorf("launched %s and then %s", up.Launched, back.Launched)
 	}
 	end := r.call("TerminateInstances", "InstanceId.1", first.ID).Instances[0]
 	if end.Previous != "running" || end.Current != "shutting-down" {
 		t.Errorf("terminate answered %+v", end)
 	}
-	if gone := r.await(first.ID, terminated); gone.IP != "" || gone.DNS != "" {
+	if gone := r.awaitState(first.ID, terminated); gone.IP != "" || gone.DNS != "" {
 		t.Errorf("terminated instance keeps its address: %+v", gone)
 	}
 }
 
 func TestStoppedInstancesTerminateAtOnceAndAreForgottenAfterAnHour(t *testing.T) {
-	r := newRig(t, Config{})
-	id := r.launch(1)[0]
-	r.await(id, running)
+	r := newEnv(t, Config{})
+	id := r.launchInstances(1)[0]
+	r.awaitState(id, running)
 	r.call("StopInstances", "InstanceId.1", id)
-	r.await(id, stopped)
+	r.awaitState(id, stopped)
 	if end := r.call("TerminateInstances", "InstanceId.1", id).Instances[0]; end.Current != "terminated" || end.Previous != "stopped" {
 		t.Fatalf("terminate answered %+v", end)
 	}
-	r.cloud.turn(time.Now().Add(59 * time.Minute))
-	r.describe(id)
-	r.cloud.turn(time.Now().Add(61 * time.Minute))
+	r.cloud.advanceAll(time.Now().Add(59 * time.Minute))
+	r.describeInstance(id)
+	r.cloud.advanceAll(time.Now().Add(61 * time.Minute))
 	if got := r.call("DescribeInstances", "InstanceId.1", id); got.Code != "InvalidInstanceID.NotFound" {
 		t.Errorf("describe answered %+v", got)
 	}
-	if len(r.cloud.ledger.Reservations) != 0 {
-		t.Errorf("reservations %+v", r.cloud.ledger.Reservations)
+	if len(r.cloud.state.Reservations) != 0 {
+		t.Errorf("reservations %+v", r.cloud.state.Reservations)
 	}
 }
 
 func TestRefusedCallsChangeNothing(t *testing.T) {
-	r := newRig(t, Config{})
-	up := r.launch(1)[0]
-	r.await(up, running)
-	gone := r.launch(1)[0]
+	r := newEnv(t, Config{})
+	up := r.launchInstances(1)[0]
+	r.awaitState(up, running)
+	gone := r.launchInstances(1)[0]
 	r.call("TerminateInstances", "InstanceId.1", gone)
-	r.await(gone, terminated)
-	spot := r.launch(1, "InstanceMarketOptions.MarketType", "spot")[0]
-	if got := r.await(spot, running); got.Lifecycle != "spot" {
+	r.awaitState(gone, terminated)
+	spot := r.launchInstances(1, "InstanceMarketOptions.MarketType", "spot")[0]
+	if got := r.awaitState(spot, running); got.Lifecycle != "spot" {
 		t.Errorf("spot instance %+v", got)
 	}
 	const unknown, other = "i-0123456789abcdef0", "i-01234567"
@@ -139,13 +139,13 @@ func TestRefusedCallsChangeNothing(t *testing.T) {
 		"describe with a token nobody gave":      {"DescribeInstances", []string{"NextToken", "bm9uc2Vuc2U"}, "InvalidParameterValue", 400},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := &rig{t: t, url: r.url, cloud: r.cloud}
-			before := r.listed()
+			r := &env{t: t, url: r.url, cloud: r.cloud}
+			before := r.listInstances()
 			got := r.call(test.action, test.pairs...)
 			if got.Code != test.code || got.status != test.status || got.Message == "" {
 				t.Errorf("answered %d %s: %s; want %d %s", got.status, got.Code, got.Message, test.status, test.code)
 			}
-			if after := r.listed(); fmt.Sprint(after) != fmt.Sprint(before) {
+			if after := r.listInstances(); fmt.Sprint(after) != fmt.Sprint(before) {
 				t.Errorf("changed from %+v to %+v", before, after)
 			}
 		})
@@ -153,15 +153,15 @@ func TestRefusedCallsChangeNothing(t *testing.T) {
 }
 
 func TestStatesAreRefusedOverTheWire(t *testing.T) {
-	r := newRig(t, Config{StartLatency: time.Hour, StopLatency: time.Hour})
-	id := r.launch(1)[0]
+	r := newEnv(t, Config{StartLatency: time.Hour, StopLatency: time.Hour})
+	id := r.launchInstances(1)[0]
 	if got := r.call("StopInstances", "InstanceId.1", id); got.Code != "IncorrectInstanceState" {
 		t.Errorf("stop of a pending instance answered %+v", got)
 	}
 	if got := r.call("StartInstances", "InstanceId.1", id).Instances[0]; got.Previous != "pending" || got.Current != "pending" {
 		t.Errorf("start of a pending instance answered %+v", got)
 	}
-	r.cloud.turn(time.Now().Add(2 * time.Hour))
+	r.cloud.advanceAll(time.Now().Add(2 * time.Hour))
 	if got := r.call("StartInstances", "InstanceId.1", id).Instances[0]; got.Previous != "running" || got.Current != "running" {
 		t.Errorf("start of a running instance answered %+v", got)
 	}
@@ -172,8 +172,8 @@ func TestStatesAreRefusedOverTheWire(t *testing.T) {
 }
 
 func TestAClientTokenMakesRunIdempotent(t *testing.T) {
-	r := newRig(t, Config{})
-	run := func(image string) seen {
+	r := newEnv(t, Config{})
+	run := func(image string) parsedAnswer {
 		return r.call("RunInstances", "ImageId", image, "MinCount", "2", "MaxCount", "3", "ClientToken", "once")
 	}
 	first, second := run("ami-1"), run("ami-1")
@@ -183,16 +183,16 @@ func TestAClientTokenMakesRunIdempotent(t *testing.T) {
 	if got := run("ami-2"); got.Code != "IdempotentParameterMismatch" {
 		t.Errorf("other parameters answered %+v", got)
 	}
-	if got := len(r.listed()); got != 3 {
+	if got := len(r.listInstances()); got != 3 {
 		t.Errorf("%d instances", got)
 	}
 }
 
 func TestPagesAreCutAlongReservations(t *testing.T) {
-	r := newRig(t, Config{PageSize: 5})
+	r := newEnv(t, Config{PageSize: 5})
 	var want []string
 	for n := range 12 {
-		want = append(want, r.launch(1+n%3)...)
+		want = append(want, r.launchInstances(1+n%3)...)
 	}
 	for name, pairs := range map[string][]string{
 		"by the cloud's own page size": nil,
@@ -200,7 +200,7 @@ func TestPagesAreCutAlongReservations(t *testing.T) {
 		"by the smaller of the two":    {"MaxResults", "1000"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := &rig{t: t, url: r.url}
+			r := &env{t: t, url: r.url}
 			var got []string
 			var sizes []int
 			for token := ""; len(sizes) == 0 || token != ""; {
@@ -232,23 +232,23 @@ func TestPagesAreCutAlongReservations(t *testing.T) {
 }
 
 func TestFilters(t *testing.T) {
-	r := newRig(t, Config{})
+	r := newEnv(t, Config{})
 	tagged := func(pairs ...string) string {
 		all := []string{"TagSpecification.1.ResourceType", "instance"}
 		for n := 0; n < len(pairs); n += 2 {
 			prefix := fmt.Sprintf("TagSpecification.1.Tag.%d.", n/2+1)
 			all = append(all, prefix+"Key", pairs[n], prefix+"Value", pairs[n+1])
 		}
-		return r.launch(1, all...)[0]
+		return r.launchInstances(1, all...)[0]
 	}
 	a := tagged("Name", "worker-1", "kubernetes.io/cluster/blue", "owned")
 	b := tagged("Name", "worker-20", "kubernetes.io/cluster/blue", "shared")
 	d := tagged("Name", "a*b", "other", "")
 	for _, id := range []string{a, b, d} {
-		r.await(id, running)
+		r.awaitState(id, running)
 	}
 	r.call("StopInstances", "InstanceId.1", b)
-	r.await(b, stopped)
+	r.awaitState(b, stopped)
 	for name, test := range map[string]struct {
 		filters [][]string
 		want    []string
@@ -270,7 +270,7 @@ func TestFilters(t *testing.T) {
 		"a tag that an instance has not is no match": {[][]string{{"tag:nobody", "*"}}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := &rig{t: t, url: r.url}
+			r := &env{t: t, url: r.url}
 			var pairs []string
 			for n, filter := range test.filters {
 				pairs = append(pairs, fmt.Sprintf("Filter.%d.Name", n+1), filter[0])
@@ -292,8 +292,8 @@ func TestFilters(t *testing.T) {
 }
 
 func TestTags(t *testing.T) {
-	r := newRig(t, Config{})
-	ids := r.launch(2)
+	r := newEnv(t, Config{})
+	ids := r.launchInstances(2)
 	both := []string{"ResourceId.1", ids[0], "ResourceId.2", ids[1]}
 	create := append(slices.Clone(both), "Tag.1.Key", "a", "Tag.1.Value", "1", "Tag.2.Key", "b", "Tag.2.Value", "2", "Tag.3.Key", "c")
 	if got := r.call("CreateTags", create...); !got.Return {
@@ -334,8 +334,8 @@ func TestTags(t *testing.T) {
 }
 
 func TestGetWorksAsPost(t *testing.T) {
-	r := newRig(t, Config{})
-	id := r.launch(1)[0]
+	r := newEnv(t, Config{})
+	id := r.launchInstances(1)[0]
 	query := url.Values{"Action": {"DescribeInstances"}, "Version": {"2016-11-15"}, "InstanceId.1": {id}}
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.url+"/?"+query.Encode(), nil)
 	if err != nil {

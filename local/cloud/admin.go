@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// addAdmin serves what benchmarks, tests and the command line turn and read. All of it is JSON:
+// addAdminRoutes serves what benchmarks, tests and the command line turn and read. All of it is JSON:
 //
 //	POST   /_local/faults     add a fault
 //	DELETE /_local/faults     clear all faults
@@ -17,33 +17,33 @@ import (
 //	DELETE /_local/calls      count from zero
 //	GET    /_local/instances  list of instances
 //	POST   /_local/latency    {"start": "20s", "stop": "5s", "instanceIDs": []}; only coming transitions change
-func (c *Cloud) addAdmin(mux *http.ServeMux) {
+func (c *Cloud) addAdminRoutes(mux *http.ServeMux) {
 	mux.HandleFunc("POST /_local/faults", c.addFault)
 	mux.HandleFunc("DELETE /_local/faults", c.clearFaults)
 	mux.HandleFunc("GET /_local/calls", c.showCalls)
-	mux.HandleFunc("DELETE /_local/calls", c.zeroCalls)
+	mux.HandleFunc("DELETE /_local/calls", c.resetCalls)
 	mux.HandleFunc("GET /_local/instances", c.showInstances)
 	mux.HandleFunc("POST /_local/latency", c.setLatency)
 }
 
-// duration is written as "1.5s" in JSON.
-type duration time.Duration
+// jsonDuration is written as "1.5s" in JSON.
+type jsonDuration time.Duration
 
 // UnmarshalText reads the text of time.ParseDuration.
-func (d *duration) UnmarshalText(text []byte) error {
+func (d *jsonDuration) UnmarshalText(text []byte) error {
 	parsed, err := time.ParseDuration(string(text))
-	*d = duration(parsed)
+	*d = jsonDuration(parsed)
 	return err
 }
 
 func (c *Cloud) addFault(w http.ResponseWriter, r *http.Request) {
-	var added fault
+	var added injectedFault
 	if err := readJSON(w, r, &added); err != nil {
-		refuse(w, err)
+		writeRefusal(w, err)
 		return
 	}
-	if err := added.check(func(action string) bool { return c.action(action) != nil }); err != nil {
-		refuse(w, err)
+	if err := added.validate(func(action string) bool { return c.findAction(action) != nil }); err != nil {
+		writeRefusal(w, err)
 		return
 	}
 	c.mu.Lock()
@@ -56,7 +56,7 @@ func (c *Cloud) clearFaults(w http.ResponseWriter, _ *http.Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.faults = nil
-	c.look()
+	c.wakeUp()
 	w.WriteHeader(http.StatusNoContent)
 }
 
@@ -66,7 +66,7 @@ func (c *Cloud) showCalls(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, c.calls)
 }
 
-func (c *Cloud) zeroCalls(w http.ResponseWriter, _ *http.Request) {
+func (c *Cloud) resetCalls(w http.ResponseWriter, _ *http.Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	clear(c.calls)
@@ -88,9 +88,9 @@ func (c *Cloud) showInstances(w http.ResponseWriter, _ *http.Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	shown := []shownInstance{}
-	for _, r := range c.ledger.Reservations {
+	for _, r := range c.state.Reservations {
 		for _, id := range r.Instances {
-			i := c.ledger.Instances[id]
+			i := c.state.Instances[id]
 			shown = append(shown, shownInstance{
 				ID: i.ID, Name: i.Tags["Name"], State: string(i.State), ChangedAt: i.ChangedAt.UTC(),
 				PID: i.Process.PID, PrivateIP: i.PrivateIP, Tags: i.Tags,
@@ -102,25 +102,25 @@ func (c *Cloud) showInstances(w http.ResponseWriter, _ *http.Request) {
 
 func (c *Cloud) setLatency(w http.ResponseWriter, r *http.Request) {
 	var asked struct {
-		Start       *duration `json:"start"`
-		Stop        *duration `json:"stop"`
-		InstanceIDs []string  `json:"instanceIDs"`
+		Start       *jsonDuration `json:"start"`
+		Stop        *jsonDuration `json:"stop"`
+		InstanceIDs []string      `json:"instanceIDs"`
 	}
 	if err := readJSON(w, r, &asked); err != nil {
-		refuse(w, err)
+		writeRefusal(w, err)
 		return
 	}
 	wanted := latencies{Start: (*time.Duration)(asked.Start), Stop: (*time.Duration)(asked.Stop)}
 	for _, latency := range []*time.Duration{wanted.Start, wanted.Stop} {
 		if latency != nil && *latency < 0 {
-			refuse(w, fmt.Errorf("a latency must not be negative, found %s", *latency))
+			writeRefusal(w, fmt.Errorf("a latency must not be negative, found %s", *latency))
 			return
 		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.changeLatency(wanted, asked.InstanceIDs); err != nil {
-		refuse(w, err)
+		writeRefusal(w, err)
 		return
 	}
 	w.WriteHeader(http.StatusNoContent)
@@ -129,17 +129,17 @@ func (c *Cloud) setLatency(w http.ResponseWriter, r *http.Request) {
 // changeLatency changes the named instances for good, or without names the cloud until it ends.
 func (c *Cloud) changeLatency(wanted latencies, ids []string) error {
 	if len(ids) == 0 {
-		c.latencies = c.latencies.over(wanted)
+		c.latencies = c.latencies.overriddenBy(wanted)
 		return nil
 	}
-	found, err := c.find(ids)
+	found, err := c.findInstances(ids)
 	if err != nil {
 		return err
 	}
 	for n := range found {
-		found[n].Latency = found[n].Latency.over(wanted)
+		found[n].Latency = found[n].Latency.overriddenBy(wanted)
 	}
-	return c.commit(c.ledger.with(found...), found...)
+	return c.saveChanges(c.state.withInstances(found...), found...)
 }
 
 func readJSON(w http.ResponseWriter, r *http.Request, into any) error {
@@ -152,7 +152,7 @@ func readJSON(w http.ResponseWriter, r *http.Request, into any) error {
 	return nil
 }
 
-func refuse(w http.ResponseWriter, err error) {
+func writeRefusal(w http.ResponseWriter, err error) {
 	writeJSON(w, http.StatusBadRequest, map[string]string{"error": err.Error()})
 }
 

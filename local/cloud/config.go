@@ -46,7 +46,7 @@ type Config struct {
 	Log *slog.Logger
 }
 
-func (c Config) complete() (Config, error) {
+func (c Config) withDefaults() (Config, error) {
 	const ec2PageSize = 1000
 	var wrong []error
 	if c.Dir == "" {
@@ -79,28 +79,28 @@ func (c Config) complete() (Config, error) {
 // Cloud is a running simulated cloud.
 type Cloud struct {
 	config  Config
-	store   *store
+	store   *stateStore
 	starter *process.Starter
-	// grace is how long Close waits between asking and killing, and again after killing.
-	grace time.Duration
-	wake  chan struct{}
-	done  chan struct{}
-	work  sync.WaitGroup
+	// gracePeriod is how long Close waits between asking and killing, and again after killing.
+	gracePeriod time.Duration
+	wake        chan struct{}
+	done        chan struct{}
+	work        sync.WaitGroup
 
 	mu        sync.Mutex
 	closed    bool
-	ledger    ledger
+	state     cloudState
 	latencies latencies
 	processes map[string]*process.Process
-	faults    []fault
+	faults    []injectedFault
 	calls     map[string]int
-	buckets   map[string]bucket
+	buckets   map[string]tokenBucket
 }
 
 // New opens the cloud of a folder as an earlier life left it: what was running runs again, what was changing goes on.
 // The caller serves Handler on a loopback address and ends the cloud with Close.
 func New(config Config) (*Cloud, error) {
-	config, err := config.complete()
+	config, err := config.withDefaults()
 	if err != nil {
 		return nil, err
 	}
@@ -109,15 +109,15 @@ func New(config Config) (*Cloud, error) {
 		return nil, err
 	}
 	c := &Cloud{
-		config: config, store: store, starter: process.NewStarter(), grace: 5 * time.Second,
+		config: config, store: store, starter: process.NewStarter(), gracePeriod: 5 * time.Second,
 		wake: make(chan struct{}, 1), done: make(chan struct{}),
 		latencies: latencies{Start: &config.StartLatency, Stop: &config.StopLatency},
-		processes: map[string]*process.Process{}, calls: map[string]int{}, buckets: map[string]bucket{},
+		processes: map[string]*process.Process{}, calls: map[string]int{}, buckets: map[string]tokenBucket{},
 	}
-	if err := c.resume(); err != nil {
+	if err := c.restoreMachines(); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
-	c.work.Go(c.run)
+	c.work.Go(c.runTransitions)
 	return c, nil
 }
 
@@ -136,27 +136,27 @@ func (c *Cloud) Close() error {
 	for _, p := range left {
 		p.Terminate()
 	}
-	left = c.waitGone(left)
+	left = c.awaitGone(left)
 	for _, p := range left {
 		p.Kill()
 	}
 	var stays error
-	if left = c.waitGone(left); len(left) > 0 {
-		stays = fmt.Errorf("%d machines still run %s after they were killed", len(left), c.grace)
+	if left = c.awaitGone(left); len(left) > 0 {
+		stays = fmt.Errorf("%d machines still run %s after they were killed", len(left), c.gracePeriod)
 	}
 	c.starter.Close()
 	c.work.Wait()
 	return errors.Join(stays, c.store.close())
 }
 
-// waitGone returns those that are not gone after the grace.
-func (c *Cloud) waitGone(left []*process.Process) []*process.Process {
-	ctx, cancel := context.WithTimeout(context.Background(), c.grace)
+// awaitGone returns those that are not gone after the grace.
+func (c *Cloud) awaitGone(left []*process.Process) []*process.Process {
+	ctx, cancel := context.WithTimeout(context.Background(), c.gracePeriod)
 	defer cancel()
-	tick := time.NewTicker(recheck)
+	tick := time.NewTicker(recheckInterval)
 	defer tick.Stop()
 	for {
-		left = slices.DeleteFunc(left, (*process.Process).Gone)
+		left = slices.DeleteFunc(left, (*process.Process).IsGone)
 		if len(left) == 0 || ctx.Err() != nil {
 			return left
 		}

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/torpor-dev/torpor/local/cloud/wire"
+	"github.com/torpor-dev/torpor/local/cloud/ec2query"
 )
 
 // The kinds of faults that spoil what an instance does rather than what a call answers.
@@ -19,8 +19,8 @@ const (
 	lostStart     = "lostStart"
 )
 
-// fault is something that goes wrong on demand. Faults do not survive a restart of the cloud.
-type fault struct {
+// injectedFault is something that goes wrong on demand. Faults do not survive a restart of the cloud.
+type injectedFault struct {
 	// Kind is empty for a fault of a call, or stuckPending, stuckStopping (transitions that end only when the faults
 	// are cleared; the second holds terminations too) or lostStart (an accepted start falls back to stopped).
 	Kind string `json:"kind"`
@@ -36,10 +36,10 @@ type fault struct {
 	// Times is how often the fault strikes; 0 means until it is cleared.
 	Times int `json:"times"`
 	// Delay is how much later the answer leaves, as "1.5s". The work is done without delay.
-	Delay duration `json:"delay"`
+	Delay jsonDuration `json:"delay"`
 }
 
-func (f fault) check(known func(action string) bool) error {
+func (f injectedFault) validate(known func(action string) bool) error {
 	if f.Times < 0 || f.Delay < 0 {
 		return fmt.Errorf("times and delay must not be negative, found %d and %s", f.Times, time.Duration(f.Delay))
 	}
@@ -69,32 +69,32 @@ func (f fault) check(known func(action string) bool) error {
 	return nil
 }
 
-func (f fault) concerns(ids ...string) bool {
+func (f injectedFault) concernsInstance(ids ...string) bool {
 	return len(f.InstanceIDs) == 0 || slices.ContainsFunc(ids, func(id string) bool { return slices.Contains(f.InstanceIDs, id) })
 }
 
-// strikeCall returns the fault a call meets and uses it up by one; the zero fault does nothing.
-func (c *Cloud) strikeCall(action string, ids []string) fault {
-	return c.strike(func(f fault) bool {
-		return f.Kind == "" && (f.Action == "" || f.Action == action) && f.concerns(ids...)
+// useCallFault returns the fault a call meets and uses it up by one; the zero fault does nothing.
+func (c *Cloud) useCallFault(action string, ids []string) injectedFault {
+	return c.useFault(func(f injectedFault) bool {
+		return f.Kind == "" && (f.Action == "" || f.Action == action) && f.concernsInstance(ids...)
 	})
 }
 
-// holds tells whether a fault keeps the transition of the instance from ending.
-func (c *Cloud) holds(i instance) bool {
-	kind := map[state]string{pending: stuckPending, stopping: stuckStopping, shuttingDown: stuckStopping}[i.State]
-	return slices.ContainsFunc(c.faults, func(f fault) bool { return kind != "" && f.Kind == kind && f.concerns(i.ID) })
+// isStuck tells whether a fault keeps the transition of the instance from ending.
+func (c *Cloud) isStuck(i instance) bool {
+	kind := map[powerState]string{pending: stuckPending, stopping: stuckStopping, shuttingDown: stuckStopping}[i.State]
+	return slices.ContainsFunc(c.faults, func(f injectedFault) bool { return kind != "" && f.Kind == kind && f.concernsInstance(i.ID) })
 }
 
-// loses tells whether the start of the instance is lost, and uses the fault up by one.
-func (c *Cloud) loses(i instance) bool {
-	return c.strike(func(f fault) bool { return f.Kind == lostStart && f.concerns(i.ID) }).Kind != ""
+// losesStart tells whether the start of the instance is lost, and uses the fault up by one.
+func (c *Cloud) losesStart(i instance) bool {
+	return c.useFault(func(f injectedFault) bool { return f.Kind == lostStart && f.concernsInstance(i.ID) }).Kind != ""
 }
 
-func (c *Cloud) strike(meant func(fault) bool) fault {
+func (c *Cloud) useFault(meant func(injectedFault) bool) injectedFault {
 	at := slices.IndexFunc(c.faults, meant)
 	if at < 0 {
-		return fault{}
+		return injectedFault{}
 	}
 	met := c.faults[at]
 	switch met.Times {
@@ -107,7 +107,7 @@ func (c *Cloud) strike(meant func(fault) bool) fault {
 	return met
 }
 
-func (f fault) err() error {
+func (f injectedFault) asError() error {
 	if f.Code == "" {
 		return nil
 	}
@@ -115,5 +115,5 @@ func (f fault) err() error {
 	if message == "" {
 		message = "A fault was asked for."
 	}
-	return &wire.Error{Code: f.Code, Message: message, Status: f.HTTPStatus}
+	return &ec2query.Error{Code: f.Code, Message: message, Status: f.HTTPStatus}
 }

@@ -8,20 +8,20 @@ import (
 	"slices"
 	"time"
 
-	"github.com/torpor-dev/torpor/local/cloud/wire"
+	"github.com/torpor-dev/torpor/local/cloud/ec2query"
 )
 
 // Handler serves the EC2 Query API on / and the admin endpoints under /_local/. Serve it on a loopback address only.
 func (c *Cloud) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /{$}", c.serve)
-	mux.HandleFunc("GET /{$}", c.serve)
-	c.addAdmin(mux)
+	mux.HandleFunc("POST /{$}", c.serveCall)
+	mux.HandleFunc("GET /{$}", c.serveCall)
+	c.addAdminRoutes(mux)
 	return mux
 }
 
-func (c *Cloud) action(name string) func(wire.Request, time.Time) (wire.Body, error) {
-	return map[string]func(wire.Request, time.Time) (wire.Body, error){
+func (c *Cloud) findAction(name string) func(ec2query.Request, time.Time) (ec2query.Answer, error) {
+	return map[string]func(ec2query.Request, time.Time) (ec2query.Answer, error){
 		"CreateTags":         c.createTags,
 		"DeleteTags":         c.deleteTags,
 		"DescribeInstances":  c.describeInstances,
@@ -33,69 +33,69 @@ func (c *Cloud) action(name string) func(wire.Request, time.Time) (wire.Body, er
 	}[name]
 }
 
-func (c *Cloud) serve(w http.ResponseWriter, r *http.Request) {
-	q, err := wire.Read(w, r)
+func (c *Cloud) serveCall(w http.ResponseWriter, r *http.Request) {
+	q, err := ec2query.ReadRequest(w, r)
 	if err != nil {
-		wire.WriteError(w, err)
+		ec2query.WriteError(w, err)
 		return
 	}
-	body, delay, err := c.call(q, r.Header.Get("Authorization"), time.Now())
-	wait(r.Context(), delay)
+	body, delay, err := c.handleCall(q, r.Header.Get("Authorization"), time.Now())
+	waitFor(r.Context(), delay)
 	if err != nil {
-		wire.WriteError(w, err)
+		ec2query.WriteError(w, err)
 		return
 	}
-	wire.WriteAnswer(w, q.Action, body)
+	ec2query.WriteAnswer(w, q.Action, body)
 }
 
-// call does and counts one call. What it changed is on the disk when it returns.
-func (c *Cloud) call(q wire.Request, authorization string, now time.Time) (wire.Body, time.Duration, error) {
+// handleCall does and counts one call. What it changed is on the disk when it returns.
+func (c *Cloud) handleCall(q ec2query.Request, authorization string, now time.Time) (ec2query.Answer, time.Duration, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	counted := q.Action
-	if c.action(q.Action) == nil {
+	if c.findAction(q.Action) == nil {
 		counted = "(unknown)"
 	}
 	c.calls[counted]++
-	body, delay, err := c.do(q, authorization, now)
+	body, delay, err := c.dispatchCall(q, authorization, now)
 	if err != nil {
 		c.calls[counted+".errors"]++
 	}
 	return body, delay, err
 }
 
-func (c *Cloud) do(q wire.Request, authorization string, now time.Time) (wire.Body, time.Duration, error) {
+func (c *Cloud) dispatchCall(q ec2query.Request, authorization string, now time.Time) (ec2query.Answer, time.Duration, error) {
 	if c.closed {
-		return nil, 0, wire.Errorf(wire.Unavailable, "The cloud is closed.")
+		return nil, 0, ec2query.Errorf(ec2query.Unavailable, "The cloud is closed.")
 	}
-	if err := c.admit(authorization, now); err != nil {
+	if err := c.admitCaller(authorization, now); err != nil {
 		return nil, 0, err
 	}
 	if q.Action == "" {
-		return nil, 0, wire.Errorf(wire.MissingParameter, "The request must contain the parameter Action")
+		return nil, 0, ec2query.Errorf(ec2query.MissingParameter, "The request must contain the parameter Action")
 	}
-	act := c.action(q.Action)
+	act := c.findAction(q.Action)
 	if act == nil {
-		return nil, 0, wire.Errorf(wire.InvalidAction, "The action %s is not valid for this web service.", q.Action)
+		return nil, 0, ec2query.Errorf(ec2query.InvalidAction, "The action %s is not valid for this web service.", q.Action)
 	}
 	dry, err := q.Flag("DryRun")
 	if err != nil {
 		return nil, 0, err
 	}
 	if dry {
-		return nil, 0, wire.Errorf(wire.DryRunOperation, "Request would have succeeded, but DryRun flag is set.")
+		return nil, 0, ec2query.Errorf(ec2query.DryRunOperation, "Request would have succeeded, but DryRun flag is set.")
 	}
-	met := c.strikeCall(q.Action, slices.Concat(q.List("InstanceId"), q.List("ResourceId")))
+	met := c.useCallFault(q.Action, slices.Concat(q.List("InstanceId"), q.List("ResourceId")))
 	delay := time.Duration(met.Delay)
-	if err := met.err(); err != nil {
+	if err := met.asError(); err != nil {
 		return nil, delay, err
 	}
 	body, err := act(q, now)
 	return body, delay, err
 }
 
-// wait returns after the delay, or when the caller has left.
-func wait(ctx context.Context, delay time.Duration) {
+// waitFor returns after the delay, or when the caller has left.
+func waitFor(ctx context.Context, delay time.Duration) {
 	if delay == 0 {
 		return
 	}

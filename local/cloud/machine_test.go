@@ -21,32 +21,32 @@ import (
 	"time"
 )
 
-// shell returns the parameters that give an instance a shell script as its machine.
-func shell(t *testing.T, script string, env map[string]string, log string) []string {
+// shellUserData returns the parameters that give an instance a shell script as its machine.
+func shellUserData(t *testing.T, script string, env map[string]string, log string) []string {
 	t.Helper()
-	text, err := json.Marshal(command{Argv: []string{"/bin/sh", "-c", script, "sh", "{{ip}}", "{{id}}", "{{dns}}"}, Env: env, Log: log})
+	text, err := json.Marshal(machineCommand{Argv: []string{"/bin/sh", "-c", script, "sh", "{{ip}}", "{{id}}", "{{dns}}"}, Env: env, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return []string{"UserData", base64.StdEncoding.EncodeToString(text)}
 }
 
-// forever is a script that says it is ready and then waits; each part of it ends at once when it is asked to.
-const forever = `echo ready; while :; do sleep 0.01; done`
+// readyScript is a script that says it is ready and then waits; each part of it ends at once when it is asked to.
+const readyScript = `echo ready; while :; do sleep 0.01; done`
 
-// deaf is the same one that cannot be asked.
-const deaf = `trap "" TERM; ` + forever
+// ignoresTermScript is the same one that cannot be asked.
+const ignoresTermScript = `trap "" TERM; ` + readyScript
 
 func awaitLog(t *testing.T, path, wanted string) {
 	t.Helper()
-	until(t, "the log holds "+wanted, func() bool {
+	eventually(t, "the log holds "+wanted, func() bool {
 		text, err := os.ReadFile(path)
 		return err == nil && strings.Contains(string(text), wanted)
 	})
 }
 
-// alive tells whether a pid is there and no zombie that nobody reaps.
-func alive(pid int) bool {
+// isAlive tells whether a pid is there and no zombie that nobody reaps.
+func isAlive(pid int) bool {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) && !errors.Is(err, os.ErrNotExist)
@@ -55,26 +55,26 @@ func alive(pid int) bool {
 }
 
 func TestAMachineRunsWhileItsInstanceRuns(t *testing.T) {
-	r := newRig(t, Config{AllowCommands: true, StopLatency: 20 * time.Millisecond})
+	r := newEnv(t, Config{AllowCommands: true, StopLatency: 20 * time.Millisecond})
 	log := filepath.Join(t.TempDir(), "log")
-	script := `echo "$1 $2 $3 $GREETING $TORPOR_CLOUD_INSTANCE" >&2; trap "echo asked; exit 0" TERM; ` + forever
-	id := r.launch(1, shell(t, script, map[string]string{"GREETING": "hello {{ip}}"}, log)...)[0]
-	up := r.await(id, running)
+	script := `echo "$1 $2 $3 $GREETING $TORPOR_CLOUD_INSTANCE" >&2; trap "echo asked; exit 0" TERM; ` + readyScript
+	id := r.launchInstances(1, shellUserData(t, script, map[string]string{"GREETING": "hello {{ip}}"}, log)...)[0]
+	up := r.awaitState(id, running)
 	awaitLog(t, log, fmt.Sprintf("%s %s %s hello %s %s\n", up.IP, id, up.DNS, up.IP, id))
 	awaitLog(t, log, "ready")
-	pid := r.listed()[id].PID
-	if !alive(pid) {
+	pid := r.listInstances()[id].PID
+	if !isAlive(pid) {
 		t.Errorf("pid %d of the running instance is not there", pid)
 	}
 	r.call("StopInstances", "InstanceId.1", id)
-	r.await(id, stopped)
+	r.awaitState(id, stopped)
 	awaitLog(t, log, "asked")
-	if alive(pid) || r.listed()[id].PID != 0 {
-		t.Errorf("pid %d, shown %d, outlives the stop", pid, r.listed()[id].PID)
+	if isAlive(pid) || r.listInstances()[id].PID != 0 {
+		t.Errorf("pid %d, shown %d, outlives the stop", pid, r.listInstances()[id].PID)
 	}
 	r.call("StartInstances", "InstanceId.1", id)
-	r.await(id, running)
-	if again := r.listed()[id].PID; again == pid || !alive(again) {
+	r.awaitState(id, running)
+	if again := r.listInstances()[id].PID; again == pid || !isAlive(again) {
 		t.Errorf("pid %d after the start, before %d", again, pid)
 	}
 }
@@ -83,75 +83,75 @@ func TestAMachineThatDoesNotListenIsKilledAtTheEndOfTheLatency(t *testing.T) {
 	const latency = 300 * time.Millisecond
 	for name, test := range map[string]struct {
 		action string
-		end    state
+		end    powerState
 	}{
 		"stop":      {"StopInstances", stopped},
 		"terminate": {"TerminateInstances", terminated},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, Config{AllowCommands: true, StopLatency: latency})
+			r := newEnv(t, Config{AllowCommands: true, StopLatency: latency})
 			log := filepath.Join(t.TempDir(), "log")
-			id := r.launch(1, shell(t, deaf, nil, log)...)[0]
+			id := r.launchInstances(1, shellUserData(t, ignoresTermScript, nil, log)...)[0]
 			awaitLog(t, log, "ready")
-			pid := r.listed()[id].PID
+			pid := r.listInstances()[id].PID
 			asked := time.Now()
 			r.call(test.action, "InstanceId.1", id)
-			until(t, "the machine is gone", func() bool { return !alive(pid) })
+			eventually(t, "the machine is gone", func() bool { return !isAlive(pid) })
 			if took := time.Since(asked); took < latency {
 				t.Errorf("killed after %s, before the latency", took)
 			}
-			r.await(id, test.end)
+			r.awaitState(id, test.end)
 		})
 	}
 }
 
 func TestAForcedStopKillsAtOnce(t *testing.T) {
-	r := newRig(t, Config{AllowCommands: true, StopLatency: time.Hour})
+	r := newEnv(t, Config{AllowCommands: true, StopLatency: time.Hour})
 	log := filepath.Join(t.TempDir(), "log")
-	id := r.launch(1, shell(t, deaf, nil, log)...)[0]
+	id := r.launchInstances(1, shellUserData(t, ignoresTermScript, nil, log)...)[0]
 	awaitLog(t, log, "ready")
-	pid := r.listed()[id].PID
+	pid := r.listInstances()[id].PID
 	r.call("StopInstances", "InstanceId.1", id)
 	if got := r.call("StopInstances", "InstanceId.1", id, "Force", "true").Instances[0]; got.Previous != "stopping" || got.Current != "stopping" {
 		t.Errorf("forced stop answered %+v", got)
 	}
-	until(t, "the machine is gone", func() bool { return !alive(pid) })
-	if got := r.describe(id); got.State != "stopping" {
+	eventually(t, "the machine is gone", func() bool { return !isAlive(pid) })
+	if got := r.describeInstance(id); got.State != "stopping" {
 		t.Errorf("the latency does not elapse: %+v", got)
 	}
 }
 
 func TestAMachineThatEndsByItselfStopsItsInstance(t *testing.T) {
-	r := newRig(t, Config{AllowCommands: true})
+	r := newEnv(t, Config{AllowCommands: true})
 	dir := t.TempDir()
 	child, leave := filepath.Join(dir, "child"), filepath.Join(dir, "leave")
 	script := fmt.Sprintf(`sleep 1000 & echo $! > %s; while [ ! -e %s ]; do sleep 0.01; done; exit 3`, child, leave)
-	id := r.launch(1, shell(t, script, nil, "")...)[0]
-	r.await(id, running)
+	id := r.launchInstances(1, shellUserData(t, script, nil, "")...)[0]
+	r.awaitState(id, running)
 	left := readPID(t, child)
 	if err := os.WriteFile(leave, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	down := r.await(id, stopped)
+	down := r.awaitState(id, stopped)
 	if down.ReasonCode != "Client.InstanceInitiatedShutdown" {
 		t.Errorf("stopped instance %+v", down)
 	}
-	if alive(left) {
+	if isAlive(left) {
 		t.Errorf("what the machine had started, pid %d, outlives it", left)
 	}
 }
 
 func TestAMachineThatCannotStartLeavesItsInstanceStopped(t *testing.T) {
-	r := newRig(t, Config{AllowCommands: true})
+	r := newEnv(t, Config{AllowCommands: true})
 	userData := base64.StdEncoding.EncodeToString([]byte(`{"command":["/nowhere/at/all"]}`))
-	id := r.launch(1, "UserData", userData)[0]
-	if down := r.await(id, stopped); down.ReasonCode != "Client.InternalError" {
+	id := r.launchInstances(1, "UserData", userData)[0]
+	if down := r.awaitState(id, stopped); down.ReasonCode != "Client.InternalError" {
 		t.Errorf("stopped instance %+v", down)
 	}
 }
 
 func TestUserDataThatIsNoGoodCommandIsRefused(t *testing.T) {
-	r := newRig(t, Config{AllowCommands: true})
+	r := newEnv(t, Config{AllowCommands: true})
 	for name, text := range map[string]string{
 		"an empty command":    `{"command":[]}`,
 		"an unknown field":    `{"command":["/bin/true"],"user":"root"}`,
@@ -162,46 +162,46 @@ func TestUserDataThatIsNoGoodCommandIsRefused(t *testing.T) {
 			t.Errorf("%s answered %+v", name, got)
 		}
 	}
-	r.launch(1, "UserData", base64.StdEncoding.EncodeToString([]byte("#cloud-config\n")))
+	r.launchInstances(1, "UserData", base64.StdEncoding.EncodeToString([]byte("#cloud-config\n")))
 }
 
 func TestClosePowersOffAndNewPowersOn(t *testing.T) {
 	config := Config{Dir: t.TempDir(), AllowCommands: true}
 	log := filepath.Join(t.TempDir(), "log")
-	r := newRig(t, config)
-	id := r.launch(1, shell(t, deaf, nil, log)...)[0]
+	r := newEnv(t, config)
+	id := r.launchInstances(1, shellUserData(t, ignoresTermScript, nil, log)...)[0]
 	awaitLog(t, log, "ready")
-	before := r.listed()[id]
+	before := r.listInstances()[id]
 	if _, err := New(config); err == nil {
 		t.Error("two clouds open one folder")
 	}
-	r.cloud.grace = 50 * time.Millisecond
+	r.cloud.gracePeriod = 50 * time.Millisecond
 	if err := r.cloud.Close(); err != nil {
 		t.Fatalf("close: %v", err)
 	}
-	if alive(before.PID) {
+	if isAlive(before.PID) {
 		t.Errorf("pid %d outlives the cloud", before.PID)
 	}
 	if got := r.call("DescribeInstances"); got.Code != "Unavailable" || got.status != http.StatusServiceUnavailable {
 		t.Errorf("the closed cloud answered %+v", got)
 	}
-	r = newRig(t, config)
-	after := r.listed()[id]
-	if after.State != "running" || after.PID == before.PID || !alive(after.PID) || !after.ChangedAt.Equal(before.ChangedAt) {
+	r = newEnv(t, config)
+	after := r.listInstances()[id]
+	if after.State != "running" || after.PID == before.PID || !isAlive(after.PID) || !after.ChangedAt.Equal(before.ChangedAt) {
 		t.Errorf("before %+v, after %+v", before, after)
 	}
-	r.cloud.grace = 50 * time.Millisecond
+	r.cloud.gracePeriod = 50 * time.Millisecond
 }
 
-// subprocess is a cloud that can be killed.
-type subprocess struct {
-	rig
+// cloudProcess is a cloud that can be killed.
+type cloudProcess struct {
+	env
 
 	cmd *exec.Cmd
 }
 
-// serveForever is the life of a subprocess: until its parent's end closes its input.
-func serveForever(dir string) error {
+// serveUntilInputEnds is the life of a subprocess: until its parent's end closes its input.
+func serveUntilInputEnds(dir string) error {
 	c, err := New(Config{Dir: dir, AllowCommands: true, StopLatency: 400 * time.Millisecond})
 	if err != nil {
 		return err
@@ -226,7 +226,7 @@ func serveForever(dir string) error {
 	return nil
 }
 
-func newSubprocess(t *testing.T, dir string) *subprocess {
+func startCloudProcess(t *testing.T, dir string) *cloudProcess {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "CLOUD_TEST_DIR="+dir)
@@ -251,10 +251,10 @@ func newSubprocess(t *testing.T, dir string) *subprocess {
 	if err != nil {
 		t.Fatalf("the subprocess does not say where it serves: %v", err)
 	}
-	return &subprocess{rig: rig{t: t, url: strings.TrimSpace(url)}, cmd: cmd}
+	return &cloudProcess{env: env{t: t, url: strings.TrimSpace(url)}, cmd: cmd}
 }
 
-func (s *subprocess) kill() {
+func (s *cloudProcess) kill() {
 	s.t.Helper()
 	if err := s.cmd.Process.Kill(); err != nil {
 		s.t.Fatal(err)
@@ -266,7 +266,7 @@ func (s *subprocess) kill() {
 func readPID(t *testing.T, path string) int {
 	t.Helper()
 	var pid int
-	until(t, path+" holds a pid", func() bool {
+	eventually(t, path+" holds a pid", func() bool {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			return false
@@ -279,14 +279,14 @@ func readPID(t *testing.T, path string) int {
 
 func TestAKilledCloudComesBackAsItWas(t *testing.T) {
 	dir, logs := t.TempDir(), t.TempDir()
-	s := newSubprocess(t, dir)
+	s := startCloudProcess(t, dir)
 	childFile := filepath.Join(logs, "child")
-	staying := s.launch(1, shell(t, `sleep 1000 & echo $! > `+childFile+`; wait`, nil, "")...)[0]
-	leaving := s.launch(1, shell(t, deaf, nil, filepath.Join(logs, "leaving"))...)[0]
-	s.await(staying, running)
+	staying := s.launchInstances(1, shellUserData(t, `sleep 1000 & echo $! > `+childFile+`; wait`, nil, "")...)[0]
+	leaving := s.launchInstances(1, shellUserData(t, ignoresTermScript, nil, filepath.Join(logs, "leaving"))...)[0]
+	s.awaitState(staying, running)
 	awaitLog(t, filepath.Join(logs, "leaving"), "ready")
 	child := readPID(t, childFile)
-	before := s.listed()
+	before := s.listInstances()
 	if err := os.Remove(childFile); err != nil {
 		t.Fatal(err)
 	}
@@ -294,25 +294,25 @@ func TestAKilledCloudComesBackAsItWas(t *testing.T) {
 	asked := time.Now()
 	s.kill()
 	for _, i := range before {
-		until(t, fmt.Sprintf("pid %d died with the cloud", i.PID), func() bool { return !alive(i.PID) })
+		eventually(t, fmt.Sprintf("pid %d died with the cloud", i.PID), func() bool { return !isAlive(i.PID) })
 	}
-	if !alive(child) {
+	if !isAlive(child) {
 		t.Fatal("the child of a machine is expected to be an orphan")
 	}
 
-	s = newSubprocess(t, dir)
-	if alive(child) {
+	s = startCloudProcess(t, dir)
+	if isAlive(child) {
 		t.Errorf("the orphan %d of the earlier life still runs", child)
 	}
-	after := s.listed()[staying]
-	if after.State != "running" || after.PID == before[staying].PID || !alive(after.PID) || !after.ChangedAt.Equal(before[staying].ChangedAt) {
+	after := s.listInstances()[staying]
+	if after.State != "running" || after.PID == before[staying].PID || !isAlive(after.PID) || !after.ChangedAt.Equal(before[staying].ChangedAt) {
 		t.Errorf("before %+v, after %+v", before[staying], after)
 	}
 	if again := readPID(t, childFile); again == child {
 		t.Errorf("the machine did not run again")
 	}
-	s.await(leaving, stopped)
-	if took := s.listed()[leaving].ChangedAt.Sub(asked); took < 300*time.Millisecond || took > 10*time.Second {
+	s.awaitState(leaving, stopped)
+	if took := s.listInstances()[leaving].ChangedAt.Sub(asked); took < 300*time.Millisecond || took > 10*time.Second {
 		t.Errorf("stopped after %s, want the latency of 400ms over both lives", took)
 	}
 }

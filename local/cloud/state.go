@@ -5,37 +5,37 @@ package cloud
 import (
 	"time"
 
+	"github.com/torpor-dev/torpor/local/cloud/ec2query"
 	"github.com/torpor-dev/torpor/local/cloud/process"
-	"github.com/torpor-dev/torpor/local/cloud/wire"
 )
 
-// state is the power state of an instance, as EC2 names it.
-type state string
+// powerState is the power state of an instance, as EC2 names it.
+type powerState string
 
 const (
-	pending      state = "pending"
-	running      state = "running"
-	shuttingDown state = "shutting-down"
-	terminated   state = "terminated"
-	stopping     state = "stopping"
-	stopped      state = "stopped"
+	pending      powerState = "pending"
+	running      powerState = "running"
+	shuttingDown powerState = "shutting-down"
+	terminated   powerState = "terminated"
+	stopping     powerState = "stopping"
+	stopped      powerState = "stopped"
 )
 
-func (s state) code() int {
-	return map[state]int{pending: 0, running: 16, shuttingDown: 32, terminated: 48, stopping: 64, stopped: 80}[s]
+func (s powerState) ec2Code() int {
+	return map[powerState]int{pending: 0, running: 16, shuttingDown: 32, terminated: 48, stopping: 64, stopped: 80}[s]
 }
 
-// verb is what a caller asks of an instance.
-type verb string
+// powerVerb is what a caller asks of an instance.
+type powerVerb string
 
 const (
-	start     verb = "start"
-	stop      verb = "stop"
-	terminate verb = "terminate"
+	start     powerVerb = "start"
+	stop      powerVerb = "stop"
+	terminate powerVerb = "terminate"
 )
 
-// asked returns the state that follows when a caller asks; false means EC2 refuses.
-func asked(s state, v verb) (state, bool) {
+// stateAfterRequest returns the state that follows when a caller asks; false means EC2 refuses.
+func stateAfterRequest(s powerState, v powerVerb) (powerState, bool) {
 	switch {
 	case v == terminate && s == stopped:
 		return terminated, true
@@ -56,8 +56,8 @@ func asked(s state, v verb) (state, bool) {
 	}
 }
 
-// elapsed returns the state that follows when the latency is over; a settled state stays.
-func elapsed(s state) state {
+// stateAfterLatency returns the state that follows when the latency is over; a settled state stays.
+func stateAfterLatency(s powerState) powerState {
 	switch s {
 	case pending:
 		return running
@@ -76,8 +76,8 @@ type latencies struct {
 	Stop  *time.Duration `json:"stop,omitempty"`
 }
 
-// over returns the latencies with those that are set in the other replaced.
-func (l latencies) over(other latencies) latencies {
+// overriddenBy returns the latencies with those that are set in the other replaced.
+func (l latencies) overriddenBy(other latencies) latencies {
 	if other.Start != nil {
 		l.Start = other.Start
 	}
@@ -87,7 +87,7 @@ func (l latencies) over(other latencies) latencies {
 	return l
 }
 
-func (l latencies) of(s state) time.Duration {
+func (l latencies) forState(s powerState) time.Duration {
 	switch {
 	case s == pending && l.Start != nil:
 		return *l.Start
@@ -98,8 +98,8 @@ func (l latencies) of(s state) time.Duration {
 	}
 }
 
-// command is what an instance runs while it is running.
-type command struct {
+// machineCommand is what an instance runs while it is running.
+type machineCommand struct {
 	Argv []string          `json:"command"`
 	Env  map[string]string `json:"env,omitempty"`
 	Log  string            `json:"log,omitempty"`
@@ -118,31 +118,31 @@ type instance struct {
 	Persistent bool              `json:"persistent,omitempty"`
 	Tags       map[string]string `json:"tags,omitempty"`
 	Latency    latencies         `json:"latency"`
-	Command    *command          `json:"command,omitempty"`
+	Command    *machineCommand   `json:"command,omitempty"`
 
-	State     state     `json:"state"`
-	ChangedAt time.Time `json:"changedAt"`
+	State     powerState `json:"state"`
+	ChangedAt time.Time  `json:"changedAt"`
 	// Due is when the state ends by itself; zero for a settled one.
-	Due              time.Time         `json:"due,omitzero"`
-	LaunchTime       time.Time         `json:"launchTime"`
-	Reason           *wire.StateReason `json:"reason,omitempty"`
-	TransitionReason string            `json:"transitionReason,omitempty"`
+	Due              time.Time             `json:"due,omitzero"`
+	LaunchTime       time.Time             `json:"launchTime"`
+	Reason           *ec2query.StateReason `json:"reason,omitempty"`
+	TransitionReason string                `json:"transitionReason,omitempty"`
 	// Process is what runs for the instance, for the next life of the cloud.
 	Process process.Identity `json:"process,omitzero"`
 }
 
-// moved returns the instance in another state, with everything that follows from the change alone.
-func (i instance) moved(to state, now time.Time, cloud latencies) instance {
+// inState returns the instance in another state, with everything that follows from the change alone.
+func (i instance) inState(to powerState, now time.Time, cloud latencies) instance {
 	// EC2 shows a terminated instance for about an hour.
 	const shownTerminated = time.Hour
 	i.State, i.ChangedAt, i.Due, i.Reason, i.TransitionReason = to, now, time.Time{}, nil, ""
 	switch to {
 	case pending:
 		i.LaunchTime = now
-		i.Reason = &wire.StateReason{Code: string(pending), Message: string(pending)}
-		i.Due = now.Add(cloud.over(i.Latency).of(to))
+		i.Reason = &ec2query.StateReason{Code: string(pending), Message: string(pending)}
+		i.Due = now.Add(cloud.overriddenBy(i.Latency).forState(to))
 	case stopping, shuttingDown:
-		i.Due = now.Add(cloud.over(i.Latency).of(to))
+		i.Due = now.Add(cloud.overriddenBy(i.Latency).forState(to))
 	case terminated:
 		i.Due = now.Add(shownTerminated)
 	case running, stopped:
@@ -153,41 +153,41 @@ func (i instance) moved(to state, now time.Time, cloud latencies) instance {
 	return i
 }
 
-// address returns the private address and name; a terminated instance has none.
-func (i instance) address() (ip, dns string) {
+// privateAddress returns the private address and name; a terminated instance has none.
+func (i instance) privateAddress() (ip, dns string) {
 	if i.State == terminated {
 		return "", ""
 	}
 	return i.PrivateIP, i.PrivateDNS
 }
 
-// ask returns the instance after a caller's verb, the same one for a verb without effect; false means refused.
-func (i instance) ask(v verb, now time.Time, cloud latencies) (instance, bool) {
-	to, ok := asked(i.State, v)
+// afterRequest returns the instance after a caller's verb, the same one for a verb without effect; false means refused.
+func (i instance) afterRequest(v powerVerb, now time.Time, cloud latencies) (instance, bool) {
+	to, ok := stateAfterRequest(i.State, v)
 	if !ok || to == i.State {
 		return i, ok
 	}
-	after := i.moved(to, now, cloud)
+	after := i.inState(to, now, cloud)
 	if v != start {
-		after.Reason = &wire.StateReason{Code: wire.ClientUserInitiatedShutdown, Message: wire.ClientUserInitiatedShutdown + ": User initiated shutdown"}
+		after.Reason = &ec2query.StateReason{Code: ec2query.ClientUserInitiatedShutdown, Message: ec2query.ClientUserInitiatedShutdown + ": User initiated shutdown"}
 		after.TransitionReason = "User initiated (" + now.UTC().Format("2006-01-02 15:04:05") + " GMT)"
 	}
 	return after, true
 }
 
-// elapse returns the instance at the end of its latency. The reason of a stop stays.
-func (i instance) elapse(now time.Time) instance {
-	after := i.moved(elapsed(i.State), now, latencies{})
+// afterLatency returns the instance at the end of its latency. The reason of a stop stays.
+func (i instance) afterLatency(now time.Time) instance {
+	after := i.inState(stateAfterLatency(i.State), now, latencies{})
 	if after.State != running {
 		after.Reason, after.TransitionReason = i.Reason, i.TransitionReason
 	}
 	return after
 }
 
-// fall returns the instance stopped without having been asked to.
-func (i instance) fall(code, message string, now time.Time) instance {
-	after := i.moved(stopped, now, latencies{})
-	after.Reason = &wire.StateReason{Code: code, Message: code + ": " + message}
+// stoppedUnasked returns the instance stopped without having been asked to.
+func (i instance) stoppedUnasked(code, message string, now time.Time) instance {
+	after := i.inState(stopped, now, latencies{})
+	after.Reason = &ec2query.StateReason{Code: code, Message: code + ": " + message}
 	after.TransitionReason = code
 	return after
 }

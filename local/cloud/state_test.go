@@ -10,7 +10,7 @@ import (
 
 // TestEveryStateAndVerb writes the whole table out: the empty state means refused.
 func TestEveryStateAndVerb(t *testing.T) {
-	table := map[state]map[verb]state{
+	table := map[powerState]map[powerVerb]powerState{
 		pending:      {start: pending, stop: "", terminate: shuttingDown},
 		running:      {start: running, stop: stopping, terminate: shuttingDown},
 		stopping:     {start: "", stop: stopping, terminate: shuttingDown},
@@ -20,7 +20,7 @@ func TestEveryStateAndVerb(t *testing.T) {
 	}
 	for from, verbs := range table {
 		for v, want := range verbs {
-			got, ok := asked(from, v)
+			got, ok := stateAfterRequest(from, v)
 			if ok != (want != "") || (ok && got != want) {
 				t.Errorf("%s a %s instance: got %q, %v; want %q", v, from, got, ok, want)
 			}
@@ -33,11 +33,11 @@ func TestEveryInstanceAndVerb(t *testing.T) {
 	cloud := latencies{Start: &second, Stop: new(2 * time.Second)}
 	then := time.Date(2026, 11, 20, 10, 0, 0, 123456789, time.UTC)
 	now := then.Add(time.Minute)
-	for _, from := range []state{pending, running, stopping, stopped, shuttingDown, terminated} {
-		for _, v := range []verb{start, stop, terminate} {
+	for _, from := range []powerState{pending, running, stopping, stopped, shuttingDown, terminated} {
+		for _, v := range []powerVerb{start, stop, terminate} {
 			before := instance{ID: "i-1", State: from, ChangedAt: then, LaunchTime: then}
-			after, ok := before.ask(v, now, cloud)
-			to, _ := asked(from, v)
+			after, ok := before.afterRequest(v, now, cloud)
+			to, _ := stateAfterRequest(from, v)
 			if !ok || to == from {
 				if !reflect.DeepEqual(after, before) {
 					t.Errorf("%s a %s instance changed it to %+v", v, from, after)
@@ -47,7 +47,7 @@ func TestEveryInstanceAndVerb(t *testing.T) {
 			if after.State != to || !after.ChangedAt.Equal(now) || after.Reason == nil {
 				t.Errorf("%s a %s instance: %+v, reason %+v", v, from, after, after.Reason)
 			}
-			wantDue := map[state]time.Duration{pending: second, stopping: 2 * second, shuttingDown: 2 * second, terminated: time.Hour}[to]
+			wantDue := map[powerState]time.Duration{pending: second, stopping: 2 * second, shuttingDown: 2 * second, terminated: time.Hour}[to]
 			if !after.Due.Equal(now.Add(wantDue)) {
 				t.Errorf("%s a %s instance is due at %s, want after %s", v, from, after.Due, wantDue)
 			}
@@ -62,37 +62,37 @@ func TestEveryInstanceAndVerb(t *testing.T) {
 }
 
 func TestEveryStateElapses(t *testing.T) {
-	table := map[state]state{
+	table := map[powerState]powerState{
 		pending: running, stopping: stopped, shuttingDown: terminated,
 		running: running, stopped: stopped, terminated: terminated,
 	}
-	codes := map[state]int{pending: 0, running: 16, shuttingDown: 32, terminated: 48, stopping: 64, stopped: 80}
+	codes := map[powerState]int{pending: 0, running: 16, shuttingDown: 32, terminated: 48, stopping: 64, stopped: 80}
 	for from, want := range table {
-		if got := elapsed(from); got != want {
+		if got := stateAfterLatency(from); got != want {
 			t.Errorf("%s elapses to %s, want %s", from, got, want)
 		}
-		if from.code() != codes[from] {
-			t.Errorf("%s has code %d, want %d", from, from.code(), codes[from])
+		if from.ec2Code() != codes[from] {
+			t.Errorf("%s has code %d, want %d", from, from.ec2Code(), codes[from])
 		}
 	}
 }
 
 func TestTheReasonOfAStopStaysAndThatOfAStartGoes(t *testing.T) {
 	now := time.Now()
-	halting, _ := instance{State: running}.ask(stop, now, latencies{})
-	if halted := halting.elapse(now); halted.State != stopped || halted.Reason != halting.Reason || halted.TransitionReason == "" || !halted.Due.IsZero() {
+	halting, _ := instance{State: running}.afterRequest(stop, now, latencies{})
+	if halted := halting.afterLatency(now); halted.State != stopped || halted.Reason != halting.Reason || halted.TransitionReason == "" || !halted.Due.IsZero() {
 		t.Errorf("stopped instance: %+v", halted)
 	}
-	coming, _ := instance{State: stopped, TransitionReason: "old"}.ask(start, now, latencies{})
-	if up := coming.elapse(now); up.State != running || up.Reason != nil || up.TransitionReason != "" {
+	coming, _ := instance{State: stopped, TransitionReason: "old"}.afterRequest(start, now, latencies{})
+	if up := coming.afterLatency(now); up.State != running || up.Reason != nil || up.TransitionReason != "" {
 		t.Errorf("running instance: %+v", up)
 	}
 }
 
 func TestAnInstancesOwnLatencyIsStrongerThanTheClouds(t *testing.T) {
 	cloud := latencies{Start: new(time.Second), Stop: new(time.Second)}
-	own := cloud.over(latencies{Stop: new(time.Minute)})
-	if own.of(pending) != time.Second || own.of(stopping) != time.Minute || own.of(shuttingDown) != time.Minute || own.of(running) != 0 {
-		t.Errorf("start %s, stop %s, terminate %s", own.of(pending), own.of(stopping), own.of(shuttingDown))
+	own := cloud.overriddenBy(latencies{Stop: new(time.Minute)})
+	if own.forState(pending) != time.Second || own.forState(stopping) != time.Minute || own.forState(shuttingDown) != time.Minute || own.forState(running) != 0 {
+		t.Errorf("start %s, stop %s, terminate %s", own.forState(pending), own.forState(stopping), own.forState(shuttingDown))
 	}
 }

@@ -24,15 +24,15 @@ type reservation struct {
 	Instances   []string `json:"instances"`
 }
 
-// ledger is everything the cloud knows, and the content of its file. It is a value: changes return a new one.
-type ledger struct {
+// cloudState is everything the cloud knows, and the content of its file. It is a value: changes return a new one.
+type cloudState struct {
 	Sequence     int                 `json:"sequence"`
 	Reservations []reservation       `json:"reservations"`
 	Instances    map[string]instance `json:"instances"`
 }
 
-// with returns the ledger with the instances put in.
-func (l ledger) with(changed ...instance) ledger {
+// withInstances returns the ledger with the instances put in.
+func (l cloudState) withInstances(changed ...instance) cloudState {
 	instances := maps.Clone(l.Instances)
 	for _, i := range changed {
 		instances[i.ID] = i
@@ -41,19 +41,19 @@ func (l ledger) with(changed ...instance) ledger {
 	return l
 }
 
-// reserve returns the ledger with one more reservation, of these new instances, and that reservation.
-func (l ledger) reserve(r reservation, created []instance) (ledger, reservation) {
+// withReservation returns the ledger with one more reservation, of these new instances, and that reservation.
+func (l cloudState) withReservation(r reservation, created []instance) (cloudState, reservation) {
 	l.Sequence++
 	r.Sequence = l.Sequence
 	for _, i := range created {
 		r.Instances = append(r.Instances, i.ID)
 	}
 	l.Reservations = append(slices.Clip(l.Reservations), r)
-	return l.with(created...), r
+	return l.withInstances(created...), r
 }
 
-// without returns the ledger with the instances forgotten, and the reservations that become empty.
-func (l ledger) without(ids ...string) ledger {
+// withoutInstances returns the ledger with the instances forgotten, and the reservations that become empty.
+func (l cloudState) withoutInstances(ids ...string) cloudState {
 	instances := maps.Clone(l.Instances)
 	for _, id := range ids {
 		delete(instances, id)
@@ -69,14 +69,14 @@ func (l ledger) without(ids ...string) ledger {
 	return l
 }
 
-// store keeps the ledger in one file.
-type store struct {
+// stateStore keeps the ledger in one file.
+type stateStore struct {
 	dir  string
 	lock *os.File
 }
 
 // openStore takes the folder for this process alone; the lock ends with the process, however it ends.
-func openStore(dir string) (*store, error) {
+func openStore(dir string) (*stateStore, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create the cloud's folder: %w", err)
 	}
@@ -87,35 +87,35 @@ func openStore(dir string) (*store, error) {
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		return nil, errors.Join(fmt.Errorf("another cloud uses the folder %s; end it or choose another folder: %w", dir, err), lock.Close())
 	}
-	return &store{dir: dir, lock: lock}, nil
+	return &stateStore{dir: dir, lock: lock}, nil
 }
 
-func (s *store) close() error { return s.lock.Close() }
+func (s *stateStore) close() error { return s.lock.Close() }
 
-func (s *store) path() string { return filepath.Join(s.dir, "cloud.json") }
+func (s *stateStore) filePath() string { return filepath.Join(s.dir, "cloud.json") }
 
-func (s *store) load() (ledger, error) {
-	known := ledger{Instances: map[string]instance{}}
-	text, err := os.ReadFile(s.path())
+func (s *stateStore) loadState() (cloudState, error) {
+	known := cloudState{Instances: map[string]instance{}}
+	text, err := os.ReadFile(s.filePath())
 	if errors.Is(err, fs.ErrNotExist) {
 		return known, nil
 	}
 	if err != nil {
-		return ledger{}, fmt.Errorf("read the cloud's state: %w", err)
+		return cloudState{}, fmt.Errorf("read the cloud's state: %w", err)
 	}
 	if err := json.Unmarshal(text, &known); err != nil {
-		return ledger{}, fmt.Errorf("the cloud's state in %s is not the JSON this version writes; move the file away to start with an empty cloud: %w", s.path(), err)
+		return cloudState{}, fmt.Errorf("the cloud's state in %s is not the JSON this version writes; move the file away to start with an empty cloud: %w", s.filePath(), err)
 	}
 	return known, nil
 }
 
-// save replaces the file as a whole and returns when the new one is on the disk.
-func (s *store) save(l ledger) error {
+// saveState replaces the file as a whole and returns when the new one is on the disk.
+func (s *stateStore) saveState(l cloudState) error {
 	text, err := json.MarshalIndent(l, "", "  ")
 	if err != nil {
 		return fmt.Errorf("write the cloud's state: %w", err)
 	}
-	next, err := os.OpenFile(s.path()+".next", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	next, err := os.OpenFile(s.filePath()+".next", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("write the cloud's state: %w", err)
 	}
@@ -124,13 +124,13 @@ func (s *store) save(l ledger) error {
 	if err != nil {
 		return fmt.Errorf("write the cloud's state: %w", err)
 	}
-	if err := os.Rename(next.Name(), s.path()); err != nil {
+	if err := os.Rename(next.Name(), s.filePath()); err != nil {
 		return fmt.Errorf("replace the cloud's state: %w", err)
 	}
 	return s.syncDir()
 }
 
-func (s *store) syncDir() error {
+func (s *stateStore) syncDir() error {
 	dir, err := os.Open(s.dir)
 	if err != nil {
 		return fmt.Errorf("open the cloud's folder: %w", err)

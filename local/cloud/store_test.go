@@ -11,27 +11,27 @@ import (
 )
 
 func TestEveryAnswerIsOnTheDisk(t *testing.T) {
-	r := newRig(t, Config{StopLatency: time.Hour})
+	r := newEnv(t, Config{StopLatency: time.Hour})
 	check := func(step string) {
 		t.Helper()
 		r.cloud.mu.Lock()
 		defer r.cloud.mu.Unlock()
-		saved, err := r.cloud.store.load()
+		saved, err := r.cloud.store.loadState()
 		if err != nil {
 			t.Fatal(err)
 		}
-		for id, i := range r.cloud.ledger.Instances {
+		for id, i := range r.cloud.state.Instances {
 			if got := saved.Instances[id]; got.State != i.State || !got.Due.Equal(i.Due) || !reflect.DeepEqual(got.Tags, i.Tags) {
 				t.Errorf("%s: %+v on the disk, want %+v", step, got, i)
 			}
 		}
-		if !reflect.DeepEqual(saved.Reservations, r.cloud.ledger.Reservations) {
+		if !reflect.DeepEqual(saved.Reservations, r.cloud.state.Reservations) {
 			t.Errorf("%s: %+v on the disk", step, saved.Reservations)
 		}
 	}
-	id := r.launch(1)[0]
+	id := r.launchInstances(1)[0]
 	check("run")
-	r.await(id, running)
+	r.awaitState(id, running)
 	check("running")
 	r.call("CreateTags", "ResourceId.1", id, "Tag.1.Key", "a", "Tag.1.Value", "b")
 	check("tag")
@@ -40,25 +40,25 @@ func TestEveryAnswerIsOnTheDisk(t *testing.T) {
 }
 
 func TestADiskThatRefusesFailsTheCallAndChangesNothing(t *testing.T) {
-	r := newRig(t, Config{})
-	id := r.launch(1)[0]
-	r.await(id, running)
+	r := newEnv(t, Config{})
+	id := r.launchInstances(1)[0]
+	r.awaitState(id, running)
 	// A folder in the way of the next file fails for root too.
-	inTheWay := r.cloud.store.path() + ".next"
+	inTheWay := r.cloud.store.filePath() + ".next"
 	if err := os.Mkdir(inTheWay, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if got := r.call("StopInstances", "InstanceId.1", id); got.Code != "InternalError" {
 		t.Errorf("answered %+v", got)
 	}
-	if got := r.describe(id); got.State != "running" {
+	if got := r.describeInstance(id); got.State != "running" {
 		t.Errorf("instance %+v", got)
 	}
 	if err := os.Remove(inTheWay); err != nil {
 		t.Fatal(err)
 	}
 	r.call("StopInstances", "InstanceId.1", id)
-	r.await(id, stopped)
+	r.awaitState(id, stopped)
 }
 
 func TestConfigsAndFoldersThatCannotWorkAreRefused(t *testing.T) {

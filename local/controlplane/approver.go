@@ -32,7 +32,7 @@ func approveServing(ctx context.Context, client kubernetes.Interface) error {
 }
 
 func approvePending(ctx context.Context, client kubernetes.Interface) error {
-	if alive, err := someNodeAlive(ctx, client); err != nil || !alive {
+	if alive, err := isAnyNodeAlive(ctx, client); err != nil || !alive {
 		return err
 	}
 	list, err := client.CertificatesV1().CertificateSigningRequests().List(ctx, metav1.ListOptions{})
@@ -40,14 +40,14 @@ func approvePending(ctx context.Context, client kubernetes.Interface) error {
 		return fmt.Errorf("list certificate requests: %w", err)
 	}
 	for i := range list.Items {
-		if err := approveOne(ctx, client, &list.Items[i]); err != nil {
+		if err := approveRequest(ctx, client, &list.Items[i]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func someNodeAlive(ctx context.Context, client kubernetes.Interface) (bool, error) {
+func isAnyNodeAlive(ctx context.Context, client kubernetes.Interface) (bool, error) {
 	leases, err := client.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return false, fmt.Errorf("list leases: %w", err)
@@ -60,7 +60,7 @@ func someNodeAlive(ctx context.Context, client kubernetes.Interface) (bool, erro
 	return false, nil
 }
 
-func approveOne(ctx context.Context, client kubernetes.Interface, csr *certificatesv1.CertificateSigningRequest) error {
+func approveRequest(ctx context.Context, client kubernetes.Interface, csr *certificatesv1.CertificateSigningRequest) error {
 	name, isNode := strings.CutPrefix(csr.Spec.Username, "system:node:")
 	if csr.Spec.SignerName != certificatesv1.KubeletServingSignerName || !isNode || len(csr.Status.Conditions) != 0 {
 		return nil

@@ -23,7 +23,7 @@ import (
 // The components' own commands cannot share a process: each installs a signal handler.
 // What stands beneath them can, and takes the same flags.
 
-func parse(name string, sets cliflag.NamedFlagSets, args []string) error {
+func parseFlags(name string, sets cliflag.NamedFlagSets, args []string) error {
 	all := pflag.NewFlagSet(name, pflag.ContinueOnError)
 	for _, f := range sets.FlagSets {
 		all.AddFlagSet(f)
@@ -36,7 +36,7 @@ func parse(name string, sets cliflag.NamedFlagSets, args []string) error {
 
 func runAPIServer(ctx context.Context, args []string) error {
 	o := apiserveroptions.NewServerRunOptions()
-	if err := parse("kube-apiserver", o.Flags(), args); err != nil {
+	if err := parseFlags("kube-apiserver", o.Flags(), args); err != nil {
 		return err
 	}
 	if err := o.GenericServerRunOptions.ComponentGlobalsRegistry.Set(); err != nil {
@@ -60,7 +60,7 @@ func runControllerManager(ctx context.Context, args []string) error {
 	known, disabled, aliases := controllers.KnownControllers(), controllers.ControllersDisabledByDefault(), controllers.ControllerAliases()
 	sets := o.Flags(known, disabled, aliases)
 	o.ParsedFlags = &sets
-	if err := parse("kube-controller-manager", sets, args); err != nil {
+	if err := parseFlags("kube-controller-manager", sets, args); err != nil {
 		return err
 	}
 	c, err := o.Config(ctx, known, disabled, aliases)
@@ -72,7 +72,7 @@ func runControllerManager(ctx context.Context, args []string) error {
 
 func runScheduler(ctx context.Context, args []string) error {
 	o := scheduleroptions.NewOptions()
-	if err := parse("kube-scheduler", *o.Flags, args); err != nil {
+	if err := parseFlags("kube-scheduler", *o.Flags, args); err != nil {
 		return err
 	}
 	c, s, err := scheduler.Setup(ctx, o)
@@ -82,7 +82,7 @@ func runScheduler(ctx context.Context, args []string) error {
 	return scheduler.Run(ctx, c, s)
 }
 
-func (c Config) apiServerFlags(p ports, etcd string) []string {
+func (c Config) apiServerFlags(p servingPorts, etcd string) []string {
 	pki := func(name string) string { return c.path("pki", name) }
 	reconciler := "lease"
 	if net.ParseIP(c.Address).IsLoopback() {

@@ -35,8 +35,8 @@ type Config struct {
 	APIOnly bool
 }
 
-// ports are kept in the folder, so that kubeconfigs stay true over a restart.
-type ports struct {
+// servingPorts are kept in the folder, so that kubeconfigs stay true over a restart.
+type servingPorts struct {
 	API        int `json:"api"`
 	EtcdClient int `json:"etcdClient"`
 	EtcdPeer   int `json:"etcdPeer"`
@@ -49,12 +49,12 @@ func (c Config) path(elem ...string) string {
 // AdminKubeconfig is the file that lets a client in as cluster admin.
 func (c Config) AdminKubeconfig() string { return c.path("admin.kubeconfig") }
 
-func (c Config) server(p ports) string {
+func (c Config) serverURL(p servingPorts) string {
 	return "https://" + net.JoinHostPort(c.Address, strconv.Itoa(p.API))
 }
 
-func (c Config) loadPorts(ctx context.Context) (ports, error) {
-	var p ports
+func (c Config) loadPorts(ctx context.Context) (servingPorts, error) {
+	var p servingPorts
 	data, err := os.ReadFile(c.path("ports.json"))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -68,7 +68,7 @@ func (c Config) loadPorts(ctx context.Context) (ports, error) {
 	if c.Port != 0 {
 		p.API = c.Port
 	}
-	if err := p.fill(ctx, c.Address); err != nil {
+	if err := p.chooseFreePorts(ctx, c.Address); err != nil {
 		return p, err
 	}
 	data, err = json.Marshal(p)
@@ -81,9 +81,9 @@ func (c Config) loadPorts(ctx context.Context) (ports, error) {
 	return p, nil
 }
 
-// fill takes free ports for those that are not set. All listeners are open at the same time,
+// chooseFreePorts takes free ports for those that are not set. All listeners are open at the same time,
 // so that the kernel cannot hand out one port twice.
-func (p *ports) fill(ctx context.Context, address string) error {
+func (p *servingPorts) chooseFreePorts(ctx context.Context, address string) error {
 	var listen net.ListenConfig
 	var open []net.Listener
 	defer func() {
@@ -105,13 +105,13 @@ func (p *ports) fill(ctx context.Context, address string) error {
 	return nil
 }
 
-// identities issues every certificate of the control plane and writes the kubeconfigs.
-func (c Config) identities(p ports) (*pki.Authority, error) {
-	a, err := pki.Open(c.path("pki"))
+// issueCertificates issues every certificate of the control plane and writes the kubeconfigs.
+func (c Config) issueCertificates(p servingPorts) (*pki.Authority, error) {
+	a, err := pki.OpenAuthority(c.path("pki"))
 	if err != nil {
 		return nil, err
 	}
-	if err := a.PublicKey("sa"); err != nil {
+	if err := a.WritePublicKey("sa"); err != nil {
 		return nil, err
 	}
 	for name, s := range map[string]pki.Subject{
@@ -124,12 +124,12 @@ func (c Config) identities(p ports) (*pki.Authority, error) {
 		"kubelet-client": {Name: "apiserver-kubelet-client", Groups: []string{"system:masters"}},
 		"front-proxy":    {Name: "front-proxy-client"},
 	} {
-		if err := a.Issue(name, s); err != nil {
+		if err := a.IssueCertificate(name, s); err != nil {
 			return nil, err
 		}
 	}
 	for _, name := range []string{"admin", "kcm", "scheduler"} {
-		if err := a.Kubeconfig(c.path(name+".kubeconfig"), name, c.server(p)); err != nil {
+		if err := a.WriteKubeconfig(c.path(name+".kubeconfig"), name, c.serverURL(p)); err != nil {
 			return nil, err
 		}
 	}

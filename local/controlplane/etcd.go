@@ -13,7 +13,7 @@ import (
 
 // startEtcd returns when etcd serves. Data is not synced to disk: a kill of the process keeps it,
 // a power cut of the laptop may not.
-func startEtcd(ctx context.Context, c Config, p ports) (*embed.Etcd, string, error) {
+func startEtcd(ctx context.Context, c Config, p servingPorts) (*embed.Etcd, string, error) {
 	client := url.URL{Scheme: "http", Host: "127.0.0.1:" + strconv.Itoa(p.EtcdClient)}
 	peer := url.URL{Scheme: "http", Host: "127.0.0.1:" + strconv.Itoa(p.EtcdPeer)}
 	cfg := embed.NewConfig()

@@ -33,7 +33,7 @@ func Run(ctx context.Context, c Config, ready func(server string)) error {
 	if err != nil {
 		return err
 	}
-	if _, err := c.identities(p); err != nil {
+	if _, err := c.issueCertificates(p); err != nil {
 		return err
 	}
 	// The components set up logging one after the other; only the first may win.
@@ -66,8 +66,8 @@ func Run(ctx context.Context, c Config, ready func(server string)) error {
 		approver := startComponent(ctx, "serving-approver", func(ctx context.Context) error { return approveServing(ctx, client) })
 		defer approver.stop()
 	}
-	ready(c.server(p))
-	return firstExit(ctx, parts)
+	ready(c.serverURL(p))
+	return awaitFirstExit(ctx, parts)
 }
 
 // component is a part that runs in a goroutine of its own, on a context of its own so that parts stop in order.
@@ -97,13 +97,13 @@ func (c *component) stop() {
 	}
 }
 
-// firstExit waits for the end of ctx; a part that ends by itself before is an error.
-func firstExit(ctx context.Context, parts []*component) error {
+// awaitFirstExit waits for the end of ctx; a part that ends by itself before is an error.
+func awaitFirstExit(ctx context.Context, parts []*component) error {
 	failed := make(chan error, len(parts))
 	for _, p := range parts {
 		go func() {
 			<-p.done
-			failed <- fmt.Errorf("%s ended by itself: %w", p.name, errors.Join(p.err, errEarly))
+			failed <- fmt.Errorf("%s ended by itself: %w", p.name, errors.Join(p.err, errEndedEarly))
 		}()
 	}
 	select {
@@ -114,7 +114,7 @@ func firstExit(ctx context.Context, parts []*component) error {
 	}
 }
 
-var errEarly = errors.New("expected it to run until it is told to stop")
+var errEndedEarly = errors.New("expected it to run until it is told to stop")
 
 func (c Config) awaitAPI(ctx context.Context, api *component) (kubernetes.Interface, error) {
 	cfg, err := clientcmd.BuildConfigFromFlags("", c.AdminKubeconfig())
@@ -129,7 +129,7 @@ func (c Config) awaitAPI(ctx context.Context, api *component) (kubernetes.Interf
 	err = wait.PollUntilContextTimeout(ctx, pollInterval, startTimeout, true, func(ctx context.Context) (bool, error) {
 		select {
 		case <-api.done:
-			return false, fmt.Errorf("kube-apiserver ended before it was ready: %w", errors.Join(api.err, errEarly))
+			return false, fmt.Errorf("kube-apiserver ended before it was ready: %w", errors.Join(api.err, errEndedEarly))
 		default:
 		}
 		body, err := client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)

@@ -16,11 +16,11 @@ import (
 	"time"
 )
 
-// timeout bounds a whole fetch of about 100 MB.
-const timeout = 15 * time.Minute
+// fetchTimeout bounds a whole fetch of about 100 MB.
+const fetchTimeout = 15 * time.Minute
 
-// ErrNotHere is the answer of a machine that has no packages of Debian.
-var ErrNotHere = errors.New("expected a Debian machine with apt-get, dpkg-deb and a Debian mirror in its package sources")
+// ErrUnavailable is the answer of a machine that has no packages of Debian.
+var ErrUnavailable = errors.New("expected a Debian machine with apt-get, dpkg-deb and a Debian mirror in its package sources")
 
 // Request is what to fetch.
 type Request struct {
@@ -33,11 +33,11 @@ type Request struct {
 
 // Fetch fills dir in one step, so that an interrupted fetch leaves nothing that looks whole.
 func Fetch(ctx context.Context, r Request, dir string) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
 	for _, tool := range []string{"apt-get", "dpkg-deb"} {
 		if _, err := exec.LookPath(tool); err != nil {
-			return fmt.Errorf("%w: %w", ErrNotHere, err)
+			return fmt.Errorf("%w: %w", ErrUnavailable, err)
 		}
 	}
 	state, err := os.MkdirTemp("", "torpor-apt-")
@@ -45,32 +45,32 @@ func Fetch(ctx context.Context, r Request, dir string) error {
 		return fmt.Errorf("make a folder for apt's private state: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(state) }() // A left-over in the temporary folder harms nobody.
-	if err := r.prepare(ctx, state); err != nil {
+	if err := r.prepareState(ctx, state); err != nil {
 		return err
 	}
-	if err := r.download(ctx, state); err != nil {
+	if err := r.downloadPackages(ctx, state); err != nil {
 		return err
 	}
-	return unpack(ctx, state, dir)
+	return unpackPackages(ctx, state, dir)
 }
 
-// mirrorOf returns the address of the Debian mirror that this machine uses.
-func mirrorOf(ctx context.Context) (string, error) {
+// findMirror returns the address of the Debian mirror that this machine uses.
+func findMirror(ctx context.Context) (string, error) {
 	text, err := exec.CommandContext(ctx, "apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages").Output()
 	if err != nil {
-		return "", fmt.Errorf("%w: list the package sources: %w", ErrNotHere, err)
+		return "", fmt.Errorf("%w: list the package sources: %w", ErrUnavailable, err)
 	}
 	for line := range strings.Lines(string(text)) {
 		if uri := strings.TrimRight(strings.TrimSpace(line), "/"); strings.HasSuffix(uri, "debian") {
 			return uri, nil
 		}
 	}
-	return "", ErrNotHere
+	return "", ErrUnavailable
 }
 
-// prepare makes apt's private state.
-func (r Request) prepare(ctx context.Context, state string) error {
-	mirror, err := mirrorOf(ctx)
+// prepareState makes apt's private state.
+func (r Request) prepareState(ctx context.Context, state string) error {
+	mirror, err := findMirror(ctx)
 	if err != nil {
 		return err
 	}
@@ -82,9 +82,9 @@ func (r Request) prepare(ctx context.Context, state string) error {
 	if r.Suite == "" {
 		all, err := os.ReadFile("/var/lib/dpkg/status")
 		if err != nil {
-			return fmt.Errorf("%w: read what is installed: %w", ErrNotHere, err)
+			return fmt.Errorf("%w: read what is installed: %w", ErrUnavailable, err)
 		}
-		installed = []byte(without(string(all), r.Packages))
+		installed = []byte(withoutPackages(string(all), r.Packages))
 	}
 	source := "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] " + mirror + " " + r.Suite + " main\n"
 	errs = append(errs,
@@ -94,8 +94,8 @@ func (r Request) prepare(ctx context.Context, state string) error {
 	return errors.Join(errs...)
 }
 
-// without drops packages from dpkg's list, so that apt fetches them although the machine has them.
-func without(status string, packages []string) string {
+// withoutPackages drops packages from dpkg's list, so that apt fetches them although the machine has them.
+func withoutPackages(status string, packages []string) string {
 	drop := map[string]bool{}
 	for _, p := range packages {
 		drop["Package: "+p] = true
@@ -109,7 +109,7 @@ func without(status string, packages []string) string {
 	return kept.String()
 }
 
-func (r Request) download(ctx context.Context, state string) error {
+func (r Request) downloadPackages(ctx context.Context, state string) error {
 	folders := map[string]string{"Dir::State": "state", "Dir::State::status": "state/status", "Dir::Cache": "cache"}
 	if r.Suite != "" {
 		folders["Dir::Etc::sourcelist"] = "etc/sources.list"
@@ -129,7 +129,7 @@ func (r Request) download(ctx context.Context, state string) error {
 	return nil
 }
 
-func unpack(ctx context.Context, state, dir string) error {
+func unpackPackages(ctx context.Context, state, dir string) error {
 	packages, err := filepath.Glob(filepath.Join(state, "cache/archives/*.deb"))
 	if err != nil || len(packages) == 0 {
 		return fmt.Errorf("expected packages from apt-get, found none (%w): run it again", err)

@@ -27,8 +27,8 @@ func median(values []float64) float64 {
 	return sorted[len(sorted)/2]
 }
 
-// Print writes a table with the minimum, median and maximum of each figure.
-func (f Figures) Print(out io.Writer) {
+// PrintTable writes a table with the minimum, median and maximum of each figure.
+func (f Figures) PrintTable(out io.Writer) {
 	fmt.Fprintf(out, "\n%-34s %10s %10s %10s %7s\n", "figure", "min", "median", "max", "rounds")
 	for _, name := range slices.Sorted(maps.Keys(f)) {
 		v := f[name]
@@ -36,8 +36,8 @@ func (f Figures) Print(out io.Writer) {
 	}
 }
 
-// Save writes the medians as a flat JSON object.
-func (f Figures) Save(file string) error {
+// SaveMedians writes the medians as a flat JSON object.
+func (f Figures) SaveMedians(file string) error {
 	flat := map[string]float64{}
 	for name, values := range f {
 		flat[name] = median(values)

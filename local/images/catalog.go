@@ -19,82 +19,82 @@ const (
 	// Webapp is a web app that tells who it is.
 	Webapp = "localhost/webapp:1"
 
-	mysqlUser = 10000
-	nobody    = 65532
+	mysqlUser  = 10000
+	nobodyUser = 65532
 )
 
 // NewPause makes the image of the static program pause.
 func NewPause(program string) Image {
 	t := Tree{}
-	t.Copy("pause", program)
+	t.CopyFile("pause", program)
 	return Image{Name: Pause, Tree: t, Entrypoint: []string{"/pause"}}
 }
 
 // NewTorpor makes the image of the static program torpor, at the same place as the Dockerfile.
 func NewTorpor(program string) Image {
 	t := Tree{}
-	t.Copy("torpor", program)
-	t.Dir("tmp", 0o1777, 0)
-	return Image{Name: Torpor, Tree: t, Entrypoint: []string{"/torpor"}, User: id(nobody)}
+	t.CopyFile("torpor", program)
+	t.AddDir("tmp", 0o1777, 0)
+	return Image{Name: Torpor, Tree: t, Entrypoint: []string{"/torpor"}, User: userAndGroup(nobodyUser)}
 }
 
 // NewWebapp makes the image of the static program webapp.
 func NewWebapp(program string) Image {
 	t := Tree{}
-	t.Copy("webapp", program)
-	return Image{Name: Webapp, Tree: t, Entrypoint: []string{"/webapp"}, User: id(nobody)}
+	t.CopyFile("webapp", program)
+	return Image{Name: Webapp, Tree: t, Entrypoint: []string{"/webapp"}, User: userAndGroup(nobodyUser)}
 }
 
 // NewBusybox makes the image of a static busybox.
 func NewBusybox(program string) Image {
-	return Image{Name: Busybox, Tree: base(program), Entrypoint: []string{"/bin/sh"}}
+	return Image{Name: Busybox, Tree: newBaseTree(program), Entrypoint: []string{"/bin/sh"}}
 }
 
 // NewMySQL makes the image of the server that was fetched into the folder server.
 func NewMySQL(server, busybox string) (Image, error) {
-	t := base(busybox)
+	t := newBaseTree(busybox)
 	for name, target := range map[string]string{"lib": "usr/lib", "lib64": "usr/lib64"} {
-		t.Link(name, target)
+		t.AddLink(name, target)
 	}
-	t.Dir("var/lib/mysql", 0o750, mysqlUser)
-	t.Dir("var/lib/mysql-files", 0o750, mysqlUser)
-	t.Dir("run/mysqld", 0o755, mysqlUser)
+	t.AddDir("var/lib/mysql", 0o750, mysqlUser)
+	t.AddDir("var/lib/mysql-files", 0o750, mysqlUser)
+	t.AddDir("run/mysqld", 0o755, mysqlUser)
 	err := t.CopyPrograms(server, "usr/sbin/mysqld", "usr/bin/mysql", "usr/bin/mysqldump", "usr/bin/mysqladmin", "usr/bin/mysqlbinlog",
 		"usr/lib/mysql/plugin/semisync_source.so", "usr/lib/mysql/plugin/semisync_replica.so", "usr/lib/mysql/plugin/mysql_clone.so")
 	if err != nil {
 		return Image{}, err
 	}
 	for _, folder := range []string{"usr/share/mysql/charsets", "usr/share/mysql/english"} {
-		if err := t.CopyAll(folder, filepath.Join(server, folder)); err != nil {
+		if err := t.CopyFolder(folder, filepath.Join(server, folder)); err != nil {
 			return Image{}, err
 		}
 	}
-	return Image{Name: MySQL, Tree: t, Entrypoint: []string{"mysqld"}, User: id(mysqlUser)}, nil
+	return Image{Name: MySQL, Tree: t, Entrypoint: []string{"mysqld"}, User: userAndGroup(mysqlUser)}, nil
 }
 
-// base is a usr-merged tree with a shell, users and places to write to.
-func base(busybox string) Tree {
+// newBaseTree is a usr-merged tree with a shell, users and places to write to.
+func newBaseTree(busybox string) Tree {
 	t := Tree{}
-	t.Copy("usr/bin/busybox", busybox)
-	for _, applet := range applets() {
-		t.Link("usr/bin/"+applet, "busybox")
+	t.CopyFile("usr/bin/busybox", busybox)
+	for _, applet := range busyboxApplets() {
+		t.AddLink("usr/bin/"+applet, "busybox")
 	}
-	t.Link("bin", "usr/bin")
-	t.Link("sbin", "usr/sbin")
-	t.Link("var/run", "../run")
-	t.Dir("usr/sbin", 0o755, 0)
-	t.Dir("tmp", 0o1777, 0)
-	t.Dir("run", 0o1777, 0)
-	t.Dir("root", 0o700, 0)
-	t.Text("etc/passwd", "root:x:0:0:root:/root:/bin/sh\nmysql:x:10000:10000:mysql:/var/lib/mysql:/bin/sh\nnobody:x:65532:65532:nobody:/tmp:/bin/sh\n")
-	t.Text("etc/group", "root:x:0:\nmysql:x:10000:\nnobody:x:65532:\n")
+	t.AddLink("bin", "usr/bin")
+	t.AddLink("sbin", "usr/sbin")
+	t.AddLink("var/run", "../run")
+	t.AddDir("usr/sbin", 0o755, 0)
+	t.AddDir("tmp", 0o1777, 0)
+	t.AddDir("run", 0o1777, 0)
+	t.AddDir("root", 0o700, 0)
+	t.AddText("etc/passwd", "root:x:0:0:root:/root:/bin/sh\nmysql:x:10000:10000:mysql:/var/lib/mysql:/bin/sh\nnobody:x:65532:65532:nobody:/tmp:/bin/sh\n")
+	t.AddText("etc/group", "root:x:0:\nmysql:x:10000:\nnobody:x:65532:\n")
 	return t
 }
 
-func id(user int) string { return strconv.Itoa(user) + ":" + strconv.Itoa(user) }
+func userAndGroup(user int) string { return strconv.Itoa(user) + ":" + strconv.Itoa(user) }
 
-// applets are the tools of busybox that a pod of a test may want.
-func applets() []string {
+// busyboxApplets are the tools of busybox that a pod of a test may want.
+func busyboxApplets() []string {
 	return []string{
 		"awk", "basename", "cat", "chmod", "chown", "cp", "cut", "date", "dd", "df", "dirname", "du", "echo", "env", "expr", "false",
 		"find", "grep", "gunzip", "gzip", "head", "hostname", "httpd", "id", "kill", "ln", "ls", "md5sum", "mkdir", "mktemp", "mv", "nc",

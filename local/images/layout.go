@@ -66,8 +66,8 @@ type index struct {
 	Manifests     []descriptor `json:"manifests"`
 }
 
-// Write makes the OCI layout in the file, in one step.
-func (i Image) Write(file string) error {
+// WriteFile makes the OCI layout in the file, in one step.
+func (i Image) WriteFile(file string) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return fmt.Errorf("make folder of images: %w", err)
 	}
@@ -77,7 +77,7 @@ func (i Image) Write(file string) error {
 	}
 	defer func() { _, _ = layer.Close(), os.Remove(layer.Name()) }()
 	sum := sha256.New()
-	if err := i.Tree.write(io.MultiWriter(layer, sum)); err != nil {
+	if err := i.Tree.writeTar(io.MultiWriter(layer, sum)); err != nil {
 		return err
 	}
 	size, err := layer.Seek(0, io.SeekCurrent)

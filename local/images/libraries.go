@@ -20,17 +20,17 @@ func (t Tree) CopyPrograms(root string, names ...string) error {
 	}
 	queue := make([]string, 0, len(names))
 	for _, name := range names {
-		t.Copy(name, filepath.Join(root, name))
+		t.CopyFile(name, filepath.Join(root, name))
 		queue = append(queue, filepath.Join(root, name))
 	}
 	for len(queue) > 0 {
-		needed, interpreter, err := dynamic(queue[0])
+		needed, interpreter, err := readDynamicSection(queue[0])
 		if err != nil {
 			return err
 		}
 		queue = queue[1:]
 		if interpreter != "" {
-			t.Copy("usr"+interpreter, filepath.Join(root, "usr", interpreter))
+			t.CopyFile("usr"+interpreter, filepath.Join(root, "usr", interpreter))
 		}
 		for _, library := range needed {
 			name := filepath.Join("usr/lib", filepath.Base(folders[0]), library)
@@ -40,15 +40,15 @@ func (t Tree) CopyPrograms(root string, names ...string) error {
 			} else if err != nil {
 				return fmt.Errorf("find a library that an image needs: %w", err)
 			}
-			t.Copy(name, source)
+			t.CopyFile(name, source)
 			queue = append(queue, source)
 		}
 	}
 	return nil
 }
 
-// dynamic reads which libraries a file needs and which dynamic linker it asks for.
-func dynamic(file string) (needed []string, interpreter string, err error) {
+// readDynamicSection reads which libraries a file needs and which dynamic linker it asks for.
+func readDynamicSection(file string) (needed []string, interpreter string, err error) {
 	f, err := elf.Open(file)
 	if err != nil {
 		return nil, "", fmt.Errorf("read the program %s: %w", file, err)

@@ -17,38 +17,38 @@ import (
 )
 
 // Tree is what an image holds, by the path in it, without a slash in front.
-type Tree map[string]entry
+type Tree map[string]treeEntry
 
-// entry is one file of a tree: a copy of Source, a symbolic link, a folder, or a small text.
-type entry struct {
+// treeEntry is one file of a tree: a copy of Source, a symbolic link, a folder, or a small text.
+type treeEntry struct {
 	source, link, text string
 	dir                bool
 	mode               int64
 	owner              int
 }
 
-// Copy takes a file of this machine, with its permissions; a link is followed.
-func (t Tree) Copy(name, source string) { t[name] = entry{source: source} }
+// CopyFile takes a file of this machine, with its permissions; a link is followed.
+func (t Tree) CopyFile(name, source string) { t[name] = treeEntry{source: source} }
 
-// Link makes a symbolic link.
-func (t Tree) Link(name, target string) { t[name] = entry{link: target, mode: 0o777} }
+// AddLink makes a symbolic link.
+func (t Tree) AddLink(name, target string) { t[name] = treeEntry{link: target, mode: 0o777} }
 
-// Dir makes a folder that belongs to the owner.
-func (t Tree) Dir(name string, mode int64, owner int) {
-	t[name] = entry{dir: true, mode: mode, owner: owner}
+// AddDir makes a folder that belongs to the owner.
+func (t Tree) AddDir(name string, mode int64, owner int) {
+	t[name] = treeEntry{dir: true, mode: mode, owner: owner}
 }
 
-// Text makes a small file that everybody may read.
-func (t Tree) Text(name, text string) { t[name] = entry{text: text, mode: 0o644} }
+// AddText makes a small file that everybody may read.
+func (t Tree) AddText(name, text string) { t[name] = treeEntry{text: text, mode: 0o644} }
 
-// CopyAll takes all files below a folder.
-func (t Tree) CopyAll(name, source string) error {
+// CopyFolder takes all files below a folder.
+func (t Tree) CopyFolder(name, source string) error {
 	err := filepath.WalkDir(source, func(file string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
 		below, err := filepath.Rel(source, file)
-		t.Copy(path.Join(name, filepath.ToSlash(below)), file)
+		t.CopyFile(path.Join(name, filepath.ToSlash(below)), file)
 		return err
 	})
 	if err != nil {
@@ -57,11 +57,11 @@ func (t Tree) CopyAll(name, source string) error {
 	return nil
 }
 
-// write puts the tree into a tar file, in the order of the names, so that one tree makes one digest.
-func (t Tree) write(w io.Writer) error {
+// writeTar puts the tree into a tar file, in the order of the names, so that one tree makes one digest.
+func (t Tree) writeTar(w io.Writer) error {
 	out := tar.NewWriter(w)
 	for _, name := range slices.Sorted(maps.Keys(t)) {
-		if err := t[name].write(out, name); err != nil {
+		if err := t[name].writeTar(out, name); err != nil {
 			return fmt.Errorf("put %s into an image: %w", name, err)
 		}
 	}
@@ -71,7 +71,7 @@ func (t Tree) write(w io.Writer) error {
 	return nil
 }
 
-func (e entry) write(out *tar.Writer, name string) error {
+func (e treeEntry) writeTar(out *tar.Writer, name string) error {
 	header := &tar.Header{Name: name, Mode: e.mode, Uid: e.owner, Gid: e.owner, Size: int64(len(e.text)), Typeflag: tar.TypeReg}
 	switch {
 	case e.source != "":

@@ -39,13 +39,13 @@ type Subject struct {
 	Hosts  []string
 }
 
-// Open loads the authority in dir, or makes a new one.
-func Open(dir string) (*Authority, error) {
+// OpenAuthority loads the authority in dir, or makes a new one.
+func OpenAuthority(dir string) (*Authority, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make pki folder: %w", err)
 	}
 	a := &Authority{Dir: dir}
-	key, err := a.Key("ca")
+	key, err := a.LoadOrMakeKey("ca")
 	if err != nil {
 		return nil, err
 	}
@@ -59,16 +59,16 @@ func Open(dir string) (*Authority, error) {
 	}
 	a.cert, err = x509.ParseCertificate(der)
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w; remove the folder to start anew", a.Path("ca.crt"), err)
+		return nil, fmt.Errorf("read %s: %w; remove the folder to start anew", a.FilePath("ca.crt"), err)
 	}
 	return a, nil
 }
 
-// Path is where the named file of this authority lives.
-func (a *Authority) Path(name string) string { return filepath.Join(a.Dir, name) }
+// FilePath is where the named file of this authority lives.
+func (a *Authority) FilePath(name string) string { return filepath.Join(a.Dir, name) }
 
-// Key loads the ECDSA P-256 key NAME.key, or makes it.
-func (a *Authority) Key(name string) (crypto.Signer, error) {
+// LoadOrMakeKey loads the ECDSA P-256 key NAME.key, or makes it.
+func (a *Authority) LoadOrMakeKey(name string) (crypto.Signer, error) {
 	file := name + ".key"
 	der, err := a.read(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -79,14 +79,14 @@ func (a *Authority) Key(name string) (crypto.Signer, error) {
 	}
 	key, err := x509.ParseECPrivateKey(der)
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", a.Path(file), err)
+		return nil, fmt.Errorf("read %s: %w", a.FilePath(file), err)
 	}
 	return key, nil
 }
 
-// PublicKey writes NAME.pub beside NAME.key, as the API server wants it to check service account tokens.
-func (a *Authority) PublicKey(name string) error {
-	key, err := a.Key(name)
+// WritePublicKey writes NAME.pub beside NAME.key, as the API server wants it to check service account tokens.
+func (a *Authority) WritePublicKey(name string) error {
+	key, err := a.LoadOrMakeKey(name)
 	if err != nil {
 		return err
 	}
@@ -97,16 +97,16 @@ func (a *Authority) PublicKey(name string) error {
 	return a.write(name+".pub", "PUBLIC KEY", der)
 }
 
-// Issue writes NAME.crt and NAME.key for the subject, unless they exist already.
-func (a *Authority) Issue(name string, s Subject) error {
-	if _, err := os.Stat(a.Path(name + ".crt")); err == nil {
+// IssueCertificate writes NAME.crt and NAME.key for the subject, unless they exist already.
+func (a *Authority) IssueCertificate(name string, s Subject) error {
+	if _, err := os.Stat(a.FilePath(name + ".crt")); err == nil {
 		return nil
 	}
-	key, err := a.Key(name)
+	key, err := a.LoadOrMakeKey(name)
 	if err != nil {
 		return err
 	}
-	template := certificate(s)
+	template := newTemplate(s)
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
 	if err != nil {
 		return fmt.Errorf("sign certificate %s: %w", name, err)
@@ -114,7 +114,7 @@ func (a *Authority) Issue(name string, s Subject) error {
 	return a.write(name+".crt", "CERTIFICATE", der)
 }
 
-func certificate(s Subject) *x509.Certificate {
+func newTemplate(s Subject) *x509.Certificate {
 	c := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()),
 		Subject:      pkix.Name{CommonName: s.Name, Organization: s.Groups},
@@ -134,7 +134,7 @@ func certificate(s Subject) *x509.Certificate {
 }
 
 func (a *Authority) selfSign() ([]byte, error) {
-	c := certificate(Subject{Name: "torpor-local-ca"})
+	c := newTemplate(Subject{Name: "torpor-local-ca"})
 	c.IsCA, c.BasicConstraintsValid, c.ExtKeyUsage = true, true, nil
 	c.KeyUsage |= x509.KeyUsageCertSign
 	der, err := x509.CreateCertificate(rand.Reader, c, c, a.key.Public(), a.key)
@@ -157,20 +157,20 @@ func (a *Authority) newKey(file string) (crypto.Signer, error) {
 }
 
 func (a *Authority) read(file string) ([]byte, error) {
-	data, err := os.ReadFile(a.Path(file))
+	data, err := os.ReadFile(a.FilePath(file))
 	if err != nil {
 		return nil, err
 	}
 	block, _ := pem.Decode(data)
 	if block == nil {
-		return nil, fmt.Errorf("read %s: expected PEM, found something else; remove the folder to start anew", a.Path(file))
+		return nil, fmt.Errorf("read %s: expected PEM, found something else; remove the folder to start anew", a.FilePath(file))
 	}
 	return block.Bytes, nil
 }
 
 func (a *Authority) write(file, kind string, der []byte) error {
 	data := pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
-	if err := os.WriteFile(a.Path(file), data, 0o600); err != nil {
+	if err := os.WriteFile(a.FilePath(file), data, 0o600); err != nil {
 		return fmt.Errorf("write %s: %w", file, err)
 	}
 	return nil

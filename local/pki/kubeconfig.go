@@ -10,29 +10,29 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Kubeconfig writes NAME.kubeconfig into dir for the certificate issued under that name,
+// WriteKubeconfig writes NAME.kubeconfig into dir for the certificate issued under that name,
 // with everything embedded so that the file can be copied.
-func (a *Authority) Kubeconfig(file, name, server string) error {
+func (a *Authority) WriteKubeconfig(file, name, server string) error {
 	auth := clientcmdapi.NewAuthInfo()
 	var err error
-	if auth.ClientCertificateData, err = os.ReadFile(a.Path(name + ".crt")); err != nil {
+	if auth.ClientCertificateData, err = os.ReadFile(a.FilePath(name + ".crt")); err != nil {
 		return fmt.Errorf("read certificate: %w", err)
 	}
-	if auth.ClientKeyData, err = os.ReadFile(a.Path(name + ".key")); err != nil {
+	if auth.ClientKeyData, err = os.ReadFile(a.FilePath(name + ".key")); err != nil {
 		return fmt.Errorf("read key: %w", err)
 	}
 	return a.writeKubeconfig(file, server, auth)
 }
 
-// BootstrapKubeconfig writes a kubeconfig that only carries a bootstrap token, as a new kubelet gets it.
-func (a *Authority) BootstrapKubeconfig(file, token, server string) error {
+// WriteBootstrapKubeconfig writes a kubeconfig that only carries a bootstrap token, as a new kubelet gets it.
+func (a *Authority) WriteBootstrapKubeconfig(file, token, server string) error {
 	auth := clientcmdapi.NewAuthInfo()
 	auth.Token = token
 	return a.writeKubeconfig(file, server, auth)
 }
 
 func (a *Authority) writeKubeconfig(file, server string, auth *clientcmdapi.AuthInfo) error {
-	ca, err := os.ReadFile(a.Path("ca.crt"))
+	ca, err := os.ReadFile(a.FilePath("ca.crt"))
 	if err != nil {
 		return fmt.Errorf("read ca: %w", err)
 	}

@@ -29,7 +29,7 @@ func (i Identity) KillOrphan(ctx context.Context, marker string) error {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		left := i.orphans(marker)
+		left := i.findOrphans(marker)
 		if len(left) == 0 {
 			return nil
 		}
@@ -45,23 +45,23 @@ func (i Identity) KillOrphan(ctx context.Context, marker string) error {
 	}
 }
 
-func (i Identity) orphans(marker string) []int {
+func (i Identity) findOrphans(marker string) []int {
 	if i.Started == "" {
 		return nil
 	}
-	members, _ := group(i.PID)
-	switch identify(i.PID).Started {
+	members, _ := groupMembers(i.PID)
+	switch readIdentity(i.PID).Started {
 	case i.Started:
 		return members
 	case "":
-		return slices.DeleteFunc(members, func(pid int) bool { return !marked(pid, marker) })
+		return slices.DeleteFunc(members, func(pid int) bool { return !hasMarker(pid, marker) })
 	default:
 		return nil
 	}
 }
 
-// identify reads the start time of a pid, a zombie's too; it is empty for a pid nobody has.
-func identify(pid int) Identity {
+// readIdentity reads the start time of a pid, a zombie's too; it is empty for a pid nobody has.
+func readIdentity(pid int) Identity {
 	stat, ok := readStat(pid)
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if !ok || err != nil {
@@ -70,9 +70,9 @@ func identify(pid int) Identity {
 	return Identity{PID: pid, Started: strings.TrimSpace(string(boot)) + "/" + stat.started}
 }
 
-// group lists the living members of a process group; zombies do not count. The second value is false where the
+// groupMembers lists the living members of a process group; zombies do not count. The second value is false where the
 // platform cannot tell.
-func group(pgid int) ([]int, bool) {
+func groupMembers(pgid int) ([]int, bool) {
 	entries, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil || len(entries) == 0 {
 		return nil, false
@@ -83,32 +83,32 @@ func group(pgid int) ([]int, bool) {
 		if err != nil {
 			continue
 		}
-		if stat, ok := readStat(pid); ok && stat.group == strconv.Itoa(pgid) && !stat.dead() {
+		if stat, ok := readStat(pid); ok && stat.group == strconv.Itoa(pgid) && !stat.isDead() {
 			members = append(members, pid)
 		}
 	}
 	return members, true
 }
 
-func marked(pid int, marker string) bool {
+func hasMarker(pid int, marker string) bool {
 	environ, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
 	return err == nil && slices.Contains(strings.Split(string(environ), "\x00"), MarkerName+"="+marker)
 }
 
-type stat struct{ state, group, started string }
+type processStat struct{ state, group, started string }
 
-func (s stat) dead() bool { return s.state == "Z" || s.state == "X" }
+func (s processStat) isDead() bool { return s.state == "Z" || s.state == "X" }
 
 // readStat reads the third, fifth and 22nd field of /proc/<pid>/stat. The second, the name in brackets, may hold
 // spaces and brackets itself.
-func readStat(pid int) (stat, bool) {
+func readStat(pid int) (processStat, bool) {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
-		return stat{}, false
+		return processStat{}, false
 	}
 	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
 	if len(fields) < 20 {
-		return stat{}, false
+		return processStat{}, false
 	}
-	return stat{state: fields[0], group: fields[2], started: fields[19]}, true
+	return processStat{state: fields[0], group: fields[2], started: fields[19]}, true
 }

@@ -52,10 +52,10 @@ func (s *Starter) Start(c Command) (*Process, error) {
 		defer func() { _ = log.Close() }()
 		cmd.Stdout, cmd.Stderr = log, log
 	}
-	if err := s.do(cmd.Start); err != nil {
+	if err := s.runOnThread(cmd.Start); err != nil {
 		return nil, fmt.Errorf("start %s: %w", c.Argv[0], err)
 	}
-	p := &Process{identity: identify(cmd.Process.Pid), exited: make(chan struct{})}
+	p := &Process{identity: readIdentity(cmd.Process.Pid), exited: make(chan struct{})}
 	go func() {
 		defer close(p.exited)
 		// How a machine ended does not matter: that it ended is all the cloud shows.
@@ -71,20 +71,20 @@ func (p *Process) Identity() Identity { return p.identity }
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 
 // Terminate asks the whole process group to end.
-func (p *Process) Terminate() { _ = p.signal(syscall.SIGTERM) }
+func (p *Process) Terminate() { _ = p.signalGroup(syscall.SIGTERM) }
 
 // Kill ends the whole process group without asking.
-func (p *Process) Kill() { _ = p.signal(syscall.SIGKILL) }
+func (p *Process) Kill() { _ = p.signalGroup(syscall.SIGKILL) }
 
-// Gone tells whether the command is reaped and nothing of its process group runs any more.
-func (p *Process) Gone() bool {
+// IsGone tells whether the command is reaped and nothing of its process group runs any more.
+func (p *Process) IsGone() bool {
 	if !p.hasExited() {
 		return false
 	}
-	if errors.Is(p.signal(0), syscall.ESRCH) {
+	if errors.Is(p.signalGroup(0), syscall.ESRCH) {
 		return true
 	}
-	left, known := group(p.identity.PID)
+	left, known := groupMembers(p.identity.PID)
 	return known && len(left) == 0
 }
 
@@ -97,9 +97,9 @@ func (p *Process) hasExited() bool {
 	}
 }
 
-func (p *Process) signal(sig syscall.Signal) error {
+func (p *Process) signalGroup(sig syscall.Signal) error {
 	// Once the leader is reaped, a process with its pid is a stranger.
-	if p.hasExited() && identify(p.identity.PID).Started != "" {
+	if p.hasExited() && readIdentity(p.identity.PID).Started != "" {
 		return syscall.ESRCH
 	}
 	return syscall.Kill(-p.identity.PID, sig)

@@ -28,11 +28,11 @@ func startSleep(t *testing.T) *Process {
 
 func awaitGone(t *testing.T, p *Process) {
 	t.Helper()
-	until(t, "the process is gone", p.Gone)
+	eventually(t, "the process is gone", p.IsGone)
 }
 
-// until polls with a deadline far above what is waited for.
-func until(t *testing.T, what string, holds func() bool) {
+// eventually polls with a deadline far above what is waited for.
+func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -76,8 +76,8 @@ func TestWithoutItsLeaderOnlyMarkedMembersAreOrphans(t *testing.T) {
 		t.Skip("only /proc tells start times")
 	}
 	p := startSleep(t)
-	until(t, "the leader has started its child", func() bool {
-		members, _ := group(p.Identity().PID)
+	eventually(t, "the leader has started its child", func() bool {
+		members, _ := groupMembers(p.Identity().PID)
 		return len(members) == 2
 	})
 	leader, err := os.FindProcess(p.Identity().PID)
@@ -88,10 +88,10 @@ func TestWithoutItsLeaderOnlyMarkedMembersAreOrphans(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-p.Exited()
-	if left := p.Identity().orphans("i-2"); len(left) != 0 {
+	if left := p.Identity().findOrphans("i-2"); len(left) != 0 {
 		t.Errorf("processes %v of another machine would be killed", left)
 	}
-	if p.Gone() {
+	if p.IsGone() {
 		t.Error("gone while what it started still runs")
 	}
 	if err := p.Identity().KillOrphan(t.Context(), "i-1"); err != nil {

@@ -13,14 +13,14 @@ type Starter struct {
 // NewStarter returns a starter; the caller closes it.
 func NewStarter() *Starter {
 	s := &Starter{work: make(chan func())}
-	go s.run()
+	go s.runStarts()
 	return s
 }
 
 // Close ends the thread and so, on Linux, kills what it started and still runs. Nothing may be started after it.
 func (s *Starter) Close() { close(s.work) }
 
-func (s *Starter) run() {
+func (s *Starter) runStarts() {
 	// Never unlocked: the end of the goroutine is the end of the thread.
 	runtime.LockOSThread()
 	for start := range s.work {
@@ -28,7 +28,7 @@ func (s *Starter) run() {
 	}
 }
 
-func (s *Starter) do(start func() error) error {
+func (s *Starter) runOnThread(start func() error) error {
 	answer := make(chan error, 1)
 	s.work <- func() { answer <- start() }
 	return <-answer

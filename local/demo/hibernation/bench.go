@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/torpor-dev/torpor/local/cluster"
 	"github.com/torpor-dev/torpor/local/figures"
+	"github.com/torpor-dev/torpor/local/targetcluster"
 )
 
 const (
@@ -85,7 +85,7 @@ func (r *run) makeBare() error {
 	if _, err := r.kubectl("delete", "cd", clusterName); err != nil {
 		return err
 	}
-	err := cluster.Bare(r.ctx, cluster.Config{
+	err := targetcluster.CreateBare(r.ctx, targetcluster.Config{
 		Name: bareName, Namespace: "default", Dir: r.path(bareName), HubKubeconfig: r.hubKubeconfig(), Cloud: r.cloudURL,
 		Region: region, AccessKey: accessKey, Nodes: 1, Certificates: time.Hour, Program: r.Local, Version: "4.16.3",
 	}, bareMachines)

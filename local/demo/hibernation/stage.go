@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/torpor-dev/torpor/local/cloud/process"
-	"github.com/torpor-dev/torpor/local/cluster"
 	"github.com/torpor-dev/torpor/local/demo/output"
+	"github.com/torpor-dev/torpor/local/targetcluster"
 )
 
 // run is what stands on the stage, and the telling of it.
@@ -96,7 +96,7 @@ func (r *run) startHubAndCloud() error {
 
 func (r *run) createCluster() error {
 	r.step("Cluster " + clusterName + ": a control-plane machine and two nodes at that cloud")
-	result, err := cluster.Create(r.ctx, cluster.Config{
+	result, err := targetcluster.Create(r.ctx, targetcluster.Config{
 		Name: clusterName, Namespace: "default", Dir: r.clusterDir(), HubKubeconfig: r.hubKubeconfig(),
 		Cloud: r.cloudURL, Region: region, AccessKey: accessKey, Nodes: 2, Certificates: r.Certificates,
 		Heartbeat: 3 * time.Second, Program: r.Local, Version: "4.16.3", Progress: r.saw,

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hollownode
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+)
+
+// retryLimit is how long a request about a pod is repeated.
+const retryLimit = 30 * time.Second
+
+// podRunner are the pods bound to this node.
+type podRunner struct {
+	client kubernetes.Interface
+	config Config
+
+	mu sync.Mutex
+	// waiting are the pods for which a timer runs.
+	waiting map[types.UID]bool
+}
+
+// runPods says of every pod bound to this node that it runs, and lets go of those that are deleted, each as fast as the
+// pod itself says.
+func runPods(ctx context.Context, client kubernetes.Interface, c Config) {
+	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+		o.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", c.Name).String()
+	}))
+	informer := factory.Core().V1().Pods().Informer()
+	p := &podRunner{client: client, config: c, waiting: map[types.UID]bool{}}
+	act := func(obj any) {
+		if pod, ok := obj.(*corev1.Pod); ok {
+			p.handlePod(ctx, pod)
+		}
+	}
+	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: act, UpdateFunc: func(_, obj any) { act(obj) }})
+	if err != nil {
+		return
+	}
+	informer.RunWithContext(ctx)
+}
+
+// handlePod does the next step of a pod; the pod's own change brings it here again.
+func (p *podRunner) handlePod(ctx context.Context, pod *corev1.Pod) {
+	b := readBehaviour(pod)
+	switch {
+	case pod.DeletionTimestamp != nil:
+		p.runOnceAfter(ctx, pod, b.stop, p.deletePod)
+	case pod.Status.Phase == corev1.PodPending || pod.Status.Phase == "":
+		p.runOnceAfter(ctx, pod, 0, func(ctx context.Context, pod *corev1.Pod) {
+			p.reportStatus(ctx, pod, buildPodStatus(pod, p.config.Address, b.start == 0, b.crash))
+		})
+	case !isPodReady(pod) && b.crash == "":
+		p.runOnceAfter(ctx, pod, b.start, func(ctx context.Context, pod *corev1.Pod) {
+			p.reportStatus(ctx, pod, buildPodStatus(pod, p.config.Address, true, ""))
+		})
+	}
+}
+
+// runOnceAfter does something later, once for a pod at a time, and no pod waits for another; a pod that is deleted while it starts
+// is looked at again then.
+func (p *podRunner) runOnceAfter(ctx context.Context, pod *corev1.Pod, delay time.Duration, do func(context.Context, *corev1.Pod)) {
+	key := pod.UID
+	if pod.DeletionTimestamp != nil {
+		key += "/ends"
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.waiting[key] {
+		return
+	}
+	p.waiting[key] = true
+	time.AfterFunc(delay, func() {
+		p.mu.Lock()
+		delete(p.waiting, key)
+		p.mu.Unlock()
+		do(ctx, pod)
+	})
+}
+
+func (p *podRunner) deletePod(ctx context.Context, pod *corev1.Pod) {
+	retryRequest(ctx, func(ctx context.Context) error {
+		return p.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
+			GracePeriodSeconds: new(int64(0)), Preconditions: metav1.NewUIDPreconditions(string(pod.UID)),
+		})
+	})
+}
+
+func (p *podRunner) reportStatus(ctx context.Context, pod *corev1.Pod, s corev1.PodStatus) {
+	after := pod.DeepCopy()
+	after.Status, after.ResourceVersion = s, "" // Nobody else writes this status; the UID tells whether it is still this pod.
+	retryRequest(ctx, func(ctx context.Context) error {
+		_, err := p.client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, after, metav1.UpdateOptions{})
+		return err
+	})
+}
+
+// retryRequest sends a request until it is done, or the pod is gone, or it has been refused for long. A request that is lost has
+// no other event to repeat it: a report and the end of a pod may meet, and a machine may have more work than it can do.
+func retryRequest(ctx context.Context, send func(context.Context) error) {
+	_ = wait.PollUntilContextTimeout(ctx, awaitInterval, retryLimit, true, func(ctx context.Context) (bool, error) {
+		ctx, cancel := context.WithTimeout(ctx, requestLimit)
+		defer cancel()
+		err := send(ctx)
+		return err == nil || k8serrors.IsNotFound(err), nil
+	})
+}
+
+func isPodReady(pod *corev1.Pod) bool {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// buildPodStatus is that of a pod that runs, is ready or not, or whose containers end again and again with a message.
+func buildPodStatus(pod *corev1.Pod, address string, isReady bool, crash string) corev1.PodStatus {
+	now := metav1.Now()
+	isReady = isReady && crash == ""
+	s := corev1.PodStatus{Phase: corev1.PodRunning, HostIP: address, PodIP: address, StartTime: &now}
+	for _, kind := range []corev1.PodConditionType{corev1.PodScheduled, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady} {
+		is := corev1.ConditionTrue
+		if !isReady && (kind == corev1.ContainersReady || kind == corev1.PodReady) {
+			is = corev1.ConditionFalse
+		}
+		s.Conditions = append(s.Conditions, corev1.PodCondition{Type: kind, Status: is, LastTransitionTime: now})
+	}
+	for _, container := range pod.Spec.Containers {
+		one := corev1.ContainerStatus{
+			Name: container.Name, Image: container.Image, Ready: isReady, Started: new(isReady),
+			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}},
+		}
+		if crash != "" {
+			one.RestartCount = 1
+			one.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: "back-off restarting failed container"}}
+			one.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 1, Reason: "Error", Message: crash, FinishedAt: now}
+		}
+		s.ContainerStatuses = append(s.ContainerStatuses, one)
+	}
+	return s
+}

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const limit = 3 * time.Minute
+
+// podCluster is a cluster of this test, driven as a person does.
+type podCluster struct {
+	t                      *testing.T
+	dir, local, parts, sql string
+}
+
+func newPodCluster(t *testing.T) podCluster {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("not root: a real node makes namespaces and mounts")
+	}
+	local, parts, sql := os.Getenv("TORPOR_LOCAL"), os.Getenv("TORPOR_NODE"), os.Getenv("TORPOR_MYSQL")
+	if _, err := os.Stat(filepath.Join(parts, "names/iptables")); err != nil || local == "" {
+		t.Skip("no containerd: TORPOR_LOCAL and TORPOR_NODE are not what make node-parts makes; run make e2e-pods on a Debian machine")
+	}
+	if _, err := os.Stat(filepath.Join(sql, "usr/sbin/mysqld")); err != nil {
+		t.Skip("no MySQL: TORPOR_MYSQL is not what make mysql makes; run make e2e-pods on a Debian machine")
+	}
+	w := podCluster{t: t, dir: filepath.Join(t.TempDir(), "pods"), local: local, parts: parts, sql: sql}
+	w.down() // What something killed has left here earlier is not to be mistaken for the machine's own.
+	return w
+}
+
+func (w podCluster) run(stdin, program string, args ...string) string {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), limit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Stdin = strings.NewReader(stdin)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(w.dir, "admin.kubeconfig"))
+	var problems strings.Builder
+	cmd.Stderr = &problems
+	out, err := cmd.Output()
+	if err != nil {
+		w.t.Fatalf("%s %s: %v\n%s%s", filepath.Base(program), strings.Join(args, " "), err, out, problems.String())
+	}
+	return strings.TrimSpace(string(out))
+}
+
+func (w podCluster) kubectl(args ...string) string {
+	w.t.Helper()
+	return w.run("", filepath.Join(filepath.Dir(w.local), "kubectl"), args...)
+}
+
+func (w podCluster) up() {
+	w.t.Helper()
+	w.run("", w.local, "pods", "up", "--dir", w.dir, "--parts", w.parts, "--mysql", w.sql)
+}
+
+func (w podCluster) down() {
+	w.t.Helper()
+	w.run("", w.local, "pods", "down", "--dir", w.dir)
+}
+
+// query runs a statement in the container of a server.
+func (w podCluster) query(pod, host, statement string) string {
+	w.t.Helper()
+	args := []string{"exec", pod, "-c", "mysqld", "--", "mysql", "-Nr"}
+	if host == "" {
+		return w.kubectl(append(args, "-uroot", "-S/run/mysqld/mysqld.sock", "-e", statement)...)
+	}
+	return w.kubectl(append(args, "-uapp", "-h", host, "-e", statement)...)
+}
+
+func (w podCluster) expect(what, got, want string) {
+	w.t.Helper()
+	if got != want {
+		w.t.Errorf("%s: expected %q, found %q", what, want, got)
+	}
+}
+
+// The steps build on each other, and together they take as long as the slowest test may.
+func TestPods(t *testing.T) {
+	w := newPodCluster(t)
+	before := readTraces(w)
+	w.up()
+	t.Cleanup(func() { _ = exec.Command(w.local, "pods", "down", "--dir", w.dir).Run() })
+	manifest, err := os.ReadFile("testdata/servers.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.run(string(manifest), filepath.Join(filepath.Dir(w.local), "kubectl"), "apply", "-f", "-")
+	w.kubectl("rollout", "status", "statefulset/my", "--timeout=2m")
+	w.expect("phases of the claims", w.kubectl("get", "pvc", "-o", "jsonpath={.items[*].status.phase}"), "Bound Bound Bound")
+	w.expect("user of the server", w.kubectl("exec", "my-0", "-c", "mysqld", "--", "id", "-u"), "10000")
+	for _, pod := range []string{"my-0", "my-1", "my-2"} {
+		w.query(pod, "", "CREATE USER app@'%'; GRANT ALL ON *.* TO app@'%'; CREATE DATABASE kept")
+	}
+	w.expect("a pod finds another by its name", w.query("my-1", "my-2.my.default.svc.cluster.local", "SELECT @@hostname"), "my-2")
+	w.expect("a pod reaches a Service", w.query("my-1", "my-all", "SELECT 1"), "1")
+	w.expectGreeting(w.kubectl("get", "service", "my-all", "-o", "jsonpath={.spec.clusterIP}"))
+	w.expectGreeting(w.kubectl("get", "pod", "my-2", "-o", "jsonpath={.status.podIP}"))
+	w.expectRestart("my-1")
+	w.expectVolumeRemoved()
+	w.down()
+	readTraces(w).expectSame(t, before, "after pods down")
+}
+
+// TestPowerCut kills the process that everything hangs on.
+func TestPowerCut(t *testing.T) {
+	w := newPodCluster(t)
+	before := readTraces(w)
+	w.up()
+	t.Cleanup(func() { _ = exec.Command(w.local, "pods", "down", "--dir", w.dir).Run() })
+	killProcess(t, strings.TrimSpace(readFile(t, w.dir+".pid")))
+	w.up()
+	w.expect("the node of the next start", w.kubectl("get", "nodes", "-o", "jsonpath={.items[*].metadata.name}"), "n1")
+	killProcess(t, strings.TrimSpace(readFile(t, w.dir+".pid")))
+	w.down()
+	readTraces(w).expectSame(t, before, "after a power cut and pods down")
+}
+
+// expectGreeting dials a server from the machine around the node.
+func (w podCluster) expectGreeting(ip string) {
+	w.t.Helper()
+	conn, err := net.DialTimeout("tcp", net.JoinHostPort(ip, "3306"), limit)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	greeting := make([]byte, 64)
+	if _, err := io.ReadAtLeast(conn, greeting, 12); err != nil {
+		w.t.Fatal(err)
+	}
+	if !strings.Contains(string(greeting), "9.7.") {
+		w.t.Errorf("greeting of %s: expected version 9.7, found %q", ip, greeting)
+	}
+}
+
+// expectRestart kills the server in a pod, and expects the kubelet to start it again on the same data.
+func (w podCluster) expectRestart(pod string) {
+	w.t.Helper()
+	uid := w.kubectl("get", "pod", pod, "-o", "jsonpath={.metadata.uid}")
+	pids := findProcesses(func(pid string) bool {
+		groups, _ := os.ReadFile(filepath.Join("/proc", pid, "cgroup"))
+		name, _ := os.ReadFile(filepath.Join("/proc", pid, "comm"))
+		return strings.Contains(string(groups), uid) && string(name) == "mysqld\n"
+	})
+	if len(pids) != 1 {
+		w.t.Fatalf("servers in %s: expected one process, found %v", pod, pids)
+	}
+	killProcess(w.t, pids[0])
+	w.kubectl("wait", "pod/"+pod, "--for=jsonpath={.status.containerStatuses[0].restartCount}=1", "--timeout=2m")
+	w.kubectl("wait", "pod/"+pod, "--for=condition=Ready", "--timeout=2m")
+	w.expect("what was kept", w.query(pod, "", "SHOW DATABASES LIKE 'kept'"), "kept")
+}
+
+// expectVolumeRemoved deletes a claim and expects its volume to go.
+func (w podCluster) expectVolumeRemoved() {
+	w.t.Helper()
+	volume := w.kubectl("get", "pvc", "mysql-data-my-2", "-o", "jsonpath={.spec.volumeName}")
+	w.kubectl("scale", "statefulset/my", "--replicas=2")
+	w.kubectl("wait", "pod/my-2", "--for=delete", "--timeout=2m")
+	w.kubectl("delete", "pvc", "mysql-data-my-2")
+	w.kubectl("wait", "pv/"+volume, "--for=delete", "--timeout=2m")
+	if _, err := os.Stat(filepath.Join(w.dir, "volumes", volume)); err == nil {
+		w.t.Errorf("folder of volume %s: expected none, found one", volume)
+	}
+}
+
+func killProcess(t *testing.T, pid string) {
+	t.Helper()
+	number, err := strconv.Atoi(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(number, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(limit)
+	for syscall.Kill(number, 0) == nil {
+		if status, err := os.ReadFile("/proc/" + pid + "/status"); err == nil && strings.Contains(string(status), "State:\tZ") {
+			return
+		}
+		select {
+		case <-deadline:
+			t.Fatalf("process %s: expected it to end, it runs", pid)
+		case <-tick.C:
+		}
+	}
+}
+
+func findProcesses(wanted func(pid string) bool) []string {
+	folders, _ := filepath.Glob("/proc/[0-9]*")
+	var found []string
+	for _, folder := range folders {
+		if pid := filepath.Base(folder); wanted(pid) {
+			found = append(found, pid)
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+func readFile(t *testing.T, name string) string {
+	t.Helper()
+	data, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	kubeproxy "k8s.io/kubernetes/cmd/kube-proxy/app"
+	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
+
+	"github.com/torpor-dev/torpor/local/background"
+	"github.com/torpor-dev/torpor/local/demo/mysql"
+	"github.com/torpor-dev/torpor/local/images"
+	"github.com/torpor-dev/torpor/local/podcluster"
+	"github.com/torpor-dev/torpor/local/realnode"
+)
+
+// realCommands are those for nodes with real containers, which only Linux has.
+func realCommands() []*cobra.Command {
+	return []*cobra.Command{podsCommand(), nodePartsCommand(), bootNodeCommand(), demoMySQLCommand()}
+}
+
+// connectBridge makes the bridge when a control plane is to serve on it.
+func connectBridge(ctx context.Context, address string) (func() error, error) {
+	if address != realnode.HostAddress {
+		return func() error { return nil }, nil
+	}
+	return realnode.ConnectBridge(ctx)
+}
+
+// programsFolder is the folder of this program, which has the others beside it.
+func programsFolder() (string, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("find this program: %w", err)
+	}
+	return filepath.Dir(program), nil
+}
+
+func (r realNode) runNode(ctx context.Context, out io.Writer) error {
+	folder, err := programsFolder()
+	if err != nil {
+		return err
+	}
+	for _, path := range []*string{&r.dir, &r.controlPlane, &r.parts} {
+		if *path, err = filepath.Abs(*path); err != nil {
+			return fmt.Errorf("resolve folder: %w", err)
+		}
+	}
+	pause := filepath.Join(r.parts, "images", "pause.tar")
+	if err := images.NewPause(filepath.Join(folder, "pause")).WriteFile(pause); err != nil {
+		return err
+	}
+	began := time.Now()
+	c := realnode.Config{Name: r.name, Dir: r.dir, ControlPlane: r.controlPlane, Parts: r.parts, Programs: folder, Images: append(r.images, pause)}
+	return realnode.Run(ctx, c, out, func() { fmt.Fprintf(out, "node %s is Ready after %.1fs\n", r.name, time.Since(began).Seconds()) })
+}
+
+func nodePartsCommand() *cobra.Command {
+	var dir string
+	c := &cobra.Command{
+		Use:     "node-parts",
+		Short:   "Fetch containerd and what a real node needs beside it into a folder; nothing is installed",
+		Example: "  local node-parts --dir .cache/node",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return realnode.FetchParts(c.Context(), dir, c.OutOrStdout())
+		},
+	}
+	c.Flags().StringVar(&dir, "dir", ".cache/node", "folder for the parts")
+	return c
+}
+
+// bootNodeCommand is how a real node starts its first process; nobody else calls it.
+func bootNodeCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:    realnode.BootCommand,
+		Hidden: true,
+		Args:   cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return realnode.Boot(c.Context(), args[0], c.OutOrStdout())
+		},
+	}
+}
+
+var errUnready = errors.New("expected make node-parts and make mysql to have run")
+
+func podsCommand() *cobra.Command {
+	c := &cobra.Command{Use: "pods", Short: "Run a cluster with real pods on this machine, as root"}
+	c.AddCommand(podsUpCommand(), podsDownCommand())
+	return c
+}
+
+func podsUpCommand() *cobra.Command {
+	var c podcluster.Config
+	var foreground bool
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Start a control plane and a real node, with Services, DNS, volumes and images of this tree",
+		Long: `Start a control plane and a real node with containerd, Services, DNS and volumes, and keep them in the background.
+The images are localhost/mysql:9.7, localhost/torpor:dev, localhost/webapp:1 and localhost/busybox:1; use them with imagePullPolicy: IfNotPresent.
+
+Exit codes: 0 when everything stands, 1 otherwise.`,
+		Example: "  local pods up --dir .cache/pods\n  kubectl --kubeconfig .cache/pods/admin.kubeconfig get pods -A\n  local pods down --dir .cache/pods",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var err error
+			if c.Programs, err = programsFolder(); err != nil {
+				return err
+			}
+			c.Out = cmd.OutOrStdout()
+			if foreground {
+				return podcluster.Up(cmd.Context(), c)
+			}
+			return detachPods(cmd, c)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&c.Dir, "dir", "pods", "folder for everything that is made; what an earlier cluster has left there goes first")
+	f.StringVar(&c.Parts, "parts", ".cache/node", "folder that make node-parts has filled")
+	f.StringVar(&c.MySQL, "mysql", ".cache/mysql", "folder that make mysql has filled")
+	f.BoolVar(&foreground, "foreground", false, "stay in the foreground until told to stop")
+	return cmd
+}
+
+func detachPods(cmd *cobra.Command, c podcluster.Config) error {
+	if !realnode.IsFetched(c.Parts) {
+		return errUnready
+	}
+	b, err := background.NewProgram(c.Dir, podcluster.ReadyFile)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(c.Out, "starting a control plane and a real node: about 10 seconds, 20 the first time or after a kill")
+	argv := []string{filepath.Join(c.Programs, "local"), "pods", "up", "--foreground", "--dir", b.Dir, "--parts", c.Parts, "--mysql", c.MySQL}
+	if err := b.Start(cmd.Context(), argv...); err != nil {
+		return err
+	}
+	fmt.Fprintf(c.Out, "real pods can be made. Try:\n\n  export KUBECONFIG=%s/admin.kubeconfig PATH=%s:$PATH\n  kubectl get pods -A\n\nStop everything with: local pods down --dir %s\n", b.Dir, c.Programs, b.Dir)
+	return nil
+}
+
+func podsDownCommand() *cobra.Command {
+	var dir string
+	cmd := &cobra.Command{
+		Use:     "down",
+		Short:   "Stop what pods up has started, and remove what a killed one has left on the machine",
+		Example: "  local pods down --dir .cache/pods",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			b, err := background.NewProgram(dir, podcluster.ReadyFile)
+			if err != nil {
+				return err
+			}
+			if err := b.Stop(cmd.OutOrStdout()); err != nil {
+				return err
+			}
+			return realnode.RemoveLeftovers(cmd.Context())
+		},
+	}
+	cmd.Flags().StringVar(&dir, "dir", "pods", "folder that pods up was given")
+	return cmd
+}
+
+// nodeComponent is the kubelet or kube-proxy, the parts of a real node.
+func nodeComponent(ctx context.Context, name string) *cobra.Command {
+	if name == "kubelet" {
+		return kubelet.NewKubeletCommand(ctx)
+	}
+	return kubeproxy.NewProxyCommand()
+}
+
+// ordinaryImage is what everybody can pull.
+const ordinaryImage = "docker.io/library/mysql:8.4"
+
+func demoMySQLCommand() *cobra.Command {
+	var c mysql.Config
+	cmd := &cobra.Command{
+		Use:   "demo-mysql",
+		Short: "Stop and start the clustering of a real MySQL cluster, and print what was observed",
+		Long: `Stop and start the clustering and the reconciliation of a real MySQL cluster, and print what was observed: with real
+pods on this machine, as root on Debian, or in the cluster of --kubeconfig, in which Torpor has to run.
+
+Exit codes: 0 if all of it was observed, 1 otherwise. Everything that was made is removed in any case.`,
+		Example: "  local demo-mysql --dir .cache/demo-mysql\n  local demo-mysql --kubeconfig ~/.kube/config",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			folder, err := programsFolder()
+			if err != nil {
+				return err
+			}
+			c.Local, c.Out = filepath.Join(folder, "local"), cmd.OutOrStdout()
+			if c.Torpor == "" {
+				c.Torpor = filepath.Join(folder, "torpor")
+			}
+			switch {
+			case c.Image != "":
+			case c.Kubeconfig != "":
+				c.Image = ordinaryImage
+			default:
+				c.Image = "localhost/mysql:9.7"
+			}
+			c.Colour = wantsColour()
+			return mysql.Run(cmd.Context(), c)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&c.Dir, "dir", "demo-mysql", "folder for the cluster with real pods")
+	f.StringVar(&c.Kubeconfig, "kubeconfig", "", "a cluster in which Torpor runs; empty means real pods on this machine")
+	f.StringVar(&c.Image, "image", "", "image of the MySQL server; "+ordinaryImage+" if a kubeconfig is given")
+	f.StringVar(&c.Torpor, "torpor", "", "path of the torpor program; beside this program if empty")
+	f.StringVar(&c.Parts, "parts", ".cache/node", "folder that make node-parts has filled")
+	f.StringVar(&c.MySQL, "mysql", ".cache/mysql", "folder that make mysql has filled")
+	f.StringVar(&c.ConfigDir, "config", "config", "folder with crd in it")
+	return cmd
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package targetcluster
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+)
+
+const (
+	tokenID     = "abcdef"
+	tokenSecret = "bootstrap-token-" + tokenID
+)
+
+// ensureBootstrapToken makes a bootstrap token, or finds the one of an earlier call.
+func ensureBootstrapToken(ctx context.Context, client kubernetes.Interface) (string, error) {
+	secrets := client.CoreV1().Secrets(metav1.NamespaceSystem)
+	existing, err := secrets.Get(ctx, tokenSecret, metav1.GetOptions{})
+	if err == nil {
+		return tokenID + "." + string(existing.Data["token-secret"]), nil
+	}
+	if !k8serrors.IsNotFound(err) {
+		return "", fmt.Errorf("read bootstrap token: %w", err)
+	}
+	random := make([]byte, 8)
+	if _, err := rand.Read(random); err != nil {
+		return "", fmt.Errorf("make bootstrap token: %w", err)
+	}
+	secret := hex.EncodeToString(random)
+	_, err = secrets.Create(ctx, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: tokenSecret, Namespace: metav1.NamespaceSystem},
+		Type:       corev1.SecretTypeBootstrapToken,
+		StringData: map[string]string{
+			"token-id": tokenID, "token-secret": secret,
+			"usage-bootstrap-authentication": "true", "usage-bootstrap-signing": "true",
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return "", fmt.Errorf("create bootstrap token: %w", err)
+	}
+	return tokenID + "." + secret, nil
+}
+
+// bindNodeRoles lets nodes ask for certificates and renew their client certificates by themselves.
+// Nobody approves a first client certificate, and so none after a sleep that outlived it.
+func bindNodeRoles(ctx context.Context, client kubernetes.Interface) error {
+	for _, b := range []struct{ name, role, group string }{
+		{"local-node-bootstrapper", "system:node-bootstrapper", "system:bootstrappers"},
+		{"local-node-renewal", "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient", "system:nodes"},
+	} {
+		_, err := client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: b.name},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: b.role},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: b.group}},
+		}, metav1.CreateOptions{})
+		if err != nil && !k8serrors.IsAlreadyExists(err) {
+			return fmt.Errorf("bind role %s: %w", b.role, err)
+		}
+	}
+	return nil
+}
+
+// awaitNodes approves the first client certificates, as an installer does, until every node is ready.
+func (c Config) awaitNodes(ctx context.Context, client kubernetes.Interface) error {
+	ready, last := 0, error(nil)
+	err := wait.PollUntilContextTimeout(ctx, pollInterval, stepTimeout, true, func(ctx context.Context) (bool, error) {
+		ready, last = approveAndCountReady(ctx, client)
+		return last == nil && ready >= c.Nodes, nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait for %d nodes, found %d ready: %w; their logs are in %s", c.Nodes, ready, errors.Join(err, last), c.Dir)
+	}
+	return nil
+}
+
+// approveAndCountReady approves what waits and counts the nodes that are ready.
+func approveAndCountReady(ctx context.Context, client kubernetes.Interface) (int, error) {
+	if err := approveBootstrap(ctx, client); err != nil {
+		return 0, err
+	}
+	list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return 0, fmt.Errorf("list nodes: %w", err)
+	}
+	ready := 0
+	for _, n := range list.Items {
+		for _, cond := range n.Status.Conditions {
+			if cond.Type == corev1.NodeReady && cond.Status == corev1.ConditionTrue {
+				ready++
+			}
+		}
+	}
+	return ready, nil
+}
+
+func approveBootstrap(ctx context.Context, client kubernetes.Interface) error {
+	list, err := client.CertificatesV1().CertificateSigningRequests().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("list certificate requests: %w", err)
+	}
+	for i := range list.Items {
+		csr := &list.Items[i]
+		if csr.Spec.SignerName != certificatesv1.KubeAPIServerClientKubeletSignerName || csr.Spec.Username != "system:bootstrap:"+tokenID || len(csr.Status.Conditions) > 0 {
+			continue
+		}
+		csr.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{
+			Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "LocalInstaller", Message: "first certificate of a new node",
+		}}
+		if _, err := client.CertificatesV1().CertificateSigningRequests().UpdateApproval(ctx, csr.Name, csr, metav1.UpdateOptions{}); err != nil {
+			return fmt.Errorf("approve: %w", err)
+		}
+	}
+	return nil
+}
