@@ -31,9 +31,9 @@ func TestBreachesAreSeen(t *testing.T) {
 		},
 		"a shell must not reach another feature or a cloud": {
 			at: "internal/hibernation/controller", in: goPackage{Deps: []string{
-				modulePrefix + "internal/hibernation/csr", modulePrefix + "internal/reconcile", modulePrefix + "internal/restart", modulePrefix + "internal/cloud/aws",
+				modulePrefix + "internal/hibernation/csr", modulePrefix + "internal/reconcile", modulePrefix + "internal/cf/process", modulePrefix + "internal/cloud/aws",
 			}},
-			want: []string{"reaches " + modulePrefix + "internal/restart", "reaches " + modulePrefix + "internal/cloud/aws"},
+			want: []string{"reaches " + modulePrefix + "internal/cf/process", "reaches " + modulePrefix + "internal/cloud/aws"},
 		},
 		"a cloud must not reach another cloud": {
 			at: "internal/cloud/aws", in: goPackage{Deps: []string{modulePrefix + "internal/cloud/gcp", modulePrefix + "actuator"}},

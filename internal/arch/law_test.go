@@ -26,7 +26,7 @@ type law struct {
 func laws() []law {
 	var (
 		names    = []string{"api/...", "actuator"}
-		pure     = []string{"internal/hibernation", "internal/mysql/clustering", "internal/mysql/gtid", "internal/mysql/provisioning", "internal/restart", "internal/cf/revision"}
+		pure     = []string{"internal/hibernation", "internal/mysql/clustering", "internal/mysql/gtid", "internal/mysql/provisioning", "internal/cf/revision", "internal/cf/process", "internal/cf/lrp", "internal/cf/podstatus"}
 		clients  = []string{"k8s.io/client-go/...", "sigs.k8s.io/controller-runtime/..."}
 		effects  = []string{"net", "net/http", "os", "os/exec", "log", "log/slog", "context"}
 		decision = law{why: "a decision that sees only values can be tested to the last case", may: names, never: clients, std: effects, timeless: true}
@@ -74,10 +74,23 @@ func laws() []law {
 		},
 		shell.of("internal/mysql/backup/controller/...").reaching("internal/mysql/backup"),
 
+		decision.of("internal/cf"),
 		decision.of("internal/cf/revision"),
-		decision.of("internal/restart").reaching("internal/cf/revision"),
-		shell.of("internal/cf/admission/...").reaching("internal/restart/...").reaching("internal/cf/revision"),
-		shell.of("internal/restart/controller/...").reaching("internal/restart/...").reaching("internal/cf/revision"),
+		decision.of("internal/cf/podstatus").reaching("internal/cf/revision"),
+		decision.of("internal/cf/process").reaching("internal/cf/revision").reaching("internal/cf/podstatus"),
+		decision.of("internal/cf/app").reaching("internal/cf/process").reaching("internal/cf/revision").reaching("internal/cf/podstatus"),
+		decision.of("internal/cf/lrp").reaching("internal/cf/revision"),
+		decision.of("internal/cf/deployment").reaching("internal/cf/revision"),
+		decision.of("internal/cf/orgspace"),
+		decision.of("internal/cf/build"),
+		shell.of("internal/cf/admission/...").reaching("internal/cf/revision").reaching("internal/cf/admission/..."),
+		shell.of("internal/cf/podcache"),
+		shell.of("internal/cf/process/controller").reaching("internal/cf/process").reaching("internal/cf/revision").reaching("internal/cf/podstatus").reaching("internal/cf/podcache"),
+		shell.of("internal/cf/app/controller").reaching("internal/cf/app").reaching("internal/cf/process").reaching("internal/cf/revision").reaching("internal/cf/podstatus"),
+		shell.of("internal/cf/lrp/controller").reaching("internal/cf/lrp").reaching("internal/cf/revision").reaching("internal/cf/podstatus").reaching("internal/cf/podcache"),
+		shell.of("internal/cf/deployment/controller").reaching("internal/cf/deployment").reaching("internal/cf/revision"),
+		shell.of("internal/cf/orgspace/controller").reaching("internal/cf/orgspace"),
+		shell.of("internal/cf/build/controller").reaching("internal/cf/build"),
 
 		{
 			packages: "internal/reconcile", why: "an idiom that knows a feature is no idiom",

@@ -35,14 +35,14 @@ func addAdmission(mgr manager.Manager, o Options) error {
 		return fmt.Errorf("--webhook-address: expected a number after the colon, found %q: %w", text, err)
 	}
 	namespace := cmp.Or(o.Namespace, defaultNamespace)
-	keeper := &certrotation.Keeper{
+	keeper := &certrotation.Rotator{
 		Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Namespace: namespace, Clock: clock.RealClock{},
 		Hosts: []string{webhookService + "." + namespace + ".svc", cmp.Or(host, "localhost")},
 	}
 	server := webhook.NewServer(webhook.Options{Host: host, Port: port, TLSOpts: []func(*tls.Config){
 		func(c *tls.Config) { c.GetCertificate, c.MinVersion = keeper.GetCertificate, tls.VersionTLS13 },
 	}})
-	admission.Register(server, clock.RealClock{})
+	admission.RegisterWebhooks(server, clock.RealClock{})
 	for _, r := range []manager.Runnable{server, keeper} {
 		if err := mgr.Add(r); err != nil {
 			return fmt.Errorf("add the admission of apps: %w", err)

@@ -31,15 +31,17 @@ import (
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/conditional"
+	app "github.com/torpor-dev/torpor/internal/cf/app/controller"
+	build "github.com/torpor-dev/torpor/internal/cf/build/controller"
 	deployment "github.com/torpor-dev/torpor/internal/cf/deployment/controller"
 	lrp "github.com/torpor-dev/torpor/internal/cf/lrp/controller"
+	orgspace "github.com/torpor-dev/torpor/internal/cf/orgspace/controller"
+	process "github.com/torpor-dev/torpor/internal/cf/process/controller"
 	"github.com/torpor-dev/torpor/internal/cloud/aws"
 	hibernation "github.com/torpor-dev/torpor/internal/hibernation/controller"
 	backup "github.com/torpor-dev/torpor/internal/mysql/backup/controller"
 	clustering "github.com/torpor-dev/torpor/internal/mysql/clustering/controller"
 	provisioning "github.com/torpor-dev/torpor/internal/mysql/provisioning/controller"
-	restart "github.com/torpor-dev/torpor/internal/restart/controller"
-	"github.com/torpor-dev/torpor/internal/restart/controller/spaces"
 )
 
 const (
@@ -106,8 +108,8 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 // addFeatures is the list of everything that Torpor does. Each feature runs only while its API is served.
 func addFeatures(mgr manager.Manager, o Options) error {
 	hibernationMetrics, clusteringMetrics, backupMetrics := hibernation.NewMetrics(), clustering.NewMetrics(), backup.NewMetrics()
-	restartMetrics := restart.NewMetrics()
-	for _, m := range []prometheus.Collector{hibernationMetrics, clusteringMetrics, backupMetrics, restartMetrics} {
+	appMetrics, processMetrics := app.NewMetrics(), process.NewMetrics()
+	for _, m := range []prometheus.Collector{hibernationMetrics, clusteringMetrics, backupMetrics, appMetrics, processMetrics} {
 		if err := metrics.Registry.Register(m); err != nil {
 			return fmt.Errorf("register metrics: %w", err)
 		}
@@ -128,10 +130,13 @@ func addFeatures(mgr manager.Manager, o Options) error {
 			Image: o.Image, Clock: clock.RealClock{}, Metrics: backupMetrics,
 		}.SetupWithManager},
 		{"restart", conditional.Served(korifiv1alpha1.CFAppKind(), korifiv1alpha1.CFProcessKind(), korifiv1alpha1.CFBuildKind(),
-			torporv1alpha1.CFDeploymentKind(), eiriniv1.LRPKind()), restart.Controller{Clock: clock.RealClock{}, Metrics: restartMetrics}.SetupWithManager},
+			torporv1alpha1.CFDeploymentKind(), eiriniv1.LRPKind()), setupAll(
+			app.Controller{Clock: clock.RealClock{}, Metrics: appMetrics}.SetupWithManager,
+			process.Controller{Clock: clock.RealClock{}, Metrics: processMetrics}.SetupWithManager,
+		)},
 		{
 			"spaces", conditional.Served(korifiv1alpha1.CFOrgKind(), korifiv1alpha1.CFSpaceKind(), korifiv1alpha1.CFBuildKind(), korifiv1alpha1.CFPackageKind()),
-			spaces.Controller{Clock: clock.RealClock{}}.SetupWithManager,
+			setupAll(orgspace.Controller{Clock: clock.RealClock{}}.SetupWithManager, build.Controller{Clock: clock.RealClock{}}.SetupWithManager),
 		},
 		{
 			"deployments", conditional.Served(korifiv1alpha1.CFAppKind(), torporv1alpha1.CFDeploymentKind()),
@@ -152,6 +157,18 @@ func addFeatures(mgr manager.Manager, o Options) error {
 		return fmt.Errorf("add health check: %w", err)
 	}
 	return nil
+}
+
+// setupAll sets up controllers that start and stop together.
+func setupAll(setups ...conditional.SetupFunc) conditional.SetupFunc {
+	return func(mgr manager.Manager) error {
+		for _, setup := range setups {
+			if err := setup(mgr); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 }
 
 // actuators is the list of clouds. The next cloud is one more line.

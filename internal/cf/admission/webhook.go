@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
-	"github.com/torpor-dev/torpor/internal/restart"
+	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
 // Where the API server asks; config/webhook is generated from the markers below.
@@ -33,44 +33,44 @@ const (
 // +kubebuilder:webhook:path=/mutate-cfapps,mutating=true,failurePolicy=fail,sideEffects=None,groups=korifi.cloudfoundry.org,resources=cfapps,verbs=create;update,versions=v1alpha1,name=mutate-cfapps.torpor.dev,admissionReviewVersions=v1,timeoutSeconds=3,serviceName=torpor-webhook,serviceNamespace=torpor-system
 // +kubebuilder:webhook:path=/validate-cfapps,mutating=false,failurePolicy=fail,sideEffects=None,groups=korifi.cloudfoundry.org,resources=cfapps,verbs=create;update,versions=v1alpha1,name=validate-cfapps.torpor.dev,admissionReviewVersions=v1,timeoutSeconds=3,serviceName=torpor-webhook,serviceNamespace=torpor-system
 
-// Register lets a server answer for CFApps.
-func Register(server webhook.Server, now clock.PassiveClock) {
-	server.Register(mutatePath, Mutating(now))
-	server.Register(validatePath, Validating())
+// RegisterWebhooks lets a server answer for CFApps.
+func RegisterWebhooks(server webhook.Server, now clock.PassiveClock) {
+	server.Register(mutatePath, NewMutatingWebhook(now))
+	server.Register(validatePath, NewValidatingWebhook())
 }
 
-// Mutating writes the annotations that follow from a change.
-func Mutating(now clock.PassiveClock) *admission.Webhook {
+// NewMutatingWebhook writes the annotations that follow from a change.
+func NewMutatingWebhook(now clock.PassiveClock) *admission.Webhook {
 	return &admission.Webhook{Handler: admission.HandlerFunc(func(_ context.Context, r admission.Request) admission.Response {
-		old, updated, err := apps(r)
+		old, updated, err := decodeApps(r)
 		if err != nil {
 			return admission.Errored(http.StatusBadRequest, err)
 		}
-		marks, err := restart.Next(old, updated)
+		marks, err := revision.NextRevision(old, updated)
 		if err != nil {
-			return refused(err)
+			return rejectInvalid(err)
 		}
-		restart.Annotate(old, updated, marks, r.UserInfo.Username, now.Now())
-		return annotated(r.Object.Raw, updated.Annotations)
+		revision.SetRevisionAnnotations(old, updated, marks, r.UserInfo.Username, now.Now())
+		return patchAnnotations(r.Object.Raw, updated.Annotations)
 	})}
 }
 
-// Validating refuses what does not carry the annotations that Mutating writes.
-func Validating() *admission.Webhook {
+// NewValidatingWebhook refuses what does not carry the annotations that Mutating writes.
+func NewValidatingWebhook() *admission.Webhook {
 	return &admission.Webhook{Handler: admission.HandlerFunc(func(_ context.Context, r admission.Request) admission.Response {
-		old, updated, err := apps(r)
+		old, updated, err := decodeApps(r)
 		if err != nil {
 			return admission.Errored(http.StatusBadRequest, err)
 		}
-		if err := restart.Check(old, updated, r.UserInfo.Username); err != nil {
-			return refused(err)
+		if err := revision.ValidateRevision(old, updated, r.UserInfo.Username); err != nil {
+			return rejectInvalid(err)
 		}
 		return admission.Allowed("")
 	})}
 }
 
-// apps are the app before and after; there is none before a creation.
-func apps(r admission.Request) (old, updated *korifiv1alpha1.CFApp, err error) {
+// decodeApps are the app before and after; there is none before a creation.
+func decodeApps(r admission.Request) (old, updated *korifiv1alpha1.CFApp, err error) {
 	updated = &korifiv1alpha1.CFApp{}
 	err = json.Unmarshal(r.Object.Raw, updated)
 	if r.Operation == admissionv1.Update {
@@ -83,8 +83,8 @@ func apps(r admission.Request) (old, updated *korifiv1alpha1.CFApp, err error) {
 	return old, updated, nil
 }
 
-// annotated changes the annotations of an object and nothing else, whatever fields it may have.
-func annotated(raw []byte, annotations map[string]string) admission.Response {
+// patchAnnotations changes the annotations of an object and nothing else, whatever fields it may have.
+func patchAnnotations(raw []byte, annotations map[string]string) admission.Response {
 	var u unstructured.Unstructured
 	if err := u.UnmarshalJSON(raw); err != nil {
 		return admission.Errored(http.StatusBadRequest, fmt.Errorf("read the app: %w", err))
@@ -97,8 +97,8 @@ func annotated(raw []byte, annotations map[string]string) admission.Response {
 	return admission.PatchResponseFromRaw(raw, after)
 }
 
-// refused tells a person what is wrong with the change; it is no lack of rights.
-func refused(err error) admission.Response {
+// rejectInvalid tells a person what is wrong with the change; it is no lack of rights.
+func rejectInvalid(err error) admission.Response {
 	return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Result: &metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid, Message: err.Error(),
 	}}}

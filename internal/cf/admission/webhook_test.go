@@ -59,8 +59,8 @@ func TestAdmission(t *testing.T) {
 func (s *stage) install(t *testing.T) {
 	t.Helper()
 	mux := http.NewServeMux()
-	mux.Handle(mutatePath, Mutating(clock.RealClock{}))
-	mux.Handle(validatePath, Validating())
+	mux.Handle(mutatePath, NewMutatingWebhook(clock.RealClock{}))
+	mux.Handle(validatePath, NewValidatingWebhook())
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.asked.Add(1)
 		if s.down.Load() {

@@ -162,7 +162,7 @@ func (w *testEnv) checkLogHasNoSecrets(t *testing.T) {
 func (w *testEnv) serveAdmission(t *testing.T) {
 	t.Helper()
 	mux := &handlerMux{ServeMux: http.NewServeMux()}
-	admission.Register(mux, clock.RealClock{})
+	admission.RegisterWebhooks(mux, clock.RealClock{})
 	server := httptest.NewTLSServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if w.admissionDown.Load() {
 			http.Error(rw, "down", http.StatusServiceUnavailable)

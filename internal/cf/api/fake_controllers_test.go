@@ -17,9 +17,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
-	"github.com/torpor-dev/torpor/internal/restart"
+	"github.com/torpor-dev/torpor/internal/cf/process"
+	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
 // fakeControllers stands in for the controllers: it makes droplets of builds, and says of processes what they would say whose Pods
@@ -106,17 +108,17 @@ func (p *fakeControllers) reconcileAll(ctx context.Context) {
 
 // recordRevision writes down the revision of an app.
 func (p *fakeControllers) recordRevision(ctx context.Context, app *korifiv1alpha1.CFApp) {
-	revision, _, _ := restart.RevisionOf(app)
+	current, _, _ := revision.FromApp(app)
 	known := app.Status.Restarts
-	if len(known) > 0 && known[0].Revision == revision && known[0].Droplet == app.Annotations[torporv1alpha1.DropletAnnotation] {
+	if len(known) > 0 && known[0].Revision == current && known[0].Droplet == app.Annotations[torporv1alpha1.DropletAnnotation] {
 		return
 	}
-	if len(known) > 0 && known[0].Revision == revision {
+	if len(known) > 0 && known[0].Revision == current {
 		known = known[1:]
 	}
 	at, _ := time.Parse(time.RFC3339, app.Annotations[torporv1alpha1.RevisedAtAnnotation])
 	app.Status.Restarts = slices.Insert(slices.Clone(known), 0, korifiv1alpha1.Restart{
-		Revision: revision, Cause: korifiv1alpha1.RestartCause(app.Annotations[torporv1alpha1.CauseAnnotation]), At: metav1.NewTime(at),
+		Revision: current, Cause: korifiv1alpha1.RestartCause(app.Annotations[torporv1alpha1.CauseAnnotation]), At: metav1.NewTime(at),
 		By: app.Annotations[torporv1alpha1.RevisedByAnnotation], Droplet: app.Annotations[torporv1alpha1.DropletAnnotation],
 	})
 	if newest := &app.Status.Restarts[0]; newest.Cause == "" {
@@ -184,7 +186,7 @@ func (p *fakeControllers) advanceDeployment(ctx context.Context, d *torporv1alph
 		if p.Client.Update(ctx, &app) != nil {
 			return
 		}
-		s.Revision, _, _ = restart.RevisionOf(&app)
+		s.Revision, _, _ = revision.FromApp(&app)
 	case d.Spec.Cancelled:
 		s.Value, s.Reason = torporv1alpha1.FinalizedDeployment, torporv1alpha1.CanceledState
 	case idle:
@@ -196,13 +198,13 @@ func (p *fakeControllers) advanceDeployment(ctx context.Context, d *torporv1alph
 	_ = p.Client.Status().Update(ctx, d)
 }
 
-func setProcessStatus(app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess, crashing bool) {
-	s := &process.Status
-	s.ObservedRevision, _, _ = restart.RevisionOf(app)
+func setProcessStatus(app *korifiv1alpha1.CFApp, p *korifiv1alpha1.CFProcess, crashing bool) {
+	s := &p.Status
+	s.ObservedRevision, _, _ = revision.FromApp(app)
 	ready := metav1.Condition{Type: korifiv1alpha1.ReadyCondition, Status: metav1.ConditionTrue, Reason: korifiv1alpha1.StoppedReason}
 	s.ActualInstances, s.InstancesStatus, s.Revisions = 0, nil, nil
 	if app.Spec.DesiredState == korifiv1alpha1.StartedState {
-		desired := restart.DesiredInstances(process)
+		desired := process.DesiredInstances(p)
 		state, details := korifiv1alpha1.RunningInstance, ""
 		if ready.Reason = korifiv1alpha1.RunningReason; crashing {
 			state, details, ready.Status, ready.Reason = korifiv1alpha1.CrashedInstance, "exit code 1", metav1.ConditionFalse, korifiv1alpha1.StartingReason
@@ -249,13 +251,13 @@ func (w *testEnv) createPodOnNode(t *testing.T, node, space, app, index string) 
 	if err := w.Client.Get(t.Context(), client.ObjectKey{Namespace: space, Name: app}, &a); err != nil {
 		t.Fatal(err)
 	}
-	process := restart.ProcessName(app, korifiv1alpha1.WebProcess)
+	process := revision.ProcessName(app, korifiv1alpha1.WebProcess)
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: space, GenerateName: "shop-", Labels: map[string]string{
 			korifiv1alpha1.AppGUIDLabel: app, korifiv1alpha1.ProcessGUIDLabel: process, korifiv1alpha1.ProcessTypeLabel: korifiv1alpha1.WebProcess,
 			korifiv1alpha1.VersionLabel: a.Annotations[korifiv1alpha1.RevisionAnnotation], appsv1.PodIndexLabel: index,
 		}},
-		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: restart.Container, Image: "shop:1"}}},
+		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: eiriniv1.ApplicationContainer, Image: "shop:1"}}},
 	}
 	w.ExpectCreated(t, pod)
 	return pod.Name

@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
-	"github.com/torpor-dev/torpor/internal/restart"
+	"github.com/torpor-dev/torpor/internal/cf/revision"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
@@ -73,7 +73,7 @@ func (w *testEnv) createManyApps(t *testing.T, spaces []string) {
 					t.Error(err)
 					return
 				}
-				p := &korifiv1alpha1.CFProcess{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: restart.ProcessName(app.Name, "web")}}
+				p := &korifiv1alpha1.CFProcess{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: revision.ProcessName(app.Name, "web")}}
 				p.Spec = korifiv1alpha1.CFProcessSpec{AppRef: korifiv1alpha1.Reference{Name: app.Name}, ProcessType: "web", DesiredInstances: new(int32(3)), MemoryMB: 64, DiskQuotaMB: 64}
 				if err := w.Client.Create(t.Context(), p); err != nil {
 					t.Error(err)

@@ -10,8 +10,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
-	"github.com/torpor-dev/torpor/internal/restart"
+	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
 func TestOf(t *testing.T) {
@@ -52,7 +53,7 @@ func TestOf(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			found := Of(&corev1.Pod{Status: row.status})
+			found := InstanceStatus(&corev1.Pod{Status: row.status})
 			if found.State != row.state || found.Details != row.details || found.Timestamp == nil {
 				t.Errorf("expected %s %q, found %+v", row.state, row.details, found)
 			}
@@ -64,7 +65,7 @@ func TestUnhealthy(t *testing.T) {
 	t.Parallel()
 	began := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 	pod := &corev1.Pod{Spec: corev1.PodSpec{TerminationGracePeriodSeconds: new(int64(10)), Containers: []corev1.Container{{
-		Name: restart.Container, StartupProbe: &corev1.Probe{PeriodSeconds: 1, FailureThreshold: 61},
+		Name: eiriniv1.ApplicationContainer, StartupProbe: &corev1.Probe{PeriodSeconds: 1, FailureThreshold: 61},
 	}}}}
 	const hint = "; it ended about when its port health check had to have succeeded, 1m0s after its start"
 	for name, row := range map[string]struct {
@@ -78,13 +79,13 @@ func TestUnhealthy(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			found := unhealthy(pod, &corev1.ContainerStateTerminated{StartedAt: metav1.NewTime(began), FinishedAt: metav1.NewTime(began.Add(row.lived))})
+			found := describeFailedCheck(pod, &corev1.ContainerStateTerminated{StartedAt: metav1.NewTime(began), FinishedAt: metav1.NewTime(began.Add(row.lived))})
 			if found != row.want {
 				t.Errorf("expected %q, found %q", row.want, found)
 			}
 		})
 	}
-	if found := unhealthy(&corev1.Pod{}, &corev1.ContainerStateTerminated{}); found != "" {
+	if found := describeFailedCheck(&corev1.Pod{}, &corev1.ContainerStateTerminated{}); found != "" {
 		t.Errorf("without a health check: expected nothing, found %q", found)
 	}
 }
@@ -100,14 +101,14 @@ func TestCount(t *testing.T) {
 		}
 		return p
 	}
-	var found []restart.Pods
+	var found []RevisionPods
 	for _, p := range []*corev1.Pod{
 		pod("1", corev1.ConditionTrue, told.Add(time.Minute)), pod("1", corev1.ConditionTrue, told.Add(10*time.Second)),
 		pod("2", corev1.ConditionTrue, time.Time{}), pod("2", corev1.ConditionFalse, time.Time{}), pod("mine", corev1.ConditionTrue, time.Time{}),
 	} {
-		found = Count(found, p)
+		found = CountPod(found, p)
 	}
-	want := []restart.Pods{{Revision: 1, Draining: 2, Since: told}, {Revision: 2, Alive: 2, Ready: 1}, {Revision: restart.UnknownRevision, Alive: 1, Ready: 1}}
+	want := []RevisionPods{{Revision: 1, Draining: 2, Since: told}, {Revision: 2, Alive: 2, Ready: 1}, {Revision: revision.UnknownRevision, Alive: 1, Ready: 1}}
 	if diff := cmp.Diff(want, found); diff != "" {
 		t.Errorf("counts (-want +got):\n%s", diff)
 	}

@@ -48,7 +48,7 @@ func newAuthority(now time.Time) (*authority, error) {
 		Subject: pkix.Name{CommonName: authorityFor}, NotBefore: now.Add(-skew), NotAfter: now.Add(authorityLife),
 		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign,
 	}}
-	raw, err := a.sign(a.cert, key.Public())
+	raw, err := a.signCertificate(a.cert, key.Public())
 	if err != nil {
 		return nil, err
 	}
@@ -58,8 +58,8 @@ func newAuthority(now time.Time) (*authority, error) {
 	return a, nil
 }
 
-// issue makes a serving certificate for hosts, which are names or addresses.
-func (a *authority) issue(now time.Time, hosts ...string) (*tls.Certificate, error) {
+// issueServing makes a serving certificate for hosts, which are names or addresses.
+func (a *authority) issueServing(now time.Time, hosts ...string) (*tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("make a key: %w", err)
@@ -75,7 +75,7 @@ func (a *authority) issue(now time.Time, hosts ...string) (*tls.Certificate, err
 			template.DNSNames = append(template.DNSNames, host)
 		}
 	}
-	raw, err := a.sign(template, key.Public())
+	raw, err := a.signCertificate(template, key.Public())
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +86,7 @@ func (a *authority) issue(now time.Time, hosts ...string) (*tls.Certificate, err
 	return &tls.Certificate{Certificate: [][]byte{raw}, PrivateKey: key, Leaf: leaf}, nil
 }
 
-func (a *authority) sign(template *x509.Certificate, public crypto.PublicKey) ([]byte, error) {
+func (a *authority) signCertificate(template *x509.Certificate, public crypto.PublicKey) ([]byte, error) {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), serialBits))
 	if err != nil {
 		return nil, fmt.Errorf("choose a serial number: %w", err)
@@ -99,23 +99,23 @@ func (a *authority) sign(template *x509.Certificate, public crypto.PublicKey) ([
 	return raw, nil
 }
 
-// encode is the authority as PEM.
-func (a *authority) encode() (cert, key []byte, err error) {
+// encodePEM is the authority as PEM.
+func (a *authority) encodePEM() (cert, key []byte, err error) {
 	raw, err := x509.MarshalPKCS8PrivateKey(a.key)
 	if err != nil {
 		return nil, nil, fmt.Errorf("encode the authority's key: %w", err)
 	}
-	return a.pem(), pem.EncodeToMemory(&pem.Block{Type: privateKey, Bytes: raw}), nil
+	return a.certificatePEM(), pem.EncodeToMemory(&pem.Block{Type: privateKey, Bytes: raw}), nil
 }
 
-func (a *authority) pem() []byte {
+func (a *authority) certificatePEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: certificate, Bytes: a.cert.Raw})
 }
 
 var errNoPair = errors.New("expected a certificate authority and its key as PEM, found something else")
 
-// decode reads an authority that encode has written.
-func decode(cert, key []byte) (*authority, error) {
+// decodeAuthority reads an authority that encode has written.
+func decodeAuthority(cert, key []byte) (*authority, error) {
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errNoPair, err)
@@ -127,15 +127,15 @@ func decode(cert, key []byte) (*authority, error) {
 	return &authority{cert: pair.Leaf, key: signer}, nil
 }
 
-// aged: a third of the certificate's life or less is left.
-func aged(cert *x509.Certificate, now time.Time) bool {
+// needsRenewal: a third of the certificate's life or less is left.
+func needsRenewal(cert *x509.Certificate, now time.Time) bool {
 	life := cert.NotAfter.Sub(cert.NotBefore)
 	return now.After(cert.NotAfter.Add(-life / thirds))
 }
 
-// bundle is the newest authority and those of the old ones that are still valid.
-func bundle(newest *authority, old []byte, now time.Time) []byte {
-	all := newest.pem()
+// trustBundle is the newest authority and those of the old ones that are still valid.
+func trustBundle(newest *authority, old []byte, now time.Time) []byte {
+	all := newest.certificatePEM()
 	for block, rest := pem.Decode(old); block != nil; block, rest = pem.Decode(rest) {
 		cert, err := x509.ParseCertificate(block.Bytes)
 		if err == nil && !bytes.Equal(cert.Raw, newest.cert.Raw) && now.Before(cert.NotAfter) {

@@ -35,8 +35,8 @@ const (
 
 var errNoCertificate = errors.New("expected a serving certificate, found none yet: it is made when the API server answers")
 
-// Keeper keeps the certificate of one replica valid and trusted.
-type Keeper struct {
+// Rotator keeps the certificate of one replica valid and trusted.
+type Rotator struct {
 	// Reader reads past any cache, and Client writes.
 	Reader client.Reader
 	Client client.Client
@@ -52,7 +52,7 @@ type Keeper struct {
 }
 
 // GetCertificate is for the configuration of a TLS server.
-func (k *Keeper) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+func (k *Rotator) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if cert := k.current.Load(); cert != nil {
 		return cert, nil
 	}
@@ -60,16 +60,16 @@ func (k *Keeper) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) 
 }
 
 // NeedLeaderElection is false: every replica answers.
-func (*Keeper) NeedLeaderElection() bool { return false }
+func (*Rotator) NeedLeaderElection() bool { return false }
 
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;create;update
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations;validatingwebhookconfigurations,verbs=get;patch
 
 // Start keeps the certificate until ctx ends. What goes wrong is tried again; the last certificate serves on.
-func (k *Keeper) Start(ctx context.Context) error {
+func (k *Rotator) Start(ctx context.Context) error {
 	for {
 		wait := interval
-		if err := k.sync(ctx); err != nil {
+		if err := k.rotate(ctx); err != nil {
 			if !k8serrors.IsConflict(err) && ctx.Err() == nil {
 				log.FromContext(ctx).Error(err, "The webhook's certificate could not be looked after; it is tried again")
 			}
@@ -83,22 +83,22 @@ func (k *Keeper) Start(ctx context.Context) error {
 	}
 }
 
-// sync is one look at everything. The API server is told of a new authority before anything is signed with it.
-func (k *Keeper) sync(ctx context.Context) error {
+// rotate is one look at everything. The API server is told of a new authority before anything is signed with it.
+func (k *Rotator) rotate(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	ca, trusted, err := k.authority(ctx)
+	ca, trusted, err := k.loadOrCreateAuthority(ctx)
 	if err != nil {
 		return err
 	}
-	if err := k.inject(ctx, trusted); err != nil {
+	if err := k.injectBundles(ctx, trusted); err != nil {
 		return err
 	}
 	now, issuer := k.Clock.Now(), k.issuer.Load()
-	if cert := k.current.Load(); cert != nil && !aged(cert.Leaf, now) && issuer != nil && bytes.Equal(*issuer, ca.cert.Raw) {
+	if cert := k.current.Load(); cert != nil && !needsRenewal(cert.Leaf, now) && issuer != nil && bytes.Equal(*issuer, ca.cert.Raw) {
 		return nil
 	}
-	cert, err := ca.issue(now, k.Hosts...)
+	cert, err := ca.issueServing(now, k.Hosts...)
 	if err != nil {
 		return err
 	}
@@ -107,8 +107,8 @@ func (k *Keeper) sync(ctx context.Context) error {
 	return nil
 }
 
-// authority reads the authority, or makes one where there is none, or none that will do.
-func (k *Keeper) authority(ctx context.Context) (ca *authority, trusted []byte, err error) {
+// loadOrCreateAuthority reads the authority, or makes one where there is none, or none that will do.
+func (k *Rotator) loadOrCreateAuthority(ctx context.Context) (ca *authority, trusted []byte, err error) {
 	var secret corev1.Secret
 	err = k.Reader.Get(ctx, client.ObjectKey{Namespace: k.Namespace, Name: secretName}, &secret)
 	if client.IgnoreNotFound(err) != nil {
@@ -116,16 +116,16 @@ func (k *Keeper) authority(ctx context.Context) (ca *authority, trusted []byte, 
 	}
 	now, missing := k.Clock.Now(), k8serrors.IsNotFound(err)
 	if !missing {
-		ca, err = decode(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])
-		if err == nil && !aged(ca.cert, now) {
-			return ca, bundle(ca, secret.Data[bundleKey], now), nil
+		ca, err = decodeAuthority(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])
+		if err == nil && !needsRenewal(ca.cert, now) {
+			return ca, trustBundle(ca, secret.Data[bundleKey], now), nil
 		}
 	}
 	if ca, err = newAuthority(now); err != nil {
 		return nil, nil, err
 	}
-	trusted = bundle(ca, secret.Data[bundleKey], now)
-	cert, key, err := ca.encode()
+	trusted = trustBundle(ca, secret.Data[bundleKey], now)
+	cert, key, err := ca.encodePEM()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -137,7 +137,7 @@ func (k *Keeper) authority(ctx context.Context) (ca *authority, trusted []byte, 
 		err = k.Client.Update(ctx, &secret)
 	}
 	if k8serrors.IsAlreadyExists(err) || k8serrors.IsConflict(err) {
-		return k.authority(ctx) // Another replica was first, and its authority is as good.
+		return k.loadOrCreateAuthority(ctx) // Another replica was first, and its authority is as good.
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("write the Secret %s: %w", secretName, err)
@@ -145,19 +145,19 @@ func (k *Keeper) authority(ctx context.Context) (ca *authority, trusted []byte, 
 	return ca, trusted, nil
 }
 
-// inject tells the API server whom to trust. Configurations that are not installed are left out.
-func (k *Keeper) inject(ctx context.Context, trusted []byte) error {
+// injectBundles tells the API server whom to trust. Configurations that are not installed are left out.
+func (k *Rotator) injectBundles(ctx context.Context, trusted []byte) error {
 	name := client.ObjectKey{Name: configurationName}
 	mutating := &admissionregistrationv1.MutatingWebhookConfiguration{}
 	validating := &admissionregistrationv1.ValidatingWebhookConfiguration{}
 	return errors.Join(
-		k.injectInto(ctx, name, mutating, func() (configs []*admissionregistrationv1.WebhookClientConfig) {
+		k.injectBundle(ctx, name, mutating, func() (configs []*admissionregistrationv1.WebhookClientConfig) {
 			for i := range mutating.Webhooks {
 				configs = append(configs, &mutating.Webhooks[i].ClientConfig)
 			}
 			return configs
 		}, trusted),
-		k.injectInto(ctx, name, validating, func() (configs []*admissionregistrationv1.WebhookClientConfig) {
+		k.injectBundle(ctx, name, validating, func() (configs []*admissionregistrationv1.WebhookClientConfig) {
 			for i := range validating.Webhooks {
 				configs = append(configs, &validating.Webhooks[i].ClientConfig)
 			}
@@ -166,7 +166,7 @@ func (k *Keeper) inject(ctx context.Context, trusted []byte) error {
 	)
 }
 
-func (k *Keeper) injectInto(ctx context.Context, name client.ObjectKey, obj client.Object,
+func (k *Rotator) injectBundle(ctx context.Context, name client.ObjectKey, obj client.Object,
 	configs func() []*admissionregistrationv1.WebhookClientConfig, trusted []byte,
 ) error {
 	err := k.Reader.Get(ctx, name, obj)

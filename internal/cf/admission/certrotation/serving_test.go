@@ -24,8 +24,8 @@ func TestKeeper(t *testing.T) {
 	hub := testenv.StartAPIServer(t)
 	namespace := hub.CreateNamespace(t)
 	now := clocktesting.NewFakeClock(time.Now())
-	replica := func() *Keeper {
-		return &Keeper{Reader: hub.Client, Client: hub.Client, Namespace: namespace, Hosts: []string{host, "127.0.0.1"}, Clock: now}
+	replica := func() *Rotator {
+		return &Rotator{Reader: hub.Client, Client: hub.Client, Namespace: namespace, Hosts: []string{host, "127.0.0.1"}, Clock: now}
 	}
 	first, second := replica(), replica()
 	if _, err := first.GetCertificate(nil); err == nil {
@@ -43,8 +43,8 @@ func TestKeeper(t *testing.T) {
 	}
 	sync := func() {
 		t.Helper()
-		for _, k := range []*Keeper{first, second} {
-			if err := k.sync(t.Context()); err != nil {
+		for _, k := range []*Rotator{first, second} {
+			if err := k.rotate(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -54,7 +54,7 @@ func TestKeeper(t *testing.T) {
 	}
 	trusted := func() {
 		t.Helper()
-		for name, k := range map[string]*Keeper{"first": first, "second": second} {
+		for name, k := range map[string]*Rotator{"first": first, "second": second} {
 			verify(t, name, k, config.Webhooks[0].ClientConfig.CABundle, now.Now())
 		}
 	}
@@ -98,7 +98,7 @@ func TestKeeper(t *testing.T) {
 	trusted()
 }
 
-func verify(t *testing.T, name string, k *Keeper, bundle []byte, now time.Time) {
+func verify(t *testing.T, name string, k *Rotator, bundle []byte, now time.Time) {
 	t.Helper()
 	cert, err := k.GetCertificate(nil)
 	if err != nil {
@@ -129,23 +129,23 @@ func TestDecodeRefusesWhatIsNoAuthority(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cert, key, err := ca.encode()
+	cert, key, err := ca.encodePEM()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := decode(cert, key); err != nil {
+	if _, err := decodeAuthority(cert, key); err != nil {
 		t.Errorf("expected what was encoded to be read, found %v", err)
 	}
 	other, err := newAuthority(time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
-	foreign, _, err := other.encode()
+	foreign, _, err := other.encodePEM()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, pair := range map[string][2][]byte{"nothing": {}, "another's key": {foreign, key}, "no PEM": {[]byte("x"), []byte("y")}} {
-		if _, err := decode(pair[0], pair[1]); err == nil {
+		if _, err := decodeAuthority(pair[0], pair[1]); err == nil {
 			t.Errorf("%s: expected an error, found none", name)
 		}
 	}

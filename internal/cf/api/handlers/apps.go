@@ -14,7 +14,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/payloads"
 	"github.com/torpor-dev/torpor/internal/cf/api/presenter"
 	"github.com/torpor-dev/torpor/internal/cf/api/repositories"
-	"github.com/torpor-dev/torpor/internal/restart"
+	"github.com/torpor-dev/torpor/internal/cf/lrp"
+	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
 func listApps(ctx context.Context, c *Request) (Response, error) {
@@ -134,10 +135,10 @@ func getAppEnvironment(ctx context.Context, c *Request) (Response, error) {
 		return Response{}, err
 	}
 	empty := map[string]string{}
-	revision, _, _ := restart.RevisionOf(found)
+	current, _, _ := revision.FromApp(found)
 	return ok(map[string]any{
 		"environment_variables": vars, "staging_env_json": empty, "running_env_json": empty, "system_env_json": empty,
-		"application_env_json": map[string]any{"VCAP_APPLICATION": restart.Application(found.Name, found.Spec.DisplayName, found.Namespace, restart.FormatRevision(revision))},
+		"application_env_json": map[string]any{"VCAP_APPLICATION": lrp.VCAPApplication(found.Name, found.Spec.DisplayName, found.Namespace, revision.FormatRevision(current))},
 	})
 }
 

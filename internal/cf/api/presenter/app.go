@@ -11,7 +11,7 @@ import (
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
-	"github.com/torpor-dev/torpor/internal/restart"
+	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
 // App is an app of CF v3, with its revision, which is Torpor's own.
@@ -56,10 +56,10 @@ type LifecycleData struct {
 // ForApp shows an app. base is the API's own address.
 func ForApp(base string, app *korifiv1alpha1.CFApp) App {
 	self := base + "/v3/apps/" + app.Name
-	revision, _, _ := restart.RevisionOf(app)
+	current, _, _ := revision.FromApp(app)
 	return App{
 		GUID: app.Name, CreatedAt: FormatTime(app.CreationTimestamp.Time), UpdatedAt: updatedAt(app), Name: app.Spec.DisplayName,
-		State: string(app.Spec.DesiredState), Revision: revision, Lifecycle: lifecycleOf(app.Spec.Lifecycle),
+		State: string(app.Spec.DesiredState), Revision: current, Lifecycle: lifecycleOf(app.Spec.Lifecycle),
 		Relationships: AppRelationships{Space: RelationshipTo(app.Namespace), CurrentDroplet: RelationshipTo(currentDroplet(app))},
 		Links:         AppLinks{Self: Link{HRef: self}, Space: Link{HRef: base + "/v3/spaces/" + app.Namespace}, Processes: Link{HRef: self + "/processes"}},
 	}
@@ -84,8 +84,8 @@ type AppRevision struct {
 }
 
 // RevisionGUID is the GUID of a revision of an app.
-func RevisionGUID(app string, revision int64) string {
-	return app + "-" + restart.FormatRevision(revision)
+func RevisionGUID(app string, number int64) string {
+	return app + "-" + revision.FormatRevision(number)
 }
 
 // ForRevisions are the revisions of an app that are still known, the newest first.
@@ -110,7 +110,7 @@ func ForRevisions(base string, app *korifiv1alpha1.CFApp) []AppRevision {
 // first one, whose droplet is forgotten if the second began before anybody could write it down.
 func knownRevisions(app *korifiv1alpha1.CFApp) []korifiv1alpha1.Restart {
 	known := slices.Clone(app.Status.Restarts)
-	if current, _, _ := restart.RevisionOf(app); len(known) == 0 || known[0].Revision < current {
+	if current, _, _ := revision.FromApp(app); len(known) == 0 || known[0].Revision < current {
 		now := korifiv1alpha1.Restart{
 			Revision: current, Cause: korifiv1alpha1.RestartCause(app.Annotations[torporv1alpha1.CauseAnnotation]), At: app.CreationTimestamp,
 			By: app.Annotations[torporv1alpha1.RevisedByAnnotation], Droplet: cmp.Or(app.Annotations[torporv1alpha1.DropletAnnotation], currentDroplet(app)),

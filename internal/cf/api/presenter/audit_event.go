@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
-	"github.com/torpor-dev/torpor/internal/restart"
+	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
 // AuditEvent is an audit event of CF v3.
@@ -50,7 +50,7 @@ func ForAuditEvents(app *korifiv1alpha1.CFApp, told []corev1.Event) []AuditEvent
 		}
 		all = append(all, AuditEvent{
 			GUID: RevisionGUID(app.Name, r.Revision), Type: kinds[r.Cause], Actor: EventParty{GUID: r.By, Type: "user", Name: r.By}, Target: target,
-			Data: map[string]string{"revision": restart.FormatRevision(r.Revision), "droplet": r.Droplet}, Space: space, at: r.At.Time,
+			Data: map[string]string{"revision": revision.FormatRevision(r.Revision), "droplet": r.Droplet}, Space: space, at: r.At.Time,
 		})
 	}
 	for i := range told {

@@ -11,7 +11,7 @@ import (
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/api/payloads"
-	"github.com/torpor-dev/torpor/internal/restart"
+	"github.com/torpor-dev/torpor/internal/cf/process"
 )
 
 // ManifestDiff is what a manifest would change.
@@ -69,7 +69,7 @@ func manifestProcessOf(all []*korifiv1alpha1.CFProcess, kind string) payloads.Ma
 	p, check := all[i], healthCheckOf(all[i])
 	size := func(mb int64) string { return fmt.Sprintf("%dM", mb) }
 	now := payloads.ManifestProcess{
-		Type: kind, Instances: new(restart.DesiredInstances(p)), Memory: size(p.Spec.MemoryMB), DiskQuota: size(p.Spec.DiskQuotaMB),
+		Type: kind, Instances: new(process.DesiredInstances(p)), Memory: size(p.Spec.MemoryMB), DiskQuota: size(p.Spec.DiskQuotaMB),
 		DiskQuotaOfClients: size(p.Spec.DiskQuotaMB), HealthCheckType: check.Type, HealthCheckHTTPEndpoint: p.Spec.HealthCheck.Data.HTTPEndpoint,
 		Timeout: check.Data.Timeout, HealthCheckInvocationTimeout: check.Data.InvocationTimeout,
 	}

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
-	"github.com/torpor-dev/torpor/internal/restart"
+	"github.com/torpor-dev/torpor/internal/cf/process"
 )
 
 // Process is a process of CF v3.
@@ -70,7 +70,7 @@ func ForProcess(base string, p *korifiv1alpha1.CFProcess) Process {
 	}
 	shown := Process{
 		GUID: p.Name, CreatedAt: FormatTime(p.CreationTimestamp.Time), UpdatedAt: updatedAt(p), Version: p.Name, Type: p.Spec.ProcessType,
-		Instances: restart.DesiredInstances(p), MemoryInMB: p.Spec.MemoryMB, DiskInMB: p.Spec.DiskQuotaMB, LogRateLimit: -1,
+		Instances: process.DesiredInstances(p), MemoryInMB: p.Spec.MemoryMB, DiskInMB: p.Spec.DiskQuotaMB, LogRateLimit: -1,
 		HealthCheck:   healthCheckOf(p),
 		Relationships: ProcessRelationships{App: RelationshipTo(p.Spec.AppRef.Name)},
 		Links: ProcessLinks{

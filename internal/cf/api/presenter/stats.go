@@ -9,7 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
-	"github.com/torpor-dev/torpor/internal/restart"
+	"github.com/torpor-dev/torpor/internal/cf/process"
+	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
 const mebibyte = 1 << 20
@@ -24,17 +25,17 @@ type Instance struct {
 
 // ListInstances are as many as are wanted, always: a client takes no rows for an app that has nothing to wait for. What the
 // process reports counts only if it is of the app's current revision; whatever else may still run is of no interest.
-func ListInstances(app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess) []Instance {
-	all := make([]Instance, restart.DesiredInstances(process))
+func ListInstances(app *korifiv1alpha1.CFApp, p *korifiv1alpha1.CFProcess) []Instance {
+	all := make([]Instance, process.DesiredInstances(p))
 	started := app.Spec.DesiredState == korifiv1alpha1.StartedState
-	current := started && reportsCurrentRevision(app, process)
+	current := started && reportsCurrentRevision(app, p)
 	why := ""
 	if current {
-		why = waitingMessage(process)
+		why = waitingMessage(p)
 	}
 	for i := range all {
 		all[i] = Instance{Index: int32(i), State: korifiv1alpha1.DownInstance, Details: why}
-		known, ok := process.Status.InstancesStatus[strconv.Itoa(i)]
+		known, ok := p.Status.InstancesStatus[strconv.Itoa(i)]
 		if !current || !ok {
 			continue
 		}
@@ -48,8 +49,8 @@ func ListInstances(app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess)
 
 // reportsCurrentRevision says that the status of a process is about the app's current revision.
 func reportsCurrentRevision(app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess) bool {
-	revision, _, unreadable := restart.RevisionOf(app)
-	return unreadable == "" && process.Status.ObservedRevision == revision && meta.FindStatusCondition(process.Status.Conditions, korifiv1alpha1.ReadyCondition) != nil
+	current, _, unreadable := revision.FromApp(app)
+	return unreadable == "" && process.Status.ObservedRevision == current && meta.FindStatusCondition(process.Status.Conditions, korifiv1alpha1.ReadyCondition) != nil
 }
 
 // waitingMessage is what an instance that has no Pod waits for.

@@ -14,7 +14,7 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
 	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
-	"github.com/torpor-dev/torpor/internal/restart"
+	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
 const (
@@ -61,7 +61,7 @@ func (s *Store) CreateApp(ctx context.Context, caller *authorization.Caller, n C
 
 // CreateProcess makes a process unless the app's controller was faster.
 func (s *Store) CreateProcess(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, kind string) (*korifiv1alpha1.CFProcess, error) {
-	p := &korifiv1alpha1.CFProcess{ObjectMeta: ownedByApp(app, restart.ProcessName(app.Name, kind))}
+	p := &korifiv1alpha1.CFProcess{ObjectMeta: ownedByApp(app, revision.ProcessName(app.Name, kind))}
 	p.Labels[korifiv1alpha1.ProcessGUIDLabel], p.Labels[korifiv1alpha1.ProcessTypeLabel] = p.Name, kind
 	p.Spec = korifiv1alpha1.CFProcessSpec{
 		AppRef: korifiv1alpha1.Reference{Name: app.Name}, ProcessType: kind, MemoryMB: defaultMemoryMB, DiskQuotaMB: defaultDiskMB,

@@ -19,13 +19,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
 	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
 	"github.com/torpor-dev/torpor/internal/cf/api/presenter"
 	"github.com/torpor-dev/torpor/internal/cf/revision"
-	"github.com/torpor-dev/torpor/internal/restart"
 )
 
 const (
@@ -41,7 +41,7 @@ const (
 func (s *Store) DeleteInstance(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess, index string) error {
 	var pods corev1.PodList
 	if err := caller.Client.List(ctx, &pods, client.InNamespace(app.Namespace), client.MatchingLabels{
-		korifiv1alpha1.ProcessGUIDLabel: process.Name, korifiv1alpha1.VersionLabel: restart.FormatRevision(runningRevision(app, process)), appsv1.PodIndexLabel: index,
+		korifiv1alpha1.ProcessGUIDLabel: process.Name, korifiv1alpha1.VersionLabel: revision.FormatRevision(runningRevision(app, process)), appsv1.PodIndexLabel: index,
 	}); err != nil {
 		return apierrors.FromError(err, InstanceResourceType)
 	}
@@ -61,7 +61,7 @@ func (s *Store) DeleteInstance(ctx context.Context, caller *authorization.Caller
 // runningRevision returns the revision whose instances people see: the app's, or the one that came back when its deployment
 // was cancelled.
 func runningRevision(app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess) int64 {
-	current, lastStop, _ := restart.RevisionOf(app)
+	current, lastStop, _ := revision.FromApp(app)
 	deployment := app.Annotations[torporv1alpha1.DeploymentAnnotation]
 	cancelled := deployment != "" && app.Annotations[torporv1alpha1.CancelledDeploymentAnnotation] == deployment
 	var existing []int64
@@ -159,7 +159,7 @@ func (s *Store) ReadLogs(ctx context.Context, caller *authorization.Caller, app 
 
 // readPodLog are those of the container that runs, and before them those of the one that ended before it: a crash is told there.
 func readPodLog(ctx context.Context, caller *authorization.Caller, pod *corev1.Pod, since time.Time, last *int64) ([]presenter.Line, error) {
-	o := &corev1.PodLogOptions{Container: restart.Container, Timestamps: true, TailLines: last, LimitBytes: new(int64(maxLogBytes))}
+	o := &corev1.PodLogOptions{Container: eiriniv1.ApplicationContainer, Timestamps: true, TailLines: last, LimitBytes: new(int64(maxLogBytes))}
 	if since.After(time.Unix(0, 0)) {
 		o.SinceTime = new(metav1.NewTime(since))
 	}

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controller turns CFDeployments into new revisions of their apps, and tells how far they are.
+// Package controller turns CFDeployments into new revisions of their apps, and reports how far they are.
 package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,6 +22,7 @@ import (
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cf/deployment"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
@@ -52,7 +55,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	err := builder.ControllerManagedBy(mgr).
 		Named(Name).
 		For(&torporv1alpha1.CFDeployment{}).
-		Watches(&korifiv1alpha1.CFApp{}, handler.EnqueueRequestsFromMapFunc(c.deploymentsOf)).
+		Watches(&korifiv1alpha1.CFApp{}, handler.EnqueueRequestsFromMapFunc(c.deploymentsForApp)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, ReconciliationTimeout: passTimeout}).
 		Complete(&reconcile.Reconciler[*torporv1alpha1.CFDeployment]{
 			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name),
@@ -65,8 +68,8 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	return nil
 }
 
-// deploymentsOf maps an app to its deployments that are not over.
-func (c Controller) deploymentsOf(ctx context.Context, app client.Object) []ctrl.Request {
+// deploymentsForApp maps an app to its deployments that are not over.
+func (c Controller) deploymentsForApp(ctx context.Context, app client.Object) []ctrl.Request {
 	var list torporv1alpha1.CFDeploymentList
 	if err := c.client.List(ctx, &list, client.InNamespace(app.GetNamespace())); err != nil {
 		return nil
@@ -82,41 +85,41 @@ func (c Controller) deploymentsOf(ctx context.Context, app client.Object) []ctrl
 
 // step is one pass.
 func (c Controller) step(ctx context.Context, d *torporv1alpha1.CFDeployment) (reconcile.Outcome, error) {
-	if d.Status.Value == torporv1alpha1.FinalizedDeployment || !d.DeletionTimestamp.IsZero() {
-		d.Status.ObservedGeneration = d.Generation
-		return reconcile.Outcome{Why: "over"}, c.prune(ctx, d)
-	}
 	seen, err := c.observe(ctx, d)
 	if err != nil {
 		return reconcile.Outcome{}, err
 	}
-	p := decide(seen)
-	out := reconcile.Outcome{Why: p.why}
-	if p.change != nil {
-		stale, err := c.patch(ctx, seen.app, p.change)
-		if stale || err != nil {
-			return reconcile.Outcome{After: staleRetry, Why: p.why}, err
-		}
+	plan := deployment.Decide(seen)
+	stale, err := c.act(ctx, seen, plan)
+	if stale || err != nil {
+		return reconcile.Outcome{After: staleRetry, Why: plan.Why}, err
 	}
-	if p.again {
+	c.report(d, seen, plan)
+	out := reconcile.Outcome{Why: plan.Why}
+	if plan.LookAgain {
 		out.After = staleRetry
 	}
-	c.report(d, seen, p)
 	return out, nil
 }
 
 // observe reads the app and whether a later deployment has taken over.
-func (c Controller) observe(ctx context.Context, d *torporv1alpha1.CFDeployment) (observation, error) {
-	o := observation{deployment: d, app: &korifiv1alpha1.CFApp{}}
-	err := c.client.Get(ctx, client.ObjectKey{Namespace: d.Namespace, Name: d.Spec.AppRef.Name}, o.app)
+func (c Controller) observe(ctx context.Context, d *torporv1alpha1.CFDeployment) (deployment.Observed, error) {
+	o := deployment.Observed{Deployment: d}
+	if deployment.IsOver(d) {
+		var err error
+		o.Finished, err = c.listFinished(ctx, d)
+		return o, err
+	}
+	var app korifiv1alpha1.CFApp
+	err := c.client.Get(ctx, client.ObjectKey{Namespace: d.Namespace, Name: d.Spec.AppRef.Name}, &app)
 	if k8serrors.IsNotFound(err) {
-		o.app = nil
 		return o, nil
 	}
 	if err != nil {
 		return o, fmt.Errorf("read the app: %w", err)
 	}
-	name := o.app.Annotations[torporv1alpha1.DeploymentAnnotation]
+	o.App = &app
+	name := app.Annotations[torporv1alpha1.DeploymentAnnotation]
 	if name == "" || name == d.Name {
 		return o, nil
 	}
@@ -125,20 +128,45 @@ func (c Controller) observe(ctx context.Context, d *torporv1alpha1.CFDeployment)
 	if client.IgnoreNotFound(err) != nil {
 		return o, fmt.Errorf("read the app's deployment: %w", err)
 	}
-	o.later = err == nil && d.CreationTimestamp.Before(&other.CreationTimestamp)
+	o.HasLaterDeployment = err == nil && d.CreationTimestamp.Before(&other.CreationTimestamp)
 	return o, nil
 }
 
-// patch changes the app if nobody else has.
-func (c Controller) patch(ctx context.Context, app *korifiv1alpha1.CFApp, change func(*korifiv1alpha1.CFApp)) (stale bool, err error) {
+// listFinished lists the finished deployments of the same app.
+func (c Controller) listFinished(ctx context.Context, d *torporv1alpha1.CFDeployment) ([]torporv1alpha1.CFDeployment, error) {
+	var list torporv1alpha1.CFDeploymentList
+	if err := c.client.List(ctx, &list, client.InNamespace(d.Namespace)); err != nil {
+		return nil, fmt.Errorf("list the app's deployments: %w", err)
+	}
+	return slices.DeleteFunc(list.Items, func(other torporv1alpha1.CFDeployment) bool { return !deployment.IsFinishedSibling(d, &other) }), nil
+}
+
+// act does what was decided. The view is stale if the app was changed since it was read: then nothing is done.
+func (c Controller) act(ctx context.Context, seen deployment.Observed, plan deployment.Plan) (stale bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
-	after := app.DeepCopy()
-	if after.Annotations == nil {
-		after.Annotations = map[string]string{}
+	switch plan.Do {
+	case deployment.BeginRevision, deployment.CancelRevision:
+		return c.changeApp(ctx, seen, plan.Do)
+	case deployment.DeleteExpired:
+		var errs []error
+		for i := range plan.Expired {
+			expired := &plan.Expired[i]
+			errs = append(errs, client.IgnoreNotFound(c.client.Delete(ctx, expired, client.Preconditions{UID: new(expired.UID)})))
+		}
+		if err := errors.Join(errs...); err != nil {
+			return false, fmt.Errorf("delete deployments that are over: %w", err)
+		}
+	case deployment.DoNothing:
 	}
-	change(after)
-	err = c.client.Patch(ctx, after, client.MergeFromWithOptions(app, client.MergeFromWithOptimisticLock{}), client.FieldOwner(Name))
+	return false, nil
+}
+
+// changeApp changes the app if nobody else has since it was read.
+func (c Controller) changeApp(ctx context.Context, seen deployment.Observed, do deployment.Action) (stale bool, err error) {
+	after := seen.App.DeepCopy()
+	deployment.ChangeApp(after, seen.Deployment, do)
+	err = c.client.Patch(ctx, after, client.MergeFromWithOptions(seen.App, client.MergeFromWithOptimisticLock{}), client.FieldOwner(Name))
 	if k8serrors.IsConflict(err) || k8serrors.IsNotFound(err) {
 		return true, nil
 	}
@@ -148,23 +176,27 @@ func (c Controller) patch(ctx context.Context, app *korifiv1alpha1.CFApp, change
 	return false, nil
 }
 
-func (c Controller) report(d *torporv1alpha1.CFDeployment, o observation, p plan) {
+// report writes how far the deployment is into its status. One that is over keeps what it reported last.
+func (c Controller) report(d *torporv1alpha1.CFDeployment, seen deployment.Observed, plan deployment.Plan) {
 	status := &d.Status
-	if status.Reason != p.state {
+	if status.ObservedGeneration = d.Generation; deployment.IsOver(d) {
+		return
+	}
+	if status.Reason != plan.State {
 		status.LastChange = new(metav1.NewTime(c.Clock.Now()))
 	}
-	status.ObservedGeneration, status.Reason, status.Message = d.Generation, p.state, p.why
+	status.Reason, status.Message = plan.State, plan.Why
 	status.Value = torporv1alpha1.ActiveDeployment
-	switch p.state {
+	switch plan.State {
 	case torporv1alpha1.DeployedState, torporv1alpha1.CanceledState, torporv1alpha1.SupersededState:
 		status.Value = torporv1alpha1.FinalizedDeployment
 	case torporv1alpha1.DeployingState, torporv1alpha1.PausedState, torporv1alpha1.CancelingState:
 	}
-	if p.prepare {
-		status.Prepared, status.FormerDroplet = true, o.app.Annotations[torporv1alpha1.DropletAnnotation]
+	if plan.Prepare {
+		status.Prepared, status.FormerDroplet = true, seen.App.Annotations[torporv1alpha1.DropletAnnotation]
 	}
-	if p.revision != 0 {
-		status.Revision = p.revision
+	if plan.Revision != 0 {
+		status.Revision = plan.Revision
 	}
 	if d.Spec.Strategy == torporv1alpha1.CanaryDeployment {
 		status.TotalSteps = int32(max(1, len(d.Spec.Steps)))

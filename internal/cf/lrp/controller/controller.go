@@ -25,7 +25,8 @@ import (
 
 	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
-	"github.com/torpor-dev/torpor/internal/cf/podstatus"
+	"github.com/torpor-dev/torpor/internal/cf/lrp"
+	"github.com/torpor-dev/torpor/internal/cf/podcache"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
@@ -39,8 +40,8 @@ const (
 	passTimeout  = time.Minute
 	// apiTimeout bounds one call to the API server.
 	apiTimeout = 10 * time.Second
-	// byWhat is the field by which LRPs are found by what they run.
-	byWhat = "what"
+	// byPodLabels is the field by which the LRPs of a Pod are found: what their Pods are labelled with.
+	byPodLabels = "what"
 	// behindRetry is when to look again while the cache is behind what was just done.
 	behindRetry = 10 * time.Millisecond
 )
@@ -65,12 +66,12 @@ type Controller struct {
 // SetupWithManager adds the controller.
 func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	c.client, c.live = mgr.GetClient(), mgr.GetAPIReader()
-	pods, err := podstatus.Cache(context.Background(), mgr)
+	pods, err := podcache.New(context.Background(), mgr)
 	if err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)
 	}
 	c.pods = pods
-	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &eiriniv1.LRP{}, byWhat, indexLRP); err != nil {
+	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &eiriniv1.LRP{}, byPodLabels, indexPodLabels); err != nil {
 		return fmt.Errorf("set up %s: index LRPs: %w", Name, err)
 	}
 	err = builder.ControllerManagedBy(mgr).
@@ -78,7 +79,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		For(&eiriniv1.LRP{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Owns(&appsv1.StatefulSet{}).
 		Owns(&policyv1.PodDisruptionBudget{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WatchesRawSource(source.Kind[client.Object](pods, &corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(c.lrpsOf))).
+		WatchesRawSource(source.Kind[client.Object](pods, &corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(c.lrpsForPod))).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: workers,
 			ReconciliationTimeout:   passTimeout,
@@ -96,28 +97,28 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 }
 
 // step is one pass.
-func (c Controller) step(ctx context.Context, lrp *eiriniv1.LRP) (reconcile.Outcome, error) {
-	seen, err := c.observe(ctx, lrp)
+func (c Controller) step(ctx context.Context, obj *eiriniv1.LRP) (reconcile.Outcome, error) {
+	seen, err := c.observe(ctx, obj)
 	if err != nil {
 		return reconcile.Outcome{}, err
 	}
-	plan := decide(seen)
+	plan := lrp.Decide(seen)
 	again, err := c.act(ctx, seen, plan)
-	before := lrp.Status.DeepCopy()
+	before := obj.Status.DeepCopy()
 	c.report(seen, plan)
-	out := reconcile.Outcome{Why: plan.why, Underway: underway(lrp, before, plan)}
+	out := reconcile.Outcome{Why: plan.Why, Underway: isTransient(obj, before, plan)}
 	if again {
 		out.After = behindRetry
 	}
 	return out, err
 }
 
-// lrpsOf maps a Pod to the LRPs that may be its own.
-func (c Controller) lrpsOf(ctx context.Context, pod client.Object) []ctrl.Request {
+// lrpsForPod maps a Pod to the LRPs that may be its own.
+func (c Controller) lrpsForPod(ctx context.Context, pod client.Object) []ctrl.Request {
 	labels := pod.GetLabels()
 	var list eiriniv1.LRPList
 	err := c.client.List(ctx, &list, client.InNamespace(pod.GetNamespace()), client.MatchingFields{
-		byWhat: what(labels[korifiv1alpha1.ProcessGUIDLabel], labels[korifiv1alpha1.VersionLabel]),
+		byPodLabels: podLabelsKey(labels[korifiv1alpha1.ProcessGUIDLabel], labels[korifiv1alpha1.VersionLabel]),
 	})
 	if err != nil {
 		return nil
@@ -129,12 +130,12 @@ func (c Controller) lrpsOf(ctx context.Context, pod client.Object) []ctrl.Reques
 	return requests
 }
 
-func indexLRP(o client.Object) []string {
-	lrp, ok := o.(*eiriniv1.LRP)
+func indexPodLabels(o client.Object) []string {
+	obj, ok := o.(*eiriniv1.LRP)
 	if !ok {
 		return nil
 	}
-	return []string{what(lrp.Spec.GUID, lrp.Spec.Version)}
+	return []string{podLabelsKey(obj.Spec.GUID, obj.Spec.Version)}
 }
 
-func what(guid, version string) string { return guid + "/" + version }
+func podLabelsKey(guid, version string) string { return guid + "/" + version }

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+)
+
+const scrapeTimeout = 5 * time.Second
+
+// Metrics shows every CFApp straight from the cache, so that it is right after a restart of the manager and gone with the
+// object, and counts revisions. One lives as long as the process; register it once.
+type Metrics struct {
+	reader atomic.Pointer[client.Reader]
+
+	revision, instances *prometheus.Desc
+	restarts            *prometheus.CounterVec
+}
+
+// NewMetrics makes the metrics of apps.
+func NewMetrics() *Metrics {
+	labels := []string{"name", "namespace"}
+	return &Metrics{
+		revision:  prometheus.NewDesc("torpor_app_revision", "Revision of an app that was acted on last.", labels, nil),
+		instances: prometheus.NewDesc("torpor_app_instances", "Instances of an app: desired, ready or draining.", append(labels, "state"), nil),
+		restarts: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "torpor_app_restarts_total", Help: "Revisions that began, by cause.",
+		}, []string{"cause"}),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
+	ch <- m.revision
+	ch <- m.instances
+	m.restarts.Describe(ch)
+}
+
+// Collect implements prometheus.Collector.
+func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
+	m.restarts.Collect(ch)
+	reader := m.reader.Load()
+	if reader == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
+	defer cancel()
+	var apps korifiv1alpha1.CFAppList
+	if err := (*reader).List(ctx, &apps); err != nil {
+		return
+	}
+	for i := range apps.Items {
+		m.collectApp(ch, &apps.Items[i])
+	}
+}
+
+func (m *Metrics) collectApp(ch chan<- prometheus.Metric, app *korifiv1alpha1.CFApp) {
+	ch <- prometheus.MustNewConstMetric(m.revision, prometheus.GaugeValue, float64(app.Status.ObservedRevision), app.Name, app.Namespace)
+	counts := app.Status.Instances
+	if counts == nil {
+		counts = &korifiv1alpha1.InstanceCounts{}
+	}
+	for state, n := range map[string]int32{"desired": counts.Desired, "ready": counts.Ready, "draining": counts.Draining} {
+		ch <- prometheus.MustNewConstMetric(m.instances, prometheus.GaugeValue, float64(n), app.Name, app.Namespace, state)
+	}
+}
+
+func (m *Metrics) use(reader client.Reader) { m.reader.Store(&reader) }
+
+// countRestarts counts revisions; those that were over at once count for the cause of the one that came of them.
+func (m *Metrics) countRestarts(cause korifiv1alpha1.RestartCause, revisions int64) {
+	m.restarts.WithLabelValues(string(cause)).Add(float64(revisions))
+}

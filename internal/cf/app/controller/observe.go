@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cf/app"
+)
+
+// observe reads an app's processes, LRPs and current droplet from the cache.
+func (c Controller) observe(ctx context.Context, obj *korifiv1alpha1.CFApp) (app.Observed, error) {
+	var processes korifiv1alpha1.CFProcessList
+	var lrps eiriniv1.LRPList
+	in, of := client.InNamespace(obj.Namespace), client.MatchingFields{byApp: obj.Name}
+	if err := errors.Join(c.client.List(ctx, &processes, in, of), c.client.List(ctx, &lrps, in, of)); err != nil {
+		return app.Observed{}, fmt.Errorf("list what belongs to the app: %w", err)
+	}
+	seen := app.Observed{App: obj, Processes: processes.Items, LRPs: lrps.Items}
+	if ref := obj.Spec.CurrentDropletRef; ref != nil && obj.DeletionTimestamp.IsZero() {
+		var build korifiv1alpha1.CFBuild
+		if err := c.client.Get(ctx, client.ObjectKey{Namespace: obj.Namespace, Name: ref.Name}, &build); client.IgnoreNotFound(err) != nil {
+			return app.Observed{}, fmt.Errorf("read the droplet: %w", err)
+		}
+		seen.Droplet = build.Status.Droplet
+	}
+	return seen, nil
+}
+
+// countRemaining counts the LRPs and the Pods of an app past any cache: one that is behind would let the app go too early.
+func (c Controller) countRemaining(ctx context.Context, obj *korifiv1alpha1.CFApp) (int, error) {
+	var lrps eiriniv1.LRPList
+	var pods corev1.PodList
+	in, of := client.InNamespace(obj.Namespace), client.MatchingLabels{korifiv1alpha1.AppGUIDLabel: obj.Name}
+	if err := errors.Join(c.live.List(ctx, &lrps, in, of), c.live.List(ctx, &pods, in, of)); err != nil {
+		return 0, fmt.Errorf("list what is left of the app: %w", err)
+	}
+	return len(lrps.Items) + len(pods.Items), nil
+}

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package app decides which processes an app lacks, and what its status reports of them. It is pure; package controller
+// beside it observes and acts.
+package app
+
+import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cf/revision"
+)
+
+// Defaults of a process that is made because the app has none of its type.
+const (
+	memoryMB = 1024
+	diskMB   = 1024
+)
+
+// Observed is an app with what belongs to it.
+type Observed struct {
+	App       *korifiv1alpha1.CFApp
+	Processes []korifiv1alpha1.CFProcess
+	LRPs      []eiriniv1.LRP
+	// Droplet is the app's current one; nil if it has none.
+	Droplet *korifiv1alpha1.Droplet
+}
+
+// MissingProcesses builds the processes that the app lacks: web, which every app has, and what its current droplet runs.
+func MissingProcesses(o Observed) []*korifiv1alpha1.CFProcess {
+	processTypes := []string{korifiv1alpha1.WebProcess}
+	if o.Droplet != nil {
+		for _, t := range o.Droplet.ProcessTypes {
+			processTypes = append(processTypes, t.Type)
+		}
+	}
+	var missing []*korifiv1alpha1.CFProcess
+	for i, processType := range processTypes {
+		exists := func(p korifiv1alpha1.CFProcess) bool { return p.Spec.ProcessType == processType }
+		if !slices.ContainsFunc(o.Processes, exists) && !slices.Contains(processTypes[:i], processType) {
+			missing = append(missing, buildProcess(o.App, processType))
+		}
+	}
+	return missing
+}
+
+func buildProcess(app *korifiv1alpha1.CFApp, processType string) *korifiv1alpha1.CFProcess {
+	name := revision.ProcessName(app.Name, processType)
+	return &korifiv1alpha1.CFProcess{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: app.Namespace, Name: name,
+			Labels: map[string]string{
+				korifiv1alpha1.GUIDLabel: name, korifiv1alpha1.AppGUIDLabel: app.Name,
+				korifiv1alpha1.ProcessTypeLabel: processType, korifiv1alpha1.SpaceGUIDLabel: app.Namespace,
+			},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(app, korifiv1alpha1.CFAppKind())},
+		},
+		Spec: korifiv1alpha1.CFProcessSpec{
+			AppRef: korifiv1alpha1.Reference{Name: app.Name}, ProcessType: processType,
+			MemoryMB: memoryMB, DiskQuotaMB: diskMB,
+		},
+	}
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cf/process"
+	"github.com/torpor-dev/torpor/internal/cf/revision"
+)
+
+// Report is what UpdateStatus found out beside the status.
+type Report struct {
+	Ready, Draining metav1.Condition
+	// Began is the revision that is seen for the first time; nil if there is none, or if it is that of the creation.
+	Began *korifiv1alpha1.Restart
+	// Unseen counts the revisions before it that were over before a pass saw them.
+	Unseen int64
+	// IsTransient says that the app is on its way to what is wanted, and has lost nothing.
+	IsTransient bool
+}
+
+// UpdateStatus writes what is known of an app into its status, but for the conditions.
+func UpdateStatus(o Observed, now time.Time) Report {
+	app, status, before := o.App, &o.App.Status, o.App.Status.DeepCopy()
+	var versions []string
+	for i := range o.LRPs {
+		versions = append(versions, o.LRPs[i].Spec.Version)
+	}
+	status.ObservedGeneration = app.Generation
+	status.ObservedDesiredState = app.Spec.DesiredState
+	_, _, unreadable := revision.FromApp(app) // Read before the observed revision rises, which it is compared with.
+	status.ObservedRevision = revision.HighestRevision(app, versions)
+	status.Instances = countInstances(o.Processes)
+	r := Report{Began: recordRestart(app, now)}
+	if r.Began != nil {
+		r.Unseen = max(0, r.Began.Revision-before.ObservedRevision-1)
+	}
+	r.Ready, r.Draining = summarizeProcesses(o, unreadable)
+	status.ActualState = korifiv1alpha1.StoppedState
+	if status.Instances.Ready > 0 || r.Ready.Status == metav1.ConditionTrue && app.Spec.DesiredState == korifiv1alpha1.StartedState {
+		status.ActualState = korifiv1alpha1.StartedState
+	}
+	// The first report of a new app is never held back: whoever made it waits for it.
+	r.IsTransient = len(before.Restarts) > 0 && isTransient(before, app, r.Ready)
+	return r
+}
+
+// isTransient reports whether the app is on its way to what is wanted. That it was ready and is not any more is no such
+// report: it is written at once.
+func isTransient(before *korifiv1alpha1.CFAppStatus, app *korifiv1alpha1.CFApp, ready metav1.Condition) bool {
+	if !process.IsProgressReason(ready.Reason) {
+		return false
+	}
+	same := before.ObservedGeneration == app.Generation && before.ObservedRevision == app.Status.ObservedRevision
+	return !same || !meta.IsStatusConditionTrue(before.Conditions, korifiv1alpha1.ReadyCondition)
+}
+
+func countInstances(processes []korifiv1alpha1.CFProcess) *korifiv1alpha1.InstanceCounts {
+	n := &korifiv1alpha1.InstanceCounts{}
+	for i := range processes {
+		p := &processes[i]
+		n.Desired += process.DesiredInstances(p)
+		n.Ready += p.Status.ActualInstances
+		n.Draining += p.Status.DrainingInstances
+	}
+	return n
+}
+
+// summarizeProcesses reports the first process that is not as it should be, in the order of their types, or that all are.
+func summarizeProcesses(o Observed, unreadable string) (ready, draining metav1.Condition) {
+	want := korifiv1alpha1.StoppedReason
+	if o.App.Spec.DesiredState == korifiv1alpha1.StartedState {
+		want = korifiv1alpha1.RunningReason
+	}
+	slices.SortFunc(o.Processes, func(a, b korifiv1alpha1.CFProcess) int {
+		return cmp.Or(cmp.Compare(a.Spec.ProcessType, b.Spec.ProcessType), cmp.Compare(a.Name, b.Name))
+	})
+	ready = metav1.Condition{Type: korifiv1alpha1.ReadyCondition, Status: metav1.ConditionTrue, Reason: want, Message: "every process is as it should be"}
+	draining = metav1.Condition{
+		Type: korifiv1alpha1.DrainingCondition, Status: metav1.ConditionFalse, Reason: korifiv1alpha1.DrainedReason,
+		Message: "no instance of an older revision is left",
+	}
+	for i := range o.Processes {
+		p := &o.Processes[i]
+		if d := meta.FindStatusCondition(p.Status.Conditions, korifiv1alpha1.DrainingCondition); d != nil && d.Status == metav1.ConditionTrue && draining.Status != d.Status {
+			draining.Status, draining.Reason, draining.Message = d.Status, d.Reason, p.Spec.ProcessType+": "+d.Message
+		}
+		if r := processReady(p, o.App.Status.ObservedRevision, want); r.Status != metav1.ConditionTrue && ready.Status == metav1.ConditionTrue {
+			ready.Status, ready.Reason, ready.Message = r.Status, r.Reason, p.Spec.ProcessType+": "+r.Message
+		}
+	}
+	switch {
+	case unreadable != "":
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, korifiv1alpha1.RevisionUnreadableReason, unreadable
+	case len(o.Processes) == 0:
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, korifiv1alpha1.StartingReason, "its processes are being made"
+	}
+	return ready, draining
+}
+
+// processReady returns the condition Ready of a process if that is about what the app wants now. One of an earlier
+// generation or revision may still say that all is well with what was wanted then.
+func processReady(p *korifiv1alpha1.CFProcess, current int64, want string) metav1.Condition {
+	own := meta.FindStatusCondition(p.Status.Conditions, korifiv1alpha1.ReadyCondition)
+	fresh := own != nil && p.Status.ObservedGeneration == p.Generation && p.Status.ObservedRevision == current
+	if fresh && (own.Status != metav1.ConditionTrue || own.Reason == want) {
+		return *own
+	}
+	reason := korifiv1alpha1.StartingReason
+	if want == korifiv1alpha1.StoppedReason {
+		reason = korifiv1alpha1.StoppingReason
+	}
+	return metav1.Condition{Status: metav1.ConditionFalse, Reason: reason, Message: "its controller has yet to act on the app"}
+}

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cf_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cf/revision"
+	"github.com/torpor-dev/torpor/internal/testenv"
+)
+
+// An app has a process for each type that its droplet runs. A worker has no instance until somebody wants one, listens
+// nowhere, and is not asked how it is; a restart is of all processes.
+func (s *stage) testProcesses(t *testing.T) {
+	a := s.newApp(t, options{instances: 1})
+	build := s.droplet(t, a.name+"-2", "")
+	s.awaitsBuild(t, build, korifiv1alpha1.StagingBuild, metav1.ConditionUnknown, korifiv1alpha1.BuiltByOthersReason)
+	build.Status.Droplet = &korifiv1alpha1.Droplet{
+		Registry:     korifiv1alpha1.Registry{Image: image},
+		ProcessTypes: []korifiv1alpha1.ProcessType{{Type: korifiv1alpha1.WebProcess}, {Type: "worker", Command: "./work"}},
+	}
+	if err := s.Client.SubResource("status").Update(t.Context(), build); err != nil {
+		t.Fatal(err)
+	}
+	a.patch(t, fmt.Sprintf(`{"spec":{"currentDropletRef":{"name":"%s-2"}}}`, a.name))
+	worker := *a
+	worker.process = revision.ProcessName(a.name, "worker")
+	testenv.Eventually(t, "the worker is there", func() error {
+		return s.Client.Get(t.Context(), client.ObjectKey{Namespace: s.namespace, Name: worker.process}, &korifiv1alpha1.CFProcess{})
+	})
+	a.restart(t, "once")
+	a.awaitsRunning(t)
+	if n := len(worker.ownPods(t)); n != 0 {
+		t.Errorf("expected no worker that nobody wants, found %d", n)
+	}
+	worker.scale(t, 2)
+	a.awaitsInstances(t, 3)
+	for _, p := range worker.ownPods(t) {
+		c := p.Spec.Containers[0]
+		if len(c.Ports) != 0 || c.StartupProbe != nil || c.LivenessProbe != nil || strings.Join(c.Command, " ") != "/bin/sh -c ./work" {
+			t.Errorf("expected a command without ports and probes, found %+v", c)
+		}
+		for _, e := range c.Env {
+			if e.Name == "PORT" {
+				t.Errorf("expected no port, found %s", e.Value)
+			}
+		}
+	}
+	h := a.follow(t)
+	a.restart(t, "twice")
+	a.awaitsRunning(t)
+	a.hasOnly(t, "2")
+	if n := len(worker.ownPods(t)); n != 2 {
+		t.Errorf("expected 2 workers of the new revision, found %d", n)
+	}
+	if _, overlap := h.seen(); overlap > 0 {
+		t.Logf("the processes of two revisions overlapped for %s; each drains by itself", overlap)
+	}
+}
+
+// ownPods are those of the process.
+func (a *app) ownPods(t *testing.T) []corev1.Pod {
+	t.Helper()
+	var own []corev1.Pod
+	for _, p := range a.listPods(t) {
+		if p.Labels[korifiv1alpha1.ProcessGUIDLabel] == a.process {
+			own = append(own, p)
+		}
+	}
+	return own
+}
+
+// A package says whether it names an image, and a build whether its droplet is there, is made by somebody else, or failed.
+func (s *stage) testStaging(t *testing.T) {
+	docker := s.droplet(t, "staging-docker", image)
+	s.awaitsBuild(t, docker, korifiv1alpha1.StagedBuild, metav1.ConditionTrue, korifiv1alpha1.StagedReason)
+	bits := s.droplet(t, "staging-bits", "")
+	s.awaitsBuild(t, bits, korifiv1alpha1.StagingBuild, metav1.ConditionUnknown, korifiv1alpha1.BuiltByOthersReason)
+	bits.Status.State = korifiv1alpha1.FailedBuild
+	if err := s.Client.SubResource("status").Update(t.Context(), bits); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitsBuild(t, bits, korifiv1alpha1.FailedBuild, metav1.ConditionFalse, korifiv1alpha1.BuildFailedReason)
+	lost := docker.DeepCopy()
+	lost.ObjectMeta = metav1.ObjectMeta{Namespace: s.namespace, Name: "staging-lost"}
+	lost.Spec.PackageRef.Name = "staging-nowhere"
+	if err := s.Client.Create(t.Context(), lost); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitsBuild(t, lost, korifiv1alpha1.StagingBuild, metav1.ConditionUnknown, korifiv1alpha1.PackageMissingReason)
+	for name, want := range map[string]metav1.ConditionStatus{"staging-docker": metav1.ConditionTrue, "staging-bits": metav1.ConditionFalse} {
+		testenv.Eventually(t, name+" says how it is", func() error {
+			var pkg korifiv1alpha1.CFPackage
+			if err := s.Client.Get(t.Context(), client.ObjectKey{Namespace: s.namespace, Name: name}, &pkg); err != nil {
+				return fmt.Errorf("get: %w", err)
+			}
+			if ready := meta.FindStatusCondition(pkg.Status.Conditions, korifiv1alpha1.ReadyCondition); ready == nil || ready.Status != want {
+				return fmt.Errorf("expected %s, found %+v", want, ready)
+			}
+			return nil
+		})
+	}
+}
+
+func (s *stage) awaitsBuild(t *testing.T, b *korifiv1alpha1.CFBuild, state korifiv1alpha1.BuildState, succeeded metav1.ConditionStatus, reason string) {
+	t.Helper()
+	testenv.Eventually(t, b.Name+" is "+string(state), func() error {
+		if err := s.Client.Get(t.Context(), client.ObjectKeyFromObject(b), b); err != nil {
+			return fmt.Errorf("get: %w", err)
+		}
+		found := meta.FindStatusCondition(b.Status.Conditions, korifiv1alpha1.SucceededCondition)
+		staging := meta.IsStatusConditionTrue(b.Status.Conditions, korifiv1alpha1.StagingCondition)
+		if b.Status.State != state || found == nil || found.Status != succeeded || found.Reason != reason || staging != (state == korifiv1alpha1.StagingBuild) {
+			return fmt.Errorf("found %+v", b.Status)
+		}
+		return nil
+	})
+}
+
+// The app's environment reaches its Pods by reference, and its values reach nothing that is written of the app: no
+// condition, no event, no LRP, no Pod and no log, also not when the Secret cannot be read.
+func (s *stage) testSecrets(t *testing.T) {
+	const value = "swordfish-7f3a"
+	a := s.newApp(t, options{instances: 1, state: stopped})
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: a.name + "-env"}, StringData: map[string]string{"TOKEN": value, "PORT": value}}
+	if err := s.Client.Create(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	a.patch(t, fmt.Sprintf(`{"spec":{"envSecretName":%q,"desiredState":"STARTED"}}`, secret.Name))
+	a.awaitsRunning(t)
+	env := map[string]corev1.EnvVar{}
+	for _, e := range a.listPods(t)[0].Spec.Containers[0].Env {
+		env[e.Name] = e
+	}
+	if from := env["TOKEN"].ValueFrom; from == nil || from.SecretKeyRef == nil || from.SecretKeyRef.Name != secret.Name || from.SecretKeyRef.Key != "TOKEN" {
+		t.Errorf("expected a reference to the Secret, found %+v", env["TOKEN"])
+	}
+	if env["PORT"].Value != "8080" || !strings.Contains(env["VCAP_APPLICATION"].Value, `"application_id":"`+a.name+`"`) {
+		t.Errorf("expected a port and what the app is, found %+v and %+v", env["PORT"], env["VCAP_APPLICATION"])
+	}
+	if services, ok := env["VCAP_SERVICES"]; ok {
+		t.Errorf("expected no services, found %+v", services)
+	}
+	if err := s.Client.Delete(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	a.restart(t, "once")
+	testenv.Eventually(t, "it is told what is missing", func() error {
+		ready := meta.FindStatusCondition(a.getProcess(t).Status.Conditions, korifiv1alpha1.ReadyCondition)
+		if !strings.Contains(ready.Message, "spec.envSecretName") {
+			return fmt.Errorf("found %+v", ready)
+		}
+		return nil
+	})
+	secret.ResourceVersion, secret.UID = "", ""
+	if err := s.Client.Create(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	a.awaitsRunning(t)
+	for where, text := range s.everythingWritten(t) {
+		if strings.Contains(text, value) {
+			t.Errorf("found a secret value in %s", where)
+		}
+	}
+}
+
+// everythingWritten is what the manager has written of all apps, and what it has logged.
+func (s *stage) everythingWritten(t *testing.T) map[string]string {
+	t.Helper()
+	all := map[string]string{"the log": s.log.String()}
+	if all["the log"] == "" {
+		t.Error("expected a log, found none")
+	}
+	for _, list := range []client.ObjectList{
+		&korifiv1alpha1.CFAppList{}, &korifiv1alpha1.CFProcessList{}, &eiriniv1.LRPList{}, &corev1.PodList{}, &eventsv1.EventList{},
+	} {
+		if err := s.Client.List(t.Context(), list, client.InNamespace(s.namespace)); err != nil {
+			t.Fatal(err)
+		}
+		text, err := json.Marshal(list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if meta.LenList(list) == 0 {
+			t.Errorf("expected some of %T, found none", list)
+		}
+		all[fmt.Sprintf("%T", list)] = string(text)
+	}
+	return all
+}
+
+// An app that is deleted in the middle of a deployment takes both revisions with it, and the deployment is over.
+func (s *stage) testDeleteInDeployment(t *testing.T) {
+	a := s.newApp(t, options{instances: 2, command: "HOLLOW_STOP=1s HOLLOW_START=1s ./app"})
+	a.awaitsRunning(t)
+	d := a.deploy(t, "one", rolling())
+	testenv.Eventually(t, "two revisions are there", func() error {
+		if n := len(a.lrps(t)); n != 2 {
+			return fmt.Errorf("found %d LRPs", n)
+		}
+		return nil
+	})
+	a.isDeleted(t)
+	testenv.Eventually(t, "the deployment is over", func() error {
+		err := s.Client.Get(t.Context(), client.ObjectKeyFromObject(d), d)
+		if err != nil {
+			return fmt.Errorf("get: %w", err)
+		}
+		if d.Status.Value != "FINALIZED" || d.Status.Message != "the app is gone" {
+			return fmt.Errorf("found %+v", d.Status)
+		}
+		return nil
+	})
+}
+
+// isDeleted deletes the app, which stays until its Pods and LRPs are gone.
+func (a *app) isDeleted(t *testing.T) {
+	t.Helper()
+	found := a.get(t)
+	if err := a.Client.Delete(t.Context(), found); err != nil {
+		t.Fatal(err)
+	}
+	a.isGone(t, found)
+}
+
+func (a *app) isGone(t *testing.T, found *korifiv1alpha1.CFApp) {
+	t.Helper()
+	testenv.Eventually(t, "the app is gone", func() error {
+		err := a.gone(t, found)
+		if err == nil && len(a.listPods(t))+len(a.lrps(t)) > 0 {
+			t.Fatal("the app is gone before its Pods")
+		}
+		return err
+	})
+}
+
+// An org that is deleted takes its spaces with it and these their apps; each is gone only after what it holds.
+func (s *stage) testDeleteSpace(t *testing.T) {
+	org := &korifiv1alpha1.CFOrg{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "org-gone"}, Spec: korifiv1alpha1.CFOrgSpec{DisplayName: "o"}}
+	space := &korifiv1alpha1.CFSpace{ObjectMeta: metav1.ObjectMeta{Namespace: "org-gone", Name: "space-gone"}, Spec: korifiv1alpha1.CFSpaceSpec{DisplayName: "s"}}
+	inside := *s
+	inside.namespace = space.Name
+	for _, obj := range []client.Object{org, space} {
+		if err := s.Client.Create(t.Context(), obj); err != nil {
+			t.Fatal(err)
+		}
+		testenv.Eventually(t, "it has its namespace", func() error {
+			return s.Client.Get(t.Context(), client.ObjectKey{Name: obj.GetName()}, &corev1.Namespace{})
+		})
+	}
+	a := inside.newAppCalled(t, "app-in-space", options{instances: 2, command: "HOLLOW_STOP=1s ./app"})
+	a.awaitsRunning(t)
+	if err := s.Client.Delete(t.Context(), org); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Eventually(t, "the org is gone", func() error {
+		left := len(a.listPods(t)) + len(a.lrps(t))
+		if s.gone(t, space.DeepCopy()) == nil && left > 0 {
+			t.Fatalf("the space is gone before %d Pods and LRPs", left)
+		}
+		return errors.Join(s.gone(t, org), s.gone(t, space), s.gone(t, &korifiv1alpha1.CFApp{ObjectMeta: metav1.ObjectMeta{Namespace: space.Name, Name: a.name}}))
+	})
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package build decides what the droplet of a CFBuild is, and what a CFBuild and a CFPackage report. It is pure; package
+// controller beside it observes and writes the status.
+package build
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+)
+
+// Observed is a build and its package, which is nil if it is not there.
+type Observed struct {
+	Build   *korifiv1alpha1.CFBuild
+	Package *korifiv1alpha1.CFPackage
+}
+
+// Plan is what the status of a build becomes.
+type Plan struct {
+	Droplet            *korifiv1alpha1.Droplet
+	State              korifiv1alpha1.BuildState
+	Succeeded, Staging metav1.Condition
+}
+
+// Decide makes the droplet of an image, which is the image itself. A droplet or a failure that another builder has filled in
+// stays: Torpor builds nothing from code.
+func Decide(o Observed) Plan {
+	p := Plan{Droplet: o.Build.Status.Droplet}
+	if p.Droplet == nil && o.Package != nil && o.Package.Spec.Type == korifiv1alpha1.DockerPackage {
+		p.Droplet = &korifiv1alpha1.Droplet{
+			Registry: o.Package.Spec.Source.Registry, ProcessTypes: []korifiv1alpha1.ProcessType{{Type: korifiv1alpha1.WebProcess}},
+		}
+	}
+	p.State, p.Succeeded = decideState(o, p.Droplet)
+	p.Staging = metav1.Condition{
+		Type: korifiv1alpha1.StagingCondition, Status: metav1.ConditionFalse, Reason: p.Succeeded.Reason, Message: p.Succeeded.Message,
+	}
+	if p.State == korifiv1alpha1.StagingBuild {
+		p.Staging.Status = metav1.ConditionTrue
+	}
+	return p
+}
+
+func decideState(o Observed, droplet *korifiv1alpha1.Droplet) (korifiv1alpha1.BuildState, metav1.Condition) {
+	c := metav1.Condition{Type: korifiv1alpha1.SucceededCondition, Status: metav1.ConditionUnknown}
+	switch {
+	case droplet != nil:
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, korifiv1alpha1.StagedReason, "the droplet is there"
+		return korifiv1alpha1.StagedBuild, c
+	case o.Build.Status.State == korifiv1alpha1.FailedBuild:
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, korifiv1alpha1.BuildFailedReason, "whoever builds the droplet says that it failed; make a new CFBuild"
+		return korifiv1alpha1.FailedBuild, c
+	case o.Package == nil:
+		c.Reason = korifiv1alpha1.PackageMissingReason
+		c.Message = "expected the CFPackage " + o.Build.Spec.PackageRef.Name + ", found none; it is waited for"
+	default:
+		c.Reason, c.Message = korifiv1alpha1.BuiltByOthersReason, "the package holds code; somebody else has to fill in status.droplet"
+	}
+	return korifiv1alpha1.StagingBuild, c
+}
+
+// PackageReady returns the condition Ready of a package: whether droplets can be made from it.
+func PackageReady(pkg *korifiv1alpha1.CFPackage) metav1.Condition {
+	c := metav1.Condition{
+		Type: korifiv1alpha1.ReadyCondition, Status: metav1.ConditionTrue, Reason: korifiv1alpha1.SourceReadyReason,
+		Message: "droplets are made from the image in spec.source.registry",
+	}
+	if pkg.Spec.Source.Registry.Image == "" {
+		c.Status, c.Reason = metav1.ConditionFalse, korifiv1alpha1.SourceMissingReason
+		c.Message = "expected the image that holds the code in spec.source.registry.image, found none; whoever uploads the code names it"
+	}
+	return c
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package deployment decides how a CFDeployment becomes a new revision of its app, and how far it is. It is pure; package
+// controller beside it observes and acts.
+package deployment
+
+import (
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cf/revision"
+)
+
+// Observed is what is known of a deployment.
+type Observed struct {
+	Deployment *torporv1alpha1.CFDeployment
+	// App is nil if it is gone.
+	App *korifiv1alpha1.CFApp
+	// HasLaterDeployment says that the app's annotation names a deployment that was created after this one.
+	HasLaterDeployment bool
+	// Finished are the deployments of the same app that are over; they are read only when this one is.
+	Finished []torporv1alpha1.CFDeployment
+}
+
+// Action is what is done to the app or to older deployments.
+type Action int
+
+// The actions.
+const (
+	DoNothing Action = iota
+	// BeginRevision asks admission for a new revision.
+	BeginRevision
+	// CancelRevision takes the revision back.
+	CancelRevision
+	// DeleteExpired deletes the oldest finished deployments of the app.
+	DeleteExpired
+)
+
+// Plan is how far the deployment is, and what to do.
+type Plan struct {
+	State torporv1alpha1.DeploymentState
+	Do    Action
+	// Prepare records what runs before the revision begins; Revision is the one that the deployment began, 0 while it is not known.
+	Prepare  bool
+	Revision int64
+	// LookAgain asks for another pass soon, because no event would cause one.
+	LookAgain bool
+	// Expired are what DeleteExpired deletes.
+	Expired []torporv1alpha1.CFDeployment
+	Why     string
+}
+
+// IsOver reports whether nothing more happens to a deployment.
+func IsOver(d *torporv1alpha1.CFDeployment) bool {
+	return d.Status.Value == torporv1alpha1.FinalizedDeployment || !d.DeletionTimestamp.IsZero()
+}
+
+// Decide is total: every Observed has exactly one Plan. The app's annotations say whether this deployment's revision began and
+// whether it was cancelled; the status of the deployment only remembers what ran before.
+func Decide(o Observed) Plan {
+	d := o.Deployment
+	if IsOver(d) {
+		return planPrune(o)
+	}
+	if o.App == nil || !o.App.DeletionTimestamp.IsZero() {
+		return Plan{State: torporv1alpha1.SupersededState, Why: "the app is gone"}
+	}
+	current, lastStop, _ := revision.FromApp(o.App)
+	begun := o.App.Annotations[torporv1alpha1.DeploymentAnnotation] == d.Name
+	cancelled := o.App.Annotations[torporv1alpha1.CancelledDeploymentAnnotation] == d.Name
+	switch {
+	case !begun && (o.HasLaterDeployment || d.Status.Revision != 0):
+		return Plan{State: torporv1alpha1.SupersededState, Why: "another deployment came after it"}
+	case !begun && d.Spec.Cancelled:
+		return Plan{State: torporv1alpha1.CanceledState, Why: "it was cancelled before it began"}
+	case !begun && !d.Status.Prepared:
+		// What runs now is saved before the revision begins: afterwards the app no longer shows it, and a cancel needs it.
+		return Plan{State: torporv1alpha1.DeployingState, Prepare: true, LookAgain: true, Why: "note what runs"}
+	case !begun:
+		return Plan{State: torporv1alpha1.DeployingState, Do: BeginRevision, LookAgain: true, Why: "ask for a revision"}
+	case lastStop >= current && d.Status.Revision != 0 && d.Status.Revision < current:
+		return Plan{State: torporv1alpha1.SupersededState, Why: "the app was stopped or restarted"}
+	case o.App.Spec.DesiredState != korifiv1alpha1.StartedState:
+		return Plan{State: torporv1alpha1.SupersededState, Why: "the app was stopped"}
+	case d.Spec.Cancelled && !cancelled:
+		return Plan{State: torporv1alpha1.CancelingState, Revision: current, Do: CancelRevision, Why: "take it back"}
+	}
+	p := planProgress(o, current)
+	p.Revision = current
+	return p
+}
+
+// planProgress reports how far a revision is that has begun. It reads the app's condition Ready, which the app's controller
+// reports of all processes together: it changes nothing but the report.
+func planProgress(o Observed, current int64) Plan {
+	ready := meta.FindStatusCondition(o.App.Status.Conditions, korifiv1alpha1.ReadyCondition)
+	fresh := ready != nil && o.App.Status.ObservedRevision == current && o.App.Status.ObservedGeneration == o.App.Generation
+	through := fresh && ready.Status == metav1.ConditionTrue
+	switch {
+	case o.Deployment.Spec.Cancelled && through:
+		return Plan{State: torporv1alpha1.CanceledState, Why: "what ran before runs again"}
+	case o.Deployment.Spec.Cancelled:
+		return Plan{State: torporv1alpha1.CancelingState, Why: "what ran before comes back"}
+	case through:
+		return Plan{State: torporv1alpha1.DeployedState, Why: "every instance runs the new revision"}
+	case fresh && ready.Reason == korifiv1alpha1.DeploymentPausedReason:
+		return Plan{State: torporv1alpha1.PausedState, Why: ready.Message}
+	default:
+		return Plan{State: torporv1alpha1.DeployingState, Why: "the new revision comes up"}
+	}
+}
+
+// ChangeApp makes the change of the app that an action asks for.
+func ChangeApp(app *korifiv1alpha1.CFApp, d *torporv1alpha1.CFDeployment, do Action) {
+	if app.Annotations == nil {
+		app.Annotations = map[string]string{}
+	}
+	switch do {
+	case BeginRevision:
+		app.Annotations[torporv1alpha1.DeploymentAnnotation] = d.Name
+		app.Spec.DesiredState = korifiv1alpha1.StartedState // An app that is stopped is started by its deployment.
+		if d.Spec.DropletRef != nil {
+			app.Spec.CurrentDropletRef = &korifiv1alpha1.Reference{Name: d.Spec.DropletRef.Name}
+		}
+	case CancelRevision:
+		app.Annotations[torporv1alpha1.CancelledDeploymentAnnotation] = d.Name
+		if d.Status.FormerDroplet != "" {
+			app.Spec.CurrentDropletRef = &korifiv1alpha1.Reference{Name: d.Status.FormerDroplet}
+		}
+	case DoNothing, DeleteExpired:
+	}
+}

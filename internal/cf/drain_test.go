@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cf_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/testenv"
+)
+
+const slowStop = "HOLLOW_STOP=2s ./app"
+
+// restart asks for one as the API does, and returns the revision that began.
+func (a *app) restart(t *testing.T, request string) string {
+	t.Helper()
+	return a.annotate(t, torporv1alpha1.RestartRequestAnnotation, request).Annotations[revisionAnnotation]
+}
+
+// Race f: new Pods are held until the old ones are gone, for a stop and a start as for a restart.
+func (s *stage) testStrict(t *testing.T) {
+	a := s.newApp(t, options{instances: 3, command: slowStop})
+	a.awaitsRunning(t)
+	h := a.follow(t)
+	a.set(t, stopped)
+	a.set(t, started)
+	a.awaits(t, metav1.ConditionFalse, korifiv1alpha1.WaitingForDrainReason)
+	if d := meta.FindStatusCondition(a.get(t).Status.Conditions, korifiv1alpha1.DrainingCondition); d == nil || d.Status != metav1.ConditionTrue {
+		t.Errorf("expected the condition Draining to hold, found %+v", d)
+	}
+	a.awaitsRunning(t)
+	a.restart(t, "once")
+	a.awaitsRunning(t)
+	if most, overlap := h.seen(); most != 1 || overlap != 0 {
+		t.Errorf("expected one revision with Pods at a time, found %d, two of them for %s", most, overlap)
+	}
+}
+
+// Who prefers no gap over no overlap says so.
+func (s *stage) testOverlap(t *testing.T) {
+	a := s.newApp(t, options{instances: 2, command: slowStop, drain: korifiv1alpha1.Drain{Policy: korifiv1alpha1.DrainOverlap}})
+	a.awaitsRunning(t)
+	h := a.follow(t)
+	a.restart(t, "once")
+	a.awaitsRunning(t)
+	if most, overlap := h.seen(); most != 2 || overlap == 0 {
+		t.Errorf("expected two revisions with Pods for a while, found %d for %s", most, overlap)
+	}
+	a.awaitsRevisions(t, "1")
+}
+
+// A drain timeout lets the new revision start, and says so on the condition.
+func (s *stage) testDrainTimeout(t *testing.T) {
+	a := s.newApp(t, options{instances: 1, command: "HOLLOW_STOP=6s ./app", drain: korifiv1alpha1.Drain{TimeoutSeconds: new(int32(2))}})
+	a.awaitsRunning(t)
+	a.restart(t, "once")
+	testenv.Eventually(t, "the drain timeout shows", func() error {
+		d := meta.FindStatusCondition(a.get(t).Status.Conditions, korifiv1alpha1.DrainingCondition)
+		if d == nil || d.Reason != korifiv1alpha1.DrainTimeoutReason {
+			return fmt.Errorf("found %+v", d)
+		}
+		return nil
+	})
+	a.awaitsRunning(t)
+	a.awaitsRevisions(t, "1")
+}
+
+// Race i: an app scaled to zero is started at once, and has no Pods.
+func (s *stage) testZero(t *testing.T) {
+	a := s.newApp(t, options{instances: 0})
+	a.awaitsRunning(t)
+	a.set(t, stopped)
+	a.awaitsStopped(t)
+	a.set(t, started)
+	a.awaitsRunning(t)
+	if found := a.get(t).Status.ActualState; found != started {
+		t.Errorf("expected the actual state %s, found %s", started, found)
+	}
+	a.scale(t, 2)
+	a.awaitsInstances(t, 2)
+	a.scale(t, 0)
+	a.awaitsInstances(t, 0)
+	testenv.Eventually(t, "no Pod is left", func() error {
+		if n := len(a.listPods(t)); n != 0 {
+			return fmt.Errorf("found %d", n)
+		}
+		return nil
+	})
+}
+
+// Race k: a crash loop is told of, instance by instance, and a restart of it goes through.
+func (s *stage) testCrash(t *testing.T) {
+	a := s.newApp(t, options{instances: 2, command: "HOLLOW_CRASH=boom ./app"})
+	testenv.Eventually(t, "both instances have crashed", func() error {
+		all := a.getProcess(t).Status.InstancesStatus
+		for _, index := range []string{"0", "1"} {
+			if one := all[index]; one.State != korifiv1alpha1.CrashedInstance || one.Details != "exited with status 1: boom" {
+				return fmt.Errorf("instance %s: %+v", index, one)
+			}
+		}
+		return nil
+	})
+	a.awaits(t, metav1.ConditionFalse, korifiv1alpha1.StartingReason)
+	a.restart(t, "once")
+	a.awaitsRevisions(t, "1")
+	a.awaits(t, metav1.ConditionFalse, korifiv1alpha1.StartingReason)
+}
+
+// Race n: one of twelve instances is restarted by its index, and no other.
+func (s *stage) testInstance(t *testing.T) {
+	a := s.newApp(t, options{instances: 12})
+	a.awaitsRunning(t)
+	uids := func() map[string]string {
+		all := map[string]string{}
+		for _, p := range a.listPods(t) {
+			all[p.Labels["apps.kubernetes.io/pod-index"]] = string(p.UID)
+		}
+		return all
+	}
+	before := uids()
+	err := s.Client.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace(s.namespace), client.MatchingLabels{
+		korifiv1alpha1.ProcessGUIDLabel: a.process, korifiv1alpha1.VersionLabel: "0", "apps.kubernetes.io/pod-index": "1",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	testenv.Eventually(t, "instance 1 is another", func() error {
+		if found := uids()["1"]; found == "" || found == before["1"] {
+			return fmt.Errorf("found %q", found)
+		}
+		return nil
+	})
+	a.awaitsRunning(t)
+	for index, uid := range uids() {
+		if index != "1" && uid != before[index] {
+			t.Errorf("instance %s was restarted too", index)
+		}
+	}
+	if found := a.get(t).Annotations[revisionAnnotation]; found != "0" {
+		t.Errorf("expected the revision to stay 0, found %s", found)
+	}
+}
+
+// Race m: each revision has a budget of its own, so that no Pod has two.
+func (s *stage) testBudgets(t *testing.T) {
+	a := s.newApp(t, options{instances: 2, command: slowStop, drain: korifiv1alpha1.Drain{Policy: korifiv1alpha1.DrainOverlap}})
+	a.awaitsRunning(t)
+	a.restart(t, "once")
+	testenv.Eventually(t, "two budgets are there", func() error {
+		var list policyv1.PodDisruptionBudgetList
+		a.list(t, &list)
+		versions := map[string]bool{}
+		for _, b := range list.Items {
+			versions[b.Spec.Selector.MatchLabels[korifiv1alpha1.VersionLabel]] = true
+		}
+		if len(versions) != 2 || len(list.Items) != 2 {
+			return fmt.Errorf("expected one budget for each of two revisions, found %d for %v", len(list.Items), versions)
+		}
+		return nil
+	})
+	a.awaitsRevisions(t, "1")
+}
+
+// Race q: a droplet that is assigned waits for the next restart.
+func (s *stage) testDroplet(t *testing.T) {
+	const other = "registry.example/app:2"
+	a := s.newApp(t, options{instances: 1})
+	a.awaitsRunning(t)
+	s.droplet(t, a.name+"-2", other)
+	a.patch(t, fmt.Sprintf(`{"spec":{"currentDropletRef":{"name":"%s-2"}}}`, a.name))
+	a.awaitsRunning(t)
+	if found := a.listPods(t)[0].Spec.Containers[0].Image; found != image {
+		t.Errorf("expected the image %s until the next restart, found %s", image, found)
+	}
+	a.restart(t, "once")
+	a.awaitsRunning(t)
+	if found := a.listPods(t)[0].Spec.Containers[0].Image; found != other {
+		t.Errorf("expected the image %s after a restart, found %s", other, found)
+	}
+}
+
+// awaitsInstances waits until so many instances are wanted and ready.
+func (a *app) awaitsInstances(t *testing.T, n int32) {
+	t.Helper()
+	testenv.Eventually(t, fmt.Sprintf("%d instances are ready", n), func() error {
+		if c := a.get(t).Status.Instances; c == nil || c.Desired != n || c.Ready != n {
+			return fmt.Errorf("found %+v", c)
+		}
+		return nil
+	})
+}
+
+// awaitsRevisions waits until the LRPs and the Pods are of these revisions only.
+func (a *app) awaitsRevisions(t *testing.T, want ...string) {
+	t.Helper()
+	testenv.Eventually(t, fmt.Sprintf("only revisions %v are left", want), func() error {
+		left := map[string]bool{}
+		for _, p := range a.listPods(t) {
+			left[p.Labels[korifiv1alpha1.VersionLabel]] = true
+		}
+		for _, l := range a.lrps(t) {
+			left[l.Spec.Version] = true
+		}
+		for _, version := range want {
+			if !left[version] {
+				return fmt.Errorf("expected revision %s, found %v", version, left)
+			}
+		}
+		if len(left) != len(want) {
+			return fmt.Errorf("expected %v, found %v", want, left)
+		}
+		return nil
+	})
+}
+
+// quiet waits until nothing has been written for a moment, and is no measure of time.
+func (a *app) quiet(t *testing.T) {
+	t.Helper()
+	last, since := "", time.Now()
+	testenv.Eventually(t, "nothing is written any more", func() error {
+		version := a.get(t).ResourceVersion + "/" + a.getProcess(t).ResourceVersion
+		if version != last {
+			last, since = version, time.Now()
+		}
+		if time.Since(since) < time.Second {
+			return fmt.Errorf("written %s ago", time.Since(since))
+		}
+		return nil
+	})
+}

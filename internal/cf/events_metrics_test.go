@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cf_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	eventsv1 "k8s.io/api/events/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/torpor-dev/torpor/internal/testenv"
+)
+
+// A restart is told of: an event with who and which revision, the app's own list, and metrics.
+func (s *stage) testTold(t *testing.T) {
+	before, err := gathered("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := s.newApp(t, options{instances: 2, command: "HOLLOW_START=2s HOLLOW_STOP=3s ./app"})
+	a.awaitsRunning(t)
+	a.restart(t, "once")
+	a.awaitsRunning(t)
+	const note = "revision 1 began: Restart by admin"
+	testenv.Eventually(t, "the event is there", func() error {
+		var list eventsv1.EventList
+		if err := s.Client.List(t.Context(), &list, client.InNamespace(s.namespace)); err != nil {
+			return fmt.Errorf("list: %w", err)
+		}
+		for _, e := range list.Items {
+			if e.Regarding.Name == a.name && e.Reason == "RevisionBegan" && e.Note == note {
+				return nil
+			}
+		}
+		return fmt.Errorf("expected %q, found %d other events", note, len(list.Items))
+	})
+	last := a.get(t).Status.LastRestart
+	if last == nil || last.Revision != 1 || last.By != "admin" || last.Droplet != a.name || last.At.IsZero() {
+		t.Errorf("expected the restart to be remembered, found %+v", last)
+	}
+	testenv.Eventually(t, "the metrics show it", func() error {
+		values, err := gathered(a.name)
+		if err != nil {
+			return err
+		}
+		found := map[string]float64{}
+		for _, name := range []string{"torpor_app_revision", "torpor_app_instances desired", "torpor_app_instances ready", "torpor_app_instances draining"} {
+			found[name] = values[name]
+		}
+		for _, name := range []string{"torpor_app_restarts_total Restart", "torpor_app_first_ready_seconds", "torpor_app_drain_seconds"} {
+			found[name] = values[name] - before[name]
+		}
+		if diff := cmp.Diff(map[string]float64{
+			"torpor_app_revision": 1, "torpor_app_instances desired": 2, "torpor_app_instances ready": 2, "torpor_app_instances draining": 0,
+			"torpor_app_restarts_total Restart": 1, "torpor_app_first_ready_seconds": 2, "torpor_app_drain_seconds": 1,
+		}, found); diff != "" {
+			return fmt.Errorf("metrics (-want +got):\n%s", diff)
+		}
+		// Two revisions took two seconds each to be ready, and one took three to end, as times of whole seconds tell.
+		for name, least := range map[string]float64{"torpor_app_first_ready_seconds sum": 3, "torpor_app_drain_seconds sum": 2} {
+			if took := values[name] - before[name]; took < least || took > 10*least {
+				t.Errorf("expected %s of about %g, found %g", name, least, took)
+			}
+		}
+		return nil
+	})
+	if before, err = gathered(""); err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		a.set(t, stopped)
+		a.set(t, started)
+	}
+	a.awaitsRunning(t)
+	testenv.Eventually(t, "also restarts that were over at once are counted", func() error {
+		after, err := gathered("")
+		if counted := after["torpor_app_restarts_total Stop"] - before["torpor_app_restarts_total Stop"]; counted != 5 {
+			return fmt.Errorf("expected 5, found %g (%w)", counted, err)
+		}
+		return nil
+	})
+}
+
+// gathered are the metrics of an app, and those of all apps where they are not told apart: values by name and label, and
+// how many times were taken and their sum.
+func gathered(app string) (map[string]float64, error) {
+	families, err := metrics.Registry.Gather()
+	if err != nil {
+		return nil, fmt.Errorf("gather: %w", err)
+	}
+	values := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			name, other := f.GetName(), false
+			for _, l := range m.GetLabel() {
+				switch l.GetName() {
+				case "name":
+					other = l.GetValue() != app
+				case "state", "cause":
+					name += " " + l.GetValue()
+				}
+			}
+			if !other {
+				values[name] += m.GetGauge().GetValue() + m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
+				values[name+" sum"] += m.GetHistogram().GetSampleSum()
+			}
+		}
+	}
+	return values, nil
+}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cf/lrp"
+	"github.com/torpor-dev/torpor/internal/cf/podstatus"
+	"github.com/torpor-dev/torpor/internal/reconcile"
+)
+
+// report writes what was seen into the status.
+func (c Controller) report(o lrp.Observed, p lrp.Plan) {
+	status := &o.LRP.Status
+	status.Replicas, status.Instances = 0, nil
+	for _, pod := range o.Pods {
+		if podstatus.IsTerminating(pod) {
+			continue
+		}
+		is := podstatus.InstanceStatus(pod)
+		if is.State == korifiv1alpha1.RunningInstance {
+			status.Replicas++
+		}
+		if status.Instances == nil {
+			status.Instances = map[string]eiriniv1.InstanceStatus{}
+		}
+		if index := podstatus.InstanceIndex(pod); index != "" {
+			status.Instances[index] = eiriniv1.InstanceStatus{State: string(is.State), Since: is.Timestamp, Details: is.Details}
+		}
+	}
+	status.DrainingReplicas = o.CountDraining()
+	status.ObservedGeneration = o.LRP.Generation
+	reconcile.SetCondition(&status.Conditions, lrp.ReadyCondition(o, p, status.Replicas), o.LRP.Generation, c.Clock)
+	reconcile.SetCondition(&status.Conditions, lrp.DrainingCondition(status.DrainingReplicas), o.LRP.Generation, c.Clock)
+}
+
+// isTransient reports whether the LRP is on its way to what it should be. That it was ready and is not any more is reported
+// at once.
+func isTransient(obj *eiriniv1.LRP, before *eiriniv1.LRPStatus, p lrp.Plan) bool {
+	lost := before.ObservedGeneration == obj.Generation && meta.IsStatusConditionTrue(before.Conditions, korifiv1alpha1.ReadyCondition)
+	return p.Conflict == "" && !lost && !meta.IsStatusConditionTrue(obj.Status.Conditions, korifiv1alpha1.ReadyCondition)
+}

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package lrp decides what happens to the StatefulSet of an LRP, which is one process of an app in one revision, and builds
+// what the LRP consists of. It is pure; package controller beside it observes and acts.
+package lrp
+
+import (
+	"fmt"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+)
+
+// Observed is what is known of an LRP and its objects.
+type Observed struct {
+	LRP *eiriniv1.LRP
+	// StatefulSet and Budget are nil if they are not there.
+	StatefulSet *appsv1.StatefulSet
+	Budget      *policyv1.PodDisruptionBudget
+	Pods        []*corev1.Pod
+}
+
+// Action is what is done to an LRP; at most one in a pass.
+type Action int
+
+// The actions, in the order in which an LRP usually meets them.
+const (
+	DoNothing Action = iota
+	AddFinalizer
+	CreateStatefulSet
+	ScaleStatefulSet
+	CreateBudget
+	DeleteBudget
+	DeleteStatefulSet
+	DeletePods
+	RemoveFinalizer
+)
+
+// Plan is what to do and why.
+type Plan struct {
+	Do Action
+	// Replicas is what ScaleStatefulSet sets.
+	Replicas int32
+	// Why names the decision, for the log and for errors.
+	Why string
+	// Conflict describes what keeps the LRP from running until a person intervenes; empty if nothing does.
+	Conflict string
+}
+
+// Decide is total: every Observed has exactly one Plan.
+func Decide(o Observed) Plan {
+	deleting := !o.LRP.DeletionTimestamp.IsZero()
+	kept := slices.Contains(o.LRP.Finalizers, eiriniv1.LRPFinalizer)
+	switch {
+	case deleting && !kept:
+		return Plan{Why: "it is being deleted"}
+	case o.StatefulSet != nil && !metav1.IsControlledBy(o.StatefulSet, o.LRP):
+		return Plan{Why: "name taken", Conflict: fmt.Sprintf("expected the StatefulSet %s to be this LRP's, found another owner; delete it", o.StatefulSet.Name)}
+	case deleting:
+		return decideDeletion(o)
+	case !kept:
+		return Plan{Do: AddFinalizer, Why: "keep it until its Pods are gone"}
+	case o.StatefulSet == nil:
+		return Plan{Do: CreateStatefulSet, Why: "create the StatefulSet"}
+	case !o.StatefulSet.DeletionTimestamp.IsZero():
+		return Plan{Why: "wait for a StatefulSet that is being deleted"}
+	case desiredReplicas(o.StatefulSet) != o.LRP.Spec.Instances:
+		return Plan{Do: ScaleStatefulSet, Replicas: o.LRP.Spec.Instances, Why: "scale"}
+	default:
+		return decideBudget(o)
+	}
+}
+
+// decideDeletion ends an LRP so that no Pod of it can come back, see docs/adr/0010-revisions-of-apps.md: a StatefulSet that is
+// deleted first could still get a Pod from a controller whose cache is behind.
+func decideDeletion(o Observed) Plan {
+	switch {
+	case o.StatefulSet == nil && len(o.Pods) > 0:
+		return Plan{Do: DeletePods, Why: "delete what a StatefulSet has left"}
+	case o.StatefulSet == nil:
+		return Plan{Do: RemoveFinalizer, Why: "no Pod is left"}
+	case desiredReplicas(o.StatefulSet) != 0:
+		return Plan{Do: ScaleStatefulSet, Why: "scale to zero"}
+	// Once its controller has observed the scale it makes no more Pods; it need not have counted that none is left.
+	case o.StatefulSet.Status.ObservedGeneration < o.StatefulSet.Generation || len(o.Pods) > 0:
+		return Plan{Why: "wait for the Pods"}
+	default:
+		return Plan{Do: DeleteStatefulSet, Why: "delete the empty StatefulSet, and let go"}
+	}
+}
+
+func decideBudget(o Observed) Plan {
+	wanted := BuildDisruptionBudget(o.LRP) != nil
+	switch {
+	case wanted && o.Budget == nil:
+		return Plan{Do: CreateBudget, Why: "create the disruption budget"}
+	case !wanted && o.Budget != nil && metav1.IsControlledBy(o.Budget, o.LRP):
+		return Plan{Do: DeleteBudget, Why: "delete the disruption budget of a single instance"}
+	default:
+		return Plan{Why: "as it should be"}
+	}
+}
+
+func desiredReplicas(set *appsv1.StatefulSet) int32 {
+	if set.Spec.Replicas == nil {
+		return 1
+	}
+	return *set.Spec.Replicas
+}
+
+// CountDraining returns how many Pods are on their way out: all, if the LRP is.
+func (o Observed) CountDraining() int32 {
+	var n int32
+	for _, pod := range o.Pods {
+		if !pod.DeletionTimestamp.IsZero() || !o.LRP.DeletionTimestamp.IsZero() {
+			n++
+		}
+	}
+	return n
+}
+
+// ReadyCondition returns the condition Ready of an LRP of which so many instances are ready.
+func ReadyCondition(o Observed, p Plan, ready int32) metav1.Condition {
+	c := metav1.Condition{
+		Type: korifiv1alpha1.ReadyCondition, Status: metav1.ConditionFalse, Reason: korifiv1alpha1.StartingReason,
+		Message: fmt.Sprintf("%d of %d instances are ready", ready, o.LRP.Spec.Instances),
+	}
+	switch {
+	case p.Conflict != "":
+		c.Reason, c.Message = korifiv1alpha1.NameTakenReason, p.Conflict
+	case !o.LRP.DeletionTimestamp.IsZero():
+		c.Reason, c.Message = korifiv1alpha1.StoppingReason, fmt.Sprintf("%d instances are left", len(o.Pods))
+	case ready >= o.LRP.Spec.Instances:
+		c.Status, c.Reason = metav1.ConditionTrue, korifiv1alpha1.RunningReason
+	}
+	return c
+}
+
+// DrainingCondition returns the condition Draining of an LRP of which so many instances are on their way out.
+func DrainingCondition(draining int32) metav1.Condition {
+	c := metav1.Condition{
+		Type: korifiv1alpha1.DrainingCondition, Status: metav1.ConditionFalse, Reason: korifiv1alpha1.DrainedReason,
+		Message: "no instance is on its way out",
+	}
+	if draining > 0 {
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, korifiv1alpha1.DrainingReason, fmt.Sprintf("%d instances are on their way out", draining)
+	}
+	return c
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lrp
+
+import (
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
+)
+
+func TestDecide(t *testing.T) {
+	t.Parallel()
+	lrp := func(instances int32, deleting bool, finalizers ...string) *eiriniv1.LRP {
+		l := &eiriniv1.LRP{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "lrp", Finalizers: finalizers}, Spec: eiriniv1.LRPSpec{GUID: "a", Version: "1", Instances: instances}}
+		if deleting {
+			l.DeletionTimestamp = new(metav1.NewTime(time.Unix(1, 0)))
+		}
+		return l
+	}
+	set := func(replicas int32, generation, observed int64, there int32) *appsv1.StatefulSet {
+		s := BuildStatefulSet(lrp(replicas, false))
+		s.Generation, s.Status.ObservedGeneration, s.Status.Replicas = generation, observed, there
+		return s
+	}
+	foreign := set(1, 1, 1, 1)
+	foreign.OwnerReferences[0].UID = "another"
+	pods := []*corev1.Pod{{}}
+	const kept = eiriniv1.LRPFinalizer
+	for name, row := range map[string]struct {
+		seen Observed
+		want Action
+	}{
+		"a new one by hand is kept first":                                       {Observed{LRP: lrp(1, false)}, AddFinalizer},
+		"a kept one gets its StatefulSet":                                       {Observed{LRP: lrp(1, false, kept)}, CreateStatefulSet},
+		"a StatefulSet of another size is scaled":                               {Observed{LRP: lrp(1, false, kept), StatefulSet: set(3, 1, 1, 3)}, ScaleStatefulSet},
+		"one instance needs no disruption budget":                               {Observed{LRP: lrp(1, false, kept), StatefulSet: set(1, 1, 1, 1)}, DoNothing},
+		"two instances need a disruption budget":                                {Observed{LRP: lrp(2, false, kept), StatefulSet: set(2, 1, 1, 2)}, CreateBudget},
+		"a budget goes when one instance is left":                               {Observed{LRP: lrp(1, false, kept), StatefulSet: set(1, 1, 1, 1), Budget: BuildDisruptionBudget(lrp(2, false))}, DeleteBudget},
+		"another's StatefulSet is not touched":                                  {Observed{LRP: lrp(5, false, kept), StatefulSet: foreign}, DoNothing},
+		"another's StatefulSet is not touched by a deletion":                    {Observed{LRP: lrp(5, true, kept), StatefulSet: foreign}, DoNothing},
+		"one that is deleted is scaled to zero first":                           {Observed{LRP: lrp(1, true, kept), StatefulSet: set(1, 1, 1, 1), Pods: pods}, ScaleStatefulSet},
+		"a StatefulSet is kept until its controller has seen the scale to zero": {Observed{LRP: lrp(1, true, kept), StatefulSet: set(0, 2, 1, 0)}, DoNothing},
+		"a StatefulSet goes although its controller has not counted yet":        {Observed{LRP: lrp(1, true, kept), StatefulSet: set(0, 2, 2, 1)}, DeleteStatefulSet},
+		"a StatefulSet is kept while a Pod is left":                             {Observed{LRP: lrp(1, true, kept), StatefulSet: set(0, 2, 2, 0), Pods: pods}, DoNothing},
+		"a StatefulSet goes when no Pod is left":                                {Observed{LRP: lrp(1, true, kept), StatefulSet: set(0, 2, 2, 0)}, DeleteStatefulSet},
+		"Pods that a StatefulSet has left go":                                   {Observed{LRP: lrp(1, true, kept), Pods: pods}, DeletePods},
+		"an LRP without Pods and StatefulSet is let go":                         {Observed{LRP: lrp(1, true, kept)}, RemoveFinalizer},
+		"a deleted one without the finalizer is left as it is":                  {Observed{LRP: lrp(1, true), StatefulSet: set(1, 1, 1, 1)}, DoNothing},
+		"a StatefulSet that is being deleted is waited for":                     {Observed{LRP: lrp(1, false, kept), StatefulSet: withDeletion(set(3, 1, 1, 3))}, DoNothing},
+		"a deletion goes on with a StatefulSet that dies too":                   {Observed{LRP: lrp(1, true, kept), StatefulSet: withDeletion(set(3, 1, 1, 3))}, ScaleStatefulSet},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if found := Decide(row.seen); found.Do != row.want {
+				t.Errorf("expected action %d, found %d (%s)", row.want, found.Do, found.Why)
+			}
+		})
+	}
+}
+
+func withDeletion(s *appsv1.StatefulSet) *appsv1.StatefulSet {
+	s.DeletionTimestamp = new(metav1.NewTime(time.Unix(1, 0)))
+	return s
+}

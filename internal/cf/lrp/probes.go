@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lrp
+
+import (
+	"math"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+)
+
+const (
+	millisPerSecond = 1000
+	// startPeriod is the shortest that there is: an instance that answers shall soon count.
+	startPeriod    = 1
+	livePeriod     = 30
+	defaultStartMs = 60_000
+)
+
+// buildProbes are made from a health check: an instance is ready once its first check succeeds, and restarted when one fails
+// later. A process that is only to run has none.
+func buildProbes(health eiriniv1.Healthcheck) (startup, liveness *corev1.Probe) {
+	var handler corev1.ProbeHandler
+	port := intstr.FromInt32(health.Port)
+	switch korifiv1alpha1.HealthCheckType(health.Type) {
+	case korifiv1alpha1.HTTPHealthCheck:
+		handler.HTTPGet = &corev1.HTTPGetAction{Path: health.Endpoint, Port: port}
+	case korifiv1alpha1.PortHealthCheck:
+		handler.TCPSocket = &corev1.TCPSocketAction{Port: port}
+	case korifiv1alpha1.ProcessHealthCheck:
+		return nil, nil
+	default:
+		return nil, nil
+	}
+	if health.Port == 0 {
+		return nil, nil
+	}
+	start := health.TimeoutMs
+	if start == 0 {
+		start = defaultStartMs
+	}
+	timeout := ceilSeconds(max(health.InvocationTimeoutMs, 1))
+	// The first check comes with the start, so one more than fit into the time has to fail.
+	startup = &corev1.Probe{
+		ProbeHandler: handler, PeriodSeconds: startPeriod, TimeoutSeconds: timeout, FailureThreshold: min(ceilSeconds(start), math.MaxInt32-1) + 1,
+	}
+	liveness = &corev1.Probe{ProbeHandler: handler, PeriodSeconds: livePeriod, TimeoutSeconds: timeout, FailureThreshold: 1}
+	return startup, liveness
+}
+
+// ceilSeconds rounds up.
+func ceilSeconds(ms int64) int32 {
+	rounded := (ms + millisPerSecond - 1) / millisPerSecond
+	if rounded < 0 || rounded > math.MaxInt32 {
+		return math.MaxInt32
+	}
+	return int32(rounded)
+}

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lrp
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strconv"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cf/revision"
+)
+
+const (
+	// graceSeconds is how long an instance may take to end, as Cloud Foundry promises.
+	graceSeconds = 10
+	mebibyte     = 1 << 20
+)
+
+// BuildStatefulSet is what runs an LRP. Its template never changes once it is there: another revision is another LRP. So
+// it is only ever scaled, and OnDelete makes sure that nothing rolls by itself.
+func BuildStatefulSet(lrp *eiriniv1.LRP) *appsv1.StatefulSet {
+	labels := podLabels(lrp)
+	return &appsv1.StatefulSet{
+		TypeMeta:   metav1.TypeMeta{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "StatefulSet"},
+		ObjectMeta: dependentMeta(lrp, labels),
+		Spec: appsv1.StatefulSetSpec{
+			Replicas:            new(lrp.Spec.Instances),
+			Selector:            PodSelector(lrp),
+			PodManagementPolicy: appsv1.ParallelPodManagement,
+			UpdateStrategy:      appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: lrp.Spec.UserDefinedAnnotations},
+				Spec:       buildPodSpec(lrp),
+			},
+		},
+	}
+}
+
+// BuildDisruptionBudget keeps half of an LRP's Pods while nodes are drained; nil for one instance, which nothing can keep.
+func BuildDisruptionBudget(lrp *eiriniv1.LRP) *policyv1.PodDisruptionBudget {
+	if lrp.Spec.Instances <= 1 {
+		return nil
+	}
+	return &policyv1.PodDisruptionBudget{
+		TypeMeta:   metav1.TypeMeta{APIVersion: policyv1.SchemeGroupVersion.String(), Kind: "PodDisruptionBudget"},
+		ObjectMeta: dependentMeta(lrp, podLabels(lrp)),
+		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: PodSelector(lrp), MinAvailable: new(intstr.FromString("50%"))},
+	}
+}
+
+// PodSelector matches the Pods of one revision of one process.
+func PodSelector(lrp *eiriniv1.LRP) *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchLabels: map[string]string{
+		korifiv1alpha1.ProcessGUIDLabel: lrp.Spec.GUID, korifiv1alpha1.VersionLabel: lrp.Spec.Version,
+	}}
+}
+
+func dependentMeta(lrp *eiriniv1.LRP, labels map[string]string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Namespace: lrp.Namespace, Name: revision.StatefulSetName(lrp.Name), Labels: labels,
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(lrp, eiriniv1.LRPKind())},
+	}
+}
+
+func podLabels(lrp *eiriniv1.LRP) map[string]string {
+	labels := map[string]string{
+		korifiv1alpha1.GUIDLabel: lrp.Spec.GUID, korifiv1alpha1.ProcessGUIDLabel: lrp.Spec.GUID, korifiv1alpha1.VersionLabel: lrp.Spec.Version,
+	}
+	for key, value := range map[string]string{
+		korifiv1alpha1.AppGUIDLabel: lrp.Spec.AppGUID, korifiv1alpha1.SpaceGUIDLabel: lrp.Spec.SpaceGUID, korifiv1alpha1.ProcessTypeLabel: lrp.Spec.ProcessType,
+	} {
+		if value != "" {
+			labels[key] = value
+		}
+	}
+	return labels
+}
+
+func buildPodSpec(lrp *eiriniv1.LRP) corev1.PodSpec {
+	return corev1.PodSpec{
+		Containers:                    []corev1.Container{buildContainer(lrp)},
+		ImagePullSecrets:              lrp.Spec.ImagePullSecrets,
+		AutomountServiceAccountToken:  new(false),
+		EnableServiceLinks:            new(false),
+		TerminationGracePeriodSeconds: new(int64(graceSeconds)),
+		SecurityContext: &corev1.PodSecurityContext{
+			RunAsNonRoot: new(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+		},
+		TopologySpreadConstraints: []corev1.TopologySpreadConstraint{
+			spreadOver(lrp, corev1.LabelTopologyZone), spreadOver(lrp, corev1.LabelHostname),
+		},
+	}
+}
+
+func spreadOver(lrp *eiriniv1.LRP, over string) corev1.TopologySpreadConstraint {
+	return corev1.TopologySpreadConstraint{
+		MaxSkew: 1, TopologyKey: over, WhenUnsatisfiable: corev1.ScheduleAnyway, LabelSelector: PodSelector(lrp),
+	}
+}
+
+func buildContainer(lrp *eiriniv1.LRP) corev1.Container {
+	c := corev1.Container{
+		Name: eiriniv1.ApplicationContainer, Image: lrp.Spec.Image, Command: lrp.Spec.Command, Env: buildEnvironment(lrp), Resources: buildResources(lrp),
+		SecurityContext: &corev1.SecurityContext{
+			AllowPrivilegeEscalation: new(false), RunAsNonRoot: new(true),
+			Capabilities:   &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+		},
+	}
+	c.StartupProbe, c.LivenessProbe = buildProbes(lrp.Spec.Health)
+	for _, port := range lrp.Spec.Ports {
+		c.Ports = append(c.Ports, corev1.ContainerPort{ContainerPort: port})
+	}
+	return c
+}
+
+func buildResources(lrp *eiriniv1.LRP) corev1.ResourceRequirements {
+	limits := corev1.ResourceList{corev1.ResourceEphemeralStorage: *resource.NewQuantity(lrp.Spec.DiskMB*mebibyte, resource.BinarySI)}
+	if lrp.Spec.MemoryMB > 0 {
+		limits[corev1.ResourceMemory] = *resource.NewQuantity(lrp.Spec.MemoryMB*mebibyte, resource.BinarySI)
+	}
+	requests := maps.Clone(limits)
+	if lrp.Spec.CPUWeight > 0 {
+		requests[corev1.ResourceCPU] = *resource.NewMilliQuantity(int64(lrp.Spec.CPUWeight), resource.DecimalSI)
+	}
+	return corev1.ResourceRequirements{Limits: limits, Requests: requests}
+}
+
+// buildEnvironment is sorted, each name once: what Torpor says of an instance wins over what the app says, and Environment over Env.
+func buildEnvironment(lrp *eiriniv1.LRP) []corev1.EnvVar {
+	field := func(path string) *corev1.EnvVarSource {
+		return &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: path}}
+	}
+	byName := map[string]corev1.EnvVar{}
+	for name, value := range lrp.Spec.Env {
+		byName[name] = corev1.EnvVar{Name: name, Value: value}
+	}
+	for _, e := range slices.Concat(lrp.Spec.Environment, applicationEnvironment(lrp), []corev1.EnvVar{
+		{Name: "POD_NAME", ValueFrom: field("metadata.name")},
+		{Name: "CF_INSTANCE_GUID", ValueFrom: field("metadata.uid")},
+		{Name: "CF_INSTANCE_INDEX", ValueFrom: field("metadata.labels['" + appsv1.PodIndexLabel + "']")},
+		{Name: "CF_INSTANCE_IP", ValueFrom: field("status.hostIP")},
+		{Name: "CF_INSTANCE_INTERNAL_IP", ValueFrom: field("status.podIP")},
+	}) {
+		byName[e.Name] = e
+	}
+	var all []corev1.EnvVar
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		all = append(all, byName[name])
+	}
+	return all
+}
+
+// applicationEnvironment is what an app is told of itself. A process that listens nowhere has no port.
+func applicationEnvironment(lrp *eiriniv1.LRP) []corev1.EnvVar {
+	var all []corev1.EnvVar
+	if len(lrp.Spec.Ports) > 0 {
+		port := strconv.Itoa(int(lrp.Spec.Ports[0]))
+		all = append(all, corev1.EnvVar{Name: "PORT", Value: port}, corev1.EnvVar{Name: "VCAP_APP_PORT", Value: port})
+	}
+	if lrp.Spec.AppGUID == "" {
+		return all
+	}
+	if lrp.Spec.MemoryMB > 0 {
+		all = append(all, corev1.EnvVar{Name: "MEMORY_LIMIT", Value: strconv.FormatInt(lrp.Spec.MemoryMB, 10) + "M"})
+	}
+	application := VCAPApplication(lrp.Spec.AppGUID, lrp.Spec.AppName, lrp.Spec.SpaceGUID, lrp.Spec.Version)
+	application["process_id"], application["process_type"] = lrp.Spec.GUID, lrp.Spec.ProcessType
+	application["limits"] = map[string]int64{"mem": lrp.Spec.MemoryMB, "disk": lrp.Spec.DiskMB}
+	text, err := json.Marshal(application)
+	if err != nil { // Strings and numbers can always be written.
+		return all
+	}
+	return append(all, corev1.EnvVar{Name: "VCAP_APPLICATION", Value: string(text)})
+}
+
+// VCAPApplication is what VCAP_APPLICATION says of an app at a revision; its routes are made by others.
+func VCAPApplication(guid, name, space, revision string) map[string]any {
+	return map[string]any{
+		"application_id": guid, "application_name": name, "name": name, "space_id": space,
+		"application_version": revision, "version": revision, "application_uris": []string{}, "uris": []string{},
+	}
+}

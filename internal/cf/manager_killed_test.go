@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cf_test
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cf/revision"
+	"github.com/torpor-dev/torpor/internal/testenv"
+)
+
+// TestManagerIsKilled kills the manager at each stage of a restart: what was asked for comes true under the next one, and
+// never two revisions run. While none runs nothing is half applied (race b), and what is deleted goes when one is back.
+func TestManagerIsKilled(t *testing.T) {
+	binary := os.Getenv("TORPOR_BINARY")
+	if binary == "" {
+		t.Skip("TORPOR_BINARY is not set: expected the path of the binary torpor; build it with `make torpor`, run with `make test`")
+	}
+	s := newEmptyStage(t)
+	start := func() *testenv.Process {
+		p := testenv.StartProcess(t, binary, []string{
+			"manager", "--kubeconfig", s.KubeconfigPath(t), "--metrics-address", "0", "--probe-address", "0",
+			"--webhook-address", s.address, "--namespace", s.namespace,
+		}, nil)
+		s.awaitsAdmission(t)
+		return p
+	}
+	p := start()
+	a := s.newApp(t, options{instances: 2, command: "HOLLOW_START=500ms HOLLOW_STOP=500ms ./app"})
+	a.awaitsRunning(t)
+	h := a.follow(t)
+	is := func(revision int, deleting bool) func() bool {
+		return func() bool {
+			for _, l := range a.lrps(t) {
+				if l.Spec.Version == fmt.Sprint(revision) && l.DeletionTimestamp.IsZero() != deleting {
+					return true
+				}
+			}
+			return false
+		}
+	}
+	for i, stage := range []struct {
+		name    string
+		reached func(next int) func() bool
+	}{
+		{"as soon as it is asked for", func(int) func() bool { return func() bool { return true } }},
+		{"while the old revision ends", func(next int) func() bool { return is(next-1, true) }},
+		{"between the two", func(next int) func() bool { return func() bool { return !is(next-1, true)() && !is(next-1, false)() } }},
+		{"when the new revision is there", func(next int) func() bool { return is(next, false) }},
+	} {
+		next := i + 1
+		t.Run("race j: killed "+stage.name, func(t *testing.T) {
+			if found := a.restart(t, fmt.Sprint("request ", next)); found != revision.FormatRevision(int64(next)) {
+				t.Fatalf("expected revision %d, found %s", next, found)
+			}
+			testenv.Eventually(t, "the stage is reached", func() error {
+				if !stage.reached(next)() {
+					return fmt.Errorf("found %d LRPs", len(a.lrps(t)))
+				}
+				return nil
+			})
+			p.Kill9(t)
+			a.cannotBeChanged(t)
+		})
+		p = start()
+		a.awaitsRunning(t)
+		a.hasOnly(t, fmt.Sprint(next))
+	}
+	if most, overlap := h.seen(); most != 1 || overlap != 0 {
+		t.Errorf("expected one revision with Pods at a time, found %d, two of them for %s", most, overlap)
+	}
+	p.Kill9(t)
+	doomed := a.get(t)
+	if err := a.Client.Delete(t.Context(), doomed); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(a.listPods(t)); n != 2 {
+		t.Errorf("expected 2 Pods as long as no manager runs, found %d", n)
+	}
+	start()
+	a.isGone(t, doomed)
+}
+
+// cannotBeChanged is race b: without admission nothing is half applied.
+func (a *app) cannotBeChanged(t *testing.T) {
+	t.Helper()
+	before := a.get(t)
+	patch := fmt.Appendf(nil, `{"spec":{"desiredState":"STOPPED"},"metadata":{"annotations":{%q:"lost"}}}`, torporv1alpha1.RestartRequestAnnotation)
+	if err := a.Client.Patch(t.Context(), before.DeepCopy(), client.RawPatch(types.MergePatchType, patch)); err == nil {
+		t.Error("expected a change to be refused without admission, found it accepted")
+	}
+	if after := a.get(t); after.Generation != before.Generation || after.Annotations[revisionAnnotation] != before.Annotations[revisionAnnotation] {
+		t.Errorf("expected the app as it was, found generation %d and revision %s", after.Generation, after.Annotations[revisionAnnotation])
+	}
+}

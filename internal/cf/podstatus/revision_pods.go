@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package podstatus
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cf/revision"
+)
+
+// RevisionPods counts the Pods of one revision of a process.
+type RevisionPods struct {
+	Revision int64
+	// Alive are not terminating; of these Ready are ready, and Crashed have ended and are not started again soon.
+	Alive, Ready, Crashed int32
+	// Draining are terminating; Since is when the deletion of the first of them was requested.
+	Draining int32
+	Since    time.Time
+}
+
+// CountPod adds a Pod to the counts of its revision.
+func CountPod(counts []RevisionPods, pod *corev1.Pod) []RevisionPods {
+	version := revision.ParseVersion(pod.Labels[korifiv1alpha1.VersionLabel])
+	i := 0
+	for i < len(counts) && counts[i].Revision != version {
+		i++
+	}
+	if i == len(counts) {
+		counts = append(counts, RevisionPods{Revision: version})
+	}
+	p := &counts[i]
+	if IsTerminating(pod) {
+		p.Draining++
+		if requested := deletionRequestedAt(pod); p.Since.IsZero() || requested.Before(p.Since) {
+			p.Since = requested
+		}
+		return counts
+	}
+	p.Alive++
+	switch InstanceStatus(pod).State {
+	case korifiv1alpha1.RunningInstance:
+		p.Ready++
+	case korifiv1alpha1.CrashedInstance:
+		p.Crashed++
+	case korifiv1alpha1.DownInstance, korifiv1alpha1.StartingInstance:
+	}
+	return counts
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+import (
+	"cmp"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cf/revision"
+)
+
+const (
+	// defaultPort is where a web process listens whose image does not say.
+	defaultPort = 8080
+	// launcher starts a command in an image that buildpacks have made.
+	launcher        = "/cnb/lifecycle/launcher"
+	millisPerSecond = 1000
+)
+
+// LRPSource are what an LRP is made from.
+type LRPSource struct {
+	App     *korifiv1alpha1.CFApp
+	Process *korifiv1alpha1.CFProcess
+	// Droplet is that of the revision, not necessarily the app's current one.
+	Droplet *korifiv1alpha1.Droplet
+	// Environment is the app's.
+	Environment []corev1.EnvVar
+}
+
+// BuildLRP is the LRP that an action wants.
+func BuildLRP(p LRPSource, do CreateLRP) *eiriniv1.LRP {
+	ports := p.listenPorts()
+	lrp := &eiriniv1.LRP{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: p.Process.Namespace, Name: do.Name, Finalizers: []string{eiriniv1.LRPFinalizer},
+			Labels: map[string]string{
+				korifiv1alpha1.GUIDLabel: do.Name, korifiv1alpha1.AppGUIDLabel: p.App.Name, korifiv1alpha1.SpaceGUIDLabel: p.Process.Namespace,
+				korifiv1alpha1.ProcessGUIDLabel: p.Process.Name, korifiv1alpha1.ProcessTypeLabel: p.Process.Spec.ProcessType,
+				korifiv1alpha1.VersionLabel: revision.FormatRevision(do.Revision),
+			},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(p.Process, korifiv1alpha1.CFProcessKind())},
+		},
+		Spec: eiriniv1.LRPSpec{
+			GUID: p.Process.Name, Version: revision.FormatRevision(do.Revision), ProcessType: p.Process.Spec.ProcessType,
+			AppName: p.App.Spec.DisplayName, AppGUID: p.App.Name, SpaceGUID: p.Process.Namespace,
+			Image: p.Droplet.Registry.Image, ImagePullSecrets: p.Droplet.Registry.ImagePullSecrets,
+			Command: p.startCommand(), Environment: p.Environment, Health: p.healthCheck(ports), Ports: ports,
+			Instances: do.Instances, MemoryMB: p.Process.Spec.MemoryMB, DiskMB: p.Process.Spec.DiskQuotaMB,
+		},
+	}
+	return lrp
+}
+
+// command is empty where the image's own is run.
+func (p LRPSource) startCommand() []string {
+	command := p.Process.Spec.Command
+	for _, t := range p.Droplet.ProcessTypes {
+		if t.Type == p.Process.Spec.ProcessType {
+			command = cmp.Or(command, t.Command)
+		}
+	}
+	command = cmp.Or(command, p.Process.Spec.DetectedCommand)
+	switch {
+	case command == "":
+		return nil
+	case p.App.Spec.Lifecycle.Type == korifiv1alpha1.BuildpackLifecycle:
+		return []string{launcher, command}
+	default:
+		return []string{"/bin/sh", "-c", command}
+	}
+}
+
+// ports are those of the process, or of its droplet, or a web process's usual one.
+func (p LRPSource) listenPorts() []int32 {
+	switch {
+	case len(p.Process.Spec.Ports) > 0:
+		return p.Process.Spec.Ports
+	case p.Process.Spec.ProcessType != korifiv1alpha1.WebProcess:
+		return nil
+	case len(p.Droplet.Ports) > 0:
+		return p.Droplet.Ports
+	default:
+		return []int32{defaultPort}
+	}
+}
+
+func (p LRPSource) healthCheck(ports []int32) eiriniv1.Healthcheck {
+	check := p.Process.Spec.HealthCheck
+	kind := check.Type
+	if kind == "" && p.Process.Spec.ProcessType == korifiv1alpha1.WebProcess {
+		kind = korifiv1alpha1.PortHealthCheck
+	}
+	if kind == "" || len(ports) == 0 {
+		kind = korifiv1alpha1.ProcessHealthCheck
+	}
+	health := eiriniv1.Healthcheck{
+		Type: string(kind), TimeoutMs: int64(check.Data.TimeoutSeconds) * millisPerSecond,
+		InvocationTimeoutMs: int64(check.Data.InvocationTimeoutSeconds) * millisPerSecond,
+	}
+	if kind != korifiv1alpha1.ProcessHealthCheck {
+		health.Port = ports[0]
+	}
+	if kind == korifiv1alpha1.HTTPHealthCheck {
+		health.Endpoint = check.Data.HTTPEndpoint
+	}
+	return health
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package controller is the shell around package process: it observes processes of apps, lets process.Decide decide, acts once
+// and reports.
+package controller
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cf/podcache"
+	"github.com/torpor-dev/torpor/internal/cf/process"
+	"github.com/torpor-dev/torpor/internal/reconcile"
+)
+
+// Name of the events and the field manager, which the controller of apps shares; the controller is called Name-processes.
+const Name = "torpor-restart"
+
+const (
+	workers      = 20
+	backoffStart = 50 * time.Millisecond
+	backoffEnd   = time.Minute
+	passTimeout  = time.Minute
+	// apiTimeout bounds one call to the API server.
+	apiTimeout = 10 * time.Second
+	// staleRetry is when to look again after the cache turned out to be behind.
+	staleRetry = 5 * time.Millisecond
+)
+
+// Controller reconciles CFProcesses.
+type Controller struct {
+	// Clock tells the time.
+	Clock clock.PassiveClock
+	// Metrics is where durations are shown.
+	Metrics *Metrics
+
+	client client.Client
+	live   client.Reader
+	pods   client.Reader
+}
+
+// +kubebuilder:rbac:groups=korifi.cloudfoundry.org,resources=cfapps,verbs=get;list;watch
+// +kubebuilder:rbac:groups=korifi.cloudfoundry.org,resources=cfprocesses/status,verbs=get;patch
+// +kubebuilder:rbac:groups=korifi.cloudfoundry.org,resources=cfprocesses/finalizers,verbs=update
+// +kubebuilder:rbac:groups=korifi.cloudfoundry.org,resources=cfprocesses;cfbuilds,verbs=get;list;watch
+// +kubebuilder:rbac:groups=torpor.dev,resources=cfdeployments,verbs=get;list;watch
+// +kubebuilder:rbac:groups=eirini.cloudfoundry.org,resources=lrps,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// SetupWithManager adds the controller.
+func (c Controller) SetupWithManager(mgr manager.Manager) error {
+	c.client, c.live = mgr.GetClient(), mgr.GetAPIReader()
+	pods, err := podcache.New(context.Background(), mgr)
+	if err != nil {
+		return fmt.Errorf("set up %s: %w", Name, err)
+	}
+	c.pods = pods
+	if err := addIndexes(mgr); err != nil {
+		return fmt.Errorf("set up %s: %w", Name, err)
+	}
+	err = builder.ControllerManagedBy(mgr).
+		Named(Name+"-processes").
+		For(&korifiv1alpha1.CFProcess{}, builder.WithPredicates(specOrAnnotationsChanged())).
+		Owns(&eiriniv1.LRP{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&korifiv1alpha1.CFApp{}, handler.EnqueueRequestsFromMapFunc(c.processesForApp), builder.WithPredicates(specOrAnnotationsChanged())).
+		Watches(&korifiv1alpha1.CFBuild{}, handler.EnqueueRequestsFromMapFunc(c.processesForBuild)).
+		Watches(&torporv1alpha1.CFDeployment{}, handler.EnqueueRequestsFromMapFunc(c.processesForDeployment), builder.WithPredicates(specOrAnnotationsChanged())).
+		WatchesRawSource(source.Kind[client.Object](pods, &corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(processForPod))).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: workers,
+			ReconciliationTimeout:   passTimeout,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](backoffStart, backoffEnd),
+		}).
+		Complete(&reconcile.Reconciler[*korifiv1alpha1.CFProcess]{
+			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name),
+			New:  func() *korifiv1alpha1.CFProcess { return &korifiv1alpha1.CFProcess{} },
+			Step: c.step,
+		})
+	if err != nil {
+		return fmt.Errorf("set up %s: %w", Name, err)
+	}
+	return nil
+}
+
+// step is one pass over a process.
+func (c Controller) step(ctx context.Context, obj *korifiv1alpha1.CFProcess) (reconcile.Outcome, error) {
+	seen, err := c.observe(ctx, obj)
+	if err != nil {
+		return reconcile.Outcome{}, err
+	}
+	plan := process.Decide(seen.Observed)
+	stale, err := c.act(ctx, seen, plan.Do)
+	if stale {
+		return reconcile.Outcome{After: staleRetry, Why: "the cache is behind"}, err
+	}
+	if err != nil {
+		plan.Ready.Message += fmt.Sprintf("; %v", err)
+	}
+	return c.report(seen, plan), err
+}

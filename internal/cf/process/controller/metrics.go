@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cf/revision"
+)
+
+// Metrics measures how long revisions take. One lives as long as the process; register it once.
+type Metrics struct {
+	firstReady, drain prometheus.Histogram
+
+	// draining holds, by process, since when something of it drains.
+	draining sync.Map
+}
+
+// NewMetrics makes the metrics of processes.
+func NewMetrics() *Metrics {
+	buckets := prometheus.ExponentialBuckets(0.05, 2, 14)
+	return &Metrics{
+		firstReady: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "torpor_app_first_ready_seconds", Help: "Time from the LRP of a revision to its first ready instance.", Buckets: buckets,
+		}),
+		drain: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "torpor_app_drain_seconds", Help: "Time that the instances of an older revision took to end.", Buckets: buckets,
+		}),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
+	m.firstReady.Describe(ch)
+	m.drain.Describe(ch)
+}
+
+// Collect implements prometheus.Collector.
+func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
+	m.firstReady.Collect(ch)
+	m.drain.Collect(ch)
+}
+
+// countProcess takes the times of a pass that was saved, by what the status was before it.
+func (m *Metrics) countProcess(seen *observation, before *korifiv1alpha1.CFProcessStatus) {
+	if before.ActualInstances == 0 && seen.process.Status.ActualInstances > 0 {
+		for i := range seen.lrps {
+			if l := &seen.lrps[i]; l.Name == revision.LRPName(seen.process.Name, seen.TargetRevision()) {
+				m.firstReady.Observe(seen.Now.Sub(l.CreationTimestamp.Time).Seconds())
+			}
+		}
+	}
+}
+
+// countDrain takes the time from the pass that first sees something drain to the one that sees nothing left. Most drains
+// are over before they are worth a report, so the report cannot tell.
+func (m *Metrics) countDrain(process types.UID, draining bool, now time.Time) {
+	if draining {
+		m.draining.LoadOrStore(process, now)
+		return
+	}
+	if began, was := m.draining.LoadAndDelete(process); was {
+		if at, ok := began.(time.Time); ok {
+			m.drain.Observe(now.Sub(at).Seconds())
+		}
+	}
+}

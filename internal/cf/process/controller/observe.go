@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cf/podcache"
+	"github.com/torpor-dev/torpor/internal/cf/podstatus"
+	"github.com/torpor-dev/torpor/internal/cf/process"
+	"github.com/torpor-dev/torpor/internal/cf/revision"
+)
+
+// observation is what is seen of a process, and the objects it was seen from.
+type observation struct {
+	process.Observed
+	process *korifiv1alpha1.CFProcess
+	// app is nil if it is gone.
+	app  *korifiv1alpha1.CFApp
+	lrps []eiriniv1.LRP
+	pods []corev1.Pod
+	// droplet is nil if there is none.
+	droplet *korifiv1alpha1.Droplet
+}
+
+// observe reads what the caches know.
+func (c Controller) observe(ctx context.Context, obj *korifiv1alpha1.CFProcess) (*observation, error) {
+	o := &observation{process: obj, app: &korifiv1alpha1.CFApp{}}
+	o.Now, o.ProcessGUID, o.Desired = c.Clock.Now(), obj.Name, process.DesiredInstances(obj)
+	err := c.client.Get(ctx, client.ObjectKey{Namespace: obj.Namespace, Name: obj.Spec.AppRef.Name}, o.app)
+	switch {
+	case k8serrors.IsNotFound(err):
+		o.app = nil
+	case err != nil:
+		return nil, fmt.Errorf("read the app: %w", err)
+	}
+	if err := c.observeLRPsAndPods(ctx, o); err != nil {
+		return nil, err
+	}
+	o.Deleted = o.app == nil || !o.app.DeletionTimestamp.IsZero() || !obj.DeletionTimestamp.IsZero()
+	if o.Deleted {
+		return o, nil
+	}
+	rollout, err := c.observeRollout(ctx, o.app)
+	if err != nil {
+		return nil, err
+	}
+	o.App = process.NewDesiredApp(o.app, rollout)
+	if err := c.observeDroplet(ctx, o); err != nil {
+		return nil, err
+	}
+	return o, c.observeNameTaken(ctx, o)
+}
+
+// observeLRPsAndPods reads the LRPs and the Pods.
+func (c Controller) observeLRPsAndPods(ctx context.Context, o *observation) error {
+	var lrps eiriniv1.LRPList
+	in := client.InNamespace(o.process.Namespace)
+	if err := c.client.List(ctx, &lrps, in, client.MatchingFields{byOwner: string(o.process.UID)}); err != nil {
+		return fmt.Errorf("list the LRPs: %w", err)
+	}
+	o.lrps = lrps.Items
+	for i := range o.lrps {
+		l := &o.lrps[i]
+		o.LRPs = append(o.LRPs, process.ObservedLRP{
+			Name: l.Name, Revision: revision.ParseVersion(l.Spec.Version), Instances: l.Spec.Instances, Deleting: !l.DeletionTimestamp.IsZero(),
+		})
+	}
+	var pods corev1.PodList
+	if err := c.pods.List(ctx, &pods, in, client.MatchingFields{podcache.ByProcess: o.process.Name}); err != nil {
+		return fmt.Errorf("list the Pods: %w", err)
+	}
+	o.pods = pods.Items
+	for i := range o.pods {
+		o.Pods = podstatus.CountPod(o.Pods, &o.pods[i])
+	}
+	return nil
+}
+
+// observeDroplet reads what the app's revision runs.
+func (c Controller) observeDroplet(ctx context.Context, o *observation) error {
+	name := o.app.Annotations[torporv1alpha1.DropletAnnotation]
+	if name == "" {
+		o.NoDroplet = "expected a droplet, found none; set spec.currentDropletRef of the app"
+		return nil
+	}
+	var build korifiv1alpha1.CFBuild
+	err := c.client.Get(ctx, client.ObjectKey{Namespace: o.app.Namespace, Name: name}, &build)
+	switch {
+	case k8serrors.IsNotFound(err):
+		o.NoDroplet = "expected the droplet " + name + ", found no CFBuild of that name; set spec.currentDropletRef of the app to another and restart it"
+	case err != nil:
+		return fmt.Errorf("read the droplet: %w", err)
+	case build.Status.Droplet == nil || build.Status.Droplet.Registry.Image == "":
+		o.NoDroplet = "expected an image in status.droplet of the CFBuild " + name + ", found none; it is waited for"
+	default:
+		o.droplet = build.Status.Droplet
+	}
+	return nil
+}
+
+// observeNameTaken finds out whether the name that a new LRP needs is another's.
+func (c Controller) observeNameTaken(ctx context.Context, o *observation) error {
+	name := revision.LRPName(o.process.Name, o.App.Revision)
+	if slices.ContainsFunc(o.lrps, func(l eiriniv1.LRP) bool { return l.Name == name }) {
+		return nil
+	}
+	err := c.client.Get(ctx, client.ObjectKey{Namespace: o.process.Namespace, Name: name}, &eiriniv1.LRP{})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("read the LRP: %w", err)
+	}
+	o.NameTaken = err == nil
+	return nil
+}
+
+// buildEnvironment is the app's, each variable by reference: the values stay in the Secret.
+func (c Controller) buildEnvironment(ctx context.Context, app *korifiv1alpha1.CFApp) ([]corev1.EnvVar, error) {
+	if app.Spec.EnvSecretName == "" {
+		return nil, nil
+	}
+	var secret corev1.Secret
+	if err := c.client.Get(ctx, client.ObjectKey{Namespace: app.Namespace, Name: app.Spec.EnvSecretName}, &secret); err != nil {
+		return nil, fmt.Errorf("read the app's environment, spec.envSecretName: %w", err)
+	}
+	var all []corev1.EnvVar
+	for key := range secret.Data {
+		all = append(all, corev1.EnvVar{Name: key, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+			// A variable that was taken away since does not keep an instance of this revision from coming back.
+			LocalObjectReference: corev1.LocalObjectReference{Name: secret.Name}, Key: key, Optional: new(true),
+		}}})
+	}
+	slices.SortFunc(all, func(a, b corev1.EnvVar) int { return strings.Compare(a.Name, b.Name) })
+	return all, nil
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"cmp"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cf/podstatus"
+	"github.com/torpor-dev/torpor/internal/cf/process"
+	"github.com/torpor-dev/torpor/internal/cf/revision"
+	"github.com/torpor-dev/torpor/internal/reconcile"
+)
+
+// report writes the status.
+func (c Controller) report(seen *observation, plan process.Plan) reconcile.Outcome {
+	before, status := seen.process.Status.DeepCopy(), &seen.process.Status
+	status.ObservedGeneration = seen.process.Generation
+	if seen.App.Unreadable == "" && !seen.Deleted {
+		status.ObservedRevision = seen.App.Revision
+	}
+	status.Revisions = revisionStatuses(seen.Observed)
+	status.InstancesStatus, status.ActualInstances = instanceStatuses(seen), 0
+	for _, one := range status.InstancesStatus {
+		if one.State == korifiv1alpha1.RunningInstance {
+			status.ActualInstances++
+		}
+	}
+	status.DrainingInstances = seen.CountDraining()
+	for kind, is := range map[string]process.Condition{
+		korifiv1alpha1.ReadyCondition: plan.Ready, korifiv1alpha1.DrainingCondition: plan.Draining,
+	} {
+		reconcile.SetCondition(&status.Conditions, metav1.Condition{Type: kind, Status: is.Status, Reason: is.Reason, Message: is.Message}, seen.process.Generation, c.Clock)
+	}
+	slices.SortFunc(status.Conditions, func(a, b metav1.Condition) int { return -cmp.Compare(a.Type, b.Type) })
+	c.Metrics.countDrain(seen.process.UID, plan.Draining.Status == metav1.ConditionTrue && !seen.Deleted, seen.Now)
+	out := reconcile.Outcome{After: plan.After, Why: plan.Rule, Underway: isTransient(before, status, plan)}
+	if showsDrainTimeout(status.Conditions) && !showsDrainTimeout(before.Conditions) {
+		out.Events = append(out.Events, reconcile.Event{Warning: true, Reason: drainTimedOut, Action: "Drain", Note: plan.Draining.Message})
+	}
+	out.Saved = func() { c.Metrics.countProcess(seen, before) }
+	return out
+}
+
+// isTransient reports whether the process is on its way to what its app wants. What stands still is told at once, and so is that it was as
+// wanted at the same revision and is not any more.
+func isTransient(before, status *korifiv1alpha1.CFProcessStatus, plan process.Plan) bool {
+	if !process.IsProgressReason(plan.Ready.Reason) {
+		return false
+	}
+	was := meta.FindStatusCondition(before.Conditions, korifiv1alpha1.ReadyCondition)
+	lost := was != nil && was.Reason == korifiv1alpha1.RunningReason && plan.Ready.Reason == korifiv1alpha1.StartingReason &&
+		before.ObservedRevision == status.ObservedRevision
+	return !lost && plan.Draining.Reason != korifiv1alpha1.DrainTimeoutReason
+}
+
+func showsDrainTimeout(conditions []metav1.Condition) bool {
+	c := meta.FindStatusCondition(conditions, korifiv1alpha1.DrainingCondition)
+	return c != nil && c.Reason == korifiv1alpha1.DrainTimeoutReason
+}
+
+// revisionStatuses are those that have an LRP or Pods, the oldest first.
+func revisionStatuses(o process.Observed) []korifiv1alpha1.RevisionStatus {
+	byRevision := map[int64]*korifiv1alpha1.RevisionStatus{}
+	of := func(revision int64) *korifiv1alpha1.RevisionStatus {
+		if byRevision[revision] == nil {
+			byRevision[revision] = &korifiv1alpha1.RevisionStatus{Revision: revision}
+		}
+		return byRevision[revision]
+	}
+	for _, l := range o.LRPs {
+		if r := of(l.Revision); !l.Deleting {
+			r.Desired = l.Instances
+		}
+	}
+	for _, p := range o.Pods {
+		r := of(p.Revision)
+		r.Ready, r.Draining = p.Ready, p.Draining
+	}
+	var all []korifiv1alpha1.RevisionStatus
+	for _, r := range byRevision {
+		all = append(all, *r)
+	}
+	slices.SortFunc(all, func(a, b korifiv1alpha1.RevisionStatus) int { return cmp.Compare(a.Revision, b.Revision) })
+	return all
+}
+
+// instanceStatuses are those of the revision that should run, by index; a Pod that is terminating is none.
+func instanceStatuses(seen *observation) map[string]korifiv1alpha1.InstanceStatus {
+	all := map[string]korifiv1alpha1.InstanceStatus{}
+	for i := range seen.pods {
+		pod := &seen.pods[i]
+		index := podstatus.InstanceIndex(pod)
+		if index != "" && !podstatus.IsTerminating(pod) && revision.ParseVersion(pod.Labels[korifiv1alpha1.VersionLabel]) == seen.TargetRevision() {
+			all[index] = podstatus.InstanceStatus(pod)
+		}
+	}
+	return all
+}

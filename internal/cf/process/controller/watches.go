@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+)
+
+// The fields by which the cache finds processes by their app, and LRPs by their process. The names differ from those of the
+// controller of apps, whose indexes live in the same cache.
+const (
+	byAppRef = "spec.appRef.name"
+	byOwner  = "ownerUID"
+)
+
+func addIndexes(mgr manager.Manager) error {
+	ctx, indexer := context.Background(), mgr.GetFieldIndexer()
+	err := indexer.IndexField(ctx, &korifiv1alpha1.CFProcess{}, byAppRef, func(o client.Object) []string {
+		if process, ok := o.(*korifiv1alpha1.CFProcess); ok {
+			return []string{process.Spec.AppRef.Name}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("index processes: %w", err)
+	}
+	err = indexer.IndexField(ctx, &eiriniv1.LRP{}, byOwner, func(o client.Object) []string {
+		if owner := metav1.GetControllerOf(o); owner != nil {
+			return []string{string(owner.UID)}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("index LRPs: %w", err)
+	}
+	return nil
+}
+
+func processForPod(_ context.Context, pod client.Object) []ctrl.Request {
+	name := pod.GetLabels()[korifiv1alpha1.ProcessGUIDLabel]
+	if name == "" {
+		return nil
+	}
+	return []ctrl.Request{{NamespacedName: types.NamespacedName{Namespace: pod.GetNamespace(), Name: name}}}
+}
+
+func (c Controller) processesForApp(ctx context.Context, app client.Object) []ctrl.Request {
+	return c.listRequests(ctx, app.GetNamespace(), app.GetName())
+}
+
+func (c Controller) processesForBuild(ctx context.Context, o client.Object) []ctrl.Request {
+	if build, ok := o.(*korifiv1alpha1.CFBuild); ok {
+		return c.listRequests(ctx, build.Namespace, build.Spec.AppRef.Name)
+	}
+	return nil
+}
+
+func (c Controller) processesForDeployment(ctx context.Context, o client.Object) []ctrl.Request {
+	if d, ok := o.(*torporv1alpha1.CFDeployment); ok {
+		return c.listRequests(ctx, d.Namespace, d.Spec.AppRef.Name)
+	}
+	return nil
+}
+
+// listRequests lists the processes of an app.
+func (c Controller) listRequests(ctx context.Context, namespace, app string) []ctrl.Request {
+	var list korifiv1alpha1.CFProcessList
+	if err := c.client.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{byAppRef: app}); err != nil {
+		return nil
+	}
+	var all []ctrl.Request
+	for i := range list.Items {
+		all = append(all, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	}
+	return all
+}
+
+// specOrAnnotationsChanged lets through what people want, and not the controllers' own reports.
+func specOrAnnotationsChanged() predicate.Predicate {
+	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{})
+}

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cf/podstatus"
+	"github.com/torpor-dev/torpor/internal/cf/revision"
+)
+
+const guid = "8d1b1d4c-2f4a-4d3e-9c55-0a1b2c3d4e5f"
+
+// decisionSummary is what most rows are about: the rule, the effect, and the reasons of Ready and Draining.
+type decisionSummary struct {
+	Rule            string
+	Do              Action
+	Ready, Draining string
+	After           time.Duration
+}
+
+func testNow() time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) }
+
+// observedApp is a started app at revision 5, begun by a stop, of which 3 instances are wanted.
+func observedApp(change ...func(*Observed)) Observed {
+	o := Observed{
+		Now: testNow(), ProcessGUID: guid, Desired: 3,
+		App: DesiredApp{Started: true, Revision: 5, LastStop: 5, DrainTimeout: time.Minute},
+	}
+	for _, c := range change {
+		c(&o)
+	}
+	return o
+}
+
+func withLRP(rev int64, instances int32) func(*Observed) {
+	return func(o *Observed) {
+		o.LRPs = append(o.LRPs, ObservedLRP{Name: revision.LRPName(guid, rev), Revision: rev, Instances: instances})
+	}
+}
+
+func withDyingLRP(rev int64) func(*Observed) {
+	return func(o *Observed) {
+		o.LRPs = append(o.LRPs, ObservedLRP{Name: revision.LRPName(guid, rev), Revision: rev, Instances: 3, Deleting: true})
+	}
+}
+
+// withPods are so many ready ones of a revision, and so many that were told to go five seconds ago.
+func withPods(rev int64, ready, draining int32) func(*Observed) {
+	return func(o *Observed) {
+		p := podstatus.RevisionPods{Revision: rev, Alive: ready, Ready: ready, Draining: draining}
+		if draining > 0 {
+			p.Since = testNow().Add(-5 * time.Second)
+		}
+		o.Pods = append(o.Pods, p)
+	}
+}
+
+func whenStopped(o *Observed)                  { o.App.Started = false }
+func whenOverlapping(o *Observed)              { o.App.Overlap = true }
+func duringDeployment(o *Observed)             { o.App.LastStop = 3 }
+func whenCancelled(o *Observed)                { o.App.LastStop, o.App.Rollout.Cancelled = 3, true }
+func duringCanary(o *Observed)                 { o.App.LastStop, o.App.Rollout.CanaryPercent = 3, 34 }
+func wantingInstances(n int32) func(*Observed) { return func(o *Observed) { o.Desired = n } }
+
+func TestDecide(t *testing.T) {
+	const starting, held, stopping, deploying = korifiv1alpha1.StartingReason, korifiv1alpha1.WaitingForDrainReason, korifiv1alpha1.StoppingReason, korifiv1alpha1.DeployingReason
+	const drained, draining = korifiv1alpha1.DrainedReason, korifiv1alpha1.DrainingReason
+	const left = 55 * time.Second
+	n4, n5 := revision.LRPName(guid, 4), revision.LRPName(guid, 5)
+	create := func(n int32) decisionSummary {
+		return decisionSummary{"create", CreateLRP{n5, 5, n}, starting, drained, 0}
+	}
+	runs := decisionSummary{"running", Nothing{}, korifiv1alpha1.RunningReason, drained, 0}
+	for name, row := range map[string]struct {
+		in   Observed
+		want decisionSummary
+	}{
+		"a process that is deleted is left alone": {
+			observedApp(withLRP(4, 3), func(o *Observed) { o.Deleted, o.App.Unreadable = true, "x" }),
+			decisionSummary{"deleted", Nothing{}, korifiv1alpha1.DeletedReason, draining, 0},
+		},
+		"race d: nothing is done for a revision that nobody can read": {
+			observedApp(withLRP(4, 3), func(o *Observed) { o.App = DesiredApp{Started: true, Unreadable: "x"} }),
+			decisionSummary{"revision unreadable", Nothing{}, korifiv1alpha1.RevisionUnreadableReason, drained, staleInterval},
+		},
+		"race p: a newer revision is never touched": {
+			observedApp(withLRP(6, 3), withLRP(4, 3)), decisionSummary{"newer revision", Nothing{}, korifiv1alpha1.NewerRevisionReason, draining, staleInterval},
+		},
+		"race p: nor when the app seems stopped": {
+			observedApp(withLRP(6, 3), whenStopped), decisionSummary{"newer revision", Nothing{}, korifiv1alpha1.NewerRevisionReason, drained, staleInterval},
+		},
+		"a stop deletes everything": {
+			observedApp(withLRP(5, 3), withLRP(4, 3), withPods(4, 3, 0), whenStopped), decisionSummary{"delete what has to go", DeleteLRPs{sortedNames(n4, n5)}, stopping, draining, 0},
+		},
+		"also what has no version": {
+			observedApp(withLRP(revision.UnknownRevision, 1), whenStopped), decisionSummary{"delete what has to go", DeleteLRPs{[]string{revision.LRPName(guid, revision.UnknownRevision)}}, stopping, draining, 0},
+		},
+		"race f: an app is not stopped while an instance is left": {
+			observedApp(withPods(4, 0, 1), whenStopped), decisionSummary{"stopping", Nothing{}, stopping, draining, left},
+		},
+		"nor while an LRP is": {observedApp(withDyingLRP(4), whenStopped), decisionSummary{"stopping", Nothing{}, stopping, draining, 0}},
+		"an app without instances is stopped": {
+			observedApp(whenStopped), decisionSummary{"stopped", Nothing{}, korifiv1alpha1.StoppedReason, drained, 0},
+		},
+
+		"a start makes an LRP":                              {observedApp(), create(3)},
+		"race i: a start of no instances is done at once":   {observedApp(wantingInstances(0)), decisionSummary{"running", Nothing{}, korifiv1alpha1.RunningReason, drained, 0}},
+		"race i: to scale to 0 is done when it is said":     {observedApp(wantingInstances(0), withLRP(5, 3)), decisionSummary{"scale", ScaleLRP{n5, 0}, korifiv1alpha1.RunningReason, drained, 0}},
+		"race q: without a droplet nothing starts":          {observedApp(func(o *Observed) { o.NoDroplet = "x" }), decisionSummary{"no droplet", Nothing{}, korifiv1alpha1.DropletMissingReason, drained, 0}},
+		"race q: what runs needs no droplet any more":       {observedApp(withLRP(5, 3), withPods(5, 3, 0), func(o *Observed) { o.NoDroplet = "x" }), runs},
+		"race a: older revisions are deleted first":         {observedApp(withLRP(4, 3), withPods(4, 3, 0)), decisionSummary{"delete what has to go", DeleteLRPs{[]string{n4}}, starting, draining, 0}},
+		"a version that is no revision is older":            {observedApp(withLRP(revision.UnknownRevision, 3)), decisionSummary{"delete what has to go", DeleteLRPs{[]string{revision.LRPName(guid, revision.UnknownRevision)}}, starting, draining, 0}},
+		"race f: the new one is held until the old is gone": {observedApp(withDyingLRP(4), withPods(4, 0, 3)), decisionSummary{"held until drained", Nothing{}, held, draining, left}},
+		"race f: also when the LRP is gone and Pods are not": {
+			observedApp(withPods(4, 1, 0)), decisionSummary{"held until drained", Nothing{}, held, draining, 0},
+		},
+		"race f: also when Pods are gone and the LRP is not": {
+			observedApp(withDyingLRP(4)), decisionSummary{"held until drained", Nothing{}, held, draining, 0},
+		},
+		"race f: whoever may overlap does": {
+			observedApp(withDyingLRP(4), withPods(4, 0, 3), whenOverlapping), decisionSummary{"create", CreateLRP{n5, 5, 3}, starting, draining, left},
+		},
+		"race f: after the drain timeout it starts anyway, and says so": {
+			observedApp(withDyingLRP(4), withPods(4, 0, 3), func(o *Observed) { o.App.DrainTimeout = 5 * time.Second }),
+			decisionSummary{"create", CreateLRP{n5, 5, 3}, starting, korifiv1alpha1.DrainTimeoutReason, 0},
+		},
+		"race f: without a timeout it never does": {
+			observedApp(withDyingLRP(4), withPods(4, 0, 3), func(o *Observed) { o.App.DrainTimeout, o.Now = 0, testNow().Add(time.Hour) }),
+			decisionSummary{"held until drained", Nothing{}, held, draining, 0},
+		},
+		"race h: an LRP of another revision with the name is waited for": {
+			observedApp(func(o *Observed) {
+				o.LRPs = []ObservedLRP{{Name: n5, Revision: 4, Deleting: true}}
+				o.App.Overlap = true
+			}),
+			decisionSummary{"name is free soon", Nothing{}, korifiv1alpha1.NameTakenReason, draining, staleInterval},
+		},
+		"race h: so is another's": {
+			observedApp(func(o *Observed) { o.NameTaken = true }), decisionSummary{"name is free soon", Nothing{}, korifiv1alpha1.NameTakenReason, drained, staleInterval},
+		},
+		"race o: one that is being deleted is not used again": {
+			observedApp(withDyingLRP(5), withPods(5, 3, 0)), decisionSummary{"name is free soon", Nothing{}, korifiv1alpha1.NameTakenReason, drained, staleInterval},
+		},
+		"more instances":  {observedApp(withLRP(5, 1), withPods(5, 1, 0)), decisionSummary{"scale", ScaleLRP{n5, 3}, starting, drained, 0}},
+		"fewer instances": {observedApp(withLRP(5, 9), withPods(5, 9, 0)), decisionSummary{"scale", ScaleLRP{n5, 3}, korifiv1alpha1.RunningReason, drained, 0}},
+		"instances start": {observedApp(withLRP(5, 3), withPods(5, 2, 0)), decisionSummary{"starting", Nothing{}, starting, drained, 0}},
+		"race k: instances that crash are told": {
+			observedApp(withLRP(5, 3), func(o *Observed) { o.Pods = []podstatus.RevisionPods{{Revision: 5, Alive: 3, Crashed: 3}} }), decisionSummary{"starting", Nothing{}, starting, drained, 0},
+		},
+		"race g: an old instance does not count": {observedApp(withLRP(5, 3), withPods(5, 2, 0), withPods(4, 1, 0)), decisionSummary{"starting", Nothing{}, starting, draining, 0}},
+		"all instances run":                      {observedApp(withLRP(5, 3), withPods(5, 3, 0)), runs},
+		"one that was scaled away drains":        {observedApp(withLRP(5, 3), withPods(5, 3, 1)), decisionSummary{"running", Nothing{}, korifiv1alpha1.RunningReason, draining, 0}},
+
+		"race l: a deployment begins beside the old": {
+			observedApp(duringDeployment, withLRP(4, 3), withPods(4, 3, 0)), decisionSummary{"create", CreateLRP{n5, 5, 1}, deploying, drained, 0},
+		},
+		"with so many in flight as were asked for": {
+			observedApp(duringDeployment, withLRP(4, 3), withPods(4, 3, 0), func(o *Observed) { o.App.Rollout.MaxInFlight = 2 }), decisionSummary{"create", CreateLRP{n5, 5, 2}, deploying, drained, 0},
+		},
+		"but not more than are wanted": {
+			observedApp(duringDeployment, withLRP(4, 3), withPods(4, 3, 0), func(o *Observed) { o.App.Rollout.MaxInFlight = 9 }), decisionSummary{"create", CreateLRP{n5, 5, 3}, deploying, drained, 0},
+		},
+		"race l: nothing old goes before something new is ready": {
+			observedApp(duringDeployment, withLRP(4, 3), withPods(4, 3, 0), withLRP(5, 1)), decisionSummary{"deploying", Nothing{}, deploying, drained, 0},
+		},
+		"the next is started when one is ready": {
+			observedApp(duringDeployment, withLRP(4, 3), withPods(4, 3, 0), withLRP(5, 1), withPods(5, 1, 0)), decisionSummary{"scale", ScaleLRP{n5, 2}, deploying, drained, 0},
+		},
+		"and an old one goes": {
+			observedApp(duringDeployment, withLRP(4, 3), withPods(4, 3, 0), withLRP(5, 2), withPods(5, 1, 0)), decisionSummary{"retire older", ScaleLRP{n4, 2}, deploying, drained, 0},
+		},
+		"the last old one goes with its LRP": {
+			observedApp(duringDeployment, withLRP(4, 1), withPods(4, 1, 0), withLRP(5, 3), withPods(5, 3, 0)), decisionSummary{"retire older", DeleteLRPs{[]string{n4}}, deploying, drained, 0},
+		},
+		"race l: a deployment is not through while the old ones end": {
+			observedApp(duringDeployment, withDyingLRP(4), withPods(4, 0, 1), withLRP(5, 3), withPods(5, 3, 0)), decisionSummary{"yielding", Nothing{}, deploying, draining, left},
+		},
+		"nor while one of them has only its LRP": {
+			observedApp(duringDeployment, withDyingLRP(4), withLRP(5, 3), withPods(5, 3, 0)), decisionSummary{"yielding", Nothing{}, deploying, drained, 0},
+		},
+		"nor while one has only its Pods": {
+			observedApp(duringDeployment, withPods(4, 1, 0), withLRP(5, 3), withPods(5, 3, 0)), decisionSummary{"yielding", Nothing{}, deploying, drained, 0},
+		},
+		"unless they may overlap": {
+			observedApp(duringDeployment, whenOverlapping, withDyingLRP(4), withPods(4, 0, 1), withLRP(5, 3), withPods(5, 3, 0)), decisionSummary{"running", Nothing{}, korifiv1alpha1.RunningReason, draining, left},
+		},
+		"or do not end in time": {
+			observedApp(duringDeployment, withDyingLRP(4), withPods(4, 0, 1), withLRP(5, 3), withPods(5, 3, 0), func(o *Observed) { o.App.DrainTimeout = 5 * time.Second }),
+			decisionSummary{"running", Nothing{}, korifiv1alpha1.RunningReason, draining, 0},
+		},
+		"of two older ones the older goes first": {
+			observedApp(duringDeployment, withLRP(3, 2), withPods(3, 2, 0), withLRP(4, 1), withPods(4, 1, 0), withLRP(5, 2), withPods(5, 1, 0)),
+			decisionSummary{"retire older", ScaleLRP{revision.LRPName(guid, 3), 1}, deploying, drained, 0},
+		},
+		"a stop before the deployment still has to drain": {
+			observedApp(duringDeployment, withLRP(2, 3), withPods(2, 3, 0)), decisionSummary{"delete what has to go", DeleteLRPs{[]string{revision.LRPName(guid, 2)}}, starting, draining, 0},
+		},
+		"a canary waits": {
+			observedApp(duringCanary, withLRP(4, 1), withPods(4, 1, 0), withLRP(5, 2), withPods(5, 2, 0)), decisionSummary{"canary waits", Nothing{}, korifiv1alpha1.DeploymentPausedReason, drained, 0},
+		},
+		"a deployment that is taken back grows the old": {
+			observedApp(whenCancelled, withLRP(4, 1), withPods(4, 1, 0), withLRP(5, 2), withPods(5, 2, 0)), decisionSummary{"scale", ScaleLRP{n4, 3}, starting, drained, 0},
+		},
+		"and keeps the new until the old serve": {
+			observedApp(whenCancelled, withLRP(4, 3), withPods(4, 1, 0), withLRP(5, 2), withPods(5, 2, 0)), decisionSummary{"starting", Nothing{}, starting, drained, 0},
+		},
+		"then the new goes": {
+			observedApp(whenCancelled, withLRP(4, 3), withPods(4, 3, 0), withLRP(5, 2), withPods(5, 2, 0)), decisionSummary{"delete what has to go", DeleteLRPs{[]string{n5}}, deploying, draining, 0},
+		},
+		"and is waited for": {
+			observedApp(whenCancelled, withLRP(4, 3), withPods(4, 3, 0), withDyingLRP(5), withPods(5, 0, 2)), decisionSummary{"yielding", Nothing{}, deploying, draining, left},
+		},
+		"at once if it is of no use": {
+			observedApp(whenCancelled, withLRP(4, 2), withPods(4, 2, 0), withLRP(5, 2)), decisionSummary{"delete what has to go", DeleteLRPs{[]string{n5}}, starting, draining, 0},
+		},
+		"what was taken back does not come again": {observedApp(whenCancelled, withLRP(4, 3), withPods(4, 3, 0)), runs},
+		"a deployment that is through is not taken back": {
+			observedApp(whenCancelled, withLRP(5, 3), withPods(5, 3, 0)), runs,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := Decide(row.in)
+			if diff := cmp.Diff(row.want, decisionSummary{p.Rule, p.Do, p.Ready.Reason, p.Draining.Reason, p.After}); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if (p.Ready.Status == metav1.ConditionTrue) != (p.Ready.Reason == korifiv1alpha1.RunningReason || p.Ready.Reason == korifiv1alpha1.StoppedReason) {
+				t.Errorf("found %s for %s", p.Ready.Status, p.Ready.Reason)
+			}
+		})
+	}
+}
+
+func sortedNames(a, b string) []string {
+	if a > b {
+		return []string{b, a}
+	}
+	return []string{a, b}
+}
+
+func TestMessagesCount(t *testing.T) {
+	for name, row := range map[string]struct {
+		in              Observed
+		ready, draining string
+	}{
+		"held": {
+			observedApp(withDyingLRP(4), withPods(4, 1, 2)), "revision 5 starts when 3 instances of older revisions are gone", "3 instances are on their way out",
+		},
+		"timed out": {
+			observedApp(withDyingLRP(4), withPods(4, 0, 3), func(o *Observed) { o.App.DrainTimeout = time.Second }),
+			"0 of 3 instances of revision 5 are ready", "3 instances are left although they had 1s to end; look at their Pods",
+		},
+		"crashed": {
+			observedApp(withLRP(5, 3), func(o *Observed) { o.Pods = []podstatus.RevisionPods{{Revision: 5, Alive: 3, Ready: 1, Crashed: 2}} }),
+			"1 of 3 instances of revision 5 are ready, 2 have crashed", "no instance of an older revision is left",
+		},
+		"canary": {
+			observedApp(duringCanary, withLRP(4, 1), withPods(4, 1, 0), withLRP(5, 2), withPods(5, 2, 0)),
+			"2 of 3 instances run revision 5; continue or cancel the deployment", "no instance of an older revision is left",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := Decide(row.in)
+			if diff := cmp.Diff([]string{row.ready, row.draining}, []string{p.Ready.Message, p.Draining.Message}); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/torpor-dev/torpor/internal/cf/podstatus"
+	"github.com/torpor-dev/torpor/internal/cf/revision"
+)
+
+// Every world that people, accidents, nature and a slow controller can make of a running app, each interleaved with every
+// other: none is harmful, and from each the controller comes to rest at what is wanted.
+func TestEveryWorldIsHarmlessAndComesToRest(t *testing.T) {
+	outside := map[string]bool{"deleted": true, "revision unreadable": true, "newer revision": true, "no droplet": true, "canary waits": true}
+	strict := map[string]bool{"held until drained": true, "yielding": true}
+	for name, row := range map[string]struct {
+		overlap bool
+		budget  int8
+	}{
+		"strict": {false, 3}, "overlap": {true, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			first := modelState{
+				started: true, overlap: row.overlap, desired: 2, budget: row.budget,
+				lrps: [revisions]modelLRP{{there: true, instances: 2}}, pods: [revisions]modelPods{{ready: 2}},
+			}
+			seen, used := exploreModel(t, first)
+			for _, r := range Rules() {
+				if used[r.Name] == 0 && !outside[r.Name] && (!row.overlap || !strict[r.Name]) {
+					t.Errorf("expected a world for the rule %q, found none", r.Name)
+				}
+			}
+			t.Logf("%d worlds, %d rules", seen, len(used))
+		})
+	}
+}
+
+func exploreModel(t *testing.T, first modelState) (seen int, used map[string]int) {
+	t.Helper()
+	from, used := map[modelState]modelState{first: first}, map[string]int{}
+	failures := 0
+	for queue := []modelState{first}; len(queue) > 0 && failures < 3; queue = queue[1:] {
+		w := queue[0]
+		next := append(w.naturalSteps(), w.disturbances()...)
+		var wrong []string
+		if w.decided.kind == "" {
+			n, p := w.decide()
+			used[p.Rule]++
+			wrong = append(wrong, findUnsafe(w, p)...)
+			next = append(next, n)
+		} else {
+			next = append(next, w.act())
+		}
+		wrong = append(append(wrong, findOverlaps(w)...), findRestless(w)...)
+		if len(wrong) > 0 {
+			failures++
+			t.Errorf("%v\n%s", wrong, describePath(from, w))
+		}
+		for _, n := range next {
+			if _, known := from[n]; !known {
+				from[n] = w
+				queue = append(queue, n)
+			}
+		}
+	}
+	return len(from), used
+}
+
+// findOverlaps: a revision has Pods beside one that the last stop before it has ended.
+func findOverlaps(w modelState) []string {
+	if w.overlap {
+		return nil
+	}
+	var wrong []string
+	for newer := range w.pods {
+		for older := range newer {
+			if w.pods[newer] != (modelPods{}) && w.pods[older] != (modelPods{}) && int8(older) < w.lastOf[newer] {
+				wrong = append(wrong, fmt.Sprintf("revision %d runs beside %d", newer, older))
+			}
+		}
+	}
+	return wrong
+}
+
+// findUnsafe says what is wrong with a plan in the world for which it was made.
+func findUnsafe(w modelState, p Plan) []string {
+	var wrong []string
+	o := w.observe()
+	switch do := p.Do.(type) {
+	case Nothing:
+	case CreateLRP:
+		if !w.started || do.Revision != o.TargetRevision() || do.Instances < 1 || do.Instances > o.Desired {
+			wrong = append(wrong, "creates what is not wanted")
+		}
+	case ScaleLRP:
+		if !w.started {
+			wrong = append(wrong, "scales a stopped app")
+		}
+	case DeleteLRPs:
+		for r, gone := range revisionsNamed(do.Names...) {
+			if gone && w.started && !w.cancelled && int8(r) >= w.rev {
+				wrong = append(wrong, "deletes a revision that is not older")
+			}
+		}
+	}
+	n, _ := w.decide()
+	after := n.act()
+	if p.Rule == "retire older" && after.countStaying() < min(w.countStaying(), w.desired) {
+		wrong = append(wrong, "takes a ready instance that is needed")
+	}
+	if running := p.Ready.Status == metav1.ConditionTrue; running && w.started && w.pods[o.TargetRevision()].ready < w.desired {
+		wrong = append(wrong, "is ready with too few instances")
+	}
+	for r, pods := range w.pods {
+		if p.Ready.Status == metav1.ConditionTrue && w.started && !w.overlap && int8(r) >= w.last && int64(r) != o.TargetRevision() && pods != (modelPods{}) {
+			wrong = append(wrong, fmt.Sprintf("is through while revision %d has instances", r))
+		}
+	}
+	if p.Ready.Status == metav1.ConditionTrue && !w.started && w.pods != [revisions]modelPods{} {
+		wrong = append(wrong, "is stopped with instances")
+	}
+	return wrong
+}
+
+// staying is how many instances are ready and may stay so, as the LRPs are.
+func (w modelState) countStaying() int8 {
+	var n int8
+	for r, l := range w.lrps {
+		if l.there && !l.deleting {
+			n += min(l.instances, w.pods[r].ready)
+		}
+	}
+	return n
+}
+
+// findRestless says what is wrong with where a world comes to rest when nobody intervenes any more.
+func findRestless(w modelState) []string {
+	const patience = 200
+	w.budget = 0
+	for range patience {
+		if w.decided.kind != "" {
+			w = w.act()
+			continue
+		}
+		if next := w.naturalSteps(); len(next) > 0 {
+			w = next[0]
+			continue
+		}
+		n, p := w.decide()
+		if p.Do == (Nothing{}) {
+			return findUnwanted(w, p)
+		}
+		w = n
+	}
+	return []string{"never comes to rest"}
+}
+
+func findUnwanted(w modelState, p Plan) []string {
+	var wrong []string
+	target := w.observe().TargetRevision()
+	for r := range w.lrps {
+		l, pods := w.lrps[r], w.pods[r]
+		if int64(r) == target && w.started {
+			if pods != (modelPods{ready: w.desired}) || w.desired > 0 && l != (modelLRP{there: true, instances: w.desired}) {
+				wrong = append(wrong, fmt.Sprintf("rests with revision %d as %+v %+v", r, l, pods))
+			}
+		} else if l.there || pods != (modelPods{}) {
+			wrong = append(wrong, fmt.Sprintf("rests with what is left of revision %d: %+v %+v", r, l, pods))
+		}
+	}
+	if p.Ready.Status != metav1.ConditionTrue || p.Draining.Status != metav1.ConditionFalse || p.After != 0 {
+		wrong = append(wrong, fmt.Sprintf("rests with %q: %+v %+v %s", p.Rule, p.Ready, p.Draining, p.After))
+	}
+	return wrong
+}
+
+func describePath(from map[modelState]modelState, w modelState) string {
+	text := ""
+	for ; ; w = from[w] {
+		text = fmt.Sprintf("%+v\n", w) + text
+		if from[w] == w {
+			return text
+		}
+	}
+}
+
+// Every small Observed has one complete plan, also where no world leads to it.
+func TestDecideIsTotal(t *testing.T) {
+	used, total := map[string]int{}, 0
+	for bits := range 1 << 12 {
+		bit := func(n int) bool { return bits>>n&1 == 1 }
+		for desired := range int32(3) {
+			o := Observed{
+				Now: testNow(), ProcessGUID: guid, Desired: desired, Deleted: bit(0) && bit(1) && bit(2), NameTaken: bit(1) && bit(9),
+				App: DesiredApp{Started: bit(3), Revision: 2, LastStop: 1, Overlap: bit(4), DrainTimeout: time.Minute, Rollout: RolloutOptions{Cancelled: bit(5), CanaryPercent: 50}},
+			}
+			if bit(0) && bit(10) {
+				o.App.Unreadable = "no number"
+			}
+			if bit(2) && bit(10) {
+				o.NoDroplet = "no droplet"
+			}
+			for r := range int64(4) {
+				if bit(int(6 + r)) {
+					instances, ready := desired, desired
+					if bit(10) {
+						instances = 1
+					}
+					if bit(11) {
+						ready = 0
+					}
+					o.LRPs = append(o.LRPs, ObservedLRP{Name: revision.LRPName(guid, r), Revision: r, Instances: instances, Deleting: bit(int(r))})
+					o.Pods = append(o.Pods, podstatus.RevisionPods{Revision: r, Alive: instances, Ready: min(instances, ready), Draining: 1, Since: testNow()})
+				}
+			}
+			p := Decide(o)
+			used[p.Rule]++
+			total++
+			if p.Rule == "" || p.Do == nil || p.Ready.Status == "" || p.Ready.Reason == "" || p.Ready.Message == "" || p.Draining.Reason == "" || p.After < 0 {
+				t.Fatalf("observed %+v\nplan %+v", o, p)
+			}
+		}
+	}
+	for _, r := range Rules() {
+		if used[r.Name] == 0 {
+			t.Errorf("expected an observation for the rule %q, found none", r.Name)
+		}
+	}
+	t.Logf("%d observations for %d rules", total, len(used))
+}

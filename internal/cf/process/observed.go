@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cf/podstatus"
+	"github.com/torpor-dev/torpor/internal/cf/revision"
+)
+
+// Observed is everything that Decide looks at of one process.
+type Observed struct {
+	Now time.Time
+	// Deleted says that the process or its app is being deleted.
+	Deleted bool
+	// ProcessGUID is the name of the CFProcess.
+	ProcessGUID string
+	// App is what is wanted.
+	App DesiredApp
+	// Desired is how many instances are wanted while the app is started.
+	Desired int32
+	// NoDroplet says why there is nothing to run; empty when there is an image.
+	NoDroplet string
+	// NameTaken says that an object that is not the process's has the name that the current revision needs.
+	NameTaken bool
+	// LRPs are those that the process owns, in any order.
+	LRPs []ObservedLRP
+	// Pods are the process's, one entry for each revision that has any, whether or not its LRP is there.
+	Pods []podstatus.RevisionPods
+}
+
+// DesiredApp is what an app wants of its processes.
+type DesiredApp struct {
+	Started bool
+	// Revision and LastStop are as RevisionOf reads them; Unreadable says why it cannot.
+	Revision, LastStop int64
+	Unreadable         string
+	// Overlap lets a new revision start before the old one is gone; DrainTimeout does so after that time, 0 never.
+	Overlap      bool
+	DrainTimeout time.Duration
+	// Rollout is how a deployment goes on.
+	Rollout RolloutOptions
+}
+
+// RolloutOptions is how a deployment goes on. The zero value is rolling, one instance at a time.
+type RolloutOptions struct {
+	// MaxInFlight is how many instances may be started before others are stopped; 0 means 1.
+	MaxInFlight int32
+	// CanaryPercent, if it is more than 0, holds the new revision at this share of the instances.
+	CanaryPercent int32
+	// Cancelled takes the new revision back.
+	Cancelled bool
+}
+
+// ObservedLRP is one revision of the process.
+type ObservedLRP struct {
+	Name string
+	// Revision is its version; UnknownRevision if that is no number.
+	Revision  int64
+	Instances int32
+	// Deleting says that it has a deletion timestamp; its Pods may still run.
+	Deleting bool
+}
+
+// NewDesiredApp is what an app wants, by its spec and its annotations.
+func NewDesiredApp(app *korifiv1alpha1.CFApp, rollout RolloutOptions) DesiredApp {
+	revision, lastStop, unreadable := revision.FromApp(app)
+	a := DesiredApp{
+		Started:  app.Spec.DesiredState == korifiv1alpha1.StartedState,
+		Revision: revision, LastStop: lastStop, Unreadable: unreadable,
+		Overlap: app.Spec.Drain.Policy == korifiv1alpha1.DrainOverlap, Rollout: rollout,
+	}
+	if seconds := app.Spec.Drain.TimeoutSeconds; seconds != nil {
+		a.DrainTimeout = time.Duration(*seconds) * time.Second
+	}
+	return a
+}
+
+// DesiredInstances is how many instances of a process are wanted while its app is started.
+func DesiredInstances(p *korifiv1alpha1.CFProcess) int32 {
+	switch {
+	case p.Spec.DesiredInstances != nil:
+		return *p.Spec.DesiredInstances
+	case p.Spec.ProcessType == korifiv1alpha1.WebProcess:
+		return 1
+	default:
+		return 0
+	}
+}
+
+// olderLRPs are the LRPs that a deployment replaces, the newest first: not so old that the last stop has ended them.
+func (o Observed) olderLRPs() []ObservedLRP {
+	var found []ObservedLRP
+	for _, l := range o.LRPs {
+		if l.Revision >= o.App.LastStop && l.Revision < o.TargetRevision() && !l.Deleting {
+			found = append(found, l)
+		}
+	}
+	slices.SortFunc(found, func(a, b ObservedLRP) int { return cmp.Compare(b.Revision, a.Revision) })
+	return found
+}
+
+// TargetRevision returns the revision that should run: the app's, or the one before if its deployment was cancelled in time.
+func (o Observed) TargetRevision() int64 {
+	var existing []int64
+	for _, l := range o.LRPs {
+		if !l.Deleting {
+			existing = append(existing, l.Revision)
+		}
+	}
+	return revision.Running(o.App.Revision, o.App.LastStop, o.App.Rollout.Cancelled, existing)
+}
+
+// targetLRP is the LRP of the target; nil if there is none.
+func (o Observed) targetLRP() *ObservedLRP {
+	for i := range o.LRPs {
+		if o.LRPs[i].Revision == o.TargetRevision() {
+			return &o.LRPs[i]
+		}
+	}
+	return nil
+}
+
+// mustBeDeleted: nothing of the revision may go on. What a cancelled deployment has started goes at once if it is of no use,
+// and else when as many instances as are wanted are ready without it.
+func (o Observed) mustBeDeleted(revision int64) bool {
+	switch {
+	case !o.App.Started:
+		return revision <= o.App.Revision
+	case revision < o.App.LastStop:
+		return true
+	case revision != o.App.Revision || o.TargetRevision() == revision:
+		return false
+	default:
+		return o.podsOf(revision).Ready == 0 || o.podsOf(o.TargetRevision()).Ready >= o.Desired
+	}
+}
+
+// lrpsToDelete are the names of the LRPs that have to go, in order.
+func (o Observed) lrpsToDelete() []string {
+	var names []string
+	for _, l := range o.LRPs {
+		if o.mustBeDeleted(l.Revision) && !l.Deleting {
+			names = append(names, l.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (o Observed) podsOf(revision int64) podstatus.RevisionPods {
+	for _, p := range o.Pods {
+		if p.Revision == revision {
+			return p
+		}
+	}
+	return podstatus.RevisionPods{Revision: revision}
+}
+
+// newerLRP is the LRP that is newer than the app; nil if none is.
+func (o Observed) newerLRP() *ObservedLRP {
+	for i := range o.LRPs {
+		if o.LRPs[i].Revision > o.App.Revision {
+			return &o.LRPs[i]
+		}
+	}
+	return nil
+}
+
+// remains is what is left of revisions that have to go.
+type remains struct {
+	// LRPs and pods count; since is when the first Pod was told to go, zero if none was.
+	lrps, pods int32
+	since      time.Time
+}
+
+func (l remains) isEmpty() bool { return l.lrps == 0 && l.pods == 0 }
+
+func (o Observed) undrained() remains {
+	return o.remainsOf(o.mustBeDeleted)
+}
+
+func (o Observed) remainsOf(gone func(revision int64) bool) remains {
+	var left remains
+	for _, l := range o.LRPs {
+		if gone(l.Revision) {
+			left.lrps++
+		}
+	}
+	for _, p := range o.Pods {
+		if !gone(p.Revision) {
+			continue
+		}
+		left.pods += p.Alive + p.Draining
+		if !p.Since.IsZero() && (left.since.IsZero() || p.Since.Before(left.since)) {
+			left.since = p.Since
+		}
+	}
+	return left
+}
+
+// hasDrainTimedOut: Pods that have to go are left for longer than the app waits.
+func (o Observed) hasDrainTimedOut() bool { return o.isOverdue(o.undrained()) }
+
+func (o Observed) isOverdue(left remains) bool {
+	return o.App.DrainTimeout > 0 && !left.since.IsZero() && o.Now.Sub(left.since) >= o.App.DrainTimeout
+}
+
+// waitsForDrain: the current revision may not have its first Pod yet. A deployment that was cancelled holds nothing, because
+// what it falls back to runs already.
+func (o Observed) waitsForDrain() bool {
+	return o.App.Started && o.Desired > 0 && o.targetLRP() == nil && !o.App.Overlap && !o.undrained().isEmpty() && !o.hasDrainTimedOut()
+}
+
+// CountDraining is how many Pods are on their way out, of any revision.
+func (o Observed) CountDraining() int32 {
+	var n int32
+	for _, p := range o.Pods {
+		n += p.Draining
+		if o.mustBeDeleted(p.Revision) {
+			n += p.Alive
+		}
+	}
+	return n
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+// wantedInstances is how many instances the current revision's LRP asks for: all, unless a deployment replaces older ones little
+// by little. It never shrinks what a deployment has already started.
+func (o Observed) wantedInstances() int32 {
+	if len(o.olderLRPs()) == 0 || o.App.Rollout.Cancelled {
+		return o.Desired
+	}
+	want := min(o.Desired, o.podsOf(o.TargetRevision()).Ready+max(1, o.App.Rollout.MaxInFlight))
+	if share := o.canaryInstances(); share > 0 {
+		want = min(want, share)
+	}
+	if current := o.targetLRP(); current != nil {
+		want = max(want, min(current.Instances, o.Desired))
+	}
+	return want
+}
+
+// canaryInstances is how many instances the new revision is held at; 0 if it is not.
+func (o Observed) canaryInstances() int32 {
+	const all = 100
+	percent := o.App.Rollout.CanaryPercent
+	if percent <= 0 || percent >= all || len(o.olderLRPs()) == 0 {
+		return 0
+	}
+	return max(1, (o.Desired*percent+all-1)/all)
+}
+
+// isCanaryComplete: the canary is complete and waits for somebody to continue.
+func (o Observed) isCanaryComplete() bool {
+	share := o.canaryInstances()
+	return share > 0 && share < o.Desired && o.podsOf(o.TargetRevision()).Ready >= share
+}
+
+// nextToRetire is the next older LRP that has too many instances, and how many it may keep. Ready instances of the new
+// revision let as many older ones go, the oldest first, so that as many as are wanted stay ready throughout.
+func (o Observed) nextToRetire() (lrp ObservedLRP, keep int32, found bool) {
+	needed := max(0, o.Desired-o.podsOf(o.TargetRevision()).Ready)
+	for _, l := range o.olderLRPs() {
+		kept := min(l.Instances, needed)
+		needed -= min(kept, o.podsOf(l.Revision).Ready)
+		if kept < l.Instances || kept == 0 {
+			lrp, keep, found = l, kept, true // The last that is found is the oldest.
+		}
+	}
+	return lrp, keep, found
+}
+
+// replacedRemains is what is left of every revision that a deployment runs beside: those before it, or the one that was taken back.
+func (o Observed) replacedRemains() remains {
+	return o.remainsOf(func(revision int64) bool { return revision >= o.App.LastStop && revision != o.TargetRevision() })
+}
+
+// waitsForReplaced: a deployment has all its instances, and what it replaced still ends. It is waited for as long as for a drain,
+// unless revisions may overlap.
+func (o Observed) waitsForReplaced() bool {
+	left := o.replacedRemains()
+	return !o.App.Overlap && !left.isEmpty() && !o.isOverdue(left)
+}

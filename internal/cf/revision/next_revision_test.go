@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package revision
+
+import (
+	"maps"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+)
+
+const (
+	on, off    = korifiv1alpha1.StartedState, korifiv1alpha1.StoppedState
+	request    = torporv1alpha1.RestartRequestAnnotation
+	deployment = torporv1alpha1.DeploymentAnnotation
+	pinned     = torporv1alpha1.DropletAnnotation
+	rev, last  = korifiv1alpha1.RevisionAnnotation, korifiv1alpha1.LastStopRevisionAnnotation
+)
+
+// newApp is one in a state, with a droplet called new.
+func newApp(state korifiv1alpha1.AppState, annotations map[string]string) *korifiv1alpha1.CFApp {
+	a := &korifiv1alpha1.CFApp{}
+	a.Name, a.Annotations = "app", map[string]string{}
+	maps.Copy(a.Annotations, annotations)
+	a.Spec.DesiredState, a.Spec.CurrentDropletRef = state, &korifiv1alpha1.Reference{Name: "new"}
+	return a
+}
+
+// revisionAnnotations are the annotations of a revision, and more in pairs; an empty value is left out.
+func revisionAnnotations(revision, lastStop string, more ...string) map[string]string {
+	all := map[string]string{}
+	for i, pairs := 0, append([]string{rev, revision, last, lastStop}, more...); i < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			all[pairs[i]] = pairs[i+1]
+		}
+	}
+	return all
+}
+
+func TestNext(t *testing.T) {
+	const stop, restart, deploy, repair = korifiv1alpha1.CausedByStop, korifiv1alpha1.CausedByRestart, korifiv1alpha1.CausedByDeployment, korifiv1alpha1.CausedByRepair
+	running := revisionAnnotations("4", "3", pinned, "old")
+	for name, row := range map[string]struct {
+		old, updated *korifiv1alpha1.CFApp
+		observed     int64
+		want         RevisionState
+	}{
+		"a new app is at 0":                                    {nil, newApp(off, nil), 0, RevisionState{0, 0, "", ""}},
+		"a new app that is started runs its droplet":           {nil, newApp(on, nil), 0, RevisionState{0, 0, "new", ""}},
+		"an app that is restored from elsewhere goes on":       {nil, newApp(off, revisionAnnotations("7", "3")), 0, RevisionState{7, 7, "", ""}},
+		"a stop begins a revision":                             {newApp(on, running), newApp(off, running), 4, RevisionState{5, 5, "", stop}},
+		"race a: also when the status lags":                    {newApp(on, running), newApp(off, running), 0, RevisionState{5, 5, "", stop}},
+		"race a: an update while stopped begins none":          {newApp(off, revisionAnnotations("5", "5")), newApp(off, revisionAnnotations("5", "5", "x", "y")), 0, RevisionState{5, 5, "", ""}},
+		"a stop sent again begins none":                        {newApp(off, revisionAnnotations("5", "5")), newApp(off, revisionAnnotations("5", "5")), 5, RevisionState{5, 5, "", ""}},
+		"a stop that is counted twice is one":                  {newApp(on, running), newApp(off, revisionAnnotations("5", "5")), 4, RevisionState{5, 5, "", stop}},
+		"a start begins none, and runs the current droplet":    {newApp(off, revisionAnnotations("5", "5")), newApp(on, revisionAnnotations("5", "5")), 5, RevisionState{5, 5, "new", ""}},
+		"an update begins none":                                {newApp(on, running), newApp(on, revisionAnnotations("4", "3", pinned, "old", "x", "y")), 4, RevisionState{4, 3, "old", ""}},
+		"race q: a droplet that is assigned waits":             {newApp(on, running), newApp(on, running), 4, RevisionState{4, 3, "old", ""}},
+		"the first droplet of a started app does not":          {newApp(on, revisionAnnotations("4", "3")), newApp(on, revisionAnnotations("4", "3")), 4, RevisionState{4, 3, "new", ""}},
+		"race j: a restart is one change":                      {newApp(on, running), newApp(on, revisionAnnotations("4", "3", pinned, "old", request, "r1")), 4, RevisionState{5, 5, "new", restart}},
+		"race j: the same restart sent again is none":          {newApp(on, revisionAnnotations("5", "5", pinned, "new", request, "r1")), newApp(on, revisionAnnotations("5", "5", pinned, "new", request, "r1")), 5, RevisionState{5, 5, "new", ""}},
+		"another restart is another":                           {newApp(on, revisionAnnotations("5", "5", pinned, "new", request, "r1")), newApp(on, revisionAnnotations("5", "5", pinned, "new", request, "r2")), 5, RevisionState{6, 6, "new", restart}},
+		"a request that is taken away is none":                 {newApp(on, revisionAnnotations("5", "5", pinned, "new", request, "r1")), newApp(on, revisionAnnotations("5", "5", pinned, "new")), 5, RevisionState{5, 5, "new", ""}},
+		"a restart of a stopped app is a start":                {newApp(off, revisionAnnotations("5", "5")), newApp(on, revisionAnnotations("5", "5", request, "r1")), 5, RevisionState{5, 5, "new", ""}},
+		"a restart of an app that stays stopped is none":       {newApp(off, revisionAnnotations("5", "5")), newApp(off, revisionAnnotations("5", "5", request, "r1")), 5, RevisionState{5, 5, "", ""}},
+		"a stop that also asks for a restart is one":           {newApp(on, running), newApp(off, revisionAnnotations("4", "3", pinned, "old", request, "r1")), 4, RevisionState{5, 5, "", stop}},
+		"a deployment begins one that stops nothing":           {newApp(on, running), newApp(on, revisionAnnotations("4", "3", pinned, "old", deployment, "d1")), 4, RevisionState{5, 3, "new", deploy}},
+		"race e: the same deployment again is none":            {newApp(on, revisionAnnotations("5", "3", pinned, "new", deployment, "d1")), newApp(on, revisionAnnotations("5", "3", pinned, "new", deployment, "d1")), 5, RevisionState{5, 3, "new", ""}},
+		"a deployment of a stopped app is a start":             {newApp(off, revisionAnnotations("5", "5")), newApp(on, revisionAnnotations("5", "5", deployment, "d1")), 5, RevisionState{5, 5, "new", ""}},
+		"a restart and a deployment at once are a restart":     {newApp(on, running), newApp(on, revisionAnnotations("4", "3", pinned, "old", request, "r", deployment, "d")), 4, RevisionState{5, 5, "new", restart}},
+		"who replaces the object may not know the annotations": {newApp(on, running), newApp(on, nil), 4, RevisionState{4, 3, "old", ""}},
+		"an app of before has revision 0":                      {newApp(on, nil), newApp(off, nil), 0, RevisionState{1, 1, "", stop}},
+
+		"race d: a word is counted on from what was acted on":       {newApp(on, revisionAnnotations("abc", "")), newApp(on, revisionAnnotations("abc", "")), 7, RevisionState{8, 8, "new", repair}},
+		"race d: so is a revision that fell":                        {newApp(on, revisionAnnotations("2", "")), newApp(on, revisionAnnotations("2", "")), 7, RevisionState{8, 8, "new", repair}},
+		"race d: so is one that was lost":                           {newApp(on, nil), newApp(off, nil), 7, RevisionState{8, 8, "", repair}},
+		"race d: whoever repairs knows more":                        {newApp(on, revisionAnnotations("abc", "")), newApp(on, revisionAnnotations("12", "")), 7, RevisionState{12, 12, "new", repair}},
+		"race d: but nothing below what was acted on":               {newApp(on, revisionAnnotations("abc", "")), newApp(on, nil), 7, RevisionState{8, 8, "new", repair}},
+		"race d: a stop of an app that cannot be read is one too":   {newApp(on, revisionAnnotations("abc", "")), newApp(off, revisionAnnotations("abc", "")), 7, RevisionState{8, 8, "", repair}},
+		"race d: it never goes back to 0 where nothing is known of": {newApp(on, revisionAnnotations("abc", "")), newApp(off, revisionAnnotations("abc", "")), 0, RevisionState{1, 1, "", repair}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if row.old != nil {
+				row.old.Status.ObservedRevision = row.observed
+			}
+			got, err := NextRevision(row.old, row.updated)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(row.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestNextRefusesEdits(t *testing.T) {
+	running := revisionAnnotations("4", "3", pinned, "old", torporv1alpha1.RevisedByAnnotation, "alice")
+	with := func(key, value string) *korifiv1alpha1.CFApp {
+		a := newApp(on, running)
+		a.Annotations[key] = value
+		return a
+	}
+	for name, row := range map[string]struct {
+		old, updated *korifiv1alpha1.CFApp
+		says         string
+	}{
+		"race d: a revision that falls": {newApp(on, running), with(rev, "1"), `metadata.annotations[korifi.cloudfoundry.org/app-rev]: expected "4", because Torpor keeps it; ` +
+			`found "1"; leave it as it is, and set torpor.dev/restart-request to a new value to restart`},
+		"race d: a revision that rises":            {newApp(on, running), with(rev, "5"), `[korifi.cloudfoundry.org/app-rev]: expected "4"`},
+		"race d: a word":                           {newApp(on, running), with(rev, "abc"), `expected "4", because Torpor keeps it; found "abc"`},
+		"race d: nothing":                          {newApp(on, running), with(rev, ""), `expected "4", because Torpor keeps it; found ""`},
+		"race d: a word at creation":               {nil, with(rev, "abc"), `metadata.annotations[korifi.cloudfoundry.org/app-rev]: expected a number such as "0", found "abc"; leave the annotation out`},
+		"a last stop":                              {newApp(on, running), with(last, "4"), `[korifi.cloudfoundry.org/last-stop-app-rev]: expected "3"`},
+		"the droplet that runs":                    {newApp(on, running), with(pinned, "new"), `[torpor.dev/droplet]: expected "old"`},
+		"who restarted":                            {newApp(on, running), with(torporv1alpha1.RevisedByAnnotation, "bob"), `[torpor.dev/revised-by]: expected "alice"`},
+		"when":                                     {newApp(on, running), with(torporv1alpha1.RevisedAtAnnotation, "now"), `[torpor.dev/revised-at]: expected ""`},
+		"why":                                      {newApp(on, running), with(torporv1alpha1.CauseAnnotation, "Whim"), `[torpor.dev/revised-because]: expected ""`},
+		"a stop with a revision of its own":        {newApp(on, running), newApp(off, revisionAnnotations("6", "3")), `expected "5", because Torpor keeps it; found "6"`},
+		"an app that has used up all revisions":    {newApp(on, revisionAnnotations("999999999", "0")), newApp(off, nil), "expected at most 999999999, found no revision left; make a new app"},
+		"an app that cannot be counted on, nor up": {newUnreadableApp(MaxRevision), newApp(off, nil), "no revision left"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := NextRevision(row.old, row.updated); err == nil || !strings.Contains(err.Error(), row.says) {
+				t.Errorf("found %v, want %s", err, row.says)
+			}
+		})
+	}
+}
+
+func newUnreadableApp(observed int64) *korifiv1alpha1.CFApp {
+	a := newApp(on, revisionAnnotations("abc", ""))
+	a.Status.ObservedRevision = observed
+	return a
+}
+
+// The seed's decision: each stop raises the revision by one, whatever the controllers have seen, and no name repeats.
+func TestTwoHundredRestarts(t *testing.T) {
+	a, names := admitApp(t, nil, newApp(on, nil)), map[string]bool{}
+	for i := range 200 {
+		names[LRPName(guid, int64(i))] = true
+		for _, state := range []korifiv1alpha1.AppState{off, off, on, on} {
+			changed := a.DeepCopy()
+			changed.Spec.DesiredState = state
+			a = admitApp(t, a, changed)
+		}
+		if got := a.Annotations[rev]; got != strconv.Itoa(i+1) {
+			t.Fatalf("found revision %s after %d restarts", got, i+1)
+		}
+	}
+	if len(names) != 200 {
+		t.Errorf("found %d names for 200 revisions", len(names))
+	}
+}
+
+// Race c: of restarts in one second each is counted, and one that is sent twice is counted once.
+func TestRaceCRestartsInOneSecond(t *testing.T) {
+	a := admitApp(t, nil, newApp(on, nil))
+	for _, value := range []string{"a", "b", "b", "c", "c", "a"} {
+		changed := a.DeepCopy()
+		changed.Annotations[request] = value
+		a = admitApp(t, a, changed)
+	}
+	if got := a.Annotations[rev]; got != "4" {
+		t.Errorf("found revision %s, want 4: a, b, c, and a again", got)
+	}
+}
+
+func TestWhoAndWhenAreKeptUntilTheNextRevision(t *testing.T) {
+	a := admitApp(t, nil, newApp(on, nil))
+	changed := a.DeepCopy()
+	changed.Annotations[request] = "r1"
+	a = admitApp(t, a, changed)
+	want := map[string]string{
+		rev: "1", last: "1", pinned: "new", request: "r1", torporv1alpha1.CauseAnnotation: "Restart",
+		torporv1alpha1.RevisedByAnnotation: "alice", torporv1alpha1.RevisedAtAnnotation: "2026-11-21T01:00:00Z",
+	}
+	if diff := cmp.Diff(want, a.Annotations); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	changed = a.DeepCopy()
+	changed.Spec.DisplayName = "other"
+	if diff := cmp.Diff(want, admitApp(t, a, changed).Annotations); diff != "" {
+		t.Errorf("after an update (-want +got):\n%s", diff)
+	}
+}
+
+func TestCheckSeesWhatOthersChanged(t *testing.T) {
+	a := admitApp(t, nil, newApp(on, nil))
+	stopped := a.DeepCopy()
+	stopped.Spec.DesiredState = off
+	for name, break_ := range map[string]func(map[string]string){
+		"the revision is as before": func(m map[string]string) { m[rev] = "0" },
+		"the revision is missing":   func(m map[string]string) { delete(m, rev) },
+		"it is somebody else":       func(m map[string]string) { m[torporv1alpha1.RevisedByAnnotation] = "bob" },
+		"the cause is another":      func(m map[string]string) { delete(m, torporv1alpha1.CauseAnnotation) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			after := admitApp(t, a, stopped.DeepCopy())
+			break_(after.Annotations)
+			if err := ValidateRevision(a, after, "alice"); err == nil {
+				t.Error("found nothing wrong")
+			}
+		})
+	}
+	unasked := a.DeepCopy()
+	delete(unasked.Annotations, rev)
+	if err := ValidateRevision(a, unasked, "alice"); err == nil {
+		t.Error("found nothing wrong with a revision that admission did not restore")
+	}
+}
+
+// admitApp is what the mutating and the validating half of admission make of a change.
+func admitApp(t testing.TB, old, updated *korifiv1alpha1.CFApp) *korifiv1alpha1.CFApp {
+	t.Helper()
+	m, err := NextRevision(old, updated)
+	if err != nil {
+		t.Fatal(err)
+	}
+	SetRevisionAnnotations(old, updated, m, "alice", time.Date(2026, 11, 21, 1, 0, 0, 0, time.UTC))
+	if err := ValidateRevision(old, updated, "alice"); err != nil {
+		t.Fatalf("what admission wrote does not pass: %v", err)
+	}
+	return updated
+}
+
+// FuzzNext: whatever stands in the annotations, the revision never falls, what is counted twice is the same, and what
+// admission writes passes its own check.
+func FuzzNext(f *testing.F) {
+	f.Add("0", "0", "", "", int64(0), true, false)
+	f.Add("7", "3", "8", "r1", int64(7), true, true)
+	f.Add("abc", "bad value!", "-1", "", int64(3), true, false)
+	f.Add("999999999", "", "", "x", int64(999999999), true, true)
+	f.Fuzz(func(t *testing.T, revision, lastStop, proposed, asked string, observed int64, was, is bool) {
+		if observed < 0 || observed > MaxRevision {
+			t.Skip("status.observedRevision is written by Torpor only")
+		}
+		states := map[bool]korifiv1alpha1.AppState{true: on, false: off}
+		old, updated := newApp(states[was], revisionAnnotations(revision, lastStop)), newApp(states[is], revisionAnnotations(proposed, "", request, asked))
+		old.Status.ObservedRevision = observed
+		m, err := NextRevision(old, updated)
+		if err != nil {
+			return
+		}
+		before, _, unreadable := FromApp(old)
+		if m.Revision < before || m.Revision < observed || m.LastStop > m.Revision || m.Revision > MaxRevision {
+			t.Fatalf("found %+v after %d, of which %d was acted on", m, before, observed)
+		}
+		if unreadable == "" && m.Revision > before+1 {
+			t.Fatalf("found %+v after %d", m, before)
+		}
+		after := updated.DeepCopy()
+		SetRevisionAnnotations(old, after, m, "alice", time.Time{})
+		if err := ValidateRevision(old, after, "alice"); err != nil {
+			t.Fatalf("what admission wrote does not pass: %v", err)
+		}
+		again, err := NextRevision(after, after.DeepCopy())
+		if err != nil || again.Revision != m.Revision || again.Cause != "" {
+			t.Fatalf("found %+v (%v), want the same again", again, err)
+		}
+	})
+}

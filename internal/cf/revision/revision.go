@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package revision
+
+import (
+	"strconv"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+)
+
+const (
+	// MaxRevision is the last revision of an app. At one restart per second it lasts for thirty years.
+	MaxRevision = 999_999_999
+	// UnknownRevision is that of an LRP or a Pod whose version is no revision. It is older than every other.
+	UnknownRevision = -1
+)
+
+// ParseRevision reads a revision as FormatRevision writes it: digits without a sign, a space or a leading zero.
+func ParseRevision(text string) (int64, bool) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	return n, err == nil && n >= 0 && n <= MaxRevision && FormatRevision(n) == text
+}
+
+// FormatRevision writes a revision as annotations, labels and versions have it.
+func FormatRevision(revision int64) string { return strconv.FormatInt(revision, 10) }
+
+// ParseVersion returns the revision that the version of an LRP or a Pod names; UnknownRevision if it names none.
+func ParseVersion(version string) int64 {
+	if n, ok := ParseRevision(version); ok {
+		return n
+	}
+	return UnknownRevision
+}
+
+// HighestRevision returns the highest revision of an app that was ever acted on, as far as its status, its annotation and
+// the versions of its LRPs show. It is what status.observedRevision has to be.
+func HighestRevision(app *korifiv1alpha1.CFApp, versions []string) int64 {
+	highest := app.Status.ObservedRevision
+	for _, text := range append([]string{app.Annotations[korifiv1alpha1.RevisionAnnotation]}, versions...) {
+		highest = max(highest, ParseVersion(text))
+	}
+	return highest
+}
+
+// FromApp returns the revision of an app and the one that its last stop began. Unreadable says why they cannot be read, and
+// is empty when they can.
+func FromApp(app *korifiv1alpha1.CFApp) (revision, lastStop int64, unreadable string) {
+	text, ok := app.Annotations[korifiv1alpha1.RevisionAnnotation]
+	if !ok && app.Status.ObservedRevision == 0 {
+		text = korifiv1alpha1.FirstRevision
+	}
+	revision, ok = ParseRevision(text)
+	switch {
+	case !ok:
+		return 0, 0, "expected a number in the annotation " + korifiv1alpha1.RevisionAnnotation + ", found " + strconv.Quote(text)
+	case revision < app.Status.ObservedRevision:
+		// An annotation that was lowered behind admission's back must not bring back a revision whose LRPs are gone.
+		return 0, 0, "expected at least " + FormatRevision(app.Status.ObservedRevision) + " in the annotation " +
+			korifiv1alpha1.RevisionAnnotation + ", because that was acted on; found " + text
+	}
+	if lastStop, ok = ParseRevision(app.Annotations[korifiv1alpha1.LastStopRevisionAnnotation]); !ok || lastStop > revision {
+		lastStop = revision
+	}
+	return revision, lastStop, ""
+}

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package revision
+
+import (
+	"testing"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+)
+
+func TestParseRevision(t *testing.T) {
+	for text, want := range map[string]int64{
+		"0": 0, "1": 1, "999999999": MaxRevision,
+		"": -1, "-1": -1, "+1": -1, "01": -1, " 1": -1, "1.0": -1, "abc": -1, "bad value!": -1, "1000000000": -1, "99999999999999999999": -1, "１": -1,
+	} {
+		got, ok := ParseRevision(text)
+		if ok != (want >= 0) || ok && got != want {
+			t.Errorf("%q: found %d, %v", text, got, ok)
+		}
+	}
+}
+
+func TestRevisionOf(t *testing.T) {
+	for name, row := range map[string]struct {
+		annotations        map[string]string
+		observed           int64
+		revision, lastStop int64
+		unreadable         bool
+	}{
+		"an app without annotations is at the first":              {nil, 0, 0, 0, false},
+		"an app is at what its annotation says":                   {revisionAnnotations("7", "5"), 7, 7, 5, false},
+		"also if that was not acted on yet":                       {revisionAnnotations("7", "5"), 6, 7, 5, false},
+		"without a last stop that is the revision":                {revisionAnnotations("7", ""), 7, 7, 7, false},
+		"a last stop from the future is the revision":             {revisionAnnotations("7", "9"), 7, 7, 7, false},
+		"a word is no revision":                                   {revisionAnnotations("abc", "5"), 0, 0, 0, true},
+		"an annotation that was lost is none":                     {nil, 3, 0, 0, true},
+		"a revision below what was acted on is none":              {revisionAnnotations("2", "2"), 3, 0, 0, true},
+		"a revision that is no label is none, and breaks nothing": {revisionAnnotations("bad value!", "5"), 0, 0, 0, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newApp(korifiv1alpha1.StartedState, row.annotations)
+			a.Status.ObservedRevision = row.observed
+			revision, lastStop, unreadable := FromApp(a)
+			if revision != row.revision || lastStop != row.lastStop || (unreadable != "") != row.unreadable {
+				t.Errorf("found %d, %d, %q", revision, lastStop, unreadable)
+			}
+		})
+	}
+}
+
+func TestHighestIsNeverBelowAnythingThatWasActedOn(t *testing.T) {
+	a := newApp(korifiv1alpha1.StartedState, revisionAnnotations("4", "4"))
+	a.Status.ObservedRevision = 3
+	if got := HighestRevision(a, []string{"2", "abc", ""}); got != 4 {
+		t.Errorf("found %d, want the annotation's 4", got)
+	}
+	if got := HighestRevision(a, []string{"9", "x"}); got != 9 {
+		t.Errorf("found %d, want the LRP's 9", got)
+	}
+	a.Annotations = revisionAnnotations("abc", "")
+	if got := HighestRevision(a, nil); got != 3 {
+		t.Errorf("found %d, want the status's 3", got)
+	}
+}

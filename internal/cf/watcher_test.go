@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cf_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+)
+
+// history is everything that a watch has told of an app's Pods and LRPs.
+type history struct {
+	mu   sync.Mutex
+	pods map[types.UID]string // the revision of every Pod that is there
+	// overlap is for how long Pods of two revisions were there at once; since is when they began to be.
+	overlap time.Duration
+	since   time.Time
+	most    int
+	// ready are the Pods that are ready and not told to end, alive those that are not told to end.
+	ready, alive         map[types.UID]bool
+	leastReady, inFlight int
+	lrps                 map[types.UID]string // every LRP that ever was
+}
+
+// follow watches until the test ends.
+func (a *app) follow(t *testing.T) *history {
+	t.Helper()
+	c, err := client.NewWithWatch(a.Config, client.Options{Scheme: schemeOf(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &history{pods: map[types.UID]string{}, lrps: map[types.UID]string{}, ready: map[types.UID]bool{}, alive: map[types.UID]bool{}, leastReady: -1}
+	in, of := client.InNamespace(a.namespace), client.MatchingLabels{korifiv1alpha1.AppGUIDLabel: a.name}
+	for _, list := range []client.ObjectList{&corev1.PodList{}, &eiriniv1.LRPList{}} {
+		w, err := c.Watch(context.WithoutCancel(t.Context()), list, in, of)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(w.Stop)
+		go func() {
+			for e := range w.ResultChan() {
+				h.note(e)
+			}
+		}()
+	}
+	return h
+}
+
+func (h *history) note(e watch.Event) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch o := e.Object.(type) {
+	case *eiriniv1.LRP:
+		h.lrps[o.UID] = o.Name
+	case *corev1.Pod:
+		if h.pods[o.UID] = o.Labels[korifiv1alpha1.VersionLabel]; e.Type == watch.Deleted {
+			delete(h.pods, o.UID)
+		}
+		h.count(o, e.Type == watch.Deleted)
+		h.measure(time.Now())
+	}
+}
+
+// count keeps the fewest ready Pods, from when the first goes on, and the most that are not ready yet.
+func (h *history) count(pod *corev1.Pod, gone bool) {
+	if gone = gone || !pod.DeletionTimestamp.IsZero(); gone {
+		delete(h.alive, pod.UID)
+		delete(h.ready, pod.UID)
+	} else {
+		h.alive[pod.UID] = true
+		for _, c := range pod.Status.Conditions {
+			if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
+				h.ready[pod.UID] = true
+			}
+		}
+	}
+	h.inFlight = max(h.inFlight, len(h.alive)-len(h.ready))
+	switch {
+	case gone && h.leastReady < 0:
+		h.leastReady = len(h.ready) // The first that goes: before, the watch may not have told of all.
+	case gone:
+		h.leastReady = min(h.leastReady, len(h.ready))
+	}
+}
+
+// counts are the fewest Pods that were ready and the most that were not yet, leaving out what was told to end.
+func (h *history) counts() (leastReady, inFlight int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.leastReady, h.inFlight
+}
+
+func (h *history) measure(now time.Time) {
+	revisions := map[string]bool{}
+	for _, r := range h.pods {
+		revisions[r] = true
+	}
+	h.most = max(h.most, len(revisions))
+	switch both := len(revisions) > 1; {
+	case both && h.since.IsZero():
+		h.since = now
+	case !both && !h.since.IsZero():
+		h.overlap, h.since = h.overlap+now.Sub(h.since), time.Time{}
+	}
+}
+
+// seen are the most revisions that had Pods at once, and for how long there were more than one.
+func (h *history) seen() (most int, overlap time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := time.Now()
+	if h.measure(now); !h.since.IsZero() {
+		return h.most, h.overlap + now.Sub(h.since)
+	}
+	return h.most, h.overlap
+}
+
+// names are those of all LRPs that ever were, with how many objects had each.
+func (h *history) names() map[string]int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all := map[string]int{}
+	for _, name := range h.lrps {
+		all[name]++
+	}
+	return all
+}
