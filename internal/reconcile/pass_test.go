@@ -188,7 +188,7 @@ func TestPass(t *testing.T) {
 		"an effect on a stale view is not reported": {acts: fmt.Errorf("create: %w", ErrStale), passes: 1, want: result{
 			RequeueAfter: StaleCacheRetry, Observed: 1, ReleasedAsOftenAsItWasAllocated: true,
 		}},
-		"a stale view is not decided on":          {looks: ErrStale, passes: 1, want: result{RequeueAfter: StaleCacheRetry, Observed: 1}},
+		"a stale view is not decided on":           {looks: ErrStale, passes: 1, want: result{RequeueAfter: StaleCacheRetry, Observed: 1}},
 		"an observation that fails is tried again": {looks: diskFull, passes: 1, want: result{Failed: true, Observed: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -399,7 +399,7 @@ func TestTransientReportsAreDebounced(t *testing.T) {
 		"what goes on for long is written once in each debounce": {[]pass{
 			{transient: true}, {after: statusDebounce, transient: true}, {after: short, transient: true}, {after: short, transient: true}, {after: statusDebounce, transient: true},
 		}, writes{Patches: 2, Saves: 2}},
-		"a report with an event is written at once":          {[]pass{{transient: true, hasEvent: true}}, writes{Patches: 1, Events: 1, Saves: 1}},
+		"a report with an event is written at once":           {[]pass{{transient: true, hasEvent: true}}, writes{Patches: 1, Events: 1, Saves: 1}},
 		"a report that asks for less is looked at again then": {[]pass{{transient: true, requeueAfter: short}}, writes{}},
 	} {
 		t.Run(name, func(t *testing.T) {
