@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package backup says how a MySQLCluster is backed up and restored: the Jobs that do it, what their objects in the
-// bucket are called, which instance is dumped and which backup is restored. It sees only values.
 package backup
 
 import (

@@ -7,61 +7,47 @@ import (
 	"errors"
 	"fmt"
 
-	batchv1 "k8s.io/api/batch/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	"github.com/torpor-dev/torpor/internal/mysql/backup"
+	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// act applies what should be there. A Job cannot be changed: it is made once, and made again if somebody deletes it.
-func (c Controller) act(ctx context.Context, cluster *mocov1beta2.MySQLCluster, seen observation) error {
-	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
-	defer cancel()
-	return errors.Join(c.applyCronJob(ctx, cluster, seen), c.createRestoreJob(ctx, cluster, seen))
+// act carries out both parts of the plan: a CronJob that cannot be made does not keep a cluster from being restored.
+func (c Controller) act(ctx context.Context, _ observation, plan backup.Plan) error {
+	return errors.Join(c.actOnCronJob(ctx, plan.CronJob), c.actOnRestore(ctx, plan.Restore))
 }
 
-func (c Controller) applyCronJob(ctx context.Context, cluster *mocov1beta2.MySQLCluster, seen observation) error {
-	name := policyName(cluster)
+func (c Controller) actOnCronJob(ctx context.Context, plan backup.CronJobPlan) error {
 	switch {
-	case name == "" && !seen.cronJob:
-		return nil
-	case name == "":
-		old := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: backup.CronJobName(cluster.Name)}}
-		if err := c.client.Delete(ctx, old, client.PropagationPolicy(metav1.DeletePropagationBackground)); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("delete the CronJob: %w", err)
-		}
-		return nil
-	case seen.policy == nil:
-		return fmt.Errorf("spec.backupPolicyName: expected a BackupPolicy %s in namespace %s, found none; make it, or remove the name", name, cluster.Namespace)
+	case plan.Err != nil:
+		return plan.Err
+	case plan.Delete != nil:
+		return reconcile.DeleteObserved(ctx, c.client, plan.Delete)
+	case plan.Apply != nil:
+		return c.applyObject(ctx, plan.Apply)
 	}
-	cron, err := backup.BuildCronJob(cluster, seen.policy, c.Image)
-	if err != nil {
-		return err
-	}
-	return c.applyObject(ctx, cron)
+	return nil
 }
 
-func (c Controller) createRestoreJob(ctx context.Context, cluster *mocov1beta2.MySQLCluster, seen observation) error {
-	if cluster.Spec.Restore == nil || cluster.Status.RestoredTime != nil || seen.restore != nil {
-		return nil
+func (c Controller) actOnRestore(ctx context.Context, plan backup.RestorePlan) error {
+	if plan.Create == nil {
+		return plan.Err
 	}
-	job, err := backup.BuildRestoreJob(cluster, c.Image)
-	if err != nil {
-		return err
-	}
-	return c.applyObject(ctx, job)
+	return c.applyObject(ctx, plan.Create)
 }
 
-// applyObject says what the object should be; what others have set and we do not name stays.
+// applyObject writes the fields that are set here; what others have set stays.
 func (c Controller) applyObject(ctx context.Context, obj client.Object) error {
+	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
+	defer cancel()
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", obj.GetName(), err)
 	}
+	// The typed object has a status, although an empty one, and the API server would take it for wanted.
 	delete(content, "status")
 	u := &unstructured.Unstructured{Object: content}
 	if err := c.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(Name), client.ForceOwnership); err != nil {

@@ -15,13 +15,11 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -35,14 +33,6 @@ import (
 // Name of the controller, its events and its field manager.
 const Name = "torpor-backup"
 
-const (
-	workers      = 4
-	backoffStart = time.Second
-	backoffEnd   = 5 * time.Minute
-	passTimeout  = time.Minute
-	apiTimeout   = 10 * time.Second
-)
-
 // Controller reconciles the backups of MySQLClusters.
 type Controller struct {
 	// Image is Torpor's own, which brings the program into the Pods of Jobs. Without it no Jobs can be made.
@@ -52,9 +42,11 @@ type Controller struct {
 	// Metrics is where backups are shown.
 	Metrics *Metrics
 
-	client           client.Client
-	jobReader        client.Reader
-	startedAt        time.Time
+	client client.Client
+	// jobReader caches the Jobs that back up and restore, with their Pods.
+	jobReader client.Reader
+	startedAt time.Time
+	// reportedFailures are the notes of events that are not repeated, by the UID of the Job or the cluster.
 	reportedFailures *sync.Map
 }
 
@@ -74,10 +66,13 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	}
 	c.client, c.jobReader, c.startedAt, c.reportedFailures = mgr.GetClient(), jobs, c.Clock.Now(), &sync.Map{}
 	c.Metrics.setReader(mgr.GetClient())
-	shell := &reconcile.Reconciler[*mocov1beta2.MySQLCluster]{
-		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name),
-		New:  func() *mocov1beta2.MySQLCluster { return &mocov1beta2.MySQLCluster{} },
-		Step: c.step,
+	pass := &reconcile.Pass[*mocov1beta2.MySQLCluster, observation, backup.Plan]{
+		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock,
+		New:     func() *mocov1beta2.MySQLCluster { return &mocov1beta2.MySQLCluster{} },
+		Observe: c.observe,
+		Decide:  func(seen observation) backup.Plan { return backup.Decide(seen.Observed) },
+		Act:     c.act,
+		Report:  c.report,
 	}
 	ofCluster := handler.EnqueueRequestsFromMapFunc(requestForCluster)
 	err = builder.ControllerManagedBy(mgr).
@@ -88,19 +83,14 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		WatchesRawSource(source.Kind[client.Object](jobs, &batchv1.CronJob{}, ofCluster, predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(source.Kind[client.Object](jobs, &batchv1.Job{}, ofCluster)).
 		WatchesRawSource(source.Kind[client.Object](jobs, &corev1.Pod{}, ofCluster)).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: workers,
-			ReconciliationTimeout:   passTimeout,
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](backoffStart, backoffEnd),
-		}).
-		Complete(shell)
+		WithOptions(reconcile.Workers{Count: 4, PassTimeout: time.Minute, MinBackoff: time.Second, MaxBackoff: 5 * time.Minute}.Options()).
+		Complete(pass)
 	if err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)
 	}
 	return nil
 }
 
-// newJobCache is a cache of what backs up and restores. There are many other Jobs and Pods in the world.
 func newJobCache(mgr manager.Manager) (cache.Cache, error) {
 	kinds, err := labels.NewRequirement(mocov1beta2.NameLabel, selection.In, backup.JobKinds())
 	if err != nil {
@@ -110,18 +100,7 @@ func newJobCache(mgr manager.Manager) (cache.Cache, error) {
 	if err != nil {
 		return nil, fmt.Errorf("select Jobs: %w", err)
 	}
-	mine := cache.ByObject{Label: labels.NewSelector().Add(*kinds, *maker), Transform: cache.TransformStripManagedFields()}
-	jobs, err := cache.New(mgr.GetConfig(), cache.Options{
-		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
-		ByObject: map[client.Object]cache.ByObject{&batchv1.CronJob{}: mine, &batchv1.Job{}: mine, &corev1.Pod{}: mine},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("make a cache of Jobs: %w", err)
-	}
-	if err := mgr.Add(jobs); err != nil {
-		return nil, fmt.Errorf("add a cache of Jobs: %w", err)
-	}
-	return jobs, nil
+	return reconcile.NewLabelledCache(mgr, labels.NewSelector().Add(*kinds, *maker), &batchv1.CronJob{}, &batchv1.Job{}, &corev1.Pod{})
 }
 
 // requestForCluster maps what backs up or restores to its MySQLCluster.
@@ -138,41 +117,9 @@ func (c Controller) clustersUsingPolicy(ctx context.Context, policy client.Objec
 	}
 	var all []ctrl.Request
 	for i := range clusters.Items {
-		if name := clusters.Items[i].Spec.BackupPolicyName; name != nil && *name == policy.GetName() {
+		if backup.PolicyName(&clusters.Items[i]) == policy.GetName() {
 			all = append(all, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&clusters.Items[i])})
 		}
 	}
 	return all
-}
-
-// step is one pass. What cannot be made is told by an event and tried again; what was done is told all the same.
-func (c Controller) step(ctx context.Context, cluster *mocov1beta2.MySQLCluster) (reconcile.Outcome, error) {
-	if !cluster.DeletionTimestamp.IsZero() {
-		return reconcile.Outcome{Why: "the cluster is being deleted"}, nil
-	}
-	seen, err := c.observe(ctx, cluster)
-	if err != nil {
-		return reconcile.Outcome{}, err
-	}
-	out := reconcile.Outcome{Why: "backups"}
-	c.report(cluster, seen, &out)
-	if cluster.ReconciliationStopped() { // Nothing but the status is written; a CronJob that exists goes on.
-		return out, nil
-	}
-	failure := c.act(ctx, cluster, seen)
-	c.recordFailureEvent(cluster, failure, &out)
-	return out, failure
-}
-
-// recordFailureEvent tells a failure that was not told yet. It is forgotten with the manager, and then told once more.
-func (c Controller) recordFailureEvent(cluster *mocov1beta2.MySQLCluster, failure error, out *reconcile.Outcome) {
-	if failure == nil {
-		c.reportedFailures.Delete(cluster.UID)
-		return
-	}
-	what := failure.Error()
-	if old, known := c.reportedFailures.Load(cluster.UID); known && old == what {
-		return
-	}
-	c.eventOnce(out, cluster.UID, what, reconcile.Event{Warning: true, Reason: backupImpossible, Action: "Prepare", Note: what})
 }

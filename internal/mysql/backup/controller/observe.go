@@ -9,49 +9,54 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	k8serrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	"github.com/torpor-dev/torpor/internal/mysql/backup"
+	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
 // observation is what is there of a cluster's backups.
 type observation struct {
-	// policy that the cluster names; nil if it names none or there is none of that name.
-	policy *mocov1beta2.BackupPolicy
-	// cronJob is true if there is one of ours.
-	cronJob bool
-	// backups are the Jobs of the CronJob, oldest first; restore is the one that fills the cluster, if any.
+	backup.Observed
+
+	// backups are the Jobs of the CronJob, oldest first.
 	backups []batchv1.Job
-	restore *batchv1.Job
 	// messages are the termination messages of Jobs' Pods, by the Job's name.
 	messages map[string]string
 }
 
 func (c Controller) observe(ctx context.Context, cluster *mocov1beta2.MySQLCluster) (observation, error) {
-	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	// The report writes into the status of cluster, so that the decision is made from a copy.
+	seen := observation{Observed: backup.Observed{Cluster: cluster.DeepCopy(), Image: c.Image}, messages: map[string]string{}}
+	if !cluster.DeletionTimestamp.IsZero() {
+		return seen, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()
-	seen := observation{messages: map[string]string{}}
-	if name := policyName(cluster); name != "" {
-		var policy mocov1beta2.BackupPolicy
-		err := c.client.Get(ctx, types.NamespacedName{Namespace: cluster.Namespace, Name: name}, &policy)
-		if client.IgnoreNotFound(err) != nil {
+	policy, cron := &mocov1beta2.BackupPolicy{}, &batchv1.CronJob{}
+	if name := backup.PolicyName(cluster); name != "" {
+		found, err := getIfExists(ctx, c.client, cluster.Namespace, name, policy)
+		if err != nil {
 			return seen, fmt.Errorf("read BackupPolicy: %w", err)
 		}
-		if err == nil {
-			seen.policy = &policy
+		if found {
+			seen.Policy = policy
 		}
 	}
-	var cron batchv1.CronJob
-	switch err := c.jobReader.Get(ctx, types.NamespacedName{Namespace: cluster.Namespace, Name: backup.CronJobName(cluster.Name)}, &cron); {
-	case err == nil:
-		seen.cronJob = true
-	case !k8serrors.IsNotFound(err):
+	found, err := getIfExists(ctx, c.jobReader, cluster.Namespace, backup.CronJobName(cluster.Name), cron)
+	if err != nil {
 		return seen, fmt.Errorf("read CronJob: %w", err)
 	}
+	if found {
+		seen.CronJob = cron
+	}
 	return seen, c.observeJobs(ctx, cluster, &seen)
+}
+
+func getIfExists(ctx context.Context, reader client.Reader, namespace, name string, obj client.Object) (bool, error) {
+	err := reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, obj)
+	return err == nil, client.IgnoreNotFound(err)
 }
 
 func (c Controller) observeJobs(ctx context.Context, cluster *mocov1beta2.MySQLCluster, seen *observation) error {
@@ -64,7 +69,7 @@ func (c Controller) observeJobs(ctx context.Context, cluster *mocov1beta2.MySQLC
 		job := &jobs.Items[i]
 		switch {
 		case job.Name == backup.RestoreJobName(cluster.Name):
-			seen.restore = job
+			seen.RestoreJob = job
 		case job.Labels[mocov1beta2.NameLabel] == backup.JobKinds()[0]:
 			seen.backups = append(seen.backups, *job)
 		}
@@ -74,6 +79,7 @@ func (c Controller) observeJobs(ctx context.Context, cluster *mocov1beta2.MySQLC
 	if err := c.jobReader.List(ctx, &pods, mine...); err != nil {
 		return fmt.Errorf("list Pods of Jobs: %w", err)
 	}
+	// A Job that was tried again has several Pods. The message of the last one counts.
 	slices.SortFunc(pods.Items, func(a, b corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
 	for i := range pods.Items {
 		if text := terminationMessage(&pods.Items[i]); text != "" {
@@ -92,17 +98,10 @@ func terminationMessage(pod *corev1.Pod) string {
 	return ""
 }
 
-func policyName(cluster *mocov1beta2.MySQLCluster) string {
-	if cluster.Spec.BackupPolicyName == nil {
-		return ""
-	}
-	return *cluster.Spec.BackupPolicyName
-}
-
-// findJobCondition returns the condition by which a Job ended that way.
-func findJobCondition(job *batchv1.Job, how batchv1.JobConditionType) *batchv1.JobCondition {
+// findJobCondition returns the condition with which a Job ended; nil if it has not ended that way.
+func findJobCondition(job *batchv1.Job, kind batchv1.JobConditionType) *batchv1.JobCondition {
 	for i, c := range job.Status.Conditions {
-		if c.Type == how && c.Status == corev1.ConditionTrue {
+		if c.Type == kind && c.Status == corev1.ConditionTrue {
 			return &job.Status.Conditions[i]
 		}
 	}

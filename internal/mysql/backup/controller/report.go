@@ -4,27 +4,61 @@ package controller
 
 import (
 	"fmt"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	"github.com/torpor-dev/torpor/internal/decision"
 	"github.com/torpor-dev/torpor/internal/mysql/backup"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// report fills the status and the events from what Jobs and their Pods say.
-func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen observation, out *reconcile.Outcome) {
-	c.reportBackup(cluster, seen, out)
-	c.reportRestore(cluster, seen, out)
+// ownedStatus is what this controller alone writes of the status.
+func ownedStatus(cluster *mocov1beta2.MySQLCluster) map[string]any {
+	owned := map[string]any{}
+	if cluster.Status.Backup.Time != nil {
+		owned["backup"] = cluster.Status.Backup
+	}
+	if cluster.Status.RestoredTime != nil {
+		owned["restoredTime"] = cluster.Status.RestoredTime
+	}
+	return owned
+}
+
+// newEvents are the events of one report.
+type newEvents struct {
+	list []decision.Event
+	// failures are the notes of warnings that are not repeated, by what they are about.
+	failures map[types.UID]string
+}
+
+// report fills the status and the events from what Jobs and their Pods say, also while reconciliation is stopped.
+func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen observation, plan backup.Plan, refused *reconcile.Refused) reconcile.FollowUp {
+	if plan.Rule == backup.DeletedRule {
+		return reconcile.FollowUp{Rule: plan.Rule}
+	}
+	events := newEvents{failures: map[types.UID]string{}}
+	c.reportBackup(cluster, seen, &events)
+	c.reportRestore(cluster, seen, &events)
+	if plan.Rule != backup.StoppedRule {
+		c.recordFailureEvent(cluster.UID, refused, &events)
+	}
+	return reconcile.FollowUp{Rule: plan.Rule, Events: events.list, AfterSave: func() {
+		// A report that is not saved emits no events, so that only from here on they count as emitted.
+		for about, note := range events.failures {
+			c.reportedFailures.Store(about, note)
+		}
+	}}
 }
 
 // reportBackup takes over the newest result. One that is not newer than the status is known already.
-func (c Controller) reportBackup(cluster *mocov1beta2.MySQLCluster, seen observation, out *reconcile.Outcome) {
+func (c Controller) reportBackup(cluster *mocov1beta2.MySQLCluster, seen observation, events *newEvents) {
 	for i := range seen.backups {
 		job := &seen.backups[i]
 		if failed := findJobCondition(job, batchv1.JobFailed); failed != nil {
-			c.reportFailure(job, failed, seen, backupFailed, out)
+			c.reportFailedJob(job, failed, seen.messages[job.Name], events)
 			continue
 		}
 		if findJobCondition(job, batchv1.JobComplete) == nil {
@@ -38,59 +72,67 @@ func (c Controller) reportBackup(cluster *mocov1beta2.MySQLCluster, seen observa
 			continue
 		}
 		cluster.Status.Backup = result
-		out.Events = append(out.Events, reconcile.Event{
+		events.list = append(events.list, decision.Event{
 			Reason: backupCreated, Action: "Backup",
 			Note: fmt.Sprintf("instance %d was backed up: %d bytes in %s", result.SourceIndex, result.DumpSize, result.Elapsed.Duration),
 		})
 	}
 }
 
-func (c Controller) reportRestore(cluster *mocov1beta2.MySQLCluster, seen observation, out *reconcile.Outcome) {
-	if cluster.Spec.Restore == nil || cluster.Status.RestoredTime != nil || seen.restore == nil {
+func (c Controller) reportRestore(cluster *mocov1beta2.MySQLCluster, seen observation, events *newEvents) {
+	job := seen.RestoreJob
+	if cluster.Spec.Restore == nil || cluster.Status.RestoredTime != nil || job == nil {
 		return
 	}
-	if failed := findJobCondition(seen.restore, batchv1.JobFailed); failed != nil {
-		c.reportFailure(seen.restore, failed, seen, restoreFailed, out)
+	if failed := findJobCondition(job, batchv1.JobFailed); failed != nil {
+		c.reportFailedJob(job, failed, seen.messages[job.Name], events)
 		return
 	}
-	done := findJobCondition(seen.restore, batchv1.JobComplete)
+	done := findJobCondition(job, batchv1.JobComplete)
 	if done == nil {
 		return
 	}
 	cluster.Status.RestoredTime = &done.LastTransitionTime
 	note := "the data were restored"
-	if from, err := backup.ParseResult(seen.messages[seen.restore.Name]); err == nil {
+	if from, err := backup.ParseResult(seen.messages[job.Name]); err == nil {
 		note = fmt.Sprintf("the data of %s were restored", from.Time.UTC())
 	}
-	out.Events = append(out.Events, reconcile.Event{Reason: restored, Action: "Restore", Note: note})
+	events.list = append(events.list, decision.Event{Reason: restored, Action: "Restore", Note: note})
 }
 
-// reportFailure tells of a Job that gave up, once. What failed before this manager began, another has told.
-func (c Controller) reportFailure(job *batchv1.Job, failed *batchv1.JobCondition, seen observation, reason string, out *reconcile.Outcome) {
-	if failed.LastTransitionTime.Time.Before(c.startedAt.Truncate(1e9)) {
+// reportFailedJob adds one event for a Job that gave up.
+func (c Controller) reportFailedJob(job *batchv1.Job, failed *batchv1.JobCondition, message string, events *newEvents) {
+	// What failed before this manager started was reported by the one before it. Times in conditions have whole seconds.
+	if failed.LastTransitionTime.Time.Before(c.startedAt.Truncate(time.Second)) {
 		return
 	}
-	if _, known := c.reportedFailures.Load(job.UID); known {
+	if _, reported := c.reportedFailures.Load(job.UID); reported {
 		return
 	}
 	note := fmt.Sprintf("Job %s gave up: %s: look at the logs of its Pods", job.Name, failed.Message)
-	if text := seen.messages[job.Name]; text != "" {
-		note = fmt.Sprintf("Job %s gave up: %s", job.Name, text)
+	if message != "" {
+		note = fmt.Sprintf("Job %s gave up: %s", job.Name, message)
 	}
-	if reason == restoreFailed {
-		note = "delete the Job to try again; " + note
+	reason := backupFailed
+	if job.Labels[mocov1beta2.NameLabel] == backup.JobKinds()[1] {
+		reason, note = restoreFailed, "delete the Job to try again; "+note
 	}
-	c.eventOnce(out, job.UID, note, reconcile.Event{Warning: true, Reason: reason, Action: "Watch", Note: note})
+	events.warnOnce(job.UID, reason, "Watch", note)
 }
 
-// eventOnce adds an event that is told once. Only what was saved counts as told.
-func (c Controller) eventOnce(out *reconcile.Outcome, about types.UID, what string, e reconcile.Event) {
-	out.Events = append(out.Events, e)
-	before := out.Saved
-	out.Saved = func() {
-		if before != nil {
-			before()
-		}
-		c.reportedFailures.Store(about, what)
+// recordFailureEvent adds one event for what keeps the Jobs from being made, until it changes or is over. The memory of it
+// ends with the manager, and the event is repeated then.
+func (c Controller) recordFailureEvent(cluster types.UID, refused *reconcile.Refused, events *newEvents) {
+	if refused == nil {
+		c.reportedFailures.Delete(cluster)
+		return
 	}
+	if reported, ok := c.reportedFailures.Load(cluster); !ok || reported != refused.Message {
+		events.warnOnce(cluster, backupImpossible, "Prepare", refused.Message)
+	}
+}
+
+func (e *newEvents) warnOnce(about types.UID, reason, action, note string) {
+	e.list = append(e.list, decision.Event{Warning: true, Reason: reason, Action: action, Note: note})
+	e.failures[about] = note
 }

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package backup decides how a MySQLCluster is backed up and restored: the Jobs that do it, what their objects in the
+// bucket are called, which instance is dumped and which backup is restored. It is pure.
+package backup
+
+import (
+	"fmt"
+
+	batchv1 "k8s.io/api/batch/v1"
+
+	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+)
+
+// Observed is what a decision about the backups of a cluster looks at.
+type Observed struct {
+	Cluster *mocov1beta2.MySQLCluster
+	// Policy is the one that the cluster names; nil if it names none or if there is none of that name.
+	Policy *mocov1beta2.BackupPolicy
+	// CronJob and RestoreJob are what is there of the cluster's; nil if there is none.
+	CronJob    *batchv1.CronJob
+	RestoreJob *batchv1.Job
+	// Image is Torpor's own.
+	Image string
+}
+
+// Plan is what follows for the CronJob and for the Job, which do not depend on each other.
+type Plan struct {
+	// Rule names the decision, for the log.
+	Rule    string
+	CronJob CronJobPlan
+	Restore RestorePlan
+}
+
+// CronJobPlan is one of three: to apply the CronJob, to delete the one that is there, or to do nothing for a reason that is
+// an error, or for none.
+type CronJobPlan struct {
+	Apply, Delete *batchv1.CronJob
+	Err           error
+}
+
+// RestorePlan creates the Job, or does nothing for a reason that is an error, or for none.
+type RestorePlan struct {
+	Create *batchv1.Job
+	Err    error
+}
+
+// Rules of Decide that do nothing at all.
+const (
+	DeletedRule = "the cluster is being deleted"
+	StoppedRule = "reconciliation is stopped"
+)
+
+// Decide says which Jobs a cluster should have. While reconciliation is stopped nothing is written, and a CronJob that
+// exists goes on.
+func Decide(seen Observed) Plan {
+	switch {
+	case !seen.Cluster.DeletionTimestamp.IsZero():
+		return Plan{Rule: DeletedRule}
+	case seen.Cluster.ReconciliationStopped():
+		return Plan{Rule: StoppedRule}
+	}
+	return Plan{Rule: "backups", CronJob: decideCronJob(seen), Restore: decideRestore(seen)}
+}
+
+func decideCronJob(seen Observed) CronJobPlan {
+	name := PolicyName(seen.Cluster)
+	switch {
+	case name == "":
+		return CronJobPlan{Delete: seen.CronJob}
+	case seen.Policy == nil:
+		return CronJobPlan{Err: fmt.Errorf("spec.backupPolicyName: expected a BackupPolicy %s in namespace %s, found none; make it, or remove the name",
+			name, seen.Cluster.Namespace)}
+	}
+	cron, err := BuildCronJob(seen.Cluster, seen.Policy, seen.Image)
+	return CronJobPlan{Apply: cron, Err: err}
+}
+
+func decideRestore(seen Observed) RestorePlan {
+	// A Job cannot be changed. It is made once, and made again if it is deleted, which is how a failed restore is repeated.
+	if seen.Cluster.Spec.Restore == nil || seen.Cluster.Status.RestoredTime != nil || seen.RestoreJob != nil {
+		return RestorePlan{}
+	}
+	job, err := BuildRestoreJob(seen.Cluster, seen.Image)
+	return RestorePlan{Create: job, Err: err}
+}
+
+// PolicyName is the name of the BackupPolicy of a cluster; empty if it has none.
+func PolicyName(cluster *mocov1beta2.MySQLCluster) string {
+	if cluster.Spec.BackupPolicyName == nil {
+		return ""
+	}
+	return *cluster.Spec.BackupPolicyName
+}
