@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package provisioning knows which objects a MySQLCluster consists of and when one of its Pods may be replaced. It sees
-// only values: what is wanted is made from the spec, and Decide says which Pod of a rollout is next.
 package provisioning
 
 import (
@@ -19,7 +17,6 @@ import (
 
 // BuildInput is what the objects of a cluster are made from.
 type BuildInput struct {
-	// Cluster is what somebody wants.
 	Cluster *mocov1beta2.MySQLCluster
 	// Settings are those of the user's ConfigMap; none is fine.
 	Settings map[string]string

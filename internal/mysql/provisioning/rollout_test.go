@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestDecide(t *testing.T) {
+func TestDecideRollout(t *testing.T) {
 	fresh := PodState{Exists: true, Ready: true, ReadyFor: SettleTime}
 	old := PodState{Exists: true, Ready: true, ReadyFor: SettleTime, Outdated: true}
 	broken := PodState{Exists: true, Outdated: true}

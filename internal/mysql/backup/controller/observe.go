@@ -27,8 +27,7 @@ type observation struct {
 }
 
 func (c Controller) observe(ctx context.Context, cluster *mocov1beta2.MySQLCluster) (observation, error) {
-	// The report writes into the status of cluster, so that the decision is made from a copy.
-	seen := observation{Observed: backup.Observed{Cluster: cluster.DeepCopy(), Image: c.Image}, messages: map[string]string{}}
+	seen := observation{Observed: backup.Observed{Cluster: cluster, Image: c.Image}, messages: map[string]string{}}
 	if !cluster.DeletionTimestamp.IsZero() {
 		return seen, nil
 	}

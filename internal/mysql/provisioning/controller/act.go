@@ -8,7 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/big"
+	"net/http"
 
 	corev1 "k8s.io/api/core/v1"
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,86 +16,70 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	"github.com/torpor-dev/torpor/internal/mysql/provisioning"
+	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// maxServerIDBase leaves room for the ordinals.
-const maxServerIDBase = 1 << 30
-
-// setDefaults fills in what a webhook would: the finalizer and the server ids. It reports whether there was anything to do.
-func (c Controller) setDefaults(ctx context.Context, cluster *mocov1beta2.MySQLCluster) (bool, error) {
-	after := cluster.DeepCopy()
-	added := controllerutil.AddFinalizer(after, mocov1beta2.Finalizer)
-	if after.Spec.ServerIDBase == 0 {
-		n, err := rand.Int(rand.Reader, big.NewInt(maxServerIDBase))
-		if err != nil {
-			return false, fmt.Errorf("choose server ids: %w", err)
-		}
-		after.Spec.ServerIDBase, added = int32(n.Int64())+1, true
-	}
-	if !added {
-		return false, nil
-	}
-	return true, c.patchCluster(ctx, cluster, after)
+// failure is why a pass did not bring the spec to every object.
+type failure struct {
+	// problems are what only a user can mend.
+	problems []string
+	// err may mend itself; it is not nil.
+	err error
 }
 
-// patchCluster writes the object itself. That somebody else has written it is no error; the next pass looks again.
-func (c Controller) patchCluster(ctx context.Context, before, after *mocov1beta2.MySQLCluster) error {
-	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
-	defer cancel()
-	err := c.client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-	if k8serrors.IsConflict(err) || k8serrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("complete the cluster: %w", err)
+func (f *failure) Error() string { return f.err.Error() }
+
+func (f *failure) Unwrap() error { return f.err }
+
+// newFailure returns nil if nothing went wrong, and a Refused for what is not worth another try before a user acts.
+func newFailure(problems []string, err error) error {
+	switch {
+	case err != nil:
+		return &failure{problems, err}
+	case len(problems) > 0:
+		return &reconcile.Refused{Message: joinProblems(problems, nil)}
 	}
 	return nil
 }
 
-// isCurrent says whether the object is still what the decision was made from, past any cache. Nothing is done behind the
-// back of who stops reconciliation.
-func (c Controller) isCurrent(ctx context.Context, cluster *mocov1beta2.MySQLCluster) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
-	defer cancel()
-	var live mocov1beta2.MySQLCluster
-	err := c.live.Get(ctx, client.ObjectKeyFromObject(cluster), &live)
-	if k8serrors.IsNotFound(err) {
-		return false, nil
+// act carries out the first part of the change set that is not empty.
+func (c Controller) act(ctx context.Context, seen observation, changes provisioning.ChangeSet) error {
+	if !changes.IsNotEmpty() {
+		return newFailure(changes.Problems, changes.Err)
 	}
-	if err != nil {
-		return false, fmt.Errorf("read the cluster: %w", err)
+	// A stop may have come since the cluster was read, and after it nothing may be written.
+	if err := reconcile.RequireUnchanged(ctx, c.live, seen.Cluster, &mocov1beta2.MySQLCluster{}); err != nil {
+		return newFailure(nil, err)
 	}
-	return live.ResourceVersion == cluster.ResourceVersion, nil
-}
-
-// act does one of these: the passwords, all objects that differ, what is superfluous, a step of the rollout.
-func (c Controller) act(ctx context.Context, seen *observation, w *changeSet) {
 	switch {
-	case !w.isNotEmpty():
-	case len(w.passwords) > 0:
-		w.err = c.addPasswords(ctx, seen, w.passwords)
-	case len(w.apply) > 0:
-		c.applyObjects(ctx, seen, w)
-	case len(w.prune) > 0:
-		for _, o := range w.prune {
-			w.err = errors.Join(w.err, c.deleteObserved(ctx, o, o.GetUID()))
+	case len(changes.PasswordKeys) > 0:
+		if err := c.addPasswords(ctx, seen, changes.PasswordKeys); err != nil {
+			return newFailure(nil, err)
 		}
-	default:
-		w.err = c.rollOut(ctx, seen, w.rollout.Action)
+		// There is nothing to report before the objects are made, which the next pass does.
+		return reconcile.ErrStale
+	case len(changes.Apply) > 0:
+		return c.applyObjects(ctx, seen, changes.Apply)
+	case len(changes.Prune) > 0:
+		var err error
+		for _, o := range changes.Prune {
+			err = errors.Join(err, reconcile.DeleteObserved(ctx, c.client, o))
+		}
+		return newFailure(nil, err)
 	}
+	return newFailure(nil, c.rollOut(ctx, seen, changes.Rollout.Action))
 }
 
 // addPasswords makes the Secret, or adds to it what it lacks. What is there stays as it is.
-func (c Controller) addPasswords(ctx context.Context, seen *observation, keys []string) error {
-	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+func (c Controller) addPasswords(ctx context.Context, seen observation, keys []string) error {
+	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()
 	after := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
-		Namespace: seen.cluster.Namespace, Name: seen.cluster.ChildName(), Labels: provisioning.SelectorLabels(seen.cluster),
-		OwnerReferences: []metav1.OwnerReference{provisioning.OwnerReference(seen.cluster)},
+		Namespace: seen.Cluster.Namespace, Name: seen.Cluster.ChildName(), Labels: provisioning.SelectorLabels(seen.Cluster),
+		OwnerReferences: []metav1.OwnerReference{provisioning.OwnerReference(seen.Cluster)},
 	}}
 	if seen.secret != nil {
 		after = seen.secret.DeepCopy()
@@ -110,38 +94,58 @@ func (c Controller) addPasswords(ctx context.Context, seen *observation, keys []
 	if seen.secret == nil {
 		err = c.client.Create(ctx, after, client.FieldOwner(Name))
 	} else {
-		err = c.client.Patch(ctx, after, client.MergeFromWithOptions(seen.secret, client.MergeFromWithOptimisticLock{}), client.FieldOwner(Name))
+		err = reconcile.PatchObserved(ctx, c.client, seen.secret, after, Name)
 	}
-	if err != nil && !k8serrors.IsConflict(err) && !k8serrors.IsAlreadyExists(err) {
+	if err != nil && !errors.Is(err, reconcile.ErrStale) && !k8serrors.IsConflict(err) && !k8serrors.IsAlreadyExists(err) {
+		// The API server's own words may hold what was sent.
 		return fmt.Errorf("the API server answered %s to the Secret %s", k8serrors.ReasonForError(err), after.Name)
 	}
 	return nil
 }
 
 // applyObjects goes on after a refusal: one object that is wrong must not keep the others from being right.
-func (c Controller) applyObjects(ctx context.Context, seen *observation, w *changeSet) {
-	for _, o := range w.apply {
+func (c Controller) applyObjects(ctx context.Context, seen observation, objects []*unstructured.Unstructured) error {
+	var problems []string
+	var failed error
+	for _, o := range objects {
 		err := c.applyObject(ctx, seen, o)
 		switch {
 		case err == nil:
 		case isRefusal(err):
-			w.refused = append(w.refused, describeRefusal(o, err)+refusalHint(o))
+			problems = append(problems, describeRefusal(o, err)+refusalHint(o))
 		default:
-			w.err = errors.Join(w.err, errors.New(describeRefusal(o, err)))
+			failed = errors.Join(failed, errors.New(describeRefusal(o, err)))
 		}
 	}
+	return newFailure(problems, failed)
 }
 
-func (c Controller) applyObject(ctx context.Context, seen *observation, wanted *unstructured.Unstructured) error {
-	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+func (c Controller) applyObject(ctx context.Context, seen observation, desired *unstructured.Unstructured) error {
+	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()
-	became := wanted.DeepCopy()
+	became := desired.DeepCopy()
 	err := c.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(became), client.FieldOwner(Name), client.ForceOwnership)
 	if err != nil {
 		return fmt.Errorf("apply: %w", err)
 	}
-	c.applied.recordApplied(client.ObjectKeyFromObject(seen.cluster), wanted, became)
+	c.applied.recordApplied(client.ObjectKeyFromObject(seen.Cluster), desired, became)
 	return nil
+}
+
+// isRefusal reports whether only a user can mend an error.
+func isRefusal(err error) bool {
+	status, ok := errors.AsType[*k8serrors.StatusError](err)
+	// To an apply with a field that it does not know, the API server answers 500 without a reason.
+	unknownField := ok && status.ErrStatus.Code == http.StatusInternalServerError && status.ErrStatus.Reason == metav1.StatusReasonUnknown
+	return k8serrors.IsInvalid(err) || k8serrors.IsBadRequest(err) || unknownField
+}
+
+// describeRefusal returns what the API server answered, in words that are free of secrets.
+func describeRefusal(o *unstructured.Unstructured, err error) string {
+	if o.GetKind() != "Secret" && isRefusal(err) {
+		return fmt.Sprintf("the API server refuses the %s: %v", describeObject(o), err)
+	}
+	return fmt.Sprintf("the API server answered %s to the %s", k8serrors.ReasonForError(err), describeObject(o))
 }
 
 // refusalHint says what to do about a refusal that has a known reason.
@@ -154,48 +158,31 @@ func refusalHint(o *unstructured.Unstructured) string {
 }
 
 // rollOut touches the Pod that was observed, and none that has taken its name since.
-func (c Controller) rollOut(ctx context.Context, seen *observation, do provisioning.RolloutAction) error {
-	switch do := do.(type) {
+func (c Controller) rollOut(ctx context.Context, seen observation, action provisioning.RolloutAction) error {
+	switch action := action.(type) {
 	case provisioning.Nothing:
 		return nil
 	case provisioning.ReplacePod:
-		pod := seen.pods[do.Ordinal]
-		return c.deleteObserved(ctx, pod, pod.UID)
+		return reconcile.DeleteObserved(ctx, c.client, seen.pods[action.Ordinal])
 	case provisioning.RequestSwitchover:
-		return c.requestSwitchover(ctx, seen.pods[do.Ordinal])
+		return c.requestSwitchover(ctx, seen.pods[action.Ordinal])
 	}
 	return nil
 }
 
 func (c Controller) requestSwitchover(ctx context.Context, pod *corev1.Pod) error {
+	// With the UID in it the patch is refused for a newer Pod. A resource version would be too strict: the kubelet writes too.
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": pod.UID, "annotations": map[string]any{mocov1beta2.DemoteAnnotation: "true"},
 	}})
 	if err != nil {
 		return fmt.Errorf("write the patch: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()
-	if err := c.client.Patch(ctx, pod.DeepCopy(), client.RawPatch(types.MergePatchType, patch)); ignoreChangedObject(err) != nil {
+	err = c.client.Patch(ctx, pod.DeepCopy(), client.RawPatch(types.MergePatchType, patch))
+	if err != nil && !k8serrors.IsConflict(err) && !k8serrors.IsNotFound(err) {
 		return fmt.Errorf("ask for a switchover: %w", err)
 	}
 	return nil
-}
-
-func (c Controller) deleteObserved(ctx context.Context, obj client.Object, uid types.UID) error {
-	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
-	defer cancel()
-	err := c.client.Delete(ctx, obj, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
-	if ignoreChangedObject(err) != nil {
-		return fmt.Errorf("delete %s: %w", obj.GetName(), err)
-	}
-	return nil
-}
-
-// ignoreChangedObject forgives that the object is not the one that was observed.
-func ignoreChangedObject(err error) error {
-	if k8serrors.IsConflict(err) || k8serrors.IsNotFound(err) {
-		return nil
-	}
-	return err
 }

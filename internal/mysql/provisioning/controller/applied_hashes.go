@@ -3,74 +3,50 @@
 package controller
 
 import (
-	"crypto/sha256"
-	"encoding/json"
-	"fmt"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/torpor-dev/torpor/internal/mysql/provisioning"
 )
 
-// appliedHashes remembers what was applied and what the API server made of it, so that nothing is sent that changes nothing.
-// Comparing what is wanted with what is there would not do: the API server fills in defaults and writes quantities its
-// own way. A manager that starts anew applies everything once, which changes nothing either.
+// appliedHashes remembers what was applied and what the API server made of it, so that nothing is sent that changes
+// nothing. A manager that starts anew applies everything once, which changes nothing either.
 type appliedHashes struct {
-	mu      sync.Mutex
-	entries map[types.NamespacedName]map[string]appliedHash
+	mu        sync.Mutex
+	byCluster map[types.NamespacedName]map[string]appliedHash
 }
 
-// appliedHash is what was sent, and what it became.
-type appliedHash struct{ sent, became [sha256.Size]byte }
+// appliedHash is of what was sent, and of what it became.
+type appliedHash struct{ sent, became provisioning.ContentHash }
 
 func newAppliedHashes() *appliedHashes {
-	return &appliedHashes{entries: map[types.NamespacedName]map[string]appliedHash{}}
+	return &appliedHashes{byCluster: map[types.NamespacedName]map[string]appliedHash{}}
 }
 
-// isUnchanged: this was sent before, and it is still what it became.
-func (l *appliedHashes) isUnchanged(cluster types.NamespacedName, wanted, live *unstructured.Unstructured) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	e, ok := l.entries[cluster][describeObject(wanted)]
-	return ok && e == appliedHash{hashContent(wanted), hashContent(live)}
+// stateOf returns what is remembered of a desired object, without the live one.
+func (a *appliedHashes) stateOf(cluster types.NamespacedName, desired *unstructured.Unstructured) provisioning.ObjectState {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	applied := a.byCluster[cluster][describeObject(desired)]
+	return provisioning.ObjectState{Desired: desired, AppliedHash: applied.sent, ResultHash: applied.became}
 }
 
-// wasSent says whether this was sent before.
-func (l *appliedHashes) wasSent(cluster types.NamespacedName, wanted *unstructured.Unstructured) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	e, ok := l.entries[cluster][describeObject(wanted)]
-	return ok && e.sent == hashContent(wanted)
-}
-
-func (l *appliedHashes) recordApplied(cluster types.NamespacedName, wanted, became *unstructured.Unstructured) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.entries[cluster] == nil {
-		l.entries[cluster] = map[string]appliedHash{}
+func (a *appliedHashes) recordApplied(cluster types.NamespacedName, sent, became *unstructured.Unstructured) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.byCluster[cluster] == nil {
+		a.byCluster[cluster] = map[string]appliedHash{}
 	}
-	l.entries[cluster][describeObject(wanted)] = appliedHash{hashContent(wanted), hashContent(became)}
+	a.byCluster[cluster][describeObject(sent)] = appliedHash{provisioning.HashContent(sent), provisioning.HashContent(became)}
 }
 
-func (l *appliedHashes) forgetCluster(cluster types.NamespacedName) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.entries, cluster)
+func (a *appliedHashes) forgetCluster(cluster types.NamespacedName) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.byCluster, cluster)
 }
 
 // describeObject names an object for people.
 func describeObject(u *unstructured.Unstructured) string { return u.GetKind() + " " + u.GetName() }
-
-// hashContent covers what people and controllers want, not what they report, nor the API server's own bookkeeping.
-func hashContent(u *unstructured.Unstructured) [sha256.Size]byte {
-	c := u.DeepCopy()
-	unstructured.RemoveNestedField(c.Object, "status")
-	for _, bookkeeping := range []string{"managedFields", "resourceVersion", "generation", "creationTimestamp"} {
-		unstructured.RemoveNestedField(c.Object, "metadata", bookkeeping)
-	}
-	text, err := json.Marshal(c.Object)
-	if err != nil {
-		return sha256.Sum256([]byte(fmt.Sprint(c.Object))) // JSON cannot hold it; a map is printed in order.
-	}
-	return sha256.Sum256(text)
-}

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package controller is the shell around package provisioning: it observes what a MySQLCluster consists of, applies what
-// differs from what is wanted, replaces the Pods of a rollout one by one, and reports.
+// differs from what is desired, replaces the Pods of a rollout one by one, and reports.
 package controller
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
+	"math/big"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -17,13 +19,12 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -31,24 +32,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	"github.com/torpor-dev/torpor/internal/mysql/provisioning"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
 // Name of the controller, its events and its field manager.
 const Name = "torpor-provisioning"
 
-const (
-	workers      = 10
-	backoffStart = time.Second
-	backoffEnd   = time.Minute
-	passTimeout  = 2 * time.Minute
-	// apiTimeout bounds one call to the API server.
-	apiTimeout = 10 * time.Second
-	// outdatedRetry is when to look again after the object has changed in the middle of a pass.
-	outdatedRetry = 20 * time.Millisecond
-	// userRetry is when to look again at what only a user can mend, and at what nobody tells of.
-	userRetry = time.Minute
-)
+// maxServerIDBase leaves room for the ordinals.
+const maxServerIDBase = 1 << 30
 
 // Controller makes what MySQLClusters consist of.
 type Controller struct {
@@ -75,59 +67,58 @@ type Controller struct {
 
 // SetupWithManager adds the controller.
 func (c Controller) SetupWithManager(mgr manager.Manager) error {
-	own, err := newChildCache(mgr)
+	children, err := newChildCache(mgr)
 	if err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)
 	}
-	c.client, c.live, c.children, c.applied = mgr.GetClient(), mgr.GetAPIReader(), own, newAppliedHashes()
-	shell := &reconcile.Reconciler[*mocov1beta2.MySQLCluster]{
-		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name),
-		New:  func() *mocov1beta2.MySQLCluster { return &mocov1beta2.MySQLCluster{} },
-		Step: c.step,
-	}
+	c.client, c.live, c.children, c.applied = mgr.GetClient(), mgr.GetAPIReader(), children, newAppliedHashes()
 	b := builder.ControllerManagedBy(mgr).
 		Named(Name).
 		For(&mocov1beta2.MySQLCluster{}, builder.WithPredicates(predicate.Or(
 			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, primaryOrHealthChanged()))).
-		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(c.clustersUsingConfigMap)).
-		WatchesRawSource(source.Kind[client.Object](own, &corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(requestForCluster)))
-	for _, kind := range cachedKinds() {
-		b = b.WatchesRawSource(source.Kind[client.Object](own, newUnstructured(kind), handler.EnqueueRequestsFromMapFunc(requestForCluster)))
+		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(c.clustersUsingConfigMap))
+	for _, kind := range childKinds() {
+		b = b.WatchesRawSource(source.Kind(children, kind, handler.EnqueueRequestsFromMapFunc(requestForCluster)))
 	}
-	err = b.WithOptions(controller.Options{
-		MaxConcurrentReconciles: workers,
-		ReconciliationTimeout:   passTimeout,
-		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](backoffStart, backoffEnd),
-	}).Complete(shell)
-	if err != nil {
+	workers := reconcile.Workers{Count: 10, PassTimeout: 2 * time.Minute, MinBackoff: time.Second, MaxBackoff: time.Minute}
+	if err := b.WithOptions(workers.Options()).Complete(c.newPass(mgr)); err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)
 	}
 	return nil
 }
 
-// step is one pass. A stop comes before anything else but the end.
-func (c Controller) step(ctx context.Context, cluster *mocov1beta2.MySQLCluster) (reconcile.Outcome, error) {
-	if !cluster.DeletionTimestamp.IsZero() {
-		return c.finalize(ctx, cluster)
+func (c Controller) newPass(mgr manager.Manager) *reconcile.Pass[*mocov1beta2.MySQLCluster, observation, provisioning.ChangeSet] {
+	return &reconcile.Pass[*mocov1beta2.MySQLCluster, observation, provisioning.ChangeSet]{
+		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock,
+		New:       func() *mocov1beta2.MySQLCluster { return &mocov1beta2.MySQLCluster{} },
+		Prepare:   setDefaults,
+		Finalizer: &reconcile.Finalizer[*mocov1beta2.MySQLCluster]{Name: mocov1beta2.Finalizer, Finalize: c.finalize},
+		Forget:    c.applied.forgetCluster,
+		Observe:   c.observe,
+		Decide:    func(seen observation) provisioning.ChangeSet { return provisioning.Decide(seen.Observed) },
+		Act:       c.act,
+		Report:    c.report,
 	}
-	if cluster.ReconciliationStopped() {
-		return c.reportStop(cluster), nil
-	}
-	if adopted, err := c.setDefaults(ctx, cluster); adopted || err != nil {
-		return reconcile.Outcome{After: outdatedRetry, Why: "the object is completed"}, err
-	}
-	seen := c.observe(ctx, cluster)
-	todo := c.findChanges(ctx, seen)
-	if todo.isNotEmpty() {
-		if current, err := c.isCurrent(ctx, cluster); err != nil || !current {
-			return reconcile.Outcome{After: outdatedRetry, Why: "the object has changed"}, err
-		}
-	}
-	c.act(ctx, seen, &todo)
-	return c.report(cluster, seen, todo)
 }
 
-// primaryOrHealthChanged lets through what a rollout waits for.
+// setDefaults fills in what upstream's webhook does: the finalizer and the server ids. A stop keeps even the cluster itself
+// as it is.
+func setDefaults(cluster *mocov1beta2.MySQLCluster) bool {
+	if cluster.ReconciliationStopped() {
+		return false
+	}
+	changed := controllerutil.AddFinalizer(cluster, mocov1beta2.Finalizer)
+	if cluster.Spec.ServerIDBase == 0 {
+		n, err := rand.Int(rand.Reader, big.NewInt(maxServerIDBase))
+		if err != nil {
+			return changed // The reader never fails; the next pass would choose.
+		}
+		cluster.Spec.ServerIDBase, changed = int32(n.Int64())+1, true
+	}
+	return changed
+}
+
+// primaryOrHealthChanged lets those changes of the status through that a rollout waits for.
 func primaryOrHealthChanged() predicate.Predicate {
 	healthy := func(c *mocov1beta2.MySQLCluster) bool {
 		return meta.IsStatusConditionTrue(c.Status.Conditions, mocov1beta2.HealthyCondition)
@@ -139,13 +130,18 @@ func primaryOrHealthChanged() predicate.Predicate {
 	}}
 }
 
-// cachedKinds are what belongs to MySQLClusters, without Secrets, which are never cached.
-func cachedKinds() []schema.GroupVersionKind {
-	return []schema.GroupVersionKind{
+// childKinds are what belongs to MySQLClusters, without Secrets, which are never cached. Desired objects are unstructured,
+// and so are the live ones that they are compared with.
+func childKinds() []client.Object {
+	kinds := []client.Object{&corev1.Pod{}}
+	for _, kind := range []schema.GroupVersionKind{
 		corev1.SchemeGroupVersion.WithKind("ConfigMap"), corev1.SchemeGroupVersion.WithKind("ServiceAccount"),
 		corev1.SchemeGroupVersion.WithKind("Service"), policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"),
 		appsv1.SchemeGroupVersion.WithKind("StatefulSet"),
+	} {
+		kinds = append(kinds, newUnstructured(kind))
 	}
+	return kinds
 }
 
 func newUnstructured(kind schema.GroupVersionKind) *unstructured.Unstructured {
@@ -154,22 +150,10 @@ func newUnstructured(kind schema.GroupVersionKind) *unstructured.Unstructured {
 	return u
 }
 
-// newChildCache is a cache of what belongs to MySQLClusters. There is much else in the world.
 func newChildCache(mgr manager.Manager) (cache.Cache, error) {
-	mine := labels.SelectorFromSet(labels.Set{
+	return reconcile.NewLabelledCache(mgr, labels.SelectorFromSet(labels.Set{
 		mocov1beta2.NameLabel: mocov1beta2.NameValue, mocov1beta2.CreatedByLabel: mocov1beta2.CreatedByValue,
-	})
-	own, err := cache.New(mgr.GetConfig(), cache.Options{
-		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
-		DefaultLabelSelector: mine, DefaultTransform: cache.TransformStripManagedFields(),
-	})
-	if err != nil {
-		return nil, fmt.Errorf("make a cache: %w", err)
-	}
-	if err := mgr.Add(own); err != nil {
-		return nil, fmt.Errorf("add a cache: %w", err)
-	}
-	return own, nil
+	}), childKinds()...)
 }
 
 // requestForCluster maps what belongs to a MySQLCluster to it.
@@ -182,7 +166,7 @@ func requestForCluster(_ context.Context, obj client.Object) []ctrl.Request {
 func (c Controller) clustersUsingConfigMap(ctx context.Context, obj client.Object) []ctrl.Request {
 	var all mocov1beta2.MySQLClusterList
 	if err := c.client.List(ctx, &all, client.InNamespace(obj.GetNamespace())); err != nil {
-		return nil // They look again by themselves.
+		return nil // A cluster with a ConfigMap is looked at every userRetry.
 	}
 	var found []ctrl.Request
 	for i := range all.Items {

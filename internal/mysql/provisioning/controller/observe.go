@@ -7,71 +7,83 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	"github.com/torpor-dev/torpor/internal/mysql/provisioning"
+	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
 // observation is what was read.
 type observation struct {
-	cluster *mocov1beta2.MySQLCluster
+	provisioning.Observed
+
 	// secret has the passwords; nil if there is none.
 	secret *corev1.Secret
 	// settings are the user's.
 	settings map[string]string
 	// pods by ordinal; nil for one that does not exist.
 	pods []*corev1.Pod
-	// statefulSet is the StatefulSet; nil if there is none.
+	// statefulSet is nil if there is none.
 	statefulSet *appsv1.StatefulSet
-	now         time.Time
-	// missing is what a user has to mend before anything can be made; err what may mend itself.
-	missing string
-	err     error
 }
 
-// observe reads everything that the decision depends on.
-func (c Controller) observe(ctx context.Context, cluster *mocov1beta2.MySQLCluster) *observation {
-	seen := &observation{cluster: cluster, now: c.Clock.Now()}
-	seen.err = errors.Join(c.readSecret(ctx, seen), c.readSettings(ctx, seen), c.readPods(ctx, seen), c.readStatefulSet(ctx, seen))
-	return seen
+// observe reads everything that the decision depends on. An error is a part of what it returns, because the status
+// reports it.
+func (c Controller) observe(ctx context.Context, cluster *mocov1beta2.MySQLCluster) (observation, error) {
+	seen := observation{Observed: provisioning.Observed{Cluster: cluster}}
+	if cluster.ReconciliationStopped() {
+		return seen, nil
+	}
+	var podsErr, setErr error
+	seen.pods, podsErr = listPods(ctx, c.children, cluster)
+	seen.statefulSet, setErr = readStatefulSet(ctx, c.children, cluster)
+	seen.Err = errors.Join(c.readSecret(ctx, &seen), c.readSettings(ctx, &seen), podsErr, setErr)
+	seen.Rollout = observedRollout(&seen, c.Clock.Now())
+	if seen.Err == nil && len(seen.Problems) == 0 {
+		seen.Err = c.observeObjects(ctx, &seen)
+	}
+	return seen, nil
 }
 
 func (c Controller) readSecret(ctx context.Context, seen *observation) error {
-	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()
 	var s corev1.Secret
-	err := c.live.Get(ctx, namespacedName(seen.cluster, seen.cluster.ChildName()), &s)
+	err := c.live.Get(ctx, namespacedName(seen.Cluster, seen.Cluster.ChildName()), &s)
 	if k8serrors.IsNotFound(err) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("read the Secret %s: %w", seen.cluster.ChildName(), err)
+		return fmt.Errorf("read the Secret %s: %w", seen.Cluster.ChildName(), err)
 	}
 	seen.secret = &s
 	return nil
 }
 
 func (c Controller) readSettings(ctx context.Context, seen *observation) error {
-	name := settingsConfigMapName(seen.cluster)
+	name := settingsConfigMapName(seen.Cluster)
 	if name == "" {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()
 	var m corev1.ConfigMap
-	err := c.live.Get(ctx, namespacedName(seen.cluster, name), &m)
+	err := c.live.Get(ctx, namespacedName(seen.Cluster, name), &m)
 	if k8serrors.IsNotFound(err) {
-		seen.missing = fmt.Sprintf("spec.mysqlConfigMapName: expected the ConfigMap %s in namespace %s, found none; "+
-			"make it or remove the field", name, seen.cluster.Namespace)
+		seen.Problems = append(seen.Problems, fmt.Sprintf("spec.mysqlConfigMapName: expected the ConfigMap %s in namespace %s, found none; "+
+			"make it or remove the field", name, seen.Cluster.Namespace))
 		return nil
 	}
 	if err != nil {
@@ -81,19 +93,13 @@ func (c Controller) readSettings(ctx context.Context, seen *observation) error {
 	return nil
 }
 
-func (c Controller) readPods(ctx context.Context, seen *observation) error {
-	list, err := listPods(ctx, c.children, seen.cluster)
-	seen.pods = list
-	return err
-}
-
-// listPods are the Pods of a cluster by ordinal; nil for one that does not exist.
-func listPods(ctx context.Context, from client.Reader, cluster *mocov1beta2.MySQLCluster) ([]*corev1.Pod, error) {
-	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+// listPods returns the Pods of a cluster by ordinal; nil for one that does not exist.
+func listPods(ctx context.Context, reader client.Reader, cluster *mocov1beta2.MySQLCluster) ([]*corev1.Pod, error) {
+	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()
 	var list corev1.PodList
 	pods := make([]*corev1.Pod, cluster.Spec.Replicas)
-	err := from.List(ctx, &list, client.InNamespace(cluster.Namespace), client.MatchingLabels(provisioning.SelectorLabels(cluster)))
+	err := reader.List(ctx, &list, client.InNamespace(cluster.Namespace), client.MatchingLabels(provisioning.SelectorLabels(cluster)))
 	if err != nil {
 		return pods, fmt.Errorf("list the Pods: %w", err)
 	}
@@ -106,38 +112,124 @@ func listPods(ctx context.Context, from client.Reader, cluster *mocov1beta2.MySQ
 	return pods, nil
 }
 
-func (c Controller) readStatefulSet(ctx context.Context, seen *observation) error {
+func readStatefulSet(ctx context.Context, reader client.Reader, cluster *mocov1beta2.MySQLCluster) (*appsv1.StatefulSet, error) {
+	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
+	defer cancel()
 	u := newUnstructured(appsv1.SchemeGroupVersion.WithKind("StatefulSet"))
-	err := c.children.Get(ctx, namespacedName(seen.cluster, seen.cluster.ChildName()), u)
+	err := reader.Get(ctx, namespacedName(cluster, cluster.ChildName()), u)
 	if k8serrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("read the StatefulSet: %w", err)
+		return nil, nil
 	}
 	set := &appsv1.StatefulSet{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, set); err != nil {
-		return fmt.Errorf("read the StatefulSet: %w", err)
+	if err == nil {
+		err = runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, set)
 	}
-	seen.statefulSet = set
+	if err != nil {
+		return nil, fmt.Errorf("read the StatefulSet: %w", err)
+	}
+	return set, nil
+}
+
+// observeObjects builds what is desired and looks at what is there of it.
+func (c Controller) observeObjects(ctx context.Context, seen *observation) error {
+	var passwords map[string][]byte
+	if seen.secret != nil {
+		passwords = seen.secret.Data
+	}
+	if seen.MissingPasswordKeys = provisioning.MissingPasswordKeys(passwords); len(seen.MissingPasswordKeys) > 0 {
+		return nil
+	}
+	var err error
+	seen.Desired, err = provisioning.BuildObjects(provisioning.BuildInput{Cluster: seen.Cluster, Settings: seen.settings, Passwords: passwords})
+	if err != nil {
+		seen.Problems = append(seen.Problems, err.Error())
+		return nil
+	}
+	for _, desired := range append(seen.Desired.Objects, seen.Desired.StatefulSet) {
+		state, err := c.observeObject(ctx, seen.Cluster, desired)
+		if err != nil {
+			return err
+		}
+		seen.Objects = append(seen.Objects, state)
+	}
+	return c.observeConfigMaps(ctx, seen)
+}
+
+// observeObject looks up once more what the cache shows differently: the cache may be behind.
+func (c Controller) observeObject(ctx context.Context, cluster *mocov1beta2.MySQLCluster, desired *unstructured.Unstructured) (provisioning.ObjectState, error) {
+	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
+	defer cancel()
+	state := c.applied.stateOf(client.ObjectKeyFromObject(cluster), desired)
+	if state.AppliedHash != provisioning.HashContent(desired) {
+		return state, nil // It is applied whatever is there.
+	}
+	readers := []client.Reader{c.children, c.live}
+	if desired.GetKind() == "Secret" {
+		readers = readers[1:] // No Secret is ever cached.
+	}
+	for _, reader := range readers {
+		live := newUnstructured(desired.GroupVersionKind())
+		err := reader.Get(ctx, client.ObjectKeyFromObject(desired), live)
+		if client.IgnoreNotFound(err) != nil {
+			return state, fmt.Errorf("read the %s: %w", describeObject(desired), err)
+		}
+		state.LiveHash = provisioning.ContentHash{}
+		if err == nil {
+			state.LiveHash = provisioning.HashContent(live)
+		}
+		if !state.Differs() {
+			break
+		}
+	}
+	return state, nil
+}
+
+// observeConfigMaps lists the configurations of the cluster, and which of them Pods were made with.
+func (c Controller) observeConfigMaps(ctx context.Context, seen *observation) error {
+	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
+	defer cancel()
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMapList"))
+	err := c.children.List(ctx, list, client.InNamespace(seen.Cluster.Namespace), client.MatchingLabels(provisioning.SelectorLabels(seen.Cluster)))
+	if err != nil {
+		return fmt.Errorf("list the ConfigMaps: %w", err)
+	}
+	for i := range list.Items {
+		o := &list.Items[i]
+		if strings.HasPrefix(o.GetName(), seen.Cluster.ChildName()+".") && metav1.IsControlledBy(o, seen.Cluster) {
+			seen.ConfigMaps = append(seen.ConfigMaps, o)
+		}
+	}
+	for _, p := range seen.pods {
+		if p == nil {
+			continue
+		}
+		for _, v := range p.Spec.Volumes {
+			if v.ConfigMap != nil {
+				seen.UsedConfigMaps = append(seen.UsedConfigMaps, v.ConfigMap.Name)
+			}
+		}
+	}
 	return nil
 }
 
-// observedRollout is what Decide looks at.
-func (s *observation) observedRollout() provisioning.ObservedRollout {
-	c := s.cluster
+// observedRollout is what DecideRollout looks at.
+func observedRollout(seen *observation, now time.Time) provisioning.ObservedRollout {
+	c := seen.Cluster
 	o := provisioning.ObservedRollout{
 		Name: c.Name, Offline: c.Spec.Offline, Primary: chosenPrimary(c), ClusteringStopped: c.ClusteringStopped(),
 		StoppedInstances: c.Annotations[mocov1beta2.StoppedInstancesAnnotation] != "",
-		Healthy:          meta.IsStatusConditionTrue(c.Status.Conditions, mocov1beta2.HealthyCondition),
+		// The only condition that any decision reads. Clustering alone asks the servers, and its other fields of the status
+		// stay as they were while it is stopped or cannot observe; only this one becomes Unknown then.
+		Healthy: meta.IsStatusConditionTrue(c.Status.Conditions, mocov1beta2.HealthyCondition),
 	}
 	revision := ""
-	if s.statefulSet != nil && s.statefulSet.Status.ObservedGeneration >= s.statefulSet.Generation {
-		revision = s.statefulSet.Status.UpdateRevision
+	if set := seen.statefulSet; set != nil && set.Status.ObservedGeneration >= set.Generation {
+		revision = set.Status.UpdateRevision
 	}
 	o.RevisionKnown = revision != ""
-	for _, p := range s.pods {
-		o.Pods = append(o.Pods, podStateOf(p, revision, s.now))
+	for _, p := range seen.pods {
+		o.Pods = append(o.Pods, podStateOf(p, revision, now))
 	}
 	return o
 }
@@ -146,17 +238,17 @@ func podStateOf(p *corev1.Pod, revision string, now time.Time) provisioning.PodS
 	if p == nil {
 		return provisioning.PodState{}
 	}
-	facts := provisioning.PodState{
+	state := provisioning.PodState{
 		Exists: true, Terminating: !p.DeletionTimestamp.IsZero(),
 		Outdated:          p.Labels[appsv1.StatefulSetRevisionLabel] != revision,
 		DemotionRequested: p.Annotations[mocov1beta2.DemoteAnnotation] == "true",
 	}
 	for _, is := range p.Status.Conditions {
 		if is.Type == corev1.PodReady && is.Status == corev1.ConditionTrue {
-			facts.Ready, facts.ReadyFor = true, now.Sub(is.LastTransitionTime.Time)
+			state.Ready, state.ReadyFor = true, now.Sub(is.LastTransitionTime.Time)
 		}
 	}
-	return facts
+	return state
 }
 
 // chosenPrimary is the primary that clustering has chosen.
@@ -167,7 +259,6 @@ func chosenPrimary(cluster *mocov1beta2.MySQLCluster) int {
 	return provisioning.None
 }
 
-// namespacedName is the name of something in the cluster's namespace.
 func namespacedName(cluster *mocov1beta2.MySQLCluster, name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: cluster.Namespace, Name: name}
 }

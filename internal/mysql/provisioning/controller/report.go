@@ -4,152 +4,177 @@ package controller
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	"github.com/torpor-dev/torpor/internal/decision"
 	"github.com/torpor-dev/torpor/internal/mysql/provisioning"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// version of the reconciler, for status.reconcileInfo: it grows when the same spec leads to other objects.
-const version = 1
+const (
+	// version of the reconciler, for status.reconcileInfo: it grows when the same spec leads to other objects.
+	version = 1
+	// userRetry is when to look again at what only a user can mend, and at a ConfigMap of which no event may come.
+	userRetry = time.Minute
+)
 
-// What was tried, as events say it.
+// Actions of events.
 const (
 	rolloutAction   = "Rollout"
 	reconcileAction = "Reconcile"
 )
 
-// report writes what became of a pass into the status. Only the fields that this controller owns are touched.
-func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen *observation, w changeSet) (reconcile.Outcome, error) {
-	out := reconcile.Outcome{After: w.rollout.RequeueAfter, Why: w.rollout.Rule}
-	active := metav1.Condition{Status: metav1.ConditionTrue, Reason: mocov1beta2.ReconciliationActiveReason}
-	out.Events = append(out.Events, c.reportActive(cluster, active)...)
-	success := metav1.Condition{
-		Type: mocov1beta2.ReconcileSuccessCondition, Status: metav1.ConditionTrue, Reason: mocov1beta2.ReconcileSuccessReason,
+// ownedConditions are those that this controller alone writes.
+func ownedConditions() []string {
+	return []string{
+		mocov1beta2.ReconciliationActiveCondition, mocov1beta2.ReconcileSuccessCondition,
+		mocov1beta2.StatefulSetReadyCondition, mocov1beta2.SpecFullySupportedCondition,
 	}
-	if len(w.overruled) > 0 {
-		success.Message = fmt.Sprintf("ConfigMap %s: settings are not heeded, because clustering depends on others: %s",
-			settingsConfigMapName(cluster), strings.Join(w.overruled, ", "))
-	}
-	switch trouble := w.failureMessage(); {
-	case trouble != "":
-		success.Status, success.Reason, success.Message = metav1.ConditionFalse, mocov1beta2.ReconcileFailedReason, trouble
-		out.After, out.Why = userRetry, "something is missing or refused"
-	case len(w.passwords) > 0:
-		return reconcile.Outcome{After: outdatedRetry, Why: "passwords are made"}, nil
-	default:
-		cluster.Status.ReconcileInfo = mocov1beta2.ReconcileInfo{Generation: cluster.Generation, ReconcileVersion: version}
-		out.Events = append(out.Events, rolloutEvents(w)...)
-	}
-	c.setCondition(cluster, success)
-	c.setCondition(cluster, statefulSetReadiness(seen, w))
-	if settingsConfigMapName(cluster) != "" {
-		out.After = cmp.Or(out.After, userRetry)
-	}
-	return out, w.err
 }
 
-// failureMessage is what went wrong, for people, sorted; empty if nothing did.
-func (w *changeSet) failureMessage() string {
-	all := slices.Clone(w.refused)
-	if w.err != nil {
-		all = append(all, describeError(w.err))
+// ownedStatus is what this controller alone writes of the status.
+func ownedStatus(cluster *mocov1beta2.MySQLCluster) map[string]any {
+	owned := map[string]any{"conditions": slices.DeleteFunc(slices.Clone(cluster.Status.Conditions), func(c metav1.Condition) bool {
+		return !slices.Contains(ownedConditions(), c.Type)
+	})}
+	if cluster.Status.ReconcileInfo != (mocov1beta2.ReconcileInfo{}) {
+		owned["reconcileInfo"] = cluster.Status.ReconcileInfo
 	}
+	if stops := cluster.Status.Pause; stops != nil && stops.Reconciliation != nil {
+		owned["pause"] = map[string]any{"reconciliation": stops.Reconciliation}
+	}
+	return owned
+}
+
+// report writes what became of a pass into the status. Only the fields that this controller owns are touched.
+func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen observation, changes provisioning.ChangeSet, refused *reconcile.Refused) reconcile.FollowUp {
+	conditions := map[string]decision.Condition{mocov1beta2.SpecFullySupportedCondition: specSupport(cluster)}
+	active := decision.True(mocov1beta2.ReconciliationActiveReason, "")
+	out := reconcile.FollowUp{Rule: changes.Rollout.Rule, RequeueAfter: changes.Rollout.RequeueAfter}
+	cluster.Status.Pause = stopRecord(cluster, c.Clock.Now())
+	if cluster.ReconciliationStopped() {
+		active = decision.False(mocov1beta2.ReconciliationInactiveReason, describeStop(cluster, *cluster.Status.Pause.Reconciliation))
+		maps.Copy(conditions, unknownConditions(cluster, active.Message))
+	} else {
+		maps.Copy(conditions, c.reportObjects(cluster, seen, changes, refused, &out))
+	}
+	var ignored []decision.Event
+	conditions[mocov1beta2.ReconciliationActiveCondition], ignored = withIgnoredAnnotations(cluster, active)
+	out.Events = append(ignored, out.Events...)
+	reconcile.SetConditions(&cluster.Status.Conditions, conditions, cluster.Generation, c.Clock)
+	return out
+}
+
+// reportObjects returns the conditions of the objects and of their Pods.
+func (c Controller) reportObjects(
+	cluster *mocov1beta2.MySQLCluster, seen observation, changes provisioning.ChangeSet, refused *reconcile.Refused, out *reconcile.FollowUp,
+) map[string]decision.Condition {
+	success := decision.True(mocov1beta2.ReconcileSuccessReason, "")
+	switch {
+	case refused != nil:
+		success = decision.False(mocov1beta2.ReconcileFailedReason, describeFailure(refused))
+		out.RequeueAfter, out.Rule = userRetry, "something is missing or refused"
+	default:
+		cluster.Status.ReconcileInfo = mocov1beta2.ReconcileInfo{Generation: cluster.Generation, ReconcileVersion: version}
+		out.Events = rolloutEvents(changes)
+		if len(changes.OverruledSettings) > 0 {
+			success.Message = fmt.Sprintf("ConfigMap %s: settings are not heeded, because clustering depends on others: %s",
+				settingsConfigMapName(cluster), strings.Join(changes.OverruledSettings, ", "))
+		}
+	}
+	if settingsConfigMapName(cluster) != "" {
+		out.RequeueAfter = cmp.Or(out.RequeueAfter, userRetry)
+	}
+	return map[string]decision.Condition{
+		mocov1beta2.ReconcileSuccessCondition: success, mocov1beta2.StatefulSetReadyCondition: statefulSetReadiness(seen, changes),
+	}
+}
+
+// describeFailure returns what went wrong in words that are stable and free of secrets.
+func describeFailure(refused *reconcile.Refused) string {
+	failed, ok := errors.AsType[*failure](refused.Err)
+	if !ok {
+		return refused.Message
+	}
+	return joinProblems(failed.problems, failed.err)
+}
+
+func joinProblems(problems []string, err error) string {
+	all := slices.Clone(problems)
+	if reason := k8serrors.ReasonForError(err); reason != "" {
+		all = append(all, "the API server answered "+string(reason))
+	} else if err != nil {
+		all = append(all, strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+	// A message must not change with the order in which things fail.
 	slices.Sort(all)
 	return strings.Join(all, "; ")
 }
 
-// describeError says what went wrong in words that are stable and free of secrets.
-func describeError(err error) string {
-	if reason := k8serrors.ReasonForError(err); reason != "" {
-		return "the API server answered " + string(reason)
+// withIgnoredAnnotations adds to a condition which annotations are ignored, and returns an event when that changes.
+func withIgnoredAnnotations(cluster *mocov1beta2.MySQLCluster, active decision.Condition) (decision.Condition, []decision.Event) {
+	ignored := describeIgnoredAnnotations(cluster)
+	if ignored == "" {
+		return active, nil
 	}
-	return strings.ReplaceAll(err.Error(), "\n", "; ")
+	active.Message = strings.TrimPrefix(active.Message+"; "+ignored, "; ")
+	old := meta.FindStatusCondition(cluster.Status.Conditions, mocov1beta2.ReconciliationActiveCondition)
+	if old != nil && strings.HasSuffix(old.Message, ignored) {
+		return active, nil
+	}
+	return active, []decision.Event{{Warning: true, Reason: annotationIgnored, Action: reconcileAction, Note: ignored}}
 }
 
-// reportActive writes whether reconciliation goes on, and tells of annotations that are ignored, once per change.
-func (c Controller) reportActive(cluster *mocov1beta2.MySQLCluster, active metav1.Condition) []reconcile.Event {
-	active.Type = mocov1beta2.ReconciliationActiveCondition
-	var told []reconcile.Event
-	if wrong := describeIgnoredAnnotations(cluster); wrong != "" {
-		old := meta.FindStatusCondition(cluster.Status.Conditions, active.Type)
-		if old == nil || !strings.HasSuffix(old.Message, wrong) {
-			told = append(told, reconcile.Event{Warning: true, Reason: annotationIgnored, Action: reconcileAction, Note: wrong})
-		}
-		active.Message = strings.TrimPrefix(active.Message+"; "+wrong, "; ")
-	}
-	cluster.Status.Pause = stopRecord(cluster, c.Clock.Now())
-	c.setCondition(cluster, active)
-	c.setCondition(cluster, specSupport(cluster))
-	return told
-}
-
-// reportStop leaves what the last pass said of the objects, and says Unknown where none has said anything.
-func (c Controller) reportStop(cluster *mocov1beta2.MySQLCluster) reconcile.Outcome {
-	record := stopRecord(cluster, c.Clock.Now()).Reconciliation
-	text := describeStop(cluster, *record)
-	out := reconcile.Outcome{Why: "reconciliation is stopped"}
-	out.Events = c.reportActive(cluster, metav1.Condition{
-		Status: metav1.ConditionFalse, Reason: mocov1beta2.ReconciliationInactiveReason, Message: text,
-	})
+// unknownConditions leave what the last pass reported of the objects, and are Unknown where there was none.
+func unknownConditions(cluster *mocov1beta2.MySQLCluster, message string) map[string]decision.Condition {
+	unknown := map[string]decision.Condition{}
 	for _, kind := range []string{mocov1beta2.StatefulSetReadyCondition, mocov1beta2.ReconcileSuccessCondition} {
 		if meta.FindStatusCondition(cluster.Status.Conditions, kind) == nil {
-			c.setCondition(cluster, metav1.Condition{
-				Type: kind, Status: metav1.ConditionUnknown, Reason: mocov1beta2.ReconciliationInactiveReason, Message: text,
-			})
+			unknown[kind] = decision.Unknown(mocov1beta2.ReconciliationInactiveReason, message)
 		}
 	}
-	return out
+	return unknown
 }
 
 // statefulSetReadiness says how far the Pods are.
-func statefulSetReadiness(seen *observation, w changeSet) metav1.Condition {
-	is := metav1.Condition{
-		Type: mocov1beta2.StatefulSetReadyCondition, Status: metav1.ConditionFalse,
-		Reason: mocov1beta2.StatefulSetNotReadyReason, Message: w.rollout.Message,
-	}
+func statefulSetReadiness(seen observation, changes provisioning.ChangeSet) decision.Condition {
 	switch {
 	case seen.statefulSet == nil:
-		is.Reason, is.Message = mocov1beta2.StatefulSetNotFoundReason, "there is no StatefulSet yet"
-	case w.rollout.Done && len(w.apply) == 0:
-		is.Status, is.Reason, is.Message = metav1.ConditionTrue, mocov1beta2.StatefulSetReadyReason, ""
+		return decision.False(mocov1beta2.StatefulSetNotFoundReason, "there is no StatefulSet yet")
+	case changes.Rollout.Done && len(changes.Apply) == 0:
+		return decision.True(mocov1beta2.StatefulSetReadyReason, "")
 	}
-	return is
+	return decision.False(mocov1beta2.StatefulSetNotReadyReason, changes.Rollout.Message)
 }
 
-func specSupport(cluster *mocov1beta2.MySQLCluster) metav1.Condition {
-	is := metav1.Condition{
-		Type: mocov1beta2.SpecFullySupportedCondition, Status: metav1.ConditionTrue, Reason: mocov1beta2.FullySupportedReason,
-	}
+func specSupport(cluster *mocov1beta2.MySQLCluster) decision.Condition {
 	if fields := mocov1beta2.Unsupported(cluster.Spec); len(fields) > 0 {
-		is.Status, is.Reason = metav1.ConditionFalse, mocov1beta2.FieldsIgnoredReason
-		is.Message = "these fields are kept and not acted on: " + strings.Join(fields, ", ")
+		return decision.False(mocov1beta2.FieldsIgnoredReason, "these fields are kept and not acted on: "+strings.Join(fields, ", "))
 	}
-	return is
+	return decision.True(mocov1beta2.FullySupportedReason, "")
 }
 
-func (c Controller) setCondition(cluster *mocov1beta2.MySQLCluster, is metav1.Condition) {
-	reconcile.SetCondition(&cluster.Status.Conditions, is, cluster.Generation, c.Clock)
-}
-
-// rolloutEvents tell what was done to a Pod.
-func rolloutEvents(w changeSet) []reconcile.Event {
-	if !w.isNotEmpty() || len(w.apply)+len(w.prune) > 0 {
+// rolloutEvents are those of what was done to a Pod.
+func rolloutEvents(changes provisioning.ChangeSet) []decision.Event {
+	if !changes.RollsOut() {
 		return nil
 	}
-	switch w.rollout.Action.(type) {
+	switch changes.Rollout.Action.(type) {
 	case provisioning.Nothing:
 	case provisioning.ReplacePod:
-		return []reconcile.Event{{Reason: podReplaced, Action: rolloutAction, Note: w.rollout.Message}}
+		return []decision.Event{{Reason: podReplaced, Action: rolloutAction, Note: changes.Rollout.Message}}
 	case provisioning.RequestSwitchover:
-		return []reconcile.Event{{Reason: switchoverRequested, Action: rolloutAction, Note: w.rollout.Message}}
+		return []decision.Event{{Reason: switchoverRequested, Action: rolloutAction, Note: changes.Rollout.Message}}
 	}
 	return nil
 }

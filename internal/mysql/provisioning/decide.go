@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package provisioning decides which objects a MySQLCluster consists of, which of them have to be written, and when one of
+// its Pods may be replaced. It is pure.
+package provisioning
+
+import (
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+)
+
+// Observed is what a decision about the objects of a cluster looks at.
+type Observed struct {
+	Cluster *mocov1beta2.MySQLCluster
+	// MissingPasswordKeys are the keys that the cluster's Secret lacks, sorted. Nothing is built without them.
+	MissingPasswordKeys []string
+	// Desired are the objects that the cluster should have.
+	Desired DesiredObjects
+	// Objects are the desired objects in the order in which they are written, each with what is known of the live one.
+	Objects []ObjectState
+	// ConfigMaps are the configurations that there are, and UsedConfigMaps the names of those that Pods were made with.
+	ConfigMaps     []*unstructured.Unstructured
+	UsedConfigMaps []string
+	// Rollout is what the replacement of Pods depends on.
+	Rollout ObservedRollout
+	// Problems are what only a user can mend, and Err what may mend itself.
+	Problems []string
+	Err      error
+}
+
+// ObjectState compares one desired object with the live one, without comparing the two: the API server fills in defaults
+// and writes quantities its own way, so that a live object never equals what was applied.
+type ObjectState struct {
+	Desired *unstructured.Unstructured
+	// AppliedHash is of what was applied last, ResultHash of what the API server made of it, and LiveHash of what is there
+	// now. The zero value is that of no object.
+	AppliedHash, ResultHash, LiveHash ContentHash
+}
+
+// Differs reports whether the object has to be applied: it was never applied as it is desired, or it was changed since.
+func (s ObjectState) Differs() bool {
+	return s.AppliedHash != HashContent(s.Desired) || s.LiveHash != s.ResultHash
+}
+
+// ChangeSet is the plan of a pass. Other features have one effect a pass; here one pass writes all objects that differ,
+// because most of them are of use only together. Only the first part that is not empty is carried out: the keys, then the
+// objects to apply, then those to prune, then a step of the rollout.
+type ChangeSet struct {
+	// PasswordKeys are added to the Secret.
+	PasswordKeys []string
+	// Apply are all objects that differ, in the order in which they are written.
+	Apply []*unstructured.Unstructured
+	// Prune are the configurations that nothing uses any more.
+	Prune []*unstructured.Unstructured
+	// Rollout is the next step of the replacement of Pods.
+	Rollout RolloutPlan
+	// OverruledSettings are the user's settings that are not heeded, sorted.
+	OverruledSettings []string
+	// Problems and Err are those of the observation. With any of them nothing is carried out.
+	Problems []string
+	Err      error
+}
+
+// IsNotEmpty reports whether there is anything to write.
+func (s ChangeSet) IsNotEmpty() bool {
+	return s.Err == nil && len(s.Problems) == 0 && (len(s.PasswordKeys) > 0 || s.changesObjects() || s.touchesPod())
+}
+
+// RollsOut reports whether the step of the rollout is what is carried out.
+func (s ChangeSet) RollsOut() bool {
+	return s.IsNotEmpty() && len(s.PasswordKeys) == 0 && !s.changesObjects()
+}
+
+func (s ChangeSet) changesObjects() bool { return len(s.Apply)+len(s.Prune) > 0 }
+
+func (s ChangeSet) touchesPod() bool {
+	_, idle := s.Rollout.Action.(Nothing)
+	return !idle
+}
+
+// Decide says what a pass writes. A stop of reconciliation comes before everything else.
+func Decide(seen Observed) ChangeSet {
+	if seen.Cluster.ReconciliationStopped() {
+		return ChangeSet{Rollout: RolloutPlan{Rule: "reconciliation is stopped", Action: Nothing{}}}
+	}
+	changes := ChangeSet{
+		PasswordKeys: seen.MissingPasswordKeys, Rollout: DecideRollout(seen.Rollout),
+		OverruledSettings: seen.Desired.OverruledSettings, Problems: seen.Problems, Err: seen.Err,
+	}
+	if changes.Err != nil || len(changes.Problems) > 0 || len(changes.PasswordKeys) > 0 {
+		// Nothing is known of what is desired, so that nothing may be taken for superfluous either.
+		return changes
+	}
+	for _, object := range seen.Objects {
+		if object.Differs() {
+			changes.Apply = append(changes.Apply, object.Desired)
+		}
+	}
+	if len(changes.Apply) == 0 {
+		changes.Prune = unusedConfigMaps(seen)
+	}
+	return changes
+}
+
+// unusedConfigMaps are the older configurations that no Pod was made with.
+func unusedConfigMaps(seen Observed) []*unstructured.Unstructured {
+	// Before the StatefulSet controller has seen the newest template it may still make a Pod with the configuration before.
+	if !seen.Rollout.RevisionKnown {
+		return nil
+	}
+	used := map[string]bool{seen.Desired.ConfigMapName: true}
+	for _, name := range seen.UsedConfigMaps {
+		used[name] = true
+	}
+	var unused []*unstructured.Unstructured
+	for _, config := range seen.ConfigMaps {
+		if !used[config.GetName()] && config.GetDeletionTimestamp().IsZero() {
+			unused = append(unused, config)
+		}
+	}
+	return unused
+}
