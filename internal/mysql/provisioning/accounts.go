@@ -13,18 +13,18 @@ import (
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 )
 
-// mysqlAccount is a user of every instance.
+// mysqlAccount is a MySQL user of every instance.
 type mysqlAccount struct {
 	name string
-	// key of the password in the cluster's Secret.
+	// key is that of the password in the cluster's Secret.
 	key string
-	// grants are privileges on everything.
+	// grants are privileges on *.*.
 	grants string
 	// grantSuffix follows the grants.
 	grantSuffix string
 }
 
-// instanceAccounts are what an instance is born with. Who comes in by the admin port needs SERVICE_CONNECTION_ADMIN.
+// instanceAccounts are those that an instance is initialised with. A user of the admin port needs SERVICE_CONNECTION_ADMIN.
 func instanceAccounts() []mysqlAccount {
 	return []mysqlAccount{
 		{"moco-admin", "ADMIN_PASSWORD", "ALL PRIVILEGES", " WITH GRANT OPTION"},
@@ -72,7 +72,7 @@ func buildClientSecret(c *mocov1beta2.MySQLCluster, passwords map[string][]byte)
 	return newObject(c, "v1", "Secret", clientSecretName(c), map[string]any{"type": "Opaque", "data": files})
 }
 
-// buildUsersSQL makes the accounts, one statement a line. Whoever could come in without a password is gone afterwards.
+// buildUsersSQL creates the accounts, one statement a line, as --init-file demands.
 func buildUsersSQL(passwords map[string][]byte) string {
 	var b strings.Builder
 	for _, a := range instanceAccounts() {
@@ -80,11 +80,12 @@ func buildUsersSQL(passwords map[string][]byte) string {
 		fmt.Fprintf(&b, "GRANT %s ON *.* TO '%s'@'%%'%s;\n", a.grants, a.name, a.grantSuffix)
 	}
 	b.WriteString("GRANT PROXY ON ''@'' TO 'moco-admin'@'%' WITH GRANT OPTION;\n")
+	// After --initialize-insecure this user has no password.
 	b.WriteString("DROP USER 'root'@'localhost';\n")
 	return b.String()
 }
 
-// escapePassword is a password between quotes, for SQL and for an option file alike.
+// escapePassword returns a password as it stands between quotes, in SQL and in an option file alike.
 func escapePassword(password []byte) string {
 	return strings.NewReplacer(`\`, `\\`, `'`, `\'`, `"`, `\"`, "\n", `\n`).Replace(string(password))
 }

@@ -25,14 +25,18 @@ func TestDecide(t *testing.T) {
 		change func(*Observed)
 		want   string
 	}{
-		"a Pod is replaced when every object is as desired":     {func(*Observed) {}, "roll out"},
-		"a stop of reconciliation comes before all":             {func(o *Observed) { stopReconciliation(o.Cluster); o.MissingPasswordKeys = []string{"A"} }, ""},
-		"missing passwords come before objects":                 {func(o *Observed) { o.MissingPasswordKeys = []string{"A"}; o.Objects[0].LiveHash = ContentHash{} }, "keys A"},
-		"an object that was never applied is applied":           {func(o *Observed) { o.Objects[0].AppliedHash = ContentHash{} }, "apply used"},
-		"an object that was changed or deleted is applied":      {func(o *Observed) { o.Objects[0].LiveHash = ContentHash{} }, "apply used"},
-		"all objects that differ are applied in one pass":       {func(o *Observed) { o.Objects = []ObjectState{{Desired: named("a")}, applied("b"), {Desired: named("c")}} }, "apply a, apply c"},
-		"a configuration that nothing uses is pruned":           {func(o *Observed) { o.ConfigMaps = append(o.ConfigMaps, named("old")) }, "prune old"},
-		"a configuration that a Pod uses stays":                 {func(o *Observed) { o.ConfigMaps, o.UsedConfigMaps = append(o.ConfigMaps, named("old")), []string{"old"} }, "roll out"},
+		"a Pod is replaced when every object is as desired": {func(*Observed) {}, "roll out"},
+		"a stop of reconciliation comes before all":         {func(o *Observed) { stopReconciliation(o.Cluster); o.MissingPasswordKeys = []string{"A"} }, ""},
+		"missing passwords come before objects":             {func(o *Observed) { o.MissingPasswordKeys = []string{"A"}; o.Objects[0].LiveHash = ContentHash{} }, "keys A"},
+		"an object that was never applied is applied":       {func(o *Observed) { o.Objects[0].AppliedHash = ContentHash{} }, "apply used"},
+		"an object that was changed or deleted is applied":  {func(o *Observed) { o.Objects[0].LiveHash = ContentHash{} }, "apply used"},
+		"all objects that differ are applied in one pass": {func(o *Observed) {
+			o.Objects = []ObjectState{{Desired: named("a")}, applied("b"), {Desired: named("c")}}
+		}, "apply a, apply c"},
+		"a configuration that nothing uses is pruned": {func(o *Observed) { o.ConfigMaps = append(o.ConfigMaps, named("old")) }, "prune old"},
+		"a configuration that a Pod uses stays": {func(o *Observed) {
+			o.ConfigMaps, o.UsedConfigMaps = append(o.ConfigMaps, named("old")), []string{"old"}
+		}, "roll out"},
 		"a configuration stays until the new template is known": {func(o *Observed) { o.ConfigMaps, o.Rollout.RevisionKnown = append(o.ConfigMaps, named("old")), false }, ""},
 		"nothing is done when something could not be read":      {func(o *Observed) { o.Err = errors.New("x"); o.Objects[0].LiveHash = ContentHash{} }, ""},
 		"nothing is done before a user has mended a problem":    {func(o *Observed) { o.Problems = []string{"x"} }, ""},

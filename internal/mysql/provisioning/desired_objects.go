@@ -18,7 +18,7 @@ import (
 // BuildInput is what the objects of a cluster are made from.
 type BuildInput struct {
 	Cluster *mocov1beta2.MySQLCluster
-	// Settings are those of the user's ConfigMap; none is fine.
+	// Settings are those of the user's ConfigMap, if there is one.
 	Settings map[string]string
 	// Passwords by the keys of the cluster's Secret.
 	Passwords map[string][]byte
@@ -37,7 +37,7 @@ type DesiredObjects struct {
 	OverruledSettings []string
 }
 
-// BuildObjects makes the objects. What it cannot make is an error for people; the others are returned all the same.
+// BuildObjects makes the objects. Its error names what it cannot make; the others are returned all the same.
 func BuildObjects(in BuildInput) (DesiredObjects, error) {
 	c := in.Cluster
 	cnf, overruled := BuildMyCnf(in.Settings, memoryRequest(c.Spec.PodTemplate.Spec))
@@ -71,7 +71,7 @@ func OwnerReference(c *mocov1beta2.MySQLCluster) metav1.OwnerReference {
 	return *metav1.NewControllerRef(c, mocov1beta2.MySQLClusterKind())
 }
 
-// newObject makes an object of a cluster; content is everything beside its metadata.
+// newObject makes an object of a cluster; content is everything but its metadata.
 func newObject(c *mocov1beta2.MySQLCluster, version, kind, name string, content map[string]any) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": version, "kind": kind}}
 	maps.Copy(o.Object, content)
@@ -108,7 +108,7 @@ func buildDisruptionBudget(c *mocov1beta2.MySQLCluster) *unstructured.Unstructur
 	}})
 }
 
-// toJSONMap is a map as JSON has it.
+// toJSONMap returns a map of the type that decoded JSON has.
 func toJSONMap(texts map[string]string) map[string]any {
 	out := make(map[string]any, len(texts))
 	for k, v := range texts {
@@ -117,7 +117,7 @@ func toJSONMap(texts map[string]string) map[string]any {
 	return out
 }
 
-// toJSONFields are those that a typed value has, as JSON has them.
+// toJSONFields returns the fields of a typed value in the types that decoded JSON has.
 func toJSONFields(value any) (map[string]any, error) {
 	found, err := runtime.DefaultUnstructuredConverter.ToUnstructured(value)
 	if err != nil {

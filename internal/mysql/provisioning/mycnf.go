@@ -27,7 +27,7 @@ const (
 // includeKey is the key of the user's ConfigMap whose text is taken as it is.
 const includeKey = "_include"
 
-// defaultSettings hold where the user says nothing.
+// defaultSettings are those that the user may change.
 func defaultSettings() map[string]string {
 	return map[string]string{
 		"character_set_server": "utf8mb4", "collation_server": "utf8mb4_unicode_ci", "default_time_zone": "+0:00",
@@ -39,7 +39,7 @@ func defaultSettings() map[string]string {
 	}
 }
 
-// forcedSettings are what clustering and the Pod depend on. What differs from Pod to Pod is said on the command line.
+// forcedSettings are what clustering and the Pod depend on. What differs from Pod to Pod is on the command line.
 func forcedSettings() map[string]string {
 	return map[string]string{
 		"datadir": "/var/lib/mysql/data", "tmpdir": "/tmp", "socket": "/run/mysqld.sock", "pid_file": "/run/mysqld.pid",
@@ -51,15 +51,15 @@ func forcedSettings() map[string]string {
 	}
 }
 
-// perPodSettings are set on the command line of every server.
+// perPodSettings are those of the command line of every server.
 func perPodSettings() []string { return []string{"server_id", "admin_address", "report_host"} }
 
-// requiredPlugins that clustering needs. Since 8.0.26 they have these names, and since 9.0 no others.
+// requiredPlugins are those that clustering needs. Since MySQL 8.0.26 they have these names, and since 9.0 no others.
 func requiredPlugins() []string {
 	return []string{"semisync_source.so", "semisync_replica.so", "mysql_clone.so"}
 }
 
-// BuildMyCnf is the configuration of a server with so many bytes of memory; 0 if that is not said. It returns the user's
+// BuildMyCnf is the configuration of a server with so many bytes of memory; 0 if that is unknown. It returns the user's
 // settings that are not heeded, because clustering depends on others.
 func BuildMyCnf(user map[string]string, memory int64) (text string, overruled []string) {
 	const least, percent, hundred = 128 << 20, 70, 100
@@ -97,7 +97,7 @@ func BuildMyCnf(user map[string]string, memory int64) (text string, overruled []
 	return b.String(), overruled
 }
 
-// trimLoosePrefix is the name of a setting without the prefix that lets a server ignore what it does not know.
+// trimLoosePrefix returns a setting without the prefix that lets a server ignore what it does not know.
 func trimLoosePrefix(name string) string { return strings.TrimPrefix(name, "loose_") }
 
 // buildConfigMap has the configuration and the scripts. Its name changes with its content, so that a Pod keeps what it was
@@ -112,7 +112,7 @@ func buildConfigMap(c *mocov1beta2.MySQLCluster, cnf string) *unstructured.Unstr
 }
 
 // memoryRequest is how much memory the server's container asks for, in bytes; its limit is its request if it has no
-// other. 0 means that neither is said.
+// other. 0 means that it has neither.
 func memoryRequest(spec mocov1beta2.PodSpec) int64 {
 	var found struct {
 		Containers []struct {

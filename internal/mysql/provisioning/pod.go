@@ -24,7 +24,7 @@ const (
 	serverUser = 10000
 )
 
-// buildPodSpec is the user's, as it was written, with what makes it an instance.
+// buildPodSpec adds to the user's spec, as it was written, what makes a Pod an instance.
 func buildPodSpec(c *mocov1beta2.MySQLCluster, config string) (map[string]any, error) {
 	raw, err := c.Spec.PodTemplate.Spec.MarshalJSON()
 	if err != nil {
@@ -39,7 +39,7 @@ func buildPodSpec(c *mocov1beta2.MySQLCluster, config string) (map[string]any, e
 	if at < 0 {
 		return nil, fmt.Errorf("spec.podTemplate.spec: expected a container called %s, found none; add it", mocov1beta2.MysqldContainer)
 	}
-	server := containers[at].(map[string]any) // named has seen that it is one.
+	server := containers[at].(map[string]any) // isContainerNamed has seen that it is one.
 	overwrite, err := initContainerOverwrites(c)
 	if err != nil {
 		return nil, err
@@ -60,7 +60,7 @@ func buildPodSpec(c *mocov1beta2.MySQLCluster, config string) (map[string]any, e
 	return spec, nil
 }
 
-// buildInitContainer is the container that makes the data directory. It has the server's image, settings and place.
+// buildInitContainer returns the container that makes the data directory, with the server's image, resources and environment.
 func buildInitContainer(server, overwrite map[string]any) map[string]any {
 	c := map[string]any{
 		"name": initContainer, "image": server["image"], "command": []any{"/bin/sh", configFolder + "/" + initFile},
@@ -76,7 +76,7 @@ func buildInitContainer(server, overwrite map[string]any) map[string]any {
 	return c
 }
 
-// initContainerOverwrites is what the user wants of the init container.
+// initContainerOverwrites are the user's changes of the init container.
 func initContainerOverwrites(c *mocov1beta2.MySQLCluster) (map[string]any, error) {
 	out := map[string]any{}
 	for _, o := range c.Spec.PodTemplate.OverwriteContainers {
@@ -119,7 +119,7 @@ func completeServerContainer(c *mocov1beta2.MySQLCluster, server map[string]any)
 	}
 }
 
-// defaultProbes only see whether somebody listens: whether a server does what its role demands, clustering asks it itself.
+// defaultProbes only test whether the port is open: whether a server does what its role demands is asked by clustering.
 func defaultProbes(startupWait int32) map[string]map[string]any {
 	return map[string]map[string]any{
 		"startupProbe":   {"periodSeconds": int64(1), "failureThreshold": int64(max(1, startupWait)), "timeoutSeconds": int64(2)},
@@ -128,7 +128,7 @@ func defaultProbes(startupWait int32) map[string]map[string]any {
 	}
 }
 
-// mergeProbe is the user's, with the numbers and the way that the user leaves out.
+// mergeProbe returns the user's probe with the numbers and the handler that it leaves out.
 func mergeProbe(said, numbers map[string]any) map[string]any {
 	out := maps.Clone(numbers)
 	maps.Copy(out, said)
@@ -141,7 +141,7 @@ func mergeProbe(said, numbers map[string]any) map[string]any {
 	return out
 }
 
-// sharedMounts are those of both containers.
+// sharedMounts are those of the server and of the init container.
 func sharedMounts() []any {
 	return []any{
 		volumeMount(mocov1beta2.DataClaim, "/var/lib/mysql"), volumeMount("tmp", "/tmp"), volumeMount("run", "/run"),
@@ -194,7 +194,7 @@ func envFromField(name, path string) map[string]any {
 	return map[string]any{"name": name, "valueFrom": map[string]any{"fieldRef": map[string]any{"fieldPath": path}}}
 }
 
-// setMissing fills in what is missing.
+// setMissing sets the defaults of keys that are missing.
 func setMissing(in, defaults map[string]any) {
 	for key, value := range defaults {
 		if in[key] == nil {

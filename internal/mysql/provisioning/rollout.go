@@ -17,44 +17,45 @@ const SettleTime = 5 * time.Second
 
 // ObservedRollout is what a rollout depends on.
 type ObservedRollout struct {
-	// Name of the cluster.
+	// Name is that of the cluster.
 	Name string
-	// Offline: no Pod is wanted.
+	// Offline is true when no Pod is desired.
 	Offline bool
-	// RevisionKnown: the revision of the newest template is known, so that Outdated can be trusted.
+	// RevisionKnown is true when the StatefulSet controller has reported the revision of the newest template. Before that
+	// Outdated cannot be trusted.
 	RevisionKnown bool
-	// Pods by ordinal, as many as are wanted.
+	// Pods by ordinal, as many as are desired.
 	Pods []PodState
 	// Primary is the ordinal of the one that takes writes, or None.
 	Primary int
-	// Healthy: clustering vouches for every instance.
+	// Healthy is true while clustering reports that every instance does what its role demands.
 	Healthy bool
-	// ClusteringStopped: somebody works on the instances.
+	// ClusteringStopped is true while people work on the instances.
 	ClusteringStopped bool
-	// StoppedInstances: somebody works on single instances.
+	// StoppedInstances is true while people work on single instances.
 	StoppedInstances bool
 }
 
-// PodState is one of the cluster's.
+// PodState is one Pod of the cluster.
 type PodState struct {
 	Exists, Ready, Terminating bool
-	// Outdated: it was made from an older template.
+	// Outdated is true for a Pod that was made from an older template.
 	Outdated bool
-	// DemotionRequested: it is asked to hand over.
+	// DemotionRequested is true for a primary that was asked to hand over.
 	DemotionRequested bool
 	// ReadyFor is how long it has been ready.
 	ReadyFor time.Duration
 }
 
-// RolloutAction is one effect.
+// RolloutAction is the effect of a rollout in one pass.
 //
 //sumtype:decl
 type RolloutAction interface{ action() }
 
-// Nothing is to be done.
+// Nothing leaves all Pods alone.
 type Nothing struct{}
 
-// ReplacePod deletes the Pod, and the StatefulSet makes it anew.
+// ReplacePod deletes a Pod; the StatefulSet controller makes it anew.
 type ReplacePod struct{ Ordinal int }
 
 // RequestSwitchover asks clustering to make another instance the primary.
@@ -64,21 +65,21 @@ func (Nothing) action()           {}
 func (ReplacePod) action()        {}
 func (RequestSwitchover) action() {}
 
-// RolloutPlan is what Decide wants.
+// RolloutPlan is the next step of a rollout.
 type RolloutPlan struct {
 	// Rule is the name of the rule that matched.
 	Rule string
 	// Action is the effect.
 	Action RolloutAction
-	// Done: every Pod is ready and of the newest revision.
+	// Done is true when every Pod is ready and of the newest revision.
 	Done bool
-	// Message says what is waited for; empty if nothing is.
+	// Message names what is waited for; empty if nothing is.
 	Message string
 	// RequeueAfter is when to look again; zero waits for an event.
 	RequeueAfter time.Duration
 }
 
-// rolloutRetry is when to look again at what tells nobody.
+// rolloutRetry is when to look again at what sends no event.
 const rolloutRetry = 2 * time.Second
 
 // DecideRollout says which Pod of a rollout is replaced next: one after the other, the primary last and after a switchover. A
@@ -106,12 +107,16 @@ func DecideRollout(o ObservedRollout) RolloutPlan {
 	case o.StoppedInstances:
 		return waitingPlan("instances are stopped", fmt.Sprintf("the rollout waits while clustering leaves single instances alone; of an older "+
 			"revision: %s; to go on, remove the annotation clustering-stopped-instances", o.podNames(outdated)))
+	// Also while a new Pod is not ready: a template that does not work must not reach a second Pod.
 	case len(absent) > 0 || len(down) > 0:
 		return waitingPlan("one at a time", "the rollout waits for "+o.podNames(unionSorted(absent, down)))
+	// The new template may be what mends a broken Pod, so that it does not wait for health. A broken primary still comes
+	// last: an outdated replica that serves could take over from it.
 	case broken != None && (broken != o.Primary || len(outdated) == 1):
 		return RolloutPlan{Rule: "replace a broken Pod", Action: ReplacePod{broken}, Message: "replacing " + o.podNames([]int{broken}) + ", which is not ready", RequeueAfter: rolloutRetry}
 	case !o.Healthy || o.Primary == None:
 		return waitingPlan("not healthy", "the rollout waits until the cluster is healthy; of an older revision: "+o.podNames(outdated)).requeueAfter(rolloutRetry)
+	// Clustering may have observed a cluster as healthy before it looked at a Pod that just became ready.
 	case young < SettleTime:
 		return waitingPlan("settle", "the rollout goes on soon; of an older revision: "+o.podNames(outdated)).requeueAfter(SettleTime - young)
 	case replica != o.Primary:
@@ -147,7 +152,7 @@ func (o ObservedRollout) ordinalsWhere(holds func(PodState) bool) []int {
 	return list
 }
 
-// firstOrdinalWhere is the first Pod of its kind, the primary last; None if there is none.
+// firstOrdinalWhere returns the first Pod that matches, the primary last; None if there is none.
 func (o ObservedRollout) firstOrdinalWhere(holds func(PodState) bool) int {
 	list := o.ordinalsWhere(holds)
 	for _, i := range list {
@@ -161,7 +166,7 @@ func (o ObservedRollout) firstOrdinalWhere(holds func(PodState) bool) int {
 	return list[0]
 }
 
-// shortestReadyTime is how long the Pod has been ready that became so last.
+// shortestReadyTime is that of the Pod that became ready last, at most SettleTime.
 func (o ObservedRollout) shortestReadyTime() time.Duration {
 	least := SettleTime
 	for _, p := range o.Pods {
@@ -170,7 +175,7 @@ func (o ObservedRollout) shortestReadyTime() time.Duration {
 	return least
 }
 
-// podNames are the names of Pods for people.
+// podNames lists Pods for people.
 func (o ObservedRollout) podNames(ordinals []int) string {
 	const most = 3
 	var names []string
@@ -184,7 +189,7 @@ func (o ObservedRollout) podNames(ordinals []int) string {
 	return text
 }
 
-// unionSorted of two sorted lists, sorted.
+// unionSorted merges two lists.
 func unionSorted(a, b []int) []int {
 	list := slices.Concat(a, b)
 	slices.Sort(list)

@@ -305,7 +305,7 @@ func testOfflineCluster(t *testing.T, s *clusterEnv) {
 
 func exampleFiles(t *testing.T) []string {
 	t.Helper()
-	files, err := filepath.Glob("../../../api/moco/v1beta2/testdata/*.yaml")
+	files, err := filepath.Glob("../../../../api/moco/v1beta2/testdata/*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("expected upstream's examples, found %d (%v)", len(files), err)
 	}
