@@ -20,18 +20,18 @@ const (
 	listLimit    = 5 * time.Minute
 )
 
-// goPackage is what the go command tells of one package.
+// goPackage is what the go command knows of one package.
 type goPackage struct {
 	ImportPath                               string
 	Imports, Deps, TestImports, XTestImports []string
 }
 
-func (p goPackage) name() string { return strings.TrimPrefix(p.ImportPath, modulePrefix) }
+func (p goPackage) pathInRepository() string { return strings.TrimPrefix(p.ImportPath, modulePrefix) }
 
-func TestImports(t *testing.T) {
+func TestEveryPackageKeepsItsImportLaw(t *testing.T) {
 	var all []goPackage
 	for _, module := range []string{".", "conditional", "local", "local/dns"} {
-		all = append(all, list(t, module)...)
+		all = append(all, listPackages(t, module)...)
 	}
 	t.Run("every package has a law and keeps it", func(t *testing.T) { testLaws(t, all) })
 	t.Run("every law has a package", func(t *testing.T) { testStaleLaws(t, all) })
@@ -40,25 +40,25 @@ func TestImports(t *testing.T) {
 
 func testLaws(t *testing.T, all []goPackage) {
 	for _, p := range all {
-		l, ok := lawFor(p.name())
+		l, ok := lawFor(p.pathInRepository())
 		if !ok {
-			t.Errorf("%s: expected a law for this package, found none; write into law_test.go what it may import, and why", p.name())
+			t.Errorf("%s: expected a law for this package, found none; write into import_laws_test.go what it may import, and why", p.pathInRepository())
 			continue
 		}
-		for _, breach := range l.breaches(p) {
-			t.Errorf("%s %s, against its law: %s", p.name(), breach, l.why)
+		for _, breach := range l.findBreaches(p) {
+			t.Errorf("%s %s, against its law: %s", p.pathInRepository(), breach, l.reason)
 		}
 	}
 }
 
 func testStaleLaws(t *testing.T, all []goPackage) {
-	for _, l := range laws() {
+	for _, l := range importLaws() {
 		built := slices.ContainsFunc(all, func(p goPackage) bool {
-			first, ok := lawFor(p.name())
+			first, ok := lawFor(p.pathInRepository())
 			return ok && first.packages == l.packages
 		})
 		switch {
-		case l.why == "":
+		case l.reason == "":
 			t.Errorf("law for %s: expected a reason, found none", l.packages)
 		case !built:
 			t.Errorf("law for %s: expected a package, found none; remove the law", l.packages)
@@ -68,17 +68,17 @@ func testStaleLaws(t *testing.T, all []goPackage) {
 
 func testTestOnly(t *testing.T, all []goPackage) {
 	for _, p := range all {
-		if matchesAny(testOnly(), p.name()) {
+		if matchesAny(testOnlyPackages(), p.pathInRepository()) {
 			continue
 		}
 		for _, dep := range p.Deps {
-			if ours, ok := strings.CutPrefix(dep, modulePrefix); ok && matchesAny(testOnly(), ours) {
-				t.Errorf("%s reaches %s, which is only for tests", p.name(), ours)
+			if ours, ok := strings.CutPrefix(dep, modulePrefix); ok && matchesAny(testOnlyPackages(), ours) {
+				t.Errorf("%s reaches %s, which is only for tests", p.pathInRepository(), ours)
 			}
 		}
 		for _, dep := range slices.Concat(p.TestImports, p.XTestImports) {
-			if ours, ok := strings.CutPrefix(dep, modulePrefix); ok && matches("local/...", ours) {
-				t.Errorf("tests of %s import %s; they may run its program, but the module stays apart", p.name(), ours)
+			if ours, ok := strings.CutPrefix(dep, modulePrefix); ok && matchesPattern("local/...", ours) {
+				t.Errorf("tests of %s import %s; they may run its program, but the module stays apart", p.pathInRepository(), ours)
 			}
 		}
 	}
@@ -89,60 +89,60 @@ func TestDecisionsDoNotAskForTheTime(t *testing.T) {
 		"time":                                 {"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTicker", "NewTimer"},
 		"k8s.io/apimachinery/pkg/apis/meta/v1": {"Now"},
 	}
-	for _, s := range sources(t) {
-		if l, ok := lawFor(s.dir()); !ok || !l.timeless || s.isTest() {
+	for _, s := range parseSources(t) {
+		if l, ok := lawFor(s.folder()); !ok || !l.getsTimeAsValue || s.isTest() {
 			continue
 		}
 		for pkg, functions := range clocks {
-			for _, use := range s.uses(pkg, functions...) {
-				t.Errorf("%s: a pure package calls %s; let the caller pass the time as a value", s.at(use), use.Sel.Name)
+			for _, use := range s.findUses(pkg, functions...) {
+				t.Errorf("%s: a pure package calls %s; let the caller pass the time as a value", s.position(use), use.Sel.Name)
 			}
 		}
 	}
 }
 
-// breaches says how p breaks the law.
-func (l law) breaches(p goPackage) []string {
+// findBreaches returns how p breaks the law.
+func (l importLaw) findBreaches(p goPackage) []string {
 	var found []string
 	for _, dep := range p.Deps {
 		ours, isOurs := strings.CutPrefix(dep, modulePrefix)
-		if isOurs && !matchesAny(l.may, ours) || isForeign(dep) && matchesAny(l.never, dep) {
+		if isOurs && !matchesAny(l.mayReach, ours) || isForeign(dep) && matchesAny(l.mayNotReach, dep) {
 			found = append(found, "reaches "+dep)
 		}
 	}
 	for _, dep := range p.Imports {
 		ours, isOurs := strings.CutPrefix(dep, modulePrefix)
 		switch {
-		case isOurs && l.calls != nil && !matchesAny(l.calls, ours),
-			isForeign(dep) && l.outside != nil && !matchesAny(l.outside, dep),
-			slices.Contains(l.std, dep):
+		case isOurs && l.mayImport != nil && !matchesAny(l.mayImport, ours),
+			isForeign(dep) && l.mayImportForeign != nil && !matchesAny(l.mayImportForeign, dep),
+			slices.Contains(l.bannedStandard, dep):
 			found = append(found, "imports "+dep)
 		}
 	}
 	return found
 }
 
-func lawFor(pkg string) (law, bool) {
-	all := laws()
-	i := slices.IndexFunc(all, func(l law) bool { return matches(l.packages, pkg) })
+func lawFor(pkg string) (importLaw, bool) {
+	all := importLaws()
+	i := slices.IndexFunc(all, func(l importLaw) bool { return matchesPattern(l.packages, pkg) })
 	if i < 0 {
-		return law{}, false
+		return importLaw{}, false
 	}
 	return all[i], true
 }
 
-// isForeign tells other people's modules from the standard library and from this repository.
+// isForeign reports whether a package belongs to another module and not to the standard library.
 func isForeign(pkg string) bool {
 	host, _, _ := strings.Cut(pkg, "/")
 	return strings.Contains(host, ".") && !strings.HasPrefix(pkg, modulePrefix)
 }
 
 func matchesAny(patterns []string, pkg string) bool {
-	return slices.ContainsFunc(patterns, func(pattern string) bool { return matches(pattern, pkg) })
+	return slices.ContainsFunc(patterns, func(pattern string) bool { return matchesPattern(pattern, pkg) })
 }
 
-// matches understands a/b, a/b/... (which is a/b too) and a/*.
-func matches(pattern, pkg string) bool {
+// matchesPattern reports whether a package matches a/b, a/b/... (which includes a/b) or a/*.
+func matchesPattern(pattern, pkg string) bool {
 	if prefix, ok := strings.CutSuffix(pattern, "..."); ok {
 		return strings.HasPrefix(pkg+"/", prefix)
 	}
@@ -150,12 +150,12 @@ func matches(pattern, pkg string) bool {
 	return err == nil && ok
 }
 
-func list(t *testing.T, module string) []goPackage {
+func listPackages(t *testing.T, module string) []goPackage {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), listLimit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "go", "list", "-json=ImportPath,Imports,Deps,TestImports,XTestImports", "./...")
-	cmd.Dir = filepath.Join(root, module)
+	cmd.Dir = filepath.Join(repositoryRoot, module)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

@@ -13,8 +13,8 @@ import (
 
 func TestNamesSayWhatIsInside(t *testing.T) {
 	empty := []string{"util", "utils", "common", "helper", "helpers", "misc", "shared", "lib"}
-	for _, s := range handwritten(t) {
-		for _, name := range []string{s.file.Name.Name, path.Base(s.dir())} {
+	for _, s := range handwrittenSources(t) {
+		for _, name := range []string{s.file.Name.Name, path.Base(s.folder())} {
 			if slices.Contains(empty, name) {
 				t.Errorf("%s: a package called %q says nothing; name it after what it holds", s.path, name)
 			}
@@ -26,22 +26,22 @@ func TestNamesSayWhatIsInside(t *testing.T) {
 }
 
 func TestNothingHappensBeforeMain(t *testing.T) {
-	for _, s := range handwritten(t) {
-		for _, f := range functions(s) {
+	for _, s := range handwrittenSources(t) {
+		for _, f := range functionDecls(s) {
 			if f.Recv == nil && f.Name.Name == "init" {
-				t.Errorf("%s: expected no init function; call it from where things are wired", s.at(f))
+				t.Errorf("%s: expected no init function; call it from where things are wired", s.position(f))
 			}
 		}
 	}
 }
 
 func TestTestsDoNotSleep(t *testing.T) {
-	for _, s := range handwritten(t) {
+	for _, s := range handwrittenSources(t) {
 		if !s.isTest() {
 			continue
 		}
-		for _, use := range s.uses("time", "Sleep") {
-			t.Errorf("%s: a test sleeps; wait for what it waits for, or use testing/synctest", s.at(use))
+		for _, use := range s.findUses("time", "Sleep") {
+			t.Errorf("%s: a test sleeps; wait for what it waits for, or use testing/synctest", s.position(use))
 		}
 	}
 }
@@ -49,22 +49,22 @@ func TestTestsDoNotSleep(t *testing.T) {
 // Names that other programs see are constants of the API: a second spelling is how they come apart.
 func TestOutsideNamesAreDefinedOnce(t *testing.T) {
 	domains := []string{"hive.openshift.io/", "torpor.dev/", "moco.cybozu.com/", "korifi.cloudfoundry.org/"}
-	for _, s := range handwritten(t) {
+	for _, s := range handwrittenSources(t) {
 		if s.isTest() || s.isAPI() {
 			continue
 		}
-		for _, literal := range literals(s.file) {
+		for _, literal := range stringLiterals(s.file) {
 			for _, domain := range domains {
 				if strings.Contains(literal.Value, domain) {
-					t.Errorf("%s: expected a constant of api/, found %s", s.at(literal), literal.Value)
+					t.Errorf("%s: expected a constant of api/, found %s", s.position(literal), literal.Value)
 				}
 			}
 		}
 	}
 }
 
-// literals are the strings of a file that are not import paths.
-func literals(file *ast.File) []*ast.BasicLit {
+// stringLiterals are the strings of a file that are not import paths.
+func stringLiterals(file *ast.File) []*ast.BasicLit {
 	var found []*ast.BasicLit
 	ast.Inspect(file, func(n ast.Node) bool {
 		switch n := n.(type) {
@@ -80,7 +80,7 @@ func literals(file *ast.File) []*ast.BasicLit {
 	return found
 }
 
-func functions(s source) []*ast.FuncDecl {
+func functionDecls(s sourceFile) []*ast.FuncDecl {
 	var found []*ast.FuncDecl
 	for _, d := range s.file.Decls {
 		if f, ok := d.(*ast.FuncDecl); ok {

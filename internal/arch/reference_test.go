@@ -17,12 +17,12 @@ import (
 
 const referencePage = "docs/reference.md"
 
-// entry is one name that the outside sees, with what its comment or its help says.
-type entry struct{ name, meaning string }
+// referenceEntry is one name that the outside sees, with what its comment or its help says.
+type referenceEntry struct{ name, meaning string }
 
-// TestReference compares docs/reference.md with the names in the code; TORPOR_UPDATE=1 writes it anew.
+// TestReferencePageSaysWhatTheCodeSays compares docs/reference.md with the names in the code; TORPOR_UPDATE=1 writes it anew.
 // A condition, reason, event, annotation or metric that has no sentence of its own fails.
-func TestReference(t *testing.T) {
+func TestReferencePageSaysWhatTheCodeSays(t *testing.T) {
 	constants := apiConstants(t)
 	var page strings.Builder
 	page.WriteString("# Reference\n\nGenerated from the code by `make generate`; do not edit.\n")
@@ -35,25 +35,25 @@ func TestReference(t *testing.T) {
 		writeTable(t, &page, part.title, constants[part.ending])
 	}
 	writeTable(t, &page, "Further events", constants["Event"])
-	writeTable(t, &page, "Metrics", metrics(t))
+	writeTable(t, &page, "Metrics", metricEntries(t))
 	if os.Getenv("TORPOR_UPDATE") == "1" {
 		if err := os.WriteFile(filepath.Join("..", "..", referencePage), []byte(page.String()), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		return
 	}
-	if exists(referencePage) && read(t, referencePage) == page.String() {
+	if fileExists(referencePage) && readFile(t, referencePage) == page.String() {
 		return
 	}
 	t.Errorf("expected %s to be what the code says, found it stale; run make generate", referencePage)
 }
 
-func writeTable(t *testing.T, page *strings.Builder, title string, entries []entry) {
+func writeTable(t *testing.T, page *strings.Builder, title string, entries []referenceEntry) {
 	t.Helper()
 	if len(entries) == 0 {
 		t.Errorf("expected entries under %q, found none", title)
 	}
-	slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.name, b.name) })
+	slices.SortFunc(entries, func(a, b referenceEntry) int { return strings.Compare(a.name, b.name) })
 	fmt.Fprintf(page, "\n## %s\n\n| name | meaning |\n|---|---|\n", title)
 	for _, e := range entries {
 		if e.meaning == "" {
@@ -64,11 +64,11 @@ func writeTable(t *testing.T, page *strings.Builder, title string, entries []ent
 }
 
 // apiConstants are the string constants of api/ by the last word of their Go names, and the events that features declare.
-func apiConstants(t *testing.T) map[string][]entry {
+func apiConstants(t *testing.T) map[string][]referenceEntry {
 	t.Helper()
 	ending := regexp.MustCompile(`[A-Z][a-z]+$`)
-	found := map[string][]entry{}
-	for _, s := range handwritten(t) {
+	found := map[string][]referenceEntry{}
+	for _, s := range handwrittenSources(t) {
 		event := strings.HasPrefix(s.path, "internal/") && strings.HasSuffix(s.path, "/events.go")
 		if s.isTest() || !s.isAPI() && !event {
 			continue
@@ -78,8 +78,8 @@ func apiConstants(t *testing.T) map[string][]entry {
 			if event {
 				kind = "Event"
 			}
-			if value, ok := text(spec.Values[0]); ok {
-				found[kind] = append(found[kind], entry{value, comment})
+			if value, ok := unquote(spec.Values[0]); ok {
+				found[kind] = append(found[kind], referenceEntry{value, comment})
 			}
 		})
 	}
@@ -101,15 +101,15 @@ func eachConstant(file *ast.File, do func(spec *ast.ValueSpec, comment string)) 
 			if doc == nil && len(group.Specs) == 1 {
 				doc = group.Doc
 			}
-			do(spec, meaning(spec.Names[0].Name, doc.Text()))
+			do(spec, meaningOf(spec.Names[0].Name, doc.Text()))
 		}
 	}
 }
 
-// meaning is a doc comment in one line, without the Go name that it begins with.
-func meaning(name, doc string) string {
+// meaningOf is a doc comment in one line, without the Go name that it begins with.
+func meaningOf(name, doc string) string {
 	line := strings.Join(strings.Fields(doc), " ")
-	for _, prefix := range []string{name + ": ", name + " is ", name + " "} {
+	for _, prefix := range []string{name + ": ", name + " is ", name + " means that ", name + " "} {
 		if rest, ok := strings.CutPrefix(line, prefix); ok {
 			return strings.ToUpper(rest[:1]) + rest[1:]
 		}
@@ -117,30 +117,30 @@ func meaning(name, doc string) string {
 	return line
 }
 
-// metrics are the names and helps in every metrics.go: the first two literals of a description, or the fields Name and Help.
-func metrics(t *testing.T) []entry {
+// metricEntries are the names and helps in every metrics.go: the first two literals of a description, or the fields Name and Help.
+func metricEntries(t *testing.T) []referenceEntry {
 	t.Helper()
-	var found []entry
-	for _, s := range handwritten(t) {
+	var found []referenceEntry
+	for _, s := range handwrittenSources(t) {
 		if s.isTest() || filepath.Base(s.path) != "metrics.go" || strings.HasPrefix(s.path, "local/") {
 			continue
 		}
 		var texts []string
-		for _, l := range literals(s.file) {
-			if value, ok := text(l); ok {
+		for _, l := range stringLiterals(s.file) {
+			if value, ok := unquote(l); ok {
 				texts = append(texts, value)
 			}
 		}
 		for i, value := range texts {
 			if (strings.HasPrefix(value, "torpor_") || strings.HasPrefix(value, "moco_")) && i+1 < len(texts) {
-				found = append(found, entry{value, texts[i+1]})
+				found = append(found, referenceEntry{value, texts[i+1]})
 			}
 		}
 	}
 	return found
 }
 
-func text(e ast.Expr) (string, bool) {
+func unquote(e ast.Expr) (string, bool) {
 	l, ok := e.(*ast.BasicLit)
 	if !ok || l.Kind != token.STRING {
 		return "", false

@@ -28,17 +28,17 @@ const (
 // A kind without a page, and a page without a kind, fail.
 func TestSpecPages(t *testing.T) {
 	pages := map[string]bool{}
-	for _, name := range tree(t) {
+	for _, name := range listFiles(t) {
 		if path, ok := strings.CutPrefix(name, specFolder+"/"); ok {
 			pages[path] = true
 		}
 	}
-	for _, name := range tree(t) {
+	for _, name := range listFiles(t) {
 		if !strings.HasPrefix(name, "config/crd/") || !strings.Contains(name, "_") {
 			continue
 		}
 		var crd apiextensionsv1.CustomResourceDefinition
-		if err := yaml.Unmarshal([]byte(read(t, name)), &crd); err != nil {
+		if err := yaml.Unmarshal([]byte(readFile(t, name)), &crd); err != nil {
 			t.Fatal(err)
 		}
 		page := strings.ToLower(crd.Spec.Names.Kind) + ".md"
@@ -56,7 +56,7 @@ func TestSpecPages(t *testing.T) {
 
 func compareSpecPage(t *testing.T, page string, crd apiextensionsv1.CustomResourceDefinition) {
 	t.Helper()
-	text := read(t, page)
+	text := readFile(t, page)
 	byHand, found, _ := strings.Cut(text, generatedSpec)
 	want := describeCRD(crd)
 	if found == want {

@@ -32,7 +32,7 @@ func BuildClusterDeployment(name types.NamespacedName, cloudSecret, kubeconfigSe
 // BuildMySQLCluster returns a MySQLCluster with as few fields as the API server takes.
 func BuildMySQLCluster(t testing.TB, name types.NamespacedName, replicas int) *mocov1beta2.MySQLCluster {
 	t.Helper()
-	cluster := DecodeObject(t, fmt.Sprintf(`{"apiVersion": "moco.cybozu.com/v1beta2", "kind": "MySQLCluster", "metadata": {}, "spec": {
+	cluster := DecodeObject(t, fmt.Sprintf(`{"spec": {
 	"replicas": %d, "podTemplate": {"spec": {"containers": [{"name": "mysqld", "image": "mysql:1"}]}},
 	"volumeClaimTemplates": [{"metadata": {"name": "mysql-data"},
 		"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}]}}`, replicas), &mocov1beta2.MySQLCluster{})

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	license         = "// SPDX-License-Identifier: Apache-2.0\n"
+	licenseLine     = "// SPDX-License-Identifier: Apache-2.0\n"
 	maxTourLines    = 120
 	maxTourWords    = 900
 	tourOfTheHouse  = "docs/architecture.md"
@@ -21,18 +21,18 @@ const (
 
 func TestPackagesAreDocumentedOnce(t *testing.T) {
 	comments := map[string]int{}
-	for _, s := range sources(t) {
+	for _, s := range parseSources(t) {
 		if s.isTest() {
 			continue
 		}
-		comments[s.dir()] += 0 // A package without a comment counts too.
+		comments[s.folder()] += 0 // A package without a comment counts too.
 		if s.file.Doc == nil {
 			continue
 		}
-		comments[s.dir()]++
+		comments[s.folder()]++
 		want := "Package " + s.file.Name.Name + " "
 		if s.file.Name.Name == "main" {
-			want = "Command " + path.Base(s.dir()) + " "
+			want = "Command " + path.Base(s.folder()) + " "
 		}
 		if !strings.HasPrefix(s.file.Doc.Text(), want) {
 			t.Errorf("%s: expected the package comment to begin with %q", s.path, want)
@@ -46,23 +46,23 @@ func TestPackagesAreDocumentedOnce(t *testing.T) {
 }
 
 func TestFilesNameTheirLicense(t *testing.T) {
-	for _, s := range sources(t) {
-		ok := strings.HasPrefix(s.text, license+"\n")
+	for _, s := range parseSources(t) {
+		ok := strings.HasPrefix(s.text, licenseLine+"\n")
 		if s.isGenerated() { // Its generator may put build constraints first.
 			head, _, _ := strings.Cut(s.text, "\npackage ")
-			ok = strings.Contains(head, license)
+			ok = strings.Contains(head, licenseLine)
 		}
 		if !ok {
-			t.Errorf("%s: expected the first line %q and an empty line", s.path, strings.TrimSpace(license))
+			t.Errorf("%s: expected the first line %q and an empty line", s.path, strings.TrimSpace(licenseLine))
 		}
 	}
 }
 
 func TestTheTourStaysShort(t *testing.T) {
-	if !exists(tourOfTheHouse) {
+	if !fileExists(tourOfTheHouse) {
 		t.Fatalf("expected %s, found nothing", tourOfTheHouse)
 	}
-	text := read(t, tourOfTheHouse)
+	text := readFile(t, tourOfTheHouse)
 	if lines := strings.Count(text, "\n"); lines > maxTourLines {
 		t.Errorf("%s: expected at most %d lines, which are two pages, found %d", tourOfTheHouse, maxTourLines, lines)
 	}
@@ -72,22 +72,22 @@ func TestTheTourStaysShort(t *testing.T) {
 }
 
 func TestPathsInDocumentsExist(t *testing.T) {
-	if !exists(newcomersReadme) {
+	if !fileExists(newcomersReadme) {
 		t.Errorf("expected %s, found nothing", newcomersReadme)
 	}
-	for _, doc := range tree(t) {
+	for _, doc := range listFiles(t) {
 		isDoc := slices.Contains([]string{newcomersReadme, "CONTRIBUTING.md"}, doc) || strings.HasPrefix(doc, "docs/") && path.Ext(doc) == ".md"
 		if !isDoc {
 			continue
 		}
-		text := withoutFences(read(t, doc))
+		text := withoutFences(readFile(t, doc))
 		for _, named := range quotedPaths(text) {
-			if !exists(named) && !matchesFiles(named) {
+			if !fileExists(named) && !matchesFiles(named) {
 				t.Errorf("%s: names `%s`, which does not exist", doc, named)
 			}
 		}
 		for _, target := range linkTargets(text) {
-			if !exists(path.Join(path.Dir(doc), target)) {
+			if !fileExists(path.Join(path.Dir(doc), target)) {
 				t.Errorf("%s: links to %s, which does not exist", doc, target)
 			}
 		}
@@ -135,7 +135,7 @@ func linkTargets(text string) []string {
 }
 
 func matchesFiles(pattern string) bool {
-	found, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(pattern)))
+	found, err := filepath.Glob(filepath.Join(repositoryRoot, filepath.FromSlash(pattern)))
 	return err == nil && len(found) > 0
 }
 

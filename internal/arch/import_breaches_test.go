@@ -72,7 +72,7 @@ func TestBreachesAreSeen(t *testing.T) {
 			if !ok {
 				t.Fatalf("expected a law for %s, found none", c.at)
 			}
-			if got := l.breaches(c.in); !slices.Equal(got, c.want) {
+			if got := l.findBreaches(c.in); !slices.Equal(got, c.want) {
 				t.Errorf("expected %q, found %q", c.want, got)
 			}
 		})

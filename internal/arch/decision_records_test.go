@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// decision is one record of docs/adr.
-type decision struct {
-	number, text         string
-	supersedes, replaced []string
+// decisionRecord is one record of docs/adr.
+type decisionRecord struct {
+	number, text             string
+	supersedes, supersededBy []string
 }
 
-func TestDecisionRecords(t *testing.T) {
-	records := decisions(t)
+func TestDecisionRecordsAreNumberedAndDated(t *testing.T) {
+	records := readDecisionRecords(t)
 	for i, d := range records {
 		if want := fmt.Sprintf("%04d", i+1); d.number != want {
 			t.Errorf("docs/adr: expected number %s next, found %s; numbers have no gaps and are used once", want, d.number)
@@ -34,30 +34,30 @@ func TestDecisionRecords(t *testing.T) {
 			t.Errorf("docs/adr/%s: %v", d.number, err)
 		}
 	}
-	for _, one := range oneSided(records) {
+	for _, one := range findOneSided(records) {
 		t.Error("docs/adr: " + one)
 	}
 }
 
 func TestOneSidedSupersedingIsSeen(t *testing.T) {
 	first, second := parseDecision("0001", "Status: superseded by [0002](0002-b.md)\n"), parseDecision("0002", "Supersedes: 0001\n")
-	if found := oneSided([]decision{first, second}); len(found) != 0 {
+	if found := findOneSided([]decisionRecord{first, second}); len(found) != 0 {
 		t.Errorf("expected nothing, found %q", found)
 	}
-	if found := oneSided([]decision{first, parseDecision("0002", "")}); len(found) != 1 {
+	if found := findOneSided([]decisionRecord{first, parseDecision("0002", "")}); len(found) != 1 {
 		t.Errorf("expected one finding, found %q", found)
 	}
-	if found := oneSided([]decision{parseDecision("0001", ""), second}); len(found) != 1 {
+	if found := findOneSided([]decisionRecord{parseDecision("0001", ""), second}); len(found) != 1 {
 		t.Errorf("expected one finding, found %q", found)
 	}
 }
 
-// decisions reads the records in the order of their files.
-func decisions(t *testing.T) []decision {
+// readDecisionRecords reads the records in the order of their files.
+func readDecisionRecords(t *testing.T) []decisionRecord {
 	t.Helper()
 	name := regexp.MustCompile(`^(\d{4})-[a-z0-9-]+\.md$`)
-	var all []decision
-	for _, file := range tree(t) {
+	var all []decisionRecord
+	for _, file := range listFiles(t) {
 		if path.Dir(file) != "docs/adr" || path.Base(file) == "README.md" {
 			continue
 		}
@@ -66,7 +66,7 @@ func decisions(t *testing.T) []decision {
 			t.Errorf("%s: expected a name such as 0001-a-decision.md", file)
 			continue
 		}
-		all = append(all, parseDecision(m[1], read(t, file)))
+		all = append(all, parseDecision(m[1], readFile(t, file)))
 	}
 	if len(all) == 0 {
 		t.Fatal("docs/adr: expected decision records such as 0001-a-decision.md, found none")
@@ -74,16 +74,16 @@ func decisions(t *testing.T) []decision {
 	return all
 }
 
-func parseDecision(number, text string) decision {
-	return decision{
+func parseDecision(number, text string) decisionRecord {
+	return decisionRecord{
 		number: number, text: text,
-		supersedes: numbersOn(text, `(?m)^Supersedes:.*$`),
-		replaced:   numbersOn(text, `(?m)^Status: superseded by .*$`),
+		supersedes:   findNumbers(text, `(?m)^Supersedes:.*$`),
+		supersededBy: findNumbers(text, `(?m)^Status: superseded by .*$`),
 	}
 }
 
-// numbersOn are the four-digit numbers on the lines that match.
-func numbersOn(text, line string) []string {
+// findNumbers are the four-digit numbers on the lines that match.
+func findNumbers(text, line string) []string {
 	var found []string
 	for _, l := range regexp.MustCompile(line).FindAllString(text, -1) {
 		found = append(found, regexp.MustCompile(`\b\d{4}\b`).FindAllString(l, -1)...)
@@ -92,19 +92,19 @@ func numbersOn(text, line string) []string {
 	return slices.Compact(found)
 }
 
-// oneSided finds superseding that only one of the two records tells.
-func oneSided(records []decision) []string {
-	told := map[string][]string{}
+// findOneSided finds superseding that only one of the two records tells.
+func findOneSided(records []decisionRecord) []string {
+	statements := map[string][]string{}
 	for _, d := range records {
 		for _, old := range d.supersedes {
-			told[old+" by "+d.number] = append(told[old+" by "+d.number], "Supersedes of "+d.number)
+			statements[old+" by "+d.number] = append(statements[old+" by "+d.number], "Supersedes of "+d.number)
 		}
-		for _, successor := range d.replaced {
-			told[d.number+" by "+successor] = append(told[d.number+" by "+successor], "Status of "+d.number)
+		for _, successor := range d.supersededBy {
+			statements[d.number+" by "+successor] = append(statements[d.number+" by "+successor], "Status of "+d.number)
 		}
 	}
 	var found []string
-	for what, where := range told {
+	for what, where := range statements {
 		if len(where) != 2 {
 			found = append(found, fmt.Sprintf("only the %s says that %s is superseded", strings.Join(where, ", "), what))
 		}

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package arch
+
+import "slices"
+
+// importLaw states what one kind of package may import. Packages are paths below the repository, in the go command's patterns.
+type importLaw struct {
+	// packages are those that the law is for. Of several laws that match, the first counts.
+	packages string
+	// reason is shown with every breach.
+	reason string
+	// mayReach lists packages of this repository that may be imported, directly or through others.
+	mayReach []string
+	// mayImport, if set, narrows which packages of this repository may be imported directly.
+	mayImport []string
+	// mayImportForeign, if set, lists which packages of other modules may be imported directly.
+	mayImportForeign []string
+	// mayNotReach lists packages of other modules that may not be imported, not even through others.
+	mayNotReach []string
+	// bannedStandard lists packages of the standard library that may not be imported directly.
+	bannedStandard []string
+	// getsTimeAsValue forbids to ask a clock.
+	getsTimeAsValue bool
+}
+
+// importLaws returns every law. A package without a law fails the test: a new package gets its law first.
+func importLaws() []importLaw {
+	return slices.Concat(publicLaws(), sharedLaws(), hibernationLaws(), mysqlLaws(), cfLaws(), programLaws(), testToolLaws())
+}
+
+// publicNames are what everything inside may use.
+func publicNames() []string { return []string{"api/...", "actuator"} }
+
+// kubernetesClients are what talks to an API server.
+func kubernetesClients() []string {
+	return []string{"k8s.io/client-go/...", "sigs.k8s.io/controller-runtime/..."}
+}
+
+// pureLaw is for packages that decide from values.
+func pureLaw(packages string) importLaw {
+	return importLaw{
+		packages: packages, reason: "a decision that sees only values can be tested to the last case",
+		mayReach: append(publicNames(), "internal/decision"), mayNotReach: kubernetesClients(),
+		bannedStandard: []string{"net", "net/http", "os", "os/exec", "log", "log/slog", "context"}, getsTimeAsValue: true,
+	}
+}
+
+// controllerLaw is for controllers and for what they look at the world with.
+func controllerLaw(packages string) importLaw {
+	return importLaw{
+		packages: packages, reason: "features stay apart; only the manager brings them and the clouds together",
+		mayReach: append(publicNames(), "internal/decision", "internal/reconcile"),
+	}
+}
+
+// frontLaw is for what people talk to.
+func frontLaw(packages string) importLaw {
+	return importLaw{
+		packages: packages, reason: "people's tools write down what is wanted and ask pure features what it means; controllers act on it",
+		mayReach: append(publicNames(), "internal/decision", "internal/hibernation", "internal/mysql/clustering", "internal/mysql/gtid", "internal/mysql/provisioning",
+			"internal/cf/revision", "internal/cf/process", "internal/cf/lrp", "internal/cf/podstatus"),
+	}
+}
+
+func publicLaws() []importLaw {
+	return []importLaw{
+		{
+			packages: "api/...", reason: "names that everything imports must not cost anyone a client",
+			mayImportForeign: []string{"k8s.io/apimachinery/...", "k8s.io/api/..."}, mayNotReach: kubernetesClients(),
+		},
+		{
+			packages: "actuator", reason: "the author of an actuator needs neither Kubernetes nor the SDK of another cloud",
+			mayNotReach: []string{"..."},
+		},
+		{
+			packages: "actuator/actuatortest", reason: "the contract suite is for authors of actuators, who have no cluster",
+			mayReach: []string{"actuator"}, mayImportForeign: []string{"github.com/google/go-cmp/..."}, mayNotReach: kubernetesClients(),
+		},
+		{
+			packages: "conditional/...", reason: "the library must stay extractable, so it knows nothing of its first user",
+			mayReach: []string{"conditional/..."},
+		},
+	}
+}
+
+func sharedLaws() []importLaw {
+	decision := pureLaw("internal/decision")
+	decision.mayReach, decision.mayImportForeign = nil, []string{"k8s.io/apimachinery/pkg/apis/meta/v1"}
+	return []importLaw{
+		decision,
+		{
+			packages: "internal/reconcile", reason: "an idiom that knows a feature is no idiom",
+			mayReach: []string{"api/torpor/...", "internal/decision"},
+		},
+		{
+			packages: "internal/cloud/*", reason: "one package, one SDK: a cloud knows its port and nothing else of this repository",
+			mayReach: []string{"actuator"}, mayNotReach: kubernetesClients(),
+		},
+	}
+}
+
+func hibernationLaws() []importLaw {
+	return []importLaw{
+		pureLaw("internal/hibernation"),
+		pureLaw("internal/hibernation/csr").allowingImport("net"),
+		controllerLaw("internal/hibernation/targetcluster").alsoReaching("internal/hibernation/..."),
+		controllerLaw("internal/hibernation/controller").alsoReaching("internal/hibernation/..."),
+	}
+}
+
+func mysqlLaws() []importLaw {
+	return []importLaw{
+		pureLaw("internal/mysql/gtid"),
+		pureLaw("internal/mysql/clustering").alsoReaching("internal/mysql/gtid"),
+		pureLaw("internal/mysql/provisioning"),
+		pureLaw("internal/mysql/backup"),
+		controllerLaw("internal/mysql/sqlclient"),
+		controllerLaw("internal/mysql/clustering/controller").alsoReaching("internal/mysql/clustering", "internal/mysql/gtid", "internal/mysql/sqlclient"),
+		controllerLaw("internal/mysql/provisioning/controller").alsoReaching("internal/mysql/provisioning"),
+		controllerLaw("internal/mysql/backup/controller").alsoReaching("internal/mysql/backup"),
+		{
+			packages: "internal/mysql/backup/bucket", reason: "a place for objects knows nothing of what they are",
+			mayNotReach: kubernetesClients(),
+		},
+		{
+			packages: "internal/mysql/backup/job", reason: "what runs in the Pods of Jobs needs nothing of Kubernetes",
+			mayReach:    append(publicNames(), "internal/mysql/backup", "internal/mysql/backup/bucket"),
+			mayNotReach: kubernetesClients(),
+		},
+	}
+}
+
+func cfLaws() []importLaw {
+	const (
+		cache, podstatus, process, revision = "internal/cf/podcache", "internal/cf/podstatus", "internal/cf/process", "internal/cf/revision"
+	)
+	return []importLaw{
+		frontLaw("internal/cf/api/...").alsoReaching("internal/cf/api/..."),
+		pureLaw("internal/cf"),
+		pureLaw(revision),
+		pureLaw(podstatus).alsoReaching(revision),
+		pureLaw(process).alsoReaching(revision, podstatus),
+		pureLaw("internal/cf/app").alsoReaching(process, revision, podstatus),
+		pureLaw("internal/cf/lrp").alsoReaching(revision),
+		pureLaw("internal/cf/deployment").alsoReaching(revision),
+		pureLaw("internal/cf/orgspace"),
+		pureLaw("internal/cf/build"),
+		controllerLaw("internal/cf/admission/...").alsoReaching("internal/cf/admission/...", revision),
+		controllerLaw(cache),
+		controllerLaw("internal/cf/process/controller").alsoReaching(process, revision, podstatus, cache),
+		controllerLaw("internal/cf/app/controller").alsoReaching("internal/cf/app", process, revision, podstatus),
+		controllerLaw("internal/cf/lrp/controller").alsoReaching("internal/cf/lrp", revision, podstatus, cache),
+		controllerLaw("internal/cf/deployment/controller").alsoReaching("internal/cf/deployment", revision),
+		controllerLaw("internal/cf/orgspace/controller").alsoReaching("internal/cf/orgspace"),
+		controllerLaw("internal/cf/build/controller").alsoReaching("internal/cf/build"),
+	}
+}
+
+func programLaws() []importLaw {
+	return []importLaw{
+		frontLaw("internal/cli/...").alsoReaching("internal/cli/..."),
+		{
+			packages: "internal/manager", reason: "the only place that wires",
+			mayReach: []string{"..."},
+		},
+		{
+			packages: "cmd/torpor", reason: "a command starts what others have wired",
+			mayReach: []string{"..."}, mayImport: []string{"internal/manager", "internal/cf/api", "internal/mysql/backup/job"},
+		},
+		frontLaw("cmd/kubectl-*").alsoReaching("internal/cli/...").alsoCalling("internal/cli/..."),
+	}
+}
+
+func testToolLaws() []importLaw {
+	return []importLaw{
+		{
+			packages: "internal/testenv/...", reason: "what tests share must not pull a feature into another feature's tests",
+			mayReach: append(publicNames(), "internal/testenv/..."),
+		},
+		{
+			packages: "internal/e2e/...", reason: "stories from outside are tests only: what they share lives in testenv",
+			mayNotReach: []string{"..."},
+		},
+		{
+			packages: "internal/arch", reason: "the judge depends on nothing",
+			mayNotReach: []string{"..."},
+		},
+		{
+			packages: "local/...", reason: "the environment of demos and tests must not share code with what it tests",
+			mayReach: []string{"api/...", "local/..."},
+		},
+	}
+}
+
+// testOnlyPackages lists what no package outside may link in, whatever its law says.
+func testOnlyPackages() []string {
+	return []string{"local/...", "internal/arch", "internal/e2e/...", "internal/testenv/...", "actuator/actuatortest"}
+}
+
+func (l importLaw) alsoReaching(packages ...string) importLaw {
+	l.mayReach = slices.Concat(packages, l.mayReach)
+	return l
+}
+
+func (l importLaw) alsoCalling(packages ...string) importLaw {
+	l.mayImport = slices.Concat(packages, l.mayImport)
+	return l
+}
+
+func (l importLaw) allowingImport(pkg string) importLaw {
+	l.bannedStandard = slices.DeleteFunc(slices.Clone(l.bannedStandard), func(banned string) bool { return banned == pkg })
+	return l
+}
