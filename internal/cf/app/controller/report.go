@@ -10,14 +10,6 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// Reasons of events.
-const (
-	// revisionBegan names on the app the revision that began, why, and who asked for it.
-	revisionBegan = "RevisionBegan"
-	// processCreated names on the app a process that it got because it lacked one of that type.
-	processCreated = "ProcessCreated"
-)
-
 // report writes what is known of an app into its status.
 func (c Controller) report(seen app.Observed, created []*korifiv1alpha1.CFProcess) reconcile.Outcome {
 	r := app.UpdateStatus(seen, c.Clock.Now())
