@@ -12,45 +12,48 @@ import (
 
 	"github.com/torpor-dev/torpor/actuator"
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	"github.com/torpor-dev/torpor/internal/decision"
 )
 
 const wantHibernating = hivev1.PowerStateHibernating
 
-// decision is what most rows are about: the rule, the effect, and the reasons of Hibernating and Ready.
-type decision struct {
+// expectedPlan is what most rows are about: the rule, the effect, and the reasons of Hibernating and Ready.
+type expectedPlan struct {
 	Rule               string
 	Do                 Action
 	Hibernating, Ready string
-	After              time.Duration
+	RequeueAfter       time.Duration
 }
 
 func TestDecide(t *testing.T) {
 	stopping, starting := hivev1.StoppingHibernationReason, hivev1.ResumingHibernationReason
 	running, asleep := hivev1.RunningHibernationReason, hivev1.HibernatingHibernationReason
-	unknown := func(rule, reason string, after time.Duration) decision {
-		return decision{rule, NoAction{}, reason, reason, after}
+	unknown := func(rule, reason string, after time.Duration) expectedPlan {
+		return expectedPlan{rule, NoAction{}, reason, reason, after}
 	}
-	unsupported := decision{"cannot hibernate", NoAction{}, hivev1.UnsupportedHibernationReason, hivev1.UnsupportedHibernationReason, 0}
-	stop := func(ids ...string) decision {
-		return decision{"stop machines", StopMachines{ids}, stopping, hivev1.StoppingMachinesReason, minCloudInterval}
+	unsupported := expectedPlan{"cannot hibernate", NoAction{}, hivev1.UnsupportedHibernationReason, hivev1.UnsupportedHibernationReason, 0}
+	stop := func(ids ...string) expectedPlan {
+		return expectedPlan{"stop machines", StopMachines{ids}, stopping, hivev1.StoppingMachinesReason, minCloudInterval}
 	}
-	start := func(ids ...string) decision {
-		return decision{"start machines", StartMachines{ids}, starting, hivev1.StartingMachinesReason, minCloudInterval}
+	start := func(ids ...string) expectedPlan {
+		return expectedPlan{"start machines", StartMachines{ids}, starting, hivev1.StartingMachinesReason, minCloudInterval}
 	}
-	waitStart := decision{"machines are starting", NoAction{}, starting, hivev1.StartingMachinesReason, minCloudInterval}
-	waitStop := decision{"machines are stopping", NoAction{}, stopping, hivev1.StoppingMachinesReason, minCloudInterval}
-	writeNodes := decision{"write the nodes down", NoAction{}, stopping, hivev1.StoppingMachinesReason, immediately}
-	writeWake := decision{"write the wake-up down", NoAction{}, starting, hivev1.StartingMachinesReason, immediately}
-	sleeps := decision{"asleep", NoAction{}, asleep, asleep, driftInterval}
-	runs := func(after time.Duration) decision { return decision{"running", NoAction{}, running, running, after} }
-	deaf := decision{"awake, API silent", NoAction{}, running, hivev1.APIUnreachableReason, retryInterval}
-	waitAPI := decision{"waking, API silent", NoAction{}, starting, hivev1.WaitingForAPIReason, minProbeInterval}
-	waitNodes := decision{"waking, nodes not back", NoAction{}, starting, hivev1.WaitingForNodesReason, minProbeInterval}
+	waitStart := expectedPlan{"machines are starting", NoAction{}, starting, hivev1.StartingMachinesReason, minCloudInterval}
+	waitStop := expectedPlan{"machines are stopping", NoAction{}, stopping, hivev1.StoppingMachinesReason, minCloudInterval}
+	writeNodes := expectedPlan{"write the nodes down", NoAction{}, stopping, hivev1.StoppingMachinesReason, immediately}
+	writeResume := expectedPlan{"write the wake-up down", NoAction{}, starting, hivev1.StartingMachinesReason, immediately}
+	hibernates := expectedPlan{"asleep", NoAction{}, asleep, asleep, driftInterval}
+	runs := func(after time.Duration) expectedPlan {
+		return expectedPlan{"running", NoAction{}, running, running, after}
+	}
+	unreachable := expectedPlan{"awake, API silent", NoAction{}, running, hivev1.APIUnreachableReason, retryInterval}
+	waitAPI := expectedPlan{"waking, API silent", NoAction{}, starting, hivev1.WaitingForAPIReason, minProbeInterval}
+	waitNodes := expectedPlan{"waking, nodes not back", NoAction{}, starting, hivev1.WaitingForNodesReason, minProbeInterval}
 
 	const on, off, goingOff, goingOn = actuator.Running, actuator.Stopped, actuator.Stopping, actuator.Starting
 	for name, row := range map[string]struct {
 		in   Observed
-		want decision
+		want expectedPlan
 	}{
 		"a deleted cluster is left alone": {observedCluster(wantHibernating, openRecord(), off, func(o *Observed) { o.Deleted = true }), unknown("deleted", hivev1.DeletedReason, 0)},
 		"deletion comes before everything else": {
@@ -66,71 +69,71 @@ func TestDecide(t *testing.T) {
 			observedCluster(wantHibernating, nil, on, func(o *Observed) { o.Invalid, o.NoActuator = "x", "x" }), unknown("invalid spec", hivev1.InvalidSpecReason, 0),
 		},
 
-		"a platform without an actuator cannot sleep": {observedCluster(wantHibernating, nil, "", func(o *Observed) { o.NoActuator = "x" }), unsupported},
-		"it cannot sleep on either, nobody can look":  {observedCluster(wantHibernating, openRecord(), "", func(o *Observed) { o.NoActuator = "x" }), unsupported},
-		"it runs as long as nobody asks for more": {
+		"a platform without an actuator cannot hibernate":            {observedCluster(wantHibernating, nil, "", func(o *Observed) { o.NoActuator = "x" }), unsupported},
+		"a platform that lost its actuator cannot go on hibernating": {observedCluster(wantHibernating, openRecord(), "", func(o *Observed) { o.NoActuator = "x" }), unsupported},
+		"a platform without an actuator runs as long as it should": {
 			observedCluster("", nil, "", func(o *Observed) { o.NoActuator, o.API = "x", Reachable }), runs(driftInterval),
 		},
-		"it is probed like others": {observedCluster("", nil, "", func(o *Observed) { o.NoActuator, o.API, o.APIMessage = "x", Unreachable, "x" }), deaf},
-		"a version that is too old cannot sleep, whatever the cloud says": {
+		"a platform without an actuator is probed like others": {observedCluster("", nil, "", func(o *Observed) { o.NoActuator, o.API, o.APIMessage = "x", Unreachable, "x" }), unreachable},
+		"a version that is too old cannot hibernate, whatever the cloud says": {
 			observedCluster(wantHibernating, nil, on, func(o *Observed) { o.Incompatible, o.ObservationError = "x", throttledError() }), unsupported,
 		},
 		"a version that is too old does not matter to a running cluster": {
 			observedCluster("", nil, on, func(o *Observed) { o.Incompatible, o.API = "x", Reachable }), runs(driftInterval),
 		},
-		"a cluster that sleeps already sleeps on with it": {observedCluster(wantHibernating, openRecord(), off, func(o *Observed) { o.Incompatible = "x" }), sleeps},
-		"and goes on to stop":                             {observedCluster(wantHibernating, openRecord(), on, func(o *Observed) { o.Incompatible = "x" }), stop("i-0", "i-1")},
+		"a cluster that hibernates already goes on with a version that is too old":        {observedCluster(wantHibernating, openRecord(), off, func(o *Observed) { o.Incompatible = "x" }), hibernates},
+		"a cluster with a recorded hibernation is stopped with a version that is too old": {observedCluster(wantHibernating, openRecord(), on, func(o *Observed) { o.Incompatible = "x" }), stop("i-0", "i-1")},
 
-		"trouble comes before sleep":    {observedCluster(wantHibernating, openRecord(), on, func(o *Observed) { o.ObservationError = throttledError() }), unknown("machines not observed", hivev1.CloudThrottledReason, maxCloudInterval)},
-		"no machines are no sleep":      {observedCluster(wantHibernating, openRecord(), ""), unknown("no machines", hivev1.NoMachinesFoundReason, retryInterval)},
-		"no machines are no running":    {observedCluster("", nil, ""), unknown("no machines", hivev1.NoMachinesFoundReason, retryInterval)},
-		"stopped machines are a sleep":  {observedCluster(wantHibernating, openRecord(), off), sleeps},
-		"also where nobody recorded it": {observedCluster(wantHibernating, nil, off), sleeps},
+		"an observation error comes before a hibernation":          {observedCluster(wantHibernating, openRecord(), on, func(o *Observed) { o.ObservationError = throttledError() }), unknown("machines not observed", hivev1.CloudThrottledReason, maxCloudInterval)},
+		"no machines are no hibernation":                           {observedCluster(wantHibernating, openRecord(), ""), unknown("no machines", hivev1.NoMachinesFoundReason, retryInterval)},
+		"no machines are no running cluster":                       {observedCluster("", nil, ""), unknown("no machines", hivev1.NoMachinesFoundReason, retryInterval)},
+		"stopped machines are a hibernation":                       {observedCluster(wantHibernating, openRecord(), off), hibernates},
+		"stopped machines are a hibernation without a record, too": {observedCluster(wantHibernating, nil, off), hibernates},
 
-		"nodes are written down before anything stops":        {observedCluster(wantHibernating, nil, on, apiWithNodes(readyNode("n0"))), writeNodes},
-		"also where the API server is silent":                 {observedCluster(wantHibernating, nil, on, func(o *Observed) { o.API = Unreachable }), writeNodes},
-		"also after an earlier sleep":                         {observedCluster(wantHibernating, resumedRecord(time.Hour), on), writeNodes},
-		"also where a resume is cancelled":                    {observedCluster(wantHibernating, resumingRecord(time.Minute), goingOn), writeNodes},
-		"running machines are stopped once they are":          {observedCluster(wantHibernating, openRecord(), on), stop("i-0", "i-1")},
-		"of two machines only the running one is stopped":     {observedCluster(wantHibernating, openRecord(), on, secondMachine(goingOff)), stop("i-0")},
-		"a machine that starts is stopped once it runs":       {observedCluster(wantHibernating, openRecord(), off, secondMachine(goingOn)), waitStop},
-		"a stopped and a stopping machine are not asleep yet": {observedCluster(wantHibernating, openRecord(), off, secondMachine(goingOff)), waitStop},
+		"nodes are written down before anything stops":                    {observedCluster(wantHibernating, nil, on, apiWithNodes(readyNode("n0"))), writeNodes},
+		"an empty record is written where the API server does not answer": {observedCluster(wantHibernating, nil, on, func(o *Observed) { o.API = Unreachable }), writeNodes},
+		"nodes are written down again after an earlier hibernation":       {observedCluster(wantHibernating, resumedRecord(time.Hour), on), writeNodes},
+		"nodes are written down again when a resume is cancelled":         {observedCluster(wantHibernating, resumingRecord(time.Minute), goingOn), writeNodes},
+		"running machines are stopped once the nodes are written down":    {observedCluster(wantHibernating, openRecord(), on), stop("i-0", "i-1")},
+		"of two machines only the running one is stopped":                 {observedCluster(wantHibernating, openRecord(), on, secondMachine(goingOff)), stop("i-0")},
+		"a machine that starts is stopped once it runs":                   {observedCluster(wantHibernating, openRecord(), off, secondMachine(goingOn)), waitStop},
+		"a stopped and a stopping machine are no hibernation yet":         {observedCluster(wantHibernating, openRecord(), off, secondMachine(goingOff)), waitStop},
 
-		"the wake-up is written down before anything starts": {observedCluster("Running", openRecord(), off), writeWake},
-		"also where somebody else stopped a machine":         {observedCluster("", resumedRecord(time.Hour), on, secondMachine(off)), writeWake},
-		"also where Torpor never was":                        {observedCluster("", nil, on, secondMachine(off)), writeWake},
-		"then machines are started":                          {observedCluster("", resumingRecord(time.Second), off), start("i-0", "i-1")},
-		"of two machines only the stopped one is started":    {observedCluster("", resumingRecord(time.Second), on, secondMachine(off)), start("i-1")},
-		"a stopping machine is waited for":                   {observedCluster("", nil, on, secondMachine(goingOff)), waitStart},
-		"a starting machine is waited for":                   {observedCluster("", resumingRecord(time.Second), on, secondMachine(goingOn)), waitStart},
+		"the resume is written down before anything starts":              {observedCluster("Running", openRecord(), off), writeResume},
+		"a resume is written down where somebody else stopped a machine": {observedCluster("", resumedRecord(time.Hour), on, secondMachine(off)), writeResume},
+		"a resume is written down where no record exists":                {observedCluster("", nil, on, secondMachine(off)), writeResume},
+		"machines are started once the resume is written down":           {observedCluster("", resumingRecord(time.Second), off), start("i-0", "i-1")},
+		"of two machines only the stopped one is started":                {observedCluster("", resumingRecord(time.Second), on, secondMachine(off)), start("i-1")},
+		"a stopping machine is waited for":                               {observedCluster("", nil, on, secondMachine(goingOff)), waitStart},
+		"a starting machine is waited for":                               {observedCluster("", resumingRecord(time.Second), on, secondMachine(goingOn)), waitStart},
 
-		"a woken cluster may be silent":     {observedCluster("", resumingRecord(time.Minute), on, func(o *Observed) { o.API = Unreachable }), waitAPI},
-		"a cluster that is awake may not":   {observedCluster("", resumedRecord(time.Minute), on, func(o *Observed) { o.API, o.APIMessage = Unreachable, "x" }), deaf},
-		"an unfinished sleep is woken anew": {observedCluster("", openRecord(), on, apiWithNodes(readyNode("n0"), readyNode("n1"))), waitNodes},
+		"the API server of a resuming cluster is waited for":  {observedCluster("", resumingRecord(time.Minute), on, func(o *Observed) { o.API = Unreachable }), waitAPI},
+		"the API server of a running cluster is missed":       {observedCluster("", resumedRecord(time.Minute), on, func(o *Observed) { o.API, o.APIMessage = Unreachable, "x" }), unreachable},
+		"a hibernation whose machines run already is resumed": {observedCluster("", openRecord(), on, apiWithNodes(readyNode("n0"), readyNode("n1"))), waitNodes},
 		"an API server that stumbles is given time to tell its nodes": {
 			observedCluster(wantHibernating, nil, on, func(o *Observed) { o.API, o.RequestedAt = Unreachable, o.Now.Add(-nodeRecordWindow+time.Second) }),
-			decision{"nodes not read yet", NoAction{}, stopping, hivev1.RecordingNodesReason, minCloudInterval},
+			expectedPlan{"nodes not read yet", NoAction{}, stopping, hivev1.RecordingNodesReason, minCloudInterval},
 		},
-		"but not for ever": {observedCluster(wantHibernating, nil, on, func(o *Observed) { o.API, o.RequestedAt = Unreachable, o.Now.Add(-nodeRecordWindow) }), writeNodes},
-		"nor when the nodes are known from the last sleep":              {observedCluster(wantHibernating, resumedRecord(time.Hour), on, func(o *Observed) { o.API, o.RequestedAt = Unreachable, o.Now }), writeNodes},
-		"a machine that is new beside a running one is nobody's resume": {observedCluster("", nil, on, secondMachine(goingOn), apiWithNodes()), runs(driftInterval)},
-		"of a cluster that wakes it is one of its own":                  {observedCluster("", resumingRecord(time.Second), on, secondMachine(goingOn)), waitStart},
-		"a woken cluster waits for its nodes":                           {observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), staleNode("n1"))), waitNodes},
-		"it runs when they are back":                                    {observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), readyNode("n1"))), runs(minAftercareInterval)},
-		"it is looked after for a while":                                {observedCluster("", resumedRecord(aftercareWindow-time.Second), on, apiWithNodes()), runs(maxAftercareInterval)},
-		"and then compared now and then":                                {observedCluster("", resumedRecord(aftercareWindow), on, apiWithNodes()), runs(driftInterval)},
-		"certificates are approved while it waits": {
+		"an API server that stumbles is given time, but not for ever":                                     {observedCluster(wantHibernating, nil, on, func(o *Observed) { o.API, o.RequestedAt = Unreachable, o.Now.Add(-nodeRecordWindow) }), writeNodes},
+		"an API server that stumbles is given no time when the nodes are known from the last hibernation": {observedCluster(wantHibernating, resumedRecord(time.Hour), on, func(o *Observed) { o.API, o.RequestedAt = Unreachable, o.Now }), writeNodes},
+		"a machine that starts beside a running one is no resume":                                         {observedCluster("", nil, on, secondMachine(goingOn), apiWithNodes()), runs(driftInterval)},
+		"a machine that starts in a resuming cluster is waited for":                                       {observedCluster("", resumingRecord(time.Second), on, secondMachine(goingOn)), waitStart},
+		"a resuming cluster waits for its nodes":                                                          {observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), staleNode("n1"))), waitNodes},
+		"a resuming cluster runs when its nodes are back":                                                 {observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), readyNode("n1"))), runs(minAftercareInterval)},
+		"a resumed cluster is looked after for a while":                                                   {observedCluster("", resumedRecord(aftercareWindow-time.Second), on, apiWithNodes()), runs(maxAftercareInterval)},
+		"a cluster that resumed long ago is compared now and then":                                        {observedCluster("", resumedRecord(aftercareWindow), on, apiWithNodes()), runs(driftInterval)},
+		"certificates are approved while the nodes are waited for": {
 			observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(staleNode("n0")), withRequests("csr-0")),
-			decision{"approve certificates", ApproveRequests{[]string{"csr-0"}}, starting, hivev1.WaitingForNodesReason, immediately},
+			expectedPlan{"approve certificates", ApproveRequests{[]string{"csr-0"}}, starting, hivev1.WaitingForNodesReason, immediately},
 		},
-		"certificates are approved while it is looked after": {
+		"certificates are approved while a resumed cluster is looked after": {
 			observedCluster("", resumedRecord(time.Minute), on, apiWithNodes(), withRequests("csr-0", "csr-1")),
-			decision{"approve certificates", ApproveRequests{[]string{"csr-0", "csr-1"}}, running, running, immediately},
+			expectedPlan{"approve certificates", ApproveRequests{[]string{"csr-0", "csr-1"}}, running, running, immediately},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := Decide(row.in)
-			got := decision{p.Rule, p.Do, p.Hibernating.Reason, p.Ready.Reason, p.After}
+			got := expectedPlan{p.Rule, p.Do, p.Hibernating.Reason, p.Ready.Reason, p.RequeueAfter}
 			if diff := cmp.Diff(row.want, got); diff != "" {
 				t.Errorf("plan (-want +got):\n%s", diff)
 			}
@@ -191,7 +194,7 @@ func recordedNodes(nodes ...ObservedNode) []hivev1.RecordedNode {
 	return list
 }
 
-// openRecord is the record of a sleep that just began.
+// openRecord is the record of a hibernation that just began.
 func openRecord() *hivev1.HibernationRecord {
 	return &hivev1.HibernationRecord{SleepStartedAt: secondsAgo(time.Second), RequestedBy: "somebody", Nodes: recordedNodes(readyNode("n0"), readyNode("n1"))}
 }
@@ -202,7 +205,7 @@ func resumingRecord(since time.Duration) *hivev1.HibernationRecord {
 	return r
 }
 
-// resumedRecord is the record of a sleep that is over since an exact time.
+// resumedRecord is the record of a hibernation that is over since an exact time.
 func resumedRecord(since time.Duration) *hivev1.HibernationRecord {
 	r := resumingRecord(since + time.Minute)
 	r.ResumedAt = new(metav1.NewTime(modelTime().Add(-since)))
@@ -220,10 +223,10 @@ func TestNodesAreAwaited(t *testing.T) {
 		nodes    []ObservedNode
 		want     []string
 	}{
-		"seen before the wake-up is not back":                {[]ObservedNode{readyNode("n0")}, []ObservedNode{seen(readyNode("n0"), since.Add(-1))}, []string{"n0"}},
-		"seen at the very second is not back":                {[]ObservedNode{readyNode("n0")}, []ObservedNode{seen(readyNode("n0"), since)}, []string{"n0"}},
-		"seen after it is back":                              {[]ObservedNode{readyNode("n0")}, []ObservedNode{seen(readyNode("n0"), since.Add(1))}, nil},
-		"seen and not ready is not back":                     {[]ObservedNode{readyNode("n0")}, []ObservedNode{notReadyNode("n0")}, []string{"n0"}},
+		"a node seen before the resume is not back":          {[]ObservedNode{readyNode("n0")}, []ObservedNode{seen(readyNode("n0"), since.Add(-1))}, []string{"n0"}},
+		"a node seen at the very second is not back":         {[]ObservedNode{readyNode("n0")}, []ObservedNode{seen(readyNode("n0"), since)}, []string{"n0"}},
+		"a node seen after the resume began is back":         {[]ObservedNode{readyNode("n0")}, []ObservedNode{seen(readyNode("n0"), since.Add(1))}, nil},
+		"a node seen and not ready is not back":              {[]ObservedNode{readyNode("n0")}, []ObservedNode{notReadyNode("n0")}, []string{"n0"}},
 		"a node that was not ready is not awaited":           {[]ObservedNode{readyNode("n0"), notReadyNode("n1")}, []ObservedNode{readyNode("n0"), staleNode("n1")}, nil},
 		"a node that is gone is not awaited":                 {[]ObservedNode{readyNode("n0"), readyNode("gone")}, []ObservedNode{readyNode("n0")}, nil},
 		"a node that is new is not awaited":                  {[]ObservedNode{readyNode("n0")}, []ObservedNode{readyNode("n0"), staleNode("new")}, nil},
@@ -232,7 +235,7 @@ func TestNodesAreAwaited(t *testing.T) {
 		"where none was recorded, all are awaited":           {nil, []ObservedNode{staleNode("n0"), readyNode("n1")}, []string{"n0"}},
 		"where none was recorded and all are back, none are": {nil, []ObservedNode{readyNode("n0"), readyNode("n1")}, nil},
 		"a cluster without nodes is not back":                {[]ObservedNode{readyNode("n0")}, nil, []string{"any node"}},
-		"nor is one that never had any":                      {nil, nil, []string{"any node"}},
+		"a cluster that never had nodes is not back":         {nil, nil, []string{"any node"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := resumingRecord(time.Minute)
@@ -264,28 +267,28 @@ func TestHibernationRecords(t *testing.T) {
 		in   Observed
 		want *hivev1.HibernationRecord
 	}{
-		"a sleep notes who asked and the nodes":             {observedCluster(wantHibernating, nil, on, apiWithNodes(readyNode("n0"), notReadyNode("n1"))), fresh(readyNode("n0"), notReadyNode("n1"))},
-		"it forgets nodes that are gone":                    {observedCluster(wantHibernating, resumedRecord(time.Hour), on, apiWithNodes(readyNode("n0"))), fresh(readyNode("n0"))},
-		"it keeps the last nodes where it sees none":        {observedCluster(wantHibernating, resumedRecord(time.Hour), on), fresh(readyNode("n0"), readyNode("n1"))},
-		"a sleep in the middle of a resume does so as well": {observedCluster(wantHibernating, resumingRecord(time.Minute), off), fresh(readyNode("n0"), readyNode("n1"))},
-		"it does not take a node for unwell that only slept": {
+		"a hibernation notes who asked and the nodes":                  {observedCluster(wantHibernating, nil, on, apiWithNodes(readyNode("n0"), notReadyNode("n1"))), fresh(readyNode("n0"), notReadyNode("n1"))},
+		"a hibernation forgets nodes that are gone":                    {observedCluster(wantHibernating, resumedRecord(time.Hour), on, apiWithNodes(readyNode("n0"))), fresh(readyNode("n0"))},
+		"a hibernation keeps the last nodes where it sees none":        {observedCluster(wantHibernating, resumedRecord(time.Hour), on), fresh(readyNode("n0"), readyNode("n1"))},
+		"a hibernation in the middle of a resume keeps the last nodes": {observedCluster(wantHibernating, resumingRecord(time.Minute), off), fresh(readyNode("n0"), readyNode("n1"))},
+		"a hibernation in the middle of a resume takes awaited nodes for ready": {
 			observedCluster(wantHibernating, cancelled, on, apiWithNodes(readyNode("n0"), notReadyNode("n1"), notReadyNode("n2"))), fresh(readyNode("n0"), readyNode("n1"), notReadyNode("n2")),
 		},
-		"a stop keeps the record": {observedCluster(wantHibernating, openRecord(), on), openRecord()},
-		"a sleep keeps it":        {observedCluster(wantHibernating, openRecord(), off), openRecord()},
-		"trouble keeps it":        {observedCluster("", openRecord(), on, func(o *Observed) { o.ObservationError = throttledError() }), openRecord()},
-		"a pause keeps it":        {observedCluster("", openRecord(), on, func(o *Observed) { o.Paused = true }), openRecord()},
-		"a wake-up begins with the next whole second": {
+		"a stop keeps the record":               {observedCluster(wantHibernating, openRecord(), on), openRecord()},
+		"a hibernation keeps the record":        {observedCluster(wantHibernating, openRecord(), off), openRecord()},
+		"an observation error keeps the record": {observedCluster("", openRecord(), on, func(o *Observed) { o.ObservationError = throttledError() }), openRecord()},
+		"a pause keeps the record":              {observedCluster("", openRecord(), on, func(o *Observed) { o.Paused = true }), openRecord()},
+		"a resume begins with the next whole second": {
 			observedCluster("", resumingRecord(0), off, func(o *Observed) { o.Record.ResumeStartedAt = nil }), woken,
 		},
-		"even where it is one already": {
+		"a resume begins with the next second where it is a whole one already": {
 			observedCluster("", resumingRecord(0), off, func(o *Observed) { o.Record.ResumeStartedAt, o.Now = nil, wholeSecond }), woken,
 		},
-		"a wake-up keeps its beginning":         {observedCluster("", resumingRecord(time.Minute), off), resumingRecord(time.Minute)},
-		"it ends when the nodes are back":       {observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), readyNode("n1"))), resumed},
-		"also in the pass that still approves":  {observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), readyNode("n1")), withRequests("csr-0")), resumed},
-		"a cluster that runs keeps what it had": {observedCluster("", resumedRecord(time.Hour), on, apiWithNodes()), resumedRecord(time.Hour)},
-		"a cluster that never slept has none":   {observedCluster("", nil, on, apiWithNodes()), nil},
+		"a resume keeps its beginning":                  {observedCluster("", resumingRecord(time.Minute), off), resumingRecord(time.Minute)},
+		"a resume ends when the nodes are back":         {observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), readyNode("n1"))), resumed},
+		"a resume ends in the pass that still approves": {observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), readyNode("n1")), withRequests("csr-0")), resumed},
+		"a cluster that runs keeps what it had":         {observedCluster("", resumedRecord(time.Hour), on, apiWithNodes()), resumedRecord(time.Hour)},
+		"a cluster that never hibernated has no record": {observedCluster("", nil, on, apiWithNodes()), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(row.want, Decide(row.in).Record); diff != "" {
@@ -301,7 +304,7 @@ func TestMessagesNameWhatIsStuck(t *testing.T) {
 		r.SleepStartedAt = metav1.NewTime(modelTime().Add(-late))
 		return r
 	}
-	slowWake := func(late time.Duration) *hivev1.HibernationRecord {
+	slowResume := func(late time.Duration) *hivev1.HibernationRecord {
 		r := resumingRecord(0)
 		r.ResumeStartedAt = new(metav1.NewTime(modelTime().Add(-late)))
 		return r
@@ -311,34 +314,34 @@ func TestMessagesNameWhatIsStuck(t *testing.T) {
 	const on, off, goingOff, goingOn = actuator.Running, actuator.Stopped, actuator.Stopping, actuator.Starting
 	for name, row := range map[string]struct {
 		in   Observed
-		want Condition
+		want decision.Condition
 	}{
 		"machines that stop in time are counted": {
-			observedCluster(wantHibernating, slow(lateAfter), goingOff), isFalse(hivev1.StoppingMachinesReason, "Stopping the cluster's 2 machines"),
+			observedCluster(wantHibernating, slow(lateAfter), goingOff), decision.False(hivev1.StoppingMachinesReason, "Stopping the cluster's 2 machines"),
 		},
 		"machines that are late are named": {
-			observedCluster(wantHibernating, slow(lateAfter+1), goingOff), isFalse(hivev1.WaitingForMachinesToStopReason, "Waiting for i-0, worker (i-1) to stop"),
+			observedCluster(wantHibernating, slow(lateAfter+1), goingOff), decision.False(hivev1.WaitingForMachinesToStopReason, "Waiting for i-0, worker (i-1) to stop"),
 		},
-		"those that have stopped are not": {
-			observedCluster(wantHibernating, slow(time.Hour), off, secondMachine(goingOff)), isFalse(hivev1.WaitingForMachinesToStopReason, "Waiting for worker (i-1) to stop"),
+		"machines that have stopped are not named": {
+			observedCluster(wantHibernating, slow(time.Hour), off, secondMachine(goingOff)), decision.False(hivev1.WaitingForMachinesToStopReason, "Waiting for worker (i-1) to stop"),
 		},
-		"a stop without recorded nodes warns": {observedCluster(wantHibernating, unrecorded, on), isFalse(hivev1.StoppingMachinesReason,
+		"a stop without recorded nodes warns": {observedCluster(wantHibernating, unrecorded, on), decision.False(hivev1.StoppingMachinesReason,
 			"Stopping the cluster's 2 machines; its nodes could not be written down, so their certificates may have to be approved by hand at the wake-up")},
-		"before anything is stopped, too": {observedCluster(wantHibernating, nil, on), isFalse(hivev1.StoppingMachinesReason,
+		"a stop without nodes warns before anything is stopped": {observedCluster(wantHibernating, nil, on), decision.False(hivev1.StoppingMachinesReason,
 			"Stopping the cluster's 2 machines; its nodes could not be written down, so their certificates may have to be approved by hand at the wake-up")},
 		"machines that start in time are counted": {
-			observedCluster("", slowWake(lateAfter), goingOn), isFalse(hivev1.StartingMachinesReason, "Starting the cluster's 2 machines"),
+			observedCluster("", slowResume(lateAfter), goingOn), decision.False(hivev1.StartingMachinesReason, "Starting the cluster's 2 machines"),
 		},
 		"machines that start late are named": {
-			observedCluster("", slowWake(lateAfter+1), on, secondMachine(goingOn)), isFalse(hivev1.WaitingForMachinesReason, "Waiting for worker (i-1) to start"),
+			observedCluster("", slowResume(lateAfter+1), on, secondMachine(goingOn)), decision.False(hivev1.WaitingForMachinesReason, "Waiting for worker (i-1) to start"),
 		},
 		"nodes are named in order": {
 			observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(staleNode("n1"), staleNode("n0"))),
-			isFalse(hivev1.WaitingForNodesReason, "Waiting for nodes to report since the machines were started: n0, n1"),
+			decision.False(hivev1.WaitingForNodesReason, "Waiting for nodes to report since the machines were started: n0, n1"),
 		},
 		"a silent API server is quoted": {
 			observedCluster("", nil, on, func(o *Observed) { o.API, o.APIMessage = Unreachable, "Connection refused" }),
-			isFalse(hivev1.APIUnreachableReason, "The API server does not answer: Connection refused"),
+			decision.False(hivev1.APIUnreachableReason, "The API server does not answer: Connection refused"),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -355,18 +358,18 @@ func TestWhatIsAskedOfACluster(t *testing.T) {
 		in   Observed
 		want []string
 	}{
-		"a cluster that runs is asked whether it answers":         {observedCluster("", nil, on), []string{"cloud", "cluster"}},
-		"one that is about to sleep tells its nodes":              {observedCluster(wantHibernating, nil, on), []string{"cloud", "cluster", "nodes"}},
-		"one that goes to sleep is left alone":                    {observedCluster(wantHibernating, openRecord(), on), []string{"cloud"}},
-		"one that sleeps is left alone":                           {observedCluster(wantHibernating, openRecord(), off), []string{"cloud"}},
-		"one whose machines start is left alone":                  {observedCluster("", resumingRecord(time.Minute), on, secondMachine(actuator.Starting)), []string{"cloud"}},
-		"one that wakes is asked for everything":                  {observedCluster("", resumingRecord(time.Minute), on), []string{"cloud", "cluster", "nodes", "requests"}},
-		"one that has just woken too":                             {observedCluster("", resumedRecord(time.Minute), on), []string{"cloud", "cluster", "nodes", "requests"}},
-		"one that woke long ago is not":                           {observedCluster("", resumedRecord(time.Hour), on), []string{"cloud", "cluster"}},
-		"without an actuator there is no cloud":                   {observedCluster("", nil, "", func(o *Observed) { o.NoActuator = "x" }), []string{"cluster"}},
-		"what cannot sleep is left alone":                         {observedCluster(wantHibernating, nil, on, func(o *Observed) { o.Incompatible = "x" }), nil},
-		"with a trouble nobody knows whether it could be reached": {observedCluster("", nil, "", func(o *Observed) { o.ObservationError = throttledError() }), []string{"cloud"}},
-		"a pause is a pause":                                      {observedCluster("", resumingRecord(time.Minute), on, func(o *Observed) { o.Paused = true }), nil},
+		"a cluster that runs is asked whether it answers":             {observedCluster("", nil, on), []string{"cloud", "cluster"}},
+		"a cluster that is about to hibernate is asked for its nodes": {observedCluster(wantHibernating, nil, on), []string{"cloud", "cluster", "nodes"}},
+		"a cluster whose machines stop is left alone":                 {observedCluster(wantHibernating, openRecord(), on), []string{"cloud"}},
+		"a cluster that hibernates is left alone":                     {observedCluster(wantHibernating, openRecord(), off), []string{"cloud"}},
+		"a cluster whose machines start is left alone":                {observedCluster("", resumingRecord(time.Minute), on, secondMachine(actuator.Starting)), []string{"cloud"}},
+		"a resuming cluster is asked for everything":                  {observedCluster("", resumingRecord(time.Minute), on), []string{"cloud", "cluster", "nodes", "requests"}},
+		"a cluster that has just resumed is asked for everything":     {observedCluster("", resumedRecord(time.Minute), on), []string{"cloud", "cluster", "nodes", "requests"}},
+		"a cluster that resumed long ago is only probed":              {observedCluster("", resumedRecord(time.Hour), on), []string{"cloud", "cluster"}},
+		"without an actuator there is no cloud":                       {observedCluster("", nil, "", func(o *Observed) { o.NoActuator = "x" }), []string{"cluster"}},
+		"a cluster that cannot hibernate is left alone":               {observedCluster(wantHibernating, nil, on, func(o *Observed) { o.Incompatible = "x" }), nil},
+		"a cluster whose machines are unknown is not dialled":         {observedCluster("", nil, "", func(o *Observed) { o.ObservationError = throttledError() }), []string{"cloud"}},
+		"a paused cluster is asked nothing":                           {observedCluster("", resumingRecord(time.Minute), on, func(o *Observed) { o.Paused = true }), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			asks := map[string]bool{

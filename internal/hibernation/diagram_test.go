@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/torpor-dev/torpor/internal/decision"
 )
 
 const (
@@ -89,7 +91,7 @@ func (a *atlas) draw(edges map[edge]map[string]bool, worlds []int, d disturbance
 
 // reasons is what a box of the diagram stands for.
 func (s reportedConditions) reasons() reportedConditions {
-	return reportedConditions{hibernating: Condition{Reason: s.hibernating.Reason}, ready: Condition{Reason: s.ready.Reason}}
+	return reportedConditions{hibernating: decision.Condition{Reason: s.hibernating.Reason}, ready: decision.Condition{Reason: s.ready.Reason}}
 }
 
 func (s reportedConditions) box() string { return s.hibernating.Reason + "_" + s.ready.Reason }

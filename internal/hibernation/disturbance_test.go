@@ -79,11 +79,11 @@ func (m modelMachine) meddle(slowness int) modelMachine {
 func refusedPlan(p Plan) Plan {
 	switch p.Do.(type) {
 	case StopMachines:
-		return p.Failed(ObservationError{Class: actuator.WrongState, Message: "The cloud refused to stop i-0"})
+		return p.WithRefusal(actuator.WrongState, "The cloud refused to stop i-0")
 	case StartMachines:
-		return p.Failed(ObservationError{Class: actuator.NoCapacity, Message: "The cloud has no room for i-0"})
+		return p.WithRefusal(actuator.NoCapacity, "The cloud has no room for i-0")
 	case ApproveRequests:
-		return p.Failed(ObservationError{Class: actuator.Unreachable, Message: "The cluster refused csr-0"})
+		return p.WithRefusal(actuator.Unreachable, "The cluster refused csr-0")
 	case NoAction:
 	}
 	return p

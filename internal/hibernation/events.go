@@ -5,62 +5,56 @@ package hibernation
 import (
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// Event is something worth telling about a cluster.
-type Event struct {
-	Warning bool
-	// Reason equals the reason of the condition that changed, or CertificatesApproved.
-	Reason string
-	Note   string
-}
+const (
+	// CertificatesApproved is the reason of the event that lists approved certificate requests with their nodes.
+	CertificatesApproved = "CertificatesApproved"
+	powerAction          = "SetPowerState"
+)
 
-// CertificatesApproved lists the certificate requests that were approved, with their nodes.
-const CertificatesApproved = "CertificatesApproved"
-
-// TransitionEvents tells what changed from the conditions before to the plan. A repetition is no event.
-func TransitionEvents(before []metav1.Condition, p Plan) []Event {
-	var list []Event
-	if old := find(before, hivev1.ClusterHibernatingCondition); isTransition(old, p.Hibernating) {
-		e := Event{Reason: p.Hibernating.Reason, Note: p.Hibernating.Message}
-		e.Warning = isWarning(p.Hibernating)
+// TransitionEvents returns what changed from the conditions before to the plan, with the reason of the condition that
+// changed. A repetition is no event.
+func TransitionEvents(before []metav1.Condition, p Plan) []decision.Event {
+	var events []decision.Event
+	if isTransition(meta.FindStatusCondition(before, hivev1.ClusterHibernatingCondition), p.Hibernating) {
+		note := p.Hibernating.Message
 		if p.Record != nil && p.Record.RequestedBy != "" && p.Hibernating.Reason == hivev1.StoppingHibernationReason {
-			e.Note = fmt.Sprintf("%s; asked for by %s", e.Note, p.Record.RequestedBy)
+			note = fmt.Sprintf("%s; asked for by %s", note, p.Record.RequestedBy)
 		}
-		list = append(list, e)
+		events = append(events, decision.Event{
+			Warning: isWarning(p.Hibernating), Reason: p.Hibernating.Reason, Action: powerAction, Note: note,
+		})
 	}
-	if old := find(before, hivev1.ClusterReadyCondition); isTransition(old, p.Ready) && isFailureReason(p.Ready.Reason) {
-		list = append(list, Event{Warning: true, Reason: p.Ready.Reason, Note: p.Ready.Message})
+	if isTransition(meta.FindStatusCondition(before, hivev1.ClusterReadyCondition), p.Ready) && isFailureReason(p.Ready.Reason) {
+		events = append(events, decision.Event{Warning: true, Reason: p.Ready.Reason, Action: powerAction, Note: p.Ready.Message})
 	}
-	return list
+	return events
 }
 
-func find(conditions []metav1.Condition, kind string) *metav1.Condition {
-	for i := range conditions {
-		if conditions[i].Type == kind {
-			return &conditions[i]
-		}
-	}
-	return nil
+// ApprovalEvent returns the event of an approval of certificate requests.
+func ApprovalEvent(note string) decision.Event {
+	return decision.Event{Reason: CertificatesApproved, Action: powerAction, Note: note}
 }
 
-// isTransition: the first report of a cluster that simply runs is no news.
-func isTransition(old *metav1.Condition, c Condition) bool {
+func isTransition(old *metav1.Condition, c decision.Condition) bool {
 	if old == nil {
+		// The first report of a cluster that simply runs is none.
 		return c.Reason != hivev1.RunningHibernationReason
 	}
 	return old.Reason != c.Reason || old.Status != c.Status
 }
 
-// isWarning: what somebody has decided or not yet done is none.
-func isWarning(c Condition) bool {
+func isWarning(c decision.Condition) bool {
 	switch c.Reason {
 	case hivev1.UnsupportedHibernationReason:
 		return true
-	case hivev1.DeletedReason, hivev1.PausedReason, hivev1.NotInstalledReason:
+	case hivev1.DeletedReason, hivev1.PausedReason, hivev1.NotInstalledReason: // What a user decided, or has not yet done.
 		return false
 	default:
 		return c.Status == metav1.ConditionUnknown

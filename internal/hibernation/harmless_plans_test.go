@@ -14,6 +14,7 @@ import (
 
 	"github.com/torpor-dev/torpor/actuator"
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	"github.com/torpor-dev/torpor/internal/decision"
 )
 
 // Every small Observed has one complete plan, and those that can be observed have a harmless one.
@@ -65,10 +66,10 @@ var reasonPattern = regexp.MustCompile(`^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$
 // incompleteParts says what the API server or a reader would miss in a plan.
 func incompleteParts(p Plan) []string {
 	var wrong []string
-	if !slices.ContainsFunc(Rules(), func(r Rule) bool { return r.Name == p.Rule }) || p.Do == nil {
+	if !slices.ContainsFunc(Rules(), func(r decision.Rule[Observed, Plan]) bool { return r.Name == p.Rule }) || p.Do == nil {
 		wrong = append(wrong, "no named rule or no action")
 	}
-	for _, c := range []Condition{p.Hibernating, p.Ready, p.Unreachable} {
+	for _, c := range []decision.Condition{p.Hibernating, p.Ready, p.Unreachable} {
 		status := c.Status == metav1.ConditionTrue || c.Status == metav1.ConditionFalse || c.Status == metav1.ConditionUnknown
 		if !status || !reasonPattern.MatchString(c.Reason) || c.Message == "" {
 			wrong = append(wrong, "incomplete condition")
@@ -89,7 +90,7 @@ func incompleteParts(p Plan) []string {
 	if p.Hibernating.Status != metav1.ConditionFalse && p.Ready.Status == metav1.ConditionTrue {
 		wrong = append(wrong, "ready although it hibernates")
 	}
-	if p.After != 0 && (p.After < shortestInterval(p.Rule) || p.After > driftInterval) || (p.After == 0) != (shortestInterval(p.Rule) == 0) {
+	if p.RequeueAfter != 0 && (p.RequeueAfter < shortestInterval(p.Rule) || p.RequeueAfter > driftInterval) || (p.RequeueAfter == 0) != (shortestInterval(p.Rule) == 0) {
 		wrong = append(wrong, "looks again at a wrong time")
 	}
 	return wrong

@@ -10,46 +10,48 @@ import (
 
 	"github.com/torpor-dev/torpor/actuator"
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// The plans of a cluster that should sleep.
+// The plans of a cluster that should hibernate.
 
 func clusterHibernates(o Observed) Plan {
 	p := hibernatedPlan(o, hivev1.HibernatingHibernationReason, "Every machine is stopped")
-	p.Ready = isFalse(hivev1.HibernatingHibernationReason, "The cluster hibernates")
-	p.After = driftInterval
+	p.Ready = decision.False(hivev1.HibernatingHibernationReason, "The cluster hibernates")
+	p.RequeueAfter = driftInterval
 	return p
 }
 
-// awaitNodeRecord gives an API server that stumbles some time: a cluster that sleeps without its nodes written down may need
-// a human at the wake-up.
+// awaitNodeRecord gives an API server that does not answer some time: without recorded nodes nobody but a human may be
+// able to approve certificates at the resume.
 func awaitNodeRecord(o Observed) Plan {
 	return Plan{
-		Hibernating: isTrue(hivev1.StoppingHibernationReason, "The machines are about to be stopped"),
-		Ready:       isFalse(hivev1.RecordingNodesReason, "Waiting for the API server, to write the nodes down before the stop: "+o.APIMessage),
-		Unreachable: isTrue(hivev1.ErrorConnectingToClusterReason, o.APIMessage),
-		Record:      o.Record,
-		After:       minCloudInterval,
+		Hibernating:  decision.True(hivev1.StoppingHibernationReason, "The machines are about to be stopped"),
+		Ready:        decision.False(hivev1.RecordingNodesReason, "Waiting for the API server, to write the nodes down before the stop: "+o.APIMessage),
+		Unreachable:  decision.True(hivev1.ErrorConnectingToClusterReason, o.APIMessage),
+		Record:       o.Record,
+		RequeueAfter: minCloudInterval,
 	}
 }
 
-// recordNodes only writes status; the machines are stopped by the next pass, when the record is safe.
+// recordNodes only writes status. The machines are stopped by a later pass that sees the record saved, so that a manager
+// that dies in between loses nothing (docs/adr/0004-the-record-of-a-sleep.md).
 func recordNodes(o Observed) Plan {
 	p := stoppingPlan(o)
-	p.After = immediately
+	p.RequeueAfter = immediately
 	return p
 }
 
 func stopMachines(o Observed) Plan {
 	p := stoppingPlan(o)
 	p.Do = StopMachines{IDs: o.machineIDs(actuator.Running)}
-	p.After = minCloudInterval
+	p.RequeueAfter = minCloudInterval
 	return p
 }
 
 func awaitStopped(o Observed) Plan {
 	p := stoppingPlan(o)
-	p.After = cloudInterval(o.Record.SleepStartedAt.Time, o.Now)
+	p.RequeueAfter = cloudInterval(o.Record.SleepStartedAt.Time, o.Now)
 	return p
 }
 
@@ -61,48 +63,53 @@ func stoppingPlan(o Observed) Plan {
 
 func hibernatedPlan(o Observed, reason, message string) Plan {
 	return Plan{
-		Hibernating: isTrue(reason, message),
-		Unreachable: isTrue(hivev1.ClusterAsleepReason, "The cluster is put to sleep and is not dialled"),
+		Hibernating: decision.True(reason, message),
+		Unreachable: clusterAsleepCondition(),
 		Record:      hibernationRecord(o),
 	}
 }
 
-// stoppingCondition names the machines only once they are late: a message that changes with every machine is a write each.
-func stoppingCondition(o Observed) Condition {
-	left := o.machineIDs(actuator.Running, actuator.Stopping, actuator.Starting)
-	if o.isHibernationRecorded() && o.Now.Sub(o.Record.SleepStartedAt.Time) > lateAfter {
-		return isFalse(hivev1.WaitingForMachinesToStopReason, fmt.Sprintf("Waiting for %s to stop", o.machineNames(left)))
-	}
-	return isFalse(hivev1.StoppingMachinesReason, fmt.Sprintf("Stopping the cluster's %d machines%s", len(o.Machines), o.unrecordedNodesWarning()))
+func clusterAsleepCondition() decision.Condition {
+	return decision.True(hivev1.ClusterAsleepReason, "The cluster is put to sleep and is not dialled")
 }
 
-// unrecordedNodesWarning warns while it can still be cancelled: without recorded nodes, and without OpenShift Machines,
-// nobody can judge certificate requests at the wake-up.
+func stoppingCondition(o Observed) decision.Condition {
+	// Machines are named only once they are late: a message that changes with every machine is a write each.
+	if o.isHibernationRecorded() && o.Now.Sub(o.Record.SleepStartedAt.Time) > lateAfter {
+		pending := o.machineIDs(actuator.Running, actuator.Stopping, actuator.Starting)
+		return decision.False(hivev1.WaitingForMachinesToStopReason, fmt.Sprintf("Waiting for %s to stop", o.machineNames(pending)))
+	}
+	return decision.False(hivev1.StoppingMachinesReason, fmt.Sprintf("Stopping the cluster's %d machines%s", len(o.Machines), o.unrecordedNodesWarning()))
+}
+
+// unrecordedNodesWarning is shown while the hibernation can still be cancelled: without recorded nodes, and without
+// OpenShift Machines, nobody can judge certificate requests at the resume.
 func (o Observed) unrecordedNodesWarning() string {
-	r := hibernationRecord(o)
-	if len(r.Nodes) > 0 {
+	if len(hibernationRecord(o).Nodes) > 0 {
 		return ""
 	}
 	return "; its nodes could not be written down, so their certificates may have to be approved by hand at the wake-up"
 }
 
-// hibernationRecord keeps an open record and opens one otherwise. Nodes that could not be listed are taken from the last sleep.
-// A resume that is cancelled leaves to the next one the nodes that it awaited: they are not ready only because they slept.
+// hibernationRecord keeps an open record and opens one otherwise. Nodes that could not be listed are taken from the last
+// hibernation.
 func hibernationRecord(o Observed) *hivev1.HibernationRecord {
 	if o.isHibernationRecorded() {
 		return o.Record
 	}
-	r := &hivev1.HibernationRecord{SleepStartedAt: metav1.NewTime(o.Now), RequestedBy: o.RequestedBy}
+	record := &hivev1.HibernationRecord{SleepStartedAt: metav1.NewTime(o.Now), RequestedBy: o.RequestedBy}
 	var awaited []ObservedNode
 	if o.isResumeUnfinished() {
 		awaited = o.awaitedNodes()
 	}
-	for _, n := range o.Nodes {
-		n.Ready = n.Ready || slices.ContainsFunc(awaited, func(a ObservedNode) bool { return a.Name == n.Name })
-		r.Nodes = append(r.Nodes, n.RecordedNode)
+	for _, node := range o.Nodes {
+		// A cancelled resume leaves the nodes that it awaited to the next one: they are not ready only because their
+		// machines were stopped.
+		node.Ready = node.Ready || slices.ContainsFunc(awaited, func(a ObservedNode) bool { return a.Name == node.Name })
+		record.Nodes = append(record.Nodes, node.RecordedNode)
 	}
-	if len(r.Nodes) == 0 && o.Record != nil {
-		r.Nodes = o.Record.Nodes
+	if len(record.Nodes) == 0 && o.Record != nil {
+		record.Nodes = o.Record.Nodes
 	}
-	return r
+	return record
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/torpor-dev/torpor/actuator"
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	"github.com/torpor-dev/torpor/internal/decision"
 )
 
 // The toy world: a cluster of two machines, its cloud and what is saved of it, as one comparable value.
@@ -47,7 +48,7 @@ type modelRecord struct {
 	nodes                               [2]nodeRecord
 }
 
-type reportedConditions struct{ hibernating, ready, unreachable Condition }
+type reportedConditions struct{ hibernating, ready, unreachable decision.Condition }
 
 type (
 	certificate string
@@ -175,7 +176,7 @@ func (w modelState) reconcileOnce(d disturbance) (modelState, Plan) {
 // stepAndTick is a pass and the time after it, at least a second. Time in which nothing happens is leapt over.
 func (w modelState) stepAndTick(d disturbance) (modelState, Plan) {
 	saved, p := w.reconcileOnce(d)
-	after := p.After
+	after := p.RequeueAfter
 	if after == 0 {
 		after = driftInterval
 	}

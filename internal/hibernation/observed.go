@@ -3,6 +3,7 @@
 package hibernation
 
 import (
+	"slices"
 	"time"
 
 	"github.com/torpor-dev/torpor/actuator"
@@ -16,7 +17,7 @@ type Observed struct {
 	Now time.Time
 	// Deleted, Paused and Installed come from the object itself.
 	Deleted, Paused, Installed bool
-	// DesiredPowerState is what somebody asked for; empty means Running.
+	// DesiredPowerState is spec.powerState; empty means Running.
 	DesiredPowerState hivev1.PowerState
 	// RequestedBy is who asked, and RequestedAt when; empty and zero if the API server did not note it.
 	RequestedBy string
@@ -27,7 +28,7 @@ type Observed struct {
 	NoActuator string
 	// Incompatible says why the cluster's version cannot hibernate; empty when it can.
 	Incompatible string
-	// Record is the record of the last sleep, nil if there was none.
+	// Record is the record of the last hibernation, nil if there was none.
 	Record *hivev1.HibernationRecord
 
 	// ObservationError says why the machines could not be observed; nil when they were.
@@ -35,7 +36,7 @@ type Observed struct {
 	// Machines are the cluster's machines at the cloud.
 	Machines []actuator.Machine
 
-	// API is whether the cluster's API server answers; NotProbed where Dial says not to ask.
+	// API is whether the cluster's API server answers; NotProbed where NeedsCluster is false.
 	API APIState
 	// APIMessage says why it does not.
 	APIMessage string
@@ -45,9 +46,9 @@ type Observed struct {
 	Approvable []string
 }
 
-// ObservationError is an error that the user has to see.
+// ObservationError is an error of observing that the user has to see.
 type ObservationError struct {
-	// Class tells what can be done about it.
+	// Class decides what can be done about it.
 	Class actuator.ErrorClass
 	// Message is for people: stable, without secrets.
 	Message string
@@ -70,13 +71,13 @@ type ObservedNode struct {
 	LastSeen time.Time
 }
 
-// NeedsCloud says whether the machines have to be observed, given what the object alone tells.
+// NeedsCloud reports whether the machines have to be observed, given what the object alone says.
 func NeedsCloud(o Observed) bool {
 	return !o.Deleted && !o.Paused && o.Installed && o.Invalid == "" && o.NoActuator == "" && !o.cannotHibernate()
 }
 
-// NeedsCluster says whether the cluster has to be dialled, given its machines: to write its nodes down before it sleeps,
-// and to follow it while it wakes and runs. A sleeping cluster is never dialled.
+// NeedsCluster reports whether the cluster has to be dialled, given its machines: to record its nodes before they stop,
+// and to follow it while it resumes and runs. A cluster that hibernates is never dialled.
 func NeedsCluster(o Observed) bool {
 	switch {
 	case o.Deleted, o.Paused, !o.Installed, o.Invalid != "", o.cannotHibernate(), o.ObservationError != nil:
@@ -88,39 +89,37 @@ func NeedsCluster(o Observed) bool {
 	}
 }
 
-// MayReuseMachines says whether what was seen of the machines a few seconds ago is good enough: the cluster wakes, and as far
-// as was seen all its machines run, so that only its own API is in question.
+// MayReuseMachines reports whether machines that were listed a few seconds ago are good enough: the cluster resumes, and as
+// far as was seen all its machines run, so that only its own API is in question.
 func MayReuseMachines(o Observed) bool {
 	return o.isResumeRecorded() && !o.shouldHibernate() && (len(o.Machines) == 0 || o.allMachinesAre(actuator.Running))
 }
 
-// NeedsNodes says whether the cluster's nodes matter: to write them down, and until they are back after a sleep.
+// NeedsNodes reports whether the cluster's nodes matter: to record them, and until they are back after a hibernation.
 func NeedsNodes(o Observed) bool {
 	return NeedsCluster(o) && (o.shouldHibernate() || o.isResumeUnfinished() || o.isInAftercare())
 }
 
-// NeedsRequests says whether certificate requests have to be judged: while a cluster resumes and for a while after,
+// NeedsRequests reports whether certificate requests have to be judged: while a cluster resumes and for a while after,
 // because kubelets ask for serving certificates only once they are back.
-func NeedsRequests(o Observed) bool {
-	return NeedsCluster(o) && !o.shouldHibernate() && (o.isResumeUnfinished() || o.isInAftercare())
-}
+func NeedsRequests(o Observed) bool { return NeedsNodes(o) && !o.shouldHibernate() }
 
 func (o Observed) shouldHibernate() bool { return o.DesiredPowerState == hivev1.PowerStateHibernating }
 
-// cannotHibernate: sleep is wanted of a cluster that nobody can stop, or that cannot sleep and was not put to sleep before.
 func (o Observed) cannotHibernate() bool {
+	// A cluster that hibernates already goes on, whatever became of its version.
 	return o.shouldHibernate() && (o.NoActuator != "" || o.Incompatible != "" && !o.isHibernationRecorded())
 }
 
-// isHibernationRecorded: the record of a sleep is open.
+// isHibernationRecorded reports whether the cluster was put into hibernation and not resumed since.
 func (o Observed) isHibernationRecorded() bool {
 	return o.Record != nil && o.Record.ResumeStartedAt == nil
 }
 
-// isResumeUnfinished: the record says that the cluster slept and is not ready again.
+// isResumeUnfinished reports whether the cluster was put into hibernation and has not been ready since.
 func (o Observed) isResumeUnfinished() bool { return o.Record != nil && o.Record.ResumedAt == nil }
 
-// isResumeRecorded: the record says since when.
+// isResumeRecorded reports whether a resume was begun and is not finished.
 func (o Observed) isResumeRecorded() bool {
 	return o.isResumeUnfinished() && !o.isHibernationRecorded()
 }
@@ -129,16 +128,16 @@ func (o Observed) isInAftercare() bool {
 	return o.Record != nil && o.Record.ResumedAt != nil && o.Now.Sub(o.Record.ResumedAt.Time) < aftercareWindow
 }
 
-// isPoweredOn: nothing has to be started. A waking cluster is up when every machine runs; one that is settled may grow, and its
-// new machines are nobody's resume.
+// isPoweredOn reports whether nothing has to be started.
 func (o Observed) isPoweredOn() bool {
 	if o.isResumeUnfinished() {
 		return o.allMachinesAre(actuator.Running)
 	}
+	// A settled cluster may grow: a machine that starts beside a running one is new and belongs to no resume.
 	return o.anyMachineIs(actuator.Running) && len(o.machineIDs(actuator.Stopped, actuator.Stopping)) == 0
 }
 
-// awaitsNodeRecord: the nodes are not known from anywhere, and the API server may still answer.
+// awaitsNodeRecord reports whether the nodes are not known from anywhere while the API server may still answer.
 func (o Observed) awaitsNodeRecord() bool {
 	return o.shouldHibernate() && !o.isHibernationRecorded() && o.API == Unreachable && len(hibernationRecord(o).Nodes) == 0 &&
 		o.Now.Sub(o.RequestedAt) < nodeRecordWindow
@@ -147,6 +146,7 @@ func (o Observed) awaitsNodeRecord() bool {
 func (o Observed) anyMachineIs(s actuator.MachineState) bool { return len(o.machineIDs(s)) > 0 }
 
 func (o Observed) allMachinesAre(s actuator.MachineState) bool {
+	// No machine at all is an error of its own and never a state (docs/adr/0003-the-actuator-port.md).
 	return len(o.Machines) > 0 && len(o.machineIDs(s)) == len(o.Machines)
 }
 
@@ -154,10 +154,8 @@ func (o Observed) allMachinesAre(s actuator.MachineState) bool {
 func (o Observed) machineIDs(states ...actuator.MachineState) []string {
 	var ids []string
 	for _, m := range o.Machines {
-		for _, s := range states {
-			if m.State == s {
-				ids = append(ids, m.ID)
-			}
+		if slices.Contains(states, m.State) {
+			ids = append(ids, m.ID)
 		}
 	}
 	return ids

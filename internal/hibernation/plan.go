@@ -7,36 +7,31 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/torpor-dev/torpor/actuator"
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// Plan is what Decide wants: at most one effect, and what to tell.
+// Plan is what Decide wants: at most one effect, and what to report.
 type Plan struct {
 	// Rule is the name of the rule that matched.
 	Rule string
 	// Do is the effect.
 	Do Action
 	// Hibernating, Ready and Unreachable are the owned conditions, all of them in every plan.
-	Hibernating, Ready, Unreachable Condition
-	// Record replaces the record of the sleep.
+	Hibernating, Ready, Unreachable decision.Condition
+	// Record replaces the record of the hibernation.
 	Record *hivev1.HibernationRecord
-	// After is when to look again; zero waits for an event.
-	After time.Duration
+	// RequeueAfter is when to look again; zero waits for an event.
+	RequeueAfter time.Duration
 }
 
-// Condition is a condition without the bookkeeping of its object.
-type Condition struct {
-	Status  metav1.ConditionStatus
-	Reason  string
-	Message string
-}
-
-// Action is one effect on the world. The set is closed.
+// Action is one effect on the cloud or the cluster. The set is closed.
 //
 //sumtype:decl
 type Action interface{ isAction() }
 
-// NoAction leaves the world as it is.
+// NoAction changes nothing.
 type NoAction struct{}
 
 // StopMachines asks the cloud to stop machines.
@@ -53,22 +48,26 @@ func (StopMachines) isAction()    {}
 func (StartMachines) isAction()   {}
 func (ApproveRequests) isAction() {}
 
-// DisplayedPowerState is the display field that follows from the Hibernating condition.
-func DisplayedPowerState(hibernating Condition) string {
+// WithRefusal returns the plan after its effect was refused: it reports that, and looks again when that makes sense.
+// What went well of the plan, such as the record, stays.
+func (p Plan) WithRefusal(class actuator.ErrorClass, message string) Plan {
+	switch p.Do.(type) {
+	case StopMachines:
+		p.Ready = decision.False(hivev1.FailedToStopReason, message)
+	case StartMachines:
+		p.Ready = decision.False(hivev1.FailedToStartMachinesReason, message)
+	case ApproveRequests:
+		p.Ready = decision.False(hivev1.FailedToApproveReason, message)
+	case NoAction:
+	}
+	p.RequeueAfter = retryIntervalFor(class)
+	return p
+}
+
+// DisplayedPowerState is status.powerState, which follows from the Hibernating condition and is never read.
+func DisplayedPowerState(hibernating decision.Condition) string {
 	if hibernating.Status == metav1.ConditionUnknown {
 		return "Unknown"
 	}
 	return hibernating.Reason
-}
-
-func unknown(reason, message string) Condition {
-	return Condition{Status: metav1.ConditionUnknown, Reason: reason, Message: message}
-}
-
-func isTrue(reason, message string) Condition {
-	return Condition{Status: metav1.ConditionTrue, Reason: reason, Message: message}
-}
-
-func isFalse(reason, message string) Condition {
-	return Condition{Status: metav1.ConditionFalse, Reason: reason, Message: message}
 }

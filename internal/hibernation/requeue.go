@@ -3,23 +3,22 @@
 package hibernation
 
 import (
-	"fmt"
-	"slices"
-	"strings"
 	"time"
+
+	"github.com/torpor-dev/torpor/actuator"
 )
 
 const (
-	// immediately: look again at once, through the queue.
+	// immediately looks again through the queue, so that one cluster does not hold a worker.
 	immediately = time.Millisecond
-	// minCloudInterval and maxPace bound the pace of looking at the cloud.
+	// minCloudInterval and maxCloudInterval bound the interval of looking at the cloud.
 	minCloudInterval = 2 * time.Second
 	maxCloudInterval = 15 * time.Second
-	// cloudIntervalShare: a wait of this many seconds costs at most one more.
+	// cloudIntervalShare is the part of the wait so far that the next interval takes.
 	cloudIntervalShare = 10
-	// minProbeInterval is the pace of looking at a waking cluster's own API, which costs the cloud nothing.
+	// minProbeInterval is the interval of looking at a resuming cluster's own API, which costs the cloud nothing.
 	minProbeInterval = 500 * time.Millisecond
-	// frequentProbeWindow is how long a waking cluster is looked at that often.
+	// frequentProbeWindow is how long a resuming cluster is looked at that often.
 	frequentProbeWindow = 5 * time.Minute
 	// nodeRecordWindow is how long after the request a stop waits for an API server that does not answer.
 	nodeRecordWindow = 30 * time.Second
@@ -27,26 +26,24 @@ const (
 	lateAfter = 2 * time.Minute
 	// aftercareWindow is how long certificate requests are judged after the cluster is ready again.
 	aftercareWindow = 10 * time.Minute
-	// minAftercareInterval, maxCare and careShare are the pace of that.
+	// minAftercareInterval, maxAftercareInterval and aftercareShare are the interval of that.
 	minAftercareInterval = 5 * time.Second
 	maxAftercareInterval = time.Minute
 	aftercareShare       = 4
 	// driftInterval is how often a settled cluster is compared with its cloud.
 	driftInterval = 10 * time.Minute
-	// retryInterval is the pace of errors that may pass.
+	// retryInterval follows errors that may pass.
 	retryInterval = time.Minute
-	// userRetryInterval is the pace of errors that only a user can mend.
+	// userRetryInterval follows errors that only a user can mend.
 	userRetryInterval = 5 * time.Minute
-	// maxJoinedNames is how many names a message holds.
-	maxJoinedNames = 5
 )
 
-// cloudInterval grows with the wait, so that a look is late by at most a tenth of it and long waits stay cheap.
+// cloudInterval grows with the wait, so that a change is noticed late by at most a tenth of it and long waits stay cheap.
 func cloudInterval(since, at time.Time) time.Duration {
 	return min(max(at.Sub(since)/cloudIntervalShare, minCloudInterval), maxCloudInterval)
 }
 
-// aftercareInterval is close at first, when kubelets ask for serving certificates and a late stop would show.
+// aftercareInterval is short at first, when kubelets ask for serving certificates and a machine that stops late would show.
 func aftercareInterval(since, at time.Time) time.Duration {
 	return min(max(at.Sub(since)/aftercareShare, minAftercareInterval), maxAftercareInterval)
 }
@@ -58,11 +55,19 @@ func probeInterval(since, at time.Time) time.Duration {
 	return maxCloudInterval
 }
 
-// joinNames joins sorted names; of many it shows the first and says how many there are.
-func joinNames(names []string) string {
-	sorted := slices.Sorted(slices.Values(names))
-	if len(sorted) <= maxJoinedNames {
-		return strings.Join(sorted, ", ")
+func retryIntervalFor(c actuator.ErrorClass) time.Duration {
+	switch c {
+	case actuator.WrongState:
+		return minCloudInterval
+	case actuator.Throttled, actuator.Unreachable, actuator.NoCapacity:
+		return maxCloudInterval
+	case actuator.CredentialsMissing, actuator.CredentialsInvalid, actuator.PermissionDenied:
+		// A correction is noticed at once, because the Secret is watched. Only a change of the account's rights at the
+		// cloud has to be found by looking.
+		return userRetryInterval
+	case actuator.NotFound, actuator.Other:
+		return retryInterval
+	default:
+		return retryInterval
 	}
-	return fmt.Sprintf("%s and %d more", strings.Join(sorted[:maxJoinedNames], ", "), len(sorted)-maxJoinedNames)
 }

@@ -11,142 +11,146 @@ import (
 
 	"github.com/torpor-dev/torpor/actuator"
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	"github.com/torpor-dev/torpor/internal/decision"
 )
 
 // The plans of a cluster that should run.
 
-// recordResume only writes status; the machines are started by the next pass. Nodes ask for certificates as soon as they are
-// on, and if the manager died before it had noted the time, its successor would hold their requests for older than the wake-up.
+// recordResume only writes status; the machines are started by the next pass. Nodes ask for certificates as soon as they
+// are on, and if the manager died before it had noted the time, its successor would take their requests for older than the
+// resume.
 func recordResume(o Observed) Plan {
 	p := resumingPlan(o, startingCondition(o))
-	p.After = immediately
+	p.RequeueAfter = immediately
 	return p
 }
 
 func startMachines(o Observed) Plan {
 	p := resumingPlan(o, startingCondition(o))
 	p.Do = StartMachines{IDs: o.machineIDs(actuator.Stopped)}
-	p.After = minCloudInterval
+	p.RequeueAfter = minCloudInterval
 	return p
 }
 
 func awaitStarted(o Observed) Plan {
 	p := resumingPlan(o, startingCondition(o))
-	p.After = cloudInterval(p.Record.ResumeStartedAt.Time, o.Now)
+	p.RequeueAfter = cloudInterval(p.Record.ResumeStartedAt.Time, o.Now)
 	return p
 }
 
 func awaitAPI(o Observed) Plan {
-	p := resumingPlan(o, isFalse(hivev1.WaitingForAPIReason, "The machines run; waiting for the API server to answer"))
-	p.After = probeInterval(p.Record.ResumeStartedAt.Time, o.Now)
+	p := resumingPlan(o, decision.False(hivev1.WaitingForAPIReason, "The machines run; waiting for the API server to answer"))
+	p.RequeueAfter = probeInterval(p.Record.ResumeStartedAt.Time, o.Now)
 	return p
 }
 
 func awaitNodes(o Observed) Plan {
-	p := resumingPlan(o, isFalse(hivev1.WaitingForNodesReason, fmt.Sprintf("Waiting for nodes to report since the machines were started: %s", joinNames(o.missingNodes()))))
+	p := resumingPlan(o, decision.False(hivev1.WaitingForNodesReason,
+		fmt.Sprintf("Waiting for nodes to report since the machines were started: %s", joinNames(o.missingNodes()))))
 	p.Unreachable = reachableCondition()
-	p.After = probeInterval(p.Record.ResumeStartedAt.Time, o.Now)
+	p.RequeueAfter = probeInterval(p.Record.ResumeStartedAt.Time, o.Now)
 	return p
 }
 
-// approveRequests leaves the conditions as the next rules would: the approvals themselves are told by events.
+// approveRequests leaves the conditions as the next rules would: the approvals themselves are reported by events.
 func approveRequests(o Observed) Plan {
 	requests := o.Approvable
 	o.Approvable = nil
 	p := Decide(o)
-	p.Do, p.After = ApproveRequests{Requests: requests}, immediately
+	p.Do, p.RequeueAfter = ApproveRequests{Requests: requests}, immediately
 	return p
 }
 
 func clusterRuns(o Observed) Plan {
 	p := Plan{
-		Hibernating: isFalse(hivev1.RunningHibernationReason, "The cluster runs"),
-		Ready:       isTrue(hivev1.RunningHibernationReason, "The cluster runs and answers"),
-		Unreachable: reachableCondition(),
-		Record:      o.Record,
-		After:       driftInterval,
+		Hibernating:  decision.False(hivev1.RunningHibernationReason, "The cluster runs"),
+		Ready:        decision.True(hivev1.RunningHibernationReason, "The cluster runs and answers"),
+		Unreachable:  reachableCondition(),
+		Record:       o.Record,
+		RequeueAfter: driftInterval,
 	}
 	if o.isResumeUnfinished() {
 		p.Record = resumeRecord(o).DeepCopy()
 		p.Record.ResumedAt = new(metav1.NewTime(o.Now))
-		p.After = minAftercareInterval
+		p.RequeueAfter = minAftercareInterval
 	}
 	if o.isInAftercare() {
-		p.After = aftercareInterval(o.Record.ResumedAt.Time, o.Now)
+		p.RequeueAfter = aftercareInterval(o.Record.ResumedAt.Time, o.Now)
 	}
 	return p
 }
 
 func clusterUnreachable(o Observed) Plan {
 	return Plan{
-		Hibernating: isFalse(hivev1.RunningHibernationReason, "The cluster should run"),
-		Ready:       isFalse(hivev1.APIUnreachableReason, "The API server does not answer: "+o.APIMessage),
-		Unreachable: isTrue(hivev1.ErrorConnectingToClusterReason, o.APIMessage),
-		Record:      o.Record,
-		After:       retryInterval,
+		Hibernating:  decision.False(hivev1.RunningHibernationReason, "The cluster should run"),
+		Ready:        decision.False(hivev1.APIUnreachableReason, "The API server does not answer: "+o.APIMessage),
+		Unreachable:  decision.True(hivev1.ErrorConnectingToClusterReason, o.APIMessage),
+		Record:       o.Record,
+		RequeueAfter: retryInterval,
 	}
 }
 
-// resumingPlan is the plan of a cluster whose machines do not all run although they should: it slept, or a machine was
-// stopped by somebody else, which is mended as a resume of its own.
-func resumingPlan(o Observed, ready Condition) Plan {
+// resumingPlan is for a cluster whose machines do not all run although they should: it hibernated, or something else
+// stopped a machine, which is mended as a resume of its own.
+func resumingPlan(o Observed, ready decision.Condition) Plan {
 	return Plan{
-		Hibernating: isTrue(hivev1.ResumingHibernationReason, "The cluster is being resumed"),
+		Hibernating: decision.True(hivev1.ResumingHibernationReason, "The cluster is being resumed"),
 		Ready:       ready,
-		Unreachable: isTrue(hivev1.ClusterAsleepReason, "The cluster is waking and does not answer yet"),
+		Unreachable: decision.True(hivev1.ClusterAsleepReason, "The cluster is waking and does not answer yet"),
 		Record:      resumeRecord(o),
 	}
 }
 
-func startingCondition(o Observed) Condition {
-	r := resumeRecord(o)
-	if o.Now.Sub(r.ResumeStartedAt.Time) > lateAfter {
-		left := o.machineIDs(actuator.Stopped, actuator.Stopping, actuator.Starting)
-		return isFalse(hivev1.WaitingForMachinesReason, fmt.Sprintf("Waiting for %s to start", o.machineNames(left)))
+func startingCondition(o Observed) decision.Condition {
+	record := resumeRecord(o)
+	if o.Now.Sub(record.ResumeStartedAt.Time) > lateAfter {
+		pending := o.machineIDs(actuator.Stopped, actuator.Stopping, actuator.Starting)
+		return decision.False(hivev1.WaitingForMachinesReason, fmt.Sprintf("Waiting for %s to start", o.machineNames(pending)))
 	}
-	return isFalse(hivev1.StartingMachinesReason, fmt.Sprintf("Starting the cluster's %d machines", len(o.Machines)))
+	return decision.False(hivev1.StartingMachinesReason, fmt.Sprintf("Starting the cluster's %d machines", len(o.Machines)))
 }
 
-func reachableCondition() Condition {
-	return isFalse(hivev1.ClusterReachableReason, "The API server answers")
+func reachableCondition() decision.Condition {
+	return decision.False(hivev1.ClusterReachableReason, "The API server answers")
 }
 
-// resumeRecord notes when the resume began. The time is rounded up to the next second, because the API keeps only seconds
-// and nothing from before may count.
+// resumeRecord notes when the resume began.
 func resumeRecord(o Observed) *hivev1.HibernationRecord {
 	if o.isResumeRecorded() {
 		return o.Record
 	}
-	r := &hivev1.HibernationRecord{SleepStartedAt: metav1.NewTime(o.Now)}
+	record := &hivev1.HibernationRecord{SleepStartedAt: metav1.NewTime(o.Now)}
 	if o.Record != nil {
-		r = o.Record.DeepCopy()
+		record = o.Record.DeepCopy()
 	}
-	r.ResumedAt = nil
-	r.ResumeStartedAt = new(metav1.NewTime(o.Now.Truncate(time.Second).Add(time.Second)))
-	return r
+	record.ResumedAt = nil
+	// The API keeps whole seconds. Rounded down, the time would lie before now, and a heartbeat from before the resume
+	// would count.
+	record.ResumeStartedAt = new(metav1.NewTime(o.Now.Truncate(time.Second).Add(time.Second)))
+	return record
 }
 
-// missingNodes are the awaited nodes that have not been seen ready since the cluster was woken; there must be one at all.
-// A Ready from before the sleep is no sign of life.
+// missingNodes returns the awaited nodes that have not been seen ready since the resume began; there must be one at all.
 func (o Observed) missingNodes() []string {
 	if len(o.Nodes) == 0 {
 		return []string{"any node"}
 	}
 	since := resumeRecord(o).ResumeStartedAt.Time
 	var names []string
-	for _, n := range o.awaitedNodes() {
-		if !n.Ready || !n.LastSeen.After(since) {
-			names = append(names, n.Name)
+	for _, node := range o.awaitedNodes() {
+		// A Node object keeps its Ready condition while its machine is off, so Ready alone is no sign of life.
+		if !node.Ready || !node.LastSeen.After(since) {
+			names = append(names, node.Name)
 		}
 	}
 	return names
 }
 
-// awaitedNodes are the nodes that were ready when the cluster went to sleep and still exist; if there are none, every node.
+// awaitedNodes returns the nodes that were ready when the cluster hibernated and still exist; if there are none, every node.
 func (o Observed) awaitedNodes() []ObservedNode {
 	wasReady := map[string]bool{}
-	for _, n := range o.Record.Nodes {
-		wasReady[n.Name] = n.Ready
+	for _, node := range o.Record.Nodes {
+		wasReady[node.Name] = node.Ready
 	}
 	nodes := slices.DeleteFunc(slices.Clone(o.Nodes), func(n ObservedNode) bool { return !wasReady[n.Name] })
 	if len(nodes) == 0 {

@@ -12,18 +12,18 @@ import (
 const minimumVersion = "4.4.8"
 
 const (
-	maxShownVersion = 64
-	// maxVersionLength keeps garbage from being parsed at length; what is cut off cannot make an old version new.
+	maxShownVersion  = 64
 	maxVersionLength = 256
 )
 
-// IncompatibilityReason says why a cluster of the first version given that is not empty cannot hibernate; empty when it can.
-// A pre-release of the minimum is older than the minimum.
+// IncompatibilityReason returns why a cluster of the first version given that is not empty cannot hibernate, or "" when
+// it can. A pre-release of the minimum is older than the minimum.
 func IncompatibilityReason(sources ...string) string {
 	for _, v := range sources {
 		if v == "" {
 			continue
 		}
+		// Garbage is not parsed at length; what is cut off cannot make an old version new.
 		parsed, err := version.ParseSemantic(v[:min(len(v), maxVersionLength)])
 		if err != nil {
 			return fmt.Sprintf("Expected an OpenShift version such as %s, found %q; correct status.clusterVersionStatus or the version label",

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hibernation
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+func TestJoinNames(t *testing.T) {
+	var many []string
+	for i := range 1000 {
+		many = append(many, fmt.Sprintf("n%04d", 999-i))
+	}
+	for name, row := range map[string]struct {
+		names []string
+		want  string
+	}{
+		"none":               {nil, ""},
+		"one":                {[]string{"a"}, "a"},
+		"sorted":             {[]string{"b", "a"}, "a, b"},
+		"as many as fit":     {strings.Split("e d c b a", " "), "a, b, c, d, e"},
+		"one more than fits": {strings.Split("f e d c b a", " "), "a, b, c, d, e and 1 more"},
+		"a crowd":            {many, "n0000, n0001, n0002, n0003, n0004 and 995 more"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := strings.Join(row.names, " ")
+			if got := joinNames(row.names); got != row.want {
+				t.Errorf("expected %q, found %q", row.want, got)
+			}
+			if strings.Join(row.names, " ") != before {
+				t.Error("expected the names to stay in their order")
+			}
+		})
+	}
+}
