@@ -90,27 +90,6 @@ type LocalObjectReference struct {
 	Name string `json:"name,omitempty"`
 }
 
-// Platform is the cloud of a cluster. Platforms that are not listed are kept as they are.
-//
-// +kubebuilder:pruning:PreserveUnknownFields
-type Platform struct {
-	// AWS is Amazon EC2, or anything that speaks its API.
-	// +optional
-	AWS *AWSPlatform `json:"aws,omitempty"`
-}
-
-// AWSPlatform is a cluster on EC2.
-//
-// +kubebuilder:pruning:PreserveUnknownFields
-type AWSPlatform struct {
-	// CredentialsSecretRef names the Secret with the keys aws_access_key_id and aws_secret_access_key,
-	// and optionally aws_session_token and endpoint_url.
-	// +optional
-	CredentialsSecretRef LocalObjectReference `json:"credentialsSecretRef,omitempty"`
-	// Region of the cluster's machines.
-	Region string `json:"region"`
-}
-
 // ClusterDeploymentStatus is what is known of the cluster.
 //
 // +kubebuilder:pruning:PreserveUnknownFields

@@ -18,16 +18,16 @@ import (
 )
 
 // act performs the one effect of a plan and does not wait for it: the next pass observes what came of it.
-func act(ctx context.Context, seen *clusterObservation, do hibernation.Action) *hibernation.ObservationError {
-	switch do := do.(type) {
+func act(ctx context.Context, seen *observation, plan hibernation.Plan) error {
+	switch do := plan.Do.(type) {
 	case hibernation.StopMachines:
-		log.FromContext(ctx).Info("Stopping machines", reconcile.KeyMachines, do.IDs)
-		return explainRefusal(seen.actuator.Stop(ctx, seen.target, do.IDs))
+		log.FromContext(ctx).Info("Stopping machines", "machines", do.IDs)
+		return refusedByCloud(seen.actuator.Stop(ctx, seen.target, do.IDs))
 	case hibernation.StartMachines:
-		log.FromContext(ctx).Info("Starting machines", reconcile.KeyMachines, do.IDs)
-		return explainRefusal(seen.actuator.Start(ctx, seen.target, do.IDs))
+		log.FromContext(ctx).Info("Starting machines", "machines", do.IDs)
+		return refusedByCloud(seen.actuator.Start(ctx, seen.target, do.IDs))
 	case hibernation.ApproveRequests:
-		log.FromContext(ctx).Info("Approving certificate requests", reconcile.KeyRequests, do.Requests)
+		log.FromContext(ctx).Info("Approving certificate requests", "requests", do.Requests)
 		return approveRequests(ctx, seen, do.Requests)
 	case hibernation.NoAction:
 		return nil
@@ -36,15 +36,15 @@ func act(ctx context.Context, seen *clusterObservation, do hibernation.Action) *
 	}
 }
 
-func explainRefusal(err error) *hibernation.ObservationError {
+func refusedByCloud(err error) error {
 	if err == nil {
 		return nil
 	}
-	return explainCloudError(err)
+	explained := explainCloudError(err)
+	return &reconcile.Refused{Class: string(explained.Class), Message: explained.Message, Err: err}
 }
 
-// approveRequests goes on after a request that cannot be approved: it may have been decided or deleted meanwhile.
-func approveRequests(ctx context.Context, seen *clusterObservation, names []string) *hibernation.ObservationError {
+func approveRequests(ctx context.Context, seen *observation, names []string) error {
 	var failed error
 	for _, name := range names {
 		i := slices.IndexFunc(seen.requests, func(r certificatesv1.CertificateSigningRequest) bool { return r.Name == name })
@@ -52,6 +52,7 @@ func approveRequests(ctx context.Context, seen *clusterObservation, names []stri
 			continue
 		}
 		err := seen.cluster.ApproveRequest(ctx, &seen.requests[i])
+		// A request that was decided, changed or deleted since it was judged does not hold back the others.
 		if err != nil && !k8serrors.IsConflict(err) && !k8serrors.IsNotFound(err) {
 			failed = errors.Join(failed, err)
 		}
@@ -59,5 +60,7 @@ func approveRequests(ctx context.Context, seen *clusterObservation, names []stri
 	if failed == nil {
 		return nil
 	}
-	return &hibernation.ObservationError{Class: actuator.Unreachable, Message: "Certificate requests cannot be approved: " + targetcluster.DescribeError(failed)}
+	return &reconcile.Refused{
+		Class: string(actuator.Unreachable), Message: "Certificate requests cannot be approved: " + targetcluster.DescribeError(failed), Err: failed,
+	}
 }

@@ -3,8 +3,6 @@
 package controller
 
 import (
-	"context"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,45 +23,28 @@ const (
 	roleMaster = "master"
 )
 
-// judgeRequests asks for the cluster's certificate requests and for the machines that may make them.
-func (s *clusterObservation) judgeRequests(ctx context.Context) error {
-	var err error
-	if s.requests, err = s.cluster.ListRequests(ctx); err != nil {
-		return err
-	}
-	machines, openShift, err := s.cluster.ListMachines(ctx)
-	if err != nil {
-		return err
-	}
-	s.verdicts = csr.JudgeAll(s.requests, buildInventory(s.Record, s.Nodes, machines, openShift))
-	for _, v := range s.verdicts {
-		if v.Decision == csr.Approve {
-			s.Approvable = append(s.Approvable, v.Name)
-		}
-	}
-	return nil
-}
-
-// buildInventory says who may get certificates: OpenShift's Machines where the cluster has them, otherwise the nodes that
-// were written down when it went to sleep. Either way a recorded node keeps its identity.
-func buildInventory(record *hivev1.HibernationRecord, nodes []hibernation.ObservedNode, machines []unstructured.Unstructured, openShift bool) csr.NodeInventory {
+// buildInventory returns who may get certificates: OpenShift's Machines where the cluster has them, otherwise the nodes
+// that were recorded before the hibernation. Either way a recorded node keeps its identity.
+func buildInventory(record *hivev1.HibernationRecord, nodes []hibernation.ObservedNode, machines []unstructured.Unstructured, isOpenShift bool) csr.NodeInventory {
 	var inv csr.NodeInventory
 	for _, n := range nodes {
 		inv.Nodes = append(inv.Nodes, csr.ExistingNode{Name: n.Name, UID: types.UID(n.UID)})
 	}
 	if record == nil || record.ResumeStartedAt == nil {
+		// Without the start of a resume the judge approves nothing.
 		return inv
 	}
 	inv.NotBefore = record.ResumeStartedAt.Add(-clockSkew)
+	// Machines may spell DNS names in other ways than their nodes.
 	recorded := map[string]types.UID{}
 	for _, n := range record.Nodes {
-		recorded[nodeKey(n.Name)] = types.UID(n.UID)
+		recorded[csr.NormalizeNodeName(n.Name)] = types.UID(n.UID)
 	}
-	if openShift {
+	if isOpenShift {
 		inv.Bootstrappers = []csr.BootstrapIdentity{csr.OpenShiftIdentity()}
 		for i := range machines {
 			m := openShiftMachine(&machines[i])
-			m.NodeUID = recorded[nodeKey(m.NodeName)]
+			m.NodeUID = recorded[csr.NormalizeNodeName(m.NodeName)]
 			inv.Machines = append(inv.Machines, m)
 		}
 		return inv
@@ -74,9 +55,6 @@ func buildInventory(record *hivev1.HibernationRecord, nodes []hibernation.Observ
 	}
 	return inv
 }
-
-// nodeKey makes names equal that the judge holds for equal: Machines may spell DNS names in other ways than their nodes.
-func nodeKey(name string) string { return strings.ToLower(strings.TrimSuffix(name, ".")) }
 
 func recordedMachine(n hivev1.RecordedNode) csr.KnownMachine {
 	m := csr.KnownMachine{NodeName: n.Name, NodeUID: types.UID(n.UID), ControlPlane: n.ControlPlane}
@@ -105,6 +83,7 @@ func openShiftMachine(u *unstructured.Unstructured) csr.KnownMachine {
 		m.NodeName = fields.Status.NodeRef.Name
 		return m
 	}
+	// A Machine whose node has not joined yet has no reference; on AWS the node will be named after the internal DNS name.
 	for _, a := range fields.Status.Addresses {
 		if a.Type == corev1.NodeInternalDNS {
 			m.NodeName = a.Address

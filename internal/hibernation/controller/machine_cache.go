@@ -13,11 +13,11 @@ import (
 	"github.com/torpor-dev/torpor/internal/hibernation"
 )
 
-// machineCacheTTL is how long what the cloud said of a waking cluster is good enough. Its API is looked at twice a second,
-// and the cloud shall not pay for that.
+// machineCacheTTL is how long the machines of a resuming cluster are not listed again. Its own API is probed twice a
+// second, and the cloud's rate limit shall not pay for that.
 const machineCacheTTL = 5 * time.Second
 
-// machineCache remembers the machines of waking clusters for a few seconds. Forgetting them costs one more call.
+// machineCache keeps the machines of resuming clusters for a few seconds. Losing them costs one more call.
 type machineCache struct {
 	mu      sync.Mutex
 	entries map[types.UID]cachedMachines
@@ -28,20 +28,20 @@ type cachedMachines struct {
 	at       time.Time
 }
 
-func (r *machineCache) freshMachines(uid types.UID, o hibernation.Observed) ([]actuator.Machine, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	s, ok := r.entries[uid]
-	return s.machines, ok && hibernation.MayReuseMachines(o) && o.Now.Sub(s.at) < machineCacheTTL
+func (c *machineCache) freshMachines(uid types.UID, o hibernation.Observed) ([]actuator.Machine, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	cached, ok := c.entries[uid]
+	return cached.machines, ok && hibernation.MayReuseMachines(o) && o.Now.Sub(cached.at) < machineCacheTTL
 }
 
-// storeMachines also drops what is too old, so that nothing stays of clusters that are gone.
-func (r *machineCache) storeMachines(uid types.UID, o hibernation.Observed) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	maps.DeleteFunc(r.entries, func(_ types.UID, s cachedMachines) bool { return o.Now.Sub(s.at) >= machineCacheTTL })
-	delete(r.entries, uid)
+func (c *machineCache) storeMachines(uid types.UID, o hibernation.Observed) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	// What is too old goes as well, so that nothing stays of clusters that are gone.
+	maps.DeleteFunc(c.entries, func(_ types.UID, old cachedMachines) bool { return o.Now.Sub(old.at) >= machineCacheTTL })
+	delete(c.entries, uid)
 	if hibernation.MayReuseMachines(o) {
-		r.entries[uid] = cachedMachines{machines: o.Machines, at: o.Now}
+		c.entries[uid] = cachedMachines{machines: o.Machines, at: o.Now}
 	}
 }

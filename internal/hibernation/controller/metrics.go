@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	"github.com/torpor-dev/torpor/internal/decision"
 	"github.com/torpor-dev/torpor/internal/hibernation"
 	"github.com/torpor-dev/torpor/internal/hibernation/csr"
 )
@@ -71,7 +72,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 
 func (m *Metrics) useReader(r client.Reader) { m.reader.Store(&r) }
 
-func (m *Metrics) countTransitions(events []hibernation.Event, approved []csr.Verdict) {
+func (m *Metrics) countTransitions(events []decision.Event, approved []csr.Verdict) {
 	for _, e := range events {
 		if e.Reason != hibernation.CertificatesApproved {
 			m.transitions.WithLabelValues(e.Reason).Inc()

@@ -4,14 +4,9 @@ package controller
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
-	corev1 "k8s.io/api/core/v1"
-	k8serrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/torpor-dev/torpor/actuator"
@@ -21,13 +16,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/hibernation/targetcluster"
 )
 
-const (
-	secretTimeout = 10 * time.Second
-	kubeconfigKey = "kubeconfig"
-)
-
-// clusterObservation is what was observed, with the handles that acting needs.
-type clusterObservation struct {
+// observation is what was observed, with the handles that acting needs.
+type observation struct {
 	hibernation.Observed
 	actuator actuator.Actuator
 	target   actuator.Target
@@ -36,33 +26,34 @@ type clusterObservation struct {
 	verdicts []csr.Verdict
 }
 
-func (s *clusterObservation) closeConnection() {
+func (s *observation) release() {
 	if s.cluster != nil {
 		s.cluster.Close()
 	}
 }
 
-// observe reads everything that the decision may look at, and nothing more: a sleeping cluster is not dialled.
-func (c Controller) observe(ctx context.Context, cd *hivev1.ClusterDeployment) *clusterObservation {
-	seen := &clusterObservation{Observed: c.observeObject(cd)}
+// observe reads everything that the decision may look at, and nothing more. A cloud or cluster that cannot be read is part
+// of the observation and no error.
+func (c Controller) observe(ctx context.Context, cd *hivev1.ClusterDeployment) (*observation, error) {
+	seen := &observation{Observed: c.observeObject(cd)}
 	if hibernation.NeedsCloud(seen.Observed) {
 		c.observeCloud(ctx, cd, seen)
 	}
 	if hibernation.NeedsCluster(seen.Observed) {
 		c.observeCluster(ctx, cd, seen)
 	}
-	return seen
+	return seen, nil
 }
 
-func (c Controller) observeCloud(ctx context.Context, cd *hivev1.ClusterDeployment, seen *clusterObservation) {
-	p := platformOf(cd)
-	credentials, err := c.readSecret(ctx, cd.Namespace, p.secret)
+func (c Controller) observeCloud(ctx context.Context, cd *hivev1.ClusterDeployment, seen *observation) {
+	platform := cd.Spec.Platform.Settings()
+	credentials, err := c.readSecret(ctx, cd.Namespace, platform.CredentialsSecretName)
 	if err != nil {
-		seen.ObservationError = explainSecretError(p.secret, err)
+		seen.ObservationError = explainSecretError(platform.CredentialsSecretName, err)
 		return
 	}
-	seen.actuator = c.Actuators[p.name]
-	seen.target = actuator.Target{InfraID: cd.Spec.ClusterMetadata.InfraID, Region: p.region, Credentials: credentials}
+	seen.actuator = c.Actuators[platform.Name]
+	seen.target = actuator.Target{InfraID: cd.Spec.ClusterMetadata.InfraID, Region: platform.Region, Credentials: credentials}
 	if known, ok := c.machineCache.freshMachines(cd.UID, seen.Observed); ok {
 		seen.Machines = known
 		return
@@ -76,7 +67,7 @@ func (c Controller) observeCloud(ctx context.Context, cd *hivev1.ClusterDeployme
 	c.machineCache.storeMachines(cd.UID, seen.Observed)
 }
 
-func (c Controller) observeCluster(ctx context.Context, cd *hivev1.ClusterDeployment, seen *clusterObservation) {
+func (c Controller) observeCluster(ctx context.Context, cd *hivev1.ClusterDeployment, seen *observation) {
 	seen.API, seen.APIMessage = hibernation.Unreachable, ""
 	kubeconfig, err := c.readSecret(ctx, cd.Namespace, kubeconfigSecretName(cd))
 	if err != nil {
@@ -90,13 +81,14 @@ func (c Controller) observeCluster(ctx context.Context, cd *hivev1.ClusterDeploy
 	if err := seen.readCluster(ctx); err != nil {
 		log.FromContext(ctx).V(1).Info("Cluster not reached", "error", err.Error())
 		seen.APIMessage = targetcluster.DescribeError(err)
+		// Half of what was to be read is nothing to decide by: a node that is missing in the list would look gone.
 		seen.Nodes, seen.Approvable = nil, nil
 		return
 	}
 	seen.API = hibernation.Reachable
 }
 
-func (s *clusterObservation) readCluster(ctx context.Context) error {
+func (s *observation) readCluster(ctx context.Context) error {
 	err := s.cluster.Probe(ctx)
 	if err != nil {
 		return fmt.Errorf("probe: %w", err)
@@ -113,49 +105,21 @@ func (s *clusterObservation) readCluster(ctx context.Context) error {
 	return s.judgeRequests(ctx)
 }
 
-func (c Controller) readSecret(ctx context.Context, namespace, name string) (map[string][]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, secretTimeout)
-	defer cancel()
-	var s corev1.Secret
-	if err := c.secrets.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, &s); err != nil {
-		return nil, fmt.Errorf("read secret %s: %w", name, err)
+// judgeRequests lists the cluster's certificate requests and the machines that may make them, and judges.
+func (s *observation) judgeRequests(ctx context.Context) error {
+	var err error
+	if s.requests, err = s.cluster.ListRequests(ctx); err != nil {
+		return err
 	}
-	return s.Data, nil
-}
-
-func explainSecretError(name string, err error) *hibernation.ObservationError {
-	if k8serrors.IsNotFound(err) {
-		return &hibernation.ObservationError{
-			Class:   actuator.CredentialsMissing,
-			Message: fmt.Sprintf("Expected the Secret %s in the namespace of the ClusterDeployment, found none; create it", name),
+	machines, isOpenShift, err := s.cluster.ListMachines(ctx)
+	if err != nil {
+		return err
+	}
+	s.verdicts = csr.JudgeAll(s.requests, buildInventory(s.Record, s.Nodes, machines, isOpenShift))
+	for _, v := range s.verdicts {
+		if v.Decision == csr.Approve {
+			s.Approvable = append(s.Approvable, v.Name)
 		}
 	}
-	return &hibernation.ObservationError{Class: actuator.Other, Message: fmt.Sprintf("The Secret %s cannot be read from the hub", name)}
-}
-
-// explainCloudError shows a cloud's own words only where the actuator vouches that they are stable and free of secrets.
-func explainCloudError(err error) *hibernation.ObservationError {
-	if e, ok := errors.AsType[*actuator.Error](err); ok {
-		return &hibernation.ObservationError{Class: e.Class, Message: e.Message + adviceFor(e.Class)}
-	}
-	if errors.Is(err, context.DeadlineExceeded) {
-		return &hibernation.ObservationError{Class: actuator.Unreachable, Message: "The cloud did not answer in time"}
-	}
-	return &hibernation.ObservationError{Class: actuator.Other, Message: "The cloud call ended with an error of an unknown kind"}
-}
-
-// adviceFor says what to do about errors whose words are the cloud's own.
-func adviceFor(c actuator.ErrorClass) string {
-	switch c {
-	case actuator.CredentialsInvalid:
-		return "; correct the credentials Secret or the region"
-	case actuator.PermissionDenied:
-		return "; allow it to the user of the credentials Secret"
-	case actuator.Throttled:
-		return "; it is tried again by itself"
-	case actuator.CredentialsMissing, actuator.Unreachable, actuator.NoCapacity, actuator.WrongState, actuator.NotFound, actuator.Other:
-		return ""
-	default:
-		return ""
-	}
+	return nil
 }

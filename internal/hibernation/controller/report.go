@@ -7,36 +7,43 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/torpor-dev/torpor/actuator"
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	"github.com/torpor-dev/torpor/internal/decision"
 	"github.com/torpor-dev/torpor/internal/hibernation"
 	"github.com/torpor-dev/torpor/internal/hibernation/csr"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-const powerAction = "SetPowerState"
-
-// report writes the plan into the status and says what to emit once that is saved.
-func (c Controller) report(cd *hivev1.ClusterDeployment, seen *clusterObservation, p hibernation.Plan) reconcile.Outcome {
-	out := reconcile.Outcome{After: p.After, Why: p.Rule}
-	events := hibernation.TransitionEvents(cd.Status.Conditions, p)
-	approved := approvedVerdicts(seen, p)
-	if note := approvalNote(approved); note != "" {
-		events = append(events, hibernation.Event{Reason: hibernation.CertificatesApproved, Note: note})
+// report writes the plan into the status, and its refusal if its effect was refused: the report says when to try again.
+func (c Controller) report(cd *hivev1.ClusterDeployment, seen *observation, plan hibernation.Plan, refused *reconcile.Refused) reconcile.FollowUp {
+	var approved []csr.Verdict
+	if refused != nil {
+		plan = plan.WithRefusal(actuator.ErrorClass(refused.Class), refused.Message)
+	} else {
+		approved = approvedVerdicts(seen, plan)
 	}
-	for _, e := range events {
-		out.Events = append(out.Events, reconcile.Event{Warning: e.Warning, Reason: e.Reason, Action: powerAction, Note: e.Note})
+	events := hibernation.TransitionEvents(cd.Status.Conditions, plan)
+	if len(approved) > 0 {
+		events = append(events, hibernation.ApprovalEvent(approvalNote(approved)))
 	}
-	out.Saved = func() { c.Metrics.countTransitions(events, approved) }
-	c.setConditions(cd, p)
-	cd.Status.PowerState = hibernation.DisplayedPowerState(p.Hibernating)
-	cd.Status.Hibernation = p.Record
-	return out
+	reconcile.SetConditions(&cd.Status.Conditions, map[string]decision.Condition{
+		hivev1.ClusterHibernatingCondition: plan.Hibernating,
+		hivev1.ClusterReadyCondition:       plan.Ready,
+		hivev1.ClusterUnreachableCondition: plan.Unreachable,
+	}, cd.Generation, c.Clock)
+	cd.Status.PowerState = hibernation.DisplayedPowerState(plan.Hibernating)
+	cd.Status.Hibernation = plan.Record
+	return reconcile.FollowUp{
+		Rule: plan.Rule, RequeueAfter: plan.RequeueAfter, Events: events,
+		AfterSave: func() { c.Metrics.countTransitions(events, approved) },
+	}
 }
 
-// approvedVerdicts are the verdicts that the plan carried out; none if the effect was refused.
-func approvedVerdicts(seen *clusterObservation, p hibernation.Plan) []csr.Verdict {
-	do, ok := p.Do.(hibernation.ApproveRequests)
-	if !ok || p.Ready.Reason == hivev1.FailedToApproveReason {
+// approvedVerdicts returns the verdicts that the plan carried out.
+func approvedVerdicts(seen *observation, plan hibernation.Plan) []csr.Verdict {
+	do, ok := plan.Do.(hibernation.ApproveRequests)
+	if !ok {
 		return nil
 	}
 	return slices.DeleteFunc(slices.Clone(seen.verdicts), func(v csr.Verdict) bool { return !slices.Contains(do.Requests, v.Name) })
@@ -46,9 +53,6 @@ func approvalNote(approved []csr.Verdict) string {
 	var list []string
 	for _, v := range approved {
 		list = append(list, fmt.Sprintf("%s of %s (%s)", v.Kind, v.NodeName, v.Name))
-	}
-	if len(list) == 0 {
-		return ""
 	}
 	return "Approved certificate requests: " + strings.Join(list, ", ")
 }

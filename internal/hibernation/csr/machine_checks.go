@@ -61,7 +61,7 @@ func requireOwnAddresses(c judgedRequest) string {
 	names, ips := c.machines[0].dnsNames(), c.machines[0].ipAddresses()
 	var foreign []string
 	for _, name := range c.parsed.DNSNames {
-		if !slices.Contains(names, normalizeName(name)) {
+		if !slices.Contains(names, NormalizeNodeName(name)) {
 			foreign = append(foreign, name)
 		}
 	}
@@ -82,7 +82,7 @@ func (inv NodeInventory) machinesFor(nodeName string) []KnownMachine {
 		return nil
 	}
 	return slices.DeleteFunc(slices.Clone(inv.Machines), func(m KnownMachine) bool {
-		return normalizeName(m.NodeName) != normalizeName(nodeName)
+		return NormalizeNodeName(m.NodeName) != NormalizeNodeName(nodeName)
 	})
 }
 
@@ -96,7 +96,7 @@ func (m KnownMachine) dnsNames() []string {
 	types := []corev1.NodeAddressType{corev1.NodeHostName, corev1.NodeInternalDNS, corev1.NodeExternalDNS}
 	var names []string
 	for _, address := range m.Addresses {
-		name := normalizeName(address.Address)
+		name := NormalizeNodeName(address.Address)
 		_, notIP := netip.ParseAddr(name)
 		if slices.Contains(types, address.Type) && name != "" && notIP != nil {
 			names = append(names, name)
@@ -118,6 +118,7 @@ func (m KnownMachine) ipAddresses() []netip.Addr {
 	return ips
 }
 
-func normalizeName(name string) string {
+// NormalizeNodeName makes DNS names comparable that differ in case or a trailing dot only.
+func NormalizeNodeName(name string) string {
 	return strings.ToLower(strings.TrimSuffix(name, "."))
 }

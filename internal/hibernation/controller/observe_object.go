@@ -15,35 +15,17 @@ import (
 	"github.com/torpor-dev/torpor/internal/hibernation"
 )
 
-// platform is what every platform's part of the spec comes down to.
-type platform struct{ name, region, secret string }
-
-// platformOf is the one place that knows the platforms' fields. The next platform is one more case.
-func platformOf(cd *hivev1.ClusterDeployment) platform {
-	if aws := cd.Spec.Platform.AWS; aws != nil {
-		return platform{name: "aws", region: aws.Region, secret: aws.CredentialsSecretRef.Name}
-	}
-	return platform{}
-}
-
-func kubeconfigSecretName(cd *hivev1.ClusterDeployment) string {
-	if cd.Spec.ClusterMetadata == nil {
-		return ""
-	}
-	return cd.Spec.ClusterMetadata.AdminKubeconfigSecretRef.Name
-}
-
-// observeObject are what the object alone tells.
+// observeObject returns what the object alone says.
 func (c Controller) observeObject(cd *hivev1.ClusterDeployment) hibernation.Observed {
-	who, when := lastPowerStateWriter(cd)
+	requestedBy, requestedAt := lastPowerStateWriter(cd)
 	return hibernation.Observed{
 		Now:               c.Clock.Now(),
 		Deleted:           !cd.DeletionTimestamp.IsZero(),
 		Paused:            parsesAsTrue(cd.Annotations[hivev1.ReconcilePauseAnnotation]) || parsesAsTrue(cd.Annotations[hivev1.PowerStatePauseAnnotation]),
 		Installed:         cd.Spec.Installed,
 		DesiredPowerState: cd.Spec.PowerState,
-		RequestedBy:       who,
-		RequestedAt:       when,
+		RequestedBy:       requestedBy,
+		RequestedAt:       requestedAt,
 		Invalid:           missingFields(cd),
 		NoActuator:        c.unsupportedPlatform(cd),
 		Incompatible:      hibernation.IncompatibilityReason(versionSources(cd)...),
@@ -58,19 +40,18 @@ func parsesAsTrue(s string) bool {
 
 func missingFields(cd *hivev1.ClusterDeployment) string {
 	var missing []string
-	m := cd.Spec.ClusterMetadata
-	if m == nil || m.InfraID == "" {
+	if cd.Spec.ClusterMetadata == nil || cd.Spec.ClusterMetadata.InfraID == "" {
 		missing = append(missing, "spec.clusterMetadata.infraID")
 	}
-	if m == nil || m.AdminKubeconfigSecretRef.Name == "" {
+	if kubeconfigSecretName(cd) == "" {
 		missing = append(missing, "spec.clusterMetadata.adminKubeconfigSecretRef.name")
 	}
-	if p := platformOf(cd); p.name != "" {
-		if p.region == "" {
-			missing = append(missing, "spec.platform."+p.name+".region")
+	if platform := cd.Spec.Platform.Settings(); platform.Name != "" {
+		if platform.Region == "" {
+			missing = append(missing, "spec.platform."+platform.Name+".region")
 		}
-		if p.secret == "" {
-			missing = append(missing, "spec.platform."+p.name+".credentialsSecretRef.name")
+		if platform.CredentialsSecretName == "" {
+			missing = append(missing, "spec.platform."+platform.Name+".credentialsSecretRef.name")
 		}
 	}
 	if len(missing) == 0 {
@@ -80,41 +61,42 @@ func missingFields(cd *hivev1.ClusterDeployment) string {
 }
 
 func (c Controller) unsupportedPlatform(cd *hivev1.ClusterDeployment) string {
-	if _, ok := c.Actuators[platformOf(cd).name]; ok {
+	if _, ok := c.Actuators[cd.Spec.Platform.Settings().Name]; ok {
 		return ""
 	}
 	return fmt.Sprintf("Expected one of the platforms %s under spec.platform, found another; this platform cannot be hibernated",
 		strings.Join(slices.Sorted(maps.Keys(c.Actuators)), ", "))
 }
 
-// versionSources are the sources of the cluster's version, the best first.
+// versionSources returns the sources of the cluster's version, the best first.
 func versionSources(cd *hivev1.ClusterDeployment) []string {
-	var list []string
+	var versions []string
 	if s := cd.Status.ClusterVersionStatus; s != nil {
-		list = append(list, s.Desired.Version)
+		versions = append(versions, s.Desired.Version)
 	}
-	list = append(list, cd.Labels[hivev1.VersionLabel], cd.Labels[hivev1.VersionMajorMinorPatchLabel])
+	versions = append(versions, cd.Labels[hivev1.VersionLabel], cd.Labels[hivev1.VersionMajorMinorPatchLabel])
 	if cd.Status.InstallVersion != nil {
-		list = append(list, *cd.Status.InstallVersion)
+		versions = append(versions, *cd.Status.InstallVersion)
 	}
-	return list
+	return versions
 }
 
-// lastPowerStateWriter is who last set spec.powerState and when, as the API server's field management noted it.
-func lastPowerStateWriter(cd *hivev1.ClusterDeployment) (who string, when time.Time) {
+// lastPowerStateWriter returns which field manager last set spec.powerState, and when.
+func lastPowerStateWriter(cd *hivev1.ClusterDeployment) (manager string, at time.Time) {
 	for _, entry := range cd.ManagedFields {
-		if entry.FieldsV1 == nil || entry.Time == nil || !entry.Time.After(when) {
+		if entry.FieldsV1 == nil || entry.Time == nil || !entry.Time.After(at) {
 			continue
 		}
 		var fields struct {
 			Spec map[string]json.RawMessage `json:"f:spec"`
 		}
 		if json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil {
+			// Who asked is told to people only, so an entry of another form is passed over.
 			continue
 		}
 		if _, ok := fields.Spec["f:powerState"]; ok {
-			who, when = entry.Manager, entry.Time.Time
+			manager, at = entry.Manager, entry.Time.Time
 		}
 	}
-	return who, when
+	return manager, at
 }
