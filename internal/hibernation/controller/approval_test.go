@@ -16,7 +16,6 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
@@ -27,19 +26,19 @@ import (
 // TestApprovesOnlyRecordedNodesAndOnlyAfterHibernation asks a real API server for certificates, as kubelets do that come back.
 func TestApprovesOnlyRecordedNodesAndOnlyAfterHibernation(t *testing.T) {
 	t.Parallel()
-	w := newTestEnvironment(t)
-	w.startManager(t, clouds())
-	kubelet := w.bootstrapClient(t)
-	s := w.newCluster(t, nil)
+	e := newEnv(t)
+	e.startManager(t, clouds())
+	kubelet := e.bootstrapClient(t)
+	s := e.newCluster(t, nil)
 	s.awaitSettled(t, hivev1.PowerStateRunning)
 	createRequest(t, kubelet, "while-it-runs", readyNodeName)
 	s.setPowerState(t, hivev1.PowerStateHibernating)
 	s.awaitSettled(t, hivev1.PowerStateHibernating)
-	if w.isApproved(t, "while-it-runs") {
+	if e.isApproved(t, "while-it-runs") {
 		t.Error("a request of a cluster that does not resume was approved")
 	}
 	// It is younger than the clocks may differ, so after so short a sleep it would count.
-	if err := w.hub.Client.Delete(t.Context(), &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: "while-it-runs"}}); err != nil {
+	if err := e.Client.Delete(t.Context(), &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: "while-it-runs"}}); err != nil {
 		t.Fatal(err)
 	}
 	s.setPowerState(t, hivev1.PowerStateRunning)
@@ -47,32 +46,30 @@ func TestApprovesOnlyRecordedNodesAndOnlyAfterHibernation(t *testing.T) {
 	createRequest(t, kubelet, "of-a-stranger", "never-seen-before")
 	createRequest(t, kubelet, "of-the-node", readyNodeName)
 	testenv.Eventually(t, "the node's request is approved", func() error {
-		if !w.isApproved(t, "of-the-node") {
+		if !e.isApproved(t, "of-the-node") {
 			return errors.New("undecided")
 		}
 		return nil
 	})
 	s.awaitEvents(t, "Stopping", "Hibernating", "Resuming", "Running", hibernation.CertificatesApproved)
-	w.awaitMetric(t, "torpor_certificate_requests_approved_total", map[string]string{"client": "1"})
-	if w.isApproved(t, "of-a-stranger") {
+	e.awaitMetric(t, "torpor_certificate_requests_approved_total", map[string]string{"client": "1"})
+	if e.isApproved(t, "of-a-stranger") {
 		t.Error("a request for a node that did not sleep was approved")
 	}
 }
 
 // bootstrapClient is a client with the name and the groups of a bootstrap token.
-func (w *testEnvironment) bootstrapClient(t *testing.T) client.Client {
+func (e *env) bootstrapClient(t *testing.T) client.Client {
 	t.Helper()
 	const group = "system:bootstrappers"
-	if err := w.hub.Client.Create(t.Context(), &rbacv1.ClusterRoleBinding{
+	if err := e.Client.Create(t.Context(), &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "bootstrappers"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:node-bootstrapper"},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: group}},
 	}); err != nil {
 		t.Fatal(err)
 	}
-	cfg := rest.CopyConfig(w.hub.Config)
-	cfg.Impersonate = rest.ImpersonationConfig{UserName: "system:bootstrap:abcdef", Groups: []string{group, "system:authenticated"}}
-	c, err := client.New(cfg, client.Options{})
+	c, err := client.New(e.ImpersonateUser("system:bootstrap:abcdef", group, "system:authenticated"), client.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,10 +101,10 @@ func createRequest(t *testing.T, kubelet client.Client, name, node string) {
 	})
 }
 
-func (w *testEnvironment) isApproved(t *testing.T, name string) bool {
+func (e *env) isApproved(t *testing.T, name string) bool {
 	t.Helper()
 	var r certificatesv1.CertificateSigningRequest
-	if err := w.hub.Client.Get(t.Context(), client.ObjectKey{Name: name}, &r); err != nil {
+	if err := e.Client.Get(t.Context(), client.ObjectKey{Name: name}, &r); err != nil {
 		t.Fatal(err)
 	}
 	return len(r.Status.Conditions) > 0

@@ -122,7 +122,7 @@ func incompleteObjects() map[string]badInput {
 			},
 			then: func(t *testing.T, s *testCluster) {
 				t.Helper()
-				if err := s.env.hub.Client.Delete(t.Context(), s.get(t)); err != nil {
+				if err := s.env.Client.Delete(t.Context(), s.get(t)); err != nil {
 					t.Fatal(err)
 				}
 				t.Cleanup(func() { s.patch(t, "alice", `{"metadata":{"finalizers":null}}`) })
@@ -223,18 +223,18 @@ func unreachableClusters() map[string]badInput {
 
 func TestBadInput(t *testing.T) {
 	t.Parallel()
-	w := newTestEnvironment(t, "--start-latency", "0s")
+	e := newEnv(t, "--start-latency", "0s")
 	throttled, refusing := testenv.StartCloud(t), testenv.StartCloud(t)
 	refusing.InjectFault(t, testenv.Fault{
 		Code: "UnauthorizedOperation", Message: "No way for " + testenv.AccessKey + " with " + testenv.SecretKey,
 	})
 	throttled.InjectFault(t, testenv.Fault{Code: "RequestLimitExceeded", Message: "Request limit exceeded for " + testenv.AccessKey})
-	w.startManager(t, clouds())
+	e.startManager(t, clouds())
 	made, rows := map[string]*testCluster{}, map[string]badInput{}
 	for _, table := range []map[string]badInput{incompleteObjects(), unobservableClouds(throttled, refusing, "http://"+testenv.FreeAddress(t)), unreachableClusters()} {
 		for name, row := range table {
 			rows[name] = row
-			made[name] = w.newCluster(t, func(r *clusterSetup) {
+			made[name] = e.newCluster(t, func(r *clusterSetup) {
 				r.cd.Spec.PowerState = hivev1.PowerStateHibernating
 				row.make(r)
 			})
@@ -250,8 +250,8 @@ func TestBadInput(t *testing.T) {
 			}
 		})
 	}
-	w.expectQuiet(t, made)
-	calls := w.cloud.CountCalls(t)
+	e.expectQuiet(t, made)
+	calls := e.cloud.CountCalls(t)
 	if n := calls["StopInstances"] + calls["StartInstances"]; n > 0 {
 		t.Errorf("bad input stopped or started machines %d times", n)
 	}
@@ -264,11 +264,11 @@ func TestBadInput(t *testing.T) {
 }
 
 // expectQuiet watches for a while: no cluster may be looked at more than its retry interval allows, and none is written to.
-func (w *testEnvironment) expectQuiet(t *testing.T, made map[string]*testCluster) {
+func (e *env) expectQuiet(t *testing.T, made map[string]*testCluster) {
 	t.Helper()
-	before := w.counts.all()
+	before := e.counts.all()
 	<-time.After(quietTime)
-	after := w.counts.all()
+	after := e.counts.all()
 	for name, s := range made {
 		first, then := before[s.key], after[s.key]
 		if first.passes == 0 || first.passes > maxEarlyPasses || then.passes-first.passes > maxLatePasses {
@@ -324,7 +324,7 @@ func corrections() map[string]struct {
 			func(t *testing.T, s *testCluster) {
 				t.Helper()
 				patch := `{"status":{"clusterVersionStatus":{"desired":{"version":"4.16.3"}}},"spec":{}}`
-				if err := s.env.hub.Client.SubResource("status").Patch(t.Context(), s.get(t), rawMerge(patch)); err != nil {
+				if err := s.env.Client.SubResource("status").Patch(t.Context(), s.get(t), rawMerge(patch)); err != nil {
 					t.Fatal(err)
 				}
 				s.awaitCondition(t, expectedCondition{hivev1.ClusterHibernatingCondition, "True", hivev1.HibernatingHibernationReason, nil})
@@ -336,13 +336,13 @@ func corrections() map[string]struct {
 
 func TestCorrectionsAreNoticedAtOnce(t *testing.T) {
 	t.Parallel()
-	w := newTestEnvironment(t)
-	w.startManager(t, clouds())
+	e := newEnv(t)
+	e.startManager(t, clouds())
 	t.Run("rows", func(t *testing.T) {
 		for name, row := range corrections() {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				s := w.newCluster(t, row.make)
+				s := e.newCluster(t, row.make)
 				status := "Unknown"
 				if row.trouble == hivev1.UnsupportedHibernationReason {
 					status = "False"

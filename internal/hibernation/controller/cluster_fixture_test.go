@@ -4,7 +4,6 @@ package controller
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -16,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -32,14 +30,14 @@ const (
 	machines       = 2
 )
 
-// clusterSetup is what a test makes of a cluster before it exists.
+// clusterSetup is what a test changes of a cluster before it is created.
 type clusterSetup struct {
 	cd *hivev1.ClusterDeployment
 	// keys and kubeconfig are the two Secrets; nil makes none.
 	keys, kubeconfig map[string][]byte
 	// machines at the cloud.
 	machines int
-	// cloud has them; the world's unless a test disturbs it for all.
+	// cloud has them; the environment's unless a test disturbs it for all.
 	cloud *testenv.CloudServer
 	// platform replaces spec.platform with what Torpor has no fields for.
 	platform map[string]any
@@ -47,27 +45,27 @@ type clusterSetup struct {
 
 // testCluster is one ClusterDeployment in a namespace of its own, with machines of its own.
 type testCluster struct {
-	env     *testEnvironment
+	env     *env
 	cloud   *testenv.CloudServer
 	key     client.ObjectKey
 	infraID string
 	ids     []string
-	// desiredGeneration is the generation of the newest wish of the test.
+	// desiredGeneration is the generation of the newest change by the test.
 	desiredGeneration int64
 	history           *statusHistory
 }
 
 // newCluster makes a cluster that is complete and should run, unless edit says otherwise.
-func (w *testEnvironment) newCluster(t *testing.T, edit func(*clusterSetup)) *testCluster {
+func (e *env) newCluster(t *testing.T, edit func(*clusterSetup)) *testCluster {
 	t.Helper()
-	namespace := w.hub.CreateNamespace(t)
-	s := &testCluster{env: w, key: client.ObjectKey{Namespace: namespace, Name: "sleepy"}, infraID: "infra-" + namespace}
-	r := clusterSetup{cd: s.buildClusterDeployment(), keys: w.cloud.CredentialsData(), kubeconfig: w.adminKubeconfig(t), machines: machines, cloud: w.cloud}
+	namespace := e.CreateNamespace(t)
+	s := &testCluster{env: e, key: client.ObjectKey{Namespace: namespace, Name: "sleepy"}, infraID: "infra-" + namespace}
+	r := clusterSetup{cd: s.buildClusterDeployment(), keys: e.cloud.CredentialsData(), kubeconfig: e.adminKubeconfig(t), machines: machines, cloud: e.cloud}
 	if edit != nil {
 		edit(&r)
 	}
 	s.cloud = r.cloud
-	if r.cloud != w.cloud {
+	if r.cloud != e.cloud {
 		r.keys = r.cloud.CredentialsData()
 	}
 	if r.machines > 0 {
@@ -75,27 +73,17 @@ func (w *testEnvironment) newCluster(t *testing.T, edit func(*clusterSetup)) *te
 	}
 	s.putSecret(t, cloudSecret, r.keys)
 	s.putSecret(t, adminSecret, r.kubeconfig)
-	s.history = w.watchHistory(t, s.key)
-	if err := w.hub.Client.Create(t.Context(), r.buildObject(t)); err != nil {
+	s.history = e.watchHistory(t, s.key)
+	if err := e.Client.Create(t.Context(), r.buildObject(t)); err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
 func (s *testCluster) buildClusterDeployment() *hivev1.ClusterDeployment {
-	return &hivev1.ClusterDeployment{
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.key.Namespace, Name: s.key.Name, Labels: map[string]string{hivev1.VersionLabel: "4.16.3"}},
-		Spec: hivev1.ClusterDeploymentSpec{
-			ClusterName: s.key.Name, BaseDomain: "example.com", Installed: true,
-			Platform: hivev1.Platform{AWS: &hivev1.AWSPlatform{
-				Region: testenv.Region, CredentialsSecretRef: hivev1.LocalObjectReference{Name: cloudSecret},
-			}},
-			ClusterMetadata: &hivev1.ClusterMetadata{
-				ClusterID: "id-" + s.infraID, InfraID: s.infraID,
-				AdminKubeconfigSecretRef: hivev1.LocalObjectReference{Name: adminSecret},
-			},
-		},
-	}
+	cd := testenv.BuildClusterDeployment(s.key, cloudSecret, adminSecret)
+	cd.Spec.ClusterMetadata.InfraID = s.infraID
+	return cd
 }
 
 func (r clusterSetup) buildObject(t *testing.T) client.Object {
@@ -115,9 +103,9 @@ func (r clusterSetup) buildObject(t *testing.T) client.Object {
 	return u
 }
 
-func (w *testEnvironment) adminKubeconfig(t *testing.T) map[string][]byte {
+func (e *env) adminKubeconfig(t *testing.T) map[string][]byte {
 	t.Helper()
-	data, err := os.ReadFile(w.hub.KubeconfigPath(t))
+	data, err := os.ReadFile(e.KubeconfigPath(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,9 +119,9 @@ func (s *testCluster) putSecret(t *testing.T, name string, data map[string][]byt
 		return
 	}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.key.Namespace, Name: name}, Data: data}
-	err := client.IgnoreNotFound(s.env.hub.Client.Update(t.Context(), secret))
+	err := client.IgnoreNotFound(s.env.Client.Update(t.Context(), secret))
 	if err == nil && secret.ResourceVersion == "" {
-		err = s.env.hub.Client.Create(t.Context(), secret)
+		err = s.env.Client.Create(t.Context(), secret)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -143,7 +131,7 @@ func (s *testCluster) putSecret(t *testing.T, name string, data map[string][]byt
 func (s *testCluster) get(t *testing.T) *hivev1.ClusterDeployment {
 	t.Helper()
 	var cd hivev1.ClusterDeployment
-	if err := s.env.hub.Client.Get(t.Context(), s.key, &cd); err != nil {
+	if err := s.env.Client.Get(t.Context(), s.key, &cd); err != nil {
 		t.Fatal(err)
 	}
 	return &cd
@@ -155,7 +143,7 @@ func (s *testCluster) patch(t *testing.T, who, patch string) {
 	cd := &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: s.key.Namespace, Name: s.key.Name}}
 	// Some patches belong to a cleanup.
 	ctx := context.WithoutCancel(t.Context())
-	if err := s.env.hub.Client.Patch(ctx, cd, rawMerge(patch), client.FieldOwner(who)); err != nil {
+	if err := s.env.Client.Patch(ctx, cd, rawMerge(patch), client.FieldOwner(who)); err != nil {
 		t.Fatal(err)
 	}
 	s.desiredGeneration = cd.Generation
@@ -232,24 +220,4 @@ func settledCondition(state hivev1.PowerState) expectedCondition {
 		return expectedCondition{kind: hivev1.ClusterHibernatingCondition, status: "True", reason: hivev1.HibernatingHibernationReason}
 	}
 	return expectedCondition{kind: hivev1.ClusterReadyCondition, status: "True", reason: hivev1.RunningHibernationReason}
-}
-
-// listAsJSON returns everything of a kind as JSON.
-func (w *testEnvironment) listAsJSON(t *testing.T, version, kind string) string {
-	t.Helper()
-	group, err := schema.ParseGroupVersion(version)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var list unstructured.UnstructuredList
-	list.SetGroupVersionKind(group.WithKind(kind))
-	if err := w.hub.Client.List(context.WithoutCancel(t.Context()), &list); err != nil {
-		t.Errorf("list %s: %v", kind, err)
-		return ""
-	}
-	text, err := json.Marshal(list.Items)
-	if err != nil {
-		t.Error(err)
-	}
-	return string(text)
 }

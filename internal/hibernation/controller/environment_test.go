@@ -3,28 +3,22 @@
 package controller
 
 import (
-	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr/funcr"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/torpor-dev/torpor/actuator"
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
@@ -37,27 +31,26 @@ const (
 	readyNodeName = "beating-heart"
 )
 
-// testEnvironment is a hub, a simulated cloud and a manager with the controller. The hub is the target of its own
-// ClusterDeployments too: it has one node with a beating heart.
-type testEnvironment struct {
-	hub    *testenv.Environment
+// env is a hub, a simulated cloud and a manager with the controller. The hub is the target of its own ClusterDeployments
+// too: it has one node that renews its lease.
+type env struct {
+	*testenv.Environment
 	cloud  *testenv.CloudServer
 	counts *callCounts
-	log    *logBuffer
+	log    testenv.LogBuffer
 	// metrics are those of the manager that was started last.
 	metrics *Metrics
 }
 
-func newTestEnvironment(t *testing.T, cloudFlags ...string) *testEnvironment {
+func newEnv(t *testing.T, cloudFlags ...string) *env {
 	t.Helper()
-	w := &testEnvironment{
-		hub: testenv.StartAPIServer(t), cloud: testenv.StartCloud(t, append(cloudFlags, "--access-keys", testenv.AccessKey)...),
-		counts: newCounts(), log: &logBuffer{},
+	e := &env{
+		Environment: testenv.Start(t), cloud: testenv.StartCloud(t, append(cloudFlags, "--access-keys", testenv.AccessKey)...),
+		counts: newCounts(),
 	}
-	w.hub.InstallCRDs(t)
-	w.renewLease(t)
-	t.Cleanup(func() { w.checkSecretsStayHidden(t) })
-	return w
+	e.renewLease(t)
+	t.Cleanup(func() { e.checkSecretsStayHidden(t) })
+	return e
 }
 
 func clouds() map[string]actuator.Actuator {
@@ -65,43 +58,21 @@ func clouds() map[string]actuator.Actuator {
 }
 
 // startManager runs a manager for the rest of the test, or until stop.
-func (w *testEnvironment) startManager(t *testing.T, actuators map[string]actuator.Actuator) (stop func()) {
+func (e *env) startManager(t *testing.T, actuators map[string]actuator.Actuator) (stop func()) {
 	t.Helper()
-	known := runtime.NewScheme()
-	if err := errors.Join(scheme.AddToScheme(known), hivev1.AddToScheme(known)); err != nil {
-		t.Fatal(err)
-	}
-	mgr, err := manager.New(w.hub.Config, manager.Options{
-		Scheme: known, Logger: funcr.New(w.log.write, funcr.Options{Verbosity: 9}),
-		Metrics:    server.Options{BindAddress: "0"},
-		Controller: config.Controller{SkipNameValidation: new(true)},
-		NewClient: func(cfg *rest.Config, o client.Options) (client.Client, error) {
+	e.metrics = NewMetrics()
+	setup := Controller{Actuators: actuators, Clock: clock.RealClock{}, Metrics: e.metrics}.SetupWithManager
+	return testenv.StartManager(t, e.Environment, setup, func(o *manager.Options) {
+		o.Logger = e.log.Logger(9)
+		o.NewClient = func(cfg *rest.Config, o client.Options) (client.Client, error) {
 			c, err := client.New(cfg, o)
-			return countingClient{Client: c, counts: w.counts}, err
-		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.metrics = NewMetrics()
-	if err := (Controller{Actuators: actuators, Clock: clock.RealClock{}, Metrics: w.metrics}).SetupWithManager(mgr); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	done := make(chan error, 1)
-	go func() { done <- mgr.Start(ctx) }()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("the manager ended with: %v", err)
+			return countingClient{Client: c, counts: e.counts}, err
 		}
 	})
-	t.Cleanup(stop)
-	return stop
 }
 
 // renewLease makes the node and renews its lease until the test ends.
-func (w *testEnvironment) renewLease(t *testing.T) {
+func (e *env) renewLease(t *testing.T) {
 	t.Helper()
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: readyNodeName},
@@ -111,38 +82,31 @@ func (w *testEnvironment) renewLease(t *testing.T) {
 		},
 	}
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: readyNodeName}}
-	ctx := context.WithoutCancel(t.Context())
 	testenv.Eventually(t, "a node with a lease", func() error {
-		return errors.Join(client.IgnoreAlreadyExists(w.hub.Client.Create(ctx, node)), client.IgnoreAlreadyExists(w.hub.Client.Create(ctx, lease)))
+		return errors.Join(client.IgnoreAlreadyExists(e.Client.Create(t.Context(), node)), client.IgnoreAlreadyExists(e.Client.Create(t.Context(), lease)))
 	})
-	stop, stopped := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(stopped)
+	testenv.RunInBackground(t, "the node's lease", func(ctx context.Context) error {
 		tick := time.NewTicker(leaseInterval)
 		defer tick.Stop()
 		for {
 			select {
-			case <-stop:
-				return
+			case <-ctx.Done():
+				return nil
 			case <-tick.C:
 			}
 			before := lease.DeepCopy()
 			lease.Spec.RenewTime = new(metav1.NowMicro())
-			if err := w.hub.Client.Patch(ctx, lease, client.MergeFrom(before)); err != nil {
+			if err := e.Client.Patch(ctx, lease, client.MergeFrom(before)); err != nil && ctx.Err() == nil {
 				t.Errorf("renew lease: %v", err)
 			}
 		}
-	}()
-	t.Cleanup(func() {
-		close(stop)
-		<-stopped
 	})
 }
 
-// checkSecretsStayHidden looks for what must not be seen in everything that anybody can see.
-func (w *testEnvironment) checkSecretsStayHidden(t *testing.T) {
+// checkSecretsStayHidden looks for secrets in everything that is shown to people.
+func (e *env) checkSecretsStayHidden(t *testing.T) {
 	t.Helper()
-	kubeconfig, err := os.ReadFile(w.hub.KubeconfigPath(t))
+	kubeconfig, err := os.ReadFile(e.KubeconfigPath(t))
 	if err != nil {
 		t.Error(err)
 		return
@@ -158,7 +122,7 @@ func (w *testEnvironment) checkSecretsStayHidden(t *testing.T) {
 		t.Errorf("expected %d secrets to look for, found %d", expected, len(secrets))
 	}
 	for place, text := range map[string]string{
-		"the log": w.log.String(), "an event": w.listAsJSON(t, "events.k8s.io/v1", "EventList"), "a ClusterDeployment": w.listAsJSON(t, "hive.openshift.io/v1", "ClusterDeploymentList"),
+		"the log": e.log.String(), "an event": e.listAsJSON(t, &eventsv1.EventList{}), "a ClusterDeployment": e.listAsJSON(t, &hivev1.ClusterDeploymentList{}),
 	} {
 		if text == "" {
 			t.Errorf("%s: nothing to look at", place)
@@ -171,20 +135,15 @@ func (w *testEnvironment) checkSecretsStayHidden(t *testing.T) {
 	}
 }
 
-// logBuffer is a log that can be read while it is written.
-type logBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (j *logBuffer) write(prefix, args string) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	fmt.Fprintln(&j.text, prefix, args)
-}
-
-func (j *logBuffer) String() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.String()
+func (e *env) listAsJSON(t *testing.T, list client.ObjectList) string {
+	t.Helper()
+	if err := e.Client.List(context.WithoutCancel(t.Context()), list); err != nil {
+		t.Errorf("list %T: %v", list, err)
+		return ""
+	}
+	text, err := json.Marshal(list)
+	if err != nil {
+		t.Error(err)
+	}
+	return string(text)
 }

@@ -26,37 +26,37 @@ func (silentCloud) Observe(ctx context.Context, _ actuator.Target) ([]actuator.M
 
 func TestMetricsSurviveARestartAndEndWithTheObject(t *testing.T) {
 	t.Parallel()
-	w := newTestEnvironment(t)
-	stop := w.startManager(t, clouds())
-	sleeps, runs := w.newCluster(t, func(r *clusterSetup) { r.cd.Spec.PowerState = hivev1.PowerStateHibernating }), w.newCluster(t, nil)
+	e := newEnv(t)
+	stop := e.startManager(t, clouds())
+	sleeps, runs := e.newCluster(t, func(r *clusterSetup) { r.cd.Spec.PowerState = hivev1.PowerStateHibernating }), e.newCluster(t, nil)
 	sleeps.awaitSettled(t, hivev1.PowerStateHibernating)
 	runs.awaitSettled(t, hivev1.PowerStateRunning)
 	states := map[string]string{sleeps.key.Namespace: "Hibernating", runs.key.Namespace: "Running"}
-	w.awaitMetric(t, "torpor_cluster_power_state", states)
-	w.awaitMetric(t, "torpor_cluster_transitions_total", map[string]string{"Stopping": "1", "Hibernating": "1"})
+	e.awaitMetric(t, "torpor_cluster_power_state", states)
+	e.awaitMetric(t, "torpor_cluster_transitions_total", map[string]string{"Stopping": "1", "Hibernating": "1"})
 
 	stop()
-	before := w.counts.all()
-	w.startManager(t, map[string]actuator.Actuator{"aws": silentCloud{}})
-	w.awaitMetric(t, "torpor_cluster_power_state", states)
-	for key, c := range w.counts.all() {
+	before := e.counts.all()
+	e.startManager(t, map[string]actuator.Actuator{"aws": silentCloud{}})
+	e.awaitMetric(t, "torpor_cluster_power_state", states)
+	for key, c := range e.counts.all() {
 		if c.writes != before[key].writes {
 			t.Errorf("%s: the status was written after the restart", key)
 		}
 	}
 
-	if err := w.hub.Client.Delete(t.Context(), sleeps.get(t)); err != nil {
+	if err := e.Client.Delete(t.Context(), sleeps.get(t)); err != nil {
 		t.Fatal(err)
 	}
 	delete(states, sleeps.key.Namespace)
-	w.awaitMetric(t, "torpor_cluster_power_state", states)
+	e.awaitMetric(t, "torpor_cluster_power_state", states)
 }
 
 // awaitMetric waits until a metric has exactly these series: power states by namespace, or counts by reason or kind.
-func (w *testEnvironment) awaitMetric(t *testing.T, name string, want map[string]string) {
+func (e *env) awaitMetric(t *testing.T, name string, want map[string]string) {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
-	if err := registry.Register(w.metrics); err != nil {
+	if err := registry.Register(e.metrics); err != nil {
 		t.Fatal(err)
 	}
 	testenv.Eventually(t, name, func() error {

@@ -22,32 +22,32 @@ const machineLatency = 300 * time.Millisecond
 // one of them has to make sense.
 func TestPowerStates(t *testing.T) {
 	t.Parallel()
-	w := newTestEnvironment(t)
-	w.cloud.SetLatency(t, machineLatency, machineLatency)
-	w.startManager(t, clouds())
+	e := newEnv(t)
+	e.cloud.SetLatency(t, machineLatency, machineLatency)
+	e.startManager(t, clouds())
 	t.Run("rows", func(t *testing.T) {
 		for name, scenario := range scenarios() {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				scenario(t, w)
+				scenario(t, e)
 			})
 		}
 		for name, moment := range moments() {
 			t.Run("Changed its mind: "+name, func(t *testing.T) {
 				t.Parallel()
-				w.changeMindAt(t, moment)
+				e.changeMindAt(t, moment)
 			})
 		}
 	})
 	conflicts := 0
-	for _, c := range w.counts.all() {
+	for _, c := range e.counts.all() {
 		conflicts += c.conflicts
 	}
-	t.Logf("%d clusters, %d status writes lost a race", len(w.counts.all()), conflicts)
+	t.Logf("%d clusters, %d status writes lost a race", len(e.counts.all()), conflicts)
 }
 
-func scenarios() map[string]func(*testing.T, *testEnvironment) {
-	return map[string]func(*testing.T, *testEnvironment){
+func scenarios() map[string]func(*testing.T, *env) {
+	return map[string]func(*testing.T, *env){
 		"a cluster sleeps and wakes, and each step is told once":             hibernatesAndResumes,
 		"a settled cluster is not written to":                                settledIsNotWritten,
 		"one machine without capacity does not hold back the others":         startsOtherMachines,
@@ -62,9 +62,9 @@ func scenarios() map[string]func(*testing.T, *testEnvironment) {
 	}
 }
 
-func hibernatesAndResumes(t *testing.T, w *testEnvironment) {
+func hibernatesAndResumes(t *testing.T, e *env) {
 	t.Helper()
-	s := w.newCluster(t, nil)
+	s := e.newCluster(t, nil)
 	s.awaitSettled(t, hivev1.PowerStateRunning)
 	s.setPowerState(t, hivev1.PowerStateHibernating)
 	s.awaitSettled(t, hivev1.PowerStateHibernating)
@@ -95,7 +95,7 @@ func (s *testCluster) awaitEvents(t *testing.T, reasons ...string) {
 	t.Helper()
 	testenv.Eventually(t, "the events of "+s.infraID, func() error {
 		var list eventsv1.EventList
-		if err := s.env.hub.Client.List(t.Context(), &list, client.InNamespace(s.key.Namespace)); err != nil {
+		if err := s.env.Client.List(t.Context(), &list, client.InNamespace(s.key.Namespace)); err != nil {
 			return fmt.Errorf("list events: %w", err)
 		}
 		found := map[string]int{}
@@ -120,9 +120,9 @@ func (s *testCluster) awaitEvents(t *testing.T, reasons ...string) {
 	})
 }
 
-func settledIsNotWritten(t *testing.T, w *testEnvironment) {
+func settledIsNotWritten(t *testing.T, e *env) {
 	t.Helper()
-	s := w.newCluster(t, nil)
+	s := e.newCluster(t, nil)
 	for round, state := range []hivev1.PowerState{hivev1.PowerStateRunning, hivev1.PowerStateHibernating, hivev1.PowerStateRunning} {
 		s.setPowerState(t, state)
 		s.awaitSettled(t, state)
@@ -130,19 +130,19 @@ func settledIsNotWritten(t *testing.T, w *testEnvironment) {
 			continue
 		}
 		settledAt := s.get(t).Status
-		before := w.counts.of(s.key)
+		before := e.counts.of(s.key)
 		const touches = 4
 		for i := range touches {
-			began := w.counts.of(s.key).passes
+			began := e.counts.of(s.key).passes
 			s.touchAnnotation(t, round*touches+i)
 			testenv.Eventually(t, "a pass after the touch", func() error {
-				if now := w.counts.of(s.key).passes; now == began {
+				if now := e.counts.of(s.key).passes; now == began {
 					return fmt.Errorf("%d passes", now)
 				}
 				return nil
 			})
 		}
-		after := w.counts.of(s.key)
+		after := e.counts.of(s.key)
 		if after.writes != before.writes {
 			t.Errorf("%s: %d passes wrote the status %d times, want none", state, after.passes-before.passes, after.writes-before.writes)
 		}
@@ -152,9 +152,9 @@ func settledIsNotWritten(t *testing.T, w *testEnvironment) {
 	}
 }
 
-func startsOtherMachines(t *testing.T, w *testEnvironment) {
+func startsOtherMachines(t *testing.T, e *env) {
 	t.Helper()
-	s := w.newCluster(t, func(r *clusterSetup) { r.machines, r.cloud = 3, testenv.StartCloud(t) })
+	s := e.newCluster(t, func(r *clusterSetup) { r.machines, r.cloud = 3, testenv.StartCloud(t) })
 	s.setPowerState(t, hivev1.PowerStateHibernating)
 	s.awaitSettled(t, hivev1.PowerStateHibernating)
 	s.cloud.InjectFault(t, testenv.Fault{Action: "StartInstances", Code: "InsufficientInstanceCapacity", Message: "No room.", InstanceIDs: s.ids[1:2]})
@@ -172,9 +172,9 @@ func startsOtherMachines(t *testing.T, w *testEnvironment) {
 	s.awaitSettled(t, hivev1.PowerStateRunning)
 }
 
-func namesUnstoppableMachine(t *testing.T, w *testEnvironment) {
+func namesUnstoppableMachine(t *testing.T, e *env) {
 	t.Helper()
-	s := w.newCluster(t, nil)
+	s := e.newCluster(t, nil)
 	s.awaitSettled(t, hivev1.PowerStateRunning)
 	s.cloud.InjectFault(t, testenv.Fault{Action: "StopInstances", Code: "OperationNotPermitted", Message: "Stop protection.", InstanceIDs: s.ids[:1], Times: 3})
 	s.setPowerState(t, hivev1.PowerStateHibernating)
@@ -183,34 +183,34 @@ func namesUnstoppableMachine(t *testing.T, w *testEnvironment) {
 	s.awaitSettled(t, hivev1.PowerStateRunning)
 }
 
-func waitsForNodeRecord(t *testing.T, w *testEnvironment) {
+func waitsForNodeRecord(t *testing.T, e *env) {
 	t.Helper()
-	s := w.newCluster(t, func(r *clusterSetup) { r.kubeconfig = nil })
+	s := e.newCluster(t, func(r *clusterSetup) { r.kubeconfig = nil })
 	s.setPowerState(t, hivev1.PowerStateHibernating)
 	s.awaitCondition(t, expectedCondition{hivev1.ClusterReadyCondition, "False", hivev1.RecordingNodesReason, []string{"Waiting for the API server"}})
-	s.putSecret(t, adminSecret, w.adminKubeconfig(t))
+	s.putSecret(t, adminSecret, e.adminKubeconfig(t))
 	s.awaitSettled(t, hivev1.PowerStateHibernating)
 	if len(s.get(t).Status.Hibernation.Nodes) == 0 {
 		t.Error("expected the nodes to be written down before the stop, found none")
 	}
 }
 
-func warnsOfUnrecordedNodes(t *testing.T, w *testEnvironment) {
+func warnsOfUnrecordedNodes(t *testing.T, e *env) {
 	t.Helper()
-	s := w.newCluster(t, func(r *clusterSetup) { r.kubeconfig = nil })
+	s := e.newCluster(t, func(r *clusterSetup) { r.kubeconfig = nil })
 	s.setPowerState(t, hivev1.PowerStateHibernating)
 	s.awaitCondition(t, expectedCondition{hivev1.ClusterReadyCondition, "False", hivev1.RecordingNodesReason, []string{"Waiting for the API server"}})
 	s.awaitCondition(t, expectedCondition{hivev1.ClusterReadyCondition, "False", hivev1.StoppingMachinesReason, []string{"could not be written down", "by hand at the wake-up"}})
 	s.awaitSettled(t, hivev1.PowerStateHibernating)
 	s.setPowerState(t, hivev1.PowerStateRunning)
 	s.awaitCondition(t, expectedCondition{hivev1.ClusterReadyCondition, "False", hivev1.WaitingForAPIReason, nil})
-	s.putSecret(t, adminSecret, w.adminKubeconfig(t))
+	s.putSecret(t, adminSecret, e.adminKubeconfig(t))
 	s.awaitSettled(t, hivev1.PowerStateRunning)
 }
 
-func startsStoppedMachine(t *testing.T, w *testEnvironment) {
+func startsStoppedMachine(t *testing.T, e *env) {
 	t.Helper()
-	s := w.newCluster(t, nil)
+	s := e.newCluster(t, nil)
 	s.awaitSettled(t, hivev1.PowerStateRunning)
 	s.cloud.StopInstance(t, s.ids[0])
 	testenv.Eventually(t, "a machine is stopped", func() error {
@@ -226,9 +226,9 @@ func startsStoppedMachine(t *testing.T, w *testEnvironment) {
 	s.awaitSettled(t, hivev1.PowerStateRunning)
 }
 
-func repeatsLostStarts(t *testing.T, w *testEnvironment) {
+func repeatsLostStarts(t *testing.T, e *env) {
 	t.Helper()
-	s := w.newCluster(t, nil)
+	s := e.newCluster(t, nil)
 	s.setPowerState(t, hivev1.PowerStateHibernating)
 	s.awaitSettled(t, hivev1.PowerStateHibernating)
 	s.cloud.InjectFault(t, testenv.Fault{Kind: "lostStart", InstanceIDs: s.ids[:1], Times: 1})
@@ -236,18 +236,18 @@ func repeatsLostStarts(t *testing.T, w *testEnvironment) {
 	s.awaitSettled(t, hivev1.PowerStateRunning)
 }
 
-func resumesWithoutVersion(t *testing.T, w *testEnvironment) {
+func resumesWithoutVersion(t *testing.T, e *env) {
 	t.Helper()
-	s := w.newCluster(t, nil)
+	s := e.newCluster(t, nil)
 	s.setPowerState(t, hivev1.PowerStateHibernating)
 	s.awaitSettled(t, hivev1.PowerStateHibernating)
 	s.patch(t, "alice", fmt.Sprintf(`{"metadata":{"labels":{%q:null}},"spec":{"powerState":"Running"}}`, hivev1.VersionLabel))
 	s.awaitSettled(t, hivev1.PowerStateRunning)
 }
 
-func pausesAndContinues(t *testing.T, w *testEnvironment) {
+func pausesAndContinues(t *testing.T, e *env) {
 	t.Helper()
-	s := w.newCluster(t, nil)
+	s := e.newCluster(t, nil)
 	s.awaitSettled(t, hivev1.PowerStateRunning)
 	s.patch(t, "alice", fmt.Sprintf(`{"metadata":{"annotations":{%q:"true"}},"spec":{"powerState":"Hibernating"}}`, hivev1.ReconcilePauseAnnotation))
 	s.awaitCondition(t, expectedCondition{hivev1.ClusterHibernatingCondition, "Unknown", hivev1.PausedReason, nil})
@@ -258,12 +258,12 @@ func pausesAndContinues(t *testing.T, w *testEnvironment) {
 	s.awaitSettled(t, hivev1.PowerStateHibernating)
 }
 
-func deletedWhileHibernated(t *testing.T, w *testEnvironment) {
+func deletedWhileHibernated(t *testing.T, e *env) {
 	t.Helper()
-	s := w.newCluster(t, func(r *clusterSetup) { r.cd.Finalizers = []string{"example.com/held"} })
+	s := e.newCluster(t, func(r *clusterSetup) { r.cd.Finalizers = []string{"example.com/held"} })
 	s.setPowerState(t, hivev1.PowerStateHibernating)
 	s.awaitSettled(t, hivev1.PowerStateHibernating)
-	if err := w.hub.Client.Delete(t.Context(), s.get(t)); err != nil {
+	if err := e.Client.Delete(t.Context(), s.get(t)); err != nil {
 		t.Fatal(err)
 	}
 	s.awaitCondition(t, expectedCondition{hivev1.ClusterHibernatingCondition, "Unknown", hivev1.DeletedReason, nil})
@@ -315,9 +315,9 @@ func moments() map[string]moment {
 	}
 }
 
-func (w *testEnvironment) changeMindAt(t *testing.T, m moment) {
+func (e *env) changeMindAt(t *testing.T, m moment) {
 	t.Helper()
-	s := w.newCluster(t, func(r *clusterSetup) { r.cd.Spec.PowerState = m.from })
+	s := e.newCluster(t, func(r *clusterSetup) { r.cd.Spec.PowerState = m.from })
 	s.awaitSettled(t, m.from)
 	other := map[hivev1.PowerState]hivev1.PowerState{
 		hivev1.PowerStateRunning: hivev1.PowerStateHibernating, hivev1.PowerStateHibernating: hivev1.PowerStateRunning,

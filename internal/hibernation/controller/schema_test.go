@@ -17,8 +17,7 @@ import (
 
 func TestTheSchemaRefuses(t *testing.T) {
 	t.Parallel()
-	hub := testenv.StartAPIServer(t)
-	hub.InstallCRDs(t)
+	env := testenv.Start(t)
 	for name, row := range map[string]struct {
 		path  []string
 		value any
@@ -49,7 +48,7 @@ func TestTheSchemaRefuses(t *testing.T) {
 			} else if err := unstructured.SetNestedField(cd.Object, row.value, row.path...); err != nil {
 				t.Fatal(err)
 			}
-			err = hub.Client.Create(t.Context(), cd)
+			err = env.Client.Create(t.Context(), cd)
 			if !k8serrors.IsInvalid(err) || !strings.Contains(err.Error(), row.says) {
 				t.Errorf("found %v, want it to be refused with %q", err, row.says)
 			}

@@ -10,11 +10,11 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	"github.com/torpor-dev/torpor/internal/decision"
 	"github.com/torpor-dev/torpor/internal/hibernation"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
@@ -26,13 +26,9 @@ type statusHistory struct {
 }
 
 // watchHistory watches from now on. When the test ends, the whole history has to make sense.
-func (w *testEnvironment) watchHistory(t *testing.T, key client.ObjectKey) *statusHistory {
+func (e *env) watchHistory(t *testing.T, key client.ObjectKey) *statusHistory {
 	t.Helper()
-	known := runtime.NewScheme()
-	if err := hivev1.AddToScheme(known); err != nil {
-		t.Fatal(err)
-	}
-	c, err := client.NewWithWatch(w.hub.Config, client.Options{Scheme: known})
+	c, err := client.NewWithWatch(e.Config, client.Options{Scheme: e.Client.Scheme()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,14 +40,14 @@ func (w *testEnvironment) watchHistory(t *testing.T, key client.ObjectKey) *stat
 	h, done := &statusHistory{}, make(chan struct{})
 	go func() {
 		defer close(done)
-		for e := range watcher.ResultChan() {
-			if cd, ok := e.Object.(*hivev1.ClusterDeployment); ok && e.Type != watch.Deleted {
+		for event := range watcher.ResultChan() {
+			if cd, ok := event.Object.(*hivev1.ClusterDeployment); ok && event.Type != watch.Deleted {
 				h.add(cd)
 			}
 		}
 	}()
 	t.Cleanup(func() {
-		h.awaitNewest(t, w, key)
+		h.awaitNewest(t, e, key)
 		cancel()
 		watcher.Stop()
 		<-done
@@ -83,12 +79,12 @@ func (h *statusHistory) newest() *hivev1.ClusterDeployment {
 }
 
 // awaitNewest waits until the newest version has arrived, or the object is gone.
-func (h *statusHistory) awaitNewest(t *testing.T, w *testEnvironment, key client.ObjectKey) {
+func (h *statusHistory) awaitNewest(t *testing.T, e *env, key client.ObjectKey) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
 	testenv.Eventually(t, "the history is complete", func() error {
 		var cd hivev1.ClusterDeployment
-		if err := w.hub.Client.Get(ctx, key, &cd); err != nil {
+		if err := e.Client.Get(ctx, key, &cd); err != nil {
 			return client.IgnoreNotFound(err)
 		}
 		if newest := h.newest(); newest == nil || newest.ResourceVersion != cd.ResourceVersion {
@@ -130,11 +126,11 @@ func violationsWithin(cd *hivev1.ClusterDeployment) []string {
 				cd.ResourceVersion, kind, c.ObservedGeneration, first.Type, first.ObservedGeneration))
 		}
 	}
-	asleep := meta.FindStatusCondition(cd.Status.Conditions, hivev1.ClusterHibernatingCondition)
-	if asleep.Status == metav1.ConditionTrue && meta.IsStatusConditionTrue(cd.Status.Conditions, hivev1.ClusterReadyCondition) {
+	hibernating := meta.FindStatusCondition(cd.Status.Conditions, hivev1.ClusterHibernatingCondition)
+	if hibernating.Status == metav1.ConditionTrue && meta.IsStatusConditionTrue(cd.Status.Conditions, hivev1.ClusterReadyCondition) {
 		list = append(list, fmt.Sprintf("version %s: Hibernating and Ready are both True", cd.ResourceVersion))
 	}
-	derived := hibernation.DisplayedPowerState(hibernation.Condition{Status: asleep.Status, Reason: asleep.Reason})
+	derived := hibernation.DisplayedPowerState(decision.Condition{Status: hibernating.Status, Reason: hibernating.Reason})
 	if cd.Status.PowerState != derived {
 		list = append(list, fmt.Sprintf("version %s: powerState is %q, the conditions say %q", cd.ResourceVersion, cd.Status.PowerState, derived))
 	}
