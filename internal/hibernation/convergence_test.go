@@ -3,6 +3,7 @@
 package hibernation
 
 import (
+	"cmp"
 	"slices"
 	"testing"
 	"time"
@@ -11,81 +12,114 @@ import (
 
 	"github.com/torpor-dev/torpor/actuator"
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	"github.com/torpor-dev/torpor/internal/testenv/model"
 )
 
-// maxSteps is how many passes it takes at most until nothing changes any more, whatever happened before.
-const maxSteps = 11
+// maxStepsToRest is how many passes it takes at most until nothing changes any more, whatever happened before.
+const maxStepsToRest = 11
 
-// Whatever a world looks like, and whatever goes wrong twice at any two moments, it comes to rest where somebody wants it.
+// exploreModel visits every state on the undisturbed ways from the starts, and checks each step.
+func exploreModel(t *testing.T, starts ...modelState) *model.Explorer[modelState] {
+	t.Helper()
+	return model.Explore(t, model.Model[modelState]{
+		Step: func(s modelState) model.Move[modelState] {
+			next, plan := s.stepAndTick(undisturbed)
+			return model.Move[modelState]{Name: plan.Rule, To: next}
+		},
+		Check:    checkStep,
+		IsChange: func(from, to modelState) bool { return from.withoutAges() != to.withoutAges() },
+		Format:   modelState.format,
+	}, starts...)
+}
+
+// disturbModel lets each disturbance happen once in each state in which something happens or nothing does any more, and
+// returns the states that were not visited before.
+func disturbModel(t *testing.T, e *model.Explorer[modelState], states []modelState, by ...disturbance) []modelState {
+	t.Helper()
+	var worthwhile []modelState
+	for _, s := range states {
+		if e.StepsToRest(t, s) > 0 || e.IsAtRest(s) {
+			worthwhile = append(worthwhile, s)
+		}
+	}
+	return e.Disturb(t, worthwhile, func(s modelState) []model.Move[modelState] {
+		var moves []model.Move[modelState]
+		for _, d := range by {
+			moves = append(moves, model.Move[modelState]{Name: string(d), To: s.applyDisturbance(d)})
+		}
+		return moves
+	})
+}
+
+// Whatever a cluster looks like, and whatever goes wrong twice at any two moments, it comes to rest in the power state that
+// is wanted of it.
 func TestEveryStateConverges(t *testing.T) {
-	a := newAtlas()
-	worlds := a.explore(t, a.all(startStates())...)
-	t.Logf("%d worlds on the ways from %d starts", len(worlds), len(startStates()))
-	once := a.disturb(t, worlds, disturbances())
-	t.Logf("%d worlds after one of %d disturbances at any step", len(once), len(disturbances()))
+	e := exploreModel(t, startStates()...)
+	undisturbedStates := e.States()
+	t.Logf("%d states on the ways from %d starts", len(undisturbedStates), len(startStates()))
+	once := disturbModel(t, e, undisturbedStates, disturbances()...)
+	t.Logf("%d states more after one of %d disturbances at any step", len(once), len(disturbances()))
 	again := []disturbance{statusLost, actionRefused, desiredFlipped, statusWiped, firstMeddled}
-	twice := a.disturb(t, once, again)
-	t.Logf("%d worlds after another of %d; %d worlds in all, %d steps to rest at most", len(twice), len(again), len(a.worlds), slices.Max(a.toRest))
+	disturbModel(t, e, once, again...)
+	t.Logf("%d states in all after another of %d", len(e.States()), len(again))
 
-	if steps := slices.Max(a.toRest); steps != maxSteps {
-		t.Errorf("expected at most %d steps to rest, found %d:\n%s", maxSteps, steps, a.story(a.path(t, slices.Index(a.toRest, steps))))
-	}
-	failures := 0
-	for id := range a.worlds {
-		if a.steps[id].to == notYet {
-			continue
-		}
-		if wrong := a.wrong(id); wrong != "" && failures < 5 {
-			failures++
-			t.Errorf("%s:\n%s", wrong, a.story(a.path(t, id)))
-		}
+	longest := slices.MaxFunc(e.States(), func(a, b modelState) int { return cmp.Compare(e.StepsToRest(t, a), e.StepsToRest(t, b)) })
+	if steps := e.StepsToRest(t, longest); steps != maxStepsToRest {
+		t.Errorf("expected at most %d steps to rest, found %d:\n%s", maxStepsToRest, steps, e.FormatPath(e.PathToRest(t, longest)))
 	}
 }
 
-// wrong says what is wrong with a world's step, if anything.
-func (a *atlas) wrong(id int) string {
-	w, to := a.worlds[id], a.worlds[a.steps[id].to]
-	_, stops := a.steps[id].do.(StopMachines)
-	_, starts := a.steps[id].do.(StartMachines)
-	switch {
-	case stops && (w.wantsRunning() || !w.record.exists || w.record.resume != never):
-		return "stops without a saved record of a wanted sleep"
-	case starts && (!w.wantsRunning() || w.record.resume == never):
-		return "starts without a saved record of a wanted wake-up"
-	case to.hasLostItsRecord() && !w.hasLostItsRecord():
-		return "leaves nodes without their certificates"
-	case to.reported.ready.Status == metav1.ConditionTrue && !w.apiAnswers():
-		return "is told to be ready and does not answer"
-	case !a.rests(id):
-		return ""
-	case w.wantsRunning() && !w.isRunning():
-		return "rests although it does not run"
-	case !w.wantsRunning() && !w.isHibernating():
-		return "rests although it does not hibernate"
+// checkStep returns what is wrong with a step.
+func checkStep(from modelState, step model.Move[modelState]) []string {
+	to := step.To
+	stops, starts := false, false
+	for i, m := range from.machines {
+		// Nothing but an action of the plan makes a machine stop or start.
+		stops = stops || m.state == actuator.Running && to.machines[i].state == actuator.Stopping
+		starts = starts || m.state == actuator.Stopped && to.machines[i].state == actuator.Starting
 	}
-	return ""
+	var wrong []string
+	if stops && (from.wantsRunning() || !from.record.exists || from.record.resume != never) {
+		wrong = append(wrong, "stops without a saved record of a wanted hibernation")
+	}
+	if starts && (!from.wantsRunning() || from.record.resume == never) {
+		wrong = append(wrong, "starts without a saved record of a wanted resume")
+	}
+	if to.hasLostItsRecord() && !from.hasLostItsRecord() {
+		wrong = append(wrong, "leaves nodes without their certificates")
+	}
+	if to.reported.ready.Status == metav1.ConditionTrue && !from.apiAnswers() {
+		wrong = append(wrong, "is reported to be ready and does not answer")
+	}
+	if from == to && from.wantsRunning() && !from.isRunning() {
+		wrong = append(wrong, "rests although it does not run")
+	}
+	if from == to && !from.wantsRunning() && !from.isHibernating() {
+		wrong = append(wrong, "rests although it does not hibernate")
+	}
+	return wrong
 }
 
-func (w modelState) isRunning() bool {
-	return w.allMachinesAre(actuator.Running) && (w.areNodesBack() || w.hasLostItsRecord()) &&
-		w.reported.hibernating.Status == metav1.ConditionFalse && w.reported.hibernating.Reason == hivev1.RunningHibernationReason &&
-		w.reported.ready.Status == metav1.ConditionTrue && w.reported.unreachable.Status == metav1.ConditionFalse
+func (s modelState) isRunning() bool {
+	return s.allMachinesAre(actuator.Running) && (s.areNodesBack() || s.hasLostItsRecord()) &&
+		s.reported.hibernating.Status == metav1.ConditionFalse && s.reported.hibernating.Reason == hivev1.RunningHibernationReason &&
+		s.reported.ready.Status == metav1.ConditionTrue && s.reported.unreachable.Status == metav1.ConditionFalse
 }
 
-func (w modelState) isHibernating() bool {
-	return w.allMachinesAre(actuator.Stopped) && w.record.exists && w.record.resume == never &&
-		w.reported.hibernating.Status == metav1.ConditionTrue && w.reported.hibernating.Reason == hivev1.HibernatingHibernationReason &&
-		w.reported.ready.Status == metav1.ConditionFalse && w.reported.unreachable.Status == metav1.ConditionTrue
+func (s modelState) isHibernating() bool {
+	return s.allMachinesAre(actuator.Stopped) && s.record.exists && s.record.resume == never &&
+		s.reported.hibernating.Status == metav1.ConditionTrue && s.reported.hibernating.Reason == hivev1.HibernatingHibernationReason &&
+		s.reported.ready.Status == metav1.ConditionFalse && s.reported.unreachable.Status == metav1.ConditionTrue
 }
 
-func (w modelState) areNodesBack() bool {
-	return !slices.ContainsFunc(w.nodes[:], func(n modelNode) bool { return n.certificate != allValid || !n.ready || n.seen > 0 })
+func (s modelState) areNodesBack() bool {
+	return !slices.ContainsFunc(s.nodes[:], func(n modelNode) bool { return n.certificate != allValid || !n.ready || n.seen > 0 })
 }
 
-// looksLikeGrowth: nothing is off, and something runs; what starts may be new.
-func (w modelState) looksLikeGrowth() bool {
+// looksLikeGrowth reports whether nothing is off and something runs, so that what starts may be new.
+func (s modelState) looksLikeGrowth() bool {
 	runs := false
-	for _, m := range w.machines {
+	for _, m := range s.machines {
 		if m.state == actuator.Stopped || m.state == actuator.Stopping {
 			return false
 		}
@@ -94,18 +128,19 @@ func (w modelState) looksLikeGrowth() bool {
 	return runs
 }
 
-// hasLostItsRecord: the machines run, their nodes lack certificates, and no record says that they slept not long ago.
+// hasLostItsRecord reports whether the machines run, their nodes lack certificates, and no record says that they hibernated
+// not long ago.
 // Nothing but a lost status can lead there, and nothing leads out: who may get a certificate stood in the record.
-func (w modelState) hasLostItsRecord() bool {
-	if !w.wantsRunning() || !w.looksLikeGrowth() {
+func (s modelState) hasLostItsRecord() bool {
+	if !s.wantsRunning() || !s.looksLikeGrowth() {
 		return false
 	}
-	lacking := slices.ContainsFunc(w.nodes[:], func(n modelNode) bool { return n.certificate != allValid })
-	recent := w.record.exists && (w.record.resumed == never || w.record.resumed < age(aftercareWindow))
+	lacking := slices.ContainsFunc(s.nodes[:], func(n modelNode) bool { return n.certificate != allValid })
+	recent := s.record.exists && (s.record.resumed == never || s.record.resumed < age(aftercareWindow))
 	return lacking && !recent
 }
 
-// startStates are the worlds in which Torpor may find a cluster.
+// startStates are the states in which Torpor may find a cluster.
 func startStates() []modelState {
 	both, none := [2]nodeRecord{nodeRecordedReady, nodeRecordedReady}, [2]nodeRecord{nodeNotRecorded, nodeNotRecorded}
 	minute := age(time.Minute)
@@ -135,80 +170,79 @@ func startStates() []modelState {
 	return list
 }
 
-// consistentState makes a world one that can be.
-func consistentState(w modelState, c certificate) modelState {
-	if w.machines[0].state != actuator.Running {
-		w.apiPasses = 0
+// consistentState makes a state one that can be.
+func consistentState(s modelState, c certificate) modelState {
+	if s.machines[0].state != actuator.Running {
+		s.apiPasses = 0
 	}
-	for i := range w.nodes {
-		w.nodes[i] = modelNode{certificate: c, ready: true, seen: age(time.Minute)}
-		if w.machines[i].state == actuator.Stopped {
-			w.nodes[i].certificate = expired
+	for i := range s.nodes {
+		s.nodes[i] = modelNode{certificate: c, ready: true, seen: age(time.Minute)}
+		if s.machines[i].state == actuator.Stopped {
+			s.nodes[i].certificate = expired
 		}
-		if w.nodeReports(i) {
-			w.nodes[i].seen = 0
+		if s.nodeReports(i) {
+			s.nodes[i].seen = 0
 		}
 	}
-	return w
+	return s
 }
 
-// healthyState is a cluster that runs and never slept.
+// healthyState is a cluster that runs and never hibernated.
 func healthyState() modelState {
 	running := modelMachine{state: actuator.Running}
 	return consistentState(modelState{desired: hivev1.PowerStateRunning, machines: [2]modelMachine{running, running}, apiPasses: apiBootPasses, record: noRecord()}, allValid)
 }
 
-// thereAndBack are the worlds on the way of a healthy cluster to sleep and back.
-func (a *atlas) thereAndBack(t *testing.T) []int {
+// exploreHibernateAndResume visits the states on the way of a healthy cluster to hibernation and back.
+func exploreHibernateAndResume(t *testing.T) *model.Explorer[modelState] {
 	t.Helper()
-	toSleep := a.path(t, a.place(healthyState().flipDesired()))
-	asleep := a.worlds[toSleep[len(toSleep)-1]]
-	return a.explore(t, a.all([]modelState{healthyState(), healthyState().flipDesired(), asleep.flipDesired()})...)
+	e := exploreModel(t, healthyState(), healthyState().flipDesired())
+	way := e.PathToRest(t, healthyState().flipDesired())
+	e.Visit(t, way[len(way)-1].flipDesired())
+	return e
 }
 
-// A cluster that Torpor has put to sleep and woken, through any three mishaps, is not called ready before its nodes are back.
-// Left out are lost records, and machines that others switch off: a node that had been seen since the wake-up counts as
-// back until the cluster itself misses it.
+// A cluster that hibernated and resumed, through any three mishaps, is not called ready before its nodes are back.
+// Left out are lost records, and machines that others switch off: a node that had been seen since the resume began counts
+// as back until the cluster itself misses it.
 func TestReadyMeansThatTheNodesAreBack(t *testing.T) {
-	mishaps := []disturbance{statusLost, actionRefused, actionPartlyRefused, cloudSilent, clusterSilent, desiredFlipped, managerAway}
-	a := newAtlas()
-	worlds := a.thereAndBack(t)
+	mishaps := []disturbance{statusLost, actionRefused, actionPartlyRefused, cloudUnreachable, clusterUnreachableOnce, desiredFlipped, managerAway}
+	e := exploreHibernateAndResume(t)
+	states := e.States()
 	for range 3 {
-		worlds = a.disturb(t, worlds, mishaps)
+		states = disturbModel(t, e, states, mishaps...)
 	}
-	t.Logf("%d worlds after three mishaps", len(worlds))
+	t.Logf("%d states after three mishaps", len(e.States()))
 	failures := 0
-	for _, id := range worlds {
-		w, next := a.worlds[id], a.worlds[a.next(id)]
-		early := next.reported.ready.Status == metav1.ConditionTrue && (!w.nodeReports(0) || !w.nodeReports(1))
+	for _, s := range e.States() {
+		early := e.Next(s).To.reported.ready.Status == metav1.ConditionTrue && (!s.nodeReports(0) || !s.nodeReports(1))
 		if early && failures < 5 {
 			failures++
-			t.Errorf("ready without its nodes:\n%s", a.story(a.path(t, id)))
+			t.Errorf("ready without its nodes:\n%s", e.PathTo(s))
 		}
 	}
 }
 
-// Every write of a status is an API call and an event for everybody who watches: a transition takes few.
+// Every write of a status is an API call and an event for everybody who watches.
 func TestTransitionsTakeFewStatusWrites(t *testing.T) {
-	const mostForSleep, mostForResume = 4, 6
-	a := newAtlas()
+	const maxToHibernate, maxToResume = 4, 6
+	e := exploreModel(t, startStates()...)
+	disturbModel(t, e, e.States(), desiredFlipped)
 	most := map[bool]int{}
-	for _, id := range a.disturb(t, a.explore(t, a.all(startStates())...), []disturbance{desiredFlipped}) {
-		if !a.rests(id) {
+	for _, s := range e.States() {
+		if !e.IsAtRest(s) {
 			continue
 		}
-		w := a.worlds[id].flipDesired()
-		from := a.place(w)
-		writes := 0
-		for _, on := range a.path(t, from) {
-			if saved, _ := a.worlds[on].reconcileOnce(undisturbed); saved.reported != a.worlds[on].reported || saved.record != a.worlds[on].record {
+		flipped, writes := s.flipDesired(), 0
+		for _, on := range e.PathToRest(t, flipped) {
+			if saved, _ := on.reconcileOnce(undisturbed); saved.reported != on.reported || saved.record != on.record {
 				writes++
 			}
 		}
-		most[w.wantsRunning()] = max(most[w.wantsRunning()], writes)
+		most[flipped.wantsRunning()] = max(most[flipped.wantsRunning()], writes)
 	}
-	t.Logf("a resume is written down %d times, a sleep %d times", most[true], most[false])
-	if most[true] == 0 || most[true] > mostForResume || most[false] == 0 || most[false] > mostForSleep {
-		t.Errorf("expected at most %d writes of a resume and %d of a sleep, found %d and %d", mostForResume, mostForSleep, most[true], most[false])
+	t.Logf("a resume takes %d writes, a hibernation %d", most[true], most[false])
+	if most[true] == 0 || most[true] > maxToResume || most[false] == 0 || most[false] > maxToHibernate {
+		t.Errorf("expected at most %d writes of a resume and %d of a hibernation, found %d and %d", maxToResume, maxToHibernate, most[true], most[false])
 	}
 }

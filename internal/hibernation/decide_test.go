@@ -255,8 +255,8 @@ func TestHibernationRecords(t *testing.T) {
 	cancelled := resumingRecord(time.Minute)
 	cancelled.Nodes = recordedNodes(readyNode("n0"), readyNode("n1"), notReadyNode("n2"))
 	wholeSecond := modelTime().Truncate(time.Second)
-	woken := resumingRecord(0)
-	woken.ResumeStartedAt = new(metav1.NewTime(wholeSecond.Add(time.Second)))
+	resumeBegun := resumingRecord(0)
+	resumeBegun.ResumeStartedAt = new(metav1.NewTime(wholeSecond.Add(time.Second)))
 	resumed := resumingRecord(time.Minute)
 	resumed.ResumedAt = new(metav1.NewTime(modelTime()))
 	fresh := func(nodes ...ObservedNode) *hivev1.HibernationRecord {
@@ -279,10 +279,10 @@ func TestHibernationRecords(t *testing.T) {
 		"an observation error keeps the record": {observedCluster("", openRecord(), on, func(o *Observed) { o.ObservationError = throttledError() }), openRecord()},
 		"a pause keeps the record":              {observedCluster("", openRecord(), on, func(o *Observed) { o.Paused = true }), openRecord()},
 		"a resume begins with the next whole second": {
-			observedCluster("", resumingRecord(0), off, func(o *Observed) { o.Record.ResumeStartedAt = nil }), woken,
+			observedCluster("", resumingRecord(0), off, func(o *Observed) { o.Record.ResumeStartedAt = nil }), resumeBegun,
 		},
 		"a resume begins with the next second where it is a whole one already": {
-			observedCluster("", resumingRecord(0), off, func(o *Observed) { o.Record.ResumeStartedAt, o.Now = nil, wholeSecond }), woken,
+			observedCluster("", resumingRecord(0), off, func(o *Observed) { o.Record.ResumeStartedAt, o.Now = nil, wholeSecond }), resumeBegun,
 		},
 		"a resume keeps its beginning":                  {observedCluster("", resumingRecord(time.Minute), off), resumingRecord(time.Minute)},
 		"a resume ends when the nodes are back":         {observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), readyNode("n1"))), resumed},

@@ -14,14 +14,14 @@ const (
 	undisturbed disturbance = ""
 
 	// In a pass: statusLost is a crash after the effect and before the save.
-	statusLost          disturbance = "status lost"
-	actionRefused       disturbance = "action refused"
-	actionPartlyRefused disturbance = "action refused for the second machine"
-	cloudSilent         disturbance = "cloud silent"
-	clusterSilent       disturbance = "cluster silent"
+	statusLost             disturbance = "status lost"
+	actionRefused          disturbance = "action refused"
+	actionPartlyRefused    disturbance = "action refused for the second machine"
+	cloudUnreachable       disturbance = "cloud unreachable"
+	clusterUnreachableOnce disturbance = "cluster unreachable"
 
 	// Between passes.
-	desiredFlipped disturbance = "wish flipped"
+	desiredFlipped disturbance = "desired power state flipped"
 	statusWiped    disturbance = "status wiped"
 	firstMeddled   disturbance = "first machine switched by somebody else"
 	secondMeddled  disturbance = "second machine switched by somebody else"
@@ -30,36 +30,36 @@ const (
 
 func disturbances() []disturbance {
 	return []disturbance{
-		statusLost, actionRefused, actionPartlyRefused, cloudSilent, clusterSilent,
+		statusLost, actionRefused, actionPartlyRefused, cloudUnreachable, clusterUnreachableOnce,
 		desiredFlipped, statusWiped, firstMeddled, secondMeddled, managerAway,
 	}
 }
 
-func (w modelState) applyDisturbance(d disturbance) modelState {
+func (s modelState) applyDisturbance(d disturbance) modelState {
 	switch d {
 	case desiredFlipped:
-		return w.flipDesired()
+		return s.flipDesired()
 	case statusWiped:
-		w.record, w.reported = noRecord(), reportedConditions{}
+		s.record, s.reported = noRecord(), reportedConditions{}
 	case firstMeddled:
-		w.machines[0] = w.machines[0].meddle(transitionPasses(0))
+		s.machines[0] = s.machines[0].meddle(transitionPasses(0))
 	case secondMeddled:
-		w.machines[1] = w.machines[1].meddle(transitionPasses(1))
+		s.machines[1] = s.machines[1].meddle(transitionPasses(1))
 	case managerAway:
-		w = w.tick(idleTime)
-	case undisturbed, statusLost, actionRefused, actionPartlyRefused, cloudSilent, clusterSilent:
-		w, _ = w.stepAndTick(d)
+		s = s.tick(idleTime)
+	case undisturbed, statusLost, actionRefused, actionPartlyRefused, cloudUnreachable, clusterUnreachableOnce:
+		s, _ = s.stepAndTick(d)
 	}
-	return w
+	return s
 }
 
-func (w modelState) flipDesired() modelState {
-	if w.wantsRunning() {
-		w.desired = hivev1.PowerStateHibernating
+func (s modelState) flipDesired() modelState {
+	if s.wantsRunning() {
+		s.desired = hivev1.PowerStateHibernating
 	} else {
-		w.desired = hivev1.PowerStateRunning
+		s.desired = hivev1.PowerStateRunning
 	}
-	return w
+	return s
 }
 
 func (m modelMachine) meddle(slowness int) modelMachine {
@@ -75,7 +75,7 @@ func (m modelMachine) meddle(slowness int) modelMachine {
 	}
 }
 
-// refusedPlan is what the shell makes of a plan whose effect was refused; no effect cannot be refused.
+// refusedPlan is what the controller makes of a plan whose effect was refused; no effect cannot be refused.
 func refusedPlan(p Plan) Plan {
 	switch p.Do.(type) {
 	case StopMachines:

@@ -17,7 +17,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// Every small Observed has one complete plan, and those that can be observed have a harmless one.
+// Every small Observed has one complete plan, and each that can be observed has a harmless one.
 func TestEveryObservationHasAHarmlessPlan(t *testing.T) {
 	total, possible, failures := 0, 0, 0
 	used := map[string]int{}
@@ -55,7 +55,7 @@ func sideEffects(o, before Observed, p Plan) []string {
 	if o.DesiredPowerState == "" {
 		before.DesiredPowerState = hivev1.PowerStateRunning
 		if !reflect.DeepEqual(p, Decide(before)) {
-			wrong = append(wrong, "an empty wish is not Running")
+			wrong = append(wrong, "an empty power state is not Running")
 		}
 	}
 	return wrong
@@ -63,7 +63,7 @@ func sideEffects(o, before Observed, p Plan) []string {
 
 var reasonPattern = regexp.MustCompile(`^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$`)
 
-// incompleteParts says what the API server or a reader would miss in a plan.
+// incompleteParts returns what the API server or a reader would miss in a plan.
 func incompleteParts(p Plan) []string {
 	var wrong []string
 	if !slices.ContainsFunc(Rules(), func(r decision.Rule[Observed, Plan]) bool { return r.Name == p.Rule }) || p.Do == nil {
@@ -75,12 +75,12 @@ func incompleteParts(p Plan) []string {
 			wrong = append(wrong, "incomplete condition")
 		}
 	}
-	seeds := map[string]metav1.ConditionStatus{
+	statuses := map[string]metav1.ConditionStatus{
 		hivev1.StoppingHibernationReason: metav1.ConditionTrue, hivev1.HibernatingHibernationReason: metav1.ConditionTrue,
 		hivev1.ResumingHibernationReason: metav1.ConditionTrue,
 		hivev1.RunningHibernationReason:  metav1.ConditionFalse, hivev1.UnsupportedHibernationReason: metav1.ConditionFalse,
 	}
-	want, named := seeds[p.Hibernating.Reason]
+	want, named := statuses[p.Hibernating.Reason]
 	if !named {
 		want = metav1.ConditionUnknown
 	}
@@ -96,7 +96,7 @@ func incompleteParts(p Plan) []string {
 	return wrong
 }
 
-// shortestInterval is the least time until the next look; zero where only an event can change anything.
+// shortestInterval returns the least time until the next look; zero where only an event can change anything.
 func shortestInterval(rule string) time.Duration {
 	switch rule {
 	case "deleted", "paused", "not installed", "invalid spec", "cannot hibernate":
@@ -110,7 +110,7 @@ func shortestInterval(rule string) time.Duration {
 	}
 }
 
-// canBeObserved: what is known was asked for, in the order of observing.
+// canBeObserved reports whether what is known was asked for, in the order of observing.
 func canBeObserved(o Observed) bool {
 	cloudAsked := o.ObservationError != nil || len(o.Machines) > 0
 	switch {
@@ -125,7 +125,7 @@ func canBeObserved(o Observed) bool {
 	}
 }
 
-// harmfulEffects says what a plan would break, given a possible observation.
+// harmfulEffects returns what a plan would break, given a possible observation.
 func harmfulEffects(o Observed, p Plan) []string {
 	var wrong []string
 	blocked := o.Deleted || o.Paused || !o.Installed || o.Invalid != "" || o.NoActuator != "" || o.ObservationError != nil
@@ -165,8 +165,8 @@ func harmfulEffects(o Observed, p Plan) []string {
 	return wrong
 }
 
-// nodesBack: every node that went to sleep ready, or else every node, was seen since the wake-up.
-// everyKnownMachineRuns: of a cluster that did not just sleep, a machine that starts beside a running one is a new one.
+// everyKnownMachineRuns reports whether all machines run. In a cluster that is not resuming, a machine that starts beside a
+// running one is new and does not count.
 func everyKnownMachineRuns(o Observed) bool {
 	if o.isResumeUnfinished() {
 		return o.allMachinesAre(actuator.Running)
@@ -174,6 +174,7 @@ func everyKnownMachineRuns(o Observed) bool {
 	return len(o.machineIDs(actuator.Running)) > 0 && len(o.machineIDs(actuator.Stopped, actuator.Stopping)) == 0
 }
 
+// nodesBack reports whether every node that was recorded as ready, or else every node, was seen since the resume began.
 func nodesBack(o Observed) bool {
 	if o.isHibernationRecorded() || len(o.Nodes) == 0 {
 		return false
@@ -214,7 +215,7 @@ func observations() iter.Seq[Observed] {
 	}
 }
 
-// objectFacts are what the object alone tells, and whether its cloud could be asked.
+// objectFacts are what the object alone says, and whether its cloud could be asked.
 func objectFacts() []Observed {
 	var list []Observed
 	for _, early := range []Observed{

@@ -3,6 +3,7 @@
 package hibernation
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// The toy world: a cluster of two machines, its cloud and what is saved of it, as one comparable value.
+// modelState is a toy world: a cluster of two machines, its cloud and what is saved of it, as one comparable value.
 // Machines need passes to stop and start, the API server answers only a while after the first machine runs, and a node
 // whose machine was off reports only after its request for a client certificate was approved, then asks for a serving one.
 // The second machine is slower, and its node asks when the first one is back.
@@ -21,10 +22,10 @@ import (
 type modelState struct {
 	desired  hivev1.PowerState
 	machines [2]modelMachine
-	// apiPasses counts the passes since the first machine runs, up to apiBoot.
+	// apiPasses counts the passes since the first machine runs, up to apiBootPasses.
 	apiPasses int
 	nodes     [2]modelNode
-	// record and told are the saved status.
+	// record and reported are the saved status.
 	record   modelRecord
 	reported reportedConditions
 }
@@ -78,7 +79,7 @@ const (
 	idleTime = 3 * time.Minute
 )
 
-// modelTime is the toy world's only instant; its fraction is what the API server forgets.
+// modelTime is the only instant of the toy world; the API server does not keep its fraction.
 func modelTime() time.Time { return time.Date(2030, 1, 2, 3, 4, 5, 300_000_000, time.UTC) }
 
 func (a age) plus(d time.Duration) age {
@@ -109,38 +110,38 @@ func nodeName(i int) string    { return [...]string{"n0", "n1"}[i] }
 func machineID(i int) string   { return [...]string{"i-0", "i-1"}[i] }
 func requestName(i int) string { return [...]string{"csr-0", "csr-1"}[i] }
 
-func (w modelState) wantsRunning() bool { return w.desired != hivev1.PowerStateHibernating }
-func (w modelState) apiAnswers() bool   { return w.apiPasses == apiBootPasses }
+func (s modelState) wantsRunning() bool { return s.desired != hivev1.PowerStateHibernating }
+func (s modelState) apiAnswers() bool   { return s.apiPasses == apiBootPasses }
 
-func (w modelState) allMachinesAre(s actuator.MachineState) bool {
-	return w.machines[0].state == s && w.machines[1].state == s
+func (s modelState) allMachinesAre(state actuator.MachineState) bool {
+	return s.machines[0].state == state && s.machines[1].state == state
 }
 
-// nodeReports: the node's machine runs, the API server answers, and the kubelet may talk to it.
-func (w modelState) nodeReports(i int) bool {
-	c := w.nodes[i].certificate
-	return w.machines[i].state == actuator.Running && w.apiAnswers() && c != expired && c != clientAsked
+// nodeReports reports whether the machine runs, the API server answers, and the kubelet may talk to it.
+func (s modelState) nodeReports(i int) bool {
+	c := s.nodes[i].certificate
+	return s.machines[i].state == actuator.Running && s.apiAnswers() && c != expired && c != clientAsked
 }
 
-// observeState is what the shell would observe, in its order.
-func (w modelState) observeState(d disturbance) Observed {
-	o := Observed{Now: modelTime(), Installed: true, DesiredPowerState: w.desired, RequestedBy: "somebody", Record: w.record.record()}
-	if d == cloudSilent {
+// observeState returns what the controller would observe, in its order.
+func (s modelState) observeState(d disturbance) Observed {
+	o := Observed{Now: modelTime(), Installed: true, DesiredPowerState: s.desired, RequestedBy: "somebody", Record: s.record.record()}
+	if d == cloudUnreachable {
 		o.ObservationError = &ObservationError{Class: actuator.Unreachable, Message: "The cloud does not answer"}
 		return o
 	}
-	for i, m := range w.machines {
+	for i, m := range s.machines {
 		o.Machines = append(o.Machines, actuator.Machine{ID: machineID(i), State: m.state})
 	}
 	if !NeedsCluster(o) {
 		return o
 	}
-	if !w.apiAnswers() || d == clusterSilent {
+	if !s.apiAnswers() || d == clusterUnreachableOnce {
 		o.API, o.APIMessage = Unreachable, "No answer"
 		return o
 	}
 	o.API = Reachable
-	for i, n := range w.nodes {
+	for i, n := range s.nodes {
 		if NeedsNodes(o) {
 			o.Nodes = append(o.Nodes, ObservedNode{
 				RecordedNode: hivev1.RecordedNode{Name: nodeName(i), UID: "uid-" + nodeName(i), Ready: n.ready},
@@ -154,17 +155,17 @@ func (w modelState) observeState(d disturbance) Observed {
 	return o
 }
 
-// reconcileOnce is one pass of the shell: observe, decide, act, save. The disturbance says what goes wrong in it.
-func (w modelState) reconcileOnce(d disturbance) (modelState, Plan) {
-	p := Decide(w.observeState(d))
-	next := w
+// reconcileOnce is one pass of the controller: observe, decide, act, save. The disturbance says what goes wrong in it.
+func (s modelState) reconcileOnce(d disturbance) (modelState, Plan) {
+	p := Decide(s.observeState(d))
+	next := s
 	switch d {
 	case actionRefused:
 		p = refusedPlan(p)
 	case actionPartlyRefused:
 		next = next.applyAction(firstTargetOnly(p.Do))
 		p = refusedPlan(p)
-	case undisturbed, statusLost, cloudSilent, clusterSilent, desiredFlipped, statusWiped, firstMeddled, secondMeddled, managerAway:
+	case undisturbed, statusLost, cloudUnreachable, clusterUnreachableOnce, desiredFlipped, statusWiped, firstMeddled, secondMeddled, managerAway:
 		next = next.applyAction(p.Do)
 	}
 	if d != statusLost {
@@ -173,44 +174,44 @@ func (w modelState) reconcileOnce(d disturbance) (modelState, Plan) {
 	return next, p
 }
 
-// stepAndTick is a pass and the time after it, at least a second. Time in which nothing happens is leapt over.
-func (w modelState) stepAndTick(d disturbance) (modelState, Plan) {
-	saved, p := w.reconcileOnce(d)
+// stepAndTick is a pass and the time after it, at least a second. Time in which nothing happens is skipped.
+func (s modelState) stepAndTick(d disturbance) (modelState, Plan) {
+	saved, p := s.reconcileOnce(d)
 	after := p.RequeueAfter
 	if after == 0 {
 		after = driftInterval
 	}
 	after = max(after.Truncate(time.Second), time.Second)
 	next := saved.tick(after)
-	if next.withoutAges() == w.withoutAges() {
+	if next.withoutAges() == s.withoutAges() {
 		next = saved.tick(max(after, idleTime))
 	}
 	return next, p
 }
 
-func (w modelState) applyAction(do Action) modelState {
+func (s modelState) applyAction(do Action) modelState {
 	switch do := do.(type) {
 	case StopMachines:
-		for i := range w.machines {
-			if slices.Contains(do.IDs, machineID(i)) && w.machines[i].state == actuator.Running {
-				w.machines[i] = modelMachine{actuator.Stopping, transitionPasses(i)}
+		for i := range s.machines {
+			if slices.Contains(do.IDs, machineID(i)) && s.machines[i].state == actuator.Running {
+				s.machines[i] = modelMachine{actuator.Stopping, transitionPasses(i)}
 			}
 		}
 	case StartMachines:
-		for i := range w.machines {
-			if slices.Contains(do.IDs, machineID(i)) && w.machines[i].state == actuator.Stopped {
-				w.machines[i] = modelMachine{actuator.Starting, transitionPasses(i)}
+		for i := range s.machines {
+			if slices.Contains(do.IDs, machineID(i)) && s.machines[i].state == actuator.Stopped {
+				s.machines[i] = modelMachine{actuator.Starting, transitionPasses(i)}
 			}
 		}
 	case ApproveRequests:
-		for i := range w.nodes {
+		for i := range s.nodes {
 			if slices.Contains(do.Requests, requestName(i)) {
-				w.nodes[i].certificate = grantCertificate(w.nodes[i].certificate)
+				s.nodes[i].certificate = grantCertificate(s.nodes[i].certificate)
 			}
 		}
 	case NoAction:
 	}
-	return w
+	return s
 }
 
 func grantCertificate(c certificate) certificate {
@@ -227,19 +228,19 @@ func grantCertificate(c certificate) certificate {
 }
 
 // tick lets the time between two passes go by.
-func (w modelState) tick(d time.Duration) modelState {
-	w.record.hibernationStarted, w.record.resume, w.record.resumed = w.record.hibernationStarted.plus(d), w.record.resume.plus(d), w.record.resumed.plus(d)
-	for i := range w.machines {
-		w.machines[i] = w.machines[i].tick()
+func (s modelState) tick(d time.Duration) modelState {
+	s.record.hibernationStarted, s.record.resume, s.record.resumed = s.record.hibernationStarted.plus(d), s.record.resume.plus(d), s.record.resumed.plus(d)
+	for i := range s.machines {
+		s.machines[i] = s.machines[i].tick()
 	}
-	w.apiPasses = min(w.apiPasses+1, apiBootPasses)
-	if w.machines[0].state != actuator.Running {
-		w.apiPasses = 0
+	s.apiPasses = min(s.apiPasses+1, apiBootPasses)
+	if s.machines[0].state != actuator.Running {
+		s.apiPasses = 0
 	}
-	for i := range w.nodes {
-		w = w.tickNode(i, d)
+	for i := range s.nodes {
+		s = s.tickNode(i, d)
 	}
-	return w
+	return s
 }
 
 func (m modelMachine) tick() modelMachine {
@@ -255,42 +256,42 @@ func (m modelMachine) tick() modelMachine {
 	return modelMachine{state: actuator.Running}
 }
 
-func (w modelState) tickNode(i int, d time.Duration) modelState {
-	n := &w.nodes[i]
+func (s modelState) tickNode(i int, d time.Duration) modelState {
+	n := &s.nodes[i]
 	n.seen = n.seen.plus(d)
-	if w.machines[i].state == actuator.Stopped {
+	if s.machines[i].state == actuator.Stopped {
 		n.certificate = expired
 	}
-	if w.nodeReports(i) {
+	if s.nodeReports(i) {
 		n.ready, n.seen = true, 0
 	}
-	if w.apiAnswers() && n.seen > nodeGracePeriod {
+	if s.apiAnswers() && n.seen > nodeGracePeriod {
 		n.ready = false
 	}
-	if w.machines[i].state != actuator.Running || !w.apiAnswers() {
-		return w
+	if s.machines[i].state != actuator.Running || !s.apiAnswers() {
+		return s
 	}
 	switch n.certificate {
 	case expired:
-		if i == 0 || w.nodeReports(0) {
+		if i == 0 || s.nodeReports(0) {
 			n.certificate = clientAsked
 		}
 	case clientValid:
 		n.certificate = servingAsked
 	case clientAsked, servingAsked, allValid:
 	}
-	return w
+	return s
 }
 
-// withoutAges is the world without its ages: while it stays the same, nothing happens.
-func (w modelState) withoutAges() modelState {
-	for _, a := range []*age{&w.record.hibernationStarted, &w.record.resume, &w.record.resumed} {
+// withoutAges returns the state without its ages: while that stays the same, nothing happens.
+func (s modelState) withoutAges() modelState {
+	for _, a := range []*age{&s.record.hibernationStarted, &s.record.resume, &s.record.resumed} {
 		if *a != never {
 			*a = 0
 		}
 	}
-	w.nodes[0].seen, w.nodes[1].seen = 0, 0
-	return w
+	s.nodes[0].seen, s.nodes[1].seen = 0, 0
+	return s
 }
 
 func (r modelRecord) record() *hivev1.HibernationRecord {
@@ -330,4 +331,10 @@ func recordOf(r *hivev1.HibernationRecord) modelRecord {
 
 func noRecord() modelRecord {
 	return modelRecord{hibernationStarted: never, resume: never, resumed: never, nodes: [2]nodeRecord{nodeNotRecorded, nodeNotRecorded}}
+}
+
+// format shows a state to the reader of a failure.
+func (s modelState) format() string {
+	return fmt.Sprintf("want %s; machines %v, API %d, nodes %v; record %+v; reported %s/%s",
+		s.desired, s.machines, s.apiPasses, s.nodes, s.record, s.reported.hibernating.Reason, s.reported.ready.Reason)
 }
