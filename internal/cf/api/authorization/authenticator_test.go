@@ -6,41 +6,43 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/time/rate"
+	"k8s.io/client-go/rest"
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-func TestACallerIsLimitedAloneAndNotForEver(t *testing.T) {
-	clock := clocktesting.NewFakePassiveClock(time.Unix(1000, 0))
-	c := &Authenticator{clock: clock, perSecond: 2, limits: map[string]*limit{}, newCredentials: rate.NewLimiter(1, 1), metrics: NewMetrics()}
+func TestCallerIsLimitedAloneAndNotForEver(t *testing.T) {
+	limits, now := newCallerLimits(2), time.Unix(1000, 0)
 	for i := range 2 * burstSeconds {
-		if !c.isWithinRate("alice") {
+		if !limits.allow("alice", now) {
 			t.Fatalf("found request %d refused, want five seconds' worth allowed", i)
 		}
 	}
-	if c.isWithinRate("alice") {
+	if limits.allow("alice", now) {
 		t.Error("found one more allowed, want it refused")
 	}
-	if !c.isWithinRate("bob") {
+	if !limits.allow("bob", now) {
 		t.Error("found bob refused for what alice did")
 	}
-	clock.SetTime(time.Unix(1001, 0))
-	if !c.isWithinRate("alice") {
+	if !limits.allow("alice", now.Add(time.Second)) {
 		t.Error("found alice refused a second later, want her allowed")
 	}
 }
 
-func TestMemoryEnds(t *testing.T) {
+func TestIdentityExpires(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Unix(1000, 0))
-	c := &Authenticator{clock: clock, identities: map[fingerprint]*identity{}}
-	seen := c.key.hash("Bearer x")
-	c.rememberIdentity(seen, &identity{name: "alice", until: clock.Now().Add(answerTTL)})
-	if m := c.findIdentity(seen); m == nil || m.name != "alice" {
-		t.Errorf("found %v, want alice", m)
+	a, err := NewAuthenticator(Options{Config: &rest.Config{}, Clock: clock, Metrics: NewMetrics()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := a.key.hash("Bearer x")
+	alice := &identity{name: "alice"}
+	a.identities.Add(seen, alice, answerTTL)
+	if known, _ := a.identities.Get(seen); known != alice {
+		t.Errorf("found %v, want alice", known)
 	}
 	clock.SetTime(time.Unix(1000, 0).Add(answerTTL + 1))
-	if m := c.findIdentity(seen); m != nil {
-		t.Errorf("found %v, want nobody", m)
+	if known, ok := a.identities.Get(seen); ok {
+		t.Errorf("found %v, want nobody", known)
 	}
 	if other := (fingerprint{1}); other.hash("Bearer x") == seen {
 		t.Error("found two processes with one fingerprint, want the key to count")

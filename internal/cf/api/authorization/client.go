@@ -37,20 +37,20 @@ func (b bearerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // newTransport speaks to the API server for one credential. What client-go would make is kept for ever under the key of the
 // certificate, so this one is made here; done closes what was opened for it alone.
-func (c *Authenticator) newTransport(cred credential) (tripper http.RoundTripper, done func()) {
+func (a *Authenticator) newTransport(cred credential) (tripper http.RoundTripper, done func()) {
 	if cred.certificate == nil {
-		return bearerTransport{token: cred.token, next: c.shared}, func() {}
+		return bearerTransport{token: cred.token, next: a.shared}, func() {}
 	}
-	own := c.shared.Clone()
+	own := a.shared.Clone()
 	own.TLSClientConfig.Certificates = []tls.Certificate{*cred.certificate}
 	return own, own.CloseIdleConnections
 }
 
 // newClients are made for each request; kinds are known, so nothing has to be discovered.
-func (c *Authenticator) newClients(tripper http.RoundTripper) (client.Client, corev1client.CoreV1Interface, error) {
+func (a *Authenticator) newClients(tripper http.RoundTripper) (client.Client, corev1client.CoreV1Interface, error) {
 	h := &http.Client{Transport: tripper, Timeout: callTimeout}
-	cfg := &rest.Config{Host: c.host, APIPath: c.path, QPS: -1, UserAgent: "torpor-cf-api"}
-	kubernetes, err := client.New(cfg, client.Options{HTTPClient: h, Scheme: c.scheme, Mapper: c.mapper})
+	cfg := &rest.Config{Host: a.host, APIPath: a.path, QPS: -1, UserAgent: "torpor-cf-api"}
+	kubernetes, err := client.New(cfg, client.Options{HTTPClient: h, Scheme: a.scheme, Mapper: a.mapper})
 	if err != nil {
 		return nil, nil, fmt.Errorf("make client: %w", err)
 	}

@@ -4,91 +4,81 @@ package authorization
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"sync"
-	"time"
 
+	"golang.org/x/sync/errgroup"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/util/cache"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 )
 
-// maxParallelReviews is how many questions are asked at once for one request.
-const maxParallelReviews = 16
+const (
+	// maxParallelReviews bounds the reviews in flight for one request.
+	maxParallelReviews = 16
+	// maxAnswers bounds the reviews that are kept for one credential.
+	maxAnswers = 1 << 16
+)
 
-// Permission is whether a caller may do something. An empty namespace means all of them.
+// Permission is a verb on a resource of Korifi's group in a namespace. An empty namespace means all of them.
 type Permission struct{ Namespace, Verb, Resource string }
 
-type answer struct {
-	allowed bool
-	until   time.Time
-}
-
-// identity is what is known of a credential.
+// identity is the user that a credential belongs to, with the permissions that were reviewed for that credential.
 type identity struct {
-	name   string
-	groups []string
-	until  time.Time
-
-	mu      sync.Mutex
-	answers map[Permission]answer
+	name        string
+	groups      []string
+	permissions *cache.LRUExpireCache
 }
 
-// May asks the API server, as the caller, what the caller may do with a resource of korifi's group.
-func (c *Caller) May(ctx context.Context, q Permission) (bool, error) {
-	now := c.clock.Now()
-	c.identity.mu.Lock()
-	known, ok := c.identity.answers[q]
-	c.identity.mu.Unlock()
-	if ok && now.Before(known.until) {
-		return known.allowed, nil
+// May asks the API server, as the caller, whether the caller has a permission.
+func (c *Caller) May(ctx context.Context, p Permission) (bool, error) {
+	known, _ := c.identity.permissions.Get(p)
+	if allowed, ok := known.(bool); ok {
+		return allowed, nil
 	}
 	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 		ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Namespace: q.Namespace, Verb: q.Verb, Group: korifiv1alpha1.GroupVersion().Group, Resource: q.Resource,
+			Namespace: p.Namespace, Verb: p.Verb, Group: korifiv1alpha1.GroupVersion().Group, Resource: p.Resource,
 		},
 	}}
 	if err := c.Client.Create(ctx, review); err != nil {
 		return false, fmt.Errorf("ask what the caller may: %w", err)
 	}
-	until := now.Add(answerTTL)
+	ttl := answerTTL
 	if !review.Status.Allowed {
-		until = now.Add(denialTTL)
+		ttl = denialTTL
 	}
-	c.identity.mu.Lock()
-	c.identity.answers[q] = answer{allowed: review.Status.Allowed, until: until}
-	c.identity.mu.Unlock()
+	c.identity.permissions.Add(p, review.Status.Allowed, ttl)
 	return review.Status.Allowed, nil
 }
 
-// AllowedNamespaces are those of the namespaces in which the caller may do something.
+// AllowedNamespaces returns those of the namespaces in which the caller may use a verb on a resource.
 func (c *Caller) AllowedNamespaces(ctx context.Context, namespaces []string, verb, resource string) (map[string]bool, error) {
+	// One review of all namespaces spares an administrator a review of each.
 	everywhere, err := c.May(ctx, Permission{Verb: verb, Resource: resource})
 	if err != nil {
 		return nil, err
 	}
 	allowed := make([]bool, len(namespaces))
-	wrong := make([]error, len(namespaces))
-	slots := make(chan struct{}, maxParallelReviews)
-	var group sync.WaitGroup
+	var reviews errgroup.Group
+	reviews.SetLimit(maxParallelReviews)
 	for i, namespace := range namespaces {
-		if everywhere {
-			allowed[i] = true
+		if allowed[i] = everywhere; everywhere {
 			continue
 		}
-		slots <- struct{}{}
-		group.Go(func() {
-			defer func() { <-slots }()
-			allowed[i], wrong[i] = c.May(ctx, Permission{Namespace: namespace, Verb: verb, Resource: resource})
+		reviews.Go(func() (err error) {
+			allowed[i], err = c.May(ctx, Permission{Namespace: namespace, Verb: verb, Resource: resource})
+			return err
 		})
 	}
-	group.Wait()
+	if err := reviews.Wait(); err != nil {
+		return nil, err
+	}
 	found := map[string]bool{}
 	for i, namespace := range namespaces {
 		if allowed[i] {
 			found[namespace] = true
 		}
 	}
-	return found, errors.Join(wrong...)
+	return found, nil
 }

@@ -18,149 +18,124 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
-func listApps(ctx context.Context, c *Request) (Response, error) {
-	in, err := c.visibleSpaces(ctx)
+func listApps(ctx context.Context, r *Request) (Response, error) {
+	spaces, err := r.visibleSpaces(ctx)
 	if err != nil {
 		return Response{}, err
 	}
-	all, err := c.Store.ListApps(in)
+	apps, err := r.Store.ListApps(spaces)
 	if err != nil {
 		return Response{}, err
 	}
-	q := c.HTTP.URL.Query()
-	names, guids := payloads.ParseFilter(q, "names"), payloads.ParseFilter(q, "guids")
-	if names != nil || guids != nil {
-		all = slices.DeleteFunc(all, func(a *korifiv1alpha1.CFApp) bool {
-			return !names.Matches(a.Spec.DisplayName) || !guids.Matches(a.Name)
-		})
-	}
-	orderApps(all, q.Get("order_by"))
-	return page(c, all, c.show)
+	return respondList(r, resourceList[*korifiv1alpha1.CFApp]{
+		items: apps,
+		filters: map[string]func(*korifiv1alpha1.CFApp) string{
+			"names": func(app *korifiv1alpha1.CFApp) string { return app.Spec.DisplayName },
+			"guids": func(app *korifiv1alpha1.CFApp) string { return app.Name },
+		},
+		compare: compareAppsBy(strings.TrimPrefix(r.query().Get("order_by"), "-")), reversed: r.isReversed(),
+	}, func(app *korifiv1alpha1.CFApp) presenter.App { return presenter.ForApp(r.Base, app) })
 }
 
-// orderApps by name or state, and where that is the same, or nothing is asked for, by age.
-func orderApps(all []*korifiv1alpha1.CFApp, by string) {
-	first := func(_, _ *korifiv1alpha1.CFApp) int { return 0 }
-	switch strings.TrimPrefix(by, "-") {
-	case "name":
-		first = func(a, b *korifiv1alpha1.CFApp) int { return cmp.Compare(a.Spec.DisplayName, b.Spec.DisplayName) }
-	case "state":
-		first = func(a, b *korifiv1alpha1.CFApp) int { return cmp.Compare(a.Spec.DesiredState, b.Spec.DesiredState) }
-	}
-	slices.SortFunc(all, func(a, b *korifiv1alpha1.CFApp) int {
-		if c := first(a, b); c != 0 {
-			return c
+// compareAppsBy orders apps by a field, and by age where that is the same or is another field.
+func compareAppsBy(field string) func(a, b *korifiv1alpha1.CFApp) int {
+	return func(a, b *korifiv1alpha1.CFApp) int {
+		order := 0
+		switch field {
+		case "name":
+			order = cmp.Compare(a.Spec.DisplayName, b.Spec.DisplayName)
+		case "state":
+			order = cmp.Compare(a.Spec.DesiredState, b.Spec.DesiredState)
 		}
-		return repositories.CompareByAge(a, b)
+		return cmp.Or(order, repositories.CompareByAge(a, b))
+	}
+}
+
+func getApp(_ context.Context, r *Request, app *korifiv1alpha1.CFApp) (Response, error) {
+	return present(r, presenter.ForApp, app, nil)
+}
+
+func createApp(ctx context.Context, r *Request, body payloads.AppBody) (Response, error) {
+	space := body.Relationships.Space.Data.GUID
+	if err := r.requireSpace(ctx, space); err != nil {
+		return Response{}, err
+	}
+	message := repositories.CreateAppMessage{
+		Name: body.Name, Space: space, Environment: body.EnvironmentVariables,
+		Lifecycle: korifiv1alpha1.LifecycleType(cmp.Or(body.Lifecycle.Type, string(korifiv1alpha1.BuildpackLifecycle))),
+	}
+	app, err := r.Store.CreateApp(ctx, r.Caller, message)
+	return presentCreated(r, presenter.ForApp, app, err)
+}
+
+func updateApp(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (Response, error) {
+	var body payloads.AppBody
+	err := payloads.DecodeJSON(r.HTTP.Body, &body)
+	if err == nil && body.Name != "" && body.Name != app.Spec.DisplayName {
+		app, err = r.Store.RenameApp(ctx, r.Caller, app, body.Name)
+	}
+	return present(r, presenter.ForApp, app, err)
+}
+
+func deleteApp(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (Response, error) {
+	if err := r.Store.DeleteApp(ctx, r.Caller, app); err != nil {
+		return Response{}, err
+	}
+	return r.accepted(deleteAppJob + app.Name)
+}
+
+func stopApp(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (Response, error) {
+	r.Polls.Stop(r.Caller.Name, app.Name)
+	app, err := r.Store.SetAppState(ctx, r.Caller, app, korifiv1alpha1.StoppedState)
+	return present(r, presenter.ForApp, app, err)
+}
+
+func startApp(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (Response, error) {
+	return r.bringUp(app, func() (*korifiv1alpha1.CFApp, error) {
+		return r.Store.SetAppState(ctx, r.Caller, app, korifiv1alpha1.StartedState)
 	})
-	if strings.HasPrefix(by, "-") {
-		slices.Reverse(all)
-	}
 }
 
-func (c *Request) show(app *korifiv1alpha1.CFApp) presenter.App { return presenter.ForApp(c.Base, app) }
-
-func getApp(ctx context.Context, c *Request) (Response, error) {
-	found, err := c.app(ctx)
-	if err != nil {
-		return Response{}, err
-	}
-	return ok(c.show(found))
+func restartApp(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (Response, error) {
+	return r.bringUp(app, func() (*korifiv1alpha1.CFApp, error) { return r.Store.RestartApp(ctx, r.Caller, app) })
 }
 
-func createApp(ctx context.Context, c *Request) (Response, error) {
-	var body payloads.AppBody
-	if err := payloads.DecodeJSON(c.HTTP.Body, &body); err != nil {
-		return Response{}, err
+// bringUp starts or restarts an app, and expects the client to poll until it runs.
+func (r *Request) bringUp(app *korifiv1alpha1.CFApp, do func() (*korifiv1alpha1.CFApp, error)) (Response, error) {
+	if app.Spec.CurrentDropletRef == nil {
+		return Response{}, apierrors.NewUnprocessableEntity("Assign a droplet before starting this app.")
 	}
-	in := body.Relationships.Space.Data.GUID
-	if err := c.seesSpace(ctx, in); err != nil {
-		return Response{}, err
+	started, err := do()
+	if err == nil {
+		r.Polls.Start(r.Caller.Name, app.Name)
 	}
-	n := repositories.CreateAppMessage{Name: body.Name, Space: in, Lifecycle: korifiv1alpha1.BuildpackLifecycle, Environment: body.EnvironmentVariables}
-	if body.Lifecycle.Type != "" {
-		n.Lifecycle = korifiv1alpha1.LifecycleType(body.Lifecycle.Type)
-	}
-	made, err := c.Store.CreateApp(ctx, c.Caller, n)
-	if err != nil {
-		return Response{}, err
-	}
-	return created(c.show(made))
+	return present(r, presenter.ForApp, started, err)
 }
 
-// seesSpace: a space that the caller does not see is not there.
-func (c *Request) seesSpace(ctx context.Context, guid string) error {
-	_, err := c.spaceOf(ctx, guid)
-	if err != nil && notMissing(err) == nil {
-		return apierrors.NewUnprocessableEntity("Invalid space. Ensure that the space exists and you have access to it.")
-	}
-	return err
-}
-
-func updateApp(ctx context.Context, c *Request) (Response, error) {
-	found, err := c.app(ctx)
-	if err != nil {
-		return Response{}, err
-	}
-	var body payloads.AppBody
-	if err := payloads.DecodeJSON(c.HTTP.Body, &body); err != nil {
-		return Response{}, err
-	}
-	if body.Name != "" && body.Name != found.Spec.DisplayName {
-		if found, err = c.Store.RenameApp(ctx, c.Caller, found, body.Name); err != nil {
-			return Response{}, err
-		}
-	}
-	return ok(c.show(found))
-}
-
-func deleteApp(ctx context.Context, c *Request) (Response, error) {
-	found, err := c.app(ctx)
-	if err != nil {
-		return Response{}, err
-	}
-	if err := c.Store.DeleteApp(ctx, c.Caller, found); err != nil {
-		return Response{}, err
-	}
-	return c.accepted(deleteJob + found.Name)
-}
-
-func getAppEnvironment(ctx context.Context, c *Request) (Response, error) {
-	found, err := c.app(ctx)
-	if err != nil {
-		return Response{}, err
-	}
-	vars, err := c.Store.GetEnvironment(ctx, c.Caller, found)
+func getAppEnvironment(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (Response, error) {
+	vars, err := r.Store.GetEnvironment(ctx, r.Caller, app)
 	if err != nil {
 		return Response{}, err
 	}
 	empty := map[string]string{}
-	current, _, _ := revision.FromApp(found)
+	current, _, _ := revision.FromApp(app)
 	return ok(map[string]any{
 		"environment_variables": vars, "staging_env_json": empty, "running_env_json": empty, "system_env_json": empty,
-		"application_env_json": map[string]any{"VCAP_APPLICATION": lrp.VCAPApplication(found.Name, found.Spec.DisplayName, found.Namespace, revision.FormatRevision(current))},
+		"application_env_json": map[string]any{"VCAP_APPLICATION": lrp.VCAPApplication(app.Name, app.Spec.DisplayName, app.Namespace, revision.FormatRevision(current))},
 	})
 }
 
-func getEnvVars(ctx context.Context, c *Request) (Response, error) {
-	found, err := c.app(ctx)
-	if err != nil {
-		return Response{}, err
-	}
-	vars, err := c.Store.GetEnvironment(ctx, c.Caller, found)
+func getEnvVars(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (Response, error) {
+	vars, err := r.Store.GetEnvironment(ctx, r.Caller, app)
 	if err != nil {
 		return Response{}, err
 	}
 	return ok(map[string]any{"var": vars, "links": presenter.Links{}})
 }
 
-func updateEnvVars(ctx context.Context, c *Request) (Response, error) {
-	found, err := c.app(ctx)
-	if err != nil {
-		return Response{}, err
-	}
+func updateEnvVars(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (Response, error) {
 	var body payloads.EnvVarsPatch
-	if err := payloads.DecodeJSON(c.HTTP.Body, &body); err != nil {
+	if err := payloads.DecodeJSON(r.HTTP.Body, &body); err != nil {
 		return Response{}, err
 	}
 	for _, name := range slices.Sorted(maps.Keys(body.Var)) {
@@ -168,17 +143,15 @@ func updateEnvVars(ctx context.Context, c *Request) (Response, error) {
 			return Response{}, apierrors.NewUnprocessableEntity("expected a name of your own for an environment variable, found '" + name + "'; choose another")
 		}
 	}
-	if err := c.Store.SetEnvironment(ctx, c.Caller, found, body.Var); err != nil {
+	if err := r.Store.SetEnvironment(ctx, r.Caller, app, body.Var); err != nil {
 		return Response{}, err
 	}
-	return getEnvVars(ctx, c)
+	// The first variable of an app also names its Secret in the app's spec, so the app is read again.
+	return withApp(getEnvVars)(ctx, r)
 }
 
-// getAppFeature: apps are kept by revision; nobody gets a shell through this API.
-func getAppFeature(ctx context.Context, c *Request) (Response, error) {
-	if _, err := c.app(ctx); err != nil {
-		return Response{}, err
-	}
-	name := c.HTTP.PathValue("name")
+// getAppFeature reports revisions as enabled, and everything else, such as ssh, as disabled.
+func getAppFeature(_ context.Context, r *Request, _ *korifiv1alpha1.CFApp) (Response, error) {
+	name := r.HTTP.PathValue("name")
 	return ok(map[string]any{"name": name, "description": "", "enabled": name == "revisions"})
 }

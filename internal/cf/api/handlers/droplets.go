@@ -5,7 +5,6 @@ package handlers
 import (
 	"context"
 	"slices"
-	"strings"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
@@ -14,162 +13,131 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/repositories"
 )
 
-func getCurrentDroplet(ctx context.Context, c *Request) (Response, error) {
-	b, err := c.current(ctx)
+func getCurrentDroplet(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (Response, error) {
+	build, err := r.currentDroplet(ctx, app)
+	return present(r, presenter.ForDroplet, build, err)
+}
+
+func getCurrentDropletRelationship(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (Response, error) {
+	build, err := r.currentDroplet(ctx, app)
 	if err != nil {
 		return Response{}, err
 	}
-	return ok(presenter.ForDroplet(c.Base, b))
+	return ok(presenter.RelationshipTo(build.Name))
 }
 
-func getCurrentDropletRelationship(ctx context.Context, c *Request) (Response, error) {
-	b, err := c.current(ctx)
-	if err != nil {
-		return Response{}, err
-	}
-	return ok(presenter.RelationshipTo(b.Name))
-}
-
-func (c *Request) current(ctx context.Context) (*korifiv1alpha1.CFBuild, error) {
-	a, err := c.app(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if a.Spec.CurrentDropletRef == nil {
+func (r *Request) currentDroplet(ctx context.Context, app *korifiv1alpha1.CFApp) (*korifiv1alpha1.CFBuild, error) {
+	if app.Spec.CurrentDropletRef == nil {
 		return nil, apierrors.NewNotFound(repositories.DropletResourceType)
 	}
-	return c.droplet(ctx, a.Spec.CurrentDropletRef.Name)
+	return r.getStagedBuild(ctx, app.Spec.CurrentDropletRef.Name)
 }
 
-// droplet is a build that is staged.
-func (c *Request) droplet(ctx context.Context, guid string) (*korifiv1alpha1.CFBuild, error) {
-	b, err := c.Store.GetBuild(ctx, c.Caller, guid, repositories.DropletResourceType)
-	if err == nil && presenter.BuildStateOf(b) != korifiv1alpha1.StagedBuild {
+// getStagedBuild returns the build that a droplet comes from. A build that is not staged is no droplet.
+func (r *Request) getStagedBuild(ctx context.Context, guid string) (*korifiv1alpha1.CFBuild, error) {
+	build, err := r.Store.GetBuild(ctx, r.Caller, guid, repositories.DropletResourceType)
+	if err == nil && presenter.BuildStateOf(build) != korifiv1alpha1.StagedBuild {
 		return nil, apierrors.NewNotFound(repositories.DropletResourceType)
 	}
-	return b, err
+	return build, err
 }
 
-// dropletFor is a droplet that an app may run; nil if it is none of the app's.
-func (c *Request) dropletFor(ctx context.Context, app *korifiv1alpha1.CFApp, guid string) (*korifiv1alpha1.CFBuild, error) {
-	b, err := c.droplet(ctx, guid)
+// findDropletOfApp returns a droplet that an app may run; nil if there is none, or if it is another app's.
+func (r *Request) findDropletOfApp(ctx context.Context, app *korifiv1alpha1.CFApp, guid string) (*korifiv1alpha1.CFBuild, error) {
+	build, err := r.getStagedBuild(ctx, guid)
 	if err != nil {
-		return nil, notMissing(err)
+		return nil, ignoreNotFound(err)
 	}
-	if b.Namespace != app.Namespace || b.Spec.AppRef.Name != app.Name {
+	if build.Namespace != app.Namespace || build.Spec.AppRef.Name != app.Name {
 		return nil, nil
 	}
-	return b, nil
+	return build, nil
 }
 
-func getDroplet(ctx context.Context, c *Request) (Response, error) {
-	b, err := c.droplet(ctx, c.guid())
-	if err != nil {
-		return Response{}, err
-	}
-	return ok(presenter.ForDroplet(c.Base, b))
+func getDroplet(ctx context.Context, r *Request) (Response, error) {
+	build, err := r.getStagedBuild(ctx, r.guid())
+	return present(r, presenter.ForDroplet, build, err)
 }
 
-func setCurrentDroplet(ctx context.Context, c *Request) (Response, error) {
-	a, err := c.app(ctx)
-	if err != nil {
-		return Response{}, err
-	}
+func setCurrentDroplet(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (Response, error) {
 	var body payloads.Relationship
-	if err := payloads.DecodeJSON(c.HTTP.Body, &body); err != nil {
+	if err := payloads.DecodeJSON(r.HTTP.Body, &body); err != nil {
 		return Response{}, err
 	}
-	b, err := c.dropletFor(ctx, a, body.Data.GUID)
+	build, err := r.findDropletOfApp(ctx, app, body.Data.GUID)
 	switch {
 	case err != nil:
 		return Response{}, err
-	case b == nil:
+	case build == nil:
 		return Response{}, apierrors.NewUnprocessableEntity("Unable to assign current droplet. Ensure the droplet exists and belongs to this app.")
 	}
-	if _, err := c.Store.SetCurrentDroplet(ctx, c.Caller, a, b.Name); err != nil {
+	if _, err := r.Store.SetCurrentDroplet(ctx, r.Caller, app, build.Name); err != nil {
 		return Response{}, err
 	}
-	return ok(presenter.RelationshipTo(b.Name))
+	return ok(presenter.RelationshipTo(build.Name))
 }
 
-func listPackages(ctx context.Context, c *Request) (Response, error) {
-	var all []*korifiv1alpha1.CFPackage
-	guids := payloads.ParseFilter(c.HTTP.URL.Query(), "app_guids")
-	if c.guid() != "" {
-		guids = payloads.Filter{c.guid()}
+// listPackages lists the packages of the app in the path, or of those in app_guids; without either there are none.
+func listPackages(ctx context.Context, r *Request) (Response, error) {
+	apps := payloads.ParseFilter(r.query(), "app_guids")
+	if r.guid() != "" {
+		apps = payloads.Filter{r.guid()}
 	}
-	for _, guid := range guids {
-		a, err := c.Store.GetApp(ctx, c.Caller, guid)
-		if notMissing(err) != nil {
+	var packages []*korifiv1alpha1.CFPackage
+	for _, guid := range apps {
+		app, err := r.Store.GetApp(ctx, r.Caller, guid)
+		if ignoreNotFound(err) != nil {
 			return Response{}, err
 		}
 		if err != nil {
 			continue
 		}
-		found, err := c.Store.ListPackagesOfApp(ctx, a)
+		found, err := r.Store.ListPackagesOfApp(ctx, app)
 		if err != nil {
 			return Response{}, err
 		}
-		all = append(all, found...)
+		packages = append(packages, found...)
 	}
-	if strings.HasPrefix(c.HTTP.URL.Query().Get("order_by"), "-") {
-		slices.Reverse(all)
-	}
-	return page(c, all, func(p *korifiv1alpha1.CFPackage) presenter.Package { return presenter.ForPackage(c.Base, p) })
+	return respondList(r, resourceList[*korifiv1alpha1.CFPackage]{items: packages, reversed: r.isReversed()},
+		func(p *korifiv1alpha1.CFPackage) presenter.Package { return presenter.ForPackage(r.Base, p) })
 }
 
-func getPackage(ctx context.Context, c *Request) (Response, error) {
-	p, err := c.Store.GetPackage(ctx, c.Caller, c.guid())
-	if err != nil {
-		return Response{}, err
-	}
-	return ok(presenter.ForPackage(c.Base, p))
+func getPackage(ctx context.Context, r *Request) (Response, error) {
+	found, err := r.Store.GetPackage(ctx, r.Caller, r.guid())
+	return present(r, presenter.ForPackage, found, err)
 }
 
-// listPackageDroplets are the droplets that were made from a package.
-func listPackageDroplets(ctx context.Context, c *Request) (Response, error) {
-	p, err := c.Store.GetPackage(ctx, c.Caller, c.guid())
+// listPackageDroplets lists the droplets that were made from a package.
+func listPackageDroplets(ctx context.Context, r *Request) (Response, error) {
+	from, err := r.Store.GetPackage(ctx, r.Caller, r.guid())
 	if err != nil {
 		return Response{}, err
 	}
-	a, err := c.Store.GetApp(ctx, c.Caller, p.Spec.AppRef.Name)
+	app, err := r.Store.GetApp(ctx, r.Caller, from.Spec.AppRef.Name)
 	if err != nil {
 		return Response{}, err
 	}
-	all, err := c.Store.ListBuildsOfApp(ctx, a)
-	if err != nil {
-		return Response{}, err
-	}
-	return c.staged(slices.DeleteFunc(all, func(b *korifiv1alpha1.CFBuild) bool { return b.Spec.PackageRef.Name != p.Name }))
+	return r.respondDroplets(ctx, app, func(build *korifiv1alpha1.CFBuild) bool { return build.Spec.PackageRef.Name == from.Name })
 }
 
-// listAppDroplets are those of an app.
-func listAppDroplets(ctx context.Context, c *Request) (Response, error) {
-	a, err := c.app(ctx)
+func listAppDroplets(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (Response, error) {
+	return r.respondDroplets(ctx, app, func(*korifiv1alpha1.CFBuild) bool { return true })
+}
+
+// respondDroplets lists those of an app's droplets that are wanted, in the order in which they were made.
+func (r *Request) respondDroplets(ctx context.Context, app *korifiv1alpha1.CFApp, isWanted func(*korifiv1alpha1.CFBuild) bool) (Response, error) {
+	builds, err := r.Store.ListBuildsOfApp(ctx, app)
 	if err != nil {
 		return Response{}, err
 	}
-	all, err := c.Store.ListBuildsOfApp(ctx, a)
-	if err != nil {
-		return Response{}, err
-	}
-	return c.staged(all)
+	builds = slices.DeleteFunc(builds, func(build *korifiv1alpha1.CFBuild) bool {
+		return presenter.BuildStateOf(build) != korifiv1alpha1.StagedBuild || !isWanted(build)
+	})
+	return respondList(r, resourceList[*korifiv1alpha1.CFBuild]{items: builds, reversed: r.isReversed()},
+		func(build *korifiv1alpha1.CFBuild) presenter.Droplet { return presenter.ForDroplet(r.Base, build) })
 }
 
-// staged shows those of some builds that are droplets, in the order in which they were made, or the last first.
-func (c *Request) staged(all []*korifiv1alpha1.CFBuild) (Response, error) {
-	all = slices.DeleteFunc(all, func(b *korifiv1alpha1.CFBuild) bool { return presenter.BuildStateOf(b) != korifiv1alpha1.StagedBuild })
-	if strings.HasPrefix(c.HTTP.URL.Query().Get("order_by"), "-") {
-		slices.Reverse(all)
-	}
-	return page(c, all, func(b *korifiv1alpha1.CFBuild) presenter.Droplet { return presenter.ForDroplet(c.Base, b) })
-}
-
-func createPackage(ctx context.Context, c *Request) (Response, error) {
-	var body payloads.PackageCreate
-	if err := payloads.DecodeJSON(c.HTTP.Body, &body); err != nil {
-		return Response{}, err
-	}
+func createPackage(ctx context.Context, r *Request, body payloads.PackageCreate) (Response, error) {
 	switch {
 	case body.Type != string(korifiv1alpha1.DockerPackage):
 		return Response{}, apierrors.NewUnprocessableEntity("expected a package of type docker, because Torpor builds no code; found " + body.Type + "; push with --docker-image")
@@ -178,55 +146,42 @@ func createPackage(ctx context.Context, c *Request) (Response, error) {
 	case body.Data.Username != "":
 		return Response{}, apierrors.NewUnprocessableEntity("expected no user name of a registry, because registries are let in by image pull secrets; leave it out and ask the platform team for one")
 	}
-	a, err := c.Store.GetApp(ctx, c.Caller, body.Relationships.App.Data.GUID)
+	app, err := r.Store.GetApp(ctx, r.Caller, body.Relationships.App.Data.GUID)
 	if err != nil {
 		return Response{}, err
 	}
-	p, err := c.Store.CreatePackage(ctx, c.Caller, a, body.Data.Image)
-	if err != nil {
-		return Response{}, err
-	}
-	return created(presenter.ForPackage(c.Base, p))
+	made, err := r.Store.CreatePackage(ctx, r.Caller, app, body.Data.Image)
+	return presentCreated(r, presenter.ForPackage, made, err)
 }
 
-func createBuild(ctx context.Context, c *Request) (Response, error) {
-	var body payloads.BuildCreate
-	if err := payloads.DecodeJSON(c.HTTP.Body, &body); err != nil {
-		return Response{}, err
-	}
-	p, err := c.Store.GetPackage(ctx, c.Caller, body.Package.GUID)
+func createBuild(ctx context.Context, r *Request, body payloads.BuildCreate) (Response, error) {
+	from, err := r.Store.GetPackage(ctx, r.Caller, body.Package.GUID)
 	if err != nil {
 		return Response{}, err
 	}
-	a, err := c.Store.GetApp(ctx, c.Caller, p.Spec.AppRef.Name)
+	app, err := r.Store.GetApp(ctx, r.Caller, from.Spec.AppRef.Name)
 	if err != nil {
 		return Response{}, err
 	}
-	b, err := c.Store.CreateBuild(ctx, c.Caller, a, p)
-	if err != nil {
-		return Response{}, err
-	}
-	return created(presenter.ForBuild(c.Base, b))
+	build, err := r.Store.CreateBuild(ctx, r.Caller, app, from)
+	return presentCreated(r, presenter.ForBuild, build, err)
 }
 
-// getBuild is held while it is staged.
-func getBuild(ctx context.Context, c *Request) (Response, error) {
-	b, err := c.Store.GetBuild(ctx, c.Caller, c.guid(), repositories.BuildResourceType)
+// getBuild holds its answer while the build is staged.
+func getBuild(ctx context.Context, r *Request) (Response, error) {
+	build, err := r.Store.GetBuild(ctx, r.Caller, r.guid(), repositories.BuildResourceType)
 	if err != nil {
 		return Response{}, err
 	}
-	held, cancel := withDeadline(ctx, maxHold)
+	holdCtx, cancel := context.WithTimeout(ctx, maxHold)
 	defer cancel()
-	err = c.Store.WaitFor(held, b.Name, func() (bool, error) {
-		newer, err := c.Store.GetBuild(ctx, c.Caller, b.Name, repositories.BuildResourceType)
+	err = r.Store.WaitFor(holdCtx, build.Name, func() (bool, error) {
+		newer, err := r.Store.GetBuild(ctx, r.Caller, build.Name, repositories.BuildResourceType)
 		if err != nil {
 			return false, err
 		}
-		b = newer
-		return presenter.BuildStateOf(b) != korifiv1alpha1.StagingBuild, nil
+		build = newer
+		return presenter.BuildStateOf(build) != korifiv1alpha1.StagingBuild, nil
 	})
-	if err != nil {
-		return Response{}, err
-	}
-	return ok(presenter.ForBuild(c.Base, b))
+	return present(r, presenter.ForBuild, build, err)
 }

@@ -6,110 +6,52 @@ import (
 	"context"
 	"strings"
 
-	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
 	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
 	"github.com/torpor-dev/torpor/internal/cf/api/presenter"
 )
 
-// Jobs are named after what they do and to what, so that nobody has to keep them and every replica knows them.
+// A job's GUID is its operation and the GUID of what it works on, so that jobs need not be stored and every replica knows them.
 const (
-	deleteJob      = "app.delete~"
+	deleteAppJob   = "app.delete~"
 	deleteOrgJob   = "organization.delete~"
 	deleteSpaceJob = "space.delete~"
 	manifestJob    = "space.apply_manifest~"
 )
 
-func stopApp(ctx context.Context, c *Request) (Response, error) {
-	return c.act(ctx, func(app *korifiv1alpha1.CFApp) (*korifiv1alpha1.CFApp, error) {
-		c.Polls.Stop(c.Caller.Name, app.Name)
-		return c.Store.SetAppState(ctx, c.Caller, app, korifiv1alpha1.StoppedState)
-	})
-}
+// isJobDone reports whether a job's work on an object is done. A job that cannot exist is not found.
+type isJobDone func(ctx context.Context, caller *authorization.Caller, guid string) (bool, error)
 
-func startApp(ctx context.Context, c *Request) (Response, error) {
-	return c.act(ctx, func(app *korifiv1alpha1.CFApp) (*korifiv1alpha1.CFApp, error) {
-		return c.begin(app, func() (*korifiv1alpha1.CFApp, error) {
-			return c.Store.SetAppState(ctx, c.Caller, app, korifiv1alpha1.StartedState)
-		})
-	})
-}
-
-func restartApp(ctx context.Context, c *Request) (Response, error) {
-	return c.act(ctx, func(app *korifiv1alpha1.CFApp) (*korifiv1alpha1.CFApp, error) {
-		return c.begin(app, func() (*korifiv1alpha1.CFApp, error) { return c.Store.RestartApp(ctx, c.Caller, app) })
-	})
-}
-
-func (c *Request) act(ctx context.Context, do func(*korifiv1alpha1.CFApp) (*korifiv1alpha1.CFApp, error)) (Response, error) {
-	found, err := c.app(ctx)
-	if err != nil {
-		return Response{}, err
-	}
-	if found, err = do(found); err != nil {
-		return Response{}, err
-	}
-	return ok(c.show(found))
-}
-
-// begin is for whatever ends in a started app.
-func (c *Request) begin(app *korifiv1alpha1.CFApp, do func() (*korifiv1alpha1.CFApp, error)) (*korifiv1alpha1.CFApp, error) {
-	if app.Spec.CurrentDropletRef == nil {
-		return nil, apierrors.NewUnprocessableEntity("Assign a droplet before starting this app.")
-	}
-	started, err := do()
-	if err == nil {
-		c.Polls.Start(c.Caller.Name, app.Name)
-	}
-	return started, err
-}
-
-// over says whether what a job does to an object is done. A job that cannot be is not found.
-type over func(ctx context.Context, caller *authorization.Caller, guid string) (bool, error)
-
-// getJob is held until it is over: a client that is told PROCESSING sleeps for 3 s.
-func getJob(ctx context.Context, c *Request) (Response, error) {
-	operation, of, _ := strings.Cut(c.guid(), "~")
-	done, known := map[string]over{
-		deleteJob: c.Store.IsAppGone, deleteOrgJob: c.Store.IsOrgGone, deleteSpaceJob: c.Store.IsSpaceGone,
+// getJob holds its answer until the job is done: a client that reads PROCESSING sleeps for 3 s.
+func getJob(ctx context.Context, r *Request) (Response, error) {
+	operation, guid, _ := strings.Cut(r.guid(), "~")
+	isDone, known := map[string]isJobDone{
+		deleteAppJob: r.Store.IsAppGone, deleteOrgJob: r.Store.IsOrgGone, deleteSpaceJob: r.Store.IsSpaceGone,
 		manifestJob: func(ctx context.Context, _ *authorization.Caller, space string) (bool, error) {
-			return true, c.applied(ctx, space)
+			return true, r.requireManifestJob(ctx, space)
 		},
 	}[operation+"~"]
-	if !known || of == "" {
+	if !known || guid == "" {
 		return Response{}, apierrors.NewNotFound("Job")
 	}
-	is, err := c.await(ctx, of, done)
+	holdCtx, cancel := context.WithTimeout(ctx, maxHold)
+	defer cancel()
+	done := false
+	err := r.Store.WaitFor(holdCtx, guid, func() (_ bool, err error) {
+		done, err = isDone(holdCtx, r.Caller, guid)
+		return done, err
+	})
 	if err != nil {
 		return Response{}, err
 	}
-	return ok(presenter.ForJob(c.Base, c.guid(), operation, is, c.Clock.Now()))
+	return ok(presenter.ForJob(r.Base, r.guid(), operation, done, r.Clock.Now()))
 }
 
-// applied: a manifest is applied before its job is told of.
-func (c *Request) applied(ctx context.Context, space string) error {
-	_, err := c.spaceOf(ctx, space)
-	if err != nil && notMissing(err) == nil {
+// requireManifestJob returns an error unless the caller sees the space: a manifest is applied before its job is named.
+func (r *Request) requireManifestJob(ctx context.Context, space string) error {
+	_, err := r.getSpace(ctx, space)
+	if err != nil && ignoreNotFound(err) == nil {
 		return apierrors.NewNotFound("Job")
-	}
-	return err
-}
-
-// await looks again whenever the object changes, until the job is over or time is up.
-func (c *Request) await(ctx context.Context, guid string, done over) (is bool, err error) {
-	ctx, cancel := withDeadline(ctx, maxHold)
-	defer cancel()
-	err = c.Store.WaitFor(ctx, guid, func() (bool, error) {
-		is, err = done(ctx, c.Caller, guid)
-		return is, err
-	})
-	return is, err
-}
-
-// notMissing is an error that is none of something that is not there.
-func notMissing(err error) error {
-	if err == nil || apierrors.FromError(err, "").Code == apierrors.NewNotFound("").Code {
-		return nil
 	}
 	return err
 }

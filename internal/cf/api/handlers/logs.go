@@ -6,107 +6,57 @@ import (
 	"context"
 	"math"
 	"net/url"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
 	"github.com/torpor-dev/torpor/internal/cf/api/payloads"
 	"github.com/torpor-dev/torpor/internal/cf/api/presenter"
-	"github.com/torpor-dev/torpor/internal/cf/api/repositories"
 )
 
 const (
-	defaultLines = 100
-	maxLines     = 1000
+	defaultLogLines = 100
+	maxLogLines     = 1000
 )
-
-// listAuditEvents of apps: with target_guids also what Kubernetes has told of them.
-func listAuditEvents(ctx context.Context, c *Request) (Response, error) {
-	q := c.HTTP.URL.Query()
-	in, err := c.visibleSpaces(ctx)
-	if err != nil {
-		return Response{}, err
-	}
-	all, err := c.Store.ListApps(in)
-	if err != nil {
-		return Response{}, err
-	}
-	slices.SortFunc(all, repositories.CompareByAge)
-	targets, kinds := payloads.ParseFilter(q, "target_guids"), payloads.ParseFilter(q, "types")
-	var found []presenter.AuditEvent
-	for _, a := range all {
-		if !targets.Matches(a.Name) {
-			continue
-		}
-		some, err := c.eventsOf(ctx, a, targets != nil)
-		if err != nil {
-			return Response{}, err
-		}
-		found = append(found, some...)
-	}
-	found = slices.DeleteFunc(found, func(e presenter.AuditEvent) bool { return !kinds.Matches(e.Type) })
-	slices.SortStableFunc(found, func(a, b presenter.AuditEvent) int { return strings.Compare(b.CreatedAt, a.CreatedAt) })
-	if by := q.Get("order_by"); by != "" && !strings.HasPrefix(by, "-") {
-		slices.Reverse(found)
-	}
-	return page(c, found, func(e presenter.AuditEvent) presenter.AuditEvent { return e })
-}
-
-func (c *Request) eventsOf(ctx context.Context, a *korifiv1alpha1.CFApp, ask bool) ([]presenter.AuditEvent, error) {
-	if !ask {
-		return presenter.ForAuditEvents(a, nil), nil
-	}
-	told, err := c.Store.ListEvents(ctx, c.Caller, a)
-	if err != nil {
-		return nil, err
-	}
-	return presenter.ForAuditEvents(a, told), nil
-}
 
 func getLogCacheInfo(_ context.Context, _ *Request) (Response, error) {
 	return ok(map[string]string{"version": "3.0.0", "vm_uptime": "0"})
 }
 
-// readLogs are read from the app's Pods when they are asked for; what a Pod took with it is lost.
-func readLogs(ctx context.Context, c *Request) (Response, error) {
-	a, err := c.app(ctx)
+// readLogs reads logs from the app's Pods at the time of the request; those of deleted Pods are lost.
+func readLogs(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (Response, error) {
+	q := r.query()
+	limit, err := parseInt(q, "limit", defaultLogLines)
 	if err != nil {
 		return Response{}, err
 	}
-	q := c.HTTP.URL.Query()
-	limit, err := number(q, "limit", defaultLines)
+	limit = min(max(limit, 1), maxLogLines)
+	from, err := parseInt(q, "start_time", math.MinInt64)
 	if err != nil {
 		return Response{}, err
 	}
-	limit = min(max(limit, 1), maxLines)
-	from, err := number(q, "start_time", math.MinInt64)
-	if err != nil {
-		return Response{}, err
-	}
-	until, err := number(q, "end_time", math.MaxInt64)
+	until, err := parseInt(q, "end_time", math.MaxInt64)
 	if err != nil {
 		return Response{}, err
 	}
 	if kinds := payloads.ParseFilter(q, "envelope_types"); !kinds.Matches("LOG") {
-		return ok(presenter.ForLogs(a.Name, nil, presenter.LogWindow{}))
+		return ok(presenter.ForLogs(app.Name, nil, presenter.LogWindow{}))
 	}
 	window := presenter.LogWindow{From: from, Until: until, Limit: int(limit), Descending: q.Get("descending") == "true"}
-	last := &limit
+	tail := &limit
 	if !window.Descending || q.Has("end_time") {
-		// The first lines are wanted, or the last ones before some time, so the last of all are not enough.
-		last = nil
+		// The first lines are wanted, or the last ones before some time, so the last ones of each Pod are not enough.
+		tail = nil
 	}
-	lines, err := c.Store.ReadLogs(ctx, c.Caller, a, time.Unix(0, max(0, from)), last)
+	lines, err := r.Store.ReadLogs(ctx, r.Caller, app, time.Unix(0, max(0, from)), tail)
 	if err != nil {
 		return Response{}, err
 	}
-	return ok(presenter.ForLogs(a.Name, lines, window))
+	return ok(presenter.ForLogs(app.Name, lines, window))
 }
 
-func number(q url.Values, key string, without int64) (int64, error) {
+func parseInt(q url.Values, key string, without int64) (int64, error) {
 	if q.Get(key) == "" {
 		return without, nil
 	}

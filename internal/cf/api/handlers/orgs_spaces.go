@@ -5,11 +5,8 @@ package handlers
 import (
 	"cmp"
 	"context"
-	"encoding/base64"
-	"encoding/json"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
 	"github.com/torpor-dev/torpor/internal/cf/api/payloads"
@@ -17,126 +14,162 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/repositories"
 )
 
-func getRoot(_ context.Context, c *Request) (Response, error) { return ok(presenter.ForRoot(c.Base)) }
-
-func getInfo(_ context.Context, c *Request) (Response, error) {
-	return ok(map[string]any{"name": "torpor", "build": "", "version": 0, "cli_version": map[string]string{"minimum": "", "recommended": ""}, "links": presenter.Links{"self": {HRef: c.Base + "/v3/info"}}})
-}
-
-func getHealth(context.Context, *Request) (Response, error) {
-	return ok(map[string]string{"status": "ok"})
-}
-
-func getWhoAmI(_ context.Context, c *Request) (Response, error) {
-	kind := "User"
-	if c.Caller.IsServiceAccount() {
-		kind = "ServiceAccount"
-	}
-	return ok(map[string]string{"name": c.Caller.Name, "kind": kind})
-}
-
-// createToken is for clients that want one of their own before they stream logs. It lets nobody in: callers are known by the
-// credentials that they send with every request.
-func createToken(_ context.Context, c *Request) (Response, error) {
-	const valid = time.Hour
-	part := func(v any) string {
-		raw, _ := json.Marshal(v)
-		return base64.RawURLEncoding.EncodeToString(raw)
-	}
-	expires := c.Clock.Now().Add(valid).Unix()
-	jwt := part(map[string]string{"alg": "none", "typ": "JWT"}) + "." + part(map[string]any{"exp": expires, "iss": "torpor"}) + "." + part("none")
-	return ok(map[string]any{"access_token": jwt, "refresh_token": jwt, "token_type": "bearer", "expires_in": int(valid.Seconds())})
-}
-
-func listOrgs(ctx context.Context, c *Request) (Response, error) {
-	all, err := c.Store.ListOrgs(ctx, c.Caller)
+func listOrgs(ctx context.Context, r *Request) (Response, error) {
+	orgs, err := r.Store.ListOrgs(ctx, r.Caller)
 	if err != nil {
 		return Response{}, err
 	}
-	return page(c, chosen(c, all), c.org)
+	return respondList(r, orgOrSpaceList(orgs), func(org repositories.OrgOrSpace) presenter.OrgOrSpace { return presenter.ForOrg(r.Base, org) })
 }
 
-func getOrg(ctx context.Context, c *Request) (Response, error) {
-	p, err := c.orgOf(ctx, c.guid())
+func listSpaces(ctx context.Context, r *Request) (Response, error) {
+	spaces, err := r.Store.ListSpaces(ctx, r.Caller)
 	if err != nil {
 		return Response{}, err
 	}
-	return ok(c.org(p))
+	list := orgOrSpaceList(spaces)
+	list.filters["organization_guids"] = func(space repositories.OrgOrSpace) string { return space.Org }
+	return respondList(r, list, func(space repositories.OrgOrSpace) presenter.OrgOrSpace { return presenter.ForSpace(r.Base, space) })
 }
 
-// orgOf is the org of a GUID, if the caller sees it.
-func (c *Request) orgOf(ctx context.Context, guid string) (repositories.OrgOrSpace, error) {
-	all, err := c.Store.ListOrgs(ctx, c.Caller)
-	return placed(all, err, guid, repositories.OrgResourceType)
+// orgOrSpaceList is ordered by name, whatever the client asks for.
+func orgOrSpaceList(items []repositories.OrgOrSpace) resourceList[repositories.OrgOrSpace] {
+	return resourceList[repositories.OrgOrSpace]{
+		items: items,
+		filters: map[string]func(repositories.OrgOrSpace) string{
+			"names": func(one repositories.OrgOrSpace) string { return one.Name },
+			"guids": func(one repositories.OrgOrSpace) string { return one.GUID },
+		},
+		compare: func(a, b repositories.OrgOrSpace) int {
+			return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.GUID, b.GUID))
+		},
+	}
 }
 
-// spaceOf is the space of a GUID, if the caller sees it.
-func (c *Request) spaceOf(ctx context.Context, guid string) (repositories.OrgOrSpace, error) {
-	all, err := c.Store.ListSpaces(ctx, c.Caller)
-	return placed(all, err, guid, repositories.SpaceResourceType)
+func getOrg(ctx context.Context, r *Request) (Response, error) {
+	org, err := r.getOrg(ctx, r.guid())
+	return present(r, presenter.ForOrg, org, err)
 }
 
-func placed(all []repositories.OrgOrSpace, err error, guid, thing string) (repositories.OrgOrSpace, error) {
+func getSpace(ctx context.Context, r *Request) (Response, error) {
+	space, err := r.getSpace(ctx, r.guid())
+	return present(r, presenter.ForSpace, space, err)
+}
+
+// getOrg returns the org with a GUID, if the caller sees it.
+func (r *Request) getOrg(ctx context.Context, guid string) (repositories.OrgOrSpace, error) {
+	orgs, err := r.Store.ListOrgs(ctx, r.Caller)
+	return findByGUID(orgs, err, guid, repositories.OrgResourceType)
+}
+
+// getSpace returns the space with a GUID, if the caller sees it.
+func (r *Request) getSpace(ctx context.Context, guid string) (repositories.OrgOrSpace, error) {
+	spaces, err := r.Store.ListSpaces(ctx, r.Caller)
+	return findByGUID(spaces, err, guid, repositories.SpaceResourceType)
+}
+
+func findByGUID(all []repositories.OrgOrSpace, err error, guid, resourceType string) (repositories.OrgOrSpace, error) {
 	if err != nil {
 		return repositories.OrgOrSpace{}, err
 	}
-	i := slices.IndexFunc(all, func(p repositories.OrgOrSpace) bool { return p.GUID == guid })
+	i := slices.IndexFunc(all, func(one repositories.OrgOrSpace) bool { return one.GUID == guid })
 	if i < 0 {
-		return repositories.OrgOrSpace{}, apierrors.NewNotFound(thing)
+		return repositories.OrgOrSpace{}, apierrors.NewNotFound(resourceType)
 	}
 	return all[i], nil
 }
 
-func listSpaces(ctx context.Context, c *Request) (Response, error) {
-	all, err := c.Store.ListSpaces(ctx, c.Caller)
-	if err != nil {
-		return Response{}, err
+// requireSpace returns an error unless the caller sees a space.
+func (r *Request) requireSpace(ctx context.Context, guid string) error {
+	_, err := r.getSpace(ctx, guid)
+	if err != nil && ignoreNotFound(err) == nil {
+		return apierrors.NewUnprocessableEntity("Invalid space. Ensure that the space exists and you have access to it.")
 	}
-	in := payloads.ParseFilter(c.HTTP.URL.Query(), "organization_guids")
-	all = slices.DeleteFunc(all, func(p repositories.OrgOrSpace) bool { return !in.Matches(p.Org) })
-	return page(c, chosen(c, all), c.space)
+	return err
 }
 
-func getSpace(ctx context.Context, c *Request) (Response, error) {
-	p, err := c.spaceOf(ctx, c.guid())
-	if err != nil {
-		return Response{}, err
-	}
-	return ok(c.space(p))
-}
-
-func (c *Request) org(p repositories.OrgOrSpace) presenter.OrgOrSpace {
-	return presenter.ForOrg(c.Base, p.GUID, p.Name, p.Created)
-}
-
-func (c *Request) space(p repositories.OrgOrSpace) presenter.OrgOrSpace {
-	return presenter.ForSpace(c.Base, p.GUID, p.Name, p.Org, p.Created)
-}
-
-// chosen are those of the names and GUIDs that are asked for, by name.
-func chosen(c *Request, all []repositories.OrgOrSpace) []repositories.OrgOrSpace {
-	q := c.HTTP.URL.Query()
-	names, guids := payloads.ParseFilter(q, "names"), payloads.ParseFilter(q, "guids")
-	all = slices.DeleteFunc(all, func(p repositories.OrgOrSpace) bool { return !names.Matches(p.Name) || !guids.Matches(p.GUID) })
-	slices.SortFunc(all, func(a, b repositories.OrgOrSpace) int {
-		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.GUID, b.GUID))
-	})
-	return all
-}
-
-// visibleSpaces are the GUIDs of those spaces that the caller may see, of space_guids if there are any.
-func (c *Request) visibleSpaces(ctx context.Context) ([]string, error) {
-	all, err := c.Store.ListSpaces(ctx, c.Caller)
+// visibleSpaces returns the GUIDs of the spaces that the caller sees, and that space_guids and organization_guids select.
+func (r *Request) visibleSpaces(ctx context.Context) ([]string, error) {
+	spaces, err := r.Store.ListSpaces(ctx, r.Caller)
 	if err != nil {
 		return nil, err
 	}
-	q := c.HTTP.URL.Query()
-	wanted, in := payloads.ParseFilter(q, "space_guids"), payloads.ParseFilter(q, "organization_guids")
+	wanted, orgs := payloads.ParseFilter(r.query(), "space_guids"), payloads.ParseFilter(r.query(), "organization_guids")
 	var guids []string
-	for _, p := range all {
-		if wanted.Matches(p.GUID) && in.Matches(p.Org) {
-			guids = append(guids, p.GUID)
+	for _, space := range spaces {
+		if wanted.Matches(space.GUID) && orgs.Matches(space.Org) {
+			guids = append(guids, space.GUID)
 		}
 	}
 	return guids, nil
+}
+
+// createOrg answers when the org has its namespace.
+func createOrg(ctx context.Context, r *Request, body payloads.OrgOrSpaceCreate) (Response, error) {
+	orgs, err := r.Store.ListOrgs(ctx, r.Caller)
+	if err != nil {
+		return Response{}, err
+	}
+	switch {
+	case body.Name == "":
+		return Response{}, apierrors.NewUnprocessableEntity("expected a name of the organization, found none; name it")
+	case slices.ContainsFunc(orgs, func(org repositories.OrgOrSpace) bool { return org.Name == body.Name }):
+		return Response{}, apierrors.NewUnprocessableEntity("Organization '" + body.Name + "' already exists.")
+	}
+	org, err := r.Store.CreateOrg(ctx, r.Caller, body.Name)
+	if err == nil {
+		err = r.waitForNamespace(ctx, org)
+	}
+	return presentCreated(r, presenter.ForOrg, org, err)
+}
+
+// createSpace answers when the space has its namespace.
+func createSpace(ctx context.Context, r *Request, body payloads.OrgOrSpaceCreate) (Response, error) {
+	org, err := r.getOrg(ctx, body.Relationships.Organization.Data.GUID)
+	if err != nil {
+		return Response{}, apierrors.NewUnprocessableEntity("Invalid organization. Ensure the organization exists and you have access to it.")
+	}
+	spaces, err := r.Store.ListSpaces(ctx, r.Caller)
+	if err != nil {
+		return Response{}, err
+	}
+	switch {
+	case body.Name == "":
+		return Response{}, apierrors.NewUnprocessableEntity("expected a name of the space, found none; name it")
+	case slices.ContainsFunc(spaces, func(space repositories.OrgOrSpace) bool { return space.Name == body.Name && space.Org == org.GUID }):
+		return Response{}, apierrors.NewUnprocessableEntity("Name must be unique per organization")
+	}
+	space, err := r.Store.CreateSpace(ctx, r.Caller, org.GUID, body.Name)
+	if err == nil {
+		err = r.waitForNamespace(ctx, space)
+	}
+	return presentCreated(r, presenter.ForSpace, space, err)
+}
+
+func (r *Request) waitForNamespace(ctx context.Context, made repositories.OrgOrSpace) error {
+	ctx, cancel := context.WithTimeout(ctx, maxHold)
+	defer cancel()
+	return r.Store.WaitForNamespace(ctx, made.GUID)
+}
+
+func deleteOrg(ctx context.Context, r *Request) (Response, error) {
+	org, err := r.getOrg(ctx, r.guid())
+	if err != nil {
+		return Response{}, err
+	}
+	if err := r.Store.DeleteOrg(ctx, r.Caller, org.GUID); err != nil {
+		return Response{}, err
+	}
+	return r.accepted(deleteOrgJob + org.GUID)
+}
+
+func deleteSpace(ctx context.Context, r *Request) (Response, error) {
+	space, err := r.getSpace(ctx, r.guid())
+	if err != nil {
+		return Response{}, err
+	}
+	if err := r.Store.DeleteSpace(ctx, r.Caller, space); err != nil {
+		return Response{}, err
+	}
+	return r.accepted(deleteSpaceJob + space.GUID)
 }

@@ -3,82 +3,65 @@
 package handlers
 
 import (
-	"context"
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/utils/clock"
 )
 
 const (
-	// maxHold is how long an answer is held back; proxies give up after 15 s.
+	// maxHold bounds how long a response is held; proxies give up after 15 s.
 	maxHold = 10 * time.Second
-	// pollTimeout is for how long somebody who started an app is taken to wait for it; so long does the client.
-	pollTimeout = 5 * time.Minute
-	// maxFirstHold is how long the first look at a deployment is held: who does not want to wait looks once.
+	// maxFirstHold bounds the first response about a deployment: a client that does not want to wait looks only once.
 	maxFirstHold = 2 * time.Second
+	// pollTimeout is how long the client polls an app that it has started.
+	pollTimeout = 5 * time.Minute
+	// maxPolls bounds the apps that are remembered as polled.
+	maxPolls = 1 << 16
 )
 
-// PollTracker remembers who has just started what: the client asks again every 3 s, so an answer that is held until there is
-// something to tell is faster. Others, who only look, get their answer at once.
+// PollTracker remembers which callers have just started which apps. Their clients poll every 3 s, so a response that is held
+// until the app runs is faster. Other callers, who only look, get their response at once.
 type PollTracker struct {
-	clock clock.PassiveClock
-
-	mu    sync.Mutex
-	waits map[wait]*watch
+	polls *cache.LRUExpireCache
 }
 
-type wait struct{ caller, app string }
+type pollKey struct{ caller, app string }
 
-// watch is since when somebody waits, and for which processes no more.
-type watch struct {
-	since time.Time
-	over  map[string]bool
-}
-
-// NewPollTracker remembers nobody yet.
+// NewPollTracker returns a tracker without polls.
 func NewPollTracker(c clock.PassiveClock) *PollTracker {
-	return &PollTracker{clock: c, waits: map[wait]*watch{}}
+	return &PollTracker{polls: cache.NewLRUExpireCacheWithClock(maxPolls, c)}
 }
 
-// Start: a caller has started an app.
+// Start notes that a caller has started an app, and will poll its processes.
 func (p *PollTracker) Start(caller, app string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	now := p.clock.Now()
-	for w, it := range p.waits {
-		if now.Sub(it.since) > pollTimeout {
-			delete(p.waits, w)
-		}
-	}
-	p.waits[wait{caller, app}] = &watch{since: now, over: map[string]bool{}}
+	// A poll holds the set of processes that the caller need not wait for any more.
+	p.polls.Add(pollKey{caller, app}, &sync.Map{}, pollTimeout)
 }
 
-// IsPolling says that a caller waits for a process of an app.
+// IsPolling reports whether a caller waits for a process of an app.
 func (p *PollTracker) IsPolling(caller, app, process string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	it := p.waits[wait{caller, app}]
-	return it != nil && p.clock.Now().Sub(it.since) <= pollTimeout && !it.over[process]
+	finished := p.finished(caller, app)
+	if finished == nil {
+		return false
+	}
+	_, done := finished.Load(process)
+	return !done
 }
 
-// Finish: the caller knows what there was to wait for.
+// Finish notes that the caller has seen what there was to wait for.
 func (p *PollTracker) Finish(caller, app, process string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if it := p.waits[wait{caller, app}]; it != nil {
-		it.over[process] = true
+	if finished := p.finished(caller, app); finished != nil {
+		finished.Store(process, true)
 	}
 }
 
-// Stop: the caller waits no more.
-func (p *PollTracker) Stop(caller, app string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.waits, wait{caller, app})
-}
+// Stop notes that the caller does not poll the app any more.
+func (p *PollTracker) Stop(caller, app string) { p.polls.Remove(pollKey{caller, app}) }
 
-// withDeadline is a context for a wait.
-func withDeadline(ctx context.Context, atMost time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, atMost)
+func (p *PollTracker) finished(caller, app string) *sync.Map {
+	found, _ := p.polls.Get(pollKey{caller, app})
+	finished, _ := found.(*sync.Map)
+	return finished
 }

@@ -5,7 +5,6 @@ package handlers
 import (
 	"context"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -16,172 +15,164 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/repositories"
 )
 
-func listProcesses(ctx context.Context, c *Request) (Response, error) {
-	in, err := c.visibleSpaces(ctx)
+func listProcesses(ctx context.Context, r *Request) (Response, error) {
+	spaces, err := r.visibleSpaces(ctx)
 	if err != nil {
 		return Response{}, err
 	}
-	all, err := c.Store.ListProcesses(in)
+	processes, err := r.Store.ListProcesses(spaces)
 	if err != nil {
 		return Response{}, err
 	}
-	q := c.HTTP.URL.Query()
-	ofApps, types, guids := payloads.ParseFilter(q, "app_guids"), payloads.ParseFilter(q, "types"), payloads.ParseFilter(q, "guids")
-	all = slices.DeleteFunc(all, func(p *korifiv1alpha1.CFProcess) bool {
-		return !ofApps.Matches(p.Spec.AppRef.Name) || !types.Matches(p.Spec.ProcessType) || !guids.Matches(p.Name)
-	})
-	slices.SortFunc(all, repositories.CompareByAge)
-	if !strings.Contains(q.Get("embed"), "process_instances") {
-		return page(c, all, c.process)
+	list := resourceList[*korifiv1alpha1.CFProcess]{
+		items: processes,
+		filters: map[string]func(*korifiv1alpha1.CFProcess) string{
+			"app_guids": func(p *korifiv1alpha1.CFProcess) string { return p.Spec.AppRef.Name },
+			"types":     typeOfProcess,
+			"guids":     func(p *korifiv1alpha1.CFProcess) string { return p.Name },
+		},
+		compare: repositories.CompareByAge[*korifiv1alpha1.CFProcess],
 	}
-	running, err := c.Store.ListApps(in)
+	if !strings.Contains(r.query().Get("embed"), "process_instances") {
+		return respondList(r, list, r.presentProcess)
+	}
+	apps, err := r.Store.ListApps(spaces)
 	if err != nil {
 		return Response{}, err
 	}
-	byGUID := make(map[string]*korifiv1alpha1.CFApp, len(running))
-	for _, a := range running {
-		byGUID[a.Name] = a
+	appsByGUID := make(map[string]*korifiv1alpha1.CFApp, len(apps))
+	for _, app := range apps {
+		appsByGUID[app.Name] = app
 	}
-	now := c.Clock.Now()
-	return page(c, all, func(p *korifiv1alpha1.CFProcess) presenter.Process {
-		if a := byGUID[p.Spec.AppRef.Name]; a != nil {
-			return c.process(p).WithInstances(presenter.ListInstances(a, p), now)
+	now := r.Clock.Now()
+	return respondList(r, list, func(p *korifiv1alpha1.CFProcess) presenter.Process {
+		if app := appsByGUID[p.Spec.AppRef.Name]; app != nil {
+			return r.presentProcess(p).WithInstances(presenter.ListInstances(app, p), now)
 		}
-		return c.process(p)
+		return r.presentProcess(p)
 	})
 }
 
-func (c *Request) process(p *korifiv1alpha1.CFProcess) presenter.Process {
-	return presenter.ForProcess(c.Base, p)
+func typeOfProcess(p *korifiv1alpha1.CFProcess) string { return p.Spec.ProcessType }
+
+func (r *Request) presentProcess(p *korifiv1alpha1.CFProcess) presenter.Process {
+	return presenter.ForProcess(r.Base, p)
 }
 
-func listAppProcesses(ctx context.Context, c *Request) (Response, error) {
-	found, err := c.app(ctx)
+func listAppProcesses(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (Response, error) {
+	processes, err := r.Store.ListProcessesOfApp(ctx, app)
 	if err != nil {
 		return Response{}, err
 	}
-	all, err := c.Store.ListProcessesOfApp(ctx, found)
-	if err != nil {
-		return Response{}, err
-	}
-	types := payloads.ParseFilter(c.HTTP.URL.Query(), "types")
-	all = slices.DeleteFunc(all, func(p *korifiv1alpha1.CFProcess) bool { return !types.Matches(p.Spec.ProcessType) })
-	return page(c, all, c.process)
+	return respondList(r, resourceList[*korifiv1alpha1.CFProcess]{
+		items: processes, filters: map[string]func(*korifiv1alpha1.CFProcess) string{"types": typeOfProcess},
+	}, r.presentProcess)
 }
 
-// found is the process in the path: by its GUID, or by its app and its type.
-func (c *Request) found(ctx context.Context) (*korifiv1alpha1.CFProcess, error) {
-	kind := c.HTTP.PathValue("type")
-	if kind == "" {
-		return c.Store.GetProcess(ctx, c.Caller, c.guid())
+// process returns the process in the path: by its GUID, or by its app and its type.
+func (r *Request) process(ctx context.Context) (*korifiv1alpha1.CFProcess, error) {
+	processType := r.HTTP.PathValue("type")
+	if processType == "" {
+		return r.Store.GetProcess(ctx, r.Caller, r.guid())
 	}
-	a, err := c.app(ctx)
+	app, err := r.Store.GetApp(ctx, r.Caller, r.guid())
 	if err != nil {
 		return nil, err
 	}
-	return c.Store.GetProcessByType(ctx, a, kind)
+	return r.Store.GetProcessByType(ctx, app, processType)
 }
 
-func getProcess(ctx context.Context, c *Request) (Response, error) {
-	p, err := c.found(ctx)
+// processWithLiveApp returns the process in the path, and its app as it is at this moment.
+func (r *Request) processWithLiveApp(ctx context.Context) (*korifiv1alpha1.CFProcess, *korifiv1alpha1.CFApp, error) {
+	process, err := r.process(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	app, err := r.Store.GetLiveApp(ctx, r.Caller, process.Spec.AppRef.Name)
+	return process, app, err
+}
+
+func getProcess(ctx context.Context, r *Request) (Response, error) {
+	process, err := r.process(ctx)
+	return present(r, presenter.ForProcess, process, err)
+}
+
+func updateProcess(ctx context.Context, r *Request, body payloads.ProcessPatch) (Response, error) {
+	message := repositories.PatchProcessMessage{Command: body.Command}
+	if check := body.HealthCheck; check != nil {
+		message.CheckType, message.Endpoint = check.Type, check.Data.Endpoint
+		message.Timeout, message.Invocation = check.Data.Timeout, check.Data.InvocationTimeout
+	}
+	return r.patchProcess(ctx, message, http.StatusOK)
+}
+
+func scaleProcess(ctx context.Context, r *Request, body payloads.ProcessScale) (Response, error) {
+	message := repositories.PatchProcessMessage{Instances: body.Instances, MemoryMB: body.MemoryMB, DiskMB: body.DiskMB}
+	return r.patchProcess(ctx, message, http.StatusAccepted)
+}
+
+func (r *Request) patchProcess(ctx context.Context, message repositories.PatchProcessMessage, status int) (Response, error) {
+	process, err := r.process(ctx)
+	if err == nil {
+		process, err = r.Store.PatchProcess(ctx, r.Caller, process, message)
+	}
+	response, err := present(r, presenter.ForProcess, process, err)
+	response.Status = status
+	return response, err
+}
+
+func restartInstance(ctx context.Context, r *Request) (Response, error) {
+	process, app, err := r.processWithLiveApp(ctx)
 	if err != nil {
 		return Response{}, err
 	}
-	return ok(c.process(p))
-}
-
-func updateProcess(ctx context.Context, c *Request) (Response, error) {
-	var body payloads.ProcessPatch
-	if err := payloads.DecodeJSON(c.HTTP.Body, &body); err != nil {
-		return Response{}, err
-	}
-	change := repositories.PatchProcessMessage{Command: body.Command}
-	if h := body.HealthCheck; h != nil {
-		change.CheckType, change.Endpoint, change.Timeout, change.Invocation = h.Type, h.Data.Endpoint, h.Data.Timeout, h.Data.InvocationTimeout
-	}
-	return c.change(ctx, change, http.StatusOK)
-}
-
-func scaleProcess(ctx context.Context, c *Request) (Response, error) {
-	var body payloads.ProcessScale
-	if err := payloads.DecodeJSON(c.HTTP.Body, &body); err != nil {
-		return Response{}, err
-	}
-	return c.change(ctx, repositories.PatchProcessMessage{Instances: body.Instances, MemoryMB: body.MemoryMB, DiskMB: body.DiskMB}, http.StatusAccepted)
-}
-
-func (c *Request) change(ctx context.Context, change repositories.PatchProcessMessage, status int) (Response, error) {
-	p, err := c.found(ctx)
-	if err != nil {
-		return Response{}, err
-	}
-	if p, err = c.Store.PatchProcess(ctx, c.Caller, p, change); err != nil {
-		return Response{}, err
-	}
-	return Response{Status: status, Body: c.process(p)}, nil
-}
-
-func restartInstance(ctx context.Context, c *Request) (Response, error) {
-	p, err := c.found(ctx)
-	if err != nil {
-		return Response{}, err
-	}
-	a, err := c.Store.GetLiveApp(ctx, c.Caller, p.Spec.AppRef.Name)
-	if err != nil {
-		return Response{}, err
-	}
-	index, err := strconv.ParseUint(c.HTTP.PathValue("index"), 10, 31)
+	index, err := strconv.ParseUint(r.HTTP.PathValue("index"), 10, 31)
 	if err != nil {
 		return Response{}, apierrors.NewNotFound(repositories.InstanceResourceType)
 	}
-	if err := c.Store.DeleteInstance(ctx, c.Caller, a, p, strconv.FormatUint(index, 10)); err != nil {
+	if err := r.Store.DeleteInstance(ctx, r.Caller, app, process, strconv.FormatUint(index, 10)); err != nil {
 		return Response{}, err
 	}
 	return Response{Status: http.StatusNoContent}, nil
 }
 
-// getProcessStats says what the instances of the app's current revision do. The app is read afresh, so that no answer is about a
-// revision that is over; what its process reports counts only for that revision.
-func getProcessStats(ctx context.Context, c *Request) (Response, error) {
-	p, err := c.found(ctx)
+// getProcessStats shows what the instances of the app's current revision do. The app is read live, so that no answer is about
+// a revision that has ended; what its process reports counts only for that revision.
+func getProcessStats(ctx context.Context, r *Request) (Response, error) {
+	process, app, err := r.processWithLiveApp(ctx)
 	if err != nil {
 		return Response{}, err
 	}
-	a, err := c.Store.GetLiveApp(ctx, c.Caller, p.Spec.AppRef.Name)
-	if err != nil {
-		return Response{}, err
-	}
-	rows := presenter.ListInstances(a, p)
-	if !presenter.IsSettled(a, rows) && c.Polls.IsPolling(c.Caller.Name, a.Name, p.Name) {
-		if p, rows, err = c.settled(ctx, a, p); err != nil {
+	instances := presenter.ListInstances(app, process)
+	if !presenter.IsSettled(app, instances) && r.Polls.IsPolling(r.Caller.Name, app.Name, process.Name) {
+		if process, instances, err = r.waitUntilSettled(ctx, app, process); err != nil {
 			return Response{}, err
 		}
 	}
-	if presenter.IsSettled(a, rows) {
-		c.Polls.Finish(c.Caller.Name, a.Name, p.Name)
+	if presenter.IsSettled(app, instances) {
+		r.Polls.Finish(r.Caller.Name, app.Name, process.Name)
 	}
-	return ok(presenter.ForStats(p, rows, c.Clock.Now()))
+	return ok(presenter.ForStats(process, instances, r.Clock.Now()))
 }
 
-// settled holds the answer until there is something to tell.
-func (c *Request) settled(ctx context.Context, a *korifiv1alpha1.CFApp, p *korifiv1alpha1.CFProcess) (*korifiv1alpha1.CFProcess, []presenter.Instance, error) {
-	held, cancel := withDeadline(ctx, maxHold)
+// waitUntilSettled holds the answer until an instance runs, all have crashed, or time is up.
+func (r *Request) waitUntilSettled(ctx context.Context, app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess) (*korifiv1alpha1.CFProcess, []presenter.Instance, error) {
+	holdCtx, cancel := context.WithTimeout(ctx, maxHold)
 	defer cancel()
-	rows := presenter.ListInstances(a, p)
-	err := c.Store.WaitFor(held, p.Name, func() (bool, error) {
-		newer, err := c.Store.GetProcess(ctx, c.Caller, p.Name)
+	err := r.Store.WaitFor(holdCtx, process.Name, func() (bool, error) {
+		newer, err := r.Store.GetProcess(ctx, r.Caller, process.Name)
 		if err != nil {
 			return false, err
 		}
-		p, rows = newer, presenter.ListInstances(a, newer)
-		return presenter.IsSettled(a, rows), nil
+		process = newer
+		return presenter.IsSettled(app, presenter.ListInstances(app, process)), nil
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	// Meanwhile somebody else may have stopped or restarted it.
-	if a, err = c.Store.GetLiveApp(ctx, c.Caller, a.Name); err != nil {
+	// Another client may have stopped or restarted the app during the wait.
+	if app, err = r.Store.GetLiveApp(ctx, r.Caller, app.Name); err != nil {
 		return nil, nil, err
 	}
-	return p, presenter.ListInstances(a, p), nil
+	return process, presenter.ListInstances(app, process), nil
 }

@@ -1,28 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package handlers holds the table of what the API answers, and one function for each row: it reads a payload, asks the
-// store with the caller's rights, and shows a view.
+// Package handlers holds the table of routes, and one function for each of them: it parses the payload, asks the repositories
+// with the caller's rights, and presents what they return.
 package handlers
 
 import (
 	"context"
 	"net/http"
 	"net/url"
+	"slices"
+	"strings"
 
 	"k8s.io/utils/clock"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
 	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
 	"github.com/torpor-dev/torpor/internal/cf/api/payloads"
 	"github.com/torpor-dev/torpor/internal/cf/api/presenter"
 	"github.com/torpor-dev/torpor/internal/cf/api/repositories"
 )
 
-// API is what all routes share.
+// API is what all handlers share.
 type API struct {
 	Store *repositories.Store
 	Clock clock.Clock
-	// Polls remembers who has just started what.
 	Polls *PollTracker
 }
 
@@ -36,60 +38,127 @@ type Request struct {
 	Base string
 }
 
-// Response is what a request gets.
+// Response is the answer to a request.
 type Response struct {
 	Status int
-	// Location is where to look next; empty for none.
+	// Location is the address to look at next; empty for none.
 	Location string
-	// Warnings are sentences that clients show to people beside their own output.
+	// Warnings are sentences that clients show beside their own output.
 	Warnings []string
-	// Body is shown as JSON; nil for none.
+	// Body is sent as JSON; nil for none.
 	Body any
 }
 
-// Handler answers a request; its errors are faults, or become some.
-type Handler func(ctx context.Context, c *Request) (Response, error)
+// Handler answers a request. Errors that are no CFError are turned into one.
+type Handler func(ctx context.Context, r *Request) (Response, error)
+
+// withApp returns a Handler for the app in the path, if the caller may see it.
+func withApp(handle func(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (Response, error)) Handler {
+	return func(ctx context.Context, r *Request) (Response, error) {
+		app, err := r.Store.GetApp(ctx, r.Caller, r.guid())
+		if err != nil {
+			return Response{}, err
+		}
+		return handle(ctx, r, app)
+	}
+}
+
+// withBody returns a Handler for the request's body of JSON.
+func withBody[B any](handle func(ctx context.Context, r *Request, body B) (Response, error)) Handler {
+	return func(ctx context.Context, r *Request) (Response, error) {
+		var body B
+		if err := payloads.DecodeJSON(r.HTTP.Body, &body); err != nil {
+			return Response{}, err
+		}
+		return handle(ctx, r, body)
+	}
+}
 
 func ok(body any) (Response, error) { return Response{Status: http.StatusOK, Body: body}, nil }
 
-func created(body any) (Response, error) {
-	return Response{Status: http.StatusCreated, Body: body}, nil
-}
-
-func (c *Request) guid() string { return c.HTTP.PathValue("guid") }
-
-// app is the one in the path, if the caller may see it.
-func (c *Request) app(ctx context.Context) (*korifiv1alpha1.CFApp, error) {
-	return c.Store.GetApp(ctx, c.Caller, c.guid())
-}
-
-// accepted is for work that goes on: the client follows the job.
-func (c *Request) accepted(job string) (Response, error) {
-	return Response{Status: http.StatusAccepted, Location: c.Base + "/v3/jobs/" + job}, nil
-}
-
-// page shows one page of a list.
-func page[T, V any](c *Request, all []T, show func(T) V) (Response, error) {
-	at, err := url.Parse(c.Base)
+// present answers with an object as the presenter shows it, or with the error of finding it.
+func present[T, V any](r *Request, show func(base string, object T) V, object T, err error) (Response, error) {
 	if err != nil {
 		return Response{}, err
 	}
-	at.Path, at.RawQuery = c.HTTP.URL.Path, c.HTTP.URL.RawQuery
-	p, err := payloads.ParsePage(c.HTTP.URL.Query())
-	if err != nil {
-		return Response{}, err
-	}
-	wanted, err := payloads.SelectsUnlabelled(c.HTTP.URL.Query())
-	if err != nil {
-		return Response{}, err
-	}
-	if !wanted {
-		all = nil
-	}
-	return ok(presenter.ForList(*at, p, all, show))
+	return ok(show(r.Base, object))
 }
 
-// listNothing is an empty list, for what clients ask of everything and Torpor does not have.
-func listNothing(_ context.Context, c *Request) (Response, error) {
-	return page(c, nil, func(struct{}) struct{} { return struct{}{} })
+// presentCreated answers like present, with 201.
+func presentCreated[T, V any](r *Request, show func(base string, object T) V, object T, err error) (Response, error) {
+	response, err := present(r, show, object, err)
+	response.Status = http.StatusCreated
+	return response, err
+}
+
+// accepted answers with the job that the client has to follow.
+func (r *Request) accepted(job string) (Response, error) {
+	return Response{Status: http.StatusAccepted, Location: r.Base + "/v3/jobs/" + job}, nil
+}
+
+func (r *Request) guid() string { return r.HTTP.PathValue("guid") }
+
+func (r *Request) query() url.Values { return r.HTTP.URL.Query() }
+
+// isReversed reports whether the client wants a list in descending order.
+func (r *Request) isReversed() bool { return strings.HasPrefix(r.query().Get("order_by"), "-") }
+
+// resourceList is a list before the request's query is applied to it.
+type resourceList[T any] struct {
+	items []T
+	// filters are the query parameters that select items, each with the value of an item that it is compared with.
+	filters map[string]func(T) string
+	// compare orders the items; nil leaves them in their order.
+	compare func(a, b T) int
+	// reversed turns the order round.
+	reversed bool
+}
+
+// respondList answers with the page that the query asks for, of the items that it selects.
+func respondList[T, V any](r *Request, l resourceList[T], show func(T) V) (Response, error) {
+	requestURL, err := url.Parse(r.Base)
+	if err != nil {
+		return Response{}, err
+	}
+	requestURL.Path, requestURL.RawQuery = r.HTTP.URL.Path, r.HTTP.URL.RawQuery
+	page, err := payloads.ParsePage(r.query())
+	if err != nil {
+		return Response{}, err
+	}
+	selected, err := payloads.SelectsUnlabelled(r.query())
+	if err != nil {
+		return Response{}, err
+	}
+	if !selected {
+		l.items = nil
+	}
+	for parameter, valueOf := range l.filters {
+		// Thousands of items are only looked at for the filters that the client sends.
+		if wanted := payloads.ParseFilter(r.query(), parameter); wanted != nil {
+			l.items = slices.DeleteFunc(l.items, func(item T) bool { return !wanted.Matches(valueOf(item)) })
+		}
+	}
+	if l.compare != nil {
+		slices.SortStableFunc(l.items, l.compare)
+	}
+	if l.reversed {
+		slices.Reverse(l.items)
+	}
+	return ok(presenter.ForList(*requestURL, page, l.items, show))
+}
+
+// unchanged shows items that were presented before they were filtered.
+func unchanged[T any](item T) T { return item }
+
+// listNothing answers with an empty list, where clients ask for a part of CF that Torpor does not have.
+func listNothing(_ context.Context, r *Request) (Response, error) {
+	return respondList(r, resourceList[struct{}]{}, unchanged)
+}
+
+// ignoreNotFound returns nil for the error of something that is not there.
+func ignoreNotFound(err error) error {
+	if err == nil || apierrors.FromError(err, "").Code == apierrors.NewNotFound("").Code {
+		return nil
+	}
+	return err
 }

@@ -16,9 +16,7 @@ import (
 
 // App is an app of CF v3, with its revision, which is Torpor's own.
 type App struct {
-	GUID          string           `json:"guid"`
-	CreatedAt     string           `json:"created_at"`
-	UpdatedAt     string           `json:"updated_at"`
+	Resource
 	Name          string           `json:"name"`
 	State         string           `json:"state"`
 	Revision      int64            `json:"revision"`
@@ -58,7 +56,7 @@ func ForApp(base string, app *korifiv1alpha1.CFApp) App {
 	self := base + "/v3/apps/" + app.Name
 	current, _, _ := revision.FromApp(app)
 	return App{
-		GUID: app.Name, CreatedAt: FormatTime(app.CreationTimestamp.Time), UpdatedAt: updatedAt(app), Name: app.Spec.DisplayName,
+		Resource: newUpdatedResource(app), Name: app.Spec.DisplayName,
 		State: string(app.Spec.DesiredState), Revision: current, Lifecycle: lifecycleOf(app.Spec.Lifecycle),
 		Relationships: AppRelationships{Space: RelationshipTo(app.Namespace), CurrentDroplet: RelationshipTo(currentDroplet(app))},
 		Links:         AppLinks{Self: Link{HRef: self}, Space: Link{HRef: base + "/v3/spaces/" + app.Namespace}, Processes: Link{HRef: self + "/processes"}},

@@ -15,9 +15,7 @@ import (
 
 // AuditEvent is an audit event of CF v3.
 type AuditEvent struct {
-	GUID         string            `json:"guid"`
-	CreatedAt    string            `json:"created_at"`
-	UpdatedAt    string            `json:"updated_at"`
+	Resource
 	Type         string            `json:"type"`
 	Actor        EventParty        `json:"actor"`
 	Target       EventParty        `json:"target"`
@@ -49,7 +47,7 @@ func ForAuditEvents(app *korifiv1alpha1.CFApp, told []corev1.Event) []AuditEvent
 			continue
 		}
 		all = append(all, AuditEvent{
-			GUID: RevisionGUID(app.Name, r.Revision), Type: kinds[r.Cause], Actor: EventParty{GUID: r.By, Type: "user", Name: r.By}, Target: target,
+			Resource: newResource(RevisionGUID(app.Name, r.Revision), r.At.Time), Type: kinds[r.Cause], Actor: EventParty{GUID: r.By, Type: "user", Name: r.By}, Target: target,
 			Data: map[string]string{"revision": revision.FormatRevision(r.Revision), "droplet": r.Droplet}, Space: space, at: r.At.Time,
 		})
 	}
@@ -67,13 +65,10 @@ func ForAuditEvents(app *korifiv1alpha1.CFApp, told []corev1.Event) []AuditEvent
 			by = e.Source.Component
 		}
 		all = append(all, AuditEvent{
-			GUID: string(e.UID), Type: "app." + strings.ToLower(e.Reason), Actor: EventParty{GUID: by, Type: "process", Name: by}, Target: target,
+			Resource: newResource(string(e.UID), at), Type: "app." + strings.ToLower(e.Reason), Actor: EventParty{GUID: by, Type: "process", Name: by}, Target: target,
 			Data: map[string]string{"reason": e.Message}, Space: space, at: at,
 		})
 	}
 	slices.SortStableFunc(all, func(a, b AuditEvent) int { return b.at.Compare(a.at) })
-	for i := range all {
-		all[i].CreatedAt, all[i].UpdatedAt = FormatTime(all[i].at), FormatTime(all[i].at)
-	}
 	return all
 }

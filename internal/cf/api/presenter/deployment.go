@@ -11,9 +11,7 @@ import (
 
 // Deployment is a deployment of CF v3.
 type Deployment struct {
-	GUID         string            `json:"guid"`
-	CreatedAt    string            `json:"created_at"`
-	UpdatedAt    string            `json:"updated_at"`
+	Resource
 	Status       DeploymentStatus  `json:"status"`
 	Strategy     string            `json:"strategy"`
 	Options      DeploymentOptions `json:"options"`
@@ -79,7 +77,7 @@ func (s DeploymentStatus) IsPaused() bool { return s.Reason == string(torporv1al
 func ForDeployment(base string, d *torporv1alpha1.CFDeployment) Deployment {
 	app, self := d.Spec.AppRef.Name, base+"/v3/deployments/"+d.Name
 	shown := Deployment{
-		GUID: d.Name, CreatedAt: FormatTime(d.CreationTimestamp.Time), UpdatedAt: FormatTime(lastStatusChange(d)),
+		Resource:     Resource{GUID: d.Name, CreatedAt: FormatTime(d.CreationTimestamp.Time), UpdatedAt: FormatTime(lastStatusChange(d))},
 		Strategy:     string(cmp.Or(d.Spec.Strategy, torporv1alpha1.RollingDeployment)),
 		Options:      DeploymentOptions{MaxInFlight: max(1, d.Spec.MaxInFlight)},
 		Status:       ForDeploymentStatus(d),

@@ -8,9 +8,7 @@ import (
 
 // Package is a package of CF v3.
 type Package struct {
-	GUID          string          `json:"guid"`
-	CreatedAt     string          `json:"created_at"`
-	UpdatedAt     string          `json:"updated_at"`
+	Resource
 	Type          string          `json:"type"`
 	State         string          `json:"state"`
 	Data          PackageData     `json:"data"`
@@ -35,9 +33,8 @@ func ForPackage(base string, p *korifiv1alpha1.CFPackage) Package {
 	if p.Spec.Type == korifiv1alpha1.DockerPackage {
 		state = "READY"
 	}
-	created := FormatTime(p.CreationTimestamp.Time)
 	return Package{
-		GUID: p.Name, CreatedAt: created, UpdatedAt: created, Type: string(p.Spec.Type), State: state,
+		Resource: newResource(p.Name, p.CreationTimestamp.Time), Type: string(p.Spec.Type), State: state,
 		Data: PackageData{Image: p.Spec.Source.Registry.Image}, Relationships: AppRelationship{App: RelationshipTo(p.Spec.AppRef.Name)},
 		Links: Links{"self": {HRef: base + "/v3/packages/" + p.Name}, "app": {HRef: base + "/v3/apps/" + p.Spec.AppRef.Name}},
 	}
@@ -45,9 +42,7 @@ func ForPackage(base string, p *korifiv1alpha1.CFPackage) Package {
 
 // Build is a build of CF v3.
 type Build struct {
-	GUID          string          `json:"guid"`
-	CreatedAt     string          `json:"created_at"`
-	UpdatedAt     string          `json:"updated_at"`
+	Resource
 	State         string          `json:"state"`
 	Error         *string         `json:"error"`
 	Lifecycle     Lifecycle       `json:"lifecycle"`
@@ -60,9 +55,8 @@ type Build struct {
 
 // ForBuild shows a build.
 func ForBuild(base string, b *korifiv1alpha1.CFBuild) Build {
-	created := FormatTime(b.CreationTimestamp.Time)
 	shown := Build{
-		GUID: b.Name, CreatedAt: created, UpdatedAt: created, State: string(BuildStateOf(b)), Lifecycle: lifecycleOf(b.Spec.Lifecycle),
+		Resource: newResource(b.Name, b.CreationTimestamp.Time), State: string(BuildStateOf(b)), Lifecycle: lifecycleOf(b.Spec.Lifecycle),
 		Package: Reference{GUID: b.Spec.PackageRef.Name}, Relationships: AppRelationship{App: RelationshipTo(b.Spec.AppRef.Name)},
 		Links: Links{"self": {HRef: base + "/v3/builds/" + b.Name}, "app": {HRef: base + "/v3/apps/" + b.Spec.AppRef.Name}},
 	}
@@ -97,9 +91,7 @@ func BuildStateOf(b *korifiv1alpha1.CFBuild) korifiv1alpha1.BuildState {
 
 // Droplet is a droplet of CF v3.
 type Droplet struct {
-	GUID          string            `json:"guid"`
-	CreatedAt     string            `json:"created_at"`
-	UpdatedAt     string            `json:"updated_at"`
+	Resource
 	State         string            `json:"state"`
 	Error         *string           `json:"error"`
 	Image         *string           `json:"image"`
@@ -114,9 +106,8 @@ type Droplet struct {
 
 // ForDroplet shows the droplet of a build that is staged.
 func ForDroplet(base string, b *korifiv1alpha1.CFBuild) Droplet {
-	created := FormatTime(b.CreationTimestamp.Time)
 	shown := Droplet{
-		GUID: b.Name, CreatedAt: created, UpdatedAt: created, State: "STAGED", Lifecycle: lifecycleOf(b.Spec.Lifecycle),
+		Resource: newResource(b.Name, b.CreationTimestamp.Time), State: "STAGED", Lifecycle: lifecycleOf(b.Spec.Lifecycle),
 		ProcessTypes: map[string]string{}, Buildpacks: []struct{}{}, Relationships: AppRelationship{App: RelationshipTo(b.Spec.AppRef.Name)},
 		Links: Links{
 			"self": {HRef: base + "/v3/droplets/" + b.Name}, "app": {HRef: base + "/v3/apps/" + b.Spec.AppRef.Name},

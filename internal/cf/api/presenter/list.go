@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package presenter is what the API answers: pure functions from objects to the JSON of CF v3.
+// Package presenter turns objects into the JSON of CF v3, by pure functions.
 package presenter
 
 import (
@@ -14,22 +14,22 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/payloads"
 )
 
-// Link is a place.
+// Link is the address of a resource or an action.
 type Link struct {
 	HRef   string `json:"href"`
 	Method string `json:"method,omitempty"`
 }
 
-// Links are places by name.
+// Links are addresses by name.
 type Links map[string]Link
 
-// List is a page of a list.
+// List is one page of a list.
 type List[T any] struct {
 	Pagination Pagination `json:"pagination"`
 	Resources  []T        `json:"resources"`
 }
 
-// Pagination is where a page is in its list.
+// Pagination describes the place of a page in its list.
 type Pagination struct {
 	TotalResults int   `json:"total_results"`
 	TotalPages   int   `json:"total_pages"`
@@ -39,14 +39,14 @@ type Pagination struct {
 	Previous     *Link `json:"previous"`
 }
 
-// ForList is one page of all, each shown by show. at is the request's address.
-func ForList[T, V any](at url.URL, page payloads.Page, all []T, show func(T) V) List[V] {
+// ForList returns one page of a list, each item as present makes it. requestURL is what links to other pages are made from.
+func ForList[T, V any](requestURL url.URL, page payloads.Page, all []T, present func(T) V) List[V] {
 	pages := max(1, (len(all)+page.PerPage-1)/page.PerPage)
 	link := func(n int) Link {
-		q := at.Query()
+		q := requestURL.Query()
 		q.Set("page", strconv.Itoa(n))
 		q.Set("per_page", strconv.Itoa(page.PerPage))
-		to := at
+		to := requestURL
 		to.RawQuery = q.Encode()
 		return Link{HRef: to.String()}
 	}
@@ -61,28 +61,49 @@ func ForList[T, V any](at url.URL, page payloads.Page, all []T, show func(T) V) 
 	to := min(from+page.PerPage, len(all))
 	list.Resources = make([]V, 0, to-from)
 	for _, one := range all[from:to] {
-		list.Resources = append(list.Resources, show(one))
+		list.Resources = append(list.Resources, present(one))
 	}
 	return list
 }
 
-// Metadata is what clients may attach elsewhere; here it is empty.
+// Resource holds the fields that every resource begins with.
+type Resource struct {
+	GUID      string `json:"guid"`
+	CreatedAt string `json:"created_at"`
+	UpdatedAt string `json:"updated_at"`
+}
+
+// newResource returns the fields of a resource that never changes.
+func newResource(guid string, created time.Time) Resource {
+	return Resource{GUID: guid, CreatedAt: FormatTime(created), UpdatedAt: FormatTime(created)}
+}
+
+// newUpdatedResource returns the fields of an object whose revision tells when it was changed last.
+func newUpdatedResource(o metav1.Object) Resource {
+	r := newResource(o.GetName(), o.GetCreationTimestamp().Time)
+	if revised, err := time.Parse(time.RFC3339, o.GetAnnotations()[torporv1alpha1.RevisedAtAnnotation]); err == nil && revised.After(o.GetCreationTimestamp().Time) {
+		r.UpdatedAt = FormatTime(revised)
+	}
+	return r
+}
+
+// Metadata is empty: labels and annotations of clients are not kept.
 type Metadata struct {
 	Labels      struct{} `json:"labels"`
 	Annotations struct{} `json:"annotations"`
 }
 
-// Relationship is a relationship.
+// Relationship is a reference to one resource, or to none.
 type Relationship struct {
 	Data *Reference `json:"data"`
 }
 
-// Reference is a reference.
+// Reference names a resource by its GUID.
 type Reference struct {
 	GUID string `json:"guid"`
 }
 
-// RelationshipTo is a relationship to an object; to none if guid is empty.
+// RelationshipTo returns a relationship to a resource; to none if guid is empty.
 func RelationshipTo(guid string) Relationship {
 	if guid == "" {
 		return Relationship{}
@@ -90,14 +111,5 @@ func RelationshipTo(guid string) Relationship {
 	return Relationship{Data: &Reference{GUID: guid}}
 }
 
-// FormatTime is a time as CF writes it.
+// FormatTime returns a time as CF writes it.
 func FormatTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
-
-// updatedAt is when an object was changed last, as far as it says so itself.
-func updatedAt(o metav1.Object) string {
-	at := o.GetCreationTimestamp().Time
-	if revised, err := time.Parse(time.RFC3339, o.GetAnnotations()[torporv1alpha1.RevisedAtAnnotation]); err == nil && revised.After(at) {
-		at = revised
-	}
-	return FormatTime(at)
-}

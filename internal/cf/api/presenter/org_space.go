@@ -2,7 +2,11 @@
 
 package presenter
 
-import "time"
+import (
+	"time"
+
+	"github.com/torpor-dev/torpor/internal/cf/api/repositories"
+)
 
 // Version is that of CF v3 which clients take this API for: from 3.211.0 on they ask for processes with their instances.
 const Version = "3.211.0"
@@ -35,9 +39,7 @@ func ForRoot(base string) APIRoot {
 
 // OrgOrSpace is an org or a space of CF v3.
 type OrgOrSpace struct {
-	GUID          string                  `json:"guid"`
-	CreatedAt     string                  `json:"created_at"`
-	UpdatedAt     string                  `json:"updated_at"`
+	Resource
 	Name          string                  `json:"name"`
 	Suspended     *bool                   `json:"suspended,omitempty"`
 	Relationships map[string]Relationship `json:"relationships"`
@@ -46,20 +48,20 @@ type OrgOrSpace struct {
 }
 
 // ForOrg shows an org.
-func ForOrg(base, guid, name string, created time.Time) OrgOrSpace {
+func ForOrg(base string, org repositories.OrgOrSpace) OrgOrSpace {
 	return OrgOrSpace{
-		GUID: guid, CreatedAt: FormatTime(created), UpdatedAt: FormatTime(created), Name: name, Suspended: new(false),
+		Resource: newResource(org.GUID, org.Created), Name: org.Name, Suspended: new(false),
 		Relationships: map[string]Relationship{"quota": {}},
-		Links:         Links{"self": {HRef: base + "/v3/organizations/" + guid}},
+		Links:         Links{"self": {HRef: base + "/v3/organizations/" + org.GUID}},
 	}
 }
 
 // ForSpace shows a space.
-func ForSpace(base, guid, name, org string, created time.Time) OrgOrSpace {
+func ForSpace(base string, space repositories.OrgOrSpace) OrgOrSpace {
 	return OrgOrSpace{
-		GUID: guid, CreatedAt: FormatTime(created), UpdatedAt: FormatTime(created), Name: name,
-		Relationships: map[string]Relationship{"organization": RelationshipTo(org), "quota": {}},
-		Links:         Links{"self": {HRef: base + "/v3/spaces/" + guid}, "organization": {HRef: base + "/v3/organizations/" + org}},
+		Resource: newResource(space.GUID, space.Created), Name: space.Name,
+		Relationships: map[string]Relationship{"organization": RelationshipTo(space.Org), "quota": {}},
+		Links:         Links{"self": {HRef: base + "/v3/spaces/" + space.GUID}, "organization": {HRef: base + "/v3/organizations/" + space.Org}},
 	}
 }
 
@@ -89,9 +91,7 @@ func ForJob(base, guid, operation string, done bool, now time.Time) Job {
 
 // Role is what somebody may in an org or a space.
 type Role struct {
-	GUID          string                  `json:"guid"`
-	CreatedAt     string                  `json:"created_at"`
-	UpdatedAt     string                  `json:"updated_at"`
+	Resource
 	Type          string                  `json:"type"`
 	Relationships map[string]Relationship `json:"relationships"`
 	Links         Links                   `json:"links"`
@@ -103,7 +103,7 @@ type RoleAssignment struct{ GUID, Type, User, Org, OrgOrSpace string }
 // ForRole shows a role that was just given.
 func ForRole(base string, g RoleAssignment, now time.Time) Role {
 	r := Role{
-		GUID: g.GUID, CreatedAt: FormatTime(now), UpdatedAt: FormatTime(now), Type: g.Type, Links: Links{"self": {HRef: base + "/v3/roles/" + g.GUID}},
+		Resource: newResource(g.GUID, now), Type: g.Type, Links: Links{"self": {HRef: base + "/v3/roles/" + g.GUID}},
 		Relationships: map[string]Relationship{"user": RelationshipTo(g.User), "organization": RelationshipTo(g.OrgOrSpace), "space": {}},
 	}
 	if g.Org != "" {

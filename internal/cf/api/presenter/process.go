@@ -11,9 +11,7 @@ import (
 
 // Process is a process of CF v3.
 type Process struct {
-	GUID             string               `json:"guid"`
-	CreatedAt        string               `json:"created_at"`
-	UpdatedAt        string               `json:"updated_at"`
+	Resource
 	Version          string               `json:"version"`
 	Type             string               `json:"type"`
 	Command          *string              `json:"command"`
@@ -69,7 +67,7 @@ func ForProcess(base string, p *korifiv1alpha1.CFProcess) Process {
 		command = p.Spec.DetectedCommand
 	}
 	shown := Process{
-		GUID: p.Name, CreatedAt: FormatTime(p.CreationTimestamp.Time), UpdatedAt: updatedAt(p), Version: p.Name, Type: p.Spec.ProcessType,
+		Resource: newUpdatedResource(p), Version: p.Name, Type: p.Spec.ProcessType,
 		Instances: process.DesiredInstances(p), MemoryInMB: p.Spec.MemoryMB, DiskInMB: p.Spec.DiskQuotaMB, LogRateLimit: -1,
 		HealthCheck:   healthCheckOf(p),
 		Relationships: ProcessRelationships{App: RelationshipTo(p.Spec.AppRef.Name)},

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cf/api/repositories"
 )
 
 func TestInstances(t *testing.T) {
@@ -90,7 +91,7 @@ func TestStatsAreHonest(t *testing.T) {
 }
 
 func TestLogs(t *testing.T) {
-	lines := []Line{{At: 3, Payload: "c"}, {At: 1, Payload: "a"}, {At: 2, Payload: "b"}}
+	lines := []repositories.LogLine{{At: 3, Payload: "c"}, {At: 1, Payload: "a"}, {At: 2, Payload: "b"}}
 	for name, test := range map[string]struct {
 		from, until int64
 		limit       int

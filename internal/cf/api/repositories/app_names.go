@@ -20,13 +20,13 @@ import (
 // namePrefix begins the name of the Lease that stands for the name of an app.
 const namePrefix = "cf-app-"
 
-// newNameTaken is what clients know by heart.
+// newNameTaken returns the error that clients match word by word.
 func newNameTaken(name string) error {
 	return apierrors.NewUnprocessableEntity("App with the name '" + name + "' already exists.")
 }
 
-// checkNameIsFree says that no app of a space has a name, as far as the cache knows. It finds also apps that others have made; what
-// it cannot find is what another request does this moment, which is decided by claim.
+// checkNameIsFree returns an error if the cache has an app of this name in the space, whoever made it. Two requests at the
+// same moment pass both; claimName decides between them.
 func (s *Store) checkNameIsFree(space, name string) error {
 	found, err := s.FindAppByName(space, name)
 	if err == nil && found != nil {
@@ -35,8 +35,9 @@ func (s *Store) checkNameIsFree(space, name string) error {
 	return err
 }
 
-// claimName makes an app the only one of its space with the name that it has already, whichever API made the others: of all
-// who have the name, one holds its Lease. It is the app's own and goes with it. Who loses has to give up the name.
+// claimName makes an app the only one of its space with the name that it has already, whichever replica made the others: of
+// the apps with a name, one holds its Lease. The Lease is deleted with the app. An app that does not get it has to give up
+// the name.
 func (s *Store) claimName(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp) error {
 	lease := &coordinationv1.Lease{ObjectMeta: ownedByApp(app, namePrefix+hashName(app.Spec.DisplayName))}
 	lease.Spec.HolderIdentity = &app.Name
@@ -47,22 +48,23 @@ func (s *Store) claimName(ctx context.Context, caller *authorization.Caller, app
 	if err := caller.Client.Get(ctx, client.ObjectKeyFromObject(lease), lease); err != nil {
 		return err
 	}
-	holds, err := s.holderHasName(ctx, caller, lease, app.Spec.DisplayName)
+	held, err := s.holderHasName(ctx, caller, lease, app.Spec.DisplayName)
 	switch {
 	case err != nil:
 		return err
-	case holds && *lease.Spec.HolderIdentity != app.Name:
+	case held && *lease.Spec.HolderIdentity != app.Name:
 		return newNameTaken(app.Spec.DisplayName)
 	}
-	mine := ownedByApp(app, lease.Name)
-	lease.Labels, lease.OwnerReferences, lease.Spec.HolderIdentity = mine.Labels, mine.OwnerReferences, &app.Name
+	owned := ownedByApp(app, lease.Name)
+	lease.Labels, lease.OwnerReferences, lease.Spec.HolderIdentity = owned.Labels, owned.OwnerReferences, &app.Name
+	// The update carries the Lease's resource version, so of two apps that take over an abandoned name one gets a conflict.
 	if err = caller.Client.Update(ctx, lease); k8serrors.IsConflict(err) {
 		return newNameTaken(app.Spec.DisplayName)
 	}
 	return err
 }
 
-// holderHasName says that the app which a Lease names is there and has the name still.
+// holderHasName reports whether the app that holds a Lease exists and still has the name.
 func (s *Store) holderHasName(ctx context.Context, caller *authorization.Caller, lease *coordinationv1.Lease, name string) (bool, error) {
 	if lease.Spec.HolderIdentity == nil {
 		return false, nil
@@ -75,7 +77,7 @@ func (s *Store) holderHasName(ctx context.Context, caller *authorization.Caller,
 	return err == nil && holder.Spec.DisplayName == name, nil
 }
 
-// RenameApp changes the name that people see; if another app has it, the old one comes back.
+// RenameApp changes an app's display name; if another app has it, the old name is restored.
 func (s *Store) RenameApp(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, name string) (*korifiv1alpha1.CFApp, error) {
 	if err := s.checkNameIsFree(app.Namespace, name); err != nil {
 		return nil, err
@@ -85,19 +87,19 @@ func (s *Store) RenameApp(ctx context.Context, caller *authorization.Caller, app
 		return nil, err
 	}
 	if err := s.claimName(ctx, caller, renamed); err != nil {
-		_, back := s.setDisplayName(ctx, caller, renamed, app.Spec.DisplayName)
-		return nil, errors.Join(apierrors.FromError(err, AppResourceType), back)
+		_, restoreErr := s.setDisplayName(ctx, caller, renamed, app.Spec.DisplayName)
+		return nil, errors.Join(apierrors.FromError(err, AppResourceType), restoreErr)
 	}
 	return renamed, nil
 }
 
 func (s *Store) setDisplayName(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, name string) (*korifiv1alpha1.CFApp, error) {
-	return s.patchApp(ctx, caller, app, jsonObject{
+	return patch(ctx, s, caller, app.DeepCopy(), jsonObject{
 		"metadata": jsonObject{"labels": jsonObject{korifiv1alpha1.DisplayNameLabel: hashName(name)}}, "spec": jsonObject{"displayName": name},
 	})
 }
 
-// hashName is a name as a label can hold it.
+// hashName returns a name in a form that labels and object names can hold.
 func hashName(name string) string {
 	sum := sha256.Sum224([]byte(name))
 	return hex.EncodeToString(sum[:])

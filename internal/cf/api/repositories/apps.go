@@ -3,175 +3,119 @@
 package repositories
 
 import (
-	"cmp"
 	"context"
-	"fmt"
-	"slices"
+	"errors"
 
-	toolscache "k8s.io/client-go/tools/cache"
+	"github.com/google/uuid"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
 	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
 )
 
-// The resources that callers need rights for.
-const (
-	Apps      = "cfapps"
-	Processes = "cfprocesses"
-	Builds    = "cfbuilds"
-	Packages  = "cfpackages"
-)
-
-// What a caller calls them.
-const (
-	AppResourceType     = "App"
-	ProcessResourceType = "Process"
-	BuildResourceType   = "Build"
-	PackageResourceType = "Package"
-	DropletResourceType = "Droplet"
-)
-
-// GetApp is an app that the caller may see.
-func (s *Store) GetApp(ctx context.Context, caller *authorization.Caller, guid string) (*korifiv1alpha1.CFApp, error) {
-	var found korifiv1alpha1.CFAppList
-	if err := s.cache.List(ctx, &found, client.MatchingFields{byGUID: guid}); err != nil {
-		return nil, fmt.Errorf("find the app: %w", err)
-	}
-	for i := range found.Items {
-		if err := s.checkVisible(ctx, caller, found.Items[i].Namespace, Apps, AppResourceType); err == nil || len(found.Items) == 1 {
-			return &found.Items[i], err
-		}
-	}
-	return nil, apierrors.NewNotFound(AppResourceType)
+func appLookup() lookup {
+	return lookup{list: &korifiv1alpha1.CFAppList{}, noun: "app", resource: appsResource, resourceType: AppResourceType}
 }
 
-// GetLiveApp is an app as it is this moment, read with the caller's own rights.
+// GetApp returns an app that the caller may see.
+func (s *Store) GetApp(ctx context.Context, caller *authorization.Caller, guid string) (*korifiv1alpha1.CFApp, error) {
+	return find[*korifiv1alpha1.CFApp](ctx, s, caller, guid, appLookup())
+}
+
+// GetLiveApp returns an app as it is at this moment, read with the caller's own rights.
 func (s *Store) GetLiveApp(ctx context.Context, caller *authorization.Caller, guid string) (*korifiv1alpha1.CFApp, error) {
 	cached, err := s.GetApp(ctx, caller, guid)
 	if err != nil {
 		return nil, err
 	}
 	live := &korifiv1alpha1.CFApp{}
-	if err := caller.Client.Get(ctx, client.ObjectKeyFromObject(cached), live); err != nil {
-		return nil, apierrors.FromError(err, AppResourceType)
-	}
-	return live, nil
+	return live, getLive(ctx, caller, client.ObjectKeyFromObject(cached), live)
 }
 
-// ListApps are the apps of some spaces in no order, as the cache holds them: nobody may change them.
+// ListApps returns the apps of some spaces in no order, as the cache holds them: they must not be changed.
 func (s *Store) ListApps(spaces []string) ([]*korifiv1alpha1.CFApp, error) {
 	return listInSpaces[*korifiv1alpha1.CFApp](s.apps, spaces)
 }
 
-func listInSpaces[T any](all toolscache.Indexer, spaces []string) ([]T, error) {
-	var found []T
-	for _, space := range spaces {
-		objects, err := all.ByIndex(toolscache.NamespaceIndex, space)
-		if err != nil {
-			return nil, fmt.Errorf("list what is in %s: %w", space, err)
-		}
-		found = slices.Grow(found, len(objects))
-		for _, o := range objects {
-			if one, ok := o.(T); ok {
-				found = append(found, one)
-			}
-		}
-	}
-	return found, nil
-}
-
-// FindAppByName is the app of a space that has a name; nil if there is none.
+// FindAppByName returns the app of a space that has a name; nil if there is none.
 func (s *Store) FindAppByName(space, name string) (*korifiv1alpha1.CFApp, error) {
-	all, err := s.ListApps([]string{space})
+	apps, err := s.ListApps([]string{space})
 	if err != nil {
 		return nil, err
 	}
-	for _, a := range all {
-		if a.Spec.DisplayName == name {
-			return a, nil
+	for _, app := range apps {
+		if app.Spec.DisplayName == name {
+			return app, nil
 		}
 	}
 	return nil, nil
 }
 
-// GetProcess is a process that the caller may see.
-func (s *Store) GetProcess(ctx context.Context, caller *authorization.Caller, guid string) (*korifiv1alpha1.CFProcess, error) {
-	var found korifiv1alpha1.CFProcessList
-	if err := s.cache.List(ctx, &found, client.MatchingFields{byGUID: guid}); err != nil {
-		return nil, fmt.Errorf("find the process: %w", err)
-	}
-	if len(found.Items) == 0 {
-		return nil, apierrors.NewNotFound(ProcessResourceType)
-	}
-	return &found.Items[0], s.checkVisible(ctx, caller, found.Items[0].Namespace, Processes, ProcessResourceType)
+// CreateAppMessage describes an app to create.
+type CreateAppMessage struct {
+	Name, Space string
+	Lifecycle   korifiv1alpha1.LifecycleType
+	Environment map[string]string
 }
 
-// ListProcessesOfApp are those of an app, web first. Who may see the app may see them.
-func (s *Store) ListProcessesOfApp(ctx context.Context, app *korifiv1alpha1.CFApp) ([]*korifiv1alpha1.CFProcess, error) {
-	var found korifiv1alpha1.CFProcessList
-	if err := s.cache.List(ctx, &found, client.InNamespace(app.Namespace), client.MatchingFields{byApp: app.Name}); err != nil {
-		return nil, fmt.Errorf("list processes: %w", err)
-	}
-	all := pointersTo(found.Items)
-	slices.SortFunc(all, func(a, b *korifiv1alpha1.CFProcess) int {
-		web := func(p *korifiv1alpha1.CFProcess) int {
-			if p.Spec.ProcessType == korifiv1alpha1.WebProcess {
-				return 0
-			}
-			return 1
-		}
-		return cmp.Or(cmp.Compare(web(a), web(b)), cmp.Compare(a.Spec.ProcessType, b.Spec.ProcessType))
-	})
-	return all, nil
-}
-
-// GetProcessByType is the process of a type.
-func (s *Store) GetProcessByType(ctx context.Context, app *korifiv1alpha1.CFApp, kind string) (*korifiv1alpha1.CFProcess, error) {
-	all, err := s.ListProcessesOfApp(ctx, app)
-	if err != nil {
+// CreateApp creates a stopped app, its environment and its web process, as the caller.
+func (s *Store) CreateApp(ctx context.Context, caller *authorization.Caller, message CreateAppMessage) (*korifiv1alpha1.CFApp, error) {
+	if err := s.checkNameIsFree(message.Space, message.Name); err != nil {
 		return nil, err
 	}
-	for _, p := range all {
-		if p.Spec.ProcessType == kind {
-			return p, nil
-		}
+	guid := uuid.NewString()
+	app := &korifiv1alpha1.CFApp{ObjectMeta: metav1.ObjectMeta{Namespace: message.Space, Name: guid, Labels: map[string]string{
+		korifiv1alpha1.GUIDLabel: guid, korifiv1alpha1.SpaceGUIDLabel: message.Space, korifiv1alpha1.DisplayNameLabel: hashName(message.Name),
+	}}}
+	app.Spec = korifiv1alpha1.CFAppSpec{
+		DisplayName: message.Name, DesiredState: korifiv1alpha1.StoppedState, Lifecycle: korifiv1alpha1.Lifecycle{Type: message.Lifecycle},
+		EnvSecretName: guid + "-env",
 	}
-	return nil, apierrors.NewNotFound(ProcessResourceType)
-}
-
-// ListProcesses are the processes of some spaces in no order, as the cache holds them: nobody may change them.
-func (s *Store) ListProcesses(spaces []string) ([]*korifiv1alpha1.CFProcess, error) {
-	return listInSpaces[*korifiv1alpha1.CFProcess](s.processes, spaces)
-}
-
-// checkVisible: what somebody may not see is not there.
-func (s *Store) checkVisible(ctx context.Context, caller *authorization.Caller, namespace, resource, thing string) error {
-	ok, err := caller.May(ctx, authorization.Permission{Namespace: namespace, Verb: "get", Resource: resource})
+	if err := caller.Client.Create(ctx, app); err != nil {
+		return nil, apierrors.FromError(err, AppResourceType)
+	}
+	err := s.claimName(ctx, caller, app)
+	if err == nil {
+		err = caller.Client.Create(ctx, &corev1.Secret{ObjectMeta: ownedByApp(app, app.Spec.EnvSecretName), StringData: message.Environment})
+	}
+	if err == nil {
+		_, err = s.CreateProcess(ctx, caller, app, korifiv1alpha1.WebProcess)
+	}
 	if err != nil {
-		return err
+		// An app that is half made would keep its name from the next try.
+		return nil, errors.Join(apierrors.FromError(err, AppResourceType), client.IgnoreNotFound(caller.Client.Delete(ctx, app)))
 	}
-	if !ok {
-		return apierrors.NewNotFound(thing)
+	s.WaitForCache(ctx, app)
+	return app, nil
+}
+
+// SetAppState starts or stops an app with one patch.
+func (s *Store) SetAppState(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, state korifiv1alpha1.AppState) (*korifiv1alpha1.CFApp, error) {
+	return patch(ctx, s, caller, app.DeepCopy(), jsonObject{"spec": jsonObject{"desiredState": state}})
+}
+
+// RestartApp requests a new revision, and starts a stopped app. It is one patch that never leaves STARTED, so a client that
+// goes away cannot leave the app stopped.
+func (s *Store) RestartApp(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp) (*korifiv1alpha1.CFApp, error) {
+	return patch(ctx, s, caller, app.DeepCopy(), jsonObject{
+		"metadata": jsonObject{"annotations": jsonObject{torporv1alpha1.RestartRequestAnnotation: uuid.NewString()}},
+		"spec":     jsonObject{"desiredState": korifiv1alpha1.StartedState},
+	})
+}
+
+// SetCurrentDroplet sets the droplet of the next revision.
+func (s *Store) SetCurrentDroplet(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, droplet string) (*korifiv1alpha1.CFApp, error) {
+	return patch(ctx, s, caller, app.DeepCopy(), jsonObject{"spec": jsonObject{"currentDropletRef": jsonObject{"name": droplet}}})
+}
+
+// DeleteApp deletes an app; it is gone when its Pods are.
+func (s *Store) DeleteApp(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp) error {
+	if err := client.IgnoreNotFound(caller.Client.Delete(ctx, app.DeepCopy())); err != nil {
+		return apierrors.FromError(err, AppResourceType)
 	}
 	return nil
 }
-
-func pointersTo[T any](items []T) []*T {
-	all := make([]*T, len(items))
-	for i := range items {
-		all[i] = &items[i]
-	}
-	return all
-}
-
-// CompareByAge compares by age, and by name where that is the same.
-func CompareByAge[T client.Object](a, b T) int {
-	if c := a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time); c != 0 {
-		return c
-	}
-	return cmp.Compare(a.GetName(), b.GetName())
-}
-
-func sortByAge[T client.Object](all []T) { slices.SortFunc(all, CompareByAge[T]) }

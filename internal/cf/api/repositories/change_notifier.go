@@ -9,62 +9,65 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// changeNotifier tells those who wait for an object, by its name, that it has changed.
+var _ toolscache.ResourceEventHandler = (*changeNotifier)(nil)
+
+// changeNotifier wakes the requests that wait for an object, by its name, when an informer sees it change.
 type changeNotifier struct {
 	mu      sync.Mutex
-	waiting map[string]*waiter
+	waiters map[string]*waiter
 }
 
-// waiter rings once for all who wait.
+// waiter is a channel that is closed at the next change, and the number of requests that wait for it.
 type waiter struct {
 	changed chan struct{}
 	count   int
 }
 
-func newChangeNotifier() *changeNotifier { return &changeNotifier{waiting: map[string]*waiter{}} }
+func newChangeNotifier() *changeNotifier { return &changeNotifier{waiters: map[string]*waiter{}} }
 
-// subscribe is closed at the next change. Call leave when it is waited for no more.
-func (w *changeNotifier) subscribe(name string) (rung <-chan struct{}, leave func()) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	b := w.waiting[name]
-	if b == nil {
-		b = &waiter{changed: make(chan struct{})}
-		w.waiting[name] = b
+// subscribe returns a channel that is closed at the next change of an object. Call unsubscribe at the end of the wait.
+func (n *changeNotifier) subscribe(name string) (changed <-chan struct{}, unsubscribe func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	w := n.waiters[name]
+	if w == nil {
+		w = &waiter{changed: make(chan struct{})}
+		n.waiters[name] = w
 	}
-	b.count++
-	return b.changed, func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if b.count--; b.count == 0 && w.waiting[name] == b {
-			delete(w.waiting, name)
+	w.count++
+	return w.changed, func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		// After a change the name may have a new waiter, which is none of this one's business.
+		if w.count--; w.count == 0 && n.waiters[name] == w {
+			delete(n.waiters, name)
 		}
 	}
 }
 
-// OnAdd wakes.
-func (w *changeNotifier) OnAdd(obj any, _ bool) { w.notify(obj) }
+// OnAdd implements toolscache.ResourceEventHandler.
+func (n *changeNotifier) OnAdd(obj any, _ bool) { n.notify(obj) }
 
-// OnUpdate wakes.
-func (w *changeNotifier) OnUpdate(_, obj any) { w.notify(obj) }
+// OnUpdate implements toolscache.ResourceEventHandler.
+func (n *changeNotifier) OnUpdate(_, obj any) { n.notify(obj) }
 
-// OnDelete wakes.
-func (w *changeNotifier) OnDelete(obj any) {
+// OnDelete implements toolscache.ResourceEventHandler.
+func (n *changeNotifier) OnDelete(obj any) {
 	if gone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
 		obj = gone.Obj
 	}
-	w.notify(obj)
+	n.notify(obj)
 }
 
-func (w *changeNotifier) notify(obj any) {
+func (n *changeNotifier) notify(obj any) {
 	o, ok := obj.(client.Object)
 	if !ok {
 		return
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if b := w.waiting[o.GetName()]; b != nil {
-		close(b.changed)
-		delete(w.waiting, o.GetName())
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if w := n.waiters[o.GetName()]; w != nil {
+		close(w.changed)
+		delete(n.waiters, o.GetName())
 	}
 }

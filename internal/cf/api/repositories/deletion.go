@@ -4,7 +4,6 @@ package repositories
 
 import (
 	"context"
-	"fmt"
 
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -14,61 +13,49 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
 )
 
-const jobResourceType = "Job"
-
-// IsAppGone says that an app which is being deleted is gone, and its Pods with it. There is no such job while the app is not
-// being deleted, nor for who may not see it.
+// IsAppGone reports whether an app that is being deleted is gone, and its Pods with it. A job for an app that is not being
+// deleted, or that the caller may not see, is not found.
 func (s *Store) IsAppGone(ctx context.Context, caller *authorization.Caller, guid string) (bool, error) {
-	var found korifiv1alpha1.CFAppList
-	if err := s.cache.List(ctx, &found, client.MatchingFields{byGUID: guid}); err != nil {
-		return false, fmt.Errorf("find the app: %w", err)
-	}
-	if len(found.Items) == 0 {
-		return true, nil
-	}
-	app := &found.Items[0]
-	if err := s.checkVisible(ctx, caller, app.Namespace, Apps, jobResourceType); err != nil {
-		return false, err
-	}
-	return isGone(ctx, caller, app.DeepCopy())
+	l := appLookup()
+	l.resourceType = jobResourceType
+	return s.isGone(ctx, caller, guid, l)
 }
 
-// IsSpaceGone says the same of a space, and OrgGone of an org: its namespace is gone, too.
+// IsSpaceGone reports whether a space that is being deleted is gone, and its namespace with it.
 func (s *Store) IsSpaceGone(ctx context.Context, caller *authorization.Caller, guid string) (bool, error) {
-	var found korifiv1alpha1.CFSpaceList
-	if err := s.cache.List(ctx, &found, client.MatchingFields{byGUID: guid}); err != nil {
-		return false, fmt.Errorf("find the space: %w", err)
-	}
-	if len(found.Items) == 0 {
-		return true, nil
-	}
-	return isGone(ctx, caller, found.Items[0].DeepCopy())
+	return s.isGone(ctx, caller, guid, lookup{list: &korifiv1alpha1.CFSpaceList{}, noun: "space"})
 }
 
-// IsOrgGone: see SpaceGone.
+// IsOrgGone reports whether an org that is being deleted is gone, and its namespace with it.
 func (s *Store) IsOrgGone(ctx context.Context, caller *authorization.Caller, guid string) (bool, error) {
-	var found korifiv1alpha1.CFOrgList
-	if err := s.cache.List(ctx, &found, client.MatchingFields{byGUID: guid}); err != nil {
-		return false, fmt.Errorf("find the org: %w", err)
-	}
-	if len(found.Items) == 0 {
-		return true, nil
-	}
-	return isGone(ctx, caller, found.Items[0].DeepCopy())
+	return s.isGone(ctx, caller, guid, lookup{list: &korifiv1alpha1.CFOrgList{}, noun: "org"})
 }
 
-// isGone asks the API server, as the caller, when the cache does not show yet that an object is being deleted.
-func isGone(ctx context.Context, caller *authorization.Caller, o client.Object) (gone bool, err error) {
-	if !o.GetDeletionTimestamp().IsZero() {
+func (s *Store) isGone(ctx context.Context, caller *authorization.Caller, guid string, l lookup) (bool, error) {
+	found, err := list[client.Object](ctx, s, "find the "+l.noun, l.list, client.MatchingFields{byGUID: guid})
+	if err != nil || len(found) == 0 {
+		return err == nil, err
+	}
+	if l.resource != "" {
+		if err := s.checkVisible(ctx, caller, found[0].GetNamespace(), l); err != nil {
+			return false, err
+		}
+	}
+	if !found[0].GetDeletionTimestamp().IsZero() {
 		return false, nil
 	}
-	err = caller.Client.Get(ctx, client.ObjectKeyFromObject(o), o)
+	// The cache may not show the deletion yet, so the API server is asked, as the caller.
+	live, ok := found[0].DeepCopyObject().(client.Object)
+	if !ok {
+		return false, apierrors.NewNotFound(jobResourceType)
+	}
+	err = caller.Client.Get(ctx, client.ObjectKeyFromObject(live), live)
 	switch {
 	case k8serrors.IsNotFound(err):
 		return true, nil
 	case err != nil:
 		return false, apierrors.ForbiddenAsNotFound(err, jobResourceType)
-	case o.GetDeletionTimestamp().IsZero():
+	case live.GetDeletionTimestamp().IsZero():
 		return false, apierrors.NewNotFound(jobResourceType)
 	default:
 		return false, nil

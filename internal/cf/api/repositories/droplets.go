@@ -4,57 +4,52 @@ package repositories
 
 import (
 	"context"
-	"fmt"
 
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"github.com/google/uuid"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
-	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
 	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
 )
 
-// GetBuild is a build that the caller may see; thing is what the caller asked for, since a droplet is a build that is done.
-func (s *Store) GetBuild(ctx context.Context, caller *authorization.Caller, guid, thing string) (*korifiv1alpha1.CFBuild, error) {
-	var found korifiv1alpha1.CFBuildList
-	if err := s.cache.List(ctx, &found, client.MatchingFields{byGUID: guid}); err != nil {
-		return nil, fmt.Errorf("find the build: %w", err)
-	}
-	if len(found.Items) == 0 {
-		return nil, apierrors.NewNotFound(thing)
-	}
-	return &found.Items[0], s.checkVisible(ctx, caller, found.Items[0].Namespace, Builds, thing)
+// GetBuild returns a build that the caller may see. resourceType is what the client asked for: a droplet is a build that is
+// staged.
+func (s *Store) GetBuild(ctx context.Context, caller *authorization.Caller, guid, resourceType string) (*korifiv1alpha1.CFBuild, error) {
+	return find[*korifiv1alpha1.CFBuild](ctx, s, caller, guid, lookup{
+		list: &korifiv1alpha1.CFBuildList{}, noun: "build", resource: buildsResource, resourceType: resourceType,
+	})
 }
 
-// ListBuildsOfApp are those of an app, the oldest first.
+// ListBuildsOfApp returns the builds of an app, the oldest first.
 func (s *Store) ListBuildsOfApp(ctx context.Context, app *korifiv1alpha1.CFApp) ([]*korifiv1alpha1.CFBuild, error) {
-	var found korifiv1alpha1.CFBuildList
-	if err := s.cache.List(ctx, &found, client.InNamespace(app.Namespace), client.MatchingFields{byApp: app.Name}); err != nil {
-		return nil, fmt.Errorf("list builds: %w", err)
-	}
-	all := pointersTo(found.Items)
-	sortByAge(all)
-	return all, nil
+	return listOfApp[*korifiv1alpha1.CFBuild](ctx, s, app, "list builds", &korifiv1alpha1.CFBuildList{})
 }
 
-// GetPackage is a package that the caller may see.
+// GetPackage returns a package that the caller may see.
 func (s *Store) GetPackage(ctx context.Context, caller *authorization.Caller, guid string) (*korifiv1alpha1.CFPackage, error) {
-	var found korifiv1alpha1.CFPackageList
-	if err := s.cache.List(ctx, &found, client.MatchingFields{byGUID: guid}); err != nil {
-		return nil, fmt.Errorf("find the package: %w", err)
-	}
-	if len(found.Items) == 0 {
-		return nil, apierrors.NewNotFound(PackageResourceType)
-	}
-	return &found.Items[0], s.checkVisible(ctx, caller, found.Items[0].Namespace, Packages, PackageResourceType)
+	return find[*korifiv1alpha1.CFPackage](ctx, s, caller, guid, lookup{
+		list: &korifiv1alpha1.CFPackageList{}, noun: "package", resource: packagesResource, resourceType: PackageResourceType,
+	})
 }
 
-// ListPackagesOfApp are those of an app, the oldest first.
+// ListPackagesOfApp returns the packages of an app, the oldest first.
 func (s *Store) ListPackagesOfApp(ctx context.Context, app *korifiv1alpha1.CFApp) ([]*korifiv1alpha1.CFPackage, error) {
-	var found korifiv1alpha1.CFPackageList
-	if err := s.cache.List(ctx, &found, client.InNamespace(app.Namespace), client.MatchingFields{byApp: app.Name}); err != nil {
-		return nil, fmt.Errorf("list packages: %w", err)
-	}
-	all := pointersTo(found.Items)
-	sortByAge(all)
-	return all, nil
+	return listOfApp[*korifiv1alpha1.CFPackage](ctx, s, app, "list packages", &korifiv1alpha1.CFPackageList{})
+}
+
+// CreatePackage names an image that an app may run.
+func (s *Store) CreatePackage(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, image string) (*korifiv1alpha1.CFPackage, error) {
+	return create(ctx, s, caller, &korifiv1alpha1.CFPackage{ObjectMeta: ownedByApp(app, uuid.NewString()), Spec: korifiv1alpha1.CFPackageSpec{
+		Type: korifiv1alpha1.DockerPackage, AppRef: korifiv1alpha1.Reference{Name: app.Name},
+		Source: korifiv1alpha1.PackageSource{Registry: korifiv1alpha1.Registry{Image: image}},
+	}})
+}
+
+// CreateBuild requests a droplet from a package; the build's controller makes it.
+func (s *Store) CreateBuild(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, from *korifiv1alpha1.CFPackage) (*korifiv1alpha1.CFBuild, error) {
+	build := &korifiv1alpha1.CFBuild{ObjectMeta: ownedByApp(app, uuid.NewString()), Spec: korifiv1alpha1.CFBuildSpec{
+		PackageRef: korifiv1alpha1.Reference{Name: from.Name}, AppRef: from.Spec.AppRef, StagingMemoryMB: defaultMemoryMB, StagingDiskMB: defaultDiskMB,
+		Lifecycle: korifiv1alpha1.Lifecycle{Type: korifiv1alpha1.DockerLifecycle},
+	}}
+	build.Labels[korifiv1alpha1.PackageGUIDLabel] = from.Name
+	return create(ctx, s, caller, build)
 }

@@ -5,44 +5,39 @@ package repositories
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/google/uuid"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
 	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
 )
 
-// OrgOrSpace is an org or a space: a namespace with labels. Org is empty for an org.
+// OrgOrSpace is a namespace with the labels of an org or a space. Org is the GUID of a space's org, and empty for an org.
 type OrgOrSpace struct {
 	GUID, Name, Org string
 	Created         time.Time
 }
 
-// ListSpaces are those in which the caller may list apps.
+// ListSpaces returns the spaces in which the caller may list apps.
 func (s *Store) ListSpaces(ctx context.Context, caller *authorization.Caller) ([]OrgOrSpace, error) {
 	_, spaces, err := s.listOrgsAndSpaces(ctx)
 	if err != nil {
 		return nil, err
 	}
-	guids := make([]string, len(spaces))
-	for i, p := range spaces {
-		guids[i] = p.GUID
-	}
-	allowed, err := caller.AllowedNamespaces(ctx, guids, "list", Apps)
+	allowed, err := caller.AllowedNamespaces(ctx, guidsOf(spaces), "list", appsResource)
 	if err != nil {
 		return nil, err
 	}
-	var seen []OrgOrSpace
-	for _, p := range spaces {
-		if allowed[p.GUID] {
-			seen = append(seen, p)
-		}
-	}
-	return seen, nil
+	return slices.DeleteFunc(spaces, func(space OrgOrSpace) bool { return !allowed[space.GUID] }), nil
 }
 
-// ListOrgs are those with a space that the caller sees, and those in which the caller may list spaces.
+// ListOrgs returns the orgs that have a space which the caller sees, and those in which the caller may list spaces.
 func (s *Store) ListOrgs(ctx context.Context, caller *authorization.Caller) ([]OrgOrSpace, error) {
 	orgs, _, err := s.listOrgsAndSpaces(ctx)
 	if err != nil {
@@ -52,41 +47,25 @@ func (s *Store) ListOrgs(ctx context.Context, caller *authorization.Caller) ([]O
 	if err != nil {
 		return nil, err
 	}
-	guids := make([]string, len(orgs))
-	for i, p := range orgs {
-		guids[i] = p.GUID
-	}
-	allowed, err := caller.AllowedNamespaces(ctx, guids, "list", "cfspaces")
+	allowed, err := caller.AllowedNamespaces(ctx, guidsOf(orgs), "list", spacesResource)
 	if err != nil {
 		return nil, err
 	}
-	for _, p := range spaces {
-		allowed[p.Org] = true
+	for _, space := range spaces {
+		allowed[space.Org] = true
 	}
-	var seen []OrgOrSpace
-	for _, p := range orgs {
-		if allowed[p.GUID] {
-			seen = append(seen, p)
-		}
-	}
-	return seen, nil
+	return slices.DeleteFunc(orgs, func(org OrgOrSpace) bool { return !allowed[org.GUID] }), nil
 }
 
-// OrgOf is the org of a space; empty if the namespace is no space.
-func (s *Store) OrgOf(ctx context.Context, space string) (OrgOrSpace, error) {
-	_, spaces, err := s.listOrgsAndSpaces(ctx)
-	if err != nil {
-		return OrgOrSpace{}, err
+func guidsOf(all []OrgOrSpace) []string {
+	guids := make([]string, len(all))
+	for i, one := range all {
+		guids[i] = one.GUID
 	}
-	for _, p := range spaces {
-		if p.GUID == space {
-			return p, nil
-		}
-	}
-	return OrgOrSpace{}, nil
+	return guids
 }
 
-// listOrgsAndSpaces are all orgs and spaces. What people call them is in CFOrgs and CFSpaces; without those it is the namespace's name.
+// listOrgsAndSpaces returns all of them. Their names are in CFOrgs and CFSpaces; without those, a namespace's name counts.
 func (s *Store) listOrgsAndSpaces(ctx context.Context) (orgs, spaces []OrgOrSpace, err error) {
 	names, err := s.listDisplayNames(ctx)
 	if err != nil {
@@ -97,39 +76,80 @@ func (s *Store) listOrgsAndSpaces(ctx context.Context) (orgs, spaces []OrgOrSpac
 		return nil, nil, fmt.Errorf("list namespaces: %w", err)
 	}
 	for i := range namespaces.Items {
-		ns := &namespaces.Items[i]
-		if !ns.DeletionTimestamp.IsZero() {
+		namespace := &namespaces.Items[i]
+		if !namespace.DeletionTimestamp.IsZero() {
 			continue
 		}
-		p := OrgOrSpace{GUID: ns.Name, Name: ns.Name, Created: ns.CreationTimestamp.Time}
-		if name := names[ns.Name]; name != "" {
-			p.Name = name
+		one := OrgOrSpace{GUID: namespace.Name, Name: namespace.Name, Created: namespace.CreationTimestamp.Time}
+		if name := names[namespace.Name]; name != "" {
+			one.Name = name
 		}
-		if ns.Labels[korifiv1alpha1.SpaceGUIDLabel] == "" {
-			orgs = append(orgs, p)
+		if namespace.Labels[korifiv1alpha1.SpaceGUIDLabel] == "" {
+			orgs = append(orgs, one)
 			continue
 		}
-		p.Org = ns.Labels[korifiv1alpha1.OrgGUIDLabel]
-		spaces = append(spaces, p)
+		one.Org = namespace.Labels[korifiv1alpha1.OrgGUIDLabel]
+		spaces = append(spaces, one)
 	}
 	return orgs, spaces, nil
 }
 
 func (s *Store) listDisplayNames(ctx context.Context) (map[string]string, error) {
-	var orgs korifiv1alpha1.CFOrgList
-	var spaces korifiv1alpha1.CFSpaceList
-	if err := s.cache.List(ctx, &orgs); err != nil {
-		return nil, fmt.Errorf("list orgs: %w", err)
+	orgs, err := list[*korifiv1alpha1.CFOrg](ctx, s, "list orgs", &korifiv1alpha1.CFOrgList{})
+	if err != nil {
+		return nil, err
 	}
-	if err := s.cache.List(ctx, &spaces); err != nil {
-		return nil, fmt.Errorf("list spaces: %w", err)
+	spaces, err := list[*korifiv1alpha1.CFSpace](ctx, s, "list spaces", &korifiv1alpha1.CFSpaceList{})
+	if err != nil {
+		return nil, err
 	}
 	names := map[string]string{}
-	for i := range orgs.Items {
-		names[orgs.Items[i].Name] = orgs.Items[i].Spec.DisplayName
+	for _, org := range orgs {
+		names[org.Name] = org.Spec.DisplayName
 	}
-	for i := range spaces.Items {
-		names[spaces.Items[i].Name] = spaces.Items[i].Spec.DisplayName
+	for _, space := range spaces {
+		names[space.Name] = space.Spec.DisplayName
 	}
 	return names, nil
+}
+
+// CreateOrg creates an org as the caller.
+func (s *Store) CreateOrg(ctx context.Context, caller *authorization.Caller, name string) (OrgOrSpace, error) {
+	org, err := create(ctx, s, caller, &korifiv1alpha1.CFOrg{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.rootNamespace, Name: "cf-org-" + uuid.NewString()}, Spec: korifiv1alpha1.CFOrgSpec{DisplayName: name},
+	})
+	return OrgOrSpace{GUID: org.Name, Name: name, Created: org.CreationTimestamp.Time}, err
+}
+
+// CreateSpace creates a space of an org as the caller.
+func (s *Store) CreateSpace(ctx context.Context, caller *authorization.Caller, org, name string) (OrgOrSpace, error) {
+	space, err := create(ctx, s, caller, &korifiv1alpha1.CFSpace{
+		ObjectMeta: metav1.ObjectMeta{Namespace: org, Name: "cf-space-" + uuid.NewString()}, Spec: korifiv1alpha1.CFSpaceSpec{DisplayName: name},
+	})
+	return OrgOrSpace{GUID: space.Name, Name: name, Org: org, Created: space.CreationTimestamp.Time}, err
+}
+
+// WaitForNamespace waits until an org or a space has its namespace, so that the caller's next request can use it.
+func (s *Store) WaitForNamespace(ctx context.Context, guid string) error {
+	return s.WaitFor(ctx, guid, func() (bool, error) {
+		orgs, spaces, err := s.listOrgsAndSpaces(ctx)
+		return slices.ContainsFunc(append(orgs, spaces...), func(one OrgOrSpace) bool { return one.GUID == guid }), err
+	})
+}
+
+// DeleteOrg deletes an org with all that is in it.
+func (s *Store) DeleteOrg(ctx context.Context, caller *authorization.Caller, guid string) error {
+	return deleteByName(ctx, caller, &korifiv1alpha1.CFOrg{ObjectMeta: metav1.ObjectMeta{Namespace: s.rootNamespace, Name: guid}})
+}
+
+// DeleteSpace deletes a space with all that is in it.
+func (s *Store) DeleteSpace(ctx context.Context, caller *authorization.Caller, space OrgOrSpace) error {
+	return deleteByName(ctx, caller, &korifiv1alpha1.CFSpace{ObjectMeta: metav1.ObjectMeta{Namespace: space.Org, Name: space.GUID}})
+}
+
+func deleteByName(ctx context.Context, caller *authorization.Caller, o client.Object) error {
+	if err := caller.Client.Delete(ctx, o); err != nil {
+		return apierrors.FromError(err, resourceTypeOf(o))
+	}
+	return nil
 }

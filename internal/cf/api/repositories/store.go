@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package repositories reads what is known of apps from a cache of the API's own, and writes with the caller's rights. Who reads
-// from the cache asks first, through package access, whether the caller may see it.
+// Package repositories reads objects from a cache of the API's own, and writes them with the caller's rights. The cache holds
+// more than a caller may see, so each read asks package authorization first.
 package repositories
 
 import (
@@ -33,21 +33,21 @@ const (
 	cacheTimeout = 2 * time.Second
 )
 
-// Store is the cache and who waits for it.
+// Store reads from the cache, waits for changes in it, and writes as the caller.
 type Store struct {
 	cache cache.Cache
-	// apps and processes are what the cache holds, for lists: reading thousands through the cache copies each of them.
+	// apps and processes are the cache's own indexers, for lists: a list through the cache copies each of thousands.
 	apps, processes toolscache.Indexer
 	changes         *changeNotifier
 	// rootNamespace is the namespace of CFOrgs.
 	rootNamespace string
-	// stopped is closed when nobody shall wait any more.
+	// stopped is closed when waits shall end.
 	stopped  chan struct{}
 	stopOnce sync.Once
 }
 
-// NewStore makes a store; nothing is read before Start. root is the namespace of CFOrgs.
-func NewStore(cfg *rest.Config, scheme *runtime.Scheme, root string) (*Store, error) {
+// NewStore returns a Store that reads nothing before Start.
+func NewStore(cfg *rest.Config, scheme *runtime.Scheme, rootNamespace string) (*Store, error) {
 	inOrg, err := labels.NewRequirement(korifiv1alpha1.OrgGUIDLabel, selection.Exists, nil)
 	if err != nil {
 		return nil, fmt.Errorf("select namespaces: %w", err)
@@ -59,22 +59,17 @@ func NewStore(cfg *rest.Config, scheme *runtime.Scheme, root string) (*Store, er
 	if err != nil {
 		return nil, fmt.Errorf("make the cache: %w", err)
 	}
-	return &Store{cache: c, changes: newChangeNotifier(), rootNamespace: root, stopped: make(chan struct{})}, nil
+	return &Store{cache: c, changes: newChangeNotifier(), rootNamespace: rootNamespace, stopped: make(chan struct{})}, nil
 }
 
 // StopWaiting ends all waits, as if their time was up.
 func (s *Store) StopWaiting() { s.stopOnce.Do(func() { close(s.stopped) }) }
 
-// Start fills the cache and returns when it is full, or when ctx ends; the cache lives as long as living. ended gets why it
-// ended.
+// Start fills the cache and returns when it is full, or when ctx ends. The cache lives as long as living; ended gets the
+// reason for its end.
 func (s *Store) Start(ctx, living context.Context, ended chan<- error) error {
-	appOf := map[client.Object]func(client.Object) []string{
-		&korifiv1alpha1.CFProcess{}: func(o client.Object) []string { return appRef(o) },
-		&korifiv1alpha1.CFBuild{}:   func(o client.Object) []string { return appRef(o) },
-		&korifiv1alpha1.CFPackage{}: func(o client.Object) []string { return appRef(o) },
-	}
-	for kind, app := range appOf {
-		if err := s.cache.IndexField(ctx, kind, byApp, app); err != nil {
+	for _, kind := range []client.Object{&korifiv1alpha1.CFProcess{}, &korifiv1alpha1.CFBuild{}, &korifiv1alpha1.CFPackage{}} {
+		if err := s.cache.IndexField(ctx, kind, byApp, appNameOf); err != nil {
 			return fmt.Errorf("index the cache: %w", err)
 		}
 	}
@@ -82,8 +77,8 @@ func (s *Store) Start(ctx, living context.Context, ended chan<- error) error {
 		&korifiv1alpha1.CFApp{}, &korifiv1alpha1.CFProcess{}, &korifiv1alpha1.CFBuild{}, &korifiv1alpha1.CFPackage{},
 		&korifiv1alpha1.CFOrg{}, &korifiv1alpha1.CFSpace{}, &corev1.Namespace{}, &torporv1alpha1.CFDeployment{},
 	} {
-		guid := func(o client.Object) []string { return []string{o.GetName()} }
-		if err := s.cache.IndexField(ctx, kind, byGUID, guid); err != nil {
+		guidOf := func(o client.Object) []string { return []string{o.GetName()} }
+		if err := s.cache.IndexField(ctx, kind, byGUID, guidOf); err != nil {
 			return fmt.Errorf("index the cache: %w", err)
 		}
 		informer, err := s.cache.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
@@ -104,7 +99,7 @@ func (s *Store) Start(ctx, living context.Context, ended chan<- error) error {
 	return nil
 }
 
-// keepIndexer remembers where the objects of the long lists are.
+// keepIndexer remembers the indexers of the kinds that have long lists.
 func (s *Store) keepIndexer(kind client.Object, informer cache.Informer) error {
 	shared, ok := informer.(toolscache.SharedIndexInformer)
 	if !ok {
@@ -119,7 +114,7 @@ func (s *Store) keepIndexer(kind client.Object, informer cache.Informer) error {
 	return nil
 }
 
-func appRef(o client.Object) []string {
+func appNameOf(o client.Object) []string {
 	switch o := o.(type) {
 	case *korifiv1alpha1.CFProcess:
 		return []string{o.Spec.AppRef.Name}
@@ -133,24 +128,24 @@ func appRef(o client.Object) []string {
 }
 
 // WaitForCache waits until the cache shows an object as a caller has just written it, so that the caller's next request sees
-// it. If that takes too long the next request sees the past, which stats find out by themselves.
+// it. If that takes too long the next request sees the past, which stats notice by themselves.
 func (s *Store) WaitForCache(ctx context.Context, written client.Object) {
 	ctx, cancel := context.WithTimeout(ctx, cacheTimeout)
 	defer cancel()
-	key := client.ObjectKeyFromObject(written)
-	found, ok := written.DeepCopyObject().(client.Object)
+	cached, ok := written.DeepCopyObject().(client.Object)
 	if !ok {
 		return
 	}
 	_ = s.WaitFor(ctx, written.GetName(), func() (bool, error) {
-		if err := s.cache.Get(ctx, key, found); err != nil {
+		if err := s.cache.Get(ctx, client.ObjectKeyFromObject(written), cached); err != nil {
 			return false, client.IgnoreNotFound(err)
 		}
-		return resourceVersion(found) >= resourceVersion(written), nil
+		return resourceVersion(cached) >= resourceVersion(written), nil
 	})
 }
 
-// WaitFor calls done whenever the object of this name changes, until it says so or fails, or ctx ends, which is no error.
+// WaitFor calls done whenever an object of this name changes, until done reports true or fails. The end of ctx also ends the
+// wait, and is no error.
 func (s *Store) WaitFor(ctx context.Context, name string, done func() (bool, error)) error {
 	for {
 		if over, err := s.checkOnce(ctx, name, done); over {
@@ -160,8 +155,9 @@ func (s *Store) WaitFor(ctx context.Context, name string, done func() (bool, err
 }
 
 func (s *Store) checkOnce(ctx context.Context, name string, done func() (bool, error)) (over bool, err error) {
-	changed, leave := s.changes.subscribe(name)
-	defer leave()
+	// The subscription comes before the check: a change between the two would be missed otherwise.
+	changed, unsubscribe := s.changes.subscribe(name)
+	defer unsubscribe()
 	if over, err = done(); over || err != nil {
 		return true, err
 	}
@@ -175,7 +171,7 @@ func (s *Store) checkOnce(ctx context.Context, name string, done func() (bool, e
 	}
 }
 
-// resourceVersion of an object; versions of one kind can be compared as numbers.
+// resourceVersion returns an object's version as a number; versions of one kind can be compared as numbers.
 func resourceVersion(o metav1.Object) uint64 {
 	n, err := strconv.ParseUint(o.GetResourceVersion(), 10, 64)
 	if err != nil {
@@ -183,5 +179,3 @@ func resourceVersion(o metav1.Object) uint64 {
 	}
 	return n
 }
-
-var _ toolscache.ResourceEventHandler = (*changeNotifier)(nil)

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/torpor-dev/torpor/internal/cf/api/repositories"
 )
 
 // LogCacheRead are what Log Cache answers.
@@ -35,12 +37,6 @@ type EnvelopeLog struct {
 	Type    string `json:"type"`
 }
 
-// Line is one line of an instance's log. Kubernetes keeps one log for both outputs.
-type Line struct {
-	At                             int64
-	Instance, ProcessType, Payload string
-}
-
 // LogWindow is which lines are wanted: from one time until before another, the first ones, or with Descending the last ones.
 type LogWindow struct {
 	From, Until int64
@@ -49,9 +45,9 @@ type LogWindow struct {
 }
 
 // ForLogs are the lines in a window.
-func ForLogs(app string, lines []Line, w LogWindow) LogCacheRead {
-	lines = slices.DeleteFunc(slices.Clone(lines), func(l Line) bool { return l.At < w.From || l.At >= w.Until })
-	slices.SortStableFunc(lines, func(a, b Line) int { return cmp.Compare(a.At, b.At) })
+func ForLogs(app string, lines []repositories.LogLine, w LogWindow) LogCacheRead {
+	lines = slices.DeleteFunc(slices.Clone(lines), func(l repositories.LogLine) bool { return l.At < w.From || l.At >= w.Until })
+	slices.SortStableFunc(lines, func(a, b repositories.LogLine) int { return cmp.Compare(a.At, b.At) })
 	if w.Descending {
 		slices.Reverse(lines)
 	}

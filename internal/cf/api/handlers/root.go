@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package handlers
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"time"
+
+	"github.com/torpor-dev/torpor/internal/cf/api/presenter"
+)
+
+func getRoot(_ context.Context, r *Request) (Response, error) { return ok(presenter.ForRoot(r.Base)) }
+
+func getInfo(_ context.Context, r *Request) (Response, error) {
+	return ok(map[string]any{"name": "torpor", "build": "", "version": 0, "cli_version": map[string]string{"minimum": "", "recommended": ""}, "links": presenter.Links{"self": {HRef: r.Base + "/v3/info"}}})
+}
+
+func getHealth(context.Context, *Request) (Response, error) {
+	return ok(map[string]string{"status": "ok"})
+}
+
+func getWhoAmI(_ context.Context, r *Request) (Response, error) {
+	kind := "User"
+	if r.Caller.IsServiceAccount() {
+		kind = "ServiceAccount"
+	}
+	return ok(map[string]string{"name": r.Caller.Name, "kind": kind})
+}
+
+// createToken answers clients that want a token of their own before they stream logs. The token has no signature and gives no
+// access: callers are known by the credentials that they send with every request.
+func createToken(_ context.Context, r *Request) (Response, error) {
+	const valid = time.Hour
+	encode := func(part any) string {
+		raw, _ := json.Marshal(part)
+		return base64.RawURLEncoding.EncodeToString(raw)
+	}
+	expires := r.Clock.Now().Add(valid).Unix()
+	jwt := encode(map[string]string{"alg": "none", "typ": "JWT"}) + "." + encode(map[string]any{"exp": expires, "iss": "torpor"}) + "." + encode("none")
+	return ok(map[string]any{"access_token": jwt, "refresh_token": jwt, "token_type": "bearer", "expires_in": int(valid.Seconds())})
+}

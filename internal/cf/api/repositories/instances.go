@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package repositories
+
+import (
+	"context"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
+	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
+	"github.com/torpor-dev/torpor/internal/cf/revision"
+)
+
+// DeleteInstance deletes the Pod of one instance of a process's running revision, as the caller; another one takes its place.
+func (s *Store) DeleteInstance(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess, index string) error {
+	var pods corev1.PodList
+	if err := caller.Client.List(ctx, &pods, client.InNamespace(app.Namespace), client.MatchingLabels{
+		korifiv1alpha1.ProcessGUIDLabel: process.Name, korifiv1alpha1.VersionLabel: revision.FormatRevision(runningRevision(app, process)), appsv1.PodIndexLabel: index,
+	}); err != nil {
+		return apierrors.FromError(err, InstanceResourceType)
+	}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if !pod.DeletionTimestamp.IsZero() {
+			continue
+		}
+		if err := caller.Client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID}); err != nil {
+			return apierrors.FromError(err, InstanceResourceType)
+		}
+		return nil
+	}
+	return apierrors.NewNotFound(InstanceResourceType)
+}
+
+// runningRevision returns the revision whose instances people see: the app's, or the one that came back when its deployment
+// was cancelled.
+func runningRevision(app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess) int64 {
+	current, lastStop, _ := revision.FromApp(app)
+	deployment := app.Annotations[torporv1alpha1.DeploymentAnnotation]
+	cancelled := deployment != "" && app.Annotations[torporv1alpha1.CancelledDeploymentAnnotation] == deployment
+	var existing []int64
+	for _, r := range process.Status.Revisions {
+		if r.Desired > 0 {
+			existing = append(existing, r.Revision)
+		}
+	}
+	return revision.Running(current, lastStop, cancelled, existing)
+}

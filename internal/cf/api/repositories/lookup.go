@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package repositories
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
+	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
+)
+
+// The types of resources as clients call them in errors.
+const (
+	AppResourceType        = "App"
+	ProcessResourceType    = "Process"
+	BuildResourceType      = "Build"
+	PackageResourceType    = "Package"
+	DropletResourceType    = "Droplet"
+	DeploymentResourceType = "Deployment"
+	InstanceResourceType   = "Instance"
+	OrgResourceType        = "Organization"
+	SpaceResourceType      = "Space"
+	jobResourceType        = "Job"
+)
+
+// Resources of Kubernetes that callers need rights for.
+const (
+	appsResource      = "cfapps"
+	processesResource = "cfprocesses"
+	buildsResource    = "cfbuilds"
+	packagesResource  = "cfpackages"
+	spacesResource    = "cfspaces"
+)
+
+// resourceTypeOf returns what clients call an object.
+func resourceTypeOf(o client.Object) string {
+	switch o.(type) {
+	case *korifiv1alpha1.CFProcess:
+		return ProcessResourceType
+	case *korifiv1alpha1.CFBuild:
+		return BuildResourceType
+	case *korifiv1alpha1.CFPackage:
+		return PackageResourceType
+	case *torporv1alpha1.CFDeployment:
+		return DeploymentResourceType
+	case *korifiv1alpha1.CFOrg:
+		return OrgResourceType
+	case *korifiv1alpha1.CFSpace:
+		return SpaceResourceType
+	default:
+		return AppResourceType
+	}
+}
+
+// lookup is a list of one kind, with the right that lets a caller see its items.
+type lookup struct {
+	list client.ObjectList
+	// noun names an item in errors for the log.
+	noun                   string
+	resource, resourceType string
+}
+
+// find returns the object with a GUID, or a not-found error if there is none that the caller may get. GUIDs are only unique
+// within a namespace, so an object in somebody else's space must not hide the caller's.
+func find[T client.Object](ctx context.Context, s *Store, caller *authorization.Caller, guid string, l lookup) (T, error) {
+	var none T
+	found, err := list[T](ctx, s, "find the "+l.noun, l.list, client.MatchingFields{byGUID: guid})
+	if err != nil {
+		return none, err
+	}
+	for _, object := range found {
+		if err := s.checkVisible(ctx, caller, object.GetNamespace(), l); err == nil || len(found) == 1 {
+			return object, err
+		}
+	}
+	return none, apierrors.NewNotFound(l.resourceType)
+}
+
+// list returns the objects of the cache that match the options; what is the beginning of an error for the log.
+func list[T client.Object](ctx context.Context, s *Store, what string, into client.ObjectList, options ...client.ListOption) ([]T, error) {
+	if err := s.cache.List(ctx, into, options...); err != nil {
+		return nil, fmt.Errorf("%s: %w", what, err)
+	}
+	var found []T
+	err := meta.EachListItem(into, func(item runtime.Object) error {
+		if object, ok := item.(T); ok {
+			found = append(found, object)
+		}
+		return nil
+	})
+	return found, err
+}
+
+// listOfApp returns the objects of an app, the oldest first. A caller that may see the app may see them.
+func listOfApp[T client.Object](ctx context.Context, s *Store, app *korifiv1alpha1.CFApp, what string, into client.ObjectList) ([]T, error) {
+	found, err := list[T](ctx, s, what, into, client.InNamespace(app.Namespace), client.MatchingFields{byApp: app.Name})
+	slices.SortFunc(found, CompareByAge)
+	return found, err
+}
+
+// listInSpaces returns the objects of some spaces in no order, as the cache holds them: they must not be changed.
+func listInSpaces[T any](indexer toolscache.Indexer, spaces []string) ([]T, error) {
+	var found []T
+	for _, space := range spaces {
+		objects, err := indexer.ByIndex(toolscache.NamespaceIndex, space)
+		if err != nil {
+			return nil, fmt.Errorf("list what is in %s: %w", space, err)
+		}
+		found = slices.Grow(found, len(objects))
+		for _, o := range objects {
+			if object, ok := o.(T); ok {
+				found = append(found, object)
+			}
+		}
+	}
+	return found, nil
+}
+
+// checkVisible returns a not-found error if the caller may not get the resource in a namespace: a 403 would tell strangers
+// which GUIDs exist.
+func (s *Store) checkVisible(ctx context.Context, caller *authorization.Caller, namespace string, l lookup) error {
+	ok, err := caller.May(ctx, authorization.Permission{Namespace: namespace, Verb: "get", Resource: l.resource})
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return apierrors.NewNotFound(l.resourceType)
+	}
+	return nil
+}
+
+// CompareByAge orders objects by age, and by name where that is the same.
+func CompareByAge[T client.Object](a, b T) int {
+	return cmp.Or(a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time), cmp.Compare(a.GetName(), b.GetName()))
+}
+
+// getLive reads an object as it is at this moment, with the caller's own rights.
+func getLive(ctx context.Context, caller *authorization.Caller, key client.ObjectKey, into client.Object) error {
+	if err := caller.Client.Get(ctx, key, into); err != nil {
+		return apierrors.FromError(err, resourceTypeOf(into))
+	}
+	return nil
+}
+
+// create makes an object as the caller, and waits until the cache shows it.
+func create[T client.Object](ctx context.Context, s *Store, caller *authorization.Caller, object T) (T, error) {
+	if err := caller.Client.Create(ctx, object); err != nil {
+		return object, apierrors.FromError(err, resourceTypeOf(object))
+	}
+	s.WaitForCache(ctx, object)
+	return object, nil
+}
+
+// jsonObject is a part of a JSON merge patch.
+type jsonObject map[string]any
+
+// patch changes an object as the caller, and waits until the cache shows it. The object must not be the cache's own.
+func patch[T client.Object](ctx context.Context, s *Store, caller *authorization.Caller, object T, change jsonObject) (T, error) {
+	if err := patchAsCaller(ctx, caller, object, change); err != nil {
+		return object, apierrors.FromError(err, resourceTypeOf(object))
+	}
+	s.WaitForCache(ctx, object)
+	return object, nil
+}
+
+// patchAsCaller sends no resource version: the patch says what is wanted, whatever happened meanwhile.
+func patchAsCaller(ctx context.Context, caller *authorization.Caller, object client.Object, change jsonObject) error {
+	raw, err := json.Marshal(change)
+	if err != nil {
+		return fmt.Errorf("write the patch: %w", err)
+	}
+	return caller.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, raw))
+}
+
+// ownedByApp returns the metadata of an object that is deleted with an app.
+func ownedByApp(app *korifiv1alpha1.CFApp, name string) metav1.ObjectMeta {
+	kind := korifiv1alpha1.CFAppKind()
+	return metav1.ObjectMeta{
+		Namespace: app.Namespace, Name: name,
+		Labels: map[string]string{
+			korifiv1alpha1.GUIDLabel: name, korifiv1alpha1.AppGUIDLabel: app.Name, korifiv1alpha1.SpaceGUIDLabel: app.Namespace,
+		},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Name: app.Name, UID: app.UID}},
+	}
+}
