@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package api is the CF v3 API, for the cf client: a request goes from the table in package route over payload and
-// store to view, with the caller's own Kubernetes rights, which package access looks after.
+// Package api is the CF v3 API for the cf client. A request is authenticated by package authorization, goes from the table of
+// routes in package handlers over payloads to repositories, which act with the caller's own Kubernetes rights, and comes back
+// through package presenter. Errors of all layers are those of package apierrors.
 package api

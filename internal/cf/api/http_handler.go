@@ -22,33 +22,33 @@ import (
 // requestTimeout bounds a request; proxies give up after 15 s.
 const requestTimeout = 14 * time.Second
 
-// server answers requests: it finds the row of the table, asks who is there, and shows an answer or a fault.
+// server answers requests: it finds the route, authenticates the caller, and writes a response or an error.
 type server struct {
-	api     *handlers.API
-	callers *authorization.Authenticator
-	metrics *metrics
-	log     *slog.Logger
+	api           *handlers.API
+	authenticator *authorization.Authenticator
+	metrics       *metrics
+	log           *slog.Logger
 }
 
-// unknownRoute is what requests are counted as that no row is for.
+// unknownRoute is the label in metrics of requests that no route matches.
 const unknownRoute = "unknown"
 
-// newHandler has every row of the table, and an answer for everything else.
-func (f *server) newHandler() http.Handler {
+// newHandler returns a handler of every route, with an error for everything else.
+func (s *server) newHandler() http.Handler {
 	mux := http.NewServeMux()
-	for _, r := range handlers.Routes() {
-		pattern := r.Method + " " + r.Path
-		mux.HandleFunc(pattern, func(w http.ResponseWriter, req *http.Request) { f.serveRoute(w, req, pattern, r) })
+	for _, route := range handlers.Routes() {
+		pattern := route.Method + " " + route.Path
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, req *http.Request) { s.serveRoute(w, req, pattern, route) })
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, req *http.Request) {
-		other := errorForUnmatched(w, req, mux)
-		f.writeError(w, req, other)
-		f.metrics.observeRequest(unknownRoute, other.Status, 0)
+		unmatched := errorForUnmatched(w, req, mux)
+		s.writeError(w, req, unmatched)
+		s.metrics.observeRequest(unknownRoute, unmatched.Status, 0)
 	})
 	return mux
 }
 
-// errorForUnmatched is the answer to what no row is for: the path may be known with another method.
+// errorForUnmatched returns 404 for a path that no route has, and 405 for one that another method has.
 func errorForUnmatched(w http.ResponseWriter, req *http.Request, mux *http.ServeMux) *apierrors.CFError {
 	var methods []string
 	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodDelete} {
@@ -64,74 +64,74 @@ func errorForUnmatched(w http.ResponseWriter, req *http.Request, mux *http.Serve
 	return apierrors.NewMethodNotAllowed(req.Method, methods)
 }
 
-func (f *server) serveRoute(w http.ResponseWriter, req *http.Request, pattern string, r handlers.Route) {
-	begin := f.api.Clock.Now()
+func (s *server) serveRoute(w http.ResponseWriter, req *http.Request, pattern string, route handlers.Route) {
+	begin := s.api.Clock.Now()
 	ctx := req.Context()
 	if req.Method != http.MethodGet {
-		// What has begun is finished, whether or not the client still listens.
+		// A change of several objects is finished even if the client goes away in the middle of it.
 		ctx = context.WithoutCancel(ctx)
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	answer, err := f.callHandler(ctx, req, r)
-	status := answer.Status
+	response, err := s.callHandler(ctx, req, route)
+	status := response.Status
 	switch {
 	case err == nil:
-		f.writeResponse(w, answer)
+		s.writeResponse(w, response)
 	case req.Context().Err() != nil:
-		// Nobody is there to be told.
+		// The client has gone away, so an error would only fill the log.
 		status = statusClientClosed
 	default:
-		status = f.writeError(w, req, err)
+		status = s.writeError(w, req, err)
 	}
-	f.metrics.observeRequest(pattern, status, f.api.Clock.Since(begin))
+	s.metrics.observeRequest(pattern, status, s.api.Clock.Since(begin))
 }
 
-// callHandler asks the row; whatever goes wrong in there is a fault of the server's and ends nothing else.
-func (f *server) callHandler(ctx context.Context, req *http.Request, r handlers.Route) (callHandler handlers.Response, err error) {
+// callHandler turns a panic of a handler into an error, so that it ends one request and not the server.
+func (s *server) callHandler(ctx context.Context, req *http.Request, route handlers.Route) (response handlers.Response, err error) {
 	defer func() {
-		if wrong := recover(); wrong != nil {
-			err = fmt.Errorf("panic: %v at %s", wrong, debug.Stack())
+		if panicked := recover(); panicked != nil {
+			err = fmt.Errorf("panic: %v at %s", panicked, debug.Stack())
 		}
 	}()
-	call := &handlers.Request{API: f.api, HTTP: req, Base: "https://" + req.Host}
-	if !r.Public {
-		caller, err := f.callers.Authenticate(ctx, req.Header.Get("Authorization"))
+	request := &handlers.Request{API: s.api, HTTP: req, Base: "https://" + req.Host}
+	if !route.Public {
+		caller, err := s.authenticator.Authenticate(ctx, req.Header.Get("Authorization"))
 		if err != nil {
 			return handlers.Response{}, err
 		}
 		defer caller.Close()
-		call.Caller = caller
+		request.Caller = caller
 	}
-	return r.Handle(ctx, call)
+	return route.Handle(ctx, request)
 }
 
-func (f *server) writeResponse(w http.ResponseWriter, a handlers.Response) {
-	if a.Location != "" {
-		w.Header().Set("Location", a.Location)
+func (s *server) writeResponse(w http.ResponseWriter, response handlers.Response) {
+	if response.Location != "" {
+		w.Header().Set("Location", response.Location)
 	}
-	for _, warning := range a.Warnings {
+	for _, warning := range response.Warnings {
 		w.Header().Add("X-Cf-Warnings", url.QueryEscape(warning))
 	}
-	if a.Body == nil {
-		w.WriteHeader(a.Status)
+	if response.Body == nil {
+		w.WriteHeader(response.Status)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
-	w.WriteHeader(a.Status)
-	if err := json.NewEncoder(w).Encode(a.Body); err != nil {
-		f.log.Debug("client went away", "error", err)
+	w.WriteHeader(response.Status)
+	if err := json.NewEncoder(w).Encode(response.Body); err != nil {
+		s.log.Debug("client went away", "error", err)
 	}
 }
 
-// writeError shows an error, and says with which status.
-func (f *server) writeError(w http.ResponseWriter, req *http.Request, err error) int {
+// writeError writes an error in the form of CF, and returns its status.
+func (s *server) writeError(w http.ResponseWriter, req *http.Request, err error) int {
 	var known *apierrors.CFError
 	if !errors.As(err, &known) {
 		known = apierrors.FromError(err, "Resource")
 	}
 	if known.Status >= http.StatusInternalServerError {
-		f.log.Error("request not answered", "method", req.Method, "path", req.URL.Path, "status", known.Status, "error", err)
+		s.log.Error("request not answered", "method", req.Method, "path", req.URL.Path, "status", known.Status, "error", err)
 	}
 	if known.Status == http.StatusTooManyRequests || known.Status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", "1")
@@ -141,6 +141,6 @@ func (f *server) writeError(w http.ResponseWriter, req *http.Request, err error)
 		Title  string `json:"title"`
 		Detail string `json:"detail"`
 	}
-	f.writeResponse(w, handlers.Response{Status: known.Status, Body: map[string][]entry{"errors": {{known.Code, known.Title, known.Detail}}}})
+	s.writeResponse(w, handlers.Response{Status: known.Status, Body: map[string][]entry{"errors": {{known.Code, known.Title, known.Detail}}}})
 	return known.Status
 }

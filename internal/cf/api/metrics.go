@@ -18,10 +18,10 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
 )
 
-// statusClientClosed is counted for requests whose client did not wait for the answer.
+// statusClientClosed is the label of requests whose client did not wait for the answer; nginx counts them so.
 const statusClientClosed = 499
 
-// metrics count requests by the rows of the table, never by what is in a path: no GUID and no name becomes a label.
+// metrics count requests by route. No part of a path becomes a label, because GUIDs and names are unbounded and private.
 type metrics struct {
 	registry *prometheus.Registry
 	callers  *authorization.Metrics
@@ -49,7 +49,7 @@ func (m *metrics) observeRequest(route string, status int, took time.Duration) {
 	m.duration.WithLabelValues(route).Observe(took.Seconds())
 }
 
-// startServer shows the metrics on an address; ended gets why that ended.
+// startServer serves the metrics on an address; ended gets the reason if that ends by itself.
 func (m *metrics) startServer(ctx context.Context, address string, ended chan<- error) (io.Closer, error) {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))

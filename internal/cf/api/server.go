@@ -28,11 +28,11 @@ import (
 )
 
 const (
-	// headerTimeout and maxHeader are for who sends headers byte by byte, or without end; a certificate with its chain
-	// and its key fits.
+	// headerTimeout and maxHeaderBytes end connections that send headers byte by byte, or without end. A certificate with its
+	// chain and its key fits into a header.
 	headerTimeout  = 5 * time.Second
 	maxHeaderBytes = 64 << 10
-	// writeTimeout is for who does not read: twice as long as an answer may be held.
+	// writeTimeout ends connections that do not read; it is twice as long as a response may be held.
 	writeTimeout = 2 * requestTimeout
 	idleTimeout  = 2 * time.Minute
 	// shutdownTimeout bounds the wait for requests in flight.
@@ -42,27 +42,26 @@ const (
 
 // Options are what the command line sets.
 type Options struct {
-	// Address is host:port to serve on.
+	// Address is the host:port to serve on.
 	Address string
-	// Certificate and Key are files in PEM, read again when they change; without them Folder gets a pair of its own.
+	// Certificate and Key are files in PEM, read again when they change. Without them a pair is made in Folder.
 	Certificate, Key, Folder string
-	// RequestsPerSecond is how many one caller may send.
+	// RequestsPerSecond limits the requests of each caller.
 	RequestsPerSecond float64
-	// Namespace is that of CFOrgs.
+	// Namespace is where CFOrgs are.
 	Namespace string
-	// MetricsAddress is host:port to serve metrics on, without TLS; "0" and empty serve none.
+	// MetricsAddress is the host:port to serve metrics on, without TLS; "0" and empty serve none.
 	MetricsAddress string
-	// Log gets everything that is worth telling.
-	Log *slog.Logger
-	// Ready, if set, is told the address when requests are answered.
+	Log            *slog.Logger
+	// Ready, if set, is called with the address once requests are answered.
 	Ready func(address string)
 }
 
-// Run serves the API until ctx ends. cfg is the API's own way to the API server: what it reads, it reads into a cache;
-// what callers may see of that, and all that they change, is decided by their own credentials.
+// Run serves the API until ctx ends. cfg has the API's own credentials, which only fill the cache: what callers see of the
+// cache, and all that they change, is decided by their own credentials.
 func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	log.SetLogger(logr.FromSlogHandler(o.Log.Handler()))
-	f, err := newServer(cfg, o)
+	s, err := newServer(cfg, o)
 	if err != nil {
 		return err
 	}
@@ -71,22 +70,22 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 		return err
 	}
 	// The cache outlives the signal to stop, because requests in flight are answered from it.
-	living, end := context.WithCancel(context.WithoutCancel(ctx))
-	defer end()
+	cacheCtx, stopCache := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopCache()
 	ended := make(chan error, 3)
-	if err := f.api.Store.Start(ctx, living, ended); err != nil {
+	if err := s.api.Store.Start(ctx, cacheCtx, ended); err != nil {
 		return err
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.Address)
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
-	measured, err := f.metrics.startServer(ctx, o.MetricsAddress, ended)
+	metricsServer, err := s.metrics.startServer(ctx, o.MetricsAddress, ended)
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
-	server := f.httpServer(tlsConfig)
-	go func() { ended <- server.ServeTLS(listener, "", "") }()
+	httpServer := s.newHTTPServer(tlsConfig)
+	go func() { ended <- httpServer.ServeTLS(listener, "", "") }()
 	o.Log.Info("serving the CF API", "address", listener.Addr().String())
 	if o.Ready != nil {
 		o.Ready(listener.Addr().String())
@@ -95,25 +94,25 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	case err = <-ended:
 	case <-ctx.Done():
 	}
-	return errors.Join(err, f.shutdown(living, server), measured.Close())
+	return errors.Join(err, s.shutdown(cacheCtx, httpServer), metricsServer.Close())
 }
 
-// httpServer is patient with nobody for long.
-func (f *server) httpServer(tlsConfig *tls.Config) *http.Server {
-	server := &http.Server{
-		Handler: f.newHandler(), TLSConfig: tlsConfig, ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: writeTimeout,
-		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes, ErrorLog: slog.NewLogLogger(f.log.Handler(), slog.LevelDebug),
+// newHTTPServer returns a server with a limit for everything that a client can be slow at.
+func (s *server) newHTTPServer(tlsConfig *tls.Config) *http.Server {
+	httpServer := &http.Server{
+		Handler: s.newHandler(), TLSConfig: tlsConfig, ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: writeTimeout,
+		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
-	server.RegisterOnShutdown(f.api.Store.StopWaiting)
-	return server
+	httpServer.RegisterOnShutdown(s.api.Store.StopWaiting)
+	return httpServer
 }
 
-// shutdown finishes the requests in flight; answers that are held are given as things stand.
-func (f *server) shutdown(ctx context.Context, server *http.Server) error {
+// shutdown waits for the requests in flight. Responses that are held are sent at once, as things stand.
+func (s *server) shutdown(ctx context.Context, httpServer *http.Server) error {
 	ctx, cancel := context.WithTimeout(ctx, shutdownTimeout)
 	defer cancel()
-	f.log.Info("finishing requests")
-	if err := server.Shutdown(ctx); err != nil {
+	s.log.Info("finishing requests")
+	if err := httpServer.Shutdown(ctx); err != nil {
 		return fmt.Errorf("finish requests: %w", err)
 	}
 	return nil
@@ -126,27 +125,27 @@ func newServer(cfg *rest.Config, o Options) (*server, error) {
 	}
 	own := rest.CopyConfig(cfg)
 	own.QPS, own.Burst, own.UserAgent = cacheQPS, cacheQPS, "torpor-cf-api"
-	kept, err := repositories.NewStore(own, known, o.Namespace)
+	store, err := repositories.NewStore(own, known, o.Namespace)
 	if err != nil {
 		return nil, err
 	}
-	measured := newMetrics()
-	callers, err := authorization.NewAuthenticator(authorization.Options{
-		Config: cfg, Scheme: known, Clock: clock.RealClock{}, RequestsPerSecond: o.RequestsPerSecond, Metrics: measured.callers,
+	counted := newMetrics()
+	authenticator, err := authorization.NewAuthenticator(authorization.Options{
+		Config: cfg, Scheme: known, Clock: clock.RealClock{}, RequestsPerSecond: o.RequestsPerSecond, Metrics: counted.callers,
 	})
 	if err != nil {
 		return nil, err
 	}
-	api := &handlers.API{Store: kept, Clock: clock.RealClock{}, Polls: handlers.NewPollTracker(clock.RealClock{})}
-	return &server{api: api, callers: callers, metrics: measured, log: o.Log}, nil
+	api := &handlers.API{Store: store, Clock: clock.RealClock{}, Polls: handlers.NewPollTracker(clock.RealClock{})}
+	return &server{api: api, authenticator: authenticator, metrics: counted, log: o.Log}, nil
 }
 
-// newTLSConfig are those of the files, as they are this moment.
+// newTLSConfig returns a configuration that follows changes of the certificate's files.
 func newTLSConfig(ctx context.Context, o Options) (*tls.Config, error) {
 	certificate, key := o.Certificate, o.Key
 	if certificate == "" && key == "" && o.Folder != "" {
 		var err error
-		if certificate, key, err = selfSignedCertificate(o.Folder, clock.RealClock{}.Now()); err != nil {
+		if certificate, key, err = selfSignedCertificate(o.Folder); err != nil {
 			return nil, err
 		}
 	}
