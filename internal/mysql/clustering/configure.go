@@ -2,187 +2,191 @@
 
 package clustering
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/torpor-dev/torpor/internal/decision"
+)
 
 // What makes an instance the primary, and another one its replica, step by step.
 
-// configured: the primary follows nobody, and its commits await replicas.
-func (v *view) configured() bool {
-	s := v.at(v.p)
-	awaits := s.SemiSync.Source && s.SemiSync.WaitFor == v.need() && s.SemiSync.Timeout >= endlessTimeout
-	return !s.Channel.Present && (v.need() == 0 || awaits)
+// primaryStillReplicates reports whether the primary receives from another instance.
+func primaryStillReplicates(d *derived) bool {
+	return d.primary.MayActNow && d.primary.Channel.Present && d.primary.Channel.IO != Stopped
 }
 
-// receives: the primary still receives from another.
-func (v *view) receives() bool {
-	return v.free(v.p) && v.at(v.p).Channel.Present && v.at(v.p).Channel.IO != Stopped
+// primaryHasBacklog reports whether the primary has received transactions of another instance that it must not forget.
+func primaryHasBacklog(d *derived) bool { return d.primary.Reachable && d.primary.HasUnappliedRelayLog }
+
+func primaryCanApplyBacklog(d *derived) bool {
+	return d.primary.MayActNow && primaryHasBacklog(d) && canStartSQLThread(d.primary)
 }
 
-// hasBacklog: the primary has received transactions of another that it must not forget.
-func (v *view) hasBacklog() bool { return v.at(v.p).Reachable && v.unapplied(v.p) }
+func primaryNeedsConfiguration(d *derived) bool { return d.primary.MayActNow && !d.primaryIsConfigured }
 
-// opens: the primary should be written to and cannot. It waits for replicas that are on their way, since its clients
-// would only hang; a stop does not let it wait.
-func (v *view) opens() bool {
-	s := v.at(v.p)
-	if !v.free(v.p) || !s.ReadOnly && !s.SuperReadOnly || !v.configured() || v.staysReadOnly() || v.doubtful() || v.count(v.rival) > 0 {
+// shouldMakeWritable reports whether the primary should take writes and does not.
+func shouldMakeWritable(d *derived) bool {
+	p := d.primary
+	isOpen := !p.ReadOnly && !p.SuperReadOnly
+	if !p.MayActNow || isOpen || !d.primaryIsConfigured || d.staysReadOnly() || d.primaryMayHaveLostData || d.any(canAcknowledgeBesidePrimary) {
 		return false
 	}
-	_, joining := v.first(joining)
-	_, awaited := v.first(awaitsCopy)
-	return v.StopAsked || v.count(v.follows) >= v.need() || !joining && !awaited
+	// Without replicas the primary's clients would only hang, so it waits for those that are on their way. A stop does not
+	// wait for them: it must not leave the primary read-only.
+	followers := d.count(func(i *instance) bool { return i.FollowsPrimary })
+	return d.StopAsked || followers >= d.requiredAcks || !d.any(isJoining) && !d.any(awaitsClone)
 }
 
-// awaitsCopy: it is empty and becomes a copy of the primary. A copy waits for commits that are under way, so that the
-// primary must not have clients who wait for a replica that only the copy can bring.
-func awaitsCopy(v *view, i int) bool {
-	s := v.at(i)
-	return i != v.p && s.Reachable && !s.Stopped && (v.vacant(i) || s.Clone == Cloning)
+// canAcknowledgeBesidePrimary reports whether a client can still get something acknowledged by an instance that is not the
+// primary.
+func canAcknowledgeBesidePrimary(i *instance) bool {
+	return i.IsUnexpectedlyWritable && (!i.SemiSync.Source || len(i.Connected) >= i.SemiSync.WaitFor)
 }
 
-// starved: the primary's clients wait for replicas, which can only be copies, and these wait for the clients' commits. A
-// session that waits so cannot be ended; a restart ends it, and then the primary stays closed until there is a copy.
-func (v *view) starved() bool {
-	_, awaited := v.first(awaitsCopy)
-	return v.p != NoInstance && !v.StopAsked && v.at(v.p).SemiSync.Waiting > 0 && v.count(v.acknowledges) < v.need() && awaited
+// awaitsClone reports whether an instance is empty and becomes a clone of the primary. CLONE waits for commits that are
+// under way, so that the primary must not have clients that wait for a replica which only the clone can bring.
+func awaitsClone(i *instance) bool {
+	return !i.IsPrimary && i.Reachable && !i.Stopped && (i.IsEmptyReplica || i.Clone == Cloning)
 }
 
-// labelled: the primary's clients find it.
-func (v *view) labelled() bool { return v.at(v.p).Pod.Role == RolePrimary || !v.at(v.p).Pod.Exists }
-
-// unlabelled: the primary is in service and its clients do not find it.
-func (v *view) unlabelled() bool {
-	inService := v.writable(v.p) || v.staysReadOnly() && v.closed(v.p)
-	return v.free(v.p) && v.configured() && inService && !v.labelled()
+// awaitsImpossibleAck reports whether the primary's clients wait for replicas that can only be clones, while the clones
+// wait for the clients' commits. KILL does not end such a wait; a restart of the primary does, and then it stays read-only
+// until there is a clone.
+func awaitsImpossibleAck(d *derived) bool {
+	return d.hasPrimary() && !d.StopAsked && d.primary.SemiSync.Waiting > 0 && d.count(acknowledges) < d.requiredAcks && d.any(awaitsClone)
 }
 
-// usurper: its label leads the primary's clients to it.
-func usurper(v *view, i int) bool {
-	s := v.at(i)
-	return i != v.p && s.Pod.Exists && s.Pod.Role == RolePrimary && !s.Stopped && !v.tired(i)
+// isPrimaryLabelled reports whether the primary's clients find it.
+func isPrimaryLabelled(d *derived) bool { return d.primary.Pod.Role == RolePrimary || !d.primary.Pod.Exists }
+
+// primaryNeedsLabel reports whether the primary is in service and its clients do not find it.
+func primaryNeedsLabel(d *derived) bool {
+	inService := d.primary.IsWritable || d.staysReadOnly() && d.primary.IsReadOnly
+	return d.primary.MayActNow && d.primaryIsConfigured && inService && !isPrimaryLabelled(d)
 }
 
-// outcast: its label leads clients to a replica that is errant.
-func outcast(v *view, i int) bool {
-	return v.errant(i) && v.at(i).Pod.Exists && v.at(i).Pod.Role != RoleNone && !v.at(i).Stopped && !v.tired(i)
+// hasStalePrimaryLabel reports whether the label of an instance leads the primary's clients to it.
+func hasStalePrimaryLabel(i *instance) bool {
+	return !i.IsPrimary && i.Pod.Exists && i.Pod.Role == RolePrimary && !i.Stopped && !i.InActionBackoff
 }
 
-// infectious: an errant replica still acknowledges.
-func infectious(v *view, i int) bool {
-	return v.errant(i) && v.mine(i) && v.at(i).Channel.IO != Stopped
+func isErrantAndLabelled(i *instance) bool {
+	return i.IsErrant && i.Pod.Exists && i.Pod.Role != RoleNone && !i.Stopped && !i.InActionBackoff
 }
 
-// hung: sessions of its clients still await replicas that it has no more, or keep it from becoming read-only. They must be ended before anything lets them go
-// on, since that would tell them that their transactions are safe.
-func hung(v *view, i int) bool {
-	s := v.at(i)
-	return i != v.p && v.mine(i) && (s.SemiSync.Waiting > 0 || v.stray(i) && s.Pending && s.PendingFor >= killClientsAfter)
+func isErrantAndAcknowledging(i *instance) bool {
+	return i.IsErrant && i.MayAct && i.Channel.IO != Stopped
 }
 
-// intruder: a second instance that can be written to.
-func intruder(v *view, i int) bool { return v.stray(i) && v.free(i) }
-
-// member: it may follow the primary.
-func (v *view) member(i int) bool {
-	s := v.at(i)
-	return i != v.p && v.at(v.p).Reachable && s.Reachable && !s.Stopped && s.SuperReadOnly && !v.errant(i) &&
-		s.SemiSync.Waiting == 0 && s.Clone != Cloning && !v.vacant(i) && v.gap(i).IsEmpty()
+// hasHungClients reports whether sessions of a replica's clients await replicas that it has no more, or keep it from
+// becoming read-only. They have to be ended before anything lets them go on, since that would tell them that their
+// transactions are safe.
+func hasHungClients(i *instance) bool {
+	blocksReadOnly := i.IsUnexpectedlyWritable && i.Pending && i.PendingFor >= killClientsAfter
+	return !i.IsPrimary && i.MayAct && (i.SemiSync.Waiting > 0 || blocksReadOnly)
 }
 
-// joining: it is a member that something has to be done or waited for before it follows.
-func joining(v *view, i int) bool {
-	return v.member(i) && !v.follows(i) && !v.stuck(i)
+func isSecondWritable(i *instance) bool { return i.IsUnexpectedlyWritable && i.MayActNow }
+
+// isJoining reports whether something has to be done or waited for before an instance follows the primary.
+func isJoining(i *instance) bool { return i.MayFollow && !i.FollowsPrimary && !isStuckOnOldSource(i) }
+
+// isStuckOnOldSource reports whether a replica cannot apply what it received of another source, which only a person can
+// mend.
+func isStuckOnOldSource(i *instance) bool {
+	return i.HasWrongSource && i.HasUnappliedRelayLog && i.Channel.SQLErrno != 0
 }
 
-// stuck: it cannot apply what it received of another source, and only a human can mend it.
-func (v *view) stuck(i int) bool {
-	return v.misdirected(i) && v.unapplied(i) && v.at(i).Channel.SQLErrno != 0
+func replicatesFromWrongSource(i *instance) bool {
+	return i.MayActNow && i.MayFollow && i.HasWrongSource && i.Channel.IO != Stopped
 }
 
-// elsewhere: it receives from another than the primary.
-func elsewhere(v *view, i int) bool {
-	return v.free(i) && v.member(i) && v.misdirected(i) && v.at(i).Channel.IO != Stopped
+// sqlThreadStopped reports whether a replica does not apply what it received.
+func sqlThreadStopped(i *instance) bool {
+	// A stop leaves an idle replica as it is, unless it has to apply its relay log before it can follow the primary.
+	matters := !i.cluster.StopAsked || i.HasWrongSource && i.HasUnappliedRelayLog
+	return i.MayActNow && i.MayFollow && canStartSQLThread(i) && matters
 }
 
-// idle: it does not apply what it received. A stop only cares where that keeps it from following.
-func idle(v *view, i int) bool {
-	return v.free(i) && v.member(i) && v.canApply(i) && (!v.StopAsked || v.misdirected(i) && v.unapplied(i))
-}
-
-// unconfigured: it does not follow the primary as a replica should, and nothing is lost when it is told to.
-func unconfigured(v *view, i int) bool {
-	return v.free(i) && v.member(i) && (v.misdirected(i) && !v.unapplied(i) || !v.misdirected(i) && v.misflagged(i))
-}
-
-// deaf: it follows the primary and does not receive.
-func deaf(v *view, i int) bool {
-	return v.free(i) && v.member(i) && !v.misdirected(i) && !v.misflagged(i) && v.at(i).Channel.IO == Stopped
-}
-
-// clonable: it is empty, the primary is not, and nothing is being done about it. A donor serves one at a time.
-func clonable(v *view, i int) bool {
-	cloning := v.count(func(j int) bool { return v.at(j).Clone == Cloning }) > 0
-	return i != v.p && v.at(v.p).Reachable && v.free(i) && v.vacant(i) && v.closed(i) && !cloning
-}
-
-// presentable: it follows the primary, and its clients do not find it.
-func presentable(v *view, i int) bool {
-	return v.free(i) && v.follows(i) && v.closed(i) && v.at(i).Pod.Exists && v.at(i).Pod.Role != RoleReplica && !v.lags(i)
-}
-
-// lags: it is too far behind for clients. One without a label has to catch up by half, so that labels do not flap.
-func (v *view) lags(i int) bool {
-	most := v.MaxDelay
-	if v.at(i).Pod.Role != RoleReplica {
-		most /= 2
+// needsReplicaConfiguration reports whether an instance does not follow the primary as a replica should, and loses nothing
+// when it is configured.
+func needsReplicaConfiguration(i *instance) bool {
+	if i.HasWrongSource {
+		return i.MayActNow && i.MayFollow && !i.HasUnappliedRelayLog // Another source drops the relay log.
 	}
-	return i != v.p && v.MaxDelay > 0 && v.at(i).Channel.Lag > most
+	return i.MayActNow && i.MayFollow && i.HasWrongSemiSync
 }
 
-// outdated: its label leads clients to what is too old.
-func outdated(v *view, i int) bool {
-	return v.free(i) && v.lags(i) && v.at(i).Pod.Role == RoleReplica
+// ioThreadStopped reports whether a replica of the primary does not receive.
+func ioThreadStopped(i *instance) bool {
+	return i.MayActNow && i.MayFollow && !i.HasWrongSource && !i.HasWrongSemiSync && i.Channel.IO == Stopped
 }
 
-// demoted: it was asked to step down and is no primary.
-func demoted(v *view, i int) bool {
-	return i != v.p && v.at(i).Pod.Demote && v.at(i).Pod.Exists && !v.at(i).Stopped && !v.tired(i)
+// needsClone reports whether an instance is empty, the primary is not, and no clone is under way: a donor serves one at a
+// time.
+func needsClone(i *instance) bool {
+	isCloning := func(other *instance) bool { return other.Clone == Cloning }
+	return !i.IsPrimary && i.cluster.primary.Reachable && i.MayActNow && i.IsEmptyReplica && i.IsReadOnly && !i.cluster.any(isCloning)
 }
 
-func openPrimary(v *view, i int) Plan {
-	p := Plan{
-		Do:     MakeWritable{Index: i, WaitFor: v.need()},
-		Why:    fmt.Sprintf("the primary, instance %d, is made writable", i),
-		Events: []Event{{Reason: "Writable", Note: fmt.Sprintf("The primary, instance %d, is made writable", i)}},
+// needsReplicaLabel reports whether an instance follows the primary and clients do not find it.
+func needsReplicaLabel(i *instance) bool {
+	return i.MayActNow && i.FollowsPrimary && i.IsReadOnly && i.Pod.Exists && i.Pod.Role != RoleReplica && !lagsTooFar(i)
+}
+
+// lagsTooFar reports whether a replica is too far behind for clients.
+func lagsTooFar(i *instance) bool {
+	limit := i.cluster.MaxDelay
+	if i.Pod.Role != RoleReplica {
+		limit /= 2 // A replica without a label catches up by half, so that labels do not flap.
 	}
-	if v.switchAsked() && v.gaveUp() {
-		p.Events = append(p.Events, Event{
-			Warning: true, Reason: "SwitchOverFailed",
-			Note: fmt.Sprintf("No replica of instance %d had everything within %s; it stays the primary", i, switchoverTimeout),
-		})
+	return !i.IsPrimary && i.cluster.MaxDelay > 0 && i.Channel.Lag > limit
+}
+
+func isLabelledAndLags(i *instance) bool {
+	return i.MayActNow && lagsTooFar(i) && i.Pod.Role == RoleReplica
+}
+
+// hasSteppedDown reports whether an instance was asked to step down and is no primary.
+func hasSteppedDown(i *instance) bool {
+	return !i.IsPrimary && i.Pod.Demote && i.Pod.Exists && !i.Stopped && !i.InActionBackoff
+}
+
+func makePrimaryWritable(d *derived, p *instance) Plan {
+	plan := Plan{
+		Do:     MakeWritable{Index: p.Index, WaitFor: d.requiredAcks},
+		Why:    fmt.Sprintf("the primary, instance %d, is made writable", p.Index),
+		Events: []decision.Event{normalEvent(EventWritable, fmt.Sprintf("The primary, instance %d, is made writable", p.Index))},
 	}
-	return p
-}
-
-func configurePrimary(v *view, i int) Plan {
-	return Plan{Do: ConfigurePrimary{Index: i, WaitFor: v.need()}, Why: fmt.Sprintf("instance %d is configured as the primary", i)}
-}
-
-func configureReplica(v *view, i int) Plan {
-	return Plan{Do: ConfigureReplica{Index: i, Source: v.p}, Why: fmt.Sprintf("instance %d is told to follow the primary, instance %d", i, v.p)}
-}
-
-func waitBacklog(v *view, i int) Plan {
-	if errno := v.at(i).Channel.SQLErrno; errno != 0 && v.at(i).Channel.SQL == Stopped {
-		return Plan{Why: fmt.Sprintf("the primary, instance %d, stopped applying its relay log with error %d", i, errno), After: degradedInterval}
+	if d.switchoverRequested && d.switchoverGaveUp {
+		plan.Events = append(plan.Events, warningEvent(EventSwitchOverFailed,
+			fmt.Sprintf("No replica of instance %d had everything within %s; it stays the primary", p.Index, switchoverTimeout)))
 	}
-	return Plan{Why: fmt.Sprintf("the primary, instance %d, applies its relay log", i), After: operationInterval}
+	return plan
 }
 
-func cloneReplica(v *view, i int) Plan {
-	p := Plan{Do: CloneFrom{Index: i, Donor: v.p}, Why: fmt.Sprintf("instance %d is empty and becomes a copy of the primary", i)}
-	if v.at(i).Clone == CloneFailed {
-		p.Events = []Event{{Warning: true, Reason: "CloneFailed", Note: fmt.Sprintf("The copy of instance %d failed and is begun anew", i)}}
+func configurePrimary(d *derived, p *instance) Plan {
+	return Plan{Do: ConfigurePrimary{Index: p.Index, WaitFor: d.requiredAcks}, Why: fmt.Sprintf("instance %d is configured as the primary", p.Index)}
+}
+
+func configureReplica(d *derived, i *instance) Plan {
+	return Plan{
+		Do:  ConfigureReplica{Index: i.Index, Source: d.primary.Index},
+		Why: fmt.Sprintf("instance %d is told to follow the primary, instance %d", i.Index, d.primary.Index),
 	}
-	return p
+}
+
+func waitForBacklog(_ *derived, p *instance) Plan {
+	if errno := p.Channel.SQLErrno; errno != 0 && p.Channel.SQL == Stopped {
+		return Plan{Why: fmt.Sprintf("the primary, instance %d, stopped applying its relay log with error %d", p.Index, errno), After: degradedInterval}
+	}
+	return Plan{Why: fmt.Sprintf("the primary, instance %d, applies its relay log", p.Index), After: operationInterval}
+}
+
+func cloneReplica(d *derived, i *instance) Plan {
+	plan := Plan{Do: CloneFrom{Index: i.Index, Donor: d.primary.Index}, Why: fmt.Sprintf("instance %d is empty and becomes a copy of the primary", i.Index)}
+	if i.Clone == CloneFailed {
+		plan.Events = []decision.Event{warningEvent(EventCloneFailed, fmt.Sprintf("The copy of instance %d failed and is begun anew", i.Index))}
+	}
+	return plan
 }

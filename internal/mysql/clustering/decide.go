@@ -3,104 +3,145 @@
 // Package clustering decides what happens to a MySQL cluster: who is its primary, who follows it, and what a stop of
 // clustering has to finish first. It is pure: Decide turns what was Observed into a Plan, and the order of its rules is
 // the documentation. What is stored: the index of the primary in the status, which every act follows from together with
-// the spec and the observation, and the record of a stop that was reached. Memory is only clocks, and may be lost.
+// the spec and the observation, and the record of a stop that was reached. History is only clocks, and may be lost.
 package clustering
 
-import "fmt"
+import (
+	"fmt"
+	"time"
 
-// rule is one line of the decision. It finds the instance that it is about, and plans.
-type rule struct {
-	name string
-	find func(*view) (int, bool)
-	then func(*view, int) Plan
-}
+	"github.com/torpor-dev/torpor/internal/decision"
+)
 
-// rules returns the whole decision in its order: the first that finds something wins, and the last always does.
-// Above the line "quiescing" stands what a stop finishes, below it what a stop leaves alone.
+type rule = decision.Rule[*derived, Plan]
+
+// rules returns the whole decision in its order: the first that matches wins, and the last always does. A stop finishes
+// what stands above the rule "quiescing" and leaves alone what stands below it.
 func rules() []rule {
 	return []rule{
-		{"stopped", when((*view).stopped), stayStopped},
-		{"started", when((*view).resumed), resume},
-		{"stop reached", when((*view).reached), stop},
-		{"offline", when(func(v *view) bool { return v.Offline }), waiting("no instance is wanted", healthyInterval)},
-		{"restoring", when(func(v *view) bool { return v.Restore.open() }), waiting("the restore is under way", degradedInterval)},
-		{"choose the first primary", (*view).choice, chooseFirst},
-		{"a pretender", some(pretender), act("lacks what others have and is made read-only", func(i int) Action { return SetReadOnly{Index: i} })},
-		{"no primary", when(func(v *view) bool { return v.p == NoInstance }), waitFirst},
-		{"copied from outside", when((*view).copied), noteCopied},
-		{"copy from outside", when((*view).copies), copyOutside},
-		{"copying from outside", when(func(v *view) bool { return v.Source.open() }), waiting("the copy from outside is under way", degradedInterval)},
+		when("stopped", isStopped, stayStopped),
+		when("started", isStarted, startAgain),
+		when("stop reached", isStopReached, recordStop),
+		when("offline", isOffline, wait("no instance is wanted", healthyInterval)),
+		when("restoring", isRestoring, wait("the restore is under way", degradedInterval)),
+		forFound("choose the first primary", findFirstPrimary, chooseFirstPrimary),
+		forFirst("a pretender", isWritableWithoutPrimary, act("lacks what others have and is made read-only", setReadOnly)),
+		when("no primary", lacksPrimary, waitForFirstPrimary),
+		when("copied from outside", isCopiedFromOutside, recordCopyFromOutside),
+		when("copy from outside", needsCopyFromOutside, copyFromOutside),
+		when("copying from outside", isCopyOutstanding, wait("the copy from outside is under way", degradedInterval)),
 
-		{"a second writable instance", some(intruder), act("is not the primary and is made read-only", func(i int) Action { return SetReadOnly{Index: i} })},
-		{"hung clients of a replica", some(hung), act("has clients that hang; they are cut off", func(i int) Action { return KillConnections{Index: i} })},
-		{"isolate an errant replica", some(infectious), act("is errant and is isolated", func(i int) Action { return StopIO{Indexes: []int{i}} })},
-		{"hide an errant replica", some(outcast), act("is errant and loses its label", func(i int) Action { return SetRole{Index: i, Role: RoleNone} })},
+		forFirst("a second writable instance", isSecondWritable, act("is not the primary and is made read-only", setReadOnly)),
+		forFirst("hung clients of a replica", hasHungClients, act("has clients that hang; they are cut off", killConnections)),
+		forFirst("isolate an errant replica", isErrantAndAcknowledging, act("is errant and is isolated", stopIO)),
+		forFirst("hide an errant replica", isErrantAndLabelled, act("is errant and loses its label", removeLabel)),
 
-		{"fence for a failover", when((*view).needsFence), fence},
-		{"fail over", (*view).electable, electRunner},
-		{"take a fence back", some(releasable), act("was fenced for a failover that cannot go on", func(i int) Action { return StartIO{Index: i} })},
-		{"the top runner does not apply", (*view).idleRunner, act("has to apply its relay log", func(i int) Action { return RestartSQL{Index: i} })},
-		{"failed", when((*view).failed), waitFailover},
-		{"the primary does not answer", when(func(v *view) bool { return !v.at(v.p).Reachable }), suspect},
+		when("fence for a failover", needsFence, fenceReplicas),
+		forFound("fail over", findFailoverTarget, promoteFailoverTarget),
+		forFirst("take a fence back", isReleasable, act("was fenced for a failover that cannot go on", startIO)),
+		forFound("the top runner does not apply", findIdleFailoverCandidate, act("has to apply its relay log", restartSQL)),
+		when("failed", hasFailed, waitForFailover),
+		when("the primary does not answer", isPrimarySilent, waitForSecondMiss),
 
-		{"cancel a hanging statement", when((*view).cancels), act("runs a statement that is no longer wanted", func(i int) Action { return CancelPending{Index: i} })},
-		{"cut off the clients", when((*view).hesitates), act("does not become read-only; its clients are cut off", func(i int) Action { return KillConnections{Index: i} })},
-		{"a statement runs in the primary", when(func(v *view) bool { return v.at(v.p).Pending }), waiting("a statement runs in the primary", operationInterval)},
-		{"begin a switchover", when((*view).beginSwitch), demote},
-		{"switch over", (*view).heir, electHeir},
-		{"the heir catches up", when((*view).awaitsHeir), waiting("the primary is read-only until a replica has everything", operationInterval)},
+		when("cancel a hanging statement", shouldCancelPending, act("runs a statement that is no longer wanted", cancelPending)),
+		when("cut off the clients", primaryStuckInReadOnly, act("does not become read-only; its clients are cut off", killConnections)),
+		when("a statement runs in the primary", isPrimaryPending, wait("a statement runs in the primary", operationInterval)),
+		when("begin a switchover", shouldBeginSwitchover, beginSwitchover),
+		forFound("switch over", findSwitchoverTarget, promoteSwitchoverTarget),
+		when("the heir catches up", awaitsSwitchoverTarget, wait("the primary is read-only until a replica has everything", operationInterval)),
 
-		{"a second label of the primary", some(usurper), act("is not the primary and loses its label", func(i int) Action { return SetRole{Index: i, Role: RoleNone} })},
-		{"the primary receives", when((*view).receives), act("is the primary and stops receiving", func(i int) Action { return StopIO{Indexes: []int{i}} })},
-		{"the primary does not apply", when(func(v *view) bool { return v.free(v.p) && v.hasBacklog() && v.canApply(v.p) }), act("has to apply its relay log", func(i int) Action { return RestartSQL{Index: i} })},
-		{"the primary applies", when((*view).hasBacklog), waitBacklog},
-		{"configure the primary", when(func(v *view) bool { return v.free(v.p) && !v.configured() }), configurePrimary},
-		{"make the primary writable", when((*view).opens), openPrimary},
-		{"label the primary", when((*view).unlabelled), act("is the primary and gets its label", func(i int) Action { return SetRole{Index: i, Role: RolePrimary} })},
-		{"a replica receives from another", some(elsewhere), act("stops receiving from another than the primary", func(i int) Action { return StopIO{Indexes: []int{i}} })},
-		{"a replica does not apply", some(idle), act("stopped applying without an error", func(i int) Action { return RestartSQL{Index: i} })},
-		{"configure a replica", some(unconfigured), configureReplica},
-		{"a replica does not receive", some(deaf), act("stopped receiving", func(i int) Action { return StartIO{Index: i} })},
+		forFirst("a second label of the primary", hasStalePrimaryLabel, act("is not the primary and loses its label", removeLabel)),
+		when("the primary receives", primaryStillReplicates, act("is the primary and stops receiving", stopIO)),
+		when("the primary does not apply", primaryCanApplyBacklog, act("has to apply its relay log", restartSQL)),
+		when("the primary applies", primaryHasBacklog, waitForBacklog),
+		when("configure the primary", primaryNeedsConfiguration, configurePrimary),
+		when("make the primary writable", shouldMakeWritable, makePrimaryWritable),
+		when("label the primary", primaryNeedsLabel, act("is the primary and gets its label", labelAs(RolePrimary))),
+		forFirst("a replica receives from another", replicatesFromWrongSource, act("stops receiving from another than the primary", stopIO)),
+		forFirst("a replica does not apply", sqlThreadStopped, act("stopped applying without an error", restartSQL)),
+		forFirst("configure a replica", needsReplicaConfiguration, configureReplica),
+		forFirst("a replica does not receive", ioThreadStopped, act("stopped receiving", startIO)),
 
-		{"quiescing", when(func(v *view) bool { return v.StopAsked }), waitQuiet},
+		when("quiescing", isStopAsked, waitForStop),
 
-		{"clone a replica", some(clonable), cloneReplica},
-		{"hide a replica that lags", some(outdated), act("is too far behind and loses its label", func(i int) Action { return SetRole{Index: i, Role: RoleNone} })},
-		{"label a replica", some(presentable), act("follows and gets its label", func(i int) Action { return SetRole{Index: i, Role: RoleReplica} })},
-		{"the demotion is done", some(demoted), act("has stepped down", func(i int) Action { return ClearDemote{Index: i} })},
-		{"settled", when(func(*view) bool { return true }), settled},
+		forFirst("clone a replica", needsClone, cloneReplica),
+		forFirst("hide a replica that lags", isLabelledAndLags, act("is too far behind and loses its label", removeLabel)),
+		forFirst("label a replica", needsReplicaLabel, act("follows and gets its label", labelAs(RoleReplica))),
+		forFirst("the demotion is done", hasSteppedDown, act("has stepped down", clearDemote)),
+		when("settled", decision.Always, settle),
 	}
 }
 
 // Decide is total: every Observed has exactly one Plan.
 func Decide(o Observed) Plan {
-	v := newView(o)
-	for _, r := range rules() {
-		i, found := r.find(v)
-		if !found {
-			continue
-		}
-		p := r.then(v, i)
-		p.Rule = r.name
-		if p.Do == nil {
-			p.Do = Nothing{}
-		}
-		return v.report(p)
+	d := derive(o)
+	plan, name := decision.First(rules(), d)
+	plan.Rule = name
+	if plan.Do == nil {
+		plan.Do = Nothing{}
 	}
-	return v.report(Plan{Do: Nothing{}})
+	return report(d, plan)
 }
 
-// when finds the primary, if something holds.
-func when(holds func(*view) bool) func(*view) (int, bool) {
-	return func(v *view) (int, bool) { return v.p, holds(v) }
+// when makes a rule about the primary, or about the cluster as a whole.
+func when(name string, holds func(*derived) bool, then func(*derived, *instance) Plan) rule {
+	return rule{Name: name, When: holds, Then: func(d *derived) Plan { return then(d, d.primary) }}
 }
 
-// some finds the first instance for which something holds.
-func some(holds func(*view, int) bool) func(*view) (int, bool) {
-	return func(v *view) (int, bool) { return v.first(holds) }
+// forFound makes a rule about the instance that find returns; it matches if there is one.
+func forFound(name string, find func(*derived) *instance, then func(*derived, *instance) Plan) rule {
+	return rule{
+		Name: name,
+		When: func(d *derived) bool { return find(d) != nil },
+		Then: func(d *derived) Plan { return then(d, find(d)) },
+	}
+}
+
+// forFirst makes a rule about the first instance for which something holds.
+func forFirst(name string, holds func(*instance) bool, then func(*derived, *instance) Plan) rule {
+	return forFound(name, func(d *derived) *instance { return d.findFirst(holds) }, then)
 }
 
 // act plans an effect on the instance that was found.
-func act(why string, do func(int) Action) func(*view, int) Plan {
-	return func(_ *view, i int) Plan { return Plan{Do: do(i), Why: fmt.Sprintf("instance %d %s", i, why)} }
+func act(why string, do func(int) Action) func(*derived, *instance) Plan {
+	return func(_ *derived, i *instance) Plan {
+		return Plan{Do: do(i.Index), Why: fmt.Sprintf("instance %d %s", i.Index, why)}
+	}
+}
+
+func wait(why string, after time.Duration) func(*derived, *instance) Plan {
+	return func(*derived, *instance) Plan { return Plan{Why: why, After: after} }
+}
+
+func setReadOnly(i int) Action     { return SetReadOnly{Index: i} }
+func killConnections(i int) Action { return KillConnections{Index: i} }
+func cancelPending(i int) Action   { return CancelPending{Index: i} }
+func stopIO(i int) Action          { return StopIO{Indexes: []int{i}} }
+func startIO(i int) Action         { return StartIO{Index: i} }
+func restartSQL(i int) Action      { return RestartSQL{Index: i} }
+func removeLabel(i int) Action     { return SetRole{Index: i, Role: RoleNone} }
+func clearDemote(i int) Action     { return ClearDemote{Index: i} }
+
+func labelAs(role PodRole) func(int) Action {
+	return func(i int) Action { return SetRole{Index: i, Role: role} }
+}
+
+func isOffline(d *derived) bool         { return d.Offline }
+func isRestoring(d *derived) bool       { return d.Restore.isOutstanding() }
+func isCopyOutstanding(d *derived) bool { return d.Source.isOutstanding() }
+func lacksPrimary(d *derived) bool      { return !d.hasPrimary() }
+func hasFailed(d *derived) bool         { return d.primaryFailed }
+func isPrimarySilent(d *derived) bool   { return !d.primary.Reachable }
+
+func waitForSecondMiss(_ *derived, p *instance) Plan {
+	return Plan{Why: fmt.Sprintf("the primary, instance %d, does not answer", p.Index), After: suspicionInterval}
+}
+
+// settle is the plan when nothing is to be done by clustering.
+func settle(d *derived, _ *instance) Plan {
+	plan := Plan{Why: "nothing is to be done", After: healthyInterval}
+	if d.state != StateHealthy || d.switchoverRequested {
+		plan.After = degradedInterval
+	}
+	return plan
 }

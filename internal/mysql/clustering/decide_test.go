@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/torpor-dev/torpor/internal/decision"
 	"github.com/torpor-dev/torpor/internal/mysql/gtid"
 )
 
@@ -281,8 +282,8 @@ func TestDecide(t *testing.T) {
 		})
 	}
 	for _, r := range rules() {
-		if !used[r.name] {
-			t.Errorf("expected a case for the rule %q, found none", r.name)
+		if !used[r.Name] {
+			t.Errorf("expected a case for the rule %q, found none", r.Name)
 		}
 	}
 }
@@ -311,7 +312,7 @@ func stopReached(o *Observed)       { o.Stop = &StopRecord{Since: o.Now} }
 
 func TestConditions(t *testing.T) {
 	type told struct{ Initialized, Available, Healthy, Active string }
-	say := func(c Condition) string { return string(c.Status) + " " + c.Reason + ": " + c.Message }
+	say := func(c decision.Condition) string { return string(c.Status) + " " + c.Reason + ": " + c.Message }
 	const up, active = "True Initialized: The cluster has a primary", "True ClusteringActive: Clustering is active"
 	for name, row := range map[string]struct {
 		in   Observed

@@ -5,6 +5,7 @@ package clustering
 import (
 	"fmt"
 
+	"github.com/torpor-dev/torpor/internal/decision"
 	"github.com/torpor-dev/torpor/internal/mysql/gtid"
 )
 
@@ -12,171 +13,171 @@ import (
 // write it down. A commit is acknowledged by the primary and n/2 others, so that more than n/2 others, fenced, know of
 // every acknowledged transaction.
 
-// failed: the primary is gone, or came back without its data, and no restart of everything explains it.
-func (v *view) failed() bool {
-	return v.p != NoInstance && !v.at(v.p).Stopped && (v.down(v.p) || v.lostData()) && !v.starting()
-}
-
-// starting: all servers have just started, since none of them has its settings or threads. Its primary may need a moment.
-func (v *view) starting() bool {
-	if v.p == NoInstance || v.at(v.p).Reachable || !v.at(v.p).Pod.Exists || v.at(v.p).Pod.Terminating || v.Now.Sub(v.past(v.p).UnreachableSince) >= clusterStartTimeout {
+// isDown reports whether the server of an instance does not run, or nothing can reach it.
+func isDown(i *instance) bool {
+	if i.Reachable {
 		return false
 	}
-	for i, s := range v.servers {
-		active := s.SemiSync.Replica || s.SemiSync.Source || s.Channel.IO != Stopped || s.Channel.SQL != Stopped
-		if i != v.p && s.Reachable && active {
-			return false
+	// The kubelet and a refused connection are certain. Silence alone may be a lost packet, so it takes two looks.
+	if !i.Pod.Exists || !i.Pod.Ready || i.Pod.Terminating || i.Refused {
+		return true
+	}
+	return i.Past.Misses >= primaryDownMisses && i.cluster.Now.Sub(i.Past.UnreachableSince) >= primaryDownAfter
+}
+
+// isClusterStarting reports whether all servers have just started, since none of them has its settings or threads. Their
+// primary may need a moment longer.
+func isClusterStarting(d *derived) bool {
+	p := d.primary
+	if !d.hasPrimary() || p.Reachable || !p.Pod.Exists || p.Pod.Terminating || d.Now.Sub(p.Past.UnreachableSince) >= clusterStartTimeout {
+		return false
+	}
+	hasServedBefore := func(i *instance) bool {
+		isActive := i.SemiSync.Replica || i.SemiSync.Source || i.Channel.IO != Stopped || i.Channel.SQL != Stopped
+		return !i.IsPrimary && i.Reachable && isActive
+	}
+	return !d.any(hasServedBefore) && hasQuorum(d)
+}
+
+// hasQuorum reports whether enough witnesses are left to know every acknowledged transaction.
+func hasQuorum(d *derived) bool { return d.witnesses > d.requiredAcks }
+
+// isFenced reports whether an instance acknowledges nothing, and no statement of ours can change that.
+func isFenced(i *instance) bool { return i.Channel.IO == Stopped && !i.Pending }
+
+func isFencedWitness(i *instance) bool { return i.IsQuorumWitness && isFenced(i) }
+
+func isQuorumFenced(d *derived) bool { return d.count(isFencedWitness) > d.requiredAcks }
+
+// listUnfenced returns the instances that could still acknowledge and can be stopped from it.
+func listUnfenced(d *derived) []int {
+	var unfenced []int
+	for _, i := range d.instances {
+		if !i.IsPrimary && i.MayAct && !isFenced(i) {
+			unfenced = append(unfenced, i.Index)
 		}
 	}
-	return v.witnesses() > v.need()
+	return unfenced
 }
 
-// witness: what it holds can be trusted and seen. An empty instance witnesses nothing: it may have had data before.
-func (v *view) witness(i int) bool {
-	s := v.at(i)
-	return i != v.p && s.Reachable && !s.Stopped && !v.errant(i) && !v.held[i].IsEmpty() && s.SemiSync.Waiting == 0 && s.Clone != Cloning
-}
-
-func (v *view) witnesses() int { return v.count(v.witness) }
-
-// fenced: it acknowledges nothing, and no statement of ours can change that.
-func (v *view) fenced(i int) bool { return v.at(i).Channel.IO == Stopped && !v.at(i).Pending }
-
-// fencedWitness: its word is final.
-func (v *view) fencedWitness(i int) bool { return v.witness(i) && v.fenced(i) }
-
-// allFenced: enough of them.
-func (v *view) allFenced() bool { return v.count(v.fencedWitness) > v.need() }
-
-// unfenced are the instances that could still acknowledge and can be stopped from it.
-func (v *view) unfenced() []int {
-	var open []int
-	for i := range v.n {
-		if i != v.p && v.mine(i) && !v.fenced(i) {
-			open = append(open, i)
-		}
-	}
-	return open
-}
-
-// agreed is everything that the fenced witnesses hold.
-func (v *view) agreed() gtid.Set {
+func unionOfFencedWitnesses(d *derived) gtid.Set {
 	var all gtid.Set
-	for i := range v.n {
-		if v.fencedWitness(i) {
-			all = all.Union(v.held[i])
+	for _, i := range d.instances {
+		if isFencedWitness(i) {
+			all = all.Union(i.Held)
 		}
 	}
 	return all
 }
 
-// runner is the fenced witness that holds everything the others hold; of several one that has applied it and stays.
-func (v *view) runner() (int, bool) {
-	all := v.agreed()
-	top := func(i int) bool { return v.fencedWitness(i) && v.held[i].Contains(all) }
-	for _, better := range []func(int) bool{
-		func(i int) bool { return top(i) && v.ready(i, all) && !v.at(i).Pod.Terminating },
-		func(i int) bool { return top(i) && v.at(i).Channel.SQLErrno == 0 && !v.at(i).Pod.Terminating },
-		top,
+// findFailoverCandidate returns the fenced witness that holds everything the others hold; of several one that has applied
+// it and whose Pod stays.
+func findFailoverCandidate(d *derived) *instance {
+	holdsAll := func(i *instance) bool { return isFencedWitness(i) && i.Held.Contains(d.failoverTransactions) }
+	for _, suits := range []func(*instance) bool{
+		func(i *instance) bool { return holdsAll(i) && isReadyForPromotion(i) && !i.Pod.Terminating },
+		func(i *instance) bool { return holdsAll(i) && i.Channel.SQLErrno == 0 && !i.Pod.Terminating },
+		holdsAll,
 	} {
-		if i, ok := v.best(better); ok {
-			return i, true
+		if found := d.findOldestSeries(suits); found != nil {
+			return found
 		}
 	}
-	return NoInstance, false
+	return nil
 }
 
-// ready: it has applied all of that and may be promoted now.
-func (v *view) ready(i int, all gtid.Set) bool {
-	return v.free(i) && v.closed(i) && v.at(i).Executed.Contains(all)
+// isReadyForPromotion reports whether an instance has applied what the fenced witnesses hold and may be promoted now.
+func isReadyForPromotion(i *instance) bool {
+	return i.MayActNow && i.IsReadOnly && i.Executed.Contains(i.cluster.failoverTransactions)
 }
 
-// electable finds the instance that a failover can promote now.
-func (v *view) electable() (int, bool) {
-	i, ok := v.runner()
-	return i, ok && v.failed() && v.allFenced() && v.ready(i, v.agreed())
+// findFailoverTarget returns the instance that a failover can promote now.
+func findFailoverTarget(d *derived) *instance {
+	if candidate := d.failoverCandidate; d.primaryFailed && candidate != nil && isQuorumFenced(d) && isReadyForPromotion(candidate) {
+		return candidate
+	}
+	return nil
 }
 
-// needsFence: a failover can begin, and not everybody is fenced. A stop begins none.
-func (v *view) needsFence() bool {
-	return v.failed() && !v.StopAsked && v.witnesses() > v.need() && len(v.unfenced()) > 0
+// needsFence reports whether a failover can begin, and an instance has yet to be fenced. A stop begins none.
+func needsFence(d *derived) bool {
+	return d.primaryFailed && !d.StopAsked && hasQuorum(d) && len(listUnfenced(d)) > 0
 }
 
-// fencedInVain: it is fenced for a failover that cannot go on. If the primary is only out of our sight, it needs its
-// replicas.
-func (v *view) fencedInVain(i int) bool {
-	_, electable := v.electable()
-	hopeless := v.at(v.p).Stopped || v.failed() && (v.witnesses() <= v.need() || v.StopAsked && !electable)
-	s := v.at(i)
-	return v.p != NoInstance && !v.at(v.p).Reachable && hopeless && i != v.p && s.Reachable && !s.Stopped && !v.errant(i) &&
-		!v.misdirected(i) && s.Channel.IO == Stopped && !s.Channel.wasRejectedBySource()
+// isFencedInVain reports whether an instance is fenced for a failover that cannot go on. If the primary is only out of the
+// manager's sight, it needs its replicas.
+func isFencedInVain(i *instance) bool {
+	d, p := i.cluster, i.cluster.primary
+	cannotGoOn := !hasQuorum(d) || d.StopAsked && findFailoverTarget(d) == nil
+	hopeless := p.Stopped || d.primaryFailed && cannotGoOn
+	return d.hasPrimary() && !p.Reachable && hopeless && !i.IsPrimary && i.Reachable && !i.Stopped && !i.IsErrant &&
+		!i.HasWrongSource && i.Channel.IO == Stopped && !i.Channel.wasRejectedBySource()
 }
 
-// wasRejectedBySource: the source refused, so that the receiving thread ended by itself and a start would end the same way. A lost
-// connection is no refusal: the thread tries on, and keeps that error when it is stopped.
+// wasRejectedBySource reports whether the receiving thread ended by itself because the source refused it, so that a start
+// would end the same way. A lost connection is no refusal: the thread tries on, and keeps that error when it is stopped.
 func (c ReplicationChannel) wasRejectedBySource() bool {
-	const firstLost, lastLost = 2000, 2999 // The errors of MySQL's clients.
-	return c.IOErrno != 0 && (c.IOErrno < firstLost || c.IOErrno > lastLost)
+	const firstClientError, lastClientError = 2000, 2999 // MySQL's CR_MIN_ERROR and its range: no answer of the source.
+	return c.IOErrno != 0 && (c.IOErrno < firstClientError || c.IOErrno > lastClientError)
 }
 
-// releasable: and the fence can be taken back now.
-func releasable(v *view, i int) bool { return v.free(i) && v.fencedInVain(i) }
+func isReleasable(i *instance) bool { return i.MayActNow && isFencedInVain(i) }
 
-// idleRunner: the top runner has to apply its relay log and does not.
-func (v *view) idleRunner() (int, bool) {
-	i, ok := v.runner()
-	return i, ok && v.failed() && v.allFenced() && !v.StopAsked && v.free(i) && v.unapplied(i) && v.canApply(i)
+// findIdleFailoverCandidate returns the failover candidate if it has to apply its relay log and does not.
+func findIdleFailoverCandidate(d *derived) *instance {
+	c := d.failoverCandidate
+	if d.primaryFailed && c != nil && isQuorumFenced(d) && !d.StopAsked && c.MayActNow && c.HasUnappliedRelayLog && canStartSQLThread(c) {
+		return c
+	}
+	return nil
 }
 
-// canApply: its SQL thread is stopped, not by an error.
-func (v *view) canApply(i int) bool {
-	c := v.at(i).Channel
-	return c.Present && c.SQL == Stopped && c.SQLErrno == 0
+// canStartSQLThread reports whether the SQL thread is stopped, and not by an error that would stop it again.
+func canStartSQLThread(i *instance) bool {
+	return i.Channel.Present && i.Channel.SQL == Stopped && i.Channel.SQLErrno == 0
 }
 
-func fence(v *view, _ int) Plan {
-	return Plan{Do: StopIO{Indexes: v.unfenced()}, Why: fmt.Sprintf("the primary, instance %d, failed: its replicas are fenced", v.p)}
+func fenceReplicas(d *derived, p *instance) Plan {
+	return Plan{Do: StopIO{Indexes: listUnfenced(d)}, Why: fmt.Sprintf("the primary, instance %d, failed: its replicas are fenced", p.Index)}
 }
 
-func electRunner(v *view, i int) Plan {
+func promoteFailoverTarget(d *derived, i *instance) Plan {
 	return Plan{
-		Do:     PromoteInStatus{Index: i, From: v.p},
-		Why:    fmt.Sprintf("instance %d has everything that was acknowledged and becomes the primary", i),
-		Events: []Event{{Warning: true, Reason: "FailOver", Note: fmt.Sprintf("The primary, instance %d, failed; instance %d takes its place", v.p, i)}},
+		Do:  PromoteInStatus{Index: i.Index, From: d.primary.Index},
+		Why: fmt.Sprintf("instance %d has everything that was acknowledged and becomes the primary", i.Index),
+		Events: []decision.Event{warningEvent(EventFailOver,
+			fmt.Sprintf("The primary, instance %d, failed; instance %d takes its place", d.primary.Index, i.Index))},
 	}
 }
 
-// waitFailover says why a failover does not go on.
-func waitFailover(v *view, _ int) Plan {
-	return Plan{Why: v.obstacle(), After: operationInterval}
+func waitForFailover(d *derived, _ *instance) Plan {
+	return Plan{Why: describeFailoverObstacle(d), After: operationInterval}
 }
 
-// obstacle says what a failover waits for.
-func (v *view) obstacle() string {
-	i, found := v.runner()
+// describeFailoverObstacle says what a failover waits for.
+func describeFailoverObstacle(d *derived) string {
+	c := d.failoverCandidate
 	switch {
-	case v.witnesses() <= v.need():
-		return v.lost()
-	case !v.allFenced():
+	case !hasQuorum(d):
+		return describeLostQuorum(d)
+	case !isQuorumFenced(d):
 		return "the failover waits for the replicas to be fenced"
-	case !found:
+	case c == nil:
 		return "no failover: of the replicas none has everything that the others have; compare their GTID sets and clone anew the one that is wrong"
-	case v.unapplied(i) && v.at(i).Channel.SQLErrno != 0:
-		return fmt.Sprintf("no failover: instance %d has the newest transactions and stopped applying them with error %d; mend it and start its SQL thread", i, v.at(i).Channel.SQLErrno)
-	case v.unapplied(i):
-		return fmt.Sprintf("the failover waits for instance %d to apply its relay log", i)
+	case c.HasUnappliedRelayLog && c.Channel.SQLErrno != 0:
+		return fmt.Sprintf("no failover: instance %d has the newest transactions and stopped applying them with error %d; mend it and start its SQL thread", c.Index, c.Channel.SQLErrno)
+	case c.HasUnappliedRelayLog:
+		return fmt.Sprintf("the failover waits for instance %d to apply its relay log", c.Index)
 	default:
-		return fmt.Sprintf("the failover waits for instance %d", i)
+		return fmt.Sprintf("the failover waits for instance %d", c.Index)
 	}
 }
 
-// lost says why too few replicas are left to know what was acknowledged.
-func (v *view) lost() string {
-	expected := fmt.Sprintf("no failover: expected %d replicas with data that answer, found %d", v.need()+1, v.witnesses())
-	for i := range v.n {
-		if i != v.p && v.at(i).Reachable && !v.held[i].IsEmpty() {
-			return expected + "; bring back the others or the primary"
-		}
+// describeLostQuorum says why too few replicas are left to know what was acknowledged.
+func describeLostQuorum(d *derived) string {
+	expected := fmt.Sprintf("no failover: expected %d replicas with data that answer, found %d", d.requiredAcks+1, d.witnesses)
+	if d.any(func(i *instance) bool { return !i.IsPrimary && i.Reachable && !i.Held.IsEmpty() }) {
+		return expected + "; bring back the others or the primary"
 	}
 	return expected + "; no replica holds any transaction, so bring back the primary"
 }

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/torpor-dev/torpor/internal/decision"
 )
 
 // modelTrace is a world and how it came about.
@@ -28,7 +30,7 @@ type modelExplorer struct {
 	t     *testing.T
 	steps int
 	// conditions are the conditions of the last way that was followed.
-	conditions [][4]Condition
+	conditions [][4]decision.Condition
 }
 
 func newModelExplorer(t *testing.T) *modelExplorer {
@@ -105,7 +107,7 @@ func (a *modelExplorer) runUntilQuiet(s modelTrace) (way []modelTrace, ended boo
 		before := s.withoutAges()
 		var p Plan
 		s, p = a.runPass(s, undisturbed(idle))
-		a.conditions = append(a.conditions, [4]Condition{p.Initialized, p.Available, p.Healthy, p.ClusteringActive})
+		a.conditions = append(a.conditions, [4]decision.Condition{p.Initialized, p.Available, p.Healthy, p.ClusteringActive})
 		after := s.withoutAges()
 		if before == after && p.Do == Action(Nothing{}) {
 			if idle++; idle > 8 {
@@ -172,10 +174,10 @@ func (w *modelState) hasRivals() bool {
 
 // findFlapping says which conditions come back again and again to what they have said before. Once is no flapping: what was
 // well before a switchover is well after it.
-func findFlapping(said [][4]Condition) []string {
+func findFlapping(said [][4]decision.Condition) []string {
 	var wrong []string
 	for kind := range 4 {
-		entered := map[Condition]int{}
+		entered := map[decision.Condition]int{}
 		for i, all := range said {
 			if i > 0 && all[kind] == said[i-1][kind] {
 				continue

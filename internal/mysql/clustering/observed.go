@@ -17,16 +17,16 @@ type Observed struct {
 	Now time.Time
 	// Replicas is how many instances are wanted, all of them counted.
 	Replicas int
-	// Offline: no instance is wanted to run.
+	// Offline says that no instance is wanted to run.
 	Offline bool
 	// Source is the copy from outside that the primary starts with; Restore is the backup that it starts with.
 	Source, Restore OneTimeOperation
 	// MaxDelay is how far behind a replica may be that clients read from; 0 is no limit.
 	MaxDelay time.Duration
-	// StopAsked: somebody wants clustering stopped.
+	// StopAsked says that clustering is wanted to be stopped.
 	StopAsked bool
 
-	// Primary is the index of the primary in the status; None before there was one.
+	// Primary is the index of the primary in the status; NoInstance before there was one.
 	Primary int
 	// Stop is the record of the stop that was reached; nil while clustering is active.
 	Stop *StopRecord
@@ -40,39 +40,39 @@ type Observed struct {
 // OneTimeOperation is something that happens once in the life of a cluster.
 type OneTimeOperation struct{ Wanted, Done bool }
 
-func (w OneTimeOperation) open() bool { return w.Wanted && !w.Done }
+func (o OneTimeOperation) isOutstanding() bool { return o.Wanted && !o.Done }
 
-// StopRecord is written down when a stop is reached: from then on nothing is touched, whoever restarts.
+// StopRecord is written down when a stop is reached. From then on nothing is touched, even if the manager restarts.
 type StopRecord struct {
 	Since time.Time
 	// Unfinished says what could not be finished in time; empty if nothing is left.
 	Unfinished string
 }
 
-// Instance is one member of the cluster.
+// Instance is one instance of the cluster.
 type Instance struct {
 	// Host is the name under which replicas know it.
 	Host string
 	Pod  PodFacts
-	// Stopped: somebody wants this instance left alone.
+	// Stopped says that this instance is wanted to be left alone.
 	Stopped bool
-	// KnownErrant: the status says so, from the last look at which the primary could be compared.
+	// KnownErrant is what the status says, from the last look at which the primary could be compared.
 	KnownErrant bool
 
-	// Reachable: it answered every question of this look. What follows is empty otherwise.
+	// Reachable says that it answered every question of this look. The fields of its server are empty otherwise.
 	Reachable bool
-	// Refused: nobody listens there, so that its server is certainly down.
+	// Refused says that nothing listens on its port, so that its server is certainly down.
 	Refused bool
-	// Pending: a statement of ours still runs in the server, whichever manager sent it; PendingFor says how long.
+	// Pending says that a statement of a manager still runs in the server, whichever manager sent it, and PendingFor how long.
 	Pending    bool
 	PendingFor time.Duration
 
 	UUID string
-	// Series is the line of versions, such as 8.4.
+	// Series is the release series of its version, such as 8.4.
 	Series ReleaseSeries
-	// ReadOnly and SuperReadOnly are the server's; with the latter nobody writes.
+	// ReadOnly and SuperReadOnly are the server's; with the latter not even administrators write.
 	ReadOnly, SuperReadOnly bool
-	// Executed, Purged: read together with SuperReadOnly in one statement.
+	// Executed and Purged are read in one statement with SuperReadOnly, so that a set of a read-only server is final.
 	Executed, Purged gtid.Set
 	SemiSync         SemiSync
 	// Connected are the UUIDs of the replicas that it serves.
@@ -84,7 +84,7 @@ type Instance struct {
 // PodFacts is the instance's pod.
 type PodFacts struct {
 	Exists, Ready, Terminating bool
-	// Demote: somebody wants another primary.
+	// Demote says that another primary is wanted.
 	Demote bool
 	Role   PodRole
 }
@@ -99,8 +99,12 @@ const (
 	RoleReplica PodRole = "replica"
 )
 
-// ReleaseSeries is a line of MySQL versions; replicas must not be older than their source.
+// ReleaseSeries is a series of MySQL versions. A replica must not be of an older one than its source.
 type ReleaseSeries struct{ Major, Minor int }
+
+func (s ReleaseSeries) isOlderThan(other ReleaseSeries) bool {
+	return s.Major < other.Major || s.Major == other.Major && s.Minor < other.Minor
+}
 
 // SemiSync is the state of semi-synchronous replication in a server.
 type SemiSync struct {
@@ -114,7 +118,7 @@ type SemiSync struct {
 
 // ReplicationChannel is the replication channel of a replica.
 type ReplicationChannel struct {
-	// Present: SHOW REPLICA STATUS has a row.
+	// Present says that SHOW REPLICA STATUS has a row.
 	Present    bool
 	SourceHost string
 	IO, SQL    ThreadState
@@ -136,10 +140,10 @@ const (
 	Running    ThreadState = "running"
 )
 
-// CloneState is the state of the last copy that the server took of another.
+// CloneState is the state of the last CLONE INSTANCE that the server received.
 type CloneState string
 
-// The states of a copy.
+// The states of a clone.
 const (
 	NotCloned   CloneState = ""
 	Cloning     CloneState = "in progress"

@@ -5,10 +5,10 @@ package clustering
 import (
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// Plan is what Decide wants: at most one effect, and what to tell.
+// Plan is what Decide returns: at most one effect, and what to report.
 type Plan struct {
 	// Rule is the name of the rule that matched, Why what it waits for or does, for logs.
 	Rule, Why string
@@ -17,7 +17,7 @@ type Plan struct {
 	// State is the cluster's.
 	State ClusterState
 	// The owned conditions, all of them in every plan.
-	Initialized, Available, Healthy, ClusteringActive Condition
+	Initialized, Available, Healthy, ClusteringActive decision.Condition
 	// Instances are the findings by index; Synced counts the replicas that follow, Errant lists those that must not.
 	Instances []InstanceReport
 	Synced    int
@@ -25,8 +25,8 @@ type Plan struct {
 	// Stop replaces the record of the stop; SourceDone is to be written down.
 	Stop       *StopRecord
 	SourceDone bool
-	// Events are told once the effect has succeeded and the status is saved.
-	Events []Event
+	// Events are emitted once the effect has succeeded and the status is saved.
+	Events []decision.Event
 	// After is when to look again, unless something happens before.
 	After time.Duration
 }
@@ -56,19 +56,6 @@ const (
 	ReasonPrimaryUnanswered = "PrimaryUnanswered"
 )
 
-// Condition is a condition without the bookkeeping of its object.
-type Condition struct {
-	Status  metav1.ConditionStatus
-	Reason  string
-	Message string
-}
-
-// Event is something worth telling about a cluster.
-type Event struct {
-	Warning      bool
-	Reason, Note string
-}
-
 // Action is one effect on the world. The set is closed. Every action may be repeated, returns soon, and is one session in
 // one server or one write to the API server; what it waits for is observed by later passes.
 //
@@ -89,8 +76,8 @@ type SetReadOnly struct{ Index int }
 // both, since a server that restarts in between has forgotten the former.
 type MakeWritable struct{ Index, WaitFor int }
 
-// KillConnections ends the sessions of clients. Of those that wait for acknowledgements in a replica, which is read-only or
-// about to be, it ends the wait too, once nobody is there to be told.
+// KillConnections ends the sessions of clients. In a replica, which is read-only or about to be, it then ends their waits for
+// acknowledgements too: with the sessions gone, no client takes the end of the wait for an acknowledgement.
 type KillConnections struct{ Index int }
 
 // CancelPending ends our own sessions in which a statement still runs.
@@ -122,7 +109,7 @@ type SetRole struct {
 	Role  PodRole
 }
 
-// ClearDemote takes back the wish for another primary.
+// ClearDemote removes the request for another primary.
 type ClearDemote struct{ Index int }
 
 func (Nothing) isAction()          {}

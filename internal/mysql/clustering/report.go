@@ -4,10 +4,10 @@ package clustering
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
+	"github.com/torpor-dev/torpor/internal/decision"
 	"github.com/torpor-dev/torpor/internal/mysql/gtid"
 )
 
@@ -24,267 +24,255 @@ type InstanceReport struct {
 	Lag time.Duration
 }
 
-// report fills in what every plan tells.
-func (v *view) report(p Plan) Plan {
-	p.State = v.state()
-	for i := range v.n {
-		r := InstanceReport{Problem: v.problem(i), Errant: v.foreign[i], InSync: v.inSync(i), Lag: v.at(i).Channel.Lag}
-		if v.settledAhead(i) {
-			r.Ahead = v.ahead(i)
+// report adds to a plan what every plan reports.
+func report(d *derived, plan Plan) Plan {
+	plan.State = d.state
+	for _, i := range d.instances {
+		r := InstanceReport{Problem: describeProblem(i), Errant: i.Errant, InSync: i.IsInSync, Lag: i.Channel.Lag}
+		if i.StaysAhead {
+			r.Ahead = i.Ahead
 		}
-		if v.follower(i) {
-			r.Gap = v.gap(i)
+		if isComparable(i) {
+			r.Gap = i.MissingPurged
 		}
 		if r.InSync {
-			p.Synced++
+			plan.Synced++
 		}
-		if v.errant(i) {
-			p.Errant = append(p.Errant, i)
+		if i.IsErrant {
+			plan.Errant = append(plan.Errant, i.Index)
 		}
-		p.Instances = append(p.Instances, r)
+		plan.Instances = append(plan.Instances, r)
 	}
-	if _, idle := p.Do.(Nothing); !idle {
-		p.After = immediately
+	if _, idle := plan.Do.(Nothing); !idle {
+		plan.After = immediately
 	}
-	p.Initialized, p.Available, p.Healthy, p.ClusteringActive = v.initialized(), v.available(p), v.healthy(p), v.active(p)
-	return p
+	plan.Initialized, plan.Available, plan.Healthy, plan.ClusteringActive = initialized(d), available(d, plan), healthy(d, plan), clusteringActive(d, plan)
+	return plan
 }
 
-// state classifies what was observed, whatever is planned.
-func (v *view) state() ClusterState {
+// classify names the state that was observed, whatever is planned.
+func (d *derived) classify() ClusterState {
+	inService := isInService(d)
 	switch {
-	case v.Offline:
+	case d.Offline:
 		return StateOffline
-	case v.Source.open():
+	case d.Source.isOutstanding():
 		return StateCloning
-	case v.Restore.open():
+	case d.Restore.isOutstanding():
 		return StateRestoring
-	case v.inService() && v.count(v.well) == v.n:
+	case inService && d.count(isWell) == len(d.instances):
 		return StateHealthy
-	case v.inService() && v.count(v.acknowledges) >= v.need():
+	case inService && d.count(acknowledges) >= d.requiredAcks:
 		return StateDegraded
-	case v.failed() && v.witnesses() > v.need():
+	case d.primaryFailed && hasQuorum(d):
 		return StateFailed
-	case v.failed():
+	case d.primaryFailed:
 		return StateLost
 	default:
 		return StateIncomplete
 	}
 }
 
-// inService: the primary's clients find it and can use it.
-func (v *view) inService() bool {
-	s := v.at(v.p)
-	open := v.writable(v.p)
-	if v.staysReadOnly() {
-		open = s.SuperReadOnly
+// isInService reports whether the primary's clients find it and can use it.
+func isInService(d *derived) bool {
+	p := d.primary
+	isUsable := p.IsWritable
+	if d.staysReadOnly() {
+		isUsable = p.SuperReadOnly
 	}
-	return s.Reachable && s.Pod.Ready && s.Pod.Role == RolePrimary && open && v.configured()
+	return p.Reachable && p.Pod.Ready && p.Pod.Role == RolePrimary && isUsable && d.primaryIsConfigured
 }
 
-// well: its pod is ready, and as a replica it follows.
-func (v *view) well(i int) bool {
-	return v.at(i).Pod.Ready && (i == v.p || v.inSync(i))
+// isWell reports whether the Pod of an instance is ready and, unless it is the primary, it follows.
+func isWell(i *instance) bool { return i.Pod.Ready && (i.IsPrimary || i.IsInSync) }
+
+// isComparable reports whether an instance should follow the primary and can be compared with it.
+func isComparable(i *instance) bool {
+	return !i.IsPrimary && i.cluster.primary.Reachable && i.Reachable && !i.cluster.primaryLostData
 }
 
-// follower: it should follow the primary, and can be compared with it.
-func (v *view) follower(i int) bool {
-	return i != v.p && v.at(v.p).Reachable && v.at(i).Reachable && !v.lostData()
-}
-
-// problem says what is wrong with an instance: the first that matters.
-func (v *view) problem(i int) string {
-	s := v.at(i)
-	what := v.complaint(i)
+// describeProblem says what is wrong with an instance: the first that matters.
+func describeProblem(i *instance) string {
+	what := describeSymptom(i)
 	switch {
-	case what == "" && !s.Pod.Ready:
+	case what == "" && !i.Pod.Ready:
 		what = "has a pod that is not ready"
 	case what == "":
 		return ""
 	}
-	if past := v.past(i); past.Failure != "" && v.Now.Sub(past.FailedAt) < 2*actionBackoff { // The next attempt is on its way.
-		what += " (" + past.Failure + ")"
+	// The failure stays in the message until the next attempt after the back-off has ended, so that it does not flap.
+	if i.Past.Failure != "" && i.cluster.Now.Sub(i.Past.FailedAt) < 2*actionBackoff {
+		what += " (" + i.Past.Failure + ")"
 	}
-	if s.Stopped {
+	if i.Stopped {
 		what += " and is left alone, as asked"
 	}
-	return fmt.Sprintf("instance %d %s", i, what)
+	return fmt.Sprintf("instance %d %s", i.Index, what)
 }
 
-func (v *view) complaint(i int) string {
-	s := v.at(i)
+func describeSymptom(i *instance) string {
 	switch {
-	case !s.Pod.Exists:
+	case !i.Pod.Exists:
 		return "has no pod"
-	case !s.Reachable:
+	case !i.Reachable:
 		return "does not answer"
-	case s.Clone == Cloning:
+	case i.Clone == Cloning:
 		return "is being cloned"
-	case i == v.p:
-		return v.primaryProblem()
+	case i.IsPrimary:
+		return describePrimarySymptom(i.cluster)
 	default:
-		return v.replicaProblem(i)
+		return describeReplicaSymptom(i)
 	}
 }
 
-func (v *view) primaryProblem() string {
-	s := v.at(v.p)
+func describePrimarySymptom(d *derived) string {
+	p := d.primary
 	switch {
-	case v.lostData():
+	case d.primaryLostData:
 		return "is the primary and lacks transactions that replicas have"
-	case v.hasBacklog() && s.Channel.SQLErrno != 0 && s.Channel.SQL == Stopped:
-		return fmt.Sprintf("is the primary and stopped applying its relay log with error %d", s.Channel.SQLErrno)
-	case !v.configured():
+	case primaryHasBacklog(d) && p.Channel.SQLErrno != 0 && p.Channel.SQL == Stopped:
+		return fmt.Sprintf("is the primary and stopped applying its relay log with error %d", p.Channel.SQLErrno)
+	case !d.primaryIsConfigured:
 		return "is the primary and not configured yet"
-	case v.doubtful() && s.SuperReadOnly:
+	case d.primaryMayHaveLostData && p.SuperReadOnly:
 		return "is the primary and empty; it is made writable once every other instance answers and is empty too"
-	case s.SuperReadOnly && v.count(v.rival) > 0:
+	case p.SuperReadOnly && d.any(canAcknowledgeBesidePrimary):
 		return "is the primary, and read-only while another instance can be written to"
-	case !v.writable(v.p) && !v.staysReadOnly():
+	case !p.IsWritable && !d.staysReadOnly():
 		return "is the primary and read-only"
-	case s.Pod.Role != RolePrimary:
+	case p.Pod.Role != RolePrimary:
 		return "is the primary and has no label yet"
-	case v.starved():
+	case awaitsImpossibleAck(d):
 		return "is the primary; its clients wait for replicas that are empty, and a copy waits for its clients: delete its pod to end them"
-	case v.count(v.acknowledges) < v.need():
+	case d.count(acknowledges) < d.requiredAcks:
 		return "is the primary and its clients wait for replicas"
 	default:
 		return ""
 	}
 }
 
-func (v *view) replicaProblem(i int) string {
-	s := v.at(i)
-	switch c := s.Channel; {
-	case v.stray(i):
+func describeReplicaSymptom(i *instance) string {
+	switch c := i.Channel; {
+	case i.IsUnexpectedlyWritable:
 		return "can be written to and is not the primary"
-	case v.errant(i):
-		return "is errant: it has " + short(v.foreign[i]) + " and nobody else; delete its volume claim and pod to have it cloned anew"
-	case v.settledAhead(i):
-		return "is ahead of the primary by " + short(v.ahead(i)) + ", so that it will skip what the primary numbers so; delete its volume claim and pod to have it cloned anew"
-	case s.SemiSync.Waiting > 0:
+	case i.IsErrant:
+		return "is errant: it has " + abbreviateSet(i.Errant) + " and nobody else; delete its volume claim and pod to have it cloned anew"
+	case i.StaysAhead:
+		return "is ahead of the primary by " + abbreviateSet(i.Ahead) + ", so that it will skip what the primary numbers so; delete its volume claim and pod to have it cloned anew"
+	case i.SemiSync.Waiting > 0:
 		return "has clients that wait for replicas it no longer has"
-	case !v.follower(i):
+	case !isComparable(i):
 		return ""
-	case v.vacant(i):
+	case i.IsEmptyReplica:
 		return "is empty and not cloned yet"
-	case !v.gap(i).IsEmpty():
+	case !i.MissingPurged.IsEmpty():
 		return "needs transactions that the primary has deleted; delete its volume claim and pod to have it cloned anew"
 	case c.SQL == Stopped && c.SQLErrno != 0:
 		return fmt.Sprintf("stopped applying with error %d; SHOW REPLICA STATUS in it says more", c.SQLErrno)
-	case v.misdirected(i), v.misflagged(i):
+	case i.HasWrongSource, i.HasWrongSemiSync:
 		return "does not follow the primary yet"
 	case c.IO != Running && c.IOErrno != 0:
 		return fmt.Sprintf("does not receive from the primary, with error %d; SHOW REPLICA STATUS in it says more", c.IOErrno)
-	case c.IO != Running || !v.acknowledges(i):
+	case c.IO != Running || !i.Acknowledges:
 		return "does not receive from the primary"
 	case c.SQL == Stopped:
 		return "stopped applying"
-	case v.lags(i):
+	case lagsTooFar(i):
 		return "is further behind than spec.maxDelaySeconds allows, and clients do not find it"
 	default:
 		return ""
 	}
 }
 
-// short prints a set for people; of a long one only how long it is.
-func short(s gtid.Set) string {
+// maxShownSet is the length of a set in a message.
+const maxShownSet = 200
+
+// abbreviateSet prints a set for people; of a long one only how many transactions it has.
+func abbreviateSet(s gtid.Set) string {
 	if s.IsEmpty() {
-		return "transactions of its own"
+		return "transactions of its own" // They were judged at an earlier look, and the primary does not answer now.
 	}
-	if text := s.String(); len(text) <= maxShown {
+	if text := s.String(); len(text) <= maxShownSet {
 		return text
 	}
 	return fmt.Sprintf("%d transactions", s.Count())
 }
 
-// maxShown is the length of a set in a message.
-const maxShown = 200
-
-func (v *view) initialized() Condition {
-	state := v.state()
+func initialized(d *derived) decision.Condition {
 	switch {
-	case state == StateCloning:
-		return isFalse(string(state), "The primary is being copied from outside")
-	case state == StateRestoring:
-		return isFalse(string(state), "The primary is being restored from a backup")
-	case v.p == NoInstance && state != StateOffline:
-		return isFalse(string(state), v.undecided())
+	case d.state == StateCloning:
+		return decision.False(string(d.state), "The primary is being copied from outside")
+	case d.state == StateRestoring:
+		return decision.False(string(d.state), "The primary is being restored from a backup")
+	case !d.hasPrimary() && d.state != StateOffline:
+		return decision.False(string(d.state), describeMissingPrimary(d))
 	default:
-		return isTrue(ReasonInitialized, "The cluster has a primary")
+		return decision.True(ReasonInitialized, "The cluster has a primary")
 	}
 }
 
-func (v *view) available(p Plan) Condition {
-	state := v.state()
+func available(d *derived, plan Plan) decision.Condition {
+	p := d.primary
 	switch {
-	case p.Stop != nil:
-		return v.unjudged()
-	case state == StateHealthy || state == StateDegraded:
-		return isTrue(string(state), fmt.Sprintf("The primary, instance %d, is in service", v.p))
-	case v.p != NoInstance && !v.at(v.p).Reachable && !v.down(v.p) && state == StateIncomplete:
-		return Condition{Status: metav1.ConditionUnknown, Reason: ReasonPrimaryUnanswered, Message: fmt.Sprintf("The primary, instance %d, did not answer", v.p)}
+	case plan.Stop != nil:
+		return unknownWhileStopped(d)
+	case d.state == StateHealthy || d.state == StateDegraded:
+		return decision.True(string(d.state), fmt.Sprintf("The primary, instance %d, is in service", p.Index))
+	// One miss is no failure yet, and a condition that is False would be taken for one by alerts.
+	case d.hasPrimary() && !p.Reachable && !d.primaryIsDown && d.state == StateIncomplete:
+		return decision.Unknown(ReasonPrimaryUnanswered, fmt.Sprintf("The primary, instance %d, did not answer", p.Index))
 	default:
-		return isFalse(string(state), v.problems())
+		return decision.False(string(d.state), describeProblems(d))
 	}
 }
 
-func (v *view) healthy(p Plan) Condition {
-	switch state := v.state(); {
-	case p.Stop != nil:
-		return v.unjudged()
-	case state == StateHealthy:
-		return isTrue(string(state), fmt.Sprintf("Every replica follows the primary, instance %d", v.p))
-	default:
-		return isFalse(string(state), v.problems())
-	}
-}
-
-// unjudged: while clustering is stopped nobody looks after the cluster, so that nothing is promised.
-func (v *view) unjudged() Condition {
-	return Condition{
-		Status: metav1.ConditionUnknown, Reason: ReasonStopped,
-		Message: fmt.Sprintf("Clustering is stopped; what is seen looks %s", v.state()),
-	}
-}
-
-func (v *view) active(p Plan) Condition {
+func healthy(d *derived, plan Plan) decision.Condition {
 	switch {
-	case p.Stop != nil && p.Stop.Unfinished != "":
-		return isFalse(ReasonInactive, "Clustering is stopped, and not all could be finished: "+p.Stop.Unfinished)
-	case p.Stop != nil:
-		return isFalse(ReasonInactive, "Clustering is stopped")
-	case v.StopAsked:
-		return isTrue(ReasonQuiescing, "Clustering is asked to stop and finishes: "+list(v.leftovers()))
+	case plan.Stop != nil:
+		return unknownWhileStopped(d)
+	case d.state == StateHealthy:
+		return decision.True(string(d.state), fmt.Sprintf("Every replica follows the primary, instance %d", d.primary.Index))
 	default:
-		return isTrue(ReasonActive, "Clustering is active")
+		return decision.False(string(d.state), describeProblems(d))
 	}
 }
 
-// problems are everything that is wrong, in the order of the instances.
-func (v *view) problems() string {
+// unknownWhileStopped promises nothing, since the cluster is not looked after while clustering is stopped.
+func unknownWhileStopped(d *derived) decision.Condition {
+	return decision.Unknown(ReasonStopped, fmt.Sprintf("Clustering is stopped; what is seen looks %s", d.state))
+}
+
+func clusteringActive(d *derived, plan Plan) decision.Condition {
+	switch {
+	case plan.Stop != nil && plan.Stop.Unfinished != "":
+		return decision.False(ReasonInactive, "Clustering is stopped, and not all could be finished: "+plan.Stop.Unfinished)
+	case plan.Stop != nil:
+		return decision.False(ReasonInactive, "Clustering is stopped")
+	case d.StopAsked:
+		return decision.True(ReasonQuiescing, "Clustering is asked to stop and finishes: "+joinFindings(listUnfinished(d)))
+	default:
+		return decision.True(ReasonActive, "Clustering is active")
+	}
+}
+
+// describeProblems says everything that is wrong, in the order of the instances.
+func describeProblems(d *derived) string {
 	var found []string
-	if v.failed() {
-		found = append(found, v.obstacle())
+	if d.primaryFailed {
+		found = append(found, describeFailoverObstacle(d))
 	}
-	for i := range v.n {
-		if problem := v.problem(i); problem != "" {
+	for _, i := range d.instances {
+		if problem := describeProblem(i); problem != "" {
 			found = append(found, problem)
 		}
 	}
-	if why := v.unfit(); why != "" {
+	if why := describeSwitchoverObstacle(d); why != "" {
 		found = append(found, why)
 	}
 	if len(found) == 0 {
-		return fmt.Sprintf("The cluster is %s", v.state())
+		return fmt.Sprintf("The cluster is %s", d.state)
 	}
-	return list(found)
+	return joinFindings(found)
 }
 
-func isTrue(reason, message string) Condition {
-	return Condition{Status: metav1.ConditionTrue, Reason: reason, Message: message}
-}
-
-func isFalse(reason, message string) Condition {
-	return Condition{Status: metav1.ConditionFalse, Reason: reason, Message: message}
-}
+func joinFindings(found []string) string { return strings.Join(found, "; ") }

@@ -2,91 +2,89 @@
 
 package clustering
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/torpor-dev/torpor/internal/decision"
+)
 
 // A switchover is: make the primary read-only; see a replica with everything; write it down. The way back is always
 // open: a primary that is read-only for no switchover is made writable.
 
-// switchAsked: somebody wants another primary, or the primary's pod is about to go.
-func (v *view) switchAsked() bool {
-	s := v.at(v.p)
-	return v.n > 1 && (s.Pod.Demote || s.Pod.Terminating) && !s.Stopped && !v.StopAsked && !v.staysReadOnly()
+// isSwitchoverCandidate reports whether a replica can be expected to have everything a moment after the primary is
+// read-only.
+func isSwitchoverCandidate(i *instance) bool {
+	return mayBecomeCandidate(i) && i.MayActNow && i.IsInSync && i.Pod.Ready && i.Channel.Lag >= 0 && i.Channel.Lag <= maxSwitchoverLag
 }
 
-// switching: and the last attempt is not too fresh.
-func (v *view) switching() bool { return v.switchAsked() && v.at(v.p).Reachable && !v.gaveUp() }
-
-func (v *view) gaveUp() bool {
-	return !v.History.GaveUpAt.IsZero() && v.Now.Sub(v.History.GaveUpAt) < switchoverRetryAfter
+// mayBecomeCandidate reports whether a replica can take the primary's place, now or after it has caught up.
+func mayBecomeCandidate(i *instance) bool {
+	return i.IsReadOnly && !i.IsPrimary && !i.Stopped && !i.IsErrant && !i.HasWrongSource && i.SemiSync.Waiting == 0 &&
+		i.Pod.Exists && !i.Pod.Terminating && !i.Pod.Demote
 }
 
-// fit: it can be expected to have everything a moment after the primary is read-only.
-func (v *view) fit(i int) bool {
-	s := v.at(i)
-	return v.likely(i) && v.free(i) && v.inSync(i) && s.Pod.Ready && s.Channel.Lag >= 0 && s.Channel.Lag <= maxSwitchoverLag
+func shouldBeginSwitchover(d *derived) bool {
+	return d.switchoverIsActive && d.any(isSwitchoverCandidate) && d.primary.MayActNow && !d.primary.SuperReadOnly
 }
 
-// likely: it is or may soon be an heir.
-func (v *view) likely(i int) bool {
-	s := v.at(i)
-	return v.closed(i) && i != v.p && !s.Stopped && !v.errant(i) && !v.misdirected(i) && s.SemiSync.Waiting == 0 &&
-		s.Pod.Exists && !s.Pod.Terminating && !s.Pod.Demote
+// findSwitchoverTarget returns the replica that has everything of a primary that is read-only.
+func findSwitchoverTarget(d *derived) *instance {
+	p := d.primary
+	if !d.switchoverIsActive || !p.IsReadOnly || p.SemiSync.Waiting > 0 {
+		return nil
+	}
+	return d.findOldestSeries(func(i *instance) bool { return mayBecomeCandidate(i) && i.Executed.Contains(p.Executed) })
 }
 
-// beginSwitch: the primary can be made read-only, since somebody is fit.
-func (v *view) beginSwitch() bool {
-	_, ok := v.best(v.fit)
-	return v.switching() && ok && v.free(v.p) && !v.at(v.p).SuperReadOnly
+// awaitsSwitchoverTarget reports whether the primary is read-only while a replica is catching up.
+func awaitsSwitchoverTarget(d *derived) bool {
+	return d.switchoverIsActive && d.primary.IsReadOnly && d.any(func(i *instance) bool { return mayBecomeCandidate(i) && i.IsInSync })
 }
 
-// heir finds the replica that has everything of a primary that is read-only.
-func (v *view) heir() (int, bool) {
-	i, ok := v.best(func(i int) bool { return v.likely(i) && v.at(i).Executed.Contains(v.at(v.p).Executed) })
-	return i, ok && v.switching() && v.closed(v.p) && v.at(v.p).SemiSync.Waiting == 0
+// isFullyReadOnly reports whether a server is read-only for everybody. While the statement still waits for commits, the
+// server reports super_read_only alone.
+func isFullyReadOnly(i *instance) bool { return i.ReadOnly && i.SuperReadOnly }
+
+// primaryStuckInReadOnly reports whether clients keep the primary from becoming read-only.
+func primaryStuckInReadOnly(d *derived) bool {
+	p := d.primary
+	return d.switchoverIsActive && p.MayAct && p.Pending && p.PendingFor >= killClientsAfter && !isFullyReadOnly(p)
 }
 
-// awaitsHeir: the primary is read-only, and somebody is catching up.
-func (v *view) awaitsHeir() bool {
-	return v.switching() && v.closed(v.p) && v.count(func(i int) bool { return v.likely(i) && v.inSync(i) }) > 0
+// shouldCancelPending reports whether a statement still runs in the primary whose effect is not wanted any more.
+func shouldCancelPending(d *derived) bool {
+	p := d.primary
+	isUnwanted := (d.StopAsked || d.switchoverGaveUp) && !isFullyReadOnly(p)
+	return p.MayAct && p.Pending && !d.switchoverIsActive && (isUnwanted || p.PendingFor >= killClientsAfter)
 }
 
-// sealed: it is read-only for everybody. While the statement still waits for commits, super_read_only alone says so.
-func (s *Instance) sealed() bool { return s.ReadOnly && s.SuperReadOnly }
+func isPrimaryPending(d *derived) bool { return d.primary.Pending }
 
-// hesitates: the primary does not become read-only because of its clients.
-func (v *view) hesitates() bool {
-	s := v.at(v.p)
-	return v.switching() && v.mine(v.p) && s.Pending && s.PendingFor >= killClientsAfter && !s.sealed()
-}
-
-// cancels: a statement still runs in the primary, and nobody wants its effect any more.
-func (v *view) cancels() bool {
-	s := v.at(v.p)
-	unwanted := (v.StopAsked || v.gaveUp()) && !s.sealed()
-	return v.mine(v.p) && s.Pending && !v.switching() && (unwanted || s.PendingFor >= killClientsAfter)
-}
-
-func demote(v *view, _ int) Plan {
-	heir, _ := v.best(v.fit)
-	return Plan{Do: SetReadOnly{Index: v.p}, Why: fmt.Sprintf("instance %d is made read-only, for instance %d to take its place", v.p, heir)}
-}
-
-func electHeir(v *view, i int) Plan {
+func beginSwitchover(d *derived, p *instance) Plan {
+	candidate := d.findOldestSeries(isSwitchoverCandidate)
 	return Plan{
-		Do:     PromoteInStatus{Index: i, From: v.p},
-		Why:    fmt.Sprintf("instance %d has everything and becomes the primary", i),
-		Events: []Event{{Reason: "SwitchOver", Note: fmt.Sprintf("Instance %d takes the place of the primary, instance %d", i, v.p)}},
+		Do:  SetReadOnly{Index: p.Index},
+		Why: fmt.Sprintf("instance %d is made read-only, for instance %d to take its place", p.Index, candidate.Index),
 	}
 }
 
-// unfit says why a switchover that is asked for does not begin; empty if none is.
-func (v *view) unfit() string {
+func promoteSwitchoverTarget(d *derived, i *instance) Plan {
+	return Plan{
+		Do:  PromoteInStatus{Index: i.Index, From: d.primary.Index},
+		Why: fmt.Sprintf("instance %d has everything and becomes the primary", i.Index),
+		Events: []decision.Event{normalEvent(EventSwitchOver,
+			fmt.Sprintf("Instance %d takes the place of the primary, instance %d", i.Index, d.primary.Index))},
+	}
+}
+
+// describeSwitchoverObstacle says why a switchover that is requested does not begin; it is empty if none is requested.
+func describeSwitchoverObstacle(d *derived) string {
 	switch {
-	case !v.switchAsked() || v.at(v.p).SuperReadOnly:
+	case !d.switchoverRequested || d.primary.SuperReadOnly:
 		return ""
-	case v.gaveUp():
-		return fmt.Sprintf("the switchover from instance %d took too long and is tried again later", v.p)
+	case d.switchoverGaveUp:
+		return fmt.Sprintf("the switchover from instance %d took too long and is tried again later", d.primary.Index)
 	default:
-		return fmt.Sprintf("the switchover from instance %d waits for a replica that is in sync and ready", v.p)
+		return fmt.Sprintf("the switchover from instance %d waits for a replica that is in sync and ready", d.primary.Index)
 	}
 }

@@ -32,51 +32,30 @@ type InstanceHistory struct {
 	LastAction string
 }
 
-const (
-	// primaryDownAfter is for how long, and missesDown at how many looks, a primary must be silent whose pod looks well.
-	primaryDownAfter  = 500 * time.Millisecond
-	primaryDownMisses = 2
-	// clusterStartTimeout is how long a cluster that has just started waits for the primary it had.
-	clusterStartTimeout = 30 * time.Second
-	// switchoverTimeout is how long a primary may be read-only for a switchover.
-	switchoverTimeout = 10 * time.Second
-	// switchoverRetryAfter is the time between two attempts.
-	switchoverRetryAfter = 30 * time.Second
-	// killClientsAfter is how long a primary may hesitate to become read-only before its clients are cut off.
-	killClientsAfter = 2 * time.Second
-	// stopTimeout is how long a stop may take to be reached.
-	stopTimeout = 15 * time.Second
-	// aheadGracePeriod keeps transactions in flight from being taken for lost ones.
-	aheadGracePeriod = time.Second
-	// actionBackoff is how long an instance is left alone after an act that did not help.
-	actionBackoff = 2 * time.Second
-	// maxSwitchoverLag is how far behind a replica may be for a switchover to begin.
-	maxSwitchoverLag = 5 * time.Second
-)
-
-// UpdateHistory adds a look to what is remembered, before Decide.
+// UpdateHistory adds a look to the history, before Decide.
 func UpdateHistory(before History, o Observed) History {
 	o.History = before
-	v := newView(o)
+	d := derive(o)
+	p := d.primary
 	after := History{
 		StopAskedSince: startOfStreak(before.StopAskedSince, o.StopAsked, o.Now),
-		ReadOnlySince:  startOfStreak(before.ReadOnlySince, v.switchAsked() && v.closed(v.p), o.Now),
+		ReadOnlySince:  startOfStreak(before.ReadOnlySince, d.switchoverRequested && p.IsReadOnly, o.Now),
 		GaveUpAt:       before.GaveUpAt,
-		Instances:      make([]InstanceHistory, v.n),
+		Instances:      make([]InstanceHistory, len(d.instances)),
 	}
-	overdue := !after.ReadOnlySince.IsZero() && o.Now.Sub(after.ReadOnlySince) >= switchoverTimeout
-	if overdue || v.switchAsked() && v.at(v.p).Pending && v.at(v.p).PendingFor >= switchoverTimeout {
+	isOverdue := !after.ReadOnlySince.IsZero() && o.Now.Sub(after.ReadOnlySince) >= switchoverTimeout
+	if isOverdue || d.switchoverRequested && p.Pending && p.PendingFor >= switchoverTimeout {
 		after.GaveUpAt = o.Now
 	}
-	for i := range v.n {
-		past := v.past(i)
-		past.UnreachableSince = startOfStreak(past.UnreachableSince, !v.at(i).Reachable, o.Now)
-		past.AheadSince = startOfStreak(past.AheadSince, !v.ahead(i).IsEmpty(), o.Now)
+	for _, i := range d.instances {
+		past := i.Past
+		past.UnreachableSince = startOfStreak(past.UnreachableSince, !i.Reachable, o.Now)
+		past.AheadSince = startOfStreak(past.AheadSince, !i.Ahead.IsEmpty(), o.Now)
 		past.Misses++
-		if v.at(i).Reachable {
+		if i.Reachable {
 			past.Misses = 0
 		}
-		after.Instances[i] = past
+		after.Instances[i.Index] = past
 	}
 	return after
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/torpor-dev/torpor/internal/decision"
 )
 
 // healthyModel is a healthy toy cluster of three.
@@ -87,7 +89,7 @@ func TestSwitchoverThatCannotFinishIsTakenBack(t *testing.T) {
 			if readOnly < switchoverTimeout || readOnly > switchoverTimeout+2*time.Second {
 				t.Errorf("expected the primary to be read-only for about %s, found %s", switchoverTimeout, readOnly)
 			}
-			if !slices.ContainsFunc(p.Events, func(e Event) bool { return e.Reason == "SwitchOverFailed" && e.Warning }) {
+			if !slices.ContainsFunc(p.Events, func(e decision.Event) bool { return e.Reason == "SwitchOverFailed" && e.Warning }) {
 				t.Errorf("expected a warning, found %+v", p.Events)
 			}
 			return

@@ -20,14 +20,13 @@ type Finding struct {
 	Message, Remedy string
 }
 
-// CheckStart says what somebody should know before clustering is started again, the reasons to refuse first.
+// CheckStart says what is worth knowing before clustering is started again, the reasons to refuse first.
 func CheckStart(o Observed) []Finding {
-	v := newView(o)
-	var found []Finding
-	found = append(found, v.checkPrimary()...)
-	for i := range v.n {
-		if i != v.p {
-			found = append(found, v.checkReplica(i)...)
+	d := derive(o)
+	found := checkPrimary(d)
+	for _, i := range d.instances {
+		if !i.IsPrimary {
+			found = append(found, checkReplica(i)...)
 		}
 	}
 	var sorted []Finding
@@ -41,55 +40,55 @@ func CheckStart(o Observed) []Finding {
 	return sorted
 }
 
-func (v *view) checkPrimary() []Finding {
-	s := v.at(v.p)
+func checkPrimary(d *derived) []Finding {
+	p := d.primary
 	switch {
-	case v.p == NoInstance:
+	case !d.hasPrimary():
 		return []Finding{{Warn, "the status names no primary; a start chooses one", "none needed if the cluster is new"}}
-	case v.lostData():
+	case d.primaryLostData:
 		return []Finding{{
-			Refuse, fmt.Sprintf("instance %d, the primary, lacks transactions that replicas have; a start fails over", v.p),
+			Refuse, fmt.Sprintf("instance %d, the primary, lacks transactions that replicas have; a start fails over", p.Index),
 			"make sure that the replicas are right; then start with force",
 		}}
-	case !s.Reachable:
+	case !p.Reachable:
 		return []Finding{{
-			Refuse, fmt.Sprintf("instance %d, the primary, does not answer; a start fails over if it is down", v.p),
+			Refuse, fmt.Sprintf("instance %d, the primary, does not answer; a start fails over if it is down", p.Index),
 			"bring it back, or start with force",
 		}}
-	case s.SuperReadOnly && !v.staysReadOnly():
-		return []Finding{{Warn, fmt.Sprintf("instance %d, the primary, is read-only; a start makes it writable", v.p), "none needed if clients may write again"}}
+	case p.SuperReadOnly && !d.staysReadOnly():
+		return []Finding{{Warn, fmt.Sprintf("instance %d, the primary, is read-only; a start makes it writable", p.Index), "none needed if clients may write again"}}
 	default:
 		return nil
 	}
 }
 
-func (v *view) checkReplica(i int) []Finding {
-	s := v.at(i)
-	if !s.Reachable {
-		return []Finding{{Warn, fmt.Sprintf("instance %d does not answer and could not be checked", i), "bring it back first"}}
+func checkReplica(i *instance) []Finding {
+	if !i.Reachable {
+		return []Finding{{Warn, fmt.Sprintf("instance %d does not answer and could not be checked", i.Index), "bring it back first"}}
 	}
 	var found []Finding
 	add := func(severity Severity, what, remedy string) {
-		found = append(found, Finding{severity, fmt.Sprintf("instance %d %s", i, what), remedy})
+		found = append(found, Finding{severity, fmt.Sprintf("instance %d %s", i.Index, what), remedy})
 	}
-	if v.writable(i) {
+	if i.IsWritable {
 		add(Refuse, "can be written to beside the primary; a start makes it read-only", "SET GLOBAL super_read_only=1 in it")
 	}
-	if !v.foreign[i].IsEmpty() {
-		add(Refuse, "has "+short(v.foreign[i])+", which the primary lacks; a start isolates it",
+	if !i.Errant.IsEmpty() {
+		add(Refuse, "has "+abbreviateSet(i.Errant)+", which the primary lacks; a start isolates it",
 			"execute them on the primary as empty transactions if their rows agree, or delete the volume claim and pod of the instance")
 	}
-	if ahead := v.ahead(i); !ahead.IsEmpty() && !v.lostData() {
-		add(Refuse, "has "+short(ahead)+", which the primary has yet to number so; it will skip what the primary writes then",
+	// A primary that lost data lacks these numbers itself, which is a finding of its own.
+	if !i.Ahead.IsEmpty() && !i.cluster.primaryLostData {
+		add(Refuse, "has "+abbreviateSet(i.Ahead)+", which the primary has yet to number so; it will skip what the primary writes then",
 			"delete the volume claim and pod of the instance, or switch over before the primary writes")
 	}
-	if v.follower(i) && !v.gap(i).IsEmpty() {
-		add(Refuse, "lacks "+short(v.gap(i))+", which the primary has deleted; it cannot follow, and a start leaves it so", "delete its volume claim and pod to have it cloned anew, or start with force without it")
+	if isComparable(i) && !i.MissingPurged.IsEmpty() {
+		add(Refuse, "lacks "+abbreviateSet(i.MissingPurged)+", which the primary has deleted; it cannot follow, and a start leaves it so", "delete its volume claim and pod to have it cloned anew, or start with force without it")
 	}
-	switch c := s.Channel; {
+	switch c := i.Channel; {
 	case c.Present && c.SQL == Stopped && c.SQLErrno != 0:
 		add(Warn, fmt.Sprintf("stopped applying with error %d; a start leaves it so", c.SQLErrno), "mend what SHOW REPLICA STATUS in it names, and START REPLICA")
-	case v.canApply(i):
+	case canStartSQLThread(i):
 		add(Warn, "has its SQL thread stopped; a start lets it go on", "none needed if it may apply what it received")
 	}
 	return found

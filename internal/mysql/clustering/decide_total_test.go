@@ -14,6 +14,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/torpor-dev/torpor/internal/decision"
 )
 
 // Whatever is observed, possible or not, has one complete plan.
@@ -42,7 +44,7 @@ func TestDecideIsTotal(t *testing.T) {
 
 func findIncompleteness(o Observed, p Plan) string {
 	reason := regexp.MustCompile(`^[A-Za-z]+$`)
-	for _, c := range []Condition{p.Initialized, p.Available, p.Healthy, p.ClusteringActive} {
+	for _, c := range []decision.Condition{p.Initialized, p.Available, p.Healthy, p.ClusteringActive} {
 		known := c.Status == metav1.ConditionTrue || c.Status == metav1.ConditionFalse || c.Status == metav1.ConditionUnknown
 		if !known || !reason.MatchString(c.Reason) || c.Message == "" {
 			return "an incomplete condition"
@@ -118,7 +120,7 @@ func TestPageListsTheRules(t *testing.T) {
 		got = append(got, name)
 	}
 	for _, r := range rules() {
-		want = append(want, r.name)
+		want = append(want, r.Name)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("rules in docs/clustering.md (-want +got):\n%s", diff)

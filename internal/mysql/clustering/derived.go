@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package clustering
+
+import (
+	"slices"
+
+	"github.com/torpor-dev/torpor/internal/mysql/gtid"
+)
+
+// derived is an Observed with the facts that follow from it. They are computed once, and the rules read them.
+type derived struct {
+	Observed
+	// instances are by index, one for each that is wanted.
+	instances []*instance
+	// primary is one of the instances. Without a primary it has the index NoInstance and every fact of it is false.
+	primary *instance
+	// requiredAcks is how many replicas a commit awaits.
+	requiredAcks int
+
+	// primaryLostData says that the primary answers, is out of service since it started, and lacks what replicas have: all
+	// of it, or the last of its own transactions.
+	primaryLostData bool
+	// primaryMayHaveLostData says that the primary is empty while an instance that may have more does not answer.
+	primaryMayHaveLostData bool
+	// primaryIsConfigured says that the primary follows no source, and that its commits await replicas.
+	primaryIsConfigured bool
+	// primaryIsDown says that the primary's server does not run, or that nothing can reach it.
+	primaryIsDown bool
+	// primaryFailed says that the primary is down or lost its data, and that no restart of everything explains it.
+	primaryFailed bool
+	// witnesses counts the instances whose transactions decide a failover.
+	witnesses int
+	// failoverTransactions is everything that the fenced witnesses hold, and failoverCandidate the one of them that holds
+	// all of it, nil if none does. Both are computed only after the primary failed.
+	failoverTransactions gtid.Set
+	failoverCandidate    *instance
+
+	// switchoverRequested says that another primary is wanted, or that the primary's Pod is about to go.
+	switchoverRequested bool
+	// switchoverGaveUp says that the last switchover took too long, a short while ago.
+	switchoverGaveUp bool
+	// switchoverIsActive says that a switchover may begin or goes on.
+	switchoverIsActive bool
+
+	state ClusterState
+}
+
+// instance is an Instance with the facts that follow for it.
+type instance struct {
+	Instance
+	// Index is the ordinal of its Pod.
+	Index   int
+	cluster *derived
+	// Past is what earlier looks left.
+	Past InstanceHistory
+
+	IsPrimary bool
+	// InActionBackoff says that the last action on it did not help, a moment ago.
+	InActionBackoff bool
+	// MayAct allows actions on its server, even while a statement hangs in it; MayActNow requires that none does.
+	MayAct, MayActNow bool
+	// IsWritable says that clients can write to it, IsReadOnly that nothing can. During the change neither holds.
+	IsWritable, IsReadOnly bool
+	// IsUnexpectedlyWritable says that it can be written to beside the primary.
+	IsUnexpectedlyWritable bool
+
+	// Held is what it executed or received.
+	Held gtid.Set
+	// HasUnappliedRelayLog says that its relay log holds what it has not executed; another source would drop that.
+	HasUnappliedRelayLog bool
+	// Errant is what it executed and the primary neither executed nor numbered.
+	Errant gtid.Set
+	// IsErrant says that it has transactions that no other instance may ever see. While the primary does not answer, the last
+	// comparison counts.
+	IsErrant bool
+	// Ahead is what it executed of the primary's own transactions and the primary did not; StaysAhead says that this is not
+	// only in flight. While commits await replicas Ahead is usual. Otherwise the primary will use these numbers again, and the
+	// replica will skip them.
+	Ahead      gtid.Set
+	StaysAhead bool
+	// MissingPurged is what it lacks and the primary has deleted.
+	MissingPurged gtid.Set
+	// IsEmptyReplica says that it holds nothing and the primary does, so that it needs a clone.
+	IsEmptyReplica bool
+
+	// HasWrongSource says that its channel does not lead to the primary.
+	HasWrongSource bool
+	// HasWrongSemiSync says that it does not acknowledge as a replica should, or awaits replicas of its own.
+	HasWrongSemiSync bool
+	// MayFollow says that it is fit to follow the primary and nothing is lost when it does.
+	MayFollow bool
+	// FollowsPrimary says that it receives from the primary, or tries to.
+	FollowsPrimary bool
+	// Acknowledges says that the primary's commits can count on it.
+	Acknowledges bool
+	// IsInSync says that it acknowledges, and applies what it receives.
+	IsInSync bool
+	// IsQuorumWitness says that what it holds can be trusted and seen, so that it counts for a failover.
+	IsQuorumWitness bool
+}
+
+// derive computes the facts. Each step reads only those of the steps before it.
+func derive(o Observed) *derived {
+	d := &derived{Observed: o}
+	n := max(o.Replicas, 0)
+	d.requiredAcks = n / 2
+	observed := make([]Instance, n)
+	copy(observed, o.Instances)
+	d.primary = &instance{Index: NoInstance, cluster: d}
+	for index := range observed {
+		i := d.newInstance(index, observed[index])
+		d.instances = append(d.instances, i)
+		if i.IsPrimary {
+			d.primary = i
+		}
+	}
+	d.compareWithPrimary()
+	for _, i := range d.instances {
+		d.deriveReplication(i)
+	}
+	d.derivePrimary()
+	d.deriveSwitchover()
+	d.state = d.classify()
+	return d
+}
+
+// newInstance derives what follows for an instance by itself.
+func (d *derived) newInstance(index int, observed Instance) *instance {
+	i := &instance{Instance: observed, Index: index, cluster: d, IsPrimary: index == d.Primary}
+	if index < len(d.History.Instances) {
+		i.Past = d.History.Instances[index]
+	}
+	i.InActionBackoff = !i.Past.FailedAt.IsZero() && d.Now.Sub(i.Past.FailedAt) < actionBackoff
+	i.MayAct = i.Reachable && !i.Stopped && !i.InActionBackoff
+	i.MayActNow = i.MayAct && !i.Pending
+	i.IsWritable = i.Reachable && !i.ReadOnly
+	i.IsReadOnly = i.Reachable && i.SuperReadOnly && !i.Pending
+	// CLONE needs a server that administrators can write to, and drops what they write.
+	isBeingCloned := i.Clone == Cloning && i.ReadOnly
+	i.IsUnexpectedlyWritable = !i.IsPrimary && i.Reachable && !i.SuperReadOnly && !isBeingCloned
+	i.Held = i.Executed.Union(i.Channel.Retrieved)
+	i.HasUnappliedRelayLog = i.Channel.Present && !i.Executed.Contains(i.Channel.Retrieved)
+	return i
+}
+
+// compareWithPrimary compares what the instances executed with what the primary did.
+func (d *derived) compareWithPrimary() {
+	p := d.primary
+	d.primaryMayHaveLostData = p.Reachable && p.Executed.IsEmpty() && d.any(func(i *instance) bool { return !i.Reachable })
+	for _, i := range d.instances {
+		if i.IsPrimary || !p.Reachable || !i.Reachable || p.SemiSync.Waiting > 0 || p.UUID == "" {
+			continue
+		}
+		i.Ahead = i.Executed.NumberedBy(p.UUID).Subtract(p.Executed)
+		since := i.Past.AheadSince
+		i.StaysAhead = !i.Ahead.IsEmpty() && !since.IsZero() && d.Now.Sub(since) >= aheadGracePeriod
+	}
+	d.primaryLostData = p.Reachable && p.SuperReadOnly && d.any(func(i *instance) bool {
+		hasMore := p.Executed.IsEmpty() && !i.Held.IsEmpty() || !i.Ahead.IsEmpty()
+		return !i.IsPrimary && i.Reachable && !i.KnownErrant && hasMore
+	})
+	for _, i := range d.instances {
+		switch {
+		case i.IsPrimary:
+		case !p.Reachable || d.primaryLostData || !i.Reachable:
+			i.IsErrant = i.KnownErrant
+		default:
+			i.Errant = i.Executed.Subtract(p.Executed).NotNumberedBy(p.UUID)
+			i.IsErrant = !i.Errant.IsEmpty()
+		}
+	}
+}
+
+// deriveReplication derives how an instance stands to the primary.
+func (d *derived) deriveReplication(i *instance) {
+	p, c := d.primary, i.Channel
+	i.MissingPurged = p.Purged.Subtract(i.Held)
+	i.IsEmptyReplica = i.Reachable && i.Held.IsEmpty() && c.IO != Running && !p.Executed.IsEmpty()
+	i.HasWrongSource = !c.Present || c.SourceHost != p.Host
+	i.HasWrongSemiSync = !i.SemiSync.Replica || i.SemiSync.Source
+	i.MayFollow = !i.IsPrimary && p.Reachable && i.Reachable && !i.Stopped && i.SuperReadOnly && !i.IsErrant &&
+		i.SemiSync.Waiting == 0 && i.Clone != Cloning && !i.IsEmptyReplica && i.MissingPurged.IsEmpty()
+	i.FollowsPrimary = !i.IsPrimary && i.Reachable && !i.HasWrongSource && !i.HasWrongSemiSync && c.IO != Stopped && !i.IsErrant
+	i.Acknowledges = i.FollowsPrimary && c.IO == Running && i.SuperReadOnly && slices.Contains(p.Connected, i.UUID)
+	i.IsInSync = i.Acknowledges && c.SQL == Running && !i.StaysAhead
+	// An empty instance witnesses nothing: it may have lost data that it acknowledged.
+	i.IsQuorumWitness = !i.IsPrimary && i.Reachable && !i.Stopped && !i.IsErrant && !i.Held.IsEmpty() &&
+		i.SemiSync.Waiting == 0 && i.Clone != Cloning
+}
+
+func (d *derived) derivePrimary() {
+	p := d.primary
+	awaitsReplicas := p.SemiSync.Source && p.SemiSync.WaitFor == d.requiredAcks && p.SemiSync.Timeout >= endlessTimeout
+	d.primaryIsConfigured = !p.Channel.Present && (d.requiredAcks == 0 || awaitsReplicas)
+	d.primaryIsDown = isDown(p)
+	d.witnesses = d.count(func(i *instance) bool { return i.IsQuorumWitness })
+	d.primaryFailed = d.hasPrimary() && !p.Stopped && (d.primaryIsDown || d.primaryLostData) && !isClusterStarting(d)
+	if d.primaryFailed {
+		d.failoverTransactions = unionOfFencedWitnesses(d)
+		d.failoverCandidate = findFailoverCandidate(d)
+	}
+}
+
+func (d *derived) deriveSwitchover() {
+	p := d.primary
+	d.switchoverRequested = len(d.instances) > 1 && (p.Pod.Demote || p.Pod.Terminating) && !p.Stopped && !d.StopAsked && !d.staysReadOnly()
+	d.switchoverGaveUp = !d.History.GaveUpAt.IsZero() && d.Now.Sub(d.History.GaveUpAt) < switchoverRetryAfter
+	d.switchoverIsActive = d.switchoverRequested && p.Reachable && !d.switchoverGaveUp
+}
+
+func (d *derived) hasPrimary() bool { return d.primary.Index != NoInstance }
+
+// staysReadOnly reports whether the primary is a copy of a source outside and has to stay one.
+func (d *derived) staysReadOnly() bool { return d.Source.Wanted }
+
+// findFirst returns the first instance for which something holds, nil if there is none.
+func (d *derived) findFirst(holds func(*instance) bool) *instance {
+	for _, i := range d.instances {
+		if holds(i) {
+			return i
+		}
+	}
+	return nil
+}
+
+func (d *derived) any(holds func(*instance) bool) bool { return d.findFirst(holds) != nil }
+
+func (d *derived) count(holds func(*instance) bool) int {
+	n := 0
+	for _, i := range d.instances {
+		if holds(i) {
+			n++
+		}
+	}
+	return n
+}
+
+// findOldestSeries returns the first of those instances for which something holds that are of the oldest release series,
+// which all others can follow.
+func (d *derived) findOldestSeries(holds func(*instance) bool) *instance {
+	var found *instance
+	for _, i := range d.instances {
+		if holds(i) && (found == nil || i.Series.isOlderThan(found.Series)) {
+			found = i
+		}
+	}
+	return found
+}
+
+func isReachable(i *instance) bool { return i.Reachable }
+
+func isWritable(i *instance) bool { return i.IsWritable }
+
+func acknowledges(i *instance) bool { return i.Acknowledges }

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package clustering
+
+import (
+	"fmt"
+
+	"github.com/torpor-dev/torpor/internal/decision"
+)
+
+// A stop lets what is under way reach a point at which everything may be left alone: it begins no switchover, no fence
+// and no copy, takes back what is only prepared, and finishes what was written down. That point is written down too.
+
+func isStopped(d *derived) bool { return d.StopAsked && d.Stop != nil }
+
+// isStarted reports whether a stop is not wanted any more, while its record is still there.
+func isStarted(d *derived) bool { return !d.StopAsked && d.Stop != nil }
+
+// isStopReached reports whether nothing is left to finish, or that it takes too long.
+func isStopReached(d *derived) bool {
+	since := d.History.StopAskedSince
+	isOverdue := !since.IsZero() && d.Now.Sub(since) >= stopTimeout
+	return d.StopAsked && d.Stop == nil && (isOverdue || len(listUnfinished(d)) == 0)
+}
+
+func isStopAsked(d *derived) bool { return d.StopAsked }
+
+// listUnfinished says what must not be left alone.
+func listUnfinished(d *derived) []string {
+	if d.Offline || !d.hasPrimary() {
+		return nil
+	}
+	found := listUnfinishedOfPrimary(d)
+	for _, i := range d.instances {
+		if i.Stopped || i.IsPrimary {
+			continue
+		}
+		switch {
+		case hasStalePrimaryLabel(i):
+			found = append(found, fmt.Sprintf("instance %d still has the label of the primary", i.Index))
+		case i.Clone == Cloning:
+			found = append(found, fmt.Sprintf("instance %d is being cloned", i.Index))
+		case i.Pending:
+			found = append(found, fmt.Sprintf("a statement still runs in instance %d", i.Index))
+		case i.IsUnexpectedlyWritable:
+			found = append(found, fmt.Sprintf("instance %d is not read-only", i.Index))
+		case isFencedInVain(i):
+			found = append(found, fmt.Sprintf("instance %d is fenced", i.Index))
+		case isJoining(i) && i.Channel.IOErrno == 0:
+			found = append(found, fmt.Sprintf("instance %d does not follow the primary", i.Index))
+		}
+	}
+	return found
+}
+
+func listUnfinishedOfPrimary(d *derived) []string {
+	p := d.primary
+	list := func(what string) []string { return []string{fmt.Sprintf("the primary, instance %d, %s", p.Index, what)} }
+	switch {
+	case p.Stopped:
+		return nil
+	case !p.Reachable:
+		return list("does not answer")
+	case d.primaryLostData:
+		return list("lacks what its replicas have")
+	case p.Clone == Cloning:
+		return list("is being cloned")
+	case p.Pending:
+		return list("still runs a statement")
+	case d.Source.isOutstanding(), d.Restore.isOutstanding(), d.primaryMayHaveLostData:
+		return nil
+	case !d.primaryIsConfigured:
+		return list("is not configured")
+	case (p.ReadOnly || p.SuperReadOnly) && !d.staysReadOnly():
+		return list("is read-only")
+	case !isPrimaryLabelled(d):
+		return list("does not have its label")
+	default:
+		return nil
+	}
+}
+
+func stayStopped(d *derived, _ *instance) Plan {
+	return Plan{Stop: d.Stop, Why: "clustering is stopped", After: stoppedInterval}
+}
+
+func startAgain(*derived, *instance) Plan {
+	return Plan{
+		Why: "clustering is started", After: immediately,
+		Events: []decision.Event{normalEvent(EventStarted, "Clustering is started")},
+	}
+}
+
+func recordStop(d *derived, _ *instance) Plan {
+	unfinished := joinFindings(listUnfinished(d))
+	plan := Plan{Stop: &StopRecord{Since: d.Now, Unfinished: unfinished}, Why: "the stop of clustering is reached", After: stoppedInterval}
+	plan.Events = []decision.Event{normalEvent(EventStopped, "Clustering is stopped")}
+	if unfinished != "" {
+		plan.Events = []decision.Event{warningEvent(EventStopped, "Clustering is stopped, and not all could be finished: "+unfinished)}
+	}
+	return plan
+}
+
+func waitForStop(d *derived, _ *instance) Plan {
+	return Plan{Why: "the stop waits: " + joinFindings(listUnfinished(d)), After: operationInterval}
+}
