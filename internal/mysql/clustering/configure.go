@@ -57,7 +57,9 @@ func awaitsImpossibleAck(d *derived) bool {
 }
 
 // isPrimaryLabelled reports whether the primary's clients find it.
-func isPrimaryLabelled(d *derived) bool { return d.primary.Pod.Role == RolePrimary || !d.primary.Pod.Exists }
+func isPrimaryLabelled(d *derived) bool {
+	return d.primary.Pod.Role == RolePrimary || !d.primary.Pod.Exists
+}
 
 // primaryNeedsLabel reports whether the primary is in service and its clients do not find it.
 func primaryNeedsLabel(d *derived) bool {

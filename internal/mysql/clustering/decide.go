@@ -19,6 +19,8 @@ type rule = decision.Rule[*derived, Plan]
 // what stands above the rule "quiescing" and leaves alone what stands below it.
 func rules() []rule {
 	return []rule{
+		when("being deleted", isBeingDeleted, wait("the cluster is being deleted", stoppedInterval)),
+		when("the stop is over", isStopOverdue, endStop),
 		when("stopped", isStopped, stayStopped),
 		when("started", isStarted, startAgain),
 		when("stop reached", isStopReached, recordStop),
@@ -126,6 +128,8 @@ func labelAs(role PodRole) func(int) Action {
 	return func(i int) Action { return SetRole{Index: i, Role: role} }
 }
 
+func isBeingDeleted(d *derived) bool    { return d.IsBeingDeleted }
+func isStopOverdue(d *derived) bool     { return d.IsStopOverdue }
 func isOffline(d *derived) bool         { return d.Offline }
 func isRestoring(d *derived) bool       { return d.Restore.isOutstanding() }
 func isCopyOutstanding(d *derived) bool { return d.Source.isOutstanding() }

@@ -260,6 +260,8 @@ func TestDecide(t *testing.T) {
 		"a restore is left alone":                         {healthyCluster(func(o *Observed) { o.Restore.Wanted = true }, withInstance(0, readOnly)), decision{"restoring", nothing, StateRestoring}},
 		"who is offline is left alone":                    {healthyCluster(func(o *Observed) { o.Offline = true }, withInstance(0, podNotReady)), decision{"offline", nothing, StateOffline}},
 
+		"a cluster that is being deleted is left alone":  {healthyCluster(func(o *Observed) { o.IsBeingDeleted = true }), decision{"being deleted", nothing, StateHealthy}},
+		"a stop ends at the time that it names":          {healthyCluster(stopAsked, func(o *Observed) { o.IsStopOverdue = true }), decision{"the stop is over", EndStop{}, StateHealthy}},
 		"a stop of a healthy cluster is reached at once": {healthyCluster(stopAsked), decision{"stop reached", nothing, StateHealthy}},
 		"after that nothing is touched":                  {healthyCluster(stopAsked, stopReached, withInstance(0, podNotReady)), decision{"stopped", nothing, StateFailed}},
 		"a start forgets it before anything else":        {healthyCluster(stopReached, withInstance(0, podNotReady)), decision{"started", nothing, StateFailed}},

@@ -82,6 +82,7 @@ func randomObserved(rng *rand.Rand) Observed {
 	if rarely() {
 		o.Stop = &StopRecord{Since: when()}
 	}
+	o.IsBeingDeleted, o.IsStopOverdue = rarely(), o.Stop == nil && rarely()
 	texts := []string{"", "0:1-9", "0:1-9", "0:1-9", "0:1-10", "0:1-9,1:1", "2:1"}
 	threads := []ThreadState{Stopped, Connecting, Running, Running}
 	for i := range 5 {

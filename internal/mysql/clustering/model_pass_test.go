@@ -103,7 +103,7 @@ func (w *modelState) performAction(do Action, f actionOutcome) error {
 		s.role = do.Role
 	case ClearDemote:
 		w.servers[do.Index].demote = false
-	case Nothing, SetReadOnly, MakeWritable, KillConnections, CancelPending, StopIO, StartIO, RestartSQL, ConfigurePrimary, ConfigureReplica, CloneFrom:
+	case Nothing, EndStop, SetReadOnly, MakeWritable, KillConnections, CancelPending, StopIO, StartIO, RestartSQL, ConfigurePrimary, ConfigureReplica, CloneFrom:
 		return w.sendAll(do, f)
 	}
 	return nil

@@ -15,6 +15,9 @@ const NoInstance = -1
 // The status is read first and past any cache, then the replicas, then the primary.
 type Observed struct {
 	Now time.Time
+	// IsBeingDeleted says that the cluster is about to go, IsStopOverdue that a stop should have ended by now. The servers are
+	// not looked at then.
+	IsBeingDeleted, IsStopOverdue bool
 	// Replicas is how many instances are wanted, all of them counted.
 	Replicas int
 	// Offline says that no instance is wanted to run.

@@ -112,6 +112,9 @@ type SetRole struct {
 // ClearDemote removes the request for another primary.
 type ClearDemote struct{ Index int }
 
+// EndStop removes the annotations of a stop whose time is over.
+type EndStop struct{}
+
 func (Nothing) isAction()          {}
 func (PromoteInStatus) isAction()  {}
 func (SetReadOnly) isAction()      {}
@@ -126,11 +129,12 @@ func (ConfigureReplica) isAction() {}
 func (CloneFrom) isAction()        {}
 func (SetRole) isAction()          {}
 func (ClearDemote) isAction()      {}
+func (EndStop) isAction()          {}
 
-// TargetInstances are the indexes of the instances that an action touches; a write to the cluster's status touches none.
+// TargetInstances are the indexes of the instances that an action touches; a write to the cluster's own object touches none.
 func TargetInstances(do Action) []int {
 	switch do := do.(type) {
-	case Nothing, PromoteInStatus:
+	case Nothing, PromoteInStatus, EndStop:
 		return nil
 	case SetReadOnly:
 		return []int{do.Index}

@@ -55,7 +55,9 @@ func listUnfinished(d *derived) []string {
 
 func listUnfinishedOfPrimary(d *derived) []string {
 	p := d.primary
-	list := func(what string) []string { return []string{fmt.Sprintf("the primary, instance %d, %s", p.Index, what)} }
+	list := func(what string) []string {
+		return []string{fmt.Sprintf("the primary, instance %d, %s", p.Index, what)}
+	}
 	switch {
 	case p.Stopped:
 		return nil
@@ -78,6 +80,10 @@ func listUnfinishedOfPrimary(d *derived) []string {
 	default:
 		return nil
 	}
+}
+
+func endStop(*derived, *instance) Plan {
+	return Plan{Do: EndStop{}, Why: "the time of the stop is over"}
 }
 
 func stayStopped(d *derived, _ *instance) Plan {

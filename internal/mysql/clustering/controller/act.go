@@ -17,6 +17,7 @@ import (
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	"github.com/torpor-dev/torpor/internal/mysql/clustering"
 	"github.com/torpor-dev/torpor/internal/mysql/sqlclient"
+	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
 // Keys of log lines.
@@ -26,82 +27,105 @@ const (
 	keyAction   = "action"
 )
 
-// errNoSource is told until clusters can be copied from outside.
+// errNoSource is returned until clusters can be copied from outside.
 var errNoSource = errors.New("a copy from outside is not supported; remove spec.replicationSourceSecretName")
 
-// act performs the one effect of a plan and does not wait for long. It returns why it failed, in words that are stable and
-// free of secrets; empty if it did not. A promotion is written with the status.
-func (c Controller) act(ctx context.Context, seen *observation, do clustering.Action) string {
-	if len(clustering.TargetInstances(do)) > 0 {
-		log.FromContext(ctx).Info("Acting", keyAction, fmt.Sprintf("%T%v", do, do))
+// act performs the one effect of a plan and does not wait for long. A refused act goes into the history, and the pass ends
+// normally: the plan says when to try again. A promotion is written with the status.
+func (c Controller) act(ctx context.Context, seen *observation, plan clustering.Plan) error {
+	if seen.IsBeingDeleted {
+		c.conns.forgetCluster(client.ObjectKeyFromObject(seen.cluster))
+		return nil
 	}
-	err := c.perform(ctx, seen, do)
-	if err == nil {
-		return ""
+	if _, ends := plan.Do.(clustering.EndStop); ends {
+		return c.endStop(ctx, seen.cluster)
 	}
-	log.FromContext(ctx).Info("Act failed", keyAction, fmt.Sprintf("%T%v", do, do), keyError, describe(err))
-	return describe(err)
+	if _, idle := plan.Do.(clustering.Nothing); idle {
+		return nil
+	}
+	// The object is read past any cache. Otherwise an action could follow a stop, which promises that nothing is done, or be
+	// repeated for a primary that is none any more.
+	if err := reconcile.RequireUnchanged(ctx, c.live, seen.cluster, &mocov1beta2.MySQLCluster{}); err != nil {
+		return err
+	}
+	action := fmt.Sprintf("%T%v", plan.Do, plan.Do)
+	if len(clustering.TargetInstances(plan.Do)) > 0 {
+		log.FromContext(ctx).Info("Acting", keyAction, action)
+	}
+	err := c.perform(ctx, seen, plan.Do)
+	failure := ""
+	if err != nil {
+		failure = describeError(err)
+		log.FromContext(ctx).Info("Act failed", keyAction, action, keyError, failure)
+	}
+	if ctx.Err() == nil { // The end of the pass says nothing about the act.
+		seen.clusterConns.recordResult(plan.Do, c.Clock.Now(), failure)
+	}
+	if err != nil {
+		return &reconcile.Refused{Message: failure, Err: err}
+	}
+	return nil
 }
 
 func (c Controller) perform(ctx context.Context, seen *observation, do clustering.Action) error {
 	switch do := do.(type) {
-	case clustering.Nothing, clustering.PromoteInStatus:
+	case clustering.Nothing, clustering.PromoteInStatus, clustering.EndStop:
 		return nil
 	case clustering.SetRole:
 		return c.setRole(ctx, seen, do)
 	case clustering.ClearDemote:
 		return c.patchPod(ctx, seen, do.Index, "annotations", map[string]any{mocov1beta2.DemoteAnnotation: nil})
 	case clustering.KillConnections:
-		return seen.cutOff(ctx, do.Index)
+		return seen.killConnections(ctx, do.Index)
 	case clustering.CancelPending:
-		seen.crew.interrupt(ctx, do.Index)
-		return seen.beside(ctx, do.Index, func(ctx context.Context, s *sqlclient.Server) error { return s.CancelStatements(ctx) })
+		seen.clusterConns.interruptAction(ctx, do.Index)
+		return seen.runBeside(ctx, do.Index, func(ctx context.Context, s *sqlclient.Server) error { return s.CancelStatements(ctx) })
 	case clustering.StopIO:
 		return seen.stopIO(ctx, do)
 	case clustering.SetReadOnly:
-		return seen.sql(ctx, do.Index, do, func(ctx context.Context, s *sqlclient.Server) error { return s.SetReadOnly(ctx) })
+		return seen.runAction(ctx, do.Index, do, func(ctx context.Context, s *sqlclient.Server) error { return s.SetReadOnly(ctx) })
 	case clustering.MakeWritable:
-		return seen.sql(ctx, do.Index, do, func(ctx context.Context, s *sqlclient.Server) error {
+		return seen.runAction(ctx, do.Index, do, func(ctx context.Context, s *sqlclient.Server) error {
 			return s.SetWritable(ctx, seen.facts[do.Index].SemiSync, do.WaitFor)
 		})
 	case clustering.StartIO:
-		return seen.sql(ctx, do.Index, do, func(ctx context.Context, s *sqlclient.Server) error { return s.StartReceiving(ctx) })
+		return seen.runAction(ctx, do.Index, do, func(ctx context.Context, s *sqlclient.Server) error { return s.StartReceiving(ctx) })
 	case clustering.RestartSQL:
-		return seen.sql(ctx, do.Index, do, func(ctx context.Context, s *sqlclient.Server) error { return s.StartApplying(ctx) })
+		return seen.runAction(ctx, do.Index, do, func(ctx context.Context, s *sqlclient.Server) error { return s.StartApplying(ctx) })
 	case clustering.ConfigurePrimary:
-		return seen.sql(ctx, do.Index, do, func(ctx context.Context, s *sqlclient.Server) error {
+		return seen.runAction(ctx, do.Index, do, func(ctx context.Context, s *sqlclient.Server) error {
 			return s.BecomeSource(ctx, seen.facts[do.Index].SemiSync, do.WaitFor)
 		})
 	case clustering.ConfigureReplica:
-		return seen.follow(ctx, do)
+		return seen.configureReplica(ctx, do)
 	case clustering.CloneFrom:
-		return seen.clone(ctx, do)
+		return seen.cloneFrom(ctx, do)
 	}
 	return nil
 }
 
-// sql runs an act that others may find pending.
-func (s *observation) sql(ctx context.Context, i int, do clustering.Action, run func(context.Context, *sqlclient.Server) error) error {
-	m := s.members[i]
-	if m == nil {
+// runAction runs statements that later passes may find pending.
+func (s *observation) runAction(ctx context.Context, i int, do clustering.Action, run func(context.Context, *sqlclient.Server) error) error {
+	conn := s.conns[i]
+	if conn == nil {
 		return errNoConnection
 	}
-	return s.crew.start(ctx, i, do, func(ctx context.Context) error { return run(ctx, m.server) })
+	return s.clusterConns.startAction(ctx, i, do, func(ctx context.Context) error { return run(ctx, conn.server) })
 }
 
-// beside runs an act that may come while another one runs.
-func (s *observation) beside(ctx context.Context, i int, run func(context.Context, *sqlclient.Server) error) error {
-	if s.members[i] == nil {
+// runBeside runs statements that may come while an action runs.
+func (s *observation) runBeside(ctx context.Context, i int, run func(context.Context, *sqlclient.Server) error) error {
+	if s.conns[i] == nil {
 		return errNoConnection
 	}
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	return run(ctx, s.members[i].server)
+	return run(ctx, s.conns[i].server)
 }
 
-// cutOff ends the sessions of clients, and of a replica that was the primary also their waits for acknowledgements.
-func (s *observation) cutOff(ctx context.Context, i int) error {
-	return s.beside(ctx, i, func(ctx context.Context, server *sqlclient.Server) error {
+// killConnections ends the sessions of clients, and of a replica that was the primary also their waits for acknowledgements.
+func (s *observation) killConnections(ctx context.Context, i int) error {
+	return s.runBeside(ctx, i, func(ctx context.Context, server *sqlclient.Server) error {
 		err := server.KillConnections(ctx, systemUsers())
 		if err != nil || i == s.Primary || s.facts[i].SemiSync.Waiting == 0 {
 			return err
@@ -110,14 +134,14 @@ func (s *observation) cutOff(ctx context.Context, i int) error {
 	})
 }
 
-// stopIO fences all at once.
+// stopIO fences all instances at once: while it does so, the old primary may still acknowledge.
 func (s *observation) stopIO(ctx context.Context, do clustering.StopIO) error {
 	failures := make([]error, len(do.Indexes))
 	var all sync.WaitGroup
 	for at, i := range do.Indexes {
 		all.Go(func() {
-			s.crew.interrupt(ctx, i)
-			failures[at] = s.beside(ctx, i, func(ctx context.Context, server *sqlclient.Server) error {
+			s.clusterConns.interruptAction(ctx, i)
+			failures[at] = s.runBeside(ctx, i, func(ctx context.Context, server *sqlclient.Server) error {
 				if err := server.CancelStatements(ctx); err != nil {
 					return err
 				}
@@ -129,18 +153,18 @@ func (s *observation) stopIO(ctx context.Context, do clustering.StopIO) error {
 	return errors.Join(failures...)
 }
 
-func (s *observation) follow(ctx context.Context, do clustering.ConfigureReplica) error {
+func (s *observation) configureReplica(ctx context.Context, do clustering.ConfigureReplica) error {
 	password, err := s.password(replicationKey)
 	if err != nil {
 		return err
 	}
-	like, host := s.facts[do.Index].SemiSync, s.Instances[do.Source].Host
-	return s.sql(ctx, do.Index, do, func(ctx context.Context, server *sqlclient.Server) error {
-		return server.FollowSource(ctx, like, host, sqlclient.Account{Name: replicationUser, Password: password}, true)
+	semiSync, host := s.facts[do.Index].SemiSync, s.Instances[do.Source].Host
+	return s.runAction(ctx, do.Index, do, func(ctx context.Context, server *sqlclient.Server) error {
+		return server.FollowSource(ctx, semiSync, host, sqlclient.Account{Name: replicationUser, Password: password}, true)
 	})
 }
 
-func (s *observation) clone(ctx context.Context, do clustering.CloneFrom) error {
+func (s *observation) cloneFrom(ctx context.Context, do clustering.CloneFrom) error {
 	if do.Donor == clustering.NoInstance {
 		return errNoSource
 	}
@@ -148,11 +172,11 @@ func (s *observation) clone(ctx context.Context, do clustering.CloneFrom) error 
 	if err != nil {
 		return err
 	}
-	if s.members[do.Donor] == nil {
+	if s.conns[do.Donor] == nil {
 		return errNoConnection
 	}
-	donor := s.members[do.Donor].address
-	return s.sql(ctx, do.Index, do, func(ctx context.Context, server *sqlclient.Server) error {
+	donor := s.conns[do.Donor].address
+	return s.runAction(ctx, do.Index, do, func(ctx context.Context, server *sqlclient.Server) error {
 		return server.CloneFrom(ctx, donor, sqlclient.Account{Name: donorUser, Password: password})
 	})
 }
@@ -160,7 +184,7 @@ func (s *observation) clone(ctx context.Context, do clustering.CloneFrom) error 
 // setRole changes the label. Sessions that came under another one are ended before one is added.
 func (c Controller) setRole(ctx context.Context, seen *observation, do clustering.SetRole) error {
 	if do.Role != clustering.RoleNone && seen.Instances[do.Index].Reachable {
-		err := seen.beside(ctx, do.Index, func(ctx context.Context, s *sqlclient.Server) error { return s.KillConnections(ctx, systemUsers()) })
+		err := seen.runBeside(ctx, do.Index, func(ctx context.Context, s *sqlclient.Server) error { return s.KillConnections(ctx, systemUsers()) })
 		if err != nil {
 			return err
 		}
@@ -172,23 +196,25 @@ func (c Controller) setRole(ctx context.Context, seen *observation, do clusterin
 	return c.patchPod(ctx, seen, do.Index, "labels", label)
 }
 
-// patchPod changes labels or annotations of the Pod that was observed, and of none that has taken its name since.
-func (c Controller) patchPod(ctx context.Context, seen *observation, i int, what string, change map[string]any) error {
+// patchPod changes labels or annotations of the Pod that was observed, and of no other that has taken its name since.
+func (c Controller) patchPod(ctx context.Context, seen *observation, i int, field string, change map[string]any) error {
 	pod := seen.pods[i]
 	if pod == nil {
 		return errNoConnection
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID, what: change}})
+	// The API server refuses a patch that changes the UID, so that the UID is a precondition without a resource version,
+	// which the kubelet's reports change all the time.
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID, field: change}})
 	if err != nil {
 		return fmt.Errorf("write the patch: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()
 	after := pod.DeepCopy()
 	if err := c.client.Patch(ctx, after, client.RawPatch(types.MergePatchType, patch)); err != nil {
 		return fmt.Errorf("patch the Pod: %w", err)
 	}
-	seen.crew.replaced(i, pod.ResourceVersion, after.ResourceVersion)
+	seen.clusterConns.notePodReplaced(i, pod.ResourceVersion, after.ResourceVersion)
 	return nil
 }
 
@@ -197,8 +223,8 @@ func systemUsers() []string {
 	return []string{adminUser, replicationUser, donorUser, "moco-agent", "moco-exporter"}
 }
 
-// describe says what went wrong in words that are stable and free of secrets.
-func describe(err error) string {
+// describeError says what went wrong in words that are stable and free of secrets.
+func describeError(err error) string {
 	switch {
 	case errors.Is(err, errBusy), errors.Is(err, errNoConnection), errors.Is(err, errClosed), errors.Is(err, errNoSource):
 		return err.Error()

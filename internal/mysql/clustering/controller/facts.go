@@ -19,10 +19,12 @@ import (
 
 // From what the API server and the servers say to what the decision looks at.
 
-// wanted is what the object itself says.
-func wanted(cluster *mocov1beta2.MySQLCluster) clustering.Observed {
+// observeObject is what the object itself says.
+func observeObject(cluster *mocov1beta2.MySQLCluster, now time.Time) clustering.Observed {
 	spec, status := cluster.Spec, cluster.Status
+	_, isOverdue := overdueTime(cluster, now)
 	return clustering.Observed{
+		IsBeingDeleted: !cluster.DeletionTimestamp.IsZero(), IsStopOverdue: isOverdue,
 		Replicas: int(spec.Replicas), Offline: spec.Offline,
 		Source:    clustering.OneTimeOperation{Wanted: spec.ReplicationSourceSecretName != nil, Done: status.Cloned},
 		Restore:   clustering.OneTimeOperation{Wanted: spec.Restore != nil, Done: status.RestoredTime != nil},
@@ -52,20 +54,20 @@ func podFacts(pod *corev1.Pod) clustering.PodFacts {
 		return clustering.PodFacts{}
 	}
 	return clustering.PodFacts{
-		Exists: true, Ready: ready(pod), Terminating: !pod.DeletionTimestamp.IsZero(),
+		Exists: true, Ready: isReady(pod), Terminating: !pod.DeletionTimestamp.IsZero(),
 		Demote: pod.Annotations[mocov1beta2.DemoteAnnotation] == "true",
 		Role:   clustering.PodRole(pod.Labels[mocov1beta2.RoleLabel]),
 	}
 }
 
-func ready(pod *corev1.Pod) bool {
+func isReady(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	})
 }
 
-// servedFacts fills in what a server said.
-func servedFacts(s *clustering.Instance, f sqlclient.ServerFacts) error {
+// setServerFacts fills in what a server said.
+func setServerFacts(s *clustering.Instance, f sqlclient.ServerFacts) error {
 	var sets [3]gtid.Set
 	texts := [3]string{f.Executed, f.Purged}
 	if f.Replication != nil {
@@ -78,7 +80,7 @@ func servedFacts(s *clustering.Instance, f sqlclient.ServerFacts) error {
 		}
 		sets[i] = set
 	}
-	s.Reachable, s.UUID, s.Series = true, f.UUID, family(f.Version)
+	s.Reachable, s.UUID, s.Series = true, f.UUID, parseSeries(f.Version)
 	s.Pending, s.PendingFor = f.Pending, f.PendingFor
 	s.ReadOnly, s.SuperReadOnly = f.ReadOnly, f.SuperReadOnly
 	s.Executed, s.Purged = sets[0], sets[1]
@@ -91,12 +93,12 @@ func servedFacts(s *clustering.Instance, f sqlclient.ServerFacts) error {
 		"In Progress": clustering.Cloning, "Completed": clustering.Cloned, "Failed": clustering.CloneFailed,
 	}[f.Clone]
 	if f.Replication != nil {
-		s.Channel = channel(*f.Replication, sets[2])
+		s.Channel = parseChannel(*f.Replication, sets[2])
 	}
 	return nil
 }
 
-func channel(r sqlclient.ReplicationFacts, retrieved gtid.Set) clustering.ReplicationChannel {
+func parseChannel(r sqlclient.ReplicationFacts, retrieved gtid.Set) clustering.ReplicationChannel {
 	c := clustering.ReplicationChannel{
 		Present: true, SourceHost: r.SourceHost, IOErrno: r.IOErrno, SQLErrno: r.SQLErrno, Lag: r.Lag, Retrieved: retrieved,
 	}
@@ -109,27 +111,27 @@ func channel(r sqlclient.ReplicationFacts, retrieved gtid.Set) clustering.Replic
 	if r.SQL {
 		c.SQL = clustering.Running
 	}
-	if !r.IO || !r.SQL { // What it does not receive or apply, nobody measures.
+	if !r.IO || !r.SQL { // Without both threads there is no measure of what it has yet to receive or apply.
 		c.Lag = -1
 	}
 	return c
 }
 
-// busy adds what this manager itself still does there.
-func busy(s *clustering.Instance, w *work, now time.Time) {
-	if _, clone := w.do.(clustering.CloneFrom); clone {
+// setRunningAction adds what this manager itself still does there, which the server does not show at every moment.
+func setRunningAction(s *clustering.Instance, action *asyncAction, now time.Time) {
+	if _, isClone := action.do.(clustering.CloneFrom); isClone {
 		s.Clone = clustering.Cloning
 		return
 	}
-	s.Pending, s.PendingFor = true, max(s.PendingFor, now.Sub(w.began))
+	s.Pending, s.PendingFor = true, max(s.PendingFor, now.Sub(action.startedAt))
 }
 
-// family is the line of a version such as 8.4.8-log.
-func family(version string) clustering.ReleaseSeries {
+// parseSeries returns the release series of a version such as 8.4.8-log.
+func parseSeries(version string) clustering.ReleaseSeries {
 	major, rest, _ := strings.Cut(version, ".")
 	minor, _, _ := strings.Cut(rest, ".")
-	var f clustering.ReleaseSeries
-	f.Major, _ = strconv.Atoi(major) // A version that is no number is the oldest.
-	f.Minor, _ = strconv.Atoi(minor)
-	return f
+	var s clustering.ReleaseSeries
+	s.Major, _ = strconv.Atoi(major) // A version that is no number is the oldest.
+	s.Minor, _ = strconv.Atoi(minor)
+	return s
 }

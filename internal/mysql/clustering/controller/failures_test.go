@@ -20,6 +20,7 @@ import (
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/mysql/clustering"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
@@ -121,8 +122,8 @@ func TestStopEndsByItself(t *testing.T) {
 	if early := end.Sub(w.clock.Now()); early > 0 {
 		t.Errorf("it ended %s too early", early)
 	}
-	if !strings.Contains(w.log.String(), stopEnded) {
-		t.Errorf("expected an event %s", stopEnded)
+	if !strings.Contains(w.log.String(), clustering.EventStopEnded) {
+		t.Errorf("expected an event %s", clustering.EventStopEnded)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	"github.com/torpor-dev/torpor/internal/mysql/clustering"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
@@ -107,64 +108,65 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 	readyPods := map[types.NamespacedName]int{}
 	for i := range pods.Items {
-		if p := &pods.Items[i]; ready(p) {
+		if p := &pods.Items[i]; isReady(p) {
 			readyPods[types.NamespacedName{Namespace: p.Namespace, Name: p.Labels[mocov1beta2.InstanceLabel]}]++
 		}
 	}
 	for i := range clusters.Items {
-		m.show(ch, &clusters.Items[i], readyPods, from.clock.Now())
+		m.collectCluster(ch, &clusters.Items[i], readyPods, from.clock.Now())
 	}
 }
 
-func (m *Metrics) show(ch chan<- prometheus.Metric, cluster *mocov1beta2.MySQLCluster, readyPods map[types.NamespacedName]int, now time.Time) {
+func (m *Metrics) collectCluster(ch chan<- prometheus.Metric, cluster *mocov1beta2.MySQLCluster, readyPods map[types.NamespacedName]int, now time.Time) {
+	overdue, _ := overdueTime(cluster, now)
 	holds := func(kind string) bool { return meta.IsStatusConditionTrue(cluster.Status.Conditions, kind) }
 	for _, gauge := range []struct {
 		of    *prometheus.Desc
 		value float64
 	}{
-		{m.clusteringStopped, number(stopRecord(cluster) != nil)},
-		{m.reconciliationStopped, number(cluster.ReconciliationStopped())},
-		{m.available, number(holds(mocov1beta2.AvailableCondition))},
-		{m.healthy, number(holds(mocov1beta2.HealthyCondition))},
+		{m.clusteringStopped, boolToFloat(stopRecord(cluster) != nil)},
+		{m.reconciliationStopped, boolToFloat(cluster.ReconciliationStopped())},
+		{m.available, boolToFloat(holds(mocov1beta2.AvailableCondition))},
+		{m.healthy, boolToFloat(holds(mocov1beta2.HealthyCondition))},
 		{m.replicas, float64(cluster.Spec.Replicas)},
 		{m.readyReplicas, float64(readyPods[client.ObjectKeyFromObject(cluster)])},
 		{m.errantReplicas, float64(cluster.Status.ErrantReplicas)},
-		{m.overdue, late(cluster, now).Seconds()},
+		{m.overdue, overdue.Seconds()},
 	} {
 		ch <- prometheus.MustNewConstMetric(gauge.of, prometheus.GaugeValue, gauge.value, cluster.Name, cluster.Namespace)
 	}
 }
 
-func number(holds bool) float64 {
+func boolToFloat(holds bool) float64 {
 	if holds {
 		return 1
 	}
 	return 0
 }
 
-func (m *Metrics) use(r readers) { m.readers.Store(&r) }
+func (m *Metrics) useReaders(r readers) { m.readers.Store(&r) }
 
-// count counts a pass that was saved, and how long it took.
-func (m *Metrics) count(name types.NamespacedName, events []reconcile.Event, failed bool, took time.Duration) {
+// countPass counts a pass whose status was saved, and how long it took.
+func (m *Metrics) countPass(name types.NamespacedName, events []reconcile.Event, failed bool, took time.Duration) {
 	m.processing.WithLabelValues(name.Name, name.Namespace).Observe(took.Seconds())
 	m.checks.WithLabelValues(name.Name, name.Namespace).Inc()
 	errors := m.errors.WithLabelValues(name.Name, name.Namespace)
 	if failed {
 		errors.Inc()
 	}
-	over := map[string]prometheus.Counter{
-		switchOver: m.switchovers.WithLabelValues(name.Name, name.Namespace),
-		failOver:   m.failovers.WithLabelValues(name.Name, name.Namespace),
+	byReason := map[string]prometheus.Counter{
+		clustering.EventSwitchOver: m.switchovers.WithLabelValues(name.Name, name.Namespace),
+		clustering.EventFailOver:   m.failovers.WithLabelValues(name.Name, name.Namespace),
 	}
 	for _, e := range events {
-		if c := over[e.Reason]; c != nil {
+		if c := byReason[e.Reason]; c != nil {
 			c.Inc()
 		}
 	}
 }
 
-// forget drops the counts of a cluster that is gone.
-func (m *Metrics) forget(name types.NamespacedName) {
+// forgetCluster drops the counts of a cluster that is gone.
+func (m *Metrics) forgetCluster(name types.NamespacedName) {
 	for _, c := range m.counters() {
 		c.DeleteLabelValues(name.Name, name.Namespace)
 	}

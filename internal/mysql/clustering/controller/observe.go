@@ -18,12 +18,13 @@ import (
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	"github.com/torpor-dev/torpor/internal/mysql/clustering"
 	"github.com/torpor-dev/torpor/internal/mysql/sqlclient"
+	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
 const (
 	// readTimeout bounds one look at one server.
 	readTimeout = 2 * time.Second
-	// silentTimeout is for one that did not answer before: a failover is many passes, and each would wait for it. Every
+	// silentTimeout is for a server that did not answer before: a failover is many passes, and each would wait for it. Every
 	// patientLook-th look has readTimeout again, so that a slow server is heard.
 	silentTimeout = 300 * time.Millisecond
 	patientLook   = 5
@@ -36,55 +37,50 @@ const (
 	donorUser, donorKey             = "moco-clone-donor", "CLONE_DONOR_PASSWORD"
 )
 
-// errNoConnection: the instance has no Pod with an address, or its password is not known.
+// errNoConnection is returned when the instance has no Pod with an address, or its password is not known.
 var errNoConnection = errors.New("there is no connection to the instance")
 
 // observation is what was observed, with the handles that acting needs.
 type observation struct {
 	clustering.Observed
-	cluster *mocov1beta2.MySQLCluster
-	crew    *crew
-	pods    []*corev1.Pod
-	members []*member
-	facts   []sqlclient.ServerFacts
-	// began is when this pass began to look.
-	began time.Time
-	// secret reads the cluster's passwords, once in a pass.
-	secret func() (map[string][]byte, error)
-	// trouble is why there is no password for new connections; empty if there is one, or none was needed.
-	trouble string
+	cluster   *mocov1beta2.MySQLCluster
+	startedAt time.Time
+	// The rest is empty for a cluster whose servers are not looked at.
+	clusterConns *clusterConns
+	pods         []*corev1.Pod
+	conns        []*instanceConn
+	facts        []sqlclient.ServerFacts
+	// readSecret reads the cluster's passwords, once in a pass.
+	readSecret func() (map[string][]byte, error)
+	// passwordProblem is why there is no password for new connections; empty if there is one, or none was needed.
+	passwordProblem string
 }
 
 // observe reads everything that the decision may look at: the replicas, then the primary. What cannot be read is left
-// out, so that a stop is honoured whatever else fails. It returns nil while the cache is behind.
-func (c Controller) observe(ctx context.Context, cluster *mocov1beta2.MySQLCluster) *observation {
+// out, so that a stop is honoured whatever else fails.
+func (c Controller) observe(ctx context.Context, cluster *mocov1beta2.MySQLCluster) (*observation, error) {
 	n := int(cluster.Spec.Replicas)
 	seen := &observation{
-		Observed: wanted(cluster), cluster: cluster, crew: c.keeper.crew(cluster), began: c.Clock.Now(),
-		pods: make([]*corev1.Pod, n), members: make([]*member, n), facts: make([]sqlclient.ServerFacts, n),
+		Observed: observeObject(cluster, c.Clock.Now()), cluster: cluster, startedAt: c.Clock.Now(),
+		pods: make([]*corev1.Pod, n), conns: make([]*instanceConn, n), facts: make([]sqlclient.ServerFacts, n),
 	}
-	seen.secret = sync.OnceValues(func() (map[string][]byte, error) { return c.secret(ctx, cluster) })
-	seen.crew.collect(c.Clock.Now())
+	if seen.IsBeingDeleted || seen.IsStopOverdue {
+		return seen, nil
+	}
+	seen.clusterConns = c.conns.connsOf(cluster)
+	seen.readSecret = sync.OnceValues(func() (map[string][]byte, error) { return c.readSecret(ctx, cluster) })
+	seen.clusterConns.collectResults(c.Clock.Now())
 	c.observePods(ctx, seen)
-	if seen.crew.behind(seen.pods) {
-		return nil
+	if seen.clusterConns.isCacheBehind(seen.pods) {
+		return nil, reconcile.ErrStale
 	}
 	seen.connect()
-	var replicas sync.WaitGroup
-	for i := range n {
-		if i != seen.Primary {
-			replicas.Go(func() { seen.look(ctx, i, c.Clock.Now()) })
-		}
-	}
-	replicas.Wait()
-	if seen.Primary != clustering.NoInstance && seen.Primary < n {
-		seen.look(ctx, seen.Primary, c.Clock.Now())
-	}
+	c.observeServers(ctx, seen)
 	seen.Now = c.Clock.Now()
-	seen.History = clustering.UpdateHistory(seen.crew.memory, seen.Observed)
-	seen.crew.memory = seen.History
-	seen.watch(ctx)
-	return seen
+	seen.History = clustering.UpdateHistory(seen.clusterConns.history, seen.Observed)
+	seen.clusterConns.history = seen.History
+	seen.watchPrimary(ctx)
+	return seen, nil
 }
 
 func (c Controller) observePods(ctx context.Context, seen *observation) {
@@ -93,7 +89,7 @@ func (c Controller) observePods(ctx context.Context, seen *observation) {
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Pods cannot be listed")
 	}
-	alone, _ := stoppedInstances(seen.cluster)
+	stopped, _ := parseStoppedInstances(seen.cluster)
 	for i := range seen.pods {
 		name := seen.cluster.PodName(i)
 		if at := slices.IndexFunc(list.Items, func(p corev1.Pod) bool { return p.Name == name }); at >= 0 {
@@ -101,7 +97,7 @@ func (c Controller) observePods(ctx context.Context, seen *observation) {
 		}
 		seen.Instances[i] = clustering.Instance{
 			Host: c.HostOf(seen.cluster, i, seen.pods[i]), Pod: podFacts(seen.pods[i]),
-			Stopped: slices.Contains(alone, i), KnownErrant: slices.Contains(seen.cluster.Status.ErrantReplicaList, i),
+			Stopped: slices.Contains(stopped, i), KnownErrant: slices.Contains(seen.cluster.Status.ErrantReplicaList, i),
 		}
 	}
 }
@@ -109,59 +105,73 @@ func (c Controller) observePods(ctx context.Context, seen *observation) {
 // connect finds the connections to the instances, and opens the ones that are missing.
 func (s *observation) connect() {
 	for i, pod := range s.pods {
-		m, err := s.crew.member(i, pod, func() (string, error) { return s.password(adminKey) })
+		conn, err := s.clusterConns.connect(i, pod, func() (string, error) { return s.password(adminKey) })
 		if err != nil {
-			s.trouble = err.Error()
+			s.passwordProblem = err.Error()
 		}
-		s.members[i] = m
+		s.conns[i] = conn
 	}
 }
 
-// look reads one server.
-func (s *observation) look(ctx context.Context, i int, now time.Time) {
-	m := s.members[i]
-	if m == nil {
+// observeServers looks at the primary last: what a replica has received by then, the primary has executed, so that a
+// transaction in flight does not look like one that only the replica has.
+func (c Controller) observeServers(ctx context.Context, seen *observation) {
+	var replicas sync.WaitGroup
+	for i := range seen.conns {
+		if i != seen.Primary {
+			replicas.Go(func() { seen.observeServer(ctx, i, c.Clock.Now()) })
+		}
+	}
+	replicas.Wait()
+	if seen.Primary != clustering.NoInstance && seen.Primary < len(seen.conns) {
+		seen.observeServer(ctx, seen.Primary, c.Clock.Now())
+	}
+}
+
+func (s *observation) observeServer(ctx context.Context, i int, now time.Time) {
+	conn := s.conns[i]
+	if conn == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.crew.patience(i))
+	ctx, cancel := context.WithTimeout(ctx, s.clusterConns.readTimeoutOf(i))
 	defer cancel()
-	facts, err := m.server.ReadFacts(ctx)
+	facts, err := conn.server.ReadFacts(ctx)
 	if err == nil {
-		err = servedFacts(&s.Instances[i], facts)
+		err = setServerFacts(&s.Instances[i], facts)
 	}
 	if err != nil {
-		log.FromContext(ctx).V(1).Info("Instance not read", keyInstance, i, keyError, describe(err))
+		log.FromContext(ctx).V(1).Info("Instance not read", keyInstance, i, keyError, describeError(err))
 		s.Instances[i].Refused = sqlclient.IsConnectionRefused(err)
 		if sqlclient.IsAccessDenied(err) {
-			s.crew.forget(i)
+			s.clusterConns.forgetInstance(i)
 		}
 		return
 	}
 	s.facts[i] = facts
-	if w := m.work; w.running() {
-		busy(&s.Instances[i], w, now)
+	if conn.action.isRunning() {
+		setRunningAction(&s.Instances[i], conn.action, now)
 	}
 }
 
-// patience is how long to wait for an answer of an instance.
-func (c *crew) patience(i int) time.Duration {
-	if past := c.memory.Instances; i < len(past) && past[i].Misses > 1 && past[i].Misses%patientLook != 0 {
+// readTimeoutOf is how long to wait for an answer of an instance.
+func (c *clusterConns) readTimeoutOf(i int) time.Duration {
+	if past := c.history.Instances; i < len(past) && past[i].Misses > 1 && past[i].Misses%patientLook != 0 {
 		return silentTimeout
 	}
 	return readTimeout
 }
 
-// watch looks after the primary while clustering is active.
-func (s *observation) watch(ctx context.Context) {
-	if s.Primary == clustering.NoInstance || s.Primary >= len(s.members) || !s.Instances[s.Primary].Reachable || s.Stop != nil {
-		s.crew.watch(ctx, nil)
+// watchPrimary watches the connection to the primary while clustering is active.
+func (s *observation) watchPrimary(ctx context.Context) {
+	if s.Primary == clustering.NoInstance || s.Primary >= len(s.conns) || !s.Instances[s.Primary].Reachable || s.Stop != nil {
+		s.clusterConns.watch(ctx, nil)
 		return
 	}
-	s.crew.watch(ctx, s.members[s.Primary])
+	s.clusterConns.watch(ctx, s.conns[s.Primary])
 }
 
 func (s *observation) password(key string) (string, error) {
-	data, err := s.secret()
+	data, err := s.readSecret()
 	if err != nil {
 		return "", err
 	}
@@ -171,8 +181,8 @@ func (s *observation) password(key string) (string, error) {
 	return string(data[key]), nil
 }
 
-func (c Controller) secret(ctx context.Context, cluster *mocov1beta2.MySQLCluster) (map[string][]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+func (c Controller) readSecret(ctx context.Context, cluster *mocov1beta2.MySQLCluster) (map[string][]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()
 	var s corev1.Secret
 	err := c.live.Get(ctx, types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.ChildName()}, &s)

@@ -17,6 +17,7 @@ import (
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/mysql/clustering"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
@@ -275,7 +276,7 @@ func TestStopThatCannotEnd(t *testing.T) {
 	w.annotate(t, map[string]string{mocov1beta2.ClusteringStoppedAnnotation: "true", torporv1alpha1.UntilAnnotation: end.Format(time.RFC3339)})
 	w.start(t)
 	testenv.Eventually(t, "it is overdue", func() error {
-		late, said := w.value(t, "torpor_mysql_stop_overdue_seconds"), strings.Contains(w.log.String(), stopOverdue)
+		late, said := w.value(t, "torpor_mysql_stop_overdue_seconds"), strings.Contains(w.log.String(), clustering.EventStopOverdue)
 		if late < time.Minute.Seconds() || !said {
 			return fmt.Errorf("found the metric %v and an event %t", late, said)
 		}

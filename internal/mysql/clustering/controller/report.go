@@ -3,86 +3,79 @@
 package controller
 
 import (
-	"cmp"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	"github.com/torpor-dev/torpor/internal/decision"
 	"github.com/torpor-dev/torpor/internal/mysql/clustering"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// What was tried, as events say it.
-const (
-	clusterAction = "Cluster"
-	stopAction    = "Stop"
-)
+// stopAction is what was tried, as events about the end of a stop name it.
+const stopAction = "Stop"
 
-// report writes the plan into the status and says what to emit once that is saved.
-func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen *observation, plan clustering.Plan, trouble string) reconcile.Outcome {
+// report writes the plan into the status and returns what follows once that is saved.
+func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen *observation, plan clustering.Plan, refused *reconcile.Refused) reconcile.FollowUp {
+	if seen.IsBeingDeleted {
+		return reconcile.FollowUp{Rule: plan.Rule}
+	}
+	if _, ends := plan.Do.(clustering.EndStop); ends {
+		return reportEndOfStop(cluster, plan, refused)
+	}
 	primary := seen.Primary
-	if do, ok := plan.Do.(clustering.PromoteInStatus); ok {
+	if do, promotes := plan.Do.(clustering.PromoteInStatus); promotes && refused == nil {
 		primary = do.Index
 		cluster.Status.CurrentPrimaryIndex = do.Index
 	}
 	status := &cluster.Status
 	status.Cloned = status.Cloned || plan.SourceDone
-	status.Pause = pause(cluster, plan, seen.Now)
-	status.Instances = instances(seen, plan, primary)
+	status.Pause = buildPause(cluster, plan, seen.Now)
+	status.Instances = buildInstanceStatuses(seen, plan, primary)
 	status.SyncedReplicas = plan.Synced
 	if primary != clustering.NoInstance && primary < len(seen.Instances) && seen.Instances[primary].Reachable {
 		status.SyncedReplicas++
 	}
 	status.ErrantReplicas, status.ErrantReplicaList = len(plan.Errant), plan.Errant
-	c.setConditions(cluster, seen, plan)
+	reconcile.SetConditions(&status.Conditions, ownedConditions(cluster, seen, plan), cluster.Generation, c.Clock)
 
-	out := reconcile.Outcome{After: plan.After, Why: plan.Rule}
-	if at, _ := reconcile.Until(cluster); at != nil && cluster.ClusteringStopped() {
-		out.After = min(out.After, max(at.Sub(seen.Now), time.Millisecond))
+	out := reconcile.FollowUp{Rule: plan.Rule, RequeueAfter: plan.After}
+	if until, _ := reconcile.Until(cluster); until != nil && cluster.ClusteringStopped() {
+		out.RequeueAfter = min(out.RequeueAfter, max(until.Sub(seen.Now), time.Millisecond))
 	}
-	if trouble == "" {
-		for _, e := range plan.Events {
-			out.Events = append(out.Events, reconcile.Event{Warning: e.Warning, Reason: e.Reason, Action: clusterAction, Note: e.Note})
-		}
+	if refused == nil {
+		out.Events = plan.Events
 	}
-	name := seen.crew.name
-	failed := cmp.Or(trouble, seen.trouble) != ""
-	took := c.Clock.Since(seen.began)
-	out.Saved = func() { c.Metrics.count(name, out.Events, failed, took) }
+	name := seen.clusterConns.name
+	failed := refused != nil || seen.passwordProblem != ""
+	took := c.Clock.Since(seen.startedAt)
+	out.AfterSave = func() { c.Metrics.countPass(name, out.Events, failed, took) }
 	return out
 }
 
-func (c Controller) setConditions(cluster *mocov1beta2.MySQLCluster, seen *observation, plan clustering.Plan) {
+func ownedConditions(cluster *mocov1beta2.MySQLCluster, seen *observation, plan clustering.Plan) map[string]decision.Condition {
 	active := plan.ClusteringActive
-	if wrong := misread(cluster); wrong != "" {
+	if wrong := describeIgnoredAnnotations(cluster); wrong != "" {
 		active.Message += "; " + wrong
 	}
-	for _, owned := range []struct {
-		kind string
-		is   clustering.Condition
-	}{
-		{mocov1beta2.InitializedCondition, plan.Initialized},
-		{mocov1beta2.AvailableCondition, explained(plan.Available, seen.trouble)},
-		{mocov1beta2.HealthyCondition, explained(plan.Healthy, seen.trouble)},
-		{mocov1beta2.ClusteringActiveCondition, active},
-	} {
-		reconcile.SetCondition(&cluster.Status.Conditions, metav1.Condition{
-			Type: owned.kind, Status: owned.is.Status, Reason: owned.is.Reason, Message: owned.is.Message,
-		}, cluster.Generation, c.Clock)
+	return map[string]decision.Condition{
+		mocov1beta2.InitializedCondition:      plan.Initialized,
+		mocov1beta2.AvailableCondition:        withPasswordProblem(plan.Available, seen.passwordProblem),
+		mocov1beta2.HealthyCondition:          withPasswordProblem(plan.Healthy, seen.passwordProblem),
+		mocov1beta2.ClusteringActiveCondition: active,
 	}
 }
 
-// explained adds why instances could not be asked.
-func explained(is clustering.Condition, trouble string) clustering.Condition {
-	if is.Status != metav1.ConditionTrue && trouble != "" {
-		is.Message += "; " + trouble
+// withPasswordProblem adds why instances could not be asked.
+func withPasswordProblem(is decision.Condition, problem string) decision.Condition {
+	if is.Status != metav1.ConditionTrue && problem != "" {
+		is.Message += "; " + problem
 	}
 	return is
 }
 
-// instances are the servers as they were seen.
-func instances(seen *observation, plan clustering.Plan, primary int) []mocov1beta2.InstanceStatus {
+func buildInstanceStatuses(seen *observation, plan clustering.Plan, primary int) []mocov1beta2.InstanceStatus {
 	var list []mocov1beta2.InstanceStatus
 	for i, s := range seen.Instances {
 		found := clustering.InstanceReport{}
@@ -100,14 +93,14 @@ func instances(seen *observation, plan clustering.Plan, primary int) []mocov1bet
 			one.Writable = new(!s.ReadOnly)
 			one.ExecutedGTIDs, one.ErrantGTIDs, one.AheadGTIDs = s.Executed.String(), found.Errant.String(), found.Ahead.String()
 			one.MissingGTIDs = found.Gap.String()
-			threads(&one, s.Channel)
+			setThreadStates(&one, s.Channel)
 		}
 		list = append(list, one)
 	}
 	return list
 }
 
-func threads(one *mocov1beta2.InstanceStatus, c clustering.ReplicationChannel) {
+func setThreadStates(one *mocov1beta2.InstanceStatus, c clustering.ReplicationChannel) {
 	if !c.Present {
 		return
 	}

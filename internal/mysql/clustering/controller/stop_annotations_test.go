@@ -24,7 +24,7 @@ func TestStoppedInstances(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := &mocov1beta2.MySQLCluster{ObjectMeta: metav1.ObjectMeta{Annotations: test.annotations}}
-			got, understood := stoppedInstances(cluster)
+			got, understood := parseStoppedInstances(cluster)
 			if diff := cmp.Diff(test.want, got); diff != "" || understood != test.understood {
 				t.Errorf("(-want +got), understood: want %t, got %t:\n%s", test.understood, understood, diff)
 			}

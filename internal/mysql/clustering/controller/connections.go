@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	"github.com/torpor-dev/torpor/internal/mysql/clustering"
+	"github.com/torpor-dev/torpor/internal/mysql/sqlclient"
+)
+
+// lostBuffer is how many lost connections may wait to be looked at.
+const lostBuffer = 1024
+
+// errClosed is returned after the controller has ended.
+var errClosed = errors.New("the controller has ended")
+
+// connManager holds, from pass to pass, the connections to every cluster's servers and the history of clustering. Losing it
+// costs new connections and clocks that start anew.
+type connManager struct {
+	clock clock.PassiveClock
+	// lost gets the clusters whose connection to the primary is lost.
+	lost chan event.GenericEvent
+
+	mu       sync.Mutex
+	closed   bool
+	clusters map[types.NamespacedName]*clusterConns
+	// goroutines are those of all clusters.
+	goroutines sync.WaitGroup
+}
+
+func newConnManager(c clock.PassiveClock) *connManager {
+	return &connManager{clock: c, lost: make(chan event.GenericEvent, lostBuffer), clusters: map[types.NamespacedName]*clusterConns{}}
+}
+
+// Start implements manager.Runnable. It returns when ctx has ended and every connection is closed.
+func (m *connManager) Start(ctx context.Context) error {
+	<-ctx.Done()
+	m.mu.Lock()
+	m.closed = true
+	for _, c := range m.clusters {
+		c.closeAll()
+	}
+	clear(m.clusters)
+	m.mu.Unlock()
+	m.goroutines.Wait()
+	return nil
+}
+
+// connsOf returns what is kept of a cluster. One of another UID under the same name is another cluster.
+func (m *connManager) connsOf(cluster *mocov1beta2.MySQLCluster) *clusterConns {
+	name := client.ObjectKeyFromObject(cluster)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c := m.clusters[name]
+	if c != nil && c.uid == cluster.UID {
+		return c
+	}
+	if c != nil {
+		c.closeAll()
+	}
+	c = &clusterConns{manager: m, name: name, uid: cluster.UID, instances: map[int]*instanceConn{}, outdatedPods: map[int]string{}, closed: m.closed}
+	// The time a stop may take goes on where an earlier manager began it.
+	if p := cluster.Status.Pause; p != nil && p.Clustering != nil {
+		c.history.StopAskedSince = p.Clustering.Since.Time
+	}
+	if !m.closed {
+		m.clusters[name] = c
+	}
+	return c
+}
+
+func (m *connManager) forgetCluster(name types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if c := m.clusters[name]; c != nil {
+		c.closeAll()
+		delete(m.clusters, name)
+	}
+}
+
+// clusterConns is what is kept of one cluster. Its passes come one after another; only closeAll may come at any time.
+type clusterConns struct {
+	manager *connManager
+	name    types.NamespacedName
+	uid     types.UID
+	history clustering.History
+	// outdatedPods are the versions of Pods that this manager's own writes replaced, by index.
+	outdatedPods map[int]string
+
+	mu        sync.Mutex
+	closed    bool
+	instances map[int]*instanceConn
+	watched   *instanceConn
+	unwatch   context.CancelFunc
+}
+
+// instanceConn is the connection to one server.
+type instanceConn struct {
+	pod     types.UID
+	address string
+	server  *sqlclient.Server
+	action  *asyncAction
+}
+
+func (c *clusterConns) closeAll() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	c.stopWatching()
+	for i := range c.instances {
+		c.closeInstance(i)
+	}
+}
+
+// closeInstance closes the connections to an instance. It is called with the lock held.
+func (c *clusterConns) closeInstance(i int) {
+	conn := c.instances[i]
+	if conn == nil {
+		return
+	}
+	if c.watched == conn {
+		c.stopWatching()
+	}
+	if conn.action != nil {
+		conn.action.cancel()
+	}
+	_ = conn.server.Close() // The connections are given up, whether or not they close cleanly.
+	delete(c.instances, i)
+}
+
+// forgetInstance closes the connections to an instance, whose password may have changed.
+func (c *clusterConns) forgetInstance(i int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closeInstance(i)
+}
+
+// connect returns the connection to the server of a Pod, nil if the Pod has no address. It reads the password only for a
+// new connection.
+func (c *clusterConns) connect(i int, pod *corev1.Pod, readPassword func() (string, error)) (*instanceConn, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, errClosed
+	}
+	if conn := c.instances[i]; conn != nil && pod != nil && conn.pod == pod.UID && conn.address == pod.Status.PodIP {
+		return conn, nil
+	}
+	c.closeInstance(i)
+	if pod == nil || pod.Status.PodIP == "" {
+		return nil, nil
+	}
+	password, err := readPassword()
+	if err != nil {
+		return nil, err
+	}
+	server, err := sqlclient.OpenServer(pod.Status.PodIP, sqlclient.Account{Name: adminUser, Password: password})
+	if err != nil {
+		return nil, fmt.Errorf("open instance %d: %w", i, err)
+	}
+	conn := &instanceConn{pod: pod.UID, address: pod.Status.PodIP, server: server}
+	c.instances[i] = conn
+	return conn, nil
+}
+
+// watch watches one connection, the primary's, and no other; nil ends it.
+func (c *clusterConns) watch(ctx context.Context, conn *instanceConn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if conn == c.watched || c.closed {
+		return
+	}
+	c.stopWatching()
+	if conn == nil {
+		return
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // It outlives the pass and ends with the connections.
+	c.watched, c.unwatch = conn, cancel
+	c.manager.goroutines.Go(func() {
+		if err := conn.server.WatchConnection(ctx); err == nil {
+			return
+		}
+		c.mu.Lock()
+		if c.watched == conn {
+			c.stopWatching()
+		}
+		c.mu.Unlock()
+		select {
+		case c.manager.lost <- event.GenericEvent{Object: &mocov1beta2.MySQLCluster{
+			ObjectMeta: metav1.ObjectMeta{Namespace: c.name.Namespace, Name: c.name.Name},
+		}}:
+		default: // So many others are lost that the regular look comes first.
+		}
+	})
+}
+
+// stopWatching is called with the lock held.
+func (c *clusterConns) stopWatching() {
+	if c.unwatch != nil {
+		c.unwatch()
+	}
+	c.watched, c.unwatch = nil, nil
+}
+
+// recordResult adds what became of an action to the history; failure is empty if it succeeded.
+func (c *clusterConns) recordResult(do clustering.Action, at time.Time, failure string) {
+	c.history = c.history.WithResult(do, at, failure)
+}
+
+// notePodReplaced remembers that a version of a Pod is outdated.
+func (c *clusterConns) notePodReplaced(i int, before, after string) {
+	if before != after {
+		c.outdatedPods[i] = before
+	}
+}
+
+// isCacheBehind reports whether the cache still holds a Pod as it was before the last action, which would look as if the
+// action had not helped.
+func (c *clusterConns) isCacheBehind(pods []*corev1.Pod) bool {
+	for i, pod := range pods {
+		if pod != nil && c.outdatedPods[i] == pod.ResourceVersion {
+			return true
+		}
+	}
+	return false
+}
