@@ -22,8 +22,9 @@ import (
 func TestDecideIsTotal(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	rulesUsed := map[string]bool{}
-	for range 10_000 {
+	for n := range 10_000 {
 		o := randomObserved(rng)
+		o.IsBeingDeleted, o.IsStopOverdue = n%100 == 0, n%100 == 1 && o.Stop == nil
 		before := o
 		before.Instances = slices.Clone(o.Instances)
 		p := Decide(o)
@@ -82,7 +83,6 @@ func randomObserved(rng *rand.Rand) Observed {
 	if rarely() {
 		o.Stop = &StopRecord{Since: when()}
 	}
-	o.IsBeingDeleted, o.IsStopOverdue = rarely(), o.Stop == nil && rarely()
 	texts := []string{"", "0:1-9", "0:1-9", "0:1-9", "0:1-10", "0:1-9,1:1", "2:1"}
 	threads := []ThreadState{Stopped, Connecting, Running, Running}
 	for i := range 5 {

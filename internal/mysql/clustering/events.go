@@ -2,33 +2,30 @@
 
 package clustering
 
-import "github.com/torpor-dev/torpor/internal/decision"
-
 // Reasons of events.
 const (
-	EventPrimaryChosen    = "PrimaryChosen"
-	EventWritable         = "Writable"
-	EventSwitchOver       = "SwitchOver"
+	// EventPrimaryChosen reports that an instance became the first primary.
+	EventPrimaryChosen = "PrimaryChosen"
+	// EventWritable reports that the primary is made writable.
+	EventWritable = "Writable"
+	// EventSwitchOver reports that a replica took the place of a primary that was well.
+	EventSwitchOver = "SwitchOver"
+	// EventSwitchOverFailed reports that no replica caught up in time, so that the primary stays.
 	EventSwitchOverFailed = "SwitchOverFailed"
-	EventFailOver         = "FailOver"
-	EventCloneFailed      = "CloneFailed"
-	EventInitCloned       = "InitCloned"
-	EventInitCloneFailed  = "InitCloneFailed"
-	EventStarted          = "ClusteringStarted"
-	EventStopped          = "ClusteringStopped"
-	// EventStopEnded is a stop that ended by itself, at the time of the annotation torpor.dev/until; EventStopOverdue is one
-	// that goes on after that time.
-	EventStopEnded   = "StopEnded"
+	// EventFailOver reports that a replica took the place of a primary that had failed.
+	EventFailOver = "FailOver"
+	// EventCloneFailed reports that the copy of an instance failed and is begun anew.
+	EventCloneFailed = "CloneFailed"
+	// EventInitCloned reports that the primary has become a copy of the source outside.
+	EventInitCloned = "InitCloned"
+	// EventInitCloneFailed reports that the copy of the source outside failed and is begun anew.
+	EventInitCloneFailed = "InitCloneFailed"
+	// EventStarted reports that clustering is started again.
+	EventStarted = "ClusteringStarted"
+	// EventStopped reports that clustering is stopped; a warning says what could not be finished.
+	EventStopped = "ClusteringStopped"
+	// EventStopEnded reports that a stop ended by itself, at the time of the annotation torpor.dev/until.
+	EventStopEnded = "StopEnded"
+	// EventStopOverdue reports that a stop goes on after the time of the annotation torpor.dev/until, and why.
 	EventStopOverdue = "StopOverdue"
 )
-
-// eventAction is what was tried, as events of a plan name it.
-const eventAction = "Cluster"
-
-func normalEvent(reason, note string) decision.Event {
-	return decision.Event{Reason: reason, Action: eventAction, Note: note}
-}
-
-func warningEvent(reason, note string) decision.Event {
-	return decision.Event{Warning: true, Reason: reason, Action: eventAction, Note: note}
-}

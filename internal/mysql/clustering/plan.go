@@ -56,6 +56,17 @@ const (
 	ReasonPrimaryUnanswered = "PrimaryUnanswered"
 )
 
+// eventAction is what was tried, as events of a plan name it.
+const eventAction = "Cluster"
+
+func normalEvent(reason, note string) decision.Event {
+	return decision.Event{Reason: reason, Action: eventAction, Note: note}
+}
+
+func warningEvent(reason, note string) decision.Event {
+	return decision.Event{Warning: true, Reason: reason, Action: eventAction, Note: note}
+}
+
 // Action is one effect on the world. The set is closed. Every action may be repeated, returns soon, and is one session in
 // one server or one write to the API server; what it waits for is observed by later passes.
 //
