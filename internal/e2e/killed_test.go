@@ -16,63 +16,63 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// shortLived is long enough for certificates to be renewed in time while a cluster is awake.
-const shortLived = 25 * time.Second
+// shortCertificates is long enough for certificates to be renewed in time while a cluster runs.
+const shortCertificates = 25 * time.Second
 
-// absence is more than the clocks of the hub and a cluster may differ.
-const absence = 15 * time.Second
+// managerAbsence is more than the clocks of the hub and of a cluster may differ.
+const managerAbsence = 15 * time.Second
 
-// TestKilledAtEveryAct kills the manager with kill -9 wherever something leaves it, before and after it arrives, and
-// wants the story to end well each time. The acts are those of a story that is not disturbed, so that none is forgotten.
-// Approvals need certificates that have expired, and those need time: one cluster has them, the other is quick.
-func TestKilledAtEveryAct(t *testing.T) {
+// TestManagerIsKilledAtEveryRequest kills the manager with SIGKILL before and after each of its requests arrives, and expects
+// the transition to end well each time. The requests are those of a transition without disturbance, so that none is
+// forgotten. Approvals need certificates that have expired, and those take time: only one of the two clusters has them.
+func TestManagerIsKilledAtEveryRequest(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnvironment(t)
 	full := os.Getenv("TORPOR_E2E") == "full"
-	t.Logf("killing at every act: %t; TORPOR_E2E=full does, otherwise only stop, start, approval and record", full)
-	expiring := w.newSleeper(t, "expiring", shortLived)
+	t.Logf("killing at every request: %t; TORPOR_E2E=full does, otherwise only stop, start, approval and record", full)
+	expiring := w.createCluster(t, "expiring", shortCertificates)
 
-	var sleeping, waking []act
-	t.Run("the story without disturbance", func(t *testing.T) {
+	var hibernating, resuming []managerRequest
+	t.Run("hibernate and resume without disturbance make the requests that are expected", func(t *testing.T) {
 		w.startManager(t)
-		sleeping = expiring.through(t, hivev1.PowerStateHibernating)
-		expiring.awaitExpiry(t)
-		waking = expiring.through(t, hivev1.PowerStateRunning)
-		t.Logf("to sleep: %v\nto wake: %v", writes(sleeping), writes(waking))
-		expectActs(t, writes(sleeping), writes(waking))
+		hibernating = expiring.reachPowerState(t, hivev1.PowerStateHibernating)
+		expiring.waitForExpiredCertificates(t)
+		resuming = expiring.reachPowerState(t, hivev1.PowerStateRunning)
+		t.Logf("to hibernate: %v\nto resume: %v", writeNames(hibernating), writeNames(resuming))
+		expectRequests(t, writeNames(hibernating), writeNames(resuming))
 	})
-	t.Run("killed before and after record, stop, start and approval", func(t *testing.T) {
+	t.Run("the manager is killed before and after record, stop, start and approval", func(t *testing.T) {
 		w.startManager(t)
-		expiring.through(t, hivev1.PowerStateHibernating,
-			point{saveRecord, before}, point{saveRecord, after}, point{stopMachines, before}, point{stopMachines, after})
-		expiring.awaitExpiry(t)
-		expiring.through(t, hivev1.PowerStateRunning, point{startMachines, before}, point{startMachines, after},
-			point{approveClient, before}, point{approveClient, after}, point{tellApproval, before})
+		expiring.reachPowerState(t, hivev1.PowerStateHibernating,
+			killPoint{saveRecord, before}, killPoint{saveRecord, after}, killPoint{stopMachines, before}, killPoint{stopMachines, after})
+		expiring.waitForExpiredCertificates(t)
+		expiring.reachPowerState(t, hivev1.PowerStateRunning, killPoint{startMachines, before}, killPoint{startMachines, after},
+			killPoint{approveClient, before}, killPoint{approveClient, after}, killPoint{recordApproval, before})
 	})
 	if t.Failed() || !full {
 		return
 	}
-	if err := w.hub.Client.Delete(t.Context(), expiring.deployment(t)); err != nil {
+	if err := w.hub.Client.Delete(t.Context(), expiring.getClusterDeployment(t)); err != nil {
 		t.Fatal(err)
 	}
-	quick := w.newSleeper(t, "quick", time.Hour)
-	testKilledAtEach(t, quick, points(sleeping), points(waking))
-	t.Run("killed at every read", func(t *testing.T) {
+	quick := w.createCluster(t, "quick", time.Hour)
+	testKilledAtEachPoint(t, quick, killPointsAtWrites(hibernating), killPointsAtWrites(resuming))
+	t.Run("the manager is killed at every read", func(t *testing.T) {
 		w.startManager(t)
-		quick.through(t, hivev1.PowerStateHibernating, reads(sleeping)...)
-		quick.through(t, hivev1.PowerStateRunning, reads(waking)...)
+		quick.reachPowerState(t, hivev1.PowerStateHibernating, killPointsAtReads(hibernating)...)
+		quick.reachPowerState(t, hivev1.PowerStateRunning, killPointsAtReads(resuming)...)
 	})
 }
 
-// testKilledAtEach has one point in each way to sleep and one in each way back.
-func testKilledAtEach(t *testing.T, s *sleeper, sleeping, waking []point) {
+// testKilledAtEachPoint kills the manager once on each way to hibernation and once on each way back.
+func testKilledAtEachPoint(t *testing.T, s *powerCycledCluster, hibernating, resuming []killPoint) {
 	t.Helper()
-	for i := range max(len(sleeping), len(waking)) {
-		down, up := sleeping[i%len(sleeping)], waking[i%len(waking)]
-		t.Run("killed "+down.String()+" and "+up.String(), func(t *testing.T) {
+	for i := range max(len(hibernating), len(resuming)) {
+		down, up := hibernating[i%len(hibernating)], resuming[i%len(resuming)]
+		t.Run("the manager is killed "+down.String()+" and "+up.String(), func(t *testing.T) {
 			s.startManager(t)
-			s.through(t, hivev1.PowerStateHibernating, down)
-			s.through(t, hivev1.PowerStateRunning, up)
+			s.reachPowerState(t, hivev1.PowerStateHibernating, down)
+			s.reachPowerState(t, hivev1.PowerStateRunning, up)
 			if err := s.cloud.ExpectState(t, s.InfraID, "running"); err != nil {
 				t.Error(err)
 			}
@@ -80,81 +80,82 @@ func testKilledAtEach(t *testing.T, s *sleeper, sleeping, waking []point) {
 	}
 }
 
-// TestWokenByNobodyForAWhile: the manager is killed when the machines have been asked to start, and the next one comes so
-// late that the nodes' requests are older than any difference of clocks.
-func TestWokenByNobodyForAWhile(t *testing.T) {
+// TestResumeGoesOnWhenTheManagerWasAwayForAWhile kills the manager when it has started the machines, and starts the next one
+// so late that the nodes' certificate requests are older than any difference of clocks.
+func TestResumeGoesOnWhenTheManagerWasAwayForAWhile(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	s := w.newSleeper(t, "late", shortLived)
+	w := newEnvironment(t)
+	s := w.createCluster(t, "late", shortCertificates)
 	w.startManager(t)
-	s.through(t, hivev1.PowerStateHibernating)
-	s.awaitExpiry(t)
-	w.wire.arm(point{startMachines, after})
-	s.ask(t, hivev1.PowerStateRunning)
+	s.reachPowerState(t, hivev1.PowerStateHibernating)
+	s.waitForExpiredCertificates(t)
+	w.traffic.armKillPoints(killPoint{startMachines, after})
+	s.requestPowerState(t, hivev1.PowerStateRunning)
 	testenv.Eventually(t, "the manager is killed", func() error {
 		select {
-		case <-w.wire.struck:
+		case <-w.traffic.killed:
 			return nil
 		default:
 			return errors.New("it is alive")
 		}
 	})
-	testenv.Eventually(t, "every node has waited for its certificate for a while", func() error { return s.requestsOlderThan(t, absence) })
+	testenv.Eventually(t, "every node has waited for its certificate for a while", func() error { return s.checkRequestsOlderThan(t, managerAbsence) })
 	w.startManager(t)
-	testenv.Eventually(t, "the cluster is awake", func() error { return s.awake(t) })
+	s.waitForRunning(t)
 }
 
-// writes are the names of the acts that write, each once.
-func writes(acts []act) []string {
+// writeNames are the names of the requests that write, each once.
+func writeNames(acts []managerRequest) []string {
 	var names []string
 	for _, a := range acts {
-		if a.writes && !slices.Contains(names, a.name) {
+		if a.isWrite && !slices.Contains(names, a.name) {
 			names = append(names, a.name)
 		}
 	}
 	return names
 }
 
-// expectActs: what a story is at least made of.
-func expectActs(t *testing.T, sleeping, waking []string) {
+// expectRequests expects at least the requests without which there is no transition.
+func expectRequests(t *testing.T, hibernating, resuming []string) {
 	t.Helper()
 	saves := func(names []string) int {
 		return len(slices.DeleteFunc(slices.Clone(names), func(n string) bool { return !strings.HasPrefix(n, "save ") }))
 	}
 	for _, e := range []struct {
-		names []string
-		act   string
-	}{{sleeping, saveRecord}, {sleeping, stopMachines}, {waking, startMachines}, {waking, approveClient}, {waking, tellApproval}} {
-		if !slices.Contains(e.names, e.act) {
-			t.Errorf("expected the act %q, found %v", e.act, e.names)
+		names   []string
+		request string
+	}{{hibernating, saveRecord}, {hibernating, stopMachines}, {resuming, startMachines}, {resuming, approveClient}, {resuming, recordApproval}} {
+		if !slices.Contains(e.names, e.request) {
+			t.Errorf("expected the request %q, found %v", e.request, e.names)
 		}
 	}
-	if s, w := saves(sleeping), saves(waking); s < 2 || w < 2 || s+w < 4 {
+	if s, w := saves(hibernating), saves(resuming); s < 2 || w < 2 || s+w < 4 {
 		t.Errorf("expected two status patches each way at least, found %d and %d", s, w)
 	}
-	if i, j := slices.Index(sleeping, saveRecord), slices.Index(sleeping, stopMachines); i > j {
+	if i, j := slices.Index(hibernating, saveRecord), slices.Index(hibernating, stopMachines); i > j {
 		t.Error("expected the nodes to be written down before the machines are stopped")
 	}
 }
 
-// points are the points before and after each act that writes, without those that need expired certificates.
-func points(acts []act) []point {
-	var list []point
-	for _, name := range writes(acts) {
-		if !strings.HasPrefix(name, "approve ") && name != tellApproval {
-			list = append(list, point{name, before}, point{name, after})
+// killPointsAtWrites are the points before and after each request that writes, without those that need expired certificates.
+func killPointsAtWrites(acts []managerRequest) []killPoint {
+	var list []killPoint
+	for _, name := range writeNames(acts) {
+		if !strings.HasPrefix(name, "approve ") && name != recordApproval {
+			list = append(list, killPoint{name, before}, killPoint{name, after})
 		}
 	}
 	return list
 }
 
-// reads are the points before each act that reads from the cloud or the cluster, or a Secret; the cache is not asked for.
-func reads(acts []act) []point {
-	var list []point
+// killPointsAtReads are the points before each request that reads from the cloud or the cluster, or a Secret. Reads of the hub
+// fill caches and belong to no transition.
+func killPointsAtReads(acts []managerRequest) []killPoint {
+	var list []killPoint
 	for _, a := range acts {
-		p := point{a.name, before}
-		meant := a.via != viaHub || strings.HasPrefix(a.name, readSecret)
-		if !a.writes && meant && !slices.Contains(list, p) {
+		p := killPoint{a.name, before}
+		meant := a.server != toHub || strings.HasPrefix(a.name, readSecret)
+		if !a.isWrite && meant && !slices.Contains(list, p) {
 			list = append(list, p)
 		}
 	}
@@ -162,18 +163,18 @@ func reads(acts []act) []point {
 }
 
 func TestPointsAreDerivedFromActs(t *testing.T) {
-	acts := []act{
-		{"GET /api", viaHub, false},
-		{stopMachines, viaCloud, true},
-		{listNodes, viaCluster, false},
-		{approveClient, viaCluster, true},
-		{stopMachines, viaCloud, true},
-		{listNodes, viaCluster, false},
+	acts := []managerRequest{
+		{"GET /api", toHub, false},
+		{stopMachines, toCloud, true},
+		{listNodes, toCluster, false},
+		{approveClient, toCluster, true},
+		{stopMachines, toCloud, true},
+		{listNodes, toCluster, false},
 	}
-	if diff := cmp.Diff([]point{{stopMachines, before}, {stopMachines, after}}, points(acts), cmp.AllowUnexported(point{})); diff != "" {
+	if diff := cmp.Diff([]killPoint{{stopMachines, before}, {stopMachines, after}}, killPointsAtWrites(acts), cmp.AllowUnexported(killPoint{})); diff != "" {
 		t.Errorf("points of writes (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]point{{listNodes, before}}, reads(acts), cmp.AllowUnexported(point{})); diff != "" {
+	if diff := cmp.Diff([]killPoint{{listNodes, before}}, killPointsAtReads(acts), cmp.AllowUnexported(killPoint{})); diff != "" {
 		t.Errorf("points of reads (-want +got):\n%s", diff)
 	}
 }

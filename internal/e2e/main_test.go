@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// The clients of the tests complain when nobody has told them where to log.
+// TestMain gives controller-runtime a logger, without which its clients complain.
 func TestMain(m *testing.M) {
 	log.SetLogger(logr.Discard())
 	os.Exit(m.Run())

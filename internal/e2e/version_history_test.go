@@ -13,8 +13,8 @@ import (
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 )
 
-// follow keeps every version of the ClusterDeployment from now on; the function returns those so far.
-func (s *sleeper) follow(t *testing.T) func() []hivev1.ClusterDeployment {
+// recordVersions keeps every version of the ClusterDeployment from now on. The function that it returns returns those so far.
+func (s *powerCycledCluster) recordVersions(t *testing.T) func() []hivev1.ClusterDeployment {
 	t.Helper()
 	watcher, err := client.NewWithWatch(s.hub.Config, client.Options{Scheme: s.hub.Client.Scheme()})
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -20,55 +21,48 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// nodes is how many a sleeper has.
-const nodes = 2
+// nodeCount is how many nodes each cluster has.
+const nodeCount = 2
 
-// sleeper is a cluster that is put to sleep and woken, with the wire between it and the manager.
-type sleeper struct {
-	*world
+// powerCycledCluster is a cluster that hibernates and resumes, with a proxy between it and the manager.
+type powerCycledCluster struct {
+	*environment
 	*testenv.TargetCluster
-	tap *tap
-	// hold is a file: while it exists, nodes that are switched on do not come up.
-	hold string
+	proxy *interceptingProxy
+	// holdFile keeps nodes from coming up on machines that run, as long as it exists.
+	holdFile string
 }
 
-// newSleeper makes a cluster. Certificates of zero live for an hour and never matter.
-func (w *world) newSleeper(t *testing.T, name string, certificates time.Duration) *sleeper {
+// createCluster makes a cluster. Certificates of zero live for an hour and never matter.
+func (w *environment) createCluster(t *testing.T, name string, certificates time.Duration) *powerCycledCluster {
 	t.Helper()
-	s := &sleeper{world: w, hold: filepath.Join(t.TempDir(), "hold")}
+	s := &powerCycledCluster{environment: w, holdFile: filepath.Join(t.TempDir(), "hold")}
 	s.TargetCluster = testenv.CreateTargetCluster(t, w.hub, w.cloud, testenv.ClusterOptions{
-		Name: name, Nodes: nodes, Certificates: certificates, Flags: []string{"--hold-file", s.hold, "--heartbeat", "1s"},
+		Name: name, Nodes: nodeCount, Certificates: certificates, Flags: []string{"--hold-file", s.holdFile, "--heartbeat", "1s"},
 	})
-	s.tap = w.wire.newTap(t, viaCluster, s.Config)
-	through, err := clientcmd.Write(kubeconfig(s.tap))
+	s.proxy = w.traffic.startProxy(t, toCluster, s.Config)
+	through, err := clientcmd.Write(buildKubeconfig(s.proxy))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.reroute(t, name+"-admin-kubeconfig", "kubeconfig", string(through))
-	s.reroute(t, name+"-aws-creds", "endpoint_url", w.cloudTap.url)
+	s.rerouteSecret(t, name+"-admin-kubeconfig", "kubeconfig", string(through))
+	s.rerouteSecret(t, name+"-aws-creds", "endpoint_url", w.cloudProxy.url)
 	return s
 }
 
-// reroute makes a Secret lead over the wire.
-func (s *sleeper) reroute(t *testing.T, name, key, value string) {
+// rerouteSecret makes a Secret lead to a proxy.
+func (s *powerCycledCluster) rerouteSecret(t *testing.T, name, key, value string) {
 	t.Helper()
-	secret := &corev1.Secret{}
-	if err := s.hub.Client.Get(t.Context(), types.NamespacedName{Namespace: s.Namespace, Name: name}, secret); err != nil {
-		t.Fatal(err)
-	}
-	secret.Data[key] = []byte(value)
-	if err := s.hub.Client.Update(t.Context(), secret); err != nil {
-		t.Fatal(err)
-	}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: name}}
+	testenv.ExpectPatched(t, s.hub, secret, func(secret *corev1.Secret) { secret.Data[key] = []byte(value) })
 }
 
-func (s *sleeper) deployment(t *testing.T) *hivev1.ClusterDeployment {
+func (s *powerCycledCluster) getClusterDeployment(t *testing.T) *hivev1.ClusterDeployment {
 	t.Helper()
 	cd := &hivev1.ClusterDeployment{}
 	if err := s.hub.Client.Get(t.Context(), types.NamespacedName{Namespace: s.Namespace, Name: s.Name}, cd); err != nil {
@@ -77,26 +71,20 @@ func (s *sleeper) deployment(t *testing.T) *hivev1.ClusterDeployment {
 	return cd
 }
 
-// ask says what is wanted, as a user does.
-func (s *sleeper) ask(t *testing.T, want hivev1.PowerState) {
+// requestPowerState changes what is wanted, as a user does.
+func (s *powerCycledCluster) requestPowerState(t *testing.T, want hivev1.PowerState) {
 	t.Helper()
-	patch := fmt.Sprintf(`{"spec":{"powerState":%q}}`, want)
-	if err := s.hub.Client.Patch(t.Context(), s.deployment(t), client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectPatched(t, s.hub, s.getClusterDeployment(t), func(cd *hivev1.ClusterDeployment) { cd.Spec.PowerState = want })
 }
 
-// touch makes the manager look at the cluster once more.
-func (s *sleeper) touch(t *testing.T, value int) {
+// touchClusterDeployment makes the manager look at the cluster once more.
+func (s *powerCycledCluster) touchClusterDeployment(t *testing.T, value int) {
 	t.Helper()
-	patch := fmt.Sprintf(`{"metadata":{"annotations":{"e2e/touched":"%d"}}}`, value)
-	if err := s.hub.Client.Patch(t.Context(), s.deployment(t), client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
-		t.Fatal(err)
-	}
+	s.hub.ExpectAnnotated(t, s.getClusterDeployment(t), map[string]string{"e2e/touched": strconv.Itoa(value)})
 }
 
-// reports says nil if the condition was observed for the spec as it is now and has the status and the reason.
-func reports(cd *hivev1.ClusterDeployment, kind string, status metav1.ConditionStatus, reason string) error {
+// checkCondition returns an error unless the condition was observed for the current spec and has the status and the reason.
+func checkCondition(cd *hivev1.ClusterDeployment, kind string, status metav1.ConditionStatus, reason string) error {
 	c := meta.FindStatusCondition(cd.Status.Conditions, kind)
 	switch {
 	case c == nil:
@@ -109,20 +97,20 @@ func reports(cd *hivev1.ClusterDeployment, kind string, status metav1.ConditionS
 	return nil
 }
 
-// asleep says nil when the hub calls the cluster Hibernating and every machine is off.
-func (s *sleeper) asleep(t *testing.T) error {
+// checkHibernating returns an error until the hub reports the cluster Hibernating and every machine is stopped.
+func (s *powerCycledCluster) checkHibernating(t *testing.T) error {
 	t.Helper()
-	if err := reports(s.deployment(t), hivev1.ClusterHibernatingCondition, metav1.ConditionTrue, hivev1.HibernatingHibernationReason); err != nil {
+	if err := checkCondition(s.getClusterDeployment(t), hivev1.ClusterHibernatingCondition, metav1.ConditionTrue, hivev1.HibernatingHibernationReason); err != nil {
 		return err
 	}
 	return s.cloud.ExpectState(t, s.InfraID, "stopped")
 }
 
-// awake says nil when the hub calls the cluster Ready, every machine is on and every node has reported since.
-func (s *sleeper) awake(t *testing.T) error {
+// checkRunning returns an error until the hub reports the cluster Ready, every machine runs and every node was seen since.
+func (s *powerCycledCluster) checkRunning(t *testing.T) error {
 	t.Helper()
-	cd := s.deployment(t)
-	if err := reports(cd, hivev1.ClusterReadyCondition, metav1.ConditionTrue, hivev1.RunningHibernationReason); err != nil {
+	cd := s.getClusterDeployment(t)
+	if err := checkCondition(cd, hivev1.ClusterReadyCondition, metav1.ConditionTrue, hivev1.RunningHibernationReason); err != nil {
 		return err
 	}
 	if err := s.cloud.ExpectState(t, s.InfraID, "running"); err != nil {
@@ -135,12 +123,12 @@ func (s *sleeper) awake(t *testing.T) error {
 		}
 		since = r.ResumeStartedAt.Time
 	}
-	return s.nodesSeen(t.Context(), since)
+	return s.checkNodesSeen(t.Context(), since)
 }
 
-// nodesSeen says nil when every node is ready and has given a sign of life after the time.
-func (s *sleeper) nodesSeen(ctx context.Context, since time.Time) error {
-	seen, err := s.nodes(ctx)
+// checkNodesSeen returns an error until every node is ready and has renewed its lease after the time.
+func (s *powerCycledCluster) checkNodesSeen(ctx context.Context, since time.Time) error {
+	seen, err := s.observeNodes(ctx)
 	if err != nil {
 		return err
 	}
@@ -152,15 +140,15 @@ func (s *sleeper) nodesSeen(ctx context.Context, since time.Time) error {
 	return nil
 }
 
-// nodeSeen is a node as its own cluster shows it.
-type nodeSeen struct {
+// observedNode is a node as its own cluster shows it.
+type observedNode struct {
 	name     string
 	ready    bool
 	lastSeen time.Time
 }
 
-// nodes asks the cluster itself, not over the wire.
-func (s *sleeper) nodes(ctx context.Context) ([]nodeSeen, error) {
+// observeNodes asks the cluster itself, past the proxy.
+func (s *powerCycledCluster) observeNodes(ctx context.Context) ([]observedNode, error) {
 	var list corev1.NodeList
 	if err := s.Client.List(ctx, &list); err != nil {
 		return nil, fmt.Errorf("list nodes: %w", err)
@@ -168,13 +156,13 @@ func (s *sleeper) nodes(ctx context.Context) ([]nodeSeen, error) {
 	if len(list.Items) == 0 {
 		return nil, errors.New("expected nodes, found none")
 	}
-	var seen []nodeSeen
+	var seen []observedNode
 	for _, n := range list.Items {
 		var lease coordinationv1.Lease
 		if err := s.Client.Get(ctx, types.NamespacedName{Namespace: corev1.NamespaceNodeLease, Name: n.Name}, &lease); err != nil {
 			return nil, fmt.Errorf("read lease: %w", err)
 		}
-		one := nodeSeen{name: n.Name, lastSeen: lease.Spec.RenewTime.Time}
+		one := observedNode{name: n.Name, lastSeen: lease.Spec.RenewTime.Time}
 		for _, c := range n.Status.Conditions {
 			one.ready = one.ready || c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 		}
@@ -183,8 +171,9 @@ func (s *sleeper) nodes(ctx context.Context) ([]nodeSeen, error) {
 	return seen, nil
 }
 
-// requestsOlderThan says nil when each node's newest request for a client certificate is that old and was not approved.
-func (s *sleeper) requestsOlderThan(t *testing.T, age time.Duration) error {
+// checkRequestsOlderThan returns an error until each node has a request for a client certificate that is that old and was not
+// approved.
+func (s *powerCycledCluster) checkRequestsOlderThan(t *testing.T, age time.Duration) error {
 	t.Helper()
 	var list certificatesv1.CertificateSigningRequestList
 	if err := s.Client.List(t.Context(), &list); err != nil {
@@ -196,16 +185,16 @@ func (s *sleeper) requestsOlderThan(t *testing.T, age time.Duration) error {
 			waiting++
 		}
 	}
-	if waiting != nodes {
-		return fmt.Errorf("expected %d requests that have waited for %s, found %d", nodes, age, waiting)
+	if waiting != nodeCount {
+		return fmt.Errorf("expected %d requests that have waited for %s, found %d", nodeCount, age, waiting)
 	}
 	return nil
 }
 
-// awaitExpiry waits until no node has a client certificate that is still valid. It looks at the certificates themselves: a
-// machine that loses its power while it changes the link to the current one has no link.
-func (s *sleeper) awaitExpiry(t *testing.T) {
+// waitForExpiredCertificates waits until no node has a client certificate that is still valid.
+func (s *powerCycledCluster) waitForExpiredCertificates(t *testing.T) {
 	t.Helper()
+	// The link to the current certificate does not do: a machine that loses its power while it changes the link has none.
 	disks := filepath.Join(filepath.Dir(s.Manifest), s.InfraID+"-worker-*", "pki")
 	files, err := filepath.Glob(filepath.Join(disks, "kubelet-client-[0-9]*.pem"))
 	if err != nil || len(files) == 0 {
@@ -214,7 +203,7 @@ func (s *sleeper) awaitExpiry(t *testing.T) {
 	}
 	for _, file := range files {
 		testenv.Eventually(t, "the certificate has expired: "+filepath.Base(filepath.Dir(filepath.Dir(file))), func() error {
-			expires, err := notAfter(file)
+			expires, err := readCertificateExpiry(file)
 			if err == nil && time.Until(expires) >= 0 {
 				err = fmt.Errorf("expected an expired certificate, found one that is valid until %s", expires)
 			}
@@ -223,7 +212,7 @@ func (s *sleeper) awaitExpiry(t *testing.T) {
 	}
 }
 
-func notAfter(file string) (time.Time, error) {
+func readCertificateExpiry(file string) (time.Time, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("read certificate: %w", err)

@@ -20,56 +20,56 @@ import (
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 )
 
-// The acts that the tests name.
+// The requests that the tests name.
 const (
-	stopMachines  = "StopInstances"
-	startMachines = "StartInstances"
-	listMachines  = "DescribeInstances"
-	approveClient = "approve client certificate"
-	tellApproval  = "tell CertificatesApproved"
-	readSecret    = "read secret "
-	listNodes     = "GET /api/v1/nodes"
-	saveRecord    = "save " + hivev1.StoppingMachinesReason
-	saveNoAPI     = "save " + hivev1.WaitingForAPIReason
-	saveNoNodes   = "save " + hivev1.WaitingForNodesReason
+	stopMachines   = "StopInstances"
+	startMachines  = "StartInstances"
+	listMachines   = "DescribeInstances"
+	approveClient  = "approve client certificate"
+	recordApproval = "record CertificatesApproved"
+	readSecret     = "read secret "
+	listNodes      = "GET /api/v1/nodes"
+	saveRecord     = "save " + hivev1.StoppingMachinesReason
+	saveNoAPI      = "save " + hivev1.WaitingForAPIReason
+	saveNoNodes    = "save " + hivev1.WaitingForNodesReason
 )
 
-// act is one request of the manager, named by what it does and not by its number, so that a manager that was started
-// anew does the same act again.
-type act struct {
+// managerRequest is one request of the manager. It is named by what it does and not by its number, so that a manager that
+// was restarted makes a request of the same name again.
+type managerRequest struct {
 	name string
-	// via is which wire it went over.
-	via    string
-	writes bool
+	// server is which server it went to.
+	server  string
+	isWrite bool
 }
 
-// The wires.
+// The servers.
 const (
-	viaHub     = "hub"
-	viaCloud   = "cloud"
-	viaCluster = "cluster"
+	toHub     = "hub"
+	toCloud   = "cloud"
+	toCluster = "cluster"
 )
 
-// actOf names a request. Writes that nobody thought of are named by method and path: no act goes by unseen.
-func actOf(via string, r *http.Request, body []byte) act {
-	a := act{via: via, writes: r.Method != http.MethodGet}
+// describeRequest names a request. A write that is not foreseen here is named by method and path, so that none is missed.
+func describeRequest(via string, r *http.Request, body []byte) managerRequest {
+	a := managerRequest{server: via, isWrite: r.Method != http.MethodGet}
 	path := r.URL.Path
 	_, secret, isSecret := strings.Cut(path, "/secrets/")
 	_, kind, _ := strings.Cut(secret, "-") // Without the cluster's name.
 	switch {
-	case via == viaCloud:
+	case via == toCloud:
 		a.name = cloudAction(body)
-		a.writes = !strings.HasPrefix(a.name, "Describe")
-	case isSecret && !a.writes:
+		a.isWrite = !strings.HasPrefix(a.name, "Describe")
+	case isSecret && !a.isWrite:
 		a.name = readSecret + kind
-	case !a.writes:
+	case !a.isWrite:
 		a.name = "GET " + path
 	case strings.Contains(path, "/clusterdeployments/") && strings.HasSuffix(path, "/status"):
-		a.name = "save " + savedReason(body)
+		a.name = "save " + savedReadyReason(body)
 	case strings.HasSuffix(path, "/events"):
-		a.name = "tell " + toldReason(body)
+		a.name = "record " + eventReason(body)
 	case strings.HasSuffix(path, "/approval"):
-		a.name = "approve " + approvedKind(body) + " certificate"
+		a.name = "approve " + approvedCertificate(body) + " certificate"
 	default:
 		a.name = r.Method + " " + path
 	}
@@ -84,8 +84,8 @@ func cloudAction(body []byte) string {
 	return form.Get("Action")
 }
 
-// savedReason is the reason of the Ready condition that a status patch saves.
-func savedReason(body []byte) string {
+// savedReadyReason is the reason of the Ready condition that a status patch saves.
+func savedReadyReason(body []byte) string {
 	var patch struct {
 		Status struct {
 			Conditions []metav1.Condition `json:"conditions"`
@@ -100,8 +100,8 @@ func savedReason(body []byte) string {
 	return "without reason"
 }
 
-// toldReason is the reason of an event, which travels in Kubernetes' own encoding.
-func toldReason(body []byte) string {
+// eventReason is the reason of an event, which travels in Kubernetes' own encoding.
+func eventReason(body []byte) string {
 	obj, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
 	if err != nil {
 		return "something unreadable"
@@ -112,7 +112,7 @@ func toldReason(body []byte) string {
 	return fmt.Sprintf("%T", obj)
 }
 
-func approvedKind(body []byte) string {
+func approvedCertificate(body []byte) string {
 	var request certificatesv1.CertificateSigningRequest
 	_ = json.Unmarshal(body, &request) // A body of another kind has no signer.
 	switch request.Spec.SignerName {
@@ -141,37 +141,37 @@ func readBody(r *http.Request) ([]byte, error) {
 func TestEveryRequestIsNamedByWhatItDoes(t *testing.T) {
 	for name, c := range map[string]struct {
 		method, path, body string
-		want               act
+		want               managerRequest
 	}{
 		"a status patch by the reason that it saves": {
 			http.MethodPatch, "/apis/hive.openshift.io/v1/namespaces/default/clusterdeployments/a/status",
 			`{"status":{"conditions":[{"type":"Hibernating","reason":"Stopping"},{"type":"Ready","reason":"StoppingMachines"}]}}`,
-			act{saveRecord, viaHub, true},
+			managerRequest{saveRecord, toHub, true},
 		},
-		"a cloud call by its action":    {http.MethodPost, "/", "Action=StopInstances&InstanceId.1=i-1", act{stopMachines, viaCloud, true}},
-		"a cloud's list writes nothing": {http.MethodPost, "/", "Action=DescribeInstances", act{listMachines, viaCloud, false}},
+		"a cloud call by its action":    {http.MethodPost, "/", "Action=StopInstances&InstanceId.1=i-1", managerRequest{stopMachines, toCloud, true}},
+		"a cloud's list writes nothing": {http.MethodPost, "/", "Action=DescribeInstances", managerRequest{listMachines, toCloud, false}},
 		"an approval by the kind of certificate": {
 			http.MethodPut, "/apis/certificates.k8s.io/v1/certificatesigningrequests/csr-1/approval",
 			`{"spec":{"signerName":"kubernetes.io/kube-apiserver-client-kubelet"}}`,
-			act{approveClient, viaCluster, true},
+			managerRequest{approveClient, toCluster, true},
 		},
 		"an event by its reason": {
 			http.MethodPost, "/apis/events.k8s.io/v1/namespaces/default/events",
 			`{"apiVersion":"events.k8s.io/v1","kind":"Event","reason":"CertificatesApproved"}`,
-			act{tellApproval, viaHub, true},
+			managerRequest{recordApproval, toHub, true},
 		},
 		"a Secret by its kind": {
-			http.MethodGet, "/api/v1/namespaces/default/secrets/a-aws-creds", "", act{readSecret + "aws-creds", viaHub, false},
+			http.MethodGet, "/api/v1/namespaces/default/secrets/a-aws-creds", "", managerRequest{readSecret + "aws-creds", toHub, false},
 		},
-		"a read by its path":                 {http.MethodGet, "/api/v1/nodes", "", act{listNodes, viaCluster, false}},
-		"a write that nobody has thought of": {http.MethodDelete, "/api/v1/nodes/n1", "", act{"DELETE /api/v1/nodes/n1", viaCluster, true}},
+		"a read by its path": {http.MethodGet, "/api/v1/nodes", "", managerRequest{listNodes, toCluster, false}},
+		"a write that is not foreseen by its method and path": {http.MethodDelete, "/api/v1/nodes/n1", "", managerRequest{"DELETE /api/v1/nodes/n1", toCluster, true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, err := http.NewRequestWithContext(t.Context(), c.method, "http://127.0.0.1"+c.path, http.NoBody)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := actOf(c.want.via, r, []byte(c.body)); got != c.want {
+			if got := describeRequest(c.want.server, r, []byte(c.body)); got != c.want {
 				t.Errorf("expected %+v, found %+v", c.want, got)
 			}
 		})
