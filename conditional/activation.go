@@ -13,17 +13,17 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/statemachine"
 )
 
-// slowStart is how long a start counts as one of those in progress. One that hangs, because setup blocks or a kind
-// cannot sync, must not keep others from starting; what is let through then is one LIST more at a time.
+// slowStart is how long a start occupies a slot of the starts in progress. A start that hangs, because setup blocks or a
+// kind cannot sync, must not keep other groups from starting; each one that gives its slot up allows one LIST more.
 const slowStart = 5 * time.Second
 
-// activation is one activation: a scope, what setup added to it, and the goroutine that waits for the end of both.
+// activation is one run of a group: a scope, what setup added to it, and the goroutine that waits for the end of both.
 type activation struct {
 	cancel     context.CancelFunc   // asks the runnables to return
-	closeScope func()               // closes the scope, whether or not they have
-	events     chan activationEvent // room for all news of a life, so that it never waits for a listener
+	closeScope func()               // closes the scope, also under runnables that have not returned
+	events     chan activationEvent // buffered for all events of an activation, so that sending never blocks
 
-	// Only the loop touches these.
+	// The times are used by the goroutine of groupLoop only.
 	startingAt, runningAt, drainingAt time.Time // when it became Starting, Running and Draining; zero when it has not
 }
 
@@ -32,10 +32,10 @@ type activationEvent struct {
 	err  error
 }
 
-// runnablesReturned is no fact of the machine: everything has returned, and AfterStop is called.
+// runnablesReturned is an event that the state machine does not know: the runnables have returned, and AfterStop runs.
 const runnablesReturned statemachine.Fact = "Returned"
 
-// eventChannel returns nil, which blocks a select for ever, when nothing lives.
+// eventChannel returns nil, on which a select waits for ever, when there is no activation.
 func (l *activation) eventChannel() <-chan activationEvent {
 	if l == nil {
 		return nil
@@ -43,7 +43,7 @@ func (l *activation) eventChannel() <-chan activationEvent {
 	return l.events
 }
 
-// startActivation starts a life of the group. Its last news is Ended or Erred.
+// startActivation starts the group's scope and setup. Its last event is Ended or Erred.
 func startActivation(ctx context.Context, g *Group, at time.Time) *activation {
 	ctx, cancel := context.WithCancel(ctx)
 	l := &activation{cancel: cancel, closeScope: func() {}, events: make(chan activationEvent, 4), startingAt: at}
@@ -65,13 +65,13 @@ func startActivation(ctx context.Context, g *Group, at time.Time) *activation {
 	return l
 }
 
-// runToEnd returns the last news.
+// runToEnd returns the last event.
 func (l *activation) runToEnd(ctx context.Context, g *Group, s *scope.Manager) activationEvent {
 	defer s.End()
 	err := g.callBeforeStart(ctx)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return activationEvent{statemachine.Ended, nil} // It was asked to give up.
+		return activationEvent{statemachine.Ended, nil} // The stop came while BeforeStart ran: its error is not the group's.
 	case err != nil:
 		return activationEvent{statemachine.Erred, err}
 	}
@@ -88,7 +88,7 @@ func (l *activation) runToEnd(ctx context.Context, g *Group, s *scope.Manager) a
 	return activationEvent{statemachine.Ended, late}
 }
 
-// runScope takes its turn among the starts of the API server, until it is up.
+// runScope occupies a start slot of the API server until the runnables have been started.
 func (l *activation) runScope(ctx context.Context, g *Group, s *scope.Manager) error {
 	done, ok := g.acquireStartSlot(ctx)
 	if !ok {

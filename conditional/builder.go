@@ -22,8 +22,8 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/clientswap"
 )
 
-// Builder has the methods of controller-runtime's builder.Builder and notes what they are told; each start of the
-// group tells it to a new builder.Builder.
+// Builder has the methods of controller-runtime's builder.Builder and records their calls; each start of the group
+// replays them on a new builder.Builder.
 type Builder struct {
 	mgr      manager.Manager
 	name     string
@@ -147,6 +147,7 @@ func (b *Builder) Build(r reconcile.Reconciler) (*Group, error) {
 		return nil, fmt.Errorf("build conditional controller %q: %w", name, err)
 	}
 	calls := slices.Clone(b.calls)
+	// The real build comes with the first start, perhaps months later: its errors must come now, at Complete.
 	if err := buildController(dryRunManager{b.mgr}, calls, r); err != nil {
 		return nil, fmt.Errorf("build conditional controller %q: %w", name, err)
 	}
@@ -162,7 +163,7 @@ func (b *Builder) Build(r reconcile.Reconciler) (*Group, error) {
 	}, options...)
 }
 
-// validate finds what can be told without a look at the scheme.
+// validate finds the errors that need no look at the scheme.
 func (b *Builder) validate(r reconcile.Reconciler) error {
 	errs := slices.Clone(b.errs)
 	if b.mgr == nil {
@@ -171,7 +172,7 @@ func (b *Builder) validate(r reconcile.Reconciler) error {
 	if r == nil {
 		errs = append(errs, errors.New("expected a reconciler, found nil: pass one to Complete"))
 	}
-	if len(errs) == 0 && b.primary == nil && (b.name == "" || len(b.required) == 0) { // Somebody must be waited for.
+	if len(errs) == 0 && b.primary == nil && (b.name == "" || len(b.required) == 0) { // Without a kind there is nothing to wait for.
 		errs = append(errs, errors.New("expected a kind to reconcile, found no For: call it, or Named and Watches; for a controller that waits for no kind use conditional.Setup"))
 	}
 	if strings.ContainsAny(b.name, "/ ") {
@@ -200,8 +201,8 @@ func (b *Builder) addKind(method string, object client.Object, optional bool, ca
 	return b.addCall(call)
 }
 
-// splitIfServed takes IfServed out of the options, and tells whether it was there: controller-runtime would take it for an
-// empty set of predicates.
+// splitIfServed takes IfServed out of the options and reports whether it was there: controller-runtime would treat it as
+// an empty set of predicates.
 func splitIfServed[O any](opts []O) (rest []O, found bool) {
 	for _, o := range opts {
 		if _, is := any(o).(ifServed); is {
@@ -231,13 +232,14 @@ func buildController(mgr manager.Manager, calls []func(*builder.Builder), r reco
 	return to.Complete(r)
 }
 
-// dryRunManager is a manager that forgets what is added: a build on it shows the errors that controller-runtime finds.
+// dryRunManager drops what is added to it: a build on it returns the errors that controller-runtime finds.
 type dryRunManager struct{ manager.Manager }
 
 func (dryRunManager) Add(manager.Runnable) error { return nil }
 
 func (r dryRunManager) GetControllerOptions() config.Controller {
 	opts := r.Manager.GetControllerOptions()
+	// controller-runtime never frees a name: without this the first real start would find its own name taken.
 	opts.SkipNameValidation = new(true)
 	return opts
 }

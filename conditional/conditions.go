@@ -55,15 +55,15 @@ type Sources struct {
 
 	interest          detect.Interest             // how kinds may be looked for, as the group's options say
 	stopOnTerminating bool                        // a kind whose CRD is being deleted counts as absent
-	onTerminating     func(kind string, now bool) // hears of CRDs that are being deleted; may be nil
-	managerCache      *managercache.Cache         // learns of kinds that come and go; may be nil
+	onTerminating     func(kind string, now bool) // called when the deletion of a CRD begins or ends; may be nil
+	managerCache      *managercache.Cache         // notified of kinds that come and go; may be nil
 }
 
 func (src Sources) toServer() serverstate.APIServer {
 	return serverstate.APIServer{Config: src.Config, HTTPClient: src.HTTPClient, Scheme: src.Scheme, Outer: src.managerCache}
 }
 
-// validator is a condition that can tell bad use before it is observed.
+// validator is a condition that finds bad use before it is observed.
 type validator interface{ validate(src Sources) error }
 
 // All holds while all the conditions do; one that is False decides, then one that is Unknown. A change of any of
@@ -192,7 +192,7 @@ func (c builtinCondition) Observe(ctx context.Context, src Sources, report func(
 	return c.observeFunc(ctx, src, report)
 }
 
-// newCombined takes a function that makes a judge, for a judge may remember.
+// newCombined takes a constructor, since a judge may have state: each observation needs one of its own.
 func newCombined(name string, of []Condition, judge func() condition.JudgeFunc) Condition {
 	return builtinCondition{
 		name:         name + "(" + joinNames(of) + ")",
@@ -212,7 +212,7 @@ func newChild(c Condition, src Sources) condition.Child {
 	return condition.Child{Name: c.String(), Observe: func(ctx context.Context, report func(Status)) error { return c.Observe(ctx, src, report) }}
 }
 
-// joinNames works before validation, so also for nil.
+// joinNames accepts nil conditions, since the name is needed before validation.
 func joinNames(of []Condition) string {
 	var all []string
 	for _, c := range of {

@@ -35,7 +35,7 @@ const (
 	Failed   = statemachine.Failed   // setup or a runnable failed; the next try waits for the back-off
 )
 
-// Group is a set of runnables that live and end together. It is a runnable of its manager.
+// Group is a set of runnables that start and stop together. It is a runnable of its manager.
 type Group struct {
 	mgr           manager.Manager
 	condition     Condition
@@ -47,15 +47,15 @@ type Group struct {
 	log           logr.Logger
 	metrics       *metrics.GroupMetrics
 	server        *serverstate.SharedState
-	release       func() // frees the name and the hub
+	release       func() // frees the name and the server state
 
 	wakeup       chan struct{}                 // holds a token when a new report waits
-	currentScope atomic.Pointer[scope.Manager] // of the present life
+	currentScope atomic.Pointer[scope.Manager] // nil while the group is dormant
 
 	mu          sync.Mutex
 	status      GroupStatus
 	lastKnown   Status          // last report that was not Unknown
-	terminating map[string]bool // kinds whose CRD waits for its deletion, and whether that was told
+	terminating map[string]bool // kinds whose CRD waits for its deletion, and whether that was logged
 	changed     chan struct{}   // closed and replaced on every change
 	isLeader    bool
 }
@@ -137,7 +137,7 @@ func (g *Group) Checker(policy ReadyPolicy) healthz.Checker {
 // NeedLeaderElection is false: every replica detects, only the leader activates.
 func (g *Group) NeedLeaderElection() bool { return false }
 
-// reportCondition takes one status of the condition and wakes the loop.
+// reportCondition stores one status of the condition and wakes the loop.
 func (g *Group) reportCondition(s Status) {
 	g.mu.Lock()
 	if s != g.status.Condition {
@@ -154,11 +154,11 @@ func (g *Group) reportCondition(s Status) {
 func (g *Group) wakeLoop() {
 	select {
 	case g.wakeup <- struct{}{}:
-	default:
+	default: // A token is there already: the loop reads the latest status, not each one.
 	}
 }
 
-// setHeldUntil shows until when the restart limit holds the group back; the zero time means that it does not.
+// setHeldUntil publishes until when the restart limit holds the group back; the zero time means that it does not.
 func (g *Group) setHeldUntil(until time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -168,12 +168,12 @@ func (g *Group) setHeldUntil(until time.Time) {
 	}
 }
 
-// enterPhase notes a move, then tells waiters, metrics and the log.
-func (g *Group) enterPhase(to Phase, why statemachine.Fact, err error) Transition {
-	t, condition := g.setPhase(to, why, err)
+// enterPhase publishes a transition to waiters, metrics and the log.
+func (g *Group) enterPhase(to Phase, fact statemachine.Fact, err error) Transition {
+	t, condition := g.setPhase(to, fact, err)
 	g.metrics.SetPhase(t.Group, to)
-	g.metrics.CountTransition(t.Group, to, why)
-	log := g.log.WithValues("from", t.From, "to", to, "fact", why, "condition", condition.State.String(), "reason", condition.Reason)
+	g.metrics.CountTransition(t.Group, to, fact)
+	log := g.log.WithValues("from", t.From, "to", to, "fact", fact, "condition", condition.State.String(), "reason", condition.Reason)
 	if err != nil {
 		log.Error(err, "phase changed")
 	} else {
@@ -182,10 +182,10 @@ func (g *Group) enterPhase(to Phase, why statemachine.Fact, err error) Transitio
 	return t
 }
 
-func (g *Group) setPhase(to Phase, why statemachine.Fact, err error) (Transition, Status) {
+func (g *Group) setPhase(to Phase, fact statemachine.Fact, err error) (Transition, Status) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	t := Transition{Group: g.options.name, From: g.status.Phase, To: to, Reason: string(why), Err: err, At: time.Now()}
+	t := Transition{Group: g.options.name, From: g.status.Phase, To: to, Reason: string(fact), Err: err, At: time.Now()}
 	g.status.Phase, g.status.Since, g.status.Reason, g.status.HeldUntil = to, t.At, t.Reason, time.Time{}
 	if err != nil {
 		g.status.Error = err.Error()

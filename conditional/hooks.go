@@ -53,12 +53,12 @@ func (g *Group) recordEvent(eventType, reason, action, note string) {
 		return
 	}
 	note = fmt.Sprintf("group %s: %s", g.options.name, note)
-	note = note[:min(len(note), maxNote)]
+	note = note[:min(len(note), maxNote)] // The API server refuses a longer one, and the event would be lost.
 	g.options.recorder.Eventf(g.options.regarding, nil, eventType, reason, action, "%s", note)
 }
 
-// recordTransition records the event of a transition. Ran says that the life it is about has been Running.
-func (g *Group) recordTransition(t Transition, ran bool) {
+// recordTransition records the event of a transition. hasRun says that this activation has been Running.
+func (g *Group) recordTransition(t Transition, hasRun bool) {
 	condition := g.Status().Condition
 	switch {
 	case t.To == Running:
@@ -66,29 +66,29 @@ func (g *Group) recordTransition(t Transition, ran bool) {
 	case t.To == Stuck:
 		g.recordEvent(corev1.EventTypeWarning, ControllerStuck, "Stop",
 			fmt.Sprintf("something has not returned within %s; nothing starts before it does", g.options.drainTimeout))
-	case t.From == Failed: // This end was told before.
-	case t.To == Failed && !ran:
+	case t.From == Failed: // The failure had an event of its own.
+	case t.To == Failed && !hasRun:
 		g.recordEvent(corev1.EventTypeWarning, ControllerStartFailed, "Start", t.Err.Error())
-	case (t.To == Dormant || t.To == Failed) && ran && t.Err != nil:
+	case (t.To == Dormant || t.To == Failed) && hasRun && t.Err != nil:
 		g.recordEvent(corev1.EventTypeWarning, ControllerStopped, "Stop", t.Err.Error())
-	case t.To == Dormant && ran:
+	case t.To == Dormant && hasRun:
 		g.recordEvent(corev1.EventTypeNormal, ControllerStopped, "Stop", "everything has returned: "+condition.Reason)
 	}
 }
 
-// setTerminating notes that the CRD of a kind waits for its deletion, or no longer does.
-func (g *Group) setTerminating(kind string, now bool) {
+// setTerminating records whether the CRD of a kind waits for its deletion.
+func (g *Group) setTerminating(kind string, isTerminating bool) {
 	g.mu.Lock()
-	if _, known := g.terminating[kind]; now && !known {
+	if _, known := g.terminating[kind]; isTerminating && !known {
 		g.terminating[kind] = false
-	} else if !now {
+	} else if !isTerminating {
 		delete(g.terminating, kind)
 	}
 	g.mu.Unlock()
 	g.wakeLoop()
 }
 
-// warnTerminating tells once of every CRD that waits for its deletion while something of the group lives.
+// warnTerminating logs each CRD that waits for its deletion once, while the group is active.
 func (g *Group) warnTerminating() {
 	g.mu.Lock()
 	var kinds []string
@@ -110,16 +110,16 @@ func (g *Group) warnTerminating() {
 	}
 }
 
-// callRecovering calls foreign code, whose panic is an error.
-func (g *Group) callRecovering(what string, call func() error) (err error) {
+// callRecovering calls a function of the group's author and returns its panic as an error.
+func (g *Group) callRecovering(name string, call func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			g.log.Info("a function of the group's author panicked", "function", what, "stack", string(debug.Stack()))
-			err = fmt.Errorf("%s panicked: %v", what, p)
+			g.log.Info("a function of the group's author panicked", "function", name, "stack", string(debug.Stack()))
+			err = fmt.Errorf("%s panicked: %v", name, p)
 		}
 	}()
 	if err := call(); err != nil {
-		return fmt.Errorf("%s: %w", what, err)
+		return fmt.Errorf("%s: %w", name, err)
 	}
 	return nil
 }
@@ -140,7 +140,7 @@ func (g *Group) callBeforeStart(ctx context.Context) error {
 	return g.callRecovering("BeforeStart", func() error { return g.options.hooks.BeforeStart(ctx) })
 }
 
-// callAfterStop calls the hook although ctx may have ended.
+// callAfterStop calls the hook with a context of its own, since ctx may have ended.
 func (g *Group) callAfterStop(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.options.drainTimeout)
 	defer cancel()

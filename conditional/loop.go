@@ -31,16 +31,16 @@ func (g *Group) Start(ctx context.Context) error {
 // groupLoop owns the state machine of one group; only its goroutine touches it.
 type groupLoop struct {
 	group          *Group
-	activation     *activation // the one that lives, nil when nothing does
-	identity       string      // of the last life
+	activation     *activation // nil while the group is dormant or failed
+	identity       string      // of the last activation
 	backoff        wait.Backoff
 	limiter        *ratelimit.StartLimiter
 	timer          *time.Timer       // of the drain timeout, the back-off or the restart limit, which never overlap
-	timerFact      statemachine.Fact // what the timer means
-	loggedHold     time.Time         // the end of the pause that the log has told of
+	timerFact      statemachine.Fact // what applies when the timer fires
+	loggedHold     time.Time         // the end of the pause that was logged last
 	isElected      bool
 	isStopping     bool
-	releaseStandby func() // gives up what WarmStandby holds; nil while that is nothing
+	releaseStandby func() // releases the informers of WarmStandby; nil while none are held
 }
 
 func (l *groupLoop) run(ctx context.Context) error {
@@ -49,7 +49,8 @@ func (l *groupLoop) run(ctx context.Context) error {
 	l.timer.Stop()
 	defer l.timer.Stop()
 	for {
-		if ctx.Err() != nil { // Before the news of a life that has ended with it: that must not be followed by another.
+		// This comes before the events of an activation that ends with ctx: otherwise Ended could start the next one.
+		if ctx.Err() != nil {
 			l.isStopping, stop = true, nil
 		}
 		l.applyDesire(ctx)
@@ -80,7 +81,7 @@ func (l *groupLoop) becomeLeader() {
 	l.group.mu.Unlock()
 }
 
-// applyDesire tells the machine the desire until nothing moves any more.
+// applyDesire applies the desired fact until the phase no longer changes.
 func (l *groupLoop) applyDesire(ctx context.Context) {
 	l.syncStandby()
 	if l.activation != nil {
@@ -93,8 +94,8 @@ func (l *groupLoop) applyDesire(ctx context.Context) {
 	}
 }
 
-// syncStandby holds the informers of WarmStandby while the condition does, whoever leads: a controller begins to use them some
-// time after its group is Running, so there is no good moment to let them go before.
+// syncStandby holds the informers of WarmStandby while the condition holds, on the leader too: a controller begins to use
+// them some time after its group is Running, so there is no safe moment to release them.
 func (l *groupLoop) syncStandby() {
 	want := l.lastKnownStatus().State == True && !l.isStopping && len(l.group.options.standby) > 0
 	switch {
@@ -128,7 +129,7 @@ func (l *groupLoop) desiredFact() statemachine.Fact {
 	return statemachine.Wanted
 }
 
-// handleEvent takes the news of a life; with the last of them the life is over.
+// handleEvent applies an event of the activation, which is over with the last of them.
 func (l *groupLoop) handleEvent(ctx context.Context, n activationEvent) {
 	over := n.fact == statemachine.Ended || n.fact == statemachine.Erred
 	if over || n.fact == runnablesReturned {
@@ -136,7 +137,7 @@ func (l *groupLoop) handleEvent(ctx context.Context, n activationEvent) {
 	}
 	if n.fact == runnablesReturned {
 		l.applyFact(ctx, statemachine.Broke, nil)
-		l.setTimer(statemachine.Overdue, l.group.options.drainTimeout+time.Second) // AfterStop has a time of its own.
+		l.setTimer(statemachine.Overdue, l.group.options.drainTimeout+time.Second) // AfterStop gets the drain timeout for itself; the second lets its context end first.
 		return
 	}
 	l.applyFact(ctx, n.fact, n.err)
@@ -145,14 +146,14 @@ func (l *groupLoop) handleEvent(ctx context.Context, n activationEvent) {
 	}
 }
 
-// applyFact makes one move of the machine and reports whether there was one.
+// applyFact makes one transition and reports whether there was one.
 func (l *groupLoop) applyFact(ctx context.Context, f statemachine.Fact, err error) bool {
 	from := l.group.Status().Phase
 	if from == Dormant && f == statemachine.Changed {
-		f = statemachine.Wanted // Nothing lives, so any identity will do.
+		f = statemachine.Wanted // Without an activation there is no identity to differ from.
 	}
-	to, do := statemachine.NextPhase(from, f)
-	if to == from || do == statemachine.Activate && l.isHeldBack() {
+	to, action := statemachine.NextPhase(from, f)
+	if to == from || action == statemachine.Activate && l.isHeldBack() {
 		return false
 	}
 	l.timer.Stop()
@@ -162,11 +163,11 @@ func (l *groupLoop) applyFact(ctx context.Context, f statemachine.Fact, err erro
 	}
 	l.group.recordTransition(t, l.activation != nil && !l.activation.runningAt.IsZero())
 	l.group.callOnTransition(t)
-	l.performAction(ctx, do, t.At)
+	l.performAction(ctx, action, t.At)
 	return true
 }
 
-// isHeldBack tells whether the restart limit forbids a start now; then the timer wakes the loop when it no longer does.
+// isHeldBack reports whether the restart limit forbids a start now, and sets the timer to when it no longer does.
 func (l *groupLoop) isHeldBack() bool {
 	until := l.limiter.NextStart()
 	pause := time.Until(until)
@@ -204,7 +205,7 @@ func (l *groupLoop) performAction(ctx context.Context, do statemachine.Action, n
 	}
 }
 
-// recordDurations notes the times of the life that a transition is about.
+// recordDurations measures the phases of the activation that a transition ends.
 func (l *groupLoop) recordDurations(t Transition) {
 	switch t.To {
 	case Running:

@@ -51,7 +51,7 @@ func defaultOptions(when Condition) options {
 	}
 }
 
-// addErrorUnless notes an error of an option.
+// addErrorUnless collects the errors of options for validate, since an Option returns none.
 func (o *options) addErrorUnless(ok bool, format string, args ...any) {
 	if !ok {
 		o.errs = append(o.errs, fmt.Errorf(format, args...))
@@ -139,10 +139,10 @@ func WatchNamed(crdNames ...string) Option {
 func APIServices() Option { return func(o *options) { o.interest.APIServices = true } }
 
 // StopOnTerminating stops the group when the deletion of a CRD is asked for, and not only when it is gone. Finalizers
-// of the group's controllers then stay on, and with them the objects and the CRD, unless somebody else takes them off.
+// of the group's controllers then stay on, and with them the objects and the CRD, unless they are removed by hand.
 func StopOnTerminating() Option { return func(o *options) { o.stopOnTerminating = true } }
 
-// Optional names kinds that the group's controllers may watch although nobody serves them. The manager's scheme knows
+// Optional names kinds that the group's controllers may watch although they are not served. The manager's scheme knows
 // their kinds.
 func Optional(objs ...client.Object) Option {
 	return func(o *options) {

@@ -159,7 +159,7 @@ func observeKinds(ctx context.Context, src Sources, kinds []schema.GroupVersionK
 	return nil
 }
 
-// terminatingReporter returns what tells the group of CRDs whose deletion begins or ends.
+// terminatingReporter returns a function that notifies the group when the deletion of a CRD begins or ends.
 func (src Sources) terminatingReporter(kinds []schema.GroupVersionKind) func([]detect.Verdict) {
 	told := make([]bool, len(kinds))
 	return func(verdicts []detect.Verdict) {

@@ -76,7 +76,7 @@ func newGroup(mgr manager.Manager, when Condition, setup SetupFunc, o options) (
 	return g, g.joinProcess()
 }
 
-// joinProcess makes the group known to its process and its manager; nothing of it remains after an error.
+// joinProcess registers the group with its process and its manager; an error leaves nothing behind.
 func (g *Group) joinProcess() (err error) {
 	if g.metrics, err = metrics.New(); err != nil {
 		return err
@@ -108,6 +108,7 @@ func (g *Group) joinProcess() (err error) {
 func (g *Group) addToManager(first bool) error {
 	page := "/debug/conditional"
 	prefix := page + "/" + g.options.name
+	// A manager refuses checks and handlers once it has started, so each group has one that asks its current scope.
 	err := errors.Join(
 		g.mgr.AddHealthzCheck("conditional-"+g.options.name, g.checkHealth),
 		g.mgr.AddReadyzCheck("conditional-"+g.options.name, g.checkReady),

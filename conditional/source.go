@@ -80,7 +80,7 @@ func (s *kindSource[object, request]) Start(ctx context.Context, queue workqueue
 	return source.TypedKind(cache, s.obj, s.handler, s.predicates...).Start(ctx, queue)
 }
 
-// WaitForSync returns at once: a kind that nobody serves has nothing to sync.
+// WaitForSync returns at once: a kind that is not served has nothing to sync.
 func (s *kindSource[object, request]) WaitForSync(context.Context) error { return nil }
 
 // String names the kind.

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// ClientFields are the places of a reconciler that hold something of a manager.
+// ClientFields are the fields of a reconciler that hold a part of a manager.
 type ClientFields []clientField
 
 type clientField struct {
@@ -21,7 +21,7 @@ type clientField struct {
 	take  func(manager.Manager) any
 }
 
-// managerParts are what a scope has of its own.
+// managerParts are the parts of a manager that a scope has of its own.
 func managerParts() []func(manager.Manager) any {
 	return []func(manager.Manager) any{
 		func(m manager.Manager) any { return m },
@@ -74,6 +74,7 @@ func findInStruct(in reflect.Value, path string, mgr manager.Manager) ClientFiel
 
 // holdsPart compares identities: what a manager hands out are pointers.
 func holdsPart(place reflect.Value, part any) bool {
+	// A field has the type of an interface as a rule; what counts is the pointer in it.
 	if place.Kind() == reflect.Interface {
 		place = place.Elem()
 	}

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// Child is a condition with everything it needs.
+// Child is a condition together with the sources it observes.
 type Child struct {
 	Name string
 	// Observe reports every change until ctx ends; it returns nil when nothing can change any more.

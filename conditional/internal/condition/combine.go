@@ -20,7 +20,7 @@ func ObserveCombined(ctx context.Context, children []Child, judge JudgeFunc, rep
 		running.Go(func() {
 			c.ObserveWithBackoff(ctx, DefaultBackoff(), func(s Status) {
 				mu.Lock()
-				defer mu.Unlock() // Held while reporting, so that judgements arrive in their order.
+				defer mu.Unlock() // Held during the report: without it an older judgement could arrive after a newer one.
 				inputs[i].noteReport(s)
 				report(judge(inputs))
 			})

@@ -58,6 +58,7 @@ func Any() JudgeFunc {
 	return func(inputs []ChildInput) Status {
 		switch {
 		case anyInState(inputs, True):
+			// The last known state counts: a child that becomes Unknown for a while must not change the identity.
 			if relied < 0 || inputs[relied].Last.State != True {
 				relied = slices.IndexFunc(inputs, func(i ChildInput) bool { return i.Now.State == True })
 			}
@@ -71,7 +72,7 @@ func Any() JudgeFunc {
 	}
 }
 
-// Not turns one child round. What is not there has no identity.
+// Not inverts one child. A child that does not hold has no identity.
 func Not(inputs []ChildInput) Status {
 	s := combineState(inputs, inputs[0].Now.State)
 	switch s.State {

@@ -58,6 +58,7 @@ func (o ObjectCondition) observeObject(ctx context.Context, report func(Status))
 		if err := o.listAndWatch(ctx, c, report); err != nil {
 			return err
 		}
+		// An error makes the caller back off; without it a server that ends watches at once would be listed in a loop.
 		if time.Since(began) < minWatchTime && ctx.Err() == nil {
 			return errors.New("the API server ended the watch at once")
 		}

@@ -12,12 +12,12 @@ import (
 // maxCallTime bounds one call of a function.
 const maxCallTime = 10 * time.Second
 
-// PollFunc calls f at once and then every so often until ctx ends, and reports what it says. A call that outlives its
+// PollFunc calls f at once and then every so often until ctx ends, and reports its result. A call that outlives its
 // deadline is Unknown and is not waited for when ctx ends, but no other call begins before it has returned.
 func PollFunc(ctx context.Context, every time.Duration, f func(context.Context) (bool, error), report func(Status)) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
-	for ctx.Err() == nil { // A tick may wait beside the end of ctx.
+	for ctx.Err() == nil { // The select below may choose a tick although ctx has ended.
 		callWithDeadline(ctx, min(every, maxCallTime), f, report)
 		select {
 		case <-ctx.Done():
@@ -29,7 +29,7 @@ func PollFunc(ctx context.Context, every time.Duration, f func(context.Context) 
 func callWithDeadline(ctx context.Context, limit time.Duration, f func(context.Context) (bool, error), report func(Status)) {
 	timed, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	answer := make(chan Status, 1) // Room, so that a late call can always return.
+	answer := make(chan Status, 1) // Buffered, so that the goroutine of a late call ends when the call returns.
 	go func() { answer <- callFunc(timed, limit, f) }()
 	select {
 	case s := <-answer:
@@ -43,6 +43,7 @@ func callWithDeadline(ctx context.Context, limit time.Duration, f func(context.C
 		return
 	}
 	report(timeoutStatus(limit))
+	// Another call must not begin before this one has returned: the function need not be safe for concurrent use.
 	select {
 	case <-answer:
 	case <-ctx.Done():

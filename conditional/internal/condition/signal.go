@@ -4,7 +4,7 @@ package condition
 
 import "context"
 
-// FollowSignal reports what comes through the channel until it is closed or ctx ends.
+// FollowSignal reports the values of the channel until it is closed or ctx ends.
 func FollowSignal(ctx context.Context, signal <-chan bool, report func(Status)) {
 	report(Status{State: Unknown, Reason: "NoSignal", Message: "nothing has been signalled yet"})
 	for {

@@ -45,7 +45,7 @@ func ObserveStable(ctx context.Context, child Child, hold HoldTimes, report func
 	}
 }
 
-// hysteresis is the memory of one hysteresis.
+// hysteresis is the state of one ObserveStable.
 type hysteresis struct {
 	name      string
 	hold      HoldTimes
@@ -53,10 +53,10 @@ type hysteresis struct {
 	candidate Status // what has to hold since then; nothing does when it is Unknown
 	since     time.Time
 	inDoubt   bool   // the child is Unknown now
-	doubt     Status // and says this
+	doubt     Status // its last report then
 }
 
-// noteReport notes a report. Unknown says nothing about a state that is settling, so that goes on to settle.
+// noteReport takes a report of the child. Unknown does not interrupt a state that is settling.
 func (d *hysteresis) noteReport(s Status, at time.Time) {
 	d.inDoubt = s.State == Unknown
 	switch {
@@ -72,7 +72,7 @@ func (d *hysteresis) noteReport(s Status, at time.Time) {
 	d.candidate = s
 }
 
-// isSettling tells whether time alone will change what is passed on. A state is never passed on in doubt.
+// isSettling reports whether time alone will change the status. No state is passed on while the child is Unknown.
 func (d *hysteresis) isSettling() bool { return !d.inDoubt && d.candidate.State != Unknown }
 
 func (d *hysteresis) settlesAt() time.Time { return d.since.Add(d.holdTime()) }

@@ -6,7 +6,7 @@ package condition
 
 import "fmt"
 
-// State says whether a condition holds.
+// State is whether a condition holds.
 type State int8
 
 // The three states of a condition. Unknown keeps whatever runs.

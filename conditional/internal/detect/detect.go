@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package detect tells whether an API server serves given kinds, and when that changes. A metadata-only watch of
+// Package detect finds out whether an API server serves given kinds, and when that changes. A metadata-only watch of
 // the CRDs wakes it, discovery decides, a watch probe makes sure that informers will sync; idle, it makes no request.
 package detect
 
@@ -68,16 +68,16 @@ func (i Interest) watchTargets() []watchTarget {
 	return all
 }
 
-// Detector tells many subscribers about the kinds of one API server. It works while there are subscribers: one
-// goroutine reports, another one or a few hold each watch, and up to looksAtOnce look at the server when one is due.
+// Detector reports the kinds of one API server to many subscribers. It works while there are subscribers: one
+// goroutine reports, another one or a few hold each watch, and up to maxConcurrentLooks look at the server when a look is due.
 type Detector struct {
 	server   apiServer
 	log      logr.Logger
 	outcomes *outcomeCounter
 
 	mu             sync.Mutex
-	loop           *detectionLoop       // nil while nobody is subscribed
-	previousEnded  <-chan struct{}      // closed when the loop before has ended
+	loop           *detectionLoop       // nil without subscribers
+	previousEnded  <-chan struct{}      // closed when the previous loop has ended
 	loggedRefusals map[watchTarget]bool // the watches whose refusal was logged
 }
 
@@ -125,6 +125,7 @@ func (d *Detector) unsubscribe(l *detectionLoop, s *subscriber) {
 		close(l.stop)
 	}
 	d.mu.Unlock()
+	// A report that cancels would wait for its own end below.
 	if isInReport() {
 		return
 	}
@@ -134,7 +135,7 @@ func (d *Detector) unsubscribe(l *detectionLoop, s *subscriber) {
 	}
 }
 
-// KnownVerdict returns the present verdict on a kind, and false when nobody is subscribed to it. It makes no request.
+// KnownVerdict returns the present verdict on a kind, and false when it has no subscriber. It makes no request.
 func (d *Detector) KnownVerdict(gvk schema.GroupVersionKind) (Verdict, bool) {
 	d.mu.Lock()
 	l := d.loop

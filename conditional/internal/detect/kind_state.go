@@ -16,7 +16,7 @@ type kindState struct {
 	subscribers map[*subscriber]struct{}
 	history     kindHistory
 	verdict     Verdict
-	judgements  uint64 // how often; changes while a probe is under way make its result stale
+	judgements  uint64 // counts verdicts; one that is given while a probe is under way makes the probe's result stale
 	isProbing   bool   // a watch probe is under way
 }
 
@@ -25,18 +25,18 @@ type subscriber struct {
 	interest       Interest
 	report         func([]Verdict)
 	kinds          []*kindState    // in the order of the interest's kinds
-	versions       []*versionState // of the tracks, each once
+	versions       []*versionState // of the kinds, each once
 	watches        []*resourceWatch
 	isReportQueued bool // a report is due
 	isRemoved      bool
 }
 
-// hasSettledWatches tells whether looks may begin: the first one wants to know what the watches know.
+// hasSettledWatches reports whether looks may begin: a look needs to know the CRDs that the watches have listed.
 func (s *subscriber) hasSettledWatches() bool {
 	return !slices.ContainsFunc(s.watches, func(w *resourceWatch) bool { return !w.isSynced && !w.isRefused })
 }
 
-// hasRefusedWatch tells whether a watch is missing for good.
+// hasRefusedWatch reports whether a watch is forbidden.
 func (s *subscriber) hasRefusedWatch() bool {
 	return slices.ContainsFunc(s.watches, func(w *resourceWatch) bool { return w.isRefused })
 }
@@ -74,7 +74,7 @@ func (l *detectionLoop) addSubscriber(s *subscriber, now time.Time) {
 	l.wakeUp()
 }
 
-// stateOfKind returns the track of a kind, a new one if there is none.
+// stateOfKind returns the state of a kind, a new one if there is none.
 func (l *detectionLoop) stateOfKind(gvk schema.GroupVersionKind) *kindState {
 	if t := l.kinds[gvk]; t != nil {
 		return t
@@ -94,8 +94,8 @@ func (l *detectionLoop) stateOfKind(gvk schema.GroupVersionKind) *kindState {
 	return t
 }
 
-// scheduleFirstLooks makes the first looks due. Where a watch knows CRDs of the group, a kind that is missing then may be a moment
-// from being served, with no event to come.
+// scheduleFirstLooks makes the first looks due. Where a watch knows CRDs of the group, the event that makes a kind served
+// may have come before the subscription, so that none follows.
 func (l *detectionLoop) scheduleFirstLooks(s *subscriber, now time.Time) {
 	for _, b := range s.versions {
 		for _, t := range b.kinds {
@@ -109,7 +109,8 @@ func (l *detectionLoop) scheduleFirstLooks(s *subscriber, now time.Time) {
 	}
 }
 
-// removeSubscriber forgets a subscriber and what only it wanted, and tells whether it was the last one. It may be called again.
+// removeSubscriber drops a subscriber with the watches and kinds that no other one needs, and reports whether it was the
+// last one. It may be called again.
 func (l *detectionLoop) removeSubscriber(s *subscriber, now time.Time) (last bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -152,7 +153,7 @@ func (l *detectionLoop) dropKind(t *kindState) {
 	}
 }
 
-// updateSchedule notes how the subscribers of a board may find out.
+// updateSchedule derives from a version's subscribers how it may be looked at.
 func (l *detectionLoop) updateSchedule(b *versionState, now time.Time) {
 	b.pollInterval, b.hasWatchers, b.needsFallback = 0, false, false
 	for _, t := range b.kinds {

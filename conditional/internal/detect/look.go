@@ -12,7 +12,7 @@ import (
 // lookTimeout bounds one request.
 const lookTimeout = 10 * time.Second
 
-// lookAtVersion asks discovery for a group version and lets all its kinds know.
+// lookAtVersion asks discovery for a group version and judges all its kinds by the answer.
 func (l *detectionLoop) lookAtVersion(ctx context.Context, b *versionState) {
 	short, cancel := context.WithTimeout(ctx, lookTimeout)
 	found, err := l.server.discoverKinds(short, b.gv)
@@ -45,7 +45,7 @@ func (l *detectionLoop) lookAtVersion(ctx context.Context, b *versionState) {
 	l.scheduleAfterLook(b, f, now)
 }
 
-// judgeOrProbe judges a sighting. What is served but not known yet is probed before.
+// judgeOrProbe judges the result of a look. A kind that is served but not known yet is probed before.
 func (l *detectionLoop) judgeOrProbe(t *kindState, s lookResult, now time.Time) lookSummary {
 	if s.outcome != outcomePresent {
 		return l.judgeKind(t, s, now)
@@ -63,7 +63,7 @@ func (l *detectionLoop) judgeOrProbe(t *kindState, s lookResult, now time.Time) 
 	return lookSummary{isProbing: true}
 }
 
-// probeKind probes a kind and judges it, unless something else was seen of it meanwhile.
+// probeKind probes a kind and judges it, unless it was judged otherwise meanwhile.
 func (l *detectionLoop) probeKind(ctx context.Context, t *kindState, s lookResult, judged uint64) {
 	short, cancel := context.WithTimeout(ctx, lookTimeout)
 	ready, err := l.server.probeWatch(short, schema.GroupVersionResource{Group: t.gvk.Group, Version: t.gvk.Version, Resource: s.plural})
@@ -88,7 +88,8 @@ func (l *detectionLoop) probeKind(ctx context.Context, t *kindState, s lookResul
 	}
 	b := t.version
 	if soon := now.Add(b.pause); !b.isLooking && (b.next.IsZero() || f.isOpen && soon.Before(b.next)) {
-		l.scheduleLook(b, b.planNextLook(f, now)) // The end of a look under way plans the next one.
+		// A look that is under way plans the next one when it ends, so this must not plan another.
+		l.scheduleLook(b, b.planNextLook(f, now))
 	}
 	l.wakeUp()
 }

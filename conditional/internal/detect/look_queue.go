@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// lookQueue holds the boards that have a next look, the first one first.
+// lookQueue orders the group versions by the time of their next look.
 type lookQueue struct{ entries versionHeap }
 
-// setNext plans the next look at a board; a zero time drops it.
+// setNext plans the next look at a group version; a zero time drops it.
 func (a *lookQueue) setNext(b *versionState, at time.Time) {
 	b.next = at
 	switch {
@@ -23,7 +23,7 @@ func (a *lookQueue) setNext(b *versionState, at time.Time) {
 	}
 }
 
-// popDue returns a board that is due and drops it, or nil.
+// popDue takes a group version out whose look is due; nil without one.
 func (a *lookQueue) popDue(now time.Time) *versionState {
 	if len(a.entries) == 0 || now.Before(a.entries[0].next) {
 		return nil
@@ -44,13 +44,13 @@ func (a *lookQueue) nextDue() time.Time {
 // versionHeap implements heap.Interface.
 type versionHeap []*versionState
 
-// Len counts.
+// Len returns the number of group versions.
 func (h *versionHeap) Len() int { return len(*h) }
 
-// Less puts the sooner one first.
+// Less orders by the time of the next look.
 func (h *versionHeap) Less(i, j int) bool { return (*h)[i].next.Before((*h)[j].next) }
 
-// Swap keeps the places.
+// Swap exchanges two group versions and updates their indexes.
 func (h *versionHeap) Swap(i, j int) {
 	s := *h
 	s[i], s[j] = s[j], s[i]

@@ -15,17 +15,17 @@ import (
 // maxConcurrentLooks is how many requests may be under way: one that is slow must not hold up the others.
 const maxConcurrentLooks = 8
 
-// apiServer is how the loop sees the API server.
+// apiServer is the part of the API server that the loop needs; tests simulate it.
 type apiServer interface {
-	// discoverKinds returns a present sighting per kind of the group version, and none when it is not served.
+	// discoverKinds returns a result for each kind of the group version, and none when it is not served.
 	discoverKinds(ctx context.Context, gv schema.GroupVersion) (map[string]lookResult, error)
-	// probeWatch tells whether a resource can be watched already.
+	// probeWatch reports whether a resource can be watched already.
 	probeWatch(ctx context.Context, gvr schema.GroupVersionResource) (bool, error)
 	// runWatch feeds a watch until ctx ends, or until it has refused it.
 	runWatch(ctx context.Context, w *resourceWatch)
 }
 
-// detectionLoop is the detector's life from its first subscriber to its last.
+// detectionLoop does the detector's work from the first subscriber to the last.
 type detectionLoop struct {
 	server     apiServer
 	outcomes   *outcomeCounter
@@ -61,7 +61,7 @@ func newDetectionLoop(w apiServer, t *outcomeCounter, refused func(watchTarget, 
 	return l
 }
 
-// run serves until the detector stops it. The loop before must have ended, so that reports never overlap.
+// run serves until the detector stops it. It waits for the end of the previous loop, so that reports never overlap.
 func (l *detectionLoop) run(before <-chan struct{}) {
 	defer close(l.ended)
 	if before != nil {
@@ -73,6 +73,7 @@ func (l *detectionLoop) run(before <-chan struct{}) {
 	timer := time.NewTimer(longPause)
 	defer timer.Stop()
 	for ctx.Err() == nil {
+		// Reports come before the wait: each of them may add or remove subscribers, and with them work that is due.
 		next := l.startDueWork(ctx, time.Now())
 		if l.deliverReport() {
 			continue
@@ -125,7 +126,7 @@ func (l *detectionLoop) launchJobs(ctx context.Context) {
 func (l *detectionLoop) wakeUp() {
 	select {
 	case l.wakeup <- struct{}{}:
-	default: // It is awake.
+	default: // The loop has yet to take the last wake-up, and will see this change too.
 	}
 }
 
@@ -150,14 +151,14 @@ func (l *detectionLoop) handleChange(c objectChange) {
 	l.wakeUp()
 }
 
-// noteChange notes that the kind goes with its CRD, or with its APIService if that was not one of the API server's own.
+// noteChange records that the kind goes with its CRD, or with its APIService unless the API server made that by itself.
 func (t *kindState) noteChange(c objectChange, now time.Time) {
 	plural, _, _ := strings.Cut(c.name, ".")
 	switch {
 	case !c.isDeleted:
 	case c.resource == apiServiceResource && !c.old.automanaged:
 		t.history = t.history.noteDeletion("", now)
-		t.judgements++ // A probe under way is out of date.
+		t.judgements++ // The result of a probe that is under way is stale.
 	case c.resource == crdResource && t.history.lastSeen.plural == plural:
 		t.history = t.history.noteDeletion(c.old.uid, now)
 		t.judgements++
@@ -174,7 +175,7 @@ func (l *detectionLoop) knownVerdict(gvk schema.GroupVersionKind) (Verdict, bool
 	return t.verdict, true
 }
 
-// addCRDFacts adds to a present sighting what the watches know of its CRD.
+// addCRDFacts adds to the result of a look what the watches know of the kind's CRD.
 func (l *detectionLoop) addCRDFacts(s lookResult, group string) lookResult {
 	s.crdKnown, s.uid, s.terminating = false, "", false
 	crd := s.plural + "." + group

@@ -4,7 +4,7 @@ package detect
 
 import "sync/atomic"
 
-// outcomeCounter counts requests by what they saw.
+// outcomeCounter counts requests by their outcome.
 type outcomeCounter [outcomePresent + 1]atomic.Uint64
 
 func (t *outcomeCounter) countOutcome(s lookOutcome) { t[s].Add(1) }
@@ -17,7 +17,7 @@ func (t *outcomeCounter) countsByResult() map[string]uint64 {
 	return counts
 }
 
-// String is the result that metrics name.
+// String is the value of the label "result" of torpor_gate_probes_total.
 func (s lookOutcome) String() string {
 	switch s {
 	case outcomeUnreadable:

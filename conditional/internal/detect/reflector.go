@@ -20,7 +20,7 @@ import (
 )
 
 // runWatch holds one watch with a reflector, which renews it, lists anew after a gap, and pauses while the server does not
-// answer. Its own log is dropped: that the server does not answer is told by verdicts.
+// answer. Its own log is dropped: verdicts report that the server does not answer.
 func (s *restServer) runWatch(ctx context.Context, w *resourceWatch) {
 	source := &listWatcher{client: s.metadata.Resource(w.target.groupVersionResource()), watch: w}
 	toolscache.NewReflectorWithOptions(
@@ -40,7 +40,7 @@ func (t watchTarget) groupVersionResource() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: group, Version: "v1", Resource: t.resource}
 }
 
-// listWatcher lists and watches, and sees the errors before the reflector does.
+// listWatcher lists and watches, and handles errors before the reflector, which retries after any of them.
 type listWatcher struct {
 	client metadata.Getter
 	watch  *resourceWatch
@@ -56,7 +56,8 @@ func (s *listWatcher) listMetadata(ctx context.Context, o metav1.ListOptions) (r
 	return list, nil
 }
 
-// openWatch has a deadline as well: the server ends a watch after its timeout, and one that is still open then is dead.
+// openWatch sets a deadline: the server ends a watch after its timeout, so one that is still open then has lost its
+// connection without an error.
 func (s *listWatcher) openWatch(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
 	limit := lookTimeout
 	if o.TimeoutSeconds != nil {
@@ -90,7 +91,7 @@ func (s *listWatcher) handleError(ctx context.Context, err error) error {
 	return err
 }
 
-// boundedWatch frees its deadline when it is stopped.
+// boundedWatch releases the timer of its deadline when it is stopped.
 type boundedWatch struct {
 	apiwatch.Interface
 

@@ -15,7 +15,7 @@ func (l *detectionLoop) queueReport(s *subscriber) {
 	}
 }
 
-// deliverReport makes one due report, and tells whether there was one.
+// deliverReport makes one due report, and reports whether there was one.
 func (l *detectionLoop) deliverReport() bool {
 	l.mu.Lock()
 	if len(l.pendingReports) == 0 {
@@ -36,7 +36,7 @@ func (l *detectionLoop) deliverReport() bool {
 	l.reporting = s
 	l.mu.Unlock()
 
-	callReport(s.report, verdicts)
+	callReport(s.report, verdicts) // Without the lock: the report may subscribe and cancel.
 
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -54,12 +54,12 @@ func (l *detectionLoop) awaitReport(s *subscriber) {
 	}
 }
 
-// callReport is what inReport finds on the stack.
+// callReport is the function that isInReport looks for on the stack, so it must not be inlined.
 //
 //go:noinline
 func callReport(report func([]Verdict), verdicts []Verdict) { report(verdicts) }
 
-// isInReport tells whether its caller was called, however deeply, by a report.
+// isInReport reports whether its caller was called, however deeply, by a report.
 func isInReport() bool {
 	callers := make([]uintptr, 64)
 	n := runtime.Callers(2, callers)

@@ -24,7 +24,7 @@ const automanaged = "kube-aggregator.kubernetes.io/automanaged"
 // watchTarget is what one watch sees: all objects of a resource, or the one of that name.
 type watchTarget struct{ resource, name string }
 
-// resourceWatch is a reflector's store. It keeps of an object what is needed, and tells the loop what changes.
+// resourceWatch is a reflector's store. It keeps few facts of an object, and passes changes to the loop.
 type resourceWatch struct {
 	loop        *detectionLoop
 	target      watchTarget
@@ -33,7 +33,7 @@ type resourceWatch struct {
 	isClosed    bool
 	objects     map[string]objectFacts
 	isSynced    bool // the objects were listed
-	isRefused   bool // the watch is not allowed; what it knew is old
+	isRefused   bool // the watch is not allowed; its objects are outdated
 }
 
 var _ toolscache.TransformingStore = &resourceWatch{}
@@ -51,7 +51,7 @@ type objectChange struct {
 	old                  objectFacts // of what is gone
 }
 
-// stripMetadata keeps of an object what is needed: some carry a hundred kilobytes of annotations.
+// stripMetadata drops what the detector does not need: some CRDs carry a hundred kilobytes of annotations.
 func stripMetadata(obj any) (any, error) {
 	m, ok := obj.(*metav1.PartialObjectMetadata)
 	if !ok {
@@ -66,19 +66,19 @@ func stripMetadata(obj any) (any, error) {
 	return slim, nil
 }
 
-// Transformer strips what the reflector holds while it lists.
+// Transformer strips the objects that the reflector holds while it lists.
 func (*resourceWatch) Transformer() toolscache.TransformFunc { return stripMetadata }
 
-// Add is told of a new object.
+// Add stores a new object.
 func (w *resourceWatch) Add(obj any) error { return w.applyObject(obj, false) }
 
-// Update is told of another state of an object.
+// Update stores another state of an object.
 func (w *resourceWatch) Update(obj any) error { return w.applyObject(obj, false) }
 
-// Delete is told that an object is gone.
+// Delete drops an object.
 func (w *resourceWatch) Delete(obj any) error { return w.applyObject(obj, true) }
 
-// Resync is of no use here.
+// Resync does nothing: the reflector of a watch has no resync period.
 func (*resourceWatch) Resync() error { return nil }
 
 func (w *resourceWatch) applyObject(obj any, gone bool) error {
@@ -96,7 +96,7 @@ func (w *resourceWatch) applyObject(obj any, gone bool) error {
 	return nil
 }
 
-// Replace is told of all objects, at first and whenever events may have been missed.
+// Replace stores a list of all objects, at first and whenever events may have been missed.
 func (w *resourceWatch) Replace(items []any, _ string) error {
 	w.loop.mu.Lock()
 	defer w.loop.mu.Unlock()
@@ -131,7 +131,7 @@ func (w *resourceWatch) putObject(m *metav1.PartialObjectMetadata) {
 	old, there := w.objects[m.Name]
 	now := extractFacts(m)
 	w.objects[m.Name] = now
-	// A deletion and a creation may be told as one.
+	// The API server may send a deletion and a creation as one update: another UID is another object.
 	w.loop.handleChange(objectChange{resource: w.target.resource, name: m.Name, isCreated: old.uid != now.uid, isDeleted: there && old.uid != now.uid, old: old})
 }
 
@@ -146,7 +146,7 @@ func extractFacts(m *metav1.PartialObjectMetadata) objectFacts {
 	return objectFacts{uid: string(m.UID), terminating: m.DeletionTimestamp != nil, automanaged: auto}
 }
 
-// resumeSubscribers lets those begin who waited for the watch, whether it has listed its objects or may not.
+// resumeSubscribers starts the looks of subscribers that waited for the watch, once it has listed or is refused.
 func (w *resourceWatch) resumeSubscribers() {
 	now := time.Now()
 	for s := range w.subscribers {
@@ -178,7 +178,7 @@ func (w *resourceWatch) giveUp(err error) {
 	}
 }
 
-// noteDisconnect notes that the watch is broken for the moment: what it does not tell now must be looked for.
+// noteDisconnect schedules looks while the watch is broken, since its events do not come.
 func (w *resourceWatch) noteDisconnect() {
 	w.loop.mu.Lock()
 	defer w.loop.mu.Unlock()
@@ -192,7 +192,7 @@ func (w *resourceWatch) noteDisconnect() {
 	w.loop.wakeUp()
 }
 
-// startReflector starts the watch; close ends it, also before it was opened.
+// startReflector starts the watch, unless it was stopped before.
 func (w *resourceWatch) startReflector(ctx context.Context) {
 	if w.isClosed {
 		return
@@ -208,7 +208,7 @@ func (w *resourceWatch) stopReflector() {
 	}
 }
 
-// knowsVersion tells whether the watch has seen a CRD of the group, or the APIService of the version.
+// knowsVersion reports whether the watch has seen a CRD of the group, or the APIService of the version.
 func (w *resourceWatch) knowsVersion(gv schema.GroupVersion) bool {
 	if w.target.resource == apiServiceResource {
 		_, ok := w.objects[gv.Version+"."+gv.Group]

@@ -28,7 +28,7 @@ type restServer struct {
 
 func newRESTServer(cfg *rest.Config, hc *http.Client) (*restServer, error) {
 	cfg = rest.CopyConfig(cfg)
-	cfg.QPS, cfg.RateLimiter = -1, nil // The pauses are the limit.
+	cfg.QPS, cfg.RateLimiter = -1, nil // The pauses of schedule.go limit the rate.
 	meta, err := metadata.NewForConfigAndClient(metadata.ConfigFor(cfg), hc)
 	if err != nil {
 		return nil, fmt.Errorf("build the metadata client: %w", err)
@@ -58,6 +58,7 @@ func (s *restServer) discoverKinds(ctx context.Context, gv schema.GroupVersion) 
 	}
 	kinds := map[string]lookResult{}
 	for _, r := range list.APIResources {
+		// A name with a slash is a subresource, which may have the kind of its parent.
 		if _, twice := kinds[r.Kind]; twice || strings.Contains(r.Name, "/") {
 			continue
 		}
@@ -76,9 +77,10 @@ func (s *restServer) probeWatch(ctx context.Context, gvr schema.GroupVersionReso
 	body, err := s.client.Get().AbsPath(apiPath(gvr.GroupVersion()), gvr.Resource).Param("watch", "true").MaxRetries(0).Stream(ctx)
 	switch {
 	case err == nil:
-		_ = body.Close() // Nothing is written, so nothing can be lost.
+		_ = body.Close() // It was only read: an error loses nothing.
 		return true, nil
 	case k8serrors.IsForbidden(err):
+		// The storage answers. That the watch is forbidden is for the informer to report.
 		return true, nil
 	case k8serrors.IsTooManyRequests(err) || k8serrors.IsNotFound(err):
 		return false, nil

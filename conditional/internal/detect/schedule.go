@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// After an event on a CRD of a group the server is looked at again and again, since it serves, or ceases to serve, a
-// little later than it tells: 2 ms, 4 ms, 8 ms … for settleSpan. While a kind of a new CRD is awaited the pauses stay
+// After an event on a CRD of a group the server is looked at again and again, since it begins or ceases to serve the kind
+// a little later than it sends the event: 2 ms, 4 ms, 8 ms … for settleSpan. While a kind of a new CRD is awaited the pauses stay
 // short for eagerSpan: what is installed under load is served after a hundred milliseconds, not after two hundred.
 const (
 	firstPause = 2 * time.Millisecond
@@ -28,7 +28,7 @@ type versionState struct {
 	kinds      map[string]*kindState // by kind
 	isLooking  bool                  // a look is under way or about to start
 	next       time.Time             // of the next look; zero: none is due
-	queueIndex int                   // in the agenda; -1: not there
+	queueIndex int                   // in the look queue; -1: not there
 
 	mayHaveMissedEvents bool      // events of CRDs may have come before the first look
 	settlesAt           time.Time // the end of the looks after an event
@@ -37,16 +37,16 @@ type versionState struct {
 	pause               time.Duration
 
 	pollInterval  time.Duration // the shortest Poll of its subscribers, 0 without one
-	hasWatchers   bool          // somebody does not just poll
-	needsFallback bool          // somebody would watch, but may not
+	hasWatchers   bool          // a subscriber watches
+	needsFallback bool          // a subscriber would watch, but may not
 	fallbackPause time.Duration // of the fallback
 }
 
-// lookSummary is what a look means for the next one.
+// lookSummary decides when the next look comes.
 type lookSummary struct {
 	isOpen     bool // a verdict is open
 	isMissing  bool // a kind is not served
-	isProbing  bool // a probe under way will tell more
+	isProbing  bool // the result of a probe is to come
 	hasChanged bool // a verdict has changed
 }
 
@@ -57,7 +57,7 @@ func (f lookSummary) mergeWith(other lookSummary) lookSummary {
 	}
 }
 
-// noteEvent notes an event: a look is due at once, and others after it.
+// noteEvent restarts the short pauses: after an event looks are due at once and again soon.
 func (b *versionState) noteEvent(came bool, now time.Time) {
 	if came {
 		b.crdCreatedAt = now

@@ -33,7 +33,7 @@ type Verdict struct {
 	Terminating bool
 }
 
-// ReasonDetecting is the reason of a verdict on a kind that nobody has looked for yet.
+// ReasonDetecting is the reason of the verdict before the first look.
 const ReasonDetecting = "Detecting"
 
 // lookResult is what one look at the API server found.
@@ -44,11 +44,11 @@ type lookResult struct {
 	plural    string
 	watchable bool
 
-	crdKnown    bool   // a watch knows the kind's CRD, or that there is none
+	crdKnown    bool   // a watch has listed the kind's CRD, or shown that there is none
 	uid         string // of that CRD
 	terminating bool
 
-	err error // of an unreadable sighting
+	err error // with outcomeUnreadable
 }
 
 type lookOutcome int8
@@ -60,17 +60,18 @@ const (
 	outcomePresent
 )
 
-// The rules of doubt: a server that lags behind, or two that disagree, must not stop a controller.
+// A server that lags behind, or two that disagree, must not stop a controller: a kind that vanishes without the deletion
+// of its CRD is absent only after several looks, and one whose CRD is deleted may be served for some seconds more.
 const (
 	missesNeeded  = 3
 	missesSpan    = 2 * time.Second
 	deletionGrace = 10 * time.Second
-	// initializingTimeout is how long the storage of a new kind is waited for. One that needs a conversion webhook, which the
-	// waiting group itself brings, would never be ready before.
+	// initializingTimeout is how long the storage of a new kind is waited for. Storage that needs a conversion webhook is
+	// not ready before the waiting group itself serves it: see docs/conditional.md, "Conversion webhooks".
 	initializingTimeout = 10 * time.Second
 )
 
-// kindHistory is what the judge keeps of one kind.
+// kindHistory is what verdicts on one kind depend on beside the last look.
 type kindHistory struct {
 	identity          string // of the last Served verdict; empty when the kind was absent, or never seen
 	lastSeen          lookResult
@@ -80,7 +81,7 @@ type kindHistory struct {
 	initializingSince time.Time
 }
 
-// noteDeletion notes that a watch saw the kind's CRD, with this UID, or its APIService go.
+// noteDeletion records that a watch saw the deletion of the kind's CRD, with this UID, or of its APIService.
 func (m kindHistory) noteDeletion(uid string, now time.Time) kindHistory {
 	another := m.lastSeen.uid != "" && m.lastSeen.uid != uid
 	if m.identity != "" && m.deletedAt.IsZero() && !another {
@@ -89,7 +90,7 @@ func (m kindHistory) noteDeletion(uid string, now time.Time) kindHistory {
 	return m
 }
 
-// judgeLook turns a sighting into a verdict; again asks for another look.
+// judgeLook turns the result of a look into a verdict; again asks for another look.
 func (m kindHistory) judgeLook(s lookResult, now time.Time) (_ kindHistory, v Verdict, again bool) {
 	switch s.outcome {
 	case outcomeMissing:
@@ -104,6 +105,7 @@ func (m kindHistory) judgeLook(s lookResult, now time.Time) (_ kindHistory, v Ve
 }
 
 func (m kindHistory) judgeInitializing(s lookResult, now time.Time) (kindHistory, Verdict, bool) {
+	// A kind that was served before is unclear, not absent: the API server starts its storage anew after a change of the CRD.
 	if m.identity != "" && m.deletedAt.IsZero() {
 		return m, Verdict{Reason: "StorageInitializing", Message: "the API server is starting the storage of the kind anew"}, true
 	}
@@ -117,7 +119,7 @@ func (m kindHistory) judgeInitializing(s lookResult, now time.Time) (kindHistory
 }
 
 func (m kindHistory) judgeMissing(now time.Time) (kindHistory, Verdict, bool) {
-	if m.misses++; m.misses == 1 || now.Before(m.firstMiss) { // The clock may have been set back.
+	if m.misses++; m.misses == 1 || now.Before(m.firstMiss) { // The second case is a clock that was set back.
 		m.firstMiss = now
 	}
 	confirmed := m.misses >= missesNeeded && now.Sub(m.firstMiss) >= missesSpan
@@ -149,13 +151,13 @@ func (m kindHistory) judgePresent(s lookResult, now time.Time) (kindHistory, Ver
 	return m, v, false
 }
 
-// isDoubtful tells whether what is still served is what was seen to go a moment ago.
+// isDoubtful reports whether what is still served is what was deleted a moment ago.
 func (m kindHistory) isDoubtful(s lookResult, now time.Time) bool {
 	return !m.deletedAt.IsZero() && s.uid == "" && now.Sub(m.deletedAt) < deletionGrace
 }
 
-// isSameKind tells whether a present sighting is of what the memory knows. A UID that was not known before may be that of a
-// CRD whose event came late.
+// isSameKind reports whether the kind that a look found is the one of the last verdict. A UID that was not known before may
+// be that of a CRD whose event came late, so it is no difference.
 func (m kindHistory) isSameKind(s lookResult) bool {
 	if m.identity == "" || s.version != m.lastSeen.version || s.scope != m.lastSeen.scope || s.plural != m.lastSeen.plural {
 		return false

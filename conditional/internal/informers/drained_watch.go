@@ -14,8 +14,9 @@ import (
 
 type newInformerFunc func(toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer
 
-// withWatchDraining makes informers that empty a watch when they stop it: controller-runtime puts a filter into metadata
-// watches that would wait for ever for somebody to take its last event. For caches of many namespaces see ending.
+// withWatchDraining makes informers that drain a watch when they stop it: controller-runtime puts a filter into metadata
+// watches whose goroutine blocks for ever on an event that is not received. For caches of many namespaces see
+// stoppableInformer.
 func withWatchDraining(next newInformerFunc, many bool) newInformerFunc {
 	if next == nil {
 		next = toolscache.NewSharedIndexInformer

@@ -24,6 +24,7 @@ func (p *Pool) keepIdle(e *pooledInformer, remaining time.Duration) {
 	e.idle = r
 	look := e.interest
 	look.Kinds = []schema.GroupVersionKind{e.kind.GVK}
+	// cancel waits for a report that is under way, and the report takes the pool's lock, which the caller holds here.
 	p.keepers.Go(func() {
 		cancel, err := p.detector.Subscribe(look, func(verdicts []detect.Verdict) {
 			if len(verdicts) == 1 && !e.kind.isUnchanged(verdicts[0]) {
@@ -51,7 +52,7 @@ func (k InformerKind) isUnchanged(v detect.Verdict) bool {
 	return true
 }
 
-// dropIdle stops the informer if it still has that pause.
+// dropIdle stops the informer if it is still in that idle period.
 func (p *Pool) dropIdle(e *pooledInformer, r *idlePeriod) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -60,7 +61,7 @@ func (p *Pool) dropIdle(e *pooledInformer, r *idlePeriod) {
 	}
 }
 
-// endIdle ends the pause, if there is one.
+// endIdle ends the idle period, if there is one.
 func (e *pooledInformer) endIdle() {
 	if e.idle != nil {
 		e.idle.timer.Stop()

@@ -45,7 +45,7 @@ func IdentifyObject(obj runtime.Object, scheme *runtime.Scheme) (schema.GroupVer
 	return gvk, FormOf(obj), err
 }
 
-// InformerKind is all that tells one informer from another.
+// InformerKind is all that distinguishes one informer from another.
 type InformerKind struct {
 	GVK        schema.GroupVersionKind
 	Form       ObjectForm

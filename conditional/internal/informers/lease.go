@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Lease is a share of an informer. Whoever adds handlers to the informer removes them before the release.
+// Lease is a share of an informer. Handlers must be removed before the release: the informer may go on for other leases.
 type Lease struct {
 	pool  *Pool
 	entry *pooledInformer

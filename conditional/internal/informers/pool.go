@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package informers shares the informers of one API server between scopes. An informer runs while somebody holds a
-// lease of it; each has a cache of its own, so that none waits for another's sync and each can end for itself.
+// Package informers shares the informers of one API server between scopes. An informer runs while it is leased; each has a cache of its own, so that none waits for another's sync and each can end for itself.
 package informers
 
 import (
@@ -19,7 +18,7 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/detect"
 )
 
-// Detector tells whether idle informers still have their kind.
+// Detector reports whether the kind of an idle informer is still served.
 type Detector interface {
 	Subscribe(i detect.Interest, report func([]detect.Verdict)) (cancel func(), err error)
 }
@@ -96,6 +95,7 @@ func (p *Pool) cacheOptions(k InformerKind) cache.Options {
 			opts.ByObject = map[client.Object]cache.ByObject{obj: by}
 		}
 	}
+	// From these options controller-runtime may make a cache of several namespaces, and what is stoppable suits one, too.
 	maybeMany := len(opts.DefaultNamespaces) > 0 || len(opts.ByObject) > 0
 	opts.NewInformer = withWatchDraining(opts.NewInformer, maybeMany)
 	return opts
@@ -130,8 +130,8 @@ func (p *Pool) stopInformer(e *pooledInformer) {
 	e.cancel()
 }
 
-// Close stops the informers that are only kept, and keeps none from now on. It returns when the detector is no longer
-// asked about any.
+// Close stops the informers that are only kept, and keeps none from now on. It returns when the pool has no
+// subscription at the detector any more.
 func (p *Pool) Close() {
 	defer p.keepers.Wait()
 	p.mu.Lock()

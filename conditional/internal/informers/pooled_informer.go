@@ -35,6 +35,7 @@ func (p *Pool) startInformer(ctx context.Context, k InformerKind) (*pooledInform
 	if e.cache, err = cache.New(p.cfg, p.cacheOptions(k)); err != nil {
 		return nil, err
 	}
+	// The informer outlives the call, and perhaps the scope, that starts it.
 	ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	if e.informer, err = e.cache.GetInformer(ctx, obj, cache.BlockUntilSynced(false)); err != nil {
 		e.cancel()
@@ -44,7 +45,7 @@ func (p *Pool) startInformer(ctx context.Context, k InformerKind) (*pooledInform
 	go func() {
 		defer close(e.done)
 		defer p.active.Add(-1)
-		_ = e.cache.Start(ctx) // It can only fail when it is called twice.
+		_ = e.cache.Start(ctx) // It fails only when it is called twice.
 	}()
 	return e, nil
 }

@@ -11,9 +11,9 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// stoppableInformer is an informer for caches of several namespaces. They leave a goroutine per informer and per handler, which
-// waits until it has synced; so an ending informer also says that it has when it stops, or the handler is removed,
-// before. Only HasSynced tells the truth then.
+// stoppableInformer is an informer for caches of several namespaces. Those leave a goroutine per informer and per handler,
+// which waits for its sync for ever; so a stoppable informer also reports a sync when it stops, or when the handler is
+// removed. Only HasSynced is right then.
 type stoppableInformer struct {
 	toolscache.SharedIndexInformer
 	settled chan struct{} // closed by the sync, or by the end before it

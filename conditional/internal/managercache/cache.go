@@ -17,7 +17,7 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/refreshclient"
 )
 
-// Cache is the cache of a manager. It refuses kinds that it could not watch as it was told to, or not at all.
+// Cache is the cache of a manager. It refuses kinds that it could not watch with the manager's options, or not at all.
 type Cache struct {
 	cache.Cache
 	scheme   *runtime.Scheme
@@ -28,7 +28,7 @@ type Cache struct {
 
 	mu    sync.Mutex
 	gates map[schema.GroupVersionKind]*kindGate
-	// readOnly has the informers that may exist, and whether nobody but a read has asked for them.
+	// readOnly has the informers that may exist, and whether reads alone have made them.
 	readOnly map[informers.InformerKind]bool
 }
 
@@ -51,7 +51,7 @@ func FromCache(c cache.Cache) *Cache {
 	return nil
 }
 
-// admitUse notes a use of an informer, or returns why there cannot be one.
+// admitUse records a use of an informer, or returns why there cannot be one.
 func (c *Cache) admitUse(obj runtime.Object, read bool) error {
 	gvk, form, err := informers.IdentifyObject(obj, c.scheme)
 	if err != nil {

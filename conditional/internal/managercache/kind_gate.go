@@ -13,15 +13,16 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/informers"
 )
 
-// kindGate is what groups have told of a kind that they wait for.
+// kindGate is the last state of a kind that groups wait for.
 type kindGate struct {
 	absent     bool
 	lastServed detect.Verdict // when it was served last
 }
 
-// NoteVerdicts takes what the detector says of kinds that a group waits for. When one of them is gone, or is another one now,
-// the mapper forgets, and the informers go that only reads have made: they would look for ever for what was. The client
-// forgets when the kind is at another place: one that reads its own writes leaves handlers behind.
+// NoteVerdicts takes the detector's verdicts on kinds that a group waits for. When one of them is gone, or is another one
+// now, the mapper is refreshed, and the informers that only reads have made are removed: they would list a kind that is
+// gone for ever. The client is refreshed only when the kind is at another place: a client that reads its own writes leaves
+// handlers behind.
 func (c *Cache) NoteVerdicts(ctx context.Context, kinds []schema.GroupVersionKind, verdicts []detect.Verdict) error {
 	if c == nil {
 		return nil
@@ -50,7 +51,7 @@ func (c *Cache) NoteVerdicts(ctx context.Context, kinds []schema.GroupVersionKin
 		errs = append(errs, c.client.Refresh())
 	}
 	if len(left) > 0 {
-		go c.removeInformers(context.WithoutCancel(ctx), left) // It may wait for a request of discovery.
+		go c.removeInformers(context.WithoutCancel(ctx), left) // RemoveInformer may wait for a request of discovery, and the detector must not.
 	}
 	return errors.Join(errs...)
 }
@@ -88,6 +89,6 @@ func (c *Cache) forgetReadsLocked(gvk schema.GroupVersionKind) (left []client.Ob
 
 func (c *Cache) removeInformers(ctx context.Context, left []client.Object) {
 	for _, obj := range left {
-		_ = c.RemoveInformer(ctx, obj) // Its kind has been read, so there is no error left.
+		_ = c.RemoveInformer(ctx, obj) // It fails only for a type without a kind, and this kind has been read.
 	}
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package managercache has the cache and the client that conditional.ManagerOptions gives to a manager. Scopes ask them for
-// the options that they were made with; groups tell them of kinds that come and go.
+// the options that they were made with; groups notify them of kinds that come and go.
 package managercache
 
 import (
@@ -63,7 +63,7 @@ func wrapCache(cfg *rest.Config, opts cache.Options, open cache.NewCacheFunc, s 
 	for obj := range s.Cache.ByObject {
 		gvk, err := apiutil.GVKForObject(obj, opts.Scheme)
 		if err != nil {
-			continue // The cache's own error tells.
+			continue // The cache returns an error of its own for this entry.
 		}
 		if _, err := opts.Mapper.RESTMapping(gvk.GroupKind(), gvk.Version); meta.IsNoMatchError(err) {
 			delete(opts.ByObject, obj)
@@ -92,7 +92,7 @@ func wrapClient(cfg *rest.Config, opts client.Options) (client.Client, error) {
 	if opts.HTTPClient == c.settings.Cache.HTTPClient {
 		c.settings.Client.HTTPClient = nil
 	}
-	c.settings.Client.Mapper = nil
+	c.settings.Client.Mapper = nil // A scope has a mapper of its own, which knows nothing older than the scope.
 	var err error
 	c.client, err = refreshclient.NewClient(cfg, opts, c.settings.NewClient)
 	return c.client, err

@@ -68,7 +68,7 @@ func RegisterShared[C prometheus.Collector](c *C) error {
 	return nil
 }
 
-// InitGroup makes the series of a group that have no further label, so that they do not come up with the first start.
+// InitGroup makes the series of a group that have no further label, so that a rate over the first start is right.
 func (g *GroupMetrics) InitGroup(group string) {
 	g.SetPhase(group, statemachine.Dormant)
 	g.starts.WithLabelValues(group)
@@ -87,7 +87,7 @@ func (g *GroupMetrics) SetPhase(group string, now statemachine.Phase) {
 	}
 }
 
-// CountTransition adds a move.
+// CountTransition adds a transition.
 func (g *GroupMetrics) CountTransition(group string, to statemachine.Phase, reason statemachine.Fact) {
 	g.transitions.WithLabelValues(group, string(to), string(reason)).Inc()
 	if to == statemachine.Stuck {

@@ -12,8 +12,8 @@ import (
 // forgetStartsAfter is how long something runs until its former starts no longer count.
 const forgetStartsAfter = 10 * time.Minute
 
-// StartLimiter lets a burst of starts through at once; after it a pause follows each start, every one as long as the back-off
-// says, until something has run for long enough.
+// StartLimiter lets a burst of starts through at once; after it a pause follows each start, as long as the next step of the
+// back-off, until something has run for long enough. golang.org/x/time/rate has no pauses that grow.
 type StartLimiter struct {
 	burst  int
 	first  wait.Backoff
@@ -22,7 +22,7 @@ type StartLimiter struct {
 	next   time.Time
 }
 
-// New returns a pace with its whole burst left.
+// New returns a limiter with its whole burst left.
 func New(burst int, pause wait.Backoff) *StartLimiter {
 	return &StartLimiter{burst: burst, first: pause, pause: pause}
 }
@@ -30,14 +30,14 @@ func New(burst int, pause wait.Backoff) *StartLimiter {
 // NextStart returns when the next start may be; a time that has passed means at once.
 func (p *StartLimiter) NextStart() time.Time { return p.next }
 
-// NoteStart notes a start.
+// NoteStart records a start.
 func (p *StartLimiter) NoteStart(now time.Time) {
 	if p.starts++; p.starts >= p.burst {
 		p.next = now.Add(p.pause.Step())
 	}
 }
 
-// NoteRun notes how long what was started has run well.
+// NoteRun records how long a start has run without a failure.
 func (p *StartLimiter) NoteRun(span time.Duration) {
 	if span >= forgetStartsAfter {
 		*p = *New(p.burst, p.first)

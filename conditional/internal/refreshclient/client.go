@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package refreshclient has a client and a REST mapper that can be told to forget: those of controller-runtime keep for ever
-// where they found a kind.
+// Package refreshclient has a client and a REST mapper that can be refreshed: those of controller-runtime keep for ever
+// the resource and the scope that they have found for a kind.
 package refreshclient
 
 import (
@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Client is a client that can forget.
+// Client is a client that can be refreshed.
 type Client struct {
 	cfg   *rest.Config
 	opts  client.Options
@@ -23,13 +23,13 @@ type Client struct {
 	now   atomic.Pointer[client.Client]
 }
 
-// NewClient returns a client that open makes, now and at every renewal.
+// NewClient returns a client that build makes, now and at every refresh.
 func NewClient(cfg *rest.Config, opts client.Options, open client.NewClientFunc) (*Client, error) {
 	c := &Client{cfg: cfg, opts: opts, build: open}
 	return c, c.Refresh()
 }
 
-// Refresh makes the client forget. Calls under way end with what they began with.
+// Refresh replaces the client. Calls under way go on with the old one.
 func (c *Client) Refresh() error {
 	made, err := c.build(c.cfg, c.opts)
 	if err != nil {
@@ -100,7 +100,7 @@ func (c *Client) GroupVersionKindFor(obj runtime.Object) (schema.GroupVersionKin
 	return c.currentClient().GroupVersionKindFor(obj)
 }
 
-// IsObjectNamespaced tells the scope of an object's kind.
+// IsObjectNamespaced returns whether an object's kind is namespaced.
 func (c *Client) IsObjectNamespaced(obj runtime.Object) (bool, error) {
 	return c.currentClient().IsObjectNamespaced(obj)
 }

@@ -9,19 +9,19 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Mapper is a REST mapper that can forget.
+// Mapper is a REST mapper that can be refreshed.
 type Mapper struct {
 	build func() (meta.RESTMapper, error)
 	now   atomic.Pointer[meta.RESTMapper]
 }
 
-// NewMapper returns a mapper that open makes, now and at every renewal.
+// NewMapper returns a mapper that build makes, now and at every refresh.
 func NewMapper(open func() (meta.RESTMapper, error)) (*Mapper, error) {
 	m := &Mapper{build: open}
 	return m, m.Refresh()
 }
 
-// Refresh makes the mapper forget.
+// Refresh replaces the mapper by one that knows nothing yet.
 func (m *Mapper) Refresh() error {
 	made, err := m.build()
 	if err != nil {

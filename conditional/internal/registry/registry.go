@@ -22,7 +22,7 @@ type GroupEntry struct {
 	Status func() any
 }
 
-// AddGroup adds a group until leave is called. First says that it is the first one of its manager.
+// AddGroup adds a group until leave is called. First is true for the first one of its manager.
 func AddGroup(g GroupEntry) (leave func(), first bool, err error) {
 	all, err := sharedList()
 	if err != nil {
@@ -80,6 +80,6 @@ func StatusPage(elected <-chan struct{}) http.Handler {
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(append(page, '\n')) // Who has gone away needs no page.
+		_, _ = w.Write(append(page, '\n')) // An error means that the client has gone away.
 	})
 }

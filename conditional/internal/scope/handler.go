@@ -14,11 +14,11 @@ type handlerRegistration struct {
 	informer *scopedInformer
 	handler  toolscache.ResourceEventHandler
 	opts     toolscache.HandlerOptions
-	ofClient bool          // it is of the client, and stays until the scope is closed
+	ofClient bool          // the client added it, so it stays until the scope is closed
 	synced   *latch        // of an optional kind
 	removed  chan struct{} // closed when it is removed
 
-	// Guarded by the view.
+	// Guarded by the cache's lock.
 	inner toolscache.ResourceEventHandlerRegistration // nil while it is not connected
 	gate  *eventGate                                  // of the last connection
 }
@@ -79,10 +79,10 @@ func (u *scopedInformer) removeHandler(r *handlerRegistration) {
 	}
 }
 
-// eventGate lets events through to a handler until it is shut.
+// eventGate lets events through to a handler until it is closed.
 type eventGate struct {
-	previous <-chan struct{} // closed when the door before this one is empty: events come one after the other
-	drained  chan struct{}   // closed when it is shut and no event is being handled
+	previous <-chan struct{} // closed when the gate of the connection before is drained: events come one after the other
+	drained  chan struct{}   // closed when the gate is closed and no event is being handled
 
 	mu       sync.Mutex
 	inFlight int
@@ -131,23 +131,23 @@ func (d *eventGate) closeGate() {
 
 func (d *eventGate) isDrained() bool { return isClosed(d.drained) }
 
-// gatedHandler is a handler behind a door: client-go may still deliver an event after a handler was removed.
+// gatedHandler is a handler behind a gate: client-go may still deliver an event after a handler was removed.
 type gatedHandler struct {
 	gate    *eventGate
 	handler toolscache.ResourceEventHandler
 }
 
-// OnAdd tells of an object that is there.
+// OnAdd passes an object on that is there.
 func (g gatedHandler) OnAdd(obj any, initial bool) {
 	g.gate.handleEvent(func() { g.handler.OnAdd(obj, initial) })
 }
 
-// OnUpdate tells of a change.
+// OnUpdate passes a change on.
 func (g gatedHandler) OnUpdate(before, now any) {
 	g.gate.handleEvent(func() { g.handler.OnUpdate(before, now) })
 }
 
-// OnDelete tells that an object is gone.
+// OnDelete passes a deletion on.
 func (g gatedHandler) OnDelete(obj any) {
 	g.gate.handleEvent(func() { g.handler.OnDelete(obj) })
 }

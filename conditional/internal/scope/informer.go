@@ -56,7 +56,7 @@ func (v *scopedCache) getInformer(ctx context.Context, s informerKey, opts []cac
 	return u, nil
 }
 
-// RemoveInformer ends the scope's use of obj's informer. Others that share it keep it.
+// RemoveInformer gives the scope's lease of obj's informer back. Others that share it keep it.
 func (v *scopedCache) RemoveInformer(_ context.Context, obj client.Object) error {
 	s, err := v.informerKeyOf(obj)
 	if err != nil {
@@ -144,7 +144,7 @@ func (u *scopedInformer) HasSyncedChecker() toolscache.DoneChecker {
 	return u.syncChecker()
 }
 
-// IsStopped is true when the scope, or its use of the informer, has ended.
+// IsStopped is true when the scope has ended or the informer was removed from it.
 func (u *scopedInformer) IsStopped() bool { return u.isRemoved() }
 
 func (u *scopedInformer) isRemoved() bool { return isClosed(u.removed) }

@@ -12,8 +12,7 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/refreshclient"
 )
 
-// scopedMapper answers without a request for kinds that the detector knows. The others it looks up, and forgets them when it
-// is told.
+// scopedMapper answers without a request for kinds that the detector knows, and asks discovery for others.
 type scopedMapper struct {
 	*refreshclient.Mapper
 	cache *scopedCache

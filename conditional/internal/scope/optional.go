@@ -12,16 +12,16 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/informers"
 )
 
-// optionalKind is what the scope knows of an optional kind. It is guarded by the view.
+// optionalKind is the last state of an optional kind. It is guarded by the cache's lock.
 type optionalKind struct {
 	settled  *latch                  // opens with the first verdict
-	kind     *informers.InformerKind // while it is served, without a form; a doubt changes nothing
+	kind     *informers.InformerKind // while it is served, without a form; an unclear verdict does not change it
 	isAbsent bool
 	doubt    string
 }
 
-// watchOptionalKinds subscribes to the optional kinds. What the detector reports is taken in by a goroutine of the scope: it
-// must not wait for a scope, and only the last report counts.
+// watchOptionalKinds subscribes to the optional kinds. A goroutine of the scope applies the reports: the detector must not
+// wait for a scope, and only the last report counts.
 func (v *scopedCache) watchOptionalKinds(d *detect.Detector, o Options) error {
 	if len(o.Optional) == 0 {
 		return nil
@@ -61,7 +61,7 @@ func (v *scopedCache) applyVerdicts(kinds []schema.GroupVersionKind, verdicts []
 	}
 	for i, gvk := range kinds {
 		if moved := v.optional[gvk].noteVerdict(gvk, verdicts[i]); moved {
-			v.refreshClients() // Before a handler can make a reconciler use the client.
+			v.refreshClients() // This comes before any event: a reconciler must find the kind at its new place.
 			v.reportError(v.reattachInformers(gvk))
 		}
 		for s, u := range v.informers {
@@ -72,7 +72,7 @@ func (v *scopedCache) applyVerdicts(kinds []schema.GroupVersionKind, verdicts []
 	}
 }
 
-// noteVerdict notes a verdict and reports whether the kind came, went, or became another.
+// noteVerdict takes a verdict and reports whether the kind came, went, or became another.
 func (p *optionalKind) noteVerdict(gvk schema.GroupVersionKind, verdict detect.Verdict) (moved bool) {
 	switch verdict.Presence {
 	case detect.Served:
@@ -92,7 +92,7 @@ func (p *optionalKind) noteVerdict(gvk schema.GroupVersionKind, verdict detect.V
 	return moved
 }
 
-// reattachInformers brings the scope's uses of a kind to where it is now.
+// reattachInformers moves the scope's informers of a kind to where it is served now.
 func (v *scopedCache) reattachInformers(gvk schema.GroupVersionKind) error {
 	p := v.optional[gvk]
 	for s, u := range v.informers {
@@ -137,7 +137,7 @@ type namedLatch struct {
 	name string
 }
 
-// Name tells what is waited for.
+// Name is for the log of a wait that takes long.
 func (n namedLatch) Name() string { return n.name }
 
 // Done is closed when the latch is open.

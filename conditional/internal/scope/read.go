@@ -62,13 +62,13 @@ func (v *scopedCache) syncedReader(ctx context.Context, obj runtime.Object) (cli
 		return nil, v.newUnreadableError(s)
 	case err != nil:
 		return nil, newUnsyncedError(s, err)
-	case !lease.Informer().HasSynced(): // It was stopped meanwhile.
+	case !lease.Informer().HasSynced(): // An informer that stops reports a sync too: see informers.Lease.
 		return nil, v.newUnreadableError(s)
 	}
 	return lease.Reader(), nil
 }
 
-// readableInformer returns the use to read from. It makes one unless the manager's cache.Options say that reads do not.
+// readableInformer returns the informer to read from. It makes one, unless the manager's cache.Options forbid that to reads.
 func (v *scopedCache) readableInformer(ctx context.Context, s informerKey) (*scopedInformer, error) {
 	if !v.readsNeedInformer {
 		return v.useInformer(ctx, s)
@@ -104,7 +104,7 @@ func (u *scopedInformer) currentLease() (*informers.Lease, <-chan struct{}) {
 	return u.lease, u.leaseEnded
 }
 
-// newUnreadableError tells why there is no informer to read from.
+// newUnreadableError explains why there is no informer to read from.
 func (v *scopedCache) newUnreadableError(s informerKey) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -120,7 +120,7 @@ func (v *scopedCache) newUnreadableError(s informerKey) error {
 	return fmt.Errorf("read %s: it is not known whether the API server serves it: %s: try again later", s.gvk, p.doubt)
 }
 
-// newUnsyncedError tells why a wait for an informer ended.
+// newUnsyncedError explains why a wait for an informer ended.
 func newUnsyncedError(s informerKey, err error) error {
 	if errors.Is(err, ErrClosed) || errors.Is(err, errInformerRemoved) {
 		return err

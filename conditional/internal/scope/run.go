@@ -56,6 +56,7 @@ func (m *Manager) Run(ctx context.Context, up, broke func()) error {
 	m.mu.Lock()
 	m.isDraining = true
 	m.mu.Unlock()
+	// Handlers go before the runnables have ended: an event must not reach the queue of a controller that has returned.
 	m.cache.removeHandlers()
 	m.running.Wait()
 	m.End()
@@ -93,7 +94,7 @@ func (m *Manager) launchQueued(ctx context.Context) {
 	m.queued = nil
 }
 
-// launchRunnable runs under the lock, so that Run cannot wait while a runnable is being added.
+// launchRunnable is called with the lock held, so that Run cannot wait while a runnable is being added.
 func (m *Manager) launchRunnable(r manager.Runnable) {
 	ctx := m.runContext
 	m.running.Go(func() {

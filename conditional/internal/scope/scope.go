@@ -40,7 +40,7 @@ type Options struct {
 	Interest detect.Interest
 	// KeepInformers is how long the scope's informers stay for the next one; 0 stops them with the scope.
 	KeepInformers time.Duration
-	// Group is the name of the group, and Dormant how its admission webhooks answer while it is dormant.
+	// Group is the name of the group, and DormantPolicy how its admission webhooks answer while it is dormant.
 	Group         string
 	DormantPolicy webhooks.DormantPolicy
 }
@@ -52,7 +52,7 @@ type Manager struct {
 	cache             *scopedCache          // its cache
 	client, apiReader *refreshclient.Client // its client, and the one without a cache
 	lifetime          context.Context       // of the cache; its end closes the scope
-	Close             func()                // ends life and the scope's use of informers, without waiting; it may be called more than once
+	Close             func()                // ends lifetime and returns the leases of informers, without waiting; it may be called more than once
 
 	mu            sync.Mutex
 	queued        []manager.Runnable
@@ -66,8 +66,8 @@ type Manager struct {
 	webhookServer *scopedWebhookServer
 }
 
-// New returns a scope with the outer manager's config, HTTP client and scheme, and the hub's informers. It makes no
-// request.
+// New returns a scope with the outer manager's config, HTTP client and scheme, and the informers that
+// groups of the API server share. It makes no request.
 func New(outer manager.Manager, h *serverstate.SharedState, o Options) (*Manager, error) {
 	m := &Manager{
 		Manager:       outer,
@@ -128,7 +128,7 @@ func (m *Manager) closingHTTPClient(hc *http.Client) *http.Client {
 	return &closing
 }
 
-// refreshClients makes mapper and clients forget where kinds were: they would never notice that a kind moved.
+// refreshClients replaces mapper and clients, which would never notice that a kind has another plural or scope.
 func (m *Manager) refreshClients() {
 	m.reportFailure(errors.Join(m.cache.mapper.Refresh(), m.client.Refresh(), m.apiReader.Refresh()))
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/serverstate"
 )
 
-// scopedCache is the cache of one scope: what the scope uses of informers that it shares with others. It never polls, and
+// scopedCache is the cache of one scope. It leases informers that it shares with other scopes. It never polls, and
 // waits for the informers and handlers of its own scope only; controller-runtime's own start of a controller costs
 // 100 ms per poll.
 type scopedCache struct {
@@ -45,7 +45,7 @@ type scopedCache struct {
 	isClosed     bool
 }
 
-// informerKey is where a scope has its one use of a kind in one form.
+// informerKey identifies a scope's one informer of a kind in one form.
 type informerKey struct {
 	gvk  schema.GroupVersionKind
 	form informers.ObjectForm
@@ -109,7 +109,7 @@ func (v *scopedCache) waitForSyncs(ctx context.Context, what func(*scopedInforme
 // pendingSync is a sync that counts until it is done, or until what has to sync is gone.
 type pendingSync struct{ done, gone <-chan struct{} }
 
-// waitDone returns nil when done is closed, ErrClosed when the scope ends before, errGone for gone, or the error of ctx.
+// waitDone returns nil when done is closed, ErrClosed when the scope ends before, errInformerRemoved for gone, or the error of ctx.
 func (v *scopedCache) waitDone(ctx context.Context, done, gone <-chan struct{}) error {
 	if isClosed(done) {
 		return nil
@@ -126,7 +126,7 @@ func (v *scopedCache) waitDone(ctx context.Context, done, gone <-chan struct{}) 
 	}
 }
 
-// informerKeyOf finds the place of an object or of a list.
+// informerKeyOf returns the key of an object or of a list.
 func (v *scopedCache) informerKeyOf(obj runtime.Object) (informerKey, error) {
 	gvk, form, err := informers.IdentifyObject(obj, v.scheme)
 	return informerKey{gvk, form}, err
@@ -192,7 +192,7 @@ func (v *scopedCache) discoverKind(ctx context.Context, gvk schema.GroupVersionK
 	}, nil
 }
 
-// removeHandlers takes the handlers off: the runnables are ending. Reads go on, and what the client needs for them.
+// removeHandlers takes the handlers off when the runnables end. Reads go on, and the handlers that the client needs for them.
 func (v *scopedCache) removeHandlers() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -206,7 +206,7 @@ func (v *scopedCache) removeHandlers() {
 	}
 }
 
-// close ends all uses. It does not wait for handlers that run.
+// close removes all informers from the scope. It does not wait for handlers that run.
 func (v *scopedCache) close() {
 	v.mu.Lock()
 	v.isClosed, v.isMuted = true, true
@@ -214,11 +214,12 @@ func (v *scopedCache) close() {
 		u.removeAll()
 	}
 	unfollow := v.stopWatching
+	// stopWatching waits for the detector; readers that the end of the scope wakes must not wait with it.
 	v.mu.Unlock()
 	unfollow()
 }
 
-// waitDrained returns when nothing of a closed view runs any more.
+// waitDrained returns when nothing of a closed cache runs any more.
 func (v *scopedCache) waitDrained() {
 	v.running.Wait()
 	v.mu.Lock()

@@ -16,8 +16,8 @@ import (
 
 var errInformerRemoved = errors.New("the informer was removed")
 
-// scopedInformer is what one scope does with a kind in one form: it is the informer that the scope sees. It has a lease of the
-// real informer, for an optional kind only while that is served. What changes in it is guarded by the view.
+// scopedInformer is the informer of a kind in one form as a scope has it. It leases the real informer, for an optional kind
+// only while that is served. Its state is guarded by the cache's lock.
 type scopedInformer struct {
 	cache     *scopedCache
 	key       informerKey
@@ -29,7 +29,7 @@ type scopedInformer struct {
 	indexes    []fieldIndex
 	handlers   []*handlerRegistration
 	synced     *latch        // of an optional kind
-	removed    chan struct{} // closed when the use ends
+	removed    chan struct{} // closed when the scope removes it
 }
 
 type fieldIndex struct {
@@ -38,7 +38,7 @@ type fieldIndex struct {
 	extract client.IndexerFunc
 }
 
-// useInformer returns the scope's use of a slot, a new one if there is none.
+// useInformer returns the scope's informer, a new one if there is none.
 func (v *scopedCache) useInformer(ctx context.Context, s informerKey) (*scopedInformer, error) {
 	if u, err := v.existingInformer(s); u != nil || err != nil {
 		return u, err
@@ -55,8 +55,9 @@ func (v *scopedCache) existingInformer(s informerKey) (*scopedInformer, error) {
 	return v.informers[s], nil
 }
 
-// addInformer makes the scope's use of a slot, unless another goroutine was faster.
+// addInformer makes the scope's informer, unless another goroutine was faster.
 func (v *scopedCache) addInformer(ctx context.Context, s informerKey, private bool) (*scopedInformer, error) {
+	// The look-up may ask the API server, so it comes before the lock.
 	optional := v.optional[s.gvk]
 	var kind informers.InformerKind
 	if optional == nil {
@@ -126,7 +127,7 @@ func (u *scopedInformer) detachLease() {
 	close(u.leaseEnded)
 }
 
-// removeAll detaches for ever.
+// removeAll takes the informer out of the scope for good.
 func (u *scopedInformer) removeAll() {
 	if u.isRemoved() {
 		return
@@ -164,7 +165,7 @@ func (u *scopedInformer) settleAbsent() {
 	}
 }
 
-// pendingSyncs are the syncs of the use, first that of the informer.
+// pendingSyncs are the syncs of the informer and then of its handlers.
 func (u *scopedInformer) pendingSyncs() []pendingSync {
 	all := []pendingSync{{u.syncChecker().Done(), u.removed}}
 	for _, r := range u.handlers {

@@ -31,7 +31,7 @@ type scopedWebhookServer struct {
 	scope  *Manager
 	shared *webhooks.ManagerMultiplexers
 	owner  *webhooks.PathOwner
-	mux    *http.ServeMux // only tells the webhook builder what this scope has registered
+	mux    *http.ServeMux // shows the webhook builder which paths this scope has registered
 
 	mu         sync.Mutex
 	registered map[string]struct{} // paths
@@ -45,7 +45,7 @@ func newScopedWebhookServer(m *Manager, shared *webhooks.ManagerMultiplexers, o 
 	}
 }
 
-// multiplexer are asked for by those who need them only: a manager must be comparable to have some.
+// multiplexer is called on demand only: a manager that is not comparable can have none.
 func (s *scopedWebhookServer) multiplexer() *webhooks.Multiplexer {
 	return s.shared.ForManager(s.scope.Manager)
 }
@@ -88,7 +88,7 @@ func (s *scopedWebhookServer) serveUntilDone(ctx context.Context) error {
 	return nil
 }
 
-// failRegistration must not panic where nobody recovers it: in a runnable that would end the process.
+// failRegistration panics only in setup, where the panic is recovered: in a runnable it would end the process.
 func (m *Manager) failRegistration(err error) {
 	m.mu.Lock()
 	inSetup := m.runContext == nil && m.lifetime.Err() == nil
@@ -100,7 +100,7 @@ func (m *Manager) failRegistration(err error) {
 	m.reportFailure(err)
 }
 
-// WebhookMux returns a mux of this scope's paths. Nothing serves it.
+// WebhookMux returns a mux of this scope's paths, which is not served.
 func (s *scopedWebhookServer) WebhookMux() *http.ServeMux { return s.mux }
 
 // NeedLeaderElection is false, as for any webhook server.

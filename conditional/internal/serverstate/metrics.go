@@ -7,7 +7,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// stateGauge is one number over all hubs of the process.
+// stateGauge is one number over all API servers of the process.
 type stateGauge struct {
 	desc  *prometheus.Desc
 	value func(map[stateKey]*SharedState) int

@@ -35,7 +35,7 @@ type SharedState struct {
 	// Webhooks has the paths that groups serve, for each manager of the API server.
 	Webhooks webhooks.ManagerMultiplexers
 
-	// Log is for what nobody waits for.
+	// Log is for errors that no caller waits for.
 	Log logr.Logger
 
 	users int
@@ -69,7 +69,8 @@ func (s APIServer) cacheOptions() cache.Options {
 	return opts
 }
 
-// AcquireState returns the hub of a server, a new one if there is none. It makes no request. The caller gives it back with release.
+// AcquireState returns the state of a server, a new one if there is none. It makes no request. The state ends when all
+// callers have called release.
 func AcquireState(s APIServer, log logr.Logger) (_ *SharedState, release func(), err error) {
 	all, err := sharedCollector()
 	if err != nil {

@@ -19,14 +19,14 @@ const (
 // AllPhases returns all phases.
 func AllPhases() []Phase { return []Phase{Dormant, Starting, Running, Draining, Stuck, Failed} }
 
-// Fact is what happened. The first three are the desire, which is told again after every move.
+// Fact is what happened. The first three are the desire, which is applied again after every transition.
 type Fact string
 
 // The facts.
 const (
 	Wanted   Fact = "Wanted"   // the condition holds and this replica may act
 	Unwanted Fact = "Unwanted" // it does not hold, or the manager stops
-	Changed  Fact = "Changed"  // it holds for another identity than the one that lives, or failed
+	Changed  Fact = "Changed"  // it holds for another identity than that of the present, or the failed, activation
 	Up       Fact = "Up"       // the runnables were started
 	Broke    Fact = "Broke"    // a runnable failed while others may still run
 	Ended    Fact = "Ended"    // everything has returned
@@ -40,13 +40,13 @@ func AllFacts() []Fact {
 	return []Fact{Wanted, Unwanted, Changed, Up, Broke, Ended, Erred, Overdue, Retry}
 }
 
-// Action is what a move does to the one life of a group.
+// Action is what a transition does to the one activation of a group.
 type Action string
 
 // The actions.
 const (
 	Stay     Action = ""
-	Activate Action = "Activate" // begin a new life
+	Activate Action = "Activate" // start a new activation
 	Cancel   Action = "Cancel"   // ask it to end
 	Seal     Action = "Seal"     // close its scope under whatever still runs
 	BackOff  Action = "BackOff"  // wait for the next try
@@ -59,7 +59,7 @@ type transition struct {
 }
 
 // transitions is the whole state machine; a fact that is not listed changes nothing. Only Dormant activates, and only
-// Ended and Erred lead there from a life: so there are never two lives.
+// Ended and Erred lead there from an activation: so there are never two activations.
 func transitions() map[Phase]map[Fact]transition {
 	return map[Phase]map[Fact]transition{
 		Dormant:  {Wanted: {Starting, Activate}},

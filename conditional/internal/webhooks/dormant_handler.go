@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
-// DormantPolicy says how admission webhooks answer while their group is dormant.
+// DormantPolicy is how admission webhooks answer while their group is dormant.
 type DormantPolicy string
 
 // The policies.
@@ -40,7 +40,7 @@ type refusalHandler string
 func (message refusalHandler) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusServiceUnavailable)
-	_ = json.NewEncoder(w).Encode(metav1.Status{ // Whoever asked has gone if this fails.
+	_ = json.NewEncoder(w).Encode(metav1.Status{ // An error means that the API server has gone away.
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
 		Status:   metav1.StatusFailure, Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable,
 		Message: string(message),

@@ -42,8 +42,8 @@ type Multiplexer struct {
 	converters map[schema.GroupKind]conversion.Converter
 }
 
-// ClaimPath lets path be answered by handler until the tenant leaves; /convert is answered by its last handler for ever.
-// A path that another tenant or the server itself has is an error.
+// ClaimPath lets handler answer on path until the owner releases it; /convert is answered by its last handler for ever.
+// A path that another owner or the server itself has is an error.
 func (m *Multiplexer) ClaimPath(server webhook.Server, path string, handler http.Handler, by *PathOwner) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

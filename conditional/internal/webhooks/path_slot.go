@@ -10,13 +10,13 @@ import (
 	"sync/atomic"
 )
 
-// ErrReleased is the answer to the claim of a tenant that has left.
+// ErrReleased is the answer to the claim of an owner that has released its paths.
 var ErrReleased = errors.New("the activation that registers this webhook has ended")
 
 // pathSlot answers on one path of the outer server for as long as that lives.
 type pathSlot struct{ current atomic.Pointer[slotHandlers] }
 
-// slotHandlers does not change; a slot without tenant is answered by asleep.
+// slotHandlers does not change; a slot without an owner is answered by dormant.
 type slotHandlers struct {
 	owner   *PathOwner
 	active  http.Handler
@@ -47,7 +47,7 @@ func (s *pathSlot) occupyPath(path string, handler http.Handler, by *PathOwner) 
 // PathOwner is one activation of a group.
 type PathOwner struct {
 	Group         string          // its name, for messages
-	DormantPolicy DormantPolicy   // of its paths after it has left
+	DormantPolicy DormantPolicy   // of its paths after the release
 	Ended         <-chan struct{} // closes with the scope, at the latest
 
 	requests   sync.WaitGroup // that its handlers are answering
@@ -56,7 +56,7 @@ type PathOwner struct {
 	vacate     []func()
 }
 
-// ReleasePaths makes the tenant's paths dormant and drops its handlers. Requests in flight go on.
+// ReleasePaths makes the owner's paths dormant and drops its handlers. Requests in flight go on.
 func (t *PathOwner) ReleasePaths() {
 	t.mu.Lock()
 	vacate := t.vacate
@@ -67,12 +67,13 @@ func (t *PathOwner) ReleasePaths() {
 	}
 }
 
-// WaitForRequests returns after the last request in flight; call it after Leave.
+// WaitForRequests returns after the last request in flight; call it after ReleasePaths.
 func (t *PathOwner) WaitForRequests() { t.requests.Wait() }
 
 func (t *PathOwner) onRelease(vacate func()) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	// The scope may end while setup still registers its webhooks.
 	if t.isReleased {
 		vacate()
 		return ErrReleased
@@ -98,7 +99,7 @@ func (t *PathOwner) isPresent() bool {
 	return !t.isGoneLocked()
 }
 
-// isGoneLocked sees the end of the scope before anybody has called Leave.
+// isGoneLocked is true from the end of the scope on, which may come before ReleasePaths.
 func (t *PathOwner) isGoneLocked() bool {
 	select {
 	case <-t.Ended:

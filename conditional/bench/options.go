@@ -10,8 +10,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/torpor-dev/torpor/conditional/bench/trial"
 )
 
 const usage = `Measures the library conditional, and plain controller-runtime beside it, on a real kube-apiserver with its etcd, which it
@@ -36,73 +34,65 @@ Exit codes: 0 measured, 1 failed, 2 used wrongly, 3 a target was missed and --st
 Flags:
 `
 
-// plan is what is to be measured.
-type plan struct {
-	sizes  trial.Sizes
+// trialSizes says how much each trial does; those with Plain are for plain controller-runtime.
+type trialSizes struct {
+	Installs, PlainInstalls       int
+	Cycles, PlainCycles           int
+	DormantKinds                  int
+	DormantTime, PlainDormantTime time.Duration
+	Storm, PlainStorm             int
+}
+
+// benchOptions is the command line.
+type benchOptions struct {
+	sizes  trialSizes
 	rounds int
 	only   []string
 	out    string
 	strict bool
 }
 
-func full() plan {
-	return plan{rounds: 3, sizes: trial.Sizes{
+func fullOptions() benchOptions {
+	return benchOptions{rounds: 3, sizes: trialSizes{
 		Installs: 300, PlainInstalls: 30, Cycles: 1000, PlainCycles: 100, Storm: 500, PlainStorm: 100,
 		DormantKinds: 100, DormantTime: 10 * time.Minute, PlainDormantTime: time.Minute,
 	}}
 }
 
-func quick() plan {
-	return plan{rounds: 1, sizes: trial.Sizes{
+func quickOptions() benchOptions {
+	return benchOptions{rounds: 1, sizes: trialSizes{
 		Installs: 30, PlainInstalls: 5, Cycles: 100, PlainCycles: 20, Storm: 50, PlainStorm: 20,
 		DormantKinds: 100, DormantTime: time.Minute, PlainDormantTime: 30 * time.Second,
 	}}
 }
 
-// parse reads the command line, and writes the usage to help if that was asked for. The sizes of --quick are defaults:
-// flags beside it win.
-func parse(args []string, help io.Writer) (plan, error) {
-	p := full()
-	small, err := p.read(args, help)
-	if err == nil && small {
-		p = quick()
-		_, err = p.read(args, help)
+// parseOptions reads the command line, and writes the usage to help if it asks for that. It reads twice with --quick,
+// whose sizes are defaults that other flags override.
+func parseOptions(args []string, help io.Writer) (benchOptions, error) {
+	o := fullOptions()
+	quick, err := o.parse(args, help)
+	if err == nil && quick {
+		o = quickOptions()
+		_, err = o.parse(args, help)
 	}
 	if err == nil {
-		err = p.check()
+		err = o.validate()
 	}
 	if err != nil {
-		return p, fmt.Errorf("%w (%w)", err, errUsage)
+		return o, fmt.Errorf("%w (%w)", err, errUsage)
 	}
-	return p, nil
+	return o, nil
 }
 
-func (p *plan) read(args []string, help io.Writer) (small bool, err error) {
+func (o *benchOptions) parse(args []string, help io.Writer) (quick bool, err error) {
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
-	f.SetOutput(io.Discard) // One line is enough where the line is wrong.
-	f.BoolVar(&small, "quick", false, "small sizes and one round, for trying")
-	f.BoolVar(&p.strict, "strict", false, "exit with 3 when a target was missed")
-	f.StringVar(&p.out, "out", "conditional.json", "file for the figures, a flat JSON object")
-	f.IntVar(&p.rounds, "rounds", p.rounds, "how often everything but dormant is measured")
-	only := f.String("only", "", "comma-separated measurements: "+strings.Join(trial.Topics(), ", "))
-	p.sizeFlags(f)
-	err = f.Parse(args)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		f.SetOutput(help)
-		fmt.Fprint(help, usage)
-		f.PrintDefaults()
-		return small, err
-	case err != nil:
-		return small, err
-	case f.NArg() > 0:
-		return small, fmt.Errorf("expected flags only, found %q", f.Args())
-	}
-	return small, p.choose(*only)
-}
-
-func (p *plan) sizeFlags(f *flag.FlagSet) {
-	s := &p.sizes
+	f.SetOutput(io.Discard) // The caller prints the error in one line; the flag package would add all flags to it.
+	f.BoolVar(&quick, "quick", false, "small sizes and one round, for trying")
+	f.BoolVar(&o.strict, "strict", false, "exit with 3 when a target was missed")
+	f.StringVar(&o.out, "out", "conditional.json", "file for the figures, a flat JSON object")
+	f.IntVar(&o.rounds, "rounds", o.rounds, "how often everything but dormant is measured")
+	only := f.String("only", "", "comma-separated measurements: "+strings.Join(allTopics(), ", "))
+	s := &o.sizes
 	f.IntVar(&s.Installs, "installs", s.Installs, "how often a CRD is installed")
 	f.IntVar(&s.PlainInstalls, "plain-installs", s.PlainInstalls, "the same for plain controllers")
 	f.IntVar(&s.Cycles, "cycles", s.Cycles, "how often a group starts and stops, for restarts and for shared")
@@ -112,26 +102,29 @@ func (p *plan) sizeFlags(f *flag.FlagSet) {
 	f.IntVar(&s.DormantKinds, "dormant-kinds", s.DormantKinds, "how many groups, or plain controllers, wait for absent kinds")
 	f.DurationVar(&s.DormantTime, "dormant-time", s.DormantTime, "for how long")
 	f.DurationVar(&s.PlainDormantTime, "plain-dormant-time", s.PlainDormantTime, "the same for plain controllers")
+	err = f.Parse(args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		f.SetOutput(help)
+		fmt.Fprint(help, usage)
+		f.PrintDefaults()
+	case err == nil && f.NArg() > 0:
+		err = fmt.Errorf("expected flags only, found %q", f.Args())
+	}
+	if o.only = allTopics(); *only != "" {
+		o.only = strings.Split(*only, ",")
+	}
+	return quick, err
 }
 
-// choose takes over which measurements are wanted; none means all.
-func (p *plan) choose(only string) error {
-	p.only = trial.Topics()
-	if only == "" {
-		return nil
-	}
-	p.only = strings.Split(only, ",")
-	for _, name := range p.only {
-		if !slices.Contains(trial.Topics(), name) {
-			return fmt.Errorf("expected some of %s in --only, found %q", strings.Join(trial.Topics(), ", "), name)
+func (o *benchOptions) validate() error {
+	for _, topic := range o.only {
+		if !slices.Contains(allTopics(), topic) {
+			return fmt.Errorf("expected some of %s in --only, found %q", strings.Join(allTopics(), ", "), topic)
 		}
 	}
-	return nil
-}
-
-func (p *plan) check() error {
-	s := p.sizes
-	smallest := min(p.rounds, s.Installs, s.PlainInstalls, s.Cycles, s.PlainCycles, s.Storm, s.PlainStorm, s.DormantKinds)
+	s := o.sizes
+	smallest := min(o.rounds, s.Installs, s.PlainInstalls, s.Cycles, s.PlainCycles, s.Storm, s.PlainStorm, s.DormantKinds)
 	if smallest < 1 || min(s.DormantTime, s.PlainDormantTime) <= 0 {
 		return errors.New("expected numbers and times greater than 0: correct the flag, or leave a measurement out with --only")
 	}

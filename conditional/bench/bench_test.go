@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestCommandLine(t *testing.T) {
+	with := func(o benchOptions, change func(*benchOptions)) benchOptions {
+		o.out, o.only = "conditional.json", allTopics()
+		change(&o)
+		return o
+	}
+	tests := map[string]struct {
+		args string
+		want benchOptions
+	}{
+		"nothing means everything":                {"", with(fullOptions(), func(*benchOptions) {})},
+		"quick means small sizes":                 {"--quick", with(quickOptions(), func(*benchOptions) {})},
+		"a size beside quick wins":                {"--installs 7 --quick", with(quickOptions(), func(o *benchOptions) { o.sizes.Installs = 7 })},
+		"quick may have a value":                  {"-quick=true", with(quickOptions(), func(*benchOptions) {})},
+		"two measurements, one with its own time": {"--only dormant,storm --dormant-time 2m", with(fullOptions(), func(o *benchOptions) { o.only, o.sizes.DormantTime = []string{"dormant", "storm"}, 2*time.Minute })},
+		"strict makes a missed target an error":   {"-strict", with(fullOptions(), func(o *benchOptions) { o.strict = true })},
+		"out names the file of the figures":       {"--out=x/y.json", with(fullOptions(), func(o *benchOptions) { o.out = "x/y.json" })},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := parseOptions(strings.Fields(tt.args), io.Discard)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, got, cmp.AllowUnexported(benchOptions{})); diff != "" {
+				t.Errorf("wrong options (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestBadCommandLine(t *testing.T) {
+	tests := map[string]struct{ args, says string }{
+		"a measurement that does not exist": {"--only storms", `found "storms"`},
+		"a size of 0":                       {"--storm 0", "greater than 0"},
+		"a negative time":                   {"--dormant-time -1s", "greater than 0"},
+		"a flag that does not exist":        {"--fast", "fast"},
+		"an argument that is no flag":       {"storm", `found ["storm"]`},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := parseOptions(strings.Fields(tt.args), io.Discard)
+			if !errors.Is(err, errUsage) || !strings.Contains(err.Error(), tt.says) {
+				t.Errorf("got %v, want an error of usage that says %q", err, tt.says)
+			}
+			if code := exitCode(t.Context(), err); code != exitUsage {
+				t.Errorf("got exit code %d, want %d", code, exitUsage)
+			}
+		})
+	}
+}
+
+func TestHelpHasExamplesAndExitCodes(t *testing.T) {
+	var help strings.Builder
+	if _, err := parseOptions([]string{"--help"}, &help); !errors.Is(err, flag.ErrHelp) {
+		t.Fatalf("got %v, want flag.ErrHelp", err)
+	}
+	for _, want := range append(allTopics(), "Examples:", "Exit codes:", "-dormant-time") {
+		if !strings.Contains(help.String(), want) {
+			t.Errorf("expected %q in the help, found none", want)
+		}
+	}
+}
+
+func TestLimitsHaveFigures(t *testing.T) {
+	seen, rows := map[string]bool{}, tableRows(fullOptions().sizes)
+	for _, r := range rows {
+		if len(r.limits) > len(r.ours) {
+			t.Errorf("row %q: expected no more limits than figures, found %d for %d", r.what, len(r.limits), len(r.ours))
+		}
+		if seen[r.what] {
+			t.Errorf("row %q is there twice", r.what)
+		}
+		seen[r.what] = true
+	}
+	if missed := missedRows(rows, map[string]float64{"storm_500_synced_seconds": 11}); len(missed) != 1 {
+		t.Errorf("expected the slow storm to be missed, found %q", missed)
+	}
+}
+
+func TestRoundsBecomeOneNumberEach(t *testing.T) {
+	f := allFigures{}
+	for _, samples := range [][]float64{{1, 2, 30}, {1, 3, 10}, {1, 4, 20}} {
+		r := roundFigures{"rounds": 1}
+		r.addSpread("start", samples)
+		r.addSpread("never", nil)
+		f.add(r)
+	}
+	file := filepath.Join(t.TempDir(), "new", "figures.json")
+	if err := f.save(file); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got map[string]float64
+	if err := json.Unmarshal(data, &got); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]float64{"rounds": 1, "start_p50_seconds": 3, "start_p99_seconds": 20, "start_max_seconds": 30}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("wrong figures (-want +got):\n%s", diff)
+	}
+}
+
+func TestTable(t *testing.T) {
+	rows := []tableRow{
+		{"start", unitSeconds, []string{"start_p50_seconds", "start_p99_seconds"}, []string{"plain_start_p50_seconds"}, []float64{0.005, 0.015}},
+		{"storm", unitSeconds, []string{"storm_seconds"}, nil, []float64{10}},
+		{"heap", unitBytes, []string{"heap"}, nil, []float64{100 << 10}},
+		{"goroutines", unitCount, []string{"goroutines"}, nil, []float64{0}},
+		{"a fall", unitBytes, []string{"fall"}, nil, []float64{100}},
+		{"CPU", unitMilliseconds, []string{"cpu"}, nil, nil},
+		{"left out", unitCount, []string{"unmeasured"}, nil, []float64{0}},
+	}
+	flat := map[string]float64{
+		"start_p50_seconds": 0.004321, "start_p99_seconds": 0.016, "plain_start_p50_seconds": 0.203,
+		"storm_seconds": 9.987, "heap": 515 << 10, "goroutines": 0, "fall": -12.5, "cpu": 1.88,
+	}
+	want := strings.TrimLeft(`
+what        ours (p50 / p99 / max)  plain controller-runtime  target          met
+start       4.32 ms / 16 ms         203 ms                    ≤ 5 ms / 15 ms  MISSED
+storm       9.99 s                  -                         ≤ 10 s          yes
+heap        515 KiB                 -                         ≤ 100 KiB       MISSED
+goroutines  0                       -                         ≤ 0             yes
+a fall      -12.5 B                 -                         ≤ 100 B         yes
+CPU         1.88 ms                 -                         -               -
+`, "\n")
+	var got strings.Builder
+	if err := printTable(&got, rows, flat); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got.String()); diff != "" {
+		t.Errorf("wrong table (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"start", "heap"}, missedRows(rows, flat)); diff != "" {
+		t.Errorf("wrong rows are missed (-want +got):\n%s", diff)
+	}
+}
+
+func TestPercentile(t *testing.T) {
+	hundred := make([]float64, 100)
+	for i := range hundred {
+		hundred[i] = float64(100 - i)
+	}
+	tests := map[string]struct {
+		samples []float64
+		p, want float64
+	}{
+		"nothing was measured":                {nil, 50, 0},
+		"one sample is every percentile":      {[]float64{7}, 99, 7},
+		"the lower one of two is the median":  {[]float64{2, 1}, 50, 1},
+		"the order does not matter":           {hundred, 50, 50},
+		"one of a hundred is left out of p99": {hundred, 99, 99},
+		"all are in p100":                     {hundred, 100, 100},
+		"nothing is below the smallest":       {hundred, 0, 1},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := percentile(tt.samples, tt.p); got != tt.want {
+				t.Errorf("got %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestSlope(t *testing.T) {
+	tests := map[string]struct {
+		x, y []float64
+		want float64
+	}{
+		"nothing was measured":           {nil, nil, 0},
+		"one point has no slope":         {[]float64{1}, []float64{5}, 0},
+		"points above each other":        {[]float64{1, 1}, []float64{5, 9}, 0},
+		"a line":                         {[]float64{0, 10, 20}, []float64{100, 130, 160}, 3},
+		"noise on both sides of a level": {[]float64{0, 1, 2, 3}, []float64{10, 14, 14, 10}, 0},
+		"a fall":                         {[]float64{0, 100}, []float64{50, 0}, -0.5},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := slope(tt.x, tt.y); math.Abs(got-tt.want) > 1e-9 {
+				t.Errorf("got %v, want %v", got, tt.want)
+			}
+		})
+	}
+}

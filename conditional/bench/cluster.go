@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	toolswatch "k8s.io/client-go/tools/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+)
+
+const (
+	// serverTimeout bounds the start and the stop of etcd and of the API server each.
+	serverTimeout = time.Minute
+	// waitTimeout bounds every wait for one thing; nothing should take a tenth of it.
+	waitTimeout = 2 * time.Minute
+)
+
+// startAPIServer starts a kube-apiserver with its etcd, or leaves neither behind.
+func startAPIServer() (*envtest.Environment, error) {
+	folder := os.Getenv("KUBEBUILDER_ASSETS")
+	for _, program := range []string{"etcd", "kube-apiserver"} {
+		if _, err := os.Stat(filepath.Join(folder, program)); folder == "" || err != nil {
+			return nil, fmt.Errorf("expected the folder of etcd and kube-apiserver in KUBEBUILDER_ASSETS, found %q without %s: use `make bench NAME=conditional`, or set it", folder, program)
+		}
+	}
+	env := &envtest.Environment{UseExistingCluster: new(false), ControlPlaneStartTimeout: serverTimeout, ControlPlaneStopTimeout: serverTimeout}
+	if _, err := env.Start(); err != nil {
+		return nil, errors.Join(fmt.Errorf("start the API server: %w", err), env.Stop())
+	}
+	return env, nil
+}
+
+// benchKind is number i of the bench's kinds; ten share a group.
+func benchKind(i int) schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: fmt.Sprintf("g%d.bench.example.com", i/10), Version: "v1", Kind: fmt.Sprintf("Widget%d", i)}
+}
+
+func newObject(kind schema.GroupVersionKind, name string) *unstructured.Unstructured {
+	obj := &unstructured.Unstructured{}
+	obj.SetGroupVersionKind(kind)
+	if name != "" {
+		obj.SetNamespace(metav1.NamespaceDefault)
+		obj.SetName(name)
+	}
+	return obj
+}
+
+func newCRD(kind schema.GroupVersionKind) *apiextensionsv1.CustomResourceDefinition {
+	text, plural := apiextensionsv1.JSONSchemaProps{Type: "string"}, strings.ToLower(kind.Kind)+"s"
+	return &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: plural + "." + kind.Group},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: kind.Group, Scope: apiextensionsv1.NamespaceScoped,
+			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: plural, Kind: kind.Kind},
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
+				Name: kind.Version, Served: true, Storage: true,
+				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
+					Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{
+						"spec": {Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{"message": text, "colour": text}},
+					},
+				}},
+			}},
+		},
+	}
+}
+
+// adminClient changes the API server from outside of what is measured. Its methods panic with a trialError.
+type adminClient struct {
+	client    client.WithWatch
+	discovery *discovery.DiscoveryClient
+}
+
+func newAdminClient(cfg *rest.Config) adminClient {
+	cfg = rest.CopyConfig(cfg)
+	cfg.QPS, cfg.Burst = -1, -1
+	// client-go shares connections between equal configurations; a dialer of its own means a connection of its own.
+	cfg.Dial = (&net.Dialer{Timeout: 10 * time.Second}).DialContext
+	scheme := runtime.NewScheme()
+	check(apiextensionsv1.AddToScheme(scheme), "make the scheme of CRDs")
+	c, err := client.NewWithWatch(cfg, client.Options{Scheme: scheme})
+	check(err, "make the client that installs CRDs")
+	d, err := discovery.NewDiscoveryClientForConfig(cfg)
+	check(err, "make the client of discovery")
+	return adminClient{c, d}
+}
+
+func (a adminClient) installCRD(ctx context.Context, kind schema.GroupVersionKind) {
+	check(a.client.Create(ctx, newCRD(kind)), "install the CRD of "+kind.Kind)
+}
+
+func (a adminClient) uninstallCRD(ctx context.Context, kind schema.GroupVersionKind) {
+	check(a.client.Delete(ctx, newCRD(kind)), "uninstall the CRD of "+kind.Kind)
+}
+
+// createObject tries again and again: a kind that is new may not take objects yet.
+func (a adminClient) createObject(ctx context.Context, kind schema.GroupVersionKind, name string) {
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, waitTimeout, true, func(ctx context.Context) (bool, error) {
+		last = a.client.Create(ctx, newObject(kind, name))
+		return last == nil, nil
+	})
+	check(err, fmt.Sprintf("create %s %s: %v", kind.Kind, name, last))
+}
+
+func (a adminClient) deleteObject(ctx context.Context, kind schema.GroupVersionKind, name string) {
+	check(a.client.Delete(ctx, newObject(kind, name)), "delete "+name)
+}
+
+// waitUntilServed asks discovery for the kind, after 2 ms, 4 ms, 8 ms and so on, until it is there.
+func (a adminClient) waitUntilServed(ctx context.Context, kind schema.GroupVersionKind) {
+	backoff := wait.Backoff{Duration: 2 * time.Millisecond, Factor: 2, Steps: 20, Cap: time.Second}
+	err := backoff.DelayFunc().Until(ctx, true, false, func(ctx context.Context) (bool, error) {
+		list, err := a.discovery.ServerResourcesForGroupVersionWithContext(ctx, kind.GroupVersion().String())
+		return err == nil && slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Kind == kind.Kind }), nil
+	})
+	check(err, "wait until "+kind.Kind+" is served")
+}
+
+// crdHistory knows when a watch of CRDs has seen each of them established, and gone.
+type crdHistory struct {
+	mu                sync.Mutex
+	established, gone map[string]time.Time
+	err               error // why there will be no more events
+}
+
+// watchCRDs keeps a history until ctx ends. It sees everything that happens after it has returned.
+func (a adminClient) watchCRDs(ctx context.Context) *crdHistory {
+	var list apiextensionsv1.CustomResourceDefinitionList
+	check(a.client.List(ctx, &list), "list CRDs")
+	events, err := toolswatch.NewRetryWatcherWithContext(ctx, list.ResourceVersion, &toolscache.ListWatch{
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return a.client.Watch(ctx, &apiextensionsv1.CustomResourceDefinitionList{}, &client.ListOptions{Raw: &o})
+		},
+	})
+	check(err, "watch CRDs")
+	h := &crdHistory{established: map[string]time.Time{}, gone: map[string]time.Time{}}
+	go func() {
+		for event := range events.ResultChan() {
+			h.noteEvent(event, time.Now())
+		}
+	}()
+	return h
+}
+
+func (h *crdHistory) noteEvent(event watch.Event, at time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	crd, ok := event.Object.(*apiextensionsv1.CustomResourceDefinition)
+	switch {
+	case event.Type == watch.Error:
+		h.err = k8serrors.FromObject(event.Object)
+	case ok && event.Type == watch.Deleted:
+		h.gone[crd.Name] = at
+		delete(h.established, crd.Name)
+	case ok && h.established[crd.Name].IsZero() && slices.ContainsFunc(crd.Status.Conditions, isEstablished):
+		h.established[crd.Name] = at
+		delete(h.gone, crd.Name)
+	}
+}
+
+func isEstablished(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
+	return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
+}
+
+// waitFor returns the moment of the kind's CRD in one of the history's maps, as soon as it is there.
+func (h *crdHistory) waitFor(ctx context.Context, moments map[string]time.Time, kind schema.GroupVersionKind) (at time.Time) {
+	err := wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, waitTimeout, true, func(context.Context) (bool, error) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		at = moments[newCRD(kind).Name]
+		return !at.IsZero(), h.err
+	})
+	check(err, "wait for the CRD of "+kind.Kind)
+	return at
+}

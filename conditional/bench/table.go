@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+)
+
+// roundFigures is what one round of a trial has measured, in SI units and named as in the file.
+type roundFigures map[string]float64
+
+// addSpread adds the median, the 99th percentile and the maximum of samples in seconds.
+func (r roundFigures) addSpread(name string, samples []float64) {
+	if len(samples) == 0 {
+		return
+	}
+	for i, value := range []float64{percentile(samples, 50), percentile(samples, 99), slices.Max(samples)} {
+		r[spreadNames(name)[i]] = value
+	}
+}
+
+func spreadNames(name string) []string {
+	return []string{name + "_p50_seconds", name + "_p99_seconds", name + "_max_seconds"}
+}
+
+// allFigures has the values of each figure, one for each round.
+type allFigures map[string][]float64
+
+func (f allFigures) add(r roundFigures) {
+	for name, value := range r {
+		f[name] = append(f[name], value)
+	}
+}
+
+// flatten returns the median of the rounds for each figure, or the maximum of maxima.
+func (f allFigures) flatten() map[string]float64 {
+	flat := map[string]float64{}
+	for name, values := range f {
+		flat[name] = median(values)
+		if strings.Contains(name, "_max_") {
+			flat[name] = slices.Max(values)
+		}
+	}
+	return flat
+}
+
+// save writes the flat figures as a JSON object, and makes its folder.
+func (f allFigures) save(file string) error {
+	data, err := json.MarshalIndent(f.flatten(), "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode figures: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o750); err != nil {
+		return fmt.Errorf("make the folder of the figures (name another file with --out): %w", err)
+	}
+	if err := os.WriteFile(file, append(data, '\n'), 0o600); err != nil {
+		return fmt.Errorf("write the figures (name another file with --out): %w", err)
+	}
+	return nil
+}
+
+// percentile returns the smallest sample that at least p percent of all samples do not exceed; 0 if there are none.
+func percentile(samples []float64, p float64) float64 {
+	if len(samples) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(samples))
+	rank := int(math.Ceil(p / 100 * float64(len(sorted))))
+	return sorted[min(max(rank, 1), len(sorted))-1]
+}
+
+func median(values []float64) float64 {
+	sorted, n := slices.Sorted(slices.Values(values)), len(values)
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+}
+
+// slope returns how much y grows for each unit of x, by linear regression; 0 if the points have fewer than two x.
+func slope(x, y []float64) float64 {
+	var sumX, sumY, covariance, variance float64
+	for i := range x {
+		sumX, sumY = sumX+x[i], sumY+y[i]
+	}
+	n := max(float64(len(x)), 1)
+	for i := range x {
+		covariance += (x[i] - sumX/n) * (y[i] - sumY/n)
+		variance += (x[i] - sumX/n) * (x[i] - sumX/n)
+	}
+	if variance == 0 {
+		return 0
+	}
+	return covariance / variance
+}
+
+// valueUnit is what a row's numbers count.
+type valueUnit int
+
+const (
+	unitSeconds valueUnit = iota
+	unitCount
+	unitBytes
+	unitMilliseconds
+)
+
+// tableRow is one line of the table.
+type tableRow struct {
+	what string
+	unit valueUnit
+	// ours and plain name the figures that are shown, in this order.
+	ours, plain []string
+	// limits are the largest values that ours may have, in the same order; the figures after the last limit have none.
+	limits []float64
+}
+
+// tableRows is the table: what is shown, and how large it may be.
+func tableRows(s trialSizes) []tableRow {
+	row := func(what string, unit valueUnit, name string, limits ...float64) tableRow {
+		return tableRow{what, unit, []string{name}, []string{"plain_" + name}, limits}
+	}
+	storm, plainStorm := fmt.Sprintf("storm_%d_synced_seconds", s.Storm), fmt.Sprintf("plain_storm_%d_synced_seconds", s.PlainStorm)
+	return []tableRow{
+		{"CRD established → sources synced", unitSeconds, spreadNames("established_to_synced"), spreadNames("plain_established_to_synced"), []float64{0.020, 0.150, 1}},
+		{"CRD gone → dormant", unitSeconds, spreadNames("gone_to_stopped"), nil, []float64{0.020, 0.020}},
+		{"start on a served kind → sources synced", unitSeconds, spreadNames("served_start"), spreadNames("plain_served_start"), []float64{0.005, 0.015}},
+		{"stop on a served kind → dormant", unitSeconds, spreadNames("served_stop"), nil, nil},
+		row("goroutines grown in all cycles, own informer", unitCount, "goroutine_growth", 0),
+		row("heap grown per cycle, own informer", unitBytes, "heap_bytes_per_cycle", 100),
+		row("metric series grown in all cycles, own informer", unitCount, "series_growth", 0),
+		row("goroutines grown in all cycles, shared kind", unitCount, "shared_goroutine_growth", 0),
+		row("heap grown per cycle, shared kind", unitBytes, "shared_heap_bytes_per_cycle", 100),
+		row("events that the neighbour has lost", unitCount, "shared_lost_events", 0),
+		row("restarts of the neighbour", unitCount, "shared_neighbour_restarts", 0),
+		{fmt.Sprintf("storm of %d (plain %d): last established → all synced", s.Storm, s.PlainStorm), unitSeconds, []string{storm}, []string{plainStorm}, []float64{10}},
+		row("goroutines per running group", unitCount, "storm_goroutines_per_running_group", 20),
+		row("heap per running group", unitBytes, "storm_heap_bytes_per_running_group", 100<<10),
+		row("stack per running group", unitBytes, "storm_stack_bytes_per_running_group"),
+		row(fmt.Sprintf("requests a minute, %d dormant kinds", s.DormantKinds), unitCount, "dormant_requests_per_minute", 0),
+		row("watches opened a minute, dormant", unitCount, "dormant_watch_requests_per_minute", 0.2),
+		row("CPU time a minute, dormant", unitMilliseconds, "dormant_cpu_milliseconds_per_minute", 5),
+		row("error log lines, dormant", unitCount, "dormant_error_logs", 0),
+		row(fmt.Sprintf("goroutines of %d dormant groups", s.DormantKinds), unitCount, "dormant_goroutines", 12),
+		row("heap per dormant group", unitBytes, "heap_bytes_per_dormant_group", 2<<10),
+		row("stack per dormant group", unitBytes, "stack_bytes_per_dormant_group"),
+	}
+}
+
+func (r tableRow) isMissed(flat map[string]float64) bool {
+	for i, limit := range r.limits {
+		if flat[r.ours[i]] > limit {
+			return true
+		}
+	}
+	return false
+}
+
+// missedRows returns the rows that are above a limit; what was not measured is 0 and misses none.
+func missedRows(rows []tableRow, flat map[string]float64) []string {
+	var names []string
+	for _, r := range rows {
+		if r.isMissed(flat) {
+			names = append(names, r.what)
+		}
+	}
+	return names
+}
+
+// printTable writes the rows that were measured.
+func printTable(out io.Writer, rows []tableRow, flat map[string]float64) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "what\tours (p50 / p99 / max)\tplain controller-runtime\ttarget\tmet")
+	for _, r := range rows {
+		if _, measured := flat[r.ours[0]]; !measured {
+			continue
+		}
+		target, met := "-", "-"
+		if len(r.limits) > 0 {
+			target, met = "≤ "+formatAll(r.limits, r.unit), "yes"
+		}
+		if r.isMissed(flat) {
+			met = "MISSED"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", r.what, r.format(r.ours, flat), r.format(r.plain, flat), target, met)
+	}
+	if err := w.Flush(); err != nil {
+		return fmt.Errorf("print the table: %w", err)
+	}
+	return nil
+}
+
+func (r tableRow) format(names []string, flat map[string]float64) string {
+	var values []float64
+	for _, name := range names {
+		if value, measured := flat[name]; measured {
+			values = append(values, value)
+		}
+	}
+	if len(values) == 0 {
+		return "-"
+	}
+	return formatAll(values, r.unit)
+}
+
+func formatAll(values []float64, unit valueUnit) string {
+	var all []string
+	for _, v := range values {
+		all = append(all, formatValue(v, unit))
+	}
+	return strings.Join(all, " / ")
+}
+
+// formatValue writes a number with three significant digits.
+func formatValue(v float64, unit valueUnit) string {
+	switch unit {
+	case unitSeconds:
+		if math.Abs(v) < 1 {
+			return formatDigits(v*1000) + " ms"
+		}
+		return formatDigits(v) + " s"
+	case unitMilliseconds:
+		return formatDigits(v) + " ms"
+	case unitBytes:
+		if math.Abs(v) >= 10<<10 {
+			return formatDigits(v/(1<<10)) + " KiB"
+		}
+		return formatDigits(v) + " B"
+	case unitCount:
+	}
+	return formatDigits(v)
+}
+
+func formatDigits(v float64) string {
+	decimals := 0
+	if size := math.Abs(v); size < 100 && v != math.Trunc(v) {
+		decimals = 1
+		if size < 10 {
+			decimals = 2
+		}
+	}
+	return strconv.FormatFloat(v, 'f', decimals, 64)
+}

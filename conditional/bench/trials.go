@@ -1,0 +1,584 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/torpor-dev/torpor/conditional"
+)
+
+// plainSuffix ends the names of trials of plain controller-runtime.
+const plainSuffix = "-plain"
+
+// benchTrial is one measurement. Its run function gets a manager that it has to start, and panics with a trialError.
+type benchTrial struct {
+	name         string
+	measuresTime bool
+	run          func(ctx context.Context, e *trialEnv, mgr manager.Manager) roundFigures
+}
+
+// topic is the name without what distinguishes plain controller-runtime from ours.
+func (t benchTrial) topic() string { return strings.TrimSuffix(t.name, plainSuffix) }
+
+// allTrials lists the trials in their order.
+func allTrials() []benchTrial {
+	return []benchTrial{
+		{name: "installs", run: measureInstalls},
+		{name: "installs" + plainSuffix, run: measurePlainInstalls},
+		{name: "restarts", run: measureRestarts},
+		{name: "restarts" + plainSuffix, run: measurePlainRestarts},
+		{name: "shared", run: measureShared},
+		{name: "shared" + plainSuffix, run: measurePlainShared},
+		{name: "storm", run: measureStorm},
+		{name: "storm" + plainSuffix, run: measurePlainStorm},
+		{name: "dormant", run: measureDormant, measuresTime: true},
+		{name: "dormant" + plainSuffix, run: measurePlainDormant, measuresTime: true},
+	}
+}
+
+// allTopics lists what can be measured.
+func allTopics() []string {
+	var names []string
+	for _, t := range allTrials() {
+		names = append(names, t.topic())
+	}
+	return slices.Compact(names)
+}
+
+// trialError ends a trial by a panic: a measurement has no use for what comes after its first error.
+type trialError struct{ error }
+
+func check(err error, what string) {
+	if err != nil {
+		panic(trialError{fmt.Errorf("%s: %w", what, err)})
+	}
+}
+
+// catchError calls do and returns the error that ended it.
+func catchError(do func()) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			failure, ok := p.(trialError)
+			if !ok {
+				panic(p)
+			}
+			err = failure.error
+		}
+	}()
+	do()
+	return nil
+}
+
+// trialEnv is what every trial works with.
+type trialEnv struct {
+	trialSizes
+
+	cfg      *rest.Config // of what is measured
+	counter  *requestCounter
+	log      logr.Logger
+	admin    adminClient
+	progress *progressLog
+	before   memoryUsage // before the trial's manager was made
+}
+
+func runTrial(ctx context.Context, job trialJob) (r roundFigures, err error) {
+	i := slices.IndexFunc(allTrials(), func(t benchTrial) bool { return t.name == job.Trial })
+	if i < 0 {
+		return nil, fmt.Errorf("expected a trial of this program, found %q: build both ends anew", job.Trial)
+	}
+	cfg, err := clientcmd.RESTConfigFromKubeConfig(job.Kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("read the kubeconfig of the job: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, job.timeout())
+	defer cancel()
+	return r, catchError(func() {
+		counter := &requestCounter{}
+		e := &trialEnv{
+			trialSizes: job.Sizes, cfg: counter.configFor(cfg), counter: counter, log: counter.newLogger(), admin: newAdminClient(cfg),
+			progress: &progressLog{name: job.Trial, start: job.BenchStart},
+		}
+		ctrllog.SetLogger(e.log)
+		e.before = settledUsage(ctx)
+		r = allTrials()[i].run(ctx, e, e.newManager())
+	})
+}
+
+// newManager returns a manager without servers.
+func (e *trialEnv) newManager() manager.Manager {
+	mgr, err := ctrl.NewManager(e.cfg, ctrl.Options{
+		Scheme: runtime.NewScheme(), Metrics: server.Options{BindAddress: "0"}, Logger: e.log,
+		Controller: config.Controller{SkipNameValidation: new(true)},
+	})
+	check(err, "make a manager")
+	return mgr
+}
+
+// withManager calls do while the manager runs.
+func withManager(ctx context.Context, mgr manager.Manager, do func(context.Context)) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	ended := make(chan error, 1)
+	go func() {
+		err := mgr.Start(ctx)
+		cancel(fmt.Errorf("the manager has ended: %w", err))
+		ended <- err
+	}()
+	var err error
+	select {
+	case <-mgr.Elected():
+		err = catchError(func() { do(ctx) })
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	cancel(nil)
+	check(errors.Join(err, <-ended), "with a manager")
+}
+
+// setUpGroup makes a group whose restarts are not limited.
+func setUpGroup(mgr manager.Manager, name string, when conditional.Condition, setup conditional.SetupFunc) *conditional.Group {
+	g, err := conditional.Setup(mgr, when, setup, conditional.Name(name), conditional.RestartLimit(1<<30, wait.Backoff{Duration: time.Second}))
+	check(err, "set a group up")
+	return g
+}
+
+// setUpGroups makes a group for each of the first n kinds.
+func setUpGroups(mgr manager.Manager, n int, synced syncTimes) (groups []*conditional.Group) {
+	for i := range n {
+		kind := benchKind(i)
+		groups = append(groups, setUpGroup(mgr, kind.Kind, conditional.Served(kind), watchKind(kind, synced)))
+	}
+	return groups
+}
+
+func waitForPhase(ctx context.Context, phase conditional.Phase, groups ...*conditional.Group) {
+	ctx, cancel := context.WithTimeout(ctx, waitTimeout)
+	defer cancel()
+	for _, g := range groups {
+		check(g.Wait(ctx, phase), fmt.Sprintf("with a group that is %+v", g.Status()))
+	}
+}
+
+// waitForAbsence waits until every group knows that its kind is not served.
+func waitForAbsence(ctx context.Context, groups ...*conditional.Group) {
+	for _, g := range groups {
+		err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, waitTimeout, true, func(context.Context) (bool, error) {
+			return g.Status().Condition.State == conditional.False, nil
+		})
+		check(err, fmt.Sprintf("wait for the absence of a kind with a group that is %+v", g.Status()))
+	}
+}
+
+// secondsBetween is never negative: two watches of one event may come in either order.
+func secondsBetween(from, to time.Time) float64 { return max(to.Sub(from).Seconds(), 0) }
+
+// measureInstalls creates and deletes a CRD again and again: from Established, as a watch sees it, until the group's
+// sources have synced; from the end of the CRD, as a watch sees it, until the group is dormant.
+func measureInstalls(ctx context.Context, e *trialEnv, mgr manager.Manager) roundFigures {
+	kind, synced := benchKind(0), make(syncTimes, 10)
+	group := setUpGroup(mgr, "installs", conditional.Served(kind), watchKind(kind, synced))
+	var starts, stops []float64
+	withManager(ctx, mgr, func(ctx context.Context) {
+		history := e.admin.watchCRDs(ctx)
+		waitForAbsence(ctx, group)
+		for i := range e.Installs {
+			e.progress.count("CRDs", i, e.Installs)
+			synced.clear()
+			e.admin.installCRD(ctx, kind)
+			established := history.waitFor(ctx, history.established, kind)
+			starts = append(starts, secondsBetween(established, synced.next(ctx)))
+			waitForPhase(ctx, conditional.Running, group)
+			e.admin.uninstallCRD(ctx, kind)
+			waitForPhase(ctx, conditional.Dormant, group)
+			dormant := time.Now()
+			stops = append(stops, secondsBetween(history.waitFor(ctx, history.gone, kind), dormant))
+		}
+	})
+	r := roundFigures{"installs": float64(len(starts))}
+	r.addSpread("established_to_synced", starts)
+	r.addSpread("gone_to_stopped", stops)
+	return r
+}
+
+// measurePlainInstalls starts a plain controller as soon as discovery shows the kind. That spares it the 10 s for which it
+// pauses after it has looked too early.
+func measurePlainInstalls(ctx context.Context, e *trialEnv, mgr manager.Manager) roundFigures {
+	kind := benchKind(0)
+	var starts []float64
+	withManager(ctx, mgr, func(ctx context.Context) {
+		history := e.admin.watchCRDs(ctx)
+		for i := range e.PlainInstalls {
+			e.progress.count("CRDs", i, e.PlainInstalls)
+			e.admin.installCRD(ctx, kind)
+			established := history.waitFor(ctx, history.established, kind)
+			e.admin.waitUntilServed(ctx, kind)
+			starts = append(starts, secondsBetween(established, runPlainOnce(ctx, mgr, kind)))
+			e.admin.uninstallCRD(ctx, kind)
+			history.waitFor(ctx, history.gone, kind)
+		}
+	})
+	r := roundFigures{"plain_installs": float64(len(starts))}
+	r.addSpread("plain_established_to_synced", starts)
+	return r
+}
+
+// prepareKind installs a CRD with ten objects.
+func (e *trialEnv) prepareKind(ctx context.Context, kind schema.GroupVersionKind) {
+	const objects = 10
+	e.progress.printf("install %s with %d objects", kind.Kind, objects)
+	e.admin.installCRD(ctx, kind)
+	for i := range objects {
+		e.admin.createObject(ctx, kind, fmt.Sprintf("object-%d", i))
+	}
+}
+
+// repeatCycles does n cycles after some that warm up, and takes 20 samples between them.
+func (e *trialEnv) repeatCycles(ctx context.Context, n int, takeSample func(context.Context, int), do func(ctx context.Context, counts bool)) {
+	warmup := max(n/20, 2)
+	for i := range warmup + n {
+		cycle := i - warmup
+		if cycle >= 0 && cycle%max(n/20, 1) == 0 {
+			takeSample(ctx, cycle)
+		}
+		e.progress.count("cycles", max(cycle, 0), n)
+		do(ctx, cycle >= 0)
+	}
+	takeSample(ctx, n)
+}
+
+// signalledGroup is a group behind a signal, with what its starts and stops took.
+type signalledGroup struct {
+	group         *conditional.Group
+	signal        chan bool
+	synced        syncTimes
+	starts, stops []float64
+}
+
+// newSignalledGroup makes room for all samples at once, so that they do not look like a leak.
+func newSignalledGroup(mgr manager.Manager, name string, kind schema.GroupVersionKind, samples int) *signalledGroup {
+	s := &signalledGroup{signal: make(chan bool), synced: make(syncTimes, 10), starts: make([]float64, 0, samples), stops: make([]float64, 0, samples)}
+	s.group = setUpGroup(mgr, name, conditional.Signal(name, s.signal), watchKind(kind, s.synced))
+	return s
+}
+
+// startAndStop starts the group, until its sources have synced, and stops it, until it is dormant.
+func (s *signalledGroup) startAndStop(ctx context.Context, counts bool) {
+	s.synced.clear()
+	start := time.Now()
+	s.send(ctx, true)
+	synced := s.synced.next(ctx)
+	waitForPhase(ctx, conditional.Running, s.group)
+	stop := time.Now()
+	s.send(ctx, false)
+	waitForPhase(ctx, conditional.Dormant, s.group)
+	if counts {
+		s.starts = append(s.starts, secondsBetween(start, synced))
+		s.stops = append(s.stops, time.Since(stop).Seconds())
+	}
+}
+
+func (s *signalledGroup) send(ctx context.Context, on bool) {
+	select {
+	case s.signal <- on:
+	case <-ctx.Done():
+		check(context.Cause(ctx), "send a signal")
+	}
+}
+
+// measureRestarts starts and stops a group on a kind that is served all the time, and that has no other watchers.
+func measureRestarts(ctx context.Context, e *trialEnv, mgr manager.Manager) roundFigures {
+	kind := benchKind(0)
+	e.prepareKind(ctx, kind)
+	s, leaks := newSignalledGroup(mgr, "restarts", kind, e.Cycles), &leakSamples{}
+	withManager(ctx, mgr, func(ctx context.Context) { e.repeatCycles(ctx, e.Cycles, leaks.takeSample, s.startAndStop) })
+	r := roundFigures{}
+	r.addSpread("served_start", s.starts)
+	r.addSpread("served_stop", s.stops)
+	leaks.addTo(r, "")
+	return r
+}
+
+// measurePlainRestarts makes a plain controller anew for each start, and removes its informer at each stop.
+func measurePlainRestarts(ctx context.Context, e *trialEnv, mgr manager.Manager) roundFigures {
+	kind := benchKind(0)
+	e.prepareKind(ctx, kind)
+	starts, leaks := make([]float64, 0, e.PlainCycles), &leakSamples{}
+	withManager(ctx, mgr, func(ctx context.Context) {
+		e.repeatCycles(ctx, e.PlainCycles, leaks.takeSample, func(ctx context.Context, counts bool) {
+			start := time.Now()
+			if synced := runPlainOnce(ctx, mgr, kind); counts {
+				starts = append(starts, secondsBetween(start, synced))
+			}
+		})
+	})
+	r := roundFigures{}
+	r.addSpread("plain_served_start", starts)
+	leaks.addTo(r, "plain_")
+	return r
+}
+
+// measureShared starts and stops a group on a kind that another group watches all the time, and counts the events and
+// the restarts of that neighbour.
+func measureShared(ctx context.Context, e *trialEnv, mgr manager.Manager) roundFigures {
+	kind := benchKind(0)
+	e.prepareKind(ctx, kind)
+	traffic := &eventTraffic{admin: e.admin, kind: kind, missing: map[string]bool{}}
+	var starts atomic.Int32
+	neighbour := setUpGroup(mgr, "neighbour", conditional.Served(kind), func(mgr manager.Manager) error {
+		starts.Add(1)
+		return ctrl.NewControllerManagedBy(mgr).Named("bench-neighbour").WatchesRawSource(traffic.newSource(mgr)).Complete(idleReconciler())
+	})
+	s, r, leaks := newSignalledGroup(mgr, "shared", kind, e.Cycles), roundFigures{}, &leakSamples{}
+	withManager(ctx, mgr, func(ctx context.Context) {
+		waitForPhase(ctx, conditional.Running, neighbour)
+		traffic.makeWhile(ctx, func() {
+			e.repeatCycles(ctx, e.Cycles, func(ctx context.Context, cycle int) {
+				traffic.making.Lock() // An object that is being made would be counted as a leak.
+				defer traffic.making.Unlock()
+				leaks.takeSample(ctx, cycle)
+			}, s.startAndStop)
+		})
+		r["shared_lost_events"], r["shared_neighbour_events"] = traffic.countLost(ctx)
+	})
+	r["shared_neighbour_restarts"] = float64(starts.Load() - 1)
+	r.addSpread("shared_start", s.starts)
+	leaks.addTo(r, "shared_")
+	return r
+}
+
+// measurePlainShared stops a plain controller whose informer must stay, for another one uses it.
+func measurePlainShared(ctx context.Context, e *trialEnv, mgr manager.Manager) roundFigures {
+	kind, leaks := benchKind(0), &leakSamples{}
+	e.prepareKind(ctx, kind)
+	withManager(ctx, mgr, func(ctx context.Context) {
+		_, stopNeighbour := startPlainSynced(ctx, mgr, "bench-neighbour", kind)
+		e.repeatCycles(ctx, e.PlainCycles, leaks.takeSample, func(ctx context.Context, _ bool) {
+			_, stop := startPlainSynced(ctx, mgr, "bench-plain", kind)
+			stop()
+		})
+		stopNeighbour()
+	})
+	r := roundFigures{}
+	leaks.addTo(r, "plain_shared_")
+	return r
+}
+
+// eventTraffic makes events all the time, and knows which of them its source has not seen yet.
+type eventTraffic struct {
+	admin  adminClient
+	kind   schema.GroupVersionKind
+	making sync.Mutex // held while an object is created and deleted
+
+	mu      sync.Mutex
+	missing map[string]bool // by what happened, and to which object
+	made    int
+}
+
+// trafficPause is the pause between two objects.
+const trafficPause = 20 * time.Millisecond
+
+// makeWhile creates and deletes objects while do runs.
+func (t *eventTraffic) makeWhile(ctx context.Context, do func()) {
+	var isDone atomic.Bool
+	var maker errgroup.Group
+	maker.Go(func() error {
+		return catchError(func() {
+			for i := 0; !isDone.Load(); i++ {
+				t.makeObject(ctx, fmt.Sprintf("traffic-%d", i))
+				pause(ctx, trafficPause)
+			}
+		})
+	})
+	err := catchError(do)
+	isDone.Store(true)
+	check(errors.Join(err, maker.Wait()), "with traffic")
+}
+
+func (t *eventTraffic) makeObject(ctx context.Context, name string) {
+	t.making.Lock()
+	defer t.making.Unlock()
+	t.expectEvent("created " + name)
+	t.admin.createObject(ctx, t.kind, name)
+	t.expectEvent("deleted " + name)
+	t.admin.deleteObject(ctx, t.kind, name)
+}
+
+func (t *eventTraffic) expectEvent(what string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.missing[what] = true
+	t.made++
+}
+
+func (t *eventTraffic) noteEvent(what string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.missing, what)
+}
+
+// newSource returns a source that notes all events of the kind.
+func (t *eventTraffic) newSource(mgr manager.Manager) source.Source {
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	return source.Kind(mgr.GetCache(), newObject(t.kind, ""), handler.TypedFuncs[*unstructured.Unstructured, reconcile.Request]{
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*unstructured.Unstructured], _ queue) {
+			t.noteEvent("created " + e.Object.GetName())
+		},
+		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*unstructured.Unstructured], _ queue) {
+			t.noteEvent("deleted " + e.Object.GetName())
+		},
+	})
+}
+
+// countLost returns how many events have not come within 10 s, of how many.
+func (t *eventTraffic) countLost(ctx context.Context) (lost, made float64) {
+	// The error of a poll in vain is no news: what is lost is the result.
+	_ = wait.PollUntilContextTimeout(ctx, trafficPause, 10*time.Second, true, func(context.Context) (bool, error) {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		lost, made = float64(len(t.missing)), float64(t.made)
+		return lost == 0, nil
+	})
+	return lost, made
+}
+
+// measureStorm installs the CRDs of many groups at once.
+func measureStorm(ctx context.Context, e *trialEnv, mgr manager.Manager) roundFigures {
+	r, synced := roundFigures{}, make(syncTimes, 2*e.Storm)
+	groups := setUpGroups(mgr, e.Storm, synced)
+	withManager(ctx, mgr, func(ctx context.Context) {
+		waitForAbsence(ctx, groups...)
+		e.progress.printf("%d groups are dormant", e.Storm)
+		e.installStorm(ctx, e.admin.watchCRDs(ctx), e.Storm, synced, r)
+		waitForPhase(ctx, conditional.Running, groups...)
+		r.addUsage(ctx, e.before, e.Storm, "storm_%s_per_running_group")
+	})
+	return r
+}
+
+// measurePlainStorm starts each plain controller as soon as discovery shows its kind.
+func measurePlainStorm(ctx context.Context, e *trialEnv, mgr manager.Manager) roundFigures {
+	installed, r := roundFigures{}, roundFigures{}
+	withManager(ctx, mgr, func(ctx context.Context) {
+		history, synced := e.admin.watchCRDs(ctx), make(syncTimes, e.PlainStorm)
+		var starts errgroup.Group
+		for i := range e.PlainStorm {
+			starts.Go(func() error {
+				return catchError(func() {
+					kind := benchKind(i)
+					history.waitFor(ctx, history.established, kind)
+					e.admin.waitUntilServed(ctx, kind)
+					startPlain(ctx, mgr, "bench-"+kind.Kind, newNotingSource(mgr, kind, synced))
+				})
+			})
+		}
+		e.installStorm(ctx, history, e.PlainStorm, synced, installed)
+		check(starts.Wait(), "start plain controllers")
+		r.addUsage(ctx, e.before, e.PlainStorm, "plain_storm_%s_per_running_group")
+	})
+	for name, value := range installed {
+		r["plain_"+name] = value
+	}
+	return r
+}
+
+// installStorm installs n CRDs, 16 at a time, and writes how long after the last Established the last source has synced.
+func (e *trialEnv) installStorm(ctx context.Context, history *crdHistory, n int, synced syncTimes, r roundFigures) {
+	start := time.Now()
+	var installs errgroup.Group
+	installs.SetLimit(16)
+	for i := range n {
+		e.progress.count("installed", i, n)
+		installs.Go(func() error { return catchError(func() { e.admin.installCRD(ctx, benchKind(i)) }) })
+	}
+	check(installs.Wait(), "install CRDs")
+	established, last := start, start
+	for i := range n {
+		established = laterOf(established, history.waitFor(ctx, history.established, benchKind(i)))
+	}
+	e.progress.printf("%d CRDs were established after %.1f s", n, established.Sub(start).Seconds())
+	for i := range n {
+		e.progress.count("synced", i, n)
+		last = laterOf(last, synced.next(ctx))
+	}
+	e.progress.printf("%d controllers had synced after %.1f s", n, last.Sub(start).Seconds())
+	r[fmt.Sprintf("storm_%d_established_seconds", n)] = secondsBetween(start, established)
+	r[fmt.Sprintf("storm_%d_synced_seconds", n)] = secondsBetween(established, last)
+}
+
+func laterOf(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// measureDormant counts what groups cost whose kinds are absent all the time, beyond what a manager without groups holds.
+func measureDormant(ctx context.Context, e *trialEnv, mgr manager.Manager) roundFigures {
+	withManager(ctx, e.newManager(), func(ctx context.Context) { e.before = settledUsage(ctx) })
+	groups := setUpGroups(mgr, e.DormantKinds, make(syncTimes, e.DormantKinds))
+	r := roundFigures{"dormant_kinds": float64(e.DormantKinds)}
+	withManager(ctx, mgr, func(ctx context.Context) {
+		waitForAbsence(ctx, groups...)
+		r.addUsage(ctx, e.before, e.DormantKinds, "%s_per_dormant_group")
+		r["dormant_goroutines"] = r["goroutines_per_dormant_group"] * float64(e.DormantKinds)
+		e.measureIdle(ctx, e.DormantTime, r, "")
+	})
+	return r
+}
+
+// measurePlainDormant lets plain controllers wait for the same kinds. They wait without end, whereas those of a manager
+// would end it after two minutes.
+func measurePlainDormant(ctx context.Context, e *trialEnv, mgr manager.Manager) roundFigures {
+	r := roundFigures{}
+	withManager(ctx, mgr, func(ctx context.Context) {
+		for i := range e.DormantKinds {
+			kind := benchKind(i)
+			startPlain(ctx, mgr, "bench-"+kind.Kind, newNotingSource(mgr, kind, make(syncTimes, 1)))
+		}
+		settledUsage(ctx) // It returns when all of them have started.
+		e.measureIdle(ctx, e.PlainDormantTime, r, "plain_")
+	})
+	return r
+}
+
+// measureIdle counts what the process does in a span of time.
+func (e *trialEnv) measureIdle(ctx context.Context, span time.Duration, r roundFigures, prefix string) {
+	requests, watches, errorLogs := e.counter.requests.Load(), e.counter.watches.Load(), e.counter.errors.Load()
+	start, cpu := time.Now(), usedCPU()
+	for left := span; left > 0; left = span - time.Since(start) {
+		e.progress.printf("%d dormant kinds for another %s", e.DormantKinds, left.Round(time.Second))
+		pause(ctx, min(left, 20*time.Second)) // A line each 20 s does not show in the CPU time.
+	}
+	minutes := time.Since(start).Minutes()
+	r[prefix+"dormant_minutes"] = minutes
+	r[prefix+"dormant_requests_per_minute"] = float64(e.counter.requests.Load()-requests) / minutes
+	r[prefix+"dormant_watch_requests_per_minute"] = float64(e.counter.watches.Load()-watches) / minutes
+	r[prefix+"dormant_error_logs"] = float64(e.counter.errors.Load() - errorLogs)
+	r[prefix+"dormant_cpu_milliseconds_per_minute"] = float64((usedCPU() - cpu).Microseconds()) / 1000 / minutes
+}
