@@ -13,43 +13,46 @@ import (
 
 	"github.com/torpor-dev/torpor/local/demo/cf"
 	"github.com/torpor-dev/torpor/local/demo/hibernation"
+	"github.com/torpor-dev/torpor/local/demo/runner"
 )
 
-func demoFlags(cmd *cobra.Command, c *hibernation.Config) {
-	f := cmd.Flags()
-	f.StringVar(&c.Torpor, "torpor", "", "path of the torpor program; beside this program if empty")
-	f.StringVar(&c.CRDs, "crds", "config/crd", "folder of the custom resource definitions")
-	f.DurationVar(&c.Latency, "latency", 3*time.Second, "how long the cloud takes to start or to stop a machine")
-}
-
-func completeDemo(cmd *cobra.Command, c *hibernation.Config) error {
-	c.Out, c.Colour = cmd.OutOrStdout(), wantsColour()
-	return findPrograms(&c.Local, &c.Kubectl, &c.Torpor)
-}
-
-// findPrograms finds this program and those beside it; torpor only if it is not given.
-func findPrograms(local, kubectl, torpor *string) error {
-	program, err := os.Executable()
-	if err != nil {
-		return fmt.Errorf("find this program: %w", err)
+// demoCommand is a command that runs a demo: it fills the configuration that all demos have, and then runs it.
+func demoCommand(cmd *cobra.Command, c *runner.Config, dir string, run func(*cobra.Command) error) *cobra.Command {
+	cmd.Args = cobra.NoArgs
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		program, err := os.Executable()
+		if err != nil {
+			return fmt.Errorf("find this program: %w", err)
+		}
+		bin := filepath.Dir(program)
+		c.Local, c.Kubectl = program, filepath.Join(bin, "kubectl")
+		if c.Torpor == "" {
+			c.Torpor = filepath.Join(bin, "torpor")
+		}
+		c.Out, c.Colour = cmd.OutOrStdout(), wantsColour()
+		return run(cmd)
 	}
-	bin := filepath.Dir(program)
-	*local, *kubectl = program, filepath.Join(bin, "kubectl")
-	if *torpor == "" {
-		*torpor = filepath.Join(bin, "torpor")
-	}
-	return nil
+	cmd.Flags().StringVar(&c.Dir, "dir", dir, "folder for everything that is made; emptied first")
+	cmd.Flags().StringVar(&c.Torpor, "torpor", "", "path of the torpor program; beside this program if empty")
+	return cmd
 }
 
-// wantsColour says whether a terminal reads along that wants it.
+// wantsColour reports whether the output goes to a terminal whose user has not declined colour (https://no-color.org).
 func wantsColour() bool {
 	info, err := os.Stdout.Stat()
 	return err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("NO_COLOR") == ""
 }
 
-func demoCommand() *cobra.Command {
+// addClusterFlags adds the flags of the commands that hibernate a cluster.
+func addClusterFlags(cmd *cobra.Command, c *hibernation.Config) *cobra.Command {
+	cmd.Flags().StringVar(&c.CRDs, "crds", "config/crd", "folder of the custom resource definitions")
+	cmd.Flags().DurationVar(&c.Latency, "latency", 3*time.Second, "how long the cloud takes to start or to stop a machine")
+	return cmd
+}
+
+func hibernationDemoCommand() *cobra.Command {
 	var c hibernation.Config
-	cmd := &cobra.Command{
+	cmd := demoCommand(&cobra.Command{
 		Use:     "demo",
 		Aliases: []string{"demo-hibernate"},
 		Short:   "Hibernate and wake a real cluster, and print what was observed",
@@ -57,23 +60,47 @@ func demoCommand() *cobra.Command {
 
 Exit codes: 0 if all of it was observed, 1 otherwise. Everything that was started is stopped in any case.`,
 		Example: `  local demo --dir .cache/demo`,
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := completeDemo(cmd, &c); err != nil {
-				return err
-			}
-			return hibernation.Demo(cmd.Context(), c)
-		},
-	}
-	cmd.Flags().StringVar(&c.Dir, "dir", "demo", "folder for everything that the demo makes; emptied first")
+	}, &c.Config, "demo", func(cmd *cobra.Command) error { return hibernation.RunDemo(cmd.Context(), c) })
 	cmd.Flags().DurationVar(&c.Certificates, "certificates", time.Minute, "how long the nodes' certificates are valid")
-	demoFlags(cmd, &c)
-	return cmd
+	return addClusterFlags(cmd, &c)
 }
 
-func demoCFCommand() *cobra.Command {
+func benchCommand() *cobra.Command {
+	var (
+		c      hibernation.Config
+		rounds int
+		out    string
+	)
+	cmd := demoCommand(&cobra.Command{
+		Use:   "bench",
+		Short: "Measure how one cluster hibernates and resumes",
+		Long: `Measure how one cluster hibernates and resumes: the time beyond the last machine's real change, the writes to the
+hub's API server and the calls to the cloud of each transition, and the manager's memory.
+
+Exit codes: 0 if everything was measured, 1 otherwise. Figures are not judged here.`,
+		Example: `  local bench --dir .cache/bench/stage --rounds 3 --out .cache/bench/hibernate-one.json`,
+	}, &c.Config, "bench", func(cmd *cobra.Command) error {
+		measured, err := hibernation.RunBenchmarks(cmd.Context(), c, rounds)
+		if err != nil {
+			return err
+		}
+		measured.PrintTable(cmd.OutOrStdout())
+		if err := measured.SaveMedians(out); err != nil {
+			return err
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "\nwritten to %s\n", out)
+		return nil
+	})
+	f := cmd.Flags()
+	f.StringVar(&out, "out", "hibernate-one.json", "file for the medians, a flat JSON object")
+	f.IntVar(&rounds, "rounds", 3, "how often each transition is measured")
+	f.DurationVar(&c.Certificates, "certificates", 30*time.Second, "how long the nodes' certificates are valid")
+	return addClusterFlags(cmd, &c)
+}
+
+func cfDemoCommand() *cobra.Command {
 	var c cf.Config
-	cmd := &cobra.Command{
+	cmd := demoCommand(&cobra.Command{
 		Use:   "demo-cf",
 		Short: "Push, restart, roll and delete an app through the CF API, and print what was observed",
 		Long: `Push, restart, roll and delete an app through the CF API, and print what was observed, with the lines of curl for it.
@@ -81,21 +108,12 @@ The cf client is used too where it is on the PATH or in CF_CLI.
 
 Exit codes: 0 if all of it was observed, 1 otherwise. Everything that was started is stopped in any case.`,
 		Example: `  local demo-cf --dir .cache/demo-cf`,
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := findPrograms(&c.Local, &c.Kubectl, &c.Torpor); err != nil {
-				return err
-			}
-			if c.CF = os.Getenv("CF_CLI"); c.CF == "" {
-				c.CF, _ = exec.LookPath("cf") // Without one the story goes on without it.
-			}
-			c.Out, c.Colour = cmd.OutOrStdout(), wantsColour()
-			return cf.Run(cmd.Context(), c)
-		},
-	}
-	f := cmd.Flags()
-	f.StringVar(&c.Dir, "dir", "demo-cf", "folder for everything that the demo makes; emptied first")
-	f.StringVar(&c.Torpor, "torpor", "", "path of the torpor program; beside this program if empty")
-	f.StringVar(&c.ConfigDir, "config", "config", "folder of the manifests")
+	}, &c.Config, "demo-cf", func(cmd *cobra.Command) error {
+		if c.CF = os.Getenv("CF_CLI"); c.CF == "" {
+			c.CF, _ = exec.LookPath("cf") // Without a client the demo leaves out what it would show.
+		}
+		return cf.RunDemo(cmd.Context(), c)
+	})
+	cmd.Flags().StringVar(&c.ConfigDir, "config", "config", "folder of the manifests")
 	return cmd
 }

@@ -24,7 +24,7 @@ import (
 
 // realCommands are those for nodes with real containers, which only Linux has.
 func realCommands() []*cobra.Command {
-	return []*cobra.Command{podsCommand(), nodePartsCommand(), bootNodeCommand(), demoMySQLCommand()}
+	return []*cobra.Command{podsCommand(), nodePartsCommand(), bootNodeCommand(), mysqlDemoCommand()}
 }
 
 // connectBridge makes the bridge when a control plane is to serve on it.
@@ -78,7 +78,7 @@ func nodePartsCommand() *cobra.Command {
 	return c
 }
 
-// bootNodeCommand is how a real node starts its first process; nobody else calls it.
+// bootNodeCommand is how a real node starts its first process; it is not for users.
 func bootNodeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    realnode.BootCommand,
@@ -155,11 +155,7 @@ func podsDownCommand() *cobra.Command {
 		Example: "  local pods down --dir .cache/pods",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			b, err := background.NewProgram(dir, podcluster.ReadyFile)
-			if err != nil {
-				return err
-			}
-			if err := b.Stop(cmd.OutOrStdout()); err != nil {
+			if err := stopBackground(dir, podcluster.ReadyFile, cmd.OutOrStdout()); err != nil {
 				return err
 			}
 			return realnode.RemoveLeftovers(cmd.Context())
@@ -177,12 +173,12 @@ func nodeComponent(ctx context.Context, name string) *cobra.Command {
 	return kubeproxy.NewProxyCommand()
 }
 
-// ordinaryImage is what everybody can pull.
-const ordinaryImage = "docker.io/library/mysql:8.4"
+// publicImage can be pulled without credentials.
+const publicImage = "docker.io/library/mysql:8.4"
 
-func demoMySQLCommand() *cobra.Command {
+func mysqlDemoCommand() *cobra.Command {
 	var c mysql.Config
-	cmd := &cobra.Command{
+	cmd := demoCommand(&cobra.Command{
 		Use:   "demo-mysql",
 		Short: "Stop and start the clustering of a real MySQL cluster, and print what was observed",
 		Long: `Stop and start the clustering and the reconciliation of a real MySQL cluster, and print what was observed: with real
@@ -190,32 +186,20 @@ pods on this machine, as root on Debian, or in the cluster of --kubeconfig, in w
 
 Exit codes: 0 if all of it was observed, 1 otherwise. Everything that was made is removed in any case.`,
 		Example: "  local demo-mysql --dir .cache/demo-mysql\n  local demo-mysql --kubeconfig ~/.kube/config",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			folder, err := programsFolder()
-			if err != nil {
-				return err
-			}
-			c.Local, c.Out = filepath.Join(folder, "local"), cmd.OutOrStdout()
-			if c.Torpor == "" {
-				c.Torpor = filepath.Join(folder, "torpor")
-			}
-			switch {
-			case c.Image != "":
-			case c.Kubeconfig != "":
-				c.Image = ordinaryImage
-			default:
-				c.Image = "localhost/mysql:9.7"
-			}
-			c.Colour = wantsColour()
-			return mysql.Run(cmd.Context(), c)
-		},
-	}
+	}, &c.Config, "demo-mysql", func(cmd *cobra.Command) error {
+		switch {
+		case c.Image != "":
+		case c.Kubeconfig != "":
+			c.Image = publicImage
+		default:
+			c.Image = images.MySQL
+		}
+		return mysql.RunDemo(cmd.Context(), c)
+	})
 	f := cmd.Flags()
-	f.StringVar(&c.Dir, "dir", "demo-mysql", "folder for the cluster with real pods")
+	f.Lookup("dir").Usage = "folder for the cluster with real pods"
 	f.StringVar(&c.Kubeconfig, "kubeconfig", "", "a cluster in which Torpor runs; empty means real pods on this machine")
-	f.StringVar(&c.Image, "image", "", "image of the MySQL server; "+ordinaryImage+" if a kubeconfig is given")
-	f.StringVar(&c.Torpor, "torpor", "", "path of the torpor program; beside this program if empty")
+	f.StringVar(&c.Image, "image", "", "image of the MySQL server; "+publicImage+" if a kubeconfig is given")
 	f.StringVar(&c.Parts, "parts", ".cache/node", "folder that make node-parts has filled")
 	f.StringVar(&c.MySQL, "mysql", ".cache/mysql", "folder that make mysql has filled")
 	f.StringVar(&c.ConfigDir, "config", "config", "folder with crd in it")

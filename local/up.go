@@ -3,7 +3,9 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"time"
@@ -14,49 +16,42 @@ import (
 	"github.com/torpor-dev/torpor/local/demo/hibernation"
 )
 
-const stageFile = "standing"
+const standingFile = "standing"
 
 func upCommand() *cobra.Command {
 	var c hibernation.Config
 	var foreground bool
-	cmd := &cobra.Command{
+	cmd := demoCommand(&cobra.Command{
 		Use:   "up",
 		Short: "Build the stage of the demo and keep it",
 		Long: `Build the stage of the demo, a hub, a cloud, a cluster and torpor manager, and keep it in the background.
 
 Exit codes: 0 when everything stands, 1 otherwise.`,
 		Example: "  local up --dir .cache/up\n  local down --dir .cache/up",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := completeDemo(cmd, &c); err != nil {
-				return err
-			}
-			c.Certificates = time.Hour
-			if !foreground {
-				return detachStage(cmd, c)
-			}
-			return hibernation.Up(cmd.Context(), c, func() {
-				_ = os.WriteFile(filepath.Join(c.Dir, stageFile), nil, 0o600)
-			})
-		},
-	}
-	cmd.Flags().StringVar(&c.Dir, "dir", "up", "folder for everything that is made; emptied first")
+	}, &c.Config, "up", func(cmd *cobra.Command) error {
+		c.Certificates = time.Hour
+		if !foreground {
+			return keepInBackground(cmd.Context(), c)
+		}
+		return hibernation.KeepEnvironment(cmd.Context(), c, func() {
+			_ = os.WriteFile(filepath.Join(c.Dir, standingFile), nil, 0o600)
+		})
+	})
 	cmd.Flags().BoolVar(&foreground, "foreground", false, "stay in the foreground until told to stop")
-	demoFlags(cmd, &c)
-	return cmd
+	return addClusterFlags(cmd, &c)
 }
 
-// detachStage keeps the stage in the background.
-func detachStage(cmd *cobra.Command, c hibernation.Config) error {
-	b, err := background.NewProgram(c.Dir, stageFile)
+func keepInBackground(ctx context.Context, c hibernation.Config) error {
+	b, err := background.NewProgram(c.Dir, standingFile)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(cmd.OutOrStdout(), "building the stage: hub, cloud, cluster, manager (about 20 seconds)")
-	if err := b.Start(cmd.Context(), c.Local, "up", "--foreground", "--dir", b.Dir, "--torpor", c.Torpor, "--crds", c.CRDs, "--latency", c.Latency.String()); err != nil {
+	fmt.Fprintln(c.Out, "building the stage: hub, cloud, cluster, manager (about 20 seconds)")
+	argv := []string{c.Local, "up", "--foreground", "--dir", b.Dir, "--torpor", c.Torpor, "--crds", c.CRDs, "--latency", c.Latency.String()}
+	if err := b.Start(ctx, argv...); err != nil {
 		return err
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), `everything stands. Try:
+	fmt.Fprintf(c.Out, `everything stands. Try:
 
   export KUBECONFIG=%[1]s/hub/admin.kubeconfig PATH=%[2]s:$PATH
   kubectl get cd
@@ -78,13 +73,17 @@ func downCommand() *cobra.Command {
 		Example: "  local down --dir .cache/up",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			b, err := background.NewProgram(dir, stageFile)
-			if err != nil {
-				return err
-			}
-			return b.Stop(cmd.OutOrStdout())
+			return stopBackground(dir, standingFile, cmd.OutOrStdout())
 		},
 	}
 	cmd.Flags().StringVar(&dir, "dir", "up", "folder that up was given")
 	return cmd
+}
+
+func stopBackground(dir, readyFile string, out io.Writer) error {
+	b, err := background.NewProgram(dir, readyFile)
+	if err != nil {
+		return err
+	}
+	return b.Stop(out)
 }

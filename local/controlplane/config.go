@@ -106,13 +106,13 @@ func (p *servingPorts) chooseFreePorts(ctx context.Context, address string) erro
 }
 
 // issueCertificates issues every certificate of the control plane and writes the kubeconfigs.
-func (c Config) issueCertificates(p servingPorts) (*pki.Authority, error) {
+func (c Config) issueCertificates(p servingPorts) error {
 	a, err := pki.OpenAuthority(c.path("pki"))
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if err := a.WritePublicKey("sa"); err != nil {
-		return nil, err
+	if _, err := a.LoadOrMakeKey("sa"); err != nil { // It signs the tokens of ServiceAccounts.
+		return err
 	}
 	for name, s := range map[string]pki.Subject{
 		"apiserver": {Name: "kube-apiserver", Hosts: []string{
@@ -125,13 +125,13 @@ func (c Config) issueCertificates(p servingPorts) (*pki.Authority, error) {
 		"front-proxy":    {Name: "front-proxy-client"},
 	} {
 		if err := a.IssueCertificate(name, s); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	for _, name := range []string{"admin", "kcm", "scheduler"} {
 		if err := a.WriteKubeconfig(c.path(name+".kubeconfig"), name, c.serverURL(p)); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return a, nil
+	return nil
 }

@@ -33,7 +33,7 @@ func Run(ctx context.Context, c Config, ready func(server string)) error {
 	if err != nil {
 		return err
 	}
-	if _, err := c.issueCertificates(p); err != nil {
+	if err := c.issueCertificates(p); err != nil {
 		return err
 	}
 	// The components set up logging one after the other; only the first may win.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package images makes container images from files, without any registry: a tree of files becomes the one layer of an
-// OCI layout in a tar file, which containerd imports.
+// image in a tar file, which containerd imports.
 package images
 
 import (
@@ -55,6 +55,14 @@ func (t Tree) CopyFolder(name, source string) error {
 		return fmt.Errorf("list files for an image: %w", err)
 	}
 	return nil
+}
+
+// openTar is the tree as a tar file, which is made while it is read.
+func (t Tree) openTar() (io.ReadCloser, error) {
+	r, w := io.Pipe()
+	// The reader gets the error; one that stops reading early makes the next write fail, which ends the goroutine.
+	go func() { _ = w.CloseWithError(t.writeTar(w)) }()
+	return r, nil
 }
 
 // writeTar puts the tree into a tar file, in the order of the names, so that one tree makes one digest.

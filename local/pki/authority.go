@@ -6,12 +6,9 @@ package pki
 
 import (
 	"crypto"
-	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -20,9 +17,16 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	certutil "k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
 )
 
-const lifetime = 10 * 365 * 24 * time.Hour
+const (
+	lifetime = 10 * 365 * 24 * time.Hour
+	// clockSkew makes a new certificate valid at once for a clock that is a little behind.
+	clockSkew = time.Minute
+)
 
 // Authority is a certificate authority whose files (ca.crt, ca.key) live in Dir.
 type Authority struct {
@@ -31,7 +35,7 @@ type Authority struct {
 	key  crypto.Signer
 }
 
-// Subject says whom a certificate is for: its common name, its organizations (groups) and,
+// Subject is whom a certificate is for: its common name, its organizations (groups) and,
 // for servers, the host names and IP addresses it answers to.
 type Subject struct {
 	Name   string
@@ -45,22 +49,20 @@ func OpenAuthority(dir string) (*Authority, error) {
 		return nil, fmt.Errorf("make pki folder: %w", err)
 	}
 	a := &Authority{Dir: dir}
-	key, err := a.LoadOrMakeKey("ca")
-	if err != nil {
+	var err error
+	if a.key, err = a.LoadOrMakeKey("ca"); err != nil {
 		return nil, err
 	}
-	a.key = key
-	der, err := a.read("ca.crt")
-	if errors.Is(err, fs.ErrNotExist) {
-		der, err = a.selfSign()
+	if _, err := os.Stat(a.FilePath("ca.crt")); errors.Is(err, fs.ErrNotExist) {
+		if err := a.signItself(); err != nil {
+			return nil, err
+		}
 	}
+	certs, err := certutil.CertsFromFile(a.FilePath("ca.crt"))
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("read the authority: %w; remove the folder to start anew", err)
 	}
-	a.cert, err = x509.ParseCertificate(der)
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w; remove the folder to start anew", a.FilePath("ca.crt"), err)
-	}
+	a.cert = certs[0]
 	return a, nil
 }
 
@@ -69,32 +71,15 @@ func (a *Authority) FilePath(name string) string { return filepath.Join(a.Dir, n
 
 // LoadOrMakeKey loads the ECDSA P-256 key NAME.key, or makes it.
 func (a *Authority) LoadOrMakeKey(name string) (crypto.Signer, error) {
-	file := name + ".key"
-	der, err := a.read(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return a.newKey(file)
-	}
+	data, _, err := keyutil.LoadOrGenerateKeyFile(a.FilePath(name + ".key"))
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("load or make key: %w", err)
 	}
-	key, err := x509.ParseECPrivateKey(der)
+	key, err := keyutil.ParsePrivateKeyPEM(data)
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", a.FilePath(file), err)
+		return nil, fmt.Errorf("read key %s: %w; remove the folder to start anew", name, err)
 	}
-	return key, nil
-}
-
-// WritePublicKey writes NAME.pub beside NAME.key, as the API server wants it to check service account tokens.
-func (a *Authority) WritePublicKey(name string) error {
-	key, err := a.LoadOrMakeKey(name)
-	if err != nil {
-		return err
-	}
-	der, err := x509.MarshalPKIXPublicKey(key.Public())
-	if err != nil {
-		return fmt.Errorf("encode public key %s: %w", name, err)
-	}
-	return a.write(name+".pub", "PUBLIC KEY", der)
+	return key.(crypto.Signer), nil
 }
 
 // IssueCertificate writes NAME.crt and NAME.key for the subject, unless they exist already.
@@ -106,72 +91,41 @@ func (a *Authority) IssueCertificate(name string, s Subject) error {
 	if err != nil {
 		return err
 	}
-	template := newTemplate(s)
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
-	if err != nil {
-		return fmt.Errorf("sign certificate %s: %w", name, err)
-	}
-	return a.write(name+".crt", "CERTIFICATE", der)
-}
-
-func newTemplate(s Subject) *x509.Certificate {
-	c := &x509.Certificate{
+	template := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()),
 		Subject:      pkix.Name{CommonName: s.Name, Organization: s.Groups},
-		NotBefore:    time.Now().Add(-time.Minute),
+		NotBefore:    time.Now().Add(-clockSkew),
 		NotAfter:     time.Now().Add(lifetime),
 		KeyUsage:     x509.KeyUsageDigitalSignature | x509.KeyUsageKeyEncipherment,
 		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	for _, h := range s.Hosts {
 		if ip := net.ParseIP(h); ip != nil {
-			c.IPAddresses = append(c.IPAddresses, ip)
+			template.IPAddresses = append(template.IPAddresses, ip)
 		} else {
-			c.DNSNames = append(c.DNSNames, h)
+			template.DNSNames = append(template.DNSNames, h)
 		}
 	}
-	return c
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
+	if err != nil {
+		return fmt.Errorf("sign certificate %s: %w", name, err)
+	}
+	return a.writeCertificate(name, &x509.Certificate{Raw: der})
 }
 
-func (a *Authority) selfSign() ([]byte, error) {
-	c := newTemplate(Subject{Name: "torpor-local-ca"})
-	c.IsCA, c.BasicConstraintsValid, c.ExtKeyUsage = true, true, nil
-	c.KeyUsage |= x509.KeyUsageCertSign
-	der, err := x509.CreateCertificate(rand.Reader, c, c, a.key.Public(), a.key)
+func (a *Authority) signItself() error {
+	config := certutil.Config{CommonName: "torpor-local-ca", NotBefore: time.Now().Add(-clockSkew)}
+	cert, err := certutil.NewSelfSignedCACert(config, a.key)
 	if err != nil {
-		return nil, fmt.Errorf("sign ca: %w", err)
+		return fmt.Errorf("sign ca: %w", err)
 	}
-	return der, a.write("ca.crt", "CERTIFICATE", der)
+	return a.writeCertificate("ca", cert)
 }
 
-func (a *Authority) newKey(file string) (crypto.Signer, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+func (a *Authority) writeCertificate(name string, cert *x509.Certificate) error {
+	data, err := certutil.EncodeCertificates(cert)
 	if err != nil {
-		return nil, fmt.Errorf("make key: %w", err)
+		return fmt.Errorf("encode certificate %s: %w", name, err)
 	}
-	der, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		return nil, fmt.Errorf("encode key: %w", err)
-	}
-	return key, a.write(file, "EC PRIVATE KEY", der)
-}
-
-func (a *Authority) read(file string) ([]byte, error) {
-	data, err := os.ReadFile(a.FilePath(file))
-	if err != nil {
-		return nil, err
-	}
-	block, _ := pem.Decode(data)
-	if block == nil {
-		return nil, fmt.Errorf("read %s: expected PEM, found something else; remove the folder to start anew", a.FilePath(file))
-	}
-	return block.Bytes, nil
-}
-
-func (a *Authority) write(file, kind string, der []byte) error {
-	data := pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
-	if err := os.WriteFile(a.FilePath(file), data, 0o600); err != nil {
-		return fmt.Errorf("write %s: %w", file, err)
-	}
-	return nil
+	return certutil.WriteCert(a.FilePath(name+".crt"), data)
 }

@@ -4,11 +4,8 @@ package hibernation
 
 import (
 	"context"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -16,27 +13,29 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	certutil "k8s.io/client-go/util/cert"
 )
 
-// outliveCertificates waits until the client certificates on the sleeping nodes' disks have expired.
-func (r *run) outliveCertificates() error {
-	r.step("Sleep until the nodes' certificates have expired")
-	files, err := filepath.Glob(filepath.Join(r.clusterDir(), "*", "pki", "kubelet-client-current.pem"))
+// outliveCertificates waits until the client certificates on the stopped nodes' disks have expired.
+func (d *clusterDemo) outliveCertificates() error {
+	d.BeginStep("Sleep until the nodes' certificates have expired")
+	files, err := filepath.Glob(filepath.Join(d.config.clusterDir(), "*", "pki", "kubelet-client-current.pem"))
 	if err != nil || len(files) == 0 {
-		return fmt.Errorf("expected the nodes' client certificates in %s, found none", r.clusterDir())
+		return fmt.Errorf("expected the nodes' client certificates in %s, found none", d.config.clusterDir())
 	}
 	var last time.Time
 	for _, file := range files {
-		expiry, err := expiryOf(file)
+		certs, err := certutil.CertsFromFile(file)
 		if err != nil {
-			return err
+			return fmt.Errorf("read certificate: %w", err)
 		}
-		if expiry.After(last) {
+		// The file of the kubelet holds the certificate and its key.
+		if expiry := certs[0].NotAfter; expiry.After(last) {
 			last = expiry
 		}
 	}
-	r.note("the last of %d client certificates expires in %.0f s", len(files), time.Until(last).Seconds())
-	err = r.poll("the certificates to expire", r.Certificates+time.Minute, func(context.Context) error {
+	d.AddNote("the last of %d client certificates expires in %.0f s", len(files), time.Until(last).Seconds())
+	err = d.Poll("the certificates to expire", d.config.Certificates+time.Minute, func(context.Context) error {
 		if left := time.Until(last); left > 0 {
 			return fmt.Errorf("expected the certificates to have expired, %s are left", left.Round(time.Second))
 		}
@@ -45,29 +44,13 @@ func (r *run) outliveCertificates() error {
 	if err != nil {
 		return err
 	}
-	r.saw("every client certificate of the nodes has expired; nobody in the cluster will approve new ones")
+	d.Observed("every client certificate of the nodes has expired; nobody in the cluster will approve new ones")
 	return nil
 }
 
-func expiryOf(file string) (time.Time, error) {
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return time.Time{}, fmt.Errorf("read certificate: %w", err)
-	}
-	block, _ := pem.Decode(data)
-	if block == nil {
-		return time.Time{}, fmt.Errorf("expected PEM in %s, found something else", file)
-	}
-	cert, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		return time.Time{}, fmt.Errorf("parse %s: %w", file, err)
-	}
-	return cert.NotAfter, nil
-}
-
-// certificatesApproved looks that new client certificates were asked for with the bootstrap token and approved by Torpor.
-func (r *run) certificatesApproved(target kubernetes.Interface, since time.Time) error {
-	ctx, cancel := context.WithTimeout(r.ctx, attemptLimit)
+// verifyCertificatesApproved verifies that new client certificates were asked for with the bootstrap token and approved by Torpor.
+func (d *clusterDemo) verifyCertificatesApproved(target kubernetes.Interface, since time.Time) error {
+	ctx, cancel := context.WithTimeout(d.Context, attemptLimit)
 	defer cancel()
 	list, err := target.CertificatesV1().CertificateSigningRequests().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -81,7 +64,7 @@ func (r *run) certificatesApproved(target kubernetes.Interface, since time.Time)
 		for _, c := range csr.Status.Conditions {
 			if c.Type == certificatesv1.CertificateApproved && c.Reason == "TorporResumeApprove" {
 				approved++
-				r.saw("certificate request %s of %s was approved by Torpor", csr.Name, csr.Spec.Username)
+				d.Observed("certificate request %s of %s was approved by Torpor", csr.Name, csr.Spec.Username)
 			}
 		}
 	}
@@ -91,9 +74,9 @@ func (r *run) certificatesApproved(target kubernetes.Interface, since time.Time)
 	return nil
 }
 
-// nodesBack looks that every node is Ready by a heartbeat from after the machines' start.
-func (r *run) nodesBack(target kubernetes.Interface, since time.Time) error {
-	ctx, cancel := context.WithTimeout(r.ctx, attemptLimit)
+// verifyNodesReady verifies that every node is Ready by a heartbeat from after the machines' start.
+func (d *clusterDemo) verifyNodesReady(target kubernetes.Interface, since time.Time) error {
+	ctx, cancel := context.WithTimeout(d.Context, attemptLimit)
 	defer cancel()
 	nodes, err := target.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -106,6 +89,6 @@ func (r *run) nodesBack(target kubernetes.Interface, since time.Time) error {
 			}
 		}
 	}
-	r.saw("%d nodes are Ready, by heartbeats from after the start of the machines", len(nodes.Items))
+	d.Observed("%d nodes are Ready, by heartbeats from after the start of the machines", len(nodes.Items))
 	return nil
 }

@@ -1,55 +1,101 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package hibernation runs a hub, a cloud, a cluster and torpor as real programs: for the demo, in which every line that
+// is printed was observed, and for the benchmarks.
 package hibernation
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"time"
+
+	"github.com/torpor-dev/torpor/local/demo/runner"
 )
 
-var errInterrupted = errors.New("interrupted; expected to be let through to the end, which takes about 90 seconds")
+const (
+	clusterName  = "mycluster"
+	accessKey    = "AKIALOCAL"
+	region       = "local-1"
+	readyLimit   = 2 * time.Minute
+	powerLimit   = 3 * time.Minute
+	commandLimit = 30 * time.Second
+	attemptLimit = 10 * time.Second
+)
 
-// Demo tells the whole story and stops everything again. It returns nil only if all of it was observed.
-func Demo(ctx context.Context, c Config) error {
-	began := time.Now()
-	r, err := newRun(ctx, c)
-	if err != nil {
-		return err
-	}
-	err = r.tellAll()
-	switch {
-	case ctx.Err() != nil:
-		err = errInterrupted
-	case err != nil:
-		err = fmt.Errorf("step %d: %w; logs are in %s", r.story.Steps(), err, r.Dir)
-	}
-	r.step("Stop everything")
-	left := errors.Join(r.stopAll(), r.nothingLeft())
-	if left == nil {
-		r.saw("every process that was started has ended")
-	}
-	if err := errors.Join(err, left); err != nil {
-		return err
-	}
-	fmt.Fprintf(r.Out, "\nAll of it was observed, in %.0f seconds; at most %d MiB of memory were in use at once.\n", time.Since(began).Seconds(), r.memory.peakMiB())
-	return nil
+// Config is what the demo and the benchmarks are started with.
+type Config struct {
+	runner.Config
+
+	// CRDs is the folder of the custom resource definitions.
+	CRDs string
+	// Latency is how long the cloud takes to start or stop a machine.
+	Latency time.Duration
+	// Certificates is how long the nodes' certificates are valid.
+	Certificates time.Duration
 }
 
-// Up builds the same stage, tells that it stands, and keeps it until ctx ends.
-func Up(ctx context.Context, c Config, standing func()) error {
-	r, err := newRun(ctx, c)
+func (c Config) hubKubeconfig() string { return c.FilePath("hub", "admin.kubeconfig") }
+
+func (c Config) clusterDir() string { return c.FilePath(clusterName) }
+
+func (c Config) targetKubeconfig() string {
+	return filepath.Join(c.clusterDir(), "control-plane", "admin.kubeconfig")
+}
+
+// clusterDemo is one run of the demo or of the benchmarks.
+type clusterDemo struct {
+	*runner.Runner
+
+	config   Config
+	memory   *memoryWatch
+	cloudURL string
+	probes   string
+	metrics  string
+}
+
+func newClusterDemo(ctx context.Context, c Config) (*clusterDemo, error) {
+	r, err := runner.New(ctx, &c.Config)
+	if err != nil {
+		return nil, err
+	}
+	r.Kubeconfig = c.hubKubeconfig()
+	return &clusterDemo{Runner: r, config: c, memory: watchMemory(ctx)}, r.EmptyDir()
+}
+
+// RunDemo shows the hibernation of a cluster and stops everything again. It returns nil only if all of it was observed.
+func RunDemo(ctx context.Context, c Config) error {
+	d, err := newClusterDemo(ctx, c)
 	if err != nil {
 		return err
 	}
-	if err = play(r.stage()...); err == nil {
-		standing()
+	return d.RunDemo(runner.Demo{
+		Steps:    append(d.environmentSteps(), d.hibernate, d.outliveCertificates, d.resume),
+		Duration: "90 seconds",
+		LastStep: "Stop everything",
+		VerifyCleanUp: func() error {
+			if err := verifyNoProcesses(); err != nil {
+				return err
+			}
+			d.Observed("every process that was started has ended")
+			return nil
+		},
+		Summary: func() string {
+			return fmt.Sprintf("; at most %d MiB of memory were in use at once", d.memory.peakMiB())
+		},
+	})
+}
+
+// KeepEnvironment builds the environment of the demo, calls ready, and keeps it until ctx ends.
+func KeepEnvironment(ctx context.Context, c Config, ready func()) error {
+	d, err := newClusterDemo(ctx, c)
+	if err != nil {
+		return err
+	}
+	if err = runner.RunSteps(d.environmentSteps()...); err == nil {
+		ready()
 		<-ctx.Done()
 	}
-	return errors.Join(err, r.stopAll())
-}
-
-func (r *run) tellAll() error {
-	return play(append(r.stage(), r.hibernate, r.outliveCertificates, r.resume)...)
+	return errors.Join(err, d.CleanUp())
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package output tells a story in a terminal while it is being observed: steps, what was seen in them and when, and what
-// is waited for.
+// Package output prints the transcript of a demo in a terminal while it is observed: steps, what was seen in them and
+// when, and what is waited for.
 package output
 
 import (
@@ -14,85 +14,86 @@ import (
 )
 
 const (
-	pollInterval  = 100 * time.Millisecond
-	patienceLine  = 15 * time.Second
-	attemptLimit  = 10 * time.Second
-	escapeBold    = "\x1b[1m"
-	escapeGreen   = "\x1b[32m"
-	escapeReset   = "\x1b[0m"
-	secondsFormat = "%6.1fs"
+	pollInterval   = 100 * time.Millisecond
+	noticeInterval = 15 * time.Second
+	attemptLimit   = 10 * time.Second
+	escapeBold     = "\x1b[1m"
+	escapeGreen    = "\x1b[32m"
+	escapeReset    = "\x1b[0m"
+	secondsFormat  = "%6.1fs"
 )
 
-// Story is what is told.
-type Story struct {
+// Transcript is what a demo prints.
+type Transcript struct {
 	// Out gets it; Colour allows escape sequences in it.
 	Out    io.Writer
 	Colour bool
 
-	steps int
-	began time.Time
+	steps     int
+	stepBegan time.Time
 }
 
-// final is an error that no further try can mend.
-type final struct{ error }
+// permanentError is an error that no further try can mend.
+type permanentError struct{ error }
 
 // Unwrap gives the error within.
-func (f final) Unwrap() error { return f.error }
+func (e permanentError) Unwrap() error { return e.error }
 
-// NoMore makes an error one that ends a Poll.
-func NoMore(err error) error { return final{err} }
+// Permanent makes an error one that ends a PollUntil.
+func Permanent(err error) error { return permanentError{err} }
 
-func (s *Story) colour(escape, text string) string {
-	if !s.Colour {
+func (t *Transcript) paint(escape, text string) string {
+	if !t.Colour {
 		return text
 	}
 	return escape + text + escapeReset
 }
 
-// Step begins a part of the story.
-func (s *Story) Step(title string) {
-	s.steps++
-	s.began = time.Now()
-	fmt.Fprintf(s.Out, "\n%s\n", s.colour(escapeBold, fmt.Sprintf("%d. %s", s.steps, title)))
+// BeginStep prints the title of the next step.
+func (t *Transcript) BeginStep(title string) {
+	t.steps++
+	t.stepBegan = time.Now()
+	fmt.Fprintf(t.Out, "\n%s\n", t.paint(escapeBold, fmt.Sprintf("%d. %s", t.steps, title)))
 }
 
-// Steps is how many have begun.
-func (s *Story) Steps() int { return s.steps }
+// StepCount is how many steps have begun.
+func (t *Transcript) StepCount() int { return t.steps }
 
-// Saw tells what was observed, and how long into the step.
-func (s *Story) Saw(format string, args ...any) {
-	fmt.Fprintf(s.Out, secondsFormat+" %s %s\n", time.Since(s.began).Seconds(), s.colour(escapeGreen, "✓"), fmt.Sprintf(format, args...))
+// Observed prints what was observed, and how long into the step.
+func (t *Transcript) Observed(format string, args ...any) {
+	fmt.Fprintf(t.Out, secondsFormat+" %s %s\n", time.Since(t.stepBegan).Seconds(), t.paint(escapeGreen, "✓"), fmt.Sprintf(format, args...))
 }
 
-// Note tells what helps to understand the rest.
-func (s *Story) Note(format string, args ...any) {
-	fmt.Fprintf(s.Out, secondsFormat+"   %s\n", time.Since(s.began).Seconds(), fmt.Sprintf(format, args...))
+// AddNote prints what helps to understand the rest.
+func (t *Transcript) AddNote(format string, args ...any) {
+	fmt.Fprintf(t.Out, secondsFormat+"   %s\n", time.Since(t.stepBegan).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// Quote shows what a program has printed.
-func (s *Story) Quote(text string) {
+// Quote prints what a program has printed.
+func (t *Transcript) Quote(text string) {
 	for line := range strings.Lines(text) {
-		fmt.Fprintf(s.Out, "          %s\n", strings.TrimRight(line, "\n"))
+		fmt.Fprintf(t.Out, "          %s\n", strings.TrimRight(line, "\n"))
 	}
 }
 
-// Poll repeats f until it returns nil. Long waits tell what they wait for.
-func (s *Story) Poll(ctx context.Context, what string, limit time.Duration, f func(context.Context) error) error {
+// PollUntil repeats f until it returns nil. A long wait prints what it waits for.
+func (t *Transcript) PollUntil(ctx context.Context, what string, limit time.Duration, f func(context.Context) error) error {
 	within, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
-	patience := time.NewTicker(patienceLine)
-	defer patience.Stop()
+	notice := time.NewTicker(noticeInterval)
+	defer notice.Stop()
 	for {
+		// An attempt that hangs, at an API server that is being started, must not use up the whole limit.
 		attempt, done := context.WithTimeout(within, attemptLimit)
 		err := f(attempt)
 		done()
 		if err == nil {
 			return nil
 		}
-		if stop, ok := errors.AsType[final](err); ok {
-			return stop.error
+		if permanent, ok := errors.AsType[permanentError](err); ok {
+			return permanent.error
 		}
 		select {
 		case <-within.Done():
@@ -100,9 +101,9 @@ func (s *Story) Poll(ctx context.Context, what string, limit time.Duration, f fu
 				return context.Cause(ctx)
 			}
 			return fmt.Errorf("gave up after %s: %w", limit, err)
-		case <-patience.C:
+		case <-notice.C:
 			if what != "" {
-				s.Note("still waiting for %s", what)
+				t.AddNote("still waiting for %s", what)
 			}
 		case <-tick.C:
 		}

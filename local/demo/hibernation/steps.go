@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hibernation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/torpor-dev/torpor/local/demo/runner"
+)
+
+// hibernate asks for hibernation and verifies that the machines' processes are really gone.
+func (d *clusterDemo) hibernate() error {
+	d.BeginStep("kubectl patch cd " + clusterName + " … powerState: Hibernating")
+	before, err := d.listInstances()
+	if err != nil {
+		return err
+	}
+	pids := make([]int, 0, len(before))
+	for _, i := range before {
+		pids = append(pids, i.PID)
+	}
+	if err := verifyAllAlive(pids); err != nil {
+		return err
+	}
+	d.AddNote("the machines are the processes %v", pids)
+	if err := d.patchPowerState(clusterName, "Hibernating"); err != nil {
+		return err
+	}
+	if err := d.awaitPowerState("Hibernating"); err != nil {
+		return err
+	}
+	if err := d.verifyInstancesAre("stopped"); err != nil {
+		return err
+	}
+	for _, pid := range pids {
+		if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
+			return fmt.Errorf("expected process %d of a stopped machine to be gone, found it alive", pid)
+		}
+	}
+	d.Observed("the machines are stopped at the cloud, and their processes are gone")
+	target, err := d.targetClient()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(d.Context, attemptLimit)
+	defer cancel()
+	if _, err := target.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx); err == nil {
+		return errors.New("expected the cluster's API to be gone, found it answers")
+	}
+	d.Observed("the cluster's API does not answer any more")
+	return d.showClusters()
+}
+
+// resume asks for the cluster back and prints every moment of its way.
+func (d *clusterDemo) resume() error {
+	d.BeginStep("kubectl patch cd " + clusterName + " … powerState: Running")
+	asked := time.Now()
+	if err := d.patchPowerState(clusterName, "Running"); err != nil {
+		return err
+	}
+	if err := d.Poll("the machines", powerLimit, func(context.Context) error { return d.verifyInstancesAre("running") }); err != nil {
+		return err
+	}
+	on, err := d.lastStateChange(clusterName)
+	if err != nil {
+		return err
+	}
+	d.Observed("the machines run again, as new processes")
+	target, err := d.targetClient()
+	if err != nil {
+		return err
+	}
+	if err := d.Poll("the cluster's API", readyLimit, isAnswering(target)); err != nil {
+		return err
+	}
+	d.Observed("the cluster's API answers")
+	if err := d.awaitPowerState("Running"); err != nil {
+		return err
+	}
+	running := time.Now()
+	if err := d.verifyCertificatesApproved(target, asked); err != nil {
+		return err
+	}
+	if err := d.verifyNodesReady(target, on); err != nil {
+		return err
+	}
+	d.Observed("from the last machine's start to Running: %.1f s", running.Sub(on).Seconds())
+	if err := d.showClusters(); err != nil {
+		return err
+	}
+	events, err := d.kubectl("get", "events", "--sort-by=.metadata.creationTimestamp", "-o",
+		`jsonpath={range .items[?(@.regarding.kind=="ClusterDeployment")]}{.reason}{": "}{.note}{"\n"}{end}{range .items[?(@.involvedObject.kind=="ClusterDeployment")]}{.reason}{": "}{.message}{"\n"}{end}`)
+	if err != nil {
+		return err
+	}
+	d.Observed("its events:")
+	d.Quote(events)
+	return nil
+}
+
+func isAnswering(target kubernetes.Interface) func(context.Context) error {
+	return func(ctx context.Context) error {
+		_, err := target.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
+		return err
+	}
+}
+
+func (d *clusterDemo) targetClient() (kubernetes.Interface, error) {
+	return newClient(d.config.targetKubeconfig())
+}
+
+func newClient(kubeconfig string) (kubernetes.Interface, error) {
+	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("read kubeconfig: %w", err)
+	}
+	client, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("make client: %w", err)
+	}
+	return client, nil
+}
+
+func verifyAllAlive(pids []int) error {
+	for _, pid := range pids {
+		if err := syscall.Kill(pid, 0); err != nil {
+			return fmt.Errorf("expected machine process %d to be alive: %w", pid, err)
+		}
+	}
+	return nil
+}
+
+// kubectl runs the bundled kubectl against the hub.
+func (d *clusterDemo) kubectl(args ...string) (string, error) {
+	return d.RunCommand(runner.Command{Program: d.config.Kubectl, Args: args, Limit: commandLimit})
+}
+
+func (d *clusterDemo) patchPowerState(name, state string) error {
+	_, err := d.kubectl("patch", "cd", name, "--type=merge", "-p", "spec:\n powerState: "+state)
+	return err
+}
+
+func (d *clusterDemo) verifyPowerState(name, want string) error {
+	state, err := d.kubectl("get", "cd", name, "-o", "jsonpath={.status.powerState}")
+	if err == nil && state != want {
+		err = fmt.Errorf("expected power state %s, found %q", want, state)
+	}
+	return err
+}
+
+func (d *clusterDemo) awaitPowerState(want string) error {
+	err := d.Poll("power state "+want, powerLimit, func(context.Context) error { return d.verifyPowerState(clusterName, want) })
+	if err != nil {
+		return err
+	}
+	d.Observed("status.powerState is %s", want)
+	return nil
+}
+
+func (d *clusterDemo) showClusters() error {
+	table, err := d.kubectl("get", "cd")
+	if err != nil {
+		return err
+	}
+	d.Observed("kubectl get cd:")
+	d.Quote(table)
+	return nil
+}

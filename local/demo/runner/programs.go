@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package runner
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/torpor-dev/torpor/local/cloud/process"
+	"github.com/torpor-dev/torpor/local/demo/output"
+)
+
+const (
+	readyLimit = 2 * time.Minute
+	stopLimit  = 40 * time.Second
+)
+
+// Program is one that runs until the demo cleans up.
+type Program struct {
+	*process.Process
+
+	name, log string
+}
+
+// StartProgram runs a program with its output in a log file of its name.
+func (r *Runner) StartProgram(name string, argv ...string) (*Program, error) {
+	log := r.config.FilePath(name + ".log")
+	started, err := r.starter.Start(process.Command{Argv: argv, Log: log, Marker: "demo-" + name})
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	p := &Program{Process: started, name: name, log: log}
+	r.OnCleanUp(p.stop)
+	return p, nil
+}
+
+func (p *Program) stop() error {
+	p.Terminate()
+	timer := time.NewTimer(stopLimit)
+	defer timer.Stop()
+	select {
+	case <-p.Exited():
+		return nil
+	case <-timer.C:
+		p.Kill()
+		<-p.Exited()
+		return fmt.Errorf("expected %s to stop within %s, had to kill it", p.name, stopLimit)
+	}
+}
+
+// orEnded is the error, or one that ends a poll because the program has ended.
+func (p *Program) orEnded(err error) error {
+	select {
+	case <-p.Exited():
+		return output.Permanent(fmt.Errorf("%s ended early; its log is %s", p.name, p.log))
+	default:
+		return err
+	}
+}
+
+// AwaitLogLine waits until the log of the program has a line with the prefix, and returns what follows it.
+func (r *Runner) AwaitLogLine(p *Program, prefix string) (string, error) {
+	var found string
+	err := r.Poll("", readyLimit, func(context.Context) error {
+		f, err := os.Open(p.log)
+		if err != nil {
+			return fmt.Errorf("read log: %w", err)
+		}
+		defer func() { _ = f.Close() }()
+		for lines := bufio.NewScanner(f); lines.Scan(); {
+			if rest, ok := strings.CutPrefix(lines.Text(), prefix); ok {
+				found = strings.TrimSpace(rest)
+				return nil
+			}
+		}
+		return p.orEnded(fmt.Errorf("expected a line %q in %s", prefix, p.log))
+	})
+	return found, err
+}
+
+// AwaitReady waits until the program answers at its address for probes.
+func (r *Runner) AwaitReady(p *Program, address string) error {
+	return r.Poll("the "+p.name, readyLimit, func(ctx context.Context) error {
+		_, err := FetchURL(ctx, "http://"+address+"/readyz")
+		return p.orEnded(err)
+	})
+}
+
+// Command is a command line with what it finds when it runs.
+type Command struct {
+	Program string
+	Args    []string
+	// Env is added to the environment; Stdin is what it reads.
+	Env   []string
+	Stdin string
+	// Limit is above what the command takes.
+	Limit time.Duration
+}
+
+// RunCommand runs a command as a person does who has all programs on the PATH, and returns what it printed.
+func (r *Runner) RunCommand(c Command) (string, error) {
+	ctx, cancel := context.WithTimeout(r.Context, c.Limit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, c.Program, c.Args...)
+	cmd.Stdin = strings.NewReader(c.Stdin)
+	path := filepath.Dir(r.config.Torpor) + ":" + filepath.Dir(r.config.Local) + ":" + os.Getenv("PATH")
+	cmd.Env = append(append(os.Environ(), "KUBECONFIG="+r.Kubeconfig, "PATH="+path), c.Env...)
+	// An interrupt at the terminal reaches this program only, which then ends the others in order.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	var out, problems bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &problems
+	if err := cmd.Run(); err != nil {
+		line := filepath.Base(c.Program) + " " + strings.Join(c.Args, " ")
+		return strings.TrimSpace(out.String()), fmt.Errorf("%s: %w: %s", line, err, strings.TrimSpace(problems.String()))
+	}
+	return strings.TrimSpace(out.String()), nil
+}
+
+// FetchURL gets what is served at a URL.
+func FetchURL(ctx context.Context, url string) (string, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return "", fmt.Errorf("make request: %w", err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return "", fmt.Errorf("get: %w", err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return "", fmt.Errorf("read answer: %w", err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		return "", fmt.Errorf("get %s: expected 200, found %s", url, resp.Status)
+	}
+	return string(body), nil
+}
+
+// FindFreeAddresses finds free loopback addresses, for programs that cannot report which port they took.
+func FindFreeAddresses(ctx context.Context, count int) ([]string, error) {
+	var errs []error
+	var open []net.Listener
+	var found []string
+	// All are open at the same time, so that the kernel cannot hand out one port twice.
+	for range count {
+		l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+		if err != nil {
+			errs = append(errs, fmt.Errorf("find free ports: %w", err))
+			break
+		}
+		open, found = append(open, l), append(found, l.Addr().String())
+	}
+	for _, l := range open {
+		errs = append(errs, l.Close())
+	}
+	return found, errors.Join(errs...)
+}
