@@ -3,51 +3,91 @@
 package controller
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	clustering "github.com/torpor-dev/torpor/internal/mysql/clustering/controller"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// testEnv is a hub, and the test in the place of the StatefulSet controller and the kubelet.
+// parallelTests is how many tests run at once: they wait for the API server more than they compute.
+const parallelTests = "8"
+
+var (
+	suite  testenv.Suite
+	shared = testenv.NewShared(&suite, newTestEnv)
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", parallelTests); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	log.SetLogger(logr.Discard())
+	os.Exit(suite.Run(m))
+}
+
+// testEnv is an API server with a manager. The tests stand in for the StatefulSet controller and the kubelet.
 type testEnv struct {
-	hub      *testenv.Environment
+	*testenv.Environment
 	requests *requestRecorder
 }
 
-// requestRecorder are the requests of the manager that change something, without events; and when it last asked for anything.
+func newTestEnv(t testing.TB) *testEnv {
+	t.Helper()
+	e := &testEnv{Environment: testenv.Start(t), requests: &requestRecorder{underWay: map[string]int{}, lastEnded: map[string]time.Time{}}}
+	startManager(t, e.WithTransport(func(next http.RoundTripper) http.RoundTripper {
+		e.requests.next = next
+		return e.requests
+	}), Controller{Clock: clock.RealClock{}}.SetupWithManager)
+	return e
+}
+
+// startManager leaves Secrets uncached, as the real manager does.
+func startManager(t testing.TB, env *testenv.Environment, setup func(manager.Manager) error) {
+	t.Helper()
+	testenv.StartManager(t, env, setup, func(o *manager.Options) {
+		o.Client = client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}}
+	})
+}
+
+// startClustering runs the other controller of the kind as well.
+func (e *testEnv) startClustering(t *testing.T) {
+	t.Helper()
+	startManager(t, e.Environment, clustering.Controller{
+		HostOf: clustering.ServiceHost, Clock: clock.RealClock{}, Metrics: clustering.NewMetrics(),
+	}.SetupWithManager)
+}
+
+// requestRecorder records which requests of the manager write, without events, and when it last asked for anything.
 type requestRecorder struct {
-	mu   sync.Mutex
-	next http.RoundTripper
-	list []string
-	// asking counts the requests that are under way, and asked is when the last one ended, by namespace.
-	asking map[string]int
-	asked  map[string]time.Time
+	mu     sync.Mutex
+	next   http.RoundTripper
+	writes []string
+	// underWay counts requests, and lastEnded is when the last one ended, by namespace.
+	underWay  map[string]int
+	lastEnded map[string]time.Time
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -55,90 +95,34 @@ func (w *requestRecorder) RoundTrip(r *http.Request) (*http.Response, error) {
 	_, rest, _ := strings.Cut(r.URL.Path, "/namespaces/")
 	namespace, _, _ := strings.Cut(rest, "/")
 	w.mu.Lock()
-	w.asking[namespace]++
+	w.underWay[namespace]++
 	if r.Method != http.MethodGet && !strings.Contains(r.URL.Path, "/events") {
-		w.list = append(w.list, r.Method+" "+r.URL.Path)
+		w.writes = append(w.writes, r.Method+" "+r.URL.Path)
 	}
 	w.mu.Unlock()
 	defer func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.asking[namespace]--
-		w.asked[namespace] = time.Now()
+		w.underWay[namespace]--
+		w.lastEnded[namespace] = time.Now()
 	}()
 	return w.next.RoundTrip(r)
 }
 
-// quietFor says for how long nothing was asked for in a namespace; 0 while something is.
+// quietFor returns for how long nothing was asked for in a namespace; 0 while something is.
 func (w *requestRecorder) quietFor(namespace string) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.asking[namespace] > 0 {
+	if w.underWay[namespace] > 0 {
 		return 0
 	}
-	return time.Since(w.asked[namespace])
+	return time.Since(w.lastEnded[namespace])
 }
 
-// writesIn are the writes in a namespace.
 func (w *requestRecorder) writesIn(namespace string) []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var found []string
-	for _, one := range w.list {
-		if strings.Contains(one, "/namespaces/"+namespace+"/") {
-			found = append(found, one)
-		}
-	}
-	return found
-}
-
-func newTestEnv(t *testing.T) *testEnv {
-	t.Helper()
-	w := &testEnv{hub: testenv.StartAPIServer(t), requests: &requestRecorder{asking: map[string]int{}, asked: map[string]time.Time{}}}
-	w.hub.InstallCRDs(t)
-	cfg := rest.CopyConfig(w.hub.Config)
-	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		w.requests.next = next
-		return w.requests
-	})
-	w.startManager(t, cfg, Controller{Clock: clock.RealClock{}}.SetupWithManager)
-	return w
-}
-
-// startClustering runs the other controller of the kind as well.
-func (w *testEnv) startClustering(t *testing.T) {
-	t.Helper()
-	w.startManager(t, w.hub.Config, clustering.Controller{
-		HostOf: clustering.ServiceHost, Clock: clock.RealClock{}, Metrics: clustering.NewMetrics(),
-	}.SetupWithManager)
-}
-
-// startManager runs a manager for the rest of the test.
-func (w *testEnv) startManager(t *testing.T, cfg *rest.Config, setup func(manager.Manager) error) {
-	t.Helper()
-	known := runtime.NewScheme()
-	if err := errors.Join(scheme.AddToScheme(known), mocov1beta2.AddToScheme(known)); err != nil {
-		t.Fatal(err)
-	}
-	mgr, err := manager.New(cfg, manager.Options{
-		Scheme: known, Metrics: server.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: new(true)},
-		Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := setup(mgr); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	done := make(chan error, 1)
-	go func() { done <- mgr.Start(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("the manager ended with: %v", err)
-		}
-	})
+	return slices.DeleteFunc(slices.Clone(w.writes), func(write string) bool { return !strings.Contains(write, "/namespaces/"+namespace+"/") })
 }
 
 // clusterEnv is one cluster in a namespace of its own.
@@ -147,75 +131,56 @@ type clusterEnv struct {
 	name types.NamespacedName
 }
 
-func (w *testEnv) newCluster(t *testing.T) *clusterEnv {
+func newClusterEnv(t *testing.T, e *testEnv) *clusterEnv {
 	t.Helper()
-	return &clusterEnv{testEnv: w, name: types.NamespacedName{Namespace: w.hub.CreateNamespace(t), Name: "test"}}
+	return &clusterEnv{testEnv: e, name: types.NamespacedName{Namespace: e.CreateNamespace(t), Name: "test"}}
 }
 
-const manifest = `{"apiVersion": "moco.cybozu.com/v1beta2", "kind": "MySQLCluster", "metadata": {}, "spec": {
-	"replicas": 3, "podTemplate": {"spec": {"containers": [{"name": "mysqld", "image": "mysql:1"}]}},
-	"volumeClaimTemplates": [{"metadata": {"name": "mysql-data"},
-		"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1024Mi"}}}}]}}`
+func (e *clusterEnv) meta(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: e.name.Namespace, Name: name}
+}
 
-func (s *clusterEnv) addCluster(t *testing.T, change func(*mocov1beta2.MySQLCluster)) {
+func (e *clusterEnv) addCluster(t *testing.T, change func(*mocov1beta2.MySQLCluster)) {
 	t.Helper()
-	cluster := &mocov1beta2.MySQLCluster{}
-	if err := json.Unmarshal([]byte(manifest), cluster); err != nil {
-		t.Fatal(err)
-	}
-	cluster.Namespace, cluster.Name = s.name.Namespace, s.name.Name
+	cluster := testenv.BuildMySQLCluster(t, e.name, 3)
 	if change != nil {
 		change(cluster)
 	}
-	s.create(t, cluster)
+	e.ExpectCreated(t, cluster)
 }
 
-func (s *clusterEnv) create(t *testing.T, obj client.Object) {
+// changeCluster writes the cluster as the plugin does.
+func (e *clusterEnv) changeCluster(t *testing.T, change func(*mocov1beta2.MySQLCluster)) {
 	t.Helper()
-	if err := s.hub.Client.Create(t.Context(), obj); err != nil {
-		t.Fatalf("create: %v", err)
-	}
-}
-
-// changeCluster writes the cluster, as a user does.
-func (s *clusterEnv) changeCluster(t *testing.T, how func(*mocov1beta2.MySQLCluster)) {
-	t.Helper()
-	cluster := s.cluster(t)
-	before := cluster.DeepCopy()
-	how(cluster)
-	if err := s.hub.Client.Patch(t.Context(), cluster, client.MergeFrom(before), client.FieldOwner("kubectl-moco")); err != nil {
-		t.Fatalf("change the cluster: %v", err)
-	}
+	testenv.ExpectPatched(t, e.Environment, e.cluster(t), change, client.FieldOwner("kubectl-moco"))
 }
 
 // annotate sets an annotation; an empty value takes it away.
-func (s *clusterEnv) annotate(t *testing.T, name, value string) {
+func (e *clusterEnv) annotate(t *testing.T, name, value string) {
 	t.Helper()
-	s.changeCluster(t, func(c *mocov1beta2.MySQLCluster) {
-		if c.Annotations == nil {
-			c.Annotations = map[string]string{}
-		}
-		c.Annotations[name] = value
+	e.changeCluster(t, func(c *mocov1beta2.MySQLCluster) {
+		metav1.SetMetaDataAnnotation(&c.ObjectMeta, name, value)
 		if value == "" {
 			delete(c.Annotations, name)
 		}
 	})
 }
 
-func (s *clusterEnv) cluster(t *testing.T) *mocov1beta2.MySQLCluster {
+func (e *clusterEnv) cluster(t *testing.T) *mocov1beta2.MySQLCluster {
 	t.Helper()
 	cluster := &mocov1beta2.MySQLCluster{}
-	if err := s.hub.Client.Get(t.Context(), s.name, cluster); err != nil {
+	if err := e.Client.Get(t.Context(), e.name, cluster); err != nil {
 		t.Fatalf("get the cluster: %v", err)
 	}
 	return cluster
 }
 
 // waitForCondition waits until a condition has a status, and a message with these words.
-func (s *clusterEnv) waitForCondition(t *testing.T, kind string, status metav1.ConditionStatus, words ...string) {
+func (e *clusterEnv) waitForCondition(t *testing.T, kind string, status metav1.ConditionStatus, words ...string) {
 	t.Helper()
-	testenv.Eventually(t, fmt.Sprintf("%s becomes %s with %q", kind, status, words), func() error {
-		c := meta.FindStatusCondition(s.cluster(t).Status.Conditions, kind)
+	cluster := e.cluster(t)
+	e.WaitFor(t, fmt.Sprintf("%s becomes %s with %q", kind, status, words), cluster, func() error {
+		c := meta.FindStatusCondition(cluster.Status.Conditions, kind)
 		if c == nil {
 			return errors.New("there is no such condition")
 		}
@@ -227,10 +192,10 @@ func (s *clusterEnv) waitForCondition(t *testing.T, kind string, status metav1.C
 }
 
 // waitUntilReconciled waits until the newest spec has reached every object, and nothing is written any more.
-func (s *clusterEnv) waitUntilReconciled(t *testing.T) {
+func (e *clusterEnv) waitUntilReconciled(t *testing.T) {
 	t.Helper()
-	s.waitUntilSettled(t, func() error {
-		c := s.cluster(t)
+	e.waitUntilSettled(t, func() error {
+		c := e.cluster(t)
 		if c.Status.ReconcileInfo.Generation != c.Generation {
 			return fmt.Errorf("generation %d is reconciled, not %d", c.Status.ReconcileInfo.Generation, c.Generation)
 		}
@@ -240,7 +205,7 @@ func (s *clusterEnv) waitUntilReconciled(t *testing.T) {
 
 // waitUntilSettled waits until something holds and the manager has asked for nothing for a second. On a slow machine one request
 // may take longer, and the next one follows it at once.
-func (s *clusterEnv) waitUntilSettled(t *testing.T, holds func() error) {
+func (e *clusterEnv) waitUntilSettled(t *testing.T, holds func() error) {
 	t.Helper()
 	const quiet = time.Second
 	began := time.Now()
@@ -248,44 +213,49 @@ func (s *clusterEnv) waitUntilSettled(t *testing.T, holds func() error) {
 		if err := holds(); err != nil {
 			return err
 		}
-		if min(s.requests.quietFor(s.name.Namespace), time.Since(began)) < quiet {
+		if min(e.requests.quietFor(e.name.Namespace), time.Since(began)) < quiet {
 			return errors.New("something was asked for just now")
 		}
 		return nil
 	})
 }
 
-func (s *clusterEnv) get(t *testing.T, name string, obj client.Object) error {
+func (e *clusterEnv) get(t *testing.T, name string, obj client.Object) error {
 	t.Helper()
-	return s.hub.Client.Get(t.Context(), types.NamespacedName{Namespace: s.name.Namespace, Name: name}, obj)
+	return e.Client.Get(t.Context(), types.NamespacedName{Namespace: e.name.Namespace, Name: name}, obj)
 }
 
-func (s *clusterEnv) statefulSet(t *testing.T) *appsv1.StatefulSet {
+func (e *clusterEnv) statefulSet(t *testing.T) *appsv1.StatefulSet {
 	t.Helper()
 	set := &appsv1.StatefulSet{}
-	if err := s.get(t, "moco-test", set); err != nil {
+	if err := e.get(t, "moco-test", set); err != nil {
 		t.Fatalf("get the StatefulSet: %v", err)
 	}
 	return set
 }
 
-func (s *clusterEnv) waitUntilGone(t *testing.T, name string, obj client.Object) {
+func (e *clusterEnv) waitUntilGone(t *testing.T, name string, obj client.Object) {
 	t.Helper()
-	testenv.Eventually(t, name+" is gone", func() error {
-		if err := s.get(t, name, obj); !k8serrors.IsNotFound(err) {
-			return fmt.Errorf("found it (%w)", err)
-		}
-		return nil
-	})
+	obj.SetNamespace(e.name.Namespace)
+	obj.SetName(name)
+	e.WaitForDeletion(t, obj)
+}
+
+// deletePod deletes a Pod as the kubelet does in the end.
+func (e *clusterEnv) deletePod(t *testing.T, i int) {
+	t.Helper()
+	if err := e.Client.Delete(t.Context(), &corev1.Pod{ObjectMeta: e.meta(podName(i))}, client.GracePeriodSeconds(0)); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // reportRevision is what the StatefulSet controller reports: it has seen the template.
-func (s *clusterEnv) reportRevision(t *testing.T, revision string) {
+func (e *clusterEnv) reportRevision(t *testing.T, revision string) {
 	t.Helper()
-	set := s.statefulSet(t)
+	set := e.statefulSet(t)
 	before := set.DeepCopy()
 	set.Status.ObservedGeneration, set.Status.UpdateRevision, set.Status.Replicas = set.Generation, revision, 3
-	if err := s.hub.Client.Status().Patch(t.Context(), set, client.MergeFrom(before)); err != nil {
+	if err := e.Client.Status().Patch(t.Context(), set, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -293,32 +263,33 @@ func (s *clusterEnv) reportRevision(t *testing.T, revision string) {
 func podName(i int) string { return fmt.Sprintf("moco-test-%d", i) }
 
 // addPod makes a Pod as the StatefulSet would, and says that it has been ready for a while.
-func (s *clusterEnv) addPod(t *testing.T, i int, revision string) {
+func (e *clusterEnv) addPod(t *testing.T, i int, revision string) {
 	t.Helper()
-	template := s.statefulSet(t).Spec.Template
+	template := e.statefulSet(t).Spec.Template
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.name.Namespace, Name: podName(i), Labels: template.Labels},
+		ObjectMeta: e.meta(podName(i)),
 		Spec:       *template.Spec.DeepCopy(),
 	}
+	pod.Labels = template.Labels
 	pod.Labels[appsv1.StatefulSetRevisionLabel] = revision
 	pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: "mysql-data"})
 	pod.Spec.AutomountServiceAccountToken = new(false)
-	s.create(t, pod)
+	e.ExpectCreated(t, pod)
 	before := pod.DeepCopy()
 	pod.Status.Phase = corev1.PodRunning
 	pod.Status.Conditions = []corev1.PodCondition{{
 		Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(time.Now().Add(-time.Hour)),
 	}}
-	if err := s.hub.Client.Status().Patch(t.Context(), pod, client.MergeFrom(before)); err != nil {
+	if err := e.Client.Status().Patch(t.Context(), pod, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // reportHealthy is what clustering reports of a cluster that is well.
-func (s *clusterEnv) reportHealthy(t *testing.T, primary int) {
+func (e *clusterEnv) reportHealthy(t *testing.T, primary int) {
 	t.Helper()
 	testenv.Eventually(t, "the status is written", func() error {
-		c := s.cluster(t)
+		c := e.cluster(t)
 		before := c.DeepCopy()
 		meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: mocov1beta2.HealthyCondition, Status: metav1.ConditionTrue, Reason: "Healthy"})
 		c.Status.CurrentPrimaryIndex = primary
@@ -330,6 +301,6 @@ func (s *clusterEnv) reportHealthy(t *testing.T, primary int) {
 			}
 			c.Status.Instances = append(c.Status.Instances, one)
 		}
-		return s.hub.Client.Status().Patch(t.Context(), c, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+		return e.Client.Status().Patch(t.Context(), c, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	})
 }
