@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// SourceCandidate is what one instance said when it was asked whether it can be dumped.
+// SourceCandidate is what is known of an instance that might be dumped.
 type SourceCandidate struct {
 	// Problem is why it did not answer; empty if it did.
 	Problem string

@@ -18,7 +18,7 @@ func CronJobName(cluster string) string { return "moco-backup-" + cluster }
 // RestoreJobName is that of the Job that fills a cluster.
 func RestoreJobName(cluster string) string { return "moco-restore-" + cluster }
 
-// BuildCronJob makes the backups of a cluster. image is Torpor's own.
+// BuildCronJob makes the CronJob that backs a cluster up. image is Torpor's own.
 func BuildCronJob(cluster *mocov1beta2.MySQLCluster, policy *mocov1beta2.BackupPolicy, image string) (*batchv1.CronJob, error) {
 	args := []string{"backup", "--cluster=" + cluster.Namespace + "/" + cluster.Name, "--result=" + messageFile}
 	if lag := cluster.Spec.MaxDelaySeconds; lag != nil {
@@ -49,7 +49,7 @@ func BuildCronJob(cluster *mocov1beta2.MySQLCluster, policy *mocov1beta2.BackupP
 	}, nil
 }
 
-// atLeastOne keeps the last successful Job: its Pod tells the result.
+// atLeastOne keeps the last successful Job, since the result is in its Pod.
 func atLeastOne(limit *int32) *int32 {
 	if limit == nil {
 		return nil
@@ -57,7 +57,7 @@ func atLeastOne(limit *int32) *int32 {
 	return new(max(*limit, 1))
 }
 
-// BuildRestoreJob fills instance 0 of a cluster with spec.restore, whatever the name of its policy. image is Torpor's own.
+// BuildRestoreJob makes the Job that fills instance 0 of a cluster from spec.restore. image is Torpor's own.
 func BuildRestoreJob(cluster *mocov1beta2.MySQLCluster, image string) (*batchv1.Job, error) {
 	r := cluster.Spec.Restore
 	args := []string{
@@ -82,7 +82,7 @@ func BuildRestoreJob(cluster *mocov1beta2.MySQLCluster, image string) (*batchv1.
 	}, nil
 }
 
-// childMeta lets the object end with the cluster.
+// childMeta has the cluster as the owner, so that the object is deleted with it.
 func childMeta(cluster *mocov1beta2.MySQLCluster, name string, labels map[string]string) metav1.ObjectMeta {
 	kind := mocov1beta2.MySQLClusterKind()
 	return metav1.ObjectMeta{

@@ -18,7 +18,7 @@ const (
 
 // ObjectKeys are the names of one backup's objects.
 type ObjectKeys struct {
-	// Dump is compressed SQL; Accounts the users and their rights; Record says that the other two are whole.
+	// Dump is compressed SQL, and Accounts are the users and their rights. Record exists when the other two are whole.
 	Dump, Accounts, Record string
 }
 

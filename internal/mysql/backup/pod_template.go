@@ -15,7 +15,7 @@ import (
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 )
 
-// ContainerName is the one in the Pods of Jobs whose termination message tells the result.
+// ContainerName is that of the container in the Pods of Jobs whose termination message is the result.
 const ContainerName = "torpor"
 
 // PasswordVariable is the environment variable with the password of the database's user.
@@ -41,12 +41,12 @@ const (
 	adminPassword  = "ADMIN_PASSWORD"
 )
 
-// errNoImage is told to who runs the manager.
+// errNoImage is for administrators of the manager.
 var errNoImage = errors.New("expected the name of Torpor's own image, found none: start the manager with --image or TORPOR_IMAGE")
 
-// programRun is one run of the program in a Pod.
+// programRun is how the program is run in a Pod.
 type programRun struct {
-	// kind is the Pods' label app.kubernetes.io/name: no Service of MySQL may select them.
+	// kind is the Pods' label app.kubernetes.io/name. It is not mysql, so that no Service of a cluster selects them.
 	kind string
 	// args begin with the subcommand.
 	args []string
@@ -167,7 +167,7 @@ func restrictedSecurityContext() *corev1.SecurityContext {
 	}
 }
 
-// parseServerPodSpec is what of the servers' own Pods matters here: the container mysqld alone, and how images are pulled.
+// parseServerPodSpec returns the servers' own Pod spec with the container mysqld alone.
 func parseServerPodSpec(cluster *mocov1beta2.MySQLCluster) (corev1.PodSpec, error) {
 	var spec corev1.PodSpec
 	if err := json.Unmarshal(cluster.Spec.PodTemplate.Spec.Raw, &spec); err != nil {

@@ -12,7 +12,7 @@ import (
 // maxMessage is how much of a termination message the kubelet keeps, in bytes.
 const maxMessage = 4096
 
-// FormatResult is what a backup leaves as the termination message of its container. What does not fit is left out, with a
+// FormatResult returns the termination message of a container that backed up. What does not fit is left out, with a
 // warning; the record in the bucket has all of it.
 func FormatResult(status mocov1beta2.BackupStatus) (string, error) {
 	for _, shrink := range []func(){
@@ -35,7 +35,7 @@ func FormatResult(status mocov1beta2.BackupStatus) (string, error) {
 	return "", fmt.Errorf("expected a result of at most %d bytes, found more without its GTID set", maxMessage)
 }
 
-// ParseResult reads what Message wrote.
+// ParseResult reads what FormatResult wrote.
 func ParseResult(text string) (mocov1beta2.BackupStatus, error) {
 	var status mocov1beta2.BackupStatus
 	if err := json.Unmarshal([]byte(text), &status); err != nil {

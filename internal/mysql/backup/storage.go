@@ -23,13 +23,13 @@ var errNoStorage = errors.New("jobConfig: expected bucketConfig, the bucket for 
 
 // backupStorage is where the backups are.
 type backupStorage struct {
-	// flags of the program that say so.
+	// flags are those of the program.
 	flags []string
 	// volume for the backups, if they are not in a bucket.
 	volume *corev1.VolumeSource
 }
 
-// parseStorage says where backups are. A bucket wins; then the work volume is not needed, since everything is streamed.
+// parseStorage prefers a bucket. The work volume is not needed then, since everything is streamed.
 func parseStorage(job mocov1beta2.JobConfig) (backupStorage, error) {
 	if b := job.BucketConfig; b != nil {
 		return parseBucket(*b)

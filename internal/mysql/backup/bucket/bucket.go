@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bucket keeps objects: in a bucket with S3's protocol, or in a folder. An object is there only as a whole.
+// Package bucket stores objects in a bucket with S3's protocol or in a folder. An object is there only as a whole.
 package bucket
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Store is a place for objects. Keys have slashes, as paths have.
+// Store stores objects. Keys have slashes, as paths have.
 type Store interface {
 	// PutObject stores everything that from yields and returns its size in bytes. If from fails, nothing is stored.
 	PutObject(ctx context.Context, key string, from io.Reader) (int64, error)
@@ -35,7 +35,7 @@ type Config struct {
 	CACert string
 }
 
-// AddFlags lets a command line say which bucket.
+// AddFlags adds the flags of a command line.
 func (c *Config) AddFlags(f *pflag.FlagSet) {
 	f.StringVar(&c.Folder, "folder", "", "folder of the backups, instead of a bucket")
 	f.StringVar(&c.Name, "bucket", "", "name of the bucket")
@@ -47,7 +47,7 @@ func (c *Config) AddFlags(f *pflag.FlagSet) {
 
 var errNowhere = errors.New("expected --bucket or --folder, found neither; say where the backups are")
 
-// OpenStore returns the bucket. It makes no connection yet.
+// OpenStore makes no connection yet.
 func OpenStore(ctx context.Context, c Config) (Store, error) {
 	switch {
 	case c.Folder != "":
@@ -58,7 +58,7 @@ func OpenStore(ctx context.Context, c Config) (Store, error) {
 	return nil, errNowhere
 }
 
-// countingReader counts what is read.
+// countingReader counts the bytes that are read.
 type countingReader struct {
 	from io.Reader
 	size int64

@@ -37,11 +37,11 @@ func (f *folderStore) PutObject(ctx context.Context, key string, from io.Reader)
 		err = f.root.Rename(key+partialSuffix, key)
 	}
 	if err != nil {
-		gone := f.root.Remove(key + partialSuffix)
-		if errors.Is(gone, fs.ErrNotExist) {
-			gone = nil
+		removeErr := f.root.Remove(key + partialSuffix)
+		if errors.Is(removeErr, fs.ErrNotExist) {
+			removeErr = nil
 		}
-		return 0, fmt.Errorf("write %s: %w", key, errors.Join(err, gone))
+		return 0, fmt.Errorf("write %s: %w", key, errors.Join(err, removeErr))
 	}
 	return size, nil
 }
@@ -79,7 +79,7 @@ func (f *folderStore) ListKeys(_ context.Context, prefix string) ([]string, erro
 	return keys, nil
 }
 
-// contextReader stops reading when it has to end.
+// contextReader stops reading when its context ends.
 type contextReader struct {
 	why  func() error
 	from io.Reader

@@ -96,7 +96,7 @@ func (b *s3Store) ListKeys(ctx context.Context, prefix string) ([]string, error)
 	return keys, nil
 }
 
-// explainError says what to do. The storage's answers hold no secrets, only the names of keys.
+// explainError adds what to do. The storage's answers hold no secrets, only the names of keys.
 func (b *s3Store) explainError(what string, err error) error {
 	hint := "look at the bucket's name, region and endpoint"
 	if answer, ok := errors.AsType[smithy.APIError](err); ok {

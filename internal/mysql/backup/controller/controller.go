@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controller lets backups be made and clusters be filled: it applies the CronJob and the Job that package backup
-// makes from a MySQLCluster, and tells in the status what came of them. Of the status it writes backup and restoredTime only.
+// Package controller is the shell around package backup: it applies the CronJob and the Job of a MySQLCluster, and reports
+// what came of them in status.backup and status.restoredTime, and in events.
 package controller
 
 import (

@@ -19,7 +19,7 @@ type mysqlAccount struct {
 }
 
 // accountsQuery leaves out those that every cluster has with passwords of its own: a cluster's Secret and the accounts in
-// its data must fit together. Who has default roles comes after them.
+// its data must fit together. Accounts with default roles come after the roles.
 const accountsQuery = `select user, host from mysql.user u
  where user not in ('root', '') and user not like 'mysql.%' and user not like 'moco-%'
  order by exists(select 1 from mysql.default_roles r where r.user = u.user and r.host = u.host), user, host`
@@ -28,7 +28,7 @@ func (a mysqlAccount) isEqual(b mysqlAccount) bool {
 	return a.User == b.User && a.Host == b.Host && a.Create == b.Create && slices.Equal(a.Grants, b.Grants)
 }
 
-// matchesName says whether the account is meant by name or by name@host.
+// matchesName reports whether the account is that of a name or name@host.
 func (a mysqlAccount) matchesName(wish string) bool {
 	plain := strings.NewReplacer("'", "", "`", "").Replace(wish)
 	return plain == a.User || plain == a.User+"@"+a.Host
@@ -67,7 +67,7 @@ func listAccountNames(ctx context.Context, c *sql.Conn, query string) ([]mysqlAc
 	if err != nil {
 		return nil, fmt.Errorf("list accounts: %w", err)
 	}
-	defer func() { _ = rows.Close() }() // What went wrong is told by Err.
+	defer func() { _ = rows.Close() }() // What went wrong is returned by Err.
 	all := []mysqlAccount{}
 	for rows.Next() {
 		var a mysqlAccount
@@ -82,7 +82,7 @@ func listAccountNames(ctx context.Context, c *sql.Conn, query string) ([]mysqlAc
 	return all, nil
 }
 
-// selectAccounts are the accounts to restore; no wishes means all.
+// selectAccounts returns the accounts of these names; all if there are no names.
 func selectAccounts(all []mysqlAccount, wishes []string) ([]mysqlAccount, error) {
 	if len(wishes) == 0 {
 		return all, nil

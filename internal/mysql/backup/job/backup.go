@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package job is what runs in the Pods that back up and restore: it runs MySQL's own clients, asks the servers by SQL
-// and moves the data between them and a bucket as a stream. It knows nothing of Kubernetes.
+// Package job runs in the Pods that back up and restore: it runs MySQL's own clients, queries the servers by SQL and
+// streams the data between them and a bucket. It knows nothing of Kubernetes.
 package job
 
 import (
@@ -47,11 +47,11 @@ type BackupOptions struct {
 	Result string
 	// Clock tells the time.
 	Clock clock.PassiveClock
-	// Log gets what is worth telling.
+	// Log gets one line per step.
 	Log *slog.Logger
 }
 
-// RunBackup dumps one instance into the bucket. The record is written last: without it nobody takes the rest for a backup.
+// RunBackup dumps one instance into the bucket. The record is written last: without it the rest does not count as a backup.
 func RunBackup(ctx context.Context, o BackupOptions) error {
 	began := o.Clock.Now()
 	namespace, name, ok := strings.Cut(o.Cluster, "/")
@@ -93,7 +93,7 @@ func RunBackup(ctx context.Context, o BackupOptions) error {
 	return writeResult(o.Result, message)
 }
 
-// chooseSource asks all instances and picks one. The primary is asked last, so that it has what the replicas had.
+// chooseSource queries all instances and picks one.
 func (o BackupOptions) chooseSource(ctx context.Context, servers []*mysqlServer) (mocov1beta2.BackupStatus, error) {
 	facts := make([]instanceFacts, len(servers))
 	for i, s := range servers {
@@ -117,7 +117,7 @@ func (o BackupOptions) chooseSource(ctx context.Context, servers []*mysqlServer)
 	return mocov1beta2.BackupStatus{SourceIndex: chosen, SourceUUID: facts[chosen].uuid, UUIDSet: uuids, Warnings: warnings}, nil
 }
 
-// markErrantInstances finds replicas with transactions that the primary does not have.
+// markErrantInstances marks replicas with transactions that the primary does not have.
 func markErrantInstances(ctx context.Context, servers []*mysqlServer, all []instanceFacts, seen []backup.SourceCandidate) error {
 	primary := slices.IndexFunc(seen, func(s backup.SourceCandidate) bool { return s.Problem == "" && s.Writable })
 	for i, f := range all {
@@ -128,6 +128,7 @@ func markErrantInstances(ctx context.Context, servers []*mysqlServer, all []inst
 			seen[i].Errant = true
 			continue
 		}
+		// The primary is queried after the replicas, so that it has executed by now what they had received from it.
 		known, err := servers[primary].hasExecuted(ctx, f.executed)
 		if err != nil {
 			return fmt.Errorf("compare instance %d with the primary: %w", i, err)
@@ -137,7 +138,7 @@ func markErrantInstances(ctx context.Context, servers []*mysqlServer, all []inst
 	return nil
 }
 
-// writeBackup writes the accounts and the dump.
+// writeBackup writes the accounts and the dump, and fills in the status.
 func (o BackupOptions) writeBackup(ctx context.Context, to bucket.Store, from *mysqlServer, named func(time.Time) backup.ObjectKeys, status *mocov1beta2.BackupStatus) error {
 	before, err := from.readInventory(ctx)
 	if err != nil {
@@ -153,6 +154,7 @@ func (o BackupOptions) writeBackup(ctx context.Context, to bucket.Store, from *m
 	if err != nil {
 		return err
 	}
+	// The inventory is read outside of the dump's snapshot. Only if it is equal before and after does it belong to it.
 	if !before.isEqual(after) {
 		return errors.New("expected the schemas and accounts to stay while the dump began, found them changed; the next try will have them")
 	}
@@ -167,12 +169,12 @@ func (o BackupOptions) writeBackup(ctx context.Context, to bucket.Store, from *m
 		return err
 	}
 	stream := d.startCompression()
-	defer func() { _ = stream.Close() }() // What went wrong has been told by Put.
+	defer func() { _ = stream.Close() }() // What went wrong was returned by PutObject.
 	status.DumpSize, err = to.PutObject(ctx, keys.Dump, stream)
 	return err
 }
 
-// writeResult writes the outcome where the kubelet reads it.
+// writeResult writes the outcome where the kubelet reads it as the termination message.
 func writeResult(file, text string) error {
 	if file == "" {
 		return nil

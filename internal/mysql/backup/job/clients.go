@@ -17,7 +17,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/backup"
 )
 
-// clientWaitDelay is how long a client may take to end.
+// clientWaitDelay is how long a client may take to end after its context.
 const clientWaitDelay = 10 * time.Second
 
 // clientCommand prepares one of MySQL's own programs, found on the PATH, in an environment without the password.
@@ -28,7 +28,7 @@ func clientCommand(ctx context.Context, name string, args []string) *exec.Cmd {
 	return cmd
 }
 
-// optionFile tells a client how to log in. Command lines can be read by everybody, this file only by us.
+// optionFile holds the login of a client. Command lines can be read by every process, this file only by its owner.
 type optionFile struct{ dir string }
 
 func writeOptionFile(host, user, password string) (*optionFile, error) {
@@ -52,7 +52,7 @@ func writeOptionFile(host, user, password string) (*optionFile, error) {
 
 func (f *optionFile) filePath() string { return filepath.Join(f.dir, "client.cnf") }
 
-// defaultsFlag must be the first of the client's flags. No other file is read.
+// defaultsFlag must be the first of the client's flags. With it no other option file is read.
 func (f *optionFile) defaultsFlag() string { return "--defaults-file=" + f.filePath() }
 
 func (f *optionFile) removeFolder() error {

@@ -22,13 +22,13 @@ const (
 	schemaSection = "-- Current Database: `"
 	// maxHead bounds what comes before the first section: settings and the GTID set.
 	maxHead = 16 << 20
-	// maxComplaint is how much of what a client complains about is told.
+	// maxComplaint is how much of a client's standard error is kept.
 	maxComplaint = 2048
 	// lineBuffer is for reading lines; those with data are longer and come in pieces.
 	lineBuffer = 1 << 20
 )
 
-// dumpProcess is mysqldump while it runs. Reading it yields the SQL; at its end it says how the program ended.
+// dumpProcess is mysqldump while it runs. Reading it yields the SQL, and at the end an error if the program failed.
 type dumpProcess struct {
 	io.Reader
 
@@ -122,7 +122,7 @@ func (d *dumpProcess) Read(p []byte) (int, error) {
 // stop ends mysqldump if it still runs.
 func (d *dumpProcess) stop() {
 	d.cancel()
-	_ = d.wait() // It was told to end, so how it ended is no news.
+	_ = d.wait() // It was killed, so that its error says nothing.
 }
 
 // wait returns how mysqldump ended. Its words name objects, not data.
@@ -140,7 +140,7 @@ func (d *dumpProcess) wait() error {
 	return d.reapedAs
 }
 
-// compressedDump is a dump as it is stored. A goroutine compresses beside who reads it.
+// compressedDump is a dump as it is stored. A goroutine compresses while the result is read.
 type compressedDump struct {
 	*io.PipeReader
 
@@ -169,7 +169,7 @@ func compressStream(to io.Writer, from io.Reader) error {
 	return packer.Close()
 }
 
-// Close ends the dump and returns when nobody works on it any more.
+// Close ends the dump and returns when its goroutine has ended.
 func (p *compressedDump) Close() error {
 	err := p.PipeReader.Close()
 	p.end()
@@ -177,7 +177,7 @@ func (p *compressedDump) Close() error {
 	return err
 }
 
-// limitedBuffer keeps the first bytes.
+// limitedBuffer keeps the first bytes that are written to it.
 type limitedBuffer struct {
 	to   *bytes.Buffer
 	left int

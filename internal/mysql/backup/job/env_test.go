@@ -3,16 +3,13 @@
 package job_test
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	"encoding/json"
-	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
 	"strconv"
-	"sync"
 	"testing"
 	"time"
 
@@ -31,7 +28,7 @@ const (
 	adminPassword  = "secret-a"
 )
 
-// users are those that an instance is born with; the rights of moco-backup are what docs/backup.md asks for.
+// users are those that an instance is initialised with. The rights of moco-backup are those in docs/backup.md.
 const users = `create user 'moco-admin'@'%' identified by 'secret-a';
 grant all on *.* to 'moco-admin'@'%' with grant option;
 create user 'moco-backup'@'%' identified by 'secret-b"\\ ';
@@ -60,45 +57,38 @@ func schemaStatements() []string {
 	}
 }
 
-// testEnv is a bed with servers and a bucket.
+// testEnv is an installation of MySQL, of which servers are started, and a bucket.
 type testEnv struct {
-	bed    *mysqld.Installation
-	bucket bucket.Config
-	log    *logged
+	installation *mysqld.Installation
+	bucket       bucket.Config
+	log          testenv.LogBuffer
 }
 
 func newTestEnv(t *testing.T) *testEnv {
 	t.Helper()
-	w := &testEnv{bed: mysqld.NewInstallation(t, users), log: &logged{}}
-	w.bed.ClientsOnPath(t)
-	s := testenv.StartS3(t)
-	w.bucket = bucket.Config{Name: testenv.S3Bucket, Endpoint: s.URL, PathStyle: true}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("log:\n%s", w.log.String())
-		}
-		if bytes.Contains([]byte(w.log.String()), []byte("secret-")) {
-			t.Error("the log shows a password")
-		}
-	})
-	return w
+	e := &testEnv{installation: mysqld.NewInstallation(t, users)}
+	e.installation.ClientsOnPath(t)
+	e.bucket = bucket.Config{Name: testenv.S3Bucket, Endpoint: testenv.StartS3(t).URL, PathStyle: true}
+	e.log.ShowOnFailure(t, "the programs")
+	t.Cleanup(func() { e.log.ExpectWithout(t, "secret-") })
+	return e
 }
 
 // startPrimary starts a server that takes writes.
-func (w *testEnv) startPrimary(t *testing.T) *mysqld.Server {
+func (e *testEnv) startPrimary(t *testing.T) *mysqld.Server {
 	t.Helper()
-	s := w.bed.StartServer(t)
+	s := e.installation.StartServer(t)
 	execStatements(t, s, "set global super_read_only = off", "set global read_only = off")
 	execStatements(t, s, schemaStatements()...)
 	return s
 }
 
-func (w *testEnv) runBackup(ctx context.Context, t *testing.T, hosts ...string) (mocov1beta2.BackupStatus, error) {
+func (e *testEnv) runBackup(ctx context.Context, t *testing.T, hosts ...string) (mocov1beta2.BackupStatus, error) {
 	t.Helper()
 	result := filepath.Join(t.TempDir(), "result")
 	err := job.RunBackup(ctx, job.BackupOptions{
-		Cluster: "ns/test", Hosts: hosts, Password: backupPassword, MaxLag: time.Minute, Bucket: w.bucket, Result: result,
-		Clock: clock.RealClock{}, Log: slog.New(slog.NewTextHandler(w.log, nil)),
+		Cluster: "ns/test", Hosts: hosts, Password: backupPassword, MaxLag: time.Minute, Bucket: e.bucket, Result: result,
+		Clock: clock.RealClock{}, Log: e.log.StructuredLogger(),
 	})
 	var status mocov1beta2.BackupStatus
 	if err == nil {
@@ -107,21 +97,16 @@ func (w *testEnv) runBackup(ctx context.Context, t *testing.T, hosts ...string) 
 	return status, err
 }
 
-func (w *testEnv) restoreOptions(host string) job.RestoreOptions {
+func (e *testEnv) restoreOptions(host string) job.RestoreOptions {
 	return job.RestoreOptions{
 		Source: "ns/test", Point: time.Now().Add(time.Minute), Host: host, Password: adminPassword, Wait: time.Minute,
-		Bucket: w.bucket, Log: slog.New(slog.NewTextHandler(w.log, nil)),
+		Bucket: e.bucket, Log: e.log.StructuredLogger(),
 	}
 }
 
-func (w *testEnv) runRestore(t *testing.T, host string) error {
+func (e *testEnv) runRestore(t *testing.T, host string) error {
 	t.Helper()
-	return runRestore(t, w.restoreOptions(host))
-}
-
-func runRestore(t *testing.T, o job.RestoreOptions) error {
-	t.Helper()
-	return job.RunRestore(t.Context(), o)
+	return job.RunRestore(t.Context(), e.restoreOptions(host))
 }
 
 func readJSON(t *testing.T, file string, into any) {
@@ -149,48 +134,56 @@ func connect(t *testing.T, s *mysqld.Server, user, password string) *sql.DB {
 	return db
 }
 
+// withAdmin runs f with a connection that is closed at once: a test asks more often than a server takes clients.
+func withAdmin(t *testing.T, s *mysqld.Server, f func(*sql.DB)) {
+	t.Helper()
+	db := connect(t, s, "moco-admin", adminPassword)
+	defer func() { _ = db.Close() }() // It was used already.
+	f(db)
+}
+
 func execStatements(t *testing.T, s *mysqld.Server, statements ...string) {
 	t.Helper()
-	db := connect(t, s, "moco-admin", adminPassword)
-	defer func() { _ = db.Close() }() // A test asks more often than a server takes clients.
-	for _, statement := range statements {
-		if _, err := db.ExecContext(t.Context(), statement); err != nil {
-			t.Fatalf("%s: %v", statement, err)
+	withAdmin(t, s, func(db *sql.DB) {
+		for _, statement := range statements {
+			if _, err := db.ExecContext(t.Context(), statement); err != nil {
+				t.Fatalf("%s: %v", statement, err)
+			}
 		}
-	}
+	})
 }
 
+// queryOne returns the first column of the first row.
 func queryOne(t *testing.T, s *mysqld.Server, query string) string {
 	t.Helper()
-	db := connect(t, s, "moco-admin", adminPassword)
-	defer func() { _ = db.Close() }() // As above.
-	var value sql.NullString
-	if err := db.QueryRowContext(t.Context(), query).Scan(&value); err != nil {
-		t.Fatalf("%s: %v", query, err)
+	all := queryList(t, s, query)
+	if len(all) == 0 {
+		t.Fatalf("%s: expected a row, found none", query)
 	}
-	return value.String
+	return all[0]
 }
 
+// queryList returns the first column of all rows.
 func queryList(t *testing.T, s *mysqld.Server, query string) []string {
 	t.Helper()
-	db := connect(t, s, "moco-admin", adminPassword)
-	defer func() { _ = db.Close() }() // As above.
-	rows, err := db.QueryContext(t.Context(), query)
-	if err != nil {
-		t.Fatalf("%s: %v", query, err)
-	}
-	defer func() { _ = rows.Close() }()
 	var all []string
-	for rows.Next() {
-		var value string
-		if err := rows.Scan(&value); err != nil {
+	withAdmin(t, s, func(db *sql.DB) {
+		rows, err := db.QueryContext(t.Context(), query)
+		if err != nil {
+			t.Fatalf("%s: %v", query, err)
+		}
+		defer func() { _ = rows.Close() }()
+		for rows.Next() {
+			var value sql.NullString
+			if err := rows.Scan(&value); err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, value.String)
+		}
+		if err := rows.Err(); err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, value)
-	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
+	})
 	return all
 }
 
@@ -199,14 +192,14 @@ func readContents(t *testing.T, s *mysqld.Server) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	const mine = "not in ('information_schema', 'mysql', 'performance_schema', 'sys')"
-	db := connect(t, s, "moco-admin", adminPassword)
-	defer func() { _ = db.Close() }() // As above.
 	for _, table := range queryList(t, s, "select concat('`', replace(table_schema, '`', '``'), '`.`', table_name, '`') from information_schema.tables where table_type = 'BASE TABLE' and table_schema "+mine) {
-		var name, sum string
-		if err := db.QueryRowContext(t.Context(), "checksum table "+table).Scan(&name, &sum); err != nil {
-			t.Fatal(err)
-		}
-		all[table] = sum
+		withAdmin(t, s, func(db *sql.DB) {
+			var name, sum string
+			if err := db.QueryRowContext(t.Context(), "checksum table "+table).Scan(&name, &sum); err != nil {
+				t.Fatal(err)
+			}
+			all[table] = sum
+		})
 	}
 	for what, query := range map[string]string{
 		"schemas":  "select schema_name from information_schema.schemata where schema_name " + mine,
@@ -221,23 +214,4 @@ func readContents(t *testing.T, s *mysqld.Server) map[string]string {
 		}
 	}
 	return all
-}
-
-type logged struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-// Write implements io.Writer.
-func (l *logged) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-// String returns everything written so far.
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }

@@ -17,10 +17,10 @@ import (
 )
 
 func TestBackupAndRestore(t *testing.T) {
-	w := newTestEnv(t)
-	source := w.startPrimary(t)
+	e := newTestEnv(t)
+	source := e.startPrimary(t)
 
-	status, err := w.runBackup(t.Context(), t, source.Address)
+	status, err := e.runBackup(t.Context(), t, source.Address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,8 +32,8 @@ func TestBackupAndRestore(t *testing.T) {
 		t.Errorf("expected size, source and duration without warnings, found %+v", status)
 	}
 
-	target := w.bed.StartServer(t)
-	if err := w.runRestore(t, target.Address); err != nil {
+	target := e.installation.StartServer(t)
+	if err := e.runRestore(t, target.Address); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, readContents(t, target)); diff != "" {
@@ -51,25 +51,25 @@ func TestBackupAndRestore(t *testing.T) {
 	}
 
 	t.Run("a second run has nothing to do", func(t *testing.T) {
-		if err := w.runRestore(t, target.Address); err != nil {
+		if err := e.runRestore(t, target.Address); err != nil {
 			t.Error(err)
 		}
 	})
 	t.Run("an instance with data is not touched", func(t *testing.T) {
 		execStatements(t, target, "set global super_read_only = off", "create schema precious", "set global super_read_only = on")
-		expectError(t, w.runRestore(t, target.Address), "to be empty")
+		expectError(t, e.runRestore(t, target.Address), "to be empty")
 		if queryOne(t, target, "select count(*) from information_schema.schemata where schema_name = 'precious'") != "1" {
 			t.Error("the schema is gone")
 		}
 	})
 	t.Run("an instance in service is not touched", func(t *testing.T) {
-		expectError(t, w.runRestore(t, source.Address), "is in service")
+		expectError(t, e.runRestore(t, source.Address), "is in service")
 	})
 }
 
 func TestBackupWhileOthersWrite(t *testing.T) {
-	w := newTestEnv(t)
-	source := w.startPrimary(t)
+	e := newTestEnv(t)
+	source := e.startPrimary(t)
 	ctx, stop := context.WithCancel(t.Context())
 	var writers sync.WaitGroup
 	var rows atomic.Int64
@@ -89,15 +89,15 @@ func TestBackupWhileOthersWrite(t *testing.T) {
 		}
 		return nil
 	})
-	status, err := w.runBackup(t.Context(), t, source.Address)
+	status, err := e.runBackup(t.Context(), t, source.Address)
 	during := rows.Load()
 	stop()
 	writers.Wait()
 	if err != nil {
 		t.Fatal(err)
 	}
-	target := w.bed.StartServer(t)
-	if err := w.runRestore(t, target.Address); err != nil {
+	target := e.installation.StartServer(t)
+	if err := e.runRestore(t, target.Address); err != nil {
 		t.Fatal(err)
 	}
 	// Every row is one transaction, so the two must agree: the last number of the set tells how many rows there are.

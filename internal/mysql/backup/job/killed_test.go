@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/torpor-dev/torpor/internal/mysql/backup/bucket"
+	"github.com/torpor-dev/torpor/internal/mysql/backup/job"
 	"github.com/torpor-dev/torpor/internal/testenv"
 	"github.com/torpor-dev/torpor/internal/testenv/mysqld"
 )
@@ -32,16 +33,16 @@ func fillLargeTable(t *testing.T, s *mysqld.Server) {
 }
 
 // startProgram runs torpor itself, which can be killed.
-func startProgram(t *testing.T, w *testEnv, password string, args ...string) *testenv.Process {
+func startProgram(t *testing.T, e *testEnv, password string, args ...string) *testenv.Process {
 	t.Helper()
 	path := os.Getenv("TORPOR_BINARY")
 	if path == "" {
 		t.Skip("TORPOR_BINARY is not set: expected the path of torpor; build it with `make torpor`, run with `make test`")
 	}
-	if w.bucket.Folder != "" {
-		args = append(args, "--folder="+w.bucket.Folder)
+	if e.bucket.Folder != "" {
+		args = append(args, "--folder="+e.bucket.Folder)
 	} else {
-		args = append(args, "--bucket="+w.bucket.Name, "--endpoint="+w.bucket.Endpoint, "--path-style")
+		args = append(args, "--bucket="+e.bucket.Name, "--endpoint="+e.bucket.Endpoint, "--path-style")
 	}
 	return testenv.StartProcess(t, path, args, []string{"TORPOR_MYSQL_PASSWORD=" + password, "TMPDIR=" + t.TempDir()})
 }
@@ -49,12 +50,12 @@ func startProgram(t *testing.T, w *testEnv, password string, args ...string) *te
 func TestKilledBackup(t *testing.T) {
 	t.Run("into a bucket", func(t *testing.T) { testKilledBackup(t, newTestEnv(t), func() {}) })
 	t.Run("into a folder", func(t *testing.T) {
-		w := newTestEnv(t)
-		w.bucket = bucket.Config{Folder: t.TempDir()}
-		testKilledBackup(t, w, func() {
+		e := newTestEnv(t)
+		e.bucket = bucket.Config{Folder: t.TempDir()}
+		testKilledBackup(t, e, func() {
 			testenv.Eventually(t, "a part of the dump is written", func() error {
 				size := int64(0)
-				found, err := filepath.Glob(filepath.Join(w.bucket.Folder, "moco/ns/test/*/dump.sql.zst*"))
+				found, err := filepath.Glob(filepath.Join(e.bucket.Folder, "moco/ns/test/*/dump.sql.zst*"))
 				for _, name := range found {
 					var file os.FileInfo
 					if file, err = os.Stat(name); err == nil {
@@ -71,23 +72,23 @@ func TestKilledBackup(t *testing.T) {
 }
 
 // testKilledBackup kills a backup in the middle of its dump.
-func testKilledBackup(t *testing.T, w *testEnv, ready func()) {
+func testKilledBackup(t *testing.T, e *testEnv, ready func()) {
 	t.Helper()
-	source := w.startPrimary(t)
+	source := e.startPrimary(t)
 	fillLargeTable(t, source)
 	l := newHaltingProxy(t, source, toClient, halfway)
-	p := startProgram(t, w, backupPassword, "backup", "--cluster=ns/test", "--host="+l.Address)
+	p := startProgram(t, e, backupPassword, "backup", "--cluster=ns/test", "--host="+l.Address)
 	l.waitUntilHalted(t)
 	ready()
 	p.Kill9(t)
 	l.closeAll()
-	target := w.bed.StartServer(t)
-	expectError(t, w.runRestore(t, target.Address), "expected a backup of ns/test", "none at all")
+	target := e.installation.StartServer(t)
+	expectError(t, e.runRestore(t, target.Address), "expected a backup of ns/test", "none at all")
 
-	if _, err := w.runBackup(t.Context(), t, source.Address); err != nil {
+	if _, err := e.runBackup(t.Context(), t, source.Address); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.runRestore(t, target.Address); err != nil {
+	if err := e.runRestore(t, target.Address); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(readContents(t, source), readContents(t, target)); diff != "" {
@@ -96,15 +97,15 @@ func testKilledBackup(t *testing.T, w *testEnv, ready func()) {
 }
 
 func TestKilledRestore(t *testing.T) {
-	w := newTestEnv(t)
-	source := w.startPrimary(t)
+	e := newTestEnv(t)
+	source := e.startPrimary(t)
 	fillLargeTable(t, source)
-	if _, err := w.runBackup(t.Context(), t, source.Address); err != nil {
+	if _, err := e.runBackup(t.Context(), t, source.Address); err != nil {
 		t.Fatal(err)
 	}
-	target := w.bed.StartServer(t)
+	target := e.installation.StartServer(t)
 	l := newHaltingProxy(t, target, toServer, halfway)
-	p := startProgram(t, w, adminPassword, "restore", "--source=ns/test", "--host="+l.Address, "--restore-point="+time.Now().Add(time.Minute).UTC().Format(time.RFC3339))
+	p := startProgram(t, e, adminPassword, "restore", "--source=ns/test", "--host="+l.Address, "--restore-point="+time.Now().Add(time.Minute).UTC().Format(time.RFC3339))
 	l.waitUntilHalted(t)
 	// The table itself is locked for as long as it is loaded.
 	if queryOne(t, target, "select variable_value >= 100 from performance_schema.global_status where variable_name = 'Innodb_rows_inserted'") != "1" {
@@ -115,7 +116,7 @@ func TestKilledRestore(t *testing.T) {
 	if queryOne(t, target, "select count(*) from information_schema.schemata where schema_name = 'torpor_restoring'") != "1" {
 		t.Error("expected the mark of half a restore, found none")
 	}
-	testenv.Eventually(t, "the next run succeeds", func() error { return w.runRestore(t, target.Address) })
+	testenv.Eventually(t, "the next run succeeds", func() error { return e.runRestore(t, target.Address) })
 	if diff := cmp.Diff(readContents(t, source), readContents(t, target)); diff != "" {
 		t.Errorf("contents (-source +restored):\n%s", diff)
 	}
@@ -125,8 +126,8 @@ func TestKilledRestore(t *testing.T) {
 }
 
 func TestBackupThatIsGivenUp(t *testing.T) {
-	w := newTestEnv(t)
-	source := w.startPrimary(t)
+	e := newTestEnv(t)
+	source := e.startPrimary(t)
 	fillLargeTable(t, source)
 	scratch := t.TempDir()
 	t.Setenv("TMPDIR", scratch)
@@ -135,7 +136,7 @@ func TestBackupThatIsGivenUp(t *testing.T) {
 	l := newHaltingProxy(t, source, toClient, halfway)
 	ended := make(chan error, 1)
 	go func() {
-		_, err := w.runBackup(ctx, t, l.Address)
+		_, err := e.runBackup(ctx, t, l.Address)
 		ended <- err
 	}()
 	l.waitUntilHalted(t)
@@ -150,40 +151,40 @@ func TestBackupThatIsGivenUp(t *testing.T) {
 	if err != nil || len(left) > 0 {
 		t.Errorf("expected no file with a password to stay, found %q, %v", left, err)
 	}
-	expectError(t, w.runRestore(t, w.bed.StartServer(t).Address), "none at all")
+	expectError(t, e.runRestore(t, e.installation.StartServer(t).Address), "none at all")
 }
 
 func TestRefusals(t *testing.T) {
-	w := newTestEnv(t)
-	source := w.startPrimary(t)
-	if _, err := w.runBackup(t.Context(), t, source.Address); err != nil {
+	e := newTestEnv(t)
+	source := e.startPrimary(t)
+	if _, err := e.runBackup(t.Context(), t, source.Address); err != nil {
 		t.Fatal(err)
 	}
 	t.Run("nobody answers", func(t *testing.T) {
-		_, err := w.runBackup(t.Context(), t, "127.77.250.1", "127.77.250.2")
+		_, err := e.runBackup(t.Context(), t, "127.77.250.1", "127.77.250.2")
 		expectError(t, err, "instance 0 does not answer, instance 1 does not answer")
 	})
 	t.Run("a wrong password", func(t *testing.T) {
 		execStatements(t, source, "create user if not exists someone@'%' identified by 'x'", "alter user 'moco-backup'@'%' identified by 'other'")
-		_, err := w.runBackup(t.Context(), t, source.Address)
+		_, err := e.runBackup(t.Context(), t, source.Address)
 		expectError(t, err, "neither the user nor the password")
 		execStatements(t, source, "alter user 'moco-backup'@'%' identified by "+`'secret-b"\\ '`)
 	})
 	t.Run("a restore point before the first backup", func(t *testing.T) {
-		o := w.restoreOptions(w.bed.StartServer(t).Address)
+		o := e.restoreOptions(e.installation.StartServer(t).Address)
 		o.Point = o.Point.AddDate(-1, 0, 0)
-		expectError(t, runRestore(t, o), "found 1, the first of", "choose a later restore point")
+		expectError(t, job.RunRestore(t.Context(), o), "found 1, the first of", "choose a later restore point")
 	})
 	t.Run("an account that is not in the backup", func(t *testing.T) {
-		o := w.restoreOptions(w.bed.StartServer(t).Address)
+		o := e.restoreOptions(e.installation.StartServer(t).Address)
 		o.Users = []string{"nobody"}
-		expectError(t, runRestore(t, o), `expected account "nobody" in the backup`)
+		expectError(t, job.RunRestore(t.Context(), o), `expected account "nobody" in the backup`)
 	})
 	t.Run("one schema and one account", func(t *testing.T) {
-		target := w.bed.StartServer(t)
-		o := w.restoreOptions(target.Address)
+		target := e.installation.StartServer(t)
+		o := e.restoreOptions(target.Address)
 		o.Schema, o.Users = "odd `name", []string{"'reader'@'%'"}
-		if err := runRestore(t, o); err != nil {
+		if err := job.RunRestore(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
 		var found []string
@@ -201,48 +202,48 @@ func TestRefusals(t *testing.T) {
 		}
 	})
 	t.Run("a schema that is not in the backup", func(t *testing.T) {
-		o := w.restoreOptions(w.bed.StartServer(t).Address)
+		o := e.restoreOptions(e.installation.StartServer(t).Address)
 		o.Schema = "nowhere"
-		expectError(t, runRestore(t, o), `expected schema "nowhere" in the backup`)
+		expectError(t, job.RunRestore(t.Context(), o), `expected schema "nowhere" in the backup`)
 	})
 }
 
 func TestReplicaIsDumped(t *testing.T) {
-	w := newTestEnv(t)
-	source, replica := w.startPrimary(t), w.bed.StartServer(t)
+	e := newTestEnv(t)
+	source, replica := e.startPrimary(t), e.installation.StartServer(t)
 	execStatements(t, replica, "change replication source to source_host = '"+source.Address+"', source_user = 'moco-repl', source_password = 'secret-r', source_auto_position = 1, get_source_public_key = 1", "start replica")
 	testenv.Eventually(t, "the replica is dumped", func() error {
-		status, err := w.runBackup(t.Context(), t, source.Address, replica.Address)
+		status, err := e.runBackup(t.Context(), t, source.Address, replica.Address)
 		if err != nil || status.SourceIndex != 1 {
 			return errors.Join(err, errors.New("not yet: "+strings.Join(status.Warnings, ", ")))
 		}
 		return nil
 	})
 	execStatements(t, replica, "stop replica sql_thread")
-	status, err := w.runBackup(t.Context(), t, source.Address, replica.Address)
+	status, err := e.runBackup(t.Context(), t, source.Address, replica.Address)
 	if err != nil || status.SourceIndex != 0 || len(status.Warnings) != 1 || !strings.Contains(status.Warnings[0], "instance 1 does not replicate") {
 		t.Errorf("expected the primary with a warning, found %+v, %v", status, err)
 	}
 	execStatements(t, replica, "start replica sql_thread", "set global super_read_only = off", "create schema errant", "set global super_read_only = on")
-	status, err = w.runBackup(t.Context(), t, source.Address, replica.Address)
+	status, err = e.runBackup(t.Context(), t, source.Address, replica.Address)
 	if err != nil || status.SourceIndex != 0 || len(status.Warnings) != 1 || !strings.Contains(status.Warnings[0], "has transactions that the primary does not have") {
 		t.Errorf("expected the primary with a warning, found %+v, %v", status, err)
 	}
 	execStatements(t, replica, "set global super_read_only = off", "set global read_only = off")
-	_, err = w.runBackup(t.Context(), t, source.Address, replica.Address)
+	_, err = e.runBackup(t.Context(), t, source.Address, replica.Address)
 	expectError(t, err, "expected one writable instance, found 0 and 1")
 }
 
 func TestNothingToDump(t *testing.T) {
-	w := newTestEnv(t)
-	source := w.bed.StartServer(t)
+	e := newTestEnv(t)
+	source := e.installation.StartServer(t)
 	execStatements(t, source, "set global read_only = off", "create schema short", "drop schema short")
-	status, err := w.runBackup(t.Context(), t, source.Address)
+	status, err := e.runBackup(t.Context(), t, source.Address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	target := w.bed.StartServer(t)
-	if err := w.runRestore(t, target.Address); err != nil {
+	target := e.installation.StartServer(t)
+	if err := e.runRestore(t, target.Address); err != nil {
 		t.Fatal(err)
 	}
 	if found := queryOne(t, target, "select @@gtid_executed"); found != status.GTIDSet || !strings.HasSuffix(found, ":1-2") {

@@ -15,7 +15,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// loadDump feeds a dump to the client mysql. Of its complaints only MySQL's number and the line are told: the words may hold data.
+// loadDump feeds a dump to the client mysql. Its error has only MySQL's number and the line, because the words may hold data.
 func loadDump(ctx context.Context, host, password string, packed io.Reader, schema string) (err error) {
 	options, err := writeOptionFile(host, RestoreUser, password)
 	if err != nil {
@@ -47,7 +47,7 @@ func loadDump(ctx context.Context, host, password string, packed io.Reader, sche
 	return nil
 }
 
-// readErrorRecorder remembers why it could not be read to its end.
+// readErrorRecorder keeps the error with which a read ended: exec.Cmd returns that of the program instead.
 type readErrorRecorder struct {
 	from io.Reader
 	err  error
@@ -62,7 +62,7 @@ func (c *readErrorRecorder) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// filterSchema leaves out the sections of all other schemas. What comes before the first, among it the GTID set, stays.
+// filterSchema leaves out the sections of all other schemas. What comes before the first, with the GTID set, stays.
 func filterSchema(from io.Reader, schema string) io.Reader {
 	r, w := io.Pipe()
 	go func() { w.CloseWithError(copySections(w, bufio.NewReaderSize(from, lineBuffer), schema)) }()
@@ -70,6 +70,7 @@ func filterSchema(from io.Reader, schema string) io.Reader {
 }
 
 func copySections(to io.Writer, from *bufio.Reader, schema string) error {
+	// A line that is longer than the buffer comes in pieces, and only its first can begin a section.
 	wanted, lineStart := true, true
 	for {
 		piece, err := from.ReadSlice('\n')

@@ -18,7 +18,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/backup/bucket"
 )
 
-// answerRetry is how often an instance is asked that does not answer yet.
+// answerRetry is the interval of connection attempts to an instance that does not answer yet.
 const answerRetry = time.Second
 
 // RestoreOptions say what to restore and where to.
@@ -39,7 +39,7 @@ type RestoreOptions struct {
 	Bucket bucket.Config
 	// Result is the file for the outcome, as JSON; empty means none.
 	Result string
-	// Log gets what is worth telling.
+	// Log gets one line per step.
 	Log *slog.Logger
 }
 
@@ -89,7 +89,7 @@ func RunRestore(ctx context.Context, o RestoreOptions) error {
 	return writeResult(o.Result, message)
 }
 
-// findBackup reads all of the backup but the dump, so that nothing is touched for a backup that cannot be restored.
+// findBackup reads all of the backup but the dump, so that no instance is touched for a backup that cannot be restored.
 func (o RestoreOptions) findBackup(ctx context.Context) (storedBackup, error) {
 	namespace, name, ok := strings.Cut(o.Source, "/")
 	if !ok {
@@ -148,8 +148,8 @@ func (o RestoreOptions) waitForSession(ctx context.Context, s *mysqlServer) (*sq
 	}
 }
 
-// loadBackup loads everything. Of the transactions in the dump nothing is written to the binary log: they become gtid_purged,
-// and replicas are cloned.
+// loadBackup loads everything. The transactions in the dump are not written to the binary log but become gtid_purged, and
+// replicas are cloned later.
 func (o RestoreOptions) loadBackup(ctx context.Context, t restoreTarget, from storedBackup) error {
 	if err := t.beginLoad(ctx, from.keys.Record); err != nil {
 		return err
@@ -171,7 +171,7 @@ func (o RestoreOptions) loadBackup(ctx context.Context, t restoreTarget, from st
 	return t.finishLoad(ctx)
 }
 
-// verifyLoaded says whether what was loaded is what was dumped.
+// verifyLoaded returns an error unless what was loaded is what was dumped.
 func (o RestoreOptions) verifyLoaded(ctx context.Context, t restoreTarget, from storedBackup) error {
 	executed, err := t.executedGTIDs(ctx)
 	if err != nil {
@@ -196,8 +196,7 @@ const (
 	codeNoRoutine = 1305
 )
 
-// addAccounts makes all accounts before it gives them rights, since some are roles of others. Rights on single tables
-// of schemas that were left out are left out too.
+// addAccounts makes all accounts before it gives them rights, since some are roles of others.
 func (o RestoreOptions) addAccounts(ctx context.Context, t restoreTarget, all []mysqlAccount) error {
 	for _, a := range all {
 		if err := t.execStatement(ctx, a.Create); err != nil {
@@ -207,6 +206,7 @@ func (o RestoreOptions) addAccounts(ctx context.Context, t restoreTarget, all []
 	for _, a := range all {
 		for _, grant := range a.Grants {
 			err := t.execStatement(ctx, grant)
+			// With one schema restored, rights on single tables of the others have nothing to stand on.
 			if n := errorNumber(err); o.Schema != "" && (n == codeNoTable || n == codeNoRoutine) {
 				o.Log.Info("Right left out, because what it is for was not restored", "account", a.quotedName())
 				continue

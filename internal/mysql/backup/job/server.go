@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// adminPort is where administrators find a place, however many clients there are.
+	// adminPort takes connections of administrators even when max_connections is reached.
 	adminPort = 33062
 	// dialTimeout bounds the making of a connection, askTimeout a statement.
 	dialTimeout = 5 * time.Second
@@ -59,7 +59,7 @@ func closeServers(servers []*mysqlServer) {
 	}
 }
 
-// instanceFacts are what an instance says of itself.
+// instanceFacts are the answer of an instance.
 type instanceFacts struct {
 	backup.SourceCandidate
 
@@ -86,7 +86,7 @@ func (s *mysqlServer) queryFacts(ctx context.Context) instanceFacts {
 	return f
 }
 
-// hasExecuted says whether the instance has executed all these transactions.
+// hasExecuted reports whether the instance has executed all these transactions.
 func (s *mysqlServer) hasExecuted(ctx context.Context, gtids string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -149,7 +149,7 @@ func queryColumn(ctx context.Context, c *sql.Conn, query string, args ...any) ([
 	if err != nil {
 		return nil, fmt.Errorf("ask: %w", err)
 	}
-	defer func() { _ = rows.Close() }() // What went wrong is told by Err.
+	defer func() { _ = rows.Close() }() // What went wrong is returned by Err.
 	var all []string
 	for rows.Next() {
 		var one string
@@ -164,7 +164,7 @@ func queryColumn(ctx context.Context, c *sql.Conn, query string, args ...any) ([
 	return all, nil
 }
 
-// describeError says what went wrong without the server's words, which may hold data.
+// describeError returns what went wrong without the server's words, which may hold data.
 func describeError(err error) string {
 	switch n := errorNumber(err); {
 	case n == codeDenied:

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// markerSchema is in an instance from before the first row is loaded until after the last: with it, what is there is
-// half of a backup and belongs to nobody.
+// markerSchema is in an instance from before the first row is loaded until after the last. What is there beside it is half
+// of a backup, which may be removed.
 const markerSchema = "torpor_restoring"
 
 // restoreTarget is one session with the instance that is filled.
@@ -57,7 +57,7 @@ func (t restoreTarget) areEqualGTIDSets(ctx context.Context, a, b string) (bool,
 	return same, err
 }
 
-// lockForRestore keeps a second restore away for as long as the session lives.
+// lockForRestore keeps a second restore away for as long as the session lives, and the restore out of the binary log.
 func (t restoreTarget) lockForRestore(ctx context.Context) error {
 	var mine sql.NullInt64
 	if err := t.queryValue(ctx, &mine, "select get_lock(?, 0)", markerSchema); err != nil {
@@ -69,8 +69,8 @@ func (t restoreTarget) lockForRestore(ctx context.Context) error {
 	return t.execAll(ctx, "prepare the session", "set session sql_log_bin = off")
 }
 
-// prepareForLoad finds out what the instance holds: everything of the backup, then nothing is left to do; half of it, then it is
-// taken out; nothing; or data of somebody else, which are never touched.
+// prepareForLoad looks at what the instance holds. If it is everything of the backup there is nothing left to do; half of a
+// backup is removed; other data are never touched.
 func (t restoreTarget) prepareForLoad(ctx context.Context, want storedBackup) (done bool, err error) {
 	var writable, marked bool
 	if err := t.queryValue(ctx, &writable, "select not @@read_only"); err != nil {
@@ -104,11 +104,12 @@ func (t restoreTarget) prepareForLoad(ctx context.Context, want storedBackup) (d
 	return false, nil
 }
 
-// wipePartialRestore takes out what a restore that was interrupted has left. The marker stays.
+// wipePartialRestore removes what an interrupted restore has left. The marker stays, in case this is interrupted too.
 func (t restoreTarget) wipePartialRestore(ctx context.Context, schemas []string) error {
 	if err := t.execAll(ctx, "let data be removed", "set global super_read_only = off", "set global read_only = on"); err != nil {
 		return err
 	}
+	// The client of a restore that was killed may still load rows.
 	ids, err := queryColumn(ctx, t.Conn, "select id from performance_schema.processlist where user = ? and db is not null and id <> connection_id()", RestoreUser)
 	if err != nil {
 		return fmt.Errorf("list connections: %w", err)
@@ -130,7 +131,7 @@ func (t restoreTarget) wipePartialRestore(ctx context.Context, schemas []string)
 	return t.execAll(ctx, "remove half of a backup", append(statements, "reset binary logs and gtids")...)
 }
 
-// beginLoad opens the instance for us alone and marks it. It stays read-only for clients.
+// beginLoad makes the instance writable for this account alone and marks it. It stays read-only for clients.
 func (t restoreTarget) beginLoad(ctx context.Context, record string) error {
 	if err := t.execAll(ctx, "open the instance",
 		"set global read_only = on", "set global super_read_only = off", "create schema if not exists "+markerSchema,
@@ -143,7 +144,7 @@ func (t restoreTarget) beginLoad(ctx context.Context, record string) error {
 	return nil
 }
 
-// finishLoad takes the mark away, when everything is there, and closes the instance again.
+// finishLoad removes the mark and makes the instance read-only again, when everything is loaded.
 func (t restoreTarget) finishLoad(ctx context.Context) error {
 	return t.execAll(ctx, "close the instance", "drop schema "+markerSchema, "set global super_read_only = on")
 }

@@ -17,8 +17,8 @@ import (
 // haltTimeout is far above what it takes to move some megabytes.
 const haltTimeout = time.Minute
 
-// haltingProxy leads to a server's port for administrators. The first connection that has carried so many bytes in one direction
-// halts for as long as the line is there, so that who uses it is in the middle of something for certain.
+// haltingProxy is a TCP proxy of a server's port for administrators. The first connection that has carried so many bytes in
+// one direction halts for as long as the proxy is there, so that its client is certainly in the middle of something.
 type haltingProxy struct {
 	// Address is the way to the server.
 	Address string
@@ -32,7 +32,7 @@ type haltingProxy struct {
 	conns []net.Conn
 }
 
-// direction is a way along a line.
+// direction is that in which bytes are counted.
 type direction bool
 
 const (
@@ -64,7 +64,7 @@ func (l *haltingProxy) serve(t *testing.T, way direction, most int64) {
 		var dialer net.Dialer
 		server, err := dialer.DialContext(t.Context(), "tcp", l.server)
 		if err != nil {
-			_ = client.Close() // The client hears of it.
+			_ = client.Close() // The client sees that it is closed.
 			continue
 		}
 		l.mu.Lock()
@@ -88,7 +88,7 @@ func (l *haltingProxy) serve(t *testing.T, way direction, most int64) {
 	}
 }
 
-// waitUntilHalted returns when a connection has halted.
+// waitUntilHalted waits until a connection has halted.
 func (l *haltingProxy) waitUntilHalted(t *testing.T) {
 	t.Helper()
 	timer := time.NewTimer(haltTimeout)
@@ -96,16 +96,16 @@ func (l *haltingProxy) waitUntilHalted(t *testing.T) {
 	select {
 	case <-l.halted:
 	case <-timer.C:
-		t.Fatalf("nothing large went over the line within %s", haltTimeout)
+		t.Fatalf("nothing large went through the proxy within %s", haltTimeout)
 	}
 }
 
-// closeAll ends the line and all that goes over it.
+// closeAll ends the proxy and all its connections.
 func (l *haltingProxy) closeAll() {
-	_ = l.listener.Close() // It is closed whatever it says.
+	_ = l.listener.Close() // It is closed even if this fails.
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, c := range l.conns {
-		_ = c.Close() // It is closed whatever it says.
+		_ = c.Close() // It is closed even if this fails.
 	}
 }

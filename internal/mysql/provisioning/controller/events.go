@@ -3,10 +3,10 @@
 package controller
 
 const (
-	// annotationIgnored tells that an annotation that should stop something has another value than "true", and stops nothing.
+	// annotationIgnored means that an annotation that should stop something has another value than "true", and stops nothing.
 	annotationIgnored = "AnnotationIgnored"
-	// podReplaced tells that the next Pod of a rollout is replaced.
+	// podReplaced means that the next Pod of a rollout is replaced.
 	podReplaced = "PodReplaced"
-	// switchoverRequested tells that a rollout asks for another primary before it replaces the primary's Pod.
+	// switchoverRequested means that a rollout asks for another primary before it replaces the primary's Pod.
 	switchoverRequested = "SwitchoverRequested"
 )
