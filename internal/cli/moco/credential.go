@@ -17,7 +17,7 @@ import (
 
 const defaultUser = "moco-readonly"
 
-// passwordKeys are the users of an instance with the keys of their passwords in the cluster's Secret.
+// passwordKeys are the keys of passwords in the cluster's Secret, by the users of an instance.
 func passwordKeys() map[string]string {
 	return map[string]string{
 		"moco-admin": "ADMIN_PASSWORD", "moco-agent": "AGENT_PASSWORD", "moco-repl": "REPLICATION_PASSWORD",
@@ -65,16 +65,12 @@ func (a *commands) readPassword(cmd *cobra.Command, name, user string) (string, 
 	if !known {
 		return "", exit.WrongUsage("--mysql-user: expected one of %q, found %q", slices.Sorted(maps.Keys(passwordKeys())), user)
 	}
-	h, err := a.connect()
-	if err != nil {
-		return "", err
-	}
-	c, err := h.getCluster(cmd.Context(), name)
+	kube, c, err := a.openCluster(cmd.Context(), name)
 	if err != nil {
 		return "", err
 	}
 	var secret corev1.Secret
-	if err := h.Get(cmd.Context(), client.ObjectKey{Namespace: c.Namespace, Name: c.ChildName()}, &secret); err != nil {
+	if err := kube.Get(cmd.Context(), client.ObjectKey{Namespace: c.Namespace, Name: c.ChildName()}, &secret); err != nil {
 		return "", fmt.Errorf("%s: read its Secret %s: %w", describeCluster(c), c.ChildName(), err)
 	}
 	password, found := secret.Data[key]

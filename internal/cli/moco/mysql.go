@@ -3,13 +3,11 @@
 package moco
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -22,10 +20,9 @@ import (
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
-	"github.com/torpor-dev/torpor/internal/cli/moco/checksum"
 )
 
-// mysqlSession is a run of the program mysql beside a server.
+// mysqlSession is a run of the program mysql in the container of a server.
 type mysqlSession struct {
 	*commands
 	user       string
@@ -62,11 +59,7 @@ func (s *mysqlSession) runMysql(cmd *cobra.Command, args []string) error {
 	if users := []string{"moco-admin", defaultUser, "moco-writable"}; !slices.Contains(users, s.user) {
 		return exit.WrongUsage("--mysql-user: expected one of %q, found %q", users, s.user)
 	}
-	h, err := s.connect()
-	if err != nil {
-		return err
-	}
-	c, err := h.getCluster(cmd.Context(), args[0])
+	kube, c, err := s.openCluster(cmd.Context(), args[0])
 	if err != nil {
 		return err
 	}
@@ -77,7 +70,7 @@ func (s *mysqlSession) runMysql(cmd *cobra.Command, args []string) error {
 	if index >= int(c.Spec.Replicas) {
 		return exit.WrongUsage("--index: expected an instance of %s, which are 0 to %d, found %d", describeCluster(c), c.Spec.Replicas-1, index)
 	}
-	executor, err := h.newExecutor(c.PodName(index), &corev1.PodExecOptions{
+	executor, err := kube.newExecutor(c.PodName(index), &corev1.PodExecOptions{
 		Container: mocov1beta2.MysqldContainer, Command: s.commandLine(args[1:]),
 		Stdin: s.stdin, Stdout: true, Stderr: !s.tty, TTY: s.tty,
 	})
@@ -100,12 +93,12 @@ func (s *mysqlSession) runMysql(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// commandLine is the program with the file that holds the user's password.
+// commandLine is the program with the file in the container that holds the user's password.
 func (s *mysqlSession) commandLine(args []string) []string {
 	return append([]string{"mysql", "--defaults-extra-file=/mysql-credentials/" + s.user + "-my.cnf"}, args...)
 }
 
-// streamOptions are what the program reads and writes. A terminal is made raw until restore.
+// streamOptions connects the program's streams. A terminal is raw until restore is called.
 func (s *mysqlSession) streamOptions() (remotecommand.StreamOptions, func(), error) {
 	o := remotecommand.StreamOptions{Stdout: s.Out, Tty: s.tty}
 	if s.stdin {
@@ -138,7 +131,7 @@ func terminalDescriptor(in io.Reader) (int, bool) {
 	return int(file.Fd()), true
 }
 
-// fixedTerminalSize tells the size of the terminal as it is at the beginning.
+// fixedTerminalSize is the size that the terminal has at the beginning.
 type fixedTerminalSize struct{ size *remotecommand.TerminalSize }
 
 // Next returns the size, and then that there are no more.
@@ -149,16 +142,15 @@ func (o *fixedTerminalSize) Next() *remotecommand.TerminalSize {
 }
 
 // newExecutor runs a program in a pod, by WebSocket, or by SPDY where an old proxy is in between.
-func (h *kubeClient) newExecutor(pod string, o *corev1.PodExecOptions) (remotecommand.Executor, error) {
-	cfg := rest.CopyConfig(h.config)
-	// A session may last.
-	cfg.Timeout = 0
+func (kube *kubeClient) newExecutor(pod string, o *corev1.PodExecOptions) (remotecommand.Executor, error) {
+	cfg := rest.CopyConfig(kube.config)
+	cfg.Timeout = 0 // A session lasts as long as people type.
 	cfg.APIPath, cfg.GroupVersion, cfg.NegotiatedSerializer = "/api", &corev1.SchemeGroupVersion, scheme.Codecs.WithoutConversion()
 	c, err := rest.RESTClientFor(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("make client: %w", err)
 	}
-	url := c.Post().Namespace(h.namespace).Resource("pods").Name(pod).SubResource("exec").VersionedParams(o, scheme.ParameterCodec).URL()
+	url := c.Post().Namespace(kube.namespace).Resource("pods").Name(pod).SubResource("exec").VersionedParams(o, scheme.ParameterCodec).URL()
 	socket, err := remotecommand.NewWebSocketExecutor(cfg, "GET", url.String())
 	if err != nil {
 		return nil, fmt.Errorf("prepare to run in pod %s: %w", pod, err)
@@ -174,60 +166,4 @@ func (h *kubeClient) newExecutor(pod string, o *corev1.PodExecOptions) (remoteco
 		return nil, fmt.Errorf("prepare to run in pod %s: %w", pod, err)
 	}
 	return both, nil
-}
-
-// checksumTimeout is for all tables together.
-const checksumTimeout = 10 * time.Minute
-
-func (a *commands) newChecksumCommand() *cobra.Command {
-	var timeout time.Duration
-	cmd := &cobra.Command{
-		Use:   "checksum NAME",
-		Short: "Compare the rows of all instances at one GTID set",
-		Long: `Compare the rows of all instances at one GTID set, since equal GTIDs do not prove equal rows.
-It only reads, as moco-readonly: it opens a snapshot in every instance, and if all of them have executed the same
-transactions it runs CHECKSUM TABLE on every InnoDB table of users, one after the other. Meanwhile the instances have
-to read all rows, and changes of those tables' definitions wait. If it is interrupted, a server ends the table that it
-has begun.
-It cannot compare instances that do not answer, instances that never are at one GTID set, different versions of MySQL,
-and tables of other engines; it says so, and the exit code is 1 then, as it is if rows differ.`,
-		Example: `  # After GTIDs were moved by hand, before clustering starts again
-  kubectl moco checksum test`,
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: a.completeClusterNames(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if timeout <= 0 {
-				return exit.WrongUsage("--timeout: expected a duration above zero such as 10m, found %s", timeout)
-			}
-			h, err := a.connect()
-			if err != nil {
-				return err
-			}
-			c, err := h.getCluster(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
-			defer cancel()
-			p := checksum.Comparison{Out: a.Out, Clock: a.clock, RunMysql: func(ctx context.Context, i int, args []string, in io.Reader, out io.Writer) error {
-				return a.runClient(ctx, h, c.PodName(i), args, remotecommand.StreamOptions{Stdin: in, Stdout: out, Stderr: a.Err})
-			}}
-			return p.CompareInstances(ctx, int(c.Spec.Replicas))
-		},
-	}
-	cmd.Flags().DurationVar(&timeout, "timeout", checksumTimeout, "how long it may take")
-	return cmd
-}
-
-// runClient runs the program mysql in a pod.
-func (a *commands) runClient(ctx context.Context, h *kubeClient, pod string, args []string, o remotecommand.StreamOptions) error {
-	command := (&mysqlSession{commands: a, user: defaultUser}).commandLine(args)
-	executor, err := h.newExecutor(pod, &corev1.PodExecOptions{Container: mocov1beta2.MysqldContainer, Command: command, Stdin: true, Stdout: true, Stderr: true})
-	if err != nil {
-		return err
-	}
-	if err := executor.StreamWithContext(ctx, o); err != nil {
-		return fmt.Errorf("run mysql in pod %s: %w", pod, err)
-	}
-	return nil
 }

@@ -19,14 +19,14 @@ import (
 
 // startOperator reports of every cluster of the script's namespace what its annotations say, until the script ends.
 func startOperator(ts *testscript.TestScript, _ bool, _ []string) {
-	h := ts.Value(kubeClientKey{}).(*kubeClient)
+	kube := ts.Value(kubeClientKey{}).(*kubeClient)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {
 		tick := time.NewTicker(20 * time.Millisecond)
 		defer tick.Stop()
 		for ctx.Err() == nil {
-			if err := reportAll(ctx, h); err != nil && ctx.Err() == nil && !k8serrors.IsConflict(err) {
+			if err := reportAll(ctx, kube); err != nil && ctx.Err() == nil && !k8serrors.IsConflict(err) {
 				ts.Logf("operator: %v", err)
 			}
 			<-tick.C
@@ -36,15 +36,15 @@ func startOperator(ts *testscript.TestScript, _ bool, _ []string) {
 	ts.Defer(cancel)
 }
 
-func reportAll(ctx context.Context, h *kubeClient) error {
-	found, err := h.listClusters(ctx)
+func reportAll(ctx context.Context, kube *kubeClient) error {
+	found, err := kube.listClusters(ctx)
 	if err != nil {
 		return err
 	}
 	for i := range found {
 		before := found[i].DeepCopy()
 		reportStops(&found[i])
-		if err := h.SubResource("status").Patch(ctx, &found[i], client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		if err := kube.SubResource("status").Patch(ctx, &found[i], client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 			return err
 		}
 	}

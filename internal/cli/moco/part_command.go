@@ -25,7 +25,7 @@ import (
 
 const defaultTimeout = 5 * time.Minute
 
-// partCommand is what stop and start have in common: they write a wish into annotations, and may wait for it.
+// partCommand is what stop and start have in common: they write a request into annotations, and may wait for it.
 type partCommand struct {
 	*commands
 	partRequest
@@ -36,7 +36,7 @@ type partCommand struct {
 	output    string
 }
 
-// partResult is what became of the wish for one cluster; -o json prints a list of it.
+// partResult is what became of the request for one cluster; -o json prints a list of these.
 type partResult struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
@@ -73,9 +73,10 @@ func (p *partCommand) addFlags(cmd *cobra.Command) {
 }
 
 func (p *partCommand) validateFlags(cmd *cobra.Command) error {
+	if err := validateOutput(p.output); err != nil {
+		return err
+	}
 	switch {
-	case p.output != "" && p.output != "json":
-		return exit.WrongUsage("--output: expected json or nothing, found %q", p.output)
 	case p.timeout <= 0:
 		return exit.WrongUsage("--timeout: expected a duration above zero such as 5m, found %s", p.timeout)
 	case cmd.Flags().Changed("timeout") && !p.wait:
@@ -85,23 +86,30 @@ func (p *partCommand) validateFlags(cmd *cobra.Command) error {
 	}
 }
 
-// runForClusters asks for the wish everywhere first and waits then, so that one slow cluster holds up no other.
+func validateOutput(format string) error {
+	if format != "" && format != "json" {
+		return exit.WrongUsage("--output: expected json or nothing, found %q", format)
+	}
+	return nil
+}
+
+// runForClusters writes all requests before it waits, so that one slow cluster holds up no other.
 func (p *partCommand) runForClusters(cmd *cobra.Command, args []string) error {
 	if err := p.validateFlags(cmd); err != nil {
 		return err
 	}
 	ctx := cmd.Context()
-	h, err := p.connect()
+	kube, err := p.connect()
 	if err != nil {
 		return err
 	}
-	names, err := p.selection.clusterNames(ctx, h, cmd, args)
+	names, err := p.selection.clusterNames(ctx, kube, cmd, args)
 	if err != nil {
 		return err
 	}
 	results := make([]*partResult, len(names))
 	for i, name := range names {
-		results[i] = p.writeRequest(ctx, h, name)
+		results[i] = p.writeRequest(ctx, kube, name)
 		if !p.wait {
 			p.printResult(results[i], len(names) > 1)
 		}
@@ -110,7 +118,7 @@ func (p *partCommand) runForClusters(cmd *cobra.Command, args []string) error {
 		ctx, cancel := context.WithTimeout(ctx, p.timeout)
 		defer cancel()
 		for _, r := range results {
-			p.waitForStatus(ctx, h, r)
+			p.waitForStatus(ctx, kube, r)
 			p.printResult(r, len(names) > 1)
 		}
 	}
@@ -131,16 +139,16 @@ func (p *partCommand) joinErrors(results []*partResult) error {
 	return errors.Join(errs...)
 }
 
-// writeRequest writes the annotations. It reads again if somebody else wrote in between.
-func (p *partCommand) writeRequest(ctx context.Context, h *kubeClient, name string) *partResult {
-	r := &partResult{Namespace: h.namespace, Name: name, Part: p.part.name, Wanted: p.pastParticiple()}
+// writeRequest writes the annotations, and reads again if another writer was faster.
+func (p *partCommand) writeRequest(ctx context.Context, kube *kubeClient, name string) *partResult {
+	r := &partResult{Namespace: kube.namespace, Name: name, Part: p.part.name, Wanted: p.pastParticiple()}
 	backoff := wait.Backoff{Steps: 12, Duration: 20 * time.Millisecond, Factor: 1.5, Jitter: 0.5} // Five seconds in all.
-	r.err = retry.OnError(backoff, k8serrors.IsConflict, func() error { return p.tryWriteRequest(ctx, h, r) })
+	r.err = retry.OnError(backoff, k8serrors.IsConflict, func() error { return p.tryWriteRequest(ctx, kube, r) })
 	return r
 }
 
-func (p *partCommand) tryWriteRequest(ctx context.Context, h *kubeClient, r *partResult) error {
-	before, err := h.getCluster(ctx, r.Name)
+func (p *partCommand) tryWriteRequest(ctx context.Context, kube *kubeClient, r *partResult) error {
+	before, err := kube.getCluster(ctx, r.Name)
 	if err != nil {
 		return err
 	}
@@ -162,7 +170,7 @@ func (p *partCommand) tryWriteRequest(ctx context.Context, h *kubeClient, r *par
 	if !p.stop { // What was judged is what is changed. A stop judges nothing, and no writer may keep it from coming.
 		patch = client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	}
-	if err := h.Patch(ctx, after, patch); err != nil {
+	if err := kube.Patch(ctx, after, patch); err != nil {
 		r.Changed = false
 		return fmt.Errorf("write the annotations of %s: %w", describeCluster(before), err)
 	}
@@ -196,7 +204,7 @@ func (p *partCommand) pastParticiple() string {
 	return "started"
 }
 
-// printResult tells people what became of the wish, in upstream's words.
+// printResult prints what became of the request, in upstream's words.
 func (p *partCommand) printResult(r *partResult, many bool) {
 	if p.output == "json" {
 		return

@@ -24,7 +24,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// testConflicts lets somebody write between what the plugin reads and what it writes.
+// testConflicts has another writer between what the plugin reads and what it writes.
 func testConflicts(t *testing.T, server *testenv.Environment) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -33,27 +33,27 @@ func testConflicts(t *testing.T, server *testenv.Environment) {
 		code      exit.Code
 		stopped   bool
 	}{
-		"a stop comes whoever writes beside it":             {verb: "stop", conflicts: 1000, stopped: true},
-		"a start is judged anew three times":                {verb: "start", conflicts: 3},
-		"a start that is never judged in peace is given up": {verb: "start", conflicts: 1000, code: exit.Failed, stopped: true},
+		"a stop is written in spite of other writers":            {verb: "stop", conflicts: 1000, stopped: true},
+		"a start is checked again after each of three conflicts": {verb: "start", conflicts: 3},
+		"a start is given up after too many conflicts":           {verb: "start", conflicts: 1000, code: exit.Failed, stopped: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := createTestCluster(t, server)
+			kube := createTestCluster(t, server)
 			if test.verb == "start" {
-				if got := runWith(t, h, "stop", "clustering", "test"); got.code != exit.Done {
+				if got := runWith(t, kube, "stop", "clustering", "test"); got.code != exit.Done {
 					t.Fatalf("found exit code %d (%s), want a stop", got.code, got.err)
 				}
 			}
 			left := test.conflicts
-			direct, ok := h.Client.(client.WithWatch)
+			direct, ok := kube.Client.(client.WithWatch)
 			if !ok {
 				var err error
-				if direct, err = client.NewWithWatch(h.config, client.Options{Scheme: h.Scheme(), Mapper: h.RESTMapper()}); err != nil {
+				if direct, err = client.NewWithWatch(kube.config, client.Options{Scheme: kube.Scheme(), Mapper: kube.RESTMapper()}); err != nil {
 					t.Fatal(err)
 				}
 			}
-			h.Client = interceptor.NewClient(direct, interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, with ...client.PatchOption) error {
+			kube.Client = interceptor.NewClient(direct, interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, with ...client.PatchOption) error {
 				if left > 0 {
 					left--
 					other := fmt.Appendf(nil, `{"metadata":{"annotations":{"else":"%d"}}}`, left)
@@ -63,11 +63,11 @@ func testConflicts(t *testing.T, server *testenv.Environment) {
 				}
 				return c.Patch(ctx, o, patch, with...)
 			}})
-			got := runWith(t, h, test.verb, "clustering", "test")
+			got := runWith(t, kube, test.verb, "clustering", "test")
 			if got.code != test.code {
 				t.Errorf("found exit code %d (%s), want %d", got.code, got.err, test.code)
 			}
-			c := readCluster(t, h)
+			c := readCluster(t, kube)
 			if stopped := c.Annotations[mocov1beta2.ClusteringStoppedAnnotation] == stopValue; stopped != test.stopped {
 				t.Errorf("found stopped %t, want %t", stopped, test.stopped)
 			}
@@ -82,19 +82,19 @@ func testConflicts(t *testing.T, server *testenv.Environment) {
 // such a status says nothing of this stop until it has stayed for a while.
 func testLeftStatus(t *testing.T, server *testenv.Environment) {
 	t.Parallel()
-	h := createTestCluster(t, server)
-	c := readCluster(t, h)
+	kube := createTestCluster(t, server)
+	c := readCluster(t, kube)
 	meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: mocov1beta2.ClusteringActiveCondition, Status: metav1.ConditionFalse, Reason: mocov1beta2.ClusteringInactiveReason})
-	if err := h.SubResource("status").Update(t.Context(), c); err != nil {
+	if err := kube.SubResource("status").Update(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
-	if got := runWith(t, h, "stop", "clustering", "test", "--wait", "--timeout", "500ms"); got.code != exit.TimedOut {
+	if got := runWith(t, kube, "stop", "clustering", "test", "--wait", "--timeout", "500ms"); got.code != exit.TimedOut {
 		t.Errorf("found exit code %d at once, want %d", got.code, exit.TimedOut)
 	}
-	if got := runWith(t, h, "start", "clustering", "test"); got.code != exit.Done {
+	if got := runWith(t, kube, "start", "clustering", "test"); got.code != exit.Done {
 		t.Errorf("found exit code %d, want a start", got.code)
 	}
-	if got := runWith(t, h, "stop", "clustering", "test", "--wait"); got.code != exit.Done {
+	if got := runWith(t, kube, "stop", "clustering", "test", "--wait"); got.code != exit.Done {
 		t.Errorf("found exit code %d (%s) although it stayed, want %d", got.code, got.err, exit.Done)
 	}
 }
@@ -105,12 +105,12 @@ type runResult struct {
 }
 
 // runWith runs a command line with a client of the test's.
-func runWith(t *testing.T, h *kubeClient, args ...string) runResult {
+func runWith(t *testing.T, kube *kubeClient, args ...string) runResult {
 	t.Helper()
 	var out, stderr bytes.Buffer
 	a := &commands{Streams: Streams{In: strings.NewReader(""), Out: &out, Err: &stderr}, clock: clock.RealClock{}}
 	root := a.newRootCommand()
-	a.connect = func() (*kubeClient, error) { return h, nil }
+	a.connect = func() (*kubeClient, error) { return kube, nil }
 	root.SetArgs(args)
 	root.SetOut(io.Discard)
 	err := root.ExecuteContext(t.Context())
@@ -120,7 +120,7 @@ func runWith(t *testing.T, h *kubeClient, args ...string) runResult {
 // createTestCluster is a namespace with the cluster of the script words.
 func createTestCluster(t *testing.T, server *testenv.Environment) *kubeClient {
 	t.Helper()
-	h, err := newKubeClient(server.Config, server.CreateNamespace(t))
+	kube, err := newKubeClient(server.Config, server.CreateNamespace(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,16 +137,16 @@ func createTestCluster(t *testing.T, server *testenv.Environment) *kubeClient {
 			t.Fatal(err)
 		}
 	}
-	c.Namespace = h.namespace
-	if err := h.Create(t.Context(), &c); err != nil {
+	c.Namespace = kube.namespace
+	if err := kube.Create(t.Context(), &c); err != nil {
 		t.Fatal(err)
 	}
-	return h
+	return kube
 }
 
-func readCluster(t *testing.T, h *kubeClient) *mocov1beta2.MySQLCluster {
+func readCluster(t *testing.T, kube *kubeClient) *mocov1beta2.MySQLCluster {
 	t.Helper()
-	c, err := h.getCluster(t.Context(), "test")
+	c, err := kube.getCluster(t.Context(), "test")
 	if err != nil {
 		t.Fatal(err)
 	}

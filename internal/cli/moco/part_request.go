@@ -13,7 +13,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cli/exit"
 )
 
-// clusterPart is one of the two things of a cluster that can be stopped.
+// clusterPart is one of the two parts of a cluster that can be stopped.
 type clusterPart struct{ name, annotation, condition string }
 
 func clusteringPart() clusterPart {
@@ -24,33 +24,33 @@ func reconciliationPart() clusterPart {
 	return clusterPart{"reconciliation", mocov1beta2.ReconciliationStoppedAnnotation, mocov1beta2.ReconciliationActiveCondition}
 }
 
-// stopValue is the only value that stops.
+// stopValue is the only value of an annotation that stops.
 const stopValue = "true"
 
-// partRequest is what somebody wants of a part. Reason and Until are nil where nothing was said.
+// partRequest is to stop or start a part. reason and until are nil where no flag was given.
 type partRequest struct {
 	part          clusterPart
 	stop          bool
 	reason, until *string
 }
 
-// annotationChange is what a wish does to annotations.
+// annotationChange is what a request does to annotations.
 type annotationChange struct {
-	// annotations are those that are wanted.
+	// annotations are those after the change.
 	annotations map[string]string
-	// alreadyDone: the part was as wanted.
+	// alreadyDone is true if the part was as requested.
 	alreadyDone bool
 	// removedValue is a value that was there and did not stop anything.
 	removedValue string
 }
 
-// stoppedAt says whether the part is stopped: only by that one value, and only until the time that is written down.
+// stoppedAt reports whether the part is stopped: only by that one value, and only until the time in its annotation.
 func (p clusterPart) stoppedAt(annotations map[string]string, now time.Time) bool {
 	until, err := time.Parse(time.RFC3339, annotations[torporv1alpha1.UntilAnnotation])
 	return annotations[p.annotation] == stopValue && (err != nil || now.Before(until))
 }
 
-// changeAnnotations says what the wish changes. Both parts share a reason and a time; they go when neither is stopped.
+// changeAnnotations returns what the request changes. Both parts share a reason and a time; they go when neither is stopped.
 func (w partRequest) changeAnnotations(annotations map[string]string, now time.Time) annotationChange {
 	c := annotationChange{annotations: maps.Clone(annotations)}
 	if c.annotations == nil {
@@ -102,7 +102,7 @@ func parseUntil(text string, now time.Time) (string, error) {
 	return until.UTC().Format(time.RFC3339), nil
 }
 
-// conditionOf is the part's condition in a status; the zero value while nobody has looked.
+// conditionOf is the part's condition in a status, Unknown while there is none.
 func (p clusterPart) conditionOf(c *mocov1beta2.MySQLCluster) metav1.Condition {
 	for _, found := range c.Status.Conditions {
 		if found.Type == p.condition {
@@ -112,7 +112,7 @@ func (p clusterPart) conditionOf(c *mocov1beta2.MySQLCluster) metav1.Condition {
 	return metav1.Condition{Type: p.condition, Status: metav1.ConditionUnknown, Message: "nothing is reported yet"}
 }
 
-// isReportedIn says whether the status reports what is wished. Quiescing is neither stopped nor started.
+// isReportedIn reports whether the status is as requested. Quiescing is neither stopped nor started.
 func (w partRequest) isReportedIn(c *mocov1beta2.MySQLCluster) bool {
 	found := w.part.conditionOf(c)
 	if w.stop {

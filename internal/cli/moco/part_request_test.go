@@ -18,9 +18,9 @@ func TestChangeAnnotations(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	type annotations = map[string]string
 	stop, start := partRequest{part: clusteringPart(), stop: true}, partRequest{part: clusteringPart()}
-	because, nobody := stop, stop
+	because, noReason := stop, stop
 	because.reason, because.until = new("b"), new(soon)
-	nobody.reason = new("")
+	noReason.reason = new("")
 	for name, test := range map[string]struct {
 		wish partRequest
 		has  annotations
@@ -30,12 +30,12 @@ func TestChangeAnnotations(t *testing.T) {
 		"a stop that is there":                {stop, annotations{stopped: "true", why: "a"}, annotationChange{annotations: annotations{stopped: "true", why: "a"}, alreadyDone: true}},
 		"a stop with a reason":                {because, annotations{"x": "y"}, annotationChange{annotations: annotations{stopped: "true", why: "b", end: soon, "x": "y"}}},
 		"another reason":                      {because, annotations{stopped: "true", why: "a"}, annotationChange{annotations: annotations{stopped: "true", why: "b", end: soon}, alreadyDone: true}},
-		"no reason any more":                  {nobody, annotations{stopped: "true", why: "a"}, annotationChange{annotations: annotations{stopped: "true"}, alreadyDone: true}},
+		"no reason any more":                  {noReason, annotations{stopped: "true", why: "a"}, annotationChange{annotations: annotations{stopped: "true"}, alreadyDone: true}},
 		"what an earlier stop left is gone":   {stop, annotations{why: "a", end: soon}, annotationChange{annotations: annotations{stopped: "true"}}},
 		"a stop that ended is one again":      {stop, annotations{stopped: "true", end: past}, annotationChange{annotations: annotations{stopped: "true"}, removedValue: "true"}},
 		"the other part keeps its reason":     {stop, annotations{other: "true", why: "a"}, annotationChange{annotations: annotations{stopped: "true", other: "true", why: "a"}}},
 		"a value that is no stop":             {stop, annotations{stopped: "yes"}, annotationChange{annotations: annotations{stopped: "true"}, removedValue: "yes"}},
-		"a time that nobody can read":         {stop, annotations{stopped: "true", end: "soon"}, annotationChange{annotations: annotations{stopped: "true", end: "soon"}, alreadyDone: true}},
+		"a time that cannot be parsed":        {stop, annotations{stopped: "true", end: "soon"}, annotationChange{annotations: annotations{stopped: "true", end: "soon"}, alreadyDone: true}},
 		"a start":                             {start, annotations{stopped: "true", why: "a", end: soon, "x": "y"}, annotationChange{annotations: annotations{"x": "y"}}},
 		"a start of what runs":                {start, annotations{why: "a"}, annotationChange{annotations: annotations{why: "a"}, alreadyDone: true}},
 		"a start beside a stop":               {start, annotations{stopped: "true", other: "true", why: "a"}, annotationChange{annotations: annotations{other: "true", why: "a"}}},

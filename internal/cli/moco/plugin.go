@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package moco is the plugin `kubectl moco`: people say what of a MySQLCluster should stop or start, and see what does.
-// It writes annotations and reads statuses; controllers do the rest. Its specification is testdata/*.txtar.
+// Package moco is the plugin `kubectl moco`, with which people stop and start parts of MySQLClusters and look at them. It
+// writes annotations and reads statuses; controllers do the rest. Its specification is testdata/*.txtar.
 package moco
 
 import (
@@ -21,7 +21,7 @@ type Streams struct {
 	Out, Err io.Writer
 }
 
-// commands is what every command has.
+// commands is what all commands share.
 type commands struct {
 	Streams
 	clock   clock.WithTicker
@@ -35,11 +35,11 @@ type Plugin struct {
 	commandStarted bool
 }
 
-// NewPlugin returns the plugin as it talks to these streams.
+// NewPlugin returns the plugin with these streams.
 func NewPlugin(s Streams) *Plugin {
 	a := &commands{Streams: s, clock: clock.RealClock{}}
 	p := &Plugin{root: a.newRootCommand(), stderr: s.Err}
-	// What goes wrong before a command runs is the command line.
+	// An error before a command runs is one of the command line.
 	p.root.PersistentPreRun = func(*cobra.Command, []string) { p.commandStarted = true }
 	p.root.SetIn(s.In)
 	p.root.SetOut(s.Out)

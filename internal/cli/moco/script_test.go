@@ -43,7 +43,7 @@ func TestPlugin(t *testing.T) {
 	t.Run("a status is left from an earlier stop", func(t *testing.T) { testLeftStatus(t, server) })
 }
 
-// testScripts runs testdata/*.txtar: what somebody types, with the real kubectl. Each script has a namespace of its own
+// testScripts runs the command lines of testdata/*.txtar with the real kubectl. Each script has a namespace of its own
 // that is called as the script is.
 func testScripts(t *testing.T, server *testenv.Environment) {
 	testscript.Run(t, testscript.Params{
@@ -66,11 +66,11 @@ type kubeClientKey struct{}
 func prepareScript(ctx context.Context, server *testenv.Environment, env *testscript.Env) error {
 	// The folder of a script is called after it.
 	namespace := strings.TrimPrefix(filepath.Base(env.WorkDir), "script-")
-	h, err := newKubeClient(server.Config, namespace)
+	kube, err := newKubeClient(server.Config, namespace)
 	if err != nil {
 		return err
 	}
-	env.Values[kubeClientKey{}] = h
+	env.Values[kubeClientKey{}] = kube
 	if err := server.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
 		return fmt.Errorf("make namespace: %w", err)
 	}
@@ -114,20 +114,20 @@ func applyFiles(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
 		ts.Fatalf("usage: apply FILE...")
 	}
-	h, ctx := ts.Value(kubeClientKey{}).(*kubeClient), context.Background()
+	kube, ctx := ts.Value(kubeClientKey{}).(*kubeClient), context.Background()
 	for _, file := range args {
 		var written unstructured.Unstructured
 		ts.Check(yaml.Unmarshal([]byte(ts.ReadFile(file)), &written.Object))
-		written.SetNamespace(h.namespace)
+		written.SetNamespace(kube.namespace)
 		status, found := written.Object["status"]
 		object := written.DeepCopy()
-		ts.Check(h.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("script"), client.ForceOwnership))
+		ts.Check(kube.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("script"), client.ForceOwnership))
 		if found {
 			current := &unstructured.Unstructured{Object: map[string]any{"status": status}}
 			current.SetGroupVersionKind(written.GroupVersionKind())
-			current.SetNamespace(h.namespace)
+			current.SetNamespace(kube.namespace)
 			current.SetName(written.GetName())
-			ts.Check(h.SubResource("status").Apply(ctx, client.ApplyConfigurationFromUnstructured(current), client.FieldOwner("script-status"), client.ForceOwnership))
+			ts.Check(kube.SubResource("status").Apply(ctx, client.ApplyConfigurationFromUnstructured(current), client.FieldOwner("script-status"), client.ForceOwnership))
 		}
 	}
 }

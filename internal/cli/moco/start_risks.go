@@ -11,7 +11,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/gtid"
 )
 
-// findStartRisks says what a start of clustering would meet, as far as the status tells.
+// findStartRisks returns what a start of clustering would meet, as far as the status shows it.
 func findStartRisks(c *mocov1beta2.MySQLCluster) ([]clustering.Finding, error) {
 	if len(c.Status.Instances) == 0 {
 		return []clustering.Finding{{
@@ -34,7 +34,7 @@ func findStartRisks(c *mocov1beta2.MySQLCluster) ([]clustering.Finding, error) {
 	return found, nil
 }
 
-// observedFromStatus is the status as the decisions see instances. What the status has judged of transactions stays as judged.
+// observedFromStatus turns a status back into what the decisions look at. What the status says of transactions is kept.
 func observedFromStatus(c *mocov1beta2.MySQLCluster) (clustering.Observed, error) {
 	n, p := int(c.Spec.Replicas), clustering.NoInstance
 	if i, chosen := c.Status.Primary(); chosen {
@@ -83,7 +83,7 @@ func observedFromStatus(c *mocov1beta2.MySQLCluster) (clustering.Observed, error
 	return o, nil
 }
 
-// addExecutedGTIDs is for an empty primary, without which nothing was judged: what others have is what was lost.
+// addExecutedGTIDs is for an empty primary, with which nothing was compared: what the others have is what it lost.
 func addExecutedGTIDs(into []clustering.Instance, from []mocov1beta2.InstanceStatus) error {
 	for _, s := range from {
 		if s.Ordinal < 0 || s.Ordinal >= len(into) {
@@ -98,7 +98,7 @@ func addExecutedGTIDs(into []clustering.Instance, from []mocov1beta2.InstanceSta
 	return nil
 }
 
-// judgedGTIDs are the transactions of an instance that the status has judged.
+// judgedGTIDs are the transactions of an instance that the status sorts into kinds.
 type judgedGTIDs struct{ errant, ahead, missing gtid.Set }
 
 func parseJudgedGTIDs(s mocov1beta2.InstanceStatus) (judgedGTIDs, error) {
@@ -117,7 +117,7 @@ func parseJudgedGTIDs(s mocov1beta2.InstanceStatus) (judgedGTIDs, error) {
 	return j, nil
 }
 
-// instanceFromStatus is one instance with what it executed and the primary did not.
+// instanceFromStatus returns one instance with what it executed and the primary did not.
 func instanceFromStatus(s mocov1beta2.InstanceStatus, j judgedGTIDs) clustering.Instance {
 	readOnly := s.Writable != nil && !*s.Writable
 	return clustering.Instance{

@@ -18,7 +18,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/clustering"
 )
 
-// clusterRow is what status tells of a cluster.
+// clusterRow is what status prints of a cluster.
 type clusterRow struct {
 	Namespace      string         `json:"namespace"`
 	Name           string         `json:"name"`
@@ -30,7 +30,7 @@ type clusterRow struct {
 	Next           string         `json:"next,omitempty"`
 }
 
-// partRow is what status tells of one part.
+// partRow is what status prints of one part.
 type partRow struct {
 	// State is running, stopping, stopped, starting or unknown.
 	State  string       `json:"state"`
@@ -58,8 +58,8 @@ func (a *commands) newStatusCommand() *cobra.Command {
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: a.completeClusterNames(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if output != "" && output != "json" {
-				return exit.WrongUsage("--output: expected json or nothing, found %q", output)
+			if err := validateOutput(output); err != nil {
+				return err
 			}
 			if everywhere && len(args) > 0 {
 				return exit.WrongUsage("--all-namespaces: expected no NAME with it, found %q", args[0])
@@ -87,25 +87,25 @@ func (a *commands) newStatusCommand() *cobra.Command {
 }
 
 func (a *commands) fetchClusters(cmd *cobra.Command, args []string, everywhere bool) ([]mocov1beta2.MySQLCluster, error) {
-	h, err := a.connect()
+	kube, err := a.connect()
 	if err != nil {
 		return nil, err
 	}
 	if everywhere {
-		h.namespace = metav1.NamespaceAll
+		kube.namespace = metav1.NamespaceAll
 	}
 	if len(args) == 0 {
-		found, err := h.listClusters(cmd.Context())
+		found, err := kube.listClusters(cmd.Context())
 		switch {
 		case err != nil || len(found) > 0:
 		case everywhere:
 			fmt.Fprintln(a.Err, "No MySQLClusters found.")
 		default:
-			fmt.Fprintf(a.Err, "No MySQLClusters found in namespace %q.\n", h.namespace)
+			fmt.Fprintf(a.Err, "No MySQLClusters found in namespace %q.\n", kube.namespace)
 		}
 		return found, err
 	}
-	c, err := h.getCluster(cmd.Context(), args[0])
+	c, err := kube.getCluster(cmd.Context(), args[0])
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +149,7 @@ func (p clusterPart) newPartRow(c *mocov1beta2.MySQLCluster, noted *mocov1beta2.
 	return r
 }
 
-// stateAt compares what is asked with what is reported.
+// stateAt compares what is requested with what is reported.
 func (p clusterPart) stateAt(c *mocov1beta2.MySQLCluster, now time.Time) string {
 	asked, found := p.stoppedAt(c.Annotations, now), p.conditionOf(c).Status
 	switch {
@@ -166,7 +166,7 @@ func (p clusterPart) stateAt(c *mocov1beta2.MySQLCluster, now time.Time) string 
 	}
 }
 
-// nextStep is what somebody can do now, or what happens by itself.
+// nextStep is what people can do now, or what happens by itself.
 func nextStep(c *mocov1beta2.MySQLCluster, r clusterRow, noted mocov1beta2.Pause) string {
 	for _, p := range []clusterPart{clusteringPart(), reconciliationPart()} {
 		if value, found := c.Annotations[p.annotation]; found && value != stopValue {
@@ -194,7 +194,7 @@ func nextStep(c *mocov1beta2.MySQLCluster, r clusterRow, noted mocov1beta2.Pause
 	return ""
 }
 
-// startCommandLine may be typed as it is, in whatever namespace somebody is.
+// startCommandLine works as it is printed, whatever the current namespace is.
 func startCommandLine(c *mocov1beta2.MySQLCluster, p clusterPart) string {
 	return fmt.Sprintf("kubectl moco start -n %s %s %s", c.Namespace, p.name, c.Name)
 }
@@ -203,14 +203,15 @@ func (a *commands) writeTable(rows []clusterRow, everywhere bool) error {
 	if len(rows) == 0 {
 		return nil
 	}
-	w := tabwriter.NewWriter(a.Out, 0, 0, 3, ' ', 0)
 	namespaced := func(namespace string) string {
 		if !everywhere {
 			return ""
 		}
 		return namespace + "\t"
 	}
-	fmt.Fprintln(w, namespaced("NAMESPACE")+strings.Join([]string{"NAME", "CLUSTERING", "RECONCILIATION", "SINCE", "BY", "REASON", "UNTIL", "PRIMARY", "HEALTHY", "NEXT"}, "\t"))
+	table := []string{
+		namespaced("NAMESPACE") + strings.Join([]string{"NAME", "CLUSTERING", "RECONCILIATION", "SINCE", "BY", "REASON", "UNTIL", "PRIMARY", "HEALTHY", "NEXT"}, "\t"),
+	}
 	for _, r := range rows {
 		var since, by, reason, until []string
 		for _, p := range []partRow{r.Clustering, r.Reconciliation} {
@@ -222,18 +223,15 @@ func (a *commands) writeTable(rows []clusterRow, everywhere bool) error {
 				until = append(until, p.Until.UTC().Format(time.RFC3339))
 			}
 		}
-		fmt.Fprintln(w, namespaced(r.Namespace)+strings.Join([]string{
+		table = append(table, namespaced(r.Namespace)+strings.Join([]string{
 			r.Name, r.Clustering.State, r.Reconciliation.State, formatCell(since), formatCell(by), formatCell(reason), formatCell(until),
 			fmt.Sprint(r.Primary), r.Healthy, formatCell([]string{r.Next}),
 		}, "\t"))
 	}
-	if err := w.Flush(); err != nil {
-		return fmt.Errorf("write the table: %w", err)
-	}
-	return nil
+	return a.writeAligned(table)
 }
 
-// formatCell holds what the two parts say, once if they say the same, and a dash for nothing.
+// formatCell joins the texts of the two parts, once if they are equal, and shows a dash for nothing.
 func formatCell(texts []string) string {
 	var said []string
 	for _, text := range texts {
@@ -248,16 +246,24 @@ func formatCell(texts []string) string {
 	return strings.Join(said, ", ")
 }
 
-// writeInstances shows the servers of a cluster as they were seen last.
+// writeInstances prints the servers of a cluster as they were observed last.
 func (a *commands) writeInstances(list []mocov1beta2.InstanceStatus) error {
-	w := tabwriter.NewWriter(a.Out, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(w, "\n"+strings.Join([]string{"INSTANCE", "ROLE", "WRITABLE", "LAG", "RECEIVES", "APPLIES", "GTIDS", "MESSAGE"}, "\t"))
+	table := []string{"\n" + strings.Join([]string{"INSTANCE", "ROLE", "WRITABLE", "LAG", "RECEIVES", "APPLIES", "GTIDS", "MESSAGE"}, "\t")}
 	for _, s := range list {
 		message := strings.TrimPrefix(s.Message, fmt.Sprintf("instance %d ", s.Ordinal))
-		fmt.Fprintln(w, strings.Join([]string{
+		table = append(table, strings.Join([]string{
 			fmt.Sprint(s.Ordinal), formatRole(s), formatWritable(s.Writable), formatLag(s.LagSeconds),
 			formatCell([]string{s.IOThread}), formatCell([]string{s.SQLThread}), formatCell(unusualGTIDs(s)), formatCell([]string{message}),
 		}, "\t"))
+	}
+	return a.writeAligned(table)
+}
+
+// writeAligned prints lines whose cells are separated by tabs.
+func (a *commands) writeAligned(lines []string) error {
+	w := tabwriter.NewWriter(a.Out, 0, 0, 3, ' ', 0)
+	for _, line := range lines {
+		fmt.Fprintln(w, line)
 	}
 	if err := w.Flush(); err != nil {
 		return fmt.Errorf("write the table: %w", err)
@@ -273,7 +279,7 @@ func formatRole(s mocov1beta2.InstanceStatus) string {
 	return formatCell(said)
 }
 
-// formatWritable is unknown for an instance that did not answer.
+// formatWritable shows unknown for an instance that did not answer.
 func formatWritable(writable *bool) string {
 	switch {
 	case writable == nil:
@@ -292,7 +298,7 @@ func formatLag(seconds *int64) string {
 	return (time.Duration(*seconds) * time.Second).String()
 }
 
-// unusualGTIDs are the transactions that speak against a start.
+// unusualGTIDs are the transactions that make a start risky.
 func unusualGTIDs(s mocov1beta2.InstanceStatus) []string {
 	var said []string
 	for _, odd := range []struct{ what, set string }{{"errant", s.ErrantGTIDs}, {"ahead", s.AheadGTIDs}, {"lacks", s.MissingGTIDs}} {

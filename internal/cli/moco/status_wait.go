@@ -16,41 +16,41 @@ import (
 
 const (
 	pollInterval = 200 * time.Millisecond
-	// progressDelay is how long nothing is said.
+	// progressDelay is how long nothing is printed.
 	progressDelay = 2 * time.Second
-	// settleTime is how long a status must stay as wished if it was so before somebody asked: then it may be about an
-	// earlier wish, and the controller may see no change that it would report.
+	// settleTime is how long a status must stay as requested if it was so before the request: then it may be about an
+	// earlier request, and the controller may see no change that it would report.
 	settleTime = 3 * time.Second
 )
 
-// statusWait is the wait for one cluster.
+// statusWait waits for the status of one cluster.
 type statusWait struct {
 	*partCommand
-	// isFresh: the status was otherwise when or after the wish was written, so what it says now is about this wish.
+	// isFresh is true if the status was otherwise when or after the request was written, so that it is now about this request.
 	isFresh bool
-	// startedAt is when this began; since is when the status was seen as wished.
+	// startedAt is when the wait began, and reachedAt when the status was first as requested.
 	startedAt, reachedAt time.Time
-	// lastPrinted is what was told last.
+	// lastPrinted is the last line of progress.
 	lastPrinted string
 }
 
-// waitForStatus waits until the status reports the wish, and that it was reported for this wish.
-func (p *partCommand) waitForStatus(ctx context.Context, h *kubeClient, r *partResult) {
+// waitForStatus waits until the status reports the request, and not an earlier one.
+func (p *partCommand) waitForStatus(ctx context.Context, kube *kubeClient, r *partResult) {
 	if r.err != nil {
 		return
 	}
 	now := p.clock.Now()
 	w := &statusWait{partCommand: p, isFresh: !r.Changed || r.change.alreadyDone || !p.isReportedIn(r.before), startedAt: now}
-	reached, err := w.pollUntilReached(ctx, h, r.Name)
+	reached, err := w.pollUntilReached(ctx, kube, r.Name)
 	r.Reached, r.err = &reached, err
 }
 
-func (w *statusWait) pollUntilReached(ctx context.Context, h *kubeClient, name string) (bool, error) {
+func (w *statusWait) pollUntilReached(ctx context.Context, kube *kubeClient, name string) (bool, error) {
 	tick := w.clock.NewTicker(pollInterval)
 	defer tick.Stop()
 	last := "nothing was seen"
 	for {
-		c, err := h.getCluster(ctx, name)
+		c, err := kube.getCluster(ctx, name)
 		switch {
 		case ctx.Err() != nil:
 		case err != nil:
@@ -67,15 +67,15 @@ func (w *statusWait) pollUntilReached(ctx context.Context, h *kubeClient, name s
 		case <-tick.C():
 		case <-ctx.Done():
 			if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
-				err := fmt.Errorf("timed out: expected %s to be %s in MySQLCluster %q, found %s; it stays asked for", w.part.name, w.pastParticiple(), h.namespace+"/"+name, last)
+				err := fmt.Errorf("timed out: expected %s to be %s in MySQLCluster %q, found %s; it stays asked for", w.part.name, w.pastParticiple(), kube.namespace+"/"+name, last)
 				return false, exit.Error{Code: exit.TimedOut, Err: err}
 			}
-			return false, fmt.Errorf("wait for MySQLCluster %q: %w; it stays asked for", h.namespace+"/"+name, context.Cause(ctx))
+			return false, fmt.Errorf("wait for MySQLCluster %q: %w; it stays asked for", kube.namespace+"/"+name, context.Cause(ctx))
 		}
 	}
 }
 
-// isSettled says whether the status is as wished, and not left from before.
+// isSettled reports whether the status is as requested, and not left from before.
 func (w *statusWait) isSettled(c *mocov1beta2.MySQLCluster) bool {
 	if !w.isReportedIn(c) {
 		w.isFresh, w.reachedAt = true, time.Time{}

@@ -27,11 +27,7 @@ func (a *commands) newSwitchoverCommand() *cobra.Command {
 }
 
 func (a *commands) requestSwitchover(cmd *cobra.Command, args []string) error {
-	h, err := a.connect()
-	if err != nil {
-		return err
-	}
-	c, err := h.getCluster(cmd.Context(), args[0])
+	kube, c, err := a.openCluster(cmd.Context(), args[0])
 	if err != nil {
 		return err
 	}
@@ -46,10 +42,10 @@ func (a *commands) requestSwitchover(cmd *cobra.Command, args []string) error {
 		return fmt.Errorf("%s: expected a primary to switch away from, found that none is chosen yet; wait until the cluster is healthy", describeCluster(c))
 	}
 	pod := c.PodName(primary)
-	// Only the annotation is said, so that nobody else's change is lost.
+	// A merge patch of the annotation alone needs no resource version: it overwrites no change of another writer.
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, mocov1beta2.DemoteAnnotation, stopValue)
 	target := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: pod}}
-	if err := h.Patch(cmd.Context(), target, client.RawPatch("application/merge-patch+json", patch)); err != nil {
+	if err := kube.Patch(cmd.Context(), target, client.RawPatch("application/merge-patch+json", patch)); err != nil {
 		return fmt.Errorf("%s: annotate the primary's pod %s: %w", describeCluster(c), pod, err)
 	}
 	fmt.Fprintf(a.Out, "asked for a switchover of %s away from instance %d\n", describeCluster(c), primary)

@@ -23,9 +23,9 @@ const (
 	snapshotPause = 250 * time.Millisecond
 )
 
-// Comparison compares instances.
+// Comparison compares the instances of one cluster.
 type Comparison struct {
-	// Out is told what differs.
+	// Out gets a line for each table that differs.
 	Out   io.Writer
 	Clock clock.WithTicker
 	// RunMysql runs the program mysql beside the instance with the ordinal until its input ends.
@@ -54,8 +54,7 @@ func (p Comparison) CompareInstances(ctx context.Context, n int) error {
 	return p.compareTables(sessions, at)
 }
 
-// openSnapshots opens transactions that see what the same GTID set has made. A server shows rows a moment before it counts
-// their transaction, so that the set is read again after a pause.
+// openSnapshots opens transactions that see what the same GTID set has made.
 func (p Comparison) openSnapshots(ctx context.Context, sessions []*instanceSession) (string, error) {
 	const executed = `select replace(@@global.gtid_executed, '\n', '')`
 	tick := p.Clock.NewTicker(snapshotPause)
@@ -74,6 +73,7 @@ func (p Comparison) openSnapshots(ctx context.Context, sessions []*instanceSessi
 		case <-ctx.Done():
 			return "", fmt.Errorf("compare instances: %w", context.Cause(ctx))
 		}
+		// A server shows rows a moment before it counts their transaction in gtid_executed.
 		if after, err = queryAll(sessions, executed); err != nil {
 			return "", err
 		}
@@ -84,7 +84,7 @@ func (p Comparison) openSnapshots(ctx context.Context, sessions []*instanceSessi
 	return "", fmt.Errorf("cannot compare: expected all instances at one GTID set, found %q; let the replicas catch up, or stop writing for a moment", after)
 }
 
-// compareTables compares table by table.
+// compareTables compares one table after the other.
 func (p Comparison) compareTables(sessions []*instanceSession, at string) error {
 	const tables = `select concat('` + "`" + `', replace(table_schema, '` + "`', '``" + `'), '` + "`.`" + `', replace(table_name, '` + "`', '``" + `'), '` + "`" + `', '\t', ifnull(engine, 'none'))
 		from information_schema.tables where table_type = 'BASE TABLE' and table_schema not in ('mysql', 'sys', 'performance_schema', 'information_schema')`
@@ -139,7 +139,7 @@ func formatChecksums(lines []string) string {
 
 func areEqual(all []string) bool { return len(slices.Compact(slices.Clone(all))) <= 1 }
 
-// queryAll asks all sessions at once for one line each; a statement without an answer has an empty one.
+// queryAll runs a statement in all sessions at once and returns one line for each, which may be empty.
 func queryAll(sessions []*instanceSession, statement string) ([]string, error) {
 	answers, err := queryEach(sessions, statement)
 	lines := make([]string, len(answers))

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// instanceSession is a session with one instance, through the program mysql: statements go in, lines come out.
+// instanceSession is a session with one instance through the program mysql, which reads statements and writes lines.
 type instanceSession struct {
 	ordinal int
 	in      *io.PipeWriter
@@ -20,7 +20,7 @@ type instanceSession struct {
 	ended   chan error
 }
 
-// openSession begins a session, which ends with ctx or by close.
+// openSession starts a session, which ends with ctx or by close.
 func (p Comparison) openSession(ctx context.Context, ordinal int) *instanceSession {
 	input, in := io.Pipe()
 	out, output := io.Pipe()
@@ -35,7 +35,7 @@ func (p Comparison) openSession(ctx context.Context, ordinal int) *instanceSessi
 	return d
 }
 
-// queryLines runs statements and returns the lines that they answer.
+// queryLines runs statements and returns the lines that they print.
 func (d *instanceSession) queryLines(statement string) ([]string, error) {
 	d.queries++
 	end := fmt.Sprintf("answer %d ends", d.queries)
@@ -56,7 +56,7 @@ func (d *instanceSession) queryLines(statement string) ([]string, error) {
 	}
 }
 
-// explainEnd is how the program ended, if it did.
+// explainEnd adds how the program ended, if it did.
 func (d *instanceSession) explainEnd(err error) error {
 	select {
 	case ended := <-d.ended:
