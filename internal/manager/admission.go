@@ -20,8 +20,8 @@ import (
 // webhookService is the Service of config/webhook.
 const webhookService = "torpor-webhook"
 
-// addAdmission serves the admission of apps. It is no conditional group: a Service asks every replica, and groups run on
-// the leader only. It needs no kind to be installed, and nobody asks until config/webhook is.
+// addAdmission serves the admission of apps. It is no conditional group: groups run on the leader only, and the webhook's
+// Service leads to every replica. It needs no kind to be installed, and gets no request before config/webhook is.
 func addAdmission(mgr manager.Manager, o Options) error {
 	if o.WebhookAddress == "" || o.WebhookAddress == "0" {
 		return nil
@@ -35,15 +35,15 @@ func addAdmission(mgr manager.Manager, o Options) error {
 		return fmt.Errorf("--webhook-address: expected a number after the colon, found %q: %w", text, err)
 	}
 	namespace := cmp.Or(o.Namespace, defaultNamespace)
-	keeper := &certrotation.Rotator{
+	rotator := &certrotation.Rotator{
 		Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Namespace: namespace, Clock: clock.RealClock{},
 		Hosts: []string{webhookService + "." + namespace + ".svc", cmp.Or(host, "localhost")},
 	}
 	server := webhook.NewServer(webhook.Options{Host: host, Port: port, TLSOpts: []func(*tls.Config){
-		func(c *tls.Config) { c.GetCertificate, c.MinVersion = keeper.GetCertificate, tls.VersionTLS13 },
+		func(c *tls.Config) { c.GetCertificate, c.MinVersion = rotator.GetCertificate, tls.VersionTLS13 },
 	}})
 	admission.RegisterWebhooks(server, clock.RealClock{})
-	for _, r := range []manager.Runnable{server, keeper} {
+	for _, r := range []manager.Runnable{server, rotator} {
 		if err := mgr.Add(r); err != nil {
 			return fmt.Errorf("add the admission of apps: %w", err)
 		}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package manager wires Torpor's features together; nothing else does.
+// Package manager wires Torpor's features together. No other package does.
 package manager
 
 import (
@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -47,10 +48,10 @@ import (
 const (
 	defaultNamespace = "torpor-system"
 
-	// noLimit: the API server shares itself out fairly, and each controller has few workers. With a limit here, a hundred apps
-	// that restart at once would wait for each other.
+	// noLimit switches the client's own rate limit off. The API server has priorities and fairness, and each controller has few
+	// workers; with a limit here, a hundred apps that restart at once would wait for each other.
 	noLimit = -1
-	// shutdownTimeout bounds the wait for passes in flight; everything they do is safe to cut off.
+	// shutdownTimeout bounds the wait for passes in flight; each of their effects is safe to cut off.
 	shutdownTimeout = 20 * time.Second
 )
 
@@ -67,7 +68,7 @@ type Options struct {
 	WebhookAddress string
 	// Image is Torpor's own, for the Pods that bring its program to other containers; empty means that none can be made.
 	Image string
-	// Log gets everything that is worth telling.
+	// Log gets one line per change.
 	Log *slog.Logger
 }
 
@@ -105,50 +106,57 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;create;update
 
-// addFeatures is the list of everything that Torpor does. Each feature runs only while its API is served.
+// feature is a group of controllers that run only while their kinds are served.
+type feature struct {
+	name  string
+	kinds []schema.GroupVersionKind
+	// metrics are registered once for the life of the process, also while the feature does not run.
+	metrics []prometheus.Collector
+	setup   conditional.SetupFunc
+}
+
+// listFeatures is everything that Torpor does, one row each.
+func listFeatures(o Options) []feature {
+	now := clock.RealClock{}
+	hibernationController := hibernation.Controller{Actuators: actuators(o), Clock: now, Metrics: hibernation.NewMetrics()}
+	clusteringController := clustering.Controller{HostOf: clustering.ServiceHost, Clock: now, Metrics: clustering.NewMetrics()}
+	backupController := backup.Controller{Image: o.Image, Clock: now, Metrics: backup.NewMetrics()}
+	appController, processController := app.Controller{Clock: now, Metrics: app.NewMetrics()}, process.Controller{Clock: now, Metrics: process.NewMetrics()}
+	return []feature{
+		{"hibernation", kinds(hivev1.ClusterDeploymentKind()), collectors(hibernationController.Metrics), hibernationController.SetupWithManager},
+		{"clustering", kinds(mocov1beta2.MySQLClusterKind()), collectors(clusteringController.Metrics), clusteringController.SetupWithManager},
+		{"provisioning", kinds(mocov1beta2.MySQLClusterKind()), nil, provisioning.Controller{Clock: now}.SetupWithManager},
+		{"backup", kinds(mocov1beta2.MySQLClusterKind(), mocov1beta2.BackupPolicyKind()), collectors(backupController.Metrics), backupController.SetupWithManager},
+		{
+			"restart", kinds(korifiv1alpha1.CFAppKind(), korifiv1alpha1.CFProcessKind(), korifiv1alpha1.CFBuildKind(), torporv1alpha1.CFDeploymentKind(), eiriniv1.LRPKind()),
+			collectors(appController.Metrics, processController.Metrics), setupAll(appController.SetupWithManager, processController.SetupWithManager),
+		},
+		{
+			"spaces", kinds(korifiv1alpha1.CFOrgKind(), korifiv1alpha1.CFSpaceKind(), korifiv1alpha1.CFBuildKind(), korifiv1alpha1.CFPackageKind()),
+			nil, setupAll(orgspace.Controller{Clock: now}.SetupWithManager, build.Controller{Clock: now}.SetupWithManager),
+		},
+		{"deployments", kinds(korifiv1alpha1.CFAppKind(), torporv1alpha1.CFDeploymentKind()), nil, deployment.Controller{Clock: now}.SetupWithManager},
+		{"lrp", kinds(eiriniv1.LRPKind()), nil, lrp.Controller{Clock: now}.SetupWithManager},
+	}
+}
+
+func kinds(list ...schema.GroupVersionKind) []schema.GroupVersionKind { return list }
+
+func collectors(list ...prometheus.Collector) []prometheus.Collector { return list }
+
+// addFeatures adds the features with their metrics and readiness.
 func addFeatures(mgr manager.Manager, o Options) error {
-	hibernationMetrics, clusteringMetrics, backupMetrics := hibernation.NewMetrics(), clustering.NewMetrics(), backup.NewMetrics()
-	appMetrics, processMetrics := app.NewMetrics(), process.NewMetrics()
-	for _, m := range []prometheus.Collector{hibernationMetrics, clusteringMetrics, backupMetrics, appMetrics, processMetrics} {
-		if err := metrics.Registry.Register(m); err != nil {
-			return fmt.Errorf("register metrics: %w", err)
+	for _, f := range listFeatures(o) {
+		for _, m := range f.metrics {
+			if err := metrics.Registry.Register(m); err != nil {
+				return fmt.Errorf("register metrics: %w", err)
+			}
 		}
-	}
-	features := []struct {
-		name  string
-		when  conditional.Condition
-		setup conditional.SetupFunc
-	}{
-		{"hibernation", conditional.Served(hivev1.ClusterDeploymentKind()), hibernation.Controller{
-			Actuators: actuators(o), Clock: clock.RealClock{}, Metrics: hibernationMetrics,
-		}.SetupWithManager},
-		{"clustering", conditional.Served(mocov1beta2.MySQLClusterKind()), clustering.Controller{
-			HostOf: clustering.ServiceHost, Clock: clock.RealClock{}, Metrics: clusteringMetrics,
-		}.SetupWithManager},
-		{"provisioning", conditional.Served(mocov1beta2.MySQLClusterKind()), provisioning.Controller{Clock: clock.RealClock{}}.SetupWithManager},
-		{"backup", conditional.Served(mocov1beta2.MySQLClusterKind(), mocov1beta2.BackupPolicyKind()), backup.Controller{
-			Image: o.Image, Clock: clock.RealClock{}, Metrics: backupMetrics,
-		}.SetupWithManager},
-		{"restart", conditional.Served(korifiv1alpha1.CFAppKind(), korifiv1alpha1.CFProcessKind(), korifiv1alpha1.CFBuildKind(),
-			torporv1alpha1.CFDeploymentKind(), eiriniv1.LRPKind()), setupAll(
-			app.Controller{Clock: clock.RealClock{}, Metrics: appMetrics}.SetupWithManager,
-			process.Controller{Clock: clock.RealClock{}, Metrics: processMetrics}.SetupWithManager,
-		)},
-		{
-			"spaces", conditional.Served(korifiv1alpha1.CFOrgKind(), korifiv1alpha1.CFSpaceKind(), korifiv1alpha1.CFBuildKind(), korifiv1alpha1.CFPackageKind()),
-			setupAll(orgspace.Controller{Clock: clock.RealClock{}}.SetupWithManager, build.Controller{Clock: clock.RealClock{}}.SetupWithManager),
-		},
-		{
-			"deployments", conditional.Served(korifiv1alpha1.CFAppKind(), torporv1alpha1.CFDeploymentKind()),
-			deployment.Controller{Clock: clock.RealClock{}}.SetupWithManager,
-		},
-		{"lrp", conditional.Served(eiriniv1.LRPKind()), lrp.Controller{Clock: clock.RealClock{}}.SetupWithManager},
-	}
-	for _, f := range features {
-		group, err := conditional.Setup(mgr, f.when, f.setup, conditional.Name(f.name))
+		group, err := conditional.Setup(mgr, conditional.Served(f.kinds...), f.setup, conditional.Name(f.name))
 		if err != nil {
 			return fmt.Errorf("set up %s: %w", f.name, err)
 		}
+		// A feature is ready once it is known whether its kinds are served, also if they are not.
 		if err := mgr.AddReadyzCheck(f.name, group.Checker(conditional.RequireResolved)); err != nil {
 			return fmt.Errorf("add readiness check of %s: %w", f.name, err)
 		}

@@ -15,25 +15,20 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
-	"github.com/torpor-dev/torpor/internal/testenv"
+	hivev1 "gitenv.com/torpor-dev/torpor/api/hive/v1"
+	"gitenv.com/torpor-dev/torpor/internal/testenv"
 )
 
-// TestRun is the life of one manager. There is one such test, because the process has one registry of metrics.
+// TestRun follows one manager. There is only one such test, because the process has one registry of metrics.
 func TestRun(t *testing.T) {
-	hub := testenv.StartAPIServer(t)
+	env := testenv.StartAPIServer(t)
 	o := Options{MetricsAddress: testenv.FreeAddress(t), ProbeAddress: testenv.FreeAddress(t), Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	done := make(chan error, 1)
-	go func() { done <- Run(ctx, hub.Config, o) }()
-	defer func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("the manager ended with: %v", err)
-		}
-	}()
+	ended := make(chan struct{})
+	testenv.RunInBackground(t, "the manager", func(ctx context.Context) error {
+		defer close(ended)
+		return Run(ctx, env.Config, o)
+	})
 	ready := func() error { _, err := readURL(t, "http://"+o.ProbeAddress+"/readyz"); return err }
 
 	t.Log("Without any CRD it becomes ready and its controller is dormant.")
@@ -42,18 +37,13 @@ func TestRun(t *testing.T) {
 
 	t.Log("Each time that the CRD is installed the controller starts, and when it is removed the controller stops.")
 	for _, name := range []string{"first", "second"} {
-		hub.InstallCRDs(t)
+		env.InstallCRDs(t)
 		cd := &hivev1.ClusterDeployment{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
 			Spec:       hivev1.ClusterDeploymentSpec{ClusterName: name, BaseDomain: "example.com"},
 		}
-		if err := hub.Client.Create(t.Context(), cd); err != nil {
-			t.Fatal(err)
-		}
-		testenv.Eventually(t, name+" is handled", func() error {
-			if err := hub.Client.Get(t.Context(), client.ObjectKeyFromObject(cd), cd); err != nil {
-				return fmt.Errorf("get: %w", err)
-			}
+		env.ExpectCreated(t, cd)
+		env.WaitFor(t, name+" is handled", cd, func() error {
 			if c := meta.FindStatusCondition(cd.Status.Conditions, hivev1.ClusterHibernatingCondition); c == nil || c.Reason != hivev1.NotInstalledReason {
 				return fmt.Errorf("expected the reason %s, found %+v", hivev1.NotInstalledReason, c)
 			}
@@ -65,7 +55,7 @@ func TestRun(t *testing.T) {
 		if err := ready(); err != nil {
 			t.Errorf("with the CRD: %v", err)
 		}
-		hub.RemoveCRDs(t)
+		env.RemoveCRDs(t)
 		waitForPhase(t, o, "Dormant")
 		if err := ready(); err != nil {
 			t.Errorf("after the removal: %v", err)
@@ -75,8 +65,8 @@ func TestRun(t *testing.T) {
 		}
 	}
 	select {
-	case err := <-done:
-		t.Fatalf("the manager ended by itself: %v", err)
+	case <-ended:
+		t.Fatal("the manager ended by itself")
 	default:
 	}
 }
@@ -99,8 +89,8 @@ func waitForMetric(t *testing.T, o Options, line string) {
 
 func readURL(t *testing.T, url string) (string, error) {
 	t.Helper()
-	const patience = 10 * time.Second
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	const requestTimeout = 10 * time.Second
+	ctx, cancel := context.WithTimeout(t.Context(), requestTimeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
