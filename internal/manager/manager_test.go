@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	hivev1 "gitenv.com/torpor-dev/torpor/api/hive/v1"
-	"gitenv.com/torpor-dev/torpor/internal/testenv"
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
 // TestRun follows one manager. There is only one such test, because the process has one registry of metrics.
