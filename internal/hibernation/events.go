@@ -12,11 +12,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-const (
-	// CertificatesApproved is the reason of the event that lists approved certificate requests with their nodes.
-	CertificatesApproved = "CertificatesApproved"
-	powerAction          = "SetPowerState"
-)
+// CertificatesApproved lists the certificate requests that were approved, with their nodes.
+const CertificatesApproved = "CertificatesApproved"
 
 // TransitionEvents returns what changed from the conditions before to the plan, with the reason of the condition that
 // changed. A repetition is no event.

@@ -12,6 +12,9 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
+// powerAction is the action of every event.
+const powerAction = "SetPowerState"
+
 // Plan is what Decide wants: at most one effect, and what to report.
 type Plan struct {
 	// Rule is the name of the rule that matched.

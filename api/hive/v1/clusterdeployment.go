@@ -37,7 +37,7 @@ type ClusterDeploymentList struct {
 	Items           []ClusterDeployment `json:"items"`
 }
 
-// PowerState is what somebody wants a cluster's machines to be.
+// PowerState is the wanted state of a cluster's machines.
 //
 // +kubebuilder:validation:Enum="";Running;Hibernating
 type PowerState string
@@ -108,7 +108,7 @@ type ClusterDeploymentStatus struct {
 	// ClusterVersionStatus is the version that the cluster runs.
 	// +optional
 	ClusterVersionStatus *ClusterVersionStatus `json:"clusterVersionStatus,omitempty"`
-	// Hibernation is the record of the last sleep: what went to sleep, when, and who asked.
+	// Hibernation is the record of the last hibernation: its nodes, when it began, and who asked.
 	// +optional
 	Hibernation *HibernationRecord `json:"hibernation,omitempty"`
 }

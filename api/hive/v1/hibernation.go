@@ -10,85 +10,85 @@ const (
 	ClusterHibernatingCondition = "Hibernating"
 	// ClusterReadyCondition is True when the cluster runs, answers and its nodes are ready.
 	ClusterReadyCondition = "Ready"
-	// ClusterUnreachableCondition is True while nobody should dial the cluster.
+	// ClusterUnreachableCondition is True while no controller should dial the cluster.
 	ClusterUnreachableCondition = "Unreachable"
 )
 
 // Reasons of the Hibernating condition when it is True or False.
 const (
-	// ResumingHibernationReason: the machines are being started, or the cluster is not yet ready after that.
+	// ResumingHibernationReason means that the machines are being started, or the cluster is not yet ready after that.
 	ResumingHibernationReason = "Resuming"
-	// RunningHibernationReason: the cluster runs.
+	// RunningHibernationReason means that the cluster runs.
 	RunningHibernationReason = "Running"
-	// StoppingHibernationReason: the machines are being stopped.
+	// StoppingHibernationReason means that the machines are being stopped.
 	StoppingHibernationReason = "Stopping"
-	// HibernatingHibernationReason: every machine is stopped.
+	// HibernatingHibernationReason means that every machine is stopped.
 	HibernatingHibernationReason = "Hibernating"
-	// UnsupportedHibernationReason: hibernation is wanted, but the version or the platform cannot do it.
+	// UnsupportedHibernationReason means that hibernation is wanted, but the version or the platform cannot do it.
 	UnsupportedHibernationReason = "Unsupported"
 )
 
 // Reasons of Hibernating and Ready when they are Unknown: why nothing can be said.
 const (
-	// DeletedReason: the ClusterDeployment is being deleted.
+	// DeletedReason means that the ClusterDeployment is being deleted.
 	DeletedReason = "ClusterDeploymentDeleted"
-	// PausedReason: an annotation pauses Torpor for this cluster.
+	// PausedReason means that an annotation pauses Torpor for this cluster.
 	PausedReason = "PowerStatePaused"
-	// NotInstalledReason: the cluster does not exist yet.
+	// NotInstalledReason means that the cluster does not exist yet.
 	NotInstalledReason = "NotInstalled"
-	// InvalidSpecReason: the spec lacks what is needed to find the machines.
+	// InvalidSpecReason means that the spec lacks what is needed to find the machines.
 	InvalidSpecReason = "InvalidSpec"
-	// NoMachinesFoundReason: the cloud knows no machine of this cluster.
+	// NoMachinesFoundReason means that the cloud knows no machine of this cluster.
 	NoMachinesFoundReason = "NoMachinesFound"
-	// CredentialsMissingReason: the Secret with the cloud credentials, or a key in it, is missing.
+	// CredentialsMissingReason means that the Secret with the cloud credentials, or a key in it, is missing.
 	CredentialsMissingReason = "CredentialsMissing"
-	// CredentialsInvalidReason: the cloud refuses the credentials.
+	// CredentialsInvalidReason means that the cloud refuses the credentials.
 	CredentialsInvalidReason = "CredentialsInvalid"
-	// PermissionDeniedReason: the cloud knows the credentials but refuses the call.
+	// PermissionDeniedReason means that the cloud knows the credentials but refuses the call.
 	PermissionDeniedReason = "PermissionDenied"
-	// CloudUnreachableReason: the cloud does not answer.
+	// CloudUnreachableReason means that the cloud does not answer.
 	CloudUnreachableReason = "CloudUnreachable"
-	// CloudThrottledReason: the cloud asks to slow down.
+	// CloudThrottledReason means that the cloud asks to slow down.
 	CloudThrottledReason = "CloudThrottled"
-	// CloudErrorReason: the cloud answers with an error of another kind.
+	// CloudErrorReason means that the cloud answers with an error of another kind.
 	CloudErrorReason = "CloudError"
 )
 
 // Reasons of the Ready condition when it is False, beside those of the Hibernating condition.
 const (
-	// RecordingNodesReason: the nodes could not be written down yet, and the machines are not stopped before.
+	// RecordingNodesReason means that the nodes could not be written down yet, and the machines are not stopped before.
 	RecordingNodesReason = "RecordingNodes"
-	// StoppingMachinesReason: machines are told to stop.
+	// StoppingMachinesReason means that machines are asked to stop.
 	StoppingMachinesReason = "StoppingMachines"
-	// WaitingForMachinesToStopReason: machines are stopping.
+	// WaitingForMachinesToStopReason means that machines are stopping.
 	WaitingForMachinesToStopReason = "WaitingForMachinesToStop"
-	// FailedToStopReason: the cloud refused to stop machines.
+	// FailedToStopReason means that the cloud refused to stop machines.
 	FailedToStopReason = "FailedToStop"
-	// StartingMachinesReason: machines are told to start.
+	// StartingMachinesReason means that machines are asked to start.
 	StartingMachinesReason = "StartingMachines"
-	// WaitingForMachinesReason: machines are starting.
+	// WaitingForMachinesReason means that machines are starting.
 	WaitingForMachinesReason = "WaitingForMachines"
-	// FailedToStartMachinesReason: the cloud refused to start machines.
+	// FailedToStartMachinesReason means that the cloud refused to start machines.
 	FailedToStartMachinesReason = "FailedToStartMachines"
-	// WaitingForAPIReason: the machines run, the API server does not answer yet.
+	// WaitingForAPIReason means that the machines run, the API server does not answer yet.
 	WaitingForAPIReason = "WaitingForAPI"
-	// FailedToApproveReason: the cluster refused an approval.
+	// FailedToApproveReason means that the cluster refused an approval.
 	FailedToApproveReason = "FailedToApprove"
-	// WaitingForNodesReason: nodes have not reported since the machines were started.
+	// WaitingForNodesReason means that nodes have not reported since the machines were started.
 	WaitingForNodesReason = "WaitingForNodes"
-	// APIUnreachableReason: the cluster should run but its API server does not answer.
+	// APIUnreachableReason means that the cluster should run but its API server does not answer.
 	APIUnreachableReason = "APIUnreachable"
 )
 
 // Reasons of the Unreachable condition.
 const (
-	// ClusterReachableReason: the API server answers.
+	// ClusterReachableReason means that the API server answers.
 	ClusterReachableReason = "ClusterReachable"
-	// ErrorConnectingToClusterReason: the API server does not answer.
+	// ErrorConnectingToClusterReason means that the API server does not answer.
 	ErrorConnectingToClusterReason = "ErrorConnectingToCluster"
-	// ClusterAsleepReason: the cluster sleeps or goes to sleep, so it is not dialled.
+	// ClusterAsleepReason means that the cluster hibernates or its machines stop, so it is not dialled.
 	ClusterAsleepReason = "ClusterAsleep"
-	// NotProbedReason: nobody has tried.
+	// NotProbedReason means that Torpor has not tried.
 	NotProbedReason = "NotProbed"
 )
 
@@ -110,22 +110,22 @@ const (
 	VersionMajorMinorPatchLabel = "hive.openshift.io/version-major-minor-patch"
 )
 
-// HibernationRecord is the record of the last sleep. It is written before the first machine is stopped and kept
-// until the next sleep, so that a restart of the manager at any moment loses nothing.
+// HibernationRecord is the record of the last hibernation. It is written before the first machine is stopped and kept
+// until the next hibernation, so that a restart of the manager at any moment loses nothing.
 type HibernationRecord struct {
-	// SleepStartedAt is when the cluster was put to sleep.
+	// SleepStartedAt is when the hibernation began.
 	SleepStartedAt metav1.Time `json:"sleepStartedAt"`
 	// RequestedBy is the field manager that set spec.powerState, as the API server noted it.
 	// +optional
 	RequestedBy string `json:"requestedBy,omitempty"`
-	// ResumeStartedAt is when the cluster was first wanted awake again; unset while it should sleep.
+	// ResumeStartedAt is when the resume began; unset while the cluster should hibernate.
 	// Node heartbeats and certificate requests from before are not trusted.
 	// +optional
 	ResumeStartedAt *metav1.Time `json:"resumeStartedAt,omitempty"`
 	// ResumedAt is when the cluster was ready again.
 	// +optional
 	ResumedAt *metav1.Time `json:"resumedAt,omitempty"`
-	// Nodes are the nodes that went to sleep; only they may get certificates at the wake-up
+	// Nodes are the nodes that hibernated; only they may get certificates at the resume
 	// (where the cluster serves OpenShift Machines, those decide instead).
 	// +optional
 	// +listType=map
@@ -133,7 +133,7 @@ type HibernationRecord struct {
 	Nodes []RecordedNode `json:"nodes,omitempty"`
 }
 
-// RecordedNode is a node as it was when the cluster went to sleep.
+// RecordedNode is a node as it was before the hibernation.
 type RecordedNode struct {
 	// Name of the Node.
 	Name string `json:"name"`

@@ -2,9 +2,8 @@
 
 // Package aws stops and starts the EC2 machines of clusters.
 //
-// Reading order: credentials.go and profile.go (the Secret) → clients.go (one client per account, region and endpoint) →
-// observe.go → stop.go and start.go → batch.go (one bad machine does not hold the others) → errors.go and scrub.go
-// (what the user is told).
+// Reading order: credentials.go and profile.go (the Secret) → client_cache.go (one client per account, region and endpoint)
+// → observe.go → power.go (one bad machine does not hold the others) → errors.go and scrub_message.go (messages for users).
 package aws
 
 import (

@@ -21,10 +21,11 @@ import (
 // maxCachedClients is how many clients are kept: far more than one hub has accounts and regions.
 const maxCachedClients = 256
 
-// clientKey is the SHA-256 of everything a client is made of, so the cache does not index by a secret.
+// clientKey is the SHA-256 of everything a client is made of.
 type clientKey [sha256.Size]byte
 
-// clientCache are the clients in use, each with its own retry quota and all with one pool of connections.
+// clientCache keeps the clients in use. Each has its own retry quota, so that an account that is throttled does not use up
+// the attempts of others; all share one pool of connections.
 type clientCache struct {
 	mu    sync.Mutex
 	known map[clientKey]*accountClient
@@ -50,6 +51,7 @@ func (a *Actuator) clientFor(ctx context.Context, t actuator.Target) (*accountCl
 		return nil, otherErrorf("the region must be one such as us-east-1, found %q: set spec.platform.aws.region", t.Region)
 	}
 	endpoint := keys.endpointOrDefault(a.options.Endpoint)
+	// The cache is indexed by a hash, so that no key of a map is a secret. NUL cannot be part of any of the values.
 	fingerprint := strings.Join([]string{keys.id, keys.secret, keys.token, t.Region, endpoint}, "\x00")
 	return a.clients.getOrBuild(sha256.Sum256([]byte(fingerprint)), func() (*accountClient, error) {
 		return a.newClient(ctx, keys, t.Region, endpoint)
@@ -106,9 +108,9 @@ func (a *Actuator) newClient(ctx context.Context, keys staticCredentials, region
 	}, nil
 }
 
-// newRetryer tries again while the cloud throttles or does not answer. Missing capacity is answered with status 500, but
-// another attempt within seconds finds no more of it.
+// newRetryer tries again while the cloud throttles or does not answer.
 func (o Options) newRetryer() *retry.Standard {
+	// EC2 answers missing capacity with status 500, which the SDK would try again; seconds later there is no more of it.
 	noCapacityIsFinal := retry.IsErrorRetryableFunc(func(err error) awssdk.Ternary {
 		if api, ok := asAPIError(err); ok && classOf(api.ErrorCode()) == actuator.NoCapacity {
 			return awssdk.FalseTernary
@@ -121,7 +123,7 @@ func (o Options) newRetryer() *retry.Standard {
 	})
 }
 
-// callWithTimeout makes one API call within the client's timeout.
+// callWithTimeout makes one API call, with all its attempts, within the client's timeout.
 func (c *accountClient) callWithTimeout(ctx context.Context, operation string, do func(context.Context) error) error {
 	limited, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
@@ -130,6 +132,7 @@ func (c *accountClient) callWithTimeout(ctx context.Context, operation string, d
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
+		// The caller ended the call, and that says nothing about the cloud.
 		return ctx.Err()
 	default:
 		return c.explainError(operation, err)

@@ -3,7 +3,6 @@
 package aws
 
 import (
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/torpor-dev/torpor/actuator"
 	"github.com/torpor-dev/torpor/actuator/actuatortest"
+	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
 func TestContract(t *testing.T) {
@@ -27,36 +27,36 @@ func TestSimulatedCloud(t *testing.T) {
 		"a throttled call is tried again, at most as often as allowed": func(t *testing.T, c *simulatedCluster) {
 			c.Create(t, 1)
 			c.Fail(t, actuator.Throttled, actuatortest.Observe)
-			c.cloud.calls(t)
+			c.cloud.countCalls(t)
 			if _, err := c.Actuator().Observe(t.Context(), c.Target()); actuator.ClassOf(err) != actuator.Throttled {
 				t.Errorf("observe: %v, want class %q", err, actuator.Throttled)
 			}
-			if got := c.cloud.calls(t)["DescribeInstances"]; got != 2 {
+			if got := c.cloud.countCalls(t)["DescribeInstances"]; got != 2 {
 				t.Errorf("DescribeInstances was called %d times, want 2", got)
 			}
 		},
 		"a call that is throttled once works": func(t *testing.T, c *simulatedCluster) {
-			c.cloud.admin(t, http.MethodPost, "faults", map[string]any{"code": "RequestLimitExceeded", "times": 1}, nil)
+			c.cloud.InjectFault(t, testenv.Fault{Code: "RequestLimitExceeded", Times: 1})
 			if _, err := c.Actuator().Observe(t.Context(), c.Target()); err != nil {
 				t.Errorf("observe: %v", err)
 			}
 		},
 		"eight machines stop in one call and one of them without capacity costs few": func(t *testing.T, c *simulatedCluster) {
 			ids := c.Create(t, 8)
-			c.cloud.calls(t)
+			c.cloud.countCalls(t)
 			if err := c.Actuator().Stop(t.Context(), c.Target(), ids); err != nil {
 				t.Fatal(err)
 			}
-			if got := c.cloud.calls(t)[stopInstances]; got != 1 {
+			if got := c.cloud.countCalls(t)[stopInstances]; got != 1 {
 				t.Errorf("StopInstances was called %d times, want once", got)
 			}
 			c.Settle(t)
-			c.cloud.calls(t)
+			c.cloud.countCalls(t)
 			c.Fail(t, actuator.NoCapacity, actuatortest.Start, ids[5])
 			if err := c.Actuator().Start(t.Context(), c.Target(), ids); actuator.ClassOf(err) != actuator.NoCapacity {
 				t.Errorf("start: %v, want class %q", err, actuator.NoCapacity)
 			}
-			if got := c.cloud.calls(t)[startInstances]; got != 7 {
+			if got := c.cloud.countCalls(t)[startInstances]; got != 7 {
 				t.Errorf("StartInstances was called %d times, want 7: 1 and 2 for each of 3 halvings", got)
 			}
 		},
@@ -79,7 +79,7 @@ func TestSimulatedCloud(t *testing.T) {
 				}
 			}
 		},
-		"terminated machines are left out, and names are told": func(t *testing.T, c *simulatedCluster) {
+		"terminated machines are left out, and machines have their names": func(t *testing.T, c *simulatedCluster) {
 			ids := c.Create(t, 2)
 			known, err := c.cloud.actuator.clientFor(t.Context(), c.Target())
 			if err != nil {
@@ -89,7 +89,7 @@ func TestSimulatedCloud(t *testing.T) {
 				t.Fatal(err)
 			}
 			machines, err := c.Actuator().Observe(t.Context(), c.Target())
-			if err != nil || len(machines) != 1 || machines[0].ID != ids[1] || machines[0].Name != c.infraID+"-worker" {
+			if err != nil || len(machines) != 1 || machines[0].ID != ids[1] || machines[0].Name != c.infraID+"-1" {
 				t.Errorf("observe: %+v and error %v, want only %s", machines, err, ids[1])
 			}
 		},

@@ -20,7 +20,7 @@ const (
 	configFile      = "aws_config"
 )
 
-// staticCredentials are what a Secret says, complete and plausible.
+// staticCredentials are the content of a Secret, complete and plausible.
 type staticCredentials struct {
 	id, secret, token, endpoint string
 }
@@ -65,13 +65,14 @@ func readCredentials(secret map[string][]byte) (staticCredentials, error) {
 	}, nil
 }
 
-// refuseIndirectKeys refuses profiles whose keys come from elsewhere: what is in a Secret must not run a program in the
-// manager or use the manager's own identity.
+// refuseIndirectKeys refuses profiles whose keys come from elsewhere.
 func refuseIndirectKeys(profile map[string]string) error {
 	indirect := []string{
 		"credential_process", "credential_source", "role_arn", "source_profile", "sso_session", "sso_start_url",
 		"web_identity_token_file",
 	}
+	// A user who may write a Secret must not run a program in the manager with credential_process, nor act with the
+	// manager's own identity.
 	for _, key := range indirect {
 		if _, ok := profile[key]; ok {
 			return invalidCredentialsf("aws_config in the credentials Secret uses %s, and Torpor takes static keys only: "+

@@ -34,7 +34,7 @@ type machineRefusal struct {
 // Error implements error.
 func (r *machineRefusal) Error() string { return r.code + ": " + r.message }
 
-// explainError turns an error of the SDK into a *refusal or an *actuator.Error with a message that is the same each time.
+// explainError turns an error of the SDK into a *machineRefusal or an *actuator.Error with a message that is the same each time.
 func (c *accountClient) explainError(operation string, err error) error {
 	status := 0
 	if response, ok := errors.AsType[*awshttp.ResponseError](err); ok {
@@ -68,6 +68,7 @@ func (c *accountClient) explainMissingAnswer(operation string, status int, err e
 	}
 	_, notSent := errors.AsType[*smithyhttp.RequestSendError](err)
 	_, broken := errors.AsType[net.Error](err)
+	// Not sent at all, broken off or out of time: to the user all of them are a cloud that does not answer.
 	switch {
 	case notSent, broken, errors.Is(err, context.DeadlineExceeded), errors.Is(err, io.ErrUnexpectedEOF):
 		return c.unreachableError(operation, "it does not answer")
@@ -93,7 +94,7 @@ func otherErrorf(format string, args ...any) error {
 
 func asAPIError(err error) (smithy.APIError, bool) { return errors.AsType[smithy.APIError](err) }
 
-// hintFor says what EC2's own message leaves open.
+// hintFor adds what EC2's own message leaves open.
 func hintFor(operation, code string) string {
 	if operation == stopInstances && (code == "UnsupportedOperation" || code == "IncorrectSpotRequestState") {
 		return "spot machines cannot be stopped here and are never terminated for it: "
@@ -101,8 +102,9 @@ func hintFor(operation, code string) string {
 	return ""
 }
 
-// classOf sorts EC2's error codes by what somebody can do about them.
+// classOf sorts EC2's error codes by what can be done about them.
 func classOf(code string) actuator.ErrorClass {
+	// Some endpoints prefix the codes with the side that is at fault.
 	code = strings.TrimPrefix(strings.TrimPrefix(code, "Client."), "Server.")
 	switch code {
 	case "AuthFailure", "ExpiredToken", "ExpiredTokenException", "IncompleteSignature", "InvalidAccessKeyId",

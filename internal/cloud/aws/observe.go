@@ -30,6 +30,8 @@ func (a *Actuator) Observe(ctx context.Context, t actuator.Target) ([]actuator.M
 		MaxResults: awssdk.Int32(largestPage),
 	})
 	var machines []actuator.Machine
+	// Every page is read before anything is decided: a machine on a page that is missing would look gone, and the cluster
+	// would count as stopped while it runs.
 	for pages.HasMorePages() {
 		var page *ec2.DescribeInstancesOutput
 		err := c.callWithTimeout(ctx, "DescribeInstances", func(ctx context.Context) (err error) {
@@ -49,12 +51,13 @@ func (a *Actuator) Observe(ctx context.Context, t actuator.Target) ([]actuator.M
 	return machines, nil
 }
 
-// ownedMachines reads a page. It looks at the tag again: what it returns may be stopped, so an endpoint that ignores the
-// filter must not widen it.
+// ownedMachines returns the machines of a page.
 func ownedMachines(page *ec2.DescribeInstancesOutput, tag string) ([]actuator.Machine, error) {
 	var machines []actuator.Machine
 	for _, reservation := range page.Reservations {
 		for _, i := range reservation.Instances {
+			// The tag is looked at again: what is returned may be stopped, and an endpoint that ignores the filter must not
+			// widen it to the machines of others.
 			if tagValue(i, tag) != "owned" || isTerminated(i) {
 				continue
 			}

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// scrubMessage takes out of the cloud's words what must not be shown and what is different each time.
+// scrubMessage removes from the cloud's words what must not be shown and what is different each time.
 func scrubMessage(message string, secrets []string) string {
 	const longest = 400
 	for _, secret := range secrets {

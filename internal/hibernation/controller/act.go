@@ -18,7 +18,7 @@ import (
 )
 
 // act performs the one effect of a plan and does not wait for it: the next pass observes what came of it.
-func act(ctx context.Context, seen *observation, plan hibernation.Plan) error {
+func act(ctx context.Context, seen *clusterObservation, plan hibernation.Plan) error {
 	switch do := plan.Do.(type) {
 	case hibernation.StopMachines:
 		log.FromContext(ctx).Info("Stopping machines", "machines", do.IDs)
@@ -44,7 +44,7 @@ func refusedByCloud(err error) error {
 	return &reconcile.Refused{Class: string(explained.Class), Message: explained.Message, Err: err}
 }
 
-func approveRequests(ctx context.Context, seen *observation, names []string) error {
+func approveRequests(ctx context.Context, seen *clusterObservation, names []string) error {
 	var failed error
 	for _, name := range names {
 		i := slices.IndexFunc(seen.requests, func(r certificatesv1.CertificateSigningRequest) bool { return r.Name == name })

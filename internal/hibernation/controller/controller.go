@@ -61,12 +61,12 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		// Secret helps at once.
 		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.clusterDeploymentsUsingSecret)).
 		WithOptions(workers.Options()).
-		Complete(&reconcile.Pass[*hivev1.ClusterDeployment, *observation, hibernation.Plan]{
+		Complete(&reconcile.Pass[*hivev1.ClusterDeployment, *clusterObservation, hibernation.Plan]{
 			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock,
 			New:     func() *hivev1.ClusterDeployment { return &hivev1.ClusterDeployment{} },
 			Observe: c.observe,
-			Release: (*observation).release,
-			Decide:  func(seen *observation) hibernation.Plan { return hibernation.Decide(seen.Observed) },
+			Release: (*clusterObservation).release,
+			Decide:  func(seen *clusterObservation) hibernation.Plan { return hibernation.Decide(seen.Observed) },
 			Act:     act,
 			Report:  c.report,
 		})

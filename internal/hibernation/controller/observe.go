@@ -16,8 +16,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/hibernation/targetcluster"
 )
 
-// observation is what was observed, with the handles that acting needs.
-type observation struct {
+// clusterObservation is what was observed, with the handles that acting needs.
+type clusterObservation struct {
 	hibernation.Observed
 	actuator actuator.Actuator
 	target   actuator.Target
@@ -26,7 +26,7 @@ type observation struct {
 	verdicts []csr.Verdict
 }
 
-func (s *observation) release() {
+func (s *clusterObservation) release() {
 	if s.cluster != nil {
 		s.cluster.Close()
 	}
@@ -34,8 +34,8 @@ func (s *observation) release() {
 
 // observe reads everything that the decision may look at, and nothing more. A cloud or cluster that cannot be read is part
 // of the observation and no error.
-func (c Controller) observe(ctx context.Context, cd *hivev1.ClusterDeployment) (*observation, error) {
-	seen := &observation{Observed: c.observeObject(cd)}
+func (c Controller) observe(ctx context.Context, cd *hivev1.ClusterDeployment) (*clusterObservation, error) {
+	seen := &clusterObservation{Observed: c.observeObject(cd)}
 	if hibernation.NeedsCloud(seen.Observed) {
 		c.observeCloud(ctx, cd, seen)
 	}
@@ -45,7 +45,7 @@ func (c Controller) observe(ctx context.Context, cd *hivev1.ClusterDeployment) (
 	return seen, nil
 }
 
-func (c Controller) observeCloud(ctx context.Context, cd *hivev1.ClusterDeployment, seen *observation) {
+func (c Controller) observeCloud(ctx context.Context, cd *hivev1.ClusterDeployment, seen *clusterObservation) {
 	platform := cd.Spec.Platform.Settings()
 	credentials, err := c.readSecret(ctx, cd.Namespace, platform.CredentialsSecretName)
 	if err != nil {
@@ -67,7 +67,7 @@ func (c Controller) observeCloud(ctx context.Context, cd *hivev1.ClusterDeployme
 	c.machineCache.storeMachines(cd.UID, seen.Observed)
 }
 
-func (c Controller) observeCluster(ctx context.Context, cd *hivev1.ClusterDeployment, seen *observation) {
+func (c Controller) observeCluster(ctx context.Context, cd *hivev1.ClusterDeployment, seen *clusterObservation) {
 	seen.API, seen.APIMessage = hibernation.Unreachable, ""
 	kubeconfig, err := c.readSecret(ctx, cd.Namespace, kubeconfigSecretName(cd))
 	if err != nil {
@@ -88,7 +88,7 @@ func (c Controller) observeCluster(ctx context.Context, cd *hivev1.ClusterDeploy
 	seen.API = hibernation.Reachable
 }
 
-func (s *observation) readCluster(ctx context.Context) error {
+func (s *clusterObservation) readCluster(ctx context.Context) error {
 	err := s.cluster.Probe(ctx)
 	if err != nil {
 		return fmt.Errorf("probe: %w", err)
@@ -106,7 +106,7 @@ func (s *observation) readCluster(ctx context.Context) error {
 }
 
 // judgeRequests lists the cluster's certificate requests and the machines that may make them, and judges.
-func (s *observation) judgeRequests(ctx context.Context) error {
+func (s *clusterObservation) judgeRequests(ctx context.Context) error {
 	var err error
 	if s.requests, err = s.cluster.ListRequests(ctx); err != nil {
 		return err

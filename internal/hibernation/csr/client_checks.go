@@ -10,8 +10,8 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 )
 
-// clientChecks are for the certificate by which a kubelet speaks to the API server. Its old one
-// is no longer valid, so a bootstrapper asks, and only for a node that was there before the sleep.
+// clientChecks are for the certificate by which a kubelet authenticates to the API server. Its old one is no longer valid,
+// so a bootstrap identity asks, and only for a node that existed before the hibernation.
 func clientChecks() []namedCheck {
 	return []namedCheck{
 		{"user", Leave, requireBootstrapUser},
@@ -46,6 +46,7 @@ func requireBootstrapUser(c judgedRequest) string {
 }
 
 func requireBootstrapGroups(c judgedRequest) string {
+	// The groups of control-plane machines are accepted only where it is certain which machine is meant.
 	controlPlane := len(c.machines) == 1 && c.machines[0].ControlPlane
 	var expected []string
 	for _, b := range c.identitiesOfUser() {

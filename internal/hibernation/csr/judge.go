@@ -32,9 +32,8 @@ type namedCheck struct {
 	failure   func(judgedRequest) string
 }
 
-// JudgeAll judges every request and returns the verdicts sorted by name. If more node requests
-// are undecided than inv.MaxPending allows, something floods the cluster: none of them is read, none
-// approved, and each verdict says so. Requests older than inv.NotBefore do not count.
+// JudgeAll judges every request and returns the verdicts sorted by name. If more node requests are undecided than
+// inv.MaxPending allows, none of them is approved and each verdict says so. Requests older than inv.NotBefore do not count.
 func JudgeAll(reqs []certificatesv1.CertificateSigningRequest, inv NodeInventory) []Verdict {
 	verdicts := make([]Verdict, 0, len(reqs))
 	undecided := make([]judgedRequest, 0, len(reqs))
@@ -51,6 +50,7 @@ func JudgeAll(reqs []certificatesv1.CertificateSigningRequest, inv NodeInventory
 		inv.maxPending(), len(undecided))
 	for _, c := range undecided {
 		if flooded {
+			// Something floods the cluster. To read the requests would be work that an attacker chooses the amount of.
 			verdicts = append(verdicts, c.newVerdict(Retry, "pending-cap", reason))
 			continue
 		}
@@ -60,8 +60,8 @@ func JudgeAll(reqs []certificatesv1.CertificateSigningRequest, inv NodeInventory
 	return verdicts
 }
 
-// JudgeRequest judges one request, which must not be nil. It does not know the other requests,
-// so the cap on pending requests is left to JudgeAll.
+// JudgeRequest judges one request, which must not be nil. The cap on pending requests is left to JudgeAll, which knows the
+// other requests.
 func JudgeRequest(req *certificatesv1.CertificateSigningRequest, inv NodeInventory) Verdict {
 	c := newJudgedRequest(req, inv)
 	if v, failed := c.firstFailure(standingChecks()); failed {
@@ -113,7 +113,7 @@ func (c judgedRequest) newVerdict(decision Decision, rule, reason string) Verdic
 	return v
 }
 
-// standingChecks need nothing but the object around the request.
+// standingChecks need nothing but the object around the request. What they reject is never parsed.
 func standingChecks() []namedCheck {
 	return []namedCheck{
 		{"undecided", Skip, requireUndecided},
@@ -163,6 +163,7 @@ func requireResumeStart(c judgedRequest) string {
 }
 
 func requireCreatedSinceResume(c judgedRequest) string {
+	// Creation times have whole seconds, so a fraction of the start would reject a request of the same second.
 	if c.req.CreationTimestamp.Time.Before(c.inv.NotBefore.Truncate(time.Second)) {
 		return "expected a request created since the resume started, found an older one"
 	}

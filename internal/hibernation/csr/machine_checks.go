@@ -18,8 +18,8 @@ func requireKnownMachine(c judgedRequest) string {
 	return ""
 }
 
-// requireSingleMachine guards against a name that is passed on: until the old machine is gone, the owner is unclear.
 func requireSingleMachine(c judgedRequest) string {
+	// A name may be passed on to a new machine; until the old one is gone it is unclear which of them asks.
 	if len(c.machines) > 1 {
 		return fmt.Sprintf("expected one machine for node %s, found %d", quoteBounded(c.nodeName), len(c.machines))
 	}
@@ -40,8 +40,9 @@ func requireExistingNode(c judgedRequest) string {
 	return ""
 }
 
-// requireRecordedNode runs after nodeExists.
+// requireRecordedNode runs after requireExistingNode.
 func requireRecordedNode(c judgedRequest) string {
+	// A Node that was deleted and made anew during the hibernation may belong to another machine.
 	recorded, found := c.machines[0].NodeUID, c.inv.Nodes[c.inv.nodeIndex(c.nodeName)].UID
 	if recorded != "" && recorded != found {
 		return fmt.Sprintf("expected node %s with the recorded UID %q, found %q", quoteBounded(c.nodeName), recorded, found)
@@ -86,8 +87,8 @@ func (inv NodeInventory) machinesFor(nodeName string) []KnownMachine {
 	})
 }
 
-// nodeIndex compares exactly: the certificate carries the name of the Node, not a variant of it.
 func (inv NodeInventory) nodeIndex(name string) int {
+	// Unlike machines, nodes are compared exactly: the certificate carries the name of the Node, not a variant of it.
 	return slices.IndexFunc(inv.Nodes, func(n ExistingNode) bool { return n.Name == name })
 }
 

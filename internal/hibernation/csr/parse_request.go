@@ -25,7 +25,7 @@ func parseRequest(data []byte) (parsed *x509.CertificateRequest, problem string)
 	if block.Type != blockType {
 		return nil, "expected a PEM block of type " + blockType + ", found " + quoteBounded(block.Type)
 	}
-	// Writing the block again shows whatever the lenient decoder passed over.
+	// encoding/pem skips text around the block and headers in it; writing the block again shows whether it did.
 	again := pem.EncodeToMemory(&pem.Block{Type: blockType, Bytes: block.Bytes})
 	if !bytes.Equal(bytes.TrimSpace(again), bytes.TrimSpace(data)) {
 		return nil, "expected nothing but one PEM block in its usual form, found headers, more data or another form"
@@ -40,13 +40,13 @@ func parseRequest(data []byte) (parsed *x509.CertificateRequest, problem string)
 	return parsed, ""
 }
 
-// decodeExactly reads DER and reports whether der holds exactly a T: encoding/asn1 passes over
-// additional elements at the end of a sequence, so the value is written again and compared.
+// decodeExactly reads DER and reports whether der holds exactly a T.
 func decodeExactly[T any](der []byte) (T, bool) {
 	var value T
 	if _, err := asn1.Unmarshal(der, &value); err != nil {
 		return value, false
 	}
+	// encoding/asn1 skips additional elements at the end of a sequence, so the value is written again and compared.
 	again, err := asn1.Marshal(value)
 	return value, err == nil && bytes.Equal(again, der)
 }

@@ -11,9 +11,10 @@ import (
 
 const nodesGroup = "system:nodes"
 
-// requireExactSubject wants one common name and one organisation, and nothing that a certificate could carry besides.
+// requireExactSubject requires one common name and one organisation, and nothing that a certificate could carry besides.
 func requireExactSubject(c judgedRequest) string {
 	subject := c.parsed.Subject
+	// Names holds every attribute; the other fields hide those that are repeated, unknown or no strings.
 	if len(subject.Names) != 2 || subject.CommonName == "" || len(subject.Organization) != 1 {
 		attributes := make([]string, 0, len(subject.Names))
 		for _, name := range subject.Names {
@@ -27,9 +28,10 @@ func requireExactSubject(c judgedRequest) string {
 	return ""
 }
 
-// requireExactUsages allows key encipherment on top, which older kubelets ask for with every key and newer ones with RSA only.
+// requireExactUsages allows key encipherment beside the usages that every certificate of the kind has.
 func requireExactUsages(c judgedRequest, auth certificatesv1.KeyUsage) string {
 	least := []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, auth}
+	// Older kubelets ask for key encipherment with every key, newer ones with RSA keys only.
 	most := append(slices.Clone(least), certificatesv1.UsageKeyEncipherment)
 	if found := c.req.Spec.Usages; !sameSet(found, least) && !sameSet(found, most) {
 		return fmt.Sprintf("expected the usages %s, with or without %q, found %s",

@@ -7,13 +7,13 @@ type Decision string
 
 // The decisions. There is none for denying.
 const (
-	// Approve: every check passed.
+	// Approve is for a request that passed every check.
 	Approve Decision = "Approve"
-	// Leave: not ours, or rejected; the request stays pending.
+	// Leave is for a request of others, or one that is rejected; it stays pending.
 	Leave Decision = "Leave"
-	// Retry: facts are missing now; judge again with a newer inventory, for as long as the caller cares to.
+	// Retry is for a request for which facts are missing; it is judged again with a newer inventory.
 	Retry Decision = "Retry"
-	// Skip: already approved, denied, failed or issued.
+	// Skip is for a request that is approved, denied, failed or issued.
 	Skip Decision = "Skip"
 )
 

@@ -25,20 +25,16 @@ const (
 // ListRequests returns every certificate signing request.
 func (c *ClusterClient) ListRequests(ctx context.Context) ([]certificatesv1.CertificateSigningRequest, error) {
 	var requests []certificatesv1.CertificateSigningRequest
-	next := ""
-	for {
-		var list certificatesv1.CertificateSigningRequestList
-		if err := c.listPage(ctx, requestsPath, next, &list); err != nil {
-			return nil, fmt.Errorf("list certificate requests: %w", err)
-		}
-		requests = append(requests, list.Items...)
-		if next = list.Continue; next == "" {
-			return requests, nil
-		}
+	err := listPages(ctx, c, requestsPath, func(page *certificatesv1.CertificateSigningRequestList) {
+		requests = append(requests, page.Items...)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list certificate requests: %w", err)
 	}
+	return requests, nil
 }
 
-// ApproveRequest approves one request exactly as it was judged: the API server refuses if it changed since.
+// ApproveRequest approves one request exactly as it was judged.
 func (c *ClusterClient) ApproveRequest(ctx context.Context, r *certificatesv1.CertificateSigningRequest) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -47,6 +43,8 @@ func (c *ClusterClient) ApproveRequest(ctx context.Context, r *certificatesv1.Ce
 	approved.Status.Conditions = append(approved.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
 		Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: approvalReason, Message: approvalMessage,
 	})
+	// The copy carries the resource version and the UID that were judged, so the API server refuses with a conflict if the
+	// request has changed or was replaced since.
 	err := c.rest.Put().AbsPath(requestsPath, r.Name, "approval").Body(approved).MaxRetries(0).Do(ctx).Error()
 	if err != nil {
 		return fmt.Errorf("approve certificate request %s: %w", r.Name, err)
