@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -16,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// clusterView is what the status of a MySQLCluster tells.
+// clusterView is a MySQLCluster as a client reads it.
 type clusterView struct {
 	Metadata metav1.ObjectMeta `json:"metadata"`
 	Status   struct {
@@ -29,46 +27,46 @@ type clusterView struct {
 	} `json:"status"`
 }
 
-func (w *podsEnv) readCluster(t *testing.T, cluster string) clusterView {
+func (e *podsEnv) readCluster(t *testing.T, cluster string) clusterView {
 	t.Helper()
 	var s clusterView
-	if err := json.Unmarshal([]byte(w.kubectl(t, "get", "mysqlcluster", cluster, "-o", "json")), &s); err != nil {
+	if err := json.Unmarshal([]byte(e.kubectl(t, "get", "mysqlcluster", cluster, "-o", "json")), &s); err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
-// expectCondition compares a condition's status; a reason or a part of the message may follow.
+// expectCondition compares a condition's status, and parts of its reason and message.
 func (s clusterView) expectCondition(kind string, want metav1.ConditionStatus, parts ...string) error {
 	for _, c := range s.Status.Conditions {
 		if c.Type != kind {
 			continue
 		}
-		told := fmt.Sprintf("%s: %s", c.Reason, c.Message)
-		if c.Status == want && !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(told, part) }) {
+		found := fmt.Sprintf("%s: %s", c.Reason, c.Message)
+		if c.Status == want && !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(found, part) }) {
 			return nil
 		}
-		return fmt.Errorf("condition %s: expected %s with %q, found %s with %q", kind, want, parts, c.Status, told)
+		return fmt.Errorf("condition %s: expected %s with %q, found %s with %q", kind, want, parts, c.Status, found)
 	}
 	return fmt.Errorf("expected a condition %s, found none", kind)
 }
 
-// waitUntilHealthy waits until the cluster has n Pods, is Healthy, and no rollout is under way.
-func (w *podsEnv) waitUntilHealthy(t *testing.T, cluster string) clusterView {
+// waitUntilHealthy waits until the cluster is Healthy, and no rollout is under way.
+func (e *podsEnv) waitUntilHealthy(t *testing.T, cluster string) clusterView {
 	t.Helper()
 	var s clusterView
 	eventually(t, cluster+" is healthy", func() error {
-		s = w.readCluster(t, cluster)
+		s = e.readCluster(t, cluster)
 		return errors.Join(s.expectCondition("Healthy", metav1.ConditionTrue), s.expectCondition("StatefulSetReady", metav1.ConditionTrue))
 	})
 	return s
 }
 
-// expectColumns expects what kubectl prints of the cluster test, blanks apart.
-func (w *podsEnv) expectColumns(t *testing.T, want string) {
+// expectColumns compares what kubectl prints of the cluster test, blanks apart.
+func (e *podsEnv) expectColumns(t *testing.T, want string) {
 	t.Helper()
 	const head = "NAME AVAILABLE HEALTHY PRIMARY SYNCED REPLICAS ERRANT REPLICAS CLUSTERING ACTIVE RECONCILE ACTIVE LAST BACKUP"
-	out := w.kubectl(t, "get", "mysqlcluster", "test")
+	out := e.kubectl(t, "get", "mysqlcluster", "test")
 	got := strings.Join(strings.Fields(out), " ")
 	if got != head+" "+want {
 		t.Errorf("columns: expected %q, found:\n%s", want, out)
@@ -76,7 +74,7 @@ func (w *podsEnv) expectColumns(t *testing.T, want string) {
 	t.Logf("kubectl get mysqlcluster test\n%s", out)
 }
 
-// podView is what a Pod tells.
+// podView is a Pod as a client reads it.
 type podView struct {
 	Metadata metav1.ObjectMeta `json:"metadata"`
 	Status   struct {
@@ -93,12 +91,12 @@ func (p podView) ready() bool {
 }
 
 // listPods of the cluster test by name.
-func (w *podsEnv) listPods(t *testing.T) map[string]podView {
+func (e *podsEnv) listPods(t *testing.T) map[string]podView {
 	t.Helper()
 	var list struct {
 		Items []podView `json:"items"`
 	}
-	out := w.kubectl(t, "get", "pods", "-l", "app.kubernetes.io/created-by=moco,app.kubernetes.io/instance=test", "-o", "json")
+	out := e.kubectl(t, "get", "pods", "-l", "app.kubernetes.io/created-by=moco,app.kubernetes.io/instance=test", "-o", "json")
 	if err := json.Unmarshal([]byte(out), &list); err != nil {
 		t.Fatal(err)
 	}
@@ -112,26 +110,13 @@ func (w *podsEnv) listPods(t *testing.T) map[string]podView {
 func podName(index int) string { return fmt.Sprintf("moco-test-%d", index) }
 
 // killServer sends SIGKILL to the server in a Pod, which is a process of this machine too.
-func (w *podsEnv) killServer(t *testing.T, p podView) {
+func killServer(t *testing.T, p podView) {
 	t.Helper()
-	folders, err := filepath.Glob("/proc/[0-9]*")
-	if err != nil {
+	servers := slices.DeleteFunc(findPodProcesses(t, string(p.Metadata.UID)), func(p podProcess) bool { return p.name != "mysqld" })
+	if len(servers) != 1 {
+		t.Fatalf("servers in %s: expected one, found %d", p.Metadata.Name, len(servers))
+	}
+	if err := syscall.Kill(servers[0].pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
-	}
-	killed := 0
-	for _, folder := range folders {
-		groups, _ := os.ReadFile(filepath.Join(folder, "cgroup")) // Processes end while they are looked at.
-		name, _ := os.ReadFile(filepath.Join(folder, "comm"))
-		var pid int
-		if _, err := fmt.Sscanf(filepath.Base(folder), "%d", &pid); err != nil || string(name) != "mysqld\n" || !strings.Contains(string(groups), string(p.Metadata.UID)) {
-			continue
-		}
-		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
-		killed++
-	}
-	if killed != 1 {
-		t.Fatalf("servers in %s: expected one, found %d", p.Metadata.Name, killed)
 	}
 }

@@ -6,10 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -20,18 +17,15 @@ import (
 
 const (
 	webapp = "localhost/webapp:1"
-	// stopDelay is how long the app goes on answering after it was told to end.
+	// stopDelay is how long the app goes on answering after SIGTERM.
 	stopDelay     = 3 * time.Second
 	shopInstances = 2
 )
 
-// TestAppsOnRealPods plays the stories of apps one after the other, through the CF API, in a space that is restricted.
+// TestAppsOnRealPods tests apps through the CF API, in a space with restricted Pods.
 func TestAppsOnRealPods(t *testing.T) {
 	s := &appSuite{cfEnv: newCFEnv(t), whole: t}
-	for _, story := range []struct {
-		name string
-		play func(*appSuite, *testing.T)
-	}{
+	runSteps(t, s, []testStep[*appSuite]{
 		{"an app is pushed and answers", (*appSuite).testPush},
 		{"health checks begin to fail", (*appSuite).failHealthChecks},
 		{"a restart never shows two revisions", (*appSuite).testRestart},
@@ -42,17 +36,13 @@ func TestAppsOnRealPods(t *testing.T) {
 		{"apps that never work say why", (*appSuite).testBrokenApps},
 		{"health checks that fail are noticed", (*appSuite).testFailedHealthChecks},
 		{"a stopped app has no container, a deleted one nothing", (*appSuite).testStopAndDelete},
-	} {
-		if !t.Run(story.name, func(t *testing.T) { story.play(s, t) }) {
-			t.FailNow() // The next story would only repeat the failure.
-		}
-	}
+	})
 }
 
-// appSuite is what a story leaves for the next one.
+// appSuite is what one step leaves for the next.
 type appSuite struct {
 	*cfEnv
-	// whole is the test of all stories.
+	// whole is the test of all steps.
 	whole         *testing.T
 	shop          pushedApp
 	unhealthyApps []*unhealthyApp
@@ -83,7 +73,7 @@ func (s *appSuite) testPush(t *testing.T) {
 	}
 }
 
-// expectVCAPApplication looks at what Cloud Foundry tells an app of itself.
+// expectVCAPApplication compares what Cloud Foundry tells an app about itself.
 func (s *appSuite) expectVCAPApplication(t *testing.T, raw string) {
 	t.Helper()
 	var found map[string]any
@@ -97,7 +87,7 @@ func (s *appSuite) expectVCAPApplication(t *testing.T, raw string) {
 	}
 }
 
-// testRestart asks for a restart in both ways that clients know, while every Pod is asked who it is.
+// testRestart restarts in both ways that clients know, while every Pod is asked for its revision.
 func (s *appSuite) testRestart(t *testing.T) {
 	for i, actions := range [][]string{{"restart"}, {"stop", "start"}} {
 		before, revision := fmt.Sprint(i), fmt.Sprint(i+1)
@@ -124,7 +114,7 @@ func (s *appSuite) testRestart(t *testing.T) {
 	}
 }
 
-// expectHonestStats compares what stats said with what the Pods answered: nothing runs as long as only an older revision answers.
+// expectHonestStats compares stats with the answers of Pods: nothing runs as long as only an older revision answers.
 func expectHonestStats(t *testing.T, stats []probeAnswer, asked, lastOld time.Time) {
 	t.Helper()
 	looked := 0
@@ -220,7 +210,7 @@ func (s *appSuite) testInstanceRestart(t *testing.T) {
 	s.logf(t, "instance 1 was restarted in %.2fs", time.Since(began).Seconds())
 }
 
-// testRecentLogs compares what cf logs --recent asks for with what the app was told to print.
+// testRecentLogs compares what cf logs --recent reads with what the app printed.
 func (s *appSuite) testRecentLogs(t *testing.T) {
 	for i := range shopInstances {
 		s.orderInstance(t, s.shop, i, fmt.Sprintf("/say/hello-from-%d", i))
@@ -263,7 +253,7 @@ func (a pushedApp) recentLogs(t *testing.T) []string {
 	return lines
 }
 
-// orderInstance sends an instance an order; one that ends by it does not answer.
+// orderInstance sends an order to an instance. One that ends because of it does not answer.
 func (c *cfEnv) orderInstance(t *testing.T, a pushedApp, index int, order string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+a.listInstances(t)[index].Status.PodIP+":8080"+order, http.NoBody)
@@ -276,18 +266,18 @@ func (c *cfEnv) orderInstance(t *testing.T, a pushedApp, index int, order string
 }
 
 func (s *appSuite) testStopAndDelete(t *testing.T) {
-	uids := map[string]bool{}
+	var uids []string
 	for _, pod := range s.shop.listInstances(t) {
-		uids[string(pod.UID)] = true
+		uids = append(uids, string(pod.UID))
 	}
-	if n := len(processesOf(t, uids)); n == 0 {
+	if n := len(findPodProcesses(t, uids...)); n == 0 {
 		t.Fatal("processes of a running app: expected some, found none")
 	}
 	began := time.Now()
 	s.mustRequest(t, http.StatusOK, "POST", s.shop.path("/actions/stop"), "")
 	eventually(t, "no process of the app is left on the machine", func() error {
-		if left := processesOf(t, uids); len(left)+len(s.shop.listInstances(t)) > 0 {
-			return fmt.Errorf("found %q", left)
+		if left := findPodProcesses(t, uids...); len(left)+len(s.shop.listInstances(t)) > 0 {
+			return fmt.Errorf("found %v", left)
 		}
 		return nil
 	})
@@ -307,24 +297,4 @@ func (s *appSuite) testStopAndDelete(t *testing.T) {
 		}
 		return nil
 	})
-}
-
-// processesOf are those of this machine that run in Pods.
-func processesOf(t *testing.T, uids map[string]bool) []string {
-	t.Helper()
-	files, err := filepath.Glob("/proc/[0-9]*/cgroup")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var found []string
-	for _, file := range files {
-		groups, _ := os.ReadFile(file) // Processes end while they are looked at.
-		for uid := range maps.Keys(uids) {
-			if strings.Contains(string(groups), uid) {
-				name, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "comm"))
-				found = append(found, strings.TrimSpace(string(name)))
-			}
-		}
-	}
-	return found
 }

@@ -29,18 +29,18 @@ import (
 
 const (
 	space = "dev"
-	// callerRate is above what the stories ask.
+	// callerRate is above what the tests ask.
 	callerRate = "1000"
 )
 
-// cfEnv is a world with the CF API and its admission. alice develops in the space, and carol too; who has started an app
-// is told of it when there is something to tell, and everybody else at once.
+// cfEnv adds the CF API and its admission. alice and carol develop in the space. Two callers are needed because the API
+// holds the polls of the one who started an app until something changes, and answers everybody else at once.
 type cfEnv struct {
 	*podsEnv
 	url          string
 	alice, carol string
 	http         *http.Client
-	// podLister are the Pods of the space as a watch tells of them.
+	// podLister lists the Pods of the space from a watch.
 	podLister corelisters.PodNamespaceLister
 }
 

@@ -18,7 +18,7 @@ import (
 
 const (
 	probeInterval = 10 * time.Millisecond
-	// probeLimit is how long one answer may take; who has gone is often only silent.
+	// probeLimit is how long one answer may take. An address of a Pod that is gone often does not answer at all.
 	probeLimit = 500 * time.Millisecond
 )
 
@@ -150,7 +150,7 @@ func readEnvironment(client *http.Client, url string) (map[string]string, error)
 	return env, json.NewDecoder(response.Body).Decode(&env)
 }
 
-// revisionFromEnv is the revision that an instance was told to be of.
+// revisionFromEnv is the revision in the environment of an instance.
 func revisionFromEnv(env map[string]string) string {
 	var application struct {
 		Version string `json:"application_version"`

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pods plays the stories of MySQL clusters and of apps with real pods, from outside: it runs the programs that
+// Package pods tests MySQL clusters and apps with real pods, from outside: it runs the programs that
 // people have, and it is a client of the database, of the CF API and of the apps. It needs root, a Debian machine and
 // minutes, so only make e2e-pods runs it.
 //
-// Reading order: world_test.go (what there is) → clients_test.go (who writes meanwhile) → story_test.go (the stories, in
-// the order in which they are played on one cluster); for apps cfworld_test.go → cfprobe_test.go (who asks meanwhile) →
-// cfstory_test.go, cfcrash_test.go.
+// Reading order: env_test.go → row_writer_test.go (clients that write meanwhile) → mysql_test.go (the steps, in the order in
+// which they run on one cluster); for apps cf_env_test.go → cf_probe_test.go (requests meanwhile) → cf_apps_test.go,
+// cf_crashes_test.go.
 package pods

@@ -10,6 +10,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -23,13 +25,13 @@ import (
 const (
 	// commandTimeout is far above what any single command takes.
 	commandTimeout = 4 * time.Minute
-	// stayTime is how long a thing is watched that must not happen.
+	// stayTime is for how long a change is watched for that must not happen.
 	stayTime = 5 * time.Second
 	// bridgeAddress is that of the machine on the bridge to the node.
 	bridgeAddress = "10.250.0.1"
 )
 
-// podsEnv is a cluster with real pods, and torpor beside it with exactly the rights that it is installed with.
+// podsEnv is a cluster with real pods, and torpor outside of it with exactly the rights that it is installed with.
 type podsEnv struct {
 	dir, programs, tools string
 	metrics              string
@@ -60,17 +62,17 @@ func newPodsEnv(t *testing.T) *podsEnv {
 	}
 }
 
-func (w *podsEnv) kubeconfig() string { return filepath.Join(w.dir, "admin.kubeconfig") }
+func (e *podsEnv) kubeconfig() string { return filepath.Join(e.dir, "admin.kubeconfig") }
 
-// tryRun runs a program as a person does, who has all of them on the PATH.
-func (w *podsEnv) tryRun(t *testing.T, stdin, program string, args ...string) (string, error) {
+// tryRun runs a program with all of them on the PATH.
+func (e *podsEnv) tryRun(t *testing.T, stdin, program string, args ...string) (string, error) {
 	t.Helper()
-	// What is cleaned up is cleaned up after the test's context has ended.
+	// Cleanups run programs too, after the test's context has ended.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), commandTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Stdin = strings.NewReader(stdin)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+w.kubeconfig(), "PATH="+w.tools+":"+w.programs+":"+os.Getenv("PATH"))
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+e.kubeconfig(), "PATH="+e.tools+":"+e.programs+":"+os.Getenv("PATH"))
 	var problems strings.Builder
 	cmd.Stderr = &problems
 	out, err := cmd.Output()
@@ -80,68 +82,68 @@ func (w *podsEnv) tryRun(t *testing.T, stdin, program string, args ...string) (s
 	return strings.TrimSpace(string(out)), err
 }
 
-func (w *podsEnv) mustRun(t *testing.T, stdin, program string, args ...string) string {
+func (e *podsEnv) mustRun(t *testing.T, stdin, program string, args ...string) string {
 	t.Helper()
-	out, err := w.tryRun(t, stdin, program, args...)
+	out, err := e.tryRun(t, stdin, program, args...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return out
 }
 
-func (w *podsEnv) kubectl(t *testing.T, args ...string) string {
+func (e *podsEnv) kubectl(t *testing.T, args ...string) string {
 	t.Helper()
-	return w.mustRun(t, "", filepath.Join(w.programs, "kubectl"), args...)
+	return e.mustRun(t, "", filepath.Join(e.programs, "kubectl"), args...)
 }
 
 // apply sends a manifest of testdata, in which each word of the pairs is replaced.
-func (w *podsEnv) apply(t *testing.T, file string, words ...string) {
+func (e *podsEnv) apply(t *testing.T, file string, words ...string) {
 	t.Helper()
 	manifest, err := os.ReadFile(filepath.Join("testdata", file))
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.mustRun(t, strings.NewReplacer(words...).Replace(string(manifest)), filepath.Join(w.programs, "kubectl"), "apply", "-f", "-")
+	e.mustRun(t, strings.NewReplacer(words...).Replace(string(manifest)), filepath.Join(e.programs, "kubectl"), "apply", "-f", "-")
 }
 
-// logf says what was seen, and how long into the test.
-func (w *podsEnv) logf(t *testing.T, format string, args ...any) {
+// logf logs a line with the time since the beginning of the test.
+func (e *podsEnv) logf(t *testing.T, format string, args ...any) {
 	t.Helper()
-	t.Logf("%6.1fs %s", time.Since(w.began).Seconds(), fmt.Sprintf(format, args...))
+	t.Logf("%6.1fs %s", time.Since(e.began).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// startCluster starts the cluster of pods, and gives torpor its rights.
-func (w *podsEnv) startCluster(t *testing.T) {
+// startCluster starts the cluster and installs the rights and the kinds of torpor.
+func (e *podsEnv) startCluster(t *testing.T) {
 	t.Helper()
-	local := filepath.Join(w.programs, "local")
-	w.mustRun(t, "", local, "pods", "down", "--dir", w.dir) // What something killed has left on the machine goes first.
-	t.Cleanup(func() { w.mustRun(t, "", local, "pods", "down", "--dir", w.dir) })
-	w.mustRun(t, "", local, "pods", "up", "--dir", w.dir, "--parts", os.Getenv("TORPOR_NODE"), "--mysql", os.Getenv("TORPOR_MYSQL"))
+	local := filepath.Join(e.programs, "local")
+	e.mustRun(t, "", local, "pods", "down", "--dir", e.dir) // A test that was killed leaves namespaces and mounts on the machine.
+	t.Cleanup(func() { e.mustRun(t, "", local, "pods", "down", "--dir", e.dir) })
+	e.mustRun(t, "", local, "pods", "up", "--dir", e.dir, "--parts", os.Getenv("TORPOR_NODE"), "--mysql", os.Getenv("TORPOR_MYSQL"))
 	config := filepath.Join("..", "..", "..", "config")
-	w.kubectl(t, "apply", "-f", filepath.Join(config, "manager", "namespace.yaml"))
-	w.kubectl(t, "apply", "-k", filepath.Join(config, "rbac"))
-	w.kubectl(t, "apply", "--server-side", "-k", filepath.Join(config, "crd"))
-	w.logf(t, "a node with real pods stands")
+	e.kubectl(t, "apply", "-f", filepath.Join(config, "manager", "namespace.yaml"))
+	e.kubectl(t, "apply", "-k", filepath.Join(config, "rbac"))
+	e.kubectl(t, "apply", "--server-side", "-k", filepath.Join(config, "crd"))
+	e.logf(t, "a node with real pods stands")
 }
 
 // startManager starts the manager.
-func (w *podsEnv) startManager(t *testing.T, flags ...string) {
+func (e *podsEnv) startManager(t *testing.T, flags ...string) {
 	t.Helper()
-	w.metrics = testenv.FreeAddress(t)
-	testenv.StartProcess(t, filepath.Join(w.tools, "torpor"), append([]string{
-		"manager", "--kubeconfig", w.kubeconfigOf(t, "torpor-manager"), "--image", "localhost/torpor:dev",
-		"--metrics-address", w.metrics, "--probe-address", "0",
+	e.metrics = testenv.FreeAddress(t)
+	testenv.StartProcess(t, filepath.Join(e.tools, "torpor"), append([]string{
+		"manager", "--kubeconfig", e.kubeconfigOf(t, "torpor-manager"), "--image", "localhost/torpor:dev",
+		"--metrics-address", e.metrics, "--probe-address", "0",
 	}, flags...), nil)
 }
 
-// kubeconfigOf lets in as a service account that torpor has in a cluster.
-func (w *podsEnv) kubeconfigOf(t *testing.T, account string) string {
+// kubeconfigOf writes a kubeconfig of a service account that torpor has in a cluster.
+func (e *podsEnv) kubeconfigOf(t *testing.T, account string) string {
 	t.Helper()
-	cfg, err := clientcmd.LoadFromFile(w.kubeconfig())
+	cfg, err := clientcmd.LoadFromFile(e.kubeconfig())
 	if err != nil {
 		t.Fatal(err)
 	}
-	token := w.kubectl(t, "create", "token", account, "--namespace=torpor-system")
+	token := e.kubectl(t, "create", "token", account, "--namespace=torpor-system")
 	for name := range cfg.AuthInfos {
 		cfg.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: token}
 	}
@@ -153,11 +155,11 @@ func (w *podsEnv) kubeconfigOf(t *testing.T, account string) string {
 }
 
 // readMetric returns the lines of the manager's metrics that begin with the prefix.
-func (w *podsEnv) readMetric(t *testing.T, prefix string) string {
+func (e *podsEnv) readMetric(t *testing.T, prefix string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), commandTimeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+w.metrics+"/metrics", http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+e.metrics+"/metrics", http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,33 +181,49 @@ func (w *podsEnv) readMetric(t *testing.T, prefix string) string {
 	return strings.TrimSpace(found.String())
 }
 
-// eventually waits longer than the testkit does: a rollout takes its time.
+// eventually waits as long as a command may take: a rollout takes its time.
 func eventually(t *testing.T, what string, f func() error) {
 	t.Helper()
-	tick := time.NewTicker(200 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(commandTimeout)
-	for {
-		err := f()
-		if err == nil {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("never came true within %s: %s: %v", commandTimeout, what, err)
+	testenv.EventuallyWithin(t, commandTimeout, what, f)
+}
+
+// testStep is one of several tests that follow each other in one environment.
+type testStep[E any] struct {
+	name string
+	run  func(E, *testing.T)
+}
+
+// runSteps stops at the first step that fails, since each of the next ones would only repeat the failure.
+func runSteps[E any](t *testing.T, env E, steps []testStep[E]) {
+	t.Helper()
+	for _, step := range steps {
+		if !t.Run(step.name, func(t *testing.T) { step.run(env, t) }) {
+			t.FailNow()
 		}
 	}
 }
 
-// stays looks again and again for a while, and expects no error.
-func stays(t *testing.T, what string, f func() error) {
+// podProcess is a process of this machine that runs in a Pod.
+type podProcess struct {
+	pid  int
+	name string
+}
+
+// findPodProcesses finds the processes of Pods by the UIDs in the names of their control groups.
+func findPodProcesses(t *testing.T, uids ...string) []podProcess {
 	t.Helper()
-	tick := time.NewTicker(200 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(stayTime); time.Now().Before(end); <-tick.C {
-		if err := f(); err != nil {
-			t.Fatalf("did not stay true: %s: %v", what, err)
+	folders, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []podProcess
+	for _, folder := range folders {
+		groups, _ := os.ReadFile(filepath.Join(folder, "cgroup")) // Processes end while they are looked at.
+		name, _ := os.ReadFile(filepath.Join(folder, "comm"))
+		pid, err := strconv.Atoi(filepath.Base(folder))
+		if err == nil && slices.ContainsFunc(uids, func(uid string) bool { return strings.Contains(string(groups), uid) }) {
+			found = append(found, podProcess{pid, strings.TrimSpace(string(name))})
 		}
 	}
+	return found
 }

@@ -58,7 +58,7 @@ func (s *mysqlSuite) testBackupAndRestore(t *testing.T) {
 	}
 }
 
-// testDeleteWhileStopped removes both clusters, one of them while somebody has stopped everything.
+// testDeleteWhileStopped deletes both clusters, one of them while everything in it is stopped.
 func (s *mysqlSuite) testDeleteWhileStopped(t *testing.T) {
 	began := time.Now()
 	s.kubectl(t, "moco", "stop", "clustering", "test", "--wait")

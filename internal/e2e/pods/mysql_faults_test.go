@@ -12,7 +12,7 @@ import (
 
 func (s *mysqlSuite) testPrimaryKilled(t *testing.T) {
 	old := s.readCluster(t, "test").Status.Primary
-	s.expectReplacement(t, old, "kill -9 of its server", func() { s.killServer(t, s.listPods(t)[podName(old)]) })
+	s.expectReplacement(t, old, "kill -9 of its server", func() { killServer(t, s.listPods(t)[podName(old)]) })
 }
 
 func (s *mysqlSuite) testPrimaryDeleted(t *testing.T) {

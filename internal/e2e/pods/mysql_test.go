@@ -10,23 +10,21 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// TestMySQLOnRealPods plays the stories one after the other on one cluster, while clients write through its Service.
+// TestMySQLOnRealPods tests one cluster while clients write through its Service.
 func TestMySQLOnRealPods(t *testing.T) {
-	w := newPodsEnv(t)
-	w.startCluster(t)
-	w.startManager(t)
-	s := &mysqlSuite{podsEnv: w}
+	s := &mysqlSuite{podsEnv: newPodsEnv(t)}
+	s.startCluster(t)
+	s.startManager(t)
 	t.Cleanup(func() {
 		if s.writer != nil {
 			s.writer.stopWriting()
 		}
 	})
-	for _, story := range []struct {
-		name string
-		play func(*mysqlSuite, *testing.T)
-	}{
+	runSteps(t, s, []testStep[*mysqlSuite]{
 		{"a cluster is created and serves", (*mysqlSuite).testCreate},
 		{"clustering stops, a GTID is advanced by hand, clustering starts", (*mysqlSuite).testClusteringStop},
 		{"reconciliation stops, and a rollout waits for clustering too", (*mysqlSuite).testReconciliationStop},
@@ -35,14 +33,10 @@ func TestMySQLOnRealPods(t *testing.T) {
 		{"the primary's Pod is deleted", (*mysqlSuite).testPrimaryDeleted},
 		{"a backup is restored into a new cluster", (*mysqlSuite).testBackupAndRestore},
 		{"a cluster that is stopped is deleted", (*mysqlSuite).testDeleteWhileStopped},
-	} {
-		if !t.Run(story.name, func(t *testing.T) { story.play(s, t) }) {
-			t.FailNow() // The next story would only repeat the failure.
-		}
-	}
+	})
 }
 
-// mysqlSuite is what a story leaves for the next one.
+// mysqlSuite is what one step leaves for the next.
 type mysqlSuite struct {
 	*podsEnv
 	writer *rowWriter
@@ -66,7 +60,7 @@ func (s *mysqlSuite) testCreate(t *testing.T) {
 	}
 }
 
-// testClusteringStop is the seed's story: a DBA works on the replicas by hand.
+// testClusteringStop has a DBA work on the replicas by hand.
 func (s *mysqlSuite) testClusteringStop(t *testing.T) {
 	if out := s.kubectl(t, "moco", "stop", "clustering", "test", "--reason", "compare replicas", "--wait"); out != `stopped clustering of MySQLCluster "default/test"` {
 		t.Errorf("expected upstream's words, found %q", out)
@@ -88,7 +82,7 @@ func (s *mysqlSuite) testClusteringStop(t *testing.T) {
 	}
 	s.logf(t, "GTID %s is advanced by hand on both replicas", number)
 	before := s.listPods(t)
-	stays(t, "nobody interferes", func() error {
+	testenv.Consistently(t, stayTime, "nobody interferes", func() error {
 		var errs []error
 		for i := 1; i < 3; i++ {
 			if got := s.query(t, "test", i, "SELECT SERVICE_STATE FROM performance_schema.replication_applier_status", "SELECT @@gtid_executed"); got != "OFF\n"+executed {
@@ -111,7 +105,7 @@ func (s *mysqlSuite) testClusteringStop(t *testing.T) {
 	s.logf(t, "started, healthy, and the rows are equal")
 }
 
-// testReconciliationStop is the other half of the seed: a change of the spec waits.
+// testReconciliationStop has a change of the spec wait.
 func (s *mysqlSuite) testReconciliationStop(t *testing.T) {
 	s.kubectl(t, "moco", "stop", "reconciliation", "test", "--wait")
 	s.expectColumns(t, "test True True 0 3 True False <no value>")
@@ -121,7 +115,7 @@ func (s *mysqlSuite) testReconciliationStop(t *testing.T) {
 	label := func() string {
 		return s.kubectl(t, "get", "service", "moco-test-primary", "-o", "jsonpath={.metadata.labels.story}")
 	}
-	stays(t, "the change waits", func() error {
+	testenv.Consistently(t, stayTime, "the change waits", func() error {
 		if got := label(); got != "" {
 			return fmt.Errorf("expected no label, found %q", got)
 		}
@@ -136,7 +130,7 @@ func (s *mysqlSuite) testReconciliationStop(t *testing.T) {
 		return s.readCluster(t, "test").expectCondition("StatefulSetReady", metav1.ConditionFalse,
 			"the rollout waits while clustering is stopped", "moco-test-0, moco-test-1, moco-test-2", "kubectl moco start clustering test")
 	})
-	stays(t, "the rollout waits", func() error {
+	testenv.Consistently(t, stayTime, "the rollout waits", func() error {
 		for name, p := range s.listPods(t) {
 			if p.Metadata.UID != before[name].Metadata.UID {
 				return fmt.Errorf("expected Pod %s as it was, found a new one", name)

@@ -22,7 +22,7 @@ const (
 	writeInterval = 50 * time.Millisecond
 )
 
-// rowWriter write rows with unique numbers through the Service of the primary, one after the other, and remember which of
+// rowWriter writes rows with unique numbers through the Service of the primary, one after the other, and remembers which of
 // them were acknowledged.
 type rowWriter struct {
 	db   *sql.DB
@@ -37,13 +37,13 @@ type rowWriter struct {
 	problem error
 }
 
-// startRowWriter reach the Service from the machine around the node, as a program in the cluster would.
-func startRowWriter(t *testing.T, w *podsEnv, cluster string) *rowWriter {
+// startRowWriter reaches the Service from the machine around the node, as a program in the cluster would.
+func startRowWriter(t *testing.T, e *podsEnv, cluster string) *rowWriter {
 	t.Helper()
 	cfg := mysql.NewConfig()
 	cfg.Net, cfg.DBName = "tcp", "app"
-	cfg.Addr = w.kubectl(t, "get", "service", "moco-"+cluster+"-primary", "-o", "jsonpath={.spec.clusterIP}") + ":3306"
-	cfg.User, cfg.Passwd = "moco-writable", w.kubectl(t, "moco", "credential", "-u", "moco-writable", cluster)
+	cfg.Addr = e.kubectl(t, "get", "service", "moco-"+cluster+"-primary", "-o", "jsonpath={.spec.clusterIP}") + ":3306"
+	cfg.User, cfg.Passwd = "moco-writable", e.kubectl(t, "moco", "credential", "-u", "moco-writable", cluster)
 	cfg.Timeout, cfg.ReadTimeout, cfg.WriteTimeout, cfg.RejectReadOnly = tryLimit, tryLimit, tryLimit, true
 	connector, err := mysql.NewConnector(cfg)
 	if err != nil {
@@ -111,7 +111,7 @@ func (c *rowWriter) longestGap() time.Duration {
 func (c *rowWriter) stopWriting() {
 	c.stop()
 	c.done.Wait()
-	_ = c.db.Close() // Nobody needs it any more.
+	_ = c.db.Close() // It was used already.
 }
 
 // missingNumbers are the numbers that are not among the rows, one number a line.
@@ -129,28 +129,28 @@ func missingNumbers(t *testing.T, numbers []int, rows string) []int {
 }
 
 // query runs statements in an instance, as a DBA does.
-func (w *podsEnv) query(t *testing.T, cluster string, index int, statements ...string) string {
+func (e *podsEnv) query(t *testing.T, cluster string, index int, statements ...string) string {
 	t.Helper()
-	out, err := w.tryQuery(t, cluster, index, statements...)
+	out, err := e.tryQuery(t, cluster, index, statements...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return out
 }
 
-func (w *podsEnv) tryQuery(t *testing.T, cluster string, index int, statements ...string) (string, error) {
+func (e *podsEnv) tryQuery(t *testing.T, cluster string, index int, statements ...string) (string, error) {
 	t.Helper()
 	args := []string{"moco", "mysql", "-u", "moco-admin", "--index", strconv.Itoa(index), cluster, "--", "-Nr", "-e", strings.Join(statements, "; ")}
-	return w.tryRun(t, "", w.programs+"/kubectl", args...)
+	return e.tryRun(t, "", e.programs+"/kubectl", args...)
 }
 
-// expectEqualRows expects the same rows in all instances, once nobody writes any more.
-func (w *podsEnv) expectEqualRows(t *testing.T, cluster, table string, instances int) {
+// expectEqualRows waits until all instances have the same rows, which needs that no client writes.
+func (e *podsEnv) expectEqualRows(t *testing.T, cluster, table string, instances int) {
 	t.Helper()
 	eventually(t, "the rows of "+table+" are equal", func() error {
 		var sums []string
 		for i := range instances {
-			sum, err := w.tryQuery(t, cluster, i, "CHECKSUM TABLE "+table)
+			sum, err := e.tryQuery(t, cluster, i, "CHECKSUM TABLE "+table)
 			if err != nil {
 				return err
 			}
