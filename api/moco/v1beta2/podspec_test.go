@@ -24,11 +24,11 @@ func TestAPodSpecKeepsWhatWasWritten(t *testing.T) {
 				InitContainers: []mocov1beta2.Container{{Name: "a"}}, Volumes: []mocov1beta2.Volume{{Name: "b"}},
 			},
 		},
-		"zero values that somebody wrote": {
+		"zero values that were written": {
 			`{"containers":[{"name":"mysqld","command":[],"tty":false,"resources":{}}],"hostNetwork":false,"volumes":[]}`,
 			mocov1beta2.PodSpec{Containers: []mocov1beta2.Container{{Name: "mysqld"}}, Volumes: []mocov1beta2.Volume{}},
 		},
-		"fields that nobody knows": {
+		"unknown fields": {
 			`{"tomorrow":{"x":1.50},"containers":[{"name":"mysqld","news":null}]}`,
 			mocov1beta2.PodSpec{Containers: []mocov1beta2.Container{{Name: "mysqld"}}},
 		},

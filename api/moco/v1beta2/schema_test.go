@@ -177,18 +177,18 @@ func (s *schemaServer) testDefaults(t *testing.T) {
 		path   []string
 		want   map[string]any
 	}{
-		"of a cluster": {minimalCluster(), []string{"spec"}, map[string]any{
+		"a cluster gets defaults": {minimalCluster(), []string{"spec"}, map[string]any{
 			"replicas": int64(1), "maxDelaySeconds": int64(60), "maxDelaySecondsForPodDeletion": int64(0), "startupWaitSeconds": int64(3600),
 			"initializeTimezoneData": false,
 		}},
-		"of a policy":       {minimalPolicy(), []string{"spec"}, map[string]any{"concurrencyPolicy": "Allow"}},
-		"of a policy's Job": {minimalPolicy(), []string{"spec", "jobConfig"}, map[string]any{"threads": int64(4), "cpu": int64(4), "memory": "4Gi"}},
-		"of a bucket": {
+		"a policy gets defaults":       {minimalPolicy(), []string{"spec"}, map[string]any{"concurrencyPolicy": "Allow"}},
+		"a policy's Job gets defaults": {minimalPolicy(), []string{"spec", "jobConfig"}, map[string]any{"threads": int64(4), "cpu": int64(4), "memory": "4Gi"}},
+		"a bucket gets defaults": {
 			testenv.WithField(minimalPolicy(), map[string]any{"bucketName": "b"}, "spec", "jobConfig", "bucketConfig"),
 			[]string{"spec", "jobConfig", "bucketConfig"},
 			map[string]any{"backendType": "s3"},
 		},
-		"of a Job that restores": {
+		"a Job that restores gets defaults": {
 			testenv.WithField(minimalCluster(), minimalRestore(), "spec", "restore"),
 			[]string{"spec", "restore", "jobConfig"},
 			map[string]any{"threads": int64(4), "cpu": int64(4), "memory": "4Gi"},

@@ -52,8 +52,8 @@ func SplitErrors(err error) []error {
 	return []error{err}
 }
 
-// CodeOf is the exit code of an error, Failed if it has none of its own. Of several errors that counts which somebody
-// has to look at first.
+// CodeOf is the exit code of an error, Failed if it has none of its own. Of several errors the one counts that people have
+// to look at first.
 func CodeOf(err error) Code {
 	var found []Code
 	for _, each := range SplitErrors(err) {

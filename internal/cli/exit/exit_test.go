@@ -15,14 +15,14 @@ func TestCodeOf(t *testing.T) {
 		err  error
 		want Code
 	}{
-		"nothing is done":                               {nil, Done},
-		"an error of any kind is a failure":             {errors.New("any"), Failed},
-		"a code survives what is said around it":        {fmt.Errorf("around: %w", timedOut), TimedOut},
-		"the command line":                              {WrongUsage("expected %d", 1), Usage},
-		"of several a failure counts first":             {errors.Join(timedOut, errors.New("any"), refused), Failed},
-		"then a refusal, which changed nothing":         {errors.Join(timedOut, refused), Refused},
-		"what another program returned is passed on":    {Error{Code: 42}, 42},
-		"errors that are nil leave one that is not nil": {errors.Join(nil, timedOut), TimedOut},
+		"no error is success":                                       {nil, Done},
+		"an error of any kind is a failure":                         {errors.New("any"), Failed},
+		"a code survives what is said around it":                    {fmt.Errorf("around: %w", timedOut), TimedOut},
+		"an error of the command line is wrong usage":               {WrongUsage("expected %d", 1), Usage},
+		"of several a failure counts first":                         {errors.Join(timedOut, errors.New("any"), refused), Failed},
+		"a refusal, which changed nothing, counts before a timeout": {errors.Join(timedOut, refused), Refused},
+		"what another program returned is passed on":                {Error{Code: 42}, 42},
+		"errors that are nil leave one that is not nil":             {errors.Join(nil, timedOut), TimedOut},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

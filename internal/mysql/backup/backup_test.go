@@ -29,20 +29,20 @@ func TestChooseBackup(t *testing.T) {
 		keys  []string
 		point time.Time
 		want  backup.ObjectKeys
-		told  string
+		err   string
 	}{
-		"the newest that is whole":      {keys: all, point: noon().AddDate(1, 0, 0), want: second},
-		"one at the very point":         {keys: all, point: noon().Add(time.Hour), want: second},
-		"none after the point":          {keys: all, point: noon().Add(time.Hour - time.Second), want: first},
-		"in another time zone":          {keys: all, point: noon().In(time.FixedZone("x", 3600)), want: first},
-		"the point is before the first": {keys: all, point: noon().Add(-time.Second), told: "found 2, the first of 2026-11-20T12:00:00Z; choose a later restore point"},
-		"only half a backup":            {keys: []string{half.Dump}, point: noon().AddDate(1, 0, 0), told: "none at all; look at the bucket"},
-		"nothing":                       {point: noon(), told: "expected a backup of ns/test that is not after 2026-11-20T12:00:00Z"},
+		"the newest backup that is whole is chosen":  {keys: all, point: noon().AddDate(1, 0, 0), want: second},
+		"a backup at the very point is chosen":       {keys: all, point: noon().Add(time.Hour), want: second},
+		"a backup after the point is not chosen":     {keys: all, point: noon().Add(time.Hour - time.Second), want: first},
+		"a point may be in another time zone":        {keys: all, point: noon().In(time.FixedZone("x", 3600)), want: first},
+		"a point before the first backup is refused": {keys: all, point: noon().Add(-time.Second), err: "found 2, the first of 2026-11-20T12:00:00Z; choose a later restore point"},
+		"half a backup does not count":               {keys: []string{half.Dump}, point: noon().AddDate(1, 0, 0), err: "none at all; look at the bucket"},
+		"an empty bucket is refused":                 {point: noon(), err: "expected a backup of ns/test that is not after 2026-11-20T12:00:00Z"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := backup.ChooseBackup(row.keys, "ns", "test", row.point)
-			if row.told != "" {
-				expectError(t, err, row.told)
+			if row.err != "" {
+				expectError(t, err, row.err)
 				return
 			}
 			if err != nil || got != row.want {
@@ -64,22 +64,22 @@ func TestChooseSource(t *testing.T) {
 		seen    []backup.SourceCandidate
 		want    int
 		warning string
-		told    string
+		err     string
 	}{
-		"a replica rather than the primary":      {seen: []backup.SourceCandidate{primary, replica}, want: 1},
-		"the replica that lags least":            {seen: []backup.SourceCandidate{lags(2), primary, lags(1)}, want: 2},
-		"a primary alone, without a warning":     {seen: []backup.SourceCandidate{primary}},
-		"the primary, if no replica is in sync":  {seen: []backup.SourceCandidate{lags(time.Hour), primary, strange}, want: 1, warning: "instance 0 lags behind, instance 2 has transactions that the primary does not have"},
-		"the primary, if a replica is stopped":   {seen: []backup.SourceCandidate{{}, primary}, want: 1, warning: "instance 0 does not replicate"},
-		"a replica without its primary is none":  {seen: []backup.SourceCandidate{strange, down}, told: "found none: instance 0 has transactions that the primary does not have, instance 1 does not answer"},
-		"two writable instances are refused":     {seen: []backup.SourceCandidate{primary, primary}, told: "expected one writable instance, found 0 and 1"},
-		"nobody answers":                         {seen: []backup.SourceCandidate{down}, told: "instance 0 does not answer"},
-		"an instance that is down is no primary": {seen: []backup.SourceCandidate{{Problem: "does not answer", Writable: true}, primary}, want: 1, warning: "instance 0 does not answer"},
+		"a replica rather than the primary":           {seen: []backup.SourceCandidate{primary, replica}, want: 1},
+		"the replica that lags least":                 {seen: []backup.SourceCandidate{lags(2), primary, lags(1)}, want: 2},
+		"a primary alone, without a warning":          {seen: []backup.SourceCandidate{primary}},
+		"the primary, if no replica is in sync":       {seen: []backup.SourceCandidate{lags(time.Hour), primary, strange}, want: 1, warning: "instance 0 lags behind, instance 2 has transactions that the primary does not have"},
+		"the primary, if a replica is stopped":        {seen: []backup.SourceCandidate{{}, primary}, want: 1, warning: "instance 0 does not replicate"},
+		"a replica without its primary is not dumped": {seen: []backup.SourceCandidate{strange, down}, err: "found none: instance 0 has transactions that the primary does not have, instance 1 does not answer"},
+		"two writable instances are refused":          {seen: []backup.SourceCandidate{primary, primary}, err: "expected one writable instance, found 0 and 1"},
+		"instances that do not answer are refused":    {seen: []backup.SourceCandidate{down}, err: "instance 0 does not answer"},
+		"an instance that is down is no primary":      {seen: []backup.SourceCandidate{{Problem: "does not answer", Writable: true}, primary}, want: 1, warning: "instance 0 does not answer"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, warnings, err := backup.ChooseSource(row.seen, time.Minute)
-			if row.told != "" {
-				expectError(t, err, row.told)
+			if row.err != "" {
+				expectError(t, err, row.err)
 				return
 			}
 			if err != nil || got != row.want || !strings.Contains(strings.Join(warnings, "\n"), row.warning) || (row.warning == "") != (len(warnings) == 0) {
@@ -92,11 +92,11 @@ func TestChooseSource(t *testing.T) {
 func TestResult(t *testing.T) {
 	long := strings.Repeat("3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5,", 100)
 	for name, row := range map[string]struct{ status, want mocov1beta2.BackupStatus }{
-		"all of it": {
+		"a result that fits is complete": {
 			mocov1beta2.BackupStatus{Time: new(metav1.NewTime(noon())), GTIDSet: "a:1", DumpSize: 7, UUIDSet: map[string]string{"0": "a"}, Warnings: []string{"w"}},
 			mocov1beta2.BackupStatus{Time: new(metav1.NewTime(noon())), GTIDSet: "a:1", DumpSize: 7, UUIDSet: map[string]string{"0": "a"}, Warnings: []string{"w"}},
 		},
-		"what is too long is left out and told": {
+		"a part that is too long is left out with a warning": {
 			mocov1beta2.BackupStatus{Time: new(metav1.NewTime(noon())), GTIDSet: long, DumpSize: 7, Warnings: []string{"w"}},
 			mocov1beta2.BackupStatus{Time: new(metav1.NewTime(noon())), DumpSize: 7, Warnings: []string{"the GTID set and 1 warnings are too long to be shown; they are in the bucket"}},
 		},
@@ -139,20 +139,20 @@ func TestBadInputIsRefused(t *testing.T) {
 		job     mocov1beta2.JobConfig
 		image   string
 		cluster func(*mocov1beta2.MySQLCluster)
-		told    string
+		err     string
 	}{
-		"no place":               {image: "torpor", told: "expected bucketConfig, the bucket for the backups, or workVolume"},
-		"Google's protocol":      {image: "torpor", job: mocov1beta2.JobConfig{BucketConfig: &mocov1beta2.BucketConfig{BucketName: "b", BackendType: "gcs"}}, told: "expected s3, found gcs, which Torpor does not support"},
-		"Azure's protocol":       {image: "torpor", job: mocov1beta2.JobConfig{BucketConfig: &mocov1beta2.BucketConfig{BucketName: "b", BackendType: "azure"}}, told: "found azure"},
-		"a volume that vanishes": {image: "torpor", job: mocov1beta2.JobConfig{WorkVolume: new(keptJSON(`{"emptyDir": {}}`))}, told: "found one that ends with the Pod"},
-		"a volume that is none":  {image: "torpor", job: mocov1beta2.JobConfig{WorkVolume: new(keptJSON(`{"emptyDir": 3}`))}, told: "jobConfig.workVolume: expected it as in a Pod"},
-		"an environment that is none": {
+		"neither a bucket nor a volume":  {image: "torpor", err: "expected bucketConfig, the bucket for the backups, or workVolume"},
+		"Google's protocol":              {image: "torpor", job: mocov1beta2.JobConfig{BucketConfig: &mocov1beta2.BucketConfig{BucketName: "b", BackendType: "gcs"}}, err: "expected s3, found gcs, which Torpor does not support"},
+		"Azure's protocol":               {image: "torpor", job: mocov1beta2.JobConfig{BucketConfig: &mocov1beta2.BucketConfig{BucketName: "b", BackendType: "azure"}}, err: "found azure"},
+		"a volume that vanishes":         {image: "torpor", job: mocov1beta2.JobConfig{WorkVolume: new(keptJSON(`{"emptyDir": {}}`))}, err: "found one that ends with the Pod"},
+		"a volume that cannot be parsed": {image: "torpor", job: mocov1beta2.JobConfig{WorkVolume: new(keptJSON(`{"emptyDir": 3}`))}, err: "jobConfig.workVolume: expected it as in a Pod"},
+		"an environment that cannot be parsed": {
 			image: "torpor", job: mocov1beta2.JobConfig{BucketConfig: bucketed.BucketConfig, Env: []mocov1beta2.Kept{keptJSON(`{}`), keptJSON(`{"name": 1}`)}},
-			told: "jobConfig.env[1]: expected it as in a Pod",
+			err: "jobConfig.env[1]: expected it as in a Pod",
 		},
-		"no image of Torpor": {job: bucketed, told: "start the manager with --image or TORPOR_IMAGE"},
+		"no image of Torpor": {job: bucketed, err: "start the manager with --image or TORPOR_IMAGE"},
 		"no image of MySQL": {
-			image: "torpor", job: bucketed, told: "expected an image of the container mysqld",
+			image: "torpor", job: bucketed, err: "expected an image of the container mysqld",
 			cluster: func(c *mocov1beta2.MySQLCluster) {
 				c.Spec.PodTemplate.Spec.Raw = []byte(`{"containers": [{"name": "mysqld"}]}`)
 			},
@@ -165,10 +165,10 @@ func TestBadInputIsRefused(t *testing.T) {
 			}
 			policy := &mocov1beta2.BackupPolicy{Spec: mocov1beta2.BackupPolicySpec{JobConfig: row.job}}
 			_, err := backup.BuildCronJob(c, policy, row.image)
-			expectError(t, err, row.told)
+			expectError(t, err, row.err)
 			c.Spec.Restore = &mocov1beta2.Restore{JobConfig: row.job}
 			_, err = backup.BuildRestoreJob(c, row.image)
-			expectError(t, err, row.told)
+			expectError(t, err, row.err)
 		})
 	}
 }

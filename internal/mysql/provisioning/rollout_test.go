@@ -26,26 +26,26 @@ func TestDecideRollout(t *testing.T) {
 		rule string
 		do   RolloutAction
 	}{
-		"no Pod is wanted":                               {ObservedRollout{Offline: true}, "offline", Nothing{}},
-		"all Pods are new":                               {three(fresh, fresh, fresh), "done", Nothing{}},
-		"a new template that nobody has seen":            {ObservedRollout{Pods: []PodState{old}}, "the template is new", Nothing{}},
-		"a Pod that is missing has nothing to replace":   {three(fresh, PodState{}, fresh), "nothing to replace", Nothing{}},
-		"the first replica is first":                     {three(old, old, old), "replace a replica", ReplacePod{0}},
-		"then the second, not the primary before it":     {three(fresh, old, old), "replace a replica", ReplacePod{2}},
-		"the primary hands over first":                   {three(fresh, old, fresh), "demote the primary", RequestSwitchover{1}},
-		"and it is waited for":                           {three(fresh, withDemotionRequested(old), fresh), "switchover", Nothing{}},
-		"a Pod on its way holds up the others":           {three(fresh, old, PodState{}), "one at a time", Nothing{}},
-		"so does one that ends":                          {three(PodState{Exists: true, Ready: true, Terminating: true, Outdated: true}, old, old), "one at a time", Nothing{}},
-		"so does a new one that is not ready":            {three(PodState{Exists: true}, old, broken), "one at a time", Nothing{}},
-		"a new one has to settle":                        {three(PodState{Exists: true, Ready: true, ReadyFor: 1}, old, old), "settle", Nothing{}},
-		"a broken Pod may go at any time":                {with(three(old, old, broken), func(o *ObservedRollout) { o.Healthy = false }), "replace a broken Pod", ReplacePod{2}},
-		"but not a broken primary while others are old":  {with(three(old, broken, old), func(o *ObservedRollout) { o.Healthy = false }), "not healthy", Nothing{}},
-		"a broken primary goes when it is the last":      {with(three(fresh, broken, fresh), func(o *ObservedRollout) { o.Healthy = false }), "replace a broken Pod", ReplacePod{1}},
-		"a cluster that is not healthy waits":            {with(three(old, old, old), func(o *ObservedRollout) { o.Healthy = false }), "not healthy", Nothing{}},
-		"a cluster without a primary waits":              {with(three(old, old, old), func(o *ObservedRollout) { o.Primary = None }), "not healthy", Nothing{}},
-		"a stop of clustering comes before a broken Pod": {with(three(old, old, broken), func(o *ObservedRollout) { o.ClusteringStopped = true }), "clustering is stopped", Nothing{}},
-		"so does a stop of one instance":                 {with(three(old, old, broken), func(o *ObservedRollout) { o.StoppedInstances = true }), "instances are stopped", Nothing{}},
-		"who is alone hands over to nobody":              {ObservedRollout{RevisionKnown: true, Pods: []PodState{old}, Healthy: true}, "replace the only Pod", ReplacePod{0}},
+		"no Pod is wanted":                                 {ObservedRollout{Offline: true}, "offline", Nothing{}},
+		"all Pods are new":                                 {three(fresh, fresh, fresh), "done", Nothing{}},
+		"a new template is not yet observed":               {ObservedRollout{Pods: []PodState{old}}, "the template is new", Nothing{}},
+		"a Pod that is missing has nothing to replace":     {three(fresh, PodState{}, fresh), "nothing to replace", Nothing{}},
+		"the first replica is first":                       {three(old, old, old), "replace a replica", ReplacePod{0}},
+		"the primary is not next before the last replica":  {three(fresh, old, old), "replace a replica", ReplacePod{2}},
+		"the primary hands over before it is replaced":     {three(fresh, old, fresh), "demote the primary", RequestSwitchover{1}},
+		"a switchover that was requested is waited for":    {three(fresh, withDemotionRequested(old), fresh), "switchover", Nothing{}},
+		"a Pod on its way holds up the others":             {three(fresh, old, PodState{}), "one at a time", Nothing{}},
+		"a Pod that ends holds up the others":              {three(PodState{Exists: true, Ready: true, Terminating: true, Outdated: true}, old, old), "one at a time", Nothing{}},
+		"a new Pod that is not ready holds up the others":  {three(PodState{Exists: true}, old, broken), "one at a time", Nothing{}},
+		"a new Pod has to settle":                          {three(PodState{Exists: true, Ready: true, ReadyFor: 1}, old, old), "settle", Nothing{}},
+		"a broken Pod is replaced at any time":             {with(three(old, old, broken), func(o *ObservedRollout) { o.Healthy = false }), "replace a broken Pod", ReplacePod{2}},
+		"a broken primary waits while others are outdated": {with(three(old, broken, old), func(o *ObservedRollout) { o.Healthy = false }), "not healthy", Nothing{}},
+		"a broken primary is replaced when it is the last": {with(three(fresh, broken, fresh), func(o *ObservedRollout) { o.Healthy = false }), "replace a broken Pod", ReplacePod{1}},
+		"a cluster that is not healthy waits":              {with(three(old, old, old), func(o *ObservedRollout) { o.Healthy = false }), "not healthy", Nothing{}},
+		"a cluster without a primary waits":                {with(three(old, old, old), func(o *ObservedRollout) { o.Primary = None }), "not healthy", Nothing{}},
+		"a stop of clustering comes before a broken Pod":   {with(three(old, old, broken), func(o *ObservedRollout) { o.ClusteringStopped = true }), "clustering is stopped", Nothing{}},
+		"a stop of one instance comes before a broken Pod": {with(three(old, old, broken), func(o *ObservedRollout) { o.StoppedInstances = true }), "instances are stopped", Nothing{}},
+		"the only Pod is replaced without a switchover":    {ObservedRollout{RevisionKnown: true, Pods: []PodState{old}, Healthy: true}, "replace the only Pod", ReplacePod{0}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			plan := DecideRollout(row.in)
@@ -74,14 +74,14 @@ func TestAStopSaysWhatToDo(t *testing.T) {
 	}
 }
 
-// modelState is a world with a StatefulSet controller, a kubelet and clustering, each of which does one thing a step.
+// modelState is a cluster with a StatefulSet controller, a kubelet and clustering, each of which does one thing a step.
 type modelState struct {
 	ObservedRollout
-	// neverReady Pods do not become ready before they are replaced.
+	// neverReady are Pods that do not become ready before they are replaced.
 	neverReady [5]bool
 }
 
-// TestModel starts a rollout from every small world and follows it to its end.
+// TestModel starts a rollout from every small state and follows it to its end.
 func TestModel(t *testing.T) {
 	states := []PodState{
 		{},
@@ -92,7 +92,7 @@ func TestModel(t *testing.T) {
 		{Exists: true, Ready: true},
 		{Exists: true, Ready: true, ReadyFor: SettleTime},
 	}
-	worlds := 0
+	explored := 0
 	for _, n := range []int{1, 3, 5} {
 		if n == 5 && testing.Short() {
 			continue
@@ -103,64 +103,64 @@ func TestModel(t *testing.T) {
 		}
 		for code := range all {
 			for primary := range n {
-				w := modelState{ObservedRollout: ObservedRollout{Name: "toy", RevisionKnown: true, Primary: primary}}
+				m := modelState{ObservedRollout: ObservedRollout{Name: "toy", RevisionKnown: true, Primary: primary}}
 				for i, rest := 0, code; i < n; i, rest = i+1, rest/len(states) {
-					w.Pods = append(w.Pods, states[rest%len(states)])
-					w.neverReady[i] = w.Pods[i].Exists && w.Pods[i].Outdated && !w.Pods[i].Ready
+					m.Pods = append(m.Pods, states[rest%len(states)])
+					m.neverReady[i] = m.Pods[i].Exists && m.Pods[i].Outdated && !m.Pods[i].Ready
 				}
-				if trouble := w.follow(); trouble != "" {
-					t.Fatalf("from world %d of %d, primary %d: %s", code, n, primary, trouble)
+				if trouble := m.runToEnd(); trouble != "" {
+					t.Fatalf("from state %d of %d, primary %d: %s", code, n, primary, trouble)
 				}
-				worlds++
+				explored++
 			}
 		}
 	}
-	t.Logf("%d worlds", worlds)
+	t.Logf("%d states", explored)
 }
 
-// follow plays until the rollout is done.
-func (w *modelState) follow() string {
+// runToEnd steps until the rollout is done.
+func (m *modelState) runToEnd() string {
 	const perPod = 12
-	for range perPod * (len(w.Pods) + 1) {
-		w.judge()
-		plan := DecideRollout(w.ObservedRollout)
+	for range perPod * (len(m.Pods) + 1) {
+		m.observeHealth()
+		plan := DecideRollout(m.ObservedRollout)
 		if plan.Done {
 			return ""
 		}
-		if trouble := w.act(plan.Action); trouble != "" {
-			return fmt.Sprintf("%s: %s in %+v", plan.Rule, trouble, w.Pods)
+		if trouble := m.act(plan.Action); trouble != "" {
+			return fmt.Sprintf("%s: %s in %+v", plan.Rule, trouble, m.Pods)
 		}
-		w.turn()
+		m.stepOthers()
 	}
-	return fmt.Sprintf("it does not end: %s in %+v", DecideRollout(w.ObservedRollout).Message, w.Pods)
+	return fmt.Sprintf("it does not end: %s in %+v", DecideRollout(m.ObservedRollout).Message, m.Pods)
 }
 
-// judge is what clustering vouches for.
-func (w *modelState) judge() {
-	w.Healthy = len(w.ordinalsWhere(func(p PodState) bool { return !p.Ready || p.Terminating })) == 0
+// observeHealth is what clustering reports.
+func (m *modelState) observeHealth() {
+	m.Healthy = len(m.ordinalsWhere(func(p PodState) bool { return !p.Ready || p.Terminating })) == 0
 }
 
-func (w *modelState) act(do RolloutAction) string {
+func (m *modelState) act(do RolloutAction) string {
 	switch do := do.(type) {
 	case Nothing:
 	case RequestSwitchover:
-		if do.Ordinal != w.Primary {
+		if do.Ordinal != m.Primary {
 			return "another than the primary is asked to hand over"
 		}
-		w.Pods[do.Ordinal].DemotionRequested = true
+		m.Pods[do.Ordinal].DemotionRequested = true
 	case ReplacePod:
-		p := &w.Pods[do.Ordinal]
+		p := &m.Pods[do.Ordinal]
 		serves := p.Ready
-		others := w.ordinalsWhere(func(p PodState) bool { return p.Outdated })
-		down := w.ordinalsWhere(func(p PodState) bool { return !p.Exists || p.Terminating || !p.Ready })
+		others := m.ordinalsWhere(func(p PodState) bool { return p.Outdated })
+		down := m.ordinalsWhere(func(p PodState) bool { return !p.Exists || p.Terminating || !p.Ready })
 		switch {
 		case !p.Outdated || p.Terminating || !p.Exists:
 			return "a Pod is replaced without need"
 		case serves && len(down) > 0:
 			return "a second Pod is taken down"
-		case do.Ordinal == w.Primary && len(others) > 1:
+		case do.Ordinal == m.Primary && len(others) > 1:
 			return "the primary is replaced before another"
-		case do.Ordinal == w.Primary && serves && len(w.Pods) > 1:
+		case do.Ordinal == m.Primary && serves && len(m.Pods) > 1:
 			return "the primary is replaced without a switchover"
 		}
 		p.Terminating = true
@@ -168,30 +168,30 @@ func (w *modelState) act(do RolloutAction) string {
 	return ""
 }
 
-// turn lets everybody else do what is next.
-func (w *modelState) turn() {
-	for i := range w.Pods {
-		p := &w.Pods[i]
+// stepOthers has every other controller do its next step.
+func (m *modelState) stepOthers() {
+	for i := range m.Pods {
+		p := &m.Pods[i]
 		switch {
 		case !p.Exists:
 			*p = PodState{Exists: true}
-			w.neverReady[i] = false
+			m.neverReady[i] = false
 		case p.Terminating:
 			*p = PodState{}
-		case !p.Ready && !w.neverReady[i]:
+		case !p.Ready && !m.neverReady[i]:
 			p.Ready = true
 		case p.Ready:
 			p.ReadyFor = SettleTime
 		}
 	}
-	if p := &w.Pods[w.Primary]; p.DemotionRequested {
+	if p := &m.Pods[m.Primary]; p.DemotionRequested {
 		p.DemotionRequested = false
-		w.Primary = (w.Primary + 1) % len(w.Pods)
-	} else if w.neverReady[w.Primary] || !p.Exists {
-		// A failover, if somebody is there to take over.
-		for i, other := range w.Pods {
+		m.Primary = (m.Primary + 1) % len(m.Pods)
+	} else if m.neverReady[m.Primary] || !p.Exists {
+		// Clustering fails over if another instance is ready.
+		for i, other := range m.Pods {
 			if other.Ready && !other.Terminating {
-				w.Primary = i
+				m.Primary = i
 				break
 			}
 		}

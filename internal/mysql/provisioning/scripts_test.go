@@ -146,7 +146,7 @@ func execStatements(t *testing.T, db *sql.DB, statements ...string) {
 	}
 }
 
-// TestScripts is the life of two instances with the real server.
+// TestScripts initialises, runs, clones and stops two instances of the real server.
 func TestScripts(t *testing.T) {
 	place := mysqld.FindServerPrograms(t)
 	passwords := map[string][]byte{}
@@ -179,7 +179,7 @@ func TestScripts(t *testing.T) {
 	}
 	second.initialise(t)
 
-	t.Log("It is born read-only and without a transaction, and lets in by password only.")
+	t.Log("A new server is read-only, has no transactions, and needs passwords.")
 	served := first.startServer(t)
 	admin := first.openDB(t, "moco-admin", string(passwords["ADMIN_PASSWORD"]), adminPort)
 	first.waitUp(t, admin)
@@ -228,7 +228,7 @@ func TestScripts(t *testing.T) {
 		t.Errorf("expected the server id 101, found %s", id)
 	}
 
-	t.Log("A polite end of the supervisor is a polite end of the server.")
+	t.Log("SIGTERM to the supervisor stops the server properly.")
 	for _, p := range []*testenv.Process{served, cloned} {
 		p.Stop(t)
 		if code := p.ExitCode(); code != 0 {

@@ -29,23 +29,23 @@ func TestS3(t *testing.T) {
 	s := testenv.StartS3(t)
 	c := bucket.Config{Name: testenv.S3Bucket, Endpoint: s.URL, PathStyle: true}
 	testContract(t, c)
-	t.Run("another bucket is told", func(t *testing.T) {
+	t.Run("a bucket that does not exist is an error", func(t *testing.T) {
 		c := c
 		c.Name = "elsewhere"
 		expectPutError(t, c, "NoSuchBucket", "make the bucket")
 	})
-	t.Run("wrong credentials are told without them", func(t *testing.T) {
+	t.Run("wrong credentials are an error without them", func(t *testing.T) {
 		s.SetCredentials(t, s.AccessKey, "not-the-secret")
 		expectPutError(t, c, "SignatureDoesNotMatch", "AWS_SECRET_ACCESS_KEY in jobConfig.env")
 		s.SetCredentials(t, "not-the-key", "not-the-secret")
 		expectPutError(t, c, "access key")
 	})
-	t.Run("a storage that does not answer is told", func(t *testing.T) {
+	t.Run("a storage that does not answer is an error", func(t *testing.T) {
 		c := c
 		c.Endpoint = "http://127.0.0.1:1"
 		expectPutError(t, c, "connection refused", "endpoint")
 	})
-	t.Run("certificates that are missing are told", func(t *testing.T) {
+	t.Run("certificates that are missing are an error", func(t *testing.T) {
 		c := c
 		c.CACert = filepath.Join(t.TempDir(), "ca.pem")
 		if _, err := bucket.OpenStore(t.Context(), c); !errors.Is(err, os.ErrNotExist) {
@@ -89,7 +89,7 @@ func openStore(t *testing.T, c bucket.Config) bucket.Store {
 	return b
 }
 
-// testContract is what every bucket promises.
+// testContract tests what every store promises.
 func testContract(t *testing.T, c bucket.Config) {
 	b := openStore(t, c)
 	list := func(t *testing.T) []string {
@@ -171,7 +171,7 @@ func testContract(t *testing.T, c bucket.Config) {
 	})
 }
 
-// watchMemory returns a function that tells how much the heap held at most since then.
+// watchMemory returns a function that returns how much the heap held at most since then.
 func watchMemory(t *testing.T) func() uint64 {
 	t.Helper()
 	runtime.GC()

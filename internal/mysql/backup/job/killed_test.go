@@ -160,7 +160,7 @@ func TestRefusals(t *testing.T) {
 	if _, err := e.runBackup(t.Context(), t, source.Address); err != nil {
 		t.Fatal(err)
 	}
-	t.Run("nobody answers", func(t *testing.T) {
+	t.Run("no instance answers", func(t *testing.T) {
 		_, err := e.runBackup(t.Context(), t, "127.77.250.1", "127.77.250.2")
 		expectError(t, err, "instance 0 does not answer, instance 1 does not answer")
 	})
