@@ -38,8 +38,8 @@ type ObjectState struct {
 	AppliedHash, ResultHash, LiveHash ContentHash
 }
 
-// Differs reports whether the object has to be applied: it was never applied as it is desired, or it was changed since.
-func (s ObjectState) Differs() bool {
+// NeedsApply reports whether the object was never applied as it is desired, or was changed since.
+func (s ObjectState) NeedsApply() bool {
 	return s.AppliedHash != HashContent(s.Desired) || s.LiveHash != s.ResultHash
 }
 
@@ -93,7 +93,7 @@ func Decide(seen Observed) ChangeSet {
 		return changes
 	}
 	for _, object := range seen.Objects {
-		if object.Differs() {
+		if object.NeedsApply() {
 			changes.Apply = append(changes.Apply, object.Desired)
 		}
 	}

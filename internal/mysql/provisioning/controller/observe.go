@@ -177,7 +177,7 @@ func (c Controller) observeObject(ctx context.Context, cluster *mocov1beta2.MySQ
 		if err == nil {
 			state.LiveHash = provisioning.HashContent(live)
 		}
-		if !state.Differs() {
+		if !state.NeedsApply() {
 			break
 		}
 	}
