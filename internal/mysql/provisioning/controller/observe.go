@@ -219,8 +219,8 @@ func observedRollout(seen *observation, now time.Time) provisioning.ObservedRoll
 	o := provisioning.ObservedRollout{
 		Name: c.Name, Offline: c.Spec.Offline, Primary: chosenPrimary(c), ClusteringStopped: c.ClusteringStopped(),
 		StoppedInstances: c.Annotations[mocov1beta2.StoppedInstancesAnnotation] != "",
-		// The only condition that any decision reads. Clustering alone asks the servers, and its other fields of the status
-		// stay as they were while it is stopped or cannot observe; only this one becomes Unknown then.
+		// A condition, although no other decision of this controller reads one: clustering alone queries the servers, and its
+		// other fields stay as they were while it is stopped or cannot observe. All that depends on it is to wait.
 		Healthy: meta.IsStatusConditionTrue(c.Status.Conditions, mocov1beta2.HealthyCondition),
 	}
 	revision := ""
