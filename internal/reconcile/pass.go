@@ -90,7 +90,7 @@ type Pass[T client.Object, S, P any] struct {
 	Release func(seen S)
 	// Decide is pure and total.
 	Decide func(seen S) P
-	// Act carries out the plan: idempotent, bounded, and not waited for. It returns ErrStale, a *Refused, or another error,
+	// Act, if set, carries out the plan: idempotent, bounded, and not waited for. It returns ErrStale, a *Refused, or another error,
 	// which is reported as a *Refused too and then returned, so that the queue backs off.
 	Act func(ctx context.Context, seen S, plan P) error
 	// Report writes into the status of obj.
@@ -146,7 +146,9 @@ func (p *Pass[T, S, P]) observeAndAct(ctx context.Context, obj T) (FollowUp, err
 		defer p.Release(seen)
 	}
 	plan := p.Decide(seen)
-	err = p.Act(ctx, seen, plan)
+	if p.Act != nil {
+		err = p.Act(ctx, seen, plan)
+	}
 	if errors.Is(err, ErrStale) {
 		return FollowUp{}, ErrStale
 	}

@@ -13,11 +13,12 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/process"
 	"github.com/torpor-dev/torpor/internal/cf/revision"
+	"github.com/torpor-dev/torpor/internal/decision"
 )
 
 // Report is what UpdateStatus found out beside the status.
 type Report struct {
-	Ready, Draining metav1.Condition
+	Ready, Draining decision.Condition
 	// Began is the revision that is seen for the first time; nil if there is none, or if it is that of the creation.
 	Began *korifiv1alpha1.Restart
 	// Unseen counts the revisions before it that were over before a pass saw them.
@@ -54,7 +55,7 @@ func UpdateStatus(o Observed, now time.Time) Report {
 
 // isTransient reports whether the app is on its way to what is wanted. That it was ready and is not any more is no such
 // report: it is written at once.
-func isTransient(before *korifiv1alpha1.CFAppStatus, app *korifiv1alpha1.CFApp, ready metav1.Condition) bool {
+func isTransient(before *korifiv1alpha1.CFAppStatus, app *korifiv1alpha1.CFApp, ready decision.Condition) bool {
 	if !process.IsProgressReason(ready.Reason) {
 		return false
 	}
@@ -74,7 +75,7 @@ func countInstances(processes []korifiv1alpha1.CFProcess) *korifiv1alpha1.Instan
 }
 
 // summarizeProcesses reports the first process that is not as it should be, in the order of their types, or that all are.
-func summarizeProcesses(o Observed, unreadable string) (ready, draining metav1.Condition) {
+func summarizeProcesses(o Observed, unreadable string) (ready, draining decision.Condition) {
 	want := korifiv1alpha1.StoppedReason
 	if o.App.Spec.DesiredState == korifiv1alpha1.StartedState {
 		want = korifiv1alpha1.RunningReason
@@ -82,40 +83,37 @@ func summarizeProcesses(o Observed, unreadable string) (ready, draining metav1.C
 	slices.SortFunc(o.Processes, func(a, b korifiv1alpha1.CFProcess) int {
 		return cmp.Or(cmp.Compare(a.Spec.ProcessType, b.Spec.ProcessType), cmp.Compare(a.Name, b.Name))
 	})
-	ready = metav1.Condition{Type: korifiv1alpha1.ReadyCondition, Status: metav1.ConditionTrue, Reason: want, Message: "every process is as it should be"}
-	draining = metav1.Condition{
-		Type: korifiv1alpha1.DrainingCondition, Status: metav1.ConditionFalse, Reason: korifiv1alpha1.DrainedReason,
-		Message: "no instance of an older revision is left",
-	}
+	ready = decision.True(want, "every process is as it should be")
+	draining = decision.False(korifiv1alpha1.DrainedReason, "no instance of an older revision is left")
 	for i := range o.Processes {
 		p := &o.Processes[i]
 		if d := meta.FindStatusCondition(p.Status.Conditions, korifiv1alpha1.DrainingCondition); d != nil && d.Status == metav1.ConditionTrue && draining.Status != d.Status {
-			draining.Status, draining.Reason, draining.Message = d.Status, d.Reason, p.Spec.ProcessType+": "+d.Message
+			draining = decision.True(d.Reason, p.Spec.ProcessType+": "+d.Message)
 		}
 		if r := processReady(p, o.App.Status.ObservedRevision, want); r.Status != metav1.ConditionTrue && ready.Status == metav1.ConditionTrue {
-			ready.Status, ready.Reason, ready.Message = r.Status, r.Reason, p.Spec.ProcessType+": "+r.Message
+			ready = decision.Condition{Status: r.Status, Reason: r.Reason, Message: p.Spec.ProcessType + ": " + r.Message}
 		}
 	}
 	switch {
 	case unreadable != "":
-		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, korifiv1alpha1.RevisionUnreadableReason, unreadable
+		ready = decision.False(korifiv1alpha1.RevisionUnreadableReason, unreadable)
 	case len(o.Processes) == 0:
-		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, korifiv1alpha1.StartingReason, "its processes are being made"
+		ready = decision.False(korifiv1alpha1.StartingReason, "its processes are being made")
 	}
 	return ready, draining
 }
 
 // processReady returns the condition Ready of a process if that is about what the app wants now. One of an earlier
 // generation or revision may still say that all is well with what was wanted then.
-func processReady(p *korifiv1alpha1.CFProcess, current int64, want string) metav1.Condition {
+func processReady(p *korifiv1alpha1.CFProcess, current int64, want string) decision.Condition {
 	own := meta.FindStatusCondition(p.Status.Conditions, korifiv1alpha1.ReadyCondition)
 	fresh := own != nil && p.Status.ObservedGeneration == p.Generation && p.Status.ObservedRevision == current
 	if fresh && (own.Status != metav1.ConditionTrue || own.Reason == want) {
-		return *own
+		return decision.Condition{Status: own.Status, Reason: own.Reason, Message: own.Message}
 	}
 	reason := korifiv1alpha1.StartingReason
 	if want == korifiv1alpha1.StoppedReason {
 		reason = korifiv1alpha1.StoppingReason
 	}
-	return metav1.Condition{Status: metav1.ConditionFalse, Reason: reason, Message: "its controller has yet to act on the app"}
+	return decision.False(reason, "its controller has yet to act on the app")
 }

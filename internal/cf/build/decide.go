@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/decision"
 )
 
 // Observed is a build and its package, which is nil if it is not there.
@@ -20,7 +21,7 @@ type Observed struct {
 type Plan struct {
 	Droplet            *korifiv1alpha1.Droplet
 	State              korifiv1alpha1.BuildState
-	Succeeded, Staging metav1.Condition
+	Succeeded, Staging decision.Condition
 }
 
 // Decide makes the droplet of an image, which is the image itself. A droplet or a failure that another builder has filled in
@@ -33,42 +34,32 @@ func Decide(o Observed) Plan {
 		}
 	}
 	p.State, p.Succeeded = decideState(o, p.Droplet)
-	p.Staging = metav1.Condition{
-		Type: korifiv1alpha1.StagingCondition, Status: metav1.ConditionFalse, Reason: p.Succeeded.Reason, Message: p.Succeeded.Message,
-	}
+	p.Staging = decision.False(p.Succeeded.Reason, p.Succeeded.Message)
 	if p.State == korifiv1alpha1.StagingBuild {
 		p.Staging.Status = metav1.ConditionTrue
 	}
 	return p
 }
 
-func decideState(o Observed, droplet *korifiv1alpha1.Droplet) (korifiv1alpha1.BuildState, metav1.Condition) {
-	c := metav1.Condition{Type: korifiv1alpha1.SucceededCondition, Status: metav1.ConditionUnknown}
+func decideState(o Observed, droplet *korifiv1alpha1.Droplet) (korifiv1alpha1.BuildState, decision.Condition) {
 	switch {
 	case droplet != nil:
-		c.Status, c.Reason, c.Message = metav1.ConditionTrue, korifiv1alpha1.StagedReason, "the droplet is there"
-		return korifiv1alpha1.StagedBuild, c
+		return korifiv1alpha1.StagedBuild, decision.True(korifiv1alpha1.StagedReason, "the droplet is there")
 	case o.Build.Status.State == korifiv1alpha1.FailedBuild:
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, korifiv1alpha1.BuildFailedReason, "whoever builds the droplet says that it failed; make a new CFBuild"
-		return korifiv1alpha1.FailedBuild, c
+		return korifiv1alpha1.FailedBuild, decision.False(korifiv1alpha1.BuildFailedReason, "whoever builds the droplet says that it failed; make a new CFBuild")
 	case o.Package == nil:
-		c.Reason = korifiv1alpha1.PackageMissingReason
-		c.Message = "expected the CFPackage " + o.Build.Spec.PackageRef.Name + ", found none; it is waited for"
+		return korifiv1alpha1.StagingBuild, decision.Unknown(korifiv1alpha1.PackageMissingReason,
+			"expected the CFPackage "+o.Build.Spec.PackageRef.Name+", found none; it is waited for")
 	default:
-		c.Reason, c.Message = korifiv1alpha1.BuiltByOthersReason, "the package holds code; somebody else has to fill in status.droplet"
+		return korifiv1alpha1.StagingBuild, decision.Unknown(korifiv1alpha1.BuiltByOthersReason, "the package holds code; somebody else has to fill in status.droplet")
 	}
-	return korifiv1alpha1.StagingBuild, c
 }
 
-// PackageReady returns the condition Ready of a package: whether droplets can be made from it.
-func PackageReady(pkg *korifiv1alpha1.CFPackage) metav1.Condition {
-	c := metav1.Condition{
-		Type: korifiv1alpha1.ReadyCondition, Status: metav1.ConditionTrue, Reason: korifiv1alpha1.SourceReadyReason,
-		Message: "droplets are made from the image in spec.source.registry",
-	}
+// DecidePackageReady returns the condition Ready of a package: whether droplets can be made from it.
+func DecidePackageReady(pkg *korifiv1alpha1.CFPackage) decision.Condition {
 	if pkg.Spec.Source.Registry.Image == "" {
-		c.Status, c.Reason = metav1.ConditionFalse, korifiv1alpha1.SourceMissingReason
-		c.Message = "expected the image that holds the code in spec.source.registry.image, found none; whoever uploads the code names it"
+		return decision.False(korifiv1alpha1.SourceMissingReason,
+			"expected the image that holds the code in spec.source.registry.image, found none; whoever uploads the code names it")
 	}
-	return c
+	return decision.True(korifiv1alpha1.SourceReadyReason, "droplets are made from the image in spec.source.registry")
 }

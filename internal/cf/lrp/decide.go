@@ -15,6 +15,7 @@ import (
 
 	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/decision"
 )
 
 // Observed is what is known of an LRP and its objects.
@@ -126,30 +127,24 @@ func (o Observed) CountDraining() int32 {
 }
 
 // ReadyCondition returns the condition Ready of an LRP of which so many instances are ready.
-func ReadyCondition(o Observed, p Plan, ready int32) metav1.Condition {
-	c := metav1.Condition{
-		Type: korifiv1alpha1.ReadyCondition, Status: metav1.ConditionFalse, Reason: korifiv1alpha1.StartingReason,
-		Message: fmt.Sprintf("%d of %d instances are ready", ready, o.LRP.Spec.Instances),
-	}
+func ReadyCondition(o Observed, p Plan, ready int32) decision.Condition {
+	message := fmt.Sprintf("%d of %d instances are ready", ready, o.LRP.Spec.Instances)
 	switch {
 	case p.Conflict != "":
-		c.Reason, c.Message = korifiv1alpha1.NameTakenReason, p.Conflict
+		return decision.False(korifiv1alpha1.NameTakenReason, p.Conflict)
 	case !o.LRP.DeletionTimestamp.IsZero():
-		c.Reason, c.Message = korifiv1alpha1.StoppingReason, fmt.Sprintf("%d instances are left", len(o.Pods))
+		return decision.False(korifiv1alpha1.StoppingReason, fmt.Sprintf("%d instances are left", len(o.Pods)))
 	case ready >= o.LRP.Spec.Instances:
-		c.Status, c.Reason = metav1.ConditionTrue, korifiv1alpha1.RunningReason
+		return decision.True(korifiv1alpha1.RunningReason, message)
+	default:
+		return decision.False(korifiv1alpha1.StartingReason, message)
 	}
-	return c
 }
 
 // DrainingCondition returns the condition Draining of an LRP of which so many instances are on their way out.
-func DrainingCondition(draining int32) metav1.Condition {
-	c := metav1.Condition{
-		Type: korifiv1alpha1.DrainingCondition, Status: metav1.ConditionFalse, Reason: korifiv1alpha1.DrainedReason,
-		Message: "no instance is on its way out",
+func DrainingCondition(draining int32) decision.Condition {
+	if draining == 0 {
+		return decision.False(korifiv1alpha1.DrainedReason, "no instance is on its way out")
 	}
-	if draining > 0 {
-		c.Status, c.Reason, c.Message = metav1.ConditionTrue, korifiv1alpha1.DrainingReason, fmt.Sprintf("%d instances are on their way out", draining)
-	}
-	return c
+	return decision.True(korifiv1alpha1.DrainingReason, fmt.Sprintf("%d instances are on their way out", draining))
 }

@@ -6,71 +6,66 @@ import (
 	"time"
 
 	"github.com/torpor-dev/torpor/internal/cf/revision"
+	"github.com/torpor-dev/torpor/internal/decision"
 )
 
 // staleInterval is when a view that seems stale is looked at again; what makes it fresh is an event too.
 const staleInterval = 5 * time.Second
 
-// Rule is one line of the decision.
-type Rule struct {
-	Name string
-	When func(Observed) bool
-	Then func(Observed) Plan
-}
-
 // Rules returns the whole decision in its order: the first rule that matches wins, and the last always does.
 // LRPs are deleted because the spec and the revisions say so; conditions are never read.
-func Rules() []Rule {
-	return []Rule{
-		{"deleted", func(o Observed) bool { return o.Deleted }, planDeleted},
-		{"revision unreadable", func(o Observed) bool { return o.App.Unreadable != "" }, planUnreadable},
-		{"newer revision", func(o Observed) bool { return o.newerLRP() != nil }, planNewerRevision},
-		{"delete what has to go", func(o Observed) bool { return len(o.lrpsToDelete()) > 0 }, planDeletion},
+func Rules() []decision.Rule[Observed, Plan] {
+	return []decision.Rule[Observed, Plan]{
+		{Name: "deleted", When: func(o Observed) bool { return o.Deleted }, Then: planDeleted},
+		{Name: "revision unreadable", When: func(o Observed) bool { return o.App.Unreadable != "" }, Then: planUnreadable},
+		// Before anything is deleted: an LRP above the app's revision shows that the view of the app is stale.
+		{Name: "newer revision", When: func(o Observed) bool { return o.newerLRP() != nil }, Then: planNewerRevision},
+		{Name: "delete what has to go", When: func(o Observed) bool { return len(o.lrpsToDelete()) > 0 }, Then: planDeletion},
 
-		{"stopping", func(o Observed) bool { return !o.App.Started && !o.undrained().isEmpty() }, planStopping},
-		{"stopped", func(o Observed) bool { return !o.App.Started }, planStopped},
+		{Name: "stopping", When: func(o Observed) bool { return !o.App.Started && !o.undrained().isEmpty() }, Then: planStopping},
+		{Name: "stopped", When: func(o Observed) bool { return !o.App.Started }, Then: planStopped},
 
-		{"held until drained", Observed.waitsForDrain, planWaitForDrain},
-		{"name is free soon", Observed.isNameInUse, planWaitForName},
-		{"no droplet", func(o Observed) bool { return o.lacksTargetLRP() && o.NoDroplet != "" }, planNoDroplet},
-		{"create", Observed.lacksTargetLRP, planCreate},
-		{"scale", func(o Observed) bool { return o.targetLRP() != nil && o.targetLRP().Instances != o.wantedInstances() }, planScale},
-		{"retire older", func(o Observed) bool { _, _, found := o.nextToRetire(); return found }, planRetire},
+		{Name: "held until drained", When: Observed.waitsForDrain, Then: planWaitForDrain},
+		{Name: "name is free soon", When: Observed.isNameInUse, Then: planWaitForName},
+		{Name: "no droplet", When: func(o Observed) bool { return o.lacksTargetLRP() && o.NoDroplet != "" }, Then: planNoDroplet},
+		{Name: "create", When: Observed.lacksTargetLRP, Then: planCreate},
+		{Name: "scale", When: Observed.needsScaling, Then: planScale},
+		{Name: "retire older", When: func(o Observed) bool { _, _, found := o.nextToRetire(); return found }, Then: planRetire},
 
-		{"canary waits", Observed.isCanaryComplete, planCanaryWaits},
-		{"deploying", func(o Observed) bool { return len(o.olderLRPs()) > 0 }, planDeploying},
-		{"starting", func(o Observed) bool { return o.podsOf(o.TargetRevision()).Ready < o.Desired }, planStarting},
-		{"yielding", Observed.waitsForReplaced, planWaitForReplaced},
-		{"running", func(Observed) bool { return true }, planRunning},
+		{Name: "canary waits", When: Observed.isCanaryComplete, Then: planCanaryWaits},
+		{Name: "deploying", When: func(o Observed) bool { return len(o.olderLRPs()) > 0 }, Then: planDeploying},
+		{Name: "starting", When: func(o Observed) bool { return o.podsOf(o.TargetRevision()).Ready < o.Desired }, Then: planStarting},
+		{Name: "yielding", When: Observed.waitsForReplaced, Then: planWaitForReplaced},
+		{Name: "running", When: decision.Always[Observed], Then: planRunning},
 	}
 }
 
 // Decide is total: every Observed has exactly one Plan.
 func Decide(o Observed) Plan {
-	for _, r := range Rules() {
-		if r.When(o) {
-			p := r.Then(o)
-			p.Rule = r.Name
-			if p.Do == nil {
-				p.Do = Nothing{}
-			}
-			p.Draining = drainingCondition(o)
-			if p.After == 0 {
-				p.After = timeUntilDrainTimeout(o)
-			}
-			return p
-		}
+	p, name := decision.First(Rules(), o)
+	p.Rule, p.Draining = name, drainingCondition(o)
+	if p.Do == nil {
+		p.Do = Nothing{}
 	}
-	return Plan{Do: Nothing{}}
+	if p.After == 0 {
+		p.After = timeUntilDrainTimeout(o)
+	}
+	return p
 }
 
-// lacksTargetLRP: the current revision has no LRP and needs one.
+// lacksTargetLRP reports whether the target revision needs an LRP and has none.
 func (o Observed) lacksTargetLRP() bool { return o.targetLRP() == nil && o.Desired > 0 }
 
-// isNameInUse: the LRP that is needed cannot be made or used, because an object of its name is there and goes, or is another's.
+func (o Observed) needsScaling() bool {
+	target := o.targetLRP()
+	return target != nil && target.Instances != o.wantedInstances()
+}
+
+// isNameInUse reports whether the LRP that is needed cannot be made or used, because an object of its name is being deleted,
+// or is another's.
 func (o Observed) isNameInUse() bool {
-	if current := o.targetLRP(); current != nil {
-		return current.Deleting
+	if target := o.targetLRP(); target != nil {
+		return target.Deleting
 	}
 	if !o.lacksTargetLRP() {
 		return false
@@ -84,14 +79,15 @@ func (o Observed) isNameInUse() bool {
 	return o.NameTaken
 }
 
-// timeUntilDrainTimeout is when the drain timeout lets the current revision start, or a deployment be through.
+// timeUntilDrainTimeout returns when the drain timeout lets the target revision start, or completes a deployment; 0 if there
+// is nothing to wait for.
 func timeUntilDrainTimeout(o Observed) time.Duration {
-	left := o.undrained()
-	if left.since.IsZero() && o.App.Started {
-		left = o.replacedRemains()
+	waitedFor := o.undrained()
+	if waitedFor.since.IsZero() && o.App.Started {
+		waitedFor = o.replacedRemains()
 	}
-	if o.App.DrainTimeout == 0 || left.since.IsZero() || o.isOverdue(left) {
+	if o.App.DrainTimeout == 0 || waitedFor.since.IsZero() || o.isOverdue(waitedFor) {
 		return 0
 	}
-	return o.App.DrainTimeout - o.Now.Sub(left.since)
+	return o.App.DrainTimeout - o.Now.Sub(waitedFor.since)
 }

@@ -66,12 +66,12 @@ type ObservedLRP struct {
 	Deleting bool
 }
 
-// NewDesiredApp is what an app wants, by its spec and its annotations.
+// NewDesiredApp reads what an app wants from its spec and its annotations.
 func NewDesiredApp(app *korifiv1alpha1.CFApp, rollout RolloutOptions) DesiredApp {
-	revision, lastStop, unreadable := revision.FromApp(app)
+	current, lastStop, unreadable := revision.FromApp(app)
 	a := DesiredApp{
 		Started:  app.Spec.DesiredState == korifiv1alpha1.StartedState,
-		Revision: revision, LastStop: lastStop, Unreadable: unreadable,
+		Revision: current, LastStop: lastStop, Unreadable: unreadable,
 		Overlap: app.Spec.Drain.Policy == korifiv1alpha1.DrainOverlap, Rollout: rollout,
 	}
 	if seconds := app.Spec.Drain.TimeoutSeconds; seconds != nil {
@@ -80,7 +80,7 @@ func NewDesiredApp(app *korifiv1alpha1.CFApp, rollout RolloutOptions) DesiredApp
 	return a
 }
 
-// DesiredInstances is how many instances of a process are wanted while its app is started.
+// DesiredInstances returns how many instances of a process are wanted while its app is started.
 func DesiredInstances(p *korifiv1alpha1.CFProcess) int32 {
 	switch {
 	case p.Spec.DesiredInstances != nil:
@@ -92,7 +92,7 @@ func DesiredInstances(p *korifiv1alpha1.CFProcess) int32 {
 	}
 }
 
-// olderLRPs are the LRPs that a deployment replaces, the newest first: not so old that the last stop has ended them.
+// olderLRPs returns the LRPs that a deployment replaces, the newest first. Those from before the last stop are none of them.
 func (o Observed) olderLRPs() []ObservedLRP {
 	var found []ObservedLRP
 	for _, l := range o.LRPs {
@@ -115,7 +115,7 @@ func (o Observed) TargetRevision() int64 {
 	return revision.Running(o.App.Revision, o.App.LastStop, o.App.Rollout.Cancelled, existing)
 }
 
-// targetLRP is the LRP of the target; nil if there is none.
+// targetLRP returns the LRP of the target revision; nil if there is none.
 func (o Observed) targetLRP() *ObservedLRP {
 	for i := range o.LRPs {
 		if o.LRPs[i].Revision == o.TargetRevision() {
@@ -125,8 +125,7 @@ func (o Observed) targetLRP() *ObservedLRP {
 	return nil
 }
 
-// mustBeDeleted: nothing of the revision may go on. What a cancelled deployment has started goes at once if it is of no use,
-// and else when as many instances as are wanted are ready without it.
+// mustBeDeleted reports whether nothing of a revision may go on.
 func (o Observed) mustBeDeleted(revision int64) bool {
 	switch {
 	case !o.App.Started:
@@ -136,11 +135,12 @@ func (o Observed) mustBeDeleted(revision int64) bool {
 	case revision != o.App.Revision || o.TargetRevision() == revision:
 		return false
 	default:
+		// What a cancelled deployment has started may serve requests: it goes when enough instances are ready without it.
 		return o.podsOf(revision).Ready == 0 || o.podsOf(o.TargetRevision()).Ready >= o.Desired
 	}
 }
 
-// lrpsToDelete are the names of the LRPs that have to go, in order.
+// lrpsToDelete returns the names of the LRPs that have to go, in order.
 func (o Observed) lrpsToDelete() []string {
 	var names []string
 	for _, l := range o.LRPs {
@@ -161,7 +161,7 @@ func (o Observed) podsOf(revision int64) podstatus.RevisionPods {
 	return podstatus.RevisionPods{Revision: revision}
 }
 
-// newerLRP is the LRP that is newer than the app; nil if none is.
+// newerLRP returns an LRP that is newer than the app; nil if none is.
 func (o Observed) newerLRP() *ObservedLRP {
 	for i := range o.LRPs {
 		if o.LRPs[i].Revision > o.App.Revision {
@@ -171,28 +171,27 @@ func (o Observed) newerLRP() *ObservedLRP {
 	return nil
 }
 
-// remains is what is left of revisions that have to go.
+// remains is what exists of some revisions.
 type remains struct {
-	// LRPs and pods count; since is when the first Pod was told to go, zero if none was.
+	// since is when the deletion of the first of the Pods was requested; zero if none was.
 	lrps, pods int32
 	since      time.Time
 }
 
-func (l remains) isEmpty() bool { return l.lrps == 0 && l.pods == 0 }
+func (r remains) isEmpty() bool { return r.lrps == 0 && r.pods == 0 }
 
-func (o Observed) undrained() remains {
-	return o.remainsOf(o.mustBeDeleted)
-}
+// undrained returns what is left of revisions that have to go.
+func (o Observed) undrained() remains { return o.remainsOf(o.mustBeDeleted) }
 
-func (o Observed) remainsOf(gone func(revision int64) bool) remains {
+func (o Observed) remainsOf(matches func(revision int64) bool) remains {
 	var left remains
 	for _, l := range o.LRPs {
-		if gone(l.Revision) {
+		if matches(l.Revision) {
 			left.lrps++
 		}
 	}
 	for _, p := range o.Pods {
-		if !gone(p.Revision) {
+		if !matches(p.Revision) {
 			continue
 		}
 		left.pods += p.Alive + p.Draining
@@ -203,20 +202,20 @@ func (o Observed) remainsOf(gone func(revision int64) bool) remains {
 	return left
 }
 
-// hasDrainTimedOut: Pods that have to go are left for longer than the app waits.
+// hasDrainTimedOut reports whether Pods that have to go are left for longer than the app waits.
 func (o Observed) hasDrainTimedOut() bool { return o.isOverdue(o.undrained()) }
 
 func (o Observed) isOverdue(left remains) bool {
 	return o.App.DrainTimeout > 0 && !left.since.IsZero() && o.Now.Sub(left.since) >= o.App.DrainTimeout
 }
 
-// waitsForDrain: the current revision may not have its first Pod yet. A deployment that was cancelled holds nothing, because
-// what it falls back to runs already.
+// waitsForDrain reports whether the target revision may not have its first Pod yet. One that has an LRP already waits for
+// nothing, and neither does a cancelled deployment: what it falls back to runs.
 func (o Observed) waitsForDrain() bool {
 	return o.App.Started && o.Desired > 0 && o.targetLRP() == nil && !o.App.Overlap && !o.undrained().isEmpty() && !o.hasDrainTimedOut()
 }
 
-// CountDraining is how many Pods are on their way out, of any revision.
+// CountDraining returns how many Pods are on their way out, of any revision.
 func (o Observed) CountDraining() int32 {
 	var n int32
 	for _, p := range o.Pods {

@@ -5,26 +5,19 @@ package process
 import (
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// Plan is what Decide wants: at most one effect, and what to tell.
+// Plan is what Decide wants: at most one effect, and what to report.
 type Plan struct {
 	// Rule is the name of the rule that matched.
 	Rule string
 	// Do is the effect.
 	Do Action
 	// Ready and Draining are the owned conditions, both in every plan.
-	Ready, Draining Condition
+	Ready, Draining decision.Condition
 	// After is when to look again; zero waits for an event.
 	After time.Duration
-}
-
-// Condition is a condition without the bookkeeping of its object.
-type Condition struct {
-	Status  metav1.ConditionStatus
-	Reason  string
-	Message string
 }
 
 // Action is one effect on the world. The set is closed. Every action may be repeated, and is not waited for.

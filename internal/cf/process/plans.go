@@ -5,24 +5,23 @@ package process
 import (
 	"fmt"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/revision"
+	"github.com/torpor-dev/torpor/internal/decision"
 )
 
 func planDeleted(Observed) Plan {
-	return Plan{Ready: notReadyCondition(korifiv1alpha1.DeletedReason, "the process is being deleted")}
+	return Plan{Ready: decision.False(korifiv1alpha1.DeletedReason, "the process is being deleted")}
 }
 
 func planUnreadable(o Observed) Plan {
-	return Plan{Ready: notReadyCondition(korifiv1alpha1.RevisionUnreadableReason, o.App.Unreadable), After: staleInterval}
+	return Plan{Ready: decision.False(korifiv1alpha1.RevisionUnreadableReason, o.App.Unreadable), After: staleInterval}
 }
 
 func planNewerRevision(o Observed) Plan {
 	message := fmt.Sprintf("expected no LRP above the app's revision %d, found %s of revision %d; nothing is done until the app's revision is at least that",
 		o.App.Revision, o.newerLRP().Name, o.newerLRP().Revision)
-	return Plan{Ready: notReadyCondition(korifiv1alpha1.NewerRevisionReason, message), After: staleInterval}
+	return Plan{Ready: decision.False(korifiv1alpha1.NewerRevisionReason, message), After: staleInterval}
 }
 
 func planDeletion(o Observed) Plan {
@@ -34,25 +33,25 @@ func planDeletion(o Observed) Plan {
 }
 
 func planStopping(o Observed) Plan {
-	return Plan{Ready: notReadyCondition(korifiv1alpha1.StoppingReason, fmt.Sprintf("%d instances are left", o.undrained().pods))}
+	return Plan{Ready: decision.False(korifiv1alpha1.StoppingReason, fmt.Sprintf("%d instances are left", o.undrained().pods))}
 }
 
 func planStopped(Observed) Plan {
-	return Plan{Ready: Condition{metav1.ConditionTrue, korifiv1alpha1.StoppedReason, "the app is stopped and no instance is left"}}
+	return Plan{Ready: decision.True(korifiv1alpha1.StoppedReason, "the app is stopped and no instance is left")}
 }
 
 func planWaitForDrain(o Observed) Plan {
 	message := fmt.Sprintf("revision %d starts when %d instances of older revisions are gone", o.App.Revision, o.undrained().pods)
-	return Plan{Ready: notReadyCondition(korifiv1alpha1.WaitingForDrainReason, message)}
+	return Plan{Ready: decision.False(korifiv1alpha1.WaitingForDrainReason, message)}
 }
 
 func planWaitForName(o Observed) Plan {
 	message := "the LRP " + revision.LRPName(o.ProcessGUID, o.TargetRevision()) + " is being deleted or is another's; waiting until it is gone"
-	return Plan{Ready: notReadyCondition(korifiv1alpha1.NameTakenReason, message), After: staleInterval}
+	return Plan{Ready: decision.False(korifiv1alpha1.NameTakenReason, message), After: staleInterval}
 }
 
 func planNoDroplet(o Observed) Plan {
-	return Plan{Ready: notReadyCondition(korifiv1alpha1.DropletMissingReason, o.NoDroplet)}
+	return Plan{Ready: decision.False(korifiv1alpha1.DropletMissingReason, o.NoDroplet)}
 }
 
 func planCreate(o Observed) Plan {
@@ -73,11 +72,11 @@ func planRetire(o Observed) Plan {
 
 func planCanaryWaits(o Observed) Plan {
 	message := fmt.Sprintf("%d of %d instances run revision %d; continue or cancel the deployment", o.podsOf(o.TargetRevision()).Ready, o.Desired, o.TargetRevision())
-	return Plan{Ready: notReadyCondition(korifiv1alpha1.DeploymentPausedReason, message)}
+	return Plan{Ready: decision.False(korifiv1alpha1.DeploymentPausedReason, message)}
 }
 
 func planDeploying(o Observed) Plan {
-	return Plan{Ready: notReadyCondition(korifiv1alpha1.DeployingReason, readinessMessage(o))}
+	return Plan{Ready: decision.False(korifiv1alpha1.DeployingReason, readinessMessage(o))}
 }
 
 func planStarting(o Observed) Plan {
@@ -85,20 +84,20 @@ func planStarting(o Observed) Plan {
 	if crashed := o.podsOf(o.TargetRevision()).Crashed; crashed > 0 {
 		message += fmt.Sprintf(", %d have crashed", crashed)
 	}
-	return Plan{Ready: notReadyCondition(korifiv1alpha1.StartingReason, message)}
+	return Plan{Ready: decision.False(korifiv1alpha1.StartingReason, message)}
 }
 
 func planWaitForReplaced(o Observed) Plan {
 	message := fmt.Sprintf("%s; %d of other revisions are on their way out", readinessMessage(o), o.replacedRemains().pods)
-	return Plan{Ready: notReadyCondition(korifiv1alpha1.DeployingReason, message)}
+	return Plan{Ready: decision.False(korifiv1alpha1.DeployingReason, message)}
 }
 
 func planRunning(o Observed) Plan {
-	return Plan{Ready: Condition{metav1.ConditionTrue, korifiv1alpha1.RunningReason, readinessMessage(o)}}
+	return Plan{Ready: decision.True(korifiv1alpha1.RunningReason, readinessMessage(o))}
 }
 
 // progressCondition is the condition while something is being done.
-func progressCondition(o Observed) Condition {
+func progressCondition(o Observed) decision.Condition {
 	switch {
 	case len(o.olderLRPs()) > 0:
 		return planDeploying(o).Ready
@@ -115,20 +114,16 @@ func readinessMessage(o Observed) string {
 	return fmt.Sprintf("%d of %d instances of revision %d are ready", o.podsOf(o.TargetRevision()).Ready, o.Desired, o.TargetRevision())
 }
 
-func notReadyCondition(reason, message string) Condition {
-	return Condition{metav1.ConditionFalse, reason, message}
-}
-
-func drainingCondition(o Observed) Condition {
+func drainingCondition(o Observed) decision.Condition {
 	n := o.CountDraining()
 	switch {
 	case n == 0 && o.undrained().isEmpty():
-		return Condition{metav1.ConditionFalse, korifiv1alpha1.DrainedReason, "no instance of an older revision is left"}
+		return decision.False(korifiv1alpha1.DrainedReason, "no instance of an older revision is left")
 	case o.hasDrainTimedOut():
 		message := fmt.Sprintf("%d instances are left although they had %s to end; look at their Pods", n, o.App.DrainTimeout)
-		return Condition{metav1.ConditionTrue, korifiv1alpha1.DrainTimeoutReason, message}
+		return decision.True(korifiv1alpha1.DrainTimeoutReason, message)
 	default:
-		return Condition{metav1.ConditionTrue, korifiv1alpha1.DrainingReason, fmt.Sprintf("%d instances are on their way out", n)}
+		return decision.True(korifiv1alpha1.DrainingReason, fmt.Sprintf("%d instances are on their way out", n))
 	}
 }
 

@@ -2,8 +2,8 @@
 
 package process
 
-// wantedInstances is how many instances the current revision's LRP asks for: all, unless a deployment replaces older ones little
-// by little. It never shrinks what a deployment has already started.
+// wantedInstances returns how many instances the target revision's LRP asks for: all, unless a deployment replaces older ones
+// little by little.
 func (o Observed) wantedInstances() int32 {
 	if len(o.olderLRPs()) == 0 || o.App.Rollout.Cancelled {
 		return o.Desired
@@ -13,12 +13,13 @@ func (o Observed) wantedInstances() int32 {
 		want = min(want, share)
 	}
 	if current := o.targetLRP(); current != nil {
+		// An instance that stops being ready must not shrink what the deployment has already started.
 		want = max(want, min(current.Instances, o.Desired))
 	}
 	return want
 }
 
-// canaryInstances is how many instances the new revision is held at; 0 if it is not.
+// canaryInstances returns how many instances the new revision is held at; 0 if it is not.
 func (o Observed) canaryInstances() int32 {
 	const all = 100
 	percent := o.App.Rollout.CanaryPercent
@@ -28,13 +29,13 @@ func (o Observed) canaryInstances() int32 {
 	return max(1, (o.Desired*percent+all-1)/all)
 }
 
-// isCanaryComplete: the canary is complete and waits for somebody to continue.
+// isCanaryComplete reports whether a canary has its instances and waits to be continued.
 func (o Observed) isCanaryComplete() bool {
 	share := o.canaryInstances()
 	return share > 0 && share < o.Desired && o.podsOf(o.TargetRevision()).Ready >= share
 }
 
-// nextToRetire is the next older LRP that has too many instances, and how many it may keep. Ready instances of the new
+// nextToRetire returns the next older LRP that has too many instances, and how many it may keep. Ready instances of the new
 // revision let as many older ones go, the oldest first, so that as many as are wanted stay ready throughout.
 func (o Observed) nextToRetire() (lrp ObservedLRP, keep int32, found bool) {
 	needed := max(0, o.Desired-o.podsOf(o.TargetRevision()).Ready)
@@ -48,13 +49,13 @@ func (o Observed) nextToRetire() (lrp ObservedLRP, keep int32, found bool) {
 	return lrp, keep, found
 }
 
-// replacedRemains is what is left of every revision that a deployment runs beside: those before it, or the one that was taken back.
+// replacedRemains returns what is left of the revisions beside which a deployment runs: those before it, or the cancelled one.
 func (o Observed) replacedRemains() remains {
 	return o.remainsOf(func(revision int64) bool { return revision >= o.App.LastStop && revision != o.TargetRevision() })
 }
 
-// waitsForReplaced: a deployment has all its instances, and what it replaced still ends. It is waited for as long as for a drain,
-// unless revisions may overlap.
+// waitsForReplaced reports whether what a deployment has replaced still ends. It is waited for as long as for a drain, unless
+// revisions may overlap.
 func (o Observed) waitsForReplaced() bool {
 	left := o.replacedRemains()
 	return !o.App.Overlap && !left.isEmpty() && !o.isOverdue(left)

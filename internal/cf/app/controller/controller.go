@@ -10,13 +10,10 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -32,14 +29,6 @@ import (
 const Name = "torpor-restart"
 
 const (
-	workers      = 20
-	backoffStart = 50 * time.Millisecond
-	backoffEnd   = time.Minute
-	passTimeout  = time.Minute
-	// apiTimeout bounds one call to the API server.
-	apiTimeout = 10 * time.Second
-	// staleRetry is when to look again after the cache turned out to be behind.
-	staleRetry = 5 * time.Millisecond
 	// deletionInterval is when an app that is deleted is looked at again; that an LRP goes is an event too.
 	deletionInterval = time.Second
 	// byApp is the field by which the cache finds the processes and the LRPs of an app.
@@ -82,36 +71,20 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		Watches(&korifiv1alpha1.CFProcess{}, handler.EnqueueRequestsFromMapFunc(appForObject)).
 		Watches(&korifiv1alpha1.CFBuild{}, handler.EnqueueRequestsFromMapFunc(appForObject)).
 		Watches(&eiriniv1.LRP{}, handler.EnqueueRequestsFromMapFunc(appForObject), builder.WithPredicates(createOrDelete())).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: workers,
-			ReconciliationTimeout:   passTimeout,
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](backoffStart, backoffEnd),
-		}).
-		Complete(&reconcile.Reconciler[*korifiv1alpha1.CFApp]{
-			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name),
-			New:  func() *korifiv1alpha1.CFApp { return &korifiv1alpha1.CFApp{} },
-			Step: c.step,
+		WithOptions(reconcile.Workers{Count: 20, PassTimeout: time.Minute, MinBackoff: 50 * time.Millisecond, MaxBackoff: time.Minute}.Options()).
+		Complete(&reconcile.Pass[*korifiv1alpha1.CFApp, *observation, app.Plan]{
+			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Owner: Name,
+			New:       func() *korifiv1alpha1.CFApp { return &korifiv1alpha1.CFApp{} },
+			Finalizer: &reconcile.Finalizer[*korifiv1alpha1.CFApp]{Name: korifiv1alpha1.AppFinalizer, Finalize: c.finalize},
+			Observe:   c.observe,
+			Decide:    func(seen *observation) app.Plan { return app.Decide(seen.Observed) },
+			Act:       c.act,
+			Report:    c.report,
 		})
 	if err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)
 	}
 	return nil
-}
-
-// step makes the processes that are missing and reports.
-func (c Controller) step(ctx context.Context, obj *korifiv1alpha1.CFApp) (reconcile.Outcome, error) {
-	seen, err := c.observe(ctx, obj)
-	if err != nil {
-		return reconcile.Outcome{}, err
-	}
-	if !obj.DeletionTimestamp.IsZero() {
-		return c.finalize(ctx, seen)
-	}
-	if !controllerutil.ContainsFinalizer(obj, korifiv1alpha1.AppFinalizer) {
-		return reconcile.Outcome{After: staleRetry, Why: "keep it until its Pods are gone"}, c.patchFinalizers(ctx, obj, controllerutil.AddFinalizer)
-	}
-	created, err := c.createProcesses(ctx, app.MissingProcesses(seen))
-	return c.report(seen, created), err
 }
 
 // appNameOf returns the app of a process, an LRP or a build.

@@ -13,21 +13,28 @@ import (
 	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/app"
+	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
+// observation is what is seen of an app, and the processes that the pass has created.
+type observation struct {
+	app.Observed
+	created []*korifiv1alpha1.CFProcess
+}
+
 // observe reads an app's processes, LRPs and current droplet from the cache.
-func (c Controller) observe(ctx context.Context, obj *korifiv1alpha1.CFApp) (app.Observed, error) {
+func (c Controller) observe(ctx context.Context, obj *korifiv1alpha1.CFApp) (*observation, error) {
 	var processes korifiv1alpha1.CFProcessList
 	var lrps eiriniv1.LRPList
 	in, of := client.InNamespace(obj.Namespace), client.MatchingFields{byApp: obj.Name}
 	if err := errors.Join(c.client.List(ctx, &processes, in, of), c.client.List(ctx, &lrps, in, of)); err != nil {
-		return app.Observed{}, fmt.Errorf("list what belongs to the app: %w", err)
+		return nil, fmt.Errorf("list what belongs to the app: %w", err)
 	}
-	seen := app.Observed{App: obj, Processes: processes.Items, LRPs: lrps.Items}
+	seen := &observation{Observed: app.Observed{App: obj, Processes: processes.Items, LRPs: lrps.Items}}
 	if ref := obj.Spec.CurrentDropletRef; ref != nil && obj.DeletionTimestamp.IsZero() {
 		var build korifiv1alpha1.CFBuild
 		if err := c.client.Get(ctx, client.ObjectKey{Namespace: obj.Namespace, Name: ref.Name}, &build); client.IgnoreNotFound(err) != nil {
-			return app.Observed{}, fmt.Errorf("read the droplet: %w", err)
+			return nil, fmt.Errorf("read the droplet: %w", err)
 		}
 		seen.Droplet = build.Status.Droplet
 	}
@@ -36,6 +43,8 @@ func (c Controller) observe(ctx context.Context, obj *korifiv1alpha1.CFApp) (app
 
 // countRemaining counts the LRPs and the Pods of an app past any cache: one that is behind would let the app go too early.
 func (c Controller) countRemaining(ctx context.Context, obj *korifiv1alpha1.CFApp) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
+	defer cancel()
 	var lrps eiriniv1.LRPList
 	var pods corev1.PodList
 	in, of := client.InNamespace(obj.Namespace), client.MatchingLabels{korifiv1alpha1.AppGUIDLabel: obj.Name}

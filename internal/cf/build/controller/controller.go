@@ -13,22 +13,17 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/build"
+	"github.com/torpor-dev/torpor/internal/decision"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
 // Name of the events; the controllers are called Name-builds and Name-packages.
 const Name = "torpor-spaces"
-
-const (
-	workers     = 5
-	passTimeout = time.Minute
-)
 
 // Controller reconciles CFBuilds and CFPackages.
 type Controller struct {
@@ -44,21 +39,28 @@ type Controller struct {
 // SetupWithManager adds the controllers.
 func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	c.client = mgr.GetClient()
-	options := controller.Options{MaxConcurrentReconciles: workers, ReconciliationTimeout: passTimeout}
+	options := reconcile.Workers{Count: 5, PassTimeout: time.Minute}.Options()
 	err := builder.ControllerManagedBy(mgr).Named(Name + "-builds").WithOptions(options).
 		For(&korifiv1alpha1.CFBuild{}).Watches(&korifiv1alpha1.CFPackage{}, handler.EnqueueRequestsFromMapFunc(c.buildsForPackage)).
-		Complete(&reconcile.Reconciler[*korifiv1alpha1.CFBuild]{
-			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name),
-			New: func() *korifiv1alpha1.CFBuild { return &korifiv1alpha1.CFBuild{} }, Step: c.stepBuild,
+		Complete(&reconcile.Pass[*korifiv1alpha1.CFBuild, build.Observed, build.Plan]{
+			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Owner: Name,
+			New:     func() *korifiv1alpha1.CFBuild { return &korifiv1alpha1.CFBuild{} },
+			Observe: c.observeBuild,
+			Decide:  build.Decide,
+			Report:  c.reportBuild,
 		})
 	if err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)
 	}
 	err = builder.ControllerManagedBy(mgr).Named(Name + "-packages").WithOptions(options).
 		For(&korifiv1alpha1.CFPackage{}).
-		Complete(&reconcile.Reconciler[*korifiv1alpha1.CFPackage]{
-			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name),
-			New: func() *korifiv1alpha1.CFPackage { return &korifiv1alpha1.CFPackage{} }, Step: c.stepPackage,
+		Complete(&reconcile.Pass[*korifiv1alpha1.CFPackage, *korifiv1alpha1.CFPackage, decision.Condition]{
+			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Owner: Name,
+			New: func() *korifiv1alpha1.CFPackage { return &korifiv1alpha1.CFPackage{} },
+			// A package has all that its status is about in itself.
+			Observe: func(_ context.Context, pkg *korifiv1alpha1.CFPackage) (*korifiv1alpha1.CFPackage, error) { return pkg, nil },
+			Decide:  build.DecidePackageReady,
+			Report:  c.reportPackage,
 		})
 	if err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)
@@ -81,26 +83,30 @@ func (c Controller) buildsForPackage(ctx context.Context, pkg client.Object) []c
 	return all
 }
 
-func (c Controller) stepPackage(_ context.Context, pkg *korifiv1alpha1.CFPackage) (reconcile.Outcome, error) {
-	ready := build.PackageReady(pkg)
-	pkg.Status.ObservedGeneration = pkg.Generation
-	reconcile.SetCondition(&pkg.Status.Conditions, ready, pkg.Generation, c.Clock)
-	return reconcile.Outcome{Why: ready.Reason}, nil
-}
-
-func (c Controller) stepBuild(ctx context.Context, obj *korifiv1alpha1.CFBuild) (reconcile.Outcome, error) {
+func (c Controller) observeBuild(ctx context.Context, obj *korifiv1alpha1.CFBuild) (build.Observed, error) {
 	var pkg korifiv1alpha1.CFPackage
 	err := c.client.Get(ctx, client.ObjectKey{Namespace: obj.Namespace, Name: obj.Spec.PackageRef.Name}, &pkg)
-	if client.IgnoreNotFound(err) != nil {
-		return reconcile.Outcome{}, fmt.Errorf("read the package: %w", err)
+	switch {
+	case k8serrors.IsNotFound(err):
+		return build.Observed{Build: obj}, nil
+	case err != nil:
+		return build.Observed{}, fmt.Errorf("read the package: %w", err)
+	default:
+		return build.Observed{Build: obj, Package: &pkg}, nil
 	}
-	seen := build.Observed{Build: obj, Package: &pkg}
-	if k8serrors.IsNotFound(err) {
-		seen.Package = nil
-	}
-	plan, status := build.Decide(seen), &obj.Status
+}
+
+func (c Controller) reportBuild(obj *korifiv1alpha1.CFBuild, _ build.Observed, plan build.Plan, _ *reconcile.Refused) reconcile.FollowUp {
+	status := &obj.Status
 	status.Droplet, status.State, status.ObservedGeneration = plan.Droplet, plan.State, obj.Generation
-	reconcile.SetCondition(&status.Conditions, plan.Succeeded, obj.Generation, c.Clock)
-	reconcile.SetCondition(&status.Conditions, plan.Staging, obj.Generation, c.Clock)
-	return reconcile.Outcome{Why: plan.Succeeded.Reason}, nil
+	reconcile.SetConditions(&status.Conditions, map[string]decision.Condition{
+		korifiv1alpha1.SucceededCondition: plan.Succeeded, korifiv1alpha1.StagingCondition: plan.Staging,
+	}, obj.Generation, c.Clock)
+	return reconcile.FollowUp{Rule: plan.Succeeded.Reason}
+}
+
+func (c Controller) reportPackage(pkg, _ *korifiv1alpha1.CFPackage, ready decision.Condition, _ *reconcile.Refused) reconcile.FollowUp {
+	pkg.Status.ObservedGeneration = pkg.Generation
+	reconcile.SetConditions(&pkg.Status.Conditions, map[string]decision.Condition{korifiv1alpha1.ReadyCondition: ready}, pkg.Generation, c.Clock)
+	return reconcile.FollowUp{Rule: ready.Reason}
 }

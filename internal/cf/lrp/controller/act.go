@@ -8,102 +8,96 @@ import (
 	"fmt"
 
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
 	"github.com/torpor-dev/torpor/internal/cf/lrp"
+	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// act does one step. It says whether to look again, because the cache turned out to be behind.
-func (c Controller) act(ctx context.Context, o lrp.Observed, p lrp.Plan) (again bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+// act does what was decided. It returns ErrStale if the cache turned out to be behind.
+func (c Controller) act(ctx context.Context, seen lrp.Observed, plan lrp.Plan) error {
+	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()
-	switch p.Do {
+	var err error
+	switch plan.Do {
 	case lrp.DoNothing:
-	case lrp.AddFinalizer, lrp.RemoveFinalizer:
-		again, err = c.patchFinalizer(ctx, o, p.Do)
+	case lrp.AddFinalizer:
+		err = c.patchFinalizer(ctx, seen.LRP, controllerutil.AddFinalizer)
+	case lrp.RemoveFinalizer:
+		if err = c.requireNoPods(ctx, seen.LRP); err == nil {
+			err = c.patchFinalizer(ctx, seen.LRP, controllerutil.RemoveFinalizer)
+		}
 	case lrp.CreateStatefulSet:
-		err = c.client.Create(ctx, lrp.BuildStatefulSet(o.LRP), client.FieldOwner(Name))
+		err = c.client.Create(ctx, lrp.BuildStatefulSet(seen.LRP), client.FieldOwner(Name))
 	case lrp.ScaleStatefulSet:
-		after := o.StatefulSet.DeepCopy()
-		after.Spec.Replicas = new(p.Replicas)
-		err = c.client.Patch(ctx, after, client.MergeFromWithOptions(o.StatefulSet, client.MergeFromWithOptimisticLock{}), client.FieldOwner(Name))
+		after := seen.StatefulSet.DeepCopy()
+		after.Spec.Replicas = new(plan.Replicas)
+		err = reconcile.PatchObserved(ctx, c.client, seen.StatefulSet, after, Name)
 	case lrp.CreateBudget:
-		err = c.client.Create(ctx, lrp.BuildDisruptionBudget(o.LRP), client.FieldOwner(Name))
+		err = c.client.Create(ctx, lrp.BuildDisruptionBudget(seen.LRP), client.FieldOwner(Name))
 	case lrp.DeleteBudget:
-		err = c.deleteObserved(ctx, o.Budget)
+		err = reconcile.DeleteObserved(ctx, c.client, seen.Budget)
 	case lrp.DeleteStatefulSet:
-		again, err = c.deleteAndRelease(ctx, o)
+		err = c.deleteAndRelease(ctx, seen)
 	case lrp.DeletePods:
-		again, err = c.deleteOrphanedPods(ctx, o)
+		err = c.deleteOrphanedPods(ctx, seen.LRP)
 	}
-	if k8serrors.IsConflict(err) || k8serrors.IsAlreadyExists(err) || k8serrors.IsNotFound(err) {
-		return true, nil
+	if k8serrors.IsAlreadyExists(err) {
+		return reconcile.ErrStale
 	}
 	if err != nil {
-		return false, fmt.Errorf("%s: %w", p.Why, err)
+		return fmt.Errorf("%s: %w", plan.Why, err)
 	}
-	return again, nil
+	return nil
 }
 
-// patchFinalizer adds or takes away the finalizer; it is taken away only if the API server too knows no Pod.
-func (c Controller) patchFinalizer(ctx context.Context, o lrp.Observed, do lrp.Action) (again bool, err error) {
-	after := &eiriniv1.LRP{ObjectMeta: *o.LRP.ObjectMeta.DeepCopy()}
-	if do == lrp.AddFinalizer {
-		controllerutil.AddFinalizer(after, eiriniv1.LRPFinalizer)
-		return false, c.patchMetadata(ctx, o.LRP, after)
-	}
-	pods, err := c.listRemainingPods(ctx, o.LRP)
-	if err != nil || len(pods) > 0 {
-		return true, err
-	}
-	controllerutil.RemoveFinalizer(after, eiriniv1.LRPFinalizer)
-	return false, c.patchMetadata(ctx, o.LRP, after)
-}
-
-// patchMetadata writes what changed beside the status. The LRP gets the version that this leaves, so that the next pass waits for it.
-func (c Controller) patchMetadata(ctx context.Context, obj, after *eiriniv1.LRP) error {
-	before := &eiriniv1.LRP{ObjectMeta: obj.ObjectMeta}
-	if err := c.client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(Name)); err != nil {
+// patchFinalizer changes the finalizer and nothing else. The LRP gets the version that this leaves, so that the next pass
+// waits until the cache has it.
+func (c Controller) patchFinalizer(ctx context.Context, obj *eiriniv1.LRP, change func(client.Object, string) bool) error {
+	before, after := &eiriniv1.LRP{ObjectMeta: obj.ObjectMeta}, &eiriniv1.LRP{ObjectMeta: *obj.ObjectMeta.DeepCopy()}
+	change(after, eiriniv1.LRPFinalizer)
+	if err := reconcile.PatchObserved(ctx, c.client, before, after, Name); err != nil {
 		return err
 	}
 	obj.ResourceVersion = after.ResourceVersion
 	return nil
 }
 
-// deleteAndRelease deletes the StatefulSet of an LRP once no Pod is left, and lets go of the LRP: it is the only one whose Pods the
-// StatefulSet controller could still make, and that makes none. Whoever ends between the two finds no StatefulSet next time.
-func (c Controller) deleteAndRelease(ctx context.Context, o lrp.Observed) (again bool, err error) {
-	pods, err := c.listRemainingPods(ctx, o.LRP)
-	if err != nil || len(pods) > 0 {
-		return true, err
+// deleteAndRelease deletes the StatefulSet of an LRP once no Pod is left, and lets go of the LRP in the same pass: no controller
+// makes Pods of it any more. If the manager is killed between the two, the next pass finds no StatefulSet.
+func (c Controller) deleteAndRelease(ctx context.Context, seen lrp.Observed) error {
+	if err := c.requireNoPods(ctx, seen.LRP); err != nil {
+		return err
 	}
-	if err := client.IgnoreNotFound(c.deleteObserved(ctx, o.StatefulSet)); err != nil {
-		return false, err
+	if err := reconcile.DeleteObserved(ctx, c.client, seen.StatefulSet); err != nil {
+		return err
 	}
-	after := &eiriniv1.LRP{ObjectMeta: *o.LRP.ObjectMeta.DeepCopy()}
-	controllerutil.RemoveFinalizer(after, eiriniv1.LRPFinalizer)
-	return false, c.patchMetadata(ctx, o.LRP, after)
+	return c.patchFinalizer(ctx, seen.LRP, controllerutil.RemoveFinalizer)
+}
+
+// requireNoPods returns ErrStale if the API server knows a Pod of the LRP that the cache does not.
+func (c Controller) requireNoPods(ctx context.Context, obj *eiriniv1.LRP) error {
+	pods, err := c.listRemainingPods(ctx, obj)
+	if err == nil && len(pods) > 0 {
+		return reconcile.ErrStale
+	}
+	return err
 }
 
 // deleteOrphanedPods deletes Pods that no StatefulSet owns any more.
-func (c Controller) deleteOrphanedPods(ctx context.Context, o lrp.Observed) (again bool, err error) {
-	pods, err := c.listRemainingPods(ctx, o.LRP)
+func (c Controller) deleteOrphanedPods(ctx context.Context, obj *eiriniv1.LRP) error {
+	pods, err := c.listRemainingPods(ctx, obj)
 	if err != nil {
-		return false, err
+		return err
 	}
-	var all []error
+	if len(pods) == 0 {
+		return reconcile.ErrStale
+	}
+	var errs []error
 	for i := range pods {
-		if pods[i].DeletionTimestamp.IsZero() {
-			all = append(all, client.IgnoreNotFound(c.deleteObserved(ctx, &pods[i])))
-		}
+		errs = append(errs, reconcile.DeleteObserved(ctx, c.client, &pods[i]))
 	}
-	return len(pods) == 0, errors.Join(all...)
-}
-
-// deleteObserved deletes the object that was seen, and no other of its name.
-func (c Controller) deleteObserved(ctx context.Context, o client.Object) error {
-	return c.client.Delete(ctx, o, client.Preconditions{UID: new(o.GetUID())}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	return errors.Join(errs...)
 }

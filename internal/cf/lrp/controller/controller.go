@@ -12,12 +12,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -33,18 +31,8 @@ import (
 // Name of the controller, its events and its field manager.
 const Name = "torpor-lrp"
 
-const (
-	workers      = 20
-	backoffStart = 50 * time.Millisecond
-	backoffEnd   = time.Minute
-	passTimeout  = time.Minute
-	// apiTimeout bounds one call to the API server.
-	apiTimeout = 10 * time.Second
-	// byPodLabels is the field by which the LRPs of a Pod are found: what their Pods are labelled with.
-	byPodLabels = "what"
-	// behindRetry is when to look again while the cache is behind what was just done.
-	behindRetry = 10 * time.Millisecond
-)
+// byPodLabels is the field by which the LRPs of a Pod are found: what their Pods are labelled with.
+const byPodLabels = "what"
 
 // Controller reconciles LRPs.
 type Controller struct {
@@ -80,37 +68,19 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		Owns(&appsv1.StatefulSet{}).
 		Owns(&policyv1.PodDisruptionBudget{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(source.Kind[client.Object](pods, &corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(c.lrpsForPod))).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: workers,
-			ReconciliationTimeout:   passTimeout,
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](backoffStart, backoffEnd),
-		}).
-		Complete(&reconcile.Reconciler[*eiriniv1.LRP]{
-			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name),
-			New:  func() *eiriniv1.LRP { return &eiriniv1.LRP{} },
-			Step: c.step,
+		WithOptions(reconcile.Workers{Count: 20, PassTimeout: time.Minute, MinBackoff: 50 * time.Millisecond, MaxBackoff: time.Minute}.Options()).
+		Complete(&reconcile.Pass[*eiriniv1.LRP, lrp.Observed, lrp.Plan]{
+			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Owner: Name,
+			New:     func() *eiriniv1.LRP { return &eiriniv1.LRP{} },
+			Observe: c.observe,
+			Decide:  lrp.Decide,
+			Act:     c.act,
+			Report:  c.report,
 		})
 	if err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)
 	}
 	return nil
-}
-
-// step is one pass.
-func (c Controller) step(ctx context.Context, obj *eiriniv1.LRP) (reconcile.Outcome, error) {
-	seen, err := c.observe(ctx, obj)
-	if err != nil {
-		return reconcile.Outcome{}, err
-	}
-	plan := lrp.Decide(seen)
-	again, err := c.act(ctx, seen, plan)
-	before := obj.Status.DeepCopy()
-	c.report(seen, plan)
-	out := reconcile.Outcome{Why: plan.Why, Underway: isTransient(obj, before, plan)}
-	if again {
-		out.After = behindRetry
-	}
-	return out, err
 }
 
 // lrpsForPod maps a Pod to the LRPs that may be its own.

@@ -49,8 +49,6 @@ func (c Controller) observe(ctx context.Context, obj *eiriniv1.LRP) (lrp.Observe
 
 // listRemainingPods lists the Pods of an LRP past any cache.
 func (c Controller) listRemainingPods(ctx context.Context, obj *eiriniv1.LRP) ([]corev1.Pod, error) {
-	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
-	defer cancel()
 	var pods corev1.PodList
 	err := c.live.List(ctx, &pods, client.InNamespace(obj.Namespace), client.MatchingLabels(lrp.PodSelector(obj).MatchLabels))
 	if err != nil {

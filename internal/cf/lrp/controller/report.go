@@ -9,12 +9,13 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/lrp"
 	"github.com/torpor-dev/torpor/internal/cf/podstatus"
+	"github.com/torpor-dev/torpor/internal/decision"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
 // report writes what was seen into the status.
-func (c Controller) report(o lrp.Observed, p lrp.Plan) {
-	status := &o.LRP.Status
+func (c Controller) report(obj *eiriniv1.LRP, o lrp.Observed, p lrp.Plan, _ *reconcile.Refused) reconcile.FollowUp {
+	before, status := obj.Status.DeepCopy(), &obj.Status
 	status.Replicas, status.Instances = 0, nil
 	for _, pod := range o.Pods {
 		if podstatus.IsTerminating(pod) {
@@ -32,9 +33,11 @@ func (c Controller) report(o lrp.Observed, p lrp.Plan) {
 		}
 	}
 	status.DrainingReplicas = o.CountDraining()
-	status.ObservedGeneration = o.LRP.Generation
-	reconcile.SetCondition(&status.Conditions, lrp.ReadyCondition(o, p, status.Replicas), o.LRP.Generation, c.Clock)
-	reconcile.SetCondition(&status.Conditions, lrp.DrainingCondition(status.DrainingReplicas), o.LRP.Generation, c.Clock)
+	status.ObservedGeneration = obj.Generation
+	reconcile.SetConditions(&status.Conditions, map[string]decision.Condition{
+		korifiv1alpha1.ReadyCondition: lrp.ReadyCondition(o, p, status.Replicas), korifiv1alpha1.DrainingCondition: lrp.DrainingCondition(status.DrainingReplicas),
+	}, obj.Generation, c.Clock)
+	return reconcile.FollowUp{Rule: p.Why, IsTransient: isTransient(obj, before, p)}
 }
 
 // isTransient reports whether the LRP is on its way to what it should be. That it was ready and is not any more is reported

@@ -17,27 +17,20 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/orgspace"
+	"github.com/torpor-dev/torpor/internal/decision"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
 // Name of the events and the field manager; the controllers are called Name-orgs and Name-spaces.
 const Name = "torpor-spaces"
 
-const (
-	workers     = 5
-	passTimeout = time.Minute
-	// apiTimeout bounds one call to the API server.
-	apiTimeout = 10 * time.Second
-	// namespaceInterval is when a namespace that is being deleted is looked at again; that it is gone is an event too.
-	namespaceInterval = 5 * time.Second
-)
+// namespaceInterval is when a namespace that is being deleted is looked at again; that it is gone is an event too.
+const namespaceInterval = 5 * time.Second
 
 // Controller reconciles CFOrgs and CFSpaces.
 type Controller struct {
@@ -55,26 +48,52 @@ type Controller struct {
 // SetupWithManager adds the controllers.
 func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	c.client, c.live = mgr.GetClient(), mgr.GetAPIReader()
-	options := controller.Options{MaxConcurrentReconciles: workers, ReconciliationTimeout: passTimeout}
+	options := reconcile.Workers{Count: 5, PassTimeout: time.Minute}.Options()
+	orgs := newPass(c, mgr, korifiv1alpha1.OrgFinalizer, orgLabels)
+	orgs.New = func() *korifiv1alpha1.CFOrg { return &korifiv1alpha1.CFOrg{} }
+	orgs.Report = c.reportOrg
 	err := builder.ControllerManagedBy(mgr).Named(Name + "-orgs").WithOptions(options).
 		For(&korifiv1alpha1.CFOrg{}).Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(c.orgsForNamespace)).
-		Complete(&reconcile.Reconciler[*korifiv1alpha1.CFOrg]{
-			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name),
-			New: func() *korifiv1alpha1.CFOrg { return &korifiv1alpha1.CFOrg{} }, Step: c.stepOrg,
-		})
+		Complete(orgs)
 	if err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)
 	}
+	spaces := newPass(c, mgr, korifiv1alpha1.SpaceFinalizer, spaceLabels)
+	spaces.New = func() *korifiv1alpha1.CFSpace { return &korifiv1alpha1.CFSpace{} }
+	spaces.Report = c.reportSpace
 	err = builder.ControllerManagedBy(mgr).Named(Name + "-spaces").WithOptions(options).
 		For(&korifiv1alpha1.CFSpace{}).Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(spaceForNamespace)).
-		Complete(&reconcile.Reconciler[*korifiv1alpha1.CFSpace]{
-			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name),
-			New: func() *korifiv1alpha1.CFSpace { return &korifiv1alpha1.CFSpace{} }, Step: c.stepSpace,
-		})
+		Complete(spaces)
 	if err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)
 	}
 	return nil
+}
+
+// newPass returns what the passes of orgs and of spaces share.
+func newPass[T client.Object](c Controller, mgr manager.Manager, finalizer string, labelsOf func(T) map[string]string) *reconcile.Pass[T, orgspace.Observed, orgspace.Plan] {
+	observe := func(ctx context.Context, owner T) (orgspace.Observed, error) { return c.observe(ctx, owner, labelsOf(owner)) }
+	return &reconcile.Pass[T, orgspace.Observed, orgspace.Plan]{
+		Client: c.client, Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Owner: Name,
+		Finalizer: &reconcile.Finalizer[T]{Name: finalizer, Finalize: func(ctx context.Context, owner T) (time.Duration, error) {
+			seen, err := observe(ctx, owner)
+			if err != nil || !orgspace.OwnsNamespace(seen) {
+				return 0, err
+			}
+			return namespaceInterval, reconcile.DeleteObserved(ctx, c.client, seen.Namespace)
+		}},
+		Observe: observe,
+		Decide:  orgspace.Decide,
+		Act:     c.act,
+	}
+}
+
+func orgLabels(org *korifiv1alpha1.CFOrg) map[string]string {
+	return map[string]string{korifiv1alpha1.OrgGUIDLabel: org.Name}
+}
+
+func spaceLabels(space *korifiv1alpha1.CFSpace) map[string]string {
+	return map[string]string{korifiv1alpha1.OrgGUIDLabel: space.Namespace, korifiv1alpha1.SpaceGUIDLabel: space.Name}
 }
 
 // spaceForNamespace maps a namespace to its CFSpace, which lives in the namespace of its org.
@@ -105,72 +124,29 @@ func (c Controller) orgsForNamespace(ctx context.Context, namespace client.Objec
 	return all
 }
 
-func (c Controller) stepOrg(ctx context.Context, org *korifiv1alpha1.CFOrg) (reconcile.Outcome, error) {
-	plan, err := c.step(ctx, org, korifiv1alpha1.OrgFinalizer, map[string]string{korifiv1alpha1.OrgGUIDLabel: org.Name})
-	if err == nil && plan.Ready != nil {
-		org.Status.ObservedGeneration, org.Status.GUID = org.Generation, readyGUID(plan.Ready, org)
-		reconcile.SetCondition(&org.Status.Conditions, *plan.Ready, org.Generation, c.Clock)
-	}
-	return outcomeOf(plan), err
-}
-
-func (c Controller) stepSpace(ctx context.Context, space *korifiv1alpha1.CFSpace) (reconcile.Outcome, error) {
-	plan, err := c.step(ctx, space, korifiv1alpha1.SpaceFinalizer, map[string]string{
-		korifiv1alpha1.OrgGUIDLabel: space.Namespace, korifiv1alpha1.SpaceGUIDLabel: space.Name,
-	})
-	if err == nil && plan.Ready != nil {
-		space.Status.ObservedGeneration, space.Status.GUID = space.Generation, readyGUID(plan.Ready, space)
-		reconcile.SetCondition(&space.Status.Conditions, *plan.Ready, space.Generation, c.Clock)
-	}
-	return outcomeOf(plan), err
-}
-
-func outcomeOf(plan orgspace.Plan) reconcile.Outcome {
-	out := reconcile.Outcome{Why: plan.Why}
-	if plan.WaitsForNamespace {
-		out.After = namespaceInterval
-	}
-	return out
-}
-
-func readyGUID(ready *metav1.Condition, owner client.Object) string {
-	if ready.Status != metav1.ConditionTrue {
-		return ""
-	}
-	return owner.GetName()
-}
-
-// step observes the namespace of an owner, decides and acts.
-func (c Controller) step(ctx context.Context, owner client.Object, finalizer string, labels map[string]string) (orgspace.Plan, error) {
-	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+// observe reads the namespace of an owner past the cache, which may not have seen yet that it is gone, or was made by another.
+func (c Controller) observe(ctx context.Context, owner client.Object, labels map[string]string) (orgspace.Observed, error) {
+	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()
-	seen := orgspace.Observed{Owner: owner, Finalizer: finalizer, Labels: labels, Namespace: &corev1.Namespace{}}
-	// Past the cache: it may not have seen yet that the namespace is gone, or was made by another.
+	seen := orgspace.Observed{Owner: owner, Labels: labels, Namespace: &corev1.Namespace{}}
 	err := c.live.Get(ctx, client.ObjectKey{Name: owner.GetName()}, seen.Namespace)
-	if client.IgnoreNotFound(err) != nil {
-		return orgspace.Plan{}, fmt.Errorf("read the namespace: %w", err)
-	}
 	if k8serrors.IsNotFound(err) {
 		seen.Namespace = nil
+		return seen, nil
 	}
-	plan := orgspace.Decide(seen)
-	switch plan.Do {
-	case orgspace.DoNothing:
-		return plan, nil
-	case orgspace.AddFinalizer:
-		return plan, c.patchFinalizers(ctx, owner, finalizer, controllerutil.AddFinalizer)
-	case orgspace.RemoveFinalizer:
-		return plan, c.patchFinalizers(ctx, owner, finalizer, controllerutil.RemoveFinalizer)
-	case orgspace.CreateNamespace:
-		return plan, c.createNamespace(ctx, seen)
-	case orgspace.DeleteNamespace:
-		err = c.client.Delete(ctx, seen.Namespace, client.Preconditions{UID: new(seen.Namespace.UID)})
-		return plan, client.IgnoreNotFound(err)
+	if err != nil {
+		return seen, fmt.Errorf("read the namespace: %w", err)
 	}
-	return plan, nil
+	return seen, nil
 }
 
-func (c Controller) createNamespace(ctx context.Context, seen orgspace.Observed) error {
+// act creates the namespace if it is missing; that another pass was faster is no error.
+func (c Controller) act(ctx context.Context, seen orgspace.Observed, plan orgspace.Plan) error {
+	if !plan.CreateNamespace {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
+	defer cancel()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: seen.Owner.GetName(), Labels: maps.Clone(seen.Labels)}}
 	if err := c.client.Create(ctx, namespace, client.FieldOwner(Name)); err != nil && !k8serrors.IsAlreadyExists(err) {
 		return fmt.Errorf("make the namespace: %w", err)
@@ -178,15 +154,37 @@ func (c Controller) createNamespace(ctx context.Context, seen orgspace.Observed)
 	return nil
 }
 
-func (c Controller) patchFinalizers(ctx context.Context, owner client.Object, finalizer string, change func(client.Object, string) bool) error {
-	after, ok := owner.DeepCopyObject().(client.Object)
-	if !ok {
-		return nil
+func (c Controller) reportOrg(org *korifiv1alpha1.CFOrg, _ orgspace.Observed, plan orgspace.Plan, _ *reconcile.Refused) reconcile.FollowUp {
+	if plan.Ready != nil {
+		org.Status.ObservedGeneration, org.Status.GUID = org.Generation, readyGUID(org, plan)
+		c.setReady(&org.Status.Conditions, org, plan)
 	}
-	change(after, finalizer)
-	err := c.client.Patch(ctx, after, client.MergeFromWithOptions(owner, client.MergeFromWithOptimisticLock{}), client.FieldOwner(Name))
-	if err != nil && !k8serrors.IsConflict(err) && !k8serrors.IsNotFound(err) {
-		return fmt.Errorf("change the finalizers: %w", err)
+	return followUp(plan)
+}
+
+func (c Controller) reportSpace(space *korifiv1alpha1.CFSpace, _ orgspace.Observed, plan orgspace.Plan, _ *reconcile.Refused) reconcile.FollowUp {
+	if plan.Ready != nil {
+		space.Status.ObservedGeneration, space.Status.GUID = space.Generation, readyGUID(space, plan)
+		c.setReady(&space.Status.Conditions, space, plan)
 	}
-	return nil
+	return followUp(plan)
+}
+
+func (c Controller) setReady(conditions *[]metav1.Condition, owner client.Object, plan orgspace.Plan) {
+	reconcile.SetConditions(conditions, map[string]decision.Condition{korifiv1alpha1.ReadyCondition: *plan.Ready}, owner.GetGeneration(), c.Clock)
+}
+
+func followUp(plan orgspace.Plan) reconcile.FollowUp {
+	out := reconcile.FollowUp{Rule: plan.Why}
+	if plan.LookAgain {
+		out.RequeueAfter = namespaceInterval
+	}
+	return out
+}
+
+func readyGUID(owner client.Object, plan orgspace.Plan) string {
+	if plan.Ready.Status != metav1.ConditionTrue {
+		return ""
+	}
+	return owner.GetName()
 }

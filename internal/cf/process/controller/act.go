@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,64 +18,72 @@ import (
 	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/process"
+	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// act does what was decided. It says whether what was decided on is behind what the API server knows: then nothing was done.
-func (c Controller) act(ctx context.Context, seen *observation, do process.Action) (stale bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+// act does what was decided. It returns ErrStale if the API server knows something else than what was decided on: then nothing
+// was done.
+func (c Controller) act(ctx context.Context, seen *observation, plan process.Plan) error {
+	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()
-	switch do := do.(type) {
+	var err error
+	switch do := plan.Do.(type) {
 	case process.Nothing:
-		return false, nil
 	case process.CreateLRP:
-		stale, err = c.createLRP(ctx, seen, do)
+		err = c.createLRP(ctx, seen, do)
 	case process.ScaleLRP:
-		stale, err = false, c.scaleLRP(ctx, seen, do)
+		err = c.scaleLRP(ctx, seen, do)
 	case process.DeleteLRPs:
-		stale, err = c.deleteLRPs(ctx, seen, do)
+		err = c.deleteLRPs(ctx, seen, do)
 	}
-	if k8serrors.IsConflict(err) || k8serrors.IsAlreadyExists(err) {
-		return true, nil
+	if k8serrors.IsAlreadyExists(err) {
+		return reconcile.ErrStale
 	}
 	if k8serrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-		return false, nil // The process is about to be deleted with its space.
+		return nil // The process is about to be deleted with its space.
 	}
-	return stale, err
+	return err
 }
 
 // createLRP makes an LRP if the API server knows the same app and the same LRPs: two views that are each behind in their own
 // way could else run two revisions at once.
-func (c Controller) createLRP(ctx context.Context, seen *observation, do process.CreateLRP) (stale bool, err error) {
-	var sameApp, sameLRPs bool
+func (c Controller) createLRP(ctx context.Context, seen *observation, do process.CreateLRP) error {
 	var environment []corev1.EnvVar
-	var wrong [3]error
+	// The three reads are made at once, because every restart waits for them.
+	var errs [3]error
 	var reads sync.WaitGroup
-	reads.Go(func() { sameApp, wrong[0] = c.isAppUnchanged(ctx, seen.app) })
-	reads.Go(func() { sameLRPs, wrong[1] = c.knowsEveryLRP(ctx, seen) })
-	reads.Go(func() { environment, wrong[2] = c.buildEnvironment(ctx, seen.app) })
+	reads.Go(func() { errs[0] = c.requireSameApp(ctx, seen.app) })
+	reads.Go(func() { errs[1] = c.requireNoUnseenLRP(ctx, seen) })
+	reads.Go(func() { environment, errs[2] = c.buildEnvironment(ctx, seen.app) })
 	reads.Wait()
-	if err := errors.Join(wrong[:]...); err != nil {
-		return false, err
-	}
-	if !sameApp || !sameLRPs {
-		return true, nil
+	if err := joinFailures(errs[:]); err != nil {
+		return err
 	}
 	lrp := process.BuildLRP(process.LRPSource{App: seen.app, Process: seen.process, Droplet: seen.droplet, Environment: environment}, do)
 	if err := c.client.Create(ctx, lrp, client.FieldOwner(Name)); err != nil {
-		return false, fmt.Errorf("create the LRP: %w", err)
+		return fmt.Errorf("create the LRP: %w", err)
 	}
-	return false, nil
+	return nil
 }
 
+// joinFailures returns the errors that are more than a stale cache; ErrStale if there is nothing else.
+func joinFailures(errs []error) error {
+	failures := slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return errors.Is(err, reconcile.ErrStale) })
+	if err := errors.Join(failures...); err != nil {
+		return err
+	}
+	return errors.Join(errs...)
+}
+
+// scaleLRP sets the instances of an LRP and nothing else.
 func (c Controller) scaleLRP(ctx context.Context, seen *observation, do process.ScaleLRP) error {
 	for i := range seen.lrps {
 		if seen.lrps[i].Name != do.Name {
 			continue
 		}
-		before := &seen.lrps[i]
-		after := before.DeepCopy()
+		after := seen.lrps[i].DeepCopy()
 		after.Spec.Instances = do.Instances
-		if err := c.client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(Name)); err != nil {
+		if err := reconcile.PatchObserved(ctx, c.client, &seen.lrps[i], after, Name); err != nil {
 			return fmt.Errorf("scale the LRP: %w", err)
 		}
 	}
@@ -83,46 +92,54 @@ func (c Controller) scaleLRP(ctx context.Context, seen *observation, do process.
 
 // deleteLRPs deletes LRPs if the API server knows the same app: one that was started again, or is at another revision, may
 // need what the decision would end.
-func (c Controller) deleteLRPs(ctx context.Context, seen *observation, do process.DeleteLRPs) (stale bool, err error) {
-	if same, err := c.isAppUnchanged(ctx, seen.app); err != nil || !same {
-		return true, err
+func (c Controller) deleteLRPs(ctx context.Context, seen *observation, do process.DeleteLRPs) error {
+	if err := c.requireSameApp(ctx, seen.app); err != nil {
+		return err
 	}
-	var all []error
+	var errs []error
 	for i := range seen.lrps {
-		for _, name := range do.Names {
-			if l := &seen.lrps[i]; l.Name == name {
-				err := c.client.Delete(ctx, l, client.Preconditions{UID: new(l.UID)}, client.PropagationPolicy(metav1.DeletePropagationBackground))
-				all = append(all, client.IgnoreNotFound(err))
-			}
+		l := &seen.lrps[i]
+		if !slices.Contains(do.Names, l.Name) {
+			continue
 		}
+		// The Pods drain in the background. An LRP of the name with another UID was not part of the decision.
+		err := c.client.Delete(ctx, l, client.Preconditions{UID: new(l.UID)}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+		if k8serrors.IsConflict(err) {
+			err = reconcile.ErrStale
+		}
+		errs = append(errs, client.IgnoreNotFound(err))
 	}
-	if err := errors.Join(all...); err != nil {
-		return false, fmt.Errorf("delete LRPs: %w", err)
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("delete LRPs: %w", err)
 	}
-	return false, nil
+	return nil
 }
 
-// isAppUnchanged reports whether the app is past any cache what the decision was made on.
-func (c Controller) isAppUnchanged(ctx context.Context, app *korifiv1alpha1.CFApp) (bool, error) {
+// requireSameApp returns ErrStale unless the app is past any cache what the decision was made on.
+func (c Controller) requireSameApp(ctx context.Context, app *korifiv1alpha1.CFApp) error {
 	var live korifiv1alpha1.CFApp
 	err := c.live.Get(ctx, client.ObjectKeyFromObject(app), &live)
 	if k8serrors.IsNotFound(err) {
-		return false, nil
+		return reconcile.ErrStale
 	}
 	if err != nil {
-		return false, fmt.Errorf("read the app: %w", err)
+		return fmt.Errorf("read the app: %w", err)
 	}
+	// Its version may have changed for a reason that matters to no decision, such as a report of its status.
 	was, is := process.NewDesiredApp(app, process.RolloutOptions{}), process.NewDesiredApp(&live, process.RolloutOptions{})
-	return live.UID == app.UID && live.DeletionTimestamp.IsZero() && is == was, nil
+	if live.UID != app.UID || !live.DeletionTimestamp.IsZero() || is != was {
+		return reconcile.ErrStale
+	}
+	return nil
 }
 
-// knowsEveryLRP reports whether the LRPs of a process are past any cache what the decision was made on.
-func (c Controller) knowsEveryLRP(ctx context.Context, seen *observation) (bool, error) {
+// requireNoUnseenLRP returns ErrStale if the process has an LRP that the decision was made without.
+func (c Controller) requireNoUnseenLRP(ctx context.Context, seen *observation) error {
 	var live eiriniv1.LRPList
 	err := c.live.List(ctx, &live, client.InNamespace(seen.process.Namespace),
 		client.MatchingLabels{korifiv1alpha1.ProcessGUIDLabel: seen.process.Name})
 	if err != nil {
-		return false, fmt.Errorf("list the LRPs: %w", err)
+		return fmt.Errorf("list the LRPs: %w", err)
 	}
 	known := map[types.UID]bool{}
 	for i := range seen.lrps {
@@ -130,8 +147,8 @@ func (c Controller) knowsEveryLRP(ctx context.Context, seen *observation) (bool,
 	}
 	for i := range live.Items {
 		if l := &live.Items[i]; metav1.IsControlledBy(l, seen.process) && !known[l.UID] {
-			return false, nil
+			return reconcile.ErrStale
 		}
 	}
-	return true, nil
+	return nil
 }

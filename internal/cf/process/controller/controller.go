@@ -10,12 +10,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -31,17 +28,6 @@ import (
 
 // Name of the events and the field manager, which the controller of apps shares; the controller is called Name-processes.
 const Name = "torpor-restart"
-
-const (
-	workers      = 20
-	backoffStart = 50 * time.Millisecond
-	backoffEnd   = time.Minute
-	passTimeout  = time.Minute
-	// apiTimeout bounds one call to the API server.
-	apiTimeout = 10 * time.Second
-	// staleRetry is when to look again after the cache turned out to be behind.
-	staleRetry = 5 * time.Millisecond
-)
 
 // Controller reconciles CFProcesses.
 type Controller struct {
@@ -84,35 +70,17 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		Watches(&korifiv1alpha1.CFBuild{}, handler.EnqueueRequestsFromMapFunc(c.processesForBuild)).
 		Watches(&torporv1alpha1.CFDeployment{}, handler.EnqueueRequestsFromMapFunc(c.processesForDeployment), builder.WithPredicates(specOrAnnotationsChanged())).
 		WatchesRawSource(source.Kind[client.Object](pods, &corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(processForPod))).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: workers,
-			ReconciliationTimeout:   passTimeout,
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](backoffStart, backoffEnd),
-		}).
-		Complete(&reconcile.Reconciler[*korifiv1alpha1.CFProcess]{
-			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name),
-			New:  func() *korifiv1alpha1.CFProcess { return &korifiv1alpha1.CFProcess{} },
-			Step: c.step,
+		WithOptions(reconcile.Workers{Count: 20, PassTimeout: time.Minute, MinBackoff: 50 * time.Millisecond, MaxBackoff: time.Minute}.Options()).
+		Complete(&reconcile.Pass[*korifiv1alpha1.CFProcess, *observation, process.Plan]{
+			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Owner: Name,
+			New:     func() *korifiv1alpha1.CFProcess { return &korifiv1alpha1.CFProcess{} },
+			Observe: c.observe,
+			Decide:  func(seen *observation) process.Plan { return process.Decide(seen.Observed) },
+			Act:     c.act,
+			Report:  c.report,
 		})
 	if err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)
 	}
 	return nil
-}
-
-// step is one pass over a process.
-func (c Controller) step(ctx context.Context, obj *korifiv1alpha1.CFProcess) (reconcile.Outcome, error) {
-	seen, err := c.observe(ctx, obj)
-	if err != nil {
-		return reconcile.Outcome{}, err
-	}
-	plan := process.Decide(seen.Observed)
-	stale, err := c.act(ctx, seen, plan.Do)
-	if stale {
-		return reconcile.Outcome{After: staleRetry, Why: "the cache is behind"}, err
-	}
-	if err != nil {
-		plan.Ready.Message += fmt.Sprintf("; %v", err)
-	}
-	return c.report(seen, plan), err
 }

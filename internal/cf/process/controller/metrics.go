@@ -46,8 +46,8 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	m.drain.Collect(ch)
 }
 
-// countProcess takes the times of a pass that was saved, by what the status was before it.
-func (m *Metrics) countProcess(seen *observation, before *korifiv1alpha1.CFProcessStatus) {
+// observeFirstReady measures a revision whose first instance became ready with the pass that was saved.
+func (m *Metrics) observeFirstReady(seen *observation, before *korifiv1alpha1.CFProcessStatus) {
 	if before.ActualInstances == 0 && seen.process.Status.ActualInstances > 0 {
 		for i := range seen.lrps {
 			if l := &seen.lrps[i]; l.Name == revision.LRPName(seen.process.Name, seen.TargetRevision()) {
@@ -57,9 +57,9 @@ func (m *Metrics) countProcess(seen *observation, before *korifiv1alpha1.CFProce
 	}
 }
 
-// countDrain takes the time from the pass that first sees something drain to the one that sees nothing left. Most drains
-// are over before they are worth a report, so the report cannot tell.
-func (m *Metrics) countDrain(process types.UID, draining bool, now time.Time) {
+// trackDrain measures the time from the pass that first sees something drain to the one that sees nothing left. Most drains
+// are over before they are worth a report, so the status cannot show them.
+func (m *Metrics) trackDrain(process types.UID, draining bool, now time.Time) {
 	if draining {
 		m.draining.LoadOrStore(process, now)
 		return

@@ -13,13 +13,21 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/podstatus"
 	"github.com/torpor-dev/torpor/internal/cf/process"
 	"github.com/torpor-dev/torpor/internal/cf/revision"
+	"github.com/torpor-dev/torpor/internal/decision"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
+// drainTimedOut is the reason of the event that Pods of an older revision are left and the current one starts beside them.
+const drainTimedOut = "DrainTimedOut"
+
 // report writes the status.
-func (c Controller) report(seen *observation, plan process.Plan) reconcile.Outcome {
-	before, status := seen.process.Status.DeepCopy(), &seen.process.Status
-	status.ObservedGeneration = seen.process.Generation
+func (c Controller) report(obj *korifiv1alpha1.CFProcess, seen *observation, plan process.Plan, refused *reconcile.Refused) reconcile.FollowUp {
+	if refused != nil {
+		plan.Ready.Message += "; " + refused.Error()
+	}
+	c.Metrics.trackDrain(obj.UID, plan.Draining.Status == metav1.ConditionTrue && !seen.Deleted, seen.Now)
+	before, status := obj.Status.DeepCopy(), &obj.Status
+	status.ObservedGeneration = obj.Generation
 	if seen.App.Unreadable == "" && !seen.Deleted {
 		status.ObservedRevision = seen.App.Revision
 	}
@@ -31,18 +39,15 @@ func (c Controller) report(seen *observation, plan process.Plan) reconcile.Outco
 		}
 	}
 	status.DrainingInstances = seen.CountDraining()
-	for kind, is := range map[string]process.Condition{
+	reconcile.SetConditions(&status.Conditions, map[string]decision.Condition{
 		korifiv1alpha1.ReadyCondition: plan.Ready, korifiv1alpha1.DrainingCondition: plan.Draining,
-	} {
-		reconcile.SetCondition(&status.Conditions, metav1.Condition{Type: kind, Status: is.Status, Reason: is.Reason, Message: is.Message}, seen.process.Generation, c.Clock)
-	}
+	}, obj.Generation, c.Clock)
 	slices.SortFunc(status.Conditions, func(a, b metav1.Condition) int { return -cmp.Compare(a.Type, b.Type) })
-	c.Metrics.countDrain(seen.process.UID, plan.Draining.Status == metav1.ConditionTrue && !seen.Deleted, seen.Now)
-	out := reconcile.Outcome{After: plan.After, Why: plan.Rule, Underway: isTransient(before, status, plan)}
+	out := reconcile.FollowUp{RequeueAfter: plan.After, Rule: plan.Rule, IsTransient: isTransient(before, status, plan)}
 	if showsDrainTimeout(status.Conditions) && !showsDrainTimeout(before.Conditions) {
-		out.Events = append(out.Events, reconcile.Event{Warning: true, Reason: drainTimedOut, Action: "Drain", Note: plan.Draining.Message})
+		out.Events = append(out.Events, decision.Event{Warning: true, Reason: drainTimedOut, Action: "Drain", Note: plan.Draining.Message})
 	}
-	out.Saved = func() { c.Metrics.countProcess(seen, before) }
+	out.AfterSave = func() { c.Metrics.observeFirstReady(seen, before) }
 	return out
 }
 

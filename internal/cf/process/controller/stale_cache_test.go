@@ -3,6 +3,7 @@
 package controller
 
 import (
+	"errors"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,6 +12,7 @@ import (
 	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/process"
+	"github.com/torpor-dev/torpor/internal/reconcile"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
@@ -41,9 +43,9 @@ func TestAStaleDecisionIsNotActedOn(t *testing.T) {
 			namespace := hub.CreateNamespace(t)
 			seen := seenIn(t, hub, namespace)
 			row.change(seen)
-			stale, err := c.act(t.Context(), seen, row.do)
-			if err != nil || stale != row.stale {
-				t.Errorf("expected a stale view: %t, found %t (%v)", row.stale, stale, err)
+			err := c.act(t.Context(), seen, process.Plan{Do: row.do})
+			if stale := errors.Is(err, reconcile.ErrStale); stale != row.stale || err != nil && !stale {
+				t.Errorf("expected a stale view: %t, found %v", row.stale, err)
 			}
 			var left eiriniv1.LRPList
 			if err := hub.Client.List(t.Context(), &left, client.InNamespace(namespace)); err != nil {

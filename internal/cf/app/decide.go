@@ -29,22 +29,27 @@ type Observed struct {
 	Droplet *korifiv1alpha1.Droplet
 }
 
-// MissingProcesses builds the processes that the app lacks: web, which every app has, and what its current droplet runs.
-func MissingProcesses(o Observed) []*korifiv1alpha1.CFProcess {
+// Plan is what the app lacks.
+type Plan struct {
+	Create []*korifiv1alpha1.CFProcess
+}
+
+// Decide returns the processes that the app lacks: web, which every app has, and what its current droplet runs.
+func Decide(o Observed) Plan {
 	processTypes := []string{korifiv1alpha1.WebProcess}
 	if o.Droplet != nil {
 		for _, t := range o.Droplet.ProcessTypes {
 			processTypes = append(processTypes, t.Type)
 		}
 	}
-	var missing []*korifiv1alpha1.CFProcess
+	var p Plan
 	for i, processType := range processTypes {
 		exists := func(p korifiv1alpha1.CFProcess) bool { return p.Spec.ProcessType == processType }
 		if !slices.ContainsFunc(o.Processes, exists) && !slices.Contains(processTypes[:i], processType) {
-			missing = append(missing, buildProcess(o.App, processType))
+			p.Create = append(p.Create, buildProcess(o.App, processType))
 		}
 	}
-	return missing
+	return p
 }
 
 func buildProcess(app *korifiv1alpha1.CFApp, processType string) *korifiv1alpha1.CFProcess {

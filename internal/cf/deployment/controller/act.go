@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+
+	"github.com/torpor-dev/torpor/internal/cf/deployment"
+	"github.com/torpor-dev/torpor/internal/reconcile"
+)
+
+// act does what was decided. It returns ErrStale if the app was changed since it was read: then nothing was done.
+func (c Controller) act(ctx context.Context, seen deployment.Observed, plan deployment.Plan) error {
+	switch plan.Do {
+	case deployment.BeginRevision, deployment.CancelRevision:
+		after := seen.App.DeepCopy()
+		deployment.ChangeApp(after, seen.Deployment, plan.Do)
+		if err := reconcile.PatchObserved(ctx, c.client, seen.App, after, Name); err != nil {
+			return fmt.Errorf("change the app: %w", err)
+		}
+	case deployment.DeleteExpired:
+		var errs []error
+		for i := range plan.Expired {
+			errs = append(errs, reconcile.DeleteObserved(ctx, c.client, &plan.Expired[i]))
+		}
+		if err := errors.Join(errs...); err != nil {
+			return fmt.Errorf("delete deployments that are over: %w", err)
+		}
+	case deployment.DoNothing:
+	}
+	return nil
+}

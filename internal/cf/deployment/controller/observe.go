@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cf/deployment"
+)
+
+// observe reads the app and whether a later deployment has taken over.
+func (c Controller) observe(ctx context.Context, d *torporv1alpha1.CFDeployment) (deployment.Observed, error) {
+	o := deployment.Observed{Deployment: d}
+	if deployment.IsOver(d) {
+		var err error
+		o.Finished, err = c.listFinished(ctx, d)
+		return o, err
+	}
+	var app korifiv1alpha1.CFApp
+	err := c.client.Get(ctx, client.ObjectKey{Namespace: d.Namespace, Name: d.Spec.AppRef.Name}, &app)
+	if k8serrors.IsNotFound(err) {
+		return o, nil
+	}
+	if err != nil {
+		return o, fmt.Errorf("read the app: %w", err)
+	}
+	o.App = &app
+	name := app.Annotations[torporv1alpha1.DeploymentAnnotation]
+	if name == "" || name == d.Name {
+		return o, nil
+	}
+	var other torporv1alpha1.CFDeployment
+	err = c.client.Get(ctx, client.ObjectKey{Namespace: d.Namespace, Name: name}, &other)
+	if client.IgnoreNotFound(err) != nil {
+		return o, fmt.Errorf("read the app's deployment: %w", err)
+	}
+	o.HasLaterDeployment = err == nil && d.CreationTimestamp.Before(&other.CreationTimestamp)
+	return o, nil
+}
+
+// listFinished lists the finished deployments of the same app.
+func (c Controller) listFinished(ctx context.Context, d *torporv1alpha1.CFDeployment) ([]torporv1alpha1.CFDeployment, error) {
+	var list torporv1alpha1.CFDeploymentList
+	if err := c.client.List(ctx, &list, client.InNamespace(d.Namespace)); err != nil {
+		return nil, fmt.Errorf("list the app's deployments: %w", err)
+	}
+	return slices.DeleteFunc(list.Items, func(other torporv1alpha1.CFDeployment) bool { return !deployment.IsFinishedSibling(d, &other) }), nil
+}

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cf/deployment"
+	"github.com/torpor-dev/torpor/internal/reconcile"
+)
+
+// report writes how far the deployment is into its status. One that is over keeps what it reported last.
+func (c Controller) report(d *torporv1alpha1.CFDeployment, seen deployment.Observed, plan deployment.Plan, refused *reconcile.Refused) reconcile.FollowUp {
+	status, out := &d.Status, reconcile.FollowUp{Rule: plan.Why}
+	if deployment.IsOver(d) {
+		status.ObservedGeneration = d.Generation
+		return out
+	}
+	if refused != nil {
+		return out // The state is that of the app, which was not changed.
+	}
+	if plan.LookAgain {
+		out.RequeueAfter = followUpInterval
+	}
+	status.ObservedGeneration = d.Generation
+	if status.Reason != plan.State {
+		status.LastChange = new(metav1.NewTime(c.Clock.Now()))
+	}
+	status.Reason, status.Message = plan.State, plan.Why
+	status.Value = torporv1alpha1.ActiveDeployment
+	switch plan.State {
+	case torporv1alpha1.DeployedState, torporv1alpha1.CanceledState, torporv1alpha1.SupersededState:
+		status.Value = torporv1alpha1.FinalizedDeployment
+	case torporv1alpha1.DeployingState, torporv1alpha1.PausedState, torporv1alpha1.CancelingState:
+	}
+	if plan.Prepare {
+		status.Prepared, status.FormerDroplet = true, seen.App.Annotations[torporv1alpha1.DropletAnnotation]
+	}
+	if plan.Revision != 0 {
+		status.Revision = plan.Revision
+	}
+	if d.Spec.Strategy == torporv1alpha1.CanaryDeployment {
+		status.TotalSteps = int32(max(1, len(d.Spec.Steps)))
+		status.CurrentStep = min(d.Spec.ContinuedSteps+1, status.TotalSteps)
+	}
+	return out
+}
