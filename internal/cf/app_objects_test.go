@@ -23,31 +23,32 @@ import (
 
 // An app has a process for each type that its droplet runs. A worker has no instance until somebody wants one, listens
 // nowhere, and is not asked how it is; a restart is of all processes.
-func (s *stage) testProcesses(t *testing.T) {
-	a := s.newApp(t, options{instances: 1})
-	build := s.droplet(t, a.name+"-2", "")
-	s.awaitsBuild(t, build, korifiv1alpha1.StagingBuild, metav1.ConditionUnknown, korifiv1alpha1.BuiltByOthersReason)
+func TestDropletBringsItsProcesses(t *testing.T) {
+	e := shared.Get(t)
+	a := e.createApp(t, appOptions{instances: 1})
+	build := e.createBuild(t, a.name+"-2", "")
+	e.waitForBuild(t, build, korifiv1alpha1.StagingBuild, metav1.ConditionUnknown, korifiv1alpha1.BuiltByOthersReason)
 	build.Status.Droplet = &korifiv1alpha1.Droplet{
 		Registry:     korifiv1alpha1.Registry{Image: image},
 		ProcessTypes: []korifiv1alpha1.ProcessType{{Type: korifiv1alpha1.WebProcess}, {Type: "worker", Command: "./work"}},
 	}
-	if err := s.Client.SubResource("status").Update(t.Context(), build); err != nil {
+	if err := e.Client.SubResource("status").Update(t.Context(), build); err != nil {
 		t.Fatal(err)
 	}
-	a.patch(t, fmt.Sprintf(`{"spec":{"currentDropletRef":{"name":"%s-2"}}}`, a.name))
+	a.patchApp(t, fmt.Sprintf(`{"spec":{"currentDropletRef":{"name":"%s-2"}}}`, a.name))
 	worker := *a
 	worker.process = revision.ProcessName(a.name, "worker")
 	testenv.Eventually(t, "the worker is there", func() error {
-		return s.Client.Get(t.Context(), client.ObjectKey{Namespace: s.namespace, Name: worker.process}, &korifiv1alpha1.CFProcess{})
+		return e.Client.Get(t.Context(), client.ObjectKey{Namespace: e.namespace, Name: worker.process}, &korifiv1alpha1.CFProcess{})
 	})
-	a.restart(t, "once")
-	a.awaitsRunning(t)
-	if n := len(worker.ownPods(t)); n != 0 {
+	a.requestRestart(t, "once")
+	a.waitUntilRunning(t)
+	if n := len(worker.listProcessPods(t)); n != 0 {
 		t.Errorf("expected no worker that nobody wants, found %d", n)
 	}
-	worker.scale(t, 2)
-	a.awaitsInstances(t, 3)
-	for _, p := range worker.ownPods(t) {
+	worker.setInstances(t, 2)
+	a.waitForInstances(t, 3)
+	for _, p := range worker.listProcessPods(t) {
 		c := p.Spec.Containers[0]
 		if len(c.Ports) != 0 || c.StartupProbe != nil || c.LivenessProbe != nil || strings.Join(c.Command, " ") != "/bin/sh -c ./work" {
 			t.Errorf("expected a command without ports and probes, found %+v", c)
@@ -58,20 +59,20 @@ func (s *stage) testProcesses(t *testing.T) {
 			}
 		}
 	}
-	h := a.follow(t)
-	a.restart(t, "twice")
-	a.awaitsRunning(t)
-	a.hasOnly(t, "2")
-	if n := len(worker.ownPods(t)); n != 2 {
+	h := a.watchHistory(t)
+	a.requestRestart(t, "twice")
+	a.waitUntilRunning(t)
+	a.expectOnlyRevision(t, "2")
+	if n := len(worker.listProcessPods(t)); n != 2 {
 		t.Errorf("expected 2 workers of the new revision, found %d", n)
 	}
-	if _, overlap := h.seen(); overlap > 0 {
+	if _, overlap := h.measureOverlap(); overlap > 0 {
 		t.Logf("the processes of two revisions overlapped for %s; each drains by itself", overlap)
 	}
 }
 
-// ownPods are those of the process.
-func (a *app) ownPods(t *testing.T) []corev1.Pod {
+// listProcessPods are those of the process.
+func (a *app) listProcessPods(t *testing.T) []corev1.Pod {
 	t.Helper()
 	var own []corev1.Pod
 	for _, p := range a.listPods(t) {
@@ -83,27 +84,28 @@ func (a *app) ownPods(t *testing.T) []corev1.Pod {
 }
 
 // A package says whether it names an image, and a build whether its droplet is there, is made by somebody else, or failed.
-func (s *stage) testStaging(t *testing.T) {
-	docker := s.droplet(t, "staging-docker", image)
-	s.awaitsBuild(t, docker, korifiv1alpha1.StagedBuild, metav1.ConditionTrue, korifiv1alpha1.StagedReason)
-	bits := s.droplet(t, "staging-bits", "")
-	s.awaitsBuild(t, bits, korifiv1alpha1.StagingBuild, metav1.ConditionUnknown, korifiv1alpha1.BuiltByOthersReason)
+func TestPackagesAndBuildsReportTheirState(t *testing.T) {
+	e := shared.Get(t)
+	docker := e.createBuild(t, "staging-docker", image)
+	e.waitForBuild(t, docker, korifiv1alpha1.StagedBuild, metav1.ConditionTrue, korifiv1alpha1.StagedReason)
+	bits := e.createBuild(t, "staging-bits", "")
+	e.waitForBuild(t, bits, korifiv1alpha1.StagingBuild, metav1.ConditionUnknown, korifiv1alpha1.BuiltByOthersReason)
 	bits.Status.State = korifiv1alpha1.FailedBuild
-	if err := s.Client.SubResource("status").Update(t.Context(), bits); err != nil {
+	if err := e.Client.SubResource("status").Update(t.Context(), bits); err != nil {
 		t.Fatal(err)
 	}
-	s.awaitsBuild(t, bits, korifiv1alpha1.FailedBuild, metav1.ConditionFalse, korifiv1alpha1.BuildFailedReason)
+	e.waitForBuild(t, bits, korifiv1alpha1.FailedBuild, metav1.ConditionFalse, korifiv1alpha1.BuildFailedReason)
 	lost := docker.DeepCopy()
-	lost.ObjectMeta = metav1.ObjectMeta{Namespace: s.namespace, Name: "staging-lost"}
+	lost.ObjectMeta = metav1.ObjectMeta{Namespace: e.namespace, Name: "staging-lost"}
 	lost.Spec.PackageRef.Name = "staging-nowhere"
-	if err := s.Client.Create(t.Context(), lost); err != nil {
+	if err := e.Client.Create(t.Context(), lost); err != nil {
 		t.Fatal(err)
 	}
-	s.awaitsBuild(t, lost, korifiv1alpha1.StagingBuild, metav1.ConditionUnknown, korifiv1alpha1.PackageMissingReason)
+	e.waitForBuild(t, lost, korifiv1alpha1.StagingBuild, metav1.ConditionUnknown, korifiv1alpha1.PackageMissingReason)
 	for name, want := range map[string]metav1.ConditionStatus{"staging-docker": metav1.ConditionTrue, "staging-bits": metav1.ConditionFalse} {
 		testenv.Eventually(t, name+" says how it is", func() error {
 			var pkg korifiv1alpha1.CFPackage
-			if err := s.Client.Get(t.Context(), client.ObjectKey{Namespace: s.namespace, Name: name}, &pkg); err != nil {
+			if err := e.Client.Get(t.Context(), client.ObjectKey{Namespace: e.namespace, Name: name}, &pkg); err != nil {
 				return fmt.Errorf("get: %w", err)
 			}
 			if ready := meta.FindStatusCondition(pkg.Status.Conditions, korifiv1alpha1.ReadyCondition); ready == nil || ready.Status != want {
@@ -114,10 +116,10 @@ func (s *stage) testStaging(t *testing.T) {
 	}
 }
 
-func (s *stage) awaitsBuild(t *testing.T, b *korifiv1alpha1.CFBuild, state korifiv1alpha1.BuildState, succeeded metav1.ConditionStatus, reason string) {
+func (e *env) waitForBuild(t *testing.T, b *korifiv1alpha1.CFBuild, state korifiv1alpha1.BuildState, succeeded metav1.ConditionStatus, reason string) {
 	t.Helper()
 	testenv.Eventually(t, b.Name+" is "+string(state), func() error {
-		if err := s.Client.Get(t.Context(), client.ObjectKeyFromObject(b), b); err != nil {
+		if err := e.Client.Get(t.Context(), client.ObjectKeyFromObject(b), b); err != nil {
 			return fmt.Errorf("get: %w", err)
 		}
 		found := meta.FindStatusCondition(b.Status.Conditions, korifiv1alpha1.SucceededCondition)
@@ -131,15 +133,16 @@ func (s *stage) awaitsBuild(t *testing.T, b *korifiv1alpha1.CFBuild, state korif
 
 // The app's environment reaches its Pods by reference, and its values reach nothing that is written of the app: no
 // condition, no event, no LRP, no Pod and no log, also not when the Secret cannot be read.
-func (s *stage) testSecrets(t *testing.T) {
+func TestSecretValuesStayInTheSecret(t *testing.T) {
+	e := shared.Get(t)
 	const value = "swordfish-7f3a"
-	a := s.newApp(t, options{instances: 1, state: stopped})
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: a.name + "-env"}, StringData: map[string]string{"TOKEN": value, "PORT": value}}
-	if err := s.Client.Create(t.Context(), secret); err != nil {
+	a := e.createApp(t, appOptions{instances: 1, state: stopped})
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: a.name + "-env"}, StringData: map[string]string{"TOKEN": value, "PORT": value}}
+	if err := e.Client.Create(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}
-	a.patch(t, fmt.Sprintf(`{"spec":{"envSecretName":%q,"desiredState":"STARTED"}}`, secret.Name))
-	a.awaitsRunning(t)
+	a.patchApp(t, fmt.Sprintf(`{"spec":{"envSecretName":%q,"desiredState":"STARTED"}}`, secret.Name))
+	a.waitUntilRunning(t)
 	env := map[string]corev1.EnvVar{}
 	for _, e := range a.listPods(t)[0].Spec.Containers[0].Env {
 		env[e.Name] = e
@@ -153,10 +156,10 @@ func (s *stage) testSecrets(t *testing.T) {
 	if services, ok := env["VCAP_SERVICES"]; ok {
 		t.Errorf("expected no services, found %+v", services)
 	}
-	if err := s.Client.Delete(t.Context(), secret); err != nil {
+	if err := e.Client.Delete(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}
-	a.restart(t, "once")
+	a.requestRestart(t, "once")
 	testenv.Eventually(t, "it is told what is missing", func() error {
 		ready := meta.FindStatusCondition(a.getProcess(t).Status.Conditions, korifiv1alpha1.ReadyCondition)
 		if !strings.Contains(ready.Message, "spec.envSecretName") {
@@ -165,28 +168,28 @@ func (s *stage) testSecrets(t *testing.T) {
 		return nil
 	})
 	secret.ResourceVersion, secret.UID = "", ""
-	if err := s.Client.Create(t.Context(), secret); err != nil {
+	if err := e.Client.Create(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}
-	a.awaitsRunning(t)
-	for where, text := range s.everythingWritten(t) {
+	a.waitUntilRunning(t)
+	for where, text := range e.collectWritten(t) {
 		if strings.Contains(text, value) {
 			t.Errorf("found a secret value in %s", where)
 		}
 	}
 }
 
-// everythingWritten is what the manager has written of all apps, and what it has logged.
-func (s *stage) everythingWritten(t *testing.T) map[string]string {
+// collectWritten is what the manager has written of all apps, and what it has logged.
+func (e *env) collectWritten(t *testing.T) map[string]string {
 	t.Helper()
-	all := map[string]string{"the log": s.log.String()}
+	all := map[string]string{"the log": e.log.String()}
 	if all["the log"] == "" {
 		t.Error("expected a log, found none")
 	}
 	for _, list := range []client.ObjectList{
 		&korifiv1alpha1.CFAppList{}, &korifiv1alpha1.CFProcessList{}, &eiriniv1.LRPList{}, &corev1.PodList{}, &eventsv1.EventList{},
 	} {
-		if err := s.Client.List(t.Context(), list, client.InNamespace(s.namespace)); err != nil {
+		if err := e.Client.List(t.Context(), list, client.InNamespace(e.namespace)); err != nil {
 			t.Fatal(err)
 		}
 		text, err := json.Marshal(list)
@@ -202,19 +205,20 @@ func (s *stage) everythingWritten(t *testing.T) map[string]string {
 }
 
 // An app that is deleted in the middle of a deployment takes both revisions with it, and the deployment is over.
-func (s *stage) testDeleteInDeployment(t *testing.T) {
-	a := s.newApp(t, options{instances: 2, command: "HOLLOW_STOP=1s HOLLOW_START=1s ./app"})
-	a.awaitsRunning(t)
-	d := a.deploy(t, "one", rolling())
+func TestAppIsDeletedDuringADeployment(t *testing.T) {
+	e := shared.Get(t)
+	a := e.createApp(t, appOptions{instances: 2, command: "HOLLOW_STOP=1s HOLLOW_START=1s ./app"})
+	a.waitUntilRunning(t)
+	d := a.createDeployment(t, "one", rolling())
 	testenv.Eventually(t, "two revisions are there", func() error {
-		if n := len(a.lrps(t)); n != 2 {
+		if n := len(a.listLRPs(t)); n != 2 {
 			return fmt.Errorf("found %d LRPs", n)
 		}
 		return nil
 	})
-	a.isDeleted(t)
+	a.deleteAndWait(t)
 	testenv.Eventually(t, "the deployment is over", func() error {
-		err := s.Client.Get(t.Context(), client.ObjectKeyFromObject(d), d)
+		err := e.Client.Get(t.Context(), client.ObjectKeyFromObject(d), d)
 		if err != nil {
 			return fmt.Errorf("get: %w", err)
 		}
@@ -225,21 +229,21 @@ func (s *stage) testDeleteInDeployment(t *testing.T) {
 	})
 }
 
-// isDeleted deletes the app, which stays until its Pods and LRPs are gone.
-func (a *app) isDeleted(t *testing.T) {
+// deleteAndWait deletes the app, which stays until its Pods and LRPs are gone.
+func (a *app) deleteAndWait(t *testing.T) {
 	t.Helper()
-	found := a.get(t)
+	found := a.getApp(t)
 	if err := a.Client.Delete(t.Context(), found); err != nil {
 		t.Fatal(err)
 	}
-	a.isGone(t, found)
+	a.waitUntilGone(t, found)
 }
 
-func (a *app) isGone(t *testing.T, found *korifiv1alpha1.CFApp) {
+func (a *app) waitUntilGone(t *testing.T, found *korifiv1alpha1.CFApp) {
 	t.Helper()
 	testenv.Eventually(t, "the app is gone", func() error {
-		err := a.gone(t, found)
-		if err == nil && len(a.listPods(t))+len(a.lrps(t)) > 0 {
+		err := a.requireGone(t, found)
+		if err == nil && len(a.listPods(t))+len(a.listLRPs(t)) > 0 {
 			t.Fatal("the app is gone before its Pods")
 		}
 		return err
@@ -247,29 +251,30 @@ func (a *app) isGone(t *testing.T, found *korifiv1alpha1.CFApp) {
 }
 
 // An org that is deleted takes its spaces with it and these their apps; each is gone only after what it holds.
-func (s *stage) testDeleteSpace(t *testing.T) {
-	org := &korifiv1alpha1.CFOrg{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "org-gone"}, Spec: korifiv1alpha1.CFOrgSpec{DisplayName: "o"}}
+func TestDeletedOrgTakesItsSpacesAndAppsWithIt(t *testing.T) {
+	e := shared.Get(t)
+	org := &korifiv1alpha1.CFOrg{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: "org-gone"}, Spec: korifiv1alpha1.CFOrgSpec{DisplayName: "o"}}
 	space := &korifiv1alpha1.CFSpace{ObjectMeta: metav1.ObjectMeta{Namespace: "org-gone", Name: "space-gone"}, Spec: korifiv1alpha1.CFSpaceSpec{DisplayName: "s"}}
-	inside := *s
+	inside := *e
 	inside.namespace = space.Name
 	for _, obj := range []client.Object{org, space} {
-		if err := s.Client.Create(t.Context(), obj); err != nil {
+		if err := e.Client.Create(t.Context(), obj); err != nil {
 			t.Fatal(err)
 		}
 		testenv.Eventually(t, "it has its namespace", func() error {
-			return s.Client.Get(t.Context(), client.ObjectKey{Name: obj.GetName()}, &corev1.Namespace{})
+			return e.Client.Get(t.Context(), client.ObjectKey{Name: obj.GetName()}, &corev1.Namespace{})
 		})
 	}
-	a := inside.newAppCalled(t, "app-in-space", options{instances: 2, command: "HOLLOW_STOP=1s ./app"})
-	a.awaitsRunning(t)
-	if err := s.Client.Delete(t.Context(), org); err != nil {
+	a := inside.createAppNamed(t, "app-in-space", appOptions{instances: 2, command: "HOLLOW_STOP=1s ./app"})
+	a.waitUntilRunning(t)
+	if err := e.Client.Delete(t.Context(), org); err != nil {
 		t.Fatal(err)
 	}
 	testenv.Eventually(t, "the org is gone", func() error {
-		left := len(a.listPods(t)) + len(a.lrps(t))
-		if s.gone(t, space.DeepCopy()) == nil && left > 0 {
+		left := len(a.listPods(t)) + len(a.listLRPs(t))
+		if e.requireGone(t, space.DeepCopy()) == nil && left > 0 {
 			t.Fatalf("the space is gone before %d Pods and LRPs", left)
 		}
-		return errors.Join(s.gone(t, org), s.gone(t, space), s.gone(t, &korifiv1alpha1.CFApp{ObjectMeta: metav1.ObjectMeta{Namespace: space.Name, Name: a.name}}))
+		return errors.Join(e.requireGone(t, org), e.requireGone(t, space), e.requireGone(t, &korifiv1alpha1.CFApp{ObjectMeta: metav1.ObjectMeta{Namespace: space.Name, Name: a.name}}))
 	})
 }

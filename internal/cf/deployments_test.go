@@ -19,8 +19,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// deploy makes a deployment of the app.
-func (a *app) deploy(t *testing.T, name string, spec torporv1alpha1.CFDeploymentSpec) *torporv1alpha1.CFDeployment {
+// createDeployment makes a deployment of the app.
+func (a *app) createDeployment(t *testing.T, name string, spec torporv1alpha1.CFDeploymentSpec) *torporv1alpha1.CFDeployment {
 	t.Helper()
 	spec.AppRef.Name = a.name
 	d := &torporv1alpha1.CFDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: a.name + "-" + name}, Spec: spec}
@@ -30,7 +30,7 @@ func (a *app) deploy(t *testing.T, name string, spec torporv1alpha1.CFDeployment
 	return d
 }
 
-func (a *app) awaitsDeployment(t *testing.T, d *torporv1alpha1.CFDeployment, want torporv1alpha1.DeploymentState) {
+func (a *app) waitForDeployment(t *testing.T, d *torporv1alpha1.CFDeployment, want torporv1alpha1.DeploymentState) {
 	t.Helper()
 	testenv.Eventually(t, d.Name+" is "+string(want), func() error {
 		if err := a.Client.Get(t.Context(), client.ObjectKeyFromObject(d), d); err != nil {
@@ -43,10 +43,10 @@ func (a *app) awaitsDeployment(t *testing.T, d *torporv1alpha1.CFDeployment, wan
 	})
 }
 
-// hasOnly: at this very moment every LRP and every Pod is of the revision, also those that end.
-func (a *app) hasOnly(t *testing.T, version string) {
+// expectOnlyRevision: at this very moment every LRP and every Pod is of the revision, also those that end.
+func (a *app) expectOnlyRevision(t *testing.T, version string) {
 	t.Helper()
-	for _, l := range a.lrps(t) {
+	for _, l := range a.listLRPs(t) {
 		if l.Spec.Version != version {
 			t.Errorf("expected revision %s only, found the LRP %s of revision %s", version, l.Name, l.Spec.Version)
 		}
@@ -58,14 +58,14 @@ func (a *app) hasOnly(t *testing.T, version string) {
 	}
 }
 
-func (a *app) change(t *testing.T, d *torporv1alpha1.CFDeployment, patch string) {
+func (a *app) patchDeployment(t *testing.T, d *torporv1alpha1.CFDeployment, patch string) {
 	t.Helper()
 	if err := a.Client.Patch(t.Context(), d, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (a *app) command(t *testing.T, command string) {
+func (a *app) setCommand(t *testing.T, command string) {
 	t.Helper()
 	process := a.getProcess(t)
 	process.Spec.Command = command
@@ -76,113 +76,118 @@ func (a *app) command(t *testing.T, command string) {
 
 func rolling() torporv1alpha1.CFDeploymentSpec { return torporv1alpha1.CFDeploymentSpec{} }
 
-// Race l: a deployment brings a second revision up beside the first, and as many instances as wanted stay ready.
-func (s *stage) testRolling(t *testing.T) {
-	a := s.newApp(t, options{instances: 4, command: "HOLLOW_START=300ms HOLLOW_STOP=1s ./app"})
-	a.awaitsRunning(t)
-	h := a.follow(t)
-	d := a.deploy(t, "one", torporv1alpha1.CFDeploymentSpec{MaxInFlight: 2})
-	a.awaitsDeployment(t, d, torporv1alpha1.DeployedState)
-	a.hasOnly(t, "1")
+// Race l of docs/adr/0010-revisions-of-apps.md: a deployment brings a second revision up beside the first, and as many instances as wanted stay ready.
+func TestRollingDeploymentKeepsInstancesReady(t *testing.T) {
+	e := shared.Get(t)
+	a := e.createApp(t, appOptions{instances: 4, command: "HOLLOW_START=300ms HOLLOW_STOP=1s ./app"})
+	a.waitUntilRunning(t)
+	h := a.watchHistory(t)
+	d := a.createDeployment(t, "one", torporv1alpha1.CFDeploymentSpec{MaxInFlight: 2})
+	a.waitForDeployment(t, d, torporv1alpha1.DeployedState)
+	a.expectOnlyRevision(t, "1")
 	if d.Status.Revision != 1 || d.Status.Value != torporv1alpha1.FinalizedDeployment {
 		t.Errorf("expected revision 1 and a deployment that is over, found %+v", d.Status)
 	}
-	if least, inFlight := h.counts(); least < 4 || inFlight > 2 {
+	if least, inFlight := h.countPods(); least < 4 || inFlight > 2 {
 		t.Errorf("expected 4 ready Pods throughout and at most 2 that are coming, found %d and %d", least, inFlight)
 	}
-	if found := a.get(t).Status.LastRestart; found == nil || found.Cause != korifiv1alpha1.CausedByDeployment {
+	if found := a.getApp(t).Status.LastRestart; found == nil || found.Cause != korifiv1alpha1.CausedByDeployment {
 		t.Errorf("expected a deployment to be the cause, found %+v", found)
 	}
 }
 
-// Race l: a deployment that crashes takes no ready instance away, and cancelling it brings everything back.
-func (s *stage) testCancel(t *testing.T) {
-	a := s.newApp(t, options{instances: 3})
-	a.awaitsRunning(t)
-	a.command(t, "HOLLOW_CRASH=boom ./app")
-	a.awaitsRunning(t)
-	h := a.follow(t)
-	d := a.deploy(t, "bad", torporv1alpha1.CFDeploymentSpec{})
-	a.awaitsDeployment(t, d, torporv1alpha1.DeployingState)
+// Race l of docs/adr/0010-revisions-of-apps.md: a deployment that crashes takes no ready instance away, and cancelling it brings everything back.
+func TestCancelledDeploymentBringsTheOldRevisionBack(t *testing.T) {
+	e := shared.Get(t)
+	a := e.createApp(t, appOptions{instances: 3})
+	a.waitUntilRunning(t)
+	a.setCommand(t, "HOLLOW_CRASH=boom ./app")
+	a.waitUntilRunning(t)
+	h := a.watchHistory(t)
+	d := a.createDeployment(t, "bad", torporv1alpha1.CFDeploymentSpec{})
+	a.waitForDeployment(t, d, torporv1alpha1.DeployingState)
 	testenv.Eventually(t, "the new instance has crashed", func() error {
 		if one := a.getProcess(t).Status.InstancesStatus["0"]; one.State != korifiv1alpha1.CrashedInstance {
 			return fmt.Errorf("found %+v", one)
 		}
 		return nil
 	})
-	a.change(t, d, `{"spec":{"cancelled":true}}`)
-	a.awaitsDeployment(t, d, torporv1alpha1.CanceledState)
-	a.hasOnly(t, "0")
-	if least, _ := h.counts(); least < 3 {
+	a.patchDeployment(t, d, `{"spec":{"cancelled":true}}`)
+	a.waitForDeployment(t, d, torporv1alpha1.CanceledState)
+	a.expectOnlyRevision(t, "0")
+	if least, _ := h.countPods(); least < 3 {
 		t.Errorf("expected 3 ready Pods throughout, found %d", least)
 	}
-	a.command(t, "./app")
-	a.restart(t, "after")
-	a.awaitsRunning(t)
-	a.awaitsRevisions(t, "2")
+	a.setCommand(t, "./app")
+	a.requestRestart(t, "after")
+	a.waitUntilRunning(t)
+	a.waitForRevisions(t, "2")
 }
 
 // A canary waits at each step until it is continued.
-func (s *stage) testCanary(t *testing.T) {
-	a := s.newApp(t, options{instances: 4})
-	a.awaitsRunning(t)
-	d := a.deploy(t, "canary", torporv1alpha1.CFDeploymentSpec{
+func TestCanaryWaitsAtEachStep(t *testing.T) {
+	e := shared.Get(t)
+	a := e.createApp(t, appOptions{instances: 4})
+	a.waitUntilRunning(t)
+	d := a.createDeployment(t, "canary", torporv1alpha1.CFDeploymentSpec{
 		Strategy: torporv1alpha1.CanaryDeployment, Steps: []torporv1alpha1.CanaryStep{{InstanceWeight: 25}, {InstanceWeight: 50}}, MaxInFlight: 4,
 	})
 	for step, wanted := range []int32{1, 2} {
 		testenv.Eventually(t, fmt.Sprintf("step %d is reached", step+1), func() error {
-			a.awaitsDeployment(t, d, torporv1alpha1.PausedState)
+			a.waitForDeployment(t, d, torporv1alpha1.PausedState)
 			if found := a.getProcess(t).Status.ActualInstances; found != wanted || d.Status.CurrentStep != int32(step+1) || d.Status.TotalSteps != 2 {
 				return fmt.Errorf("expected %d instances, found %d at step %d", wanted, found, d.Status.CurrentStep)
 			}
 			return nil
 		})
-		a.change(t, d, fmt.Sprintf(`{"spec":{"continuedSteps":%d}}`, step+1))
+		a.patchDeployment(t, d, fmt.Sprintf(`{"spec":{"continuedSteps":%d}}`, step+1))
 	}
-	a.awaitsDeployment(t, d, torporv1alpha1.DeployedState)
-	a.hasOnly(t, "1")
+	a.waitForDeployment(t, d, torporv1alpha1.DeployedState)
+	a.expectOnlyRevision(t, "1")
 }
 
 // A restart in the middle of a deployment ends it, and its revision is the newest.
-func (s *stage) testSuperseded(t *testing.T) {
-	a := s.newApp(t, options{instances: 2, command: "HOLLOW_START=500ms ./app"})
-	a.awaitsRunning(t)
-	first := a.deploy(t, "first", torporv1alpha1.CFDeploymentSpec{})
+func TestRestartSupersedesADeployment(t *testing.T) {
+	e := shared.Get(t)
+	a := e.createApp(t, appOptions{instances: 2, command: "HOLLOW_START=500ms ./app"})
+	a.waitUntilRunning(t)
+	first := a.createDeployment(t, "first", torporv1alpha1.CFDeploymentSpec{})
 	testenv.Eventually(t, "it has begun", func() error {
-		if a.get(t).Annotations[revisionAnnotation] != "1" {
-			return fmt.Errorf("found %s", a.get(t).Annotations[revisionAnnotation])
+		if a.getApp(t).Annotations[revisionAnnotation] != "1" {
+			return fmt.Errorf("found %s", a.getApp(t).Annotations[revisionAnnotation])
 		}
 		return nil
 	})
-	a.awaitsDeployment(t, first, torporv1alpha1.DeployingState)
-	a.restart(t, "once")
-	a.awaitsDeployment(t, first, torporv1alpha1.SupersededState)
-	a.awaitsRunning(t)
-	a.awaitsRevisions(t, "2")
+	a.waitForDeployment(t, first, torporv1alpha1.DeployingState)
+	a.requestRestart(t, "once")
+	a.waitForDeployment(t, first, torporv1alpha1.SupersededState)
+	a.waitUntilRunning(t)
+	a.waitForRevisions(t, "2")
 }
 
 // Of two deployments that are made at once the later one counts, and cancelling the other changes nothing.
-func (s *stage) testLater(t *testing.T) {
-	a := s.newApp(t, options{instances: 2, command: "HOLLOW_START=500ms ./app"})
-	a.awaitsRunning(t)
-	first := a.deploy(t, "first", torporv1alpha1.CFDeploymentSpec{})
+func TestLaterDeploymentSupersedesAnEarlierOne(t *testing.T) {
+	e := shared.Get(t)
+	a := e.createApp(t, appOptions{instances: 2, command: "HOLLOW_START=500ms ./app"})
+	a.waitUntilRunning(t)
+	first := a.createDeployment(t, "first", torporv1alpha1.CFDeploymentSpec{})
 	testenv.Eventually(t, "it has begun", func() error {
-		if found := a.get(t).Annotations[revisionAnnotation]; found != "1" {
+		if found := a.getApp(t).Annotations[revisionAnnotation]; found != "1" {
 			return fmt.Errorf("found revision %s", found)
 		}
 		return nil
 	})
-	a.awaitsNextSecond(t, first)
-	second := a.deploy(t, "second", torporv1alpha1.CFDeploymentSpec{})
-	a.awaitsDeployment(t, first, torporv1alpha1.SupersededState)
-	a.change(t, first, `{"spec":{"cancelled":true}}`)
-	a.awaitsDeployment(t, second, torporv1alpha1.DeployedState)
-	a.hasOnly(t, "2")
-	a.awaitsDeployment(t, first, torporv1alpha1.SupersededState)
+	a.waitForNextSecond(t, first)
+	second := a.createDeployment(t, "second", torporv1alpha1.CFDeploymentSpec{})
+	a.waitForDeployment(t, first, torporv1alpha1.SupersededState)
+	a.patchDeployment(t, first, `{"spec":{"cancelled":true}}`)
+	a.waitForDeployment(t, second, torporv1alpha1.DeployedState)
+	a.expectOnlyRevision(t, "2")
+	a.waitForDeployment(t, first, torporv1alpha1.SupersededState)
 }
 
-// awaitsNextSecond waits until what is made next is later than a deployment, as creation times tell.
-func (a *app) awaitsNextSecond(t *testing.T, d *torporv1alpha1.CFDeployment) {
+// waitForNextSecond waits until what is made next is later than a deployment, as creation times tell.
+func (a *app) waitForNextSecond(t *testing.T, d *torporv1alpha1.CFDeployment) {
 	t.Helper()
 	testenv.Eventually(t, "a second has passed", func() error {
 		if now := time.Now(); now.Sub(d.CreationTimestamp.Time) < time.Second {
@@ -193,48 +198,51 @@ func (a *app) awaitsNextSecond(t *testing.T, d *torporv1alpha1.CFDeployment) {
 }
 
 // A canary that waits is taken back: what ran before runs again, and nothing else is left.
-func (s *stage) testCanaryCancelled(t *testing.T) {
-	a := s.newApp(t, options{instances: 4})
-	a.awaitsRunning(t)
-	d := a.deploy(t, "canary", torporv1alpha1.CFDeploymentSpec{Strategy: torporv1alpha1.CanaryDeployment})
-	a.awaitsDeployment(t, d, torporv1alpha1.PausedState)
+func TestCancelledCanaryLeavesTheOldRevision(t *testing.T) {
+	e := shared.Get(t)
+	a := e.createApp(t, appOptions{instances: 4})
+	a.waitUntilRunning(t)
+	d := a.createDeployment(t, "canary", torporv1alpha1.CFDeploymentSpec{Strategy: torporv1alpha1.CanaryDeployment})
+	a.waitForDeployment(t, d, torporv1alpha1.PausedState)
 	if found := a.getProcess(t).Status.ActualInstances; found != 1 {
 		t.Errorf("expected one instance of the canary without steps, found %d", found)
 	}
-	h := a.follow(t)
-	a.change(t, d, `{"spec":{"cancelled":true}}`)
-	a.awaitsDeployment(t, d, torporv1alpha1.CanceledState)
-	a.hasOnly(t, "0")
-	if least, _ := h.counts(); least < 4 {
+	h := a.watchHistory(t)
+	a.patchDeployment(t, d, `{"spec":{"cancelled":true}}`)
+	a.waitForDeployment(t, d, torporv1alpha1.CanceledState)
+	a.expectOnlyRevision(t, "0")
+	if least, _ := h.countPods(); least < 4 {
 		t.Errorf("expected 4 ready Pods throughout, found %d", least)
 	}
-	if app := a.get(t); app.Annotations[revisionAnnotation] != "1" || app.Status.ObservedRevision != 1 {
+	if app := a.getApp(t); app.Annotations[revisionAnnotation] != "1" || app.Status.ObservedRevision != 1 {
 		t.Errorf("expected revision 1 to stay used, found %s", app.Annotations[revisionAnnotation])
 	}
 }
 
 // A stopped app is started by its deployment; one that is cancelled before it began changes nothing.
-func (s *stage) testDeployStopped(t *testing.T) {
-	a := s.newApp(t, options{instances: 1, state: stopped})
-	a.awaitsStopped(t)
-	never := a.deploy(t, "never", torporv1alpha1.CFDeploymentSpec{Cancelled: true})
-	a.awaitsDeployment(t, never, torporv1alpha1.CanceledState)
-	a.awaitsStopped(t)
-	d := a.deploy(t, "one", torporv1alpha1.CFDeploymentSpec{})
-	a.awaitsDeployment(t, d, torporv1alpha1.DeployedState)
-	a.awaitsRunning(t)
-	a.hasOnly(t, "0")
-	a.set(t, stopped)
-	a.awaitsStopped(t)
-	if app := a.deploy(t, "two", torporv1alpha1.CFDeploymentSpec{}); app.Spec.MaxInFlight != 1 {
+func TestDeploymentStartsAStoppedApp(t *testing.T) {
+	e := shared.Get(t)
+	a := e.createApp(t, appOptions{instances: 1, state: stopped})
+	a.waitUntilStopped(t)
+	never := a.createDeployment(t, "never", torporv1alpha1.CFDeploymentSpec{Cancelled: true})
+	a.waitForDeployment(t, never, torporv1alpha1.CanceledState)
+	a.waitUntilStopped(t)
+	d := a.createDeployment(t, "one", torporv1alpha1.CFDeploymentSpec{})
+	a.waitForDeployment(t, d, torporv1alpha1.DeployedState)
+	a.waitUntilRunning(t)
+	a.expectOnlyRevision(t, "0")
+	a.setState(t, stopped)
+	a.waitUntilStopped(t)
+	if app := a.createDeployment(t, "two", torporv1alpha1.CFDeploymentSpec{}); app.Spec.MaxInFlight != 1 {
 		t.Errorf("expected one in flight, found %d", app.Spec.MaxInFlight)
 	}
-	a.awaitsRunning(t)
-	a.hasOnly(t, "1")
+	a.waitUntilRunning(t)
+	a.expectOnlyRevision(t, "1")
 }
 
-// Race l: what was replaced and ends slowly keeps a deployment from being through; where revisions may overlap it does not.
-func (s *stage) testSlowDeployment(t *testing.T) {
+// Race l of docs/adr/0010-revisions-of-apps.md: what was replaced and ends slowly keeps a deployment from being through; where revisions may overlap it does not.
+func TestSlowDrainKeepsADeploymentOpen(t *testing.T) {
+	e := shared.Get(t)
 	for name, row := range map[string]struct {
 		drain korifiv1alpha1.Drain
 		waits bool
@@ -242,37 +250,38 @@ func (s *stage) testSlowDeployment(t *testing.T) {
 		"strict": {korifiv1alpha1.Drain{}, true}, "overlap": {korifiv1alpha1.Drain{Policy: korifiv1alpha1.DrainOverlap}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := s.newApp(t, options{instances: 1, command: "HOLLOW_STOP=4s ./app", drain: row.drain})
-			a.awaitsRunning(t)
-			a.command(t, "./app")
-			d := a.deploy(t, "one", torporv1alpha1.CFDeploymentSpec{})
-			a.awaitsDeployment(t, d, torporv1alpha1.DeployedState)
+			a := e.createApp(t, appOptions{instances: 1, command: "HOLLOW_STOP=4s ./app", drain: row.drain})
+			a.waitUntilRunning(t)
+			a.setCommand(t, "./app")
+			d := a.createDeployment(t, "one", torporv1alpha1.CFDeploymentSpec{})
+			a.waitForDeployment(t, d, torporv1alpha1.DeployedState)
 			left := len(a.listPods(t)) - 1
 			if row.waits && left != 0 || !row.waits && left != 1 {
 				t.Errorf("expected the old Pod to be waited for: %t, found %d of them left", row.waits, left)
 			}
-			a.awaitsRevisions(t, "1")
+			a.waitForRevisions(t, "1")
 		})
 	}
 }
 
 // A rollback is a deployment with an older droplet, and the app remembers what each revision ran, why and by whom.
-func (s *stage) testRollback(t *testing.T) {
+func TestRollbackDeploysAnOlderDroplet(t *testing.T) {
+	e := shared.Get(t)
 	const other = "registry.example/app:2"
-	a := s.newApp(t, options{instances: 2})
-	a.awaitsRunning(t)
-	s.droplet(t, a.name+"-2", other)
-	a.patch(t, fmt.Sprintf(`{"spec":{"currentDropletRef":{"name":"%s-2"}}}`, a.name))
-	a.restart(t, "once")
-	a.awaitsRunning(t)
-	a.runsImage(t, other)
-	d := a.deploy(t, "back", torporv1alpha1.CFDeploymentSpec{DropletRef: &torporv1alpha1.AppReference{Name: a.name}})
-	a.awaitsDeployment(t, d, torporv1alpha1.DeployedState)
-	a.hasOnly(t, "2")
-	a.runsImage(t, image)
-	a.awaitsRunning(t)
+	a := e.createApp(t, appOptions{instances: 2})
+	a.waitUntilRunning(t)
+	e.createBuild(t, a.name+"-2", other)
+	a.patchApp(t, fmt.Sprintf(`{"spec":{"currentDropletRef":{"name":"%s-2"}}}`, a.name))
+	a.requestRestart(t, "once")
+	a.waitUntilRunning(t)
+	a.expectImage(t, other)
+	d := a.createDeployment(t, "back", torporv1alpha1.CFDeploymentSpec{DropletRef: &torporv1alpha1.AppReference{Name: a.name}})
+	a.waitForDeployment(t, d, torporv1alpha1.DeployedState)
+	a.expectOnlyRevision(t, "2")
+	a.expectImage(t, image)
+	a.waitUntilRunning(t)
 	var found []korifiv1alpha1.Restart
-	for _, r := range a.get(t).Status.Restarts {
+	for _, r := range a.getApp(t).Status.Restarts {
 		if r.At.IsZero() || r.By == "" && r.Cause != korifiv1alpha1.CausedByCreation {
 			t.Errorf("expected who and when, found %+v", r)
 		}
@@ -286,12 +295,12 @@ func (s *stage) testRollback(t *testing.T) {
 	if diff := cmp.Diff(want, found); diff != "" {
 		t.Errorf("restarts (-want +got):\n%s", diff)
 	}
-	if d.Status.FormerDroplet != a.name+"-2" || a.get(t).Spec.CurrentDropletRef.Name != a.name {
+	if d.Status.FormerDroplet != a.name+"-2" || a.getApp(t).Spec.CurrentDropletRef.Name != a.name {
 		t.Errorf("expected the former droplet to be noted and the older one to be current, found %+v", d.Status)
 	}
 }
 
-func (a *app) runsImage(t *testing.T, want string) {
+func (a *app) expectImage(t *testing.T, want string) {
 	t.Helper()
 	for _, p := range a.listPods(t) {
 		if found := p.Spec.Containers[0].Image; found != want {
@@ -301,15 +310,16 @@ func (a *app) runsImage(t *testing.T, want string) {
 }
 
 // An app keeps its last deployments, and those of other apps are their own.
-func (s *stage) testPrune(t *testing.T) {
+func TestAppKeepsItsLastDeployments(t *testing.T) {
+	e := shared.Get(t)
 	const kept, more = 20, 3
-	a, other := s.newApp(t, options{instances: 0}), s.newAppCalled(t, "prune-other", options{instances: 0})
-	theirs := other.deploy(t, "theirs", torporv1alpha1.CFDeploymentSpec{Cancelled: true})
-	other.awaitsDeployment(t, theirs, torporv1alpha1.CanceledState)
+	a, other := e.createApp(t, appOptions{instances: 0}), e.createAppNamed(t, "prune-other", appOptions{instances: 0})
+	theirs := other.createDeployment(t, "theirs", torporv1alpha1.CFDeploymentSpec{Cancelled: true})
+	other.waitForDeployment(t, theirs, torporv1alpha1.CanceledState)
 	for i := range kept + more {
-		d := a.deploy(t, fmt.Sprintf("%02d", i), torporv1alpha1.CFDeploymentSpec{Cancelled: true})
+		d := a.createDeployment(t, fmt.Sprintf("%02d", i), torporv1alpha1.CFDeploymentSpec{Cancelled: true})
 		testenv.Eventually(t, "it is over", func() error {
-			err := s.Client.Get(t.Context(), client.ObjectKeyFromObject(d), d)
+			err := e.Client.Get(t.Context(), client.ObjectKeyFromObject(d), d)
 			if err != nil || d.Status.Value == torporv1alpha1.FinalizedDeployment {
 				return client.IgnoreNotFound(err)
 			}
@@ -318,7 +328,7 @@ func (s *stage) testPrune(t *testing.T) {
 	}
 	testenv.Eventually(t, "the oldest are gone", func() error {
 		var list torporv1alpha1.CFDeploymentList
-		if err := s.Client.List(t.Context(), &list, client.InNamespace(s.namespace)); err != nil {
+		if err := e.Client.List(t.Context(), &list, client.InNamespace(e.namespace)); err != nil {
 			return fmt.Errorf("list: %w", err)
 		}
 		var names []string
@@ -333,5 +343,5 @@ func (s *stage) testPrune(t *testing.T) {
 		}
 		return nil
 	})
-	other.awaitsDeployment(t, theirs, torporv1alpha1.CanceledState)
+	other.waitForDeployment(t, theirs, torporv1alpha1.CanceledState)
 }

@@ -20,75 +20,79 @@ import (
 
 const slowStop = "HOLLOW_STOP=2s ./app"
 
-// restart asks for one as the API does, and returns the revision that began.
-func (a *app) restart(t *testing.T, request string) string {
+// requestRestart asks for one as the API does, and returns the revision that began.
+func (a *app) requestRestart(t *testing.T, request string) string {
 	t.Helper()
-	return a.annotate(t, torporv1alpha1.RestartRequestAnnotation, request).Annotations[revisionAnnotation]
+	return a.annotateApp(t, torporv1alpha1.RestartRequestAnnotation, request).Annotations[revisionAnnotation]
 }
 
-// Race f: new Pods are held until the old ones are gone, for a stop and a start as for a restart.
-func (s *stage) testStrict(t *testing.T) {
-	a := s.newApp(t, options{instances: 3, command: slowStop})
-	a.awaitsRunning(t)
-	h := a.follow(t)
-	a.set(t, stopped)
-	a.set(t, started)
-	a.awaits(t, metav1.ConditionFalse, korifiv1alpha1.WaitingForDrainReason)
-	if d := meta.FindStatusCondition(a.get(t).Status.Conditions, korifiv1alpha1.DrainingCondition); d == nil || d.Status != metav1.ConditionTrue {
+// Race f of docs/adr/0010-revisions-of-apps.md: new Pods are held until the old ones are gone, for a stop and a start as for a restart.
+func TestStrictDrainRunsOneRevisionAtATime(t *testing.T) {
+	e := shared.Get(t)
+	a := e.createApp(t, appOptions{instances: 3, command: slowStop})
+	a.waitUntilRunning(t)
+	h := a.watchHistory(t)
+	a.setState(t, stopped)
+	a.setState(t, started)
+	a.waitForReady(t, metav1.ConditionFalse, korifiv1alpha1.WaitingForDrainReason)
+	if d := meta.FindStatusCondition(a.getApp(t).Status.Conditions, korifiv1alpha1.DrainingCondition); d == nil || d.Status != metav1.ConditionTrue {
 		t.Errorf("expected the condition Draining to hold, found %+v", d)
 	}
-	a.awaitsRunning(t)
-	a.restart(t, "once")
-	a.awaitsRunning(t)
-	if most, overlap := h.seen(); most != 1 || overlap != 0 {
+	a.waitUntilRunning(t)
+	a.requestRestart(t, "once")
+	a.waitUntilRunning(t)
+	if most, overlap := h.measureOverlap(); most != 1 || overlap != 0 {
 		t.Errorf("expected one revision with Pods at a time, found %d, two of them for %s", most, overlap)
 	}
 }
 
 // Who prefers no gap over no overlap says so.
-func (s *stage) testOverlap(t *testing.T) {
-	a := s.newApp(t, options{instances: 2, command: slowStop, drain: korifiv1alpha1.Drain{Policy: korifiv1alpha1.DrainOverlap}})
-	a.awaitsRunning(t)
-	h := a.follow(t)
-	a.restart(t, "once")
-	a.awaitsRunning(t)
-	if most, overlap := h.seen(); most != 2 || overlap == 0 {
+func TestOverlapRunsTwoRevisionsForAWhile(t *testing.T) {
+	e := shared.Get(t)
+	a := e.createApp(t, appOptions{instances: 2, command: slowStop, drain: korifiv1alpha1.Drain{Policy: korifiv1alpha1.DrainOverlap}})
+	a.waitUntilRunning(t)
+	h := a.watchHistory(t)
+	a.requestRestart(t, "once")
+	a.waitUntilRunning(t)
+	if most, overlap := h.measureOverlap(); most != 2 || overlap == 0 {
 		t.Errorf("expected two revisions with Pods for a while, found %d for %s", most, overlap)
 	}
-	a.awaitsRevisions(t, "1")
+	a.waitForRevisions(t, "1")
 }
 
 // A drain timeout lets the new revision start, and says so on the condition.
-func (s *stage) testDrainTimeout(t *testing.T) {
-	a := s.newApp(t, options{instances: 1, command: "HOLLOW_STOP=6s ./app", drain: korifiv1alpha1.Drain{TimeoutSeconds: new(int32(2))}})
-	a.awaitsRunning(t)
-	a.restart(t, "once")
+func TestDrainTimeoutLetsTheNewRevisionStart(t *testing.T) {
+	e := shared.Get(t)
+	a := e.createApp(t, appOptions{instances: 1, command: "HOLLOW_STOP=6s ./app", drain: korifiv1alpha1.Drain{TimeoutSeconds: new(int32(2))}})
+	a.waitUntilRunning(t)
+	a.requestRestart(t, "once")
 	testenv.Eventually(t, "the drain timeout shows", func() error {
-		d := meta.FindStatusCondition(a.get(t).Status.Conditions, korifiv1alpha1.DrainingCondition)
+		d := meta.FindStatusCondition(a.getApp(t).Status.Conditions, korifiv1alpha1.DrainingCondition)
 		if d == nil || d.Reason != korifiv1alpha1.DrainTimeoutReason {
 			return fmt.Errorf("found %+v", d)
 		}
 		return nil
 	})
-	a.awaitsRunning(t)
-	a.awaitsRevisions(t, "1")
+	a.waitUntilRunning(t)
+	a.waitForRevisions(t, "1")
 }
 
-// Race i: an app scaled to zero is started at once, and has no Pods.
-func (s *stage) testZero(t *testing.T) {
-	a := s.newApp(t, options{instances: 0})
-	a.awaitsRunning(t)
-	a.set(t, stopped)
-	a.awaitsStopped(t)
-	a.set(t, started)
-	a.awaitsRunning(t)
-	if found := a.get(t).Status.ActualState; found != started {
+// Race i of docs/adr/0010-revisions-of-apps.md: an app scaled to zero is started at once, and has no Pods.
+func TestAppScaledToZeroStartsAtOnce(t *testing.T) {
+	e := shared.Get(t)
+	a := e.createApp(t, appOptions{instances: 0})
+	a.waitUntilRunning(t)
+	a.setState(t, stopped)
+	a.waitUntilStopped(t)
+	a.setState(t, started)
+	a.waitUntilRunning(t)
+	if found := a.getApp(t).Status.ActualState; found != started {
 		t.Errorf("expected the actual state %s, found %s", started, found)
 	}
-	a.scale(t, 2)
-	a.awaitsInstances(t, 2)
-	a.scale(t, 0)
-	a.awaitsInstances(t, 0)
+	a.setInstances(t, 2)
+	a.waitForInstances(t, 2)
+	a.setInstances(t, 0)
+	a.waitForInstances(t, 0)
 	testenv.Eventually(t, "no Pod is left", func() error {
 		if n := len(a.listPods(t)); n != 0 {
 			return fmt.Errorf("found %d", n)
@@ -97,9 +101,10 @@ func (s *stage) testZero(t *testing.T) {
 	})
 }
 
-// Race k: a crash loop is told of, instance by instance, and a restart of it goes through.
-func (s *stage) testCrash(t *testing.T) {
-	a := s.newApp(t, options{instances: 2, command: "HOLLOW_CRASH=boom ./app"})
+// Race k of docs/adr/0010-revisions-of-apps.md: a crash loop is told of, instance by instance, and a restart of it goes through.
+func TestCrashLoopIsReportedAndRestarted(t *testing.T) {
+	e := shared.Get(t)
+	a := e.createApp(t, appOptions{instances: 2, command: "HOLLOW_CRASH=boom ./app"})
 	testenv.Eventually(t, "both instances have crashed", func() error {
 		all := a.getProcess(t).Status.InstancesStatus
 		for _, index := range []string{"0", "1"} {
@@ -109,16 +114,17 @@ func (s *stage) testCrash(t *testing.T) {
 		}
 		return nil
 	})
-	a.awaits(t, metav1.ConditionFalse, korifiv1alpha1.StartingReason)
-	a.restart(t, "once")
-	a.awaitsRevisions(t, "1")
-	a.awaits(t, metav1.ConditionFalse, korifiv1alpha1.StartingReason)
+	a.waitForReady(t, metav1.ConditionFalse, korifiv1alpha1.StartingReason)
+	a.requestRestart(t, "once")
+	a.waitForRevisions(t, "1")
+	a.waitForReady(t, metav1.ConditionFalse, korifiv1alpha1.StartingReason)
 }
 
-// Race n: one of twelve instances is restarted by its index, and no other.
-func (s *stage) testInstance(t *testing.T) {
-	a := s.newApp(t, options{instances: 12})
-	a.awaitsRunning(t)
+// Race n of docs/adr/0010-revisions-of-apps.md: one of twelve instances is restarted by its index, and no other.
+func TestOneInstanceOfTwelveIsRestarted(t *testing.T) {
+	e := shared.Get(t)
+	a := e.createApp(t, appOptions{instances: 12})
+	a.waitUntilRunning(t)
 	uids := func() map[string]string {
 		all := map[string]string{}
 		for _, p := range a.listPods(t) {
@@ -127,7 +133,7 @@ func (s *stage) testInstance(t *testing.T) {
 		return all
 	}
 	before := uids()
-	err := s.Client.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace(s.namespace), client.MatchingLabels{
+	err := e.Client.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace(e.namespace), client.MatchingLabels{
 		korifiv1alpha1.ProcessGUIDLabel: a.process, korifiv1alpha1.VersionLabel: "0", "apps.kubernetes.io/pod-index": "1",
 	})
 	if err != nil {
@@ -139,25 +145,26 @@ func (s *stage) testInstance(t *testing.T) {
 		}
 		return nil
 	})
-	a.awaitsRunning(t)
+	a.waitUntilRunning(t)
 	for index, uid := range uids() {
 		if index != "1" && uid != before[index] {
 			t.Errorf("instance %s was restarted too", index)
 		}
 	}
-	if found := a.get(t).Annotations[revisionAnnotation]; found != "0" {
+	if found := a.getApp(t).Annotations[revisionAnnotation]; found != "0" {
 		t.Errorf("expected the revision to stay 0, found %s", found)
 	}
 }
 
-// Race m: each revision has a budget of its own, so that no Pod has two.
-func (s *stage) testBudgets(t *testing.T) {
-	a := s.newApp(t, options{instances: 2, command: slowStop, drain: korifiv1alpha1.Drain{Policy: korifiv1alpha1.DrainOverlap}})
-	a.awaitsRunning(t)
-	a.restart(t, "once")
+// Race m of docs/adr/0010-revisions-of-apps.md: each revision has a budget of its own, so that no Pod has two.
+func TestEachRevisionHasItsOwnDisruptionBudget(t *testing.T) {
+	e := shared.Get(t)
+	a := e.createApp(t, appOptions{instances: 2, command: slowStop, drain: korifiv1alpha1.Drain{Policy: korifiv1alpha1.DrainOverlap}})
+	a.waitUntilRunning(t)
+	a.requestRestart(t, "once")
 	testenv.Eventually(t, "two budgets are there", func() error {
 		var list policyv1.PodDisruptionBudgetList
-		a.list(t, &list)
+		a.listObjects(t, &list)
 		versions := map[string]bool{}
 		for _, b := range list.Items {
 			versions[b.Spec.Selector.MatchLabels[korifiv1alpha1.VersionLabel]] = true
@@ -167,47 +174,48 @@ func (s *stage) testBudgets(t *testing.T) {
 		}
 		return nil
 	})
-	a.awaitsRevisions(t, "1")
+	a.waitForRevisions(t, "1")
 }
 
-// Race q: a droplet that is assigned waits for the next restart.
-func (s *stage) testDroplet(t *testing.T) {
+// Race q of docs/adr/0010-revisions-of-apps.md: a droplet that is assigned waits for the next restart.
+func TestAssignedDropletWaitsForTheNextRestart(t *testing.T) {
+	e := shared.Get(t)
 	const other = "registry.example/app:2"
-	a := s.newApp(t, options{instances: 1})
-	a.awaitsRunning(t)
-	s.droplet(t, a.name+"-2", other)
-	a.patch(t, fmt.Sprintf(`{"spec":{"currentDropletRef":{"name":"%s-2"}}}`, a.name))
-	a.awaitsRunning(t)
+	a := e.createApp(t, appOptions{instances: 1})
+	a.waitUntilRunning(t)
+	e.createBuild(t, a.name+"-2", other)
+	a.patchApp(t, fmt.Sprintf(`{"spec":{"currentDropletRef":{"name":"%s-2"}}}`, a.name))
+	a.waitUntilRunning(t)
 	if found := a.listPods(t)[0].Spec.Containers[0].Image; found != image {
 		t.Errorf("expected the image %s until the next restart, found %s", image, found)
 	}
-	a.restart(t, "once")
-	a.awaitsRunning(t)
+	a.requestRestart(t, "once")
+	a.waitUntilRunning(t)
 	if found := a.listPods(t)[0].Spec.Containers[0].Image; found != other {
 		t.Errorf("expected the image %s after a restart, found %s", other, found)
 	}
 }
 
-// awaitsInstances waits until so many instances are wanted and ready.
-func (a *app) awaitsInstances(t *testing.T, n int32) {
+// waitForInstances waits until so many instances are wanted and ready.
+func (a *app) waitForInstances(t *testing.T, n int32) {
 	t.Helper()
 	testenv.Eventually(t, fmt.Sprintf("%d instances are ready", n), func() error {
-		if c := a.get(t).Status.Instances; c == nil || c.Desired != n || c.Ready != n {
+		if c := a.getApp(t).Status.Instances; c == nil || c.Desired != n || c.Ready != n {
 			return fmt.Errorf("found %+v", c)
 		}
 		return nil
 	})
 }
 
-// awaitsRevisions waits until the LRPs and the Pods are of these revisions only.
-func (a *app) awaitsRevisions(t *testing.T, want ...string) {
+// waitForRevisions waits until the LRPs and the Pods are of these revisions only.
+func (a *app) waitForRevisions(t *testing.T, want ...string) {
 	t.Helper()
 	testenv.Eventually(t, fmt.Sprintf("only revisions %v are left", want), func() error {
 		left := map[string]bool{}
 		for _, p := range a.listPods(t) {
 			left[p.Labels[korifiv1alpha1.VersionLabel]] = true
 		}
-		for _, l := range a.lrps(t) {
+		for _, l := range a.listLRPs(t) {
 			left[l.Spec.Version] = true
 		}
 		for _, version := range want {
@@ -222,12 +230,12 @@ func (a *app) awaitsRevisions(t *testing.T, want ...string) {
 	})
 }
 
-// quiet waits until nothing has been written for a moment, and is no measure of time.
-func (a *app) quiet(t *testing.T) {
+// waitUntilQuiet waits until nothing has been written for a moment, and is no measure of time.
+func (a *app) waitUntilQuiet(t *testing.T) {
 	t.Helper()
 	last, since := "", time.Now()
 	testenv.Eventually(t, "nothing is written any more", func() error {
-		version := a.get(t).ResourceVersion + "/" + a.getProcess(t).ResourceVersion
+		version := a.getApp(t).ResourceVersion + "/" + a.getProcess(t).ResourceVersion
 		if version != last {
 			last, since = version, time.Now()
 		}

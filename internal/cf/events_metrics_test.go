@@ -5,6 +5,7 @@ package cf_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	eventsv1 "k8s.io/api/events/v1"
@@ -15,19 +16,17 @@ import (
 )
 
 // A restart is told of: an event with who and which revision, the app's own list, and metrics.
-func (s *stage) testTold(t *testing.T) {
-	before, err := gathered("")
-	if err != nil {
-		t.Fatal(err)
-	}
-	a := s.newApp(t, options{instances: 2, command: "HOLLOW_START=2s HOLLOW_STOP=3s ./app"})
-	a.awaitsRunning(t)
-	a.restart(t, "once")
-	a.awaitsRunning(t)
+func TestRestartShowsInEventsAndMetrics(t *testing.T) {
+	e := shared.Get(t)
+	before := waitForQuietMetrics(t)
+	a := e.createApp(t, appOptions{instances: 2, command: "HOLLOW_START=2s HOLLOW_STOP=3s ./app"})
+	a.waitUntilRunning(t)
+	a.requestRestart(t, "once")
+	a.waitUntilRunning(t)
 	const note = "revision 1 began: Restart by admin"
 	testenv.Eventually(t, "the event is there", func() error {
 		var list eventsv1.EventList
-		if err := s.Client.List(t.Context(), &list, client.InNamespace(s.namespace)); err != nil {
+		if err := e.Client.List(t.Context(), &list, client.InNamespace(e.namespace)); err != nil {
 			return fmt.Errorf("list: %w", err)
 		}
 		for _, e := range list.Items {
@@ -37,12 +36,12 @@ func (s *stage) testTold(t *testing.T) {
 		}
 		return fmt.Errorf("expected %q, found %d other events", note, len(list.Items))
 	})
-	last := a.get(t).Status.LastRestart
+	last := a.getApp(t).Status.LastRestart
 	if last == nil || last.Revision != 1 || last.By != "admin" || last.Droplet != a.name || last.At.IsZero() {
 		t.Errorf("expected the restart to be remembered, found %+v", last)
 	}
 	testenv.Eventually(t, "the metrics show it", func() error {
-		values, err := gathered(a.name)
+		values, err := gatherMetrics(a.name)
 		if err != nil {
 			return err
 		}
@@ -67,16 +66,14 @@ func (s *stage) testTold(t *testing.T) {
 		}
 		return nil
 	})
-	if before, err = gathered(""); err != nil {
-		t.Fatal(err)
-	}
+	before = waitForQuietMetrics(t)
 	for range 5 {
-		a.set(t, stopped)
-		a.set(t, started)
+		a.setState(t, stopped)
+		a.setState(t, started)
 	}
-	a.awaitsRunning(t)
-	testenv.Eventually(t, "also restarts that were over at once are counted", func() error {
-		after, err := gathered("")
+	a.waitUntilRunning(t)
+	testenv.Eventually(t, "restarts that were over at once are counted", func() error {
+		after, err := gatherMetrics("")
 		if counted := after["torpor_app_restarts_total Stop"] - before["torpor_app_restarts_total Stop"]; counted != 5 {
 			return fmt.Errorf("expected 5, found %g (%w)", counted, err)
 		}
@@ -84,9 +81,30 @@ func (s *stage) testTold(t *testing.T) {
 	})
 }
 
-// gathered are the metrics of an app, and those of all apps where they are not told apart: values by name and label, and
+// waitForQuietMetrics waits until nothing more is counted of the apps that other tests have left, and returns the metrics.
+func waitForQuietMetrics(t *testing.T) map[string]float64 {
+	t.Helper()
+	var last map[string]float64
+	var since time.Time
+	testenv.Eventually(t, "the metrics of all apps stand still", func() error {
+		found, err := gatherMetrics("")
+		if err != nil {
+			return err
+		}
+		if !cmp.Equal(last, found) {
+			last, since = found, time.Now()
+		}
+		if stood := time.Since(since); stood < 3*time.Second {
+			return fmt.Errorf("they changed %s ago", stood)
+		}
+		return nil
+	})
+	return last
+}
+
+// gatherMetrics returns the metrics of an app, and those of all apps where they are not told apart: values by name and label, and
 // how many times were taken and their sum.
-func gathered(app string) (map[string]float64, error) {
+func gatherMetrics(app string) (map[string]float64, error) {
 	families, err := metrics.Registry.Gather()
 	if err != nil {
 		return nil, fmt.Errorf("gather: %w", err)

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 	"github.com/torpor-dev/torpor/internal/testenv"
@@ -22,22 +23,22 @@ func TestManagerIsKilled(t *testing.T) {
 	if binary == "" {
 		t.Skip("TORPOR_BINARY is not set: expected the path of the binary torpor; build it with `make torpor`, run with `make test`")
 	}
-	s := newEmptyStage(t)
+	e := newEnvWithoutManager(t)
 	start := func() *testenv.Process {
 		p := testenv.StartProcess(t, binary, []string{
-			"manager", "--kubeconfig", s.KubeconfigPath(t), "--metrics-address", "0", "--probe-address", "0",
-			"--webhook-address", s.address, "--namespace", s.namespace,
+			"manager", "--kubeconfig", e.KubeconfigPath(t), "--metrics-address", "0", "--probe-address", "0",
+			"--webhook-address", e.address, "--namespace", e.namespace,
 		}, nil)
-		s.awaitsAdmission(t)
+		e.WaitForAppAdmission(t, e.namespace, korifiv1alpha1.FirstRevision)
 		return p
 	}
 	p := start()
-	a := s.newApp(t, options{instances: 2, command: "HOLLOW_START=500ms HOLLOW_STOP=500ms ./app"})
-	a.awaitsRunning(t)
-	h := a.follow(t)
+	a := e.createApp(t, appOptions{instances: 2, command: "HOLLOW_START=500ms HOLLOW_STOP=500ms ./app"})
+	a.waitUntilRunning(t)
+	h := a.watchHistory(t)
 	is := func(revision int, deleting bool) func() bool {
 		return func() bool {
-			for _, l := range a.lrps(t) {
+			for _, l := range a.listLRPs(t) {
 				if l.Spec.Version == fmt.Sprint(revision) && l.DeletionTimestamp.IsZero() != deleting {
 					return true
 				}
@@ -56,27 +57,27 @@ func TestManagerIsKilled(t *testing.T) {
 	} {
 		next := i + 1
 		t.Run("race j: killed "+stage.name, func(t *testing.T) {
-			if found := a.restart(t, fmt.Sprint("request ", next)); found != revision.FormatRevision(int64(next)) {
+			if found := a.requestRestart(t, fmt.Sprint("request ", next)); found != revision.FormatRevision(int64(next)) {
 				t.Fatalf("expected revision %d, found %s", next, found)
 			}
 			testenv.Eventually(t, "the stage is reached", func() error {
 				if !stage.reached(next)() {
-					return fmt.Errorf("found %d LRPs", len(a.lrps(t)))
+					return fmt.Errorf("found %d LRPs", len(a.listLRPs(t)))
 				}
 				return nil
 			})
 			p.Kill9(t)
-			a.cannotBeChanged(t)
+			a.expectChangeRefused(t)
 		})
 		p = start()
-		a.awaitsRunning(t)
-		a.hasOnly(t, fmt.Sprint(next))
+		a.waitUntilRunning(t)
+		a.expectOnlyRevision(t, fmt.Sprint(next))
 	}
-	if most, overlap := h.seen(); most != 1 || overlap != 0 {
+	if most, overlap := h.measureOverlap(); most != 1 || overlap != 0 {
 		t.Errorf("expected one revision with Pods at a time, found %d, two of them for %s", most, overlap)
 	}
 	p.Kill9(t)
-	doomed := a.get(t)
+	doomed := a.getApp(t)
 	if err := a.Client.Delete(t.Context(), doomed); err != nil {
 		t.Fatal(err)
 	}
@@ -84,18 +85,18 @@ func TestManagerIsKilled(t *testing.T) {
 		t.Errorf("expected 2 Pods as long as no manager runs, found %d", n)
 	}
 	start()
-	a.isGone(t, doomed)
+	a.waitUntilGone(t, doomed)
 }
 
-// cannotBeChanged is race b: without admission nothing is half applied.
-func (a *app) cannotBeChanged(t *testing.T) {
+// expectChangeRefused is race b: without admission nothing is half applied.
+func (a *app) expectChangeRefused(t *testing.T) {
 	t.Helper()
-	before := a.get(t)
+	before := a.getApp(t)
 	patch := fmt.Appendf(nil, `{"spec":{"desiredState":"STOPPED"},"metadata":{"annotations":{%q:"lost"}}}`, torporv1alpha1.RestartRequestAnnotation)
 	if err := a.Client.Patch(t.Context(), before.DeepCopy(), client.RawPatch(types.MergePatchType, patch)); err == nil {
 		t.Error("expected a change to be refused without admission, found it accepted")
 	}
-	if after := a.get(t); after.Generation != before.Generation || after.Annotations[revisionAnnotation] != before.Annotations[revisionAnnotation] {
+	if after := a.getApp(t); after.Generation != before.Generation || after.Annotations[revisionAnnotation] != before.Annotations[revisionAnnotation] {
 		t.Errorf("expected the app as it was, found generation %d and revision %s", after.Generation, after.Annotations[revisionAnnotation])
 	}
 }

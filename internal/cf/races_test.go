@@ -25,58 +25,60 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// Race c: restarts that arrive while one is under way are each counted, and one set of Pods comes out.
-func (s *stage) testManyRequests(t *testing.T) {
+// Race c of docs/adr/0010-revisions-of-apps.md: restarts that arrive while one is under way are each counted, and one set of Pods comes out.
+func TestManyRestartRequestsAreEachCounted(t *testing.T) {
+	e := shared.Get(t)
 	const times = 10
-	a := s.newApp(t, options{instances: 1, command: "HOLLOW_STOP=300ms ./app"})
-	a.awaitsRunning(t)
-	h := a.follow(t)
+	a := e.createApp(t, appOptions{instances: 1, command: "HOLLOW_STOP=300ms ./app"})
+	a.waitUntilRunning(t)
+	h := a.watchHistory(t)
 	for i := range times {
-		a.restart(t, fmt.Sprint("request ", i))
+		a.requestRestart(t, fmt.Sprint("request ", i))
 	}
-	a.awaitsRunning(t)
-	a.awaitsRevisions(t, fmt.Sprint(times))
-	if most, _ := h.seen(); most != 1 {
+	a.waitUntilRunning(t)
+	a.waitForRevisions(t, fmt.Sprint(times))
+	if most, _ := h.measureOverlap(); most != 1 {
 		t.Errorf("expected one revision with Pods at a time, found %d", most)
 	}
-	known := a.get(t).Status.Restarts
+	known := a.getApp(t).Status.Restarts
 	if n := len(known); n < 2 || n > times+1 || known[0].Revision != times || known[n-1].Cause != korifiv1alpha1.CausedByCreation {
 		t.Errorf("expected the creation, the newest of %d restarts and perhaps some between to be remembered, found %+v", times, known)
 	}
 }
 
-// Race d: a revision that was lowered behind admission's back stops everything but does no harm, and is counted on from.
-func (s *stage) testLowered(t *testing.T) {
-	a := s.newApp(t, options{instances: 1})
-	a.awaitsRunning(t)
-	a.restart(t, "once")
-	a.awaitsRunning(t)
-	a.quiet(t)
-	edited := a.get(t)
+// Race d of docs/adr/0010-revisions-of-apps.md: a revision that was lowered behind admission's back stops everything but does no harm, and is counted on from.
+func TestLoweredRevisionIsCountedOn(t *testing.T) {
+	e := shared.Get(t)
+	a := e.createApp(t, appOptions{instances: 1})
+	a.waitUntilRunning(t)
+	a.requestRestart(t, "once")
+	a.waitUntilRunning(t)
+	a.waitUntilQuiet(t)
+	edited := a.getApp(t)
 	edited.Annotations[revisionAnnotation] = "0"
-	if err := s.Client.Update(t.Context(), edited); !k8serrors.IsInvalid(err) {
+	if err := e.Client.Update(t.Context(), edited); !k8serrors.IsInvalid(err) {
 		t.Errorf("expected an edit of the revision to be refused as invalid, found %v", err)
 	}
 	before := a.listPods(t)[0].UID
-	s.withoutAdmission(t, func() { a.annotate(t, revisionAnnotation, "0") })
-	a.awaitsUnreadable(t)
+	e.withoutAdmission(t, func() { a.annotateApp(t, revisionAnnotation, "0") })
+	a.waitUntilUnreadable(t)
 	if pods := a.listPods(t); len(pods) != 1 || pods[0].UID != before {
 		t.Errorf("expected the Pod that runs to stay, found %d", len(pods))
 	}
-	if found := a.restart(t, "twice"); found != "2" {
+	if found := a.requestRestart(t, "twice"); found != "2" {
 		t.Errorf("expected the revision to be counted on from 1, found %s", found)
 	}
-	a.awaitsRunning(t)
-	a.hasOnly(t, "2")
-	if found := a.get(t).Status.LastRestart; found == nil || found.Cause != korifiv1alpha1.CausedByRepair {
+	a.waitUntilRunning(t)
+	a.expectOnlyRevision(t, "2")
+	if found := a.getApp(t).Status.LastRestart; found == nil || found.Cause != korifiv1alpha1.CausedByRepair {
 		t.Errorf("expected a repair to be the cause, found %+v", found)
 	}
 }
 
-func (a *app) awaitsUnreadable(t *testing.T) {
+func (a *app) waitUntilUnreadable(t *testing.T) {
 	t.Helper()
 	testenv.Eventually(t, "the app says that its revision cannot be", func() error {
-		ready := meta.FindStatusCondition(a.get(t).Status.Conditions, korifiv1alpha1.ReadyCondition)
+		ready := meta.FindStatusCondition(a.getApp(t).Status.Conditions, korifiv1alpha1.ReadyCondition)
 		if ready == nil || ready.Reason != korifiv1alpha1.RevisionUnreadableReason || ready.Status != metav1.ConditionFalse {
 			return fmt.Errorf("found %+v", ready)
 		}
@@ -85,29 +87,30 @@ func (a *app) awaitsUnreadable(t *testing.T) {
 }
 
 // withoutAdmission does what nobody can forbid to who may change the configuration of the API server.
-func (s *stage) withoutAdmission(t *testing.T, f func()) {
+func (e *env) withoutAdmission(t *testing.T, f func()) {
 	t.Helper()
 	for _, config := range []client.Object{&admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}} {
 		config.SetName("torpor")
-		if err := s.Client.Delete(t.Context(), config); err != nil {
+		if err := e.Client.Delete(t.Context(), config); err != nil {
 			t.Fatal(err)
 		}
 	}
-	testenv.Eventually(t, "nobody is asked", func() error { return s.admits(t, "") })
+	e.WaitForAppAdmission(t, e.namespace, "")
 	f()
-	s.InstallWebhooks(t, "https://"+s.address, nil)
-	s.awaitsAdmission(t)
+	e.InstallWebhooks(t, "https://"+e.address, nil)
+	e.WaitForAppAdmission(t, e.namespace, korifiv1alpha1.FirstRevision)
 }
 
-// Race j: a client that goes away at any moment of a restart has asked for it or has not; the app is never left stopped,
+// Race j of docs/adr/0010-revisions-of-apps.md: a client that goes away at any moment of a restart has asked for it or has not; the app is never left stopped,
 // and what was asked for comes true without the client.
-func (s *stage) testAborts(t *testing.T) {
+func TestClientThatGoesAwayLeavesNoAppStopped(t *testing.T) {
+	e := shared.Get(t)
 	const points = 20
-	a := s.newApp(t, options{instances: 1})
-	a.awaitsRunning(t)
-	h := a.follow(t)
+	a := e.createApp(t, appOptions{instances: 1})
+	a.waitUntilRunning(t)
+	h := a.watchHistory(t)
 	begun := time.Now()
-	a.restart(t, "to the end")
+	a.requestRestart(t, "to the end")
 	whole := time.Since(begun)
 	counted, aborted := 1, 0
 	for i := range points {
@@ -118,7 +121,7 @@ func (s *stage) testAborts(t *testing.T) {
 		if err != nil {
 			aborted++
 		}
-		found := a.get(t)
+		found := a.getApp(t)
 		was := counted
 		if counted, err = strconv.Atoi(found.Annotations[revisionAnnotation]); err != nil || counted < was || counted > i+2 || found.Spec.DesiredState != started {
 			t.Fatalf("after %d: expected %s and a revision of %d to %d, found %s and %d (%v)", i, started, was, i+2, found.Spec.DesiredState, counted, err)
@@ -127,20 +130,21 @@ func (s *stage) testAborts(t *testing.T) {
 	if aborted == 0 || counted == 1 {
 		t.Errorf("expected the client to go away and some restarts to be asked for nevertheless, found %d and %d of %d", aborted, counted-1, points)
 	}
-	a.quiet(t) // A request whose client is gone may still be on its way.
-	a.awaitsRunning(t)
-	a.hasOnly(t, a.get(t).Annotations[revisionAnnotation])
-	if most, overlap := h.seen(); most != 1 || overlap != 0 {
+	a.waitUntilQuiet(t) // A request whose client is gone may still be on its way.
+	a.waitUntilRunning(t)
+	a.expectOnlyRevision(t, a.getApp(t).Annotations[revisionAnnotation])
+	if most, overlap := h.measureOverlap(); most != 1 || overlap != 0 {
 		t.Errorf("expected one revision with Pods at a time, found %d, two of them for %s", most, overlap)
 	}
 }
 
-// Race g: the process tells of its current revision only, and of no Pod that ends.
-func (s *stage) testStats(t *testing.T) {
-	a := s.newApp(t, options{instances: 2, command: "HOLLOW_START=1s HOLLOW_STOP=2s ./app"})
-	a.awaitsRunning(t)
+// Race g of docs/adr/0010-revisions-of-apps.md: the process tells of its current revision only, and of no Pod that ends.
+func TestInstanceStatusesAreOfTheCurrentRevision(t *testing.T) {
+	e := shared.Get(t)
+	a := e.createApp(t, appOptions{instances: 2, command: "HOLLOW_START=1s HOLLOW_STOP=2s ./app"})
+	a.waitUntilRunning(t)
 	before := a.getProcess(t).Status.InstancesStatus
-	a.restart(t, "once")
+	a.requestRestart(t, "once")
 	testenv.Eventually(t, "the new revision runs", func() error {
 		process := a.getProcess(t)
 		for index, one := range process.Status.InstancesStatus {
@@ -156,37 +160,39 @@ func (s *stage) testStats(t *testing.T) {
 	})
 }
 
-// Race h: names do not collide where they did, and an LRP that has the name of the next revision is waited for.
-func (s *stage) testNameTaken(t *testing.T) {
-	a := s.newApp(t, options{instances: 1})
-	a.awaitsRunning(t)
+// Race h of docs/adr/0010-revisions-of-apps.md: names do not collide where they did, and an LRP that has the name of the next revision is waited for.
+func TestTakenLRPNameIsWaitedFor(t *testing.T) {
+	e := shared.Get(t)
+	a := e.createApp(t, appOptions{instances: 1})
+	a.waitUntilRunning(t)
 	taken := &eiriniv1.LRP{
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: revision.LRPName(a.process, 1)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: revision.LRPName(a.process, 1)},
 		Spec:       eiriniv1.LRPSpec{GUID: "somebody-else", Version: "7", Image: image, DiskMB: 1, Instances: 0},
 	}
-	if err := s.Client.Create(t.Context(), taken); err != nil {
+	if err := e.Client.Create(t.Context(), taken); err != nil {
 		t.Fatal(err)
 	}
-	a.quiet(t)
-	a.restart(t, "once")
-	a.awaits(t, metav1.ConditionFalse, korifiv1alpha1.NameTakenReason)
-	if err := s.Client.Delete(t.Context(), taken); err != nil {
+	a.waitUntilQuiet(t)
+	a.requestRestart(t, "once")
+	a.waitForReady(t, metav1.ConditionFalse, korifiv1alpha1.NameTakenReason)
+	if err := e.Client.Delete(t.Context(), taken); err != nil {
 		t.Fatal(err)
 	}
-	a.awaitsRunning(t)
+	a.waitUntilRunning(t)
 }
 
-// Race o: an LRP that is being deleted by somebody is waited for and made anew, never patched.
-func (s *stage) testDyingObject(t *testing.T) {
-	a := s.newApp(t, options{instances: 1, command: "HOLLOW_STOP=1s ./app"})
-	a.awaitsRunning(t)
-	h := a.follow(t)
-	old := a.lrps(t)[0]
-	if err := s.Client.Delete(t.Context(), &old); err != nil {
+// Race o of docs/adr/0010-revisions-of-apps.md: an LRP that is being deleted by somebody is waited for and made anew, never patched.
+func TestLRPThatIsBeingDeletedIsMadeAnew(t *testing.T) {
+	e := shared.Get(t)
+	a := e.createApp(t, appOptions{instances: 1, command: "HOLLOW_STOP=1s ./app"})
+	a.waitUntilRunning(t)
+	h := a.watchHistory(t)
+	old := a.listLRPs(t)[0]
+	if err := e.Client.Delete(t.Context(), &old); err != nil {
 		t.Fatal(err)
 	}
 	testenv.Eventually(t, "another LRP of the same name runs", func() error {
-		all := a.lrps(t)
+		all := a.listLRPs(t)
 		if len(all) != 1 || all[0].UID == old.UID || all[0].Status.Replicas != 1 {
 			return fmt.Errorf("found %d", len(all))
 		}
@@ -198,24 +204,25 @@ func (s *stage) testDyingObject(t *testing.T) {
 	if n := len(a.listPods(t)); n != 1 {
 		t.Errorf("expected one Pod, found %d", n)
 	}
-	if most, _ := h.seen(); most != 1 {
+	if most, _ := h.measureOverlap(); most != 1 {
 		t.Errorf("expected one revision, found %d", most)
 	}
 }
 
-// Race p: an LRP that is newer than the app is never deleted; it is taken for the truth that the app's view lacks.
-func (s *stage) testNewerLRP(t *testing.T) {
-	a := s.newApp(t, options{instances: 1})
-	a.awaitsRunning(t)
+// Race p of docs/adr/0010-revisions-of-apps.md: an LRP that is newer than the app is never deleted; it is taken for the truth that the app's view lacks.
+func TestNewerLRPIsLeftAlone(t *testing.T) {
+	e := shared.Get(t)
+	a := e.createApp(t, appOptions{instances: 1})
+	a.waitUntilRunning(t)
 	process := a.getProcess(t)
 	newer := &eiriniv1.LRP{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: s.namespace, Name: revision.LRPName(a.process, 9),
+			Namespace: e.namespace, Name: revision.LRPName(a.process, 9),
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(process, korifiv1alpha1.CFProcessKind())},
 		},
 		Spec: eiriniv1.LRPSpec{GUID: a.process, Version: "9", AppGUID: a.name, Image: image, DiskMB: 1, Instances: 1},
 	}
-	if err := s.Client.Create(t.Context(), newer); err != nil {
+	if err := e.Client.Create(t.Context(), newer); err != nil {
 		t.Fatal(err)
 	}
 	testenv.Eventually(t, "it is told", func() error {
@@ -225,38 +232,39 @@ func (s *stage) testNewerLRP(t *testing.T) {
 		}
 		return nil
 	})
-	a.quiet(t)
-	if err := s.Client.Get(t.Context(), client.ObjectKeyFromObject(newer), newer); err != nil || !newer.DeletionTimestamp.IsZero() {
+	a.waitUntilQuiet(t)
+	if err := e.Client.Get(t.Context(), client.ObjectKeyFromObject(newer), newer); err != nil || !newer.DeletionTimestamp.IsZero() {
 		t.Fatalf("expected the newer LRP to be left alone, found it deleted (%v)", err)
 	}
-	a.awaitsRevisions(t, "0", "9")
-	if found := a.set(t, stopped).Annotations[revisionAnnotation]; found != "10" {
+	a.waitForRevisions(t, "0", "9")
+	if found := a.setState(t, stopped).Annotations[revisionAnnotation]; found != "10" {
 		t.Errorf("expected the revision to be counted on past 9, found %s", found)
 	}
-	a.awaitsStopped(t)
-	a.set(t, started)
-	a.awaitsRunning(t)
-	a.hasOnly(t, "10")
+	a.waitUntilStopped(t)
+	a.setState(t, started)
+	a.waitUntilRunning(t)
+	a.expectOnlyRevision(t, "10")
 }
 
 // An LRP's StatefulSet is only ever scaled: its template stays, whoever changes the LRP or the process.
-func (s *stage) testTemplateStays(t *testing.T) {
-	a := s.newApp(t, options{instances: 1})
-	a.awaitsRunning(t)
+func TestStatefulSetTemplateNeverChanges(t *testing.T) {
+	e := shared.Get(t)
+	a := e.createApp(t, appOptions{instances: 1})
+	a.waitUntilRunning(t)
 	set := &appsv1.StatefulSet{}
-	name := client.ObjectKey{Namespace: s.namespace, Name: revision.LRPName(a.process, 0)}
-	if err := s.Client.Get(t.Context(), name, set); err != nil {
+	name := client.ObjectKey{Namespace: e.namespace, Name: revision.LRPName(a.process, 0)}
+	if err := e.Client.Get(t.Context(), name, set); err != nil {
 		t.Fatal(err)
 	}
 	process := a.getProcess(t)
 	process.Spec.Command = "./another"
 	process.Spec.DesiredInstances = new(int32(3))
-	if err := s.Client.Update(t.Context(), process); err != nil {
+	if err := e.Client.Update(t.Context(), process); err != nil {
 		t.Fatal(err)
 	}
-	a.awaitsInstances(t, 3)
+	a.waitForInstances(t, 3)
 	after := &appsv1.StatefulSet{}
-	if err := s.Client.Get(t.Context(), name, after); err != nil {
+	if err := e.Client.Get(t.Context(), name, after); err != nil {
 		t.Fatal(err)
 	}
 	if after.Status.UpdateRevision != set.Status.UpdateRevision || *after.Spec.Replicas != 3 {
@@ -265,23 +273,25 @@ func (s *stage) testTemplateStays(t *testing.T) {
 }
 
 // An app that is deleted takes everything with it, and stays until its Pods are gone.
-func (s *stage) testDelete(t *testing.T) {
-	a := s.newApp(t, options{instances: 2, command: "HOLLOW_STOP=1s ./app"})
-	a.awaitsRunning(t)
-	a.isDeleted(t)
+func TestDeletedAppTakesEverythingWithIt(t *testing.T) {
+	e := shared.Get(t)
+	a := e.createApp(t, appOptions{instances: 2, command: "HOLLOW_STOP=1s ./app"})
+	a.waitUntilRunning(t)
+	a.deleteAndWait(t)
 }
 
 // Orgs and spaces are namespaces with labels, and a namespace that is somebody else's is left alone.
-func (s *stage) testSpaces(t *testing.T) {
-	org := &korifiv1alpha1.CFOrg{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "org-1"}, Spec: korifiv1alpha1.CFOrgSpec{DisplayName: "one"}}
-	taken := &korifiv1alpha1.CFOrg{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "kube-system"}, Spec: korifiv1alpha1.CFOrgSpec{DisplayName: "two"}}
-	if err := errors.Join(s.Client.Create(t.Context(), org), s.Client.Create(t.Context(), taken)); err != nil {
+func TestOrgsAndSpacesAreNamespaces(t *testing.T) {
+	e := shared.Get(t)
+	org := &korifiv1alpha1.CFOrg{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: "org-1"}, Spec: korifiv1alpha1.CFOrgSpec{DisplayName: "one"}}
+	taken := &korifiv1alpha1.CFOrg{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: "kube-system"}, Spec: korifiv1alpha1.CFOrgSpec{DisplayName: "two"}}
+	if err := errors.Join(e.Client.Create(t.Context(), org), e.Client.Create(t.Context(), taken)); err != nil {
 		t.Fatal(err)
 	}
 	awaits := func(obj client.Object, conditions func() []metav1.Condition, reason string) {
 		t.Helper()
 		testenv.Eventually(t, obj.GetName()+" is "+reason, func() error {
-			if err := s.Client.Get(t.Context(), client.ObjectKeyFromObject(obj), obj); err != nil {
+			if err := e.Client.Get(t.Context(), client.ObjectKeyFromObject(obj), obj); err != nil {
 				return fmt.Errorf("get: %w", err)
 			}
 			if c := meta.FindStatusCondition(conditions(), korifiv1alpha1.ReadyCondition); c == nil || c.Reason != reason {
@@ -293,14 +303,14 @@ func (s *stage) testSpaces(t *testing.T) {
 	awaits(org, func() []metav1.Condition { return org.Status.Conditions }, korifiv1alpha1.NamespaceReadyReason)
 	awaits(taken, func() []metav1.Condition { return taken.Status.Conditions }, korifiv1alpha1.NameTakenReason)
 	space := &korifiv1alpha1.CFSpace{ObjectMeta: metav1.ObjectMeta{Namespace: "org-1", Name: "space-1"}, Spec: korifiv1alpha1.CFSpaceSpec{DisplayName: "s"}}
-	if err := s.Client.Create(t.Context(), space); err != nil {
+	if err := e.Client.Create(t.Context(), space); err != nil {
 		t.Fatal(err)
 	}
 	awaits(space, func() []metav1.Condition { return space.Status.Conditions }, korifiv1alpha1.NamespaceReadyReason)
 	for _, obj := range []client.Object{taken, space, org} {
-		if err := s.Client.Delete(t.Context(), obj); err != nil {
+		if err := e.Client.Delete(t.Context(), obj); err != nil {
 			t.Fatal(err)
 		}
-		testenv.Eventually(t, obj.GetName()+" is gone", func() error { return s.gone(t, obj) })
+		testenv.Eventually(t, obj.GetName()+" is gone", func() error { return e.requireGone(t, obj) })
 	}
 }

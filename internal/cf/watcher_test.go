@@ -17,8 +17,8 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 )
 
-// history is everything that a watch has told of an app's Pods and LRPs.
-type history struct {
+// podHistory is everything that a watch has told of an app's Pods and LRPs.
+type podHistory struct {
 	mu   sync.Mutex
 	pods map[types.UID]string // the revision of every Pod that is there
 	// overlap is for how long Pods of two revisions were there at once; since is when they began to be.
@@ -31,14 +31,14 @@ type history struct {
 	lrps                 map[types.UID]string // every LRP that ever was
 }
 
-// follow watches until the test ends.
-func (a *app) follow(t *testing.T) *history {
+// watchHistory watches until the test ends.
+func (a *app) watchHistory(t *testing.T) *podHistory {
 	t.Helper()
-	c, err := client.NewWithWatch(a.Config, client.Options{Scheme: schemeOf(t)})
+	c, err := client.NewWithWatch(a.Config, client.Options{Scheme: a.Client.Scheme()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &history{pods: map[types.UID]string{}, lrps: map[types.UID]string{}, ready: map[types.UID]bool{}, alive: map[types.UID]bool{}, leastReady: -1}
+	h := &podHistory{pods: map[types.UID]string{}, lrps: map[types.UID]string{}, ready: map[types.UID]bool{}, alive: map[types.UID]bool{}, leastReady: -1}
 	in, of := client.InNamespace(a.namespace), client.MatchingLabels{korifiv1alpha1.AppGUIDLabel: a.name}
 	for _, list := range []client.ObjectList{&corev1.PodList{}, &eiriniv1.LRPList{}} {
 		w, err := c.Watch(context.WithoutCancel(t.Context()), list, in, of)
@@ -48,14 +48,14 @@ func (a *app) follow(t *testing.T) *history {
 		t.Cleanup(w.Stop)
 		go func() {
 			for e := range w.ResultChan() {
-				h.note(e)
+				h.recordEvent(e)
 			}
 		}()
 	}
 	return h
 }
 
-func (h *history) note(e watch.Event) {
+func (h *podHistory) recordEvent(e watch.Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch o := e.Object.(type) {
@@ -65,13 +65,13 @@ func (h *history) note(e watch.Event) {
 		if h.pods[o.UID] = o.Labels[korifiv1alpha1.VersionLabel]; e.Type == watch.Deleted {
 			delete(h.pods, o.UID)
 		}
-		h.count(o, e.Type == watch.Deleted)
-		h.measure(time.Now())
+		h.recordPod(o, e.Type == watch.Deleted)
+		h.updateOverlap(time.Now())
 	}
 }
 
-// count keeps the fewest ready Pods, from when the first goes on, and the most that are not ready yet.
-func (h *history) count(pod *corev1.Pod, gone bool) {
+// recordPod keeps the fewest ready Pods, from when the first goes on, and the most that are not ready yet.
+func (h *podHistory) recordPod(pod *corev1.Pod, gone bool) {
 	if gone = gone || !pod.DeletionTimestamp.IsZero(); gone {
 		delete(h.alive, pod.UID)
 		delete(h.ready, pod.UID)
@@ -92,14 +92,14 @@ func (h *history) count(pod *corev1.Pod, gone bool) {
 	}
 }
 
-// counts are the fewest Pods that were ready and the most that were not yet, leaving out what was told to end.
-func (h *history) counts() (leastReady, inFlight int) {
+// countPods returns the fewest Pods that were ready and the most that were not yet, leaving out what was told to end.
+func (h *podHistory) countPods() (leastReady, inFlight int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.leastReady, h.inFlight
 }
 
-func (h *history) measure(now time.Time) {
+func (h *podHistory) updateOverlap(now time.Time) {
 	revisions := map[string]bool{}
 	for _, r := range h.pods {
 		revisions[r] = true
@@ -113,19 +113,19 @@ func (h *history) measure(now time.Time) {
 	}
 }
 
-// seen are the most revisions that had Pods at once, and for how long there were more than one.
-func (h *history) seen() (most int, overlap time.Duration) {
+// measureOverlap returns the most revisions that had Pods at once, and for how long there were more than one.
+func (h *podHistory) measureOverlap() (most int, overlap time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := time.Now()
-	if h.measure(now); !h.since.IsZero() {
+	if h.updateOverlap(now); !h.since.IsZero() {
 		return h.most, h.overlap + now.Sub(h.since)
 	}
 	return h.most, h.overlap
 }
 
-// names are those of all LRPs that ever were, with how many objects had each.
-func (h *history) names() map[string]int {
+// countLRPNames returns those of all LRPs that ever were, with how many objects had each.
+func (h *podHistory) countLRPNames() map[string]int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	all := map[string]int{}
