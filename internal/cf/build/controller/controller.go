@@ -40,7 +40,7 @@ type Controller struct {
 func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	c.client = mgr.GetClient()
 	options := reconcile.Workers{Count: 5, PassTimeout: time.Minute}.Options()
-	err := builder.ControllerManagedBy(mgr).Named(Name + "-builds").WithOptions(options).
+	err := builder.ControllerManagedBy(mgr).Named(Name+"-builds").WithOptions(options).
 		For(&korifiv1alpha1.CFBuild{}).Watches(&korifiv1alpha1.CFPackage{}, handler.EnqueueRequestsFromMapFunc(c.buildsForPackage)).
 		Complete(&reconcile.Pass[*korifiv1alpha1.CFBuild, build.Observed, build.Plan]{
 			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Owner: Name,
@@ -58,9 +58,11 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Owner: Name,
 			New: func() *korifiv1alpha1.CFPackage { return &korifiv1alpha1.CFPackage{} },
 			// A package has all that its status is about in itself.
-			Observe: func(_ context.Context, pkg *korifiv1alpha1.CFPackage) (*korifiv1alpha1.CFPackage, error) { return pkg, nil },
-			Decide:  build.DecidePackageReady,
-			Report:  c.reportPackage,
+			Observe: func(_ context.Context, pkg *korifiv1alpha1.CFPackage) (*korifiv1alpha1.CFPackage, error) {
+				return pkg, nil
+			},
+			Decide: build.DecidePackageReady,
+			Report: c.reportPackage,
 		})
 	if err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)

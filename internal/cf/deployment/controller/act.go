@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 
-
 	"github.com/torpor-dev/torpor/internal/cf/deployment"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )

@@ -52,7 +52,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	orgs := newPass(c, mgr, korifiv1alpha1.OrgFinalizer, orgLabels)
 	orgs.New = func() *korifiv1alpha1.CFOrg { return &korifiv1alpha1.CFOrg{} }
 	orgs.Report = c.reportOrg
-	err := builder.ControllerManagedBy(mgr).Named(Name + "-orgs").WithOptions(options).
+	err := builder.ControllerManagedBy(mgr).Named(Name+"-orgs").WithOptions(options).
 		For(&korifiv1alpha1.CFOrg{}).Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(c.orgsForNamespace)).
 		Complete(orgs)
 	if err != nil {
@@ -61,7 +61,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	spaces := newPass(c, mgr, korifiv1alpha1.SpaceFinalizer, spaceLabels)
 	spaces.New = func() *korifiv1alpha1.CFSpace { return &korifiv1alpha1.CFSpace{} }
 	spaces.Report = c.reportSpace
-	err = builder.ControllerManagedBy(mgr).Named(Name + "-spaces").WithOptions(options).
+	err = builder.ControllerManagedBy(mgr).Named(Name+"-spaces").WithOptions(options).
 		For(&korifiv1alpha1.CFSpace{}).Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(spaceForNamespace)).
 		Complete(spaces)
 	if err != nil {
@@ -72,7 +72,9 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 
 // newPass returns what the passes of orgs and of spaces share.
 func newPass[T client.Object](c Controller, mgr manager.Manager, finalizer string, labelsOf func(T) map[string]string) *reconcile.Pass[T, orgspace.Observed, orgspace.Plan] {
-	observe := func(ctx context.Context, owner T) (orgspace.Observed, error) { return c.observe(ctx, owner, labelsOf(owner)) }
+	observe := func(ctx context.Context, owner T) (orgspace.Observed, error) {
+		return c.observe(ctx, owner, labelsOf(owner))
+	}
 	return &reconcile.Pass[T, orgspace.Observed, orgspace.Plan]{
 		Client: c.client, Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Owner: Name,
 		Finalizer: &reconcile.Finalizer[T]{Name: finalizer, Finalize: func(ctx context.Context, owner T) (time.Duration, error) {
