@@ -17,9 +17,6 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// drainTimedOut is the reason of the event that Pods of an older revision are left and the current one starts beside them.
-const drainTimedOut = "DrainTimedOut"
-
 // report writes the status.
 func (c Controller) report(obj *korifiv1alpha1.CFProcess, seen *observation, plan process.Plan, refused *reconcile.Refused) reconcile.FollowUp {
 	if refused != nil {
