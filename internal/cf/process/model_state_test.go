@@ -7,9 +7,10 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/podstatus"
 	"github.com/torpor-dev/torpor/internal/cf/revision"
+	"github.com/torpor-dev/torpor/internal/testenv/model"
 )
 
-// revisions is how many the toy world knows; it is a value, so that states can be compared.
+// revisions is how many the model knows; arrays keep its states comparable.
 const revisions = 4
 
 // modelLRP is an LRP and its StatefulSet, which may go on to start Pods until it was told that the LRP is being deleted.
@@ -62,6 +63,15 @@ func (w modelState) observe() Observed {
 	return o
 }
 
+// controllerStep is one half of a pass. Between the two anything may happen: the controller acts on what it saw before.
+func (w modelState) controllerStep() model.Move[modelState] {
+	if w.decided.kind != "" {
+		return model.Move[modelState]{Name: "act", To: w.act()}
+	}
+	decided, p := w.decide()
+	return model.Move[modelState]{Name: p.Rule, To: decided}
+}
+
 // decide is the first half of a pass: what the controller sees now, it does later.
 func (w modelState) decide() (modelState, Plan) {
 	p := Decide(w.observe())
@@ -107,7 +117,7 @@ func (w modelState) act() modelState {
 	return w
 }
 
-// nature is everything that may happen by itself, each a world of its own.
+// naturalSteps returns everything that may happen by itself, each a state of its own.
 func (w modelState) naturalSteps() []modelState {
 	var next []modelState
 	for r := range w.lrps {
@@ -147,7 +157,7 @@ func (w modelState) naturalSteps() []modelState {
 	return next
 }
 
-// people is everything that somebody may ask for, and the accidents, each a world of its own.
+// disturbances returns everything that people may ask for, and the accidents, each a state of its own.
 func (w modelState) disturbances() []modelState {
 	if w.budget == 0 {
 		return nil
@@ -183,7 +193,7 @@ func (w modelState) disturbances() []modelState {
 		if n.lrps[r].there && !n.lrps[r].deleting {
 			n.lrps[r].deleting = true
 			next = append(next, n)
-			n.lrps[r] = modelLRP{} // Somebody took its finalizer away.
+			n.lrps[r] = modelLRP{} // Its finalizer was taken away.
 			next = append(next, n)
 		}
 	}

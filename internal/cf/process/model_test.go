@@ -11,11 +11,12 @@ import (
 
 	"github.com/torpor-dev/torpor/internal/cf/podstatus"
 	"github.com/torpor-dev/torpor/internal/cf/revision"
+	"github.com/torpor-dev/torpor/internal/testenv/model"
 )
 
-// Every world that people, accidents, nature and a slow controller can make of a running app, each interleaved with every
+// Every state that people, accidents, nature and a slow controller can make of a running app, each interleaved with every
 // other: none is harmful, and from each the controller comes to rest at what is wanted.
-func TestEveryWorldIsHarmlessAndComesToRest(t *testing.T) {
+func TestEveryStateIsHarmlessAndComesToRest(t *testing.T) {
 	outside := map[string]bool{"deleted": true, "revision unreadable": true, "newer revision": true, "no droplet": true, "canary waits": true}
 	strict := map[string]bool{"held until drained": true, "yielding": true}
 	for name, row := range map[string]struct {
@@ -26,53 +27,38 @@ func TestEveryWorldIsHarmlessAndComesToRest(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			first := modelState{
+			explorer := model.Explore(t, model.Model[modelState]{
+				Step: modelState.controllerStep,
+				Disturb: func(w modelState) []model.Move[modelState] {
+					var moves []model.Move[modelState]
+					for _, to := range append(w.naturalSteps(), w.disturbances()...) {
+						moves = append(moves, model.Move[modelState]{Name: "something happens", To: to})
+					}
+					return moves
+				},
+				Check: func(w modelState, step model.Move[modelState]) []string {
+					wrong := append(findOverlaps(w), findRestless(w)...)
+					if w.decided.kind == "" {
+						wrong = append(wrong, findUnsafe(w, Decide(w.observe()), step.To)...)
+					}
+					return wrong
+				},
+			}, modelState{
 				started: true, overlap: row.overlap, desired: 2, budget: row.budget,
 				lrps: [revisions]modelLRP{{there: true, instances: 2}}, pods: [revisions]modelPods{{ready: 2}},
-			}
-			seen, used := exploreModel(t, first)
+			})
+			used := explorer.Steps()
 			for _, r := range Rules() {
 				if used[r.Name] == 0 && !outside[r.Name] && (!row.overlap || !strict[r.Name]) {
-					t.Errorf("expected a world for the rule %q, found none", r.Name)
+					t.Errorf("expected a state for the rule %q, found none", r.Name)
 				}
 			}
-			t.Logf("%d worlds, %d rules", seen, len(used))
+			t.Logf("%d states, %d kinds of steps", len(explorer.States()), len(used))
 		})
 	}
 }
 
-func exploreModel(t *testing.T, first modelState) (seen int, used map[string]int) {
-	t.Helper()
-	from, used := map[modelState]modelState{first: first}, map[string]int{}
-	failures := 0
-	for queue := []modelState{first}; len(queue) > 0 && failures < 3; queue = queue[1:] {
-		w := queue[0]
-		next := append(w.naturalSteps(), w.disturbances()...)
-		var wrong []string
-		if w.decided.kind == "" {
-			n, p := w.decide()
-			used[p.Rule]++
-			wrong = append(wrong, findUnsafe(w, p)...)
-			next = append(next, n)
-		} else {
-			next = append(next, w.act())
-		}
-		wrong = append(append(wrong, findOverlaps(w)...), findRestless(w)...)
-		if len(wrong) > 0 {
-			failures++
-			t.Errorf("%v\n%s", wrong, describePath(from, w))
-		}
-		for _, n := range next {
-			if _, known := from[n]; !known {
-				from[n] = w
-				queue = append(queue, n)
-			}
-		}
-	}
-	return len(from), used
-}
-
-// findOverlaps: a revision has Pods beside one that the last stop before it has ended.
+// findOverlaps returns the revisions that have Pods beside one that the last stop before them has ended.
 func findOverlaps(w modelState) []string {
 	if w.overlap {
 		return nil
@@ -88,8 +74,8 @@ func findOverlaps(w modelState) []string {
 	return wrong
 }
 
-// findUnsafe says what is wrong with a plan in the world for which it was made.
-func findUnsafe(w modelState, p Plan) []string {
+// findUnsafe returns what is wrong with a plan in the state for which it was made; decided is that state with the plan pending.
+func findUnsafe(w modelState, p Plan, decided modelState) []string {
 	var wrong []string
 	o := w.observe()
 	switch do := p.Do.(type) {
@@ -109,8 +95,7 @@ func findUnsafe(w modelState, p Plan) []string {
 			}
 		}
 	}
-	n, _ := w.decide()
-	after := n.act()
+	after := decided.act()
 	if p.Rule == "retire older" && after.countStaying() < min(w.countStaying(), w.desired) {
 		wrong = append(wrong, "takes a ready instance that is needed")
 	}
@@ -139,7 +124,7 @@ func (w modelState) countStaying() int8 {
 	return n
 }
 
-// findRestless says what is wrong with where a world comes to rest when nobody intervenes any more.
+// findRestless returns what is wrong with where a state comes to rest when nothing intervenes any more.
 func findRestless(w modelState) []string {
 	const patience = 200
 	w.budget = 0
@@ -180,17 +165,7 @@ func findUnwanted(w modelState, p Plan) []string {
 	return wrong
 }
 
-func describePath(from map[modelState]modelState, w modelState) string {
-	text := ""
-	for ; ; w = from[w] {
-		text = fmt.Sprintf("%+v\n", w) + text
-		if from[w] == w {
-			return text
-		}
-	}
-}
-
-// Every small Observed has one complete plan, also where no world leads to it.
+// Every small Observed has one complete plan, even if no state of the model leads to it.
 func TestDecideIsTotal(t *testing.T) {
 	used, total := map[string]int{}, 0
 	for bits := range 1 << 12 {
