@@ -46,7 +46,7 @@ func TestStrictDrainRunsOneRevisionAtATime(t *testing.T) {
 	}
 }
 
-// Who prefers no gap over no overlap says so.
+// An app may prefer no gap over no overlap.
 func TestOverlapRunsTwoRevisionsForAWhile(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 2, command: slowStop, drain: korifiv1alpha1.Drain{Policy: korifiv1alpha1.DrainOverlap}})
@@ -101,7 +101,7 @@ func TestAppScaledToZeroStartsAtOnce(t *testing.T) {
 	})
 }
 
-// Race k of docs/adr/0010-revisions-of-apps.md: a crash loop is told of, instance by instance, and a restart of it goes through.
+// Race k of docs/adr/0010-revisions-of-apps.md: a crash loop is reported, instance by instance, and a restart of it goes through.
 func TestCrashLoopIsReportedAndRestarted(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 2, command: "HOLLOW_CRASH=boom ./app"})

@@ -15,7 +15,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// A restart is told of: an event with who and which revision, the app's own list, and metrics.
+// A restart shows in an event with its author and revision, in the app's own list, and in metrics.
 func TestRestartShowsInEventsAndMetrics(t *testing.T) {
 	e := shared.Get(t)
 	before := waitForQuietMetrics(t)
@@ -102,7 +102,7 @@ func waitForQuietMetrics(t *testing.T) map[string]float64 {
 	return last
 }
 
-// gatherMetrics returns the metrics of an app, and those of all apps where they are not told apart: values by name and label, and
+// gatherMetrics returns the metrics of an app, and those of all apps where apps have no label: values by name and label, and
 // how many times were taken and their sum.
 func gatherMetrics(app string) (map[string]float64, error) {
 	families, err := metrics.Registry.Gather()

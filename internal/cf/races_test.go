@@ -86,7 +86,7 @@ func (a *app) waitUntilUnreadable(t *testing.T) {
 	})
 }
 
-// withoutAdmission does what nobody can forbid to who may change the configuration of the API server.
+// withoutAdmission runs f while the webhooks are not configured, which cannot be forbidden to an administrator.
 func (e *env) withoutAdmission(t *testing.T, f func()) {
 	t.Helper()
 	for _, config := range []client.Object{&admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}} {
@@ -138,7 +138,7 @@ func TestClientThatGoesAwayLeavesNoAppStopped(t *testing.T) {
 	}
 }
 
-// Race g of docs/adr/0010-revisions-of-apps.md: the process tells of its current revision only, and of no Pod that ends.
+// Race g of docs/adr/0010-revisions-of-apps.md: the process reports its current revision only, and no Pod that ends.
 func TestInstanceStatusesAreOfTheCurrentRevision(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 2, command: "HOLLOW_START=1s HOLLOW_STOP=2s ./app"})
@@ -181,7 +181,7 @@ func TestTakenLRPNameIsWaitedFor(t *testing.T) {
 	a.waitUntilRunning(t)
 }
 
-// Race o of docs/adr/0010-revisions-of-apps.md: an LRP that is being deleted by somebody is waited for and made anew, never patched.
+// Race o of docs/adr/0010-revisions-of-apps.md: an LRP that is being deleted by another is waited for and made anew, never patched.
 func TestLRPThatIsBeingDeletedIsMadeAnew(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 1, command: "HOLLOW_STOP=1s ./app"})
@@ -246,7 +246,7 @@ func TestNewerLRPIsLeftAlone(t *testing.T) {
 	a.expectOnlyRevision(t, "10")
 }
 
-// An LRP's StatefulSet is only ever scaled: its template stays, whoever changes the LRP or the process.
+// An LRP's StatefulSet is only ever scaled: its template stays when the LRP or the process changes.
 func TestStatefulSetTemplateNeverChanges(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 1})
@@ -280,7 +280,7 @@ func TestDeletedAppTakesEverythingWithIt(t *testing.T) {
 	a.deleteAndWait(t)
 }
 
-// Orgs and spaces are namespaces with labels, and a namespace that is somebody else's is left alone.
+// Orgs and spaces are namespaces with labels, and a namespace that is another's is left alone.
 func TestOrgsAndSpacesAreNamespaces(t *testing.T) {
 	e := shared.Get(t)
 	org := &korifiv1alpha1.CFOrg{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: "org-1"}, Spec: korifiv1alpha1.CFOrgSpec{DisplayName: "one"}}

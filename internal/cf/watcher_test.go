@@ -17,7 +17,7 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 )
 
-// podHistory is everything that a watch has told of an app's Pods and LRPs.
+// podHistory is everything that a watch has shown of an app's Pods and LRPs.
 type podHistory struct {
 	mu   sync.Mutex
 	pods map[types.UID]string // the revision of every Pod that is there
@@ -25,7 +25,7 @@ type podHistory struct {
 	overlap time.Duration
 	since   time.Time
 	most    int
-	// ready are the Pods that are ready and not told to end, alive those that are not told to end.
+	// ready are the Pods that are ready and not terminating, alive those that are not terminating.
 	ready, alive         map[types.UID]bool
 	leastReady, inFlight int
 	lrps                 map[types.UID]string // every LRP that ever was
@@ -86,13 +86,13 @@ func (h *podHistory) recordPod(pod *corev1.Pod, gone bool) {
 	h.inFlight = max(h.inFlight, len(h.alive)-len(h.ready))
 	switch {
 	case gone && h.leastReady < 0:
-		h.leastReady = len(h.ready) // The first that goes: before, the watch may not have told of all.
+		h.leastReady = len(h.ready) // The first that goes: before, the watch may not have shown all.
 	case gone:
 		h.leastReady = min(h.leastReady, len(h.ready))
 	}
 }
 
-// countPods returns the fewest Pods that were ready and the most that were not yet, leaving out what was told to end.
+// countPods returns the fewest Pods that were ready and the most that were not yet, leaving out what is terminating.
 func (h *podHistory) countPods() (leastReady, inFlight int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

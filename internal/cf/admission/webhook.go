@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package admission is the admission of CFApps: it writes the revision that the rule in package restart demands, refuses
+// Package admission is the admission of CFApps: it writes the revision that the rule in package revision demands, refuses
 // edits of it, and looks again when every other admission has had its say.
 package admission
 
@@ -97,7 +97,7 @@ func patchAnnotations(raw []byte, annotations map[string]string) admission.Respo
 	return admission.PatchResponseFromRaw(raw, after)
 }
 
-// rejectInvalid tells a person what is wrong with the change; it is no lack of rights.
+// rejectInvalid answers 422, not 403: the change is invalid, and its author does not lack a right.
 func rejectInvalid(err error) admission.Response {
 	return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Result: &metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid, Message: err.Error(),

@@ -48,7 +48,7 @@ func UpdateStatus(o Observed, now time.Time) Report {
 	if status.Instances.Ready > 0 || r.Ready.Status == metav1.ConditionTrue && app.Spec.DesiredState == korifiv1alpha1.StartedState {
 		status.ActualState = korifiv1alpha1.StartedState
 	}
-	// The first report of a new app is never held back: whoever made it waits for it.
+	// The first report of a new app is never held back: its maker waits for it.
 	r.IsTransient = len(before.Restarts) > 0 && isTransient(before, app, r.Ready)
 	return r
 }

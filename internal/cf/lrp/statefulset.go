@@ -161,7 +161,7 @@ func buildEnvironment(lrp *eiriniv1.LRP) []corev1.EnvVar {
 	return all
 }
 
-// applicationEnvironment is what an app is told of itself. A process that listens nowhere has no port.
+// applicationEnvironment returns what an app may read of itself. A process that listens nowhere has no port.
 func applicationEnvironment(lrp *eiriniv1.LRP) []corev1.EnvVar {
 	var all []corev1.EnvVar
 	if len(lrp.Spec.Ports) > 0 {

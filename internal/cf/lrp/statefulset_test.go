@@ -112,8 +112,8 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// A worker has no port, so none is made up for it, and an LRP that somebody made by hand belongs to no app. Nobody is
-// told of services that Torpor does not have.
+// A worker has no port, so none is made up for it, and an LRP that was made by hand belongs to no app. Services,
+// which Torpor does not have, are not in the environment.
 func TestEnvironmentWithoutAPort(t *testing.T) {
 	worker := newWorkerLRP()
 	byHand := worker.DeepCopy()
@@ -146,9 +146,9 @@ func TestProbes(t *testing.T) {
 		in              eiriniv1.Healthcheck
 		startup, living *corev1.Probe
 	}{
-		"a process is not asked":   {eiriniv1.Healthcheck{Type: "process", Port: 8080}, nil, nil},
-		"nor what has no type":     {eiriniv1.Healthcheck{Port: 8080}, nil, nil},
-		"nor what listens nowhere": {eiriniv1.Healthcheck{Type: "port"}, nil, nil},
+		"a process check has no probe":                {eiriniv1.Healthcheck{Type: "process", Port: 8080}, nil, nil},
+		"a check without a type has no probe":         {eiriniv1.Healthcheck{Port: 8080}, nil, nil},
+		"a process that listens nowhere has no probe": {eiriniv1.Healthcheck{Type: "port"}, nil, nil},
 		"a port has a minute": {
 			eiriniv1.Healthcheck{Type: "port", Port: 8080},
 			&corev1.Probe{ProbeHandler: tcp, PeriodSeconds: 1, TimeoutSeconds: 1, FailureThreshold: 61},
@@ -174,8 +174,8 @@ func TestProbes(t *testing.T) {
 	}
 }
 
-// Race m: a budget covers one revision, so that no Pod has two and can still be evicted.
-func TestRaceMBudgetsDoNotOverlap(t *testing.T) {
+// Race m of docs/adr/0010-revisions-of-apps.md: a budget covers one revision, so that no Pod has two and can still be evicted.
+func TestBudgetsOfRevisionsDoNotOverlap(t *testing.T) {
 	seven, eight := newLRP(7), newLRP(8)
 	a, b := BuildDisruptionBudget(seven), BuildDisruptionBudget(eight)
 	if a.Name == b.Name || cmp.Equal(a.Spec.Selector, b.Spec.Selector) || a.Spec.MinAvailable.StrVal != "50%" {

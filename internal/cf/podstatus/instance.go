@@ -32,7 +32,7 @@ func isStartFailure(reason string) bool {
 // InstanceIndex is which instance a Pod is; empty for a Pod that no StatefulSet has made.
 func InstanceIndex(pod *corev1.Pod) string { return pod.Labels[appsv1.PodIndexLabel] }
 
-// IsTerminating says that a Pod was told to end: it is no instance any more, whatever it says of itself.
+// IsTerminating reports whether the deletion of a Pod was requested: it is no instance any more, whatever its status says.
 func IsTerminating(pod *corev1.Pod) bool { return !pod.DeletionTimestamp.IsZero() }
 
 // InstanceStatus is what an instance does.
@@ -55,7 +55,7 @@ func InstanceStatus(pod *corev1.Pod) korifiv1alpha1.InstanceStatus {
 	}
 }
 
-// deletionRequestedAt is when a Pod was told to end; its timestamp is when it has to have ended.
+// deletionRequestedAt returns when the deletion of a Pod was requested. Its deletion timestamp is when it has to have ended.
 func deletionRequestedAt(pod *corev1.Pod) time.Time {
 	var grace int64
 	if g := pod.DeletionGracePeriodSeconds; g != nil {
@@ -114,7 +114,7 @@ func describeFailedCheck(pod *corev1.Pod, t *corev1.ContainerStateTerminated) st
 	if g := pod.Spec.TerminationGracePeriodSeconds; g != nil {
 		grace = time.Duration(*g) * time.Second
 	}
-	// A check is up to a period early or late, and times are told in whole seconds.
+	// A check is up to a period early or late, and times are whole seconds.
 	slack := time.Duration(startup.PeriodSeconds)*time.Second + time.Second
 	if lived := t.FinishedAt.Sub(t.StartedAt.Time); lived < limit-slack || lived > limit+grace+slack {
 		return ""

@@ -63,30 +63,30 @@ func TestWhatAnLRPRuns(t *testing.T) {
 		"a command runs in a shell": {
 			buildTestLRP(spec(func(s *korifiv1alpha1.CFProcessSpec) { s.Command = "run fast" })), runs{[]string{"/bin/sh", "-c", "run fast"}, []int32{8080}, web},
 		},
-		"a detected command too": {
+		"a detected command runs in a shell": {
 			buildTestLRP(spec(func(s *korifiv1alpha1.CFProcessSpec) { s.DetectedCommand = "run" })), runs{[]string{"/bin/sh", "-c", "run"}, []int32{8080}, web},
 		},
-		"that of the droplet before one that was detected once": {
+		"a droplet's command is preferred to a detected one": {
 			buildTestLRP(spec(func(s *korifiv1alpha1.CFProcessSpec) { s.DetectedCommand = "old" }), func(p *LRPSource) {
 				p.Droplet.ProcessTypes = []korifiv1alpha1.ProcessType{{Type: "worker", Command: "work"}, {Type: "web", Command: "serve"}}
 			}),
 			runs{[]string{"/bin/sh", "-c", "serve"}, []int32{8080}, web},
 		},
-		"that of a buildpack in its launcher": {
+		"a buildpack's command runs in its launcher": {
 			buildTestLRP(func(p *LRPSource) {
 				p.App.Spec.Lifecycle.Type, p.Process.Spec.Command = korifiv1alpha1.BuildpackLifecycle, "run"
 			}),
 			runs{[]string{"/cnb/lifecycle/launcher", "run"}, []int32{8080}, web},
 		},
-		"an image says where it listens": {
+		"an image's ports are used": {
 			buildTestLRP(func(p *LRPSource) { p.Droplet.Ports = []int32{9000} }), runs{nil, []int32{9000}, eiriniv1.Healthcheck{Type: "port", Port: 9000}},
 		},
-		"a process says so first": {
+		"a process's ports are preferred to the image's": {
 			buildTestLRP(func(p *LRPSource) { p.Droplet.Ports, p.Process.Spec.Ports = []int32{9000}, []int32{9001} }),
 			runs{nil, []int32{9001}, eiriniv1.Healthcheck{Type: "port", Port: 9001}},
 		},
 		"a worker listens nowhere": {buildTestLRP(worker), runs{nil, nil, eiriniv1.Healthcheck{Type: "process"}}},
-		"and cannot be asked": {
+		"a worker has no port to check": {
 			buildTestLRP(worker, spec(func(s *korifiv1alpha1.CFProcessSpec) { s.HealthCheck.Type = korifiv1alpha1.PortHealthCheck })),
 			runs{nil, nil, eiriniv1.Healthcheck{Type: "process"}},
 		},

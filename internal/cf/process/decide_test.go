@@ -16,7 +16,7 @@ import (
 
 const guid = "8d1b1d4c-2f4a-4d3e-9c55-0a1b2c3d4e5f"
 
-// decisionSummary is what most rows are about: the rule, the effect, and the reasons of Ready and Draining.
+// decisionSummary is what most rows are about; their races are those of docs/adr/0010-revisions-of-apps.md. It holds the rule, the effect, and the reasons of Ready and Draining.
 type decisionSummary struct {
 	Rule            string
 	Do              Action
@@ -50,7 +50,7 @@ func withDyingLRP(rev int64) func(*Observed) {
 	}
 }
 
-// withPods are so many ready ones of a revision, and so many that were told to go five seconds ago.
+// withPods adds so many ready Pods of a revision, and so many whose deletion was requested five seconds ago.
 func withPods(rev int64, ready, draining int32) func(*Observed) {
 	return func(o *Observed) {
 		p := podstatus.RevisionPods{Revision: rev, Alive: ready, Ready: ready, Draining: draining}
@@ -85,52 +85,52 @@ func TestDecide(t *testing.T) {
 			observedApp(withLRP(4, 3), func(o *Observed) { o.Deleted, o.App.Unreadable = true, "x" }),
 			decisionSummary{"deleted", Nothing{}, korifiv1alpha1.DeletedReason, draining, 0},
 		},
-		"race d: nothing is done for a revision that nobody can read": {
+		"race d: nothing is done for a revision that cannot be read": {
 			observedApp(withLRP(4, 3), func(o *Observed) { o.App = DesiredApp{Started: true, Unreadable: "x"} }),
 			decisionSummary{"revision unreadable", Nothing{}, korifiv1alpha1.RevisionUnreadableReason, drained, staleInterval},
 		},
 		"race p: a newer revision is never touched": {
 			observedApp(withLRP(6, 3), withLRP(4, 3)), decisionSummary{"newer revision", Nothing{}, korifiv1alpha1.NewerRevisionReason, draining, staleInterval},
 		},
-		"race p: nor when the app seems stopped": {
+		"race p: a newer revision is not touched when the app seems stopped": {
 			observedApp(withLRP(6, 3), whenStopped), decisionSummary{"newer revision", Nothing{}, korifiv1alpha1.NewerRevisionReason, drained, staleInterval},
 		},
 		"a stop deletes everything": {
 			observedApp(withLRP(5, 3), withLRP(4, 3), withPods(4, 3, 0), whenStopped), decisionSummary{"delete what has to go", DeleteLRPs{sortedNames(n4, n5)}, stopping, draining, 0},
 		},
-		"also what has no version": {
+		"a stop deletes what has no version": {
 			observedApp(withLRP(revision.UnknownRevision, 1), whenStopped), decisionSummary{"delete what has to go", DeleteLRPs{[]string{revision.LRPName(guid, revision.UnknownRevision)}}, stopping, draining, 0},
 		},
 		"race f: an app is not stopped while an instance is left": {
 			observedApp(withPods(4, 0, 1), whenStopped), decisionSummary{"stopping", Nothing{}, stopping, draining, left},
 		},
-		"nor while an LRP is": {observedApp(withDyingLRP(4), whenStopped), decisionSummary{"stopping", Nothing{}, stopping, draining, 0}},
+		"race f: an app is not stopped while an LRP is left": {observedApp(withDyingLRP(4), whenStopped), decisionSummary{"stopping", Nothing{}, stopping, draining, 0}},
 		"an app without instances is stopped": {
 			observedApp(whenStopped), decisionSummary{"stopped", Nothing{}, korifiv1alpha1.StoppedReason, drained, 0},
 		},
 
-		"a start makes an LRP":                              {observedApp(), create(3)},
-		"race i: a start of no instances is done at once":   {observedApp(wantingInstances(0)), decisionSummary{"running", Nothing{}, korifiv1alpha1.RunningReason, drained, 0}},
-		"race i: to scale to 0 is done when it is said":     {observedApp(wantingInstances(0), withLRP(5, 3)), decisionSummary{"scale", ScaleLRP{n5, 0}, korifiv1alpha1.RunningReason, drained, 0}},
-		"race q: without a droplet nothing starts":          {observedApp(func(o *Observed) { o.NoDroplet = "x" }), decisionSummary{"no droplet", Nothing{}, korifiv1alpha1.DropletMissingReason, drained, 0}},
-		"race q: what runs needs no droplet any more":       {observedApp(withLRP(5, 3), withPods(5, 3, 0), func(o *Observed) { o.NoDroplet = "x" }), runs},
-		"race a: older revisions are deleted first":         {observedApp(withLRP(4, 3), withPods(4, 3, 0)), decisionSummary{"delete what has to go", DeleteLRPs{[]string{n4}}, starting, draining, 0}},
-		"a version that is no revision is older":            {observedApp(withLRP(revision.UnknownRevision, 3)), decisionSummary{"delete what has to go", DeleteLRPs{[]string{revision.LRPName(guid, revision.UnknownRevision)}}, starting, draining, 0}},
-		"race f: the new one is held until the old is gone": {observedApp(withDyingLRP(4), withPods(4, 0, 3)), decisionSummary{"held until drained", Nothing{}, held, draining, left}},
-		"race f: also when the LRP is gone and Pods are not": {
+		"a start makes an LRP":                                        {observedApp(), create(3)},
+		"race i: a start of no instances is done at once":             {observedApp(wantingInstances(0)), decisionSummary{"running", Nothing{}, korifiv1alpha1.RunningReason, drained, 0}},
+		"race i: a scale to 0 is complete as soon as it is asked for": {observedApp(wantingInstances(0), withLRP(5, 3)), decisionSummary{"scale", ScaleLRP{n5, 0}, korifiv1alpha1.RunningReason, drained, 0}},
+		"race q: without a droplet nothing starts":                    {observedApp(func(o *Observed) { o.NoDroplet = "x" }), decisionSummary{"no droplet", Nothing{}, korifiv1alpha1.DropletMissingReason, drained, 0}},
+		"race q: what runs needs no droplet any more":                 {observedApp(withLRP(5, 3), withPods(5, 3, 0), func(o *Observed) { o.NoDroplet = "x" }), runs},
+		"race a: older revisions are deleted first":                   {observedApp(withLRP(4, 3), withPods(4, 3, 0)), decisionSummary{"delete what has to go", DeleteLRPs{[]string{n4}}, starting, draining, 0}},
+		"a version that is no revision is older":                      {observedApp(withLRP(revision.UnknownRevision, 3)), decisionSummary{"delete what has to go", DeleteLRPs{[]string{revision.LRPName(guid, revision.UnknownRevision)}}, starting, draining, 0}},
+		"race f: the new revision is held until the old is gone":      {observedApp(withDyingLRP(4), withPods(4, 0, 3)), decisionSummary{"held until drained", Nothing{}, held, draining, left}},
+		"race f: the new revision is held by Pods whose LRP is gone": {
 			observedApp(withPods(4, 1, 0)), decisionSummary{"held until drained", Nothing{}, held, draining, 0},
 		},
-		"race f: also when Pods are gone and the LRP is not": {
+		"race f: the new revision is held by an LRP whose Pods are gone": {
 			observedApp(withDyingLRP(4)), decisionSummary{"held until drained", Nothing{}, held, draining, 0},
 		},
-		"race f: whoever may overlap does": {
+		"race f: the new revision is not held if revisions may overlap": {
 			observedApp(withDyingLRP(4), withPods(4, 0, 3), whenOverlapping), decisionSummary{"create", CreateLRP{n5, 5, 3}, starting, draining, left},
 		},
-		"race f: after the drain timeout it starts anyway, and says so": {
+		"race f: after the drain timeout the new revision starts, and that shows": {
 			observedApp(withDyingLRP(4), withPods(4, 0, 3), func(o *Observed) { o.App.DrainTimeout = 5 * time.Second }),
 			decisionSummary{"create", CreateLRP{n5, 5, 3}, starting, korifiv1alpha1.DrainTimeoutReason, 0},
 		},
-		"race f: without a timeout it never does": {
+		"race f: without a drain timeout the new revision waits without an end": {
 			observedApp(withDyingLRP(4), withPods(4, 0, 3), func(o *Observed) { o.App.DrainTimeout, o.Now = 0, testNow().Add(time.Hour) }),
 			decisionSummary{"held until drained", Nothing{}, held, draining, 0},
 		},
@@ -141,16 +141,16 @@ func TestDecide(t *testing.T) {
 			}),
 			decisionSummary{"name is free soon", Nothing{}, korifiv1alpha1.NameTakenReason, draining, staleInterval},
 		},
-		"race h: so is another's": {
+		"race h: another's LRP with the name is waited for": {
 			observedApp(func(o *Observed) { o.NameTaken = true }), decisionSummary{"name is free soon", Nothing{}, korifiv1alpha1.NameTakenReason, drained, staleInterval},
 		},
-		"race o: one that is being deleted is not used again": {
+		"race o: an LRP that is being deleted is not used again": {
 			observedApp(withDyingLRP(5), withPods(5, 3, 0)), decisionSummary{"name is free soon", Nothing{}, korifiv1alpha1.NameTakenReason, drained, staleInterval},
 		},
 		"more instances":  {observedApp(withLRP(5, 1), withPods(5, 1, 0)), decisionSummary{"scale", ScaleLRP{n5, 3}, starting, drained, 0}},
 		"fewer instances": {observedApp(withLRP(5, 9), withPods(5, 9, 0)), decisionSummary{"scale", ScaleLRP{n5, 3}, korifiv1alpha1.RunningReason, drained, 0}},
 		"instances start": {observedApp(withLRP(5, 3), withPods(5, 2, 0)), decisionSummary{"starting", Nothing{}, starting, drained, 0}},
-		"race k: instances that crash are told": {
+		"race k: instances that crash are reported": {
 			observedApp(withLRP(5, 3), func(o *Observed) { o.Pods = []podstatus.RevisionPods{{Revision: 5, Alive: 3, Crashed: 3}} }), decisionSummary{"starting", Nothing{}, starting, drained, 0},
 		},
 		"race g: an old instance does not count": {observedApp(withLRP(5, 3), withPods(5, 2, 0), withPods(4, 1, 0)), decisionSummary{"starting", Nothing{}, starting, draining, 0}},
@@ -160,37 +160,37 @@ func TestDecide(t *testing.T) {
 		"race l: a deployment begins beside the old": {
 			observedApp(duringDeployment, withLRP(4, 3), withPods(4, 3, 0)), decisionSummary{"create", CreateLRP{n5, 5, 1}, deploying, drained, 0},
 		},
-		"with so many in flight as were asked for": {
+		"a deployment starts as many instances as may be in flight": {
 			observedApp(duringDeployment, withLRP(4, 3), withPods(4, 3, 0), func(o *Observed) { o.App.Rollout.MaxInFlight = 2 }), decisionSummary{"create", CreateLRP{n5, 5, 2}, deploying, drained, 0},
 		},
-		"but not more than are wanted": {
+		"a deployment starts no more instances than are wanted": {
 			observedApp(duringDeployment, withLRP(4, 3), withPods(4, 3, 0), func(o *Observed) { o.App.Rollout.MaxInFlight = 9 }), decisionSummary{"create", CreateLRP{n5, 5, 3}, deploying, drained, 0},
 		},
 		"race l: nothing old goes before something new is ready": {
 			observedApp(duringDeployment, withLRP(4, 3), withPods(4, 3, 0), withLRP(5, 1)), decisionSummary{"deploying", Nothing{}, deploying, drained, 0},
 		},
-		"the next is started when one is ready": {
+		"a deployment starts the next instance when one is ready": {
 			observedApp(duringDeployment, withLRP(4, 3), withPods(4, 3, 0), withLRP(5, 1), withPods(5, 1, 0)), decisionSummary{"scale", ScaleLRP{n5, 2}, deploying, drained, 0},
 		},
-		"and an old one goes": {
+		"a deployment stops an old instance when a new one is ready": {
 			observedApp(duringDeployment, withLRP(4, 3), withPods(4, 3, 0), withLRP(5, 2), withPods(5, 1, 0)), decisionSummary{"retire older", ScaleLRP{n4, 2}, deploying, drained, 0},
 		},
-		"the last old one goes with its LRP": {
+		"a deployment deletes the LRP of the last old instance": {
 			observedApp(duringDeployment, withLRP(4, 1), withPods(4, 1, 0), withLRP(5, 3), withPods(5, 3, 0)), decisionSummary{"retire older", DeleteLRPs{[]string{n4}}, deploying, drained, 0},
 		},
 		"race l: a deployment is not through while the old ones end": {
 			observedApp(duringDeployment, withDyingLRP(4), withPods(4, 0, 1), withLRP(5, 3), withPods(5, 3, 0)), decisionSummary{"yielding", Nothing{}, deploying, draining, left},
 		},
-		"nor while one of them has only its LRP": {
+		"race l: a deployment is not through while an old LRP without Pods is left": {
 			observedApp(duringDeployment, withDyingLRP(4), withLRP(5, 3), withPods(5, 3, 0)), decisionSummary{"yielding", Nothing{}, deploying, drained, 0},
 		},
-		"nor while one has only its Pods": {
+		"race l: a deployment is not through while old Pods without an LRP are left": {
 			observedApp(duringDeployment, withPods(4, 1, 0), withLRP(5, 3), withPods(5, 3, 0)), decisionSummary{"yielding", Nothing{}, deploying, drained, 0},
 		},
-		"unless they may overlap": {
+		"a deployment is through beside old Pods if revisions may overlap": {
 			observedApp(duringDeployment, whenOverlapping, withDyingLRP(4), withPods(4, 0, 1), withLRP(5, 3), withPods(5, 3, 0)), decisionSummary{"running", Nothing{}, korifiv1alpha1.RunningReason, draining, left},
 		},
-		"or do not end in time": {
+		"a deployment is through beside old Pods after the drain timeout": {
 			observedApp(duringDeployment, withDyingLRP(4), withPods(4, 0, 1), withLRP(5, 3), withPods(5, 3, 0), func(o *Observed) { o.App.DrainTimeout = 5 * time.Second }),
 			decisionSummary{"running", Nothing{}, korifiv1alpha1.RunningReason, draining, 0},
 		},
@@ -204,23 +204,23 @@ func TestDecide(t *testing.T) {
 		"a canary waits": {
 			observedApp(duringCanary, withLRP(4, 1), withPods(4, 1, 0), withLRP(5, 2), withPods(5, 2, 0)), decisionSummary{"canary waits", Nothing{}, korifiv1alpha1.DeploymentPausedReason, drained, 0},
 		},
-		"a deployment that is taken back grows the old": {
+		"a cancelled deployment grows the old revision": {
 			observedApp(whenCancelled, withLRP(4, 1), withPods(4, 1, 0), withLRP(5, 2), withPods(5, 2, 0)), decisionSummary{"scale", ScaleLRP{n4, 3}, starting, drained, 0},
 		},
-		"and keeps the new until the old serve": {
+		"a cancelled deployment keeps the new instances until the old ones serve": {
 			observedApp(whenCancelled, withLRP(4, 3), withPods(4, 1, 0), withLRP(5, 2), withPods(5, 2, 0)), decisionSummary{"starting", Nothing{}, starting, drained, 0},
 		},
-		"then the new goes": {
+		"a cancelled deployment deletes the new revision when the old one serves": {
 			observedApp(whenCancelled, withLRP(4, 3), withPods(4, 3, 0), withLRP(5, 2), withPods(5, 2, 0)), decisionSummary{"delete what has to go", DeleteLRPs{[]string{n5}}, deploying, draining, 0},
 		},
-		"and is waited for": {
+		"a cancelled deployment waits for the new revision's Pods": {
 			observedApp(whenCancelled, withLRP(4, 3), withPods(4, 3, 0), withDyingLRP(5), withPods(5, 0, 2)), decisionSummary{"yielding", Nothing{}, deploying, draining, left},
 		},
-		"at once if it is of no use": {
+		"a cancelled deployment deletes a new revision that is not ready at once": {
 			observedApp(whenCancelled, withLRP(4, 2), withPods(4, 2, 0), withLRP(5, 2)), decisionSummary{"delete what has to go", DeleteLRPs{[]string{n5}}, starting, draining, 0},
 		},
-		"what was taken back does not come again": {observedApp(whenCancelled, withLRP(4, 3), withPods(4, 3, 0)), runs},
-		"a deployment that is through is not taken back": {
+		"a cancelled revision does not come again": {observedApp(whenCancelled, withLRP(4, 3), withPods(4, 3, 0)), runs},
+		"a deployment that is through cannot be cancelled": {
 			observedApp(whenCancelled, withLRP(5, 3), withPods(5, 3, 0)), runs,
 		},
 	} {

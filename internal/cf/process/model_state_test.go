@@ -13,7 +13,7 @@ import (
 // revisions is how many the model knows; arrays keep its states comparable.
 const revisions = 4
 
-// modelLRP is an LRP and its StatefulSet, which may go on to start Pods until it was told that the LRP is being deleted.
+// modelLRP is an LRP and its StatefulSet, which may go on to start Pods until its controller has observed that the LRP is being deleted.
 type modelLRP struct {
 	there, deleting, told bool
 	instances             int8

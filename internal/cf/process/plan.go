@@ -41,7 +41,7 @@ type ScaleLRP struct {
 	Instances int32
 }
 
-// DeleteLRPs deletes LRPs, each under the condition that it is the object that was observed. Who acts reads the app
+// DeleteLRPs deletes LRPs, each under the condition that it is the object that was observed. The controller reads the app
 // past its cache first and does nothing if the revision or the state differ from what was decided on.
 type DeleteLRPs struct{ Names []string }
 

@@ -11,7 +11,8 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
-// SetRevisionAnnotations writes the marks on the changed app. Who and when are written if a revision began, and kept if not.
+// SetRevisionAnnotations writes the revision into the annotations of the changed app. The author and the time are written if
+// a revision began, and kept if not.
 func SetRevisionAnnotations(old, updated *korifiv1alpha1.CFApp, m RevisionState, by string, at time.Time) {
 	want := m.ownedAnnotations()
 	want[torporv1alpha1.RevisedByAnnotation], want[torporv1alpha1.RevisedAtAnnotation] = by, at.UTC().Format(time.RFC3339)

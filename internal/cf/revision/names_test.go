@@ -11,9 +11,9 @@ import (
 
 const guid = "8d1b1d4c-2f4a-4d3e-9c55-0a1b2c3d4e5f"
 
-// Race h: names of revisions that follow each other, or that are a million apart, never repeat. The part that tells
+// Race h of docs/adr/0010-revisions-of-apps.md: names of revisions that follow each other, or that are a million apart, never repeat. The part that tells
 // revisions apart does not depend on the process, so that this holds for every process.
-func TestRaceHNamesNeverRepeat(t *testing.T) {
+func TestNamesOfRevisionsNeverRepeat(t *testing.T) {
 	const revisions = 1_000_000
 	seen := make(map[string]struct{}, revisions)
 	for revision := range int64(revisions) {

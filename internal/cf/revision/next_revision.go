@@ -80,7 +80,7 @@ func restartCause(old, updated *korifiv1alpha1.CFApp) korifiv1alpha1.RestartCaus
 }
 
 // repairedRevision is the revision after one that cannot be read: what the change proposes if nothing was acted on that is as
-// high, because whoever repairs knows the LRPs, or else the first that was never acted on.
+// high, because the author of a repair knows the LRPs, or else the first that was never acted on.
 func repairedRevision(old, updated *korifiv1alpha1.CFApp) int64 {
 	if n, ok := ParseRevision(updated.Annotations[korifiv1alpha1.RevisionAnnotation]); ok && n > old.Status.ObservedRevision {
 		return n

@@ -43,7 +43,7 @@ func revisionAnnotations(revision, lastStop string, more ...string) map[string]s
 	return all
 }
 
-func TestNext(t *testing.T) {
+func TestNextRevision(t *testing.T) {
 	const stop, restart, deploy, repair = korifiv1alpha1.CausedByStop, korifiv1alpha1.CausedByRestart, korifiv1alpha1.CausedByDeployment, korifiv1alpha1.CausedByRepair
 	running := revisionAnnotations("4", "3", pinned, "old")
 	for name, row := range map[string]struct {
@@ -51,39 +51,39 @@ func TestNext(t *testing.T) {
 		observed     int64
 		want         RevisionState
 	}{
-		"a new app is at 0":                                    {nil, newApp(off, nil), 0, RevisionState{0, 0, "", ""}},
-		"a new app that is started runs its droplet":           {nil, newApp(on, nil), 0, RevisionState{0, 0, "new", ""}},
-		"an app that is restored from elsewhere goes on":       {nil, newApp(off, revisionAnnotations("7", "3")), 0, RevisionState{7, 7, "", ""}},
-		"a stop begins a revision":                             {newApp(on, running), newApp(off, running), 4, RevisionState{5, 5, "", stop}},
-		"race a: also when the status lags":                    {newApp(on, running), newApp(off, running), 0, RevisionState{5, 5, "", stop}},
-		"race a: an update while stopped begins none":          {newApp(off, revisionAnnotations("5", "5")), newApp(off, revisionAnnotations("5", "5", "x", "y")), 0, RevisionState{5, 5, "", ""}},
-		"a stop sent again begins none":                        {newApp(off, revisionAnnotations("5", "5")), newApp(off, revisionAnnotations("5", "5")), 5, RevisionState{5, 5, "", ""}},
-		"a stop that is counted twice is one":                  {newApp(on, running), newApp(off, revisionAnnotations("5", "5")), 4, RevisionState{5, 5, "", stop}},
-		"a start begins none, and runs the current droplet":    {newApp(off, revisionAnnotations("5", "5")), newApp(on, revisionAnnotations("5", "5")), 5, RevisionState{5, 5, "new", ""}},
-		"an update begins none":                                {newApp(on, running), newApp(on, revisionAnnotations("4", "3", pinned, "old", "x", "y")), 4, RevisionState{4, 3, "old", ""}},
-		"race q: a droplet that is assigned waits":             {newApp(on, running), newApp(on, running), 4, RevisionState{4, 3, "old", ""}},
-		"the first droplet of a started app does not":          {newApp(on, revisionAnnotations("4", "3")), newApp(on, revisionAnnotations("4", "3")), 4, RevisionState{4, 3, "new", ""}},
-		"race j: a restart is one change":                      {newApp(on, running), newApp(on, revisionAnnotations("4", "3", pinned, "old", request, "r1")), 4, RevisionState{5, 5, "new", restart}},
-		"race j: the same restart sent again is none":          {newApp(on, revisionAnnotations("5", "5", pinned, "new", request, "r1")), newApp(on, revisionAnnotations("5", "5", pinned, "new", request, "r1")), 5, RevisionState{5, 5, "new", ""}},
-		"another restart is another":                           {newApp(on, revisionAnnotations("5", "5", pinned, "new", request, "r1")), newApp(on, revisionAnnotations("5", "5", pinned, "new", request, "r2")), 5, RevisionState{6, 6, "new", restart}},
-		"a request that is taken away is none":                 {newApp(on, revisionAnnotations("5", "5", pinned, "new", request, "r1")), newApp(on, revisionAnnotations("5", "5", pinned, "new")), 5, RevisionState{5, 5, "new", ""}},
-		"a restart of a stopped app is a start":                {newApp(off, revisionAnnotations("5", "5")), newApp(on, revisionAnnotations("5", "5", request, "r1")), 5, RevisionState{5, 5, "new", ""}},
-		"a restart of an app that stays stopped is none":       {newApp(off, revisionAnnotations("5", "5")), newApp(off, revisionAnnotations("5", "5", request, "r1")), 5, RevisionState{5, 5, "", ""}},
-		"a stop that also asks for a restart is one":           {newApp(on, running), newApp(off, revisionAnnotations("4", "3", pinned, "old", request, "r1")), 4, RevisionState{5, 5, "", stop}},
-		"a deployment begins one that stops nothing":           {newApp(on, running), newApp(on, revisionAnnotations("4", "3", pinned, "old", deployment, "d1")), 4, RevisionState{5, 3, "new", deploy}},
-		"race e: the same deployment again is none":            {newApp(on, revisionAnnotations("5", "3", pinned, "new", deployment, "d1")), newApp(on, revisionAnnotations("5", "3", pinned, "new", deployment, "d1")), 5, RevisionState{5, 3, "new", ""}},
-		"a deployment of a stopped app is a start":             {newApp(off, revisionAnnotations("5", "5")), newApp(on, revisionAnnotations("5", "5", deployment, "d1")), 5, RevisionState{5, 5, "new", ""}},
-		"a restart and a deployment at once are a restart":     {newApp(on, running), newApp(on, revisionAnnotations("4", "3", pinned, "old", request, "r", deployment, "d")), 4, RevisionState{5, 5, "new", restart}},
-		"who replaces the object may not know the annotations": {newApp(on, running), newApp(on, nil), 4, RevisionState{4, 3, "old", ""}},
-		"an app of before has revision 0":                      {newApp(on, nil), newApp(off, nil), 0, RevisionState{1, 1, "", stop}},
+		"a new app is at 0":                                             {nil, newApp(off, nil), 0, RevisionState{0, 0, "", ""}},
+		"a new app that is started runs its droplet":                    {nil, newApp(on, nil), 0, RevisionState{0, 0, "new", ""}},
+		"an app that is restored from elsewhere goes on":                {nil, newApp(off, revisionAnnotations("7", "3")), 0, RevisionState{7, 7, "", ""}},
+		"a stop begins a revision":                                      {newApp(on, running), newApp(off, running), 4, RevisionState{5, 5, "", stop}},
+		"race a: a stop begins a revision while the status lags":        {newApp(on, running), newApp(off, running), 0, RevisionState{5, 5, "", stop}},
+		"race a: an update while stopped begins none":                   {newApp(off, revisionAnnotations("5", "5")), newApp(off, revisionAnnotations("5", "5", "x", "y")), 0, RevisionState{5, 5, "", ""}},
+		"a stop sent again begins none":                                 {newApp(off, revisionAnnotations("5", "5")), newApp(off, revisionAnnotations("5", "5")), 5, RevisionState{5, 5, "", ""}},
+		"a stop that is counted twice is one":                           {newApp(on, running), newApp(off, revisionAnnotations("5", "5")), 4, RevisionState{5, 5, "", stop}},
+		"a start begins none, and runs the current droplet":             {newApp(off, revisionAnnotations("5", "5")), newApp(on, revisionAnnotations("5", "5")), 5, RevisionState{5, 5, "new", ""}},
+		"an update begins none":                                         {newApp(on, running), newApp(on, revisionAnnotations("4", "3", pinned, "old", "x", "y")), 4, RevisionState{4, 3, "old", ""}},
+		"race q: a droplet that is assigned waits":                      {newApp(on, running), newApp(on, running), 4, RevisionState{4, 3, "old", ""}},
+		"the first droplet of a started app runs at once":               {newApp(on, revisionAnnotations("4", "3")), newApp(on, revisionAnnotations("4", "3")), 4, RevisionState{4, 3, "new", ""}},
+		"race j: a restart is one change":                               {newApp(on, running), newApp(on, revisionAnnotations("4", "3", pinned, "old", request, "r1")), 4, RevisionState{5, 5, "new", restart}},
+		"race j: the same restart sent again is none":                   {newApp(on, revisionAnnotations("5", "5", pinned, "new", request, "r1")), newApp(on, revisionAnnotations("5", "5", pinned, "new", request, "r1")), 5, RevisionState{5, 5, "new", ""}},
+		"another value of the request begins another revision":          {newApp(on, revisionAnnotations("5", "5", pinned, "new", request, "r1")), newApp(on, revisionAnnotations("5", "5", pinned, "new", request, "r2")), 5, RevisionState{6, 6, "new", restart}},
+		"a request that is taken away is none":                          {newApp(on, revisionAnnotations("5", "5", pinned, "new", request, "r1")), newApp(on, revisionAnnotations("5", "5", pinned, "new")), 5, RevisionState{5, 5, "new", ""}},
+		"a restart of a stopped app is a start":                         {newApp(off, revisionAnnotations("5", "5")), newApp(on, revisionAnnotations("5", "5", request, "r1")), 5, RevisionState{5, 5, "new", ""}},
+		"a restart of an app that stays stopped is none":                {newApp(off, revisionAnnotations("5", "5")), newApp(off, revisionAnnotations("5", "5", request, "r1")), 5, RevisionState{5, 5, "", ""}},
+		"a stop that also asks for a restart is one":                    {newApp(on, running), newApp(off, revisionAnnotations("4", "3", pinned, "old", request, "r1")), 4, RevisionState{5, 5, "", stop}},
+		"a deployment begins one that stops nothing":                    {newApp(on, running), newApp(on, revisionAnnotations("4", "3", pinned, "old", deployment, "d1")), 4, RevisionState{5, 3, "new", deploy}},
+		"race e: the same deployment again is none":                     {newApp(on, revisionAnnotations("5", "3", pinned, "new", deployment, "d1")), newApp(on, revisionAnnotations("5", "3", pinned, "new", deployment, "d1")), 5, RevisionState{5, 3, "new", ""}},
+		"a deployment of a stopped app is a start":                      {newApp(off, revisionAnnotations("5", "5")), newApp(on, revisionAnnotations("5", "5", deployment, "d1")), 5, RevisionState{5, 5, "new", ""}},
+		"a restart and a deployment at once are a restart":              {newApp(on, running), newApp(on, revisionAnnotations("4", "3", pinned, "old", request, "r", deployment, "d")), 4, RevisionState{5, 5, "new", restart}},
+		"an object that is replaced without the annotations keeps them": {newApp(on, running), newApp(on, nil), 4, RevisionState{4, 3, "old", ""}},
+		"an app of before has revision 0":                               {newApp(on, nil), newApp(off, nil), 0, RevisionState{1, 1, "", stop}},
 
-		"race d: a word is counted on from what was acted on":       {newApp(on, revisionAnnotations("abc", "")), newApp(on, revisionAnnotations("abc", "")), 7, RevisionState{8, 8, "new", repair}},
-		"race d: so is a revision that fell":                        {newApp(on, revisionAnnotations("2", "")), newApp(on, revisionAnnotations("2", "")), 7, RevisionState{8, 8, "new", repair}},
-		"race d: so is one that was lost":                           {newApp(on, nil), newApp(off, nil), 7, RevisionState{8, 8, "", repair}},
-		"race d: whoever repairs knows more":                        {newApp(on, revisionAnnotations("abc", "")), newApp(on, revisionAnnotations("12", "")), 7, RevisionState{12, 12, "new", repair}},
-		"race d: but nothing below what was acted on":               {newApp(on, revisionAnnotations("abc", "")), newApp(on, nil), 7, RevisionState{8, 8, "new", repair}},
-		"race d: a stop of an app that cannot be read is one too":   {newApp(on, revisionAnnotations("abc", "")), newApp(off, revisionAnnotations("abc", "")), 7, RevisionState{8, 8, "", repair}},
-		"race d: it never goes back to 0 where nothing is known of": {newApp(on, revisionAnnotations("abc", "")), newApp(off, revisionAnnotations("abc", "")), 0, RevisionState{1, 1, "", repair}},
+		"race d: after a word is counted on from what was acted on":               {newApp(on, revisionAnnotations("abc", "")), newApp(on, revisionAnnotations("abc", "")), 7, RevisionState{8, 8, "new", repair}},
+		"race d: after a revision that fell is counted on from what was acted on": {newApp(on, revisionAnnotations("2", "")), newApp(on, revisionAnnotations("2", "")), 7, RevisionState{8, 8, "new", repair}},
+		"race d: after a lost revision is counted on from what was acted on":      {newApp(on, nil), newApp(off, nil), 7, RevisionState{8, 8, "", repair}},
+		"race d: a repair may propose a higher revision":                          {newApp(on, revisionAnnotations("abc", "")), newApp(on, revisionAnnotations("12", "")), 7, RevisionState{12, 12, "new", repair}},
+		"race d: a repair never goes below what was acted on":                     {newApp(on, revisionAnnotations("abc", "")), newApp(on, nil), 7, RevisionState{8, 8, "new", repair}},
+		"race d: a stop of an app that cannot be read is a repair":                {newApp(on, revisionAnnotations("abc", "")), newApp(off, revisionAnnotations("abc", "")), 7, RevisionState{8, 8, "", repair}},
+		"race d: a repair does not go back to 0 when nothing was acted on":        {newApp(on, revisionAnnotations("abc", "")), newApp(off, revisionAnnotations("abc", "")), 0, RevisionState{1, 1, "", repair}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if row.old != nil {
@@ -100,7 +100,7 @@ func TestNext(t *testing.T) {
 	}
 }
 
-func TestNextRefusesEdits(t *testing.T) {
+func TestNextRevisionRefusesEdits(t *testing.T) {
 	running := revisionAnnotations("4", "3", pinned, "old", torporv1alpha1.RevisedByAnnotation, "alice")
 	with := func(key, value string) *korifiv1alpha1.CFApp {
 		a := newApp(on, running)
@@ -140,7 +140,7 @@ func newUnreadableApp(observed int64) *korifiv1alpha1.CFApp {
 	return a
 }
 
-// The seed's decision: each stop raises the revision by one, whatever the controllers have seen, and no name repeats.
+// Race a of docs/adr/0010-revisions-of-apps.md: each stop raises the revision by one, whatever the controllers have seen, and no name repeats.
 func TestTwoHundredRestarts(t *testing.T) {
 	a, names := admitApp(t, nil, newApp(on, nil)), map[string]bool{}
 	for i := range 200 {
@@ -159,8 +159,8 @@ func TestTwoHundredRestarts(t *testing.T) {
 	}
 }
 
-// Race c: of restarts in one second each is counted, and one that is sent twice is counted once.
-func TestRaceCRestartsInOneSecond(t *testing.T) {
+// Race c of docs/adr/0010-revisions-of-apps.md: of restarts in one second each is counted, and one that is sent twice is counted once.
+func TestRestartsInOneSecondAreEachCounted(t *testing.T) {
 	a := admitApp(t, nil, newApp(on, nil))
 	for _, value := range []string{"a", "b", "b", "c", "c", "a"} {
 		changed := a.DeepCopy()
@@ -191,14 +191,14 @@ func TestWhoAndWhenAreKeptUntilTheNextRevision(t *testing.T) {
 	}
 }
 
-func TestCheckSeesWhatOthersChanged(t *testing.T) {
+func TestValidateRevisionFindsForeignChanges(t *testing.T) {
 	a := admitApp(t, nil, newApp(on, nil))
 	stopped := a.DeepCopy()
 	stopped.Spec.DesiredState = off
 	for name, break_ := range map[string]func(map[string]string){
 		"the revision is as before": func(m map[string]string) { m[rev] = "0" },
 		"the revision is missing":   func(m map[string]string) { delete(m, rev) },
-		"it is somebody else":       func(m map[string]string) { m[torporv1alpha1.RevisedByAnnotation] = "bob" },
+		"the author is another":     func(m map[string]string) { m[torporv1alpha1.RevisedByAnnotation] = "bob" },
 		"the cause is another":      func(m map[string]string) { delete(m, torporv1alpha1.CauseAnnotation) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -230,9 +230,9 @@ func admitApp(t testing.TB, old, updated *korifiv1alpha1.CFApp) *korifiv1alpha1.
 	return updated
 }
 
-// FuzzNext: whatever stands in the annotations, the revision never falls, what is counted twice is the same, and what
+// FuzzNextRevision: whatever stands in the annotations, the revision never falls, what is counted twice is the same, and what
 // admission writes passes its own check.
-func FuzzNext(f *testing.F) {
+func FuzzNextRevision(f *testing.F) {
 	f.Add("0", "0", "", "", int64(0), true, false)
 	f.Add("7", "3", "8", "r1", int64(7), true, true)
 	f.Add("abc", "bad value!", "-1", "", int64(3), true, false)

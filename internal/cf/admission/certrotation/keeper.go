@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package certrotation gives the admission webhook a certificate and tells the API server whom to trust. One authority for all
+// Package certrotation gives the admission webhook a certificate and makes the API server trust it. One authority for all
 // replicas is kept in a Secret; each replica signs its own certificate with it and keeps that in memory only.
 package certrotation
 
@@ -83,7 +83,7 @@ func (k *Rotator) Start(ctx context.Context) error {
 	}
 }
 
-// rotate is one look at everything. The API server is told of a new authority before anything is signed with it.
+// rotate is one look at everything. The API server trusts a new authority before anything is signed with it.
 func (k *Rotator) rotate(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -145,7 +145,7 @@ func (k *Rotator) loadOrCreateAuthority(ctx context.Context) (ca *authority, tru
 	return ca, trusted, nil
 }
 
-// injectBundles tells the API server whom to trust. Configurations that are not installed are left out.
+// injectBundles writes the trusted authorities into the webhook configurations. Configurations that are not installed are left out.
 func (k *Rotator) injectBundles(ctx context.Context, trusted []byte) error {
 	name := client.ObjectKey{Name: configurationName}
 	mutating := &admissionregistrationv1.MutatingWebhookConfiguration{}

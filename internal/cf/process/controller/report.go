@@ -48,7 +48,7 @@ func (c Controller) report(obj *korifiv1alpha1.CFProcess, seen *observation, pla
 	return out
 }
 
-// isTransient reports whether the process is on its way to what its app wants. What stands still is told at once, and so is that it was as
+// isTransient reports whether the process is on its way to what its app wants. What stands still is reported at once, and so is that it was as
 // wanted at the same revision and is not any more.
 func isTransient(before, status *korifiv1alpha1.CFProcessStatus, plan process.Plan) bool {
 	if !process.IsProgressReason(plan.Ready.Reason) {
