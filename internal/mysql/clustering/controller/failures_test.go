@@ -26,16 +26,15 @@ import (
 
 func TestEmptyReplicasAreCloned(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.addServers(t)
-	w.must(t, 0, "root", "set global read_only = 0", "create database app", "create table app.t (id int primary key)",
+	e := newEnvironmentWithServers(t)
+	e.mustRun(t, 0, "root", "set global read_only = 0", "create database app", "create table app.t (id int primary key)",
 		"insert into app.t values (1), (2)", "set global super_read_only = 1")
-	w.addCluster(t, nil)
-	w.start(t)
-	w.becomes(t, mocov1beta2.HealthyCondition, "True Healthy")
-	w.everywhere(t, "select count(*) from app.t", "2")
-	for i := 1; i < size; i++ {
-		if got := w.ask(t, i, "select concat(@@super_read_only, (select state from performance_schema.clone_status))"); got != "1Completed" {
+	e.createCluster(t, nil)
+	e.startManager(t)
+	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
+	e.waitForAnswer(t, "select count(*) from app.t", "2")
+	for i := 1; i < instances; i++ {
+		if got := e.query(t, i, "select concat(@@super_read_only, (select state from performance_schema.clone_status))"); got != "1Completed" {
 			t.Errorf("instance %d: expected a clone that is read-only, found %s", i, got)
 		}
 	}
@@ -43,37 +42,37 @@ func TestEmptyReplicasAreCloned(t *testing.T) {
 
 func TestPrimaryKilled(t *testing.T) {
 	t.Parallel()
-	w := healthyWorld(t)
-	w.servers[0].Kill9(t)
+	e := newHealthyEnvironment(t)
+	e.servers[0].Kill9(t)
 	killed := clock.RealClock{}.Now()
-	heir, value := w.acknowledged(t)
+	heir, value := e.waitForAcknowledgedWrite(t)
 	t.Logf("acknowledged %s after the kill", clock.RealClock{}.Since(killed))
-	cluster := w.becomes(t, mocov1beta2.AvailableCondition, "True Degraded")
+	cluster := e.waitForCondition(t, mocov1beta2.AvailableCondition, "True Degraded")
 	if cluster.Status.CurrentPrimaryIndex != heir {
 		t.Errorf("expected the primary %d, found %d", heir, cluster.Status.CurrentPrimaryIndex)
 	}
-	w.servers[0].Start(t)
-	w.becomes(t, mocov1beta2.HealthyCondition, "True Healthy")
-	w.everywhere(t, "select group_concat(v order by id) from app.t", "first,"+value)
-	if got := w.value(t, "moco_cluster_failover_total"); got != 1 {
+	e.servers[0].Start(t)
+	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
+	e.waitForAnswer(t, "select group_concat(v order by id) from app.t", "first,"+value)
+	if got := e.metricValue(t, "moco_cluster_failover_total"); got != 1 {
 		t.Errorf("expected one failover, found %v", got)
 	}
 }
 
 func TestDemoteSwitchesOver(t *testing.T) {
 	t.Parallel()
-	w := healthyWorld(t)
-	w.demote(t, 0)
+	e := newHealthyEnvironment(t)
+	e.requestStepDown(t, 0)
 	testenv.Eventually(t, "another instance is the primary", func() error {
-		if w.cluster(t).Status.CurrentPrimaryIndex == 0 {
+		if e.getCluster(t).Status.CurrentPrimaryIndex == 0 {
 			return errors.New("not yet")
 		}
 		return nil
 	})
-	cluster := w.becomes(t, mocov1beta2.HealthyCondition, "True Healthy")
-	w.must(t, cluster.Status.CurrentPrimaryIndex, "app", "insert into app.t (v) values ('after')")
-	w.everywhere(t, "select group_concat(v order by id) from app.t", "first,after")
-	if got := w.value(t, "moco_cluster_switchover_total"); got != 1 {
+	cluster := e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
+	e.mustRun(t, cluster.Status.CurrentPrimaryIndex, "app", "insert into app.t (v) values ('after')")
+	e.waitForAnswer(t, "select group_concat(v order by id) from app.t", "first,after")
+	if got := e.metricValue(t, "moco_cluster_switchover_total"); got != 1 {
 		t.Errorf("expected one switchover, found %v", got)
 	}
 }
@@ -81,85 +80,85 @@ func TestDemoteSwitchesOver(t *testing.T) {
 // TestErrantReplicaIsIsolated: its transactions reach nobody, also through a manager that restarts.
 func TestErrantReplicaIsIsolated(t *testing.T) {
 	t.Parallel()
-	w := healthyWorld(t)
-	w.must(t, 2, "root", "set global super_read_only = 0", "create database astray", "set global super_read_only = 1")
-	w.touch(t)
-	cluster := w.becomes(t, mocov1beta2.AvailableCondition, "True Degraded")
+	e := newHealthyEnvironment(t)
+	e.mustRun(t, 2, "root", "set global super_read_only = 0", "create database astray", "set global super_read_only = 1")
+	e.triggerPass(t)
+	cluster := e.waitForCondition(t, mocov1beta2.AvailableCondition, "True Degraded")
 	if !slices.Equal(cluster.Status.ErrantReplicaList, []int{2}) || cluster.Status.ErrantReplicas != 1 || cluster.Status.Instances[2].ErrantGTIDs == "" {
 		t.Errorf("expected instance 2 to be errant, found %+v", cluster.Status)
 	}
-	w.everywhereBut(t, 2, "select count(*) from information_schema.schemata where schema_name = 'astray'", "0")
+	e.waitForAnswerBut(t, 2, "select count(*) from information_schema.schemata where schema_name = 'astray'", "0")
 }
 
-func (w *world) demote(t *testing.T, i int) {
+func (e *environment) requestStepDown(t *testing.T, i int) {
 	t.Helper()
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.name.Namespace, Name: fmt.Sprintf("moco-%s-%d", theName, i)}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: e.name.Namespace, Name: fmt.Sprintf("moco-%s-%d", clusterName, i)}}
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+mocov1beta2.DemoteAnnotation+`":"true"}}}`))
-	if err := w.hub.Client.Patch(t.Context(), pod, patch); err != nil {
+	if err := e.Client.Patch(t.Context(), pod, patch); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func TestStopEndsByItself(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	end := w.clock.Now().Add(time.Hour).UTC().Truncate(time.Second)
-	w.addCluster(t, map[string]string{
+	e := newEnvironment(t)
+	end := e.clock.Now().Add(time.Hour).UTC().Truncate(time.Second)
+	e.createCluster(t, map[string]string{
 		mocov1beta2.ClusteringStoppedAnnotation: "true", torporv1alpha1.UntilAnnotation: end.Format(time.RFC3339), torporv1alpha1.ReasonAnnotation: "a while",
 	})
-	stop := w.start(t)
-	cluster := w.becomes(t, mocov1beta2.ClusteringActiveCondition, "False ClusteringInactive")
+	stop := e.startManager(t)
+	cluster := e.waitForCondition(t, mocov1beta2.ClusteringActiveCondition, "False ClusteringInactive")
 	if p := cluster.Status.Pause; p == nil || p.Clustering == nil || p.Clustering.Until == nil || !p.Clustering.Until.Time.Equal(end) {
 		t.Errorf("expected the end %s, found %+v", end, p)
 	}
 	stop() // The end survives an outage of the manager, here of an hour less two seconds.
-	w.clock.ahead = end.Sub(clock.RealClock{}.Now()) - 2*time.Second
-	w.start(t)
-	cluster = w.becomes(t, mocov1beta2.ClusteringActiveCondition, "True ClusteringActive")
+	e.clock.ahead = end.Sub(clock.RealClock{}.Now()) - 2*time.Second
+	e.startManager(t)
+	cluster = e.waitForCondition(t, mocov1beta2.ClusteringActiveCondition, "True ClusteringActive")
 	if len(cluster.Annotations) != 0 || cluster.Status.Pause != nil {
 		t.Errorf("expected nothing left of the stop, found %v, %+v", cluster.Annotations, cluster.Status.Pause)
 	}
-	if early := end.Sub(w.clock.Now()); early > 0 {
+	if early := end.Sub(e.clock.Now()); early > 0 {
 		t.Errorf("it ended %s too early", early)
 	}
-	if !strings.Contains(w.log.String(), clustering.EventStopEnded) {
+	if !strings.Contains(e.log.String(), clustering.EventStopEnded) {
 		t.Errorf("expected an event %s", clustering.EventStopEnded)
 	}
 }
 
-// budget is how many statements a second a healthy cluster of three may cost that nobody uses.
-const budget = 0.35
+// maxStatementsPerSecond is how many statements a second a healthy cluster of three may cost that nobody uses.
+const maxStatementsPerSecond = 0.35
 
 func TestIdleClusterCostsLittle(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("it watches for half a minute")
 	}
-	w := healthyWorld(t)
+	e := newHealthyEnvironment(t)
 	const looks = 3
-	start := w.questions(t)
-	checks, began := w.value(t, "moco_cluster_checks_total"), clock.RealClock{}.Now()
+	start := e.countStatements(t)
+	checks, began := e.metricValue(t, "moco_cluster_checks_total"), clock.RealClock{}.Now()
 	testenv.Eventually(t, "some looks have passed", func() error {
-		if n := w.value(t, "moco_cluster_checks_total") - checks; n < looks {
+		if n := e.metricValue(t, "moco_cluster_checks_total") - checks; n < looks {
 			return fmt.Errorf("%v", n)
 		}
 		return nil
 	})
-	asked, took := w.questions(t)-start, clock.RealClock{}.Since(began)
-	asked -= 2 * size // The test's own questions: one before and one at each end.
+	asked, took := e.countStatements(t)-start, clock.RealClock{}.Since(began)
+	asked -= 2 * instances // The test's own questions: one before and one at each end.
 	rate := float64(asked) / took.Seconds()
-	t.Logf("%d statements in %s for %v looks: %.2f statements per second", asked, took, w.value(t, "moco_cluster_checks_total")-checks, rate)
-	if rate > budget {
-		t.Errorf("expected at most %v statements per second, found %.2f", budget, rate)
+	t.Logf("%d statements in %s for %v looks: %.2f statements per second", asked, took, e.metricValue(t, "moco_cluster_checks_total")-checks, rate)
+	if rate > maxStatementsPerSecond {
+		t.Errorf("expected at most %v statements per second, found %.2f", maxStatementsPerSecond, rate)
 	}
 }
 
-// questions are all statements that the servers were sent.
-func (w *world) questions(t *testing.T) int {
+// countStatements are all statements that the servers were sent.
+func (e *environment) countStatements(t *testing.T) int {
 	t.Helper()
 	sum := 0
-	for i := range w.servers {
-		n, err := strconv.Atoi(w.ask(t, i, "select variable_value from performance_schema.global_status where variable_name = 'Questions'"))
+	for i := range e.servers {
+		n, err := strconv.Atoi(e.query(t, i, "select variable_value from performance_schema.global_status where variable_name = 'Questions'"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -168,26 +167,26 @@ func (w *world) questions(t *testing.T) int {
 	return sum
 }
 
-// touch makes the manager look.
-func (w *world) touch(t *testing.T) {
+// triggerPass makes the manager look.
+func (e *environment) triggerPass(t *testing.T) {
 	t.Helper()
-	w.annotate(t, map[string]string{"example.com/touched": w.clock.Now().Format(time.RFC3339Nano)})
+	e.annotate(t, map[string]string{"example.com/touched": e.clock.Now().Format(time.RFC3339Nano)})
 }
 
-// value is the value of a metric with one series; -1 if there is none.
-func (w *world) value(t *testing.T, name string) float64 {
+// metricValue is the value of a metric with one series; -1 if there is none.
+func (e *environment) metricValue(t *testing.T, name string) float64 {
 	t.Helper()
-	if v, ok := w.series(t)[name]; ok {
+	if v, ok := e.gatherMetrics(t)[name]; ok {
 		return v
 	}
 	return -1
 }
 
-// series are the values of all metrics.
-func (w *world) series(t *testing.T) map[string]float64 {
+// gatherMetrics are the values of all metrics.
+func (e *environment) gatherMetrics(t *testing.T) map[string]float64 {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(w.metrics)
+	registry.MustRegister(e.metrics)
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -205,22 +204,22 @@ func (w *world) series(t *testing.T) map[string]float64 {
 // clients' commits, and these for the copy; it is said what to do, and that helps.
 func TestBothReplicasLost(t *testing.T) {
 	t.Parallel()
-	w := healthyWorld(t)
-	w.must(t, 0, "app", "create table app.acked (id bigint primary key)")
-	client := w.write(t)
-	for i := 1; i < size; i++ {
-		w.servers[i].WipeData(t)
-		w.servers[i].Start(t)
+	e := newHealthyEnvironment(t)
+	e.mustRun(t, 0, "app", "create table app.acked (id bigint primary key)")
+	client := e.startWriter(t)
+	for i := 1; i < instances; i++ {
+		e.servers[i].WipeData(t)
+		e.servers[i].Start(t)
 	}
 	testenv.Eventually(t, "it is said what to do", func() error {
-		if got := w.cluster(t).Status.Instances[0].Message; !strings.Contains(got, "delete its pod") {
+		if got := e.getCluster(t).Status.Instances[0].Message; !strings.Contains(got, "delete its pod") {
 			return fmt.Errorf("found %q", got)
 		}
 		return nil
 	})
-	w.servers[0].Kill9(t)
-	w.servers[0].Start(t)
-	w.becomes(t, mocov1beta2.HealthyCondition, "True Healthy")
-	client.check(t, w)
-	w.oneWritable(t)
+	e.servers[0].Kill9(t)
+	e.servers[0].Start(t)
+	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
+	client.check(t, e)
+	e.expectOneWritable(t)
 }

@@ -22,25 +22,25 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// fewPoints is at how many points a manager is killed unless TORPOR_E2E=full asks for all of them.
-const fewPoints = 4
+// maxKillPoints is at how many points a manager is killed unless TORPOR_E2E=full asks for all of them.
+const maxKillPoints = 4
 
 // operation is something that the manager does in several acts.
 type operation struct {
 	name string
 	// begin makes it necessary, with no manager running, and returns what has to hold at the end beside that all is well.
-	begin func(*testing.T, *world) func() error
+	begin func(*testing.T, *environment) func() error
 	// mend brings back what begin took away, once somebody else is the primary.
-	mend func(*testing.T, *world)
+	mend func(*testing.T, *environment)
 }
 
 // TestKilledDuringSwitchover kills the manager with kill -9 before and after each act of a switchover.
 func TestKilledDuringSwitchover(t *testing.T) {
 	t.Parallel()
-	testKilled(t, operation{name: "switchover", begin: func(t *testing.T, w *world) func() error {
-		p := w.cluster(t).Status.CurrentPrimaryIndex
-		w.demote(t, p)
-		return w.anotherThan(t, p)
+	testManagerKilled(t, operation{name: "switchover", begin: func(t *testing.T, e *environment) func() error {
+		p := e.getCluster(t).Status.CurrentPrimaryIndex
+		e.requestStepDown(t, p)
+		return e.expectAnotherPrimary(t, p)
 	}})
 }
 
@@ -48,35 +48,34 @@ func TestKilledDuringSwitchover(t *testing.T) {
 func TestKilledDuringFailover(t *testing.T) {
 	t.Parallel()
 	failed := 0
-	testKilled(t, operation{name: "failover", begin: func(t *testing.T, w *world) func() error {
-		failed = w.cluster(t).Status.CurrentPrimaryIndex
-		w.servers[failed].Kill9(t)
-		return w.anotherThan(t, failed)
-	}, mend: func(t *testing.T, w *world) { w.servers[failed].Start(t) }})
+	testManagerKilled(t, operation{name: "failover", begin: func(t *testing.T, e *environment) func() error {
+		failed = e.getCluster(t).Status.CurrentPrimaryIndex
+		e.servers[failed].Kill9(t)
+		return e.expectAnotherPrimary(t, failed)
+	}, mend: func(t *testing.T, e *environment) { e.servers[failed].Start(t) }})
 }
 
 // TestKilledDuringFirstStart does so with the first primary, the copies of it and the beginning of replication.
 func TestKilledDuringFirstStart(t *testing.T) {
 	t.Parallel()
-	testKilled(t, operation{name: "first start", begin: func(t *testing.T, w *world) func() error {
-		w.anew(t)
+	testManagerKilled(t, operation{name: "first start", begin: func(t *testing.T, e *environment) func() error {
+		e.recreateCluster(t)
 		return func() error { return nil }
 	}})
 }
 
-func testKilled(t *testing.T, o operation) {
+func testManagerKilled(t *testing.T, o operation) {
 	t.Helper()
-	w := newWorld(t)
-	w.addServers(t)
-	w.anew(t)
-	w.manage(t, "", func(*testenv.Process) { w.well(t, func() error { return nil }) })
+	e := newEnvironmentWithServers(t)
+	e.recreateCluster(t)
+	e.withManagerProcess(t, "", func(*testenv.Process) { e.waitUntilWell(t, func() error { return nil }) })
 
-	acts := w.through(t, o, "")
+	acts := e.runOperation(t, o, "")
 	t.Logf("the acts of a %s: %s", o.name, strings.Join(acts, "; "))
 	struck := 0
-	points := pointsOf(len(acts))
+	points := killPoints(len(acts))
 	for _, point := range points { // They share their servers, which end with the test that started them: no subtests.
-		done := w.through(t, o, point)
+		done := e.runOperation(t, o, point)
 		if reached := strings.HasPrefix(point, fmt.Sprint(len(done), " ")); reached {
 			struck++
 			t.Logf("killed %s: %s", point, done[len(done)-1])
@@ -88,34 +87,34 @@ func testKilled(t *testing.T, o operation) {
 	}
 }
 
-// pointsOf are the points before and after each act, or some of them that lie far apart.
-func pointsOf(acts int) []string {
+// killPoints are the points before and after each act, or some of them that lie far apart.
+func killPoints(acts int) []string {
 	var all []string
 	for n := 1; n <= acts; n++ {
 		all = append(all, fmt.Sprint(n, " before"), fmt.Sprint(n, " after"))
 	}
-	if os.Getenv("TORPOR_E2E") == "full" || len(all) <= fewPoints {
+	if os.Getenv("TORPOR_E2E") == "full" || len(all) <= maxKillPoints {
 		return all
 	}
 	var some []string
-	for i := range fewPoints {
-		some = append(some, all[(2*i+1)*len(all)/(2*fewPoints)])
+	for i := range maxKillPoints {
+		some = append(some, all[(2*i+1)*len(all)/(2*maxKillPoints)])
 	}
 	return some
 }
 
-// through takes the cluster through the operation with a manager that dies at the point, and then with another one, while
+// runOperation takes the cluster through the operation with a manager that dies at the point, and then with another one, while
 // a client writes. It returns what the first one did.
-func (w *world) through(t *testing.T, o operation, point string) []string {
+func (e *environment) runOperation(t *testing.T, o operation, point string) []string {
 	t.Helper()
-	ended := o.begin(t, w)
-	client := w.write(t)
+	ended := o.begin(t, e)
+	client := e.startWriter(t)
 	defer client.stop()
 	var acts []string
 	finish := func(p *testenv.Process) {
 		mended := o.mend == nil
 		testenv.Eventually(t, o.name+" is over, or its manager", func() error {
-			acts = actsOf(p)
+			acts = parseActs(p)
 			select {
 			case <-p.Done():
 				return nil
@@ -123,9 +122,9 @@ func (w *world) through(t *testing.T, o operation, point string) []string {
 			}
 			if !mended && ended() == nil {
 				mended = true
-				o.mend(t, w)
+				o.mend(t, e)
 			}
-			return errors.Join(ended(), w.isWell(t))
+			return errors.Join(ended(), e.checkWell(t))
 		})
 		if point != "" {
 			select {
@@ -133,39 +132,39 @@ func (w *world) through(t *testing.T, o operation, point string) []string {
 			default:
 				return
 			}
-			w.manage(t, "", func(*testenv.Process) {
+			e.withManagerProcess(t, "", func(*testenv.Process) {
 				if !mended {
 					testenv.Eventually(t, o.name+" goes on", ended)
-					o.mend(t, w)
+					o.mend(t, e)
 				}
-				w.well(t, ended)
+				e.waitUntilWell(t, ended)
 			})
 		}
 	}
-	w.manage(t, point, finish)
-	client.check(t, w)
+	e.withManagerProcess(t, point, finish)
+	client.check(t, e)
 	return acts
 }
 
-// manage runs a manager as a process of its own until f returns.
-func (w *world) manage(t *testing.T, point string, f func(*testenv.Process)) {
+// withManagerProcess runs a manager as a process of its own until f returns.
+func (e *environment) withManagerProcess(t *testing.T, point string, f func(*testenv.Process)) {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	var hosts []string
-	for _, s := range w.servers {
+	for _, s := range e.servers {
 		hosts = append(hosts, s.Address)
 	}
 	p := testenv.StartProcess(t, self, nil, []string{
-		victimHub + "=" + w.hub.KubeconfigPath(t), victimHosts + "=" + strings.Join(hosts, ","), victimPoint + "=" + point,
+		crashKubeconfig + "=" + e.KubeconfigPath(t), crashHosts + "=" + strings.Join(hosts, ","), crashPoint + "=" + point,
 	})
 	f(p)
 	p.Kill9(t)
 }
 
-func actsOf(p *testenv.Process) []string {
+func parseActs(p *testenv.Process) []string {
 	var acts []string
 	for line := range strings.Lines(p.Log()) {
 		if said, ok := strings.CutPrefix(line, actLine); ok {
@@ -175,16 +174,16 @@ func actsOf(p *testenv.Process) []string {
 	return acts
 }
 
-// well waits until all is well.
-func (w *world) well(t *testing.T, ended func() error) {
+// waitUntilWell waits until all is well.
+func (e *environment) waitUntilWell(t *testing.T, ended func() error) {
 	t.Helper()
-	testenv.Eventually(t, "all is well", func() error { return errors.Join(ended(), w.isWell(t)) })
+	testenv.Eventually(t, "all is well", func() error { return errors.Join(ended(), e.checkWell(t)) })
 }
 
-// isWell looks for itself: one writable primary, the one that the status names, which every other instance follows.
-func (w *world) isWell(t *testing.T) error {
+// checkWell looks for itself: one writable primary, the one that the status names, which every other instance follows.
+func (e *environment) checkWell(t *testing.T) error {
 	t.Helper()
-	cluster := w.cluster(t)
+	cluster := e.getCluster(t)
 	if c := meta.FindStatusCondition(cluster.Status.Conditions, mocov1beta2.HealthyCondition); c == nil || c.Status != "True" {
 		return fmt.Errorf("found %+v", c)
 	}
@@ -193,16 +192,16 @@ func (w *world) isWell(t *testing.T) error {
 		join performance_schema.replication_connection_status s on s.channel_name = c.channel_name
 		join performance_schema.replication_applier_status a on a.channel_name = c.channel_name where c.host <> ''), 'alone'))`
 	p := cluster.Status.CurrentPrimaryIndex
-	for i := range w.servers {
-		want, role := "11 "+w.servers[p].Address+" ON ON", mocov1beta2.RoleReplica
+	for i := range e.servers {
+		want, role := "11 "+e.servers[p].Address+" ON ON", mocov1beta2.RoleReplica
 		if i == p {
 			want, role = "00 alone", mocov1beta2.RolePrimary
 		}
-		if got, err := w.tryAsk(t, i, state); err != nil || got != want {
+		if got, err := e.tryQuery(t, i, state); err != nil || got != want {
 			return fmt.Errorf("instance %d with the primary %d: expected %q, found %q (%w)", i, p, want, got, err)
 		}
 		var pod corev1.Pod
-		if err := w.hub.Client.Get(t.Context(), client.ObjectKey{Namespace: w.name.Namespace, Name: fmt.Sprintf("moco-%s-%d", theName, i)}, &pod); err != nil {
+		if err := e.Client.Get(t.Context(), client.ObjectKey{Namespace: e.name.Namespace, Name: fmt.Sprintf("moco-%s-%d", clusterName, i)}, &pod); err != nil {
 			return err
 		}
 		if found := pod.Labels[mocov1beta2.RoleLabel]; found != string(role) || pod.Annotations[mocov1beta2.DemoteAnnotation] != "" {
@@ -212,54 +211,54 @@ func (w *world) isWell(t *testing.T) error {
 	return nil
 }
 
-// anotherThan says whether another instance is the primary and takes writes.
-func (w *world) anotherThan(t *testing.T, p int) func() error {
+// expectAnotherPrimary says whether another instance is the primary and takes writes.
+func (e *environment) expectAnotherPrimary(t *testing.T, p int) func() error {
 	return func() error {
-		now := w.cluster(t).Status.CurrentPrimaryIndex
+		now := e.getCluster(t).Status.CurrentPrimaryIndex
 		if now == p {
 			return fmt.Errorf("instance %d is the primary", p)
 		}
-		if got, err := w.tryAsk(t, now, "select @@read_only"); err != nil || got != "0" {
+		if got, err := e.tryQuery(t, now, "select @@read_only"); err != nil || got != "0" {
 			return fmt.Errorf("instance %d is the primary and takes no writes (%w)", now, err)
 		}
 		return nil
 	}
 }
 
-// anew makes the cluster a new one: of its servers one has rows, and the others are empty.
-func (w *world) anew(t *testing.T) {
+// recreateCluster makes the cluster a new one: of its servers one has rows, and the others are empty.
+func (e *environment) recreateCluster(t *testing.T) {
 	t.Helper()
 	old := &mocov1beta2.MySQLCluster{}
-	old.Namespace, old.Name = w.name.Namespace, w.name.Name
-	if err := client.IgnoreNotFound(w.hub.Client.Delete(t.Context(), old)); err != nil {
+	old.Namespace, old.Name = e.name.Namespace, e.name.Name
+	if err := client.IgnoreNotFound(e.Client.Delete(t.Context(), old)); err != nil {
 		t.Fatal(err)
 	}
-	for i, s := range w.servers {
+	for i, s := range e.servers {
 		s.WipeData(t)
 		pod := &corev1.Pod{}
-		pod.Namespace, pod.Name = w.name.Namespace, fmt.Sprintf("moco-%s-%d", theName, i)
+		pod.Namespace, pod.Name = e.name.Namespace, fmt.Sprintf("moco-%s-%d", clusterName, i)
 		patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"`+mocov1beta2.RoleLabel+`":null}}}`))
-		if err := w.hub.Client.Patch(t.Context(), pod, patch); err != nil {
+		if err := e.Client.Patch(t.Context(), pod, patch); err != nil {
 			t.Fatal(err)
 		}
 		s.Start(t)
 	}
-	w.must(t, 0, "root", "set global read_only = 0", "create database app", "create table app.acked (id bigint primary key)", "set global super_read_only = 1")
-	w.addCluster(t, nil)
+	e.mustRun(t, 0, "root", "set global read_only = 0", "create database app", "create table app.acked (id bigint primary key)", "set global super_read_only = 1")
+	e.createCluster(t, nil)
 }
 
-// writer is a client that writes down what was acknowledged.
-type writer struct {
+// rowWriter is a client that writes down what was acknowledged.
+type rowWriter struct {
 	stop  func()
 	acked []int64
 }
 
-// write begins to write rows with unique keys to whoever takes them.
-func (w *world) write(t *testing.T) *writer {
+// startWriter begins to write rows with unique keys to whoever takes them.
+func (e *environment) startWriter(t *testing.T) *rowWriter {
 	t.Helper()
 	const patience, pace = 2 * time.Second, 20 * time.Millisecond
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	found := &writer{}
+	found := &rowWriter{}
 	var running sync.WaitGroup
 	found.stop = sync.OnceFunc(func() {
 		cancel()
@@ -267,10 +266,10 @@ func (w *world) write(t *testing.T) *writer {
 	})
 	t.Cleanup(found.stop)
 	var servers []*sql.DB
-	for i := range w.servers {
-		servers = append(servers, w.connect(t, i, "app"))
+	for i := range e.servers {
+		servers = append(servers, e.openSession(t, i, "app"))
 	}
-	first := w.clock.Now().UnixNano()
+	first := e.clock.Now().UnixNano()
 	running.Go(func() {
 		tick := time.NewTicker(pace)
 		defer tick.Stop()
@@ -296,7 +295,7 @@ func insert(ctx context.Context, db *sql.DB, key int64, patience time.Duration) 
 }
 
 // check demands that every instance has every row that was acknowledged.
-func (c *writer) check(t *testing.T, w *world) {
+func (c *rowWriter) check(t *testing.T, e *environment) {
 	t.Helper()
 	c.stop()
 	if len(c.acked) == 0 {
@@ -304,13 +303,13 @@ func (c *writer) check(t *testing.T, w *world) {
 		return
 	}
 	slices.Sort(c.acked)
-	for i := range w.servers {
+	for i := range e.servers {
 		testenv.Eventually(t, fmt.Sprintf("instance %d has all %d acknowledged rows", i, len(c.acked)), func() error {
 			var keys []string
 			for _, key := range c.acked {
 				keys = append(keys, fmt.Sprint(key))
 			}
-			got, err := w.tryAsk(t, i, "select count(*) from app.acked where id in ("+strings.Join(keys, ",")+")")
+			got, err := e.tryQuery(t, i, "select count(*) from app.acked where id in ("+strings.Join(keys, ",")+")")
 			if err != nil || got != fmt.Sprint(len(c.acked)) {
 				return fmt.Errorf("found %s (%w)", got, err)
 			}

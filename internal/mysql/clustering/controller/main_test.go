@@ -13,8 +13,8 @@ import (
 // TestMain is also the manager that tests run as a process of its own, to kill it.
 func TestMain(m *testing.M) {
 	log.SetLogger(logr.Discard())
-	if os.Getenv(victimHub) != "" {
-		os.Exit(runVictim())
+	if os.Getenv(crashKubeconfig) != "" {
+		os.Exit(runCrashProcess())
 	}
 	os.Exit(m.Run())
 }

@@ -37,30 +37,30 @@ import (
 // after the act that it is told. What it does is the product's own code; only its wires are the test's.
 
 const (
-	victimHub   = "TORPOR_VICTIM_KUBECONFIG"
-	victimHosts = "TORPOR_VICTIM_HOSTS"
-	// victimPoint is as in "12 before"; empty kills nobody.
-	victimPoint = "TORPOR_VICTIM_POINT"
+	crashKubeconfig = "TORPOR_VICTIM_KUBECONFIG"
+	crashHosts      = "TORPOR_VICTIM_HOSTS"
+	// crashPoint is as in "12 before"; empty kills nobody.
+	crashPoint = "TORPOR_VICTIM_POINT"
 	// actLine begins the line that tells of an act.
 	actLine = "act: "
 )
 
-func runVictim() int {
-	if err := victim(); err != nil {
+func runCrashProcess() int {
+	if err := crashingManager(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return 0
 }
 
-func victim() error {
-	cfg, err := clientcmd.BuildConfigFromFlags("", os.Getenv(victimHub))
+func crashingManager() error {
+	cfg, err := clientcmd.BuildConfigFromFlags("", os.Getenv(crashKubeconfig))
 	if err != nil {
 		return fmt.Errorf("read the kubeconfig: %w", err)
 	}
-	f := newFault(os.Getenv(victimPoint))
+	f := newCrash(os.Getenv(crashPoint))
 	cfg.QPS = -1
-	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return faultyAPI{next, f} })
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return crashingAPI{next, f} })
 	driver.RegisterDialContext("tcp", f.dial)
 	known := runtime.NewScheme()
 	if err := errors.Join(scheme.AddToScheme(known), mocov1beta2.AddToScheme(known)); err != nil {
@@ -70,7 +70,7 @@ func victim() error {
 	if err != nil {
 		return fmt.Errorf("make the manager: %w", err)
 	}
-	hosts := strings.Split(os.Getenv(victimHosts), ",")
+	hosts := strings.Split(os.Getenv(crashHosts), ",")
 	host := func(_ *mocov1beta2.MySQLCluster, i int, _ *corev1.Pod) string { return hosts[i] }
 	if err := (Controller{HostOf: host, Clock: clock.RealClock{}, Metrics: NewMetrics()}).SetupWithManager(mgr); err != nil {
 		return err
@@ -78,8 +78,8 @@ func victim() error {
 	return mgr.Start(signals.SetupSignalHandler())
 }
 
-// fault is where the victim dies.
-type fault struct {
+// crashAt is where the victim dies.
+type crashAt struct {
 	at    int64
 	after bool
 	acts  atomic.Int64
@@ -87,8 +87,8 @@ type fault struct {
 	promoted sync.Once
 }
 
-func newFault(point string) *fault {
-	f := &fault{}
+func newCrash(point string) *crashAt {
+	f := &crashAt{}
 	number, when, _ := strings.Cut(point, " ")
 	f.at, _ = strconv.ParseInt(number, 10, 64) // None is 0, and no act has that number.
 	f.after = when == "after"
@@ -96,29 +96,29 @@ func newFault(point string) *fault {
 }
 
 // begin counts an act and says whether the victim dies after it. It may not return.
-func (f *fault) begin(name string) bool {
+func (f *crashAt) begin(name string) bool {
 	n := f.acts.Add(1)
 	fmt.Fprintf(os.Stdout, "%s%d %s\n", actLine, n, name)
 	if n == f.at && !f.after {
-		die()
+		killSelf()
 	}
 	return n == f.at
 }
 
-// die is kill -9 and does not return.
-func die() {
+// killSelf is kill -9 and does not return.
+func killSelf() {
 	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL) // It cannot be refused.
 	select {}
 }
 
-// faultyAPI is the wire to the API server.
-type faultyAPI struct {
+// crashingAPI is the wire to the API server.
+type crashingAPI struct {
 	next http.RoundTripper
-	*fault
+	*crashAt
 }
 
 // RoundTrip implements http.RoundTripper.
-func (a faultyAPI) RoundTrip(r *http.Request) (*http.Response, error) {
+func (a crashingAPI) RoundTrip(r *http.Request) (*http.Response, error) {
 	name, err := a.name(r)
 	if err != nil {
 		return nil, err
@@ -126,13 +126,13 @@ func (a faultyAPI) RoundTrip(r *http.Request) (*http.Response, error) {
 	last := name != "" && a.begin(name)
 	answer, err := a.next.RoundTrip(r)
 	if last {
-		die()
+		killSelf()
 	}
 	return answer, err
 }
 
 // name says what a request changes; empty for one that only reads or reports.
-func (a faultyAPI) name(r *http.Request) (string, error) {
+func (a crashingAPI) name(r *http.Request) (string, error) {
 	if r.Method != http.MethodPatch || r.Body == nil {
 		return "", nil
 	}
@@ -155,27 +155,27 @@ func (a faultyAPI) name(r *http.Request) (string, error) {
 }
 
 // dial makes a wire to a server.
-func (f *fault) dial(ctx context.Context, address string) (net.Conn, error) {
+func (f *crashAt) dial(ctx context.Context, address string) (net.Conn, error) {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
 	}
-	return &faultyConn{Conn: c, fault: f}, nil
+	return &crashingConn{Conn: c, crashAt: f}, nil
 }
 
-// faultyConn is the wire to a server.
-type faultyConn struct {
+// crashingConn is the wire to a server.
+type crashingConn struct {
 	net.Conn
-	*fault
+	*crashAt
 	last atomic.Bool
 }
 
 // Write implements net.Conn. The driver writes a statement at once: a header of four bytes, a command, and the text.
-func (c *faultyConn) Write(b []byte) (int, error) {
+func (c *crashingConn) Write(b []byte) (int, error) {
 	const header, query = 4, 3
 	if len(b) > header && b[3] == 0 && b[header] == query {
-		if name := statementName(string(b[header+1:])); name != "" {
+		if name := nameOfStatement(string(b[header+1:])); name != "" {
 			c.last.Store(c.begin(name))
 		}
 	}
@@ -183,16 +183,16 @@ func (c *faultyConn) Write(b []byte) (int, error) {
 }
 
 // Read implements net.Conn.
-func (c *faultyConn) Read(b []byte) (int, error) {
+func (c *crashingConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if c.last.Load() {
-		die()
+		killSelf()
 	}
 	return n, err
 }
 
-// statementName is how an act begins, without numbers and secrets; empty for one that only reads.
-func statementName(text string) string {
+// nameOfStatement is how an act begins, without numbers and secrets; empty for one that only reads.
+func nameOfStatement(text string) string {
 	const words = 4
 	rest, act := strings.CutPrefix(text, "/* torpor */ ")
 	if !act && !strings.HasPrefix(text, "clone ") {

@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	"github.com/torpor-dev/torpor/internal/cli/exit"
+	"github.com/torpor-dev/torpor/internal/testenv"
+)
+
+// These tests show with real servers that none of upstream's ten defects of a stop is here. The list of them, with their
+// numbers, is in docs/clustering.md under "Ten defects that a stop must not have".
+
+// TestSecondStopIsHonoured covers defect 1 of the list.
+func TestSecondStopIsHonoured(t *testing.T) {
+	t.Parallel()
+	e := newHealthyEnvironment(t)
+	e.stopClustering(t)
+	e.waitForCondition(t, mocov1beta2.ClusteringActiveCondition, "False ClusteringInactive")
+	e.startClustering(t)
+	e.stopClustering(t)
+	e.waitForCondition(t, mocov1beta2.ClusteringActiveCondition, "False ClusteringInactive")
+	e.mustRun(t, 1, "root", "stop replica")
+	checks := e.metricValue(t, "moco_cluster_checks_total")
+	e.triggerPass(t)
+	testenv.Eventually(t, "somebody has looked", func() error {
+		if e.metricValue(t, "moco_cluster_checks_total") <= checks {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	if got := e.query(t, 1, "select service_state from performance_schema.replication_connection_status"); got != "OFF" {
+		t.Errorf("expected that nobody interferes, found the receiving thread %s", got)
+	}
+	if got := e.metricValue(t, "moco_cluster_clustering_stopped"); got != 1 {
+		t.Errorf("expected the metric 1, found %v", got)
+	}
+}
+
+// TestStopIsReachedWithoutSecret covers defect 2 of the list.
+func TestStopIsReachedWithoutSecret(t *testing.T) {
+	t.Parallel()
+	e := newEnvironment(t)
+	e.createCluster(t, nil)
+	e.startManager(t)
+	cluster := e.waitForCondition(t, mocov1beta2.HealthyCondition, "False Incomplete")
+	if c := meta.FindStatusCondition(cluster.Status.Conditions, mocov1beta2.ClusteringActiveCondition); c == nil || c.Status != metav1.ConditionTrue {
+		t.Errorf("expected clustering to be active, found %+v", c)
+	}
+	e.stopClustering(t)
+	e.waitForCondition(t, mocov1beta2.ClusteringActiveCondition, "False ClusteringInactive")
+	e.startClustering(t)
+	e.waitForCondition(t, mocov1beta2.ClusteringActiveCondition, "True ClusteringActive")
+}
+
+// TestStopIsReachedByManagerThatCannotAsk covers defect 2 of the list for a manager that starts and has no password.
+func TestStopIsReachedByManagerThatCannotAsk(t *testing.T) {
+	t.Parallel()
+	e := newEnvironmentWithServers(t)
+	e.createCluster(t, nil)
+	stop := e.startManager(t)
+	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
+	if err := e.Client.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: e.name.Namespace, Name: "moco-" + clusterName}}); err != nil {
+		t.Fatal(err)
+	}
+	e.stopClustering(t)
+	e.waitForCondition(t, mocov1beta2.ClusteringActiveCondition, "False ClusteringInactive")
+	e.startClustering(t)
+	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
+	stop()
+	e.stopClustering(t)
+	e.startManager(t)
+	cluster := e.waitForCondition(t, mocov1beta2.ClusteringActiveCondition, "False ClusteringInactive")
+	if cluster.Status.Pause == nil || cluster.Status.Pause.Unfinished == "" {
+		t.Errorf("expected it said that the primary was not asked, found %+v", cluster.Status.Pause)
+	}
+}
+
+// TestStopDuringSwitchoverLeavesPrimaryWritable covers defect 3 of the list.
+func TestStopDuringSwitchoverLeavesPrimaryWritable(t *testing.T) {
+	t.Parallel()
+	e := newHealthyEnvironment(t)
+	// A client that holds the server back from becoming read-only.
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	holder, err := e.openSession(t, 0, "app").Conn(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := holder.ExecContext(ctx, "lock tables app.t write"); err != nil {
+		t.Fatal(err)
+	}
+	e.requestStepDown(t, 0)
+	testenv.Eventually(t, "the switchover is under way", func() error {
+		if got := e.query(t, 0, "select count(*) from performance_schema.processlist where info like '%super_read_only = on%' and user = 'moco-admin'"); got != "1" {
+			return fmt.Errorf("found %s", got)
+		}
+		return nil
+	})
+	e.stopClustering(t)
+	cluster := e.waitForCondition(t, mocov1beta2.ClusteringActiveCondition, "False ClusteringInactive")
+	if p := cluster.Status.Pause; p == nil || p.Unfinished != "" {
+		t.Errorf("expected nothing left, found %+v", p)
+	}
+	if _, err := holder.ExecContext(ctx, "unlock tables"); err != nil {
+		t.Errorf("expected the client to be left alone, found %v", err)
+	}
+	e.mustRun(t, cluster.Status.CurrentPrimaryIndex, "app", "insert into app.t (v) values ('after')")
+}
+
+// TestGaugesOfStoppedClusterAreBackAfterRestart covers defect 4 of the list.
+func TestGaugesOfStoppedClusterAreBackAfterRestart(t *testing.T) {
+	t.Parallel()
+	e := newEnvironmentWithServers(t)
+	e.createCluster(t, map[string]string{mocov1beta2.ReconciliationStoppedAnnotation: "true"})
+	stop := e.startManager(t)
+	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
+	e.stopClustering(t)
+	e.waitForCondition(t, mocov1beta2.ClusteringActiveCondition, "False ClusteringInactive")
+	stop()
+	e.startManager(t)
+	testenv.Eventually(t, "the metrics are back", func() error {
+		if got := e.metricValue(t, "moco_cluster_clustering_stopped"); got != 1 {
+			return fmt.Errorf("found %v", got)
+		}
+		return nil
+	})
+	for name, want := range map[string]float64{
+		"moco_cluster_reconciliation_stopped": 1, "moco_cluster_available": 0, "moco_cluster_healthy": 0,
+		"moco_cluster_replicas": instances, "moco_cluster_ready_replicas": instances, "moco_cluster_errant_replicas": 0,
+	} {
+		if got := e.metricValue(t, name); got != want {
+			t.Errorf("%s: expected %v, found %v", name, want, got)
+		}
+	}
+}
+
+// TestMetricsOfDeletedClusterGo covers defect 5 of the list.
+func TestMetricsOfDeletedClusterGo(t *testing.T) {
+	t.Parallel()
+	e := newHealthyEnvironment(t)
+	e.stopClustering(t)
+	cluster := e.waitForCondition(t, mocov1beta2.ClusteringActiveCondition, "False ClusteringInactive")
+	if len(e.gatherMetrics(t)) == 0 {
+		t.Error("expected series while it exists, found none")
+	}
+	if err := e.Client.Delete(t.Context(), cluster); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Eventually(t, "no series is left", func() error {
+		if left := e.gatherMetrics(t); len(left) > 0 {
+			return fmt.Errorf("found %v", left)
+		}
+		return nil
+	})
+	if err := e.Client.Get(t.Context(), e.name, cluster); !k8serrors.IsNotFound(err) {
+		t.Errorf("expected the cluster to be gone, found %v", err)
+	}
+}
+
+// TestConditionsOfStoppedClusterAreUnknown covers defect 6 of the list.
+func TestConditionsOfStoppedClusterAreUnknown(t *testing.T) {
+	t.Parallel()
+	e := newHealthyEnvironment(t)
+	was := map[string]metav1.Time{}
+	for _, c := range e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy").Status.Conditions {
+		was[c.Type] = c.LastTransitionTime
+	}
+	testenv.Eventually(t, "a later second", func() error { // A transition time has seconds.
+		if !e.clock.Now().Truncate(time.Second).After(was[mocov1beta2.HealthyCondition].Time) {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	e.stopClustering(t)
+	cluster := e.waitForCondition(t, mocov1beta2.ClusteringActiveCondition, "False ClusteringInactive")
+	for _, kind := range []string{mocov1beta2.AvailableCondition, mocov1beta2.HealthyCondition} {
+		c := meta.FindStatusCondition(cluster.Status.Conditions, kind)
+		if c == nil || c.Status != metav1.ConditionUnknown || c.Reason != mocov1beta2.ClusteringStoppedReason || !strings.HasPrefix(c.Message, "Clustering is stopped") {
+			t.Errorf("%s: expected Unknown %s, found %+v", kind, mocov1beta2.ClusteringStoppedReason, c)
+			continue
+		}
+		if before := was[kind]; !c.LastTransitionTime.After(before.Time) {
+			t.Errorf("%s: expected a transition after %s, found %s", kind, before, c.LastTransitionTime)
+		}
+	}
+}
+
+// TestClusterStoppedFromBirthIsLeftAlone covers defect 7 of the list.
+func TestClusterStoppedFromBirthIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	e := newEnvironmentWithServers(t)
+	e.createCluster(t, map[string]string{mocov1beta2.ClusteringStoppedAnnotation: "true"})
+	e.startManager(t)
+	cluster := e.waitForCondition(t, mocov1beta2.ClusteringActiveCondition, "False ClusteringInactive")
+	for _, kind := range []string{mocov1beta2.AvailableCondition, mocov1beta2.HealthyCondition} {
+		if c := meta.FindStatusCondition(cluster.Status.Conditions, kind); c == nil || c.Status != metav1.ConditionUnknown || c.Reason != mocov1beta2.ClusteringStoppedReason {
+			t.Errorf("%s: expected Unknown %s, found %+v", kind, mocov1beta2.ClusteringStoppedReason, c)
+		}
+	}
+	e.waitForLooks(t)
+	for i := range instances {
+		if got := e.query(t, i, "select concat(@@super_read_only, @@gtid_executed)"); got != "1" {
+			t.Errorf("instance %d: expected that nothing was done, found %q", i, got)
+		}
+	}
+	e.startClustering(t)
+	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
+}
+
+// TestReplicaAheadOfPrimaryIsUnhealthy covers defect 8 of the list.
+func TestReplicaAheadOfPrimaryIsUnhealthy(t *testing.T) {
+	t.Parallel()
+	e := newHealthyEnvironment(t)
+	e.stopByPlugin(t)
+	cluster := e.waitForCondition(t, mocov1beta2.ClusteringActiveCondition, "False ClusteringInactive")
+	p := cluster.Status.CurrentPrimaryIndex
+	victim := (p + 1) % instances
+	uuid := e.query(t, p, "select @@server_uuid")
+	last := e.query(t, p, "select regexp_substr(@@gtid_executed, '[0-9]+$')")
+	e.mustRun(t, victim, "root", fmt.Sprintf("set gtid_next = '%s:%s'", uuid, last+"0"), "begin", "commit", "set gtid_next = 'automatic'")
+	ahead := uuid + ":" + last + "0"
+	testenv.Eventually(t, "the status names what is ahead", func() error {
+		e.triggerPass(t)
+		if got := e.getCluster(t).Status.Instances[victim].AheadGTIDs; got != ahead {
+			return fmt.Errorf("expected %s, found %q", ahead, got)
+		}
+		return nil
+	})
+
+	t.Log("A start is refused; what it would meet is said.")
+	ran := e.runPlugin(t, "start", "clustering", clusterName)
+	if ran.code != exit.Refused || !strings.Contains(ran.err, ahead) {
+		t.Errorf("expected a refusal that names %s, found %+v", ahead, ran)
+	}
+	if e.getCluster(t).Annotations[mocov1beta2.ClusteringStoppedAnnotation] != "true" {
+		t.Error("expected the refused start to have changed nothing")
+	}
+
+	t.Log("Who forces it sees an unhealthy cluster, not a healthy one.")
+	if ran := e.runPlugin(t, "start", "clustering", clusterName, "--force", "--wait"); ran.code != exit.Done {
+		t.Fatalf("expected a start, found %+v", ran)
+	}
+	cluster = e.waitForCondition(t, mocov1beta2.HealthyCondition, "False Degraded")
+	c := meta.FindStatusCondition(cluster.Status.Conditions, mocov1beta2.HealthyCondition)
+	if want := fmt.Sprintf("instance %d ", victim); !strings.Contains(c.Message, want) || !strings.Contains(c.Message, ahead) {
+		t.Errorf("expected a message about instance %d and %s, found %q", victim, ahead, c.Message)
+	}
+	if got := cluster.Status.ErrantReplicas; got != 0 {
+		t.Errorf("it is ahead and not errant; found %d errant", got)
+	}
+}
+
+// TestStopSucceedsWhileOthersWrite covers defect 9 of the list.
+func TestStopSucceedsWhileOthersWrite(t *testing.T) {
+	t.Parallel()
+	e := newHealthyEnvironment(t)
+	ctx, stop := context.WithCancel(t.Context())
+	var others sync.WaitGroup
+	writes := 0
+	others.Go(func() {
+		for ctx.Err() == nil {
+			obj := &mocov1beta2.MySQLCluster{ObjectMeta: metav1.ObjectMeta{Namespace: e.name.Namespace, Name: e.name.Name}}
+			patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"example.com/other":"%d"}}}`, writes)
+			if err := e.Client.Patch(t.Context(), obj, client.RawPatch(types.MergePatchType, patch)); err == nil {
+				writes++
+			}
+		}
+	})
+	ran := e.runPlugin(t, "stop", "clustering", clusterName, "--wait")
+	stop()
+	others.Wait()
+	if want := fmt.Sprintf("stopped clustering of MySQLCluster %q\n", e.name); ran.code != exit.Done || ran.out != want {
+		t.Errorf("expected %q, found %+v", want, ran)
+	}
+	cluster := e.getCluster(t)
+	if writes == 0 || cluster.Annotations["example.com/other"] != fmt.Sprint(writes-1) {
+		t.Errorf("expected the last of %d writes of others to stand, found %v", writes, cluster.Annotations)
+	}
+	if c := meta.FindStatusCondition(cluster.Status.Conditions, mocov1beta2.ClusteringActiveCondition); c == nil || c.Status != metav1.ConditionFalse {
+		t.Errorf("expected it to be really stopped when the plugin says so, found %+v", c)
+	}
+	if field := cluster.Status.Pause; field == nil || field.Clustering.By != "kubectl-moco" {
+		t.Errorf("expected who stopped it, found %+v", field)
+	}
+}
+
+// TestStartRemovesOtherAnnotationValues covers defect 10 of the list.
+func TestStartRemovesOtherAnnotationValues(t *testing.T) {
+	t.Parallel()
+	e := newHealthyEnvironment(t)
+	e.annotate(t, map[string]string{mocov1beta2.ClusteringStoppedAnnotation: "True"})
+	e.waitForLooks(t)
+	if c := meta.FindStatusCondition(e.getCluster(t).Status.Conditions, mocov1beta2.ClusteringActiveCondition); c == nil || c.Status != metav1.ConditionTrue {
+		t.Errorf("expected that %q stops nothing, found %+v", "True", c)
+	}
+	ran := e.runPlugin(t, "start", "clustering", clusterName)
+	if ran.code != exit.Done || !strings.Contains(ran.out, "already running") || !strings.Contains(ran.out, "removed") {
+		t.Errorf("expected it said that it runs and what was removed, found %+v", ran)
+	}
+	if left := e.getCluster(t).Annotations; slices.Contains(annotationNames(left), mocov1beta2.ClusteringStoppedAnnotation) {
+		t.Errorf("expected the value to be gone, found %v", left)
+	}
+}

@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/mysql/clustering"
+	"github.com/torpor-dev/torpor/internal/testenv"
+)
+
+// A stop in the middle of an operation. The one in the middle of a switchover is in stop_defects_test.go.
+
+// TestStopDuringFailover: the replicas are fenced and one has yet to apply what it must not lose. The fence is taken
+// back, in case that the primary is only out of sight, and a start finishes the failover.
+func TestStopDuringFailover(t *testing.T) {
+	t.Parallel()
+	e := newHealthyEnvironment(t)
+	release := make([]func(), 0, instances)
+	for i := 1; i < instances; i++ {
+		release = append(release, e.blockApplying(t, i))
+	}
+	e.mustRun(t, 0, "app", "insert into app.t (v) values ('late')")
+	e.servers[0].Kill9(t)
+	for i := 1; i < instances; i++ {
+		e.waitForIOThread(t, i, "OFF")
+	}
+	e.stopClustering(t)
+	cluster := e.waitForCondition(t, mocov1beta2.ClusteringActiveCondition, "False ClusteringInactive")
+	if p := cluster.Status.Pause; p == nil || !strings.Contains(p.Unfinished, "does not answer") {
+		t.Errorf("expected it said that the primary does not answer, found %+v", p)
+	}
+	for i := 1; i < instances; i++ {
+		e.waitForIOThread(t, i, "ON", "CONNECTING")
+		if got := e.query(t, i, "select @@super_read_only"); got != "1" {
+			t.Errorf("instance %d: expected nobody to be promoted, found super_read_only=%s", i, got)
+		}
+	}
+	for _, let := range release {
+		let()
+	}
+	e.startClustering(t)
+	e.waitForCondition(t, mocov1beta2.AvailableCondition, "True Degraded")
+	e.servers[0].Start(t)
+	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
+	e.waitForAnswer(t, "select group_concat(v order by id) from app.t", "first,late")
+	e.expectOneWritable(t)
+}
+
+// TestStopDuringClone: the copy that is under way is finished, and no further one is begun.
+func TestStopDuringClone(t *testing.T) {
+	t.Parallel()
+	e := newEnvironmentWithServers(t)
+	e.mustRun(t, 0, "root", "set global read_only = 0", "create database app", "create table app.t (id int primary key)",
+		"insert into app.t values (1), (2)", "set global super_read_only = 1")
+	for i := 1; i < instances; i++ {
+		e.mustRun(t, i, "root", "set global clone_autotune_concurrency = off", "set global clone_max_data_bandwidth = 10")
+	}
+	e.createCluster(t, nil)
+	e.startManager(t)
+	cloning := 0
+	testenv.Eventually(t, "a copy is under way", func() error {
+		for i := 1; i < instances; i++ {
+			if got, err := e.tryQuery(t, i, "select state from performance_schema.clone_status"); err == nil && got == "In Progress" {
+				cloning = i
+				return nil
+			}
+		}
+		return errors.New("none is")
+	})
+	e.stopClustering(t)
+	e.waitForCondition(t, mocov1beta2.ClusteringActiveCondition, "True Quiescing")
+	cluster := e.waitForCondition(t, mocov1beta2.ClusteringActiveCondition, "False ClusteringInactive")
+	if p := cluster.Status.Pause; p == nil || p.Unfinished != "" {
+		t.Errorf("expected nothing left, found %+v", p)
+	}
+	e.servers[cloning].WaitUntilReady(t) // It restarts when it is copied; nobody may be waited for who does not answer.
+	e.expectOneWritable(t)
+	if got := e.query(t, cloning, "select count(*) from app.t"); got != "2" {
+		t.Errorf("instance %d: expected a whole copy, found %s rows", cloning, got)
+	}
+	other := instances - cloning
+	e.waitForLooks(t)
+	if got := e.query(t, other, "select concat('x', @@gtid_executed, (select count(*) from performance_schema.clone_status))"); got != "x0" {
+		t.Errorf("instance %d: expected no copy to be begun, found %s", other, got)
+	}
+	e.startClustering(t)
+	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
+	e.waitForAnswer(t, "select count(*) from app.t", "2")
+}
+
+// TestPrimarySilent: a primary that is silent and alive is replaced, and when it speaks again nobody is told that a write
+// is safe there.
+func TestPrimarySilent(t *testing.T) {
+	t.Parallel()
+	e := newHealthyEnvironment(t)
+	e.servers[0].Freeze(t)
+	thawed := false
+	t.Cleanup(func() {
+		if !thawed {
+			e.servers[0].Thaw(t)
+		}
+	})
+	heir, value := e.waitForAcknowledgedWrite(t)
+	e.servers[0].Thaw(t)
+	thawed = true
+	cluster := e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
+	if cluster.Status.CurrentPrimaryIndex != heir {
+		t.Errorf("expected the primary %d, found %d", heir, cluster.Status.CurrentPrimaryIndex)
+	}
+	e.waitForAnswer(t, "select group_concat(v order by id) from app.t", "first,"+value)
+	e.expectOneWritable(t)
+}
+
+// TestRestartWhileStopped: a manager that starts while clustering is stopped repairs nothing, also after the primary has
+// restarted and is read-only.
+func TestRestartWhileStopped(t *testing.T) {
+	t.Parallel()
+	e := newEnvironmentWithServers(t)
+	e.createCluster(t, nil)
+	stop := e.startManager(t)
+	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
+	e.stopByPlugin(t)
+	stop()
+	e.servers[0].Stop(t)
+	e.servers[0].Start(t)
+	e.startManager(t)
+	testenv.Eventually(t, "the gauge is back at once", func() error {
+		if got := e.metricValue(t, "moco_cluster_clustering_stopped"); got != 1 {
+			return fmt.Errorf("found %v", got)
+		}
+		return nil
+	})
+	e.waitForLooks(t)
+	if got := e.query(t, 0, "select @@super_read_only"); got != "1" {
+		t.Errorf("expected the primary to be left as it is, found super_read_only=%s", got)
+	}
+	cluster := e.waitForCondition(t, mocov1beta2.ClusteringActiveCondition, "False ClusteringInactive")
+	if got := cluster.Status.Instances[0].Writable; got == nil || *got {
+		t.Errorf("expected the status to tell that the primary takes no writes, found %v", got)
+	}
+	e.startClustering(t)
+	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
+	e.expectOneWritable(t)
+}
+
+// TestStoppedInstance: one instance alone is left alone, and the others are looked after.
+func TestStoppedInstance(t *testing.T) {
+	t.Parallel()
+	e := newHealthyEnvironment(t)
+	e.annotate(t, map[string]string{mocov1beta2.StoppedInstancesAnnotation: "[2]"})
+	testenv.Eventually(t, "the status says that it is left alone", func() error {
+		if !e.getCluster(t).Status.Instances[2].Stopped {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	e.mustRun(t, 1, "root", "stop replica")
+	e.mustRun(t, 2, "root", "stop replica")
+	e.triggerPass(t)
+	e.waitForIOThread(t, 1, "ON")
+	e.waitForLooks(t)
+	e.waitForIOThread(t, 2, "OFF")
+	e.requestStepDown(t, 0)
+	testenv.Eventually(t, "the other one is the primary", func() error {
+		if p := e.getCluster(t).Status.CurrentPrimaryIndex; p != 1 {
+			return fmt.Errorf("found %d", p)
+		}
+		return nil
+	})
+	e.waitForCondition(t, mocov1beta2.AvailableCondition, "True Degraded")
+	e.waitForIOThread(t, 2, "OFF")
+	e.annotate(t, map[string]string{mocov1beta2.StoppedInstancesAnnotation: ""})
+	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
+	e.mustRun(t, 1, "app", "insert into app.t (v) values ('after')")
+	e.waitForAnswer(t, "select group_concat(v order by id) from app.t", "first,after")
+}
+
+// TestPasswordRotated: who changes the administrator's password in the servers and in the Secret needs no restart.
+func TestPasswordRotated(t *testing.T) {
+	t.Parallel()
+	e := newHealthyEnvironment(t)
+	secret := e.getSecret(t)
+	secret.Data[adminKey] = []byte("secret-b")
+	if err := e.Client.Update(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	e.mustRun(t, 0, "root", "alter user 'moco-admin'@'%' identified by 'secret-b'")
+	for i := range instances { // Sessions that were let in with the old password go on until somebody ends them.
+		e.killSessions(t, i, "moco-admin")
+	}
+	e.requestStepDown(t, 0)
+	testenv.Eventually(t, "another instance is the primary", func() error {
+		if e.getCluster(t).Status.CurrentPrimaryIndex == 0 {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
+	e.expectOneWritable(t)
+}
+
+// blockApplying keeps an instance from applying what it receives, until the returned function is called.
+func (e *environment) blockApplying(t *testing.T, i int) func() {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context())
+	db := e.openSession(t, i, "root")
+	for _, statement := range []string{"set session wait_timeout = 300", "lock tables app.t read"} {
+		if _, err := db.ExecContext(ctx, statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return func() {
+		if _, err := db.ExecContext(ctx, "unlock tables"); err != nil {
+			t.Errorf("let instance %d apply: %v", i, err)
+		}
+	}
+}
+
+// waitForIOThread waits until the receiving thread of an instance has one of some states.
+func (e *environment) waitForIOThread(t *testing.T, i int, states ...string) {
+	t.Helper()
+	testenv.Eventually(t, fmt.Sprintf("the receiving thread of instance %d is %v", i, states), func() error {
+		got, err := e.tryQuery(t, i, "select service_state from performance_schema.replication_connection_status")
+		if err != nil || !slices.Contains(states, got) {
+			return fmt.Errorf("found %q (%w)", got, err)
+		}
+		return nil
+	})
+}
+
+// expectOneWritable demands that clients can write to the primary and to nobody else.
+func (e *environment) expectOneWritable(t *testing.T) {
+	t.Helper()
+	p := e.getCluster(t).Status.CurrentPrimaryIndex
+	for i := range e.servers {
+		want := map[bool]string{true: "00", false: "11"}[i == p]
+		if got := e.query(t, i, "select concat(@@read_only, @@super_read_only)"); got != want {
+			t.Errorf("instance %d of a cluster with the primary %d: expected read_only and super_read_only %s, found %s", i, p, want, got)
+		}
+	}
+}
+
+// killSessions ends the sessions of a user.
+func (e *environment) killSessions(t *testing.T, i int, user string) {
+	t.Helper()
+	ids := e.query(t, i, "select group_concat(id) from performance_schema.processlist where user = '"+user+"'")
+	for id := range strings.SplitSeq(ids, ",") {
+		if id != "" {
+			_ = e.runStatements(t, i, "root", "kill "+id) // It may have ended meanwhile.
+		}
+	}
+}
+
+// TestStopThatCannotEnd: its time is over, and somebody keeps the manager from taking it back.
+func TestStopThatCannotEnd(t *testing.T) {
+	t.Parallel()
+	e := newEnvironment(t)
+	e.createCluster(t, nil)
+	e.forbidEndOfStop(t)
+	end := e.clock.Now().Add(-time.Minute).UTC().Truncate(time.Second)
+	e.annotate(t, map[string]string{mocov1beta2.ClusteringStoppedAnnotation: "true", torporv1alpha1.UntilAnnotation: end.Format(time.RFC3339)})
+	e.startManager(t)
+	testenv.Eventually(t, "it is overdue", func() error {
+		late, said := e.metricValue(t, "torpor_mysql_stop_overdue_seconds"), strings.Contains(e.log.String(), clustering.EventStopOverdue)
+		if late < time.Minute.Seconds() || !said {
+			return fmt.Errorf("found the metric %v and an event %t", late, said)
+		}
+		return nil
+	})
+	e.annotate(t, map[string]string{torporv1alpha1.UntilAnnotation: e.clock.Now().Add(time.Hour).Format(time.RFC3339)})
+	testenv.Eventually(t, "it is not overdue any more", func() error {
+		if late := e.metricValue(t, "torpor_mysql_stop_overdue_seconds"); late != 0 {
+			return fmt.Errorf("found the metric %v", late)
+		}
+		return nil
+	})
+}
+
+// forbidEndOfStop lets the API server refuse to take back a stop in the test's namespace.
+func (e *environment) forbidEndOfStop(t *testing.T) {
+	t.Helper()
+	name := e.name.Namespace
+	e.ExpectCreated(t, &admissionv1.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: admissionv1.ValidatingAdmissionPolicySpec{
+			FailurePolicy: new(admissionv1.Fail),
+			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{
+				RuleWithOperations: admissionv1.RuleWithOperations{
+					Operations: []admissionv1.OperationType{admissionv1.Update},
+					Rule:       admissionv1.Rule{APIGroups: []string{"moco.cybozu.com"}, APIVersions: []string{"*"}, Resources: []string{"mysqlclusters"}},
+				},
+			}}},
+			Validations: []admissionv1.Validation{{Expression: `!("` + mocov1beta2.ClusteringStoppedAnnotation + `" in oldObject.metadata.?annotations.orValue({})) ||
+				"` + mocov1beta2.ClusteringStoppedAnnotation + `" in object.metadata.?annotations.orValue({})`}},
+		},
+	})
+	e.ExpectCreated(t, &admissionv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
+			MatchResources: &admissionv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": name}}},
+		},
+	})
+	e.annotate(t, map[string]string{mocov1beta2.ClusteringStoppedAnnotation: "true"})
+	testenv.Eventually(t, "a start is refused", func() error {
+		cluster := e.getCluster(t)
+		before := cluster.DeepCopy()
+		cluster.Annotations = nil
+		if err := e.Client.Patch(t.Context(), cluster, client.MergeFrom(before), client.DryRunAll); err == nil {
+			return errors.New("it is allowed")
+		}
+		return nil
+	})
+}
