@@ -4,8 +4,6 @@ package controller
 
 import (
 	"testing"
-
-	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 )
 
 func TestNewClusterBecomesHealthy(t *testing.T) {
