@@ -18,7 +18,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// Whatever is observed, possible or not, has one complete plan.
+// TestDecideIsTotal shows that whatever is observed, possible or not, has one complete plan.
 func TestDecideIsTotal(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	rulesUsed := map[string]bool{}
@@ -107,7 +107,7 @@ func randomObserved(rng *rand.Rand) Observed {
 	return o
 }
 
-// The page for people shows the rules in their order.
+// TestPageListsTheRules shows that docs/clustering.md has the rules in their order.
 func TestPageListsTheRules(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/clustering.md")
 	if err != nil {

@@ -31,22 +31,22 @@ func TestUpdateHistory(t *testing.T) {
 		in     Observed
 		want   History
 	}{
-		"a healthy cluster is forgotten":    {History{StopAskedSince: earlier, ReadOnlySince: earlier}, healthyCluster(), History{Instances: make([]InstanceHistory, 3)}},
-		"a wish to stop begins":             {History{}, healthyCluster(stopAsked), History{StopAskedSince: modelTime(), Instances: make([]InstanceHistory, 3)}},
-		"and goes on":                       {History{StopAskedSince: earlier}, healthyCluster(stopAsked), History{StopAskedSince: earlier, Instances: make([]InstanceHistory, 3)}},
-		"a switchover begins":               {History{}, healthyCluster(withInstance(0, askedToStepDown, readOnly)), History{ReadOnlySince: modelTime(), Instances: make([]InstanceHistory, 3)}},
-		"a read-only primary alone is none": {History{}, healthyCluster(withInstance(0, readOnly)), History{Instances: make([]InstanceHistory, 3)}},
-		"a switchover takes too long":       {History{ReadOnlySince: long}, healthyCluster(withInstance(0, askedToStepDown, readOnly)), History{ReadOnlySince: long, GaveUpAt: modelTime(), Instances: make([]InstanceHistory, 3)}},
-		"so does a statement that hangs":    {History{}, healthyCluster(withInstance(0, askedToStepDown, statementPending(switchoverTimeout))), History{GaveUpAt: modelTime(), Instances: make([]InstanceHistory, 3)}},
-		"a primary misses a look":           {History{}, healthyCluster(withInstance(0, doesNotAnswer)), History{Instances: []InstanceHistory{{UnreachableSince: modelTime(), Misses: 1}, {}, {}}}},
-		"and another":                       {History{Instances: []InstanceHistory{{UnreachableSince: earlier, Misses: 1}}}, healthyCluster(withInstance(0, doesNotAnswer)), History{Instances: []InstanceHistory{{UnreachableSince: earlier, Misses: 2}, {}, {}}}},
-		"and is back":                       {History{Instances: []InstanceHistory{{UnreachableSince: earlier, Misses: 2}}}, healthyCluster(), History{Instances: make([]InstanceHistory, 3)}},
-		"a replica is ahead":                {History{}, healthyCluster(withInstance(1, executed("0:1-10"))), History{Instances: []InstanceHistory{{}, {AheadSince: modelTime()}, {}}}},
-		"what failed is kept for a while":   {History{Instances: []InstanceHistory{{FailedAt: earlier, Failure: "x", LastAction: "y"}}}, healthyCluster(), History{Instances: []InstanceHistory{{FailedAt: earlier, Failure: "x", LastAction: "y"}, {}, {}}}},
+		"a healthy cluster has no history":                        {History{StopAskedSince: earlier, ReadOnlySince: earlier}, healthyCluster(), History{Instances: make([]InstanceHistory, 3)}},
+		"a wish to stop begins":                                   {History{}, healthyCluster(stopAsked), History{StopAskedSince: modelTime(), Instances: make([]InstanceHistory, 3)}},
+		"a wish to stop goes on":                                  {History{StopAskedSince: earlier}, healthyCluster(stopAsked), History{StopAskedSince: earlier, Instances: make([]InstanceHistory, 3)}},
+		"a switchover begins":                                     {History{}, healthyCluster(withInstance(0, askedToStepDown, readOnly)), History{ReadOnlySince: modelTime(), Instances: make([]InstanceHistory, 3)}},
+		"a read-only primary alone is no switchover":              {History{}, healthyCluster(withInstance(0, readOnly)), History{Instances: make([]InstanceHistory, 3)}},
+		"a switchover takes too long":                             {History{ReadOnlySince: long}, healthyCluster(withInstance(0, askedToStepDown, readOnly)), History{ReadOnlySince: long, GaveUpAt: modelTime(), Instances: make([]InstanceHistory, 3)}},
+		"a statement that hangs makes a switchover take too long": {History{}, healthyCluster(withInstance(0, askedToStepDown, statementPending(switchoverTimeout))), History{GaveUpAt: modelTime(), Instances: make([]InstanceHistory, 3)}},
+		"a primary misses a look":                                 {History{}, healthyCluster(withInstance(0, doesNotAnswer)), History{Instances: []InstanceHistory{{UnreachableSince: modelTime(), Misses: 1}, {}, {}}}},
+		"a primary misses another look":                           {History{Instances: []InstanceHistory{{UnreachableSince: earlier, Misses: 1}}}, healthyCluster(withInstance(0, doesNotAnswer)), History{Instances: []InstanceHistory{{UnreachableSince: earlier, Misses: 2}, {}, {}}}},
+		"a primary is back after missed looks":                    {History{Instances: []InstanceHistory{{UnreachableSince: earlier, Misses: 2}}}, healthyCluster(), History{Instances: make([]InstanceHistory, 3)}},
+		"a replica is ahead":                                      {History{}, healthyCluster(withInstance(1, executed("0:1-10"))), History{Instances: []InstanceHistory{{}, {AheadSince: modelTime()}, {}}}},
+		"what failed is kept for a while":                         {History{Instances: []InstanceHistory{{FailedAt: earlier, Failure: "x", LastAction: "y"}}}, healthyCluster(), History{Instances: []InstanceHistory{{FailedAt: earlier, Failure: "x", LastAction: "y"}, {}, {}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(row.want, UpdateHistory(row.before, row.in)); diff != "" {
-				t.Errorf("memory (-want +got):\n%s", diff)
+				t.Errorf("history (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -69,6 +69,6 @@ func TestWithResult(t *testing.T) {
 		t.Errorf("expected a failure on the two that were touched, found %+v", two.Instances)
 	}
 	if len(m.Instances) != 2 {
-		t.Errorf("expected the memory before to be untouched, found %+v", m)
+		t.Errorf("expected the history before to be untouched, found %+v", m)
 	}
 }

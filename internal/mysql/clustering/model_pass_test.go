@@ -125,7 +125,7 @@ func (w *modelState) sendAll(do Action, f actionOutcome) error {
 	return err
 }
 
-// findBrokenPromises says which promise a world breaks.
+// findBrokenPromises says which promise a state breaks.
 func (w *modelState) findBrokenPromises() []string {
 	var wrong []string
 	var open []int
@@ -157,7 +157,7 @@ func findForgottenTransactions(before, after *modelState) []string {
 	return wrong
 }
 
-// withoutAges is the world without the ages, which pass by themselves.
+// withoutAges is the state without the ages, which pass by themselves.
 func (w *modelState) withoutAges() modelState {
 	s := *w
 	s.history, s.stop.since = modelHistory{}, never
@@ -167,7 +167,8 @@ func (w *modelState) withoutAges() modelState {
 	return s
 }
 
-// mayLoseVolume: somebody else has everything that was acknowledged, and nothing was lost before, so that a majority survives.
+// mayLoseVolume reports whether the others have everything that was acknowledged, and nothing was lost before, so that a
+// majority survives.
 func (w *modelState) mayLoseVolume(i int) bool {
 	var others transactions
 	for j := range w.n {

@@ -2,7 +2,7 @@
 
 package clustering
 
-// What the toy servers do by themselves, for their clients, and when they are told to.
+// What the model's servers do by themselves, for their clients, and when they are told to.
 
 // advance is one step of everything that goes on by itself, but on servers that stall.
 func (w *modelState) advance(stalled instanceSet) {
@@ -96,7 +96,7 @@ func (w *modelState) finishClone(i int) {
 // clientWrites is a client that commits something.
 func (w *modelState) clientWrites(i int) {
 	s := &w.servers[i]
-	if !s.up || s.readOnly || s.pending.do == "SetReadOnly" { // A pending super_read_only lets nobody begin.
+	if !s.up || s.readOnly || s.pending.do == "SetReadOnly" { // A pending super_read_only lets no transaction begin.
 		return
 	}
 	for k := range transactionsPerServer {
@@ -114,7 +114,7 @@ func (w *modelState) clientWrites(i int) {
 	}
 }
 
-// commitDirectly makes somebody commit something past all rules.
+// commitDirectly commits a transaction past all rules, as root would.
 func (w *modelState) commitDirectly(i int) transactions {
 	s := &w.servers[i]
 	for k := range transactionsPerServer {
@@ -126,13 +126,13 @@ func (w *modelState) commitDirectly(i int) transactions {
 	return 0
 }
 
-// endClients ends clients: what they wait for is committed, and they are not told.
+// endClients ends clients. What they wait for is committed, and they get no acknowledgement.
 func (s *modelServer) endClients() {
 	s.executed |= s.waiting
 	s.waiting, s.busy = 0, false
 }
 
-// crashServer: what is in the binary log is there after the start, settings are not.
+// crashServer keeps what is in the binary log and drops the settings.
 func (w *modelState) crashServer(i int) {
 	s := &w.servers[i]
 	s.endClients()
@@ -260,7 +260,7 @@ func (w *modelState) finishPending(i int) {
 	}
 }
 
-// send hands an act to a server: at once, or late as somebody's statement that still runs.
+// send hands an act to a server: at once, or late as a statement that still runs.
 func (w *modelState) send(i int, act serverAction, late int) error {
 	s := &w.servers[i]
 	interrupts := act.do == "StopIO" || act.do == "CancelPending" || act.do == "KillConnections"

@@ -11,8 +11,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/gtid"
 )
 
-// The toy world: a few servers with their pods, the cluster's status, its clients and its manager, as one comparable
-// value. Replication moves in steps, commits await replicas, statements hang, and everything may stop at any moment.
+// modelState is a cluster in small: a few servers with their pods, the cluster's status, its clients and its manager, as one
+// comparable value. Replication moves in steps, commits await replicas, statements hang, and everything may stop at any moment.
 // Times are ages, so that the same situation is the same value whenever it occurs.
 type modelState struct {
 	n       int
@@ -23,9 +23,9 @@ type modelState struct {
 	errant  [maxInstances]bool
 	// stopAsked is the annotation.
 	stopAsked bool
-	// acked are the transactions that clients were told to be safe.
+	// acked are the transactions that were acknowledged to clients.
 	acked transactions
-	// rooted are the transactions that somebody committed past all rules.
+	// rooted are the transactions that were committed past all rules.
 	rooted transactions
 	// history is the manager's memory.
 	history modelHistory
@@ -38,14 +38,14 @@ type modelServer struct {
 	// The pod.
 	exists, terminating, demote bool
 	role                        PodRole
-	// alone: its annotation says to leave it alone.
+	// alone says that its annotation asks to leave it alone.
 	alone bool
 
-	// up: the server runs. Cut servers are not seen by the manager, or not by the other servers; clients see all.
+	// up says that the server runs. Cut servers are not seen by the manager, or not by the other servers; clients see all.
 	up, cutManager, cutPeers bool
-	// slow: it does not apply. busy: a client holds a lock that keeps it writable.
+	// slow says that it does not apply, busy that a client holds a lock which keeps it writable.
 	slow, busy bool
-	// wiped: its volume was lost once, so that it is somebody else since.
+	// wiped says that its volume was lost once, so that it has another identity since.
 	wiped bool
 
 	readOnly bool
@@ -131,7 +131,7 @@ const (
 	shortestInterval = 50 * time.Millisecond
 )
 
-// modelTime is the toy world's only instant.
+// modelTime is the model's only instant.
 func modelTime() time.Time { return time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC) }
 
 func (a age) plus(d time.Duration) age {
@@ -175,7 +175,7 @@ func (w *modelState) reachable(i int) bool {
 	return s.exists && s.up && !s.cutManager
 }
 
-// receivesFromSource: it is connected to its source.
+// receivesFromSource reports whether a server is connected to its source.
 func (w *modelState) receivesFromSource(i int) bool {
 	s := &w.servers[i]
 	return s.up && s.source != NoInstance && s.io && w.connected(i, s.source)
@@ -192,10 +192,10 @@ func (w *modelState) countAcknowledgers(i int) int {
 	return n
 }
 
-// awaitsReplicas: its commits await replicas.
+// awaitsReplicas reports whether commits of the server await replicas.
 func (s *modelServer) awaitsReplicas() bool { return s.semiSource && s.waitFor > 0 }
 
-// canAcknowledge: a client can get something acknowledged by it.
+// canAcknowledge reports whether a client can get something acknowledged by a server.
 func (w *modelState) canAcknowledge(i int) bool {
 	s := &w.servers[i]
 	return s.up && !s.readOnly && (!s.awaitsReplicas() || w.countAcknowledgers(i) >= s.waitFor)

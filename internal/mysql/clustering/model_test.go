@@ -15,7 +15,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// modelTrace is a world and how it came about.
+// modelTrace is a state and how it came about.
 type modelTrace struct {
 	modelState
 	steps []string
@@ -25,7 +25,7 @@ func (s modelTrace) withStep(what string) modelTrace {
 	return modelTrace{s.modelState, append(slices.Clip(s.steps), what)}
 }
 
-// modelExplorer explores worlds.
+// modelExplorer explores states.
 type modelExplorer struct {
 	t     *testing.T
 	steps int
@@ -38,7 +38,7 @@ func newModelExplorer(t *testing.T) *modelExplorer {
 	return &modelExplorer{t: t}
 }
 
-// runPass runs one pass of a story and judges it.
+// runPass runs one pass of a trace and judges it.
 func (a *modelExplorer) runPass(s modelTrace, t passDisturbance) (modelTrace, Plan) {
 	a.steps++
 	before := s.modelState
@@ -96,7 +96,7 @@ func (w *modelState) describe() string {
 
 const maxPasses = 150
 
-// runUntilQuiet runs undisturbed passes until nothing changes any more, and returns every world on the way. With troubles that
+// runUntilQuiet runs undisturbed passes until nothing changes any more, and returns every state on the way. With troubles that
 // last there may be no end, since what fails is tried again.
 func (a *modelExplorer) runUntilQuiet(s modelTrace) (way []modelTrace, ended bool) {
 	way = []modelTrace{s}
@@ -124,7 +124,7 @@ func (a *modelExplorer) runUntilQuiet(s modelTrace) (way []modelTrace, ended boo
 	return way, false
 }
 
-// checkHealing checks that a world becomes healthy once its troubles end, with a human who wipes what is errant.
+// checkHealing checks that a state becomes healthy once its troubles end, with a person who wipes what is errant.
 func (a *modelExplorer) checkHealing(s modelTrace) {
 	s = s.withStep("all troubles end")
 	s.stopAsked = false
@@ -159,7 +159,7 @@ func (a *modelExplorer) checkHealing(s modelTrace) {
 	a.failOn(s, []string{"expected a healthy end, found none"})
 }
 
-// hasRivals: of two instances each can be written to, or has something that the other has not.
+// hasRivals reports whether of two instances each can be written to, or has something that the other has not.
 func (w *modelState) hasRivals() bool {
 	for i := range w.n {
 		for j := range w.n {
@@ -295,7 +295,7 @@ func TestNewClusterBecomesHealthy(t *testing.T) {
 	}
 }
 
-// One or two troubles at every moment of a cluster's life, and what becomes of it: it heals, and can be stopped.
+// TestClusterHealsAndStopsAfterAnyTwoTroubles lets one or two troubles happen at every moment of a cluster's life.
 func TestClusterHealsAndStopsAfterAnyTwoTroubles(t *testing.T) {
 	a := newModelExplorer(t)
 	seen := map[modelState]bool{}
@@ -324,11 +324,11 @@ func TestClusterHealsAndStopsAfterAnyTwoTroubles(t *testing.T) {
 				a.checkHealing(s)
 			}
 		}
-		t.Logf("%d troubles: %d new worlds, %d steps", depth+1, len(level), a.steps)
+		t.Logf("%d troubles: %d new states, %d steps", depth+1, len(level), a.steps)
 	}
 }
 
-// filterUnseen are the worlds of a way that were not on another.
+// filterUnseen returns the states of a way that were not on another.
 func (a *modelExplorer) filterUnseen(seen map[modelState]bool, way []modelTrace) []modelTrace {
 	var list []modelTrace
 	for _, s := range way {
@@ -354,7 +354,7 @@ func (a *modelExplorer) applyTwice(s modelTrace, e modelEvent) []modelTrace {
 
 var walkFactor = flag.Int("longer", 1, "how much longer the random walks of the model take")
 
-// Chance finds what nobody thought of.
+// TestClusterHealsAfterRandomTroubles finds sequences that no list of troubles has.
 func TestClusterHealsAfterRandomTroubles(t *testing.T) {
 	for n, walks := range map[int]int{1: 50, 3: 400, 5: 150} {
 		a := newModelExplorer(t)

@@ -27,7 +27,7 @@ func mergeIntervals(a, b []interval) []interval {
 	return normalizeIntervals(append(slices.Clone(a), b...))
 }
 
-// containsIntervals: every number of want is in have.
+// containsIntervals reports whether every number of want is in have.
 func containsIntervals(have, want []interval) bool {
 	at := 0
 	for _, w := range want {

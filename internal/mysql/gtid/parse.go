@@ -102,7 +102,7 @@ func isUUID(text string) bool {
 	return true
 }
 
-// isTag: a letter or underscore, then letters, underscores and digits.
+// isTag reports whether a field is a tag: a letter or underscore, then letters, underscores and digits.
 func isTag(text string) bool {
 	if text == "" || len(text) > maxTag || text[0] >= '0' && text[0] <= '9' {
 		return false

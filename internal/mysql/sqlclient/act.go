@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// SetReadOnly ends all writing. It waits for commits that are under way; when ctx ends first, the server is told to give
-// up, so that nothing happens behind the caller's back.
+// SetReadOnly ends all writing. It waits for commits that are under way; when ctx ends first, the statement
+// is killed in the server, so that it does not take effect after the caller has given up.
 func (s *Server) SetReadOnly(ctx context.Context) error {
 	if err := s.execOrKill(ctx, "set global super_read_only = on"); err != nil {
 		return fmt.Errorf("make the server read-only: %w", err)
@@ -57,7 +57,7 @@ func (s *Server) killConnections(ctx context.Context, query string, keep []strin
 	if err != nil {
 		return fmt.Errorf("list connections: %w", err)
 	}
-	defer func() { _ = rows.Close() }() // What went wrong is told by Err.
+	defer func() { _ = rows.Close() }() // rows.Err has what went wrong.
 	var ids []int64
 	for rows.Next() {
 		var id int64

@@ -12,10 +12,11 @@ type ServerFacts struct {
 	SemiSync                SemiSync
 	// Connected are the UUIDs of the replicas that it serves.
 	Connected []string
-	// Pending: an act, of whichever manager, still runs in the server; PendingFor is since when, in whole seconds.
+	// Pending says that a statement of a manager, of whichever, still runs in the server, and PendingFor for how many whole
+	// seconds.
 	Pending    bool
 	PendingFor time.Duration
-	// Replication is nil when the server was never told to replicate.
+	// Replication is nil when the server has no replication channel.
 	Replication *ReplicationFacts
 	// Clone is the state of the last CLONE that this server received: "Not Started", "In Progress", "Completed" or
 	// "Failed"; empty when there was none.

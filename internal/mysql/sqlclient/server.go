@@ -96,10 +96,10 @@ func execMarked(ctx context.Context, in statementExecer, statement string, args 
 	return err
 }
 
-// IsAccessDenied: the server knows neither the account nor its password any more.
+// IsAccessDenied reports whether the server does not let the account in with its password, which may have changed.
 func IsAccessDenied(err error) bool { return errorNumber(err) == errAccessDenied }
 
-// IsConnectionRefused: nobody listens where the server was expected.
+// IsConnectionRefused reports whether nothing listens where the server was expected.
 func IsConnectionRefused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
 
 // errorNumber returns MySQL's number of an error, 0 for other errors.

@@ -21,21 +21,14 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv/mysqld"
 )
 
-// The passwords of an instance's users: those of the product, an application's, and one that may do everything.
+// The users of an instance beside the product's: an application's, and one that may do everything.
 const (
-	AdminPassword, replicationPassword, donorPassword = "secret-a", "secret-r", "secret-d"
-	AppUser, AppPassword                              = "app", "app"
-	RootUser, RootPassword                            = "root", "root"
+	AppUser, AppPassword   = "app", "app"
+	RootUser, RootPassword = "root", "root"
 )
 
 // users are those that an instance is born with.
-const users = `create user 'moco-admin'@'%' identified by '` + AdminPassword + `';
-grant all on *.* to 'moco-admin'@'%' with grant option;
-create user 'moco-repl'@'%' identified by '` + replicationPassword + `';
-grant replication slave, replication client on *.* to 'moco-repl'@'%';
-create user 'moco-clone-donor'@'%' identified by '` + donorPassword + `';
-grant backup_admin, service_connection_admin on *.* to 'moco-clone-donor'@'%';
-create user 'app'@'%' identified by 'app';
+const users = mysqld.ProductUsers + `create user 'app'@'%' identified by 'app';
 grant select, insert, update, delete, create, drop, lock tables on *.* to 'app'@'%';
 create user 'root'@'%' identified by 'root';
 grant all on *.* to 'root'@'%';
@@ -82,7 +75,7 @@ func BuildSecret(name types.NamespacedName) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: "moco-" + name.Name},
 		StringData: map[string]string{
-			"ADMIN_PASSWORD": AdminPassword, "REPLICATION_PASSWORD": replicationPassword, "CLONE_DONOR_PASSWORD": donorPassword,
+			"ADMIN_PASSWORD": mysqld.AdminPassword, "REPLICATION_PASSWORD": mysqld.ReplicationPassword, "CLONE_DONOR_PASSWORD": mysqld.DonorPassword,
 		},
 	}
 }

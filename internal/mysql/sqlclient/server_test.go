@@ -13,17 +13,9 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv/mysqld"
 )
 
-func adminAccount() Account       { return Account{"moco-admin", "a"} }
-func replicationAccount() Account { return Account{"moco-repl", "r"} }
-func donorAccount() Account       { return Account{"moco-clone-donor", "d"} }
-
-const users = `create user 'moco-admin'@'%' identified by 'a';
-grant all on *.* to 'moco-admin'@'%' with grant option;
-create user 'moco-repl'@'%' identified by 'r';
-grant replication slave, replication client on *.* to 'moco-repl'@'%';
-create user 'moco-clone-donor'@'%' identified by 'd';
-grant backup_admin, service_connection_admin on *.* to 'moco-clone-donor'@'%';
-`
+func adminAccount() Account       { return Account{"moco-admin", mysqld.AdminPassword} }
+func replicationAccount() Account { return Account{"moco-repl", mysqld.ReplicationPassword} }
+func donorAccount() Account       { return Account{"moco-clone-donor", mysqld.DonorPassword} }
 
 func openServer(t *testing.T, s *mysqld.Server) *Server {
 	t.Helper()
@@ -57,7 +49,7 @@ func failOnError(t *testing.T, err error) {
 
 // TestReplicationOfThreeServers takes three new servers through the life of a cluster.
 func TestReplicationOfThreeServers(t *testing.T) {
-	bed := mysqld.NewInstallation(t, users)
+	bed := mysqld.NewInstallation(t, mysqld.ProductUsers)
 	machines := []*mysqld.Server{bed.StartServer(t), bed.StartServer(t), bed.StartServer(t)}
 	var servers []*Server
 	for _, m := range machines {
@@ -65,7 +57,7 @@ func TestReplicationOfThreeServers(t *testing.T) {
 	}
 	born := readFacts(t, servers[0])
 	if born.Executed != "" || !born.SuperReadOnly || born.Replication != nil || born.SemiSync.Source {
-		t.Fatalf("expected a new server without transactions, read-only, that follows nobody; found %+v", born)
+		t.Fatalf("expected a new server without transactions, read-only, that follows no source; found %+v", born)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
@@ -109,9 +101,9 @@ func TestReplicationOfThreeServers(t *testing.T) {
 	}
 }
 
-// TestSetReadOnlyCancelsItsStatement shows that nothing happens behind the back of who has given up.
+// TestSetReadOnlyCancelsItsStatement shows that a statement does not take effect after its caller has given up.
 func TestSetReadOnlyCancelsItsStatement(t *testing.T) {
-	bed := mysqld.NewInstallation(t, users)
+	bed := mysqld.NewInstallation(t, mysqld.ProductUsers)
 	s := openServer(t, bed.StartServer(t))
 	ctx := t.Context()
 	failOnError(t, s.SetWritable(ctx, readFacts(t, s).SemiSync, 0))
