@@ -31,10 +31,10 @@ const (
 	retryPace = 5 * time.Millisecond
 )
 
-// bench collects figures by name, each from one or more runs.
-type bench struct{ runs map[string][]float64 }
+// benchmark collects figures by name, each from one or more runs.
+type benchmark struct{ runs map[string][]float64 }
 
-func (b *bench) add(name string, value float64) { b.runs[name] = append(b.runs[name], value) }
+func (b *benchmark) addRun(name string, value float64) { b.runs[name] = append(b.runs[name], value) }
 
 // targets are the figures that issue or upstream give something to compare with.
 func targets() map[string]string {
@@ -50,8 +50,8 @@ func targets() map[string]string {
 	}
 }
 
-// figures are the medians, or what the name asks for.
-func (b *bench) figures() map[string]float64 {
+// summarize are the medians, or what the name asks for.
+func (b *benchmark) summarize() map[string]float64 {
 	found := map[string]float64{}
 	for name, runs := range b.runs {
 		sorted := slices.Sorted(slices.Values(runs))
@@ -70,22 +70,22 @@ func TestBench(t *testing.T) {
 	if os.Getenv("TORPOR_BENCH") == "" {
 		t.Skip("TORPOR_BENCH is not set: this takes a quarter of an hour; run make bench-mysql")
 	}
-	b := &bench{runs: map[string][]float64{}}
-	before := load(t)
-	t.Run("one cluster", b.one)
-	t.Run("200 clusters", b.many)
+	b := &benchmark{runs: map[string][]float64{}}
+	before := loadAverage(t)
+	t.Run("one cluster", b.benchOneCluster)
+	t.Run("200 clusters", b.benchManyClusters)
 	if t.Failed() {
 		return
 	}
-	found := b.figures()
+	found := b.summarize()
 	for _, name := range slices.Sorted(maps.Keys(found)) {
 		t.Logf("%-50s %10.3f   %s", name, found[name], targets()[name])
 	}
-	t.Logf("load average before %s, after %s", before, load(t))
+	t.Logf("load average before %s, after %s", before, loadAverage(t))
 	writeJSON(t, "mysql.json", found)
 }
 
-func load(t *testing.T) string {
+func loadAverage(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
@@ -94,140 +94,140 @@ func load(t *testing.T) string {
 	return strings.Fields(string(text))[0]
 }
 
-func (b *bench) one(t *testing.T) {
-	c, manager := healthy(t, false)
+func (b *benchmark) benchOneCluster(t *testing.T) {
+	c, manager := startHealthyCluster(t, false)
 	seen := watchCluster(t, c)
 	log := startLog(t, c)
 	manager.Kill9(t) // Its successor's connections are in the log.
 	startManager(t, c)
 	testenv.Eventually(t, "the manager has looked at all servers", func() error {
-		if log.read(t); len(log.said) < 3*size {
+		if log.readNew(t); len(log.said) < 3*size {
 			return fmt.Errorf("found %v", log.said)
 		}
 		return nil
 	})
-	becomesHealthy(t, c)
-	b.idle(t, log)
+	waitUntilHealthy(t, c)
+	b.benchIdle(t, log)
 	for range stopRuns {
-		b.stop(t, c, log, seen)
+		b.benchStop(t, c, log, seen)
 	}
 	for range switchoverRuns {
-		b.stopSwitchover(t, c, log, seen)
+		b.benchStopDuringSwitchover(t, c, log, seen)
 	}
-	becomesHealthy(t, c) // Before, sessions of clients are ended.
+	waitUntilHealthy(t, c) // Before, sessions of clients are ended.
 	for i := range c.Servers {
-		must(t, c, i, "set global general_log = off")
+		mustRun(t, c, i, "set global general_log = off")
 	}
 	for n := range failoverRuns {
-		b.failover(t, c, n)
+		b.benchFailover(t, c, n)
 	}
 }
 
-// idle measures what a healthy cluster costs that nobody uses.
-func (b *bench) idle(t *testing.T, log *generalLog) {
+// benchIdle measures what a healthy cluster costs that nobody uses.
+func (b *benchmark) benchIdle(t *testing.T, log *generalLog) {
 	t.Helper()
 	from := time.Now()
-	wait(t, idle)
-	log.read(t)
-	all, acts := log.since(from)
+	sleep(t, idle)
+	log.readNew(t)
+	all, acts := log.countSince(from)
 	if acts > 0 {
 		t.Errorf("expected a healthy cluster to be looked at only, found %d acts in %v", acts, log.said)
 	}
-	b.add("idle_statements_per_second", float64(all)/time.Since(from).Seconds())
+	b.addRun("idle_statements_per_second", float64(all)/time.Since(from).Seconds())
 }
 
-// stop measures a stop of a healthy cluster, and the start after it.
-func (b *bench) stop(t *testing.T, c *mysqlpods.Cluster, log *generalLog, seen <-chan sighting) {
+// benchStop measures a stop of a healthy cluster, and the start after it.
+func (b *benchmark) benchStop(t *testing.T, c *mysqlpods.Cluster, log *generalLog, seen <-chan conditionChange) {
 	t.Helper()
-	from := annotate(t, c, "true")
-	condition := await(t, seen, "False ClusteringInactive")
-	b.add("stop_condition_seconds", condition.Sub(from).Seconds())
-	b.add("stop_quiet_seconds", quiet(t, log, condition).Sub(from).Seconds())
-	_, acts := log.since(condition)
-	b.add("acts_after_stop", float64(acts))
+	from := annotateStop(t, c, "true")
+	condition := awaitCondition(t, seen, "False ClusteringInactive")
+	b.addRun("stop_condition_seconds", condition.Sub(from).Seconds())
+	b.addRun("stop_quiet_seconds", waitUntilQuiet(t, log, condition).Sub(from).Seconds())
+	_, acts := log.countSince(condition)
+	b.addRun("acts_after_stop", float64(acts))
 	if acts > 0 {
 		t.Errorf("expected nothing to be done after the stop, found %d acts", acts)
 	}
-	from = annotate(t, c, "")
-	b.add("start_active_seconds", await(t, seen, "True ClusteringActive").Sub(from).Seconds())
-	becomesHealthy(t, c)
+	from = annotateStop(t, c, "")
+	b.addRun("start_active_seconds", awaitCondition(t, seen, "True ClusteringActive").Sub(from).Seconds())
+	waitUntilHealthy(t, c)
 }
 
-// stopSwitchover measures a stop that comes in the middle of a switchover.
-func (b *bench) stopSwitchover(t *testing.T, c *mysqlpods.Cluster, log *generalLog, seen <-chan sighting) {
+// benchStopDuringSwitchover measures a stop that comes in the middle of a switchover.
+func (b *benchmark) benchStopDuringSwitchover(t *testing.T, c *mysqlpods.Cluster, log *generalLog, seen <-chan conditionChange) {
 	t.Helper()
-	old := primary(t, c)
+	old := primaryIndex(t, c)
 	pod := mysqlpods.BuildPod(c.Name, old)
 	patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"`+mocov1beta2.DemoteAnnotation+`":"true"}}}`))
 	if err := c.Env.Client.Patch(t.Context(), pod, patch); err != nil {
 		t.Fatal(err)
 	}
 	for began := time.Now(); ; { // No pause: the primary is read-only for a few milliseconds only.
-		if is, err := ask(t, c, old, "select @@super_read_only"); err == nil && is == "1" {
+		if is, err := query(t, c, old, "select @@super_read_only"); err == nil && is == "1" {
 			break
 		}
 		if time.Since(began) > sqlTimeout {
 			t.Fatal("the switchover does not begin")
 		}
 	}
-	from := annotate(t, c, "true")
-	condition := await(t, seen, "False ClusteringInactive")
-	b.add("stop_switchover_condition_seconds", condition.Sub(from).Seconds())
-	b.add("stop_switchover_quiet_seconds", quiet(t, log, condition).Sub(from).Seconds())
-	if readOnly, err := ask(t, c, primary(t, c), "select @@super_read_only"); err != nil || readOnly != "0" {
+	from := annotateStop(t, c, "true")
+	condition := awaitCondition(t, seen, "False ClusteringInactive")
+	b.addRun("stop_switchover_condition_seconds", condition.Sub(from).Seconds())
+	b.addRun("stop_switchover_quiet_seconds", waitUntilQuiet(t, log, condition).Sub(from).Seconds())
+	if readOnly, err := query(t, c, primaryIndex(t, c), "select @@super_read_only"); err != nil || readOnly != "0" {
 		t.Errorf("expected a writable primary after the stop, found super_read_only %q (%v)", readOnly, err)
 	}
-	annotate(t, c, "")
-	await(t, seen, "True ClusteringActive")
+	annotateStop(t, c, "")
+	awaitCondition(t, seen, "True ClusteringActive")
 	testenv.Eventually(t, "the switchover is done", func() error {
-		if now := primary(t, c); now == old {
+		if now := primaryIndex(t, c); now == old {
 			return errors.New("the primary is the old one")
 		}
-		return is(t.Context(), c, mocov1beta2.HealthyCondition, "True Healthy")
+		return checkCondition(t.Context(), c, mocov1beta2.HealthyCondition, "True Healthy")
 	})
 }
 
-// failover measures from the kill of the primary to the first acknowledgement to a client that tries again and again.
-func (b *bench) failover(t *testing.T, c *mysqlpods.Cluster, n int) {
+// benchFailover measures from the kill of the primary to the first acknowledgement to a client that tries again and again.
+func (b *benchmark) benchFailover(t *testing.T, c *mysqlpods.Cluster, n int) {
 	t.Helper()
-	old := primary(t, c)
-	if err := insert(t, c, int64(2*n)); err != nil {
+	old := primaryIndex(t, c)
+	if err := insertRow(t, c, int64(2*n)); err != nil {
 		t.Fatalf("a healthy cluster takes no row: %v", err)
 	}
 	from := time.Now()
 	c.Servers[old].Kill9(t)
 	testenv.Eventually(t, "a row is acknowledged", func() error {
 		err := errors.New("not tried")
-		for began := time.Now(); time.Since(began) < time.Second && err != nil; wait(t, retryPace) {
-			err = insert(t, c, int64(2*n+1))
+		for began := time.Now(); time.Since(began) < time.Second && err != nil; sleep(t, retryPace) {
+			err = insertRow(t, c, int64(2*n+1))
 		}
 		return err
 	})
-	b.add("failover_seconds", time.Since(from).Seconds())
+	b.addRun("failover_seconds", time.Since(from).Seconds())
 	c.Servers[old].Start(t)
-	becomesHealthy(t, c)
+	waitUntilHealthy(t, c)
 }
 
-// insert is a client that finds the primary by its label and writes one row.
-func insert(t *testing.T, c *mysqlpods.Cluster, id int64) error {
+// insertRow is a client that finds the primary by its label and writes one row.
+func insertRow(t *testing.T, c *mysqlpods.Cluster, id int64) error {
 	t.Helper()
 	i, err := c.FindPrimaryPod(t.Context())
 	if err != nil || i < 0 {
 		return fmt.Errorf("no Pod has the label of the primary (%w)", err)
 	}
-	one := &writer{number: int(id), node: remote, cluster: c}
-	one.connect(t, i)
-	defer one.leave()
-	return one.write(t.Context(), id)
+	one := &rowWriter{number: int(id), node: remote, cluster: c}
+	one.connectTo(t, i)
+	defer one.disconnect()
+	return one.writeRow(t.Context(), id)
 }
 
-// quiet waits until the manager has sent nothing for a while, and returns when it was last heard; not before a moment.
-func quiet(t *testing.T, log *generalLog, notBefore time.Time) time.Time {
+// waitUntilQuiet waits until the manager has sent nothing for a while, and returns when it was last heard; not before a moment.
+func waitUntilQuiet(t *testing.T, log *generalLog, notBefore time.Time) time.Time {
 	t.Helper()
 	var last time.Time
 	testenv.Eventually(t, "the manager is quiet", func() error {
-		log.read(t)
-		if last = log.last(); last.Before(notBefore) {
+		log.readNew(t)
+		if last = log.lastStatement(); last.Before(notBefore) {
 			last = notBefore
 		}
 		if now := time.Since(last); now < silence {
@@ -238,8 +238,8 @@ func quiet(t *testing.T, log *generalLog, notBefore time.Time) time.Time {
 	return last
 }
 
-// annotate stops or starts clustering and returns when it began to.
-func annotate(t *testing.T, c *mysqlpods.Cluster, value string) time.Time {
+// annotateStop stops or starts clustering and returns when it began to.
+func annotateStop(t *testing.T, c *mysqlpods.Cluster, value string) time.Time {
 	t.Helper()
 	from := time.Now()
 	if err := c.Annotate(t.Context(), mocov1beta2.ClusteringStoppedAnnotation, value); err != nil {
@@ -248,13 +248,13 @@ func annotate(t *testing.T, c *mysqlpods.Cluster, value string) time.Time {
 	return from
 }
 
-// sighting is a change of ClusteringActive as a watching client sees it.
-type sighting struct {
+// conditionChange is a change of ClusteringActive as a watching client sees it.
+type conditionChange struct {
 	at time.Time
 	is string
 }
 
-func watchCluster(t *testing.T, c *mysqlpods.Cluster) <-chan sighting {
+func watchCluster(t *testing.T, c *mysqlpods.Cluster) <-chan conditionChange {
 	t.Helper()
 	known := runtime.NewScheme()
 	if err := mocov1beta2.AddToScheme(known); err != nil {
@@ -270,7 +270,7 @@ func watchCluster(t *testing.T, c *mysqlpods.Cluster) <-chan sighting {
 		t.Fatal(err)
 	}
 	t.Cleanup(cancel)
-	seen := make(chan sighting, 10000)
+	seen := make(chan conditionChange, 10000)
 	go func() {
 		defer close(seen)
 		for event := range w.ResultChan() {
@@ -279,15 +279,15 @@ func watchCluster(t *testing.T, c *mysqlpods.Cluster) <-chan sighting {
 				continue
 			}
 			if active := meta.FindStatusCondition(cluster.Status.Conditions, mocov1beta2.ClusteringActiveCondition); active != nil {
-				seen <- sighting{at: time.Now(), is: string(active.Status) + " " + active.Reason}
+				seen <- conditionChange{at: time.Now(), is: string(active.Status) + " " + active.Reason}
 			}
 		}
 	}()
 	return seen
 }
 
-// await returns when a state was first seen that comes after what was seen before.
-func await(t *testing.T, seen <-chan sighting, want string) time.Time {
+// awaitCondition returns when a state was first seen that comes after what was seen before.
+func awaitCondition(t *testing.T, seen <-chan conditionChange, want string) time.Time {
 	t.Helper()
 	deadline := time.NewTimer(time.Minute)
 	defer deadline.Stop()
@@ -306,7 +306,7 @@ func await(t *testing.T, seen <-chan sighting, want string) time.Time {
 	}
 }
 
-func wait(t *testing.T, long time.Duration) {
+func sleep(t *testing.T, long time.Duration) {
 	t.Helper()
 	timer := time.NewTimer(long)
 	defer timer.Stop()

@@ -17,12 +17,12 @@ import (
 func TestPrimaryCutOffComesBack(t *testing.T) {
 	for name, how := range map[string]mysqlpods.CutMode{"in silence": mysqlpods.DropPackets, "with resets": mysqlpods.ResetConnections} {
 		t.Run(name, func(t *testing.T) {
-			cluster, manager := healthy(t, true)
-			b := &breaker{cluster: cluster, manager: manager, counts: map[string]int{}}
+			cluster, manager := startHealthyCluster(t, true)
+			b := &faultInjector{cluster: cluster, manager: manager, counts: map[string]int{}}
 			l := newLedger()
 			ctx, stop := context.WithCancel(t.Context())
-			written := startClients(ctx, t, cluster, l)
-			old := primary(t, cluster)
+			written := startWriters(ctx, t, cluster, l)
+			old := primaryIndex(t, cluster)
 			acknowledged := func(server int) func() error {
 				return func() error {
 					l.mu.Lock()
@@ -37,28 +37,28 @@ func TestPrimaryCutOffComesBack(t *testing.T) {
 			cluster.Network.CutOff(old, how)
 			testenv.Eventually(t, "another acknowledges", acknowledged(-1))
 			told := make(chan error, 1)
-			go func() { told <- patient(ctx, t, cluster, old) }()
-			wait(t, writePatience) // Clients on its node try until they give up; that one does not.
+			go func() { told <- writeWithoutTimeout(ctx, t, cluster, old) }()
+			sleep(t, writePatience) // Clients on its node try until they give up; that one does not.
 			cluster.Network.Heal(old)
-			healed := b.recovers(t, finalRecovery)
+			healed := b.waitUntilRecovered(t, finalRecovery)
 			if err := <-told; err == nil {
 				t.Error("expected that nobody acknowledges what only the old primary has, found it acknowledged")
 			}
 			stop()
 			written()
-			var found totals
-			found.judge(t, cluster, l)
+			var found soakResult
+			found.judgeRows(t, cluster, l)
 			if !healed || found.LostRows > 0 || found.DualWritableMoments > 0 || !found.EqualRows {
-				t.Errorf("expected a healthy cluster with equal rows and none lost, found healthy %t and %+v\n%s", healed, found, tail(b.manager.Log(), 80))
+				t.Errorf("expected a healthy cluster with equal rows and none lost, found healthy %t and %+v\n%s", healed, found, lastLines(b.manager.Log(), 80))
 			}
 		})
 	}
 }
 
-// patient writes a row on the node of an instance and waits for as long as it takes.
-func patient(ctx context.Context, t *testing.T, c *mysqlpods.Cluster, i int) error {
+// writeWithoutTimeout writes a row on the node of an instance and waits for as long as it takes.
+func writeWithoutTimeout(ctx context.Context, t *testing.T, c *mysqlpods.Cluster, i int) error {
 	t.Helper()
-	db := open(t, c.Servers[i].Address, mysqlpods.AppUser, mysqlpods.AppPassword)
+	db := openSession(t, c.Servers[i].Address, mysqlpods.AppUser, mysqlpods.AppPassword)
 	defer func() { _ = db.Close() }() // The server has ended it.
 	_, err := db.ExecContext(ctx, "insert into app.rows_of values (-1, 'patient')")
 	return err

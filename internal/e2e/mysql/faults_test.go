@@ -19,14 +19,14 @@ import (
 // operatePause is how long a person waits for what became of the last attempt.
 const operatePause = 30 * time.Second
 
-// fault is something that befalls an instance, and its end.
-type fault struct {
+// faultKind is something that befalls an instance, and its end.
+type faultKind struct {
 	name         string
 	strike, heal func(i int)
 }
 
-// breaker breaks things at random: instances one or two at a time, and beside it, whatever happens there, clustering.
-type breaker struct {
+// faultInjector breaks things at random: instances one or two at a time, and beside it, whatever happens there, clustering.
+type faultInjector struct {
 	cluster *mysqlpods.Cluster
 	manager *testenv.Process
 	// said is what earlier managers have said.
@@ -40,14 +40,14 @@ type breaker struct {
 	active []string
 }
 
-func (b *breaker) note(what string) {
+func (b *faultInjector) noteFault(what string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.counts[what]++
 	b.active = append(b.active, what)
 }
 
-func (b *breaker) over(what string) {
+func (b *faultInjector) noteHealed(what string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if i := slices.Index(b.active, what); i >= 0 {
@@ -55,20 +55,20 @@ func (b *breaker) over(what string) {
 	}
 }
 
-// now is what is broken at the moment.
-func (b *breaker) now() string {
+// listActive returns what is broken at the moment.
+func (b *faultInjector) listActive() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return fmt.Sprint(b.active)
 }
 
-func (b *breaker) faults(t *testing.T) []fault {
+func (b *faultInjector) listFaults(t *testing.T) []faultKind {
 	t.Helper()
 	kill := func(i int) {
 		b.cluster.Servers[i].Kill9(t)
 		b.cluster.Network.CloseLink(i)
 	}
-	start := func(i int) { b.start(t, i) }
+	start := func(i int) { b.startServer(t, i) }
 	replace := func(i int) {
 		kill(i)
 		if err := b.cluster.ReplacePod(t.Context(), i); err != nil {
@@ -76,7 +76,7 @@ func (b *breaker) faults(t *testing.T) []fault {
 		}
 	}
 	cut := func(how mysqlpods.CutMode) func(int) { return func(i int) { b.cluster.Network.CutOff(i, how) } }
-	return []fault{
+	return []faultKind{
 		{"kill -9 of the %s", kill, start},
 		{"kill -9 of the %s", kill, start},
 		{"%s cut off, silent", cut(mysqlpods.DropPackets), b.cluster.Network.Heal},
@@ -86,7 +86,7 @@ func (b *breaker) faults(t *testing.T) []fault {
 	}
 }
 
-func (b *breaker) start(t *testing.T, i int) {
+func (b *faultInjector) startServer(t *testing.T, i int) {
 	t.Helper()
 	b.cluster.Servers[i].Start(t)
 	if err := b.cluster.Network.OpenLink(t.Context(), i); err != nil {
@@ -94,10 +94,10 @@ func (b *breaker) start(t *testing.T, i int) {
 	}
 }
 
-// round breaks one or two instances and heals them.
-func (b *breaker) round(t *testing.T, random *rand.Rand) {
+// runRound breaks one or two instances and heals them.
+func (b *faultInjector) runRound(t *testing.T, random *rand.Rand) {
 	t.Helper()
-	primary := primary(t, b.cluster)
+	primary := primaryIndex(t, b.cluster)
 	targets := random.Perm(size)[:1]
 	switch {
 	case random.IntN(5) == 0:
@@ -106,28 +106,28 @@ func (b *breaker) round(t *testing.T, random *rand.Rand) {
 		targets = []int{primary}
 	}
 	type struck struct {
-		fault
+		faultKind
 		i int
 	}
 	var all []struck
-	faults := b.faults(t)
+	faults := b.listFaults(t)
 	for _, i := range targets {
 		f := faults[random.IntN(len(faults))]
 		f.name = fmt.Sprintf(f.name, map[bool]string{true: "primary", false: "replica"}[i == primary])
-		b.note(f.name)
+		b.noteFault(f.name)
 		f.strike(i)
 		all = append(all, struck{f, i})
-		pause(t.Context(), random, 0, time.Second)
+		pauseRandomly(t.Context(), random, 0, time.Second)
 	}
 	for _, at := range random.Perm(len(all)) {
-		pause(t.Context(), random, 500*time.Millisecond, 9*time.Second)
+		pauseRandomly(t.Context(), random, 500*time.Millisecond, 9*time.Second)
 		all[at].heal(all[at].i)
-		b.over(all[at].name)
+		b.noteHealed(all[at].name)
 	}
 }
 
-// disturb stops and starts clustering, and kills the manager, until ctx ends; then clustering is active and a manager runs.
-func (b *breaker) disturb(ctx context.Context, t *testing.T, random *rand.Rand) {
+// disturbClustering stops and starts clustering, and kills the manager, until ctx ends; then clustering is active and a manager runs.
+func (b *faultInjector) disturbClustering(ctx context.Context, t *testing.T, random *rand.Rand) {
 	t.Helper()
 	annotate := func(value string) {
 		if err := b.cluster.Annotate(t.Context(), mocov1beta2.ClusteringStoppedAnnotation, value); err != nil {
@@ -135,46 +135,46 @@ func (b *breaker) disturb(ctx context.Context, t *testing.T, random *rand.Rand) 
 		}
 	}
 	for ctx.Err() == nil {
-		pause(ctx, random, 0, 8*time.Second)
+		pauseRandomly(ctx, random, 0, 8*time.Second)
 		long := 6 * time.Second
 		if random.IntN(6) == 0 {
 			long = 20 * time.Second // Longer than a stop may take to be reached.
 		}
 		stops, kills := random.IntN(3) > 0, random.IntN(2) == 0
 		if stops {
-			b.note("clustering stopped")
+			b.noteFault("clustering stopped")
 			annotate("true")
-			pause(ctx, random, 0, time.Second)
+			pauseRandomly(ctx, random, 0, time.Second)
 		}
 		if kills {
-			b.note("kill -9 of the manager")
+			b.noteFault("kill -9 of the manager")
 			b.manager.Kill9(t)
-			pause(ctx, random, 0, 3*time.Second)
+			pauseRandomly(ctx, random, 0, 3*time.Second)
 		}
 		if stops && random.IntN(2) == 0 {
-			pause(ctx, random, 0, long)
+			pauseRandomly(ctx, random, 0, long)
 			annotate("")
-			b.over("clustering stopped")
+			b.noteHealed("clustering stopped")
 			stops = false
 		}
 		if kills {
 			b.said += b.manager.Log()
 			b.manager = startManager(t, b.cluster)
-			b.over("kill -9 of the manager")
+			b.noteHealed("kill -9 of the manager")
 		}
 		if stops {
-			pause(ctx, random, 0, long)
+			pauseRandomly(ctx, random, 0, long)
 			annotate("")
-			b.over("clustering stopped")
+			b.noteHealed("clustering stopped")
 		}
 	}
 }
 
-// operate is what the documentation asks a person to do: an errant replica gets an empty volume and is cloned anew.
-func (b *breaker) operate(t *testing.T) {
+// repairErrantReplicas is what the documentation asks a person to do: an errant replica gets an empty volume and is cloned anew.
+func (b *faultInjector) repairErrantReplicas(t *testing.T) {
 	t.Helper()
 	cluster, err := b.cluster.GetMySQLCluster(t.Context())
-	if err != nil || is(t.Context(), b.cluster, mocov1beta2.AvailableCondition, "True Degraded") != nil {
+	if err != nil || checkCondition(t.Context(), b.cluster, mocov1beta2.AvailableCondition, "True Degraded") != nil {
 		return
 	}
 	for _, i := range cluster.Status.ErrantReplicaList {
@@ -182,19 +182,19 @@ func (b *breaker) operate(t *testing.T) {
 			continue
 		}
 		b.operated[i] = time.Now()
-		b.note("errant replica cloned anew")
+		b.noteFault("errant replica cloned anew")
 		b.cluster.Servers[i].WipeData(t)
 		b.cluster.Network.CloseLink(i)
 		if err := b.cluster.ReplacePod(t.Context(), i); err != nil {
 			t.Error(err)
 		}
-		b.start(t, i)
-		b.over("errant replica cloned anew")
+		b.startServer(t, i)
+		b.noteHealed("errant replica cloned anew")
 	}
 }
 
-// pause waits for a random while between two bounds, or until ctx ends.
-func pause(ctx context.Context, random *rand.Rand, least, most time.Duration) {
+// pauseRandomly waits for a random while between two bounds, or until ctx ends.
+func pauseRandomly(ctx context.Context, random *rand.Rand, least, most time.Duration) {
 	timer := time.NewTimer(least + time.Duration(random.Int64N(int64(most-least))))
 	defer timer.Stop()
 	select {

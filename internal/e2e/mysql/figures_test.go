@@ -31,8 +31,8 @@ func writeJSON(t *testing.T, name string, figures any) {
 	}
 }
 
-// tail is the end of a text.
-func tail(text string, lines int) string {
+// lastLines returns the end of a text.
+func lastLines(text string, lines int) string {
 	all := slices.Collect(strings.Lines(text))
 	return strings.Join(all[max(0, len(all)-lines):], "")
 }

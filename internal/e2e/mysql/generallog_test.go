@@ -40,14 +40,14 @@ func startLog(t *testing.T, c *mysqlpods.Cluster) *generalLog {
 	dir := t.TempDir()
 	for i := range c.Servers {
 		file := filepath.Join(dir, fmt.Sprint(i))
-		must(t, c, i, "set global general_log_file = '"+file+"'", "set global general_log = on")
+		mustRun(t, c, i, "set global general_log_file = '"+file+"'", "set global general_log = on")
 		l.files, l.users = append(l.files, file), append(l.users, map[string]string{})
 	}
 	return l
 }
 
-// read reads what is new.
-func (l *generalLog) read(t *testing.T) {
+// readNew reads what is new.
+func (l *generalLog) readNew(t *testing.T) {
 	t.Helper()
 	for i, file := range l.files {
 		data, err := os.ReadFile(file)
@@ -58,13 +58,13 @@ func (l *generalLog) read(t *testing.T) {
 		text = text[:strings.LastIndex(text, "\n")+1]
 		l.offset[i] += int64(len(text))
 		for line := range strings.Lines(text) {
-			l.add(i, line)
+			l.addLine(i, line)
 		}
 	}
 }
 
-// add reads one line: a time, the connection and its command, and the text. Other lines continue a text.
-func (l *generalLog) add(server int, line string) {
+// addLine reads one line: a time, the connection and its command, and the text. Other lines continue a text.
+func (l *generalLog) addLine(server int, line string) {
 	fields := strings.SplitN(strings.TrimRight(line, "\n"), "\t", 3)
 	at, err := time.Parse(time.RFC3339Nano, fields[0])
 	if err != nil || len(fields) < 3 {
@@ -83,8 +83,8 @@ func (l *generalLog) add(server int, line string) {
 	}
 }
 
-// last is when the manager last sent something; zero if it never did.
-func (l *generalLog) last() time.Time {
+// lastStatement returns when the manager last sent something; zero if it never did.
+func (l *generalLog) lastStatement() time.Time {
 	var last time.Time
 	for _, s := range l.said {
 		if s.at.After(last) {
@@ -94,8 +94,8 @@ func (l *generalLog) last() time.Time {
 	return last
 }
 
-// since counts the statements from a moment on, and those of them that do not only look.
-func (l *generalLog) since(from time.Time) (all, acts int) {
+// countSince counts the statements from a moment on, and those of them that do not only look.
+func (l *generalLog) countSince(from time.Time) (all, acts int) {
 	for _, s := range l.said {
 		if s.at.Before(from) || s.command != "Query" {
 			continue
@@ -121,13 +121,13 @@ func TestGeneralLogTellsTheManagerApart(t *testing.T) {
 		"2026-11-21T01:00:00.000005Z\t   11 Query\t/* torpor */ stop replica io_thread\n",
 		"2026-11-21T01:00:00.000006Z\t   11 Quit\t\n",
 	} {
-		l.add(0, line)
+		l.addLine(0, line)
 	}
-	all, acts := l.since(time.Time{})
+	all, acts := l.countSince(time.Time{})
 	if all != 2 || acts != 1 {
 		t.Errorf("expected two statements of the manager, one of which acts, found %d and %d in %v", all, acts, l.said)
 	}
-	if got := l.last().Format(time.RFC3339Nano); got != "2026-11-21T01:00:00.000006Z" {
+	if got := l.lastStatement().Format(time.RFC3339Nano); got != "2026-11-21T01:00:00.000006Z" {
 		t.Errorf("expected the last command at its time, found %s", got)
 	}
 }

@@ -17,9 +17,9 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv/mysqlpods"
 )
 
-// simulated are servers that speak MySQL's protocol and have nothing behind it: each tells that it is a healthy member of
-// its cluster, and says OK to whatever it is told to do.
-type simulated struct {
+// simulatedServers are servers that speak MySQL's protocol and have nothing behind it: each reports that it is a healthy member of
+// its cluster, and answers OK to every other statement.
+type simulatedServers struct {
 	statements atomic.Int64
 
 	mu sync.Mutex
@@ -32,8 +32,8 @@ func simulatedAddress(cluster, i int) string {
 	return fmt.Sprintf("127.%d.%d.%d", 100+cluster/250, 1+cluster%250, 1+i)
 }
 
-// serve starts the servers of a cluster.
-func (s *simulated) serve(t *testing.T, cluster int, host string) {
+// startServers starts the servers of a cluster.
+func (s *simulatedServers) startServers(t *testing.T, cluster int, host string) {
 	t.Helper()
 	for i := range size {
 		var config net.ListenConfig
@@ -49,14 +49,14 @@ func (s *simulated) serve(t *testing.T, cluster int, host string) {
 				if err != nil {
 					return
 				}
-				go s.talk(cluster, conn, row)
+				go s.serveConnection(cluster, conn, row)
 			}
 		}()
 	}
 }
 
-// hang lets the servers of a cluster answer nobody, until the result is called.
-func (s *simulated) hang(cluster int) (end func()) {
+// hangCluster lets the servers of a cluster answer no request, until the result is called.
+func (s *simulatedServers) hangCluster(cluster int) (end func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	hole := make(chan struct{})
@@ -69,7 +69,7 @@ func (s *simulated) hang(cluster int) (end func()) {
 	}
 }
 
-func (s *simulated) await(cluster int) {
+func (s *simulatedServers) awaitEndOfHang(cluster int) {
 	s.mu.Lock()
 	hole := s.hanging[cluster]
 	s.mu.Unlock()
@@ -78,27 +78,27 @@ func (s *simulated) await(cluster int) {
 	}
 }
 
-// talk serves one connection: greeting, login, commands.
-func (s *simulated) talk(cluster int, conn net.Conn, row []any) {
+// serveConnection serves one connection: greeting, login, commands.
+func (s *simulatedServers) serveConnection(cluster int, conn net.Conn, row []any) {
 	defer func() { _ = conn.Close() }() // The other side has ended it.
-	s.await(cluster)
-	w := &packets{conn: conn, in: bufio.NewReader(conn)}
-	w.write(greeting())
-	for w.read() != nil {
+	s.awaitEndOfHang(cluster)
+	w := &packetConn{conn: conn, in: bufio.NewReader(conn)}
+	w.writePacket(greetingPacket())
+	for w.readPacket() != nil {
 		if w.written == 1 { // The answer to the greeting; every password is right.
-			w.write(okPacket())
+			w.writePacket(okPacket())
 			continue
 		}
-		s.await(cluster)
-		s.answer(w, row)
+		s.awaitEndOfHang(cluster)
+		s.answerCommand(w, row)
 	}
 }
 
-func (s *simulated) answer(w *packets, row []any) {
+func (s *simulatedServers) answerCommand(w *packetConn, row []any) {
 	const query = 3
 	command := w.last
 	if command[0] != query {
-		w.write(okPacket())
+		w.writePacket(okPacket())
 		return
 	}
 	s.statements.Add(1)
@@ -107,13 +107,13 @@ func (s *simulated) answer(w *packets, row []any) {
 	case strings.Contains(text, "do sleep("): // As a real one, until the other side ends the connection.
 		_, _ = io.Copy(io.Discard, w.in)
 	case strings.HasPrefix(text, "select @@global.server_uuid"):
-		w.table(len(row), row)
+		w.writeTable(len(row), row)
 	case strings.HasPrefix(text, "select id, user"):
-		w.table(2)
+		w.writeTable(2)
 	case strings.HasPrefix(text, "select connection_id()"):
-		w.table(1, []any{"1"})
+		w.writeTable(1, []any{"1"})
 	default:
-		w.write(okPacket())
+		w.writePacket(okPacket())
 	}
 }
 
@@ -137,8 +137,8 @@ func healthyRow(cluster, i int, host string) []any {
 	}
 }
 
-// packets is MySQL's framing.
-type packets struct {
+// packetConn is MySQL's framing.
+type packetConn struct {
 	conn    net.Conn
 	in      *bufio.Reader
 	number  byte
@@ -146,7 +146,7 @@ type packets struct {
 	written int
 }
 
-func (p *packets) read() []byte {
+func (p *packetConn) readPacket() []byte {
 	var header [4]byte
 	if _, err := io.ReadFull(p.in, header[:]); err != nil {
 		return nil
@@ -159,25 +159,25 @@ func (p *packets) read() []byte {
 	return body
 }
 
-func (p *packets) write(body []byte) {
+func (p *packetConn) writePacket(body []byte) {
 	frame := append([]byte{byte(len(body)), byte(len(body) >> 8), byte(len(body) >> 16), p.number}, body...)
 	p.number++
 	p.written++
 	_, _ = p.conn.Write(frame) // The next read tells that the other side is gone.
 }
 
-// table is a result set of texts; nil is NULL.
-func (p *packets) table(columns int, rows ...[]any) {
+// writeTable is a result set of texts; nil is NULL.
+func (p *packetConn) writeTable(columns int, rows ...[]any) {
 	end := []byte{0xfe, 0, 0, 2, 0}
-	p.write([]byte{byte(columns)})
+	p.writePacket([]byte{byte(columns)})
 	for range columns {
-		column := text("def")
+		column := lengthEncoded("def")
 		for range 5 { // Schema, table twice, name twice.
-			column = append(column, text("")...)
+			column = append(column, lengthEncoded("")...)
 		}
-		p.write(append(column, 0x0c, 45, 0, 0xff, 0xff, 0, 0, 0xfd, 0, 0, 0, 0, 0)) // A text in utf8mb4.
+		p.writePacket(append(column, 0x0c, 45, 0, 0xff, 0xff, 0, 0, 0xfd, 0, 0, 0, 0, 0)) // A text in utf8mb4.
 	}
-	p.write(end)
+	p.writePacket(end)
 	for _, row := range rows {
 		var body []byte
 		for _, value := range row {
@@ -185,15 +185,15 @@ func (p *packets) table(columns int, rows ...[]any) {
 				body = append(body, 0xfb)
 				continue
 			}
-			body = append(body, text(fmt.Sprint(value))...)
+			body = append(body, lengthEncoded(fmt.Sprint(value))...)
 		}
-		p.write(body)
+		p.writePacket(body)
 	}
-	p.write(end)
+	p.writePacket(end)
 }
 
-// text is a text with its length.
-func text(s string) []byte {
+// lengthEncoded is a text with its length.
+func lengthEncoded(s string) []byte {
 	if len(s) < 0xfb {
 		return append([]byte{byte(len(s))}, s...)
 	}
@@ -202,8 +202,8 @@ func text(s string) []byte {
 
 func okPacket() []byte { return []byte{0, 0, 0, 2, 0, 0, 0} }
 
-// greeting says which version of the protocol is spoken, and how to log in.
-func greeting() []byte {
+// greetingPacket says which version of the protocol is spoken, and how to log in.
+func greetingPacket() []byte {
 	const capabilities = 0x1 | 0x200 | 0x2000 | 0x8000 | 0x80000 // Passwords, protocol 4.1, transactions, plugins.
 	salt := "12345678901234567890"
 	body := append([]byte{10}, "9.7.0-simulated\x00"...)
@@ -217,10 +217,10 @@ func greeting() []byte {
 
 // TestSimulatedServer: the driver takes it for a server.
 func TestSimulatedServer(t *testing.T) {
-	s := &simulated{hanging: map[int]chan struct{}{}}
+	s := &simulatedServers{hanging: map[int]chan struct{}{}}
 	const cluster = 249
-	s.serve(t, cluster, "a-host")
-	db := openAt(t, fmt.Sprintf("%s:%d", simulatedAddress(cluster, 1), mysqld.AdminPort), mysqlpods.AppUser, "anything")
+	s.startServers(t, cluster, "a-host")
+	db := openSessionAt(t, fmt.Sprintf("%s:%d", simulatedAddress(cluster, 1), mysqld.AdminPort), mysqlpods.AppUser, "anything")
 	defer func() { _ = db.Close() }() // The test is over.
 	if _, err := db.ExecContext(t.Context(), "set global something = on"); err != nil {
 		t.Error(err)

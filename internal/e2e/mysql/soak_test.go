@@ -29,8 +29,8 @@ const (
 	recovery, finalRecovery = 40 * time.Second, 4 * time.Minute
 )
 
-// totals are the figures of a run.
-type totals struct {
+// soakResult are the figures of a run.
+type soakResult struct {
 	AcknowledgedRows int `json:"acknowledged_rows"`
 	LostRows         int `json:"lost_rows"`
 	// DualWritableMoments are explained at dualMoments.
@@ -69,67 +69,67 @@ func TestSoak(t *testing.T) {
 		}
 	}
 	t.Logf("seed %d (TORPOR_SEED), for %s", seed, long)
-	cluster, manager := healthy(t, true)
-	b := &breaker{cluster: cluster, manager: manager, counts: map[string]int{}}
+	cluster, manager := startHealthyCluster(t, true)
+	b := &faultInjector{cluster: cluster, manager: manager, counts: map[string]int{}}
 	l := newLedger()
-	found := totals{Seed: seed}
-	b.soak(t, l, long, &found)
-	found.HealthyAgain = b.recovers(t, finalRecovery)
-	found.judge(t, cluster, l)
+	found := soakResult{Seed: seed}
+	b.runSoak(t, l, long, &found)
+	found.HealthyAgain = b.waitUntilRecovered(t, finalRecovery)
+	found.judgeRows(t, cluster, l)
 	found.FaultCounts = b.counts
 	for _, n := range b.counts {
 		found.Faults += n
 	}
 	found.Faults -= b.counts["errant replica cloned anew"]
 	writeJSON(t, "mysql-soak.json", found)
-	b.keepLog(t)
+	b.writeManagerLog(t)
 	if !found.HealthyAgain || !found.EqualRows || found.LostRows > 0 || found.DualWritableMoments > 0 {
 		t.Errorf("expected a healthy cluster with equal rows, none lost, and never two that acknowledge; seed %d", seed)
-		t.Logf("the manager's last log:\n%s", tail(b.manager.Log(), 80))
+		t.Logf("the manager's last log:\n%s", lastLines(b.manager.Log(), 80))
 	}
 	if found.AcknowledgedRows == 0 || found.Faults == 0 {
 		t.Error("expected rows and faults; the run proves nothing")
 	}
 }
 
-// soak breaks things until the time is over.
-func (b *breaker) soak(t *testing.T, l *ledger, long time.Duration, found *totals) {
+// runSoak breaks things until the time is over.
+func (b *faultInjector) runSoak(t *testing.T, l *ackLedger, long time.Duration, found *soakResult) {
 	t.Helper()
 	writing, stopWriting := context.WithCancel(t.Context())
 	breaking, stopBreaking := context.WithTimeout(t.Context(), long)
 	defer stopBreaking()
-	written := startClients(writing, t, b.cluster, l)
+	written := startWriters(writing, t, b.cluster, l)
 	var beside sync.WaitGroup
-	beside.Go(func() { b.disturb(breaking, t, rand.New(rand.NewPCG(found.Seed, 1))) })
-	beside.Go(func() { b.progress(breaking, t, l) })
-	beside.Go(func() { found.TwoWritableLooks = lookForTwo(breaking, t, b.cluster) })
+	beside.Go(func() { b.disturbClustering(breaking, t, rand.New(rand.NewPCG(found.Seed, 1))) })
+	beside.Go(func() { b.logProgress(breaking, t, l) })
+	beside.Go(func() { found.TwoWritableLooks = countTwoWritable(breaking, t, b.cluster) })
 	random := rand.New(rand.NewPCG(found.Seed, 0))
 	for breaking.Err() == nil {
-		pause(breaking, random, 0, 3*time.Second)
-		b.round(t, random)
-		b.operate(t)
+		pauseRandomly(breaking, random, 0, 3*time.Second)
+		b.runRound(t, random)
+		b.repairErrantReplicas(t)
 		if random.IntN(3) > 0 && breaking.Err() == nil {
-			b.recovers(t, min(recovery, long-l.now()))
+			b.waitUntilRecovered(t, min(recovery, long-l.elapsed()))
 		}
 	}
 	beside.Wait()
 	// The last writes are made when nothing is broken any more.
-	pause(t.Context(), random, writePatience, 2*writePatience)
+	pauseRandomly(t.Context(), random, writePatience, 2*writePatience)
 	stopWriting()
 	written()
-	found.Seconds = l.now().Seconds()
+	found.Seconds = l.elapsed().Seconds()
 }
 
-// recovers waits until the cluster is healthy, and helps as a person would.
-func (b *breaker) recovers(t *testing.T, bound time.Duration) bool {
+// waitUntilRecovered waits until the cluster is healthy, and helps as a person would.
+func (b *faultInjector) waitUntilRecovered(t *testing.T, bound time.Duration) bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), bound)
 	defer cancel()
 	tick := time.NewTicker(healthyPace)
 	defer tick.Stop()
 	for {
-		b.operate(t)
-		err := is(t.Context(), b.cluster, mocov1beta2.HealthyCondition, "True Healthy")
+		b.repairErrantReplicas(t)
+		err := checkCondition(t.Context(), b.cluster, mocov1beta2.HealthyCondition, "True Healthy")
 		if err == nil {
 			return true
 		}
@@ -142,8 +142,8 @@ func (b *breaker) recovers(t *testing.T, bound time.Duration) bool {
 	}
 }
 
-// keepLog writes what all managers said beside the figures.
-func (b *breaker) keepLog(t *testing.T) {
+// writeManagerLog writes what all managers said beside the figures.
+func (b *faultInjector) writeManagerLog(t *testing.T) {
 	t.Helper()
 	if dir := os.Getenv("TORPOR_BENCH_DIR"); dir != "" {
 		if err := os.WriteFile(filepath.Join(dir, "mysql-soak-manager.log"), []byte(b.said+b.manager.Log()), 0o644); err != nil {
@@ -152,7 +152,7 @@ func (b *breaker) keepLog(t *testing.T) {
 	}
 }
 
-func (b *breaker) progress(ctx context.Context, t *testing.T, l *ledger) {
+func (b *faultInjector) logProgress(ctx context.Context, t *testing.T, l *ackLedger) {
 	t.Helper()
 	tick := time.NewTicker(progressPace)
 	defer tick.Stop()
@@ -163,7 +163,7 @@ func (b *breaker) progress(ctx context.Context, t *testing.T, l *ledger) {
 			return
 		}
 		state := "healthy"
-		if err := is(ctx, b.cluster, mocov1beta2.HealthyCondition, "True Healthy"); err != nil {
+		if err := checkCondition(ctx, b.cluster, mocov1beta2.HealthyCondition, "True Healthy"); err != nil {
 			state = err.Error()
 		}
 		l.mu.Lock()
@@ -172,18 +172,18 @@ func (b *breaker) progress(ctx context.Context, t *testing.T, l *ledger) {
 			last = l.acks[n-1].end
 		}
 		t.Logf("%4.0fs  acknowledged %d, refused %d, promotions %d, last acknowledgement %.1fs ago, broken %s, %s",
-			l.now().Seconds(), len(l.acks), l.refused, len(l.promotions)-1, (l.now() - last).Seconds(), b.now(), state)
+			l.elapsed().Seconds(), len(l.acks), l.refused, len(l.promotions)-1, (l.elapsed() - last).Seconds(), b.listActive(), state)
 		l.mu.Unlock()
 	}
 }
 
-// lookForTwo counts the looks at which two servers let clients write.
-func lookForTwo(ctx context.Context, t *testing.T, c *mysqlpods.Cluster) int {
+// countTwoWritable counts the looks at which two servers let clients write.
+func countTwoWritable(ctx context.Context, t *testing.T, c *mysqlpods.Cluster) int {
 	t.Helper()
 	count := 0
 	var servers []*sql.DB
 	for _, s := range c.Servers {
-		db := open(t, s.Address, mysqlpods.RootUser, mysqlpods.RootPassword)
+		db := openSession(t, s.Address, mysqlpods.RootUser, mysqlpods.RootPassword)
 		defer func() { _ = db.Close() }() // Its server may be gone.
 		servers = append(servers, db)
 	}
@@ -210,10 +210,10 @@ func lookForTwo(ctx context.Context, t *testing.T, c *mysqlpods.Cluster) int {
 	}
 }
 
-// judge looks for every acknowledged row on every instance.
-func (found *totals) judge(t *testing.T, c *mysqlpods.Cluster, l *ledger) {
+// judgeRows looks for every acknowledged row on every instance.
+func (found *soakResult) judgeRows(t *testing.T, c *mysqlpods.Cluster, l *ackLedger) {
 	t.Helper()
-	caughtUp(t, c)
+	waitUntilCaughtUp(t, c)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	found.AcknowledgedRows, found.RefusedRows, found.Promotions = len(l.acks), l.refused, len(l.promotions)-1
@@ -224,7 +224,7 @@ func (found *totals) judge(t *testing.T, c *mysqlpods.Cluster, l *ledger) {
 	}
 	lost, sums := map[int64]bool{}, map[string]bool{}
 	for i := range c.Servers {
-		held, err := rows(t, c, i)
+		held, err := listRows(t, c, i)
 		if err != nil {
 			t.Errorf("read the rows of instance %d: %v", i, err)
 		}
@@ -236,7 +236,7 @@ func (found *totals) judge(t *testing.T, c *mysqlpods.Cluster, l *ledger) {
 				t.Logf("row %d, acknowledged by instance %d at %s, is not on instance %d", a.id, a.server, a.end, i)
 			}
 		}
-		sum, err := ask(t, c, i, "select concat(count(*), ' ', bit_xor(crc32(concat(id, v)))) from app.rows_of")
+		sum, err := query(t, c, i, "select concat(count(*), ' ', bit_xor(crc32(concat(id, v)))) from app.rows_of")
 		if err != nil {
 			t.Errorf("sum the rows of instance %d: %v", i, err)
 		}
@@ -248,17 +248,17 @@ func (found *totals) judge(t *testing.T, c *mysqlpods.Cluster, l *ledger) {
 	}
 }
 
-// caughtUp waits until all instances have executed the same and nobody can add to it: a healthy replica may still lag, and
+// waitUntilCaughtUp waits until all instances have executed the same and nobody can add to it: a healthy replica may still lag, and
 // a statement whose client has gone goes on to its end.
-func caughtUp(t *testing.T, c *mysqlpods.Cluster) {
+func waitUntilCaughtUp(t *testing.T, c *mysqlpods.Cluster) {
 	t.Helper()
 	const state = "select concat(@@gtid_executed, ' and clients: ', (select count(*) from performance_schema.processlist where user = '" + mysqlpods.AppUser + "'))"
 	states := map[string]bool{}
-	for began := time.Now(); time.Since(began) < finalRecovery; wait(t, healthyPace) {
+	for began := time.Now(); time.Since(began) < finalRecovery; sleep(t, healthyPace) {
 		clear(states)
 		idle := 0
 		for i := range c.Servers {
-			found, err := ask(t, c, i, state)
+			found, err := query(t, c, i, state)
 			states[fmt.Sprint(found, err)] = true
 			if err == nil && strings.HasSuffix(found, " 0") {
 				idle++
@@ -271,15 +271,15 @@ func caughtUp(t *testing.T, c *mysqlpods.Cluster) {
 	t.Logf("the instances have not executed the same after %s, or have clients: %v", finalRecovery, slices.Collect(maps.Keys(states)))
 }
 
-func rows(t *testing.T, c *mysqlpods.Cluster, i int) (map[int64]bool, error) {
+func listRows(t *testing.T, c *mysqlpods.Cluster, i int) (map[int64]bool, error) {
 	t.Helper()
-	db := open(t, c.Servers[i].Address, mysqlpods.RootUser, mysqlpods.RootPassword)
+	db := openSession(t, c.Servers[i].Address, mysqlpods.RootUser, mysqlpods.RootPassword)
 	defer func() { _ = db.Close() }() // Nothing is lost by it.
 	list, err := db.QueryContext(t.Context(), "select id from app.rows_of")
 	if err != nil {
 		return nil, fmt.Errorf("list: %w", err)
 	}
-	defer func() { _ = list.Close() }() // What went wrong is told by Err.
+	defer func() { _ = list.Close() }() // list.Err has what went wrong.
 	held := map[int64]bool{}
 	for list.Next() {
 		var id int64

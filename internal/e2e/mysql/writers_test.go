@@ -23,8 +23,8 @@ const (
 	remote = -1
 )
 
-// follow keeps the ledger's idea of the primary.
-func (l *ledger) follow(ctx context.Context, t *testing.T, c *mysqlpods.Cluster) {
+// followPrimary keeps the ledger's primary up to date.
+func (l *ackLedger) followPrimary(ctx context.Context, t *testing.T, c *mysqlpods.Cluster) {
 	t.Helper()
 	tick := time.NewTicker(lookPace)
 	defer tick.Stop()
@@ -37,7 +37,7 @@ func (l *ledger) follow(ctx context.Context, t *testing.T, c *mysqlpods.Cluster)
 		case err != nil || failed != nil:
 			t.Errorf("look for the primary: %v, %v", err, failed)
 		default:
-			l.seen(cluster.Status.CurrentPrimaryIndex, label)
+			l.notePrimary(cluster.Status.CurrentPrimaryIndex, label)
 		}
 		select {
 		case <-tick.C:
@@ -47,19 +47,19 @@ func (l *ledger) follow(ctx context.Context, t *testing.T, c *mysqlpods.Cluster)
 	}
 }
 
-// writer writes rows with keys of its own through the instance that has the label of the primary. One on the node of an
+// rowWriter writes rows with keys of its own through the instance that has the label of the primary. One on the node of an
 // instance reaches this instance even when the node is cut off; then it sees no label change either.
-type writer struct {
+type rowWriter struct {
 	number, node int
 	cluster      *mysqlpods.Cluster
-	ledger       *ledger
+	ledger       *ackLedger
 
 	db     *sql.DB
 	target string
 	saw    int
 }
 
-func (c *writer) run(ctx context.Context, t *testing.T) {
+func (c *rowWriter) writeUntil(ctx context.Context, t *testing.T) {
 	t.Helper()
 	tick := time.NewTicker(writePace)
 	defer tick.Stop()
@@ -67,36 +67,36 @@ func (c *writer) run(ctx context.Context, t *testing.T) {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			c.leave()
+			c.disconnect()
 			return
 		}
-		server := c.look()
+		server := c.findPrimary()
 		if server < 0 {
 			continue
 		}
-		c.connect(t, server)
-		a := ack{id: int64(c.number)<<40 | n, server: server, begin: c.ledger.now()}
-		if err := c.write(ctx, a.id); err != nil {
+		c.connectTo(t, server)
+		a := acknowledgement{id: int64(c.number)<<40 | n, server: server, begin: c.ledger.elapsed()}
+		if err := c.writeRow(ctx, a.id); err != nil {
 			if ctx.Err() == nil {
-				c.ledger.failed()
+				c.ledger.addRefused()
 			}
-			c.leave()
+			c.disconnect()
 			continue
 		}
-		a.end = c.ledger.now()
-		c.ledger.acknowledged(a)
+		a.end = c.ledger.elapsed()
+		c.ledger.addAck(a)
 	}
 }
 
-// look finds the primary as far as this client can see.
-func (c *writer) look() int {
+// findPrimary finds the primary as far as this client can see.
+func (c *rowWriter) findPrimary() int {
 	if c.node == remote || !c.cluster.Network.IsCut(c.node) {
-		c.saw = c.ledger.labelled()
+		c.saw = c.ledger.labelledServer()
 	}
 	return c.saw
 }
 
-func (c *writer) connect(t *testing.T, server int) {
+func (c *rowWriter) connectTo(t *testing.T, server int) {
 	t.Helper()
 	address := c.cluster.PodAddresses()[server]
 	if server == c.node {
@@ -105,33 +105,33 @@ func (c *writer) connect(t *testing.T, server int) {
 	if c.db != nil && c.target == address {
 		return
 	}
-	c.leave()
-	c.db, c.target = open(t, address, mysqlpods.AppUser, mysqlpods.AppPassword), address
+	c.disconnect()
+	c.db, c.target = openSession(t, address, mysqlpods.AppUser, mysqlpods.AppPassword), address
 }
 
-func (c *writer) leave() {
+func (c *rowWriter) disconnect() {
 	if c.db != nil {
 		_ = c.db.Close() // Whatever it says, it is not used any more.
 		c.db = nil
 	}
 }
 
-func (c *writer) write(ctx context.Context, id int64) error {
+func (c *rowWriter) writeRow(ctx context.Context, id int64) error {
 	ctx, cancel := context.WithTimeout(ctx, writePatience)
 	defer cancel()
 	_, err := c.db.ExecContext(ctx, "insert into app.rows_of values (?, @@server_uuid)", id)
 	return err
 }
 
-// startClients starts writers that end with ctx: as many remote ones as instances, and one on each node.
-func startClients(ctx context.Context, t *testing.T, c *mysqlpods.Cluster, l *ledger) (wait func()) {
+// startWriters starts writers that end with ctx: as many remote ones as instances, and one on each node.
+func startWriters(ctx context.Context, t *testing.T, c *mysqlpods.Cluster, l *ackLedger) (wait func()) {
 	t.Helper()
 	var all sync.WaitGroup
-	all.Go(func() { l.follow(ctx, t, c) })
+	all.Go(func() { l.followPrimary(ctx, t, c) })
 	for i := range c.Servers {
-		for _, one := range []*writer{{number: 2*i + 1, node: remote}, {number: 2*i + 2, node: i}} {
+		for _, one := range []*rowWriter{{number: 2*i + 1, node: remote}, {number: 2*i + 2, node: i}} {
 			one.cluster, one.ledger, one.saw = c, l, -1
-			all.Go(func() { one.run(ctx, t) })
+			all.Go(func() { one.writeUntil(ctx, t) })
 		}
 	}
 	return all.Wait

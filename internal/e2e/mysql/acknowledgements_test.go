@@ -13,8 +13,8 @@ import (
 // lateNews is how much later than it happened a promotion may be seen.
 const lateNews = time.Second
 
-// ack is a row whose commit was acknowledged to a client. Times are since the beginning of the run.
-type ack struct {
+// acknowledgement is a row whose commit was acknowledged to a client. Times are since the beginning of the run.
+type acknowledgement struct {
 	id         int64
 	server     int
 	begin, end time.Duration
@@ -26,44 +26,44 @@ type promotion struct {
 	server int
 }
 
-// ledger is what clients were promised, and who was the primary.
-type ledger struct {
+// ackLedger is what clients were promised, and who was the primary.
+type ackLedger struct {
 	began time.Time
 
 	mu         sync.Mutex
-	acks       []ack
+	acks       []acknowledgement
 	promotions []promotion
 	refused    int
 	label      int
 }
 
-func newLedger() *ledger { return &ledger{began: time.Now(), label: -1} }
+func newLedger() *ackLedger { return &ackLedger{began: time.Now(), label: -1} }
 
-func (l *ledger) now() time.Duration { return time.Since(l.began) }
+func (l *ackLedger) elapsed() time.Duration { return time.Since(l.began) }
 
-func (l *ledger) acknowledged(a ack) {
+func (l *ackLedger) addAck(a acknowledgement) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.acks = append(l.acks, a)
 }
 
-func (l *ledger) failed() {
+func (l *ackLedger) addRefused() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.refused++
 }
 
-// seen notes the primary of the status, and the one that has the label.
-func (l *ledger) seen(primary, label int) {
+// notePrimary notes the primary of the status, and the server that has the label.
+func (l *ackLedger) notePrimary(primary, label int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.label = label
 	if n := len(l.promotions); n == 0 || l.promotions[n-1].server != primary {
-		l.promotions = append(l.promotions, promotion{at: l.now(), server: primary})
+		l.promotions = append(l.promotions, promotion{at: l.elapsed(), server: primary})
 	}
 }
 
-func (l *ledger) labelled() int {
+func (l *ackLedger) labelledServer() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.label
@@ -73,7 +73,7 @@ func (l *ledger) labelled() int {
 // by a server that is not the primary of the status, for a statement that began after the primary of the status had
 // acknowledged one of its own reign. It is none if that server is seen to become the primary within lateNews. All such
 // acknowledgements of one server in one reign are one moment. It counts whether or not a row is lost by it.
-func dualMoments(acks []ack, promotions []promotion) int {
+func dualMoments(acks []acknowledgement, promotions []promotion) int {
 	type moment struct{ reign, server int }
 	firstAck := map[int]time.Duration{} // By reign: when its primary had acknowledged for the first time.
 	reigns := make([]int, len(acks))
@@ -104,23 +104,23 @@ func dualMoments(acks []ack, promotions []promotion) int {
 
 func TestDualMoments(t *testing.T) {
 	reigns := []promotion{{0, 0}, {10 * time.Second, 1}, {20 * time.Second, 0}}
-	at := func(server int, begin time.Duration) ack {
-		return ack{server: server, begin: begin, end: begin + 10*time.Millisecond}
+	at := func(server int, begin time.Duration) acknowledgement {
+		return acknowledgement{server: server, begin: begin, end: begin + 10*time.Millisecond}
 	}
 	second := time.Second
 	for name, c := range map[string]struct {
-		acks []ack
+		acks []acknowledgement
 		want int
 	}{
-		"one after the other":                           {[]ack{at(0, second), at(1, 11*second), at(0, 21*second)}, 0},
-		"the old one before the new one serves":         {[]ack{at(0, second), at(0, 11*second), at(1, 12*second)}, 0},
-		"the old one after the new one has served":      {[]ack{at(0, second), at(1, 11*second), at(0, 12*second), at(1, 13*second)}, 1},
-		"many rows are one moment":                      {[]ack{at(1, 11*second), at(0, 12*second), at(0, 13*second)}, 1},
-		"a third server is another moment":              {[]ack{at(1, 11*second), at(0, 12*second), at(2, 13*second)}, 2},
-		"the promotion is seen late":                    {[]ack{at(0, 9*second), at(1, 9500*time.Millisecond)}, 0},
-		"two statements under way at the same time":     {[]ack{{server: 0, begin: 10500 * time.Millisecond, end: 12 * second}, at(1, 11*second)}, 0},
-		"nobody has acknowledged anything":              {nil, 0},
-		"the old one in a later reign, again and again": {[]ack{at(1, 11*second), at(0, 12*second), at(0, 21*second), at(1, 22*second)}, 2},
+		"two primaries one after the other are no moment": {[]acknowledgement{at(0, second), at(1, 11*second), at(0, 21*second)}, 0},
+		"the old one before the new one serves":           {[]acknowledgement{at(0, second), at(0, 11*second), at(1, 12*second)}, 0},
+		"the old one after the new one has served":        {[]acknowledgement{at(0, second), at(1, 11*second), at(0, 12*second), at(1, 13*second)}, 1},
+		"many rows of one reign are one moment":           {[]acknowledgement{at(1, 11*second), at(0, 12*second), at(0, 13*second)}, 1},
+		"a third server is another moment":                {[]acknowledgement{at(1, 11*second), at(0, 12*second), at(2, 13*second)}, 2},
+		"a promotion that is seen late is no moment":      {[]acknowledgement{at(0, 9*second), at(1, 9500*time.Millisecond)}, 0},
+		"two statements under way at the same time":       {[]acknowledgement{{server: 0, begin: 10500 * time.Millisecond, end: 12 * second}, at(1, 11*second)}, 0},
+		"no server has acknowledged anything":             {nil, 0},
+		"the old one in a later reign, again and again":   {[]acknowledgement{at(1, 11*second), at(0, 12*second), at(0, 21*second), at(1, 22*second)}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := dualMoments(c.acks, reigns); got != c.want {

@@ -26,13 +26,13 @@ const (
 	sqlTimeout = 20 * time.Second
 )
 
-// open makes a client of a server, with one session.
-func open(t *testing.T, address, user, password string) *sql.DB {
+// openSession makes a client of a server, with one session.
+func openSession(t *testing.T, address, user, password string) *sql.DB {
 	t.Helper()
-	return openAt(t, net.JoinHostPort(address, strconv.Itoa(mysqld.Port)), user, password)
+	return openSessionAt(t, net.JoinHostPort(address, strconv.Itoa(mysqld.Port)), user, password)
 }
 
-func openAt(t *testing.T, address, user, password string) *sql.DB {
+func openSessionAt(t *testing.T, address, user, password string) *sql.DB {
 	t.Helper()
 	c := driver.NewConfig()
 	c.User, c.Passwd, c.Net, c.Addr = user, password, "tcp", address
@@ -46,24 +46,24 @@ func openAt(t *testing.T, address, user, password string) *sql.DB {
 	return db
 }
 
-// ask reads one value of an instance past any link.
-func ask(t *testing.T, c *mysqlpods.Cluster, i int, query string) (string, error) {
+// query reads one value of an instance past any link.
+func query(t *testing.T, c *mysqlpods.Cluster, i int, query string) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), sqlTimeout)
 	defer cancel()
-	db := open(t, c.Servers[i].Address, mysqlpods.RootUser, mysqlpods.RootPassword)
+	db := openSession(t, c.Servers[i].Address, mysqlpods.RootUser, mysqlpods.RootPassword)
 	defer func() { _ = db.Close() }() // The server may be gone before.
 	var value sql.NullString
 	err := db.QueryRowContext(ctx, query).Scan(&value)
 	return value.String, err
 }
 
-// must runs statements in an instance past any link.
-func must(t *testing.T, c *mysqlpods.Cluster, i int, statements ...string) {
+// mustRun runs statements in an instance past any link.
+func mustRun(t *testing.T, c *mysqlpods.Cluster, i int, statements ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), sqlTimeout)
 	defer cancel()
-	db := open(t, c.Servers[i].Address, mysqlpods.RootUser, mysqlpods.RootPassword)
+	db := openSession(t, c.Servers[i].Address, mysqlpods.RootUser, mysqlpods.RootPassword)
 	defer func() { _ = db.Close() }() // The server may be gone before.
 	for _, statement := range statements {
 		if _, err := db.ExecContext(ctx, statement); err != nil {
@@ -72,16 +72,16 @@ func must(t *testing.T, c *mysqlpods.Cluster, i int, statements ...string) {
 	}
 }
 
-// is says how a condition differs from what is wanted, as in "True Healthy".
-func is(ctx context.Context, c *mysqlpods.Cluster, kind, want string) error {
+// checkCondition returns how a condition differs from what is wanted, as in "True Healthy".
+func checkCondition(ctx context.Context, c *mysqlpods.Cluster, kind, want string) error {
 	cluster, err := c.GetMySQLCluster(ctx)
 	if err != nil {
 		return err
 	}
-	return conditionIs(cluster, kind, want)
+	return checkConditionOf(cluster, kind, want)
 }
 
-func conditionIs(cluster *mocov1beta2.MySQLCluster, kind, want string) error {
+func checkConditionOf(cluster *mocov1beta2.MySQLCluster, kind, want string) error {
 	found := meta.FindStatusCondition(cluster.Status.Conditions, kind)
 	if found == nil {
 		return errors.New("there is no such condition")
@@ -92,26 +92,25 @@ func conditionIs(cluster *mocov1beta2.MySQLCluster, kind, want string) error {
 	return nil
 }
 
-func becomesHealthy(t *testing.T, c *mysqlpods.Cluster) {
+func waitUntilHealthy(t *testing.T, c *mysqlpods.Cluster) {
 	t.Helper()
-	testenv.Eventually(t, "the cluster is healthy", func() error { return is(t.Context(), c, mocov1beta2.HealthyCondition, "True Healthy") })
+	testenv.Eventually(t, "the cluster is healthy", func() error { return checkCondition(t.Context(), c, mocov1beta2.HealthyCondition, "True Healthy") })
 }
 
-// healthy makes a cluster with a table for rows.
-func healthy(t *testing.T, linked bool) (*mysqlpods.Cluster, *testenv.Process) {
+// startHealthyCluster starts a cluster with a table for rows.
+func startHealthyCluster(t *testing.T, linked bool) (*mysqlpods.Cluster, *testenv.Process) {
 	t.Helper()
-	hub := testenv.StartAPIServer(t)
-	hub.InstallCRDs(t)
-	c := mysqlpods.StartCluster(t, hub, size, linked)
+	env := testenv.Start(t)
+	c := mysqlpods.StartCluster(t, env, size, linked)
 	c.CreateMySQLCluster(t)
 	p := startManager(t, c)
-	becomesHealthy(t, c)
-	must(t, c, primary(t, c), "create database app", "create table app.rows_of (id bigint primary key, v varchar(40))")
+	waitUntilHealthy(t, c)
+	mustRun(t, c, primaryIndex(t, c), "create database app", "create table app.rows_of (id bigint primary key, v varchar(40))")
 	return c, p
 }
 
-// primary is the index in the status.
-func primary(t *testing.T, c *mysqlpods.Cluster) int {
+// primaryIndex returns the index of the primary in the status.
+func primaryIndex(t *testing.T, c *mysqlpods.Cluster) int {
 	t.Helper()
 	cluster, err := c.GetMySQLCluster(t.Context())
 	if err != nil {
