@@ -17,10 +17,10 @@ func TestStoppedInstances(t *testing.T) {
 		want        []int
 		understood  bool
 	}{
-		"nobody asks":                       {nil, nil, true},
-		"some are stopped":                  {map[string]string{mocov1beta2.StoppedInstancesAnnotation: "[0,2]"}, []int{0, 2}, true},
-		"words stop nothing":                {map[string]string{mocov1beta2.StoppedInstancesAnnotation: "1"}, nil, false},
-		"a list that is half wrong as well": {map[string]string{mocov1beta2.StoppedInstancesAnnotation: `["1",2]`}, nil, false},
+		"no instance is stopped":                  {nil, nil, true},
+		"a list of two stops both":                {map[string]string{mocov1beta2.StoppedInstancesAnnotation: "[0,2]"}, []int{0, 2}, true},
+		"a value that is no list stops nothing":   {map[string]string{mocov1beta2.StoppedInstancesAnnotation: "1"}, nil, false},
+		"a list that is half wrong stops nothing": {map[string]string{mocov1beta2.StoppedInstancesAnnotation: `["1",2]`}, nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := &mocov1beta2.MySQLCluster{ObjectMeta: metav1.ObjectMeta{Annotations: test.annotations}}
@@ -29,5 +29,20 @@ func TestStoppedInstances(t *testing.T) {
 				t.Errorf("(-want +got), understood: want %t, got %t:\n%s", test.understood, understood, diff)
 			}
 		})
+	}
+}
+
+func TestOwnedStatusHasNothingOfOtherControllers(t *testing.T) {
+	cluster := &mocov1beta2.MySQLCluster{}
+	cluster.Status.Conditions = []metav1.Condition{{Type: mocov1beta2.HealthyCondition}, {Type: mocov1beta2.ReconcileSuccessCondition}}
+	cluster.Status.Pause = &mocov1beta2.Pause{Clustering: &mocov1beta2.Stop{By: "a"}, Reconciliation: &mocov1beta2.Stop{By: "b"}, Unfinished: "c"}
+	cluster.Status.RestoredTime = new(metav1.Now())
+	want := map[string]any{
+		"conditions":          []metav1.Condition{{Type: mocov1beta2.HealthyCondition}},
+		"currentPrimaryIndex": 0, "cloned": false, "syncedReplicas": 0, "errantReplicas": 0,
+		"pause": mocov1beta2.Pause{Clustering: &mocov1beta2.Stop{By: "a"}, Unfinished: "c"},
+	}
+	if diff := cmp.Diff(want, ownedStatus(cluster)); diff != "" {
+		t.Errorf("owned status (-want +got):\n%s", diff)
 	}
 }
