@@ -57,9 +57,9 @@ type partResult struct {
 }
 
 type startFinding struct {
-	Severity clustering.Severity `json:"severity"`
-	Message  string              `json:"message"`
-	Remedy   string              `json:"remedy"`
+	Severity clustering.FindingSeverity `json:"severity"`
+	Message  string                     `json:"message"`
+	Remedy   string                     `json:"remedy"`
 }
 
 func (p *partCommand) addFlags(cmd *cobra.Command) {

@@ -215,7 +215,7 @@ func greetingPacket() []byte {
 	return append(body, "\x00mysql_native_password\x00"...)
 }
 
-// TestSimulatedServer: the driver takes it for a server.
+// TestSimulatedServer shows that the driver takes it for a server.
 func TestSimulatedServer(t *testing.T) {
 	s := &simulatedServers{hanging: map[int]chan struct{}{}}
 	const cluster = 249

@@ -33,19 +33,19 @@ func shouldMakeWritable(d *derived) bool {
 	}
 	// Without replicas the primary's clients would only hang, so it waits for those that are on their way. A stop does not
 	// wait for them: it must not leave the primary read-only.
-	followers := d.count(func(i *instance) bool { return i.FollowsPrimary })
+	followers := d.count(func(i *instanceFacts) bool { return i.FollowsPrimary })
 	return d.StopAsked || followers >= d.requiredAcks || !d.any(isJoining) && !d.any(awaitsClone)
 }
 
 // canAcknowledgeBesidePrimary reports whether a client can still get something acknowledged by an instance that is not the
 // primary.
-func canAcknowledgeBesidePrimary(i *instance) bool {
+func canAcknowledgeBesidePrimary(i *instanceFacts) bool {
 	return i.IsUnexpectedlyWritable && (!i.SemiSync.Source || len(i.Connected) >= i.SemiSync.WaitFor)
 }
 
 // awaitsClone reports whether an instance is empty and becomes a clone of the primary. CLONE waits for commits that are
 // under way, so that the primary must not have clients that wait for a replica which only the clone can bring.
-func awaitsClone(i *instance) bool {
+func awaitsClone(i *instanceFacts) bool {
 	return !i.IsPrimary && i.Reachable && !i.Stopped && (i.IsEmptyReplica || i.Clone == Cloning)
 }
 
@@ -68,43 +68,45 @@ func primaryNeedsLabel(d *derived) bool {
 }
 
 // hasStalePrimaryLabel reports whether the label of an instance leads the primary's clients to it.
-func hasStalePrimaryLabel(i *instance) bool {
+func hasStalePrimaryLabel(i *instanceFacts) bool {
 	return !i.IsPrimary && i.Pod.Exists && i.Pod.Role == RolePrimary && !i.Stopped && !i.InActionBackoff
 }
 
-func isErrantAndLabelled(i *instance) bool {
+func isErrantAndLabelled(i *instanceFacts) bool {
 	return i.IsErrant && i.Pod.Exists && i.Pod.Role != RoleNone && !i.Stopped && !i.InActionBackoff
 }
 
-func isErrantAndAcknowledging(i *instance) bool {
+func isErrantAndAcknowledging(i *instanceFacts) bool {
 	return i.IsErrant && i.MayAct && i.Channel.IO != Stopped
 }
 
 // hasHungClients reports whether sessions of a replica's clients await replicas that it has no more, or keep it from
 // becoming read-only. They have to be ended before anything lets them go on, since that would tell them that their
 // transactions are safe.
-func hasHungClients(i *instance) bool {
+func hasHungClients(i *instanceFacts) bool {
 	blocksReadOnly := i.IsUnexpectedlyWritable && i.Pending && i.PendingFor >= killClientsAfter
 	return !i.IsPrimary && i.MayAct && (i.SemiSync.Waiting > 0 || blocksReadOnly)
 }
 
-func isSecondWritable(i *instance) bool { return i.IsUnexpectedlyWritable && i.MayActNow }
+func isSecondWritable(i *instanceFacts) bool { return i.IsUnexpectedlyWritable && i.MayActNow }
 
 // isJoining reports whether something has to be done or waited for before an instance follows the primary.
-func isJoining(i *instance) bool { return i.MayFollow && !i.FollowsPrimary && !isStuckOnOldSource(i) }
+func isJoining(i *instanceFacts) bool {
+	return i.MayFollow && !i.FollowsPrimary && !isStuckOnOldSource(i)
+}
 
 // isStuckOnOldSource reports whether a replica cannot apply what it received of another source, which only a person can
 // mend.
-func isStuckOnOldSource(i *instance) bool {
+func isStuckOnOldSource(i *instanceFacts) bool {
 	return i.HasWrongSource && i.HasUnappliedRelayLog && i.Channel.SQLErrno != 0
 }
 
-func replicatesFromWrongSource(i *instance) bool {
+func replicatesFromWrongSource(i *instanceFacts) bool {
 	return i.MayActNow && i.MayFollow && i.HasWrongSource && i.Channel.IO != Stopped
 }
 
 // sqlThreadStopped reports whether a replica does not apply what it received.
-func sqlThreadStopped(i *instance) bool {
+func sqlThreadStopped(i *instanceFacts) bool {
 	// A stop leaves an idle replica as it is, unless it has to apply its relay log before it can follow the primary.
 	matters := !i.cluster.StopAsked || i.HasWrongSource && i.HasUnappliedRelayLog
 	return i.MayActNow && i.MayFollow && canStartSQLThread(i) && matters
@@ -112,7 +114,7 @@ func sqlThreadStopped(i *instance) bool {
 
 // needsReplicaConfiguration reports whether an instance does not follow the primary as a replica should, and loses nothing
 // when it is configured.
-func needsReplicaConfiguration(i *instance) bool {
+func needsReplicaConfiguration(i *instanceFacts) bool {
 	if i.HasWrongSource {
 		return i.MayActNow && i.MayFollow && !i.HasUnappliedRelayLog // Another source drops the relay log.
 	}
@@ -120,24 +122,24 @@ func needsReplicaConfiguration(i *instance) bool {
 }
 
 // ioThreadStopped reports whether a replica of the primary does not receive.
-func ioThreadStopped(i *instance) bool {
+func ioThreadStopped(i *instanceFacts) bool {
 	return i.MayActNow && i.MayFollow && !i.HasWrongSource && !i.HasWrongSemiSync && i.Channel.IO == Stopped
 }
 
 // needsClone reports whether an instance is empty, the primary is not, and no clone is under way: a donor serves one at a
 // time.
-func needsClone(i *instance) bool {
-	isCloning := func(other *instance) bool { return other.Clone == Cloning }
+func needsClone(i *instanceFacts) bool {
+	isCloning := func(other *instanceFacts) bool { return other.Clone == Cloning }
 	return !i.IsPrimary && i.cluster.primary.Reachable && i.MayActNow && i.IsEmptyReplica && i.IsReadOnly && !i.cluster.any(isCloning)
 }
 
 // needsReplicaLabel reports whether an instance follows the primary and clients do not find it.
-func needsReplicaLabel(i *instance) bool {
+func needsReplicaLabel(i *instanceFacts) bool {
 	return i.MayActNow && i.FollowsPrimary && i.IsReadOnly && i.Pod.Exists && i.Pod.Role != RoleReplica && !lagsTooFar(i)
 }
 
 // lagsTooFar reports whether a replica is too far behind for clients.
-func lagsTooFar(i *instance) bool {
+func lagsTooFar(i *instanceFacts) bool {
 	limit := i.cluster.MaxDelay
 	if i.Pod.Role != RoleReplica {
 		limit /= 2 // A replica without a label catches up by half, so that labels do not flap.
@@ -145,47 +147,47 @@ func lagsTooFar(i *instance) bool {
 	return !i.IsPrimary && i.cluster.MaxDelay > 0 && i.Channel.Lag > limit
 }
 
-func isLabelledAndLags(i *instance) bool {
+func isLabelledAndLags(i *instanceFacts) bool {
 	return i.MayActNow && lagsTooFar(i) && i.Pod.Role == RoleReplica
 }
 
 // hasSteppedDown reports whether an instance was asked to step down and is no primary.
-func hasSteppedDown(i *instance) bool {
+func hasSteppedDown(i *instanceFacts) bool {
 	return !i.IsPrimary && i.Pod.Demote && i.Pod.Exists && !i.Stopped && !i.InActionBackoff
 }
 
-func makePrimaryWritable(d *derived, p *instance) Plan {
+func makePrimaryWritable(d *derived, p *instanceFacts) Plan {
 	plan := Plan{
 		Do:     MakeWritable{Index: p.Index, WaitFor: d.requiredAcks},
 		Why:    fmt.Sprintf("the primary, instance %d, is made writable", p.Index),
 		Events: []decision.Event{normalEvent(EventWritable, fmt.Sprintf("The primary, instance %d, is made writable", p.Index))},
 	}
-	if d.switchoverRequested && d.switchoverGaveUp {
+	if d.switchoverRequested && d.switchoverGaveUp { // This is the way back of a switchover that took too long.
 		plan.Events = append(plan.Events, warningEvent(EventSwitchOverFailed,
 			fmt.Sprintf("No replica of instance %d had everything within %s; it stays the primary", p.Index, switchoverTimeout)))
 	}
 	return plan
 }
 
-func configurePrimary(d *derived, p *instance) Plan {
+func configurePrimary(d *derived, p *instanceFacts) Plan {
 	return Plan{Do: ConfigurePrimary{Index: p.Index, WaitFor: d.requiredAcks}, Why: fmt.Sprintf("instance %d is configured as the primary", p.Index)}
 }
 
-func configureReplica(d *derived, i *instance) Plan {
+func configureReplica(d *derived, i *instanceFacts) Plan {
 	return Plan{
 		Do:  ConfigureReplica{Index: i.Index, Source: d.primary.Index},
 		Why: fmt.Sprintf("instance %d is told to follow the primary, instance %d", i.Index, d.primary.Index),
 	}
 }
 
-func waitForBacklog(_ *derived, p *instance) Plan {
+func waitForBacklog(_ *derived, p *instanceFacts) Plan {
 	if errno := p.Channel.SQLErrno; errno != 0 && p.Channel.SQL == Stopped {
 		return Plan{Why: fmt.Sprintf("the primary, instance %d, stopped applying its relay log with error %d", p.Index, errno), After: degradedInterval}
 	}
 	return Plan{Why: fmt.Sprintf("the primary, instance %d, applies its relay log", p.Index), After: operationInterval}
 }
 
-func cloneReplica(d *derived, i *instance) Plan {
+func cloneReplica(d *derived, i *instanceFacts) Plan {
 	plan := Plan{Do: CloneFrom{Index: i.Index, Donor: d.primary.Index}, Why: fmt.Sprintf("instance %d is empty and becomes a copy of the primary", i.Index)}
 	if i.Clone == CloneFailed {
 		plan.Events = []decision.Event{warningEvent(EventCloneFailed, fmt.Sprintf("The copy of instance %d failed and is begun anew", i.Index))}

@@ -86,12 +86,12 @@ func Decide(o Observed) Plan {
 }
 
 // when makes a rule about the primary, or about the cluster as a whole.
-func when(name string, holds func(*derived) bool, then func(*derived, *instance) Plan) rule {
+func when(name string, holds func(*derived) bool, then func(*derived, *instanceFacts) Plan) rule {
 	return rule{Name: name, When: holds, Then: func(d *derived) Plan { return then(d, d.primary) }}
 }
 
 // forFound makes a rule about the instance that find returns; it matches if there is one.
-func forFound(name string, find func(*derived) *instance, then func(*derived, *instance) Plan) rule {
+func forFound(name string, find func(*derived) *instanceFacts, then func(*derived, *instanceFacts) Plan) rule {
 	return rule{
 		Name: name,
 		When: func(d *derived) bool { return find(d) != nil },
@@ -100,19 +100,19 @@ func forFound(name string, find func(*derived) *instance, then func(*derived, *i
 }
 
 // forFirst makes a rule about the first instance for which something holds.
-func forFirst(name string, holds func(*instance) bool, then func(*derived, *instance) Plan) rule {
-	return forFound(name, func(d *derived) *instance { return d.findFirst(holds) }, then)
+func forFirst(name string, holds func(*instanceFacts) bool, then func(*derived, *instanceFacts) Plan) rule {
+	return forFound(name, func(d *derived) *instanceFacts { return d.findFirst(holds) }, then)
 }
 
 // act plans an effect on the instance that was found.
-func act(why string, do func(int) Action) func(*derived, *instance) Plan {
-	return func(_ *derived, i *instance) Plan {
+func act(why string, do func(int) Action) func(*derived, *instanceFacts) Plan {
+	return func(_ *derived, i *instanceFacts) Plan {
 		return Plan{Do: do(i.Index), Why: fmt.Sprintf("instance %d %s", i.Index, why)}
 	}
 }
 
-func wait(why string, after time.Duration) func(*derived, *instance) Plan {
-	return func(*derived, *instance) Plan { return Plan{Why: why, After: after} }
+func wait(why string, after time.Duration) func(*derived, *instanceFacts) Plan {
+	return func(*derived, *instanceFacts) Plan { return Plan{Why: why, After: after} }
 }
 
 func setReadOnly(i int) Action     { return SetReadOnly{Index: i} }
@@ -137,12 +137,12 @@ func lacksPrimary(d *derived) bool      { return !d.hasPrimary() }
 func hasFailed(d *derived) bool         { return d.primaryFailed }
 func isPrimarySilent(d *derived) bool   { return !d.primary.Reachable }
 
-func waitForSecondMiss(_ *derived, p *instance) Plan {
+func waitForSecondMiss(_ *derived, p *instanceFacts) Plan {
 	return Plan{Why: fmt.Sprintf("the primary, instance %d, does not answer", p.Index), After: suspicionInterval}
 }
 
 // settle is the plan when nothing is to be done by clustering.
-func settle(d *derived, _ *instance) Plan {
+func settle(d *derived, _ *instanceFacts) Plan {
 	plan := Plan{Why: "nothing is to be done", After: healthyInterval}
 	if d.state != StateHealthy || d.switchoverRequested {
 		plan.After = degradedInterval

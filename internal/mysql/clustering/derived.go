@@ -12,9 +12,9 @@ import (
 type derived struct {
 	Observed
 	// instances are by index, one for each that is wanted.
-	instances []*instance
+	instances []*instanceFacts
 	// primary is one of the instances. Without a primary it has the index NoInstance and every fact of it is false.
-	primary *instance
+	primary *instanceFacts
 	// requiredAcks is how many replicas a commit awaits.
 	requiredAcks int
 
@@ -34,7 +34,7 @@ type derived struct {
 	// failoverTransactions is everything that the fenced witnesses hold, and failoverCandidate the one of them that holds
 	// all of it, nil if none does. Both are computed only after the primary failed.
 	failoverTransactions gtid.Set
-	failoverCandidate    *instance
+	failoverCandidate    *instanceFacts
 
 	// switchoverRequested says that another primary is wanted, or that the primary's Pod is about to go.
 	switchoverRequested bool
@@ -46,8 +46,8 @@ type derived struct {
 	state ClusterState
 }
 
-// instance is an Instance with the facts that follow for it.
-type instance struct {
+// instanceFacts is an Instance with the facts that follow for it.
+type instanceFacts struct {
 	Instance
 	// Index is the ordinal of its Pod.
 	Index   int
@@ -107,7 +107,7 @@ func derive(o Observed) *derived {
 	d.requiredAcks = n / 2
 	observed := make([]Instance, n)
 	copy(observed, o.Instances)
-	d.primary = &instance{Index: NoInstance, cluster: d}
+	d.primary = &instanceFacts{Index: NoInstance, cluster: d}
 	for index := range observed {
 		i := d.newInstance(index, observed[index])
 		d.instances = append(d.instances, i)
@@ -126,8 +126,8 @@ func derive(o Observed) *derived {
 }
 
 // newInstance derives what follows for an instance by itself.
-func (d *derived) newInstance(index int, observed Instance) *instance {
-	i := &instance{Instance: observed, Index: index, cluster: d, IsPrimary: index == d.Primary}
+func (d *derived) newInstance(index int, observed Instance) *instanceFacts {
+	i := &instanceFacts{Instance: observed, Index: index, cluster: d, IsPrimary: index == d.Primary}
 	if index < len(d.History.Instances) {
 		i.Past = d.History.Instances[index]
 	}
@@ -147,7 +147,7 @@ func (d *derived) newInstance(index int, observed Instance) *instance {
 // compareWithPrimary compares what the instances executed with what the primary did.
 func (d *derived) compareWithPrimary() {
 	p := d.primary
-	d.primaryMayHaveLostData = p.Reachable && p.Executed.IsEmpty() && d.any(func(i *instance) bool { return !i.Reachable })
+	d.primaryMayHaveLostData = p.Reachable && p.Executed.IsEmpty() && d.any(func(i *instanceFacts) bool { return !i.Reachable })
 	for _, i := range d.instances {
 		if i.IsPrimary || !p.Reachable || !i.Reachable || p.SemiSync.Waiting > 0 || p.UUID == "" {
 			continue
@@ -156,7 +156,7 @@ func (d *derived) compareWithPrimary() {
 		since := i.Past.AheadSince
 		i.StaysAhead = !i.Ahead.IsEmpty() && !since.IsZero() && d.Now.Sub(since) >= aheadGracePeriod
 	}
-	d.primaryLostData = p.Reachable && p.SuperReadOnly && d.any(func(i *instance) bool {
+	d.primaryLostData = p.Reachable && p.SuperReadOnly && d.any(func(i *instanceFacts) bool {
 		hasMore := p.Executed.IsEmpty() && !i.Held.IsEmpty() || !i.Ahead.IsEmpty()
 		return !i.IsPrimary && i.Reachable && !i.KnownErrant && hasMore
 	})
@@ -173,7 +173,7 @@ func (d *derived) compareWithPrimary() {
 }
 
 // deriveReplication derives how an instance stands to the primary.
-func (d *derived) deriveReplication(i *instance) {
+func (d *derived) deriveReplication(i *instanceFacts) {
 	p, c := d.primary, i.Channel
 	i.MissingPurged = p.Purged.Subtract(i.Held)
 	i.IsEmptyReplica = i.Reachable && i.Held.IsEmpty() && c.IO != Running && !p.Executed.IsEmpty()
@@ -194,7 +194,7 @@ func (d *derived) derivePrimary() {
 	awaitsReplicas := p.SemiSync.Source && p.SemiSync.WaitFor == d.requiredAcks && p.SemiSync.Timeout >= endlessTimeout
 	d.primaryIsConfigured = !p.Channel.Present && (d.requiredAcks == 0 || awaitsReplicas)
 	d.primaryIsDown = isDown(p)
-	d.witnesses = d.count(func(i *instance) bool { return i.IsQuorumWitness })
+	d.witnesses = d.count(func(i *instanceFacts) bool { return i.IsQuorumWitness })
 	d.primaryFailed = d.hasPrimary() && !p.Stopped && (d.primaryIsDown || d.primaryLostData) && !isClusterStarting(d)
 	if d.primaryFailed {
 		d.failoverTransactions = unionOfFencedWitnesses(d)
@@ -215,7 +215,7 @@ func (d *derived) hasPrimary() bool { return d.primary.Index != NoInstance }
 func (d *derived) staysReadOnly() bool { return d.Source.Wanted }
 
 // findFirst returns the first instance for which something holds, nil if there is none.
-func (d *derived) findFirst(holds func(*instance) bool) *instance {
+func (d *derived) findFirst(holds func(*instanceFacts) bool) *instanceFacts {
 	for _, i := range d.instances {
 		if holds(i) {
 			return i
@@ -224,9 +224,9 @@ func (d *derived) findFirst(holds func(*instance) bool) *instance {
 	return nil
 }
 
-func (d *derived) any(holds func(*instance) bool) bool { return d.findFirst(holds) != nil }
+func (d *derived) any(holds func(*instanceFacts) bool) bool { return d.findFirst(holds) != nil }
 
-func (d *derived) count(holds func(*instance) bool) int {
+func (d *derived) count(holds func(*instanceFacts) bool) int {
 	n := 0
 	for _, i := range d.instances {
 		if holds(i) {
@@ -238,8 +238,8 @@ func (d *derived) count(holds func(*instance) bool) int {
 
 // findOldestSeries returns the first of those instances for which something holds that are of the oldest release series,
 // which all others can follow.
-func (d *derived) findOldestSeries(holds func(*instance) bool) *instance {
-	var found *instance
+func (d *derived) findOldestSeries(holds func(*instanceFacts) bool) *instanceFacts {
+	var found *instanceFacts
 	for _, i := range d.instances {
 		if holds(i) && (found == nil || i.Series.isOlderThan(found.Series)) {
 			found = i
@@ -248,8 +248,8 @@ func (d *derived) findOldestSeries(holds func(*instance) bool) *instance {
 	return found
 }
 
-func isReachable(i *instance) bool { return i.Reachable }
+func isReachable(i *instanceFacts) bool { return i.Reachable }
 
-func isWritable(i *instance) bool { return i.IsWritable }
+func isWritable(i *instanceFacts) bool { return i.IsWritable }
 
-func acknowledges(i *instance) bool { return i.Acknowledges }
+func acknowledges(i *instanceFacts) bool { return i.Acknowledges }

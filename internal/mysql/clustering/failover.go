@@ -14,7 +14,7 @@ import (
 // every acknowledged transaction.
 
 // isDown reports whether the server of an instance does not run, or nothing can reach it.
-func isDown(i *instance) bool {
+func isDown(i *instanceFacts) bool {
 	if i.Reachable {
 		return false
 	}
@@ -32,7 +32,7 @@ func isClusterStarting(d *derived) bool {
 	if !d.hasPrimary() || p.Reachable || !p.Pod.Exists || p.Pod.Terminating || d.Now.Sub(p.Past.UnreachableSince) >= clusterStartTimeout {
 		return false
 	}
-	hasServedBefore := func(i *instance) bool {
+	hasServedBefore := func(i *instanceFacts) bool {
 		isActive := i.SemiSync.Replica || i.SemiSync.Source || i.Channel.IO != Stopped || i.Channel.SQL != Stopped
 		return !i.IsPrimary && i.Reachable && isActive
 	}
@@ -43,9 +43,9 @@ func isClusterStarting(d *derived) bool {
 func hasQuorum(d *derived) bool { return d.witnesses > d.requiredAcks }
 
 // isFenced reports whether an instance acknowledges nothing, and no statement of ours can change that.
-func isFenced(i *instance) bool { return i.Channel.IO == Stopped && !i.Pending }
+func isFenced(i *instanceFacts) bool { return i.Channel.IO == Stopped && !i.Pending }
 
-func isFencedWitness(i *instance) bool { return i.IsQuorumWitness && isFenced(i) }
+func isFencedWitness(i *instanceFacts) bool { return i.IsQuorumWitness && isFenced(i) }
 
 func isQuorumFenced(d *derived) bool { return d.count(isFencedWitness) > d.requiredAcks }
 
@@ -72,11 +72,11 @@ func unionOfFencedWitnesses(d *derived) gtid.Set {
 
 // findFailoverCandidate returns the fenced witness that holds everything the others hold; of several one that has applied
 // it and whose Pod stays.
-func findFailoverCandidate(d *derived) *instance {
-	holdsAll := func(i *instance) bool { return isFencedWitness(i) && i.Held.Contains(d.failoverTransactions) }
-	for _, suits := range []func(*instance) bool{
-		func(i *instance) bool { return holdsAll(i) && isReadyForPromotion(i) && !i.Pod.Terminating },
-		func(i *instance) bool { return holdsAll(i) && i.Channel.SQLErrno == 0 && !i.Pod.Terminating },
+func findFailoverCandidate(d *derived) *instanceFacts {
+	holdsAll := func(i *instanceFacts) bool { return isFencedWitness(i) && i.Held.Contains(d.failoverTransactions) }
+	for _, suits := range []func(*instanceFacts) bool{
+		func(i *instanceFacts) bool { return holdsAll(i) && isReadyForPromotion(i) && !i.Pod.Terminating },
+		func(i *instanceFacts) bool { return holdsAll(i) && i.Channel.SQLErrno == 0 && !i.Pod.Terminating },
 		holdsAll,
 	} {
 		if found := d.findOldestSeries(suits); found != nil {
@@ -87,12 +87,12 @@ func findFailoverCandidate(d *derived) *instance {
 }
 
 // isReadyForPromotion reports whether an instance has applied what the fenced witnesses hold and may be promoted now.
-func isReadyForPromotion(i *instance) bool {
+func isReadyForPromotion(i *instanceFacts) bool {
 	return i.MayActNow && i.IsReadOnly && i.Executed.Contains(i.cluster.failoverTransactions)
 }
 
 // findFailoverTarget returns the instance that a failover can promote now.
-func findFailoverTarget(d *derived) *instance {
+func findFailoverTarget(d *derived) *instanceFacts {
 	if candidate := d.failoverCandidate; d.primaryFailed && candidate != nil && isQuorumFenced(d) && isReadyForPromotion(candidate) {
 		return candidate
 	}
@@ -106,7 +106,7 @@ func needsFence(d *derived) bool {
 
 // isFencedInVain reports whether an instance is fenced for a failover that cannot go on. If the primary is only out of the
 // manager's sight, it needs its replicas.
-func isFencedInVain(i *instance) bool {
+func isFencedInVain(i *instanceFacts) bool {
 	d, p := i.cluster, i.cluster.primary
 	cannotGoOn := !hasQuorum(d) || d.StopAsked && findFailoverTarget(d) == nil
 	hopeless := p.Stopped || d.primaryFailed && cannotGoOn
@@ -121,10 +121,10 @@ func (c ReplicationChannel) wasRejectedBySource() bool {
 	return c.IOErrno != 0 && (c.IOErrno < firstClientError || c.IOErrno > lastClientError)
 }
 
-func isReleasable(i *instance) bool { return i.MayActNow && isFencedInVain(i) }
+func isReleasable(i *instanceFacts) bool { return i.MayActNow && isFencedInVain(i) }
 
 // findIdleFailoverCandidate returns the failover candidate if it has to apply its relay log and does not.
-func findIdleFailoverCandidate(d *derived) *instance {
+func findIdleFailoverCandidate(d *derived) *instanceFacts {
 	c := d.failoverCandidate
 	if d.primaryFailed && c != nil && isQuorumFenced(d) && !d.StopAsked && c.MayActNow && c.HasUnappliedRelayLog && canStartSQLThread(c) {
 		return c
@@ -133,15 +133,15 @@ func findIdleFailoverCandidate(d *derived) *instance {
 }
 
 // canStartSQLThread reports whether the SQL thread is stopped, and not by an error that would stop it again.
-func canStartSQLThread(i *instance) bool {
+func canStartSQLThread(i *instanceFacts) bool {
 	return i.Channel.Present && i.Channel.SQL == Stopped && i.Channel.SQLErrno == 0
 }
 
-func fenceReplicas(d *derived, p *instance) Plan {
+func fenceReplicas(d *derived, p *instanceFacts) Plan {
 	return Plan{Do: StopIO{Indexes: listUnfenced(d)}, Why: fmt.Sprintf("the primary, instance %d, failed: its replicas are fenced", p.Index)}
 }
 
-func promoteFailoverTarget(d *derived, i *instance) Plan {
+func promoteFailoverTarget(d *derived, i *instanceFacts) Plan {
 	return Plan{
 		Do:  PromoteInStatus{Index: i.Index, From: d.primary.Index},
 		Why: fmt.Sprintf("instance %d has everything that was acknowledged and becomes the primary", i.Index),
@@ -150,7 +150,7 @@ func promoteFailoverTarget(d *derived, i *instance) Plan {
 	}
 }
 
-func waitForFailover(d *derived, _ *instance) Plan {
+func waitForFailover(d *derived, _ *instanceFacts) Plan {
 	return Plan{Why: describeFailoverObstacle(d), After: operationInterval}
 }
 
@@ -176,7 +176,7 @@ func describeFailoverObstacle(d *derived) string {
 // describeLostQuorum says why too few replicas are left to know what was acknowledged.
 func describeLostQuorum(d *derived) string {
 	expected := fmt.Sprintf("no failover: expected %d replicas with data that answer, found %d", d.requiredAcks+1, d.witnesses)
-	if d.any(func(i *instance) bool { return !i.IsPrimary && i.Reachable && !i.Held.IsEmpty() }) {
+	if d.any(func(i *instanceFacts) bool { return !i.IsPrimary && i.Reachable && !i.Held.IsEmpty() }) {
 		return expected + "; bring back the others or the primary"
 	}
 	return expected + "; no replica holds any transaction, so bring back the primary"

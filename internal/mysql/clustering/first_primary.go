@@ -12,11 +12,11 @@ import (
 
 // findFirstPrimary returns the instance that becomes the first primary: the one that serves already, or else one that has
 // everything. The choice is made once, while all instances answer, because one that is absent may hold more.
-func findFirstPrimary(d *derived) *instance {
+func findFirstPrimary(d *derived) *instanceFacts {
 	if d.hasPrimary() || d.count(isReachable) < len(d.instances) {
 		return nil
 	}
-	for _, suits := range []func(*instance) bool{servesClients, func(i *instance) bool { return i.IsWritable && hasEverything(i) }} {
+	for _, suits := range []func(*instanceFacts) bool{servesClients, func(i *instanceFacts) bool { return i.IsWritable && hasEverything(i) }} {
 		if found := d.findOldestSeries(suits); found != nil {
 			if d.count(suits) > 1 {
 				return nil // Each of them may have acknowledged what the others lack.
@@ -27,28 +27,28 @@ func findFirstPrimary(d *derived) *instance {
 	if d.any(isWritable) {
 		return nil
 	}
-	suits := func(i *instance) bool { return hasEverything(i) && !i.Stopped }
-	if found := d.findOldestSeries(func(i *instance) bool { return suits(i) && i.Pod.Role == RolePrimary }); found != nil {
+	suits := func(i *instanceFacts) bool { return hasEverything(i) && !i.Stopped }
+	if found := d.findOldestSeries(func(i *instanceFacts) bool { return suits(i) && i.Pod.Role == RolePrimary }); found != nil {
 		return found
 	}
 	return d.findOldestSeries(suits)
 }
 
 // servesClients reports whether an instance is written to, and enough others acknowledge that.
-func servesClients(i *instance) bool {
+func servesClients(i *instanceFacts) bool {
 	required := i.cluster.requiredAcks
 	return i.IsWritable && (required == 0 || i.SemiSync.Source && i.SemiSync.WaitFor >= required && len(i.Connected) >= required)
 }
 
 // isWritableWithoutPrimary reports whether an instance is written to before there is a primary, does not serve, and lacks
 // what others have.
-func isWritableWithoutPrimary(i *instance) bool {
+func isWritableWithoutPrimary(i *instanceFacts) bool {
 	return !i.cluster.hasPrimary() && i.IsWritable && i.MayActNow && !servesClients(i) && !hasEverything(i)
 }
 
 // hasEverything reports whether no instance has anything that this one lacks.
-func hasEverything(i *instance) bool {
-	return !i.cluster.any(func(other *instance) bool {
+func hasEverything(i *instanceFacts) bool {
+	return !i.cluster.any(func(other *instanceFacts) bool {
 		more := other.Held.Subtract(i.Held)
 		if i.IsWritable {
 			more = more.NotNumberedBy(i.UUID) // Others receive what it is about to commit.
@@ -59,7 +59,7 @@ func hasEverything(i *instance) bool {
 
 // describeMissingPrimary says why no first primary is chosen.
 func describeMissingPrimary(d *derived) string {
-	if absent := d.findFirst(func(i *instance) bool { return !i.Reachable }); absent != nil {
+	if absent := d.findFirst(func(i *instanceFacts) bool { return !i.Reachable }); absent != nil {
 		return fmt.Sprintf("the first primary is chosen once every instance answers; instance %d does not", absent.Index)
 	}
 	if d.any(isWritable) {
@@ -68,7 +68,7 @@ func describeMissingPrimary(d *derived) string {
 	return "no primary: no instance has everything that the others have; compare their GTID sets and clone anew the ones that are wrong"
 }
 
-func chooseFirstPrimary(_ *derived, i *instance) Plan {
+func chooseFirstPrimary(_ *derived, i *instanceFacts) Plan {
 	return Plan{
 		Do:     PromoteInStatus{Index: i.Index, From: NoInstance},
 		Why:    fmt.Sprintf("instance %d becomes the first primary", i.Index),
@@ -76,7 +76,7 @@ func chooseFirstPrimary(_ *derived, i *instance) Plan {
 	}
 }
 
-func waitForFirstPrimary(d *derived, _ *instance) Plan {
+func waitForFirstPrimary(d *derived, _ *instanceFacts) Plan {
 	return Plan{Why: describeMissingPrimary(d), After: degradedInterval}
 }
 
@@ -91,14 +91,14 @@ func needsCopyFromOutside(d *derived) bool {
 	return d.Source.isOutstanding() && !d.StopAsked && p.MayActNow && p.Held.IsEmpty() && p.Clone != Cloning
 }
 
-func recordCopyFromOutside(_ *derived, p *instance) Plan {
+func recordCopyFromOutside(_ *derived, p *instanceFacts) Plan {
 	return Plan{
 		SourceDone: true, After: immediately, Why: "the copy from outside is complete",
 		Events: []decision.Event{normalEvent(EventInitCloned, fmt.Sprintf("Instance %d is a copy of the source outside", p.Index))},
 	}
 }
 
-func copyFromOutside(_ *derived, p *instance) Plan {
+func copyFromOutside(_ *derived, p *instanceFacts) Plan {
 	plan := Plan{Do: CloneFrom{Index: p.Index, Donor: NoInstance}, Why: fmt.Sprintf("instance %d becomes a copy of the source outside", p.Index)}
 	if p.Clone == CloneFailed {
 		plan.Events = []decision.Event{warningEvent(EventInitCloneFailed, "The copy of the source outside failed and is begun anew")}

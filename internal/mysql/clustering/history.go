@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// History is what the manager remembers of its earlier looks: clocks, and acts that did not help. A manager that starts
-// anew starts them anew; nothing that is wanted or was agreed on is kept here.
+// History is what the manager remembers of its earlier looks: clocks, and actions that did not help. A manager that
+// restarts starts them anew; nothing that is wanted or was agreed on is kept here.
 type History struct {
 	// StopAskedSince is when the wish to stop was first seen, ReadOnlySince when the primary was first seen read-only for
 	// a switchover, and GaveUpAt when a switchover last took too long.
@@ -40,8 +40,9 @@ func UpdateHistory(before History, o Observed) History {
 	after := History{
 		StopAskedSince: startOfStreak(before.StopAskedSince, o.StopAsked, o.Now),
 		ReadOnlySince:  startOfStreak(before.ReadOnlySince, d.switchoverRequested && p.IsReadOnly, o.Now),
-		GaveUpAt:       before.GaveUpAt,
-		Instances:      make([]InstanceHistory, len(d.instances)),
+		// It stays after the primary is writable again, so that the next attempt does not follow at once.
+		GaveUpAt:  before.GaveUpAt,
+		Instances: make([]InstanceHistory, len(d.instances)),
 	}
 	isOverdue := !after.ReadOnlySince.IsZero() && o.Now.Sub(after.ReadOnlySince) >= switchoverTimeout
 	if isOverdue || d.switchoverRequested && p.Pending && p.PendingFor >= switchoverTimeout {
@@ -60,7 +61,8 @@ func UpdateHistory(before History, o Observed) History {
 	return after
 }
 
-// WithResult adds an act to what is remembered; failure is empty if it succeeded. The same act twice on an instance did not help.
+// WithResult adds an action to the history; failure is empty if it succeeded. The same action twice on an instance did not
+// help.
 func (m History) WithResult(do Action, at time.Time, failure string) History {
 	m.Instances = slices.Clone(m.Instances)
 	for _, i := range TargetInstances(do) {
@@ -71,7 +73,7 @@ func (m History) WithResult(do Action, at time.Time, failure string) History {
 		switch {
 		case failure != "":
 			past.FailedAt, past.Failure = at, failure
-		case past.LastAction == this:
+		case past.LastAction == this: // It succeeded before, and yet the rule that asked for it matched again.
 			past.FailedAt, past.Failure = at, ""
 		default:
 			past.FailedAt, past.Failure = time.Time{}, ""

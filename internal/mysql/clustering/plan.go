@@ -71,7 +71,7 @@ func warningEvent(reason, note string) decision.Event {
 // one server or one write to the API server; what it waits for is observed by later passes.
 //
 //sumtype:decl
-type Action interface{ isAction() }
+type Action interface{ targets() []int }
 
 // Nothing leaves the world as it is.
 type Nothing struct{}
@@ -126,51 +126,22 @@ type ClearDemote struct{ Index int }
 // EndStop removes the annotations of a stop whose time is over.
 type EndStop struct{}
 
-func (Nothing) isAction()          {}
-func (PromoteInStatus) isAction()  {}
-func (SetReadOnly) isAction()      {}
-func (MakeWritable) isAction()     {}
-func (KillConnections) isAction()  {}
-func (CancelPending) isAction()    {}
-func (StopIO) isAction()           {}
-func (StartIO) isAction()          {}
-func (RestartSQL) isAction()       {}
-func (ConfigurePrimary) isAction() {}
-func (ConfigureReplica) isAction() {}
-func (CloneFrom) isAction()        {}
-func (SetRole) isAction()          {}
-func (ClearDemote) isAction()      {}
-func (EndStop) isAction()          {}
+// TargetInstances returns the indexes of the instances that an action touches; a write to the cluster's own object touches
+// none.
+func TargetInstances(do Action) []int { return do.targets() }
 
-// TargetInstances are the indexes of the instances that an action touches; a write to the cluster's own object touches none.
-func TargetInstances(do Action) []int {
-	switch do := do.(type) {
-	case Nothing, PromoteInStatus, EndStop:
-		return nil
-	case SetReadOnly:
-		return []int{do.Index}
-	case MakeWritable:
-		return []int{do.Index}
-	case KillConnections:
-		return []int{do.Index}
-	case CancelPending:
-		return []int{do.Index}
-	case StopIO:
-		return do.Indexes
-	case StartIO:
-		return []int{do.Index}
-	case RestartSQL:
-		return []int{do.Index}
-	case ConfigurePrimary:
-		return []int{do.Index}
-	case ConfigureReplica:
-		return []int{do.Index}
-	case CloneFrom:
-		return []int{do.Index}
-	case SetRole:
-		return []int{do.Index}
-	case ClearDemote:
-		return []int{do.Index}
-	}
-	return nil
-}
+func (Nothing) targets() []int            { return nil }
+func (PromoteInStatus) targets() []int    { return nil }
+func (a SetReadOnly) targets() []int      { return []int{a.Index} }
+func (a MakeWritable) targets() []int     { return []int{a.Index} }
+func (a KillConnections) targets() []int  { return []int{a.Index} }
+func (a CancelPending) targets() []int    { return []int{a.Index} }
+func (a StopIO) targets() []int           { return a.Indexes }
+func (a StartIO) targets() []int          { return []int{a.Index} }
+func (a RestartSQL) targets() []int       { return []int{a.Index} }
+func (a ConfigurePrimary) targets() []int { return []int{a.Index} }
+func (a ConfigureReplica) targets() []int { return []int{a.Index} }
+func (a CloneFrom) targets() []int        { return []int{a.Index} }
+func (a SetRole) targets() []int          { return []int{a.Index} }
+func (a ClearDemote) targets() []int      { return []int{a.Index} }
+func (EndStop) targets() []int            { return nil }

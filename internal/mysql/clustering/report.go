@@ -84,15 +84,15 @@ func isInService(d *derived) bool {
 }
 
 // isWell reports whether the Pod of an instance is ready and, unless it is the primary, it follows.
-func isWell(i *instance) bool { return i.Pod.Ready && (i.IsPrimary || i.IsInSync) }
+func isWell(i *instanceFacts) bool { return i.Pod.Ready && (i.IsPrimary || i.IsInSync) }
 
 // isComparable reports whether an instance should follow the primary and can be compared with it.
-func isComparable(i *instance) bool {
+func isComparable(i *instanceFacts) bool {
 	return !i.IsPrimary && i.cluster.primary.Reachable && i.Reachable && !i.cluster.primaryLostData
 }
 
 // describeProblem says what is wrong with an instance: the first that matters.
-func describeProblem(i *instance) string {
+func describeProblem(i *instanceFacts) string {
 	what := describeSymptom(i)
 	switch {
 	case what == "" && !i.Pod.Ready:
@@ -110,7 +110,7 @@ func describeProblem(i *instance) string {
 	return fmt.Sprintf("instance %d %s", i.Index, what)
 }
 
-func describeSymptom(i *instance) string {
+func describeSymptom(i *instanceFacts) string {
 	switch {
 	case !i.Pod.Exists:
 		return "has no pod"
@@ -151,7 +151,7 @@ func describePrimarySymptom(d *derived) string {
 	}
 }
 
-func describeReplicaSymptom(i *instance) string {
+func describeReplicaSymptom(i *instanceFacts) string {
 	switch c := i.Channel; {
 	case i.IsUnexpectedlyWritable:
 		return "can be written to and is not the primary"

@@ -4,18 +4,18 @@ package clustering
 
 import "fmt"
 
-// Severity says whether a finding speaks against a start of clustering.
-type Severity string
+// FindingSeverity says whether a finding speaks against a start of clustering.
+type FindingSeverity string
 
 // The severities: a start after Refuse leaves instances cut off, loses transactions or changes the primary.
 const (
-	Warn   Severity = "warn"
-	Refuse Severity = "refuse"
+	Warn   FindingSeverity = "warn"
+	Refuse FindingSeverity = "refuse"
 )
 
 // Finding is what a start of clustering would meet.
 type Finding struct {
-	Severity Severity
+	Severity FindingSeverity
 	// Message says what was found and what a start does about it, Remedy what to do before.
 	Message, Remedy string
 }
@@ -30,7 +30,7 @@ func CheckStart(o Observed) []Finding {
 		}
 	}
 	var sorted []Finding
-	for _, severity := range []Severity{Refuse, Warn} {
+	for _, severity := range []FindingSeverity{Refuse, Warn} {
 		for _, f := range found {
 			if f.Severity == severity {
 				sorted = append(sorted, f)
@@ -62,12 +62,12 @@ func checkPrimary(d *derived) []Finding {
 	}
 }
 
-func checkReplica(i *instance) []Finding {
+func checkReplica(i *instanceFacts) []Finding {
 	if !i.Reachable {
 		return []Finding{{Warn, fmt.Sprintf("instance %d does not answer and could not be checked", i.Index), "bring it back first"}}
 	}
 	var found []Finding
-	add := func(severity Severity, what, remedy string) {
+	add := func(severity FindingSeverity, what, remedy string) {
 		found = append(found, Finding{severity, fmt.Sprintf("instance %d %s", i.Index, what), remedy})
 	}
 	if i.IsWritable {

@@ -10,7 +10,7 @@ import (
 
 func TestCheckStart(t *testing.T) {
 	type finding struct {
-		Severity Severity
+		Severity FindingSeverity
 		Message  string
 	}
 	for name, row := range map[string]struct {

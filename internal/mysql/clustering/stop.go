@@ -70,7 +70,7 @@ func listUnfinishedOfPrimary(d *derived) []string {
 	case p.Pending:
 		return list("still runs a statement")
 	case d.Source.isOutstanding(), d.Restore.isOutstanding(), d.primaryMayHaveLostData:
-		return nil
+		return nil // It stays read-only without a stop too.
 	case !d.primaryIsConfigured:
 		return list("is not configured")
 	case (p.ReadOnly || p.SuperReadOnly) && !d.staysReadOnly():
@@ -82,22 +82,22 @@ func listUnfinishedOfPrimary(d *derived) []string {
 	}
 }
 
-func endStop(*derived, *instance) Plan {
+func endStop(*derived, *instanceFacts) Plan {
 	return Plan{Do: EndStop{}, Why: "the time of the stop is over"}
 }
 
-func stayStopped(d *derived, _ *instance) Plan {
+func stayStopped(d *derived, _ *instanceFacts) Plan {
 	return Plan{Stop: d.Stop, Why: "clustering is stopped", After: stoppedInterval}
 }
 
-func startAgain(*derived, *instance) Plan {
+func startAgain(*derived, *instanceFacts) Plan {
 	return Plan{
 		Why: "clustering is started", After: immediately,
 		Events: []decision.Event{normalEvent(EventStarted, "Clustering is started")},
 	}
 }
 
-func recordStop(d *derived, _ *instance) Plan {
+func recordStop(d *derived, _ *instanceFacts) Plan {
 	unfinished := joinFindings(listUnfinished(d))
 	plan := Plan{Stop: &StopRecord{Since: d.Now, Unfinished: unfinished}, Why: "the stop of clustering is reached", After: stoppedInterval}
 	plan.Events = []decision.Event{normalEvent(EventStopped, "Clustering is stopped")}
@@ -107,6 +107,6 @@ func recordStop(d *derived, _ *instance) Plan {
 	return plan
 }
 
-func waitForStop(d *derived, _ *instance) Plan {
+func waitForStop(d *derived, _ *instanceFacts) Plan {
 	return Plan{Why: "the stop waits: " + joinFindings(listUnfinished(d)), After: operationInterval}
 }

@@ -13,12 +13,12 @@ import (
 
 // isSwitchoverCandidate reports whether a replica can be expected to have everything a moment after the primary is
 // read-only.
-func isSwitchoverCandidate(i *instance) bool {
+func isSwitchoverCandidate(i *instanceFacts) bool {
 	return mayBecomeCandidate(i) && i.MayActNow && i.IsInSync && i.Pod.Ready && i.Channel.Lag >= 0 && i.Channel.Lag <= maxSwitchoverLag
 }
 
 // mayBecomeCandidate reports whether a replica can take the primary's place, now or after it has caught up.
-func mayBecomeCandidate(i *instance) bool {
+func mayBecomeCandidate(i *instanceFacts) bool {
 	return i.IsReadOnly && !i.IsPrimary && !i.Stopped && !i.IsErrant && !i.HasWrongSource && i.SemiSync.Waiting == 0 &&
 		i.Pod.Exists && !i.Pod.Terminating && !i.Pod.Demote
 }
@@ -28,22 +28,22 @@ func shouldBeginSwitchover(d *derived) bool {
 }
 
 // findSwitchoverTarget returns the replica that has everything of a primary that is read-only.
-func findSwitchoverTarget(d *derived) *instance {
+func findSwitchoverTarget(d *derived) *instanceFacts {
 	p := d.primary
 	if !d.switchoverIsActive || !p.IsReadOnly || p.SemiSync.Waiting > 0 {
 		return nil
 	}
-	return d.findOldestSeries(func(i *instance) bool { return mayBecomeCandidate(i) && i.Executed.Contains(p.Executed) })
+	return d.findOldestSeries(func(i *instanceFacts) bool { return mayBecomeCandidate(i) && i.Executed.Contains(p.Executed) })
 }
 
 // awaitsSwitchoverTarget reports whether the primary is read-only while a replica is catching up.
 func awaitsSwitchoverTarget(d *derived) bool {
-	return d.switchoverIsActive && d.primary.IsReadOnly && d.any(func(i *instance) bool { return mayBecomeCandidate(i) && i.IsInSync })
+	return d.switchoverIsActive && d.primary.IsReadOnly && d.any(func(i *instanceFacts) bool { return mayBecomeCandidate(i) && i.IsInSync })
 }
 
 // isFullyReadOnly reports whether a server is read-only for everybody. While the statement still waits for commits, the
 // server reports super_read_only alone.
-func isFullyReadOnly(i *instance) bool { return i.ReadOnly && i.SuperReadOnly }
+func isFullyReadOnly(i *instanceFacts) bool { return i.ReadOnly && i.SuperReadOnly }
 
 // primaryStuckInReadOnly reports whether clients keep the primary from becoming read-only.
 func primaryStuckInReadOnly(d *derived) bool {
@@ -60,7 +60,7 @@ func shouldCancelPending(d *derived) bool {
 
 func isPrimaryPending(d *derived) bool { return d.primary.Pending }
 
-func beginSwitchover(d *derived, p *instance) Plan {
+func beginSwitchover(d *derived, p *instanceFacts) Plan {
 	candidate := d.findOldestSeries(isSwitchoverCandidate)
 	return Plan{
 		Do:  SetReadOnly{Index: p.Index},
@@ -68,7 +68,7 @@ func beginSwitchover(d *derived, p *instance) Plan {
 	}
 }
 
-func promoteSwitchoverTarget(d *derived, i *instance) Plan {
+func promoteSwitchoverTarget(d *derived, i *instanceFacts) Plan {
 	return Plan{
 		Do:  PromoteInStatus{Index: i.Index, From: d.primary.Index},
 		Why: fmt.Sprintf("instance %d has everything and becomes the primary", i.Index),

@@ -31,7 +31,7 @@ type interval struct{ first, last int64 }
 func (s Set) String() string {
 	var b strings.Builder
 	for at, r := range s.bySource {
-		if at == 0 || s.bySource[at-1].uuid != r.uuid {
+		if at == 0 || s.bySource[at-1].uuid != r.uuid { // The tags of one server follow its UUID, which stands once.
 			if at > 0 {
 				b.WriteByte(',')
 			}

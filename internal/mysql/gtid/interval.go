@@ -12,7 +12,7 @@ import (
 // normalizeIntervals sorts intervals and joins those that overlap or touch.
 func normalizeIntervals(list []interval) []interval {
 	slices.SortFunc(list, func(a, b interval) int { return cmp.Compare(a.first, b.first) })
-	out := list[:0]
+	out := list[:0] // It is never longer than what was read of list.
 	for _, i := range list {
 		if last := len(out) - 1; last >= 0 && i.first <= out[last].last+1 {
 			out[last].last = max(out[last].last, i.last)
@@ -49,6 +49,7 @@ func subtractIntervals(a, b []interval) []interval {
 		for at < len(b) && b[at].last < i.first {
 			at++
 		}
+		// at stays: the last interval of b may reach into the next one of a.
 		for k := at; k < len(b) && b[k].first <= i.last && i.first <= i.last; k++ {
 			if b[k].first > i.first {
 				left = append(left, interval{i.first, b[k].first - 1})

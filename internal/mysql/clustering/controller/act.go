@@ -118,6 +118,7 @@ func (s *observation) runBeside(ctx context.Context, i int, run func(context.Con
 	if s.conns[i] == nil {
 		return errNoConnection
 	}
+	// The server's pool keeps one connection free for these, however long an action hangs.
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	return run(ctx, s.conns[i].server)

@@ -67,7 +67,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		return fmt.Errorf("set up %s: %w", Name, err)
 	}
 	c.pods = pods
-	c.Metrics.useReaders(readers{clusters: mgr.GetClient(), pods: pods, clock: c.Clock})
+	c.Metrics.useReaders(cacheReaders{clusters: mgr.GetClient(), pods: pods, clock: c.Clock})
 	// What the passes' calls take adds up; each of them has a deadline of its own below PassTimeout.
 	workers := reconcile.Workers{Count: 20, PassTimeout: time.Minute, MinBackoff: time.Second, MaxBackoff: time.Minute}
 	err = builder.ControllerManagedBy(mgr).

@@ -32,14 +32,14 @@ import (
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 )
 
-// The victim is a manager in a process of its own: this test's program, told by its environment. It counts its acts, which
+// The crashing manager is a process of its own: this test's program, configured by its environment. It counts its acts, which
 // are the statements and the writes to the API server that change something, and kills itself with kill -9 before or
-// after the act that it is told. What it does is the product's own code; only its wires are the test's.
+// after the act that is configured. What it does is the product's own code; only its wires are the test's.
 
 const (
 	crashKubeconfig = "TORPOR_VICTIM_KUBECONFIG"
 	crashHosts      = "TORPOR_VICTIM_HOSTS"
-	// crashPoint is as in "12 before"; empty kills nobody.
+	// crashPoint is as in "12 before"; empty crashes at no act.
 	crashPoint = "TORPOR_VICTIM_POINT"
 	// actLine begins the line that tells of an act.
 	actLine = "act: "
@@ -78,12 +78,12 @@ func crashingManager() error {
 	return mgr.Start(signals.SetupSignalHandler())
 }
 
-// crashAt is where the victim dies.
+// crashAt is where the manager kills itself.
 type crashAt struct {
 	at    int64
 	after bool
 	acts  atomic.Int64
-	// promoted: the victim has told who is the primary.
+	// promoted is done once the manager has reported who is the primary.
 	promoted sync.Once
 }
 

@@ -120,7 +120,7 @@ func parseChannel(r sqlclient.ReplicationFacts, retrieved gtid.Set) clustering.R
 // setRunningAction adds what this manager itself still does there, which the server does not show at every moment.
 func setRunningAction(s *clustering.Instance, action *asyncAction, now time.Time) {
 	if _, isClone := action.do.(clustering.CloneFrom); isClone {
-		s.Clone = clustering.Cloning
+		s.Clone = clustering.Cloning // The server may not have begun it.
 		return
 	}
 	s.Pending, s.PendingFor = true, max(s.PendingFor, now.Sub(action.startedAt))

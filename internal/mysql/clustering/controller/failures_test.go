@@ -77,7 +77,7 @@ func TestDemoteSwitchesOver(t *testing.T) {
 	}
 }
 
-// TestErrantReplicaIsIsolated: its transactions reach nobody, also through a manager that restarts.
+// TestErrantReplicaIsIsolated shows that its transactions reach no other instance.
 func TestErrantReplicaIsIsolated(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)
@@ -126,7 +126,7 @@ func TestStopEndsByItself(t *testing.T) {
 	}
 }
 
-// maxStatementsPerSecond is how many statements a second a healthy cluster of three may cost that nobody uses.
+// maxStatementsPerSecond is how many statements a second an idle, healthy cluster of three may cost.
 const maxStatementsPerSecond = 0.35
 
 func TestIdleClusterCostsLittle(t *testing.T) {
@@ -200,7 +200,7 @@ func (e *environment) gatherMetrics(t *testing.T) map[string]float64 {
 	return found
 }
 
-// TestBothReplicasLost: they come back empty, and clients of the primary wait for them. A copy would wait for those
+// TestBothReplicasLost lets both replicas come back empty, and clients of the primary wait for them. A copy would wait for those
 // clients' commits, and these for the copy; it is said what to do, and that helps.
 func TestBothReplicasLost(t *testing.T) {
 	t.Parallel()

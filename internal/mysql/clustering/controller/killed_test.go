@@ -30,7 +30,7 @@ type operation struct {
 	name string
 	// begin makes it necessary, with no manager running, and returns what has to hold at the end beside that all is well.
 	begin func(*testing.T, *environment) func() error
-	// mend brings back what begin took away, once somebody else is the primary.
+	// mend brings back what begin took away, once another instance is the primary.
 	mend func(*testing.T, *environment)
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/cli/exit"
 )
 
-// TestSeedStory is what the pause is for: a DBA aligns the GTIDs of the replicas by hand, and nobody undoes it.
-func TestSeedStory(t *testing.T) {
+// TestReplicasCanBeAlignedByHand is what a stop is for: a DBA aligns the GTIDs of the replicas, and no manager undoes it.
+func TestReplicasCanBeAlignedByHand(t *testing.T) {
 	t.Parallel()
 	t.Log("A cluster of three real servers, with rows, all of which are replicated.")
 	e := newHealthyEnvironment(t)
@@ -40,12 +40,12 @@ func TestSeedStory(t *testing.T) {
 		e.mustRun(t, i, "root", "set global super_read_only = 0", "set sql_log_bin = 0", "insert into app.t (v) values ('third')", "set global super_read_only = 1")
 	}
 
-	t.Log("Nobody interferes: the threads stay stopped, and the servers have heard nothing from the manager but questions.")
+	t.Log("No manager interferes: the threads stay stopped, and the servers have heard nothing from the manager but questions.")
 	e.waitForLooks(t)
 	e.waitForLooks(t)
 	for i := 1; i < instances; i++ {
 		if got := e.query(t, i, "select service_state from performance_schema.replication_applier_status"); got != "OFF" {
-			t.Errorf("instance %d: expected that nobody interferes, found the SQL thread %s", i, got)
+			t.Errorf("instance %d: expected that no manager interferes, found the SQL thread %s", i, got)
 		}
 	}
 	for i := range instances {
@@ -91,7 +91,7 @@ func (e *environment) expectColumns(t *testing.T, want string) {
 	}
 }
 
-// enableGeneralLog lets every server write down what it is told.
+// enableGeneralLog lets every server log its statements.
 func (e *environment) enableGeneralLog(t *testing.T) {
 	t.Helper()
 	for i := range e.servers {
@@ -99,7 +99,7 @@ func (e *environment) enableGeneralLog(t *testing.T) {
 	}
 }
 
-// listManagerStatements is what an instance was told by the manager, its passwords left out.
+// listManagerStatements returns what the manager sent to an instance, its passwords left out.
 func (e *environment) listManagerStatements(t *testing.T, i int) []string {
 	t.Helper()
 	const query = `select group_concat(convert(left(argument, 60) using utf8mb4) order by event_time separator '\n') from mysql.general_log

@@ -24,15 +24,15 @@ const scrapeTimeout = 5 * time.Second
 // Metrics shows every MySQLCluster straight from the cache, so that it is right after a restart and gone with the object,
 // and counts what was done. One lives as long as the process; register it once.
 type Metrics struct {
-	readers atomic.Pointer[readers]
+	readers atomic.Pointer[cacheReaders]
 
 	clusteringStopped, reconciliationStopped, available, healthy, replicas, readyReplicas, errantReplicas, overdue *prometheus.Desc
 	checks, errors, switchovers, failovers                                                                         *prometheus.CounterVec
 	processing                                                                                                     *prometheus.HistogramVec
 }
 
-// readers are the caches of a running controller, and its clock.
-type readers struct {
+// cacheReaders are the caches of a running controller, and its clock.
+type cacheReaders struct {
 	clusters, pods client.Reader
 	clock          clock.PassiveClock
 }
@@ -96,7 +96,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	if from == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout) // A collector is given no context.
 	defer cancel()
 	var clusters mocov1beta2.MySQLClusterList
 	var pods corev1.PodList
@@ -144,7 +144,7 @@ func boolToFloat(holds bool) float64 {
 	return 0
 }
 
-func (m *Metrics) useReaders(r readers) { m.readers.Store(&r) }
+func (m *Metrics) useReaders(r cacheReaders) { m.readers.Store(&r) }
 
 // countPass counts a pass whose status was saved, and how long it took.
 func (m *Metrics) countPass(name types.NamespacedName, events []reconcile.Event, failed bool, took time.Duration) {

@@ -86,7 +86,7 @@ func (c Controller) observe(ctx context.Context, cluster *mocov1beta2.MySQLClust
 func (c Controller) observePods(ctx context.Context, seen *observation) {
 	var list corev1.PodList
 	err := c.pods.List(ctx, &list, client.InNamespace(seen.cluster.Namespace), client.MatchingLabels{mocov1beta2.InstanceLabel: seen.cluster.Name})
-	if err != nil {
+	if err != nil { // The pass goes on without Pods: a stop is reached even when no instance can be looked at.
 		log.FromContext(ctx).Error(err, "Pods cannot be listed")
 	}
 	stopped, _ := parseStoppedInstances(seen.cluster)

@@ -28,7 +28,7 @@ type commandResult struct {
 	out, err string
 }
 
-// runPlugin runs the plugin as somebody types it, without "kubectl moco".
+// runPlugin runs the plugin as a person types it, without "kubectl moco".
 func (e *environment) runPlugin(t *testing.T, args ...string) commandResult {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), commandTimeout)
@@ -66,7 +66,7 @@ func (e *environment) waitForLooks(t *testing.T) {
 	t.Helper()
 	const looks = 2
 	checks := e.metricValue(t, "moco_cluster_checks_total")
-	testenv.Eventually(t, "somebody has looked", func() error {
+	testenv.Eventually(t, "the manager has looked", func() error {
 		e.triggerPass(t)
 		if e.metricValue(t, "moco_cluster_checks_total") < checks+looks {
 			return errors.New("not yet")

@@ -61,12 +61,13 @@ func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen *observation,
 	status.Instances = buildInstanceStatuses(seen, plan, primary)
 	status.SyncedReplicas = plan.Synced
 	if primary != clustering.NoInstance && primary < len(seen.Instances) && seen.Instances[primary].Reachable {
-		status.SyncedReplicas++
+		status.SyncedReplicas++ // The field counts the primary too.
 	}
 	status.ErrantReplicas, status.ErrantReplicaList = len(plan.Errant), plan.Errant
 	reconcile.SetConditions(&status.Conditions, ownedConditions(cluster, seen, plan), cluster.Generation, c.Clock)
 
 	out := reconcile.FollowUp{Rule: plan.Rule, RequeueAfter: plan.After}
+	// The regular look at a stopped cluster may come long after the end of the stop.
 	if until, _ := reconcile.Until(cluster); until != nil && cluster.ClusteringStopped() {
 		out.RequeueAfter = min(out.RequeueAfter, max(until.Sub(seen.Now), time.Millisecond))
 	}

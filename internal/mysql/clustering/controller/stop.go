@@ -58,6 +58,7 @@ func overdueTime(cluster *mocov1beta2.MySQLCluster, now time.Time) (overdue time
 
 // endStop removes the annotations of a stop, unless the object was changed meanwhile.
 func (c Controller) endStop(ctx context.Context, cluster *mocov1beta2.MySQLCluster) error {
+	// The patch requires the observed version, so that a stop is not ended that was prolonged meanwhile.
 	after := cluster.DeepCopy()
 	for _, name := range []string{
 		mocov1beta2.ClusteringStoppedAnnotation, mocov1beta2.ReconciliationStoppedAnnotation, mocov1beta2.StoppedInstancesAnnotation,
@@ -104,7 +105,7 @@ func buildPause(cluster *mocov1beta2.MySQLCluster, plan clustering.Plan, now tim
 			Reason: cluster.Annotations[torporv1alpha1.ReasonAnnotation],
 		}
 		p.Clustering.Until, _ = reconcile.Until(cluster)
-		if before != nil && before.Clustering != nil {
+		if before != nil && before.Clustering != nil { // A stop began when it was first seen, whatever is changed in it later.
 			p.Clustering.Since = before.Clustering.Since
 		}
 		if plan.Stop == nil {

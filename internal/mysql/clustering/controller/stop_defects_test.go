@@ -39,14 +39,14 @@ func TestSecondStopIsHonoured(t *testing.T) {
 	e.mustRun(t, 1, "root", "stop replica")
 	checks := e.metricValue(t, "moco_cluster_checks_total")
 	e.triggerPass(t)
-	testenv.Eventually(t, "somebody has looked", func() error {
+	testenv.Eventually(t, "the manager has looked", func() error {
 		if e.metricValue(t, "moco_cluster_checks_total") <= checks {
 			return errors.New("not yet")
 		}
 		return nil
 	})
 	if got := e.query(t, 1, "select service_state from performance_schema.replication_connection_status"); got != "OFF" {
-		t.Errorf("expected that nobody interferes, found the receiving thread %s", got)
+		t.Errorf("expected that no manager interferes, found the receiving thread %s", got)
 	}
 	if got := e.metricValue(t, "moco_cluster_clustering_stopped"); got != 1 {
 		t.Errorf("expected the metric 1, found %v", got)
@@ -88,7 +88,7 @@ func TestStopIsReachedByManagerThatCannotAsk(t *testing.T) {
 	e.startManager(t)
 	cluster := e.waitForCondition(t, mocov1beta2.ClusteringActiveCondition, "False ClusteringInactive")
 	if cluster.Status.Pause == nil || cluster.Status.Pause.Unfinished == "" {
-		t.Errorf("expected it said that the primary was not asked, found %+v", cluster.Status.Pause)
+		t.Errorf("expected it to report that the primary was not asked, found %+v", cluster.Status.Pause)
 	}
 }
 
@@ -312,7 +312,7 @@ func TestStartRemovesOtherAnnotationValues(t *testing.T) {
 	}
 	ran := e.runPlugin(t, "start", "clustering", clusterName)
 	if ran.code != exit.Done || !strings.Contains(ran.out, "already running") || !strings.Contains(ran.out, "removed") {
-		t.Errorf("expected it said that it runs and what was removed, found %+v", ran)
+		t.Errorf("expected it to report that it runs and what was removed, found %+v", ran)
 	}
 	if left := e.getCluster(t).Annotations; slices.Contains(annotationNames(left), mocov1beta2.ClusteringStoppedAnnotation) {
 		t.Errorf("expected the value to be gone, found %v", left)

@@ -23,7 +23,7 @@ import (
 
 // A stop in the middle of an operation. The one in the middle of a switchover is in stop_defects_test.go.
 
-// TestStopDuringFailover: the replicas are fenced and one has yet to apply what it must not lose. The fence is taken
+// TestStopDuringFailover stops while the replicas are fenced and one has yet to apply what it must not lose. The fence is taken
 // back, in case that the primary is only out of sight, and a start finishes the failover.
 func TestStopDuringFailover(t *testing.T) {
 	t.Parallel()
@@ -40,12 +40,12 @@ func TestStopDuringFailover(t *testing.T) {
 	e.stopClustering(t)
 	cluster := e.waitForCondition(t, mocov1beta2.ClusteringActiveCondition, "False ClusteringInactive")
 	if p := cluster.Status.Pause; p == nil || !strings.Contains(p.Unfinished, "does not answer") {
-		t.Errorf("expected it said that the primary does not answer, found %+v", p)
+		t.Errorf("expected it to report that the primary does not answer, found %+v", p)
 	}
 	for i := 1; i < instances; i++ {
 		e.waitForIOThread(t, i, "ON", "CONNECTING")
 		if got := e.query(t, i, "select @@super_read_only"); got != "1" {
-			t.Errorf("instance %d: expected nobody to be promoted, found super_read_only=%s", i, got)
+			t.Errorf("instance %d: expected no instance to be promoted, found super_read_only=%s", i, got)
 		}
 	}
 	for _, let := range release {
@@ -59,7 +59,7 @@ func TestStopDuringFailover(t *testing.T) {
 	e.expectOneWritable(t)
 }
 
-// TestStopDuringClone: the copy that is under way is finished, and no further one is begun.
+// TestStopDuringClone shows that the copy that is under way is finished, and no further one is begun.
 func TestStopDuringClone(t *testing.T) {
 	t.Parallel()
 	e := newEnvironmentWithServers(t)
@@ -86,7 +86,7 @@ func TestStopDuringClone(t *testing.T) {
 	if p := cluster.Status.Pause; p == nil || p.Unfinished != "" {
 		t.Errorf("expected nothing left, found %+v", p)
 	}
-	e.servers[cloning].WaitUntilReady(t) // It restarts when it is copied; nobody may be waited for who does not answer.
+	e.servers[cloning].WaitUntilReady(t) // It restarts when it is copied, and must answer before it is asked.
 	e.expectOneWritable(t)
 	if got := e.query(t, cloning, "select count(*) from app.t"); got != "2" {
 		t.Errorf("instance %d: expected a whole copy, found %s rows", cloning, got)
@@ -101,9 +101,9 @@ func TestStopDuringClone(t *testing.T) {
 	e.waitForAnswer(t, "select count(*) from app.t", "2")
 }
 
-// TestPrimarySilent: a primary that is silent and alive is replaced, and when it speaks again nobody is told that a write
-// is safe there.
-func TestPrimarySilent(t *testing.T) {
+// TestFrozenPrimaryIsReplaced shows that a primary that is silent and alive is replaced, and acknowledges no write when it
+// is back.
+func TestFrozenPrimaryIsReplaced(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)
 	e.servers[0].Freeze(t)
@@ -124,7 +124,7 @@ func TestPrimarySilent(t *testing.T) {
 	e.expectOneWritable(t)
 }
 
-// TestRestartWhileStopped: a manager that starts while clustering is stopped repairs nothing, also after the primary has
+// TestRestartWhileStopped shows that a manager that starts while clustering is stopped repairs nothing, also after the primary has
 // restarted and is read-only.
 func TestRestartWhileStopped(t *testing.T) {
 	t.Parallel()
@@ -156,7 +156,7 @@ func TestRestartWhileStopped(t *testing.T) {
 	e.expectOneWritable(t)
 }
 
-// TestStoppedInstance: one instance alone is left alone, and the others are looked after.
+// TestStoppedInstance shows that one instance is left alone while the others are looked after.
 func TestStoppedInstance(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)
@@ -188,7 +188,7 @@ func TestStoppedInstance(t *testing.T) {
 	e.waitForAnswer(t, "select group_concat(v order by id) from app.t", "first,after")
 }
 
-// TestPasswordRotated: who changes the administrator's password in the servers and in the Secret needs no restart.
+// TestPasswordRotated shows that a new password of the administrator, in the servers and in the Secret, needs no restart.
 func TestPasswordRotated(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)
@@ -198,7 +198,7 @@ func TestPasswordRotated(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.mustRun(t, 0, "root", "alter user 'moco-admin'@'%' identified by 'secret-b'")
-	for i := range instances { // Sessions that were let in with the old password go on until somebody ends them.
+	for i := range instances { // Sessions that were let in with the old password go on until they are killed.
 		e.killSessions(t, i, "moco-admin")
 	}
 	e.requestStepDown(t, 0)
@@ -241,7 +241,7 @@ func (e *environment) waitForIOThread(t *testing.T, i int, states ...string) {
 	})
 }
 
-// expectOneWritable demands that clients can write to the primary and to nobody else.
+// expectOneWritable demands that clients can write to the primary and to no other instance.
 func (e *environment) expectOneWritable(t *testing.T) {
 	t.Helper()
 	p := e.getCluster(t).Status.CurrentPrimaryIndex
@@ -264,7 +264,7 @@ func (e *environment) killSessions(t *testing.T, i int, user string) {
 	}
 }
 
-// TestStopThatCannotEnd: its time is over, and somebody keeps the manager from taking it back.
+// TestStopThatCannotEnd covers a stop whose time is over while the API server refuses to end it.
 func TestStopThatCannotEnd(t *testing.T) {
 	t.Parallel()
 	e := newEnvironment(t)
