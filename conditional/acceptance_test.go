@@ -23,133 +23,133 @@ import (
 // TestProposalAcceptance is the list of acceptance criteria of the proposal "Conditionally Runnable Controllers".
 func TestProposalAcceptance(t *testing.T) {
 	s := startAPIServer(t)
-	def := crd("widgets", apiextensionsv1.NamespaceScoped)
+	def := newWidgetCRD("widgets", apiextensionsv1.NamespaceScoped)
 	widgets, maps := make(chan string), make(chan string)
-	mgr := s.manager(s.cfg)
+	mgr := s.newManagerFor(s.cfg)
 	group, err := Setup(mgr, Served(widgetKind()), watching(widgetKind(), widgets))
 	if err != nil {
 		t.Fatal(err)
 	}
-	neighbour := watching(s.kindOf(&corev1.ConfigMap{}), maps)
+	neighbour := watching(s.mustFindKind(&corev1.ConfigMap{}), maps)
 	if err := neighbour(mgr); err != nil {
 		t.Fatal(err)
 	}
 	theNeighbourGoesOn := func(name string) {
 		t.Helper()
-		if err := s.client().Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}); err != nil {
+		if err := s.newClient().Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}); err != nil {
 			t.Fatal(err)
 		}
-		s.expect(maps, name)
+		s.expectReconcile(maps, name)
 	}
 
 	t.Log("1. Run the mgr without CRD installed yet and mgr should start successfully.")
-	s.start(mgr)
+	s.startManager(mgr)
 	s.eventually("the absence is known", func(context.Context) (bool, error) { return group.Status().Condition.State == False, nil })
-	s.wait(group, Dormant)
+	s.waitForPhase(group, Dormant)
 	theNeighbourGoesOn("one")
 
 	t.Log("2. After CRD installation the controller should start and run successfully.")
-	s.install(def)
-	s.create("default", "first")
-	s.expect(widgets, "first")
-	s.wait(group, Running)
+	s.installCRD(def)
+	s.createWidgetIn("default", "first")
+	s.expectReconcile(widgets, "first")
+	s.waitForPhase(group, Running)
 
 	t.Log("3. Upon uninstalling the CRD, the controller should stop but the manager should continue running successfully.")
-	s.uninstall(def)
-	s.wait(group, Dormant)
-	s.gone(def)
+	s.uninstallCRD(def)
+	s.waitForPhase(group, Dormant)
+	s.waitUntilGone(def)
 	theNeighbourGoesOn("two")
 
 	t.Log("4. Upon CRD reinstallation, the controller should once again start and run successfully with no disruption to the manager and its other runnables.")
-	s.install(def)
-	s.create("default", "second")
-	s.expect(widgets, "second")
-	s.wait(group, Running)
+	s.installCRD(def)
+	s.createWidgetIn("default", "second")
+	s.expectReconcile(widgets, "second")
+	s.waitForPhase(group, Running)
 	theNeighbourGoesOn("three")
 }
 
 func TestRestartAfterAnotherShape(t *testing.T) {
 	s := startAPIServer(t)
 	seen := make(chan string)
-	mgr := s.manager(s.cfg)
+	mgr := s.newManagerFor(s.cfg)
 	group, err := Setup(mgr, Served(widgetKind()), watching(widgetKind(), seen))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.start(mgr)
+	s.startManager(mgr)
 	shapes := []struct {
 		what, namespace string
 		def             *apiextensionsv1.CustomResourceDefinition
 	}{
-		{"namespaced", "default", crd("widgets", apiextensionsv1.NamespaceScoped)},
-		{"cluster", "", crd("widgets", apiextensionsv1.ClusterScoped)},
-		{"plural", "", crd("widgetz", apiextensionsv1.ClusterScoped)},
-		{"back", "default", crd("widgets", apiextensionsv1.NamespaceScoped)},
+		{"namespaced", "default", newWidgetCRD("widgets", apiextensionsv1.NamespaceScoped)},
+		{"cluster", "", newWidgetCRD("widgets", apiextensionsv1.ClusterScoped)},
+		{"plural", "", newWidgetCRD("widgetz", apiextensionsv1.ClusterScoped)},
+		{"back", "default", newWidgetCRD("widgets", apiextensionsv1.NamespaceScoped)},
 	}
 	for _, shape := range shapes {
-		s.install(shape.def)
-		s.create(shape.namespace, shape.what)
-		s.expect(seen, shape.what) // The recorder has also written through the scope's client.
-		s.uninstall(shape.def)
-		s.gone(shape.def)
+		s.installCRD(shape.def)
+		s.createWidgetIn(shape.namespace, shape.what)
+		s.expectReconcile(seen, shape.what) // The recorder has also written through the scope's client.
+		s.uninstallCRD(shape.def)
+		s.waitUntilGone(shape.def)
 	}
-	s.wait(group, Dormant)
+	s.waitForPhase(group, Dormant)
 }
 
 func TestFinalizersAreTakenOffWhileTerminating(t *testing.T) {
 	s := startAPIServer(t)
-	def := crd("widgets", apiextensionsv1.NamespaceScoped)
-	s.install(def)
+	def := newWidgetCRD("widgets", apiextensionsv1.NamespaceScoped)
+	s.installCRD(def)
 	seen := make(chan string, 100)
-	mgr := s.manager(s.cfg)
+	mgr := s.newManagerFor(s.cfg)
 	group, err := Setup(mgr, Served(widgetKind()), watching(widgetKind(), seen))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.start(mgr)
+	s.startManager(mgr)
 	for i := range 3 {
-		s.create("default", string(rune('a'+i)), "example.com/hold")
+		s.createWidgetIn("default", string(rune('a'+i)), "example.com/hold")
 	}
-	s.expect(seen, "c")
-	s.uninstall(def)
-	s.gone(def) // It could not go if the controller had stopped with the request.
-	s.wait(group, Dormant)
+	s.expectReconcile(seen, "c")
+	s.uninstallCRD(def)
+	s.waitUntilGone(def) // It could not go if the controller had stopped with the request.
+	s.waitForPhase(group, Dormant)
 }
 
 func TestVersionThatIsNoLongerServed(t *testing.T) {
 	s := startAPIServer(t)
-	def := crd("widgets", apiextensionsv1.NamespaceScoped)
+	def := newWidgetCRD("widgets", apiextensionsv1.NamespaceScoped)
 	other := *def.Spec.Versions[0].DeepCopy()
 	other.Name, other.Storage = "v2", false
 	def.Spec.Versions = append(def.Spec.Versions, other)
-	s.install(def)
-	mgr := s.manager(s.cfg)
+	s.installCRD(def)
+	mgr := s.newManagerFor(s.cfg)
 	group, err := Setup(mgr, Served(widgetKind()), watching(widgetKind(), make(chan string, 100)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.start(mgr)
-	s.wait(group, Running)
+	s.startManager(mgr)
+	s.waitForPhase(group, Running)
 	serve := func(served bool) {
 		t.Helper()
 		s.eventually("the CRD is updated", func(ctx context.Context) (bool, error) {
 			var now apiextensionsv1.CustomResourceDefinition
-			if err := s.client().Get(ctx, client.ObjectKeyFromObject(def), &now); err != nil {
+			if err := s.newClient().Get(ctx, client.ObjectKeyFromObject(def), &now); err != nil {
 				return false, err
 			}
 			now.Spec.Versions[0].Served = served
-			return s.client().Update(ctx, &now) == nil, nil
+			return s.newClient().Update(ctx, &now) == nil, nil
 		})
 	}
 	serve(false)
-	s.wait(group, Dormant)
+	s.waitForPhase(group, Dormant)
 	serve(true)
-	s.wait(group, Running)
+	s.waitForPhase(group, Running)
 }
 
 func TestAnActivationThatFailsRecovers(t *testing.T) {
 	s := startAPIServer(t)
-	s.install(crd("widgets", apiextensionsv1.NamespaceScoped))
+	s.installCRD(newWidgetCRD("widgets", apiextensionsv1.NamespaceScoped))
 	seen := make(chan string, 100)
 	var tries atomic.Int32
 	setup := func(mgr manager.Manager) error {
@@ -163,15 +163,15 @@ func TestAnActivationThatFailsRecovers(t *testing.T) {
 		}
 		return watching(widgetKind(), seen)(mgr)
 	}
-	mgr := s.manager(s.cfg)
+	mgr := s.newManagerFor(s.cfg)
 	group, err := Setup(mgr, Served(widgetKind()), setup, StartBackoff(wait.Backoff{Duration: 50 * time.Millisecond}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.start(mgr)
-	s.create("default", "first")
-	s.expect(seen, "first")
-	s.wait(group, Running)
+	s.startManager(mgr)
+	s.createWidgetIn("default", "first")
+	s.expectReconcile(seen, "first")
+	s.waitForPhase(group, Running)
 	if tries.Load() != 4 {
 		t.Errorf("setup ran %d times, want 4", tries.Load())
 	}
@@ -180,20 +180,20 @@ func TestAnActivationThatFailsRecovers(t *testing.T) {
 func TestBuiltInKindsNeedNoCRD(t *testing.T) {
 	s := startAPIServer(t)
 	seen := make(chan string, 100)
-	mgr := s.manager(s.cfg)
-	group, err := Setup(mgr, ServedObject(&corev1.Namespace{}), watching(s.kindOf(&corev1.Namespace{}), seen))
+	mgr := s.newManagerFor(s.cfg)
+	group, err := Setup(mgr, ServedObject(&corev1.Namespace{}), watching(s.mustFindKind(&corev1.Namespace{}), seen))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.start(mgr)
-	s.expect(seen, "default")
-	s.wait(group, Running)
+	s.startManager(mgr)
+	s.expectReconcile(seen, "default")
+	s.waitForPhase(group, Running)
 }
 
 func TestWithoutTheRightToWatchCRDs(t *testing.T) {
 	s := startAPIServer(t)
-	def := crd("widgets", apiextensionsv1.NamespaceScoped)
-	s.install(def)
+	def := newWidgetCRD("widgets", apiextensionsv1.NamespaceScoped)
+	s.installCRD(def)
 	role := &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: "widgets"},
 		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"example.com"}, Resources: []string{"widgets"}, Verbs: []string{"*"}}},
@@ -204,7 +204,7 @@ func TestWithoutTheRightToWatchCRDs(t *testing.T) {
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: "poor"}},
 	}
 	for _, obj := range []client.Object{role, binding} {
-		if err := s.client().Create(t.Context(), obj); err != nil {
+		if err := s.newClient().Create(t.Context(), obj); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -213,26 +213,26 @@ func TestWithoutTheRightToWatchCRDs(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen := make(chan string, 100)
-	mgr := s.manager(poor.Config())
+	mgr := s.newManagerFor(poor.Config())
 	group, err := Setup(mgr, Served(widgetKind()), watching(widgetKind(), seen))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.start(mgr)
-	s.create("default", "first")
-	s.expect(seen, "first")
-	s.uninstall(def)
-	s.wait(group, Dormant)
+	s.startManager(mgr)
+	s.createWidgetIn("default", "first")
+	s.expectReconcile(seen, "first")
+	s.uninstallCRD(def)
+	s.waitForPhase(group, Dormant)
 }
 
 // TestNothingLeaks restarts a controller often, while a neighbour watches the same kind through the outer cache.
 func TestNothingLeaks(t *testing.T) {
 	s := startAPIServer(t)
 	const cycles = 50
-	when := switched{says: make(chan Status)}
+	when := switchedCondition{says: make(chan Status)}
 	mine, theirs := make(chan string, 1000), make(chan string, 1000)
-	kind := s.kindOf(&corev1.ConfigMap{})
-	mgr := s.manager(s.cfg)
+	kind := s.mustFindKind(&corev1.ConfigMap{})
+	mgr := s.newManagerFor(s.cfg)
 	group, err := Setup(mgr, when, watching(kind, mine), RestartLimit(2*cycles, wait.Backoff{Duration: time.Second}))
 	if err != nil {
 		t.Fatal(err)
@@ -240,28 +240,28 @@ func TestNothingLeaks(t *testing.T) {
 	if err := watching(kind, theirs)(mgr); err != nil {
 		t.Fatal(err)
 	}
-	s.start(mgr)
+	s.startManager(mgr)
 	cycle := func() {
 		when.says <- Status{State: True}
-		s.wait(group, Running)
-		s.expect(mine, "kube-root-ca.crt")
+		s.waitForPhase(group, Running)
+		s.expectReconcile(mine, "kube-root-ca.crt")
 		when.says <- Status{State: False}
-		s.wait(group, Dormant)
+		s.waitForPhase(group, Dormant)
 	}
-	if err := s.client().Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kube-root-ca.crt"}}); err != nil {
+	if err := s.newClient().Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kube-root-ca.crt"}}); err != nil {
 		t.Fatal(err)
 	}
-	s.expect(theirs, "kube-root-ca.crt")
+	s.expectReconcile(theirs, "kube-root-ca.crt")
 	cycle()
 	before := settledGoroutines(s)
 	for range cycles {
 		cycle()
 	}
 	s.eventually("all goroutines of the restarts are gone", func(context.Context) (bool, error) { return runtime.NumGoroutine() <= before, nil })
-	if err := s.client().Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "after"}}); err != nil {
+	if err := s.newClient().Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "after"}}); err != nil {
 		t.Fatal(err)
 	}
-	s.expect(theirs, "after")
+	s.expectReconcile(theirs, "after")
 }
 
 // settledGoroutines is the number of goroutines once it stays the same for a while.

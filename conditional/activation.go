@@ -76,6 +76,7 @@ func (l *activation) runToEnd(ctx context.Context, g *Group, s *scope.Manager) a
 		return activationEvent{statemachine.Erred, err}
 	}
 	err = l.runScope(ctx, g, s)
+	// A runnable that has returned may have left a goroutine behind; AfterStop must be the last to act.
 	s.Close()
 	var late error
 	if g.options.hooks.AfterStop != nil {
@@ -112,6 +113,7 @@ func (g *Group) acquireStartSlot(ctx context.Context) (done func(), ok bool) {
 	case <-ctx.Done():
 		return nil, false
 	}
+	// The timer and the end of the start both free the slot, whichever comes first.
 	free := sync.OnceFunc(func() { <-g.server.StartSlots })
 	slow := time.AfterFunc(slowStart, free)
 	return func() { slow.Stop(); free() }, true

@@ -35,7 +35,7 @@ func (s *apiServer) createWidget(name string) *Widget {
 	s.t.Helper()
 	w := &Widget{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: WidgetSpec{Message: "hello"}}
 	s.eventually("a Widget can be created", func(ctx context.Context) (bool, error) {
-		return s.client().Create(ctx, w) == nil, nil
+		return s.newClient().Create(ctx, w) == nil, nil
 	})
 	return w
 }
@@ -43,7 +43,7 @@ func (s *apiServer) createWidget(name string) *Widget {
 // message is what the ConfigMap of a Widget says, "" when there is none.
 func (s *apiServer) message(ctx context.Context, name string) string {
 	var child corev1.ConfigMap
-	if err := s.client().Get(ctx, client.ObjectKey{Namespace: "default", Name: name}, &child); err != nil {
+	if err := s.newClient().Get(ctx, client.ObjectKey{Namespace: "default", Name: name}, &child); err != nil {
 		return ""
 	}
 	return child.Data["message"]
@@ -52,25 +52,25 @@ func (s *apiServer) message(ctx context.Context, name string) string {
 func TestBuilderFollowsItsCRD(t *testing.T) {
 	s := startAPIServer(t)
 	addWidgets(s.scheme)
-	mgr := s.manager(s.cfg)
+	mgr := s.newManagerFor(s.cfg)
 	r := newWidgetReconciler(mgr) // With the outer client, as every main.go has it.
 	if err := r.SetupConditionally(mgr); err != nil {
 		t.Fatal(err)
 	}
-	s.start(mgr)
-	def := crd("widgets", apiextensionsv1.NamespaceScoped)
+	s.startManager(mgr)
+	def := newWidgetCRD("widgets", apiextensionsv1.NamespaceScoped)
 	for _, name := range []string{"installed", "reinstalled", "once-more"} {
-		s.install(def)
+		s.installCRD(def)
 		s.createWidget(name)
-		s.expect(r.seen, name)
+		s.expectReconcile(r.seen, name)
 		says := func(ctx context.Context) (bool, error) { return s.message(ctx, name) == "hello", nil }
 		s.eventually("the Widget has its ConfigMap", says)
-		if err := s.client().Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}); err != nil {
+		if err := s.newClient().Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}); err != nil {
 			t.Fatal(err)
 		}
 		s.eventually("the deletion of the ConfigMap reconciles its owner", says)
-		s.uninstall(def)
-		s.gone(def)
+		s.uninstallCRD(def)
+		s.waitUntilGone(def)
 	}
 }
 
@@ -78,7 +78,7 @@ func TestBuilderFollowsItsCRD(t *testing.T) {
 func TestBuilderReconcilesAsOften(t *testing.T) {
 	server := startAPIServer(t)
 	addWidgets(server.scheme)
-	server.install(crd("widgets", apiextensionsv1.NamespaceScoped))
+	server.installCRD(newWidgetCRD("widgets", apiextensionsv1.NamespaceScoped))
 	told := map[string][]string{}
 	for name, setup := range map[string]func(*widgetReconciler, manager.Manager) error{
 		"plain":       (*widgetReconciler).SetupWithManager,
@@ -88,18 +88,18 @@ func TestBuilderReconcilesAsOften(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := *server
 			s.t = t
-			mgr := s.manager(s.cfg)
+			mgr := s.newManagerFor(s.cfg)
 			r = newWidgetReconciler(mgr)
 			if err := setup(r, mgr); err != nil {
 				t.Fatal(err)
 			}
-			s.start(mgr)
-			told[name] = s.widgetStory(r.seen)
+			s.startManager(mgr)
+			told[name] = s.widgetEvents(r.seen)
 		})
 		for len(r.seen) > 0 { // The manager has stopped.
 			told[name] = append(told[name], "late: "+<-r.seen)
 		}
-		server.forgetStory()
+		server.deleteEvents()
 	}
 	if diff := cmp.Diff(told["plain"], told["conditional"]); diff != "" {
 		t.Errorf("reconciled (-plain +conditional):\n%s", diff)
@@ -110,10 +110,10 @@ func TestBuilderReconcilesAsOften(t *testing.T) {
 	}
 }
 
-// widgetStory returns what was reconciled. It waits for as many reconciles as an event has to cause.
-func (s *apiServer) widgetStory(seen <-chan string) (told []string) {
+// widgetEvents returns what was reconciled. It waits for as many reconciles as an event has to cause.
+func (s *apiServer) widgetEvents(seen <-chan string) (told []string) {
 	s.t.Helper()
-	ctx, c := s.t.Context(), s.client()
+	ctx, c := s.t.Context(), s.newClient()
 	w := &Widget{}
 	child := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "first"}}
 	stranger := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "stranger"}}
@@ -149,13 +149,13 @@ func (s *apiServer) widgetStory(seen <-chan string) (told []string) {
 	return told
 }
 
-// forgetStory removes what a story leaves: there is no garbage collector.
-func (s *apiServer) forgetStory() {
+// deleteEvents removes what a story leaves: there is no garbage collector.
+func (s *apiServer) deleteEvents() {
 	s.t.Helper()
 	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "default", Name: name} }
 	left := []client.Object{&Widget{ObjectMeta: meta("last")}, &corev1.ConfigMap{ObjectMeta: meta("first")}, &corev1.ConfigMap{ObjectMeta: meta("last")}}
 	for _, obj := range left {
-		if err := s.client().Delete(s.t.Context(), obj); err != nil {
+		if err := s.newClient().Delete(s.t.Context(), obj); err != nil {
 			s.t.Fatal(err)
 		}
 	}
@@ -174,7 +174,7 @@ func offline(t *testing.T) manager.Manager {
 	return mgr
 }
 
-type private struct {
+type unexportedClient struct {
 	*widgetReconciler
 	hidden client.Client
 }
@@ -209,7 +209,7 @@ func TestBuilderRefusesBadUse(t *testing.T) {
 		"a name with a slash":          {widgets().Named("a/b"), r, `found "a/b"`},
 		"the name of another group":    {widgets().Named("taken"), r, "found another group of this name"},
 		"a source that starts once":    {widgets().WatchesRawSource(channel), r, "expected a source.Func"},
-		"a client that stays the same": {widgets(), &private{r, mgr.GetClient()}, "in hidden"},
+		"a client that stays the same": {widgets(), &unexportedClient{r, mgr.GetClient()}, "in hidden"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -227,8 +227,8 @@ func TestBuilderRefusesBadUse(t *testing.T) {
 
 // claimed takes a group's name without a manager that would run the group.
 func claimed(name string) (release func(), g *Group, err error) {
-	mgr := &outer{ready: map[string]healthz.Checker{}}
-	g, err = Setup(mgr, switched{}, func(manager.Manager) error { return nil }, Name(name))
+	mgr := &fakeManager{ready: map[string]healthz.Checker{}}
+	g, err = Setup(mgr, switchedCondition{}, func(manager.Manager) error { return nil }, Name(name))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -278,8 +278,8 @@ func TestNamesAreFreeAgain(t *testing.T) {
 func TestBuilderReplaysEveryCall(t *testing.T) {
 	s := startAPIServer(t)
 	addWidgets(s.scheme)
-	def := crd("widgets", apiextensionsv1.NamespaceScoped)
-	mgr := s.manager(s.cfg)
+	def := newWidgetCRD("widgets", apiextensionsv1.NamespaceScoped)
+	mgr := s.newManagerFor(s.cfg)
 	r := newWidgetReconciler(mgr)
 	calls := make(chan string, 100)
 	raw := source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
@@ -311,13 +311,13 @@ func TestBuilderReplaysEveryCall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.start(mgr)
+	s.startManager(mgr)
 	for _, round := range []string{"one", "two"} {
 		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: round}}
-		if err := s.client().Create(t.Context(), account); err != nil {
+		if err := s.newClient().Create(t.Context(), account); err != nil {
 			t.Fatal(err)
 		}
-		s.install(def)
+		s.installCRD(def)
 		s.createWidget("hidden")
 		s.createWidget(round)
 		missing := map[string]bool{round: true, "ns-default": true, "sa-" + round: true, "raw": true}
@@ -331,9 +331,9 @@ func TestBuilderReplaysEveryCall(t *testing.T) {
 			}
 			return len(missing) == 0, nil
 		})
-		s.expect(calls, "logger")
-		s.uninstall(def)
-		s.gone(def)
-		s.wait(g, Dormant)
+		s.expectReconcile(calls, "logger")
+		s.uninstallCRD(def)
+		s.waitUntilGone(def)
+		s.waitForPhase(g, Dormant)
 	}
 }

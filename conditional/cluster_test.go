@@ -13,12 +13,10 @@ import (
 	"github.com/go-logr/logr/testr"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -30,10 +28,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
-// patience bounds every wait of these tests; nothing in them should take a tenth of it.
-const patience = time.Minute
+// patience bounds every wait of these tests.
+const patience = testenv.Patience
 
 func widgetKind() schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}
@@ -53,7 +53,7 @@ func startAPIServer(t *testing.T, adjust ...func(*envtest.Environment)) *apiServ
 		t.Skip("KUBEBUILDER_ASSETS is not set: it names the folder of etcd and kube-apiserver")
 	}
 	ctrllog.SetLogger(logr.Discard())
-	s := &apiServer{t: t, env: &envtest.Environment{}, scheme: runtime.NewScheme()}
+	s := &apiServer{t: t, env: testenv.NewEnvironment(), scheme: runtime.NewScheme()}
 	utilruntime.Must(clientgoscheme.AddToScheme(s.scheme))
 	utilruntime.Must(apiextensionsv1.AddToScheme(s.scheme))
 	for _, a := range adjust {
@@ -71,8 +71,8 @@ func startAPIServer(t *testing.T, adjust ...func(*envtest.Environment)) *apiServ
 	return s
 }
 
-// client returns a client that has cached nothing: kinds come and go, and change their scope.
-func (s *apiServer) client() client.Client {
+// newClient returns a client that has cached nothing: kinds come and go, and change their scope.
+func (s *apiServer) newClient() client.Client {
 	c, err := client.New(s.cfg, client.Options{Scheme: s.scheme})
 	if err != nil {
 		s.t.Fatal(err)
@@ -80,8 +80,8 @@ func (s *apiServer) client() client.Client {
 	return c
 }
 
-// manager returns a manager without servers.
-func (s *apiServer) manager(cfg *rest.Config) manager.Manager {
+// newManagerFor returns a manager without servers.
+func (s *apiServer) newManagerFor(cfg *rest.Config) manager.Manager {
 	s.t.Helper()
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
 		Scheme: s.scheme, Metrics: server.Options{BindAddress: "0"}, Logger: testr.New(s.t),
@@ -93,8 +93,8 @@ func (s *apiServer) manager(cfg *rest.Config) manager.Manager {
 	return mgr
 }
 
-// start runs a manager until stop is called, or for the rest of the test.
-func (s *apiServer) start(mgr manager.Manager) (stop func()) {
+// startManager runs a manager until stop is called, or for the rest of the test.
+func (s *apiServer) startManager(mgr manager.Manager) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(ctx) }()
@@ -109,73 +109,55 @@ func (s *apiServer) start(mgr manager.Manager) (stop func()) {
 	return stop
 }
 
-// crd returns the CRD of Widget, with a status-less schema that keeps everything.
-func crd(plural string, scope apiextensionsv1.ResourceScope) *apiextensionsv1.CustomResourceDefinition {
-	kind := widgetKind()
-	return &apiextensionsv1.CustomResourceDefinition{
-		ObjectMeta: metav1.ObjectMeta{Name: plural + "." + kind.Group},
-		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
-			Group: kind.Group, Scope: scope,
-			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: plural, Kind: kind.Kind},
-			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
-				Name: kind.Version, Served: true, Storage: true,
-				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
-					Type: "object", XPreserveUnknownFields: new(true),
-				}},
-			}},
-		},
-	}
+// newWidgetCRD returns the CRD of Widget.
+func newWidgetCRD(plural string, scope apiextensionsv1.ResourceScope) *apiextensionsv1.CustomResourceDefinition {
+	return testenv.NewCRD(widgetKind(), plural, scope)
 }
 
-// install creates a CRD and waits until it is established.
-func (s *apiServer) install(def *apiextensionsv1.CustomResourceDefinition) {
+// installCRD creates a CRD and waits until it is established.
+func (s *apiServer) installCRD(def *apiextensionsv1.CustomResourceDefinition) {
 	s.t.Helper()
-	if err := s.client().Create(s.t.Context(), def.DeepCopy()); err != nil {
+	if err := s.newClient().Create(s.t.Context(), def.DeepCopy()); err != nil {
 		s.t.Fatal(err)
 	}
 	s.eventually("the CRD is established", func(ctx context.Context) (bool, error) {
 		var now apiextensionsv1.CustomResourceDefinition
-		if err := s.client().Get(ctx, client.ObjectKeyFromObject(def), &now); err != nil {
+		if err := s.newClient().Get(ctx, client.ObjectKeyFromObject(def), &now); err != nil {
 			return false, err
 		}
-		for _, c := range now.Status.Conditions {
-			if c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue {
-				return true, nil
-			}
-		}
-		return false, nil
+		return testenv.IsEstablished(&now), nil
 	})
 }
 
-// uninstall deletes a CRD; gone waits until it no longer exists.
-func (s *apiServer) uninstall(def *apiextensionsv1.CustomResourceDefinition) {
+// uninstallCRD deletes a CRD; gone waits until it no longer exists.
+func (s *apiServer) uninstallCRD(def *apiextensionsv1.CustomResourceDefinition) {
 	s.t.Helper()
-	if err := s.client().Delete(s.t.Context(), def.DeepCopy()); err != nil {
+	if err := s.newClient().Delete(s.t.Context(), def.DeepCopy()); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
-func (s *apiServer) gone(def *apiextensionsv1.CustomResourceDefinition) {
+func (s *apiServer) waitUntilGone(def *apiextensionsv1.CustomResourceDefinition) {
 	s.t.Helper()
 	s.eventually("the CRD is gone", func(ctx context.Context) (bool, error) {
-		err := s.client().Get(ctx, client.ObjectKeyFromObject(def), &apiextensionsv1.CustomResourceDefinition{})
+		err := s.newClient().Get(ctx, client.ObjectKeyFromObject(def), &apiextensionsv1.CustomResourceDefinition{})
 		return k8serrors.IsNotFound(err), client.IgnoreNotFound(err)
 	})
 }
 
-// create makes a Widget; namespace "" makes a cluster-scoped one.
-func (s *apiServer) create(namespace, name string, finalizers ...string) {
+// createWidgetIn makes a Widget; namespace "" makes a cluster-scoped one.
+func (s *apiServer) createWidgetIn(namespace, name string, finalizers ...string) {
 	s.t.Helper()
 	s.eventually("a Widget can be created", func(ctx context.Context) (bool, error) {
-		w := widget()
+		w := newWidget()
 		w.SetNamespace(namespace)
 		w.SetName(name)
 		w.SetFinalizers(finalizers)
-		return s.client().Create(ctx, w) == nil, nil
+		return s.newClient().Create(ctx, w) == nil, nil
 	})
 }
 
-func widget() *unstructured.Unstructured {
+func newWidget() *unstructured.Unstructured {
 	w := &unstructured.Unstructured{}
 	w.SetGroupVersionKind(widgetKind())
 	return w
@@ -183,12 +165,10 @@ func widget() *unstructured.Unstructured {
 
 func (s *apiServer) eventually(what string, ok func(context.Context) (bool, error)) {
 	s.t.Helper()
-	if err := wait.PollUntilContextTimeout(s.t.Context(), 20*time.Millisecond, patience, true, ok); err != nil {
-		s.t.Fatalf("waited in vain until %s: %v", what, err)
-	}
+	testenv.Eventually(s.t, what, ok)
 }
 
-func (s *apiServer) wait(g *Group, p Phase) {
+func (s *apiServer) waitForPhase(g *Group, p Phase) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
 	defer cancel()
@@ -197,14 +177,14 @@ func (s *apiServer) wait(g *Group, p Phase) {
 	}
 }
 
-// recorder is a reconciler that tells which objects it has seen, and marks each one with the client it was given.
-type recorder struct {
+// recordingReconciler is a reconciler that tells which objects it has seen, and marks each one with the client it was given.
+type recordingReconciler struct {
 	client client.Client
 	kind   schema.GroupVersionKind
 	seen   chan string
 }
 
-func (r *recorder) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+func (r *recordingReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	obj := &unstructured.Unstructured{}
 	obj.SetGroupVersionKind(r.kind)
 	if err := r.client.Get(ctx, req.NamespacedName, obj); err != nil {
@@ -227,7 +207,7 @@ func (r *recorder) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 }
 
 // SetupWithManager is written as for any manager: it knows nothing of groups.
-func (r *recorder) SetupWithManager(mgr manager.Manager) error {
+func (r *recordingReconciler) SetupWithManager(mgr manager.Manager) error {
 	obj := &unstructured.Unstructured{}
 	obj.SetGroupVersionKind(r.kind)
 	r.client = mgr.GetClient()
@@ -237,12 +217,12 @@ func (r *recorder) SetupWithManager(mgr manager.Manager) error {
 // watching returns a setup function with a new recorder per start.
 func watching(kind schema.GroupVersionKind, seen chan string) SetupFunc {
 	return func(mgr manager.Manager) error {
-		return (&recorder{kind: kind, seen: seen}).SetupWithManager(mgr)
+		return (&recordingReconciler{kind: kind, seen: seen}).SetupWithManager(mgr)
 	}
 }
 
-// expect waits until the object of that name was reconciled.
-func (s *apiServer) expect(seen <-chan string, name string) {
+// expectReconcile waits until the object of that name was reconciled.
+func (s *apiServer) expectReconcile(seen <-chan string, name string) {
 	s.t.Helper()
 	timeout := time.After(patience)
 	for {
@@ -257,8 +237,8 @@ func (s *apiServer) expect(seen <-chan string, name string) {
 	}
 }
 
-// kindOf is the kind of a typed object of the scheme.
-func (s *apiServer) kindOf(obj client.Object) schema.GroupVersionKind {
+// mustFindKind is the kind of a typed object of the scheme.
+func (s *apiServer) mustFindKind(obj client.Object) schema.GroupVersionKind {
 	gvk, err := apiutil.GVKForObject(obj, s.scheme)
 	if err != nil {
 		s.t.Fatal(err)

@@ -36,30 +36,30 @@ func TestFirstServedSwitches(t *testing.T) {
 		}
 		return errors.New("none of the versions is served")
 	}
-	mgr := s.manager(s.cfg)
+	mgr := s.newManagerFor(s.cfg)
 	group, err := Setup(mgr, FirstServed(gk, versions...), setup)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.start(mgr)
-	s.condition(group, False)
+	s.startManager(mgr)
+	s.waitForState(group, False)
 
-	def := crd("widgets", apiextensionsv1.NamespaceScoped)
+	def := newWidgetCRD("widgets", apiextensionsv1.NamespaceScoped)
 	def.Spec.Versions[0].Name = "v1beta1"
-	s.install(def)
-	s.expect(started, "v1beta1")
-	s.wait(group, Running)
+	s.installCRD(def)
+	s.expectReconcile(started, "v1beta1")
+	s.waitForPhase(group, Running)
 
-	s.serve(def, "v1", true)
-	s.expect(started, "v1")
-	s.wait(group, Running)
+	s.setServed(def, "v1", true)
+	s.expectReconcile(started, "v1")
+	s.waitForPhase(group, Running)
 
-	s.serve(def, "v1", false)
-	s.expect(started, "v1beta1")
-	s.wait(group, Running)
+	s.setServed(def, "v1", false)
+	s.expectReconcile(started, "v1beta1")
+	s.waitForPhase(group, Running)
 
-	s.uninstall(def)
-	s.wait(group, Dormant)
+	s.uninstallCRD(def)
+	s.waitForPhase(group, Dormant)
 	if len(started) != 0 {
 		t.Errorf("%d more starts than switches", len(started))
 	}
@@ -81,7 +81,7 @@ func TestObjectIsFollowed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mgr := s.manager(poor.Config())
+	mgr := s.newManagerFor(poor.Config())
 	enabled := func(obj client.Object) bool {
 		flags, ok := obj.(*corev1.ConfigMap)
 		return ok && flags.Data["widgets"] == "on"
@@ -91,12 +91,12 @@ func TestObjectIsFollowed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.start(mgr)
+	s.startManager(mgr)
 	s.eventually("the watch is refused", func(context.Context) (bool, error) {
 		c := group.Status().Condition
 		return c.State == Unknown && c.Reason == "ObserveFailed", nil
 	})
-	c := s.client()
+	c := s.newClient()
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -105,55 +105,55 @@ func TestObjectIsFollowed(t *testing.T) {
 	}
 	must(c.Create(t.Context(), role))
 	must(c.Create(t.Context(), binding))
-	s.condition(group, False) // It is absent.
+	s.waitForState(group, False) // It is absent.
 
 	must(c.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "others"}, Data: map[string]string{"widgets": "on"}}))
 	flags := &corev1.ConfigMap{ObjectMeta: named, Data: map[string]string{"widgets": "on"}}
 	must(c.Create(t.Context(), flags))
-	s.wait(group, Running)
+	s.waitForPhase(group, Running)
 
 	flags.Data["widgets"] = "off"
 	must(c.Update(t.Context(), flags))
-	s.wait(group, Dormant)
+	s.waitForPhase(group, Dormant)
 	if got := group.Status().Condition.Reason; got != "ObjectFalse" {
 		t.Errorf("reason is %q, want ObjectFalse", got)
 	}
 	flags.Data["widgets"] = "on"
 	must(c.Update(t.Context(), flags))
-	s.wait(group, Running)
+	s.waitForPhase(group, Running)
 
 	must(c.Delete(t.Context(), flags))
-	s.wait(group, Dormant)
+	s.waitForPhase(group, Dormant)
 	if got := group.Status().Condition.Reason; got != "NotFound" {
 		t.Errorf("reason is %q, want NotFound", got)
 	}
 }
 
-// condition waits until the group's condition is in a state.
-func (s *apiServer) condition(g *Group, state State) {
+// waitForState waits until the group's condition is in a state.
+func (s *apiServer) waitForState(g *Group, state State) {
 	s.t.Helper()
 	s.eventually("the condition is "+state.String(), func(context.Context) (bool, error) {
 		return g.Status().Condition.State == state, nil
 	})
 }
 
-// serve adds a version to a CRD, or changes whether it is served.
-func (s *apiServer) serve(def *apiextensionsv1.CustomResourceDefinition, version string, served bool) {
+// setServed adds a version to a CRD, or changes whether it is served.
+func (s *apiServer) setServed(def *apiextensionsv1.CustomResourceDefinition, version string, served bool) {
 	s.t.Helper()
 	s.eventually("the CRD is updated", func(ctx context.Context) (bool, error) {
 		var now apiextensionsv1.CustomResourceDefinition
-		if err := s.client().Get(ctx, client.ObjectKeyFromObject(def), &now); err != nil {
+		if err := s.newClient().Get(ctx, client.ObjectKeyFromObject(def), &now); err != nil {
 			return false, err
 		}
 		for i, v := range now.Spec.Versions {
 			if v.Name == version {
 				now.Spec.Versions[i].Served = served
-				return s.client().Update(ctx, &now) == nil, nil
+				return s.newClient().Update(ctx, &now) == nil, nil
 			}
 		}
 		added := *now.Spec.Versions[0].DeepCopy()
 		added.Name, added.Served, added.Storage = version, served, false
 		now.Spec.Versions = append(now.Spec.Versions, added)
-		return s.client().Update(ctx, &now) == nil, nil
+		return s.newClient().Update(ctx, &now) == nil, nil
 	})
 }

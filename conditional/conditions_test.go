@@ -36,12 +36,12 @@ func TestConditionsHaveNames(t *testing.T) {
 		"All(Widget.v1.example.com,Not(flag))":       All(served, Not(signal)),
 		"Any(flag,Stable(probe))":                    Any(signal, Stable(Func("probe", time.Second, yes), 0, 0)),
 		"v1.ConfigMap:default:flags":                 Object(&corev1.ConfigMap{}, flags(), present),
-		"Widget.v1.example.com::one":                 Object(widget(), client.ObjectKey{Name: "one"}, present),
+		"Widget.v1.example.com::one":                 Object(newWidget(), client.ObjectKey{Name: "one"}, present),
 	} {
 		if c.String() != want {
 			t.Errorf("got %q, want %q", c, want)
 		}
-		g, err := Setup(newOuter(), c, func(manager.Manager) error { return nil })
+		g, err := Setup(newFakeManager(), c, func(manager.Manager) error { return nil })
 		if err != nil {
 			t.Errorf("%s, with its default name: %v", c, err)
 			continue
@@ -78,7 +78,7 @@ func TestConditionsRefuseBadUse(t *testing.T) {
 		"a first served without one": {FirstServed(schema.GroupKind{}, "v1"), "condition FirstServed needs"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			mgr := &outer{ready: map[string]healthz.Checker{}}
+			mgr := &fakeManager{ready: map[string]healthz.Checker{}}
 			_, err := Setup(mgr, c.when, func(manager.Manager) error { return nil }, Name("group"))
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want an error with %q", err, c.want)
@@ -132,7 +132,7 @@ func TestGroupWithManyConditions(t *testing.T) {
 			Not(Signal("maintenance", maintenance)),
 			Any(Signal("flag", flag), Not(Func("same-probe", time.Minute, yes))),
 		)
-		mgr := &outer{elected: make(chan struct{}), ready: map[string]healthz.Checker{}}
+		mgr := &fakeManager{elected: make(chan struct{}), ready: map[string]healthz.Checker{}}
 		close(mgr.elected)
 		g, err := Setup(mgr, Stable(when, 10*time.Second, 0), func(manager.Manager) error { return nil }, Name("many"))
 		if err != nil {
@@ -167,7 +167,7 @@ func TestGroupWithManyConditions(t *testing.T) {
 // TestObjectThatCannotBeRead has no API server to ask.
 func TestObjectThatCannotBeRead(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	src := Sources{Config: &rest.Config{Host: "127.0.0.1:1"}, HTTPClient: &http.Client{}, Scheme: (&outer{}).GetScheme()}
+	src := Sources{Config: &rest.Config{Host: "127.0.0.1:1"}, HTTPClient: &http.Client{}, Scheme: (&fakeManager{}).GetScheme()}
 	reports, ended := make(chan Status, 1), make(chan error)
 	go func() {
 		ended <- Object(&corev1.ConfigMap{}, flags(), present).Observe(ctx, src, func(s Status) {

@@ -21,17 +21,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-func failuresOfNeighbours() []row {
-	return []row{
-		{"16 a kind that may not be listed", (*arena).forbiddenKind},
-		{"16 a kind whose list fails", (*arena).brokenKind},
-		{"24 setup adds little", (*arena).littleSetup},
-		{"29 a function that panics, errs and blocks", (*arena).badFunction},
+func failuresOfNeighbours() []failureTest {
+	return []failureTest{
+		{"16 a kind that may not be listed fails its own group only", (*failureEnv).forbiddenKind},
+		{"16 a kind whose list fails harms its own group only", (*failureEnv).brokenKind},
+		{"24 setup may add nothing, or a runnable that is soon done", (*failureEnv).littleSetup},
+		{"29 a function that panics, errs and blocks stops nothing", (*failureEnv).badFunction},
 	}
 }
 
 // forbiddenKind gives the manager every right but that to one of its kinds.
-func (a *arena) forbiddenKind() {
+func (a *failureEnv) forbiddenKind() {
 	poor, err := a.env.AddUser(envtest.User{Name: a.kind.Group}, a.cfg)
 	if err != nil {
 		a.t.Fatal(err)
@@ -50,7 +50,7 @@ func (a *arena) forbiddenKind() {
 				Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: a.kind.Group}},
 			},
 		} {
-			if err := a.client().Create(a.t.Context(), obj); err != nil {
+			if err := a.newClient().Create(a.t.Context(), obj); err != nil {
 				a.t.Fatal(err)
 			}
 		}
@@ -58,76 +58,89 @@ func (a *arena) forbiddenKind() {
 	allow("crds", "apiextensions.k8s.io", "customresourcedefinitions")
 	allow("maps", "", "configmaps")
 	allow("things", a.kind.Group, "things")
-	a.alone(a.proxy(poor.Config()), func() { allow("widgets", a.kind.Group, "widgets") })
+	a.testBrokenNeighbour(a.newProxy(poor.Config()), func() { allow("widgets", a.kind.Group, "widgets") })
 }
 
 // brokenKind lets the server err, as it does when the kind's conversion webhook is down.
-func (a *arena) brokenKind() {
-	p := a.proxy(a.cfg)
-	p.ail(on(a.used, says(500, "InternalError")))
-	a.alone(p, p.heal)
+func (a *failureEnv) brokenKind() {
+	p := a.newProxy(a.cfg)
+	p.setFault(onRequests(a.isInformerRequest, answerStatus(500, "InternalError")))
+	a.testBrokenNeighbour(p, p.clearFault)
 }
 
-// alone runs a group of widgets, which cannot sync until the cure, beside a group of things and a plain controller.
-func (a *arena) alone(p *proxy, cure func()) {
+// testBrokenNeighbour runs a group of widgets, which cannot sync until the cure, beside a group of things and a plain controller.
+func (a *failureEnv) testBrokenNeighbour(p *faultyProxy, cure func()) {
 	thing := schema.GroupVersionKind{Group: a.kind.Group, Version: a.kind.Version, Kind: "Thing"}
-	for _, def := range []client.Object{a.def, crdOf(thing, "things")} {
-		if err := a.client().Create(a.t.Context(), def); err != nil {
+	for _, def := range []client.Object{a.crd, newCRD(thing, "things")} {
+		if err := a.newClient().Create(a.t.Context(), def); err != nil {
 			a.t.Fatal(err)
 		}
 	}
 	things, maps := make(chan string, 100), make(chan string, 100)
-	mgr := a.manager(p.config())
-	sick := a.groupOf(mgr, Served(a.kind), impatient(a.kind, a.seen), StartBackoff(wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Steps: 100, Cap: time.Second}))
+	var isCured atomic.Bool
+	mgr := a.newManagerFor(p.config())
+	// Only the failures count here. On a busy machine a test may miss some of the short phases, and must not be held back
+	// for minutes by the restart limit after five starts.
+	sick := a.setUpGroupOf(mgr, Served(a.kind), watchingUntilSyncTimeout(a.kind, a.seen, &isCured),
+		StartBackoff(wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Steps: 100, Cap: time.Second}),
+		RestartLimit(1000, wait.Backoff{Duration: time.Second}))
 	well, err := Setup(mgr, Served(thing), watching(thing, things), Name(a.name+"-well"))
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	if err := watching(a.kindOf(&corev1.ConfigMap{}), maps)(mgr); err != nil {
+	if err := watching(a.mustFindKind(&corev1.ConfigMap{}), maps)(mgr); err != nil {
 		a.t.Fatal(err)
 	}
-	a.start(mgr)
-	a.make("first")
+	a.startManager(mgr)
+	a.createObject("first")
 	for n := range 3 {
 		name := fmt.Sprintf("%s-%d", a.kind.Group, n)
-		failed := a.moves(Failed)
+		failed := a.countEntries(Failed)
+		// One snapshot: a moment later the group may be Running once more, which clears its error.
+		var status GroupStatus
 		a.eventually("the group has failed once more", func(context.Context) (bool, error) {
-			return a.moves(Failed) > failed && sick.Status().Phase == Failed, nil
+			status = sick.Status()
+			return a.countEntries(Failed) > failed && status.Phase == Failed, nil
 		})
-		if sick.Status().Error == "" {
-			a.t.Error("the group tells no error")
+		if status.Error == "" {
+			a.t.Error("the group shows no error")
 		}
-		a.makeOf(thing, name)
-		a.expect(things, name)
+		a.createObjectOf(thing, name)
+		a.expectReconcile(things, name)
 		child := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
-		if err := a.client().Create(a.t.Context(), child); err != nil {
+		if err := a.newClient().Create(a.t.Context(), child); err != nil {
 			a.t.Fatal(err)
 		}
-		a.expect(maps, name)
+		a.expectReconcile(maps, name)
 	}
 	if well.Status().Phase != Running {
 		a.t.Errorf("the group of another kind is %+v, want Running", well.Status())
 	}
+	isCured.Store(true)
 	cure()
-	a.expect(a.seen, "first")
-	a.wait(sick, Running)
+	a.expectReconcile(a.seen, "first")
+	a.waitForPhase(sick, Running)
 }
 
-// impatient is watching with a short limit for the sync.
-func impatient(kind schema.GroupVersionKind, seen chan string) SetupFunc {
+// watchingUntilSyncTimeout is watching with a short limit for the sync of what cannot sync, and a generous one afterwards.
+func watchingUntilSyncTimeout(kind schema.GroupVersionKind, seen chan string, isCured *atomic.Bool) SetupFunc {
 	return func(mgr manager.Manager) error {
-		r := &recorder{client: mgr.GetClient(), kind: kind, seen: seen}
-		return ctrl.NewControllerManagedBy(mgr).For(objectOf(kind, "")).Named("impatient").
-			WithOptions(controller.Options{CacheSyncTimeout: time.Second}).Complete(r)
+		r := &recordingReconciler{client: mgr.GetClient(), kind: kind, seen: seen}
+		limit := time.Second
+		if isCured.Load() {
+			limit = patience
+		}
+		return ctrl.NewControllerManagedBy(mgr).For(newObject(kind, "")).Named("impatient").
+			WithOptions(controller.Options{CacheSyncTimeout: limit}).Complete(r)
 	}
 }
 
 // littleSetup adds nothing at first, then a runnable that is soon done beside a controller.
-func (a *arena) littleSetup() {
-	when := switched{says: make(chan Status)}
+func (a *failureEnv) littleSetup() {
+	when := switchedCondition{says: make(chan Status)}
 	done := make(chan struct{}, 1)
-	mgr := a.manager(a.cfg)
-	g := a.run(a.groupOf(mgr, when, func(mgr manager.Manager) error {
+	mgr := a.newManagerFor(a.cfg)
+	g := a.startGroup(a.setUpGroupOf(mgr, when, func(mgr manager.Manager) error {
 		if a.starts.Load() == 1 {
 			return nil
 		}
@@ -135,23 +148,23 @@ func (a *arena) littleSetup() {
 			done <- struct{}{}
 			return nil
 		}))
-		return errors.Join(err, watching(a.kindOf(&corev1.Namespace{}), a.seen)(mgr))
+		return errors.Join(err, watching(a.mustFindKind(&corev1.Namespace{}), a.seen)(mgr))
 	}), mgr)
 	when.says <- Status{State: True}
-	a.wait(g, Running)
+	a.waitForPhase(g, Running)
 	when.says <- Status{State: False}
-	a.wait(g, Dormant)
+	a.waitForPhase(g, Dormant)
 	when.says <- Status{State: True}
 	<-done
-	a.expect(a.seen, "default")
-	a.wait(g, Running)
-	if starts, stops := a.starts.Load(), a.moves(Draining); starts != 2 || stops != 1 {
+	a.expectReconcile(a.seen, "default")
+	a.waitForPhase(g, Running)
+	if starts, stops := a.starts.Load(), a.countEntries(Draining); starts != 2 || stops != 1 {
 		a.t.Errorf("%d starts and %d stops, want 2 and 1: a runnable that is done ends nothing", starts, stops)
 	}
 }
 
 // badFunction is the condition of one group; another one beside it has to live.
-func (a *arena) badFunction() {
+func (a *failureEnv) badFunction() {
 	release := make(chan struct{})
 	var calls, blocked atomic.Int32
 	bad := Func("bad", 50*time.Millisecond, func(context.Context) (bool, error) {
@@ -169,24 +182,24 @@ func (a *arena) badFunction() {
 		return true, nil
 	})
 	maps := make(chan string, 100)
-	mgr := a.manager(a.cfg)
-	g := a.groupOf(mgr, bad, watching(a.kindOf(&corev1.Namespace{}), a.seen))
-	if err := watching(a.kindOf(&corev1.ConfigMap{}), maps)(mgr); err != nil {
+	mgr := a.newManagerFor(a.cfg)
+	g := a.setUpGroupOf(mgr, bad, watching(a.mustFindKind(&corev1.Namespace{}), a.seen))
+	if err := watching(a.mustFindKind(&corev1.ConfigMap{}), maps)(mgr); err != nil {
 		a.t.Fatal(err)
 	}
-	a.start(mgr)
-	a.expect(a.seen, "default")
+	a.startManager(mgr)
+	a.expectReconcile(a.seen, "default")
 	a.eventually("a call ignores its context", func(context.Context) (bool, error) { return blocked.Load() == 1, nil })
-	a.says(g, Unknown, "")
+	a.waitForCondition(g, Unknown, "")
 	child := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: a.kind.Group}}
-	if err := a.client().Create(a.t.Context(), child); err != nil {
+	if err := a.newClient().Create(a.t.Context(), child); err != nil {
 		a.t.Fatal(err)
 	}
-	a.expect(maps, a.kind.Group)
+	a.expectReconcile(maps, a.kind.Group)
 	if calls.Load() != 4 {
 		a.t.Errorf("%d calls, want 4: none while one has not returned", calls.Load())
 	}
 	close(release)
-	a.says(g, True, "")
-	a.undisturbed()
+	a.waitForCondition(g, True, "")
+	a.expectNoRestart()
 }

@@ -21,28 +21,28 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// proxy stands between one manager and the API server. It counts what the manager asks, may answer in the server's
+// faultyProxy stands between one manager and the API server. It counts what the manager asks, may answer in the server's
 // place, and holds back or ends what the server streams.
-type proxy struct {
+type faultyProxy struct {
 	server *httptest.Server
 	next   http.RoundTripper
 
 	mu    sync.Mutex
 	asked []*http.Request
-	fault fault
+	fault requestFault
 	held  func(*http.Request) bool
 	freed chan struct{} // closed when nothing is held any more
-	open  map[*stream]struct{}
+	open  map[*proxiedStream]struct{}
 }
 
-// fault answers a request in the place of next.
-type fault func(r *http.Request, next http.RoundTripper) (*http.Response, error)
+// requestFault answers a request in the place of next.
+type requestFault func(r *http.Request, next http.RoundTripper) (*http.Response, error)
 
-// match picks requests.
-type match = func(*http.Request) bool
+// requestMatch picks requests.
+type requestMatch = func(*http.Request) bool
 
-// proxy returns a proxy that asks with the rights of as, for the rest of the test.
-func (s *apiServer) proxy(as *rest.Config) *proxy {
+// newProxy returns a proxy that asks with the rights of as, for the rest of the test.
+func (s *apiServer) newProxy(as *rest.Config) *faultyProxy {
 	s.t.Helper()
 	next, err := rest.TransportFor(as)
 	if err != nil {
@@ -52,7 +52,7 @@ func (s *apiServer) proxy(as *rest.Config) *proxy {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	p := &proxy{next: next, open: map[*stream]struct{}{}, freed: make(chan struct{})}
+	p := &faultyProxy{next: next, open: map[*proxiedStream]struct{}{}, freed: make(chan struct{})}
 	close(p.freed)
 	p.server = httptest.NewServer(&httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(to) },
@@ -61,8 +61,8 @@ func (s *apiServer) proxy(as *rest.Config) *proxy {
 		ErrorLog:      log.New(io.Discard, "", 0),
 	})
 	s.t.Cleanup(func() {
-		p.release()
-		p.cut(everything)
+		p.releaseStreams()
+		p.cutStreams(anyRequest)
 		p.server.CloseClientConnections()
 		p.server.Close()
 	})
@@ -70,10 +70,10 @@ func (s *apiServer) proxy(as *rest.Config) *proxy {
 }
 
 // config leads a manager to the proxy.
-func (p *proxy) config() *rest.Config { return &rest.Config{Host: p.server.URL, QPS: -1} }
+func (p *faultyProxy) config() *rest.Config { return &rest.Config{Host: p.server.URL, QPS: -1} }
 
 // RoundTrip notes the request and has it answered.
-func (p *proxy) RoundTrip(r *http.Request) (*http.Response, error) {
+func (p *faultyProxy) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancel(r.Context())
 	r = r.WithContext(ctx)
 	p.mu.Lock()
@@ -81,14 +81,14 @@ func (p *proxy) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer := p.fault
 	p.mu.Unlock()
 	if answer == nil {
-		answer = healthy
+		answer = answerNormally
 	}
 	response, err := answer(r, p.next)
 	if err != nil {
 		cancel()
 		return nil, err
 	}
-	body := &stream{ReadCloser: response.Body, of: r, by: p, cancel: cancel}
+	body := &proxiedStream{ReadCloser: response.Body, of: r, by: p, cancel: cancel}
 	p.mu.Lock()
 	p.open[body] = struct{}{}
 	p.mu.Unlock()
@@ -96,17 +96,17 @@ func (p *proxy) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// ail makes every request from now on meet the fault, until heal.
-func (p *proxy) ail(f fault) {
+// setFault makes every request from now on meet the fault, until heal.
+func (p *faultyProxy) setFault(f requestFault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.fault = f
 }
 
-func (p *proxy) heal() { p.ail(nil) }
+func (p *faultyProxy) clearFault() { p.setFault(nil) }
 
-// asks is how many requests of that sort there were.
-func (p *proxy) asks(of match) (n int) {
+// countRequests is how many requests of that sort there were.
+func (p *faultyProxy) countRequests(of requestMatch) (n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, r := range p.asked {
@@ -117,8 +117,8 @@ func (p *proxy) asks(of match) (n int) {
 	return n
 }
 
-// streams is how many answers of that sort have not ended.
-func (p *proxy) streams(of match) (n int) {
+// countStreams is how many answers of that sort have not ended.
+func (p *faultyProxy) countStreams(of requestMatch) (n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for body := range p.open {
@@ -129,14 +129,14 @@ func (p *proxy) streams(of match) (n int) {
 	return n
 }
 
-// hold keeps back whatever the server sends in these answers, until release.
-func (p *proxy) hold(of match) {
+// holdStreams keeps back whatever the server sends in these answers, until release.
+func (p *faultyProxy) holdStreams(of requestMatch) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.held, p.freed = of, make(chan struct{})
 }
 
-func (p *proxy) release() {
+func (p *faultyProxy) releaseStreams() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.held != nil {
@@ -145,8 +145,8 @@ func (p *proxy) release() {
 	}
 }
 
-// cut ends these answers in their midst.
-func (p *proxy) cut(of match) {
+// cutStreams ends these answers in their midst.
+func (p *faultyProxy) cutStreams(of requestMatch) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for body := range p.open {
@@ -156,15 +156,15 @@ func (p *proxy) cut(of match) {
 	}
 }
 
-// stream is the body of one answer.
-type stream struct {
+// proxiedStream is the body of one answer.
+type proxiedStream struct {
 	io.ReadCloser
 	of     *http.Request
-	by     *proxy
+	by     *faultyProxy
 	cancel context.CancelFunc
 }
 
-func (s *stream) Read(into []byte) (int, error) {
+func (s *proxiedStream) Read(into []byte) (int, error) {
 	n, err := s.ReadCloser.Read(into)
 	s.by.mu.Lock()
 	freed := s.by.freed
@@ -180,7 +180,7 @@ func (s *stream) Read(into []byte) (int, error) {
 }
 
 // Close ends the answer.
-func (s *stream) Close() error {
+func (s *proxiedStream) Close() error {
 	s.by.mu.Lock()
 	delete(s.by.open, s)
 	s.by.mu.Unlock()
@@ -188,12 +188,12 @@ func (s *stream) Close() error {
 	return s.ReadCloser.Close()
 }
 
-func healthy(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+func answerNormally(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 	return next.RoundTrip(r)
 }
 
-// on limits a fault to some requests.
-func on(some match, f fault) fault {
+// onRequests limits a fault to some requests.
+func onRequests(some requestMatch, f requestFault) requestFault {
 	return func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 		if some(r) {
 			return f(r, next)
@@ -203,7 +203,7 @@ func on(some match, f fault) fault {
 }
 
 // inTurn lets each next request meet the next of the faults.
-func inTurn(faults ...fault) fault {
+func inTurn(faults ...requestFault) requestFault {
 	var mu sync.Mutex
 	n := 0
 	return func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
@@ -215,8 +215,8 @@ func inTurn(faults ...fault) fault {
 	}
 }
 
-// says answers as the API server does.
-func says(code int, reason metav1.StatusReason) fault {
+// answerStatus answers as the API server does.
+func answerStatus(code int, reason metav1.StatusReason) requestFault {
 	return func(r *http.Request, _ http.RoundTripper) (*http.Response, error) {
 		status := k8serrors.NewGenericServerResponse(code, r.Method, schema.GroupResource{}, "", string(reason), 0, true).Status()
 		status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
@@ -234,7 +234,7 @@ func says(code int, reason metav1.StatusReason) fault {
 }
 
 // asStranger asks the real server with a token that it does not know.
-func asStranger(cfg *rest.Config) (fault, error) {
+func asStranger(cfg *rest.Config) (requestFault, error) {
 	stranger := rest.AnonymousClientConfig(cfg)
 	stranger.BearerToken = "expired"
 	transport, err := rest.TransportFor(stranger)
@@ -244,28 +244,28 @@ func asStranger(cfg *rest.Config) (fault, error) {
 	return func(r *http.Request, _ http.RoundTripper) (*http.Response, error) { return transport.RoundTrip(r) }, nil
 }
 
-func everything(*http.Request) bool { return true }
+func anyRequest(*http.Request) bool { return true }
 
-// ofCRDs are the lists and watches of CRDs.
-func ofCRDs(r *http.Request) bool {
+// isCRDRequest are the lists and watches of CRDs.
+func isCRDRequest(r *http.Request) bool {
 	return r.URL.Path == "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 }
 
-// discovery is the question which kinds a group version has.
-func discovery(gv schema.GroupVersion) match {
+// isDiscovery is the question which kinds a group version has.
+func isDiscovery(gv schema.GroupVersion) requestMatch {
 	return func(r *http.Request) bool { return r.URL.Path == "/apis/"+gv.String() }
 }
 
-// objects are the requests that concern the objects of a kind.
-func objects(gv schema.GroupVersion, plural string) match {
+// isObjectRequest are the requests that concern the objects of a kind.
+func isObjectRequest(gv schema.GroupVersion, plural string) requestMatch {
 	return func(r *http.Request) bool {
 		rest, ok := strings.CutPrefix(r.URL.Path, "/apis/"+gv.String()+"/")
 		return ok && (strings.HasPrefix(rest, plural) || strings.Contains(rest, "/"+plural))
 	}
 }
 
-// watches are those of the requests that stay open.
-func watches(of match) match {
+// isWatch are those of the requests that stay open.
+func isWatch(of requestMatch) requestMatch {
 	return func(r *http.Request) bool {
 		v := r.URL.Query().Get("watch")
 		return of(r) && (v == "true" || v == "1")

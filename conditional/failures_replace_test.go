@@ -13,15 +13,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-func failuresOfReplacing() []row {
-	return []row{
-		{"4 the schema changes", (*arena).otherSchema},
-		{"4 another kind of the group comes and goes", (*arena).otherKind},
-		{"4 another version comes back", (*arena).otherVersion},
-		{"5 replaced while the watch is late", (*arena).replacedLate},
-		{"5 replaced while there is no watch", (*arena).replacedUnseen},
-		{"6 a version is not served for a while", (*arena).unserved},
-		{"18 a CRD that flaps", (*arena).flapping},
+func failuresOfReplacing() []failureTest {
+	return []failureTest{
+		{"4 a new schema restarts nothing, a new CRD does", (*failureEnv).otherSchema},
+		{"4 another kind of the same API group restarts nothing", (*failureEnv).otherKind},
+		{"4 a CRD that comes back with another version starts nothing", (*failureEnv).otherVersion},
+		{"5 a CRD that is replaced while the watch is late restarts the group once", (*failureEnv).replacedLate},
+		{"5 a CRD that is replaced while there is no watch restarts the group once", (*failureEnv).replacedUnseen},
+		{"6 a version that is not served for a while stops its group", (*failureEnv).unserved},
+		{"18 a CRD that flaps ends with a running group", (*failureEnv).flapping},
 	}
 }
 
@@ -36,155 +36,155 @@ func narrow(def *apiextensionsv1.CustomResourceDefinition) {
 }
 
 // otherSchema changes it in place, which concerns nobody, and by a new CRD.
-func (a *arena) otherSchema() {
-	a.install(a.def)
-	mgr := a.manager(a.cfg)
-	g := a.run(a.group(mgr), mgr)
-	a.make("wide")
-	a.expect(a.seen, "wide")
-	a.changed(narrow)
-	a.make("narrow")
-	a.expect(a.seen, "narrow")
-	a.undisturbed()
+func (a *failureEnv) otherSchema() {
+	a.installCRD(a.crd)
+	mgr := a.newManagerFor(a.cfg)
+	g := a.startGroup(a.setUpGroup(mgr), mgr)
+	a.createObject("wide")
+	a.expectReconcile(a.seen, "wide")
+	a.updateCRD(narrow)
+	a.createObject("narrow")
+	a.expectReconcile(a.seen, "narrow")
+	a.expectNoRestart()
 
-	a.uninstall(a.def)
-	a.wait(g, Dormant)
-	a.gone(a.def)
-	narrow(a.def)
-	a.install(a.def)
-	a.make("again")
-	a.expect(a.seen, "again")
+	a.uninstallCRD(a.crd)
+	a.waitForPhase(g, Dormant)
+	a.waitUntilGone(a.crd)
+	narrow(a.crd)
+	a.installCRD(a.crd)
+	a.createObject("again")
+	a.expectReconcile(a.seen, "again")
 }
 
 // otherKind shares group and version with the arena's kind.
-func (a *arena) otherKind() {
+func (a *failureEnv) otherKind() {
 	thing := schema.GroupVersionKind{Group: a.kind.Group, Version: a.kind.Version, Kind: "Thing"}
-	other := crdOf(thing, "things")
-	mgr := a.manager(a.cfg)
-	g := a.run(a.group(mgr), mgr)
-	a.install(other) // Now the group version is served, the kind is not.
-	a.makeOf(thing, "thing")
-	a.says(g, False, "NotServed")
-	a.install(a.def)
-	a.make("first")
-	a.expect(a.seen, "first")
-	a.uninstall(other)
-	a.gone(other)
-	a.install(other)
-	a.make("second")
-	a.expect(a.seen, "second")
-	a.undisturbed()
+	other := newCRD(thing, "things")
+	mgr := a.newManagerFor(a.cfg)
+	g := a.startGroup(a.setUpGroup(mgr), mgr)
+	a.installCRD(other) // Now the group version is served, the kind is not.
+	a.createObjectOf(thing, "thing")
+	a.waitForCondition(g, False, "NotServed")
+	a.installCRD(a.crd)
+	a.createObject("first")
+	a.expectReconcile(a.seen, "first")
+	a.uninstallCRD(other)
+	a.waitUntilGone(other)
+	a.installCRD(other)
+	a.createObject("second")
+	a.expectReconcile(a.seen, "second")
+	a.expectNoRestart()
 
-	a.uninstall(a.def)
-	a.wait(g, Dormant)
-	a.gone(a.def)
-	a.install(a.def)
-	a.make("third")
-	a.expect(a.seen, "third")
+	a.uninstallCRD(a.crd)
+	a.waitForPhase(g, Dormant)
+	a.waitUntilGone(a.crd)
+	a.installCRD(a.crd)
+	a.createObject("third")
+	a.expectReconcile(a.seen, "third")
 }
 
-func (a *arena) otherVersion() {
-	a.install(a.def)
-	mgr := a.manager(a.cfg)
-	g := a.run(a.group(mgr), mgr)
-	a.wait(g, Running)
-	a.uninstall(a.def)
-	a.gone(a.def)
-	a.wait(g, Dormant)
-	a.def.Spec.Versions[0].Name = "v2"
-	a.install(a.def)
-	a.makeOf(a.kind.GroupKind().WithVersion("v2"), "first")
-	a.says(g, False, "NotServed")
+func (a *failureEnv) otherVersion() {
+	a.installCRD(a.crd)
+	mgr := a.newManagerFor(a.cfg)
+	g := a.startGroup(a.setUpGroup(mgr), mgr)
+	a.waitForPhase(g, Running)
+	a.uninstallCRD(a.crd)
+	a.waitUntilGone(a.crd)
+	a.waitForPhase(g, Dormant)
+	a.crd.Spec.Versions[0].Name = "v2"
+	a.installCRD(a.crd)
+	a.createObjectOf(a.kind.GroupKind().WithVersion("v2"), "first")
+	a.waitForCondition(g, False, "NotServed")
 	if starts := a.starts.Load(); starts != 1 {
 		a.t.Errorf("%d starts, want 1: the version of the group is not served", starts)
 	}
-	a.serve(a.def, "v1", true)
-	a.expect(a.seen, "first")
+	a.setServed(a.crd, "v1", true)
+	a.expectReconcile(a.seen, "first")
 }
 
 // replacedLate lets the manager hear that a CRD went and came when both is over.
-func (a *arena) replacedLate() {
-	p := a.proxy(a.cfg)
-	mgr := a.manager(p.config())
-	a.install(a.def)
-	g := a.run(a.group(mgr), mgr)
-	a.wait(g, Running)
-	p.hold(watches(ofCRDs))
-	a.replace()
-	a.undisturbed()
-	p.release()
-	a.restarted(g)
+func (a *failureEnv) replacedLate() {
+	p := a.newProxy(a.cfg)
+	mgr := a.newManagerFor(p.config())
+	a.installCRD(a.crd)
+	g := a.startGroup(a.setUpGroup(mgr), mgr)
+	a.waitForPhase(g, Running)
+	p.holdStreams(isWatch(isCRDRequest))
+	a.replaceCRD()
+	a.expectNoRestart()
+	p.releaseStreams()
+	a.expectOneRestart(g)
 }
 
 // replacedUnseen lets the informer of CRDs find a CRD of the same name with another UID.
-func (a *arena) replacedUnseen() {
-	p := a.proxy(a.cfg)
-	mgr := a.manager(p.config())
-	a.install(a.def)
-	g := a.run(a.group(mgr), mgr)
-	a.wait(g, Running)
-	p.ail(on(ofCRDs, says(503, "ServiceUnavailable")))
-	p.cut(ofCRDs)
-	a.replace()
-	p.heal()
-	a.restarted(g)
+func (a *failureEnv) replacedUnseen() {
+	p := a.newProxy(a.cfg)
+	mgr := a.newManagerFor(p.config())
+	a.installCRD(a.crd)
+	g := a.startGroup(a.setUpGroup(mgr), mgr)
+	a.waitForPhase(g, Running)
+	p.setFault(onRequests(isCRDRequest, answerStatus(503, "ServiceUnavailable")))
+	p.cutStreams(isCRDRequest)
+	a.replaceCRD()
+	p.clearFault()
+	a.expectOneRestart(g)
 }
 
-func (a *arena) replace() {
+func (a *failureEnv) replaceCRD() {
 	a.t.Helper()
-	a.make("old")
-	a.expect(a.seen, "old")
-	a.uninstall(a.def)
-	a.gone(a.def)
-	a.install(a.def)
+	a.createObject("old")
+	a.expectReconcile(a.seen, "old")
+	a.uninstallCRD(a.crd)
+	a.waitUntilGone(a.crd)
+	a.installCRD(a.crd)
 }
 
-func (a *arena) restarted(g *Group) {
+func (a *failureEnv) expectOneRestart(g *Group) {
 	a.t.Helper()
 	a.eventually("the group has restarted", func(context.Context) (bool, error) {
 		return a.starts.Load() == 2 && g.Status().Phase == Running, nil
 	})
-	a.make("new")
-	a.expect(a.seen, "new")
+	a.createObject("new")
+	a.expectReconcile(a.seen, "new")
 	if starts := a.starts.Load(); starts != 2 {
 		a.t.Errorf("%d starts, want 2", starts)
 	}
 }
 
 // unserved keeps what a start has handed out, and reads with it while the objects exist but are not served.
-func (a *arena) unserved() {
+func (a *failureEnv) unserved() {
 	v2 := a.kind.GroupKind().WithVersion("v2")
-	a.install(a.def)
-	a.serve(a.def, "v2", true)
+	a.installCRD(a.crd)
+	a.setServed(a.crd, "v2", true)
 	reader := make(chan cache.Cache, 10)
 	setup := func(mgr manager.Manager) error {
 		reader <- mgr.GetCache()
 		return watching(a.kind, a.seen)(mgr)
 	}
-	mgr := a.manager(a.cfg)
-	g := a.run(a.groupOf(mgr, Served(a.kind), setup), mgr)
-	a.make("first")
-	a.expect(a.seen, "first")
+	mgr := a.newManagerFor(a.cfg)
+	g := a.startGroup(a.setUpGroupOf(mgr, Served(a.kind), setup), mgr)
+	a.createObject("first")
+	a.expectReconcile(a.seen, "first")
 	for _, name := range []string{"second", "third"} {
 		scoped := <-reader
-		if err := scoped.Get(a.t.Context(), client.ObjectKey{Namespace: "default", Name: "first"}, objectOf(a.kind, "")); err != nil {
+		if err := scoped.Get(a.t.Context(), client.ObjectKey{Namespace: "default", Name: "first"}, newObject(a.kind, "")); err != nil {
 			a.t.Errorf("read while the version is served: %v", err)
 		}
-		a.serve(a.def, "v1", false)
-		a.wait(g, Dormant)
-		if err := scoped.Get(a.t.Context(), client.ObjectKey{Namespace: "default", Name: "first"}, objectOf(a.kind, "")); !errors.Is(err, ErrScopeClosed) {
+		a.setServed(a.crd, "v1", false)
+		a.waitForPhase(g, Dormant)
+		if err := scoped.Get(a.t.Context(), client.ObjectKey{Namespace: "default", Name: "first"}, newObject(a.kind, "")); !errors.Is(err, ErrScopeClosed) {
 			a.t.Errorf("read while it is not says %v, want ErrScopeClosed rather than a stale object", err)
 		}
 		for len(a.seen) > 0 {
 			<-a.seen
 		}
-		a.makeOf(v2, name)
+		a.createObjectOf(v2, name)
 		if len(a.seen) > 0 {
 			a.t.Errorf("%s was reconciled while its version is not served", <-a.seen)
 		}
-		a.serve(a.def, "v1", true)
-		a.wait(g, Running)
-		a.expect(a.seen, name)
+		a.setServed(a.crd, "v1", true)
+		a.waitForPhase(g, Running)
+		a.expectReconcile(a.seen, name)
 	}
 	if starts := a.starts.Load(); starts != 3 {
 		a.t.Errorf("%d starts, want 3", starts)
@@ -192,23 +192,23 @@ func (a *arena) unserved() {
 }
 
 // flapping installs and deletes a CRD as fast as the server does it, for some seconds.
-func (a *arena) flapping() {
+func (a *failureEnv) flapping() {
 	const flaps = 30
-	mgr := a.manager(a.cfg)
-	g := a.run(a.group(mgr), mgr)
+	mgr := a.newManagerFor(a.cfg)
+	g := a.startGroup(a.setUpGroup(mgr), mgr)
 	for range flaps {
-		if err := a.client().Create(a.t.Context(), a.def.DeepCopy()); err != nil {
+		if err := a.newClient().Create(a.t.Context(), a.crd.DeepCopy()); err != nil {
 			a.t.Fatal(err)
 		}
-		a.uninstall(a.def)
-		a.gone(a.def)
+		a.uninstallCRD(a.crd)
+		a.waitUntilGone(a.crd)
 	}
-	a.install(a.def)
-	a.make("first")
-	a.expect(a.seen, "first")
-	a.wait(g, Running)
-	starts, stops := a.moves(Starting), a.moves(Dormant)
-	if starts > flaps+1 || starts != stops+1 || a.moves(Stuck) != 0 {
+	a.installCRD(a.crd)
+	a.createObject("first")
+	a.expectReconcile(a.seen, "first")
+	a.waitForPhase(g, Running)
+	starts, stops := a.countEntries(Starting), a.countEntries(Dormant)
+	if starts > flaps+1 || starts != stops+1 || a.countEntries(Stuck) != 0 {
 		a.t.Errorf("%d starts and %d ends of %d CRDs, want one start more than ends", starts, stops, flaps+1)
 	}
 	a.t.Logf("%d starts of %d CRDs", starts, flaps+1)

@@ -14,188 +14,188 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-func failuresOfTheServer() []row {
-	return []row{
-		{"20 the server cannot be reached", (*arena).unreachable},
-		{"20 the token has expired", (*arena).expired},
-		{"20 the server is overloaded", (*arena).overloaded},
-		{"20 the watch of CRDs is too old", (*arena).tooOld},
-		{"21 two servers disagree while a group runs", (*arena).disagree},
-		{"21 two servers disagree while a kind comes", (*arena).disagreeEarly},
+func failuresOfTheServer() []failureTest {
+	return []failureTest{
+		{"20 a server that cannot be reached stops nothing", (*failureEnv).unreachable},
+		{"20 a token that has expired stops nothing", (*failureEnv).expired},
+		{"20 a server that is overloaded stops nothing", (*failureEnv).overloaded},
+		{"20 a watch of CRDs that is too old is begun anew", (*failureEnv).tooOld},
+		{"21 two servers that disagree stop no running group", (*failureEnv).disagree},
+		{"21 two servers that disagree start a group only once", (*failureEnv).disagreeEarly},
 	}
 }
 
-func (a *arena) unreachable() {
-	w := a.wire()
-	a.outage(outage{cfg: w.config(), begin: w.tear, end: w.mend, tries: w.tries})
+func (a *failureEnv) unreachable() {
+	w := a.newTCPProxy()
+	a.testOutage(simulatedOutage{cfg: w.config(), begin: w.disconnect, end: w.reconnect, tries: w.refusedConnections})
 }
 
-func (a *arena) expired() {
+func (a *failureEnv) expired() {
 	stranger, err := asStranger(a.cfg)
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	a.outage(a.refusal(stranger))
+	a.testOutage(a.newRefusal(stranger))
 }
 
-func (a *arena) overloaded() {
-	a.outage(a.refusal(inTurn(
-		says(429, metav1.StatusReasonTooManyRequests), says(503, metav1.StatusReasonServiceUnavailable), says(504, metav1.StatusReasonTimeout),
+func (a *failureEnv) overloaded() {
+	a.testOutage(a.newRefusal(inTurn(
+		answerStatus(429, metav1.StatusReasonTooManyRequests), answerStatus(503, metav1.StatusReasonServiceUnavailable), answerStatus(504, metav1.StatusReasonTimeout),
 	)))
 }
 
-// refusal is an outage in which each request meets the fault.
-func (a *arena) refusal(f fault) outage {
-	p, before := a.proxy(a.cfg), 0
-	begin := func() { before = p.asks(everything); p.ail(f); p.cut(everything) }
-	return outage{cfg: p.config(), begin: begin, end: p.heal, tries: func() int { return p.asks(everything) - before }}
+// newRefusal is an outage in which each request meets the fault.
+func (a *failureEnv) newRefusal(f requestFault) simulatedOutage {
+	p, before := a.newProxy(a.cfg), 0
+	begin := func() { before = p.countRequests(anyRequest); p.setFault(f); p.cutStreams(anyRequest) }
+	return simulatedOutage{cfg: p.config(), begin: begin, end: p.clearFault, tries: func() int { return p.countRequests(anyRequest) - before }}
 }
 
 // TestAPIServerRestart ends a server of its own, and starts it again.
 func TestAPIServerRestart(t *testing.T) {
 	s := startAPIServer(t, func(env *envtest.Environment) { env.ControlPlane.GetAPIServer().CertDir = t.TempDir() }) // It stays.
-	a, w, server := s.arena(t, 0), s.wire(), s.env.ControlPlane.APIServer
-	a.install(a.def)
-	mgr := a.manager(w.config())
-	g := a.run(a.group(mgr), mgr)
-	a.wait(g, Running)
-	w.tear() // The server waits for whoever holds a connection.
+	a, w, server := s.newFailureEnv(t, 0), s.newTCPProxy(), s.env.ControlPlane.APIServer
+	a.installCRD(a.crd)
+	mgr := a.newManagerFor(w.config())
+	g := a.startGroup(a.setUpGroup(mgr), mgr)
+	a.waitForPhase(g, Running)
+	w.disconnect() // The server waits for whoever holds a connection.
 	if err := server.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	w.mend()
+	w.reconnect()
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
 	}
-	a.make("first")
-	a.expect(a.seen, "first")
-	a.undisturbed()
-	a.uninstall(a.def)
-	a.gone(a.def)
-	a.wait(g, Dormant)
+	a.createObject("first")
+	a.expectReconcile(a.seen, "first")
+	a.expectNoRestart()
+	a.uninstallCRD(a.crd)
+	a.waitUntilGone(a.crd)
+	a.waitForPhase(g, Dormant)
 }
 
-// outage says how a manager loses the API server, and how often it has tried to reach it since.
-type outage struct {
+// simulatedOutage says how a manager loses the API server, and how often it has tried to reach it since.
+type simulatedOutage struct {
 	cfg        *rest.Config
 	begin, end func()
 	tries      func() int
 }
 
-// outage runs a group of widgets and one of things, which are absent. During an outage nothing stops and nothing
+// testOutage runs a group of widgets and one of things, which are absent. During an outage nothing stops and nothing
 // starts; after it, everything is noticed that happened meanwhile.
-func (a *arena) outage(o outage) {
+func (a *failureEnv) testOutage(o simulatedOutage) {
 	thing := schema.GroupVersionKind{Group: a.kind.Group, Version: a.kind.Version, Kind: "Thing"}
 	things := make(chan string, 100)
-	a.install(a.def)
-	mgr := a.manager(o.cfg)
-	runs := a.group(mgr)
+	a.installCRD(a.crd)
+	mgr := a.newManagerFor(o.cfg)
+	runs := a.setUpGroup(mgr)
 	waits, err := Setup(mgr, Served(thing), watching(thing, things), Name(a.name+"-things"))
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	a.start(mgr)
-	a.wait(runs, Running)
-	a.says(waits, False, "NotServed")
+	a.startManager(mgr)
+	a.waitForPhase(runs, Running)
+	a.waitForCondition(waits, False, "NotServed")
 
 	o.begin()
-	a.install(crdOf(thing, "things"))
-	a.makeOf(thing, "first")
-	a.make("second")
+	a.installCRD(newCRD(thing, "things"))
+	a.createObjectOf(thing, "first")
+	a.createObject("second")
 	a.eventually("the manager has tried several times", func(context.Context) (bool, error) { return o.tries() >= 5, nil })
-	a.undisturbed()
+	a.expectNoRestart()
 	if len(things)+len(a.seen) > 0 || waits.Status().Phase != Dormant {
 		a.t.Errorf("%d and %d reconciles in the outage, the second group is %s", len(a.seen), len(things), waits.Status().Phase)
 	}
 	o.end()
-	a.expect(things, "first")
-	a.expect(a.seen, "second")
-	a.undisturbed()
+	a.expectReconcile(things, "first")
+	a.expectReconcile(a.seen, "second")
+	a.expectNoRestart()
 
 	o.begin()
-	a.uninstall(a.def)
-	a.gone(a.def)
-	a.undisturbed()
+	a.uninstallCRD(a.crd)
+	a.waitUntilGone(a.crd)
+	a.expectNoRestart()
 	o.end()
-	a.wait(runs, Dormant)
-	a.wait(waits, Running)
+	a.waitForPhase(runs, Dormant)
+	a.waitForPhase(waits, Running)
 }
 
 // tooOld refuses to go on with a watch, as after etcd was compacted: everything has to be listed anew.
-func (a *arena) tooOld() {
-	p := a.proxy(a.cfg)
-	a.install(a.def)
-	mgr := a.manager(p.config())
-	g := a.run(a.group(mgr), mgr)
-	a.wait(g, Running)
+func (a *failureEnv) tooOld() {
+	p := a.newProxy(a.cfg)
+	a.installCRD(a.crd)
+	mgr := a.newManagerFor(p.config())
+	g := a.startGroup(a.setUpGroup(mgr), mgr)
+	a.waitForPhase(g, Running)
 	goOn := func(r *http.Request) bool {
 		q := r.URL.Query()
-		return watches(ofCRDs)(r) && q.Get("resourceVersion") != "" && q.Get("sendInitialEvents") == ""
+		return isWatch(isCRDRequest)(r) && q.Get("resourceVersion") != "" && q.Get("sendInitialEvents") == ""
 	}
-	refused := func() int { return p.asks(goOn) }
+	refused := func() int { return p.countRequests(goOn) }
 	refuse := func(mark string) {
-		looks, refusals := p.asks(discovery(a.kind.GroupVersion())), refused()
-		a.touch(mark) // A watch that has brought something is gone on with.
+		looks, refusals := p.countRequests(isDiscovery(a.kind.GroupVersion())), refused()
+		a.annotateCRD(mark) // A watch that has brought something is gone on with.
 		a.eventually("the change was seen", func(context.Context) (bool, error) {
-			return p.asks(discovery(a.kind.GroupVersion())) > looks, nil
+			return p.countRequests(isDiscovery(a.kind.GroupVersion())) > looks, nil
 		})
-		p.ail(on(goOn, says(410, metav1.StatusReasonExpired)))
-		p.cut(watches(ofCRDs))
+		p.setFault(onRequests(goOn, answerStatus(410, metav1.StatusReasonExpired)))
+		p.cutStreams(isWatch(isCRDRequest))
 		a.eventually("the watch is refused", func(context.Context) (bool, error) { return refused() > refusals, nil })
 	}
 	refuse("first")
-	a.make("first")
-	a.expect(a.seen, "first")
-	a.undisturbed()
+	a.createObject("first")
+	a.expectReconcile(a.seen, "first")
+	a.expectNoRestart()
 	refuse("second")
-	a.uninstall(a.def)
-	a.gone(a.def)
-	a.wait(g, Dormant)
-	p.heal()
-	a.install(a.def)
-	a.make("second")
-	a.expect(a.seen, "second")
+	a.uninstallCRD(a.crd)
+	a.waitUntilGone(a.crd)
+	a.waitForPhase(g, Dormant)
+	p.clearFault()
+	a.installCRD(a.crd)
+	a.createObject("second")
+	a.expectReconcile(a.seen, "second")
 }
 
-// notServed is the answer of a server that lags behind: two such answers for each other one.
-func (a *arena) notServed() fault {
-	lags := says(404, metav1.StatusReasonNotFound)
-	return on(discovery(a.kind.GroupVersion()), inTurn(lags, lags, healthy))
+// laggingDiscovery is the answer of a server that lags behind: two such answers for each other one.
+func (a *failureEnv) laggingDiscovery() requestFault {
+	lags := answerStatus(404, metav1.StatusReasonNotFound)
+	return onRequests(isDiscovery(a.kind.GroupVersion()), inTurn(lags, lags, answerNormally))
 }
 
-func (a *arena) disagree() {
-	p := a.proxy(a.cfg)
-	a.install(a.def)
-	mgr := a.manager(p.config())
-	g := a.run(a.group(mgr), mgr)
-	a.wait(g, Running)
-	p.ail(a.notServed())
-	a.lookOften(p)
-	a.make("first")
-	a.expect(a.seen, "first")
-	a.undisturbed()
+func (a *failureEnv) disagree() {
+	p := a.newProxy(a.cfg)
+	a.installCRD(a.crd)
+	mgr := a.newManagerFor(p.config())
+	g := a.startGroup(a.setUpGroup(mgr), mgr)
+	a.waitForPhase(g, Running)
+	p.setFault(a.laggingDiscovery())
+	a.causeLooks(p)
+	a.createObject("first")
+	a.expectReconcile(a.seen, "first")
+	a.expectNoRestart()
 }
 
-func (a *arena) disagreeEarly() {
-	p := a.proxy(a.cfg)
-	mgr := a.manager(p.config())
-	g := a.run(a.group(mgr), mgr)
-	a.says(g, False, "NotServed")
-	p.ail(a.notServed())
-	a.install(a.def)
-	a.wait(g, Running)
-	a.lookOften(p)
-	a.make("first")
-	a.expect(a.seen, "first")
-	a.undisturbed()
+func (a *failureEnv) disagreeEarly() {
+	p := a.newProxy(a.cfg)
+	mgr := a.newManagerFor(p.config())
+	g := a.startGroup(a.setUpGroup(mgr), mgr)
+	a.waitForCondition(g, False, "NotServed")
+	p.setFault(a.laggingDiscovery())
+	a.installCRD(a.crd)
+	a.waitForPhase(g, Running)
+	a.causeLooks(p)
+	a.createObject("first")
+	a.expectReconcile(a.seen, "first")
+	a.expectNoRestart()
 }
 
-// lookOften changes the CRD again and again, each time until it was looked for.
-func (a *arena) lookOften(p *proxy) {
-	looks := discovery(a.kind.GroupVersion())
+// causeLooks changes the CRD again and again, each time until it was looked for.
+func (a *failureEnv) causeLooks(p *faultyProxy) {
+	looks := isDiscovery(a.kind.GroupVersion())
 	for n := range 10 {
-		before := p.asks(looks)
-		a.touch(fmt.Sprint(n))
-		a.eventually("the kind was looked for", func(context.Context) (bool, error) { return p.asks(looks) >= before+5, nil })
+		before := p.countRequests(looks)
+		a.annotateCRD(fmt.Sprint(n))
+		a.eventually("the kind was looked for", func(context.Context) (bool, error) { return p.countRequests(looks) >= before+5, nil })
 	}
 }

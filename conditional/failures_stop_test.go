@@ -23,36 +23,36 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-func failuresOfStopping() []row {
-	return []row{
-		{"11 deleted while the group starts", (*arena).deletedWhileStarting},
-		{"11 installed while the group drains", (*arena).installedWhileDraining},
-		{"9 a hundred objects with finalizers", (*arena).finalizers},
-		{"10 a reconcile ignores its context", (*arena).deafReconcile},
-		{"10 a reconcile reads while it is stopped", (*arena).lateReads},
-		{"15 a client that reads its writes", (*arena).readYourWrites},
-		{"28 shutdown while an informer cannot sync", (*arena).shutdownWhileStarting},
-		{"28 shutdown while a reconcile runs", (*arena).shutdownWhileBusy},
+func failuresOfStopping() []failureTest {
+	return []failureTest{
+		{"11 a CRD that is deleted while its group starts ends the start", (*failureEnv).deletedWhileStarting},
+		{"11 a CRD that comes back while its group drains waits for the last worker", (*failureEnv).installedWhileDraining},
+		{"9 a hundred objects lose their finalizers before the group stops", (*failureEnv).finalizers},
+		{"10 a reconcile that ignores its context never runs twice", (*failureEnv).deafReconcile},
+		{"10 a read during the stop neither hangs nor makes an informer", (*failureEnv).lateReads},
+		{"15 a client reads its own writes across restarts", (*failureEnv).readYourWrites},
+		{"28 a shutdown while an informer cannot sync leaves nothing behind", (*failureEnv).shutdownWhileStarting},
+		{"28 a shutdown while a reconcile runs leaves nothing behind", (*failureEnv).shutdownWhileBusy},
 	}
 }
 
 // controlling is a setup function with a plain controller of the kind.
 func controlling(kind schema.GroupVersionKind, workers int, reconciler func(manager.Manager) reconcile.Func) SetupFunc {
 	return func(mgr manager.Manager) error {
-		return ctrl.NewControllerManagedBy(mgr).For(objectOf(kind, "")).Named("controlling").
+		return ctrl.NewControllerManagedBy(mgr).For(newObject(kind, "")).Named("controlling").
 			WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 			Complete(reconciler(mgr))
 	}
 }
 
 // finalizers lets a hundred objects keep their CRD, long enough for the group to stop wrongly.
-func (a *arena) finalizers() {
+func (a *failureEnv) finalizers() {
 	const count = 100
-	a.install(a.def)
-	a.make("0", "example.com/hold")
-	c := a.client()
+	a.installCRD(a.crd)
+	a.createObject("0", "example.com/hold")
+	c := a.newClient()
 	for n := 1; n < count; n++ {
-		w := objectOf(a.kind, fmt.Sprint(n))
+		w := newObject(a.kind, fmt.Sprint(n))
 		w.SetFinalizers([]string{"example.com/hold"})
 		if err := c.Create(a.t.Context(), w); err != nil {
 			a.t.Fatal(err)
@@ -60,11 +60,11 @@ func (a *arena) finalizers() {
 	}
 	var taken atomic.Int32
 	allowed := make(chan struct{})
-	p := a.proxy(a.cfg)
-	mgr := a.manager(p.config())
-	g := a.run(a.groupOf(mgr, Served(a.kind), controlling(a.kind, 10, func(mgr manager.Manager) reconcile.Func {
+	p := a.newProxy(a.cfg)
+	mgr := a.newManagerFor(p.config())
+	g := a.startGroup(a.setUpGroupOf(mgr, Served(a.kind), controlling(a.kind, 10, func(mgr manager.Manager) reconcile.Func {
 		return func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-			w := objectOf(a.kind, "")
+			w := newObject(a.kind, "")
 			if err := mgr.GetClient().Get(ctx, req.NamespacedName, w); err != nil || w.GetDeletionTimestamp() == nil {
 				return reconcile.Result{}, client.IgnoreNotFound(err)
 			}
@@ -81,32 +81,32 @@ func (a *arena) finalizers() {
 			return reconcile.Result{}, client.IgnoreNotFound(err)
 		}
 	})), mgr)
-	a.wait(g, Running)
-	a.uninstall(a.def)
+	a.waitForPhase(g, Running)
+	a.uninstallCRD(a.crd)
 	a.eventually("the CRD is terminating", func(ctx context.Context) (bool, error) {
-		return a.has(ctx, apiextensionsv1.Terminating, apiextensionsv1.ConditionTrue)
+		return a.hasCondition(ctx, apiextensionsv1.Terminating, apiextensionsv1.ConditionTrue)
 	})
-	a.touch("terminating")
-	a.quiet(p, discovery(a.kind.GroupVersion()), time.Second)
-	a.undisturbed()
+	a.annotateCRD("terminating")
+	a.waitForQuiet(p, isDiscovery(a.kind.GroupVersion()), time.Second)
+	a.expectNoRestart()
 	close(allowed)
-	a.gone(a.def)
-	a.wait(g, Dormant)
-	if taken.Load() != count || a.moves(Draining) != 1 {
-		a.t.Errorf("%d finalizers were taken off, %d stops, want %d and 1", taken.Load(), a.moves(Draining), count)
+	a.waitUntilGone(a.crd)
+	a.waitForPhase(g, Dormant)
+	if taken.Load() != count || a.countEntries(Draining) != 1 {
+		a.t.Errorf("%d finalizers were taken off, %d stops, want %d and 1", taken.Load(), a.countEntries(Draining), count)
 	}
 }
 
 // deafReconcile lets one reconcile go on while its CRD goes and comes back.
-func (a *arena) deafReconcile() {
-	a.install(a.def)
+func (a *failureEnv) deafReconcile() {
+	a.installCRD(a.crd)
 	release := make(chan struct{})
 	var blocked atomic.Int32
 	var mu sync.Mutex
 	working, most := map[string]int{}, 0
-	mgr := a.manager(a.cfg)
+	mgr := a.newManagerFor(a.cfg)
 	late := make(chan error, 1)
-	g := a.groupOf(mgr, Served(a.kind), controlling(a.kind, 4, func(mgr manager.Manager) reconcile.Func {
+	g := a.setUpGroupOf(mgr, Served(a.kind), controlling(a.kind, 4, func(mgr manager.Manager) reconcile.Func {
 		return func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 			mu.Lock()
 			working[req.Name]++
@@ -114,7 +114,7 @@ func (a *arena) deafReconcile() {
 			mu.Unlock()
 			if req.Name == "deaf" && blocked.Add(1) == 1 {
 				<-release
-				late <- mgr.GetCache().Get(context.WithoutCancel(ctx), req.NamespacedName, objectOf(a.kind, ""))
+				late <- mgr.GetCache().Get(context.WithoutCancel(ctx), req.NamespacedName, newObject(a.kind, ""))
 			}
 			mu.Lock()
 			working[req.Name]--
@@ -123,16 +123,16 @@ func (a *arena) deafReconcile() {
 			return reconcile.Result{}, nil
 		}
 	}), DrainTimeout(100*time.Millisecond))
-	a.start(mgr)
-	a.make("deaf")
+	a.startManager(mgr)
+	a.createObject("deaf")
 	a.eventually("a reconcile ignores its context", func(context.Context) (bool, error) { return blocked.Load() == 1, nil })
-	a.uninstall(a.def)
-	a.wait(g, Stuck)
-	a.gone(a.def)
-	a.says(g, False, "NotServed")
-	a.install(a.def)
-	a.says(g, True, "Served")
-	a.make("deaf")
+	a.uninstallCRD(a.crd)
+	a.waitForPhase(g, Stuck)
+	a.waitUntilGone(a.crd)
+	a.waitForCondition(g, False, "NotServed")
+	a.installCRD(a.crd)
+	a.waitForCondition(g, True, "Served")
+	a.createObject("deaf")
 	if phase, starts := g.Status().Phase, a.starts.Load(); phase != Stuck || starts != 1 {
 		a.t.Errorf("the group is %s with %d starts while the old worker runs, want Stuck with 1", phase, starts)
 	}
@@ -140,9 +140,9 @@ func (a *arena) deafReconcile() {
 	if err := <-late; !errors.Is(err, ErrScopeClosed) {
 		a.t.Errorf("a read of the old worker says %v, want ErrScopeClosed", err)
 	}
-	a.expect(a.seen, "deaf") // The old one.
-	a.expect(a.seen, "deaf")
-	a.wait(g, Running)
+	a.expectReconcile(a.seen, "deaf") // The old one.
+	a.expectReconcile(a.seen, "deaf")
+	a.waitForPhase(g, Running)
 	mu.Lock()
 	defer mu.Unlock()
 	if most != 1 {
@@ -151,32 +151,32 @@ func (a *arena) deafReconcile() {
 }
 
 // deletedWhileStarting takes the CRD away while an informer waits for its objects.
-func (a *arena) deletedWhileStarting() {
-	a.install(a.def)
-	p := a.proxy(a.cfg)
-	p.ail(a.noList())
-	mgr := a.manager(p.config())
-	g := a.run(a.groupOf(mgr, Served(a.kind), a.synced(a.seen)), mgr)
-	a.wait(g, Starting)
-	a.eventually("the objects are asked for", func(context.Context) (bool, error) { return p.asks(a.used) > 0, nil })
-	a.uninstall(a.def)
-	a.gone(a.def)
-	a.wait(g, Dormant)
-	p.heal()
-	a.install(a.def)
-	a.make("first")
-	a.expect(a.seen, "first")
-	if starts, runs := a.starts.Load(), a.moves(Running); starts != 2 || runs != 1 {
+func (a *failureEnv) deletedWhileStarting() {
+	a.installCRD(a.crd)
+	p := a.newProxy(a.cfg)
+	p.setFault(a.unansweredList())
+	mgr := a.newManagerFor(p.config())
+	g := a.startGroup(a.setUpGroupOf(mgr, Served(a.kind), a.syncedSetup(a.seen)), mgr)
+	a.waitForPhase(g, Starting)
+	a.eventually("the objects are asked for", func(context.Context) (bool, error) { return p.countRequests(a.isInformerRequest) > 0, nil })
+	a.uninstallCRD(a.crd)
+	a.waitUntilGone(a.crd)
+	a.waitForPhase(g, Dormant)
+	p.clearFault()
+	a.installCRD(a.crd)
+	a.createObject("first")
+	a.expectReconcile(a.seen, "first")
+	if starts, runs := a.starts.Load(), a.countEntries(Running); starts != 2 || runs != 1 {
 		a.t.Errorf("%d starts, of which %d ran, want 2 and 1", starts, runs)
 	}
 }
 
 // installedWhileDraining brings the CRD back before the last worker has returned.
-func (a *arena) installedWhileDraining() {
-	a.install(a.def)
+func (a *failureEnv) installedWhileDraining() {
+	a.installCRD(a.crd)
 	release := make(chan struct{})
-	mgr := a.manager(a.cfg)
-	g := a.run(a.groupOf(mgr, Served(a.kind), controlling(a.kind, 1, func(manager.Manager) reconcile.Func {
+	mgr := a.newManagerFor(a.cfg)
+	g := a.startGroup(a.setUpGroupOf(mgr, Served(a.kind), controlling(a.kind, 1, func(manager.Manager) reconcile.Func {
 		return func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 			a.seen <- req.Name
 			if req.Name == "slow" {
@@ -186,39 +186,39 @@ func (a *arena) installedWhileDraining() {
 			return reconcile.Result{}, nil
 		}
 	})), mgr)
-	a.make("slow")
-	a.expect(a.seen, "slow")
-	a.uninstall(a.def)
-	a.wait(g, Draining)
-	a.gone(a.def)
-	a.install(a.def)
-	a.says(g, True, "Served")
-	a.make("first")
+	a.createObject("slow")
+	a.expectReconcile(a.seen, "slow")
+	a.uninstallCRD(a.crd)
+	a.waitForPhase(g, Draining)
+	a.waitUntilGone(a.crd)
+	a.installCRD(a.crd)
+	a.waitForCondition(g, True, "Served")
+	a.createObject("first")
 	if phase, starts := g.Status().Phase, a.starts.Load(); phase != Draining || starts != 1 || len(a.seen) > 0 {
 		a.t.Errorf("the group is %s with %d starts while a worker runs, want Draining with 1", phase, starts)
 	}
 	close(release)
-	a.expect(a.seen, "first")
+	a.expectReconcile(a.seen, "first")
 	if starts := a.starts.Load(); starts != 2 {
 		a.t.Errorf("%d starts, want 2", starts)
 	}
 }
 
 // lateReads stops a group whose kind is still served, so that an informer that came to life again would thrive.
-func (a *arena) lateReads() {
-	a.install(a.def)
-	a.make("first")
-	p := a.proxy(a.cfg)
-	when := switched{says: make(chan Status)}
+func (a *failureEnv) lateReads() {
+	a.installCRD(a.crd)
+	a.createObject("first")
+	p := a.newProxy(a.cfg)
+	when := switchedCondition{says: make(chan Status)}
 	late := make(chan error, 1)
-	mgr := a.manager(p.config())
-	g := a.run(a.groupOf(mgr, when, controlling(a.kind, 1, func(mgr manager.Manager) reconcile.Func {
+	mgr := a.newManagerFor(p.config())
+	g := a.startGroup(a.setUpGroupOf(mgr, when, controlling(a.kind, 1, func(mgr manager.Manager) reconcile.Func {
 		return func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 			a.seen <- req.Name
 			<-ctx.Done()
 			// Even with a context that lives on: a read must neither hang nor bring an informer.
-			err := mgr.GetCache().Get(context.WithoutCancel(ctx), req.NamespacedName, objectOf(a.kind, ""))
-			other := objectOf(schema.GroupVersionKind{Version: "v1", Kind: "Secret"}, "")
+			err := mgr.GetCache().Get(context.WithoutCancel(ctx), req.NamespacedName, newObject(a.kind, ""))
+			other := newObject(schema.GroupVersionKind{Version: "v1", Kind: "Secret"}, "")
 			late <- mgr.GetCache().Get(context.WithoutCancel(ctx), req.NamespacedName, other)
 			return reconcile.Result{}, err
 		}
@@ -226,7 +226,7 @@ func (a *arena) lateReads() {
 	secrets := func(r *http.Request) bool { return r.URL.Path == "/api/v1/secrets" }
 	for n := range 3 {
 		when.says <- Status{State: True}
-		a.expect(a.seen, "first")
+		a.expectReconcile(a.seen, "first")
 		when.says <- Status{State: False}
 		select {
 		case err := <-late:
@@ -236,24 +236,24 @@ func (a *arena) lateReads() {
 		case <-time.After(patience):
 			a.t.Fatal("a read hangs after the stop")
 		}
-		a.wait(g, Dormant)
+		a.waitForPhase(g, Dormant)
 		a.eventually("the informers are gone", func(context.Context) (bool, error) {
-			return p.streams(watches(a.used))+p.streams(watches(secrets)) == 0, nil
+			return p.countStreams(isWatch(a.isInformerRequest))+p.countStreams(isWatch(secrets)) == 0, nil
 		})
-		asked := p.asks(a.used) + p.asks(secrets)
-		a.quiet(p, everything, time.Second)
-		if more := p.asks(a.used) + p.asks(secrets) - asked; more != 0 {
+		asked := p.countRequests(a.isInformerRequest) + p.countRequests(secrets)
+		a.waitForQuiet(p, anyRequest, time.Second)
+		if more := p.countRequests(a.isInformerRequest) + p.countRequests(secrets) - asked; more != 0 {
 			a.t.Errorf("stop %d: %d requests to the kinds while nothing runs, want none", n, more)
 		}
 	}
 }
 
 // readYourWrites gives each start a client that waits for its own writes in the scope's cache.
-func (a *arena) readYourWrites() {
-	a.install(a.def)
+func (a *failureEnv) readYourWrites() {
+	a.installCRD(a.crd)
 	var missed, found atomic.Int32
 	setup := controlling(a.kind, 1, func(mgr manager.Manager) reconcile.Func {
-		c := a.consistent(mgr)
+		c := a.newConsistentClient(mgr)
 		return func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 			for n := range 10 {
 				child := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: req.Namespace, GenerateName: req.Name + "-"}}
@@ -275,23 +275,23 @@ func (a *arena) readYourWrites() {
 			return reconcile.Result{}, nil
 		}
 	})
-	mgr := a.manager(a.cfg)
-	g := a.run(a.groupOf(mgr, Served(a.kind), setup), mgr)
+	mgr := a.newManagerFor(a.cfg)
+	g := a.startGroup(a.setUpGroupOf(mgr, Served(a.kind), setup), mgr)
 	for _, name := range []string{"first", "second", "third"} {
-		a.make(name)
-		a.expect(a.seen, name)
-		a.uninstall(a.def)
-		a.wait(g, Dormant)
-		a.gone(a.def)
-		a.install(a.def)
+		a.createObject(name)
+		a.expectReconcile(a.seen, name)
+		a.uninstallCRD(a.crd)
+		a.waitForPhase(g, Dormant)
+		a.waitUntilGone(a.crd)
+		a.installCRD(a.crd)
 	}
 	if found.Load() != 30 || missed.Load() != 0 {
 		a.t.Errorf("%d writes were read back, %d were not, want 30 and none", found.Load(), missed.Load())
 	}
 }
 
-// consistent returns a client of the scope with the option that the manager's client.Options have outside.
-func (a *arena) consistent(mgr manager.Manager) client.Client {
+// newConsistentClient returns a client of the scope with the option that the manager's client.Options have outside.
+func (a *failureEnv) newConsistentClient(mgr manager.Manager) client.Client {
 	c, err := client.New(mgr.GetConfig(), client.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
 		Cache: &client.CacheOptions{Reader: mgr.GetCache(), EnableReadYourWritesConsistency: new(true)},
@@ -303,47 +303,47 @@ func (a *arena) consistent(mgr manager.Manager) client.Client {
 }
 
 // shutdownWhileStarting stops a manager whose group waits for an answer that does not come.
-func (a *arena) shutdownWhileStarting() {
-	a.install(a.def)
-	p := a.proxy(a.cfg)
-	p.ail(a.noList())
-	mgr := a.manager(p.config())
-	g := a.groupOf(mgr, Served(a.kind), a.synced(a.seen))
-	stop := a.start(mgr)
-	a.wait(g, Starting)
-	a.eventually("the objects are asked for", func(context.Context) (bool, error) { return p.asks(a.used) > 0, nil })
+func (a *failureEnv) shutdownWhileStarting() {
+	a.installCRD(a.crd)
+	p := a.newProxy(a.cfg)
+	p.setFault(a.unansweredList())
+	mgr := a.newManagerFor(p.config())
+	g := a.setUpGroupOf(mgr, Served(a.kind), a.syncedSetup(a.seen))
+	stop := a.startManager(mgr)
+	a.waitForPhase(g, Starting)
+	a.eventually("the objects are asked for", func(context.Context) (bool, error) { return p.countRequests(a.isInformerRequest) > 0, nil })
 	stop() // It fails the test when the manager ends with an error, such as that of its grace period.
-	a.ended(g, p)
+	a.expectNothingLeft(g, p)
 }
 
-func (a *arena) shutdownWhileBusy() {
-	a.install(a.def)
-	p := a.proxy(a.cfg)
-	mgr := a.manager(p.config())
-	g := a.groupOf(mgr, Served(a.kind), controlling(a.kind, 1, func(manager.Manager) reconcile.Func {
+func (a *failureEnv) shutdownWhileBusy() {
+	a.installCRD(a.crd)
+	p := a.newProxy(a.cfg)
+	mgr := a.newManagerFor(p.config())
+	g := a.setUpGroupOf(mgr, Served(a.kind), controlling(a.kind, 1, func(manager.Manager) reconcile.Func {
 		return func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 			a.seen <- req.Name
 			<-ctx.Done()
 			return reconcile.Result{}, nil
 		}
 	}))
-	stop := a.start(mgr)
-	a.make("first")
-	a.expect(a.seen, "first")
+	stop := a.startManager(mgr)
+	a.createObject("first")
+	a.expectReconcile(a.seen, "first")
 	stop()
-	a.ended(g, p)
+	a.expectNothingLeft(g, p)
 }
 
-// ended fails unless a group whose manager has ended has left nothing.
-func (a *arena) ended(g *Group, p *proxy) {
+// expectNothingLeft fails unless a group whose manager has ended has left nothing.
+func (a *failureEnv) expectNothingLeft(g *Group, p *faultyProxy) {
 	a.t.Helper()
 	if phase := g.Status().Phase; phase != Dormant {
 		a.t.Errorf("the group is %s after the manager has ended, want Dormant", phase)
 	}
-	a.eventually("nothing is open any more", func(context.Context) (bool, error) { return p.streams(everything) == 0, nil })
-	asked := p.asks(everything)
-	a.quiet(p, everything, 500*time.Millisecond)
-	if more := p.asks(everything) - asked; more != 0 {
+	a.eventually("nothing is open any more", func(context.Context) (bool, error) { return p.countStreams(anyRequest) == 0, nil })
+	asked := p.countRequests(anyRequest)
+	a.waitForQuiet(p, anyRequest, 500*time.Millisecond)
+	if more := p.countRequests(anyRequest) - asked; more != 0 {
 		a.t.Errorf("%d requests after the manager has ended, want none", more)
 	}
 }

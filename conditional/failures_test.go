@@ -18,74 +18,73 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
-// TestFailures shows the rows of the list "What was tried" in docs/conditional.md that need a real API server; the
-// tests share one, and each has a kind of its own group there.
+// TestFailures shows the rows of the list "What was tried" in docs/conditional.md that need a real API server. A name
+// begins with the number of its row. The tests share a server, where each has an API group of its own, and none depends
+// on another: go test -run 'TestFailures/^16_' runs those of one row.
 func TestFailures(t *testing.T) {
 	server := startAPIServer(t)
 	for i, row := range failures() {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			row.show(server.arena(t, i))
+			row.run(server.newFailureEnv(t, i))
 		})
 	}
 }
 
-func failures() []row {
+func failures() []failureTest {
 	return slices.Concat(
 		failuresOfInstalling(), failuresOfReplacing(), failuresOfStopping(), failuresOfNeighbours(), failuresOfTheServer(), failuresOfLeading(),
 	)
 }
 
-// row is one test. Its name begins with the number of the failure.
-type row struct {
+// failureTest is one test. Its name begins with the number of the failure.
+type failureTest struct {
 	name string
-	show func(*arena)
+	run  func(*failureEnv)
 }
 
-// arena is the place of one test: a kind of its own, and its controller.
-type arena struct {
+// failureEnv is the place of one test: a kind of its own, and its controller.
+type failureEnv struct {
 	*apiServer
 	name   string // of the group
 	kind   schema.GroupVersionKind
-	def    *apiextensionsv1.CustomResourceDefinition
+	crd    *apiextensionsv1.CustomResourceDefinition
 	seen   chan string // the names that the controller has reconciled
 	starts atomic.Int32
 	before map[Phase]int
 }
 
-// arena makes one; the CRD is not installed.
-func (s *apiServer) arena(t *testing.T, number int) *arena {
+// newFailureEnv makes one; the CRD is not installed.
+func (s *apiServer) newFailureEnv(t *testing.T, number int) *failureEnv {
 	t.Helper()
 	mine := *s
 	mine.t = t
 	name := t.Name()[strings.LastIndex(t.Name(), "/")+1:]
 	kind := schema.GroupVersionKind{Group: fmt.Sprintf("test%d.example.com", number), Version: "v1", Kind: "Widget"}
-	a := &arena{apiServer: &mine, name: name, kind: kind, def: crdOf(kind, "widgets"), seen: make(chan string, 10_000), before: map[Phase]int{}}
+	a := &failureEnv{apiServer: &mine, name: name, kind: kind, crd: newCRD(kind, "widgets"), seen: make(chan string, 10_000), before: map[Phase]int{}}
 	for _, phase := range []Phase{Starting, Draining, Dormant, Failed, Stuck} {
-		a.before[phase] = a.entered(phase)
+		a.before[phase] = a.totalEntries(phase)
 	}
 	return a
 }
 
-// crdOf is a namespaced CRD of any kind.
-func crdOf(kind schema.GroupVersionKind, plural string) *apiextensionsv1.CustomResourceDefinition {
-	def := crd(plural, apiextensionsv1.NamespaceScoped)
-	def.Name = plural + "." + kind.Group
-	def.Spec.Group, def.Spec.Names.Kind = kind.Group, kind.Kind
-	def.Spec.Versions[0].Name = kind.Version
-	return def
+// newCRD is a namespaced CRD of any kind.
+func newCRD(kind schema.GroupVersionKind, plural string) *apiextensionsv1.CustomResourceDefinition {
+	return testenv.NewCRD(kind, plural, apiextensionsv1.NamespaceScoped)
 }
 
-// group adds the group of the arena's controller to a manager.
-func (a *arena) group(mgr manager.Manager) *Group {
+// setUpGroup adds the group of the arena's controller to a manager.
+func (a *failureEnv) setUpGroup(mgr manager.Manager) *Group {
 	a.t.Helper()
-	return a.groupOf(mgr, Served(a.kind), watching(a.kind, a.seen))
+	return a.setUpGroupOf(mgr, Served(a.kind), watching(a.kind, a.seen))
 }
 
-// groupOf counts the starts.
-func (a *arena) groupOf(mgr manager.Manager, when Condition, setup SetupFunc, opts ...Option) *Group {
+// setUpGroupOf counts the starts.
+func (a *failureEnv) setUpGroupOf(mgr manager.Manager, when Condition, setup SetupFunc, opts ...Option) *Group {
 	a.t.Helper()
 	g, err := Setup(mgr, when, func(mgr manager.Manager) error {
 		a.starts.Add(1)
@@ -97,28 +96,28 @@ func (a *arena) groupOf(mgr manager.Manager, when Condition, setup SetupFunc, op
 	return g
 }
 
-// run starts a manager that has the group.
-func (a *arena) run(g *Group, mgr manager.Manager) *Group {
-	a.start(mgr)
+// startGroup starts a manager that has the group.
+func (a *failureEnv) startGroup(g *Group, mgr manager.Manager) *Group {
+	a.startManager(mgr)
 	return g
 }
 
-// make creates an object of the arena's kind.
-func (a *arena) make(name string, finalizers ...string) {
+// createObject creates an object of the arena's kind.
+func (a *failureEnv) createObject(name string, finalizers ...string) {
 	a.t.Helper()
-	a.makeOf(a.kind, name, finalizers...)
+	a.createObjectOf(a.kind, name, finalizers...)
 }
 
-func (a *arena) makeOf(kind schema.GroupVersionKind, name string, finalizers ...string) {
+func (a *failureEnv) createObjectOf(kind schema.GroupVersionKind, name string, finalizers ...string) {
 	a.t.Helper()
 	a.eventually("a "+kind.Kind+" can be created", func(ctx context.Context) (bool, error) {
-		w := objectOf(kind, name)
+		w := newObject(kind, name)
 		w.SetFinalizers(finalizers)
-		return a.client().Create(ctx, w) == nil, nil
+		return a.newClient().Create(ctx, w) == nil, nil
 	})
 }
 
-func objectOf(kind schema.GroupVersionKind, name string) *unstructured.Unstructured {
+func newObject(kind schema.GroupVersionKind, name string) *unstructured.Unstructured {
 	w := &unstructured.Unstructured{}
 	w.SetGroupVersionKind(kind)
 	w.SetNamespace("default")
@@ -126,10 +125,10 @@ func objectOf(kind schema.GroupVersionKind, name string) *unstructured.Unstructu
 	return w
 }
 
-// moves is how often the group has entered a phase during this test, as its metric tells.
-func (a *arena) moves(to Phase) int { return a.entered(to) - a.before[to] }
+// countEntries is how often the group has entered a phase during this test, as its metric tells.
+func (a *failureEnv) countEntries(to Phase) int { return a.totalEntries(to) - a.before[to] }
 
-func (a *arena) entered(to Phase) (n int) {
+func (a *failureEnv) totalEntries(to Phase) (n int) {
 	a.t.Helper()
 	families, err := metrics.Registry.Gather()
 	if err != nil {
@@ -152,54 +151,54 @@ func (a *arena) entered(to Phase) (n int) {
 	return n
 }
 
-// used picks the requests of informers and clients to the arena's kind: all but the look whether it can be watched.
-func (a *arena) used(r *http.Request) bool {
-	kind, q := objects(a.kind.GroupVersion(), "widgets"), r.URL.Query()
-	look := watches(kind)(r) && q.Get("resourceVersion") == "" && q.Get("sendInitialEvents") == ""
+// isInformerRequest picks the requests of informers and clients to the arena's kind: all but the look whether it can be watched.
+func (a *failureEnv) isInformerRequest(r *http.Request) bool {
+	kind, q := isObjectRequest(a.kind.GroupVersion(), "widgets"), r.URL.Query()
+	look := isWatch(kind)(r) && q.Get("resourceVersion") == "" && q.Get("sendInitialEvents") == ""
 	return kind(r) && !look
 }
 
-// undisturbed fails when the group has left the life of its first start.
-func (a *arena) undisturbed() {
+// expectNoRestart fails when the group has left the life of its first start.
+func (a *failureEnv) expectNoRestart() {
 	a.t.Helper()
-	if starts, stops := a.starts.Load(), a.moves(Draining)+a.moves(Failed); starts != 1 || stops != 0 {
+	if starts, stops := a.starts.Load(), a.countEntries(Draining)+a.countEntries(Failed); starts != 1 || stops != 0 {
 		a.t.Errorf("%d starts and %d stops, want one start", starts, stops)
 	}
 }
 
-// quiet waits until nothing of that sort was asked for a span.
-func (a *arena) quiet(p *proxy, of match, span time.Duration) {
+// waitForQuiet waits until nothing of that sort was asked for a span.
+func (a *failureEnv) waitForQuiet(p *faultyProxy, of requestMatch, span time.Duration) {
 	a.t.Helper()
 	last, since := -1, time.Now()
 	a.eventually("the manager asks nothing more", func(context.Context) (bool, error) {
-		if now := p.asks(of); now != last {
+		if now := p.countRequests(of); now != last {
 			last, since = now, time.Now()
 		}
 		return time.Since(since) >= span, nil
 	})
 }
 
-// touch changes a CRD without meaning, so that the detector looks.
-func (a *arena) touch(mark string) {
+// annotateCRD changes a CRD without meaning, so that the detector looks.
+func (a *failureEnv) annotateCRD(mark string) {
 	a.t.Helper()
-	a.changed(func(def *apiextensionsv1.CustomResourceDefinition) { def.Annotations = map[string]string{"mark": mark} })
+	a.updateCRD(func(def *apiextensionsv1.CustomResourceDefinition) { def.Annotations = map[string]string{"mark": mark} })
 }
 
-// changed updates the arena's CRD.
-func (a *arena) changed(change func(*apiextensionsv1.CustomResourceDefinition)) {
+// updateCRD updates the arena's CRD.
+func (a *failureEnv) updateCRD(change func(*apiextensionsv1.CustomResourceDefinition)) {
 	a.t.Helper()
 	a.eventually("the CRD is updated", func(ctx context.Context) (bool, error) {
 		var now apiextensionsv1.CustomResourceDefinition
-		if err := a.client().Get(ctx, client.ObjectKeyFromObject(a.def), &now); err != nil {
+		if err := a.newClient().Get(ctx, client.ObjectKeyFromObject(a.crd), &now); err != nil {
 			return false, err
 		}
 		change(&now)
-		return a.client().Update(ctx, &now) == nil, nil
+		return a.newClient().Update(ctx, &now) == nil, nil
 	})
 }
 
-// says waits until the group's condition has a state and a reason.
-func (a *arena) says(g *Group, state State, reason string) {
+// waitForCondition waits until the group's condition has a state and a reason.
+func (a *failureEnv) waitForCondition(g *Group, state State, reason string) {
 	a.t.Helper()
 	a.eventually("the condition is "+state.String()+" for "+reason, func(context.Context) (bool, error) {
 		c := g.Status().Condition

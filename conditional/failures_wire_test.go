@@ -11,9 +11,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// wire carries bytes between a manager and the API server, so that the manager speaks TLS and HTTP/2 with the real
+// tcpProxy carries bytes between a manager and the API server, so that the manager speaks TLS and HTTP/2 with the real
 // one, and can be torn: then it drops every connection, old and new.
-type wire struct {
+type tcpProxy struct {
 	s        *apiServer
 	from, to string
 
@@ -23,8 +23,8 @@ type wire struct {
 	ends    map[net.Conn]struct{}
 }
 
-// wire returns one that is whole, for the rest of the test.
-func (s *apiServer) wire() *wire {
+// newTCPProxy returns one that is whole, for the rest of the test.
+func (s *apiServer) newTCPProxy() *tcpProxy {
 	s.t.Helper()
 	to, err := url.Parse(s.cfg.Host)
 	if err != nil {
@@ -34,7 +34,7 @@ func (s *apiServer) wire() *wire {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	w := &wire{s: s, from: listener.Addr().String(), to: to.Host, ends: map[net.Conn]struct{}{}}
+	w := &tcpProxy{s: s, from: listener.Addr().String(), to: to.Host, ends: map[net.Conn]struct{}{}}
 	var busy sync.WaitGroup
 	busy.Go(func() {
 		for {
@@ -42,26 +42,26 @@ func (s *apiServer) wire() *wire {
 			if err != nil {
 				return
 			}
-			busy.Go(func() { w.carry(near) })
+			busy.Go(func() { w.forward(near) })
 		}
 	})
 	s.t.Cleanup(func() {
 		if err := listener.Close(); err != nil {
 			s.t.Error(err)
 		}
-		w.tear()
+		w.disconnect()
 		busy.Wait()
 	})
 	return w
 }
 
-func (w *wire) config() *rest.Config {
+func (w *tcpProxy) config() *rest.Config {
 	cfg := rest.CopyConfig(w.s.cfg)
 	cfg.Host = "https://" + w.from
 	return cfg
 }
 
-func (w *wire) tear() {
+func (w *tcpProxy) disconnect() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.torn = true
@@ -70,27 +70,27 @@ func (w *wire) tear() {
 	}
 }
 
-func (w *wire) mend() {
+func (w *tcpProxy) reconnect() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.torn = false
 }
 
-// tries is how many connections were dropped as soon as they came.
-func (w *wire) tries() int {
+// refusedConnections is how many connections were dropped as soon as they came.
+func (w *tcpProxy) refusedConnections() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.dropped
 }
 
-func (w *wire) carry(near net.Conn) {
+func (w *tcpProxy) forward(near net.Conn) {
 	defer func() { _ = near.Close() }()
 	far, err := (&net.Dialer{}).Dial("tcp", w.to)
 	if err != nil {
 		return
 	}
 	defer func() { _ = far.Close() }()
-	if !w.admit(near, far) {
+	if !w.admitConnection(near, far) {
 		return
 	}
 	var both sync.WaitGroup
@@ -108,7 +108,7 @@ func (w *wire) carry(near net.Conn) {
 	delete(w.ends, far)
 }
 
-func (w *wire) admit(near, far net.Conn) bool {
+func (w *tcpProxy) admitConnection(near, far net.Conn) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.torn {

@@ -15,6 +15,7 @@ import (
 func GracefulReconciler[R comparable](r reconcile.TypedReconciler[R], grace time.Duration) reconcile.TypedReconciler[R] {
 	return reconcile.TypedFunc[R](func(ctx context.Context, request R) (reconcile.Result, error) {
 		late := context.WithoutCancel(ctx)
+		// WithoutCancel drops the deadline as well, which the controller's ReconciliationTimeout may have set.
 		if deadline, ok := ctx.Deadline(); ok {
 			var end context.CancelFunc
 			late, end = context.WithDeadline(late, deadline)

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-type word struct{}
+type contextKey struct{}
 
 func TestGracefulReconciler(t *testing.T) {
 	const grace = 10 * time.Second
@@ -35,8 +35,8 @@ func TestGracefulReconciler(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
 				r := GracefulReconciler(reconcile.TypedFunc[string](func(ctx context.Context, request string) (reconcile.Result, error) {
-					if request != "x" || ctx.Value(word{}) != "kept" {
-						t.Errorf("request %q with value %v", request, ctx.Value(word{}))
+					if request != "x" || ctx.Value(contextKey{}) != "kept" {
+						t.Errorf("request %q with value %v", request, ctx.Value(contextKey{}))
 					}
 					select {
 					case <-time.After(c.work):
@@ -47,7 +47,7 @@ func TestGracefulReconciler(t *testing.T) {
 					}
 					return reconcile.Result{RequeueAfter: 1}, nil
 				}), grace)
-				ctx, cancel := context.WithCancelCause(context.WithValue(t.Context(), word{}, "kept"))
+				ctx, cancel := context.WithCancelCause(context.WithValue(t.Context(), contextKey{}, "kept"))
 				defer cancel(nil)
 				if c.deadline > 0 {
 					var end context.CancelFunc

@@ -140,6 +140,7 @@ func (g *Group) NeedLeaderElection() bool { return false }
 // reportCondition stores one status of the condition and wakes the loop.
 func (g *Group) reportCondition(s Status) {
 	g.mu.Lock()
+	// A report that repeats the last one must not wake everyone in Wait.
 	if s != g.status.Condition {
 		g.status.Condition = s
 		g.notifyWaitersLocked()

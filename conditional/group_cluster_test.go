@@ -39,32 +39,32 @@ func TestAStopInPeace(t *testing.T) {
 		})
 		return ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Named("worker").Complete(GracefulReconciler(work, patience))
 	}
-	mgr := s.manager(s.cfg)
+	mgr := s.newManagerFor(s.cfg)
 	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "owner"}}
 	work := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "work"}}
 	for _, cm := range []*corev1.ConfigMap{owner, work} {
-		if err := s.client().Create(t.Context(), cm); err != nil {
+		if err := s.newClient().Create(t.Context(), cm); err != nil {
 			t.Fatal(err)
 		}
 	}
-	when := switched{says: make(chan Status)}
+	when := switchedCondition{says: make(chan Status)}
 	group, err := Setup(mgr, when, setup, Events(mgr.GetEventRecorder("operator"), owner))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.start(mgr)
+	s.startManager(mgr)
 	when.says <- Status{State: True}
 	<-entered
 	when.says <- Status{State: False}
-	s.wait(group, Draining)
+	s.waitForPhase(group, Draining)
 	close(proceed)
-	s.wait(group, Dormant)
+	s.waitForPhase(group, Dormant)
 	if err := <-wrote; err != nil {
 		t.Errorf("the reconcile could not end in peace: %v", err)
 	}
 	s.eventually("both events are there", func(ctx context.Context) (bool, error) {
 		var list eventsv1.EventList
-		if err := s.client().List(ctx, &list, client.InNamespace("default")); err != nil {
+		if err := s.newClient().List(ctx, &list, client.InNamespace("default")); err != nil {
 			return false, err
 		}
 		var reasons []string

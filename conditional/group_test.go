@@ -30,8 +30,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// outer is as much of a manager as a group needs; it has no network.
-type outer struct {
+// fakeManager is as much of a manager as a group needs; it has no network.
+type fakeManager struct {
 	manager.Manager
 	cfg     *rest.Config
 	scheme  *runtime.Scheme
@@ -44,25 +44,25 @@ type outer struct {
 	logged []string
 }
 
-func newOuter() *outer {
-	return &outer{elected: make(chan struct{}), ready: map[string]healthz.Checker{}}
+func newFakeManager() *fakeManager {
+	return &fakeManager{elected: make(chan struct{}), ready: map[string]healthz.Checker{}}
 }
 
-func (o *outer) GetCache() cache.Cache                         { return nil }
-func (o *outer) GetHTTPClient() *http.Client                   { return &http.Client{} }
-func (o *outer) GetControllerOptions() config.Controller       { return config.Controller{} }
-func (o *outer) Elected() <-chan struct{}                      { return o.elected }
-func (o *outer) AddHealthzCheck(string, healthz.Checker) error { return nil }
-func (o *outer) Add(r manager.Runnable) error                  { o.added = append(o.added, r); return nil }
+func (o *fakeManager) GetCache() cache.Cache                         { return nil }
+func (o *fakeManager) GetHTTPClient() *http.Client                   { return &http.Client{} }
+func (o *fakeManager) GetControllerOptions() config.Controller       { return config.Controller{} }
+func (o *fakeManager) Elected() <-chan struct{}                      { return o.elected }
+func (o *fakeManager) AddHealthzCheck(string, healthz.Checker) error { return nil }
+func (o *fakeManager) Add(r manager.Runnable) error                  { o.added = append(o.added, r); return nil }
 
-func (o *outer) GetConfig() *rest.Config {
+func (o *fakeManager) GetConfig() *rest.Config {
 	if o.cfg == nil {
 		o.cfg = &rest.Config{Host: "127.0.0.1:1"}
 	}
 	return o.cfg
 }
 
-func (o *outer) GetLogger() logr.Logger {
+func (o *fakeManager) GetLogger() logr.Logger {
 	return funcr.New(func(_, args string) {
 		o.mu.Lock()
 		defer o.mu.Unlock()
@@ -71,7 +71,7 @@ func (o *outer) GetLogger() logr.Logger {
 }
 
 // AddMetricsServerExtraHandler refuses a path that is taken, as a metrics server does.
-func (o *outer) AddMetricsServerExtraHandler(path string, h http.Handler) error {
+func (o *fakeManager) AddMetricsServerExtraHandler(path string, h http.Handler) error {
 	if o.extra[path] != nil {
 		return errors.New("duplicate path " + path)
 	}
@@ -82,12 +82,12 @@ func (o *outer) AddMetricsServerExtraHandler(path string, h http.Handler) error 
 	return nil
 }
 
-func (o *outer) AddReadyzCheck(name string, check healthz.Checker) error {
+func (o *fakeManager) AddReadyzCheck(name string, check healthz.Checker) error {
 	o.ready[name] = check
 	return nil
 }
 
-func (o *outer) GetScheme() *runtime.Scheme {
+func (o *fakeManager) GetScheme() *runtime.Scheme {
 	if o.scheme == nil {
 		o.scheme = runtime.NewScheme()
 		utilruntime.Must(corev1.AddToScheme(o.scheme))
@@ -95,12 +95,12 @@ func (o *outer) GetScheme() *runtime.Scheme {
 	return o.scheme
 }
 
-// switched is a condition that says what the test says.
-type switched struct{ says chan Status }
+// switchedCondition is a condition that says what the test says.
+type switchedCondition struct{ says chan Status }
 
-func (switched) String() string { return "switched" }
+func (switchedCondition) String() string { return "switched" }
 
-func (s switched) Observe(ctx context.Context, _ Sources, report func(Status)) error {
+func (s switchedCondition) Observe(ctx context.Context, _ Sources, report func(Status)) error {
 	for {
 		select {
 		case status := <-s.says:
@@ -111,19 +111,19 @@ func (s switched) Observe(ctx context.Context, _ Sources, report func(Status)) e
 	}
 }
 
-// rig runs one group in a synctest bubble.
-type rig struct {
+// groupEnv runs one group in a synctest bubble.
+type groupEnv struct {
 	t     *testing.T
-	mgr   *outer
-	when  switched
+	mgr   *fakeManager
+	when  switchedCondition
 	group *Group
 	stop  context.CancelFunc
 	ended chan error
 }
 
-func runGroup(t *testing.T, setup SetupFunc, test func(r *rig), opts ...Option) {
+func runGroup(t *testing.T, setup SetupFunc, test func(r *groupEnv), opts ...Option) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &rig{t: t, mgr: newOuter(), when: switched{says: make(chan Status)}, ended: make(chan error, 1)}
+		r := &groupEnv{t: t, mgr: newFakeManager(), when: switchedCondition{says: make(chan Status)}, ended: make(chan error, 1)}
 		var err error
 		if r.group, err = Setup(r.mgr, r.when, setup, append(opts, Name(strings.ReplaceAll(t.Name(), "/", "-")))...); err != nil {
 			t.Fatal(err)
@@ -137,31 +137,31 @@ func runGroup(t *testing.T, setup SetupFunc, test func(r *rig), opts ...Option) 
 	})
 }
 
-// say reports a status, and lets everything happen that follows at once.
-func (r *rig) say(state State, identity string) {
+// report reports a status, and lets everything happen that follows at once.
+func (r *groupEnv) report(state State, identity string) {
 	r.when.says <- Status{State: state, Identity: identity}
 	synctest.Wait()
 }
 
-func (r *rig) pass(d time.Duration) {
+func (r *groupEnv) advance(d time.Duration) {
 	<-time.After(d) // The bubble's clock.
 	synctest.Wait()
 }
 
-func (r *rig) elect() {
+func (r *groupEnv) elect() {
 	close(r.mgr.elected)
 	synctest.Wait()
 }
 
-func (r *rig) want(p Phase) {
+func (r *groupEnv) expectPhase(p Phase) {
 	r.t.Helper()
 	if got := r.group.Status(); got.Phase != p {
 		r.t.Fatalf("group is %s (%s), want %s", got.Phase, got.Error, p)
 	}
 }
 
-// obedient adds a runnable that ends with its context, and counts starts and ends.
-func obedient(starts, ends *atomic.Int32) SetupFunc {
+// obedientSetup adds a runnable that ends with its context, and counts starts and ends.
+func obedientSetup(starts, ends *atomic.Int32) SetupFunc {
 	return func(mgr manager.Manager) error {
 		return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 			starts.Add(1)
@@ -174,7 +174,7 @@ func obedient(starts, ends *atomic.Int32) SetupFunc {
 
 func TestGroupFollowsItsCondition(t *testing.T) {
 	var starts, ends atomic.Int32
-	runGroup(t, obedient(&starts, &ends), func(r *rig) {
+	runGroup(t, obedientSetup(&starts, &ends), func(r *groupEnv) {
 		steps := []struct {
 			name     string
 			do       func()
@@ -183,19 +183,19 @@ func TestGroupFollowsItsCondition(t *testing.T) {
 			ends     int32
 			resolved bool
 		}{
-			{"nothing is known", func() { r.say(Unknown, "") }, Dormant, 0, 0, false},
-			{"true, but another replica leads", func() { r.say(True, "a") }, Dormant, 0, 0, true},
+			{"nothing is known", func() { r.report(Unknown, "") }, Dormant, 0, 0, false},
+			{"true, but another replica leads", func() { r.report(True, "a") }, Dormant, 0, 0, true},
 			{"elected", r.elect, Running, 1, 0, true},
-			{"unknown keeps it", func() { r.say(Unknown, "") }, Running, 1, 0, true},
-			{"the same again", func() { r.say(True, "a") }, Running, 1, 0, true},
-			{"another identity restarts it", func() { r.say(True, "b") }, Running, 2, 1, true},
-			{"false stops it", func() { r.say(False, "") }, Dormant, 2, 2, true},
-			{"unknown keeps it stopped", func() { r.say(Unknown, "") }, Dormant, 2, 2, true},
-			{"true starts it again", func() { r.say(True, "b") }, Running, 3, 2, true},
+			{"unknown keeps it", func() { r.report(Unknown, "") }, Running, 1, 0, true},
+			{"the same again", func() { r.report(True, "a") }, Running, 1, 0, true},
+			{"another identity restarts it", func() { r.report(True, "b") }, Running, 2, 1, true},
+			{"false stops it", func() { r.report(False, "") }, Dormant, 2, 2, true},
+			{"unknown keeps it stopped", func() { r.report(Unknown, "") }, Dormant, 2, 2, true},
+			{"true starts it again", func() { r.report(True, "b") }, Running, 3, 2, true},
 		}
 		for _, s := range steps {
 			s.do()
-			r.want(s.want)
+			r.expectPhase(s.want)
 			if got, want := [2]int32{starts.Load(), ends.Load()}, [2]int32{s.starts, s.ends}; got != want {
 				t.Errorf("%s: starts and ends are %v, want %v", s.name, got, want)
 			}
@@ -225,24 +225,24 @@ func TestGroupRetriesWhatFails(t *testing.T) {
 				if tries.Add(1) <= 3 {
 					return fail(mgr)
 				}
-				return obedient(&starts, &ends)(mgr)
+				return obedientSetup(&starts, &ends)(mgr)
 			}
-			runGroup(t, setup, func(r *rig) {
+			runGroup(t, setup, func(r *groupEnv) {
 				r.elect()
-				r.say(True, "a")
-				r.want(Failed)
+				r.report(True, "a")
+				r.expectPhase(Failed)
 				if got := r.group.Status().Error; !strings.Contains(got, "boom") {
 					t.Errorf("status says %q, want the cause", got)
 				}
 				if r.group.Checker(RequireRunning)(nil) == nil || r.group.Checker(RequireResolved)(nil) != nil {
 					t.Error("a failed group is not running, but resolved")
 				}
-				r.pass(1500 * time.Millisecond)
+				r.advance(1500 * time.Millisecond)
 				if tries.Load() != 2 {
 					t.Errorf("%d tries after 1.5 s, want 2", tries.Load())
 				}
-				r.pass(7 * time.Second)
-				r.want(Running)
+				r.advance(7 * time.Second)
+				r.expectPhase(Running)
 				if got := r.group.Status().Error; got != "" {
 					t.Errorf("a running group still says %q", got)
 				}
@@ -254,16 +254,16 @@ func TestGroupRetriesWhatFails(t *testing.T) {
 func TestGroupForgivesWhenTheConditionChanges(t *testing.T) {
 	var tries atomic.Int32
 	setup := func(manager.Manager) error { tries.Add(1); return errors.New("boom") }
-	runGroup(t, setup, func(r *rig) {
+	runGroup(t, setup, func(r *groupEnv) {
 		r.elect()
-		r.say(True, "a")
-		r.say(True, "b")
+		r.report(True, "a")
+		r.report(True, "b")
 		if tries.Load() != 2 {
 			t.Errorf("%d tries after another identity, want 2 at once", tries.Load())
 		}
-		r.say(False, "")
-		r.want(Dormant)
-		r.pass(time.Hour)
+		r.report(False, "")
+		r.expectPhase(Dormant)
+		r.advance(time.Hour)
 		if tries.Load() != 2 {
 			t.Errorf("%d tries while the condition is false, want none more", tries.Load())
 		}
@@ -284,20 +284,20 @@ func TestGroupNeverLivesTwice(t *testing.T) {
 			return nil
 		}))
 	}
-	runGroup(t, setup, func(r *rig) {
+	runGroup(t, setup, func(r *groupEnv) {
 		release = make(chan struct{}) // Of the bubble.
 		r.elect()
-		r.say(True, "a")
-		r.say(False, "")
-		r.want(Draining)
-		r.pass(31 * time.Second)
-		r.want(Stuck)
-		r.say(True, "b")
-		r.pass(time.Hour)
-		r.want(Stuck)
+		r.report(True, "a")
+		r.report(False, "")
+		r.expectPhase(Draining)
+		r.advance(31 * time.Second)
+		r.expectPhase(Stuck)
+		r.report(True, "b")
+		r.advance(time.Hour)
+		r.expectPhase(Stuck)
 		release <- struct{}{}
 		synctest.Wait()
-		r.want(Running)
+		r.expectPhase(Running)
 		for what, err := range late {
 			if !errors.Is(err, ErrScopeClosed) {
 				t.Errorf("%s after the stop says %v, want ErrScopeClosed", what, err)
@@ -315,28 +315,28 @@ func TestDesiresThatChangeUnderWay(t *testing.T) {
 	var door chan struct{}
 	cases := map[string]struct {
 		slowSetup, slowEnd bool
-		do                 func(r *rig)
+		do                 func(r *groupEnv)
 		phase              Phase // while the door is shut
 		after              Phase // once it is open
 		starts             int32 // of the runnable
 	}{
 		"a start during Draining waits for the end": {
-			false, true, func(r *rig) { r.say(True, "a"); r.say(False, ""); r.say(True, "b") }, Draining, Running, 2,
+			false, true, func(r *groupEnv) { r.report(True, "a"); r.report(False, ""); r.report(True, "b") }, Draining, Running, 2,
 		},
 		"a start and a stop during Draining are none": {
-			false, true, func(r *rig) { r.say(True, "a"); r.say(False, ""); r.say(True, "b"); r.say(False, "") }, Draining, Dormant, 1,
+			false, true, func(r *groupEnv) { r.report(True, "a"); r.report(False, ""); r.report(True, "b"); r.report(False, "") }, Draining, Dormant, 1,
 		},
 		"a stop during Starting starts no runnable": {
-			true, false, func(r *rig) { r.say(True, "a"); r.say(False, "") }, Draining, Dormant, 0,
+			true, false, func(r *groupEnv) { r.report(True, "a"); r.report(False, "") }, Draining, Dormant, 0,
 		},
 		"another identity during Starting begins anew": {
-			true, false, func(r *rig) { r.say(True, "a"); r.say(True, "b") }, Draining, Running, 1,
+			true, false, func(r *groupEnv) { r.report(True, "a"); r.report(True, "b") }, Draining, Running, 1,
 		},
 		"the leader is lost during Starting": {
-			true, false, func(r *rig) { r.say(True, "a"); r.stop(); synctest.Wait() }, Draining, Dormant, 0,
+			true, false, func(r *groupEnv) { r.report(True, "a"); r.stop(); synctest.Wait() }, Draining, Dormant, 0,
 		},
 		"a leader that is lost during Running does not start again": {
-			false, true, func(r *rig) { r.say(True, "a"); r.stop(); synctest.Wait() }, Draining, Dormant, 1,
+			false, true, func(r *groupEnv) { r.report(True, "a"); r.stop(); synctest.Wait() }, Draining, Dormant, 1,
 		},
 	}
 	for name, c := range cases {
@@ -356,14 +356,14 @@ func TestDesiresThatChangeUnderWay(t *testing.T) {
 					}
 					return nil
 				}))
-			}, func(r *rig) {
+			}, func(r *groupEnv) {
 				door = make(chan struct{}) // Of the bubble.
 				r.elect()
 				c.do(r)
-				r.want(c.phase)
+				r.expectPhase(c.phase)
 				close(door)
 				synctest.Wait()
-				r.want(c.after)
+				r.expectPhase(c.after)
 				if starts.Load() != c.starts {
 					t.Errorf("%d runnables were started, want %d", starts.Load(), c.starts)
 				}
@@ -407,24 +407,24 @@ func TestGroupEndsWithItsManagerInEveryPhase(t *testing.T) {
 	}
 	cases := map[Phase]struct {
 		setup SetupFunc
-		reach func(r *rig)
+		reach func(r *groupEnv)
 		fails bool
 	}{
-		Dormant:  {obedient(&starts, &ends), func(r *rig) { r.say(False, "") }, false},
-		Starting: {func(manager.Manager) error { <-time.After(time.Second); return nil }, func(r *rig) { r.say(True, "a") }, false},
-		Running:  {obedient(&starts, &ends), func(r *rig) { r.say(True, "a") }, false},
-		Draining: {slow(20 * time.Second), func(r *rig) { r.say(True, "a"); r.say(False, "") }, false},
-		Stuck:    {slow(time.Hour), func(r *rig) { r.say(True, "a"); r.say(False, ""); r.pass(time.Minute) }, true},
-		Failed:   {func(manager.Manager) error { return errors.New("boom") }, func(r *rig) { r.say(True, "a") }, false},
+		Dormant:  {obedientSetup(&starts, &ends), func(r *groupEnv) { r.report(False, "") }, false},
+		Starting: {func(manager.Manager) error { <-time.After(time.Second); return nil }, func(r *groupEnv) { r.report(True, "a") }, false},
+		Running:  {obedientSetup(&starts, &ends), func(r *groupEnv) { r.report(True, "a") }, false},
+		Draining: {slow(20 * time.Second), func(r *groupEnv) { r.report(True, "a"); r.report(False, "") }, false},
+		Stuck:    {slow(time.Hour), func(r *groupEnv) { r.report(True, "a"); r.report(False, ""); r.advance(time.Minute) }, true},
+		Failed:   {func(manager.Manager) error { return errors.New("boom") }, func(r *groupEnv) { r.report(True, "a") }, false},
 	}
 	for phase, c := range cases {
 		t.Run(string(phase), func(t *testing.T) {
-			runGroup(t, c.setup, func(r *rig) {
+			runGroup(t, c.setup, func(r *groupEnv) {
 				r.elect()
 				c.reach(r)
-				r.want(phase)
+				r.expectPhase(phase)
 				r.stop()
-				r.pass(30 * time.Second)
+				r.advance(30 * time.Second)
 				select {
 				case err := <-r.ended:
 					if (err != nil) != c.fails {
@@ -433,18 +433,18 @@ func TestGroupEndsWithItsManagerInEveryPhase(t *testing.T) {
 				default:
 					t.Errorf("the group is %s half a minute after the manager stopped", r.group.Status().Phase)
 				}
-				r.pass(time.Hour)
+				r.advance(time.Hour)
 			})
 		})
 	}
 }
 
-// flaky is a condition that panics, then errs, then says true for good.
-type flaky struct{ calls *atomic.Int32 }
+// flakyCondition is a condition that panics, then errs, then says true for good.
+type flakyCondition struct{ calls *atomic.Int32 }
 
-func (flaky) String() string { return "flaky" }
+func (flakyCondition) String() string { return "flaky" }
 
-func (f flaky) Observe(_ context.Context, _ Sources, report func(Status)) error {
+func (f flakyCondition) Observe(_ context.Context, _ Sources, report func(Status)) error {
 	switch f.calls.Add(1) {
 	case 1:
 		panic("boom")
@@ -457,10 +457,10 @@ func (f flaky) Observe(_ context.Context, _ Sources, report func(Status)) error 
 
 func TestGroupObservesAgainAfterAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		mgr := newOuter()
+		mgr := newFakeManager()
 		close(mgr.elected)
 		var calls, starts, ends atomic.Int32
-		g, err := Setup(mgr, flaky{&calls}, obedient(&starts, &ends))
+		g, err := Setup(mgr, flakyCondition{&calls}, obedientSetup(&starts, &ends))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -489,14 +489,14 @@ func TestGroupKeepsRunningWhileAFuncIsInTrouble(t *testing.T) {
 		}
 		var now atomic.Value
 		now.Store(answer(true, nil))
-		mgr := newOuter()
+		mgr := newFakeManager()
 		close(mgr.elected)
 		when := Func("probe", time.Second, func(context.Context) (bool, error) {
 			call, _ := now.Load().(func() (bool, error))
 			return call()
 		})
 		var starts, ends atomic.Int32
-		g, err := Setup(mgr, when, obedient(&starts, &ends))
+		g, err := Setup(mgr, when, obedientSetup(&starts, &ends))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -532,17 +532,17 @@ func TestGroupKeepsRunningWhileAFuncIsInTrouble(t *testing.T) {
 func TestScopedChecksComeAndGo(t *testing.T) {
 	bad := func(*http.Request) error { return errors.New("bad") }
 	setup := func(mgr manager.Manager) error { return mgr.AddReadyzCheck("mine", bad) }
-	runGroup(t, setup, func(r *rig) {
+	runGroup(t, setup, func(r *groupEnv) {
 		r.elect()
 		check := r.mgr.ready["conditional-"+r.group.Status().Name]
 		if err := check(nil); err != nil {
 			t.Errorf("dormant: %v", err)
 		}
-		r.say(True, "a")
+		r.report(True, "a")
 		if err := check(nil); err == nil || !strings.Contains(err.Error(), "mine: bad") {
 			t.Errorf("running: %v, want the scope's check", err)
 		}
-		r.say(False, "")
+		r.report(False, "")
 		if err := check(nil); err != nil {
 			t.Errorf("dormant again: %v", err)
 		}
@@ -550,7 +550,7 @@ func TestScopedChecksComeAndGo(t *testing.T) {
 }
 
 func TestSetupRefusesBadUse(t *testing.T) {
-	mgr := newOuter()
+	mgr := newFakeManager()
 	fine := func(manager.Manager) error { return nil }
 	cases := map[string]struct {
 		when  Condition
@@ -559,26 +559,26 @@ func TestSetupRefusesBadUse(t *testing.T) {
 		want  string
 	}{
 		"no condition":           {nil, fine, nil, "found nil"},
-		"no setup":               {switched{}, nil, nil, "found nil"},
+		"no setup":               {switchedCondition{}, nil, nil, "found nil"},
 		"no kind":                {Served(), fine, nil, "names no kind"},
 		"kind not in the scheme": {ServedObject(&appsv1.Deployment{}), fine, nil, "AddToScheme"},
-		"name with a slash":      {switched{}, fine, []Option{Name("a/b")}, "slash"},
-		"no time to drain":       {switched{}, fine, []Option{DrainTimeout(0)}, "DrainTimeout longer than 0"},
-		"no back-off":            {switched{}, fine, []Option{StartBackoff(wait.Backoff{})}, "StartBackoff"},
-		"no start at all":        {switched{}, fine, []Option{RestartLimit(0, wait.Backoff{Duration: 1})}, "at least 1 start"},
-		"no pause":               {switched{}, fine, []Option{RestartLimit(1, wait.Backoff{})}, "longer than 0"},
-		"no recorder":            {switched{}, fine, []Option{Events(nil, &corev1.Pod{})}, "expected a recorder and an object"},
-		"no object of events":    {switched{}, fine, []Option{Events(events.NewFakeRecorder(0), nil)}, "expected a recorder and an object"},
-		"polls all the time":     {switched{}, fine, []Option{Poll(0)}, "longer than 0 in Poll"},
-		"watches no name":        {switched{}, fine, []Option{WatchNamed()}, "found none"},
-		"watches half a name":    {switched{}, fine, []Option{WatchNamed("widgets.example.com", "widgets")}, `found "widgets"`},
-		"watches and polls":      {switched{}, fine, []Option{WatchNamed("widgets.example.com"), Poll(time.Second)}, "drop WatchNamed"},
-		"nothing optional":       {switched{}, fine, []Option{Optional()}, "found none"},
-		"optional and unknown":   {switched{}, fine, []Option{Optional(&appsv1.Deployment{})}, "AddToScheme"},
-		"keeps nothing":          {switched{}, fine, []Option{KeepInformers(0)}, "longer than 0 in KeepInformers"},
-		"two mistakes, first":    {switched{}, fine, []Option{Poll(0), DrainTimeout(0)}, "Poll"},
-		"two mistakes, second":   {switched{}, fine, []Option{Poll(0), DrainTimeout(0)}, "DrainTimeout"},
-		"no cluster":             {On(nil, switched{}), fine, nil, "condition On needs a cluster"},
+		"name with a slash":      {switchedCondition{}, fine, []Option{Name("a/b")}, "slash"},
+		"no time to drain":       {switchedCondition{}, fine, []Option{DrainTimeout(0)}, "DrainTimeout longer than 0"},
+		"no back-off":            {switchedCondition{}, fine, []Option{StartBackoff(wait.Backoff{})}, "StartBackoff"},
+		"no start at all":        {switchedCondition{}, fine, []Option{RestartLimit(0, wait.Backoff{Duration: 1})}, "at least 1 start"},
+		"no pause":               {switchedCondition{}, fine, []Option{RestartLimit(1, wait.Backoff{})}, "longer than 0"},
+		"no recorder":            {switchedCondition{}, fine, []Option{Events(nil, &corev1.Pod{})}, "expected a recorder and an object"},
+		"no object of events":    {switchedCondition{}, fine, []Option{Events(events.NewFakeRecorder(0), nil)}, "expected a recorder and an object"},
+		"polls all the time":     {switchedCondition{}, fine, []Option{Poll(0)}, "longer than 0 in Poll"},
+		"watches no name":        {switchedCondition{}, fine, []Option{WatchNamed()}, "found none"},
+		"watches half a name":    {switchedCondition{}, fine, []Option{WatchNamed("widgets.example.com", "widgets")}, `found "widgets"`},
+		"watches and polls":      {switchedCondition{}, fine, []Option{WatchNamed("widgets.example.com"), Poll(time.Second)}, "drop WatchNamed"},
+		"nothing optional":       {switchedCondition{}, fine, []Option{Optional()}, "found none"},
+		"optional and unknown":   {switchedCondition{}, fine, []Option{Optional(&appsv1.Deployment{})}, "AddToScheme"},
+		"keeps nothing":          {switchedCondition{}, fine, []Option{KeepInformers(0)}, "longer than 0 in KeepInformers"},
+		"two mistakes, first":    {switchedCondition{}, fine, []Option{Poll(0), DrainTimeout(0)}, "Poll"},
+		"two mistakes, second":   {switchedCondition{}, fine, []Option{Poll(0), DrainTimeout(0)}, "DrainTimeout"},
+		"no cluster":             {On(nil, switchedCondition{}), fine, nil, "condition On needs a cluster"},
 		"a cluster and nothing":  {On(otherCluster{}, nil), fine, nil, "got nil"},
 	}
 	for name, c := range cases {

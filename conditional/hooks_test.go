@@ -22,20 +22,20 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/statemachine"
 )
 
-// diary is written by many goroutines.
-type diary struct {
+// hookLog is written by many goroutines.
+type hookLog struct {
 	mu    sync.Mutex
 	lines []string
 }
 
-func (d *diary) write(format string, args ...any) {
+func (d *hookLog) write(format string, args ...any) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.lines = append(d.lines, fmt.Sprintf(format, args...))
 }
 
 // read returns the lines since the last call.
-func (d *diary) read() []string {
+func (d *hookLog) read() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	lines := d.lines
@@ -43,7 +43,7 @@ func (d *diary) read() []string {
 	return lines
 }
 
-func (d *diary) want(t *testing.T, when string, lines ...string) {
+func (d *hookLog) expect(t *testing.T, when string, lines ...string) {
 	t.Helper()
 	if diff := cmp.Diff(lines, d.read()); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", when, diff)
@@ -51,7 +51,7 @@ func (d *diary) want(t *testing.T, when string, lines ...string) {
 }
 
 // hooks write down that they were called.
-func (d *diary) hooks() Hooks {
+func (d *hookLog) hooks() Hooks {
 	return Hooks{
 		OnTransition: func(t Transition) {
 			line := fmt.Sprintf("%s > %s by %s", t.From, t.To, t.Reason)
@@ -66,7 +66,7 @@ func (d *diary) hooks() Hooks {
 }
 
 // setup adds a runnable that writes down its start and its end.
-func (d *diary) setup(mgr manager.Manager) error {
+func (d *hookLog) setup(mgr manager.Manager) error {
 	d.write("setup")
 	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		<-ctx.Done()
@@ -76,13 +76,13 @@ func (d *diary) setup(mgr manager.Manager) error {
 }
 
 func TestHooksAreCalledInOrder(t *testing.T) {
-	var d diary
-	runGroup(t, d.setup, func(r *rig) {
+	var d hookLog
+	runGroup(t, d.setup, func(r *groupEnv) {
 		r.elect()
-		r.say(True, "a")
-		d.want(t, "start", "Dormant > Starting by Wanted", "before", "setup", "Starting > Running by Up")
-		r.say(True, "b")
-		d.want(t, "restart", "Running > Draining by Changed", "returned", "after", "Draining > Dormant by Ended",
+		r.report(True, "a")
+		d.expect(t, "start", "Dormant > Starting by Wanted", "before", "setup", "Starting > Running by Up")
+		r.report(True, "b")
+		d.expect(t, "restart", "Running > Draining by Changed", "returned", "after", "Draining > Dormant by Ended",
 			"Dormant > Starting by Wanted", "before", "setup", "Starting > Running by Up")
 		r.stop()
 		synctest.Wait()
@@ -145,16 +145,16 @@ func TestHooksThatFail(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			var d diary
+			var d hookLog
 			h := d.hooks()
 			c.change(&h)
-			runGroup(t, d.setup, func(r *rig) {
+			runGroup(t, d.setup, func(r *groupEnv) {
 				r.elect()
-				r.say(True, "a")
-				d.want(t, "start", c.start...)
-				r.say(False, "")
-				d.want(t, "stop", c.stop...)
-				r.want(Dormant)
+				r.report(True, "a")
+				d.expect(t, "start", c.start...)
+				r.report(False, "")
+				d.expect(t, "stop", c.stop...)
+				r.expectPhase(Dormant)
 				if got := r.group.Status().Error; got != c.status {
 					t.Errorf("status says %q, want %q", got, c.status)
 				}
@@ -165,7 +165,7 @@ func TestHooksThatFail(t *testing.T) {
 
 func TestBeforeStartIsTriedAgain(t *testing.T) {
 	var tries atomic.Int32
-	var d diary
+	var d hookLog
 	h := d.hooks()
 	h.OnTransition = nil
 	h.BeforeStart = func(context.Context) error {
@@ -174,23 +174,23 @@ func TestBeforeStartIsTriedAgain(t *testing.T) {
 		}
 		return nil
 	}
-	runGroup(t, d.setup, func(r *rig) {
+	runGroup(t, d.setup, func(r *groupEnv) {
 		r.elect()
-		r.say(True, "a")
-		r.want(Failed)
-		d.want(t, "a start that failed before its setup has nothing to clean up")
-		r.pass(5 * time.Second)
-		r.want(Running)
-		d.want(t, "the third try", "setup")
+		r.report(True, "a")
+		r.expectPhase(Failed)
+		d.expect(t, "a start that failed before its setup has nothing to clean up")
+		r.advance(5 * time.Second)
+		r.expectPhase(Running)
+		d.expect(t, "the third try", "setup")
 	}, WithHooks(h))
 }
 
 func TestAfterStopFollowsAFailedStart(t *testing.T) {
-	var d diary
+	var d hookLog
 	setup := func(manager.Manager) error { return errors.New("boom") }
-	runGroup(t, setup, func(r *rig) {
+	runGroup(t, setup, func(r *groupEnv) {
 		r.elect()
-		r.say(True, "a")
+		r.report(True, "a")
 		got := d.read()
 		slices.Sort(got) // The hook and the transition to Draining go side by side.
 		want := []string{"Dormant > Starting by Wanted", "Draining > Failed by Erred: setup: boom", "Starting > Draining by Broke", "after", "before"}
@@ -201,7 +201,7 @@ func TestAfterStopFollowsAFailedStart(t *testing.T) {
 }
 
 func TestAfterStopHasATimeOfItsOwn(t *testing.T) {
-	var d diary
+	var d hookLog
 	h := d.hooks()
 	slow := func(mgr manager.Manager) error {
 		return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
@@ -212,14 +212,14 @@ func TestAfterStopHasATimeOfItsOwn(t *testing.T) {
 	}
 	t.Run("it ends with its context", func(t *testing.T) {
 		h.AfterStop = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
-		runGroup(t, slow, func(r *rig) {
+		runGroup(t, slow, func(r *groupEnv) {
 			r.elect()
-			r.say(True, "a")
-			r.say(False, "")
-			r.pass(49 * time.Second)
-			r.want(Draining)
-			r.pass(time.Second)
-			r.want(Dormant)
+			r.report(True, "a")
+			r.report(False, "")
+			r.advance(49 * time.Second)
+			r.expectPhase(Draining)
+			r.advance(time.Second)
+			r.expectPhase(Dormant)
 			if got := r.group.Status().Error; !strings.Contains(got, "deadline exceeded") {
 				t.Errorf("status says %q, want the deadline", got)
 			}
@@ -227,17 +227,17 @@ func TestAfterStopHasATimeOfItsOwn(t *testing.T) {
 	})
 	t.Run("it ignores its context", func(t *testing.T) {
 		h.AfterStop = func(context.Context) error { <-time.After(time.Hour); return nil }
-		runGroup(t, slow, func(r *rig) {
+		runGroup(t, slow, func(r *groupEnv) {
 			r.elect()
-			r.say(True, "a")
-			r.say(False, "")
-			r.say(True, "a")
-			r.pass(52 * time.Second)
-			r.want(Stuck) // Nothing starts before it has returned.
-			r.pass(time.Hour)
-			r.want(Running)
-			r.say(False, "")
-			r.pass(2 * time.Hour)
+			r.report(True, "a")
+			r.report(False, "")
+			r.report(True, "a")
+			r.advance(52 * time.Second)
+			r.expectPhase(Stuck) // Nothing starts before it has returned.
+			r.advance(time.Hour)
+			r.expectPhase(Running)
+			r.report(False, "")
+			r.advance(2 * time.Hour)
 		}, WithHooks(h))
 	})
 }
@@ -252,12 +252,12 @@ func TestTransitionsAreToldWithoutALock(t *testing.T) {
 		at = append(at, tr.At)
 	}}
 	var starts, ends atomic.Int32
-	runGroup(t, obedient(&starts, &ends), func(r *rig) {
+	runGroup(t, obedientSetup(&starts, &ends), func(r *groupEnv) {
 		g = r.group
 		r.elect()
-		r.say(True, "a")
-		r.pass(time.Minute)
-		r.say(False, "")
+		r.report(True, "a")
+		r.advance(time.Minute)
+		r.report(False, "")
 	}, WithHooks(h))
 	if len(at) != 4 || at[2].Sub(at[1]) != time.Minute {
 		t.Errorf("transitions at %v", at)
@@ -272,8 +272,8 @@ func TestClockThatIsSetMovesNothing(t *testing.T) {
 	}
 }
 
-// told returns the events so far.
-func told(rec *events.FakeRecorder) (lines []string) {
+// recordedEvents returns the events so far.
+func recordedEvents(rec *events.FakeRecorder) (lines []string) {
 	for len(rec.Events) > 0 {
 		lines = append(lines, <-rec.Events)
 	}
@@ -300,50 +300,50 @@ func TestEventsTellWhatHappens(t *testing.T) {
 			return nil
 		}))
 	}
-	runGroup(t, setup, func(r *rig) {
+	runGroup(t, setup, func(r *groupEnv) {
 		broken = make(chan error)
 		want := func(when string, lines ...string) {
 			t.Helper()
 			for i, line := range lines {
 				lines[i] = strings.Replace(line, "GROUP", "group "+t.Name(), 1)
 			}
-			if diff := cmp.Diff(lines, told(rec)); diff != "" {
+			if diff := cmp.Diff(lines, recordedEvents(rec)); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", when, diff)
 			}
 		}
-		r.say(True, "a")
+		r.report(True, "a")
 		want("another replica leads")
 		r.elect()
 		want("start", "Normal ControllerStarted GROUP: all its runnables have been started: ")
-		r.say(False, "")
+		r.report(False, "")
 		want("stop", "Normal ControllerStopped GROUP: everything has returned: ")
 		fail.Store(true)
-		r.say(True, "a")
+		r.report(True, "a")
 		want("failed start", "Warning ControllerStartFailed GROUP: setup: boom")
-		r.say(False, "")
+		r.report(False, "")
 		want("given up")
 		fail.Store(false)
-		r.say(True, "a")
+		r.report(True, "a")
 		broken <- errors.New("broken")
 		synctest.Wait()
-		r.pass(2 * time.Second)
+		r.advance(2 * time.Second)
 		want("broken while running", "Normal ControllerStarted GROUP: all its runnables have been started: ",
 			"Warning ControllerStopped GROUP: broken", "Normal ControllerStarted GROUP: all its runnables have been started: ")
 		hang.Store(true)
-		r.say(False, "")
-		r.pass(2 * time.Minute)
+		r.report(False, "")
+		r.advance(2 * time.Minute)
 		want("a long stop", "Warning ControllerStuck GROUP: something has not returned within 30s; nothing starts before it does",
 			"Normal ControllerStopped GROUP: everything has returned: ")
 	}, Events(rec, &corev1.ConfigMap{}))
 }
 
-// doomed is a condition that tells of a CRD that is being deleted.
-type doomed struct {
-	switched
+// terminatingCondition is a condition that tells of a CRD that is being deleted.
+type terminatingCondition struct {
+	switchedCondition
 	dooms chan bool
 }
 
-func (d doomed) Observe(ctx context.Context, src Sources, report func(Status)) error {
+func (d terminatingCondition) Observe(ctx context.Context, src Sources, report func(Status)) error {
 	for {
 		select {
 		case now := <-d.dooms:
@@ -369,18 +369,18 @@ func TestEventsTellOfTerminating(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				rec := events.NewFakeRecorder(100)
 				rec.Verbose = true
-				mgr := newOuter()
+				mgr := newFakeManager()
 				close(mgr.elected)
-				when := doomed{switched{make(chan Status)}, make(chan bool)}
+				when := terminatingCondition{switchedCondition{make(chan Status)}, make(chan bool)}
 				var starts, ends atomic.Int32
-				g, err := Setup(mgr, when, obedient(&starts, &ends), append(c.opts, Events(rec, &corev1.ConfigMap{}), Name("g"))...)
+				g, err := Setup(mgr, when, obedientSetup(&starts, &ends), append(c.opts, Events(rec, &corev1.ConfigMap{}), Name("g"))...)
 				if err != nil {
 					t.Fatal(err)
 				}
 				go func() { _ = g.Start(t.Context()) }()
 				when.dooms <- true
 				synctest.Wait()
-				if got := told(rec); len(got) > 0 {
+				if got := recordedEvents(rec); len(got) > 0 {
 					t.Errorf("a dormant group tells %v", got)
 				}
 				when.dooms <- false
@@ -397,7 +397,7 @@ func TestEventsTellOfTerminating(t *testing.T) {
 					"Normal ControllerTerminating Terminate group g: the CRD of Widget.v1.example.com is being deleted: " + c.want,
 					"Normal ControllerStopped Stop group g: everything has returned: ",
 				}
-				if diff := cmp.Diff(want, told(rec)); diff != "" {
+				if diff := cmp.Diff(want, recordedEvents(rec)); diff != "" {
 					t.Errorf("events (-want +got):\n%s", diff)
 				}
 			})
@@ -407,11 +407,11 @@ func TestEventsTellOfTerminating(t *testing.T) {
 
 func TestNotesAreNotTooLong(t *testing.T) {
 	rec := events.NewFakeRecorder(100)
-	runGroup(t, func(manager.Manager) error { return errors.New(strings.Repeat("long ", 1000)) }, func(r *rig) {
+	runGroup(t, func(manager.Manager) error { return errors.New(strings.Repeat("long ", 1000)) }, func(r *groupEnv) {
 		r.elect()
-		r.say(True, "a")
+		r.report(True, "a")
 	}, Events(rec, &corev1.ConfigMap{}))
-	for _, line := range told(rec) {
+	for _, line := range recordedEvents(rec) {
 		if note := strings.TrimPrefix(line, "Warning ControllerStartFailed "); len(note) != maxNote {
 			t.Errorf("a note has %d bytes, want %d", len(note), maxNote)
 		}

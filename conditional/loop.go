@@ -156,6 +156,7 @@ func (l *groupLoop) applyFact(ctx context.Context, f statemachine.Fact, err erro
 	if to == from || action == statemachine.Activate && l.isHeldBack() {
 		return false
 	}
+	// A timer belongs to the phase that has set it.
 	l.timer.Stop()
 	t := l.group.enterPhase(to, f, err)
 	if l.activation != nil {
@@ -176,6 +177,7 @@ func (l *groupLoop) isHeldBack() bool {
 	}
 	l.setTimer(statemachine.Retry, pause)
 	l.group.setHeldUntil(until)
+	// The loop comes here at every wake-up, and one line for each pause is enough.
 	if until != l.loggedHold {
 		l.loggedHold = until
 		l.group.log.Info("the restart limit holds the next start back", "until", until)
@@ -195,6 +197,7 @@ func (l *groupLoop) performAction(ctx context.Context, do statemachine.Action, n
 	case statemachine.Seal:
 		l.activation.closeScope()
 	case statemachine.BackOff:
+		// A start that has lasted longer than the longest pause is not the same failure once more.
 		if now.Sub(l.activation.startingAt) > l.group.options.startBackoff.Cap {
 			l.backoff = l.group.options.startBackoff
 		}

@@ -51,7 +51,7 @@ func (s *apiServer) setUp(mgr manager.Manager, setup SetupFunc, opts ...Option) 
 
 func (s *apiServer) namespace(name string) {
 	s.t.Helper()
-	if err := s.client().Create(s.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+	if err := s.newClient().Create(s.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -59,12 +59,12 @@ func (s *apiServer) namespace(name string) {
 // label creates a Widget with the label that selectors of these tests want.
 func (s *apiServer) label(namespace, name string) {
 	s.t.Helper()
-	w := widget()
+	w := newWidget()
 	w.SetNamespace(namespace)
 	w.SetName(name)
 	w.SetLabels(map[string]string{"mine": "yes"})
 	s.eventually("a Widget can be created", func(ctx context.Context) (bool, error) {
-		return s.client().Create(ctx, w.DeepCopy()) == nil, nil
+		return s.newClient().Create(ctx, w.DeepCopy()) == nil, nil
 	})
 }
 
@@ -87,7 +87,7 @@ func TestScopesInheritNamespacesAndSelectors(t *testing.T) {
 	for _, name := range []string{"a", "b", "other"} {
 		s.namespace(name)
 	}
-	def := crd("widgets", apiextensionsv1.NamespaceScoped)
+	def := newWidgetCRD("widgets", apiextensionsv1.NamespaceScoped)
 	cases := map[string]struct {
 		missing bool // the CRD, when the manager is made
 		opts    cache.Options
@@ -98,12 +98,12 @@ func TestScopesInheritNamespacesAndSelectors(t *testing.T) {
 			want: []string{"a/mine", "a/plain", "b/mine", "b/plain"},
 		},
 		"a label selector for the kind": {
-			opts: cache.Options{ByObject: map[client.Object]cache.ByObject{widget(): {Label: labels.SelectorFromSet(labels.Set{"mine": "yes"})}}},
+			opts: cache.Options{ByObject: map[client.Object]cache.ByObject{newWidget(): {Label: labels.SelectorFromSet(labels.Set{"mine": "yes"})}}},
 			want: []string{"a/mine", "b/mine", "other/mine"},
 		},
 		"a label selector and a namespace for a kind that is missing": {
 			missing: true,
-			opts: cache.Options{ByObject: map[client.Object]cache.ByObject{widget(): {
+			opts: cache.Options{ByObject: map[client.Object]cache.ByObject{newWidget(): {
 				Label: labels.SelectorFromSet(labels.Set{"mine": "yes"}), Namespaces: map[string]cache.Config{"b": {}},
 			}}},
 			want: []string{"b/mine"},
@@ -113,21 +113,21 @@ func TestScopesInheritNamespacesAndSelectors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := &apiServer{t: t, env: s.env, cfg: rest.CopyConfig(s.cfg), scheme: s.scheme}
 			if !c.missing {
-				s.install(def)
+				s.installCRD(def)
 			}
 			mgr := s.managerWith(s.cfg, ctrl.Options{Cache: c.opts})
 			seen := make(chan string, 100)
-			group := s.setUp(mgr, all(widget(), seen))
-			s.start(mgr)
+			group := s.setUp(mgr, all(newWidget(), seen))
+			s.startManager(mgr)
 			if c.missing {
-				s.condition(group, False)
-				s.install(def)
+				s.waitForState(group, False)
+				s.installCRD(def)
 			}
 			for _, namespace := range []string{"other", "a", "b"} {
-				s.create(namespace, "plain")
+				s.createWidgetIn(namespace, "plain")
 				s.label(namespace, "mine")
 			}
-			s.wait(group, Running)
+			s.waitForPhase(group, Running)
 			got := map[string]bool{}
 			s.eventually("what is configured is seen", func(context.Context) (bool, error) {
 				for len(seen) > 0 {
@@ -141,9 +141,9 @@ func TestScopesInheritNamespacesAndSelectors(t *testing.T) {
 			if len(got) > 0 {
 				t.Errorf("seen besides %v: %v", c.want, got)
 			}
-			s.uninstall(def)
-			s.wait(group, Dormant)
-			s.gone(def)
+			s.uninstallCRD(def)
+			s.waitForPhase(group, Dormant)
+			s.waitUntilGone(def)
 		})
 	}
 }
@@ -161,15 +161,15 @@ func containsAll(got map[string]bool, want []string) bool {
 func TestAKindLeftOutIsRefusedOutside(t *testing.T) {
 	s := startAPIServer(t)
 	mgr := s.managerWith(s.cfg, ctrl.Options{Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
-		widget(): {Label: labels.SelectorFromSet(labels.Set{"mine": "yes"})},
+		newWidget(): {Label: labels.SelectorFromSet(labels.Set{"mine": "yes"})},
 	}}})
-	s.start(mgr)
-	s.install(crd("widgets", apiextensionsv1.NamespaceScoped))
-	_, err := mgr.GetCache().GetInformer(t.Context(), widget())
+	s.startManager(mgr)
+	s.installCRD(newWidgetCRD("widgets", apiextensionsv1.NamespaceScoped))
+	_, err := mgr.GetCache().GetInformer(t.Context(), newWidget())
 	if err == nil || meta.IsNoMatchError(err) || !strings.Contains(err.Error(), "conditional group") {
 		t.Errorf("an informer: got %v, want an error that names the group's cache", err)
 	}
-	if err := mgr.GetCache().Get(t.Context(), client.ObjectKey{Name: "x"}, widget()); err == nil || !strings.Contains(err.Error(), "ByObject") {
+	if err := mgr.GetCache().Get(t.Context(), client.ObjectKey{Name: "x"}, newWidget()); err == nil || !strings.Contains(err.Error(), "ByObject") {
 		t.Errorf("a read: got %v, want an error that names ByObject", err)
 	}
 }
@@ -179,29 +179,29 @@ func TestTheOuterClientFollowsAKindThatMoves(t *testing.T) {
 	s := startAPIServer(t)
 	mgr := s.managerWith(s.cfg, ctrl.Options{Client: client.Options{Cache: &client.CacheOptions{Unstructured: true}}})
 	captured := mgr.GetClient()
-	group := s.setUp(mgr, all(widget(), make(chan string, 100)))
-	s.start(mgr)
+	group := s.setUp(mgr, all(newWidget(), make(chan string, 100)))
+	s.startManager(mgr)
 	for _, shape := range []struct {
 		namespace string
 		def       *apiextensionsv1.CustomResourceDefinition
 	}{
-		{"default", crd("widgets", apiextensionsv1.NamespaceScoped)},
-		{"", crd("widgets", apiextensionsv1.ClusterScoped)},
-		{"", crd("widgetz", apiextensionsv1.ClusterScoped)},
+		{"default", newWidgetCRD("widgets", apiextensionsv1.NamespaceScoped)},
+		{"", newWidgetCRD("widgets", apiextensionsv1.ClusterScoped)},
+		{"", newWidgetCRD("widgetz", apiextensionsv1.ClusterScoped)},
 	} {
-		s.install(shape.def)
-		s.wait(group, Running)
-		s.create(shape.namespace, "w")
+		s.installCRD(shape.def)
+		s.waitForPhase(group, Running)
+		s.createWidgetIn(shape.namespace, "w")
 		key := client.ObjectKey{Namespace: shape.namespace, Name: "w"}
-		w := widget()
+		w := newWidget()
 		s.eventually("the captured client reads", func(ctx context.Context) (bool, error) { return captured.Get(ctx, key, w) == nil, nil })
 		w.SetAnnotations(map[string]string{"written": shape.def.Name})
 		if err := captured.Update(t.Context(), w); err != nil {
 			t.Errorf("%s, scope %s: the captured client does not write: %v", shape.def.Name, shape.def.Spec.Scope, err)
 		}
-		s.uninstall(shape.def)
-		s.wait(group, Dormant)
-		s.gone(shape.def)
+		s.uninstallCRD(shape.def)
+		s.waitForPhase(group, Dormant)
+		s.waitUntilGone(shape.def)
 		if err := captured.Get(t.Context(), key, w); !meta.IsNoMatchError(err) {
 			t.Errorf("a read of an absent kind: got %v, want a NoKindMatchError", err)
 		}
@@ -211,16 +211,16 @@ func TestTheOuterClientFollowsAKindThatMoves(t *testing.T) {
 	}
 }
 
-// consistent is a reconciler that writes and reads at once, many times, and tells what it found; then it does so again
+// readYourWritesReconciler is a reconciler that writes and reads at once, many times, and tells what it found; then it does so again
 // when its group drains.
-type consistent struct {
+type readYourWritesReconciler struct {
 	client   client.Client
 	told     chan error
 	draining chan struct{}
 }
 
-func (r *consistent) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	if err := r.client.Get(ctx, req.NamespacedName, widget()); err != nil {
+func (r *readYourWritesReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	if err := r.client.Get(ctx, req.NamespacedName, newWidget()); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	r.told <- r.writeAndRead(ctx, req.NamespacedName)
@@ -229,7 +229,7 @@ func (r *consistent) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{}, nil
 }
 
-func (r *consistent) writeAndRead(ctx context.Context, key client.ObjectKey) error {
+func (r *readYourWritesReconciler) writeAndRead(ctx context.Context, key client.ObjectKey) error {
 	ctx, cancel := context.WithTimeout(ctx, patience/2)
 	defer cancel()
 	for i := range 20 {
@@ -252,9 +252,9 @@ func (r *consistent) writeAndRead(ctx context.Context, key client.ObjectKey) err
 	return nil
 }
 
-func (r *consistent) SetupWithManager(mgr manager.Manager) error {
+func (r *readYourWritesReconciler) SetupWithManager(mgr manager.Manager) error {
 	r.client = mgr.GetClient()
-	return ctrl.NewControllerManagedBy(mgr).For(widget()).Named("consistent").Complete(GracefulReconciler(r, patience))
+	return ctrl.NewControllerManagedBy(mgr).For(newWidget()).Named("consistent").Complete(GracefulReconciler(r, patience))
 }
 
 // TestReadYourWritesAcrossRestarts has a neighbour that shares the informer, so that it outlives the scopes.
@@ -262,28 +262,28 @@ func TestReadYourWritesAcrossRestarts(t *testing.T) {
 	s := startAPIServer(t)
 	consistently := client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: new(true)}}
 	mgr := s.managerWith(s.cfg, ctrl.Options{Client: consistently})
-	r := &consistent{told: make(chan error, 10), draining: make(chan struct{})}
+	r := &readYourWritesReconciler{told: make(chan error, 10), draining: make(chan struct{})}
 	group := s.setUp(mgr, r.SetupWithManager, DrainTimeout(patience))
 	_, err := Setup(mgr, ServedObject(&corev1.ConfigMap{}), all(&corev1.ConfigMap{}, make(chan string, 1000)), Name("neighbour"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.start(mgr)
-	def := crd("widgets", apiextensionsv1.NamespaceScoped)
+	s.startManager(mgr)
+	def := newWidgetCRD("widgets", apiextensionsv1.NamespaceScoped)
 	for _, name := range []string{"one", "two", "three"} {
-		s.install(def)
-		s.create("default", name)
+		s.installCRD(def)
+		s.createWidgetIn("default", name)
 		s.consistent(r, name+" while the group runs")
-		s.uninstall(def)
-		s.wait(group, Draining)
+		s.uninstallCRD(def)
+		s.waitForPhase(group, Draining)
 		r.draining <- struct{}{}
 		s.consistent(r, name+" while the group drains")
-		s.wait(group, Dormant)
-		s.gone(def)
+		s.waitForPhase(group, Dormant)
+		s.waitUntilGone(def)
 	}
 }
 
-func (s *apiServer) consistent(r *consistent, when string) {
+func (s *apiServer) consistent(r *readYourWritesReconciler, when string) {
 	s.t.Helper()
 	select {
 	case err := <-r.told:

@@ -26,12 +26,12 @@ func (c otherCluster) GetConfig() *rest.Config     { return c.cfg }
 func (c otherCluster) GetHTTPClient() *http.Client { return c.client }
 func (c otherCluster) GetScheme() *runtime.Scheme  { return c.scheme }
 
-// asked notes what it may observe with.
-type asked struct{ with *Sources }
+// sourcesCondition notes what it may observe with.
+type sourcesCondition struct{ with *Sources }
 
-func (asked) String() string { return "asked" }
+func (sourcesCondition) String() string { return "asked" }
 
-func (a asked) Observe(_ context.Context, src Sources, report func(Status)) error {
+func (a sourcesCondition) Observe(_ context.Context, src Sources, report func(Status)) error {
 	*a.with = src
 	report(Status{State: True})
 	return nil
@@ -40,7 +40,7 @@ func (a asked) Observe(_ context.Context, src Sources, report func(Status)) erro
 func TestOnReplacesTheSources(t *testing.T) {
 	there := otherCluster{cfg: &rest.Config{Host: "there"}, client: &http.Client{}, scheme: runtime.NewScheme()}
 	var with Sources
-	c := On(there, asked{&with})
+	c := On(there, sourcesCondition{&with})
 	if got := c.String(); got != "On(asked)" {
 		t.Errorf("it is called %s", got)
 	}

@@ -18,34 +18,34 @@ import (
 
 func TestFlappingIsHeldBack(t *testing.T) {
 	var starts, ends atomic.Int32
-	runGroup(t, obedient(&starts, &ends), func(r *rig) {
+	runGroup(t, obedientSetup(&starts, &ends), func(r *groupEnv) {
 		r.elect()
 		began := time.Now()
 		for i := range 600 { // Ten changes a second for a minute, the last one to False.
-			r.say([]State{True, False}[i%2], "a")
-			r.pass(100 * time.Millisecond)
+			r.report([]State{True, False}[i%2], "a")
+			r.advance(100 * time.Millisecond)
 		}
 		// Five at once until 0.8 s, then one 10 s and one 20 s later; 40 s more have not passed.
 		if got := starts.Load(); got != 7 || ends.Load() != 7 {
 			t.Errorf("%d starts and %d ends in a minute of flapping, want 7", got, ends.Load())
 		}
-		r.want(Dormant)
+		r.expectPhase(Dormant)
 		if s := r.group.Status(); !s.HeldUntil.IsZero() {
 			t.Errorf("held until %s while the condition is false", s.HeldUntil)
 		}
 
-		r.say(True, "a")
-		r.want(Dormant)
+		r.report(True, "a")
+		r.expectPhase(Dormant)
 		if got, want := r.group.Status().HeldUntil.Sub(began), 70800*time.Millisecond; got != want {
 			t.Errorf("held until %s after the beginning, want %s", got, want)
 		}
 		if err := r.group.Checker(RequireRunning)(nil); err == nil || !strings.Contains(err.Error(), "restart limit") {
 			t.Errorf("RequireRunning says %v, want the reason", err)
 		}
-		r.say(False, "")
-		r.say(True, "b") // What it says last is what counts.
-		r.pass(10800 * time.Millisecond)
-		r.want(Running)
+		r.report(False, "")
+		r.report(True, "b") // What it says last is what counts.
+		r.advance(10800 * time.Millisecond)
+		r.expectPhase(Running)
 		if s := r.group.Status(); starts.Load() != 8 || !s.HeldUntil.IsZero() {
 			t.Errorf("%d starts, held until %s, want 8 and none", starts.Load(), s.HeldUntil)
 		}
@@ -64,26 +64,26 @@ func TestFlappingIsHeldBack(t *testing.T) {
 func TestRestartLimitForgivesAndLeaps(t *testing.T) {
 	var starts, ends atomic.Int32
 	once := RestartLimit(1, wait.Backoff{Duration: time.Minute})
-	again := func(r *rig) { r.say(False, ""); r.say(True, "a") }
+	again := func(r *groupEnv) { r.report(False, ""); r.report(True, "a") }
 	cases := map[string]struct {
-		until func(r *rig)
+		until func(r *groupEnv)
 		want  Phase
 	}{
-		"a restart is held back":                    {func(*rig) {}, Dormant},
-		"after the pause it is not":                 {func(r *rig) { r.pass(time.Minute) }, Running},
-		"ten minutes of running forgive the starts": {func(r *rig) { r.pass(time.Minute); again(r); r.pass(10 * time.Minute) }, Running},
-		"nine do not, but the pause has passed":     {func(r *rig) { r.pass(time.Minute); again(r); r.pass(9 * time.Minute) }, Running},
-		"another identity is held back as well":     {func(r *rig) { r.say(True, "b") }, Dormant},
-		"a day of sleep starts it once":             {func(r *rig) { again(r); r.pass(24 * time.Hour) }, Running},
+		"a restart is held back":                    {func(*groupEnv) {}, Dormant},
+		"after the pause it is not":                 {func(r *groupEnv) { r.advance(time.Minute) }, Running},
+		"ten minutes of running forgive the starts": {func(r *groupEnv) { r.advance(time.Minute); again(r); r.advance(10 * time.Minute) }, Running},
+		"nine do not, but the pause has passed":     {func(r *groupEnv) { r.advance(time.Minute); again(r); r.advance(9 * time.Minute) }, Running},
+		"another identity is held back as well":     {func(r *groupEnv) { r.report(True, "b") }, Dormant},
+		"a day of sleep starts it once":             {func(r *groupEnv) { again(r); r.advance(24 * time.Hour) }, Running},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			runGroup(t, obedient(&starts, &ends), func(r *rig) {
+			runGroup(t, obedientSetup(&starts, &ends), func(r *groupEnv) {
 				r.elect()
-				r.say(True, "a")
+				r.report(True, "a")
 				c.until(r)
 				again(r)
-				r.want(c.want)
+				r.expectPhase(c.want)
 			}, once)
 		})
 	}
@@ -94,11 +94,11 @@ func TestRestartLimitForgivesAndLeaps(t *testing.T) {
 
 func TestStopIsNeverHeldBack(t *testing.T) {
 	var starts, ends atomic.Int32
-	runGroup(t, obedient(&starts, &ends), func(r *rig) {
+	runGroup(t, obedientSetup(&starts, &ends), func(r *groupEnv) {
 		r.elect()
-		r.say(True, "a")
-		r.say(True, "b") // Held back, and stopped at once all the same.
-		r.want(Dormant)
+		r.report(True, "a")
+		r.report(True, "b") // Held back, and stopped at once all the same.
+		r.expectPhase(Dormant)
 		if ends.Load() != 1 {
 			t.Errorf("%d ends, want 1 at once", ends.Load())
 		}
@@ -110,9 +110,9 @@ func TestStopIsNeverHeldBack(t *testing.T) {
 	}, RestartLimit(1, wait.Backoff{Duration: time.Hour}))
 }
 
-// crowd runs many groups of one manager, whose setup functions wait at a door.
-type crowd struct {
-	rig    *rig
+// groupCrowd runs many groups of one manager, whose setup functions wait at a door.
+type groupCrowd struct {
+	rig    *groupEnv
 	groups []*Group
 	says   []chan Status
 	inside atomic.Int32
@@ -120,14 +120,14 @@ type crowd struct {
 	stop   context.CancelFunc // of the manager
 }
 
-func runCrowd(t *testing.T, size int, test func(c *crowd)) {
+func runCrowd(t *testing.T, size int, test func(c *groupCrowd)) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &crowd{rig: &rig{t: t, mgr: newOuter()}, door: make(chan struct{})}
+		c := &groupCrowd{rig: &groupEnv{t: t, mgr: newFakeManager()}, door: make(chan struct{})}
 		var ctx context.Context
 		ctx, c.stop = context.WithCancel(t.Context())
 		for i := range size {
 			says := make(chan Status)
-			g, err := Setup(c.rig.mgr, switched{says}, func(manager.Manager) error {
+			g, err := Setup(c.rig.mgr, switchedCondition{says}, func(manager.Manager) error {
 				c.inside.Add(1)
 				defer c.inside.Add(-1)
 				<-c.door
@@ -154,7 +154,7 @@ func runCrowd(t *testing.T, size int, test func(c *crowd)) {
 	})
 }
 
-func (c *crowd) wantInside(want int32, when string) {
+func (c *groupCrowd) wantInside(want int32, when string) {
 	c.rig.t.Helper()
 	if got := c.inside.Load(); got != want {
 		c.rig.t.Errorf("%s: %d setup functions run, want %d", when, got, want)
@@ -162,7 +162,7 @@ func (c *crowd) wantInside(want int32, when string) {
 }
 
 func TestFewGroupsStartAtOnce(t *testing.T) {
-	runCrowd(t, 20, func(c *crowd) {
+	runCrowd(t, 20, func(c *groupCrowd) {
 		c.wantInside(16, "all wanted")
 		for range 10 {
 			c.door <- struct{}{}
@@ -180,7 +180,7 @@ func TestFewGroupsStartAtOnce(t *testing.T) {
 }
 
 func TestHangingStartsLetOthersStart(t *testing.T) {
-	runCrowd(t, 20, func(c *crowd) {
+	runCrowd(t, 20, func(c *groupCrowd) {
 		c.wantInside(16, "all wanted")
 		waiting := 0
 		for i, g := range c.groups { // Those that wait can be stopped at once; one that hangs in setup cannot.
@@ -195,7 +195,7 @@ func TestHangingStartsLetOthersStart(t *testing.T) {
 		if waiting != 4 {
 			t.Errorf("%d groups stopped at once, want the 4 that waited", waiting)
 		}
-		c.rig.pass(slowStart)
+		c.rig.advance(slowStart)
 		c.wantInside(20, "the first have hung for a while")
 		close(c.door)
 		synctest.Wait()
@@ -208,7 +208,7 @@ func TestHangingStartsLetOthersStart(t *testing.T) {
 }
 
 func TestWaitForATurnEndsWithTheManager(t *testing.T) {
-	runCrowd(t, 20, func(c *crowd) {
+	runCrowd(t, 20, func(c *groupCrowd) {
 		c.stop()
 		synctest.Wait()
 		phases := map[Phase]int{}

@@ -143,6 +143,7 @@ func observeKinds(ctx context.Context, src Sources, kinds []schema.GroupVersionK
 	tell := src.terminatingReporter(kinds)
 	cancel, err := h.Detector.Subscribe(look, func(verdicts []detect.Verdict) {
 		tell(verdicts)
+		// The manager's cache is first: a start that this report causes may read from it.
 		if err := src.managerCache.NoteVerdicts(ctx, kinds, verdicts); err != nil {
 			src.Logger.Error(err, "the manager's client does not forget where kinds were")
 		}

@@ -61,6 +61,7 @@ func newGroup(mgr manager.Manager, when Condition, setup SetupFunc, o options) (
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
+	// The scheme must know these kinds now: a start would find that out much later.
 	if len(o.optional) > 0 {
 		var err error
 		if g.optionalKinds, err = (servedCondition{objs: o.optional}).resolveKinds(g.src.Scheme); err != nil {

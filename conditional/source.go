@@ -76,6 +76,7 @@ func (s *kindSource[object, request]) Start(ctx context.Context, queue workqueue
 		release()
 		return err
 	}
+	// Start returns at once, and there is no Stop: the context of the start is the end.
 	context.AfterFunc(ctx, func() { stop(); release() })
 	return source.TypedKind(cache, s.obj, s.handler, s.predicates...).Start(ctx, queue)
 }

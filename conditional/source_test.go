@@ -25,8 +25,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// named is a reconciler that tells the names of its requests.
-func named(seen chan<- string) reconcile.Func {
+// namingReconciler is a reconciler that tells the names of its requests.
+func namingReconciler(seen chan<- string) reconcile.Func {
 	return func(ctx context.Context, r reconcile.Request) (reconcile.Result, error) {
 		select {
 		case seen <- r.Name:
@@ -40,10 +40,10 @@ func named(seen chan<- string) reconcile.Func {
 func TestIfServed(t *testing.T) {
 	s := startAPIServer(t)
 	addWidgets(s.scheme)
-	mgr := s.manager(s.cfg)
+	mgr := s.newManagerFor(s.cfg)
 	seen := make(chan string, 1000)
 	var filtered atomic.Int32
-	r := &reader{Client: mgr.GetClient(), seen: seen}
+	r := &optionalReader{Client: mgr.GetClient(), seen: seen}
 	group, err := NewControllerManagedBy(mgr).
 		For(&corev1.ConfigMap{}).
 		Watches(&Widget{}, &handler.EnqueueRequestForObject{}, IfServed, passing(&filtered)).
@@ -52,22 +52,22 @@ func TestIfServed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.start(mgr)
-	s.wait(group, Running)
+	s.startManager(mgr)
+	s.waitForPhase(group, Running)
 	since := group.Status().Since
-	if err := s.client().Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "primary"}}); err != nil {
+	if err := s.newClient().Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "primary"}}); err != nil {
 		t.Fatal(err)
 	}
-	s.expect(seen, "primary")
+	s.expectReconcile(seen, "primary")
 	if err := r.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "any"}, &Widget{}); !meta.IsNoMatchError(err) {
 		t.Errorf("read a kind that is not served: %v, want a NoKindMatchError", err)
 	}
 	for _, scope := range []apiextensionsv1.ResourceScope{apiextensionsv1.NamespaceScoped, apiextensionsv1.ClusterScoped, apiextensionsv1.NamespaceScoped} {
-		def := crd("widgets", scope)
-		s.install(def)
+		def := newWidgetCRD("widgets", scope)
+		s.installCRD(def)
 		namespace := map[bool]string{true: "default"}[scope == apiextensionsv1.NamespaceScoped]
-		s.create(namespace, "secondary")
-		s.expect(seen, "secondary")
+		s.createWidgetIn(namespace, "secondary")
+		s.expectReconcile(seen, "secondary")
 		s.eventually("the Widget can be read and written", func(ctx context.Context) (bool, error) {
 			var w Widget
 			if err := r.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "secondary"}, &w); err != nil {
@@ -76,8 +76,8 @@ func TestIfServed(t *testing.T) {
 			w.Spec.Message = "written"
 			return true, r.Update(ctx, &w)
 		})
-		s.uninstall(def)
-		s.gone(def)
+		s.uninstallCRD(def)
+		s.waitUntilGone(def)
 		s.eventually("reads are refused again", func(ctx context.Context) (bool, error) {
 			return meta.IsNoMatchError(r.List(ctx, &WidgetList{})), nil
 		})
@@ -90,14 +90,14 @@ func TestIfServed(t *testing.T) {
 	}
 }
 
-// reader is a reconciler whose client the builder replaces.
-type reader struct {
+// optionalReader is a reconciler whose client the builder replaces.
+type optionalReader struct {
 	client.Client
 	seen chan string
 }
 
-func (r *reader) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	return named(r.seen)(ctx, req)
+func (r *optionalReader) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	return namingReconciler(r.seen)(ctx, req)
 }
 
 func passing(counts *atomic.Int32) builder.Predicates {
@@ -115,9 +115,9 @@ type clusterName string
 // TestClusterKind watches Widgets in two clusters, one of which does not have them at first.
 func TestClusterKind(t *testing.T) {
 	here, there := startAPIServer(t), startAPIServer(t)
-	def := crd("widgets", apiextensionsv1.NamespaceScoped)
-	here.install(def)
-	mgr := here.manager(here.cfg)
+	def := newWidgetCRD("widgets", apiextensionsv1.NamespaceScoped)
+	here.installCRD(def)
+	mgr := here.newManagerFor(here.cfg)
 	seen := make(chan clusterRequest, 1000)
 	c, err := controller.NewTypedUnmanaged("widgets", controller.TypedOptions[clusterRequest]{
 		SkipNameValidation: new(true), Logger: mgr.GetLogger(),
@@ -132,9 +132,9 @@ func TestClusterKind(t *testing.T) {
 	if err := mgr.Add(c); err != nil {
 		t.Fatal(err)
 	}
-	here.start(mgr)
+	here.startManager(mgr)
 	kind := ClusterKind[clusterName, client.Object, clusterRequest]{
-		Object: widget(),
+		Object: newWidget(),
 		Handler: func(name clusterName, _ cluster.Cluster) handler.TypedEventHandler[client.Object, clusterRequest] {
 			return handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, obj client.Object) []clusterRequest {
 				return []clusterRequest{{reconcile.Request{NamespacedName: client.ObjectKeyFromObject(obj)}, name}}
@@ -143,13 +143,13 @@ func TestClusterKind(t *testing.T) {
 	}
 	leave := map[clusterName]context.CancelFunc{}
 	for name, s := range map[clusterName]*apiServer{"here": here, "there": there} {
-		src, engage, err := kind.ForCluster(name, s.manager(s.cfg))
+		src, engage, err := kind.ForCluster(name, s.newManagerFor(s.cfg))
 		if err != nil || !engage {
 			t.Fatalf("engage %s: %t, %v", name, engage, err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		leave[name] = cancel
-		if err := c.Watch(&engaged[clusterRequest]{of: func() context.Context { return ctx }, TypedSource: src}); err != nil {
+		if err := c.Watch(&engagedSource[clusterRequest]{of: func() context.Context { return ctx }, TypedSource: src}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -164,58 +164,58 @@ func TestClusterKind(t *testing.T) {
 			}
 		})
 	}
-	here.create("default", "one")
+	here.createWidgetIn("default", "one")
 	expect("here", "one")
-	there.install(def)
-	there.create("default", "two")
+	there.installCRD(def)
+	there.createWidgetIn("default", "two")
 	expect("there", "two")
-	there.uninstall(def)
-	there.gone(def)
-	here.create("default", "three")
+	there.uninstallCRD(def)
+	there.waitUntilGone(def)
+	here.createWidgetIn("default", "three")
 	expect("here", "three")
-	there.install(def)
-	there.create("default", "four")
+	there.installCRD(def)
+	there.createWidgetIn("default", "four")
 	expect("there", "four")
 	leave["there"]()
-	here.create("default", "five")
+	here.createWidgetIn("default", "five")
 	expect("here", "five")
 }
 
-// engaged is a source as multicluster-runtime starts it: with the context of the cluster.
-type engaged[request comparable] struct {
+// engagedSource is a source as multicluster-runtime starts it: with the context of the cluster.
+type engagedSource[request comparable] struct {
 	of func() context.Context
 	source.TypedSource[request]
 }
 
-func (e *engaged[request]) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[request]) error {
+func (e *engagedSource[request]) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[request]) error {
 	return e.TypedSource.Start(e.of(), queue)
 }
 
 // TestKind has a controller that runs all the time and watches Widgets while they are served.
 func TestKind(t *testing.T) {
 	s := startAPIServer(t)
-	mgr := s.manager(s.cfg)
+	mgr := s.newManagerFor(s.cfg)
 	seen := make(chan string, 1000)
-	src := Kind(mgr, client.Object(widget()), &handler.EnqueueRequestForObject{},
+	src := Kind(mgr, client.Object(newWidget()), &handler.EnqueueRequestForObject{},
 		predicate.Funcs{DeleteFunc: func(event.DeleteEvent) bool { return false }})
-	if err := ctrl.NewControllerManagedBy(mgr).Named("kinds").WatchesRawSource(src).Complete(named(seen)); err != nil {
+	if err := ctrl.NewControllerManagedBy(mgr).Named("kinds").WatchesRawSource(src).Complete(namingReconciler(seen)); err != nil {
 		t.Fatal(err)
 	}
-	s.start(mgr)
-	def := crd("widgets", apiextensionsv1.NamespaceScoped)
+	s.startManager(mgr)
+	def := newWidgetCRD("widgets", apiextensionsv1.NamespaceScoped)
 	for _, name := range []string{"first", "second"} {
-		s.install(def)
-		s.create("default", name)
-		s.expect(seen, name)
-		s.uninstall(def)
-		s.gone(def)
+		s.installCRD(def)
+		s.createWidgetIn("default", name)
+		s.expectReconcile(seen, name)
+		s.uninstallCRD(def)
+		s.waitUntilGone(def)
 	}
 }
 
 // TestGroupOfAnotherCluster runs a group here while a kind is served there.
 func TestGroupOfAnotherCluster(t *testing.T) {
 	here, there := startAPIServer(t), startAPIServer(t)
-	mgr := here.manager(here.cfg)
+	mgr := here.newManagerFor(here.cfg)
 	remote, err := cluster.New(there.cfg, func(o *cluster.Options) { o.Scheme = there.scheme })
 	if err != nil {
 		t.Fatal(err)
@@ -224,15 +224,15 @@ func TestGroupOfAnotherCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	here.start(mgr)
-	def := crd("widgets", apiextensionsv1.NamespaceScoped)
-	here.install(def)
+	here.startManager(mgr)
+	def := newWidgetCRD("widgets", apiextensionsv1.NamespaceScoped)
+	here.installCRD(def)
 	here.eventually("the condition is known", func(context.Context) (bool, error) {
 		return group.Status().Condition.State == False, nil
 	})
-	there.install(def)
-	there.wait(group, Running)
-	there.uninstall(def)
-	there.wait(group, Dormant)
+	there.installCRD(def)
+	there.waitForPhase(group, Running)
+	there.uninstallCRD(def)
+	there.waitForPhase(group, Dormant)
 	remote.GetHTTPClient().CloseIdleConnections()
 }

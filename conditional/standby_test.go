@@ -21,8 +21,8 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/scope"
 )
 
-// replica is one of several managers of a deployment.
-type replica struct {
+// standbyReplica is one of several managers of a deployment.
+type standbyReplica struct {
 	manager.Manager
 	group  *Group
 	seen   chan string
@@ -31,9 +31,9 @@ type replica struct {
 }
 
 // replica returns a replica that runs, and waits for its turn to lead.
-func (s *apiServer) replica(opts ...Option) *replica {
+func (s *apiServer) replica(opts ...Option) *standbyReplica {
 	s.t.Helper()
-	r := &replica{seen: make(chan string, 100), looked: &atomic.Int64{}}
+	r := &standbyReplica{seen: make(chan string, 100), looked: &atomic.Int64{}}
 	cfg := rest.CopyConfig(s.cfg)
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(req *http.Request) (*http.Response, error) {
@@ -74,7 +74,7 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 
 func TestAWarmStandbyListsNothingWhenItTakesOver(t *testing.T) {
 	s := startAPIServer(t)
-	def := crd("widgets", apiextensionsv1.NamespaceScoped)
+	def := newWidgetCRD("widgets", apiextensionsv1.NamespaceScoped)
 	leader := s.replica()
 	s.eventually("the first replica leads", func(context.Context) (bool, error) {
 		select {
@@ -84,11 +84,11 @@ func TestAWarmStandbyListsNothingWhenItTakesOver(t *testing.T) {
 			return false, nil
 		}
 	})
-	standby := s.replica(WarmStandby(widget()))
-	s.install(def)
-	s.wait(leader.group, Running)
-	s.create("default", "first")
-	s.expect(leader.seen, "first")
+	standby := s.replica(WarmStandby(newWidget()))
+	s.installCRD(def)
+	s.waitForPhase(leader.group, Running)
+	s.createWidgetIn("default", "first")
+	s.expectReconcile(leader.seen, "first")
 	s.expectHeld(standby, 1)
 	s.synced(standby)
 	if got := standby.group.Status().Phase; got != Dormant || len(standby.seen) > 0 {
@@ -96,33 +96,33 @@ func TestAWarmStandbyListsNothingWhenItTakesOver(t *testing.T) {
 	}
 
 	t.Log("The standby follows the kind.")
-	s.uninstall(def)
-	s.gone(def)
+	s.uninstallCRD(def)
+	s.waitUntilGone(def)
 	s.expectHeld(standby, 0)
-	s.install(def)
-	s.create("default", "second")
-	s.expect(leader.seen, "second")
+	s.installCRD(def)
+	s.createWidgetIn("default", "second")
+	s.expectReconcile(leader.seen, "second")
 	s.expectHeld(standby, 1)
 	s.synced(standby)
 
 	t.Log("It takes over with what it has.")
 	looked := standby.looked.Load()
 	leader.stop()
-	s.wait(standby.group, Running)
-	s.expect(standby.seen, "second")
-	s.create("default", "third")
-	s.expect(standby.seen, "third")
+	s.waitForPhase(standby.group, Running)
+	s.expectReconcile(standby.seen, "second")
+	s.createWidgetIn("default", "third")
+	s.expectReconcile(standby.seen, "third")
 	if more := standby.looked.Load() - looked; more > 0 {
 		t.Errorf("the standby made %d lists or watches when it took over, want none", more)
 	}
 	s.expectHeld(standby, 1)
-	s.uninstall(def)
-	s.wait(standby.group, Dormant)
+	s.uninstallCRD(def)
+	s.waitForPhase(standby.group, Dormant)
 	s.expectHeld(standby, 0)
 }
 
 // expectHeld waits until a replica runs so many informers.
-func (s *apiServer) expectHeld(r *replica, informers int) {
+func (s *apiServer) expectHeld(r *standbyReplica, informers int) {
 	s.t.Helper()
 	s.eventually("the replica has the informers that it should have", func(context.Context) (bool, error) {
 		return r.group.server.Informers.InformerCount() == informers, nil
@@ -130,14 +130,14 @@ func (s *apiServer) expectHeld(r *replica, informers int) {
 }
 
 // synced waits until the standby's informer has listed what there is: a second use of it can read then.
-func (s *apiServer) synced(r *replica) {
+func (s *apiServer) synced(r *standbyReplica) {
 	s.t.Helper()
 	c, release, err := scope.NewCache(r, r.group.server, scope.Options{})
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	defer release()
-	if err := c.Get(s.t.Context(), client.ObjectKey{Namespace: "default", Name: "none"}, widget()); client.IgnoreNotFound(err) != nil {
+	if err := c.Get(s.t.Context(), client.ObjectKey{Namespace: "default", Name: "none"}, newWidget()); client.IgnoreNotFound(err) != nil {
 		s.t.Fatal(err)
 	}
 	s.expectHeld(r, 1)

@@ -22,23 +22,23 @@ import (
 
 func TestPageShowsAllGroupsOfTheManager(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		mgr := newOuter()
+		mgr := newFakeManager()
 		close(mgr.elected)
 		var starts, ends atomic.Int32
 		ctx, stop := context.WithCancel(t.Context())
 		says := map[string]chan Status{}
 		for name, setup := range map[string]SetupFunc{
-			"runs": obedient(&starts, &ends), "fails": func(manager.Manager) error { return errors.New("boom") },
-			"sleeps": obedient(&starts, &ends), "waits": obedient(&starts, &ends),
+			"runs": obedientSetup(&starts, &ends), "fails": func(manager.Manager) error { return errors.New("boom") },
+			"sleeps": obedientSetup(&starts, &ends), "waits": obedientSetup(&starts, &ends),
 		} {
 			says[name] = make(chan Status)
-			g, err := Setup(mgr, switched{says[name]}, setup, Name(name), RestartLimit(1, wait.Backoff{Duration: time.Minute}))
+			g, err := Setup(mgr, switchedCondition{says[name]}, setup, Name(name), RestartLimit(1, wait.Backoff{Duration: time.Minute}))
 			if err != nil {
 				t.Fatal(err)
 			}
 			go func() { _ = g.Start(ctx) }()
 		}
-		if _, err := Setup(newOuter(), switched{}, obedient(&starts, &ends), Name("of another manager")); err == nil {
+		if _, err := Setup(newFakeManager(), switchedCondition{}, obedientSetup(&starts, &ends), Name("of another manager")); err == nil {
 			t.Error("a name with spaces was taken")
 		}
 		says["runs"] <- Status{State: True, Reason: "Served", Identity: "a"}
@@ -106,7 +106,7 @@ func TestPageShowsAllGroupsOfTheManager(t *testing.T) {
 	})
 }
 
-func page(t *testing.T, mgr *outer) string {
+func page(t *testing.T, mgr *fakeManager) string {
 	t.Helper()
 	answer := httptest.NewRecorder()
 	mgr.extra["/debug/conditional"].ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/debug/conditional", nil))
@@ -118,13 +118,13 @@ func page(t *testing.T, mgr *outer) string {
 
 func TestANameThatIsTakenLeavesNothing(t *testing.T) {
 	fine := func(manager.Manager) error { return nil }
-	g, err := Setup(newOuter(), switched{}, fine, Name("mine"))
+	g, err := Setup(newFakeManager(), switchedCondition{}, fine, Name("mine"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer g.release()
-	other := newOuter()
-	if _, err := Setup(other, switched{}, fine, Name("mine")); err == nil || !strings.Contains(err.Error(), "a name of its own") {
+	other := newFakeManager()
+	if _, err := Setup(other, switchedCondition{}, fine, Name("mine")); err == nil || !strings.Contains(err.Error(), "a name of its own") {
 		t.Errorf("the second group got %v", err)
 	}
 	if len(other.added)+len(other.extra)+len(other.ready) > 0 {
@@ -175,17 +175,17 @@ func TestMetricsAfterEveryEnd(t *testing.T) {
 			return nil
 		}))
 	}
-	runGroup(t, setup, func(r *rig) {
+	runGroup(t, setup, func(r *groupEnv) {
 		name := r.group.Status().Name
 		synctest.Wait()
 		fresh := series(t, name)
 		cycle := func() {
-			r.say(True, "a")
-			r.pass(start)
-			r.want(Running)
-			r.say(False, "")
-			r.pass(hold)
-			r.want(Dormant)
+			r.report(True, "a")
+			r.advance(start)
+			r.expectPhase(Running)
+			r.report(False, "")
+			r.advance(hold)
+			r.expectPhase(Dormant)
 		}
 		r.elect()
 		start, hold = 3*time.Second, 20*time.Second
@@ -225,10 +225,10 @@ func TestMetricsAfterEveryEnd(t *testing.T) {
 
 func TestEveryRunHasOneState(t *testing.T) {
 	var starts, ends atomic.Int32
-	runGroup(t, obedient(&starts, &ends), func(r *rig) {
+	runGroup(t, obedientSetup(&starts, &ends), func(r *groupEnv) {
 		r.elect()
 		for i, s := range []Status{{}, {State: True}, {State: False}, {State: True}} {
-			r.say(s.State, "")
+			r.report(s.State, "")
 			sum := 0.0
 			for name, value := range series(t, r.group.Status().Name) {
 				if strings.HasPrefix(name, "state ") {

@@ -19,13 +19,13 @@ import (
 // however they look at the API server.
 func TestStopOnTerminating(t *testing.T) {
 	s := startAPIServer(t)
-	def := crd("widgets", apiextensionsv1.NamespaceScoped)
-	s.install(def)
-	s.create("default", "held", "example.com/hold")
+	def := newWidgetCRD("widgets", apiextensionsv1.NamespaceScoped)
+	s.installCRD(def)
+	s.createWidgetIn("default", "held", "example.com/hold")
 	idle := func(mgr manager.Manager) error {
 		return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { <-ctx.Done(); return nil }))
 	}
-	mgr := s.manager(s.cfg)
+	mgr := s.newManagerFor(s.cfg)
 	rec := events.NewFakeRecorder(100)
 	groups := map[string]*Group{}
 	for name, opt := range map[string]Option{
@@ -39,28 +39,28 @@ func TestStopOnTerminating(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s.start(mgr)
+	s.startManager(mgr)
 	for _, g := range groups {
-		s.wait(g, Running)
+		s.waitForPhase(g, Running)
 	}
-	s.uninstall(def)
-	s.wait(groups["stops"], Dormant)
+	s.uninstallCRD(def)
+	s.waitForPhase(groups["stops"], Dormant)
 	for name, g := range groups {
 		s.eventually(name+" tells why", func(context.Context) (bool, error) { return g.Status().Condition.Reason == "Terminating", nil })
 		if p := g.Status().Phase; name != "stops" && p != Running {
 			t.Errorf("%s is %s while the CRD waits for its object", name, p)
 		}
 	}
-	held := widget()
+	held := newWidget()
 	s.eventually("the finalizer is off", func(ctx context.Context) (bool, error) {
-		if err := s.client().Get(ctx, client.ObjectKey{Namespace: "default", Name: "held"}, held); err != nil {
+		if err := s.newClient().Get(ctx, client.ObjectKey{Namespace: "default", Name: "held"}, held); err != nil {
 			return false, err
 		}
 		held.SetFinalizers(nil)
-		return s.client().Update(ctx, held) == nil, nil
+		return s.newClient().Update(ctx, held) == nil, nil
 	})
 	for _, g := range groups {
-		s.wait(g, Dormant)
+		s.waitForPhase(g, Dormant)
 	}
 	for _, want := range []string{ControllerStarted, ControllerTerminating, ControllerStopped} {
 		select {

@@ -91,7 +91,7 @@ func (c counting) ConvertObject(_ context.Context, src, dst runtime.Object) erro
 
 // twoVersions serves v1 and v1beta1, converted at the URL; what is stored is v1beta1 if old says so.
 func twoVersions(url string, ca []byte) *apiextensionsv1.CustomResourceDefinition {
-	def := crd("widgets", apiextensionsv1.NamespaceScoped)
+	def := newWidgetCRD("widgets", apiextensionsv1.NamespaceScoped)
 	old := *def.Spec.Versions[0].DeepCopy()
 	old.Name, old.Storage = "v1beta1", false
 	def.Spec.Versions = append(def.Spec.Versions, old)
@@ -106,15 +106,15 @@ func twoVersions(url string, ca []byte) *apiextensionsv1.CustomResourceDefinitio
 }
 
 // reads creates a v1 Widget, and reads it in v1beta1 until its text is as expected.
-func (h *hooked) reads(name, text string) {
+func (h *webhookEnv) reads(name, text string) {
 	h.t.Helper()
 	h.eventually("a Widget can be created", func(ctx context.Context) (bool, error) {
 		w := &Widget{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: WidgetSpec{Message: "hello"}}
-		return h.client().Create(ctx, w) == nil, nil
+		return h.newClient().Create(ctx, w) == nil, nil
 	})
 	h.eventually("the old version says "+text, func(ctx context.Context) (bool, error) {
 		var old oldWidget
-		err := h.client().Get(ctx, client.ObjectKey{Namespace: "default", Name: name}, &old)
+		err := h.newClient().Get(ctx, client.ObjectKey{Namespace: "default", Name: name}, &old)
 		return err == nil && old.Spec.Text == text, nil
 	})
 }
@@ -142,17 +142,17 @@ func TestConversionIsServedWhileDormant(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			h := s.hooked(t, test.setup)
+			h := s.newWebhookEnv(t, test.setup)
 			def := twoVersions("https://"+h.host+"/convert", h.ca)
 			h.turn(True, Running)
-			h.install(def)
+			h.installCRD(def)
 			h.reads("running", test.texts[0])
 			h.turn(False, Dormant)
 			h.reads("dormant", test.texts[1])
 			h.turn(True, Running)
 			h.reads("again", test.texts[2])
-			h.uninstall(def)
-			h.gone(def)
+			h.uninstallCRD(def)
+			h.waitUntilGone(def)
 		})
 	}
 }
@@ -180,10 +180,10 @@ func TestVersionSwitchWhileTheConversionIsDown(t *testing.T) {
 	before.Spec.Conversion = nil
 	before.Spec.Versions = before.Spec.Versions[1:]
 	before.Spec.Versions[0].Storage = true
-	s.install(before)
+	s.installCRD(before)
 	s.eventually("an old Widget can be created", func(ctx context.Context) (bool, error) {
 		w := &oldWidget{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "old"}, Spec: oldWidgetSpec{Text: "hello"}}
-		return s.client().Create(ctx, w) == nil, nil
+		return s.newClient().Create(ctx, w) == nil, nil
 	})
 
 	mgr, err := ctrl.NewManager(s.cfg, ctrl.Options{
@@ -198,33 +198,33 @@ func TestVersionSwitchWhileTheConversionIsDown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	when := switched{says: make(chan Status)}
+	when := switchedCondition{says: make(chan Status)}
 	backOff := wait.Backoff{Duration: 50 * time.Millisecond}
 	blind, err := Setup(mgr, when, watching(widgetKind(), forced), StartBackoff(backOff))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.start(mgr)
+	s.startManager(mgr)
 	s.eventually("the absence is known", func(context.Context) (bool, error) { return served.Status().Condition.Reason != "", nil })
 	s.eventually("the CRD is updated", func(ctx context.Context) (bool, error) {
 		var now apiextensionsv1.CustomResourceDefinition
-		if err := s.client().Get(ctx, client.ObjectKeyFromObject(after), &now); err != nil {
+		if err := s.newClient().Get(ctx, client.ObjectKeyFromObject(after), &now); err != nil {
 			return false, err
 		}
 		now.Spec = *after.Spec.DeepCopy()
-		return s.client().Update(ctx, &now) == nil, nil
+		return s.newClient().Update(ctx, &now) == nil, nil
 	})
 	s.eventually("the detector sees that the kind cannot be watched", func(context.Context) (bool, error) {
 		return served.Status().Condition.Reason == "StorageInitializing", nil
 	})
 	when.says <- Status{State: True} // This group starts although its kind cannot be listed.
-	s.wait(blind, Failed)
+	s.waitForPhase(blind, Failed)
 	if got := blind.Status().Error; !strings.Contains(got, "sync") {
 		t.Errorf("group failed with %q, want to read that its kind does not sync", got)
 	}
 	works.Store(true)
-	s.expect(asked, "old")
-	s.wait(served, Running)
-	s.expect(forced, "old")
-	s.wait(blind, Running)
+	s.expectReconcile(asked, "old")
+	s.waitForPhase(served, Running)
+	s.expectReconcile(forced, "old")
+	s.waitForPhase(blind, Running)
 }

@@ -37,23 +37,23 @@ func say(text string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, text) })
 }
 
-// pathRig is a manager that runs without a network, and its groups.
-type pathRig struct {
+// pathEnv is a manager that runs without a network, and its groups.
+type pathEnv struct {
 	*apiServer
 	mux *http.ServeMux
 	mgr manager.Manager
 }
 
-func newPathRig(t *testing.T) *pathRig {
+func newPathEnv(t *testing.T) *pathEnv {
 	t.Helper()
-	r := &pathRig{apiServer: &apiServer{t: t}, mux: http.NewServeMux()}
+	r := &pathEnv{apiServer: &apiServer{t: t}, mux: http.NewServeMux()}
 	r.mgr = hookManager(t, &rest.Config{Host: "127.0.0.1:1"}, runtime.NewScheme(), webhook.Options{Port: -1, WebhookMux: r.mux})
 	return r
 }
 
-func (r *pathRig) group(name string, setup SetupFunc) (*Group, func(State, Phase)) {
+func (r *pathEnv) group(name string, setup SetupFunc) (*Group, func(State, Phase)) {
 	r.t.Helper()
-	when := switched{says: make(chan Status)}
+	when := switchedCondition{says: make(chan Status)}
 	g, err := Setup(r.mgr, when, setup, Name(name), StartBackoff(wait.Backoff{Duration: 20 * time.Millisecond}))
 	if err != nil {
 		r.t.Fatal(err)
@@ -61,18 +61,18 @@ func (r *pathRig) group(name string, setup SetupFunc) (*Group, func(State, Phase
 	return g, func(state State, phase Phase) {
 		r.t.Helper()
 		when.says <- Status{State: state}
-		r.wait(g, phase)
+		r.waitForPhase(g, phase)
 	}
 }
 
 // ask returns the status and the body of the answer on a path.
-func (r *pathRig) ask(path string) string {
+func (r *pathEnv) ask(path string) string {
 	w := httptest.NewRecorder()
 	r.mux.ServeHTTP(w, httptest.NewRequestWithContext(r.t.Context(), http.MethodPost, path, http.NoBody))
 	return fmt.Sprint(w.Code, " ", strings.TrimSpace(w.Body.String()))
 }
 
-func (r *pathRig) want(path, answer string) {
+func (r *pathEnv) want(path, answer string) {
 	r.t.Helper()
 	if diff := cmp.Diff(answer, r.ask(path)); diff != "" {
 		r.t.Errorf("answer on %s (-want +got):\n%s", path, diff)
@@ -80,7 +80,7 @@ func (r *pathRig) want(path, answer string) {
 }
 
 // failsWith waits for an error, which may be seen after a later try has begun.
-func (r *pathRig) failsWith(g *Group, text string) {
+func (r *pathEnv) failsWith(g *Group, text string) {
 	r.t.Helper()
 	r.eventually("the group has failed", func(context.Context) (bool, error) { return g.Status().Error != "", nil })
 	if got := g.Status().Error; !strings.Contains(got, text) {
@@ -89,26 +89,26 @@ func (r *pathRig) failsWith(g *Group, text string) {
 }
 
 func TestTwoGroupsOnOnePath(t *testing.T) {
-	r := newPathRig(t)
+	r := newPathEnv(t)
 	_, first := r.group("first", saying("first", "/hook"))
 	second, turn := r.group("second", saying("second", "/hook", "/other"))
-	r.start(r.mgr)
+	r.startManager(r.mgr)
 	first(True, Running)
 	turn(True, Failed)
 	r.failsWith(second, `expected webhook path /hook to be free, found it taken by the running conditional group`)
 	r.want("/hook", "200 first")
 	first(False, Dormant)
-	r.wait(second, Running)
+	r.waitForPhase(second, Running)
 	r.want("/hook", "200 second")
 	r.want("/other", "200 second")
 }
 
 func TestAPathThatTheManagerServesItself(t *testing.T) {
-	r := newPathRig(t)
+	r := newPathEnv(t)
 	group, turn := r.group("group", saying("group", "/hook"))
 	neighbour, turnNeighbour := r.group("neighbour", saying("neighbour", "/other"))
 	r.mgr.GetWebhookServer().Register("/hook", say("outside"))
-	r.start(r.mgr)
+	r.startManager(r.mgr)
 	turn(True, Failed)
 	r.failsWith(group, "expected webhook path /hook to be free on the manager's webhook server")
 	r.want("/hook", "200 outside")
@@ -121,7 +121,7 @@ func TestAPathThatTheManagerServesItself(t *testing.T) {
 
 // TestARunnableThatRegistersATakenPath would end the process if the panic of a webhook server reached the runnable.
 func TestARunnableThatRegistersATakenPath(t *testing.T) {
-	r := newPathRig(t)
+	r := newPathEnv(t)
 	group, turn := r.group("group", func(mgr manager.Manager) error {
 		return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 			mgr.GetWebhookServer().Register("/hook", say("group"))
@@ -130,14 +130,14 @@ func TestARunnableThatRegistersATakenPath(t *testing.T) {
 		}))
 	})
 	r.mgr.GetWebhookServer().Register("/hook", say("outside"))
-	r.start(r.mgr)
+	r.startManager(r.mgr)
 	turn(True, Failed)
 	r.failsWith(group, "expected webhook path /hook to be free")
 	turn(False, Dormant)
 }
 
 func TestAStopWaitsForTheRequestInFlight(t *testing.T) {
-	r := newPathRig(t)
+	r := newPathEnv(t)
 	came, goOn := make(chan struct{}, 1), make(chan struct{})
 	group, turn := r.group("group", func(mgr manager.Manager) error {
 		mgr.GetWebhookServer().Register("/hook", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
@@ -149,7 +149,7 @@ func TestAStopWaitsForTheRequestInFlight(t *testing.T) {
 		}))
 		return nil
 	})
-	r.start(r.mgr)
+	r.startManager(r.mgr)
 	turn(True, Running)
 	answered := make(chan string)
 	go func() { answered <- r.ask("/hook") }()
@@ -160,7 +160,7 @@ func TestAStopWaitsForTheRequestInFlight(t *testing.T) {
 		t.Errorf("group is %s with a request in flight, want it Draining", got)
 	}
 	close(goOn)
-	r.wait(group, Dormant)
+	r.waitForPhase(group, Dormant)
 	if got := <-answered; got != "200 " {
 		t.Errorf("the request in flight was answered with %q, want its handler's 200", got)
 	}
@@ -170,7 +170,7 @@ func TestAStopWaitsForTheRequestInFlight(t *testing.T) {
 // the file.
 func TestMissingCertificates(t *testing.T) {
 	mgr := hookManager(t, &rest.Config{Host: "127.0.0.1:1"}, runtime.NewScheme(), webhook.Options{Host: "127.0.0.1", CertDir: t.TempDir()})
-	when := switched{says: make(chan Status, 1)}
+	when := switchedCondition{says: make(chan Status, 1)}
 	if _, err := Setup(mgr, when, saying("group", "/hook")); err != nil {
 		t.Fatal(err)
 	}

@@ -34,18 +34,18 @@ const (
 	validatePath = "/validate-example-com-v1-widget"
 )
 
-// judge is a defaulter and validator as kubebuilder writes them; it reads its rules with the client it was given.
-type judge struct {
+// widgetWebhook is a defaulter and validator as kubebuilder writes them; it reads its rules with the client it was given.
+type widgetWebhook struct {
 	client client.Client
 	start  int32
 }
 
-func (j *judge) Default(_ context.Context, w *Widget) error {
+func (j *widgetWebhook) Default(_ context.Context, w *Widget) error {
 	w.Annotations = map[string]string{"start": strconv.Itoa(int(j.start))}
 	return nil
 }
 
-func (j *judge) ValidateCreate(ctx context.Context, w *Widget) (admission.Warnings, error) {
+func (j *widgetWebhook) ValidateCreate(ctx context.Context, w *Widget) (admission.Warnings, error) {
 	var rules corev1.ConfigMap
 	if err := j.client.Get(ctx, client.ObjectKey{Namespace: "default", Name: "rules"}, &rules); err != nil {
 		return nil, err
@@ -56,32 +56,34 @@ func (j *judge) ValidateCreate(ctx context.Context, w *Widget) (admission.Warnin
 	return nil, nil
 }
 
-func (j *judge) ValidateUpdate(ctx context.Context, _, w *Widget) (admission.Warnings, error) {
+func (j *widgetWebhook) ValidateUpdate(ctx context.Context, _, w *Widget) (admission.Warnings, error) {
 	return j.ValidateCreate(ctx, w)
 }
 
-func (j *judge) ValidateDelete(context.Context, *Widget) (admission.Warnings, error) { return nil, nil }
+func (j *widgetWebhook) ValidateDelete(context.Context, *Widget) (admission.Warnings, error) {
+	return nil, nil
+}
 
 // judging sets up the webhooks of Widget with a new judge per start.
 func judging() SetupFunc {
 	var starts atomic.Int32
 	return func(mgr manager.Manager) error {
-		j := &judge{client: mgr.GetClient(), start: starts.Add(1)}
+		j := &widgetWebhook{client: mgr.GetClient(), start: starts.Add(1)}
 		return ctrl.NewWebhookManagedBy(mgr, &Widget{}).WithDefaulter(j).WithValidator(j).Complete()
 	}
 }
 
-// hooked is a manager that serves webhooks on loopback, with one group, and what the API server must know of it.
-type hooked struct {
+// webhookEnv is a manager that serves webhooks on loopback, with one group, and what the API server must know of it.
+type webhookEnv struct {
 	*apiServer
 	host  string
 	ca    []byte
 	mgr   manager.Manager
-	when  switched
+	when  switchedCondition
 	group *Group
 }
 
-func (s *apiServer) hooked(t *testing.T, setup SetupFunc, opts ...Option) *hooked {
+func (s *apiServer) newWebhookEnv(t *testing.T, setup SetupFunc, opts ...Option) *webhookEnv {
 	t.Helper()
 	certs := &envtest.WebhookInstallOptions{}
 	if err := certs.PrepWithoutInstalling(); err != nil {
@@ -92,18 +94,18 @@ func (s *apiServer) hooked(t *testing.T, setup SetupFunc, opts ...Option) *hooke
 			t.Error(err)
 		}
 	})
-	h := &hooked{
+	h := &webhookEnv{
 		apiServer: &apiServer{t: t, env: s.env, cfg: s.cfg, scheme: s.scheme},
 		host:      net.JoinHostPort(certs.LocalServingHost, strconv.Itoa(certs.LocalServingPort)),
 		ca:        certs.LocalServingCAData,
-		when:      switched{says: make(chan Status)},
+		when:      switchedCondition{says: make(chan Status)},
 	}
 	h.mgr = hookManager(t, s.cfg, s.scheme, webhook.Options{Host: certs.LocalServingHost, Port: certs.LocalServingPort, CertDir: certs.LocalServingCertDir})
 	var err error
 	if h.group, err = Setup(h.mgr, h.when, setup, append(opts, Name("widgets"))...); err != nil {
 		t.Fatal(err)
 	}
-	h.start(h.mgr)
+	h.startManager(h.mgr)
 	return h
 }
 
@@ -120,14 +122,14 @@ func hookManager(t *testing.T, cfg *rest.Config, scheme *runtime.Scheme, options
 	return mgr
 }
 
-func (h *hooked) turn(state State, p Phase) {
+func (h *webhookEnv) turn(state State, p Phase) {
 	h.t.Helper()
 	h.when.says <- Status{State: state}
-	h.wait(h.group, p)
+	h.waitForPhase(h.group, p)
 }
 
 // configure makes the API server ask the manager about Widgets.
-func (h *hooked) configure(policy admissionregistrationv1.FailurePolicyType) {
+func (h *webhookEnv) configure(policy admissionregistrationv1.FailurePolicyType) {
 	h.t.Helper()
 	ask := func(path string) admissionregistrationv1.WebhookClientConfig {
 		return admissionregistrationv1.WebhookClientConfig{URL: new("https://" + h.host + path), CABundle: h.ca}
@@ -138,7 +140,7 @@ func (h *hooked) configure(policy admissionregistrationv1.FailurePolicyType) {
 	}}
 	none, v1 := admissionregistrationv1.SideEffectClassNone, []string{"v1"}
 	mutating := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "widgets"}}
-	_, err := controllerutil.CreateOrUpdate(h.t.Context(), h.client(), mutating, func() error {
+	_, err := controllerutil.CreateOrUpdate(h.t.Context(), h.newClient(), mutating, func() error {
 		mutating.Webhooks = []admissionregistrationv1.MutatingWebhook{{
 			Name: "mutate.example.com", ClientConfig: ask(mutatePath), Rules: rules, FailurePolicy: &policy, SideEffects: &none, AdmissionReviewVersions: v1,
 		}}
@@ -148,7 +150,7 @@ func (h *hooked) configure(policy admissionregistrationv1.FailurePolicyType) {
 		h.t.Fatal(err)
 	}
 	validating := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "widgets"}}
-	_, err = controllerutil.CreateOrUpdate(h.t.Context(), h.client(), validating, func() error {
+	_, err = controllerutil.CreateOrUpdate(h.t.Context(), h.newClient(), validating, func() error {
 		validating.Webhooks = []admissionregistrationv1.ValidatingWebhook{{
 			Name: "validate.example.com", ClientConfig: ask(validatePath), Rules: rules, FailurePolicy: &policy, SideEffects: &none, AdmissionReviewVersions: v1,
 		}}
@@ -160,24 +162,24 @@ func (h *hooked) configure(policy admissionregistrationv1.FailurePolicyType) {
 }
 
 // unconfigure runs when the context of the test has ended.
-func (h *hooked) unconfigure() {
+func (h *webhookEnv) unconfigure() {
 	for _, obj := range []client.Object{&admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}} {
 		obj.SetName("widgets")
-		if err := client.IgnoreNotFound(h.client().Delete(context.Background(), obj)); err != nil {
+		if err := client.IgnoreNotFound(h.newClient().Delete(context.Background(), obj)); err != nil {
 			h.t.Error(err)
 		}
 	}
 }
 
 // submits creates Widgets until one meets the expectation: the API server learns of a configuration a little later.
-func (h *hooked) submits(what, message string, ok func(w *Widget, err error) bool) {
+func (h *webhookEnv) submits(what, message string, ok func(w *Widget, err error) bool) {
 	h.t.Helper()
 	var w *Widget
 	var err error
 	defer func() { h.t.Logf("%s: annotations %v, error %v", what, w.Annotations, err) }()
 	h.eventually(what, func(ctx context.Context) (bool, error) {
 		w = &Widget{ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: "w-"}, Spec: WidgetSpec{Message: message}}
-		err = h.client().Create(ctx, w)
+		err = h.newClient().Create(ctx, w)
 		return ok(w, err), nil
 	})
 }
@@ -193,14 +195,14 @@ func refusedWith(text string) func(*Widget, error) bool {
 func TestAdmissionWebhooks(t *testing.T) {
 	s := startAPIServer(t)
 	addWidgets(s.scheme)
-	s.install(crd("widgets", apiextensionsv1.NamespaceScoped))
+	s.installCRD(newWidgetCRD("widgets", apiextensionsv1.NamespaceScoped))
 	rules := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "rules"}, Data: map[string]string{"forbidden": "no"}}
-	if err := s.client().Create(t.Context(), rules); err != nil {
+	if err := s.newClient().Create(t.Context(), rules); err != nil {
 		t.Fatal(err)
 	}
 
 	t.Run("the handler of the running activation answers, and the failure policy while there is none", func(t *testing.T) {
-		h := s.hooked(t, judging(), DormantAdmission(RefuseAdmission))
+		h := s.newWebhookEnv(t, judging(), DormantAdmission(RefuseAdmission))
 		defer h.unconfigure()
 		h.turn(True, Running)
 		h.configure(admissionregistrationv1.Fail)
@@ -217,9 +219,9 @@ func TestAdmissionWebhooks(t *testing.T) {
 	})
 
 	t.Run("a dormant webhook may allow, with a warning", func(t *testing.T) {
-		h := s.hooked(t, judging(), DormantAdmission(AllowAdmission))
+		h := s.newWebhookEnv(t, judging(), DormantAdmission(AllowAdmission))
 		defer h.unconfigure()
-		warnings := make(warned, 100)
+		warnings := make(warningHandler, 100)
 		h.cfg = rest.CopyConfig(h.cfg)
 		h.cfg.WarningHandler = warnings
 		h.turn(True, Running)
@@ -235,6 +237,6 @@ func TestAdmissionWebhooks(t *testing.T) {
 	})
 }
 
-type warned chan string
+type warningHandler chan string
 
-func (w warned) HandleWarningHeader(_ int, _, text string) { w <- text }
+func (w warningHandler) HandleWarningHeader(_ int, _, text string) { w <- text }

@@ -26,7 +26,7 @@ func newManager(t *testing.T) manager.Manager {
 
 type readers struct{ API, Cached client.Reader }
 
-type everything struct {
+type allParts struct {
 	client.Client
 	readers
 	Manager manager.Manager
@@ -39,7 +39,7 @@ type everything struct {
 func TestBindReplacesWhatTheManagerGave(t *testing.T) {
 	outer, first, second := newManager(t), newManager(t), newManager(t)
 	own := newManager(t).GetClient()
-	r := &everything{
+	r := &allParts{
 		Client: outer.GetClient(), readers: readers{outer.GetAPIReader(), outer.GetClient()},
 		Manager: outer, HTTP: outer.GetHTTPClient(), Own: own, note: "mine",
 	}
@@ -68,9 +68,9 @@ func TestBindReplacesWhatTheManagerGave(t *testing.T) {
 	}
 }
 
-type hidden struct{ client client.Client }
+type unexportedClient struct{ client client.Client }
 
-type rich interface {
+type richInterface interface {
 	client.Client
 	More()
 }
@@ -89,7 +89,7 @@ func (m *richManager) GetClient() client.Client { return m.client }
 func TestWhatCannotBeReplacedIsAnError(t *testing.T) {
 	mgr := newManager(t)
 	for name, r := range map[string]any{
-		"an unexported field":          &hidden{client: mgr.GetClient()},
+		"an unexported field":          &unexportedClient{client: mgr.GetClient()},
 		"a reconciler without pointer": readers{API: mgr.GetAPIReader()},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -99,7 +99,7 @@ func TestWhatCannotBeReplacedIsAnError(t *testing.T) {
 		})
 	}
 	special := &richManager{Manager: mgr, client: &richClient{}}
-	fields, err := FindFields(&struct{ Rich rich }{special.client}, special)
+	fields, err := FindFields(&struct{ Rich richInterface }{special.client}, special)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,8 +112,8 @@ func TestNothingToReplace(t *testing.T) {
 	mgr := newManager(t)
 	for name, r := range map[string]any{
 		"a function":        func() {},
-		"a nil pointer":     (*everything)(nil),
-		"another's clients": &hidden{client: newManager(t).GetClient()},
+		"a nil pointer":     (*allParts)(nil),
+		"another's clients": &unexportedClient{client: newManager(t).GetClient()},
 		"no struct":         new(3),
 	} {
 		t.Run(name, func(t *testing.T) {

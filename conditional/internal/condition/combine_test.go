@@ -13,20 +13,20 @@ import (
 	"time"
 )
 
-// tape keeps the reports of a condition that runs in a synctest bubble.
-type tape struct {
+// reportLog keeps the reports of a condition that runs in a synctest bubble.
+type reportLog struct {
 	mu   sync.Mutex
 	said []Status
 }
 
-func (p *tape) report(s Status) {
+func (p *reportLog) report(s Status) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.said = append(p.said, s)
 }
 
 // last lets everything happen that happens at once, and returns the newest report.
-func (p *tape) last() Status {
+func (p *reportLog) last() Status {
 	synctest.Wait()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -36,7 +36,7 @@ func (p *tape) last() Status {
 	return p.said[len(p.said)-1]
 }
 
-func (p *tape) want(t *testing.T, what string, state State, reason string) {
+func (p *reportLog) want(t *testing.T, what string, state State, reason string) {
 	t.Helper()
 	if got := p.last(); got.State != state || got.Reason != reason {
 		t.Errorf("%s: got %+v, want %s because of %q", what, got, state, reason)
@@ -44,11 +44,11 @@ func (p *tape) want(t *testing.T, what string, state State, reason string) {
 }
 
 // inBubble runs a condition, then asserts that it ends at once with its context.
-func inBubble(t *testing.T, observe func(ctx context.Context, report func(Status)), test func(p *tape)) {
+func inBubble(t *testing.T, observe func(ctx context.Context, report func(Status)), test func(p *reportLog)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		p := &tape{}
+		p := &reportLog{}
 		var ended atomic.Bool
 		go func() {
 			observe(ctx, p.report)
@@ -68,8 +68,8 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-// told is a child that says what the test says.
-func told(name string, says <-chan Status) Child {
+// channelChild is a child that says what the test says.
+func channelChild(name string, says <-chan Status) Child {
 	return Child{Name: name, Observe: func(ctx context.Context, report func(Status)) error {
 		for {
 			select {
@@ -106,7 +106,7 @@ func TestCombineObservesAgainAfterAFailure(t *testing.T) {
 			}}
 			inBubble(t, func(ctx context.Context, report func(Status)) {
 				ObserveCombined(ctx, []Child{frail, steady}, All, report)
-			}, func(p *tape) {
+			}, func(p *reportLog) {
 				p.want(t, "at first", Unknown, "ObserveFailed")
 				if got := p.last().Message; !strings.HasPrefix(got, "frail is Unknown: ") || !strings.Contains(got, "boom") {
 					t.Errorf("message is %q, want the child and the cause", got)
@@ -128,10 +128,10 @@ func TestCombineReportsEachChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := make(chan Status), make(chan Status)
 		ctx, cancel := context.WithCancel(t.Context())
-		p, ended := &tape{}, make(chan struct{})
+		p, ended := &reportLog{}, make(chan struct{})
 		go func() {
 			defer close(ended)
-			ObserveCombined(ctx, []Child{told("a", a), told("b", b)}, Any(), p.report)
+			ObserveCombined(ctx, []Child{channelChild("a", a), channelChild("b", b)}, Any(), p.report)
 		}()
 		a <- Status{State: False, Reason: "Off"}
 		p.want(t, "one has not reported", Unknown, "NotReported")
@@ -155,7 +155,7 @@ func TestKeepForgetsOldFailures(t *testing.T) {
 	}}
 	inBubble(t, func(ctx context.Context, report func(Status)) {
 		frail.ObserveWithBackoff(ctx, DefaultBackoff(), report)
-	}, func(p *tape) {
+	}, func(p *reportLog) {
 		pass(40 * time.Second) // 1 + 2 + 4 + 8 + 16 s and a tenth of jitter.
 		p.want(t, "after five failures", True, "Works")
 		pass(time.Hour)
@@ -167,7 +167,7 @@ func TestKeepForgetsOldFailures(t *testing.T) {
 
 func TestFollow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		signal, ended, p := make(chan bool), make(chan struct{}), &tape{}
+		signal, ended, p := make(chan bool), make(chan struct{}), &reportLog{}
 		go func() {
 			defer close(ended)
 			FollowSignal(t.Context(), signal, p.report)
@@ -181,7 +181,7 @@ func TestFollow(t *testing.T) {
 		<-ended
 		p.want(t, "closed", False, "SignalFalse")
 	})
-	inBubble(t, func(ctx context.Context, report func(Status)) { FollowSignal(ctx, make(chan bool), report) }, func(p *tape) {
+	inBubble(t, func(ctx context.Context, report func(Status)) { FollowSignal(ctx, make(chan bool), report) }, func(p *reportLog) {
 		p.want(t, "silent", Unknown, "NoSignal")
 	})
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// worlds calls test with every combination of n states: 3^n of them.
-func worlds(n int, test func([]ChildInput)) {
+// allInputs calls test with every combination of n states: 3^n of them.
+func allInputs(n int, test func([]ChildInput)) {
 	if n == 0 {
 		test(nil)
 		return
 	}
 	for _, state := range []State{Unknown, False, True} {
-		worlds(n-1, func(rest []ChildInput) {
+		allInputs(n-1, func(rest []ChildInput) {
 			name := string(rune('a' + n - 1))
 			status := Status{State: state, Reason: "Told" + state.String(), Message: name + " says so"}
 			if state == True {
@@ -48,7 +48,7 @@ func turned(inputs []ChildInput) []ChildInput {
 func TestTruthTables(t *testing.T) {
 	for n := 1; n <= 3; n++ {
 		count := 0
-		worlds(n, func(inputs []ChildInput) {
+		allInputs(n, func(inputs []ChildInput) {
 			count++
 			least, most := 2, 0
 			for _, i := range inputs {

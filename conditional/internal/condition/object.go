@@ -75,6 +75,7 @@ func (o ObjectCondition) listAndWatch(ctx context.Context, c client.WithWatch, r
 	if err := o.listObject(ctx, c, list, report); err != nil {
 		return err
 	}
+	// The server ends the watch earlier, unless the connection has died without an error.
 	ctx, cancel := context.WithTimeout(ctx, watchTimeout+watchSlack)
 	defer cancel()
 	only := o.selectObject()

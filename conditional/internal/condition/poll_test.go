@@ -31,7 +31,7 @@ func TestPoll(t *testing.T) {
 				calls.Add(1)
 				return c.f(ctx)
 			}
-			inBubble(t, func(ctx context.Context, report func(Status)) { PollFunc(ctx, time.Minute, f, report) }, func(p *tape) {
+			inBubble(t, func(ctx context.Context, report func(Status)) { PollFunc(ctx, time.Minute, f, report) }, func(p *reportLog) {
 				pass(11 * time.Second)
 				p.want(t, name, c.state, c.reason)
 				pass(9*time.Minute + time.Second)
@@ -52,7 +52,7 @@ func TestPollBoundsACall(t *testing.T) {
 			limit.Store(int64(time.Until(deadline)))
 			return true, ctx.Err()
 		}
-		inBubble(t, func(ctx context.Context, report func(Status)) { PollFunc(ctx, every, f, report) }, func(p *tape) {
+		inBubble(t, func(ctx context.Context, report func(Status)) { PollFunc(ctx, every, f, report) }, func(p *reportLog) {
 			p.want(t, "at once", True, "FuncTrue")
 		})
 		if got := time.Duration(limit.Load()); got != want {
@@ -78,10 +78,10 @@ func TestPollDoesNotWaitForACallThatBlocks(t *testing.T) {
 		}}
 		says := make(chan Status)
 		ctx, cancel := context.WithCancel(t.Context())
-		p, ended := &tape{}, make(chan struct{})
+		p, ended := &reportLog{}, make(chan struct{})
 		go func() {
 			defer close(ended)
-			ObserveCombined(ctx, []Child{deafChild, told("other", says)}, Any(), p.report)
+			ObserveCombined(ctx, []Child{deafChild, channelChild("other", says)}, Any(), p.report)
 		}()
 		pass(time.Hour)
 		p.want(t, "one blocks, one is silent", Unknown, "Several")

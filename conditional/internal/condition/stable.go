@@ -25,6 +25,7 @@ func ObserveStable(ctx context.Context, child Child, hold HoldTimes, report func
 			}
 		})
 	})
+	// It is stopped at once; only a state that is settling sets it.
 	timer := time.NewTimer(time.Hour)
 	timer.Stop()
 	defer timer.Stop()

@@ -41,11 +41,11 @@ func TestStable(t *testing.T) {
 	for name, steps := range cases {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				says, p, ended := make(chan Status), &tape{}, make(chan struct{})
+				says, p, ended := make(chan Status), &reportLog{}, make(chan struct{})
 				ctx, cancel := context.WithCancel(t.Context())
 				go func() {
 					defer close(ended)
-					ObserveStable(ctx, told("c", says), HoldTimes{True: 10 * time.Second, False: 30 * time.Second}, p.report)
+					ObserveStable(ctx, channelChild("c", says), HoldTimes{True: 10 * time.Second, False: 30 * time.Second}, p.report)
 				}()
 				for i, s := range steps {
 					pass(s.after)
@@ -80,11 +80,11 @@ func TestStableKeepsTheIdentityWhileItSettles(t *testing.T) {
 
 func TestStableIsIdleInDoubt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		says, p, ended := make(chan Status), &tape{}, make(chan struct{})
+		says, p, ended := make(chan Status), &reportLog{}, make(chan struct{})
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() {
 			defer close(ended)
-			ObserveStable(ctx, told("c", says), HoldTimes{True: time.Second}, p.report)
+			ObserveStable(ctx, channelChild("c", says), HoldTimes{True: time.Second}, p.report)
 		}()
 		says <- Status{State: True}
 		says <- Status{State: Unknown, Reason: "Outage"}

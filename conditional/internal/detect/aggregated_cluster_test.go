@@ -20,7 +20,7 @@ import (
 
 // testAggregatedAPI registers an API server that runs in this process. The kube-apiserver reaches it through a Service
 // of type ExternalName, with the port of the APIService.
-func testAggregatedAPI(t *testing.T, c *cluster) {
+func testAggregatedAPI(t *testing.T, c *testCluster) {
 	gvk := kindIn("aggregated.example.com", "Flunder")
 	v := c.view(t, c.cfg)
 	f := v.follow(Interest{Kinds: []schema.GroupVersionKind{gvk}, APIServices: true})
@@ -77,7 +77,7 @@ func apiService(gvk schema.GroupVersionKind, service string, port int) *unstruct
 }
 
 // poke changes an object without meaning.
-func (c *cluster) poke(t *testing.T, obj client.Object) {
+func (c *testCluster) poke(t *testing.T, obj client.Object) {
 	t.Helper()
 	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"annotations":{"poked":%q}}}`, t.Name()))
 	if err := c.Patch(t.Context(), obj, patch); err != nil {
@@ -130,7 +130,7 @@ func answer(what any) http.HandlerFunc {
 }
 
 // quietUnless looks on for as many looks as would be believed, if they were misses.
-func (v *viewer) quietUnless(f *feed, bad Presence) {
+func (v *detectorLog) quietUnless(f *verdictFeed, bad Presence) {
 	v.t.Helper()
 	before := v.ProbeCounts()["unreadable"]
 	eventually(v.t, "the outage was seen several times", func(context.Context) bool {

@@ -22,19 +22,20 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
 // patience bounds every wait of these tests; nothing in them should take a tenth of it.
-const patience = time.Minute
+const patience = testenv.Patience
 
-// cluster is a real kube-apiserver with its etcd, and an administrator's client.
-type cluster struct {
+// testCluster is a real kube-apiserver with its etcd, and an administrator's client.
+type testCluster struct {
 	env *envtest.Environment
 	cfg *rest.Config
 	client.Client
@@ -46,7 +47,7 @@ func TestOnARealAPIServer(t *testing.T) {
 		t.Skip("KUBEBUILDER_ASSETS is not set: it names the folder of etcd and kube-apiserver")
 	}
 	ctrllog.SetLogger(logr.Discard())
-	c := &cluster{env: &envtest.Environment{}}
+	c := &testCluster{env: testenv.NewEnvironment()}
 	scheme := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
 	utilruntime.Must(apiextensionsv1.AddToScheme(scheme))
@@ -62,7 +63,7 @@ func TestOnARealAPIServer(t *testing.T) {
 	if c.Client, err = client.New(c.cfg, client.Options{Scheme: scheme}); err != nil {
 		t.Fatal(err)
 	}
-	for name, test := range map[string]func(*testing.T, *cluster){
+	for name, test := range map[string]func(*testing.T, *testCluster){
 		"a CRD comes, terminates, goes and comes again": testLifeOfACRD,
 		"names that are taken end in calm":              testNamesThatAreTaken,
 		"a storm of CRDs and subscribers":               testStorm,
@@ -75,10 +76,10 @@ func TestOnARealAPIServer(t *testing.T) {
 	}
 }
 
-// viewer is a detector of one user, its log, and what passes its line.
-type viewer struct {
+// detectorLog is a detector of one user, its log, and what passes its line.
+type detectorLog struct {
 	*Detector
-	*line
+	*countingTransport
 
 	t *testing.T
 
@@ -87,15 +88,15 @@ type viewer struct {
 }
 
 // view returns a detector with the rights of a configuration.
-func (c *cluster) view(t *testing.T, cfg *rest.Config) *viewer {
+func (c *testCluster) view(t *testing.T, cfg *rest.Config) *detectorLog {
 	t.Helper()
 	hc, err := rest.HTTPClientFor(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := &viewer{t: t, line: &line{next: hc.Transport, open: map[*body]struct{}{}}}
+	v := &detectorLog{t: t, countingTransport: &countingTransport{next: hc.Transport, open: map[*body]struct{}{}}}
 	t.Cleanup(hc.CloseIdleConnections)
-	v.Detector, err = New(cfg, &http.Client{Transport: v.line}, funcr.New(func(_, args string) {
+	v.Detector, err = New(cfg, &http.Client{Transport: v.countingTransport}, funcr.New(func(_, args string) {
 		v.mu.Lock()
 		defer v.mu.Unlock()
 		v.log = append(v.log, args)
@@ -106,14 +107,14 @@ func (c *cluster) view(t *testing.T, cfg *rest.Config) *viewer {
 	return v
 }
 
-func (v *viewer) lines() []string {
+func (v *detectorLog) lines() []string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return append([]string(nil), v.log...)
 }
 
 // user makes a user with rules of a cluster role.
-func (c *cluster) user(t *testing.T, name string, rules ...rbacv1.PolicyRule) *rest.Config {
+func (c *testCluster) user(t *testing.T, name string, rules ...rbacv1.PolicyRule) *rest.Config {
 	t.Helper()
 	user, err := c.env.AddUser(envtest.User{Name: name}, nil)
 	if err != nil {
@@ -140,22 +141,10 @@ func mayWatchCRDs(names ...string) rbacv1.PolicyRule {
 
 // crdOf is a CRD of a kind, with a schema that keeps everything.
 func crdOf(gvk schema.GroupVersionKind, plural string) *apiextensionsv1.CustomResourceDefinition {
-	return &apiextensionsv1.CustomResourceDefinition{
-		ObjectMeta: metav1.ObjectMeta{Name: plural + "." + gvk.Group},
-		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
-			Group: gvk.Group, Scope: apiextensionsv1.NamespaceScoped,
-			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: plural, Kind: gvk.Kind},
-			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
-				Name: gvk.Version, Served: true, Storage: true,
-				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
-					Type: "object", XPreserveUnknownFields: new(true),
-				}},
-			}},
-		},
-	}
+	return testenv.NewCRD(gvk, plural, apiextensionsv1.NamespaceScoped)
 }
 
-func (c *cluster) install(t *testing.T, def *apiextensionsv1.CustomResourceDefinition) {
+func (c *testCluster) install(t *testing.T, def *apiextensionsv1.CustomResourceDefinition) {
 	t.Helper()
 	if err := c.Create(t.Context(), def.DeepCopy()); err != nil {
 		t.Fatal(err)
@@ -163,7 +152,7 @@ func (c *cluster) install(t *testing.T, def *apiextensionsv1.CustomResourceDefin
 }
 
 // uninstall deletes an object if it is there, and waits until it is gone.
-func (c *cluster) uninstall(t *testing.T, obj client.Object) {
+func (c *testCluster) uninstall(t *testing.T, obj client.Object) {
 	t.Helper()
 	if err := c.Delete(t.Context(), obj); client.IgnoreNotFound(err) != nil {
 		t.Fatal(err)
@@ -175,23 +164,19 @@ func (c *cluster) uninstall(t *testing.T, obj client.Object) {
 
 func eventually(t *testing.T, what string, ok func(context.Context) bool) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience, true,
-		func(ctx context.Context) (bool, error) { return ok(ctx), nil })
-	if err != nil {
-		t.Fatalf("waited in vain until %s: %v", what, err)
-	}
+	testenv.Eventually(t, what, func(ctx context.Context) (bool, error) { return ok(ctx), nil })
 }
 
-// feed is a subscription of the first kind of an interest.
-type feed struct {
+// verdictFeed is a subscription of the first kind of an interest.
+type verdictFeed struct {
 	t        *testing.T
 	verdicts chan Verdict
 	cancel   func()
 }
 
-func (v *viewer) follow(i Interest) *feed {
+func (v *detectorLog) follow(i Interest) *verdictFeed {
 	v.t.Helper()
-	f := &feed{t: v.t, verdicts: make(chan Verdict, 10_000)}
+	f := &verdictFeed{t: v.t, verdicts: make(chan Verdict, 10_000)}
 	cancel, err := v.Subscribe(i, func(all []Verdict) { f.verdicts <- all[0] })
 	if err != nil {
 		v.t.Fatal(err)
@@ -202,7 +187,7 @@ func (v *viewer) follow(i Interest) *feed {
 }
 
 // expect returns the first verdict that is as wanted; never names a presence that must not come before.
-func (f *feed) expect(what string, ok func(Verdict) bool, never ...Presence) Verdict {
+func (f *verdictFeed) expect(what string, ok func(Verdict) bool, never ...Presence) Verdict {
 	f.t.Helper()
 	deadline := time.After(patience)
 	for {
@@ -224,8 +209,8 @@ func (f *feed) expect(what string, ok func(Verdict) bool, never ...Presence) Ver
 
 func is(p Presence) func(Verdict) bool { return func(v Verdict) bool { return v.Presence == p } }
 
-// line counts requests and can be cut.
-type line struct {
+// countingTransport counts requests and can be cut.
+type countingTransport struct {
 	next http.RoundTripper
 
 	mu       sync.Mutex
@@ -234,7 +219,7 @@ type line struct {
 }
 
 // RoundTrip passes a request on.
-func (l *line) RoundTrip(r *http.Request) (*http.Response, error) {
+func (l *countingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	l.mu.Lock()
 	l.requests = append(l.requests, r.Method+" "+r.URL.RequestURI())
 	l.mu.Unlock()
@@ -250,7 +235,7 @@ func (l *line) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // count returns how many requests contain a text.
-func (l *line) count(text string) int {
+func (l *countingTransport) count(text string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := 0
@@ -263,7 +248,7 @@ func (l *line) count(text string) int {
 }
 
 // cut breaks all watches, as a proxy does that restarts.
-func (l *line) cut() {
+func (l *countingTransport) cut() {
 	l.mu.Lock()
 	var all []*body
 	for b := range l.open {
@@ -278,7 +263,7 @@ func (l *line) cut() {
 type body struct {
 	io.ReadCloser
 
-	line *line
+	line *countingTransport
 }
 
 // Read makes a cut look like a broken connection.

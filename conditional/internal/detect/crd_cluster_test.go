@@ -17,13 +17,15 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
 func kindIn(group, kind string) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: group, Version: "v1", Kind: kind}
 }
 
-func testLifeOfACRD(t *testing.T, c *cluster) {
+func testLifeOfACRD(t *testing.T, c *testCluster) {
 	gvk := kindIn("life.example.com", "Widget")
 	def := crdOf(gvk, "widgets")
 	v := c.view(t, c.cfg)
@@ -70,26 +72,20 @@ func testLifeOfACRD(t *testing.T, c *cluster) {
 }
 
 // established creates a CRD and returns when the server said that it is established.
-func (c *cluster) established(t *testing.T, def *apiextensionsv1.CustomResourceDefinition) time.Time {
+func (c *testCluster) established(t *testing.T, def *apiextensionsv1.CustomResourceDefinition) time.Time {
 	if err := c.Create(t.Context(), def.DeepCopy()); err != nil {
 		t.Error(err)
 	}
 	for t.Context().Err() == nil {
 		var now apiextensionsv1.CustomResourceDefinition
-		if err := c.Get(t.Context(), client.ObjectKeyFromObject(def), &now); err == nil && isEstablished(&now) {
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(def), &now); err == nil && testenv.IsEstablished(&now) {
 			return time.Now()
 		}
 	}
 	return time.Time{}
 }
 
-func isEstablished(def *apiextensionsv1.CustomResourceDefinition) bool {
-	return slices.ContainsFunc(def.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
-		return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
-	})
-}
-
-func testNamesThatAreTaken(t *testing.T, c *cluster) {
+func testNamesThatAreTaken(t *testing.T, c *testCluster) {
 	first, second := kindIn("taken.example.com", "Widget"), kindIn("taken.example.com", "Gadget")
 	owner, rival := crdOf(first, "widgets"), crdOf(second, "gadgets")
 	owner.Spec.Names.ShortNames, rival.Spec.Names.ShortNames = []string{"it"}, []string{"it"}
@@ -99,7 +95,7 @@ func testNamesThatAreTaken(t *testing.T, c *cluster) {
 	c.install(t, owner)
 	eventually(t, "the owner of the name is established", func(ctx context.Context) bool {
 		var now apiextensionsv1.CustomResourceDefinition
-		return c.Get(ctx, client.ObjectKeyFromObject(owner), &now) == nil && isEstablished(&now)
+		return c.Get(ctx, client.ObjectKeyFromObject(owner), &now) == nil && testenv.IsEstablished(&now)
 	})
 	const discovery = "GET /apis/taken.example.com/v1"
 	c.install(t, rival)
@@ -113,7 +109,7 @@ func testNamesThatAreTaken(t *testing.T, c *cluster) {
 }
 
 // quiet returns when no such request has been made for longer than looks follow an event.
-func (v *viewer) quiet(request string) {
+func (v *detectorLog) quiet(request string) {
 	v.t.Helper()
 	last, since := v.count(request), time.Now()
 	eventually(v.t, "no more requests are made", func(context.Context) bool {
@@ -127,11 +123,11 @@ func (v *viewer) quiet(request string) {
 // stormSize is how many CRDs are installed at once: ten kinds in each group.
 const stormSize = 100
 
-func testStorm(t *testing.T, c *cluster) {
+func testStorm(t *testing.T, c *testCluster) {
 	before, others := runtime.NumGoroutine(), goleak.IgnoreCurrent()
 	v := c.view(t, c.cfg)
 	kinds := make([]schema.GroupVersionKind, stormSize)
-	feeds := make([]*feed, 5*stormSize)
+	feeds := make([]*verdictFeed, 5*stormSize)
 	for i := range kinds {
 		kinds[i] = kindIn(fmt.Sprintf("g%d.storm.example.com", i/10), fmt.Sprint("Kind", i))
 	}

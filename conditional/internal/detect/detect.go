@@ -109,6 +109,7 @@ func (d *Detector) Subscribe(i Interest, report func([]Verdict)) (cancel func(),
 	defer d.mu.Unlock()
 	if d.loop == nil {
 		d.loop = newDetectionLoop(d.server, d.outcomes, d.logRefusal)
+		// The new loop waits for the end of the previous one. Subscribe must not: a report may call it.
 		go d.loop.run(d.previousEnded)
 	}
 	l := d.loop

@@ -26,7 +26,7 @@ func TestAnInterestSaysWhatIsMissing(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			onStage(t, func(t *testing.T, s *stage) {
+			withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
 				cancel, err := s.Subscribe(c.in, func([]Verdict) {})
 				if (err == nil) != c.ok {
 					t.Errorf("error %v, want none: %v", err, c.ok)
@@ -40,7 +40,7 @@ func TestAnInterestSaysWhatIsMissing(t *testing.T) {
 }
 
 func TestALateSubscriberHearsAtOnceWithoutARequest(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
+	withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
 		s.serve(widgetKind(), "widgets")
 		first := s.follow(widgets())
 		<-time.After(time.Hour)
@@ -55,7 +55,7 @@ func TestALateSubscriberHearsAtOnceWithoutARequest(t *testing.T) {
 }
 
 func TestASubscriberHearsOnlyOfItsKindsInTheirOrder(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
+	withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
 		gadget := widgetKind()
 		gadget.Kind = "Gadget"
 		j := s.follow(widgets())
@@ -81,13 +81,13 @@ func TestASubscriberHearsOnlyOfItsKindsInTheirOrder(t *testing.T) {
 }
 
 func TestTheLastCancelEndsEverythingAndTheNextSubscriberBeginsAnew(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
+	withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
 		for range 3 {
 			a, b := s.follow(widgets()), s.follow(widgets())
 			before := s.count()
 			a.cancel()
 			a.cancel()
-			s.tell(crdNamed("others.example.com"), "1")
+			s.sendEvent(crdNamed("others.example.com"), "1")
 			<-time.After(time.Minute)
 			if s.count() == before {
 				t.Error("the other subscriber's detector is dead")
@@ -96,13 +96,13 @@ func TestTheLastCancelEndsEverythingAndTheNextSubscriberBeginsAnew(t *testing.T)
 			if _, ok := s.KnownVerdict(widgetKind()); ok || len(s.watches) != 0 {
 				t.Errorf("known %v with %d watches, want nothing", ok, len(s.watches))
 			}
-			s.tell(crdNamed("others.example.com"), "")
+			s.sendEvent(crdNamed("others.example.com"), "")
 		}
 	})
 }
 
 func TestCancelDuringASlowLook(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
+	withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
 		s.set(func() { s.slow[widgetKind().GroupVersion()] = time.Hour })
 		j := s.follow(widgets())
 		begin := time.Now()
@@ -114,7 +114,7 @@ func TestCancelDuringASlowLook(t *testing.T) {
 }
 
 func TestCancelWaitsForTheReportUnderWay(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
+	withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
 		s.follow(widgets()) // Not the last one.
 		entered, leave, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
 		cancel, err := s.Subscribe(widgets(), func([]Verdict) {
@@ -143,7 +143,7 @@ func TestCancelWaitsForTheReportUnderWay(t *testing.T) {
 }
 
 func TestAReportMayCancelAndSubscribe(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
+	withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
 		var log []string
 		var cancel, next func()
 		ready := make(chan struct{})
@@ -179,7 +179,7 @@ func TestAReportMayCancelAndSubscribe(t *testing.T) {
 }
 
 func TestReportsOfTwoDetectorsMayCancelEachOther(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
+	withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
 		other := newDetector(s, s.log)
 		var cancels [2]func()
 		ready := make(chan struct{})

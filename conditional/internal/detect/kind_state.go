@@ -166,6 +166,7 @@ func (l *detectionLoop) updateSchedule(b *versionState, now time.Time) {
 		}
 	}
 	next := b.next
+	// The event of a watch would have caused the next look, and the watch is forbidden.
 	if b.needsFallback && next.IsZero() {
 		next = now.Add(pollMin)
 	}

@@ -17,6 +17,7 @@ func (l *detectionLoop) lookAtVersion(ctx context.Context, b *versionState) {
 	short, cancel := context.WithTimeout(ctx, lookTimeout)
 	found, err := l.server.discoverKinds(short, b.gv)
 	cancel()
+	// The loop has ended, so an error of the request says nothing about the server.
 	if ctx.Err() != nil {
 		return
 	}
@@ -83,6 +84,8 @@ func (l *detectionLoop) probeKind(ctx context.Context, t *kindState, s lookResul
 	t.isProbing = false
 	now := time.Now()
 	f := lookSummary{isOpen: true, isMissing: true}
+	// An event or another look may have come during the probe, or a new subscription have replaced the state of the
+	// kind.
 	if l.kinds[t.gvk] == t && t.judgements == judged && (s.outcome != outcomePresent || l.addCRDFacts(s, t.gvk.Group) == s) {
 		f = l.judgeKind(t, s, now)
 	}

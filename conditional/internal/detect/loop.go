@@ -100,6 +100,8 @@ func (l *detectionLoop) startDueWork(ctx context.Context, now time.Time) time.Ti
 	}
 	l.unopened = nil
 	for b := l.lookQueue.popDue(now); b != nil; b = l.lookQueue.popDue(now) {
+		// From here on scheduleLook only notes the next time: of two looks at once the older answer could be judged
+		// last.
 		b.isLooking = true
 		l.jobs = append(l.jobs, func(ctx context.Context) { l.lookAtVersion(ctx, b) })
 	}
@@ -135,6 +137,7 @@ func (l *detectionLoop) handleChange(c objectChange) {
 	now := time.Now()
 	first, group, _ := strings.Cut(c.name, ".")
 	boards := l.versionsByGroup[group]
+	// An APIService is named <version>.<group>. A CRD is <plural>.<group>, and may have any version.
 	if c.resource == apiServiceResource {
 		boards = nil
 		if b := l.versions[schema.GroupVersion{Group: group, Version: first}]; b != nil {
@@ -179,6 +182,7 @@ func (l *detectionLoop) knownVerdict(gvk schema.GroupVersionKind) (Verdict, bool
 func (l *detectionLoop) addCRDFacts(s lookResult, group string) lookResult {
 	s.crdKnown, s.uid, s.terminating = false, "", false
 	crd := s.plural + "." + group
+	// One watch of all CRDs is as good as one of this CRD alone.
 	for _, of := range []watchTarget{{resource: crdResource}, {resource: crdResource, name: crd}} {
 		if w := l.watches[of]; w != nil && w.isSynced && !w.isRefused {
 			s.crdKnown, s.uid, s.terminating = true, w.objects[crd].uid, w.objects[crd].terminating

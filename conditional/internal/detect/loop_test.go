@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-func wantPresences(t *testing.T, j *journal, want ...Presence) {
+func wantPresences(t *testing.T, j *verdictLog, want ...Presence) {
 	t.Helper()
 	if diff := cmp.Diff(want, j.presences()); diff != "" {
 		t.Errorf("reports (-want +got):\n%s", diff)
@@ -26,7 +26,7 @@ func wantPresences(t *testing.T, j *journal, want ...Presence) {
 func TestAMissingKindIsFoundWithinMillisecondsAndCostsNothingBefore(t *testing.T) {
 	for _, seconds := range []int{0, 1, 119, 121, 600} {
 		t.Run(fmt.Sprintf("installed after %d s", seconds), func(t *testing.T) {
-			onStage(t, func(t *testing.T, s *stage) {
+			withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
 				j := s.follow(widgets())
 				if n := s.count(); n != 1 {
 					t.Errorf("%d looks at the start, want 1", n)
@@ -49,13 +49,13 @@ func TestAMissingKindIsFoundWithinMillisecondsAndCostsNothingBefore(t *testing.T
 }
 
 func TestALoopHearsOnlyItsGroups(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
+	withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
 		j := s.follow(widgets())
-		s.tell(crdNamed("gadgets.example.org"), "1")
+		s.sendEvent(crdNamed("gadgets.example.org"), "1")
 		if n := s.looksIn(time.Hour); n != 0 {
 			t.Errorf("%d looks after an event of another group, want 0", n)
 		}
-		s.tell(crdNamed("gadgets.example.com"), "2")
+		s.sendEvent(crdNamed("gadgets.example.com"), "2")
 		if n := s.looksIn(time.Minute); n == 0 {
 			t.Error("no look after an event of the group")
 		}
@@ -65,23 +65,23 @@ func TestALoopHearsOnlyItsGroups(t *testing.T) {
 
 func TestAKindThatIsServedLateIsFoundSoonAndOneThatIsNeverServedCostsNothing(t *testing.T) {
 	for _, late := range []time.Duration{200 * time.Millisecond, 700 * time.Millisecond, 1900 * time.Millisecond} {
-		onStage(t, func(t *testing.T, s *stage) {
+		withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
 			j := s.follow(widgets())
 			s.install(widgetKind(), "1", late)
 			<-time.After(eagerPause)
 			wantPresences(t, j, Unclear, Absent, Served)
 		})
 	}
-	onStage(t, func(t *testing.T, s *stage) {
+	withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
 		j := s.follow(widgets())
-		s.tell(crdNamed("widgets.example.com"), "1") // Its names are taken: it is never established.
+		s.sendEvent(crdNamed("widgets.example.com"), "1") // Its names are taken: it is never established.
 		if n := s.looksIn(time.Minute); n > 90 {
 			t.Errorf("%d looks at a kind that is not served, want at most 90", n)
 		}
 		if n := s.looksIn(24 * time.Hour); n != 0 {
 			t.Errorf("%d looks in a quiet day, want 0", n)
 		}
-		s.tell(crdNamed("widgets.example.com"), "1") // The names are free.
+		s.sendEvent(crdNamed("widgets.example.com"), "1") // The names are free.
 		<-time.After(3 * time.Millisecond)
 		s.serve(widgetKind(), "widgets")
 		<-time.After(5 * time.Millisecond)
@@ -90,11 +90,11 @@ func TestAKindThatIsServedLateIsFoundSoonAndOneThatIsNeverServedCostsNothing(t *
 }
 
 func TestACRDThatIsEstablishedSecondsLaterIsFoundAtItsSecondEvent(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
+	withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
 		j := s.follow(widgets())
-		s.tell(crdNamed("widgets.example.com"), "1")
+		s.sendEvent(crdNamed("widgets.example.com"), "1")
 		<-time.After(5 * time.Second) // Several API servers wait for each other.
-		s.tell(crdNamed("widgets.example.com"), "1")
+		s.sendEvent(crdNamed("widgets.example.com"), "1")
 		<-time.After(500 * time.Millisecond)
 		s.serve(widgetKind(), "widgets")
 		<-time.After(eagerPause)
@@ -103,8 +103,8 @@ func TestACRDThatIsEstablishedSecondsLaterIsFoundAtItsSecondEvent(t *testing.T) 
 }
 
 func TestAKindThatIsServedAMomentAfterTheStartNeedsNoEvent(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		s.tell(crdNamed("widgets.example.com"), "1")
+	withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
+		s.sendEvent(crdNamed("widgets.example.com"), "1")
 		j := s.follow(widgets())
 		<-time.After(50 * time.Millisecond)
 		s.serve(widgetKind(), "widgets")
@@ -114,7 +114,7 @@ func TestAKindThatIsServedAMomentAfterTheStartNeedsNoEvent(t *testing.T) {
 }
 
 func TestAKindThatIsServedAtTheStartTakesOneLookAndOneProbe(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
+	withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
 		s.install(widgetKind(), "1", 0)
 		j := s.follow(widgets())
 		if n := s.looksIn(time.Hour); n != 0 || s.count() != 1 || s.probes != 1 {
@@ -125,7 +125,7 @@ func TestAKindThatIsServedAtTheStartTakesOneLookAndOneProbe(t *testing.T) {
 }
 
 func TestAKindIsFollowed(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
+	withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
 		j := s.follow(widgets())
 		s.install(widgetKind(), "1", 0)
 		<-time.After(time.Minute)
@@ -148,19 +148,19 @@ func TestAKindIsFollowed(t *testing.T) {
 }
 
 func TestAnotherCRDOfTheSameNameIsAnotherIdentity(t *testing.T) {
-	for name, replace := range map[string]func(*stage){
-		"told as an update": func(s *stage) { s.tell(crdNamed("widgets.example.com"), "2") },
-		"found in a list after a gap": func(s *stage) {
+	for name, replace := range map[string]func(*simulatedServer){
+		"told as an update": func(s *simulatedServer) { s.sendEvent(crdNamed("widgets.example.com"), "2") },
+		"found in a list after a gap": func(s *simulatedServer) {
 			w := s.watches[watchTarget{resource: crdResource}]
 			s.set(func() { delete(s.watches, w.target) })
-			s.tell(crdNamed("widgets.example.com"), "2")
+			s.sendEvent(crdNamed("widgets.example.com"), "2")
 			s.set(func() { s.watches[w.target] = w })
 			s.list(w)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onStage(t, func(t *testing.T, s *stage) {
-				s.tell(crdNamed("widgets.example.com"), "1")
+			withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
+				s.sendEvent(crdNamed("widgets.example.com"), "1")
 				s.serve(widgetKind(), "widgets")
 				j := s.follow(widgets())
 				replace(s)
@@ -177,8 +177,8 @@ func TestAnotherCRDOfTheSameNameIsAnotherIdentity(t *testing.T) {
 }
 
 func TestAnObjectThatIsGoneInAListIsGone(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		s.tell(crdNamed("widgets.example.com"), "1")
+	withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
+		s.sendEvent(crdNamed("widgets.example.com"), "1")
 		s.serve(widgetKind(), "widgets")
 		j := s.follow(widgets())
 		<-time.After(time.Minute)
@@ -190,12 +190,12 @@ func TestAnObjectThatIsGoneInAListIsGone(t *testing.T) {
 }
 
 func TestATerminatingCRDIsReportedAndStaysServed(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		s.tell(crdNamed("widgets.example.com"), "1")
+	withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
+		s.sendEvent(crdNamed("widgets.example.com"), "1")
 		s.serve(widgetKind(), "widgets")
 		j := s.follow(widgets())
 		before := j.last()
-		s.tell(crdNamed("widgets.example.com"), "1", func(m *metav1.PartialObjectMetadata) { m.DeletionTimestamp = new(metav1.NewTime(time.Now())) })
+		s.sendEvent(crdNamed("widgets.example.com"), "1", func(m *metav1.PartialObjectMetadata) { m.DeletionTimestamp = new(metav1.NewTime(time.Now())) })
 		got := j.last()
 		if !got.Terminating || got.Reason != "Terminating" || got.Presence != Served || got.Identity != before.Identity {
 			t.Errorf("got %+v after %+v", got, before)
@@ -204,12 +204,12 @@ func TestATerminatingCRDIsReportedAndStaysServed(t *testing.T) {
 }
 
 func TestAVersionThatIsNoLongerServedIsDoubtedForTwoSeconds(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		s.tell(crdNamed("widgets.example.com"), "1")
+	withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
+		s.sendEvent(crdNamed("widgets.example.com"), "1")
 		s.serve(widgetKind(), "widgets")
 		j := s.follow(widgets())
 		<-time.After(time.Minute)
-		s.tell(crdNamed("widgets.example.com"), "1") // served: false is told before it is done.
+		s.sendEvent(crdNamed("widgets.example.com"), "1") // served: false is told before it is done.
 		s.serve(widgetKind(), "")
 		<-time.After(1900 * time.Millisecond)
 		wantPresences(t, j, Unclear, Served, Unclear)
@@ -219,13 +219,13 @@ func TestAVersionThatIsNoLongerServedIsDoubtedForTwoSeconds(t *testing.T) {
 }
 
 func TestServersThatDisagreeStopNothing(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		s.tell(crdNamed("widgets.example.com"), "1")
+	withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
+		s.sendEvent(crdNamed("widgets.example.com"), "1")
 		s.serve(widgetKind(), "widgets")
 		j := s.follow(widgets())
 		for i := range 600 {
 			s.serve(widgetKind(), []string{"widgets", ""}[i%2])
-			s.tell(crdNamed("widgets.example.com"), "1")
+			s.sendEvent(crdNamed("widgets.example.com"), "1")
 			<-time.After(100 * time.Millisecond)
 		}
 		for _, v := range j.heard() {
@@ -237,8 +237,8 @@ func TestServersThatDisagreeStopNothing(t *testing.T) {
 }
 
 func TestAnOutageKeepsWhatRuns(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		s.tell(crdNamed("widgets.example.com"), "1")
+	withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
+		s.sendEvent(crdNamed("widgets.example.com"), "1")
 		s.serve(widgetKind(), "widgets")
 		j := s.follow(widgets())
 		<-time.After(time.Minute)
@@ -258,7 +258,7 @@ func TestAnOutageKeepsWhatRuns(t *testing.T) {
 }
 
 func TestAColdStorageIsAwaited(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
+	withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
 		j := s.follow(widgets())
 		s.set(func() { s.cold = true })
 		s.install(widgetKind(), "1", 0)
@@ -282,7 +282,7 @@ func TestAColdStorageIsAwaited(t *testing.T) {
 func TestAKindThatCannotBeWatchedIsAskedEverMoreRarely(t *testing.T) {
 	for name, refused := range map[string]bool{"with the watch of CRDs": false, "polling": true} {
 		t.Run(name, func(t *testing.T) {
-			onStage(t, func(t *testing.T, s *stage) {
+			withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
 				s.set(func() { s.broken, s.refuses[crdResource] = errors.New("conversion webhook is down"), refused })
 				j := s.follow(widgets())
 				s.install(widgetKind(), "1", 0)
@@ -302,7 +302,7 @@ func TestAKindThatCannotBeWatchedIsAskedEverMoreRarely(t *testing.T) {
 
 func TestFlappingEndsInTheTruth(t *testing.T) {
 	for end, want := range map[string]Presence{"2": Served, "": Absent} {
-		onStage(t, func(t *testing.T, s *stage) {
+		withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
 			j := s.follow(widgets())
 			for i := range 600 {
 				s.install(widgetKind(), fmt.Sprint("u", i), 3*time.Millisecond)
@@ -325,7 +325,7 @@ func TestFlappingEndsInTheTruth(t *testing.T) {
 }
 
 func TestASlowGroupVersionHoldsUpNoOther(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
+	withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
 		slow := schema.GroupVersionKind{Group: "slow.example.com", Version: "v1", Kind: "Snail"}
 		s.set(func() { s.slow[slow.GroupVersion()] = time.Minute })
 		lame := s.follow(Interest{Kinds: []schema.GroupVersionKind{slow}})
@@ -341,9 +341,9 @@ func TestASlowGroupVersionHoldsUpNoOther(t *testing.T) {
 }
 
 func TestAStormOfFiveHundred(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
+	withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
 		kinds := make([]schema.GroupVersionKind, 500)
-		journals := make([]*journal, 500)
+		journals := make([]*verdictLog, 500)
 		for i := range kinds {
 			kinds[i] = schema.GroupVersionKind{Group: fmt.Sprintf("g%d.example.com", i/10), Version: "v1", Kind: fmt.Sprint("Kind", i)}
 			s.set(func() { s.slow[kinds[i].GroupVersion()] = time.Millisecond })
@@ -374,7 +374,7 @@ func TestAStormOfFiveHundred(t *testing.T) {
 }
 
 func TestAWatchThatIsNotAllowedIsReplacedByPolls(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
+	withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
 		s.set(func() { s.refuses[crdResource] = true })
 		j := s.follow(widgets())
 		s.follow(widgets())
@@ -397,8 +397,8 @@ func TestAWatchThatIsNotAllowedIsReplacedByPolls(t *testing.T) {
 }
 
 func TestAWatchThatIsRefusedLaterIsReplacedByPollsAndNothingRestarts(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		s.tell(crdNamed("widgets.example.com"), "1")
+	withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
+		s.sendEvent(crdNamed("widgets.example.com"), "1")
 		s.serve(widgetKind(), "widgets")
 		j := s.follow(widgets())
 		<-time.After(time.Minute)
@@ -414,7 +414,7 @@ func TestAWatchThatIsRefusedLaterIsReplacedByPollsAndNothingRestarts(t *testing.
 }
 
 func TestPollAsksAtItsIntervalOnly(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
+	withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
 		polls := widgets()
 		polls.Poll = 5 * time.Second
 		j := s.follow(polls)
@@ -429,7 +429,7 @@ func TestPollAsksAtItsIntervalOnly(t *testing.T) {
 		}
 		wantPresences(t, j, Unclear, Absent, Served, Unclear, Absent)
 
-		s.tell(crdNamed("widgets.example.com"), "1")
+		s.sendEvent(crdNamed("widgets.example.com"), "1")
 		s.serve(widgetKind(), "widgets")
 		<-time.After(5 * time.Second)
 		blind := j.last()
@@ -450,7 +450,7 @@ func TestPollAsksAtItsIntervalOnly(t *testing.T) {
 }
 
 func TestNamedCRDsAreWatchedOneByOne(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
+	withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
 		named := widgets()
 		named.CRDs = []string{plural(widgetKind()) + ".example.com", "gadgets.example.com"}
 		j := s.follow(named)
@@ -463,7 +463,7 @@ func TestNamedCRDsAreWatchedOneByOne(t *testing.T) {
 			t.Errorf("watches (-want +got):\n%s", diff)
 		}
 		s.install(widgetKind(), "1", 0)
-		s.tell(crdNamed("others.example.com"), "2")
+		s.sendEvent(crdNamed("others.example.com"), "2")
 		<-time.After(time.Minute)
 		s.serve(widgetKind(), "")
 		s.uninstall(widgetKind(), 0)
@@ -488,18 +488,18 @@ func TestAPIServicesWakeAndEndKindsWithoutCRD(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			onStage(t, func(t *testing.T, s *stage) {
+			withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
 				if c.crd != "" {
-					s.tell(crdNamed("widgets.example.com"), c.crd)
+					s.sendEvent(crdNamed("widgets.example.com"), c.crd)
 				}
 				j := s.follow(both)
 				<-time.After(time.Minute)
-				s.tell(service, "1", c.label...)
+				s.sendEvent(service, "1", c.label...)
 				<-time.After(3 * time.Millisecond)
 				s.serve(widgetKind(), "widgets")
 				<-time.After(time.Minute)
 				s.serve(widgetKind(), "")
-				s.tell(service, "", c.label...)
+				s.sendEvent(service, "", c.label...)
 				<-time.After(time.Second)
 				wantPresences(t, j, c.want...)
 			})
@@ -508,7 +508,7 @@ func TestAPIServicesWakeAndEndKindsWithoutCRD(t *testing.T) {
 }
 
 func TestFiveHundredSubscribersOfAKindShareItsLookAndTheWatch(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
+	withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
 		for range 500 {
 			s.follow(widgets())
 		}

@@ -82,6 +82,7 @@ func (s *listWatcher) withNameSelector(o metav1.ListOptions) metav1.ListOptions 
 // handleError gives the watch up when it is not allowed, or when the server has no such thing.
 func (s *listWatcher) handleError(ctx context.Context, err error) error {
 	switch {
+	// The watch was stopped, and this error is its end.
 	case ctx.Err() != nil:
 	case k8serrors.IsForbidden(err) || k8serrors.IsNotFound(err) || k8serrors.IsMethodNotSupported(err):
 		s.watch.giveUp(err)

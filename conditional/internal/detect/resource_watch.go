@@ -106,6 +106,7 @@ func (w *resourceWatch) Replace(items []any, _ string) error {
 			now[m.Name] = m
 		}
 	}
+	// The first list changes nothing: the looks that wait for it will see the objects.
 	if !w.isSynced {
 		for name, m := range now {
 			w.objects[name] = extractFacts(m)

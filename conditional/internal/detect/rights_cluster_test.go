@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-func testRightToOneCRD(t *testing.T, c *cluster) {
+func testRightToOneCRD(t *testing.T, c *testCluster) {
 	gvk := kindIn("named.example.com", "Widget")
 	def := crdOf(gvk, "widgets")
 	v := c.view(t, c.user(t, "one-crd", mayWatchCRDs(def.Name)))
@@ -34,7 +34,7 @@ func testRightToOneCRD(t *testing.T, c *cluster) {
 	v.wantOneLine("the watch of all CRDs")
 }
 
-func testNoRight(t *testing.T, c *cluster) {
+func testNoRight(t *testing.T, c *testCluster) {
 	gvk := kindIn("blind.example.com", "Widget")
 	def := crdOf(gvk, "widgets")
 	v := c.view(t, c.user(t, "no-right"))
@@ -52,7 +52,7 @@ func testNoRight(t *testing.T, c *cluster) {
 	}
 }
 
-func testRevokedRight(t *testing.T, c *cluster) {
+func testRevokedRight(t *testing.T, c *testCluster) {
 	gvk := kindIn("revoked.example.com", "Widget")
 	def := crdOf(gvk, "widgets")
 	v := c.view(t, c.user(t, "revoked", mayWatchCRDs()))
@@ -82,7 +82,7 @@ func testRevokedRight(t *testing.T, c *cluster) {
 	v.wantOneLine("the watch of all CRDs")
 }
 
-func (v *viewer) wantOneLine(what string) {
+func (v *detectorLog) wantOneLine(what string) {
 	v.t.Helper()
 	eventually(v.t, "the log has a line", func(context.Context) bool { return len(v.lines()) > 0 })
 	if lines := v.lines(); len(lines) != 1 || !strings.Contains(lines[0], "polling discovery") {

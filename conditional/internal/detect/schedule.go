@@ -63,6 +63,7 @@ func (b *versionState) noteEvent(came bool, now time.Time) {
 		b.crdCreatedAt = now
 	}
 	b.pause, b.settlesAt = firstPause, now.Add(settleSpan)
+	// A new CRD is established by later events, and each of them may be the one that makes the kind served.
 	if !b.crdCreatedAt.IsZero() && now.Before(b.crdCreatedAt.Add(settleSpan)) {
 		b.eagerUntil = now.Add(eagerSpan)
 	}
@@ -70,6 +71,7 @@ func (b *versionState) noteEvent(came bool, now time.Time) {
 
 // planNextLook returns when to look again after a look, and zero when only an event shall be the reason.
 func (b *versionState) planNextLook(f lookSummary, now time.Time) time.Time {
+	// The event may have come before the first look, and the kind may be served a moment later without another one.
 	if b.mayHaveMissedEvents && f.isMissing {
 		b.noteEvent(false, now)
 	}

@@ -18,8 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// stage is an API server in a synctest bubble, and a detector that looks at it.
-type stage struct {
+// simulatedServer is an API server in a synctest bubble, and a detector that looks at it.
+type simulatedServer struct {
 	t *testing.T
 	*Detector
 
@@ -41,10 +41,10 @@ type stage struct {
 	most   int // requests at once
 }
 
-func onStage(t *testing.T, test func(t *testing.T, s *stage)) {
+func withSimulatedServer(t *testing.T, test func(t *testing.T, s *simulatedServer)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := &stage{
+		s := &simulatedServer{
 			t: t, served: map[schema.GroupVersion]map[string]lookResult{}, errs: map[schema.GroupVersion]error{},
 			slow: map[schema.GroupVersion]time.Duration{}, refuses: map[string]bool{}, looks: map[schema.GroupVersion]int{},
 			objects: map[watchTarget]*metav1.PartialObjectMetadata{}, watches: map[watchTarget]*resourceWatch{},
@@ -54,7 +54,7 @@ func onStage(t *testing.T, test func(t *testing.T, s *stage)) {
 	})
 }
 
-func (s *stage) request(ctx context.Context, gv schema.GroupVersion) error {
+func (s *simulatedServer) request(ctx context.Context, gv schema.GroupVersion) error {
 	s.mu.Lock()
 	s.busy++
 	s.most = max(s.most, s.busy)
@@ -72,7 +72,7 @@ func (s *stage) request(ctx context.Context, gv schema.GroupVersion) error {
 	return ctx.Err()
 }
 
-func (s *stage) discoverKinds(ctx context.Context, gv schema.GroupVersion) (map[string]lookResult, error) {
+func (s *simulatedServer) discoverKinds(ctx context.Context, gv schema.GroupVersion) (map[string]lookResult, error) {
 	if err := s.request(ctx, gv); err != nil {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ func (s *stage) discoverKinds(ctx context.Context, gv schema.GroupVersion) (map[
 	return maps.Clone(s.served[gv]), s.errs[gv]
 }
 
-func (s *stage) probeWatch(ctx context.Context, gvr schema.GroupVersionResource) (bool, error) {
+func (s *simulatedServer) probeWatch(ctx context.Context, gvr schema.GroupVersionResource) (bool, error) {
 	if err := s.request(ctx, gvr.GroupVersion()); err != nil {
 		return false, err
 	}
@@ -92,7 +92,7 @@ func (s *stage) probeWatch(ctx context.Context, gvr schema.GroupVersionResource)
 	return !s.cold, s.broken
 }
 
-func (s *stage) runWatch(ctx context.Context, w *resourceWatch) {
+func (s *simulatedServer) runWatch(ctx context.Context, w *resourceWatch) {
 	s.mu.Lock()
 	refused := s.refuses[w.target.resource]
 	if !refused {
@@ -111,7 +111,7 @@ func (s *stage) runWatch(ctx context.Context, w *resourceWatch) {
 }
 
 // list tells a watch of all objects.
-func (s *stage) list(w *resourceWatch) {
+func (s *simulatedServer) list(w *resourceWatch) {
 	s.mu.Lock()
 	var all []any
 	for of, m := range s.objects {
@@ -125,8 +125,8 @@ func (s *stage) list(w *resourceWatch) {
 	}
 }
 
-// tell changes an object, and lets the watches know. An empty UID deletes it.
-func (s *stage) tell(of watchTarget, uid string, change ...func(*metav1.PartialObjectMetadata)) {
+// sendEvent changes an object, and lets the watches know. An empty UID deletes it.
+func (s *simulatedServer) sendEvent(of watchTarget, uid string, change ...func(*metav1.PartialObjectMetadata)) {
 	s.t.Helper()
 	m := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: of.name, UID: types.UID(uid)}}
 	for _, f := range change {
@@ -163,7 +163,7 @@ func (s *stage) tell(of watchTarget, uid string, change ...func(*metav1.PartialO
 func crdNamed(name string) watchTarget { return watchTarget{resource: crdResource, name: name} }
 
 // serve changes what discovery says of a kind; an empty plural: nothing.
-func (s *stage) serve(gvk schema.GroupVersionKind, plural string) {
+func (s *simulatedServer) serve(gvk schema.GroupVersionKind, plural string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	gv := gvk.GroupVersion()
@@ -176,24 +176,24 @@ func (s *stage) serve(gvk schema.GroupVersionKind, plural string) {
 	}
 }
 
-func (s *stage) set(f func()) {
+func (s *simulatedServer) set(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f()
 }
 
 // install creates a CRD that is served after a while.
-func (s *stage) install(gvk schema.GroupVersionKind, uid string, after time.Duration) {
+func (s *simulatedServer) install(gvk schema.GroupVersionKind, uid string, after time.Duration) {
 	s.t.Helper()
-	s.tell(crdNamed(plural(gvk)+"."+gvk.Group), uid)
+	s.sendEvent(crdNamed(plural(gvk)+"."+gvk.Group), uid)
 	pass(after)
 	s.serve(gvk, plural(gvk))
 }
 
 // uninstall deletes a CRD that is served no more after a while.
-func (s *stage) uninstall(gvk schema.GroupVersionKind, after time.Duration) {
+func (s *simulatedServer) uninstall(gvk schema.GroupVersionKind, after time.Duration) {
 	s.t.Helper()
-	s.tell(crdNamed(plural(gvk)+"."+gvk.Group), "")
+	s.sendEvent(crdNamed(plural(gvk)+"."+gvk.Group), "")
 	pass(after)
 	s.serve(gvk, "")
 }
@@ -206,7 +206,7 @@ func pass(d time.Duration) {
 }
 
 // looksIn counts the looks of the next span.
-func (s *stage) looksIn(span time.Duration) int {
+func (s *simulatedServer) looksIn(span time.Duration) int {
 	synctest.Wait()
 	before := s.count()
 	pass(span)
@@ -214,7 +214,7 @@ func (s *stage) looksIn(span time.Duration) int {
 	return s.count() - before
 }
 
-func (s *stage) count() int {
+func (s *simulatedServer) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := 0
@@ -224,8 +224,8 @@ func (s *stage) count() int {
 	return n
 }
 
-// journal keeps the verdicts on the first kind of a subscription.
-type journal struct {
+// verdictLog keeps the verdicts on the first kind of a subscription.
+type verdictLog struct {
 	cancel func()
 
 	mu       sync.Mutex
@@ -234,9 +234,9 @@ type journal struct {
 }
 
 // follow subscribes until the test ends.
-func (s *stage) follow(i Interest) *journal {
+func (s *simulatedServer) follow(i Interest) *verdictLog {
 	s.t.Helper()
-	j := &journal{}
+	j := &verdictLog{}
 	cancel, err := s.Subscribe(i, func(v []Verdict) {
 		j.mu.Lock()
 		defer j.mu.Unlock()
@@ -252,14 +252,14 @@ func (s *stage) follow(i Interest) *journal {
 }
 
 // heard returns the verdicts so far.
-func (j *journal) heard() []Verdict {
+func (j *verdictLog) heard() []Verdict {
 	synctest.Wait()
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return slices.Clone(j.verdicts)
 }
 
-func (j *journal) presences() []Presence {
+func (j *verdictLog) presences() []Presence {
 	var all []Presence
 	for _, v := range j.heard() {
 		all = append(all, v.Presence)
@@ -267,13 +267,13 @@ func (j *journal) presences() []Presence {
 	return all
 }
 
-func (j *journal) last() Verdict {
+func (j *verdictLog) last() Verdict {
 	all := j.heard()
 	return all[len(all)-1]
 }
 
 // since is how long ago the last report came.
-func (j *journal) since() time.Duration {
+func (j *verdictLog) since() time.Duration {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return time.Since(j.at)

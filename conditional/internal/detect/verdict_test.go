@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// look is one step of a history: seconds after its begin, what was seen, and the presence that follows.
-type look struct {
+// lookStep is one step of a history: seconds after its begin, what was seen, and the presence that follows.
+type lookStep struct {
 	at   float64
 	see  lookResult
 	want Presence
@@ -23,26 +23,26 @@ func TestJudge(t *testing.T) {
 	no, warm := lookResult{outcome: outcomeMissing}, lookResult{outcome: outcomeInitializing}
 	cases := map[string]struct {
 		goneAt float64 // seconds; 0: the CRD never goes
-		looks  []look
+		looks  []lookStep
 	}{
-		"absent at first is absent":                    {looks: []look{{0, no, Absent}}},
-		"served at first is served":                    {looks: []look{{0, here, Served}}},
-		"an outage at first is unclear":                {looks: []look{{0, lost, Unclear}, {1, here, Served}}},
-		"warming up is not served yet":                 {looks: []look{{0, warm, Absent}, {1, here, Served}}},
-		"one miss without a deletion is doubted":       {looks: []look{{0, here, Served}, {5, no, Unclear}, {6, here, Served}}},
-		"three misses at once are doubted":             {looks: []look{{0, here, Served}, {5, no, Unclear}, {5.1, no, Unclear}, {5.2, no, Unclear}}},
-		"three misses over two seconds are believed":   {looks: []look{{0, here, Served}, {5, no, Unclear}, {6, no, Unclear}, {7, no, Absent}}},
-		"misses must follow each other":                {looks: []look{{0, here, Served}, {5, no, Unclear}, {6, here, Served}, {7, no, Unclear}, {9, no, Unclear}}},
-		"a deletion and one miss are believed":         {goneAt: 5, looks: []look{{0, here, Served}, {5, no, Absent}}},
-		"a deletion alone is doubted":                  {goneAt: 5, looks: []look{{0, here, Served}, {5, orphan, Unclear}, {6, no, Absent}}},
-		"a deletion that stays served has another API": {goneAt: 5, looks: []look{{0, here, Served}, {5, orphan, Unclear}, {16, orphan, Served}}},
-		"a deletion in an outage waits for its end":    {goneAt: 5, looks: []look{{0, here, Served}, {5, lost, Unclear}, {60, no, Absent}}},
-		"delete and create give another identity":      {goneAt: 5, looks: []look{{0, here, Served}, {5, again, Served}}},
-		"a clock set forward confirms nothing":         {looks: []look{{0, here, Served}, {5, no, Unclear}, {9999, no, Unclear}, {9999.1, no, Absent}}},
-		"a clock set back delays and does not forget":  {looks: []look{{1000, here, Served}, {1001, no, Unclear}, {1, no, Unclear}, {2, no, Unclear}, {4, no, Absent}}},
-		"a storage that never gets warm is served":     {looks: []look{{0, warm, Absent}, {9, warm, Absent}, {10, warm, Served}}},
-		"warming after a deletion is absent":           {goneAt: 5, looks: []look{{0, here, Served}, {5, warm, Absent}, {6, again, Served}}},
-		"warming without a deletion is unclear":        {looks: []look{{0, here, Served}, {5, warm, Unclear}, {6, again, Served}}},
+		"absent at first is absent":                    {looks: []lookStep{{0, no, Absent}}},
+		"served at first is served":                    {looks: []lookStep{{0, here, Served}}},
+		"an outage at first is unclear":                {looks: []lookStep{{0, lost, Unclear}, {1, here, Served}}},
+		"warming up is not served yet":                 {looks: []lookStep{{0, warm, Absent}, {1, here, Served}}},
+		"one miss without a deletion is doubted":       {looks: []lookStep{{0, here, Served}, {5, no, Unclear}, {6, here, Served}}},
+		"three misses at once are doubted":             {looks: []lookStep{{0, here, Served}, {5, no, Unclear}, {5.1, no, Unclear}, {5.2, no, Unclear}}},
+		"three misses over two seconds are believed":   {looks: []lookStep{{0, here, Served}, {5, no, Unclear}, {6, no, Unclear}, {7, no, Absent}}},
+		"misses must follow each other":                {looks: []lookStep{{0, here, Served}, {5, no, Unclear}, {6, here, Served}, {7, no, Unclear}, {9, no, Unclear}}},
+		"a deletion and one miss are believed":         {goneAt: 5, looks: []lookStep{{0, here, Served}, {5, no, Absent}}},
+		"a deletion alone is doubted":                  {goneAt: 5, looks: []lookStep{{0, here, Served}, {5, orphan, Unclear}, {6, no, Absent}}},
+		"a deletion that stays served has another API": {goneAt: 5, looks: []lookStep{{0, here, Served}, {5, orphan, Unclear}, {16, orphan, Served}}},
+		"a deletion in an outage waits for its end":    {goneAt: 5, looks: []lookStep{{0, here, Served}, {5, lost, Unclear}, {60, no, Absent}}},
+		"delete and create give another identity":      {goneAt: 5, looks: []lookStep{{0, here, Served}, {5, again, Served}}},
+		"a clock set forward confirms nothing":         {looks: []lookStep{{0, here, Served}, {5, no, Unclear}, {9999, no, Unclear}, {9999.1, no, Absent}}},
+		"a clock set back delays and does not forget":  {looks: []lookStep{{1000, here, Served}, {1001, no, Unclear}, {1, no, Unclear}, {2, no, Unclear}, {4, no, Absent}}},
+		"a storage that never gets warm is served":     {looks: []lookStep{{0, warm, Absent}, {9, warm, Absent}, {10, warm, Served}}},
+		"warming after a deletion is absent":           {goneAt: 5, looks: []lookStep{{0, here, Served}, {5, warm, Absent}, {6, again, Served}}},
+		"warming without a deletion is unclear":        {looks: []lookStep{{0, here, Served}, {5, warm, Unclear}, {6, again, Served}}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

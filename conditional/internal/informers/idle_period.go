@@ -47,6 +47,7 @@ func (k InformerKind) isUnchanged(v detect.Verdict) bool {
 		return v.Plural == k.Plural && v.Namespaced == k.Namespaced && v.UID == k.UID
 	case detect.Absent:
 		return false
+	// A doubt is no reason to list the kind anew.
 	case detect.Unclear:
 	}
 	return true

@@ -78,6 +78,7 @@ func (p *Pool) Lease(ctx context.Context, k InformerKind, terms LeaseTerms) (*Le
 			p.shared[k] = e
 		}
 	}
+	// An informer that was only kept must not be stopped by its timer any more.
 	e.endIdle()
 	e.leases++
 	p.leases++
@@ -108,6 +109,7 @@ func (p *Pool) returnLease(l *Lease) {
 	e := l.entry
 	p.leases--
 	e.leases--
+	// The longest time counts, also that of a lease that was returned before others.
 	if !l.terms.Private && l.terms.Keep > 0 {
 		e.extendKeep(time.Now().Add(l.terms.Keep), l.terms.Interest)
 	}
@@ -133,6 +135,7 @@ func (p *Pool) stopInformer(e *pooledInformer) {
 // Close stops the informers that are only kept, and keeps none from now on. It returns when the pool has no
 // subscription at the detector any more.
 func (p *Pool) Close() {
+	// Deferred before the unlock, and so called after it: the keepers take the lock when they end.
 	defer p.keepers.Wait()
 	p.mu.Lock()
 	defer p.mu.Unlock()

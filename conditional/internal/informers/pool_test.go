@@ -23,36 +23,36 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/detect"
 )
 
-// silent is a server that never answers.
-type silent struct{}
+// silentTransport is a server that never answers.
+type silentTransport struct{}
 
-func (silent) RoundTrip(r *http.Request) (*http.Response, error) {
+func (silentTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	<-r.Context().Done()
 	return nil, r.Context().Err()
 }
 
-// oracle is a detector that reports what it is told.
-type oracle struct {
+// fakeDetector is a detector that reports what it is told.
+type fakeDetector struct {
 	refuses error
 
 	mu   sync.Mutex
-	asks []ask
+	asks []subscription
 	live int
 }
 
-type ask struct {
+type subscription struct {
 	interest detect.Interest
 	report   func([]detect.Verdict)
 }
 
-func (o *oracle) Subscribe(i detect.Interest, report func([]detect.Verdict)) (func(), error) {
+func (o *fakeDetector) Subscribe(i detect.Interest, report func([]detect.Verdict)) (func(), error) {
 	if o.refuses != nil {
 		return nil, o.refuses
 	}
 	report([]detect.Verdict{{Reason: detect.ReasonDetecting}})
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.asks = append(o.asks, ask{i, report})
+	o.asks = append(o.asks, subscription{i, report})
 	o.live++
 	return func() {
 		o.mu.Lock()
@@ -61,7 +61,7 @@ func (o *oracle) Subscribe(i detect.Interest, report func([]detect.Verdict)) (fu
 	}, nil
 }
 
-func (o *oracle) say(v detect.Verdict) {
+func (o *fakeDetector) say(v detect.Verdict) {
 	o.mu.Lock()
 	last := o.asks[len(o.asks)-1]
 	o.mu.Unlock()
@@ -78,8 +78,8 @@ func served(k InformerKind) detect.Verdict {
 }
 
 // offline returns a pool of a server that never answers.
-func offline(o *oracle, opts cache.Options) *Pool {
-	opts.HTTPClient, opts.Scheme = &http.Client{Transport: silent{}}, clientgoscheme.Scheme
+func offline(o *fakeDetector, opts cache.Options) *Pool {
+	opts.HTTPClient, opts.Scheme = &http.Client{Transport: silentTransport{}}, clientgoscheme.Scheme
 	return New(&rest.Config{Host: "http://127.0.0.1:1"}, opts, o)
 }
 
@@ -116,7 +116,7 @@ func TestLeasesShareWhatIsTheSame(t *testing.T) {
 	for what, vary := range variants {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := offline(&oracle{}, cache.Options{})
+				p := offline(&fakeDetector{}, cache.Options{})
 				k := widget()
 				one, two := lease(t, p, k, LeaseTerms{}), lease(t, p, k, LeaseTerms{})
 				expect(t, p, 1, 2)
@@ -146,36 +146,36 @@ func TestAnInformerIsKept(t *testing.T) {
 	keep := LeaseTerms{Keep: time.Minute, Interest: look}
 	tests := map[string]struct {
 		refuses error
-		do      func(t *testing.T, p *Pool, o *oracle)
+		do      func(t *testing.T, p *Pool, o *fakeDetector)
 		want    int
 	}{
 		"for its time": {
-			do:   func(*testing.T, *Pool, *oracle) { pass(59 * time.Second) },
+			do:   func(*testing.T, *Pool, *fakeDetector) { pass(59 * time.Second) },
 			want: 1,
 		},
 		"no longer than its time": {
-			do: func(*testing.T, *Pool, *oracle) { pass(61 * time.Second) },
+			do: func(*testing.T, *Pool, *fakeDetector) { pass(61 * time.Second) },
 		},
 		"while its kind is the same": {
-			do:   func(_ *testing.T, _ *Pool, o *oracle) { o.say(served(widget())) },
+			do:   func(_ *testing.T, _ *Pool, o *fakeDetector) { o.say(served(widget())) },
 			want: 1,
 		},
 		"while its kind is in doubt": {
-			do:   func(_ *testing.T, _ *Pool, o *oracle) { o.say(detect.Verdict{Reason: "DiscoveryFailed"}) },
+			do:   func(_ *testing.T, _ *Pool, o *fakeDetector) { o.say(detect.Verdict{Reason: "DiscoveryFailed"}) },
 			want: 1,
 		},
 		"not when its kind goes": {
-			do: func(_ *testing.T, _ *Pool, o *oracle) { o.say(detect.Verdict{Presence: detect.Absent}) },
+			do: func(_ *testing.T, _ *Pool, o *fakeDetector) { o.say(detect.Verdict{Presence: detect.Absent}) },
 		},
 		"not when its kind gets another scope": {
-			do: func(_ *testing.T, _ *Pool, o *oracle) {
+			do: func(_ *testing.T, _ *Pool, o *fakeDetector) {
 				k := widget()
 				k.Namespaced = false
 				o.say(served(k))
 			},
 		},
 		"not when its CRD is made anew": {
-			do: func(_ *testing.T, _ *Pool, o *oracle) {
+			do: func(_ *testing.T, _ *Pool, o *fakeDetector) {
 				k := widget()
 				k.UID = "2"
 				o.say(served(k))
@@ -183,13 +183,13 @@ func TestAnInformerIsKept(t *testing.T) {
 		},
 		"not when the detector refuses": {
 			refuses: errors.New("boom"),
-			do:      func(*testing.T, *Pool, *oracle) {},
+			do:      func(*testing.T, *Pool, *fakeDetector) {},
 		},
 		"not when the pool closes": {
-			do: func(_ *testing.T, p *Pool, _ *oracle) { p.Close() },
+			do: func(_ *testing.T, p *Pool, _ *fakeDetector) { p.Close() },
 		},
 		"and leased again": {
-			do: func(t *testing.T, p *Pool, o *oracle) {
+			do: func(t *testing.T, p *Pool, o *fakeDetector) {
 				l := lease(t, p, widget(), LeaseTerms{})
 				pass(time.Hour)
 				o.say(detect.Verdict{Presence: detect.Absent}) // Too late: it is in use.
@@ -198,7 +198,7 @@ func TestAnInformerIsKept(t *testing.T) {
 			},
 		},
 		"again after another lease": {
-			do: func(t *testing.T, p *Pool, _ *oracle) {
+			do: func(t *testing.T, p *Pool, _ *fakeDetector) {
 				lease(t, p, widget(), keep).Release()
 				pass(59 * time.Second)
 			},
@@ -208,7 +208,7 @@ func TestAnInformerIsKept(t *testing.T) {
 	for what, test := range tests {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				o := &oracle{refuses: test.refuses}
+				o := &fakeDetector{refuses: test.refuses}
 				p := offline(o, cache.Options{})
 				lease(t, p, widget(), keep).Release()
 				synctest.Wait()
@@ -231,7 +231,7 @@ func TestAnInformerIsKept(t *testing.T) {
 
 func TestAClosedPoolKeepsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := offline(&oracle{}, cache.Options{})
+		p := offline(&fakeDetector{}, cache.Options{})
 		l := lease(t, p, widget(), LeaseTerms{Keep: time.Hour})
 		p.Close()
 		expect(t, p, 1, 1)
@@ -252,7 +252,7 @@ func TestAnInformerGetsTheOptionsOfItsKindOnly(t *testing.T) {
 		},
 	}
 	synctest.Test(t, func(t *testing.T) {
-		p := offline(&oracle{}, opts)
+		p := offline(&fakeDetector{}, opts)
 		got := p.cacheOptions(widget()).ByObject
 		if by, ok := got[mine]; !ok || len(got) != 1 || by.Label != opts.ByObject[mine].Label {
 			t.Errorf("got %v", got)
@@ -277,7 +277,7 @@ func TestAnInformerGetsTheOptionsOfItsKindOnly(t *testing.T) {
 
 func TestALeaseRefusesBadUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := offline(&oracle{}, cache.Options{})
+		p := offline(&fakeDetector{}, cache.Options{})
 		unknown := widget()
 		unknown.Form = Typed
 		if _, err := p.Lease(t.Context(), unknown, LeaseTerms{}); err == nil {

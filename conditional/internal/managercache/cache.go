@@ -67,6 +67,7 @@ func (c *Cache) admitUse(obj runtime.Object, read bool) error {
 			"use the kind in a conditional group, whose cache heeds the entry, or restart the process now that the kind is served", gvk)
 	}
 	kind := informers.InformerKind{GVK: gvk, Form: form}
+	// One use that is not a read keeps the informer for good, since a plain controller depends on it.
 	only, known := c.readOnly[kind]
 	c.readOnly[kind] = read && (only || !known)
 	return nil

@@ -29,39 +29,39 @@ import (
 
 func configMaps() schema.GroupVersionKind { return corev1.SchemeGroupVersion.WithKind("ConfigMap") }
 
-// bare is a cache that notes what becomes of its informers.
-type bare struct {
+// emptyCache is a cache that notes what becomes of its informers.
+type emptyCache struct {
 	cache.Cache
 	opts    cache.Options
 	removed []informers.ObjectForm
 }
 
-func (*bare) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
+func (*emptyCache) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
 	return nil
 }
 
-func (*bare) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
+func (*emptyCache) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
 
-func (*bare) GetInformer(context.Context, client.Object, ...cache.InformerGetOption) (cache.Informer, error) {
+func (*emptyCache) GetInformer(context.Context, client.Object, ...cache.InformerGetOption) (cache.Informer, error) {
 	return nil, nil
 }
 
-func (b *bare) RemoveInformer(_ context.Context, obj client.Object) error {
+func (b *emptyCache) RemoveInformer(_ context.Context, obj client.Object) error {
 	b.removed = append(b.removed, informers.FormOf(obj))
 	return nil
 }
 
-// made is what a manager would make with wrapped options, and how often.
-type made struct {
-	bare            *bare
+// wrappedManager is what a manager would make with wrapped options, and how often.
+type wrappedManager struct {
+	bare            *emptyCache
 	cache           *Cache
 	clients, mapper int
 }
 
 // build does what controller-runtime's cluster.New does.
-func build(t *testing.T, o manager.Options, known ...schema.GroupVersionKind) *made {
+func build(t *testing.T, o manager.Options, known ...schema.GroupVersionKind) *wrappedManager {
 	t.Helper()
-	m := &made{bare: &bare{}}
+	m := &wrappedManager{bare: &emptyCache{}}
 	o.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) {
 		m.mapper++
 		mapper := meta.NewDefaultRESTMapper(nil)
@@ -101,7 +101,7 @@ func build(t *testing.T, o manager.Options, known ...schema.GroupVersionKind) *m
 	return m
 }
 
-func (m *made) learn(t *testing.T, v detect.Verdict) {
+func (m *wrappedManager) learn(t *testing.T, v detect.Verdict) {
 	t.Helper()
 	if err := m.cache.NoteVerdicts(t.Context(), []schema.GroupVersionKind{configMaps()}, []detect.Verdict{v}); err != nil {
 		t.Fatal(err)
@@ -208,7 +208,7 @@ func TestScopesGetTheClientOptionsWithoutAReader(t *testing.T) {
 
 func TestAReaderOfOnesOwnIsRefused(t *testing.T) {
 	o := WrapOptions(manager.Options{})
-	if _, err := o.NewClient(nil, client.Options{Cache: &client.CacheOptions{Reader: &bare{}}}); err == nil || !strings.Contains(err.Error(), "Reader") {
+	if _, err := o.NewClient(nil, client.Options{Cache: &client.CacheOptions{Reader: &emptyCache{}}}); err == nil || !strings.Contains(err.Error(), "Reader") {
 		t.Errorf("got %v, want an error that names the Reader", err)
 	}
 }

@@ -24,6 +24,7 @@ type kindGate struct {
 // gone for ever. The client is refreshed only when the kind is at another place: a client that reads its own writes leaves
 // handlers behind.
 func (c *Cache) NoteVerdicts(ctx context.Context, kinds []schema.GroupVersionKind, verdicts []detect.Verdict) error {
+	// The manager was made without ManagerOptions.
 	if c == nil {
 		return nil
 	}
@@ -62,6 +63,7 @@ func (g *kindGate) noteVerdict(v detect.Verdict) (moved, elsewhere bool) {
 	case detect.Served:
 		known := g.lastServed.Presence == detect.Served
 		moved = known && !g.absent && g.lastServed.Identity != v.Identity
+		// A CRD that was only replaced has another identity at the same place, and the client still finds it.
 		elsewhere = known && (g.lastServed.Plural != v.Plural || g.lastServed.Namespaced != v.Namespaced)
 		g.absent, g.lastServed = false, v
 	case detect.Absent:

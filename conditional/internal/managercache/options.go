@@ -57,6 +57,7 @@ func wrapCache(cfg *rest.Config, opts cache.Options, open cache.NewCacheFunc, s 
 	c := newCache(opts.Scheme)
 	c.mapper, _ = opts.Mapper.(*refreshclient.Mapper)
 	s.Cache = opts
+	// Scopes get the entries that are deleted from opts below: their kinds may come later.
 	s.Cache.ByObject = maps.Clone(opts.ByObject)
 	c.settings = s
 	opts.ByObject = maps.Clone(opts.ByObject)
@@ -89,6 +90,7 @@ func wrapClient(cfg *rest.Config, opts client.Options) (client.Client, error) {
 	opts.Cache = &reading
 
 	c.settings.Client = opts
+	// A scope wraps the HTTP client of the manager; another one was configured for the client alone.
 	if opts.HTTPClient == c.settings.Cache.HTTPClient {
 		c.settings.Client.HTTPClient = nil
 	}

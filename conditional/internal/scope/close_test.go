@@ -19,7 +19,7 @@ import (
 func noValues(client.Object) []string { return nil }
 
 func TestAClosedScopeRefusesEverything(t *testing.T) {
-	r := newRig(t)
+	r := newScopeEnv(t)
 	key := client.ObjectKey{Namespace: "default", Name: "a"}
 	var informer cache.Informer
 	l := r.begin(Options{}, func(m *Manager) {
@@ -70,7 +70,7 @@ func TestAClosedScopeRefusesEverything(t *testing.T) {
 }
 
 func TestAReadInFlightEndsWithItsScope(t *testing.T) {
-	r := newRig(t, "secrets")
+	r := newScopeEnv(t, "secrets")
 	l := r.begin(Options{}, func(*Manager) {})
 	read := make(chan error)
 	go func() {
@@ -85,7 +85,7 @@ func TestAReadInFlightEndsWithItsScope(t *testing.T) {
 }
 
 func TestAnInformerThatCannotSyncHarmsNobody(t *testing.T) {
-	r := newRig(t, "secrets")
+	r := newScopeEnv(t, "secrets")
 	ns := r.namespace()
 	hurt := r.begin(Options{}, func(*Manager) {})
 	if _, err := hurt.GetCache().GetInformer(t.Context(), &corev1.Secret{}); err != nil {

@@ -32,13 +32,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/torpor-dev/torpor/conditional/internal/serverstate"
+	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
 // patience bounds every wait of these tests; nothing in them should take a tenth of it.
-const patience = time.Minute
+const patience = testenv.Patience
 
-// rig is an outer manager on the real API server, with a hub of its own.
-type rig struct {
+// scopeEnv is an outer manager on the real API server, with a hub of its own.
+type scopeEnv struct {
 	t      *testing.T
 	outer  manager.Manager
 	hub    *serverstate.SharedState
@@ -47,17 +48,17 @@ type rig struct {
 	http   *http.Client  // of that client
 }
 
-// newRig returns a rig whose outer manager gets no answer for the resources.
-func newRig(t *testing.T, unanswered ...string) *rig {
+// newScopeEnv returns a rig whose outer manager gets no answer for the resources.
+func newScopeEnv(t *testing.T, unanswered ...string) *scopeEnv {
 	t.Helper()
 	if apiServer == nil {
 		t.Skip("KUBEBUILDER_ASSETS is not set: it names the folder of etcd and kube-apiserver")
 	}
 	before := goleak.IgnoreCurrent()
-	r := &rig{t: t, asked: &atomic.Int64{}}
+	r := &scopeEnv{t: t, asked: &atomic.Int64{}}
 	cfg := rest.CopyConfig(apiServer)
 	cfg.QPS = -1
-	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return line{next, r.asked, unanswered} })
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return selectiveTransport{next, r.asked, unanswered} })
 	scheme := k8sruntime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
 	utilruntime.Must(apiextensionsv1.AddToScheme(scheme))
@@ -87,7 +88,7 @@ func newRig(t *testing.T, unanswered ...string) *rig {
 }
 
 // expectNoLeak looks several times: a connection is idle a moment after the last of its requests.
-func (r *rig) expectNoLeak(before goleak.Option) {
+func (r *scopeEnv) expectNoLeak(before goleak.Option) {
 	r.t.Helper()
 	var leak error
 	for range 10 {
@@ -101,7 +102,7 @@ func (r *rig) expectNoLeak(before goleak.Option) {
 }
 
 // freshClient returns a client that has cached nothing: kinds come and go, and change their scope.
-func (r *rig) freshClient() client.Client {
+func (r *scopeEnv) freshClient() client.Client {
 	r.t.Helper()
 	c, err := client.New(apiServer, client.Options{Scheme: r.outer.GetScheme(), HTTPClient: r.http})
 	if err != nil {
@@ -111,7 +112,7 @@ func (r *rig) freshClient() client.Client {
 }
 
 // startOuter runs the outer manager for the rest of the test.
-func (r *rig) startOuter() {
+func (r *scopeEnv) startOuter() {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- r.outer.Start(ctx) }()
@@ -123,15 +124,15 @@ func (r *rig) startOuter() {
 	})
 }
 
-// life is a scope that runs.
-type life struct {
+// runningScope is a scope that runs.
+type runningScope struct {
 	*Manager
 	cancel context.CancelFunc
 	ended  chan error
 }
 
 // begin starts a scope and waits until it is up.
-func (r *rig) begin(o Options, setup func(*Manager)) *life {
+func (r *scopeEnv) begin(o Options, setup func(*Manager)) *runningScope {
 	r.t.Helper()
 	m, err := New(r.outer, r.hub, o)
 	if err != nil {
@@ -139,7 +140,7 @@ func (r *rig) begin(o Options, setup func(*Manager)) *life {
 	}
 	setup(m)
 	ctx, cancel := context.WithCancel(context.Background())
-	l := &life{Manager: m, cancel: cancel, ended: make(chan error, 1)}
+	l := &runningScope{Manager: m, cancel: cancel, ended: make(chan error, 1)}
 	up := make(chan struct{})
 	go func() { l.ended <- m.Run(ctx, func() { close(up) }, func() {}) }()
 	r.t.Cleanup(cancel)
@@ -154,7 +155,7 @@ func (r *rig) begin(o Options, setup func(*Manager)) *life {
 }
 
 // end stops a scope and waits for its end.
-func (r *rig) end(l *life) {
+func (r *scopeEnv) end(l *runningScope) {
 	r.t.Helper()
 	l.cancel()
 	if err := within(r.t, l.ended); err != nil {
@@ -173,15 +174,13 @@ func within[T any](t *testing.T, from <-chan T) (got T) {
 	return got
 }
 
-func (r *rig) eventually(what string, ok func(context.Context) (bool, error)) {
+func (r *scopeEnv) eventually(what string, ok func(context.Context) (bool, error)) {
 	r.t.Helper()
-	if err := wait.PollUntilContextTimeout(r.t.Context(), 10*time.Millisecond, patience, true, ok); err != nil {
-		r.t.Fatalf("waited in vain until %s: %v", what, err)
-	}
+	testenv.Eventually(r.t, what, ok)
 }
 
 // expectInformers waits until so many informers and leases are there.
-func (r *rig) expectInformers(informers, leases int) {
+func (r *scopeEnv) expectInformers(informers, leases int) {
 	r.t.Helper()
 	err := wait.PollUntilContextTimeout(r.t.Context(), 10*time.Millisecond, patience, true, func(context.Context) (bool, error) {
 		return r.hub.Informers.InformerCount() == informers && r.hub.Informers.LeaseCount() == leases, nil
@@ -193,7 +192,7 @@ func (r *rig) expectInformers(informers, leases int) {
 }
 
 // namespace makes a namespace for the test.
-func (r *rig) namespace() string {
+func (r *scopeEnv) namespace() string {
 	r.t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
 	if err := r.client.Create(r.t.Context(), ns); err != nil {
@@ -202,7 +201,7 @@ func (r *rig) namespace() string {
 	return ns.Name
 }
 
-func (r *rig) configMap(namespace, name string) *corev1.ConfigMap {
+func (r *scopeEnv) configMap(namespace, name string) *corev1.ConfigMap {
 	r.t.Helper()
 	made := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	if err := r.client.Create(r.t.Context(), made); err != nil {
@@ -212,7 +211,7 @@ func (r *rig) configMap(namespace, name string) *corev1.ConfigMap {
 }
 
 // listen adds a handler that sends the names of what is added in a namespace.
-func (r *rig) listen(c cache.Cache, obj client.Object, namespace string) <-chan string {
+func (r *scopeEnv) listen(c cache.Cache, obj client.Object, namespace string) <-chan string {
 	r.t.Helper()
 	informer, err := c.GetInformer(r.t.Context(), obj)
 	if err != nil {
@@ -231,7 +230,7 @@ func (r *rig) listen(c cache.Cache, obj client.Object, namespace string) <-chan 
 }
 
 // goroutines is the number of goroutines once it stays the same for a while.
-func (r *rig) goroutines() int {
+func (r *scopeEnv) goroutines() int {
 	r.t.Helper()
 	last, same := 0, 0
 	r.eventually("the number of goroutines settles", func(context.Context) (bool, error) {
@@ -244,19 +243,19 @@ func (r *rig) goroutines() int {
 	return last
 }
 
-func (r *rig) noMoreGoroutinesThan(before int) {
+func (r *scopeEnv) noMoreGoroutinesThan(before int) {
 	r.t.Helper()
 	r.eventually("the goroutines are gone", func(context.Context) (bool, error) { return runtime.NumGoroutine() <= before, nil })
 }
 
-// line is a connection that counts what is asked of discovery.
-type line struct {
+// selectiveTransport is a connection that counts what is asked of discovery.
+type selectiveTransport struct {
 	next       http.RoundTripper
 	asked      *atomic.Int64
 	unanswered []string
 }
 
-func (l line) RoundTrip(req *http.Request) (*http.Response, error) {
+func (l selectiveTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	path := strings.Trim(req.URL.Path, "/")
 	if depth := strings.Count(path, "/"); strings.HasPrefix(path, "apis") && depth <= 2 || path == "api" || path == "api/v1" {
 		l.asked.Add(1)
@@ -269,4 +268,4 @@ func (l line) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // WrappedRoundTripper lets its idle connections be closed.
-func (l line) WrappedRoundTripper() http.RoundTripper { return l.next }
+func (l selectiveTransport) WrappedRoundTripper() http.RoundTripper { return l.next }

@@ -43,6 +43,7 @@ func (r *handlerRegistration) syncChecker() toolscache.DoneChecker {
 // connectHandler adds the handler to the leased informer.
 func (u *scopedInformer) connectHandler(r *handlerRegistration) error {
 	d := &eventGate{drained: make(chan struct{})}
+	// The handler may still be busy with an event of the last connection, and must not see two at once.
 	if r.gate != nil {
 		d.previous = r.gate.drained
 	}
@@ -62,6 +63,7 @@ func (u *scopedInformer) disconnectHandler(r *handlerRegistration) {
 	if r.inner == nil {
 		return
 	}
+	// RemoveEventHandler does not wait, and client-go still delivers the events that it has queued.
 	r.gate.closeGate()
 	if err := u.lease.Informer().RemoveEventHandler(r.inner); err != nil {
 		u.cache.reportError(err)

@@ -15,7 +15,7 @@ import (
 )
 
 // handle adds a handler of what is added.
-func (r *rig) handle(m *Manager, obj client.Object, f func(added client.Object)) (remove func() error) {
+func (r *scopeEnv) handle(m *Manager, obj client.Object, f func(added client.Object)) (remove func() error) {
 	r.t.Helper()
 	informer, err := m.GetCache().GetInformer(r.t.Context(), obj)
 	if err != nil {
@@ -33,7 +33,7 @@ func (r *rig) handle(m *Manager, obj client.Object, f func(added client.Object))
 }
 
 func TestABlockedHandlerBlocksItsOwnScopeOnly(t *testing.T) {
-	r := newRig(t)
+	r := newScopeEnv(t)
 	ns := r.namespace()
 	r.configMap(ns, "a")
 	inside, free := make(chan struct{}), make(chan struct{})
@@ -77,7 +77,7 @@ func TestABlockedHandlerBlocksItsOwnScopeOnly(t *testing.T) {
 }
 
 func TestAHandlerMayRemoveItself(t *testing.T) {
-	r := newRig(t)
+	r := newScopeEnv(t)
 	ns := r.namespace()
 	names := make(chan string, 10)
 	var remove func() error
@@ -108,7 +108,7 @@ func TestAHandlerMayRemoveItself(t *testing.T) {
 }
 
 func TestAHandlerMayRemoveItsInformer(t *testing.T) {
-	r := newRig(t)
+	r := newScopeEnv(t)
 	ns := r.namespace()
 	r.configMap(ns, "a")
 	removed := make(chan error, 1)
@@ -126,7 +126,7 @@ func TestAHandlerMayRemoveItsInformer(t *testing.T) {
 }
 
 func TestAHandlerThatIsRemovedBeforeItSyncsIsNotAwaited(t *testing.T) {
-	r := newRig(t, "secrets")
+	r := newScopeEnv(t, "secrets")
 	l := r.begin(Options{}, func(*Manager) {})
 	remove := r.handle(l.Manager, &corev1.Secret{}, func(client.Object) {})
 	if err := remove(); err != nil {

@@ -23,6 +23,7 @@ func (v *scopedCache) IndexField(ctx context.Context, obj client.Object, field s
 	if err != nil {
 		return err
 	}
+	// An informer that is not in use yet can be a private one, which takes indexes.
 	if u == nil {
 		if u, err = v.addInformer(ctx, s, true); err != nil {
 			return err

@@ -11,7 +11,7 @@ import (
 )
 
 // byLabel indexes objects by a label.
-func (r *rig) byLabel(m *Manager, label string) {
+func (r *scopeEnv) byLabel(m *Manager, label string) {
 	r.t.Helper()
 	err := m.GetFieldIndexer().IndexField(r.t.Context(), &corev1.ConfigMap{}, "label", func(obj client.Object) []string {
 		return []string{obj.GetLabels()[label]}
@@ -21,7 +21,7 @@ func (r *rig) byLabel(m *Manager, label string) {
 	}
 }
 
-func (r *rig) found(m *Manager, namespace, value string) int {
+func (r *scopeEnv) found(m *Manager, namespace, value string) int {
 	r.t.Helper()
 	var list corev1.ConfigMapList
 	if err := m.GetClient().List(r.t.Context(), &list, client.InNamespace(namespace), client.MatchingFields{"label": value}); err != nil {
@@ -31,7 +31,7 @@ func (r *rig) found(m *Manager, namespace, value string) int {
 }
 
 func TestScopesIndexTheSameFieldEachInItsOwnWay(t *testing.T) {
-	r := newRig(t)
+	r := newScopeEnv(t)
 	ns := r.namespace()
 	made := r.configMap(ns, "a")
 	made.Labels = map[string]string{"color": "red", "size": "big"}
@@ -58,7 +58,7 @@ func TestScopesIndexTheSameFieldEachInItsOwnWay(t *testing.T) {
 }
 
 func TestAnIndexComesBeforeTheFirstUse(t *testing.T) {
-	r := newRig(t)
+	r := newScopeEnv(t)
 	l := r.begin(Options{}, func(m *Manager) { r.listen(m.GetCache(), &corev1.ConfigMap{}, "") })
 	err := l.GetFieldIndexer().IndexField(t.Context(), &corev1.ConfigMap{}, "x", noValues)
 	if err == nil || !strings.Contains(err.Error(), "IndexField first") {

@@ -9,8 +9,9 @@ import (
 	"github.com/go-logr/logr"
 	"go.uber.org/goleak"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
 // apiServer is where the one kube-apiserver of these tests is, nil when there is none.
@@ -18,7 +19,7 @@ var apiServer *rest.Config
 
 func TestMain(m *testing.M) {
 	ctrllog.SetLogger(logr.Discard())
-	env := &envtest.Environment{}
+	env := testenv.NewEnvironment()
 	stop := func() error { return nil }
 	if os.Getenv("KUBEBUILDER_ASSETS") != "" {
 		cfg, err := env.Start()

@@ -25,9 +25,9 @@ import (
 
 func optionally(kinds ...schema.GroupVersionKind) Options { return Options{Optional: kinds} }
 
-// owner makes a Route per ConfigMap, and marks the Route when it sees it.
-type owner struct {
-	*rig
+// routeReconciler makes a Route per ConfigMap, and marks the Route when it sees it.
+type routeReconciler struct {
+	*scopeEnv
 	client    client.Client
 	namespace string
 	adds      atomic.Int64  // of ConfigMaps to a handler of its own
@@ -35,7 +35,7 @@ type owner struct {
 	absent    chan struct{} // a reconciliation found no Route kind
 }
 
-func (o *owner) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+func (o *routeReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	if req.Namespace != o.namespace {
 		return reconcile.Result{}, nil
 	}
@@ -63,7 +63,7 @@ func (o *owner) Reconcile(ctx context.Context, req reconcile.Request) (reconcile
 }
 
 // setUp is a plain controller with the standard builder.
-func (o *owner) setUp(m *Manager) {
+func (o *routeReconciler) setUp(m *Manager) {
 	o.t.Helper()
 	o.client = m.GetClient()
 	err := ctrl.NewControllerManagedBy(m).For(&corev1.ConfigMap{}).Owns(&Route{}).Named("owner").Complete(o)
@@ -78,7 +78,7 @@ func (o *owner) setUp(m *Manager) {
 }
 
 // route makes a Route that belongs to the ConfigMap, with a client that has cached nothing.
-func (o *owner) route(cm *corev1.ConfigMap) {
+func (o *routeReconciler) route(cm *corev1.ConfigMap) {
 	o.t.Helper()
 	made := &Route{ObjectMeta: metav1.ObjectMeta{Namespace: cm.Namespace, Name: cm.Name}}
 	if err := controllerutil.SetControllerReference(cm, made, o.outer.GetScheme()); err != nil {
@@ -90,8 +90,8 @@ func (o *owner) route(cm *corev1.ConfigMap) {
 }
 
 func TestAnOptionalKindComesAndGoesUnderARunningController(t *testing.T) {
-	r := newRig(t)
-	o := &owner{rig: r, namespace: r.namespace(), marked: make(chan string, 100), absent: make(chan struct{}, 1000)}
+	r := newScopeEnv(t)
+	o := &routeReconciler{scopeEnv: r, namespace: r.namespace(), marked: make(chan string, 100), absent: make(chan struct{}, 1000)}
 	r.know(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
 	cm := r.configMap(o.namespace, "a")
 	l := r.begin(optionally(routeKind()), o.setUp)
@@ -127,7 +127,7 @@ func TestAnOptionalKindComesAndGoesUnderARunningController(t *testing.T) {
 }
 
 // expectWrites makes, reads, lists and deletes a Route in every way with the scope's clients.
-func (o *owner) expectWrites(l *life, namespace string) {
+func (o *routeReconciler) expectWrites(l *runningScope, namespace string) {
 	o.t.Helper()
 	ctx := o.t.Context()
 	key := client.ObjectKey{Namespace: namespace, Name: "written"}
@@ -156,7 +156,7 @@ func (o *owner) expectWrites(l *life, namespace string) {
 }
 
 // expectAbsent uses the absent kind in every way.
-func (o *owner) expectAbsent(l *life) {
+func (o *routeReconciler) expectAbsent(l *runningScope) {
 	o.t.Helper()
 	informers := o.hub.Informers.InformerCount()
 	ctx := o.t.Context()
@@ -180,7 +180,7 @@ func (o *owner) expectAbsent(l *life) {
 }
 
 func TestAnOptionalKindThatIsServedIsThereFromTheStart(t *testing.T) {
-	r := newRig(t)
+	r := newScopeEnv(t)
 	def := routes("routes", apiextensionsv1.NamespaceScoped)
 	r.install(def)
 	ns := r.namespace()
@@ -222,7 +222,7 @@ func TestAnOptionalKindThatIsServedIsThereFromTheStart(t *testing.T) {
 }
 
 func TestAKeptInformerServesTheNextScope(t *testing.T) {
-	r := newRig(t)
+	r := newScopeEnv(t)
 	def := routes("routes", apiextensionsv1.NamespaceScoped)
 	r.install(def)
 	r.know(routeKind())

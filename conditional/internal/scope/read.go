@@ -39,6 +39,7 @@ func (v *scopedCache) syncedReader(ctx context.Context, obj runtime.Object) (cli
 	if v.lifetime.Err() != nil {
 		return nil, ErrClosed
 	}
+	// controller-runtime's cache refuses reads before its start as well: in setup they would wait for ever.
 	if !isClosed(v.started) {
 		return nil, &cache.ErrCacheNotStarted{}
 	}

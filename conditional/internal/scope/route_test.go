@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
 func routeKind() schema.GroupVersionKind {
@@ -55,24 +57,11 @@ func addRoutes(scheme *runtime.Scheme) {
 
 // routes is the CRD of Route.
 func routes(plural string, scope apiextensionsv1.ResourceScope) *apiextensionsv1.CustomResourceDefinition {
-	kind := routeKind()
-	return &apiextensionsv1.CustomResourceDefinition{
-		ObjectMeta: metav1.ObjectMeta{Name: plural + "." + kind.Group},
-		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
-			Group: kind.Group, Scope: scope,
-			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: plural, Kind: kind.Kind},
-			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
-				Name: kind.Version, Served: true, Storage: true,
-				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
-					Type: "object", XPreserveUnknownFields: new(true),
-				}},
-			}},
-		},
-	}
+	return testenv.NewCRD(routeKind(), plural, scope)
 }
 
 // install creates a CRD and waits until its objects can be made.
-func (r *rig) install(def *apiextensionsv1.CustomResourceDefinition) {
+func (r *scopeEnv) install(def *apiextensionsv1.CustomResourceDefinition) {
 	r.t.Helper()
 	if err := r.client.Create(r.t.Context(), def.DeepCopy()); err != nil {
 		r.t.Fatal(err)
@@ -88,7 +77,7 @@ func (r *rig) install(def *apiextensionsv1.CustomResourceDefinition) {
 }
 
 // uninstall deletes a CRD and waits until it is gone.
-func (r *rig) uninstall(def *apiextensionsv1.CustomResourceDefinition) {
+func (r *scopeEnv) uninstall(def *apiextensionsv1.CustomResourceDefinition) {
 	r.t.Helper()
 	if err := r.client.Delete(r.t.Context(), def.DeepCopy()); err != nil {
 		r.t.Fatal(err)

@@ -73,6 +73,7 @@ func (m *Manager) End() {
 // waitForEarlySync waits for the informers that setup asked for, as the outer manager would.
 func (m *Manager) waitForEarlySync(ctx context.Context) error {
 	limit := m.GetControllerOptions().CacheSyncTimeout
+	// This is controller-runtime's default.
 	if limit <= 0 {
 		limit = 2 * time.Minute
 	}
@@ -99,6 +100,7 @@ func (m *Manager) launchRunnable(r manager.Runnable) {
 	ctx := m.runContext
 	m.running.Go(func() {
 		err := r.Start(ctx)
+		// An error after the stop is how the runnable ends and not why.
 		if ctx.Err() == nil {
 			m.reportFailure(err)
 		} else if err != nil && !errors.Is(err, context.Canceled) {

@@ -98,6 +98,7 @@ func (m *Manager) buildCluster(outer manager.Manager) error {
 	var err error
 	m.inner, err = cluster.New(outer.GetConfig(), func(o *cluster.Options) {
 		o.Scheme, o.HTTPClient, o.Logger = outer.GetScheme(), httpClient, outer.GetLogger()
+		// The cluster is never started, so a cache of its own would never sync.
 		o.NewCache = func(*rest.Config, cache.Options) (cache.Cache, error) { return m.cache, nil }
 		o.MapperProvider = func(cfg *rest.Config, hc *http.Client) (meta.RESTMapper, error) {
 			m.cache.mapper, err = m.cache.newMapper(cfg, hc)
@@ -123,6 +124,7 @@ func (m *Manager) closingHTTPClient(hc *http.Client) *http.Client {
 	if hc == nil {
 		return nil
 	}
+	// The outer manager goes on with the original when the scope is closed.
 	closing := *hc
 	closing.Transport = &closingTransport{base: hc.Transport, lifetime: m.lifetime}
 	return &closing

@@ -99,6 +99,7 @@ func (v *scopedCache) waitForSyncs(ctx context.Context, what func(*scopedInforme
 	}
 	v.mu.Unlock()
 	for _, p := range pending {
+		// An informer or handler that was removed meanwhile needs no sync.
 		if err := v.waitDone(ctx, p.done, p.gone); err != nil && !errors.Is(err, errInformerRemoved) {
 			return false
 		}
@@ -145,6 +146,7 @@ func (v *scopedCache) knownKind(gvk schema.GroupVersionKind) (kind informers.Inf
 			return kind, false, newNoMatchError(gvk)
 		}
 	}
+	// The detector knows the kinds of conditions, and so most that a group uses, without a request.
 	if verdict, ok := v.state.Detector.KnownVerdict(gvk); ok && verdict.Presence == detect.Served {
 		return kindFromVerdict(gvk, verdict), true, nil
 	}

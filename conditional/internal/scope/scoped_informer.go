@@ -78,6 +78,7 @@ func (v *scopedCache) addInformer(ctx context.Context, s informerKey, private bo
 	if optional != nil && optional.kind != nil {
 		kind = *optional.kind
 	}
+	// An optional kind that is absent now gets its lease when it comes.
 	if kind.Plural != "" {
 		if err := u.attachLease(kind); err != nil {
 			return nil, err

@@ -28,7 +28,7 @@ func forms() map[string]client.Object {
 }
 
 // watchForms listens to each form in a cache.
-func (r *rig) watchForms(m *Manager, namespace string) map[string]<-chan string {
+func (r *scopeEnv) watchForms(m *Manager, namespace string) map[string]<-chan string {
 	r.t.Helper()
 	seen := map[string]<-chan string{}
 	for form, obj := range forms() {
@@ -37,7 +37,7 @@ func (r *rig) watchForms(m *Manager, namespace string) map[string]<-chan string 
 	return seen
 }
 
-func (r *rig) expectName(seen map[string]<-chan string, name string) {
+func (r *scopeEnv) expectName(seen map[string]<-chan string, name string) {
 	r.t.Helper()
 	for form, names := range seen {
 		if got := within(r.t, names); got != name {
@@ -47,7 +47,7 @@ func (r *rig) expectName(seen map[string]<-chan string, name string) {
 }
 
 func TestInformersAreShared(t *testing.T) {
-	r := newRig(t)
+	r := newScopeEnv(t)
 	ns := r.namespace()
 	outer := r.listen(r.outer.GetCache(), &corev1.ConfigMap{}, ns)
 	r.startOuter()
@@ -90,7 +90,7 @@ func TestInformersAreShared(t *testing.T) {
 // the group comes and goes.
 func TestNeighbourOnASharedInformerLosesNoEvent(t *testing.T) {
 	const cycles, every = 1000, 5
-	r := newRig(t)
+	r := newScopeEnv(t)
 	ns := r.namespace()
 	r.know(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
 	var seen <-chan string
@@ -134,7 +134,7 @@ func TestNeighbourOnASharedInformerLosesNoEvent(t *testing.T) {
 }
 
 // know makes the detector know a kind, as a group's condition does.
-func (r *rig) know(gvk schema.GroupVersionKind) {
+func (r *scopeEnv) know(gvk schema.GroupVersionKind) {
 	r.t.Helper()
 	served := make(chan struct{})
 	first := true
@@ -153,7 +153,7 @@ func (r *rig) know(gvk schema.GroupVersionKind) {
 
 func TestStartsOfTheirOwnLeakNothing(t *testing.T) {
 	const cycles = 100
-	r := newRig(t)
+	r := newScopeEnv(t)
 	ns := r.namespace()
 	r.configMap(ns, "a")
 	cycle := func() {

@@ -29,6 +29,7 @@ func NewCache(cl cluster.Cluster, h *serverstate.SharedState, o Options) (_ cach
 		}
 	}
 	v.refreshClients = func() { v.reportError(v.mapper.Refresh()) }
+	// This cache has no Start: reads may begin at once.
 	close(v.started)
 	if err := v.watchOptionalKinds(h.Detector, o); err != nil {
 		stop()

@@ -64,6 +64,7 @@ func (s *scopedWebhookServer) registerPath(path string, handler http.Handler) er
 	if _, twice := s.registered[path]; twice {
 		return fmt.Errorf("expected webhook path %s to be registered once in a setup function, found it registered before: remove one", path)
 	}
+	// The runnable makes a stop wait for requests in flight. A scope without webhooks has none.
 	if len(s.registered) == 0 {
 		if err := s.scope.Add(manager.RunnableFunc(s.serveUntilDone)); err != nil {
 			return err

@@ -19,35 +19,35 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/serverstate"
 )
 
-// outer is as much of a manager as a scope needs; it counts how often its webhook server was asked for.
-type outer struct {
+// fakeManager is as much of a manager as a scope needs; it counts how often its webhook server was asked for.
+type fakeManager struct {
 	manager.Manager
-	server *listener
+	server *fakeWebhookServer
 	asked  int
 }
 
-func (o *outer) GetCache() cache.Cache                { return nil }
-func (o *outer) GetConfig() *rest.Config              { return &rest.Config{Host: "127.0.0.1:1"} }
-func (o *outer) GetHTTPClient() *http.Client          { return &http.Client{} }
-func (o *outer) GetScheme() *runtime.Scheme           { return runtime.NewScheme() }
-func (o *outer) GetLogger() logr.Logger               { return logr.Discard() }
-func (o *outer) GetWebhookServer() webhook.Server     { o.asked++; return o.server }
-func (l *listener) Register(p string, _ http.Handler) { l.paths = append(l.paths, p) }
+func (o *fakeManager) GetCache() cache.Cache                   { return nil }
+func (o *fakeManager) GetConfig() *rest.Config                 { return &rest.Config{Host: "127.0.0.1:1"} }
+func (o *fakeManager) GetHTTPClient() *http.Client             { return &http.Client{} }
+func (o *fakeManager) GetScheme() *runtime.Scheme              { return runtime.NewScheme() }
+func (o *fakeManager) GetLogger() logr.Logger                  { return logr.Discard() }
+func (o *fakeManager) GetWebhookServer() webhook.Server        { o.asked++; return o.server }
+func (l *fakeWebhookServer) Register(p string, _ http.Handler) { l.paths = append(l.paths, p) }
 
-type listener struct {
+type fakeWebhookServer struct {
 	webhook.Server
 	paths []string
 }
 
 var errNotStarted = errors.New("not started")
 
-func (*listener) StartedChecker() healthz.Checker {
+func (*fakeWebhookServer) StartedChecker() healthz.Checker {
 	return func(*http.Request) error { return errNotStarted }
 }
 
-func newScope(t *testing.T) (*Manager, *outer) {
+func newScope(t *testing.T) (*Manager, *fakeManager) {
 	t.Helper()
-	o := &outer{server: &listener{}}
+	o := &fakeManager{server: &fakeWebhookServer{}}
 	m, err := New(o, &serverstate.SharedState{}, Options{})
 	if err != nil {
 		t.Fatal(err)

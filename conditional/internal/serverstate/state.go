@@ -114,6 +114,7 @@ func sharedCollector() (*stateCollector, error) {
 }
 
 func (all *stateCollector) releaseState(k stateKey, h *SharedState) {
+	// Close waits for reports, and a report may acquire a state: so the lock is free by now.
 	if all.dropUser(k, h) {
 		h.Informers.Close()
 	}

@@ -21,17 +21,17 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// silent is a server that never answers.
-type silent struct{}
+// silentTransport is a server that never answers.
+type silentTransport struct{}
 
-func (silent) RoundTrip(r *http.Request) (*http.Response, error) {
+func (silentTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	<-r.Context().Done()
 	return nil, r.Context().Err()
 }
 
 func open(t *testing.T, cfg *rest.Config, scheme *runtime.Scheme) (*SharedState, func()) {
 	t.Helper()
-	h, release, err := AcquireState(APIServer{Config: cfg, HTTPClient: &http.Client{Transport: silent{}}, Scheme: scheme}, logr.Discard())
+	h, release, err := AcquireState(APIServer{Config: cfg, HTTPClient: &http.Client{Transport: silentTransport{}}, Scheme: scheme}, logr.Discard())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -52,8 +52,8 @@ func describe(p Phase, f Fact) string {
 	return fmt.Sprintf("%s/%s", to, do)
 }
 
-// world is a toy group: how many lives there are, and whether the one was asked to end.
-type world struct {
+// modelState is a toy group: how many lives there are, and whether the one was asked to end.
+type modelState struct {
 	phase  Phase
 	lives  int
 	asked  bool
@@ -61,7 +61,7 @@ type world struct {
 }
 
 // possible tells which facts can happen in the world.
-func (w world) possible(f Fact) bool {
+func (w modelState) possible(f Fact) bool {
 	switch f {
 	case Wanted, Unwanted, Changed:
 		return true
@@ -77,7 +77,7 @@ func (w world) possible(f Fact) bool {
 	return false
 }
 
-func (w world) after(f Fact) world {
+func (w modelState) after(f Fact) modelState {
 	if f == Ended || f == Erred {
 		w.lives, w.asked, w.sealed = 0, false, false
 	}
@@ -97,8 +97,8 @@ func (w world) after(f Fact) world {
 
 // TestEveryHistory walks through all worlds that can be reached.
 func TestEveryHistory(t *testing.T) {
-	seen := map[world]bool{}
-	open := []world{{phase: Dormant}}
+	seen := map[modelState]bool{}
+	open := []modelState{{phase: Dormant}}
 	for len(open) > 0 {
 		w := open[0]
 		open = open[1:]
@@ -118,7 +118,7 @@ func TestEveryHistory(t *testing.T) {
 	}
 }
 
-func (w world) check(t *testing.T) {
+func (w modelState) check(t *testing.T) {
 	t.Helper()
 	alive := w.phase != Dormant && w.phase != Failed
 	if (w.lives == 1) != alive || w.lives > 1 {

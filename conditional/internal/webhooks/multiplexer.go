@@ -57,6 +57,7 @@ func (m *Multiplexer) ClaimPath(server webhook.Server, path string, handler http
 	if err := s.occupyPath(path, handler, by); err != nil {
 		return err
 	}
+	// The server has the path already: it cannot forget one, and panics when one is registered again.
 	if there {
 		return nil
 	}
@@ -79,6 +80,7 @@ func (m *Multiplexer) claimConversion(server webhook.Server, handler http.Handle
 		return nil
 	}
 	if err := registerPath(server, convertPath, s); err != nil {
+		// A /convert from outside knows the converters of the outer registry only.
 		if len(m.converters) > 0 {
 			return fmt.Errorf("expected %s to be free for the converter of a conditional group, found it set up outside, where it does not "+
 				"know that converter: set up outside every webhook WithConverter: %w", convertPath, err)

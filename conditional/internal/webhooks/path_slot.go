@@ -41,6 +41,7 @@ func (s *pathSlot) occupyPath(path string, handler http.Handler, by *PathOwner) 
 	}
 	mine := &slotHandlers{owner: by, active: handler, dormant: newDormantHandler(path, by, handler)}
 	s.current.Store(mine)
+	// Another owner may have taken the slot by the time of the release, and its handlers stay.
 	return by.onRelease(func() { s.current.CompareAndSwap(mine, &slotHandlers{dormant: mine.dormant}) })
 }
 

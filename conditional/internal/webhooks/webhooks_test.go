@@ -23,17 +23,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/conversion"
 )
 
-// stand is a webhook server without a listener; like the real one, it panics on a path that it has.
-type stand struct {
+// fakeServer is a webhook server without a listener; like the real one, it panics on a path that it has.
+type fakeServer struct {
 	webhook.Server
 	mux *http.ServeMux
 }
 
-func newStand() stand { return stand{mux: http.NewServeMux()} }
+func newFakeServer() fakeServer { return fakeServer{mux: http.NewServeMux()} }
 
-func (s stand) Register(path string, handler http.Handler) { s.mux.Handle(path, handler) }
+func (s fakeServer) Register(path string, handler http.Handler) { s.mux.Handle(path, handler) }
 
-func (s stand) ask(path, body string) *httptest.ResponseRecorder {
+func (s fakeServer) ask(path, body string) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(body))
 	r.Header.Set("Content-Type", "application/json")
@@ -41,7 +41,7 @@ func (s stand) ask(path, body string) *httptest.ResponseRecorder {
 	return w
 }
 
-func (s stand) want(t *testing.T, path, body string) {
+func (s fakeServer) want(t *testing.T, path, body string) {
 	t.Helper()
 	if diff := cmp.Diff(body, s.ask(path, "").Body.String()); diff != "" {
 		t.Errorf("answer on %s (-want +got):\n%s", path, diff)
@@ -68,7 +68,7 @@ func TestManagersHaveTheirOwnPaths(t *testing.T) {
 }
 
 func TestOnePathAfterAnother(t *testing.T) {
-	m, server := newMultiplexer(), newStand()
+	m, server := newMultiplexer(), newFakeServer()
 	first, second, third := tenant("first"), tenant("second"), tenant("third")
 	ended := make(chan struct{})
 	second.Ended = ended
@@ -99,7 +99,7 @@ func TestOnePathAfterAnother(t *testing.T) {
 }
 
 func TestATenantThatHasLeftGetsNothing(t *testing.T) {
-	m, server, late := newMultiplexer(), newStand(), tenant("late")
+	m, server, late := newMultiplexer(), newFakeServer(), tenant("late")
 	late.ReleasePaths()
 	if err := m.ClaimPath(server, "/hook", say("late"), late); !errors.Is(err, ErrReleased) {
 		t.Errorf("claim: %v, want %v", err, ErrReleased)
@@ -131,7 +131,7 @@ func TestDormantAnswers(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			m, server, group := newMultiplexer(), newStand(), tenant("widgets")
+			m, server, group := newMultiplexer(), newFakeServer(), tenant("widgets")
 			group.DormantPolicy = test.policy
 			if err := m.ClaimPath(server, "/hook", test.handler, group); err != nil {
 				t.Fatal(err)
@@ -163,7 +163,7 @@ func decode(t *testing.T, from *httptest.ResponseRecorder, into any) {
 }
 
 func TestConversionNeverSleeps(t *testing.T) {
-	m, server := newMultiplexer(), newStand()
+	m, server := newMultiplexer(), newFakeServer()
 	first, second := tenant("first"), tenant("second")
 	if err := m.ClaimPath(server, convertPath, say("first"), first); err != nil {
 		t.Fatal(err)
@@ -177,7 +177,7 @@ func TestConversionNeverSleeps(t *testing.T) {
 }
 
 func TestConversionThatIsSetUpOutside(t *testing.T) {
-	m, server := newMultiplexer(), newStand()
+	m, server := newMultiplexer(), newFakeServer()
 	server.Register(convertPath, say("outside"))
 	if err := m.ClaimPath(server, convertPath, say("group"), tenant("group")); err != nil {
 		t.Fatal(err)

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package testenv is what the tests of this module share that need a real API server.
+package testenv
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+)
+
+// Patience bounds every wait of the tests; on an idle machine nothing in them takes a hundredth of it.
+const Patience = 3 * time.Minute
+
+// NewEnvironment returns a kube-apiserver with its etcd, not started yet. It may take its time to start: a machine that
+// is busy with other tests needs longer than the 20 s of envtest.
+func NewEnvironment() *envtest.Environment {
+	return &envtest.Environment{ControlPlaneStartTimeout: Patience, ControlPlaneStopTimeout: Patience}
+}
+
+// NewCRD returns a CRD with a schema that keeps everything.
+func NewCRD(kind schema.GroupVersionKind, plural string, scope apiextensionsv1.ResourceScope) *apiextensionsv1.CustomResourceDefinition {
+	return &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: plural + "." + kind.Group},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: kind.Group, Scope: scope,
+			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: plural, Kind: kind.Kind},
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
+				Name: kind.Version, Served: true, Storage: true,
+				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
+					Type: "object", XPreserveUnknownFields: new(true),
+				}},
+			}},
+		},
+	}
+}
+
+// IsEstablished reports whether the API server has accepted a CRD.
+func IsEstablished(crd *apiextensionsv1.CustomResourceDefinition) bool {
+	return slices.ContainsFunc(crd.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
+		return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
+	})
+}
+
+// Eventually waits until a condition holds, and fails the test with what it has waited for.
+func Eventually(t *testing.T, what string, holds func(context.Context) (bool, error)) {
+	t.Helper()
+	if err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, Patience, true, holds); err != nil {
+		t.Fatalf("waited in vain until %s: %v", what, err)
+	}
+}
