@@ -74,7 +74,7 @@ func TestBuilderFollowsItsCRD(t *testing.T) {
 	}
 }
 
-// TestBuilderReconcilesAsOften tells one story to a plain and to a conditional controller.
+// TestBuilderReconcilesAsOften gives the same events to a plain and to a conditional controller.
 func TestBuilderReconcilesAsOften(t *testing.T) {
 	server := startAPIServer(t)
 	addWidgets(server.scheme)
@@ -274,7 +274,7 @@ func TestNamesAreFreeAgain(t *testing.T) {
 	release()
 }
 
-// TestBuilderReplaysEveryCall runs a group whose builder was told everything there is, twice.
+// TestBuilderReplaysEveryCall runs a group whose builder was called with everything there is, and starts it twice.
 func TestBuilderReplaysEveryCall(t *testing.T) {
 	s := startAPIServer(t)
 	addWidgets(s.scheme)

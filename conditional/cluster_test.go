@@ -177,7 +177,7 @@ func (s *apiServer) waitForPhase(g *Group, p Phase) {
 	}
 }
 
-// recordingReconciler is a reconciler that tells which objects it has seen, and marks each one with the client it was given.
+// recordingReconciler reports which objects it has seen, and marks each one with the client it was given.
 type recordingReconciler struct {
 	client client.Client
 	kind   schema.GroupVersionKind

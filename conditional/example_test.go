@@ -36,7 +36,7 @@ func (l *labeler) SetupWithManager(mgr manager.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).For(&corev1.Node{}).Complete(l)
 }
 
-// newManager is what main.go has. With ManagerOptions, groups inherit what the manager's cache and client were told.
+// newManager is what main.go has. With ManagerOptions, groups inherit the options of the manager's cache and client.
 func newManager() (manager.Manager, error) {
 	return ctrl.NewManager(&rest.Config{Host: "127.0.0.1:1"}, conditional.ManagerOptions(ctrl.Options{
 		Scheme:  clientgoscheme.Scheme,
@@ -47,7 +47,7 @@ func newManager() (manager.Manager, error) {
 	}))
 }
 
-// The manager starts although nobody serves the Widget kind; the labeler would start with its CRD.
+// The manager starts although the Widget kind is not served; the labeler would start with its CRD.
 func ExampleSetup() {
 	mgr, err := newManager()
 	if err != nil {

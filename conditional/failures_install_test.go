@@ -82,7 +82,7 @@ func (a *failureEnv) takenPlural() {
 	a.testTakenName(func(names *apiextensionsv1.CustomResourceDefinitionNames) { names.ShortNames = []string{"widgets"} })
 }
 
-// testTakenName installs a CRD that has a name of the arena's one, so that this is never established before the other is gone.
+// testTakenName installs a CRD that has a name of the test's own, so that this one is never established before the other is gone.
 func (a *failureEnv) testTakenName(take func(*apiextensionsv1.CustomResourceDefinitionNames)) {
 	other := newCRD(schema.GroupVersionKind{Group: a.kind.Group, Version: "v1", Kind: "Thing"}, "things")
 	take(&other.Spec.Names)
@@ -107,7 +107,7 @@ func (a *failureEnv) testTakenName(take func(*apiextensionsv1.CustomResourceDefi
 	a.expectNoRestart()
 }
 
-// hasCondition tells whether the arena's CRD has a condition.
+// hasCondition reports whether the test's CRD has a condition.
 func (a *failureEnv) hasCondition(ctx context.Context, kind apiextensionsv1.CustomResourceDefinitionConditionType, status apiextensionsv1.ConditionStatus) (bool, error) {
 	var now apiextensionsv1.CustomResourceDefinition
 	if err := a.newClient().Get(ctx, client.ObjectKeyFromObject(a.crd), &now); err != nil {
@@ -121,7 +121,7 @@ func (a *failureEnv) hasCondition(ctx context.Context, kind apiextensionsv1.Cust
 	return false, nil
 }
 
-// storageInitializing answers as an API server that has just been told of a CRD.
+// storageInitializing answers as an API server that has just received a CRD.
 func (a *failureEnv) storageInitializing() {
 	p := a.newProxy(a.cfg)
 	mgr := a.newManagerFor(p.config())

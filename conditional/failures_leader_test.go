@@ -27,7 +27,7 @@ func failuresOfLeading() []failureTest {
 func patientLease() [2]time.Duration { return [2]time.Duration{time.Hour, patience} }
 func hastyLease() [2]time.Duration   { return [2]time.Duration{12 * time.Second, 2 * time.Second} }
 
-// electionCandidate is a manager that waits for the arena's lease, with a proxy and a group of its own.
+// electionCandidate is a manager that waits for the test's lease, with a proxy and a group of its own.
 type electionCandidate struct {
 	*faultyProxy
 	mgr  manager.Manager
@@ -126,7 +126,7 @@ func (a *failureEnv) lostLeader() {
 	}
 }
 
-// unansweredList never answers who wants the objects of the arena's kind.
+// unansweredList never answers requests for the objects of the test's kind.
 func (a *failureEnv) unansweredList() requestFault {
 	return onRequests(a.isInformerRequest, func(r *http.Request, _ http.RoundTripper) (*http.Response, error) {
 		<-r.Context().Done()

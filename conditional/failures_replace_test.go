@@ -35,7 +35,7 @@ func narrow(def *apiextensionsv1.CustomResourceDefinition) {
 	}
 }
 
-// otherSchema changes it in place, which concerns nobody, and by a new CRD.
+// otherSchema changes it in place, which restarts nothing, and by a new CRD.
 func (a *failureEnv) otherSchema() {
 	a.installCRD(a.crd)
 	mgr := a.newManagerFor(a.cfg)
@@ -56,7 +56,7 @@ func (a *failureEnv) otherSchema() {
 	a.expectReconcile(a.seen, "again")
 }
 
-// otherKind shares group and version with the arena's kind.
+// otherKind shares group and version with the test's kind.
 func (a *failureEnv) otherKind() {
 	thing := schema.GroupVersionKind{Group: a.kind.Group, Version: a.kind.Version, Kind: "Thing"}
 	other := newCRD(thing, "things")

@@ -59,7 +59,7 @@ func TestAPIServerRestart(t *testing.T) {
 	mgr := a.newManagerFor(w.config())
 	g := a.startGroup(a.setUpGroup(mgr), mgr)
 	a.waitForPhase(g, Running)
-	w.disconnect() // The server waits for whoever holds a connection.
+	w.disconnect() // The server's end waits for open connections.
 	if err := server.Stop(); err != nil {
 		t.Fatal(err)
 	}

@@ -77,7 +77,7 @@ func newCRD(kind schema.GroupVersionKind, plural string) *apiextensionsv1.Custom
 	return testenv.NewCRD(kind, plural, apiextensionsv1.NamespaceScoped)
 }
 
-// setUpGroup adds the group of the arena's controller to a manager.
+// setUpGroup adds the group of the test's controller to a manager.
 func (a *failureEnv) setUpGroup(mgr manager.Manager) *Group {
 	a.t.Helper()
 	return a.setUpGroupOf(mgr, Served(a.kind), watching(a.kind, a.seen))
@@ -102,7 +102,7 @@ func (a *failureEnv) startGroup(g *Group, mgr manager.Manager) *Group {
 	return g
 }
 
-// createObject creates an object of the arena's kind.
+// createObject creates an object of the test's kind.
 func (a *failureEnv) createObject(name string, finalizers ...string) {
 	a.t.Helper()
 	a.createObjectOf(a.kind, name, finalizers...)
@@ -125,7 +125,7 @@ func newObject(kind schema.GroupVersionKind, name string) *unstructured.Unstruct
 	return w
 }
 
-// countEntries is how often the group has entered a phase during this test, as its metric tells.
+// countEntries is how often the group has entered a phase during this test, by its metric.
 func (a *failureEnv) countEntries(to Phase) int { return a.totalEntries(to) - a.before[to] }
 
 func (a *failureEnv) totalEntries(to Phase) (n int) {
@@ -151,7 +151,7 @@ func (a *failureEnv) totalEntries(to Phase) (n int) {
 	return n
 }
 
-// isInformerRequest picks the requests of informers and clients to the arena's kind: all but the look whether it can be watched.
+// isInformerRequest picks the requests of informers and clients to the test's kind: all but the probe of its storage.
 func (a *failureEnv) isInformerRequest(r *http.Request) bool {
 	kind, q := isObjectRequest(a.kind.GroupVersion(), "widgets"), r.URL.Query()
 	look := isWatch(kind)(r) && q.Get("resourceVersion") == "" && q.Get("sendInitialEvents") == ""
@@ -184,7 +184,7 @@ func (a *failureEnv) annotateCRD(mark string) {
 	a.updateCRD(func(def *apiextensionsv1.CustomResourceDefinition) { def.Annotations = map[string]string{"mark": mark} })
 }
 
-// updateCRD updates the arena's CRD.
+// updateCRD updates the test's CRD.
 func (a *failureEnv) updateCRD(change func(*apiextensionsv1.CustomResourceDefinition)) {
 	a.t.Helper()
 	a.eventually("the CRD is updated", func(ctx context.Context) (bool, error) {

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// TestAStopInPeace stops a group in the middle of a reconcile, which then writes through its scope; the events tell.
+// TestAStopInPeace stops a group in the middle of a reconcile, which then writes through its scope, and looks at the events of both.
 func TestAStopInPeace(t *testing.T) {
 	s := startAPIServer(t)
 	entered, proceed := make(chan struct{}, 100), make(chan struct{})

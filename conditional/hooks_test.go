@@ -337,7 +337,7 @@ func TestEventsTellWhatHappens(t *testing.T) {
 	}, Events(rec, &corev1.ConfigMap{}))
 }
 
-// terminatingCondition is a condition that tells of a CRD that is being deleted.
+// terminatingCondition is a condition whose CRD is being deleted.
 type terminatingCondition struct {
 	switchedCondition
 	dooms chan bool

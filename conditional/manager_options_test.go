@@ -211,7 +211,7 @@ func TestTheOuterClientFollowsAKindThatMoves(t *testing.T) {
 	}
 }
 
-// readYourWritesReconciler is a reconciler that writes and reads at once, many times, and tells what it found; then it does so again
+// readYourWritesReconciler is a reconciler that writes and reads at once, many times, and counts what it found; then it does so again
 // when its group drains.
 type readYourWritesReconciler struct {
 	client   client.Client

@@ -25,7 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// namingReconciler is a reconciler that tells the names of its requests.
+// namingReconciler is a reconciler that reports the names of its requests.
 func namingReconciler(seen chan<- string) reconcile.Func {
 	return func(ctx context.Context, r reconcile.Request) (reconcile.Result, error) {
 		select {

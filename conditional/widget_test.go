@@ -58,7 +58,7 @@ func addWidgets(scheme *runtime.Scheme) {
 	metav1.AddToGroupVersion(scheme, widgetKind().GroupVersion())
 }
 
-// widgetReconciler tells the names that it has reconciled.
+// widgetReconciler reports the names that it has reconciled.
 type widgetReconciler struct {
 	client.Client
 	Scheme *runtime.Scheme

@@ -457,7 +457,7 @@ func (t *eventTraffic) newSource(mgr manager.Manager) source.Source {
 
 // countLost returns how many events have not come within 10 s, of how many.
 func (t *eventTraffic) countLost(ctx context.Context) (lost, made float64) {
-	// The error of a poll in vain is no news: what is lost is the result.
+	// The error says only that some events are lost, as the result does.
 	_ = wait.PollUntilContextTimeout(ctx, trafficPause, 10*time.Second, true, func(context.Context) (bool, error) {
 		t.mu.Lock()
 		defer t.mu.Unlock()

@@ -34,7 +34,7 @@ func TestAMissingKindIsFoundWithinMillisecondsAndCostsNothingBefore(t *testing.T
 				if n := s.looksIn(time.Duration(seconds) * time.Second); n != 0 {
 					t.Errorf("%d looks before the CRD is installed, want 0", n)
 				}
-				s.install(widgetKind(), "1", 13*time.Millisecond) // It tells before it serves.
+				s.install(widgetKind(), "1", 13*time.Millisecond) // The event comes before the kind is served.
 				<-time.After(20 * time.Millisecond)
 				wantPresences(t, j, Unclear, Absent, Served)
 				if n := s.looksIn(time.Minute); n > 12 {
@@ -209,7 +209,7 @@ func TestAVersionThatIsNoLongerServedIsDoubtedForTwoSeconds(t *testing.T) {
 		s.serve(widgetKind(), "widgets")
 		j := s.follow(widgets())
 		<-time.After(time.Minute)
-		s.sendEvent(crdNamed("widgets.example.com"), "1") // served: false is told before it is done.
+		s.sendEvent(crdNamed("widgets.example.com"), "1") // The event of served: false comes before it takes effect.
 		s.serve(widgetKind(), "")
 		<-time.After(1900 * time.Millisecond)
 		wantPresences(t, j, Unclear, Served, Unclear)

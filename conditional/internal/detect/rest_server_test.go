@@ -21,7 +21,7 @@ const widgetList = `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"
 {"name":"widgets","kind":"Widget","namespaced":true,"verbs":["list","watch"]},
 {"name":"clocks","kind":"Clock","verbs":["create"]}]}`
 
-// fake is an API server that answers as told.
+// fake is an API server with the answers of a handler.
 func fake(t *testing.T, handler http.HandlerFunc) (*rest.Config, *http.Client) {
 	t.Helper()
 	server := httptest.NewServer(handler)

@@ -110,7 +110,7 @@ func (s *simulatedServer) runWatch(ctx context.Context, w *resourceWatch) {
 	s.mu.Unlock()
 }
 
-// list tells a watch of all objects.
+// list sends all objects to a watch.
 func (s *simulatedServer) list(w *resourceWatch) {
 	s.mu.Lock()
 	var all []any

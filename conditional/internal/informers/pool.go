@@ -123,7 +123,7 @@ func (p *Pool) returnLease(l *Lease) {
 	p.stopInformer(e)
 }
 
-// stopInformer ends an informer that nobody leases.
+// stopInformer ends an informer without leases.
 func (p *Pool) stopInformer(e *pooledInformer) {
 	if p.shared[e.kind] == e {
 		delete(p.shared, e.kind)

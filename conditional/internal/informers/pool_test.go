@@ -31,7 +31,7 @@ func (silentTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return nil, r.Context().Err()
 }
 
-// fakeDetector is a detector that reports what it is told.
+// fakeDetector is a detector that reports the verdicts of the test.
 type fakeDetector struct {
 	refuses error
 

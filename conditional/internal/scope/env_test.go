@@ -38,7 +38,7 @@ import (
 // patience bounds every wait of these tests; nothing in them should take a tenth of it.
 const patience = testenv.Patience
 
-// scopeEnv is an outer manager on the real API server, with a hub of its own.
+// scopeEnv is an outer manager on the real API server, with server state of its own.
 type scopeEnv struct {
 	t      *testing.T
 	outer  manager.Manager
@@ -48,7 +48,7 @@ type scopeEnv struct {
 	http   *http.Client  // of that client
 }
 
-// newScopeEnv returns a rig whose outer manager gets no answer for the resources.
+// newScopeEnv returns an environment whose outer manager gets no answer for the resources.
 func newScopeEnv(t *testing.T, unanswered ...string) *scopeEnv {
 	t.Helper()
 	if apiServer == nil {

@@ -60,7 +60,7 @@ type modelState struct {
 	sealed bool
 }
 
-// possible tells which facts can happen in the world.
+// possible reports whether a fact can happen in this state.
 func (w modelState) possible(f Fact) bool {
 	switch f {
 	case Wanted, Unwanted, Changed:
