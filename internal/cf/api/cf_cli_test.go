@@ -17,16 +17,14 @@ import (
 
 // TestRealClient says with the real client what the conversations replay.
 func TestRealClient(t *testing.T) {
-	t.Parallel()
 	binary := os.Getenv("CF_CLI")
 	if binary == "" {
 		t.Skip("CF_CLI is not set: expected the path of the cf client, version 8 or 9; the conversations in testdata are replayed without it")
 	}
-	w := newTestEnv(t)
-	w.controllers = startFakeControllers(t, w)
-	space := w.createSpace(t)
-	c := cfCLI{binary: binary, env: w.writeCFHome(t, "alice")}
-	c.run(t, "", "api", w.url, "--skip-ssl-validation")
+	e := shared.Get(t)
+	space := e.createSpace(t)
+	c := cfCLI{binary: binary, env: e.writeCFHome(t, "alice")}
+	c.run(t, "", "api", e.url, "--skip-ssl-validation")
 	c.run(t, "", "auth", "alice")
 	for _, step := range []struct{ says, command string }{
 		{"the-org", "orgs"},
@@ -76,12 +74,12 @@ func (c cfCLI) run(t *testing.T, says string, args ...string) {
 }
 
 // writeCFHome is where the client finds its settings and somebody's kubeconfig.
-func (w *testEnv) writeCFHome(t *testing.T, user string) []string {
+func (e *testEnv) writeCFHome(t *testing.T, user string) []string {
 	t.Helper()
 	dir := t.TempDir()
 	kubeconfig := clientcmdapi.NewConfig()
-	kubeconfig.Clusters["c"] = &clientcmdapi.Cluster{Server: w.Config.Host, CertificateAuthorityData: w.Config.CAData}
-	kubeconfig.AuthInfos[user] = &clientcmdapi.AuthInfo{Token: w.requestToken(t, user)}
+	kubeconfig.Clusters["c"] = &clientcmdapi.Cluster{Server: e.Config.Host, CertificateAuthorityData: e.Config.CAData}
+	kubeconfig.AuthInfos[user] = &clientcmdapi.AuthInfo{Token: e.requestToken(t, system, user)}
 	kubeconfig.Contexts["c"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: user}
 	kubeconfig.CurrentContext = "c"
 	file := filepath.Join(dir, "kubeconfig")

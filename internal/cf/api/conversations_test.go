@@ -11,8 +11,9 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv/conversation"
 )
 
-// testConversations replays what the real client says, file by file.
-func (w *testEnv) testConversations(t *testing.T) {
+// TestConversationsOfTheRealClient replays what the real client sends, file by file.
+func TestConversationsOfTheRealClient(t *testing.T) {
+	e := shared.Get(t)
 	files, err := filepath.Glob(filepath.Join("testdata", "*.txt"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("expected conversations in testdata, found %d (%v)", len(files), err)
@@ -20,30 +21,24 @@ func (w *testEnv) testConversations(t *testing.T) {
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
 			t.Parallel()
-			space := w.createSpace(t)
-			alice := w.callerNamed(t, "alice")
+			space := e.createSpace(t)
+			alice := e.callerNamed(t, "alice")
 			conversation.ReplayFile(t, file, conversation.Environment{
-				URL: w.url, Vars: map[string]string{"space": space, "org": w.org, "url": w.url},
+				URL: e.url, Vars: map[string]string{"space": space, "org": e.org, "url": e.url},
 				Send: func(t *testing.T, method, path, body string) conversation.Answer {
 					t.Helper()
-					a := alice.send(t, method, path, body)
-					return conversation.Answer{Status: a.status, Location: a.location, Body: a.body}
+					r := alice.send(t, method, path, body)
+					return conversation.Answer{Status: r.status, Location: r.location, Body: r.body}
 				},
 				App: func(t *testing.T, name string, instances int32, state string) string {
 					t.Helper()
-					return w.createApp(t, space, name, instances, korifiv1alpha1.AppState(state))
+					return e.createApp(t, space, name, instances, korifiv1alpha1.AppState(state))
 				},
 				Pod: func(t *testing.T, app, index string) {
 					t.Helper()
-					w.createPod(t, space, app, index)
+					e.createPodOn(t, "", space, app, index)
 				},
 			})
 		})
 	}
-}
-
-// jsonField is a value of some JSON.
-func jsonField(t *testing.T, body, path string) string {
-	t.Helper()
-	return conversation.JSONField(t, body, path)
 }

@@ -3,25 +3,22 @@
 package api
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
-	"fmt"
-	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -32,225 +29,196 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
+	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
-	admission "github.com/torpor-dev/torpor/internal/cf/admission"
+	"github.com/torpor-dev/torpor/internal/cf/admission"
+	"github.com/torpor-dev/torpor/internal/cf/revision"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-const system = "torpor-system"
+const (
+	system  = "torpor-system"
+	started = korifiv1alpha1.StartedState
+	stopped = korifiv1alpha1.StoppedState
+)
 
-// testEnv is a real API server with the real admission of apps and the real API before it; a player stands in for the
-// controllers.
+var (
+	suite  testenv.Suite
+	shared = testenv.NewShared(&suite, newTestEnv)
+)
+
+func TestMain(m *testing.M) { os.Exit(suite.Run(m)) }
+
+// testEnv is a real API server with the real admission of apps, and the real API in front of it.
 type testEnv struct {
 	*testenv.Environment
-	url  string
-	http *http.Client
-	// serving is the process that most tests talk to.
-	serving *replica
-	org     string
-	log     logBuffer
-	// secrets are all credentials that were handed out.
-	secretsMu sync.Mutex
-	secrets   []string
+	// replica is the process that most tests send requests to.
+	*replica
+	controllers *fakeControllers
+	org         string
+	log         testenv.LogBuffer
+	// credentials are all that were handed out.
+	credentialsMu sync.Mutex
+	credentials   []string
 	// admissionDown lets admission fail.
 	admissionDown atomic.Bool
-	controllers   *fakeControllers
 }
 
-func newTestEnv(t *testing.T) *testEnv {
-	t.Helper()
-	w := &testEnv{Environment: testenv.StartAPIServer(t)}
-	w.InstallCRDs(t)
-	w.serveAdmission(t)
-	w.ExpectCreated(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system}})
-	w.ApplyManifest(t, "rbac/cf/api.yaml")
-	w.ApplyManifest(t, "rbac/cf/roles.yaml")
-	org := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "org-"}}
-	w.ExpectCreated(t, org)
-	w.org = org.Name
-	org.Labels = map[string]string{korifiv1alpha1.OrgGUIDLabel: org.Name}
-	if err := w.Client.Update(t.Context(), org); err != nil {
-		t.Fatal(err)
-	}
-	w.ExpectCreated(t, &korifiv1alpha1.CFOrg{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: org.Name}, Spec: korifiv1alpha1.CFOrgSpec{DisplayName: "the-org"}})
+func newTestEnv(t testing.TB) *testEnv {
+	e := &testEnv{Environment: testenv.Start(t)}
+	e.serveAdmission(t)
+	e.ExpectCreated(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system}})
+	e.ApplyManifest(t, "rbac/cf/api.yaml")
+	e.ApplyManifest(t, "rbac/cf/roles.yaml")
+	e.org = e.CreateNamespace(t)
+	e.labelNamespace(t, e.org, map[string]string{korifiv1alpha1.OrgGUIDLabel: e.org})
+	e.ExpectCreated(t, &korifiv1alpha1.CFOrg{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: e.org}, Spec: korifiv1alpha1.CFOrgSpec{DisplayName: "the-org"}})
 	for _, name := range []string{"alice", "bob", "mallory"} {
-		w.ExpectCreated(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: name}})
+		e.ExpectCreated(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: name}})
 	}
-	t.Cleanup(func() { w.checkLogHasNoSecrets(t) })
-	w.serving = w.startReplica(t, 1000)
-	w.url, w.http = w.serving.url, w.serving.http
-	return w
+	t.Cleanup(func() { e.expectLogWithoutCredentials(t) })
+	e.replica = e.startReplica(t, 1000)
+	e.controllers = startFakeControllers(t, e.Environment)
+	return e
 }
 
 // replica is one process of the API.
 type replica struct {
-	url, metrics string
-	http         *http.Client
-	// stop lets it finish, and says how it ended.
-	stop func() error
+	url, metricsAddress string
+	client              *http.Client
+	// stop ends the process, which finishes its requests first.
+	stop func()
 }
 
-// startReplica runs the API with no more rights than its role gives it. What it logs, it logs into the world's log.
-func (w *testEnv) startReplica(t *testing.T, perSecond float64) *replica {
+// startReplica runs the API with no more rights than its role gives it.
+func (e *testEnv) startReplica(t testing.TB, perSecond float64) *replica {
 	t.Helper()
-	cfg := rest.AnonymousClientConfig(w.Config)
-	cfg.BearerToken = w.requestToken(t, "torpor-cf-api")
-	folder := t.TempDir()
-	ready, ended := make(chan string, 1), make(chan error, 1)
-	ctx, stop := context.WithCancel(t.Context())
+	cfg := rest.AnonymousClientConfig(e.Config)
+	cfg.BearerToken = e.requestToken(t, system, "torpor-cf-api")
+	ready := make(chan string, 1)
 	o := Options{
-		Address: "127.0.0.1:0", MetricsAddress: testenv.FreeAddress(t), Folder: folder, RequestsPerSecond: perSecond, Namespace: system,
-		Ready: func(a string) { ready <- a }, Log: slog.New(slog.NewTextHandler(&w.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Address: "127.0.0.1:0", MetricsAddress: testenv.FreeAddress(t), Folder: t.TempDir(), RequestsPerSecond: perSecond, Namespace: system,
+		Ready: func(address string) { ready <- address }, Log: e.log.StructuredLogger(),
 	}
-	go func() { ended <- Run(ctx, cfg, o) }()
-	r := &replica{metrics: o.MetricsAddress, stop: sync.OnceValue(func() error {
-		stop()
-		return <-ended
+	ended := make(chan struct{})
+	r := &replica{metricsAddress: o.MetricsAddress, stop: testenv.RunInBackground(t, "the API", func(ctx context.Context) error {
+		defer close(ended)
+		return Run(ctx, cfg, o)
 	})}
-	t.Cleanup(func() {
-		if err := r.stop(); err != nil {
-			t.Errorf("the API ended with %v", err)
-		}
-	})
 	select {
 	case address := <-ready:
 		r.url = "https://" + address
-	case err := <-ended:
-		ended <- err
-		t.Fatalf("the API did not start: %v", err)
+	case <-ended:
+		t.Fatal("expected the API to start, found that it ended")
 	}
-	ca, err := os.ReadFile(filepath.Join(folder, "tls.crt"))
+	ca, err := os.ReadFile(filepath.Join(o.Folder, "tls.crt"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(ca)
-	r.http = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true}}
-	t.Cleanup(r.http.CloseIdleConnections)
+	r.client = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true}}
+	t.Cleanup(r.client.CloseIdleConnections)
 	return r
 }
 
-// logBuffer is a log that many write.
-type logBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (j *logBuffer) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.Write(p)
-}
-
-// checkLogHasNoSecrets fails if any credential that was ever shown to the API is in its log, which is at its most talkative.
-func (w *testEnv) checkLogHasNoSecrets(t *testing.T) {
+// expectLogWithoutCredentials looks for every credential that was ever shown to the API in its log, debug messages included.
+func (e *testEnv) expectLogWithoutCredentials(t testing.TB) {
 	t.Helper()
-	w.log.mu.Lock()
-	defer w.log.mu.Unlock()
-	text := w.log.text.String()
+	e.credentialsMu.Lock()
+	defer e.credentialsMu.Unlock()
+	text := e.log.String()
 	if !strings.Contains(text, "serving the CF API") {
 		t.Error("expected a log, found none")
 	}
-	for _, secret := range w.secrets {
-		if strings.Contains(text, secret) || strings.Contains(text, secret[len(secret)/2:]) {
+	for _, credential := range e.credentials {
+		if strings.Contains(text, credential) || strings.Contains(text, credential[len(credential)/2:]) {
 			t.Error("found a credential in the log")
 		}
 	}
 }
 
-// serveAdmission serves the admission of apps, and tells the API server of it by address.
-func (w *testEnv) serveAdmission(t *testing.T) {
+// serveAdmission serves the admission of apps, and registers it with the API server by its address.
+func (e *testEnv) serveAdmission(t testing.TB) {
 	t.Helper()
-	mux := &handlerMux{ServeMux: http.NewServeMux()}
+	mux := &webhookMux{ServeMux: http.NewServeMux()}
 	admission.RegisterWebhooks(mux, clock.RealClock{})
-	server := httptest.NewTLSServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		if w.admissionDown.Load() {
-			http.Error(rw, "down", http.StatusServiceUnavailable)
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if e.admissionDown.Load() {
+			http.Error(w, "down", http.StatusServiceUnavailable)
 			return
 		}
-		mux.ServeHTTP(rw, r)
+		mux.ServeHTTP(w, r)
 	}))
 	t.Cleanup(server.Close)
-	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	w.InstallWebhooks(t, server.URL, ca)
-	testenv.Eventually(t, "admission is asked", func() error {
-		a := &korifiv1alpha1.CFApp{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "probe"}}
-		a.Spec.DisplayName, a.Spec.DesiredState, a.Spec.Lifecycle.Type = "probe", korifiv1alpha1.StoppedState, korifiv1alpha1.DockerLifecycle
-		if err := w.Client.Create(t.Context(), a, client.DryRunAll); err != nil {
-			return err
-		}
-		if a.Annotations[korifiv1alpha1.RevisionAnnotation] == "" {
-			return errors.New("expected a revision, found none")
-		}
-		return nil
-	})
+	e.InstallWebhooks(t, server.URL, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+	e.WaitForAppAdmission(t, "default", korifiv1alpha1.FirstRevision)
 }
 
-// handlerMux is what admission.Register needs of a server.
-type handlerMux struct {
+// webhookMux is what admission needs of a webhook server.
+type webhookMux struct {
 	webhook.Server
 	*http.ServeMux
 }
 
-func (h *handlerMux) Register(path string, handler http.Handler) { h.Handle(path, handler) }
+func (m *webhookMux) Register(path string, handler http.Handler) { m.Handle(path, handler) }
 
-// requestToken lets in as a service account of the system's namespace.
-func (w *testEnv) requestToken(t *testing.T, name string) string {
-	t.Helper()
-	return w.requestTokenOf(t, system, name)
-}
-
-func (w *testEnv) requestTokenOf(t *testing.T, namespace, name string) string {
+// requestToken returns a token of a service account.
+func (e *testEnv) requestToken(t testing.TB, namespace, name string) string {
 	t.Helper()
 	request := &authenticationv1.TokenRequest{}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-	if err := w.Client.SubResource("token").Create(t.Context(), account, request); err != nil {
+	if err := e.Client.SubResource("token").Create(t.Context(), account, request); err != nil {
 		t.Fatal(err)
 	}
-	w.secretsMu.Lock()
-	defer w.secretsMu.Unlock()
-	w.secrets = append(w.secrets, request.Status.Token)
+	e.credentialsMu.Lock()
+	defer e.credentialsMu.Unlock()
+	e.credentials = append(e.credentials, request.Status.Token)
 	return request.Status.Token
 }
 
-// createSpace is a new space in which alice develops and bob looks on; mallory has no part in it.
-func (w *testEnv) createSpace(t *testing.T) string {
+// createServiceAccount returns the namespace and the user name of a new service account.
+func (e *testEnv) createServiceAccount(t *testing.T, name string) (namespace, user string) {
 	t.Helper()
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "space-"}}
-	w.ExpectCreated(t, ns)
-	for name, role := range map[string]string{"alice": "torpor-space-developer", "bob": "torpor-space-auditor"} {
-		w.createRoleBinding(t, ns.Name, role, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: system, Name: name})
-		w.awaitBinding(t, "system:serviceaccount:"+system+":"+name, nil, ns.Name)
-	}
-	w.ExpectCreated(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: "default"}})
-	ns.Labels = map[string]string{korifiv1alpha1.OrgGUIDLabel: w.org, korifiv1alpha1.SpaceGUIDLabel: ns.Name}
-	if err := w.Client.Update(t.Context(), ns); err != nil {
-		t.Fatal(err)
-	}
-	w.ExpectCreated(t, &korifiv1alpha1.CFSpace{ObjectMeta: metav1.ObjectMeta{Namespace: w.org, Name: ns.Name}, Spec: korifiv1alpha1.CFSpaceSpec{DisplayName: "dev-" + ns.Name}})
-	alice := w.callerNamed(t, "alice")
-	testenv.Eventually(t, "the API knows the space", func() error {
-		if a := alice.get(t, "/v3/spaces/"+ns.Name); a.status != http.StatusOK {
-			return fmt.Errorf("found %d", a.status)
-		}
-		return nil
-	})
-	return ns.Name
+	namespace = e.CreateNamespace(t)
+	e.ExpectCreated(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}})
+	return namespace, "system:serviceaccount:" + namespace + ":" + name
 }
 
-func (w *testEnv) createRoleBinding(t *testing.T, namespace, role string, subject rbacv1.Subject) {
+func (e *testEnv) labelNamespace(t testing.TB, name string, labels map[string]string) {
+	t.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	testenv.ExpectPatched(t, e.Environment, namespace, func(n *corev1.Namespace) { n.Labels = labels })
+}
+
+// createSpace returns a new space in which alice is a developer and bob an auditor; mallory has no role.
+func (e *testEnv) createSpace(t *testing.T) string {
+	t.Helper()
+	space := e.CreateNamespace(t)
+	for name, role := range map[string]string{"alice": "torpor-space-developer", "bob": "torpor-space-auditor"} {
+		e.bindRole(t, space, role, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: system, Name: name})
+		e.awaitBinding(t, "system:serviceaccount:"+system+":"+name, nil, space)
+	}
+	e.ExpectCreated(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "default"}})
+	e.labelNamespace(t, space, map[string]string{korifiv1alpha1.OrgGUIDLabel: e.org, korifiv1alpha1.SpaceGUIDLabel: space})
+	e.ExpectCreated(t, &korifiv1alpha1.CFSpace{ObjectMeta: metav1.ObjectMeta{Namespace: e.org, Name: space}, Spec: korifiv1alpha1.CFSpaceSpec{DisplayName: "dev-" + space}})
+	e.callerNamed(t, "alice").awaitStatus(t, http.StatusOK, "/v3/spaces/"+space)
+	return space
+}
+
+func (e *testEnv) bindRole(t *testing.T, namespace, role string, subject rbacv1.Subject) {
 	t.Helper()
 	if subject.Kind != rbacv1.ServiceAccountKind {
 		subject.APIGroup = rbacv1.GroupName
 	}
-	w.ExpectCreated(t, &rbacv1.RoleBinding{
+	e.ExpectCreated(t, &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "cf-"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}, Subjects: []rbacv1.Subject{subject},
 	})
 }
 
-// awaitBinding waits until the API server knows of a binding.
-func (w *testEnv) awaitBinding(t *testing.T, user string, groups []string, namespace string) {
+// awaitBinding waits until the API server knows a binding.
+func (e *testEnv) awaitBinding(t *testing.T, user string, groups []string, namespace string) {
 	t.Helper()
 	testenv.Eventually(t, user+" is let in", func() error {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
@@ -258,7 +226,7 @@ func (w *testEnv) awaitBinding(t *testing.T, user string, groups []string, names
 				Namespace: namespace, Verb: "list", Group: korifiv1alpha1.GroupVersion().Group, Resource: "cfapps",
 			},
 		}}
-		if err := w.Client.Create(t.Context(), review); err != nil {
+		if err := e.Client.Create(t.Context(), review); err != nil {
 			return err
 		}
 		if !review.Status.Allowed {
@@ -268,59 +236,75 @@ func (w *testEnv) awaitBinding(t *testing.T, user string, groups []string, names
 	})
 }
 
-// caller sends requests as somebody.
-type caller struct {
-	*testEnv
-	authorization string
-}
-
-func (w *testEnv) callerNamed(t *testing.T, name string) caller {
+// createApp returns an app with a droplet, as a push leaves it.
+func (e *testEnv) createApp(t *testing.T, space, name string, instances int32, state korifiv1alpha1.AppState) string {
 	t.Helper()
-	return caller{testEnv: w, authorization: "Bearer " + w.requestToken(t, name)}
+	alice := e.callerNamed(t, "alice")
+	app := alice.send(t, "POST", "/v3/apps", `{"name":"`+name+`","lifecycle":{"type":"docker"},"relationships":{"space":{"data":{"guid":"`+space+`"}}}}`).field(t, "guid")
+	image := alice.send(t, "POST", "/v3/packages", `{"type":"docker","data":{"image":"shop:1"},`+relatedTo(app)+`}`).field(t, "guid")
+	build := alice.send(t, "POST", "/v3/builds", `{"package":{"guid":"`+image+`"}}`).field(t, "guid")
+	droplet := alice.get(t, "/v3/builds/"+build).field(t, "droplet.guid")
+	alice.send(t, "PATCH", "/v3/apps/"+app+"/relationships/current_droplet", `{"data":{"guid":"`+droplet+`"}}`)
+	alice.send(t, "POST", "/v3/apps/"+app+"/processes/web/actions/scale", `{"instances":`+strconv.Itoa(int(instances))+`}`)
+	if state == started {
+		alice.send(t, "POST", "/v3/apps/"+app+"/actions/start", "")
+		alice.get(t, "/v3/apps/"+app+"/processes/web/stats")
+	}
+	return app
 }
 
-// atReplica is the same somebody before another replica.
-func (c caller) atReplica(r *replica) caller {
-	return caller{testEnv: &testEnv{Environment: c.Environment, url: r.url, http: r.http}, authorization: c.authorization}
-}
+// relatedTo is the part of a body that names an app.
+func relatedTo(app string) string { return `"relationships":{"app":{"data":{"guid":"` + app + `"}}}` }
 
-// response is what came back.
-type response struct {
-	status   int
-	header   http.Header
-	location string
-	body     string
-	took     time.Duration
-}
-
-func (c caller) get(t *testing.T, path string) response {
+// createShop returns a new space, and an app in it.
+func (e *testEnv) createShop(t *testing.T, instances int32, state korifiv1alpha1.AppState) (space, app string) {
 	t.Helper()
-	return c.send(t, http.MethodGet, path, "")
+	space = e.createSpace(t)
+	return space, e.createApp(t, space, "shop", instances, state)
 }
 
-func (c caller) send(t *testing.T, method, path, body string) response {
+// createPodOn makes a Pod with the labels of one of an app's instances, on a node.
+func (e *testEnv) createPodOn(t *testing.T, node, space, app, index string) string {
 	t.Helper()
-	a, err := c.try(t.Context(), method, path, body)
-	if err != nil {
-		t.Fatalf("%s %s: %v", method, path, err)
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: space, GenerateName: "shop-", Labels: map[string]string{
+			korifiv1alpha1.AppGUIDLabel: app, korifiv1alpha1.ProcessTypeLabel: korifiv1alpha1.WebProcess, appsv1.PodIndexLabel: index,
+			korifiv1alpha1.ProcessGUIDLabel: revision.ProcessName(app, korifiv1alpha1.WebProcess),
+			korifiv1alpha1.VersionLabel:     e.getApp(t, space, app).Annotations[korifiv1alpha1.RevisionAnnotation],
+		}},
+		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: eiriniv1.ApplicationContainer, Image: "shop:1"}}},
 	}
-	return a
+	e.ExpectCreated(t, pod)
+	return pod.Name
 }
 
-func (c caller) try(ctx context.Context, method, path, body string) (response, error) {
-	r, err := http.NewRequestWithContext(ctx, method, c.url+path, strings.NewReader(body))
-	if err != nil {
-		return response{}, err
+func (e *testEnv) getApp(t *testing.T, space, app string) *korifiv1alpha1.CFApp {
+	t.Helper()
+	var found korifiv1alpha1.CFApp
+	if err := e.Client.Get(t.Context(), client.ObjectKey{Namespace: space, Name: app}, &found); err != nil {
+		t.Fatal(err)
 	}
-	if c.authorization != "" {
-		r.Header.Set("Authorization", c.authorization)
+	return &found
+}
+
+func (e *testEnv) countAppsNamed(t *testing.T, space, name string) (found int) {
+	t.Helper()
+	var apps korifiv1alpha1.CFAppList
+	if err := e.Client.List(t.Context(), &apps, client.InNamespace(space)); err != nil {
+		t.Fatal(err)
 	}
-	begin := time.Now()
-	answered, err := c.http.Do(r)
-	if err != nil {
-		return response{}, err
+	for i := range apps.Items {
+		if apps.Items[i].Spec.DisplayName == name {
+			found++
+		}
 	}
-	defer func() { _ = answered.Body.Close() }()
-	raw, err := io.ReadAll(answered.Body)
-	return response{status: answered.StatusCode, header: answered.Header, location: answered.Header.Get("Location"), body: string(raw), took: time.Since(begin)}, err
+	return found
+}
+
+// expectUnchanged fails the test if an app was written since it was read.
+func (e *testEnv) expectUnchanged(t *testing.T, before *korifiv1alpha1.CFApp) {
+	t.Helper()
+	if after := e.getApp(t, before.Namespace, before.Name); after.ResourceVersion != before.ResourceVersion {
+		t.Error("expected the app unchanged, found it changed")
+	}
 }

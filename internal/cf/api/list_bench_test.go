@@ -29,13 +29,13 @@ func TestLists(t *testing.T) {
 	if os.Getenv("TORPOR_BENCH") == "" {
 		t.Skip("TORPOR_BENCH is not set: expected 1, to measure lists of 5,000 apps")
 	}
-	w := newTestEnv(t)
+	e := newTestEnv(t)
 	spaces := make([]string, manySpaces)
 	for i := range spaces {
-		spaces[i] = w.createSpace(t)
+		spaces[i] = e.createSpace(t)
 	}
-	w.createManyApps(t, spaces)
-	alice := w.callerNamed(t, "alice")
+	e.createManyApps(t, spaces)
+	alice := e.callerNamed(t, "alice")
 	for _, path := range []string{
 		"/v3/apps?order_by=name&per_page=5000", "/v3/processes?embed=process_instances&per_page=5000",
 		"/v3/apps?order_by=name&per_page=50", "/v3/apps?names=app-7&space_guids=" + spaces[7],
@@ -59,7 +59,7 @@ func TestLists(t *testing.T) {
 }
 
 // createManyApps makes the apps and their processes.
-func (w *testEnv) createManyApps(t *testing.T, spaces []string) {
+func (e *testEnv) createManyApps(t *testing.T, spaces []string) {
 	t.Helper()
 	const writers = 8
 	var group sync.WaitGroup
@@ -69,13 +69,13 @@ func (w *testEnv) createManyApps(t *testing.T, spaces []string) {
 				name, space := "app-"+strconv.Itoa(i), spaces[i%len(spaces)]
 				app := &korifiv1alpha1.CFApp{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: fmt.Sprintf("%08d-0000-4000-8000-000000000000", i)}}
 				app.Spec = korifiv1alpha1.CFAppSpec{DisplayName: name, DesiredState: korifiv1alpha1.StoppedState, Lifecycle: korifiv1alpha1.Lifecycle{Type: korifiv1alpha1.DockerLifecycle}}
-				if err := w.Client.Create(t.Context(), app); err != nil {
+				if err := e.Client.Create(t.Context(), app); err != nil {
 					t.Error(err)
 					return
 				}
 				p := &korifiv1alpha1.CFProcess{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: revision.ProcessName(app.Name, "web")}}
 				p.Spec = korifiv1alpha1.CFProcessSpec{AppRef: korifiv1alpha1.Reference{Name: app.Name}, ProcessType: "web", DesiredInstances: new(int32(3)), MemoryMB: 64, DiskQuotaMB: 64}
-				if err := w.Client.Create(t.Context(), p); err != nil {
+				if err := e.Client.Create(t.Context(), p); err != nil {
 					t.Error(err)
 					return
 				}
@@ -83,9 +83,9 @@ func (w *testEnv) createManyApps(t *testing.T, spaces []string) {
 		})
 	}
 	group.Wait()
-	alice := w.callerNamed(t, "alice")
+	alice := e.callerNamed(t, "alice")
 	testenv.Eventually(t, "the API knows all apps", func() error {
-		if n := jsonField(t, alice.get(t, "/v3/processes?per_page=1").body, "pagination.total_results"); n != strconv.Itoa(manyApps) {
+		if n := alice.get(t, "/v3/processes?per_page=1").field(t, "pagination.total_results"); n != strconv.Itoa(manyApps) {
 			return fmt.Errorf("found %s", n)
 		}
 		return nil

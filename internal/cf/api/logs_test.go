@@ -19,8 +19,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 )
 
 // fakeKubelet keeps logs for Pods, as the API server asks a kubelet for them.
@@ -57,9 +55,9 @@ func (k *fakeKubelet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // startNode runs a kubelet whom the API server trusts, because the cluster's authority has signed for it.
-func (w *testEnv) startNode(t *testing.T, k *fakeKubelet) string {
+func (e *testEnv) startNode(t *testing.T, k *fakeKubelet) string {
 	t.Helper()
-	pki := filepath.Join(filepath.Dir(w.KubeconfigPath(t)), "pki")
+	pki := filepath.Join(filepath.Dir(e.KubeconfigPath(t)), "pki")
 	authority, err := tls.LoadX509KeyPair(filepath.Join(pki, "ca.crt"), filepath.Join(pki, "ca.key"))
 	if err != nil {
 		t.Fatal(err)
@@ -79,24 +77,25 @@ func (w *testEnv) startNode(t *testing.T, k *fakeKubelet) string {
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{GenerateName: "node-"}}
-	w.ExpectCreated(t, node)
+	e.ExpectCreated(t, node)
 	address, ok := server.Listener.Addr().(*net.TCPAddr)
 	if !ok {
 		t.Fatalf("found %T", server.Listener.Addr())
 	}
 	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "127.0.0.1"}}
 	node.Status.DaemonEndpoints.KubeletEndpoint.Port = int32(address.Port)
-	if err := w.Client.Status().Update(t.Context(), node); err != nil {
+	if err := e.Client.Status().Update(t.Context(), node); err != nil {
 		t.Fatal(err)
 	}
 	return node.Name
 }
 
-func (w *testEnv) testLogs(t *testing.T) {
-	space := w.createSpace(t)
-	app, another := w.createApp(t, space, "shop", 3, korifiv1alpha1.StartedState), w.createApp(t, space, "stall", 1, korifiv1alpha1.StartedState)
+func TestLogsOfPods(t *testing.T) {
+	e := shared.Get(t)
+	space, app := e.createShop(t, 3, started)
+	another := e.createApp(t, space, "stall", 1, started)
 	k := &fakeKubelet{lines: map[string][]logEntry{}}
-	node := w.startNode(t, k)
+	node := e.startNode(t, k)
 	begin := time.Date(2026, 11, 20, 12, 0, 0, 5, time.UTC)
 	says := func(pod, who string, after time.Duration) {
 		for second := range 5 {
@@ -104,11 +103,11 @@ func (w *testEnv) testLogs(t *testing.T) {
 			k.lines[pod] = append(k.lines[pod], logEntry{at, fmt.Sprintf("%s says %d", who, second)})
 		}
 	}
-	says(w.createPodOnNode(t, node, space, app, "0"), "shop 0", 0)
-	says(w.createPodOnNode(t, node, space, app, "1"), "shop 1", time.Millisecond)
-	w.createPodOnNode(t, node, space, app, "2")
-	says(w.createPodOnNode(t, node, space, another, "0"), "stall", 0)
-	alice := w.callerNamed(t, "alice")
+	says(e.createPodOn(t, node, space, app, "0"), "shop 0", 0)
+	says(e.createPodOn(t, node, space, app, "1"), "shop 1", time.Millisecond)
+	e.createPodOn(t, node, space, app, "2")
+	says(e.createPodOn(t, node, space, another, "0"), "stall", 0)
+	alice := e.callerNamed(t, "alice")
 	read := func(query string) []string {
 		t.Helper()
 		a := alice.get(t, "/api/v1/read/"+app+query)
@@ -116,9 +115,9 @@ func (w *testEnv) testLogs(t *testing.T) {
 			t.Fatalf("%s: found %d %s", query, a.status, a.body)
 		}
 		var all []string
-		count, _ := strconv.Atoi(jsonField(t, a.body, "envelopes.batch#"))
+		count, _ := strconv.Atoi(a.field(t, "envelopes.batch#"))
 		for i := range count {
-			text, err := base64.StdEncoding.DecodeString(jsonField(t, a.body, fmt.Sprintf("envelopes.batch.%d.log.payload", i)))
+			text, err := base64.StdEncoding.DecodeString(a.field(t, fmt.Sprintf("envelopes.batch.%d.log.payload", i)))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -151,11 +150,11 @@ func (w *testEnv) testLogs(t *testing.T) {
 	for path, want := range map[string]string{
 		"timestamp": at(0), "source_id": app, "instance_id": "0", "log.type": "OUT", "tags.source_type": "APP/PROC/WEB", "tags.process_type": "web",
 	} {
-		if got := jsonField(t, a.body, "envelopes.batch.0."+path); got != want {
+		if got := a.field(t, "envelopes.batch.0."+path); got != want {
 			t.Errorf("%s: found %q, want %q", path, got, want)
 		}
 	}
-	if a := w.callerNamed(t, "bob").get(t, "/api/v1/read/"+app); a.status != http.StatusForbidden {
+	if a := e.callerNamed(t, "bob").get(t, "/api/v1/read/"+app); a.status != http.StatusForbidden {
 		t.Errorf("found %d %s, want bob refused, who may not read logs", a.status, a.body)
 	}
 }

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/torpor-dev/torpor/internal/testenv"
+)
+
+func TestClientThatGoesAwayLeavesNoAppStopped(t *testing.T) {
+	e := shared.Get(t)
+	const points, apart = 20, 500 * time.Microsecond
+	space, app := e.createShop(t, 1, started)
+	alice := e.callerNamed(t, "alice")
+	aborted := 0
+	for i := range points {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i+1)*apart)
+		if _, err := alice.try(ctx, "POST", "/v3/apps/"+app+"/actions/restart", ""); err != nil {
+			aborted++
+		}
+		cancel()
+		if found := e.getApp(t, space, app); found.Spec.DesiredState != started {
+			t.Fatalf("after %d: found it stopped", i)
+		}
+	}
+	alice.expect(t, http.StatusOK, "POST /v3/apps/"+app+"/actions/restart", "")
+	if e.getApp(t, space, app).Spec.DesiredState != started {
+		t.Error("found it stopped, want it restarted")
+	}
+	if aborted == 0 {
+		t.Error("expected the client to go away at least once, found that it never did")
+	}
+}
+
+func TestStatsAreAboutTheCurrentRevisionOnly(t *testing.T) {
+	e := shared.Get(t)
+	_, app := e.createShop(t, 3, started)
+	alice, bob := e.callerNamed(t, "alice"), e.callerNamed(t, "bob")
+	path := "/v3/apps/" + app + "/processes/web/stats"
+	if r := bob.get(t, path); r.field(t, "resources.2.state") != "RUNNING" {
+		t.Fatalf("found %s, want three that run", r.body)
+	}
+	e.controllers.setIdle(app, true)
+	defer e.controllers.setIdle(app, false)
+	if r := alice.send(t, "POST", "/v3/apps/"+app+"/actions/restart", ""); r.field(t, "revision") != "1" {
+		t.Fatalf("found %s, want revision 1", r.body)
+	}
+	for range 10 {
+		if r := bob.get(t, path); r.field(t, "resources#") != "3" || strings.Contains(r.body, "RUNNING") {
+			t.Fatalf("found %s, want three rows of which none runs", r.body)
+		}
+	}
+	answers := alice.getLater(t, path)
+	e.controllers.setIdle(app, false)
+	if r := <-answers; r.field(t, "resources.2.state") != "RUNNING" {
+		t.Errorf("found %s, want the answer to be held until they run", r.body)
+	}
+}
+
+func TestCrashIsReportedAtOnceWithItsReason(t *testing.T) {
+	e := shared.Get(t)
+	_, app := e.createShop(t, 2, stopped)
+	e.controllers.setCrashing(app)
+	alice := e.callerNamed(t, "alice")
+	alice.expect(t, http.StatusOK, "POST /v3/apps/"+app+"/actions/start", "")
+	alice.expect(t, http.StatusOK, "GET /v3/apps/"+app+"/processes/web/stats", "", "resources.0.state=CRASHED", "resources.1.details=exit code 1")
+}
+
+func TestAppOfNoInstancesStartsAtOnce(t *testing.T) {
+	e := shared.Get(t)
+	_, app := e.createShop(t, 0, stopped)
+	alice := e.callerNamed(t, "alice")
+	alice.expect(t, http.StatusOK, "POST /v3/apps/"+app+"/actions/start", "")
+	if r := alice.expect(t, http.StatusOK, "GET /v3/apps/"+app+"/processes/web/stats", "", "resources#=0"); r.took > 9*time.Second {
+		t.Errorf("found the answer held for %s, want it at once", r.took)
+	}
+}
+
+func TestParallelRestartsEachGetARevision(t *testing.T) {
+	e := shared.Get(t)
+	const clients = 6
+	_, app := e.createShop(t, 1, started)
+	alice := e.callerNamed(t, "alice")
+	revisions := make([]string, clients)
+	var group sync.WaitGroup
+	for i := range clients {
+		group.Go(func() {
+			r, err := alice.try(t.Context(), "POST", "/v3/apps/"+app+"/actions/restart", "")
+			if err != nil || r.status != http.StatusOK {
+				t.Errorf("found %d %s (%v), want it restarted", r.status, r.body, err)
+				return
+			}
+			revisions[i] = r.field(t, "revision")
+		})
+	}
+	group.Wait()
+	slices.Sort(revisions)
+	if want := []string{"1", "2", "3", "4", "5", "6"}; !slices.Equal(revisions, want) {
+		t.Errorf("found revisions %v, want %v", revisions, want)
+	}
+}
+
+func TestDeploymentIsCancelled(t *testing.T) {
+	e := shared.Get(t)
+	_, app := e.createShop(t, 2, started)
+	e.controllers.setIdle(app, true)
+	alice, bob, mallory := e.callerNamed(t, "alice"), e.callerNamed(t, "bob"), e.callerNamed(t, "mallory")
+	made := alice.expect(t, http.StatusCreated, "POST /v3/deployments", `{`+relatedTo(app)+`}`, "status.reason=DEPLOYING", "revision.version=1")
+	path := "/v3/deployments/" + made.field(t, "guid")
+	bob.expect(t, http.StatusForbidden, "POST "+path+"/actions/cancel", "")
+	mallory.expect(t, http.StatusNotFound, "POST "+path+"/actions/cancel", "")
+	alice.expect(t, http.StatusOK, "POST "+path+"/actions/cancel", "")
+	bob.expect(t, http.StatusOK, "GET "+path, "", "status.value=FINALIZED", "status.reason=CANCELED")
+	alice.expect(t, http.StatusUnprocessableEntity, "POST "+path+"/actions/cancel", "")
+}
+
+func TestWithoutAdmissionNothingChangesAndTheErrorSaysSo(t *testing.T) {
+	e := shared.Get(t)
+	space, app := e.createShop(t, 1, started)
+	before := e.getApp(t, space, app)
+	alice := e.callerNamed(t, "alice")
+	e.admissionDown.Store(true)
+	defer e.admissionDown.Store(false)
+	for _, action := range []string{"stop", "restart"} {
+		r := alice.expect(t, http.StatusServiceUnavailable, "POST /v3/apps/"+app+"/actions/"+action, "")
+		if !strings.Contains(r.field(t, "errors.0.detail"), "nothing was changed") {
+			t.Errorf("%s: found %s, want an error that says so", action, r.body)
+		}
+	}
+	e.admissionDown.Store(false)
+	e.expectUnchanged(t, before)
+	testenv.Eventually(t, "a restart works again", func() error {
+		_, err := alice.try(t.Context(), "POST", "/v3/apps/"+app+"/actions/restart", "")
+		return err
+	})
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"encoding/base64"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/torpor-dev/torpor/internal/testenv"
+)
+
+func TestCredentialsThatAreLetIn(t *testing.T) {
+	e := shared.Get(t)
+	pair := base64.StdEncoding.EncodeToString(slices.Concat(e.Config.CertData, e.Config.KeyData))
+	for name, test := range map[string]struct {
+		header string
+		status int
+		says   string
+	}{
+		"a token is let in":                                {"bearer " + e.requestToken(t, system, "alice"), http.StatusOK, "alice"},
+		"a certificate is let in":                          {"ClientCert " + pair, http.StatusOK, `"kind":"User"`},
+		"a certificate in small letters is let in":         {"clientcert " + pair, http.StatusOK, `"kind":"User"`},
+		"a request without a header is refused":            {"", http.StatusUnauthorized, "found none"},
+		"a password is refused":                            {"Basic YTpi", http.StatusUnauthorized, "which Kubernetes does not take"},
+		"a token that Kubernetes does not know is refused": {"Bearer nobody", http.StatusUnauthorized, "does not know these credentials"},
+		"a certificate without its key is refused":         {"ClientCert " + base64.StdEncoding.EncodeToString(e.Config.CertData), http.StatusUnauthorized, "expected a certificate and its key"},
+		"another scheme is refused":                        {"Digest x", http.StatusUnauthorized, "found neither"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := caller{replica: e.replica, authorization: test.header}.get(t, "/whoami")
+			if r.status != test.status || !strings.Contains(r.body, test.says) {
+				t.Errorf("found %d %s, want %d and %q", r.status, r.body, test.status, test.says)
+			}
+		})
+	}
+}
+
+func TestGroupIsLetIn(t *testing.T) {
+	e := shared.Get(t)
+	space, app := e.createShop(t, 1, stopped)
+	namespace, user := e.createServiceAccount(t, "grace")
+	group := "system:serviceaccounts:" + namespace
+	e.bindRole(t, space, "torpor-space-developer", rbacv1.Subject{Kind: rbacv1.GroupKind, Name: group})
+	e.awaitBinding(t, user, []string{group}, space)
+	grace := caller{replica: e.replica, authorization: "Bearer " + e.requestToken(t, namespace, "grace")}
+	grace.expect(t, http.StatusOK, "GET /v3/apps", "", "resources#=1")
+	grace.expect(t, http.StatusOK, "POST /v3/apps/"+app+"/actions/start", "")
+}
+
+func TestRefusalIsNotHeldAndChangesNothing(t *testing.T) {
+	e := shared.Get(t)
+	space, app := e.createShop(t, 2, started)
+	before := e.getApp(t, space, app)
+	bob, mallory := e.callerNamed(t, "bob"), e.callerNamed(t, "mallory")
+	// A refusal takes milliseconds. On a busy machine it may take a hundred times as long, but it never takes as long as an
+	// answer that is held, which is 10 s.
+	const held = 9 * time.Second
+	var took []time.Duration
+	for _, request := range []struct{ line, body string }{
+		{"POST /v3/apps/" + app + "/actions/stop", ""},
+		{"POST /v3/apps/" + app + "/actions/start", ""},
+		{"POST /v3/apps/" + app + "/actions/restart", ""},
+		{"DELETE /v3/apps/" + app, ""},
+		{"PATCH /v3/apps/" + app, `{"name":"mine"}`},
+		{"GET /v3/apps/" + app + "/env", ""},
+		{"PATCH /v3/apps/" + app + "/environment_variables", `{"var":{"A":"b"}}`},
+		{"POST /v3/apps/" + app + "/processes/web/actions/scale", `{"instances":9}`},
+		{"DELETE /v3/apps/" + app + "/processes/web/instances/0", ""},
+		{"POST /v3/deployments", `{` + relatedTo(app) + `}`},
+		{"POST /v3/packages", `{"type":"docker","data":{"image":"x"},` + relatedTo(app) + `}`},
+		{"GET /api/v1/read/" + app, ""},
+	} {
+		for range 10 {
+			asBob := bob.expect(t, http.StatusForbidden, request.line, request.body, "errors.0.code=10003")
+			asMallory := mallory.expect(t, http.StatusNotFound, request.line, request.body, "errors.0.detail=App not found")
+			if asBob.took > held || asMallory.took > held {
+				t.Errorf("%s: found it refused after %s and %s, want it refused at once", request.line, asBob.took, asMallory.took)
+			}
+			took = append(took, asBob.took, asMallory.took)
+		}
+	}
+	slices.Sort(took)
+	t.Logf("%d refusals: median %s, worst %s", len(took), took[len(took)/2], took[len(took)-1])
+	mallory.expect(t, http.StatusUnprocessableEntity, "POST /v3/spaces/"+space+"/actions/apply_manifest", `applications: [{name: mine}]`)
+	for _, path := range []string{"/v3/apps", "/v3/processes", "/v3/spaces", "/v3/organizations", "/v3/audit_events", "/v3/deployments"} {
+		mallory.expect(t, http.StatusOK, "GET "+path, "", "resources#=0")
+	}
+	e.expectUnchanged(t, before)
+}
+
+// TestRightsThatAreTakenAway expects a change to be refused at once, and what is only shown to vanish within the time that
+// docs/cf.md promises.
+func TestRightsThatAreTakenAway(t *testing.T) {
+	e := shared.Get(t)
+	const documented = 10 * time.Second
+	space, app := e.createShop(t, 1, stopped)
+	namespace, user := e.createServiceAccount(t, "dave")
+	e.bindRole(t, space, "torpor-space-developer", rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: "dave"})
+	e.awaitBinding(t, user, nil, space)
+	dave := caller{replica: e.replica, authorization: "Bearer " + e.requestToken(t, namespace, "dave")}
+	dave.expect(t, http.StatusOK, "GET /v3/apps/"+app, "")
+	var bindings rbacv1.RoleBindingList
+	if err := e.Client.List(t.Context(), &bindings, client.InNamespace(space)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range bindings.Items {
+		if bindings.Items[i].Subjects[0].Name == "dave" {
+			if err := e.Client.Delete(t.Context(), &bindings.Items[i]); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	begin := time.Now()
+	testenv.Eventually(t, "a change is refused", func() error {
+		if r := dave.send(t, "POST", "/v3/apps/"+app+"/actions/start", ""); r.status != http.StatusForbidden && r.status != http.StatusNotFound {
+			return errorFound(r)
+		}
+		return nil
+	})
+	if took := time.Since(begin); took > documented {
+		t.Errorf("found a change refused after %s, want it at once", took)
+	}
+	dave.awaitStatus(t, http.StatusNotFound, "/v3/apps/"+app)
+	t.Logf("not shown any more after %s", time.Since(begin))
+	if err := e.Client.Delete(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "dave"}}); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Eventually(t, "the token lets nobody in any more", func() error {
+		r := dave.get(t, "/whoami")
+		if r.status != http.StatusUnauthorized || r.field(t, "errors.0.title") != "CF-NotAuthenticated" {
+			return errorFound(r)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// TestBodiesThatMakeNoSense sends what no client should: the answer is an error of CF, never a failure of the server.
+func TestBodiesThatMakeNoSense(t *testing.T) {
+	e := shared.Get(t)
+	const parseError, unprocessable, notFound = "CF-MessageParseError", "CF-UnprocessableEntity", "CF-ResourceNotFound"
+	space, app := e.createShop(t, 1, stopped)
+	alice := e.callerNamed(t, "alice")
+	big := `{"name":"` + strings.Repeat("x", 1<<20) + `"}`
+	scale, instances := "POST /v3/apps/"+app+"/processes/web/actions/scale", "DELETE /v3/apps/"+app+"/processes/web/instances/"
+	inSpace := `"relationships":{"space":{"data":{"guid":"` + space + `"}}}`
+	for name, test := range map[string]struct {
+		request, body string
+		status        int
+		title, says   string
+	}{
+		"a body that is no JSON":             {"POST /v3/apps", "name=shop", http.StatusBadRequest, parseError, "parse error"},
+		"a body that ends early":             {"POST /v3/apps", `{"name":`, http.StatusBadRequest, parseError, "parse error"},
+		"a body above 1 MiB":                 {"POST /v3/apps", big, http.StatusBadRequest, parseError, "at most 1 MiB"},
+		"a manifest above 1 MiB":             {"POST /v3/spaces/" + space + "/actions/apply_manifest", big, http.StatusBadRequest, parseError, "at most 1 MiB"},
+		"a list where an object is expected": {"POST /v3/packages", `[1]`, http.StatusUnprocessableEntity, unprocessable, "expected an object"},
+		"a field of a wrong type":            {"POST /v3/apps", `{"name":7}`, http.StatusUnprocessableEntity, unprocessable, "expected name to be a string, found a number"},
+		"an inner field of a wrong type":     {"POST /v3/builds", `{"package":{"guid":[]}}`, http.StatusUnprocessableEntity, unprocessable, "expected package.guid to be a string"},
+		"a number that is too large":         {scale, `{"instances":99999999999}`, http.StatusUnprocessableEntity, unprocessable, "expected instances to be a whole number"},
+		"a number that is not whole":         {scale, `{"instances":1.5}`, http.StatusUnprocessableEntity, unprocessable, "whole number"},
+		"an empty body where one is needed":  {"POST /v3/apps", ``, http.StatusUnprocessableEntity, unprocessable, "Invalid space"},
+		"a body of nulls":                    {"POST /v3/deployments", `{"relationships":null,"options":null,"droplet":null,"strategy":null}`, http.StatusNotFound, notFound, "App not found"},
+		"an empty name":                      {"POST /v3/apps", `{"name":"",` + inSpace + `}`, http.StatusUnprocessableEntity, unprocessable, "displayName"},
+		"an index that is no number":         {instances + "one%20two", ``, http.StatusNotFound, notFound, "Instance not found"},
+		"a GUID that is a path":              {"GET /v3/apps/..%2f..%2fapi", ``, http.StatusNotFound, notFound, "App not found"},
+		"a revision without a number":        {"GET /v3/revisions/-", ``, http.StatusNotFound, notFound, "Revision not found"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := alice.expect(t, test.status, test.request, test.body, "errors.0.title="+test.title)
+			if !strings.Contains(r.field(t, "errors.0.detail"), test.says) {
+				t.Errorf("found %s, want %q", r.body, test.says)
+			}
+		})
+	}
+	// Fields that are unknown or null are of newer clients, and no reason to refuse a request.
+	alice.expect(t, http.StatusCreated, "POST /v3/apps", `{"name":"new","something":{"new":[1]},"lifecycle":null,"metadata":{"labels":{"a":"b"}},`+inSpace+`}`)
+	if r := alice.send(t, "PUT", "/v3/apps", ""); r.header.Get("Allow") != "GET, POST" {
+		t.Errorf("found the methods %q, want GET, POST", r.header.Get("Allow"))
+	}
+	manifest := `{"applications":[{"name":"shop","routes":[{"route":"a.example.com"}],"services":["db"],"random-route":false}]}`
+	if r := alice.send(t, "POST", "/v3/spaces/"+space+"/actions/apply_manifest", manifest); len(r.header.Values("X-Cf-Warnings")) != 2 {
+		t.Errorf("found %d and the warnings %q, want one of routes and one of services", r.status, r.header.Values("X-Cf-Warnings"))
+	}
+}
+
+func TestListIsReadPageByPage(t *testing.T) {
+	e := shared.Get(t)
+	const apps, perPage = 5, "2"
+	space := e.createSpace(t)
+	alice := e.callerNamed(t, "alice")
+	for i := range apps {
+		alice.expect(t, http.StatusCreated, "POST /v3/apps", fmt.Sprintf(`{"name":"app-%d","relationships":{"space":{"data":{"guid":"%s"}}}}`, i, space))
+	}
+	var names []string
+	for next := e.url + "/v3/apps?space_guids=" + space + "&order_by=-name&per_page=" + perPage; next != ""; {
+		r := alice.expect(t, http.StatusOK, "GET "+strings.TrimPrefix(next, e.url), "", "pagination.total_results=5", "pagination.total_pages=3")
+		for i := range 2 {
+			if name := r.field(t, fmt.Sprintf("resources.%d.name", i)); name != "" {
+				names = append(names, name)
+			}
+		}
+		next = r.field(t, "pagination.next.href")
+	}
+	if got := strings.Join(names, " "); got != "app-4 app-3 app-2 app-1 app-0" {
+		t.Errorf("found %s, want all five, the last first", got)
+	}
+	alice.expect(t, http.StatusOK, "GET /v3/apps?page=99&space_guids="+space, "", "resources#=0")
+}
