@@ -51,7 +51,7 @@ func TestGroupIsLetIn(t *testing.T) {
 	group := "system:serviceaccounts:" + namespace
 	e.bindRole(t, space, "torpor-space-developer", rbacv1.Subject{Kind: rbacv1.GroupKind, Name: group})
 	e.awaitBinding(t, user, []string{group}, space)
-	grace := caller{replica: e.replica, authorization: "Bearer " + e.requestToken(t, namespace, "grace")}
+	grace := e.callerOf(t, namespace, "grace")
 	grace.expect(t, http.StatusOK, "GET /v3/apps", "", "resources#=1")
 	grace.expect(t, http.StatusOK, "POST /v3/apps/"+app+"/actions/start", "")
 }
@@ -106,7 +106,7 @@ func TestRightsThatAreTakenAway(t *testing.T) {
 	namespace, user := e.createServiceAccount(t, "dave")
 	e.bindRole(t, space, "torpor-space-developer", rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: "dave"})
 	e.awaitBinding(t, user, nil, space)
-	dave := caller{replica: e.replica, authorization: "Bearer " + e.requestToken(t, namespace, "dave")}
+	dave := e.callerOf(t, namespace, "dave")
 	dave.expect(t, http.StatusOK, "GET /v3/apps/"+app, "")
 	var bindings rbacv1.RoleBindingList
 	if err := e.Client.List(t.Context(), &bindings, client.InNamespace(space)); err != nil {

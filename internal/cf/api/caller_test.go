@@ -24,7 +24,13 @@ type caller struct {
 // callerNamed returns a caller with a token of a service account in the system's namespace.
 func (e *testEnv) callerNamed(t *testing.T, name string) caller {
 	t.Helper()
-	return caller{replica: e.replica, authorization: "Bearer " + e.requestToken(t, system, name)}
+	return e.callerOf(t, system, name)
+}
+
+// callerOf returns a caller with a token of a service account.
+func (e *testEnv) callerOf(t *testing.T, namespace, name string) caller {
+	t.Helper()
+	return caller{replica: e.replica, authorization: "Bearer " + e.requestToken(t, namespace, name)}
 }
 
 // at returns the same caller before another replica.

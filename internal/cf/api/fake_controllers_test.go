@@ -32,13 +32,15 @@ type fakeControllers struct {
 	mu     sync.Mutex
 	// idle apps are left alone; crashing ones crash.
 	idle, crashing map[string]bool
+	// namespaces are those that exist.
+	namespaces map[string]bool
 }
 
 const fakeControllerInterval = 50 * time.Millisecond
 
 func startFakeControllers(t testing.TB, env *testenv.Environment) *fakeControllers {
 	t.Helper()
-	f := &fakeControllers{client: env.Client, idle: map[string]bool{}, crashing: map[string]bool{}}
+	f := &fakeControllers{client: env.Client, idle: map[string]bool{}, crashing: map[string]bool{}, namespaces: map[string]bool{}}
 	testenv.RunInBackground(t, "the fake controllers", func(ctx context.Context) error {
 		wait.UntilWithContext(ctx, f.reconcileAll, fakeControllerInterval)
 		return nil
@@ -59,34 +61,33 @@ func (f *fakeControllers) setCrashing(app string) {
 	f.crashing[app] = true
 }
 
-// reconcileAll looks at every object once; what fails is tried again in the next pass.
+// reconcileAll looks at every object once; what fails is tried again in the next pass. A pass is quick however many objects the
+// tests leave behind: the API waits only 2 s for the revision of a new deployment.
 func (f *fakeControllers) reconcileAll(ctx context.Context) {
+	var deployments torporv1alpha1.CFDeploymentList
 	var builds korifiv1alpha1.CFBuildList
 	var apps korifiv1alpha1.CFAppList
-	var deployments torporv1alpha1.CFDeploymentList
 	var processes korifiv1alpha1.CFProcessList
-	if errors.Join(f.client.List(ctx, &builds), f.client.List(ctx, &apps)) != nil {
-		return
-	}
-	for i := range builds.Items {
-		f.stageBuild(ctx, &builds.Items[i])
-	}
-	for i := range apps.Items {
-		f.recordRevision(ctx, &apps.Items[i])
-	}
-	f.createNamespaces(ctx)
-	if f.client.List(ctx, &deployments) != nil {
+	if errors.Join(f.client.List(ctx, &deployments), f.client.List(ctx, &builds), f.client.List(ctx, &apps), f.client.List(ctx, &processes)) != nil {
 		return
 	}
 	for i := range deployments.Items {
 		f.advanceDeployment(ctx, &deployments.Items[i])
 	}
-	if f.client.List(ctx, &processes) != nil {
-		return
+	for i := range builds.Items {
+		f.stageBuild(ctx, &builds.Items[i])
+	}
+	byName := map[string]*korifiv1alpha1.CFApp{}
+	for i := range apps.Items {
+		byName[apps.Items[i].Name] = &apps.Items[i]
+		f.recordRevision(ctx, &apps.Items[i])
 	}
 	for i := range processes.Items {
-		f.reportProcess(ctx, &processes.Items[i])
+		if app := byName[processes.Items[i].Spec.AppRef.Name]; app != nil {
+			f.reportProcess(ctx, app, &processes.Items[i])
+		}
 	}
+	f.createNamespaces(ctx)
 }
 
 func (f *fakeControllers) stageBuild(ctx context.Context, build *korifiv1alpha1.CFBuild) {
@@ -120,39 +121,40 @@ func (f *fakeControllers) recordRevision(ctx context.Context, app *korifiv1alpha
 	_ = f.client.Status().Update(ctx, app)
 }
 
-// createNamespaces creates the namespaces of orgs and spaces; creating one again fails without harm.
+// createNamespaces creates the namespaces of orgs and spaces.
 func (f *fakeControllers) createNamespaces(ctx context.Context) {
 	var orgs korifiv1alpha1.CFOrgList
 	var spaces korifiv1alpha1.CFSpaceList
-	if f.client.List(ctx, &orgs) != nil || f.client.List(ctx, &spaces) != nil {
+	if errors.Join(f.client.List(ctx, &orgs), f.client.List(ctx, &spaces)) != nil {
 		return
 	}
 	for i := range orgs.Items {
-		name := orgs.Items[i].Name
-		_ = f.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{korifiv1alpha1.OrgGUIDLabel: name}}})
+		f.createNamespace(ctx, orgs.Items[i].Name, map[string]string{korifiv1alpha1.OrgGUIDLabel: orgs.Items[i].Name})
 	}
 	for i := range spaces.Items {
-		s := &spaces.Items[i]
-		_ = f.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.Name, Labels: map[string]string{
-			korifiv1alpha1.OrgGUIDLabel: s.Namespace, korifiv1alpha1.SpaceGUIDLabel: s.Name,
-		}}})
+		f.createNamespace(ctx, spaces.Items[i].Name, map[string]string{
+			korifiv1alpha1.OrgGUIDLabel: spaces.Items[i].Namespace, korifiv1alpha1.SpaceGUIDLabel: spaces.Items[i].Name,
+		})
 	}
 }
 
-func (f *fakeControllers) reportProcess(ctx context.Context, p *korifiv1alpha1.CFProcess) {
-	var app korifiv1alpha1.CFApp
-	if f.client.Get(ctx, client.ObjectKey{Namespace: p.Namespace, Name: p.Spec.AppRef.Name}, &app) != nil {
+func (f *fakeControllers) createNamespace(ctx context.Context, name string, labels map[string]string) {
+	if f.namespaces[name] {
 		return
 	}
+	err := f.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}})
+	f.namespaces[name] = client.IgnoreAlreadyExists(err) == nil
+}
+
+func (f *fakeControllers) reportProcess(ctx context.Context, app *korifiv1alpha1.CFApp, p *korifiv1alpha1.CFProcess) {
 	f.mu.Lock()
 	idle, crashing := f.idle[app.Name], f.crashing[app.Name]
 	f.mu.Unlock()
-	f.recordRevision(ctx, &app)
 	if idle {
 		return
 	}
 	before := p.Status.DeepCopy()
-	setProcessStatus(&app, p, crashing)
+	setProcessStatus(app, p, crashing)
 	if !equality.Semantic.DeepEqual(before, &p.Status) {
 		_ = f.client.Status().Update(ctx, p)
 	}

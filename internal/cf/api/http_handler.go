@@ -26,7 +26,7 @@ const requestTimeout = 14 * time.Second
 type server struct {
 	api           *handlers.API
 	authenticator *authorization.Authenticator
-	metrics       *metrics
+	metrics       *serverMetrics
 	log           *slog.Logger
 }
 
@@ -50,6 +50,7 @@ func (s *server) newHandler() http.Handler {
 
 // errorForUnmatched returns 404 for a path that no route has, and 405 for one that another method has.
 func errorForUnmatched(w http.ResponseWriter, req *http.Request, mux *http.ServeMux) *apierrors.CFError {
+	// The mux has a handler of every path, so it never answers 405 by itself, and would do so without the body of a CF error.
 	var methods []string
 	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodDelete} {
 		other := &http.Request{Method: method, Host: req.Host, URL: req.URL}
@@ -120,6 +121,7 @@ func (s *server) writeResponse(w http.ResponseWriter, response handlers.Response
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.WriteHeader(response.Status)
 	if err := json.NewEncoder(w).Encode(response.Body); err != nil {
+		// The status is sent already, so nothing can be repaired.
 		s.log.Debug("client went away", "error", err)
 	}
 }
@@ -130,6 +132,7 @@ func (s *server) writeError(w http.ResponseWriter, req *http.Request, err error)
 	if !errors.As(err, &known) {
 		known = apierrors.FromError(err, "Resource")
 	}
+	// Mistakes of callers are no news for operators.
 	if known.Status >= http.StatusInternalServerError {
 		s.log.Error("request not answered", "method", req.Method, "path", req.URL.Path, "status", known.Status, "error", err)
 	}

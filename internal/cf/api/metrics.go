@@ -21,17 +21,17 @@ import (
 // statusClientClosed is the label of requests whose client did not wait for the answer; nginx counts them so.
 const statusClientClosed = 499
 
-// metrics count requests by route. No part of a path becomes a label, because GUIDs and names are unbounded and private.
-type metrics struct {
+// serverMetrics count requests by route. No part of a path becomes a label, because GUIDs and names are unbounded and private.
+type serverMetrics struct {
 	registry *prometheus.Registry
-	callers  *authorization.Metrics
+	callers  *authorization.CallerMetrics
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec
 }
 
-func newMetrics() *metrics {
-	m := &metrics{
-		registry: prometheus.NewRegistry(), callers: authorization.NewMetrics(),
+func newMetrics() *serverMetrics {
+	m := &serverMetrics{
+		registry: prometheus.NewRegistry(), callers: authorization.NewCallerMetrics(),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "torpor_cf_api_requests_total", Help: "Requests to the CF API, by row of the table of routes and by status; 499 if the client went away.",
 		}, []string{"route", "code"}),
@@ -44,16 +44,17 @@ func newMetrics() *metrics {
 	return m
 }
 
-func (m *metrics) observeRequest(route string, status int, took time.Duration) {
+func (m *serverMetrics) observeRequest(route string, status int, took time.Duration) {
 	m.requests.WithLabelValues(route, strconv.Itoa(status)).Inc()
 	m.duration.WithLabelValues(route).Observe(took.Seconds())
 }
 
 // startServer serves the metrics on an address; ended gets the reason if that ends by itself.
-func (m *metrics) startServer(ctx context.Context, address string, ended chan<- error) (io.Closer, error) {
+func (m *serverMetrics) startServer(ctx context.Context, address string, ended chan<- error) (io.Closer, error) {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: writeTimeout}
+	// As with controller-runtime, 0 means no metrics.
 	if address == "" || address == "0" {
 		return server, nil
 	}

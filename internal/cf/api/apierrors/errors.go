@@ -114,6 +114,7 @@ func FromError(err error, thing string) *CFError {
 		return NewRateLimitExceeded()
 	case k8serrors.IsConflict(err):
 		return NewServiceUnavailable("Somebody else changed this at the same moment, and nothing was done; try again", err)
+	// The API server answers so when the webhook that admits apps does not answer.
 	case k8serrors.IsInternalError(err):
 		return NewServiceUnavailable("Kubernetes could not do this, and nothing was changed; try again. If it stays so, ask the platform team whether torpor manager, which admits changes of apps, is running", err)
 	default:

@@ -52,7 +52,7 @@ type Options struct {
 	Clock  clock.PassiveClock
 	// RequestsPerSecond limits the requests of each caller.
 	RequestsPerSecond float64
-	Metrics           *Metrics
+	Metrics           *CallerMetrics
 }
 
 // Authenticator finds the Kubernetes user behind each request.
@@ -64,7 +64,7 @@ type Authenticator struct {
 	clock          clock.PassiveClock
 	key            fingerprint
 	newCredentials *rate.Limiter
-	metrics        *Metrics
+	metrics        *CallerMetrics
 	// identities are by the fingerprint of a credential.
 	identities *cache.LRUExpireCache
 	limits     *callerLimits
@@ -79,7 +79,7 @@ type Caller struct {
 	Client client.Client
 	Core   corev1client.CoreV1Interface
 
-	identity       *identity
+	identity       *callerIdentity
 	closeTransport func()
 }
 
@@ -128,7 +128,7 @@ func (a *Authenticator) identify(ctx context.Context, caller *Caller, tripper ht
 		return err
 	}
 	found, _ := a.identities.Get(seen)
-	known, ok := found.(*identity)
+	known, ok := found.(*callerIdentity)
 	a.metrics.countCredential(ok)
 	if caller.identity = known; !ok {
 		if !a.newCredentials.AllowN(a.clock.Now(), 1) {
@@ -155,12 +155,12 @@ func (c *Caller) Close() { c.closeTransport() }
 func (c *Caller) IsServiceAccount() bool { return strings.HasPrefix(c.Name, "system:serviceaccount:") }
 
 // reviewSelf asks the API server who this is, which every authenticated user may ask.
-func (a *Authenticator) reviewSelf(ctx context.Context, as client.Client) (*identity, error) {
+func (a *Authenticator) reviewSelf(ctx context.Context, as client.Client) (*callerIdentity, error) {
 	review := &authenticationv1.SelfSubjectReview{}
 	if err := as.Create(ctx, review); err != nil {
 		return nil, apierrors.FromError(err, "User")
 	}
-	return &identity{
+	return &callerIdentity{
 		name: review.Status.UserInfo.Username, groups: review.Status.UserInfo.Groups,
 		permissions: cache.NewLRUExpireCacheWithClock(maxAnswers, a.clock),
 	}, nil

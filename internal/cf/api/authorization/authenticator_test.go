@@ -30,12 +30,12 @@ func TestCallerIsLimitedAloneAndNotForEver(t *testing.T) {
 
 func TestIdentityExpires(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Unix(1000, 0))
-	a, err := NewAuthenticator(Options{Config: &rest.Config{}, Clock: clock, Metrics: NewMetrics()})
+	a, err := NewAuthenticator(Options{Config: &rest.Config{}, Clock: clock, Metrics: NewCallerMetrics()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	seen := a.key.hash("Bearer x")
-	alice := &identity{name: "alice"}
+	alice := &callerIdentity{name: "alice"}
 	a.identities.Add(seen, alice, answerTTL)
 	if known, _ := a.identities.Get(seen); known != alice {
 		t.Errorf("found %v, want alice", known)

@@ -28,28 +28,30 @@ type bearerTransport struct {
 	next  http.RoundTripper
 }
 
-// RoundTrip leaves the request that it was given as it is.
+// RoundTrip implements http.RoundTripper.
 func (b bearerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	// A RoundTripper must not change its request.
 	r = r.Clone(r.Context())
 	r.Header.Set("Authorization", "Bearer "+b.token)
 	return b.next.RoundTrip(r)
 }
 
-// newTransport speaks to the API server for one credential. What client-go would make is kept for ever under the key of the
-// certificate, so this one is made here; done closes what was opened for it alone.
-func (a *Authenticator) newTransport(cred credential) (tripper http.RoundTripper, done func()) {
+// newTransport returns a transport to the API server for one credential; done closes the connections of that one alone.
+func (a *Authenticator) newTransport(cred callerCredential) (tripper http.RoundTripper, done func()) {
 	if cred.certificate == nil {
 		return bearerTransport{token: cred.token, next: a.shared}, func() {}
 	}
+	// What client-go would make is kept for ever under the key of the certificate, so this one is made here.
 	own := a.shared.Clone()
 	own.TLSClientConfig.Certificates = []tls.Certificate{*cred.certificate}
 	return own, own.CloseIdleConnections
 }
 
-// newClients are made for each request; kinds are known, so nothing has to be discovered.
+// newClients returns the clients of one request.
 func (a *Authenticator) newClients(tripper http.RoundTripper) (client.Client, corev1client.CoreV1Interface, error) {
 	h := &http.Client{Transport: tripper, Timeout: callTimeout}
 	cfg := &rest.Config{Host: a.host, APIPath: a.path, QPS: -1, UserAgent: "torpor-cf-api"}
+	// With a mapper that knows the kinds, no request needs discovery.
 	kubernetes, err := client.New(cfg, client.Options{HTTPClient: h, Scheme: a.scheme, Mapper: a.mapper})
 	if err != nil {
 		return nil, nil, fmt.Errorf("make client: %w", err)
@@ -61,7 +63,7 @@ func (a *Authenticator) newClients(tripper http.RoundTripper) (client.Client, co
 	return kubernetes, core, nil
 }
 
-// newRESTMapper are those that callers read and write.
+// newRESTMapper returns a mapper of the kinds that callers read and write.
 func newRESTMapper() meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper(nil)
 	for _, k := range []schema.GroupVersionKind{

@@ -10,14 +10,14 @@ const (
 	newCredentialLimit = "newcomer"
 )
 
-// Metrics count how callers are met; nothing of who they are is in them.
-type Metrics struct {
+// CallerMetrics count how callers are met; nothing of who they are is in them.
+type CallerMetrics struct {
 	refused, credentials *prometheus.CounterVec
 }
 
-// NewMetrics counts from 0.
-func NewMetrics() *Metrics {
-	m := &Metrics{
+// NewCallerMetrics counts from 0.
+func NewCallerMetrics() *CallerMetrics {
+	m := &CallerMetrics{
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "torpor_cf_api_refused_total", Help: "Requests to the CF API that were refused with 429, by limit: of one caller, or of credentials that were never seen before.",
 		}, []string{"limit"}),
@@ -32,20 +32,20 @@ func NewMetrics() *Metrics {
 }
 
 // Describe implements prometheus.Collector.
-func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
+func (m *CallerMetrics) Describe(ch chan<- *prometheus.Desc) {
 	m.refused.Describe(ch)
 	m.credentials.Describe(ch)
 }
 
 // Collect implements prometheus.Collector.
-func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
+func (m *CallerMetrics) Collect(ch chan<- prometheus.Metric) {
 	m.refused.Collect(ch)
 	m.credentials.Collect(ch)
 }
 
-func (m *Metrics) countRefusal(limit string) { m.refused.WithLabelValues(limit).Inc() }
+func (m *CallerMetrics) countRefusal(limit string) { m.refused.WithLabelValues(limit).Inc() }
 
-func (m *Metrics) countCredential(known bool) {
+func (m *CallerMetrics) countCredential(known bool) {
 	result := "asked"
 	if known {
 		result = "known"

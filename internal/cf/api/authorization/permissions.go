@@ -23,8 +23,8 @@ const (
 // Permission is a verb on a resource of Korifi's group in a namespace. An empty namespace means all of them.
 type Permission struct{ Namespace, Verb, Resource string }
 
-// identity is the user that a credential belongs to, with the permissions that were reviewed for that credential.
-type identity struct {
+// callerIdentity is the user that a credential belongs to, with the permissions that were reviewed for that credential.
+type callerIdentity struct {
 	name        string
 	groups      []string
 	permissions *cache.LRUExpireCache

@@ -34,7 +34,7 @@ func listApps(ctx context.Context, r *Request) (Response, error) {
 			"guids": func(app *korifiv1alpha1.CFApp) string { return app.Name },
 		},
 		compare: compareAppsBy(strings.TrimPrefix(r.query().Get("order_by"), "-")), reversed: r.isReversed(),
-	}, func(app *korifiv1alpha1.CFApp) presenter.App { return presenter.ForApp(r.Base, app) })
+	}, func(app *korifiv1alpha1.CFApp) presenter.AppResponse { return presenter.ForApp(r.Base, app) })
 }
 
 // compareAppsBy orders apps by a field, and by age where that is the same or is another field.
@@ -85,6 +85,7 @@ func deleteApp(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (Resp
 }
 
 func stopApp(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (Response, error) {
+	// A client that stops an app does not wait for it any more.
 	r.Polls.Stop(r.Caller.Name, app.Name)
 	app, err := r.Store.SetAppState(ctx, r.Caller, app, korifiv1alpha1.StoppedState)
 	return present(r, presenter.ForApp, app, err)

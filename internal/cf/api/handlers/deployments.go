@@ -177,5 +177,7 @@ func listDeployments(ctx context.Context, r *Request) (Response, error) {
 			"status_reasons": func(d *torporv1alpha1.CFDeployment) string { return presenter.ForDeploymentStatus(d).Reason },
 		},
 		reversed: r.isReversed(),
-	}, func(d *torporv1alpha1.CFDeployment) presenter.Deployment { return presenter.ForDeployment(r.Base, d) })
+	}, func(d *torporv1alpha1.CFDeployment) presenter.DeploymentResponse {
+		return presenter.ForDeployment(r.Base, d)
+	})
 }

@@ -48,6 +48,7 @@ func (r *Request) findDropletOfApp(ctx context.Context, app *korifiv1alpha1.CFAp
 	if err != nil {
 		return nil, ignoreNotFound(err)
 	}
+	// A caller may see droplets of other apps too.
 	if build.Namespace != app.Namespace || build.Spec.AppRef.Name != app.Name {
 		return nil, nil
 	}
@@ -81,7 +82,7 @@ func setCurrentDroplet(ctx context.Context, r *Request, app *korifiv1alpha1.CFAp
 func listPackages(ctx context.Context, r *Request) (Response, error) {
 	apps := payloads.ParseFilter(r.query(), "app_guids")
 	if r.guid() != "" {
-		apps = payloads.Filter{r.guid()}
+		apps = payloads.QueryFilter{r.guid()}
 	}
 	var packages []*korifiv1alpha1.CFPackage
 	for _, guid := range apps {
@@ -99,7 +100,7 @@ func listPackages(ctx context.Context, r *Request) (Response, error) {
 		packages = append(packages, found...)
 	}
 	return respondList(r, resourceList[*korifiv1alpha1.CFPackage]{items: packages, reversed: r.isReversed()},
-		func(p *korifiv1alpha1.CFPackage) presenter.Package { return presenter.ForPackage(r.Base, p) })
+		func(p *korifiv1alpha1.CFPackage) presenter.PackageResponse { return presenter.ForPackage(r.Base, p) })
 }
 
 func getPackage(ctx context.Context, r *Request) (Response, error) {
@@ -134,7 +135,9 @@ func (r *Request) respondDroplets(ctx context.Context, app *korifiv1alpha1.CFApp
 		return presenter.BuildStateOf(build) != korifiv1alpha1.StagedBuild || !isWanted(build)
 	})
 	return respondList(r, resourceList[*korifiv1alpha1.CFBuild]{items: builds, reversed: r.isReversed()},
-		func(build *korifiv1alpha1.CFBuild) presenter.Droplet { return presenter.ForDroplet(r.Base, build) })
+		func(build *korifiv1alpha1.CFBuild) presenter.DropletResponse {
+			return presenter.ForDroplet(r.Base, build)
+		})
 }
 
 func createPackage(ctx context.Context, r *Request, body payloads.PackageCreate) (Response, error) {

@@ -19,7 +19,7 @@ func listOrgs(ctx context.Context, r *Request) (Response, error) {
 	if err != nil {
 		return Response{}, err
 	}
-	return respondList(r, orgOrSpaceList(orgs), func(org repositories.OrgOrSpace) presenter.OrgOrSpace { return presenter.ForOrg(r.Base, org) })
+	return respondList(r, orgOrSpaceList(orgs), func(org repositories.OrgOrSpace) presenter.OrgOrSpaceResponse { return presenter.ForOrg(r.Base, org) })
 }
 
 func listSpaces(ctx context.Context, r *Request) (Response, error) {
@@ -29,7 +29,9 @@ func listSpaces(ctx context.Context, r *Request) (Response, error) {
 	}
 	list := orgOrSpaceList(spaces)
 	list.filters["organization_guids"] = func(space repositories.OrgOrSpace) string { return space.Org }
-	return respondList(r, list, func(space repositories.OrgOrSpace) presenter.OrgOrSpace { return presenter.ForSpace(r.Base, space) })
+	return respondList(r, list, func(space repositories.OrgOrSpace) presenter.OrgOrSpaceResponse {
+		return presenter.ForSpace(r.Base, space)
+	})
 }
 
 // orgOrSpaceList is ordered by name, whatever the client asks for.

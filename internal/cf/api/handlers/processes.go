@@ -33,6 +33,7 @@ func listProcesses(ctx context.Context, r *Request) (Response, error) {
 		},
 		compare: repositories.CompareByAge[*korifiv1alpha1.CFProcess],
 	}
+	// Clients ask for the instances too since the version that presenter.Version claims.
 	if !strings.Contains(r.query().Get("embed"), "process_instances") {
 		return respondList(r, list, r.presentProcess)
 	}
@@ -45,9 +46,9 @@ func listProcesses(ctx context.Context, r *Request) (Response, error) {
 		appsByGUID[app.Name] = app
 	}
 	now := r.Clock.Now()
-	return respondList(r, list, func(p *korifiv1alpha1.CFProcess) presenter.Process {
+	return respondList(r, list, func(p *korifiv1alpha1.CFProcess) presenter.ProcessResponse {
 		if app := appsByGUID[p.Spec.AppRef.Name]; app != nil {
-			return r.presentProcess(p).WithInstances(presenter.ListInstances(app, p), now)
+			return r.presentProcess(p).WithInstances(presenter.ReportInstances(app, p), now)
 		}
 		return r.presentProcess(p)
 	})
@@ -55,7 +56,7 @@ func listProcesses(ctx context.Context, r *Request) (Response, error) {
 
 func typeOfProcess(p *korifiv1alpha1.CFProcess) string { return p.Spec.ProcessType }
 
-func (r *Request) presentProcess(p *korifiv1alpha1.CFProcess) presenter.Process {
+func (r *Request) presentProcess(p *korifiv1alpha1.CFProcess) presenter.ProcessResponse {
 	return presenter.ForProcess(r.Base, p)
 }
 
@@ -126,6 +127,7 @@ func restartInstance(ctx context.Context, r *Request) (Response, error) {
 	if err != nil {
 		return Response{}, err
 	}
+	// Pods are labelled with the index without leading zeros, so it is parsed and formatted again.
 	index, err := strconv.ParseUint(r.HTTP.PathValue("index"), 10, 31)
 	if err != nil {
 		return Response{}, apierrors.NewNotFound(repositories.InstanceResourceType)
@@ -143,7 +145,7 @@ func getProcessStats(ctx context.Context, r *Request) (Response, error) {
 	if err != nil {
 		return Response{}, err
 	}
-	instances := presenter.ListInstances(app, process)
+	instances := presenter.ReportInstances(app, process)
 	if !presenter.IsSettled(app, instances) && r.Polls.IsPolling(r.Caller.Name, app.Name, process.Name) {
 		if process, instances, err = r.waitUntilSettled(ctx, app, process); err != nil {
 			return Response{}, err
@@ -156,7 +158,7 @@ func getProcessStats(ctx context.Context, r *Request) (Response, error) {
 }
 
 // waitUntilSettled holds the answer until an instance runs, all have crashed, or time is up.
-func (r *Request) waitUntilSettled(ctx context.Context, app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess) (*korifiv1alpha1.CFProcess, []presenter.Instance, error) {
+func (r *Request) waitUntilSettled(ctx context.Context, app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess) (*korifiv1alpha1.CFProcess, []presenter.InstanceReport, error) {
 	holdCtx, cancel := context.WithTimeout(ctx, maxHold)
 	defer cancel()
 	err := r.Store.WaitFor(holdCtx, process.Name, func() (bool, error) {
@@ -165,7 +167,7 @@ func (r *Request) waitUntilSettled(ctx context.Context, app *korifiv1alpha1.CFAp
 			return false, err
 		}
 		process = newer
-		return presenter.IsSettled(app, presenter.ListInstances(app, process)), nil
+		return presenter.IsSettled(app, presenter.ReportInstances(app, process)), nil
 	})
 	if err != nil {
 		return nil, nil, err
@@ -174,5 +176,5 @@ func (r *Request) waitUntilSettled(ctx context.Context, app *korifiv1alpha1.CFAp
 	if app, err = r.Store.GetLiveApp(ctx, r.Caller, app.Name); err != nil {
 		return nil, nil, err
 	}
-	return process, presenter.ListInstances(app, process), nil
+	return process, presenter.ReportInstances(app, process), nil
 }

@@ -37,6 +37,7 @@ func listDeployedRevisions(ctx context.Context, r *Request, app *korifiv1alpha1.
 
 func getRevision(ctx context.Context, r *Request) (Response, error) {
 	guid := r.guid()
+	// The GUID of a revision is that of its app, a dash and the number.
 	app, err := r.Store.GetApp(ctx, r.Caller, guid[:max(0, strings.LastIndex(guid, "-"))])
 	if err == nil {
 		for _, revision := range presenter.ForRevisions(r.Base, app) {

@@ -59,6 +59,7 @@ func ParseManifest(body io.Reader) (Manifest, error) {
 	if err != nil {
 		return Manifest{}, err
 	}
+	// As JSON the manifest has its anchors and merges resolved, and one set of types.
 	asJSON, err := yaml.YAMLToJSON(raw)
 	if err != nil {
 		return Manifest{}, apierrors.NewMessageParseError("Request invalid due to parse error: " + err.Error())
@@ -88,6 +89,7 @@ func (a ManifestApp) validate(index int) error {
 	}
 	var types []string
 	for i, p := range a.AllProcesses() {
+		// The first process is web, which has its type from the app.
 		if i > 0 && (p.Type == "" || slices.Contains(types[1:], p.Type)) {
 			return apierrors.NewUnprocessableEntity(about + "expected a type of its own for each process, found " + strconv.Quote(p.Type) + " at index " + strconv.Itoa(i-1))
 		}
@@ -122,6 +124,7 @@ func (a ManifestApp) AllProcesses() []ManifestProcess {
 func (a ManifestApp) Variables() map[string]*string {
 	vars := map[string]*string{}
 	for name, raw := range a.Env {
+		// Text loses its quotes; a number, a list or an object stays as its JSON.
 		value := string(raw)
 		_ = json.Unmarshal(raw, &value)
 		if vars[name] = &value; string(raw) == "null" {
@@ -160,6 +163,7 @@ func ParseMegabytes(size string) (int64, error) {
 	}
 	upper := strings.TrimSuffix(strings.ToUpper(strings.TrimSpace(size)), "B")
 	factors := map[byte]int64{'M': 1, 'G': 1 << 10, 'T': 1 << 20}
+	// A unit without a number is refused below, where the last byte is looked at.
 	if upper == "" {
 		upper = "?"
 	}

@@ -27,16 +27,16 @@ const (
 	maxBodyBytes   = 1 << 20
 )
 
-// Page is which part of a list is wanted.
-type Page struct {
+// PageQuery is the part of a list that the client wants.
+type PageQuery struct {
 	Number, PerPage int
 	// OrderBy is a field, with a dash before it to have the last first; empty means as CF has it.
 	OrderBy string
 }
 
 // ParsePage reads page, per_page and order_by.
-func ParsePage(q url.Values) (Page, error) {
-	p := Page{Number: 1, PerPage: defaultPerPage, OrderBy: q.Get("order_by")}
+func ParsePage(q url.Values) (PageQuery, error) {
+	p := PageQuery{Number: 1, PerPage: defaultPerPage, OrderBy: q.Get("order_by")}
 	for _, number := range []struct {
 		key  string
 		into *int
@@ -48,12 +48,12 @@ func ParsePage(q url.Values) (Page, error) {
 		found := q.Get(number.key)
 		n, err := strconv.Atoi(found)
 		if err != nil || n < 1 || n > number.most {
-			return Page{}, apierrors.NewMessageParseError(fmt.Sprintf("The query parameter is invalid: %s: expected a number from 1 to %d, found %q", number.key, number.most, found))
+			return PageQuery{}, apierrors.NewMessageParseError(fmt.Sprintf("The query parameter is invalid: %s: expected a number from 1 to %d, found %q", number.key, number.most, found))
 		}
 		*number.into = n
 	}
 	if by := strings.TrimPrefix(p.OrderBy, "-"); by != "" && !slices.Contains(orderFields(), by) {
-		return Page{}, apierrors.NewMessageParseError("The query parameter is invalid: order_by: expected one of " + strings.Join(orderFields(), ", ") + ", perhaps with a dash before it, found " + strconv.Quote(p.OrderBy))
+		return PageQuery{}, apierrors.NewMessageParseError("The query parameter is invalid: order_by: expected one of " + strings.Join(orderFields(), ", ") + ", perhaps with a dash before it, found " + strconv.Quote(p.OrderBy))
 	}
 	return p, nil
 }
@@ -61,7 +61,7 @@ func ParsePage(q url.Values) (Page, error) {
 // orderFields are what lists can be ordered by, each as far as it has that.
 func orderFields() []string { return []string{"name", "state", "created_at", "updated_at"} }
 
-// SelectsUnlabelled says that label_selector lets through what has no labels, which is all that there is.
+// SelectsUnlabelled reports whether label_selector selects objects without labels, which are all that there are.
 func SelectsUnlabelled(q url.Values) (bool, error) {
 	selector, err := labels.Parse(q.Get("label_selector"))
 	if err != nil {
@@ -70,19 +70,20 @@ func SelectsUnlabelled(q url.Values) (bool, error) {
 	return selector.Matches(labels.Set{}), nil
 }
 
-// Filter is a list of values of which one has to match; nil matches all.
-type Filter []string
+// QueryFilter is a list of values of which one has to match; nil matches all.
+type QueryFilter []string
 
 // ParseFilter reads a list with commas.
-func ParseFilter(q url.Values, key string) Filter {
+func ParseFilter(q url.Values, key string) QueryFilter {
 	if !q.Has(key) {
 		return nil
 	}
+	// A parameter that is there but empty selects nothing, unlike one that is absent.
 	return strings.Split(q.Get(key), ",")
 }
 
-// Matches says that a value is wanted.
-func (f Filter) Matches(value string) bool { return f == nil || slices.Contains(f, value) }
+// Matches reports whether a value is selected.
+func (f QueryFilter) Matches(value string) bool { return f == nil || slices.Contains(f, value) }
 
 // DecodeJSON reads a body of JSON; an empty one is as good as {}.
 func DecodeJSON(body io.Reader, into any) error {
@@ -93,8 +94,9 @@ func DecodeJSON(body io.Reader, into any) error {
 	return explainParseError(json.Unmarshal(raw, into))
 }
 
-// readBody of a body, which is no more than 1 MiB.
+// readBody reads a body of at most 1 MiB.
 func readBody(body io.Reader) ([]byte, error) {
+	// One byte more than is allowed tells a body that is too large from one that just fits.
 	raw, err := io.ReadAll(io.LimitReader(body, maxBodyBytes+1))
 	switch {
 	case err != nil:
@@ -112,6 +114,7 @@ func explainParseError(err error) error {
 	switch {
 	case err == nil:
 		return nil
+	// JSON of another shape than expected is not broken, so it is 422 and not 400.
 	case errors.As(err, &shape) && shape.Field != "":
 		return apierrors.NewUnprocessableEntity("expected " + jsonFieldPath(shape.Field) + " to be " + describeType(shape.Type) + ", found a " + shape.Value)
 	case errors.As(err, &shape):
@@ -123,6 +126,7 @@ func explainParseError(err error) error {
 
 // jsonFieldPath is the path of a field as people write it: parts that are named as Go names things are only in our code.
 func jsonFieldPath(path string) string {
+	// encoding/json names embedded structs too, by their Go names, which no client has written.
 	parts := strings.Split(path, ".")
 	parts = slices.DeleteFunc(parts, func(p string) bool { return p != "" && p[0] >= 'A' && p[0] <= 'Z' })
 	return strings.Join(parts, ".")

@@ -14,19 +14,19 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
-// App is an app of CF v3, with its revision, which is Torpor's own.
-type App struct {
+// AppResponse is an app of CF v3, with its revision, which is Torpor's own.
+type AppResponse struct {
 	Resource
 	Name          string           `json:"name"`
 	State         string           `json:"state"`
 	Revision      int64            `json:"revision"`
-	Lifecycle     Lifecycle        `json:"lifecycle"`
+	Lifecycle     AppLifecycle     `json:"lifecycle"`
 	Relationships AppRelationships `json:"relationships"`
-	Metadata      Metadata         `json:"metadata"`
+	Metadata      EmptyMetadata    `json:"metadata"`
 	Links         AppLinks         `json:"links"`
 }
 
-// AppLinks are the places of an app; a struct, because thousands of apps are shown at once.
+// AppLinks are the links of an app. A struct costs less than a map where thousands of apps are shown at once.
 type AppLinks struct {
 	Self      Link `json:"self"`
 	Space     Link `json:"space"`
@@ -39,8 +39,8 @@ type AppRelationships struct {
 	CurrentDroplet Relationship `json:"current_droplet"`
 }
 
-// Lifecycle is how droplets are made.
-type Lifecycle struct {
+// AppLifecycle is how droplets are made.
+type AppLifecycle struct {
 	Type string        `json:"type"`
 	Data LifecycleData `json:"data"`
 }
@@ -52,10 +52,10 @@ type LifecycleData struct {
 }
 
 // ForApp shows an app. base is the API's own address.
-func ForApp(base string, app *korifiv1alpha1.CFApp) App {
+func ForApp(base string, app *korifiv1alpha1.CFApp) AppResponse {
 	self := base + "/v3/apps/" + app.Name
 	current, _, _ := revision.FromApp(app)
-	return App{
+	return AppResponse{
 		Resource: newUpdatedResource(app), Name: app.Spec.DisplayName,
 		State: string(app.Spec.DesiredState), Revision: current, Lifecycle: lifecycleOf(app.Spec.Lifecycle),
 		Relationships: AppRelationships{Space: RelationshipTo(app.Namespace), CurrentDroplet: RelationshipTo(currentDroplet(app))},
@@ -63,30 +63,30 @@ func ForApp(base string, app *korifiv1alpha1.CFApp) App {
 	}
 }
 
-func lifecycleOf(l korifiv1alpha1.Lifecycle) Lifecycle {
-	return Lifecycle{Type: string(l.Type), Data: LifecycleData{Buildpacks: l.Data.Buildpacks, Stack: l.Data.Stack}}
+func lifecycleOf(l korifiv1alpha1.Lifecycle) AppLifecycle {
+	return AppLifecycle{Type: string(l.Type), Data: LifecycleData{Buildpacks: l.Data.Buildpacks, Stack: l.Data.Stack}}
 }
 
 // AppRevision is a revision of an app.
 type AppRevision struct {
-	GUID          string    `json:"guid"`
-	Version       int64     `json:"version"`
-	CreatedAt     string    `json:"created_at"`
-	UpdatedAt     string    `json:"updated_at"`
-	Description   string    `json:"description"`
-	Deployable    bool      `json:"deployable"`
-	Droplet       Reference `json:"droplet"`
-	Relationships struct{}  `json:"relationships"`
-	Metadata      Metadata  `json:"metadata"`
-	Links         Links     `json:"links"`
+	GUID          string        `json:"guid"`
+	Version       int64         `json:"version"`
+	CreatedAt     string        `json:"created_at"`
+	UpdatedAt     string        `json:"updated_at"`
+	Description   string        `json:"description"`
+	Deployable    bool          `json:"deployable"`
+	Droplet       Reference     `json:"droplet"`
+	Relationships struct{}      `json:"relationships"`
+	Metadata      EmptyMetadata `json:"metadata"`
+	Links         Links         `json:"links"`
 }
 
-// RevisionGUID is the GUID of a revision of an app.
+// RevisionGUID returns the GUID of a revision of an app.
 func RevisionGUID(app string, number int64) string {
 	return app + "-" + revision.FormatRevision(number)
 }
 
-// ForRevisions are the revisions of an app that are still known, the newest first.
+// ForRevisions shows the revisions of an app that are still known, the newest first.
 func ForRevisions(base string, app *korifiv1alpha1.CFApp) []AppRevision {
 	var all []AppRevision
 	for _, r := range knownRevisions(app) {
@@ -104,10 +104,10 @@ func ForRevisions(base string, app *korifiv1alpha1.CFApp) []AppRevision {
 	return all
 }
 
-// knownRevisions are the revisions that the app's controller has written down, the current one if it was not that quick yet, and the
-// first one, whose droplet is forgotten if the second began before anybody could write it down.
+// knownRevisions returns the revisions that the app's controller has recorded, and those that it has missed, the newest first.
 func knownRevisions(app *korifiv1alpha1.CFApp) []korifiv1alpha1.Restart {
 	known := slices.Clone(app.Status.Restarts)
+	// The controller may not have recorded the current revision yet.
 	if current, _, _ := revision.FromApp(app); len(known) == 0 || known[0].Revision < current {
 		now := korifiv1alpha1.Restart{
 			Revision: current, Cause: korifiv1alpha1.RestartCause(app.Annotations[torporv1alpha1.CauseAnnotation]), At: app.CreationTimestamp,
@@ -118,6 +118,7 @@ func knownRevisions(app *korifiv1alpha1.CFApp) []korifiv1alpha1.Restart {
 		}
 		known = slices.Insert(known, 0, now)
 	}
+	// The first revision is missing if the second began before the controller saw the app. Its droplet is lost.
 	if known[len(known)-1].Revision == 1 {
 		known = append(known, korifiv1alpha1.Restart{At: app.CreationTimestamp})
 	}

@@ -26,15 +26,15 @@ type AuditEvent struct {
 	at time.Time
 }
 
-// EventParty is who did something, or what it was done to.
+// EventParty is the actor or the target of an event.
 type EventParty struct {
 	GUID string `json:"guid"`
 	Type string `json:"type"`
 	Name string `json:"name"`
 }
 
-// ForAuditEvents tells an app's story, the newest first: its restarts, and what Kubernetes has told of it.
-func ForAuditEvents(app *korifiv1alpha1.CFApp, told []corev1.Event) []AuditEvent {
+// ForAuditEvents shows the restarts of an app and the events of Kubernetes about it, the newest first.
+func ForAuditEvents(app *korifiv1alpha1.CFApp, events []corev1.Event) []AuditEvent {
 	target := EventParty{GUID: app.Name, Type: "app", Name: app.Spec.DisplayName}
 	space := &Reference{GUID: app.Namespace}
 	kinds := map[korifiv1alpha1.RestartCause]string{
@@ -51,8 +51,9 @@ func ForAuditEvents(app *korifiv1alpha1.CFApp, told []corev1.Event) []AuditEvent
 			Data: map[string]string{"revision": revision.FormatRevision(r.Revision), "droplet": r.Droplet}, Space: space, at: r.At.Time,
 		})
 	}
-	for i := range told {
-		e := &told[i]
+	for i := range events {
+		e := &events[i]
+		// Events of events.k8s.io/v1 have EventTime and ReportingController instead of LastTimestamp and Source.
 		at := e.LastTimestamp.Time
 		if at.IsZero() {
 			at = e.EventTime.Time

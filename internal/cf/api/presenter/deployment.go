@@ -9,8 +9,8 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
-// Deployment is a deployment of CF v3.
-type Deployment struct {
+// DeploymentResponse is a deployment of CF v3.
+type DeploymentResponse struct {
 	Resource
 	Status       DeploymentStatus  `json:"status"`
 	Strategy     string            `json:"strategy"`
@@ -20,27 +20,27 @@ type Deployment struct {
 	// Revision is that of the app which the deployment began; null before.
 	Revision      *DeployedRevision `json:"revision"`
 	Relationships AppRelationship   `json:"relationships"`
-	Metadata      Metadata          `json:"metadata"`
+	Metadata      EmptyMetadata     `json:"metadata"`
 	Links         Links             `json:"links"`
 }
 
 // DeploymentOptions are how a deployment goes on.
 type DeploymentOptions struct {
-	MaxInFlight int32   `json:"max_in_flight"`
-	Canary      *Canary `json:"canary,omitempty"`
+	MaxInFlight int32          `json:"max_in_flight"`
+	Canary      *CanaryOptions `json:"canary,omitempty"`
 }
 
-// Canary is where a canary waits.
-type Canary struct {
+// CanaryOptions are the steps at which a canary waits.
+type CanaryOptions struct {
 	Steps []CanaryStep `json:"steps"`
 }
 
-// CanaryStep is one such place, in percent of the instances.
+// CanaryStep is a share of the instances, in percent.
 type CanaryStep struct {
 	InstanceWeight int32 `json:"instance_weight"`
 }
 
-// DeploymentStatus is how far a deployment is.
+// DeploymentStatus describes how far a deployment is.
 type DeploymentStatus struct {
 	Value   string            `json:"value"`
 	Reason  string            `json:"reason"`
@@ -48,7 +48,7 @@ type DeploymentStatus struct {
 	Canary  *CanaryStatus     `json:"canary,omitempty"`
 }
 
-// CanaryStatus is at which step a canary is.
+// CanaryStatus describes how far a canary is.
 type CanaryStatus struct {
 	Steps CanaryProgress `json:"steps"`
 }
@@ -65,18 +65,18 @@ type DeployedRevision struct {
 	Version int64  `json:"version"`
 }
 
-// IsFinal says that nothing more comes of a deployment.
+// IsFinal reports whether the deployment has ended, well or not.
 func (s DeploymentStatus) IsFinal() bool {
 	return s.Value == string(torporv1alpha1.FinalizedDeployment)
 }
 
-// IsPaused says that somebody has to continue it.
+// IsPaused reports whether the deployment waits to be continued.
 func (s DeploymentStatus) IsPaused() bool { return s.Reason == string(torporv1alpha1.PausedState) }
 
 // ForDeployment shows a deployment.
-func ForDeployment(base string, d *torporv1alpha1.CFDeployment) Deployment {
+func ForDeployment(base string, d *torporv1alpha1.CFDeployment) DeploymentResponse {
 	app, self := d.Spec.AppRef.Name, base+"/v3/deployments/"+d.Name
-	shown := Deployment{
+	shown := DeploymentResponse{
 		Resource:     Resource{GUID: d.Name, CreatedAt: FormatTime(d.CreationTimestamp.Time), UpdatedAt: FormatTime(lastStatusChange(d))},
 		Strategy:     string(cmp.Or(d.Spec.Strategy, torporv1alpha1.RollingDeployment)),
 		Options:      DeploymentOptions{MaxInFlight: max(1, d.Spec.MaxInFlight)},
@@ -94,7 +94,7 @@ func ForDeployment(base string, d *torporv1alpha1.CFDeployment) Deployment {
 		shown.Revision = &DeployedRevision{GUID: RevisionGUID(app, n), Version: n}
 	}
 	if d.Spec.Strategy == torporv1alpha1.CanaryDeployment {
-		shown.Options.Canary = &Canary{Steps: make([]CanaryStep, 0, len(d.Spec.Steps))}
+		shown.Options.Canary = &CanaryOptions{Steps: make([]CanaryStep, 0, len(d.Spec.Steps))}
 		for _, step := range d.Spec.Steps {
 			shown.Options.Canary.Steps = append(shown.Options.Canary.Steps, CanaryStep{InstanceWeight: step.InstanceWeight})
 		}
@@ -102,13 +102,14 @@ func ForDeployment(base string, d *torporv1alpha1.CFDeployment) Deployment {
 	return shown
 }
 
-// ForDeploymentStatus is what the controller says; what it has not seen yet, such as that a canary is continued, goes on.
+// ForDeploymentStatus shows the status that the controller reports.
 func ForDeploymentStatus(d *torporv1alpha1.CFDeployment) DeploymentStatus {
 	s := DeploymentStatus{
 		Value:   string(cmp.Or(d.Status.Value, torporv1alpha1.ActiveDeployment)),
 		Reason:  string(cmp.Or(d.Status.Reason, torporv1alpha1.DeployingState)),
 		Details: map[string]string{"last_status_change": FormatTime(lastStatusChange(d))},
 	}
+	// The controller has not seen the last change yet. Until then a canary that was just continued is not paused any more.
 	if d.Status.ObservedGeneration < d.Generation && !s.IsFinal() {
 		if s.Reason = string(torporv1alpha1.DeployingState); d.Spec.Cancelled {
 			s.Reason = string(torporv1alpha1.CancelingState)

@@ -6,14 +6,14 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 )
 
-// Package is a package of CF v3.
-type Package struct {
+// PackageResponse is a package of CF v3.
+type PackageResponse struct {
 	Resource
 	Type          string          `json:"type"`
 	State         string          `json:"state"`
 	Data          PackageData     `json:"data"`
 	Relationships AppRelationship `json:"relationships"`
-	Metadata      Metadata        `json:"metadata"`
+	Metadata      EmptyMetadata   `json:"metadata"`
 	Links         Links           `json:"links"`
 }
 
@@ -27,35 +27,36 @@ type AppRelationship struct {
 	App Relationship `json:"app"`
 }
 
-// ForPackage shows a package. An image needs nothing to be ready; code is never uploaded here.
-func ForPackage(base string, p *korifiv1alpha1.CFPackage) Package {
+// ForPackage shows a package.
+func ForPackage(base string, p *korifiv1alpha1.CFPackage) PackageResponse {
+	// An image needs nothing to be ready; code is never uploaded here.
 	state := "AWAITING_UPLOAD"
 	if p.Spec.Type == korifiv1alpha1.DockerPackage {
 		state = "READY"
 	}
-	return Package{
+	return PackageResponse{
 		Resource: newResource(p.Name, p.CreationTimestamp.Time), Type: string(p.Spec.Type), State: state,
 		Data: PackageData{Image: p.Spec.Source.Registry.Image}, Relationships: AppRelationship{App: RelationshipTo(p.Spec.AppRef.Name)},
 		Links: Links{"self": {HRef: base + "/v3/packages/" + p.Name}, "app": {HRef: base + "/v3/apps/" + p.Spec.AppRef.Name}},
 	}
 }
 
-// Build is a build of CF v3.
-type Build struct {
+// BuildResponse is a build of CF v3.
+type BuildResponse struct {
 	Resource
 	State         string          `json:"state"`
 	Error         *string         `json:"error"`
-	Lifecycle     Lifecycle       `json:"lifecycle"`
+	Lifecycle     AppLifecycle    `json:"lifecycle"`
 	Package       Reference       `json:"package"`
 	Droplet       *Reference      `json:"droplet"`
 	Relationships AppRelationship `json:"relationships"`
-	Metadata      Metadata        `json:"metadata"`
+	Metadata      EmptyMetadata   `json:"metadata"`
 	Links         Links           `json:"links"`
 }
 
 // ForBuild shows a build.
-func ForBuild(base string, b *korifiv1alpha1.CFBuild) Build {
-	shown := Build{
+func ForBuild(base string, b *korifiv1alpha1.CFBuild) BuildResponse {
+	shown := BuildResponse{
 		Resource: newResource(b.Name, b.CreationTimestamp.Time), State: string(BuildStateOf(b)), Lifecycle: lifecycleOf(b.Spec.Lifecycle),
 		Package: Reference{GUID: b.Spec.PackageRef.Name}, Relationships: AppRelationship{App: RelationshipTo(b.Spec.AppRef.Name)},
 		Links: Links{"self": {HRef: base + "/v3/builds/" + b.Name}, "app": {HRef: base + "/v3/apps/" + b.Spec.AppRef.Name}},
@@ -65,6 +66,7 @@ func ForBuild(base string, b *korifiv1alpha1.CFBuild) Build {
 		shown.Droplet = &Reference{GUID: b.Name}
 		shown.Links["droplet"] = Link{HRef: base + "/v3/droplets/" + b.Name}
 	case korifiv1alpha1.FailedBuild:
+		// Builds may be staged by other controllers, so no type of condition is expected.
 		why := "BuildFail - no reason is known"
 		for _, c := range b.Status.Conditions {
 			if c.Message != "" {
@@ -77,11 +79,12 @@ func ForBuild(base string, b *korifiv1alpha1.CFBuild) Build {
 	return shown
 }
 
-// BuildStateOf is how far a build is; one that nobody has looked at is being staged.
+// BuildStateOf returns how far a build is.
 func BuildStateOf(b *korifiv1alpha1.CFBuild) korifiv1alpha1.BuildState {
 	switch {
 	case b.Status.Droplet != nil:
 		return korifiv1alpha1.StagedBuild
+	// A build that no controller has looked at is about to be staged.
 	case b.Status.State == "":
 		return korifiv1alpha1.StagingBuild
 	default:
@@ -89,24 +92,24 @@ func BuildStateOf(b *korifiv1alpha1.CFBuild) korifiv1alpha1.BuildState {
 	}
 }
 
-// Droplet is a droplet of CF v3.
-type Droplet struct {
+// DropletResponse is a droplet of CF v3.
+type DropletResponse struct {
 	Resource
 	State         string            `json:"state"`
 	Error         *string           `json:"error"`
 	Image         *string           `json:"image"`
 	Stack         *string           `json:"stack"`
-	Lifecycle     Lifecycle         `json:"lifecycle"`
+	Lifecycle     AppLifecycle      `json:"lifecycle"`
 	ProcessTypes  map[string]string `json:"process_types"`
 	Buildpacks    []struct{}        `json:"buildpacks"`
 	Relationships AppRelationship   `json:"relationships"`
-	Metadata      Metadata          `json:"metadata"`
+	Metadata      EmptyMetadata     `json:"metadata"`
 	Links         Links             `json:"links"`
 }
 
 // ForDroplet shows the droplet of a build that is staged.
-func ForDroplet(base string, b *korifiv1alpha1.CFBuild) Droplet {
-	shown := Droplet{
+func ForDroplet(base string, b *korifiv1alpha1.CFBuild) DropletResponse {
+	shown := DropletResponse{
 		Resource: newResource(b.Name, b.CreationTimestamp.Time), State: "STAGED", Lifecycle: lifecycleOf(b.Spec.Lifecycle),
 		ProcessTypes: map[string]string{}, Buildpacks: []struct{}{}, Relationships: AppRelationship{App: RelationshipTo(b.Spec.AppRef.Name)},
 		Links: Links{

@@ -23,14 +23,14 @@ type Link struct {
 // Links are addresses by name.
 type Links map[string]Link
 
-// List is one page of a list.
-type List[T any] struct {
-	Pagination Pagination `json:"pagination"`
-	Resources  []T        `json:"resources"`
+// ListResponse is one page of a list.
+type ListResponse[T any] struct {
+	Pagination PaginationData `json:"pagination"`
+	Resources  []T            `json:"resources"`
 }
 
-// Pagination describes the place of a page in its list.
-type Pagination struct {
+// PaginationData describes the place of a page in its list.
+type PaginationData struct {
 	TotalResults int   `json:"total_results"`
 	TotalPages   int   `json:"total_pages"`
 	First        Link  `json:"first"`
@@ -40,7 +40,8 @@ type Pagination struct {
 }
 
 // ForList returns one page of a list, each item as present makes it. requestURL is what links to other pages are made from.
-func ForList[T, V any](requestURL url.URL, page payloads.Page, all []T, present func(T) V) List[V] {
+func ForList[T, V any](requestURL url.URL, page payloads.PageQuery, all []T, present func(T) V) ListResponse[V] {
+	// CF counts an empty list as one page.
 	pages := max(1, (len(all)+page.PerPage-1)/page.PerPage)
 	link := func(n int) Link {
 		q := requestURL.Query()
@@ -50,7 +51,7 @@ func ForList[T, V any](requestURL url.URL, page payloads.Page, all []T, present 
 		to.RawQuery = q.Encode()
 		return Link{HRef: to.String()}
 	}
-	list := List[V]{Pagination: Pagination{TotalResults: len(all), TotalPages: pages, First: link(1), Last: link(pages)}}
+	list := ListResponse[V]{Pagination: PaginationData{TotalResults: len(all), TotalPages: pages, First: link(1), Last: link(pages)}}
 	if page.Number < pages {
 		list.Pagination.Next = new(link(page.Number + 1))
 	}
@@ -87,8 +88,8 @@ func newUpdatedResource(o metav1.Object) Resource {
 	return r
 }
 
-// Metadata is empty: labels and annotations of clients are not kept.
-type Metadata struct {
+// EmptyMetadata is empty: labels and annotations of clients are not kept.
+type EmptyMetadata struct {
 	Labels      struct{} `json:"labels"`
 	Annotations struct{} `json:"annotations"`
 }

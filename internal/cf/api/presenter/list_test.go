@@ -22,7 +22,7 @@ func BenchmarkListOfApps(b *testing.B) {
 		all[i].Spec.DisplayName, all[i].Spec.DesiredState = "app", korifiv1alpha1.StartedState
 	}
 	for b.Loop() {
-		list := ForList(url.URL{}, payloads.Page{Number: 1, PerPage: len(all)}, all, func(a *korifiv1alpha1.CFApp) App { return ForApp("https://cf.example.com", a) })
+		list := ForList(url.URL{}, payloads.PageQuery{Number: 1, PerPage: len(all)}, all, func(a *korifiv1alpha1.CFApp) AppResponse { return ForApp("https://cf.example.com", a) })
 		if err := json.NewEncoder(io.Discard).Encode(list); err != nil {
 			b.Fatal(err)
 		}

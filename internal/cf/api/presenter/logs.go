@@ -18,11 +18,11 @@ type LogCacheRead struct {
 
 // EnvelopeBatch is some envelopes.
 type EnvelopeBatch struct {
-	Batch []Envelope `json:"batch"`
+	Batch []LogEnvelope `json:"batch"`
 }
 
-// Envelope is a line of a log. Its time is in nanoseconds, as text.
-type Envelope struct {
+// LogEnvelope is a line of a log. Its time is in nanoseconds, as text.
+type LogEnvelope struct {
 	Timestamp      string            `json:"timestamp"`
 	SourceID       string            `json:"source_id"`
 	InstanceID     string            `json:"instance_id"`
@@ -52,9 +52,9 @@ func ForLogs(app string, lines []repositories.LogLine, w LogWindow) LogCacheRead
 		slices.Reverse(lines)
 	}
 	lines = lines[:min(w.Limit, len(lines))]
-	logs := LogCacheRead{Envelopes: EnvelopeBatch{Batch: make([]Envelope, 0, len(lines))}}
+	logs := LogCacheRead{Envelopes: EnvelopeBatch{Batch: make([]LogEnvelope, 0, len(lines))}}
 	for _, l := range lines {
-		logs.Envelopes.Batch = append(logs.Envelopes.Batch, Envelope{
+		logs.Envelopes.Batch = append(logs.Envelopes.Batch, LogEnvelope{
 			Timestamp: strconv.FormatInt(l.At, 10), SourceID: app, InstanceID: l.Instance, DeprecatedTags: map[string]string{},
 			Tags: map[string]string{"source_type": "APP/PROC/" + strings.ToUpper(l.ProcessType), "instance_id": l.Instance, "process_type": l.ProcessType},
 			Log:  EnvelopeLog{Payload: []byte(l.Payload), Type: "OUT"},

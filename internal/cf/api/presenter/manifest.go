@@ -34,7 +34,7 @@ type AppState struct {
 	Variables map[string]string
 }
 
-// ForManifestDiff are those between an app of a manifest, by its index, and how the app is.
+// ForManifestDiff shows the differences between an app as a manifest describes it and as it is now.
 func ForManifestDiff(index int, wanted payloads.ManifestApp, now AppState) []ManifestDifference {
 	at := fmt.Sprintf("/applications/%d", index)
 	var all []ManifestDifference
@@ -42,6 +42,7 @@ func ForManifestDiff(index int, wanted payloads.ManifestApp, now AppState) []Man
 		all = append(all, ManifestDifference{Op: "add", Path: at + "/name", Value: wanted.Name})
 	}
 	for i, p := range wanted.AllProcesses() {
+		// The first process is web as the app itself describes it, so its fields stand beside the name of the app.
 		path := at
 		if i > 0 {
 			path = fmt.Sprintf("%s/processes/%d", at, i-1)
@@ -60,7 +61,7 @@ func ForManifestDiff(index int, wanted payloads.ManifestApp, now AppState) []Man
 	return append(all, compareFields(at+"/env", value, was)...)
 }
 
-// manifestProcessOf is the process of a type as a manifest would write it; empty if there is none.
+// manifestProcessOf returns the process of a type as a manifest would write it; empty if there is none.
 func manifestProcessOf(all []*korifiv1alpha1.CFProcess, kind string) payloads.ManifestProcess {
 	i := slices.IndexFunc(all, func(p *korifiv1alpha1.CFProcess) bool { return p.Spec.ProcessType == kind })
 	if i < 0 {
@@ -79,13 +80,15 @@ func manifestProcessOf(all []*korifiv1alpha1.CFProcess, kind string) payloads.Ma
 	return now
 }
 
-// manifestFields are those of a process that are set, by their names in a manifest; sizes are in MiB, so that they can be compared.
+// manifestFields returns the fields of a process that are set, by their names in a manifest.
 func manifestFields(p payloads.ManifestProcess) map[string]any {
+	// The same size may be written in several ways; only the number counts.
 	for _, size := range []*string{&p.Memory, &p.DiskQuota, &p.DiskQuotaOfClients} {
 		if mb, err := payloads.ParseMegabytes(*size); err == nil && mb > 0 {
 			*size = fmt.Sprintf("%dM", mb)
 		}
 	}
+	// Through JSON, fields get their names in a manifest, and those that are not set are left out.
 	all := map[string]any{}
 	if raw, err := json.Marshal(p); err == nil {
 		_ = json.Unmarshal(raw, &all)
@@ -95,6 +98,7 @@ func manifestFields(p payloads.ManifestProcess) map[string]any {
 }
 
 func compareFields(path string, wanted, now map[string]any) []ManifestDifference {
+	// Paths are JSON Pointers, which escape these two characters (RFC 6901).
 	escape := strings.NewReplacer("~", "~0", "/", "~1")
 	var all []ManifestDifference
 	for _, name := range slices.Sorted(maps.Keys(wanted)) {

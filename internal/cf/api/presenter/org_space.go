@@ -31,25 +31,26 @@ type LinkMeta struct {
 
 // ForRoot shows where everything is: at the API's own address.
 func ForRoot(base string) APIRoot {
+	// Clients follow these links. All lead back to this API, because there is no login server and no log server beside it.
 	return APIRoot{CFOnK8s: true, Links: map[string]RootLink{
 		"self": {HRef: base}, "login": {HRef: base}, "log_cache": {HRef: base},
 		"cloud_controller_v3": {HRef: base + "/v3", Meta: LinkMeta{Version: Version}},
 	}}
 }
 
-// OrgOrSpace is an org or a space of CF v3.
-type OrgOrSpace struct {
+// OrgOrSpaceResponse is an org or a space of CF v3.
+type OrgOrSpaceResponse struct {
 	Resource
 	Name          string                  `json:"name"`
 	Suspended     *bool                   `json:"suspended,omitempty"`
 	Relationships map[string]Relationship `json:"relationships"`
-	Metadata      Metadata                `json:"metadata"`
+	Metadata      EmptyMetadata           `json:"metadata"`
 	Links         Links                   `json:"links"`
 }
 
 // ForOrg shows an org.
-func ForOrg(base string, org repositories.OrgOrSpace) OrgOrSpace {
-	return OrgOrSpace{
+func ForOrg(base string, org repositories.OrgOrSpace) OrgOrSpaceResponse {
+	return OrgOrSpaceResponse{
 		Resource: newResource(org.GUID, org.Created), Name: org.Name, Suspended: new(false),
 		Relationships: map[string]Relationship{"quota": {}},
 		Links:         Links{"self": {HRef: base + "/v3/organizations/" + org.GUID}},
@@ -57,16 +58,16 @@ func ForOrg(base string, org repositories.OrgOrSpace) OrgOrSpace {
 }
 
 // ForSpace shows a space.
-func ForSpace(base string, space repositories.OrgOrSpace) OrgOrSpace {
-	return OrgOrSpace{
+func ForSpace(base string, space repositories.OrgOrSpace) OrgOrSpaceResponse {
+	return OrgOrSpaceResponse{
 		Resource: newResource(space.GUID, space.Created), Name: space.Name,
 		Relationships: map[string]Relationship{"organization": RelationshipTo(space.Org), "quota": {}},
 		Links:         Links{"self": {HRef: base + "/v3/spaces/" + space.GUID}, "organization": {HRef: base + "/v3/organizations/" + space.Org}},
 	}
 }
 
-// Job is work that goes on after its request.
-type Job struct {
+// JobResponse is work that goes on after its request.
+type JobResponse struct {
 	GUID      string     `json:"guid"`
 	Operation string     `json:"operation"`
 	State     string     `json:"state"`
@@ -78,19 +79,19 @@ type Job struct {
 }
 
 // ForJob shows a job.
-func ForJob(base, guid, operation string, done bool, now time.Time) Job {
+func ForJob(base, guid, operation string, done bool, now time.Time) JobResponse {
 	state := "PROCESSING"
 	if done {
 		state = "COMPLETE"
 	}
-	return Job{
+	return JobResponse{
 		GUID: guid, Operation: operation, State: state, Errors: []struct{}{}, Warnings: []struct{}{},
 		CreatedAt: FormatTime(now), UpdatedAt: FormatTime(now), Links: Links{"self": {HRef: base + "/v3/jobs/" + guid}},
 	}
 }
 
-// Role is what somebody may in an org or a space.
-type Role struct {
+// RoleResponse is what somebody may in an org or a space.
+type RoleResponse struct {
 	Resource
 	Type          string                  `json:"type"`
 	Relationships map[string]Relationship `json:"relationships"`
@@ -101,11 +102,12 @@ type Role struct {
 type RoleAssignment struct{ GUID, Type, User, Org, OrgOrSpace string }
 
 // ForRole shows a role that was just given.
-func ForRole(base string, g RoleAssignment, now time.Time) Role {
-	r := Role{
+func ForRole(base string, g RoleAssignment, now time.Time) RoleResponse {
+	r := RoleResponse{
 		Resource: newResource(g.GUID, now), Type: g.Type, Links: Links{"self": {HRef: base + "/v3/roles/" + g.GUID}},
 		Relationships: map[string]Relationship{"user": RelationshipTo(g.User), "organization": RelationshipTo(g.OrgOrSpace), "space": {}},
 	}
+	// A role is in an org or in a space; the other relationship is null.
 	if g.Org != "" {
 		r.Relationships["organization"], r.Relationships["space"] = Relationship{}, RelationshipTo(g.OrgOrSpace)
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/process"
 )
 
-// Process is a process of CF v3.
-type Process struct {
+// ProcessResponse is a process of CF v3.
+type ProcessResponse struct {
 	Resource
 	Version          string               `json:"version"`
 	Type             string               `json:"type"`
@@ -21,7 +21,7 @@ type Process struct {
 	LogRateLimit     int                  `json:"log_rate_limit_in_bytes_per_second"`
 	HealthCheck      HealthCheck          `json:"health_check"`
 	Relationships    ProcessRelationships `json:"relationships"`
-	Metadata         Metadata             `json:"metadata"`
+	Metadata         EmptyMetadata        `json:"metadata"`
 	Links            ProcessLinks         `json:"links"`
 	ProcessInstances []ProcessInstance    `json:"process_instances,omitempty"`
 }
@@ -60,13 +60,13 @@ type HealthCheckData struct {
 }
 
 // ForProcess shows a process.
-func ForProcess(base string, p *korifiv1alpha1.CFProcess) Process {
+func ForProcess(base string, p *korifiv1alpha1.CFProcess) ProcessResponse {
 	self := base + "/v3/processes/" + p.Name
 	command := p.Spec.Command
 	if command == "" {
 		command = p.Spec.DetectedCommand
 	}
-	shown := Process{
+	shown := ProcessResponse{
 		Resource: newUpdatedResource(p), Version: p.Name, Type: p.Spec.ProcessType,
 		Instances: process.DesiredInstances(p), MemoryInMB: p.Spec.MemoryMB, DiskInMB: p.Spec.DiskQuotaMB, LogRateLimit: -1,
 		HealthCheck:   healthCheckOf(p),
@@ -82,10 +82,11 @@ func ForProcess(base string, p *korifiv1alpha1.CFProcess) Process {
 }
 
 // WithInstances adds what the instances do.
-func (p Process) WithInstances(all []Instance, now time.Time) Process {
+func (p ProcessResponse) WithInstances(all []InstanceReport, now time.Time) ProcessResponse {
 	for _, i := range all {
 		row := ProcessInstance{Index: i.Index, State: string(i.State)}
 		if !i.Since.IsZero() {
+			// The clock of the node that reported the start may be ahead of this one.
 			row.Since = max(0, int64(now.Sub(i.Since).Seconds()))
 		}
 		p.ProcessInstances = append(p.ProcessInstances, row)
@@ -96,6 +97,7 @@ func (p Process) WithInstances(all []Instance, now time.Time) Process {
 func healthCheckOf(p *korifiv1alpha1.CFProcess) HealthCheck {
 	check := p.Spec.HealthCheck
 	kind := check.Type
+	// CF checks the port of web and the life of every other process.
 	switch {
 	case kind == "" && p.Spec.ProcessType == korifiv1alpha1.WebProcess:
 		kind = korifiv1alpha1.PortHealthCheck

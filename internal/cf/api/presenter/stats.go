@@ -15,18 +15,19 @@ import (
 
 const mebibyte = 1 << 20
 
-// Instance is what one instance of a process does.
-type Instance struct {
+// InstanceReport describes what one instance of a process does.
+type InstanceReport struct {
 	Index   int32
 	State   korifiv1alpha1.InstanceState
 	Since   time.Time
 	Details string
 }
 
-// ListInstances are as many as are wanted, always: a client takes no rows for an app that has nothing to wait for. What the
-// process reports counts only if it is of the app's current revision; whatever else may still run is of no interest.
-func ListInstances(app *korifiv1alpha1.CFApp, p *korifiv1alpha1.CFProcess) []Instance {
-	all := make([]Instance, process.DesiredInstances(p))
+// ReportInstances returns a report for each instance that a process wants. Instances of other revisions than the app's current
+// one are left out, whether or not they still run.
+func ReportInstances(app *korifiv1alpha1.CFApp, p *korifiv1alpha1.CFProcess) []InstanceReport {
+	// A client takes an empty list for an app that has nothing to wait for, so there is a row for each wanted instance.
+	all := make([]InstanceReport, process.DesiredInstances(p))
 	started := app.Spec.DesiredState == korifiv1alpha1.StartedState
 	current := started && reportsCurrentRevision(app, p)
 	why := ""
@@ -34,7 +35,7 @@ func ListInstances(app *korifiv1alpha1.CFApp, p *korifiv1alpha1.CFProcess) []Ins
 		why = waitingMessage(p)
 	}
 	for i := range all {
-		all[i] = Instance{Index: int32(i), State: korifiv1alpha1.DownInstance, Details: why}
+		all[i] = InstanceReport{Index: int32(i), State: korifiv1alpha1.DownInstance, Details: why}
 		known, ok := p.Status.InstancesStatus[strconv.Itoa(i)]
 		if !current || !ok {
 			continue
@@ -47,13 +48,13 @@ func ListInstances(app *korifiv1alpha1.CFApp, p *korifiv1alpha1.CFProcess) []Ins
 	return all
 }
 
-// reportsCurrentRevision says that the status of a process is about the app's current revision.
+// reportsCurrentRevision reports whether the status of a process is about the app's current revision.
 func reportsCurrentRevision(app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess) bool {
 	current, _, unreadable := revision.FromApp(app)
 	return unreadable == "" && process.Status.ObservedRevision == current && meta.FindStatusCondition(process.Status.Conditions, korifiv1alpha1.ReadyCondition) != nil
 }
 
-// waitingMessage is what an instance that has no Pod waits for.
+// waitingMessage returns what an instance without a Pod waits for.
 func waitingMessage(process *korifiv1alpha1.CFProcess) string {
 	ready := meta.FindStatusCondition(process.Status.Conditions, korifiv1alpha1.ReadyCondition)
 	if ready == nil || ready.Reason == korifiv1alpha1.RunningReason || ready.Reason == korifiv1alpha1.StoppedReason {
@@ -62,8 +63,8 @@ func waitingMessage(process *korifiv1alpha1.CFProcess) string {
 	return ready.Message
 }
 
-// IsSettled says that a client need not wait for more: an instance runs, all have crashed, or none is wanted.
-func IsSettled(app *korifiv1alpha1.CFApp, all []Instance) bool {
+// IsSettled reports whether a client need not wait for more: an instance runs, all have crashed, or none is wanted.
+func IsSettled(app *korifiv1alpha1.CFApp, all []InstanceReport) bool {
 	crashed := 0
 	for _, i := range all {
 		if i.State == korifiv1alpha1.RunningInstance {
@@ -76,12 +77,12 @@ func IsSettled(app *korifiv1alpha1.CFApp, all []Instance) bool {
 	return crashed == len(all) || app.Spec.DesiredState != korifiv1alpha1.StartedState
 }
 
-// ProcessStats are the rows of a process.
+// ProcessStats are the instances of a process.
 type ProcessStats struct {
 	Resources []InstanceStats `json:"resources"`
 }
 
-// InstanceStats is an instance of CF v3. What is not measured is left out.
+// InstanceStats describes an instance of CF v3. Usage is empty, because it is not measured.
 type InstanceStats struct {
 	Type             string   `json:"type"`
 	Index            int32    `json:"index"`
@@ -97,7 +98,7 @@ type InstanceStats struct {
 }
 
 // ForStats shows the instances of a process at a time.
-func ForStats(process *korifiv1alpha1.CFProcess, all []Instance, now time.Time) ProcessStats {
+func ForStats(process *korifiv1alpha1.CFProcess, all []InstanceReport, now time.Time) ProcessStats {
 	stats := ProcessStats{Resources: make([]InstanceStats, 0, len(all))}
 	for _, i := range all {
 		row := InstanceStats{
@@ -110,6 +111,7 @@ func ForStats(process *korifiv1alpha1.CFProcess, all []Instance, now time.Time) 
 		if i.State == korifiv1alpha1.RunningInstance {
 			row.Routable = new(true)
 			if !i.Since.IsZero() {
+				// The clock of the node that reported the start may be ahead of this one.
 				row.Uptime = max(0, int64(now.Sub(i.Since).Seconds()))
 			}
 		}

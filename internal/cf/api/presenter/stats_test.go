@@ -58,7 +58,7 @@ func TestInstances(t *testing.T) {
 				}
 				p.Status.Conditions = []metav1.Condition{{Type: korifiv1alpha1.ReadyCondition, Reason: reason, Message: "why"}}
 			}
-			rows := ListInstances(app, p)
+			rows := ReportInstances(app, p)
 			var got []korifiv1alpha1.InstanceState
 			for _, r := range rows {
 				got = append(got, r.State)
@@ -80,7 +80,7 @@ func TestStatsAreHonest(t *testing.T) {
 	p := &korifiv1alpha1.CFProcess{}
 	p.Spec.MemoryMB, p.Spec.DiskQuotaMB = 1, 2
 	now := time.Unix(100, 0)
-	stats := ForStats(p, []Instance{{State: korifiv1alpha1.RunningInstance, Since: time.Unix(40, 0)}, {Index: 1, State: korifiv1alpha1.CrashedInstance, Details: "exit code 1"}}, now)
+	stats := ForStats(p, []InstanceReport{{State: korifiv1alpha1.RunningInstance, Since: time.Unix(40, 0)}, {Index: 1, State: korifiv1alpha1.CrashedInstance, Details: "exit code 1"}}, now)
 	runs, crashed := stats.Resources[0], stats.Resources[1]
 	if runs.Uptime != 60 || runs.MemQuota != 1<<20 || runs.DiskQuota != 2<<20 || runs.Details != nil || runs.Routable == nil {
 		t.Errorf("found %+v, want a minute, the quotas, and no details", runs)

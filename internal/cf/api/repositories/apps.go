@@ -17,8 +17,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
 )
 
-func appLookup() lookup {
-	return lookup{list: &korifiv1alpha1.CFAppList{}, noun: "app", resource: appsResource, resourceType: AppResourceType}
+func appLookup() cacheLookup {
+	return cacheLookup{list: &korifiv1alpha1.CFAppList{}, noun: "app", resource: appsResource, resourceType: AppResourceType}
 }
 
 // GetApp returns an app that the caller may see.

@@ -14,16 +14,16 @@ var _ toolscache.ResourceEventHandler = (*changeNotifier)(nil)
 // changeNotifier wakes the requests that wait for an object, by its name, when an informer sees it change.
 type changeNotifier struct {
 	mu      sync.Mutex
-	waiters map[string]*waiter
+	waiters map[string]*changeWaiter
 }
 
-// waiter is a channel that is closed at the next change, and the number of requests that wait for it.
-type waiter struct {
+// changeWaiter is a channel that is closed at the next change, and the number of requests that wait for it.
+type changeWaiter struct {
 	changed chan struct{}
 	count   int
 }
 
-func newChangeNotifier() *changeNotifier { return &changeNotifier{waiters: map[string]*waiter{}} }
+func newChangeNotifier() *changeNotifier { return &changeNotifier{waiters: map[string]*changeWaiter{}} }
 
 // subscribe returns a channel that is closed at the next change of an object. Call unsubscribe at the end of the wait.
 func (n *changeNotifier) subscribe(name string) (changed <-chan struct{}, unsubscribe func()) {
@@ -31,7 +31,7 @@ func (n *changeNotifier) subscribe(name string) (changed <-chan struct{}, unsubs
 	defer n.mu.Unlock()
 	w := n.waiters[name]
 	if w == nil {
-		w = &waiter{changed: make(chan struct{})}
+		w = &changeWaiter{changed: make(chan struct{})}
 		n.waiters[name] = w
 	}
 	w.count++
@@ -53,6 +53,7 @@ func (n *changeNotifier) OnUpdate(_, obj any) { n.notify(obj) }
 
 // OnDelete implements toolscache.ResourceEventHandler.
 func (n *changeNotifier) OnDelete(obj any) {
+	// A deletion that the watch has missed arrives with the last state that was known.
 	if gone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
 		obj = gone.Obj
 	}

@@ -23,15 +23,15 @@ func (s *Store) IsAppGone(ctx context.Context, caller *authorization.Caller, gui
 
 // IsSpaceGone reports whether a space that is being deleted is gone, and its namespace with it.
 func (s *Store) IsSpaceGone(ctx context.Context, caller *authorization.Caller, guid string) (bool, error) {
-	return s.isGone(ctx, caller, guid, lookup{list: &korifiv1alpha1.CFSpaceList{}, noun: "space"})
+	return s.isGone(ctx, caller, guid, cacheLookup{list: &korifiv1alpha1.CFSpaceList{}, noun: "space"})
 }
 
 // IsOrgGone reports whether an org that is being deleted is gone, and its namespace with it.
 func (s *Store) IsOrgGone(ctx context.Context, caller *authorization.Caller, guid string) (bool, error) {
-	return s.isGone(ctx, caller, guid, lookup{list: &korifiv1alpha1.CFOrgList{}, noun: "org"})
+	return s.isGone(ctx, caller, guid, cacheLookup{list: &korifiv1alpha1.CFOrgList{}, noun: "org"})
 }
 
-func (s *Store) isGone(ctx context.Context, caller *authorization.Caller, guid string, l lookup) (bool, error) {
+func (s *Store) isGone(ctx context.Context, caller *authorization.Caller, guid string, l cacheLookup) (bool, error) {
 	found, err := list[client.Object](ctx, s, "find the "+l.noun, l.list, client.MatchingFields{byGUID: guid})
 	if err != nil || len(found) == 0 {
 		return err == nil, err

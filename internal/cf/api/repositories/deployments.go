@@ -16,7 +16,7 @@ import (
 
 // GetDeployment returns a deployment of an app that the caller may see.
 func (s *Store) GetDeployment(ctx context.Context, caller *authorization.Caller, guid string) (*torporv1alpha1.CFDeployment, error) {
-	return find[*torporv1alpha1.CFDeployment](ctx, s, caller, guid, lookup{
+	return find[*torporv1alpha1.CFDeployment](ctx, s, caller, guid, cacheLookup{
 		list: &torporv1alpha1.CFDeploymentList{}, noun: "deployment", resource: appsResource, resourceType: DeploymentResourceType,
 	})
 }

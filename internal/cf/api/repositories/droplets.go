@@ -14,7 +14,7 @@ import (
 // GetBuild returns a build that the caller may see. resourceType is what the client asked for: a droplet is a build that is
 // staged.
 func (s *Store) GetBuild(ctx context.Context, caller *authorization.Caller, guid, resourceType string) (*korifiv1alpha1.CFBuild, error) {
-	return find[*korifiv1alpha1.CFBuild](ctx, s, caller, guid, lookup{
+	return find[*korifiv1alpha1.CFBuild](ctx, s, caller, guid, cacheLookup{
 		list: &korifiv1alpha1.CFBuildList{}, noun: "build", resource: buildsResource, resourceType: resourceType,
 	})
 }
@@ -26,7 +26,7 @@ func (s *Store) ListBuildsOfApp(ctx context.Context, app *korifiv1alpha1.CFApp) 
 
 // GetPackage returns a package that the caller may see.
 func (s *Store) GetPackage(ctx context.Context, caller *authorization.Caller, guid string) (*korifiv1alpha1.CFPackage, error) {
-	return find[*korifiv1alpha1.CFPackage](ctx, s, caller, guid, lookup{
+	return find[*korifiv1alpha1.CFPackage](ctx, s, caller, guid, cacheLookup{
 		list: &korifiv1alpha1.CFPackageList{}, noun: "package", resource: packagesResource, resourceType: PackageResourceType,
 	})
 }

@@ -32,6 +32,7 @@ func (s *Store) GetEnvironment(ctx context.Context, caller *authorization.Caller
 
 // SetEnvironment changes the environment variables of an app's next revision; nil removes a variable.
 func (s *Store) SetEnvironment(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, vars map[string]*string) error {
+	// An app that was not made by this API may have no Secret yet.
 	if app.Spec.EnvSecretName == "" {
 		var err error
 		if app, err = patch(ctx, s, caller, app.DeepCopy(), jsonObject{"spec": jsonObject{"envSecretName": app.Name + "-env"}}); err != nil {

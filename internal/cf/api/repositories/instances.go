@@ -29,6 +29,7 @@ func (s *Store) DeleteInstance(ctx context.Context, caller *authorization.Caller
 		if !pod.DeletionTimestamp.IsZero() {
 			continue
 		}
+		// Pods of a StatefulSet keep their names, so without the UID the successor could be deleted.
 		if err := caller.Client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID}); err != nil {
 			return apierrors.FromError(err, InstanceResourceType)
 		}
@@ -45,6 +46,7 @@ func runningRevision(app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProces
 	cancelled := deployment != "" && app.Annotations[torporv1alpha1.CancelledDeploymentAnnotation] == deployment
 	var existing []int64
 	for _, r := range process.Status.Revisions {
+		// A revision that wants no instances is on its way out and cannot come back.
 		if r.Desired > 0 {
 			existing = append(existing, r.Revision)
 		}

@@ -65,8 +65,8 @@ func resourceTypeOf(o client.Object) string {
 	}
 }
 
-// lookup is a list of one kind, with the right that lets a caller see its items.
-type lookup struct {
+// cacheLookup is a list of one kind, with the right that lets a caller see its items.
+type cacheLookup struct {
 	list client.ObjectList
 	// noun names an item in errors for the log.
 	noun                   string
@@ -75,7 +75,7 @@ type lookup struct {
 
 // find returns the object with a GUID, or a not-found error if there is none that the caller may get. GUIDs are only unique
 // within a namespace, so an object in somebody else's space must not hide the caller's.
-func find[T client.Object](ctx context.Context, s *Store, caller *authorization.Caller, guid string, l lookup) (T, error) {
+func find[T client.Object](ctx context.Context, s *Store, caller *authorization.Caller, guid string, l cacheLookup) (T, error) {
 	var none T
 	found, err := list[T](ctx, s, "find the "+l.noun, l.list, client.MatchingFields{byGUID: guid})
 	if err != nil {
@@ -131,7 +131,7 @@ func listInSpaces[T any](indexer toolscache.Indexer, spaces []string) ([]T, erro
 
 // checkVisible returns a not-found error if the caller may not get the resource in a namespace: a 403 would tell strangers
 // which GUIDs exist.
-func (s *Store) checkVisible(ctx context.Context, caller *authorization.Caller, namespace string, l lookup) error {
+func (s *Store) checkVisible(ctx context.Context, caller *authorization.Caller, namespace string, l cacheLookup) error {
 	ok, err := caller.May(ctx, authorization.Permission{Namespace: namespace, Verb: "get", Resource: l.resource})
 	if err != nil {
 		return err

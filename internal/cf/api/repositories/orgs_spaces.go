@@ -77,6 +77,7 @@ func (s *Store) listOrgsAndSpaces(ctx context.Context) (orgs, spaces []OrgOrSpac
 	}
 	for i := range namespaces.Items {
 		namespace := &namespaces.Items[i]
+		// Nothing can be made in a namespace that is being deleted, so it is shown no more.
 		if !namespace.DeletionTimestamp.IsZero() {
 			continue
 		}

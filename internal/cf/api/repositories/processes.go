@@ -22,7 +22,7 @@ const (
 
 // GetProcess returns a process that the caller may see.
 func (s *Store) GetProcess(ctx context.Context, caller *authorization.Caller, guid string) (*korifiv1alpha1.CFProcess, error) {
-	return find[*korifiv1alpha1.CFProcess](ctx, s, caller, guid, lookup{
+	return find[*korifiv1alpha1.CFProcess](ctx, s, caller, guid, cacheLookup{
 		list: &korifiv1alpha1.CFProcessList{}, noun: "process", resource: processesResource, resourceType: ProcessResourceType,
 	})
 }

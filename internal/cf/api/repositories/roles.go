@@ -17,6 +17,7 @@ import (
 // CreateRoleBinding gives a user a ClusterRole in a namespace, as the caller, and returns the name of the binding. existed
 // reports that the user had the role already.
 func (s *Store) CreateRoleBinding(ctx context.Context, caller *authorization.Caller, namespace, role, user string) (name string, existed bool, err error) {
+	// The name follows from role and user, so that the API server finds out when a role is given twice.
 	name = "cf-" + hashName(role+"/"+user)
 	binding := &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},

@@ -52,6 +52,7 @@ func NewStore(cfg *rest.Config, scheme *runtime.Scheme, rootNamespace string) (*
 	if err != nil {
 		return nil, fmt.Errorf("select namespaces: %w", err)
 	}
+	// Lists hand out the objects of the cache themselves, so nothing may change them: whoever writes copies first.
 	c, err := cache.New(cfg, cache.Options{
 		Scheme: scheme, DefaultUnsafeDisableDeepCopy: new(true), DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{&corev1.Namespace{}: {Label: labels.NewSelector().Add(*inOrg)}},
@@ -136,6 +137,7 @@ func (s *Store) WaitForCache(ctx context.Context, written client.Object) {
 	if !ok {
 		return
 	}
+	// The answer is right without the wait, so its end is no error.
 	_ = s.WaitFor(ctx, written.GetName(), func() (bool, error) {
 		if err := s.cache.Get(ctx, client.ObjectKeyFromObject(written), cached); err != nil {
 			return false, client.IgnoreNotFound(err)
