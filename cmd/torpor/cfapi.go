@@ -3,12 +3,9 @@
 package main
 
 import (
-	"fmt"
 	"io"
-	"log/slog"
 
 	"github.com/spf13/cobra"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/torpor-dev/torpor/internal/cf/api"
 )
@@ -42,17 +39,11 @@ Exit codes: 0 after a stop by signal, 1 after an error.`,
   curl http://127.0.0.1:8082/metrics`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
-				&clientcmd.ClientConfigLoadingRules{ExplicitPath: kubeconfig, Precedence: clientcmd.NewDefaultClientConfigLoadingRules().Precedence},
-				&clientcmd.ConfigOverrides{}).ClientConfig()
+			cfg, err := loadKubeconfig(kubeconfig, "cluster")
 			if err != nil {
-				return fmt.Errorf("find the cluster: %w; set --kubeconfig or KUBECONFIG, or run inside a cluster", err)
+				return err
 			}
-			level := slog.LevelInfo
-			if verbose {
-				level = slog.LevelDebug
-			}
-			o.Log = slog.New(slog.NewJSONHandler(logs, &slog.HandlerOptions{Level: level}))
+			o.Log = newLogger(logs, verbose)
 			return api.Run(cmd.Context(), cfg, o)
 		},
 	}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/torpor-dev/torpor/internal/manager"
@@ -44,17 +45,11 @@ default of --image.`,
   torpor manager --kubeconfig ./hub/admin.kubeconfig --metrics-address 127.0.0.1:8080 --probe-address 127.0.0.1:8081`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
-				&clientcmd.ClientConfigLoadingRules{ExplicitPath: kubeconfig, Precedence: clientcmd.NewDefaultClientConfigLoadingRules().Precedence},
-				&clientcmd.ConfigOverrides{}).ClientConfig()
+			cfg, err := loadKubeconfig(kubeconfig, "hub")
 			if err != nil {
-				return fmt.Errorf("find the hub: %w; set --kubeconfig or KUBECONFIG, or run inside a cluster", err)
+				return err
 			}
-			level := slog.LevelInfo
-			if verbose {
-				level = slog.LevelDebug
-			}
-			o.Log = slog.New(slog.NewJSONHandler(logs, &slog.HandlerOptions{Level: level}))
+			o.Log = newLogger(logs, verbose)
 			return manager.Run(cmd.Context(), cfg, o)
 		},
 	}
@@ -68,4 +63,24 @@ default of --image.`,
 	f.StringVar(&o.Image, "image", env("TORPOR_IMAGE"), "Torpor's own image, for the Pods of backups")
 	f.BoolVarP(&verbose, "verbose", "v", false, "log more")
 	return cmd
+}
+
+// loadKubeconfig reads a kubeconfig as kubectl does; without one it takes the cluster that this runs in. cluster is what an
+// error calls it.
+func loadKubeconfig(path, cluster string) (*rest.Config, error) {
+	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: path, Precedence: clientcmd.NewDefaultClientConfigLoadingRules().Precedence}
+	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{}).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("find the %s: %w; set --kubeconfig or KUBECONFIG, or run inside a cluster", cluster, err)
+	}
+	return cfg, nil
+}
+
+// newLogger logs as JSON, and debug messages too if verbose.
+func newLogger(logs io.Writer, verbose bool) *slog.Logger {
+	level := slog.LevelInfo
+	if verbose {
+		level = slog.LevelDebug
+	}
+	return slog.New(slog.NewJSONHandler(logs, &slog.HandlerOptions{Level: level}))
 }

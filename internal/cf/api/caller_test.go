@@ -15,7 +15,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv/conversation"
 )
 
-// caller sends requests to a replica with somebody's credentials.
+// caller sends requests to a replica with the credentials of a user.
 type caller struct {
 	*replica
 	authorization string

@@ -17,7 +17,7 @@ import (
 const privateMode = 0o600
 
 // selfSignedCertificate returns the files of a certificate for this machine, valid for a year, and makes them once in a
-// folder: delete them to have others. Clients are told to trust tls.crt.
+// folder: delete them to have others. Clients have to trust tls.crt.
 func selfSignedCertificate(folder string) (certificate, key string, err error) {
 	certificate, key = filepath.Join(folder, "tls.crt"), filepath.Join(folder, "tls.key")
 	if _, err := os.Stat(key); !errors.Is(err, fs.ErrNotExist) {

@@ -15,7 +15,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// TestRealClient says with the real client what the conversations replay.
+// TestRealClient sends with the real client what the conversations replay.
 func TestRealClient(t *testing.T) {
 	binary := os.Getenv("CF_CLI")
 	if binary == "" {
@@ -73,7 +73,7 @@ func (c cfCLI) run(t *testing.T, says string, args ...string) {
 	}
 }
 
-// writeCFHome is where the client finds its settings and somebody's kubeconfig.
+// writeCFHome writes a user's kubeconfig, and returns the environment in which the client finds it and its settings.
 func (e *testEnv) writeCFHome(t *testing.T, user string) []string {
 	t.Helper()
 	dir := t.TempDir()

@@ -54,7 +54,7 @@ func (k *fakeKubelet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// startNode runs a kubelet whom the API server trusts, because the cluster's authority has signed for it.
+// startNode runs a kubelet that the API server trusts, because the cluster's authority has signed for it.
 func (e *testEnv) startNode(t *testing.T, k *fakeKubelet) string {
 	t.Helper()
 	pki := filepath.Join(filepath.Dir(e.KubeconfigPath(t)), "pki")

@@ -102,8 +102,8 @@ func sendToAll(t *testing.T, replicas []caller, request, body string, status int
 	return got
 }
 
-// TestJobIsHeldUntilItIsDone polls a deletion that takes long, as the caller who began it, as another, and as one who may see
-// nothing.
+// TestJobIsHeldUntilItIsDone polls a deletion that takes long, as the caller that began it, as another one, and as one
+// that may see nothing.
 func TestJobIsHeldUntilItIsDone(t *testing.T) {
 	e := shared.Get(t)
 	space, app := e.createShop(t, 1, stopped)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package apierrors says what went wrong in the words of the CF API. Its clients know some details by heart, so they are exact.
+// Package apierrors has the errors of the CF API, with its codes, titles and details. Clients match some details word by word,
+// so they are exact.
 package apierrors
 
 import (
@@ -51,12 +52,12 @@ func NewNotFound(thing string) *CFError {
 	return &CFError{Status: http.StatusNotFound, Code: 10010, Title: "CF-ResourceNotFound", Detail: thing + " not found"}
 }
 
-// NewNotAuthenticated is for a caller whom Kubernetes does not know; what says what was expected.
+// NewNotAuthenticated is for credentials that Kubernetes does not know; what describes what was expected.
 func NewNotAuthenticated(what string) *CFError {
 	return &CFError{Status: http.StatusUnauthorized, Code: 10002, Title: "CF-NotAuthenticated", Detail: what}
 }
 
-// NewNotAuthorized is for a caller who may see a thing but not do this to it.
+// NewNotAuthorized is for a caller that may see a resource but not do this to it.
 func NewNotAuthorized(cause error) *CFError {
 	return &CFError{
 		Status: http.StatusForbidden, Code: 10003, Title: "CF-NotAuthorized",
@@ -64,7 +65,7 @@ func NewNotAuthorized(cause error) *CFError {
 	}
 }
 
-// NewUnprocessableEntity is for a request that makes no sense; detail says what was expected, what was found and what to do.
+// NewUnprocessableEntity is for a request that makes no sense; detail has what was expected, what was found and what to do.
 func NewUnprocessableEntity(detail string) *CFError {
 	return &CFError{Status: http.StatusUnprocessableEntity, Code: 10008, Title: "CF-UnprocessableEntity", Detail: detail}
 }
@@ -74,7 +75,7 @@ func NewMessageParseError(detail string) *CFError {
 	return &CFError{Status: http.StatusBadRequest, Code: 1001, Title: "CF-MessageParseError", Detail: detail}
 }
 
-// NewRateLimitExceeded is for a caller who asks too often.
+// NewRateLimitExceeded is for a caller that sends too many requests.
 func NewRateLimitExceeded() *CFError {
 	return &CFError{
 		Status: http.StatusTooManyRequests, Code: 10013, Title: "CF-RateLimitExceeded",
@@ -87,7 +88,7 @@ func NewServiceUnavailable(detail string, cause error) *CFError {
 	return &CFError{Status: http.StatusServiceUnavailable, Code: 10015, Title: "CF-ServiceUnavailable", Detail: detail, Cause: cause}
 }
 
-// ForbiddenAsNotFound is Of, for a thing whose being there is nobody's business who may not read it.
+// ForbiddenAsNotFound is like FromError, but hides from callers without the right to read a resource that it exists.
 func ForbiddenAsNotFound(err error, thing string) *CFError {
 	if k8serrors.IsForbidden(err) {
 		return NewNotFound(thing)

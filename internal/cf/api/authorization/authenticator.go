@@ -46,7 +46,7 @@ const (
 
 // Options configure an Authenticator.
 type Options struct {
-	// Config says where the API server is; its credentials are not used.
+	// Config has the address and the authority of the API server; its credentials are not used.
 	Config *rest.Config
 	Scheme *runtime.Scheme
 	Clock  clock.PassiveClock
@@ -154,7 +154,7 @@ func (c *Caller) Close() { c.closeTransport() }
 // IsServiceAccount reports whether the caller is a service account rather than a person.
 func (c *Caller) IsServiceAccount() bool { return strings.HasPrefix(c.Name, "system:serviceaccount:") }
 
-// reviewSelf asks the API server who this is, which every authenticated user may ask.
+// reviewSelf asks the API server which user the credential belongs to; every authenticated user may ask that.
 func (a *Authenticator) reviewSelf(ctx context.Context, as client.Client) (*callerIdentity, error) {
 	review := &authenticationv1.SelfSubjectReview{}
 	if err := as.Create(ctx, review); err != nil {

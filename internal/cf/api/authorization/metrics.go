@@ -10,7 +10,7 @@ const (
 	newCredentialLimit = "newcomer"
 )
 
-// CallerMetrics count how callers are met; nothing of who they are is in them.
+// CallerMetrics count refusals and credentials. They have no label of a caller, because the metrics are not protected.
 type CallerMetrics struct {
 	refused, credentials *prometheus.CounterVec
 }

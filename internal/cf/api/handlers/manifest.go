@@ -69,7 +69,7 @@ func (r *Request) appState(ctx context.Context, space, name string) (presenter.A
 	return state, err
 }
 
-// applyApp makes an app what a manifest says, and creates it first if there is none.
+// applyApp changes an app to what a manifest describes, and creates it first if there is none.
 func (r *Request) applyApp(ctx context.Context, space string, wanted payloads.ManifestApp) error {
 	app, err := r.Store.FindAppByName(space, wanted.Name)
 	if err != nil {

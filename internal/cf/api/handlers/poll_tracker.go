@@ -22,7 +22,7 @@ const (
 )
 
 // PollTracker remembers which callers have just started which apps. Their clients poll every 3 s, so a response that is held
-// until the app runs is faster. Other callers, who only look, get their response at once.
+// until the app runs is faster. Callers that have not started the app get their response at once.
 type PollTracker struct {
 	polls *cache.LRUExpireCache
 }

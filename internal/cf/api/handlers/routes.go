@@ -4,14 +4,14 @@ package handlers
 
 import "net/http"
 
-// Route is one row of what the API answers.
+// Route is one request that the API answers.
 type Route struct {
 	Method string
-	// Path is in the patterns of net/http.
+	// Path is a pattern of net/http.
 	Path string
-	// Public needs no credentials.
+	// Public routes need no credentials.
 	Public bool
-	// Description says what it is for, for the table in docs/cf.md; Rights are what the caller needs in Kubernetes.
+	// Description and Rights are for the table in docs/cf.md; Rights are those that the caller needs in Kubernetes.
 	Description, Rights string
 	Handle              Handler
 }
@@ -29,7 +29,8 @@ const (
 	listsApps   = "list cfapps"
 )
 
-// Routes is what the API answers; whatever is not in it is an unknown request.
+// Routes returns every request that the API answers. To add one, add its row here, its handler, and its conversation in
+// testdata.
 func Routes() []Route {
 	return append(append(generalRoutes(), appRoutes()...), append(processRoutes(), dropletRoutes()...)...)
 }
@@ -50,10 +51,10 @@ func generalRoutes() []Route {
 		{post, "/v3/spaces", false, "make a space; held until it has its namespace, at most 10 s", "create cfspaces in the org", withBody(createSpace)},
 		{del, "/v3/spaces/{guid}", false, "delete a space with all that is in it; the job is over when it is gone", "delete cfspaces in the org", deleteSpace},
 		{post, "/v3/roles", false, "give a user a role: a RoleBinding of one of Torpor's ClusterRoles", "create rolebindings, bind clusterroles", withBody(createRole)},
-		{post, "/v3/spaces/{guid}/actions/apply_manifest", false, "apps and processes of a manifest; routes, services and sidecars are read over, with a warning", "create cfapps, cfprocesses, secrets", applyManifest},
+		{post, "/v3/spaces/{guid}/actions/apply_manifest", false, "apps and processes of a manifest; routes, services and sidecars are ignored, with a warning", "create cfapps, cfprocesses, secrets", applyManifest},
 		{post, "/v3/spaces/{guid}/manifest_diff", false, "what a manifest would change; it changes nothing", "list cfapps, get secrets", getManifestDiff},
 		{get, "/v3/jobs/{guid}", false, "deletions and manifests; held until it is over, at most 10 s", "get what is deleted", getJob},
-		{get, "/v3/audit_events", false, "restarts of apps and what Kubernetes tells of them: `target_guids`, `types`", "list cfapps, events", listAuditEvents},
+		{get, "/v3/audit_events", false, "restarts of apps, and the events of Kubernetes about them: `target_guids`, `types`", "list cfapps, events", listAuditEvents},
 		{get, "/api/v1/info", false, "Log Cache", "", getLogCacheInfo},
 		{get, "/api/v1/read/{guid}", false, "an app's logs, read from its Pods: `limit`, `start_time`, `end_time`, `descending`, `envelope_types`", "list pods, get pods/log", withApp(readLogs)},
 		{get, "/v3/routes", false, "empty", "", listNothing},
@@ -126,19 +127,19 @@ func dropletRoutes() []Route {
 	}
 }
 
-// MissingFeature is a part of CF v3 that is not there, with the reason.
+// MissingFeature is a part of CF v3 that Torpor does not have, with the reason.
 type MissingFeature struct{ What, Why string }
 
-// MissingFeatures are the parts of CF v3 that clients may miss; they answer 404, Unknown request.
+// MissingFeatures returns the parts of CF v3 that clients may look for. Their paths are answered with 404, Unknown request.
 func MissingFeatures() []MissingFeature {
 	return []MissingFeature{
 		{"packages of type bits, buildpacks, staging", "Torpor builds no code; push an image, or fill in a CFBuild's droplet"},
 		{"making routes and domains", "traffic is what Services and Ingresses of the cluster make of it"},
 		{"services, service bindings", "not built"},
 		{"renaming orgs and spaces, listing and taking away roles, users, quotas", "they are CFOrgs, CFSpaces and RoleBindings: use kubectl"},
-		{"`include`, `fields`, labels and annotations", "read over; `label_selector` lets through what has no labels"},
+		{"`include`, `fields`, labels and annotations", "ignored; `label_selector` selects what has no labels"},
 		{"tasks, sidecars, SSH", "not built"},
-		{"`web_instances` and other changes of processes in a deployment", "read over; scale before or after"},
+		{"`web_instances` and other changes of processes in a deployment", "ignored; scale before or after"},
 		{"measured CPU, memory and disk in stats", "left out rather than made up"},
 	}
 }

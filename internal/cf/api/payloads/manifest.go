@@ -22,7 +22,7 @@ type Manifest struct {
 	Applications []ManifestApp `json:"applications"`
 }
 
-// ManifestApp is one app of a manifest; what it says of a process is for web.
+// ManifestApp is one app of a manifest; fields of a process beside its name are those of web.
 type ManifestApp struct {
 	Name   string `json:"name"`
 	Docker *struct {
@@ -108,7 +108,7 @@ func (a ManifestApp) validate(index int) error {
 	return nil
 }
 
-// IsSettableVariable says that an app may choose this name for a variable of its environment.
+// IsSettableVariable reports whether an app may have an environment variable of this name.
 func IsSettableVariable(name string) bool {
 	return name != "" && name != "PORT" && !strings.HasPrefix(name, "VCAP_")
 }
@@ -134,7 +134,7 @@ func (a ManifestApp) Variables() map[string]*string {
 	return vars
 }
 
-// IgnoredParts says in sentences what of an app was read over.
+// IgnoredParts returns a warning for each part of an app that was ignored.
 func (a ManifestApp) IgnoredParts() []string {
 	var all []string
 	for _, part := range []struct {

@@ -108,7 +108,7 @@ func readBody(body io.Reader) ([]byte, error) {
 	}
 }
 
-// explainParseError says what was expected of a body that cannot be read. JSON of another shape than expected is no broken JSON.
+// explainParseError turns an error of encoding/json into one that names the field and what was expected of it.
 func explainParseError(err error) error {
 	var shape *json.UnmarshalTypeError
 	switch {

@@ -79,7 +79,7 @@ func newResource(guid string, created time.Time) Resource {
 	return Resource{GUID: guid, CreatedAt: FormatTime(created), UpdatedAt: FormatTime(created)}
 }
 
-// newUpdatedResource returns the fields of an object whose revision tells when it was changed last.
+// newUpdatedResource returns the fields of an object that was last changed when its revision began.
 func newUpdatedResource(o metav1.Object) Resource {
 	r := newResource(o.GetName(), o.GetCreationTimestamp().Time)
 	if revised, err := time.Parse(time.RFC3339, o.GetAnnotations()[torporv1alpha1.RevisedAtAnnotation]); err == nil && revised.After(o.GetCreationTimestamp().Time) {

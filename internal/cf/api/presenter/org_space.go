@@ -11,14 +11,14 @@ import (
 // Version is that of CF v3 which clients take this API for: from 3.211.0 on they ask for processes with their instances.
 const Version = "3.211.0"
 
-// APIRoot is what a client asks first.
+// APIRoot is the answer to the first request of a client.
 type APIRoot struct {
 	Links map[string]RootLink `json:"links"`
-	// CFOnK8s tells clients to log in with a kubeconfig.
+	// CFOnK8s makes clients log in with a kubeconfig.
 	CFOnK8s bool `json:"cf_on_k8s"`
 }
 
-// RootLink is a place, perhaps with a version.
+// RootLink is the address of an API, perhaps with its version.
 type RootLink struct {
 	HRef string   `json:"href"`
 	Meta LinkMeta `json:"meta"`
@@ -29,7 +29,7 @@ type LinkMeta struct {
 	Version string `json:"version,omitempty"`
 }
 
-// ForRoot shows where everything is: at the API's own address.
+// ForRoot shows the addresses of all APIs that clients use.
 func ForRoot(base string) APIRoot {
 	// Clients follow these links. All lead back to this API, because there is no login server and no log server beside it.
 	return APIRoot{CFOnK8s: true, Links: map[string]RootLink{
@@ -90,7 +90,7 @@ func ForJob(base, guid, operation string, done bool, now time.Time) JobResponse 
 	}
 }
 
-// RoleResponse is what somebody may in an org or a space.
+// RoleResponse is a role of CF v3 that a user has in an org or a space.
 type RoleResponse struct {
 	Resource
 	Type          string                  `json:"type"`

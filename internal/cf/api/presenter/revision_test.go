@@ -55,8 +55,8 @@ func TestRevisionsOf(t *testing.T) {
 	}
 }
 
-// TestEventsTellWhoDidIt: also of a revision that the controller has not written down yet.
-func TestEventsTellWhoDidIt(t *testing.T) {
+// TestAuditEventsNameTheUser uses a revision that the controller has not recorded yet.
+func TestAuditEventsNameTheUser(t *testing.T) {
 	app := &korifiv1alpha1.CFApp{ObjectMeta: metav1.ObjectMeta{Name: "a", Annotations: map[string]string{
 		korifiv1alpha1.RevisionAnnotation: "1", torporv1alpha1.CauseAnnotation: "Stop", torporv1alpha1.RevisedByAnnotation: "bob",
 		torporv1alpha1.RevisedAtAnnotation: "2026-11-20T13:00:00Z",

@@ -25,8 +25,8 @@ func newNameTaken(name string) error {
 	return apierrors.NewUnprocessableEntity("App with the name '" + name + "' already exists.")
 }
 
-// checkNameIsFree returns an error if the cache has an app of this name in the space, whoever made it. Two requests at the
-// same moment pass both; claimName decides between them.
+// checkNameIsFree returns an error if the cache has an app of this name in the space, made by this API or not. Two
+// requests at the same moment both pass; claimName decides between them.
 func (s *Store) checkNameIsFree(space, name string) error {
 	found, err := s.FindAppByName(space, name)
 	if err == nil && found != nil {

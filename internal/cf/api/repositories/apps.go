@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 	corev1 "k8s.io/api/core/v1"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -118,4 +119,60 @@ func (s *Store) DeleteApp(ctx context.Context, caller *authorization.Caller, app
 		return apierrors.FromError(err, AppResourceType)
 	}
 	return nil
+}
+
+// GetEnvironment returns an app's own environment variables, read as the caller.
+func (s *Store) GetEnvironment(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp) (map[string]string, error) {
+	vars := map[string]string{}
+	if app.Spec.EnvSecretName == "" {
+		return vars, nil
+	}
+	secret := &corev1.Secret{}
+	err := caller.Client.Get(ctx, client.ObjectKey{Namespace: app.Namespace, Name: app.Spec.EnvSecretName}, secret)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, apierrors.FromError(err, AppResourceType)
+	}
+	for name, value := range secret.Data {
+		vars[name] = string(value)
+	}
+	return vars, nil
+}
+
+// SetEnvironment changes the environment variables of an app's next revision; nil removes a variable.
+func (s *Store) SetEnvironment(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, vars map[string]*string) error {
+	// An app that was not made by this API may have no Secret yet.
+	if app.Spec.EnvSecretName == "" {
+		var err error
+		if app, err = patch(ctx, s, caller, app.DeepCopy(), jsonObject{"spec": jsonObject{"envSecretName": app.Name + "-env"}}); err != nil {
+			return err
+		}
+	}
+	secret := &corev1.Secret{ObjectMeta: ownedByApp(app, app.Spec.EnvSecretName)}
+	if err := client.IgnoreAlreadyExists(caller.Client.Create(ctx, secret)); err != nil {
+		return apierrors.FromError(err, AppResourceType)
+	}
+	data := jsonObject{}
+	for name, value := range vars {
+		data[name] = nil
+		if value != nil {
+			data[name] = []byte(*value)
+		}
+	}
+	if err := patchAsCaller(ctx, caller, secret, jsonObject{"data": data}); err != nil {
+		return apierrors.FromError(err, AppResourceType)
+	}
+	return nil
+}
+
+// ListEvents returns the events of Kubernetes about an app; none if the caller may not read events.
+func (s *Store) ListEvents(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp) ([]corev1.Event, error) {
+	var events corev1.EventList
+	err := caller.Client.List(ctx, &events, client.InNamespace(app.Namespace), client.MatchingFields{"involvedObject.name": app.Name})
+	switch {
+	case k8serrors.IsForbidden(err):
+		return nil, nil
+	case err != nil:
+		return nil, apierrors.FromError(err, "Event")
+	}
+	return events.Items, nil
 }

@@ -64,8 +64,8 @@ func (s *Store) ReadLogs(ctx context.Context, caller *authorization.Caller, app 
 	return slices.Concat(lines...), nil
 }
 
-// readPodLog returns the lines of the running container, and before them those of the container that it replaced, which say
-// why that one crashed.
+// readPodLog returns the lines of the running container, and before them those of the container that it replaced, which
+// explain why that one crashed.
 func readPodLog(ctx context.Context, caller *authorization.Caller, pod *corev1.Pod, since time.Time, tail *int64) ([]LogLine, error) {
 	options := &corev1.PodLogOptions{Container: eiriniv1.ApplicationContainer, Timestamps: true, TailLines: tail, LimitBytes: new(int64(maxLogBytes))}
 	if since.After(time.Unix(0, 0)) {

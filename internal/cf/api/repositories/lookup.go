@@ -74,7 +74,7 @@ type cacheLookup struct {
 }
 
 // find returns the object with a GUID, or a not-found error if there is none that the caller may get. GUIDs are only unique
-// within a namespace, so an object in somebody else's space must not hide the caller's.
+// within a namespace, so an object in another space must not hide the caller's.
 func find[T client.Object](ctx context.Context, s *Store, caller *authorization.Caller, guid string, l cacheLookup) (T, error) {
 	var none T
 	found, err := list[T](ctx, s, "find the "+l.noun, l.list, client.MatchingFields{byGUID: guid})
@@ -129,7 +129,7 @@ func listInSpaces[T any](indexer toolscache.Indexer, spaces []string) ([]T, erro
 	return found, nil
 }
 
-// checkVisible returns a not-found error if the caller may not get the resource in a namespace: a 403 would tell strangers
+// checkVisible returns a not-found error if the caller may not get the resource in a namespace: a 403 would show
 // which GUIDs exist.
 func (s *Store) checkVisible(ctx context.Context, caller *authorization.Caller, namespace string, l cacheLookup) error {
 	ok, err := caller.May(ctx, authorization.Permission{Namespace: namespace, Verb: "get", Resource: l.resource})
@@ -176,7 +176,7 @@ func patch[T client.Object](ctx context.Context, s *Store, caller *authorization
 	return object, nil
 }
 
-// patchAsCaller sends no resource version: the patch says what is wanted, whatever happened meanwhile.
+// patchAsCaller sends no resource version: the patch is meant whatever other fields have changed meanwhile.
 func patchAsCaller(ctx context.Context, caller *authorization.Caller, object client.Object, change jsonObject) error {
 	raw, err := json.Marshal(change)
 	if err != nil {

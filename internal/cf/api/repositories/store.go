@@ -52,7 +52,7 @@ func NewStore(cfg *rest.Config, scheme *runtime.Scheme, rootNamespace string) (*
 	if err != nil {
 		return nil, fmt.Errorf("select namespaces: %w", err)
 	}
-	// Lists hand out the objects of the cache themselves, so nothing may change them: whoever writes copies first.
+	// Lists hand out the objects of the cache themselves, so every write starts with a copy.
 	c, err := cache.New(cfg, cache.Options{
 		Scheme: scheme, DefaultUnsafeDisableDeepCopy: new(true), DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{&corev1.Namespace{}: {Label: labels.NewSelector().Add(*inOrg)}},
