@@ -12,18 +12,18 @@ import (
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// CFError is one error of the CF API. It is answered as it is; whatever Cause holds is for the log only.
+// CFError is one error of the CF API. Clients get everything but Cause, which is for the log.
 type CFError struct {
-	// Status is that of HTTP; Code and Title are those of CF; Detail is for people.
+	// Status is the status of HTTP, Code and Title are CF's, Detail is a sentence for people.
 	Status int
 	Code   int
 	Title  string
 	Detail string
-	// Cause is what lies below; nil if nothing does.
+	// Cause is the error that led to this one; it may be nil.
 	Cause error
 }
 
-// Error is for the log.
+// Error returns the detail with its cause, for the log.
 func (f *CFError) Error() string {
 	if f.Cause != nil {
 		return f.Detail + ": " + f.Cause.Error()
@@ -31,7 +31,7 @@ func (f *CFError) Error() string {
 	return f.Detail
 }
 
-// Unwrap is the cause.
+// Unwrap returns the cause.
 func (f *CFError) Unwrap() error { return f.Cause }
 
 // NewUnknownRequest is for a path that the API does not have.
@@ -39,7 +39,7 @@ func NewUnknownRequest() *CFError {
 	return &CFError{Status: http.StatusNotFound, Code: 10000, Title: "CF-NotFound", Detail: "Unknown request"}
 }
 
-// NewMethodNotAllowed is for a path that the API has, but not so.
+// NewMethodNotAllowed is for a path that the API has with other methods only.
 func NewMethodNotAllowed(method string, expected []string) *CFError {
 	return &CFError{
 		Status: http.StatusMethodNotAllowed, Code: 10000, Title: "CF-MethodNotAllowed",
@@ -47,9 +47,9 @@ func NewMethodNotAllowed(method string, expected []string) *CFError {
 	}
 }
 
-// NewNotFound is for a thing, such as "App", that is not there or not for this caller; the two look the same.
-func NewNotFound(thing string) *CFError {
-	return &CFError{Status: http.StatusNotFound, Code: 10010, Title: "CF-ResourceNotFound", Detail: thing + " not found"}
+// NewNotFound is for a resource of a type such as "App" that does not exist, or that the caller may not see: both look the same.
+func NewNotFound(resourceType string) *CFError {
+	return &CFError{Status: http.StatusNotFound, Code: 10010, Title: "CF-ResourceNotFound", Detail: resourceType + " not found"}
 }
 
 // NewNotAuthenticated is for credentials that Kubernetes does not know; what describes what was expected.
@@ -83,28 +83,28 @@ func NewRateLimitExceeded() *CFError {
 	}
 }
 
-// NewServiceUnavailable is for whatever is not the caller's doing. It is 503 because the client shows its detail, and that of no 500.
+// NewServiceUnavailable is for failures that are not the caller's. It is 503 because the client hides the detail of a 500.
 func NewServiceUnavailable(detail string, cause error) *CFError {
 	return &CFError{Status: http.StatusServiceUnavailable, Code: 10015, Title: "CF-ServiceUnavailable", Detail: detail, Cause: cause}
 }
 
 // ForbiddenAsNotFound is like FromError, but hides from callers without the right to read a resource that it exists.
-func ForbiddenAsNotFound(err error, thing string) *CFError {
+func ForbiddenAsNotFound(err error, resourceType string) *CFError {
 	if k8serrors.IsForbidden(err) {
-		return NewNotFound(thing)
+		return NewNotFound(resourceType)
 	}
-	return FromError(err, thing)
+	return FromError(err, resourceType)
 }
 
-// FromError turns any error into a fault. thing is what was asked for, such as "App".
-func FromError(err error, thing string) *CFError {
+// FromError turns any error into a CFError about a resource of a type such as "App".
+func FromError(err error, resourceType string) *CFError {
 	var known *CFError
 	var status k8serrors.APIStatus
 	switch {
 	case errors.As(err, &known):
 		return known
 	case k8serrors.IsNotFound(err):
-		return NewNotFound(thing)
+		return NewNotFound(resourceType)
 	case k8serrors.IsUnauthorized(err):
 		return NewNotAuthenticated("Authentication error: Kubernetes does not know these credentials; log in again")
 	case k8serrors.IsForbidden(err):

@@ -38,7 +38,7 @@ const (
 	// costs a review by the API server, before it is known whether it is valid.
 	newCredentialsPerSecond = 50
 	newCredentialsBurst     = 200
-	// burstSeconds is for how many seconds of requests a caller may be ahead.
+	// burstSeconds is how many seconds' worth of requests a caller may send at once.
 	burstSeconds = 5
 	// maxIdentities bounds the credentials and the users that are remembered.
 	maxIdentities = 4096

@@ -12,7 +12,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
 )
 
-// callerCredential is what a caller shows: a token, or a client certificate with its key. It lives as long as its request.
+// callerCredential is a token, or a client certificate with its key. It is not kept after its request.
 type callerCredential struct {
 	token       string
 	certificate *tls.Certificate

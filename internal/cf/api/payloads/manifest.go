@@ -17,7 +17,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
 )
 
-// Manifest is what cf push sends of a manifest. Fields that Torpor does not know are read over.
+// Manifest is a manifest as cf push sends it. Fields that Torpor does not know are ignored.
 type Manifest struct {
 	Applications []ManifestApp `json:"applications"`
 }
@@ -32,7 +32,7 @@ type ManifestApp struct {
 	Env             map[string]json.RawMessage `json:"env"`
 	ManifestProcess `json:",inline"`
 	Processes       []ManifestProcess `json:"processes"`
-	// What follows is read over, with a warning.
+	// These parts are ignored, with a warning.
 	Routes   json.RawMessage `json:"routes"`
 	Random   json.RawMessage `json:"random-route"`
 	Services json.RawMessage `json:"services"`
@@ -113,14 +113,14 @@ func IsSettableVariable(name string) bool {
 	return name != "" && name != "PORT" && !strings.HasPrefix(name, "VCAP_")
 }
 
-// AllProcesses are those of an app: first web as the app itself describes it, then those of its list.
+// AllProcesses returns the processes of an app: first web as the app itself describes it, then those of its list.
 func (a ManifestApp) AllProcesses() []ManifestProcess {
 	web := a.ManifestProcess
 	web.Type = korifiv1alpha1.WebProcess
 	return append([]ManifestProcess{web}, a.Processes...)
 }
 
-// Variables are the app's environment as text: what is no text is JSON, and null takes a variable away.
+// Variables returns the app's environment as text; nil removes a variable.
 func (a ManifestApp) Variables() map[string]*string {
 	vars := map[string]*string{}
 	for name, raw := range a.Env {
@@ -153,7 +153,7 @@ func (a ManifestApp) IgnoredParts() []string {
 	return all
 }
 
-// DiskSize is the quota, in whichever way it is written.
+// DiskSize returns the disk quota, in whichever way it is written.
 func (p ManifestProcess) DiskSize() string { return cmp.Or(p.DiskQuotaOfClients, p.DiskQuota) }
 
 // ParseMegabytes reads a size such as 256M or 1G in MiB; 0 if there is none.

@@ -58,7 +58,7 @@ func ParsePage(q url.Values) (PageQuery, error) {
 	return p, nil
 }
 
-// orderFields are what lists can be ordered by, each as far as it has that.
+// orderFields returns the fields that order_by may name; a list without such a field ignores it.
 func orderFields() []string { return []string{"name", "state", "created_at", "updated_at"} }
 
 // SelectsUnlabelled reports whether label_selector selects objects without labels, which are all that there are.
@@ -70,7 +70,7 @@ func SelectsUnlabelled(q url.Values) (bool, error) {
 	return selector.Matches(labels.Set{}), nil
 }
 
-// QueryFilter is a list of values of which one has to match; nil matches all.
+// QueryFilter is a list of values of which one has to match. A nil filter matches every value.
 type QueryFilter []string
 
 // ParseFilter reads a list with commas.
@@ -132,7 +132,7 @@ func jsonFieldPath(path string) string {
 	return strings.Join(parts, ".")
 }
 
-// describeType is what people call a type of Go.
+// describeType returns a type of Go in the words of an error.
 func describeType(t reflect.Type) string {
 	words := map[reflect.Kind]string{
 		reflect.String: "a string", reflect.Bool: "true or false", reflect.Int32: "a whole number", reflect.Int64: "a whole number", reflect.Slice: "a list",

@@ -33,19 +33,19 @@ type AppLinks struct {
 	Processes Link `json:"processes"`
 }
 
-// AppRelationships are those of an app.
+// AppRelationships refer to the space and the current droplet of an app.
 type AppRelationships struct {
 	Space          Relationship `json:"space"`
 	CurrentDroplet Relationship `json:"current_droplet"`
 }
 
-// AppLifecycle is how droplets are made.
+// AppLifecycle describes how droplets are made.
 type AppLifecycle struct {
 	Type string        `json:"type"`
 	Data LifecycleData `json:"data"`
 }
 
-// LifecycleData is empty for docker.
+// LifecycleData has the settings of buildpacks; it is empty for docker.
 type LifecycleData struct {
 	Buildpacks []string `json:"buildpacks,omitempty"`
 	Stack      string   `json:"stack,omitempty"`

@@ -22,7 +22,7 @@ type PackageData struct {
 	Image string `json:"image,omitempty"`
 }
 
-// AppRelationship are the relationships of what belongs to an app.
+// AppRelationship refers to the app that a resource belongs to.
 type AppRelationship struct {
 	App Relationship `json:"app"`
 }

@@ -11,17 +11,17 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/repositories"
 )
 
-// LogCacheRead are what Log Cache answers.
+// LogCacheRead is the answer of Log Cache.
 type LogCacheRead struct {
 	Envelopes EnvelopeBatch `json:"envelopes"`
 }
 
-// EnvelopeBatch is some envelopes.
+// EnvelopeBatch holds envelopes.
 type EnvelopeBatch struct {
 	Batch []LogEnvelope `json:"batch"`
 }
 
-// LogEnvelope is a line of a log. Its time is in nanoseconds, as text.
+// LogEnvelope is one line of a log. Its time is in nanoseconds, as text.
 type LogEnvelope struct {
 	Timestamp      string            `json:"timestamp"`
 	SourceID       string            `json:"source_id"`
@@ -37,14 +37,14 @@ type EnvelopeLog struct {
 	Type    string `json:"type"`
 }
 
-// LogWindow is which lines are wanted: from one time until before another, the first ones, or with Descending the last ones.
+// LogWindow selects lines from one time until before another: the first ones, or with Descending the last ones.
 type LogWindow struct {
 	From, Until int64
 	Limit       int
 	Descending  bool
 }
 
-// ForLogs are the lines in a window.
+// ForLogs shows the lines in a window.
 func ForLogs(app string, lines []repositories.LogLine, w LogWindow) LogCacheRead {
 	lines = slices.DeleteFunc(slices.Clone(lines), func(l repositories.LogLine) bool { return l.At < w.From || l.At >= w.Until })
 	slices.SortStableFunc(lines, func(a, b repositories.LogLine) int { return cmp.Compare(a.At, b.At) })

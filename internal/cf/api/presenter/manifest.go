@@ -14,7 +14,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/process"
 )
 
-// ManifestDiff is what a manifest would change.
+// ManifestDiff lists what a manifest would change.
 type ManifestDiff struct {
 	Diff []ManifestDifference `json:"diff"`
 }
@@ -27,7 +27,7 @@ type ManifestDifference struct {
 	Value any    `json:"value"`
 }
 
-// AppState is how an app is before a manifest is applied; App is nil if there is none.
+// AppState is the state of an app before a manifest is applied; App is nil if there is none.
 type AppState struct {
 	App       *korifiv1alpha1.CFApp
 	Processes []*korifiv1alpha1.CFProcess

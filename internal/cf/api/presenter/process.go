@@ -26,27 +26,27 @@ type ProcessResponse struct {
 	ProcessInstances []ProcessInstance    `json:"process_instances,omitempty"`
 }
 
-// ProcessLinks are the places of a process.
+// ProcessLinks are the links of a process.
 type ProcessLinks struct {
 	Self  Link `json:"self"`
 	App   Link `json:"app"`
 	Stats Link `json:"stats"`
 }
 
-// ProcessRelationships are those of a process.
+// ProcessRelationships refer to the app of a process.
 type ProcessRelationships struct {
 	App Relationship `json:"app"`
 }
 
-// ProcessInstance is a row of an embedded list.
+// ProcessInstance describes an instance in the list that a process embeds.
 type ProcessInstance struct {
 	Index int32  `json:"index"`
 	State string `json:"state"`
-	// Since is for how many seconds.
+	// Since is how many seconds the instance has been in its state.
 	Since int64 `json:"since"`
 }
 
-// HealthCheck is that of a process.
+// HealthCheck is the health check of a process.
 type HealthCheck struct {
 	Type string          `json:"type"`
 	Data HealthCheckData `json:"data"`
@@ -81,7 +81,7 @@ func ForProcess(base string, p *korifiv1alpha1.CFProcess) ProcessResponse {
 	return shown
 }
 
-// WithInstances adds what the instances do.
+// WithInstances returns the process with the state of its instances.
 func (p ProcessResponse) WithInstances(all []InstanceReport, now time.Time) ProcessResponse {
 	for _, i := range all {
 		row := ProcessInstance{Index: i.Index, State: string(i.State)}
