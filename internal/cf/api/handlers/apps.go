@@ -78,10 +78,7 @@ func updateApp(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (Resp
 }
 
 func deleteApp(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (Response, error) {
-	if err := r.Store.DeleteApp(ctx, r.Caller, app); err != nil {
-		return Response{}, err
-	}
-	return r.accepted(deleteAppJob + app.Name)
+	return r.accepted(deleteAppJob+app.Name, r.Store.DeleteApp(ctx, r.Caller, app))
 }
 
 func stopApp(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (Response, error) {
@@ -115,23 +112,17 @@ func (r *Request) bringUp(app *korifiv1alpha1.CFApp, do func() (*korifiv1alpha1.
 
 func getAppEnvironment(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (Response, error) {
 	vars, err := r.Store.GetEnvironment(ctx, r.Caller, app)
-	if err != nil {
-		return Response{}, err
-	}
 	empty := map[string]string{}
 	current, _, _ := revision.FromApp(app)
-	return ok(map[string]any{
+	return respond(map[string]any{
 		"environment_variables": vars, "staging_env_json": empty, "running_env_json": empty, "system_env_json": empty,
 		"application_env_json": map[string]any{"VCAP_APPLICATION": lrp.VCAPApplication(app.Name, app.Spec.DisplayName, app.Namespace, revision.FormatRevision(current))},
-	})
+	}, err)
 }
 
 func getEnvVars(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (Response, error) {
 	vars, err := r.Store.GetEnvironment(ctx, r.Caller, app)
-	if err != nil {
-		return Response{}, err
-	}
-	return ok(map[string]any{"var": vars, "links": presenter.Links{}})
+	return respond(map[string]any{"var": vars, "links": presenter.Links{}}, err)
 }
 
 func updateEnvVars(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (Response, error) {

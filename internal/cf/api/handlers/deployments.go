@@ -137,10 +137,7 @@ func cancelDeployment(ctx context.Context, r *Request) (Response, error) {
 	if status := presenter.ForDeploymentStatus(deployment); status.IsFinal() {
 		return Response{}, apierrors.NewUnprocessableEntity("Cannot cancel a " + status.Reason + " deployment")
 	}
-	if err := r.Store.CancelDeployment(ctx, r.Caller, deployment); err != nil {
-		return Response{}, err
-	}
-	return ok(struct{}{})
+	return respond(struct{}{}, r.Store.CancelDeployment(ctx, r.Caller, deployment))
 }
 
 // continueDeployment lets a canary pass the step at which it is paused. It names the step, so that a request that is sent
@@ -153,10 +150,7 @@ func continueDeployment(ctx context.Context, r *Request) (Response, error) {
 	if status := presenter.ForDeploymentStatus(deployment); !status.IsPaused() {
 		return Response{}, apierrors.NewUnprocessableEntity("Cannot continue a deployment with status: " + status.Value + " and reason: " + status.Reason)
 	}
-	if err := r.Store.ContinueDeployment(ctx, r.Caller, deployment, deployment.Status.CurrentStep); err != nil {
-		return Response{}, err
-	}
-	return ok(struct{}{})
+	return respond(struct{}{}, r.Store.ContinueDeployment(ctx, r.Caller, deployment, deployment.Status.CurrentStep))
 }
 
 // listDeployments lists deployments in the order in which they were created.

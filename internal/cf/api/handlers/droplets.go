@@ -72,10 +72,8 @@ func setCurrentDroplet(ctx context.Context, r *Request, app *korifiv1alpha1.CFAp
 	case build == nil:
 		return Response{}, apierrors.NewUnprocessableEntity("Unable to assign current droplet. Ensure the droplet exists and belongs to this app.")
 	}
-	if _, err := r.Store.SetCurrentDroplet(ctx, r.Caller, app, build.Name); err != nil {
-		return Response{}, err
-	}
-	return ok(presenter.RelationshipTo(build.Name))
+	_, err = r.Store.SetCurrentDroplet(ctx, r.Caller, app, build.Name)
+	return respond(presenter.RelationshipTo(build.Name), err)
 }
 
 // listPackages lists the packages of the app in the path, or of those in app_guids; without either there are none.

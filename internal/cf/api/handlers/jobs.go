@@ -41,10 +41,7 @@ func getJob(ctx context.Context, r *Request) (Response, error) {
 		done, err = isDone(holdCtx, r.Caller, guid)
 		return done, err
 	})
-	if err != nil {
-		return Response{}, err
-	}
-	return ok(presenter.ForJob(r.Base, r.guid(), operation, done, r.Clock.Now()))
+	return respond(presenter.ForJob(r.Base, r.guid(), operation, done, r.Clock.Now()), err)
 }
 
 // requireManifestJob returns an error unless the caller sees the space: a manifest is applied before its job is named.

@@ -50,10 +50,7 @@ func readLogs(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (Respo
 		tail = nil
 	}
 	lines, err := r.Store.ReadLogs(ctx, r.Caller, app, time.Unix(0, max(0, from)), tail)
-	if err != nil {
-		return Response{}, err
-	}
-	return ok(presenter.ForLogs(app.Name, lines, window))
+	return respond(presenter.ForLogs(app.Name, lines, window), err)
 }
 
 func parseInt(q url.Values, key string, without int64) (int64, error) {

@@ -25,7 +25,7 @@ func applyManifest(ctx context.Context, r *Request) (Response, error) {
 		}
 		warnings = append(warnings, wanted.IgnoredParts()...)
 	}
-	response, err := r.accepted(manifestJob + r.guid())
+	response, err := r.accepted(manifestJob+r.guid(), nil)
 	response.Warnings = warnings
 	return response, err
 }

@@ -159,10 +159,7 @@ func deleteOrg(ctx context.Context, r *Request) (Response, error) {
 	if err != nil {
 		return Response{}, err
 	}
-	if err := r.Store.DeleteOrg(ctx, r.Caller, org.GUID); err != nil {
-		return Response{}, err
-	}
-	return r.accepted(deleteOrgJob + org.GUID)
+	return r.accepted(deleteOrgJob+org.GUID, r.Store.DeleteOrg(ctx, r.Caller, org.GUID))
 }
 
 func deleteSpace(ctx context.Context, r *Request) (Response, error) {
@@ -170,8 +167,5 @@ func deleteSpace(ctx context.Context, r *Request) (Response, error) {
 	if err != nil {
 		return Response{}, err
 	}
-	if err := r.Store.DeleteSpace(ctx, r.Caller, space); err != nil {
-		return Response{}, err
-	}
-	return r.accepted(deleteSpaceJob + space.GUID)
+	return r.accepted(deleteSpaceJob+space.GUID, r.Store.DeleteSpace(ctx, r.Caller, space))
 }

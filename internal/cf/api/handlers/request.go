@@ -74,7 +74,7 @@ func withBody[B any](handle func(ctx context.Context, r *Request, body B) (Respo
 	}
 }
 
-func ok(body any) (Response, error) { return Response{Status: http.StatusOK, Body: body}, nil }
+func ok(body any) (Response, error) { return respond(body, nil) }
 
 // present answers with an object as the presenter shows it, or with the error of finding it.
 func present[T, V any](r *Request, show func(base string, object T) V, object T, err error) (Response, error) {
@@ -91,9 +91,14 @@ func presentCreated[T, V any](r *Request, show func(base string, object T) V, ob
 	return response, err
 }
 
-// accepted answers with the job that the client has to follow.
-func (r *Request) accepted(job string) (Response, error) {
-	return Response{Status: http.StatusAccepted, Location: r.Base + "/v3/jobs/" + job}, nil
+// respond answers with a body, or with the error of getting it.
+func respond(body any, err error) (Response, error) {
+	return Response{Status: http.StatusOK, Body: body}, err
+}
+
+// accepted answers with the job that the client has to follow, or with the error of beginning it.
+func (r *Request) accepted(job string, err error) (Response, error) {
+	return Response{Status: http.StatusAccepted, Location: r.Base + "/v3/jobs/" + job}, err
 }
 
 func (r *Request) guid() string { return r.HTTP.PathValue("guid") }
