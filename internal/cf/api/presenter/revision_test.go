@@ -33,10 +33,10 @@ func TestRevisionsOf(t *testing.T) {
 		want        []AppRevision
 	}{
 		"a new app has its first revision": {map[string]string{korifiv1alpha1.RevisionAnnotation: "0"}, "d1", nil, []AppRevision{initial}},
-		"what the controller has written down, and the first, whose droplet is forgotten": {
+		"the first revision has no droplet where the controller has recorded only later ones": {
 			map[string]string{korifiv1alpha1.RevisionAnnotation: "1"}, "d1", known, []AppRevision{second, first},
 		},
-		"what the controller has not written down yet": {stopped, "", known, []AppRevision{third, second, first}},
+		"the current revision is shown before the controller has recorded it": {stopped, "", known, []AppRevision{third, second, first}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			app := &korifiv1alpha1.CFApp{ObjectMeta: metav1.ObjectMeta{Name: "a", CreationTimestamp: made, Annotations: test.annotations}}

@@ -98,11 +98,11 @@ func TestLogs(t *testing.T) {
 		descending  bool
 		want        string
 	}{
-		"the first ones":    {0, 9, 2, false, "ab"},
-		"the last ones":     {0, 9, 2, true, "cb"},
-		"until before":      {0, 3, 9, false, "ab"},
-		"from":              {2, 9, 9, false, "bc"},
-		"none are too many": {5, 9, 9, false, ""},
+		"a limit keeps the first lines":            {0, 9, 2, false, "ab"},
+		"a descending window keeps the last lines": {0, 9, 2, true, "cb"},
+		"the end of a window is left out":          {0, 3, 9, false, "ab"},
+		"the begin of a window is included":        {2, 9, 9, false, "bc"},
+		"an empty window has no lines":             {5, 9, 9, false, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := ""
