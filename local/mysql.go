@@ -22,7 +22,7 @@ func mysqlCommand() *cobra.Command {
   local mysql --dir .cache/mysql --optional`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			err := mysql.Fetch(c.Context(), dir, c.OutOrStdout())
+			err := mysql.FetchServer(c.Context(), dir, c.OutOrStdout())
 			if optional && errors.Is(err, debian.ErrUnavailable) {
 				fmt.Fprintln(c.OutOrStdout(), "no MySQL, so tests with a real one are skipped:", err)
 				return nil

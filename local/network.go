@@ -36,6 +36,7 @@ func reserveNetwork(ctx context.Context, dir string) (string, func(), error) {
 		candidates = []string{strings.TrimSpace(string(kept))}
 	}
 	for _, network := range candidates {
+		// The listener is the lock on the network, and the kernel releases it with the process.
 		l, err := new(net.ListenConfig).Listen(ctx, "tcp", network+guard)
 		if err != nil {
 			continue

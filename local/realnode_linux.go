@@ -60,7 +60,7 @@ func (r realNode) runNode(ctx context.Context, out io.Writer) error {
 	}
 	began := time.Now()
 	c := realnode.Config{Name: r.name, Dir: r.dir, ControlPlane: r.controlPlane, Parts: r.parts, Programs: folder, Images: append(r.images, pause)}
-	return realnode.Run(ctx, c, out, func() { fmt.Fprintf(out, "node %s is Ready after %.1fs\n", r.name, time.Since(began).Seconds()) })
+	return realnode.RunNode(ctx, c, out, func() { fmt.Fprintf(out, "node %s is Ready after %.1fs\n", r.name, time.Since(began).Seconds()) })
 }
 
 func nodePartsCommand() *cobra.Command {
@@ -85,7 +85,7 @@ func bootNodeCommand() *cobra.Command {
 		Hidden: true,
 		Args:   cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			return realnode.Boot(c.Context(), args[0], c.OutOrStdout())
+			return realnode.BootNode(c.Context(), args[0], c.OutOrStdout())
 		},
 	}
 }
@@ -117,7 +117,7 @@ Exit codes: 0 when everything stands, 1 otherwise.`,
 			}
 			c.Out = cmd.OutOrStdout()
 			if foreground {
-				return podcluster.Up(cmd.Context(), c)
+				return podcluster.RunCluster(cmd.Context(), c)
 			}
 			return detachPods(cmd, c)
 		},
@@ -155,7 +155,7 @@ func podsDownCommand() *cobra.Command {
 		Example: "  local pods down --dir .cache/pods",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := stopBackground(dir, podcluster.ReadyFile, cmd.OutOrStdout()); err != nil {
+			if err := stopBackground(cmd, dir, podcluster.ReadyFile); err != nil {
 				return err
 			}
 			return realnode.RemoveLeftovers(cmd.Context())

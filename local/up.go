@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"time"
@@ -73,17 +72,17 @@ func downCommand() *cobra.Command {
 		Example: "  local down --dir .cache/up",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return stopBackground(dir, standingFile, cmd.OutOrStdout())
+			return stopBackground(cmd, dir, standingFile)
 		},
 	}
 	cmd.Flags().StringVar(&dir, "dir", "up", "folder that up was given")
 	return cmd
 }
 
-func stopBackground(dir, readyFile string, out io.Writer) error {
+func stopBackground(cmd *cobra.Command, dir, readyFile string) error {
 	b, err := background.NewProgram(dir, readyFile)
 	if err != nil {
 		return err
 	}
-	return b.Stop(out)
+	return b.Stop(cmd.Context(), cmd.OutOrStdout())
 }

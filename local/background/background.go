@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package background keeps a program in the background that stands on a folder.
+// Package background runs a program in the background, which keeps its files in a folder.
 package background
 
 import (
@@ -16,12 +16,14 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 const (
-	standLimit  = 5 * time.Minute
-	tearLimit   = 2 * time.Minute
-	watchPeriod = 200 * time.Millisecond
+	startLimit   = 5 * time.Minute
+	stopLimit    = 2 * time.Minute
+	pollInterval = 200 * time.Millisecond
 )
 
 var (
@@ -29,27 +31,27 @@ var (
 	errTooLate = errors.New("expected it sooner")
 )
 
-// Program is a program that stands in the background and keeps a folder.
+// Program runs in the background, at most one for a folder.
 type Program struct {
 	// Dir is the folder, as an absolute path; the log and the process id are beside it.
 	Dir string
-	// readyFile is the name of the file in the folder that tells that everything stands.
+	// readyFile is the name of the file in the folder that the program makes once it is ready.
 	readyFile string
 }
 
-// NewProgram is the stage of a folder, which stands once there is a file of the name ready in it.
-func NewProgram(dir, ready string) (Program, error) {
+// NewProgram is the program of a folder, which is ready once there is a file of the name readyFile in it.
+func NewProgram(dir, readyFile string) (Program, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return Program{}, fmt.Errorf("resolve folder: %w", err)
 	}
-	return Program{Dir: dir, readyFile: ready}, nil
+	return Program{Dir: dir, readyFile: readyFile}, nil
 }
 
 func (b Program) logFile() string { return b.Dir + ".log" }
 func (b Program) pidFile() string { return b.Dir + ".pid" }
 
-// Start runs the program in a session of its own and waits until it stands.
+// Start runs the program in a session of its own and waits until it is ready.
 func (b Program) Start(ctx context.Context, argv ...string) error {
 	if _, err := b.findPID(); err == nil {
 		return errStands
@@ -65,6 +67,7 @@ func (b Program) Start(ctx context.Context, argv ...string) error {
 	_ = os.Remove(filepath.Join(b.Dir, b.readyFile))
 	child := exec.CommandContext(context.WithoutCancel(ctx), argv[0], argv[1:]...)
 	child.Stdout, child.Stderr = log, log
+	// A session of its own outlives this terminal and its interrupts.
 	child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := child.Start(); err != nil {
 		return fmt.Errorf("start: %w", err)
@@ -72,35 +75,32 @@ func (b Program) Start(ctx context.Context, argv ...string) error {
 	if err := os.WriteFile(b.pidFile(), []byte(strconv.Itoa(child.Process.Pid)), 0o600); err != nil {
 		return fmt.Errorf("write pid: %w", err)
 	}
-	gone := make(chan error, 1)
-	go func() { gone <- child.Wait() }()
-	if err := b.awaitReady(gone); err != nil {
+	ended := make(chan error, 1)
+	go func() { ended <- child.Wait() }()
+	if err := b.awaitReady(context.WithoutCancel(ctx), ended); err != nil {
 		return fmt.Errorf("%w; the log is %s", err, b.logFile())
 	}
 	return nil
 }
 
-func (b Program) awaitReady(gone <-chan error) error {
-	tick := time.NewTicker(watchPeriod)
-	defer tick.Stop()
-	limit := time.NewTimer(standLimit)
-	defer limit.Stop()
-	for {
+func (b Program) awaitReady(ctx context.Context, ended <-chan error) error {
+	err := wait.PollUntilContextTimeout(ctx, pollInterval, startLimit, false, func(context.Context) (bool, error) {
 		select {
-		case err := <-gone:
-			return fmt.Errorf("the stage ended early: %w", errors.Join(err, errTooLate))
-		case <-limit.C:
-			return fmt.Errorf("the stage does not stand after %s: %w", standLimit, errTooLate)
-		case <-tick.C:
-			if _, err := os.Stat(filepath.Join(b.Dir, b.readyFile)); err == nil {
-				return nil
-			}
+		case err := <-ended:
+			return false, fmt.Errorf("the stage ended early: %w", errors.Join(err, errTooLate))
+		default:
+			_, err := os.Stat(filepath.Join(b.Dir, b.readyFile))
+			return err == nil, nil
 		}
+	})
+	if wait.Interrupted(err) {
+		return fmt.Errorf("the stage does not stand after %s: %w", startLimit, errTooLate)
 	}
+	return err
 }
 
 // Stop ends the program and waits for it.
-func (b Program) Stop(out io.Writer) error {
+func (b Program) Stop(ctx context.Context, out io.Writer) error {
 	pid, err := b.findPID()
 	if errors.Is(err, fs.ErrNotExist) {
 		fmt.Fprintln(out, "nothing stands")
@@ -112,24 +112,18 @@ func (b Program) Stop(out io.Writer) error {
 	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
 		return fmt.Errorf("stop process %d: %w", pid, err)
 	}
-	tick := time.NewTicker(watchPeriod)
-	defer tick.Stop()
-	limit := time.NewTimer(tearLimit)
-	defer limit.Stop()
-	for {
-		select {
-		case <-limit.C:
-			return fmt.Errorf("process %d does not stop: %w", pid, errTooLate)
-		case <-tick.C:
-			if _, err := b.findPID(); err != nil {
-				fmt.Fprintln(out, "everything is stopped")
-				return os.Remove(b.pidFile())
-			}
-		}
+	err = wait.PollUntilContextTimeout(context.WithoutCancel(ctx), pollInterval, stopLimit, false, func(context.Context) (bool, error) {
+		_, err := b.findPID()
+		return err != nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("process %d does not stop: %w", pid, errTooLate)
 	}
+	fmt.Fprintln(out, "everything is stopped")
+	return os.Remove(b.pidFile())
 }
 
-// findPID is the process that keeps the stage; fs.ErrNotExist if there is none. The command line is compared,
+// findPID finds the process of the program; fs.ErrNotExist if there is none. The command line is compared,
 // because the number of an ended process may belong to another one by now.
 func (b Program) findPID() (int, error) {
 	data, err := os.ReadFile(b.pidFile())

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/torpor-dev/torpor/local/cloud/ec2query"
 )
 
@@ -19,9 +21,10 @@ func (c *Cloud) admitCaller(authorization string, now time.Time) error {
 	if c.config.RatePerSecond == 0 {
 		return nil
 	}
-	after, ok := c.buckets[key].takeToken(now, c.config.RatePerSecond, float64(c.config.Burst))
-	c.buckets[key] = after
-	if !ok {
+	if c.limiters[key] == nil {
+		c.limiters[key] = rate.NewLimiter(rate.Limit(c.config.RatePerSecond), c.config.Burst)
+	}
+	if !c.limiters[key].AllowN(now, 1) {
 		return ec2query.Errorf(ec2query.RequestLimitExceeded, "Request limit exceeded.")
 	}
 	return nil
@@ -50,21 +53,4 @@ func (c *Cloud) accessKey(authorization string) (string, error) {
 		return "", ec2query.Errorf(ec2query.AuthFailure, "AWS was not able to validate the provided access credentials")
 	}
 	return scope[0], nil
-}
-
-// tokenBucket is the throttle of one access key. The zero bucket has never been used and is full.
-type tokenBucket struct {
-	tokens float64
-	filled time.Time
-}
-
-func (b tokenBucket) takeToken(now time.Time, rate, burst float64) (tokenBucket, bool) {
-	tokens := burst
-	if !b.filled.IsZero() {
-		tokens = min(burst, b.tokens+now.Sub(b.filled).Seconds()*rate)
-	}
-	if tokens < 1 {
-		return tokenBucket{tokens: tokens, filled: now}, false
-	}
-	return tokenBucket{tokens: tokens - 1, filled: now}, true
 }

@@ -15,7 +15,7 @@ import (
 )
 
 func (c *Cloud) describeInstances(q ec2query.Request, _ time.Time) (ec2query.Answer, error) {
-	ids := q.List("InstanceId")
+	ids := q.ListValues("InstanceId")
 	if _, err := c.findInstances(ids); err != nil {
 		return nil, err
 	}
@@ -49,7 +49,7 @@ func (c *Cloud) describeInstances(q ec2query.Request, _ time.Time) (ec2query.Ans
 // choosePage returns how many reservations to answer, and the sequence of the last one the caller has. As in EC2, a call
 // that names instances is not cut into pages.
 func (c *Cloud) choosePage(q ec2query.Request, ids []string) (size, after int, err error) {
-	size, given, err := q.Number("MaxResults")
+	size, given, err := q.ParseNumber("MaxResults")
 	if err != nil {
 		return 0, 0, err
 	}
@@ -60,6 +60,7 @@ func (c *Cloud) choosePage(q ec2query.Request, ids []string) (size, after int, e
 		return 0, 0, ec2query.Errorf(ec2query.InvalidParameterValue, "Value ( %d ) for parameter maxResults is invalid. Expecting a value from 5 to 1000.", size)
 	}
 	switch {
+	// EC2 does not cut the answer to a call that names instances.
 	case len(ids) > 0:
 		size = len(ids)
 	case given:
@@ -83,7 +84,7 @@ func (c *Cloud) choosePage(q ec2query.Request, ids []string) (size, after int, e
 
 // pageToken points behind a reservation and is good for the same question only, also after a restart.
 func pageToken(sequence int, q ec2query.Request) string {
-	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "after %d of %s", sequence, q.Digest("NextToken", "MaxResults", "Version")))
+	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "after %d of %s", sequence, q.HashParameters("NextToken", "MaxResults", "Version")))
 }
 
 // filterCriteria are filters that have been read: all of them must match.
@@ -98,7 +99,7 @@ type filterCriterion struct {
 type valuesByName func(name string) ([]string, bool)
 
 func readFilters(q ec2query.Request, known valuesByName) (filterCriteria, error) {
-	filters, err := q.Filters()
+	filters, err := q.ParseFilters()
 	if err != nil {
 		return nil, err
 	}

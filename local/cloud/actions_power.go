@@ -18,7 +18,7 @@ func (c *Cloud) terminateInstances(q ec2query.Request, now time.Time) (ec2query.
 }
 
 func (c *Cloud) stopInstances(q ec2query.Request, now time.Time) (ec2query.Answer, error) {
-	hibernate, err := q.Flag("Hibernate")
+	hibernate, err := q.ParseFlag("Hibernate")
 	if err != nil {
 		return nil, err
 	}
@@ -30,11 +30,11 @@ func (c *Cloud) stopInstances(q ec2query.Request, now time.Time) (ec2query.Answe
 
 // changePower asks one verb of all named instances: either all of them follow or none.
 func (c *Cloud) changePower(q ec2query.Request, v powerVerb, now time.Time) (ec2query.Answer, error) {
-	force, err := q.Flag("Force")
+	force, err := q.ParseFlag("Force")
 	if err != nil {
 		return nil, err
 	}
-	ids := q.List("InstanceId")
+	ids := q.ListValues("InstanceId")
 	if len(ids) == 0 {
 		return nil, ec2query.Errorf(ec2query.MissingParameter, "The request must contain the parameter InstanceId")
 	}
@@ -46,6 +46,7 @@ func (c *Cloud) changePower(q ec2query.Request, v powerVerb, now time.Time) (ec2
 	if err != nil {
 		return nil, err
 	}
+	// A crash must not forget a stop whose machine is gone, so the disk comes before the signals.
 	if err := c.saveChanges(c.state.withInstances(after...), after...); err != nil {
 		return nil, err
 	}
@@ -79,7 +80,7 @@ func (c *Cloud) requestAll(before []instance, v powerVerb, now time.Time) ([]ins
 	return after, nil
 }
 
-// signalMachine tells the machine of an instance that now has to end: once politely, or at once when forced, also in a
+// signalMachine signals the machine of an instance that has to end: SIGTERM once, or SIGKILL when forced, also in a
 // stop that is under way.
 func (c *Cloud) signalMachine(before, after instance, force bool) {
 	p := c.processes[after.ID]

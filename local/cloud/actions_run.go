@@ -18,11 +18,12 @@ import (
 )
 
 func (c *Cloud) runInstances(q ec2query.Request, now time.Time) (ec2query.Answer, error) {
-	token, digest := q.Text("ClientToken"), q.Digest("ClientToken", "Version")
+	token, digest := q.Text("ClientToken"), q.HashParameters("ClientToken", "Version")
 	for _, r := range c.state.Reservations {
 		if token == "" || r.ClientToken != token {
 			continue
 		}
+		// A repeated token answers what the first call made, but only to the same question.
 		if r.Digest != digest {
 			return nil, ec2query.Errorf(ec2query.IdempotentParameterMismatch, "The client token was used before with other parameters.")
 		}
@@ -49,11 +50,11 @@ func (c *Cloud) runInstances(q ec2query.Request, now time.Time) (ec2query.Answer
 
 // launchCount returns how many instances to create: the cloud always has room for MaxCount.
 func launchCount(q ec2query.Request) (int, error) {
-	least, given, err := q.Number("MinCount")
+	least, given, err := q.ParseNumber("MinCount")
 	if err != nil {
 		return 0, err
 	}
-	most, givenMost, err := q.Number("MaxCount")
+	most, givenMost, err := q.ParseNumber("MaxCount")
 	if err != nil {
 		return 0, err
 	}
@@ -80,7 +81,7 @@ func (c *Cloud) readTemplate(q ec2query.Request) (instance, error) {
 	default:
 		return instance{}, ec2query.Errorf(ec2query.InvalidParameterValue, "Value (%s) for parameter MarketType is invalid. This cloud has spot only.", market)
 	}
-	for _, specification := range q.TagSpecifications() {
+	for _, specification := range q.ListTagSpecifications() {
 		if specification.ResourceType != "instance" {
 			return instance{}, ec2query.Errorf(ec2query.InvalidParameterValue, "'%s' is not a valid taggable resource type here. This cloud has instance only.", specification.ResourceType)
 		}

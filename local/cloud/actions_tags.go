@@ -13,7 +13,7 @@ import (
 )
 
 func (c *Cloud) createTags(q ec2query.Request, _ time.Time) (ec2query.Answer, error) {
-	tags := q.Tags("Tag")
+	tags := q.ListTags("Tag")
 	if len(tags) == 0 {
 		return nil, ec2query.Errorf(ec2query.MissingParameter, "The request must contain the parameter Tag")
 	}
@@ -26,7 +26,7 @@ func (c *Cloud) createTags(q ec2query.Request, _ time.Time) (ec2query.Answer, er
 
 // deleteTags deletes the named tags, or all when none is named; one with a value only where the value is the same.
 func (c *Cloud) deleteTags(q ec2query.Request, _ time.Time) (ec2query.Answer, error) {
-	named := q.Tags("Tag")
+	named := q.ListTags("Tag")
 	return c.changeTags(q, func(i instance) (instance, error) {
 		i.Tags = maps.Clone(i.Tags)
 		maps.DeleteFunc(i.Tags, func(key, value string) bool {
@@ -40,7 +40,7 @@ func (c *Cloud) deleteTags(q ec2query.Request, _ time.Time) (ec2query.Answer, er
 
 // changeTags changes the tags of all named instances or of none.
 func (c *Cloud) changeTags(q ec2query.Request, change func(instance) (instance, error)) (ec2query.Answer, error) {
-	ids := q.List("ResourceId")
+	ids := q.ListValues("ResourceId")
 	if len(ids) == 0 {
 		return nil, ec2query.Errorf(ec2query.MissingParameter, "The request must contain the parameter ResourceId")
 	}

@@ -110,7 +110,7 @@ func (c *Cloud) setLatency(w http.ResponseWriter, r *http.Request) {
 		writeRefusal(w, err)
 		return
 	}
-	wanted := latencies{Start: (*time.Duration)(asked.Start), Stop: (*time.Duration)(asked.Stop)}
+	wanted := powerLatencies{Start: (*time.Duration)(asked.Start), Stop: (*time.Duration)(asked.Stop)}
 	for _, latency := range []*time.Duration{wanted.Start, wanted.Stop} {
 		if latency != nil && *latency < 0 {
 			writeRefusal(w, fmt.Errorf("a latency must not be negative, found %s", *latency))
@@ -127,7 +127,7 @@ func (c *Cloud) setLatency(w http.ResponseWriter, r *http.Request) {
 }
 
 // changeLatency changes the named instances for good, or without names the cloud until it ends.
-func (c *Cloud) changeLatency(wanted latencies, ids []string) error {
+func (c *Cloud) changeLatency(wanted powerLatencies, ids []string) error {
 	if len(ids) == 0 {
 		c.latencies = c.latencies.overriddenBy(wanted)
 		return nil
@@ -159,6 +159,6 @@ func writeRefusal(w http.ResponseWriter, err error) {
 func writeJSON(w http.ResponseWriter, status int, answer any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	// A client that left does not read its answer; there is nobody to tell.
+	// A client that has left needs no answer.
 	_ = json.NewEncoder(w).Encode(answer)
 }

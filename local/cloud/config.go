@@ -19,10 +19,12 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/torpor-dev/torpor/local/cloud/process"
 )
 
-// Config says what cloud to run.
+// Config is what a cloud is started with.
 type Config struct {
 	// Dir is the folder of the durable state; it is created. One cloud at a time can use it.
 	Dir string
@@ -30,7 +32,7 @@ type Config struct {
 	StartLatency, StopLatency time.Duration
 	// PageSize is the largest number of reservations on one page of DescribeInstances; 0 means EC2's 1000.
 	PageSize int
-	// AllowCommands lets whoever may call RunInstances run commands as this user; set AccessKeys with it.
+	// AllowCommands lets every caller of RunInstances run commands as this user; set AccessKeys with it.
 	AllowCommands bool
 	// AccessKeys are the access key ids that may call; empty means any. Signatures are not verified.
 	AccessKeys []string
@@ -90,11 +92,12 @@ type Cloud struct {
 	mu        sync.Mutex
 	closed    bool
 	state     cloudState
-	latencies latencies
+	latencies powerLatencies
 	processes map[string]*process.Process
 	faults    []injectedFault
 	calls     map[string]int
-	buckets   map[string]tokenBucket
+	// limiters throttle the calls of each access key.
+	limiters map[string]*rate.Limiter
 }
 
 // New opens the cloud of a folder as an earlier life left it: what was running runs again, what was changing goes on.
@@ -111,8 +114,8 @@ func New(config Config) (*Cloud, error) {
 	c := &Cloud{
 		config: config, store: store, starter: process.NewStarter(), gracePeriod: 5 * time.Second,
 		wake: make(chan struct{}, 1), done: make(chan struct{}),
-		latencies: latencies{Start: &config.StartLatency, Stop: &config.StopLatency},
-		processes: map[string]*process.Process{}, calls: map[string]int{}, buckets: map[string]tokenBucket{},
+		latencies: powerLatencies{Start: &config.StartLatency, Stop: &config.StopLatency},
+		processes: map[string]*process.Process{}, calls: map[string]int{}, limiters: map[string]*rate.Limiter{},
 	}
 	if err := c.restoreMachines(); err != nil {
 		return nil, errors.Join(err, c.Close())

@@ -80,13 +80,13 @@ func (c *Cloud) useCallFault(action string, ids []string) injectedFault {
 	})
 }
 
-// isStuck tells whether a fault keeps the transition of the instance from ending.
+// isStuck reports whether a fault keeps the transition of the instance from ending.
 func (c *Cloud) isStuck(i instance) bool {
 	kind := map[powerState]string{pending: stuckPending, stopping: stuckStopping, shuttingDown: stuckStopping}[i.State]
 	return slices.ContainsFunc(c.faults, func(f injectedFault) bool { return kind != "" && f.Kind == kind && f.concernsInstance(i.ID) })
 }
 
-// losesStart tells whether the start of the instance is lost, and uses the fault up by one.
+// losesStart reports whether the start of the instance is lost, and uses the fault up by one.
 func (c *Cloud) losesStart(i instance) bool {
 	return c.useFault(func(f injectedFault) bool { return f.Kind == lostStart && f.concernsInstance(i.ID) }).Kind != ""
 }

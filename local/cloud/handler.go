@@ -78,14 +78,15 @@ func (c *Cloud) dispatchCall(q ec2query.Request, authorization string, now time.
 	if act == nil {
 		return nil, 0, ec2query.Errorf(ec2query.InvalidAction, "The action %s is not valid for this web service.", q.Action)
 	}
-	dry, err := q.Flag("DryRun")
+	dry, err := q.ParseFlag("DryRun")
 	if err != nil {
 		return nil, 0, err
 	}
+	// As in EC2, the answer to a dry run that would succeed is an error.
 	if dry {
 		return nil, 0, ec2query.Errorf(ec2query.DryRunOperation, "Request would have succeeded, but DryRun flag is set.")
 	}
-	met := c.useCallFault(q.Action, slices.Concat(q.List("InstanceId"), q.List("ResourceId")))
+	met := c.useCallFault(q.Action, slices.Concat(q.ListValues("InstanceId"), q.ListValues("ResourceId")))
 	delay := time.Duration(met.Delay)
 	if err := met.asError(); err != nil {
 		return nil, delay, err

@@ -12,7 +12,7 @@ import (
 	"github.com/torpor-dev/torpor/local/cloud/process"
 )
 
-// recheckInterval is how soon a killed process group is looked at again; nothing tells when its last member ends.
+// recheckInterval is how soon a killed process group is looked at again; the kernel does not notify of the end of its last member.
 const recheckInterval = 10 * time.Millisecond
 
 // restoreMachines ends what an earlier life left behind and starts the machines that are meant to run.
@@ -98,6 +98,7 @@ func (c *Cloud) advanceAll(now time.Time) time.Time {
 // again with the next change.
 func (c *Cloud) saveTransitions(changed []instance, forgotten []string) {
 	after := c.state.withInstances(changed...).withoutInstances(forgotten...)
+	// Time cannot be refused: what the disk does not take now, it gets with the next change.
 	if err := c.saveChanges(after, changed...); err != nil {
 		c.config.Log.Error("the state of the cloud is not on the disk", "error", err)
 		c.state = after
@@ -152,6 +153,7 @@ func (c *Cloud) bootMachine(i instance, now time.Time) instance {
 	}
 	i.Process = p.Identity()
 	c.processes[i.ID] = p
+	// The end of the machine makes the cloud look at once, without waiting for a timer.
 	c.work.Go(func() {
 		select {
 		case <-p.Exited():
@@ -173,6 +175,7 @@ func (c *Cloud) watchMachine(i instance, now time.Time) (instance, time.Time) {
 	default:
 		return i, time.Time{}
 	}
+	// What the machine has started ends with it, which may take another moment.
 	if !c.ensureEnded(i.ID) {
 		return i, now.Add(recheckInterval)
 	}
@@ -187,7 +190,7 @@ func (c *Cloud) haltMachine(i instance, now time.Time) (instance, time.Time) {
 	return i.afterLatency(now), time.Time{}
 }
 
-// ensureEnded kills what is left of a machine and tells whether it is gone.
+// ensureEnded kills what is left of a machine and reports whether it is gone.
 func (c *Cloud) ensureEnded(id string) bool {
 	p := c.processes[id]
 	if p == nil {

@@ -70,14 +70,14 @@ func stateAfterLatency(s powerState) powerState {
 	return s
 }
 
-// latencies are how long an instance takes; nil in an instance means the cloud's.
-type latencies struct {
+// powerLatencies are how long an instance takes; nil in an instance means the cloud's.
+type powerLatencies struct {
 	Start *time.Duration `json:"start,omitempty"`
 	Stop  *time.Duration `json:"stop,omitempty"`
 }
 
 // overriddenBy returns the latencies with those that are set in the other replaced.
-func (l latencies) overriddenBy(other latencies) latencies {
+func (l powerLatencies) overriddenBy(other powerLatencies) powerLatencies {
 	if other.Start != nil {
 		l.Start = other.Start
 	}
@@ -87,7 +87,7 @@ func (l latencies) overriddenBy(other latencies) latencies {
 	return l
 }
 
-func (l latencies) forState(s powerState) time.Duration {
+func (l powerLatencies) forState(s powerState) time.Duration {
 	switch {
 	case s == pending && l.Start != nil:
 		return *l.Start
@@ -117,7 +117,7 @@ type instance struct {
 	// Persistent is set for a spot request that survives a stop.
 	Persistent bool              `json:"persistent,omitempty"`
 	Tags       map[string]string `json:"tags,omitempty"`
-	Latency    latencies         `json:"latency"`
+	Latency    powerLatencies    `json:"latency"`
 	Command    *machineCommand   `json:"command,omitempty"`
 
 	State     powerState `json:"state"`
@@ -132,7 +132,7 @@ type instance struct {
 }
 
 // inState returns the instance in another state, with everything that follows from the change alone.
-func (i instance) inState(to powerState, now time.Time, cloud latencies) instance {
+func (i instance) inState(to powerState, now time.Time, cloud powerLatencies) instance {
 	// EC2 shows a terminated instance for about an hour.
 	const shownTerminated = time.Hour
 	i.State, i.ChangedAt, i.Due, i.Reason, i.TransitionReason = to, now, time.Time{}, nil, ""
@@ -162,7 +162,7 @@ func (i instance) privateAddress() (ip, dns string) {
 }
 
 // afterRequest returns the instance after a caller's verb, the same one for a verb without effect; false means refused.
-func (i instance) afterRequest(v powerVerb, now time.Time, cloud latencies) (instance, bool) {
+func (i instance) afterRequest(v powerVerb, now time.Time, cloud powerLatencies) (instance, bool) {
 	to, ok := stateAfterRequest(i.State, v)
 	if !ok || to == i.State {
 		return i, ok
@@ -177,7 +177,7 @@ func (i instance) afterRequest(v powerVerb, now time.Time, cloud latencies) (ins
 
 // afterLatency returns the instance at the end of its latency. The reason of a stop stays.
 func (i instance) afterLatency(now time.Time) instance {
-	after := i.inState(stateAfterLatency(i.State), now, latencies{})
+	after := i.inState(stateAfterLatency(i.State), now, powerLatencies{})
 	if after.State != running {
 		after.Reason, after.TransitionReason = i.Reason, i.TransitionReason
 	}
@@ -186,7 +186,7 @@ func (i instance) afterLatency(now time.Time) instance {
 
 // stoppedUnasked returns the instance stopped without having been asked to.
 func (i instance) stoppedUnasked(code, message string, now time.Time) instance {
-	after := i.inState(stopped, now, latencies{})
+	after := i.inState(stopped, now, powerLatencies{})
 	after.Reason = &ec2query.StateReason{Code: code, Message: code + ": " + message}
 	after.TransitionReason = code
 	return after

@@ -30,7 +30,7 @@ func TestEveryStateAndVerb(t *testing.T) {
 
 func TestEveryInstanceAndVerb(t *testing.T) {
 	second := time.Second
-	cloud := latencies{Start: &second, Stop: new(2 * time.Second)}
+	cloud := powerLatencies{Start: &second, Stop: new(2 * time.Second)}
 	then := time.Date(2026, 11, 20, 10, 0, 0, 123456789, time.UTC)
 	now := then.Add(time.Minute)
 	for _, from := range []powerState{pending, running, stopping, stopped, shuttingDown, terminated} {
@@ -79,19 +79,19 @@ func TestEveryStateElapses(t *testing.T) {
 
 func TestTheReasonOfAStopStaysAndThatOfAStartGoes(t *testing.T) {
 	now := time.Now()
-	halting, _ := instance{State: running}.afterRequest(stop, now, latencies{})
+	halting, _ := instance{State: running}.afterRequest(stop, now, powerLatencies{})
 	if halted := halting.afterLatency(now); halted.State != stopped || halted.Reason != halting.Reason || halted.TransitionReason == "" || !halted.Due.IsZero() {
 		t.Errorf("stopped instance: %+v", halted)
 	}
-	coming, _ := instance{State: stopped, TransitionReason: "old"}.afterRequest(start, now, latencies{})
+	coming, _ := instance{State: stopped, TransitionReason: "old"}.afterRequest(start, now, powerLatencies{})
 	if up := coming.afterLatency(now); up.State != running || up.Reason != nil || up.TransitionReason != "" {
 		t.Errorf("running instance: %+v", up)
 	}
 }
 
 func TestAnInstancesOwnLatencyIsStrongerThanTheClouds(t *testing.T) {
-	cloud := latencies{Start: new(time.Second), Stop: new(time.Second)}
-	own := cloud.overriddenBy(latencies{Stop: new(time.Minute)})
+	cloud := powerLatencies{Start: new(time.Second), Stop: new(time.Second)}
+	own := cloud.overriddenBy(powerLatencies{Stop: new(time.Minute)})
 	if own.forState(pending) != time.Second || own.forState(stopping) != time.Minute || own.forState(shuttingDown) != time.Minute || own.forState(running) != 0 {
 		t.Errorf("start %s, stop %s, terminate %s", own.forState(pending), own.forState(stopping), own.forState(shuttingDown))
 	}

@@ -119,6 +119,7 @@ func (s *stateStore) saveState(l cloudState) error {
 	if err != nil {
 		return fmt.Errorf("write the cloud's state: %w", err)
 	}
+	// The new file is on the disk before it gets the name: a crash leaves the old state or the new one.
 	_, err = next.Write(text)
 	err = errors.Join(err, next.Sync(), next.Close())
 	if err != nil {

@@ -39,6 +39,7 @@ func runAPIServer(ctx context.Context, args []string) error {
 	if err := parseFlags("kube-apiserver", o.Flags(), args); err != nil {
 		return err
 	}
+	// The command of kube-apiserver does this before it runs; it applies the feature gates of the flags.
 	if err := o.GenericServerRunOptions.ComponentGlobalsRegistry.Set(); err != nil {
 		return fmt.Errorf("set feature gates: %w", err)
 	}
@@ -86,7 +87,7 @@ func (c Config) apiServerFlags(p servingPorts, etcd string) []string {
 	pki := func(name string) string { return c.path("pki", name) }
 	reconciler := "lease"
 	if net.ParseIP(c.Address).IsLoopback() {
-		reconciler = "none" // A loopback address is no valid endpoint of the service "kubernetes", so nobody keeps one.
+		reconciler = "none" // A loopback address is no valid endpoint of the service "kubernetes", so none is kept.
 	}
 	return []string{
 		"--etcd-servers=" + etcd, "--bind-address=" + c.Address, "--advertise-address=" + c.Address,

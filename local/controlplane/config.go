@@ -114,7 +114,7 @@ func (c Config) issueCertificates(p servingPorts) error {
 	if _, err := a.LoadOrMakeKey("sa"); err != nil { // It signs the tokens of ServiceAccounts.
 		return err
 	}
-	for name, s := range map[string]pki.Subject{
+	for name, s := range map[string]pki.CertificateSubject{
 		"apiserver": {Name: "kube-apiserver", Hosts: []string{
 			"kubernetes", "kubernetes.default", "kubernetes.default.svc", "localhost", "127.0.0.1", "10.96.0.1", c.Address,
 		}},

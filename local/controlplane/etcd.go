@@ -21,6 +21,7 @@ func startEtcd(ctx context.Context, c Config, p servingPorts) (*embed.Etcd, stri
 	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = []url.URL{client}, []url.URL{client}
 	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = []url.URL{peer}, []url.URL{peer}
 	cfg.InitialCluster = "default=" + peer.String()
+	// Syncs would make most of the start, and a kill of the process loses nothing without them.
 	cfg.UnsafeNoFsync = true
 	cfg.LogLevel = "error"
 	e, err := embed.StartEtcd(cfg)

@@ -4,7 +4,6 @@ package controlplane
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -13,8 +12,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 	logsapi "k8s.io/component-base/logs/api/v1"
+
+	"github.com/torpor-dev/torpor/local/component"
+	"github.com/torpor-dev/torpor/local/kubeclient"
 )
 
 const (
@@ -45,92 +46,41 @@ func Run(ctx context.Context, c Config, ready func(server string)) error {
 	}
 	defer etcd.Close()
 	// The API server outlives the others and etcd outlives it: it lingers for a minute when its etcd has gone first.
-	api := startComponent(ctx, "kube-apiserver", func(ctx context.Context) error { return runAPIServer(ctx, c.apiServerFlags(p, url)) })
-	defer api.stop()
+	api := component.Start(ctx, "kube-apiserver", func(ctx context.Context, _ func()) error { return runAPIServer(ctx, c.apiServerFlags(p, url)) })
+	defer func() { _ = api.Stop(stopTimeout) }() // Kubernetes' components end with errors that mean nothing.
 	client, err := c.awaitAPI(ctx, api)
 	if err != nil {
 		return err
 	}
-	parts := []*component{api}
+	components := []*component.Component{api}
 	if !c.APIOnly {
-		kcm := startComponent(ctx, "kube-controller-manager", func(ctx context.Context) error { return runControllerManager(ctx, c.controllerManagerFlags()) })
-		defer kcm.stop()
-		sched := startComponent(ctx, "kube-scheduler", func(ctx context.Context) error { return runScheduler(ctx, c.schedulerFlags()) })
-		defer sched.stop()
-		parts = append(parts, kcm, sched)
+		kcm := component.Start(ctx, "kube-controller-manager", func(ctx context.Context, _ func()) error {
+			return runControllerManager(ctx, c.controllerManagerFlags())
+		})
+		defer func() { _ = kcm.Stop(stopTimeout) }()
+		sched := component.Start(ctx, "kube-scheduler", func(ctx context.Context, _ func()) error { return runScheduler(ctx, c.schedulerFlags()) })
+		defer func() { _ = sched.Stop(stopTimeout) }()
+		components = append(components, kcm, sched)
 		if err := awaitServiceAccount(ctx, client); err != nil {
 			return err
 		}
 	}
 	if c.ApproveServing {
-		approver := startComponent(ctx, "serving-approver", func(ctx context.Context) error { return approveServing(ctx, client) })
-		defer approver.stop()
+		approver := component.Start(ctx, "serving-approver", func(ctx context.Context, _ func()) error { return approveServing(ctx, client) })
+		defer func() { _ = approver.Stop(stopTimeout) }()
 	}
 	ready(c.serverURL(p))
-	return awaitFirstExit(ctx, parts)
+	return component.AwaitFirstExit(ctx, components...)
 }
 
-// component is a part that runs in a goroutine of its own, on a context of its own so that parts stop in order.
-type component struct {
-	name   string
-	cancel context.CancelFunc
-	// err is what the part ended with, once done is closed.
-	err  error
-	done chan struct{}
-}
-
-func startComponent(ctx context.Context, name string, run func(context.Context) error) *component {
-	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	c := &component{name: name, cancel: cancel, done: make(chan struct{})}
-	go func() {
-		defer close(c.done)
-		c.err = run(own)
-	}()
-	return c
-}
-
-func (c *component) stop() {
-	c.cancel()
-	select {
-	case <-c.done:
-	case <-time.After(stopTimeout):
-	}
-}
-
-// awaitFirstExit waits for the end of ctx; a part that ends by itself before is an error.
-func awaitFirstExit(ctx context.Context, parts []*component) error {
-	failed := make(chan error, len(parts))
-	for _, p := range parts {
-		go func() {
-			<-p.done
-			failed <- fmt.Errorf("%s ended by itself: %w", p.name, errors.Join(p.err, errEndedEarly))
-		}()
-	}
-	select {
-	case <-ctx.Done():
-		return nil
-	case err := <-failed:
-		return err
-	}
-}
-
-var errEndedEarly = errors.New("expected it to run until it is told to stop")
-
-func (c Config) awaitAPI(ctx context.Context, api *component) (kubernetes.Interface, error) {
-	cfg, err := clientcmd.BuildConfigFromFlags("", c.AdminKubeconfig())
+func (c Config) awaitAPI(ctx context.Context, api *component.Component) (kubernetes.Interface, error) {
+	client, err := kubeclient.NewClient(c.AdminKubeconfig())
 	if err != nil {
-		return nil, fmt.Errorf("read admin kubeconfig: %w", err)
-	}
-	cfg.QPS = -1
-	client, err := kubernetes.NewForConfig(cfg)
-	if err != nil {
-		return nil, fmt.Errorf("make client: %w", err)
+		return nil, err
 	}
 	err = wait.PollUntilContextTimeout(ctx, pollInterval, startTimeout, true, func(ctx context.Context) (bool, error) {
-		select {
-		case <-api.done:
-			return false, fmt.Errorf("kube-apiserver ended before it was ready: %w", errors.Join(api.err, errEndedEarly))
-		default:
+		if err := api.EndedEarly(); err != nil {
+			return false, err
 		}
 		body, err := client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
 		return err == nil && string(body) == "ok", nil
@@ -143,6 +93,7 @@ func (c Config) awaitAPI(ctx context.Context, api *component) (kubernetes.Interf
 
 func awaitServiceAccount(ctx context.Context, client kubernetes.Interface) error {
 	err := wait.PollUntilContextTimeout(ctx, pollInterval, startTimeout, true, func(ctx context.Context) (bool, error) {
+		// No Pod is admitted before its ServiceAccount exists.
 		_, err := client.CoreV1().ServiceAccounts(corev1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
 		return err == nil, nil
 	})

@@ -22,8 +22,8 @@ const fetchTimeout = 15 * time.Minute
 // ErrUnavailable is the answer of a machine that has no packages of Debian.
 var ErrUnavailable = errors.New("expected a Debian machine with apt-get, dpkg-deb and a Debian mirror in its package sources")
 
-// Request is what to fetch.
-type Request struct {
+// PackageRequest is what to fetch.
+type PackageRequest struct {
 	// Suite is the only source, and its packages come with everything that they need, for a tree that runs on its own
 	// libraries. Empty stands for the machine's own sources, and leaves out what the machine has installed already.
 	Suite string
@@ -31,8 +31,8 @@ type Request struct {
 	Packages []string
 }
 
-// Fetch fills dir in one step, so that an interrupted fetch leaves nothing that looks whole.
-func Fetch(ctx context.Context, r Request, dir string) error {
+// FetchPackages fills dir in one step, so that an interrupted fetch leaves nothing that looks whole.
+func FetchPackages(ctx context.Context, r PackageRequest, dir string) error {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
 	for _, tool := range []string{"apt-get", "dpkg-deb"} {
@@ -44,7 +44,7 @@ func Fetch(ctx context.Context, r Request, dir string) error {
 	if err != nil {
 		return fmt.Errorf("make a folder for apt's private state: %w", err)
 	}
-	defer func() { _ = os.RemoveAll(state) }() // A left-over in the temporary folder harms nobody.
+	defer func() { _ = os.RemoveAll(state) }() // What is left in the temporary folder does no harm.
 	if err := r.prepareState(ctx, state); err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func findMirror(ctx context.Context) (string, error) {
 }
 
 // prepareState makes apt's private state.
-func (r Request) prepareState(ctx context.Context, state string) error {
+func (r PackageRequest) prepareState(ctx context.Context, state string) error {
 	mirror, err := findMirror(ctx)
 	if err != nil {
 		return err
@@ -109,13 +109,14 @@ func withoutPackages(status string, packages []string) string {
 	return kept.String()
 }
 
-func (r Request) downloadPackages(ctx context.Context, state string) error {
+func (r PackageRequest) downloadPackages(ctx context.Context, state string) error {
 	folders := map[string]string{"Dir::State": "state", "Dir::State::status": "state/status", "Dir::Cache": "cache"}
 	if r.Suite != "" {
 		folders["Dir::Etc::sourcelist"] = "etc/sources.list"
 		folders["Dir::Etc::sourceparts"] = "none"
 		folders["Dir::Etc::preferencesparts"] = "none"
 	}
+	// apt would read as its own user, who has no access to a private folder.
 	options := []string{"-qq", "-o", "APT::Sandbox::User=root", "-o", "Acquire::Languages=none"}
 	for name, value := range folders {
 		options = append(options, "-o", name+"="+filepath.Join(state, value))
@@ -143,6 +144,7 @@ func unpackPackages(ctx context.Context, state, dir string) error {
 			return fmt.Errorf("unpack %s: %w: %s", filepath.Base(p), err, strings.TrimSpace(string(text)))
 		}
 	}
+	// The name comes last, so that an interrupted fetch leaves nothing that looks whole.
 	if err := errors.Join(os.MkdirAll(filepath.Dir(dir), 0o755), os.RemoveAll(dir), os.Rename(partial, dir)); err != nil {
 		return fmt.Errorf("put the packages in their place: %w", err)
 	}

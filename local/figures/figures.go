@@ -16,10 +16,10 @@ import (
 // Figures are measured values by name, one for each round.
 type Figures map[string][]float64
 
-// Add keeps one more value of a figure.
-func (f Figures) Add(name string, value float64) { f[name] = append(f[name], value) }
+// AddValue keeps one more value of a figure.
+func (f Figures) AddValue(name string, value float64) { f[name] = append(f[name], value) }
 
-func median(values []float64) float64 {
+func medianOf(values []float64) float64 {
 	sorted := slices.Sorted(slices.Values(values))
 	if n := len(sorted); n%2 == 0 {
 		return (sorted[n/2-1] + sorted[n/2]) / 2
@@ -32,7 +32,7 @@ func (f Figures) PrintTable(out io.Writer) {
 	fmt.Fprintf(out, "\n%-34s %10s %10s %10s %7s\n", "figure", "min", "median", "max", "rounds")
 	for _, name := range slices.Sorted(maps.Keys(f)) {
 		v := f[name]
-		fmt.Fprintf(out, "%-34s %10.2f %10.2f %10.2f %7d\n", name, slices.Min(v), median(v), slices.Max(v), len(v))
+		fmt.Fprintf(out, "%-34s %10.2f %10.2f %10.2f %7d\n", name, slices.Min(v), medianOf(v), slices.Max(v), len(v))
 	}
 }
 
@@ -40,7 +40,7 @@ func (f Figures) PrintTable(out io.Writer) {
 func (f Figures) SaveMedians(file string) error {
 	flat := map[string]float64{}
 	for name, values := range f {
-		flat[name] = median(values)
+		flat[name] = medianOf(values)
 	}
 	data, err := json.MarshalIndent(flat, "", "  ")
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// The words by which a pod says how its hollow containers behave: as an environment variable, or before the command as in
+// The words by which a pod chooses how its hollow containers behave: as an environment variable, or before the command as in
 // HOLLOW_START=1s ./app.
 const (
 	startWord = "HOLLOW_START"
@@ -22,7 +22,7 @@ const (
 type podBehaviour struct {
 	// start is how long a pod runs before it is ready; stop is how long it takes to end.
 	start, stop time.Duration
-	// crash is what the container says when it ends instead of becoming ready; empty for one that does not.
+	// crash is the message of a container that ends instead of becoming ready; empty for one that does not.
 	crash string
 }
 

@@ -44,6 +44,7 @@ func (c Config) keepClientCertificate(ctx context.Context) (kubernetes.Interface
 	manager, err := kubeletcertificate.NewKubeletClientCertificateManager(c.certificatesDir(), types.NodeName(c.Name),
 		clientConfig.CertData, clientConfig.KeyData, clientConfig.CertFile, clientConfig.KeyFile,
 		func(current *tls.Certificate) (kubernetes.Interface, error) {
+			// The bootstrap token only asks for the first certificate; renewals use the last one.
 			if current != nil {
 				return kubernetes.NewForConfig(clientConfig)
 			}
@@ -65,7 +66,7 @@ func (c Config) keepClientCertificate(ctx context.Context) (kubernetes.Interface
 	return kubernetes.NewForConfig(rotating)
 }
 
-// keepServingCertificate keeps a serving certificate; Current is nil until somebody has approved the first.
+// keepServingCertificate keeps a serving certificate; Current is nil until the first is approved.
 func (c Config) keepServingCertificate(ctx context.Context, client kubernetes.Interface) (certificate.Manager, error) {
 	manager, err := kubeletcertificate.NewKubeletServerCertificateManager(client, &kubeletconfig.KubeletConfiguration{},
 		types.NodeName(c.Name), func() []corev1.NodeAddress { return c.nodeAddresses() }, c.certificatesDir())

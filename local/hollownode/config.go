@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package hollownode runs a hollow node: no containers, but the kubelet's own bootstrap and certificate managers,
-// a real lease, real heartbeats, and pods that are said to run.
+// a real lease, real heartbeats, and pods that are reported as running.
 package hollownode
 
 import (

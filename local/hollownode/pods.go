@@ -31,8 +31,8 @@ type podRunner struct {
 	waiting map[types.UID]bool
 }
 
-// runPods says of every pod bound to this node that it runs, and lets go of those that are deleted, each as fast as the
-// pod itself says.
+// runPods reports every pod bound to this node as running, and ends those that are deleted, each with the delay that
+// the pod asks for.
 func runPods(ctx context.Context, client kubernetes.Interface, c Config) {
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 		o.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", c.Name).String()
@@ -73,6 +73,7 @@ func (p *podRunner) handlePod(ctx context.Context, pod *corev1.Pod) {
 func (p *podRunner) runOnceAfter(ctx context.Context, pod *corev1.Pod, delay time.Duration, do func(context.Context, *corev1.Pod)) {
 	key := pod.UID
 	if pod.DeletionTimestamp != nil {
+		// A pod that is deleted while it starts waits for both.
 		key += "/ends"
 	}
 	p.mu.Lock()
@@ -99,7 +100,7 @@ func (p *podRunner) deletePod(ctx context.Context, pod *corev1.Pod) {
 
 func (p *podRunner) reportStatus(ctx context.Context, pod *corev1.Pod, s corev1.PodStatus) {
 	after := pod.DeepCopy()
-	after.Status, after.ResourceVersion = s, "" // Nobody else writes this status; the UID tells whether it is still this pod.
+	after.Status, after.ResourceVersion = s, "" // There is no other writer; the UID guards against a new pod of this name.
 	retryRequest(ctx, func(ctx context.Context) error {
 		_, err := p.client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, after, metav1.UpdateOptions{})
 		return err

@@ -20,8 +20,8 @@ import (
 
 const leaseRenewals = 4
 
-// Run keeps the node alive until ctx ends. Like a machine that loses its power it leaves its Node object behind.
-func Run(ctx context.Context, c Config) error {
+// RunNode keeps the node alive until ctx ends. Like a machine that loses its power it leaves its Node object behind.
+func RunNode(ctx context.Context, c Config) error {
 	if err := c.validate(); err != nil {
 		return err
 	}
@@ -82,6 +82,7 @@ func waitWhileFileExists(ctx context.Context, path string) bool {
 }
 
 func (c Config) renewLease(ctx context.Context, client kubernetes.Interface) {
+	// A kubelet renews its lease of 40 seconds every 10, in the same proportion.
 	seconds := max(int32(c.Heartbeat.Seconds()*leaseRenewals), 1)
 	controller := lease.NewController(clock.RealClock{}, client, c.Name, seconds, nil, c.Heartbeat, c.Name, corev1.NamespaceNodeLease, nil)
 	controller.Run(klog.NewContext(ctx, klog.Background()))

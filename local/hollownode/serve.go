@@ -22,6 +22,7 @@ func serveHealthz(ctx context.Context, address string, manager certificate.Manag
 	var listen net.ListenConfig
 	l, err := listen.Listen(ctx, "tcp", net.JoinHostPort(address, strconv.Itoa(kubeletPort)))
 	if err != nil {
+		// Another node has the address: the port is in the Node object, so any will do.
 		l, err = listen.Listen(ctx, "tcp", net.JoinHostPort(address, "0"))
 	}
 	if err != nil {

@@ -74,6 +74,7 @@ func (c Config) reportNodeStatus(ctx context.Context, client kubernetes.Interfac
 }
 
 func (c Config) fillNodeStatus(s *corev1.NodeStatus, port int32) {
+	// More than any test asks for: nothing really runs here.
 	capacity := corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("32"), corev1.ResourceMemory: resource.MustParse("64Gi"), corev1.ResourcePods: resource.MustParse("250"),
 		corev1.ResourceEphemeralStorage: resource.MustParse("100Gi"),

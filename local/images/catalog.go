@@ -16,7 +16,7 @@ const (
 	MySQL = "localhost/mysql:9.7"
 	// Torpor is the torpor of this tree.
 	Torpor = "localhost/torpor:dev"
-	// Webapp is a web app that tells who it is.
+	// Webapp is a web app that answers with its environment.
 	Webapp = "localhost/webapp:1"
 
 	mysqlUser  = 10000
@@ -25,14 +25,14 @@ const (
 
 // NewPause makes the image of the static program pause.
 func NewPause(program string) Image {
-	t := Tree{}
+	t := FileTree{}
 	t.CopyFile("pause", program)
 	return Image{Name: Pause, Tree: t, Entrypoint: []string{"/pause"}}
 }
 
 // NewTorpor makes the image of the static program torpor, at the same place as the Dockerfile.
 func NewTorpor(program string) Image {
-	t := Tree{}
+	t := FileTree{}
 	t.CopyFile("torpor", program)
 	t.AddDir("tmp", 0o1777, 0)
 	return Image{Name: Torpor, Tree: t, Entrypoint: []string{"/torpor"}, User: userAndGroup(nobodyUser)}
@@ -40,7 +40,7 @@ func NewTorpor(program string) Image {
 
 // NewWebapp makes the image of the static program webapp.
 func NewWebapp(program string) Image {
-	t := Tree{}
+	t := FileTree{}
 	t.CopyFile("webapp", program)
 	return Image{Name: Webapp, Tree: t, Entrypoint: []string{"/webapp"}, User: userAndGroup(nobodyUser)}
 }
@@ -53,6 +53,7 @@ func NewBusybox(program string) Image {
 // NewMySQL makes the image of the server that was fetched into the folder server.
 func NewMySQL(server, busybox string) (Image, error) {
 	t := newBaseTree(busybox)
+	// The dynamic linker is asked for by its path below /lib64, as on every usr-merged Debian.
 	for name, target := range map[string]string{"lib": "usr/lib", "lib64": "usr/lib64"} {
 		t.AddLink(name, target)
 	}
@@ -73,8 +74,8 @@ func NewMySQL(server, busybox string) (Image, error) {
 }
 
 // newBaseTree is a usr-merged tree with a shell, users and places to write to.
-func newBaseTree(busybox string) Tree {
-	t := Tree{}
+func newBaseTree(busybox string) FileTree {
+	t := FileTree{}
 	t.CopyFile("usr/bin/busybox", busybox)
 	for _, applet := range busyboxApplets() {
 		t.AddLink("usr/bin/"+applet, "busybox")

@@ -22,7 +22,7 @@ const searchPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin
 type Image struct {
 	// Name is what a pod calls it, with a tag.
 	Name string
-	Tree Tree
+	Tree FileTree
 	// Entrypoint is the program; User is UID:GID, root if empty.
 	Entrypoint []string
 	User       string
@@ -37,7 +37,7 @@ func (i Image) WriteFile(file string) error {
 	if err != nil {
 		return fmt.Errorf("name image: %w", err)
 	}
-	image, err := i.build()
+	image, err := i.buildImage()
 	if err != nil {
 		return fmt.Errorf("make image %s: %w", i.Name, err)
 	}
@@ -48,7 +48,7 @@ func (i Image) WriteFile(file string) error {
 	return os.Rename(partial, file)
 }
 
-func (i Image) build() (v1.Image, error) {
+func (i Image) buildImage() (v1.Image, error) {
 	// An image never leaves this machine, so the time to make it matters and its size does not.
 	layer, err := tarball.LayerFromOpener(i.Tree.openTar, tarball.WithCompressionLevel(gzip.NoCompression))
 	if err != nil {

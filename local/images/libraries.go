@@ -12,8 +12,8 @@ import (
 )
 
 // CopyPrograms takes programs and plugins of a usr-merged tree to the same places, with the dynamic linker and the
-// libraries that they need where the linker looks by itself, so that nothing has to be told where they are.
-func (t Tree) CopyPrograms(root string, names ...string) error {
+// libraries that they need where the linker looks by itself, so that no search path has to be set.
+func (t FileTree) CopyPrograms(root string, names ...string) error {
 	folders, err := filepath.Glob(filepath.Join(root, "usr/lib/*-linux-gnu"))
 	if err != nil || len(folders) != 1 {
 		return fmt.Errorf("expected one folder of libraries below %s, found %d: remove it and fetch it again", root, len(folders))

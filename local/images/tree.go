@@ -16,8 +16,8 @@ import (
 	"slices"
 )
 
-// Tree is what an image holds, by the path in it, without a slash in front.
-type Tree map[string]treeEntry
+// FileTree is what an image holds, by the path in it, without a slash in front.
+type FileTree map[string]treeEntry
 
 // treeEntry is one file of a tree: a copy of Source, a symbolic link, a folder, or a small text.
 type treeEntry struct {
@@ -28,21 +28,21 @@ type treeEntry struct {
 }
 
 // CopyFile takes a file of this machine, with its permissions; a link is followed.
-func (t Tree) CopyFile(name, source string) { t[name] = treeEntry{source: source} }
+func (t FileTree) CopyFile(name, source string) { t[name] = treeEntry{source: source} }
 
 // AddLink makes a symbolic link.
-func (t Tree) AddLink(name, target string) { t[name] = treeEntry{link: target, mode: 0o777} }
+func (t FileTree) AddLink(name, target string) { t[name] = treeEntry{link: target, mode: 0o777} }
 
 // AddDir makes a folder that belongs to the owner.
-func (t Tree) AddDir(name string, mode int64, owner int) {
+func (t FileTree) AddDir(name string, mode int64, owner int) {
 	t[name] = treeEntry{dir: true, mode: mode, owner: owner}
 }
 
 // AddText makes a small file that everybody may read.
-func (t Tree) AddText(name, text string) { t[name] = treeEntry{text: text, mode: 0o644} }
+func (t FileTree) AddText(name, text string) { t[name] = treeEntry{text: text, mode: 0o644} }
 
 // CopyFolder takes all files below a folder.
-func (t Tree) CopyFolder(name, source string) error {
+func (t FileTree) CopyFolder(name, source string) error {
 	err := filepath.WalkDir(source, func(file string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
@@ -58,7 +58,7 @@ func (t Tree) CopyFolder(name, source string) error {
 }
 
 // openTar is the tree as a tar file, which is made while it is read.
-func (t Tree) openTar() (io.ReadCloser, error) {
+func (t FileTree) openTar() (io.ReadCloser, error) {
 	r, w := io.Pipe()
 	// The reader gets the error; one that stops reading early makes the next write fail, which ends the goroutine.
 	go func() { _ = w.CloseWithError(t.writeTar(w)) }()
@@ -66,7 +66,7 @@ func (t Tree) openTar() (io.ReadCloser, error) {
 }
 
 // writeTar puts the tree into a tar file, in the order of the names, so that one tree makes one digest.
-func (t Tree) writeTar(w io.Writer) error {
+func (t FileTree) writeTar(w io.Writer) error {
 	out := tar.NewWriter(w)
 	for _, name := range slices.Sorted(maps.Keys(t)) {
 		if err := t[name].writeTar(out, name); err != nil {

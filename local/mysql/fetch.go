@@ -14,15 +14,15 @@ import (
 	"github.com/torpor-dev/torpor/local/debian"
 )
 
-// Server is the path of the server below the folder; it is there when Fetch has finished.
+// Server is the path of the server below the folder; it is there when FetchServer has finished.
 const Server = "usr/sbin/mysqld"
 
-// Fetch puts mysqld 9.7 and its client into dir, with everything that they need to run. It does nothing when they are
+// FetchServer puts mysqld 9.7 and its client into dir, with everything that they need to run. It does nothing when they are
 // there already. Progress goes to out.
-func Fetch(ctx context.Context, dir string, out io.Writer) error {
+func FetchServer(ctx context.Context, dir string, out io.Writer) error {
 	if _, err := os.Stat(filepath.Join(dir, Server)); err == nil {
 		return nil
 	}
 	fmt.Fprintln(out, "fetching MySQL from Debian's unstable archive: about 65 MB, half a minute")
-	return debian.Fetch(ctx, debian.Request{Suite: "sid", Packages: []string{"mysql-server-core", "mysql-client-core"}}, dir)
+	return debian.FetchPackages(ctx, debian.PackageRequest{Suite: "sid", Packages: []string{"mysql-server-core", "mysql-client-core"}}, dir)
 }

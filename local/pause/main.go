@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command pause holds a pod's namespaces open and buries its orphans, until it is told to end.
+// Command pause holds a pod's namespaces open and reaps its orphans, until SIGTERM.
 package main
 
 import (

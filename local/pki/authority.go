@@ -28,27 +28,27 @@ const (
 	clockSkew = time.Minute
 )
 
-// Authority is a certificate authority whose files (ca.crt, ca.key) live in Dir.
-type Authority struct {
+// CertificateAuthority is a certificate authority whose files (ca.crt, ca.key) live in Dir.
+type CertificateAuthority struct {
 	Dir  string
 	cert *x509.Certificate
 	key  crypto.Signer
 }
 
-// Subject is whom a certificate is for: its common name, its organizations (groups) and,
+// CertificateSubject is whom a certificate is for: its common name, its organizations (groups) and,
 // for servers, the host names and IP addresses it answers to.
-type Subject struct {
+type CertificateSubject struct {
 	Name   string
 	Groups []string
 	Hosts  []string
 }
 
 // OpenAuthority loads the authority in dir, or makes a new one.
-func OpenAuthority(dir string) (*Authority, error) {
+func OpenAuthority(dir string) (*CertificateAuthority, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make pki folder: %w", err)
 	}
-	a := &Authority{Dir: dir}
+	a := &CertificateAuthority{Dir: dir}
 	var err error
 	if a.key, err = a.LoadOrMakeKey("ca"); err != nil {
 		return nil, err
@@ -67,10 +67,10 @@ func OpenAuthority(dir string) (*Authority, error) {
 }
 
 // FilePath is where the named file of this authority lives.
-func (a *Authority) FilePath(name string) string { return filepath.Join(a.Dir, name) }
+func (a *CertificateAuthority) FilePath(name string) string { return filepath.Join(a.Dir, name) }
 
 // LoadOrMakeKey loads the ECDSA P-256 key NAME.key, or makes it.
-func (a *Authority) LoadOrMakeKey(name string) (crypto.Signer, error) {
+func (a *CertificateAuthority) LoadOrMakeKey(name string) (crypto.Signer, error) {
 	data, _, err := keyutil.LoadOrGenerateKeyFile(a.FilePath(name + ".key"))
 	if err != nil {
 		return nil, fmt.Errorf("load or make key: %w", err)
@@ -83,7 +83,7 @@ func (a *Authority) LoadOrMakeKey(name string) (crypto.Signer, error) {
 }
 
 // IssueCertificate writes NAME.crt and NAME.key for the subject, unless they exist already.
-func (a *Authority) IssueCertificate(name string, s Subject) error {
+func (a *CertificateAuthority) IssueCertificate(name string, s CertificateSubject) error {
 	if _, err := os.Stat(a.FilePath(name + ".crt")); err == nil {
 		return nil
 	}
@@ -113,7 +113,7 @@ func (a *Authority) IssueCertificate(name string, s Subject) error {
 	return a.writeCertificate(name, &x509.Certificate{Raw: der})
 }
 
-func (a *Authority) signItself() error {
+func (a *CertificateAuthority) signItself() error {
 	config := certutil.Config{CommonName: "torpor-local-ca", NotBefore: time.Now().Add(-clockSkew)}
 	cert, err := certutil.NewSelfSignedCACert(config, a.key)
 	if err != nil {
@@ -122,7 +122,7 @@ func (a *Authority) signItself() error {
 	return a.writeCertificate("ca", cert)
 }
 
-func (a *Authority) writeCertificate(name string, cert *x509.Certificate) error {
+func (a *CertificateAuthority) writeCertificate(name string, cert *x509.Certificate) error {
 	data, err := certutil.EncodeCertificates(cert)
 	if err != nil {
 		return fmt.Errorf("encode certificate %s: %w", name, err)

@@ -12,7 +12,7 @@ import (
 
 // WriteKubeconfig writes NAME.kubeconfig into dir for the certificate issued under that name,
 // with everything embedded so that the file can be copied.
-func (a *Authority) WriteKubeconfig(file, name, server string) error {
+func (a *CertificateAuthority) WriteKubeconfig(file, name, server string) error {
 	auth := clientcmdapi.NewAuthInfo()
 	var err error
 	if auth.ClientCertificateData, err = os.ReadFile(a.FilePath(name + ".crt")); err != nil {
@@ -25,13 +25,13 @@ func (a *Authority) WriteKubeconfig(file, name, server string) error {
 }
 
 // WriteBootstrapKubeconfig writes a kubeconfig that only carries a bootstrap token, as a new kubelet gets it.
-func (a *Authority) WriteBootstrapKubeconfig(file, token, server string) error {
+func (a *CertificateAuthority) WriteBootstrapKubeconfig(file, token, server string) error {
 	auth := clientcmdapi.NewAuthInfo()
 	auth.Token = token
 	return a.writeKubeconfig(file, server, auth)
 }
 
-func (a *Authority) writeKubeconfig(file, server string, auth *clientcmdapi.AuthInfo) error {
+func (a *CertificateAuthority) writeKubeconfig(file, server string, auth *clientcmdapi.AuthInfo) error {
 	ca, err := os.ReadFile(a.FilePath("ca.crt"))
 	if err != nil {
 		return fmt.Errorf("read ca: %w", err)

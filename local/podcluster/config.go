@@ -32,7 +32,7 @@ type Config struct {
 	Parts string
 	// Programs is the folder with local's other names, coredns, pause, webapp and torpor.
 	Programs string
-	// MySQL is the folder that mysql.Fetch has filled.
+	// MySQL is the folder that mysql.FetchServer has filled.
 	MySQL string
 	// Out gets the progress.
 	Out io.Writer
@@ -42,8 +42,8 @@ func (c Config) path(elem ...string) string {
 	return filepath.Join(append([]string{c.Dir}, elem...)...)
 }
 
-// Kubeconfig is the file that lets a client in as cluster admin.
-func (c Config) Kubeconfig() string { return c.path("admin.kubeconfig") }
+// KubeconfigPath is the file that lets a client in as cluster admin.
+func (c Config) KubeconfigPath() string { return c.path("admin.kubeconfig") }
 
 func (c Config) controlPlaneConfig() controlplane.Config {
 	return controlplane.Config{Dir: c.path("control-plane"), Address: realnode.HostAddress}

@@ -27,7 +27,7 @@ const (
 	provisioner    = "localhost/folders"
 	volumesPeriod  = 200 * time.Millisecond
 	volumesTimeout = 10 * time.Second
-	// selectedNode is how the scheduler tells a provisioner that a pod waits for the claim.
+	// selectedNode is the annotation by which the scheduler asks a provisioner for the volume of a claim.
 	selectedNode = "volume.kubernetes.io/selected-node"
 	// provisionedBy names the provisioner that made a volume and has to delete it.
 	provisionedBy = "pv.kubernetes.io/provisioned-by"
@@ -53,19 +53,19 @@ func (v volumeProvisioner) createStorageClass(ctx context.Context) error {
 	return nil
 }
 
-// runPasses repeats until ctx ends; what failed is told once and tried again.
+// runPasses repeats until ctx ends; what failed is printed once and tried again.
 func (v volumeProvisioner) runPasses(ctx context.Context, out io.Writer) {
 	tick := time.NewTicker(volumesPeriod)
 	defer tick.Stop()
-	told := ""
+	printed := ""
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		if err := v.provisionPending(ctx); err != nil && ctx.Err() == nil && err.Error() != told {
-			told = err.Error()
+		if err := v.provisionPending(ctx); err != nil && ctx.Err() == nil && err.Error() != printed {
+			printed = err.Error()
 			fmt.Fprintln(out, "volumes:", err)
 		}
 	}
@@ -96,7 +96,7 @@ func (v volumeProvisioner) provisionPending(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// awaitsVolume tells whether a pod waits for the claim to get its volume.
+// awaitsVolume reports whether a pod waits for the claim to get its volume.
 func awaitsVolume(claim *corev1.PersistentVolumeClaim) bool {
 	class := claim.Spec.StorageClassName
 	return claim.Spec.VolumeName == "" && class != nil && *class == ClassName && claim.Annotations[selectedNode] != ""
@@ -108,7 +108,7 @@ func (v volumeProvisioner) provisionVolume(ctx context.Context, claim *corev1.Pe
 	if err := os.MkdirAll(folder, 0o777); err != nil {
 		return fmt.Errorf("make volume: %w", err)
 	}
-	if err := os.Chmod(folder, 0o777); err != nil { // Whoever runs in the pod may write.
+	if err := os.Chmod(folder, 0o777); err != nil { // The pod may run as any user.
 		return fmt.Errorf("open volume: %w", err)
 	}
 	volume := &corev1.PersistentVolume{

@@ -30,9 +30,9 @@ const (
 // privateFolders are the folders that the node has for itself, empty at each boot.
 func privateFolders() []string { return []string{"/run", "/var/lib", "/var/log"} }
 
-// Boot is the first process of the node, in its new namespaces. It returns when a part of the node has ended.
+// BootNode is the first process of the node, in its new namespaces. It returns when a part of the node has ended.
 // Each step is a line to out.
-func Boot(ctx context.Context, settings string, out io.Writer) error {
+func BootNode(ctx context.Context, settings string, out io.Writer) error {
 	var c Config
 	if err := json.Unmarshal([]byte(settings), &c); err != nil {
 		return fmt.Errorf("decode node settings: %w", err)
@@ -90,7 +90,7 @@ func (c Config) startContainerd(ctx context.Context, init *initProcess, out io.W
 func (c Config) mountFolders() error {
 	errs := []error{
 		unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""),
-		unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""), // The kubelet wants shared mounts; these are shared with nobody outside.
+		unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""), // The kubelet wants shared mounts; the namespace keeps them from the machine.
 		unix.Mount("proc", "/proc", "proc", 0, ""),
 	}
 	for _, folder := range privateFolders() {

@@ -26,19 +26,19 @@ var (
 	errNodeExists   = errors.New("expected no real node on this machine, found one that runs; stop it first, one machine can only run one")
 )
 
-// reserveName lets one process of the machine have a thing at a time. The kernel lets go of it with the process.
-func reserveName(ctx context.Context, thing string) (func(), error) {
-	l, err := new(net.ListenConfig).Listen(ctx, "unix", "@torpor-"+thing)
+// reserveName reserves a name for this process, by an abstract Unix socket: the kernel releases it with the process.
+func reserveName(ctx context.Context, name string) (func(), error) {
+	l, err := new(net.ListenConfig).Listen(ctx, "unix", "@torpor-"+name)
 	if err != nil {
 		return nil, fmt.Errorf("%w (%w)", errNodeExists, err)
 	}
 	return func() { _ = l.Close() }, nil
 }
 
-// awaitReservation reserves a thing that a killed process may hold until its last thread has ended.
-func awaitReservation(ctx context.Context, thing string) (release func(), err error) {
+// awaitReservation reserves a name that a killed process may hold until its last thread has ended.
+func awaitReservation(ctx context.Context, name string) (release func(), err error) {
 	_ = wait.PollUntilContextTimeout(ctx, pollInterval, releaseLimit, true, func(ctx context.Context) (bool, error) {
-		release, err = reserveName(ctx, thing)
+		release, err = reserveName(ctx, name)
 		return err == nil, nil
 	})
 	return release, err
@@ -63,8 +63,8 @@ func ConnectBridge(ctx context.Context) (func() error, error) {
 
 // RemoveLeftovers removes what a killed process has left: all else has gone with it. It refuses while a node or its bridge is used.
 func RemoveLeftovers(ctx context.Context) error {
-	for _, thing := range []string{"bridge", "node"} {
-		release, err := awaitReservation(ctx, thing)
+	for _, name := range []string{"bridge", "node"} {
+		release, err := awaitReservation(ctx, name)
 		if err != nil {
 			return err
 		}
@@ -108,7 +108,7 @@ func removeLinks() error {
 	return nil
 }
 
-// hasRouteInto tells whether the machine has a route into the network already, apart from its default route.
+// hasRouteInto reports whether the machine has a route into the network already, apart from its default route.
 func hasRouteInto(network string) bool {
 	ip, wanted, err := net.ParseCIDR(network)
 	if err != nil {
@@ -116,6 +116,7 @@ func hasRouteInto(network string) bool {
 	}
 	routes, err := netlink.RouteList(nil, netlink.FAMILY_V4)
 	for _, r := range routes {
+		// A default route has no mask and leads everywhere.
 		if ones, _ := maskSize(r.Dst); ones > 0 && (r.Dst.Contains(ip) || wanted.Contains(r.Dst.IP)) {
 			return true
 		}

@@ -26,7 +26,7 @@ const (
 // cgroupRoot is the node's group in every hierarchy.
 func (c Config) cgroupRoot() string { return "/" + cgroupPrefix + c.Name }
 
-// hasCgroupsV1 tells whether the machine has the hierarchies of version 1.
+// hasCgroupsV1 reports whether the machine has the hierarchies of version 1.
 func hasCgroupsV1() bool {
 	_, err := os.Stat(filepath.Join(cgroups, "cgroup.controllers"))
 	return err != nil
@@ -79,10 +79,11 @@ func (c Config) makeCgroups(ctx context.Context) error {
 	return nil
 }
 
-// removeCgroups waits until the kernel has buried what was in them. The parts make some beside those of makeCgroups.
+// removeCgroups waits until the kernel has reaped what was in them. The parts make some beside those of makeCgroups.
 func removeCgroups(ctx context.Context, name string) error {
 	var roots []string
 	for _, pattern := range []string{filepath.Join(cgroups, name), filepath.Join(cgroups, "*", name)} {
+		// Version 1 has the group in each hierarchy, version 2 in the only one.
 		found, err := filepath.Glob(pattern)
 		if err != nil {
 			return fmt.Errorf("list cgroups: %w", err)

@@ -34,7 +34,7 @@ type Config struct {
 	Dir string
 	// ControlPlane is the folder of a control plane that serves on HostAddress.
 	ControlPlane string
-	// Parts is the folder that Fetch has filled.
+	// Parts is the folder that FetchParts has filled.
 	Parts string
 	// Programs is the folder with kubelet, kube-proxy, coredns and pause.
 	Programs string

@@ -5,7 +5,10 @@
 package realnode
 
 import (
+	"embed"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,21 +19,29 @@ import (
 	"github.com/torpor-dev/torpor/local/pki"
 )
 
+// settings are those of the node's parts, with words in braces that settingsReplacer fills.
+//
+//go:embed settings
+var settings embed.FS
+
 // writeSettings writes the node's identity and the settings of its parts.
 func (c Config) writeSettings() error {
 	if err := c.issueCertificates(); err != nil {
 		return err
 	}
-	for name, text := range map[string]string{
-		"containerd.toml": containerdSettings, "cni/10-torpor.conflist": cniSettings, "kubelet.yaml": kubeletSettings,
-		"proxy.yaml": proxySettings, "Corefile": dnsSettings,
-	} {
-		if err := os.MkdirAll(filepath.Dir(c.path(name)), 0o755); err != nil {
-			return fmt.Errorf("make folder of settings: %w", err)
+	err := fs.WalkDir(settings, "settings", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
 		}
-		if err := os.WriteFile(c.path(name), []byte(c.settingsReplacer().Replace(text)), 0o600); err != nil {
-			return fmt.Errorf("write settings: %w", err)
+		text, err := settings.ReadFile(path)
+		if err != nil {
+			return err
 		}
+		file := c.path(strings.TrimPrefix(path, "settings/"))
+		return errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(c.settingsReplacer().Replace(string(text))), 0o600))
+	})
+	if err != nil {
+		return fmt.Errorf("write settings: %w", err)
 	}
 	return nil
 }
@@ -48,7 +59,7 @@ func (c Config) issueCertificates() error {
 	if !strings.Contains(admin.Host, HostAddress) {
 		return fmt.Errorf("expected a control plane on %s, which the node can reach, found %s: start it with --address %s", HostAddress, admin.Host, HostAddress)
 	}
-	for name, s := range map[string]pki.Subject{
+	for name, s := range map[string]pki.CertificateSubject{
 		"node-" + c.Name: {Name: "system:node:" + c.Name, Groups: []string{"system:nodes"}, Hosts: []string{c.Name, Address}},
 		"kube-proxy":     {Name: "system:kube-proxy"},
 	} {
@@ -74,78 +85,3 @@ func (c Config) settingsReplacer() *strings.Replacer {
 		"{ca}", filepath.Join(c.ControlPlane, "pki", "ca.crt"), "{certificate}", certificate, "{admin}", c.adminKubeconfig(),
 	)
 }
-
-// Without the right to lower oom_score_adj, as in some virtual machines, no pod starts unless it is restricted.
-const containerdSettings = `version = 2
-root = "{dir}/containerd"
-state = "/run/containerd"
-[grpc]
-  address = "{socket}"
-[plugins."io.containerd.internal.v1.opt"]
-  path = "/run/opt"
-[plugins."io.containerd.grpc.v1.cri"]
-  sandbox_image = "{pause}"
-  restrict_oom_score_adj = true
-  [plugins."io.containerd.grpc.v1.cri".cni]
-    bin_dir = "{parts}/usr/lib/cni"
-    conf_dir = "{dir}/cni"
-  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
-    runtime_type = "io.containerd.runc.v2"
-`
-
-const cniSettings = `{"cniVersion": "1.0.0", "name": "torpor", "plugins": [
-  {"type": "bridge", "bridge": "pods", "isGateway": true, "ipMasq": false, "hairpinMode": true,
-   "ipam": {"type": "host-local", "ranges": [[{"subnet": "{pods}"}]], "routes": [{"dst": "0.0.0.0/0"}], "dataDir": "/run/ipam"}},
-  {"type": "portmap", "capabilities": {"portMappings": true}}
-]}
-`
-
-const kubeletSettings = `apiVersion: kubelet.config.k8s.io/v1beta1
-kind: KubeletConfiguration
-failCgroupV1: {failCgroupV1}
-cgroupDriver: cgroupfs
-cgroupRoot: {cgroup}
-containerRuntimeEndpoint: unix://{socket}
-authentication: {anonymous: {enabled: false}, webhook: {enabled: true}, x509: {clientCAFile: "{ca}"}}
-authorization: {mode: Webhook}
-tlsCertFile: {certificate}.crt
-tlsPrivateKeyFile: {certificate}.key
-address: {address}
-clusterDNS: ["{address}"]
-clusterDomain: {domain}
-resolvConf: ""
-failSwapOn: false
-makeIPTablesUtilChains: false
-volumePluginDir: /var/lib/kubelet/plugins-exec
-maxPods: 200
-evictionHard: {memory.available: "50Mi", nodefs.available: "1%", imagefs.available: "1%"}
-imageGCHighThresholdPercent: 100
-nodeStatusUpdateFrequency: 3s
-nodeLeaseDurationSeconds: 9
-`
-
-const proxySettings = `apiVersion: kubeproxy.config.k8s.io/v1alpha1
-kind: KubeProxyConfiguration
-clientConnection: {kubeconfig: "{dir}/proxy.kubeconfig"}
-mode: nftables
-clusterCIDR: {pods}
-hostnameOverride: {name}
-oomScoreAdj: 0
-conntrack: {maxPerCore: 0}
-metricsBindAddress: 127.0.0.1:10249
-`
-
-const dnsSettings = `.:53 {
-  bind {address}
-  errors
-  ready 127.0.0.1:18181
-  kubernetes {domain} in-addr.arpa {
-    kubeconfig {admin}
-    pods insecure
-    fallthrough in-addr.arpa
-  }
-  cache 1 {
-    disable denial
-  }
-}
-`

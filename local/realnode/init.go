@@ -14,7 +14,7 @@ import (
 	"syscall"
 )
 
-// initProcess starts the node's parts and buries every process whose parent has gone, as the first process of a
+// initProcess starts the node's parts and reaps every process whose parent has gone, as the first process of a
 // machine has to. So it waits for all processes in one place, and os/exec cannot be used to wait.
 type initProcess struct {
 	environment []string
@@ -45,7 +45,7 @@ func (i *initProcess) startPart(name, log string, argv ...string) error {
 	return i.forkProcess(log, argv, func(status syscall.WaitStatus) {
 		select {
 		case i.endedParts <- fmt.Errorf("%s ended by itself: %w; its log is %s", name, describeStatus(status), log):
-		default: // The first that ends is the one to tell of.
+		default: // The first that ends is the one to report.
 		}
 	})
 }
@@ -84,6 +84,7 @@ func (i *initProcess) forkProcess(log string, argv []string, ended func(syscall.
 	defer func() { _ = null.Close() }()
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	// The lock is held until the process is known here: it may end, and be reaped, at once.
 	pid, err := syscall.ForkExec(program, argv, &syscall.ProcAttr{
 		Env: append(os.Environ(), i.environment...), Files: []uintptr{null.Fd(), out.Fd(), out.Fd()}, Sys: &syscall.SysProcAttr{Setsid: true},
 	})
@@ -108,6 +109,7 @@ func (i *initProcess) reapChildren() {
 		}
 		i.mu.Lock()
 		if err != nil && len(i.onEnd) == 0 {
+			// There are no children any more; the next fork starts to reap again.
 			i.reaping = false
 			i.mu.Unlock()
 			return
@@ -121,7 +123,7 @@ func (i *initProcess) reapChildren() {
 	}
 }
 
-// endedPart tells of a part that has ended.
+// endedPart is the error of a part that has ended; nil if all run.
 func (i *initProcess) endedPart() error {
 	select {
 	case err := <-i.endedParts:

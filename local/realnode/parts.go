@@ -16,7 +16,7 @@ import (
 	"github.com/torpor-dev/torpor/local/debian"
 )
 
-// IsFetched tells whether the folder holds everything that Fetch puts there.
+// IsFetched reports whether the folder holds everything that FetchParts puts there.
 func IsFetched(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, "names", "iptables"))
 	return err == nil
@@ -33,7 +33,7 @@ func FetchParts(ctx context.Context, dir string, out io.Writer) error {
 	}
 	fmt.Fprintln(out, "fetching containerd, runc, CNI plugins, nftables and iptables from this machine's Debian suite: about 40 MB, half a minute")
 	packages := []string{"containerd", "runc", "containernetworking-plugins", "nftables", "iptables", "busybox-static"}
-	if err := debian.Fetch(ctx, debian.Request{Packages: packages}, dir); err != nil {
+	if err := debian.FetchPackages(ctx, debian.PackageRequest{Packages: packages}, dir); err != nil {
 		return err
 	}
 	// The package makes these names when it is installed.

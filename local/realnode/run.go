@@ -21,8 +21,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/torpor-dev/torpor/local/kubeclient"
 )
 
 const (
@@ -32,9 +32,9 @@ const (
 	BootCommand = "boot-node"
 )
 
-// Run runs the node on the bridge that Connect has made, until ctx ends. It calls ready once the node is Ready.
+// RunNode runs the node on the bridge that ConnectBridge has made, until ctx ends. It calls ready once the node is Ready.
 // Progress goes to out.
-func Run(ctx context.Context, c Config, out io.Writer, ready func()) error {
+func RunNode(ctx context.Context, c Config, out io.Writer, ready func()) error {
 	if err := c.validate(); err != nil {
 		return err
 	}
@@ -109,16 +109,12 @@ func (c Config) runInNamespaces(ctx context.Context, out io.Writer) error {
 	return fmt.Errorf("expected the node to run until it is told to stop, it ended (%w); its logs are in %s", err, c.Dir)
 }
 
-// awaitReady waits for a heartbeat of this boot: a Node object from before a power cut still says that it is Ready.
+// awaitReady waits for a heartbeat of this boot: a Node object from before a power cut is still Ready.
 func (c Config) awaitReady(ctx context.Context) error {
 	began := time.Now().Truncate(time.Second)
-	cfg, err := clientcmd.BuildConfigFromFlags("", c.path("kubeconfig"))
+	client, err := kubeclient.NewClient(c.path("kubeconfig"))
 	if err != nil {
-		return fmt.Errorf("read kubeconfig: %w", err)
-	}
-	client, err := kubernetes.NewForConfig(cfg)
-	if err != nil {
-		return fmt.Errorf("make client: %w", err)
+		return err
 	}
 	err = wait.PollUntilContextTimeout(ctx, pollInterval, readyTimeout, true, func(ctx context.Context) (bool, error) {
 		node, err := client.CoreV1().Nodes().Get(ctx, c.Name, metav1.GetOptions{})

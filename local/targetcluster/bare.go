@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 )
 
-// CreateBare makes a cluster of machines that run nothing, with the hub's own API as the cluster's: power is all there is to
-// see of it. Benchmarks use it to count Torpor's own time, without the boot of a cluster.
+// CreateBare makes a cluster of machines that run nothing, with the hub's own API as the cluster's: only its power can be
+// observed. Benchmarks use it to count Torpor's own time, without the boot of a cluster.
 func CreateBare(ctx context.Context, c Config, machines int) error {
 	if err := c.validate(); err != nil {
 		return err

@@ -81,6 +81,7 @@ func (c *cloudClient) findMachine(ctx context.Context, m machineSpec) (instances
 func (c *cloudClient) runMachine(ctx context.Context, m machineSpec) error {
 	form := url.Values{
 		"Action": {"RunInstances"}, "ImageId": {"ami-local"}, "InstanceType": {"m5.large"}, "MinCount": {"1"}, "MaxCount": {"1"},
+		// A call that is repeated after a lost answer must find the machine of the first.
 		"ClientToken":                     {m.name},
 		"TagSpecification.1.ResourceType": {"instance"},
 		"TagSpecification.1.Tag.1.Key":    {"Name"}, "TagSpecification.1.Tag.1.Value": {m.name},

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Config says what cluster to make.
+// Config is what a target cluster is made with.
 type Config struct {
 	// Name of the cluster and of its ClusterDeployment.
 	Name string
@@ -38,12 +38,12 @@ type Config struct {
 	Program string
 	// Version is the OpenShift version that the ClusterDeployment claims.
 	Version string
-	// Progress is told each step; nil is silent.
+	// Progress gets each step; nil drops them.
 	Progress func(format string, args ...any)
 }
 
-// Result is what was made.
-type Result struct {
+// CreatedCluster is what was made.
+type CreatedCluster struct {
 	// InfraID tags the machines.
 	InfraID string
 	// Kubeconfig is the admin kubeconfig of the cluster.

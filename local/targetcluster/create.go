@@ -13,8 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/torpor-dev/torpor/local/kubeclient"
 	"github.com/torpor-dev/torpor/local/pki"
 )
 
@@ -23,43 +23,43 @@ const (
 	stepTimeout  = 2 * time.Minute
 )
 
-// Create makes the cluster and waits until its nodes are ready. A second call with the same folder finds its machines.
-func Create(ctx context.Context, c Config) (Result, error) {
+// CreateCluster makes the cluster and waits until its nodes are ready. A second call with the same folder finds its machines.
+func CreateCluster(ctx context.Context, c Config) (CreatedCluster, error) {
 	var err error
 	if err := c.validate(); err != nil {
-		return Result{}, err
+		return CreatedCluster{}, err
 	}
 	if c.Dir, err = filepath.Abs(c.Dir); err != nil {
-		return Result{}, fmt.Errorf("resolve folder: %w", err)
+		return CreatedCluster{}, fmt.Errorf("resolve folder: %w", err)
 	}
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
-		return Result{}, fmt.Errorf("make cluster folder: %w", err)
+		return CreatedCluster{}, fmt.Errorf("make cluster folder: %w", err)
 	}
 	cloud := newCloudClient(c.Cloud, c.Region, c.AccessKey)
 	address, err := c.startControlPlane(ctx, cloud)
 	if err != nil {
-		return Result{}, err
+		return CreatedCluster{}, err
 	}
 	client, err := c.awaitControlPlane(ctx)
 	if err != nil {
-		return Result{}, err
+		return CreatedCluster{}, err
 	}
 	c.reportProgress("the control plane answers at %s", address)
 	if err := c.allowNodes(ctx, client, address); err != nil {
-		return Result{}, err
+		return CreatedCluster{}, err
 	}
 	if err := c.startNodes(ctx, cloud); err != nil {
-		return Result{}, err
+		return CreatedCluster{}, err
 	}
 	if err := c.awaitNodes(ctx, client); err != nil {
-		return Result{}, err
+		return CreatedCluster{}, err
 	}
 	c.reportProgress("%d nodes are ready with certificates that live %s", c.Nodes, c.Certificates)
 	applied, err := c.applyToHub(ctx)
 	if err != nil {
-		return Result{}, err
+		return CreatedCluster{}, err
 	}
-	return Result{InfraID: c.infraID(), Kubeconfig: c.adminKubeconfig(), Manifest: c.manifestPath(), Applied: applied}, nil
+	return CreatedCluster{InfraID: c.infraID(), Kubeconfig: c.adminKubeconfig(), Manifest: c.manifestPath(), Applied: applied}, nil
 }
 
 func (c Config) startControlPlane(ctx context.Context, cloud *cloudClient) (string, error) {
@@ -93,25 +93,14 @@ func (c Config) awaitControlPlane(ctx context.Context) (kubernetes.Interface, er
 	var client kubernetes.Interface
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, pollInterval, stepTimeout, true, func(ctx context.Context) (bool, error) {
-		if client, last = c.newClient(); last == nil {
+		if client, last = kubeclient.NewClient(c.adminKubeconfig()); last == nil {
+			// The API server answers before the controllers run; the ServiceAccount is the first trace of those.
 			_, last = client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
 		}
 		return last == nil, nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("wait for the control plane: %w; its log is in %s", errors.Join(err, last), c.Dir)
-	}
-	return client, nil
-}
-
-func (c Config) newClient() (kubernetes.Interface, error) {
-	cfg, err := clientcmd.BuildConfigFromFlags("", c.adminKubeconfig())
-	if err != nil {
-		return nil, fmt.Errorf("read kubeconfig: %w", err)
-	}
-	client, err := kubernetes.NewForConfig(cfg)
-	if err != nil {
-		return nil, fmt.Errorf("make client: %w", err)
 	}
 	return client, nil
 }

@@ -61,6 +61,7 @@ func (c Config) applyToHub(ctx context.Context) (bool, error) {
 		}
 	}
 	err = applyObject(ctx, hub, deployment.GroupVersionKind().GroupVersion().WithResource("clusterdeployments"), deployment)
+	// The CRD is not installed yet: the manifest is applied when it is.
 	if k8serrors.IsNotFound(err) {
 		return false, nil
 	}

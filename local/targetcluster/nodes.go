@@ -16,6 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/torpor-dev/torpor/local/kubeclient"
 )
 
 const (
@@ -26,6 +28,7 @@ const (
 // ensureBootstrapToken makes a bootstrap token, or finds the one of an earlier call.
 func ensureBootstrapToken(ctx context.Context, client kubernetes.Interface) (string, error) {
 	secrets := client.CoreV1().Secrets(metav1.NamespaceSystem)
+	// The nodes of an earlier call have the token in their kubeconfig.
 	existing, err := secrets.Get(ctx, tokenSecret, metav1.GetOptions{})
 	if err == nil {
 		return tokenID + "." + string(existing.Data["token-secret"]), nil
@@ -53,7 +56,7 @@ func ensureBootstrapToken(ctx context.Context, client kubernetes.Interface) (str
 }
 
 // bindNodeRoles lets nodes ask for certificates and renew their client certificates by themselves.
-// Nobody approves a first client certificate, and so none after a sleep that outlived it.
+// No controller approves a first client certificate, nor the first one after a hibernation that outlived the last.
 func bindNodeRoles(ctx context.Context, client kubernetes.Interface) error {
 	for _, b := range []struct{ name, role, group string }{
 		{"local-node-bootstrapper", "system:node-bootstrapper", "system:bootstrappers"},
@@ -105,21 +108,8 @@ func approveAndCountReady(ctx context.Context, client kubernetes.Interface) (int
 }
 
 func approveBootstrap(ctx context.Context, client kubernetes.Interface) error {
-	list, err := client.CertificatesV1().CertificateSigningRequests().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return fmt.Errorf("list certificate requests: %w", err)
-	}
-	for i := range list.Items {
-		csr := &list.Items[i]
-		if csr.Spec.SignerName != certificatesv1.KubeAPIServerClientKubeletSignerName || csr.Spec.Username != "system:bootstrap:"+tokenID || len(csr.Status.Conditions) > 0 {
-			continue
-		}
-		csr.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{
-			Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "LocalInstaller", Message: "first certificate of a new node",
-		}}
-		if _, err := client.CertificatesV1().CertificateSigningRequests().UpdateApproval(ctx, csr.Name, csr, metav1.UpdateOptions{}); err != nil {
-			return fmt.Errorf("approve: %w", err)
-		}
-	}
-	return nil
+	return kubeclient.ApproveRequests(ctx, client, "LocalInstaller", "first certificate of a new node",
+		func(csr certificatesv1.CertificateSigningRequestSpec) (bool, error) {
+			return csr.SignerName == certificatesv1.KubeAPIServerClientKubeletSignerName && csr.Username == "system:bootstrap:"+tokenID, nil
+		})
 }

@@ -56,13 +56,13 @@ type InstanceState struct {
 	Name string `xml:"name"`
 }
 
-// StateReason says why the state last changed.
+// StateReason is why the state last changed.
 type StateReason struct {
 	Code    string `xml:"code"    json:"code"`
 	Message string `xml:"message" json:"message"`
 }
 
-// Placement says where an instance is.
+// Placement is where an instance is.
 type Placement struct {
 	AvailabilityZone string `xml:"availabilityZone"`
 	GroupName        string `xml:"groupName"`
@@ -115,7 +115,7 @@ type DescribeTagsAnswer struct {
 	Tags Set[TagDescription] `xml:"tagSet"`
 }
 
-// ReturnAnswer is the body of the answers that say nothing else.
+// ReturnAnswer is the body of the answers without content.
 type ReturnAnswer struct {
 	answerHead
 	Return bool `xml:"return"`
@@ -161,7 +161,7 @@ func writeXML(w http.ResponseWriter, status int, requestID string, answer any, r
 	w.Header().Set("Content-Type", "text/xml;charset=UTF-8")
 	w.Header().Set("X-Amzn-Requestid", requestID)
 	w.WriteHeader(status)
-	// A client that left does not read its answer; there is nobody to tell.
+	// A client that has left needs no answer.
 	_, _ = w.Write(text.Bytes())
 }
 

@@ -26,13 +26,13 @@ func readForm(t *testing.T, form string) Request {
 
 func TestListsAreReadInTheOrderOfTheirNumbers(t *testing.T) {
 	q := readForm(t, "Action=A&Id.10=j&Id.2=b&Id.1=a&Id.3=a&Id.x=no&Identity.1=no&Empty.1=")
-	if got, want := q.List("Id"), []string{"a", "b", "j"}; !reflect.DeepEqual(got, want) {
+	if got, want := q.ListValues("Id"), []string{"a", "b", "j"}; !reflect.DeepEqual(got, want) {
 		t.Errorf("list %v, want %v", got, want)
 	}
-	if got := q.List("Empty"); len(got) != 1 || got[0] != "" {
+	if got := q.ListValues("Empty"); len(got) != 1 || got[0] != "" {
 		t.Errorf("list %q, want one empty value", got)
 	}
-	if got := q.List("Missing"); got != nil {
+	if got := q.ListValues("Missing"); got != nil {
 		t.Errorf("list %q of nothing", got)
 	}
 }
@@ -40,7 +40,7 @@ func TestListsAreReadInTheOrderOfTheirNumbers(t *testing.T) {
 func TestTagsTellAnEmptyValueFromNone(t *testing.T) {
 	q := readForm(t, "TagSpecification.1.ResourceType=instance&TagSpecification.1.Tag.1.Key=a&TagSpecification.1.Tag.2.Key=b&TagSpecification.1.Tag.2.Value=")
 	want := []TagSpecification{{ResourceType: "instance", Tags: []Tag{{Key: "a"}, {Key: "b", HasValue: true}}}}
-	if got := q.TagSpecifications(); !reflect.DeepEqual(got, want) {
+	if got := q.ListTagSpecifications(); !reflect.DeepEqual(got, want) {
 		t.Errorf("tags %+v, want %+v", got, want)
 	}
 }

@@ -22,7 +22,7 @@ type Request struct {
 // Tag is a tag as a request names it.
 type Tag struct {
 	Key, Value string
-	// HasValue tells an empty value from none.
+	// HasValue distinguishes an empty value from none.
 	HasValue bool
 }
 
@@ -51,8 +51,8 @@ func ReadRequest(w http.ResponseWriter, r *http.Request) (Request, error) {
 // Text returns the value of a parameter, or the empty string.
 func (q Request) Text(name string) string { return q.form.Get(name) }
 
-// Number returns a whole number and whether it was given. The error is an *Error.
-func (q Request) Number(name string) (int, bool, error) {
+// ParseNumber returns a whole number and whether it was given. The error is an *Error.
+func (q Request) ParseNumber(name string) (int, bool, error) {
 	text := q.Text(name)
 	if text == "" {
 		return 0, false, nil
@@ -64,8 +64,8 @@ func (q Request) Number(name string) (int, bool, error) {
 	return number, true, nil
 }
 
-// Flag returns a true or false; one that is missing is false. The error is an *Error.
-func (q Request) Flag(name string) (bool, error) {
+// ParseFlag returns a true or false; one that is missing is false. The error is an *Error.
+func (q Request) ParseFlag(name string) (bool, error) {
 	switch text := q.Text(name); strings.ToLower(text) {
 	case "", "false":
 		return false, nil
@@ -76,8 +76,8 @@ func (q Request) Flag(name string) (bool, error) {
 	}
 }
 
-// List returns name.1, name.2 … in the order of their numbers, each value once.
-func (q Request) List(name string) []string {
+// ListValues returns name.1, name.2 … in the order of their numbers, each value once.
+func (q Request) ListValues(name string) []string {
 	var values []string
 	for _, item := range q.itemNames(name) {
 		if value := q.Text(item); !slices.Contains(values, value) {
@@ -87,8 +87,8 @@ func (q Request) List(name string) []string {
 	return values
 }
 
-// Tags returns prefix.1.Key, prefix.1.Value ….
-func (q Request) Tags(prefix string) []Tag {
+// ListTags returns prefix.1.Key, prefix.1.Value ….
+func (q Request) ListTags(prefix string) []Tag {
 	var tags []Tag
 	for _, item := range q.itemNames(prefix) {
 		tags = append(tags, Tag{Key: q.Text(item + ".Key"), Value: q.Text(item + ".Value"), HasValue: q.form.Has(item + ".Value")})
@@ -96,20 +96,20 @@ func (q Request) Tags(prefix string) []Tag {
 	return tags
 }
 
-// TagSpecifications returns what TagSpecification.1 … hold.
-func (q Request) TagSpecifications() []TagSpecification {
+// ListTagSpecifications returns what TagSpecification.1 … hold.
+func (q Request) ListTagSpecifications() []TagSpecification {
 	var specifications []TagSpecification
 	for _, item := range q.itemNames("TagSpecification") {
-		specifications = append(specifications, TagSpecification{ResourceType: q.Text(item + ".ResourceType"), Tags: q.Tags(item + ".Tag")})
+		specifications = append(specifications, TagSpecification{ResourceType: q.Text(item + ".ResourceType"), Tags: q.ListTags(item + ".Tag")})
 	}
 	return specifications
 }
 
-// Filters returns Filter.1 …. The error is an *Error.
-func (q Request) Filters() ([]Filter, error) {
+// ParseFilters returns Filter.1 …. The error is an *Error.
+func (q Request) ParseFilters() ([]Filter, error) {
 	var filters []Filter
 	for _, item := range q.itemNames("Filter") {
-		filter := Filter{Name: q.Text(item + ".Name"), Values: q.List(item + ".Value")}
+		filter := Filter{Name: q.Text(item + ".Name"), Values: q.ListValues(item + ".Value")}
 		if filter.Name == "" || len(filter.Values) == 0 {
 			return nil, Errorf(MissingParameter, "The request must contain the parameters %s.Name and %s.Value.1", item, item)
 		}
@@ -118,8 +118,8 @@ func (q Request) Filters() ([]Filter, error) {
 	return filters, nil
 }
 
-// Digest is the same for two requests with the same parameters, leaving out the named ones.
-func (q Request) Digest(except ...string) string {
+// HashParameters is the same for two requests with the same parameters, leaving out the named ones.
+func (q Request) HashParameters(except ...string) string {
 	form := url.Values{}
 	for name, values := range q.form {
 		if !slices.Contains(except, name) {

@@ -6,19 +6,19 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/prometheus/procfs"
 )
 
 // Identity names one process for all time.
 type Identity struct {
 	// PID is the process id, which is also the id of its group.
 	PID int `json:"pid"`
-	// Started is the boot and the tick of the start; empty where /proc does not tell.
+	// Started is the boot and the tick of the start; empty where there is no /proc.
 	Started string `json:"started,omitempty"`
 }
 
@@ -60,55 +60,46 @@ func (i Identity) findOrphans(marker string) []int {
 	}
 }
 
-// readIdentity reads the start time of a pid, a zombie's too; it is empty for a pid nobody has.
+// readIdentity reads the start time of a pid, a zombie's too; it is empty for a pid that does not exist.
 func readIdentity(pid int) Identity {
 	stat, ok := readStat(pid)
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if !ok || err != nil {
 		return Identity{PID: pid}
 	}
-	return Identity{PID: pid, Started: strings.TrimSpace(string(boot)) + "/" + stat.started}
+	return Identity{PID: pid, Started: fmt.Sprintf("%s/%d", strings.TrimSpace(string(boot)), stat.Starttime)}
 }
 
 // groupMembers lists the living members of a process group; zombies do not count. The second value is false where the
-// platform cannot tell.
+// platform does not show them.
 func groupMembers(pgid int) ([]int, bool) {
-	entries, err := filepath.Glob("/proc/[0-9]*")
-	if err != nil || len(entries) == 0 {
+	all, err := procfs.AllProcs()
+	if err != nil || len(all) == 0 {
 		return nil, false
 	}
 	var members []int
-	for _, entry := range entries {
-		pid, err := strconv.Atoi(filepath.Base(entry))
-		if err != nil {
-			continue
-		}
-		if stat, ok := readStat(pid); ok && stat.group == strconv.Itoa(pgid) && !stat.isDead() {
-			members = append(members, pid)
+	for _, p := range all {
+		if stat, ok := readStat(p.PID); ok && stat.PGRP == pgid && stat.State != "Z" && stat.State != "X" {
+			members = append(members, p.PID)
 		}
 	}
 	return members, true
 }
 
 func hasMarker(pid int, marker string) bool {
-	environ, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
-	return err == nil && slices.Contains(strings.Split(string(environ), "\x00"), MarkerName+"="+marker)
+	p, err := procfs.NewProc(pid)
+	if err != nil {
+		return false
+	}
+	environ, err := p.Environ()
+	return err == nil && slices.Contains(environ, MarkerName+"="+marker)
 }
 
-type processStat struct{ state, group, started string }
-
-func (s processStat) isDead() bool { return s.state == "Z" || s.state == "X" }
-
-// readStat reads the third, fifth and 22nd field of /proc/<pid>/stat. The second, the name in brackets, may hold
-// spaces and brackets itself.
-func readStat(pid int) (processStat, bool) {
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+func readStat(pid int) (procfs.ProcStat, bool) {
+	p, err := procfs.NewProc(pid)
 	if err != nil {
-		return processStat{}, false
+		return procfs.ProcStat{}, false
 	}
-	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
-	if len(fields) < 20 {
-		return processStat{}, false
-	}
-	return processStat{state: fields[0], group: fields[2], started: fields[19]}, true
+	stat, err := p.Stat()
+	return stat, err == nil
 }

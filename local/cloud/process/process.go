@@ -15,10 +15,10 @@ import (
 	"syscall"
 )
 
-// MarkerName is the environment variable that tells a process, and all it starts, whose machine it is.
+// MarkerName is the environment variable that marks a process, and all it starts, as those of one machine.
 const MarkerName = "TORPOR_CLOUD_INSTANCE"
 
-// Command says what to run.
+// Command is what to run.
 type Command struct {
 	// Argv is the program and its arguments; it is never empty.
 	Argv []string
@@ -36,7 +36,7 @@ type Process struct {
 	exited   chan struct{}
 }
 
-// Start runs the command. The error says which program could not be started.
+// Start runs the command. The error names the program.
 func (s *Starter) Start(c Command) (*Process, error) {
 	cmd := exec.CommandContext(context.Background(), c.Argv[0], c.Argv[1:]...)
 	cmd.SysProcAttr = groupAttributes()
@@ -52,6 +52,7 @@ func (s *Starter) Start(c Command) (*Process, error) {
 		defer func() { _ = log.Close() }()
 		cmd.Stdout, cmd.Stderr = log, log
 	}
+	// The kernel kills a child with the thread that started it, so that thread must live on.
 	if err := s.runOnThread(cmd.Start); err != nil {
 		return nil, fmt.Errorf("start %s: %w", c.Argv[0], err)
 	}
@@ -76,7 +77,7 @@ func (p *Process) Terminate() { _ = p.signalGroup(syscall.SIGTERM) }
 // Kill ends the whole process group without asking.
 func (p *Process) Kill() { _ = p.signalGroup(syscall.SIGKILL) }
 
-// IsGone tells whether the command is reaped and nothing of its process group runs any more.
+// IsGone reports whether the command is reaped and nothing of its process group runs any more.
 func (p *Process) IsGone() bool {
 	if !p.hasExited() {
 		return false

@@ -19,7 +19,7 @@ func (d *appDemo) requestAsAlice(method, path, body string, want int) (string, e
 	if body != "" {
 		line += " -d '" + strings.ReplaceAll(body, "'", `'\''`) + "'"
 	}
-	d.Quote(line + " '" + d.api + path + "'")
+	d.QuoteOutput(line + " '" + d.api + path + "'")
 	status, found, err := d.sendRequest("alice", method, path, body)
 	if err := expectThat(err, status == want, fmt.Sprintf("%d %s, want %d", status, found, want)); err != nil {
 		return "", err

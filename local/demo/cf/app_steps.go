@@ -89,6 +89,7 @@ func (d *appDemo) cancelDeployment() error {
 	if err != nil {
 		return err
 	}
+	// The new instances need an hour to be ready, so the deployment stays where it is.
 	if err := d.awaitDeployment(path, "DEPLOYING"); err != nil {
 		return err
 	}
@@ -144,7 +145,7 @@ func (d *appDemo) awaitDeployment(deployment, reason string) error {
 // instances is how many the app has.
 const instances = 2
 
-// awaitRevision waits until stats say that all instances run, and the cluster that all Pods are of one revision.
+// awaitRevision waits until all instances run by their stats, and all Pods are of one revision.
 func (d *appDemo) awaitRevision(revision string) error {
 	err := d.awaitObserved(fmt.Sprintf("stats say that %d of %d instances run", instances, instances), func() error {
 		_, body, err := d.sendRequest("alice", http.MethodGet, d.appPath("/processes/web/stats"), "")

@@ -29,7 +29,7 @@ func (d *appDemo) useClient() error {
 		{"restart shop", "#0   running"},
 		{"restart shop --strategy rolling", "#1   running"},
 	} {
-		out, err := d.RunCommand(runner.Command{Program: d.config.CF, Args: strings.Fields(command.line), Env: env, Limit: limit})
+		out, err := d.RunCommand(runner.CommandLine{Program: d.config.CF, Args: strings.Fields(command.line), Env: env, Limit: limit})
 		if err := expectThat(err, strings.Contains(out, command.prints), out); err != nil {
 			return err
 		}

@@ -44,7 +44,7 @@ type appDemo struct {
 
 // RunDemo shows all of it and stops everything again. It returns nil only if all of it was observed.
 func RunDemo(ctx context.Context, c Config) error {
-	r, err := runner.New(ctx, &c.Config, &c.ConfigDir)
+	r, err := runner.NewRunner(ctx, &c.Config, &c.ConfigDir)
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func RunDemo(ctx context.Context, c Config) error {
 }
 
 func (d *appDemo) kubectl(args ...string) (string, error) {
-	return d.RunCommand(runner.Command{Program: d.config.Kubectl, Args: args, Limit: limit})
+	return d.RunCommand(runner.CommandLine{Program: d.config.Kubectl, Args: args, Limit: limit})
 }
 
 // awaitObserved polls until something is so, and prints it.

@@ -80,7 +80,7 @@ func (d *appDemo) startTorpor() error {
 	if _, err := d.kubectl("apply", "-f", filepath.Join(d.config.ConfigDir, "webhook", "manifests.yaml")); err != nil {
 		return err
 	}
-	// Admission is told to call this machine: the Service of the manifest has no Pods here.
+	// Admission is pointed at this machine: the Service of the manifest has no Pods here.
 	for kind, path := range map[string]string{"mutatingwebhookconfiguration": "/mutate-cfapps", "validatingwebhookconfiguration": "/validate-cfapps"} {
 		patch := fmt.Sprintf(`[{"op":"remove","path":"/webhooks/0/clientConfig/service"},{"op":"add","path":"/webhooks/0/clientConfig/url","value":"https://%s%s"}]`, addresses[0], path)
 		if _, err := d.kubectl("patch", kind, "torpor", "--type=json", "-p", patch); err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/torpor-dev/torpor/local/demo/runner"
 	"github.com/torpor-dev/torpor/local/figures"
+	"github.com/torpor-dev/torpor/local/kubeclient"
 	"github.com/torpor-dev/torpor/local/targetcluster"
 )
 
@@ -29,8 +30,8 @@ const (
 	settleTime    = 2 * time.Second
 )
 
-// transition is what one way from one power state to the other has cost.
-type transition struct {
+// transitionCost is what one way from one power state to the other has cost.
+type transitionCost struct {
 	overhead, writes, calls float64
 }
 
@@ -81,7 +82,7 @@ func (d *clusterDemo) measureAll(f figures.Figures, rounds int) error {
 func (d *clusterDemo) measureMemory(f figures.Figures, name string) error {
 	used, err := d.managerMemoryMiB()
 	if err == nil {
-		f.Add(name, used)
+		f.AddValue(name, used)
 	}
 	return err
 }
@@ -102,7 +103,7 @@ func (d *clusterDemo) createBareCluster() error {
 
 // keepNodeAlive stands for the kubelet of the bare cluster: a node whose lease is renewed as long as ctx lives.
 func (d *clusterDemo) keepNodeAlive(ctx context.Context) error {
-	hub, err := newClient(d.config.hubKubeconfig())
+	hub, err := kubeclient.NewClient(d.config.hubKubeconfig())
 	if err != nil {
 		return err
 	}
@@ -143,8 +144,8 @@ func (d *clusterDemo) measureExpired(f figures.Figures) error {
 	if err != nil {
 		return err
 	}
-	f.Add("resume_after_expiry_seconds", t.overhead)
-	f.Add("resume_after_expiry_api_writes", t.writes)
+	f.AddValue("resume_after_expiry_seconds", t.overhead)
+	f.AddValue("resume_after_expiry_api_writes", t.writes)
 	d.Observed("Running %.1f s after the last machine was on", t.overhead)
 	return nil
 }
@@ -155,41 +156,41 @@ func (d *clusterDemo) measureBare(f figures.Figures) error {
 		if err != nil {
 			return err
 		}
-		f.Add(way.name+"_overhead_seconds", t.overhead)
-		f.Add(way.name+"_api_writes", t.writes)
-		f.Add(way.name+"_cloud_calls", t.calls)
-		f.Add("api_writes_per_transition", t.writes)
-		f.Add("cloud_calls_per_transition", t.calls)
+		f.AddValue(way.name+"_overhead_seconds", t.overhead)
+		f.AddValue(way.name+"_api_writes", t.writes)
+		f.AddValue(way.name+"_cloud_calls", t.calls)
+		f.AddValue("api_writes_per_transition", t.writes)
+		f.AddValue("cloud_calls_per_transition", t.calls)
 		d.Observed("%s: %.2f s after the last machine's change, %.0f API writes, %.0f cloud calls", way.want, t.overhead, t.writes, t.calls)
 	}
 	return nil
 }
 
 // measureTransition asks for a power state and counts what Torpor did until it was reported.
-func (d *clusterDemo) measureTransition(name, want string) (transition, error) {
+func (d *clusterDemo) measureTransition(name, want string) (transitionCost, error) {
 	writes, errWrites := d.countManagerWrites()
 	calls, errCalls := d.countCloudCalls()
 	if err := errors.Join(errWrites, errCalls, d.patchPowerState(name, want)); err != nil {
-		return transition{}, err
+		return transitionCost{}, err
 	}
 	reported, err := d.awaitReport(name, want)
 	if err != nil {
-		return transition{}, err
+		return transitionCost{}, err
 	}
 	callsAfter, errCalls := d.countCloudCalls()
 	changed, errChanged := d.lastStateChange(name)
 	// Events are written a little later, so writes are counted after a pause; cloud calls of that pause are not.
 	if err := errors.Join(errCalls, errChanged, pause(d.Context, settleTime)); err != nil {
-		return transition{}, err
+		return transitionCost{}, err
 	}
 	writesAfter, err := d.countManagerWrites()
-	return transition{overhead: reported.Sub(changed).Seconds(), writes: writesAfter - writes, calls: callsAfter - calls}, err
+	return transitionCost{overhead: reported.Sub(changed).Seconds(), writes: writesAfter - writes, calls: callsAfter - calls}, err
 }
 
 // awaitReport watches, as kubectl does, until the power state is reported, and returns when that was.
 func (d *clusterDemo) awaitReport(name, want string) (time.Time, error) {
 	args := []string{"wait", "cd", name, "--for=jsonpath={.status.powerState}=" + want, "--timeout=" + powerLimit.String()}
-	_, err := d.RunCommand(runner.Command{Program: d.config.Kubectl, Args: args, Limit: powerLimit})
+	_, err := d.RunCommand(runner.CommandLine{Program: d.config.Kubectl, Args: args, Limit: powerLimit})
 	return time.Now(), err
 }
 

@@ -58,6 +58,7 @@ func (d *clusterDemo) verifyCertificatesApproved(target kubernetes.Interface, si
 	}
 	approved := 0
 	for _, csr := range list.Items {
+		// The API server keeps times in whole seconds.
 		if csr.CreationTimestamp.Time.Before(since.Truncate(time.Second)) || csr.Spec.SignerName != certificatesv1.KubeAPIServerClientKubeletSignerName {
 			continue
 		}
@@ -84,6 +85,7 @@ func (d *clusterDemo) verifyNodesReady(target kubernetes.Interface, since time.T
 	}
 	for _, n := range nodes.Items {
 		for _, c := range n.Status.Conditions {
+			// The API server keeps times in whole seconds.
 			if c.Type == corev1.NodeReady && (c.Status != corev1.ConditionTrue || c.LastHeartbeatTime.Time.Before(since.Truncate(time.Second))) {
 				return fmt.Errorf("expected node %s ready since %s, found %s with a heartbeat of %s", n.Name, since, c.Status, c.LastHeartbeatTime)
 			}

@@ -56,7 +56,7 @@ type clusterDemo struct {
 }
 
 func newClusterDemo(ctx context.Context, c Config) (*clusterDemo, error) {
-	r, err := runner.New(ctx, &c.Config)
+	r, err := runner.NewRunner(ctx, &c.Config)
 	if err != nil {
 		return nil, err
 	}

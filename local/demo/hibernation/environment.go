@@ -63,7 +63,7 @@ func (d *clusterDemo) createCluster() error {
 	d.BeginStep("Cluster " + clusterName + ": a control-plane machine and two nodes at that cloud")
 	c := d.clusterConfig(clusterName)
 	c.Nodes, c.Certificates, c.Heartbeat, c.Progress = 2, d.config.Certificates, 3*time.Second, d.Observed
-	result, err := targetcluster.Create(d.Context, c)
+	result, err := targetcluster.CreateCluster(d.Context, c)
 	if err != nil {
 		return fmt.Errorf("create cluster: %w", err)
 	}

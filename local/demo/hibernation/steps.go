@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/torpor-dev/torpor/local/demo/runner"
+	"github.com/torpor-dev/torpor/local/kubeclient"
 )
 
 // hibernate asks for hibernation and verifies that the machines' processes are really gone.
@@ -40,6 +40,7 @@ func (d *clusterDemo) hibernate() error {
 		return err
 	}
 	for _, pid := range pids {
+		// Signal 0 only asks whether the process exists.
 		if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
 			return fmt.Errorf("expected process %d of a stopped machine to be gone, found it alive", pid)
 		}
@@ -101,7 +102,7 @@ func (d *clusterDemo) resume() error {
 		return err
 	}
 	d.Observed("its events:")
-	d.Quote(events)
+	d.QuoteOutput(events)
 	return nil
 }
 
@@ -113,19 +114,7 @@ func isAnswering(target kubernetes.Interface) func(context.Context) error {
 }
 
 func (d *clusterDemo) targetClient() (kubernetes.Interface, error) {
-	return newClient(d.config.targetKubeconfig())
-}
-
-func newClient(kubeconfig string) (kubernetes.Interface, error) {
-	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		return nil, fmt.Errorf("read kubeconfig: %w", err)
-	}
-	client, err := kubernetes.NewForConfig(cfg)
-	if err != nil {
-		return nil, fmt.Errorf("make client: %w", err)
-	}
-	return client, nil
+	return kubeclient.NewClient(d.config.targetKubeconfig())
 }
 
 func verifyAllAlive(pids []int) error {
@@ -139,7 +128,7 @@ func verifyAllAlive(pids []int) error {
 
 // kubectl runs the bundled kubectl against the hub.
 func (d *clusterDemo) kubectl(args ...string) (string, error) {
-	return d.RunCommand(runner.Command{Program: d.config.Kubectl, Args: args, Limit: commandLimit})
+	return d.RunCommand(runner.CommandLine{Program: d.config.Kubectl, Args: args, Limit: commandLimit})
 }
 
 func (d *clusterDemo) patchPowerState(name, state string) error {
@@ -170,6 +159,6 @@ func (d *clusterDemo) showClusters() error {
 		return err
 	}
 	d.Observed("kubectl get cd:")
-	d.Quote(table)
+	d.QuoteOutput(table)
 	return nil
 }

@@ -17,7 +17,7 @@ import (
 )
 
 func (d *mysqlDemo) run(program, stdin string, args ...string) (string, error) {
-	return d.RunCommand(runner.Command{Program: program, Args: args, Stdin: stdin, Limit: commandLimit})
+	return d.RunCommand(runner.CommandLine{Program: program, Args: args, Stdin: stdin, Limit: commandLimit})
 }
 
 func (d *mysqlDemo) kubectl(args ...string) (string, error) {
@@ -37,7 +37,7 @@ func (d *mysqlDemo) showMoco(args ...string) error {
 		return err
 	}
 	d.Observed("kubectl moco %s", formatCommandLine(args))
-	d.Quote(out)
+	d.QuoteOutput(out)
 	return nil
 }
 
@@ -60,7 +60,7 @@ func (d *mysqlDemo) showCluster() error {
 		return err
 	}
 	d.Observed("kubectl get mysqlcluster")
-	d.Quote(out)
+	d.QuoteOutput(out)
 	return nil
 }
 
@@ -80,6 +80,7 @@ func (d *mysqlDemo) findPrimary() (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	// A cluster that has just been made has no primary yet.
 	if out == "" {
 		return 0, errors.New("expected a primary in the status, found none")
 	}

@@ -44,7 +44,7 @@ type mysqlDemo struct {
 
 // RunDemo shows all of it and removes everything again. It returns nil only if all of it was observed.
 func RunDemo(ctx context.Context, c Config) error {
-	r, err := runner.New(ctx, &c.Config, &c.Parts, &c.MySQL, &c.ConfigDir)
+	r, err := runner.NewRunner(ctx, &c.Config, &c.Parts, &c.MySQL, &c.ConfigDir)
 	if err != nil {
 		return err
 	}

@@ -42,7 +42,7 @@ func (d *mysqlDemo) startPodCluster() error {
 		return err
 	}
 	d.Observed("kubectl get nodes")
-	d.Quote(nodes)
+	d.QuoteOutput(nodes)
 	for _, args := range [][]string{
 		{"create", "namespace", namespace},
 		{"apply", "--server-side", "-k", filepath.Join(d.config.ConfigDir, "crd")},
@@ -107,7 +107,7 @@ func (d *mysqlDemo) createMySQLCluster() error {
 		return err
 	}
 	d.Observed("kubectl get pods")
-	d.Quote(pods)
+	d.QuoteOutput(pods)
 	return d.showCluster()
 }
 

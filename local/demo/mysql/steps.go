@@ -65,6 +65,7 @@ func (d *mysqlDemo) advanceReplicas() error {
 		return err
 	}
 	server, _, _ := strings.Cut(executed, ":")
+	// The insert is the last transaction of the set, whose ranges end with its number.
 	number := server + ":" + executed[strings.LastIndexAny(executed, ":-")+1:]
 	d.Observed("the primary commits %s", number)
 	for _, i := range replicaIndexes() {
@@ -166,7 +167,7 @@ func (d *mysqlDemo) stopReconciliation() error {
 	return nil
 }
 
-// killPrimary kills the primary's server and measures how long nobody could write.
+// killPrimary kills the primary's server and measures how long no write was possible.
 func (d *mysqlDemo) killPrimary() error {
 	d.BeginStep("kill -9 of the primary's server")
 	old, err := d.findPrimary()
@@ -186,6 +187,7 @@ func (d *mysqlDemo) killPrimary() error {
 			err = errors.New("expected another primary")
 		}
 		if err == nil {
+			// The status may be ahead of the server: only a write proves that it takes writes.
 			_, err = d.runSQL(now, "REPLACE INTO app.t VALUES (3, 'after')")
 		}
 		return err

@@ -69,8 +69,8 @@ func (t *Transcript) AddNote(format string, args ...any) {
 	fmt.Fprintf(t.Out, secondsFormat+"   %s\n", time.Since(t.stepBegan).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// Quote prints what a program has printed.
-func (t *Transcript) Quote(text string) {
+// QuoteOutput prints what a program has printed.
+func (t *Transcript) QuoteOutput(text string) {
 	for line := range strings.Lines(text) {
 		fmt.Fprintf(t.Out, "          %s\n", strings.TrimRight(line, "\n"))
 	}

@@ -98,8 +98,8 @@ func (r *Runner) AwaitReady(p *Program, address string) error {
 	})
 }
 
-// Command is a command line with what it finds when it runs.
-type Command struct {
+// CommandLine is a command line with what it finds when it runs.
+type CommandLine struct {
 	Program string
 	Args    []string
 	// Env is added to the environment; Stdin is what it reads.
@@ -110,7 +110,7 @@ type Command struct {
 }
 
 // RunCommand runs a command as a person does who has all programs on the PATH, and returns what it printed.
-func (r *Runner) RunCommand(c Command) (string, error) {
+func (r *Runner) RunCommand(c CommandLine) (string, error) {
 	ctx, cancel := context.WithTimeout(r.Context, c.Limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, c.Program, c.Args...)

@@ -49,8 +49,8 @@ type Runner struct {
 	cleanups []func() error
 }
 
-// New makes the runner of a demo, whose paths it makes absolute.
-func New(ctx context.Context, c *Config, paths ...*string) (*Runner, error) {
+// NewRunner makes the runner of a demo, whose paths it makes absolute.
+func NewRunner(ctx context.Context, c *Config, paths ...*string) (*Runner, error) {
 	for _, path := range append(paths, &c.Dir, &c.Local, &c.Torpor, &c.Kubectl) {
 		absolute, err := filepath.Abs(*path)
 		if err != nil {
@@ -130,6 +130,7 @@ func (r *Runner) OnCleanUp(undo func() error) { r.cleanups = append(r.cleanups, 
 
 // CleanUp undoes the steps, also after an interrupt.
 func (r *Runner) CleanUp() error {
+	// What undoes a step must run to its end when the steps were interrupted.
 	r.Context = context.WithoutCancel(r.Context)
 	var errs []error
 	for _, undo := range slices.Backward(r.cleanups) {

@@ -85,7 +85,7 @@ func (w podCluster) query(pod, host, statement string) string {
 	return w.kubectl(append(args, "-uapp", "-h", host, "-e", statement)...)
 }
 
-func (w podCluster) expect(what, got, want string) {
+func (w podCluster) expectEqual(what, got, want string) {
 	w.t.Helper()
 	if got != want {
 		w.t.Errorf("%s: expected %q, found %q", what, want, got)
@@ -104,13 +104,13 @@ func TestPods(t *testing.T) {
 	}
 	w.run(string(manifest), filepath.Join(filepath.Dir(w.local), "kubectl"), "apply", "-f", "-")
 	w.kubectl("rollout", "status", "statefulset/my", "--timeout=2m")
-	w.expect("phases of the claims", w.kubectl("get", "pvc", "-o", "jsonpath={.items[*].status.phase}"), "Bound Bound Bound")
-	w.expect("user of the server", w.kubectl("exec", "my-0", "-c", "mysqld", "--", "id", "-u"), "10000")
+	w.expectEqual("phases of the claims", w.kubectl("get", "pvc", "-o", "jsonpath={.items[*].status.phase}"), "Bound Bound Bound")
+	w.expectEqual("user of the server", w.kubectl("exec", "my-0", "-c", "mysqld", "--", "id", "-u"), "10000")
 	for _, pod := range []string{"my-0", "my-1", "my-2"} {
 		w.query(pod, "", "CREATE USER app@'%'; GRANT ALL ON *.* TO app@'%'; CREATE DATABASE kept")
 	}
-	w.expect("a pod finds another by its name", w.query("my-1", "my-2.my.default.svc.cluster.local", "SELECT @@hostname"), "my-2")
-	w.expect("a pod reaches a Service", w.query("my-1", "my-all", "SELECT 1"), "1")
+	w.expectEqual("a pod finds another by its name", w.query("my-1", "my-2.my.default.svc.cluster.local", "SELECT @@hostname"), "my-2")
+	w.expectEqual("a pod reaches a Service", w.query("my-1", "my-all", "SELECT 1"), "1")
 	w.expectGreeting(w.kubectl("get", "service", "my-all", "-o", "jsonpath={.spec.clusterIP}"))
 	w.expectGreeting(w.kubectl("get", "pod", "my-2", "-o", "jsonpath={.status.podIP}"))
 	w.expectRestart("my-1")
@@ -127,7 +127,7 @@ func TestPowerCut(t *testing.T) {
 	t.Cleanup(func() { _ = exec.Command(w.local, "pods", "down", "--dir", w.dir).Run() })
 	killProcess(t, strings.TrimSpace(readFile(t, w.dir+".pid")))
 	w.up()
-	w.expect("the node of the next start", w.kubectl("get", "nodes", "-o", "jsonpath={.items[*].metadata.name}"), "n1")
+	w.expectEqual("the node of the next start", w.kubectl("get", "nodes", "-o", "jsonpath={.items[*].metadata.name}"), "n1")
 	killProcess(t, strings.TrimSpace(readFile(t, w.dir+".pid")))
 	w.down()
 	readTraces(w).expectSame(t, before, "after a power cut and pods down")
@@ -165,7 +165,7 @@ func (w podCluster) expectRestart(pod string) {
 	killProcess(w.t, pids[0])
 	w.kubectl("wait", "pod/"+pod, "--for=jsonpath={.status.containerStatuses[0].restartCount}=1", "--timeout=2m")
 	w.kubectl("wait", "pod/"+pod, "--for=condition=Ready", "--timeout=2m")
-	w.expect("what was kept", w.query(pod, "", "SHOW DATABASES LIKE 'kept'"), "kept")
+	w.expectEqual("what was kept", w.query(pod, "", "SHOW DATABASES LIKE 'kept'"), "kept")
 }
 
 // expectVolumeRemoved deletes a claim and expects its volume to go.

@@ -40,7 +40,7 @@ func (a *webApp) routes() http.Handler {
 	return mux
 }
 
-// showEnvironment tells who answers: all that the instance was given.
+// showEnvironment answers with all that the instance was given, by which a test knows who answers.
 func (a *webApp) showEnvironment(w http.ResponseWriter, _ *http.Request) {
 	all := map[string]string{}
 	for _, pair := range os.Environ() {
@@ -48,7 +48,7 @@ func (a *webApp) showEnvironment(w http.ResponseWriter, _ *http.Request) {
 		all[name] = value
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(all) // Who has gone away needs no answer.
+	_ = json.NewEncoder(w).Encode(all) // A client that has gone away needs no answer.
 }
 
 func (a *webApp) serveHealth(w http.ResponseWriter, _ *http.Request) {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command webapp is the app of the stories with real pods: it answers who it is on $PORT, and misbehaves when it is told to.
+// Command webapp is the app of the tests with real pods: it answers with its environment on $PORT, and misbehaves on request.
 //
 // $STOP_DELAY is how long it goes on answering after SIGTERM, $EXIT the status that it ends with at once, $EAT how many MiB
 // of memory it takes, and $SICK makes its health check fail from the start on.
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,23 +34,23 @@ func runApp() error {
 		fmt.Printf("ends at once with status %s\n", status)
 		return exitWithStatus(status)
 	}
-	if err := takeMemory(or(os.Getenv("EAT"), "0")); err != nil {
+	if err := takeMemory(cmp.Or(os.Getenv("EAT"), "0")); err != nil {
 		return err
 	}
-	delay, err := time.ParseDuration(or(os.Getenv("STOP_DELAY"), "0s"))
+	delay, err := time.ParseDuration(cmp.Or(os.Getenv("STOP_DELAY"), "0s"))
 	if err != nil {
 		return fmt.Errorf("read STOP_DELAY: %w", err)
 	}
-	told, done := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	stopping, done := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer done()
-	listener, err := (&net.ListenConfig{}).Listen(told, "tcp", ":"+os.Getenv("PORT"))
+	listener, err := (&net.ListenConfig{}).Listen(stopping, "tcp", ":"+os.Getenv("PORT"))
 	if err != nil {
 		return fmt.Errorf("listen on $PORT: %w", err)
 	}
 	server := &http.Server{Handler: newApp(listener).routes(), ReadHeaderTimeout: headerLimit}
-	go func() { _ = server.Serve(listener) }() // It ends when somebody closes the listener, which is no reason to end.
+	go func() { _ = server.Serve(listener) }() // POST /deaf closes the listener, and the app runs on.
 	fmt.Printf("listens on %s\n", listener.Addr())
-	<-told.Done()
+	<-stopping.Done()
 	fmt.Printf("was told to end, and answers for another %s\n", delay)
 	time.Sleep(delay)
 	ctx, cancel := context.WithTimeout(context.Background(), headerLimit)
@@ -83,11 +84,4 @@ func takeMemory(mebibytes string) error {
 		food[i] = 1
 	}
 	return nil
-}
-
-func or(value, otherwise string) string {
-	if value == "" {
-		return otherwise
-	}
-	return value
 }

@@ -37,7 +37,7 @@ func clusterCreateCommand() *cobra.Command {
 			}
 			out := cmd.OutOrStdout()
 			c.Progress = func(format string, args ...any) { fmt.Fprintf(out, format+"\n", args...) }
-			r, err := targetcluster.Create(cmd.Context(), c)
+			r, err := targetcluster.CreateCluster(cmd.Context(), c)
 			if err != nil {
 				return err
 			}

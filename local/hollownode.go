@@ -28,7 +28,7 @@ func nodeCommand() *cobra.Command {
 				r.name, r.dir = c.Name, c.Dir
 				return r.runNode(cmd.Context(), cmd.OutOrStdout())
 			}
-			return hollownode.Run(cmd.Context(), c)
+			return hollownode.RunNode(cmd.Context(), c)
 		},
 	}
 	f := cmd.Flags()

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package component runs the components of a cluster in one process, each on a context of its own, so that they stop in
+// order.
+package component
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+var errEndedEarly = errors.New("expected it to run until it is told to stop")
+
+// Component runs in a goroutine of its own.
+type Component struct {
+	name        string
+	ready, done chan struct{}
+	cancel      context.CancelFunc
+	// err is what the component ended with, once done is closed.
+	err error
+}
+
+// Start starts a component, which calls ready at most once.
+func Start(ctx context.Context, name string, run func(ctx context.Context, ready func()) error) *Component {
+	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	c := &Component{name: name, ready: make(chan struct{}), done: make(chan struct{}), cancel: cancel}
+	go func() {
+		defer close(c.done)
+		c.err = run(own, func() { close(c.ready) })
+	}()
+	return c
+}
+
+// AwaitReady returns when the component is ready, or has ended before.
+func (c *Component) AwaitReady(ctx context.Context) error {
+	select {
+	case <-c.ready:
+		return nil
+	case <-c.done:
+		return c.endedEarly()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// EndedEarly is the error of a component that has ended by itself; nil if it runs.
+func (c *Component) EndedEarly() error {
+	select {
+	case <-c.done:
+		return c.endedEarly()
+	default:
+		return nil
+	}
+}
+
+func (c *Component) endedEarly() error {
+	return fmt.Errorf("%s ended by itself: %w", c.name, errors.Join(c.err, errEndedEarly))
+}
+
+// Stop ends the component within a limit and returns what it ended with; a nil component was never started.
+func (c *Component) Stop(limit time.Duration) error {
+	if c == nil {
+		return nil
+	}
+	c.cancel()
+	select {
+	case <-c.done:
+		return c.err
+	case <-time.After(limit):
+		return fmt.Errorf("expected %s to stop within %s, it runs", c.name, limit)
+	}
+}
+
+// AwaitFirstExit waits for the end of ctx; a component that ends by itself before is an error.
+func AwaitFirstExit(ctx context.Context, components ...*Component) error {
+	failed := make(chan error, len(components))
+	for _, c := range components {
+		go func() {
+			<-c.done
+			failed <- c.endedEarly()
+		}()
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-failed:
+		return err
+	}
+}
