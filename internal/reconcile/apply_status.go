@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -90,7 +91,7 @@ func (p *Pass[T, S, P]) apply(ctx context.Context, obj T, status map[string]any)
 }
 
 // jsonFields brings typed values into the form of unstructured objects.
-func jsonFields(fields map[string]any) (map[string]any, error) {
+func jsonFields(fields any) (map[string]any, error) {
 	data, err := json.Marshal(fields)
 	if err != nil {
 		return nil, fmt.Errorf("encode the status: %w", err)
@@ -99,5 +100,7 @@ func jsonFields(fields map[string]any) (map[string]any, error) {
 	if err := json.Unmarshal(data, &plain); err != nil {
 		return nil, fmt.Errorf("decode the status: %w", err)
 	}
+	// An empty list is a field that is not applied; null would be one that is taken from everybody.
+	maps.DeleteFunc(plain, func(_ string, value any) bool { return value == nil })
 	return plain, nil
 }

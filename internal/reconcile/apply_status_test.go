@@ -45,7 +45,7 @@ func (w *writer) pass(env *testenv.Environment) *reconcile.Pass[*mocov1beta2.MyS
 			}
 			return reconcile.FollowUp{}
 		},
-		OwnedStatus: func(cluster *mocov1beta2.MySQLCluster) map[string]any {
+		OwnedStatus: func(cluster *mocov1beta2.MySQLCluster) any {
 			owned := map[string]any{}
 			if c := meta.FindStatusCondition(cluster.Status.Conditions, w.name); c != nil {
 				owned["conditions"] = []metav1.Condition{*c}

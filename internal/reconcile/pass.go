@@ -96,9 +96,10 @@ type Pass[T client.Object, S, P any] struct {
 	// Report writes into the status of obj.
 	Report func(obj T, seen S, plan P, refused *Refused) FollowUp
 
-	// OwnedStatus, if set, selects what this controller alone writes of the status, by field. The status is then written by
-	// server-side apply with Owner as the field manager, so that several controllers write one status without conflicts.
-	OwnedStatus func(obj T) map[string]any
+	// OwnedStatus, if set, selects what this controller alone writes of the status: a value that JSON encodes as an object. The
+	// status is then written by server-side apply with Owner as the field manager, so that several controllers write one
+	// status without conflicts.
+	OwnedStatus func(obj T) any
 
 	versions   versionTracker
 	transients sync.Map

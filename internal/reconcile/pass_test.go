@@ -332,7 +332,7 @@ func TestOwnedStatusIsApplied(t *testing.T) {
 	s := fakeServer{}
 	p := newPodPass(&s, &eventList{})
 	message := "one"
-	p.OwnedStatus = func(pod *corev1.Pod) map[string]any { return map[string]any{"message": pod.Status.Message} }
+	p.OwnedStatus = func(pod *corev1.Pod) any { return map[string]any{"message": pod.Status.Message} }
 	p.Report = func(pod *corev1.Pod, _, _ int, _ *Refused) FollowUp {
 		pod.Status.Message, pod.Status.Reason = message, "NotOurs"
 		return FollowUp{}

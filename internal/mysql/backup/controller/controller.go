@@ -67,7 +67,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	c.client, c.jobReader, c.startedAt, c.reportedFailures = mgr.GetClient(), jobs, c.Clock.Now(), &sync.Map{}
 	c.Metrics.setReader(mgr.GetClient())
 	pass := &reconcile.Pass[*mocov1beta2.MySQLCluster, observation, backup.Plan]{
-		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock,
+		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Owner: Name, OwnedStatus: ownedStatus,
 		New:     func() *mocov1beta2.MySQLCluster { return &mocov1beta2.MySQLCluster{} },
 		Observe: c.observe,
 		Decide:  func(seen observation) backup.Plan { return backup.Decide(seen.Observed) },

@@ -15,8 +15,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// ownedStatus is what this controller alone writes of the status.
-func ownedStatus(cluster *mocov1beta2.MySQLCluster) map[string]any {
+// ownedStatus is what this controller alone writes of the status: docs/adr/0012-the-status-of-a-mysqlcluster-is-applied.md.
+func ownedStatus(cluster *mocov1beta2.MySQLCluster) any {
 	owned := map[string]any{}
 	if cluster.Status.Backup.Time != nil {
 		owned["backup"] = cluster.Status.Backup

@@ -78,7 +78,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		WatchesRawSource(source.Channel(c.conns.lost, &handler.EnqueueRequestForObject{})).
 		WithOptions(workers.Options()).
 		Complete(&reconcile.Pass[*mocov1beta2.MySQLCluster, *observation, clustering.Plan]{
-			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock,
+			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Owner: Name, OwnedStatus: ownedStatus,
 			New:     func() *mocov1beta2.MySQLCluster { return &mocov1beta2.MySQLCluster{} },
 			Observe: c.observe,
 			Decide:  func(seen *observation) clustering.Plan { return clustering.Decide(seen.Observed) },

@@ -81,6 +81,24 @@ func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen *observation,
 	return out
 }
 
+// ownedStatus is what this controller alone writes of the status: docs/adr/0012-the-status-of-a-mysqlcluster-is-applied.md.
+func ownedStatus(cluster *mocov1beta2.MySQLCluster) any {
+	owned := *cluster.Status.DeepCopy()
+	owned.Backup, owned.RestoredTime, owned.ReconcileInfo = mocov1beta2.BackupStatus{}, nil, mocov1beta2.ReconcileInfo{}
+	owned.Conditions = slices.DeleteFunc(owned.Conditions, func(c metav1.Condition) bool {
+		return !slices.Contains([]string{
+			mocov1beta2.InitializedCondition, mocov1beta2.AvailableCondition, mocov1beta2.HealthyCondition, mocov1beta2.ClusteringActiveCondition,
+		}, c.Type)
+	})
+	if owned.Pause != nil {
+		owned.Pause.Reconciliation = nil
+		if *owned.Pause == (mocov1beta2.Pause{}) {
+			owned.Pause = nil
+		}
+	}
+	return owned
+}
+
 func ownedConditions(cluster *mocov1beta2.MySQLCluster, seen *observation, plan clustering.Plan) map[string]decision.Condition {
 	active := plan.ClusteringActive
 	if wrong := describeIgnoredAnnotations(cluster); wrong != "" {

@@ -92,13 +92,10 @@ func stopRecord(cluster *mocov1beta2.MySQLCluster) *clustering.StopRecord {
 	return &clustering.StopRecord{Since: p.Clustering.Since.Time, Unfinished: p.Unfinished}
 }
 
-// buildPause returns status.pause after a pass. The part of reconciliation stays as it is: provisioning writes it.
+// buildPause returns what clustering writes of status.pause.
 func buildPause(cluster *mocov1beta2.MySQLCluster, plan clustering.Plan, now time.Time) *mocov1beta2.Pause {
 	p := &mocov1beta2.Pause{}
 	before := cluster.Status.Pause
-	if before != nil {
-		p.Reconciliation = before.Reconciliation
-	}
 	if cluster.ClusteringStopped() {
 		p.Clustering = &mocov1beta2.Stop{
 			Since: metav1.NewTime(now), By: reconcile.AnnotatedBy(cluster, mocov1beta2.ClusteringStoppedAnnotation),

@@ -42,8 +42,8 @@ func ownedConditions() []string {
 	}
 }
 
-// ownedStatus is what this controller alone writes of the status.
-func ownedStatus(cluster *mocov1beta2.MySQLCluster) map[string]any {
+// ownedStatus is what this controller alone writes of the status: docs/adr/0012-the-status-of-a-mysqlcluster-is-applied.md.
+func ownedStatus(cluster *mocov1beta2.MySQLCluster) any {
 	owned := map[string]any{"conditions": slices.DeleteFunc(slices.Clone(cluster.Status.Conditions), func(c metav1.Condition) bool {
 		return !slices.Contains(ownedConditions(), c.Type)
 	})}

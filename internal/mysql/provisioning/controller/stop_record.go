@@ -28,22 +28,17 @@ func describeIgnoredAnnotations(cluster *mocov1beta2.MySQLCluster) string {
 	return strings.Join(wrong, "; ")
 }
 
-// stopRecord is what status.pause says; the part of clustering stays as it is.
+// stopRecord is what provisioning writes of status.pause.
 func stopRecord(cluster *mocov1beta2.MySQLCluster, now time.Time) *mocov1beta2.Pause {
-	p := &mocov1beta2.Pause{}
-	if cluster.Status.Pause != nil {
-		p = cluster.Status.Pause.DeepCopy()
-	}
-	before := p.Reconciliation
-	p.Reconciliation = nil
+	p, before := &mocov1beta2.Pause{}, cluster.Status.Pause
 	if cluster.ReconciliationStopped() {
 		p.Reconciliation = &mocov1beta2.Stop{
 			Since: metav1.NewTime(now), By: reconcile.AnnotatedBy(cluster, mocov1beta2.ReconciliationStoppedAnnotation),
 			Reason: cluster.Annotations[torporv1alpha1.ReasonAnnotation],
 		}
 		p.Reconciliation.Until, _ = reconcile.Until(cluster)
-		if before != nil {
-			p.Reconciliation.Since = before.Since
+		if before != nil && before.Reconciliation != nil {
+			p.Reconciliation.Since = before.Reconciliation.Since
 		}
 	}
 	if *p == (mocov1beta2.Pause{}) {
