@@ -17,31 +17,6 @@ import (
 // stopAction is what was tried, as events about the end of a stop name it.
 const stopAction = "Stop"
 
-// ownedStatus is what this controller alone writes of the status.
-func ownedStatus(cluster *mocov1beta2.MySQLCluster) map[string]any {
-	status := cluster.Status
-	ownedTypes := []string{
-		mocov1beta2.InitializedCondition, mocov1beta2.AvailableCondition, mocov1beta2.HealthyCondition, mocov1beta2.ClusteringActiveCondition,
-	}
-	owned := map[string]any{
-		"conditions": slices.DeleteFunc(slices.Clone(status.Conditions), func(c metav1.Condition) bool {
-			return !slices.Contains(ownedTypes, c.Type)
-		}),
-		"currentPrimaryIndex": status.CurrentPrimaryIndex, "cloned": status.Cloned,
-		"syncedReplicas": status.SyncedReplicas, "errantReplicas": status.ErrantReplicas,
-	}
-	if len(status.ErrantReplicaList) > 0 {
-		owned["errantReplicaList"] = status.ErrantReplicaList
-	}
-	if len(status.Instances) > 0 {
-		owned["instances"] = status.Instances
-	}
-	if stop := status.Pause; stop != nil && stop.Clustering != nil {
-		owned["pause"] = mocov1beta2.Pause{Clustering: stop.Clustering, Quiescing: stop.Quiescing, Unfinished: stop.Unfinished}
-	}
-	return owned
-}
-
 // report writes the plan into the status and returns what follows once that is saved.
 func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen *observation, plan clustering.Plan, refused *reconcile.Refused) reconcile.FollowUp {
 	if seen.IsBeingDeleted {
