@@ -13,7 +13,7 @@ import (
 
 // Actuator sees, stops and starts the machines of clusters at one kind of cloud.
 // All calls are idempotent, do not wait for the machines, and end with their context.
-// Errors carry a Class where the cloud tells one.
+// Errors are or wrap an *Error where the cloud says what is wrong.
 type Actuator interface {
 	// Platform is the field under spec.platform that this actuator serves, such as "aws".
 	Platform() string
@@ -25,7 +25,7 @@ type Actuator interface {
 	Start(ctx context.Context, t Target, ids []string) error
 }
 
-// Target says whose machines are meant and with which credentials.
+// Target identifies a cluster at its cloud, with the credentials of its account.
 type Target struct {
 	// InfraID is what the machines are tagged or named with.
 	InfraID string
@@ -56,7 +56,7 @@ const (
 	Starting MachineState = "starting"
 )
 
-// ErrorClass is the kind of a cloud's error, as far as somebody can do something about it.
+// ErrorClass is the kind of a cloud's error, by what can be done about it.
 type ErrorClass string
 
 // The classes of errors.

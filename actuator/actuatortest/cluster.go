@@ -34,6 +34,7 @@ func newCluster(t *testing.T, newCloud func(*testing.T) Cloud, machines int) tes
 	if len(c.ids) != machines {
 		t.Fatalf("the test's cloud made %d machines, want %d", len(c.ids), machines)
 	}
+	// Observe returns machines in this order.
 	slices.Sort(c.ids)
 	return c
 }
@@ -61,7 +62,7 @@ func (c testCluster) mustCall(op Operation, ids ...string) {
 	}
 }
 
-// callMayBeRefused calls an operation that may be told that machines are in the wrong state.
+// callMayBeRefused calls an operation that may be refused because machines are in the wrong state.
 func (c testCluster) callMayBeRefused(op Operation, ids ...string) {
 	c.t.Helper()
 	if err := c.call(c.t.Context(), op, c.Target(), ids); err != nil && actuator.ClassOf(err) != actuator.WrongState {

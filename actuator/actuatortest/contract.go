@@ -45,7 +45,7 @@ func Run(t *testing.T, newCloud func(t *testing.T) Cloud) {
 		"an unknown machine is not found and the others are acted on":      unknownMachineIsNotFound,
 		"wrong credentials are invalid":                                    wrongCredentialsAreInvalid,
 		"missing credentials are missing":                                  missingCredentialsAreReported,
-		"every class of error is told, and without the credentials":        errorClassesAreReported,
+		"every class of error is reported, and without the credentials":    errorClassesAreReported,
 		"a cancelled context returns promptly with the context's error":    cancelledContextReturns,
 		"calls from twenty goroutines are safe":                            concurrentCallsAreSafe,
 		"stop concerns the named machines only":                            stopsNamedMachinesOnly,

@@ -39,9 +39,9 @@ func flawsWithRows() map[toyFlaw]string {
 		"hides the unknown":   "an unknown machine is not found",
 		"ignores credentials": "wrong credentials are invalid",
 		"ignores the context": "a cancelled context returns",
-		"tells secrets":       "every class of error is told",
-		"counts errors":       "every class of error is told",
-		"mixes up classes":    "every class of error is told",
+		"leaks secrets":       "every class of error is reported",
+		"counts errors":       "every class of error is reported",
+		"mixes up classes":    "every class of error is reported",
 	}
 }
 
@@ -262,7 +262,7 @@ func (c *toyCloud) admit(ctx context.Context, t actuator.Target, op Operation) e
 		return &actuator.Error{Class: actuator.CredentialsInvalid, Message: "password"}
 	}
 	err := c.fault(op, "")
-	if err != nil && c.flaw == "tells secrets" {
+	if err != nil && c.flaw == "leaks secrets" {
 		err.Message += password
 	}
 	if err != nil && c.flaw == "counts errors" {

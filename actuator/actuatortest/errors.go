@@ -44,7 +44,7 @@ func errorClassesAreReported(t *testing.T, newCloud func(*testing.T) Cloud) {
 		actuator.CredentialsInvalid, actuator.PermissionDenied, actuator.Unreachable, actuator.Throttled,
 		actuator.NoCapacity, actuator.WrongState, actuator.NotFound, actuator.Other,
 	}
-	told := 0
+	reported := 0
 	for _, class := range classes {
 		for _, op := range allOperations() {
 			t.Run(string(op)+" with "+string(class), func(t *testing.T) {
@@ -52,7 +52,8 @@ func errorClassesAreReported(t *testing.T, newCloud func(*testing.T) Cloud) {
 				if !c.Fail(t, class, op) {
 					t.Skip("the test's cloud cannot fail this way")
 				}
-				told++
+				reported++
+				// The message is shown in a condition, where each change is a write and an event for everybody who watches.
 				first := c.expectError(op, c.Target(), class, c.ids...)
 				again := c.expectError(op, c.Target(), class, c.ids...)
 				expectNoSecrets(t, first, c.Target())
@@ -62,7 +63,7 @@ func errorClassesAreReported(t *testing.T, newCloud func(*testing.T) Cloud) {
 			})
 		}
 	}
-	if told == 0 {
+	if reported == 0 {
 		t.Skip("the test's cloud cannot fail on demand")
 	}
 }
@@ -82,6 +83,7 @@ func cancelledContextReturns(t *testing.T, newCloud func(*testing.T) Cloud) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, op := range allOperations() {
+		// An actuator that ignores its context would hang, and with it the test.
 		answered := make(chan error, 1)
 		go func() { answered <- c.call(ctx, op, c.Target(), c.ids) }()
 		waiting, done := context.WithTimeout(t.Context(), callDeadline)

@@ -65,6 +65,7 @@ func unknownMachineIsNotFound(t *testing.T, newCloud func(*testing.T) Cloud) {
 
 // unknownIDLike returns an id of the same form that is not among the ids.
 func unknownIDLike(ids []string) string {
+	// A malformed id would be refused for its form.
 	stem := ids[0][:len(ids[0])-1]
 	for _, last := range []string{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"} {
 		if !slices.Contains(ids, stem+last) {

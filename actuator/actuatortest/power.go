@@ -90,6 +90,7 @@ func startsDespiteNoCapacity(t *testing.T, newCloud func(*testing.T) Cloud) {
 	c := newCluster(t, newCloud, 5)
 	c.mustCall(Stop, c.ids...)
 	c.Settle(t)
+	// One in the middle, so that an actuator that stops at the first error leaves machines off.
 	poor := c.ids[2]
 	if !c.Fail(t, actuator.NoCapacity, Start, poor) {
 		t.Skip("the test's cloud always has capacity")

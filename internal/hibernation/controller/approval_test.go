@@ -37,7 +37,7 @@ func TestApprovesOnlyRecordedNodesAndOnlyAfterHibernation(t *testing.T) {
 	if e.isApproved(t, "while-it-runs") {
 		t.Error("a request of a cluster that does not resume was approved")
 	}
-	// It is younger than the clocks may differ, so after so short a sleep it would count.
+	// It is younger than the clocks may differ, so after so short a hibernation it would count.
 	if err := e.Client.Delete(t.Context(), &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: "while-it-runs"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func TestApprovesOnlyRecordedNodesAndOnlyAfterHibernation(t *testing.T) {
 	s.awaitEvents(t, "Stopping", "Hibernating", "Resuming", "Running", hibernation.CertificatesApproved)
 	e.awaitMetric(t, "torpor_certificate_requests_approved_total", map[string]string{"client": "1"})
 	if e.isApproved(t, "of-a-stranger") {
-		t.Error("a request for a node that did not sleep was approved")
+		t.Error("a request for a node that did not hibernate was approved")
 	}
 }
 

@@ -281,8 +281,8 @@ func (e *env) expectQuiet(t *testing.T, made map[string]*testCluster) {
 	}
 }
 
-// corrections are mistakes that somebody corrects. The retry interval of such mistakes is 5 minutes, far beyond what a
-// test waits: only the watch can have told.
+// corrections are mistakes that a user corrects. The retry interval of such mistakes is 5 minutes, far beyond what a test
+// waits, so only a watch can have noticed.
 func corrections() map[string]struct {
 	make    func(*clusterSetup)
 	trouble string
@@ -319,7 +319,7 @@ func corrections() map[string]struct {
 				s.patch(t, "alice", fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, hivev1.PowerStatePauseAnnotation))
 			},
 		},
-		"the version is told": {
+		"the version becomes known": {
 			func(r *clusterSetup) { r.cd.Labels, r.cd.Spec.PowerState = nil, hivev1.PowerStateHibernating }, hivev1.UnsupportedHibernationReason,
 			func(t *testing.T, s *testCluster) {
 				t.Helper()

@@ -87,8 +87,8 @@ func TestBuildInventory(t *testing.T) {
 		openShift bool
 		want      csr.NodeInventory
 	}{
-		"a cluster that never slept lets nobody in":  {nil, nil, false, csr.NodeInventory{Nodes: known}},
-		"a cluster that still sleeps lets nobody in": {&hivev1.HibernationRecord{Nodes: record.Nodes}, nil, true, csr.NodeInventory{Nodes: known}},
+		"a cluster that never hibernated lets no node in": {nil, nil, false, csr.NodeInventory{Nodes: known}},
+		"a cluster that still hibernates lets no node in": {&hivev1.HibernationRecord{Nodes: record.Nodes}, nil, true, csr.NodeInventory{Nodes: known}},
 		"without OpenShift the recorded nodes come back": {record, nil, false, csr.NodeInventory{
 			Nodes: known, NotBefore: resumed.Add(-clockSkew), Bootstrappers: []csr.BootstrapIdentity{csr.TokenIdentity()},
 			Machines: []csr.KnownMachine{
@@ -102,7 +102,7 @@ func TestBuildInventory(t *testing.T) {
 				Machines: []csr.KnownMachine{{NodeName: "n1", NodeUID: "u1"}, {NodeName: "N2.local.", NodeUID: "u2"}, {NodeName: "new"}},
 			},
 		},
-		"OpenShift without Machines lets nobody in": {record, nil, true, csr.NodeInventory{
+		"OpenShift without Machines lets no node in": {record, nil, true, csr.NodeInventory{
 			Nodes: known, NotBefore: resumed.Add(-clockSkew), Bootstrappers: []csr.BootstrapIdentity{csr.OpenShiftIdentity()},
 		}},
 	} {

@@ -137,7 +137,7 @@ func (s *testCluster) get(t *testing.T) *hivev1.ClusterDeployment {
 	return &cd
 }
 
-// patch applies a JSON merge patch as somebody.
+// patch applies a JSON merge patch as a user.
 func (s *testCluster) patch(t *testing.T, who, patch string) {
 	t.Helper()
 	cd := &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: s.key.Namespace, Name: s.key.Name}}
@@ -205,7 +205,7 @@ func (s *testCluster) awaitCondition(t *testing.T, e expectedCondition) {
 	testenv.Eventually(t, s.infraID+" becomes "+e.reason, func() error { return s.hasCondition(e) })
 }
 
-// awaitSettled waits until the cluster is as somebody wants it, with its machines.
+// awaitSettled waits until the cluster has the power state, with its machines.
 func (s *testCluster) awaitSettled(t *testing.T, state hivev1.PowerState) {
 	t.Helper()
 	s.awaitCondition(t, settledCondition(state))

@@ -28,10 +28,10 @@ func TestMetricsSurviveARestartAndEndWithTheObject(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
 	stop := e.startManager(t, clouds())
-	sleeps, runs := e.newCluster(t, func(r *clusterSetup) { r.cd.Spec.PowerState = hivev1.PowerStateHibernating }), e.newCluster(t, nil)
-	sleeps.awaitSettled(t, hivev1.PowerStateHibernating)
-	runs.awaitSettled(t, hivev1.PowerStateRunning)
-	states := map[string]string{sleeps.key.Namespace: "Hibernating", runs.key.Namespace: "Running"}
+	hibernated, running := e.newCluster(t, func(r *clusterSetup) { r.cd.Spec.PowerState = hivev1.PowerStateHibernating }), e.newCluster(t, nil)
+	hibernated.awaitSettled(t, hivev1.PowerStateHibernating)
+	running.awaitSettled(t, hivev1.PowerStateRunning)
+	states := map[string]string{hibernated.key.Namespace: "Hibernating", running.key.Namespace: "Running"}
 	e.awaitMetric(t, "torpor_cluster_power_state", states)
 	e.awaitMetric(t, "torpor_cluster_transitions_total", map[string]string{"Stopping": "1", "Hibernating": "1"})
 
@@ -45,10 +45,10 @@ func TestMetricsSurviveARestartAndEndWithTheObject(t *testing.T) {
 		}
 	}
 
-	if err := e.Client.Delete(t.Context(), sleeps.get(t)); err != nil {
+	if err := e.Client.Delete(t.Context(), hibernated.get(t)); err != nil {
 		t.Fatal(err)
 	}
-	delete(states, sleeps.key.Namespace)
+	delete(states, hibernated.key.Namespace)
 	e.awaitMetric(t, "torpor_cluster_power_state", states)
 }
 

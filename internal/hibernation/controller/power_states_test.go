@@ -48,17 +48,17 @@ func TestPowerStates(t *testing.T) {
 
 func scenarios() map[string]func(*testing.T, *env) {
 	return map[string]func(*testing.T, *env){
-		"a cluster sleeps and wakes, and each step is told once":             hibernatesAndResumes,
-		"a settled cluster is not written to":                                settledIsNotWritten,
-		"one machine without capacity does not hold back the others":         startsOtherMachines,
-		"one machine that cannot be stopped is named":                        namesUnstoppableMachine,
-		"without its kubeconfig a cluster sleeps, and the report warns":      warnsOfUnrecordedNodes,
-		"an API server that stumbles is waited for, and tells its nodes":     waitsForNodeRecord,
-		"a machine that somebody else stopped is started again":              startsStoppedMachine,
-		"a start that the cloud accepts and forgets is repeated":             repeatsLostStarts,
-		"a cluster that sleeps wakes although its version is unknown by now": resumesWithoutVersion,
-		"a paused cluster is left as it is, and goes on after the pause":     pausesAndContinues,
-		"a cluster deleted in its sleep is left as it is":                    deletedWhileHibernated,
+		"a cluster hibernates and resumes, and each step has one event":         hibernatesAndResumes,
+		"a settled cluster is not written to":                                   settledIsNotWritten,
+		"one machine without capacity does not hold back the others":            startsOtherMachines,
+		"one machine that cannot be stopped is named":                           namesUnstoppableMachine,
+		"without its kubeconfig a cluster hibernates, and the report warns":     warnsOfUnrecordedNodes,
+		"an API server that stumbles is waited for, and its nodes are recorded": waitsForNodeRecord,
+		"a machine that another tool stopped is started again":                  startsStoppedMachine,
+		"a start that the cloud accepts and forgets is repeated":                repeatsLostStarts,
+		"a hibernated cluster resumes although its version is unknown by now":   resumesWithoutVersion,
+		"a paused cluster is left as it is, and goes on after the pause":        pausesAndContinues,
+		"a cluster that is deleted while it hibernates is left as it is":        deletedWhileHibernated,
 	}
 }
 
@@ -68,20 +68,20 @@ func hibernatesAndResumes(t *testing.T, e *env) {
 	s.awaitSettled(t, hivev1.PowerStateRunning)
 	s.setPowerState(t, hivev1.PowerStateHibernating)
 	s.awaitSettled(t, hivev1.PowerStateHibernating)
-	asleep := s.get(t)
-	record := asleep.Status.Hibernation
+	hibernated := s.get(t)
+	record := hibernated.Status.Hibernation
 	if record.RequestedBy != requestingUser {
-		t.Errorf("the sleep was asked for by %q, want %s", record.RequestedBy, requestingUser)
+		t.Errorf("the hibernation was asked for by %q, want %s", record.RequestedBy, requestingUser)
 	}
 	if len(record.Nodes) != 1 || record.Nodes[0].Name != readyNodeName || !record.Nodes[0].Ready || len(record.Nodes[0].Addresses) != 1 {
 		t.Errorf("recorded nodes %+v, want the ready %s with its address", record.Nodes, readyNodeName)
 	}
-	if err := (expectedCondition{hivev1.ClusterUnreachableCondition, "True", hivev1.ClusterAsleepReason, []string{"not dialled"}}).check(asleep); err != nil {
+	if err := (expectedCondition{hivev1.ClusterUnreachableCondition, "True", hivev1.ClusterAsleepReason, []string{"not dialled"}}).check(hibernated); err != nil {
 		t.Error(err)
 	}
 	s.setPowerState(t, hivev1.PowerStateRunning)
 	s.awaitSettled(t, hivev1.PowerStateRunning)
-	testenv.Eventually(t, "the end of the sleep is noted", func() error {
+	testenv.Eventually(t, "the end of the hibernation is noted", func() error {
 		if s.get(t).Status.Hibernation.ResumedAt == nil {
 			return errors.New("no time")
 		}
@@ -110,11 +110,11 @@ func (s *testCluster) awaitEvents(t *testing.T, reasons ...string) {
 		}
 		for _, reason := range reasons {
 			if found[reason] != 1 {
-				return fmt.Errorf("%s was told %d times, want once: %v", reason, found[reason], found)
+				return fmt.Errorf("%s has %d events, want one: %v", reason, found[reason], found)
 			}
 		}
 		if len(found) != len(reasons) {
-			return fmt.Errorf("told %v, want %v", found, reasons)
+			return fmt.Errorf("events %v, want %v", found, reasons)
 		}
 		return nil
 	})
@@ -273,7 +273,7 @@ func deletedWhileHibernated(t *testing.T, e *env) {
 	}
 }
 
-// moment is a state in the middle of a transition in which somebody changes their mind.
+// moment is a state in the middle of a transition in which the wanted power state changes back.
 type moment struct {
 	// from is where the cluster comes from: it goes to the other state and back.
 	from hivev1.PowerState
@@ -302,16 +302,16 @@ func moments() map[string]moment {
 	}
 	const running, hibernating = hivev1.PowerStateRunning, hivev1.PowerStateHibernating
 	return map[string]moment{
-		"at once, before the sleep":                   {running, atOnce},
-		"the sleep is reported":                       {running, has(expectedCondition{hivev1.ClusterHibernatingCondition, "True", "Stopping", nil})},
-		"machines stop":                               {running, some("stopping")},
-		"machines are stopped, nobody has noticed":    {running, all("stopped")},
-		"the cluster hibernates":                      {running, has(settledCondition(hibernating))},
-		"at once, before the wake-up":                 {hibernating, atOnce},
-		"the wake-up is reported":                     {hibernating, has(expectedCondition{hivev1.ClusterHibernatingCondition, "True", "Resuming", nil})},
-		"machines start":                              {hibernating, some("pending")},
-		"machines run, nobody has noticed":            {hibernating, all("running")},
-		"the cluster runs, its record is still fresh": {hibernating, has(settledCondition(running))},
+		"at once, before the hibernation":                     {running, atOnce},
+		"the hibernation is reported":                         {running, has(expectedCondition{hivev1.ClusterHibernatingCondition, "True", "Stopping", nil})},
+		"machines stop":                                       {running, some("stopping")},
+		"machines are stopped and the status does not say so": {running, all("stopped")},
+		"the cluster hibernates":                              {running, has(settledCondition(hibernating))},
+		"at once, before the resume":                          {hibernating, atOnce},
+		"the resume is reported":                              {hibernating, has(expectedCondition{hivev1.ClusterHibernatingCondition, "True", "Resuming", nil})},
+		"machines start":                                      {hibernating, some("pending")},
+		"machines run and the status does not say so":         {hibernating, all("running")},
+		"the cluster runs, its record is still fresh":         {hibernating, has(settledCondition(running))},
 	}
 }
 

@@ -17,9 +17,9 @@ func FuzzJudge(f *testing.F) {
 	for _, fresh := range []func() *testRequest{tokenRequest, openShiftRequest, servingRequest} {
 		for _, change := range []func(*testRequest){
 			func(*testRequest) {},
-			func(a *testRequest) { a.rewrite = breakSignature },
-			func(a *testRequest) { a.key = keys().rsa2048 },
-			func(a *testRequest) { a.renameNode("m1") },
+			rewrittenBy(breakSignature),
+			signedBy(keys().rsa2048),
+			ofNode("m1"),
 			rawRequest{attributes: [][]byte{twoValues()}}.applyTo,
 			rawRequest{attributes: [][]byte{goodSAN(), challengePassword()}}.applyTo,
 			rawRequest{attributes: [][]byte{extensionRequest(altNames(tlv(tagRegisteredID, []byte{1})))}}.applyTo,

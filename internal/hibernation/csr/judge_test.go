@@ -51,71 +51,58 @@ func TestStanding(t *testing.T) {
 		return func(a *testRequest) { a.CreationTimestamp = metav1.NewTime(at) }
 	}
 	runJudged(t, tokenRequest, map[string]judgeCase{
-		"row 28: already approved":                       {condition(certificatesv1.CertificateApproved), skipped("found the condition Approved")},
-		"row 29: denied":                                 {condition(certificatesv1.CertificateDenied), skipped("found the condition Denied")},
-		"row 29: failed":                                 {condition(certificatesv1.CertificateFailed), skipped("found the condition Failed")},
-		"row 29: the certificate was issued":             {func(a *testRequest) { a.Status.Certificate = []byte("x") }, skipped("an issued certificate")},
-		"row 29: a remark by somebody decides nothing":   {condition("Seen"), accepted()},
-		"row 30: created before the resume":              {created(resumed().Add(-time.Minute)), left("age", "found an older one")},
-		"row 30: created in the second before":           {created(resumed().Truncate(time.Second).Add(-time.Second)), left("age", "found an older one")},
-		"row 30: created in the very second":             {created(resumed().Truncate(time.Second)), accepted()},
-		"row 30: never created":                          {created(time.Time{}), left("age", "found an older one")},
-		"row 30: nobody knows when the resume started":   {func(a *testRequest) { a.inv.NotBefore = time.Time{} }, retried("resume-start", "found no time")},
-		"row 28: an approved request is skipped unread":  {func(a *testRequest) { condition("Approved")(a); a.rewrite = emptied }, skipped("Approved")},
-		"row 17: a foreign request is left alone unread": {func(a *testRequest) { a.Spec.SignerName = "x/y"; a.rewrite = emptied }, left("signer", `found "x/y"`)},
+		"already approved":                       {condition(certificatesv1.CertificateApproved), skipped("found the condition Approved")},
+		"denied":                                 {condition(certificatesv1.CertificateDenied), skipped("found the condition Denied")},
+		"failed":                                 {condition(certificatesv1.CertificateFailed), skipped("found the condition Failed")},
+		"the certificate was issued":             {func(a *testRequest) { a.Status.Certificate = []byte("x") }, skipped("an issued certificate")},
+		"a remark by somebody decides nothing":   {condition("Seen"), accepted()},
+		"created before the resume":              {created(resumed().Add(-time.Minute)), left("age", "found an older one")},
+		"created in the second before":           {created(resumed().Truncate(time.Second).Add(-time.Second)), left("age", "found an older one")},
+		"created in the very second":             {created(resumed().Truncate(time.Second)), accepted()},
+		"never created":                          {created(time.Time{}), left("age", "found an older one")},
+		"nobody knows when the resume started":   {func(a *testRequest) { a.inv.NotBefore = time.Time{} }, retried("resume-start", "found no time")},
+		"an approved request is skipped unread":  {func(a *testRequest) { condition("Approved")(a); a.rewrite = emptied }, skipped("Approved")},
+		"a foreign request is left alone unread": {func(a *testRequest) { a.Spec.SignerName = "x/y"; a.rewrite = emptied }, left("signer", `found "x/y"`)},
 	})
 }
 
 func TestMalformedRequests(t *testing.T) {
 	der := func(req []byte) []byte { block, _ := pem.Decode(req); return block.Bytes }
 	runJudged(t, tokenRequest, map[string]judgeCase{
-		"row 16: nothing": {func(a *testRequest) { a.rewrite = emptied }, left("request", "expected one PEM block, found none")},
-		"row 16: DER without PEM": {
-			func(a *testRequest) { a.rewrite = der },
-			left("request", "expected one PEM block, found none"),
-		},
-		"row 16: another PEM type": {func(a *testRequest) {
-			a.rewrite = func(req []byte) []byte { return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der(req)}) }
-		}, left("request", `expected a PEM block of type CERTIFICATE REQUEST, found "CERTIFICATE"`)},
-		"row 16: the PEM type of old": {func(a *testRequest) {
+		"nothing":          {rewrittenBy(emptied), left("request", "expected one PEM block, found none")},
+		"DER without PEM":  {rewrittenBy(der), left("request", "expected one PEM block, found none")},
+		"another PEM type": {rewrittenBy(func(req []byte) []byte { return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der(req)}) }), left("request", `expected a PEM block of type CERTIFICATE REQUEST, found "CERTIFICATE"`)},
+		"the PEM type of old": {func(a *testRequest) {
 			a.rewrite = func(req []byte) []byte {
 				return pem.EncodeToMemory(&pem.Block{Type: "NEW CERTIFICATE REQUEST", Bytes: der(req)})
 			}
 		}, left("request", `found "NEW CERTIFICATE REQUEST"`)},
-		"row 16: text before": {func(a *testRequest) {
-			a.rewrite = func(req []byte) []byte { return append([]byte("hello\n"), req...) }
-		}, left("request", "nothing but one PEM block")},
-		"row 16: text after": {func(a *testRequest) {
-			a.rewrite = func(req []byte) []byte { return append(req, "hello"...) }
-		}, left("request", "nothing but one PEM block")},
-		"row 16: a second block": {
+		"text before": {rewrittenBy(func(req []byte) []byte { return append([]byte("hello\n"), req...) }), left("request", "nothing but one PEM block")},
+		"text after":  {rewrittenBy(func(req []byte) []byte { return append(req, "hello"...) }), left("request", "nothing but one PEM block")},
+		"a second block": {
 			func(a *testRequest) { a.rewrite = func(req []byte) []byte { return append(req, req...) } },
 			left("request", "nothing but one PEM block"),
 		},
-		"row 16: headers": {func(a *testRequest) {
+		"headers": {func(a *testRequest) {
 			a.rewrite = func(req []byte) []byte {
 				return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Headers: map[string]string{"a": "b"}, Bytes: der(req)})
 			}
 		}, left("request", "found headers")},
-		"row 16: white space around is harmless": {func(a *testRequest) {
-			a.rewrite = func(req []byte) []byte { return append([]byte("\n"), append(req, "\n\n"...)...) }
-		}, accepted()},
-		"row 16: not DER": {
+		"white space around is harmless": {rewrittenBy(func(req []byte) []byte { return append([]byte("\n"), append(req, "\n\n"...)...) }), accepted()},
+		"not DER": {
 			func(a *testRequest) { a.rewrite = func([]byte) []byte { return toPEM([]byte("hello")) } },
 			left("request", "expected a DER-encoded PKCS #10 request"),
 		},
-		"row 16: bytes after the DER": {func(a *testRequest) {
-			a.rewrite = func(req []byte) []byte { return toPEM(append(der(req), 0x05, 0x00)) }
-		}, left("request", "expected a DER-encoded PKCS #10 request")},
-		"row 16: an element after the signature": {
+		"bytes after the DER": {rewrittenBy(func(req []byte) []byte { return toPEM(append(der(req), 0x05, 0x00)) }), left("request", "expected a DER-encoded PKCS #10 request")},
+		"an element after the signature": {
 			rawRequest{outerTail: []byte{0x05, 0x00}}.applyTo,
 			left("request", "expected a DER-encoded PKCS #10 request"),
 		},
-		"row 16: the same extension twice": {
+		"the same extension twice": {
 			rawRequest{attributes: [][]byte{extensionRequest(altNames(), altNames())}}.applyTo,
 			left("request", "cannot be parsed"),
 		},
-		"row 16: three integers": {func(a *testRequest) {
+		"three integers": {func(a *testRequest) {
 			a.rewrite = func([]byte) []byte {
 				one := []byte{0x02, 0x01, 0x01}
 				return toPEM(tlv(tagSequence, one, one, one))
@@ -132,11 +119,11 @@ func TestOneBadRequestDoesNotStopTheOthers(t *testing.T) {
 	}
 	reqs := []certificatesv1.CertificateSigningRequest{
 		named("d", servingRequest(), func(*testRequest) {}),
-		named("a", openShiftRequest(), func(a *testRequest) { a.rewrite = emptied }),
-		named("c", servingRequest(), func(a *testRequest) { a.renameNode("bare") }),
+		named("a", openShiftRequest(), rewrittenBy(emptied)),
+		named("c", servingRequest(), ofNode("bare")),
 		named("b", openShiftRequest(), func(*testRequest) {}),
 		named("e", tokenRequest(), func(a *testRequest) { a.Status.Certificate = []byte("x") }),
-		named("f", tokenRequest(), func(a *testRequest) { a.Spec.SignerName = "x/y" }),
+		named("f", tokenRequest(), withSigner("x/y")),
 	}
 	want := []Verdict{
 		{Name: "a", Kind: Client, Decision: Leave, Rule: "request", Reason: "expected one PEM block, found none"},
@@ -158,7 +145,7 @@ func TestCapOnPendingRequests(t *testing.T) {
 	good := func(*testRequest) {}
 	old := func(a *testRequest) { a.CreationTimestamp = metav1.NewTime(resumed().Add(-time.Hour)) }
 	decided := func(a *testRequest) { a.Status.Certificate = []byte("x") }
-	foreign := func(a *testRequest) { a.Spec.SignerName = "x/y" }
+	foreign := withSigner("x/y")
 	cases := map[string]struct {
 		requests   int
 		change     func(*testRequest)
@@ -166,16 +153,16 @@ func TestCapOnPendingRequests(t *testing.T) {
 		more       []func(*testRequest)
 		want       map[Decision]int
 	}{
-		"row 31: as many as the given cap":     {requests: 3, change: good, maxPending: 3, want: map[Decision]int{Approve: 3}},
-		"row 31: one more than the given cap":  {requests: 4, change: good, maxPending: 3, want: map[Decision]int{Retry: 4}},
-		"row 31: as many as machines and 100":  {requests: 109, change: good, want: map[Decision]int{Approve: 109}},
-		"row 31: one more than that":           {requests: 110, change: good, want: map[Decision]int{Retry: 110}},
-		"row 31: bad requests count":           {requests: 4, change: func(a *testRequest) { a.rewrite = emptied }, maxPending: 3, want: map[Decision]int{Retry: 4}},
-		"row 31: old ones do not count":        {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){old, old}, want: map[Decision]int{Approve: 3, Leave: 2}},
-		"row 31: decided ones do not count":    {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){decided}, want: map[Decision]int{Approve: 3, Skip: 1}},
-		"row 31: foreign ones do not count":    {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){foreign}, want: map[Decision]int{Approve: 3, Leave: 1}},
-		"row 31: those keep their own verdict": {requests: 4, change: good, maxPending: 3, more: []func(*testRequest){old, decided}, want: map[Decision]int{Retry: 4, Leave: 1, Skip: 1}},
-		"row 31: no requests at all":           {maxPending: 3, want: map[Decision]int{}},
+		"as many as the given cap":                          {requests: 3, change: good, maxPending: 3, want: map[Decision]int{Approve: 3}},
+		"one more than the given cap":                       {requests: 4, change: good, maxPending: 3, want: map[Decision]int{Retry: 4}},
+		"as many as machines and 100":                       {requests: 109, change: good, want: map[Decision]int{Approve: 109}},
+		"one more than machines and 100":                    {requests: 110, change: good, want: map[Decision]int{Retry: 110}},
+		"bad requests count":                                {requests: 4, change: rewrittenBy(emptied), maxPending: 3, want: map[Decision]int{Retry: 4}},
+		"old ones do not count":                             {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){old, old}, want: map[Decision]int{Approve: 3, Leave: 2}},
+		"decided ones do not count":                         {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){decided}, want: map[Decision]int{Approve: 3, Skip: 1}},
+		"foreign ones do not count":                         {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){foreign}, want: map[Decision]int{Approve: 3, Leave: 1}},
+		"requests that do not count keep their own verdict": {requests: 4, change: good, maxPending: 3, more: []func(*testRequest){old, decided}, want: map[Decision]int{Retry: 4, Leave: 1, Skip: 1}},
+		"no requests at all":                                {maxPending: 3, want: map[Decision]int{}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -228,17 +215,17 @@ func TestReasonsStayShort(t *testing.T) {
 		change func(*testRequest)
 		want   string
 	}{
-		"a long name is cut": {func(a *testRequest) { a.Spec.Username = long }, `found "` + strings.Repeat("x", 80) + `"…`},
+		"a long name is cut": {withUser(long), `found "` + strings.Repeat("x", 80) + `"…`},
 		"many groups are cut": {func(a *testRequest) {
 			for i := range 50 {
 				a.Spec.Groups = append(a.Spec.Groups, fmt.Sprintf("a%02d", i))
 			}
 		}, `"a08", "a09", 42 more`},
-		"a name of just the limit is whole": {func(a *testRequest) { a.Spec.Username = long[:80] }, `found "` + long[:80] + `"`},
+		"a name of just the limit is whole": {withUser(long[:80]), `found "` + long[:80] + `"`},
 		"groups of just the limit are all named": {func(a *testRequest) {
 			a.Spec.Groups = strings.Split("a0 a1 a2 a3 a4 a5 a6 a7 a8 a9", " ")
 		}, `"a8", "a9"`},
-		"control characters are escaped": {func(a *testRequest) { a.Spec.Username = "a\nb" }, `found "a\nb"`},
+		"control characters are escaped": {withUser("a\nb"), `found "a\nb"`},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -126,6 +126,52 @@ func (a *testRequest) renameNode(name string) {
 	}
 }
 
+func ofNode(name string) func(*testRequest) { return func(a *testRequest) { a.renameNode(name) } }
+
+func withUser(name string) func(*testRequest) { return func(a *testRequest) { a.Spec.Username = name } }
+
+func withSigner(name string) func(*testRequest) {
+	return func(a *testRequest) { a.Spec.SignerName = name }
+}
+
+func withGroups(groups ...string) func(*testRequest) {
+	return func(a *testRequest) { a.Spec.Groups = groups }
+}
+
+func withMoreGroups(groups ...string) func(*testRequest) {
+	return func(a *testRequest) { a.Spec.Groups = append(a.Spec.Groups, groups...) }
+}
+
+func withMoreUsages(usages ...certificatesv1.KeyUsage) func(*testRequest) {
+	return func(a *testRequest) { a.Spec.Usages = append(a.Spec.Usages, usages...) }
+}
+
+func withCommonName(name string) func(*testRequest) {
+	return func(a *testRequest) { a.template.Subject.CommonName = name }
+}
+
+func withOrganizations(names ...string) func(*testRequest) {
+	return func(a *testRequest) { a.template.Subject.Organization = names }
+}
+
+func withOrganizationalUnit(a *testRequest) { a.template.Subject.OrganizationalUnit = []string{"x"} }
+
+func withEmail(a *testRequest) { a.template.EmailAddresses = []string{"a@b.example"} }
+
+func withDNSNames(names ...string) func(*testRequest) {
+	return func(a *testRequest) { a.template.DNSNames = names }
+}
+
+func withIPs(address string) func(*testRequest) {
+	return func(a *testRequest) { a.template.IPAddresses = []net.IP{net.ParseIP(address)} }
+}
+
+func signedBy(key crypto.Signer) func(*testRequest) { return func(a *testRequest) { a.key = key } }
+
+func rewrittenBy(rewrite func([]byte) []byte) func(*testRequest) {
+	return func(a *testRequest) { a.rewrite = rewrite }
+}
+
 // machine returns the machine of node n1 for changing.
 func (a *testRequest) machine() *KnownMachine { return &a.inv.Machines[0] }
 
