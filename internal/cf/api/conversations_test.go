@@ -22,12 +22,12 @@ func (w *testEnv) testConversations(t *testing.T) {
 			t.Parallel()
 			space := w.createSpace(t)
 			alice := w.callerNamed(t, "alice")
-			conversation.ReplayFile(t, file, conversation.Environment{
+			conversation.ReplayFile(t, file, conversation.APIEnvironment{
 				URL: w.url, Vars: map[string]string{"space": space, "org": w.org, "url": w.url},
-				Send: func(t *testing.T, method, path, body string) conversation.Answer {
+				Send: func(t *testing.T, method, path, body string) conversation.APIAnswer {
 					t.Helper()
 					a := alice.send(t, method, path, body)
-					return conversation.Answer{Status: a.status, Location: a.location, Body: a.body}
+					return conversation.APIAnswer{Status: a.status, Location: a.location, Body: a.body}
 				},
 				App: func(t *testing.T, name string, instances int32, state string) string {
 					t.Helper()
