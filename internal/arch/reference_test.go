@@ -17,7 +17,7 @@ import (
 
 const referencePage = "docs/reference.md"
 
-// referenceEntry is one name that the outside sees, with what its comment or its help says.
+// referenceEntry is one name that is visible outside, with its comment or its help.
 type referenceEntry struct{ name, meaning string }
 
 // TestReferencePageSaysWhatTheCodeSays compares docs/reference.md with the names in the code; TORPOR_UPDATE=1 writes it anew.
