@@ -92,7 +92,7 @@ func findNumbers(text, line string) []string {
 	return slices.Compact(found)
 }
 
-// findOneSided finds superseding that only one of the two records tells.
+// findOneSided finds superseding that only one of the two records states.
 func findOneSided(records []decisionRecord) []string {
 	statements := map[string][]string{}
 	for _, d := range records {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package arch holds the laws of the house as tests: who may import whom, how things are named, how large they get,
-// and that what the documents say exists. It covers the three modules of the repository.
+// Package arch tests the repository itself: which package may import which, how things are named, how long functions get,
+// how few exceptions from linters there are, and that what documents name exists. It covers all modules.
 package arch

@@ -26,9 +26,9 @@ func exploreModel(t *testing.T, starts ...modelState) *model.Explorer[modelState
 			next, plan := s.stepAndTick(undisturbed)
 			return model.Move[modelState]{Name: plan.Rule, To: next}
 		},
-		Check:    checkStep,
-		IsChange: func(from, to modelState) bool { return from.withoutAges() != to.withoutAges() },
-		Format:   modelState.format,
+		Check:       checkStep,
+		IsChange:    func(from, to modelState) bool { return from.withoutAges() != to.withoutAges() },
+		FormatState: modelState.format,
 	}, starts...)
 }
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// FreeAddress is a loopback address, host:port, on which nobody listens at the moment.
+// FreeAddress returns a loopback address, host:port, on which nothing listens at the moment.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
 	return freeAddress(t, "127.0.0.1")
@@ -21,6 +21,7 @@ func freeAddress(t testing.TB, ip string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = l.Close() }() // It only found the place.
+	// The port is free until the caller listens on it. Should another process take it meanwhile, the caller fails to listen.
+	defer func() { _ = l.Close() }()
 	return l.Addr().String()
 }

@@ -66,8 +66,8 @@ func (c *CloudServer) ResetCalls(t testing.TB) {
 	c.callAdmin(t, http.MethodDelete, "calls", nil, nil)
 }
 
-// Fault is something that goes wrong on demand; see `local cloud`, which refuses what makes no sense.
-type Fault struct {
+// CloudFault is something that goes wrong on demand; see `local cloud`, which refuses what makes no sense.
+type CloudFault struct {
 	// Kind is empty for a call that is refused or delayed, or stuckPending, stuckStopping, lostStart.
 	Kind string `json:"kind,omitempty"`
 	// Action limits a fault of calls to one action; empty is every action.
@@ -84,7 +84,7 @@ type Fault struct {
 }
 
 // InjectFault adds a fault.
-func (c *CloudServer) InjectFault(t testing.TB, f Fault) {
+func (c *CloudServer) InjectFault(t testing.TB, f CloudFault) {
 	t.Helper()
 	c.callAdmin(t, http.MethodPost, "faults", f, nil)
 }

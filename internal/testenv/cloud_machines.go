@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// Instance is a machine as the cloud itself sees it.
-type Instance struct {
+// CloudInstance is a machine as the cloud itself sees it.
+type CloudInstance struct {
 	ID        string            `json:"id"`
 	Name      string            `json:"name"`
 	State     string            `json:"state"`
@@ -26,16 +26,16 @@ type Instance struct {
 }
 
 // ListInstances returns the machines of a cluster, all machines for an empty infraID.
-func (c *CloudServer) ListInstances(t testing.TB, infraID string) []Instance {
+func (c *CloudServer) ListInstances(t testing.TB, infraID string) []CloudInstance {
 	t.Helper()
-	var all []Instance
+	var all []CloudInstance
 	c.callAdmin(t, http.MethodGet, "instances", nil, &all)
-	return slices.DeleteFunc(all, func(i Instance) bool {
+	return slices.DeleteFunc(all, func(i CloudInstance) bool {
 		return infraID != "" && i.Tags[clusterTag(infraID)] != "owned"
 	})
 }
 
-// ExpectState says nil when every machine of the cluster is in the state, for use with Eventually.
+// ExpectState returns an error unless every machine of the cluster is in the state, for use with Eventually.
 func (c *CloudServer) ExpectState(t testing.TB, infraID, state string) error {
 	t.Helper()
 	machines := c.ListInstances(t, infraID)
@@ -61,7 +61,7 @@ func (c *CloudServer) RunInstances(t testing.TB, infraID string, n int) []string
 	return ids
 }
 
-// StopInstance stops one machine behind everybody's back.
+// StopInstance stops one machine in the cloud itself, without the manager.
 func (c *CloudServer) StopInstance(t testing.TB, id string) {
 	t.Helper()
 	c.callEC2(t, url.Values{"Action": {"StopInstances"}, "InstanceId.1": {id}}, func([]byte) error { return nil })

@@ -101,6 +101,7 @@ func startEnvironment(t testing.TB, flags ...string) *Environment {
 	if e.Config, err = clientcmd.BuildConfigFromFlags("", file); err != nil {
 		t.Fatalf("read the hub's kubeconfig: %v", err)
 	}
+	// Rate limits of the client would only slow tests down.
 	e.Config.QPS = -1
 	e.Client = newClient(t, e.Config)
 	return e
@@ -157,7 +158,8 @@ func (e *Environment) nudgeCRD(t testing.TB, crd *apiextensionsv1.CustomResource
 	return client.IgnoreNotFound(e.Client.Patch(t.Context(), crd, client.RawPatch(types.MergePatchType, patch)))
 }
 
-// CreateNamespace makes a namespace of its own for a test and returns its name. It stays: nobody collects namespaces here.
+// CreateNamespace makes a namespace of its own for a test and returns its name. It stays, since no controller deletes namespaces
+// here.
 func (e *Environment) CreateNamespace(t testing.TB) string {
 	t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
@@ -186,6 +188,7 @@ func newClient(t testing.TB, cfg *rest.Config) client.Client {
 		t.Fatalf("register kinds: %v", err)
 	}
 	cfg = rest.CopyConfig(cfg)
+	// A server that hangs must fail the call, not the whole test binary.
 	cfg.Timeout = callTimeout
 	c, err := client.New(cfg, client.Options{Scheme: known})
 	if err != nil {

@@ -82,7 +82,7 @@ func openManifest(t testing.TB, path string) *yaml.YAMLOrJSONDecoder {
 	return yaml.NewYAMLOrJSONDecoder(file, readAhead)
 }
 
-// GetTable is what kubectl get is told of the only object of a kind in a namespace.
+// GetTable returns what kubectl get shows of the only object of a kind in a namespace.
 func (e *Environment) GetTable(t testing.TB, of schema.GroupVersionResource, namespace string) metav1.Table {
 	t.Helper()
 	web, err := rest.HTTPClientFor(e.Config)

@@ -6,5 +6,5 @@ package testenv
 
 import "syscall"
 
-// tied does nothing: only Linux can tie a process to its parent. A test that ends normally stops it anyway.
-func tied() *syscall.SysProcAttr { return &syscall.SysProcAttr{} }
+// dieWithParent does nothing: only Linux can tie a process to its parent. A test that ends normally stops it anyway.
+func dieWithParent() *syscall.SysProcAttr { return &syscall.SysProcAttr{} }

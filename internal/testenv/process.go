@@ -22,7 +22,7 @@ const (
 	pipeTimeout = 5 * time.Second
 )
 
-// Process is a program that ends with the test, whatever happens to the test. What it says is shown if the test fails.
+// Process is a program that ends with the test, whatever happens to the test. What it writes is shown if the test fails.
 type Process struct {
 	// Name of the program's file, for people.
 	Name string
@@ -46,7 +46,7 @@ func StartProcess(t testing.TB, path string, args, env []string) *Process {
 	}
 	go func() {
 		defer close(p.done)
-		_ = p.cmd.Wait() // How it ended is told by its log and by ExitCode.
+		_ = p.cmd.Wait() // Its log and ExitCode show how it ended.
 	}()
 	t.Cleanup(func() {
 		p.Stop(t)
@@ -100,6 +100,7 @@ func (p *Process) WaitForLine(t testing.TB, prefix string) string {
 	Eventually(t, fmt.Sprintf("%s says %q", p.Name, prefix), func() error {
 		for line := range strings.Lines(p.Log()) {
 			found, ok := strings.CutPrefix(line, prefix)
+			// Without its end, a line may be only half written.
 			if ok && strings.HasSuffix(line, "\n") {
 				rest = strings.TrimSpace(found)
 				return nil

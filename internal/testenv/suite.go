@@ -32,15 +32,15 @@ type Suite struct {
 // Run runs the tests of the package, then ends what they share, and returns the exit code of the process.
 func (s *Suite) Run(m *testing.M) int {
 	code := m.Run()
-	s.end()
+	s.runCleanups()
 	if s.failed && code == 0 {
 		return 1
 	}
 	return code
 }
 
-// end calls the cleanups, the last first. A cleanup may add others.
-func (s *Suite) end() {
+// runCleanups calls the cleanups, the last first. A cleanup may add others.
+func (s *Suite) runCleanups() {
 	for {
 		s.mu.Lock()
 		last := len(s.cleanups) - 1

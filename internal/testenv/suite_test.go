@@ -22,7 +22,7 @@ func TestSharedStartsOnceAndOutlivesTheTest(t *testing.T) {
 	if starts != 1 || ended || dirs[0] == "" || dirs[0] != dirs[1] {
 		t.Errorf("expected one start, which goes on, found %d, ended %t, folders %q", starts, ended, dirs)
 	}
-	suite.end()
+	suite.runCleanups()
 	if !ended || isFolder(dirs[0]) {
 		t.Errorf("expected an end without a folder left behind, found ended %t", ended)
 	}
@@ -37,7 +37,7 @@ func TestSuiteEndsInReverseOrder(t *testing.T) {
 		}
 		return 0
 	}).Get(t)
-	suite.end()
+	suite.runCleanups()
 	if !slices.Equal(order, []int{2, 1, 0}) {
 		t.Errorf("expected the last that started to end first, found %v", order)
 	}

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// ClusterOptions say what target cluster to make; what is left empty is as `local cluster create` has it.
+// ClusterOptions describe a target cluster. What is left empty is as `local cluster create` has it.
 type ClusterOptions struct {
 	// Name of the cluster and its ClusterDeployment, at most 32 lower-case letters, digits and dashes.
 	Name string
@@ -31,7 +31,7 @@ type ClusterOptions struct {
 // TargetCluster is a cluster whose machines are processes of the simulated cloud.
 type TargetCluster struct {
 	Name, Namespace, InfraID string
-	// Kubeconfig is the path of the administrator's kubeconfig; Manifest the path of what the hub was told.
+	// Kubeconfig is the path of the administrator's kubeconfig; Manifest the path of the objects for the hub.
 	Kubeconfig, Manifest string
 	// Config and Client let in as an administrator while the cluster is awake.
 	Config *rest.Config

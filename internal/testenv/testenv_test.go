@@ -47,7 +47,7 @@ func TestCloudIsCountedAndDisturbed(t *testing.T) {
 		t.Errorf("RunInstances was called %d times, want 3", n)
 	}
 	cloud.SetLatency(t, time.Hour, time.Hour)
-	cloud.InjectFault(t, Fault{Action: "RunInstances", Code: "InsufficientInstanceCapacity", Delay: "1ms"})
+	cloud.InjectFault(t, CloudFault{Action: "RunInstances", Code: "InsufficientInstanceCapacity", Delay: "1ms"})
 	cloud.ClearFaults(t)
 	cloud.ResetCalls(t)
 	cloud.runInstance(t, "a-1", "late")

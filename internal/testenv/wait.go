@@ -55,6 +55,7 @@ func (e *Environment) WaitForCondition(t testing.TB, obj client.Object, kind str
 
 // conditionsOf returns the conditions in the status of any kind that has them in the usual form.
 func conditionsOf(obj client.Object) ([]metav1.Condition, error) {
+	// By way of JSON, because each kind declares its status in a Go type of its own.
 	text, err := json.Marshal(obj)
 	if err != nil {
 		return nil, fmt.Errorf("encode %T: %w", obj, err)

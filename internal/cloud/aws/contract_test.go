@@ -36,7 +36,7 @@ func TestSimulatedCloud(t *testing.T) {
 			}
 		},
 		"a call that is throttled once works": func(t *testing.T, c *simulatedCluster) {
-			c.cloud.InjectFault(t, testenv.Fault{Code: "RequestLimitExceeded", Times: 1})
+			c.cloud.InjectFault(t, testenv.CloudFault{Code: "RequestLimitExceeded", Times: 1})
 			if _, err := c.Actuator().Observe(t.Context(), c.Target()); err != nil {
 				t.Errorf("observe: %v", err)
 			}

@@ -87,7 +87,7 @@ func (c *simulatedCluster) Fail(t *testing.T, class actuator.ErrorClass, op actu
 	action := map[actuatortest.Operation]string{
 		actuatortest.Observe: "DescribeInstances", actuatortest.Stop: stopInstances, actuatortest.Start: startInstances,
 	}[op]
-	c.cloud.InjectFault(t, testenv.Fault{
+	c.cloud.InjectFault(t, testenv.CloudFault{
 		Action: action, InstanceIDs: ids, Code: code,
 		Message: "No way for " + goodKey + " with " + goodSecret + ". Encoded authorization failure message: 3xAmPle_bl0b-x",
 	})

@@ -41,21 +41,21 @@ func (c caller) must(t *testing.T, want int, method, path, body string) string {
 	return a.Body
 }
 
-func (c caller) try(ctx context.Context, method, path, body string) (conversation.Answer, error) {
+func (c caller) try(ctx context.Context, method, path, body string) (conversation.APIAnswer, error) {
 	r, err := http.NewRequestWithContext(ctx, method, c.url+path, strings.NewReader(body))
 	if err != nil {
-		return conversation.Answer{}, err
+		return conversation.APIAnswer{}, err
 	}
 	if c.authorization != "" {
 		r.Header.Set("Authorization", c.authorization)
 	}
 	response, err := c.http.Do(r)
 	if err != nil {
-		return conversation.Answer{}, err
+		return conversation.APIAnswer{}, err
 	}
 	defer func() { _ = response.Body.Close() }()
 	raw, err := io.ReadAll(response.Body)
-	return conversation.Answer{Status: response.StatusCode, Location: response.Header.Get("Location"), Body: string(raw)}, err
+	return conversation.APIAnswer{Status: response.StatusCode, Location: response.Header.Get("Location"), Body: string(raw)}, err
 }
 
 // app is one with a droplet, as a push leaves it; a started one runs.

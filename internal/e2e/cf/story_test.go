@@ -58,9 +58,9 @@ func (w *world) testConversations(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			space := w.space(t)
-			conversation.ReplayFile(t, file, conversation.Environment{
+			conversation.ReplayFile(t, file, conversation.APIEnvironment{
 				URL: w.url, Vars: map[string]string{"space": space, "org": w.org, "url": w.url},
-				Send: func(t *testing.T, method, path, body string) conversation.Answer {
+				Send: func(t *testing.T, method, path, body string) conversation.APIAnswer {
 					t.Helper()
 					a, err := alice.try(t.Context(), method, path, body)
 					if err != nil {

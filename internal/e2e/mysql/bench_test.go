@@ -137,7 +137,7 @@ func (b *benchmark) benchIdle(t *testing.T, log *generalLog) {
 }
 
 // benchStop measures a stop of a healthy cluster, and the start after it.
-func (b *benchmark) benchStop(t *testing.T, c *mysqlpods.Cluster, log *generalLog, seen <-chan conditionChange) {
+func (b *benchmark) benchStop(t *testing.T, c *mysqlpods.PodCluster, log *generalLog, seen <-chan conditionChange) {
 	t.Helper()
 	from := annotateStop(t, c, "true")
 	condition := awaitCondition(t, seen, "False ClusteringInactive")
@@ -154,7 +154,7 @@ func (b *benchmark) benchStop(t *testing.T, c *mysqlpods.Cluster, log *generalLo
 }
 
 // benchStopDuringSwitchover measures a stop that comes in the middle of a switchover.
-func (b *benchmark) benchStopDuringSwitchover(t *testing.T, c *mysqlpods.Cluster, log *generalLog, seen <-chan conditionChange) {
+func (b *benchmark) benchStopDuringSwitchover(t *testing.T, c *mysqlpods.PodCluster, log *generalLog, seen <-chan conditionChange) {
 	t.Helper()
 	old := primaryIndex(t, c)
 	pod := mysqlpods.BuildPod(c.Name, old)
@@ -188,7 +188,7 @@ func (b *benchmark) benchStopDuringSwitchover(t *testing.T, c *mysqlpods.Cluster
 }
 
 // benchFailover measures from the kill of the primary to the first acknowledgement to a client that tries again and again.
-func (b *benchmark) benchFailover(t *testing.T, c *mysqlpods.Cluster, n int) {
+func (b *benchmark) benchFailover(t *testing.T, c *mysqlpods.PodCluster, n int) {
 	t.Helper()
 	old := primaryIndex(t, c)
 	if err := insertRow(t, c, int64(2*n)); err != nil {
@@ -209,7 +209,7 @@ func (b *benchmark) benchFailover(t *testing.T, c *mysqlpods.Cluster, n int) {
 }
 
 // insertRow is a client that finds the primary by its label and writes one row.
-func insertRow(t *testing.T, c *mysqlpods.Cluster, id int64) error {
+func insertRow(t *testing.T, c *mysqlpods.PodCluster, id int64) error {
 	t.Helper()
 	i, err := c.FindPrimaryPod(t.Context())
 	if err != nil || i < 0 {
@@ -239,10 +239,10 @@ func waitUntilQuiet(t *testing.T, log *generalLog, notBefore time.Time) time.Tim
 }
 
 // annotateStop stops or starts clustering and returns when it began to.
-func annotateStop(t *testing.T, c *mysqlpods.Cluster, value string) time.Time {
+func annotateStop(t *testing.T, c *mysqlpods.PodCluster, value string) time.Time {
 	t.Helper()
 	from := time.Now()
-	if err := c.Annotate(t.Context(), mocov1beta2.ClusteringStoppedAnnotation, value); err != nil {
+	if err := c.AnnotateMySQLCluster(t.Context(), mocov1beta2.ClusteringStoppedAnnotation, value); err != nil {
 		t.Fatal(err)
 	}
 	return from
@@ -254,7 +254,7 @@ type conditionChange struct {
 	is string
 }
 
-func watchCluster(t *testing.T, c *mysqlpods.Cluster) <-chan conditionChange {
+func watchCluster(t *testing.T, c *mysqlpods.PodCluster) <-chan conditionChange {
 	t.Helper()
 	known := runtime.NewScheme()
 	if err := mocov1beta2.AddToScheme(known); err != nil {

@@ -39,7 +39,7 @@ func TestPrimaryCutOffComesBack(t *testing.T) {
 			told := make(chan error, 1)
 			go func() { told <- writeWithoutTimeout(ctx, t, cluster, old) }()
 			sleep(t, writePatience) // Clients on its node try until they give up; that one does not.
-			cluster.Network.Heal(old)
+			cluster.Network.HealCut(old)
 			healed := b.waitUntilRecovered(t, finalRecovery)
 			if err := <-told; err == nil {
 				t.Error("expected that nobody acknowledges what only the old primary has, found it acknowledged")
@@ -56,7 +56,7 @@ func TestPrimaryCutOffComesBack(t *testing.T) {
 }
 
 // writeWithoutTimeout writes a row on the node of an instance and waits for as long as it takes.
-func writeWithoutTimeout(ctx context.Context, t *testing.T, c *mysqlpods.Cluster, i int) error {
+func writeWithoutTimeout(ctx context.Context, t *testing.T, c *mysqlpods.PodCluster, i int) error {
 	t.Helper()
 	db := openSession(t, c.Servers[i].Address, mysqlpods.AppUser, mysqlpods.AppPassword)
 	defer func() { _ = db.Close() }() // The server has ended it.

@@ -47,7 +47,7 @@ func openSessionAt(t *testing.T, address, user, password string) *sql.DB {
 }
 
 // query reads one value of an instance past any link.
-func query(t *testing.T, c *mysqlpods.Cluster, i int, query string) (string, error) {
+func query(t *testing.T, c *mysqlpods.PodCluster, i int, query string) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), sqlTimeout)
 	defer cancel()
@@ -59,7 +59,7 @@ func query(t *testing.T, c *mysqlpods.Cluster, i int, query string) (string, err
 }
 
 // mustRun runs statements in an instance past any link.
-func mustRun(t *testing.T, c *mysqlpods.Cluster, i int, statements ...string) {
+func mustRun(t *testing.T, c *mysqlpods.PodCluster, i int, statements ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), sqlTimeout)
 	defer cancel()
@@ -73,7 +73,7 @@ func mustRun(t *testing.T, c *mysqlpods.Cluster, i int, statements ...string) {
 }
 
 // checkCondition returns how a condition differs from what is wanted, as in "True Healthy".
-func checkCondition(ctx context.Context, c *mysqlpods.Cluster, kind, want string) error {
+func checkCondition(ctx context.Context, c *mysqlpods.PodCluster, kind, want string) error {
 	cluster, err := c.GetMySQLCluster(ctx)
 	if err != nil {
 		return err
@@ -92,13 +92,13 @@ func checkConditionOf(cluster *mocov1beta2.MySQLCluster, kind, want string) erro
 	return nil
 }
 
-func waitUntilHealthy(t *testing.T, c *mysqlpods.Cluster) {
+func waitUntilHealthy(t *testing.T, c *mysqlpods.PodCluster) {
 	t.Helper()
 	testenv.Eventually(t, "the cluster is healthy", func() error { return checkCondition(t.Context(), c, mocov1beta2.HealthyCondition, "True Healthy") })
 }
 
 // startHealthyCluster starts a cluster with a table for rows.
-func startHealthyCluster(t *testing.T, linked bool) (*mysqlpods.Cluster, *testenv.Process) {
+func startHealthyCluster(t *testing.T, linked bool) (*mysqlpods.PodCluster, *testenv.Process) {
 	t.Helper()
 	env := testenv.Start(t)
 	c := mysqlpods.StartCluster(t, env, size, linked)
@@ -110,7 +110,7 @@ func startHealthyCluster(t *testing.T, linked bool) (*mysqlpods.Cluster, *testen
 }
 
 // primaryIndex returns the index of the primary in the status.
-func primaryIndex(t *testing.T, c *mysqlpods.Cluster) int {
+func primaryIndex(t *testing.T, c *mysqlpods.PodCluster) int {
 	t.Helper()
 	cluster, err := c.GetMySQLCluster(t.Context())
 	if err != nil {

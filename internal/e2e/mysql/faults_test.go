@@ -27,7 +27,7 @@ type faultKind struct {
 
 // faultInjector breaks things at random: instances one or two at a time, and beside it, whatever happens there, clustering.
 type faultInjector struct {
-	cluster *mysqlpods.Cluster
+	cluster *mysqlpods.PodCluster
 	manager *testenv.Process
 	// said is what earlier managers have said.
 	said string
@@ -79,9 +79,9 @@ func (b *faultInjector) listFaults(t *testing.T) []faultKind {
 	return []faultKind{
 		{"kill -9 of the %s", kill, start},
 		{"kill -9 of the %s", kill, start},
-		{"%s cut off, silent", cut(mysqlpods.DropPackets), b.cluster.Network.Heal},
-		{"%s cut off, silent", cut(mysqlpods.DropPackets), b.cluster.Network.Heal},
-		{"%s cut off, reset", cut(mysqlpods.ResetConnections), b.cluster.Network.Heal},
+		{"%s cut off, silent", cut(mysqlpods.DropPackets), b.cluster.Network.HealCut},
+		{"%s cut off, silent", cut(mysqlpods.DropPackets), b.cluster.Network.HealCut},
+		{"%s cut off, reset", cut(mysqlpods.ResetConnections), b.cluster.Network.HealCut},
 		{"Pod of the %s replaced", replace, start},
 	}
 }
@@ -130,7 +130,7 @@ func (b *faultInjector) runRound(t *testing.T, random *rand.Rand) {
 func (b *faultInjector) disturbClustering(ctx context.Context, t *testing.T, random *rand.Rand) {
 	t.Helper()
 	annotate := func(value string) {
-		if err := b.cluster.Annotate(t.Context(), mocov1beta2.ClusteringStoppedAnnotation, value); err != nil {
+		if err := b.cluster.AnnotateMySQLCluster(t.Context(), mocov1beta2.ClusteringStoppedAnnotation, value); err != nil {
 			t.Error(err)
 		}
 	}

@@ -34,7 +34,7 @@ func (s statement) looks() bool {
 }
 
 // startLog turns the general logs on. Connections that exist already are not known.
-func startLog(t *testing.T, c *mysqlpods.Cluster) *generalLog {
+func startLog(t *testing.T, c *mysqlpods.PodCluster) *generalLog {
 	t.Helper()
 	l := &generalLog{offset: make([]int64, len(c.Servers))}
 	dir := t.TempDir()

@@ -79,7 +79,7 @@ func runManager(kubeconfig string, hosts []string) error {
 }
 
 // startManager runs this binary as a manager of the cluster.
-func startManager(t *testing.T, c *mysqlpods.Cluster) *testenv.Process {
+func startManager(t *testing.T, c *mysqlpods.PodCluster) *testenv.Process {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {

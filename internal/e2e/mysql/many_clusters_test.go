@@ -74,20 +74,20 @@ func (b *benchmark) benchManyClusters(t *testing.T) {
 }
 
 // createClusters makes the clusters with their Pods, which are ready.
-func createClusters(t *testing.T, env *testenv.Environment, s *simulatedServers) []*mysqlpods.Cluster {
+func createClusters(t *testing.T, env *testenv.Environment, s *simulatedServers) []*mysqlpods.PodCluster {
 	t.Helper()
 	namespace := env.CreateNamespace(t)
 	if err := env.Client.Create(t.Context(), mysqlpods.BuildServiceAccount(namespace)); err != nil {
 		t.Fatal(err)
 	}
-	all := make([]*mysqlpods.Cluster, clusters)
+	all := make([]*mysqlpods.PodCluster, clusters)
 	var work sync.WaitGroup
 	failures := make([]error, makers)
 	for m := range makers {
 		for k := m; k < clusters; k += makers {
 			name := types.NamespacedName{Namespace: namespace, Name: fmt.Sprintf("c%d", k)}
 			s.startServers(t, k, fmt.Sprintf("moco-%s-0.moco-%s.%s.svc", name.Name, name.Name, namespace))
-			all[k] = &mysqlpods.Cluster{Env: env, Name: name}
+			all[k] = &mysqlpods.PodCluster{Env: env, Name: name}
 		}
 		work.Go(func() {
 			for k := m; k < clusters && failures[m] == nil; k += makers {
@@ -104,7 +104,7 @@ func createClusters(t *testing.T, env *testenv.Environment, s *simulatedServers)
 
 func createCluster(t *testing.T, env *testenv.Environment, name types.NamespacedName, k int) error {
 	t.Helper()
-	if err := env.Client.Create(t.Context(), mysqlpods.BuildSecret(name)); err != nil {
+	if err := env.Client.Create(t.Context(), mysqlpods.BuildPasswordSecret(name)); err != nil {
 		return err
 	}
 	for i := range size {
@@ -119,12 +119,12 @@ func createCluster(t *testing.T, env *testenv.Environment, name types.Namespaced
 	return env.Client.Create(t.Context(), testenv.BuildMySQLCluster(t, name, size))
 }
 
-func waitUntilAllHealthy(t *testing.T, env *testenv.Environment, all []*mysqlpods.Cluster) {
+func waitUntilAllHealthy(t *testing.T, env *testenv.Environment, all []*mysqlpods.PodCluster) {
 	t.Helper()
 	waitUntilAll(t, env, all, mocov1beta2.HealthyCondition, "True Healthy")
 }
 
-func waitUntilAll(t *testing.T, env *testenv.Environment, all []*mysqlpods.Cluster, kind, want string) {
+func waitUntilAll(t *testing.T, env *testenv.Environment, all []*mysqlpods.PodCluster, kind, want string) {
 	t.Helper()
 	testenv.Eventually(t, kind+" is "+want+" for all clusters", func() error {
 		var list mocov1beta2.MySQLClusterList
@@ -147,7 +147,7 @@ func waitUntilAll(t *testing.T, env *testenv.Environment, all []*mysqlpods.Clust
 }
 
 // benchStops measures stops of clusters that do not hang, from the patch to the condition, one after the other.
-func (b *benchmark) benchStops(t *testing.T, all []*mysqlpods.Cluster, figure string) {
+func (b *benchmark) benchStops(t *testing.T, all []*mysqlpods.PodCluster, figure string) {
 	t.Helper()
 	for _, c := range all[len(all)-probes:] {
 		from := annotateStop(t, c, "true")
@@ -159,7 +159,7 @@ func (b *benchmark) benchStops(t *testing.T, all []*mysqlpods.Cluster, figure st
 }
 
 // pollCondition waits for ClusteringActive with a pace that is small beside what is measured.
-func pollCondition(t *testing.T, c *mysqlpods.Cluster, want string) {
+func pollCondition(t *testing.T, c *mysqlpods.PodCluster, want string) {
 	t.Helper()
 	for began := time.Now(); ; sleep(t, retryPace) {
 		err := checkCondition(t.Context(), c, mocov1beta2.ClusteringActiveCondition, want)

@@ -178,7 +178,7 @@ func (b *faultInjector) logProgress(ctx context.Context, t *testing.T, l *ackLed
 }
 
 // countTwoWritable counts the looks at which two servers let clients write.
-func countTwoWritable(ctx context.Context, t *testing.T, c *mysqlpods.Cluster) int {
+func countTwoWritable(ctx context.Context, t *testing.T, c *mysqlpods.PodCluster) int {
 	t.Helper()
 	count := 0
 	var servers []*sql.DB
@@ -211,7 +211,7 @@ func countTwoWritable(ctx context.Context, t *testing.T, c *mysqlpods.Cluster) i
 }
 
 // judgeRows looks for every acknowledged row on every instance.
-func (found *soakResult) judgeRows(t *testing.T, c *mysqlpods.Cluster, l *ackLedger) {
+func (found *soakResult) judgeRows(t *testing.T, c *mysqlpods.PodCluster, l *ackLedger) {
 	t.Helper()
 	waitUntilCaughtUp(t, c)
 	l.mu.Lock()
@@ -250,7 +250,7 @@ func (found *soakResult) judgeRows(t *testing.T, c *mysqlpods.Cluster, l *ackLed
 
 // waitUntilCaughtUp waits until all instances have executed the same and nobody can add to it: a healthy replica may still lag, and
 // a statement whose client has gone goes on to its end.
-func waitUntilCaughtUp(t *testing.T, c *mysqlpods.Cluster) {
+func waitUntilCaughtUp(t *testing.T, c *mysqlpods.PodCluster) {
 	t.Helper()
 	const state = "select concat(@@gtid_executed, ' and clients: ', (select count(*) from performance_schema.processlist where user = '" + mysqlpods.AppUser + "'))"
 	states := map[string]bool{}
@@ -271,7 +271,7 @@ func waitUntilCaughtUp(t *testing.T, c *mysqlpods.Cluster) {
 	t.Logf("the instances have not executed the same after %s, or have clients: %v", finalRecovery, slices.Collect(maps.Keys(states)))
 }
 
-func listRows(t *testing.T, c *mysqlpods.Cluster, i int) (map[int64]bool, error) {
+func listRows(t *testing.T, c *mysqlpods.PodCluster, i int) (map[int64]bool, error) {
 	t.Helper()
 	db := openSession(t, c.Servers[i].Address, mysqlpods.RootUser, mysqlpods.RootPassword)
 	defer func() { _ = db.Close() }() // Nothing is lost by it.

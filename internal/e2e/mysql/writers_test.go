@@ -24,7 +24,7 @@ const (
 )
 
 // followPrimary keeps the ledger's primary up to date.
-func (l *ackLedger) followPrimary(ctx context.Context, t *testing.T, c *mysqlpods.Cluster) {
+func (l *ackLedger) followPrimary(ctx context.Context, t *testing.T, c *mysqlpods.PodCluster) {
 	t.Helper()
 	tick := time.NewTicker(lookPace)
 	defer tick.Stop()
@@ -51,7 +51,7 @@ func (l *ackLedger) followPrimary(ctx context.Context, t *testing.T, c *mysqlpod
 // instance reaches this instance even when the node is cut off; then it sees no label change either.
 type rowWriter struct {
 	number, node int
-	cluster      *mysqlpods.Cluster
+	cluster      *mysqlpods.PodCluster
 	ledger       *ackLedger
 
 	db     *sql.DB
@@ -124,7 +124,7 @@ func (c *rowWriter) writeRow(ctx context.Context, id int64) error {
 }
 
 // startWriters starts writers that end with ctx: as many remote ones as instances, and one on each node.
-func startWriters(ctx context.Context, t *testing.T, c *mysqlpods.Cluster, l *ackLedger) (wait func()) {
+func startWriters(ctx context.Context, t *testing.T, c *mysqlpods.PodCluster, l *ackLedger) (wait func()) {
 	t.Helper()
 	var all sync.WaitGroup
 	all.Go(func() { l.followPrimary(ctx, t, c) })

@@ -118,12 +118,12 @@ func (c *cfEnv) watchPods(t *testing.T) {
 }
 
 // request sends a request as alice.
-func (c *cfEnv) request(t *testing.T, want int, method, path, body string) (conversation.Answer, error) {
+func (c *cfEnv) request(t *testing.T, want int, method, path, body string) (conversation.APIAnswer, error) {
 	t.Helper()
 	return c.requestAs(t, c.alice, want, method, path, body)
 }
 
-func (c *cfEnv) requestAs(t *testing.T, token string, want int, method, path, body string) (answer conversation.Answer, err error) {
+func (c *cfEnv) requestAs(t *testing.T, token string, want int, method, path, body string) (answer conversation.APIAnswer, err error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), commandTimeout)
 	defer cancel()
@@ -138,14 +138,14 @@ func (c *cfEnv) requestAs(t *testing.T, token string, want int, method, path, bo
 	}
 	defer func() { _ = response.Body.Close() }()
 	raw, err := io.ReadAll(response.Body)
-	answer = conversation.Answer{Status: response.StatusCode, Location: response.Header.Get("Location"), Body: string(raw)}
+	answer = conversation.APIAnswer{Status: response.StatusCode, Location: response.Header.Get("Location"), Body: string(raw)}
 	if err == nil && answer.Status != want {
 		err = fmt.Errorf("%s %s: expected %d, found %d %s", method, path, want, answer.Status, answer.Body)
 	}
 	return answer, err
 }
 
-func (c *cfEnv) mustRequest(t *testing.T, want int, method, path, body string) conversation.Answer {
+func (c *cfEnv) mustRequest(t *testing.T, want int, method, path, body string) conversation.APIAnswer {
 	t.Helper()
 	answer, err := c.request(t, want, method, path, body)
 	if err != nil {
@@ -160,7 +160,7 @@ func (c *cfEnv) pushApp(t *testing.T, name, image string, more ...string) pushed
 	manifest := fmt.Sprintf("applications:\n- name: %s\n  docker: {image: %s}\n  memory: 64M\n  %s\n", name, image, strings.Join(more, "\n  "))
 	job := c.mustRequest(t, http.StatusAccepted, "POST", "/v3/spaces/"+space+"/actions/apply_manifest", manifest).Location
 	c.waitForJob(t, job)
-	field := func(a conversation.Answer, path string) string { return conversation.JSONField(t, a.Body, path) }
+	field := func(a conversation.APIAnswer, path string) string { return conversation.JSONField(t, a.Body, path) }
 	a := pushedApp{cfEnv: c, guid: field(c.mustRequest(t, http.StatusOK, "GET", "/v3/apps?names="+name, ""), "resources.0.guid")}
 	of := `"relationships":{"app":{"data":{"guid":"` + a.guid + `"}}}`
 	pkg := field(c.mustRequest(t, http.StatusCreated, "POST", "/v3/packages", `{"type":"docker","data":{"image":"`+image+`"},`+of+`}`), "guid")

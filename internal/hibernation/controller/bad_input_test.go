@@ -225,10 +225,10 @@ func TestBadInput(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t, "--start-latency", "0s")
 	throttled, refusing := testenv.StartCloud(t), testenv.StartCloud(t)
-	refusing.InjectFault(t, testenv.Fault{
+	refusing.InjectFault(t, testenv.CloudFault{
 		Code: "UnauthorizedOperation", Message: "No way for " + testenv.AccessKey + " with " + testenv.SecretKey,
 	})
-	throttled.InjectFault(t, testenv.Fault{Code: "RequestLimitExceeded", Message: "Request limit exceeded for " + testenv.AccessKey})
+	throttled.InjectFault(t, testenv.CloudFault{Code: "RequestLimitExceeded", Message: "Request limit exceeded for " + testenv.AccessKey})
 	e.startManager(t, clouds())
 	made, rows := map[string]*testCluster{}, map[string]badInput{}
 	for _, table := range []map[string]badInput{incompleteObjects(), unobservableClouds(throttled, refusing, "http://"+testenv.FreeAddress(t)), unreachableClusters()} {

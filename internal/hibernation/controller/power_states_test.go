@@ -157,7 +157,7 @@ func startsOtherMachines(t *testing.T, e *env) {
 	s := e.newCluster(t, func(r *clusterSetup) { r.machines, r.cloud = 3, testenv.StartCloud(t) })
 	s.setPowerState(t, hivev1.PowerStateHibernating)
 	s.awaitSettled(t, hivev1.PowerStateHibernating)
-	s.cloud.InjectFault(t, testenv.Fault{Action: "StartInstances", Code: "InsufficientInstanceCapacity", Message: "No room.", InstanceIDs: s.ids[1:2]})
+	s.cloud.InjectFault(t, testenv.CloudFault{Action: "StartInstances", Code: "InsufficientInstanceCapacity", Message: "No room.", InstanceIDs: s.ids[1:2]})
 	s.setPowerState(t, hivev1.PowerStateRunning)
 	s.awaitCondition(t, expectedCondition{hivev1.ClusterReadyCondition, "False", hivev1.FailedToStartMachinesReason, []string{"InsufficientInstanceCapacity for " + s.ids[1], "No room."}})
 	testenv.Eventually(t, "the others run", func() error {
@@ -176,7 +176,7 @@ func namesUnstoppableMachine(t *testing.T, e *env) {
 	t.Helper()
 	s := e.newCluster(t, nil)
 	s.awaitSettled(t, hivev1.PowerStateRunning)
-	s.cloud.InjectFault(t, testenv.Fault{Action: "StopInstances", Code: "OperationNotPermitted", Message: "Stop protection.", InstanceIDs: s.ids[:1], Times: 3})
+	s.cloud.InjectFault(t, testenv.CloudFault{Action: "StopInstances", Code: "OperationNotPermitted", Message: "Stop protection.", InstanceIDs: s.ids[:1], Times: 3})
 	s.setPowerState(t, hivev1.PowerStateHibernating)
 	s.awaitCondition(t, expectedCondition{hivev1.ClusterReadyCondition, "False", hivev1.FailedToStopReason, []string{"OperationNotPermitted for " + s.ids[0], "Stop protection."}})
 	s.setPowerState(t, hivev1.PowerStateRunning)
@@ -231,7 +231,7 @@ func repeatsLostStarts(t *testing.T, e *env) {
 	s := e.newCluster(t, nil)
 	s.setPowerState(t, hivev1.PowerStateHibernating)
 	s.awaitSettled(t, hivev1.PowerStateHibernating)
-	s.cloud.InjectFault(t, testenv.Fault{Kind: "lostStart", InstanceIDs: s.ids[:1], Times: 1})
+	s.cloud.InjectFault(t, testenv.CloudFault{Kind: "lostStart", InstanceIDs: s.ids[:1], Times: 1})
 	s.setPowerState(t, hivev1.PowerStateRunning)
 	s.awaitSettled(t, hivev1.PowerStateRunning)
 }

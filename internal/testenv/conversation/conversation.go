@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package conversation replays what the cf client says to the CF API, and checks what it is told. A conversation is a file
+// Package conversation replays the requests of the cf client to the CF API, and checks the answers. A conversation is a file
 // of lines:
 //
 //	app NAME INSTANCES STATE     make an app and wait for it; ${app} is its GUID
@@ -22,18 +22,18 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// Answer is what a request gets.
-type Answer struct {
+// APIAnswer is what a request gets.
+type APIAnswer struct {
 	Status         int
 	Location, Body string
 }
 
-// Environment is where a conversation is held.
-type Environment struct {
+// APIEnvironment is where a conversation is held.
+type APIEnvironment struct {
 	// URL is the API's address, which answers may hold.
 	URL string
 	// Send sends a request as the client's user.
-	Send func(t *testing.T, method, path, body string) Answer
+	Send func(t *testing.T, method, path, body string) APIAnswer
 	// App makes an app and returns its GUID; Pod sees to a Pod of it.
 	App func(t *testing.T, name string, instances int32, state string) string
 	Pod func(t *testing.T, app, index string)
@@ -42,13 +42,13 @@ type Environment struct {
 }
 
 // ReplayFile replays a file.
-func ReplayFile(t *testing.T, file string, s Environment) {
+func ReplayFile(t *testing.T, file string, s APIEnvironment) {
 	t.Helper()
 	raw, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &replay{Environment: s}
+	c := &fileReplay{APIEnvironment: s}
 	for i, line := range strings.Split(string(raw), "\n") {
 		line = os.Expand(line, func(name string) string { return c.Vars[name] })
 		c.executeLine(t, fmt.Sprintf("%s:%d", file, i+1), line)
@@ -58,13 +58,13 @@ func ReplayFile(t *testing.T, file string, s Environment) {
 	}
 }
 
-type replay struct {
-	Environment
+type fileReplay struct {
+	APIEnvironment
 	request, body string
 	steps         int
 }
 
-func (c *replay) executeLine(t *testing.T, at, executeLine string) {
+func (c *fileReplay) executeLine(t *testing.T, at, executeLine string) {
 	t.Helper()
 	words := strings.Fields(executeLine)
 	switch {
@@ -90,7 +90,7 @@ func (c *replay) executeLine(t *testing.T, at, executeLine string) {
 	}
 }
 
-func (c *replay) expectAnswer(t *testing.T, at string, again bool, want []string) {
+func (c *fileReplay) expectAnswer(t *testing.T, at string, again bool, want []string) {
 	t.Helper()
 	ask := func() error { return c.compareAnswer(t, want) }
 	if again {
@@ -102,8 +102,8 @@ func (c *replay) expectAnswer(t *testing.T, at string, again bool, want []string
 	}
 }
 
-// compareAnswer sends the request once and says what is not as wanted.
-func (c *replay) compareAnswer(t *testing.T, want []string) error {
+// compareAnswer sends the request once and returns how the answer differs from what is wanted.
+func (c *fileReplay) compareAnswer(t *testing.T, want []string) error {
 	t.Helper()
 	method, path, _ := strings.Cut(c.request, " ")
 	got := c.Send(t, method, strings.TrimPrefix(path, c.URL), c.body)
@@ -112,6 +112,7 @@ func (c *replay) compareAnswer(t *testing.T, want []string) error {
 	}
 	for _, w := range want[1:] {
 		name, value, _ := strings.Cut(w, "=")
+		// Words are separated by blanks, so a blank inside a value is written as an underscore.
 		value = strings.ReplaceAll(value, "_", " ")
 		found := got.Location
 		if name != "location" {

@@ -13,7 +13,7 @@ import (
 
 // Move leads from one state to another.
 type Move[S comparable] struct {
-	// Name says what happened, such as the name of the rule that was followed.
+	// Name is what happened, such as the name of the rule that was followed.
 	Name string
 	To   S
 }
@@ -27,10 +27,10 @@ type Model[S comparable] struct {
 	Disturb func(S) []Move[S]
 	// Check returns what is wrong with a state or with the step that follows it.
 	Check func(from S, step Move[S]) []string
-	// IsChange says whether a step counts in StepsToRest; nil if every step does. Time passing may be no change.
+	// IsChange reports whether a step counts in StepsToRest; nil if every step does. Time that passes need not count.
 	IsChange func(from, to S) bool
-	// Format shows a state to the reader of a failure; nil is %+v.
-	Format func(S) string
+	// FormatState shows a state to the reader of a failure; nil is %+v.
+	FormatState func(S) string
 }
 
 const (
@@ -73,7 +73,7 @@ func (e *Explorer[S]) Visit(t testing.TB, starts ...S) []S {
 	t.Helper()
 	first := len(e.nodes)
 	for _, s := range starts {
-		e.add(s, unknown, "start")
+		e.addState(s, unknown, "start")
 	}
 	return e.visitFrom(t, first)
 }
@@ -84,9 +84,9 @@ func (e *Explorer[S]) Disturb(t testing.TB, states []S, disturb func(S) []Move[S
 	t.Helper()
 	first := len(e.nodes)
 	for _, s := range states {
-		id := e.add(s, unknown, "start")
+		id := e.addState(s, unknown, "start")
 		for _, move := range disturb(s) {
-			e.add(move.To, id, move.Name)
+			e.addState(move.To, id, move.Name)
 		}
 	}
 	return e.visitFrom(t, first)
@@ -98,24 +98,25 @@ func (e *Explorer[S]) visitFrom(t testing.TB, first int) []S {
 	for id := first; id < len(e.nodes) && e.failures < maxFailures; id++ {
 		state := e.nodes[id].state
 		visited = append(visited, state)
+		// The step may add a node at the end, which this loop then visits too.
 		step := e.stepFrom(id)
 		if e.model.Check != nil {
 			if wrong := e.model.Check(state, step); len(wrong) > 0 {
 				e.failures++
-				t.Errorf("%s\n%s  then %s: %s", strings.Join(wrong, "\n"), e.PathTo(state), step.Name, e.format(step.To))
+				t.Errorf("%s\n%s  then %s: %s", strings.Join(wrong, "\n"), e.PathTo(state), step.Name, e.formatState(step.To))
 			}
 		}
 		if e.model.Disturb == nil {
 			continue
 		}
 		for _, move := range e.model.Disturb(state) {
-			e.add(move.To, id, move.Name)
+			e.addState(move.To, id, move.Name)
 		}
 	}
 	return visited
 }
 
-func (e *Explorer[S]) add(s S, from int, by string) int {
+func (e *Explorer[S]) addState(s S, from int, by string) int {
 	id, known := e.ids[s]
 	if !known {
 		id = len(e.nodes)
@@ -129,7 +130,7 @@ func (e *Explorer[S]) add(s S, from int, by string) int {
 func (e *Explorer[S]) stepFrom(id int) Move[S] {
 	if e.nodes[id].next == unknown {
 		move := e.model.Step(e.nodes[id].state)
-		next := e.add(move.To, id, move.Name)
+		next := e.addState(move.To, id, move.Name)
 		e.nodes[id].next, e.nodes[id].step = next, move.Name
 	}
 	n := e.nodes[id]
@@ -157,7 +158,7 @@ func (e *Explorer[S]) Steps() map[string]int {
 }
 
 // Next returns the undisturbed step from a state.
-func (e *Explorer[S]) Next(s S) Move[S] { return e.stepFrom(e.add(s, unknown, "start")) }
+func (e *Explorer[S]) Next(s S) Move[S] { return e.stepFrom(e.addState(s, unknown, "start")) }
 
 // IsAtRest reports whether an undisturbed step leads a state back to itself.
 func (e *Explorer[S]) IsAtRest(s S) bool { return e.Next(s).To == s }
@@ -180,10 +181,11 @@ func (e *Explorer[S]) PathToRest(t testing.TB, s S) []S {
 // StepsToRest returns how many steps ahead of a state its last change is.
 func (e *Explorer[S]) StepsToRest(t testing.TB, s S) int {
 	t.Helper()
-	first := e.add(s, unknown, "start")
+	first := e.addState(s, unknown, "start")
 	if e.nodes[first].stepsToRest != unknown {
 		return e.nodes[first].stepsToRest
 	}
+	// From the end, so that every state on the way gets its number at once.
 	path := e.PathToRest(t, s)
 	steps := 0
 	for i := len(path) - 1; i >= 0; i-- {
@@ -199,9 +201,9 @@ func (e *Explorer[S]) StepsToRest(t testing.TB, s S) int {
 // PathTo shows how a state was first reached.
 func (e *Explorer[S]) PathTo(s S) string {
 	text := ""
-	for id := e.add(s, unknown, "start"); id != unknown; id = e.nodes[id].from {
+	for id := e.addState(s, unknown, "start"); id != unknown; id = e.nodes[id].from {
 		n := e.nodes[id]
-		text = fmt.Sprintf("  %s: %s\n", n.by, e.format(n.state)) + text
+		text = fmt.Sprintf("  %s: %s\n", n.by, e.formatState(n.state)) + text
 	}
 	return text
 }
@@ -210,14 +212,14 @@ func (e *Explorer[S]) PathTo(s S) string {
 func (e *Explorer[S]) FormatPath(path []S) string {
 	var text strings.Builder
 	for _, s := range path {
-		fmt.Fprintf(&text, "  %s\n    %s\n", e.format(s), e.Next(s).Name)
+		fmt.Fprintf(&text, "  %s\n    %s\n", e.formatState(s), e.Next(s).Name)
 	}
 	return text.String()
 }
 
-func (e *Explorer[S]) format(s S) string {
-	if e.model.Format == nil {
+func (e *Explorer[S]) formatState(s S) string {
+	if e.model.FormatState == nil {
 		return fmt.Sprintf("%+v", s)
 	}
-	return e.model.Format(s)
+	return e.model.FormatState(s)
 }

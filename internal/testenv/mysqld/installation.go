@@ -58,11 +58,12 @@ func (b *Installation) initializedDataDir(t testing.TB, statements string) strin
 	if err := os.MkdirAll(filepath.Dir(kept), 0o700); err != nil {
 		t.Fatalf("make a folder for data directories: %v", err)
 	}
-	fresh := kept + "-" + b.network // Nobody else has the network; a test that was killed may have had it.
+	// Only this test has the network, so a folder of that name was left by a test that was killed.
+	fresh := kept + "-" + b.network
 	if err := errors.Join(os.RemoveAll(fresh), os.Mkdir(fresh, 0o700)); err != nil {
 		t.Fatalf("make a data directory: %v", err)
 	}
-	t.Cleanup(func() { _ = os.RemoveAll(fresh) }) // It is there only if somebody else was faster.
+	t.Cleanup(func() { _ = os.RemoveAll(fresh) }) // It is left only if another test was faster.
 	users, config := filepath.Join(b.dir, "users.sql"), filepath.Join(b.dir, "template.cnf")
 	writeFile(t, users, statements)
 	writeFile(t, config, b.buildConfig(fresh, "127.0.0.1", 1))
@@ -76,7 +77,7 @@ func (b *Installation) initializedDataDir(t testing.TB, statements string) strin
 	if _, err := os.Stat(kept); err != nil {
 		t.Fatalf("keep a data directory: %v", err)
 	}
-	return kept // Somebody else was faster.
+	return kept // Another test was faster.
 }
 
 func (b *Installation) joinPath(below string) string { return filepath.Join(b.tree, below) }
@@ -172,7 +173,7 @@ func (b *Installation) buildConfig(data, address string, id int) string {
 	return strings.Join(append(lines, smallPerformanceSchema()...), "\n") + "\n"
 }
 
-// smallPerformanceSchema turns off what nobody reads; replication's tables stay.
+// smallPerformanceSchema turns off every table that no test reads. Those of replication stay.
 func smallPerformanceSchema() []string {
 	var lines []string
 	for name := range strings.FieldsSeq(`max_digest_length digests_size max_sql_text_length error_size accounts_size hosts_size users_size

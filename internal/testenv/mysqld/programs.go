@@ -11,7 +11,7 @@ import (
 type ServerPrograms struct {
 	// Command starts mysqld from the tree; options follow it.
 	Command []string
-	// Options say where the tree is, and may follow others.
+	// Options name the folders of the tree, and may follow others.
 	Options []string
 	// Network is the first three bytes of loopback addresses that the test has for itself, for example 127.30.4.
 	Network string

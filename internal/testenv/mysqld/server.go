@@ -31,7 +31,7 @@ type Server struct {
 	halted  bool // by the test
 }
 
-// StartServer starts one more server, which is read-only, has no transaction and replicates from nobody.
+// StartServer starts one more server, which is read-only, has no transaction and has no source.
 func (b *Installation) StartServer(t testing.TB) *Server {
 	t.Helper()
 	b.servers++
@@ -51,7 +51,7 @@ func (s *Server) copyTemplate(t testing.TB) {
 	}
 }
 
-// WipeData kills the server and gives it the data directory that it was born with, as who deletes a Pod and its volume. It stays
+// WipeData kills the server and gives it the data directory that it began with, as if its Pod and volume were deleted. It stays
 // down.
 func (s *Server) WipeData(t testing.TB) {
 	t.Helper()
@@ -120,6 +120,7 @@ func (s *Server) launchProcess(t testing.TB) {
 		<-p.Done()
 		s.mu.Lock()
 		defer s.mu.Unlock()
+		// CLONE ends the server with this code and relies on a supervisor, as the Pod's container is one.
 		if !s.halted && t.Context().Err() == nil && p.ExitCode() == restartCode {
 			s.launchProcess(t)
 		}

@@ -34,14 +34,14 @@ create user 'root'@'%' identified by 'root';
 grant all on *.* to 'root'@'%';
 `
 
-// Cluster is a MySQLCluster of a hub, and its Pods.
-type Cluster struct {
+// PodCluster is a MySQLCluster of a hub, and its Pods.
+type PodCluster struct {
 	Env  *testenv.Environment
 	Name types.NamespacedName
 	// Servers are by ordinal. Clients on the same node as a Pod reach its server directly.
 	Servers []*mysqld.Server
-	// Network is what lies between the Pods and everybody else; nil if nothing does.
-	Network *Network
+	// Network lies between the Pods and their clients; nil if they are reached directly.
+	Network *PodNetwork
 
 	mu   sync.Mutex
 	pods []*corev1.Pod
@@ -49,9 +49,9 @@ type Cluster struct {
 
 // StartCluster starts size servers, which know nothing of each other, and makes their Pods and the Secret. With linked, the Pods'
 // addresses lead through links that can be cut.
-func StartCluster(t testing.TB, hub *testenv.Environment, size int, linked bool) *Cluster {
+func StartCluster(t testing.TB, hub *testenv.Environment, size int, linked bool) *PodCluster {
 	t.Helper()
-	c := &Cluster{Env: hub, Name: types.NamespacedName{Namespace: hub.CreateNamespace(t), Name: "test"}, pods: make([]*corev1.Pod, size)}
+	c := &PodCluster{Env: hub, Name: types.NamespacedName{Namespace: hub.CreateNamespace(t), Name: "test"}, pods: make([]*corev1.Pod, size)}
 	bed := mysqld.NewInstallation(t, users)
 	for range size {
 		c.Servers = append(c.Servers, bed.StartServer(t))
@@ -59,7 +59,8 @@ func StartCluster(t testing.TB, hub *testenv.Environment, size int, linked bool)
 	if linked {
 		c.Network = newNetwork(t, c.Servers)
 	}
-	c.createIfAbsent(t, BuildSecret(c.Name))
+	c.createIfAbsent(t, BuildPasswordSecret(c.Name))
+	// The API server takes no Pod before its service account exists, and no controller makes it here.
 	c.createIfAbsent(t, BuildServiceAccount(c.Name.Namespace))
 	for i := range size {
 		if err := c.ReplacePod(t.Context(), i); err != nil {
@@ -70,8 +71,8 @@ func StartCluster(t testing.TB, hub *testenv.Environment, size int, linked bool)
 	return c
 }
 
-// BuildSecret has the passwords of a cluster's servers.
-func BuildSecret(name types.NamespacedName) *corev1.Secret {
+// BuildPasswordSecret has the passwords of a cluster's servers.
+func BuildPasswordSecret(name types.NamespacedName) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: "moco-" + name.Name},
 		StringData: map[string]string{
@@ -86,12 +87,12 @@ func BuildServiceAccount(namespace string) *corev1.ServiceAccount {
 }
 
 // CreateMySQLCluster makes the MySQLCluster itself.
-func (c *Cluster) CreateMySQLCluster(t testing.TB) {
+func (c *PodCluster) CreateMySQLCluster(t testing.TB) {
 	t.Helper()
 	c.createIfAbsent(t, testenv.BuildMySQLCluster(t, c.Name, len(c.Servers)))
 }
 
-func (c *Cluster) createIfAbsent(t testing.TB, obj client.Object) {
+func (c *PodCluster) createIfAbsent(t testing.TB, obj client.Object) {
 	t.Helper()
 	if err := client.IgnoreAlreadyExists(c.Env.Client.Create(t.Context(), obj)); err != nil {
 		t.Fatalf("create: %v", err)
@@ -99,7 +100,7 @@ func (c *Cluster) createIfAbsent(t testing.TB, obj client.Object) {
 }
 
 // PodAddresses are the addresses of the Pods, by ordinal.
-func (c *Cluster) PodAddresses() []string {
+func (c *PodCluster) PodAddresses() []string {
 	var hosts []string
 	for i, s := range c.Servers {
 		host := s.Address
@@ -112,7 +113,7 @@ func (c *Cluster) PodAddresses() []string {
 }
 
 // GetMySQLCluster reads the MySQLCluster.
-func (c *Cluster) GetMySQLCluster(ctx context.Context) (*mocov1beta2.MySQLCluster, error) {
+func (c *PodCluster) GetMySQLCluster(ctx context.Context) (*mocov1beta2.MySQLCluster, error) {
 	cluster := &mocov1beta2.MySQLCluster{}
 	if err := c.Env.Client.Get(ctx, c.Name, cluster); err != nil {
 		return nil, fmt.Errorf("read the cluster: %w", err)
@@ -120,8 +121,8 @@ func (c *Cluster) GetMySQLCluster(ctx context.Context) (*mocov1beta2.MySQLCluste
 	return cluster, nil
 }
 
-// Annotate sets an annotation of the MySQLCluster; an empty value takes it away.
-func (c *Cluster) Annotate(ctx context.Context, name, value string) error {
+// AnnotateMySQLCluster sets an annotation of the MySQLCluster; an empty value takes it away.
+func (c *PodCluster) AnnotateMySQLCluster(ctx context.Context, name, value string) error {
 	text := `null`
 	if value != "" {
 		text = `"` + value + `"`
@@ -135,12 +136,12 @@ func (c *Cluster) Annotate(ctx context.Context, name, value string) error {
 }
 
 // PodKey is the name of an instance's Pod.
-func (c *Cluster) PodKey(i int) types.NamespacedName {
+func (c *PodCluster) PodKey(i int) types.NamespacedName {
 	return types.NamespacedName{Namespace: c.Name.Namespace, Name: fmt.Sprintf("moco-%s-%d", c.Name.Name, i)}
 }
 
 // FindPrimaryPod finds the instance whose Pod has the label of the primary, as a Service does; -1 if there is none.
-func (c *Cluster) FindPrimaryPod(ctx context.Context) (int, error) {
+func (c *PodCluster) FindPrimaryPod(ctx context.Context) (int, error) {
 	var list corev1.PodList
 	err := c.Env.Client.List(ctx, &list, client.InNamespace(c.Name.Namespace), client.MatchingLabels{
 		mocov1beta2.InstanceLabel: c.Name.Name, mocov1beta2.RoleLabel: string(mocov1beta2.RolePrimary),

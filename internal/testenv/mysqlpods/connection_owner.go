@@ -11,8 +11,8 @@ import (
 )
 
 // findOpener is the instance whose server has opened a connection; every loopback connection comes from the same address, so
-// that only the kernel's tables tell.
-func (n *Network) findOpener(conn net.Conn) int {
+// that only the kernel's tables show which it is.
+func (n *PodNetwork) findOpener(conn net.Conn) int {
 	remote, ok := conn.RemoteAddr().(*net.TCPAddr)
 	if !ok || remote.IP.To4() == nil {
 		return notAnInstance
@@ -32,7 +32,7 @@ func (n *Network) findOpener(conn net.Conn) int {
 }
 
 // findSocketOwner is the instance whose server holds a socket.
-func (n *Network) findSocketOwner(socket string) int {
+func (n *PodNetwork) findSocketOwner(socket string) int {
 	for i, s := range n.servers {
 		dir := fmt.Sprintf("/proc/%d/fd", s.PID())
 		files, err := os.ReadDir(dir)

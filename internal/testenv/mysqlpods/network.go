@@ -19,25 +19,25 @@ type CutMode int
 
 // The ways of a cut.
 const (
-	// DropPackets lets nothing through and says nothing. What was sent meanwhile arrives when the cut heals.
+	// DropPackets lets nothing through and ends no connection. What was sent meanwhile arrives when the cut heals.
 	DropPackets CutMode = iota + 1
 	// ResetConnections ends every connection and each new one.
 	ResetConnections
 )
 
-// notAnInstance is who is no instance.
+// notAnInstance is the opener of a connection that no instance has opened.
 const notAnInstance = -1
 
-// Network is what lies between the Pods and everybody else: a link before each server, with the Pod's address. A connection
+// PodNetwork lies between the Pods and their clients: a link before each server, with the Pod's address. A connection
 // belongs to the instance that it leads to, and to the one whose server has opened it.
-type Network struct {
+type PodNetwork struct {
 	servers []*mysqld.Server
 	links   []*podLink
 
 	mu          sync.Mutex
 	cuts        map[int]CutMode
 	holes       map[int]chan struct{} // Closed when the cut heals.
-	connections map[*connection]struct{}
+	connections map[*linkConnection]struct{}
 }
 
 // podLink is one Pod's address.
@@ -46,8 +46,8 @@ type podLink struct {
 	listeners []net.Listener
 }
 
-// connection is one connection through a link.
-type connection struct {
+// linkConnection is one connection through a link.
+type linkConnection struct {
 	to, from int
 	client   net.Conn
 	server   net.Conn
@@ -55,9 +55,9 @@ type connection struct {
 	once     sync.Once
 }
 
-func newNetwork(t testing.TB, servers []*mysqld.Server) *Network {
+func newNetwork(t testing.TB, servers []*mysqld.Server) *PodNetwork {
 	t.Helper()
-	n := &Network{servers: servers, cuts: map[int]CutMode{}, holes: map[int]chan struct{}{}, connections: map[*connection]struct{}{}}
+	n := &PodNetwork{servers: servers, cuts: map[int]CutMode{}, holes: map[int]chan struct{}{}, connections: map[*linkConnection]struct{}{}}
 	for i, s := range servers {
 		network := s.Address[:strings.LastIndex(s.Address, ".")]
 		n.links = append(n.links, &podLink{address: network + "." + strconv.Itoa(101+i)})
@@ -67,7 +67,7 @@ func newNetwork(t testing.TB, servers []*mysqld.Server) *Network {
 	}
 	t.Cleanup(func() {
 		for i := range servers {
-			n.Heal(i)
+			n.HealCut(i)
 			n.CloseLink(i)
 		}
 	})
@@ -75,7 +75,7 @@ func newNetwork(t testing.TB, servers []*mysqld.Server) *Network {
 }
 
 // OpenLink lets an instance's address be listened on, as it is while a server runs.
-func (n *Network) OpenLink(ctx context.Context, i int) error {
+func (n *PodNetwork) OpenLink(ctx context.Context, i int) error {
 	var config net.ListenConfig
 	for _, port := range []int{mysqld.Port, mysqld.AdminPort} {
 		address := net.JoinHostPort(n.links[i].address, strconv.Itoa(port))
@@ -92,12 +92,12 @@ func (n *Network) OpenLink(ctx context.Context, i int) error {
 	return nil
 }
 
-// CloseLink refuses connections to an instance, whose server is gone. Behind a cut nobody would know.
-func (n *Network) CloseLink(i int) {
+// CloseLink refuses connections to an instance whose server is gone. Behind a cut, clients do not notice.
+func (n *PodNetwork) CloseLink(i int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, l := range n.links[i].listeners {
-		_ = l.Close() // It is closed whatever it says.
+		_ = l.Close() // It is closed even if it returns an error.
 	}
 	n.links[i].listeners = nil
 	if n.cuts[i] == 0 {
@@ -106,7 +106,7 @@ func (n *Network) CloseLink(i int) {
 }
 
 // CutOff cuts an instance off.
-func (n *Network) CutOff(i int, how CutMode) {
+func (n *PodNetwork) CutOff(i int, how CutMode) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.cuts[i] = how
@@ -118,8 +118,8 @@ func (n *Network) CutOff(i int, how CutMode) {
 	}
 }
 
-// Heal takes a cut back.
-func (n *Network) Heal(i int) {
+// HealCut takes a cut back.
+func (n *PodNetwork) HealCut(i int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if hole := n.holes[i]; hole != nil {
@@ -129,35 +129,35 @@ func (n *Network) Heal(i int) {
 	delete(n.cuts, i)
 }
 
-// IsCut says whether an instance is cut off.
-func (n *Network) IsCut(i int) bool {
+// IsCut reports whether an instance is cut off.
+func (n *PodNetwork) IsCut(i int) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.cuts[i] != 0
 }
 
 // endConnections resets all connections of an instance. It is called with the lock held.
-func (n *Network) endConnections(i int) {
+func (n *PodNetwork) endConnections(i int) {
 	for p := range n.connections {
 		if p.to == i || p.from == i {
-			p.end()
+			p.resetBothSides()
 		}
 	}
 }
 
-func (n *Network) serveLink(ctx context.Context, i int, listener net.Listener, target string) {
+func (n *PodNetwork) serveLink(ctx context.Context, i int, listener net.Listener, target string) {
 	for {
 		conn, err := listener.Accept()
 		if err != nil {
 			return
 		}
-		go n.carryConnection(ctx, &connection{to: i, from: n.findOpener(conn), client: conn, done: make(chan struct{})}, target)
+		go n.carryConnection(ctx, &linkConnection{to: i, from: n.findOpener(conn), client: conn, done: make(chan struct{})}, target)
 	}
 }
 
 // carryConnection moves bytes until one side ends, and then, unless a cut hides it, ends the other.
-func (n *Network) carryConnection(ctx context.Context, p *connection, target string) {
-	defer p.end()
+func (n *PodNetwork) carryConnection(ctx context.Context, p *linkConnection, target string) {
+	defer p.resetBothSides()
 	if !n.registerConnection(p) {
 		return
 	}
@@ -178,7 +178,7 @@ func (n *Network) carryConnection(ctx context.Context, p *connection, target str
 }
 
 // joinServer adds the far side, unless the near one has ended meanwhile.
-func (n *Network) joinServer(p *connection, server net.Conn) bool {
+func (n *PodNetwork) joinServer(p *linkConnection, server net.Conn) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	select {
@@ -191,10 +191,11 @@ func (n *Network) joinServer(p *connection, server net.Conn) bool {
 	}
 }
 
-func (n *Network) copyBytes(p *connection, to, from net.Conn) {
+func (n *PodNetwork) copyBytes(p *linkConnection, to, from net.Conn) {
 	buffer := make([]byte, 32<<10)
 	for {
 		size, err := from.Read(buffer)
+		// After the read: what was already on its way when the network was cut arrives only when it heals.
 		n.waitWhileCut(p)
 		if size > 0 {
 			if _, failed := to.Write(buffer[:size]); failed != nil {
@@ -203,7 +204,7 @@ func (n *Network) copyBytes(p *connection, to, from net.Conn) {
 		}
 		if err != nil {
 			n.mu.Lock()
-			p.end()
+			p.resetBothSides()
 			n.mu.Unlock()
 			return
 		}
@@ -211,7 +212,7 @@ func (n *Network) copyBytes(p *connection, to, from net.Conn) {
 }
 
 // waitWhileCut returns when nothing hides the two ends from each other, or the connection has ended.
-func (n *Network) waitWhileCut(p *connection) {
+func (n *PodNetwork) waitWhileCut(p *linkConnection) {
 	for {
 		n.mu.Lock()
 		hole := n.holes[p.to]
@@ -230,8 +231,8 @@ func (n *Network) waitWhileCut(p *connection) {
 	}
 }
 
-// registerConnection says whether a connection may begin.
-func (n *Network) registerConnection(p *connection) bool {
+// registerConnection reports whether a connection may begin.
+func (n *PodNetwork) registerConnection(p *linkConnection) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.cuts[p.to] == ResetConnections || n.cuts[p.from] == ResetConnections {
@@ -241,14 +242,14 @@ func (n *Network) registerConnection(p *connection) bool {
 	return true
 }
 
-func (n *Network) forgetConnection(p *connection) {
+func (n *PodNetwork) forgetConnection(p *linkConnection) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.connections, p)
 }
 
-// end resets both sides.
-func (p *connection) end() {
+// resetBothSides resets both sides.
+func (p *linkConnection) resetBothSides() {
 	p.once.Do(func() {
 		close(p.done)
 		for _, conn := range []net.Conn{p.client, p.server} {

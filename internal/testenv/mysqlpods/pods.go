@@ -57,7 +57,7 @@ func ReportPod(ctx context.Context, c client.Client, pod *corev1.Pod, address st
 }
 
 // ReplacePod deletes a Pod, if there is one, and makes it anew. Its server is the caller's business.
-func (c *Cluster) ReplacePod(ctx context.Context, i int) error {
+func (c *PodCluster) ReplacePod(ctx context.Context, i int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if old := c.pods[i]; old != nil {
@@ -74,7 +74,7 @@ func (c *Cluster) ReplacePod(ctx context.Context, i int) error {
 }
 
 // startProbe reports whether a Pod is ready until the test ends. A node that is cut off reports nothing.
-func (c *Cluster) startProbe(t testing.TB, i int) {
+func (c *PodCluster) startProbe(t testing.TB, i int) {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	var probes sync.WaitGroup
@@ -88,6 +88,7 @@ func (c *Cluster) startProbe(t testing.TB, i int) {
 			case <-tick.C:
 			}
 			is := acceptsConnections(ctx, c.Servers[i].Address)
+			// The probe reaches the server past the network, but its report would not leave a node that is cut off.
 			if ctx.Err() != nil || c.Network != nil && c.Network.IsCut(i) {
 				continue
 			}
@@ -102,7 +103,7 @@ func (c *Cluster) startProbe(t testing.TB, i int) {
 	})
 }
 
-func (c *Cluster) reportReadiness(ctx context.Context, i int, is bool) error {
+func (c *PodCluster) reportReadiness(ctx context.Context, i int, is bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	pod := c.pods[i]
