@@ -89,6 +89,7 @@ func patchAnnotations(raw []byte, annotations map[string]string) admission.Respo
 	if err := u.UnmarshalJSON(raw); err != nil {
 		return admission.Errored(http.StatusBadRequest, fmt.Errorf("read the app: %w", err))
 	}
+	// The object is not written from the typed one, which would drop fields that this version does not know.
 	u.SetAnnotations(annotations)
 	after, err := u.MarshalJSON()
 	if err != nil {

@@ -23,12 +23,12 @@ func TestConversationsOfTheRealClient(t *testing.T) {
 			t.Parallel()
 			space := e.createSpace(t)
 			alice := e.callerNamed(t, "alice")
-			conversation.ReplayFile(t, file, conversation.Environment{
+			conversation.ReplayFile(t, file, conversation.APIEnvironment{
 				URL: e.url, Vars: map[string]string{"space": space, "org": e.org, "url": e.url},
-				Send: func(t *testing.T, method, path, body string) conversation.Answer {
+				Send: func(t *testing.T, method, path, body string) conversation.APIAnswer {
 					t.Helper()
 					r := alice.send(t, method, path, body)
-					return conversation.Answer{Status: r.status, Location: r.location, Body: r.body}
+					return conversation.APIAnswer{Status: r.status, Location: r.location, Body: r.body}
 				},
 				App: func(t *testing.T, name string, instances int32, state string) string {
 					t.Helper()

@@ -24,6 +24,7 @@ func recordRestart(app *korifiv1alpha1.CFApp, now time.Time) *korifiv1alpha1.Res
 	current, _, unreadable := revision.FromApp(app)
 	status := &app.Status
 	known := len(status.Restarts) > 0 && status.Restarts[0].Revision >= current
+	// A revision without a cause was written past admission, which did not count it.
 	if unreadable != "" || !known && len(status.Restarts) > 0 && app.Annotations[torporv1alpha1.CauseAnnotation] == "" {
 		return nil
 	}

@@ -129,6 +129,7 @@ func buildResources(lrp *eiriniv1.LRP) corev1.ResourceRequirements {
 	if lrp.Spec.MemoryMB > 0 {
 		limits[corev1.ResourceMemory] = *resource.NewQuantity(lrp.Spec.MemoryMB*mebibyte, resource.BinarySI)
 	}
+	// Memory and disk are requested as they are limited, so that no instance is evicted for what it was promised.
 	requests := maps.Clone(limits)
 	if lrp.Spec.CPUWeight > 0 {
 		requests[corev1.ResourceCPU] = *resource.NewMilliQuantity(int64(lrp.Spec.CPUWeight), resource.DecimalSI)

@@ -95,6 +95,7 @@ func (p LRPSource) healthCheck(ports []int32) eiriniv1.Healthcheck {
 		kind = korifiv1alpha1.PortHealthCheck
 	}
 	if kind == "" || len(ports) == 0 {
+		// Nothing listens, so that any other check would fail for ever.
 		kind = korifiv1alpha1.ProcessHealthCheck
 	}
 	health := eiriniv1.Healthcheck{

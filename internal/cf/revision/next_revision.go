@@ -35,6 +35,7 @@ func NextRevision(old, updated *korifiv1alpha1.CFApp) (RevisionState, error) {
 		m.Revision++
 	}
 	if m.Cause != "" && m.Cause != korifiv1alpha1.CausedByDeployment {
+		// The barrier: whatever is older has to be gone first. A deployment runs beside what it replaces.
 		m.LastStop = m.Revision
 	}
 	m.Droplet = pinnedDroplet(old, updated, m)

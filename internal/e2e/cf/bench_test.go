@@ -45,27 +45,27 @@ func TestBenchRestart(t *testing.T) {
 		}
 		t.Logf("so far: %v", figures)
 	}
-	save(t, figures)
+	saveFigures(t, figures)
 }
 
-// benchRequests counts in a world of its own, because who counts stands in the way.
+// benchRequests counts in an environment of its own, because counting slows requests down.
 func benchRequests(t *testing.T, figures map[string]float64) {
-	through := &counter{}
-	w := newWorld(t, through)
-	space, alice := w.space(t), w.caller(t, "alice")
-	app, seen := alice.app(t, space, "shop", 1, started), w.look(t, space)
+	through := &requestCounter{}
+	w := newEnv(t, through)
+	space, alice := w.createSpace(t), w.newCaller(t, "alice")
+	app, seen := alice.createApp(t, space, "shop", 1, started), w.look(t, space)
 	seen.when(t, app, settled("0", korifiv1alpha1.StartedState))
-	through.settle(t)
+	through.waitUntilQuiet(t)
 	for i := range countedRuns {
 		alice.restarted(t, seen, app, strconv.Itoa(i+1), &times{})
 	}
-	kinds, total := through.settle(t)
+	kinds, total := through.waitUntilQuiet(t)
 	t.Logf("requests of %d restarts by the manager, the API and its caller: %v", countedRuns, kinds)
 	figures["requests_per_restart"] = float64(total) / countedRuns
 }
 
-// settle waits until no more requests come, and says what has come.
-func (c *counter) settle(t *testing.T) (kinds map[string]int, total int) {
+// waitUntilQuiet waits until no more requests come, and returns what has come.
+func (c *requestCounter) waitUntilQuiet(t *testing.T) (kinds map[string]int, total int) {
 	t.Helper()
 	const quiet = 2 * time.Second
 	last, since := -1, time.Now()
@@ -84,7 +84,7 @@ func (c *counter) settle(t *testing.T) (kinds map[string]int, total int) {
 		}
 		return nil
 	})
-	return c.taken()
+	return c.takeCounts()
 }
 
 // times are those of one kind of request: until what was asked for is so, and until the app's status says that.
@@ -95,7 +95,7 @@ func (c caller) act(t *testing.T, seen *sight, app, action string, done func(map
 	t.Helper()
 	isDone, isSettled := seen.await(t, action, done), seen.await(t, "the report of "+action, of(app, wanted))
 	begin := time.Now()
-	c.must(t, http.StatusOK, "POST", "/v3/apps/"+app+"/actions/"+action, "")
+	c.expectStatus(t, http.StatusOK, "POST", "/v3/apps/"+app+"/actions/"+action, "")
 	into.done, into.settled = append(into.done, isDone().Sub(begin)), append(into.settled, isSettled().Sub(begin))
 }
 
@@ -109,7 +109,7 @@ func (of times) into(figures map[string]float64, name string) {
 }
 
 func benchTimes(t *testing.T, figures map[string]float64) {
-	w := newWorld(t, nil)
+	w := newEnv(t, nil)
 	for _, part := range []func(*testing.T, map[string]float64){w.benchOne, w.benchDrain, w.benchRefusals, w.benchCrowd} {
 		part(t, figures)
 		t.Logf("so far: %v", figures)
@@ -121,9 +121,9 @@ func benchTimes(t *testing.T, figures map[string]float64) {
 // at once, so the figures beside upstream's are from the request until no StatefulSet and no Pod is left (stop), until an
 // instance of the revision is ready (start), and until that is so and nothing older is left (restart). For a stop that is more
 // than upstream waits for. The settled figures are until the app's status says that all of it is so.
-func (w *world) benchOne(t *testing.T, figures map[string]float64) {
+func (w *env) benchOne(t *testing.T, figures map[string]float64) {
 	t.Helper()
-	space, alice := w.space(t), w.caller(t, "alice")
+	space, alice := w.createSpace(t), w.newCaller(t, "alice")
 	app, seen := alice.hollow(t, space, 1, "HOLLOW_START=10ms HOLLOW_STOP=10ms ./app"), w.look(t, space)
 	seen.when(t, app, settled("0", korifiv1alpha1.StartedState))
 	var stops, starts, restarts times
@@ -141,16 +141,16 @@ func (w *world) benchOne(t *testing.T, figures map[string]float64) {
 // hollow is a started app whose Pods behave as its command says.
 func (c caller) hollow(t *testing.T, space string, instances int32, command string) string {
 	t.Helper()
-	app := c.app(t, space, "shop", instances, "STOPPED")
-	c.must(t, http.StatusOK, "PATCH", "/v3/apps/"+app+"/processes/web", `{"command":"`+command+`"}`)
-	c.must(t, http.StatusOK, "POST", "/v3/apps/"+app+"/actions/start", "")
+	app := c.createApp(t, space, "shop", instances, "STOPPED")
+	c.expectStatus(t, http.StatusOK, "PATCH", "/v3/apps/"+app+"/processes/web", `{"command":"`+command+`"}`)
+	c.expectStatus(t, http.StatusOK, "POST", "/v3/apps/"+app+"/actions/start", "")
 	return app
 }
 
 // benchDrain restarts an app whose Pods take a second to end.
-func (w *world) benchDrain(t *testing.T, figures map[string]float64) {
+func (w *env) benchDrain(t *testing.T, figures map[string]float64) {
 	t.Helper()
-	space, alice := w.space(t), w.caller(t, "alice")
+	space, alice := w.createSpace(t), w.newCaller(t, "alice")
 	app, seen := alice.hollow(t, space, 2, "HOLLOW_STOP=1s ./app"), w.look(t, space)
 	seen.when(t, app, settled("0", korifiv1alpha1.StartedState))
 	for i := range drainRuns {
@@ -164,13 +164,13 @@ func (w *world) benchDrain(t *testing.T, figures map[string]float64) {
 }
 
 // benchCrowd restarts a hundred apps at the same moment.
-func (w *world) benchCrowd(t *testing.T, figures map[string]float64) {
+func (w *env) benchCrowd(t *testing.T, figures map[string]float64) {
 	t.Helper()
-	space, alice := w.space(t), w.caller(t, "alice")
+	space, alice := w.createSpace(t), w.newCaller(t, "alice")
 	apps := make([]string, crowd)
 	for i := range apps {
-		apps[i] = alice.app(t, space, "shop-"+strconv.Itoa(i), 1, "STOPPED")
-		alice.must(t, http.StatusOK, "POST", "/v3/apps/"+apps[i]+"/actions/start", "")
+		apps[i] = alice.createApp(t, space, "shop-"+strconv.Itoa(i), 1, "STOPPED")
+		alice.expectStatus(t, http.StatusOK, "POST", "/v3/apps/"+apps[i]+"/actions/start", "")
 	}
 	seen := w.look(t, space)
 	for _, app := range apps {
@@ -201,7 +201,7 @@ func (c caller) insists(t *testing.T, path string) {
 	t.Helper()
 	deadline := time.Now().Add(patience)
 	for {
-		a, err := c.try(t.Context(), http.MethodPost, path, "")
+		a, err := c.send(t.Context(), http.MethodPost, path, "")
 		switch {
 		case err == nil && a.Status == http.StatusOK:
 			return
@@ -214,10 +214,10 @@ func (c caller) insists(t *testing.T, path string) {
 }
 
 // benchRefusals asks for what somebody may not do, who may see it and who may not.
-func (w *world) benchRefusals(t *testing.T, figures map[string]float64) {
+func (w *env) benchRefusals(t *testing.T, figures map[string]float64) {
 	t.Helper()
-	space, alice, bob, mallory := w.space(t), w.caller(t, "alice"), w.caller(t, "bob"), w.caller(t, "mallory")
-	app := alice.app(t, space, "shop", 1, "STOPPED")
+	space, alice, bob, mallory := w.createSpace(t), w.newCaller(t, "alice"), w.newCaller(t, "bob"), w.newCaller(t, "mallory")
+	app := alice.createApp(t, space, "shop", 1, "STOPPED")
 	var took []time.Duration
 	for range refusals {
 		for _, by := range []struct {
@@ -225,7 +225,7 @@ func (w *world) benchRefusals(t *testing.T, figures map[string]float64) {
 			want int
 		}{{bob, http.StatusForbidden}, {mallory, http.StatusNotFound}} {
 			begin := time.Now()
-			by.must(t, by.want, "POST", "/v3/apps/"+app+"/actions/restart", "")
+			by.expectStatus(t, by.want, "POST", "/v3/apps/"+app+"/actions/restart", "")
 			took = append(took, time.Since(begin))
 		}
 	}
@@ -234,10 +234,10 @@ func (w *world) benchRefusals(t *testing.T, figures map[string]float64) {
 
 // benchLists lists 5,000 apps, in a world of their own, as the client does and in pages; the slowest counts.
 func benchLists(t *testing.T, figures map[string]float64) {
-	w := newWorld(t, nil)
-	alice, spaces := w.caller(t, "alice"), make([]string, manySpaces)
+	w := newEnv(t, nil)
+	alice, spaces := w.newCaller(t, "alice"), make([]string, manySpaces)
 	for i := range spaces {
-		spaces[i] = w.space(t)
+		spaces[i] = w.createSpace(t)
 	}
 	w.fill(t, spaces)
 	w.reported(t, spaces)
@@ -253,7 +253,7 @@ func benchLists(t *testing.T, figures map[string]float64) {
 		took := make([]time.Duration, listRounds)
 		for i := range took {
 			begin := time.Now()
-			body := alice.must(t, http.StatusOK, "GET", path, "")
+			body := alice.expectStatus(t, http.StatusOK, "GET", path, "")
 			took[i] = time.Since(begin)
 			if i > 0 {
 				continue
@@ -267,7 +267,7 @@ func benchLists(t *testing.T, figures map[string]float64) {
 	}
 }
 
-func (w *world) fill(t *testing.T, spaces []string) {
+func (w *env) fill(t *testing.T, spaces []string) {
 	t.Helper()
 	var group sync.WaitGroup
 	for writer := range writers {
@@ -289,7 +289,7 @@ func (w *world) fill(t *testing.T, spaces []string) {
 }
 
 // reported waits until the manager has made and reported every process.
-func (w *world) reported(t *testing.T, spaces []string) {
+func (w *env) reported(t *testing.T, spaces []string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()

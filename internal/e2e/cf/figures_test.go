@@ -13,19 +13,19 @@ import (
 	"time"
 )
 
-// upstream is what Korifi's HEAD took on the same machine with the same kind of Pods, and what the issue asks for.
-func upstream() map[string]string {
+// upstreamFigures returns what Korifi's HEAD took on the same machine with the same kind of Pods, and what the issue asks for.
+func upstreamFigures() map[string]string {
 	return map[string]string{
 		"stop_p50_seconds": "upstream 0.195", "start_p50_seconds": "upstream 0.435", "restart_p50_seconds": "upstream 0.665",
 		"overlap_seconds_strict": "target 0", "list_apps_5000_p99_seconds": "target < 0.1", "refusal_p99_seconds": "target < 0.05, upstream 2.6",
 	}
 }
 
-// save prints the figures and writes them where TORPOR_BENCH_DIR says.
-func save(t *testing.T, figures map[string]float64) {
+// saveFigures prints the figures and writes them where TORPOR_BENCH_DIR says.
+func saveFigures(t *testing.T, figures map[string]float64) {
 	t.Helper()
 	for _, name := range slices.Sorted(maps.Keys(figures)) {
-		t.Logf("%-28s %8.3f   %s", name, figures[name], upstream()[name])
+		t.Logf("%-28s %8.3f   %s", name, figures[name], upstreamFigures()[name])
 	}
 	dir := os.Getenv("TORPOR_BENCH_DIR")
 	if dir == "" {

@@ -52,6 +52,7 @@ func (c Controller) finalize(ctx context.Context, obj *korifiv1alpha1.CFApp) (lo
 	if err := errors.Join(errs...); err != nil {
 		return 0, fmt.Errorf("delete what belongs to the app: %w", err)
 	}
+	// An LRP keeps its finalizer until its Pods are gone, but Pods of an LRP whose finalizer was taken away may be left.
 	remaining, err := c.countRemaining(ctx, obj)
 	if err == nil && (remaining > 0 || len(seen.LRPs) > 0) {
 		return deletionInterval, nil

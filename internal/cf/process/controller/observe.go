@@ -47,6 +47,7 @@ func (c Controller) observe(ctx context.Context, obj *korifiv1alpha1.CFProcess) 
 	if err := c.observeLRPsAndPods(ctx, o); err != nil {
 		return nil, err
 	}
+	// An app that goes deletes its LRPs itself, and the garbage collector those of a process that is gone.
 	o.Deleted = o.app == nil || !o.app.DeletionTimestamp.IsZero() || !obj.DeletionTimestamp.IsZero()
 	if o.Deleted {
 		return o, nil

@@ -38,6 +38,7 @@ func (c Controller) observeRollout(ctx context.Context, app *korifiv1alpha1.CFAp
 func canaryPercent(d *torporv1alpha1.CFDeployment) int32 {
 	steps := d.Spec.Steps
 	if len(steps) == 0 {
+		// A weight of 1 % is rounded up to one instance.
 		steps = []torporv1alpha1.CanaryStep{{InstanceWeight: 1}}
 	}
 	if d.Spec.Strategy != torporv1alpha1.CanaryDeployment || int(d.Spec.ContinuedSteps) >= len(steps) {

@@ -19,23 +19,22 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv/conversation"
 )
 
-// TestRevisionStory is the decision as one test: a stop and a start within milliseconds, as `cf restart` sends them, two
+// TestTwoHundredRestartsLeaveOneRevisionEach is the decision as one test: a stop and a start within milliseconds, as `cf restart` sends them, two
 // hundred times. Each time the revision rises by exactly one, the LRP has a name that none had before, no Pod of an older
 // revision is left when the app runs, and until then stats never show one as running.
-func TestRevisionStory(t *testing.T) {
-	t.Parallel()
+func TestTwoHundredRestartsLeaveOneRevisionEach(t *testing.T) {
 	const rounds, instances = 200, 2
-	w := newWorld(t, nil)
-	space, alice, bob := w.space(t), w.caller(t, "alice"), w.caller(t, "bob")
-	app := alice.app(t, space, "shop", instances, started)
+	w := shared.Get(t)
+	space, alice, bob := w.createSpace(t), w.newCaller(t, "alice"), w.newCaller(t, "bob")
+	app := alice.createApp(t, space, "shop", instances, started)
 	path := "/v3/apps/" + app
-	alice.must(t, http.StatusOK, "PATCH", path+"/processes/web", `{"command":"HOLLOW_STOP=20ms ./shop"}`)
-	names := map[string]bool{w.onlyLRP(t, space, app, "0"): true}
+	alice.expectStatus(t, http.StatusOK, "PATCH", path+"/processes/web", `{"command":"HOLLOW_STOP=20ms ./shop"}`)
+	names := map[string]bool{w.requireOnlyLRP(t, space, app, "0"): true}
 	asked := 0
 	for round := 1; round <= rounds; round++ {
 		revision := strconv.Itoa(round)
 		for _, action := range []string{"stop", "start"} {
-			answer := alice.must(t, http.StatusOK, "POST", path+"/actions/"+action, "")
+			answer := alice.expectStatus(t, http.StatusOK, "POST", path+"/actions/"+action, "")
 			if found := conversation.JSONField(t, answer, "revision"); found != revision {
 				t.Fatalf("round %s: found revision %s after the %s", revision, found, action)
 			}
@@ -43,17 +42,17 @@ func TestRevisionStory(t *testing.T) {
 		// Bob has started nothing, so his stats are not held: he sees everything on the way.
 		testenv.Eventually(t, "revision "+revision+" runs", func() error {
 			asked++
-			if running := bob.truth(t, space, app, revision, instances); running != instances {
+			if running := bob.countTrulyRunning(t, space, app, revision, instances); running != instances {
 				return fmt.Errorf("found %d instances running", running)
 			}
 			return nil
 		})
-		for name, found := range w.pods(t, space, app) {
+		for name, found := range w.listPodRevisions(t, space, app) {
 			if found != revision {
 				t.Fatalf("round %s: found the Pod %s of revision %s", revision, name, found)
 			}
 		}
-		name := w.onlyLRP(t, space, app, revision)
+		name := w.requireOnlyLRP(t, space, app, revision)
 		if names[name] {
 			t.Fatalf("round %s: found the LRP %s once more", revision, name)
 		}
@@ -62,9 +61,9 @@ func TestRevisionStory(t *testing.T) {
 	t.Logf("%d restarts had %d LRPs; stats were asked for %d times", rounds, len(names)-1, asked)
 }
 
-// truth asks for stats and says how many rows show an instance as running: each has to be a ready Pod of the revision.
+// countTrulyRunning asks for stats and returns how many rows show an instance as running: each has to be a ready Pod of the revision.
 // There are as many rows as instances are wanted, always.
-func (c caller) truth(t *testing.T, space, app, revision string, instances int) (running int) {
+func (c caller) countTrulyRunning(t *testing.T, space, app, revision string, instances int) (running int) {
 	t.Helper()
 	var stats struct {
 		Resources []struct {
@@ -72,7 +71,7 @@ func (c caller) truth(t *testing.T, space, app, revision string, instances int) 
 			State korifiv1alpha1.InstanceState `json:"state"`
 		} `json:"resources"`
 	}
-	body := c.must(t, http.StatusOK, "GET", "/v3/apps/"+app+"/processes/web/stats", "")
+	body := c.expectStatus(t, http.StatusOK, "GET", "/v3/apps/"+app+"/processes/web/stats", "")
 	if err := json.Unmarshal([]byte(body), &stats); err != nil || len(stats.Resources) != instances {
 		t.Fatalf("found %s (%v), want %d rows", body, err, instances)
 	}
@@ -100,8 +99,8 @@ func (c caller) truth(t *testing.T, space, app, revision string, instances int) 
 	return running
 }
 
-// onlyLRP is the name of the app's LRP, of which there is one, of the revision.
-func (w *world) onlyLRP(t *testing.T, space, app, revision string) string {
+// requireOnlyLRP returns the name of the app's LRP, of which there is one, of the revision.
+func (w *env) requireOnlyLRP(t *testing.T, space, app, revision string) string {
 	t.Helper()
 	var lrps eiriniv1.LRPList
 	if err := w.Client.List(t.Context(), &lrps, client.InNamespace(space), client.MatchingLabels{korifiv1alpha1.AppGUIDLabel: app}); err != nil {

@@ -44,7 +44,7 @@ type wish struct {
 }
 
 // look watches apps, StatefulSets and Pods of a space until the test ends.
-func (w *world) look(t *testing.T, space string) *sight {
+func (w *env) look(t *testing.T, space string) *sight {
 	t.Helper()
 	s := &sight{objects: map[string]client.Object{}, began: time.Now(), since: -1, pods: map[string]bool{}}
 	for _, list := range []client.ObjectList{&korifiv1alpha1.CFAppList{}, &appsv1.StatefulSetList{}, &corev1.PodList{}} {
@@ -200,7 +200,7 @@ func settled(revision string, state korifiv1alpha1.AppState) func(*korifiv1alpha
 
 // watch tells of the objects of a space until the test ends: first of everything that is there, with no news, and then of
 // each change. A watch may end at any time, above all under load; then it begins again with everything.
-func (w *world) watch(t *testing.T, list client.ObjectList, space string, tell func([]client.Object, string, watch.Event)) {
+func (w *env) watch(t *testing.T, list client.ObjectList, space string, tell func([]client.Object, string, watch.Event)) {
 	t.Helper()
 	watching, err := client.NewWithWatch(w.Config, client.Options{Scheme: w.Client.Scheme()})
 	if err != nil {

@@ -52,8 +52,8 @@ type Rotator struct {
 }
 
 // GetCertificate is for the configuration of a TLS server.
-func (k *Rotator) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	if cert := k.current.Load(); cert != nil {
+func (r *Rotator) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	if cert := r.current.Load(); cert != nil {
 		return cert, nil
 	}
 	return nil, errNoCertificate
@@ -66,10 +66,10 @@ func (*Rotator) NeedLeaderElection() bool { return false }
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations;validatingwebhookconfigurations,verbs=get;patch
 
 // Start keeps the certificate until ctx ends. What goes wrong is tried again; the last certificate serves on.
-func (k *Rotator) Start(ctx context.Context) error {
+func (r *Rotator) Start(ctx context.Context) error {
 	for {
 		wait := interval
-		if err := k.rotate(ctx); err != nil {
+		if err := r.rotate(ctx); err != nil {
 			if !k8serrors.IsConflict(err) && ctx.Err() == nil {
 				log.FromContext(ctx).Error(err, "The webhook's certificate could not be looked after; it is tried again")
 			}
@@ -78,43 +78,43 @@ func (k *Rotator) Start(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-k.Clock.After(wait):
+		case <-r.Clock.After(wait):
 		}
 	}
 }
 
 // rotate is one look at everything. The API server trusts a new authority before anything is signed with it.
-func (k *Rotator) rotate(ctx context.Context) error {
+func (r *Rotator) rotate(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	ca, trusted, err := k.loadOrCreateAuthority(ctx)
+	ca, trusted, err := r.loadOrCreateAuthority(ctx)
 	if err != nil {
 		return err
 	}
-	if err := k.injectBundles(ctx, trusted); err != nil {
+	if err := r.injectBundles(ctx, trusted); err != nil {
 		return err
 	}
-	now, issuer := k.Clock.Now(), k.issuer.Load()
-	if cert := k.current.Load(); cert != nil && !needsRenewal(cert.Leaf, now) && issuer != nil && bytes.Equal(*issuer, ca.cert.Raw) {
+	now, issuer := r.Clock.Now(), r.issuer.Load()
+	if cert := r.current.Load(); cert != nil && !needsRenewal(cert.Leaf, now) && issuer != nil && bytes.Equal(*issuer, ca.cert.Raw) {
 		return nil
 	}
-	cert, err := ca.issueServing(now, k.Hosts...)
+	cert, err := ca.issueServing(now, r.Hosts...)
 	if err != nil {
 		return err
 	}
-	k.current.Store(cert)
-	k.issuer.Store(&ca.cert.Raw)
+	r.current.Store(cert)
+	r.issuer.Store(&ca.cert.Raw)
 	return nil
 }
 
 // loadOrCreateAuthority reads the authority, or makes one where there is none, or none that will do.
-func (k *Rotator) loadOrCreateAuthority(ctx context.Context) (ca *authority, trusted []byte, err error) {
+func (r *Rotator) loadOrCreateAuthority(ctx context.Context) (ca *authority, trusted []byte, err error) {
 	var secret corev1.Secret
-	err = k.Reader.Get(ctx, client.ObjectKey{Namespace: k.Namespace, Name: secretName}, &secret)
+	err = r.Reader.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: secretName}, &secret)
 	if client.IgnoreNotFound(err) != nil {
 		return nil, nil, fmt.Errorf("read the Secret %s: %w", secretName, err)
 	}
-	now, missing := k.Clock.Now(), k8serrors.IsNotFound(err)
+	now, missing := r.Clock.Now(), k8serrors.IsNotFound(err)
 	if !missing {
 		ca, err = decodeAuthority(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])
 		if err == nil && !needsRenewal(ca.cert, now) {
@@ -131,13 +131,13 @@ func (k *Rotator) loadOrCreateAuthority(ctx context.Context) (ca *authority, tru
 	}
 	secret.Data = map[string][]byte{corev1.TLSCertKey: cert, corev1.TLSPrivateKeyKey: key, bundleKey: trusted}
 	if missing {
-		secret.ObjectMeta = metav1.ObjectMeta{Namespace: k.Namespace, Name: secretName}
-		err = k.Client.Create(ctx, &secret)
+		secret.ObjectMeta = metav1.ObjectMeta{Namespace: r.Namespace, Name: secretName}
+		err = r.Client.Create(ctx, &secret)
 	} else {
-		err = k.Client.Update(ctx, &secret)
+		err = r.Client.Update(ctx, &secret)
 	}
 	if k8serrors.IsAlreadyExists(err) || k8serrors.IsConflict(err) {
-		return k.loadOrCreateAuthority(ctx) // Another replica was first, and its authority is as good.
+		return r.loadOrCreateAuthority(ctx) // Another replica was first, and its authority is as good.
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("write the Secret %s: %w", secretName, err)
@@ -146,18 +146,18 @@ func (k *Rotator) loadOrCreateAuthority(ctx context.Context) (ca *authority, tru
 }
 
 // injectBundles writes the trusted authorities into the webhook configurations. Configurations that are not installed are left out.
-func (k *Rotator) injectBundles(ctx context.Context, trusted []byte) error {
+func (r *Rotator) injectBundles(ctx context.Context, trusted []byte) error {
 	name := client.ObjectKey{Name: configurationName}
 	mutating := &admissionregistrationv1.MutatingWebhookConfiguration{}
 	validating := &admissionregistrationv1.ValidatingWebhookConfiguration{}
 	return errors.Join(
-		k.injectBundle(ctx, name, mutating, func() (configs []*admissionregistrationv1.WebhookClientConfig) {
+		r.injectBundle(ctx, name, mutating, func() (configs []*admissionregistrationv1.WebhookClientConfig) {
 			for i := range mutating.Webhooks {
 				configs = append(configs, &mutating.Webhooks[i].ClientConfig)
 			}
 			return configs
 		}, trusted),
-		k.injectBundle(ctx, name, validating, func() (configs []*admissionregistrationv1.WebhookClientConfig) {
+		r.injectBundle(ctx, name, validating, func() (configs []*admissionregistrationv1.WebhookClientConfig) {
 			for i := range validating.Webhooks {
 				configs = append(configs, &validating.Webhooks[i].ClientConfig)
 			}
@@ -166,10 +166,10 @@ func (k *Rotator) injectBundles(ctx context.Context, trusted []byte) error {
 	)
 }
 
-func (k *Rotator) injectBundle(ctx context.Context, name client.ObjectKey, obj client.Object,
+func (r *Rotator) injectBundle(ctx context.Context, name client.ObjectKey, obj client.Object,
 	configs func() []*admissionregistrationv1.WebhookClientConfig, trusted []byte,
 ) error {
-	err := k.Reader.Get(ctx, name, obj)
+	err := r.Reader.Get(ctx, name, obj)
 	if k8serrors.IsNotFound(err) {
 		return nil
 	}
@@ -185,7 +185,7 @@ func (k *Rotator) injectBundle(ctx context.Context, name client.ObjectKey, obj c
 	if !ok || !changed {
 		return nil
 	}
-	if err := k.Client.Patch(ctx, obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := r.Client.Patch(ctx, obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("tell the API server whom to trust: %w", err)
 	}
 	return nil

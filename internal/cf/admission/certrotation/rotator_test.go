@@ -18,8 +18,8 @@ import (
 
 const host = "torpor-webhook.torpor-system.svc"
 
-// TestKeeper is the life of two replicas' certificates, on a real API server.
-func TestKeeper(t *testing.T) {
+// Two replicas keep their certificates valid and trusted for years, on a real API server.
+func TestRotatorsOfTwoReplicasAgree(t *testing.T) {
 	t.Parallel()
 	hub := testenv.StartAPIServer(t)
 	namespace := hub.CreateNamespace(t)

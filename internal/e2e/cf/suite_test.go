@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/go-logr/logr"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -21,6 +22,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/testenv"
@@ -34,9 +36,23 @@ const (
 	callerRate = "2000"
 )
 
-// world is a control plane with the manager and the API before it.
-type world struct {
+var (
+	suite testenv.Suite
+	// shared is for every test but the benches: each makes a space of its own in it.
+	shared = testenv.NewShared(&suite, func(t testing.TB) *env { return newEnv(t, nil) })
+)
+
+// TestMain discards the log of the tests' own clients, which else warn that they have none.
+func TestMain(m *testing.M) {
+	log.SetLogger(logr.Discard())
+	os.Exit(suite.Run(m))
+}
+
+// env is a control plane with the manager and the API before it.
+type env struct {
 	*testenv.Environment
+	// tb lives as long as the environment; what outlives a test is started with it.
+	tb testing.TB
 	// toHub is how the manager and the API reach the API server.
 	toHub clientcmdapi.Cluster
 	// api is the CF API; url and http lead to it.
@@ -46,15 +62,15 @@ type world struct {
 	org  string
 }
 
-// newWorld has alice, who develops, bob, who looks on, and mallory, who has no part in it. through, if set, stands
+// newEnv has alice, who develops, bob, who looks on, and mallory, who has no part in it. through, if set, stands
 // between the API server and those whose requests it counts.
-func newWorld(t *testing.T, through *counter) *world {
+func newEnv(t testing.TB, through *requestCounter) *env {
 	t.Helper()
 	binary := os.Getenv("TORPOR_BINARY")
 	if binary == "" {
 		t.Skip("TORPOR_BINARY is not set: expected the path of the binary torpor; run with `make test`")
 	}
-	w := &world{Environment: testenv.StartControlPlane(t, nodes)}
+	w := &env{Environment: testenv.StartControlPlane(t, nodes), tb: t}
 	w.toHub = clientcmdapi.Cluster{Server: w.Config.Host, CertificateAuthorityData: w.Config.CAData, CertificateAuthority: w.Config.CAFile}
 	if through != nil {
 		w.toHub = clientcmdapi.Cluster{}
@@ -77,30 +93,26 @@ func newWorld(t *testing.T, through *counter) *world {
 	w.startAPI(t, binary)
 	w.org = "org-" + rand.String(5)
 	w.ExpectCreated(t, &korifiv1alpha1.CFOrg{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: w.org}, Spec: korifiv1alpha1.CFOrgSpec{DisplayName: "the-org"}})
-	testenv.Eventually(t, "the org has its namespace", func() error { return w.labelled(t, w.org, korifiv1alpha1.OrgGUIDLabel) })
+	testenv.Eventually(t, "the org has its namespace", func() error { return w.requireLabel(t, w.org, korifiv1alpha1.OrgGUIDLabel) })
 	return w
 }
 
-func (w *world) startManager(t *testing.T, binary string) {
+func (w *env) startManager(t testing.TB, binary string) {
 	t.Helper()
 	address := testenv.FreeAddress(t)
 	w.InstallWebhooks(t, "https://"+address, nil)
 	testenv.StartProcess(t, binary, []string{
-		"manager", "--kubeconfig", w.kubeconfig(t, "torpor-manager"), "--namespace", system,
+		"manager", "--kubeconfig", w.writeKubeconfig(t, "torpor-manager"), "--namespace", system,
 		"--metrics-address", "0", "--probe-address", "0", "--webhook-address", address,
 	}, nil)
-	testenv.Eventually(t, "admission answers", func() error {
-		a := &korifiv1alpha1.CFApp{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: "probe"}}
-		a.Spec.DisplayName, a.Spec.DesiredState, a.Spec.Lifecycle.Type = "probe", korifiv1alpha1.StoppedState, korifiv1alpha1.DockerLifecycle
-		return w.Client.Create(t.Context(), a, client.DryRunAll)
-	})
+	w.WaitForAppAdmission(t, system, korifiv1alpha1.FirstRevision)
 }
 
-func (w *world) startAPI(t *testing.T, binary string) {
+func (w *env) startAPI(t testing.TB, binary string) {
 	t.Helper()
 	folder, address := t.TempDir(), testenv.FreeAddress(t)
 	w.api = testenv.StartProcess(t, binary, []string{
-		"cf-api", "--kubeconfig", w.kubeconfig(t, "torpor-cf-api"), "--address", address, "--tls-folder", folder, "--caller-rate", callerRate, "--metrics-address", "0",
+		"cf-api", "--kubeconfig", w.writeKubeconfig(t, "torpor-cf-api"), "--address", address, "--tls-folder", folder, "--caller-rate", callerRate, "--metrics-address", "0",
 	}, nil)
 	w.url = "https://" + address
 	testenv.Eventually(t, "the API answers", func() error {
@@ -111,18 +123,18 @@ func (w *world) startAPI(t *testing.T, binary string) {
 		pool := x509.NewCertPool()
 		pool.AppendCertsFromPEM(ca)
 		w.http = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true}}
-		_, err = caller{world: w}.try(t.Context(), http.MethodGet, "/healthz", "")
+		_, err = caller{env: w}.send(t.Context(), http.MethodGet, "/healthz", "")
 		return err
 	})
 	t.Cleanup(w.http.CloseIdleConnections)
 }
 
-// kubeconfig lets in as a service account of the system's namespace.
-func (w *world) kubeconfig(t *testing.T, account string) string {
+// writeKubeconfig writes one that lets in as a service account of the system's namespace.
+func (w *env) writeKubeconfig(t testing.TB, account string) string {
 	t.Helper()
 	c := clientcmdapi.NewConfig()
 	c.Clusters["hub"] = &w.toHub
-	c.AuthInfos[account] = &clientcmdapi.AuthInfo{Token: w.token(t, account)}
+	c.AuthInfos[account] = &clientcmdapi.AuthInfo{Token: w.createToken(t, account)}
 	c.Contexts["hub"] = &clientcmdapi.Context{Cluster: "hub", AuthInfo: account}
 	c.CurrentContext = "hub"
 	file := filepath.Join(t.TempDir(), "kubeconfig")
@@ -132,7 +144,7 @@ func (w *world) kubeconfig(t *testing.T, account string) string {
 	return file
 }
 
-func (w *world) token(t *testing.T, account string) string {
+func (w *env) createToken(t testing.TB, account string) string {
 	t.Helper()
 	request := &authenticationv1.TokenRequest{}
 	of := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: account}}
@@ -142,22 +154,22 @@ func (w *world) token(t *testing.T, account string) string {
 	return request.Status.Token
 }
 
-// space is a new one, which the manager makes a namespace for.
-func (w *world) space(t *testing.T) string {
+// createSpace makes a space, which the manager makes a namespace for.
+func (w *env) createSpace(t *testing.T) string {
 	t.Helper()
 	name := "space-" + rand.String(5)
 	w.ExpectCreated(t, &korifiv1alpha1.CFSpace{ObjectMeta: metav1.ObjectMeta{Namespace: w.org, Name: name}, Spec: korifiv1alpha1.CFSpaceSpec{DisplayName: "dev-" + name}})
-	testenv.Eventually(t, "the space has its namespace", func() error { return w.labelled(t, name, korifiv1alpha1.SpaceGUIDLabel) })
+	testenv.Eventually(t, "the space has its namespace", func() error { return w.requireLabel(t, name, korifiv1alpha1.SpaceGUIDLabel) })
 	for account, role := range map[string]string{"alice": "torpor-space-developer", "bob": "torpor-space-auditor"} {
 		w.ExpectCreated(t, &rbacv1.RoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: account},
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
 			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: system, Name: account}},
 		})
-		testenv.Eventually(t, account+" is let in", func() error { return w.lists(t, account, name) })
+		testenv.Eventually(t, account+" is let in", func() error { return w.requireMayList(t, account, name) })
 	}
 	testenv.Eventually(t, "the API knows the space", func() error {
-		a, err := w.caller(t, "alice").try(t.Context(), http.MethodGet, "/v3/spaces/"+name, "")
+		a, err := w.newCaller(t, "alice").send(t.Context(), http.MethodGet, "/v3/spaces/"+name, "")
 		if err == nil && a.Status != http.StatusOK {
 			err = fmt.Errorf("found %d", a.Status)
 		}
@@ -166,7 +178,7 @@ func (w *world) space(t *testing.T) string {
 	return name
 }
 
-func (w *world) lists(t *testing.T, account, namespace string) error {
+func (w *env) requireMayList(t *testing.T, account, namespace string) error {
 	t.Helper()
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User: "system:serviceaccount:" + system + ":" + account, ResourceAttributes: &authorizationv1.ResourceAttributes{
@@ -182,7 +194,7 @@ func (w *world) lists(t *testing.T, account, namespace string) error {
 	return nil
 }
 
-func (w *world) labelled(t *testing.T, namespace, label string) error {
+func (w *env) requireLabel(t testing.TB, namespace, label string) error {
 	t.Helper()
 	var ns corev1.Namespace
 	if err := w.Client.Get(t.Context(), client.ObjectKey{Name: namespace}, &ns); err != nil {

@@ -16,15 +16,15 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// counter stands before the API server and counts what passes, watches and leases left out: watches are opened once, and
+// requestCounter stands before the API server and counts what passes, watches and leases left out: watches are opened once, and
 // leases are renewed whatever happens.
-type counter struct {
+type requestCounter struct {
 	mu     sync.Mutex
 	counts map[string]int
 }
 
 // serve returns the address, and the authority in PEM that clients have to trust: they send credentials over TLS only.
-func (c *counter) serve(t *testing.T, hub *rest.Config) (address string, ca []byte) {
+func (c *requestCounter) serve(t testing.TB, hub *rest.Config) (address string, ca []byte) {
 	t.Helper()
 	to, err := url.Parse(hub.Host)
 	if err != nil {
@@ -39,7 +39,7 @@ func (c *counter) serve(t *testing.T, hub *rest.Config) (address string, ca []by
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
 	}
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c.note(r)
+		c.countRequest(r)
 		proxy.ServeHTTP(w, r)
 	}))
 	server.EnableHTTP2 = true
@@ -51,7 +51,7 @@ func (c *counter) serve(t *testing.T, hub *rest.Config) (address string, ca []by
 	return server.URL, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 }
 
-func (c *counter) note(r *http.Request) {
+func (c *requestCounter) countRequest(r *http.Request) {
 	if r.URL.Query().Get("watch") != "" || strings.Contains(r.URL.Path, "/leases") {
 		return
 	}
@@ -74,8 +74,8 @@ func (c *counter) note(r *http.Request) {
 	c.counts[r.Method+" "+what]++
 }
 
-// taken is what passed since the last time.
-func (c *counter) taken() (byKind map[string]int, total int) {
+// takeCounts returns what passed since the last time.
+func (c *requestCounter) takeCounts() (byKind map[string]int, total int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	byKind, c.counts = maps.Clone(c.counts), nil
