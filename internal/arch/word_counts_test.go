@@ -58,6 +58,7 @@ func TestNamesSayWhatTheyMeanAtTheCall(t *testing.T) {
 func atMost(limit float64) func(float64) bool {
 	return func(found float64) bool { return found <= limit }
 }
+
 func atLeast(limit float64) func(float64) bool {
 	return func(found float64) bool { return found >= limit }
 }

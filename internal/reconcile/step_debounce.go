@@ -3,10 +3,10 @@
 package reconcile
 
 import (
-	ctrl "sigs.k8s.io/controller-runtime"
 	"time"
 
 	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
 )
 
 // moment is for how long something has to go on before it is worth a write.

@@ -47,8 +47,11 @@ func TestDecide(t *testing.T) {
 				name    string
 				planned bool
 			}{
-				{"apply CronJob", plan.CronJob.Apply != nil}, {"delete CronJob", plan.CronJob.Delete != nil}, {"error of CronJob", plan.CronJob.Err != nil},
-				{"create Job", plan.Restore.Create != nil}, {"error of Job", plan.Restore.Err != nil},
+				{"apply CronJob", plan.CronJob.Apply != nil},
+				{"delete CronJob", plan.CronJob.Delete != nil},
+				{"error of CronJob", plan.CronJob.Err != nil},
+				{"create Job", plan.Restore.Create != nil},
+				{"error of Job", plan.Restore.Err != nil},
 			} {
 				if effect.planned {
 					found = append(found, effect.name)
