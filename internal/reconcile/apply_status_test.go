@@ -36,7 +36,7 @@ func (w *writer) pass(env *testenv.Environment) *reconcile.Pass[*mocov1beta2.MyS
 		Observe: func(context.Context, *mocov1beta2.MySQLCluster) (int, error) { return 0, nil },
 		Decide:  func(int) int { return 0 },
 		Act:     func(context.Context, int, int) error { return nil },
-		Report: func(cluster *mocov1beta2.MySQLCluster, _, _ int, _ *reconcile.Refused) reconcile.FollowUp {
+		Report: func(cluster *mocov1beta2.MySQLCluster, _, _ int, _ *reconcile.RefusedError) reconcile.FollowUp {
 			cluster.Status.Cloned = w.cloned
 			if w.condition == nil {
 				meta.RemoveStatusCondition(&cluster.Status.Conditions, w.name)
@@ -79,8 +79,8 @@ func TestControllersApplyTheirOwnPartOfOneStatus(t *testing.T) {
 	// An older version of Torpor has written the whole status, one condition of which nobody reports any more.
 	before := cluster.DeepCopy()
 	cluster.Status.Conditions = []metav1.Condition{
-		{Type: "First", Status: "True", Reason: "Old", LastTransitionTime: metav1.Now()},
-		{Type: "Second", Status: "True", Reason: "Old", LastTransitionTime: metav1.Now()},
+		{Type: "First", Status: "True", Reason: "Old", LastTransitionTime: metav1.Unix(1, 0)},
+		{Type: "Second", Status: "True", Reason: "Old", LastTransitionTime: metav1.Unix(1, 0)},
 	}
 	if err := env.Client.Status().Patch(t.Context(), cluster, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)

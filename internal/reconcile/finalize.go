@@ -43,7 +43,7 @@ func (p *Pass[T, S, P]) finalize(ctx context.Context, req ctrl.Request, before, 
 		return ctrl.Result{RequeueAfter: StaleCacheRetry}, nil
 	}
 	if err != nil || lookAgainAfter > 0 {
-		return p.save(ctx, req, before, obj, FollowUp{Rule: "finalizing", RequeueAfter: lookAgainAfter}, err)
+		return p.save(ctx, req, versions[T]{before, obj}, FollowUp{Rule: "finalizing", RequeueAfter: lookAgainAfter}, err)
 	}
 	released, _ := before.DeepCopyObject().(T)
 	controllerutil.RemoveFinalizer(released, p.Finalizer.Name)
@@ -60,6 +60,6 @@ func (p *Pass[T, S, P]) replace(ctx context.Context, req ctrl.Request, before, a
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	p.versions.noteWritten(req, before.GetResourceVersion(), after.GetResourceVersion(), p.Clock.Now())
+	p.noteWritten(req, versions[T]{before, after})
 	return ctrl.Result{RequeueAfter: StaleCacheRetry}, nil
 }

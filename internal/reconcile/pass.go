@@ -27,8 +27,8 @@ const KeyRule = "rule"
 // the pass is run again after StaleCacheRetry.
 var ErrStale = errors.New("the cache is behind the API server")
 
-// Refused is an effect that was refused. The pass reports it and ends normally; the report says when to try again.
-type Refused struct {
+// RefusedError is an effect that was refused. The pass reports it and ends normally; the report says when to try again.
+type RefusedError struct {
 	// Class is the feature's own word for the kind of refusal; empty if it has none.
 	Class string
 	// Message is for people: what was expected, what was found, what to do.
@@ -38,7 +38,7 @@ type Refused struct {
 }
 
 // Error implements error.
-func (r *Refused) Error() string {
+func (r *RefusedError) Error() string {
 	if r.Message == "" && r.Err != nil {
 		return r.Err.Error()
 	}
@@ -46,7 +46,7 @@ func (r *Refused) Error() string {
 }
 
 // Unwrap implements the interface of errors.Is and errors.As.
-func (r *Refused) Unwrap() error { return r.Err }
+func (r *RefusedError) Unwrap() error { return r.Err }
 
 // FollowUp is what a report asks for beside the status: what happens after it is saved.
 type FollowUp struct {
@@ -94,7 +94,7 @@ type Pass[T client.Object, S, P any] struct {
 	// which is reported as a *Refused too and then returned, so that the queue backs off.
 	Act func(ctx context.Context, seen S, plan P) error
 	// Report writes into the status of obj.
-	Report func(obj T, seen S, plan P, refused *Refused) FollowUp
+	Report func(obj T, seen S, plan P, refused *RefusedError) FollowUp
 
 	// OwnedStatus, if set, selects what this controller alone writes of the status: a value that JSON encodes as an object. The
 	// status is then written by server-side apply with Owner as the field manager, so that several controllers write one
@@ -134,7 +134,14 @@ func (p *Pass[T, S, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	if errors.Is(failure, ErrStale) {
 		return ctrl.Result{RequeueAfter: StaleCacheRetry}, nil
 	}
-	return p.save(ctx, req, before, obj, out, failure)
+	return p.save(ctx, req, versions[T]{before, obj}, out, failure)
+}
+
+// versions are an object as it was read, and as a pass has left it.
+type versions[T client.Object] struct{ before, after T }
+
+func (v versions[T]) isReplaced() bool {
+	return v.before.GetResourceVersion() != v.after.GetResourceVersion()
 }
 
 // observeAndAct is the pass between the read of the object and the write of its status.
@@ -160,10 +167,10 @@ func (p *Pass[T, S, P]) observeAndAct(ctx context.Context, obj T) (FollowUp, err
 	if err == nil {
 		return p.Report(obj, seen, plan, nil), nil
 	}
-	if refused, ok := errors.AsType[*Refused](err); ok {
+	if refused, ok := errors.AsType[*RefusedError](err); ok {
 		return p.Report(obj, seen, plan, refused), nil
 	}
-	return p.Report(obj, seen, plan, &Refused{Message: err.Error(), Err: err}), err
+	return p.Report(obj, seen, plan, &RefusedError{Message: err.Error(), Err: err}), err
 }
 
 // unreported is an error that came before there was anything to report.
@@ -173,13 +180,13 @@ type unreported struct{ error }
 func (u *unreported) Unwrap() error { return u.error }
 
 // save writes the status once, then emits events and counts.
-func (p *Pass[T, S, P]) save(ctx context.Context, req ctrl.Request, before, obj T, out FollowUp, failure error) (ctrl.Result, error) {
+func (p *Pass[T, S, P]) save(ctx context.Context, req ctrl.Request, obj versions[T], out FollowUp, failure error) (ctrl.Result, error) {
 	if u, ok := errors.AsType[*unreported](failure); ok {
 		return ctrl.Result{}, u.error
 	}
-	if before.GetResourceVersion() != obj.GetResourceVersion() {
+	if obj.isReplaced() {
 		// The effect has changed the object itself, so that a report on the version before it would be refused.
-		p.versions.noteWritten(req, before.GetResourceVersion(), obj.GetResourceVersion(), p.Clock.Now())
+		p.noteWritten(req, obj)
 		return ctrl.Result{RequeueAfter: retryUnless(failure)}, failure
 	}
 	if failure == nil {
@@ -187,10 +194,10 @@ func (p *Pass[T, S, P]) save(ctx context.Context, req ctrl.Request, before, obj 
 			return ctrl.Result{RequeueAfter: minNonZero(wait, out.RequeueAfter)}, nil
 		}
 	}
-	changed, err := p.writeStatus(ctx, before, obj)
+	changed, err := p.writeStatus(ctx, obj.before, obj.after)
 	switch {
 	case k8serrors.IsConflict(err):
-		p.versions.noteLost(req, before.GetResourceVersion(), p.Clock.Now())
+		p.versions.noteLost(req, obj.before.GetResourceVersion(), p.Clock.Now())
 		return ctrl.Result{RequeueAfter: StaleCacheRetry}, nil
 	case k8serrors.IsNotFound(err):
 		return ctrl.Result{}, nil
@@ -199,10 +206,10 @@ func (p *Pass[T, S, P]) save(ctx context.Context, req ctrl.Request, before, obj 
 	case changed:
 		log.FromContext(ctx).Info("Status changed", KeyRule, out.Rule)
 	}
-	if before.GetResourceVersion() != obj.GetResourceVersion() {
-		p.versions.noteWritten(req, before.GetResourceVersion(), obj.GetResourceVersion(), p.Clock.Now())
+	if obj.isReplaced() {
+		p.noteWritten(req, obj)
 	}
-	emit(p.Recorder, obj, out.Events)
+	emit(p.Recorder, obj.after, out.Events)
 	if out.AfterSave != nil {
 		out.AfterSave()
 	}
@@ -210,6 +217,10 @@ func (p *Pass[T, S, P]) save(ctx context.Context, req ctrl.Request, before, obj 
 		return ctrl.Result{}, failure
 	}
 	return ctrl.Result{RequeueAfter: out.RequeueAfter}, nil
+}
+
+func (p *Pass[T, S, P]) noteWritten(req ctrl.Request, obj versions[T]) {
+	p.versions.noteWritten(req, obj.before.GetResourceVersion(), obj.after.GetResourceVersion(), p.Clock.Now())
 }
 
 func (p *Pass[T, S, P]) forget(req ctrl.Request) {

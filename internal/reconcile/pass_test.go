@@ -128,7 +128,7 @@ func newPodPass(s *fakeServer, events *eventList) *Pass[*corev1.Pod, int, int] {
 		Observe: func(context.Context, *corev1.Pod) (int, error) { return 0, nil },
 		Decide:  func(int) int { return 0 },
 		Act:     func(context.Context, int, int) error { return nil },
-		Report:  func(*corev1.Pod, int, int, *Refused) FollowUp { return FollowUp{} },
+		Report:  func(*corev1.Pod, int, int, *RefusedError) FollowUp { return FollowUp{} },
 	}
 }
 
@@ -182,7 +182,7 @@ func TestPass(t *testing.T) {
 		"an effect that fails is reported and returned": {acts: diskFull, passes: 1, want: with(func(r *result) {
 			r.RequeueAfter, r.Failed, r.Refused = 0, true, "the disk is full"
 		})},
-		"an effect that is refused is reported and ends normally": {acts: &Refused{Class: "Quota", Message: "no capacity"}, passes: 1, want: with(func(r *result) {
+		"an effect that is refused is reported and ends normally": {acts: &RefusedError{Class: "Quota", Message: "no capacity"}, passes: 1, want: with(func(r *result) {
 			r.Refused = "no capacity"
 		})},
 		"an effect on a stale view is not reported": {acts: fmt.Errorf("create: %w", ErrStale), passes: 1, want: result{
@@ -203,7 +203,7 @@ func TestPass(t *testing.T) {
 			}
 			p.Release = func(int) { allocated-- }
 			p.Act = func(context.Context, int, int) error { return row.acts }
-			p.Report = func(pod *corev1.Pod, seen, _ int, refused *Refused) FollowUp {
+			p.Report = func(pod *corev1.Pod, seen, _ int, refused *RefusedError) FollowUp {
 				pod.Status.Message = fmt.Sprint("pass ", seen)
 				if refused != nil {
 					got.Refused = refused.Error()
@@ -233,7 +233,7 @@ func TestPass(t *testing.T) {
 func TestUnchangedStatusIsNotWritten(t *testing.T) {
 	s, saves := fakeServer{}, 0
 	p := newPodPass(&s, &eventList{})
-	p.Report = func(*corev1.Pod, int, int, *Refused) FollowUp { return FollowUp{AfterSave: func() { saves++ }} }
+	p.Report = func(*corev1.Pod, int, int, *RefusedError) FollowUp { return FollowUp{AfterSave: func() { saves++ }} }
 	for range 3 {
 		if result, err := p.Reconcile(t.Context(), podRequest); err != nil || !result.IsZero() {
 			t.Errorf("expected nothing, found %+v and %v", result, err)
@@ -261,7 +261,7 @@ func TestAPassThatIsCutOffReportsNothing(t *testing.T) {
 		cancel()
 		return errors.New("interrupted")
 	}
-	p.Report = func(*corev1.Pod, int, int, *Refused) FollowUp {
+	p.Report = func(*corev1.Pod, int, int, *RefusedError) FollowUp {
 		t.Error("expected no report of an effect that was cut off")
 		return FollowUp{}
 	}
@@ -333,7 +333,7 @@ func TestOwnedStatusIsApplied(t *testing.T) {
 	p := newPodPass(&s, &eventList{})
 	message := "one"
 	p.OwnedStatus = func(pod *corev1.Pod) any { return map[string]any{"message": pod.Status.Message} }
-	p.Report = func(pod *corev1.Pod, _, _ int, _ *Refused) FollowUp {
+	p.Report = func(pod *corev1.Pod, _, _ int, _ *RefusedError) FollowUp {
 		pod.Status.Message, pod.Status.Reason = message, "NotOurs"
 		return FollowUp{}
 	}
@@ -406,7 +406,7 @@ func TestTransientReportsAreDebounced(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, events, saves, now := fakeServer{}, eventList(nil), 0, pass{}
 				p := newPodPass(&s, &events)
-				p.Report = func(pod *corev1.Pod, _, _ int, _ *Refused) FollowUp {
+				p.Report = func(pod *corev1.Pod, _, _ int, _ *RefusedError) FollowUp {
 					pod.Status.Message = fmt.Sprint("at ", time.Now())
 					out := FollowUp{RequeueAfter: now.requeueAfter, IsTransient: now.transient, AfterSave: func() { saves++ }}
 					if now.hasEvent {

@@ -12,8 +12,8 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
-// Until is when the stops of an object end by themselves, nil if they do not; and whether that could be read.
-func Until(obj metav1.Object) (*metav1.Time, bool) {
+// ReadStopUntil is when the stops of an object end by themselves, nil if they do not; and whether that could be read.
+func ReadStopUntil(obj metav1.Object) (*metav1.Time, bool) {
 	text, asked := obj.GetAnnotations()[torporv1alpha1.UntilAnnotation]
 	if !asked {
 		return nil, true
@@ -25,8 +25,8 @@ func Until(obj metav1.Object) (*metav1.Time, bool) {
 	return new(metav1.NewTime(at)), true
 }
 
-// AnnotatedBy is the field manager that set an annotation, as the API server noted it; empty if it did not.
-func AnnotatedBy(obj metav1.Object, annotation string) string {
+// FieldManagerOf is the field manager that set an annotation, as the API server noted it; empty if it did not.
+func FieldManagerOf(obj metav1.Object, annotation string) string {
 	fields := obj.GetManagedFields()
 	i := slices.IndexFunc(fields, func(e metav1.ManagedFieldsEntry) bool {
 		return e.Subresource == "" && e.FieldsV1 != nil && strings.Contains(e.FieldsV1.GetRawString(), `"f:`+annotation+`"`)

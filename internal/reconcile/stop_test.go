@@ -22,7 +22,7 @@ func TestUntil(t *testing.T) {
 		"something else said": {map[string]string{torporv1alpha1.UntilAnnotation: "tomorrow"}, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			at, ok := Until(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: row.annotations}})
+			at, ok := ReadStopUntil(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: row.annotations}})
 			found := ""
 			if at != nil {
 				found = at.UTC().Format("2006-01-02T15:04:05Z07:00")
@@ -44,7 +44,7 @@ func TestAnnotatedBy(t *testing.T) {
 		{Manager: "nobody"}, entry("status", "status", "a"), entry("first", "", "ab"), entry("second", "", "a"),
 	}}}
 	for annotation, want := range map[string]string{"a": "second", "ab": "first", "b": ""} {
-		if found := AnnotatedBy(pod, annotation); found != want {
+		if found := FieldManagerOf(pod, annotation); found != want {
 			t.Errorf("%s: expected %q, found %q", annotation, want, found)
 		}
 	}

@@ -57,7 +57,7 @@ func becomesHealthy(mgr manager.Manager) reconcile.Func {
 		mgr.GetEventRecorder("test").Eventf(cluster, nil, corev1.EventTypeNormal, "Healed", "Heal", "the cluster is well")
 		before := cluster.DeepCopy()
 		cluster.Status.Conditions = []metav1.Condition{{
-			Type: "Healthy", Status: metav1.ConditionTrue, Reason: "AsWished", Message: "all is well", LastTransitionTime: metav1.Now(),
+			Type: "Healthy", Status: metav1.ConditionTrue, Reason: "AsWished", Message: "all is well", LastTransitionTime: metav1.Unix(1, 0),
 		}}
 		return reconcile.Result{}, mgr.GetClient().SubResource("status").Patch(ctx, cluster, client.MergeFrom(before))
 	}

@@ -25,14 +25,14 @@ const (
 	stopInstances  = "StopInstances"
 )
 
-// machineRefusal is an answer of the cloud that may concern only some of the machines a call names.
-type machineRefusal struct {
+// machineRefusedError is an answer of the cloud that may concern only some of the machines a call names.
+type machineRefusedError struct {
 	class         actuator.ErrorClass
 	code, message string
 }
 
 // Error implements error.
-func (r *machineRefusal) Error() string { return r.code + ": " + r.message }
+func (r *machineRefusedError) Error() string { return r.code + ": " + r.message }
 
 // explainError turns an error of the SDK into a *machineRefusal or an *actuator.Error with a message that is the same each time.
 func (c *accountClient) explainError(operation string, err error) error {
@@ -52,7 +52,7 @@ func (c *accountClient) explainError(operation string, err error) error {
 		return c.unreachableError(operation, fmt.Sprintf("it answers with status %d", status))
 	// Other machines may be better off, unlike after an error of the account, the network or the rate.
 	case urgencyOf(class) >= 0 && (operation == stopInstances || operation == startInstances):
-		return &machineRefusal{class: class, code: code, message: message}
+		return &machineRefusedError{class: class, code: code, message: message}
 	default:
 		return &actuator.Error{Class: class, Message: fmt.Sprintf("%s: %s: %s", operation, code, message)}
 	}

@@ -58,7 +58,7 @@ func (c *accountClient) changePower(ctx context.Context, operation string, ids [
 // changePowerOfBatch collects the machines that are refused. It returns an error when it makes no sense to go on with others.
 func (c *accountClient) changePowerOfBatch(ctx context.Context, operation string, ids []string, do func(context.Context, []string) error, refused refusedMachines) error {
 	err := c.callWithTimeout(ctx, operation, func(ctx context.Context) error { return do(ctx, ids) })
-	machine, ok := errors.AsType[*machineRefusal](err)
+	machine, ok := errors.AsType[*machineRefusedError](err)
 	switch {
 	case err == nil:
 		return nil
@@ -81,7 +81,7 @@ type refusedMachines map[string][]refusedMachine
 
 type refusedMachine struct {
 	id  string
-	why *machineRefusal
+	why *machineRefusedError
 }
 
 // combinedError returns one error for all of them, with the class that needs attention most, or nil if there are none.

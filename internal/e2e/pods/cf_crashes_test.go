@@ -92,7 +92,7 @@ func (s *appSuite) failHealthChecks(t *testing.T) {
 	} {
 		it.waitUntilRunning(t, 1)
 		s.orderInstance(t, it.pushedApp, 0, it.order)
-		it.since, it.probe = time.Now(), it.pushedApp.startProbe(s.whole)
+		it.since, it.probe = time.Now(), it.startProbe(s.whole)
 		s.unhealthyApps = append(s.unhealthyApps, it)
 	}
 }

@@ -41,7 +41,7 @@ func refusedByCloud(err error) error {
 		return nil
 	}
 	explained := explainCloudError(err)
-	return &reconcile.Refused{Class: string(explained.Class), Message: explained.Message, Err: err}
+	return &reconcile.RefusedError{Class: string(explained.Class), Message: explained.Message, Err: err}
 }
 
 func approveRequests(ctx context.Context, seen *clusterObservation, names []string) error {
@@ -60,7 +60,7 @@ func approveRequests(ctx context.Context, seen *clusterObservation, names []stri
 	if failed == nil {
 		return nil
 	}
-	return &reconcile.Refused{
+	return &reconcile.RefusedError{
 		Class: string(actuator.Unreachable), Message: "Certificate requests cannot be approved: " + targetcluster.DescribeError(failed), Err: failed,
 	}
 }

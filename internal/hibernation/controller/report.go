@@ -16,7 +16,7 @@ import (
 )
 
 // report writes the plan into the status, and its refusal if its effect was refused: the report says when to try again.
-func (c Controller) report(cd *hivev1.ClusterDeployment, seen *clusterObservation, plan hibernation.Plan, refused *reconcile.Refused) reconcile.FollowUp {
+func (c Controller) report(cd *hivev1.ClusterDeployment, seen *clusterObservation, plan hibernation.Plan, refused *reconcile.RefusedError) reconcile.FollowUp {
 	var approved []csr.Verdict
 	if refused != nil {
 		plan = plan.WithRefusal(actuator.ErrorClass(refused.Class), refused.Message)

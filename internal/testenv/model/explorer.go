@@ -7,6 +7,7 @@ package model
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -188,9 +189,9 @@ func (e *Explorer[S]) StepsToRest(t testing.TB, s S) int {
 	// From the end, so that every state on the way gets its number at once.
 	path := e.PathToRest(t, s)
 	steps := 0
-	for i := len(path) - 1; i >= 0; i-- {
-		id := e.ids[path[i]]
-		if i+1 < len(path) && (steps > 0 || e.model.IsChange == nil || e.model.IsChange(path[i], path[i+1])) {
+	for i, state := range slices.Backward(path) {
+		id := e.ids[state]
+		if i+1 < len(path) && (steps > 0 || e.model.IsChange == nil || e.model.IsChange(state, path[i+1])) {
 			steps++
 		}
 		e.nodes[id].stepsToRest = steps

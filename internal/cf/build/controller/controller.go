@@ -98,7 +98,7 @@ func (c Controller) observeBuild(ctx context.Context, obj *korifiv1alpha1.CFBuil
 	}
 }
 
-func (c Controller) reportBuild(obj *korifiv1alpha1.CFBuild, _ build.Observed, plan build.Plan, _ *reconcile.Refused) reconcile.FollowUp {
+func (c Controller) reportBuild(obj *korifiv1alpha1.CFBuild, _ build.Observed, plan build.Plan, _ *reconcile.RefusedError) reconcile.FollowUp {
 	status := &obj.Status
 	status.Droplet, status.State, status.ObservedGeneration = plan.Droplet, plan.State, obj.Generation
 	reconcile.SetConditions(&status.Conditions, map[string]decision.Condition{
@@ -107,7 +107,7 @@ func (c Controller) reportBuild(obj *korifiv1alpha1.CFBuild, _ build.Observed, p
 	return reconcile.FollowUp{Rule: plan.Succeeded.Reason}
 }
 
-func (c Controller) reportPackage(pkg, _ *korifiv1alpha1.CFPackage, ready decision.Condition, _ *reconcile.Refused) reconcile.FollowUp {
+func (c Controller) reportPackage(pkg, _ *korifiv1alpha1.CFPackage, ready decision.Condition, _ *reconcile.RefusedError) reconcile.FollowUp {
 	pkg.Status.ObservedGeneration = pkg.Generation
 	reconcile.SetConditions(&pkg.Status.Conditions, map[string]decision.Condition{korifiv1alpha1.ReadyCondition: ready}, pkg.Generation, c.Clock)
 	return reconcile.FollowUp{Rule: ready.Reason}

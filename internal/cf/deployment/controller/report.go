@@ -11,7 +11,7 @@ import (
 )
 
 // report writes how far the deployment is into its status. One that is over keeps what it reported last.
-func (c Controller) report(d *torporv1alpha1.CFDeployment, seen deployment.Observed, plan deployment.Plan, refused *reconcile.Refused) reconcile.FollowUp {
+func (c Controller) report(d *torporv1alpha1.CFDeployment, seen deployment.Observed, plan deployment.Plan, refused *reconcile.RefusedError) reconcile.FollowUp {
 	status, out := &d.Status, reconcile.FollowUp{Rule: plan.Why}
 	if deployment.IsOver(d) {
 		status.ObservedGeneration = d.Generation

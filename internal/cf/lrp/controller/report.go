@@ -14,7 +14,7 @@ import (
 )
 
 // report writes what was seen into the status.
-func (c Controller) report(obj *eiriniv1.LRP, o lrp.Observed, p lrp.Plan, _ *reconcile.Refused) reconcile.FollowUp {
+func (c Controller) report(obj *eiriniv1.LRP, o lrp.Observed, p lrp.Plan, _ *reconcile.RefusedError) reconcile.FollowUp {
 	before, status := obj.Status.DeepCopy(), &obj.Status
 	status.Replicas, status.Instances = 0, nil
 	for _, pod := range o.Pods {

@@ -156,7 +156,7 @@ func (c Controller) act(ctx context.Context, seen orgspace.Observed, plan orgspa
 	return nil
 }
 
-func (c Controller) reportOrg(org *korifiv1alpha1.CFOrg, _ orgspace.Observed, plan orgspace.Plan, _ *reconcile.Refused) reconcile.FollowUp {
+func (c Controller) reportOrg(org *korifiv1alpha1.CFOrg, _ orgspace.Observed, plan orgspace.Plan, _ *reconcile.RefusedError) reconcile.FollowUp {
 	if plan.Ready != nil {
 		org.Status.ObservedGeneration, org.Status.GUID = org.Generation, readyGUID(org, plan)
 		c.setReady(&org.Status.Conditions, org, plan)
@@ -164,7 +164,7 @@ func (c Controller) reportOrg(org *korifiv1alpha1.CFOrg, _ orgspace.Observed, pl
 	return followUp(plan)
 }
 
-func (c Controller) reportSpace(space *korifiv1alpha1.CFSpace, _ orgspace.Observed, plan orgspace.Plan, _ *reconcile.Refused) reconcile.FollowUp {
+func (c Controller) reportSpace(space *korifiv1alpha1.CFSpace, _ orgspace.Observed, plan orgspace.Plan, _ *reconcile.RefusedError) reconcile.FollowUp {
 	if plan.Ready != nil {
 		space.Status.ObservedGeneration, space.Status.GUID = space.Generation, readyGUID(space, plan)
 		c.setReady(&space.Status.Conditions, space, plan)

@@ -18,7 +18,7 @@ import (
 )
 
 // report writes the status.
-func (c Controller) report(obj *korifiv1alpha1.CFProcess, seen *observation, plan process.Plan, refused *reconcile.Refused) reconcile.FollowUp {
+func (c Controller) report(obj *korifiv1alpha1.CFProcess, seen *observation, plan process.Plan, refused *reconcile.RefusedError) reconcile.FollowUp {
 	if refused != nil {
 		plan.Ready.Message += "; " + refused.Error()
 	}

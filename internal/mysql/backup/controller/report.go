@@ -35,7 +35,7 @@ type newEvents struct {
 }
 
 // report fills the status and the events from what Jobs and their Pods say, also while reconciliation is stopped.
-func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen observation, plan backup.Plan, refused *reconcile.Refused) reconcile.FollowUp {
+func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen observation, plan backup.Plan, refused *reconcile.RefusedError) reconcile.FollowUp {
 	if plan.Rule == backup.DeletedRule {
 		return reconcile.FollowUp{Rule: plan.Rule}
 	}
@@ -122,7 +122,7 @@ func (c Controller) reportFailedJob(job *batchv1.Job, failed *batchv1.JobConditi
 
 // recordFailureEvent adds one event for what keeps the Jobs from being made, until it changes or is over. The memory of it
 // ends with the manager, and the event is repeated then.
-func (c Controller) recordFailureEvent(cluster types.UID, refused *reconcile.Refused, events *newEvents) {
+func (c Controller) recordFailureEvent(cluster types.UID, refused *reconcile.RefusedError, events *newEvents) {
 	if refused == nil {
 		c.reportedFailures.Delete(cluster)
 		return

@@ -62,7 +62,7 @@ func (c Controller) act(ctx context.Context, seen *observation, plan clustering.
 		seen.clusterConns.recordResult(plan.Do, c.Clock.Now(), failure)
 	}
 	if err != nil {
-		return &reconcile.Refused{Message: failure, Err: err}
+		return &reconcile.RefusedError{Message: failure, Err: err}
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ import (
 const stopAction = "Stop"
 
 // report writes the plan into the status and returns what follows once that is saved.
-func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen *observation, plan clustering.Plan, refused *reconcile.Refused) reconcile.FollowUp {
+func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen *observation, plan clustering.Plan, refused *reconcile.RefusedError) reconcile.FollowUp {
 	if seen.IsBeingDeleted {
 		return reconcile.FollowUp{Rule: plan.Rule}
 	}
@@ -43,7 +43,7 @@ func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen *observation,
 
 	out := reconcile.FollowUp{Rule: plan.Rule, RequeueAfter: plan.After}
 	// The regular look at a stopped cluster may come long after the end of the stop.
-	if until, _ := reconcile.Until(cluster); until != nil && cluster.ClusteringStopped() {
+	if until, _ := reconcile.ReadStopUntil(cluster); until != nil && cluster.ClusteringStopped() {
 		out.RequeueAfter = min(out.RequeueAfter, max(until.Sub(seen.Now), time.Millisecond))
 	}
 	if refused == nil {

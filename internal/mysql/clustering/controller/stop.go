@@ -39,7 +39,7 @@ func describeIgnoredAnnotations(cluster *mocov1beta2.MySQLCluster) string {
 	if _, ok := parseStoppedInstances(cluster); !ok {
 		wrong = append(wrong, mocov1beta2.StoppedInstancesAnnotation+" is ignored: expected a JSON list of ordinals such as [1], found something else; correct it")
 	}
-	if _, ok := reconcile.Until(cluster); !ok {
+	if _, ok := reconcile.ReadStopUntil(cluster); !ok {
 		wrong = append(wrong, torporv1alpha1.UntilAnnotation+" is ignored: expected a time such as 2026-11-20T22:00:00Z, found something else; correct it")
 	}
 	return strings.Join(wrong, "; ")
@@ -48,7 +48,7 @@ func describeIgnoredAnnotations(cluster *mocov1beta2.MySQLCluster) string {
 // overdueTime is for how long something is stopped after the time until which it should have been, zero if nothing is.
 func overdueTime(cluster *mocov1beta2.MySQLCluster, now time.Time) (overdue time.Duration, isOverdue bool) {
 	_, stopsInstances := cluster.Annotations[mocov1beta2.StoppedInstancesAnnotation]
-	until, _ := reconcile.Until(cluster)
+	until, _ := reconcile.ReadStopUntil(cluster)
 	isStopped := cluster.ClusteringStopped() || cluster.ReconciliationStopped() || stopsInstances
 	if until == nil || now.Before(until.Time) || !isStopped {
 		return 0, false
@@ -73,7 +73,7 @@ func (c Controller) endStop(ctx context.Context, cluster *mocov1beta2.MySQLClust
 }
 
 // reportEndOfStop writes nothing into the status: what it says of the servers was not looked at in this pass.
-func reportEndOfStop(cluster *mocov1beta2.MySQLCluster, plan clustering.Plan, refused *reconcile.Refused) reconcile.FollowUp {
+func reportEndOfStop(cluster *mocov1beta2.MySQLCluster, plan clustering.Plan, refused *reconcile.RefusedError) reconcile.FollowUp {
 	event := reconcile.Event{Reason: clustering.EventStopEnded, Action: stopAction}
 	event.Note = "The stop has ended by itself: it was until " + cluster.Annotations[torporv1alpha1.UntilAnnotation]
 	if refused != nil {
@@ -98,10 +98,10 @@ func buildPause(cluster *mocov1beta2.MySQLCluster, plan clustering.Plan, now tim
 	before := cluster.Status.Pause
 	if cluster.ClusteringStopped() {
 		p.Clustering = &mocov1beta2.Stop{
-			Since: metav1.NewTime(now), By: reconcile.AnnotatedBy(cluster, mocov1beta2.ClusteringStoppedAnnotation),
+			Since: metav1.NewTime(now), By: reconcile.FieldManagerOf(cluster, mocov1beta2.ClusteringStoppedAnnotation),
 			Reason: cluster.Annotations[torporv1alpha1.ReasonAnnotation],
 		}
-		p.Clustering.Until, _ = reconcile.Until(cluster)
+		p.Clustering.Until, _ = reconcile.ReadStopUntil(cluster)
 		if before != nil && before.Clustering != nil { // A stop began when it was first seen, whatever is changed in it later.
 			p.Clustering.Since = before.Clustering.Since
 		}

@@ -36,7 +36,7 @@ func TestOwnedStatusHasNothingOfOtherControllers(t *testing.T) {
 	cluster := &mocov1beta2.MySQLCluster{}
 	cluster.Status.Conditions = []metav1.Condition{{Type: mocov1beta2.HealthyCondition}, {Type: mocov1beta2.ReconcileSuccessCondition}}
 	cluster.Status.Pause = &mocov1beta2.Pause{Clustering: &mocov1beta2.Stop{By: "a"}, Reconciliation: &mocov1beta2.Stop{By: "b"}, Unfinished: "c"}
-	cluster.Status.RestoredTime = new(metav1.Now())
+	cluster.Status.RestoredTime = new(metav1.Unix(1, 0))
 	want := mocov1beta2.MySQLClusterStatus{
 		Conditions: []metav1.Condition{{Type: mocov1beta2.HealthyCondition}},
 		Pause:      &mocov1beta2.Pause{Clustering: &mocov1beta2.Stop{By: "a"}, Unfinished: "c"},

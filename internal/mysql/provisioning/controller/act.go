@@ -40,7 +40,7 @@ func newFailure(problems []string, err error) error {
 	case err != nil:
 		return &failure{problems, err}
 	case len(problems) > 0:
-		return &reconcile.Refused{Message: joinProblems(problems, nil)}
+		return &reconcile.RefusedError{Message: joinProblems(problems, nil)}
 	}
 	return nil
 }

@@ -57,7 +57,7 @@ func ownedStatus(cluster *mocov1beta2.MySQLCluster) any {
 }
 
 // report writes what became of a pass into the status. Only the fields that this controller owns are touched.
-func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen observation, changes provisioning.ChangeSet, refused *reconcile.Refused) reconcile.FollowUp {
+func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen observation, changes provisioning.ChangeSet, refused *reconcile.RefusedError) reconcile.FollowUp {
 	conditions := map[string]decision.Condition{mocov1beta2.SpecFullySupportedCondition: specSupport(cluster)}
 	active := decision.True(mocov1beta2.ReconciliationActiveReason, "")
 	out := reconcile.FollowUp{Rule: changes.Rollout.Rule, RequeueAfter: changes.Rollout.RequeueAfter}
@@ -77,7 +77,7 @@ func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen observation, 
 
 // reportObjects returns the conditions of the objects and of their Pods.
 func (c Controller) reportObjects(
-	cluster *mocov1beta2.MySQLCluster, seen observation, changes provisioning.ChangeSet, refused *reconcile.Refused, out *reconcile.FollowUp,
+	cluster *mocov1beta2.MySQLCluster, seen observation, changes provisioning.ChangeSet, refused *reconcile.RefusedError, out *reconcile.FollowUp,
 ) map[string]decision.Condition {
 	success := decision.True(mocov1beta2.ReconcileSuccessReason, "")
 	switch {
@@ -101,7 +101,7 @@ func (c Controller) reportObjects(
 }
 
 // describeFailure returns what went wrong in words that are stable and free of secrets.
-func describeFailure(refused *reconcile.Refused) string {
+func describeFailure(refused *reconcile.RefusedError) string {
 	failed, ok := errors.AsType[*failure](refused.Err)
 	if !ok {
 		return refused.Message

@@ -33,10 +33,10 @@ func stopRecord(cluster *mocov1beta2.MySQLCluster, now time.Time) *mocov1beta2.P
 	p, before := &mocov1beta2.Pause{}, cluster.Status.Pause
 	if cluster.ReconciliationStopped() {
 		p.Reconciliation = &mocov1beta2.Stop{
-			Since: metav1.NewTime(now), By: reconcile.AnnotatedBy(cluster, mocov1beta2.ReconciliationStoppedAnnotation),
+			Since: metav1.NewTime(now), By: reconcile.FieldManagerOf(cluster, mocov1beta2.ReconciliationStoppedAnnotation),
 			Reason: cluster.Annotations[torporv1alpha1.ReasonAnnotation],
 		}
-		p.Reconciliation.Until, _ = reconcile.Until(cluster)
+		p.Reconciliation.Until, _ = reconcile.ReadStopUntil(cluster)
 		if before != nil && before.Reconciliation != nil {
 			p.Reconciliation.Since = before.Reconciliation.Since
 		}
