@@ -47,7 +47,7 @@ func cloudCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			err = serveCloud(cmd.Context(), sim.Handler(), address, port, func(url string) {
+			err = serveCloud(cmd.Context(), sim.HTTPHandler(), address, port, func(url string) {
 				fmt.Fprintf(cmd.OutOrStdout(), "ready: %s\n", url)
 			})
 			return errors.Join(err, sim.Close())

@@ -16,9 +16,9 @@ import (
 // The limits of what wordCounts measures. They are ratchets: each only ever moves towards names of more words and more reasons.
 const (
 	maxOneWordFunctions = 0.30
-	maxOneWordExported  = 0.32
-	maxOneWordTypes     = 0.36
-	minCommentInside    = 0.10
+	maxOneWordExported  = 0.28
+	maxOneWordTypes     = 0.30
+	minCommentInside    = 0.12
 	minMedianName       = 11
 )
 

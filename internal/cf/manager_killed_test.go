@@ -66,7 +66,7 @@ func TestManagerIsKilled(t *testing.T) {
 				}
 				return nil
 			})
-			p.Kill9(t)
+			p.KillAtOnce(t)
 			a.expectChangeRefused(t)
 		})
 		p = start()
@@ -76,7 +76,7 @@ func TestManagerIsKilled(t *testing.T) {
 	if most, overlap := h.measureOverlap(); most != 1 || overlap != 0 {
 		t.Errorf("expected one revision with Pods at a time, found %d, two of them for %s", most, overlap)
 	}
-	p.Kill9(t)
+	p.KillAtOnce(t)
 	doomed := a.getApp(t)
 	if err := a.Client.Delete(t.Context(), doomed); err != nil {
 		t.Fatal(err)

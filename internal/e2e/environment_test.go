@@ -87,7 +87,7 @@ func (w *environment) startManager(t *testing.T, flags ...string) *testenv.Proce
 	}, flags...)
 	p := testenv.StartProcess(t, managerBinary(t), args, nil)
 	w.startedPIDs[fmt.Sprintf("manager %d", len(w.startedPIDs))] = p.PID()
-	w.traffic.setKill(func() { p.Kill9(t) })
+	w.traffic.setKill(func() { p.KillAtOnce(t) })
 	return p
 }
 

@@ -27,7 +27,7 @@ func TestHibernatingClusterIsNotDialled(t *testing.T) {
 	}
 	for i := range forcedPasses {
 		if i == forcedPasses/2 {
-			m.Kill9(t)
+			m.KillAtOnce(t)
 			w.startManager(t)
 		}
 		w.traffic.armKillPoints()

@@ -26,7 +26,7 @@ func TestManagerRunsWithoutCRDs(t *testing.T) {
 		t.Helper()
 		testenv.Eventually(t, what, func() error { return answersOK(t, "http://"+probes+"/readyz") })
 		select {
-		case <-m.Done():
+		case <-m.ExitChannel():
 			t.Fatalf("%s: expected the manager alive, found that it ended with %d", what, m.ExitCode())
 		default:
 		}

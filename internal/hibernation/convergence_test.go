@@ -215,7 +215,7 @@ func TestReadyMeansThatTheNodesAreBack(t *testing.T) {
 	t.Logf("%d states after three mishaps", len(e.States()))
 	failures := 0
 	for _, s := range e.States() {
-		early := e.Next(s).To.reported.ready.Status == metav1.ConditionTrue && (!s.nodeReports(0) || !s.nodeReports(1))
+		early := e.NextMove(s).To.reported.ready.Status == metav1.ConditionTrue && (!s.nodeReports(0) || !s.nodeReports(1))
 		if early && failures < 5 {
 			failures++
 			t.Errorf("ready without its nodes:\n%s", e.PathTo(s))

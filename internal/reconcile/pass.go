@@ -148,7 +148,7 @@ func (v versions[T]) isReplaced() bool {
 func (p *Pass[T, S, P]) observeAndAct(ctx context.Context, obj T) (FollowUp, error) {
 	seen, err := p.Observe(ctx, obj)
 	if err != nil {
-		return FollowUp{}, &unreported{err}
+		return FollowUp{}, &unreportedError{err}
 	}
 	if p.Release != nil {
 		defer p.Release(seen)
@@ -162,7 +162,7 @@ func (p *Pass[T, S, P]) observeAndAct(ctx context.Context, obj T) (FollowUp, err
 	}
 	if ended := ctx.Err(); ended != nil {
 		// What an effect says that was cut off by the end of its pass is not about the effect.
-		return FollowUp{}, &unreported{fmt.Errorf("pass ended early: %w", ended)}
+		return FollowUp{}, &unreportedError{fmt.Errorf("pass ended early: %w", ended)}
 	}
 	if err == nil {
 		return p.Report(obj, seen, plan, nil), nil
@@ -173,15 +173,15 @@ func (p *Pass[T, S, P]) observeAndAct(ctx context.Context, obj T) (FollowUp, err
 	return p.Report(obj, seen, plan, &RefusedError{Message: err.Error(), Err: err}), err
 }
 
-// unreported is an error that came before there was anything to report.
-type unreported struct{ error }
+// unreportedError is an error that came before there was anything to report.
+type unreportedError struct{ error }
 
 // Unwrap implements the interface of errors.Is and errors.As.
-func (u *unreported) Unwrap() error { return u.error }
+func (u *unreportedError) Unwrap() error { return u.error }
 
 // save writes the status once, then emits events and counts.
 func (p *Pass[T, S, P]) save(ctx context.Context, req ctrl.Request, obj versions[T], out FollowUp, failure error) (ctrl.Result, error) {
-	if u, ok := errors.AsType[*unreported](failure); ok {
+	if u, ok := errors.AsType[*unreportedError](failure); ok {
 		return ctrl.Result{}, u.error
 	}
 	if obj.isReplaced() {

@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// Workers is how a controller's passes are run.
-type Workers struct {
+// WorkerOptions is how a controller's passes are run.
+type WorkerOptions struct {
 	// Count is how many passes run at once.
 	Count int
 	// PassTimeout bounds one pass.
@@ -26,7 +26,7 @@ type Workers struct {
 }
 
 // Options returns them in the words of controller-runtime.
-func (w Workers) Options() controller.Options {
+func (w WorkerOptions) Options() controller.Options {
 	options := controller.Options{MaxConcurrentReconciles: w.Count, ReconciliationTimeout: w.PassTimeout}
 	if w.MinBackoff > 0 {
 		options.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](w.MinBackoff, w.MaxBackoff)

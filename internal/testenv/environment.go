@@ -70,7 +70,7 @@ func StartControlPlane(t testing.TB, nodes int) *Environment {
 		p := StartProcess(t, localBinary(t), []string{
 			"node", "--name", name, "--dir", t.TempDir(), "--bootstrap-kubeconfig", e.KubeconfigPath(t), "--heartbeat", "2s",
 		}, nil)
-		t.Cleanup(func() { p.Kill9(t) })
+		t.Cleanup(func() { p.KillAtOnce(t) })
 		Eventually(t, name+" is ready", func() error { return e.nodeIsReady(t, name) })
 	}
 	return e
@@ -95,7 +95,7 @@ func startEnvironment(t testing.TB, flags ...string) *Environment {
 	dir := t.TempDir()
 	e := &Environment{Process: StartProcess(t, localBinary(t), append([]string{"control-plane", "--dir", dir}, flags...), nil), dir: dir}
 	// A graceful shutdown takes seconds and only saves data that no test reads.
-	t.Cleanup(func() { e.Kill9(t) })
+	t.Cleanup(func() { e.KillAtOnce(t) })
 	file := e.WaitForLine(t, "kubeconfig: ")
 	var err error
 	if e.Config, err = clientcmd.BuildConfigFromFlags("", file); err != nil {

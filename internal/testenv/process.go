@@ -57,8 +57,8 @@ func StartProcess(t testing.TB, path string, args, env []string) *Process {
 	return p
 }
 
-// Kill9 kills the process and returns when it is gone.
-func (p *Process) Kill9(t testing.TB) {
+// KillAtOnce kills the process and returns when it is gone.
+func (p *Process) KillAtOnce(t testing.TB) {
 	t.Helper()
 	p.sendSignal(t, syscall.SIGKILL)
 	<-p.done
@@ -74,12 +74,12 @@ func (p *Process) Stop(t testing.TB) {
 	case <-p.done:
 	case <-deadline.C:
 		t.Errorf("%s did not end within %s after SIGTERM; it is killed", p.Name, stopTimeout)
-		p.Kill9(t)
+		p.KillAtOnce(t)
 	}
 }
 
-// Done is closed when the process has ended.
-func (p *Process) Done() <-chan struct{} { return p.done }
+// ExitChannel is closed when the process has ended.
+func (p *Process) ExitChannel() <-chan struct{} { return p.done }
 
 // ExitCode returns the exit code of a process that has ended, -1 for one that was killed.
 func (p *Process) ExitCode() int {
@@ -90,15 +90,15 @@ func (p *Process) ExitCode() int {
 // PID of the process.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Log returns what the process has written to its output and error output so far.
-func (p *Process) Log() string { return p.output.String() }
+// LastOutput returns what the process has written to its output and error output so far.
+func (p *Process) LastOutput() string { return p.output.String() }
 
 // WaitForLine waits for a line that starts with the prefix and returns what follows it, without blanks around.
 func (p *Process) WaitForLine(t testing.TB, prefix string) string {
 	t.Helper()
 	var rest string
 	Eventually(t, fmt.Sprintf("%s says %q", p.Name, prefix), func() error {
-		for line := range strings.Lines(p.Log()) {
+		for line := range strings.Lines(p.LastOutput()) {
 			found, ok := strings.CutPrefix(line, prefix)
 			// Without its end, a line may be only half written.
 			if ok && strings.HasSuffix(line, "\n") {

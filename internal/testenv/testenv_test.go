@@ -79,7 +79,7 @@ func TestClusterIsMadeAndTheHubKnows(t *testing.T) {
 func TestProcessIsKilledAndReports(t *testing.T) {
 	p := StartProcess(t, "/bin/sh", []string{"-c", `echo "hello: $WHO"; exec sleep 600`}, []string{"WHO=world"})
 	p.WaitForLine(t, "hello: world")
-	p.Kill9(t)
+	p.KillAtOnce(t)
 	if code := p.ExitCode(); code != -1 {
 		t.Errorf("exit code %d, want -1 for a killed process", code)
 	}

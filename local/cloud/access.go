@@ -25,7 +25,7 @@ func (c *Cloud) admitCaller(authorization string, now time.Time) error {
 		c.limiters[key] = rate.NewLimiter(rate.Limit(c.config.RatePerSecond), c.config.Burst)
 	}
 	if !c.limiters[key].AllowN(now, 1) {
-		return ec2query.Errorf(ec2query.RequestLimitExceeded, "Request limit exceeded.")
+		return ec2query.NewErrorf(ec2query.RequestLimitExceeded, "Request limit exceeded.")
 	}
 	return nil
 }
@@ -35,7 +35,7 @@ func (c *Cloud) admitCaller(authorization string, now time.Time) error {
 func (c *Cloud) accessKey(authorization string) (string, error) {
 	parameters, ok := strings.CutPrefix(authorization, "AWS4-HMAC-SHA256 ")
 	if !ok {
-		return "", ec2query.Errorf(ec2query.AuthFailure, "AWS was not able to validate the provided access credentials: the Authorization header must be an AWS4-HMAC-SHA256 signature")
+		return "", ec2query.NewErrorf(ec2query.AuthFailure, "AWS was not able to validate the provided access credentials: the Authorization header must be an AWS4-HMAC-SHA256 signature")
 	}
 	var scope []string
 	for parameter := range strings.SplitSeq(parameters, ",") {
@@ -44,13 +44,13 @@ func (c *Cloud) accessKey(authorization string) (string, error) {
 		}
 	}
 	if len(scope) != 5 || scope[0] == "" || scope[3] != "ec2" || scope[4] != "aws4_request" {
-		return "", ec2query.Errorf(ec2query.AuthFailure, "AWS was not able to validate the provided access credentials: the Credential must be <key>/<date>/<region>/ec2/aws4_request")
+		return "", ec2query.NewErrorf(ec2query.AuthFailure, "AWS was not able to validate the provided access credentials: the Credential must be <key>/<date>/<region>/ec2/aws4_request")
 	}
 	if scope[2] != c.config.Region {
-		return "", ec2query.Errorf(ec2query.AuthFailure, "Credential should be scoped to a valid region: this cloud is %q, the request is signed for %q", c.config.Region, scope[2])
+		return "", ec2query.NewErrorf(ec2query.AuthFailure, "Credential should be scoped to a valid region: this cloud is %q, the request is signed for %q", c.config.Region, scope[2])
 	}
 	if len(c.config.AccessKeys) > 0 && !slices.Contains(c.config.AccessKeys, scope[0]) {
-		return "", ec2query.Errorf(ec2query.AuthFailure, "AWS was not able to validate the provided access credentials")
+		return "", ec2query.NewErrorf(ec2query.AuthFailure, "AWS was not able to validate the provided access credentials")
 	}
 	return scope[0], nil
 }

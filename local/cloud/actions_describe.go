@@ -54,10 +54,10 @@ func (c *Cloud) choosePage(q ec2query.Request, ids []string) (size, after int, e
 		return 0, 0, err
 	}
 	if given && len(ids) > 0 {
-		return 0, 0, ec2query.Errorf(ec2query.InvalidParameterCombination, "The parameter instancesSet cannot be used with the parameter maxResults")
+		return 0, 0, ec2query.NewErrorf(ec2query.InvalidParameterCombination, "The parameter instancesSet cannot be used with the parameter maxResults")
 	}
 	if given && (size < 5 || size > 1000) {
-		return 0, 0, ec2query.Errorf(ec2query.InvalidParameterValue, "Value ( %d ) for parameter maxResults is invalid. Expecting a value from 5 to 1000.", size)
+		return 0, 0, ec2query.NewErrorf(ec2query.InvalidParameterValue, "Value ( %d ) for parameter maxResults is invalid. Expecting a value from 5 to 1000.", size)
 	}
 	switch {
 	// EC2 does not cut the answer to a call that names instances.
@@ -68,7 +68,7 @@ func (c *Cloud) choosePage(q ec2query.Request, ids []string) (size, after int, e
 	default:
 		size = c.config.PageSize
 	}
-	token := q.Text("NextToken")
+	token := q.StringParameter("NextToken")
 	if token == "" {
 		return size, 0, nil
 	}
@@ -77,7 +77,7 @@ func (c *Cloud) choosePage(q ec2query.Request, ids []string) (size, after int, e
 		_, err = fmt.Sscanf(string(text), "after %d", &after)
 	}
 	if err != nil || token != pageToken(after, q) {
-		return 0, 0, ec2query.Errorf(ec2query.InvalidParameterValue, "Value (%s) for parameter nextToken is invalid: it must be the token of an answer to the same question.", token)
+		return 0, 0, ec2query.NewErrorf(ec2query.InvalidParameterValue, "Value (%s) for parameter nextToken is invalid: it must be the token of an answer to the same question.", token)
 	}
 	return size, after, nil
 }
@@ -106,7 +106,7 @@ func readFilters(q ec2query.Request, known valuesByName) (filterCriteria, error)
 	var read filterCriteria
 	for _, filter := range filters {
 		if _, ok := known(filter.Name); !ok {
-			return nil, ec2query.Errorf(ec2query.InvalidParameterValue, "The filter '%s' is invalid", filter.Name)
+			return nil, ec2query.NewErrorf(ec2query.InvalidParameterValue, "The filter '%s' is invalid", filter.Name)
 		}
 		one := filterCriterion{name: filter.Name}
 		for _, value := range filter.Values {

@@ -23,7 +23,7 @@ func (c *Cloud) stopInstances(q ec2query.Request, now time.Time) (ec2query.Answe
 		return nil, err
 	}
 	if hibernate {
-		return nil, ec2query.Errorf(ec2query.UnsupportedHibernationConfiguration, "The instances of this cloud are not configured for hibernation.")
+		return nil, ec2query.NewErrorf(ec2query.UnsupportedHibernationConfiguration, "The instances of this cloud are not configured for hibernation.")
 	}
 	return c.changePower(q, stop, now)
 }
@@ -36,7 +36,7 @@ func (c *Cloud) changePower(q ec2query.Request, v powerVerb, now time.Time) (ec2
 	}
 	ids := q.ListValues("InstanceId")
 	if len(ids) == 0 {
-		return nil, ec2query.Errorf(ec2query.MissingParameter, "The request must contain the parameter InstanceId")
+		return nil, ec2query.NewErrorf(ec2query.MissingParameter, "The request must contain the parameter InstanceId")
 	}
 	before, err := c.findInstances(ids)
 	if err != nil {
@@ -65,7 +65,7 @@ func (c *Cloud) requestAll(before []instance, v powerVerb, now time.Time) ([]ins
 	var refused []string
 	for _, i := range before {
 		if v == stop && i.Spot && !i.Persistent {
-			return nil, ec2query.Errorf(ec2query.UnsupportedOperation, "You can't stop the Spot Instance '%s' because it is associated with a one-time Spot Instance request. You can only stop Spot Instances associated with persistent Spot Instance requests.", i.ID)
+			return nil, ec2query.NewErrorf(ec2query.UnsupportedOperation, "You can't stop the Spot Instance '%s' because it is associated with a one-time Spot Instance request. You can only stop Spot Instances associated with persistent Spot Instance requests.", i.ID)
 		}
 		next, ok := i.afterRequest(v, now, c.latencies)
 		if !ok {
@@ -75,7 +75,7 @@ func (c *Cloud) requestAll(before []instance, v powerVerb, now time.Time) ([]ins
 	}
 	if len(refused) > 0 {
 		done := map[powerVerb]string{start: "started", stop: "stopped", terminate: "terminated"}[v]
-		return nil, ec2query.Errorf(ec2query.IncorrectInstanceState, "The instance '%s' is not in a state from which it can be %s.", strings.Join(refused, ", "), done)
+		return nil, ec2query.NewErrorf(ec2query.IncorrectInstanceState, "The instance '%s' is not in a state from which it can be %s.", strings.Join(refused, ", "), done)
 	}
 	return after, nil
 }

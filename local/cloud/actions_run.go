@@ -18,14 +18,14 @@ import (
 )
 
 func (c *Cloud) runInstances(q ec2query.Request, now time.Time) (ec2query.Answer, error) {
-	token, digest := q.Text("ClientToken"), q.HashParameters("ClientToken", "Version")
+	token, digest := q.StringParameter("ClientToken"), q.HashParameters("ClientToken", "Version")
 	for _, r := range c.state.Reservations {
 		if token == "" || r.ClientToken != token {
 			continue
 		}
 		// A repeated token answers what the first call made, but only to the same question.
 		if r.Digest != digest {
-			return nil, ec2query.Errorf(ec2query.IdempotentParameterMismatch, "The client token was used before with other parameters.")
+			return nil, ec2query.NewErrorf(ec2query.IdempotentParameterMismatch, "The client token was used before with other parameters.")
 		}
 		return &ec2query.RunInstancesAnswer{Reservation: c.answerReservation(r, r.Instances)}, nil
 	}
@@ -59,31 +59,31 @@ func launchCount(q ec2query.Request) (int, error) {
 		return 0, err
 	}
 	if !given || !givenMost {
-		return 0, ec2query.Errorf(ec2query.MissingParameter, "The request must contain the parameters MinCount and MaxCount")
+		return 0, ec2query.NewErrorf(ec2query.MissingParameter, "The request must contain the parameters MinCount and MaxCount")
 	}
 	if least < 1 || most < least {
-		return 0, ec2query.Errorf(ec2query.InvalidParameterValue, "MinCount must be at least 1 and MaxCount at least MinCount, found %d and %d", least, most)
+		return 0, ec2query.NewErrorf(ec2query.InvalidParameterValue, "MinCount must be at least 1 and MaxCount at least MinCount, found %d and %d", least, most)
 	}
 	return most, nil
 }
 
 // readTemplate returns what all instances of the request have in common.
 func (c *Cloud) readTemplate(q ec2query.Request) (instance, error) {
-	i := instance{Image: q.Text("ImageId"), Type: cmp.Or(q.Text("InstanceType"), "m1.small")}
+	i := instance{Image: q.StringParameter("ImageId"), Type: cmp.Or(q.StringParameter("InstanceType"), "m1.small")}
 	if i.Image == "" {
-		return instance{}, ec2query.Errorf(ec2query.MissingParameter, "The request must contain the parameter ImageId")
+		return instance{}, ec2query.NewErrorf(ec2query.MissingParameter, "The request must contain the parameter ImageId")
 	}
-	switch market := q.Text("InstanceMarketOptions.MarketType"); market {
+	switch market := q.StringParameter("InstanceMarketOptions.MarketType"); market {
 	case "":
 	case "spot":
 		i.Spot = true
-		i.Persistent = q.Text("InstanceMarketOptions.SpotOptions.SpotInstanceType") == "persistent"
+		i.Persistent = q.StringParameter("InstanceMarketOptions.SpotOptions.SpotInstanceType") == "persistent"
 	default:
-		return instance{}, ec2query.Errorf(ec2query.InvalidParameterValue, "Value (%s) for parameter MarketType is invalid. This cloud has spot only.", market)
+		return instance{}, ec2query.NewErrorf(ec2query.InvalidParameterValue, "Value (%s) for parameter MarketType is invalid. This cloud has spot only.", market)
 	}
 	for _, specification := range q.ListTagSpecifications() {
 		if specification.ResourceType != "instance" {
-			return instance{}, ec2query.Errorf(ec2query.InvalidParameterValue, "'%s' is not a valid taggable resource type here. This cloud has instance only.", specification.ResourceType)
+			return instance{}, ec2query.NewErrorf(ec2query.InvalidParameterValue, "'%s' is not a valid taggable resource type here. This cloud has instance only.", specification.ResourceType)
 		}
 		tags, err := withTags(i.Tags, specification.Tags)
 		if err != nil {
@@ -91,7 +91,7 @@ func (c *Cloud) readTemplate(q ec2query.Request) (instance, error) {
 		}
 		i.Tags = tags
 	}
-	run, err := c.commandOf(q.Text("UserData"))
+	run, err := c.commandOf(q.StringParameter("UserData"))
 	if err != nil {
 		return instance{}, err
 	}
@@ -103,23 +103,23 @@ func (c *Cloud) readTemplate(q ec2query.Request) (instance, error) {
 func (c *Cloud) commandOf(userData string) (*machineCommand, error) {
 	text, err := base64.StdEncoding.DecodeString(userData)
 	if err != nil {
-		return nil, ec2query.Errorf(ec2query.InvalidParameterValue, "Invalid BASE64 encoding of user data.")
+		return nil, ec2query.NewErrorf(ec2query.InvalidParameterValue, "Invalid BASE64 encoding of user data.")
 	}
 	text = bytes.TrimSpace(text)
 	if !bytes.HasPrefix(text, []byte("{")) {
 		return nil, nil
 	}
 	if !c.config.AllowCommands {
-		return nil, ec2query.Errorf(ec2query.InvalidParameterValue, "The user data holds a command, and this cloud was started without leave to run commands.")
+		return nil, ec2query.NewErrorf(ec2query.InvalidParameterValue, "The user data holds a command, and this cloud was started without leave to run commands.")
 	}
 	var run machineCommand
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&run); err != nil {
-		return nil, ec2query.Errorf(ec2query.InvalidParameterValue, `The user data must be {"command":["/path/bin","arg"],"env":{"K":"V"},"log":"/file"}: %v`, err)
+		return nil, ec2query.NewErrorf(ec2query.InvalidParameterValue, `The user data must be {"command":["/path/bin","arg"],"env":{"K":"V"},"log":"/file"}: %v`, err)
 	}
 	if len(run.Argv) == 0 || run.Argv[0] == "" {
-		return nil, ec2query.Errorf(ec2query.InvalidParameterValue, "The command in the user data is empty.")
+		return nil, ec2query.NewErrorf(ec2query.InvalidParameterValue, "The command in the user data is empty.")
 	}
 	return &run, nil
 }
@@ -153,7 +153,7 @@ func (c *Cloud) freeAddresses(count int) ([]string, error) {
 		}
 	}
 	if len(free) < count {
-		return nil, ec2query.Errorf(ec2query.InsufficientFreeAddressesInSubnet, "The cloud has %d free addresses, the request needs %d.", len(free), count)
+		return nil, ec2query.NewErrorf(ec2query.InsufficientFreeAddressesInSubnet, "The cloud has %d free addresses, the request needs %d.", len(free), count)
 	}
 	return free, nil
 }
@@ -180,7 +180,7 @@ func (c *Cloud) findInstances(ids []string) ([]instance, error) {
 	var unknown []string
 	for _, id := range ids {
 		if !validID(id) {
-			return nil, ec2query.Errorf(ec2query.InvalidInstanceIDMalformed, "Invalid id: %q", id)
+			return nil, ec2query.NewErrorf(ec2query.InvalidInstanceIDMalformed, "Invalid id: %q", id)
 		}
 		i, ok := c.state.Instances[id]
 		if !ok {
@@ -192,9 +192,9 @@ func (c *Cloud) findInstances(ids []string) ([]instance, error) {
 	case 0:
 		return found, nil
 	case 1:
-		return nil, ec2query.Errorf(ec2query.InvalidInstanceIDNotFound, "The instance ID '%s' does not exist", unknown[0])
+		return nil, ec2query.NewErrorf(ec2query.InvalidInstanceIDNotFound, "The instance ID '%s' does not exist", unknown[0])
 	default:
-		return nil, ec2query.Errorf(ec2query.InvalidInstanceIDNotFound, "The instance IDs '%s' do not exist", strings.Join(unknown, ", "))
+		return nil, ec2query.NewErrorf(ec2query.InvalidInstanceIDNotFound, "The instance IDs '%s' do not exist", strings.Join(unknown, ", "))
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 func (c *Cloud) createTags(q ec2query.Request, _ time.Time) (ec2query.Answer, error) {
 	tags := q.ListTags("Tag")
 	if len(tags) == 0 {
-		return nil, ec2query.Errorf(ec2query.MissingParameter, "The request must contain the parameter Tag")
+		return nil, ec2query.NewErrorf(ec2query.MissingParameter, "The request must contain the parameter Tag")
 	}
 	return c.changeTags(q, func(i instance) (instance, error) {
 		changed, err := withTags(i.Tags, tags)
@@ -42,11 +42,11 @@ func (c *Cloud) deleteTags(q ec2query.Request, _ time.Time) (ec2query.Answer, er
 func (c *Cloud) changeTags(q ec2query.Request, change func(instance) (instance, error)) (ec2query.Answer, error) {
 	ids := q.ListValues("ResourceId")
 	if len(ids) == 0 {
-		return nil, ec2query.Errorf(ec2query.MissingParameter, "The request must contain the parameter ResourceId")
+		return nil, ec2query.NewErrorf(ec2query.MissingParameter, "The request must contain the parameter ResourceId")
 	}
 	for _, id := range ids {
 		if !strings.HasPrefix(id, "i-") {
-			return nil, ec2query.Errorf(ec2query.InvalidID, "The ID '%s' is not valid: this cloud has instances only", id)
+			return nil, ec2query.NewErrorf(ec2query.InvalidID, "The ID '%s' is not valid: this cloud has instances only", id)
 		}
 	}
 	before, err := c.findInstances(ids)
@@ -77,16 +77,16 @@ func withTags(tags map[string]string, given []ec2query.Tag) (map[string]string, 
 	for _, tag := range given {
 		switch {
 		case tag.Key == "" || utf8.RuneCountInString(tag.Key) > longestKey:
-			return nil, ec2query.Errorf(ec2query.InvalidParameterValue, "Tag key must have 1 to %d characters, found '%s'", longestKey, tag.Key)
+			return nil, ec2query.NewErrorf(ec2query.InvalidParameterValue, "Tag key must have 1 to %d characters, found '%s'", longestKey, tag.Key)
 		case strings.HasPrefix(strings.ToLower(tag.Key), "aws:"):
-			return nil, ec2query.Errorf(ec2query.InvalidParameterValue, "Tag keys starting with 'aws:' are reserved for internal use, found '%s'", tag.Key)
+			return nil, ec2query.NewErrorf(ec2query.InvalidParameterValue, "Tag keys starting with 'aws:' are reserved for internal use, found '%s'", tag.Key)
 		case utf8.RuneCountInString(tag.Value) > longestValue:
-			return nil, ec2query.Errorf(ec2query.InvalidParameterValue, "The value of tag '%s' must have at most %d characters", tag.Key, longestValue)
+			return nil, ec2query.NewErrorf(ec2query.InvalidParameterValue, "The value of tag '%s' must have at most %d characters", tag.Key, longestValue)
 		}
 		after[tag.Key] = tag.Value
 	}
 	if len(after) > most {
-		return nil, ec2query.Errorf(ec2query.TagLimitExceeded, "A resource has at most %d tags, the request makes it %d.", most, len(after))
+		return nil, ec2query.NewErrorf(ec2query.TagLimitExceeded, "A resource has at most %d tags, the request makes it %d.", most, len(after))
 	}
 	return after, nil
 }

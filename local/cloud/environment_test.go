@@ -47,7 +47,7 @@ func newEnv(t *testing.T, config Config) *env {
 		t.Fatalf("new cloud: %v", err)
 	}
 	c.gracePeriod = 2 * time.Second
-	server := httptest.NewServer(c.Handler())
+	server := httptest.NewServer(c.HTTPHandler())
 	t.Cleanup(func() {
 		server.Close()
 		if err := c.Close(); err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/torpor-dev/torpor/local/cloud/ec2query"
 )
 
-// Handler serves the EC2 Query API on / and the admin endpoints under /_local/. Serve it on a loopback address only.
-func (c *Cloud) Handler() http.Handler {
+// HTTPHandler serves the EC2 Query API on / and the admin endpoints under /_local/. Serve it on a loopback address only.
+func (c *Cloud) HTTPHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /{$}", c.serveCall)
 	mux.HandleFunc("GET /{$}", c.serveCall)
@@ -66,17 +66,17 @@ func (c *Cloud) handleCall(q ec2query.Request, authorization string, now time.Ti
 
 func (c *Cloud) dispatchCall(q ec2query.Request, authorization string, now time.Time) (ec2query.Answer, time.Duration, error) {
 	if c.closed {
-		return nil, 0, ec2query.Errorf(ec2query.Unavailable, "The cloud is closed.")
+		return nil, 0, ec2query.NewErrorf(ec2query.Unavailable, "The cloud is closed.")
 	}
 	if err := c.admitCaller(authorization, now); err != nil {
 		return nil, 0, err
 	}
 	if q.Action == "" {
-		return nil, 0, ec2query.Errorf(ec2query.MissingParameter, "The request must contain the parameter Action")
+		return nil, 0, ec2query.NewErrorf(ec2query.MissingParameter, "The request must contain the parameter Action")
 	}
 	act := c.findAction(q.Action)
 	if act == nil {
-		return nil, 0, ec2query.Errorf(ec2query.InvalidAction, "The action %s is not valid for this web service.", q.Action)
+		return nil, 0, ec2query.NewErrorf(ec2query.InvalidAction, "The action %s is not valid for this web service.", q.Action)
 	}
 	dry, err := q.ParseFlag("DryRun")
 	if err != nil {
@@ -84,7 +84,7 @@ func (c *Cloud) dispatchCall(q ec2query.Request, authorization string, now time.
 	}
 	// As in EC2, the answer to a dry run that would succeed is an error.
 	if dry {
-		return nil, 0, ec2query.Errorf(ec2query.DryRunOperation, "Request would have succeeded, but DryRun flag is set.")
+		return nil, 0, ec2query.NewErrorf(ec2query.DryRunOperation, "Request would have succeeded, but DryRun flag is set.")
 	}
 	met := c.useCallFault(q.Action, slices.Concat(q.ListValues("InstanceId"), q.ListValues("ResourceId")))
 	delay := time.Duration(met.Delay)

@@ -210,7 +210,7 @@ func serveUntilInputEnds(dir string) error {
 	if err != nil {
 		return err
 	}
-	server := &http.Server{Handler: c.Handler(), ReadHeaderTimeout: time.Minute}
+	server := &http.Server{Handler: c.HTTPHandler(), ReadHeaderTimeout: time.Minute}
 	go func() {
 		// The parent sees the end of the answers.
 		_ = server.Serve(listener)

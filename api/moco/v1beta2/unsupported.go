@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// Unsupported lists the fields that the spec sets and that Torpor keeps without acting on them, as sorted JSON paths.
-func Unsupported(spec MySQLClusterSpec) []string {
+// UnsupportedFields lists the fields that the spec sets and that Torpor keeps without acting on them, as sorted JSON paths.
+func UnsupportedFields(spec MySQLClusterSpec) []string {
 	var found []string
 	for path, set := range keptFields(spec) {
 		if set {

@@ -57,7 +57,7 @@ func TestUnsupported(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(row.want, mocov1beta2.Unsupported(row.spec)); diff != "" {
+			if diff := cmp.Diff(row.want, mocov1beta2.UnsupportedFields(row.spec)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})

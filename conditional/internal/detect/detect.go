@@ -113,12 +113,12 @@ func (d *Detector) Subscribe(i Interest, report func([]Verdict)) (cancel func(),
 		go d.loop.run(d.previousEnded)
 	}
 	l := d.loop
-	s := &subscriber{interest: i, report: report}
+	s := &presenceSubscriber{interest: i, report: report}
 	l.addSubscriber(s, time.Now())
 	return func() { d.unsubscribe(l, s) }, nil
 }
 
-func (d *Detector) unsubscribe(l *detectionLoop, s *subscriber) {
+func (d *Detector) unsubscribe(l *detectionLoop, s *presenceSubscriber) {
 	d.mu.Lock()
 	last := l.removeSubscriber(s, time.Now())
 	if last && d.loop == l {

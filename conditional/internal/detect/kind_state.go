@@ -13,15 +13,15 @@ import (
 type kindState struct {
 	gvk         schema.GroupVersionKind
 	version     *versionState
-	subscribers map[*subscriber]struct{}
+	subscribers map[*presenceSubscriber]struct{}
 	history     kindHistory
 	verdict     Verdict
 	judgements  uint64 // counts verdicts; one that is given while a probe is under way makes the probe's result stale
 	isProbing   bool   // a watch probe is under way
 }
 
-// subscriber is one call of Subscribe.
-type subscriber struct {
+// presenceSubscriber is one call of Subscribe.
+type presenceSubscriber struct {
 	interest       Interest
 	report         func([]Verdict)
 	kinds          []*kindState    // in the order of the interest's kinds
@@ -32,24 +32,24 @@ type subscriber struct {
 }
 
 // hasSettledWatches reports whether looks may begin: a look needs to know the CRDs that the watches have listed.
-func (s *subscriber) hasSettledWatches() bool {
+func (s *presenceSubscriber) hasSettledWatches() bool {
 	return !slices.ContainsFunc(s.watches, func(w *resourceWatch) bool { return !w.isSynced && !w.isRefused })
 }
 
 // hasRefusedWatch reports whether a watch is forbidden.
-func (s *subscriber) hasRefusedWatch() bool {
+func (s *presenceSubscriber) hasRefusedWatch() bool {
 	return slices.ContainsFunc(s.watches, func(w *resourceWatch) bool { return w.isRefused })
 }
 
 // addSubscriber registers a subscriber.
-func (l *detectionLoop) addSubscriber(s *subscriber, now time.Time) {
+func (l *detectionLoop) addSubscriber(s *presenceSubscriber, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.subscribers++
 	for _, of := range s.interest.watchTargets() {
 		w := l.watches[of]
 		if w == nil {
-			w = &resourceWatch{loop: l, target: of, subscribers: map[*subscriber]struct{}{}, objects: map[string]objectFacts{}}
+			w = &resourceWatch{loop: l, target: of, subscribers: map[*presenceSubscriber]struct{}{}, objects: map[string]objectFacts{}}
 			l.watches[of] = w
 			l.unopened = append(l.unopened, w)
 		}
@@ -87,7 +87,7 @@ func (l *detectionLoop) stateOfKind(gvk schema.GroupVersionKind) *kindState {
 		l.versionsByGroup[gv.Group] = append(l.versionsByGroup[gv.Group], b)
 	}
 	t := &kindState{
-		gvk: gvk, version: b, subscribers: map[*subscriber]struct{}{},
+		gvk: gvk, version: b, subscribers: map[*presenceSubscriber]struct{}{},
 		verdict: Verdict{Reason: ReasonDetecting, Message: "the API server has not been asked yet"},
 	}
 	b.kinds[gvk.Kind], l.kinds[gvk] = t, t
@@ -96,7 +96,7 @@ func (l *detectionLoop) stateOfKind(gvk schema.GroupVersionKind) *kindState {
 
 // scheduleFirstLooks makes the first looks due. Where a watch knows CRDs of the group, the event that makes a kind served
 // may have come before the subscription, so that none follows.
-func (l *detectionLoop) scheduleFirstLooks(s *subscriber, now time.Time) {
+func (l *detectionLoop) scheduleFirstLooks(s *presenceSubscriber, now time.Time) {
 	for _, b := range s.versions {
 		for _, t := range b.kinds {
 			if t.judgements > 0 {
@@ -111,7 +111,7 @@ func (l *detectionLoop) scheduleFirstLooks(s *subscriber, now time.Time) {
 
 // removeSubscriber drops a subscriber with the watches and kinds that no other one needs, and reports whether it was the
 // last one. It may be called again.
-func (l *detectionLoop) removeSubscriber(s *subscriber, now time.Time) (last bool) {
+func (l *detectionLoop) removeSubscriber(s *presenceSubscriber, now time.Time) (last bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if s.isRemoved {

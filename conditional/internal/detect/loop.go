@@ -46,8 +46,8 @@ type detectionLoop struct {
 	lookQueue       lookQueue
 	jobs            []func(context.Context)
 	runningJobs     int // jobs under way
-	pendingReports  []*subscriber
-	reporting       *subscriber // whose report is under way
+	pendingReports  []*presenceSubscriber
+	reporting       *presenceSubscriber // whose report is under way
 }
 
 func newDetectionLoop(w apiServer, t *outcomeCounter, refused func(watchTarget, error)) *detectionLoop {

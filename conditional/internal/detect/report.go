@@ -8,7 +8,7 @@ import (
 )
 
 // queueReport makes a report due.
-func (l *detectionLoop) queueReport(s *subscriber) {
+func (l *detectionLoop) queueReport(s *presenceSubscriber) {
 	if !s.isReportQueued && !s.isRemoved {
 		s.isReportQueued = true
 		l.pendingReports = append(l.pendingReports, s)
@@ -46,7 +46,7 @@ func (l *detectionLoop) deliverReport() bool {
 }
 
 // awaitReport returns when no report of a subscriber is under way.
-func (l *detectionLoop) awaitReport(s *subscriber) {
+func (l *detectionLoop) awaitReport(s *presenceSubscriber) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for l.reporting == s {

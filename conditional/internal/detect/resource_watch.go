@@ -28,7 +28,7 @@ type watchTarget struct{ resource, name string }
 type resourceWatch struct {
 	loop        *detectionLoop
 	target      watchTarget
-	subscribers map[*subscriber]struct{}
+	subscribers map[*presenceSubscriber]struct{}
 	stop        context.CancelFunc // nil until it is opened
 	isClosed    bool
 	objects     map[string]objectFacts

@@ -15,7 +15,7 @@ type handlerRegistration struct {
 	handler  toolscache.ResourceEventHandler
 	opts     toolscache.HandlerOptions
 	ofClient bool          // the client added it, so it stays until the scope is closed
-	synced   *latch        // of an optional kind
+	synced   *startLatch   // of an optional kind
 	removed  chan struct{} // closed when it is removed
 
 	// Guarded by the cache's lock.

@@ -14,7 +14,7 @@ import (
 
 // optionalKind is the last state of an optional kind. It is guarded by the cache's lock.
 type optionalKind struct {
-	settled  *latch                  // opens with the first verdict
+	settled  *startLatch             // opens with the first verdict
 	kind     *informers.InformerKind // while it is served, without a form; an unclear verdict does not change it
 	isAbsent bool
 	doubt    string
@@ -110,17 +110,17 @@ func (v *scopedCache) reattachInformers(gvk schema.GroupVersionKind) error {
 	return nil
 }
 
-// latch is a channel that is closed once.
-type latch struct {
+// startLatch is a channel that is closed once.
+type startLatch struct {
 	once   sync.Once
 	opened chan struct{}
 }
 
-func newLatch() *latch { return &latch{opened: make(chan struct{})} }
+func newLatch() *startLatch { return &startLatch{opened: make(chan struct{})} }
 
-func (l *latch) openLatch() { l.once.Do(func() { close(l.opened) }) }
+func (l *startLatch) openLatch() { l.once.Do(func() { close(l.opened) }) }
 
-func (l *latch) isOpen() bool { return isClosed(l.opened) }
+func (l *startLatch) isOpen() bool { return isClosed(l.opened) }
 
 func isClosed(c <-chan struct{}) bool {
 	select {
@@ -133,7 +133,7 @@ func isClosed(c <-chan struct{}) bool {
 
 // namedLatch is a latch as client-go waits for one.
 type namedLatch struct {
-	*latch
+	*startLatch
 	name string
 }
 

@@ -28,7 +28,7 @@ type scopedInformer struct {
 	leaseEnded chan struct{}    // closed when the lease ends
 	indexes    []fieldIndex
 	handlers   []*handlerRegistration
-	synced     *latch        // of an optional kind
+	synced     *startLatch   // of an optional kind
 	removed    chan struct{} // closed when the scope removes it
 }
 
@@ -141,7 +141,7 @@ func (u *scopedInformer) removeAll() {
 }
 
 // relaySync opens the latch of an optional kind's informer or handler when that has synced, or when the kind went before.
-func (u *scopedInformer) relaySync(sync toolscache.DoneChecker, to *latch) {
+func (u *scopedInformer) relaySync(sync toolscache.DoneChecker, to *startLatch) {
 	if u.optional == nil || to.isOpen() {
 		return
 	}

@@ -73,7 +73,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	cacheCtx, stopCache := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopCache()
 	ended := make(chan error, 3)
-	if err := s.api.Store.Start(ctx, cacheCtx, ended); err != nil {
+	if err := s.api.Store.StartCache(ctx, cacheCtx, ended); err != nil {
 		return err
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.Address)

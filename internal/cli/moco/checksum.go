@@ -46,7 +46,7 @@ and tables of other engines; it says so, and the exit code is 1 then, as it is i
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
-			p := checksum.Comparison{Out: a.Out, Clock: a.clock, RunMysql: func(ctx context.Context, i int, args []string, in io.Reader, out io.Writer) error {
+			p := checksum.TableComparison{Out: a.Out, Clock: a.clock, RunMysql: func(ctx context.Context, i int, args []string, in io.Reader, out io.Writer) error {
 				return a.runClient(ctx, kube, c.PodName(i), args, remotecommand.StreamOptions{Stdin: in, Stdout: out, Stderr: a.Err})
 			}}
 			return p.CompareInstances(ctx, int(c.Spec.Replicas))

@@ -34,7 +34,7 @@ func TestAPIIsKilledDuringRestarts(t *testing.T) {
 		moment, cancel := context.WithTimeout(t.Context(), whole*time.Duration(2*i)/points)
 		<-moment.Done()
 		cancel()
-		w.api.Kill9(t)
+		w.api.KillAtOnce(t)
 		<-answered
 		after := w.requireStartedRevision(t, space, app)
 		if after != before && after != before+1 {

@@ -98,7 +98,7 @@ func (b *benchmark) benchOneCluster(t *testing.T) {
 	c, manager := startHealthyCluster(t, false)
 	seen := watchCluster(t, c)
 	log := startLog(t, c)
-	manager.Kill9(t) // Its successor's connections are in the log.
+	manager.KillAtOnce(t) // Its successor's connections are in the log.
 	startManager(t, c)
 	testenv.Eventually(t, "the manager has looked at all servers", func() error {
 		if log.readNew(t); len(log.said) < 3*size {
@@ -195,7 +195,7 @@ func (b *benchmark) benchFailover(t *testing.T, c *mysqlpods.PodCluster, n int) 
 		t.Fatalf("a healthy cluster takes no row: %v", err)
 	}
 	from := time.Now()
-	c.Servers[old].Kill9(t)
+	c.Servers[old].KillAtOnce(t)
 	testenv.Eventually(t, "a row is acknowledged", func() error {
 		err := errors.New("not tried")
 		for began := time.Now(); time.Since(began) < time.Second && err != nil; sleep(t, retryPace) {
@@ -204,7 +204,7 @@ func (b *benchmark) benchFailover(t *testing.T, c *mysqlpods.PodCluster, n int) 
 		return err
 	})
 	b.addRun("failover_seconds", time.Since(from).Seconds())
-	c.Servers[old].Start(t)
+	c.Servers[old].StartAndWait(t)
 	waitUntilHealthy(t, c)
 }
 

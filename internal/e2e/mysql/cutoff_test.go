@@ -49,7 +49,7 @@ func TestPrimaryCutOffComesBack(t *testing.T) {
 			var found soakResult
 			found.judgeRows(t, cluster, l)
 			if !healed || found.LostRows > 0 || found.DualWritableMoments > 0 || !found.EqualRows {
-				t.Errorf("expected a healthy cluster with equal rows and none lost, found healthy %t and %+v\n%s", healed, found, lastLines(b.manager.Log(), 80))
+				t.Errorf("expected a healthy cluster with equal rows and none lost, found healthy %t and %+v\n%s", healed, found, lastLines(b.manager.LastOutput(), 80))
 			}
 		})
 	}

@@ -65,7 +65,7 @@ func (b *faultInjector) listActive() string {
 func (b *faultInjector) listFaults(t *testing.T) []faultKind {
 	t.Helper()
 	kill := func(i int) {
-		b.cluster.Servers[i].Kill9(t)
+		b.cluster.Servers[i].KillAtOnce(t)
 		b.cluster.Network.CloseLink(i)
 	}
 	start := func(i int) { b.startServer(t, i) }
@@ -88,7 +88,7 @@ func (b *faultInjector) listFaults(t *testing.T) []faultKind {
 
 func (b *faultInjector) startServer(t *testing.T, i int) {
 	t.Helper()
-	b.cluster.Servers[i].Start(t)
+	b.cluster.Servers[i].StartAndWait(t)
 	if err := b.cluster.Network.OpenLink(t.Context(), i); err != nil {
 		t.Error(err)
 	}
@@ -148,7 +148,7 @@ func (b *faultInjector) disturbClustering(ctx context.Context, t *testing.T, ran
 		}
 		if kills {
 			b.noteFault("kill -9 of the manager")
-			b.manager.Kill9(t)
+			b.manager.KillAtOnce(t)
 			pauseRandomly(ctx, random, 0, 3*time.Second)
 		}
 		if stops && random.IntN(2) == 0 {
@@ -158,7 +158,7 @@ func (b *faultInjector) disturbClustering(ctx context.Context, t *testing.T, ran
 			stops = false
 		}
 		if kills {
-			b.said += b.manager.Log()
+			b.said += b.manager.LastOutput()
 			b.manager = startManager(t, b.cluster)
 			b.noteHealed("kill -9 of the manager")
 		}

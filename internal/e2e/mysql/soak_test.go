@@ -85,7 +85,7 @@ func TestSoak(t *testing.T) {
 	b.writeManagerLog(t)
 	if !found.HealthyAgain || !found.EqualRows || found.LostRows > 0 || found.DualWritableMoments > 0 {
 		t.Errorf("expected a healthy cluster with equal rows, none lost, and never two that acknowledge; seed %d", seed)
-		t.Logf("the manager's last log:\n%s", lastLines(b.manager.Log(), 80))
+		t.Logf("the manager's last log:\n%s", lastLines(b.manager.LastOutput(), 80))
 	}
 	if found.AcknowledgedRows == 0 || found.Faults == 0 {
 		t.Error("expected rows and faults; the run proves nothing")
@@ -146,7 +146,7 @@ func (b *faultInjector) waitUntilRecovered(t *testing.T, bound time.Duration) bo
 func (b *faultInjector) writeManagerLog(t *testing.T) {
 	t.Helper()
 	if dir := os.Getenv("TORPOR_BENCH_DIR"); dir != "" {
-		if err := os.WriteFile(filepath.Join(dir, "mysql-soak-manager.log"), []byte(b.said+b.manager.Log()), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, "mysql-soak-manager.log"), []byte(b.said+b.manager.LastOutput()), 0o644); err != nil {
 			t.Error(err)
 		}
 	}

@@ -53,7 +53,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	c.machineCache = &machineCache{entries: map[types.UID]cachedMachines{}}
 	c.Metrics.useReader(mgr.GetClient())
 	// The timeout bounds what the calls of a pass, each with a deadline of its own, add up to.
-	workers := reconcile.Workers{Count: 20, PassTimeout: 2 * time.Minute, MinBackoff: time.Second, MaxBackoff: 2 * time.Minute}
+	workers := reconcile.WorkerOptions{Count: 20, PassTimeout: 2 * time.Minute, MinBackoff: time.Second, MaxBackoff: 2 * time.Minute}
 	err := builder.ControllerManagedBy(mgr).
 		Named(Name).
 		For(&hivev1.ClusterDeployment{}, builder.WithPredicates(specOrVersionChanged())).

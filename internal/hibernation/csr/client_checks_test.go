@@ -26,9 +26,10 @@ func TestClientRequests(t *testing.T) {
 			func(a *testRequest) { a.Spec.Usages = a.Spec.Usages[1:] },
 			left("usages", `expected the usages "client auth", "digital signature", with or without "key encipherment", found "client auth"`),
 		},
-		"no usage":                                   {func(a *testRequest) { a.Spec.Usages = nil }, left("usages", "found none")},
-		"the same usage twice":                       {withMoreUsages(certificatesv1.UsageClientAuth), left("usages", `found "client auth", "client auth", "digital signature"`)},
-		"the node does not exist":                    {ofNode("fresh"), left("node", `expected the node "fresh" to exist, found none`)},
+		"no usage":                {func(a *testRequest) { a.Spec.Usages = nil }, left("usages", "found none")},
+		"the same usage twice":    {withMoreUsages(certificatesv1.UsageClientAuth), left("usages", `found "client auth", "client auth", "digital signature"`)},
+		"the node does not exist": {ofNode("fresh"), left("node", `expected the node "fresh" to exist, found none`)},
+
 		"the node exists under a name in other case": {ofNode("N1"), left("node", `expected the node "N1" to exist`)},
 		"no machine may take the name":               {ofNode("orphan"), left("machine", `expected a machine for node "orphan", found none`)},
 		"the machine's name differs in case and trailing dot": {func(a *testRequest) {

@@ -11,21 +11,25 @@ import (
 // What makes an instance the primary, and another one its replica, step by step.
 
 // primaryStillReplicates reports whether the primary receives from another instance.
-func primaryStillReplicates(d *derived) bool {
+func primaryStillReplicates(d *derivedFacts) bool {
 	return d.primary.MayActNow && d.primary.Channel.Present && d.primary.Channel.IO != Stopped
 }
 
 // primaryHasBacklog reports whether the primary has received transactions of another instance that it must not forget.
-func primaryHasBacklog(d *derived) bool { return d.primary.Reachable && d.primary.HasUnappliedRelayLog }
+func primaryHasBacklog(d *derivedFacts) bool {
+	return d.primary.Reachable && d.primary.HasUnappliedRelayLog
+}
 
-func primaryCanApplyBacklog(d *derived) bool {
+func primaryCanApplyBacklog(d *derivedFacts) bool {
 	return d.primary.MayActNow && primaryHasBacklog(d) && canStartSQLThread(d.primary)
 }
 
-func primaryNeedsConfiguration(d *derived) bool { return d.primary.MayActNow && !d.primaryIsConfigured }
+func primaryNeedsConfiguration(d *derivedFacts) bool {
+	return d.primary.MayActNow && !d.primaryIsConfigured
+}
 
 // shouldMakeWritable reports whether the primary should take writes and does not.
-func shouldMakeWritable(d *derived) bool {
+func shouldMakeWritable(d *derivedFacts) bool {
 	p := d.primary
 	isOpen := !p.ReadOnly && !p.SuperReadOnly
 	if !p.MayActNow || isOpen || !d.primaryIsConfigured || d.staysReadOnly() || d.primaryMayHaveLostData || d.any(canAcknowledgeBesidePrimary) {
@@ -52,17 +56,17 @@ func awaitsClone(i *instanceFacts) bool {
 // awaitsImpossibleAck reports whether the primary's clients wait for replicas that can only be clones, while the clones
 // wait for the clients' commits. KILL does not end such a wait; a restart of the primary does, and then it stays read-only
 // until there is a clone.
-func awaitsImpossibleAck(d *derived) bool {
+func awaitsImpossibleAck(d *derivedFacts) bool {
 	return d.hasPrimary() && !d.StopAsked && d.primary.SemiSync.Waiting > 0 && d.count(acknowledges) < d.requiredAcks && d.any(awaitsClone)
 }
 
 // isPrimaryLabelled reports whether the primary's clients find it.
-func isPrimaryLabelled(d *derived) bool {
+func isPrimaryLabelled(d *derivedFacts) bool {
 	return d.primary.Pod.Role == RolePrimary || !d.primary.Pod.Exists
 }
 
 // primaryNeedsLabel reports whether the primary is in service and its clients do not find it.
-func primaryNeedsLabel(d *derived) bool {
+func primaryNeedsLabel(d *derivedFacts) bool {
 	inService := d.primary.IsWritable || d.staysReadOnly() && d.primary.IsReadOnly
 	return d.primary.MayActNow && d.primaryIsConfigured && inService && !isPrimaryLabelled(d)
 }
@@ -156,7 +160,7 @@ func hasSteppedDown(i *instanceFacts) bool {
 	return !i.IsPrimary && i.Pod.Demote && i.Pod.Exists && !i.Stopped && !i.InActionBackoff
 }
 
-func makePrimaryWritable(d *derived, p *instanceFacts) Plan {
+func makePrimaryWritable(d *derivedFacts, p *instanceFacts) Plan {
 	plan := Plan{
 		Do:     MakeWritable{Index: p.Index, WaitFor: d.requiredAcks},
 		Why:    fmt.Sprintf("the primary, instance %d, is made writable", p.Index),
@@ -169,25 +173,25 @@ func makePrimaryWritable(d *derived, p *instanceFacts) Plan {
 	return plan
 }
 
-func configurePrimary(d *derived, p *instanceFacts) Plan {
+func configurePrimary(d *derivedFacts, p *instanceFacts) Plan {
 	return Plan{Do: ConfigurePrimary{Index: p.Index, WaitFor: d.requiredAcks}, Why: fmt.Sprintf("instance %d is configured as the primary", p.Index)}
 }
 
-func configureReplica(d *derived, i *instanceFacts) Plan {
+func configureReplica(d *derivedFacts, i *instanceFacts) Plan {
 	return Plan{
 		Do:  ConfigureReplica{Index: i.Index, Source: d.primary.Index},
 		Why: fmt.Sprintf("instance %d is told to follow the primary, instance %d", i.Index, d.primary.Index),
 	}
 }
 
-func waitForBacklog(_ *derived, p *instanceFacts) Plan {
+func waitForBacklog(_ *derivedFacts, p *instanceFacts) Plan {
 	if errno := p.Channel.SQLErrno; errno != 0 && p.Channel.SQL == Stopped {
 		return Plan{Why: fmt.Sprintf("the primary, instance %d, stopped applying its relay log with error %d", p.Index, errno), After: degradedInterval}
 	}
 	return Plan{Why: fmt.Sprintf("the primary, instance %d, applies its relay log", p.Index), After: operationInterval}
 }
 
-func cloneReplica(d *derived, i *instanceFacts) Plan {
+func cloneReplica(d *derivedFacts, i *instanceFacts) Plan {
 	plan := Plan{Do: CloneFrom{Index: i.Index, Donor: d.primary.Index}, Why: fmt.Sprintf("instance %d is empty and becomes a copy of the primary", i.Index)}
 	if i.Clone == CloneFailed {
 		plan.Events = []decision.Event{warningEvent(EventCloneFailed, fmt.Sprintf("The copy of instance %d failed and is begun anew", i.Index))}

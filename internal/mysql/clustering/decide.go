@@ -13,7 +13,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-type rule = decision.Rule[*derived, Plan]
+type rule = decision.Rule[*derivedFacts, Plan]
 
 // rules returns the whole decision in its order: the first that matches wins, and the last always does. A stop finishes
 // what stands above the rule "quiescing" and leaves alone what stands below it.
@@ -86,33 +86,33 @@ func Decide(o Observed) Plan {
 }
 
 // when makes a rule about the primary, or about the cluster as a whole.
-func when(name string, holds func(*derived) bool, then func(*derived, *instanceFacts) Plan) rule {
-	return rule{Name: name, When: holds, Then: func(d *derived) Plan { return then(d, d.primary) }}
+func when(name string, holds func(*derivedFacts) bool, then func(*derivedFacts, *instanceFacts) Plan) rule {
+	return rule{Name: name, When: holds, Then: func(d *derivedFacts) Plan { return then(d, d.primary) }}
 }
 
 // forFound makes a rule about the instance that find returns; it matches if there is one.
-func forFound(name string, find func(*derived) *instanceFacts, then func(*derived, *instanceFacts) Plan) rule {
+func forFound(name string, find func(*derivedFacts) *instanceFacts, then func(*derivedFacts, *instanceFacts) Plan) rule {
 	return rule{
 		Name: name,
-		When: func(d *derived) bool { return find(d) != nil },
-		Then: func(d *derived) Plan { return then(d, find(d)) },
+		When: func(d *derivedFacts) bool { return find(d) != nil },
+		Then: func(d *derivedFacts) Plan { return then(d, find(d)) },
 	}
 }
 
 // forFirst makes a rule about the first instance for which something holds.
-func forFirst(name string, holds func(*instanceFacts) bool, then func(*derived, *instanceFacts) Plan) rule {
-	return forFound(name, func(d *derived) *instanceFacts { return d.findFirst(holds) }, then)
+func forFirst(name string, holds func(*instanceFacts) bool, then func(*derivedFacts, *instanceFacts) Plan) rule {
+	return forFound(name, func(d *derivedFacts) *instanceFacts { return d.findFirst(holds) }, then)
 }
 
 // act plans an effect on the instance that was found.
-func act(why string, do func(int) Action) func(*derived, *instanceFacts) Plan {
-	return func(_ *derived, i *instanceFacts) Plan {
+func act(why string, do func(int) Action) func(*derivedFacts, *instanceFacts) Plan {
+	return func(_ *derivedFacts, i *instanceFacts) Plan {
 		return Plan{Do: do(i.Index), Why: fmt.Sprintf("instance %d %s", i.Index, why)}
 	}
 }
 
-func wait(why string, after time.Duration) func(*derived, *instanceFacts) Plan {
-	return func(*derived, *instanceFacts) Plan { return Plan{Why: why, After: after} }
+func wait(why string, after time.Duration) func(*derivedFacts, *instanceFacts) Plan {
+	return func(*derivedFacts, *instanceFacts) Plan { return Plan{Why: why, After: after} }
 }
 
 func setReadOnly(i int) Action     { return SetReadOnly{Index: i} }
@@ -128,21 +128,21 @@ func labelAs(role PodRole) func(int) Action {
 	return func(i int) Action { return SetRole{Index: i, Role: role} }
 }
 
-func isBeingDeleted(d *derived) bool    { return d.IsBeingDeleted }
-func isStopOverdue(d *derived) bool     { return d.IsStopOverdue }
-func isOffline(d *derived) bool         { return d.Offline }
-func isRestoring(d *derived) bool       { return d.Restore.isOutstanding() }
-func isCopyOutstanding(d *derived) bool { return d.Source.isOutstanding() }
-func lacksPrimary(d *derived) bool      { return !d.hasPrimary() }
-func hasFailed(d *derived) bool         { return d.primaryFailed }
-func isPrimarySilent(d *derived) bool   { return !d.primary.Reachable }
+func isBeingDeleted(d *derivedFacts) bool    { return d.IsBeingDeleted }
+func isStopOverdue(d *derivedFacts) bool     { return d.IsStopOverdue }
+func isOffline(d *derivedFacts) bool         { return d.Offline }
+func isRestoring(d *derivedFacts) bool       { return d.Restore.isOutstanding() }
+func isCopyOutstanding(d *derivedFacts) bool { return d.Source.isOutstanding() }
+func lacksPrimary(d *derivedFacts) bool      { return !d.hasPrimary() }
+func hasFailed(d *derivedFacts) bool         { return d.primaryFailed }
+func isPrimarySilent(d *derivedFacts) bool   { return !d.primary.Reachable }
 
-func waitForSecondMiss(_ *derived, p *instanceFacts) Plan {
+func waitForSecondMiss(_ *derivedFacts, p *instanceFacts) Plan {
 	return Plan{Why: fmt.Sprintf("the primary, instance %d, does not answer", p.Index), After: suspicionInterval}
 }
 
 // settle is the plan when nothing is to be done by clustering.
-func settle(d *derived, _ *instanceFacts) Plan {
+func settle(d *derivedFacts, _ *instanceFacts) Plan {
 	plan := Plan{Why: "nothing is to be done", After: healthyInterval}
 	if d.state != StateHealthy || d.switchoverRequested {
 		plan.After = degradedInterval

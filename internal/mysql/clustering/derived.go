@@ -8,8 +8,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/gtid"
 )
 
-// derived is an Observed with the facts that follow from it. They are computed once, and the rules read them.
-type derived struct {
+// derivedFacts is an Observed with the facts that follow from it. They are computed once, and the rules read them.
+type derivedFacts struct {
 	Observed
 	// instances are by index, one for each that is wanted.
 	instances []*instanceFacts
@@ -51,7 +51,7 @@ type instanceFacts struct {
 	Instance
 	// Index is the ordinal of its Pod.
 	Index   int
-	cluster *derived
+	cluster *derivedFacts
 	// Past is what earlier looks left.
 	Past InstanceHistory
 
@@ -101,8 +101,8 @@ type instanceFacts struct {
 }
 
 // derive computes the facts. Each step reads only those of the steps before it.
-func derive(o Observed) *derived {
-	d := &derived{Observed: o}
+func derive(o Observed) *derivedFacts {
+	d := &derivedFacts{Observed: o}
 	n := max(o.Replicas, 0)
 	d.requiredAcks = n / 2
 	observed := make([]Instance, n)
@@ -126,7 +126,7 @@ func derive(o Observed) *derived {
 }
 
 // newInstance derives what follows for an instance by itself.
-func (d *derived) newInstance(index int, observed Instance) *instanceFacts {
+func (d *derivedFacts) newInstance(index int, observed Instance) *instanceFacts {
 	i := &instanceFacts{Instance: observed, Index: index, cluster: d, IsPrimary: index == d.Primary}
 	if index < len(d.History.Instances) {
 		i.Past = d.History.Instances[index]
@@ -145,7 +145,7 @@ func (d *derived) newInstance(index int, observed Instance) *instanceFacts {
 }
 
 // compareWithPrimary compares what the instances executed with what the primary did.
-func (d *derived) compareWithPrimary() {
+func (d *derivedFacts) compareWithPrimary() {
 	p := d.primary
 	d.primaryMayHaveLostData = p.Reachable && p.Executed.IsEmpty() && d.any(func(i *instanceFacts) bool { return !i.Reachable })
 	for _, i := range d.instances {
@@ -173,7 +173,7 @@ func (d *derived) compareWithPrimary() {
 }
 
 // deriveReplication derives how an instance stands to the primary.
-func (d *derived) deriveReplication(i *instanceFacts) {
+func (d *derivedFacts) deriveReplication(i *instanceFacts) {
 	p, c := d.primary, i.Channel
 	i.MissingPurged = p.Purged.Subtract(i.Held)
 	i.IsEmptyReplica = i.Reachable && i.Held.IsEmpty() && c.IO != Running && !p.Executed.IsEmpty()
@@ -189,7 +189,7 @@ func (d *derived) deriveReplication(i *instanceFacts) {
 		i.SemiSync.Waiting == 0 && i.Clone != Cloning
 }
 
-func (d *derived) derivePrimary() {
+func (d *derivedFacts) derivePrimary() {
 	p := d.primary
 	awaitsReplicas := p.SemiSync.Source && p.SemiSync.WaitFor == d.requiredAcks && p.SemiSync.Timeout >= endlessTimeout
 	d.primaryIsConfigured = !p.Channel.Present && (d.requiredAcks == 0 || awaitsReplicas)
@@ -202,20 +202,20 @@ func (d *derived) derivePrimary() {
 	}
 }
 
-func (d *derived) deriveSwitchover() {
+func (d *derivedFacts) deriveSwitchover() {
 	p := d.primary
 	d.switchoverRequested = len(d.instances) > 1 && (p.Pod.Demote || p.Pod.Terminating) && !p.Stopped && !d.StopAsked && !d.staysReadOnly()
 	d.switchoverGaveUp = !d.History.GaveUpAt.IsZero() && d.Now.Sub(d.History.GaveUpAt) < switchoverRetryAfter
 	d.switchoverIsActive = d.switchoverRequested && p.Reachable && !d.switchoverGaveUp
 }
 
-func (d *derived) hasPrimary() bool { return d.primary.Index != NoInstance }
+func (d *derivedFacts) hasPrimary() bool { return d.primary.Index != NoInstance }
 
 // staysReadOnly reports whether the primary is a copy of a source outside and has to stay one.
-func (d *derived) staysReadOnly() bool { return d.Source.Wanted }
+func (d *derivedFacts) staysReadOnly() bool { return d.Source.Wanted }
 
 // findFirst returns the first instance for which something holds, nil if there is none.
-func (d *derived) findFirst(holds func(*instanceFacts) bool) *instanceFacts {
+func (d *derivedFacts) findFirst(holds func(*instanceFacts) bool) *instanceFacts {
 	for _, i := range d.instances {
 		if holds(i) {
 			return i
@@ -224,9 +224,9 @@ func (d *derived) findFirst(holds func(*instanceFacts) bool) *instanceFacts {
 	return nil
 }
 
-func (d *derived) any(holds func(*instanceFacts) bool) bool { return d.findFirst(holds) != nil }
+func (d *derivedFacts) any(holds func(*instanceFacts) bool) bool { return d.findFirst(holds) != nil }
 
-func (d *derived) count(holds func(*instanceFacts) bool) int {
+func (d *derivedFacts) count(holds func(*instanceFacts) bool) int {
 	n := 0
 	for _, i := range d.instances {
 		if holds(i) {
@@ -238,7 +238,7 @@ func (d *derived) count(holds func(*instanceFacts) bool) int {
 
 // findOldestSeries returns the first of those instances for which something holds that are of the oldest release series,
 // which all others can follow.
-func (d *derived) findOldestSeries(holds func(*instanceFacts) bool) *instanceFacts {
+func (d *derivedFacts) findOldestSeries(holds func(*instanceFacts) bool) *instanceFacts {
 	var found *instanceFacts
 	for _, i := range d.instances {
 		if holds(i) && (found == nil || i.Series.isOlderThan(found.Series)) {

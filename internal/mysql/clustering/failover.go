@@ -27,7 +27,7 @@ func isDown(i *instanceFacts) bool {
 
 // isClusterStarting reports whether all servers have just started, since none of them has its settings or threads. Their
 // primary may need a moment longer.
-func isClusterStarting(d *derived) bool {
+func isClusterStarting(d *derivedFacts) bool {
 	p := d.primary
 	if !d.hasPrimary() || p.Reachable || !p.Pod.Exists || p.Pod.Terminating || d.Now.Sub(p.Past.UnreachableSince) >= clusterStartTimeout {
 		return false
@@ -40,17 +40,17 @@ func isClusterStarting(d *derived) bool {
 }
 
 // hasQuorum reports whether enough witnesses are left to know every acknowledged transaction.
-func hasQuorum(d *derived) bool { return d.witnesses > d.requiredAcks }
+func hasQuorum(d *derivedFacts) bool { return d.witnesses > d.requiredAcks }
 
 // isFenced reports whether an instance acknowledges nothing, and no statement of ours can change that.
 func isFenced(i *instanceFacts) bool { return i.Channel.IO == Stopped && !i.Pending }
 
 func isFencedWitness(i *instanceFacts) bool { return i.IsQuorumWitness && isFenced(i) }
 
-func isQuorumFenced(d *derived) bool { return d.count(isFencedWitness) > d.requiredAcks }
+func isQuorumFenced(d *derivedFacts) bool { return d.count(isFencedWitness) > d.requiredAcks }
 
 // listUnfenced returns the instances that could still acknowledge and can be stopped from it.
-func listUnfenced(d *derived) []int {
+func listUnfenced(d *derivedFacts) []int {
 	var unfenced []int
 	for _, i := range d.instances {
 		if !i.IsPrimary && i.MayAct && !isFenced(i) {
@@ -60,7 +60,7 @@ func listUnfenced(d *derived) []int {
 	return unfenced
 }
 
-func unionOfFencedWitnesses(d *derived) gtid.Set {
+func unionOfFencedWitnesses(d *derivedFacts) gtid.Set {
 	var all gtid.Set
 	for _, i := range d.instances {
 		if isFencedWitness(i) {
@@ -72,7 +72,7 @@ func unionOfFencedWitnesses(d *derived) gtid.Set {
 
 // findFailoverCandidate returns the fenced witness that holds everything the others hold; of several one that has applied
 // it and whose Pod stays.
-func findFailoverCandidate(d *derived) *instanceFacts {
+func findFailoverCandidate(d *derivedFacts) *instanceFacts {
 	holdsAll := func(i *instanceFacts) bool { return isFencedWitness(i) && i.Held.Contains(d.failoverTransactions) }
 	for _, suits := range []func(*instanceFacts) bool{
 		func(i *instanceFacts) bool { return holdsAll(i) && isReadyForPromotion(i) && !i.Pod.Terminating },
@@ -92,7 +92,7 @@ func isReadyForPromotion(i *instanceFacts) bool {
 }
 
 // findFailoverTarget returns the instance that a failover can promote now.
-func findFailoverTarget(d *derived) *instanceFacts {
+func findFailoverTarget(d *derivedFacts) *instanceFacts {
 	if candidate := d.failoverCandidate; d.primaryFailed && candidate != nil && isQuorumFenced(d) && isReadyForPromotion(candidate) {
 		return candidate
 	}
@@ -100,7 +100,7 @@ func findFailoverTarget(d *derived) *instanceFacts {
 }
 
 // needsFence reports whether a failover can begin, and an instance has yet to be fenced. A stop begins none.
-func needsFence(d *derived) bool {
+func needsFence(d *derivedFacts) bool {
 	return d.primaryFailed && !d.StopAsked && hasQuorum(d) && len(listUnfenced(d)) > 0
 }
 
@@ -124,7 +124,7 @@ func (c ReplicationChannel) wasRejectedBySource() bool {
 func isReleasable(i *instanceFacts) bool { return i.MayActNow && isFencedInVain(i) }
 
 // findIdleFailoverCandidate returns the failover candidate if it has to apply its relay log and does not.
-func findIdleFailoverCandidate(d *derived) *instanceFacts {
+func findIdleFailoverCandidate(d *derivedFacts) *instanceFacts {
 	c := d.failoverCandidate
 	if d.primaryFailed && c != nil && isQuorumFenced(d) && !d.StopAsked && c.MayActNow && c.HasUnappliedRelayLog && canStartSQLThread(c) {
 		return c
@@ -137,11 +137,11 @@ func canStartSQLThread(i *instanceFacts) bool {
 	return i.Channel.Present && i.Channel.SQL == Stopped && i.Channel.SQLErrno == 0
 }
 
-func fenceReplicas(d *derived, p *instanceFacts) Plan {
+func fenceReplicas(d *derivedFacts, p *instanceFacts) Plan {
 	return Plan{Do: StopIO{Indexes: listUnfenced(d)}, Why: fmt.Sprintf("the primary, instance %d, failed: its replicas are fenced", p.Index)}
 }
 
-func promoteFailoverTarget(d *derived, i *instanceFacts) Plan {
+func promoteFailoverTarget(d *derivedFacts, i *instanceFacts) Plan {
 	return Plan{
 		Do:  PromoteInStatus{Index: i.Index, From: d.primary.Index},
 		Why: fmt.Sprintf("instance %d has everything that was acknowledged and becomes the primary", i.Index),
@@ -150,12 +150,12 @@ func promoteFailoverTarget(d *derived, i *instanceFacts) Plan {
 	}
 }
 
-func waitForFailover(d *derived, _ *instanceFacts) Plan {
+func waitForFailover(d *derivedFacts, _ *instanceFacts) Plan {
 	return Plan{Why: describeFailoverObstacle(d), After: operationInterval}
 }
 
 // describeFailoverObstacle says what a failover waits for.
-func describeFailoverObstacle(d *derived) string {
+func describeFailoverObstacle(d *derivedFacts) string {
 	c := d.failoverCandidate
 	switch {
 	case !hasQuorum(d):
@@ -174,7 +174,7 @@ func describeFailoverObstacle(d *derived) string {
 }
 
 // describeLostQuorum says why too few replicas are left to know what was acknowledged.
-func describeLostQuorum(d *derived) string {
+func describeLostQuorum(d *derivedFacts) string {
 	expected := fmt.Sprintf("no failover: expected %d replicas with data that answer, found %d", d.requiredAcks+1, d.witnesses)
 	if d.any(func(i *instanceFacts) bool { return !i.IsPrimary && i.Reachable && !i.Held.IsEmpty() }) {
 		return expected + "; bring back the others or the primary"

@@ -12,7 +12,7 @@ import (
 
 // findFirstPrimary returns the instance that becomes the first primary: the one that serves already, or else one that has
 // everything. The choice is made once, while all instances answer, because one that is absent may hold more.
-func findFirstPrimary(d *derived) *instanceFacts {
+func findFirstPrimary(d *derivedFacts) *instanceFacts {
 	if d.hasPrimary() || d.count(isReachable) < len(d.instances) {
 		return nil
 	}
@@ -58,7 +58,7 @@ func hasEverything(i *instanceFacts) bool {
 }
 
 // describeMissingPrimary says why no first primary is chosen.
-func describeMissingPrimary(d *derived) string {
+func describeMissingPrimary(d *derivedFacts) string {
 	if absent := d.findFirst(func(i *instanceFacts) bool { return !i.Reachable }); absent != nil {
 		return fmt.Sprintf("the first primary is chosen once every instance answers; instance %d does not", absent.Index)
 	}
@@ -68,7 +68,7 @@ func describeMissingPrimary(d *derived) string {
 	return "no primary: no instance has everything that the others have; compare their GTID sets and clone anew the ones that are wrong"
 }
 
-func chooseFirstPrimary(_ *derived, i *instanceFacts) Plan {
+func chooseFirstPrimary(_ *derivedFacts, i *instanceFacts) Plan {
 	return Plan{
 		Do:     PromoteInStatus{Index: i.Index, From: NoInstance},
 		Why:    fmt.Sprintf("instance %d becomes the first primary", i.Index),
@@ -76,29 +76,29 @@ func chooseFirstPrimary(_ *derived, i *instanceFacts) Plan {
 	}
 }
 
-func waitForFirstPrimary(d *derived, _ *instanceFacts) Plan {
+func waitForFirstPrimary(d *derivedFacts, _ *instanceFacts) Plan {
 	return Plan{Why: describeMissingPrimary(d), After: degradedInterval}
 }
 
 // isCopiedFromOutside reports whether the primary has become the copy that it should start as.
-func isCopiedFromOutside(d *derived) bool {
+func isCopiedFromOutside(d *derivedFacts) bool {
 	p := d.primary
 	return d.Source.isOutstanding() && p.Reachable && !p.Pending && !p.Executed.IsEmpty() && (p.Clone == Cloned || p.Clone == NotCloned)
 }
 
-func needsCopyFromOutside(d *derived) bool {
+func needsCopyFromOutside(d *derivedFacts) bool {
 	p := d.primary
 	return d.Source.isOutstanding() && !d.StopAsked && p.MayActNow && p.Held.IsEmpty() && p.Clone != Cloning
 }
 
-func recordCopyFromOutside(_ *derived, p *instanceFacts) Plan {
+func recordCopyFromOutside(_ *derivedFacts, p *instanceFacts) Plan {
 	return Plan{
 		SourceDone: true, After: immediately, Why: "the copy from outside is complete",
 		Events: []decision.Event{normalEvent(EventInitCloned, fmt.Sprintf("Instance %d is a copy of the source outside", p.Index))},
 	}
 }
 
-func copyFromOutside(_ *derived, p *instanceFacts) Plan {
+func copyFromOutside(_ *derivedFacts, p *instanceFacts) Plan {
 	plan := Plan{Do: CloneFrom{Index: p.Index, Donor: NoInstance}, Why: fmt.Sprintf("instance %d becomes a copy of the source outside", p.Index)}
 	if p.Clone == CloneFailed {
 		plan.Events = []decision.Event{warningEvent(EventInitCloneFailed, "The copy of the source outside failed and is begun anew")}

@@ -25,7 +25,7 @@ type InstanceReport struct {
 }
 
 // report adds to a plan what every plan reports.
-func report(d *derived, plan Plan) Plan {
+func report(d *derivedFacts, plan Plan) Plan {
 	plan.State = d.state
 	for _, i := range d.instances {
 		r := InstanceReport{Problem: describeProblem(i), Errant: i.Errant, InSync: i.IsInSync, Lag: i.Channel.Lag}
@@ -51,7 +51,7 @@ func report(d *derived, plan Plan) Plan {
 }
 
 // classify names the state that was observed, whatever is planned.
-func (d *derived) classify() ClusterState {
+func (d *derivedFacts) classify() ClusterState {
 	inService := isInService(d)
 	switch {
 	case d.Offline:
@@ -74,7 +74,7 @@ func (d *derived) classify() ClusterState {
 }
 
 // isInService reports whether the primary's clients find it and can use it.
-func isInService(d *derived) bool {
+func isInService(d *derivedFacts) bool {
 	p := d.primary
 	isUsable := p.IsWritable
 	if d.staysReadOnly() {
@@ -125,7 +125,7 @@ func describeSymptom(i *instanceFacts) string {
 	}
 }
 
-func describePrimarySymptom(d *derived) string {
+func describePrimarySymptom(d *derivedFacts) string {
 	p := d.primary
 	switch {
 	case d.primaryLostData:
@@ -198,7 +198,7 @@ func abbreviateSet(s gtid.Set) string {
 	return fmt.Sprintf("%d transactions", s.Count())
 }
 
-func initialized(d *derived) decision.Condition {
+func initialized(d *derivedFacts) decision.Condition {
 	switch {
 	case d.state == StateCloning:
 		return decision.False(string(d.state), "The primary is being copied from outside")
@@ -211,7 +211,7 @@ func initialized(d *derived) decision.Condition {
 	}
 }
 
-func available(d *derived, plan Plan) decision.Condition {
+func available(d *derivedFacts, plan Plan) decision.Condition {
 	p := d.primary
 	switch {
 	case plan.Stop != nil:
@@ -226,7 +226,7 @@ func available(d *derived, plan Plan) decision.Condition {
 	}
 }
 
-func healthy(d *derived, plan Plan) decision.Condition {
+func healthy(d *derivedFacts, plan Plan) decision.Condition {
 	switch {
 	case plan.Stop != nil:
 		return unknownWhileStopped(d)
@@ -238,11 +238,11 @@ func healthy(d *derived, plan Plan) decision.Condition {
 }
 
 // unknownWhileStopped promises nothing, since the cluster is not looked after while clustering is stopped.
-func unknownWhileStopped(d *derived) decision.Condition {
+func unknownWhileStopped(d *derivedFacts) decision.Condition {
 	return decision.Unknown(ReasonStopped, fmt.Sprintf("Clustering is stopped; what is seen looks %s", d.state))
 }
 
-func clusteringActive(d *derived, plan Plan) decision.Condition {
+func clusteringActive(d *derivedFacts, plan Plan) decision.Condition {
 	switch {
 	case plan.Stop != nil && plan.Stop.Unfinished != "":
 		return decision.False(ReasonInactive, "Clustering is stopped, and not all could be finished: "+plan.Stop.Unfinished)
@@ -256,7 +256,7 @@ func clusteringActive(d *derived, plan Plan) decision.Condition {
 }
 
 // describeProblems says everything that is wrong, in the order of the instances.
-func describeProblems(d *derived) string {
+func describeProblems(d *derivedFacts) string {
 	var found []string
 	if d.primaryFailed {
 		found = append(found, describeFailoverObstacle(d))

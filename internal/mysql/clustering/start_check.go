@@ -40,7 +40,7 @@ func CheckStart(o Observed) []Finding {
 	return sorted
 }
 
-func checkPrimary(d *derived) []Finding {
+func checkPrimary(d *derivedFacts) []Finding {
 	p := d.primary
 	switch {
 	case !d.hasPrimary():

@@ -11,22 +11,22 @@ import (
 // A stop lets what is under way reach a point at which everything may be left alone: it begins no switchover, no fence
 // and no copy, takes back what is only prepared, and finishes what was written down. That point is written down too.
 
-func isStopped(d *derived) bool { return d.StopAsked && d.Stop != nil }
+func isStopped(d *derivedFacts) bool { return d.StopAsked && d.Stop != nil }
 
 // isStarted reports whether a stop is not wanted any more, while its record is still there.
-func isStarted(d *derived) bool { return !d.StopAsked && d.Stop != nil }
+func isStarted(d *derivedFacts) bool { return !d.StopAsked && d.Stop != nil }
 
 // isStopReached reports whether nothing is left to finish, or that it takes too long.
-func isStopReached(d *derived) bool {
+func isStopReached(d *derivedFacts) bool {
 	since := d.History.StopAskedSince
 	isOverdue := !since.IsZero() && d.Now.Sub(since) >= stopTimeout
 	return d.StopAsked && d.Stop == nil && (isOverdue || len(listUnfinished(d)) == 0)
 }
 
-func isStopAsked(d *derived) bool { return d.StopAsked }
+func isStopAsked(d *derivedFacts) bool { return d.StopAsked }
 
 // listUnfinished says what must not be left alone.
-func listUnfinished(d *derived) []string {
+func listUnfinished(d *derivedFacts) []string {
 	if d.Offline || !d.hasPrimary() {
 		return nil
 	}
@@ -53,7 +53,7 @@ func listUnfinished(d *derived) []string {
 	return found
 }
 
-func listUnfinishedOfPrimary(d *derived) []string {
+func listUnfinishedOfPrimary(d *derivedFacts) []string {
 	p := d.primary
 	list := func(what string) []string {
 		return []string{fmt.Sprintf("the primary, instance %d, %s", p.Index, what)}
@@ -82,22 +82,22 @@ func listUnfinishedOfPrimary(d *derived) []string {
 	}
 }
 
-func endStop(*derived, *instanceFacts) Plan {
+func endStop(*derivedFacts, *instanceFacts) Plan {
 	return Plan{Do: EndStop{}, Why: "the time of the stop is over"}
 }
 
-func stayStopped(d *derived, _ *instanceFacts) Plan {
+func stayStopped(d *derivedFacts, _ *instanceFacts) Plan {
 	return Plan{Stop: d.Stop, Why: "clustering is stopped", After: stoppedInterval}
 }
 
-func startAgain(*derived, *instanceFacts) Plan {
+func startAgain(*derivedFacts, *instanceFacts) Plan {
 	return Plan{
 		Why: "clustering is started", After: immediately,
 		Events: []decision.Event{normalEvent(EventStarted, "Clustering is started")},
 	}
 }
 
-func recordStop(d *derived, _ *instanceFacts) Plan {
+func recordStop(d *derivedFacts, _ *instanceFacts) Plan {
 	unfinished := joinFindings(listUnfinished(d))
 	plan := Plan{Stop: &StopRecord{Since: d.Now, Unfinished: unfinished}, Why: "the stop of clustering is reached", After: stoppedInterval}
 	plan.Events = []decision.Event{normalEvent(EventStopped, "Clustering is stopped")}
@@ -107,6 +107,6 @@ func recordStop(d *derived, _ *instanceFacts) Plan {
 	return plan
 }
 
-func waitForStop(d *derived, _ *instanceFacts) Plan {
+func waitForStop(d *derivedFacts, _ *instanceFacts) Plan {
 	return Plan{Why: "the stop waits: " + joinFindings(listUnfinished(d)), After: operationInterval}
 }

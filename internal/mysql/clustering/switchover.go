@@ -23,12 +23,12 @@ func mayBecomeCandidate(i *instanceFacts) bool {
 		i.Pod.Exists && !i.Pod.Terminating && !i.Pod.Demote
 }
 
-func shouldBeginSwitchover(d *derived) bool {
+func shouldBeginSwitchover(d *derivedFacts) bool {
 	return d.switchoverIsActive && d.any(isSwitchoverCandidate) && d.primary.MayActNow && !d.primary.SuperReadOnly
 }
 
 // findSwitchoverTarget returns the replica that has everything of a primary that is read-only.
-func findSwitchoverTarget(d *derived) *instanceFacts {
+func findSwitchoverTarget(d *derivedFacts) *instanceFacts {
 	p := d.primary
 	if !d.switchoverIsActive || !p.IsReadOnly || p.SemiSync.Waiting > 0 {
 		return nil
@@ -37,7 +37,7 @@ func findSwitchoverTarget(d *derived) *instanceFacts {
 }
 
 // awaitsSwitchoverTarget reports whether the primary is read-only while a replica is catching up.
-func awaitsSwitchoverTarget(d *derived) bool {
+func awaitsSwitchoverTarget(d *derivedFacts) bool {
 	return d.switchoverIsActive && d.primary.IsReadOnly && d.any(func(i *instanceFacts) bool { return mayBecomeCandidate(i) && i.IsInSync })
 }
 
@@ -46,21 +46,21 @@ func awaitsSwitchoverTarget(d *derived) bool {
 func isFullyReadOnly(i *instanceFacts) bool { return i.ReadOnly && i.SuperReadOnly }
 
 // primaryStuckInReadOnly reports whether clients keep the primary from becoming read-only.
-func primaryStuckInReadOnly(d *derived) bool {
+func primaryStuckInReadOnly(d *derivedFacts) bool {
 	p := d.primary
 	return d.switchoverIsActive && p.MayAct && p.Pending && p.PendingFor >= killClientsAfter && !isFullyReadOnly(p)
 }
 
 // shouldCancelPending reports whether a statement still runs in the primary whose effect is not wanted any more.
-func shouldCancelPending(d *derived) bool {
+func shouldCancelPending(d *derivedFacts) bool {
 	p := d.primary
 	isUnwanted := (d.StopAsked || d.switchoverGaveUp) && !isFullyReadOnly(p)
 	return p.MayAct && p.Pending && !d.switchoverIsActive && (isUnwanted || p.PendingFor >= killClientsAfter)
 }
 
-func isPrimaryPending(d *derived) bool { return d.primary.Pending }
+func isPrimaryPending(d *derivedFacts) bool { return d.primary.Pending }
 
-func beginSwitchover(d *derived, p *instanceFacts) Plan {
+func beginSwitchover(d *derivedFacts, p *instanceFacts) Plan {
 	candidate := d.findOldestSeries(isSwitchoverCandidate)
 	return Plan{
 		Do:  SetReadOnly{Index: p.Index},
@@ -68,7 +68,7 @@ func beginSwitchover(d *derived, p *instanceFacts) Plan {
 	}
 }
 
-func promoteSwitchoverTarget(d *derived, i *instanceFacts) Plan {
+func promoteSwitchoverTarget(d *derivedFacts, i *instanceFacts) Plan {
 	return Plan{
 		Do:  PromoteInStatus{Index: i.Index, From: d.primary.Index},
 		Why: fmt.Sprintf("instance %d has everything and becomes the primary", i.Index),
@@ -78,7 +78,7 @@ func promoteSwitchoverTarget(d *derived, i *instanceFacts) Plan {
 }
 
 // describeSwitchoverObstacle says why a switchover that is requested does not begin; it is empty if none is requested.
-func describeSwitchoverObstacle(d *derived) string {
+func describeSwitchoverObstacle(d *derivedFacts) string {
 	switch {
 	case !d.switchoverRequested || d.primary.SuperReadOnly:
 		return ""

@@ -21,11 +21,11 @@ type sourceTag struct{ uuid, tag string }
 // sourceIntervals is what a set holds of one source: intervals that are sorted and neither overlap nor touch.
 type sourceIntervals struct {
 	sourceTag
-	intervals []interval
+	intervals []transactionInterval
 }
 
-// interval is first to last, both included.
-type interval struct{ first, last int64 }
+// transactionInterval is first to last, both included.
+type transactionInterval struct{ first, last int64 }
 
 // String prints the set as the server does, without line breaks.
 func (s Set) String() string {

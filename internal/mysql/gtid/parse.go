@@ -23,7 +23,7 @@ const (
 //
 // in any order, with spaces, line breaks and either case.
 func Parse(text string) (Set, error) {
-	found := map[sourceTag][]interval{}
+	found := map[sourceTag][]transactionInterval{}
 	for part := range strings.SplitSeq(text, ",") {
 		if part = strings.TrimSpace(part); part == "" {
 			continue
@@ -41,7 +41,7 @@ func Parse(text string) (Set, error) {
 }
 
 // parsePart reads what stands between two commas: a UUID, then intervals, some of them behind tags.
-func parsePart(part string, found map[sourceTag][]interval) error {
+func parsePart(part string, found map[sourceTag][]transactionInterval) error {
 	fields := strings.Split(part, ":")
 	for i, f := range fields {
 		fields[i] = strings.ToLower(strings.TrimSpace(f))
@@ -70,7 +70,7 @@ func parsePart(part string, found map[sourceTag][]interval) error {
 	return nil
 }
 
-func parseInterval(text string) (interval, error) {
+func parseInterval(text string) (transactionInterval, error) {
 	low, high, isRange := strings.Cut(text, "-")
 	if !isRange {
 		high = low
@@ -78,9 +78,9 @@ func parseInterval(text string) (interval, error) {
 	first, okFirst := parseNumber(low)
 	last, okLast := parseNumber(high)
 	if !okFirst || !okLast || last < first {
-		return interval{}, fmt.Errorf("expected an interval such as 7 or 1-5, found %q", text)
+		return transactionInterval{}, fmt.Errorf("expected an interval such as 7 or 1-5, found %q", text)
 	}
-	return interval{first, last}, nil
+	return transactionInterval{first, last}, nil
 }
 
 func parseNumber(text string) (int64, bool) {

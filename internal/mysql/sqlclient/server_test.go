@@ -95,7 +95,7 @@ func TestReplicationOfThreeServers(t *testing.T) {
 	lost := make(chan error, 1)
 	go func() { lost <- servers[0].WatchConnection(ctx) }()
 	failOnError(t, servers[0].KillConnections(ctx, []string{"moco-admin", "moco-repl"}))
-	machines[0].Kill9(t)
+	machines[0].KillAtOnce(t)
 	if err := <-lost; err == nil {
 		t.Fatal("expected that the end of the server is noticed")
 	}

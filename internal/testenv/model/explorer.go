@@ -158,11 +158,11 @@ func (e *Explorer[S]) Steps() map[string]int {
 	return counts
 }
 
-// Next returns the undisturbed step from a state.
-func (e *Explorer[S]) Next(s S) Move[S] { return e.stepFrom(e.addState(s, unknown, "start")) }
+// NextMove returns the undisturbed step from a state.
+func (e *Explorer[S]) NextMove(s S) Move[S] { return e.stepFrom(e.addState(s, unknown, "start")) }
 
 // IsAtRest reports whether an undisturbed step leads a state back to itself.
-func (e *Explorer[S]) IsAtRest(s S) bool { return e.Next(s).To == s }
+func (e *Explorer[S]) IsAtRest(s S) bool { return e.NextMove(s).To == s }
 
 // PathToRest returns the undisturbed way from a state to the one where it comes to rest, both included. The test fails if
 // there is no such end.
@@ -170,7 +170,7 @@ func (e *Explorer[S]) PathToRest(t testing.TB, s S) []S {
 	t.Helper()
 	path := []S{s}
 	for !e.IsAtRest(s) {
-		s = e.Next(s).To
+		s = e.NextMove(s).To
 		path = append(path, s)
 		if len(path) > maxPath {
 			t.Fatalf("never comes to rest:\n%s", e.FormatPath(path[:maxPath/4]))
@@ -213,7 +213,7 @@ func (e *Explorer[S]) PathTo(s S) string {
 func (e *Explorer[S]) FormatPath(path []S) string {
 	var text strings.Builder
 	for _, s := range path {
-		fmt.Fprintf(&text, "  %s\n    %s\n", e.formatState(s), e.Next(s).Name)
+		fmt.Fprintf(&text, "  %s\n    %s\n", e.formatState(s), e.NextMove(s).Name)
 	}
 	return text.String()
 }

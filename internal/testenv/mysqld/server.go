@@ -38,7 +38,7 @@ func (b *Installation) StartServer(t testing.TB) *Server {
 	s := &Server{installation: b, Address: b.network + "." + strconv.Itoa(b.servers), dir: filepath.Join(b.dir, strconv.Itoa(b.servers))}
 	s.copyTemplate(t)
 	writeFile(t, filepath.Join(s.dir, "my.cnf"), b.buildConfig(s.dataDir(), s.Address, b.servers))
-	s.Start(t)
+	s.StartAndWait(t)
 	return s
 }
 
@@ -55,15 +55,15 @@ func (s *Server) copyTemplate(t testing.TB) {
 // down.
 func (s *Server) WipeData(t testing.TB) {
 	t.Helper()
-	s.Kill9(t)
+	s.KillAtOnce(t)
 	if err := os.RemoveAll(s.dataDir()); err != nil {
 		t.Fatalf("remove the data directory: %v", err)
 	}
 	s.copyTemplate(t)
 }
 
-// Start starts the server again after Stop or Kill9, and returns when it accepts connections.
-func (s *Server) Start(t testing.TB) {
+// StartAndWait starts the server again after Stop or Kill9, and returns when it accepts connections.
+func (s *Server) StartAndWait(t testing.TB) {
 	t.Helper()
 	s.mu.Lock()
 	s.halted = false
@@ -91,10 +91,10 @@ func (s *Server) Stop(t testing.TB) {
 	s.stopRestarting().Stop(t)
 }
 
-// Kill9 kills the server.
-func (s *Server) Kill9(t testing.TB) {
+// KillAtOnce kills the server.
+func (s *Server) KillAtOnce(t testing.TB) {
 	t.Helper()
-	s.stopRestarting().Kill9(t)
+	s.stopRestarting().KillAtOnce(t)
 }
 
 // PID of the running server.
@@ -117,7 +117,7 @@ func (s *Server) launchProcess(t testing.TB) {
 	p := testenv.StartProcess(t, line[0], line[1:], []string{"MYSQLD_PARENT_PID=" + strconv.Itoa(os.Getpid())})
 	s.process = p
 	go func() {
-		<-p.Done()
+		<-p.ExitChannel()
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		// CLONE ends the server with this code and relies on a supervisor, as the Pod's container is one.

@@ -12,10 +12,10 @@ func TestServersComeBack(t *testing.T) {
 	if first.Address == second.Address {
 		t.Fatalf("two servers on %s", first.Address)
 	}
-	first.Kill9(t)
-	first.Start(t)
+	first.KillAtOnce(t)
+	first.StartAndWait(t)
 	second.Stop(t)
-	second.Start(t)
+	second.StartAndWait(t)
 	if first.PID() == second.PID() {
 		t.Fatal("expected two processes")
 	}

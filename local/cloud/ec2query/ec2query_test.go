@@ -81,7 +81,7 @@ func TestAnswersHaveTheShapeOfEC2(t *testing.T) {
 				`<virtualizationType></virtualizationType><clientToken></clientToken><tagSet><item><key>k</key><value>&lt;v&gt;</value></item></tagSet><hypervisor></hypervisor></item></instancesSet></RunInstancesResponse>`, 200,
 		},
 		"an error": {
-			func(w http.ResponseWriter) { WriteError(w, Errorf(AuthFailure, "no %s", "way")) },
+			func(w http.ResponseWriter) { WriteError(w, NewErrorf(AuthFailure, "no %s", "way")) },
 			`<Response><Errors><Error><Code>AuthFailure</Code><Message>no way</Message></Error></Errors><RequestID>ID</RequestID></Response>`, 403,
 		},
 		"an error nobody foresaw": {

@@ -44,8 +44,8 @@ type Error struct {
 	Status int
 }
 
-// Errorf returns an *Error with the usual status of its code.
-func Errorf(code, format string, args ...any) error {
+// NewErrorf returns an *Error with the usual status of its code.
+func NewErrorf(code, format string, args ...any) error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 

@@ -43,36 +43,36 @@ func ReadRequest(w http.ResponseWriter, r *http.Request) (Request, error) {
 	const largestBody = 1 << 20
 	r.Body = http.MaxBytesReader(w, r.Body, largestBody)
 	if err := r.ParseForm(); err != nil {
-		return Request{}, Errorf(InvalidParameterValue, "The request cannot be read as a form of at most %d bytes: %v", largestBody, err)
+		return Request{}, NewErrorf(InvalidParameterValue, "The request cannot be read as a form of at most %d bytes: %v", largestBody, err)
 	}
 	return Request{Action: r.Form.Get("Action"), form: r.Form}, nil
 }
 
-// Text returns the value of a parameter, or the empty string.
-func (q Request) Text(name string) string { return q.form.Get(name) }
+// StringParameter returns the value of a parameter, or the empty string.
+func (q Request) StringParameter(name string) string { return q.form.Get(name) }
 
 // ParseNumber returns a whole number and whether it was given. The error is an *Error.
 func (q Request) ParseNumber(name string) (int, bool, error) {
-	text := q.Text(name)
+	text := q.StringParameter(name)
 	if text == "" {
 		return 0, false, nil
 	}
 	number, err := strconv.Atoi(text)
 	if err != nil {
-		return 0, false, Errorf(InvalidParameterValue, "Value (%s) for parameter %s is invalid. Expecting a whole number.", text, name)
+		return 0, false, NewErrorf(InvalidParameterValue, "Value (%s) for parameter %s is invalid. Expecting a whole number.", text, name)
 	}
 	return number, true, nil
 }
 
 // ParseFlag returns a true or false; one that is missing is false. The error is an *Error.
 func (q Request) ParseFlag(name string) (bool, error) {
-	switch text := q.Text(name); strings.ToLower(text) {
+	switch text := q.StringParameter(name); strings.ToLower(text) {
 	case "", "false":
 		return false, nil
 	case "true":
 		return true, nil
 	default:
-		return false, Errorf(InvalidParameterValue, "Value (%s) for parameter %s is invalid. Expecting true or false.", text, name)
+		return false, NewErrorf(InvalidParameterValue, "Value (%s) for parameter %s is invalid. Expecting true or false.", text, name)
 	}
 }
 
@@ -80,7 +80,7 @@ func (q Request) ParseFlag(name string) (bool, error) {
 func (q Request) ListValues(name string) []string {
 	var values []string
 	for _, item := range q.itemNames(name) {
-		if value := q.Text(item); !slices.Contains(values, value) {
+		if value := q.StringParameter(item); !slices.Contains(values, value) {
 			values = append(values, value)
 		}
 	}
@@ -91,7 +91,7 @@ func (q Request) ListValues(name string) []string {
 func (q Request) ListTags(prefix string) []Tag {
 	var tags []Tag
 	for _, item := range q.itemNames(prefix) {
-		tags = append(tags, Tag{Key: q.Text(item + ".Key"), Value: q.Text(item + ".Value"), HasValue: q.form.Has(item + ".Value")})
+		tags = append(tags, Tag{Key: q.StringParameter(item + ".Key"), Value: q.StringParameter(item + ".Value"), HasValue: q.form.Has(item + ".Value")})
 	}
 	return tags
 }
@@ -100,7 +100,7 @@ func (q Request) ListTags(prefix string) []Tag {
 func (q Request) ListTagSpecifications() []TagSpecification {
 	var specifications []TagSpecification
 	for _, item := range q.itemNames("TagSpecification") {
-		specifications = append(specifications, TagSpecification{ResourceType: q.Text(item + ".ResourceType"), Tags: q.ListTags(item + ".Tag")})
+		specifications = append(specifications, TagSpecification{ResourceType: q.StringParameter(item + ".ResourceType"), Tags: q.ListTags(item + ".Tag")})
 	}
 	return specifications
 }
@@ -109,9 +109,9 @@ func (q Request) ListTagSpecifications() []TagSpecification {
 func (q Request) ParseFilters() ([]Filter, error) {
 	var filters []Filter
 	for _, item := range q.itemNames("Filter") {
-		filter := Filter{Name: q.Text(item + ".Name"), Values: q.ListValues(item + ".Value")}
+		filter := Filter{Name: q.StringParameter(item + ".Name"), Values: q.ListValues(item + ".Value")}
 		if filter.Name == "" || len(filter.Values) == 0 {
-			return nil, Errorf(MissingParameter, "The request must contain the parameters %s.Name and %s.Value.1", item, item)
+			return nil, NewErrorf(MissingParameter, "The request must contain the parameters %s.Name and %s.Value.1", item, item)
 		}
 		filters = append(filters, filter)
 	}

@@ -24,7 +24,7 @@ func (d *appDemo) requestAsAlice(method, path, body string, want int) (string, e
 	if err := expectThat(err, status == want, fmt.Sprintf("%d %s, want %d", status, found, want)); err != nil {
 		return "", err
 	}
-	d.Observed("%d %s", status, http.StatusText(status))
+	d.PrintObserved("%d %s", status, http.StatusText(status))
 	return found, nil
 }
 

@@ -113,7 +113,7 @@ func (d *appDemo) refuseAuditor() error {
 	if err := expectThat(err, status == http.StatusForbidden, body); err != nil {
 		return err
 	}
-	d.Observed("403 after %d ms: %s", time.Since(began).Milliseconds(), stringAt(body, "errors", 0, "detail"))
+	d.PrintObserved("403 after %d ms: %s", time.Since(began).Milliseconds(), stringAt(body, "errors", 0, "detail"))
 	return d.awaitRevision("3")
 }
 

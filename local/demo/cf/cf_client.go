@@ -33,7 +33,7 @@ func (d *appDemo) useClient() error {
 		if err := expectThat(err, strings.Contains(out, command.prints), out); err != nil {
 			return err
 		}
-		d.Observed("cf %s", command.line)
+		d.PrintObserved("cf %s", command.line)
 	}
 	return nil
 }

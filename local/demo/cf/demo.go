@@ -58,7 +58,7 @@ func RunDemo(ctx context.Context, c Config) error {
 		Duration: "a minute",
 		LastStep: "Stop everything",
 		VerifyCleanUp: func() error {
-			d.Observed("every process that was started has ended")
+			d.PrintObserved("every process that was started has ended")
 			return nil
 		},
 	})
@@ -73,7 +73,7 @@ func (d *appDemo) awaitObserved(what string, f func() error) error {
 	if err := d.Poll(what, limit, func(context.Context) error { return f() }); err != nil {
 		return err
 	}
-	d.Observed("%s", what)
+	d.PrintObserved("%s", what)
 	return nil
 }
 

@@ -67,7 +67,7 @@ func (d *appDemo) grantRights() error {
 		}
 		d.tokens[name] = token
 	}
-	d.Observed("alice develops in the space %s, bob looks on", space)
+	d.PrintObserved("alice develops in the space %s, bob looks on", space)
 	return nil
 }
 

@@ -146,7 +146,7 @@ func (d *clusterDemo) measureExpired(f figures.Figures) error {
 	}
 	f.AddValue("resume_after_expiry_seconds", t.overhead)
 	f.AddValue("resume_after_expiry_api_writes", t.writes)
-	d.Observed("Running %.1f s after the last machine was on", t.overhead)
+	d.PrintObserved("Running %.1f s after the last machine was on", t.overhead)
 	return nil
 }
 
@@ -161,7 +161,7 @@ func (d *clusterDemo) measureBare(f figures.Figures) error {
 		f.AddValue(way.name+"_cloud_calls", t.calls)
 		f.AddValue("api_writes_per_transition", t.writes)
 		f.AddValue("cloud_calls_per_transition", t.calls)
-		d.Observed("%s: %.2f s after the last machine's change, %.0f API writes, %.0f cloud calls", way.want, t.overhead, t.writes, t.calls)
+		d.PrintObserved("%s: %.2f s after the last machine's change, %.0f API writes, %.0f cloud calls", way.want, t.overhead, t.writes, t.calls)
 	}
 	return nil
 }

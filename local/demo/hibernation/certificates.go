@@ -44,7 +44,7 @@ func (d *clusterDemo) outliveCertificates() error {
 	if err != nil {
 		return err
 	}
-	d.Observed("every client certificate of the nodes has expired; nobody in the cluster will approve new ones")
+	d.PrintObserved("every client certificate of the nodes has expired; nobody in the cluster will approve new ones")
 	return nil
 }
 
@@ -65,7 +65,7 @@ func (d *clusterDemo) verifyCertificatesApproved(target kubernetes.Interface, si
 		for _, c := range csr.Status.Conditions {
 			if c.Type == certificatesv1.CertificateApproved && c.Reason == "TorporResumeApprove" {
 				approved++
-				d.Observed("certificate request %s of %s was approved by Torpor", csr.Name, csr.Spec.Username)
+				d.PrintObserved("certificate request %s of %s was approved by Torpor", csr.Name, csr.Spec.Username)
 			}
 		}
 	}
@@ -91,6 +91,6 @@ func (d *clusterDemo) verifyNodesReady(target kubernetes.Interface, since time.T
 			}
 		}
 	}
-	d.Observed("%d nodes are Ready, by heartbeats from after the start of the machines", len(nodes.Items))
+	d.PrintObserved("%d nodes are Ready, by heartbeats from after the start of the machines", len(nodes.Items))
 	return nil
 }

@@ -78,7 +78,7 @@ func RunDemo(ctx context.Context, c Config) error {
 			if err := verifyNoProcesses(); err != nil {
 				return err
 			}
-			d.Observed("every process that was started has ended")
+			d.PrintObserved("every process that was started has ended")
 			return nil
 		},
 		Summary: func() string {

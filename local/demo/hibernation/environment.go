@@ -33,7 +33,7 @@ func (d *clusterDemo) startHubAndCloud() error {
 	if d.cloudURL, err = d.AwaitLogLine(cloud, "ready:"); err != nil {
 		return err
 	}
-	d.Observed("the cloud speaks the EC2 API at %s; machines take %s to start and to stop", d.cloudURL, latency)
+	d.PrintObserved("the cloud speaks the EC2 API at %s; machines take %s to start and to stop", d.cloudURL, latency)
 	if _, err := d.AwaitLogLine(hub, "ready "); err != nil {
 		return err
 	}
@@ -47,7 +47,7 @@ func (d *clusterDemo) startHubAndCloud() error {
 	if err := json.Unmarshal([]byte(answer), &version); err != nil {
 		return fmt.Errorf("decode version: %w", err)
 	}
-	d.Observed("the hub serves Kubernetes %s", version.GitVersion)
+	d.PrintObserved("the hub serves Kubernetes %s", version.GitVersion)
 	return nil
 }
 
@@ -62,7 +62,7 @@ func (d *clusterDemo) clusterConfig(name string) targetcluster.Config {
 func (d *clusterDemo) createCluster() error {
 	d.BeginStep("Cluster " + clusterName + ": a control-plane machine and two nodes at that cloud")
 	c := d.clusterConfig(clusterName)
-	c.Nodes, c.Certificates, c.Heartbeat, c.Progress = 2, d.config.Certificates, 3*time.Second, d.Observed
+	c.Nodes, c.Certificates, c.Heartbeat, c.Progress = 2, d.config.Certificates, 3*time.Second, d.PrintObserved
 	result, err := targetcluster.CreateCluster(d.Context, c)
 	if err != nil {
 		return fmt.Errorf("create cluster: %w", err)
@@ -70,7 +70,7 @@ func (d *clusterDemo) createCluster() error {
 	if result.Applied {
 		return errors.New("expected a hub without ClusterDeployments, found it serves them already")
 	}
-	d.Observed("its Secrets are in the hub; the hub does not know the kind ClusterDeployment yet")
+	d.PrintObserved("its Secrets are in the hub; the hub does not know the kind ClusterDeployment yet")
 	return nil
 }
 
@@ -97,11 +97,11 @@ func (d *clusterDemo) startDormantManager() error {
 	if err := d.AwaitReady(manager, d.probes); err != nil {
 		return err
 	}
-	d.Observed("the manager is ready, with no CRD in the hub")
+	d.PrintObserved("the manager is ready, with no CRD in the hub")
 	if err := d.verifyControllerRuns(false); err != nil {
 		return err
 	}
-	d.Observed("its hibernation controller is dormant")
+	d.PrintObserved("its hibernation controller is dormant")
 	return nil
 }
 
@@ -114,7 +114,7 @@ func (d *clusterDemo) installCRD() error {
 	if err := d.Poll("the controller", readyLimit, func(context.Context) error { return d.verifyControllerRuns(true) }); err != nil {
 		return err
 	}
-	d.Observed("the hibernation controller runs")
+	d.PrintObserved("the hibernation controller runs")
 	if _, err := d.kubectl("apply", "-f", filepath.Join(d.config.clusterDir(), "clusterdeployment.yaml")); err != nil {
 		return err
 	}

@@ -45,7 +45,7 @@ func (d *clusterDemo) hibernate() error {
 			return fmt.Errorf("expected process %d of a stopped machine to be gone, found it alive", pid)
 		}
 	}
-	d.Observed("the machines are stopped at the cloud, and their processes are gone")
+	d.PrintObserved("the machines are stopped at the cloud, and their processes are gone")
 	target, err := d.targetClient()
 	if err != nil {
 		return err
@@ -55,7 +55,7 @@ func (d *clusterDemo) hibernate() error {
 	if _, err := target.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx); err == nil {
 		return errors.New("expected the cluster's API to be gone, found it answers")
 	}
-	d.Observed("the cluster's API does not answer any more")
+	d.PrintObserved("the cluster's API does not answer any more")
 	return d.showClusters()
 }
 
@@ -73,7 +73,7 @@ func (d *clusterDemo) resume() error {
 	if err != nil {
 		return err
 	}
-	d.Observed("the machines run again, as new processes")
+	d.PrintObserved("the machines run again, as new processes")
 	target, err := d.targetClient()
 	if err != nil {
 		return err
@@ -81,7 +81,7 @@ func (d *clusterDemo) resume() error {
 	if err := d.Poll("the cluster's API", readyLimit, isAnswering(target)); err != nil {
 		return err
 	}
-	d.Observed("the cluster's API answers")
+	d.PrintObserved("the cluster's API answers")
 	if err := d.awaitPowerState("Running"); err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func (d *clusterDemo) resume() error {
 	if err := d.verifyNodesReady(target, on); err != nil {
 		return err
 	}
-	d.Observed("from the last machine's start to Running: %.1f s", running.Sub(on).Seconds())
+	d.PrintObserved("from the last machine's start to Running: %.1f s", running.Sub(on).Seconds())
 	if err := d.showClusters(); err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func (d *clusterDemo) resume() error {
 	if err != nil {
 		return err
 	}
-	d.Observed("its events:")
+	d.PrintObserved("its events:")
 	d.QuoteOutput(events)
 	return nil
 }
@@ -149,7 +149,7 @@ func (d *clusterDemo) awaitPowerState(want string) error {
 	if err != nil {
 		return err
 	}
-	d.Observed("status.powerState is %s", want)
+	d.PrintObserved("status.powerState is %s", want)
 	return nil
 }
 
@@ -158,7 +158,7 @@ func (d *clusterDemo) showClusters() error {
 	if err != nil {
 		return err
 	}
-	d.Observed("kubectl get cd:")
+	d.PrintObserved("kubectl get cd:")
 	d.QuoteOutput(table)
 	return nil
 }

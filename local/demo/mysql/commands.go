@@ -36,7 +36,7 @@ func (d *mysqlDemo) showMoco(args ...string) error {
 	if err != nil {
 		return err
 	}
-	d.Observed("kubectl moco %s", formatCommandLine(args))
+	d.PrintObserved("kubectl moco %s", formatCommandLine(args))
 	d.QuoteOutput(out)
 	return nil
 }
@@ -59,7 +59,7 @@ func (d *mysqlDemo) showCluster() error {
 	if err != nil {
 		return err
 	}
-	d.Observed("kubectl get mysqlcluster")
+	d.PrintObserved("kubectl get mysqlcluster")
 	d.QuoteOutput(out)
 	return nil
 }

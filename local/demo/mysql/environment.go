@@ -30,7 +30,7 @@ func (d *mysqlDemo) startPodCluster() error {
 	d.OnCleanUp(func() error {
 		_, err := d.run(d.config.Local, "", "pods", "down", "--dir", d.config.Dir)
 		if err == nil {
-			d.Observed("every process that was started has ended, and nothing is left on the machine")
+			d.PrintObserved("every process that was started has ended, and nothing is left on the machine")
 		}
 		return err
 	})
@@ -41,7 +41,7 @@ func (d *mysqlDemo) startPodCluster() error {
 	if err != nil {
 		return err
 	}
-	d.Observed("kubectl get nodes")
+	d.PrintObserved("kubectl get nodes")
 	d.QuoteOutput(nodes)
 	for _, args := range [][]string{
 		{"create", "namespace", namespace},
@@ -51,7 +51,7 @@ func (d *mysqlDemo) startPodCluster() error {
 			return err
 		}
 	}
-	d.Observed("kubectl apply --server-side -k config/crd")
+	d.PrintObserved("kubectl apply --server-side -k config/crd")
 	return d.startManager()
 }
 
@@ -65,7 +65,7 @@ func (d *mysqlDemo) startManager() error {
 	if err := d.AwaitReady(manager, probes); err != nil {
 		return err
 	}
-	d.Observed("torpor manager is ready")
+	d.PrintObserved("torpor manager is ready")
 	return nil
 }
 
@@ -86,7 +86,7 @@ func (d *mysqlDemo) useGivenCluster() error {
 		_, err := d.kubectl("delete", "namespace", namespace)
 		return err
 	})
-	d.Observed("Torpor runs there: %s", out)
+	d.PrintObserved("Torpor runs there: %s", out)
 	return nil
 }
 
@@ -96,17 +96,17 @@ func (d *mysqlDemo) createMySQLCluster() error {
 	if _, err := d.run(d.config.Kubectl, text, "--namespace", namespace, "apply", "-f", "-"); err != nil {
 		return err
 	}
-	d.Observed("kubectl apply -f local/demo/mysql/cluster.yaml")
+	d.PrintObserved("kubectl apply -f local/demo/mysql/cluster.yaml")
 	d.OnCleanUp(d.deleteMySQLCluster)
 	if err := d.awaitHealthy(); err != nil {
 		return err
 	}
-	d.Observed("it is healthy")
+	d.PrintObserved("it is healthy")
 	pods, err := d.kubectl("get", "pods")
 	if err != nil {
 		return err
 	}
-	d.Observed("kubectl get pods")
+	d.PrintObserved("kubectl get pods")
 	d.QuoteOutput(pods)
 	return d.showCluster()
 }
@@ -123,7 +123,7 @@ func (d *mysqlDemo) deleteMySQLCluster() error {
 		return err
 	})
 	if err == nil {
-		d.Observed("kubectl delete mysqlcluster %s: its pods, volumes and Services are gone", clusterName)
+		d.PrintObserved("kubectl delete mysqlcluster %s: its pods, volumes and Services are gone", clusterName)
 	}
 	return err
 }

@@ -23,7 +23,7 @@ func (d *mysqlDemo) writeRow() error {
 	if err != nil {
 		return err
 	}
-	d.Observed("kubectl moco mysql -u moco-admin %s -- -e \"… INSERT INTO app.t VALUES (1, 'replicated')\" (MySQL %s)", clusterName, out)
+	d.PrintObserved("kubectl moco mysql -u moco-admin %s -- -e \"… INSERT INTO app.t VALUES (1, 'replicated')\" (MySQL %s)", clusterName, out)
 	for _, i := range replicaIndexes() {
 		err := d.Poll("the row", commandLimit, func(context.Context) error {
 			v, err := d.runSQL(i, "SELECT v FROM app.t WHERE id = 1")
@@ -36,7 +36,7 @@ func (d *mysqlDemo) writeRow() error {
 			return err
 		}
 	}
-	d.Observed("the row is in both replicas")
+	d.PrintObserved("the row is in both replicas")
 	return nil
 }
 
@@ -59,7 +59,7 @@ func (d *mysqlDemo) advanceReplicas() error {
 			return err
 		}
 	}
-	d.Observed("STOP REPLICA SQL_THREAD on instances 1 and 2")
+	d.PrintObserved("STOP REPLICA SQL_THREAD on instances 1 and 2")
 	executed, err := d.runSQL(0, "INSERT INTO app.t VALUES (2, 'by hand')", "SELECT @@gtid_executed")
 	if err != nil {
 		return err
@@ -67,14 +67,14 @@ func (d *mysqlDemo) advanceReplicas() error {
 	server, _, _ := strings.Cut(executed, ":")
 	// The insert is the last transaction of the set, whose ranges end with its number.
 	number := server + ":" + executed[strings.LastIndexAny(executed, ":-")+1:]
-	d.Observed("the primary commits %s", number)
+	d.PrintObserved("the primary commits %s", number)
 	for _, i := range replicaIndexes() {
 		if _, err := d.runSQL(i, "SET GLOBAL super_read_only = OFF", "SET GTID_NEXT = '"+number+"'", "INSERT INTO app.t VALUES (2, 'by hand')",
 			"SET GTID_NEXT = 'AUTOMATIC'", "SET GLOBAL super_read_only = ON"); err != nil {
 			return err
 		}
 	}
-	d.Observed("SET GTID_NEXT and the same row, on instances 1 and 2")
+	d.PrintObserved("SET GTID_NEXT and the same row, on instances 1 and 2")
 	err = d.observeFor(func() error {
 		for _, i := range replicaIndexes() {
 			got, err := d.runSQL(i, "SELECT SERVICE_STATE FROM performance_schema.replication_applier_status", "SELECT @@gtid_executed")
@@ -90,7 +90,7 @@ func (d *mysqlDemo) advanceReplicas() error {
 	if err != nil {
 		return err
 	}
-	d.Observed("nobody has interfered: the SQL threads are stopped as they were")
+	d.PrintObserved("nobody has interfered: the SQL threads are stopped as they were")
 	return nil
 }
 
@@ -129,7 +129,7 @@ func (d *mysqlDemo) verifyEqualRows() error {
 	if err != nil {
 		return err
 	}
-	d.Observed("CHECKSUM TABLE is the same on all instances: %s", strings.ReplaceAll(sum, "\t", " "))
+	d.PrintObserved("CHECKSUM TABLE is the same on all instances: %s", strings.ReplaceAll(sum, "\t", " "))
 	return nil
 }
 
@@ -142,7 +142,7 @@ func (d *mysqlDemo) stopReconciliation() error {
 		`{"spec":{"primaryServiceTemplate":{"metadata":{"labels":{"team":"data"}}}}}`); err != nil {
 		return err
 	}
-	d.Observed("kubectl patch mysqlcluster %s: the Service of the primary shall have the label team=data", clusterName)
+	d.PrintObserved("kubectl patch mysqlcluster %s: the Service of the primary shall have the label team=data", clusterName)
 	label := func(want string) error {
 		got, err := d.kubectl("get", "service", "moco-"+clusterName+"-primary", "-o", "jsonpath={.metadata.labels.team}")
 		if err == nil && got != want {
@@ -153,7 +153,7 @@ func (d *mysqlDemo) stopReconciliation() error {
 	if err := d.observeFor(func() error { return label("") }); err != nil {
 		return err
 	}
-	d.Observed("the Service is as it was")
+	d.PrintObserved("the Service is as it was")
 	if err := d.showCluster(); err != nil {
 		return err
 	}
@@ -163,7 +163,7 @@ func (d *mysqlDemo) stopReconciliation() error {
 	if err := d.Poll("the label", commandLimit, func(context.Context) error { return label("data") }); err != nil {
 		return err
 	}
-	d.Observed("the Service has the label")
+	d.PrintObserved("the Service has the label")
 	return nil
 }
 
@@ -179,7 +179,7 @@ func (d *mysqlDemo) killPrimary() error {
 		return err
 	}
 	killed := time.Now()
-	d.Observed("killed in %s", pod)
+	d.PrintObserved("killed in %s", pod)
 	var now int
 	err = d.Poll("another primary", commandLimit, func(context.Context) error {
 		now, err = d.findPrimary()
@@ -195,11 +195,11 @@ func (d *mysqlDemo) killPrimary() error {
 	if err != nil {
 		return err
 	}
-	d.Observed("instance %d takes writes, %.1f s after the kill", now, time.Since(killed).Seconds())
+	d.PrintObserved("instance %d takes writes, %.1f s after the kill", now, time.Since(killed).Seconds())
 	if err := d.awaitHealthy(); err != nil {
 		return err
 	}
-	d.Observed("the old primary is back as a replica, and the cluster is healthy")
+	d.PrintObserved("the old primary is back as a replica, and the cluster is healthy")
 	if err := d.showCluster(); err != nil {
 		return err
 	}

@@ -39,8 +39,8 @@ type permanentError struct{ error }
 // Unwrap gives the error within.
 func (e permanentError) Unwrap() error { return e.error }
 
-// Permanent makes an error one that ends a PollUntil.
-func Permanent(err error) error { return permanentError{err} }
+// MarkPermanent makes an error one that ends a PollUntil.
+func MarkPermanent(err error) error { return permanentError{err} }
 
 func (t *Transcript) paint(escape, text string) string {
 	if !t.Colour {
@@ -59,8 +59,8 @@ func (t *Transcript) BeginStep(title string) {
 // StepCount is how many steps have begun.
 func (t *Transcript) StepCount() int { return t.steps }
 
-// Observed prints what was observed, and how long into the step.
-func (t *Transcript) Observed(format string, args ...any) {
+// PrintObserved prints what was observed, and how long into the step.
+func (t *Transcript) PrintObserved(format string, args ...any) {
 	fmt.Fprintf(t.Out, secondsFormat+" %s %s\n", time.Since(t.stepBegan).Seconds(), t.paint(escapeGreen, "✓"), fmt.Sprintf(format, args...))
 }
 

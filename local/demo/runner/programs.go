@@ -64,7 +64,7 @@ func (p *Program) stop() error {
 func (p *Program) orEnded(err error) error {
 	select {
 	case <-p.Exited():
-		return output.Permanent(fmt.Errorf("%s ended early; its log is %s", p.name, p.log))
+		return output.MarkPermanent(fmt.Errorf("%s ended early; its log is %s", p.name, p.log))
 	default:
 		return err
 	}

@@ -32,19 +32,19 @@ const (
 	authorityFor = "torpor-webhook-ca"
 )
 
-// authority signs serving certificates.
-type authority struct {
+// certificateAuthority signs serving certificates.
+type certificateAuthority struct {
 	cert *x509.Certificate
 	key  crypto.Signer
 }
 
 // newAuthority makes one with a key of its own.
-func newAuthority(now time.Time) (*authority, error) {
+func newAuthority(now time.Time) (*certificateAuthority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("make the authority's key: %w", err)
 	}
-	a := &authority{key: key, cert: &x509.Certificate{
+	a := &certificateAuthority{key: key, cert: &x509.Certificate{
 		Subject: pkix.Name{CommonName: authorityFor}, NotBefore: now.Add(-skew), NotAfter: now.Add(authorityLife),
 		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign,
 	}}
@@ -59,7 +59,7 @@ func newAuthority(now time.Time) (*authority, error) {
 }
 
 // issueServing makes a serving certificate for hosts, which are names or addresses.
-func (a *authority) issueServing(now time.Time, hosts ...string) (*tls.Certificate, error) {
+func (a *certificateAuthority) issueServing(now time.Time, hosts ...string) (*tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("make a key: %w", err)
@@ -86,7 +86,7 @@ func (a *authority) issueServing(now time.Time, hosts ...string) (*tls.Certifica
 	return &tls.Certificate{Certificate: [][]byte{raw}, PrivateKey: key, Leaf: leaf}, nil
 }
 
-func (a *authority) signCertificate(template *x509.Certificate, public crypto.PublicKey) ([]byte, error) {
+func (a *certificateAuthority) signCertificate(template *x509.Certificate, public crypto.PublicKey) ([]byte, error) {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), serialBits))
 	if err != nil {
 		return nil, fmt.Errorf("choose a serial number: %w", err)
@@ -100,7 +100,7 @@ func (a *authority) signCertificate(template *x509.Certificate, public crypto.Pu
 }
 
 // encodePEM is the authority as PEM.
-func (a *authority) encodePEM() (cert, key []byte, err error) {
+func (a *certificateAuthority) encodePEM() (cert, key []byte, err error) {
 	raw, err := x509.MarshalPKCS8PrivateKey(a.key)
 	if err != nil {
 		return nil, nil, fmt.Errorf("encode the authority's key: %w", err)
@@ -108,14 +108,14 @@ func (a *authority) encodePEM() (cert, key []byte, err error) {
 	return a.certificatePEM(), pem.EncodeToMemory(&pem.Block{Type: privateKey, Bytes: raw}), nil
 }
 
-func (a *authority) certificatePEM() []byte {
+func (a *certificateAuthority) certificatePEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: certificate, Bytes: a.cert.Raw})
 }
 
 var errNoPair = errors.New("expected a certificate authority and its key as PEM, found something else")
 
 // decodeAuthority reads an authority that encode has written.
-func decodeAuthority(cert, key []byte) (*authority, error) {
+func decodeAuthority(cert, key []byte) (*certificateAuthority, error) {
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errNoPair, err)
@@ -124,7 +124,7 @@ func decodeAuthority(cert, key []byte) (*authority, error) {
 	if !ok || pair.Leaf == nil || !pair.Leaf.IsCA {
 		return nil, errNoPair
 	}
-	return &authority{cert: pair.Leaf, key: signer}, nil
+	return &certificateAuthority{cert: pair.Leaf, key: signer}, nil
 }
 
 // needsRenewal: a third of the certificate's life or less is left.
@@ -134,7 +134,7 @@ func needsRenewal(cert *x509.Certificate, now time.Time) bool {
 }
 
 // trustBundle is the newest authority and those of the old ones that are still valid.
-func trustBundle(newest *authority, old []byte, now time.Time) []byte {
+func trustBundle(newest *certificateAuthority, old []byte, now time.Time) []byte {
 	all := newest.certificatePEM()
 	for block, rest := pem.Decode(old); block != nil; block, rest = pem.Decode(rest) {
 		cert, err := x509.ParseCertificate(block.Bytes)

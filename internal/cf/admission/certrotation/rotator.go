@@ -108,7 +108,7 @@ func (r *Rotator) rotate(ctx context.Context) error {
 }
 
 // loadOrCreateAuthority reads the authority, or makes one where there is none, or none that will do.
-func (r *Rotator) loadOrCreateAuthority(ctx context.Context) (ca *authority, trusted []byte, err error) {
+func (r *Rotator) loadOrCreateAuthority(ctx context.Context) (ca *certificateAuthority, trusted []byte, err error) {
 	var secret corev1.Secret
 	err = r.Reader.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: secretName}, &secret)
 	if client.IgnoreNotFound(err) != nil {

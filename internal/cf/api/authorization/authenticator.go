@@ -62,7 +62,7 @@ type Authenticator struct {
 	scheme         *runtime.Scheme
 	mapper         meta.RESTMapper
 	clock          clock.PassiveClock
-	key            fingerprint
+	key            credentialFingerprint
 	newCredentials *rate.Limiter
 	metrics        *CallerMetrics
 	// identities are by the fingerprint of a credential.
@@ -123,7 +123,7 @@ func (a *Authenticator) Authenticate(ctx context.Context, header string) (*Calle
 }
 
 // identify fills in the user of a caller, and refuses one that sends too many requests.
-func (a *Authenticator) identify(ctx context.Context, caller *Caller, tripper http.RoundTripper, seen fingerprint) (err error) {
+func (a *Authenticator) identify(ctx context.Context, caller *Caller, tripper http.RoundTripper, seen credentialFingerprint) (err error) {
 	if caller.Client, caller.Core, err = a.newClients(tripper); err != nil {
 		return err
 	}

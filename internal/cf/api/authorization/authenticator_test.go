@@ -44,7 +44,7 @@ func TestIdentityExpires(t *testing.T) {
 	if known, ok := a.identities.Get(seen); ok {
 		t.Errorf("found %v, want nobody", known)
 	}
-	if other := (fingerprint{1}); other.hash("Bearer x") == seen {
+	if other := (credentialFingerprint{1}); other.hash("Bearer x") == seen {
 		t.Error("found two processes with one fingerprint, want the key to count")
 	}
 }

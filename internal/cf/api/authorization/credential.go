@@ -18,13 +18,13 @@ type callerCredential struct {
 	certificate *tls.Certificate
 }
 
-// fingerprint is a hash of a header under a key that no other process has. Identities are kept by it, so that no credential is.
-type fingerprint [sha256.Size]byte
+// credentialFingerprint is a hash of a header under a key that no other process has. Identities are kept by it, so that no credential is.
+type credentialFingerprint [sha256.Size]byte
 
-func (k fingerprint) hash(header string) fingerprint {
+func (k credentialFingerprint) hash(header string) credentialFingerprint {
 	mac := hmac.New(sha256.New, k[:])
 	mac.Write([]byte(header))
-	return fingerprint(mac.Sum(nil))
+	return credentialFingerprint(mac.Sum(nil))
 }
 
 // parseHeader parses an Authorization header: `Bearer <token>`, or `ClientCert <base64 of a certificate and its key in PEM>`.

@@ -105,7 +105,7 @@ func (r *Request) bringUp(app *korifiv1alpha1.CFApp, do func() (*korifiv1alpha1.
 	}
 	started, err := do()
 	if err == nil {
-		r.Polls.Start(r.Caller.Name, app.Name)
+		r.Polls.StartTracking(r.Caller.Name, app.Name)
 	}
 	return present(r, presenter.ForApp, started, err)
 }

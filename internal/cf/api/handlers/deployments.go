@@ -35,7 +35,7 @@ func createDeployment(ctx context.Context, r *Request, body payloads.DeploymentC
 	if err != nil {
 		return Response{}, err
 	}
-	r.Polls.Start(r.Caller.Name, app.Name)
+	r.Polls.StartTracking(r.Caller.Name, app.Name)
 	deployment, err = r.waitForDeployment(ctx, deployment, maxFirstHold, func(d *torporv1alpha1.CFDeployment) bool {
 		return d.Status.Revision != 0 || d.Status.Value == torporv1alpha1.FinalizedDeployment
 	})

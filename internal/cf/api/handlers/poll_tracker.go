@@ -34,8 +34,8 @@ func NewPollTracker(c clock.PassiveClock) *PollTracker {
 	return &PollTracker{polls: cache.NewLRUExpireCacheWithClock(maxPolls, c)}
 }
 
-// Start notes that a caller has started an app, and will poll its processes.
-func (p *PollTracker) Start(caller, app string) {
+// StartTracking notes that a caller has started an app, and will poll its processes.
+func (p *PollTracker) StartTracking(caller, app string) {
 	// A poll holds the set of processes that the caller need not wait for any more.
 	p.polls.Add(pollKey{caller, app}, &sync.Map{}, pollTimeout)
 }

@@ -66,9 +66,9 @@ func NewStore(cfg *rest.Config, scheme *runtime.Scheme, rootNamespace string) (*
 // StopWaiting ends all waits, as if their time was up.
 func (s *Store) StopWaiting() { s.stopOnce.Do(func() { close(s.stopped) }) }
 
-// Start fills the cache and returns when it is full, or when ctx ends. The cache lives as long as living; ended gets the
+// StartCache fills the cache and returns when it is full, or when ctx ends. The cache lives as long as living; ended gets the
 // reason for its end.
-func (s *Store) Start(ctx, living context.Context, ended chan<- error) error {
+func (s *Store) StartCache(ctx, living context.Context, ended chan<- error) error {
 	for _, kind := range []client.Object{&korifiv1alpha1.CFProcess{}, &korifiv1alpha1.CFBuild{}, &korifiv1alpha1.CFPackage{}} {
 		if err := s.cache.IndexField(ctx, kind, byApp, appNameOf); err != nil {
 			return fmt.Errorf("index the cache: %w", err)

@@ -71,7 +71,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		Watches(&korifiv1alpha1.CFProcess{}, handler.EnqueueRequestsFromMapFunc(appForObject)).
 		Watches(&korifiv1alpha1.CFBuild{}, handler.EnqueueRequestsFromMapFunc(appForObject)).
 		Watches(&eiriniv1.LRP{}, handler.EnqueueRequestsFromMapFunc(appForObject), builder.WithPredicates(createOrDelete())).
-		WithOptions(reconcile.Workers{Count: 20, PassTimeout: time.Minute, MinBackoff: 50 * time.Millisecond, MaxBackoff: time.Minute}.Options()).
+		WithOptions(reconcile.WorkerOptions{Count: 20, PassTimeout: time.Minute, MinBackoff: 50 * time.Millisecond, MaxBackoff: time.Minute}.Options()).
 		Complete(&reconcile.Pass[*korifiv1alpha1.CFApp, *observation, app.Plan]{
 			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Owner: Name,
 			New:       func() *korifiv1alpha1.CFApp { return &korifiv1alpha1.CFApp{} },

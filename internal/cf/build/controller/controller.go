@@ -39,7 +39,7 @@ type Controller struct {
 // SetupWithManager adds the controllers.
 func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	c.client = mgr.GetClient()
-	options := reconcile.Workers{Count: 5, PassTimeout: time.Minute}.Options()
+	options := reconcile.WorkerOptions{Count: 5, PassTimeout: time.Minute}.Options()
 	err := builder.ControllerManagedBy(mgr).Named(Name+"-builds").WithOptions(options).
 		For(&korifiv1alpha1.CFBuild{}).Watches(&korifiv1alpha1.CFPackage{}, handler.EnqueueRequestsFromMapFunc(c.buildsForPackage)).
 		Complete(&reconcile.Pass[*korifiv1alpha1.CFBuild, build.Observed, build.Plan]{

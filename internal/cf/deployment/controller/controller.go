@@ -46,7 +46,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		Named(Name).
 		For(&torporv1alpha1.CFDeployment{}).
 		Watches(&korifiv1alpha1.CFApp{}, handler.EnqueueRequestsFromMapFunc(c.deploymentsForApp)).
-		WithOptions(reconcile.Workers{Count: 10, PassTimeout: time.Minute}.Options()).
+		WithOptions(reconcile.WorkerOptions{Count: 10, PassTimeout: time.Minute}.Options()).
 		Complete(&reconcile.Pass[*torporv1alpha1.CFDeployment, deployment.Observed, deployment.Plan]{
 			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Owner: Name,
 			New:     func() *torporv1alpha1.CFDeployment { return &torporv1alpha1.CFDeployment{} },

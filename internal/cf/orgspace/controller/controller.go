@@ -48,7 +48,7 @@ type Controller struct {
 // SetupWithManager adds the controllers.
 func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	c.client, c.live = mgr.GetClient(), mgr.GetAPIReader()
-	options := reconcile.Workers{Count: 5, PassTimeout: time.Minute}.Options()
+	options := reconcile.WorkerOptions{Count: 5, PassTimeout: time.Minute}.Options()
 	orgs := newPass(c, mgr, korifiv1alpha1.OrgFinalizer, orgLabels)
 	orgs.New = func() *korifiv1alpha1.CFOrg { return &korifiv1alpha1.CFOrg{} }
 	orgs.Report = c.reportOrg

@@ -70,7 +70,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		Watches(&korifiv1alpha1.CFBuild{}, handler.EnqueueRequestsFromMapFunc(c.processesForBuild)).
 		Watches(&torporv1alpha1.CFDeployment{}, handler.EnqueueRequestsFromMapFunc(c.processesForDeployment), builder.WithPredicates(specOrAnnotationsChanged())).
 		WatchesRawSource(source.Kind[client.Object](pods, &corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(processForPod))).
-		WithOptions(reconcile.Workers{Count: 20, PassTimeout: time.Minute, MinBackoff: 50 * time.Millisecond, MaxBackoff: time.Minute}.Options()).
+		WithOptions(reconcile.WorkerOptions{Count: 20, PassTimeout: time.Minute, MinBackoff: 50 * time.Millisecond, MaxBackoff: time.Minute}.Options()).
 		Complete(&reconcile.Pass[*korifiv1alpha1.CFProcess, *observation, process.Plan]{
 			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Owner: Name,
 			New:     func() *korifiv1alpha1.CFProcess { return &korifiv1alpha1.CFProcess{} },

@@ -23,8 +23,8 @@ const (
 	snapshotPause = 250 * time.Millisecond
 )
 
-// Comparison compares the instances of one cluster.
-type Comparison struct {
+// TableComparison compares the instances of one cluster.
+type TableComparison struct {
 	// Out gets a line for each table that differs.
 	Out   io.Writer
 	Clock clock.WithTicker
@@ -33,7 +33,7 @@ type Comparison struct {
 }
 
 // CompareInstances returns an error if rows differ or cannot be compared.
-func (p Comparison) CompareInstances(ctx context.Context, n int) error {
+func (p TableComparison) CompareInstances(ctx context.Context, n int) error {
 	var sessions []*instanceSession
 	for i := range n {
 		s := p.openSession(ctx, i)
@@ -55,7 +55,7 @@ func (p Comparison) CompareInstances(ctx context.Context, n int) error {
 }
 
 // openSnapshots opens transactions that see what the same GTID set has made.
-func (p Comparison) openSnapshots(ctx context.Context, sessions []*instanceSession) (string, error) {
+func (p TableComparison) openSnapshots(ctx context.Context, sessions []*instanceSession) (string, error) {
 	const executed = `select replace(@@global.gtid_executed, '\n', '')`
 	tick := p.Clock.NewTicker(snapshotPause)
 	defer tick.Stop()
@@ -85,7 +85,7 @@ func (p Comparison) openSnapshots(ctx context.Context, sessions []*instanceSessi
 }
 
 // compareTables compares one table after the other.
-func (p Comparison) compareTables(sessions []*instanceSession, at string) error {
+func (p TableComparison) compareTables(sessions []*instanceSession, at string) error {
 	const tables = `select concat('` + "`" + `', replace(table_schema, '` + "`', '``" + `'), '` + "`.`" + `', replace(table_name, '` + "`', '``" + `'), '` + "`" + `', '\t', ifnull(engine, 'none'))
 		from information_schema.tables where table_type = 'BASE TABLE' and table_schema not in ('mysql', 'sys', 'performance_schema', 'information_schema')`
 	lists, err := queryEach(sessions, tables)

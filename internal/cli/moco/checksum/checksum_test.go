@@ -59,7 +59,7 @@ func TestChecksum(t *testing.T) {
 	if _, err = compareServers(t, servers); err == nil || !strings.Contains(err.Error(), "expected all instances at one GTID set, found ") {
 		t.Errorf("expected that different GTIDs cannot be compared, found %v", err)
 	}
-	servers[1].Kill9(t)
+	servers[1].KillAtOnce(t)
 	if _, err = compareServers(t, servers); err == nil || !strings.Contains(err.Error(), "cannot compare: instance 1: ") {
 		t.Errorf("expected that an instance that is down cannot be compared, found %v", err)
 	}
@@ -68,7 +68,7 @@ func TestChecksum(t *testing.T) {
 func compareServers(t *testing.T, servers []*mysqld.Server) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
-	p := Comparison{Out: &out, Clock: clock.RealClock{}, RunMysql: func(ctx context.Context, i int, args []string, in io.Reader, out io.Writer) error {
+	p := TableComparison{Out: &out, Clock: clock.RealClock{}, RunMysql: func(ctx context.Context, i int, args []string, in io.Reader, out io.Writer) error {
 		line := append(servers[i].ClientCommand("moco-readonly", "r"), args...)
 		cmd := exec.CommandContext(ctx, line[0], line[1:]...)
 		cmd.Stdout, cmd.Stderr = out, t.Output()

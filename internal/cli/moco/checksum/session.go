@@ -21,7 +21,7 @@ type instanceSession struct {
 }
 
 // openSession starts a session, which ends with ctx or by close.
-func (p Comparison) openSession(ctx context.Context, ordinal int) *instanceSession {
+func (p TableComparison) openSession(ctx context.Context, ordinal int) *instanceSession {
 	input, in := io.Pipe()
 	out, output := io.Pipe()
 	d := &instanceSession{ordinal: ordinal, in: in, out: bufio.NewReader(out), ended: make(chan error, 1)}

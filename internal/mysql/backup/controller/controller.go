@@ -83,7 +83,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		WatchesRawSource(source.Kind[client.Object](jobs, &batchv1.CronJob{}, ofCluster, predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(source.Kind[client.Object](jobs, &batchv1.Job{}, ofCluster)).
 		WatchesRawSource(source.Kind[client.Object](jobs, &corev1.Pod{}, ofCluster)).
-		WithOptions(reconcile.Workers{Count: 4, PassTimeout: time.Minute, MinBackoff: time.Second, MaxBackoff: 5 * time.Minute}.Options()).
+		WithOptions(reconcile.WorkerOptions{Count: 4, PassTimeout: time.Minute, MinBackoff: time.Second, MaxBackoff: 5 * time.Minute}.Options()).
 		Complete(pass)
 	if err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)

@@ -80,7 +80,7 @@ func testKilledBackup(t *testing.T, e *testEnv, ready func()) {
 	p := startProgram(t, e, backupPassword, "backup", "--cluster=ns/test", "--host="+l.Address)
 	l.waitUntilHalted(t)
 	ready()
-	p.Kill9(t)
+	p.KillAtOnce(t)
 	l.closeAll()
 	target := e.installation.StartServer(t)
 	expectError(t, e.runRestore(t, target.Address), "expected a backup of ns/test", "none at all")
@@ -111,7 +111,7 @@ func TestKilledRestore(t *testing.T) {
 	if queryOne(t, target, "select variable_value >= 100 from performance_schema.global_status where variable_name = 'Innodb_rows_inserted'") != "1" {
 		t.Error("expected a part of the rows to be loaded, found none")
 	}
-	p.Kill9(t)
+	p.KillAtOnce(t)
 	l.closeAll()
 	if queryOne(t, target, "select count(*) from information_schema.schemata where schema_name = 'torpor_restoring'") != "1" {
 		t.Error("expected the mark of half a restore, found none")

@@ -69,7 +69,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	c.pods = pods
 	c.Metrics.useReaders(cacheReaders{clusters: mgr.GetClient(), pods: pods, clock: c.Clock})
 	// What the passes' calls take adds up; each of them has a deadline of its own below PassTimeout.
-	workers := reconcile.Workers{Count: 20, PassTimeout: time.Minute, MinBackoff: time.Second, MaxBackoff: time.Minute}
+	workers := reconcile.WorkerOptions{Count: 20, PassTimeout: time.Minute, MinBackoff: time.Second, MaxBackoff: time.Minute}
 	err = builder.ControllerManagedBy(mgr).
 		Named(Name).
 		For(&mocov1beta2.MySQLCluster{}, builder.WithPredicates(predicate.Or(

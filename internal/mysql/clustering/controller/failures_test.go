@@ -43,7 +43,7 @@ func TestEmptyReplicasAreCloned(t *testing.T) {
 func TestPrimaryKilled(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)
-	e.servers[0].Kill9(t)
+	e.servers[0].KillAtOnce(t)
 	killed := clock.RealClock{}.Now()
 	heir, value := e.waitForAcknowledgedWrite(t)
 	t.Logf("acknowledged %s after the kill", clock.RealClock{}.Since(killed))
@@ -51,7 +51,7 @@ func TestPrimaryKilled(t *testing.T) {
 	if cluster.Status.CurrentPrimaryIndex != heir {
 		t.Errorf("expected the primary %d, found %d", heir, cluster.Status.CurrentPrimaryIndex)
 	}
-	e.servers[0].Start(t)
+	e.servers[0].StartAndWait(t)
 	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
 	e.waitForAnswer(t, "select group_concat(v order by id) from app.t", "first,"+value)
 	if got := e.metricValue(t, "moco_cluster_failover_total"); got != 1 {
@@ -209,7 +209,7 @@ func TestBothReplicasLost(t *testing.T) {
 	client := e.startWriter(t)
 	for i := 1; i < instances; i++ {
 		e.servers[i].WipeData(t)
-		e.servers[i].Start(t)
+		e.servers[i].StartAndWait(t)
 	}
 	testenv.Eventually(t, "it is said what to do", func() error {
 		if got := e.getCluster(t).Status.Instances[0].Message; !strings.Contains(got, "delete its pod") {
@@ -217,8 +217,8 @@ func TestBothReplicasLost(t *testing.T) {
 		}
 		return nil
 	})
-	e.servers[0].Kill9(t)
-	e.servers[0].Start(t)
+	e.servers[0].KillAtOnce(t)
+	e.servers[0].StartAndWait(t)
 	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
 	client.check(t, e)
 	e.expectOneWritable(t)

@@ -50,9 +50,9 @@ func TestKilledDuringFailover(t *testing.T) {
 	failed := 0
 	testManagerKilled(t, operation{name: "failover", begin: func(t *testing.T, e *environment) func() error {
 		failed = e.getCluster(t).Status.CurrentPrimaryIndex
-		e.servers[failed].Kill9(t)
+		e.servers[failed].KillAtOnce(t)
 		return e.expectAnotherPrimary(t, failed)
-	}, mend: func(t *testing.T, e *environment) { e.servers[failed].Start(t) }})
+	}, mend: func(t *testing.T, e *environment) { e.servers[failed].StartAndWait(t) }})
 }
 
 // TestKilledDuringFirstStart does so with the first primary, the copies of it and the beginning of replication.
@@ -116,7 +116,7 @@ func (e *environment) runOperation(t *testing.T, o operation, point string) []st
 		testenv.Eventually(t, o.name+" is over, or its manager", func() error {
 			acts = parseActs(p)
 			select {
-			case <-p.Done():
+			case <-p.ExitChannel():
 				return nil
 			default:
 			}
@@ -128,7 +128,7 @@ func (e *environment) runOperation(t *testing.T, o operation, point string) []st
 		})
 		if point != "" {
 			select {
-			case <-p.Done():
+			case <-p.ExitChannel():
 			default:
 				return
 			}
@@ -161,12 +161,12 @@ func (e *environment) withManagerProcess(t *testing.T, point string, f func(*tes
 		crashKubeconfig + "=" + e.KubeconfigPath(t), crashHosts + "=" + strings.Join(hosts, ","), crashPoint + "=" + point,
 	})
 	f(p)
-	p.Kill9(t)
+	p.KillAtOnce(t)
 }
 
 func parseActs(p *testenv.Process) []string {
 	var acts []string
-	for line := range strings.Lines(p.Log()) {
+	for line := range strings.Lines(p.LastOutput()) {
 		if said, ok := strings.CutPrefix(line, actLine); ok {
 			acts = append(acts, strings.TrimSpace(said))
 		}
@@ -241,7 +241,7 @@ func (e *environment) recreateCluster(t *testing.T) {
 		if err := e.Client.Patch(t.Context(), pod, patch); err != nil {
 			t.Fatal(err)
 		}
-		s.Start(t)
+		s.StartAndWait(t)
 	}
 	e.mustRun(t, 0, "root", "set global read_only = 0", "create database app", "create table app.acked (id bigint primary key)", "set global super_read_only = 1")
 	e.createCluster(t, nil)

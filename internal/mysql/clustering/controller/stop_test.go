@@ -33,7 +33,7 @@ func TestStopDuringFailover(t *testing.T) {
 		release = append(release, e.blockApplying(t, i))
 	}
 	e.mustRun(t, 0, "app", "insert into app.t (v) values ('late')")
-	e.servers[0].Kill9(t)
+	e.servers[0].KillAtOnce(t)
 	for i := 1; i < instances; i++ {
 		e.waitForIOThread(t, i, "OFF")
 	}
@@ -53,7 +53,7 @@ func TestStopDuringFailover(t *testing.T) {
 	}
 	e.startClustering(t)
 	e.waitForCondition(t, mocov1beta2.AvailableCondition, "True Degraded")
-	e.servers[0].Start(t)
+	e.servers[0].StartAndWait(t)
 	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
 	e.waitForAnswer(t, "select group_concat(v order by id) from app.t", "first,late")
 	e.expectOneWritable(t)
@@ -135,7 +135,7 @@ func TestRestartWhileStopped(t *testing.T) {
 	e.stopByPlugin(t)
 	stop()
 	e.servers[0].Stop(t)
-	e.servers[0].Start(t)
+	e.servers[0].StartAndWait(t)
 	e.startManager(t)
 	testenv.Eventually(t, "the gauge is back at once", func() error {
 		if got := e.metricValue(t, "moco_cluster_clustering_stopped"); got != 1 {

@@ -22,23 +22,23 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// failure is why a pass did not bring the spec to every object.
-type failure struct {
+// actFailure is why a pass did not bring the spec to every object.
+type actFailure struct {
 	// problems are what only a user can mend.
 	problems []string
 	// err may mend itself; it is not nil.
 	err error
 }
 
-func (f *failure) Error() string { return f.err.Error() }
+func (f *actFailure) Error() string { return f.err.Error() }
 
-func (f *failure) Unwrap() error { return f.err }
+func (f *actFailure) Unwrap() error { return f.err }
 
 // newFailure returns nil if nothing went wrong, and a Refused for what is not worth another try before a user acts.
 func newFailure(problems []string, err error) error {
 	switch {
 	case err != nil:
-		return &failure{problems, err}
+		return &actFailure{problems, err}
 	case len(problems) > 0:
 		return &reconcile.RefusedError{Message: joinProblems(problems, nil)}
 	}

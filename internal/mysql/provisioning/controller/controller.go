@@ -80,7 +80,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	for _, kind := range childKinds() {
 		b = b.WatchesRawSource(source.Kind(children, kind, handler.EnqueueRequestsFromMapFunc(requestForCluster)))
 	}
-	workers := reconcile.Workers{Count: 10, PassTimeout: 2 * time.Minute, MinBackoff: time.Second, MaxBackoff: time.Minute}
+	workers := reconcile.WorkerOptions{Count: 10, PassTimeout: 2 * time.Minute, MinBackoff: time.Second, MaxBackoff: time.Minute}
 	if err := b.WithOptions(workers.Options()).Complete(c.newPass(mgr)); err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)
 	}

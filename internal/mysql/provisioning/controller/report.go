@@ -102,7 +102,7 @@ func (c Controller) reportObjects(
 
 // describeFailure returns what went wrong in words that are stable and free of secrets.
 func describeFailure(refused *reconcile.RefusedError) string {
-	failed, ok := errors.AsType[*failure](refused.Err)
+	failed, ok := errors.AsType[*actFailure](refused.Err)
 	if !ok {
 		return refused.Message
 	}
@@ -158,7 +158,7 @@ func statefulSetReadiness(seen observation, changes provisioning.ChangeSet) deci
 }
 
 func specSupport(cluster *mocov1beta2.MySQLCluster) decision.Condition {
-	if fields := mocov1beta2.Unsupported(cluster.Spec); len(fields) > 0 {
+	if fields := mocov1beta2.UnsupportedFields(cluster.Spec); len(fields) > 0 {
 		return decision.False(mocov1beta2.FieldsIgnoredReason, "these fields are kept and not acted on: "+strings.Join(fields, ", "))
 	}
 	return decision.True(mocov1beta2.FullySupportedReason, "")
