@@ -55,7 +55,7 @@ func unknownPlan(o Observed, reason, message string) Plan {
 		Unreachable: notProbedCondition(),
 		Record:      o.Record,
 	}
-	if o.isHibernationRecorded() {
+	if o.isHibernationOpen() {
 		// Whatever else is unknown, other controllers must not dial a cluster that hibernates.
 		p.Unreachable = clusterAsleepCondition()
 	}

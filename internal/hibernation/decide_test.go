@@ -373,7 +373,7 @@ func TestWhatIsAskedOfACluster(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			asks := map[string]bool{
-				"cloud": NeedsCloud(row.in), "cluster": NeedsCluster(row.in), "nodes": NeedsNodes(row.in), "requests": NeedsRequests(row.in),
+				"cloud": NeedsCloud(row.in), "cluster": NeedsCluster(row.in), "nodes": NeedsNodes(row.in), "requests": NeedsCertificateRequests(row.in),
 			}
 			for kind, asked := range asks {
 				if asked != slices.Contains(row.want, kind) {

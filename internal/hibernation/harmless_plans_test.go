@@ -118,7 +118,7 @@ func canBeObserved(o Observed) bool {
 		return false
 	case (o.API != NotProbed) != NeedsCluster(o):
 		return false
-	case len(o.Nodes) > 0 && !NeedsNodes(o), len(o.Approvable) > 0 && !NeedsRequests(o):
+	case len(o.Nodes) > 0 && !NeedsNodes(o), len(o.Approvable) > 0 && !NeedsCertificateRequests(o):
 		return false
 	default:
 		return o.API == Reachable || len(o.Nodes)+len(o.Approvable) == 0
@@ -150,13 +150,13 @@ func harmfulEffects(o Observed, p Plan) []string {
 		}
 	case NoAction:
 	}
-	if !o.shouldHibernate() && o.anyMachineIs(actuator.Stopped) && !blocked && o.isResumeRecorded() && !reflect.DeepEqual(p.Do, StartMachines{IDs: o.machineIDs(actuator.Stopped)}) {
+	if !o.shouldHibernate() && o.anyMachineIs(actuator.Stopped) && !blocked && o.isResuming() && !reflect.DeepEqual(p.Do, StartMachines{IDs: o.machineIDs(actuator.Stopped)}) {
 		wrong = append(wrong, "leaves machines off")
 	}
 	if p.Hibernating.Reason == hivev1.HibernatingHibernationReason && !o.allMachinesAre(actuator.Stopped) {
 		wrong = append(wrong, "hibernates with a machine that is not stopped, or without any")
 	}
-	if p.Ready.Status == metav1.ConditionTrue && (o.API != Reachable || o.NoActuator == "" && !everyKnownMachineRuns(o) || o.isResumeUnfinished() && !nodesBack(o)) {
+	if p.Ready.Status == metav1.ConditionTrue && (o.API != Reachable || o.NoActuator == "" && !everyKnownMachineRuns(o) || o.hasNotResumed() && !nodesBack(o)) {
 		wrong = append(wrong, "is ready without its machines, its API server or its nodes")
 	}
 	if o.Record != nil && (p.Record == nil || len(p.Record.Nodes) == 0 && len(o.Record.Nodes) > 0) {
@@ -168,7 +168,7 @@ func harmfulEffects(o Observed, p Plan) []string {
 // everyKnownMachineRuns reports whether all machines run. In a cluster that is not resuming, a machine that starts beside a
 // running one is new and does not count.
 func everyKnownMachineRuns(o Observed) bool {
-	if o.isResumeUnfinished() {
+	if o.hasNotResumed() {
 		return o.allMachinesAre(actuator.Running)
 	}
 	return len(o.machineIDs(actuator.Running)) > 0 && len(o.machineIDs(actuator.Stopped, actuator.Stopping)) == 0
@@ -176,7 +176,7 @@ func everyKnownMachineRuns(o Observed) bool {
 
 // nodesBack reports whether every node that was recorded as ready, or else every node, was seen since the resume began.
 func nodesBack(o Observed) bool {
-	if o.isHibernationRecorded() || len(o.Nodes) == 0 {
+	if o.isHibernationOpen() || len(o.Nodes) == 0 {
 		return false
 	}
 	for _, n := range o.Nodes {

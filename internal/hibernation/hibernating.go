@@ -65,7 +65,7 @@ func hibernatedPlan(o Observed, reason, message string) Plan {
 	return Plan{
 		Hibernating: decision.True(reason, message),
 		Unreachable: clusterAsleepCondition(),
-		Record:      hibernationRecord(o),
+		Record:      ensureHibernationRecord(o),
 	}
 }
 
@@ -75,7 +75,7 @@ func clusterAsleepCondition() decision.Condition {
 
 func stoppingCondition(o Observed) decision.Condition {
 	// Machines are named only once they are late: a message that changes with every machine is a write each.
-	if o.isHibernationRecorded() && o.Now.Sub(o.Record.SleepStartedAt.Time) > lateAfter {
+	if o.isHibernationOpen() && o.Now.Sub(o.Record.SleepStartedAt.Time) > lateAfter {
 		pending := o.machineIDs(actuator.Running, actuator.Stopping, actuator.Starting)
 		return decision.False(hivev1.WaitingForMachinesToStopReason, fmt.Sprintf("Waiting for %s to stop", o.machineNames(pending)))
 	}
@@ -85,21 +85,21 @@ func stoppingCondition(o Observed) decision.Condition {
 // unrecordedNodesWarning is shown while the hibernation can still be cancelled: without recorded nodes, and without
 // OpenShift Machines, nobody can judge certificate requests at the resume.
 func (o Observed) unrecordedNodesWarning() string {
-	if len(hibernationRecord(o).Nodes) > 0 {
+	if len(ensureHibernationRecord(o).Nodes) > 0 {
 		return ""
 	}
 	return "; its nodes could not be written down, so their certificates may have to be approved by hand at the wake-up"
 }
 
-// hibernationRecord keeps an open record and opens one otherwise. Nodes that could not be listed are taken from the last
+// ensureHibernationRecord keeps an open record and opens one otherwise. Nodes that could not be listed are taken from the last
 // hibernation.
-func hibernationRecord(o Observed) *hivev1.HibernationRecord {
-	if o.isHibernationRecorded() {
+func ensureHibernationRecord(o Observed) *hivev1.HibernationRecord {
+	if o.isHibernationOpen() {
 		return o.Record
 	}
 	record := &hivev1.HibernationRecord{SleepStartedAt: metav1.NewTime(o.Now), RequestedBy: o.RequestedBy}
 	var awaited []ObservedNode
-	if o.isResumeUnfinished() {
+	if o.hasNotResumed() {
 		awaited = o.awaitedNodes()
 	}
 	for _, node := range o.Nodes {

@@ -148,7 +148,7 @@ func (s modelState) observeState(d disturbance) Observed {
 				LastSeen:     n.seen.at().Time,
 			})
 		}
-		if NeedsRequests(o) && (n.certificate == clientAsked || n.certificate == servingAsked) {
+		if NeedsCertificateRequests(o) && (n.certificate == clientAsked || n.certificate == servingAsked) {
 			o.Approvable = append(o.Approvable, requestName(i))
 		}
 	}

@@ -73,64 +73,64 @@ type ObservedNode struct {
 
 // NeedsCloud reports whether the machines have to be observed, given what the object alone says.
 func NeedsCloud(o Observed) bool {
-	return !o.Deleted && !o.Paused && o.Installed && o.Invalid == "" && o.NoActuator == "" && !o.cannotHibernate()
+	return !o.Deleted && !o.Paused && o.Installed && o.Invalid == "" && o.NoActuator == "" && !o.isRequestedHibernationUnsupported()
 }
 
 // NeedsCluster reports whether the cluster has to be dialled, given its machines: to record its nodes before they stop,
 // and to follow it while it resumes and runs. A cluster that hibernates is never dialled.
 func NeedsCluster(o Observed) bool {
 	switch {
-	case o.Deleted, o.Paused, !o.Installed, o.Invalid != "", o.cannotHibernate(), o.ObservationError != nil:
+	case o.Deleted, o.Paused, !o.Installed, o.Invalid != "", o.isRequestedHibernationUnsupported(), o.ObservationError != nil:
 		return false
 	case o.shouldHibernate():
-		return !o.isHibernationRecorded() && o.anyMachineIs(actuator.Running)
+		return !o.isHibernationOpen() && o.anyMachineIs(actuator.Running)
 	default:
-		return o.NoActuator != "" || o.isPoweredOn()
+		return o.NoActuator != "" || o.isPowerOnComplete()
 	}
 }
 
-// MayReuseMachines reports whether machines that were listed a few seconds ago are good enough: the cluster resumes, and as
+// MayUseCachedMachines reports whether machines that were listed a few seconds ago are good enough: the cluster resumes, and as
 // far as was seen all its machines run, so that only its own API is in question.
-func MayReuseMachines(o Observed) bool {
-	return o.isResumeRecorded() && !o.shouldHibernate() && (len(o.Machines) == 0 || o.allMachinesAre(actuator.Running))
+func MayUseCachedMachines(o Observed) bool {
+	return o.isResuming() && !o.shouldHibernate() && (len(o.Machines) == 0 || o.allMachinesAre(actuator.Running))
 }
 
 // NeedsNodes reports whether the cluster's nodes matter: to record them, and until they are back after a hibernation.
 func NeedsNodes(o Observed) bool {
-	return NeedsCluster(o) && (o.shouldHibernate() || o.isResumeUnfinished() || o.isInAftercare())
+	return NeedsCluster(o) && (o.shouldHibernate() || o.hasNotResumed() || o.isInAftercare())
 }
 
-// NeedsRequests reports whether certificate requests have to be judged: while a cluster resumes and for a while after,
+// NeedsCertificateRequests reports whether certificate requests have to be judged: while a cluster resumes and for a while after,
 // because kubelets ask for serving certificates only once they are back.
-func NeedsRequests(o Observed) bool { return NeedsNodes(o) && !o.shouldHibernate() }
+func NeedsCertificateRequests(o Observed) bool { return NeedsNodes(o) && !o.shouldHibernate() }
 
 func (o Observed) shouldHibernate() bool { return o.DesiredPowerState == hivev1.PowerStateHibernating }
 
-func (o Observed) cannotHibernate() bool {
+func (o Observed) isRequestedHibernationUnsupported() bool {
 	// A cluster that hibernates already goes on, whatever became of its version.
-	return o.shouldHibernate() && (o.NoActuator != "" || o.Incompatible != "" && !o.isHibernationRecorded())
+	return o.shouldHibernate() && (o.NoActuator != "" || o.Incompatible != "" && !o.isHibernationOpen())
 }
 
-// isHibernationRecorded reports whether the cluster was put into hibernation and not resumed since.
-func (o Observed) isHibernationRecorded() bool {
+// isHibernationOpen reports whether the cluster was put into hibernation and not resumed since.
+func (o Observed) isHibernationOpen() bool {
 	return o.Record != nil && o.Record.ResumeStartedAt == nil
 }
 
-// isResumeUnfinished reports whether the cluster was put into hibernation and has not been ready since.
-func (o Observed) isResumeUnfinished() bool { return o.Record != nil && o.Record.ResumedAt == nil }
+// hasNotResumed reports whether the cluster was put into hibernation and has not been ready since.
+func (o Observed) hasNotResumed() bool { return o.Record != nil && o.Record.ResumedAt == nil }
 
-// isResumeRecorded reports whether a resume was begun and is not finished.
-func (o Observed) isResumeRecorded() bool {
-	return o.isResumeUnfinished() && !o.isHibernationRecorded()
+// isResuming reports whether a resume was begun and is not finished.
+func (o Observed) isResuming() bool {
+	return o.hasNotResumed() && !o.isHibernationOpen()
 }
 
 func (o Observed) isInAftercare() bool {
 	return o.Record != nil && o.Record.ResumedAt != nil && o.Now.Sub(o.Record.ResumedAt.Time) < aftercareWindow
 }
 
-// isPoweredOn reports whether nothing has to be started.
-func (o Observed) isPoweredOn() bool {
-	if o.isResumeUnfinished() {
+// isPowerOnComplete reports whether nothing has to be started.
+func (o Observed) isPowerOnComplete() bool {
+	if o.hasNotResumed() {
 		return o.allMachinesAre(actuator.Running)
 	}
 	// A settled cluster may grow: a machine that starts beside a running one is new and belongs to no resume.
@@ -139,7 +139,7 @@ func (o Observed) isPoweredOn() bool {
 
 // awaitsNodeRecord reports whether the nodes are not known from anywhere while the API server may still answer.
 func (o Observed) awaitsNodeRecord() bool {
-	return o.shouldHibernate() && !o.isHibernationRecorded() && o.API == Unreachable && len(hibernationRecord(o).Nodes) == 0 &&
+	return o.shouldHibernate() && !o.isHibernationOpen() && o.API == Unreachable && len(ensureHibernationRecord(o).Nodes) == 0 &&
 		o.Now.Sub(o.RequestedAt) < nodeRecordWindow
 }
 

@@ -69,7 +69,7 @@ func clusterRuns(o Observed) Plan {
 		Record:       o.Record,
 		RequeueAfter: driftInterval,
 	}
-	if o.isResumeUnfinished() {
+	if o.hasNotResumed() {
 		p.Record = resumeRecord(o).DeepCopy()
 		p.Record.ResumedAt = new(metav1.NewTime(o.Now))
 		p.RequeueAfter = minAftercareInterval
@@ -116,7 +116,7 @@ func reachableCondition() decision.Condition {
 
 // resumeRecord notes when the resume began.
 func resumeRecord(o Observed) *hivev1.HibernationRecord {
-	if o.isResumeRecorded() {
+	if o.isResuming() {
 		return o.Record
 	}
 	record := &hivev1.HibernationRecord{SleepStartedAt: metav1.NewTime(o.Now)}

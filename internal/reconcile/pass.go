@@ -90,8 +90,8 @@ type Pass[T client.Object, S, P any] struct {
 	Release func(seen S)
 	// Decide is pure and total.
 	Decide func(seen S) P
-	// Act, if set, carries out the plan: idempotent, bounded, and not waited for. It returns ErrStale, a *Refused, or another error,
-	// which is reported as a *Refused too and then returned, so that the queue backs off.
+	// Act, if set, carries out the plan: idempotent, bounded, and not waited for. It returns ErrStale, a *RefusedError, or another error,
+	// which is reported as a *RefusedError too and then returned, so that the queue backs off.
 	Act func(ctx context.Context, seen S, plan P) error
 	// Report writes into the status of obj.
 	Report func(obj T, seen S, plan P, refused *RefusedError) FollowUp

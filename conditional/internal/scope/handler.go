@@ -14,9 +14,9 @@ type handlerRegistration struct {
 	informer *scopedInformer
 	handler  toolscache.ResourceEventHandler
 	opts     toolscache.HandlerOptions
-	ofClient bool          // the client added it, so it stays until the scope is closed
-	synced   *startLatch   // of an optional kind
-	removed  chan struct{} // closed when it is removed
+	ofClient bool             // the client added it, so it stays until the scope is closed
+	synced   *closedOnceLatch // of an optional kind
+	removed  chan struct{}    // closed when it is removed
 
 	// Guarded by the cache's lock.
 	inner toolscache.ResourceEventHandlerRegistration // nil while it is not connected
@@ -54,7 +54,7 @@ func (u *scopedInformer) connectHandler(r *handlerRegistration) error {
 	r.inner, r.gate = inner, d
 	v := u.cache
 	v.gates = append(slices.DeleteFunc(v.gates, (*eventGate).isDrained), d)
-	u.relaySync(inner.HasSyncedChecker(), r.synced)
+	u.openLatchOnSync(inner.HasSyncedChecker(), r.synced)
 	return nil
 }
 

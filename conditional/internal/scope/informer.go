@@ -105,7 +105,7 @@ func (u *scopedInformer) addRegistration(r *handlerRegistration) error {
 		}
 	}
 	u.handlers = append(u.handlers, r)
-	u.settleAbsent()
+	u.markAbsentSynced()
 	return nil
 }
 

@@ -14,7 +14,7 @@ import (
 
 // optionalKind is the last state of an optional kind. It is guarded by the cache's lock.
 type optionalKind struct {
-	settled  *startLatch             // opens with the first verdict
+	settled  *closedOnceLatch        // opens with the first verdict
 	kind     *informers.InformerKind // while it is served, without a form; an unclear verdict does not change it
 	isAbsent bool
 	doubt    string
@@ -66,7 +66,7 @@ func (v *scopedCache) applyVerdicts(kinds []schema.GroupVersionKind, verdicts []
 		}
 		for s, u := range v.informers {
 			if s.gvk == gvk {
-				u.settleAbsent()
+				u.markAbsentSynced()
 			}
 		}
 	}
@@ -110,17 +110,17 @@ func (v *scopedCache) reattachInformers(gvk schema.GroupVersionKind) error {
 	return nil
 }
 
-// startLatch is a channel that is closed once.
-type startLatch struct {
+// closedOnceLatch is a channel that is closed once.
+type closedOnceLatch struct {
 	once   sync.Once
 	opened chan struct{}
 }
 
-func newLatch() *startLatch { return &startLatch{opened: make(chan struct{})} }
+func newLatch() *closedOnceLatch { return &closedOnceLatch{opened: make(chan struct{})} }
 
-func (l *startLatch) openLatch() { l.once.Do(func() { close(l.opened) }) }
+func (l *closedOnceLatch) openLatch() { l.once.Do(func() { close(l.opened) }) }
 
-func (l *startLatch) isOpen() bool { return isClosed(l.opened) }
+func (l *closedOnceLatch) isOpen() bool { return isClosed(l.opened) }
 
 func isClosed(c <-chan struct{}) bool {
 	select {
@@ -133,7 +133,7 @@ func isClosed(c <-chan struct{}) bool {
 
 // namedLatch is a latch as client-go waits for one.
 type namedLatch struct {
-	*startLatch
+	*closedOnceLatch
 	name string
 }
 

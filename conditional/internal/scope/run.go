@@ -67,7 +67,7 @@ func (m *Manager) Run(ctx context.Context, up, broke func()) error {
 // End closes the scope and returns when no handler of events runs any more. A handler must not call it.
 func (m *Manager) End() {
 	m.Close()
-	m.cache.waitDrained()
+	m.cache.waitStopped()
 }
 
 // waitForEarlySync waits for the informers that setup asked for, as the outer manager would.

@@ -221,8 +221,8 @@ func (v *scopedCache) close() {
 	unfollow()
 }
 
-// waitDrained returns when nothing of a closed cache runs any more.
-func (v *scopedCache) waitDrained() {
+// waitStopped returns when nothing of a closed cache runs any more.
+func (v *scopedCache) waitStopped() {
 	v.running.Wait()
 	v.mu.Lock()
 	doors := slices.Clone(v.gates)

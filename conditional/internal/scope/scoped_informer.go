@@ -28,8 +28,8 @@ type scopedInformer struct {
 	leaseEnded chan struct{}    // closed when the lease ends
 	indexes    []fieldIndex
 	handlers   []*handlerRegistration
-	synced     *startLatch   // of an optional kind
-	removed    chan struct{} // closed when the scope removes it
+	synced     *closedOnceLatch // of an optional kind
+	removed    chan struct{}    // closed when the scope removes it
 }
 
 type fieldIndex struct {
@@ -84,7 +84,7 @@ func (v *scopedCache) addInformer(ctx context.Context, s informerKey, private bo
 			return nil, err
 		}
 	}
-	u.settleAbsent()
+	u.markAbsentSynced()
 	v.informers[s] = u
 	return u, nil
 }
@@ -105,7 +105,7 @@ func (u *scopedInformer) attachLease(kind informers.InformerKind) error {
 			return fmt.Errorf("index field %s of %s: %w", i.field, kind.GVK, err)
 		}
 	}
-	u.relaySync(lease.Informer().HasSyncedChecker(), u.synced)
+	u.openLatchOnSync(lease.Informer().HasSyncedChecker(), u.synced)
 	for _, r := range u.handlers {
 		if err := u.connectHandler(r); err != nil {
 			u.detachLease()
@@ -140,8 +140,8 @@ func (u *scopedInformer) removeAll() {
 	close(u.removed)
 }
 
-// relaySync opens the latch of an optional kind's informer or handler when that has synced, or when the kind went before.
-func (u *scopedInformer) relaySync(sync toolscache.DoneChecker, to *startLatch) {
+// openLatchOnSync opens the latch of an optional kind's informer or handler when that has synced, or when the kind went before.
+func (u *scopedInformer) openLatchOnSync(sync toolscache.DoneChecker, to *closedOnceLatch) {
 	if u.optional == nil || to.isOpen() {
 		return
 	}
@@ -155,8 +155,8 @@ func (u *scopedInformer) relaySync(sync toolscache.DoneChecker, to *startLatch) 
 	}()
 }
 
-// settleAbsent lets an optional kind that is not there count as synced, once that is known.
-func (u *scopedInformer) settleAbsent() {
+// markAbsentSynced lets an optional kind that is not there count as synced, once that is known.
+func (u *scopedInformer) markAbsentSynced() {
 	if u.optional == nil || u.lease != nil || !u.optional.settled.isOpen() {
 		return
 	}

@@ -18,7 +18,7 @@ import (
 func NewCache(cl cluster.Cluster, h *serverstate.SharedState, o Options) (_ cache.Cache, stop func(), err error) {
 	life, end := context.WithCancel(context.Background())
 	v := newScopedCache(life, cl, h, o)
-	stop = func() { end(); v.close(); v.waitDrained() }
+	stop = func() { end(); v.close(); v.waitStopped() }
 	if v.mapper, err = v.newMapper(cl.GetConfig(), cl.GetHTTPClient()); err != nil {
 		end()
 		return nil, nil, fmt.Errorf("prepare the look-up of kinds: %w", err)

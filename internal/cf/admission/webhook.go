@@ -62,7 +62,7 @@ func NewValidatingWebhook() *admission.Webhook {
 		if err != nil {
 			return admission.Errored(http.StatusBadRequest, err)
 		}
-		if err := revision.ValidateRevision(old, updated, r.UserInfo.Username); err != nil {
+		if err := revision.ValidateRevisionAnnotations(old, updated, r.UserInfo.Username); err != nil {
 			return rejectInvalid(err)
 		}
 		return admission.Allowed("")

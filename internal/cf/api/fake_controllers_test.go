@@ -102,7 +102,7 @@ func (f *fakeControllers) stageBuild(ctx context.Context, build *korifiv1alpha1.
 
 // recordRevision adds the revision of an app to its history.
 func (f *fakeControllers) recordRevision(ctx context.Context, app *korifiv1alpha1.CFApp) {
-	current, _, _ := revision.FromApp(app)
+	current, _, _ := revision.ReadRevision(app)
 	known := app.Status.Restarts
 	if len(known) > 0 && known[0].Revision == current && known[0].Droplet == app.Annotations[torporv1alpha1.DropletAnnotation] {
 		return
@@ -181,7 +181,7 @@ func (f *fakeControllers) advanceDeployment(ctx context.Context, d *torporv1alph
 		if f.client.Update(ctx, &app) != nil {
 			return
 		}
-		s.Revision, _, _ = revision.FromApp(&app)
+		s.Revision, _, _ = revision.ReadRevision(&app)
 	case d.Spec.Cancelled:
 		s.Value, s.Reason = torporv1alpha1.FinalizedDeployment, torporv1alpha1.CanceledState
 	case idle:
@@ -195,7 +195,7 @@ func (f *fakeControllers) advanceDeployment(ctx context.Context, d *torporv1alph
 
 func setProcessStatus(app *korifiv1alpha1.CFApp, p *korifiv1alpha1.CFProcess, crashing bool) {
 	s := &p.Status
-	s.ObservedRevision, _, _ = revision.FromApp(app)
+	s.ObservedRevision, _, _ = revision.ReadRevision(app)
 	ready := metav1.Condition{Type: korifiv1alpha1.ReadyCondition, Status: metav1.ConditionTrue, Reason: korifiv1alpha1.StoppedReason}
 	s.ActualInstances, s.InstancesStatus, s.Revisions = 0, nil, nil
 	if app.Spec.DesiredState == korifiv1alpha1.StartedState {

@@ -36,7 +36,7 @@ func UpdateStatus(o Observed, now time.Time) Report {
 	}
 	status.ObservedGeneration = app.Generation
 	status.ObservedDesiredState = app.Spec.DesiredState
-	_, _, unreadable := revision.FromApp(app) // Read before the observed revision rises, which it is compared with.
+	_, _, unreadable := revision.ReadRevision(app) // Read before the observed revision rises, which it is compared with.
 	status.ObservedRevision = revision.HighestRevision(app, versions)
 	status.Instances = countInstances(o.Processes)
 	r := Report{Began: recordRestart(app, now)}

@@ -21,7 +21,7 @@ const maxRestarts = 20
 // recordRestart puts the app's revision on top of the list in its status. It returns the entry if it is new and does not come
 // from the creation of the app.
 func recordRestart(app *korifiv1alpha1.CFApp, now time.Time) *korifiv1alpha1.Restart {
-	current, _, unreadable := revision.FromApp(app)
+	current, _, unreadable := revision.ReadRevision(app)
 	status := &app.Status
 	known := len(status.Restarts) > 0 && status.Restarts[0].Revision >= current
 	// A revision without a cause was written past admission, which did not count it.

@@ -67,7 +67,7 @@ func Decide(o Observed) Plan {
 	if o.App == nil || !o.App.DeletionTimestamp.IsZero() {
 		return Plan{State: torporv1alpha1.SupersededState, Why: "the app is gone"}
 	}
-	current, lastStop, _ := revision.FromApp(o.App)
+	current, lastStop, _ := revision.ReadRevision(o.App)
 	begun := o.App.Annotations[torporv1alpha1.DeploymentAnnotation] == d.Name
 	cancelled := o.App.Annotations[torporv1alpha1.CancelledDeploymentAnnotation] == d.Name
 	switch {

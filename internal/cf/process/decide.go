@@ -22,7 +22,7 @@ func Rules() []decision.Rule[Observed, Plan] {
 		{Name: "newer revision", When: func(o Observed) bool { return o.newerLRP() != nil }, Then: planNewerRevision},
 		{Name: "delete what has to go", When: func(o Observed) bool { return len(o.lrpsToDelete()) > 0 }, Then: planDeletion},
 
-		{Name: "stopping", When: func(o Observed) bool { return !o.App.Started && !o.undrained().isEmpty() }, Then: planStopping},
+		{Name: "stopping", When: func(o Observed) bool { return !o.App.Started && !o.obsoleteRemains().isEmpty() }, Then: planStopping},
 		{Name: "stopped", When: func(o Observed) bool { return !o.App.Started }, Then: planStopped},
 
 		{Name: "held until drained", When: Observed.waitsForDrain, Then: planWaitForDrain},
@@ -82,7 +82,7 @@ func (o Observed) isNameInUse() bool {
 // timeUntilDrainTimeout returns when the drain timeout lets the target revision start, or completes a deployment; 0 if there
 // is nothing to wait for.
 func timeUntilDrainTimeout(o Observed) time.Duration {
-	waitedFor := o.undrained()
+	waitedFor := o.obsoleteRemains()
 	if waitedFor.since.IsZero() && o.App.Started {
 		waitedFor = o.replacedRemains()
 	}

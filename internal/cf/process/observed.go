@@ -68,7 +68,7 @@ type ObservedLRP struct {
 
 // NewDesiredApp reads what an app wants from its spec and its annotations.
 func NewDesiredApp(app *korifiv1alpha1.CFApp, rollout RolloutOptions) DesiredApp {
-	current, lastStop, unreadable := revision.FromApp(app)
+	current, lastStop, unreadable := revision.ReadRevision(app)
 	a := DesiredApp{
 		Started:  app.Spec.DesiredState == korifiv1alpha1.StartedState,
 		Revision: current, LastStop: lastStop, Unreadable: unreadable,
@@ -112,7 +112,7 @@ func (o Observed) TargetRevision() int64 {
 			existing = append(existing, l.Revision)
 		}
 	}
-	return revision.Running(o.App.Revision, o.App.LastStop, o.App.Rollout.Cancelled, existing)
+	return revision.SelectTargetRevision(o.App.Revision, o.App.LastStop, o.App.Rollout.Cancelled, existing)
 }
 
 // targetLRP returns the LRP of the target revision; nil if there is none.
@@ -171,20 +171,20 @@ func (o Observed) newerLRP() *ObservedLRP {
 	return nil
 }
 
-// remains is what exists of some revisions.
-type remains struct {
+// remainingObjects is what exists of some revisions.
+type remainingObjects struct {
 	// since is when the deletion of the first of the Pods was requested; zero if none was.
 	lrps, pods int32
 	since      time.Time
 }
 
-func (r remains) isEmpty() bool { return r.lrps == 0 && r.pods == 0 }
+func (r remainingObjects) isEmpty() bool { return r.lrps == 0 && r.pods == 0 }
 
-// undrained returns what is left of revisions that have to go.
-func (o Observed) undrained() remains { return o.remainsOf(o.mustBeDeleted) }
+// obsoleteRemains returns what is left of revisions that have to go.
+func (o Observed) obsoleteRemains() remainingObjects { return o.remainsOf(o.mustBeDeleted) }
 
-func (o Observed) remainsOf(matches func(revision int64) bool) remains {
-	var left remains
+func (o Observed) remainsOf(matches func(revision int64) bool) remainingObjects {
+	var left remainingObjects
 	for _, l := range o.LRPs {
 		if matches(l.Revision) {
 			left.lrps++
@@ -203,16 +203,16 @@ func (o Observed) remainsOf(matches func(revision int64) bool) remains {
 }
 
 // hasDrainTimedOut reports whether Pods that have to go are left for longer than the app waits.
-func (o Observed) hasDrainTimedOut() bool { return o.isOverdue(o.undrained()) }
+func (o Observed) hasDrainTimedOut() bool { return o.isOverdue(o.obsoleteRemains()) }
 
-func (o Observed) isOverdue(left remains) bool {
+func (o Observed) isOverdue(left remainingObjects) bool {
 	return o.App.DrainTimeout > 0 && !left.since.IsZero() && o.Now.Sub(left.since) >= o.App.DrainTimeout
 }
 
 // waitsForDrain reports whether the target revision may not have its first Pod yet. One that has an LRP already waits for
 // nothing, and neither does a cancelled deployment: what it falls back to runs.
 func (o Observed) waitsForDrain() bool {
-	return o.App.Started && o.Desired > 0 && o.targetLRP() == nil && !o.App.Overlap && !o.undrained().isEmpty() && !o.hasDrainTimedOut()
+	return o.App.Started && o.Desired > 0 && o.targetLRP() == nil && !o.App.Overlap && !o.obsoleteRemains().isEmpty() && !o.hasDrainTimedOut()
 }
 
 // CountDraining returns how many Pods are on their way out, of any revision.

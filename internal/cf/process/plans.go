@@ -33,7 +33,7 @@ func planDeletion(o Observed) Plan {
 }
 
 func planStopping(o Observed) Plan {
-	return Plan{Ready: decision.False(korifiv1alpha1.StoppingReason, fmt.Sprintf("%d instances are left", o.undrained().pods))}
+	return Plan{Ready: decision.False(korifiv1alpha1.StoppingReason, fmt.Sprintf("%d instances are left", o.obsoleteRemains().pods))}
 }
 
 func planStopped(Observed) Plan {
@@ -41,7 +41,7 @@ func planStopped(Observed) Plan {
 }
 
 func planWaitForDrain(o Observed) Plan {
-	message := fmt.Sprintf("revision %d starts when %d instances of older revisions are gone", o.App.Revision, o.undrained().pods)
+	message := fmt.Sprintf("revision %d starts when %d instances of older revisions are gone", o.App.Revision, o.obsoleteRemains().pods)
 	return Plan{Ready: decision.False(korifiv1alpha1.WaitingForDrainReason, message)}
 }
 
@@ -117,7 +117,7 @@ func readinessMessage(o Observed) string {
 func drainingCondition(o Observed) decision.Condition {
 	n := o.CountDraining()
 	switch {
-	case n == 0 && o.undrained().isEmpty():
+	case n == 0 && o.obsoleteRemains().isEmpty():
 		return decision.False(korifiv1alpha1.DrainedReason, "no instance of an older revision is left")
 	case o.hasDrainTimedOut():
 		message := fmt.Sprintf("%d instances are left although they had %s to end; look at their Pods", n, o.App.DrainTimeout)

@@ -50,7 +50,7 @@ func (o Observed) nextToRetire() (lrp ObservedLRP, keep int32, found bool) {
 }
 
 // replacedRemains returns what is left of the revisions beside which a deployment runs: those before it, or the cancelled one.
-func (o Observed) replacedRemains() remains {
+func (o Observed) replacedRemains() remainingObjects {
 	return o.remainsOf(func(revision int64) bool { return revision >= o.App.LastStop && revision != o.TargetRevision() })
 }
 

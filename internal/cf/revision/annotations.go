@@ -31,8 +31,8 @@ func SetRevisionAnnotations(old, updated *korifiv1alpha1.CFApp, m RevisionState,
 	}
 }
 
-// ValidateRevision says what is wrong with a change that admission should have annotated already; nil if nothing is.
-func ValidateRevision(old, updated *korifiv1alpha1.CFApp, by string) error {
+// ValidateRevisionAnnotations says what is wrong with a change that admission should have annotated already; nil if nothing is.
+func ValidateRevisionAnnotations(old, updated *korifiv1alpha1.CFApp, by string) error {
 	m, err := NextRevision(old, updated)
 	if err != nil {
 		return err

@@ -26,7 +26,7 @@ func NextRevision(old, updated *korifiv1alpha1.CFApp) (RevisionState, error) {
 	if old == nil {
 		return firstState(updated)
 	}
-	revision, lastStop, unreadable := FromApp(old)
+	revision, lastStop, unreadable := ReadRevision(old)
 	m := RevisionState{Revision: revision, LastStop: lastStop, Droplet: old.Annotations[torporv1alpha1.DropletAnnotation]}
 	if m.Cause = restartCause(old, updated); unreadable != "" {
 		m.Cause, m.Revision = korifiv1alpha1.CausedByRepair, repairedRevision(old, updated)-1

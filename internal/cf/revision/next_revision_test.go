@@ -204,14 +204,14 @@ func TestValidateRevisionFindsForeignChanges(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			after := admitApp(t, a, stopped.DeepCopy())
 			break_(after.Annotations)
-			if err := ValidateRevision(a, after, "alice"); err == nil {
+			if err := ValidateRevisionAnnotations(a, after, "alice"); err == nil {
 				t.Error("found nothing wrong")
 			}
 		})
 	}
 	unasked := a.DeepCopy()
 	delete(unasked.Annotations, rev)
-	if err := ValidateRevision(a, unasked, "alice"); err == nil {
+	if err := ValidateRevisionAnnotations(a, unasked, "alice"); err == nil {
 		t.Error("found nothing wrong with a revision that admission did not restore")
 	}
 }
@@ -224,7 +224,7 @@ func admitApp(t testing.TB, old, updated *korifiv1alpha1.CFApp) *korifiv1alpha1.
 		t.Fatal(err)
 	}
 	SetRevisionAnnotations(old, updated, m, "alice", time.Date(2026, 11, 21, 1, 0, 0, 0, time.UTC))
-	if err := ValidateRevision(old, updated, "alice"); err != nil {
+	if err := ValidateRevisionAnnotations(old, updated, "alice"); err != nil {
 		t.Fatalf("what admission wrote does not pass: %v", err)
 	}
 	return updated
@@ -248,7 +248,7 @@ func FuzzNextRevision(f *testing.F) {
 		if err != nil {
 			return
 		}
-		before, _, unreadable := FromApp(old)
+		before, _, unreadable := ReadRevision(old)
 		if m.Revision < before || m.Revision < observed || m.LastStop > m.Revision || m.Revision > MaxRevision {
 			t.Fatalf("found %+v after %d, of which %d was acted on", m, before, observed)
 		}
@@ -257,7 +257,7 @@ func FuzzNextRevision(f *testing.F) {
 		}
 		after := updated.DeepCopy()
 		SetRevisionAnnotations(old, after, m, "alice", time.Time{})
-		if err := ValidateRevision(old, after, "alice"); err != nil {
+		if err := ValidateRevisionAnnotations(old, after, "alice"); err != nil {
 			t.Fatalf("what admission wrote does not pass: %v", err)
 		}
 		again, err := NextRevision(after, after.DeepCopy())

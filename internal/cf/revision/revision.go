@@ -42,9 +42,9 @@ func HighestRevision(app *korifiv1alpha1.CFApp, versions []string) int64 {
 	return highest
 }
 
-// FromApp returns the revision of an app and the one that its last stop began. Unreadable says why they cannot be read, and
+// ReadRevision returns the revision of an app and the one that its last stop began. Unreadable says why they cannot be read, and
 // is empty when they can.
-func FromApp(app *korifiv1alpha1.CFApp) (revision, lastStop int64, unreadable string) {
+func ReadRevision(app *korifiv1alpha1.CFApp) (revision, lastStop int64, problem string) {
 	text, ok := app.Annotations[korifiv1alpha1.RevisionAnnotation]
 	if !ok && app.Status.ObservedRevision == 0 {
 		text = korifiv1alpha1.FirstRevision

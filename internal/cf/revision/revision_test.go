@@ -40,7 +40,7 @@ func TestRevisionOf(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a := newApp(korifiv1alpha1.StartedState, row.annotations)
 			a.Status.ObservedRevision = row.observed
-			revision, lastStop, unreadable := FromApp(a)
+			revision, lastStop, unreadable := ReadRevision(a)
 			if revision != row.revision || lastStop != row.lastStop || (unreadable != "") != row.unreadable {
 				t.Errorf("found %d, %d, %q", revision, lastStop, unreadable)
 			}

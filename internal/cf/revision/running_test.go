@@ -20,7 +20,7 @@ func TestRunning(t *testing.T) {
 		"a cancelled deployment may run the first revision, which is 0": {current: 1, cancelled: true, existing: []int64{0, -1}, want: 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := Running(test.current, test.lastStop, test.cancelled, test.existing); got != test.want {
+			if got := SelectTargetRevision(test.current, test.lastStop, test.cancelled, test.existing); got != test.want {
 				t.Errorf("found %d, want %d", got, test.want)
 			}
 		})

@@ -32,7 +32,7 @@ func (c *machineCache) freshMachines(uid types.UID, o hibernation.Observed) ([]a
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	cached, ok := c.entries[uid]
-	return cached.machines, ok && hibernation.MayReuseMachines(o) && o.Now.Sub(cached.at) < machineCacheTTL
+	return cached.machines, ok && hibernation.MayUseCachedMachines(o) && o.Now.Sub(cached.at) < machineCacheTTL
 }
 
 func (c *machineCache) storeMachines(uid types.UID, o hibernation.Observed) {
@@ -41,7 +41,7 @@ func (c *machineCache) storeMachines(uid types.UID, o hibernation.Observed) {
 	// What is too old goes as well, so that nothing stays of clusters that are gone.
 	maps.DeleteFunc(c.entries, func(_ types.UID, old cachedMachines) bool { return o.Now.Sub(old.at) >= machineCacheTTL })
 	delete(c.entries, uid)
-	if hibernation.MayReuseMachines(o) {
+	if hibernation.MayUseCachedMachines(o) {
 		c.entries[uid] = cachedMachines{machines: o.Machines, at: o.Now}
 	}
 }

@@ -99,7 +99,7 @@ func (s *clusterObservation) readCluster(ctx context.Context) error {
 	if s.Nodes, err = s.cluster.ListNodes(ctx); err != nil {
 		return err
 	}
-	if !hibernation.NeedsRequests(s.Observed) {
+	if !hibernation.NeedsCertificateRequests(s.Observed) {
 		return nil
 	}
 	return s.judgeRequests(ctx)

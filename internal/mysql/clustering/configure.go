@@ -38,7 +38,7 @@ func shouldMakeWritable(d *derivedFacts) bool {
 	// Without replicas the primary's clients would only hang, so it waits for those that are on their way. A stop does not
 	// wait for them: it must not leave the primary read-only.
 	followers := d.count(func(i *instanceFacts) bool { return i.FollowsPrimary })
-	return d.StopAsked || followers >= d.requiredAcks || !d.any(isJoining) && !d.any(awaitsClone)
+	return d.StopAsked || followers >= d.requiredAcks || !d.any(mayStartFollowing) && !d.any(awaitsClone)
 }
 
 // canAcknowledgeBesidePrimary reports whether a client can still get something acknowledged by an instance that is not the
@@ -94,8 +94,8 @@ func hasHungClients(i *instanceFacts) bool {
 
 func isSecondWritable(i *instanceFacts) bool { return i.IsUnexpectedlyWritable && i.MayActNow }
 
-// isJoining reports whether something has to be done or waited for before an instance follows the primary.
-func isJoining(i *instanceFacts) bool {
+// mayStartFollowing reports whether something has to be done or waited for before an instance follows the primary.
+func mayStartFollowing(i *instanceFacts) bool {
 	return i.MayFollow && !i.FollowsPrimary && !isStuckOnOldSource(i)
 }
 

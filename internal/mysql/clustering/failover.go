@@ -36,11 +36,11 @@ func isClusterStarting(d *derivedFacts) bool {
 		isActive := i.SemiSync.Replica || i.SemiSync.Source || i.Channel.IO != Stopped || i.Channel.SQL != Stopped
 		return !i.IsPrimary && i.Reachable && isActive
 	}
-	return !d.any(hasServedBefore) && hasQuorum(d)
+	return !d.any(hasServedBefore) && hasFailoverQuorum(d)
 }
 
-// hasQuorum reports whether enough witnesses are left to know every acknowledged transaction.
-func hasQuorum(d *derivedFacts) bool { return d.witnesses > d.requiredAcks }
+// hasFailoverQuorum reports whether enough witnesses are left to know every acknowledged transaction.
+func hasFailoverQuorum(d *derivedFacts) bool { return d.witnesses > d.requiredAcks }
 
 // isFenced reports whether an instance acknowledges nothing, and no statement of ours can change that.
 func isFenced(i *instanceFacts) bool { return i.Channel.IO == Stopped && !i.Pending }
@@ -101,14 +101,14 @@ func findFailoverTarget(d *derivedFacts) *instanceFacts {
 
 // needsFence reports whether a failover can begin, and an instance has yet to be fenced. A stop begins none.
 func needsFence(d *derivedFacts) bool {
-	return d.primaryFailed && !d.StopAsked && hasQuorum(d) && len(listUnfenced(d)) > 0
+	return d.primaryFailed && !d.StopAsked && hasFailoverQuorum(d) && len(listUnfenced(d)) > 0
 }
 
 // isFencedInVain reports whether an instance is fenced for a failover that cannot go on. If the primary is only out of the
 // manager's sight, it needs its replicas.
 func isFencedInVain(i *instanceFacts) bool {
 	d, p := i.cluster, i.cluster.primary
-	cannotGoOn := !hasQuorum(d) || d.StopAsked && findFailoverTarget(d) == nil
+	cannotGoOn := !hasFailoverQuorum(d) || d.StopAsked && findFailoverTarget(d) == nil
 	hopeless := p.Stopped || d.primaryFailed && cannotGoOn
 	return d.hasPrimary() && !p.Reachable && hopeless && !i.IsPrimary && i.Reachable && !i.Stopped && !i.IsErrant &&
 		!i.HasWrongSource && i.Channel.IO == Stopped && !i.Channel.wasRejectedBySource()
@@ -121,7 +121,7 @@ func (c ReplicationChannel) wasRejectedBySource() bool {
 	return c.IOErrno != 0 && (c.IOErrno < firstClientError || c.IOErrno > lastClientError)
 }
 
-func isReleasable(i *instanceFacts) bool { return i.MayActNow && isFencedInVain(i) }
+func shouldUnfence(i *instanceFacts) bool { return i.MayActNow && isFencedInVain(i) }
 
 // findIdleFailoverCandidate returns the failover candidate if it has to apply its relay log and does not.
 func findIdleFailoverCandidate(d *derivedFacts) *instanceFacts {
@@ -158,7 +158,7 @@ func waitForFailover(d *derivedFacts, _ *instanceFacts) Plan {
 func describeFailoverObstacle(d *derivedFacts) string {
 	c := d.failoverCandidate
 	switch {
-	case !hasQuorum(d):
+	case !hasFailoverQuorum(d):
 		return describeLostQuorum(d)
 	case !isQuorumFenced(d):
 		return "the failover waits for the replicas to be fenced"

@@ -64,7 +64,7 @@ func (d *derivedFacts) classify() ClusterState {
 		return StateHealthy
 	case inService && d.count(acknowledges) >= d.requiredAcks:
 		return StateDegraded
-	case d.primaryFailed && hasQuorum(d):
+	case d.primaryFailed && hasFailoverQuorum(d):
 		return StateFailed
 	case d.primaryFailed:
 		return StateLost

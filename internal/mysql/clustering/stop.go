@@ -13,8 +13,8 @@ import (
 
 func isStopped(d *derivedFacts) bool { return d.StopAsked && d.Stop != nil }
 
-// isStarted reports whether a stop is not wanted any more, while its record is still there.
-func isStarted(d *derivedFacts) bool { return !d.StopAsked && d.Stop != nil }
+// isStopWithdrawn reports whether a stop is not wanted any more, while its record is still there.
+func isStopWithdrawn(d *derivedFacts) bool { return !d.StopAsked && d.Stop != nil }
 
 // isStopReached reports whether nothing is left to finish, or that it takes too long.
 func isStopReached(d *derivedFacts) bool {
@@ -46,7 +46,7 @@ func listUnfinished(d *derivedFacts) []string {
 			found = append(found, fmt.Sprintf("instance %d is not read-only", i.Index))
 		case isFencedInVain(i):
 			found = append(found, fmt.Sprintf("instance %d is fenced", i.Index))
-		case isJoining(i) && i.Channel.IOErrno == 0:
+		case mayStartFollowing(i) && i.Channel.IOErrno == 0:
 			found = append(found, fmt.Sprintf("instance %d does not follow the primary", i.Index))
 		}
 	}

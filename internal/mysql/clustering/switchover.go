@@ -58,7 +58,7 @@ func shouldCancelPending(d *derivedFacts) bool {
 	return p.MayAct && p.Pending && !d.switchoverIsActive && (isUnwanted || p.PendingFor >= killClientsAfter)
 }
 
-func isPrimaryPending(d *derivedFacts) bool { return d.primary.Pending }
+func hasPendingStatement(d *derivedFacts) bool { return d.primary.Pending }
 
 func beginSwitchover(d *derivedFacts, p *instanceFacts) Plan {
 	candidate := d.findOldestSeries(isSwitchoverCandidate)

@@ -113,7 +113,7 @@ func (r *Request) bringUp(app *korifiv1alpha1.CFApp, do func() (*korifiv1alpha1.
 func getAppEnvironment(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (Response, error) {
 	vars, err := r.Store.GetEnvironment(ctx, r.Caller, app)
 	empty := map[string]string{}
-	current, _, _ := revision.FromApp(app)
+	current, _, _ := revision.ReadRevision(app)
 	return respond(map[string]any{
 		"environment_variables": vars, "staging_env_json": empty, "running_env_json": empty, "system_env_json": empty,
 		"application_env_json": map[string]any{"VCAP_APPLICATION": lrp.VCAPApplication(app.Name, app.Spec.DisplayName, app.Namespace, revision.FormatRevision(current))},

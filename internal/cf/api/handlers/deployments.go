@@ -118,7 +118,7 @@ func (r *Request) waitForDeployment(ctx context.Context, d *torporv1alpha1.CFDep
 	}
 	ctx, cancel := context.WithTimeout(ctx, atMost)
 	defer cancel()
-	err := r.Store.WaitFor(ctx, d.Name, func() (bool, error) {
+	err := r.Store.WatchUntil(ctx, d.Name, func() (bool, error) {
 		newer, err := r.Store.GetDeployment(ctx, r.Caller, d.Name)
 		if err != nil {
 			return false, err

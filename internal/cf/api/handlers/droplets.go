@@ -176,7 +176,7 @@ func getBuild(ctx context.Context, r *Request) (Response, error) {
 	}
 	holdCtx, cancel := context.WithTimeout(ctx, maxHold)
 	defer cancel()
-	err = r.Store.WaitFor(holdCtx, build.Name, func() (bool, error) {
+	err = r.Store.WatchUntil(holdCtx, build.Name, func() (bool, error) {
 		newer, err := r.Store.GetBuild(ctx, r.Caller, build.Name, repositories.BuildResourceType)
 		if err != nil {
 			return false, err

@@ -37,7 +37,7 @@ func getJob(ctx context.Context, r *Request) (Response, error) {
 	holdCtx, cancel := context.WithTimeout(ctx, maxHold)
 	defer cancel()
 	done := false
-	err := r.Store.WaitFor(holdCtx, guid, func() (_ bool, err error) {
+	err := r.Store.WatchUntil(holdCtx, guid, func() (_ bool, err error) {
 		done, err = isDone(holdCtx, r.Caller, guid)
 		return done, err
 	})

@@ -161,7 +161,7 @@ func getProcessStats(ctx context.Context, r *Request) (Response, error) {
 func (r *Request) waitUntilSettled(ctx context.Context, app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess) (*korifiv1alpha1.CFProcess, []presenter.InstanceReport, error) {
 	holdCtx, cancel := context.WithTimeout(ctx, maxHold)
 	defer cancel()
-	err := r.Store.WaitFor(holdCtx, process.Name, func() (bool, error) {
+	err := r.Store.WatchUntil(holdCtx, process.Name, func() (bool, error) {
 		newer, err := r.Store.GetProcess(ctx, r.Caller, process.Name)
 		if err != nil {
 			return false, err

@@ -54,7 +54,7 @@ type LifecycleData struct {
 // ForApp shows an app. base is the API's own address.
 func ForApp(base string, app *korifiv1alpha1.CFApp) AppResponse {
 	self := base + "/v3/apps/" + app.Name
-	current, _, _ := revision.FromApp(app)
+	current, _, _ := revision.ReadRevision(app)
 	return AppResponse{
 		Resource: newUpdatedResource(app), Name: app.Spec.DisplayName,
 		State: string(app.Spec.DesiredState), Revision: current, Lifecycle: lifecycleOf(app.Spec.Lifecycle),
@@ -108,7 +108,7 @@ func ForRevisions(base string, app *korifiv1alpha1.CFApp) []AppRevision {
 func knownRevisions(app *korifiv1alpha1.CFApp) []korifiv1alpha1.Restart {
 	known := slices.Clone(app.Status.Restarts)
 	// The controller may not have recorded the current revision yet.
-	if current, _, _ := revision.FromApp(app); len(known) == 0 || known[0].Revision < current {
+	if current, _, _ := revision.ReadRevision(app); len(known) == 0 || known[0].Revision < current {
 		now := korifiv1alpha1.Restart{
 			Revision: current, Cause: korifiv1alpha1.RestartCause(app.Annotations[torporv1alpha1.CauseAnnotation]), At: app.CreationTimestamp,
 			By: app.Annotations[torporv1alpha1.RevisedByAnnotation], Droplet: cmp.Or(app.Annotations[torporv1alpha1.DropletAnnotation], currentDroplet(app)),

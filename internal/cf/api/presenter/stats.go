@@ -50,7 +50,7 @@ func ReportInstances(app *korifiv1alpha1.CFApp, p *korifiv1alpha1.CFProcess) []I
 
 // reportsCurrentRevision reports whether the status of a process is about the app's current revision.
 func reportsCurrentRevision(app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess) bool {
-	current, _, unreadable := revision.FromApp(app)
+	current, _, unreadable := revision.ReadRevision(app)
 	return unreadable == "" && process.Status.ObservedRevision == current && meta.FindStatusCondition(process.Status.Conditions, korifiv1alpha1.ReadyCondition) != nil
 }
 

@@ -41,7 +41,7 @@ func (s *Store) DeleteInstance(ctx context.Context, caller *authorization.Caller
 // runningRevision returns the revision whose instances people see: the app's, or the one that came back when its deployment
 // was cancelled.
 func runningRevision(app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess) int64 {
-	current, lastStop, _ := revision.FromApp(app)
+	current, lastStop, _ := revision.ReadRevision(app)
 	deployment := app.Annotations[torporv1alpha1.DeploymentAnnotation]
 	cancelled := deployment != "" && app.Annotations[torporv1alpha1.CancelledDeploymentAnnotation] == deployment
 	var existing []int64
@@ -51,5 +51,5 @@ func runningRevision(app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProces
 			existing = append(existing, r.Revision)
 		}
 	}
-	return revision.Running(current, lastStop, cancelled, existing)
+	return revision.SelectTargetRevision(current, lastStop, cancelled, existing)
 }

@@ -132,7 +132,7 @@ func (s *Store) CreateSpace(ctx context.Context, caller *authorization.Caller, o
 
 // WaitForNamespace waits until an org or a space has its namespace, so that the caller's next request can use it.
 func (s *Store) WaitForNamespace(ctx context.Context, guid string) error {
-	return s.WaitFor(ctx, guid, func() (bool, error) {
+	return s.WatchUntil(ctx, guid, func() (bool, error) {
 		orgs, spaces, err := s.listOrgsAndSpaces(ctx)
 		return slices.ContainsFunc(append(orgs, spaces...), func(one OrgOrSpace) bool { return one.GUID == guid }), err
 	})

@@ -138,7 +138,7 @@ func (s *Store) WaitForCache(ctx context.Context, written client.Object) {
 		return
 	}
 	// The answer is right without the wait, so its end is no error.
-	_ = s.WaitFor(ctx, written.GetName(), func() (bool, error) {
+	_ = s.WatchUntil(ctx, written.GetName(), func() (bool, error) {
 		if err := s.cache.Get(ctx, client.ObjectKeyFromObject(written), cached); err != nil {
 			return false, client.IgnoreNotFound(err)
 		}
@@ -146,9 +146,9 @@ func (s *Store) WaitForCache(ctx context.Context, written client.Object) {
 	})
 }
 
-// WaitFor calls done whenever an object of this name changes, until done reports true or fails. The end of ctx also ends the
+// WatchUntil calls done whenever an object of this name changes, until done reports true or fails. The end of ctx also ends the
 // wait, and is no error.
-func (s *Store) WaitFor(ctx context.Context, name string, done func() (bool, error)) error {
+func (s *Store) WatchUntil(ctx context.Context, name string, done func() (bool, error)) error {
 	for {
 		if over, err := s.checkOnce(ctx, name, done); over {
 			return err

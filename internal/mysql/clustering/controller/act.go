@@ -215,7 +215,7 @@ func (c Controller) patchPod(ctx context.Context, seen *observation, i int, fiel
 	if err := c.client.Patch(ctx, after, client.RawPatch(types.MergePatchType, patch)); err != nil {
 		return fmt.Errorf("patch the Pod: %w", err)
 	}
-	seen.clusterConns.notePodReplaced(i, pod.ResourceVersion, after.ResourceVersion)
+	seen.clusterConns.markPodVersionStale(i, pod.ResourceVersion, after.ResourceVersion)
 	return nil
 }
 

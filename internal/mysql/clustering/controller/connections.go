@@ -71,7 +71,7 @@ func (m *connManager) connsOf(cluster *mocov1beta2.MySQLCluster) *clusterConns {
 	if c != nil {
 		c.closeAll()
 	}
-	c = &clusterConns{manager: m, name: name, uid: cluster.UID, instances: map[int]*instanceConn{}, outdatedPods: map[int]string{}, closed: m.closed}
+	c = &clusterConns{manager: m, name: name, uid: cluster.UID, instances: map[int]*instanceConn{}, stalePodVersions: map[int]string{}, closed: m.closed}
 	// The time a stop may take goes on where an earlier manager began it.
 	if p := cluster.Status.Pause; p != nil && p.Clustering != nil {
 		c.history.StopAskedSince = p.Clustering.Since.Time
@@ -97,8 +97,8 @@ type clusterConns struct {
 	name    types.NamespacedName
 	uid     types.UID
 	history clustering.History
-	// outdatedPods are the versions of Pods that this manager's own writes replaced, by index.
-	outdatedPods map[int]string
+	// stalePodVersions are the versions of Pods that this manager's own writes replaced, by index.
+	stalePodVersions map[int]string
 
 	mu        sync.Mutex
 	closed    bool
@@ -220,10 +220,10 @@ func (c *clusterConns) recordResult(do clustering.Action, at time.Time, failure 
 	c.history = c.history.WithResult(do, at, failure)
 }
 
-// notePodReplaced remembers that a version of a Pod is outdated.
-func (c *clusterConns) notePodReplaced(i int, before, after string) {
+// markPodVersionStale remembers that a version of a Pod is outdated.
+func (c *clusterConns) markPodVersionStale(i int, before, after string) {
 	if before != after {
-		c.outdatedPods[i] = before
+		c.stalePodVersions[i] = before
 	}
 }
 
@@ -231,7 +231,7 @@ func (c *clusterConns) notePodReplaced(i int, before, after string) {
 // action had not helped.
 func (c *clusterConns) isCacheBehind(pods []*corev1.Pod) bool {
 	for i, pod := range pods {
-		if pod != nil && c.outdatedPods[i] == pod.ResourceVersion {
+		if pod != nil && c.stalePodVersions[i] == pod.ResourceVersion {
 			return true
 		}
 	}

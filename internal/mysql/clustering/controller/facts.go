@@ -22,7 +22,7 @@ import (
 // observeObject is what the object itself says.
 func observeObject(cluster *mocov1beta2.MySQLCluster, now time.Time) clustering.Observed {
 	spec, status := cluster.Spec, cluster.Status
-	_, isOverdue := overdueTime(cluster, now)
+	_, isOverdue := stopOverdueDuration(cluster, now)
 	return clustering.Observed{
 		IsBeingDeleted: !cluster.DeletionTimestamp.IsZero(), IsStopOverdue: isOverdue,
 		Replicas: int(spec.Replicas), Offline: spec.Offline,

@@ -118,7 +118,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 }
 
 func (m *Metrics) collectCluster(ch chan<- prometheus.Metric, cluster *mocov1beta2.MySQLCluster, readyPods map[types.NamespacedName]int, now time.Time) {
-	overdue, _ := overdueTime(cluster, now)
+	overdue, _ := stopOverdueDuration(cluster, now)
 	holds := func(kind string) bool { return meta.IsStatusConditionTrue(cluster.Status.Conditions, kind) }
 	for _, gauge := range []struct {
 		of    *prometheus.Desc

@@ -45,8 +45,8 @@ func describeIgnoredAnnotations(cluster *mocov1beta2.MySQLCluster) string {
 	return strings.Join(wrong, "; ")
 }
 
-// overdueTime is for how long something is stopped after the time until which it should have been, zero if nothing is.
-func overdueTime(cluster *mocov1beta2.MySQLCluster, now time.Time) (overdue time.Duration, isOverdue bool) {
+// stopOverdueDuration is for how long something is stopped after the time until which it should have been, zero if nothing is.
+func stopOverdueDuration(cluster *mocov1beta2.MySQLCluster, now time.Time) (overdue time.Duration, isOverdue bool) {
 	_, stopsInstances := cluster.Annotations[mocov1beta2.StoppedInstancesAnnotation]
 	until, _ := reconcile.ReadStopUntil(cluster)
 	isStopped := cluster.ClusteringStopped() || cluster.ReconciliationStopped() || stopsInstances

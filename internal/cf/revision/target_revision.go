@@ -2,9 +2,9 @@
 
 package revision
 
-// Running returns the revision of an app that should run: the current one, or the newest earlier one that still exists if
+// SelectTargetRevision returns the revision of an app that should run: the current one, or the newest earlier one that still exists if
 // the deployment of the current one was cancelled. existing are the revisions that still have something to come back to.
-func Running(current, lastStop int64, cancelled bool, existing []int64) int64 {
+func SelectTargetRevision(current, lastStop int64, cancelled bool, existing []int64) int64 {
 	if !cancelled {
 		return current
 	}
