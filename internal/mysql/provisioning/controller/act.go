@@ -22,23 +22,23 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// actFailure is why a pass did not bring the spec to every object.
-type actFailure struct {
+// applyError is why a pass did not bring the spec to every object.
+type applyError struct {
 	// problems are what only a user can mend.
 	problems []string
 	// err may mend itself; it is not nil.
 	err error
 }
 
-func (f *actFailure) Error() string { return f.err.Error() }
+func (f *applyError) Error() string { return f.err.Error() }
 
-func (f *actFailure) Unwrap() error { return f.err }
+func (f *applyError) Unwrap() error { return f.err }
 
 // newFailure returns nil if nothing went wrong, and a Refused for what is not worth another try before a user acts.
 func newFailure(problems []string, err error) error {
 	switch {
 	case err != nil:
-		return &actFailure{problems, err}
+		return &applyError{problems, err}
 	case len(problems) > 0:
 		return &reconcile.RefusedError{Message: joinProblems(problems, nil)}
 	}

@@ -102,7 +102,7 @@ func (c Controller) reportObjects(
 
 // describeFailure returns what went wrong in words that are stable and free of secrets.
 func describeFailure(refused *reconcile.RefusedError) string {
-	failed, ok := errors.AsType[*actFailure](refused.Err)
+	failed, ok := errors.AsType[*applyError](refused.Err)
 	if !ok {
 		return refused.Message
 	}
