@@ -34,7 +34,7 @@ func (f *applyError) Error() string { return f.err.Error() }
 
 func (f *applyError) Unwrap() error { return f.err }
 
-// newFailure returns nil if nothing went wrong, and a Refused for what is not worth another try before a user acts.
+// newFailure returns nil if nothing went wrong, and a RefusedError for what is not worth another try before a user acts.
 func newFailure(problems []string, err error) error {
 	switch {
 	case err != nil:
