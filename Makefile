@@ -7,8 +7,9 @@ BUILD   := CGO_ENABLED=0 go build -trimpath -ldflags="-s -w"
 # Where the tests find the programs that they start. A test whose variable is missing skips and names it, as in `make unit`.
 PARTS   := KUBEBUILDER_ASSETS=$(BIN) TORPOR_LOCAL=$(BIN)/local TORPOR_BINARY=$(BIN)/torpor TORPOR_S3=$(BIN)/versitygw \
   TORPOR_MYSQL=$(CURDIR)/.cache/mysql TORPOR_NODE=$(CURDIR)/.cache/node
-GOTEST  := $(PARTS) go test -race -shuffle=on -timeout=20m
-GOBENCH := $(PARTS) TORPOR_BENCH=1 TORPOR_BENCH_DIR=$(CURDIR)/.cache/bench go test -v -count=1 -timeout=60m
+$(foreach part,$(PARTS),$(eval export $(part))) # In the environment: tests look for processes by their command lines.
+GOTEST  := go test -race -shuffle=on -timeout=20m
+GOBENCH := TORPOR_BENCH=1 TORPOR_BENCH_DIR=$(CURDIR)/.cache/bench go test -v -count=1 -timeout=60m
 MAKEFLAGS += --no-print-directory
 .PHONY: $(shell sed -nE 's/^([a-z0-9 -]+):( .*)?$$/\1/p' $(firstword $(MAKEFILE_LIST)))
 
@@ -29,7 +30,6 @@ mysql: local ## Fetch a real MySQL server into .cache/mysql; installs nothing
 	@$(BIN)/local mysql --dir .cache/mysql --optional
 s3: ## Build versitygw, the S3 server of the tests, into .cache/bin (the first time: a minute)
 	@$(BUILD) -modfile=go.s3.mod -o $(BIN)/versitygw github.com/versity/versitygw/cmd/versitygw
-
 demo: ## See it work: NAME=hibernate (default), cf or mysql (as root on Debian, or DEMO=--kubeconfig=FILE)
 bench: ## Measure: NAME=hibernate (default, 6 min), conditional (30; BENCH=--quick: 4), mysql (15) or restart (5)
 demo bench:
@@ -43,7 +43,7 @@ demo-mysql: kubectl-moco torpor $(if $(findstring --kubeconfig,$(DEMO)),local,no
 bench-hibernate: local torpor
 	@$(BIN)/local bench --dir .cache/bench/stage --out .cache/bench/hibernate-one.json
 bench-conditional: local
-	@cd conditional && $(PARTS) go run ./bench --out $(CURDIR)/.cache/bench/conditional.json $(BENCH)
+	@cd conditional && go run ./bench --out $(CURDIR)/.cache/bench/conditional.json $(BENCH)
 bench-mysql: local torpor mysql
 	@$(GOBENCH) ./internal/e2e/mysql -run 'TestBench$$'
 bench-restart: local torpor
@@ -54,9 +54,9 @@ up: local torpor ## Run a hub, a cloud, a cluster and torpor, until `make down`
 pods-up: node-parts torpor mysql ## As root on Debian: run a cluster with real pods, until `make pods-down`
 up down pods-up pods-down:
 	@$(BIN)/local $(subst -, ,$@) --dir .cache/$(or $(findstring pods,$@),up)
-
 unit: ## Run the tests that need no cluster and no download (under a minute warm)
-	@go test ./... && (cd conditional && go test ./...) && cd local && go test ./cloud/... ./figures/... ./pki/...
+	@unset $(foreach part,$(PARTS),$(firstword $(subst =, ,$(part)))); \
+	  go test ./... && (cd conditional && go test ./...) && cd local && go test ./cloud/... ./figures/... ./pki/...
 test: local torpor mysql s3 ## Run all tests with everything they need (about ten minutes warm)
 	@$(MAKE) --jobs=2 test-torpor test-library # Tests wait more than they work.
 test-torpor:
