@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/torpor-dev/torpor/internal/decision"
 )
 
 func TestSetCondition(t *testing.T) {
@@ -55,7 +57,7 @@ func TestSetCondition(t *testing.T) {
 
 func TestLongNotesAreCut(t *testing.T) {
 	var events eventList
-	emit(&events, &corev1.Pod{}, []Event{{Reason: "Talks", Note: strings.Repeat("é", maxNote)}})
+	emit(&events, &corev1.Pod{}, []decision.Event{{Reason: "Talks", Note: strings.Repeat("é", maxNote)}})
 	note := strings.TrimPrefix(events[0], "Normal Talks: ")
 	if len(note) > maxNote || strings.ToValidUTF8(note, "?") != note {
 		t.Errorf("a note of %d bytes, want at most %d and no half letters", len(note), maxNote)

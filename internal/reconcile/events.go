@@ -15,9 +15,6 @@ import (
 // maxNote is the API's limit for the note of an event.
 const maxNote = 1024
 
-// Event is something that happened to an object.
-type Event = decision.Event
-
 func emit(r events.EventRecorder, obj runtime.Object, list []decision.Event) {
 	for _, e := range list {
 		eventType := corev1.EventTypeNormal

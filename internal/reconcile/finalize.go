@@ -19,6 +19,9 @@ func (p *Pass[T, S, P]) prepareOrFinalize(ctx context.Context, req ctrl.Request,
 		result, err := p.finalize(ctx, req, before, obj)
 		return true, result, err
 	}
+	if p.Prepare == nil && (p.Finalizer == nil || controllerutil.ContainsFinalizer(obj, p.Finalizer.Name)) {
+		return false, ctrl.Result{}, nil // Nearly every pass: there is nothing to fill in, so nothing is copied.
+	}
 	prepared, _ := obj.DeepCopyObject().(T)
 	if !p.prepare(prepared) {
 		return false, ctrl.Result{}, nil
@@ -31,7 +34,7 @@ func (p *Pass[T, S, P]) prepare(obj T) bool {
 	if p.Prepare != nil {
 		return p.Prepare(obj)
 	}
-	return p.Finalizer != nil && controllerutil.AddFinalizer(obj, p.Finalizer.Name)
+	return controllerutil.AddFinalizer(obj, p.Finalizer.Name)
 }
 
 func (p *Pass[T, S, P]) finalize(ctx context.Context, req ctrl.Request, before, obj T) (ctrl.Result, error) {

@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	"github.com/torpor-dev/torpor/internal/decision"
 	"github.com/torpor-dev/torpor/internal/mysql/clustering"
-	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
 const scrapeTimeout = 5 * time.Second
@@ -147,7 +147,7 @@ func boolToFloat(holds bool) float64 {
 func (m *Metrics) useReaders(r cacheReaders) { m.readers.Store(&r) }
 
 // countPass counts a pass whose status was saved, and how long it took.
-func (m *Metrics) countPass(name types.NamespacedName, events []reconcile.Event, failed bool, took time.Duration) {
+func (m *Metrics) countPass(name types.NamespacedName, events []decision.Event, failed bool, took time.Duration) {
 	m.processing.WithLabelValues(name.Name, name.Namespace).Observe(took.Seconds())
 	m.checks.WithLabelValues(name.Name, name.Namespace).Inc()
 	errors := m.errors.WithLabelValues(name.Name, name.Namespace)

@@ -13,6 +13,7 @@ import (
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/decision"
 	"github.com/torpor-dev/torpor/internal/mysql/clustering"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
@@ -74,13 +75,13 @@ func (c Controller) endStop(ctx context.Context, cluster *mocov1beta2.MySQLClust
 
 // reportEndOfStop writes nothing into the status: what it says of the servers was not looked at in this pass.
 func reportEndOfStop(cluster *mocov1beta2.MySQLCluster, plan clustering.Plan, refused *reconcile.RefusedError) reconcile.FollowUp {
-	event := reconcile.Event{Reason: clustering.EventStopEnded, Action: stopAction}
+	event := decision.Event{Reason: clustering.EventStopEnded, Action: stopAction}
 	event.Note = "The stop has ended by itself: it was until " + cluster.Annotations[torporv1alpha1.UntilAnnotation]
 	if refused != nil {
 		event.Warning, event.Reason = true, clustering.EventStopOverdue
 		event.Note = "The stop should have ended, and could not be taken back: " + describeError(refused.Err) + "; take its annotations back"
 	}
-	return reconcile.FollowUp{Rule: plan.Rule, RequeueAfter: reconcile.StaleCacheRetry, Events: []reconcile.Event{event}}
+	return reconcile.FollowUp{Rule: plan.Rule, RequeueAfter: reconcile.StaleCacheRetry, Events: []decision.Event{event}}
 }
 
 // stopRecord is the stop that was reached, nil while clustering goes on or quiesces.
