@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -170,6 +172,37 @@ func TestBackups(t *testing.T) {
 	}
 	e.changeCluster(t, func(c *mocov1beta2.MySQLCluster) { c.Annotations = nil })
 	e.WaitForDeletion(t, cron)
+}
+
+func TestAFailedJobWaitsForTheMessageOfItsPod(t *testing.T) {
+	ended := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	job := batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "one", UID: "1"}, Status: batchv1.JobStatus{Conditions: []batchv1.JobCondition{
+		{Type: batchv1.JobFailed, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(ended), Message: "too often"}}}}
+	for _, tt := range []struct {
+		name    string
+		age     time.Duration
+		message string
+		note    string
+		wait    time.Duration
+	}{
+		{"a Pod that is not seen yet is waited for", 3 * time.Second, "", "", 7 * time.Second},
+		{"its message is reported", 3 * time.Second, "no space", "Job one gave up: no space", 0},
+		{"a Pod that never comes is not waited for longer", messageWait, "", "Job one gave up: too often: look at the logs of its Pods", 0},
+		{"a clock that is behind waits for nothing", -time.Hour, "", "Job one gave up: too often: look at the logs of its Pods", 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := Controller{Clock: clocktesting.NewFakePassiveClock(ended.Add(tt.age)), startedAt: ended.Add(-time.Hour), reportedFailures: &sync.Map{}}
+			seen := observation{backups: []batchv1.Job{job}, messages: map[string]string{"one": tt.message}}
+			follow := c.report(&mocov1beta2.MySQLCluster{}, seen, backup.Plan{}, nil)
+			note := ""
+			for _, event := range follow.Events {
+				note += event.Note
+			}
+			if note != tt.note || follow.RequeueAfter != tt.wait {
+				t.Errorf("expected %q and a wait of %v, found %q and %v", tt.note, tt.wait, note, follow.RequeueAfter)
+			}
+		})
+	}
 }
 
 func TestRestores(t *testing.T) {

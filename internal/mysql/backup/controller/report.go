@@ -27,9 +27,14 @@ func ownedStatus(cluster *mocov1beta2.MySQLCluster) any {
 	return owned
 }
 
+// messageWait is how long an ended Job waits for what its Pod says: the two are watched separately, and the Pod may be seen later.
+const messageWait = 10 * time.Second
+
 // newEvents are the events of one report.
 type newEvents struct {
 	list []decision.Event
+	// requeueAfter is when to look again for the message of a Job that has just ended; 0 if none is missing.
+	requeueAfter time.Duration
 	// failures are the notes of warnings that are not repeated, by what they are about.
 	failures map[types.UID]string
 }
@@ -45,7 +50,7 @@ func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen observation, 
 	if plan.Rule != backup.StoppedRule {
 		c.recordFailureEvent(cluster.UID, refused, &events)
 	}
-	return reconcile.FollowUp{Rule: plan.Rule, Events: events.list, AfterSave: func() {
+	return reconcile.FollowUp{Rule: plan.Rule, RequeueAfter: events.requeueAfter, Events: events.list, AfterSave: func() {
 		// A report that is not saved emits no events, so that only from here on they count as emitted.
 		for about, note := range events.failures {
 			c.reportedFailures.Store(about, note)
@@ -89,7 +94,7 @@ func (c Controller) reportRestore(cluster *mocov1beta2.MySQLCluster, seen observ
 		return
 	}
 	done := findJobCondition(job, batchv1.JobComplete)
-	if done == nil {
+	if done == nil || c.awaitsMessage(done, seen.messages[job.Name], events) {
 		return
 	}
 	cluster.Status.RestoredTime = &done.LastTransitionTime
@@ -106,7 +111,7 @@ func (c Controller) reportFailedJob(job *batchv1.Job, failed *batchv1.JobConditi
 	if failed.LastTransitionTime.Time.Before(c.startedAt.Truncate(time.Second)) {
 		return
 	}
-	if _, reported := c.reportedFailures.Load(job.UID); reported {
+	if _, reported := c.reportedFailures.Load(job.UID); reported || c.awaitsMessage(failed, message, events) {
 		return
 	}
 	note := fmt.Sprintf("Job %s gave up: %s: look at the logs of its Pods", job.Name, failed.Message)
@@ -118,6 +123,17 @@ func (c Controller) reportFailedJob(job *batchv1.Job, failed *batchv1.JobConditi
 		reason, note = restoreFailed, "delete the Job to try again; "+note
 	}
 	events.warnOnce(job.UID, reason, "Watch", note)
+}
+
+// awaitsMessage reports whether a Job ended so recently that the message of its Pod may still come.
+func (c Controller) awaitsMessage(end *batchv1.JobCondition, message string, events *newEvents) bool {
+	age := c.Clock.Since(end.LastTransitionTime.Time)
+	// A Job that ended in the future was told so by another clock, and no wait for that has an end.
+	if message != "" || age < 0 || age >= messageWait {
+		return false
+	}
+	events.requeueAfter = max(events.requeueAfter, messageWait-age)
+	return true
 }
 
 // recordFailureEvent adds one event for what keeps the Jobs from being made, until it changes or is over. The memory of it
