@@ -52,12 +52,13 @@ type Group struct {
 	wakeup       chan struct{}                 // holds a token when a new report waits
 	currentScope atomic.Pointer[scope.Manager] // nil while the group is dormant
 
-	mu          sync.Mutex
-	status      GroupStatus
-	lastKnown   Status          // last report that was not Unknown
-	terminating map[string]bool // kinds whose CRD waits for its deletion, and whether that was logged
-	changed     chan struct{}   // closed and replaced on every change
-	isLeader    bool
+	mu              sync.Mutex
+	status          GroupStatus
+	lastKnown       Status          // last report that was not Unknown
+	terminating     map[string]bool // kinds whose CRD waits for its deletion, and whether that was logged
+	loggedForbidden string          // the right whose absence was logged last
+	changed         chan struct{}   // closed and replaced on every change
+	isLeader        bool
 }
 
 // GroupStatus is a snapshot of a group.
@@ -149,6 +150,7 @@ func (g *Group) reportCondition(s Status) {
 		g.lastKnown = s
 	}
 	g.mu.Unlock()
+	g.showState()
 	g.wakeLoop()
 }
 
@@ -172,7 +174,7 @@ func (g *Group) setHeldUntil(until time.Time) {
 // enterPhase publishes a transition to waiters, metrics and the log.
 func (g *Group) enterPhase(to Phase, fact statemachine.Fact, err error) Transition {
 	t, condition := g.setPhase(to, fact, err)
-	g.metrics.SetPhase(t.Group, to)
+	g.showState()
 	g.metrics.CountTransition(t.Group, to, fact)
 	log := g.log.WithValues("from", t.From, "to", to, "fact", fact, "condition", condition.State.String(), "reason", condition.Reason)
 	if err != nil {
@@ -195,6 +197,24 @@ func (g *Group) setPhase(to Phase, fact statemachine.Fact, err error) (Transitio
 	}
 	g.notifyWaitersLocked()
 	return t, g.status.Condition
+}
+
+// showState sets the metric to the phase, or to why the group is dormant, and logs a right that is missing.
+func (g *Group) showState() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	state := string(g.status.Phase)
+	if r := g.lastKnown.Reason; g.status.Phase == Dormant && g.lastKnown.State == False && (r == DisabledReason || r == ForbiddenReason) {
+		state = r
+	}
+	g.metrics.SetState(g.options.name, state, DisabledReason, ForbiddenReason)
+	if message := g.lastKnown.Message; state == ForbiddenReason && message != g.loggedForbidden {
+		g.loggedForbidden = message
+		g.log.Info("the group waits for its rights", "missing", message)
+	}
+	if state == string(Running) {
+		g.loggedForbidden = ""
+	}
 }
 
 func (g *Group) notifyWaitersLocked() {

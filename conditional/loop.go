@@ -19,11 +19,12 @@ import (
 // Start observes the condition and runs the group until ctx ends. The manager calls it.
 func (g *Group) Start(ctx context.Context) error {
 	defer g.release()
+	g.metrics.InitGroup(g.options.name)
+	g.showState()
 	var observer sync.WaitGroup
 	observer.Go(func() { g.observeCondition(ctx) })
 	observer.Go(func() { g.watchOptional(ctx) })
 	defer observer.Wait()
-	g.metrics.InitGroup(g.options.name)
 	o := g.options
 	return (&groupLoop{group: g, backoff: o.startBackoff, limiter: ratelimit.New(o.restartBurst, o.restartPause)}).run(ctx)
 }

@@ -199,6 +199,7 @@ func TestMetricsAfterEveryEnd(t *testing.T) {
 		}
 		want := map[string]float64{
 			"state Dormant": 0, "state Starting": 0, "state Running": 0, "state Draining": 0, "state Stuck": 0, "state Failed": 0,
+			"state Disabled": 0, "state Forbidden": 0,
 			"transitions_total Wanted Starting": 2, "transitions_total Up Running": 2, "transitions_total Unwanted Draining": 2,
 			"transitions_total Ended Dormant": 2, "transitions_total Overdue Stuck": 1, "drain_timeouts_total": 1,
 			"start_seconds count": 2, "start_seconds sum": 4, "stop_seconds count": 2, "stop_seconds sum": 80,

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -66,6 +67,8 @@ type Options struct {
 	AWSEndpoint string
 	// WebhookAddress is host:port on which the admission of apps is served; "0" serves nothing.
 	WebhookAddress string
+	// Controllers enables groups of controllers, as SelectControllers reads them; none means all.
+	Controllers []string
 	// Image is Torpor's own, for the Pods that bring its program to other containers; empty means that none can be made.
 	Image string
 	// Log gets one line per change.
@@ -146,13 +149,21 @@ func collectors(list ...prometheus.Collector) []prometheus.Collector { return li
 
 // addFeatures adds the features with their metrics and readiness.
 func addFeatures(mgr manager.Manager, o Options) error {
+	enabled, err := SelectControllers(o.Controllers)
+	if err != nil {
+		return err
+	}
 	for _, f := range listFeatures(o) {
+		when := conditional.Served(f.kinds...)
+		if !slices.Contains(enabled, f.name) {
+			when, f.metrics = conditional.Disabled(), nil
+		}
 		for _, m := range f.metrics {
 			if err := metrics.Registry.Register(m); err != nil {
 				return fmt.Errorf("register metrics: %w", err)
 			}
 		}
-		group, err := conditional.Setup(mgr, conditional.Served(f.kinds...), f.setup, conditional.Name(f.name))
+		group, err := conditional.Setup(mgr, when, f.setup, conditional.Name(f.name))
 		if err != nil {
 			return fmt.Errorf("set up %s: %w", f.name, err)
 		}

@@ -28,7 +28,7 @@ type GroupMetrics struct {
 func New() (*GroupMetrics, error) {
 	g := &GroupMetrics{
 		state: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "torpor_gate_state", Help: "1 for the phase a conditional group is in, 0 for the others.",
+			Name: "torpor_gate_state", Help: "1 for the phase a conditional group is in, 0 for the others; Disabled and Forbidden stand for Dormant and say why.",
 		}, []string{"group", "state"}),
 		transitions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "torpor_gate_transitions_total", Help: "Phase changes of a conditional group.",
@@ -70,20 +70,22 @@ func RegisterShared[C prometheus.Collector](c *C) error {
 
 // InitGroup makes the series of a group that have no further label, so that a rate over the first start is right.
 func (g *GroupMetrics) InitGroup(group string) {
-	g.SetPhase(group, statemachine.Dormant)
 	g.starts.WithLabelValues(group)
 	g.stops.WithLabelValues(group)
 	g.overdue.WithLabelValues(group)
 }
 
-// SetPhase sets the phase of a group.
-func (g *GroupMetrics) SetPhase(group string, now statemachine.Phase) {
+// SetState sets what a group shows: its phase, or why it is dormant if that is one of the reasons.
+func (g *GroupMetrics) SetState(group, now string, dormantReasons ...string) {
 	for _, p := range statemachine.AllPhases() {
+		dormantReasons = append(dormantReasons, string(p))
+	}
+	for _, state := range dormantReasons {
 		value := 0.0
-		if p == now {
+		if state == now {
 			value = 1
 		}
-		g.state.WithLabelValues(group, string(p)).Set(value)
+		g.state.WithLabelValues(group, state).Set(value)
 	}
 }
 

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conditional
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+)
+
+// How a group that is Dormant shows in its metric and its log if its condition is False for one of these reasons.
+const (
+	DisabledReason  = "Disabled"
+	ForbiddenReason = "Forbidden"
+)
+
+const (
+	forbiddenInterval = 10 * time.Second // between two questions for a right that is missing
+	failedInterval    = 2 * time.Second  // after a question without an answer
+	maxReviewTime     = 30 * time.Second // for all questions of a round
+)
+
+// Disabled never holds: the group is there to be seen, and looks for nothing.
+func Disabled() Condition {
+	return builtinCondition{
+		name:         DisabledReason,
+		validateFunc: func(Sources) error { return nil },
+		observeFunc: func(_ context.Context, _ Sources, report func(Status)) error {
+			report(Status{State: False, Reason: DisabledReason, Message: "it is switched off"})
+			return nil
+		},
+	}
+}
+
+// Allowed holds while the API server grants all the rights; every so often they are asked for again by
+// SelfSubjectAccessReview, which every authenticated user may make. A right that is missing is asked for every 10 s. Combine
+// it with Served by All: a controller that may not list what it watches would log that without end.
+func Allowed(every time.Duration, rights ...authorizationv1.ResourceAttributes) Condition {
+	return builtinCondition{
+		name: "Allowed",
+		validateFunc: func(Sources) error {
+			if every <= 0 || len(rights) == 0 {
+				return errors.New("condition Allowed needs a period longer than 0 and at least one right: pass both")
+			}
+			return nil
+		},
+		observeFunc: func(ctx context.Context, src Sources, report func(Status)) error {
+			c, err := authorizationclient.NewForConfigAndClient(src.Config, src.HTTPClient)
+			if err != nil {
+				return fmt.Errorf("make client: %w", err)
+			}
+			observeRights(ctx, c.SelfSubjectAccessReviews(), every, rights, report)
+			return nil
+		},
+	}
+}
+
+func observeRights(ctx context.Context, c authorizationclient.SelfSubjectAccessReviewInterface, every time.Duration, rights []authorizationv1.ResourceAttributes, report func(Status)) {
+	for {
+		missing, err := findMissingRight(ctx, c, rights)
+		pause := every
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			pause = min(every, failedInterval)
+			report(Status{State: Unknown, Reason: "ReviewFailed", Message: err.Error()})
+		case missing >= 0:
+			pause = min(every, forbiddenInterval)
+			report(Status{State: False, Reason: ForbiddenReason, Message: "no right to " + describeRight(rights[missing])})
+			// The next round begins with it: while it is missing there is one question.
+			rights = slices.Concat(rights[missing:], rights[:missing])
+		default:
+			report(Status{State: True, Reason: "Allowed"})
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+	}
+}
+
+// findMissingRight returns the index of the first right that is not granted, or -1.
+func findMissingRight(ctx context.Context, c authorizationclient.SelfSubjectAccessReviewInterface, rights []authorizationv1.ResourceAttributes) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, maxReviewTime)
+	defer cancel()
+	for i := range rights {
+		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &rights[i]}}
+		answer, err := c.Create(ctx, review, metav1.CreateOptions{})
+		if err != nil {
+			return -1, fmt.Errorf("ask for the right to %s: %w", describeRight(rights[i]), err)
+		}
+		if !answer.Status.Allowed {
+			return i, nil
+		}
+	}
+	return -1, nil
+}
+
+// describeRight has the words of kubectl auth can-i.
+func describeRight(r authorizationv1.ResourceAttributes) string {
+	resource := r.Resource
+	if r.Group != "" {
+		resource += "." + r.Group
+	}
+	if r.Subresource != "" {
+		resource += "/" + r.Subresource
+	}
+	words := []string{r.Verb, resource}
+	if r.Name != "" {
+		words = append(words, r.Name)
+	}
+	if r.Namespace != "" {
+		words = append(words, "in namespace "+r.Namespace)
+	}
+	return strings.Join(words, " ")
+}

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manager
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// ControllerNames are the names of the groups of controllers, in the order in which they are set up.
+func ControllerNames() []string {
+	var names []string
+	for _, f := range listFeatures(Options{}) {
+		names = append(names, f.name)
+	}
+	return names
+}
+
+// SelectControllers returns the groups that a list such as "*,-hibernation" enables: a name enables a group, a name after a
+// minus disables it, and * enables those that the list does not name. An empty list is "*".
+func SelectControllers(list []string) ([]string, error) {
+	known := ControllerNames()
+	for _, entry := range list {
+		if name := strings.TrimPrefix(entry, "-"); entry != "*" && !slices.Contains(known, name) {
+			return nil, fmt.Errorf("--controllers: expected *, NAME or -NAME of %s, found %q", strings.Join(known, ", "), entry)
+		}
+	}
+	var enabled []string
+	for _, name := range known {
+		off, on := slices.Contains(list, "-"+name), slices.Contains(list, name)
+		if off && on {
+			return nil, fmt.Errorf("--controllers: expected %[1]s once, found %[1]s and -%[1]s", name)
+		}
+		if on || !off && (len(list) == 0 || slices.Contains(list, "*")) {
+			enabled = append(enabled, name)
+		}
+	}
+	if len(enabled) == 0 {
+		return nil, fmt.Errorf("--controllers: expected at least one of %s, found %q, which enables none", strings.Join(known, ", "), strings.Join(list, ","))
+	}
+	return enabled, nil
+}

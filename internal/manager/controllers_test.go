@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manager
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestSelectControllers(t *testing.T) {
+	all := "hibernation,clustering,provisioning,backup,restart,spaces,deployments,lrp"
+	for list, want := range map[string]string{
+		"":                         all,
+		"*":                        all,
+		"*,-hibernation":           strings.TrimPrefix(all, "hibernation,"),
+		"-lrp,*":                   strings.TrimSuffix(all, ",lrp"),
+		"backup,hibernation":       "hibernation,backup",
+		"-hibernation":             `error: --controllers: expected at least one of`,
+		"*,hibernate":              `error: --controllers: expected *, NAME or -NAME of hibernation, clustering, provisioning, backup, restart, spaces, deployments, lrp, found "hibernate"`,
+		"hibernation,-hibernation": `error: --controllers: expected hibernation once`,
+	} {
+		t.Run(list, func(t *testing.T) {
+			var entries []string
+			if list != "" {
+				entries = strings.Split(list, ",")
+			}
+			enabled, err := SelectControllers(entries)
+			found := strings.Join(enabled, ",")
+			if err != nil {
+				found = "error: " + err.Error()
+			}
+			if strings.HasPrefix(want, "error: ") && strings.HasPrefix(found, want) {
+				return
+			}
+			if diff := cmp.Diff(want, found); diff != "" {
+				t.Errorf("controllers (-want +found):\n%s", diff)
+			}
+		})
+	}
+}
