@@ -4,7 +4,16 @@
 package actuatortest
 
 import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/torpor-dev/torpor/actuator"
 )
@@ -59,4 +68,379 @@ func Run(t *testing.T, newCloud func(t *testing.T) Cloud) {
 	} {
 		t.Run(name, func(t *testing.T) { row(t, newCloud) })
 	}
+}
+
+// callDeadline is far above what a simulated cloud takes for anything.
+const callDeadline = time.Minute
+
+// testCluster is a Cloud with machines and what rows do with it.
+type testCluster struct {
+	Cloud
+	t   *testing.T
+	ids []string
+}
+
+func newCluster(t *testing.T, newCloud func(*testing.T) Cloud, machines int) testCluster {
+	t.Helper()
+	c := testCluster{Cloud: newCloud(t), t: t}
+	if machines > 0 {
+		c.ids = c.Create(t, machines)
+	}
+	if len(c.ids) != machines {
+		t.Fatalf("the test's cloud made %d machines, want %d", len(c.ids), machines)
+	}
+	// Observe returns machines in this order.
+	slices.Sort(c.ids)
+	return c
+}
+
+// call calls one operation; ids do not matter for Observe.
+func (c testCluster) call(ctx context.Context, op Operation, target actuator.Target, ids []string) error {
+	switch op {
+	case Observe:
+		_, err := c.Actuator().Observe(ctx, target)
+		return err
+	case Stop:
+		return c.Actuator().Stop(ctx, target, ids)
+	case Start:
+		return c.Actuator().Start(ctx, target, ids)
+	default:
+		return errors.New("no such operation: " + string(op))
+	}
+}
+
+// mustCall calls an operation that has to work.
+func (c testCluster) mustCall(op Operation, ids ...string) {
+	c.t.Helper()
+	if err := c.call(c.t.Context(), op, c.Target(), ids); err != nil {
+		c.t.Fatalf("%s %v: %v", op, ids, err)
+	}
+}
+
+// callMayBeRefused calls an operation that may be refused because machines are in the wrong state.
+func (c testCluster) callMayBeRefused(op Operation, ids ...string) {
+	c.t.Helper()
+	if err := c.call(c.t.Context(), op, c.Target(), ids); err != nil && actuator.ClassOf(err) != actuator.WrongState {
+		c.t.Fatalf("%s %v: %v, want no error or class %q", op, ids, err, actuator.WrongState)
+	}
+}
+
+// observeStates observes the machines.
+func (c testCluster) observeStates() map[string]actuator.MachineState {
+	c.t.Helper()
+	machines, err := c.Actuator().Observe(c.t.Context(), c.Target())
+	if err != nil {
+		c.t.Fatalf("observe: %v", err)
+	}
+	states := map[string]actuator.MachineState{}
+	for _, m := range machines {
+		states[m.ID] = m.State
+	}
+	return states
+}
+
+// expectSettled checks what the machines are once no machine is in transition: each id has its state of want, the rest is else.
+func (c testCluster) expectSettled(rest actuator.MachineState, want map[string]actuator.MachineState) {
+	c.t.Helper()
+	c.Settle(c.t)
+	all := map[string]actuator.MachineState{}
+	for _, id := range c.ids {
+		all[id] = rest
+	}
+	maps.Copy(all, want)
+	if diff := cmp.Diff(all, c.observeStates()); diff != "" {
+		c.t.Errorf("settled machines (-want +got):\n%s", diff)
+	}
+}
+
+// eventually polls until the condition holds.
+func (c testCluster) eventually(what string, holds func() bool) {
+	c.t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.NewTimer(callDeadline)
+	defer deadline.Stop()
+	for !holds() {
+		select {
+		case <-deadline.C:
+			c.t.Fatalf("never came true: %s", what)
+		case <-tick.C:
+		}
+	}
+}
+
+// expectError checks the class of an operation's error.
+func (c testCluster) expectError(op Operation, target actuator.Target, class actuator.ErrorClass, ids ...string) error {
+	c.t.Helper()
+	err := c.call(c.t.Context(), op, target, ids)
+	if err == nil || actuator.ClassOf(err) != class {
+		c.t.Errorf("%s: error %v has class %q, want %q", op, err, actuator.ClassOf(err), class)
+	}
+	return err
+}
+
+func observeFindsAllPages(t *testing.T, newCloud func(*testing.T) Cloud) {
+	c := newCluster(t, newCloud, 12)
+	machines, err := c.Actuator().Observe(t.Context(), c.Target())
+	if err != nil {
+		t.Fatalf("observe: %v", err)
+	}
+	var found []string
+	for _, m := range machines {
+		found = append(found, m.ID)
+		if m.State != actuator.Running {
+			t.Errorf("machine %s is %s, want running", m.ID, m.State)
+		}
+	}
+	if diff := cmp.Diff(c.ids, found); diff != "" {
+		t.Errorf("machines in order (-want +got):\n%s", diff)
+	}
+}
+
+func otherClustersAreInvisible(t *testing.T, newCloud func(*testing.T) Cloud) {
+	one, other := newCluster(t, newCloud, 2), newCluster(t, newCloud, 3)
+	if one.Target().InfraID == other.Target().InfraID {
+		t.Fatal("the test's clouds share an infraID")
+	}
+	one.expectSettled(actuator.Running, nil)
+	other.expectSettled(actuator.Running, nil)
+}
+
+func emptyClusterIsNoError(t *testing.T, newCloud func(*testing.T) Cloud) {
+	if found := newCluster(t, newCloud, 0).observeStates(); len(found) > 0 {
+		t.Errorf("machines of an empty cluster: %v", found)
+	}
+}
+
+func emptyInfraIDIsRefused(t *testing.T, newCloud func(*testing.T) Cloud) {
+	c := newCluster(t, newCloud, 1)
+	target := c.Target()
+	target.InfraID = ""
+	machines, err := c.Actuator().Observe(t.Context(), target)
+	if err == nil || len(machines) > 0 {
+		t.Errorf("observe without an infraID: %v and error %v, want an error only", machines, err)
+	}
+}
+
+func unknownMachineIsNotFound(t *testing.T, newCloud func(*testing.T) Cloud) {
+	c := newCluster(t, newCloud, 3)
+	named := slices.Concat(c.ids[:1], []string{unknownIDLike(c.ids)}, c.ids[1:])
+	_ = c.expectError(Stop, c.Target(), actuator.NotFound, named...)
+	c.expectSettled(actuator.Stopped, nil)
+	_ = c.expectError(Start, c.Target(), actuator.NotFound, named...)
+	c.expectSettled(actuator.Running, nil)
+}
+
+// unknownIDLike returns an id of the same form that is not among the ids.
+func unknownIDLike(ids []string) string {
+	// A malformed id would be refused for its form.
+	stem := ids[0][:len(ids[0])-1]
+	for _, last := range []string{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"} {
+		if !slices.Contains(ids, stem+last) {
+			return stem + last
+		}
+	}
+	return stem
+}
+
+func stopsNamedMachinesOnly(t *testing.T, newCloud func(*testing.T) Cloud) {
+	c := newCluster(t, newCloud, 3)
+	c.mustCall(Stop, c.ids[1])
+	c.expectSettled(actuator.Running, map[string]actuator.MachineState{c.ids[1]: actuator.Stopped})
+}
+
+func emptyListIsNoError(t *testing.T, newCloud func(*testing.T) Cloud) {
+	c := newCluster(t, newCloud, 1)
+	c.mustCall(Stop)
+	c.mustCall(Start)
+	c.expectSettled(actuator.Running, nil)
+}
+
+func stopIsIdempotent(t *testing.T, newCloud func(*testing.T) Cloud) {
+	c := newCluster(t, newCloud, 3)
+	c.mustCall(Stop, c.ids[0])
+	c.mustCall(Stop, c.ids...)
+	c.mustCall(Stop, c.ids...)
+	c.expectSettled(actuator.Stopped, nil)
+	c.mustCall(Stop, c.ids...)
+	c.expectSettled(actuator.Stopped, nil)
+}
+
+func stoppedMachinesStayStopped(t *testing.T, newCloud func(*testing.T) Cloud) {
+	c := newCluster(t, newCloud, 3)
+	c.mustCall(Stop, c.ids...)
+	c.eventually("all machines are stopped", func() bool {
+		states := c.observeStates()
+		stopped := 0
+		for id, state := range states {
+			switch state {
+			case actuator.Running, actuator.Starting:
+				t.Fatalf("machine %s is %s after it was stopped", id, state)
+			case actuator.Stopped:
+				stopped++
+			case actuator.Stopping:
+			}
+		}
+		return stopped == len(c.ids)
+	})
+}
+
+func stopsDespiteStartingMachine(t *testing.T, newCloud func(*testing.T) Cloud) {
+	c := newCluster(t, newCloud, 4)
+	c.mustCall(Stop, c.ids[1])
+	c.Settle(t)
+	c.mustCall(Start, c.ids[1])
+	c.callMayBeRefused(Stop, c.ids...)
+	c.Settle(t)
+	// The one that was starting may be either; it is brought to rest by the next stop.
+	c.mustCall(Stop, c.ids[1])
+	c.expectSettled(actuator.Stopped, nil)
+}
+
+func startIsIdempotent(t *testing.T, newCloud func(*testing.T) Cloud) {
+	c := newCluster(t, newCloud, 3)
+	c.mustCall(Stop, c.ids...)
+	c.Settle(t)
+	c.mustCall(Start, c.ids[0])
+	c.mustCall(Start, c.ids...)
+	c.mustCall(Start, c.ids...)
+	c.expectSettled(actuator.Running, nil)
+	c.mustCall(Start, c.ids...)
+	c.expectSettled(actuator.Running, nil)
+}
+
+func startsMixedStates(t *testing.T, newCloud func(*testing.T) Cloud) {
+	c := newCluster(t, newCloud, 5)
+	c.mustCall(Stop, c.ids[:2]...)
+	c.Settle(t)
+	c.mustCall(Stop, c.ids[2])
+	c.callMayBeRefused(Start, c.ids...)
+	c.Settle(t)
+	c.mustCall(Start, c.ids[2])
+	c.expectSettled(actuator.Running, nil)
+}
+
+func startsDespiteNoCapacity(t *testing.T, newCloud func(*testing.T) Cloud) {
+	c := newCluster(t, newCloud, 5)
+	c.mustCall(Stop, c.ids...)
+	c.Settle(t)
+	// One in the middle, so that an actuator that stops at the first error leaves machines off.
+	poor := c.ids[2]
+	if !c.Fail(t, actuator.NoCapacity, Start, poor) {
+		t.Skip("the test's cloud always has capacity")
+	}
+	err := c.expectError(Start, c.Target(), actuator.NoCapacity, c.ids...)
+	for _, id := range c.ids {
+		if err != nil && strings.Contains(err.Error(), id) != (id == poor) {
+			t.Errorf("error %q names %s: want the machine without capacity only, %s", err, id, poor)
+		}
+	}
+	c.expectSettled(actuator.Running, map[string]actuator.MachineState{poor: actuator.Stopped})
+}
+
+func allOperations() []Operation { return []Operation{Observe, Stop, Start} }
+
+func wrongCredentialsAreInvalid(t *testing.T, newCloud func(*testing.T) Cloud) {
+	c := newCluster(t, newCloud, 1)
+	target := c.Target()
+	target.Credentials = map[string][]byte{}
+	for key := range c.Target().Credentials {
+		target.Credentials[key] = []byte("this-is-wrong-" + key)
+	}
+	for _, op := range allOperations() {
+		expectNoSecrets(t, c.expectError(op, target, actuator.CredentialsInvalid, c.ids...), target)
+	}
+	c.expectSettled(actuator.Running, nil)
+}
+
+func missingCredentialsAreReported(t *testing.T, newCloud func(*testing.T) Cloud) {
+	c := newCluster(t, newCloud, 1)
+	target := c.Target()
+	for _, none := range []map[string][]byte{nil, {}, {"unrelated": []byte("value")}} {
+		target.Credentials = none
+		for _, op := range allOperations() {
+			_ = c.expectError(op, target, actuator.CredentialsMissing, c.ids...)
+		}
+	}
+	c.expectSettled(actuator.Running, nil)
+}
+
+func errorClassesAreReported(t *testing.T, newCloud func(*testing.T) Cloud) {
+	classes := []actuator.ErrorClass{
+		actuator.CredentialsInvalid, actuator.PermissionDenied, actuator.Unreachable, actuator.Throttled,
+		actuator.NoCapacity, actuator.WrongState, actuator.NotFound, actuator.Other,
+	}
+	reported := 0
+	for _, class := range classes {
+		for _, op := range allOperations() {
+			t.Run(string(op)+" with "+string(class), func(t *testing.T) {
+				c := newCluster(t, newCloud, 2)
+				if !c.Fail(t, class, op) {
+					t.Skip("the test's cloud cannot fail this way")
+				}
+				reported++
+				// The message is shown in a condition, where each change is a write and an event for everybody who watches.
+				first := c.expectError(op, c.Target(), class, c.ids...)
+				again := c.expectError(op, c.Target(), class, c.ids...)
+				expectNoSecrets(t, first, c.Target())
+				if first != nil && again != nil && first.Error() != again.Error() {
+					t.Errorf("the message changes although the trouble does not:\n%s\n%s", first, again)
+				}
+			})
+		}
+	}
+	if reported == 0 {
+		t.Error("expected the test's cloud to fail with at least one class, found none that Fail can do; an actuator's errors are not proven without")
+	}
+}
+
+// expectNoSecrets checks that the error holds no value of the credentials.
+func expectNoSecrets(t *testing.T, err error, target actuator.Target) {
+	t.Helper()
+	for key, value := range target.Credentials {
+		if err != nil && strings.Contains(err.Error(), string(value)) {
+			t.Errorf("the error holds the value of %s: %v", key, err)
+		}
+	}
+}
+
+func cancelledContextReturns(t *testing.T, newCloud func(*testing.T) Cloud) {
+	c := newCluster(t, newCloud, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, op := range allOperations() {
+		// An actuator that ignores its context would hang, and with it the test.
+		answered := make(chan error, 1)
+		go func() { answered <- c.call(ctx, op, c.Target(), c.ids) }()
+		waiting, done := context.WithTimeout(t.Context(), callDeadline)
+		defer done()
+		select {
+		case err := <-answered:
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("%s with a cancelled context: %v, want %v", op, err, context.Canceled)
+			}
+		case <-waiting.Done():
+			t.Fatalf("%s with a cancelled context does not return", op)
+		}
+	}
+	c.expectSettled(actuator.Running, nil)
+}
+
+func concurrentCallsAreSafe(t *testing.T, newCloud func(*testing.T) Cloud) {
+	const callers = 20
+	c := newCluster(t, newCloud, 6)
+	var work sync.WaitGroup
+	for range callers {
+		work.Go(func() {
+			if err := c.call(t.Context(), Stop, c.Target(), c.ids); err != nil {
+				t.Errorf("stop: %v", err)
+			}
+			machines, err := c.Actuator().Observe(t.Context(), c.Target())
+			if err != nil || len(machines) != len(c.ids) {
+				t.Errorf("observe: %d machines and error %v, want %d machines", len(machines), err, len(c.ids))
+			}
+		})
+	}
+	work.Wait()
+	c.expectSettled(actuator.Stopped, nil)
 }

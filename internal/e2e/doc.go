@@ -5,6 +5,6 @@
 // proxies between the manager and its servers: they see every request, count connections, and kill the manager at any of
 // them.
 //
-// Reading order: environment_test.go (hub, cloud, manager) → manager_requests_test.go (what a request does) →
-// intercepting_proxy_test.go (where it is seen) → power_states_test.go (hibernate and resume) → one file per promise.
+// Reading order: environment_test.go (hub, cloud, manager, clusters) → manager_requests_test.go (what a request does, and
+// where it is seen) → power_states_test.go (hibernate and resume, and what is promised about them) → killed_test.go.
 package e2e

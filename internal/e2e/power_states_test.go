@@ -6,7 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	"github.com/torpor-dev/torpor/internal/testenv"
@@ -78,5 +83,174 @@ func (s *powerCycledCluster) releaseNodes(t *testing.T) {
 	t.Helper()
 	if err := os.Remove(s.holdFile); err != nil && !errors.Is(err, os.ErrNotExist) {
 		t.Fatal(err)
+	}
+}
+
+// slowMachines is how long machines take to change, so that the wish can change meanwhile.
+const slowMachines = 3 * time.Second
+
+// TestCancelWithRealMachines changes the power state that is wanted in the middle of a transition: the last wish counts.
+func TestCancelWithRealMachines(t *testing.T) {
+	t.Parallel()
+	w := newEnvironment(t)
+	s := w.createCluster(t, "fickle", time.Hour)
+	w.startManager(t)
+	w.cloud.SetLatency(t, slowMachines, slowMachines)
+
+	t.Run("a cluster is resumed while its machines are stopping", func(t *testing.T) {
+		s.requestPowerState(t, hivev1.PowerStateHibernating)
+		testenv.Eventually(t, "machines are stopping", func() error { return s.checkSomeMachine(t, "stopping") })
+		s.requestPowerState(t, hivev1.PowerStateRunning)
+		s.waitForRunning(t)
+	})
+	t.Run("a cluster is hibernated while its machines are starting", func(t *testing.T) {
+		s.hibernate(t)
+		s.requestPowerState(t, hivev1.PowerStateRunning)
+		testenv.Eventually(t, "machines are starting", func() error { return s.checkSomeMachine(t, "pending") })
+		s.hibernate(t)
+	})
+	t.Run("a cluster is hibernated while its API server is still silent, and resumed at once", func(t *testing.T) {
+		s.requestPowerState(t, hivev1.PowerStateRunning)
+		testenv.Eventually(t, "the manager waits for the API server", func() error {
+			return checkCondition(s.getClusterDeployment(t), hivev1.ClusterReadyCondition, metav1.ConditionFalse, hivev1.WaitingForAPIReason)
+		})
+		s.requestPowerState(t, hivev1.PowerStateHibernating)
+		testenv.Eventually(t, "machines are stopping", func() error { return s.checkSomeMachine(t, "stopping") })
+		s.requestPowerState(t, hivev1.PowerStateRunning)
+		s.waitForRunning(t)
+	})
+}
+
+func (s *powerCycledCluster) hibernate(t *testing.T) {
+	t.Helper()
+	s.requestPowerState(t, hivev1.PowerStateHibernating)
+	testenv.Eventually(t, "the cluster hibernates", func() error { return s.checkHibernating(t) })
+}
+
+func (s *powerCycledCluster) waitForRunning(t *testing.T) {
+	t.Helper()
+	testenv.Eventually(t, "the cluster runs, and every node was seen since the resume", func() error { return s.checkRunning(t) })
+}
+
+func (s *powerCycledCluster) checkSomeMachine(t *testing.T, state string) error {
+	t.Helper()
+	machines := s.cloud.ListInstances(t, s.InfraID)
+	for _, m := range machines {
+		if m.State == state {
+			return nil
+		}
+	}
+	return fmt.Errorf("expected some machine to be %s, found %+v", state, machines)
+}
+
+const forcedPasses = 10
+
+// TestHibernatingClusterIsNotDialled expects no connection to a cluster that hibernates, however often the manager
+// reconciles it and even when the manager was just started.
+func TestHibernatingClusterIsNotDialled(t *testing.T) {
+	t.Parallel()
+	w := newEnvironment(t)
+	s := w.createCluster(t, "quiet", time.Hour)
+	m := w.startManager(t)
+	s.reachPowerState(t, hivev1.PowerStateHibernating)
+	dialled := s.proxy.connections.Load()
+	if dialled == 0 {
+		t.Fatal("expected connections while the nodes were written down, found none: the counter is blind")
+	}
+	for i := range forcedPasses {
+		if i == forcedPasses/2 {
+			m.KillAtOnce(t)
+			w.startManager(t)
+		}
+		w.traffic.armKillPoints()
+		s.touchClusterDeployment(t, i)
+		testenv.Eventually(t, "the manager has reconciled the hibernating cluster", func() error {
+			if w.traffic.countRequests(listMachines) == 0 {
+				return fmt.Errorf("expected the request %s, found %v", listMachines, w.traffic.listRequests())
+			}
+			return s.checkHibernating(t)
+		})
+	}
+	if n := s.proxy.connections.Load() - dialled; n != 0 {
+		t.Errorf("expected no connection to a hibernating cluster in %d passes, found %d", forcedPasses, n)
+	}
+	s.reachPowerState(t, hivev1.PowerStateRunning)
+	if s.proxy.connections.Load() == dialled {
+		t.Error("expected connections again after the resume, found none")
+	}
+}
+
+const (
+	// minHoldLooks and minHoldTime are how often and for how long the manager looks at held nodes, at least, before the test
+	// takes its report for final.
+	minHoldLooks = 20
+	minHoldTime  = 10 * time.Second
+)
+
+// TestNeverRunningOnStaleReady holds the kubelets back after their machines have started. The API server answers and shows
+// every node as Ready, because that was true when it hibernated. That must not count.
+func TestNeverRunningOnStaleReady(t *testing.T) {
+	t.Parallel()
+	w := newEnvironment(t)
+	s := w.createCluster(t, "stale", time.Hour)
+	w.startManager(t)
+	s.reachPowerState(t, hivev1.PowerStateHibernating)
+	if err := os.WriteFile(s.holdFile, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	history := s.recordVersions(t)
+	w.traffic.armKillPoints()
+	s.requestPowerState(t, hivev1.PowerStateRunning)
+	testenv.Eventually(t, "the manager waits for the nodes", func() error {
+		return checkCondition(s.getClusterDeployment(t), hivev1.ClusterReadyCondition, metav1.ConditionFalse, hivev1.WaitingForNodesReason)
+	})
+	began, looks := time.Now(), w.traffic.countRequests(listNodes)
+	testenv.Eventually(t, "the manager has looked at the nodes many times", func() error {
+		s.expectStaleReadyNodes(t)
+		if n := w.traffic.countRequests(listNodes) - looks; n < minHoldLooks || time.Since(began) < minHoldTime {
+			return fmt.Errorf("expected %d looks in %s, found %d in %s", minHoldLooks, minHoldTime, n, time.Since(began))
+		}
+		return nil
+	})
+	s.expectEveryNodeNamed(t)
+	versions := history()
+	if len(versions) == 0 {
+		t.Error("expected versions of the ClusterDeployment, found none: the watch sees nothing")
+	}
+	for _, cd := range versions {
+		if isReportedRunning(&cd) {
+			t.Errorf("expected no status that calls the cluster running while its nodes are held, found %+v", cd.Status.Conditions)
+		}
+	}
+	s.releaseNodes(t)
+	s.waitForRunning(t)
+}
+
+func isReportedRunning(cd *hivev1.ClusterDeployment) bool {
+	return cd.Status.PowerState == hivev1.RunningHibernationReason || meta.IsStatusConditionTrue(cd.Status.Conditions, hivev1.ClusterReadyCondition)
+}
+
+// expectStaleReadyNodes expects what could be mistaken: nodes that are Ready and were last seen before the hibernation.
+func (s *powerCycledCluster) expectStaleReadyNodes(t *testing.T) {
+	t.Helper()
+	record := s.getClusterDeployment(t).Status.Hibernation
+	seen, err := s.observeNodes(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range seen {
+		if !n.ready || !n.lastSeen.Before(record.ResumeStartedAt.Time) {
+			t.Fatalf("expected node %s to be held and to look ready, found ready %t and last seen %s", n.name, n.ready, n.lastSeen)
+		}
+	}
+}
+
+func (s *powerCycledCluster) expectEveryNodeNamed(t *testing.T) {
+	t.Helper()
+	c := meta.FindStatusCondition(s.getClusterDeployment(t).Status.Conditions, hivev1.ClusterReadyCondition)
+	for i := range nodeCount {
+		if name := fmt.Sprintf("%s-worker-%d", s.InfraID, i); !strings.Contains(c.Message, name) {
+			t.Errorf("expected the condition to name %s, found %q", name, c.Message)
+		}
 	}
 }

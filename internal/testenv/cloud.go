@@ -6,10 +6,21 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"encoding/xml"
+	"fmt"
 	"io"
 	"net/http"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 const (
@@ -138,4 +149,147 @@ func (c *CloudServer) sendRequest(t testing.TB, request *http.Request, read func
 	if err := read(text); err != nil {
 		t.Fatalf("understand the cloud's answer: %v: %s", err, text)
 	}
+}
+
+// CloudInstance is a machine as the cloud itself sees it.
+type CloudInstance struct {
+	ID        string            `json:"id"`
+	Name      string            `json:"name"`
+	State     string            `json:"state"`
+	ChangedAt time.Time         `json:"changedAt"`
+	PID       int               `json:"pid"`
+	PrivateIP string            `json:"privateIP"`
+	Tags      map[string]string `json:"tags"`
+}
+
+// ListInstances returns the machines of a cluster, all machines for an empty infraID.
+func (c *CloudServer) ListInstances(t testing.TB, infraID string) []CloudInstance {
+	t.Helper()
+	var all []CloudInstance
+	c.callAdmin(t, http.MethodGet, "instances", nil, &all)
+	return slices.DeleteFunc(all, func(i CloudInstance) bool {
+		return infraID != "" && i.Tags[clusterTag(infraID)] != "owned"
+	})
+}
+
+// ExpectState returns an error unless every machine of the cluster is in the state, for use with Eventually.
+func (c *CloudServer) ExpectState(t testing.TB, infraID, state string) error {
+	t.Helper()
+	machines := c.ListInstances(t, infraID)
+	for _, i := range machines {
+		if i.State != state {
+			return fmt.Errorf("expected %s to be %s, found %s", i.Name, state, i.State)
+		}
+	}
+	if len(machines) == 0 {
+		return fmt.Errorf("expected machines of %s, found none", infraID)
+	}
+	return nil
+}
+
+// RunInstances makes n machines without commands, named <infraID>-0 and so on, and returns their ids once they run.
+func (c *CloudServer) RunInstances(t testing.TB, infraID string, n int) []string {
+	t.Helper()
+	var ids []string
+	for i := range n {
+		ids = append(ids, c.runInstance(t, infraID, fmt.Sprintf("%s-%d", infraID, i)))
+	}
+	Eventually(t, "the machines run", func() error { return c.ExpectState(t, infraID, "running") })
+	return ids
+}
+
+// StopInstance stops one machine in the cloud itself, without the manager.
+func (c *CloudServer) StopInstance(t testing.TB, id string) {
+	t.Helper()
+	c.callEC2(t, url.Values{"Action": {"StopInstances"}, "InstanceId.1": {id}}, func([]byte) error { return nil })
+}
+
+func (c *CloudServer) runInstance(t testing.TB, infraID, name string) string {
+	t.Helper()
+	var made struct {
+		IDs []string `xml:"instancesSet>item>instanceId"`
+	}
+	c.callEC2(t, url.Values{
+		"Action": {"RunInstances"}, "ImageId": {"ami-test"}, "MinCount": {"1"}, "MaxCount": {"1"},
+		"TagSpecification.1.ResourceType": {"instance"},
+		"TagSpecification.1.Tag.1.Key":    {"Name"}, "TagSpecification.1.Tag.1.Value": {name},
+		"TagSpecification.1.Tag.2.Key": {clusterTag(infraID)}, "TagSpecification.1.Tag.2.Value": {"owned"},
+	}, func(answer []byte) error { return xml.Unmarshal(answer, &made) })
+	if len(made.IDs) != 1 {
+		t.Fatalf("RunInstances: expected one machine, found %v", made.IDs)
+	}
+	return made.IDs[0]
+}
+
+// callEC2 speaks the EC2 Query API.
+func (c *CloudServer) callEC2(t testing.TB, form url.Values, read func([]byte) error) {
+	t.Helper()
+	form.Set("Version", "2016-11-15")
+	request, err := http.NewRequestWithContext(context.WithoutCancel(t.Context()), http.MethodPost, c.URL, strings.NewReader(form.Encode()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	// The cloud looks at the key and the region, not at the signature.
+	request.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential="+AccessKey+"/20260101/"+Region+"/ec2/aws4_request, SignedHeaders=host, Signature=0")
+	c.sendRequest(t, request, read)
+}
+
+func clusterTag(infraID string) string { return "kubernetes.io/cluster/" + infraID }
+
+// ClusterOptions describe a target cluster. What is left empty is as `local cluster create` has it.
+type ClusterOptions struct {
+	// Name of the cluster and its ClusterDeployment, at most 32 lower-case letters, digits and dashes.
+	Name string
+	// Namespace of the ClusterDeployment.
+	Namespace string
+	// Nodes is how many.
+	Nodes int
+	// Certificates is how long the nodes' certificates are valid, at least 20 s.
+	Certificates time.Duration
+	// Flags of `local cluster create` come on top.
+	Flags []string
+}
+
+// TargetCluster is a cluster whose machines are processes of the simulated cloud.
+type TargetCluster struct {
+	Name, Namespace, InfraID string
+	// Kubeconfig is the path of the administrator's kubeconfig; Manifest the path of the objects for the hub.
+	Kubeconfig, Manifest string
+	// Config and Client let in as an administrator while the cluster is awake.
+	Config *rest.Config
+	Client client.Client
+}
+
+// CreateTargetCluster makes a target cluster and returns when its nodes are ready. The cloud must have been started with
+// --allow-commands. If the hub serves no ClusterDeployments yet, apply Manifest later.
+func CreateTargetCluster(t testing.TB, hub *Environment, cloud *CloudServer, o ClusterOptions) *TargetCluster {
+	t.Helper()
+	dir := t.TempDir()
+	args := []string{"cluster", "create", o.Name, "--hub", hub.KubeconfigPath(t), "--cloud", cloud.URL, "--region", Region, "--access-key", AccessKey, "--dir", dir}
+	if o.Namespace == "" {
+		o.Namespace = "default"
+	}
+	args = append(args, "--namespace", o.Namespace)
+	if o.Nodes > 0 {
+		args = append(args, "--nodes", strconv.Itoa(o.Nodes))
+	}
+	if o.Certificates > 0 {
+		args = append(args, "--certificates", o.Certificates.String())
+	}
+	p := StartProcess(t, localBinary(t), append(args, o.Flags...), nil)
+	c := &TargetCluster{
+		Name: o.Name, Namespace: o.Namespace, Kubeconfig: p.WaitForLine(t, "kubeconfig: "), Manifest: filepath.Join(dir, "clusterdeployment.yaml"),
+	}
+	if code := p.ExitCode(); code != 0 {
+		t.Fatalf("make cluster %s: exit code %d", o.Name, code)
+	}
+	_, c.InfraID, _ = strings.Cut(strings.TrimSuffix(p.WaitForLine(t, "ready: cluster "), ")"), "(infraID ")
+	var err error
+	if c.Config, err = clientcmd.BuildConfigFromFlags("", c.Kubeconfig); err != nil {
+		t.Fatalf("read the cluster's kubeconfig: %v", err)
+	}
+	c.Config.QPS = -1
+	c.Client = newClient(t, c.Config)
+	return c
 }

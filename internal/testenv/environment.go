@@ -1,13 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package testenv gives tests an environment: a real API server with the repository's CRDs, controllers that run in the
+// test's own process, a simulated cloud, target clusters on it, and processes that end with the test. Only tests import it.
+// What it starts is the repository's own binary local, whose path the environment variable TORPOR_LOCAL holds; tests are
+// skipped without it. docs/testing.md shows how the parts go together.
 package testenv
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,13 +23,16 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
@@ -29,6 +40,16 @@ import (
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
+
+// localBinary returns the path of the binary local, or skips the test.
+func localBinary(t testing.TB) string {
+	t.Helper()
+	path := os.Getenv("TORPOR_LOCAL")
+	if path == "" {
+		t.Skip("TORPOR_LOCAL is not set: expected the path of the binary local; build it with `make local`, run with `make test`")
+	}
+	return path
+}
 
 // callTimeout bounds each call of a test to a server of its own.
 const callTimeout = 20 * time.Second
@@ -182,7 +203,7 @@ func (e *Environment) DeleteAfterTest(t testing.TB, obj client.Object) {
 
 func newClient(t testing.TB, cfg *rest.Config) client.Client {
 	t.Helper()
-	known := runtime.NewScheme()
+	known := k8sruntime.NewScheme()
 	if err := errors.Join(scheme.AddToScheme(known), apiextensionsv1.AddToScheme(known), hivev1.AddToScheme(known), mocov1beta2.AddToScheme(known),
 		korifiv1alpha1.AddToScheme(known), eiriniv1.AddToScheme(known), torporv1alpha1.AddToScheme(known)); err != nil {
 		t.Fatalf("register kinds: %v", err)
@@ -216,4 +237,216 @@ func crdFolder(t testing.TB) string {
 func isFolder(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.IsDir()
+}
+
+// StartManager runs a manager in the test's own process, where the race detector sees it, until the test ends or stop is
+// called. The setup function registers the controllers; adjust changes options before the manager is made. It knows every
+// kind of the repository, serves no metrics, and shows the end of its log if the test fails.
+func StartManager(t testing.TB, env *Environment, setup func(manager.Manager) error, adjust ...func(*manager.Options)) (stop func()) {
+	t.Helper()
+	options := manager.Options{
+		Scheme:  env.Client.Scheme(),
+		Metrics: server.Options{BindAddress: "0"},
+		// Several tests of one process run controllers of the same name.
+		Controller: config.Controller{SkipNameValidation: new(true)},
+	}
+	for _, change := range adjust {
+		change(&options)
+	}
+	if options.Logger.GetSink() == nil {
+		log := &LogBuffer{}
+		log.ShowOnFailure(t, "the manager")
+		options.Logger = log.Logger(0)
+	}
+	mgr, err := manager.New(env.Config, options)
+	if err != nil {
+		t.Fatalf("make manager: %v", err)
+	}
+	if err := setup(mgr); err != nil {
+		t.Fatalf("set up controllers: %v", err)
+	}
+	return RunInBackground(t, "the manager", mgr.Start)
+}
+
+// RunInBackground runs a function until the test ends or stop is called. Both cancel its context and wait until it
+// returns, so that none of its goroutines outlives the test; an error that it returns fails the test.
+func RunInBackground(t testing.TB, name string, run func(ctx context.Context) error) (stop func()) {
+	t.Helper()
+	// The test's own context ends before its cleanups, and would end what they still need.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("%s ended with: %v", name, err)
+		}
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+// WithTransport returns the environment as seen through a transport of the test's own, which may count, delay or refuse
+// requests. Only what is started with the result goes through it; its Client does not.
+func (e *Environment) WithTransport(wrap func(http.RoundTripper) http.RoundTripper) *Environment {
+	wrapped := *e
+	wrapped.Config = rest.CopyConfig(e.Config)
+	wrapped.Config.Wrap(wrap)
+	return &wrapped
+}
+
+// ImpersonateUser returns a configuration that lets in as another user, with the rights of that user and no more.
+func (e *Environment) ImpersonateUser(name string, groups ...string) *rest.Config {
+	cfg := rest.CopyConfig(e.Config)
+	cfg.Impersonate = rest.ImpersonationConfig{UserName: name, Groups: groups}
+	return cfg
+}
+
+// Suite holds what the tests of one package share, such as a control plane and its manager, so that each test function
+// can be run alone and all together pay for one start:
+//
+//	var (
+//		suite  testenv.Suite
+//		shared = testenv.NewShared(&suite, newEnv) // func newEnv(t testing.TB) *env
+//	)
+//
+//	func TestMain(m *testing.M) { os.Exit(suite.Run(m)) }
+//
+//	func TestSomething(t *testing.T) { e := shared.Get(t) ... }
+type Suite struct {
+	mu       sync.Mutex
+	cleanups []func()
+	failed   bool
+}
+
+// Run runs the tests of the package, then ends what they share, and returns the exit code of the process.
+func (s *Suite) Run(m *testing.M) int {
+	code := m.Run()
+	s.runCleanups()
+	if s.failed && code == 0 {
+		return 1
+	}
+	return code
+}
+
+// runCleanups calls the cleanups, the last first. A cleanup may add others.
+func (s *Suite) runCleanups() {
+	for {
+		s.mu.Lock()
+		last := len(s.cleanups) - 1
+		if last < 0 {
+			s.mu.Unlock()
+			return
+		}
+		cleanup := s.cleanups[last]
+		s.cleanups = s.cleanups[:last]
+		s.mu.Unlock()
+		cleanup()
+	}
+}
+
+// Shared is a value that starts with the first test that gets it, and ends after the last test of the package.
+type Shared[T any] struct {
+	suite *Suite
+	start func(testing.TB) T
+
+	once    sync.Once
+	value   T
+	started bool
+	skipped string
+}
+
+// NewShared shares what start returns. Start must not skip or fail through another TB than the one it is given.
+func NewShared[T any](suite *Suite, start func(testing.TB) T) *Shared[T] {
+	return &Shared[T]{suite: suite, start: start}
+}
+
+// Get returns the value, and starts it if this is the first test to ask. Once a start has failed or was skipped, so are
+// all tests that ask.
+func (s *Shared[T]) Get(t testing.TB) T {
+	t.Helper()
+	s.once.Do(func() {
+		ended := make(chan struct{})
+		ctx := context.WithoutCancel(t.Context())
+		tb := &suiteTB{TB: t, suite: s.suite, context: func() context.Context { return ctx }}
+		// FailNow and SkipNow end their goroutine, so start has one of its own.
+		go func() {
+			defer close(ended)
+			s.value = s.start(tb)
+			s.started = true
+		}()
+		<-ended
+		s.skipped = tb.skipped
+	})
+	switch {
+	case s.skipped != "":
+		t.Skip(s.skipped)
+	case !s.started:
+		t.Fatal("expected what the tests of this package share to start, found that it failed; see the first test's log")
+	}
+	return s.value
+}
+
+// suiteTB is the testing.TB of what outlives a test. It embeds the first test's only because no type outside package
+// testing can implement the interface otherwise; that test ends long before the suite, so none of its methods is used.
+type suiteTB struct {
+	testing.TB
+	suite   *Suite
+	context func() context.Context
+	skipped string
+}
+
+func (s *suiteTB) Helper()                  {}
+func (s *suiteTB) Name() string             { return "suite" }
+func (s *suiteTB) Context() context.Context { return s.context() }
+func (s *suiteTB) Output() io.Writer        { return os.Stderr }
+func (s *suiteTB) Skipped() bool            { return s.skipped != "" }
+func (s *suiteTB) Log(args ...any)          { fmt.Fprintln(os.Stderr, args...) }
+func (s *suiteTB) Error(args ...any)        { s.Log(args...); s.Fail() }
+func (s *suiteTB) Fatal(args ...any)        { s.Log(args...); s.FailNow() }
+func (s *suiteTB) Skip(args ...any)         { s.skipped = fmt.Sprint(args...); s.SkipNow() }
+func (s *suiteTB) SkipNow()                 { runtime.Goexit() }
+func (s *suiteTB) FailNow()                 { s.Fail(); runtime.Goexit() }
+
+func (s *suiteTB) Logf(format string, args ...any)   { s.Log(fmt.Sprintf(format, args...)) }
+func (s *suiteTB) Errorf(format string, args ...any) { s.Error(fmt.Sprintf(format, args...)) }
+func (s *suiteTB) Fatalf(format string, args ...any) { s.Fatal(fmt.Sprintf(format, args...)) }
+func (s *suiteTB) Skipf(format string, args ...any)  { s.Skip(fmt.Sprintf(format, args...)) }
+
+func (s *suiteTB) Fail() {
+	s.suite.mu.Lock()
+	defer s.suite.mu.Unlock()
+	s.suite.failed = true
+}
+
+func (s *suiteTB) Failed() bool {
+	s.suite.mu.Lock()
+	defer s.suite.mu.Unlock()
+	return s.suite.failed
+}
+
+func (s *suiteTB) Cleanup(cleanup func()) {
+	s.suite.mu.Lock()
+	defer s.suite.mu.Unlock()
+	s.suite.cleanups = append(s.suite.cleanups, cleanup)
+}
+
+func (s *suiteTB) TempDir() string {
+	dir, err := os.MkdirTemp("", "suite-")
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			s.Error(err)
+		}
+	})
+	return dir
+}
+
+// Setenv sets a variable for the rest of the package's tests.
+func (s *suiteTB) Setenv(name, value string) {
+	if err := os.Setenv(name, value); err != nil {
+		s.Fatal(err)
+	}
 }

@@ -3,16 +3,24 @@
 package testenv
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 )
 
 const (
@@ -121,4 +129,151 @@ func (p *Process) sendSignal(t testing.TB, s os.Signal) {
 	if err := p.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		t.Errorf("send %s to %s: %v", s, p.Name, err)
 	}
+}
+
+// FreeAddress returns a loopback address, host:port, on which nothing listens at the moment.
+func FreeAddress(t testing.TB) string {
+	t.Helper()
+	return freeAddress(t, "127.0.0.1")
+}
+
+func freeAddress(t testing.TB, ip string) string {
+	t.Helper()
+	var config net.ListenConfig
+	l, err := config.Listen(context.WithoutCancel(t.Context()), "tcp", net.JoinHostPort(ip, "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The port is free until the caller listens on it. Should another process take it meanwhile, the caller fails to listen.
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}
+
+// Credentials of the S3 server.
+const (
+	s3AccessKey = "torpor-test"
+	s3SecretKey = "torpor-test-secret-key"
+)
+
+// S3Bucket is the bucket that the S3 server begins with.
+const S3Bucket = "backups"
+
+// S3Server is a real S3 server with one bucket, kept in a folder.
+type S3Server struct {
+	*Process
+	// URL of the server. It wants the bucket's name in the path.
+	URL string
+	// Folder holds the objects of the bucket as files.
+	Folder string
+	// AccessKey and SecretKey let in.
+	AccessKey, SecretKey string
+}
+
+// StartS3 starts a real S3 server and hands its credentials to the test by the environment, as a Pod gets them. The program is
+// versitygw, whose path the environment variable TORPOR_S3 holds; without it the test is skipped.
+func StartS3(t testing.TB) *S3Server {
+	t.Helper()
+	return StartS3At(t, "127.0.0.1")
+}
+
+// StartS3At is S3 for clients that reach the machine only at the address ip.
+func StartS3At(t testing.TB, ip string) *S3Server {
+	t.Helper()
+	path := os.Getenv("TORPOR_S3")
+	if path == "" {
+		t.Skip("TORPOR_S3 is not set: expected the path of versitygw; build it with `make s3`, run with `make test`")
+	}
+	root := t.TempDir()
+	s := &S3Server{Folder: filepath.Join(root, "data", S3Bucket), AccessKey: s3AccessKey, SecretKey: s3SecretKey}
+	for _, dir := range []string{s.Folder, filepath.Join(root, "metadata")} {
+		if err := os.MkdirAll(dir, 0o750); err != nil {
+			t.Fatal(err)
+		}
+	}
+	address := freeAddress(t, ip)
+	s.URL = "http://" + address
+	s.Process = StartProcess(t, path, []string{
+		"--port", address, "--quiet", "posix", "--sidecar", filepath.Join(root, "metadata"), filepath.Join(root, "data"),
+	}, []string{"ROOT_ACCESS_KEY=" + s.AccessKey, "ROOT_SECRET_KEY=" + s.SecretKey})
+	Eventually(t, "the S3 server accepts connections", func() error {
+		var dialer net.Dialer
+		c, err := dialer.DialContext(t.Context(), "tcp", address)
+		if err != nil {
+			return fmt.Errorf("dial: %w", err)
+		}
+		return c.Close()
+	})
+	s.SetCredentials(t, s.AccessKey, s.SecretKey)
+	return s
+}
+
+// SetCredentials puts credentials into the test's environment.
+func (s *S3Server) SetCredentials(t testing.TB, access, secret string) {
+	t.Helper()
+	t.Setenv("AWS_ACCESS_KEY_ID", access)
+	t.Setenv("AWS_SECRET_ACCESS_KEY", secret)
+	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
+}
+
+// shownLines is how many lines of a log are shown when the test fails.
+const shownLines = 40
+
+// LogBuffer is a log that can be read while others write to it. The zero value is empty and ready.
+type LogBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (l *LogBuffer) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+// String returns everything written so far.
+func (l *LogBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// LastLines returns the end of what was written so far.
+func (l *LogBuffer) LastLines(n int) string {
+	lines := slices.Collect(strings.Lines(l.String()))
+	return strings.Join(lines[max(0, len(lines)-n):], "")
+}
+
+// Logger returns a logger that writes into the buffer, with everything up to a verbosity.
+func (l *LogBuffer) Logger(verbosity int) logr.Logger {
+	write := func(prefix, args string) { fmt.Fprintln(l, prefix, args) }
+	return funcr.New(write, funcr.Options{Verbosity: verbosity, LogTimestamp: true})
+}
+
+// StructuredLogger is a logger of the standard library that writes into the buffer, debug messages included.
+func (l *LogBuffer) StructuredLogger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+// ShowOnFailure shows the end of the log if the test fails.
+func (l *LogBuffer) ShowOnFailure(t testing.TB, name string) {
+	t.Helper()
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("%s said last:\n%s", name, l.LastLines(shownLines))
+		}
+	})
+}
+
+// ExpectWithout fails the test when it ends if the log shows a secret. The message does not show it again.
+func (l *LogBuffer) ExpectWithout(t testing.TB, secrets ...string) {
+	t.Helper()
+	t.Cleanup(func() {
+		text := l.String()
+		for i, secret := range secrets {
+			if strings.Contains(text, secret) {
+				t.Errorf("expected no secret in the log, found number %d of those to look for", i)
+			}
+		}
+	})
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	eventsv1 "k8s.io/api/events/v1"
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
@@ -150,4 +151,55 @@ func DecodeObject[T runtime.Object](t testing.TB, manifest string, obj T) T {
 		t.Fatalf("decode %T: %v", obj, err)
 	}
 	return obj
+}
+
+const (
+	// eventuallyTimeout is far above everything that is waited for, so that a slow machine fails nothing.
+	eventuallyTimeout  = 2 * time.Minute
+	eventuallyInterval = 100 * time.Millisecond
+)
+
+// Eventually calls f until it returns nil. After two minutes the test fails with the last error.
+func Eventually(t testing.TB, what string, f func() error) {
+	t.Helper()
+	EventuallyWithin(t, eventuallyTimeout, what, f)
+}
+
+// EventuallyWithin is Eventually for what takes longer, such as a rollout on real nodes.
+func EventuallyWithin(t testing.TB, limit time.Duration, what string, f func() error) {
+	t.Helper()
+	tick := time.NewTicker(eventuallyInterval)
+	defer tick.Stop()
+	deadline := time.NewTimer(limit)
+	defer deadline.Stop()
+	for {
+		err := f()
+		if err == nil {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			t.Fatalf("never came true within %s: %s: %v", limit, what, err)
+		}
+	}
+}
+
+// Consistently calls f again and again for a while, and fails the test at the first error.
+func Consistently(t testing.TB, duration time.Duration, what string, f func() error) {
+	t.Helper()
+	tick := time.NewTicker(eventuallyInterval)
+	defer tick.Stop()
+	end := time.NewTimer(duration)
+	defer end.Stop()
+	for {
+		if err := f(); err != nil {
+			t.Fatalf("did not stay true for %s: %s: %v", duration, what, err)
+		}
+		select {
+		case <-tick.C:
+		case <-end.C:
+			return
+		}
+	}
 }

@@ -6,11 +6,19 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
+	"go.etcd.io/etcd/server/v3/embed"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
 	cliflag "k8s.io/component-base/cli/flag"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	apiserveroptions "k8s.io/kubernetes/cmd/kube-apiserver/app/options"
@@ -18,6 +26,8 @@ import (
 	controlleroptions "k8s.io/kubernetes/cmd/kube-controller-manager/app/options"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
 	scheduleroptions "k8s.io/kubernetes/cmd/kube-scheduler/app/options"
+
+	"github.com/torpor-dev/torpor/local/kubeclient"
 )
 
 // The components' own commands cannot share a process: each installs a signal handler.
@@ -133,4 +143,78 @@ func (c Config) schedulerFlags() []string {
 		"--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
 		"--secure-port=0", "--leader-elect=false", "--kube-api-qps=1000", "--kube-api-burst=2000",
 	}
+}
+
+// startEtcd returns when etcd serves. Data is not synced to disk: a kill of the process keeps it,
+// a power cut of the laptop may not.
+func startEtcd(ctx context.Context, c Config, p servingPorts) (*embed.Etcd, string, error) {
+	client := url.URL{Scheme: "http", Host: "127.0.0.1:" + strconv.Itoa(p.EtcdClient)}
+	peer := url.URL{Scheme: "http", Host: "127.0.0.1:" + strconv.Itoa(p.EtcdPeer)}
+	cfg := embed.NewConfig()
+	cfg.Dir = c.path("etcd")
+	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = []url.URL{client}, []url.URL{client}
+	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = []url.URL{peer}, []url.URL{peer}
+	cfg.InitialCluster = "default=" + peer.String()
+	// Syncs would make most of the start, and a kill of the process loses nothing without them.
+	cfg.UnsafeNoFsync = true
+	cfg.LogLevel = "error"
+	e, err := embed.StartEtcd(cfg)
+	if err != nil {
+		return nil, "", fmt.Errorf("start etcd: %w", err)
+	}
+	select {
+	case <-e.Server.ReadyNotify():
+		return e, client.String(), nil
+	case err := <-e.Err():
+		return nil, "", fmt.Errorf("start etcd: %w", err)
+	case <-ctx.Done():
+		e.Close()
+		return nil, "", fmt.Errorf("start etcd: %w", context.Cause(ctx))
+	}
+}
+
+const (
+	approveInterval = time.Second
+	// A real approver is a pod: when every node is down it does not run. A lease this old is a node that is down.
+	leaseAlive = 10 * time.Second
+)
+
+// approveServing approves serving certificates of nodes that exist, as long as some node is alive.
+// It never touches client certificates: those are renewed by the controller manager's self-renewal rule,
+// and after a hibernation that outlived them an administrator or Torpor has to decide.
+func approveServing(ctx context.Context, client kubernetes.Interface) error {
+	return wait.PollUntilContextCancel(ctx, approveInterval, true, func(ctx context.Context) (bool, error) {
+		_ = approvePending(ctx, client) // What failed is tried again with the next beat.
+		return false, nil
+	})
+}
+
+func approvePending(ctx context.Context, client kubernetes.Interface) error {
+	if alive, err := isAnyNodeAlive(ctx, client); err != nil || !alive {
+		return err
+	}
+	return kubeclient.ApproveRequests(ctx, client, "LocalServingApprover", "approved by the cluster's own approver",
+		func(csr certificatesv1.CertificateSigningRequestSpec) (bool, error) {
+			name, isNode := strings.CutPrefix(csr.Username, "system:node:")
+			if csr.SignerName != certificatesv1.KubeletServingSignerName || !isNode {
+				return false, nil
+			}
+			if _, err := client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{}); err != nil {
+				return false, fmt.Errorf("get node: %w", err)
+			}
+			return true, nil
+		})
+}
+
+func isAnyNodeAlive(ctx context.Context, client kubernetes.Interface) (bool, error) {
+	leases, err := client.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return false, fmt.Errorf("list leases: %w", err)
+	}
+	for _, l := range leases.Items {
+		if l.Spec.RenewTime != nil && time.Since(l.Spec.RenewTime.Time) < leaseAlive {
+			return true, nil
+		}
+	}
+	return false, nil
 }

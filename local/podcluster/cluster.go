@@ -2,20 +2,85 @@
 
 //go:build linux
 
+// Package podcluster is a whole small cluster with real pods on this machine: a control plane, a real node, Services, DNS,
+// volumes, and images made from folders.
 package podcluster
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/torpor-dev/torpor/local/component"
 	"github.com/torpor-dev/torpor/local/controlplane"
+	"github.com/torpor-dev/torpor/local/images"
 	"github.com/torpor-dev/torpor/local/kubeclient"
+	"github.com/torpor-dev/torpor/local/mysql"
 	"github.com/torpor-dev/torpor/local/realnode"
 )
+
+// NodeName is the name of the cluster's node.
+const NodeName = "n1"
+
+// ReadyFile is in the folder as long as pods can be made.
+const ReadyFile = "ready"
+
+// Config is what the cluster is started with.
+type Config struct {
+	// Dir keeps everything that is made, with admin.kubeconfig; what an earlier cluster has left there goes first.
+	Dir string
+	// Parts is the folder that machine.FetchParts has filled; images are kept there as well.
+	Parts string
+	// Programs is the folder with local's other names, coredns, pause, webapp and torpor.
+	Programs string
+	// MySQL is the folder that mysql.FetchServer has filled.
+	MySQL string
+	// Out gets the progress.
+	Out io.Writer
+}
+
+func (c Config) path(elem ...string) string {
+	return filepath.Join(append([]string{c.Dir}, elem...)...)
+}
+
+// KubeconfigPath is the file that lets a client in as cluster admin.
+func (c Config) KubeconfigPath() string { return c.path("admin.kubeconfig") }
+
+func (c Config) controlPlaneConfig() controlplane.Config {
+	return controlplane.Config{Dir: c.path("control-plane"), Address: realnode.HostAddress}
+}
+
+// withAbsolutePaths makes the paths absolute, since the parts of the node run elsewhere.
+func (c Config) withAbsolutePaths() (Config, error) {
+	for _, path := range []*string{&c.Dir, &c.Parts, &c.Programs, &c.MySQL} {
+		absolute, err := filepath.Abs(*path)
+		if err != nil {
+			return c, fmt.Errorf("resolve folder: %w", err)
+		}
+		*path = absolute
+	}
+	if _, err := os.Stat(filepath.Join(c.MySQL, mysql.Server)); err != nil {
+		return c, fmt.Errorf("find MySQL for its image: %w; run make mysql, which fetches it", err)
+	}
+	return c, nil
+}
+
+// clearFolder removes what an earlier cluster has left in the folder.
+func (c Config) clearFolder() error {
+	var errs []error
+	for _, name := range []string{"control-plane", "node", "volumes", ReadyFile, "admin.kubeconfig"} {
+		errs = append(errs, os.RemoveAll(c.path(name)))
+	}
+	errs = append(errs, os.MkdirAll(c.Dir, 0o755))
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("clear folder: %w", err)
+	}
+	return nil
+}
 
 // stopLimit is above what the components of a control plane take together.
 const stopLimit = 3 * time.Minute
@@ -100,3 +165,59 @@ func (c Config) serveVolumes(ctx context.Context, components ...*component.Compo
 func (c Config) printLine(format string, args ...any) { fmt.Fprintf(c.Out, format+"\n", args...) }
 
 func secondsSince(began time.Time) string { return fmt.Sprintf("%.1fs", time.Since(began).Seconds()) }
+
+// makeImages makes the image files that are missing or may have changed, and returns all.
+func (c Config) makeImages() ([]string, error) {
+	busybox := realnode.BusyboxPath(c.Parts)
+	made := []images.Image{
+		images.NewPause(filepath.Join(c.Programs, "pause")), images.NewBusybox(busybox), images.NewWebapp(filepath.Join(c.Programs, "webapp")),
+	}
+	if torpor := filepath.Join(c.Programs, "torpor"); fileExists(torpor) {
+		made = append(made, images.NewTorpor(torpor))
+	} else {
+		c.printLine("no image %s: expected the program %s, found none; make torpor builds it", images.Torpor, torpor)
+	}
+	var files []string
+	for _, image := range made {
+		file, err := c.writeImage(image)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, file)
+	}
+	mysql, err := c.mysqlImage(busybox)
+	return append(files, mysql), err
+}
+
+// mysqlImage is the only one that takes its time; what it is made of only changes when it is fetched anew.
+func (c Config) mysqlImage(busybox string) (string, error) {
+	file := c.imageFile(images.MySQL)
+	if fileExists(file) {
+		return file, nil
+	}
+	image, err := images.NewMySQL(c.MySQL, busybox)
+	if err != nil {
+		return "", err
+	}
+	return c.writeImage(image)
+}
+
+func (c Config) writeImage(image images.Image) (string, error) {
+	file := c.imageFile(image.Name)
+	if err := image.WriteFile(file); err != nil {
+		return "", err
+	}
+	c.printLine("made image %s", image.Name)
+	return file, nil
+}
+
+// imageFile is named by what is before the tag.
+func (c Config) imageFile(name string) string {
+	base := filepath.Base(name)
+	return filepath.Join(c.Parts, "images", fmt.Sprintf("%s.tar", base))
+}
+
+func fileExists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
+}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -159,4 +160,219 @@ func decoded(t *testing.T, value any) map[string]any {
 	}
 	inner, _ := u.Object["value"].(map[string]any)
 	return inner
+}
+
+// refusal is a value somewhere and what is said of it; empty says means that it is accepted.
+type refusal struct {
+	object *unstructured.Unstructured
+	path   string
+	value  any
+	says   string
+}
+
+func (s *served) testRefusedAtCreation(t *testing.T) {
+	long := strings.Repeat("x", 64)
+	for name, row := range map[string]refusal{
+		"an app":                                {app(), "spec.displayName", "my_app-1", ""},
+		"an app with a long name":               {app(), "metadata.name", long, "metadata.name: expected at most 63 characters, because it is a label of other objects; found 64; choose a shorter one"},
+		"an app without a spec":                 {app(), "spec", nil, "spec: Required value"},
+		"an app without a name":                 {app(), "spec.displayName", nil, "spec.displayName: Required value"},
+		"an app whose name has a space":         {app(), "spec.displayName", "my app", "spec.displayName in body should match '^[-\\w]+$'"},
+		"an app whose name is very long":        {app(), "spec.displayName", strings.Repeat("x", 251), "spec.displayName: Too long"},
+		"an app without a state":                {app(), "spec.desiredState", nil, "spec.desiredState: Required value"},
+		"an app that restarts":                  {app(), "spec.desiredState", "RESTARTING", `spec.desiredState: Unsupported value: "RESTARTING": supported values: "STOPPED", "STARTED"`},
+		"a stopped app":                         {app(), "spec.desiredState", "STOPPED", ""},
+		"an app without a lifecycle":            {app(), "spec.lifecycle", nil, "spec.lifecycle: Required value"},
+		"an app with another lifecycle":         {app(), "spec.lifecycle.type", "cnb", "spec.lifecycle.type: Unsupported value"},
+		"an app with upstream's buildpack":      {app(), "spec.lifecycle", map[string]any{"type": "buildpack", "data": map[string]any{"stack": "s", "buildpacks": []any{"b"}}}, ""},
+		"an app with a droplet":                 {app(), "spec.currentDropletRef", map[string]any{"name": "d"}, ""},
+		"an app with a droplet of no name":      {app(), "spec.currentDropletRef", map[string]any{"name": ""}, "spec.currentDropletRef.name in body should be at least 1 chars long"},
+		"an app that overlaps":                  {app(), "spec.drain.policy", "Overlap", ""},
+		"an app that drains otherwise":          {app(), "spec.drain.policy", "Never", `spec.drain.policy: Unsupported value: "Never": supported values: "Strict", "Overlap"`},
+		"an app that drains for ever":           {app(), "spec.drain.timeoutSeconds", int64(0), ""},
+		"an app that drains for less than 0 s":  {app(), "spec.drain.timeoutSeconds", int64(-1), "spec.drain.timeoutSeconds in body should be greater than or equal to 0"},
+		"a process with a long name":            {process(), "metadata.name", long, "metadata.name: expected at most 63 characters, because it is a label of other objects; found 64; choose a shorter one"},
+		"a process without an app":              {process(), "spec.appRef", nil, "spec.appRef: Required value"},
+		"a process without a type":              {process(), "spec.processType", nil, "spec.processType: Required value"},
+		"a process with an empty type":          {process(), "spec.processType", "", "spec.processType in body should be at least 1 chars long"},
+		"a process with a very long type":       {process(), "spec.processType", long, "spec.processType: Too long"},
+		"a process of a type that is no label":  {process(), "spec.processType", "bad value!", "because it is a label of Pods; choose a name such as worker"},
+		"a worker":                              {process(), "spec.processType", "worker.v2", ""},
+		"a process that listens at 65536":       {process(), "spec.ports", []any{int64(65536)}, "spec.ports[0] in body should be less than or equal to 65535"},
+		"a process that listens at 0":           {process(), "spec.ports", []any{int64(0)}, "spec.ports[0] in body should be greater than or equal to 1"},
+		"a process without instances":           {process(), "spec.desiredInstances", int64(0), ""},
+		"a process with -1 instances":           {process(), "spec.desiredInstances", int64(-1), "spec.desiredInstances in body should be greater than or equal to 0"},
+		"a process without memory":              {process(), "spec.memoryMB", int64(0), "spec.memoryMB in body should be greater than or equal to 1"},
+		"a process without a disk":              {process(), "spec.diskQuotaMB", int64(0), "spec.diskQuotaMB in body should be greater than or equal to 1"},
+		"a process without a health check":      {process(), "spec.healthCheck", nil, "spec.healthCheck: Required value"},
+		"a process with an empty health check":  {process(), "spec.healthCheck", map[string]any{"type": "", "data": map[string]any{"invocationTimeoutSeconds": int64(0), "timeoutSeconds": int64(0)}}, ""},
+		"a process with another health check":   {process(), "spec.healthCheck.type", "grpc", "spec.healthCheck.type: Unsupported value"},
+		"a health check of a path":              {process(), "spec.healthCheck.data.httpEndpoint", "/healthz", ""},
+		"a health check of an empty path":       {process(), "spec.healthCheck.data.httpEndpoint", "", ""},
+		"a health check of no path":             {process(), "spec.healthCheck.data.httpEndpoint", "healthz", "expected a path such as /healthz; put a slash first"},
+		"a health check that waits -1 s":        {process(), "spec.healthCheck.data.timeoutSeconds", int64(-1), "should be greater than or equal to 0"},
+		"a health check that takes -1 s":        {process(), "spec.healthCheck.data.invocationTimeoutSeconds", int64(-1), "should be greater than or equal to 0"},
+		"a build":                               {build(), "spec.stagingMemoryMB", int64(0), ""},
+		"a build without a package":             {build(), "spec.packageRef", nil, "spec.packageRef: Required value"},
+		"a build without an app":                {build(), "spec.appRef", nil, "spec.appRef: Required value"},
+		"a build with -1 MiB":                   {build(), "spec.stagingMemoryMB", int64(-1), "should be greater than or equal to 0"},
+		"a build with a disk of -1 MiB":         {build(), "spec.stagingDiskMB", int64(-1), "should be greater than or equal to 0"},
+		"a package":                             {pack(), "spec.source.registry.image", "example.com/other", ""},
+		"a package of another type":             {pack(), "spec.type", "git", "spec.type: Unsupported value"},
+		"a package of type docker with nothing": {pack(), "spec.source", nil, "spec.source: Invalid value: expected registry.image of a package of type docker; found none; name the image"},
+		"a package with an empty image":         {pack(), "spec.source.registry.image", "", "expected registry.image of a package of type docker; found none; name the image"},
+		"an org":                                {org(), "spec.displayName", "my other org", ""},
+		"an org without a name":                 {org(), "spec.displayName", nil, "spec.displayName: Required value"},
+		"an org with an empty name":             {org(), "spec.displayName", "", "spec.displayName in body should match"},
+		"an org with a long name":               {org(), "metadata.name", long, "metadata.name: expected at most 63 characters, because a namespace is named after it; found 64; choose a shorter one"},
+		"a space with an empty name":            {space(), "spec.displayName", "", "spec.displayName in body should match"},
+		"a space with a long name":              {space(), "metadata.name", long, "metadata.name: expected at most 63 characters, because a namespace is named after it; found 64; choose a shorter one"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			u := testenv.WithField(row.object, row.value, strings.Split(row.path, ".")...)
+			row.check(t, s.Client.Create(t.Context(), u, client.DryRunAll))
+		})
+	}
+}
+
+func (s *served) testRefusedLater(t *testing.T) {
+	other := map[string]any{"name": "other"}
+	for name, row := range map[string]refusal{
+		"an app is stopped":                 {app(), "spec.desiredState", "STOPPED", ""},
+		"an app is renamed":                 {app(), "spec.displayName", "other", ""},
+		"a process is scaled":               {process(), "spec.desiredInstances", int64(5), ""},
+		"a process goes to another app":     {process(), "spec.appRef", other, "spec.appRef: Invalid value: expected it to stay, because a process belongs to one app; found it changed; make a new CFProcess"},
+		"a process becomes another":         {process(), "spec.processType", "worker", `spec.processType: Invalid value: "worker": expected it to stay, because a process has one type; found it changed; make a new CFProcess`},
+		"a build gets another package":      {build(), "spec.packageRef", other, "spec.packageRef: Invalid value: expected it to stay, because a build is made from one package; found it changed; make a new CFBuild"},
+		"a build goes to another app":       {build(), "spec.appRef", other, "spec.appRef: Invalid value: expected it to stay, because a build belongs to one app; found it changed; make a new CFBuild"},
+		"a package goes to another app":     {pack(), "spec.appRef", other, "spec.appRef: Invalid value: expected it to stay, because a package belongs to one app; found it changed; make a new CFPackage"},
+		"a package gets another type":       {pack(), "spec.type", "bits", `spec.type: Invalid value: "bits": expected it to stay; found it changed; make a new CFPackage`},
+		"a package gets its bits elsewhere": {pack(), "spec.source.registry.image", "example.com/app:2", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			row.object.SetNamespace(s.CreateNamespace(t))
+			if err := s.Client.Create(t.Context(), row.object); err != nil {
+				t.Fatal(err)
+			}
+			row.check(t, s.Client.Update(t.Context(), testenv.WithField(row.object, row.value, strings.Split(row.path, ".")...)))
+		})
+	}
+}
+
+func (s *served) testRefusedStatus(t *testing.T) {
+	now := metav1.NewTime(time.Now().Truncate(time.Second))
+	for name, row := range map[string]struct {
+		refusal
+		status any
+	}{
+		"a revision rises":           {refusal{app(), "observedRevision", int64(8), ""}, fullAppStatus(now)},
+		"a revision falls":           {refusal{app(), "observedRevision", int64(6), "status.observedRevision: Invalid value: expected at least 7, because revisions never fall"}, fullAppStatus(now)},
+		"a revision is forgotten":    {refusal{app(), "observedRevision", nil, "status.observedRevision: Invalid value: expected at least 7, because revisions never fall"}, fullAppStatus(now)},
+		"an app restarts for no why": {refusal{app(), "lastRestart.cause", "Whim", "status.lastRestart.cause: Unsupported value"}, fullAppStatus(now)},
+		"an app is in no state":      {refusal{app(), "actualState", "DOWN", "status.actualState: Unsupported value"}, fullAppStatus(now)},
+		"an app observed no state":   {refusal{app(), "observedDesiredState", "DOWN", "status.observedDesiredState: Unsupported value"}, fullAppStatus(now)},
+		"an instance is in no state": {refusal{process(), "instancesStatus", map[string]any{"0": map[string]any{"state": "UP"}}, "status.instancesStatus.0.state: Unsupported value"}, fullProcessStatus(now)},
+		"a build fails":              {refusal{build(), "state", "FAILED", ""}, fullBuildStatus(now)},
+		"a build is in no state":     {refusal{build(), "state", "DONE", "status.state: Unsupported value"}, fullBuildStatus(now)},
+		"a droplet changes":          {refusal{build(), "droplet.registry.image", "example.com/app:2", "status.droplet: Invalid value: expected the droplet to stay, because revisions run it; found it changed; make a new CFBuild"}, fullBuildStatus(now)},
+		"a droplet goes":             {refusal{build(), "droplet", nil, "expected the droplet to stay, because revisions run it"}, fullBuildStatus(now)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			row.object.SetNamespace(s.CreateNamespace(t))
+			s.createWithStatus(t, row.object, row.status)
+			path := append([]string{"status"}, strings.Split(row.path, ".")...)
+			row.check(t, s.Client.SubResource("status").Update(t.Context(), testenv.WithField(row.object, row.value, path...)))
+		})
+	}
+}
+
+func (r refusal) check(t *testing.T, err error) {
+	t.Helper()
+	switch {
+	case r.says == "" && err != nil:
+		t.Errorf("expected it to be accepted, found: %v", err)
+	case r.says != "" && !k8serrors.IsInvalid(err):
+		t.Errorf("expected it to be refused, found: %v", err)
+	case r.says != "" && !strings.Contains(err.Error(), r.says):
+		t.Errorf("found  %v\nwant   %s", err, r.says)
+	}
+}
+
+func object(kind string, spec map[string]any) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": korifiv1alpha1.GroupVersion().String(), "kind": kind,
+		"metadata": map[string]any{"name": "test", "namespace": "default"}, "spec": spec,
+	}}
+}
+
+// Each is the smallest object that is accepted, and a little more.
+func app() *unstructured.Unstructured {
+	return object("CFApp", map[string]any{"displayName": "my-app", "desiredState": "STARTED", "lifecycle": docker()})
+}
+
+func process() *unstructured.Unstructured {
+	return object("CFProcess", map[string]any{
+		"appRef": map[string]any{"name": "a"}, "processType": "web", "healthCheck": map[string]any{"type": "port"},
+		"desiredInstances": int64(3), "memoryMB": int64(64), "diskQuotaMB": int64(64),
+	})
+}
+
+func build() *unstructured.Unstructured {
+	return object("CFBuild", map[string]any{
+		"packageRef": map[string]any{"name": "p"}, "appRef": map[string]any{"name": "a"}, "stagingMemoryMB": int64(1), "stagingDiskMB": int64(1), "lifecycle": docker(),
+	})
+}
+
+func pack() *unstructured.Unstructured {
+	return object("CFPackage", map[string]any{
+		"type": "docker", "appRef": map[string]any{"name": "a"}, "source": map[string]any{"registry": map[string]any{"image": "example.com/app:1"}},
+	})
+}
+
+func org() *unstructured.Unstructured {
+	return object("CFOrg", map[string]any{"displayName": "my org"})
+}
+
+func space() *unstructured.Unstructured {
+	return object("CFSpace", map[string]any{"displayName": "my space"})
+}
+
+func docker() map[string]any { return map[string]any{"type": "docker", "data": map[string]any{}} }
+
+func conditions(now metav1.Time) []metav1.Condition {
+	return []metav1.Condition{{
+		Type: korifiv1alpha1.ReadyCondition, Status: metav1.ConditionFalse, ObservedGeneration: 1, LastTransitionTime: now,
+		Reason: korifiv1alpha1.StartingReason, Message: "2 of 3 instances are ready",
+	}}
+}
+
+func fullAppStatus(now metav1.Time) korifiv1alpha1.CFAppStatus {
+	restart := korifiv1alpha1.Restart{Revision: 7, Cause: korifiv1alpha1.CausedByStop, By: "alice", At: now, Droplet: "d"}
+	return korifiv1alpha1.CFAppStatus{
+		Conditions: conditions(now), ObservedGeneration: 3, ObservedDesiredState: korifiv1alpha1.StartedState, ActualState: korifiv1alpha1.StartedState,
+		ObservedRevision: 7, Instances: &korifiv1alpha1.InstanceCounts{Desired: 3, Ready: 2, Draining: 1},
+		LastRestart: &restart, Restarts: []korifiv1alpha1.Restart{restart}, VCAPServicesSecretName: "s", VCAPApplicationSecretName: "a",
+		ServiceBindings: []korifiv1alpha1.ServiceBinding{{GUID: "g", Name: new("n"), Secret: "s"}},
+	}
+}
+
+func fullProcessStatus(now metav1.Time) korifiv1alpha1.CFProcessStatus {
+	return korifiv1alpha1.CFProcessStatus{
+		Conditions: conditions(now), ObservedGeneration: 3, ObservedRevision: 7, ActualInstances: 2, DrainingInstances: 1,
+		Revisions: []korifiv1alpha1.RevisionStatus{{Revision: 6, Draining: 1}, {Revision: 7, Desired: 3, Ready: 2}},
+		InstancesStatus: map[string]korifiv1alpha1.InstanceStatus{
+			"0": {State: korifiv1alpha1.RunningInstance, Timestamp: &now},
+			"1": {State: korifiv1alpha1.CrashedInstance, Details: "exit code 1"},
+		},
+	}
+}
+
+func fullBuildStatus(now metav1.Time) korifiv1alpha1.CFBuildStatus {
+	return korifiv1alpha1.CFBuildStatus{
+		Conditions: conditions(now), ObservedGeneration: 1, State: korifiv1alpha1.StagedBuild,
+		Droplet: &korifiv1alpha1.Droplet{
+			Registry: korifiv1alpha1.Registry{Image: "example.com/app:1"}, Stack: "s", Ports: []int32{8080},
+			ProcessTypes: []korifiv1alpha1.ProcessType{{Type: "web", Command: "run"}},
+		},
+	}
 }

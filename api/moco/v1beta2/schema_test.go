@@ -6,12 +6,17 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -254,3 +259,457 @@ func claim(name, size string) map[string]any {
 		"spec":     map[string]any{"resources": map[string]any{"requests": map[string]any{"storage": size}}},
 	}
 }
+
+// schemaCase is a value somewhere and what is said of it; empty says means that it is accepted.
+type schemaCase struct {
+	path    string
+	value   any
+	refusal string
+}
+
+func (s *schemaServer) testRefusedAtCreation(t *testing.T) {
+	const pods = "spec.podTemplate.spec."
+	rows := map[string]schemaCase{
+		"a name of 40 characters": {"metadata.name", strings.Repeat("x", 40), ""},
+		"a name of 41 characters": {
+			"metadata.name", strings.Repeat("x", 41),
+			"metadata.name: expected at most 40 characters, because names of other objects are made from it; found 41; choose a shorter one",
+		},
+		"a name with a dot": {"metadata.name", "a.b", "metadata.name: expected no dot, because Services are named after it and cannot have one; found one; choose another name"},
+
+		"no spec":                   {"spec", nil, "spec: Required value"},
+		"no template of Pods":       {"spec.podTemplate", nil, "spec.podTemplate: Required value"},
+		"no spec of Pods":           {"spec.podTemplate.spec", nil, "spec.podTemplate.spec: Required value"},
+		"no containers":             {pods + "containers", nil, "spec.podTemplate.spec.containers: Required value"},
+		"no claims":                 {"spec.volumeClaimTemplates", nil, "spec.volumeClaimTemplates: Required value"},
+		"an empty list of claims":   {"spec.volumeClaimTemplates", []any{}, "spec.volumeClaimTemplates in body should have at least 1 items"},
+		"claims without mysql-data": {"spec.volumeClaimTemplates", []any{claim("more", "1Gi")}, "spec.volumeClaimTemplates: Invalid value: expected a claim called mysql-data, which holds the data; found none; add it"},
+		"a second claim":            {"spec.volumeClaimTemplates", []any{claim("mysql-data", "1Gi"), claim("more", "1Gi")}, ""},
+		"a claim without size": {
+			"spec.volumeClaimTemplates",
+			[]any{claim("mysql-data", "1Gi"), map[string]any{"metadata": map[string]any{"name": "more"}, "spec": map[string]any{}}},
+			"spec.volumeClaimTemplates[1].spec: Invalid value: expected resources.requests.storage; found none; say how large the volume is",
+		},
+		"a claim without a name": {
+			"spec.volumeClaimTemplates",
+			[]any{claim("mysql-data", "1Gi"), claim("", "1Gi")},
+			"spec.volumeClaimTemplates[1].metadata: Invalid value: expected a name; found none; name the claim, mysql-data for the data",
+		},
+
+		"one instance":    {"spec.replicas", int64(1), ""},
+		"three instances": {"spec.replicas", int64(3), ""},
+		"no instance":     {"spec.replicas", int64(0), "spec.replicas: Invalid value: 0: expected a positive odd number, so that a majority exists; take 1, 3 or 5"},
+		"two instances":   {"spec.replicas", int64(2), "spec.replicas: Invalid value: 2: expected a positive odd number, so that a majority exists; take 1, 3 or 5"},
+		"-1 instances":    {"spec.replicas", int64(-1), "spec.replicas: Invalid value: -1: expected a positive odd number, so that a majority exists; take 1, 3 or 5"},
+
+		"a base of server ids":              {"spec.serverIDBase", int64(7), ""},
+		"a base of server ids to be chosen": {"spec.serverIDBase", int64(0), ""},
+		"a negative base of server ids":     {"spec.serverIDBase", int64(-7), "spec.serverIDBase: Invalid value: -7: expected a positive number; leave it out to have one chosen"},
+		"a negative lag":                    {"spec.maxDelaySeconds", int64(-1), "spec.maxDelaySeconds in body should be greater than or equal to 0"},
+		"a negative lag for Pods":           {"spec.maxDelaySecondsForPodDeletion", int64(-1), "spec.maxDelaySecondsForPodDeletion in body should be greater than or equal to 0"},
+		"a negative time to start":          {"spec.startupWaitSeconds", int64(-1), "spec.startupWaitSeconds in body should be greater than or equal to 0"},
+		"a negative size of logs":           {"spec.logRotationSize", int64(-1), "spec.logRotationSize in body should be greater than or equal to 0"},
+		"offline":                           {"spec.offline", true, ""},
+		"offline as text":                   {"spec.offline", "yes", "spec.offline: Invalid value"},
+
+		"no mysqld": {
+			pods + "containers",
+			[]any{container("a"), container("b")},
+			`spec.podTemplate.spec.containers: Invalid value: expected a container called mysqld, which runs the MySQL server; found only ["a", "b"]; add it`,
+		},
+		"an empty list of containers":    {pods + "containers", []any{}, "found only []; add it"},
+		"a container without a name":     {pods + "containers", []any{container("mysqld"), map[string]any{"image": "x"}}, "containers[1].name: Required value"},
+		"a container with an empty name": {pods + "containers", []any{container("mysqld"), container("")}, "containers[1].name in body should be at least 1 chars long"},
+		"two containers of one name":     {pods + "containers", []any{container("mysqld"), container("mysqld")}, "containers[1]: Duplicate value"},
+		"a container called agent":       {pods + "containers", []any{container("mysqld"), container("agent")}, "spec.podTemplate.spec.containers: Invalid value: expected no container called agent, because the name is reserved; found one; rename it"},
+		"a container called slow-log": {
+			pods + "containers",
+			[]any{container("mysqld"), container("slow-log")},
+			"spec.podTemplate.spec.containers: Invalid value: expected no container called slow-log, because the name is reserved; found one; rename it or set spec.disableSlowQueryLogContainer",
+		},
+		"a container called mysqld-exporter without collectors": {pods + "containers", []any{container("mysqld"), container("mysqld-exporter")}, ""},
+		"an init container without a name":                      {pods + "initContainers", []any{map[string]any{"image": "x"}}, "initContainers[0].name: Required value"},
+		"an init container":                                     {pods + "initContainers", []any{container("before")}, ""},
+		"an init container called moco-init":                    {pods + "initContainers", []any{container("moco-init")}, "spec.podTemplate.spec.initContainers: Invalid value: expected no init container called moco-init, because the name is reserved; found one; rename it"},
+		"a port":                                                {pods + "containers", []any{container("mysqld", port("x", 12345))}, ""},
+		"a port without a name":                                 {pods + "containers", []any{container("mysqld", map[string]any{"containerPort": int64(12345)})}, ""},
+		"a reserved port of another container":                  {pods + "containers", []any{container("mysqld"), container("proxy", port("mysql", 3306))}, ""},
+		"a volume":                                              {pods + "volumes", []any{map[string]any{"name": "scratch"}}, ""},
+		"a volume without a name":                               {pods + "volumes", []any{map[string]any{"emptyDir": map[string]any{}}}, "volumes[0].name: Required value"},
+		"reserved volumes": {
+			pods + "volumes",
+			[]any{map[string]any{"name": "run"}, map[string]any{"name": "mine"}, map[string]any{"name": "tmp"}},
+			`spec.podTemplate.spec.volumes: Invalid value: expected volumes with names of their own; found the reserved names ["run", "tmp"]; rename them`,
+		},
+		"an unknown container to overwrite": {
+			"spec.podTemplate.overwriteContainers",
+			[]any{map[string]any{"name": "mysqld"}},
+			`spec.podTemplate.overwriteContainers[0].name: Unsupported value: "mysqld": supported values: "agent", "copy-moco-init", "moco-init", "slow-log", "mysqld-exporter"`,
+		},
+		"to be restored without a source": {"spec.restore", map[string]any{"jobConfig": map[string]any{}}, "spec.restore.sourceName: Required value"},
+		"to be restored at no time":       {"spec.restore.restorePoint", "yesterday", "spec.restore.restorePoint in body must be of type date-time"},
+	}
+	for _, name := range []string{"tmp", "run", "var-log", "mysql-conf", "mysql-conf-d", "my-cnf-secret", "slow-fluent-bit-config"} {
+		rows["a volume called "+name] = schemaCase{pods + "volumes", []any{map[string]any{"name": name}}, fmt.Sprintf("found the reserved names [%q]; rename them", name)}
+	}
+	for _, number := range []int64{3306, 33060, 33062, 9081} {
+		rows[fmt.Sprintf("port %d", number)] = schemaCase{
+			pods + "containers",
+			[]any{container("mysqld", port("x", number))},
+			"spec.podTemplate.spec.containers: Invalid value: container mysqld: expected none of the ports 3306, 33060, 33062 and 9081, because they are reserved; found one of them",
+		}
+	}
+	for _, name := range []string{"mysql", "mysqlx", "mysql-admin", "health"} {
+		rows["a port called "+name] = schemaCase{
+			pods + "containers",
+			[]any{container("mysqld", port(name, 12345))},
+			"spec.podTemplate.spec.containers: Invalid value: container mysqld: expected no port called mysql, mysqlx, mysql-admin or health, because the names are reserved",
+		}
+	}
+	addSchedules(rows, "spec.logRotationSchedule")
+	rows["an empty schedule of logs"] = schemaCase{"spec.logRotationSchedule", "", ""}
+	s.expectRefusals(t, minimalCluster(), rows)
+
+	s.expectRefusals(t, testenv.WithField(minimalCluster(), []any{"x"}, "spec", "collectors"), map[string]schemaCase{
+		"a container called mysqld-exporter with collectors": {
+			pods + "containers",
+			[]any{container("mysqld"), container("mysqld-exporter")},
+			"spec.podTemplate.spec.containers: Invalid value: expected no container called mysqld-exporter beside spec.collectors, because the name is reserved then; found one; rename it or remove the collectors",
+		},
+	})
+	s.expectRefusals(t, testenv.WithField(minimalCluster(), true, "spec", "disableSlowQueryLogContainer"), map[string]schemaCase{
+		"a container called slow-log where it is free": {pods + "containers", []any{container("mysqld"), container("slow-log")}, ""},
+	})
+}
+
+func (s *schemaServer) testRefusedPolicies(t *testing.T) {
+	const job = "spec.jobConfig."
+	rows := map[string]schemaCase{
+		"no schedule":                  {"spec.schedule", nil, "spec.schedule: Required value"},
+		"an empty schedule":            {"spec.schedule", "", "spec.schedule in body should be at least 1 chars long"},
+		"no configuration of Jobs":     {"spec.jobConfig", nil, "spec.jobConfig: Required value"},
+		"an unknown concurrency":       {"spec.concurrencyPolicy", "Maybe", `spec.concurrencyPolicy: Unsupported value: "Maybe": supported values: "Allow", "Forbid", "Replace"`},
+		"a negative backoff":           {"spec.backoffLimit", int64(-1), "spec.backoffLimit in body should be greater than or equal to 0"},
+		"a negative history":           {"spec.successfulJobsHistoryLimit", int64(-1), "spec.successfulJobsHistoryLimit in body should be greater than or equal to 0"},
+		"a negative history of failed": {"spec.failedJobsHistoryLimit", int64(-1), "spec.failedJobsHistoryLimit in body should be greater than or equal to 0"},
+		"no threads":                   {job + "threads", int64(0), "spec.jobConfig.threads in body should be greater than or equal to 1"},
+		"an empty service account":     {job + "serviceAccountName", "", "spec.jobConfig.serviceAccountName in body should be at least 1 chars long"},
+		"a bucket without a name":      {job + "bucketConfig.region", "x", "spec.jobConfig.bucketConfig.bucketName: Required value"},
+		"a bucket with an empty name":  {job + "bucketConfig.bucketName", "", "spec.jobConfig.bucketConfig.bucketName in body should be at least 1 chars long"},
+		"a storage that is no URL":     {job + "bucketConfig", map[string]any{"bucketName": "b", "endpointURL": "ftp://x"}, "spec.jobConfig.bucketConfig.endpointURL in body should match"},
+		"an unknown storage":           {job + "bucketConfig", map[string]any{"bucketName": "b", "backendType": "tape"}, `spec.jobConfig.bucketConfig.backendType: Unsupported value: "tape": supported values: "s3", "gcs", "azure"`},
+		"a storage at azure":           {job + "bucketConfig", map[string]any{"bucketName": "b", "backendType": "azure"}, ""},
+		"memory that is no quantity":   {job + "memory", "lots", "spec.jobConfig.memory"},
+		"a work volume that is text":   {job + "workVolume", "x", "spec.jobConfig.workVolume: Invalid value"},
+	}
+	addSchedules(rows, "spec.schedule")
+	s.expectRefusals(t, minimalPolicy(), rows)
+}
+
+func addSchedules(rows map[string]schemaCase, path string) {
+	for _, good := range []string{
+		"*/5 * * * *", "0 0 1 1 0", "59 23 31 12 6", "1,2,3-9/2 0-5 ? jan-mar MON,Fri", "  0 0 * * *"[2:], "0\t0  * * *", "05 08 * * *",
+		"@daily", "@yearly", "@annually", "@monthly", "@weekly", "@midnight", "@hourly", "@every 1h30m", "TZ=Europe/Berlin 0 3 * * *", "CRON_TZ=UTC @daily",
+	} {
+		rows["the schedule "+good] = schemaCase{path, good, ""}
+	}
+	for _, bad := range []string{
+		"often", "* * * *", "* * * * * *", "60 * * * *", "* 24 * * *", "* * 0 * *", "* * 32 * *", "* * * 13 *", "* * * * 7", "*/0 * * * *", "1, * * * *", "@never",
+		"@every", "*5 * * * *", "* * * janu *",
+	} {
+		rows["the schedule "+bad] = schemaCase{path, bad, fmt.Sprintf("%s: Invalid value: %q: expected minute, hour, day of month, month and day of week as for cron, or one such as @daily; try */5 * * * *", path, bad)}
+	}
+	rows["a schedule without end"] = schemaCase{path, strings.Repeat("0,", 200) + "0 * * * *", path + ": Too long: may not be more than 256 bytes"}
+}
+
+func (s *schemaServer) testRefusedLater(t *testing.T) {
+	const secret, stays = "spec.replicationSourceSecretName", "spec.replicationSourceSecretName: Invalid value: expected it to stay or to be removed, because a cluster can only be born as a copy of another server; found it added or changed; make a new MySQLCluster"
+	const restored = "spec.restore: Invalid value: expected it to stay as it was at creation, because data is restored only once; found it changed; make a new MySQLCluster"
+	three := testenv.WithField(minimalCluster(), int64(3), "spec", "replicas")
+	following := testenv.WithField(minimalCluster(), "donor", "spec", "replicationSourceSecretName")
+	born := testenv.WithField(minimalCluster(), minimalRestore(), "spec", "restore")
+	for name, row := range map[string]struct {
+		old *unstructured.Unstructured
+		schemaCase
+	}{
+		"more instances":  {three, schemaCase{"spec.replicas", int64(5), ""}},
+		"fewer instances": {three, schemaCase{"spec.replicas", int64(1), "spec.replicas: Invalid value: 1: expected at least 3, because instances cannot be taken away; make a new MySQLCluster, or set spec.offline"}},
+		"no number of instances where there were three": {three, schemaCase{"spec.replicas", nil, "spec.replicas: Invalid value: 1: expected at least 3"}},
+		"to go offline":                      {three, schemaCase{"spec.offline", true, ""}},
+		"less storage":                       {three, schemaCase{"spec.volumeClaimTemplates", []any{claim("mysql-data", "1Mi")}, ""}},
+		"a source that is added":             {minimalCluster(), schemaCase{secret, "donor", stays}},
+		"a source that is changed":           {following, schemaCase{secret, "other", stays}},
+		"a source that is removed":           {following, schemaCase{secret, nil, ""}},
+		"a source that is kept":              {following, schemaCase{"spec.offline", true, ""}},
+		"a restore that is added":            {minimalCluster(), schemaCase{"spec.restore", minimalRestore(), restored}},
+		"a restore that is removed":          {born, schemaCase{"spec.restore", nil, restored}},
+		"a restore of another time":          {born, schemaCase{"spec.restore.restorePoint", "2026-11-20T13:00:00Z", restored}},
+		"a restore by other threads":         {born, schemaCase{"spec.restore.jobConfig.threads", int64(8), restored}},
+		"a restore with another environment": {born, schemaCase{"spec.restore.jobConfig.env", []any{map[string]any{"name": "A", "value": "2"}}, restored}},
+		"a restore with another volume":      {born, schemaCase{"spec.restore.jobConfig.workVolume", map[string]any{"emptyDir": map[string]any{}}, restored}},
+		"a restore that is kept":             {born, schemaCase{"spec.offline", true, ""}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			created := row.old.DeepCopy()
+			created.SetNamespace(s.CreateNamespace(t))
+			if err := s.Client.Create(t.Context(), created); err != nil {
+				t.Fatal(err)
+			}
+			row.check(t, s.Client.Update(t.Context(), testenv.WithField(created, row.value, strings.Split(row.path, ".")...), client.DryRunAll))
+		})
+	}
+	t.Run("a source that is null", func(t *testing.T) {
+		created := minimalCluster()
+		created.SetNamespace(s.CreateNamespace(t))
+		created.Object["spec"].(map[string]any)["replicationSourceSecretName"] = nil
+		if err := s.Client.Create(t.Context(), created); err != nil {
+			t.Fatal(err)
+		}
+		schemaCase{refusal: stays}.check(t, s.Client.Update(t.Context(), testenv.WithField(created, "donor", strings.Split(secret, ".")...), client.DryRunAll))
+		schemaCase{}.check(t, s.Client.Update(t.Context(), testenv.WithField(created, true, "spec", "offline"), client.DryRunAll))
+	})
+}
+
+func (s *schemaServer) expectRefusals(t *testing.T, base *unstructured.Unstructured, rows map[string]schemaCase) {
+	t.Helper()
+	for name, row := range rows {
+		t.Run(name, func(t *testing.T) {
+			row.check(t, s.Client.Create(t.Context(), testenv.WithField(base, row.value, strings.Split(row.path, ".")...), client.DryRunAll))
+		})
+	}
+}
+
+func (r schemaCase) check(t *testing.T, err error) {
+	t.Helper()
+	switch {
+	case r.refusal == "" && err != nil:
+		t.Errorf("want it to be accepted, found %v", err)
+	case r.refusal != "" && (!k8serrors.IsInvalid(err) || !strings.Contains(err.Error(), r.refusal)):
+		t.Errorf("want it to be refused with\n%s\nfound\n%v", r.refusal, err)
+	}
+}
+
+func port(name string, number int64) map[string]any {
+	return map[string]any{"name": name, "containerPort": number}
+}
+
+// header is what the wish shows, word for word.
+const header = "NAME   AVAILABLE   HEALTHY   PRIMARY   SYNCED REPLICAS   ERRANT REPLICAS   CLUSTERING ACTIVE   RECONCILE ACTIVE   LAST BACKUP"
+
+func (s *schemaServer) testColumns(t *testing.T) {
+	u := minimalCluster()
+	u.SetNamespace(s.CreateNamespace(t))
+	if err := s.Client.Create(t.Context(), u); err != nil {
+		t.Fatal(err)
+	}
+	var cluster mocov1beta2.MySQLCluster
+	if err := s.typed.Get(t.Context(), client.ObjectKeyFromObject(u), &cluster); err != nil {
+		t.Fatal(err)
+	}
+	before := cluster.DeepCopy()
+	for kind, status := range map[string]metav1.ConditionStatus{
+		mocov1beta2.AvailableCondition: metav1.ConditionUnknown, mocov1beta2.HealthyCondition: metav1.ConditionUnknown,
+		mocov1beta2.ClusteringActiveCondition: metav1.ConditionFalse, mocov1beta2.ReconciliationActiveCondition: metav1.ConditionTrue,
+	} {
+		cluster.Status.Conditions = append(cluster.Status.Conditions, metav1.Condition{
+			Type: kind, Status: status, LastTransitionTime: u.GetCreationTimestamp(), Reason: mocov1beta2.ClusteringStoppedReason, Message: "somebody stopped clustering",
+		})
+	}
+	cluster.Status.SyncedReplicas = 2
+	if err := s.typed.SubResource("status").Patch(t.Context(), &cluster, client.MergeFrom(before)); err != nil {
+		t.Fatalf("a status of conditions and a number only: %v", err)
+	}
+	table := s.GetTable(t, mocov1beta2.GroupVersion().WithResource("mysqlclusters"), u.GetNamespace())
+	var names []string
+	var cells, wide []any
+	for i, column := range table.ColumnDefinitions {
+		if column.Priority > 0 {
+			wide = append(wide, strings.ToUpper(column.Name), table.Rows[0].Cells[i])
+			continue
+		}
+		names = append(names, strings.ToUpper(column.Name))
+		cells = append(cells, table.Rows[0].Cells[i])
+	}
+	if got := strings.Join(names, "   "); got != header {
+		t.Errorf("found columns\n%s\nwant\n%s", got, header)
+	}
+	if diff := cmp.Diff([]any{"test", "Unknown", "Unknown", 0.0, 2.0, nil, "False", "True", "<no value>"}, cells); diff != "" {
+		t.Errorf("cells (-want +got):\n%s", diff)
+	}
+	if len(wide) != 4 || wide[0] != "SINCE" || wide[1] == nil || wide[2] != "WHY" || wide[3] != "somebody stopped clustering" {
+		t.Errorf("found %v, want what -o wide adds: SINCE and WHY", wide)
+	}
+}
+
+func TestAPodSpecKeepsWhatWasWritten(t *testing.T) {
+	for name, row := range map[string]struct {
+		written string
+		rules   mocov1beta2.PodSpec
+	}{
+		"what rules look at": {
+			`{"containers":[{"name":"mysqld","ports":[{"name":"mysql","containerPort":3306}]}],"initContainers":[{"name":"a"}],"volumes":[{"name":"b"}]}`,
+			mocov1beta2.PodSpec{
+				Containers:     []mocov1beta2.Container{{Name: "mysqld", Ports: []mocov1beta2.ContainerPort{{Name: "mysql", ContainerPort: 3306}}}},
+				InitContainers: []mocov1beta2.Container{{Name: "a"}}, Volumes: []mocov1beta2.Volume{{Name: "b"}},
+			},
+		},
+		"zero values that were written": {
+			`{"containers":[{"name":"mysqld","command":[],"tty":false,"resources":{}}],"hostNetwork":false,"volumes":[]}`,
+			mocov1beta2.PodSpec{Containers: []mocov1beta2.Container{{Name: "mysqld"}}, Volumes: []mocov1beta2.Volume{}},
+		},
+		"unknown fields": {
+			`{"tomorrow":{"x":1.50},"containers":[{"name":"mysqld","news":null}]}`,
+			mocov1beta2.PodSpec{Containers: []mocov1beta2.Container{{Name: "mysqld"}}},
+		},
+		"a name in other letters is another name": {
+			`{"containers":[{"Name":"x","name":"mysqld"}],"Containers":[{"name":"y"}]}`,
+			mocov1beta2.PodSpec{Containers: []mocov1beta2.Container{{Name: "mysqld"}}},
+		},
+		"nothing": {`{}`, mocov1beta2.PodSpec{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			template := mocov1beta2.PodTemplate{Spec: mocov1beta2.PodSpec{Containers: []mocov1beta2.Container{{Name: "from before"}}}}
+			if err := json.Unmarshal([]byte(`{"spec":`+row.written+`}`), &template); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(row.rules, template.Spec, cmpopts.IgnoreFields(mocov1beta2.PodSpec{}, "Raw")); diff != "" {
+				t.Errorf("for rules (-want +got):\n%s", diff)
+			}
+			for what, spec := range map[string]mocov1beta2.PodSpec{"itself": template.Spec, "its copy": *template.Spec.DeepCopy()} {
+				if got, err := json.Marshal(spec); err != nil || string(got) != row.written {
+					t.Errorf("%s is written as %s (%v), want %s", what, got, err, row.written)
+				}
+			}
+		})
+	}
+}
+
+func TestAPodSpecOfGoIsWrittenFromItsFields(t *testing.T) {
+	got, err := json.Marshal(mocov1beta2.PodSpec{Containers: []mocov1beta2.Container{{Name: "mysqld"}}})
+	if want := `{"containers":[{"name":"mysqld"}]}`; err != nil || string(got) != want {
+		t.Errorf("found %s (%v), want %s", got, err, want)
+	}
+}
+
+func TestAPodSpecRefusesWhatIsNone(t *testing.T) {
+	var spec mocov1beta2.PodSpec
+	if err := json.Unmarshal([]byte(`{"containers":"mysqld"}`), &spec); err == nil {
+		t.Errorf("found %+v, want an error", spec)
+	}
+}
+
+func (s *schemaServer) testStatus(t *testing.T) {
+	u := minimalCluster()
+	u.SetNamespace(s.CreateNamespace(t))
+	if err := s.Client.Create(t.Context(), u); err != nil {
+		t.Fatal(err)
+	}
+	now := metav1.NewTime(u.GetCreationTimestamp().Local())
+	want := fullStatus(now)
+	var cluster mocov1beta2.MySQLCluster
+	if err := s.typed.Get(t.Context(), client.ObjectKeyFromObject(u), &cluster); err != nil {
+		t.Fatal(err)
+	}
+	before := cluster.DeepCopy()
+	want.DeepCopyInto(&cluster.Status)
+	if err := s.typed.SubResource("status").Patch(t.Context(), &cluster, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+	var read mocov1beta2.MySQLCluster
+	if err := s.typed.Get(t.Context(), client.ObjectKeyFromObject(u), &read); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, read.Status); diff != "" {
+		t.Errorf("(-written +read):\n%s", diff)
+	}
+	before = read.DeepCopy()
+	read.Status.Instances[0].Role = "boss"
+	if err := s.typed.SubResource("status").Patch(t.Context(), &read, client.MergeFrom(before)); !k8serrors.IsInvalid(err) {
+		t.Errorf("found %v, want a role that does not exist to be refused", err)
+	}
+}
+
+// fullStatus sets every field.
+func fullStatus(now metav1.Time) mocov1beta2.MySQLClusterStatus {
+	return mocov1beta2.MySQLClusterStatus{
+		Conditions: []metav1.Condition{{
+			Type: mocov1beta2.ClusteringActiveCondition, Status: metav1.ConditionFalse, ObservedGeneration: 1, LastTransitionTime: now,
+			Reason: mocov1beta2.ClusteringInactiveReason, Message: "somebody stopped clustering",
+		}},
+		CurrentPrimaryIndex: 1, SyncedReplicas: 2, ErrantReplicas: 1, ErrantReplicaList: []int{2}, RestoredTime: &now, Cloned: true,
+		Backup: mocov1beta2.BackupStatus{
+			Time: &now, Elapsed: metav1.Duration{Duration: time.Minute}, SourceIndex: 2, SourceUUID: "u", UUIDSet: map[string]string{"0": "u"},
+			BinlogFilename: "binlog.000001", GTIDSet: "u:1-5", DumpSize: 1, BinlogSize: 2, WorkDirUsage: 3, Warnings: []string{"w"},
+		},
+		ReconcileInfo: mocov1beta2.ReconcileInfo{Generation: 1, ReconcileVersion: 1},
+		Pause: &mocov1beta2.Pause{
+			Clustering:     &mocov1beta2.Stop{Since: now, By: "kubectl-moco", Reason: "to compare the replicas", Until: &now},
+			Reconciliation: &mocov1beta2.Stop{Since: now},
+			Quiescing:      "switchover",
+		},
+		Instances: []mocov1beta2.InstanceStatus{
+			{Ordinal: 0, Role: mocov1beta2.RolePrimary, Writable: new(true), ExecutedGTIDs: "u:1-5"},
+			{
+				Ordinal: 1, Role: mocov1beta2.RoleReplica, Stopped: true, Writable: new(false), ExecutedGTIDs: "u:1-7,v:1", ErrantGTIDs: "v:1", AheadGTIDs: "u:6-7",
+				LagSeconds: new(int64(0)), IOThread: "Yes", SQLThread: "No", Message: "the SQL thread is stopped; start it",
+			},
+			{Ordinal: 2, Message: "does not answer"},
+		},
+	}
+}
+
+func TestUnsupported(t *testing.T) {
+	for name, row := range map[string]struct {
+		spec mocov1beta2.MySQLClusterSpec
+		want []string
+	}{
+		"nothing is set": {},
+		"all that Torpor acts on": {
+			spec: mocov1beta2.MySQLClusterSpec{
+				Replicas: 3, MySQLConfigMapName: new("mycnf"), ServerIDBase: 1, MaxDelaySeconds: new(60), StartupWaitSeconds: 3600, Offline: true,
+				PodTemplate: mocov1beta2.PodTemplate{
+					ObjectMeta:          mocov1beta2.ObjectMeta{Labels: map[string]string{"a": "b"}},
+					Spec:                mocov1beta2.PodSpec{Containers: []mocov1beta2.Container{{Name: mocov1beta2.MysqldContainer}}},
+					OverwriteContainers: []mocov1beta2.OverwriteContainer{{Name: "moco-init"}},
+				},
+				VolumeClaimTemplates:   []mocov1beta2.VolumeClaimTemplate{{ObjectMeta: mocov1beta2.ObjectMeta{Name: mocov1beta2.DataClaim}}},
+				PrimaryServiceTemplate: &mocov1beta2.ServiceTemplate{}, ReplicaServiceTemplate: &mocov1beta2.ServiceTemplate{},
+				BackupPolicyName: new("daily"), Restore: &mocov1beta2.Restore{},
+			},
+		},
+		"a wish that is always fulfilled": {spec: mocov1beta2.MySQLClusterSpec{DisableSlowQueryLogContainer: true}},
+		"empty names": {
+			spec: mocov1beta2.MySQLClusterSpec{ReplicationSourceSecretName: new(""), BackupPolicyName: new(""), SlowQueryLogConfigTmpl: new("")},
+		},
+		"the agent":           {mocov1beta2.MySQLClusterSpec{AgentUseLocalhost: true}, []string{"spec.agentUseLocalhost"}},
+		"the exporter":        {mocov1beta2.MySQLClusterSpec{Collectors: []string{"x"}}, []string{"spec.collectors"}},
+		"time zones":          {mocov1beta2.MySQLClusterSpec{InitializeTimezoneData: true}, []string{"spec.initializeTimezoneData"}},
+		"log rotation":        {mocov1beta2.MySQLClusterSpec{LogRotationSchedule: "@daily"}, []string{"spec.logRotationSchedule"}},
+		"log rotation size":   {mocov1beta2.MySQLClusterSpec{LogRotationSize: 1}, []string{"spec.logRotationSize"}},
+		"the guard of a Pod":  {mocov1beta2.MySQLClusterSpec{MaxDelaySecondsForPodDeletion: 1}, []string{"spec.maxDelaySecondsForPodDeletion"}},
+		"a source outside":    {mocov1beta2.MySQLClusterSpec{ReplicationSourceSecretName: new("donor")}, []string{"spec.replicationSourceSecretName"}},
+		"the slow query log":  {mocov1beta2.MySQLClusterSpec{SlowQueryLogConfigTmpl: new("x")}, []string{"spec.slowQueryLogConfigTmpl"}},
+		"the name of the Pod": {mocov1beta2.MySQLClusterSpec{PodTemplate: mocov1beta2.PodTemplate{ObjectMeta: namedMeta()}}, []string{"spec.podTemplate.metadata.name"}},
+		"names of Services, sorted": {
+			mocov1beta2.MySQLClusterSpec{
+				ReplicaServiceTemplate: &mocov1beta2.ServiceTemplate{ObjectMeta: namedMeta()},
+				PrimaryServiceTemplate: &mocov1beta2.ServiceTemplate{ObjectMeta: namedMeta()},
+			},
+			[]string{"spec.primaryServiceTemplate.metadata.name", "spec.replicaServiceTemplate.metadata.name"},
+		},
+		"containers that are not added": {
+			mocov1beta2.MySQLClusterSpec{PodTemplate: mocov1beta2.PodTemplate{OverwriteContainers: []mocov1beta2.OverwriteContainer{
+				{Name: "agent"}, {Name: "moco-init"}, {Name: "slow-log"},
+			}}},
+			[]string{"spec.podTemplate.overwriteContainers[0]", "spec.podTemplate.overwriteContainers[2]"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(row.want, mocov1beta2.UnsupportedFields(row.spec)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func namedMeta() mocov1beta2.ObjectMeta { return mocov1beta2.ObjectMeta{Name: "x"} }

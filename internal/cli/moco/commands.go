@@ -6,12 +6,26 @@ package moco
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
 )
 
@@ -103,4 +117,196 @@ func newGroupCommand(use, short string, below ...*cobra.Command) *cobra.Command 
 	}}
 	cmd.AddCommand(below...)
 	return cmd
+}
+
+const (
+	// callTimeout bounds each call unless --request-timeout does.
+	callTimeout = 30 * time.Second
+	// fieldManager is the field manager of what is written here; the controller shows it as who asked.
+	fieldManager = "kubectl-moco"
+)
+
+// kubeClient is a client of the API server with the namespace that the command is about.
+type kubeClient struct {
+	client.Client
+	config    *rest.Config
+	namespace string
+}
+
+// newConnector adds kubectl's flags and returns a function that connects as they say.
+func newConnector(flags *pflag.FlagSet, warnings io.Writer) func() (*kubeClient, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	flags.StringVar(&rules.ExplicitPath, "kubeconfig", "", "path of the kubeconfig; empty uses KUBECONFIG, then ~/.kube/config")
+	var overrides clientcmd.ConfigOverrides
+	clientcmd.BindOverrideFlags(&overrides, flags, clientcmd.RecommendedConfigOverrideFlags(""))
+	return func() (*kubeClient, error) {
+		loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &overrides)
+		cfg, err := loader.ClientConfig()
+		if err != nil {
+			return nil, fmt.Errorf("find the API server: %w; set --kubeconfig or KUBECONFIG", err)
+		}
+		namespace, _, err := loader.Namespace()
+		if err != nil {
+			return nil, fmt.Errorf("find the namespace: %w; set --namespace", err)
+		}
+		cfg.UserAgent = fieldManager
+		cfg.WarningHandler = rest.NewWarningWriter(warnings, rest.WarningWriterOptions{Deduplicate: true})
+		// A person's tool waits for nothing but the API server.
+		cfg.QPS = -1
+		if cfg.Timeout == 0 {
+			cfg.Timeout = callTimeout
+		}
+		return newKubeClient(cfg, namespace)
+	}
+}
+
+func newKubeClient(cfg *rest.Config, namespace string) (*kubeClient, error) {
+	known := runtime.NewScheme()
+	if err := errors.Join(corev1.AddToScheme(known), mocov1beta2.AddToScheme(known)); err != nil {
+		return nil, fmt.Errorf("register kinds: %w", err)
+	}
+	// These kinds need no discovery, which would cost a dozen calls.
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(mocov1beta2.MySQLClusterKind(), meta.RESTScopeNamespace)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Pod"), meta.RESTScopeNamespace)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Secret"), meta.RESTScopeNamespace)
+	c, err := client.New(cfg, client.Options{Scheme: known, Mapper: mapper})
+	if err != nil {
+		return nil, fmt.Errorf("make client: %w", err)
+	}
+	return &kubeClient{Client: client.WithFieldOwner(c, fieldManager), config: cfg, namespace: namespace}, nil
+}
+
+// clusterNotFoundError is the namespace and name of a MySQLCluster that does not exist.
+type clusterNotFoundError string
+
+func (e clusterNotFoundError) Error() string {
+	return fmt.Sprintf("expected MySQLCluster %q, found none; kubectl moco status lists those of a namespace", string(e))
+}
+
+// openCluster connects and reads a MySQLCluster.
+func (a *commands) openCluster(ctx context.Context, name string) (*kubeClient, *mocov1beta2.MySQLCluster, error) {
+	kube, err := a.connect()
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err := kube.getCluster(ctx, name)
+	return kube, c, err
+}
+
+func (kube *kubeClient) getCluster(ctx context.Context, name string) (*mocov1beta2.MySQLCluster, error) {
+	var found mocov1beta2.MySQLCluster
+	err := kube.Get(ctx, client.ObjectKey{Namespace: kube.namespace, Name: name}, &found)
+	if k8serrors.IsNotFound(err) && !isKindNotServed(err) {
+		return nil, clusterNotFoundError(kube.namespace + "/" + name)
+	}
+	if err != nil {
+		return nil, explainAPIError(fmt.Sprintf("read MySQLCluster %q", kube.namespace+"/"+name), err)
+	}
+	return &found, nil
+}
+
+// listClusters lists the MySQLClusters of the namespace.
+func (kube *kubeClient) listClusters(ctx context.Context, with ...client.ListOption) ([]mocov1beta2.MySQLCluster, error) {
+	var found mocov1beta2.MySQLClusterList
+	if err := kube.List(ctx, &found, append(with, client.InNamespace(kube.namespace))...); err != nil {
+		return nil, explainAPIError(fmt.Sprintf("list the MySQLClusters of namespace %q", kube.namespace), err)
+	}
+	return found.Items, nil
+}
+
+// explainAPIError adds what to do when the API server does not know the kind.
+func explainAPIError(what string, err error) error {
+	if isKindNotServed(err) {
+		return fmt.Errorf("%s: expected the API server to serve %s, found that it does not; install the CRD", what, mocov1beta2.GroupVersion())
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+// isKindNotServed distinguishes a kind that is not there from an object that is not there.
+func isKindNotServed(err error) bool {
+	return k8serrors.IsNotFound(err) && k8serrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+}
+
+// describeCluster names a cluster for people.
+func describeCluster(c *mocov1beta2.MySQLCluster) string {
+	return fmt.Sprintf("MySQLCluster %q", c.Namespace+"/"+c.Name)
+}
+
+// clusterSelection selects clusters by their names or by their labels.
+type clusterSelection struct{ selector string }
+
+func (p *clusterSelection) addSelectorFlag(cmd *cobra.Command) {
+	cmd.Flags().StringVarP(&p.selector, "selector", "l", "", "labels of the MySQLClusters, such as team=a, instead of names")
+}
+
+// clusterNames returns the names of the selected clusters.
+func (p *clusterSelection) clusterNames(ctx context.Context, kube *kubeClient, cmd *cobra.Command, args []string) ([]string, error) {
+	if !cmd.Flags().Changed("selector") {
+		return slices.Compact(slices.Sorted(slices.Values(args))), nil
+	}
+	selector, err := p.parseSelector()
+	if err != nil {
+		return nil, err
+	}
+	found, err := kube.listClusters(ctx, client.MatchingLabelsSelector{Selector: selector})
+	if err != nil {
+		return nil, err
+	}
+	if len(found) == 0 {
+		return nil, fmt.Errorf("expected MySQLClusters with the labels %q in namespace %q, found none", p.selector, kube.namespace)
+	}
+	return namesOf(found), nil
+}
+
+// parseSelector refuses an empty selector: it would select every cluster, and is more likely a variable that was not set.
+func (p *clusterSelection) parseSelector() (labels.Selector, error) {
+	selector, err := labels.Parse(p.selector)
+	if err != nil {
+		return nil, exit.WrongUsage("--selector: expected labels such as team=a, found %q: %w", p.selector, err)
+	}
+	if selector.Empty() {
+		return nil, exit.WrongUsage("--selector: expected labels such as team=a, found none")
+	}
+	return selector, nil
+}
+
+// validateArgs requires names or a selector.
+func (p *clusterSelection) validateArgs(cmd *cobra.Command, validateArgs []string) error {
+	bySelector := cmd.Flags().Changed("selector")
+	switch {
+	case bySelector && len(validateArgs) > 0:
+		return fmt.Errorf("expected names or --selector, found both")
+	case !bySelector && len(validateArgs) == 0:
+		return fmt.Errorf("expected the name of a MySQLCluster or --selector, found neither")
+	default:
+		return nil
+	}
+}
+
+func namesOf(clusters []mocov1beta2.MySQLCluster) []string {
+	var names []string
+	for i := range clusters {
+		names = append(names, clusters[i].Name)
+	}
+	return names
+}
+
+// completeClusterNames completes the names of clusters in a shell. A command takes at most limit names, any number for 0.
+func (a *commands) completeClusterNames(limit int) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if limit > 0 && len(args) >= limit {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		kube, err := a.connect()
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		found, err := kube.listClusters(cmd.Context())
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		names := slices.DeleteFunc(namesOf(found), func(name string) bool { return slices.Contains(args, name) })
+		return names, cobra.ShellCompDirectiveNoFileComp
+	}
 }

@@ -3,11 +3,15 @@
 package moco
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -17,9 +21,11 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 	"k8s.io/client-go/util/exec"
 	"k8s.io/streaming/pkg/httpstream"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
+	"github.com/torpor-dev/torpor/internal/cli/moco/checksum"
 )
 
 // mysqlSession is a run of the program mysql in the container of a server.
@@ -166,4 +172,121 @@ func (kube *kubeClient) newExecutor(pod string, o *corev1.PodExecOptions) (remot
 		return nil, fmt.Errorf("prepare to run in pod %s: %w", pod, err)
 	}
 	return both, nil
+}
+
+const defaultUser = "moco-readonly"
+
+// passwordKeys are the keys of passwords in the cluster's Secret, by the users of an instance.
+func passwordKeys() map[string]string {
+	return map[string]string{
+		"moco-admin": "ADMIN_PASSWORD", "moco-agent": "AGENT_PASSWORD", "moco-repl": "REPLICATION_PASSWORD",
+		"moco-clone-donor": "CLONE_DONOR_PASSWORD", "moco-exporter": "EXPORTER_PASSWORD", "moco-backup": "BACKUP_PASSWORD",
+		defaultUser: "READONLY_PASSWORD", "moco-writable": "WRITABLE_PASSWORD",
+	}
+}
+
+func (a *commands) newCredentialCommand() *cobra.Command {
+	var user, format string
+	cmd := &cobra.Command{
+		Use:   "credential NAME",
+		Short: "Print the password of a MySQL user",
+		Example: `  # For a client of your own
+  kubectl moco credential -u moco-writable test
+
+  # As an options file
+  kubectl moco credential --format mycnf test > my.cnf`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: a.completeClusterNames(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if format != "plain" && format != "mycnf" {
+				return exit.WrongUsage("--format: expected plain or mycnf, found %q", format)
+			}
+			password, err := a.readPassword(cmd, args[0], user)
+			if err != nil {
+				return err
+			}
+			if format == "plain" {
+				fmt.Fprintln(a.Out, password)
+				return nil
+			}
+			escaped := strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(password)
+			fmt.Fprintf(a.Out, "[client]\nuser=\"%s\"\npassword=\"%s\"\n", user, escaped)
+			return nil
+		},
+	}
+	cmd.Flags().StringVarP(&user, "mysql-user", "u", defaultUser, "whose: "+strings.Join(slices.Sorted(maps.Keys(passwordKeys())), ", "))
+	cmd.Flags().StringVar(&format, "format", "plain", "plain or mycnf")
+	return cmd
+}
+
+func (a *commands) readPassword(cmd *cobra.Command, name, user string) (string, error) {
+	key, known := passwordKeys()[user]
+	if !known {
+		return "", exit.WrongUsage("--mysql-user: expected one of %q, found %q", slices.Sorted(maps.Keys(passwordKeys())), user)
+	}
+	kube, c, err := a.openCluster(cmd.Context(), name)
+	if err != nil {
+		return "", err
+	}
+	var secret corev1.Secret
+	if err := kube.Get(cmd.Context(), client.ObjectKey{Namespace: c.Namespace, Name: c.ChildName()}, &secret); err != nil {
+		return "", fmt.Errorf("%s: read its Secret %s: %w", describeCluster(c), c.ChildName(), err)
+	}
+	password, found := secret.Data[key]
+	if !found {
+		return "", fmt.Errorf("%s: expected the key %s in its Secret %s, found none", describeCluster(c), key, secret.Name)
+	}
+	return string(password), nil
+}
+
+// checksumTimeout bounds all tables together.
+const checksumTimeout = 10 * time.Minute
+
+func (a *commands) newChecksumCommand() *cobra.Command {
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   "checksum NAME",
+		Short: "Compare the rows of all instances at one GTID set",
+		Long: `Compare the rows of all instances at one GTID set, since equal GTIDs do not prove equal rows.
+It only reads, as moco-readonly: it opens a snapshot in every instance, and if all of them have executed the same
+transactions it runs CHECKSUM TABLE on every InnoDB table of users, one after the other. Meanwhile the instances have
+to read all rows, and changes of those tables' definitions wait. If it is interrupted, a server ends the table that it
+has begun.
+It cannot compare instances that do not answer, instances that never are at one GTID set, different versions of MySQL,
+and tables of other engines; it says so, and the exit code is 1 then, as it is if rows differ.`,
+		Example: `  # After GTIDs were moved by hand, before clustering starts again
+  kubectl moco checksum test`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: a.completeClusterNames(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if timeout <= 0 {
+				return exit.WrongUsage("--timeout: expected a duration above zero such as 10m, found %s", timeout)
+			}
+			kube, c, err := a.openCluster(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			p := checksum.TableComparison{Out: a.Out, Clock: a.clock, RunMysql: func(ctx context.Context, i int, args []string, in io.Reader, out io.Writer) error {
+				return a.runClient(ctx, kube, c.PodName(i), args, remotecommand.StreamOptions{Stdin: in, Stdout: out, Stderr: a.Err})
+			}}
+			return p.CompareInstances(ctx, int(c.Spec.Replicas))
+		},
+	}
+	cmd.Flags().DurationVar(&timeout, "timeout", checksumTimeout, "how long it may take")
+	return cmd
+}
+
+// runClient runs the program mysql in a pod.
+func (a *commands) runClient(ctx context.Context, kube *kubeClient, pod string, args []string, o remotecommand.StreamOptions) error {
+	command := (&mysqlSession{commands: a, user: defaultUser}).commandLine(args)
+	executor, err := kube.newExecutor(pod, &corev1.PodExecOptions{Container: mocov1beta2.MysqldContainer, Command: command, Stdin: true, Stdout: true, Stderr: true})
+	if err != nil {
+		return err
+	}
+	if err := executor.StreamWithContext(ctx, o); err != nil {
+		return fmt.Errorf("run mysql in pod %s: %w", pod, err)
+	}
+	return nil
 }

@@ -4,16 +4,27 @@ package cf
 
 import (
 	"context"
+	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
+	"maps"
+	"math"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
@@ -317,4 +328,110 @@ func (w *env) reported(t *testing.T, spaces []string) {
 			t.Fatalf("found %d apps reported, want %d", done, manyApps)
 		}
 	}
+}
+
+// upstreamFigures returns what Korifi's HEAD took on the same machine with the same kind of Pods, and what the issue asks for.
+func upstreamFigures() map[string]string {
+	return map[string]string{
+		"stop_p50_seconds": "upstream 0.195", "start_p50_seconds": "upstream 0.435", "restart_p50_seconds": "upstream 0.665",
+		"overlap_seconds_strict": "target 0", "list_apps_5000_p99_seconds": "target < 0.1", "refusal_p99_seconds": "target < 0.05, upstream 2.6",
+	}
+}
+
+// saveFigures prints the figures and writes them where TORPOR_BENCH_DIR says.
+func saveFigures(t *testing.T, figures map[string]float64) {
+	t.Helper()
+	for _, name := range slices.Sorted(maps.Keys(figures)) {
+		t.Logf("%-28s %8.3f   %s", name, figures[name], upstreamFigures()[name])
+	}
+	dir := os.Getenv("TORPOR_BENCH_DIR")
+	if dir == "" {
+		return
+	}
+	raw, err := json.MarshalIndent(figures, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const folder, file = 0o755, 0o644
+	if err := os.MkdirAll(dir, folder); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "restart.json"), append(raw, '\n'), file); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// quantile of some runs, in seconds: the smallest that a share of them does not exceed.
+func quantile(runs []time.Duration, share float64) float64 {
+	sorted := slices.Sorted(slices.Values(runs))
+	return sorted[max(0, int(math.Ceil(share*float64(len(sorted))))-1)].Seconds()
+}
+
+// requestCounter stands before the API server and counts what passes, watches and leases left out: watches are opened once, and
+// leases are renewed whatever happens.
+type requestCounter struct {
+	mu     sync.Mutex
+	counts map[string]int
+}
+
+// serve returns the address, and the authority in PEM that clients have to trust: they send credentials over TLS only.
+func (c *requestCounter) serve(t testing.TB, hub *rest.Config) (address string, ca []byte) {
+	t.Helper()
+	to, err := url.Parse(hub.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport, err := rest.TransportFor(rest.AnonymousClientConfig(hub))
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }, Transport: transport, FlushInterval: -1,
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
+	}
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c.countRequest(r)
+		proxy.ServeHTTP(w, r)
+	}))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
+	return server.URL, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+}
+
+func (c *requestCounter) countRequest(r *http.Request) {
+	if r.URL.Query().Get("watch") != "" || strings.Contains(r.URL.Path, "/leases") {
+		return
+	}
+	words := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	at := len(words) - 1
+	for i, word := range words {
+		if word == "namespaces" && i+2 < len(words) {
+			at = i + 2
+		}
+	}
+	what := words[at]
+	if last := words[len(words)-1]; last == "status" {
+		what += "/status"
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.counts == nil {
+		c.counts = map[string]int{}
+	}
+	c.counts[r.Method+" "+what]++
+}
+
+// takeCounts returns what passed since the last time.
+func (c *requestCounter) takeCounts() (byKind map[string]int, total int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	byKind, c.counts = maps.Clone(c.counts), nil
+	for _, n := range byKind {
+		total += n
+	}
+	return byKind, total
 }

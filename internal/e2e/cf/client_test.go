@@ -4,10 +4,12 @@ package cf
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -16,6 +18,9 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
@@ -267,4 +272,215 @@ func TestDeletedAppTakesEverythingWithIt(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// TestOrgsAndSpacesComeAndGo is cf create-org, cf create-space and cf delete-space, with an app of somebody else's in it.
+func TestOrgsAndSpacesComeAndGo(t *testing.T) {
+	w := shared.Get(t)
+	w.ExpectCreated(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: "ada"}})
+	w.ExpectCreated(t, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "ada"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "torpor-cf-admin"},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: system, Name: "ada"}},
+	})
+	testenv.Eventually(t, "ada is let in", func() error { return w.requireMayList(t, "ada", "default") })
+	ada, alice := w.newCaller(t, "ada"), w.newCaller(t, "alice")
+	guid := func(body string) string { return conversation.JSONField(t, body, "guid") }
+	org := guid(ada.expectStatus(t, http.StatusCreated, "POST", "/v3/organizations", `{"name":"second"}`))
+	space := guid(ada.expectStatus(t, http.StatusCreated, "POST", "/v3/spaces", `{"name":"stage","relationships":{"organization":{"data":{"guid":"`+org+`"}}}}`))
+	user := `"user":{"data":{"username":"system:serviceaccount:` + system + `:alice"}}`
+	ada.expectStatus(t, http.StatusCreated, "POST", "/v3/roles", `{"type":"space_developer","relationships":{`+user+`,"space":{"data":{"guid":"`+space+`"}}}}`)
+	testenv.Eventually(t, "alice sees the space", func() error {
+		if a := alice.expectStatus(t, http.StatusOK, "GET", "/v3/spaces?names=stage", ""); conversation.JSONField(t, a, "resources.0.guid") != space {
+			return errors.New("found " + a)
+		}
+		return nil
+	})
+	alice.createApp(t, space, "shop", 1, started)
+	alice.expectStatus(t, http.StatusForbidden, "DELETE", "/v3/spaces/"+space, "")
+	a, err := ada.send(t.Context(), http.MethodDelete, "/v3/spaces/"+space, "")
+	if err != nil || a.Status != http.StatusAccepted {
+		t.Fatalf("found %d %s (%v), want a job", a.Status, a.Body, err)
+	}
+	testenv.Eventually(t, "the job is over", func() error {
+		body := ada.expectStatus(t, http.StatusOK, "GET", strings.TrimPrefix(a.Location, w.url), "")
+		if conversation.JSONField(t, body, "state") != "COMPLETE" {
+			return errors.New("found " + body)
+		}
+		return nil
+	})
+	if err := w.Client.Get(t.Context(), client.ObjectKey{Name: space}, &corev1.Namespace{}); !k8serrors.IsNotFound(err) {
+		t.Errorf("found %v, want no namespace left once the job is over", err)
+	}
+}
+
+// TestDeletionWaitsForSlowPods deletes an app whose Pods take their time; its job is over when they are gone, and not before.
+func TestDeletionWaitsForSlowPods(t *testing.T) {
+	w := shared.Get(t)
+	const end = 4 * time.Second
+	space, alice := w.createSpace(t), w.newCaller(t, "alice")
+	app := alice.createApp(t, space, "shop", 2, "STOPPED")
+	alice.expectStatus(t, http.StatusOK, "PATCH", "/v3/apps/"+app+"/processes/web", `{"command":"HOLLOW_STOP=`+end.String()+` ./slow"}`)
+	alice.expectStatus(t, http.StatusOK, "POST", "/v3/apps/"+app+"/actions/start", "")
+	alice.waitUntilRunning(t, app, 2)
+	begin := time.Now()
+	alice.expectStatus(t, http.StatusAccepted, "DELETE", "/v3/apps/"+app, "")
+	testenv.Eventually(t, "the job is over", func() error {
+		left := len(w.listPodRevisions(t, space, app))
+		body := alice.expectStatus(t, http.StatusOK, "GET", "/v3/jobs/app.delete~"+app, "")
+		if conversation.JSONField(t, body, "state") == "COMPLETE" {
+			return nil
+		}
+		if left == 0 {
+			t.Logf("still %s without a Pod", body)
+		}
+		return errors.New("found " + body)
+	})
+	if left := w.listPodRevisions(t, space, app); len(left) > 0 || time.Since(begin) < end {
+		t.Errorf("found the job over after %s with the Pods %v, want it over when they are gone", time.Since(begin), left)
+	}
+	alice.expectStatus(t, http.StatusNotFound, "GET", "/v3/apps/"+app, "")
+}
+
+// Whenever the API is killed in the middle of a restart, the app was restarted once or not at all, and is STARTED; the next
+// API knows everything.
+func TestAPIIsKilledDuringRestarts(t *testing.T) {
+	w := shared.Get(t)
+	const points = 6
+	space, alice := w.createSpace(t), w.newCaller(t, "alice")
+	app := alice.createApp(t, space, "shop", 1, started)
+	begun := time.Now()
+	alice.expectStatus(t, http.StatusOK, "POST", "/v3/apps/"+app+"/actions/restart", "")
+	whole := time.Since(begun)
+	began := 0
+	for i := range points {
+		before := w.requireStartedRevision(t, space, app)
+		answered := make(chan struct{})
+		go func() {
+			defer close(answered)
+			_, _ = alice.send(t.Context(), "POST", "/v3/apps/"+app+"/actions/restart", "") // The answer does not matter.
+		}()
+		moment, cancel := context.WithTimeout(t.Context(), whole*time.Duration(2*i)/points)
+		<-moment.Done()
+		cancel()
+		w.api.KillAtOnce(t)
+		<-answered
+		after := w.requireStartedRevision(t, space, app)
+		if after != before && after != before+1 {
+			t.Errorf("found revision %d after %d, want at most one more", after, before)
+		}
+		began += after - before
+		w.http.CloseIdleConnections()
+		w.startAPI(w.tb, os.Getenv("TORPOR_BINARY"))
+	}
+	t.Logf("%d of %d restarts began before the API was killed", began, points)
+	alice.expectStatus(t, http.StatusOK, "POST", "/v3/apps/"+app+"/actions/restart", "")
+	alice.waitUntilRunning(t, app, 1)
+	w.waitForOnlyRevision(t, space, app, strconv.Itoa(began+2), 1)
+}
+
+// requireStartedRevision returns the revision of an app that has to be STARTED.
+func (w *env) requireStartedRevision(t *testing.T, space, name string) int {
+	t.Helper()
+	a := w.getApp(t, space, name)
+	if a.Spec.DesiredState != korifiv1alpha1.StartedState {
+		t.Fatalf("found the app %s, want it STARTED", a.Spec.DesiredState)
+	}
+	n, err := strconv.Atoi(a.Annotations[korifiv1alpha1.RevisionAnnotation])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// TestTwoHundredRestartsLeaveOneRevisionEach is the decision as one test: a stop and a start within milliseconds, as `cf restart` sends them, two
+// hundred times. Each time the revision rises by exactly one, the LRP has a name that none had before, no Pod of an older
+// revision is left when the app runs, and until then stats never show one as running.
+func TestTwoHundredRestartsLeaveOneRevisionEach(t *testing.T) {
+	const rounds, instances = 200, 2
+	w := shared.Get(t)
+	space, alice, bob := w.createSpace(t), w.newCaller(t, "alice"), w.newCaller(t, "bob")
+	app := alice.createApp(t, space, "shop", instances, started)
+	path := "/v3/apps/" + app
+	alice.expectStatus(t, http.StatusOK, "PATCH", path+"/processes/web", `{"command":"HOLLOW_STOP=20ms ./shop"}`)
+	names := map[string]bool{w.requireOnlyLRP(t, space, app, "0"): true}
+	asked := 0
+	for round := 1; round <= rounds; round++ {
+		revision := strconv.Itoa(round)
+		for _, action := range []string{"stop", "start"} {
+			answer := alice.expectStatus(t, http.StatusOK, "POST", path+"/actions/"+action, "")
+			if found := conversation.JSONField(t, answer, "revision"); found != revision {
+				t.Fatalf("round %s: found revision %s after the %s", revision, found, action)
+			}
+		}
+		// Bob has started nothing, so his stats are not held: he sees everything on the way.
+		testenv.Eventually(t, "revision "+revision+" runs", func() error {
+			asked++
+			if running := bob.countTrulyRunning(t, space, app, revision, instances); running != instances {
+				return fmt.Errorf("found %d instances running", running)
+			}
+			return nil
+		})
+		for name, found := range w.listPodRevisions(t, space, app) {
+			if found != revision {
+				t.Fatalf("round %s: found the Pod %s of revision %s", revision, name, found)
+			}
+		}
+		name := w.requireOnlyLRP(t, space, app, revision)
+		if names[name] {
+			t.Fatalf("round %s: found the LRP %s once more", revision, name)
+		}
+		names[name] = true
+	}
+	t.Logf("%d restarts had %d LRPs; stats were asked for %d times", rounds, len(names)-1, asked)
+}
+
+// countTrulyRunning asks for stats and returns how many rows show an instance as running: each has to be a ready Pod of the revision.
+// There are as many rows as instances are wanted, always.
+func (c caller) countTrulyRunning(t *testing.T, space, app, revision string, instances int) (running int) {
+	t.Helper()
+	var stats struct {
+		Resources []struct {
+			Index int                          `json:"index"`
+			State korifiv1alpha1.InstanceState `json:"state"`
+		} `json:"resources"`
+	}
+	body := c.expectStatus(t, http.StatusOK, "GET", "/v3/apps/"+app+"/processes/web/stats", "")
+	if err := json.Unmarshal([]byte(body), &stats); err != nil || len(stats.Resources) != instances {
+		t.Fatalf("found %s (%v), want %d rows", body, err, instances)
+	}
+	var pods corev1.PodList
+	of := client.MatchingLabels{korifiv1alpha1.AppGUIDLabel: app, korifiv1alpha1.VersionLabel: revision}
+	if err := c.Client.List(t.Context(), &pods, client.InNamespace(space), of); err != nil {
+		t.Fatal(err)
+	}
+	ready := map[string]bool{}
+	for i := range pods.Items {
+		for _, is := range pods.Items[i].Status.Conditions {
+			if is.Type == corev1.PodReady && is.Status == corev1.ConditionTrue {
+				ready[pods.Items[i].Labels[appsv1.PodIndexLabel]] = true
+			}
+		}
+	}
+	for _, row := range stats.Resources {
+		if row.State != korifiv1alpha1.RunningInstance {
+			continue
+		}
+		if running++; !ready[strconv.Itoa(row.Index)] {
+			t.Fatalf("instance %d is shown as running, but none of revision %s is ready", row.Index, revision)
+		}
+	}
+	return running
+}
+
+// requireOnlyLRP returns the name of the app's LRP, of which there is one, of the revision.
+func (w *env) requireOnlyLRP(t *testing.T, space, app, revision string) string {
+	t.Helper()
+	var lrps eiriniv1.LRPList
+	if err := w.Client.List(t.Context(), &lrps, client.InNamespace(space), client.MatchingLabels{korifiv1alpha1.AppGUIDLabel: app}); err != nil {
+		t.Fatal(err)
+	}
+	if len(lrps.Items) != 1 || lrps.Items[0].Spec.Version != revision {
+		t.Fatalf("found %d LRPs, want one of revision %s", len(lrps.Items), revision)
+	}
+	return lrps.Items[0].Name
 }

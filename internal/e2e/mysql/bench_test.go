@@ -4,10 +4,12 @@ package mysql
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -313,5 +315,203 @@ func sleep(t *testing.T, long time.Duration) {
 	select {
 	case <-timer.C:
 	case <-t.Context().Done():
+	}
+}
+
+// writeJSON writes figures into the folder TORPOR_BENCH_DIR, and shows them.
+func writeJSON(t *testing.T, name string, figures any) {
+	t.Helper()
+	text, err := json.MarshalIndent(figures, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%s:\n%s", name, text)
+	dir := os.Getenv("TORPOR_BENCH_DIR")
+	if dir == "" {
+		return
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, name), append(text, '\n'), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// lastLines returns the end of a text.
+func lastLines(text string, lines int) string {
+	all := slices.Collect(strings.Lines(text))
+	return strings.Join(all[max(0, len(all)-lines):], "")
+}
+
+// TestPrimaryCutOffComesBack: clients hang in the old primary, since nobody acknowledges their commits. When it is back,
+// they are let go without an acknowledgement, and the cluster becomes healthy, if need be with an errant replica that a
+// person empties.
+func TestPrimaryCutOffComesBack(t *testing.T) {
+	for name, how := range map[string]mysqlpods.CutMode{"in silence": mysqlpods.DropPackets, "with resets": mysqlpods.ResetConnections} {
+		t.Run(name, func(t *testing.T) {
+			cluster, manager := startHealthyCluster(t, true)
+			b := &faultInjector{cluster: cluster, manager: manager, counts: map[string]int{}}
+			l := newLedger()
+			ctx, stop := context.WithCancel(t.Context())
+			written := startWriters(ctx, t, cluster, l)
+			old := primaryIndex(t, cluster)
+			acknowledged := func(server int) func() error {
+				return func() error {
+					l.mu.Lock()
+					defer l.mu.Unlock()
+					if n := len(l.acks); n == 0 || (l.acks[n-1].server == old) != (server == old) {
+						return errors.New("not yet")
+					}
+					return nil
+				}
+			}
+			testenv.Eventually(t, "the primary acknowledges", acknowledged(old))
+			cluster.Network.CutOff(old, how)
+			testenv.Eventually(t, "another acknowledges", acknowledged(-1))
+			told := make(chan error, 1)
+			go func() { told <- writeWithoutTimeout(ctx, t, cluster, old) }()
+			sleep(t, writePatience) // Clients on its node try until they give up; that one does not.
+			cluster.Network.HealCut(old)
+			healed := b.waitUntilRecovered(t, finalRecovery)
+			if err := <-told; err == nil {
+				t.Error("expected that nobody acknowledges what only the old primary has, found it acknowledged")
+			}
+			stop()
+			written()
+			var found soakResult
+			found.judgeRows(t, cluster, l)
+			if !healed || found.LostRows > 0 || found.DualWritableMoments > 0 || !found.EqualRows {
+				t.Errorf("expected a healthy cluster with equal rows and none lost, found healthy %t and %+v\n%s", healed, found, lastLines(b.manager.LastOutput(), 80))
+			}
+		})
+	}
+}
+
+// writeWithoutTimeout writes a row on the node of an instance and waits for as long as it takes.
+func writeWithoutTimeout(ctx context.Context, t *testing.T, c *mysqlpods.PodCluster, i int) error {
+	t.Helper()
+	db := openSession(t, c.Servers[i].Address, mysqlpods.AppUser, mysqlpods.AppPassword)
+	defer func() { _ = db.Close() }() // The server has ended it.
+	_, err := db.ExecContext(ctx, "insert into app.rows_of values (-1, 'patient')")
+	return err
+}
+
+// generalLog is what the servers themselves wrote down of what they were sent.
+type generalLog struct {
+	files  []string
+	offset []int64
+	users  []map[string]string // By server: the user of a connection.
+	// said is what the manager has sent so far.
+	said []statement
+}
+
+// statement is one command of the manager: Connect, Query or another.
+type statement struct {
+	at            time.Time
+	command, text string
+}
+
+// looks says whether a statement only observes.
+func (s statement) looks() bool {
+	return s.command != "Query" || strings.HasPrefix(s.text, "select @@global.server_uuid,")
+}
+
+// startLog turns the general logs on. Connections that exist already are not known.
+func startLog(t *testing.T, c *mysqlpods.PodCluster) *generalLog {
+	t.Helper()
+	l := &generalLog{offset: make([]int64, len(c.Servers))}
+	dir := t.TempDir()
+	for i := range c.Servers {
+		file := filepath.Join(dir, fmt.Sprint(i))
+		mustRun(t, c, i, "set global general_log_file = '"+file+"'", "set global general_log = on")
+		l.files, l.users = append(l.files, file), append(l.users, map[string]string{})
+	}
+	return l
+}
+
+// readNew reads what is new.
+func (l *generalLog) readNew(t *testing.T) {
+	t.Helper()
+	for i, file := range l.files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := string(data[l.offset[i]:])
+		text = text[:strings.LastIndex(text, "\n")+1]
+		l.offset[i] += int64(len(text))
+		for line := range strings.Lines(text) {
+			l.addLine(i, line)
+		}
+	}
+}
+
+// addLine reads one line: a time, the connection and its command, and the text. Other lines continue a text.
+func (l *generalLog) addLine(server int, line string) {
+	fields := strings.SplitN(strings.TrimRight(line, "\n"), "\t", 3)
+	at, err := time.Parse(time.RFC3339Nano, fields[0])
+	if err != nil || len(fields) < 3 {
+		return
+	}
+	words := strings.Fields(fields[1])
+	if len(words) < 2 {
+		return
+	}
+	connection, command := words[0], words[1]
+	if command == "Connect" {
+		l.users[server][connection], _, _ = strings.Cut(fields[2], "@")
+	}
+	if l.users[server][connection] == "moco-admin" {
+		l.said = append(l.said, statement{at: at, command: command, text: fields[2]})
+	}
+}
+
+// lastStatement returns when the manager last sent something; zero if it never did.
+func (l *generalLog) lastStatement() time.Time {
+	var last time.Time
+	for _, s := range l.said {
+		if s.at.After(last) {
+			last = s.at
+		}
+	}
+	return last
+}
+
+// countSince counts the statements from a moment on, and those of them that do not only look.
+func (l *generalLog) countSince(from time.Time) (all, acts int) {
+	for _, s := range l.said {
+		if s.at.Before(from) || s.command != "Query" {
+			continue
+		}
+		all++
+		if !s.looks() {
+			acts++
+		}
+	}
+	return all, acts
+}
+
+func TestGeneralLogTellsTheManagerApart(t *testing.T) {
+	l := &generalLog{users: []map[string]string{{}}}
+	for _, line := range []string{
+		"/usr/sbin/mysqld, Version: 9.7.0 (Debian). started with:\n",
+		"Time                 Id Command    Argument\n",
+		"2026-11-21T01:00:00.000001Z\t   11 Connect\tmoco-admin@127.0.0.1 on  using TCP/IP\n",
+		"2026-11-21T01:00:00.000002Z\t   11 Query\tselect @@global.server_uuid, @@global.version,\n",
+		" @@global.read_only\n",
+		"2026-11-21T01:00:00.000003Z\t   12 Connect\tapp@127.0.0.1 on  using TCP/IP\n",
+		"2026-11-21T01:00:00.000004Z\t   12 Query\tinsert into t values (1)\n",
+		"2026-11-21T01:00:00.000005Z\t   11 Query\t/* torpor */ stop replica io_thread\n",
+		"2026-11-21T01:00:00.000006Z\t   11 Quit\t\n",
+	} {
+		l.addLine(0, line)
+	}
+	all, acts := l.countSince(time.Time{})
+	if all != 2 || acts != 1 {
+		t.Errorf("expected two statements of the manager, one of which acts, found %d and %d in %v", all, acts, l.said)
+	}
+	if got := l.lastStatement().Format(time.RFC3339Nano); got != "2026-11-21T01:00:00.000006Z" {
+		t.Errorf("expected the last command at its time, found %s", got)
 	}
 }

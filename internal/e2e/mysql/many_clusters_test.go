@@ -3,12 +3,17 @@
 package mysql
 
 import (
+	"bufio"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,6 +21,7 @@ import (
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	"github.com/torpor-dev/torpor/internal/testenv"
+	"github.com/torpor-dev/torpor/internal/testenv/mysqld"
 	"github.com/torpor-dev/torpor/internal/testenv/mysqlpods"
 )
 
@@ -203,4 +209,221 @@ func residentMiB(t *testing.T, pid int) float64 {
 		t.Fatal(err)
 	}
 	return float64(kib) / 1024
+}
+
+// simulatedServers are servers that speak MySQL's protocol and have nothing behind it: each reports that it is a healthy member of
+// its cluster, and answers OK to every other statement.
+type simulatedServers struct {
+	statements atomic.Int64
+
+	mu sync.Mutex
+	// hanging are clusters whose servers accept connections and never answer; the channel is closed at the end of that.
+	hanging map[int]chan struct{}
+}
+
+// simulatedAddress is that of an instance of a cluster; 250 clusters share a network.
+func simulatedAddress(cluster, i int) string {
+	return fmt.Sprintf("127.%d.%d.%d", 100+cluster/250, 1+cluster%250, 1+i)
+}
+
+// startServers starts the servers of a cluster.
+func (s *simulatedServers) startServers(t *testing.T, cluster int, host string) {
+	t.Helper()
+	for i := range size {
+		var config net.ListenConfig
+		listener, err := config.Listen(t.Context(), "tcp", fmt.Sprintf("%s:%d", simulatedAddress(cluster, i), mysqld.AdminPort))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = listener.Close() }) // The test is over.
+		row := healthyRow(cluster, i, host)
+		go func() {
+			for {
+				conn, err := listener.Accept()
+				if err != nil {
+					return
+				}
+				go s.serveConnection(cluster, conn, row)
+			}
+		}()
+	}
+}
+
+// hangCluster lets the servers of a cluster answer no request, until the result is called.
+func (s *simulatedServers) hangCluster(cluster int) (end func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	hole := make(chan struct{})
+	s.hanging[cluster] = hole
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.hanging, cluster)
+		close(hole)
+	}
+}
+
+func (s *simulatedServers) awaitEndOfHang(cluster int) {
+	s.mu.Lock()
+	hole := s.hanging[cluster]
+	s.mu.Unlock()
+	if hole != nil {
+		<-hole
+	}
+}
+
+// serveConnection serves one connection: greeting, login, commands.
+func (s *simulatedServers) serveConnection(cluster int, conn net.Conn, row []any) {
+	defer func() { _ = conn.Close() }() // The other side has ended it.
+	s.awaitEndOfHang(cluster)
+	w := &packetConn{conn: conn, in: bufio.NewReader(conn)}
+	w.writePacket(greetingPacket())
+	for w.readPacket() != nil {
+		if w.written == 1 { // The answer to the greeting; every password is right.
+			w.writePacket(okPacket())
+			continue
+		}
+		s.awaitEndOfHang(cluster)
+		s.answerCommand(w, row)
+	}
+}
+
+func (s *simulatedServers) answerCommand(w *packetConn, row []any) {
+	const query = 3
+	command := w.last
+	if command[0] != query {
+		w.writePacket(okPacket())
+		return
+	}
+	s.statements.Add(1)
+	text := string(command[1:])
+	switch {
+	case strings.Contains(text, "do sleep("): // As a real one, until the other side ends the connection.
+		_, _ = io.Copy(io.Discard, w.in)
+	case strings.HasPrefix(text, "select @@global.server_uuid"):
+		w.writeTable(len(row), row)
+	case strings.HasPrefix(text, "select id, user"):
+		w.writeTable(2)
+	case strings.HasPrefix(text, "select connection_id()"):
+		w.writeTable(1, []any{"1"})
+	default:
+		w.writePacket(okPacket())
+	}
+}
+
+// healthyRow is the answer to the controller's one question.
+func healthyRow(cluster, i int, host string) []any {
+	uuid := func(i int) string { return fmt.Sprintf("%08d-0000-0000-0000-%012d", cluster+1, i+1) }
+	flag := map[bool]string{true: "ON", false: "OFF"}
+	bit := map[bool]string{true: "0", false: "1"}
+	isPrimary := i == 0
+	variables := fmt.Sprintf(`{"rpl_semi_sync_source_enabled": "%s", "rpl_semi_sync_source_timeout": "86400000",
+		"rpl_semi_sync_source_wait_for_replica_count": "1", "rpl_semi_sync_replica_enabled": "%s"}`, flag[isPrimary], flag[!isPrimary])
+	var connected, channel any
+	if isPrimary {
+		connected = fmt.Sprintf(`["%s", "%s"]`, uuid(1), uuid(2))
+	} else {
+		channel = fmt.Sprintf(`{"host": "%s", "uuid": "%s", "auto": "1", "io": "ON", "retrieved": "", "ioerrno": 0, "sql": "ON", "sqlerrno": 0, "lag": null}`, host, uuid(0))
+	}
+	return []any{
+		uuid(i), "9.7.0", uuid(0) + ":1-10", "", bit[isPrimary], bit[isPrimary],
+		variables, `{"rpl_semi_sync_source_wait_sessions": "0"}`, nil, connected, nil, channel,
+	}
+}
+
+// packetConn is MySQL's framing.
+type packetConn struct {
+	conn    net.Conn
+	in      *bufio.Reader
+	number  byte
+	last    []byte
+	written int
+}
+
+func (p *packetConn) readPacket() []byte {
+	var header [4]byte
+	if _, err := io.ReadFull(p.in, header[:]); err != nil {
+		return nil
+	}
+	body := make([]byte, int(header[0])|int(header[1])<<8|int(header[2])<<16)
+	if _, err := io.ReadFull(p.in, body); err != nil || len(body) == 0 {
+		return nil
+	}
+	p.number, p.last = header[3]+1, body
+	return body
+}
+
+func (p *packetConn) writePacket(body []byte) {
+	frame := append([]byte{byte(len(body)), byte(len(body) >> 8), byte(len(body) >> 16), p.number}, body...)
+	p.number++
+	p.written++
+	_, _ = p.conn.Write(frame) // The next read tells that the other side is gone.
+}
+
+// writeTable is a result set of texts; nil is NULL.
+func (p *packetConn) writeTable(columns int, rows ...[]any) {
+	end := []byte{0xfe, 0, 0, 2, 0}
+	p.writePacket([]byte{byte(columns)})
+	for range columns {
+		column := lengthEncoded("def")
+		for range 5 { // Schema, table twice, name twice.
+			column = append(column, lengthEncoded("")...)
+		}
+		p.writePacket(append(column, 0x0c, 45, 0, 0xff, 0xff, 0, 0, 0xfd, 0, 0, 0, 0, 0)) // A text in utf8mb4.
+	}
+	p.writePacket(end)
+	for _, row := range rows {
+		var body []byte
+		for _, value := range row {
+			if value == nil {
+				body = append(body, 0xfb)
+				continue
+			}
+			body = append(body, lengthEncoded(fmt.Sprint(value))...)
+		}
+		p.writePacket(body)
+	}
+	p.writePacket(end)
+}
+
+// lengthEncoded is a text with its length.
+func lengthEncoded(s string) []byte {
+	if len(s) < 0xfb {
+		return append([]byte{byte(len(s))}, s...)
+	}
+	return append(binary.LittleEndian.AppendUint16([]byte{0xfc}, uint16(len(s))), s...)
+}
+
+func okPacket() []byte { return []byte{0, 0, 0, 2, 0, 0, 0} }
+
+// greetingPacket says which version of the protocol is spoken, and how to log in.
+func greetingPacket() []byte {
+	const capabilities = 0x1 | 0x200 | 0x2000 | 0x8000 | 0x80000 // Passwords, protocol 4.1, transactions, plugins.
+	salt := "12345678901234567890"
+	body := append([]byte{10}, "9.7.0-simulated\x00"...)
+	body = append(body, 1, 0, 0, 0)
+	body = append(body, salt[:8]...)
+	body = append(body, 0, capabilities&0xff, capabilities>>8&0xff, 45, 2, 0, capabilities>>16, 0, byte(len(salt)+1))
+	body = append(body, make([]byte, 10)...)
+	body = append(body, salt[8:]...)
+	return append(body, "\x00mysql_native_password\x00"...)
+}
+
+// TestSimulatedServer shows that the driver takes it for a server.
+func TestSimulatedServer(t *testing.T) {
+	s := &simulatedServers{hanging: map[int]chan struct{}{}}
+	const cluster = 249
+	s.startServers(t, cluster, "a-host")
+	db := openSessionAt(t, fmt.Sprintf("%s:%d", simulatedAddress(cluster, 1), mysqld.AdminPort), mysqlpods.AppUser, "anything")
+	defer func() { _ = db.Close() }() // The test is over.
+	if _, err := db.ExecContext(t.Context(), "set global something = on"); err != nil {
+		t.Error(err)
+	}
+	var id int
+	if err := db.QueryRowContext(t.Context(), "select connection_id()").Scan(&id); err != nil || id != 1 {
+		t.Errorf("expected the connection 1, found %d (%v)", id, err)
+	}
+	if got := s.statements.Load(); got != 2 {
+		t.Errorf("expected two statements, found %d", got)
+	}
 }

@@ -4,7 +4,6 @@
 // people have, and it is a client of the database, of the CF API and of the apps. It needs root, a Debian machine and
 // minutes, so only make e2e-pods runs it.
 //
-// Reading order: env_test.go → row_writer_test.go (clients that write meanwhile) → mysql_test.go (the steps, in the order in
-// which they run on one cluster); for apps cf_env_test.go → cf_probe_test.go (requests meanwhile) → cf_apps_test.go,
-// cf_crashes_test.go.
+// Reading order: env_test.go → mysql_test.go (the steps, in the order in which they run on one cluster, and clients that write
+// meanwhile); for apps cf_env_test.go (with requests meanwhile) → cf_apps_test.go.
 package pods

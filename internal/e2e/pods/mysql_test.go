@@ -3,12 +3,18 @@
 package pods
 
 import (
+	"context"
+	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/torpor-dev/torpor/internal/testenv"
@@ -197,4 +203,263 @@ func (s *mysqlSuite) expectNothingLost(t *testing.T) {
 		t.Errorf("acknowledged rows: expected all of %d, found %v missing", len(acknowledged), lost)
 	}
 	s.logf(t, "%d rows were acknowledged so far, and all of them are there", len(acknowledged))
+}
+
+// testBackupAndRestore makes a backup now, and a new cluster of it.
+func (s *mysqlSuite) testBackupAndRestore(t *testing.T) {
+	s.startWriting(t)
+	s.expectNothingLost(t)
+	s.writer.stopWriting()
+	s.expectEqualRows(t, "test", "app.written", 3)
+	store := testenv.StartS3At(t, bridgeAddress)
+	words := []string{"{ACCESS}", store.AccessKey, "{SECRET}", store.SecretKey, "{BUCKET}", testenv.S3Bucket, "{ENDPOINT}", store.URL}
+	s.apply(t, "backup.yaml", words...)
+	s.kubectl(t, "patch", "mysqlcluster", "test", "--type=merge", "-p", `{"spec":{"backupPolicyName":"daily"}}`)
+	testenv.Eventually(t, "there is a CronJob", func() error {
+		_, err := s.tryRun(t, "", s.programs+"/kubectl", "create", "job", "--from=cronjob/moco-backup-test", "now")
+		return err
+	})
+	began := time.Now()
+	s.kubectl(t, "wait", "job/now", "--for=condition=Complete", "--timeout=3m")
+	point := ""
+	eventually(t, "the status tells of the backup", func() error {
+		at := s.readCluster(t, "test").Status.Backup.Time
+		if at == nil {
+			return errors.New("expected a time, found none")
+		}
+		point = at.UTC().Format(time.RFC3339)
+		return nil
+	})
+	s.expectColumns(t, fmt.Sprintf("test True True %d 3 True True %s", s.readCluster(t, "test").Status.Primary, point))
+	s.logf(t, "a backup is made after %.1fs", time.Since(began).Seconds())
+	began = time.Now()
+	s.apply(t, "copy.yaml", append(words, "{POINT}", point)...)
+	if s.waitUntilHealthy(t, "copy").Status.RestoredTime == nil {
+		t.Error("expected the time of the restore, found none")
+	}
+	s.logf(t, "a new cluster of the backup is healthy after %.1fs", time.Since(began).Seconds())
+	for _, table := range []string{"app.t", "app.written"} {
+		s.expectEqualRows(t, "copy", table, 3)
+		if got, want := s.query(t, "copy", 2, "CHECKSUM TABLE "+table), s.query(t, "test", 0, "CHECKSUM TABLE "+table); got != want {
+			t.Errorf("rows of %s: expected %q, found %q", table, want, got)
+		}
+	}
+	for i := 1; i < 3; i++ {
+		if got := s.query(t, "copy", i, "SELECT STATE FROM performance_schema.clone_status"); got != "Completed" {
+			t.Errorf("instance %d: expected it to be a clone of the restored one, found %q", i, got)
+		}
+	}
+}
+
+// testDeleteWhileStopped deletes both clusters, one of them while everything in it is stopped.
+func (s *mysqlSuite) testDeleteWhileStopped(t *testing.T) {
+	began := time.Now()
+	s.kubectl(t, "moco", "stop", "clustering", "test", "--wait")
+	s.kubectl(t, "moco", "stop", "reconciliation", "test", "--wait")
+	s.kubectl(t, "delete", "mysqlcluster", "test", "copy", "--timeout=3m")
+	eventually(t, "nothing is left", func() error {
+		left := s.kubectl(t, "get", "pods,pvc,pv,services,secrets,configmaps,serviceaccounts,statefulsets,poddisruptionbudgets,cronjobs,jobs", "-A",
+			"-o", `jsonpath={range .items[*]}{.kind}/{.metadata.name}{"\n"}{end}`)
+		var ours []string
+		for line := range strings.Lines(left) {
+			if strings.Contains(line, "moco") || strings.HasPrefix(line, "PersistentVolume") || strings.HasPrefix(line, "Pod/") {
+				ours = append(ours, strings.TrimSpace(line))
+			}
+		}
+		if len(ours) > 0 {
+			return fmt.Errorf("expected nothing, found %q", ours)
+		}
+		return nil
+	})
+	if series := s.readMetric(t, "moco_"); series != "" {
+		t.Errorf("metrics: expected none of clusters that are gone, found:\n%s", series)
+	}
+	s.logf(t, "deleted while stopped, nothing is left after %.1fs", time.Since(began).Seconds())
+}
+
+func (s *mysqlSuite) testPrimaryKilled(t *testing.T) {
+	old := s.readCluster(t, "test").Status.Primary
+	s.expectReplacement(t, old, "kill -9 of its server", func() { killServer(t, s.listPods(t)[podName(old)]) })
+}
+
+func (s *mysqlSuite) testPrimaryDeleted(t *testing.T) {
+	old := s.readCluster(t, "test").Status.Primary
+	s.expectReplacement(t, old, "its Pod's deletion", func() { s.kubectl(t, "delete", "pod", podName(old), "--wait=false") })
+}
+
+// expectReplacement expects another primary that takes writes within seconds, and the old one to come back as a replica.
+func (s *mysqlSuite) expectReplacement(t *testing.T, old int, what string, do func()) {
+	t.Helper()
+	s.startWriting(t)
+	do()
+	began := time.Now()
+	primary := old
+	eventually(t, "another primary", func() error {
+		if primary = s.readCluster(t, "test").Status.Primary; primary == old {
+			return fmt.Errorf("expected another primary than %d", old)
+		}
+		return nil
+	})
+	s.logf(t, "instance %d is the primary %.1fs after %s", primary, time.Since(began).Seconds(), what)
+	s.expectNothingLost(t)
+	gap := s.writer.longestGap()
+	s.logf(t, "the longest time without an acknowledgement was %s", gap)
+	if gap > time.Minute {
+		t.Errorf("time without an acknowledgement: expected seconds, found %s", gap)
+	}
+	testenv.Eventually(t, "the old primary is a replica", func() error {
+		if p := s.listPods(t)[podName(old)]; !p.ready() || p.role() != "replica" {
+			return fmt.Errorf("expected %s to be ready and a replica, found role %q", podName(old), p.role())
+		}
+		return nil
+	})
+	s.waitUntilHealthy(t, "test")
+	s.logf(t, "instance %d is back as a replica, and the cluster is healthy", old)
+}
+
+const (
+	// tryLimit is how long a client waits for one acknowledgement before it tries with a new connection.
+	tryLimit      = time.Second
+	writeInterval = 50 * time.Millisecond
+)
+
+// rowWriter writes rows with unique numbers through the Service of the primary, one after the other, and remembers which of
+// them were acknowledged.
+type rowWriter struct {
+	db   *sql.DB
+	stop context.CancelFunc
+	done sync.WaitGroup
+
+	mu    sync.Mutex
+	acked []int
+	last  time.Time
+	gap   time.Duration
+	// problem is what became of the last row that was not acknowledged.
+	problem error
+}
+
+// startRowWriter reaches the Service from the machine around the node, as a program in the cluster would.
+func startRowWriter(t *testing.T, e *podsEnv, cluster string) *rowWriter {
+	t.Helper()
+	cfg := mysql.NewConfig()
+	cfg.Net, cfg.DBName = "tcp", "app"
+	cfg.Addr = e.kubectl(t, "get", "service", "moco-"+cluster+"-primary", "-o", "jsonpath={.spec.clusterIP}") + ":3306"
+	cfg.User, cfg.Passwd = "moco-writable", e.kubectl(t, "moco", "credential", "-u", "moco-writable", cluster)
+	cfg.Timeout, cfg.ReadTimeout, cfg.WriteTimeout, cfg.RejectReadOnly = tryLimit, tryLimit, tryLimit, true
+	connector, err := mysql.NewConnector(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	c := &rowWriter{db: sql.OpenDB(connector), stop: cancel, last: time.Now()}
+	c.done.Go(func() { c.write(ctx) })
+	return c
+}
+
+func (c *rowWriter) write(ctx context.Context) {
+	tick := time.NewTicker(writeInterval)
+	defer tick.Stop()
+	for number := 1; ; number++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		try, cancel := context.WithTimeout(ctx, tryLimit)
+		_, err := c.db.ExecContext(try, "INSERT INTO app.written VALUES (?)", number)
+		cancel()
+		c.recordAnswer(number, err)
+	}
+}
+
+func (c *rowWriter) recordAnswer(number int, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err != nil {
+		c.problem = err
+		return
+	}
+	c.gap = max(c.gap, time.Since(c.last))
+	c.acked, c.last = append(c.acked, number), time.Now()
+}
+
+// acknowledged are the numbers that were acknowledged so far.
+func (c *rowWriter) acknowledged() []int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.acked)
+}
+
+// expectMoreThan returns nil when there are more acknowledgements than before.
+func (c *rowWriter) expectMoreThan(before int) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.acked) > before {
+		return nil
+	}
+	return fmt.Errorf("expected more than %d acknowledgements, found none; the last problem: %w", before, c.problem)
+}
+
+// longestGap returns how long the clients had to do without an acknowledgement since they were asked last.
+func (c *rowWriter) longestGap() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	longest := max(c.gap, time.Since(c.last))
+	c.gap = 0
+	return longest.Round(time.Millisecond)
+}
+
+func (c *rowWriter) stopWriting() {
+	c.stop()
+	c.done.Wait()
+	_ = c.db.Close() // It was used already.
+}
+
+// missingNumbers are the numbers that are not among the rows, one number a line.
+func missingNumbers(t *testing.T, numbers []int, rows string) []int {
+	t.Helper()
+	there := map[int]bool{}
+	for field := range strings.FieldsSeq(rows) {
+		number, err := strconv.Atoi(field)
+		if err != nil {
+			t.Fatalf("expected numbers, found %q", field)
+		}
+		there[number] = true
+	}
+	return slices.DeleteFunc(slices.Clone(numbers), func(number int) bool { return there[number] })
+}
+
+// query runs statements in an instance, as a DBA does.
+func (e *podsEnv) query(t *testing.T, cluster string, index int, statements ...string) string {
+	t.Helper()
+	out, err := e.tryQuery(t, cluster, index, statements...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func (e *podsEnv) tryQuery(t *testing.T, cluster string, index int, statements ...string) (string, error) {
+	t.Helper()
+	args := []string{"moco", "mysql", "-u", "moco-admin", "--index", strconv.Itoa(index), cluster, "--", "-Nr", "-e", strings.Join(statements, "; ")}
+	return e.tryRun(t, "", e.programs+"/kubectl", args...)
+}
+
+// expectEqualRows waits until all instances have the same rows, which needs that no client writes.
+func (e *podsEnv) expectEqualRows(t *testing.T, cluster, table string, instances int) {
+	t.Helper()
+	eventually(t, "the rows of "+table+" are equal", func() error {
+		var sums []string
+		for i := range instances {
+			sum, err := e.tryQuery(t, cluster, i, "CHECKSUM TABLE "+table)
+			if err != nil {
+				return err
+			}
+			sums = append(sums, sum)
+		}
+		if distinct := slices.Compact(sums); len(distinct) != 1 || strings.HasSuffix(distinct[0], "NULL") {
+			return fmt.Errorf("expected equal checksums, found %q", sums)
+		}
+		return nil
+	})
 }

@@ -3,6 +3,13 @@
 package clustering
 
 import (
+	"iter"
+	"math/rand/v2"
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -397,5 +404,348 @@ func TestReportsOfInstances(t *testing.T) {
 	}
 	if diff := cmp.Diff([]int{1}, p.Errant); diff != "" || p.Synced != 1 {
 		t.Errorf("expected instance 1 to be errant and one in sync, found %v and %d", p.Errant, p.Synced)
+	}
+}
+
+// TestDecideIsTotal shows that whatever is observed, possible or not, has one complete plan.
+func TestDecideIsTotal(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	rulesUsed := map[string]bool{}
+	for n := range 10_000 {
+		o := randomObserved(rng)
+		o.IsBeingDeleted, o.IsStopOverdue = n%100 == 0, n%100 == 1 && o.Stop == nil
+		before := o
+		before.Instances = slices.Clone(o.Instances)
+		p := Decide(o)
+		rulesUsed[p.Rule] = true
+		if !reflect.DeepEqual(o, before) || !reflect.DeepEqual(p, Decide(o)) {
+			t.Fatalf("expected the same plan twice and nothing changed, for %+v", o)
+		}
+		if wrong := findIncompleteness(o, p); wrong != "" {
+			t.Fatalf("%s: %+v\nfor %+v", wrong, p, o)
+		}
+		CheckStart(o)
+		UpdateHistory(o.History, o)
+	}
+	if len(rulesUsed) < len(rules())-5 {
+		t.Errorf("expected nearly all of %d rules, found %d", len(rules()), len(rulesUsed))
+	}
+}
+
+func findIncompleteness(o Observed, p Plan) string {
+	reason := regexp.MustCompile(`^[A-Za-z]+$`)
+	for _, c := range []decision.Condition{p.Initialized, p.Available, p.Healthy, p.ClusteringActive} {
+		known := c.Status == metav1.ConditionTrue || c.Status == metav1.ConditionFalse || c.Status == metav1.ConditionUnknown
+		if !known || !reason.MatchString(c.Reason) || c.Message == "" {
+			return "an incomplete condition"
+		}
+	}
+	_, idle := p.Do.(Nothing)
+	switch {
+	case p.Rule == "" || p.Do == nil || p.Why == "" || p.State == "":
+		return "no rule, action, reason or state"
+	case p.After <= 0 || p.After > stoppedInterval || !idle && p.After != immediately:
+		return "looks again at a wrong time"
+	case o.StopAsked && o.Stop != nil && !idle:
+		return "acts although it is stopped"
+	case len(p.Instances) != max(o.Replicas, 0):
+		return "does not report every instance"
+	}
+	for _, i := range TargetInstances(p.Do) {
+		if i < 0 || i >= o.Replicas || o.Instances[i].Stopped {
+			return "touches an instance that is not there or is left alone"
+		}
+	}
+	return ""
+}
+
+func randomObserved(rng *rand.Rand) Observed {
+	maybe := func() bool { return rng.IntN(2) == 0 }
+	rarely := func() bool { return rng.IntN(12) == 0 }
+	when := func() time.Time {
+		return []time.Time{{}, modelTime(), modelTime().Add(-time.Second), modelTime().Add(-time.Hour)}[rng.IntN(4)]
+	}
+	o := Observed{
+		Now: modelTime(), Replicas: []int{0, 1, 2, 3, 5}[rng.IntN(5)], Offline: rarely(), StopAsked: rarely(), Primary: rng.IntN(5) - 1,
+		Source: OneTimeOperation{rarely(), rarely()}, Restore: OneTimeOperation{rarely(), rarely()}, History: History{when(), when(), when(), nil},
+	}
+	if rarely() {
+		o.Stop = &StopRecord{Since: when()}
+	}
+	texts := []string{"", "0:1-9", "0:1-9", "0:1-9", "0:1-10", "0:1-9,1:1", "2:1"}
+	threads := []ThreadState{Stopped, Connecting, Running, Running}
+	for i := range 5 {
+		s := Instance{
+			Host: host(i), Pod: PodFacts{!rarely(), maybe(), rarely(), rarely(), []PodRole{RoleNone, RolePrimary, RoleReplica}[rng.IntN(3)]},
+			Stopped: rarely(), KnownErrant: rarely(), Reachable: !rarely(), Refused: rarely(), Pending: rarely(), PendingFor: time.Duration(rng.IntN(20)) * time.Second,
+			UUID: uuid(i), Connected: []string{uuid(rng.IntN(3)), uuid(rng.IntN(3))},
+			SemiSync: SemiSync{i == o.Primary, i != o.Primary, o.Replicas / 2, endlessTimeout, rng.IntN(8) / 7},
+			Clone:    []CloneState{NotCloned, NotCloned, NotCloned, Cloning, Cloned, CloneFailed}[rng.IntN(6)],
+		}
+		s.ReadOnly = maybe()
+		s.SuperReadOnly = s.ReadOnly && !rarely()
+		if text := texts[rng.IntN(len(texts))]; text != "" {
+			s.Executed = parseTestSet(text)
+		}
+		if i != o.Primary || rarely() {
+			s.Channel = ReplicationChannel{!rarely(), host(max(0, o.Primary)), threads[rng.IntN(4)], threads[rng.IntN(4)], 1236 * (rng.IntN(12) / 11), 1062 * (rng.IntN(12) / 11), 0, s.Executed}
+		}
+		o.Instances = append(o.Instances, s)
+		o.History.Instances = append(o.History.Instances, InstanceHistory{when(), rng.IntN(3), when(), time.Time{}, "", ""})
+	}
+	return o
+}
+
+// TestPageListsTheRules shows that docs/clustering.md has the rules in their order.
+func TestPageListsTheRules(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/clustering.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(page), "\n| rule | what happens |\n|---|---|\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	var got, want []string
+	for line := range strings.SplitSeq(table, "\n") {
+		name, _, _ := strings.Cut(strings.TrimPrefix(line, "| "), " |")
+		got = append(got, name)
+	}
+	for _, r := range rules() {
+		want = append(want, r.Name)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("rules in docs/clustering.md (-want +got):\n%s", diff)
+	}
+}
+
+// healthyModel is a healthy toy cluster of three.
+func healthyModel(t *testing.T) (*modelExplorer, modelTrace) {
+	t.Helper()
+	a := newModelExplorer(t)
+	way := a.makeHealthy(3)
+	s := way[len(way)-1]
+	s.steps = nil
+	return a, s
+}
+
+// listActions are the actions of a trace.
+func (s modelTrace) listActions() []string {
+	var list []string
+	for _, line := range s.steps {
+		if _, do, ok := strings.Cut(line, ": clustering."); ok && !strings.HasPrefix(do, "Nothing") {
+			list = append(list, do)
+		}
+	}
+	return list
+}
+
+func TestSwitchoverStepByStep(t *testing.T) {
+	a, s := healthyModel(t)
+	s.servers[0].demote = true
+	way, _ := a.runUntilQuiet(s)
+	want := []string{
+		"SetReadOnly{0}", "PromoteInStatus{1 0}", "SetRole{0 }", "StopIO{[1]}", "ConfigurePrimary{1 1}", "StopIO{[2]}",
+		"ConfigureReplica{0 1}", "MakeWritable{1 1}", "SetRole{1 primary}", "ConfigureReplica{2 1}", "SetRole{0 replica}", "ClearDemote{0}",
+	}
+	if diff := cmp.Diff(want, way[len(way)-1].listActions()); diff != "" {
+		t.Errorf("acts (-want +got):\n%s", diff)
+	}
+}
+
+func TestFailoverStepByStep(t *testing.T) {
+	a, s := healthyModel(t)
+	s.crashServer(0)
+	way, _ := a.runUntilQuiet(s)
+	want := []string{
+		"StopIO{[1 2]}", "PromoteInStatus{1 0}", "SetRole{0 }", "ConfigurePrimary{1 1}", "ConfigureReplica{2 1}",
+		"MakeWritable{1 1}", "SetRole{1 primary}",
+	}
+	if diff := cmp.Diff(want, way[len(way)-1].listActions()); diff != "" {
+		t.Errorf("acts (-want +got):\n%s", diff)
+	}
+}
+
+// TestStopAtEveryStepOfASwitchover covers defect 3 of the list in docs/clustering.md at every step.
+func TestStopAtEveryStepOfASwitchover(t *testing.T) {
+	for _, hanging := range []bool{false, true} {
+		a, s := healthyModel(t)
+		s.servers[0].demote, s.servers[0].busy = true, hanging
+		way, _ := a.runUntilQuiet(s)
+		for i, at := range way {
+			end := a.checkStop(at)
+			if end.stop.left != "" || end.servers[end.primary].readOnly {
+				t.Errorf("step %d: expected nothing left, found %q:\n%s", i, end.stop.left, strings.Join(end.steps, "\n"))
+			}
+		}
+	}
+}
+
+func TestSwitchoverThatCannotFinishIsTakenBack(t *testing.T) {
+	a, s := healthyModel(t)
+	s.servers[0].demote = true
+	s, _ = a.runPass(s, undisturbed(0)) // It is read-only now.
+	s.servers[1].slow, s.servers[2].slow = true, true
+	s.commitDirectly(0) // Something the replicas are slow to apply.
+	readOnly := time.Duration(0)
+	for range maxPasses {
+		var p Plan
+		s, p = a.runPass(s, undisturbed(0))
+		if !s.servers[0].readOnly {
+			if readOnly < switchoverTimeout || readOnly > switchoverTimeout+2*time.Second {
+				t.Errorf("expected the primary to be read-only for about %s, found %s", switchoverTimeout, readOnly)
+			}
+			if !slices.ContainsFunc(p.Events, func(e decision.Event) bool { return e.Reason == "SwitchOverFailed" && e.Warning }) {
+				t.Errorf("expected a warning, found %+v", p.Events)
+			}
+			return
+		}
+		readOnly += max(p.After, shortestInterval)
+	}
+	t.Error("expected the primary to become writable again, found it read-only")
+}
+
+func TestStopStartStopLosesNothing(t *testing.T) {
+	a, s := healthyModel(t)
+	s.stopAsked = true
+	s, _ = a.runPass(s, undisturbed(0))
+	s.stopAsked = false
+	s.removePod(2)
+	s.stopAsked = true // Before anybody looked.
+	s, p := a.runPass(s, undisturbed(0))
+	if p.Rule != "stopped" || !s.stop.reached {
+		t.Errorf("expected it to be stopped still, found %q", p.Rule)
+	}
+	s.stopAsked = false
+	s, p = a.runPass(s, undisturbed(0))
+	if p.Rule != "started" || s.stop.reached {
+		t.Errorf("expected it to be started, found %q", p.Rule)
+	}
+}
+
+func TestManagerThatRestartsWhileStoppedTouchesNothing(t *testing.T) {
+	a, s := healthyModel(t)
+	s.stopAsked = true
+	s, _ = a.runPass(s, undisturbed(0))
+	s.servers[0].readOnly = true // Somebody keeps the cluster read-only.
+	s.servers[1].io, s.servers[2].sql = false, false
+	s.history = modelHistory{}
+	way, _ := a.runUntilQuiet(s)
+	if acts := way[len(way)-1].listActions(); len(acts) != 0 {
+		t.Errorf("expected no acts, found %q", acts)
+	}
+}
+
+func TestCheckStart(t *testing.T) {
+	type finding struct {
+		Severity FindingSeverity
+		Message  string
+	}
+	for name, row := range map[string]struct {
+		in   Observed
+		want []finding
+	}{
+		"a healthy cluster may be started": {healthyCluster(stopAsked, stopReached), nil},
+		"foreign transactions refuse": {healthyCluster(withInstance(2, executed("0:1-9,2:1-2"))), []finding{
+			{Refuse, "instance 2 has " + uuid(2) + ":1-2, which the primary lacks; a start isolates it"},
+		}},
+		"numbers ahead of the primary refuse": {healthyCluster(withInstance(1, executed("0:1-9:12"))), []finding{
+			{Refuse, "instance 1 has " + uuid(0) + ":12, which the primary has yet to number so; it will skip what the primary writes then"},
+		}},
+		"two writable instances refuse": {healthyCluster(withInstance(1, writable)), []finding{
+			{Refuse, "instance 1 can be written to beside the primary; a start makes it read-only"},
+		}},
+		"a primary that lacks something refuses": {healthyCluster(withInstance(0, readOnly, executed("0:1-8"))), []finding{
+			{Refuse, "instance 0, the primary, lacks transactions that replicas have; a start fails over"},
+		}},
+		"a primary that does not answer refuses": {healthyCluster(withInstance(0, podNotReady)), []finding{
+			{Refuse, "instance 0, the primary, does not answer; a start fails over if it is down"},
+		}},
+		"a read-only primary warns": {healthyCluster(withInstance(0, readOnly)), []finding{
+			{Warn, "instance 0, the primary, is read-only; a start makes it writable"},
+		}},
+		"deleted binary logs refuse": {healthyCluster(withInstance(0, func(s *Instance) { s.Purged = parseTestSet("0:1-7") }), withInstance(1, executed("0:1-5"))), []finding{
+			{Refuse, "instance 1 lacks " + parseTestSet("0:6-7").String() + ", which the primary has deleted; it cannot follow, and a start leaves it so"},
+		}},
+		"threads that are stopped warn, after what refuses": {healthyCluster(withInstance(1, sqlFailed), withInstance(2, sqlStopped, executed("0:1-9,2:1"))), []finding{
+			{Refuse, "instance 2 has " + uuid(2) + ":1, which the primary lacks; a start isolates it"},
+			{Warn, "instance 1 stopped applying with error 1062; a start leaves it so"},
+			{Warn, "instance 2 has its SQL thread stopped; a start lets it go on"},
+		}},
+		"an instance that does not answer warns": {healthyCluster(withInstance(1, podNotReady)), []finding{{Warn, "instance 1 does not answer and could not be checked"}}},
+		"a status without a primary warns":       {healthyCluster(func(o *Observed) { o.Primary = NoInstance }, withInstance(0, readOnly)), []finding{{Warn, "the status names no primary; a start chooses one"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []finding
+			for _, f := range CheckStart(row.in) {
+				got = append(got, finding{f.Severity, f.Message})
+				if f.Remedy == "" {
+					t.Errorf("expected a remedy for %q", f.Message)
+				}
+			}
+			if diff := cmp.Diff(row.want, got); diff != "" {
+				t.Errorf("findings (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// splitTestSet turns 0:1-3,1:5 into sets of the UUIDs with these indexes.
+func splitTestSet(text string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for part := range strings.SplitSeq(text, ",") {
+			index, rest, _ := strings.Cut(part, ":")
+			if !yield(uuid(int(index[0]-'0')) + ":" + rest) {
+				return
+			}
+		}
+	}
+}
+
+func TestUpdateHistory(t *testing.T) {
+	earlier := modelTime().Add(-time.Second)
+	long := modelTime().Add(-switchoverTimeout)
+	for name, row := range map[string]struct {
+		before History
+		in     Observed
+		want   History
+	}{
+		"a healthy cluster has no history":                        {History{StopAskedSince: earlier, ReadOnlySince: earlier}, healthyCluster(), History{Instances: make([]InstanceHistory, 3)}},
+		"a wish to stop begins":                                   {History{}, healthyCluster(stopAsked), History{StopAskedSince: modelTime(), Instances: make([]InstanceHistory, 3)}},
+		"a wish to stop goes on":                                  {History{StopAskedSince: earlier}, healthyCluster(stopAsked), History{StopAskedSince: earlier, Instances: make([]InstanceHistory, 3)}},
+		"a switchover begins":                                     {History{}, healthyCluster(withInstance(0, askedToStepDown, readOnly)), History{ReadOnlySince: modelTime(), Instances: make([]InstanceHistory, 3)}},
+		"a read-only primary alone is no switchover":              {History{}, healthyCluster(withInstance(0, readOnly)), History{Instances: make([]InstanceHistory, 3)}},
+		"a switchover takes too long":                             {History{ReadOnlySince: long}, healthyCluster(withInstance(0, askedToStepDown, readOnly)), History{ReadOnlySince: long, GaveUpAt: modelTime(), Instances: make([]InstanceHistory, 3)}},
+		"a statement that hangs makes a switchover take too long": {History{}, healthyCluster(withInstance(0, askedToStepDown, statementPending(switchoverTimeout))), History{GaveUpAt: modelTime(), Instances: make([]InstanceHistory, 3)}},
+		"a primary misses a look":                                 {History{}, healthyCluster(withInstance(0, doesNotAnswer)), History{Instances: []InstanceHistory{{UnreachableSince: modelTime(), Misses: 1}, {}, {}}}},
+		"a primary misses another look":                           {History{Instances: []InstanceHistory{{UnreachableSince: earlier, Misses: 1}}}, healthyCluster(withInstance(0, doesNotAnswer)), History{Instances: []InstanceHistory{{UnreachableSince: earlier, Misses: 2}, {}, {}}}},
+		"a primary is back after missed looks":                    {History{Instances: []InstanceHistory{{UnreachableSince: earlier, Misses: 2}}}, healthyCluster(), History{Instances: make([]InstanceHistory, 3)}},
+		"a replica is ahead":                                      {History{}, healthyCluster(withInstance(1, executed("0:1-10"))), History{Instances: []InstanceHistory{{}, {AheadSince: modelTime()}, {}}}},
+		"what failed is kept for a while":                         {History{Instances: []InstanceHistory{{FailedAt: earlier, Failure: "x", LastAction: "y"}}}, healthyCluster(), History{Instances: []InstanceHistory{{FailedAt: earlier, Failure: "x", LastAction: "y"}, {}, {}}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(row.want, UpdateHistory(row.before, row.in)); diff != "" {
+				t.Errorf("history (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestWithResult(t *testing.T) {
+	start := modelTime()
+	m := History{}.WithResult(StartIO{Index: 1}, start, "")
+	if past := m.Instances[1]; !past.FailedAt.IsZero() {
+		t.Errorf("expected the first act to count as a success, found %+v", past)
+	}
+	if past := m.WithResult(StartIO{Index: 1}, start, "").Instances[1]; past.FailedAt != start {
+		t.Errorf("expected the same act again not to have helped, found %+v", past)
+	}
+	if past := m.WithResult(RestartSQL{Index: 1}, start, "").Instances[1]; !past.FailedAt.IsZero() {
+		t.Errorf("expected another act to count as a success, found %+v", past)
+	}
+	two := m.WithResult(StopIO{Indexes: []int{0, 2}}, start, "no answer")
+	if two.Instances[0].Failure != "no answer" || two.Instances[2].FailedAt != start || two.Instances[1].Failure != "" {
+		t.Errorf("expected a failure on the two that were touched, found %+v", two.Instances)
+	}
+	if len(m.Instances) != 2 {
+		t.Errorf("expected the history before to be untouched, found %+v", m)
 	}
 }

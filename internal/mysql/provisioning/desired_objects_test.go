@@ -3,16 +3,26 @@
 package provisioning
 
 import (
+	"database/sql"
+	"errors"
 	"flag"
+	"fmt"
+	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
+	driver "github.com/go-sql-driver/mysql"
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	"github.com/torpor-dev/torpor/internal/testenv"
+	"github.com/torpor-dev/torpor/internal/testenv/mysqld"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -149,5 +159,226 @@ func TestMissingKeys(t *testing.T) {
 	passwords["BACKUP_PASSWORD"] = nil
 	if diff := cmp.Diff([]string{"BACKUP_PASSWORD"}, MissingPasswordKeys(passwords)); diff != "" {
 		t.Errorf("missing (-want +got):\n%s", diff)
+	}
+}
+
+// testInstance runs the scripts as a Pod does, on a loopback address.
+type testInstance struct {
+	place   mysqld.ServerPrograms
+	volume  string
+	address string
+	ordinal int
+}
+
+// smallServerSettings keeps the servers of a test small.
+func smallServerSettings() map[string]string {
+	return map[string]string{
+		"innodb_buffer_pool_size": "8M", "innodb_redo_log_capacity": "8M", "max_connections": "60", "innodb_use_native_aio": "0",
+		"table_open_cache": "100", "table_definition_cache": "400", "performance-schema": "ON", includeKey: "mysqlx=OFF\n",
+	}
+}
+
+func newTestInstance(t *testing.T, place mysqld.ServerPrograms, ordinal int, passwords map[string][]byte) *testInstance {
+	t.Helper()
+	i := &testInstance{place: place, ordinal: ordinal, address: place.Network + "." + strconv.Itoa(ordinal+1)}
+	i.volume = filepath.Join(place.Dir, strconv.Itoa(ordinal))
+	if err := os.Mkdir(i.volume, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	cnf, _ := BuildMyCnf(smallServerSettings(), 0)
+	for name, text := range map[string]string{cnfFile: cnf, usersFile: buildUsersSQL(passwords), initFile: initScript, serverFile: serverScript} {
+		if err := os.WriteFile(filepath.Join(i.volume, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return i
+}
+
+func (i *testInstance) environment() []string {
+	return []string{
+		"MOCO_MYSQLD=" + strings.Join(i.place.Command, " "), "MOCO_CONFIG=" + filepath.Join(i.volume, cnfFile),
+		"MOCO_VOLUME=" + i.volume, "MOCO_USERS=" + filepath.Join(i.volume, usersFile),
+		"MOCO_POD_NAME=moco-test-" + strconv.Itoa(i.ordinal), "MOCO_POD_IP=" + i.address, "MOCO_SUBDOMAIN=moco-test.default.svc",
+		"MOCO_SERVER_ID_BASE=100", "PATH=",
+	}
+}
+
+// serverOptions take the place of the Pod's volumes.
+func (i *testInstance) serverOptions() []string {
+	return append(i.place.Options, "--tmpdir="+i.volume, "--socket="+i.volume+"/s", "--pid-file="+i.volume+"/pid",
+		"--slow-query-log-file="+i.volume+"/slow", "--bind-address="+i.address)
+}
+
+// initCommand runs the init script with tools that a trimmed image has.
+func (i *testInstance) initCommand(t *testing.T) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "/bin/sh", append([]string{filepath.Join(i.volume, initFile)}, i.serverOptions()...)...)
+	cmd.Env = append(i.environment(), "PATH="+linkPrograms(t, i.volume, "rm", "mv"))
+	return cmd
+}
+
+// linkPrograms is a folder with these programs and no others.
+func linkPrograms(t *testing.T, dir string, names ...string) string {
+	t.Helper()
+	folder := filepath.Join(dir, "bin")
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(path, filepath.Join(folder, name)); err != nil && !errors.Is(err, os.ErrExist) {
+			t.Fatal(err)
+		}
+	}
+	return folder
+}
+
+func (i *testInstance) initialise(t *testing.T) string {
+	t.Helper()
+	out, err := i.initCommand(t).CombinedOutput()
+	if err != nil {
+		t.Fatalf("initialise: %v\n%s", err, out)
+	}
+	return string(out)
+}
+
+func (i *testInstance) startServer(t *testing.T) *testenv.Process {
+	t.Helper()
+	args := append([]string{filepath.Join(i.volume, serverFile)}, i.serverOptions()...)
+	return testenv.StartProcess(t, "/bin/sh", append(args, "--datadir="+filepath.Join(i.volume, "data")), i.environment())
+}
+
+func (i *testInstance) openDB(t *testing.T, user, password string, port int) *sql.DB {
+	t.Helper()
+	cfg := driver.NewConfig()
+	cfg.User, cfg.Passwd, cfg.Net, cfg.Addr = user, password, "tcp", net.JoinHostPort(i.address, strconv.Itoa(port))
+	connector, err := driver.NewConnector(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := sql.OpenDB(connector)
+	t.Cleanup(func() { _ = db.Close() }) // The server may be gone.
+	return db
+}
+
+func (i *testInstance) waitUp(t *testing.T, db *sql.DB) {
+	t.Helper()
+	testenv.Eventually(t, "the server answers on "+i.address, func() error { return db.PingContext(t.Context()) })
+}
+
+func queryText(t *testing.T, db *sql.DB, question string) string {
+	t.Helper()
+	var answer string
+	if err := db.QueryRowContext(t.Context(), question).Scan(&answer); err != nil {
+		t.Fatalf("%s: %v", question, err)
+	}
+	return answer
+}
+
+func execStatements(t *testing.T, db *sql.DB, statements ...string) {
+	t.Helper()
+	for _, s := range statements {
+		if _, err := db.ExecContext(t.Context(), s); err != nil {
+			t.Fatalf("%s: %v", s, err)
+		}
+	}
+}
+
+// TestScripts initialises, runs, clones and stops two instances of the real server.
+func TestScripts(t *testing.T) {
+	place := mysqld.FindServerPrograms(t)
+	passwords := map[string][]byte{}
+	for n, a := range instanceAccounts() {
+		passwords[a.key] = fmt.Appendf(nil, `it's "%d" \ here`, n)
+	}
+	first, second := newTestInstance(t, place, 0, passwords), newTestInstance(t, place, 1, passwords)
+
+	t.Log("An initialisation that is killed in the middle starts over, and one that is complete is not repeated.")
+	cut := first.initCommand(t)
+	cut.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cut.Start(); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Eventually(t, "the initialisation has begun", func() error {
+		if _, err := os.Stat(filepath.Join(first.volume, "data.new", "ibdata1")); err != nil {
+			return fmt.Errorf("look: %w", err)
+		}
+		return nil
+	})
+	if err := syscall.Kill(-cut.Process.Pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if err := cut.Wait(); err == nil {
+		t.Fatal("the initialisation was complete before it could be killed")
+	}
+	first.initialise(t)
+	if again := first.initialise(t); !strings.Contains(again, "is there") {
+		t.Errorf("a second initialisation said: %s", again)
+	}
+	second.initialise(t)
+
+	t.Log("A new server is read-only, has no transactions, and needs passwords.")
+	served := first.startServer(t)
+	admin := first.openDB(t, "moco-admin", string(passwords["ADMIN_PASSWORD"]), adminPort)
+	first.waitUp(t, admin)
+	for question, want := range map[string]string{
+		"SELECT @@gtid_executed": "", "SELECT @@super_read_only": "1", "SELECT @@server_id": "100",
+		"SELECT @@report_host": "moco-test-0.moco-test.default.svc", "SELECT @@gtid_mode": "ON", "SELECT @@binlog_format": "ROW",
+		"SELECT @@skip_replica_start": "1", "SELECT @@innodb_buffer_pool_size": "8388608",
+		"SELECT COUNT(*) FROM mysql.user WHERE user = 'root' OR authentication_string = ''":                                               "0",
+		"SELECT COUNT(*) FROM information_schema.plugins WHERE plugin_name IN ('clone', 'rpl_semi_sync_source', 'rpl_semi_sync_replica')": "3",
+	} {
+		if got := queryText(t, admin, question); got != want {
+			t.Errorf("%s: expected %q, found %q", question, want, got)
+		}
+	}
+	for _, a := range instanceAccounts() {
+		port := mysqlPort
+		if strings.Contains(a.grants, "SERVICE_CONNECTION_ADMIN") || a.name == "moco-admin" {
+			port = adminPort
+		}
+		if err := first.openDB(t, a.name, string(passwords[a.key]), port).PingContext(t.Context()); err != nil {
+			t.Errorf("%s on port %d: %v", a.name, port, err)
+		}
+	}
+	for _, user := range []string{"root", "moco-admin", ""} {
+		if err := first.openDB(t, user, "", mysqlPort).PingContext(t.Context()); err == nil {
+			t.Errorf("%q comes in without a password", user)
+		}
+	}
+
+	t.Log("A server that has become a clone is started again by its supervisor.")
+	execStatements(t, admin, "SET GLOBAL super_read_only=0", "SET GLOBAL read_only=0", "CREATE DATABASE app", "CREATE TABLE app.t (id INT PRIMARY KEY)", "INSERT INTO app.t VALUES (1)")
+	cloned := second.startServer(t)
+	heir := second.openDB(t, "moco-admin", string(passwords["ADMIN_PASSWORD"]), adminPort)
+	second.waitUp(t, heir)
+	execStatements(t, heir, "SET GLOBAL super_read_only=0", "SET GLOBAL read_only=0",
+		fmt.Sprintf("SET GLOBAL clone_valid_donor_list='%s:%d'", first.address, adminPort),
+		fmt.Sprintf("CLONE INSTANCE FROM 'moco-clone-donor'@'%s':%d IDENTIFIED BY '%s'", first.address, adminPort, escapePassword(passwords["CLONE_DONOR_PASSWORD"])))
+	testenv.Eventually(t, "the clone has the data", func() error {
+		var rows int
+		if err := heir.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM app.t").Scan(&rows); err != nil {
+			return fmt.Errorf("ask: %w", err)
+		}
+		return nil
+	})
+	if id := queryText(t, heir, "SELECT @@server_id"); id != "101" {
+		t.Errorf("expected the server id 101, found %s", id)
+	}
+
+	t.Log("SIGTERM to the supervisor stops the server properly.")
+	for _, p := range []*testenv.Process{served, cloned} {
+		p.Stop(t)
+		if code := p.ExitCode(); code != 0 {
+			t.Errorf("expected the exit code 0, found %d", code)
+		}
+	}
+	for _, i := range []*testInstance{first, second} {
+		if _, err := os.Stat(filepath.Join(i.volume, "pid")); err == nil {
+			t.Error("a server has left its pid file")
+		}
 	}
 }

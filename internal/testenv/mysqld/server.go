@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -145,4 +146,34 @@ func (s *Server) ClientCommand(user, password string) []string {
 	line := s.installation.programCommand("usr/bin/mysql")
 	return append(line, "--no-defaults", "--host="+s.Address, "--port="+strconv.Itoa(Port), "--user="+user, "--password="+password,
 		"--character-sets-dir="+s.installation.joinPath("usr/share/mysql/charsets"))
+}
+
+// The passwords of the product's accounts in tests. A log that shows one of them is easily found.
+const (
+	AdminPassword       = "secret-a"
+	ReplicationPassword = "secret-r"
+	DonorPassword       = "secret-d"
+)
+
+// ProductUsers are the statements that make the accounts of the product which clustering uses.
+const ProductUsers = `create user 'moco-admin'@'%' identified by '` + AdminPassword + `';
+grant all on *.* to 'moco-admin'@'%' with grant option;
+create user 'moco-repl'@'%' identified by '` + ReplicationPassword + `';
+grant replication slave, replication client on *.* to 'moco-repl'@'%';
+create user 'moco-clone-donor'@'%' identified by '` + DonorPassword + `';
+grant backup_admin, service_connection_admin on *.* to 'moco-clone-donor'@'%';
+`
+
+// ClientsOnPath puts MySQL's own clients first on the PATH, for as long as the test runs.
+func (b *Installation) ClientsOnPath(t testing.TB) {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range []string{"mysql", "mysqldump"} {
+		line := b.programCommand("usr/bin/" + name)
+		text := "#!/bin/sh\nexec '" + strings.Join(line, "' '") + "' \"$@\"\n"
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
 }

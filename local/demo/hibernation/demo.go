@@ -6,12 +6,14 @@ package hibernation
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
 	"time"
 
 	"github.com/torpor-dev/torpor/local/demo/runner"
+	"github.com/torpor-dev/torpor/local/targetcluster"
 )
 
 const (
@@ -98,4 +100,114 @@ func KeepEnvironment(ctx context.Context, c Config, ready func()) error {
 		<-ctx.Done()
 	}
 	return errors.Join(err, d.CleanUp())
+}
+
+func (d *clusterDemo) environmentSteps() []func() error {
+	return []func() error{d.startHubAndCloud, d.createCluster, d.startDormantManager, d.installCRD}
+}
+
+func (d *clusterDemo) startHubAndCloud() error {
+	d.BeginStep("A hub (a real Kubernetes control plane) and a cloud")
+	hub, err := d.StartProgram("hub", d.config.Local, "control-plane", "--dir", d.config.FilePath("hub"))
+	if err != nil {
+		return err
+	}
+	latency := d.config.Latency.String()
+	cloud, err := d.StartProgram("cloud", d.config.Local, "cloud", "--dir", d.config.FilePath("cloud"), "--allow-commands",
+		"--access-keys", accessKey, "--start-latency", latency, "--stop-latency", latency)
+	if err != nil {
+		return err
+	}
+	if d.cloudURL, err = d.AwaitLogLine(cloud, "ready:"); err != nil {
+		return err
+	}
+	d.PrintObserved("the cloud speaks the EC2 API at %s; machines take %s to start and to stop", d.cloudURL, latency)
+	if _, err := d.AwaitLogLine(hub, "ready "); err != nil {
+		return err
+	}
+	answer, err := d.kubectl("get", "--raw", "/version")
+	if err != nil {
+		return err
+	}
+	var version struct {
+		GitVersion string `json:"gitVersion"`
+	}
+	if err := json.Unmarshal([]byte(answer), &version); err != nil {
+		return fmt.Errorf("decode version: %w", err)
+	}
+	d.PrintObserved("the hub serves Kubernetes %s", version.GitVersion)
+	return nil
+}
+
+// clusterConfig is what all clusters of the demo and of the benchmarks have in common.
+func (d *clusterDemo) clusterConfig(name string) targetcluster.Config {
+	return targetcluster.Config{
+		Name: name, Namespace: "default", Dir: d.config.FilePath(name), HubKubeconfig: d.config.hubKubeconfig(),
+		Cloud: d.cloudURL, Region: region, AccessKey: accessKey, Program: d.config.Local, Version: "4.16.3",
+	}
+}
+
+func (d *clusterDemo) createCluster() error {
+	d.BeginStep("Cluster " + clusterName + ": a control-plane machine and two nodes at that cloud")
+	c := d.clusterConfig(clusterName)
+	c.Nodes, c.Certificates, c.Heartbeat, c.Progress = 2, d.config.Certificates, 3*time.Second, d.PrintObserved
+	result, err := targetcluster.CreateCluster(d.Context, c)
+	if err != nil {
+		return fmt.Errorf("create cluster: %w", err)
+	}
+	if result.Applied {
+		return errors.New("expected a hub without ClusterDeployments, found it serves them already")
+	}
+	d.PrintObserved("its Secrets are in the hub; the hub does not know the kind ClusterDeployment yet")
+	return nil
+}
+
+// startDormantManager starts torpor while none of its kinds exists, and verifies that it stays up.
+func (d *clusterDemo) startDormantManager() error {
+	d.BeginStep("torpor manager, started before any CRD exists")
+	addresses, err := runner.FindFreeAddresses(d.Context, 2)
+	if err != nil {
+		return err
+	}
+	d.metrics, d.probes = addresses[0], addresses[1]
+	manager, err := d.StartProgram("manager", d.config.Torpor, "manager", "--kubeconfig", d.config.hubKubeconfig(),
+		"--metrics-address", d.metrics, "--probe-address", d.probes)
+	if err != nil {
+		return err
+	}
+	crds, err := d.kubectl("get", "crd", "-o", "name")
+	if err != nil {
+		return err
+	}
+	if crds != "" {
+		return fmt.Errorf("expected a hub without CRDs, found %q", crds)
+	}
+	if err := d.AwaitReady(manager, d.probes); err != nil {
+		return err
+	}
+	d.PrintObserved("the manager is ready, with no CRD in the hub")
+	if err := d.verifyControllerRuns(false); err != nil {
+		return err
+	}
+	d.PrintObserved("its hibernation controller is dormant")
+	return nil
+}
+
+// installCRD brings the kind, and waits for the controller to start by itself.
+func (d *clusterDemo) installCRD() error {
+	d.BeginStep("Install the CRD: the controller starts")
+	if _, err := d.kubectl("apply", "--server-side", "-k", d.config.CRDs); err != nil {
+		return err
+	}
+	if err := d.Poll("the controller", readyLimit, func(context.Context) error { return d.verifyControllerRuns(true) }); err != nil {
+		return err
+	}
+	d.PrintObserved("the hibernation controller runs")
+	if _, err := d.kubectl("apply", "-f", filepath.Join(d.config.clusterDir(), "clusterdeployment.yaml")); err != nil {
+		return err
+	}
+	if err := d.awaitPowerState("Running"); err != nil {
+		return err
+	}
+	return d.showClusters()
 }

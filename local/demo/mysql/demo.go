@@ -8,6 +8,12 @@ package mysql
 
 import (
 	"context"
+	_ "embed" // The manifest is a file, as a user's is.
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/torpor-dev/torpor/local/demo/runner"
@@ -62,4 +68,118 @@ func RunDemo(ctx context.Context, c Config) error {
 		Duration: "two minutes",
 		LastStep: "Remove everything",
 	})
+}
+
+//go:embed cluster.yaml
+var manifest string
+
+// probes is where the manager of the demo answers that it is ready.
+const probes = "127.77.250.1:8081"
+
+// startPodCluster starts a cluster with real pods on this machine, and torpor beside it.
+func (d *mysqlDemo) startPodCluster() error {
+	d.BeginStep("A cluster with real pods on this machine: containerd, the kubelet, Services, DNS, volumes")
+	if os.Geteuid() != 0 {
+		return errors.New("expected to be root on Debian, since real pods need namespaces and mounts; " +
+			"or use a cluster of yours with Torpor in it: make demo NAME=mysql DEMO=--kubeconfig=FILE")
+	}
+	d.OnCleanUp(func() error {
+		_, err := d.run(d.config.Local, "", "pods", "down", "--dir", d.config.Dir)
+		if err == nil {
+			d.PrintObserved("every process that was started has ended, and nothing is left on the machine")
+		}
+		return err
+	})
+	if _, err := d.run(d.config.Local, "", "pods", "up", "--dir", d.config.Dir, "--parts", d.config.Parts, "--mysql", d.config.MySQL); err != nil {
+		return err
+	}
+	nodes, err := d.kubectl("get", "nodes")
+	if err != nil {
+		return err
+	}
+	d.PrintObserved("kubectl get nodes")
+	d.QuoteOutput(nodes)
+	for _, args := range [][]string{
+		{"create", "namespace", namespace},
+		{"apply", "--server-side", "-k", filepath.Join(d.config.ConfigDir, "crd")},
+	} {
+		if _, err := d.kubectl(args...); err != nil {
+			return err
+		}
+	}
+	d.PrintObserved("kubectl apply --server-side -k config/crd")
+	return d.startManager()
+}
+
+// startManager runs torpor on this machine; from here the pods can be reached by their addresses.
+func (d *mysqlDemo) startManager() error {
+	manager, err := d.StartProgram("manager", d.config.Torpor, "manager", "--kubeconfig", d.Kubeconfig,
+		"--metrics-address", "0", "--probe-address", probes)
+	if err != nil {
+		return err
+	}
+	if err := d.AwaitReady(manager, probes); err != nil {
+		return err
+	}
+	d.PrintObserved("torpor manager is ready")
+	return nil
+}
+
+// useGivenCluster uses a cluster in which Torpor runs already: its pods may not be in reach from here.
+func (d *mysqlDemo) useGivenCluster() error {
+	d.BeginStep("The cluster of " + d.Kubeconfig)
+	out, err := d.kubectl("get", "pods", "--all-namespaces", "-l", "app.kubernetes.io/name=torpor", "-o", "jsonpath={.items[*].metadata.name}")
+	if err != nil {
+		return err
+	}
+	if out == "" {
+		return errors.New("expected Torpor to run there, found none: install it as the README says, with config/crd")
+	}
+	if _, err := d.kubectl("create", "namespace", namespace); err != nil {
+		return err
+	}
+	d.OnCleanUp(func() error {
+		_, err := d.kubectl("delete", "namespace", namespace)
+		return err
+	})
+	d.PrintObserved("Torpor runs there: %s", out)
+	return nil
+}
+
+func (d *mysqlDemo) createMySQLCluster() error {
+	d.BeginStep("A MySQLCluster of three instances")
+	text := strings.ReplaceAll(manifest, "IMAGE", d.config.Image)
+	if _, err := d.run(d.config.Kubectl, text, "--namespace", namespace, "apply", "-f", "-"); err != nil {
+		return err
+	}
+	d.PrintObserved("kubectl apply -f local/demo/mysql/cluster.yaml")
+	d.OnCleanUp(d.deleteMySQLCluster)
+	if err := d.awaitHealthy(); err != nil {
+		return err
+	}
+	d.PrintObserved("it is healthy")
+	pods, err := d.kubectl("get", "pods")
+	if err != nil {
+		return err
+	}
+	d.PrintObserved("kubectl get pods")
+	d.QuoteOutput(pods)
+	return d.showCluster()
+}
+
+func (d *mysqlDemo) deleteMySQLCluster() error {
+	if _, err := d.kubectl("delete", "mysqlcluster", clusterName, "--timeout="+commandLimit.String()); err != nil {
+		return err
+	}
+	err := d.Poll("the pods and volumes to go", commandLimit, func(context.Context) error {
+		left, err := d.kubectl("get", "pods,pvc,services,statefulsets", "-o", "name")
+		if err == nil && left != "" {
+			err = fmt.Errorf("expected nothing in namespace %s, found %s", namespace, left)
+		}
+		return err
+	})
+	if err == nil {
+		d.PrintObserved("kubectl delete mysqlcluster %s: its pods, volumes and Services are gone", clusterName)
+	}
+	return err
 }

@@ -3,19 +3,33 @@
 package controller
 
 import (
+	"bytes"
+	"context"
+	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
+	driver "github.com/go-sql-driver/mysql"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	"github.com/torpor-dev/torpor/internal/cli/exit"
+	"github.com/torpor-dev/torpor/internal/cli/moco"
 	"github.com/torpor-dev/torpor/internal/testenv"
 	"github.com/torpor-dev/torpor/internal/testenv/mysqld"
 	"github.com/torpor-dev/torpor/internal/testenv/mysqlpods"
@@ -162,3 +176,173 @@ func (e *environment) getSecret(t *testing.T) *corev1.Secret {
 	}
 	return s
 }
+
+// TestMain is also the manager that tests run as a process of its own, to kill it.
+func TestMain(m *testing.M) {
+	log.SetLogger(logr.Discard())
+	if os.Getenv(crashKubeconfig) != "" {
+		os.Exit(runCrashProcess())
+	}
+	os.Exit(m.Run())
+}
+
+const sqlTimeout = 20 * time.Second
+
+// openSession makes a client of an instance. It has one connection, so that it is one session.
+func (e *environment) openSession(t *testing.T, i int, user string) *sql.DB {
+	t.Helper()
+	c := driver.NewConfig()
+	c.User, c.Passwd, c.Net, c.Addr = user, user, "tcp", fmt.Sprintf("%s:%d", e.servers[i].Address, mysqld.Port)
+	c.Timeout, c.InterpolateParams, c.Logger = time.Second, true, &driver.NopLogger{}
+	connector, err := driver.NewConnector(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := sql.OpenDB(connector)
+	db.SetMaxOpenConns(1)
+	t.Cleanup(func() { _ = db.Close() }) // The server may be gone before.
+	return db
+}
+
+// runStatements runs statements in one session of an instance.
+func (e *environment) runStatements(t *testing.T, i int, user string, statements ...string) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), sqlTimeout)
+	defer cancel()
+	db := e.openSession(t, i, user)
+	defer func() { _ = db.Close() }()
+	for _, statement := range statements {
+		if _, err := db.ExecContext(ctx, statement); err != nil {
+			return fmt.Errorf("%s: %w", statement, err)
+		}
+	}
+	return nil
+}
+
+// waitForAcknowledgedWrite writes the second row of app.t until another instance than the first acknowledges it, and returns that
+// instance and the row's value. A write without an answer may have been made: when the new primary gets its label, the
+// sessions of clients that came before are ended, also those whose commits wait. So each attempt writes over the one before.
+func (e *environment) waitForAcknowledgedWrite(t *testing.T) (heir int, value string) {
+	t.Helper()
+	attempt := 0
+	testenv.Eventually(t, "another instance acknowledges a write", func() error {
+		var refused error
+		for heir = 1; heir < instances; heir++ {
+			attempt++
+			value = fmt.Sprint("after", attempt)
+			err := e.runStatements(t, heir, "app", "insert into app.t (id, v) values (2, '"+value+"') on duplicate key update v = values(v)")
+			if err == nil {
+				return nil
+			}
+			refused = errors.Join(refused, err)
+		}
+		return refused
+	})
+	return heir, value
+}
+
+func (e *environment) mustRun(t *testing.T, i int, user string, statements ...string) {
+	t.Helper()
+	if err := e.runStatements(t, i, user, statements...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// query reads one value of an instance.
+func (e *environment) query(t *testing.T, i int, query string) string {
+	t.Helper()
+	value, err := e.tryQuery(t, i, query)
+	if err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	return value
+}
+
+func (e *environment) tryQuery(t *testing.T, i int, query string) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), sqlTimeout)
+	defer cancel()
+	db := e.openSession(t, i, "root")
+	defer func() { _ = db.Close() }()
+	var value sql.NullString
+	err := db.QueryRowContext(ctx, query).Scan(&value)
+	return value.String, err
+}
+
+// waitForAnswer waits until a query answers the same on all instances.
+func (e *environment) waitForAnswer(t *testing.T, query, want string) {
+	t.Helper()
+	e.waitForAnswerBut(t, -1, query, want)
+}
+
+func (e *environment) waitForAnswerBut(t *testing.T, but int, query, want string) {
+	t.Helper()
+	testenv.Eventually(t, query+" is "+want+" everywhere", func() error {
+		for i := range e.servers {
+			if i == but {
+				continue
+			}
+			if found, err := e.tryQuery(t, i, query); err != nil || found != want {
+				return fmt.Errorf("instance %d: found %q (%w)", i, found, err)
+			}
+		}
+		return nil
+	})
+}
+
+const commandTimeout = 2 * time.Minute
+
+// commandResult is what came of a command.
+type commandResult struct {
+	code     exit.Code
+	out, err string
+}
+
+// runPlugin runs the plugin as a person types it, without "kubectl moco".
+func (e *environment) runPlugin(t *testing.T, args ...string) commandResult {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), commandTimeout)
+	defer cancel()
+	var out, said bytes.Buffer
+	plugin := moco.NewPlugin(moco.Streams{In: strings.NewReader(""), Out: &out, Err: &said})
+	code := plugin.Run(ctx, append([]string{"--kubeconfig", e.KubeconfigPath(t), "--namespace", e.name.Namespace}, args...))
+	return commandResult{exit.Code(code), out.String(), said.String()}
+}
+
+// runKubectl runs the real kubectl.
+func (e *environment) runKubectl(t *testing.T, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), commandTimeout)
+	defer cancel()
+	path := filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl")
+	line := append([]string{"--kubeconfig", e.KubeconfigPath(t), "--namespace", e.name.Namespace}, args...)
+	out, err := exec.CommandContext(ctx, path, line...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// stopByPlugin stops clustering with the plugin and returns when nothing is done to the servers any more.
+func (e *environment) stopByPlugin(t *testing.T, args ...string) {
+	t.Helper()
+	if ran := e.runPlugin(t, append([]string{"stop", "clustering", clusterName, "--wait"}, args...)...); ran.code != exit.Done {
+		t.Fatalf("expected clustering to stop, found %+v", ran)
+	}
+}
+
+// waitForLooks returns when the manager has looked at the cluster twice more, so that one look began after this was called.
+func (e *environment) waitForLooks(t *testing.T) {
+	t.Helper()
+	const looks = 2
+	checks := e.metricValue(t, "moco_cluster_checks_total")
+	testenv.Eventually(t, "the manager has looked", func() error {
+		e.triggerPass(t)
+		if e.metricValue(t, "moco_cluster_checks_total") < checks+looks {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+}
+
+func annotationNames(of map[string]string) []string { return slices.Collect(maps.Keys(of)) }

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package arch
+
+import (
+	"cmp"
+	"fmt"
+	"go/ast"
+	"go/token"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/yaml"
+)
+
+const referencePage = "docs/reference.md"
+
+// referenceEntry is one name that is visible outside, with its comment or its help.
+type referenceEntry struct{ name, meaning string }
+
+// TestReferencePageSaysWhatTheCodeSays compares docs/reference.md with the names in the code; TORPOR_UPDATE=1 writes it anew.
+// A condition, reason, event, annotation or metric that has no sentence of its own fails.
+func TestReferencePageSaysWhatTheCodeSays(t *testing.T) {
+	constants := apiConstants(t)
+	var page strings.Builder
+	page.WriteString("# Reference\n\nGenerated from the code by `make generate`; do not edit.\n")
+	for _, part := range []struct{ title, ending string }{
+		{"Conditions", "Condition"},
+		{"Reasons of conditions, and of the events that tell their changes", "Reason"},
+		{"Annotations", "Annotation"},
+		{"Labels", "Label"},
+	} {
+		writeTable(t, &page, part.title, constants[part.ending])
+	}
+	writeTable(t, &page, "Further events", constants["Event"])
+	writeTable(t, &page, "Metrics", metricEntries(t))
+	if os.Getenv("TORPOR_UPDATE") == "1" {
+		if err := os.WriteFile(filepath.Join("..", "..", referencePage), []byte(page.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if fileExists(referencePage) && readFile(t, referencePage) == page.String() {
+		return
+	}
+	t.Errorf("expected %s to be what the code says, found it stale; run make generate", referencePage)
+}
+
+func writeTable(t *testing.T, page *strings.Builder, title string, entries []referenceEntry) {
+	t.Helper()
+	if len(entries) == 0 {
+		t.Errorf("expected entries under %q, found none", title)
+	}
+	slices.SortFunc(entries, func(a, b referenceEntry) int { return strings.Compare(a.name, b.name) })
+	fmt.Fprintf(page, "\n## %s\n\n| name | meaning |\n|---|---|\n", title)
+	for _, e := range entries {
+		if e.meaning == "" {
+			t.Errorf("%s: expected a comment that says what it means, found none", e.name)
+		}
+		fmt.Fprintf(page, "| `%s` | %s |\n", e.name, strings.ReplaceAll(e.meaning, "|", `\|`))
+	}
+}
+
+// apiConstants are the string constants of api/ by the last word of their Go names, and the events that features declare.
+func apiConstants(t *testing.T) map[string][]referenceEntry {
+	t.Helper()
+	ending := regexp.MustCompile(`[A-Z][a-z]+$`)
+	found := map[string][]referenceEntry{}
+	for _, s := range handwrittenSources(t) {
+		event := strings.HasPrefix(s.path, "internal/") && strings.HasSuffix(s.path, "/events.go")
+		if s.isTest() || !s.isAPI() && !event {
+			continue
+		}
+		eachConstant(s.file, func(spec *ast.ValueSpec, comment string) {
+			kind := ending.FindString(spec.Names[0].Name)
+			// The action of an event is the same for many and explains none.
+			if event && kind != "Action" {
+				kind = "Event"
+			}
+			if value, ok := unquote(spec.Values[0]); ok {
+				found[kind] = append(found[kind], referenceEntry{value, comment})
+			}
+		})
+	}
+	return found
+}
+
+func eachConstant(file *ast.File, do func(spec *ast.ValueSpec, comment string)) {
+	for _, d := range file.Decls {
+		group, ok := d.(*ast.GenDecl)
+		if !ok || group.Tok != token.CONST {
+			continue
+		}
+		for _, s := range group.Specs {
+			spec, ok := s.(*ast.ValueSpec)
+			if !ok || len(spec.Values) != 1 {
+				continue
+			}
+			doc := spec.Doc
+			if doc == nil && len(group.Specs) == 1 {
+				doc = group.Doc
+			}
+			do(spec, meaningOf(spec.Names[0].Name, doc.Text()))
+		}
+	}
+}
+
+// meaningOf is a doc comment in one line, without the Go name that it begins with.
+func meaningOf(name, doc string) string {
+	line := strings.Join(strings.Fields(doc), " ")
+	for _, prefix := range []string{name + ": ", name + " is ", name + " means that ", name + " "} {
+		if rest, ok := strings.CutPrefix(line, prefix); ok {
+			return strings.ToUpper(rest[:1]) + rest[1:]
+		}
+	}
+	return line
+}
+
+// metricEntries are the names and helps in every metrics.go: the first two literals of a description, or the fields Name and Help.
+func metricEntries(t *testing.T) []referenceEntry {
+	t.Helper()
+	var found []referenceEntry
+	for _, s := range handwrittenSources(t) {
+		if s.isTest() || filepath.Base(s.path) != "metrics.go" || strings.HasPrefix(s.path, "local/") {
+			continue
+		}
+		var texts []string
+		for _, l := range stringLiterals(s.file) {
+			if value, ok := unquote(l); ok {
+				texts = append(texts, value)
+			}
+		}
+		for i, value := range texts {
+			if (strings.HasPrefix(value, "torpor_") || strings.HasPrefix(value, "moco_")) && i+1 < len(texts) {
+				found = append(found, referenceEntry{value, texts[i+1]})
+			}
+		}
+	}
+	return found
+}
+
+func unquote(e ast.Expr) (string, bool) {
+	l, ok := e.(*ast.BasicLit)
+	if !ok || l.Kind != token.STRING {
+		return "", false
+	}
+	value, err := strconv.Unquote(l.Value)
+	return value, err == nil
+}
+
+const (
+	specFolder = "docs/spec"
+	// generatedSpec divides what is written by hand from what the CRD says.
+	generatedSpec = "<!-- generated from config/crd by make generate; do not edit below -->\n"
+	// specDepth is how deep a page shows fields. Below it stand the fields of Pods and claims, which Kubernetes documents.
+	specDepth = 4
+)
+
+// TestSpecPages compares the second half of each page of docs/spec with its CRD; TORPOR_UPDATE=1 writes it anew.
+// A kind without a page, and a page without a kind, fail.
+func TestSpecPages(t *testing.T) {
+	pages := map[string]bool{}
+	for _, name := range listFiles(t) {
+		if path, ok := strings.CutPrefix(name, specFolder+"/"); ok {
+			pages[path] = true
+		}
+	}
+	for _, name := range listFiles(t) {
+		if !strings.HasPrefix(name, "config/crd/") || !strings.Contains(name, "_") {
+			continue
+		}
+		var crd apiextensionsv1.CustomResourceDefinition
+		if err := yaml.Unmarshal([]byte(readFile(t, name)), &crd); err != nil {
+			t.Fatal(err)
+		}
+		page := strings.ToLower(crd.Spec.Names.Kind) + ".md"
+		if !pages[page] {
+			t.Errorf("%s: expected the page %s/%s, found none; write what the kind is for", name, specFolder, page)
+			continue
+		}
+		delete(pages, page)
+		compareSpecPage(t, specFolder+"/"+page, crd)
+	}
+	for _, page := range slices.Sorted(maps.Keys(pages)) {
+		t.Errorf("%s/%s: expected a CRD of that kind in config/crd, found none; remove the page", specFolder, page)
+	}
+}
+
+func compareSpecPage(t *testing.T, page string, crd apiextensionsv1.CustomResourceDefinition) {
+	t.Helper()
+	text := readFile(t, page)
+	byHand, found, _ := strings.Cut(text, generatedSpec)
+	want := describeCRD(crd)
+	if found == want {
+		return
+	}
+	if os.Getenv("TORPOR_UPDATE") != "1" {
+		t.Errorf("expected %s to end with what config/crd says, found it stale; run make generate", page)
+		return
+	}
+	if err := os.WriteFile(filepath.Join("..", "..", page), []byte(strings.TrimRight(byHand, "\n")+"\n\n"+generatedSpec+want), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// describeCRD lists the names, columns and fields of a kind.
+func describeCRD(crd apiextensionsv1.CustomResourceDefinition) string {
+	var page strings.Builder
+	version := crd.Spec.Versions[0]
+	names := append([]string{crd.Spec.Names.Plural, crd.Spec.Names.Singular}, crd.Spec.Names.ShortNames...)
+	fmt.Fprintf(&page, "\n## API\n\n`%s/%s`, %s; for kubectl: `%s`.\n", crd.Spec.Group, version.Name, crd.Spec.Scope, strings.Join(names, "`, `"))
+	if len(version.AdditionalPrinterColumns) > 0 {
+		page.WriteString("\n| column | shows | only with `-o wide` |\n|---|---|---|\n")
+		for _, column := range version.AdditionalPrinterColumns {
+			wide := ""
+			if column.Priority > 0 {
+				wide = "yes"
+			}
+			fmt.Fprintf(&page, "| %s | `%s` | %s |\n", strings.ToUpper(column.Name), strings.ReplaceAll(column.JSONPath, "|", `\|`), wide)
+		}
+	}
+	for _, part := range []string{"spec", "status"} {
+		if schema, ok := version.Schema.OpenAPIV3Schema.Properties[part]; ok && len(schema.Properties) > 0 {
+			fmt.Fprintf(&page, "\n### %s\n\n| field | type | meaning |\n|---|---|---|\n", part)
+			describeFields(&page, part, schema, 1)
+		}
+	}
+	return page.String()
+}
+
+func describeFields(page *strings.Builder, path string, schema apiextensionsv1.JSONSchemaProps, depth int) {
+	for _, name := range slices.Sorted(maps.Keys(schema.Properties)) {
+		field := schema.Properties[name]
+		kind, inner, at := field.Type, field, path+"."+name
+		if field.Type == "array" && field.Items != nil && field.Items.Schema != nil {
+			inner = *field.Items.Schema
+			kind, at = "list of "+cmp.Or(inner.Type, "values"), at+"[]"
+		}
+		required := ""
+		if slices.Contains(schema.Required, name) {
+			required = ", required"
+		}
+		fmt.Fprintf(page, "| `%s` | %s%s | %s |\n", at, cmp.Or(kind, "any"), required, cellText(field.Description))
+		if depth < specDepth && !isEmbeddedKind(name) {
+			describeFields(page, at, inner, depth+1)
+		}
+	}
+}
+
+// isEmbeddedKind reports whether a field has the fields of a kind that Kubernetes documents.
+func isEmbeddedKind(field string) bool {
+	return slices.Contains([]string{"podTemplate", "volumeClaimTemplates", "workVolume", "env", "envFrom", "conditions", "affinity", "sidecars"}, field)
+}
+
+func cellText(text string) string {
+	return strings.ReplaceAll(strings.Join(strings.Fields(text), " "), "|", `\|`)
+}

@@ -1,0 +1,378 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cloud is a simulated cloud that speaks the EC2 Query API on one machine.
+//
+// Its instances have EC2's states, answers and errors, take real time to start and stop, and may each carry a real
+// command as their machine. What it knows survives kill -9: one JSON file is written before each answer.
+//
+// Reading order: state.go (what may follow what) → cloud.go (time and processes) → handler.go (one call) → actions.go →
+// admin.go (what benchmarks and tests turn).
+package cloud
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/torpor-dev/torpor/local/cloud/ec2query"
+	"github.com/torpor-dev/torpor/local/cloud/process"
+)
+
+// Config is what a cloud is started with.
+type Config struct {
+	// Dir is the folder of the durable state; it is created. One cloud at a time can use it.
+	Dir string
+	// StartLatency and StopLatency are how long an instance stays pending, and stopping or shutting-down.
+	StartLatency, StopLatency time.Duration
+	// PageSize is the largest number of reservations on one page of DescribeInstances; 0 means EC2's 1000.
+	PageSize int
+	// AllowCommands lets every caller of RunInstances run commands as this user; set AccessKeys with it.
+	AllowCommands bool
+	// AccessKeys are the access key ids that may call; empty means any. Signatures are not verified.
+	AccessKeys []string
+	// Region is the region calls must be signed for; empty means us-east-1.
+	Region string
+	// Network is the first half of every instance's loopback address; empty means 127.77. Two clouds whose machines
+	// serve on the same port need two networks.
+	Network string
+	// RatePerSecond and Burst throttle the calls of each access key; a rate of 0 does not throttle.
+	RatePerSecond float64
+	Burst         int
+	// Log gets one line per change of an instance; nil drops them.
+	Log *slog.Logger
+}
+
+func (c Config) withDefaults() (Config, error) {
+	const ec2PageSize = 1000
+	var wrong []error
+	if c.Dir == "" {
+		wrong = append(wrong, errors.New("the folder of the cloud's state is not set: set Dir"))
+	}
+	if c.StartLatency < 0 || c.StopLatency < 0 {
+		wrong = append(wrong, fmt.Errorf("latencies must not be negative, found start %s and stop %s", c.StartLatency, c.StopLatency))
+	}
+	if c.PageSize < 0 || c.PageSize > ec2PageSize {
+		wrong = append(wrong, fmt.Errorf("a page holds 1 to %d reservations (0 for %d), found %d", ec2PageSize, ec2PageSize, c.PageSize))
+	}
+	if c.RatePerSecond < 0 || (c.RatePerSecond > 0 && c.Burst < 1) {
+		wrong = append(wrong, fmt.Errorf("a rate must be positive and come with a burst of at least 1, found rate %g and burst %d", c.RatePerSecond, c.Burst))
+	}
+	if c.PageSize == 0 {
+		c.PageSize = ec2PageSize
+	}
+	if c.Region == "" {
+		c.Region = "us-east-1"
+	}
+	if c.Network == "" {
+		c.Network = "127.77"
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return c, errors.Join(wrong...)
+}
+
+// Cloud is a running simulated cloud.
+type Cloud struct {
+	config  Config
+	store   *stateStore
+	starter *process.Starter
+	// gracePeriod is how long Close waits between asking and killing, and again after killing.
+	gracePeriod time.Duration
+	wake        chan struct{}
+	done        chan struct{}
+	work        sync.WaitGroup
+
+	mu        sync.Mutex
+	closed    bool
+	state     cloudState
+	latencies powerLatencies
+	processes map[string]*process.Process
+	faults    []injectedFault
+	calls     map[string]int
+	// limiters throttle the calls of each access key.
+	limiters map[string]*rate.Limiter
+}
+
+// New opens the cloud of a folder as an earlier life left it: what was running runs again, what was changing goes on.
+// The caller serves Handler on a loopback address and ends the cloud with Close.
+func New(config Config) (*Cloud, error) {
+	config, err := config.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	store, err := openStore(config.Dir)
+	if err != nil {
+		return nil, err
+	}
+	c := &Cloud{
+		config: config, store: store, starter: process.NewStarter(), gracePeriod: 5 * time.Second,
+		wake: make(chan struct{}, 1), done: make(chan struct{}),
+		latencies: powerLatencies{Start: &config.StartLatency, Stop: &config.StopLatency},
+		processes: map[string]*process.Process{}, calls: map[string]int{}, limiters: map[string]*rate.Limiter{},
+	}
+	if err := c.restoreMachines(); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	c.work.Go(c.runTransitions)
+	return c, nil
+}
+
+// Close ends all processes as a power cut would: what was running is started again by the next New on the folder.
+func (c *Cloud) Close() error {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return nil
+	}
+	c.closed = true
+	left := slices.Collect(maps.Values(c.processes))
+	c.mu.Unlock()
+
+	close(c.done)
+	for _, p := range left {
+		p.Terminate()
+	}
+	left = c.awaitGone(left)
+	for _, p := range left {
+		p.Kill()
+	}
+	var stays error
+	if left = c.awaitGone(left); len(left) > 0 {
+		stays = fmt.Errorf("%d machines still run %s after they were killed", len(left), c.gracePeriod)
+	}
+	c.starter.Close()
+	c.work.Wait()
+	return errors.Join(stays, c.store.close())
+}
+
+// awaitGone returns those that are not gone after the grace.
+func (c *Cloud) awaitGone(left []*process.Process) []*process.Process {
+	ctx, cancel := context.WithTimeout(context.Background(), c.gracePeriod)
+	defer cancel()
+	tick := time.NewTicker(recheckInterval)
+	defer tick.Stop()
+	for {
+		left = slices.DeleteFunc(left, (*process.Process).IsGone)
+		if len(left) == 0 || ctx.Err() != nil {
+			return left
+		}
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+		}
+	}
+}
+
+// recheckInterval is how soon a killed process group is looked at again; the kernel does not notify of the end of its last member.
+const recheckInterval = 10 * time.Millisecond
+
+// restoreMachines ends what an earlier life left behind and starts the machines that are meant to run.
+func (c *Cloud) restoreMachines() error {
+	known, err := c.store.loadState()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), c.gracePeriod)
+	defer cancel()
+	c.state = known
+	for _, i := range known.Instances {
+		if err := i.Process.KillOrphan(ctx, i.ID); err != nil {
+			return fmt.Errorf("end the machine of %s from the cloud's earlier life (pid %d): %w", i.ID, i.Process.PID, err)
+		}
+		i.Process = process.Identity{}
+		if i.State == running {
+			i = c.bootMachine(i, time.Now())
+		}
+		c.state = c.state.withInstances(i)
+	}
+	return c.store.saveState(c.state)
+}
+
+// runTransitions carries out what time brings, until the cloud is closed.
+func (c *Cloud) runTransitions() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-c.done:
+			return
+		case <-c.wake:
+		case <-timer.C:
+		}
+		if again := c.advanceAll(time.Now()); again.IsZero() {
+			timer.Stop()
+		} else {
+			timer.Reset(time.Until(again))
+		}
+	}
+}
+
+// wakeUp makes run take a turn now.
+func (c *Cloud) wakeUp() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// advanceAll carries out everything that is due and returns when to look again: zero means only when something happens.
+func (c *Cloud) advanceAll(now time.Time) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return time.Time{}
+	}
+	var next time.Time
+	var changed []instance
+	var forgotten []string
+	for _, before := range c.state.Instances {
+		if before.State == terminated && !now.Before(before.Due) {
+			forgotten = append(forgotten, before.ID)
+			continue
+		}
+		after, again := c.advanceInstance(before, now)
+		if after.State != before.State {
+			changed = append(changed, after)
+			again = after.Due
+		}
+		if !again.IsZero() && (next.IsZero() || again.Before(next)) {
+			next = again
+		}
+	}
+	if len(changed)+len(forgotten) > 0 {
+		c.saveTransitions(changed, forgotten)
+	}
+	return next
+}
+
+// saveTransitions keeps what time has changed. It has happened, so a disk that refuses does not undo it: the file is whole
+// again with the next change.
+func (c *Cloud) saveTransitions(changed []instance, forgotten []string) {
+	after := c.state.withInstances(changed...).withoutInstances(forgotten...)
+	// Time cannot be refused: what the disk does not take now, it gets with the next change.
+	if err := c.saveChanges(after, changed...); err != nil {
+		c.config.Log.Error("the state of the cloud is not on the disk", "error", err)
+		c.state = after
+	}
+}
+
+// saveChanges makes the ledger durable and then current.
+func (c *Cloud) saveChanges(after cloudState, changed ...instance) error {
+	if err := c.store.saveState(after); err != nil {
+		return err
+	}
+	for _, i := range changed {
+		if before := c.state.Instances[i.ID].State; before != i.State {
+			c.config.Log.Info("instance changed", "instance", i.ID, "from", string(before), "to", string(i.State))
+		}
+	}
+	c.state = after
+	c.wakeUp()
+	return nil
+}
+
+// advanceInstance returns the instance as it is now, and when to look at it again if nothing happens before.
+func (c *Cloud) advanceInstance(i instance, now time.Time) (instance, time.Time) {
+	switch {
+	case i.State == running:
+		return c.watchMachine(i, now)
+	case i.Due.IsZero():
+		return i, time.Time{}
+	case now.Before(i.Due):
+		return i, i.Due
+	case c.isStuck(i):
+		return i, time.Time{}
+	case i.State == pending:
+		return c.bootMachine(i.afterLatency(now), now), time.Time{}
+	default:
+		return c.haltMachine(i, now)
+	}
+}
+
+// bootMachine starts the command of an instance that has become running.
+func (c *Cloud) bootMachine(i instance, now time.Time) instance {
+	if c.losesStart(i) {
+		return i.stoppedUnasked(ec2query.ServerInsufficientInstanceCapacity, "Insufficient capacity to satisfy instance request", now)
+	}
+	if i.Command == nil {
+		return i
+	}
+	p, err := c.starter.Start(i.processCommand())
+	if err != nil {
+		c.config.Log.Error("the machine does not start", "instance", i.ID, "error", err)
+		return i.stoppedUnasked(ec2query.ClientInternalError, "Client error on launch", now)
+	}
+	i.Process = p.Identity()
+	c.processes[i.ID] = p
+	// The end of the machine makes the cloud look at once, without waiting for a timer.
+	c.work.Go(func() {
+		select {
+		case <-p.Exited():
+			c.wakeUp()
+		case <-c.done:
+		}
+	})
+	return i
+}
+
+// watchMachine notices a machine that ends by itself: all it started ends with it.
+func (c *Cloud) watchMachine(i instance, now time.Time) (instance, time.Time) {
+	p := c.processes[i.ID]
+	if p == nil {
+		return i, time.Time{}
+	}
+	select {
+	case <-p.Exited():
+	default:
+		return i, time.Time{}
+	}
+	// What the machine has started ends with it, which may take another moment.
+	if !c.ensureEnded(i.ID) {
+		return i, now.Add(recheckInterval)
+	}
+	return i.stoppedUnasked(ec2query.ClientInstanceInitiatedShutdown, "Instance initiated shutdown", now), time.Time{}
+}
+
+// haltMachine ends a stop or a termination whose latency is over, once the machine is really gone.
+func (c *Cloud) haltMachine(i instance, now time.Time) (instance, time.Time) {
+	if !c.ensureEnded(i.ID) {
+		return i, now.Add(recheckInterval)
+	}
+	return i.afterLatency(now), time.Time{}
+}
+
+// ensureEnded kills what is left of a machine and reports whether it is gone.
+func (c *Cloud) ensureEnded(id string) bool {
+	p := c.processes[id]
+	if p == nil {
+		return true
+	}
+	if !p.IsGone() {
+		p.Kill()
+		return false
+	}
+	delete(c.processes, id)
+	return true
+}
+
+// processCommand returns what the instance runs, with its own values put in.
+func (i instance) processCommand() process.Command {
+	own := strings.NewReplacer("{{ip}}", i.PrivateIP, "{{id}}", i.ID, "{{dns}}", i.PrivateDNS)
+	c := process.Command{Marker: i.ID, Log: own.Replace(i.Command.Log), Env: map[string]string{}}
+	for _, arg := range i.Command.Argv {
+		c.Argv = append(c.Argv, own.Replace(arg))
+	}
+	for name, value := range i.Command.Env {
+		c.Env[name] = own.Replace(value)
+	}
+	return c
+}

@@ -1,0 +1,401 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package ec2query speaks the EC2 Query API: it reads form-encoded requests and writes answers and errors in EC2's XML.
+package ec2query
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Request is one decoded call.
+type Request struct {
+	// Action is the name of the call, as StopInstances.
+	Action string
+	form   url.Values
+}
+
+// Tag is a tag as a request names it.
+type Tag struct {
+	Key, Value string
+	// HasValue distinguishes an empty value from none.
+	HasValue bool
+}
+
+// Filter is one Filter.N of a request: any of the values matches.
+type Filter struct {
+	Name   string
+	Values []string
+}
+
+// TagSpecification holds the tags for one type of resource that a call creates.
+type TagSpecification struct {
+	ResourceType string
+	Tags         []Tag
+}
+
+// ReadRequest decodes a GET or POST. The error is an *Error.
+func ReadRequest(w http.ResponseWriter, r *http.Request) (Request, error) {
+	const largestBody = 1 << 20
+	r.Body = http.MaxBytesReader(w, r.Body, largestBody)
+	if err := r.ParseForm(); err != nil {
+		return Request{}, NewErrorf(InvalidParameterValue, "The request cannot be read as a form of at most %d bytes: %v", largestBody, err)
+	}
+	return Request{Action: r.Form.Get("Action"), form: r.Form}, nil
+}
+
+// StringParameter returns the value of a parameter, or the empty string.
+func (q Request) StringParameter(name string) string { return q.form.Get(name) }
+
+// ParseNumber returns a whole number and whether it was given. The error is an *Error.
+func (q Request) ParseNumber(name string) (int, bool, error) {
+	text := q.StringParameter(name)
+	if text == "" {
+		return 0, false, nil
+	}
+	number, err := strconv.Atoi(text)
+	if err != nil {
+		return 0, false, NewErrorf(InvalidParameterValue, "Value (%s) for parameter %s is invalid. Expecting a whole number.", text, name)
+	}
+	return number, true, nil
+}
+
+// ParseFlag returns a true or false; one that is missing is false. The error is an *Error.
+func (q Request) ParseFlag(name string) (bool, error) {
+	switch text := q.StringParameter(name); strings.ToLower(text) {
+	case "", "false":
+		return false, nil
+	case "true":
+		return true, nil
+	default:
+		return false, NewErrorf(InvalidParameterValue, "Value (%s) for parameter %s is invalid. Expecting true or false.", text, name)
+	}
+}
+
+// ListValues returns name.1, name.2 … in the order of their numbers, each value once.
+func (q Request) ListValues(name string) []string {
+	var values []string
+	for _, item := range q.itemNames(name) {
+		if value := q.StringParameter(item); !slices.Contains(values, value) {
+			values = append(values, value)
+		}
+	}
+	return values
+}
+
+// ListTags returns prefix.1.Key, prefix.1.Value ….
+func (q Request) ListTags(prefix string) []Tag {
+	var tags []Tag
+	for _, item := range q.itemNames(prefix) {
+		tags = append(tags, Tag{Key: q.StringParameter(item + ".Key"), Value: q.StringParameter(item + ".Value"), HasValue: q.form.Has(item + ".Value")})
+	}
+	return tags
+}
+
+// ListTagSpecifications returns what TagSpecification.1 … hold.
+func (q Request) ListTagSpecifications() []TagSpecification {
+	var specifications []TagSpecification
+	for _, item := range q.itemNames("TagSpecification") {
+		specifications = append(specifications, TagSpecification{ResourceType: q.StringParameter(item + ".ResourceType"), Tags: q.ListTags(item + ".Tag")})
+	}
+	return specifications
+}
+
+// ParseFilters returns Filter.1 …. The error is an *Error.
+func (q Request) ParseFilters() ([]Filter, error) {
+	var filters []Filter
+	for _, item := range q.itemNames("Filter") {
+		filter := Filter{Name: q.StringParameter(item + ".Name"), Values: q.ListValues(item + ".Value")}
+		if filter.Name == "" || len(filter.Values) == 0 {
+			return nil, NewErrorf(MissingParameter, "The request must contain the parameters %s.Name and %s.Value.1", item, item)
+		}
+		filters = append(filters, filter)
+	}
+	return filters, nil
+}
+
+// HashParameters is the same for two requests with the same parameters, leaving out the named ones.
+func (q Request) HashParameters(except ...string) string {
+	form := url.Values{}
+	for name, values := range q.form {
+		if !slices.Contains(except, name) {
+			form[name] = values
+		}
+	}
+	sum := sha256.Sum256([]byte(form.Encode()))
+	return hex.EncodeToString(sum[:8])
+}
+
+// itemNames returns "prefix.N" for each number N that occurs, in numeric order.
+func (q Request) itemNames(prefix string) []string {
+	var numbers []int
+	for name := range q.form {
+		rest, ok := strings.CutPrefix(name, prefix+".")
+		if !ok {
+			continue
+		}
+		digits, _, _ := strings.Cut(rest, ".")
+		if number, err := strconv.Atoi(digits); err == nil {
+			numbers = append(numbers, number)
+		}
+	}
+	slices.Sort(numbers)
+	var items []string
+	for _, number := range slices.Compact(numbers) {
+		items = append(items, prefix+"."+strconv.Itoa(number))
+	}
+	return items
+}
+
+// Set is EC2's list: <item> elements inside a named one, which is there even when it is empty.
+type Set[T any] struct {
+	Items []T `xml:"item"`
+}
+
+// NewSet returns the set of the items.
+func NewSet[T any](items []T) Set[T] { return Set[T]{Items: items} }
+
+// Reservation is what one RunInstances created.
+type Reservation struct {
+	ReservationID string        `xml:"reservationId"`
+	OwnerID       string        `xml:"ownerId"`
+	Groups        Set[struct{}] `xml:"groupSet"`
+	Instances     Set[Instance] `xml:"instancesSet"`
+}
+
+// Instance is one machine, in the order EC2 gives its fields.
+type Instance struct {
+	InstanceID         string           `xml:"instanceId"`
+	ImageID            string           `xml:"imageId"`
+	State              InstanceState    `xml:"instanceState"`
+	PrivateDNSName     string           `xml:"privateDnsName"`
+	DNSName            string           `xml:"dnsName"`
+	TransitionReason   string           `xml:"reason"`
+	LaunchIndex        int              `xml:"amiLaunchIndex"`
+	InstanceType       string           `xml:"instanceType"`
+	LaunchTime         Timestamp        `xml:"launchTime"`
+	Placement          Placement        `xml:"placement"`
+	PrivateIPAddress   string           `xml:"privateIpAddress,omitempty"`
+	StateReason        *StateReason     `xml:"stateReason"`
+	Architecture       string           `xml:"architecture"`
+	RootDeviceType     string           `xml:"rootDeviceType"`
+	VirtualizationType string           `xml:"virtualizationType"`
+	InstanceLifecycle  string           `xml:"instanceLifecycle,omitempty"`
+	ClientToken        string           `xml:"clientToken"`
+	Tags               Set[ResourceTag] `xml:"tagSet"`
+	Hypervisor         string           `xml:"hypervisor"`
+}
+
+// InstanceState is a power state: its number and its name.
+type InstanceState struct {
+	Code int    `xml:"code"`
+	Name string `xml:"name"`
+}
+
+// StateReason is why the state last changed.
+type StateReason struct {
+	Code    string `xml:"code"    json:"code"`
+	Message string `xml:"message" json:"message"`
+}
+
+// Placement is where an instance is.
+type Placement struct {
+	AvailabilityZone string `xml:"availabilityZone"`
+	GroupName        string `xml:"groupName"`
+	Tenancy          string `xml:"tenancy"`
+}
+
+// ResourceTag is a tag of an instance.
+type ResourceTag struct {
+	Key   string `xml:"key"`
+	Value string `xml:"value"`
+}
+
+// StateChange is the answer for one instance of a start, stop or terminate.
+type StateChange struct {
+	InstanceID string        `xml:"instanceId"`
+	Current    InstanceState `xml:"currentState"`
+	Previous   InstanceState `xml:"previousState"`
+}
+
+// TagDescription is one tag with the instance it belongs to.
+type TagDescription struct {
+	ResourceID   string `xml:"resourceId"`
+	ResourceType string `xml:"resourceType"`
+	Key          string `xml:"key"`
+	Value        string `xml:"value"`
+}
+
+// RunInstancesAnswer is the body of that answer.
+type RunInstancesAnswer struct {
+	answerHead
+	Reservation
+}
+
+// DescribeInstancesAnswer is the body of that answer.
+type DescribeInstancesAnswer struct {
+	answerHead
+	Reservations Set[Reservation] `xml:"reservationSet"`
+	NextToken    string           `xml:"nextToken,omitempty"`
+}
+
+// StateChangesAnswer is the body of the answers to StartInstances, StopInstances and TerminateInstances.
+type StateChangesAnswer struct {
+	answerHead
+	Instances Set[StateChange] `xml:"instancesSet"`
+}
+
+// DescribeTagsAnswer is the body of that answer.
+type DescribeTagsAnswer struct {
+	answerHead
+	Tags Set[TagDescription] `xml:"tagSet"`
+}
+
+// ReturnAnswer is the body of the answers without content.
+type ReturnAnswer struct {
+	answerHead
+	Return bool `xml:"return"`
+}
+
+// Timestamp is a time with milliseconds, in UTC.
+type Timestamp time.Time
+
+// MarshalText writes the time as EC2 does.
+func (t Timestamp) MarshalText() ([]byte, error) {
+	return []byte(time.Time(t).UTC().Format("2006-01-02T15:04:05.000Z")), nil
+}
+
+// Answer is the answer to one call.
+type Answer interface {
+	setRequestID(id string)
+}
+
+// answerHead is what every answer starts with.
+type answerHead struct {
+	RequestID string `xml:"requestId"`
+}
+
+func (h *answerHead) setRequestID(id string) { h.RequestID = id }
+
+// WriteAnswer answers a call with <ActionResponse>.
+func WriteAnswer(w http.ResponseWriter, action string, body Answer) {
+	id := newRequestID()
+	body.setRequestID(id)
+	writeXML(w, http.StatusOK, id, body, xml.StartElement{
+		Name: xml.Name{Local: action + "Response"},
+		Attr: []xml.Attr{{Name: xml.Name{Local: "xmlns"}, Value: "http://ec2.amazonaws.com/doc/2016-11-15/"}},
+	})
+}
+
+func writeXML(w http.ResponseWriter, status int, requestID string, answer any, root xml.StartElement) {
+	var text bytes.Buffer
+	text.WriteString(xml.Header)
+	if err := xml.NewEncoder(&text).EncodeElement(answer, root); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/xml;charset=UTF-8")
+	w.Header().Set("X-Amzn-Requestid", requestID)
+	w.WriteHeader(status)
+	// A client that has left needs no answer.
+	_, _ = w.Write(text.Bytes())
+}
+
+func newRequestID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:])
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+// The codes of EC2 the cloud answers by itself.
+const (
+	AuthFailure                         = "AuthFailure"
+	DryRunOperation                     = "DryRunOperation"
+	IdempotentParameterMismatch         = "IdempotentParameterMismatch"
+	IncorrectInstanceState              = "IncorrectInstanceState"
+	InsufficientFreeAddressesInSubnet   = "InsufficientFreeAddressesInSubnet"
+	InsufficientInstanceCapacity        = "InsufficientInstanceCapacity"
+	InternalError                       = "InternalError"
+	InvalidAction                       = "InvalidAction"
+	InvalidID                           = "InvalidID"
+	InvalidInstanceIDMalformed          = "InvalidInstanceID.Malformed"
+	InvalidInstanceIDNotFound           = "InvalidInstanceID.NotFound"
+	InvalidParameterCombination         = "InvalidParameterCombination"
+	InvalidParameterValue               = "InvalidParameterValue"
+	MissingParameter                    = "MissingParameter"
+	RequestLimitExceeded                = "RequestLimitExceeded"
+	TagLimitExceeded                    = "TagLimitExceeded"
+	UnauthorizedOperation               = "UnauthorizedOperation"
+	Unavailable                         = "Unavailable"
+	UnsupportedHibernationConfiguration = "UnsupportedHibernationConfiguration"
+	UnsupportedOperation                = "UnsupportedOperation"
+	ServerInsufficientInstanceCapacity  = "Server.InsufficientInstanceCapacity"
+	ClientInstanceInitiatedShutdown     = "Client.InstanceInitiatedShutdown"
+	ClientUserInitiatedShutdown         = "Client.UserInitiatedShutdown"
+	ClientInternalError                 = "Client.InternalError"
+)
+
+// Error is an error as EC2 answers it.
+type Error struct {
+	Code, Message string
+	// Status is the HTTP status; 0 means the usual one of the code.
+	Status int
+}
+
+// NewErrorf returns an *Error with the usual status of its code.
+func NewErrorf(code, format string, args ...any) error {
+	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+func (e *Error) Error() string { return e.Code + ": " + e.Message }
+
+func (e *Error) httpStatus() int {
+	if e.Status != 0 {
+		return e.Status
+	}
+	switch e.Code {
+	case AuthFailure, UnauthorizedOperation:
+		return http.StatusForbidden
+	case DryRunOperation:
+		return http.StatusPreconditionFailed
+	case InternalError, InsufficientInstanceCapacity:
+		return http.StatusInternalServerError
+	case RequestLimitExceeded, Unavailable:
+		return http.StatusServiceUnavailable
+	default:
+		return http.StatusBadRequest
+	}
+}
+
+// WriteError answers with an error; one that is not an *Error becomes an InternalError.
+func WriteError(w http.ResponseWriter, err error) {
+	known, ok := errors.AsType[*Error](err)
+	if !ok {
+		known = &Error{Code: InternalError, Message: err.Error()}
+	}
+	id := newRequestID()
+	writeXML(w, known.httpStatus(), id, errorAnswer{
+		Errors: []errorItem{{Code: known.Code, Message: known.Message}}, RequestID: id,
+	}, xml.StartElement{Name: xml.Name{Local: "Response"}})
+}
+
+type errorAnswer struct {
+	Errors    []errorItem `xml:"Errors>Error"`
+	RequestID string      `xml:"RequestID"`
+}
+
+type errorItem struct {
+	Code    string `xml:"Code"`
+	Message string `xml:"Message"`
+}

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/torpor-dev/torpor/local/controlplane"
+	"github.com/torpor-dev/torpor/local/debian"
+	"github.com/torpor-dev/torpor/local/hollownode"
+	"github.com/torpor-dev/torpor/local/mysql"
+	"github.com/torpor-dev/torpor/local/targetcluster"
+)
+
+func controlPlaneCommand() *cobra.Command {
+	var c controlplane.Config
+	cmd := &cobra.Command{
+		Use:   "control-plane",
+		Short: "Run etcd, kube-apiserver, kube-controller-manager and kube-scheduler in one process",
+		Example: `  # A hub with its data in ./hub; prints where its kubeconfig is once it serves
+  local control-plane --dir ./hub
+
+  # A cluster whose nodes' certificates live for 90 seconds
+  local control-plane --dir ./target --signing-duration 90s --approve-serving`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			began := time.Now()
+			undo, err := connectBridge(cmd.Context(), c.Address)
+			if err != nil {
+				return err
+			}
+			err = controlplane.Run(cmd.Context(), c, func(server string) {
+				fmt.Fprintf(cmd.OutOrStdout(), "ready after %.1fs: %s\nkubeconfig: %s\n", time.Since(began).Seconds(), server, c.AdminKubeconfig())
+			})
+			return errors.Join(err, undo())
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&c.Dir, "dir", "control-plane", "folder for certificates, kubeconfigs and data; an existing one is continued")
+	f.StringVar(&c.Address, "address", "127.0.0.1", "loopback address to serve on; 10.250.0.1 makes the bridge for a real node, as root")
+	f.IntVar(&c.Port, "port", 0, "port of the API server; 0 keeps the last one or takes a free one")
+	f.DurationVar(&c.SigningDuration, "signing-duration", 0, "how long certificates signed for nodes are valid; 0 means a year")
+	f.BoolVar(&c.ApproveServing, "approve-serving", false, "approve the nodes' serving certificates while some node is alive")
+	f.BoolVar(&c.APIOnly, "api-only", false, "leave out the controller manager and the scheduler")
+	return cmd
+}
+
+func nodeCommand() *cobra.Command {
+	var c hollownode.Config
+	var r realNode
+	cmd := &cobra.Command{
+		Use:   "node",
+		Short: "Run a hollow node with the kubelet's own certificate managers, or a real one with containers",
+		Example: `  # Join a control plane; the first client certificate waits for approval
+  local node --name n1 --address 127.77.0.4 --dir ./n1 --bootstrap-kubeconfig ./target/bootstrap.kubeconfig
+
+  # A real node, as root, for a control plane on the bridge
+  local control-plane --dir ./target --address 10.250.0.1 &
+  local node --real --name n1 --dir ./n1 --control-plane ./target`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if r.wanted {
+				r.name, r.dir = c.Name, c.Dir
+				return r.runNode(cmd.Context(), cmd.OutOrStdout())
+			}
+			return hollownode.RunNode(cmd.Context(), c)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&c.Name, "name", "", "name of the node")
+	f.StringVar(&c.Address, "address", "127.0.0.1", "loopback address that is the node's InternalIP")
+	f.StringVar(&c.Dir, "dir", "node", "folder for the node's certificates")
+	f.StringVar(&c.Bootstrap, "bootstrap-kubeconfig", "", "kubeconfig with the bootstrap token")
+	f.DurationVar(&c.Heartbeat, "heartbeat", 3*time.Second, "interval of lease renewals and status reports")
+	f.DurationVar(&c.Hold, "hold", 0, "wait this long before starting, as a slow boot does")
+	f.StringVar(&c.HoldFile, "hold-file", "", "wait before starting for as long as this file exists")
+	f.BoolVar(&r.wanted, "real", false, "run containerd, the kubelet, kube-proxy and CoreDNS; needs root and make node-parts")
+	f.StringVar(&r.controlPlane, "control-plane", "control-plane", "folder of the control plane that a real node joins")
+	f.StringVar(&r.parts, "parts", ".cache/node", "folder that make node-parts has filled, for a real node")
+	f.StringSliceVar(&r.images, "image", nil, "image files to import into a real node; its pause image comes by itself")
+	return cmd
+}
+
+// realNode are the flags of a node with containers.
+type realNode struct {
+	wanted                         bool
+	name, dir, controlPlane, parts string
+	images                         []string
+}
+
+func clusterCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "cluster", Short: "Make target clusters out of machines of the simulated cloud"}
+	cmd.AddCommand(clusterCreateCommand())
+	return cmd
+}
+
+func clusterCreateCommand() *cobra.Command {
+	var c targetcluster.Config
+	cmd := &cobra.Command{
+		Use:   "create NAME",
+		Short: "Run a control-plane machine and nodes, and tell the hub",
+		Example: `  # Two nodes whose certificates live for one minute
+  local cluster create mycluster --hub ./hub/admin.kubeconfig --cloud http://127.0.0.1:5555 --certificates 1m`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			program, err := os.Executable()
+			if err != nil {
+				return fmt.Errorf("find this program: %w", err)
+			}
+			c.Name, c.Program = args[0], program
+			if c.Dir == "" {
+				c.Dir = c.Name
+			}
+			out := cmd.OutOrStdout()
+			c.Progress = func(format string, args ...any) { fmt.Fprintf(out, format+"\n", args...) }
+			r, err := targetcluster.CreateCluster(cmd.Context(), c)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(out, "ready: cluster %s (infraID %s)\nkubeconfig: %s\n", c.Name, r.InfraID, r.Kubeconfig)
+			if !r.Applied {
+				fmt.Fprintf(out, "the hub does not serve ClusterDeployments yet; apply %s once it does\n", r.Manifest)
+			}
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&c.Namespace, "namespace", "default", "namespace of the ClusterDeployment")
+	f.StringVar(&c.Dir, "dir", "", "folder of the machines' disks; NAME if empty")
+	f.StringVar(&c.HubKubeconfig, "hub", "", "kubeconfig of the hub")
+	f.StringVar(&c.Cloud, "cloud", "", "endpoint of the simulated cloud")
+	f.StringVar(&c.Region, "region", "local-1", "region of the cloud")
+	f.StringVar(&c.AccessKey, "access-key", "AKIALOCAL", "access key id of the cloud")
+	f.StringVar(&c.Version, "version", "4.16.3", "OpenShift version that the ClusterDeployment claims")
+	f.IntVar(&c.Nodes, "nodes", 2, "number of nodes")
+	f.DurationVar(&c.Certificates, "certificates", time.Hour, "how long the nodes' certificates are valid")
+	f.DurationVar(&c.Heartbeat, "heartbeat", 3*time.Second, "interval of the nodes' heartbeats")
+	f.StringVar(&c.HoldFile, "hold-file", "", "nodes whose machines are switched on wait for as long as this file exists")
+	return cmd
+}
+
+func mysqlCommand() *cobra.Command {
+	var dir string
+	var optional bool
+	c := &cobra.Command{
+		Use:   "mysql",
+		Short: "Fetch a real MySQL server into a folder; nothing is installed",
+		Example: `  local mysql --dir .cache/mysql
+  local mysql --dir .cache/mysql --optional`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			err := mysql.FetchServer(c.Context(), dir, c.OutOrStdout())
+			if optional && errors.Is(err, debian.ErrUnavailable) {
+				fmt.Fprintln(c.OutOrStdout(), "no MySQL, so tests with a real one are skipped:", err)
+				return nil
+			}
+			return err
+		},
+	}
+	c.Flags().StringVar(&dir, "dir", ".cache/mysql", "folder for the server and its client")
+	c.Flags().BoolVar(&optional, "optional", false, "only say so where Debian's packages cannot be had")
+	return c
+}

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package controlplane runs etcd, kube-apiserver, kube-controller-manager and kube-scheduler,
+// all of them real, in one process with its data in one folder.
+package controlplane
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	logsapi "k8s.io/component-base/logs/api/v1"
+
+	"github.com/torpor-dev/torpor/local/component"
+	"github.com/torpor-dev/torpor/local/kubeclient"
+	"github.com/torpor-dev/torpor/local/pki"
+)
+
+// Config is what a control plane is started with.
+type Config struct {
+	// Dir keeps certificates, kubeconfigs and etcd's data. A start on an existing folder goes on with its data.
+	Dir string
+	// Address is what the API server binds to: a loopback address, or the bridge of a real node.
+	Address string
+	// Port of the API server; 0 keeps the port of the last start, or takes a free one.
+	Port int
+	// SigningDuration is how long certificates signed for nodes are valid; 0 means one year.
+	SigningDuration time.Duration
+	// ApproveServing runs the small in-cluster approver of serving certificates.
+	ApproveServing bool
+	// APIOnly leaves out the controller manager and the scheduler.
+	APIOnly bool
+}
+
+// servingPorts are kept in the folder, so that kubeconfigs stay true over a restart.
+type servingPorts struct {
+	API        int `json:"api"`
+	EtcdClient int `json:"etcdClient"`
+	EtcdPeer   int `json:"etcdPeer"`
+}
+
+func (c Config) path(elem ...string) string {
+	return filepath.Join(append([]string{c.Dir}, elem...)...)
+}
+
+// AdminKubeconfig is the file that lets a client in as cluster admin.
+func (c Config) AdminKubeconfig() string { return c.path("admin.kubeconfig") }
+
+func (c Config) serverURL(p servingPorts) string {
+	return "https://" + net.JoinHostPort(c.Address, strconv.Itoa(p.API))
+}
+
+func (c Config) loadPorts(ctx context.Context) (servingPorts, error) {
+	var p servingPorts
+	data, err := os.ReadFile(c.path("ports.json"))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return p, fmt.Errorf("read ports: %w", err)
+	default:
+		if err := json.Unmarshal(data, &p); err != nil {
+			return p, fmt.Errorf("read ports: %w", err)
+		}
+	}
+	if c.Port != 0 {
+		p.API = c.Port
+	}
+	if err := p.chooseFreePorts(ctx, c.Address); err != nil {
+		return p, err
+	}
+	data, err = json.Marshal(p)
+	if err != nil {
+		return p, fmt.Errorf("encode ports: %w", err)
+	}
+	if err := os.WriteFile(c.path("ports.json"), data, 0o600); err != nil {
+		return p, fmt.Errorf("write ports: %w", err)
+	}
+	return p, nil
+}
+
+// chooseFreePorts takes free ports for those that are not set. All listeners are open at the same time,
+// so that the kernel cannot hand out one port twice.
+func (p *servingPorts) chooseFreePorts(ctx context.Context, address string) error {
+	var listen net.ListenConfig
+	var open []net.Listener
+	defer func() {
+		for _, l := range open {
+			_ = l.Close()
+		}
+	}()
+	for _, port := range []*int{&p.API, &p.EtcdClient, &p.EtcdPeer} {
+		if *port != 0 {
+			continue
+		}
+		l, err := listen.Listen(ctx, "tcp", net.JoinHostPort(address, "0"))
+		if err != nil {
+			return fmt.Errorf("find a free port on %s: %w", address, err)
+		}
+		open = append(open, l)
+		*port = l.Addr().(*net.TCPAddr).Port
+	}
+	return nil
+}
+
+// issueCertificates issues every certificate of the control plane and writes the kubeconfigs.
+func (c Config) issueCertificates(p servingPorts) error {
+	a, err := pki.OpenAuthority(c.path("pki"))
+	if err != nil {
+		return err
+	}
+	if _, err := a.LoadOrMakeKey("sa"); err != nil { // It signs the tokens of ServiceAccounts.
+		return err
+	}
+	for name, s := range map[string]pki.CertificateSubject{
+		"apiserver": {Name: "kube-apiserver", Hosts: []string{
+			"kubernetes", "kubernetes.default", "kubernetes.default.svc", "localhost", "127.0.0.1", "10.96.0.1", c.Address,
+		}},
+		"admin":          {Name: "admin", Groups: []string{"system:masters"}},
+		"kcm":            {Name: "system:kube-controller-manager"},
+		"scheduler":      {Name: "system:kube-scheduler"},
+		"kubelet-client": {Name: "apiserver-kubelet-client", Groups: []string{"system:masters"}},
+		"front-proxy":    {Name: "front-proxy-client"},
+	} {
+		if err := a.IssueCertificate(name, s); err != nil {
+			return err
+		}
+	}
+	for _, name := range []string{"admin", "kcm", "scheduler"} {
+		if err := a.WriteKubeconfig(c.path(name+".kubeconfig"), name, c.serverURL(p)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const (
+	startTimeout = 2 * time.Minute
+	stopTimeout  = 30 * time.Second
+	pollInterval = 50 * time.Millisecond
+)
+
+// Run starts the control plane, calls ready once it serves (with the default ServiceAccount when controllers run),
+// and stops it in order when ctx ends. Only one can run in a process: Kubernetes keeps feature gates and metrics globally.
+func Run(ctx context.Context, c Config, ready func(server string)) error {
+	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
+		return fmt.Errorf("make data folder: %w", err)
+	}
+	p, err := c.loadPorts(ctx)
+	if err != nil {
+		return err
+	}
+	if err := c.issueCertificates(p); err != nil {
+		return err
+	}
+	// The components set up logging one after the other; only the first may win.
+	logsapi.ReapplyHandling = logsapi.ReapplyHandlingIgnoreUnchanged
+
+	etcd, url, err := startEtcd(ctx, c, p)
+	if err != nil {
+		return err
+	}
+	defer etcd.Close()
+	// The API server outlives the others and etcd outlives it: it lingers for a minute when its etcd has gone first.
+	api := component.Start(ctx, "kube-apiserver", func(ctx context.Context, _ func()) error { return runAPIServer(ctx, c.apiServerFlags(p, url)) })
+	defer func() { _ = api.Stop(stopTimeout) }() // Kubernetes' components end with errors that mean nothing.
+	client, err := c.awaitAPI(ctx, api)
+	if err != nil {
+		return err
+	}
+	components := []*component.Component{api}
+	if !c.APIOnly {
+		kcm := component.Start(ctx, "kube-controller-manager", func(ctx context.Context, _ func()) error {
+			return runControllerManager(ctx, c.controllerManagerFlags())
+		})
+		defer func() { _ = kcm.Stop(stopTimeout) }()
+		sched := component.Start(ctx, "kube-scheduler", func(ctx context.Context, _ func()) error { return runScheduler(ctx, c.schedulerFlags()) })
+		defer func() { _ = sched.Stop(stopTimeout) }()
+		components = append(components, kcm, sched)
+		if err := awaitServiceAccount(ctx, client); err != nil {
+			return err
+		}
+	}
+	if c.ApproveServing {
+		approver := component.Start(ctx, "serving-approver", func(ctx context.Context, _ func()) error { return approveServing(ctx, client) })
+		defer func() { _ = approver.Stop(stopTimeout) }()
+	}
+	ready(c.serverURL(p))
+	return component.AwaitFirstExit(ctx, components...)
+}
+
+func (c Config) awaitAPI(ctx context.Context, api *component.Component) (kubernetes.Interface, error) {
+	client, err := kubeclient.NewClient(c.AdminKubeconfig())
+	if err != nil {
+		return nil, err
+	}
+	err = wait.PollUntilContextTimeout(ctx, pollInterval, startTimeout, true, func(ctx context.Context) (bool, error) {
+		if err := api.EndedEarly(); err != nil {
+			return false, err
+		}
+		body, err := client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
+		return err == nil && string(body) == "ok", nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("wait for kube-apiserver: %w", err)
+	}
+	return client, nil
+}
+
+func awaitServiceAccount(ctx context.Context, client kubernetes.Interface) error {
+	err := wait.PollUntilContextTimeout(ctx, pollInterval, startTimeout, true, func(ctx context.Context) (bool, error) {
+		// No Pod is admitted before its ServiceAccount exists.
+		_, err := client.CoreV1().ServiceAccounts(corev1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
+		return err == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait for the default ServiceAccount: %w", err)
+	}
+	return nil
+}

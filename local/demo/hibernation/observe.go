@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hibernation
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/procfs"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/torpor-dev/torpor/local/demo/runner"
+)
+
+// cloudInstance is a machine as the cloud's operator sees it.
+type cloudInstance struct {
+	ID        string    `json:"id"`
+	Name      string    `json:"name"`
+	State     string    `json:"state"`
+	ChangedAt time.Time `json:"changedAt"`
+	PID       int       `json:"pid"`
+}
+
+// askCloud reads what the cloud shows to its operator.
+func (d *clusterDemo) askCloud(what string, into any) error {
+	ctx, cancel := context.WithTimeout(d.Context, attemptLimit)
+	defer cancel()
+	body, err := runner.FetchURL(ctx, d.cloudURL+"/_local/"+what)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal([]byte(body), into); err != nil {
+		return fmt.Errorf("decode %s: %w", what, err)
+	}
+	return nil
+}
+
+func (d *clusterDemo) listInstances() ([]cloudInstance, error) {
+	var list []cloudInstance
+	err := d.askCloud("instances", &list)
+	if err == nil && len(list) == 0 {
+		err = fmt.Errorf("expected machines at %s, found none", d.cloudURL)
+	}
+	return list, err
+}
+
+func (d *clusterDemo) verifyInstancesAre(want string) error {
+	list, err := d.listInstances()
+	if err != nil {
+		return err
+	}
+	for _, i := range list {
+		if i.State != want {
+			return fmt.Errorf("expected machine %s to be %s, found %s", i.Name, want, i.State)
+		}
+	}
+	return nil
+}
+
+// lastStateChange is when the last machine of a cluster changed its state at the cloud.
+func (d *clusterDemo) lastStateChange(cluster string) (time.Time, error) {
+	list, err := d.listInstances()
+	var last time.Time
+	for _, i := range list {
+		if strings.HasPrefix(i.Name, cluster+"-") && i.ChangedAt.After(last) {
+			last = i.ChangedAt
+		}
+	}
+	return last, err
+}
+
+// countCloudCalls counts the calls to the cloud; only Torpor makes any while it is measured.
+func (d *clusterDemo) countCloudCalls() (float64, error) {
+	var calls map[string]float64
+	err := d.askCloud("calls", &calls)
+	sum := 0.0
+	for name, n := range calls {
+		if !strings.HasSuffix(name, ".errors") { // Calls that failed are in the other figure as well.
+			sum += n
+		}
+	}
+	return sum, err
+}
+
+func (d *clusterDemo) setCloudLatency(latency time.Duration) error {
+	ctx, cancel := context.WithTimeout(d.Context, attemptLimit)
+	defer cancel()
+	body := fmt.Appendf(nil, `{"start":%q,"stop":%q}`, latency, latency)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, d.cloudURL+"/_local/latency", bytes.NewReader(body))
+	if err != nil {
+		return fmt.Errorf("make request: %w", err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return fmt.Errorf("set latency: %w", err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode >= http.StatusBadRequest {
+		return fmt.Errorf("set latency: expected success, found %s", resp.Status)
+	}
+	return nil
+}
+
+// sumMetric adds up the values of the manager's metric whose labels match; a metric without values is zero.
+func (d *clusterDemo) sumMetric(name string, match func(labels map[string]string) bool) (float64, error) {
+	ctx, cancel := context.WithTimeout(d.Context, attemptLimit)
+	defer cancel()
+	body, err := runner.FetchURL(ctx, "http://"+d.metrics+"/metrics")
+	if err != nil {
+		return 0, err
+	}
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(body))
+	if err != nil {
+		return 0, fmt.Errorf("read metrics: %w", err)
+	}
+	sum := 0.0
+	for _, metric := range families[name].GetMetric() {
+		if match(readLabels(metric)) {
+			sum += metric.GetCounter().GetValue() + metric.GetGauge().GetValue() + metric.GetUntyped().GetValue()
+		}
+	}
+	return sum, nil
+}
+
+func readLabels(metric *dto.Metric) map[string]string {
+	labels := map[string]string{}
+	for _, pair := range metric.GetLabel() {
+		labels[pair.GetName()] = pair.GetValue()
+	}
+	return labels
+}
+
+// verifyControllerRuns reads from the manager's own metric whether its hibernation controller runs.
+func (d *clusterDemo) verifyControllerRuns(want bool) error {
+	sum, err := d.sumMetric("torpor_gate_state", func(labels map[string]string) bool {
+		return labels["group"] == "hibernation" && labels["state"] == "Running"
+	})
+	if running := sum == 1; err == nil && running != want {
+		err = fmt.Errorf("expected the controller's running to be %t, found %t", want, running)
+	}
+	return err
+}
+
+// countManagerWrites counts the manager's writing requests to the hub, by the manager's own client metrics.
+func (d *clusterDemo) countManagerWrites() (float64, error) {
+	cfg, err := clientcmd.BuildConfigFromFlags("", d.config.hubKubeconfig())
+	if err != nil {
+		return 0, fmt.Errorf("read hub kubeconfig: %w", err)
+	}
+	hub, err := url.Parse(cfg.Host)
+	if err != nil {
+		return 0, fmt.Errorf("read hub address: %w", err)
+	}
+	return d.sumMetric("rest_client_requests_total", func(labels map[string]string) bool {
+		return labels["host"] == hub.Host && slices.Contains([]string{"POST", "PUT", "PATCH", "DELETE"}, labels["method"])
+	})
+}
+
+func (d *clusterDemo) managerMemoryMiB() (float64, error) {
+	bytes, err := d.sumMetric("process_resident_memory_bytes", func(map[string]string) bool { return true })
+	if err == nil && bytes == 0 {
+		err = fmt.Errorf("expected the metric process_resident_memory_bytes, found none")
+	}
+	return bytes / mebibyte, err
+}
+
+const (
+	memoryInterval = 500 * time.Millisecond
+	mebibyte       = 1 << 20
+)
+
+// memoryWatch keeps the highest sum of resident memory over this process and everything below it.
+type memoryWatch struct{ peak atomic.Int64 }
+
+func watchMemory(ctx context.Context) *memoryWatch {
+	w := &memoryWatch{}
+	go func() {
+		tick := time.NewTicker(memoryInterval)
+		defer tick.Stop()
+		for {
+			var sum int64
+			for _, p := range listDescendants() {
+				sum += int64(p.ResidentMemory())
+			}
+			w.peak.Store(max(w.peak.Load(), sum))
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+		}
+	}()
+	return w
+}
+
+func (w *memoryWatch) peakMiB() int64 { return w.peak.Load() / mebibyte }
+
+// verifyNoProcesses verifies that no process below this one is alive.
+func verifyNoProcesses() error {
+	var left []error
+	for _, p := range listDescendants() {
+		if p.PID != os.Getpid() {
+			left = append(left, fmt.Errorf("expected every process to have ended, found %d (%s)", p.PID, p.Comm))
+		}
+	}
+	return errors.Join(left...)
+}
+
+// listDescendants lists this process and its descendants; it is empty where there is no /proc.
+func listDescendants() []procfs.ProcStat {
+	list, err := procfs.AllProcs()
+	if err != nil {
+		return nil
+	}
+	all := map[int]procfs.ProcStat{}
+	for _, p := range list {
+		// A process may end while the list is read; a kernel thread or a zombie has no memory.
+		if stat, err := p.Stat(); err == nil && stat.RSS > 0 {
+			all[stat.PID] = stat
+		}
+	}
+	var found []procfs.ProcStat
+	for _, p := range all {
+		for up, ok := p, true; ok; up, ok = all[up.PPID] {
+			if up.PID == os.Getpid() {
+				found = append(found, p)
+				break
+			}
+		}
+	}
+	return found
+}

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package hollownode runs a hollow node: no containers, but the kubelet's own bootstrap and certificate managers,
+// a real lease, real heartbeats, and pods that are reported as running.
+package hollownode
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/certificate"
+	"k8s.io/client-go/util/retry"
+	"k8s.io/component-helpers/apimachinery/lease"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+)
+
+// Config is what a hollow node is started with.
+type Config struct {
+	// Name of the Node object.
+	Name string
+	// Address is the loopback address that the node claims as its InternalIP and serves on.
+	Address string
+	// Dir keeps the node's certificates and its kubeconfig, as a kubelet's root folder does.
+	Dir string
+	// Bootstrap is the kubeconfig with the token that asks for the first client certificate.
+	Bootstrap string
+	// Heartbeat is the interval of the lease's renewal and of the node status.
+	Heartbeat time.Duration
+	// Hold delays the node's start after its machine is on, as a slow boot does.
+	Hold time.Duration
+	// HoldFile holds the node's start for as long as a file of this path exists; empty holds nothing.
+	HoldFile string
+}
+
+// kubeletPort is where a kubelet serves.
+const kubeletPort = 10250
+
+func (c Config) validate() error {
+	var errs []error
+	if c.Name == "" {
+		errs = append(errs, errors.New("expected a node name, found none; set --name"))
+	}
+	if ip := net.ParseIP(c.Address); ip == nil || !ip.IsLoopback() {
+		errs = append(errs, fmt.Errorf("expected a loopback address, found %q; set --address to one of 127.0.0.0/8", c.Address))
+	}
+	if c.Heartbeat <= 0 {
+		errs = append(errs, fmt.Errorf("expected a heartbeat above zero, found %s; set --heartbeat", c.Heartbeat))
+	}
+	if _, err := os.Stat(c.Bootstrap); err != nil {
+		errs = append(errs, fmt.Errorf("read bootstrap kubeconfig: %w; set --bootstrap-kubeconfig", err))
+	}
+	return errors.Join(errs...)
+}
+
+func (c Config) kubeconfigPath() string  { return filepath.Join(c.Dir, "kubeconfig") }
+func (c Config) certificatesDir() string { return filepath.Join(c.Dir, "pki") }
+
+func (c Config) nodeAddresses() []corev1.NodeAddress {
+	return []corev1.NodeAddress{
+		{Type: corev1.NodeHostName, Address: c.Name},
+		{Type: corev1.NodeInternalIP, Address: c.Address},
+	}
+}
+
+const leaseRenewals = 4
+
+// RunNode keeps the node alive until ctx ends. Like a machine that loses its power it leaves its Node object behind.
+func RunNode(ctx context.Context, c Config) error {
+	if err := c.validate(); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(c.certificatesDir(), 0o700); err != nil {
+		return fmt.Errorf("make node folder: %w", err)
+	}
+	if !waitFor(ctx, c.Hold) || !waitWhileFileExists(ctx, c.HoldFile) {
+		return nil
+	}
+	client, err := c.keepClientCertificate(ctx)
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	serving, err := c.keepServingCertificate(ctx, client)
+	if err != nil {
+		return err
+	}
+	port, err := serveHealthz(ctx, c.Address, serving)
+	if err != nil {
+		return err
+	}
+	if err := c.registerNode(ctx, client, port); err != nil {
+		return err
+	}
+	go c.renewLease(ctx, client)
+	go runPods(ctx, client, c)
+	return c.reportPeriodically(ctx, client, port)
+}
+
+// waitFor waits; it reports whether there is still something to start.
+func waitFor(ctx context.Context, d time.Duration) bool {
+	if d == 0 {
+		return true
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// waitWhileFileExists waits until nothing is found at the path; it reports whether there is still something to start.
+func waitWhileFileExists(ctx context.Context, path string) bool {
+	if path == "" {
+		return true
+	}
+	err := wait.PollUntilContextCancel(ctx, awaitInterval, true, func(context.Context) (bool, error) {
+		_, err := os.Stat(path)
+		return errors.Is(err, fs.ErrNotExist), nil
+	})
+	return err == nil
+}
+
+func (c Config) renewLease(ctx context.Context, client kubernetes.Interface) {
+	// A kubelet renews its lease of 40 seconds every 10, in the same proportion.
+	seconds := max(int32(c.Heartbeat.Seconds()*leaseRenewals), 1)
+	controller := lease.NewController(clock.RealClock{}, client, c.Name, seconds, nil, c.Heartbeat, c.Name, corev1.NamespaceNodeLease, nil)
+	controller.Run(klog.NewContext(ctx, klog.Background()))
+}
+
+var errNoServingCertificate = errors.New("expected a serving certificate, found none yet; its request waits for approval")
+
+// serveHealthz answers /healthz with the serving certificate, so that a client sees whether it was really issued.
+// It takes the kubelet's port, or a free one when that is taken.
+func serveHealthz(ctx context.Context, address string, manager certificate.Manager) (int32, error) {
+	var listen net.ListenConfig
+	l, err := listen.Listen(ctx, "tcp", net.JoinHostPort(address, strconv.Itoa(kubeletPort)))
+	if err != nil {
+		// Another node has the address: the port is in the Node object, so any will do.
+		l, err = listen.Listen(ctx, "tcp", net.JoinHostPort(address, "0"))
+	}
+	if err != nil {
+		return 0, fmt.Errorf("listen on %s: %w", address, err)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) })
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: requestLimit, TLSConfig: &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			if current := manager.Current(); current != nil {
+				return current, nil
+			}
+			return nil, errNoServingCertificate
+		},
+	}}
+	go func() { _ = server.ServeTLS(l, "", "") }()
+	context.AfterFunc(ctx, func() { _ = server.Close() })
+	return int32(l.Addr().(*net.TCPAddr).AddrPort().Port()), nil
+}
+
+// registerNode creates the Node, or finds the one from before the machine was switched off. It tries again until it
+// succeeds: a renewal of the client certificate closes every connection, also the one in use.
+func (c Config) registerNode(ctx context.Context, client kubernetes.Interface, port int32) error {
+	err := wait.PollUntilContextCancel(ctx, awaitInterval, true, func(ctx context.Context) (bool, error) {
+		if err := c.createAndReport(ctx, client, port); err != nil {
+			klog.FromContext(ctx).Info("Node is not registered yet", "err", err)
+			return false, nil
+		}
+		return true, nil
+	})
+	if err != nil {
+		return fmt.Errorf("register node: %w", err)
+	}
+	return nil
+}
+
+func (c Config) createAndReport(ctx context.Context, client kubernetes.Interface, port int32) error {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: c.Name, Labels: map[string]string{
+		corev1.LabelHostname: c.Name, corev1.LabelOSStable: runtime.GOOS, corev1.LabelArchStable: runtime.GOARCH,
+	}}}
+	created, cancel := context.WithTimeout(ctx, requestLimit)
+	defer cancel()
+	_, err := client.CoreV1().Nodes().Create(created, node, metav1.CreateOptions{})
+	if err != nil && !k8serrors.IsAlreadyExists(err) {
+		return fmt.Errorf("create node: %w", err)
+	}
+	return c.reportNodeStatus(ctx, client, port)
+}
+
+// reportPeriodically reports the status until ctx ends. A report that did not arrive is repeated with the next beat.
+func (c Config) reportPeriodically(ctx context.Context, client kubernetes.Interface, port int32) error {
+	_ = wait.PollUntilContextCancel(ctx, c.Heartbeat, false, func(ctx context.Context) (bool, error) {
+		_ = c.reportNodeStatus(ctx, client, port)
+		return false, nil
+	})
+	return nil
+}
+
+func (c Config) reportNodeStatus(ctx context.Context, client kubernetes.Interface, port int32) error {
+	ctx, cancel := context.WithTimeout(ctx, requestLimit)
+	defer cancel()
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		node, err := client.CoreV1().Nodes().Get(ctx, c.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		c.fillNodeStatus(&node.Status, port)
+		_, err = client.CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{})
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("report node status: %w", err)
+	}
+	return nil
+}
+
+func (c Config) fillNodeStatus(s *corev1.NodeStatus, port int32) {
+	// More than any test asks for: nothing really runs here.
+	capacity := corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse("32"), corev1.ResourceMemory: resource.MustParse("64Gi"), corev1.ResourcePods: resource.MustParse("250"),
+		corev1.ResourceEphemeralStorage: resource.MustParse("100Gi"),
+	}
+	s.Capacity, s.Allocatable = capacity, capacity
+	s.Addresses = c.nodeAddresses()
+	s.DaemonEndpoints.KubeletEndpoint.Port = port
+	s.NodeInfo.KubeletVersion, s.NodeInfo.OperatingSystem, s.NodeInfo.Architecture = "v1.36.3", runtime.GOOS, runtime.GOARCH
+	setCondition(s, corev1.NodeMemoryPressure, corev1.ConditionFalse, "KubeletHasSufficientMemory")
+	setCondition(s, corev1.NodeDiskPressure, corev1.ConditionFalse, "KubeletHasNoDiskPressure")
+	setCondition(s, corev1.NodePIDPressure, corev1.ConditionFalse, "KubeletHasSufficientPID")
+	setCondition(s, corev1.NodeReady, corev1.ConditionTrue, "KubeletReady")
+}
+
+func setCondition(s *corev1.NodeStatus, kind corev1.NodeConditionType, status corev1.ConditionStatus, reason string) {
+	now := metav1.Now()
+	for i := range s.Conditions {
+		if c := &s.Conditions[i]; c.Type == kind {
+			if c.Status != status {
+				c.LastTransitionTime = now
+			}
+			c.Status, c.Reason, c.LastHeartbeatTime = status, reason, now
+			return
+		}
+	}
+	s.Conditions = append(s.Conditions, corev1.NodeCondition{
+		Type: kind, Status: status, Reason: reason, Message: "hollow node", LastHeartbeatTime: now, LastTransitionTime: now,
+	})
+}

@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+// Package realnode runs a real node: containerd, the kubelet, kube-proxy and CoreDNS, in process, mount and network
+// namespaces of their own. When the first process in them ends, however it ends, the kernel ends everything else:
+// containers, mounts, bridges and rules. So the machine around it is left as it was.
+package realnode
+
+import (
+	"bufio"
+	"context"
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/torpor-dev/torpor/local/debian"
+	"github.com/torpor-dev/torpor/local/images"
+	"github.com/torpor-dev/torpor/local/kubeclient"
+	"github.com/torpor-dev/torpor/local/pki"
+)
+
+// The networks of the one node that a machine can run. The host's end of the cable is the bridge.
+const (
+	Bridge        = "torpor0"
+	HostAddress   = "10.250.0.1"
+	Address       = "10.250.0.11"
+	networkBits   = "/24"
+	podNetwork    = "10.244.1.0/24"
+	serviceRange  = "10.96.0.0/16"
+	clusterDomain = "cluster.local"
+)
+
+// Config is what a real node is started with.
+type Config struct {
+	// Name of the Node object.
+	Name string
+	// Dir keeps containers, volumes, logs and certificates; an existing one is continued, as a disk is after a boot.
+	Dir string
+	// ControlPlane is the folder of a control plane that serves on HostAddress.
+	ControlPlane string
+	// Parts is the folder that FetchParts has filled.
+	Parts string
+	// Programs is the folder with kubelet, kube-proxy, coredns and pause.
+	Programs string
+	// Images are the files to import before the first pod starts.
+	Images []string
+}
+
+var errRoot = errors.New("expected root, found another user: a real node makes namespaces and mounts; run it as root")
+
+func (c Config) validate() error {
+	var errs []error
+	if os.Geteuid() != 0 {
+		errs = append(errs, errRoot)
+	}
+	if c.Name == "" {
+		errs = append(errs, errors.New("expected a node name, found none; set --name"))
+	}
+	if _, err := os.Stat(filepath.Join(c.ControlPlane, "pki", "ca.key")); err != nil {
+		errs = append(errs, fmt.Errorf("find the control plane's certificates: %w; set --control-plane to its folder", err))
+	}
+	if !IsFetched(c.Parts) {
+		errs = append(errs, fmt.Errorf("expected containerd and its companions in %s, found them not; run make node-parts", c.Parts))
+	}
+	for _, program := range []string{"kubelet", "kube-proxy", "coredns", "pause"} {
+		if _, err := os.Stat(filepath.Join(c.Programs, program)); err != nil {
+			errs = append(errs, fmt.Errorf("find program: %w; run make node-parts, which builds it", err))
+		}
+	}
+	for _, folder := range privateFolders() {
+		if strings.HasPrefix(c.Dir+"/", folder+"/") {
+			errs = append(errs, fmt.Errorf("expected a folder outside %s, which the node has for itself, found %s; set --dir", folder, c.Dir))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (c Config) path(elem ...string) string {
+	return filepath.Join(append([]string{c.Dir}, elem...)...)
+}
+
+func (c Config) programPath(name string) string { return filepath.Join(c.Programs, name) }
+
+func (c Config) adminKubeconfig() string { return filepath.Join(c.ControlPlane, "admin.kubeconfig") }
+
+// partPath finds a folder of the fetched packages in both places where Debian 12 has it.
+func (c Config) partPath(name string) string {
+	return filepath.Join(c.Parts, "usr", name) + ":" + filepath.Join(c.Parts, name)
+}
+
+// partsEnvironment lets programs of the fetched packages find each other and their libraries.
+func (c Config) partsEnvironment() []string {
+	return []string{
+		"PATH=" + strings.Join([]string{filepath.Join(c.Parts, "names"), c.partPath("sbin"), c.partPath("bin"), os.Getenv("PATH")}, ":"),
+		"LD_LIBRARY_PATH=" + c.partPath(libraryFolder()),
+		"XTABLES_LIBDIR=" + filepath.Join(c.Parts, "usr", libraryFolder(), "xtables"),
+		"HOME=" + c.Dir,
+	}
+}
+
+const (
+	readyTimeout = 2 * time.Minute
+	pollInterval = 50 * time.Millisecond
+	// BootCommand is how the program calls itself for the first process of the node.
+	BootCommand = "boot-node"
+)
+
+// RunNode runs the node on the bridge that ConnectBridge has made, until ctx ends. It calls ready once the node is Ready.
+// Progress goes to out.
+func RunNode(ctx context.Context, c Config, out io.Writer, ready func()) error {
+	if err := c.validate(); err != nil {
+		return err
+	}
+	release, err := awaitReservation(ctx, "node")
+	if err != nil {
+		return err
+	}
+	defer release()
+	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
+		return fmt.Errorf("make node folder: %w", err)
+	}
+	if err := c.writeSettings(); err != nil {
+		return err
+	}
+	if err := c.makeCgroups(ctx); err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() { ended <- c.runInNamespaces(ctx, out) }()
+	go func() {
+		if c.awaitReady(ctx) == nil {
+			ready()
+		}
+	}()
+	err = <-ended
+	return errors.Join(err, removeCgroups(context.WithoutCancel(ctx), c.cgroupRoot()))
+}
+
+// runInNamespaces starts the first process of the node and returns when it has ended, and with it everything in its namespaces.
+func (c Config) runInNamespaces(ctx context.Context, out io.Writer) error {
+	// The kernel ends the node with the thread that has started it: this thread must live as long as the process does.
+	runtime.LockOSThread()
+	program, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program: %w", err)
+	}
+	settings, err := json.Marshal(c)
+	if err != nil {
+		return fmt.Errorf("encode node settings: %w", err)
+	}
+	log, err := os.Create(c.path("node.log"))
+	if err != nil {
+		return fmt.Errorf("make log: %w", err)
+	}
+	defer func() { _ = log.Close() }()
+	cmd := exec.CommandContext(ctx, program, BootCommand, string(settings))
+	cmd.Stderr = log
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | syscall.CLONE_NEWNET,
+		Pdeathsig:  syscall.SIGKILL,
+		Setsid:     true,
+	}
+	steps, err := cmd.StdoutPipe()
+	if err != nil {
+		return fmt.Errorf("read the node's steps: %w", err)
+	}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("make the node's namespaces: %w", err)
+	}
+	if err := plugCable(cmd.Process.Pid); err != nil {
+		return errors.Join(err, cmd.Process.Kill(), cmd.Wait())
+	}
+	for lines := bufio.NewScanner(steps); lines.Scan(); {
+		fmt.Fprintln(out, lines.Text())
+	}
+	err = cmd.Wait()
+	if ctx.Err() != nil {
+		return nil
+	}
+	return fmt.Errorf("expected the node to run until it is told to stop, it ended (%w); its logs are in %s", err, c.Dir)
+}
+
+// awaitReady waits for a heartbeat of this boot: a Node object from before a power cut is still Ready.
+func (c Config) awaitReady(ctx context.Context) error {
+	began := time.Now().Truncate(time.Second)
+	client, err := kubeclient.NewClient(c.path("kubeconfig"))
+	if err != nil {
+		return err
+	}
+	err = wait.PollUntilContextTimeout(ctx, pollInterval, readyTimeout, true, func(ctx context.Context) (bool, error) {
+		node, err := client.CoreV1().Nodes().Get(ctx, c.Name, metav1.GetOptions{})
+		return err == nil && isReady(node, began), nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait for node %s: %w", c.Name, err)
+	}
+	return nil
+}
+
+func isReady(node *corev1.Node, since time.Time) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue && !c.LastHeartbeatTime.Time.Before(since)
+	})
+}
+
+// settings are those of the node's parts, with words in braces that settingsReplacer fills.
+//
+//go:embed settings
+var settings embed.FS
+
+// writeSettings writes the node's identity and the settings of its parts.
+func (c Config) writeSettings() error {
+	if err := c.issueCertificates(); err != nil {
+		return err
+	}
+	err := fs.WalkDir(settings, "settings", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := settings.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		file := c.path(strings.TrimPrefix(path, "settings/"))
+		return errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(c.settingsReplacer().Replace(string(text))), 0o600))
+	})
+	if err != nil {
+		return fmt.Errorf("write settings: %w", err)
+	}
+	return nil
+}
+
+// issueCertificates issues the node's certificate and its kubeconfig, as the tool that installs a node does.
+func (c Config) issueCertificates() error {
+	authority, err := pki.OpenAuthority(filepath.Join(c.ControlPlane, "pki"))
+	if err != nil {
+		return err
+	}
+	admin, err := clientcmd.BuildConfigFromFlags("", c.adminKubeconfig())
+	if err != nil {
+		return fmt.Errorf("read the control plane's kubeconfig: %w", err)
+	}
+	if !strings.Contains(admin.Host, HostAddress) {
+		return fmt.Errorf("expected a control plane on %s, which the node can reach, found %s: start it with --address %s", HostAddress, admin.Host, HostAddress)
+	}
+	for name, s := range map[string]pki.CertificateSubject{
+		"node-" + c.Name: {Name: "system:node:" + c.Name, Groups: []string{"system:nodes"}, Hosts: []string{c.Name, Address}},
+		"kube-proxy":     {Name: "system:kube-proxy"},
+	} {
+		if err := authority.IssueCertificate(name, s); err != nil {
+			return err
+		}
+	}
+	if err := authority.WriteKubeconfig(c.path("proxy.kubeconfig"), "kube-proxy", admin.Host); err != nil {
+		return err
+	}
+	return authority.WriteKubeconfig(c.path("kubeconfig"), "node-"+c.Name, admin.Host)
+}
+
+func (c Config) settingsReplacer() *strings.Replacer {
+	certificate := filepath.Join(c.ControlPlane, "pki", "node-"+c.Name)
+	failOld := "true"
+	if hasCgroupsV1() {
+		failOld = "false"
+	}
+	return strings.NewReplacer(
+		"{dir}", c.Dir, "{parts}", c.Parts, "{name}", c.Name, "{address}", Address, "{pods}", podNetwork, "{socket}", socket,
+		"{pause}", images.Pause, "{cgroup}", c.cgroupRoot(), "{failCgroupV1}", failOld, "{domain}", clusterDomain,
+		"{ca}", filepath.Join(c.ControlPlane, "pki", "ca.crt"), "{certificate}", certificate, "{admin}", c.adminKubeconfig(),
+	)
+}
+
+// IsFetched reports whether the folder holds everything that FetchParts puts there.
+func IsFetched(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, "names", "iptables"))
+	return err == nil
+}
+
+// BusyboxPath is the static busybox among the parts.
+func BusyboxPath(dir string) string { return filepath.Join(dir, "bin", "busybox") }
+
+// FetchParts puts containerd and what it works with into dir, out of the machine's own Debian suite; nothing is installed.
+// It does nothing when they are there already. Progress goes to out.
+func FetchParts(ctx context.Context, dir string, out io.Writer) error {
+	if IsFetched(dir) {
+		return nil
+	}
+	fmt.Fprintln(out, "fetching containerd, runc, CNI plugins, nftables and iptables from this machine's Debian suite: about 40 MB, half a minute")
+	packages := []string{"containerd", "runc", "containernetworking-plugins", "nftables", "iptables", "busybox-static"}
+	if err := debian.FetchPackages(ctx, debian.PackageRequest{Packages: packages}, dir); err != nil {
+		return err
+	}
+	// The package makes these names when it is installed.
+	names := filepath.Join(dir, "names")
+	errs := []error{os.MkdirAll(names, 0o755)}
+	for _, name := range []string{"ip6tables", "ip6tables-save", "ip6tables-restore", "iptables-save", "iptables-restore", "iptables"} {
+		errs = append(errs, os.Symlink("../usr/sbin/xtables-nft-multi", filepath.Join(names, name)))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("name iptables: %w", err)
+	}
+	return nil
+}
+
+// libraryFolder is Debian's folder of shared libraries, below / or /usr.
+func libraryFolder() string {
+	triplets := map[string]string{"amd64": "x86_64-linux-gnu", "arm64": "aarch64-linux-gnu"}
+	return filepath.Join("lib", triplets[runtime.GOARCH])
+}
