@@ -117,9 +117,7 @@ func buildKubeconfig(tp *interceptingProxy) clientcmdapi.Config {
 func writeKubeconfig(t *testing.T, tp *interceptingProxy) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(buildKubeconfig(tp), path); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, clientcmd.WriteToFile(buildKubeconfig(tp), path))
 	return path
 }
 
@@ -144,9 +142,7 @@ func (w *environment) createCluster(t *testing.T, name string, certificates time
 	})
 	s.proxy = w.traffic.startProxy(t, toCluster, s.Config)
 	through, err := clientcmd.Write(buildKubeconfig(s.proxy))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, err)
 	s.rerouteSecret(t, name+"-admin-kubeconfig", "kubeconfig", string(through))
 	s.rerouteSecret(t, name+"-aws-creds", "endpoint_url", w.cloudProxy.url)
 	return s
@@ -162,9 +158,7 @@ func (s *powerCycledCluster) rerouteSecret(t *testing.T, name, key, value string
 func (s *powerCycledCluster) getClusterDeployment(t *testing.T) *hivev1.ClusterDeployment {
 	t.Helper()
 	cd := &hivev1.ClusterDeployment{}
-	if err := s.hub.Client.Get(t.Context(), types.NamespacedName{Namespace: s.Namespace, Name: s.Name}, cd); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, s.hub.Client.Get(t.Context(), types.NamespacedName{Namespace: s.Namespace, Name: s.Name}, cd))
 	return cd
 }
 

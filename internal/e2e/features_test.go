@@ -66,9 +66,7 @@ func expectGateStates(t *testing.T, address string, want map[string]string) {
 func readMetrics(t *testing.T, address string) (string, error) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/metrics", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, err)
 	answer, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return "", fmt.Errorf("ask for metrics: %w", err)

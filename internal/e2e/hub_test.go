@@ -76,9 +76,7 @@ func (w *environment) checkDormant(t *testing.T) error {
 func answersOK(t *testing.T, url string) error {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, err)
 	answer, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return fmt.Errorf("ask %s: %w", url, err)
@@ -94,14 +92,10 @@ func answersOK(t *testing.T, url string) error {
 func (s *powerCycledCluster) recordVersions(t *testing.T) func() []hivev1.ClusterDeployment {
 	t.Helper()
 	watcher, err := client.NewWithWatch(s.hub.Config, client.Options{Scheme: s.hub.Client.Scheme()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, err)
 	watch, err := watcher.Watch(t.Context(), &hivev1.ClusterDeploymentList{}, client.InNamespace(s.Namespace),
 		client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("metadata.name", s.Name)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, err)
 	var mu sync.Mutex
 	var versions []hivev1.ClusterDeployment
 	var work sync.WaitGroup
@@ -130,22 +124,16 @@ func TestEveryKindHasAnExampleThatApplies(t *testing.T) {
 	t.Parallel()
 	env := testenv.Start(t)
 	var crds apiextensionsv1.CustomResourceDefinitionList
-	if err := env.Client.List(t.Context(), &crds); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, env.Client.List(t.Context(), &crds))
 	withoutExample := map[string]bool{}
 	for i := range crds.Items {
 		withoutExample[crds.Items[i].Spec.Names.Kind] = true
 	}
 	manifests, err := filepath.Glob(filepath.Join("..", "..", "examples", "*.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, err)
 	for _, manifest := range manifests {
 		data, err := os.ReadFile(manifest)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.ExpectNoError(t, err)
 		example := &unstructured.Unstructured{}
 		if err := yaml.Unmarshal(data, &example.Object); err != nil {
 			t.Fatalf("%s: expected one object as YAML, found %v", manifest, err)

@@ -52,9 +52,7 @@ func TestManagerIsKilledAtEveryRequest(t *testing.T) {
 	if t.Failed() || !full {
 		return
 	}
-	if err := w.hub.Client.Delete(t.Context(), expiring.getClusterDeployment(t)); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, w.hub.Client.Delete(t.Context(), expiring.getClusterDeployment(t)))
 	quick := w.createCluster(t, "quick", time.Hour)
 	testKilledAtEachPoint(t, quick, killPointsAtWrites(hibernating), killPointsAtWrites(resuming))
 	t.Run("the manager is killed at every read", func(t *testing.T) {

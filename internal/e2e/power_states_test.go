@@ -63,9 +63,7 @@ func (s *powerCycledCluster) reachPowerState(t *testing.T, want hivev1.PowerStat
 func (s *powerCycledCluster) holdResume(t *testing.T) {
 	t.Helper()
 	s.proxy.isShut.Store(true)
-	if err := os.WriteFile(s.holdFile, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, os.WriteFile(s.holdFile, nil, 0o600))
 }
 
 func (s *powerCycledCluster) releaseReportedStages(t *testing.T) {
@@ -195,9 +193,7 @@ func TestNeverRunningOnStaleReady(t *testing.T) {
 	s := w.createCluster(t, "stale", time.Hour)
 	w.startManager(t)
 	s.reachPowerState(t, hivev1.PowerStateHibernating)
-	if err := os.WriteFile(s.holdFile, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, os.WriteFile(s.holdFile, nil, 0o600))
 	history := s.recordVersions(t)
 	w.traffic.armKillPoints()
 	s.requestPowerState(t, hivev1.PowerStateRunning)
@@ -235,9 +231,7 @@ func (s *powerCycledCluster) expectStaleReadyNodes(t *testing.T) {
 	t.Helper()
 	record := s.getClusterDeployment(t).Status.Hibernation
 	seen, err := s.observeNodes(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, err)
 	for _, n := range seen {
 		if !n.ready || !n.lastSeen.Before(record.ResumeStartedAt.Time) {
 			t.Fatalf("expected node %s to be held and to look ready, found ready %t and last seen %s", n.name, n.ready, n.lastSeen)

@@ -116,13 +116,9 @@ func (c *CloudServer) SetLatency(t testing.TB, start, stop time.Duration) {
 func (c *CloudServer) callAdmin(t testing.TB, method, path string, body, into any) {
 	t.Helper()
 	text, err := json.Marshal(body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ExpectNoError(t, err)
 	request, err := http.NewRequestWithContext(context.WithoutCancel(t.Context()), method, c.URL+"/_local/"+path, bytes.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ExpectNoError(t, err)
 	c.sendRequest(t, request, func(answer []byte) error {
 		if into == nil {
 			return nil
@@ -226,9 +222,7 @@ func (c *CloudServer) callEC2(t testing.TB, form url.Values, read func([]byte) e
 	t.Helper()
 	form.Set("Version", "2016-11-15")
 	request, err := http.NewRequestWithContext(context.WithoutCancel(t.Context()), http.MethodPost, c.URL, strings.NewReader(form.Encode()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ExpectNoError(t, err)
 	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	// The cloud looks at the key and the region, not at the signature.
 	request.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential="+AccessKey+"/20260101/"+Region+"/ec2/aws4_request, SignedHeaders=host, Signature=0")

@@ -222,9 +222,7 @@ func newClient(t testing.TB, cfg *rest.Config) client.Client {
 func crdFolder(t testing.TB) string {
 	t.Helper()
 	dir, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
+	ExpectNoError(t, err)
 	for ; filepath.Dir(dir) != dir; dir = filepath.Dir(dir) {
 		if found := filepath.Join(dir, "config", "crd"); isFolder(found) {
 			return found

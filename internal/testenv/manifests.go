@@ -49,9 +49,7 @@ func (e *Environment) ApplyManifest(t testing.TB, path string) {
 		if errors.Is(err, io.EOF) {
 			return
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		ExpectNoError(t, err)
 		e.ExpectCreated(t, &u)
 	}
 }
@@ -62,9 +60,7 @@ func (e *Environment) InstallWebhooks(t testing.TB, url string, ca []byte) (*adm
 	t.Helper()
 	in := openManifest(t, filepath.Join("webhook", "manifests.yaml"))
 	mutating, validating := &admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}
-	if err := errors.Join(in.Decode(mutating), in.Decode(validating)); err != nil {
-		t.Fatal(err)
-	}
+	ExpectNoError(t, errors.Join(in.Decode(mutating), in.Decode(validating)))
 	for i := range mutating.Webhooks {
 		c := &mutating.Webhooks[i].ClientConfig
 		*c = admissionregistrationv1.WebhookClientConfig{URL: new(url + *c.Service.Path), CABundle: ca}
@@ -81,9 +77,7 @@ func (e *Environment) InstallWebhooks(t testing.TB, url string, ca []byte) (*adm
 func openManifest(t testing.TB, path string) *yaml.YAMLOrJSONDecoder {
 	t.Helper()
 	file, err := os.Open(filepath.Join(filepath.Dir(crdFolder(t)), path))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ExpectNoError(t, err)
 	t.Cleanup(func() { _ = file.Close() }) // It was only read.
 	return yaml.NewYAMLOrJSONDecoder(file, readAhead)
 }
@@ -92,28 +86,20 @@ func openManifest(t testing.TB, path string) *yaml.YAMLOrJSONDecoder {
 func (e *Environment) GetTable(t testing.TB, of schema.GroupVersionResource, namespace string) metav1.Table {
 	t.Helper()
 	web, err := rest.HTTPClientFor(e.Config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ExpectNoError(t, err)
 	url := e.Config.Host + "/apis/" + of.GroupVersion().String() + "/namespaces/" + namespace + "/" + of.Resource
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ExpectNoError(t, err)
 	request.Header.Set("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
 	answer, err := web.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ExpectNoError(t, err)
 	t.Cleanup(func() {
 		if err := answer.Body.Close(); err != nil {
 			t.Error(err)
 		}
 	})
 	var table metav1.Table
-	if err := json.NewDecoder(answer.Body).Decode(&table); err != nil {
-		t.Fatal(err)
-	}
+	ExpectNoError(t, json.NewDecoder(answer.Body).Decode(&table))
 	if len(table.Rows) != 1 {
 		t.Fatalf("found %d rows in %s, want one", len(table.Rows), answer.Status)
 	}

@@ -141,9 +141,7 @@ func freeAddress(t testing.TB, ip string) string {
 	t.Helper()
 	var config net.ListenConfig
 	l, err := config.Listen(context.WithoutCancel(t.Context()), "tcp", net.JoinHostPort(ip, "0"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ExpectNoError(t, err)
 	// The port is free until the caller listens on it. Should another process take it meanwhile, the caller fails to listen.
 	defer func() { _ = l.Close() }()
 	return l.Addr().String()
@@ -186,9 +184,7 @@ func StartS3At(t testing.TB, ip string) *S3Server {
 	root := t.TempDir()
 	s := &S3Server{Folder: filepath.Join(root, "data", S3Bucket), AccessKey: s3AccessKey, SecretKey: s3SecretKey}
 	for _, dir := range []string{s.Folder, filepath.Join(root, "metadata")} {
-		if err := os.MkdirAll(dir, 0o750); err != nil {
-			t.Fatal(err)
-		}
+		ExpectNoError(t, os.MkdirAll(dir, 0o750))
 	}
 	address := freeAddress(t, ip)
 	s.URL = "http://" + address

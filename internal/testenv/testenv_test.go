@@ -68,9 +68,7 @@ func TestClusterIsMadeAndTheHubKnows(t *testing.T) {
 		t.Errorf("expected one node, found %d (%v)", len(nodes.Items), err)
 	}
 	var cd hivev1.ClusterDeployment
-	if err := hub.Client.Get(t.Context(), types.NamespacedName{Namespace: c.Namespace, Name: c.Name}, &cd); err != nil {
-		t.Fatal(err)
-	}
+	ExpectNoError(t, hub.Client.Get(t.Context(), types.NamespacedName{Namespace: c.Namespace, Name: c.Name}, &cd))
 	if cd.Spec.ClusterMetadata.InfraID != c.InfraID {
 		t.Errorf("infraID %q, want %q", cd.Spec.ClusterMetadata.InfraID, c.InfraID)
 	}

@@ -110,6 +110,14 @@ func (e *Environment) WaitForDeletion(t testing.TB, obj client.Object) {
 	})
 }
 
+// ExpectNoError ends the test at an error that nothing but a bug or the machine can cause.
+func ExpectNoError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // ExpectPatched reads an object, changes it and writes the difference, as a user does with kubectl edit.
 func ExpectPatched[T client.Object](t testing.TB, env *Environment, obj T, change func(T), options ...client.PatchOption) {
 	t.Helper()

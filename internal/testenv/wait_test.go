@@ -41,9 +41,7 @@ func TestManagerRunsUntilItIsStoppedAndConditionsAreWaitedFor(t *testing.T) {
 		}
 		return nil
 	})
-	if err := env.Client.Delete(t.Context(), cluster); err != nil {
-		t.Fatal(err)
-	}
+	ExpectNoError(t, env.Client.Delete(t.Context(), cluster))
 	env.WaitForDeletion(t, cluster)
 }
 

@@ -81,9 +81,7 @@ func (s *served) testRefusedLater(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			lrp := smallest()
 			lrp.Namespace, lrp.Spec.Version = s.CreateNamespace(t), "1"
-			if err := s.Client.Create(t.Context(), lrp); err != nil {
-				t.Fatal(err)
-			}
+			testenv.ExpectNoError(t, s.Client.Create(t.Context(), lrp))
 			row.do(&lrp.Spec)
 			row.check(t, s.Client.Update(t.Context(), lrp))
 		})
@@ -93,9 +91,7 @@ func (s *served) testRefusedLater(t *testing.T) {
 func (s *served) testColumns(t *testing.T) {
 	lrp := smallest()
 	lrp.Namespace, lrp.Spec.Version, lrp.Spec.Instances = s.CreateNamespace(t), "7", 3
-	if err := s.Client.Create(t.Context(), lrp); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, s.Client.Create(t.Context(), lrp))
 	now := metav1.NewTime(time.Now().Truncate(time.Second))
 	want := eiriniv1.LRPStatus{
 		Replicas: 2, DrainingReplicas: 1, ObservedGeneration: 1,
@@ -103,12 +99,8 @@ func (s *served) testColumns(t *testing.T) {
 		Instances:  map[string]eiriniv1.InstanceStatus{"0": {State: "RUNNING", Since: &now}, "1": {State: "CRASHED", Details: "exit code 1"}},
 	}
 	want.DeepCopyInto(&lrp.Status)
-	if err := s.Client.SubResource("status").Update(t.Context(), lrp); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Client.Get(t.Context(), client.ObjectKeyFromObject(lrp), lrp); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, s.Client.SubResource("status").Update(t.Context(), lrp))
+	testenv.ExpectNoError(t, s.Client.Get(t.Context(), client.ObjectKeyFromObject(lrp), lrp))
 	if diff := cmp.Diff(want, lrp.Status); diff != "" {
 		t.Errorf("status (-written +read):\n%s", diff)
 	}
@@ -142,9 +134,7 @@ func (s *served) testFull(t *testing.T) {
 		VolumeMounts: []eiriniv1.VolumeMount{{MountPath: "/m", ClaimName: "c"}}, UserDefinedAnnotations: map[string]string{"a": "b"},
 	}
 	want := *lrp.Spec.DeepCopy()
-	if err := s.Client.Create(t.Context(), lrp, client.FieldValidation(metav1.FieldValidationStrict)); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, s.Client.Create(t.Context(), lrp, client.FieldValidation(metav1.FieldValidationStrict)))
 	if diff := cmp.Diff(want, lrp.Spec); diff != "" {
 		t.Errorf("spec (-written +read):\n%s", diff)
 	}

@@ -36,9 +36,7 @@ type served struct{ *testenv.Environment }
 
 func (s *served) testDefaults(t *testing.T) {
 	u := app()
-	if err := s.Client.Create(t.Context(), u, client.DryRunAll); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, s.Client.Create(t.Context(), u, client.DryRunAll))
 	drain, _, _ := unstructured.NestedMap(u.Object, "spec", "drain")
 	if diff := cmp.Diff(map[string]any{"policy": "Strict", "timeoutSeconds": int64(300)}, drain); diff != "" {
 		t.Errorf("drain (-want +got):\n%s", diff)
@@ -132,32 +130,22 @@ func (s *served) testStatus(t *testing.T) {
 
 func (s *served) createWithStatus(t *testing.T, u *unstructured.Unstructured, status any) {
 	t.Helper()
-	if err := s.Client.Create(t.Context(), u); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, s.Client.Create(t.Context(), u))
 	if status == nil {
 		return
 	}
 	u.Object["status"] = decoded(t, status)
-	if err := s.Client.SubResource("status").Update(t.Context(), u); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Client.Get(t.Context(), client.ObjectKeyFromObject(u), u); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, s.Client.SubResource("status").Update(t.Context(), u))
+	testenv.ExpectNoError(t, s.Client.Get(t.Context(), client.ObjectKeyFromObject(u), u))
 }
 
 // decoded is a value as JSON has it, with numbers as an object's are.
 func decoded(t *testing.T, value any) map[string]any {
 	t.Helper()
 	text, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "X", "value": value})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, err)
 	var u unstructured.Unstructured
-	if err := u.UnmarshalJSON(text); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, u.UnmarshalJSON(text))
 	inner, _ := u.Object["value"].(map[string]any)
 	return inner
 }
@@ -251,9 +239,7 @@ func (s *served) testRefusedLater(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			row.object.SetNamespace(s.CreateNamespace(t))
-			if err := s.Client.Create(t.Context(), row.object); err != nil {
-				t.Fatal(err)
-			}
+			testenv.ExpectNoError(t, s.Client.Create(t.Context(), row.object))
 			row.check(t, s.Client.Update(t.Context(), testenv.WithField(row.object, row.value, strings.Split(row.path, ".")...)))
 		})
 	}

@@ -33,13 +33,9 @@ func TestTheSchema(t *testing.T) {
 	hub := testenv.StartAPIServer(t)
 	hub.InstallCRDs(t)
 	known := runtime.NewScheme()
-	if err := mocov1beta2.AddToScheme(known); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, mocov1beta2.AddToScheme(known))
 	typed, err := client.New(hub.Config, client.Options{Scheme: known})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, err)
 	s := &schemaServer{Environment: hub, typed: typed}
 	t.Run("upstream's examples apply and lose nothing", s.testExamples)
 	t.Run("defaults", s.testDefaults)
@@ -83,24 +79,16 @@ func (s *schemaServer) testExamples(t *testing.T) {
 func (s *schemaServer) expectNothingLost(t *testing.T, written *unstructured.Unstructured) {
 	t.Helper()
 	known, err := s.typed.Scheme().New(written.GroupVersionKind())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, err)
 	read, ok := known.(client.Object)
 	if !ok {
 		t.Fatalf("expected an object, found %T", known)
 	}
-	if err := s.typed.Get(t.Context(), client.ObjectKeyFromObject(written), read); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, s.typed.Get(t.Context(), client.ObjectKeyFromObject(written), read))
 	text, err := json.Marshal(read)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, err)
 	again := map[string]any{}
-	if err := json.Unmarshal(text, &again); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, json.Unmarshal(text, &again))
 	if diff := cmp.Diff(normalizeJSON(t, written.Object["spec"]), commonFields(normalizeJSON(t, written.Object["spec"]), again["spec"])); diff != "" {
 		t.Errorf("%s (-written +read):\n%s", written.GetKind(), diff)
 	}
@@ -146,22 +134,16 @@ func commonFields(want, got any) any {
 func normalizeJSON(t *testing.T, value any) any {
 	t.Helper()
 	text, err := json.Marshal(value)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, err)
 	var out any
-	if err := json.Unmarshal(text, &out); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, json.Unmarshal(text, &out))
 	return out
 }
 
 func readManifests(t *testing.T, file string) []*unstructured.Unstructured {
 	t.Helper()
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, err)
 	var all []*unstructured.Unstructured
 	for in := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), len(text)); ; {
 		u := &unstructured.Unstructured{}
@@ -201,9 +183,7 @@ func (s *schemaServer) testDefaults(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			before, _, _ := unstructured.NestedMap(row.object.Object, row.path...)
-			if err := s.Client.Create(t.Context(), row.object, client.DryRunAll); err != nil {
-				t.Fatal(err)
-			}
+			testenv.ExpectNoError(t, s.Client.Create(t.Context(), row.object, client.DryRunAll))
 			after, _, _ := unstructured.NestedMap(row.object.Object, row.path...)
 			added := map[string]any{}
 			for key, value := range after {
@@ -452,9 +432,7 @@ func (s *schemaServer) testRefusedLater(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			created := row.old.DeepCopy()
 			created.SetNamespace(s.CreateNamespace(t))
-			if err := s.Client.Create(t.Context(), created); err != nil {
-				t.Fatal(err)
-			}
+			testenv.ExpectNoError(t, s.Client.Create(t.Context(), created))
 			row.check(t, s.Client.Update(t.Context(), testenv.WithField(created, row.value, strings.Split(row.path, ".")...), client.DryRunAll))
 		})
 	}
@@ -462,9 +440,7 @@ func (s *schemaServer) testRefusedLater(t *testing.T) {
 		created := minimalCluster()
 		created.SetNamespace(s.CreateNamespace(t))
 		created.Object["spec"].(map[string]any)["replicationSourceSecretName"] = nil
-		if err := s.Client.Create(t.Context(), created); err != nil {
-			t.Fatal(err)
-		}
+		testenv.ExpectNoError(t, s.Client.Create(t.Context(), created))
 		schemaCase{refusal: stays}.check(t, s.Client.Update(t.Context(), testenv.WithField(created, "donor", strings.Split(secret, ".")...), client.DryRunAll))
 		schemaCase{}.check(t, s.Client.Update(t.Context(), testenv.WithField(created, true, "spec", "offline"), client.DryRunAll))
 	})
@@ -499,13 +475,9 @@ const header = "NAME   AVAILABLE   HEALTHY   PRIMARY   SYNCED REPLICAS   ERRANT 
 func (s *schemaServer) testColumns(t *testing.T) {
 	u := minimalCluster()
 	u.SetNamespace(s.CreateNamespace(t))
-	if err := s.Client.Create(t.Context(), u); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, s.Client.Create(t.Context(), u))
 	var cluster mocov1beta2.MySQLCluster
-	if err := s.typed.Get(t.Context(), client.ObjectKeyFromObject(u), &cluster); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, s.typed.Get(t.Context(), client.ObjectKeyFromObject(u), &cluster))
 	before := cluster.DeepCopy()
 	for kind, status := range map[string]metav1.ConditionStatus{
 		mocov1beta2.AvailableCondition: metav1.ConditionUnknown, mocov1beta2.HealthyCondition: metav1.ConditionUnknown,
@@ -569,9 +541,7 @@ func TestAPodSpecKeepsWhatWasWritten(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			template := mocov1beta2.PodTemplate{Spec: mocov1beta2.PodSpec{Containers: []mocov1beta2.Container{{Name: "from before"}}}}
-			if err := json.Unmarshal([]byte(`{"spec":`+row.written+`}`), &template); err != nil {
-				t.Fatal(err)
-			}
+			testenv.ExpectNoError(t, json.Unmarshal([]byte(`{"spec":`+row.written+`}`), &template))
 			if diff := cmp.Diff(row.rules, template.Spec, cmpopts.IgnoreFields(mocov1beta2.PodSpec{}, "Raw")); diff != "" {
 				t.Errorf("for rules (-want +got):\n%s", diff)
 			}
@@ -601,24 +571,16 @@ func TestAPodSpecRefusesWhatIsNone(t *testing.T) {
 func (s *schemaServer) testStatus(t *testing.T) {
 	u := minimalCluster()
 	u.SetNamespace(s.CreateNamespace(t))
-	if err := s.Client.Create(t.Context(), u); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, s.Client.Create(t.Context(), u))
 	now := metav1.NewTime(u.GetCreationTimestamp().Local())
 	want := fullStatus(now)
 	var cluster mocov1beta2.MySQLCluster
-	if err := s.typed.Get(t.Context(), client.ObjectKeyFromObject(u), &cluster); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, s.typed.Get(t.Context(), client.ObjectKeyFromObject(u), &cluster))
 	before := cluster.DeepCopy()
 	want.DeepCopyInto(&cluster.Status)
-	if err := s.typed.SubResource("status").Patch(t.Context(), &cluster, client.MergeFrom(before)); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, s.typed.SubResource("status").Patch(t.Context(), &cluster, client.MergeFrom(before)))
 	var read mocov1beta2.MySQLCluster
-	if err := s.typed.Get(t.Context(), client.ObjectKeyFromObject(u), &read); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, s.typed.Get(t.Context(), client.ObjectKeyFromObject(u), &read))
 	if diff := cmp.Diff(want, read.Status); diff != "" {
 		t.Errorf("(-written +read):\n%s", diff)
 	}

@@ -78,9 +78,7 @@ func (s *schemaServer) testRefusedLater(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := newDeployment(s.CreateNamespace(t))
 			d.Spec.Cancelled = true
-			if err := s.Client.Create(t.Context(), d); err != nil {
-				t.Fatal(err)
-			}
+			testenv.ExpectNoError(t, s.Client.Create(t.Context(), d))
 			row.do(&d.Spec)
 			row.check(t, s.Client.Update(t.Context(), d))
 		})
@@ -89,9 +87,7 @@ func (s *schemaServer) testRefusedLater(t *testing.T) {
 
 func (s *schemaServer) testDefaults(t *testing.T) {
 	d := newDeployment("default")
-	if err := s.Client.Create(t.Context(), d, client.DryRunAll); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, s.Client.Create(t.Context(), d, client.DryRunAll))
 	if d.Spec.Strategy != torporv1alpha1.RollingDeployment || d.Spec.MaxInFlight != 1 {
 		t.Errorf("expected a rolling deployment of one at a time, found %+v", d.Spec)
 	}

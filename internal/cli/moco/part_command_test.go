@@ -87,9 +87,7 @@ func testLeftStatus(t *testing.T, server *testenv.Environment) {
 	kube := createTestCluster(t, server)
 	c := readCluster(t, kube)
 	meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: mocov1beta2.ClusteringActiveCondition, Status: metav1.ConditionFalse, Reason: mocov1beta2.ClusteringInactiveReason})
-	if err := kube.SubResource("status").Update(t.Context(), c); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, kube.SubResource("status").Update(t.Context(), c))
 	if got := runWith(t, kube, "stop", "clustering", "test", "--wait", "--timeout", "500ms"); got.code != exit.TimedOut {
 		t.Errorf("found exit code %d at once, want %d", got.code, exit.TimedOut)
 	}
@@ -123,35 +121,25 @@ func runWith(t *testing.T, kube *kubeClient, args ...string) runResult {
 func createTestCluster(t *testing.T, server *testenv.Environment) *kubeClient {
 	t.Helper()
 	kube, err := newKubeClient(server.Config, server.CreateNamespace(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, err)
 	archive, err := txtar.ParseFile(filepath.Join("testdata", "words.txtar"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, err)
 	var c mocov1beta2.MySQLCluster
 	for _, file := range archive.Files {
 		if file.Name != "test.yaml" {
 			continue
 		}
-		if err := yaml.Unmarshal(file.Data, &c); err != nil {
-			t.Fatal(err)
-		}
+		testenv.ExpectNoError(t, yaml.Unmarshal(file.Data, &c))
 	}
 	c.Namespace = kube.namespace
-	if err := kube.Create(t.Context(), &c); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, kube.Create(t.Context(), &c))
 	return kube
 }
 
 func readCluster(t *testing.T, kube *kubeClient) *mocov1beta2.MySQLCluster {
 	t.Helper()
 	c, err := kube.getCluster(t.Context(), "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, err)
 	return c
 }
 

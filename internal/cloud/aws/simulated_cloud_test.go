@@ -134,9 +134,7 @@ func TestSimulatedCloud(t *testing.T) {
 		"eight machines stop in one call and one of them without capacity costs few": func(t *testing.T, c *simulatedCluster) {
 			ids := c.Create(t, 8)
 			c.cloud.countCalls(t)
-			if err := c.Actuator().Stop(t.Context(), c.Target(), ids); err != nil {
-				t.Fatal(err)
-			}
+			testenv.ExpectNoError(t, c.Actuator().Stop(t.Context(), c.Target(), ids))
 			if got := c.cloud.countCalls(t)[stopInstances]; got != 1 {
 				t.Errorf("StopInstances was called %d times, want once", got)
 			}
@@ -160,9 +158,7 @@ func TestSimulatedCloud(t *testing.T) {
 			}
 			c.Settle(t)
 			machines, err := c.Actuator().Observe(t.Context(), c.Target())
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.ExpectNoError(t, err)
 			for _, m := range machines {
 				if (m.State == actuator.Running) != (m.ID == spot) {
 					t.Errorf("machine %s is %s, want only the spot machine %s running", m.ID, m.State, spot)
@@ -172,9 +168,7 @@ func TestSimulatedCloud(t *testing.T) {
 		"terminated machines are left out, and machines have their names": func(t *testing.T, c *simulatedCluster) {
 			ids := c.Create(t, 2)
 			known, err := c.cloud.actuator.clientFor(t.Context(), c.Target())
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.ExpectNoError(t, err)
 			if _, err := known.api.TerminateInstances(t.Context(), &ec2.TerminateInstancesInput{InstanceIds: ids[:1]}); err != nil {
 				t.Fatal(err)
 			}
@@ -191,9 +185,7 @@ func TestSimulatedCloud(t *testing.T) {
 func (c *simulatedCluster) createSpot(t *testing.T) string {
 	t.Helper()
 	known, err := c.cloud.actuator.clientFor(t.Context(), c.Target())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, err)
 	answer, err := known.api.RunInstances(t.Context(), &ec2.RunInstancesInput{
 		ImageId: awssdk.String("ami-1"), MinCount: awssdk.Int32(1), MaxCount: awssdk.Int32(1),
 		InstanceMarketOptions: &types.InstanceMarketOptionsRequest{MarketType: types.MarketTypeSpot},
@@ -201,9 +193,7 @@ func (c *simulatedCluster) createSpot(t *testing.T) string {
 			{Key: awssdk.String("kubernetes.io/cluster/" + c.infraID), Value: awssdk.String("owned")},
 		}}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, err)
 	c.Settle(t)
 	return *answer.Instances[0].InstanceId
 }

@@ -310,9 +310,7 @@ func (w *env) reported(t *testing.T, spaces []string) {
 		done := 0
 		for _, space := range spaces {
 			var list korifiv1alpha1.CFAppList
-			if err := w.Client.List(ctx, &list, client.InNamespace(space)); err != nil {
-				t.Fatal(err)
-			}
+			testenv.ExpectNoError(t, w.Client.List(ctx, &list, client.InNamespace(space)))
 			for i := range list.Items {
 				if settled("0", korifiv1alpha1.StoppedState)(&list.Items[i]) {
 					done++
@@ -349,16 +347,10 @@ func saveFigures(t *testing.T, figures map[string]float64) {
 		return
 	}
 	raw, err := json.MarshalIndent(figures, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, err)
 	const folder, file = 0o755, 0o644
-	if err := os.MkdirAll(dir, folder); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "restart.json"), append(raw, '\n'), file); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, os.MkdirAll(dir, folder))
+	testenv.ExpectNoError(t, os.WriteFile(filepath.Join(dir, "restart.json"), append(raw, '\n'), file))
 }
 
 // quantile of some runs, in seconds: the smallest that a share of them does not exceed.
@@ -378,13 +370,9 @@ type requestCounter struct {
 func (c *requestCounter) serve(t testing.TB, hub *rest.Config) (address string, ca []byte) {
 	t.Helper()
 	to, err := url.Parse(hub.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, err)
 	transport, err := rest.TransportFor(rest.AnonymousClientConfig(hub))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, err)
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }, Transport: transport, FlushInterval: -1,
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },

@@ -51,9 +51,7 @@ func TestConversationsHoldWithRealControllers(t *testing.T) {
 				Send: func(t *testing.T, method, path, body string) conversation.APIAnswer {
 					t.Helper()
 					a, err := alice.send(t.Context(), method, path, body)
-					if err != nil {
-						t.Fatal(err)
-					}
+					testenv.ExpectNoError(t, err)
 					return a
 				},
 				App: func(t *testing.T, name string, instances int32, state string) string {
@@ -178,9 +176,7 @@ func TestOneInstanceOfTwelveIsRestarted(t *testing.T) {
 func (w *env) listPodUIDs(t *testing.T, space, app string) map[string]string {
 	t.Helper()
 	var list corev1.PodList
-	if err := w.Client.List(t.Context(), &list, client.InNamespace(space), client.MatchingLabels{korifiv1alpha1.AppGUIDLabel: app}); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, w.Client.List(t.Context(), &list, client.InNamespace(space), client.MatchingLabels{korifiv1alpha1.AppGUIDLabel: app}))
 	found := map[string]string{}
 	for i := range list.Items {
 		found[list.Items[i].Labels[appsv1.PodIndexLabel]] = string(list.Items[i].UID)
@@ -218,9 +214,7 @@ func TestClientThatGoesAwayLeavesNoAppStopped(t *testing.T) {
 func (w *env) getApp(t *testing.T, space, name string) *korifiv1alpha1.CFApp {
 	t.Helper()
 	var a korifiv1alpha1.CFApp
-	if err := w.Client.Get(t.Context(), client.ObjectKey{Namespace: space, Name: name}, &a); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, w.Client.Get(t.Context(), client.ObjectKey{Namespace: space, Name: name}, &a))
 	return &a
 }
 
@@ -386,9 +380,7 @@ func (w *env) requireStartedRevision(t *testing.T, space, name string) int {
 		t.Fatalf("found the app %s, want it STARTED", a.Spec.DesiredState)
 	}
 	n, err := strconv.Atoi(a.Annotations[korifiv1alpha1.RevisionAnnotation])
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, err)
 	return n
 }
 
@@ -450,9 +442,7 @@ func (c caller) countTrulyRunning(t *testing.T, space, app, revision string, ins
 	}
 	var pods corev1.PodList
 	of := client.MatchingLabels{korifiv1alpha1.AppGUIDLabel: app, korifiv1alpha1.VersionLabel: revision}
-	if err := c.Client.List(t.Context(), &pods, client.InNamespace(space), of); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, c.Client.List(t.Context(), &pods, client.InNamespace(space), of))
 	ready := map[string]bool{}
 	for i := range pods.Items {
 		for _, is := range pods.Items[i].Status.Conditions {
@@ -476,9 +466,7 @@ func (c caller) countTrulyRunning(t *testing.T, space, app, revision string, ins
 func (w *env) requireOnlyLRP(t *testing.T, space, app, revision string) string {
 	t.Helper()
 	var lrps eiriniv1.LRPList
-	if err := w.Client.List(t.Context(), &lrps, client.InNamespace(space), client.MatchingLabels{korifiv1alpha1.AppGUIDLabel: app}); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, w.Client.List(t.Context(), &lrps, client.InNamespace(space), client.MatchingLabels{korifiv1alpha1.AppGUIDLabel: app}))
 	if len(lrps.Items) != 1 || lrps.Items[0].Spec.Version != revision {
 		t.Fatalf("found %d LRPs, want one of revision %s", len(lrps.Items), revision)
 	}

@@ -143,9 +143,7 @@ func (w *env) writeKubeconfig(t testing.TB, account string) string {
 	c.Contexts["hub"] = &clientcmdapi.Context{Cluster: "hub", AuthInfo: account}
 	c.CurrentContext = "hub"
 	file := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*c, file); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, clientcmd.WriteToFile(*c, file))
 	return file
 }
 
@@ -153,9 +151,7 @@ func (w *env) createToken(t testing.TB, account string) string {
 	t.Helper()
 	request := &authenticationv1.TokenRequest{}
 	of := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: account}}
-	if err := w.Client.SubResource("token").Create(t.Context(), of, request); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, w.Client.SubResource("token").Create(t.Context(), of, request))
 	return request.Status.Token
 }
 
@@ -287,9 +283,7 @@ func (c caller) waitUntilRunning(t *testing.T, app string, instances int) {
 func (w *env) listPodRevisions(t *testing.T, space, app string) map[string]string {
 	t.Helper()
 	var list corev1.PodList
-	if err := w.Client.List(t.Context(), &list, client.InNamespace(space), client.MatchingLabels{korifiv1alpha1.AppGUIDLabel: app}); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, w.Client.List(t.Context(), &list, client.InNamespace(space), client.MatchingLabels{korifiv1alpha1.AppGUIDLabel: app}))
 	found := map[string]string{}
 	for i := range list.Items {
 		found[list.Items[i].Name] = list.Items[i].Labels[korifiv1alpha1.VersionLabel]

@@ -90,9 +90,7 @@ func TestBench(t *testing.T) {
 func loadAverage(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, err)
 	return strings.Fields(string(text))[0]
 }
 
@@ -161,9 +159,7 @@ func (b *benchmark) benchStopDuringSwitchover(t *testing.T, c *mysqlpods.PodClus
 	old := primaryIndex(t, c)
 	pod := mysqlpods.BuildPod(c.Name, old)
 	patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"`+mocov1beta2.DemoteAnnotation+`":"true"}}}`))
-	if err := c.Env.Client.Patch(t.Context(), pod, patch); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, c.Env.Client.Patch(t.Context(), pod, patch))
 	for began := time.Now(); ; { // No pause: the primary is read-only for a few milliseconds only.
 		if is, err := query(t, c, old, "select @@super_read_only"); err == nil && is == "1" {
 			break
@@ -244,9 +240,7 @@ func waitUntilQuiet(t *testing.T, log *generalLog, notBefore time.Time) time.Tim
 func annotateStop(t *testing.T, c *mysqlpods.PodCluster, value string) time.Time {
 	t.Helper()
 	from := time.Now()
-	if err := c.AnnotateMySQLCluster(t.Context(), mocov1beta2.ClusteringStoppedAnnotation, value); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, c.AnnotateMySQLCluster(t.Context(), mocov1beta2.ClusteringStoppedAnnotation, value))
 	return from
 }
 
@@ -259,18 +253,12 @@ type conditionChange struct {
 func watchCluster(t *testing.T, c *mysqlpods.PodCluster) <-chan conditionChange {
 	t.Helper()
 	known := runtime.NewScheme()
-	if err := mocov1beta2.AddToScheme(known); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, mocov1beta2.AddToScheme(known))
 	watching, err := client.NewWithWatch(c.Env.Config, client.Options{Scheme: known})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	w, err := watching.Watch(ctx, &mocov1beta2.MySQLClusterList{}, client.InNamespace(c.Name.Namespace))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, err)
 	t.Cleanup(cancel)
 	seen := make(chan conditionChange, 10000)
 	go func() {
@@ -322,20 +310,14 @@ func sleep(t *testing.T, long time.Duration) {
 func writeJSON(t *testing.T, name string, figures any) {
 	t.Helper()
 	text, err := json.MarshalIndent(figures, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, err)
 	t.Logf("%s:\n%s", name, text)
 	dir := os.Getenv("TORPOR_BENCH_DIR")
 	if dir == "" {
 		return
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, name), append(text, '\n'), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, os.MkdirAll(dir, 0o755))
+	testenv.ExpectNoError(t, os.WriteFile(filepath.Join(dir, name), append(text, '\n'), 0o644))
 }
 
 // lastLines returns the end of a text.
@@ -435,9 +417,7 @@ func (l *generalLog) readNew(t *testing.T) {
 	t.Helper()
 	for i, file := range l.files {
 		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.ExpectNoError(t, err)
 		text := string(data[l.offset[i]:])
 		text = text[:strings.LastIndex(text, "\n")+1]
 		l.offset[i] += int64(len(text))

@@ -53,9 +53,7 @@ func openSessionAt(t *testing.T, address, user, password string) *sql.DB {
 	c.User, c.Passwd, c.Net, c.Addr = user, password, "tcp", address
 	c.Timeout, c.InterpolateParams, c.Logger = time.Second, true, &driver.NopLogger{}
 	connector, err := driver.NewConnector(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, err)
 	db := sql.OpenDB(connector)
 	db.SetMaxOpenConns(1)
 	return db
@@ -128,9 +126,7 @@ func startHealthyCluster(t *testing.T, linked bool) (*mysqlpods.PodCluster, *tes
 func primaryIndex(t *testing.T, c *mysqlpods.PodCluster) int {
 	t.Helper()
 	cluster, err := c.GetMySQLCluster(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, err)
 	return cluster.Status.CurrentPrimaryIndex
 }
 
@@ -186,8 +182,6 @@ func runManager(kubeconfig string, hosts []string) error {
 func startManager(t *testing.T, c *mysqlpods.PodCluster) *testenv.Process {
 	t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, err)
 	return testenv.StartProcess(t, self, nil, []string{envHub + "=" + c.Env.KubeconfigPath(t), envHosts + "=" + strings.Join(c.PodAddresses(), ",")})
 }

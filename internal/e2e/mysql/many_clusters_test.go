@@ -83,9 +83,7 @@ func (b *benchmark) benchManyClusters(t *testing.T) {
 func createClusters(t *testing.T, env *testenv.Environment, s *simulatedServers) []*mysqlpods.PodCluster {
 	t.Helper()
 	namespace := env.CreateNamespace(t)
-	if err := env.Client.Create(t.Context(), mysqlpods.BuildServiceAccount(namespace)); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, env.Client.Create(t.Context(), mysqlpods.BuildServiceAccount(namespace)))
 	all := make([]*mysqlpods.PodCluster, clusters)
 	var work sync.WaitGroup
 	failures := make([]error, makers)
@@ -102,9 +100,7 @@ func createClusters(t *testing.T, env *testenv.Environment, s *simulatedServers)
 		})
 	}
 	work.Wait()
-	if err := errors.Join(failures...); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, errors.Join(failures...))
 	return all
 }
 
@@ -183,16 +179,12 @@ func cpuTime(t *testing.T, pid int) time.Duration {
 	t.Helper()
 	const tick = 10 * time.Millisecond // USER_HZ is 100 on all of Linux's architectures that matter here.
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, err)
 	_, rest, _ := strings.Cut(string(text), ") ")
 	fields := strings.Fields(rest)
 	user, err1 := strconv.Atoi(fields[11])
 	system, err2 := strconv.Atoi(fields[12])
-	if err := errors.Join(err1, err2); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, errors.Join(err1, err2))
 	return time.Duration(user+system) * tick
 }
 
@@ -200,14 +192,10 @@ func cpuTime(t *testing.T, pid int) time.Duration {
 func residentMiB(t *testing.T, pid int) float64 {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, err)
 	_, rest, _ := strings.Cut(string(text), "VmRSS:")
 	kib, err := strconv.Atoi(strings.Fields(rest)[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, err)
 	return float64(kib) / 1024
 }
 
@@ -232,9 +220,7 @@ func (s *simulatedServers) startServers(t *testing.T, cluster int, host string) 
 	for i := range size {
 		var config net.ListenConfig
 		listener, err := config.Listen(t.Context(), "tcp", fmt.Sprintf("%s:%d", simulatedAddress(cluster, i), mysqld.AdminPort))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.ExpectNoError(t, err)
 		t.Cleanup(func() { _ = listener.Close() }) // The test is over.
 		row := healthyRow(cluster, i, host)
 		go func() {

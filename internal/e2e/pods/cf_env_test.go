@@ -105,13 +105,9 @@ func (c *cfEnv) startCFAPI(t *testing.T) {
 func (c *cfEnv) watchPods(t *testing.T) {
 	t.Helper()
 	cfg, err := clientcmd.BuildConfigFromFlags("", c.kubeconfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, err)
 	client, err := kubernetes.NewForConfig(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, err)
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(space))
 	c.podLister = factory.Core().V1().Pods().Lister().Pods(space)
 	factory.Core().V1().Pods().Informer()
@@ -152,9 +148,7 @@ func (c *cfEnv) requestAs(t *testing.T, token string, want int, method, path, bo
 func (c *cfEnv) mustRequest(t *testing.T, want int, method, path, body string) conversation.APIAnswer {
 	t.Helper()
 	answer, err := c.request(t, want, method, path, body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, err)
 	return answer
 }
 
@@ -199,9 +193,7 @@ func (a pushedApp) path(more string) string { return "/v3/apps/" + a.guid + more
 func (a pushedApp) listInstances(t *testing.T) []*corev1.Pod {
 	t.Helper()
 	all, err := a.podLister.List(labels.SelectorFromSet(labels.Set{korifiv1alpha1.AppGUIDLabel: a.guid}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, err)
 	slices.SortFunc(all, func(a, b *corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }
@@ -416,9 +408,7 @@ func (a pushedApp) readStats(t *testing.T) []instanceStats {
 		Resources []instanceStats `json:"resources"`
 	}
 	body := a.mustRequest(t, http.StatusOK, "GET", a.path("/processes/web/stats"), "").Body
-	if err := json.Unmarshal([]byte(body), &stats); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, json.Unmarshal([]byte(body), &stats))
 	return stats.Resources
 }
 

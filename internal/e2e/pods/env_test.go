@@ -89,9 +89,7 @@ func (e *podsEnv) tryRun(t *testing.T, stdin, program string, args ...string) (s
 func (e *podsEnv) mustRun(t *testing.T, stdin, program string, args ...string) string {
 	t.Helper()
 	out, err := e.tryRun(t, stdin, program, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, err)
 	return out
 }
 
@@ -104,9 +102,7 @@ func (e *podsEnv) kubectl(t *testing.T, args ...string) string {
 func (e *podsEnv) apply(t *testing.T, file string, words ...string) {
 	t.Helper()
 	manifest, err := os.ReadFile(filepath.Join("testdata", file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, err)
 	e.mustRun(t, strings.NewReplacer(words...).Replace(string(manifest)), filepath.Join(e.programs, "kubectl"), "apply", "-f", "-")
 }
 
@@ -144,17 +140,13 @@ func (e *podsEnv) startManager(t *testing.T, flags ...string) {
 func (e *podsEnv) kubeconfigOf(t *testing.T, account string) string {
 	t.Helper()
 	cfg, err := clientcmd.LoadFromFile(e.kubeconfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, err)
 	token := e.kubectl(t, "create", "token", account, "--namespace=torpor-system")
 	for name := range cfg.AuthInfos {
 		cfg.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: token}
 	}
 	file := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*cfg, file); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, clientcmd.WriteToFile(*cfg, file))
 	return file
 }
 
@@ -164,18 +156,12 @@ func (e *podsEnv) readMetric(t *testing.T, prefix string) string {
 	ctx, cancel := context.WithTimeout(t.Context(), commandTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+e.metrics+"/metrics", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, err)
 	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, err)
 	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, err)
 	var found strings.Builder
 	for line := range strings.Lines(string(body)) {
 		if strings.HasPrefix(line, prefix) {
@@ -217,9 +203,7 @@ type podProcess struct {
 func findPodProcesses(t *testing.T, uids ...string) []podProcess {
 	t.Helper()
 	folders, err := filepath.Glob("/proc/[0-9]*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, err)
 	var found []podProcess
 	for _, folder := range folders {
 		groups, _ := os.ReadFile(filepath.Join(folder, "cgroup")) // Processes end while they are looked at.
@@ -248,9 +232,7 @@ type clusterView struct {
 func (e *podsEnv) readCluster(t *testing.T, cluster string) clusterView {
 	t.Helper()
 	var s clusterView
-	if err := json.Unmarshal([]byte(e.kubectl(t, "get", "mysqlcluster", cluster, "-o", "json")), &s); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, json.Unmarshal([]byte(e.kubectl(t, "get", "mysqlcluster", cluster, "-o", "json")), &s))
 	return s
 }
 
@@ -315,9 +297,7 @@ func (e *podsEnv) listPods(t *testing.T) map[string]podView {
 		Items []podView `json:"items"`
 	}
 	out := e.kubectl(t, "get", "pods", "-l", "app.kubernetes.io/created-by=moco,app.kubernetes.io/instance=test", "-o", "json")
-	if err := json.Unmarshal([]byte(out), &list); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, json.Unmarshal([]byte(out), &list))
 	byName := map[string]podView{}
 	for _, p := range list.Items {
 		byName[p.Metadata.Name] = p
@@ -334,7 +314,5 @@ func killServer(t *testing.T, p podView) {
 	if len(servers) != 1 {
 		t.Fatalf("servers in %s: expected one, found %d", p.Metadata.Name, len(servers))
 	}
-	if err := syscall.Kill(servers[0].pid, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, syscall.Kill(servers[0].pid, syscall.SIGKILL))
 }

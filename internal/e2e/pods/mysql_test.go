@@ -347,9 +347,7 @@ func startRowWriter(t *testing.T, e *podsEnv, cluster string) *rowWriter {
 	cfg.User, cfg.Passwd = "moco-writable", e.kubectl(t, "moco", "credential", "-u", "moco-writable", cluster)
 	cfg.Timeout, cfg.ReadTimeout, cfg.WriteTimeout, cfg.RejectReadOnly = tryLimit, tryLimit, tryLimit, true
 	connector, err := mysql.NewConnector(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &rowWriter{db: sql.OpenDB(connector), stop: cancel, last: time.Now()}
 	c.done.Go(func() { c.write(ctx) })
@@ -433,9 +431,7 @@ func missingNumbers(t *testing.T, numbers []int, rows string) []int {
 func (e *podsEnv) query(t *testing.T, cluster string, index int, statements ...string) string {
 	t.Helper()
 	out, err := e.tryQuery(t, cluster, index, statements...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, err)
 	return out
 }
 

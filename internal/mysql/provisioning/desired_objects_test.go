@@ -31,9 +31,7 @@ func compareGolden(t *testing.T, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
 	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testenv.ExpectNoError(t, os.WriteFile(path, []byte(got), 0o600))
 	}
 	want, err := os.ReadFile(path)
 	if err != nil {
@@ -47,9 +45,7 @@ func compareGolden(t *testing.T, name, got string) {
 func parseCluster(t *testing.T, text string) *mocov1beta2.MySQLCluster {
 	t.Helper()
 	c := &mocov1beta2.MySQLCluster{}
-	if err := yaml.Unmarshal([]byte(text), c); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, yaml.Unmarshal([]byte(text), c))
 	return c
 }
 
@@ -107,18 +103,14 @@ func TestBuildObjects(t *testing.T) {
 	for name, text := range map[string]string{"minimal.yaml": minimalCluster, "rich.yaml": richCluster} {
 		t.Run(name, func(t *testing.T) {
 			w, err := BuildObjects(BuildInput{Cluster: parseCluster(t, text), Passwords: passwords})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.ExpectNoError(t, err)
 			var b strings.Builder
 			for _, o := range append(w.Objects, w.StatefulSet) {
 				if o.GetKind() == "Secret" || o.GetKind() == "ConfigMap" {
 					continue // Their content has files of its own.
 				}
 				data, err := yaml.Marshal(o.Object)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testenv.ExpectNoError(t, err)
 				b.WriteString("---\n" + strings.ReplaceAll(string(data), w.ConfigMapName, "CONFIG"))
 			}
 			compareGolden(t, name, b.String())
@@ -182,14 +174,10 @@ func newTestInstance(t *testing.T, place mysqld.ServerPrograms, ordinal int, pas
 	t.Helper()
 	i := &testInstance{place: place, ordinal: ordinal, address: place.Network + "." + strconv.Itoa(ordinal+1)}
 	i.volume = filepath.Join(place.Dir, strconv.Itoa(ordinal))
-	if err := os.Mkdir(i.volume, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, os.Mkdir(i.volume, 0o700))
 	cnf, _ := BuildMyCnf(smallServerSettings(), 0)
 	for name, text := range map[string]string{cnfFile: cnf, usersFile: buildUsersSQL(passwords), initFile: initScript, serverFile: serverScript} {
-		if err := os.WriteFile(filepath.Join(i.volume, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testenv.ExpectNoError(t, os.WriteFile(filepath.Join(i.volume, name), []byte(text), 0o600))
 	}
 	return i
 }
@@ -221,14 +209,10 @@ func (i *testInstance) initCommand(t *testing.T) *exec.Cmd {
 func linkPrograms(t *testing.T, dir string, names ...string) string {
 	t.Helper()
 	folder := filepath.Join(dir, "bin")
-	if err := os.MkdirAll(folder, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, os.MkdirAll(folder, 0o700))
 	for _, name := range names {
 		path, err := exec.LookPath(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.ExpectNoError(t, err)
 		if err := os.Symlink(path, filepath.Join(folder, name)); err != nil && !errors.Is(err, os.ErrExist) {
 			t.Fatal(err)
 		}
@@ -256,9 +240,7 @@ func (i *testInstance) openDB(t *testing.T, user, password string, port int) *sq
 	cfg := driver.NewConfig()
 	cfg.User, cfg.Passwd, cfg.Net, cfg.Addr = user, password, "tcp", net.JoinHostPort(i.address, strconv.Itoa(port))
 	connector, err := driver.NewConnector(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, err)
 	db := sql.OpenDB(connector)
 	t.Cleanup(func() { _ = db.Close() }) // The server may be gone.
 	return db
@@ -299,18 +281,14 @@ func TestScripts(t *testing.T) {
 	t.Log("An initialisation that is killed in the middle starts over, and one that is complete is not repeated.")
 	cut := first.initCommand(t)
 	cut.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := cut.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, cut.Start())
 	testenv.Eventually(t, "the initialisation has begun", func() error {
 		if _, err := os.Stat(filepath.Join(first.volume, "data.new", "ibdata1")); err != nil {
 			return fmt.Errorf("look: %w", err)
 		}
 		return nil
 	})
-	if err := syscall.Kill(-cut.Process.Pid, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, syscall.Kill(-cut.Process.Pid, syscall.SIGKILL))
 	if err := cut.Wait(); err == nil {
 		t.Fatal("the initialisation was complete before it could be killed")
 	}

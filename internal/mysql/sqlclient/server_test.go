@@ -20,9 +20,7 @@ func donorAccount() Account       { return Account{"moco-clone-donor", mysqld.Do
 func openServer(t *testing.T, s *mysqld.Server) *Server {
 	t.Helper()
 	server, err := OpenServer(s.Address, adminAccount())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, err)
 	t.Cleanup(func() {
 		if err := server.Close(); err != nil {
 			t.Error(err)
@@ -34,17 +32,13 @@ func openServer(t *testing.T, s *mysqld.Server) *Server {
 func readFacts(t *testing.T, s *Server) ServerFacts {
 	t.Helper()
 	f, err := s.ReadFacts(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, err)
 	return f
 }
 
 func failOnError(t *testing.T, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, err)
 }
 
 // TestReplicationOfThreeServers takes three new servers through the life of a cluster.

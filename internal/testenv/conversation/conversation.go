@@ -45,9 +45,7 @@ type APIEnvironment struct {
 func ReplayFile(t *testing.T, file string, s APIEnvironment) {
 	t.Helper()
 	raw, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, err)
 	c := &fileReplay{APIEnvironment: s}
 	for i, line := range strings.Split(string(raw), "\n") {
 		line = os.Expand(line, func(name string) string { return c.Vars[name] })

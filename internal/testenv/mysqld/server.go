@@ -171,9 +171,7 @@ func (b *Installation) ClientsOnPath(t testing.TB) {
 	for _, name := range []string{"mysql", "mysqldump"} {
 		line := b.programCommand("usr/bin/" + name)
 		text := "#!/bin/sh\nexec '" + strings.Join(line, "' '") + "' \"$@\"\n"
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		testenv.ExpectNoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700))
 	}
 	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
 }

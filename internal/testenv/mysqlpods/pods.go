@@ -66,9 +66,7 @@ func StartCluster(t testing.TB, hub *testenv.Environment, size int, linked bool)
 	// The API server takes no Pod before its service account exists, and no controller makes it here.
 	c.createIfAbsent(t, BuildServiceAccount(c.Name.Namespace))
 	for i := range size {
-		if err := c.ReplacePod(t.Context(), i); err != nil {
-			t.Fatal(err)
-		}
+		testenv.ExpectNoError(t, c.ReplacePod(t.Context(), i))
 		c.startProbe(t, i)
 	}
 	return c

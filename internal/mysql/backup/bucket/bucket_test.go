@@ -83,9 +83,7 @@ func expectPutError(t *testing.T, c bucket.Config, words ...string) {
 func openStore(t *testing.T, c bucket.Config) bucket.Store {
 	t.Helper()
 	b, err := bucket.OpenStore(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, err)
 	return b
 }
 
@@ -95,9 +93,7 @@ func testContract(t *testing.T, c bucket.Config) {
 	list := func(t *testing.T) []string {
 		t.Helper()
 		keys, err := b.ListKeys(t.Context(), "moco/ns/test/")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.ExpectNoError(t, err)
 		slices.Sort(keys)
 		return keys
 	}
@@ -137,9 +133,7 @@ func testContract(t *testing.T, c bucket.Config) {
 				t.Fatalf("put %s: %d bytes, %v", key, size, err)
 			}
 			from, err := b.GetObject(t.Context(), key)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.ExpectNoError(t, err)
 			found, err := io.ReadAll(from)
 			if err = errors.Join(err, from.Close()); err != nil || string(found) != text {
 				t.Errorf("%s: expected %q, found %q, %v", key, text, found, err)
@@ -161,9 +155,7 @@ func testContract(t *testing.T, c bucket.Config) {
 			t.Logf("%d MB at most", used>>20)
 		}
 		from, err := b.GetObject(t.Context(), "moco/ns/test/3/large")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.ExpectNoError(t, err)
 		n, err := io.Copy(io.Discard, from)
 		if err = errors.Join(err, from.Close()); err != nil || n != size {
 			t.Errorf("read %d bytes, %v", n, err)

@@ -108,9 +108,7 @@ func (e *testEnv) runJob(t *testing.T, name string, cron *batchv1.CronJob, messa
 	if how == batchv1.JobComplete {
 		job.Status.CompletionTime, job.Status.Succeeded = &now, 1
 	}
-	if err := errors.Join(e.Client.Status().Update(t.Context(), pod), e.Client.Status().Update(t.Context(), job)); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, errors.Join(e.Client.Status().Update(t.Context(), pod), e.Client.Status().Update(t.Context(), job)))
 }
 
 func TestBackups(t *testing.T) {
@@ -130,14 +128,10 @@ func TestBackups(t *testing.T) {
 		Time: &at, Elapsed: metav1.Duration{Duration: 3 * time.Second}, SourceUUID: "u", GTIDSet: "u:1-9", DumpSize: 7, Warnings: []string{"the primary was dumped"},
 	}
 	message, err := backup.FormatResult(want)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, err)
 	e.runJob(t, "one", cron, message, batchv1.JobComplete)
 	e.WaitForEvent(t, e.namespace, backupCreated, "7 bytes in 3s")
-	if err := e.get(t, "test", cluster); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, e.get(t, "test", cluster))
 	cluster.Status.Backup.Time.Time = cluster.Status.Backup.Time.UTC()
 	if diff := cmp.Diff(want, cluster.Status.Backup); diff != "" {
 		t.Errorf("status (-want +got):\n%s", diff)
@@ -216,9 +210,7 @@ func TestRestores(t *testing.T) {
 	e.waitForObject(t, "moco-restore-test", job)
 	old, pod := job.UID, &corev1.Pod{}
 	e.waitForObject(t, "moco-restore-test-pod", pod)
-	if err := errors.Join(e.Client.Delete(t.Context(), pod, client.GracePeriodSeconds(0)), e.Client.Delete(t.Context(), job, client.PropagationPolicy(metav1.DeletePropagationBackground))); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, errors.Join(e.Client.Delete(t.Context(), pod, client.GracePeriodSeconds(0)), e.Client.Delete(t.Context(), job, client.PropagationPolicy(metav1.DeletePropagationBackground))))
 	testenv.Eventually(t, "the Job is made again", func() error {
 		if err := e.get(t, "moco-restore-test", job); err != nil || job.UID == old {
 			return fmt.Errorf("not yet: %w", err)
@@ -227,9 +219,7 @@ func TestRestores(t *testing.T) {
 	})
 	at := metav1.NewTime(time.Date(2026, 11, 20, 11, 0, 0, 0, time.UTC))
 	message, err := backup.FormatResult(mocov1beta2.BackupStatus{Time: &at})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, err)
 	e.runJob(t, "moco-restore-test", nil, message, batchv1.JobComplete)
 	e.WaitForEvent(t, e.namespace, restored, "the data of 2026-11-20 11:00:00 +0000 UTC were restored")
 	if err := e.get(t, "test", cluster); err != nil || cluster.Status.RestoredTime == nil {
@@ -252,9 +242,7 @@ func (e *testEnv) gatherMetrics(t *testing.T) map[string]float64 {
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(e.metrics)
 	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, err)
 	all := map[string]float64{}
 	for _, f := range families {
 		for _, m := range f.GetMetric() {

@@ -115,12 +115,8 @@ func (e *testEnv) runRestore(t *testing.T, host string) error {
 func readJSON(t *testing.T, file string, into any) {
 	t.Helper()
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(text, into); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, err)
+	testenv.ExpectNoError(t, json.Unmarshal(text, into))
 }
 
 func connect(t *testing.T, s *mysqld.Server, user, password string) *sql.DB {
@@ -129,9 +125,7 @@ func connect(t *testing.T, s *mysqld.Server, user, password string) *sql.DB {
 	c.User, c.Passwd, c.Net, c.Addr = user, password, "tcp", net.JoinHostPort(s.Address, strconv.Itoa(mysqld.Port))
 	c.InterpolateParams, c.Logger = true, &driver.NopLogger{}
 	connector, err := driver.NewConnector(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, err)
 	db := sql.OpenDB(connector)
 	t.Cleanup(func() { _ = db.Close() })
 	return db
@@ -178,14 +172,10 @@ func queryList(t *testing.T, s *mysqld.Server, query string) []string {
 		defer func() { _ = rows.Close() }()
 		for rows.Next() {
 			var value sql.NullString
-			if err := rows.Scan(&value); err != nil {
-				t.Fatal(err)
-			}
+			testenv.ExpectNoError(t, rows.Scan(&value))
 			all = append(all, value.String)
 		}
-		if err := rows.Err(); err != nil {
-			t.Fatal(err)
-		}
+		testenv.ExpectNoError(t, rows.Err())
 	})
 	return all
 }
@@ -198,9 +188,7 @@ func readContents(t *testing.T, s *mysqld.Server) map[string]string {
 	for _, table := range queryList(t, s, "select concat('`', replace(table_schema, '`', '``'), '`.`', table_name, '`') from information_schema.tables where table_type = 'BASE TABLE' and table_schema "+mine) {
 		withAdmin(t, s, func(db *sql.DB) {
 			var name, sum string
-			if err := db.QueryRowContext(t.Context(), "checksum table "+table).Scan(&name, &sum); err != nil {
-				t.Fatal(err)
-			}
+			testenv.ExpectNoError(t, db.QueryRowContext(t.Context(), "checksum table "+table).Scan(&name, &sum))
 			all[table] = sum
 		})
 	}
@@ -251,9 +239,7 @@ func newHaltingProxy(t *testing.T, s *mysqld.Server, way direction, most int64) 
 	l := &haltingProxy{Address: s.Address[:at] + ".200", server: net.JoinHostPort(s.Address, strconv.Itoa(mysqld.AdminPort)), halted: make(chan struct{})}
 	var config net.ListenConfig
 	listener, err := config.Listen(t.Context(), "tcp", net.JoinHostPort(l.Address, strconv.Itoa(mysqld.AdminPort)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, err)
 	l.listener = listener
 	t.Cleanup(l.closeAll)
 	go l.serve(t, way, most)

@@ -28,9 +28,7 @@ func TestBackupAndRestore(t *testing.T) {
 	source := e.startPrimary(t)
 
 	status, err := e.runBackup(t.Context(), t, source.Address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, err)
 	want := readContents(t, source)
 	if found := queryOne(t, source, "select @@gtid_executed"); found != status.GTIDSet || status.GTIDSet == "" {
 		t.Errorf("expected the transactions %q in the status, found %q", found, status.GTIDSet)
@@ -40,9 +38,7 @@ func TestBackupAndRestore(t *testing.T) {
 	}
 
 	target := e.installation.StartServer(t)
-	if err := e.runRestore(t, target.Address); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, e.runRestore(t, target.Address))
 	if diff := cmp.Diff(want, readContents(t, target)); diff != "" {
 		t.Errorf("contents (-source +restored):\n%s", diff)
 	}
@@ -100,13 +96,9 @@ func TestBackupWhileOthersWrite(t *testing.T) {
 	during := rows.Load()
 	stop()
 	writers.Wait()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, err)
 	target := e.installation.StartServer(t)
-	if err := e.runRestore(t, target.Address); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, e.runRestore(t, target.Address))
 	// Every row is one transaction, so the two must agree: the last number of the set tells how many rows there are.
 	count := queryOne(t, target, "select count(*) from app.t")
 	expected := queryOne(t, target, "select substring_index(@@gtid_executed, '-', -1) - "+nonRowTransactions(t, status.GTIDSet))
@@ -221,9 +213,7 @@ func testKilledBackup(t *testing.T, e *testEnv, ready func()) {
 	if _, err := e.runBackup(t.Context(), t, source.Address); err != nil {
 		t.Fatal(err)
 	}
-	if err := e.runRestore(t, target.Address); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, e.runRestore(t, target.Address))
 	if diff := cmp.Diff(readContents(t, source), readContents(t, target)); diff != "" {
 		t.Errorf("contents (-source +restored):\n%s", diff)
 	}
@@ -317,9 +307,7 @@ func TestRefusals(t *testing.T) {
 		target := e.installation.StartServer(t)
 		o := e.restoreOptions(target.Address)
 		o.Schema, o.Users = "odd `name", []string{"'reader'@'%'"}
-		if err := job.RunRestore(t.Context(), o); err != nil {
-			t.Fatal(err)
-		}
+		testenv.ExpectNoError(t, job.RunRestore(t.Context(), o))
 		var found []string
 		for key := range readContents(t, target) {
 			found = append(found, key)
@@ -372,13 +360,9 @@ func TestNothingToDump(t *testing.T) {
 	source := e.installation.StartServer(t)
 	execStatements(t, source, "set global read_only = off", "create schema short", "drop schema short")
 	status, err := e.runBackup(t.Context(), t, source.Address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, err)
 	target := e.installation.StartServer(t)
-	if err := e.runRestore(t, target.Address); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, e.runRestore(t, target.Address))
 	if found := queryOne(t, target, "select @@gtid_executed"); found != status.GTIDSet || !strings.HasSuffix(found, ":1-2") {
 		t.Errorf("expected the transactions %s, found %s", status.GTIDSet, found)
 	}

@@ -171,9 +171,7 @@ func (e *environment) startClustering(t *testing.T) {
 func (e *environment) getSecret(t *testing.T) *corev1.Secret {
 	t.Helper()
 	s := &corev1.Secret{}
-	if err := e.Client.Get(t.Context(), types.NamespacedName{Namespace: e.name.Namespace, Name: "moco-" + clusterName}, s); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, e.Client.Get(t.Context(), types.NamespacedName{Namespace: e.name.Namespace, Name: "moco-" + clusterName}, s))
 	return s
 }
 
@@ -195,9 +193,7 @@ func (e *environment) openSession(t *testing.T, i int, user string) *sql.DB {
 	c.User, c.Passwd, c.Net, c.Addr = user, user, "tcp", fmt.Sprintf("%s:%d", e.servers[i].Address, mysqld.Port)
 	c.Timeout, c.InterpolateParams, c.Logger = time.Second, true, &driver.NopLogger{}
 	connector, err := driver.NewConnector(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, err)
 	db := sql.OpenDB(connector)
 	db.SetMaxOpenConns(1)
 	t.Cleanup(func() { _ = db.Close() }) // The server may be gone before.
@@ -243,9 +239,7 @@ func (e *environment) waitForAcknowledgedWrite(t *testing.T) (heir int, value st
 
 func (e *environment) mustRun(t *testing.T, i int, user string, statements ...string) {
 	t.Helper()
-	if err := e.runStatements(t, i, user, statements...); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, e.runStatements(t, i, user, statements...))
 }
 
 // query reads one value of an instance.

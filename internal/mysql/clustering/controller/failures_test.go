@@ -94,9 +94,7 @@ func (e *environment) requestStepDown(t *testing.T, i int) {
 	t.Helper()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: e.name.Namespace, Name: fmt.Sprintf("moco-%s-%d", clusterName, i)}}
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+mocov1beta2.DemoteAnnotation+`":"true"}}}`))
-	if err := e.Client.Patch(t.Context(), pod, patch); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, e.Client.Patch(t.Context(), pod, patch))
 }
 
 func TestStopEndsByItself(t *testing.T) {
@@ -159,9 +157,7 @@ func (e *environment) countStatements(t *testing.T) int {
 	sum := 0
 	for i := range e.servers {
 		n, err := strconv.Atoi(e.query(t, i, "select variable_value from performance_schema.global_status where variable_name = 'Questions'"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.ExpectNoError(t, err)
 		sum += n
 	}
 	return sum
@@ -188,9 +184,7 @@ func (e *environment) gatherMetrics(t *testing.T) map[string]float64 {
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(e.metrics)
 	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, err)
 	found := map[string]float64{}
 	for _, f := range families {
 		for _, m := range f.GetMetric() {

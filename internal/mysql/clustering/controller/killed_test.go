@@ -167,9 +167,7 @@ func (e *environment) runOperation(t *testing.T, o operation, point string) []st
 func (e *environment) withManagerProcess(t *testing.T, point string, f func(*testenv.Process)) {
 	t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, err)
 	var hosts []string
 	for _, s := range e.servers {
 		hosts = append(hosts, s.Address)
@@ -247,17 +245,13 @@ func (e *environment) recreateCluster(t *testing.T) {
 	t.Helper()
 	old := &mocov1beta2.MySQLCluster{}
 	old.Namespace, old.Name = e.name.Namespace, e.name.Name
-	if err := client.IgnoreNotFound(e.Client.Delete(t.Context(), old)); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, client.IgnoreNotFound(e.Client.Delete(t.Context(), old)))
 	for i, s := range e.servers {
 		s.WipeData(t)
 		pod := &corev1.Pod{}
 		pod.Namespace, pod.Name = e.name.Namespace, fmt.Sprintf("moco-%s-%d", clusterName, i)
 		patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"`+mocov1beta2.RoleLabel+`":null}}}`))
-		if err := e.Client.Patch(t.Context(), pod, patch); err != nil {
-			t.Fatal(err)
-		}
+		testenv.ExpectNoError(t, e.Client.Patch(t.Context(), pod, patch))
 		s.StartAndWait(t)
 	}
 	e.mustRun(t, 0, "root", "set global read_only = 0", "create database app", "create table app.acked (id bigint primary key)", "set global super_read_only = 1")

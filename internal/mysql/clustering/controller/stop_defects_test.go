@@ -76,9 +76,7 @@ func TestStopIsReachedByManagerThatCannotAsk(t *testing.T) {
 	e.createCluster(t, nil)
 	stop := e.startManager(t)
 	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
-	if err := e.Client.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: e.name.Namespace, Name: "moco-" + clusterName}}); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, e.Client.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: e.name.Namespace, Name: "moco-" + clusterName}}))
 	e.stopClustering(t)
 	e.waitForCondition(t, mocov1beta2.ClusteringActiveCondition, "False ClusteringInactive")
 	e.startClustering(t)
@@ -100,9 +98,7 @@ func TestStopDuringSwitchoverLeavesPrimaryWritable(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	holder, err := e.openSession(t, 0, "app").Conn(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, err)
 	if _, err := holder.ExecContext(ctx, "lock tables app.t write"); err != nil {
 		t.Fatal(err)
 	}
@@ -160,9 +156,7 @@ func TestMetricsOfDeletedClusterGo(t *testing.T) {
 	if len(e.gatherMetrics(t)) == 0 {
 		t.Error("expected series while it exists, found none")
 	}
-	if err := e.Client.Delete(t.Context(), cluster); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, e.Client.Delete(t.Context(), cluster))
 	testenv.Eventually(t, "no series is left", func() error {
 		if left := e.gatherMetrics(t); len(left) > 0 {
 			return fmt.Errorf("found %v", left)

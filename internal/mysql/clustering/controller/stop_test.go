@@ -197,9 +197,7 @@ func TestPasswordRotated(t *testing.T) {
 	e := newHealthyEnvironment(t)
 	secret := e.getSecret(t)
 	secret.Data[adminKey] = []byte("secret-b")
-	if err := e.Client.Update(t.Context(), secret); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, e.Client.Update(t.Context(), secret))
 	e.mustRun(t, 0, "root", "alter user 'moco-admin'@'%' identified by 'secret-b'")
 	for i := range instances { // Sessions that were let in with the old password go on until they are killed.
 		e.killSessions(t, i, "moco-admin")
@@ -470,8 +468,6 @@ func (e *environment) checksumTable(t *testing.T, i int) string {
 	db := e.openSession(t, i, "root")
 	defer func() { _ = db.Close() }()
 	var table, sum string
-	if err := db.QueryRowContext(t.Context(), "checksum table app.t").Scan(&table, &sum); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, db.QueryRowContext(t.Context(), "checksum table app.t").Scan(&table, &sum))
 	return sum
 }

@@ -77,19 +77,13 @@ func TestChangesByOthersAreUndone(t *testing.T) {
 	e.addCluster(t, nil)
 	e.waitUntilReconciled(t)
 	service := &corev1.Service{}
-	if err := e.get(t, "moco-test-primary", service); err != nil {
-		t.Fatal(err)
-	}
-	if err := e.Client.Delete(t.Context(), service); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, e.get(t, "moco-test-primary", service))
+	testenv.ExpectNoError(t, e.Client.Delete(t.Context(), service))
 	testenv.Eventually(t, "the Service is back", func() error { return e.get(t, "moco-test-primary", &corev1.Service{}) })
 	set := e.statefulSet(t)
 	before := set.DeepCopy()
 	set.Spec.Template.Spec.Containers[0].Image = "other"
-	if err := e.Client.Patch(t.Context(), set, client.MergeFrom(before)); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, e.Client.Patch(t.Context(), set, client.MergeFrom(before)))
 	testenv.Eventually(t, "the image is back", func() error { return e.expectImage(t, "mysql:1") })
 }
 
@@ -105,9 +99,7 @@ func (e *clusterEnv) setImage(t *testing.T, image string) {
 	t.Helper()
 	e.changeCluster(t, func(c *mocov1beta2.MySQLCluster) {
 		raw := strings.ReplaceAll(string(c.Spec.PodTemplate.Spec.Raw), "mysql:1", image)
-		if err := c.Spec.PodTemplate.Spec.UnmarshalJSON([]byte(raw)); err != nil {
-			t.Fatal(err)
-		}
+		testenv.ExpectNoError(t, c.Spec.PodTemplate.Spec.UnmarshalJSON([]byte(raw)))
 	})
 }
 
@@ -132,9 +124,7 @@ func TestReconciliationStopKeepsEverything(t *testing.T) {
 	e.waitForCondition(t, mocov1beta2.ReconciliationActiveCondition, metav1.ConditionFalse, "by kubectl-moco", "moving disks", "2126-11-20T22:00:00Z", "kubectl moco start reconciliation test")
 	before := len(e.requests.writesIn(e.name.Namespace))
 	e.setImage(t, "mysql:2")
-	if err := e.Client.Delete(t.Context(), &corev1.Service{ObjectMeta: e.meta("moco-test-primary")}); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, e.Client.Delete(t.Context(), &corev1.Service{ObjectMeta: e.meta("moco-test-primary")}))
 	e.waitUntilSettled(t, func() error { return nil })
 	for _, one := range e.requests.writesIn(e.name.Namespace)[before:] {
 		if !strings.HasSuffix(one, "/mysqlclusters/test/status") {
@@ -165,9 +155,7 @@ func TestReconciliationStopKeepsEverything(t *testing.T) {
 func (e *clusterEnv) countEvents(t *testing.T, reason string) int {
 	t.Helper()
 	var list eventsv1.EventList
-	if err := e.Client.List(t.Context(), &list, client.InNamespace(e.name.Namespace)); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, e.Client.List(t.Context(), &list, client.InNamespace(e.name.Namespace)))
 	n := 0
 	for _, e := range list.Items {
 		if e.Reason == reason {
@@ -186,9 +174,7 @@ func TestStoppedClusterIsDeleted(t *testing.T) {
 	e.annotate(t, mocov1beta2.ReconciliationStoppedAnnotation, "true")
 	e.annotate(t, mocov1beta2.ClusteringStoppedAnnotation, "true")
 	e.waitForCondition(t, mocov1beta2.ReconciliationActiveCondition, metav1.ConditionFalse)
-	if err := e.Client.Delete(t.Context(), e.cluster(t)); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, e.Client.Delete(t.Context(), e.cluster(t)))
 	e.waitUntilGone(t, "moco-test", &appsv1.StatefulSet{})
 	if !controllerutil.ContainsFinalizer(e.cluster(t), mocov1beta2.Finalizer) {
 		t.Error("the finalizer is gone although a Pod is there")
@@ -208,9 +194,7 @@ func TestMissingConfigMapIsReported(t *testing.T) {
 	})
 	e.waitForCondition(t, mocov1beta2.ReconcileSuccessCondition, metav1.ConditionTrue, "not heeded", "read-only")
 	config := &corev1.ConfigMap{}
-	if err := e.get(t, e.statefulSet(t).Spec.Template.Spec.Volumes[3].ConfigMap.Name, config); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, e.get(t, e.statefulSet(t).Spec.Template.Spec.Volumes[3].ConfigMap.Name, config))
 	if !strings.Contains(config.Data["my.cnf"], "long_query_time=5\n") {
 		t.Errorf("the setting is missing in:\n%s", config.Data["my.cnf"])
 	}
@@ -226,9 +210,7 @@ func TestConfigurationStaysWhileAPodUsesIt(t *testing.T) {
 	used := e.statefulSet(t).Spec.Template.Spec.Volumes[3].ConfigMap.Name
 	e.addPod(t, 0, "one")
 	settings.Data["long_query_time"] = "6"
-	if err := e.Client.Update(t.Context(), settings); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, e.Client.Update(t.Context(), settings))
 	testenv.Eventually(t, "the Pods get another configuration", func() error {
 		if e.statefulSet(t).Spec.Template.Spec.Volumes[3].ConfigMap.Name == used {
 			return errors.New("not yet")
@@ -253,9 +235,7 @@ func TestExistingPasswordsStay(t *testing.T) {
 	e.addCluster(t, nil)
 	e.waitUntilReconciled(t)
 	secret := &corev1.Secret{}
-	if err := e.get(t, "moco-test", secret); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, e.get(t, "moco-test", secret))
 	if string(secret.Data["ADMIN_PASSWORD"]) != "mine" || len(secret.Data["WRITABLE_PASSWORD"]) < 16 || len(secret.Data) != 8 {
 		t.Errorf("expected eight passwords and the first as it was, found %d keys", len(secret.Data))
 	}
@@ -265,9 +245,7 @@ func TestRefusedObjectIsReported(t *testing.T) {
 	t.Parallel()
 	e := newClusterEnv(t, shared.Get(t))
 	e.addCluster(t, func(c *mocov1beta2.MySQLCluster) {
-		if err := c.Spec.PodTemplate.Spec.UnmarshalJSON([]byte(`{"containers": [{"name": "mysqld", "image": "mysql", "fieldOfTomorrow": 1}]}`)); err != nil {
-			t.Fatal(err)
-		}
+		testenv.ExpectNoError(t, c.Spec.PodTemplate.Spec.UnmarshalJSON([]byte(`{"containers": [{"name": "mysqld", "image": "mysql", "fieldOfTomorrow": 1}]}`)))
 	})
 	e.waitForCondition(t, mocov1beta2.ReconcileSuccessCondition, metav1.ConditionFalse, "StatefulSet moco-test", "fieldOfTomorrow")
 	if err := e.get(t, "moco-test", &corev1.Service{}); err != nil {
@@ -305,9 +283,7 @@ func TestExamplesAreAccepted(t *testing.T) {
 func expectExampleAccepted(t *testing.T, e *clusterEnv, file string) {
 	t.Helper()
 	f, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, err)
 	defer func() { _ = f.Close() }()
 	clusters := 0
 	for d := yaml.NewYAMLOrJSONDecoder(f, 1<<16); ; {
@@ -316,9 +292,7 @@ func expectExampleAccepted(t *testing.T, e *clusterEnv, file string) {
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.ExpectNoError(t, err)
 		if u.Object == nil {
 			continue
 		}

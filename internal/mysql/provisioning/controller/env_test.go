@@ -244,9 +244,7 @@ func (e *clusterEnv) waitUntilGone(t *testing.T, name string, obj client.Object)
 // deletePod deletes a Pod as the kubelet does in the end.
 func (e *clusterEnv) deletePod(t *testing.T, i int) {
 	t.Helper()
-	if err := e.Client.Delete(t.Context(), &corev1.Pod{ObjectMeta: e.meta(podName(i))}, client.GracePeriodSeconds(0)); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, e.Client.Delete(t.Context(), &corev1.Pod{ObjectMeta: e.meta(podName(i))}, client.GracePeriodSeconds(0)))
 }
 
 // reportRevision is what the StatefulSet controller reports: it has seen the template.
@@ -255,9 +253,7 @@ func (e *clusterEnv) reportRevision(t *testing.T, revision string) {
 	set := e.statefulSet(t)
 	before := set.DeepCopy()
 	set.Status.ObservedGeneration, set.Status.UpdateRevision, set.Status.Replicas = set.Generation, revision, 3
-	if err := e.Client.Status().Patch(t.Context(), set, client.MergeFrom(before)); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, e.Client.Status().Patch(t.Context(), set, client.MergeFrom(before)))
 }
 
 func podName(i int) string { return fmt.Sprintf("moco-test-%d", i) }
@@ -280,9 +276,7 @@ func (e *clusterEnv) addPod(t *testing.T, i int, revision string) {
 	pod.Status.Conditions = []corev1.PodCondition{{
 		Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(time.Now().Add(-time.Hour)),
 	}}
-	if err := e.Client.Status().Patch(t.Context(), pod, client.MergeFrom(before)); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, e.Client.Status().Patch(t.Context(), pod, client.MergeFrom(before)))
 }
 
 // reportHealthy is what clustering reports of a cluster that is well.
