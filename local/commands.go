@@ -86,7 +86,6 @@ func nodeCommand() *cobra.Command {
 	return cmd
 }
 
-// realNode are the flags of a node with containers.
 type realNode struct {
 	wanted                         bool
 	name, dir, controlPlane, parts string

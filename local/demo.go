@@ -45,7 +45,6 @@ func wantsColour() bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("NO_COLOR") == ""
 }
 
-// addClusterFlags adds the flags of the commands that hibernate a cluster.
 func addClusterFlags(cmd *cobra.Command, c *hibernation.Config) *cobra.Command {
 	cmd.Flags().StringVar(&c.CRDs, "crds", "config/crd", "folder of the custom resource definitions")
 	cmd.Flags().DurationVar(&c.Latency, "latency", 3*time.Second, "how long the cloud takes to start or to stop a machine")

@@ -35,7 +35,6 @@ func connectBridge(ctx context.Context, address string) (func() error, error) {
 	return realnode.ConnectBridge(ctx)
 }
 
-// programsFolder is the folder of this program, which has the others beside it.
 func programsFolder() (string, error) {
 	program, err := os.Executable()
 	if err != nil {

@@ -109,7 +109,6 @@ func (c testCluster) call(ctx context.Context, op Operation, target actuator.Tar
 	}
 }
 
-// mustCall calls an operation that has to work.
 func (c testCluster) mustCall(op Operation, ids ...string) {
 	c.t.Helper()
 	if err := c.call(c.t.Context(), op, c.Target(), ids); err != nil {
@@ -125,7 +124,6 @@ func (c testCluster) callMayBeRefused(op Operation, ids ...string) {
 	}
 }
 
-// observeStates observes the machines.
 func (c testCluster) observeStates() map[string]actuator.MachineState {
 	c.t.Helper()
 	machines, err := c.Actuator().Observe(c.t.Context(), c.Target())
@@ -153,7 +151,6 @@ func (c testCluster) expectSettled(rest actuator.MachineState, want map[string]a
 	}
 }
 
-// eventually polls until the condition holds.
 func (c testCluster) eventually(what string, holds func() bool) {
 	c.t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -169,7 +166,6 @@ func (c testCluster) eventually(what string, holds func() bool) {
 	}
 }
 
-// expectError checks the class of an operation's error.
 func (c testCluster) expectError(op Operation, target actuator.Target, class actuator.ErrorClass, ids ...string) error {
 	c.t.Helper()
 	err := c.call(c.t.Context(), op, target, ids)

@@ -102,7 +102,6 @@ type toyFault struct {
 	ids   []string
 }
 
-// toyCluster is one cluster of the cloud, and the actuator of it.
 type toyCluster struct {
 	*toyCloud
 	infraID string
@@ -229,7 +228,6 @@ func (c *toyCloud) power(ctx context.Context, t actuator.Target, op Operation, i
 	return errors.Join(refused...)
 }
 
-// move asks one machine to change.
 func (c *toyCloud) move(op Operation, id string, from, to actuator.MachineState) error {
 	if err := c.fault(op, id); err != nil {
 		return err

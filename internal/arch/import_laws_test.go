@@ -37,7 +37,6 @@ func kubernetesClients() []string {
 	return []string{"k8s.io/client-go/...", "sigs.k8s.io/controller-runtime/..."}
 }
 
-// pureLaw is for packages that decide from values.
 func pureLaw(packages string) importLaw {
 	return importLaw{
 		packages: packages, reason: "a decision that sees only values can be tested to the last case",
@@ -46,7 +45,6 @@ func pureLaw(packages string) importLaw {
 	}
 }
 
-// controllerLaw is for controllers and for what they look at the world with.
 func controllerLaw(packages string) importLaw {
 	return importLaw{
 		packages: packages, reason: "features stay apart; only the manager brings them and the clouds together",
@@ -54,7 +52,6 @@ func controllerLaw(packages string) importLaw {
 	}
 }
 
-// frontLaw is for what people talk to.
 func frontLaw(packages string) importLaw {
 	return importLaw{
 		packages: packages, reason: "people's tools write down what is wanted and ask pure features what it means; controllers act on it",

@@ -20,7 +20,6 @@ const (
 	listLimit    = 5 * time.Minute
 )
 
-// goPackage is what the go command knows of one package.
 type goPackage struct {
 	ImportPath                               string
 	Imports, Deps, TestImports, XTestImports []string
@@ -101,7 +100,6 @@ func TestDecisionsDoNotAskForTheTime(t *testing.T) {
 	}
 }
 
-// findBreaches returns how p breaks the law.
 func (l importLaw) findBreaches(p goPackage) []string {
 	var found []string
 	for _, dep := range p.Deps {

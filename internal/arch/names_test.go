@@ -145,7 +145,6 @@ func atLeast(limit float64) func(float64) bool {
 	return func(found float64) bool { return found >= limit }
 }
 
-// add counts the functions and types of one file.
 func (c *wordCounts) add(s sourceFile) {
 	for _, decl := range s.file.Decls {
 		switch decl := decl.(type) {

@@ -33,7 +33,6 @@ func (s sourceFile) isGenerated() bool { return ast.IsGenerated(s.file) }
 func (s sourceFile) isAPI() bool       { return strings.HasPrefix(s.path, "api/") }
 func (s sourceFile) folder() string    { return path.Dir(s.path) }
 
-// position shows where a node is, for messages.
 func (s sourceFile) position(n ast.Node) string {
 	return s.path + ":" + strconv.Itoa(s.lineOf(n.Pos()))
 }
@@ -55,7 +54,6 @@ func (s sourceFile) importNames(pkg string) []string {
 	return names
 }
 
-// findUses reports every mention of one of the package's functions.
 func (s sourceFile) findUses(pkg string, functions ...string) []*ast.SelectorExpr {
 	names := s.importNames(pkg)
 	var found []*ast.SelectorExpr

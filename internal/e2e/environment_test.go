@@ -148,7 +148,6 @@ func (w *environment) createCluster(t *testing.T, name string, certificates time
 	return s
 }
 
-// rerouteSecret makes a Secret lead to a proxy.
 func (s *powerCycledCluster) rerouteSecret(t *testing.T, name, key, value string) {
 	t.Helper()
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: name}}
@@ -162,7 +161,6 @@ func (s *powerCycledCluster) getClusterDeployment(t *testing.T) *hivev1.ClusterD
 	return cd
 }
 
-// requestPowerState changes what is wanted, as a user does.
 func (s *powerCycledCluster) requestPowerState(t *testing.T, want hivev1.PowerState) {
 	t.Helper()
 	testenv.ExpectPatched(t, s.hub, s.getClusterDeployment(t), func(cd *hivev1.ClusterDeployment) { cd.Spec.PowerState = want })
@@ -231,7 +229,6 @@ func (s *powerCycledCluster) checkNodesSeen(ctx context.Context, since time.Time
 	return nil
 }
 
-// observedNode is a node as its own cluster shows it.
 type observedNode struct {
 	name     string
 	ready    bool

@@ -186,7 +186,6 @@ func TestEveryRequestIsNamedByWhatItDoes(t *testing.T) {
 	}
 }
 
-// killMoment is when in a request the manager is killed.
 type killMoment string
 
 const (
@@ -196,7 +195,6 @@ const (
 	after killMoment = "after"
 )
 
-// killPoint is where the manager is killed.
 type killPoint struct {
 	request string
 	when    killMoment

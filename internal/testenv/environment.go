@@ -41,7 +41,6 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
-// localBinary returns the path of the binary local, or skips the test.
 func localBinary(t testing.TB) string {
 	t.Helper()
 	path := os.Getenv("TORPOR_LOCAL")

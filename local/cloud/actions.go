@@ -70,7 +70,6 @@ func launchCount(q ec2query.Request) (int, error) {
 	return most, nil
 }
 
-// readTemplate returns what all instances of the request have in common.
 func (c *Cloud) readTemplate(q ec2query.Request) (instance, error) {
 	i := instance{Image: q.StringParameter("ImageId"), Type: cmp.Or(q.StringParameter("InstanceType"), "m1.small")}
 	if i.Image == "" {
@@ -454,7 +453,6 @@ func (i instance) filterValues(name string) ([]string, bool) {
 	}
 }
 
-// answerReservation returns the reservation with those of its instances that are meant.
 func (c *Cloud) answerReservation(r reservation, meant []string) ec2query.Reservation {
 	answer := ec2query.Reservation{ReservationID: r.ID, OwnerID: "123456789012"}
 	for _, id := range meant {

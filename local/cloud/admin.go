@@ -77,7 +77,6 @@ func (c *Cloud) resetCalls(w http.ResponseWriter, _ *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// shownInstance is an instance as /_local/instances lists it.
 type shownInstance struct {
 	ID        string            `json:"id"`
 	Name      string            `json:"name"`

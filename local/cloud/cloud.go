@@ -154,7 +154,6 @@ func (c *Cloud) Close() error {
 	return errors.Join(stays, c.store.close())
 }
 
-// awaitGone returns those that are not gone after the grace.
 func (c *Cloud) awaitGone(left []*process.Process) []*process.Process {
 	ctx, cancel := context.WithTimeout(context.Background(), c.gracePeriod)
 	defer cancel()
@@ -364,7 +363,6 @@ func (c *Cloud) ensureEnded(id string) bool {
 	return true
 }
 
-// processCommand returns what the instance runs, with its own values put in.
 func (i instance) processCommand() process.Command {
 	own := strings.NewReplacer("{{ip}}", i.PrivateIP, "{{id}}", i.ID, "{{dns}}", i.PrivateDNS)
 	c := process.Command{Marker: i.ID, Log: own.Replace(i.Command.Log), Env: map[string]string{}}

@@ -171,7 +171,6 @@ func (r *env) callAdmin(method, path string, body, into any) int {
 	return response.StatusCode
 }
 
-// launchInstances runs count instances and returns their ids.
 func (r *env) launchInstances(count int, pairs ...string) []string {
 	r.t.Helper()
 	number := fmt.Sprint(count)
@@ -195,7 +194,6 @@ func (r *env) describeInstance(id string) parsedInstance {
 	return answer.Reservations[0].Instances[0]
 }
 
-// awaitState describes the instance until it is in the state.
 func (r *env) awaitState(id string, wanted powerState) parsedInstance {
 	r.t.Helper()
 	var last parsedInstance

@@ -193,7 +193,6 @@ func TestClosePowersOffAndNewPowersOn(t *testing.T) {
 	r.cloud.gracePeriod = 50 * time.Millisecond
 }
 
-// cloudProcess is a cloud that can be killed.
 type cloudProcess struct {
 	env
 

@@ -201,7 +201,6 @@ func (i instance) stoppedUnasked(code, message string, now time.Time) instance {
 	return after
 }
 
-// reservation is what one RunInstances created.
 type reservation struct {
 	ID string `json:"id"`
 	// Sequence grows with each reservation; pages are cut along it.
@@ -218,7 +217,6 @@ type cloudState struct {
 	Instances    map[string]instance `json:"instances"`
 }
 
-// withInstances returns the ledger with the instances put in.
 func (l cloudState) withInstances(changed ...instance) cloudState {
 	instances := maps.Clone(l.Instances)
 	for _, i := range changed {

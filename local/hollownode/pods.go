@@ -67,7 +67,6 @@ func parseDuration(text string) time.Duration {
 // retryLimit is how long a request about a pod is repeated.
 const retryLimit = 30 * time.Second
 
-// podRunner are the pods bound to this node.
 type podRunner struct {
 	client kubernetes.Interface
 	config Config

@@ -137,7 +137,6 @@ func (c Config) nodeConfig(images []string) realnode.Config {
 	}
 }
 
-// serveVolumes makes volumes until the cluster is to end.
 func (c Config) serveVolumes(ctx context.Context, components ...*component.Component) error {
 	client, err := kubeclient.NewClient(c.controlPlaneConfig().AdminKubeconfig())
 	if err != nil {

@@ -96,7 +96,6 @@ func (v volumeProvisioner) provisionPending(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// awaitsVolume reports whether a pod waits for the claim to get its volume.
 func awaitsVolume(claim *corev1.PersistentVolumeClaim) bool {
 	class := claim.Spec.StorageClassName
 	return claim.Spec.VolumeName == "" && class != nil && *class == ClassName && claim.Annotations[selectedNode] != ""

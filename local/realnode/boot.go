@@ -197,7 +197,6 @@ func (i *initProcess) startPart(name, log string, argv ...string) error {
 	})
 }
 
-// runCommand runs a command to its end.
 func (i *initProcess) runCommand(ctx context.Context, name, log string, argv ...string) error {
 	done := make(chan syscall.WaitStatus, 1)
 	if err := i.forkProcess(log, argv, func(status syscall.WaitStatus) { done <- status }); err != nil {

@@ -29,7 +29,6 @@ type cloudClient struct {
 	http                        *http.Client
 }
 
-// machineSpec is one instance to make.
 type machineSpec struct {
 	name, infraID, log string
 	command            []string

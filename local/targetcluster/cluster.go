@@ -94,7 +94,6 @@ func (c Config) awaitNodes(ctx context.Context, client kubernetes.Interface) err
 	return nil
 }
 
-// approveAndCountReady approves what waits and counts the nodes that are ready.
 func approveAndCountReady(ctx context.Context, client kubernetes.Interface) (int, error) {
 	if err := approveBootstrap(ctx, client); err != nil {
 		return 0, err

@@ -28,7 +28,6 @@ func TestTheSchema(t *testing.T) {
 	t.Run("everything is kept", s.testFull)
 }
 
-// served is an API server that serves the kind.
 type served struct{ *testenv.Environment }
 
 // change is what is done to an LRP and what is said of it; empty says means that it is accepted.

@@ -50,3 +50,75 @@ const OrgFinalizer = "korifi.cloudfoundry.org/cfOrg"
 
 // SpaceFinalizer keeps a CFSpace until its namespace is gone.
 const SpaceFinalizer = "korifi.cloudfoundry.org/cfSpace"
+
+// Conditions of a CFApp, a CFProcess and an LRP.
+const (
+	// ReadyCondition is True when the current revision runs as wanted, or a stopped app has no Pod left.
+	ReadyCondition = "Ready"
+	// DrainingCondition is True while Pods of a revision that has to go are left; the message counts them.
+	DrainingCondition = "Draining"
+)
+
+// Reasons of Ready.
+const (
+	// RunningReason: as many instances of the current revision are ready as are wanted.
+	RunningReason = "Running"
+	// StoppedReason: the app is stopped and no Pod is left.
+	StoppedReason = "Stopped"
+	// StartingReason: instances of the current revision are not ready yet.
+	StartingReason = "Starting"
+	// StoppingReason: the app is stopped and Pods are left.
+	StoppingReason = "Stopping"
+	// WaitingForDrainReason: the current revision is held until the Pods of older ones are gone.
+	WaitingForDrainReason = "WaitingForDrain"
+	// DeployingReason: a deployment brings the current revision up beside older ones.
+	DeployingReason = "Deploying"
+	// DeploymentPausedReason: a canary runs beside the older revision and waits for somebody to continue.
+	DeploymentPausedReason = "DeploymentPaused"
+	// DropletMissingReason: the app has no droplet, or its build has not made one.
+	DropletMissingReason = "DropletMissing"
+	// RevisionUnreadableReason: the annotation with the app's revision is no number, or less than what was acted on.
+	RevisionUnreadableReason = "RevisionUnreadable"
+	// NewerRevisionReason: an LRP is newer than the app, which is taken for a stale view; nothing is done.
+	NewerRevisionReason = "NewerRevision"
+	// NameTakenReason: an object has the name that the current revision's LRP needs; it is waited for.
+	NameTakenReason = "NameTaken"
+	// DeletedReason: the process is being deleted.
+	DeletedReason = "Deleted"
+)
+
+// Reasons of Draining.
+const (
+	// DrainingReason: Pods of a revision that has to go are left.
+	DrainingReason = "Draining"
+	// DrainTimeoutReason: such Pods are left after the drain timeout, and the current revision starts beside them.
+	DrainTimeoutReason = "DrainTimeout"
+	// DrainedReason: none is left.
+	DrainedReason = "Drained"
+)
+
+// Conditions of a CFBuild, as upstream has them.
+const (
+	// StagingCondition is True while the droplet is being made.
+	StagingCondition = "Staging"
+	// SucceededCondition is True once the droplet is there, and False when there will be none.
+	SucceededCondition = "Succeeded"
+)
+
+// Reasons of Staging and Succeeded, and of Ready of a CFPackage, a CFOrg and a CFSpace.
+const (
+	// SourceReadyReason: the package names the image that droplets are made from.
+	SourceReadyReason = "SourceReady"
+	// SourceMissingReason: the package names no image with its code.
+	SourceMissingReason = "SourceMissing"
+	// BuildFailedReason: whoever built the droplet says that it failed.
+	BuildFailedReason = "BuildFailed"
+	// StagedReason: the droplet is there.
+	StagedReason = "Staged"
+	// PackageMissingReason: there is no CFPackage to make the droplet from.
+	PackageMissingReason = "PackageMissing"
+	// BuiltByOthersReason: the package holds code, and somebody else has to fill in the droplet.
+	BuiltByOthersReason = "BuiltByOthers"
+	// NamespaceReadyReason: the namespace is there.
+	NamespaceReadyReason = "NamespaceReady"
+)

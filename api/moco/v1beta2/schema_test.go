@@ -198,7 +198,6 @@ func (s *schemaServer) testDefaults(t *testing.T) {
 	}
 }
 
-// minimalCluster is the smallest cluster that is accepted.
 func minimalCluster() *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": mocov1beta2.GroupVersion().String(), "kind": mocov1beta2.MySQLClusterKind().Kind,
@@ -591,7 +590,6 @@ func (s *schemaServer) testStatus(t *testing.T) {
 	}
 }
 
-// fullStatus sets every field.
 func fullStatus(now metav1.Time) mocov1beta2.MySQLClusterStatus {
 	return mocov1beta2.MySQLClusterStatus{
 		Conditions: []metav1.Condition{{

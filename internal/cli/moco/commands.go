@@ -35,7 +35,6 @@ type Streams struct {
 	Out, Err io.Writer
 }
 
-// commands is what all commands share.
 type commands struct {
 	Streams
 	clock   clock.WithTicker
@@ -106,7 +105,6 @@ mysql returns what the program mysql returns.`,
 	return root
 }
 
-// newGroupCommand is a command that only has commands below it.
 func newGroupCommand(use, short string, below ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Short: short, Args: cobra.ArbitraryArgs, RunE: func(cmd *cobra.Command, args []string) error {
 		var names []string
@@ -184,7 +182,6 @@ func (e clusterNotFoundError) Error() string {
 	return fmt.Sprintf("expected MySQLCluster %q, found none; kubectl moco status lists those of a namespace", string(e))
 }
 
-// openCluster connects and reads a MySQLCluster.
 func (a *commands) openCluster(ctx context.Context, name string) (*kubeClient, *mocov1beta2.MySQLCluster, error) {
 	kube, err := a.connect()
 	if err != nil {
@@ -206,7 +203,6 @@ func (kube *kubeClient) getCluster(ctx context.Context, name string) (*mocov1bet
 	return &found, nil
 }
 
-// listClusters lists the MySQLClusters of the namespace.
 func (kube *kubeClient) listClusters(ctx context.Context, with ...client.ListOption) ([]mocov1beta2.MySQLCluster, error) {
 	var found mocov1beta2.MySQLClusterList
 	if err := kube.List(ctx, &found, append(with, client.InNamespace(kube.namespace))...); err != nil {
@@ -228,7 +224,6 @@ func isKindNotServed(err error) bool {
 	return k8serrors.IsNotFound(err) && k8serrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
-// describeCluster names a cluster for people.
 func describeCluster(c *mocov1beta2.MySQLCluster) string {
 	return fmt.Sprintf("MySQLCluster %q", c.Namespace+"/"+c.Name)
 }
@@ -240,7 +235,6 @@ func (p *clusterSelection) addSelectorFlag(cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&p.selector, "selector", "l", "", "labels of the MySQLClusters, such as team=a, instead of names")
 }
 
-// clusterNames returns the names of the selected clusters.
 func (p *clusterSelection) clusterNames(ctx context.Context, kube *kubeClient, cmd *cobra.Command, args []string) ([]string, error) {
 	if !cmd.Flags().Changed("selector") {
 		return slices.Compact(slices.Sorted(slices.Values(args))), nil

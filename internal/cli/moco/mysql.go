@@ -137,7 +137,6 @@ func terminalDescriptor(in io.Reader) (int, bool) {
 	return int(file.Fd()), true
 }
 
-// fixedTerminalSize is the size that the terminal has at the beginning.
 type fixedTerminalSize struct{ size *remotecommand.TerminalSize }
 
 // Next returns the size, and then that there are no more.
@@ -278,7 +277,6 @@ and tables of other engines; it says so, and the exit code is 1 then, as it is i
 	return cmd
 }
 
-// runClient runs the program mysql in a pod.
 func (a *commands) runClient(ctx context.Context, kube *kubeClient, pod string, args []string, o remotecommand.StreamOptions) error {
 	command := (&mysqlSession{commands: a, user: defaultUser}).commandLine(args)
 	executor, err := kube.newExecutor(pod, &corev1.PodExecOptions{Container: mocov1beta2.MysqldContainer, Command: command, Stdin: true, Stdout: true, Stderr: true})

@@ -20,7 +20,6 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/clustering"
 )
 
-// clusterRow is what status prints of a cluster.
 type clusterRow struct {
 	Namespace      string         `json:"namespace"`
 	Name           string         `json:"name"`
@@ -32,7 +31,6 @@ type clusterRow struct {
 	Next           string         `json:"next,omitempty"`
 }
 
-// partRow is what status prints of one part.
 type partRow struct {
 	// State is running, stopping, stopped, starting or unknown.
 	State  string       `json:"state"`
@@ -320,7 +318,6 @@ const (
 	settleTime = 3 * time.Second
 )
 
-// statusWait waits for the status of one cluster.
 type statusWait struct {
 	*partCommand
 	// isFresh is true if the status was otherwise when or after the request was written, so that it is now about this request.

@@ -105,7 +105,6 @@ func (a *Actuator) Observe(ctx context.Context, t actuator.Target) ([]actuator.M
 	return machines, nil
 }
 
-// ownedMachines returns the machines of a page.
 func ownedMachines(page *ec2.DescribeInstancesOutput, tag string) ([]actuator.Machine, error) {
 	var machines []actuator.Machine
 	for _, reservation := range page.Reservations {

@@ -23,13 +23,11 @@ func httpAnswer(status int, body string) *http.Response {
 	return &http.Response{StatusCode: status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body))}
 }
 
-// ec2Error is how EC2 writes an error.
 func ec2Error(status int, code, message string) *http.Response {
 	return httpAnswer(status, fmt.Sprintf("<Response><Errors><Error><Code>%s</Code><Message>%s</Message></Error></Errors>"+
 		"<RequestID>7a62c49f-347e-4fc4-9331-6e8eexample</RequestID></Response>", code, message))
 }
 
-// machinesNamedBy returns the machines of a request, in its order.
 func machinesNamedBy(t *testing.T, r *http.Request) []string {
 	t.Helper()
 	text, err := io.ReadAll(r.Body)

@@ -32,7 +32,6 @@ type clientCache struct {
 	uses  uint64
 }
 
-// accountClient is the API of one account in one region.
 type accountClient struct {
 	api          *ec2.Client
 	region, host string

@@ -12,7 +12,6 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 )
 
-// withCredential returns the target with one key of the credentials changed.
 func withCredential(t actuator.Target, key, value string) actuator.Target {
 	t.Credentials = maps.Clone(t.Credentials)
 	t.Credentials[key] = []byte(value)

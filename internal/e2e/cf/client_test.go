@@ -97,7 +97,6 @@ func TestRollingRestartLeavesOnlyTheNewRevision(t *testing.T) {
 	}
 }
 
-// createDeployment makes a rolling deployment and waits until it is as wanted.
 func (c caller) createDeployment(t *testing.T, app, want string) (path string) {
 	t.Helper()
 	made := c.expectStatus(t, http.StatusCreated, "POST", "/v3/deployments", `{"strategy":"rolling","relationships":{"app":{"data":{"guid":"`+app+`"}}}}`)
@@ -172,7 +171,6 @@ func TestOneInstanceOfTwelveIsRestarted(t *testing.T) {
 	alice.waitUntilRunning(t, app, twelve)
 }
 
-// listPodUIDs returns those of an app's Pods by index.
 func (w *env) listPodUIDs(t *testing.T, space, app string) map[string]string {
 	t.Helper()
 	var list corev1.PodList
@@ -372,7 +370,6 @@ func TestAPIIsKilledDuringRestarts(t *testing.T) {
 	w.waitForOnlyRevision(t, space, app, strconv.Itoa(began+2), 1)
 }
 
-// requireStartedRevision returns the revision of an app that has to be STARTED.
 func (w *env) requireStartedRevision(t *testing.T, space, name string) int {
 	t.Helper()
 	a := w.getApp(t, space, name)

@@ -218,7 +218,6 @@ func (w *env) newCaller(t *testing.T, account string) caller {
 	return caller{env: w, authorization: "Bearer " + w.createToken(t, account)}
 }
 
-// expectStatus sends a request and expects a status.
 func (c caller) expectStatus(t *testing.T, want int, method, path, body string) string {
 	t.Helper()
 	a, err := c.send(t.Context(), method, path, body)
@@ -279,7 +278,6 @@ func (c caller) waitUntilRunning(t *testing.T, app string, instances int) {
 	})
 }
 
-// listPodRevisions returns the Pods of an app, by name, with their revision.
 func (w *env) listPodRevisions(t *testing.T, space, app string) map[string]string {
 	t.Helper()
 	var list corev1.PodList
@@ -291,7 +289,6 @@ func (w *env) listPodRevisions(t *testing.T, space, app string) map[string]strin
 	return found
 }
 
-// waitForOnlyRevision waits until the app has as many Pods, all of one revision.
 func (w *env) waitForOnlyRevision(t *testing.T, space, app, revision string, instances int) {
 	t.Helper()
 	testenv.Eventually(t, "only revision "+revision+" is left", func() error {

@@ -37,7 +37,6 @@ type sight struct {
 	pods           map[string]bool
 }
 
-// wish is what somebody waits for.
 type wish struct {
 	true func(map[string]client.Object) bool
 	came chan time.Time
@@ -145,7 +144,6 @@ const (
 	podKind = "Pod/"
 )
 
-// of is a wish about an app.
 func of(app string, wanted func(*korifiv1alpha1.CFApp) bool) func(map[string]client.Object) bool {
 	return func(all map[string]client.Object) bool {
 		a, ok := all[appKind+app].(*korifiv1alpha1.CFApp)

@@ -320,7 +320,6 @@ func writeJSON(t *testing.T, name string, figures any) {
 	testenv.ExpectNoError(t, os.WriteFile(filepath.Join(dir, name), append(text, '\n'), 0o644))
 }
 
-// lastLines returns the end of a text.
 func lastLines(text string, lines int) string {
 	all := slices.Collect(strings.Lines(text))
 	return strings.Join(all[max(0, len(all)-lines):], "")
@@ -412,7 +411,6 @@ func startLog(t *testing.T, c *mysqlpods.PodCluster) *generalLog {
 	return l
 }
 
-// readNew reads what is new.
 func (l *generalLog) readNew(t *testing.T) {
 	t.Helper()
 	for i, file := range l.files {

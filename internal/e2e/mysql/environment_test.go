@@ -110,7 +110,6 @@ func waitUntilHealthy(t *testing.T, c *mysqlpods.PodCluster) {
 	testenv.Eventually(t, "the cluster is healthy", func() error { return checkCondition(t.Context(), c, mocov1beta2.HealthyCondition, "True Healthy") })
 }
 
-// startHealthyCluster starts a cluster with a table for rows.
 func startHealthyCluster(t *testing.T, linked bool) (*mysqlpods.PodCluster, *testenv.Process) {
 	t.Helper()
 	env := testenv.Start(t)
@@ -122,7 +121,6 @@ func startHealthyCluster(t *testing.T, linked bool) (*mysqlpods.PodCluster, *tes
 	return c, p
 }
 
-// primaryIndex returns the index of the primary in the status.
 func primaryIndex(t *testing.T, c *mysqlpods.PodCluster) int {
 	t.Helper()
 	cluster, err := c.GetMySQLCluster(t.Context())
@@ -178,7 +176,6 @@ func runManager(kubeconfig string, hosts []string) error {
 	return mgr.Start(ctx)
 }
 
-// startManager runs this binary as a manager of the cluster.
 func startManager(t *testing.T, c *mysqlpods.PodCluster) *testenv.Process {
 	t.Helper()
 	self, err := os.Executable()

@@ -79,7 +79,6 @@ func (b *benchmark) benchManyClusters(t *testing.T) {
 	waitUntilAllHealthy(t, env, all)
 }
 
-// createClusters makes the clusters with their Pods, which are ready.
 func createClusters(t *testing.T, env *testenv.Environment, s *simulatedServers) []*mysqlpods.PodCluster {
 	t.Helper()
 	namespace := env.CreateNamespace(t)
@@ -214,7 +213,6 @@ func simulatedAddress(cluster, i int) string {
 	return fmt.Sprintf("127.%d.%d.%d", 100+cluster/250, 1+cluster%250, 1+i)
 }
 
-// startServers starts the servers of a cluster.
 func (s *simulatedServers) startServers(t *testing.T, cluster int, host string) {
 	t.Helper()
 	for i := range size {
@@ -372,7 +370,6 @@ func (p *packetConn) writeTable(columns int, rows ...[]any) {
 	p.writePacket(end)
 }
 
-// lengthEncoded is a text with its length.
 func lengthEncoded(s string) []byte {
 	if len(s) < 0xfb {
 		return append([]byte{byte(len(s))}, s...)

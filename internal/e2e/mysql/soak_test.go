@@ -30,7 +30,6 @@ const (
 	recovery, finalRecovery = 40 * time.Second, 4 * time.Minute
 )
 
-// soakResult are the figures of a run.
 type soakResult struct {
 	AcknowledgedRows int `json:"acknowledged_rows"`
 	LostRows         int `json:"lost_rows"`

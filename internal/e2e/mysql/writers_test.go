@@ -182,7 +182,6 @@ func (l *ackLedger) addRefused() {
 	l.refused++
 }
 
-// notePrimary notes the primary of the status, and the server that has the label.
 func (l *ackLedger) notePrimary(primary, label int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -404,7 +404,6 @@ func (s *appSuite) testFailedHealthChecks(t *testing.T) {
 	}
 }
 
-// deleteApp deletes an app and does not wait.
 func (s *appSuite) deleteApp(t *testing.T, a pushedApp) {
 	t.Helper()
 	s.mustRequest(t, http.StatusAccepted, "DELETE", a.path(""), "")

@@ -117,7 +117,6 @@ func (c *cfEnv) watchPods(t *testing.T) {
 	factory.WaitForCacheSync(ctx.Done())
 }
 
-// request sends a request as alice.
 func (c *cfEnv) request(t *testing.T, want int, method, path, body string) (conversation.APIAnswer, error) {
 	t.Helper()
 	return c.requestAs(t, c.alice, want, method, path, body)
@@ -169,7 +168,6 @@ func (c *cfEnv) pushApp(t *testing.T, name, image string, more ...string) pushed
 	return a
 }
 
-// waitForJob waits until a job is.
 func (c *cfEnv) waitForJob(t *testing.T, job string) {
 	t.Helper()
 	eventually(t, "the job is complete", func() error {
@@ -181,7 +179,6 @@ func (c *cfEnv) waitForJob(t *testing.T, job string) {
 	})
 }
 
-// pushedApp is one that was pushed.
 type pushedApp struct {
 	*cfEnv
 	guid string
@@ -259,7 +256,6 @@ func (p *appProbe) repeat(ctx context.Context, f func()) {
 	})
 }
 
-// stopAndRead returns what was answered.
 func (p *appProbe) stopAndRead() (answers, stats []probeAnswer) {
 	p.stop()
 	p.work.Wait()
@@ -298,7 +294,6 @@ func (p *appProbe) askStats(ctx context.Context, t *testing.T) {
 	})
 }
 
-// waitForAnswers waits until as many instances of a revision have answered since a time.
 func (p *appProbe) waitForAnswers(t *testing.T, revision string, instances int, since time.Time) {
 	t.Helper()
 	eventually(t, "revision "+revision+" answers", func() error {
@@ -317,7 +312,6 @@ func (p *appProbe) waitForAnswers(t *testing.T, revision string, instances int, 
 	})
 }
 
-// readEnvironment is what an instance says that it was given.
 func readEnvironment(client *http.Client, url string) (map[string]string, error) {
 	r, err := http.NewRequestWithContext(context.Background(), http.MethodGet, url, http.NoBody)
 	if err != nil {
@@ -332,7 +326,6 @@ func readEnvironment(client *http.Client, url string) (map[string]string, error)
 	return env, json.NewDecoder(response.Body).Decode(&env)
 }
 
-// revisionFromEnv is the revision in the environment of an instance.
 func revisionFromEnv(env map[string]string) string {
 	var application struct {
 		Version string `json:"application_version"`
@@ -394,14 +387,12 @@ func (a pushedApp) startTraffic(t *testing.T, url string) (end func() serviceTra
 	}
 }
 
-// instanceStats is one instance as stats show it.
 type instanceStats struct {
 	Index   int    `json:"index"`
 	State   string `json:"state"`
 	Details string `json:"details"`
 }
 
-// readStats are the app's stats.
 func (a pushedApp) readStats(t *testing.T) []instanceStats {
 	t.Helper()
 	var stats struct {

@@ -68,7 +68,6 @@ func newPodsEnv(t *testing.T) *podsEnv {
 
 func (e *podsEnv) kubeconfig() string { return filepath.Join(e.dir, "admin.kubeconfig") }
 
-// tryRun runs a program with all of them on the PATH.
 func (e *podsEnv) tryRun(t *testing.T, stdin, program string, args ...string) (string, error) {
 	t.Helper()
 	// Cleanups run programs too, after the test's context has ended.
@@ -126,7 +125,6 @@ func (e *podsEnv) startCluster(t *testing.T) {
 	e.logf(t, "a node with real pods stands")
 }
 
-// startManager starts the manager.
 func (e *podsEnv) startManager(t *testing.T, flags ...string) {
 	t.Helper()
 	e.metrics = testenv.FreeAddress(t)
@@ -193,7 +191,6 @@ func runSteps[E any](t *testing.T, env E, steps []testStep[E]) {
 	}
 }
 
-// podProcess is a process of this machine that runs in a Pod.
 type podProcess struct {
 	pid  int
 	name string
@@ -216,7 +213,6 @@ func findPodProcesses(t *testing.T, uids ...string) []podProcess {
 	return found
 }
 
-// clusterView is a MySQLCluster as a client reads it.
 type clusterView struct {
 	Metadata metav1.ObjectMeta `json:"metadata"`
 	Status   struct {
@@ -274,7 +270,6 @@ func (e *podsEnv) expectColumns(t *testing.T, want string) {
 	t.Logf("kubectl get mysqlcluster test\n%s", out)
 }
 
-// podView is a Pod as a client reads it.
 type podView struct {
 	Metadata metav1.ObjectMeta `json:"metadata"`
 	Status   struct {
@@ -290,7 +285,6 @@ func (p podView) ready() bool {
 	})
 }
 
-// listPods of the cluster test by name.
 func (e *podsEnv) listPods(t *testing.T) map[string]podView {
 	t.Helper()
 	var list struct {

@@ -111,7 +111,6 @@ func (s *mysqlSuite) testClusteringStop(t *testing.T) {
 	s.logf(t, "started, healthy, and the rows are equal")
 }
 
-// testReconciliationStop has a change of the spec wait.
 func (s *mysqlSuite) testReconciliationStop(t *testing.T) {
 	s.kubectl(t, "moco", "stop", "reconciliation", "test", "--wait")
 	s.expectColumns(t, "test True True 0 3 True False <no value>")
@@ -183,7 +182,6 @@ func (s *mysqlSuite) testRollout(t *testing.T) {
 	s.expectNothingLost(t)
 }
 
-// startWriting has clients write from now on.
 func (s *mysqlSuite) startWriting(t *testing.T) {
 	t.Helper()
 	if s.writer == nil {
@@ -427,7 +425,6 @@ func missingNumbers(t *testing.T, numbers []int, rows string) []int {
 	return slices.DeleteFunc(slices.Clone(numbers), func(number int) bool { return there[number] })
 }
 
-// query runs statements in an instance, as a DBA does.
 func (e *podsEnv) query(t *testing.T, cluster string, index int, statements ...string) string {
 	t.Helper()
 	out, err := e.tryQuery(t, cluster, index, statements...)

@@ -99,7 +99,6 @@ func forFound(name string, find func(*derivedFacts) *instanceFacts, then func(*d
 	}
 }
 
-// forFirst makes a rule about the first instance for which something holds.
 func forFirst(name string, holds func(*instanceFacts) bool, then func(*derivedFacts, *instanceFacts) Plan) rule {
 	return forFound(name, func(d *derivedFacts) *instanceFacts { return d.findFirst(holds) }, then)
 }

@@ -527,7 +527,6 @@ func healthyModel(t *testing.T) (*modelExplorer, modelTrace) {
 	return a, s
 }
 
-// listActions are the actions of a trace.
 func (s modelTrace) listActions() []string {
 	var list []string
 	for _, line := range s.steps {

@@ -46,7 +46,6 @@ type derivedFacts struct {
 	state ClusterState
 }
 
-// instanceFacts is an Instance with the facts that follow for it.
 type instanceFacts struct {
 	Instance
 	// Index is the ordinal of its Pod.
@@ -125,7 +124,6 @@ func derive(o Observed) *derivedFacts {
 	return d
 }
 
-// newInstance derives what follows for an instance by itself.
 func (d *derivedFacts) newInstance(index int, observed Instance) *instanceFacts {
 	i := &instanceFacts{Instance: observed, Index: index, cluster: d, IsPrimary: index == d.Primary}
 	if index < len(d.History.Instances) {
@@ -144,7 +142,6 @@ func (d *derivedFacts) newInstance(index int, observed Instance) *instanceFacts 
 	return i
 }
 
-// compareWithPrimary compares what the instances executed with what the primary did.
 func (d *derivedFacts) compareWithPrimary() {
 	p := d.primary
 	d.primaryMayHaveLostData = p.Reachable && p.Executed.IsEmpty() && d.any(func(i *instanceFacts) bool { return !i.Reachable })
@@ -172,7 +169,6 @@ func (d *derivedFacts) compareWithPrimary() {
 	}
 }
 
-// deriveReplication derives how an instance stands to the primary.
 func (d *derivedFacts) deriveReplication(i *instanceFacts) {
 	p, c := d.primary, i.Channel
 	i.MissingPurged = p.Purged.Subtract(i.Held)

@@ -154,7 +154,6 @@ func waitForFailover(d *derivedFacts, _ *instanceFacts) Plan {
 	return Plan{Why: describeFailoverObstacle(d), After: operationInterval}
 }
 
-// describeFailoverObstacle says what a failover waits for.
 func describeFailoverObstacle(d *derivedFacts) string {
 	c := d.failoverCandidate
 	switch {
@@ -180,4 +179,183 @@ func describeLostQuorum(d *derivedFacts) string {
 		return expected + "; bring back the others or the primary"
 	}
 	return expected + "; no replica holds any transaction, so bring back the primary"
+}
+
+// The first primary, and what it starts with.
+
+// findFirstPrimary returns the instance that becomes the first primary: the one that serves already, or else one that has
+// everything. The choice is made once, while all instances answer, because one that is absent may hold more.
+func findFirstPrimary(d *derivedFacts) *instanceFacts {
+	if d.hasPrimary() || d.count(isReachable) < len(d.instances) {
+		return nil
+	}
+	for _, suits := range []func(*instanceFacts) bool{servesClients, func(i *instanceFacts) bool { return i.IsWritable && hasEverything(i) }} {
+		if found := d.findOldestSeries(suits); found != nil {
+			if d.count(suits) > 1 {
+				return nil // Each of them may have acknowledged what the others lack.
+			}
+			return found
+		}
+	}
+	if d.any(isWritable) {
+		return nil
+	}
+	suits := func(i *instanceFacts) bool { return hasEverything(i) && !i.Stopped }
+	if found := d.findOldestSeries(func(i *instanceFacts) bool { return suits(i) && i.Pod.Role == RolePrimary }); found != nil {
+		return found
+	}
+	return d.findOldestSeries(suits)
+}
+
+// servesClients reports whether an instance is written to, and enough others acknowledge that.
+func servesClients(i *instanceFacts) bool {
+	required := i.cluster.requiredAcks
+	return i.IsWritable && (required == 0 || i.SemiSync.Source && i.SemiSync.WaitFor >= required && len(i.Connected) >= required)
+}
+
+// isWritableWithoutPrimary reports whether an instance is written to before there is a primary, does not serve, and lacks
+// what others have.
+func isWritableWithoutPrimary(i *instanceFacts) bool {
+	return !i.cluster.hasPrimary() && i.IsWritable && i.MayActNow && !servesClients(i) && !hasEverything(i)
+}
+
+// hasEverything reports whether no instance has anything that this one lacks.
+func hasEverything(i *instanceFacts) bool {
+	return !i.cluster.any(func(other *instanceFacts) bool {
+		more := other.Held.Subtract(i.Held)
+		if i.IsWritable {
+			more = more.NotNumberedBy(i.UUID) // Others receive what it is about to commit.
+		}
+		return !more.IsEmpty()
+	})
+}
+
+// describeMissingPrimary says why no first primary is chosen.
+func describeMissingPrimary(d *derivedFacts) string {
+	if absent := d.findFirst(func(i *instanceFacts) bool { return !i.Reachable }); absent != nil {
+		return fmt.Sprintf("the first primary is chosen once every instance answers; instance %d does not", absent.Index)
+	}
+	if d.any(isWritable) {
+		return "no primary: instances can be written to that cannot be it, or several; make all but one of them read-only"
+	}
+	return "no primary: no instance has everything that the others have; compare their GTID sets and clone anew the ones that are wrong"
+}
+
+func chooseFirstPrimary(_ *derivedFacts, i *instanceFacts) Plan {
+	return Plan{
+		Do:     PromoteInStatus{Index: i.Index, From: NoInstance},
+		Why:    fmt.Sprintf("instance %d becomes the first primary", i.Index),
+		Events: []decision.Event{normalEvent(EventPrimaryChosen, fmt.Sprintf("Instance %d is the first primary", i.Index))},
+	}
+}
+
+func waitForFirstPrimary(d *derivedFacts, _ *instanceFacts) Plan {
+	return Plan{Why: describeMissingPrimary(d), After: degradedInterval}
+}
+
+// isCopiedFromOutside reports whether the primary has become the copy that it should start as.
+func isCopiedFromOutside(d *derivedFacts) bool {
+	p := d.primary
+	return d.Source.isOutstanding() && p.Reachable && !p.Pending && !p.Executed.IsEmpty() && (p.Clone == Cloned || p.Clone == NotCloned)
+}
+
+func needsCopyFromOutside(d *derivedFacts) bool {
+	p := d.primary
+	return d.Source.isOutstanding() && !d.StopAsked && p.MayActNow && p.Held.IsEmpty() && p.Clone != Cloning
+}
+
+func recordCopyFromOutside(_ *derivedFacts, p *instanceFacts) Plan {
+	return Plan{
+		SourceDone: true, After: immediately, Why: "the copy from outside is complete",
+		Events: []decision.Event{normalEvent(EventInitCloned, fmt.Sprintf("Instance %d is a copy of the source outside", p.Index))},
+	}
+}
+
+func copyFromOutside(_ *derivedFacts, p *instanceFacts) Plan {
+	plan := Plan{Do: CloneFrom{Index: p.Index, Donor: NoInstance}, Why: fmt.Sprintf("instance %d becomes a copy of the source outside", p.Index)}
+	if p.Clone == CloneFailed {
+		plan.Events = []decision.Event{warningEvent(EventInitCloneFailed, "The copy of the source outside failed and is begun anew")}
+	}
+	return plan
+}
+
+// A switchover is: make the primary read-only; see a replica with everything; write it down. The way back is always
+// open: a primary that is read-only for no switchover is made writable.
+
+// isSwitchoverCandidate reports whether a replica can be expected to have everything a moment after the primary is
+// read-only.
+func isSwitchoverCandidate(i *instanceFacts) bool {
+	return mayBecomeCandidate(i) && i.MayActNow && i.IsInSync && i.Pod.Ready && i.Channel.Lag >= 0 && i.Channel.Lag <= maxSwitchoverLag
+}
+
+// mayBecomeCandidate reports whether a replica can take the primary's place, now or after it has caught up.
+func mayBecomeCandidate(i *instanceFacts) bool {
+	return i.IsReadOnly && !i.IsPrimary && !i.Stopped && !i.IsErrant && !i.HasWrongSource && i.SemiSync.Waiting == 0 &&
+		i.Pod.Exists && !i.Pod.Terminating && !i.Pod.Demote
+}
+
+func shouldBeginSwitchover(d *derivedFacts) bool {
+	return d.switchoverIsActive && d.any(isSwitchoverCandidate) && d.primary.MayActNow && !d.primary.SuperReadOnly
+}
+
+// findSwitchoverTarget returns the replica that has everything of a primary that is read-only.
+func findSwitchoverTarget(d *derivedFacts) *instanceFacts {
+	p := d.primary
+	if !d.switchoverIsActive || !p.IsReadOnly || p.SemiSync.Waiting > 0 {
+		return nil
+	}
+	return d.findOldestSeries(func(i *instanceFacts) bool { return mayBecomeCandidate(i) && i.Executed.Contains(p.Executed) })
+}
+
+// awaitsSwitchoverTarget reports whether the primary is read-only while a replica is catching up.
+func awaitsSwitchoverTarget(d *derivedFacts) bool {
+	return d.switchoverIsActive && d.primary.IsReadOnly && d.any(func(i *instanceFacts) bool { return mayBecomeCandidate(i) && i.IsInSync })
+}
+
+// isFullyReadOnly reports whether a server is read-only for everybody. While the statement still waits for commits, the
+// server reports super_read_only alone.
+func isFullyReadOnly(i *instanceFacts) bool { return i.ReadOnly && i.SuperReadOnly }
+
+// primaryStuckInReadOnly reports whether clients keep the primary from becoming read-only.
+func primaryStuckInReadOnly(d *derivedFacts) bool {
+	p := d.primary
+	return d.switchoverIsActive && p.MayAct && p.Pending && p.PendingFor >= killClientsAfter && !isFullyReadOnly(p)
+}
+
+// shouldCancelPending reports whether a statement still runs in the primary whose effect is not wanted any more.
+func shouldCancelPending(d *derivedFacts) bool {
+	p := d.primary
+	isUnwanted := (d.StopAsked || d.switchoverGaveUp) && !isFullyReadOnly(p)
+	return p.MayAct && p.Pending && !d.switchoverIsActive && (isUnwanted || p.PendingFor >= killClientsAfter)
+}
+
+func hasPendingStatement(d *derivedFacts) bool { return d.primary.Pending }
+
+func beginSwitchover(d *derivedFacts, p *instanceFacts) Plan {
+	candidate := d.findOldestSeries(isSwitchoverCandidate)
+	return Plan{
+		Do:  SetReadOnly{Index: p.Index},
+		Why: fmt.Sprintf("instance %d is made read-only, for instance %d to take its place", p.Index, candidate.Index),
+	}
+}
+
+func promoteSwitchoverTarget(d *derivedFacts, i *instanceFacts) Plan {
+	return Plan{
+		Do:  PromoteInStatus{Index: i.Index, From: d.primary.Index},
+		Why: fmt.Sprintf("instance %d has everything and becomes the primary", i.Index),
+		Events: []decision.Event{normalEvent(EventSwitchOver,
+			fmt.Sprintf("Instance %d takes the place of the primary, instance %d", i.Index, d.primary.Index))},
+	}
+}
+
+// describeSwitchoverObstacle says why a switchover that is requested does not begin; it is empty if none is requested.
+func describeSwitchoverObstacle(d *derivedFacts) string {
+	switch {
+	case !d.switchoverRequested || d.primary.SuperReadOnly:
+		return ""
+	case d.switchoverGaveUp:
+		return fmt.Sprintf("the switchover from instance %d took too long and is tried again later", d.primary.Index)
+	default:
+		return fmt.Sprintf("the switchover from instance %d waits for a replica that is in sync and ready", d.primary.Index)
+	}
 }

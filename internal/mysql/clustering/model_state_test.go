@@ -131,7 +131,6 @@ const (
 	shortestInterval = 50 * time.Millisecond
 )
 
-// modelTime is the model's only instant.
 func modelTime() time.Time { return time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC) }
 
 func (a age) plus(d time.Duration) age {
@@ -192,7 +191,6 @@ func (w *modelState) countAcknowledgers(i int) int {
 	return n
 }
 
-// awaitsReplicas reports whether commits of the server await replicas.
 func (s *modelServer) awaitsReplicas() bool { return s.semiSource && s.waitFor > 0 }
 
 // canAcknowledge reports whether a client can get something acknowledged by a server.
@@ -343,7 +341,6 @@ func (w *modelState) advance(stalled instanceSet) {
 	}
 }
 
-// instanceSet is a set of them.
 type instanceSet uint
 
 func (s instanceSet) has(i int) bool { return s&(1<<i) != 0 }
@@ -409,7 +406,6 @@ func (w *modelState) finishClone(i int) {
 	s.clone, s.up = Cloned, true
 }
 
-// clientWrites is a client that commits something.
 func (w *modelState) clientWrites(i int) {
 	s := &w.servers[i]
 	if !s.up || s.readOnly || s.pending.do == "SetReadOnly" { // A pending super_read_only lets no transaction begin.
@@ -460,7 +456,6 @@ func (w *modelState) crashServer(i int) {
 	}
 }
 
-// loseVolume loses the volume.
 func (w *modelState) loseVolume(i int) {
 	w.crashServer(i)
 	s := &w.servers[i]

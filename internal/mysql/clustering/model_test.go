@@ -28,7 +28,6 @@ func (s modelTrace) withStep(what string) modelTrace {
 	return modelTrace{s.modelState, append(slices.Clip(s.steps), what)}
 }
 
-// modelExplorer explores states.
 type modelExplorer struct {
 	t     *testing.T
 	steps int
@@ -41,7 +40,6 @@ func newModelExplorer(t *testing.T) *modelExplorer {
 	return &modelExplorer{t: t}
 }
 
-// runPass runs one pass of a trace and judges it.
 func (a *modelExplorer) runPass(s modelTrace, t passDisturbance) (modelTrace, Plan) {
 	a.steps++
 	before := s.modelState
@@ -454,7 +452,6 @@ var (
 	errRefused     = errors.New("refused")
 )
 
-// actionOutcome is what becomes of an act.
 type actionOutcome string
 
 const (
@@ -470,7 +467,6 @@ func badOutcomes() []actionOutcome {
 	return []actionOutcome{fails, hangsForAWhile, succeedsPartly, managerKilledAfter, managerKilledDuring}
 }
 
-// passDisturbance is what goes wrong in one pass.
 type passDisturbance struct {
 	// during happens between the looks at the replicas and at the primary, between happens between the look and the act.
 	during, between modelEvent
@@ -562,7 +558,6 @@ func (w *modelState) sendAll(do Action, f actionOutcome) error {
 	return err
 }
 
-// findBrokenPromises says which promise a state breaks.
 func (w *modelState) findBrokenPromises() []string {
 	var wrong []string
 	var open []int

@@ -24,7 +24,6 @@ type InstanceReport struct {
 	Lag time.Duration
 }
 
-// report adds to a plan what every plan reports.
 func report(d *derivedFacts, plan Plan) Plan {
 	plan.State = d.state
 	for _, i := range d.instances {

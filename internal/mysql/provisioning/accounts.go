@@ -13,7 +13,6 @@ import (
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 )
 
-// mysqlAccount is a MySQL user of every instance.
 type mysqlAccount struct {
 	name string
 	// key is that of the password in the cluster's Secret.

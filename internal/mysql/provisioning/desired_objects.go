@@ -3,6 +3,8 @@
 package provisioning
 
 import (
+	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -108,7 +110,6 @@ func buildDisruptionBudget(c *mocov1beta2.MySQLCluster) *unstructured.Unstructur
 	}})
 }
 
-// toJSONMap returns a map of the type that decoded JSON has.
 func toJSONMap(texts map[string]string) map[string]any {
 	out := make(map[string]any, len(texts))
 	for k, v := range texts {
@@ -126,5 +127,112 @@ func toJSONFields(value any) (map[string]any, error) {
 	return found, nil
 }
 
-// sortedKeys of a map.
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// Ports of an instance.
+const (
+	mysqlPort  = 3306
+	mysqlxPort = 33060
+	adminPort  = 33062
+)
+
+// buildHeadlessService gives every Pod a name, also while it is not ready: a replica that is about to become the source of
+// others is not.
+func buildHeadlessService(c *mocov1beta2.MySQLCluster) *unstructured.Unstructured {
+	return newObject(c, "v1", "Service", c.ChildName(), map[string]any{"spec": map[string]any{
+		"clusterIP": "None", "publishNotReadyAddresses": true, "selector": toJSONMap(SelectorLabels(c)),
+		"ports": []any{servicePort("mysql", mysqlPort), servicePort("mysqlx", mysqlxPort), servicePort("mysql-admin", adminPort)},
+	}})
+}
+
+// buildRoleService leads to the Pods that have a role. Ports and selector are not the user's.
+func buildRoleService(c *mocov1beta2.MySQLCluster, role mocov1beta2.Role, t *mocov1beta2.ServiceTemplate) (*unstructured.Unstructured, error) {
+	spec := map[string]any{}
+	if t != nil && t.Spec != nil {
+		found, err := toJSONFields(t.Spec)
+		if err != nil {
+			return nil, fmt.Errorf("read spec.%sServiceTemplate: %w", role, err)
+		}
+		spec = found
+	}
+	selector := toJSONMap(SelectorLabels(c))
+	selector[mocov1beta2.RoleLabel] = string(role)
+	maps.Copy(spec, map[string]any{
+		"selector": selector, "ports": []any{servicePort("mysql", mysqlPort), servicePort("mysqlx", mysqlxPort)},
+	})
+	o := newObject(c, "v1", "Service", c.ChildName()+"-"+string(role), map[string]any{"spec": spec})
+	if t == nil {
+		return o, nil
+	}
+	return withUserMetadata(o, t.ObjectMeta), nil
+}
+
+func servicePort(name string, number int64) map[string]any {
+	return map[string]any{"name": name, "port": number, "targetPort": number, "protocol": "TCP"}
+}
+
+// buildStatefulSet makes the Pods, all at once, and replaces none by itself: which Pod is next, and when, only Decide says.
+// With a partition it could not be the primary that comes last, and a rollout would go on without a manager.
+func buildStatefulSet(c *mocov1beta2.MySQLCluster, config string) (*unstructured.Unstructured, error) {
+	spec, err := buildPodSpec(c, config)
+	if err != nil {
+		return nil, err
+	}
+	claims, err := buildVolumeClaims(c)
+	if err != nil {
+		return nil, err
+	}
+	replicas := int64(c.Spec.Replicas)
+	if c.Spec.Offline {
+		replicas = 0
+	}
+	labels := toJSONMap(c.Spec.PodTemplate.Labels)
+	maps.Copy(labels, toJSONMap(SelectorLabels(c)))
+	meta := map[string]any{"labels": labels}
+	if a := c.Spec.PodTemplate.Annotations; len(a) > 0 {
+		meta["annotations"] = toJSONMap(a)
+	}
+	return newObject(c, "apps/v1", "StatefulSet", c.ChildName(), map[string]any{"spec": map[string]any{
+		"replicas": replicas, "serviceName": c.ChildName(), "podManagementPolicy": "Parallel",
+		"updateStrategy":       map[string]any{"type": "OnDelete"},
+		"selector":             map[string]any{"matchLabels": toJSONMap(SelectorLabels(c))},
+		"template":             map[string]any{"metadata": meta, "spec": spec},
+		"volumeClaimTemplates": claims,
+	}}), nil
+}
+
+// buildVolumeClaims are collected with the cluster, not with the StatefulSet.
+func buildVolumeClaims(c *mocov1beta2.MySQLCluster) ([]any, error) {
+	var list []any
+	for _, t := range c.Spec.VolumeClaimTemplates {
+		spec, err := toJSONFields(&t.Spec)
+		if err != nil {
+			return nil, fmt.Errorf("read spec.volumeClaimTemplates: %w", err)
+		}
+		claim := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "v1", "kind": "PersistentVolumeClaim", "spec": spec,
+		}}
+		claim.SetName(t.Name)
+		claim.SetLabels(SelectorLabels(c))
+		claim.SetOwnerReferences([]metav1.OwnerReference{OwnerReference(c)})
+		list = append(list, withUserMetadata(claim, t.ObjectMeta).Object)
+	}
+	return list, nil
+}
+
+// ContentHash is a hash of what people and controllers want of an object.
+type ContentHash [sha256.Size]byte
+
+// HashContent leaves out what controllers report and the API server's own bookkeeping.
+func HashContent(u *unstructured.Unstructured) ContentHash {
+	c := u.DeepCopy()
+	unstructured.RemoveNestedField(c.Object, "status")
+	for _, bookkeeping := range []string{"managedFields", "resourceVersion", "generation", "creationTimestamp"} {
+		unstructured.RemoveNestedField(c.Object, "metadata", bookkeeping)
+	}
+	text, err := json.Marshal(c.Object)
+	if err != nil {
+		return sha256.Sum256([]byte(fmt.Sprint(c.Object))) // JSON cannot hold it; a map is printed in order.
+	}
+	return sha256.Sum256(text)
+}

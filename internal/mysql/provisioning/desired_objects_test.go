@@ -162,7 +162,6 @@ type testInstance struct {
 	ordinal int
 }
 
-// smallServerSettings keeps the servers of a test small.
 func smallServerSettings() map[string]string {
 	return map[string]string{
 		"innodb_buffer_pool_size": "8M", "innodb_redo_log_capacity": "8M", "max_connections": "60", "innodb_use_native_aio": "0",
@@ -205,7 +204,6 @@ func (i *testInstance) initCommand(t *testing.T) *exec.Cmd {
 	return cmd
 }
 
-// linkPrograms is a folder with these programs and no others.
 func linkPrograms(t *testing.T, dir string, names ...string) string {
 	t.Helper()
 	folder := filepath.Join(dir, "bin")

@@ -3,6 +3,7 @@
 package provisioning
 
 import (
+	_ "embed" // for the scripts
 	"fmt"
 	"maps"
 	"slices"
@@ -168,7 +169,6 @@ func secretVolume(name string, c *mocov1beta2.MySQLCluster, items []any) map[str
 	return map[string]any{"name": name, "secret": map[string]any{"secretName": clientSecretName(c), "items": items}}
 }
 
-// preferSeparateNodes prefers a node for each instance.
 func preferSeparateNodes(c *mocov1beta2.MySQLCluster) map[string]any {
 	const most = 100
 	return map[string]any{"podAntiAffinity": map[string]any{"preferredDuringSchedulingIgnoredDuringExecution": []any{
@@ -194,7 +194,6 @@ func envFromField(name, path string) map[string]any {
 	return map[string]any{"name": name, "valueFrom": map[string]any{"fieldRef": map[string]any{"fieldPath": path}}}
 }
 
-// setMissing sets the defaults of keys that are missing.
 func setMissing(in, defaults map[string]any) {
 	for key, value := range defaults {
 		if in[key] == nil {
@@ -209,3 +208,13 @@ func isContainerNamed(name string) func(any) bool {
 		return ok && c["name"] == name
 	}
 }
+
+// initScript makes the data directory of a new instance.
+//
+//go:embed moco-init.sh
+var initScript string
+
+// serverScript runs the server and starts it again after a CLONE.
+//
+//go:embed moco-mysqld.sh
+var serverScript string

@@ -175,7 +175,6 @@ func (o ObservedRollout) shortestReadyTime() time.Duration {
 	return least
 }
 
-// podNames lists Pods for people.
 func (o ObservedRollout) podNames(ordinals []int) string {
 	const most = 3
 	var names []string

@@ -139,7 +139,6 @@ func (m *modelState) runToEnd() string {
 	return fmt.Sprintf("it does not end: %s in %+v", DecideRollout(m.ObservedRollout).Message, m.Pods)
 }
 
-// observeHealth is what clustering reports.
 func (m *modelState) observeHealth() {
 	m.Healthy = len(m.ordinalsWhere(func(p PodState) bool { return !p.Ready || p.Terminating })) == 0
 }
@@ -172,7 +171,6 @@ func (m *modelState) act(do RolloutAction) string {
 	return ""
 }
 
-// stepOthers has every other controller do its next step.
 func (m *modelState) stepOthers() {
 	for i := range m.Pods {
 		p := &m.Pods[i]
@@ -249,7 +247,6 @@ func stopReconciliation(c *mocov1beta2.MySQLCluster) {
 	c.Annotations = map[string]string{mocov1beta2.ReconciliationStoppedAnnotation: "true"}
 }
 
-// effectsOf returns what is carried out of a change set.
 func effectsOf(changes ChangeSet) string {
 	var effects []string
 	switch {

@@ -112,7 +112,6 @@ func (s *Server) BecomeSource(ctx context.Context, like SemiSync, waitFor int) e
 	return s.execAll(ctx, "make the server a source", append(statements, like.awaitReplicasStatements(waitFor)...))
 }
 
-// awaitReplicasStatements are the statements that make commits wait for so many replicas.
 func (s SemiSync) awaitReplicasStatements(waitFor int) []string {
 	source, replica := s.variablePrefixes()
 	if waitFor == 0 {
@@ -150,7 +149,6 @@ func (s *Server) FollowSource(ctx context.Context, like SemiSync, host string, a
 	return s.execAll(ctx, "start replicating", []string{"start replica"})
 }
 
-// queryBool asks the server for a truth.
 func (s *Server) queryBool(ctx context.Context, query string, args ...any) (bool, error) {
 	var answer bool
 	err := s.db.QueryRowContext(ctx, query, args...).Scan(&answer)
@@ -184,7 +182,6 @@ func (s *Server) CloneFrom(ctx context.Context, host string, as Account) error {
 	return errors.Join(fmt.Errorf("clone from %s: %w", host, err), s.SetReadOnly(ctx))
 }
 
-// execAll runs statements in one session.
 func (s *Server) execAll(ctx context.Context, what string, statements []string) error {
 	conn, err := s.db.Conn(ctx)
 	if err != nil {

@@ -89,7 +89,6 @@ func parseSemiSync(variables, status string) (SemiSync, error) {
 	return s, nil
 }
 
-// variablePrefixes returns how the variables of a source and of a replica begin.
 func (s SemiSync) variablePrefixes() (source, replica string) {
 	if s.UsesOldNames {
 		return "rpl_semi_sync_master", "rpl_semi_sync_slave"

@@ -90,7 +90,6 @@ func (b *Installation) programCommand(name string) []string {
 	return []string{b.joinPath(linker), "--library-path", libraries, b.joinPath(name)}
 }
 
-// serverCommand runs mysqld.
 func (b *Installation) serverCommand(args ...string) []string {
 	line := append(b.programCommand("usr/sbin/mysqld"), args...)
 	if os.Geteuid() == 0 {

@@ -42,13 +42,11 @@ type PodNetwork struct {
 	connections map[*linkConnection]struct{}
 }
 
-// podLink is one Pod's address.
 type podLink struct {
 	address   string
 	listeners []net.Listener
 }
 
-// linkConnection is one connection through a link.
 type linkConnection struct {
 	to, from int
 	client   net.Conn
@@ -233,7 +231,6 @@ func (n *PodNetwork) waitWhileCut(p *linkConnection) {
 	}
 }
 
-// registerConnection reports whether a connection may begin.
 func (n *PodNetwork) registerConnection(p *linkConnection) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -250,7 +247,6 @@ func (n *PodNetwork) forgetConnection(p *linkConnection) {
 	delete(n.connections, p)
 }
 
-// resetBothSides resets both sides.
 func (p *linkConnection) resetBothSides() {
 	p.once.Do(func() {
 		close(p.done)

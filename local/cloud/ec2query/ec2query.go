@@ -281,7 +281,6 @@ type Answer interface {
 	setRequestID(id string)
 }
 
-// answerHead is what every answer starts with.
 type answerHead struct {
 	RequestID string `xml:"requestId"`
 }

@@ -38,7 +38,6 @@ type Config struct {
 	ConfigDir string
 }
 
-// appDemo is one run of the demo.
 type appDemo struct {
 	*runner.Runner
 
@@ -86,7 +85,6 @@ func (d *appDemo) awaitObserved(what string, f func() error) error {
 	return nil
 }
 
-// expectThat is the error, or one that shows what was found where something is not so.
 func expectThat(err error, holds bool, found string) error {
 	if err == nil && !holds {
 		err = errors.New("found " + strings.TrimSpace(found))
@@ -118,7 +116,6 @@ func (d *appDemo) startControlPlane() error {
 	})
 }
 
-// grantRights does what an admin does.
 func (d *appDemo) grantRights() error {
 	d.BeginStep("An admin installs the kinds and gives rights")
 	if err := os.WriteFile(d.config.FilePath("people.yaml"), []byte(people), 0o600); err != nil {

@@ -46,7 +46,6 @@ func (c Config) targetKubeconfig() string {
 	return filepath.Join(c.clusterDir(), "control-plane", "admin.kubeconfig")
 }
 
-// clusterDemo is one run of the demo or of the benchmarks.
 type clusterDemo struct {
 	*runner.Runner
 
@@ -139,7 +138,6 @@ func (d *clusterDemo) startHubAndCloud() error {
 	return nil
 }
 
-// clusterConfig is what all clusters of the demo and of the benchmarks have in common.
 func (d *clusterDemo) clusterConfig(name string) targetcluster.Config {
 	return targetcluster.Config{
 		Name: name, Namespace: "default", Dir: d.config.FilePath(name), HubKubeconfig: d.config.hubKubeconfig(),

@@ -34,7 +34,6 @@ type cloudInstance struct {
 	PID       int       `json:"pid"`
 }
 
-// askCloud reads what the cloud shows to its operator.
 func (d *clusterDemo) askCloud(what string, into any) error {
 	ctx, cancel := context.WithTimeout(d.Context, attemptLimit)
 	defer cancel()
@@ -70,7 +69,6 @@ func (d *clusterDemo) verifyInstancesAre(want string) error {
 	return nil
 }
 
-// lastStateChange is when the last machine of a cluster changed its state at the cloud.
 func (d *clusterDemo) lastStateChange(cluster string) (time.Time, error) {
 	list, err := d.listInstances()
 	var last time.Time

@@ -41,7 +41,6 @@ type Config struct {
 	Parts, MySQL, ConfigDir string
 }
 
-// mysqlDemo is one run of the demo.
 type mysqlDemo struct {
 	*runner.Runner
 

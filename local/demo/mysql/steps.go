@@ -112,7 +112,6 @@ func (d *mysqlDemo) startClustering() error {
 	return d.verifyEqualRows()
 }
 
-// verifyEqualRows compares the rows of all instances.
 func (d *mysqlDemo) verifyEqualRows() error {
 	var sum string
 	err := d.Poll("equal rows", commandLimit, func(context.Context) error {
@@ -235,7 +234,6 @@ func (d *mysqlDemo) showMoco(args ...string) error {
 	return nil
 }
 
-// formatCommandLine is a command line as a person types it.
 func formatCommandLine(args []string) string {
 	typed := make([]string, len(args))
 	for i, arg := range args {
@@ -247,7 +245,6 @@ func formatCommandLine(args []string) string {
 	return strings.Join(typed, " ")
 }
 
-// showCluster prints what kubectl shows of the cluster.
 func (d *mysqlDemo) showCluster() error {
 	out, err := d.kubectl("get", "mysqlcluster", clusterName)
 	if err != nil {
@@ -258,17 +255,14 @@ func (d *mysqlDemo) showCluster() error {
 	return nil
 }
 
-// runSQL runs statements in an instance, by its ordinal.
 func (d *mysqlDemo) runSQL(index int, statements ...string) (string, error) {
 	return d.kubectlMoco("mysql", "-u", "moco-admin", "--index", strconv.Itoa(index), clusterName, "--", "-Nr", "-e", strings.Join(statements, "; "))
 }
 
-// conditionStatus is the status of a condition of the cluster.
 func (d *mysqlDemo) conditionStatus(kind string) (string, error) {
 	return d.kubectl("get", "mysqlcluster", clusterName, "-o", `jsonpath={.status.conditions[?(@.type=="`+kind+`")].status}`)
 }
 
-// findPrimary is the ordinal of the primary.
 func (d *mysqlDemo) findPrimary() (int, error) {
 	out, err := d.kubectl("get", "mysqlcluster", clusterName, "-o", "jsonpath={.status.currentPrimaryIndex}")
 	if err != nil {
@@ -285,7 +279,6 @@ func (d *mysqlDemo) findPrimary() (int, error) {
 	return index, nil
 }
 
-// awaitHealthy waits until clustering reports every instance as healthy.
 func (d *mysqlDemo) awaitHealthy() error {
 	return d.Poll("the cluster to be healthy", commandLimit, func(context.Context) error {
 		status, err := d.conditionStatus("Healthy")

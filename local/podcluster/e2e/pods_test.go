@@ -21,7 +21,6 @@ import (
 
 const limit = 3 * time.Minute
 
-// podCluster is a cluster of this test, driven as a person does.
 type podCluster struct {
 	t                      *testing.T
 	dir, local, parts, sql string
@@ -75,7 +74,6 @@ func (w podCluster) down() {
 	w.run("", w.local, "pods", "down", "--dir", w.dir)
 }
 
-// query runs a statement in the container of a server.
 func (w podCluster) query(pod, host, statement string) string {
 	w.t.Helper()
 	args := []string{"exec", pod, "-c", "mysqld", "--", "mysql", "-Nr"}

@@ -65,7 +65,6 @@ func runApp() error {
 	return nil
 }
 
-// exitWithStatus ends the process with a status.
 func exitWithStatus(status string) error {
 	code, err := strconv.Atoi(status)
 	if err != nil {
@@ -89,7 +88,6 @@ func takeMemory(mebibytes string) error {
 	return nil
 }
 
-// webApp is what the web app does when it is asked.
 type webApp struct {
 	listener net.Listener
 	sick     atomic.Bool

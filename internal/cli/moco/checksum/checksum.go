@@ -85,7 +85,6 @@ func (p TableComparison) openSnapshots(ctx context.Context, sessions []*instance
 	return "", fmt.Errorf("cannot compare: expected all instances at one GTID set, found %q; let the replicas catch up, or stop writing for a moment", after)
 }
 
-// compareTables compares one table after the other.
 func (p TableComparison) compareTables(sessions []*instanceSession, at string) error {
 	const tables = `select concat('` + "`" + `', replace(table_schema, '` + "`', '``" + `'), '` + "`.`" + `', replace(table_name, '` + "`', '``" + `'), '` + "`" + `', '\t', ifnull(engine, 'none'))
 		from information_schema.tables where table_type = 'BASE TABLE' and table_schema not in ('mysql', 'sys', 'performance_schema', 'information_schema')`
@@ -184,7 +183,6 @@ func (p TableComparison) openSession(ctx context.Context, ordinal int) *instance
 	return d
 }
 
-// queryLines runs statements and returns the lines that they print.
 func (d *instanceSession) queryLines(statement string) ([]string, error) {
 	d.queries++
 	end := fmt.Sprintf("answer %d ends", d.queries)
@@ -205,7 +203,6 @@ func (d *instanceSession) queryLines(statement string) ([]string, error) {
 	}
 }
 
-// explainEnd adds how the program ended, if it did.
 func (d *instanceSession) explainEnd(err error) error {
 	select {
 	case ended := <-d.ended:

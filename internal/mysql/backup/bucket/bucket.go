@@ -4,10 +4,21 @@
 package bucket
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/feature/s3/transfermanager"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/smithy-go"
 	"github.com/spf13/pflag"
 )
 
@@ -58,7 +69,6 @@ func OpenStore(ctx context.Context, c Config) (Store, error) {
 	return nil, errNowhere
 }
 
-// countingReader counts the bytes that are read.
 type countingReader struct {
 	from io.Reader
 	size int64
@@ -69,4 +79,177 @@ func (c *countingReader) Read(p []byte) (int, error) {
 	n, err := c.from.Read(p)
 	c.size += int64(n)
 	return n, err
+}
+
+// partialSuffix ends the names of files that are not whole yet.
+const partialSuffix = ".partial"
+
+// folderStore keeps objects as files.
+type folderStore struct{ root *os.Root }
+
+func openFolder(name string) (*folderStore, error) {
+	root, err := os.OpenRoot(name)
+	if err != nil {
+		return nil, fmt.Errorf("open the folder of the backups: %w", err)
+	}
+	return &folderStore{root}, nil
+}
+
+// PutObject implements Bucket.
+func (f *folderStore) PutObject(ctx context.Context, key string, from io.Reader) (int64, error) {
+	if err := f.root.MkdirAll(path.Dir(key), 0o750); err != nil {
+		return 0, fmt.Errorf("make the folder of %s: %w", key, err)
+	}
+	size, err := f.writeFile(ctx, key+partialSuffix, from)
+	if err == nil {
+		err = f.root.Rename(key+partialSuffix, key)
+	}
+	if err != nil {
+		removeErr := f.root.Remove(key + partialSuffix)
+		if errors.Is(removeErr, fs.ErrNotExist) {
+			removeErr = nil
+		}
+		return 0, fmt.Errorf("write %s: %w", key, errors.Join(err, removeErr))
+	}
+	return size, nil
+}
+
+func (f *folderStore) writeFile(ctx context.Context, name string, from io.Reader) (int64, error) {
+	file, err := f.root.Create(name)
+	if err != nil {
+		return 0, fmt.Errorf("make the file: %w", err)
+	}
+	size, err := io.Copy(file, &contextReader{ctx.Err, from})
+	return size, errors.Join(err, file.Sync(), file.Close())
+}
+
+// GetObject implements Bucket.
+func (f *folderStore) GetObject(_ context.Context, key string) (io.ReadCloser, error) {
+	file, err := f.root.Open(key)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", key, err)
+	}
+	return file, nil
+}
+
+// ListKeys implements Bucket.
+func (f *folderStore) ListKeys(_ context.Context, prefix string) ([]string, error) {
+	var keys []string
+	err := fs.WalkDir(f.root.FS(), strings.TrimSuffix(prefix, "/"), func(name string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && !strings.HasSuffix(name, partialSuffix) {
+			keys = append(keys, name)
+		}
+		return err
+	})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("list %s: %w", prefix, err)
+	}
+	return keys, nil
+}
+
+// contextReader stops reading when its context ends.
+type contextReader struct {
+	why  func() error
+	from io.Reader
+}
+
+// Read implements io.Reader.
+func (e *contextReader) Read(p []byte) (int, error) {
+	if err := e.why(); err != nil {
+		return 0, err
+	}
+	return e.from.Read(p)
+}
+
+const (
+	// partSize times the 10000 parts that S3 allows is the most that an object holds: 320 GB.
+	partSize = 32 << 20
+	// uploads at the same time; each holds a part in memory.
+	uploads = 2
+)
+
+// s3Store keeps objects in a bucket.
+type s3Store struct {
+	client *s3.Client
+	upload *transfermanager.Client
+	name   string
+}
+
+func openS3(ctx context.Context, c Config) (*s3Store, error) {
+	var options []func(*config.LoadOptions) error
+	if c.Region != "" {
+		options = append(options, config.WithRegion(c.Region))
+	}
+	if c.CACert != "" {
+		text, err := os.ReadFile(c.CACert)
+		if err != nil {
+			return nil, fmt.Errorf("read the storage's certificates: %w", err)
+		}
+		options = append(options, config.WithCustomCABundle(bytes.NewReader(text)))
+	}
+	cfg, err := config.LoadDefaultConfig(ctx, options...)
+	if err != nil {
+		return nil, fmt.Errorf("read the storage's settings: %w", err)
+	}
+	if cfg.Region == "" {
+		cfg.Region = "us-east-1" // What storages other than AWS's call themselves.
+	}
+	client := s3.NewFromConfig(cfg, func(o *s3.Options) {
+		o.UsePathStyle, o.DisableLogOutputChecksumValidationSkipped = c.PathStyle, true
+		if c.Endpoint != "" {
+			o.BaseEndpoint = aws.String(c.Endpoint)
+		}
+	})
+	upload := transfermanager.New(client, func(o *transfermanager.Options) {
+		o.PartSizeBytes, o.MultipartUploadThreshold, o.Concurrency = partSize, partSize, uploads
+	})
+	return &s3Store{client: client, upload: upload, name: c.Name}, nil
+}
+
+// PutObject implements Bucket.
+func (b *s3Store) PutObject(ctx context.Context, key string, from io.Reader) (int64, error) {
+	body := &countingReader{from: from}
+	if _, err := b.upload.UploadObject(ctx, &transfermanager.UploadObjectInput{Bucket: &b.name, Key: &key, Body: body}); err != nil {
+		return 0, b.explainError("write "+key, err)
+	}
+	return body.size, nil
+}
+
+// GetObject implements Bucket.
+func (b *s3Store) GetObject(ctx context.Context, key string) (io.ReadCloser, error) {
+	out, err := b.client.GetObject(ctx, &s3.GetObjectInput{Bucket: &b.name, Key: &key})
+	if err != nil {
+		return nil, b.explainError("read "+key, err)
+	}
+	return out.Body, nil
+}
+
+// ListKeys implements Bucket.
+func (b *s3Store) ListKeys(ctx context.Context, prefix string) ([]string, error) {
+	var keys []string
+	pages := s3.NewListObjectsV2Paginator(b.client, &s3.ListObjectsV2Input{Bucket: &b.name, Prefix: &prefix})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, b.explainError("list "+prefix, err)
+		}
+		for _, o := range page.Contents {
+			keys = append(keys, aws.ToString(o.Key))
+		}
+	}
+	return keys, nil
+}
+
+// explainError adds what to do. The storage's answers hold no secrets, only the names of keys.
+func (b *s3Store) explainError(what string, err error) error {
+	hint := "look at the bucket's name, region and endpoint"
+	if answer, ok := errors.AsType[smithy.APIError](err); ok {
+		switch answer.ErrorCode() {
+		case "NoSuchBucket":
+			hint = "make the bucket"
+		case "InvalidAccessKeyId", "SignatureDoesNotMatch", "AccessDenied", "ExpiredToken":
+			hint = "give the Pod credentials for the bucket, such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in jobConfig.env"
+		}
+	}
+	return fmt.Errorf("%s in bucket %q: %w; %s", what, b.name, err, hint)
 }

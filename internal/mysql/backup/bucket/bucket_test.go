@@ -87,7 +87,6 @@ func openStore(t *testing.T, c bucket.Config) bucket.Store {
 	return b
 }
 
-// testContract tests what every store promises.
 func testContract(t *testing.T, c bucket.Config) {
 	b := openStore(t, c)
 	list := func(t *testing.T) []string {

@@ -236,7 +236,6 @@ func (e *testEnv) changeCluster(t *testing.T, change func(*mocov1beta2.MySQLClus
 	testenv.ExpectPatched(t, e.Environment, cluster, change)
 }
 
-// gatherMetrics are the values of all series.
 func (e *testEnv) gatherMetrics(t *testing.T) map[string]float64 {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()

@@ -30,7 +30,6 @@ func ownedStatus(cluster *mocov1beta2.MySQLCluster) any {
 // messageWait is how long an ended Job waits for what its Pod says: the two are watched separately, and the Pod may be seen later.
 const messageWait = 10 * time.Second
 
-// newEvents are the events of one report.
 type newEvents struct {
 	list []decision.Event
 	// requeueAfter is when to look again for the message of a Job that has just ended; 0 if none is missing.

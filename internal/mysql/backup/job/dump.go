@@ -9,11 +9,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/torpor-dev/torpor/internal/mysql/backup"
 )
 
 const (
@@ -189,4 +196,127 @@ func (l *limitedBuffer) Write(p []byte) (int, error) {
 	l.to.Write(p[:n])
 	l.left -= n
 	return len(p), nil
+}
+
+// loadDump feeds a dump to the client mysql. Its error has only MySQL's number and the line, because the words may hold data.
+func loadDump(ctx context.Context, host, password string, packed io.Reader, schema string) (err error) {
+	options, err := writeOptionFile(host, RestoreUser, password)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, options.removeFolder()) }()
+	plain, err := zstd.NewReader(packed, zstd.WithDecoderConcurrency(1))
+	if err != nil {
+		return fmt.Errorf("decompress the dump: %w", err)
+	}
+	defer plain.Close()
+	source := &readErrorRecorder{from: plain}
+	var complaints bytes.Buffer
+	cmd := clientCommand(ctx, "mysql", []string{options.defaultsFlag(), "--default-character-set=utf8mb4", "--max-allowed-packet=1G", "--batch"})
+	cmd.Stdin, cmd.Stderr = source, &limitedBuffer{to: &complaints, left: maxComplaint}
+	if schema != "" {
+		cmd.Stdin = filterSchema(source, schema)
+	}
+	if err := cmd.Run(); err != nil {
+		if source.err != nil {
+			return fmt.Errorf("read the dump: %w", source.err)
+		}
+		found := regexp.MustCompile(`ERROR (\d+).*? at line (\d+)`).FindStringSubmatch(complaints.String())
+		if found == nil {
+			return fmt.Errorf("mysql: %w", err)
+		}
+		return fmt.Errorf("mysql: %w: MySQL's error %s at line %s of the dump", err, found[1], found[2])
+	}
+	return nil
+}
+
+// readErrorRecorder keeps the error with which a read ended: exec.Cmd returns that of the program instead.
+type readErrorRecorder struct {
+	from io.Reader
+	err  error
+}
+
+// Read implements io.Reader.
+func (c *readErrorRecorder) Read(p []byte) (int, error) {
+	n, err := c.from.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		c.err = err
+	}
+	return n, err
+}
+
+// filterSchema leaves out the sections of all other schemas. What comes before the first, with the GTID set, stays.
+func filterSchema(from io.Reader, schema string) io.Reader {
+	r, w := io.Pipe()
+	go func() { w.CloseWithError(copySections(w, bufio.NewReaderSize(from, lineBuffer), schema)) }()
+	return r
+}
+
+func copySections(to io.Writer, from *bufio.Reader, schema string) error {
+	// A line that is longer than the buffer comes in pieces, and only its first can begin a section.
+	wanted, lineStart := true, true
+	for {
+		piece, err := from.ReadSlice('\n')
+		if lineStart && bytes.HasPrefix(piece, []byte(schemaSection)) {
+			name := strings.TrimSuffix(strings.TrimSpace(string(piece[len(schemaSection):])), "`")
+			wanted = strings.ReplaceAll(name, "``", "`") == schema
+		}
+		lineStart = err == nil
+		if wanted {
+			if _, err := to.Write(piece); err != nil {
+				return fmt.Errorf("pass on the dump: %w", err)
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil && !errors.Is(err, bufio.ErrBufferFull):
+			return fmt.Errorf("read the dump: %w", err)
+		}
+	}
+}
+
+// clientWaitDelay is how long a client may take to end after its context.
+const clientWaitDelay = 10 * time.Second
+
+// clientCommand prepares one of MySQL's own programs, found on the PATH, in an environment without the password.
+func clientCommand(ctx context.Context, name string, args []string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, backup.PasswordVariable+"=") })
+	cmd.WaitDelay = clientWaitDelay
+	return cmd
+}
+
+// optionFile holds the login of a client. Command lines can be read by every process, this file only by its owner.
+type optionFile struct{ dir string }
+
+func writeOptionFile(host, user, password string) (*optionFile, error) {
+	dir, err := os.MkdirTemp("", "torpor-") // In a Pod that is memory.
+	if err != nil {
+		return nil, fmt.Errorf("make a folder for the client's options: %w", err)
+	}
+	f := &optionFile{dir}
+	var text strings.Builder
+	text.WriteString("[client]\nget-server-public-key\n")
+	for _, option := range [][2]string{
+		{"host", host}, {"port", strconv.Itoa(adminPort)}, {"user", user}, {"password", password}, {"protocol", "tcp"},
+	} {
+		fmt.Fprintf(&text, "%s=\"%s\"\n", option[0], strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(option[1]))
+	}
+	if err := os.WriteFile(f.filePath(), []byte(text.String()), 0o600); err != nil {
+		return nil, errors.Join(fmt.Errorf("write the client's options: %w", err), f.removeFolder())
+	}
+	return f, nil
+}
+
+func (f *optionFile) filePath() string { return filepath.Join(f.dir, "client.cnf") }
+
+// defaultsFlag must be the first of the client's flags. With it no other option file is read.
+func (f *optionFile) defaultsFlag() string { return "--defaults-file=" + f.filePath() }
+
+func (f *optionFile) removeFolder() error {
+	if err := os.RemoveAll(f.dir); err != nil {
+		return fmt.Errorf("remove the client's options: %w", err)
+	}
+	return nil
 }

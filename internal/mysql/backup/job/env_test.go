@@ -77,7 +77,6 @@ func newTestEnv(t *testing.T) *testEnv {
 	return e
 }
 
-// startPrimary starts a server that takes writes.
 func (e *testEnv) startPrimary(t *testing.T) *mysqld.Server {
 	t.Helper()
 	s := e.installation.StartServer(t)

@@ -196,7 +196,6 @@ func TestKilledBackup(t *testing.T) {
 	})
 }
 
-// testKilledBackup kills a backup in the middle of its dump.
 func testKilledBackup(t *testing.T, e *testEnv, ready func()) {
 	t.Helper()
 	source := e.startPrimary(t)

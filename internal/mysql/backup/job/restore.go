@@ -43,7 +43,6 @@ type RestoreOptions struct {
 	Log *slog.Logger
 }
 
-// storedBackup is a backup in a bucket.
 type storedBackup struct {
 	from     bucket.Store
 	keys     backup.ObjectKeys

@@ -28,7 +28,6 @@ const (
 	codeDenied = 1045
 )
 
-// mysqlServer is one instance.
 type mysqlServer struct {
 	host string
 	db   *sql.DB
@@ -59,7 +58,6 @@ func closeServers(servers []*mysqlServer) {
 	}
 }
 
-// instanceFacts are the answer of an instance.
 type instanceFacts struct {
 	backup.SourceCandidate
 
@@ -86,7 +84,6 @@ func (s *mysqlServer) queryFacts(ctx context.Context) instanceFacts {
 	return f
 }
 
-// hasExecuted reports whether the instance has executed all these transactions.
 func (s *mysqlServer) hasExecuted(ctx context.Context, gtids string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -97,7 +94,6 @@ func (s *mysqlServer) hasExecuted(ctx context.Context, gtids string) (bool, erro
 	return yes, nil
 }
 
-// serverInventory is what a dump is made of.
 type serverInventory struct {
 	Schemas  []string
 	Accounts []mysqlAccount

@@ -107,7 +107,6 @@ type clusterConns struct {
 	unwatch   context.CancelFunc
 }
 
-// instanceConn is the connection to one server.
 type instanceConn struct {
 	pod     types.UID
 	address string

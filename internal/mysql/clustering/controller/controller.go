@@ -100,7 +100,6 @@ func (c Controller) forgetCluster(name types.NamespacedName) {
 	c.Metrics.forgetCluster(name)
 }
 
-// requestsForPod maps a Pod to its MySQLCluster.
 func requestsForPod(_ context.Context, pod client.Object) []ctrl.Request {
 	name := types.NamespacedName{Namespace: pod.GetNamespace(), Name: pod.GetLabels()[mocov1beta2.InstanceLabel]}
 	return []ctrl.Request{{NamespacedName: name}}

@@ -50,7 +50,6 @@ type environment struct {
 	clock   shiftedClock
 }
 
-// shiftedClock is a clock that is ahead of the real one.
 type shiftedClock struct{ ahead time.Duration }
 
 // Now implements clock.PassiveClock.
@@ -96,7 +95,6 @@ func (e *environment) createCluster(t *testing.T, annotations map[string]string)
 	e.ExpectCreated(t, cluster)
 }
 
-// startManager runs a manager with the controller for the rest of the test, or until stop.
 func (e *environment) startManager(t *testing.T) (stop func()) {
 	t.Helper()
 	e.metrics = NewMetrics()
@@ -200,7 +198,6 @@ func (e *environment) openSession(t *testing.T, i int, user string) *sql.DB {
 	return db
 }
 
-// runStatements runs statements in one session of an instance.
 func (e *environment) runStatements(t *testing.T, i int, user string, statements ...string) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), sqlTimeout)
@@ -242,7 +239,6 @@ func (e *environment) mustRun(t *testing.T, i int, user string, statements ...st
 	testenv.ExpectNoError(t, e.runStatements(t, i, user, statements...))
 }
 
-// query reads one value of an instance.
 func (e *environment) query(t *testing.T, i int, query string) string {
 	t.Helper()
 	value, err := e.tryQuery(t, i, query)
@@ -263,7 +259,6 @@ func (e *environment) tryQuery(t *testing.T, i int, query string) (string, error
 	return value.String, err
 }
 
-// waitForAnswer waits until a query answers the same on all instances.
 func (e *environment) waitForAnswer(t *testing.T, query, want string) {
 	t.Helper()
 	e.waitForAnswerBut(t, -1, query, want)
@@ -286,7 +281,6 @@ func (e *environment) waitForAnswerBut(t *testing.T, but int, query, want string
 
 const commandTimeout = 2 * time.Minute
 
-// commandResult is what came of a command.
 type commandResult struct {
 	code     exit.Code
 	out, err string
@@ -303,7 +297,6 @@ func (e *environment) runPlugin(t *testing.T, args ...string) commandResult {
 	return commandResult{exit.Code(code), out.String(), said.String()}
 }
 
-// runKubectl runs the real kubectl.
 func (e *environment) runKubectl(t *testing.T, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), commandTimeout)

@@ -163,7 +163,6 @@ func (e *environment) countStatements(t *testing.T) int {
 	return sum
 }
 
-// triggerPass makes the manager look.
 func (e *environment) triggerPass(t *testing.T) {
 	t.Helper()
 	e.annotate(t, map[string]string{"example.com/touched": e.clock.Now().Format(time.RFC3339Nano)})
@@ -178,7 +177,6 @@ func (e *environment) metricValue(t *testing.T, name string) float64 {
 	return -1
 }
 
-// gatherMetrics are the values of all metrics.
 func (e *environment) gatherMetrics(t *testing.T) map[string]float64 {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()

@@ -51,7 +51,6 @@ type operation struct {
 	mend func(*testing.T, *environment)
 }
 
-// TestKilledDuringSwitchover kills the manager with kill -9 before and after each act of a switchover.
 func TestKilledDuringSwitchover(t *testing.T) {
 	t.Parallel()
 	testManagerKilled(t, operation{name: "switchover", begin: func(t *testing.T, e *environment) func() error {
@@ -163,7 +162,6 @@ func (e *environment) runOperation(t *testing.T, o operation, point string) []st
 	return acts
 }
 
-// withManagerProcess runs a manager as a process of its own until f returns.
 func (e *environment) withManagerProcess(t *testing.T, point string, f func(*testenv.Process)) {
 	t.Helper()
 	self, err := os.Executable()
@@ -189,7 +187,6 @@ func parseActs(p *testenv.Process) []string {
 	return acts
 }
 
-// waitUntilWell waits until all is well.
 func (e *environment) waitUntilWell(t *testing.T, ended func() error) {
 	t.Helper()
 	testenv.Eventually(t, "all is well", func() error { return errors.Join(ended(), e.checkWell(t)) })
@@ -408,7 +405,6 @@ func killSelf() {
 	select {}
 }
 
-// crashingAPI is the wire to the API server.
 type crashingAPI struct {
 	next http.RoundTripper
 	*crashAt
@@ -451,7 +447,6 @@ func (a crashingAPI) name(r *http.Request) (string, error) {
 	return "", nil
 }
 
-// dial makes a wire to a server.
 func (f *crashAt) dial(ctx context.Context, address string) (net.Conn, error) {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "tcp", address)
@@ -461,7 +456,6 @@ func (f *crashAt) dial(ctx context.Context, address string) (net.Conn, error) {
 	return &crashingConn{Conn: c, crashAt: f}, nil
 }
 
-// crashingConn is the wire to a server.
 type crashingConn struct {
 	net.Conn
 	*crashAt

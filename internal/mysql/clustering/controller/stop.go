@@ -34,7 +34,6 @@ func parseStoppedInstances(cluster *mocov1beta2.MySQLCluster) ([]int, bool) {
 	return list, true
 }
 
-// describeIgnoredAnnotations says which annotations cannot be read.
 func describeIgnoredAnnotations(cluster *mocov1beta2.MySQLCluster) string {
 	var wrong []string
 	if _, ok := parseStoppedInstances(cluster); !ok {

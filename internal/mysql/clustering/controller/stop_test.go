@@ -230,7 +230,6 @@ func (e *environment) blockApplying(t *testing.T, i int) func() {
 	}
 }
 
-// waitForIOThread waits until the receiving thread of an instance has one of some states.
 func (e *environment) waitForIOThread(t *testing.T, i int, states ...string) {
 	t.Helper()
 	testenv.Eventually(t, fmt.Sprintf("the receiving thread of instance %d is %v", i, states), func() error {
@@ -254,7 +253,6 @@ func (e *environment) expectOneWritable(t *testing.T) {
 	}
 }
 
-// killSessions ends the sessions of a user.
 func (e *environment) killSessions(t *testing.T, i int, user string) {
 	t.Helper()
 	ids := e.query(t, i, "select group_concat(id) from performance_schema.processlist where user = '"+user+"'")

@@ -9,6 +9,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
+	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
@@ -186,3 +189,66 @@ func (c Controller) requestSwitchover(ctx context.Context, pod *corev1.Pod) erro
 	}
 	return nil
 }
+
+// finalizeRetry is when to look again whether the Pods are gone.
+const finalizeRetry = 2 * time.Second
+
+// finalize lets a cluster go: first its servers end, then the garbage collector may take what they need. Neither kind of
+// stop keeps a cluster from being deleted.
+func (c Controller) finalize(ctx context.Context, cluster *mocov1beta2.MySQLCluster) (time.Duration, error) {
+	// Live reads: a finalizer that is removed because a cache is behind leaves Pods without their configuration.
+	set, err := readStatefulSet(ctx, c.live, cluster)
+	if err != nil {
+		return 0, err
+	}
+	if set != nil {
+		return finalizeRetry, reconcile.DeleteObserved(ctx, c.client, set)
+	}
+	pods, err := listPods(ctx, c.live, cluster)
+	if err != nil {
+		return 0, err
+	}
+	if slices.ContainsFunc(pods, func(p *corev1.Pod) bool { return p != nil }) {
+		return finalizeRetry, nil
+	}
+	return 0, nil
+}
+
+// appliedHashes remembers what was applied and what the API server made of it, so that nothing is sent that changes
+// nothing. A manager that starts anew applies everything once, which changes nothing either.
+type appliedHashes struct {
+	mu        sync.Mutex
+	byCluster map[types.NamespacedName]map[string]appliedHash
+}
+
+// appliedHash is of what was sent, and of what it became.
+type appliedHash struct{ sent, became provisioning.ContentHash }
+
+func newAppliedHashes() *appliedHashes {
+	return &appliedHashes{byCluster: map[types.NamespacedName]map[string]appliedHash{}}
+}
+
+// stateOf returns what is remembered of a desired object, without the live one.
+func (a *appliedHashes) stateOf(cluster types.NamespacedName, desired *unstructured.Unstructured) provisioning.ObjectState {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	applied := a.byCluster[cluster][describeObject(desired)]
+	return provisioning.ObjectState{Desired: desired, AppliedHash: applied.sent, ResultHash: applied.became}
+}
+
+func (a *appliedHashes) recordApplied(cluster types.NamespacedName, sent, became *unstructured.Unstructured) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.byCluster[cluster] == nil {
+		a.byCluster[cluster] = map[string]appliedHash{}
+	}
+	a.byCluster[cluster][describeObject(sent)] = appliedHash{provisioning.HashContent(sent), provisioning.HashContent(became)}
+}
+
+func (a *appliedHashes) forgetCluster(cluster types.NamespacedName) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.byCluster, cluster)
+}
+
+func describeObject(u *unstructured.Unstructured) string { return u.GetKind() + " " + u.GetName() }

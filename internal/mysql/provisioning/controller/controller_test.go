@@ -151,7 +151,6 @@ func TestReconciliationStopKeepsEverything(t *testing.T) {
 	}
 }
 
-// countEvents counts those with a reason.
 func (e *clusterEnv) countEvents(t *testing.T, reason string) int {
 	t.Helper()
 	var list eventsv1.EventList

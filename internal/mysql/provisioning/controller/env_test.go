@@ -125,7 +125,6 @@ func (w *requestRecorder) writesIn(namespace string) []string {
 	return slices.DeleteFunc(slices.Clone(w.writes), func(write string) bool { return !strings.Contains(write, "/namespaces/"+namespace+"/") })
 }
 
-// clusterEnv is one cluster in a namespace of its own.
 type clusterEnv struct {
 	*testEnv
 	name types.NamespacedName
@@ -149,7 +148,6 @@ func (e *clusterEnv) addCluster(t *testing.T, change func(*mocov1beta2.MySQLClus
 	e.ExpectCreated(t, cluster)
 }
 
-// changeCluster writes the cluster as the plugin does.
 func (e *clusterEnv) changeCluster(t *testing.T, change func(*mocov1beta2.MySQLCluster)) {
 	t.Helper()
 	testenv.ExpectPatched(t, e.Environment, e.cluster(t), change, client.FieldOwner("kubectl-moco"))
@@ -241,7 +239,6 @@ func (e *clusterEnv) waitUntilGone(t *testing.T, name string, obj client.Object)
 	e.WaitForDeletion(t, obj)
 }
 
-// deletePod deletes a Pod as the kubelet does in the end.
 func (e *clusterEnv) deletePod(t *testing.T, i int) {
 	t.Helper()
 	testenv.ExpectNoError(t, e.Client.Delete(t.Context(), &corev1.Pod{ObjectMeta: e.meta(podName(i))}, client.GracePeriodSeconds(0)))
@@ -279,7 +276,6 @@ func (e *clusterEnv) addPod(t *testing.T, i int, revision string) {
 	testenv.ExpectNoError(t, e.Client.Status().Patch(t.Context(), pod, client.MergeFrom(before)))
 }
 
-// reportHealthy is what clustering reports of a cluster that is well.
 func (e *clusterEnv) reportHealthy(t *testing.T, primary int) {
 	t.Helper()
 	testenv.Eventually(t, "the status is written", func() error {

@@ -25,7 +25,6 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// observation is what was read.
 type observation struct {
 	provisioning.Observed
 
@@ -213,7 +212,6 @@ func (c Controller) observeConfigMaps(ctx context.Context, seen *observation) er
 	return nil
 }
 
-// observedRollout is what DecideRollout looks at.
 func observedRollout(seen *observation, now time.Time) provisioning.ObservedRollout {
 	c := seen.Cluster
 	o := provisioning.ObservedRollout{

@@ -146,7 +146,6 @@ func unknownConditions(cluster *mocov1beta2.MySQLCluster, message string) map[st
 	return unknown
 }
 
-// statefulSetReadiness says how far the Pods are.
 func statefulSetReadiness(seen observation, changes provisioning.ChangeSet) decision.Condition {
 	switch {
 	case seen.statefulSet == nil:
@@ -164,7 +163,6 @@ func specSupport(cluster *mocov1beta2.MySQLCluster) decision.Condition {
 	return decision.True(mocov1beta2.FullySupportedReason, "")
 }
 
-// rolloutEvents are those of what was done to a Pod.
 func rolloutEvents(changes provisioning.ChangeSet) []decision.Event {
 	if !changes.RollsOut() {
 		return nil
