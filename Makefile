@@ -77,7 +77,7 @@ run-e2e-pods: node-parts torpor kubectl-moco mysql s3
 	@TORPOR_E2E=pods $(GOTEST) -v -count=1 ./internal/e2e/pods
 generate: ## Regenerate deep copies, CRDs, RBAC, the state diagrams and the reference
 	@go tool -modfile=go.tools.mod controller-gen object:headerFile=config/boilerplate.go.txt crd rbac:roleName=torpor-manager,headerFile= \
-	  webhook paths=./api/... paths=./internal/... output:crd:dir=config/crd output:rbac:dir=config/rbac output:webhook:dir=config/webhook
+	  paths=./api/... paths=./internal/... output:crd:dir=config/crd output:rbac:dir=config/rbac
 	@cd internal && TORPOR_UPDATE=1 go test -count=1 ./hibernation ./arch ./cf/api -run 'Diagram|Reference|SpecPages|Documented' >/dev/null
 	@cd conditional && TORPOR_UPDATE=1 go test -count=1 ./internal/statemachine -run Diagram >/dev/null
 fmt lint: ## Format or lint all modules

@@ -4,15 +4,22 @@ package manager
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
 	"fmt"
 	"net"
+	"path/filepath"
 	"strconv"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	admission "github.com/torpor-dev/torpor/internal/cf/admission"
 	"github.com/torpor-dev/torpor/internal/cf/admission/certrotation"
 )
@@ -20,33 +27,72 @@ import (
 // webhookService is the Service of config/webhook.
 const webhookService = "torpor-webhook"
 
+// WebhookOptions are how the admission of apps is served.
+type WebhookOptions struct {
+	// Address is host:port; "0" serves nothing.
+	Address string
+	// CertFolder has tls.crt and tls.key; empty makes a certificate, and the authority of all replicas in a Secret.
+	CertFolder string
+	// LeavesBundles leaves it to somebody else to write into the webhook configurations whom the API server trusts.
+	LeavesBundles bool
+}
+
+func (o WebhookOptions) isServed() bool { return o.Address != "" && o.Address != "0" }
+
 // addAdmission serves the admission of apps. It is no conditional group: groups run on the leader only, and the webhook's
-// Service leads to every replica. It needs no kind to be installed, and gets no request before config/webhook is.
-func addAdmission(mgr manager.Manager, o Options) error {
-	if o.WebhookAddress == "" || o.WebhookAddress == "0" {
-		return nil
+// Service leads to every replica. It needs no kind to be installed, and gets no request before config/webhook is. The context
+// that it returns is for the manager: it ends when the API server no longer asks this replica.
+func addAdmission(ctx context.Context, mgr manager.Manager, o Options) (context.Context, error) {
+	if !o.Webhook.isServed() {
+		return ctx, nil
 	}
-	host, text, err := net.SplitHostPort(o.WebhookAddress)
+	ctx, isServing := extendContext(ctx, clock.RealClock{})
+	rotator, server, err := buildAdmission(mgr, o)
 	if err != nil {
-		return fmt.Errorf("--webhook-address: expected host:port, found %q: %w", o.WebhookAddress, err)
+		return ctx, err
+	}
+	for name, check := range map[string]healthz.Checker{"webhook-server": server.StartedChecker(), "webhook-trust": rotator.CheckTrust, "webhook-serving": isServing} {
+		if err := mgr.AddReadyzCheck(name, check); err != nil {
+			return ctx, fmt.Errorf("add the readiness check %s: %w", name, err)
+		}
+	}
+	if err := metrics.Registry.Register(rotator.Metrics); err != nil {
+		return ctx, fmt.Errorf("register metrics: %w", err)
+	}
+	return ctx, nil
+}
+
+// buildAdmission adds the server and what keeps its certificate.
+func buildAdmission(mgr manager.Manager, o Options) (*certrotation.Rotator, webhook.Server, error) {
+	host, text, err := net.SplitHostPort(o.Webhook.Address)
+	if err != nil {
+		return nil, nil, fmt.Errorf("--webhook-address: expected host:port, found %q: %w", o.Webhook.Address, err)
 	}
 	port, err := strconv.Atoi(text)
 	if err != nil {
-		return fmt.Errorf("--webhook-address: expected a number after the colon, found %q: %w", text, err)
+		return nil, nil, fmt.Errorf("--webhook-address: expected a number after the colon, found %q: %w", text, err)
 	}
 	namespace := cmp.Or(o.Namespace, defaultNamespace)
 	rotator := &certrotation.Rotator{
-		Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Namespace: namespace, Clock: clock.RealClock{},
+		Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Namespace: namespace, Service: webhookService,
 		Hosts: []string{webhookService + "." + namespace + ".svc", cmp.Or(host, "localhost")},
+		Kind:  korifiv1alpha1.CFAppKind(), LeavesBundles: o.Webhook.LeavesBundles, Clock: clock.RealClock{}, Metrics: certrotation.NewMetrics(),
 	}
 	server := webhook.NewServer(webhook.Options{Host: host, Port: port, TLSOpts: []func(*tls.Config){
 		func(c *tls.Config) { c.GetCertificate, c.MinVersion = rotator.GetCertificate, tls.VersionTLS13 },
 	}})
 	admission.RegisterWebhooks(server, clock.RealClock{})
-	for _, r := range []manager.Runnable{server, rotator} {
+	runnables := []manager.Runnable{server, rotator}
+	if folder := o.Webhook.CertFolder; folder != "" {
+		if rotator.Files, err = certwatcher.New(filepath.Join(folder, corev1.TLSCertKey), filepath.Join(folder, corev1.TLSPrivateKeyKey)); err != nil {
+			return nil, nil, fmt.Errorf("--webhook-cert-dir: expected %s and %s in %s: %w", corev1.TLSCertKey, corev1.TLSPrivateKeyKey, folder, err)
+		}
+		runnables = append(runnables, rotator.Files)
+	}
+	for _, r := range runnables {
 		if err := mgr.Add(r); err != nil {
-			return fmt.Errorf("add the admission of apps: %w", err)
+			return nil, nil, fmt.Errorf("add the admission of apps: %w", err)
 		}
 	}
-	return nil
+	return rotator, server, nil
 }

@@ -65,10 +65,10 @@ type Options struct {
 	Namespace      string
 	// AWSEndpoint replaces the endpoint of EC2; empty means AWS's own.
 	AWSEndpoint string
-	// WebhookAddress is host:port on which the admission of apps is served; "0" serves nothing.
-	WebhookAddress string
 	// Controllers enables groups of controllers, as SelectControllers reads them; none means all.
 	Controllers []string
+	// Webhook is the admission of apps.
+	Webhook WebhookOptions
 	// Image is Torpor's own, for the Pods that bring its program to other containers; empty means that none can be made.
 	Image string
 	// Log gets one line per change.
@@ -97,7 +97,8 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	if err != nil {
 		return fmt.Errorf("make manager: %w", err)
 	}
-	if err := errors.Join(addFeatures(mgr, o), addAdmission(mgr, o)); err != nil {
+	ctx, admissionErr := addAdmission(ctx, mgr, o)
+	if err := errors.Join(addFeatures(mgr, o), admissionErr); err != nil {
 		return err
 	}
 	if err := mgr.Start(ctx); err != nil {
@@ -153,8 +154,12 @@ func addFeatures(mgr manager.Manager, o Options) error {
 	if err != nil {
 		return err
 	}
+	claim, err := addClaim(mgr, o)
+	if err != nil {
+		return err
+	}
 	for _, f := range listFeatures(o) {
-		when := conditional.Served(f.kinds...)
+		when := conditional.All(append(claim, conditional.Served(f.kinds...))...)
 		if !slices.Contains(enabled, f.name) {
 			when, f.metrics = conditional.Disabled(), nil
 		}

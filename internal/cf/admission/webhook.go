@@ -22,16 +22,11 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
-// Where the API server asks; config/webhook is generated from the markers below.
+// Where the API server asks, as config/webhook says.
 const (
 	mutatePath   = "/mutate-cfapps"
 	validatePath = "/validate-cfapps"
 )
-
-// +kubebuilder:webhookconfiguration:mutating=true,name=torpor
-// +kubebuilder:webhookconfiguration:mutating=false,name=torpor
-// +kubebuilder:webhook:path=/mutate-cfapps,mutating=true,failurePolicy=fail,sideEffects=None,groups=korifi.cloudfoundry.org,resources=cfapps,verbs=create;update,versions=v1alpha1,name=mutate-cfapps.torpor.dev,admissionReviewVersions=v1,timeoutSeconds=3,serviceName=torpor-webhook,serviceNamespace=torpor-system
-// +kubebuilder:webhook:path=/validate-cfapps,mutating=false,failurePolicy=fail,sideEffects=None,groups=korifi.cloudfoundry.org,resources=cfapps,verbs=create;update,versions=v1alpha1,name=validate-cfapps.torpor.dev,admissionReviewVersions=v1,timeoutSeconds=3,serviceName=torpor-webhook,serviceNamespace=torpor-system
 
 // RegisterWebhooks lets a server answer for CFApps.
 func RegisterWebhooks(server webhook.Server, now clock.PassiveClock) {

@@ -280,14 +280,14 @@ func (s *stage) testStatus(t *testing.T) {
 	}
 }
 
-// testRepair: what was acted on is beyond the annotation, as after a bypass; any write counts on from there.
+// testRepair: what was acted on is beyond the annotation, as after a bypass; any write that admission sees counts on from there.
 func (s *stage) testRepair(t *testing.T) {
 	a := s.created(t)
 	a.Status.ObservedRevision = 7
 	if err := s.Client.SubResource("status").Update(t.Context(), a); err != nil {
 		t.Fatal(err)
 	}
-	a = s.patch(t, a, `{"metadata":{"labels":{"a":"b"}}}`)
+	a = s.patch(t, a, `{"spec":{"displayName":"other"}}`)
 	at(t, a, 8, 8)
 	if got := a.Annotations[torporv1alpha1.CauseAnnotation]; got != "Repair" {
 		t.Errorf("found %s, want Repair", got)

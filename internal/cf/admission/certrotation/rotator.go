@@ -6,18 +6,21 @@ package certrotation
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net/http"
 	"sync/atomic"
 	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
@@ -40,23 +43,47 @@ type Rotator struct {
 	// Reader reads past any cache, and Client writes.
 	Reader client.Reader
 	Client client.Client
-	// Namespace of the Secret; Hosts are the names and addresses under which the API server asks.
-	Namespace string
-	Hosts     []string
+	// Namespace is where the Secret and the Service are; Service is the name of the latter. Hosts are the names and addresses
+	// under which the API server asks.
+	Namespace, Service string
+	Hosts              []string
+	// Files, if set, is the certificate instead of one of Torpor's own: no Secret is read, and no configuration is written.
+	Files *certwatcher.CertWatcher
+	// LeavesBundles leaves it to somebody else to tell the API server whom to trust.
+	LeavesBundles bool
+	// Kind is what the webhook admits: while it is not served, nothing is missing.
+	Kind schema.GroupVersionKind
 	// Clock tells the time and ticks.
-	Clock clock.Clock
+	Clock   clock.Clock
+	Metrics *Metrics
 
 	current atomic.Pointer[tls.Certificate]
 	// issuer is what the current certificate was signed by.
 	issuer atomic.Pointer[[]byte]
+	// verdict is what the last look found wrong; nil before the first.
+	verdict atomic.Pointer[verdict]
 }
 
+// verdict is why the API server cannot ask this replica; nil if it can.
+type verdict struct{ err error }
+
 // GetCertificate is for the configuration of a TLS server.
-func (r *Rotator) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+func (r *Rotator) GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	if r.Files != nil {
+		return r.Files.GetCertificate(hello)
+	}
 	if cert := r.current.Load(); cert != nil {
 		return cert, nil
 	}
 	return nil, errNoCertificate
+}
+
+// CheckTrust is for the readiness of the replica: the API server can ask it, and trusts its certificate.
+func (r *Rotator) CheckTrust(*http.Request) error {
+	if found := r.verdict.Load(); found != nil {
+		return found.err
+	}
+	return errNoCertificate
 }
 
 // NeedLeaderElection is false: every replica answers.
@@ -67,13 +94,20 @@ func (*Rotator) NeedLeaderElection() bool { return false }
 
 // Start keeps the certificate until ctx ends. What goes wrong is tried again; the last certificate serves on.
 func (r *Rotator) Start(ctx context.Context) error {
+	logged := ""
 	for {
 		wait := interval
-		if err := r.rotate(ctx); err != nil {
-			if !k8serrors.IsConflict(err) && ctx.Err() == nil {
-				log.FromContext(ctx).Error(err, "The webhook's certificate could not be looked after; it is tried again")
+		err := r.rotate(ctx)
+		if err != nil && !k8serrors.IsConflict(err) && ctx.Err() == nil {
+			r.Metrics.failures.Inc()
+			if err.Error() != logged {
+				log.FromContext(ctx).Error(err, "The webhook cannot be asked; it is tried again")
+				logged = err.Error()
 			}
 			wait = soon
+		}
+		if err == nil {
+			logged = ""
 		}
 		select {
 		case <-ctx.Done():
@@ -87,12 +121,33 @@ func (r *Rotator) Start(ctx context.Context) error {
 func (r *Rotator) rotate(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	var renewal error
+	if r.Files == nil {
+		renewal = r.renew(ctx)
+	}
+	cert, err := r.GetCertificate(nil)
+	if err != nil {
+		err = cmp.Or(renewal, err)
+		r.verdict.Store(&verdict{err})
+		return err
+	}
+	r.Metrics.expiry.Set(float64(cert.Leaf.NotAfter.Unix()))
+	found, err := r.findMistrust(ctx, cert)
+	if err == nil || r.verdict.Load() == nil {
+		r.verdict.Store(&verdict{errors.Join(found, err)})
+	}
+	return errors.Join(renewal, err, found)
+}
+
+func (r *Rotator) renew(ctx context.Context) error {
 	ca, trusted, err := r.loadOrCreateAuthority(ctx)
 	if err != nil {
 		return err
 	}
-	if err := r.injectBundles(ctx, trusted); err != nil {
-		return err
+	if !r.LeavesBundles {
+		if err := r.injectBundles(ctx, trusted); err != nil {
+			return err
+		}
 	}
 	now, issuer := r.Clock.Now(), r.issuer.Load()
 	if cert := r.current.Load(); cert != nil && !needsRenewal(cert.Leaf, now) && issuer != nil && bytes.Equal(*issuer, ca.cert.Raw) {
@@ -143,50 +198,4 @@ func (r *Rotator) loadOrCreateAuthority(ctx context.Context) (ca *certificateAut
 		return nil, nil, fmt.Errorf("write the Secret %s: %w", secretName, err)
 	}
 	return ca, trusted, nil
-}
-
-// injectBundles writes the trusted authorities into the webhook configurations. Configurations that are not installed are left out.
-func (r *Rotator) injectBundles(ctx context.Context, trusted []byte) error {
-	name := client.ObjectKey{Name: configurationName}
-	mutating := &admissionregistrationv1.MutatingWebhookConfiguration{}
-	validating := &admissionregistrationv1.ValidatingWebhookConfiguration{}
-	return errors.Join(
-		r.injectBundle(ctx, name, mutating, func() (configs []*admissionregistrationv1.WebhookClientConfig) {
-			for i := range mutating.Webhooks {
-				configs = append(configs, &mutating.Webhooks[i].ClientConfig)
-			}
-			return configs
-		}, trusted),
-		r.injectBundle(ctx, name, validating, func() (configs []*admissionregistrationv1.WebhookClientConfig) {
-			for i := range validating.Webhooks {
-				configs = append(configs, &validating.Webhooks[i].ClientConfig)
-			}
-			return configs
-		}, trusted),
-	)
-}
-
-func (r *Rotator) injectBundle(ctx context.Context, name client.ObjectKey, obj client.Object,
-	configs func() []*admissionregistrationv1.WebhookClientConfig, trusted []byte,
-) error {
-	err := r.Reader.Get(ctx, name, obj)
-	if k8serrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("read the webhook configuration: %w", err)
-	}
-	before, ok := obj.DeepCopyObject().(client.Object)
-	changed := false
-	for _, c := range configs() {
-		changed = changed || !bytes.Equal(c.CABundle, trusted)
-		c.CABundle = trusted
-	}
-	if !ok || !changed {
-		return nil
-	}
-	if err := r.Client.Patch(ctx, obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-		return fmt.Errorf("tell the API server whom to trust: %w", err)
-	}
-	return nil
 }

@@ -25,7 +25,7 @@ func TestRotatorsOfTwoReplicasAgree(t *testing.T) {
 	namespace := hub.CreateNamespace(t)
 	now := clocktesting.NewFakeClock(time.Now())
 	replica := func() *Rotator {
-		return &Rotator{Reader: hub.Client, Client: hub.Client, Namespace: namespace, Hosts: []string{host, "127.0.0.1"}, Clock: now}
+		return &Rotator{Reader: hub.Client, Client: hub.Client, Namespace: namespace, Service: "torpor-webhook", Hosts: []string{host, "127.0.0.1"}, Clock: now, Metrics: NewMetrics()}
 	}
 	first, second := replica(), replica()
 	if _, err := first.GetCertificate(nil); err == nil {

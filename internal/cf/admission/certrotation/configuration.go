@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package certrotation
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// configuration is one of the two objects that tell the API server whom to ask.
+type configuration struct {
+	kind string
+	obj  client.Object
+	// clients are parts of obj.
+	clients []*admissionregistrationv1.WebhookClientConfig
+}
+
+// readConfigurations leaves out what is not installed, and names it.
+func (r *Rotator) readConfigurations(ctx context.Context) (found []configuration, missing []string, err error) {
+	mutating := &admissionregistrationv1.MutatingWebhookConfiguration{}
+	validating := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	for _, c := range []configuration{{kind: "MutatingWebhookConfiguration", obj: mutating}, {kind: "ValidatingWebhookConfiguration", obj: validating}} {
+		err := r.Reader.Get(ctx, client.ObjectKey{Name: configurationName}, c.obj)
+		if k8serrors.IsNotFound(err) {
+			missing = append(missing, c.kind)
+			continue
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("read the %s %s: %w", c.kind, configurationName, err)
+		}
+		found = append(found, c)
+	}
+	for i := range found {
+		found[i].clients = clientConfigs(found[i].obj)
+	}
+	return found, missing, nil
+}
+
+func clientConfigs(obj client.Object) (all []*admissionregistrationv1.WebhookClientConfig) {
+	switch c := obj.(type) {
+	case *admissionregistrationv1.MutatingWebhookConfiguration:
+		for i := range c.Webhooks {
+			all = append(all, &c.Webhooks[i].ClientConfig)
+		}
+	case *admissionregistrationv1.ValidatingWebhookConfiguration:
+		for i := range c.Webhooks {
+			all = append(all, &c.Webhooks[i].ClientConfig)
+		}
+	}
+	return all
+}
+
+// isOwn reports whether the API server asks this installation. Another one in another namespace has a certificate of its own,
+// and must not be made untrusted.
+func (r *Rotator) isOwn(c *admissionregistrationv1.WebhookClientConfig) bool {
+	if c.Service != nil {
+		return c.Service.Namespace == r.Namespace && c.Service.Name == r.Service
+	}
+	return slices.Contains(r.Hosts, targetHost(c))
+}
+
+// targetHost is the name in a certificate that the API server accepts; empty if there is none.
+func targetHost(c *admissionregistrationv1.WebhookClientConfig) string {
+	if c.Service != nil {
+		return c.Service.Name + "." + c.Service.Namespace + ".svc"
+	}
+	address, err := url.Parse(ptr.Deref(c.URL, ""))
+	if err != nil {
+		return ""
+	}
+	return address.Hostname()
+}
+
+// injectBundles writes the trusted authorities into the webhook configurations that lead to this installation.
+func (r *Rotator) injectBundles(ctx context.Context, trusted []byte) error {
+	configurations, _, err := r.readConfigurations(ctx)
+	if err != nil {
+		return err
+	}
+	for _, c := range configurations {
+		before, _ := c.obj.DeepCopyObject().(client.Object)
+		changed := false
+		for _, config := range c.clients {
+			if r.isOwn(config) && !bytes.Equal(config.CABundle, trusted) {
+				config.CABundle, changed = trusted, true
+			}
+		}
+		if !changed {
+			continue
+		}
+		if err := r.Client.Patch(ctx, c.obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+			return fmt.Errorf("tell the API server in the %s whom to trust: %w", c.kind, err)
+		}
+	}
+	return nil
+}
+
+// findMistrust returns why the API server would not ask this replica, or not believe it. An error is about the look itself.
+func (r *Rotator) findMistrust(ctx context.Context, cert *tls.Certificate) (mistrust, err error) {
+	served, err := r.isKindServed(ctx)
+	if err != nil || !served {
+		return nil, err
+	}
+	configurations, missing, err := r.readConfigurations(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var found []error
+	for _, kind := range missing {
+		found = append(found, fmt.Errorf("expected the %s %s, found none: apply config/webhook", kind, configurationName))
+	}
+	for _, c := range configurations {
+		for _, config := range c.clients {
+			found = append(found, r.judge(c.kind, config, cert))
+		}
+	}
+	return errors.Join(found...), nil
+}
+
+func (r *Rotator) judge(kind string, config *admissionregistrationv1.WebhookClientConfig, cert *tls.Certificate) error {
+	if !r.isOwn(config) {
+		return fmt.Errorf("expected the %s %s to lead to the Service %s/%s of this installation, found %s: run one Torpor, or let the configuration lead here",
+			kind, configurationName, r.Namespace, r.Service, cmp.Or(targetHost(config), "no address"))
+	}
+	if len(config.CABundle) == 0 && r.Files != nil {
+		return nil // The API server trusts what its own machine trusts, and nobody but it knows what that is.
+	}
+	options := x509.VerifyOptions{DNSName: targetHost(config), Roots: x509.NewCertPool(), Intermediates: x509.NewCertPool(), CurrentTime: r.Clock.Now()}
+	options.Roots.AppendCertsFromPEM(config.CABundle)
+	for _, raw := range cert.Certificate[1:] {
+		if c, err := x509.ParseCertificate(raw); err == nil {
+			options.Intermediates.AddCert(c)
+		}
+	}
+	if _, err := cert.Leaf.Verify(options); err != nil {
+		return fmt.Errorf("expected the %s %s to trust the certificate of this replica, found %w: its caBundle is kept by somebody else, or not yet written", kind, configurationName, err)
+	}
+	return nil
+}
+
+// isKindServed asks the API server itself, because what a client knows of kinds outlives them.
+func (r *Rotator) isKindServed(ctx context.Context) (bool, error) {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(r.Kind.GroupVersion().WithKind(r.Kind.Kind + "List"))
+	err := r.Reader.List(ctx, list, client.Limit(1))
+	if k8serrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("find out whether %s is served: %w", r.Kind.Kind, err)
+	}
+	return true, nil
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/testenv"
+)
+
+// The configurations are those of config/webhook, whose Service is not there.
+func TestWithoutItsServiceOnlyChangesOfARevisionAreRefused(t *testing.T) {
+	t.Parallel()
+	s := &stage{Environment: testenv.Start(t)}
+	a := app(s.CreateNamespace(t))
+	a.Annotations = map[string]string{korifiv1alpha1.RevisionAnnotation: "3", "example.com/team": "shop"}
+	a.Finalizers = []string{korifiv1alpha1.AppFinalizer}
+	s.ExpectCreated(t, a)
+	s.ApplyManifest(t, "webhook/manifests.yaml")
+	testenv.Eventually(t, "the webhook is asked", func() error {
+		if _, err := s.patched(t.Context(), a, stop); err == nil || !strings.Contains(err.Error(), "torpor-webhook") {
+			return fmt.Errorf("expected a refusal that names the Service, found %w", err)
+		}
+		return nil
+	})
+	for name, row := range map[string]struct {
+		patch    string
+		accepted bool
+	}{
+		"a label":                            {`{"metadata":{"labels":{"a":"b"}}}`, true},
+		"an annotation of others":            {annotate("example.com/team", "till"), true},
+		"an annotation of others is removed": {`{"metadata":{"annotations":{"example.com/team":null}}}`, true},
+		"a finalizer":                        {`{"metadata":{"finalizers":["example.com/mine","` + korifiv1alpha1.AppFinalizer + `"]}}`, true},
+		"nothing":                            {`{}`, true},
+		"the spec":                           {`{"spec":{"displayName":"other"}}`, false},
+		"a request to restart":               {annotate(torporv1alpha1.RestartRequestAnnotation, "r1"), false},
+		"the revision":                       {annotate(korifiv1alpha1.RevisionAnnotation, "4"), false},
+		"the last stop":                      {annotate(korifiv1alpha1.LastStopRevisionAnnotation, "3"), false},
+		"the revision is removed":            {`{"metadata":{"annotations":{"korifi.cloudfoundry.org/app-rev":null}}}`, false},
+		"all annotations are removed":        {`{"metadata":{"annotations":null}}`, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := s.patched(t.Context(), a, row.patch); (err == nil) != row.accepted {
+				t.Errorf("expected accepted %t, found %v", row.accepted, err)
+			}
+		})
+	}
+	if err := s.Client.Create(t.Context(), app(a.Namespace)); err == nil {
+		t.Error("expected a creation to be refused, found none")
+	}
+	if err := s.Client.Delete(t.Context(), a); err != nil {
+		t.Fatal(err)
+	}
+	// What the app's controller does at the end, in a manager that no Service leads to any more.
+	if err := client.IgnoreNotFound(s.Client.Patch(t.Context(), a, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))); err != nil {
+		t.Fatal(err)
+	}
+	s.WaitForDeletion(t, a)
+}

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manager
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+// drainTime is for how long the admission serves on after the replica has said that it is not ready: every node learns that in
+// its own time, and until then the API server asks this replica.
+const drainTime = 5 * time.Second
+
+var errEnding = errors.New("this replica is ending")
+
+// extendContext returns a context that ends drainTime after another one, and a check that is red in between.
+func extendContext(ctx context.Context, now clock.Clock) (extended context.Context, check func(*http.Request) error) {
+	extended, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	context.AfterFunc(ctx, func() {
+		<-now.After(drainTime)
+		cancel()
+	})
+	return extended, func(*http.Request) error {
+		if ctx.Err() != nil {
+			return errEnding
+		}
+		return nil
+	}
+}
