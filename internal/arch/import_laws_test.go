@@ -158,6 +158,10 @@ func programLaws() []importLaw {
 	return []importLaw{
 		frontLaw("internal/cli/...").alsoReaching("internal/cli/..."),
 		{
+			packages: "internal/installation", reason: "who may act is decided before any feature runs",
+			mayReach: []string{"conditional/..."},
+		},
+		{
 			packages: "internal/manager", reason: "the only place that wires",
 			mayReach: []string{"..."},
 		},

@@ -16,7 +16,6 @@ import (
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -181,21 +180,25 @@ func (c *Claim) renew(ctx context.Context) error {
 
 // liveHolder is the installation that acts; empty if none does.
 func liveHolder(l *coordinationv1.Lease, now time.Time) string {
-	if l.Spec.RenewTime == nil {
+	s := l.Spec
+	if s.HolderIdentity == nil || s.RenewTime == nil || s.LeaseDurationSeconds == nil {
 		return ""
 	}
-	life := time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, int32(leaseDuration.Seconds()))) * time.Second
-	if !now.Before(l.Spec.RenewTime.Add(life)) {
+	if life := time.Duration(*s.LeaseDurationSeconds) * time.Second; !now.Before(s.RenewTime.Add(life)) {
 		return ""
 	}
-	return ptr.Deref(l.Spec.HolderIdentity, "")
+	return *s.HolderIdentity
 }
 
 func takeLease(l *coordinationv1.Lease, namespace string, now time.Time) {
-	if ptr.Deref(l.Spec.HolderIdentity, "") != namespace {
-		l.Spec.AcquireTime = new(metav1.NewMicroTime(now))
-		l.Spec.LeaseTransitions = new(ptr.Deref(l.Spec.LeaseTransitions, 0) + 1)
+	s := &l.Spec
+	if s.HolderIdentity == nil || *s.HolderIdentity != namespace {
+		transitions := int32(1)
+		if s.LeaseTransitions != nil {
+			transitions += *s.LeaseTransitions
+		}
+		s.AcquireTime, s.LeaseTransitions = new(metav1.NewMicroTime(now)), &transitions
 	}
-	l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds = new(namespace), new(int32(leaseDuration.Seconds()))
-	l.Spec.RenewTime = new(metav1.NewMicroTime(now))
+	s.HolderIdentity, s.LeaseDurationSeconds = &namespace, new(int32(leaseDuration.Seconds()))
+	s.RenewTime = new(metav1.NewMicroTime(now))
 }

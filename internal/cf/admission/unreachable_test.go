@@ -21,7 +21,8 @@ func TestWithoutItsServiceOnlyChangesOfARevisionAreRefused(t *testing.T) {
 	a := app(s.CreateNamespace(t))
 	a.Annotations = map[string]string{korifiv1alpha1.RevisionAnnotation: "3", "example.com/team": "shop"}
 	a.Finalizers = []string{korifiv1alpha1.AppFinalizer}
-	s.ExpectCreated(t, a)
+	before := app(a.Namespace)
+	s.ExpectCreated(t, a, before)
 	s.ApplyManifest(t, "webhook/manifests.yaml")
 	testenv.Eventually(t, "the webhook is asked", func() error {
 		if _, err := s.patched(t.Context(), a, stop); err == nil || !strings.Contains(err.Error(), "torpor-webhook") {
@@ -52,7 +53,10 @@ func TestWithoutItsServiceOnlyChangesOfARevisionAreRefused(t *testing.T) {
 		})
 	}
 	if err := s.Client.Create(t.Context(), app(a.Namespace)); err == nil {
-		t.Error("expected a creation to be refused, found none")
+		t.Error("expected a creation to be refused, found it made")
+	}
+	if _, err := s.patched(t.Context(), before, `{"metadata":{"finalizers":["`+korifiv1alpha1.AppFinalizer+`"]}}`); err == nil {
+		t.Error("expected that an app is taken over only with a revision, found it done")
 	}
 	if err := s.Client.Delete(t.Context(), a); err != nil {
 		t.Fatal(err)

@@ -17,7 +17,6 @@ import (
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -78,7 +77,10 @@ func targetHost(c *admissionregistrationv1.WebhookClientConfig) string {
 	if c.Service != nil {
 		return c.Service.Name + "." + c.Service.Namespace + ".svc"
 	}
-	address, err := url.Parse(ptr.Deref(c.URL, ""))
+	if c.URL == nil {
+		return ""
+	}
+	address, err := url.Parse(*c.URL)
 	if err != nil {
 		return ""
 	}
