@@ -64,6 +64,7 @@ default of --image.`,
 	f.BoolVar(&o.LeaderElection, "leader-elect", false, "let only one of several managers act")
 	f.StringVar(&o.Namespace, "namespace", "torpor-system", "namespace of the leader's Lease")
 	f.StringVar(&o.Image, "image", env("TORPOR_IMAGE"), "Torpor's own image, for the Pods of backups")
+	addEgressFlags(f, &o)
 	f.BoolVarP(&verbose, "verbose", "v", false, "log more")
 	return cmd
 }

@@ -91,8 +91,12 @@ func sharedLaws() []importLaw {
 			mayReach: []string{"api/torpor/...", "internal/decision"},
 		},
 		{
-			packages: "internal/cloud/*", reason: "one package, one SDK: a cloud knows its port and nothing else of this repository",
-			mayReach: []string{"actuator"}, mayNotReach: kubernetesClients(),
+			packages: "internal/egress", reason: "a budget for answers knows nothing of who asks",
+			mayNotReach: []string{"..."},
+		},
+		{
+			packages: "internal/cloud/*", reason: "one package, one SDK: a cloud knows its port, the budgets of answers, and nothing else of this repository",
+			mayReach: []string{"actuator", "internal/egress"}, mayNotReach: kubernetesClients(),
 		},
 	}
 }
@@ -101,8 +105,8 @@ func hibernationLaws() []importLaw {
 	return []importLaw{
 		pureLaw("internal/hibernation"),
 		pureLaw("internal/hibernation/csr").allowingImport("net"),
-		controllerLaw("internal/hibernation/targetcluster").alsoReaching("internal/hibernation/..."),
-		controllerLaw("internal/hibernation/controller").alsoReaching("internal/hibernation/..."),
+		controllerLaw("internal/hibernation/targetcluster").alsoReaching("internal/hibernation/...", "internal/egress"),
+		controllerLaw("internal/hibernation/controller").alsoReaching("internal/hibernation/...", "internal/egress"),
 	}
 }
 

@@ -98,6 +98,7 @@ func (w *environment) startManager(t *testing.T, flags ...string) *testenv.Proce
 	t.Helper()
 	args := append([]string{
 		"manager", "--verbose", "--kubeconfig", writeKubeconfig(t, w.hubProxy), "--metrics-address", "0", "--probe-address", "0",
+		"--allow-insecure-target-clusters", // The proxies speak plain http.
 	}, flags...)
 	p := testenv.StartProcess(t, managerBinary(t), args, nil)
 	w.startedPIDs[fmt.Sprintf("manager %d", len(w.startedPIDs))] = p.PID()

@@ -40,6 +40,8 @@ type Observed struct {
 	API APIState
 	// APIMessage says why it does not.
 	APIMessage string
+	// IsAPICostly says that it used up what one look may cost, so that it is not looked at often.
+	IsAPICostly bool
 	// Nodes are the cluster's nodes; only with a reachable API.
 	Nodes []ObservedNode
 	// Approvable are the names of certificate requests that the judge would approve, sorted.

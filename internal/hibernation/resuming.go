@@ -39,9 +39,20 @@ func awaitStarted(o Observed) Plan {
 }
 
 func awaitAPI(o Observed) Plan {
-	p := resumingPlan(o, decision.False(hivev1.WaitingForAPIReason, "The machines run; waiting for the API server to answer"))
+	p := resumingPlan(o, decision.False(hivev1.WaitingForAPIReason, "The machines run; waiting for the API server to answer"+o.apiProblem()))
 	p.RequeueAfter = probeInterval(p.Record.ResumeStartedAt.Time, o.Now)
+	if o.IsAPICostly {
+		p.RequeueAfter = maxCloudInterval
+	}
 	return p
+}
+
+// apiProblem says why the API server is silent once it should have come up; before, it is silent because it starts.
+func (o Observed) apiProblem() string {
+	if o.APIMessage == "" || !o.IsAPICostly && o.Now.Sub(resumeRecord(o).ResumeStartedAt.Time) <= lateAfter {
+		return ""
+	}
+	return ": " + o.APIMessage
 }
 
 func awaitNodes(o Observed) Plan {

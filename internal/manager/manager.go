@@ -40,7 +40,9 @@ import (
 	orgspace "github.com/torpor-dev/torpor/internal/cf/orgspace/controller"
 	process "github.com/torpor-dev/torpor/internal/cf/process/controller"
 	"github.com/torpor-dev/torpor/internal/cloud/aws"
+	"github.com/torpor-dev/torpor/internal/egress"
 	hibernation "github.com/torpor-dev/torpor/internal/hibernation/controller"
+	"github.com/torpor-dev/torpor/internal/hibernation/targetcluster"
 	backup "github.com/torpor-dev/torpor/internal/mysql/backup/controller"
 	clustering "github.com/torpor-dev/torpor/internal/mysql/clustering/controller"
 	provisioning "github.com/torpor-dev/torpor/internal/mysql/provisioning/controller"
@@ -69,6 +71,10 @@ type Options struct {
 	Controllers []string
 	// Webhook is the admission of apps.
 	Webhook WebhookOptions
+	// AllowEndpoints are the endpoints that a Secret may name for a cloud; empty allows all but link-local ones.
+	AllowEndpoints []string
+	// AllowInsecureTargetClusters takes kubeconfigs with plain http, unverified certificates, a proxy or impersonation.
+	AllowInsecureTargetClusters bool
 	// Image is Torpor's own, for the Pods that bring its program to other containers; empty means that none can be made.
 	Image string
 	// Log gets one line per change.
@@ -120,9 +126,12 @@ type feature struct {
 }
 
 // listFeatures is everything that Torpor does, one row each.
-func listFeatures(o Options) []feature {
+func listFeatures(o Options, endpoints egress.Endpoints) []feature {
 	now := clock.RealClock{}
-	hibernationController := hibernation.Controller{Actuators: actuators(o), Clock: now, Metrics: hibernation.NewMetrics()}
+	hibernationController := hibernation.Controller{
+		Actuators: actuators(o, endpoints), Dialer: targetcluster.Dialer{AllowInsecure: o.AllowInsecureTargetClusters, Endpoints: endpoints},
+		Clock: now, Metrics: hibernation.NewMetrics(),
+	}
 	clusteringController := clustering.Controller{HostOf: clustering.ServiceHost, Clock: now, Metrics: clustering.NewMetrics()}
 	backupController := backup.Controller{Image: o.Image, Clock: now, Metrics: backup.NewMetrics()}
 	appController, processController := app.Controller{Clock: now, Metrics: app.NewMetrics()}, process.Controller{Clock: now, Metrics: process.NewMetrics()}
@@ -158,7 +167,11 @@ func addFeatures(mgr manager.Manager, o Options) error {
 	if err != nil {
 		return err
 	}
-	for _, f := range listFeatures(o) {
+	endpoints, err := egress.ParseEndpoints(o.AllowEndpoints)
+	if err != nil {
+		return fmt.Errorf("--allow-endpoints: %w", err)
+	}
+	for _, f := range listFeatures(o, endpoints) {
 		when := conditional.All(append(claim, conditional.Served(f.kinds...))...)
 		if !slices.Contains(enabled, f.name) {
 			when, f.metrics = conditional.Disabled(), nil
@@ -196,10 +209,10 @@ func setupAll(setups ...conditional.SetupFunc) conditional.SetupFunc {
 }
 
 // actuators is the list of clouds. The next cloud is one more line.
-func actuators(o Options) map[string]actuator.Actuator {
+func actuators(o Options, endpoints egress.Endpoints) map[string]actuator.Actuator {
 	byPlatform := map[string]actuator.Actuator{}
 	for _, a := range []actuator.Actuator{
-		aws.New(aws.Options{Endpoint: o.AWSEndpoint}),
+		aws.New(aws.Options{Endpoint: o.AWSEndpoint, Endpoints: endpoints}),
 	} {
 		byPlatform[a.Platform()] = a
 	}

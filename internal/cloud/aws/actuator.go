@@ -18,11 +18,11 @@ import (
 	"time"
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
-	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/torpor-dev/torpor/actuator"
+	"github.com/torpor-dev/torpor/internal/egress"
 )
 
 var _ actuator.Actuator = (*Actuator)(nil)
@@ -34,10 +34,13 @@ type RequestSender interface {
 
 // Options say how to reach the cloud. The zero Options are good for production.
 type Options struct {
-	// HTTPClient is shared by all accounts; nil means one with the SDK's timeouts.
+	// HTTPClient is shared by all accounts; nil means one with the SDK's timeouts and budgets for answers.
 	HTTPClient RequestSender
 	// Endpoint replaces EC2's own URLs, as the environment variable AWS_ENDPOINT_URL does; a Secret's endpoint_url wins.
 	Endpoint string
+	// Endpoints are those that an endpoint_url may name; none listed allows all but link-local ones. Only the words of listed
+	// endpoints and of AWS's own are shown to users.
+	Endpoints egress.Endpoints
 	// CallTimeout bounds one API call with all its attempts; 0 means 15 s.
 	CallTimeout time.Duration
 	// Attempts is how often a call is tried while the cloud throttles or does not answer; 0 means 4.
@@ -53,8 +56,7 @@ type Actuator struct {
 // New returns an Actuator; it does not call the cloud.
 func New(o Options) *Actuator {
 	if o.HTTPClient == nil {
-		// Frozen, or each account's client would copy it and hold connections of its own.
-		o.HTTPClient = awshttp.NewBuildableClient().Freeze()
+		o.HTTPClient = newBoundedClient(o.Endpoints)
 	}
 	if o.CallTimeout == 0 {
 		o.CallTimeout = 15 * time.Second
@@ -68,9 +70,19 @@ func New(o Options) *Actuator {
 // Platform implements actuator.Actuator.
 func (*Actuator) Platform() string { return "aws" }
 
+const (
+	pageSize = 100
+	// maxPages and maxMachines bound what one cluster may have; the largest have 5,000 nodes.
+	maxPages    = 100
+	maxMachines = 5_500
+	// maxObservedCalls is how many times the timeout of one call all pages together may take.
+	maxObservedCalls = 2
+	// maxIDBytes and maxNameBytes are more than EC2 allows.
+	maxIDBytes, maxNameBytes = 64, 256
+)
+
 // Observe implements actuator.Actuator. A cluster without machines is no error here.
 func (a *Actuator) Observe(ctx context.Context, t actuator.Target) ([]actuator.Machine, error) {
-	const largestPage = 1000
 	c, err := a.clientFor(ctx, t)
 	if err != nil {
 		return nil, err
@@ -81,17 +93,25 @@ func (a *Actuator) Observe(ctx context.Context, t actuator.Target) ([]actuator.M
 	tag := "kubernetes.io/cluster/" + t.InfraID
 	pages := ec2.NewDescribeInstancesPaginator(c.api, &ec2.DescribeInstancesInput{
 		Filters:    []types.Filter{{Name: awssdk.String("tag:" + tag), Values: []string{"owned"}}},
-		MaxResults: awssdk.Int32(largestPage),
+		MaxResults: awssdk.Int32(pageSize),
 	})
+	all, cancel := context.WithTimeout(ctx, maxObservedCalls*c.timeout)
+	defer cancel()
 	var machines []actuator.Machine
 	// Every page is read before anything is decided: a machine on a page that is missing would look gone, and the cluster
 	// would count as stopped while it runs.
-	for pages.HasMorePages() {
+	for n := 0; pages.HasMorePages(); n++ {
+		if n >= maxPages || len(machines) > maxMachines {
+			return nil, c.unreachableError("DescribeInstances", "its list has more pages or machines than a cluster may have")
+		}
 		var page *ec2.DescribeInstancesOutput
-		err := c.callWithTimeout(ctx, "DescribeInstances", func(ctx context.Context) (err error) {
+		err := c.callWithTimeout(all, "DescribeInstances", func(ctx context.Context) (err error) {
 			page, err = pages.NextPage(ctx)
 			return err
 		})
+		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+			return nil, c.unreachableError("DescribeInstances", "its list takes too long")
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -114,13 +134,18 @@ func ownedMachines(page *ec2.DescribeInstancesOutput, tag string) ([]actuator.Ma
 			if tagValue(i, tag) != "owned" || isTerminated(i) {
 				continue
 			}
+			if len(awssdk.ToString(i.InstanceId)) > maxIDBytes {
+				return nil, otherErrorf("DescribeInstances: expected instance ids of EC2, found one of %d bytes", len(*i.InstanceId))
+			}
 			state, ok := stateOf(i)
 			if !ok {
 				return nil, otherErrorf("DescribeInstances: %s is in a state that this version of Torpor does not know: update Torpor",
 					awssdk.ToString(i.InstanceId))
 			}
+			name := tagValue(i, "Name")
 			machines = append(machines, actuator.Machine{
-				ID: awssdk.ToString(i.InstanceId), Name: tagValue(i, "Name"), State: state,
+				ID: awssdk.ToString(i.InstanceId), State: state,
+				Name: strings.ToValidUTF8(name[:min(len(name), maxNameBytes)], ""),
 			})
 		}
 	}

@@ -35,9 +35,11 @@ type clientCache struct {
 type accountClient struct {
 	api          *ec2.Client
 	region, host string
-	secrets      []string
-	timeout      time.Duration
-	lastUse      uint64
+	// isTrusted says that the endpoint's own words may be shown to users.
+	isTrusted bool
+	secrets   []string
+	timeout   time.Duration
+	lastUse   uint64
 }
 
 // clientFor returns the client for the target's account, region and endpoint; a changed Secret gets another one.
@@ -53,7 +55,11 @@ func (a *Actuator) clientFor(ctx context.Context, t actuator.Target) (*accountCl
 	// The cache is indexed by a hash, so that no key of a map is a secret. NUL cannot be part of any of the values.
 	fingerprint := strings.Join([]string{keys.id, keys.secret, keys.token, t.Region, endpoint}, "\x00")
 	return a.clients.getOrBuild(sha256.Sum256([]byte(fingerprint)), func() (*accountClient, error) {
-		return a.newClient(ctx, keys, t.Region, endpoint)
+		c, err := a.newClient(ctx, keys, t.Region, endpoint)
+		if err != nil || endpoint == a.options.Endpoint {
+			return c, err
+		}
+		return c, a.checkSecretEndpoint(c)
 	})
 }
 
@@ -103,8 +109,32 @@ func (a *Actuator) newClient(ctx context.Context, keys staticCredentials, region
 			Region: region, BaseEndpoint: where.Endpoint, HTTPClient: a.options.HTTPClient, Retryer: a.options.newRetryer(),
 			Credentials: awssdk.CredentialsProviderFunc(func(context.Context) (awssdk.Credentials, error) { return static, nil }),
 		}),
-		region: region, host: resolved.URI.Hostname(), secrets: keys.secretValues(), timeout: a.options.CallTimeout,
+		region: region, host: resolved.URI.Hostname(), isTrusted: true, secrets: keys.secretValues(), timeout: a.options.CallTimeout,
 	}, nil
+}
+
+// checkSecretEndpoint refuses an endpoint_url that is not allowed. A user who may write a Secret must neither reach nor read
+// servers of the manager's network through it.
+func (a *Actuator) checkSecretEndpoint(c *accountClient) error {
+	c.isTrusted = a.options.Endpoints.Includes(c.host) || isOwnEndpoint(c.host)
+	if err := a.options.Endpoints.CheckHost(c.host); err != nil {
+		return otherErrorf("endpoint_url in the credentials Secret: %s: %s", c.host, err)
+	}
+	if !c.isTrusted && !a.options.Endpoints.IsEmpty() {
+		return otherErrorf("endpoint_url in the credentials Secret: expected an endpoint of AWS or one that --allow-endpoints lists, found %s: "+
+			"correct it, or have it listed", c.host)
+	}
+	return nil
+}
+
+// isOwnEndpoint reports whether a host is one of AWS itself.
+func isOwnEndpoint(host string) bool {
+	for _, domain := range []string{".amazonaws.com", ".amazonaws.com.cn", ".api.aws"} {
+		if strings.HasSuffix(strings.ToLower(host), domain) {
+			return true
+		}
+	}
+	return false
 }
 
 // newRetryer tries again while the cloud throttles or does not answer.

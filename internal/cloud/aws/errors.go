@@ -18,6 +18,7 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"github.com/torpor-dev/torpor/actuator"
+	"github.com/torpor-dev/torpor/internal/egress"
 )
 
 // The operations whose refusals may concern single machines.
@@ -41,16 +42,23 @@ func (c *accountClient) explainError(operation string, err error) error {
 	if response, ok := errors.AsType[*awshttp.ResponseError](err); ok {
 		status = response.HTTPStatusCode()
 	}
+	if status >= http.StatusMultipleChoices && status < http.StatusBadRequest {
+		return c.unreachableError(operation, "it redirects, which is not followed")
+	}
 	api, ok := asAPIError(err)
 	if !ok {
 		return c.explainMissingAnswer(operation, status, err)
 	}
+	// A short secret may be part of a code, so the class is found before secrets are taken out.
+	class := classOf(api.ErrorCode())
 	code := scrubMessage(api.ErrorCode(), c.secrets)
-	class := classOf(code)
 	message := hintFor(operation, code) + scrubMessage(api.ErrorMessage(), c.secrets)
+	if !c.isTrusted {
+		code, message = "refused", "the words of this endpoint are not shown, because it is neither AWS nor listed by --allow-endpoints"
+	}
 	switch {
 	case class == actuator.Other && status >= http.StatusInternalServerError:
-		return c.unreachableError(operation, fmt.Sprintf("it answers with status %d", status))
+		return c.unreachableError(operation, c.describeStatus(status))
 	// Other machines may be better off, unlike after an error of the account, the network or the rate.
 	case urgencyOf(class) >= 0 && (operation == stopInstances || operation == startInstances):
 		return &machineRefusedError{class: class, code: code, message: message}
@@ -61,6 +69,12 @@ func (c *accountClient) explainError(operation string, err error) error {
 
 // explainMissingAnswer explains an error that is not the API's.
 func (c *accountClient) explainMissingAnswer(operation string, status int, err error) error {
+	switch {
+	case errors.Is(err, egress.ErrAnswerTooLarge):
+		return c.unreachableError(operation, "its answer is larger than allowed")
+	case errors.Is(err, egress.ErrAddressDenied):
+		return c.unreachableError(operation, egress.ErrAddressDenied.Error())
+	}
 	if dns, ok := errors.AsType[*net.DNSError](err); ok && dns.IsNotFound {
 		return c.unreachableError(operation, "the host is unknown")
 	}
@@ -74,12 +88,20 @@ func (c *accountClient) explainMissingAnswer(operation string, status int, err e
 	case notSent, broken, errors.Is(err, context.DeadlineExceeded), errors.Is(err, io.ErrUnexpectedEOF):
 		return c.unreachableError(operation, "it does not answer")
 	case status >= http.StatusMultipleChoices:
-		return c.unreachableError(operation, fmt.Sprintf("it answers with status %d", status))
+		return c.unreachableError(operation, c.describeStatus(status))
 	case status != 0:
 		return c.unreachableError(operation, "its answer is not one of EC2")
 	default:
 		return otherErrorf("%s: the request cannot be made to %s in region %s: check the region and the endpoint", operation, c.host, c.region)
 	}
+}
+
+// describeStatus tells nothing of a server that a user of the hub may not know.
+func (c *accountClient) describeStatus(status int) string {
+	if !c.isTrusted {
+		return "its answer is not one of EC2"
+	}
+	return fmt.Sprintf("it answers with status %d", status)
 }
 
 func (c *accountClient) unreachableError(operation, why string) error {

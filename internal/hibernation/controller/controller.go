@@ -22,6 +22,7 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	"github.com/torpor-dev/torpor/internal/hibernation"
+	"github.com/torpor-dev/torpor/internal/hibernation/targetcluster"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
@@ -32,6 +33,8 @@ const Name = "torpor-hibernation"
 type Controller struct {
 	// Actuators are the clouds that can be handled, by platform.
 	Actuators map[string]actuator.Actuator
+	// Dialer connects to target clusters.
+	Dialer targetcluster.Dialer
 	// Clock is the source of the current time.
 	Clock clock.PassiveClock
 	// Metrics is where states and counts are shown.

@@ -23,6 +23,7 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	"github.com/torpor-dev/torpor/internal/cloud/aws"
+	"github.com/torpor-dev/torpor/internal/egress"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
@@ -54,7 +55,11 @@ func newEnv(t *testing.T, cloudFlags ...string) *env {
 }
 
 func clouds() map[string]actuator.Actuator {
-	return map[string]actuator.Actuator{"aws": aws.New(aws.Options{})}
+	listed, err := egress.ParseEndpoints([]string{"127.0.0.0/8"})
+	if err != nil {
+		panic(err)
+	}
+	return map[string]actuator.Actuator{"aws": aws.New(aws.Options{Endpoints: listed})}
 }
 
 // startManager runs a manager for the rest of the test, or until stop.

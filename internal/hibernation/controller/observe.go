@@ -5,6 +5,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -15,6 +16,9 @@ import (
 	"github.com/torpor-dev/torpor/internal/hibernation/csr"
 	"github.com/torpor-dev/torpor/internal/hibernation/targetcluster"
 )
+
+// maxFrequentLook is how long a look may take at a cluster that is looked at often.
+const maxFrequentLook = 3 * time.Second
 
 // clusterObservation is what was observed, with the handles that acting needs.
 type clusterObservation struct {
@@ -74,13 +78,17 @@ func (c Controller) observeCluster(ctx context.Context, cd *hivev1.ClusterDeploy
 		seen.APIMessage = explainSecretError(kubeconfigSecretName(cd), err).Message
 		return
 	}
-	if seen.cluster, err = targetcluster.Dial(kubeconfig[kubeconfigKey]); err != nil {
+	if seen.cluster, err = c.Dialer.Dial(kubeconfig[kubeconfigKey]); err != nil {
 		seen.APIMessage = targetcluster.DescribeError(err)
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, targetcluster.LookTimeout)
+	defer cancel()
+	began := c.Clock.Now()
 	if err := seen.readCluster(ctx); err != nil {
-		log.FromContext(ctx).V(1).Info("Cluster not reached", "error", err.Error())
+		log.FromContext(ctx).V(1).Info("Cluster not reached", "reason", targetcluster.DescribeError(err))
 		seen.APIMessage = targetcluster.DescribeError(err)
+		seen.IsAPICostly = targetcluster.IsTooCostly(err) || c.Clock.Since(began) > maxFrequentLook
 		// Half of what was to be read is nothing to decide by: a node that is missing in the list would look gone.
 		seen.Nodes, seen.Approvable = nil, nil
 		return

@@ -17,10 +17,13 @@ import (
 	"syscall"
 	"testing"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/torpor-dev/torpor/internal/egress"
 )
 
 // kubeconfig is a complete one with a token, edited.
@@ -63,6 +66,15 @@ func TestDialRefuses(t *testing.T) {
 		"a file with a certificate":     {func(_ *cluster, u *user, _ *config) { u.ClientCertificate = "/crt" }, errForeign},
 		"a file with a key":             {func(_ *cluster, u *user, _ *config) { u.ClientKey = "/key" }, errForeign},
 		"a file with an authority":      {func(c *cluster, _ *user, _ *config) { c.CertificateAuthority = "/ca" }, errForeign},
+		"plain http":                    {func(c *cluster, _ *user, _ *config) { c.Server = "http://127.0.0.1:1" }, errInsecure},
+		"no scheme":                     {func(c *cluster, _ *user, _ *config) { c.Server = "127.0.0.1:1" }, errInsecure},
+		"a server that is not verified": {func(c *cluster, _ *user, _ *config) { c.InsecureSkipTLSVerify = true }, errInsecure},
+		"a proxy of its own":            {func(c *cluster, _ *user, _ *config) { c.ProxyURL = "http://10.0.0.1:3128" }, errInsecure},
+		"impersonation":                 {func(_ *cluster, u *user, _ *config) { u.Impersonate = "system:admin" }, errInsecure},
+		"impersonation of a group": {func(_ *cluster, u *user, _ *config) {
+			u.Impersonate, u.ImpersonateGroups = "x", []string{"system:masters"}
+		}, errInsecure},
+		"a metadata service":            {func(c *cluster, _ *user, _ *config) { c.Server = "https://169.254.169.254" }, egress.ErrAddressDenied},
 		"no server":                     {func(c *cluster, _ *user, _ *config) { c.Server = "" }, errUnreadable},
 		"a context that does not exist": {func(_ *cluster, _ *user, c *config) { c.CurrentContext = "y" }, errUnreadable},
 		"an authority that is none":     {func(c *cluster, _ *user, _ *config) { c.CertificateAuthorityData = []byte("garbage") }, errUnreadable},
@@ -70,14 +82,22 @@ func TestDialRefuses(t *testing.T) {
 		"nothing at all":                {func(_ *cluster, _ *user, c *config) { *c = *clientcmdapi.NewConfig() }, errUnreadable},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := Dial(kubeconfig(t, server, row.edit)); !errors.Is(err, row.want) {
+			if _, err := (Dialer{}).Dial(kubeconfig(t, server, row.edit)); !errors.Is(err, row.want) {
 				t.Errorf("found %v, want %v", err, row.want)
+			}
+			if c, err := (Dialer{AllowInsecure: true}).Dial(kubeconfig(t, server, row.edit)); errors.Is(row.want, errInsecure) && err != nil {
+				t.Errorf("found %v, want it to be allowed on request", err)
+			} else if c != nil {
+				c.Close()
 			}
 		})
 	}
-	for name, data := range map[string]string{"no text": "", "no YAML": "{{{", "another kind": `{"apiVersion":"v1","kind":"Secret"}`} {
+	for name, data := range map[string]string{
+		"no text": "", "no YAML": "{{{", "another kind": `{"apiVersion":"v1","kind":"Secret"}`,
+		"a kubeconfig larger than any": strings.Repeat("# comment\n", 20_000),
+	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := Dial([]byte(data)); !errors.Is(err, errUnreadable) {
+			if _, err := (Dialer{}).Dial([]byte(data)); !errors.Is(err, errUnreadable) {
 				t.Errorf("found %v, want %v", err, errUnreadable)
 			}
 		})
@@ -103,6 +123,7 @@ func TestDescribeError(t *testing.T) {
 		"anything else":                {errors.New("read tcp 127.0.0.1:5->127.0.0.1:6: reset"), "the connection fails"},
 		"a kubeconfig that is refused": {errForeign, errForeign.Error()},
 		"a kubeconfig that is none":    {errUnreadable, errUnreadable.Error()},
+		"an answer that is too large":  {egress.ErrAnswerTooLarge, egress.ErrAnswerTooLarge.Error()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, err := range []error{row.err, fmt.Errorf("probe: %w", &url.Error{Op: "Get", URL: "https://127.0.0.1:4711/readyz", Err: row.err})} {
@@ -135,6 +156,7 @@ func TestDescribeErrorOfRealConnections(t *testing.T) {
 		"a server that is ready":         {handler: answer(http.StatusOK), trust: true},
 		"a server that is not ready":     {handler: answer(http.StatusInternalServerError), trust: true, want: "the server answers with 500"},
 		"a server that refuses":          {handler: answer(http.StatusUnauthorized), trust: true, want: "the server refuses the credentials of the kubeconfig (401)"},
+		"a server that redirects":        {handler: answer(http.StatusFound), trust: true, want: "the server answers with a redirect (302), which is not followed"},
 		"a server of somebody else":      {handler: answer(http.StatusOK), want: "the server's certificate is not signed by the authority in the kubeconfig"},
 		"a server that has gone":         {handler: answer(http.StatusOK), closed: true, want: "the connection is refused"},
 		"a server under another name":    {handler: answer(http.StatusOK), trust: true, server: "another.example", want: "the server's certificate is for another name"},
@@ -145,7 +167,7 @@ func TestDescribeErrorOfRealConnections(t *testing.T) {
 			server.Config.ErrorLog = log.New(io.Discard, "", 0) // It is meant to be refused.
 			server.StartTLS()
 			defer server.Close()
-			c, err := Dial(kubeconfig(t, server.URL, func(c *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo, _ *clientcmdapi.Config) {
+			c, err := (Dialer{}).Dial(kubeconfig(t, server.URL, func(c *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo, _ *clientcmdapi.Config) {
 				c.TLSServerName = row.server
 				if row.trust {
 					c.CertificateAuthorityData = encodeCertificate(server.Certificate())
@@ -188,13 +210,13 @@ func TestListsHaveAllPages(t *testing.T) {
 		w.Header().Set("Content-Type", "application/json")
 		if err := json.NewEncoder(w).Encode(map[string]any{
 			"kind": kind[0], "apiVersion": kind[1], "metadata": map[string]any{"continue": next},
-			"items": []any{map[string]any{"metadata": map[string]any{"name": "n" + page}, "spec": map[string]any{"renewTime": "2026-07-0" + page + "T12:00:00.000000Z"}}},
+			"items": []any{map[string]any{"metadata": map[string]any{"name": "n" + page}, "spec": map[string]any{"renewTime": "2026-07-0" + page + "T12:00:00.000000Z", "signerName": certificatesv1.KubeletServingSignerName}}},
 		}); err != nil {
 			t.Error(err)
 		}
 	}))
 	defer server.Close()
-	c, err := Dial(kubeconfig(t, server.URL, nil))
+	c, err := (Dialer{AllowInsecure: true}).Dial(kubeconfig(t, server.URL, nil))
 	if err != nil {
 		t.Fatal(err)
 	}

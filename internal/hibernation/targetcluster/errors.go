@@ -8,10 +8,18 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"syscall"
 
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/torpor-dev/torpor/internal/egress"
 )
+
+// IsTooCostly reports whether a server used up what one look at it may cost, so that it is looked at less often.
+func IsTooCostly(err error) bool {
+	return errors.Is(err, egress.ErrAnswerTooLarge) || errors.Is(err, errTooManyItems)
+}
 
 // DescribeError says in stable words why a cluster cannot be reached: no ports, no times, no request ids, because the text
 // is shown in a condition and compared with the last one.
@@ -31,11 +39,14 @@ func DescribeError(err error) string {
 	if _, ok := errors.AsType[x509.HostnameError](err); ok {
 		return "the server's certificate is for another name"
 	}
+	for _, known := range []error{
+		errUnreadable, errForeign, errInsecure, errTooManyItems, errMalformed, egress.ErrAnswerTooLarge, egress.ErrAddressDenied,
+	} {
+		if errors.Is(err, known) {
+			return known.Error()
+		}
+	}
 	switch {
-	case errors.Is(err, errUnreadable):
-		return errUnreadable.Error()
-	case errors.Is(err, errForeign):
-		return errForeign.Error()
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "the connection is refused"
 	case errors.Is(err, context.DeadlineExceeded), isTimeout(err):
@@ -46,7 +57,11 @@ func DescribeError(err error) string {
 		return "the kubeconfig's user may not do this (403)"
 	}
 	if status, ok := errors.AsType[*k8serrors.StatusError](err); ok {
-		return fmt.Sprintf("the server answers with %d", status.Status().Code)
+		code := status.Status().Code
+		if code >= http.StatusMultipleChoices && code < http.StatusBadRequest {
+			return fmt.Sprintf("the server answers with a redirect (%d), which is not followed", code)
+		}
+		return fmt.Sprintf("the server answers with %d", code)
 	}
 	return "the connection fails"
 }

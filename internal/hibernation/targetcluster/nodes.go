@@ -4,11 +4,12 @@ package targetcluster
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	"github.com/torpor-dev/torpor/internal/hibernation"
@@ -23,10 +24,10 @@ func (c *ClusterClient) ListNodes(ctx context.Context) ([]hibernation.ObservedNo
 		return nil, err
 	}
 	var nodes []hibernation.ObservedNode
-	err = listPages(ctx, c, "/api/v1/nodes", func(page *corev1.NodeList) {
-		for i := range page.Items {
-			nodes = append(nodes, observeNode(&page.Items[i], renewed))
-		}
+	err = c.listItems(ctx, "/api/v1/nodes", func(item []byte) error {
+		node, err := decodeNode(item, renewed)
+		nodes = append(nodes, node)
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list nodes: %w", err)
@@ -37,12 +38,22 @@ func (c *ClusterClient) ListNodes(ctx context.Context) ([]hibernation.ObservedNo
 func (c *ClusterClient) listLeaseRenewals(ctx context.Context) (map[string]time.Time, error) {
 	renewed := map[string]time.Time{}
 	path := "/apis/coordination.k8s.io/v1/namespaces/" + corev1.NamespaceNodeLease + "/leases"
-	err := listPages(ctx, c, path, func(page *coordinationv1.LeaseList) {
-		for _, lease := range page.Items {
-			if lease.Spec.RenewTime != nil {
-				renewed[lease.Name] = lease.Spec.RenewTime.Time
-			}
+	err := c.listItems(ctx, path, func(item []byte) error {
+		var lease struct {
+			Metadata struct {
+				Name string `json:"name"`
+			} `json:"metadata"`
+			Spec struct {
+				RenewTime *metav1.MicroTime `json:"renewTime"`
+			} `json:"spec"`
 		}
+		if err := json.Unmarshal(item, &lease); err != nil {
+			return errMalformed
+		}
+		if lease.Spec.RenewTime != nil {
+			renewed[lease.Metadata.Name] = lease.Spec.RenewTime.Time
+		}
+		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list node leases: %w", err)
@@ -50,16 +61,32 @@ func (c *ClusterClient) listLeaseRenewals(ctx context.Context) (map[string]time.
 	return renewed, nil
 }
 
-func observeNode(n *corev1.Node, renewed map[string]time.Time) hibernation.ObservedNode {
-	_, controlPlane := n.Labels[controlPlaneRole]
+// decodeNode reads the few fields of a Node that matter.
+func decodeNode(item []byte, renewed map[string]time.Time) (hibernation.ObservedNode, error) {
+	var n struct {
+		Metadata objectMetadata `json:"metadata"`
+		Status   struct {
+			Addresses  json.RawMessage `json:"addresses"`
+			Conditions json.RawMessage `json:"conditions"`
+		} `json:"status"`
+	}
+	if err := json.Unmarshal(item, &n); err != nil {
+		return hibernation.ObservedNode{}, errMalformed
+	}
+	_, controlPlane := n.Metadata.Labels[controlPlaneRole]
 	out := hibernation.ObservedNode{
-		RecordedNode: hivev1.RecordedNode{Name: n.Name, UID: string(n.UID), ControlPlane: controlPlane},
-		LastSeen:     renewed[n.Name],
+		RecordedNode: hivev1.RecordedNode{Name: n.Metadata.Name, UID: n.Metadata.UID, ControlPlane: controlPlane},
+		LastSeen:     renewed[n.Metadata.Name],
 	}
-	for _, a := range n.Status.Addresses {
-		out.Addresses = append(out.Addresses, hivev1.NodeAddress{Type: string(a.Type), Address: a.Address})
+	var err error
+	if out.Addresses, err = decodeInnerList[hivev1.NodeAddress](n.Status.Addresses); err != nil {
+		return out, err
 	}
-	for _, cond := range n.Status.Conditions {
+	conditions, err := decodeInnerList[corev1.NodeCondition](n.Status.Conditions)
+	if err != nil {
+		return out, err
+	}
+	for _, cond := range conditions {
 		if cond.Type != corev1.NodeReady {
 			continue
 		}
@@ -70,5 +97,5 @@ func observeNode(n *corev1.Node, renewed map[string]time.Time) hibernation.Obser
 			out.LastSeen = cond.LastHeartbeatTime.Time
 		}
 	}
-	return out
+	return out, nil
 }

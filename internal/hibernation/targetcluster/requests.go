@@ -4,29 +4,35 @@ package targetcluster
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"slices"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
-	k8serrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 const (
 	requestsPath    = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 	approvalReason  = "TorporResumeApprove"
 	approvalMessage = "The request passed every check of Torpor for a node of a cluster that resumes from hibernation"
-	machineAPI      = "openshift-machine-api"
+	// maxRequestBytes is several times what a kubelet sends; what is larger is not kept and fails the judge's first check.
+	maxRequestBytes = 16 << 10
 )
 
-// ListRequests returns every certificate signing request.
+// ListRequests returns the certificate signing requests of kubelets' signers.
 func (c *ClusterClient) ListRequests(ctx context.Context) ([]certificatesv1.CertificateSigningRequest, error) {
 	var requests []certificatesv1.CertificateSigningRequest
-	err := listPages(ctx, c, requestsPath, func(page *certificatesv1.CertificateSigningRequestList) {
-		requests = append(requests, page.Items...)
+	err := c.listItems(ctx, requestsPath, func(item []byte) error {
+		request, err := decodeRequest(item)
+		// Requests of other signers are nobody's business here, and anybody may fill a cluster with them.
+		switch request.Spec.SignerName {
+		case certificatesv1.KubeAPIServerClientKubeletSignerName, certificatesv1.KubeletServingSignerName:
+			requests = append(requests, request)
+		}
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list certificate requests: %w", err)
@@ -34,35 +40,65 @@ func (c *ClusterClient) ListRequests(ctx context.Context) ([]certificatesv1.Cert
 	return requests, nil
 }
 
+func decodeRequest(item []byte) (certificatesv1.CertificateSigningRequest, error) {
+	var r struct {
+		Metadata objectMetadata `json:"metadata"`
+		Spec     struct {
+			Request    []byte          `json:"request"`
+			SignerName string          `json:"signerName"`
+			Usages     json.RawMessage `json:"usages"`
+			Username   string          `json:"username"`
+			Groups     json.RawMessage `json:"groups"`
+		} `json:"spec"`
+		Status struct {
+			Conditions  json.RawMessage `json:"conditions"`
+			Certificate []byte          `json:"certificate"`
+		} `json:"status"`
+	}
+	if err := json.Unmarshal(item, &r); err != nil {
+		return certificatesv1.CertificateSigningRequest{}, errMalformed
+	}
+	out := certificatesv1.CertificateSigningRequest{
+		ObjectMeta: metav1.ObjectMeta{Name: r.Metadata.Name, UID: types.UID(r.Metadata.UID), ResourceVersion: r.Metadata.ResourceVersion},
+		Spec:       certificatesv1.CertificateSigningRequestSpec{SignerName: r.Spec.SignerName, Username: r.Spec.Username},
+	}
+	if r.Metadata.CreationTimestamp != nil {
+		out.CreationTimestamp = *r.Metadata.CreationTimestamp
+	}
+	if len(r.Spec.Request) <= maxRequestBytes {
+		out.Spec.Request = r.Spec.Request
+	}
+	if len(r.Status.Certificate) > 0 {
+		// Only whether there is one matters.
+		out.Status.Certificate = []byte{0}
+	}
+	var err error
+	if out.Spec.Usages, err = decodeInnerList[certificatesv1.KeyUsage](r.Spec.Usages); err != nil {
+		return out, err
+	}
+	if out.Spec.Groups, err = decodeInnerList[string](r.Spec.Groups); err != nil {
+		return out, err
+	}
+	out.Status.Conditions, err = decodeInnerList[certificatesv1.CertificateSigningRequestCondition](r.Status.Conditions)
+	return out, err
+}
+
 // ApproveRequest approves one request exactly as it was judged.
 func (c *ClusterClient) ApproveRequest(ctx context.Context, r *certificatesv1.CertificateSigningRequest) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	approved := r.DeepCopy()
-	approved.SetGroupVersionKind(certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest"))
-	approved.Status.Conditions = append(approved.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
+	conditions := append(slices.Clip(r.Status.Conditions), certificatesv1.CertificateSigningRequestCondition{
 		Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: approvalReason, Message: approvalMessage,
 	})
-	// The copy carries the resource version and the UID that were judged, so the API server refuses with a conflict if the
-	// request has changed or was replaced since.
-	err := c.rest.Put().AbsPath(requestsPath, r.Name, "approval").Body(approved).MaxRetries(0).Do(ctx).Error()
+	// With the resource version and the UID that were judged, the API server refuses with a conflict if the request has
+	// changed or was replaced since.
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": r.UID, "resourceVersion": r.ResourceVersion},
+		"status":   map[string]any{"conditions": conditions},
+	})
 	if err != nil {
+		return fmt.Errorf("write approval: %w", err)
+	}
+	if err := discardAnswer(ctx, c.rest.Patch(types.MergePatchType).AbsPath(requestsPath, r.Name, "approval").Body(patch)); err != nil {
 		return fmt.Errorf("approve certificate request %s: %w", r.Name, err)
 	}
 	return nil
-}
-
-// ListMachines returns the OpenShift Machines of the cluster, and false if it does not serve that kind.
-func (c *ClusterClient) ListMachines(ctx context.Context) ([]unstructured.Unstructured, bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	kind := schema.GroupVersionResource{Group: "machine.openshift.io", Version: "v1beta1", Resource: "machines"}
-	list, err := c.dynamic.Resource(kind).Namespace(machineAPI).List(ctx, metav1.ListOptions{})
-	switch {
-	case k8serrors.IsNotFound(err) || meta.IsNoMatchError(err):
-		return nil, false, nil
-	case err != nil:
-		return nil, false, fmt.Errorf("list Machines: %w", err)
-	}
-	return list.Items, true, nil
 }

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"github.com/spf13/pflag"
+
+	"github.com/torpor-dev/torpor/internal/manager"
+)
+
+// addEgressFlags adds what an administrator decides about servers that Secrets of users name.
+func addEgressFlags(f *pflag.FlagSet, o *manager.Options) {
+	f.StringSliceVar(&o.AllowEndpoints, "allow-endpoints", nil, "host names, patterns such as *.example.com, addresses or networks that "+
+		"endpoint_url of a credentials Secret may name beside AWS's own; without it all but link-local and metadata addresses")
+	f.BoolVar(&o.AllowInsecureTargetClusters, "allow-insecure-target-clusters", false,
+		"take kubeconfigs of clusters with plain http, insecure-skip-tls-verify, proxy-url or impersonation")
+}

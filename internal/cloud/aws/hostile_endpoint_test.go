@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package aws
+
+import (
+	"compress/gzip"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/torpor-dev/torpor/actuator"
+	"github.com/torpor-dev/torpor/internal/egress"
+)
+
+// TestHostileEndpointsAreCut lists machines at endpoints that try to use up the memory or the time of whoever asks.
+func TestHostileEndpointsAreCut(t *testing.T) {
+	const (
+		maxHeapGrowth = 200 << 20
+		instance      = `<item><instanceId>i-%d</instanceId><instanceState><name>running</name></instanceState>` +
+			`<tagSet><item><key>kubernetes.io/cluster/sleepy</key><value>owned</value></item></tagSet></item>`
+	)
+	repeat := func(w io.Writer, text string, atMost int) {
+		text = strings.Repeat(text, 1+(64<<10)/len(text))
+		for sent := 0; sent < atMost; sent += len(text) {
+			if _, err := io.WriteString(w, text); err != nil {
+				return
+			}
+		}
+	}
+	for name, row := range map[string]struct {
+		answer func(http.ResponseWriter)
+		want   string
+	}{
+		"a compressed answer that becomes a thousand times as much": {func(w http.ResponseWriter) {
+			w.Header().Set("Content-Encoding", "gzip")
+			g := gzip.NewWriter(w)
+			_, _ = io.WriteString(g, `<DescribeInstancesResponse><nextToken>`)
+			repeat(g, "A", 40<<20)
+			_ = g.Close()
+		}, "its answer is not one of EC2"},
+		"an endless element": {func(w http.ResponseWriter) {
+			_, _ = io.WriteString(w, `<DescribeInstancesResponse><nextToken>`)
+			repeat(w, "A", 200<<20)
+		}, "its answer is larger than allowed"},
+		"very many empty elements": {func(w http.ResponseWriter) {
+			_, _ = io.WriteString(w, `<DescribeInstancesResponse><reservationSet><item><instancesSet>`)
+			repeat(w, "<Item/>", 3<<20)
+			_, _ = io.WriteString(w, `</instancesSet></item></reservationSet></DescribeInstancesResponse>`)
+		}, "its answer is larger than allowed"},
+		"an endless error": {func(w http.ResponseWriter) {
+			w.WriteHeader(http.StatusBadRequest)
+			repeat(w, "<Response>", 200<<20)
+		}, "its answer is not one of EC2"},
+		"endless pages": {func(w http.ResponseWriter) {
+			_, _ = io.WriteString(w, `<DescribeInstancesResponse><nextToken>same</nextToken></DescribeInstancesResponse>`)
+		}, "more pages or machines than a cluster may have"},
+		"more machines than any cluster has": {func(w http.ResponseWriter) {
+			_, _ = io.WriteString(w, `<DescribeInstancesResponse><reservationSet><item><instancesSet>`)
+			for i := range maxMachines / 2 {
+				_, _ = fmt.Fprintf(w, instance, i)
+			}
+			_, _ = io.WriteString(w, `</instancesSet></item></reservationSet><nextToken>more</nextToken></DescribeInstancesResponse>`)
+		}, "more pages or machines than a cluster may have"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { row.answer(w) }))
+			defer server.Close()
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			_, err := New(Options{Attempts: 1}).Observe(t.Context(), withCredential(testTarget(), endpointURL, server.URL))
+			runtime.ReadMemStats(&after)
+			if actuator.ClassOf(err) != actuator.Unreachable || !strings.Contains(err.Error(), row.want) {
+				t.Errorf("found %v, want one that says %q", err, row.want)
+			}
+			if got := after.HeapSys - before.HeapSys; after.HeapSys > before.HeapSys && got > maxHeapGrowth {
+				t.Errorf("the heap grew by %d MiB, want at most %d", got>>20, maxHeapGrowth>>20)
+			}
+		})
+	}
+}
+
+// TestEndpointsOfSecrets checks which endpoints a Secret may name, and whose words are shown.
+func TestEndpointsOfSecrets(t *testing.T) {
+	const secretWords = "a secret of the internal network"
+	answer := func(*http.Request) (*http.Response, error) {
+		return ec2Error(http.StatusBadRequest, "AuthFailure", secretWords), nil
+	}
+	for name, row := range map[string]struct {
+		endpoint string
+		listed   []string
+		want     actuator.ErrorClass
+		shown    bool
+	}{
+		"AWS's own":                          {"https://ec2.eu-west-1.amazonaws.com", nil, actuator.CredentialsInvalid, true},
+		"AWS's own beside a list":            {"https://ec2.eu-west-1.amazonaws.com", []string{"other.example.com"}, actuator.CredentialsInvalid, true},
+		"a host that is listed":              {"https://ec2.example.com", []string{"*.example.com"}, actuator.CredentialsInvalid, true},
+		"a host of nobody's list":            {"https://ec2.example.com", nil, actuator.CredentialsInvalid, false},
+		"a host that is not on the list":     {"https://ec2.example.com", []string{"10.0.0.0/8"}, actuator.Other, false},
+		"an address that is listed":          {"http://10.1.2.3", []string{"10.0.0.0/8"}, actuator.CredentialsInvalid, true},
+		"a metadata service":                 {"http://169.254.169.254/latest", nil, actuator.Other, false},
+		"a metadata service over IPv6":       {"http://[fd00:ec2::254]/latest", nil, actuator.Other, false},
+		"a metadata service that is listed":  {"http://169.254.169.254", []string{"169.254.169.254"}, actuator.CredentialsInvalid, true},
+		"the endpoint of the manager itself": {"http://ec2.internal", []string{"other.example.com"}, actuator.CredentialsInvalid, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			listed, err := egress.ParseEndpoints(row.listed)
+			if err != nil {
+				t.Fatal(err)
+			}
+			a := New(Options{HTTPClient: clientFunc(answer), Endpoints: listed, Endpoint: "http://ec2.internal"})
+			_, err = a.Observe(t.Context(), withCredential(testTarget(), endpointURL, row.endpoint))
+			if actuator.ClassOf(err) != row.want || strings.Contains(err.Error(), secretWords) != row.shown {
+				t.Errorf("found %v, want class %q and the endpoint's words shown: %t", err, row.want, row.shown)
+			}
+		})
+	}
+}
+
+// TestCloudRedirectsAreNotFollowed redirects to another host.
+func TestCloudRedirectsAreNotFollowed(t *testing.T) {
+	stranger := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("expected no request to another host, found %s %s", r.Method, r.URL)
+	}))
+	defer stranger.Close()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, stranger.URL, http.StatusTemporaryRedirect)
+	}))
+	defer server.Close()
+	_, err := New(Options{Attempts: 1}).Observe(t.Context(), withCredential(testTarget(), endpointURL, server.URL))
+	if actuator.ClassOf(err) != actuator.Unreachable {
+		t.Errorf("found %v, want class %q", err, actuator.Unreachable)
+	}
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package egress bounds what the manager's HTTP requests to servers of others can cost and reach: clouds and target clusters are
+// named by Secrets that users of the hub write, so a server may answer without end, or be one that no user may reach.
+package egress
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"sync/atomic"
+)
+
+// ErrAnswerTooLarge means that a server sent more than it may.
+var ErrAnswerTooLarge = errors.New("the server's answer is larger than allowed")
+
+const (
+	maxHeaderBytes = 64 << 10
+	// maxFailureBytes is how much is read of answers that only say that something failed; the rest is cut off.
+	maxFailureBytes = 64 << 10
+)
+
+// BoundTransport makes a transport take no more than a few headers and no compressed answers: a gzip of 400 KiB may become
+// a thousand times as much.
+func BoundTransport(t *http.Transport) {
+	t.DisableCompression, t.MaxResponseHeaderBytes = true, maxHeaderBytes
+}
+
+// NewClient returns a client that follows no redirect, because it would carry credentials to where the server points.
+// Each answer has a budget of bytes, and so have all answers together unless total is zero.
+func NewClient(base http.RoundTripper, perAnswer, total int64) *http.Client {
+	limited := &limitedTransport{base: base, perAnswer: perAnswer, isTotalLimited: total > 0}
+	limited.total.Store(total)
+	return &http.Client{
+		Transport:     limited,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+type limitedTransport struct {
+	base           http.RoundTripper
+	perAnswer      int64
+	isTotalLimited bool
+	total          atomic.Int64
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *limitedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := t.base.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	if answer.StatusCode >= http.StatusMultipleChoices {
+		answer.Body = &cutBody{Reader: io.LimitReader(answer.Body, maxFailureBytes), Closer: answer.Body}
+		return answer, nil
+	}
+	answer.Body = &limitedBody{ReadCloser: answer.Body, transport: t, left: t.perAnswer}
+	return answer, nil
+}
+
+type cutBody struct {
+	io.Reader
+	io.Closer
+}
+
+type limitedBody struct {
+	io.ReadCloser
+	transport *limitedTransport
+	left      int64
+}
+
+// Read implements io.Reader.
+func (b *limitedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.left -= int64(n)
+	if b.left < 0 || b.transport.isTotalLimited && b.transport.total.Add(-int64(n)) < 0 {
+		return 0, ErrAnswerTooLarge
+	}
+	return n, err
+}

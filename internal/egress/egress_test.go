@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package egress
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+func TestAnswersAreBounded(t *testing.T) {
+	for name, row := range map[string]struct {
+		status, sent     int
+		perAnswer, total int64
+		requests         int
+		want             error
+	}{
+		"an answer of just the limit":                     {status: http.StatusOK, sent: 1000, perAnswer: 1000, requests: 3},
+		"an answer that is one byte too long":             {status: http.StatusOK, sent: 1001, perAnswer: 1000, requests: 1, want: ErrAnswerTooLarge},
+		"a failure is cut":                                {status: http.StatusNotFound, sent: maxFailureBytes + 1, perAnswer: 1000, requests: 1},
+		"small answers that together use up the budget":   {status: http.StatusOK, sent: 1000, perAnswer: 1000, total: 2999, requests: 3, want: ErrAnswerTooLarge},
+		"small answers that together are just the budget": {status: http.StatusOK, sent: 1000, perAnswer: 1000, total: 3000, requests: 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if encoding := r.Header.Get("Accept-Encoding"); encoding != "" {
+					t.Errorf("expected no compression to be asked for, found %q", encoding)
+				}
+				w.WriteHeader(row.status)
+				_, _ = io.WriteString(w, strings.Repeat("x", row.sent))
+			}))
+			defer server.Close()
+			transport := &http.Transport{}
+			defer transport.CloseIdleConnections()
+			BoundTransport(transport)
+			c := NewClient(transport, row.perAnswer, row.total)
+			var last error
+			for range row.requests {
+				if last != nil {
+					t.Fatalf("expected only the last request to fail, found %v before", last)
+				}
+				answer, err := c.Get(server.URL)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var n int64
+				if n, last = io.Copy(io.Discard, answer.Body); n > max(row.perAnswer, maxFailureBytes) {
+					t.Errorf("expected the answer to be cut, found %d bytes", n)
+				}
+				_ = answer.Body.Close()
+			}
+			if !errors.Is(last, row.want) {
+				t.Errorf("expected %v, found %v", row.want, last)
+			}
+		})
+	}
+}
+
+func TestEndpoints(t *testing.T) {
+	listed, err := ParseEndpoints([]string{"*.example.com", "one.example.org", "169.254.1.0/24", "fe80::1", "10.0.0.9"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for host, want := range map[string]struct{ includes, denied, deniedByDefault bool }{
+		"a.example.com":          {includes: true},
+		"A.Example.Com":          {includes: true},
+		"example.com":            {},
+		"one.example.org":        {includes: true},
+		"two.example.org":        {},
+		"10.0.0.9":               {includes: true},
+		"::ffff:10.0.0.9":        {includes: true},
+		"10.0.0.8":               {},
+		"169.254.1.7":            {includes: true, deniedByDefault: true},
+		"169.254.169.254":        {denied: true, deniedByDefault: true},
+		"::ffff:169.254.169.254": {denied: true, deniedByDefault: true},
+		"64:ff9b::a9fe:a9fe":     {denied: true, deniedByDefault: true},
+		"64:ff9b::a00:1":         {},
+		"fe80::1":                {includes: true, deniedByDefault: true},
+		"fe80::1%eth0":           {includes: true, deniedByDefault: true},
+		"fe80::2":                {denied: true, deniedByDefault: true},
+		"fd00:ec2::254":          {denied: true, deniedByDefault: true},
+		"168.63.129.16":          {denied: true, deniedByDefault: true},
+		"100.100.100.200":        {denied: true, deniedByDefault: true},
+		"192.0.0.192":            {denied: true, deniedByDefault: true},
+		"0.0.0.0":                {denied: true, deniedByDefault: true},
+		"::":                     {denied: true, deniedByDefault: true},
+		"224.0.0.1":              {denied: true, deniedByDefault: true},
+		"127.0.0.1":              {},
+	} {
+		if got := listed.Includes(host); got != want.includes {
+			t.Errorf("%s: listed %t, want %t", host, got, want.includes)
+		}
+		if got := listed.ControlDial("tcp", net.JoinHostPort(host, "443"), nil); (got != nil) != want.denied {
+			t.Errorf("%s: found %v, want it to be denied: %t", host, got, want.denied)
+		}
+		if got := (Endpoints{}).CheckHost(host); errors.Is(got, ErrAddressDenied) != want.deniedByDefault {
+			t.Errorf("%s: without a list found %v, want it to be denied: %t", host, got, want.deniedByDefault)
+		}
+	}
+	for _, bad := range []string{"", "https://example.com", "example.com:443", "[", "a b", "10.0.0.0/99"} {
+		if _, err := ParseEndpoints([]string{bad}); err == nil {
+			t.Errorf("%q: expected an error", bad)
+		}
+	}
+	if !(Endpoints{}).IsEmpty() || listed.IsEmpty() {
+		t.Error("expected only the list without entries to be empty")
+	}
+}

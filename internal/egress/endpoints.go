@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package egress
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"path"
+	"strings"
+	"syscall"
+)
+
+// ErrAddressDenied means that a server has an address that users of the hub may not reach through the manager.
+var ErrAddressDenied = errors.New("the address is link-local or of a metadata service, which is refused unless --allow-endpoints lists it")
+
+// Endpoints are the servers that an administrator lists with --allow-endpoints.
+type Endpoints struct {
+	patterns []string
+	prefixes []netip.Prefix
+}
+
+// ParseEndpoints reads host names, patterns such as *.example.com, addresses, and networks such as 10.0.0.0/8.
+func ParseEndpoints(list []string) (Endpoints, error) {
+	var e Endpoints
+	for _, entry := range list {
+		if prefix, err := netip.ParsePrefix(entry); err == nil {
+			e.prefixes = append(e.prefixes, prefix.Masked())
+			continue
+		}
+		if address, err := netip.ParseAddr(entry); err == nil {
+			e.prefixes = append(e.prefixes, netip.PrefixFrom(address, address.BitLen()))
+			continue
+		}
+		if _, err := path.Match(entry, ""); err != nil || entry == "" || strings.ContainsAny(entry, "/:@ ") {
+			return Endpoints{}, fmt.Errorf("expected a host name, a pattern such as *.example.com, an address or a network, found %q", entry)
+		}
+		e.patterns = append(e.patterns, strings.ToLower(entry))
+	}
+	return e, nil
+}
+
+// IsEmpty reports whether nothing is listed.
+func (e Endpoints) IsEmpty() bool { return len(e.patterns)+len(e.prefixes) == 0 }
+
+// Includes reports whether a host is listed: a name by a pattern, an address by a network.
+func (e Endpoints) Includes(host string) bool {
+	if address, err := netip.ParseAddr(host); err == nil {
+		return e.includesAddress(address)
+	}
+	for _, pattern := range e.patterns {
+		if ok, err := path.Match(pattern, strings.ToLower(host)); ok && err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+func (e Endpoints) includesAddress(address netip.Addr) bool {
+	for _, prefix := range e.prefixes {
+		if prefix.Contains(address.WithZone("").Unmap()) {
+			return true
+		}
+	}
+	return false
+}
+
+// CheckHost refuses a host that is an address which may not be dialled. Names are checked when they are resolved; a request
+// through a proxy is resolved elsewhere.
+func (e Endpoints) CheckHost(host string) error {
+	address, err := netip.ParseAddr(host)
+	if err == nil && isDenied(address) && !e.includesAddress(address) {
+		return ErrAddressDenied
+	}
+	return nil
+}
+
+// ControlDial is the Control of a net.Dialer. It sees each address after its name was resolved, so a name whose address
+// changes between a check and its use gains nothing.
+func (e Endpoints) ControlDial(_, address string, _ syscall.RawConn) error {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return fmt.Errorf("split the address to dial: %w", err)
+	}
+	return e.CheckHost(host)
+}
+
+// isDenied reports whether an address belongs to the manager's own machine or its cloud instead of to a network.
+func isDenied(address netip.Addr) bool {
+	address = address.WithZone("").Unmap()
+	if address.IsLinkLocalUnicast() || address.IsMulticast() || address.IsUnspecified() {
+		return true
+	}
+	// Metadata services outside of the link-local networks, of AWS over IPv6, Azure, Alibaba and Oracle.
+	for _, metadata := range []string{"fd00:ec2::254", "168.63.129.16", "100.100.100.200", "192.0.0.192"} {
+		if address == netip.MustParseAddr(metadata) {
+			return true
+		}
+	}
+	// NAT64 leads to the IPv4 address in the last four bytes.
+	if bytes := address.As16(); address.Is6() && netip.MustParsePrefix("64:ff9b::/96").Contains(address) {
+		return isDenied(netip.AddrFrom4([4]byte(bytes[12:])))
+	}
+	return false
+}

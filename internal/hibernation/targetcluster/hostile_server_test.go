@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package targetcluster
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/torpor-dev/torpor/internal/egress"
+)
+
+// repeatUntilRefused writes a text until the reader has gone or so many bytes are written.
+func repeatUntilRefused(w io.Writer, text string, atMost int) {
+	text = strings.Repeat(text, 1+(64<<10)/len(text))
+	for sent := 0; sent < atMost; sent += len(text) {
+		if _, err := io.WriteString(w, text); err != nil {
+			return
+		}
+	}
+}
+
+// TestHostileAnswersAreCut asks servers that try to use up the memory or the time of whoever asks.
+func TestHostileAnswersAreCut(t *testing.T) {
+	const muchMore, maxHeapGrowth = 400 << 20, 64 << 20
+	var bomb bytes.Buffer
+	g := gzip.NewWriter(&bomb)
+	repeatUntilRefused(g, " ", 100<<20)
+	if err := g.Close(); err != nil {
+		t.Fatal(err)
+	}
+	list := func(c *ClusterClient) error { _, err := c.ListRequests(t.Context()); return err }
+	listNodes := func(c *ClusterClient) error { _, err := c.ListNodes(t.Context()); return err }
+	probe := func(c *ClusterClient) error { return c.Probe(t.Context()) }
+	for name, row := range map[string]struct {
+		answer func(http.ResponseWriter)
+		ask    func(*ClusterClient) error
+		want   error
+	}{
+		"a compressed answer that becomes a thousand times as much": {func(w http.ResponseWriter) {
+			w.Header().Set("Content-Encoding", "gzip")
+			_, _ = w.Write(bomb.Bytes())
+		}, probe, egress.ErrAnswerTooLarge},
+		"an endless answer to a probe": {func(w http.ResponseWriter) { repeatUntilRefused(w, "ok", muchMore) }, probe, egress.ErrAnswerTooLarge},
+		"an endless error": {func(w http.ResponseWriter) {
+			w.WriteHeader(http.StatusInternalServerError)
+			repeatUntilRefused(w, "no", muchMore)
+		}, probe, nil},
+		"an endless list of empty objects": {func(w http.ResponseWriter) {
+			_, _ = io.WriteString(w, `{"items":[{}`)
+			repeatUntilRefused(w, ",{}", muchMore)
+		}, list, errTooManyItems},
+		"one endless object": {func(w http.ResponseWriter) {
+			_, _ = io.WriteString(w, `{"items":[{"metadata":{"name":"`)
+			repeatUntilRefused(w, "a", muchMore)
+		}, list, egress.ErrAnswerTooLarge},
+		"endless white space": {func(w http.ResponseWriter) {
+			_, _ = io.WriteString(w, `{"items":[`)
+			repeatUntilRefused(w, " ", muchMore)
+		}, list, egress.ErrAnswerTooLarge},
+		"an endless page of large objects": {func(w http.ResponseWriter) {
+			_, _ = io.WriteString(w, `{"items":[{}`)
+			repeatUntilRefused(w, `,{"metadata":{"name":"`+strings.Repeat("a", 1<<20)+`"}}`, muchMore)
+		}, list, egress.ErrAnswerTooLarge},
+		"endless lists inside of objects": {func(w http.ResponseWriter) {
+			_, _ = io.WriteString(w, `{"items":[{"status":{"conditions":[{}`)
+			repeatUntilRefused(w, ",{}", 2<<20)
+			_, _ = io.WriteString(w, `]}}]}`)
+		}, list, egress.ErrAnswerTooLarge},
+		"endless pages": {func(w http.ResponseWriter) {
+			_, _ = io.WriteString(w, `{"metadata":{"continue":"more"},"items":[]}`)
+		}, listNodes, errTooManyItems},
+		"no list at all":       {func(w http.ResponseWriter) { _, _ = io.WriteString(w, `["items"]`) }, listNodes, errMalformed},
+		"items that are none":  {func(w http.ResponseWriter) { _, _ = io.WriteString(w, `{"items":"all"}`) }, listNodes, errMalformed},
+		"half a list":          {func(w http.ResponseWriter) { _, _ = io.WriteString(w, `{"items":[{}`) }, listNodes, errMalformed},
+		"an item that is none": {func(w http.ResponseWriter) { _, _ = io.WriteString(w, `{"items":[7]}`) }, listNodes, errMalformed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { row.answer(w) }))
+			defer server.Close()
+			c, err := (Dialer{AllowInsecure: true}).Dial(kubeconfig(t, server.URL, nil))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			err = row.ask(c)
+			runtime.ReadMemStats(&after)
+			if err == nil || row.want != nil && !errors.Is(err, row.want) {
+				t.Errorf("found %v, want %v", err, row.want)
+			}
+			if got := after.HeapSys - before.HeapSys; after.HeapSys > before.HeapSys && got > maxHeapGrowth {
+				t.Errorf("the heap grew by %d MiB, want at most %d", got>>20, maxHeapGrowth>>20)
+			}
+		})
+	}
+}
+
+// TestCredentialsStayWithTheServer redirects to another host.
+func TestCredentialsStayWithTheServer(t *testing.T) {
+	var strangers atomic.Int32
+	stranger := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { strangers.Add(1) }))
+	defer stranger.Close()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, strings.Replace(stranger.URL, "127.0.0.1", "localhost", 1), http.StatusTemporaryRedirect)
+	}))
+	defer server.Close()
+	c, err := (Dialer{AllowInsecure: true}).Dial(kubeconfig(t, server.URL, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_, listErr := c.ListRequests(t.Context())
+	for _, err := range []error{c.Probe(t.Context()), listErr} {
+		if want := "the server answers with a redirect (307), which is not followed"; err == nil || DescribeError(err) != want {
+			t.Errorf("found %v, want it to be described as %q", err, want)
+		}
+	}
+	if n := strangers.Load(); n > 0 {
+		t.Errorf("expected no request to another host, found %d", n)
+	}
+}
+
+// TestResolvedAddressesAreChecked dials a name that leads to a metadata service.
+func TestResolvedAddressesAreChecked(t *testing.T) {
+	c, err := (Dialer{}).Dial(kubeconfig(t, "https://harmless.example.com", nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	if _, err := c.transport.DialContext(ctx, "tcp", "169.254.169.254:80"); !errors.Is(err, egress.ErrAddressDenied) {
+		t.Errorf("found %v, want %v", err, egress.ErrAddressDenied)
+	}
+	if want, got := egress.ErrAddressDenied.Error(), DescribeError(fmt.Errorf("probe: %w", egress.ErrAddressDenied)); got != want {
+		t.Errorf("found %q, want %q", got, want)
+	}
+}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package targetcluster
+
+import (
+	"errors"
+	"strings"
+
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// maxKubeconfigBytes is far more than certificates and keys need.
+const maxKubeconfigBytes = 128 << 10
+
+var (
+	errUnreadable = errors.New("the kubeconfig cannot be read; expected a kubeconfig with a current context, a server and credentials")
+	errForeign    = errors.New("the kubeconfig refers to files, programs or plugins; expected certificates, keys or tokens embedded in it")
+	errInsecure   = errors.New("the kubeconfig uses plain http, insecure-skip-tls-verify, proxy-url or impersonation; " +
+		"expected https with a verified certificate, or a manager with --allow-insecure-target-clusters")
+)
+
+// refuseForeign refuses what would run programs or read files of this machine: the kubeconfig comes from a Secret that a
+// user of the hub may write.
+func refuseForeign(c *clientcmdapi.Config) error {
+	// Every entry is looked at, so that what is refused does not depend on the current context.
+	for _, a := range c.AuthInfos {
+		if a.Exec != nil || a.AuthProvider != nil || a.TokenFile != "" || a.ClientCertificate != "" || a.ClientKey != "" {
+			return errForeign
+		}
+	}
+	for _, cluster := range c.Clusters {
+		if cluster.CertificateAuthority != "" {
+			return errForeign
+		}
+	}
+	return nil
+}
+
+// refuseInsecure refuses what would show credentials to others on the way, or send them through another server.
+func refuseInsecure(c *clientcmdapi.Config) error {
+	for _, cluster := range c.Clusters {
+		isHTTPS := strings.HasPrefix(strings.ToLower(cluster.Server), "https://")
+		if cluster.InsecureSkipTLSVerify || cluster.ProxyURL != "" || cluster.Server != "" && !isHTTPS {
+			return errInsecure
+		}
+	}
+	for _, a := range c.AuthInfos {
+		if a.Impersonate != "" || a.ImpersonateUID != "" || len(a.ImpersonateGroups)+len(a.ImpersonateUserExtra) > 0 {
+			return errInsecure
+		}
+	}
+	return nil
+}

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package targetcluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/torpor-dev/torpor/internal/egress"
+)
+
+const (
+	pageSize = 500
+	// maxPages and maxItems bound one list; 5,000 nodes, the most that Kubernetes supports, are ten pages.
+	maxPages = 40
+	maxItems = 10_000
+	// maxItemBytes is more than etcd stores of one object, in JSON.
+	maxItemBytes = 3 << 20
+	// maxListBytes bounds the lists inside an item. Short elements such as {} grow most when they are decoded.
+	maxListBytes = 64 << 10
+)
+
+var (
+	errTooManyItems = errors.New("the server's list has more pages or items than allowed")
+	errMalformed    = errors.New("the server's answer is not a list of Kubernetes")
+)
+
+// listItems calls visit with each item of a list as it arrives. At most one undecoded item is held at any time, so a list
+// costs what visit keeps of it.
+func (c *ClusterClient) listItems(ctx context.Context, path string, visit func(item []byte) error) error {
+	items, next := 0, ""
+	count := func(item []byte) error {
+		if items++; items > maxItems {
+			return errTooManyItems
+		}
+		return visit(item)
+	}
+	for range maxPages {
+		var err error
+		if next, err = c.readPage(ctx, path, next, count); err != nil || next == "" {
+			return err
+		}
+	}
+	return errTooManyItems
+}
+
+// readPage returns the token of the next page, empty after the last.
+func (c *ClusterClient) readPage(ctx context.Context, path, from string, visit func(item []byte) error) (next string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	// A server that asks to come back later is asked again by the next pass.
+	request := c.rest.Get().AbsPath(path).Param("limit", strconv.Itoa(pageSize)).MaxRetries(0)
+	if from != "" {
+		request = request.Param("continue", from)
+	}
+	body, err := request.Stream(ctx)
+	if err != nil {
+		return "", fmt.Errorf("ask the server: %w", err)
+	}
+	defer func() { _ = body.Close() }()
+	p := &pageReader{body: body}
+	p.decoder = json.NewDecoder(p)
+	return p.readList(visit)
+}
+
+// pageReader decodes a list, with a budget of bytes for each of its values.
+type pageReader struct {
+	body    io.Reader
+	left    int
+	decoder *json.Decoder
+}
+
+// Read implements io.Reader.
+func (p *pageReader) Read(b []byte) (int, error) {
+	if p.left <= 0 {
+		return 0, egress.ErrAnswerTooLarge
+	}
+	n, err := p.body.Read(b[:min(len(b), p.left)])
+	p.left -= n
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = fmt.Errorf("read the answer: %w", err)
+	}
+	return n, err
+}
+
+func (p *pageReader) readList(visit func(item []byte) error) (next string, err error) {
+	if err := p.expectToken('{'); err != nil {
+		return "", err
+	}
+	for p.hasMore() {
+		p.left = maxItemBytes
+		key, err := p.decoder.Token()
+		if err != nil {
+			return "", malformedUnlessBroken(err)
+		}
+		if key == "items" {
+			if err := p.readItems(visit); err != nil {
+				return "", err
+			}
+			continue
+		}
+		value, err := p.readValue()
+		if err != nil {
+			return "", err
+		}
+		var metadata struct {
+			Continue string `json:"continue"`
+		}
+		if key == "metadata" {
+			if err := json.Unmarshal(value, &metadata); err != nil {
+				return "", errMalformed
+			}
+			next = metadata.Continue
+		}
+	}
+	return next, p.expectToken('}')
+}
+
+func (p *pageReader) readItems(visit func(item []byte) error) error {
+	p.left = maxItemBytes
+	token, err := p.decoder.Token()
+	switch {
+	case err != nil:
+		return malformedUnlessBroken(err)
+	case token == nil: // An empty list may be null.
+		return nil
+	case token != json.Delim('['):
+		return errMalformed
+	}
+	for p.hasMore() {
+		item, err := p.readValue()
+		if err != nil {
+			return err
+		}
+		if err := visit(item); err != nil {
+			return err
+		}
+	}
+	return p.expectToken(']')
+}
+
+// hasMore needs a budget too, because it skips white space.
+func (p *pageReader) hasMore() bool {
+	p.left = maxItemBytes
+	return p.decoder.More()
+}
+
+func (p *pageReader) readValue() (json.RawMessage, error) {
+	p.left = maxItemBytes
+	var value json.RawMessage
+	return value, malformedUnlessBroken(p.decoder.Decode(&value))
+}
+
+func (p *pageReader) expectToken(want json.Delim) error {
+	p.left = maxItemBytes
+	token, err := p.decoder.Token()
+	if err == nil && token != want {
+		return errMalformed
+	}
+	return malformedUnlessBroken(err)
+}
+
+// malformedUnlessBroken keeps errors of the connection and of budgets, whose causes matter to the user.
+func malformedUnlessBroken(err error) error {
+	_, isSyntax := errors.AsType[*json.SyntaxError](err)
+	switch {
+	case err == nil:
+		return nil
+	case isSyntax, errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return errMalformed
+	default:
+		return fmt.Errorf("read the list: %w", err)
+	}
+}
+
+// objectMetadata is what is read of an object's metadata.
+type objectMetadata struct {
+	Name              string            `json:"name"`
+	UID               string            `json:"uid"`
+	ResourceVersion   string            `json:"resourceVersion"`
+	CreationTimestamp *metav1.Time      `json:"creationTimestamp"`
+	DeletionTimestamp *metav1.Time      `json:"deletionTimestamp"`
+	Labels            map[string]string `json:"labels"`
+}
+
+// decodeInnerList reads a list inside an item; one that is longer than any honest one is an error.
+func decodeInnerList[T any](raw json.RawMessage) ([]T, error) {
+	if len(raw) > maxListBytes {
+		return nil, egress.ErrAnswerTooLarge
+	}
+	if len(raw) == 0 {
+		return nil, nil
+	}
+	var list []T
+	if err := json.Unmarshal(raw, &list); err != nil {
+		return nil, errMalformed
+	}
+	return list, nil
+}
