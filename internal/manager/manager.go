@@ -79,6 +79,9 @@ type Options struct {
 	Image string
 	// Log gets one line per change.
 	Log *slog.Logger
+
+	// endpoints are AllowEndpoints, parsed.
+	endpoints egress.Endpoints
 }
 
 // Run runs the manager until ctx ends. None of the kinds that it handles needs to be installed.
@@ -126,10 +129,10 @@ type feature struct {
 }
 
 // listFeatures is everything that Torpor does, one row each.
-func listFeatures(o Options, endpoints egress.Endpoints) []feature {
+func listFeatures(o Options) []feature {
 	now := clock.RealClock{}
 	hibernationController := hibernation.Controller{
-		Actuators: actuators(o, endpoints), Dialer: targetcluster.Dialer{AllowInsecure: o.AllowInsecureTargetClusters, Endpoints: endpoints},
+		Actuators: actuators(o), Dialer: targetcluster.Dialer{AllowInsecure: o.AllowInsecureTargetClusters, Endpoints: o.endpoints},
 		Clock: now, Metrics: hibernation.NewMetrics(),
 	}
 	clusteringController := clustering.Controller{HostOf: clustering.ServiceHost, Clock: now, Metrics: clustering.NewMetrics()}
@@ -167,11 +170,10 @@ func addFeatures(mgr manager.Manager, o Options) error {
 	if err != nil {
 		return err
 	}
-	endpoints, err := egress.ParseEndpoints(o.AllowEndpoints)
-	if err != nil {
+	if o.endpoints, err = egress.ParseEndpoints(o.AllowEndpoints); err != nil {
 		return fmt.Errorf("--allow-endpoints: %w", err)
 	}
-	for _, f := range listFeatures(o, endpoints) {
+	for _, f := range listFeatures(o) {
 		when := conditional.All(append(claim, conditional.Served(f.kinds...))...)
 		if !slices.Contains(enabled, f.name) {
 			when, f.metrics = conditional.Disabled(), nil
@@ -209,10 +211,10 @@ func setupAll(setups ...conditional.SetupFunc) conditional.SetupFunc {
 }
 
 // actuators is the list of clouds. The next cloud is one more line.
-func actuators(o Options, endpoints egress.Endpoints) map[string]actuator.Actuator {
+func actuators(o Options) map[string]actuator.Actuator {
 	byPlatform := map[string]actuator.Actuator{}
 	for _, a := range []actuator.Actuator{
-		aws.New(aws.Options{Endpoint: o.AWSEndpoint, Endpoints: endpoints}),
+		aws.New(aws.Options{Endpoint: o.AWSEndpoint, Endpoints: o.endpoints}),
 	} {
 		byPlatform[a.Platform()] = a
 	}
