@@ -70,6 +70,7 @@ func newTestEnv(t testing.TB) *testEnv {
 	e.ExpectCreated(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system}})
 	e.ApplyManifest(t, "rbac/cf/api.yaml")
 	e.ApplyManifest(t, "rbac/cf/roles.yaml")
+	e.ApplyManifest(t, "rbac/cf/role_binding_policy.yaml")
 	e.org = e.CreateNamespace(t)
 	e.labelNamespace(t, e.org, map[string]string{korifiv1alpha1.OrgGUIDLabel: e.org})
 	e.ExpectCreated(t, &korifiv1alpha1.CFOrg{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: e.org}, Spec: korifiv1alpha1.CFOrgSpec{DisplayName: "the-org"}})

@@ -86,7 +86,7 @@ func newEnv(t testing.TB, through *requestCounter) *env {
 	for _, name := range []string{"torpor-manager", "alice", "bob", "mallory"} {
 		w.ExpectCreated(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: name}})
 	}
-	for _, file := range []string{"role.yaml", "cf/api.yaml", "cf/roles.yaml"} {
+	for _, file := range []string{"role.yaml", "cf/api.yaml", "cf/roles.yaml", "cf/role_binding_policy.yaml"} {
 		w.ApplyManifest(t, filepath.Join("rbac", file))
 	}
 	w.ExpectCreated(t, &rbacv1.ClusterRoleBinding{

@@ -3,6 +3,7 @@
 package handlers
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"strings"
@@ -27,7 +28,7 @@ func createRole(ctx context.Context, r *Request, body payloads.RoleCreate) (Resp
 	if !known {
 		return Response{}, apierrors.NewUnprocessableEntity("expected a type such as space_developer, found " + body.Type + "; see which there are in docs/cf.md")
 	}
-	user := body.Relationships.User.Data.Username + body.Relationships.User.Data.GUID
+	user := cmp.Or(body.Relationships.User.Data.Username, body.Relationships.User.Data.GUID)
 	if user == "" {
 		return Response{}, apierrors.NewUnprocessableEntity("expected the name of a user of Kubernetes as username, found none; name one")
 	}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"errors"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/torpor-dev/torpor/internal/testenv"
+)
+
+// TestAdminOfCFGivesRolesOnlyInOrgsAndSpaces tries, with torpor-cf-admin and nothing else, to become the administrator of the cluster
+// by way of a role in another namespace, whose Secrets that role reads.
+func TestAdminOfCFGivesRolesOnlyInOrgsAndSpaces(t *testing.T) {
+	e := shared.Get(t)
+	space, plain := e.createSpace(t), e.CreateNamespace(t)
+	ada := e.createCFAdmin(t)
+	newBinding := func(namespace, role string) *rbacv1.RoleBinding {
+		return &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "ada-"},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+			Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "ada"}},
+		}
+	}
+	// The API server begins to enforce a policy a moment after it was made.
+	testenv.Eventually(t, "the policy is enforced", func() error {
+		if err := ada.Create(t.Context(), newBinding(plain, "torpor-space-developer")); !k8serrors.IsForbidden(err) {
+			return errors.New("expected a role in a plain namespace to be refused, found it given")
+		}
+		return nil
+	})
+	for name, test := range map[string]struct {
+		namespace, role string
+		given           bool
+	}{
+		"a developer of kube-system is refused":                  {"kube-system", "torpor-space-developer", false},
+		"a developer of torpor-system is refused":                {system, "torpor-space-developer", false},
+		"an auditor of a plain namespace is refused":             {plain, "torpor-space-auditor", false},
+		"the administrator of a space is refused":                {space, "cluster-admin", false},
+		"a reader of a space by a role of Kubernetes is refused": {space, "view", false},
+		"a developer of a space is given":                        {space, "torpor-space-developer", true},
+		"an auditor of a space is given":                         {space, "torpor-space-auditor", true},
+		"a user of an org is given":                              {e.org, "torpor-org-user", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			binding := newBinding(test.namespace, test.role)
+			err := ada.Create(t.Context(), binding)
+			switch {
+			case !test.given && !k8serrors.IsForbidden(err):
+				t.Errorf("found %v, want Forbidden", err)
+			case test.given && err != nil:
+				t.Error(err)
+			case test.given:
+				if err := ada.Delete(t.Context(), binding); err != nil {
+					t.Errorf("take it away: %v", err)
+				}
+			}
+		})
+	}
+	for name, binding := range map[string]*rbacv1.RoleBinding{
+		"a role outside of CF is not taken away":               newBinding("kube-system", "view"),
+		"a role that others gave in a space is not taken away": newBinding(space, "view"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			e.ExpectCreated(t, binding)
+			if err := ada.Delete(t.Context(), binding); !k8serrors.IsForbidden(err) {
+				t.Errorf("found %v, want Forbidden", err)
+			}
+			if err := e.Client.Delete(t.Context(), binding); err != nil {
+				t.Errorf("found the administrator of the cluster refused: %v", err)
+			}
+		})
+	}
+}
+
+// createCFAdmin returns a client of somebody who has torpor-cf-admin in the whole cluster, and no other role.
+func (e *testEnv) createCFAdmin(t *testing.T) client.Client {
+	t.Helper()
+	namespace, user := e.createServiceAccount(t, "ada")
+	e.ExpectCreated(t, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "ada-"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "torpor-cf-admin"},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: "ada"}},
+	})
+	e.awaitBinding(t, user, nil, "default")
+	cfg := rest.AnonymousClientConfig(e.Config)
+	cfg.BearerToken = e.requestToken(t, namespace, "ada")
+	c, err := client.New(cfg, client.Options{Scheme: e.Client.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
