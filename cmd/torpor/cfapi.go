@@ -10,8 +10,12 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api"
 )
 
-// callerRate is far above what a person with a client needs.
-const callerRate = 50
+const (
+	// callerRate is far above what a person with a client needs.
+	callerRate = 50
+	// maxInstances is far above what an app needs.
+	maxInstances = 1000
+)
 
 func cfAPICommand(logs io.Writer) *cobra.Command {
 	var o api.Options
@@ -56,6 +60,7 @@ Exit codes: 0 after a stop by signal, 1 after an error.`,
 	f.StringVar(&o.Key, "tls-key", "", "its key in PEM")
 	f.StringVar(&o.Folder, "tls-folder", "", "existing folder for a certificate of its own, for localhost, if there is no other")
 	f.Float64Var(&o.RequestsPerSecond, "caller-rate", callerRate, "requests per second that one caller may send; five seconds of them at once")
+	f.Int32Var(&o.MaxInstances, "max-instances", maxInstances, "instances that a caller may ask for of one process; at most 10000")
 	f.BoolVarP(&verbose, "verbose", "v", false, "log more")
 	return cmd
 }

@@ -105,13 +105,16 @@ type LRPSpec struct {
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=10000
 	Instances int32 `json:"instances"`
 	// MemoryMB is in MiB; 0 means no limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1048576
 	MemoryMB int64 `json:"memoryMB,omitempty"`
 	// DiskMB is in MiB.
 	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1048576
 	DiskMB int64 `json:"diskMB"`
 	// CPUWeight is in thousandths of a CPU.
 	// +optional

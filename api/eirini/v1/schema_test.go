@@ -58,6 +58,9 @@ func (s *served) testRefusedAtCreation(t *testing.T) {
 		"two values of one variable": {func(l *eiriniv1.LRPSpec) {
 			l.Environment = []corev1.EnvVar{{Name: "A", Value: "1"}, {Name: "A", Value: "2"}}
 		}, "spec.environment[1]: Duplicate value"},
+		"too many instances":    {func(l *eiriniv1.LRPSpec) { l.Instances = 10001 }, "spec.instances in body should be less than or equal to 10000"},
+		"memory that overflows": {func(l *eiriniv1.LRPSpec) { l.MemoryMB = 1 << 44 }, "spec.memoryMB in body should be less than or equal to 1048576"},
+		"a disk that overflows": {func(l *eiriniv1.LRPSpec) { l.DiskMB = 1 << 44 }, "spec.diskMB in body should be less than or equal to 1048576"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			lrp := smallest()

@@ -38,6 +38,13 @@ type CFProcessList struct {
 	Items           []CFProcess `json:"items"`
 }
 
+// What a process may ask for. The schema refuses more; where upstream's is served instead, Torpor runs no more than this:
+// Kubernetes' controller of StatefulSets holds every missing Pod in memory at once, and a quantity that overflows is no limit.
+const (
+	MaxInstances = 10_000
+	MaxMegabytes = 1 << 20
+)
+
 // CFProcessSpec is what somebody wants of a process. What is changed reaches the next revision, but instances at once.
 type CFProcessSpec struct {
 	// AppRef names the CFApp.
@@ -57,15 +64,18 @@ type CFProcessSpec struct {
 	DetectedCommand string `json:"detectedCommand,omitempty"`
 	// HealthCheck tells whether an instance is well.
 	HealthCheck HealthCheck `json:"healthCheck"`
-	// DesiredInstances is how many run while the app is started; unset means 1 for web and 0 for others.
+	// DesiredInstances is how many run while the app is started, at most 10000; unset means 1 for web and 0 for others.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=10000
 	DesiredInstances *int32 `json:"desiredInstances,omitempty"`
-	// MemoryMB is the memory of an instance in MiB.
+	// MemoryMB is the memory of an instance in MiB, at most 1 TiB.
 	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1048576
 	MemoryMB int64 `json:"memoryMB"`
-	// DiskQuotaMB is the disk of an instance in MiB.
+	// DiskQuotaMB is the disk of an instance in MiB, at most 1 TiB.
 	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1048576
 	DiskQuotaMB int64 `json:"diskQuotaMB"`
 	// Ports the process listens on; deprecated upstream.
 	// +optional

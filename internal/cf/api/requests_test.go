@@ -25,8 +25,8 @@ func TestBodiesThatMakeNoSense(t *testing.T) {
 	}{
 		"a body that is no JSON":             {"POST /v3/apps", "name=shop", http.StatusBadRequest, parseError, "parse error"},
 		"a body that ends early":             {"POST /v3/apps", `{"name":`, http.StatusBadRequest, parseError, "parse error"},
-		"a body above 1 MiB":                 {"POST /v3/apps", big, http.StatusBadRequest, parseError, "at most 1 MiB"},
-		"a manifest above 1 MiB":             {"POST /v3/spaces/" + space + "/actions/apply_manifest", big, http.StatusBadRequest, parseError, "at most 1 MiB"},
+		"a body above 1 MiB":                 {"POST /v3/apps", big, http.StatusBadRequest, parseError, "at most 1024 KiB"},
+		"a manifest above 256 KiB":           {"POST /v3/spaces/" + space + "/actions/apply_manifest", big, http.StatusBadRequest, parseError, "at most 256 KiB"},
 		"a list where an object is expected": {"POST /v3/packages", `[1]`, http.StatusUnprocessableEntity, unprocessable, "expected an object"},
 		"a field of a wrong type":            {"POST /v3/apps", `{"name":7}`, http.StatusUnprocessableEntity, unprocessable, "expected name to be a string, found a number"},
 		"an inner field of a wrong type":     {"POST /v3/builds", `{"package":{"guid":[]}}`, http.StatusUnprocessableEntity, unprocessable, "expected package.guid to be a string"},

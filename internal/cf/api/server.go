@@ -24,6 +24,7 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
 	"github.com/torpor-dev/torpor/internal/cf/api/handlers"
+	"github.com/torpor-dev/torpor/internal/cf/api/payloads"
 	"github.com/torpor-dev/torpor/internal/cf/api/repositories"
 )
 
@@ -38,6 +39,9 @@ const (
 	// shutdownTimeout bounds the wait for requests in flight.
 	shutdownTimeout = 15 * time.Second
 	cacheQPS        = 100
+	// A manifest takes up to 30 MiB for some milliseconds, a reading of logs up to 10 MiB for as long as the nodes take.
+	manifestSlots, manifestSlotsOfCaller = 3, 1
+	logSlots, logSlotsOfCaller           = 16, 4
 )
 
 // Options are what the command line sets.
@@ -48,6 +52,8 @@ type Options struct {
 	Certificate, Key, Folder string
 	// RequestsPerSecond limits the requests of each caller.
 	RequestsPerSecond float64
+	// MaxInstances is how many instances a caller may ask for of one process.
+	MaxInstances int32
 	// Namespace is where CFOrgs are.
 	Namespace string
 	// MetricsAddress is the host:port to serve metrics on, without TLS; "0" and empty serve none.
@@ -119,6 +125,9 @@ func (s *server) shutdown(ctx context.Context, httpServer *http.Server) error {
 }
 
 func newServer(cfg *rest.Config, o Options) (*server, error) {
+	if o.MaxInstances < 1 || o.MaxInstances > korifiv1alpha1.MaxInstances {
+		return nil, fmt.Errorf("expected --max-instances between 1 and %d, found %d", korifiv1alpha1.MaxInstances, o.MaxInstances)
+	}
 	known := runtime.NewScheme()
 	if err := errors.Join(scheme.AddToScheme(known), korifiv1alpha1.AddToScheme(known), torporv1alpha1.AddToScheme(known)); err != nil {
 		return nil, fmt.Errorf("register kinds: %w", err)
@@ -136,7 +145,10 @@ func newServer(cfg *rest.Config, o Options) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	api := &handlers.API{Store: store, Clock: clock.RealClock{}, Polls: handlers.NewPollTracker(clock.RealClock{})}
+	api := &handlers.API{
+		Store: store, Clock: clock.RealClock{}, Polls: handlers.NewPollTracker(clock.RealClock{}), Limits: payloads.ProcessLimits{MaxInstances: o.MaxInstances},
+		Manifests: handlers.NewRequestSlots(manifestSlots, manifestSlotsOfCaller), Logs: handlers.NewRequestSlots(logSlots, logSlotsOfCaller),
+	}
 	return &server{api: api, authenticator: authenticator, metrics: counted, log: o.Log}, nil
 }
 

@@ -71,8 +71,8 @@ func Decide(o Observed) Plan {
 		return Plan{Do: CreateStatefulSet, Why: "create the StatefulSet"}
 	case !o.StatefulSet.DeletionTimestamp.IsZero():
 		return Plan{Why: "wait for a StatefulSet that is being deleted"}
-	case desiredReplicas(o.StatefulSet) != o.LRP.Spec.Instances:
-		return Plan{Do: ScaleStatefulSet, Replicas: o.LRP.Spec.Instances, Why: "scale"}
+	case desiredReplicas(o.StatefulSet) != wantedInstances(o.LRP):
+		return Plan{Do: ScaleStatefulSet, Replicas: wantedInstances(o.LRP), Why: "scale"}
 	default:
 		return decideBudget(o)
 	}
@@ -128,13 +128,13 @@ func (o Observed) CountDraining() int32 {
 
 // ReadyCondition returns the condition Ready of an LRP of which so many instances are ready.
 func ReadyCondition(o Observed, p Plan, ready int32) decision.Condition {
-	message := fmt.Sprintf("%d of %d instances are ready", ready, o.LRP.Spec.Instances)
+	message := fmt.Sprintf("%d of %d instances are ready", ready, wantedInstances(o.LRP))
 	switch {
 	case p.Conflict != "":
 		return decision.False(korifiv1alpha1.NameTakenReason, p.Conflict)
 	case !o.LRP.DeletionTimestamp.IsZero():
 		return decision.False(korifiv1alpha1.StoppingReason, fmt.Sprintf("%d instances are left", len(o.Pods)))
-	case ready >= o.LRP.Spec.Instances:
+	case ready >= wantedInstances(o.LRP):
 		return decision.True(korifiv1alpha1.RunningReason, message)
 	default:
 		return decision.False(korifiv1alpha1.StartingReason, message)

@@ -34,7 +34,7 @@ func BuildStatefulSet(lrp *eiriniv1.LRP) *appsv1.StatefulSet {
 		TypeMeta:   metav1.TypeMeta{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "StatefulSet"},
 		ObjectMeta: dependentMeta(lrp, labels),
 		Spec: appsv1.StatefulSetSpec{
-			Replicas:            new(lrp.Spec.Instances),
+			Replicas:            new(wantedInstances(lrp)),
 			Selector:            PodSelector(lrp),
 			PodManagementPolicy: appsv1.ParallelPodManagement,
 			UpdateStrategy:      appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType},
@@ -56,6 +56,11 @@ func BuildDisruptionBudget(lrp *eiriniv1.LRP) *policyv1.PodDisruptionBudget {
 		ObjectMeta: dependentMeta(lrp, podLabels(lrp)),
 		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: PodSelector(lrp), MinAvailable: new(intstr.FromString("50%"))},
 	}
+}
+
+// wantedInstances is what an LRP asks for, within what Torpor's schema allows.
+func wantedInstances(lrp *eiriniv1.LRP) int32 {
+	return min(max(lrp.Spec.Instances, 0), korifiv1alpha1.MaxInstances)
 }
 
 // PodSelector matches the Pods of one revision of one process.
@@ -125,9 +130,13 @@ func buildContainer(lrp *eiriniv1.LRP) corev1.Container {
 }
 
 func buildResources(lrp *eiriniv1.LRP) corev1.ResourceRequirements {
-	limits := corev1.ResourceList{corev1.ResourceEphemeralStorage: *resource.NewQuantity(lrp.Spec.DiskMB*mebibyte, resource.BinarySI)}
+	quantity := func(megabytes int64) resource.Quantity {
+		// Beyond 2^43 MiB the product overflows, and a quantity of 0 is no limit.
+		return *resource.NewQuantity(min(megabytes, korifiv1alpha1.MaxMegabytes)*mebibyte, resource.BinarySI)
+	}
+	limits := corev1.ResourceList{corev1.ResourceEphemeralStorage: quantity(max(lrp.Spec.DiskMB, 1))}
 	if lrp.Spec.MemoryMB > 0 {
-		limits[corev1.ResourceMemory] = *resource.NewQuantity(lrp.Spec.MemoryMB*mebibyte, resource.BinarySI)
+		limits[corev1.ResourceMemory] = quantity(lrp.Spec.MemoryMB)
 	}
 	// Memory and disk are requested as they are limited, so that no instance is evicted for what it was promised.
 	requests := maps.Clone(limits)

@@ -186,3 +186,19 @@ func TestBudgetsOfRevisionsDoNotOverlap(t *testing.T) {
 		t.Errorf("found %+v, want none for one instance", got)
 	}
 }
+
+func TestLimitsDoNotOverflow(t *testing.T) {
+	for _, size := range []int64{1, 64, 1 << 20, 1<<20 + 1, 1 << 43, 1 << 44, 1<<63 - 1} {
+		lrp := newLRP(7)
+		lrp.Spec.MemoryMB, lrp.Spec.DiskMB, lrp.Spec.Instances = size, size, 2_000_000_000
+		set := BuildStatefulSet(lrp)
+		if *set.Spec.Replicas != korifiv1alpha1.MaxInstances {
+			t.Errorf("found %d replicas, want %d", *set.Spec.Replicas, korifiv1alpha1.MaxInstances)
+		}
+		want := min(size, korifiv1alpha1.MaxMegabytes) << 20
+		limits := set.Spec.Template.Spec.Containers[0].Resources.Limits
+		if memory, disk := limits.Memory().Value(), limits.StorageEphemeral().Value(); memory != want || disk != want {
+			t.Errorf("%d MiB: found limits of %d and %d bytes, want %d", size, memory, disk, want)
+		}
+	}
+}

@@ -49,7 +49,7 @@ func BuildLRP(p LRPSource, do CreateLRP) *eiriniv1.LRP {
 			AppName: p.App.Spec.DisplayName, AppGUID: p.App.Name, SpaceGUID: p.Process.Namespace,
 			Image: p.Droplet.Registry.Image, ImagePullSecrets: p.Droplet.Registry.ImagePullSecrets,
 			Command: p.startCommand(), Environment: p.Environment, Health: p.healthCheck(ports), Ports: ports,
-			Instances: do.Instances, MemoryMB: p.Process.Spec.MemoryMB, DiskMB: p.Process.Spec.DiskQuotaMB,
+			Instances: do.Instances, MemoryMB: LimitMegabytes(p.Process.Spec.MemoryMB), DiskMB: LimitMegabytes(p.Process.Spec.DiskQuotaMB),
 		},
 	}
 	return lrp

@@ -3,6 +3,7 @@
 package process
 
 import (
+	"math"
 	"slices"
 	"testing"
 
@@ -117,6 +118,11 @@ func TestDesiredInstances(t *testing.T) {
 	process.Spec.ProcessType = "worker"
 	if got := DesiredInstances(process); got != 0 {
 		t.Errorf("found %d, want 0 for others", got)
+	}
+	for asked, want := range map[int32]int32{math.MaxInt32: korifiv1alpha1.MaxInstances, -1: 0} {
+		if process.Spec.DesiredInstances = &asked; DesiredInstances(process) != want {
+			t.Errorf("found %d instances where upstream's schema lets somebody ask for %d, want %d", DesiredInstances(process), asked, want)
+		}
 	}
 	process.Spec.DesiredInstances = new(int32(4))
 	if got := DesiredInstances(process); got != 4 {

@@ -80,11 +80,14 @@ func NewDesiredApp(app *korifiv1alpha1.CFApp, rollout RolloutOptions) DesiredApp
 	return a
 }
 
-// DesiredInstances returns how many instances of a process are wanted while its app is started.
+// LimitMegabytes returns a size in MiB within what the schema allows, because upstream's schema allows any number.
+func LimitMegabytes(size int64) int64 { return min(max(size, 1), korifiv1alpha1.MaxMegabytes) }
+
+// DesiredInstances returns how many instances of a process are wanted while its app is started, within what the schema allows.
 func DesiredInstances(p *korifiv1alpha1.CFProcess) int32 {
 	switch {
 	case p.Spec.DesiredInstances != nil:
-		return *p.Spec.DesiredInstances
+		return min(max(*p.Spec.DesiredInstances, 0), korifiv1alpha1.MaxInstances)
 	case p.Spec.ProcessType == korifiv1alpha1.WebProcess:
 		return 1
 	default:

@@ -35,7 +35,12 @@ func (r *Request) parseManifest(ctx context.Context) (payloads.Manifest, error) 
 	if err := r.requireSpace(ctx, r.guid()); err != nil {
 		return payloads.Manifest{}, err
 	}
-	return payloads.ParseManifest(r.HTTP.Body)
+	release, err := r.Manifests.acquire(ctx, r.Caller.Name)
+	if err != nil {
+		return payloads.Manifest{}, err
+	}
+	defer release()
+	return payloads.ParseManifest(r.HTTP.Body, r.Limits)
 }
 
 // getManifestDiff shows what applying a manifest would change.

@@ -108,6 +108,9 @@ func updateProcess(ctx context.Context, r *Request, body payloads.ProcessPatch) 
 }
 
 func scaleProcess(ctx context.Context, r *Request, body payloads.ProcessScale) (Response, error) {
+	if err := r.Limits.Check(body); err != nil {
+		return Response{}, err
+	}
 	message := repositories.PatchProcessMessage{Instances: body.Instances, MemoryMB: body.MemoryMB, DiskMB: body.DiskMB}
 	return r.patchProcess(ctx, message, http.StatusAccepted)
 }

@@ -26,6 +26,10 @@ type API struct {
 	Store *repositories.Store
 	Clock clock.Clock
 	Polls *PollTracker
+	// Limits are what a process may ask for.
+	Limits payloads.ProcessLimits
+	// Manifests are for reading manifests, Logs for reading logs: both take megabytes.
+	Manifests, Logs *RequestSlots
 }
 
 // Request is one request of a caller.

@@ -54,8 +54,11 @@ type ManifestProcess struct {
 }
 
 // ParseManifest reads a manifest, and refuses it as a whole if a part of it makes no sense.
-func ParseManifest(body io.Reader) (Manifest, error) {
-	raw, err := readBody(body)
+func ParseManifest(body io.Reader, limits ProcessLimits) (Manifest, error) {
+	raw, err := readBody(body, maxManifestBytes)
+	if err == nil {
+		err = checkExpansion(raw)
+	}
 	if err != nil {
 		return Manifest{}, err
 	}
@@ -71,15 +74,30 @@ func ParseManifest(body io.Reader) (Manifest, error) {
 	if len(m.Applications) == 0 {
 		return Manifest{}, apierrors.NewUnprocessableEntity("expected at least one app under applications, found none; name one")
 	}
+	if err := m.checkCounts(); err != nil {
+		return Manifest{}, err
+	}
 	for i := range m.Applications {
-		if err := m.Applications[i].validate(i); err != nil {
+		if err := m.Applications[i].validate(i, limits); err != nil {
 			return Manifest{}, err
 		}
 	}
 	return m, nil
 }
 
-func (a ManifestApp) validate(index int) error {
+func (m Manifest) checkCounts() error {
+	processes := 0
+	for i := range m.Applications {
+		processes += 1 + len(m.Applications[i].Processes)
+	}
+	if len(m.Applications) <= maxManifestApps && processes <= maxManifestProcesses {
+		return nil
+	}
+	return apierrors.NewUnprocessableEntity(fmt.Sprintf("expected at most %d apps and %d processes in a manifest, found %d and %d; send several manifests",
+		maxManifestApps, maxManifestProcesses, len(m.Applications), processes))
+}
+
+func (a ManifestApp) validate(index int, limits ProcessLimits) error {
 	if a.Name == "" {
 		return apierrors.NewUnprocessableEntity("For application at index " + strconv.Itoa(index) + ": Name must not be empty")
 	}
@@ -96,7 +114,7 @@ func (a ManifestApp) validate(index int) error {
 		types = append(types, p.Type)
 		_, wrongMemory := ParseMegabytes(p.Memory)
 		_, wrongDisk := ParseMegabytes(p.DiskSize())
-		if err := cmp.Or(wrongMemory, wrongDisk); err != nil {
+		if err := cmp.Or(wrongMemory, wrongDisk, limits.Check(ProcessScale{Instances: p.Instances})); err != nil {
 			return apierrors.NewUnprocessableEntity(about + err.Error())
 		}
 	}
@@ -170,7 +188,7 @@ func ParseMegabytes(size string) (int64, error) {
 	last := len(upper) - 1
 	n, err := strconv.ParseInt(upper[:last], 10, 64)
 	if factor := factors[upper[last]]; factor > 0 && err == nil && n >= 1 && n <= 1<<30 {
-		return n * factor, nil
+		return n * factor, checkSize("a size", n*factor, korifiv1alpha1.MaxMegabytes, "M")
 	}
 	return 0, apierrors.NewUnprocessableEntity("expected a size such as 256M or 1G, found " + strconv.Quote(size))
 }

@@ -4,9 +4,12 @@ package payloads
 
 import (
 	"errors"
+	"fmt"
 	"net/url"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
 )
@@ -62,6 +65,51 @@ func requireClientError(t *testing.T, err error) {
 	}
 }
 
+func TestManifestsThatCostTooMuchAreRefused(t *testing.T) {
+	doubled := "a0: &a0 [x, x]\n"
+	for i := range 30 {
+		doubled += fmt.Sprintf("a%d: &a%d [*a%d, *a%d]\n", i+1, i+1, i, i)
+	}
+	for name, test := range map[string]struct{ body, says string }{
+		"a long text that is repeated": {"x: &x " + strings.Repeat("y", 40_000) + "\napplications:\n- name: a\n  e: [" + strings.Repeat("*x,", 5000) + "]", "aliases expanded"},
+		"lists that double":            {doubled + "applications: [{name: a}]", "aliases expanded"},
+		"a list that contains itself":  {"x: &x [*x]\napplications: [{name: a}]", "aliases expanded"},
+		"too many nodes":               {"x: [" + strings.Repeat("1,", 100_000) + "]\napplications: [{name: a}]", "aliases expanded"},
+		"too much text":                {strings.Repeat("#", maxManifestBytes+1), "expected a body of at most 256 KiB"},
+		"too many apps":                {"applications:\n" + strings.Repeat("- name: a\n", maxManifestApps+1), "expected at most 100 apps"},
+		"too many processes":           {"applications:\n- name: a\n  processes:\n" + strings.Repeat("  - type: w\n", maxManifestProcesses), "200 processes"},
+		"too many instances":           {"applications: [{name: a, instances: 2147483647}]", "expected instances of at most 1000, found 2147483647"},
+		"instances of a worker":        {"applications: [{name: a, processes: [{type: w, instances: 1001}]}]", "expected instances of at most 1000, found 1001"},
+		"too much memory":              {"applications: [{name: a, memory: 2T}]", "expected a size of at most 1048576M"},
+		"a disk that overflows":        {"applications: [{name: a, disk_quota: 17592186044416M}]", "expected a size"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			begin := time.Now()
+			_, err := ParseManifest(strings.NewReader(test.body), ProcessLimits{MaxInstances: 1000})
+			took := time.Since(begin)
+			runtime.ReadMemStats(&after)
+			if requireClientError(t, err); err == nil || !strings.Contains(err.Error(), test.says) {
+				t.Errorf("found %v, want it refused with %q", err, test.says)
+			}
+			const budget = 80 << 20
+			if allocated := after.TotalAlloc - before.TotalAlloc; allocated > budget {
+				t.Errorf("found %d MB allocated in %s, want less than %d MB", allocated>>20, took, budget>>20)
+			}
+		})
+	}
+}
+
+func TestAnchorsOfAnOrdinaryManifestAreRead(t *testing.T) {
+	body := "defaults: &defaults {memory: 64M, env: &env {A: 1}}\napplications:\n" +
+		"- {name: a, <<: *defaults}\n- {name: b, <<: *defaults, env: *env, processes: [{type: worker, instances: 2}]}"
+	m, err := ParseManifest(strings.NewReader(body), ProcessLimits{MaxInstances: 1000})
+	if err != nil || len(m.Applications) != 2 || m.Applications[1].Memory != "64M" || string(m.Applications[1].Env["A"]) != "1" {
+		t.Errorf("found %+v (%v), want both apps with what they share", m, err)
+	}
+}
+
 func FuzzManifest(f *testing.F) {
 	f.Add("applications: [{name: a, docker: {image: x}, instances: 2, memory: 64M, env: {A: 1}}]")
 	f.Add("x: &x {memory: 1G, env: {A: null, B: [1]}}\napplications:\n- {name: a, <<: *x, processes: [{type: worker, disk-quota: 1T}]}\n- {name: b}")
@@ -70,7 +118,7 @@ func FuzzManifest(f *testing.F) {
 	f.Add("applications: [{name: 7}]")
 	f.Add("? [1]: 2")
 	f.Fuzz(func(t *testing.T, body string) {
-		m, err := ParseManifest(strings.NewReader(body))
+		m, err := ParseManifest(strings.NewReader(body), ProcessLimits{MaxInstances: 1000})
 		requireClientError(t, err)
 		if err != nil {
 			return

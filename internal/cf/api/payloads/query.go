@@ -87,22 +87,22 @@ func (f QueryFilter) Matches(value string) bool { return f == nil || slices.Cont
 
 // DecodeJSON reads a body of JSON; an empty one is as good as {}.
 func DecodeJSON(body io.Reader, into any) error {
-	raw, err := readBody(body)
+	raw, err := readBody(body, maxBodyBytes)
 	if err != nil || len(bytes.TrimSpace(raw)) == 0 {
 		return err
 	}
 	return explainParseError(json.Unmarshal(raw, into))
 }
 
-// readBody reads a body of at most 1 MiB.
-func readBody(body io.Reader) ([]byte, error) {
+// readBody reads a body of a limited size.
+func readBody(body io.Reader, limit int) ([]byte, error) {
 	// One byte more than is allowed tells a body that is too large from one that just fits.
-	raw, err := io.ReadAll(io.LimitReader(body, maxBodyBytes+1))
+	raw, err := io.ReadAll(io.LimitReader(body, int64(limit)+1))
 	switch {
 	case err != nil:
 		return nil, apierrors.NewMessageParseError("Request invalid due to parse error: the body ended early")
-	case len(raw) > maxBodyBytes:
-		return nil, apierrors.NewMessageParseError("Request invalid due to parse error: expected a body of at most 1 MiB, found more; send less at once")
+	case len(raw) > limit:
+		return nil, apierrors.NewMessageParseError("Request invalid due to parse error: expected a body of at most " + strconv.Itoa(limit>>10) + " KiB, found more; send less at once")
 	default:
 		return raw, nil
 	}

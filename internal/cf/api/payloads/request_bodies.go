@@ -2,6 +2,13 @@
 
 package payloads
 
+import (
+	"fmt"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
+)
+
 // Relationship is a link to another object.
 type Relationship struct {
 	Data struct {
@@ -43,6 +50,34 @@ type ProcessScale struct {
 	Instances *int32 `json:"instances"`
 	MemoryMB  *int64 `json:"memory_in_mb"`
 	DiskMB    *int64 `json:"disk_in_mb"`
+}
+
+// ProcessLimits are what an operator lets a process ask for.
+type ProcessLimits struct{ MaxInstances int32 }
+
+// Check refuses what is above the limits; what is nil is not asked for.
+func (l ProcessLimits) Check(wanted ProcessScale) error {
+	if wanted.Instances != nil {
+		if err := checkSize("instances", int64(*wanted.Instances), int64(l.MaxInstances), ""); err != nil {
+			return err
+		}
+	}
+	for name, size := range map[string]*int64{"memory_in_mb": wanted.MemoryMB, "disk_in_mb": wanted.DiskMB} {
+		if size == nil {
+			continue
+		}
+		if err := checkSize(name, *size, korifiv1alpha1.MaxMegabytes, ""); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkSize(name string, found, limit int64, unit string) error {
+	if found <= limit {
+		return nil
+	}
+	return apierrors.NewUnprocessableEntity(fmt.Sprintf("expected %s of at most %d%s, found %d%s; ask for less, or ask the platform team for more", name, limit, unit, found, unit))
 }
 
 // PackageCreate is the body of POST /v3/packages.

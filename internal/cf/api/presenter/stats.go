@@ -98,12 +98,12 @@ type InstanceStats struct {
 }
 
 // ForStats shows the instances of a process at a time.
-func ForStats(process *korifiv1alpha1.CFProcess, all []InstanceReport, now time.Time) ProcessStats {
+func ForStats(p *korifiv1alpha1.CFProcess, all []InstanceReport, now time.Time) ProcessStats {
 	stats := ProcessStats{Resources: make([]InstanceStats, 0, len(all))}
 	for _, i := range all {
 		row := InstanceStats{
-			Type: process.Spec.ProcessType, Index: i.Index, State: string(i.State), InstancePorts: []string{},
-			MemQuota: process.Spec.MemoryMB * mebibyte, DiskQuota: process.Spec.DiskQuotaMB * mebibyte,
+			Type: p.Spec.ProcessType, Index: i.Index, State: string(i.State), InstancePorts: []string{},
+			MemQuota: process.LimitMegabytes(p.Spec.MemoryMB) * mebibyte, DiskQuota: process.LimitMegabytes(p.Spec.DiskQuotaMB) * mebibyte,
 		}
 		if i.Details != "" {
 			row.Details = new(i.Details)

@@ -3,6 +3,7 @@
 package presenter
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -113,5 +114,15 @@ func TestLogs(t *testing.T) {
 				t.Errorf("found %q, want %q", got, test.want)
 			}
 		})
+	}
+}
+
+// TestStatsOfAnAbsurdProcess is for one that was written while upstream's schema was served, which has no maximum.
+func TestStatsOfAnAbsurdProcess(t *testing.T) {
+	app, p := &korifiv1alpha1.CFApp{}, &korifiv1alpha1.CFProcess{}
+	p.Spec.DesiredInstances, p.Spec.MemoryMB = new(int32(math.MaxInt32)), 1<<44
+	stats := ForStats(p, ReportInstances(app, p), time.Unix(0, 0))
+	if len(stats.Resources) != korifiv1alpha1.MaxInstances || stats.Resources[0].MemQuota <= 0 {
+		t.Errorf("found %d rows with a quota of %d bytes, want %d and one that has not overflowed", len(stats.Resources), stats.Resources[0].MemQuota, korifiv1alpha1.MaxInstances)
 	}
 }

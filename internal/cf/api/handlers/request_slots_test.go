@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package handlers
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestCallerWhoSendsManyWaitsForThemselves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slots := NewRequestSlots(2, 1)
+		release, err := slots.acquire(t.Context(), "mallory")
+		if err != nil {
+			t.Fatal(err)
+		}
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := slots.acquire(short, "mallory"); err == nil {
+			t.Error("found a second slot for mallory, want her to wait until her time is up")
+		}
+		releaseAlice, err := slots.acquire(t.Context(), "alice")
+		if err != nil {
+			t.Errorf("found alice refused for what mallory does: %v", err)
+		}
+		waiting := make(chan error, 1)
+		go func() {
+			releaseBob, err := slots.acquire(t.Context(), "bob")
+			if err == nil {
+				releaseBob()
+			}
+			waiting <- err
+		}()
+		synctest.Wait()
+		select {
+		case <-waiting:
+			t.Error("found a third slot of two")
+		default:
+		}
+		release()
+		if err := <-waiting; err != nil {
+			t.Error(err)
+		}
+		releaseAlice()
+		if len(slots.callers) != 0 {
+			t.Errorf("found %d callers remembered, want none", len(slots.callers))
+		}
+	})
+}
