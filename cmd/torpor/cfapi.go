@@ -13,6 +13,8 @@ import (
 const (
 	// callerRate is far above what a person with a client needs.
 	callerRate = 50
+	// failureRate lets a few people behind one address mistype, and is nothing to the API server.
+	failureRate = 10
 	// maxInstances is far above what an app needs.
 	maxInstances = 1000
 )
@@ -60,6 +62,7 @@ Exit codes: 0 after a stop by signal, 1 after an error.`,
 	f.StringVar(&o.Key, "tls-key", "", "its key in PEM")
 	f.StringVar(&o.Folder, "tls-folder", "", "existing folder for a certificate of its own, for localhost, if there is no other")
 	f.Float64Var(&o.RequestsPerSecond, "caller-rate", callerRate, "requests per second that one caller may send; five seconds of them at once")
+	f.Float64Var(&o.FailuresPerSecond, "failed-credentials-rate", failureRate, "invalid credentials per second that are looked at from one address, four seconds of them at once; raise it where a proxy hides who is behind it")
 	f.Int32Var(&o.MaxInstances, "max-instances", maxInstances, "instances that a caller may ask for of one process; at most 10000")
 	f.BoolVarP(&verbose, "verbose", "v", false, "log more")
 	return cmd

@@ -97,7 +97,7 @@ func (s *server) callHandler(ctx context.Context, req *http.Request, route handl
 	}()
 	request := &handlers.Request{API: s.api, HTTP: req, Base: "https://" + req.Host}
 	if !route.Public {
-		caller, err := s.authenticator.Authenticate(ctx, req.Header.Get("Authorization"))
+		caller, err := s.authenticator.Authenticate(ctx, req.Header.Get("Authorization"), req.RemoteAddr)
 		if err != nil {
 			return handlers.Response{}, err
 		}

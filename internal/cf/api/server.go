@@ -52,6 +52,8 @@ type Options struct {
 	Certificate, Key, Folder string
 	// RequestsPerSecond limits the requests of each caller.
 	RequestsPerSecond float64
+	// FailuresPerSecond limits the invalid credentials that are looked at from one address.
+	FailuresPerSecond float64
 	// MaxInstances is how many instances a caller may ask for of one process.
 	MaxInstances int32
 	// Namespace is where CFOrgs are.
@@ -140,7 +142,7 @@ func newServer(cfg *rest.Config, o Options) (*server, error) {
 	}
 	counted := newMetrics()
 	authenticator, err := authorization.NewAuthenticator(authorization.Options{
-		Config: cfg, Scheme: known, Clock: clock.RealClock{}, RequestsPerSecond: o.RequestsPerSecond, Metrics: counted.callers,
+		Config: cfg, Scheme: known, Clock: clock.RealClock{}, RequestsPerSecond: o.RequestsPerSecond, FailuresPerSecond: o.FailuresPerSecond, Metrics: counted.callers,
 	})
 	if err != nil {
 		return nil, err

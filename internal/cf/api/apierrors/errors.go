@@ -34,6 +34,12 @@ func (f *CFError) Error() string {
 // Unwrap returns the cause.
 func (f *CFError) Unwrap() error { return f.Cause }
 
+// HasStatus reports whether an error is one of the CF API with this status.
+func HasStatus(err error, status int) bool {
+	var known *CFError
+	return errors.As(err, &known) && known.Status == status
+}
+
 // NewUnknownRequest is for a path that the API does not have.
 func NewUnknownRequest() *CFError {
 	return &CFError{Status: http.StatusNotFound, Code: 10000, Title: "CF-NotFound", Detail: "Unknown request"}

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package authorization lets callers act with their own Kubernetes credentials. It keeps, for seconds and under a keyed hash of
-// the credential, which user it belongs to and what that user may see. A credential itself does not outlive its request.
+// the credential, which user it belongs to and what that user may see. For an hour it is remembered that a credential was good,
+// so that its caller is no stranger, whose requests are limited by what fails. A credential itself does not outlive its request.
 package authorization
 
 import (
@@ -15,6 +16,7 @@ import (
 
 	"golang.org/x/time/rate"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/cache"
@@ -34,14 +36,13 @@ const (
 	answerTTL = 10 * time.Second
 	// denialTTL is shorter, because an administrator may be about to grant what was refused.
 	denialTTL = 2 * time.Second
-	// newCredentialsPerSecond limits the credentials that are shown for the first time, over all callers: each of them
-	// costs a review by the API server, before it is known whether it is valid.
-	newCredentialsPerSecond = 50
-	newCredentialsBurst     = 200
 	// burstSeconds is how many seconds' worth of requests a caller may send at once.
 	burstSeconds = 5
-	// maxIdentities bounds the credentials and the users that are remembered.
-	maxIdentities = 4096
+	// maxIdentities bounds the credentials and the users that are remembered, maxAnswers the reviews of their permissions.
+	maxIdentities = 1 << 14
+	maxAnswers    = 1 << 17
+	// anonymousUser is who Kubernetes takes nobody for.
+	anonymousUser = "system:anonymous"
 )
 
 // Options configure an Authenticator.
@@ -52,22 +53,24 @@ type Options struct {
 	Clock  clock.PassiveClock
 	// RequestsPerSecond limits the requests of each caller.
 	RequestsPerSecond float64
+	// FailuresPerSecond limits the credentials of one address that turn out to be invalid.
+	FailuresPerSecond float64
 	Metrics           *CallerMetrics
 }
 
 // Authenticator finds the Kubernetes user behind each request.
 type Authenticator struct {
-	shared         *http.Transport
-	host, path     string
-	scheme         *runtime.Scheme
-	mapper         meta.RESTMapper
-	clock          clock.PassiveClock
-	key            credentialFingerprint
-	newCredentials *rate.Limiter
-	metrics        *CallerMetrics
-	// identities are by the fingerprint of a credential.
-	identities *cache.LRUExpireCache
-	limits     *callerLimits
+	shared     *http.Transport
+	host, path string
+	scheme     *runtime.Scheme
+	mapper     meta.RESTMapper
+	clock      clock.PassiveClock
+	key        credentialFingerprint
+	metrics    *CallerMetrics
+	// identities are by the fingerprint of a credential, permissions by that and what was asked.
+	identities, permissions *cache.LRUExpireCache
+	limits                  *callerLimits
+	strangers               *strangerLimits
 }
 
 // Caller is the user of one request.
@@ -79,7 +82,8 @@ type Caller struct {
 	Client client.Client
 	Core   corev1client.CoreV1Interface
 
-	identity       *callerIdentity
+	fingerprint    credentialFingerprint
+	permissions    *cache.LRUExpireCache
 	closeTransport func()
 }
 
@@ -98,8 +102,8 @@ func NewAuthenticator(o Options) (*Authenticator, error) {
 	shared.TLSClientConfig, shared.ForceAttemptHTTP2, shared.Proxy = tlsConfig, true, cfg.Proxy
 	c := &Authenticator{
 		shared: shared, host: cfg.Host, path: cfg.APIPath, scheme: o.Scheme, mapper: newRESTMapper(), clock: o.Clock,
-		newCredentials: rate.NewLimiter(newCredentialsPerSecond, newCredentialsBurst), metrics: o.Metrics,
-		identities: cache.NewLRUExpireCacheWithClock(maxIdentities, o.Clock), limits: newCallerLimits(o.RequestsPerSecond),
+		metrics: o.Metrics, identities: cache.NewLRUExpireCacheWithClock(maxIdentities, o.Clock), permissions: cache.NewLRUExpireCacheWithClock(maxAnswers, o.Clock),
+		limits: newCallerLimits(o.RequestsPerSecond), strangers: newStrangerLimits(o.Clock, o.FailuresPerSecond),
 	}
 	if _, err := rand.Read(c.key[:]); err != nil {
 		return nil, fmt.Errorf("make a key: %w", err)
@@ -107,44 +111,91 @@ func NewAuthenticator(o Options) (*Authenticator, error) {
 	return c, nil
 }
 
-// Authenticate returns the caller with this Authorization header. Close the caller when its request is answered.
-func (a *Authenticator) Authenticate(ctx context.Context, header string) (*Caller, error) {
+// Authenticate returns the caller with this Authorization header, which came from a host:port. Close the caller when its request
+// is answered.
+func (a *Authenticator) Authenticate(ctx context.Context, header, remote string) (*Caller, error) {
 	cred, err := parseHeader(header)
 	if err != nil {
 		return nil, err
 	}
-	tripper, closeTransport := a.newTransport(cred)
-	caller := &Caller{closeTransport: closeTransport}
-	if err := a.identify(ctx, caller, tripper, a.key.hash(header)); err != nil {
-		closeTransport()
+	caller := &Caller{fingerprint: a.key.hash(cred.scheme + " " + cred.value), permissions: a.permissions, closeTransport: func() {}}
+	found, _ := a.identities.Get(caller.fingerprint)
+	if known, ok := found.(callerIdentity); ok {
+		err = a.welcomeBack(ctx, caller, cred, known)
+	} else {
+		a.metrics.countCredential(false)
+		err = a.strangers.review(ctx, remote, caller.fingerprint, func() error { return a.ask(ctx, caller, cred) })
+		if apierrors.HasStatus(err, http.StatusTooManyRequests) {
+			a.metrics.countRefusal(newCredentialLimit)
+		}
+		if err == nil {
+			err = a.limit(caller.Name)
+		}
+	}
+	if err != nil {
+		caller.Close()
 		return nil, err
 	}
 	return caller, nil
 }
 
-// identify fills in the user of a caller, and refuses one that sends too many requests.
-func (a *Authenticator) identify(ctx context.Context, caller *Caller, tripper http.RoundTripper, seen credentialFingerprint) (err error) {
-	if caller.Client, caller.Core, err = a.newClients(tripper); err != nil {
+// welcomeBack fills in a caller whose credential was valid within the last hour. It shares no limit with strangers: whatever they
+// do, only the caller's own limit counts.
+func (a *Authenticator) welcomeBack(ctx context.Context, caller *Caller, cred callerCredential, known callerIdentity) error {
+	if err := a.limit(known.name); err != nil {
 		return err
 	}
-	found, _ := a.identities.Get(seen)
-	known, ok := found.(*callerIdentity)
-	a.metrics.countCredential(ok)
-	if caller.identity = known; !ok {
-		if !a.newCredentials.AllowN(a.clock.Now(), 1) {
-			a.metrics.countRefusal(newCredentialLimit)
-			return apierrors.NewRateLimitExceeded()
-		}
-		if caller.identity, err = a.reviewSelf(ctx, caller.Client); err != nil {
-			return err
-		}
-		a.identities.Add(seen, caller.identity, answerTTL)
+	isFresh := a.clock.Since(known.reviewed) < answerTTL
+	a.metrics.countCredential(isFresh)
+	if isFresh {
+		caller.Name, caller.Groups = known.name, known.groups
+		return a.connect(caller, cred)
 	}
-	caller.Name, caller.Groups = caller.identity.name, caller.identity.groups
-	if !a.limits.allow(caller.Name, a.clock.Now()) {
-		a.metrics.countRefusal(callerLimit)
-		return apierrors.NewRateLimitExceeded()
+	err := a.ask(ctx, caller, cred)
+	if apierrors.HasStatus(err, http.StatusUnauthorized) {
+		a.identities.Remove(caller.fingerprint)
 	}
+	return err
+}
+
+// limit refuses a caller that sends too many requests.
+func (a *Authenticator) limit(name string) error {
+	if a.limits.allow(name, a.clock.Now()) {
+		return nil
+	}
+	a.metrics.countRefusal(callerLimit)
+	return apierrors.NewRateLimitExceeded()
+}
+
+// connect gives a caller clients with its own credential.
+func (a *Authenticator) connect(caller *Caller, cred callerCredential) error {
+	certificates, err := cred.parseCertificates()
+	if err != nil {
+		return err
+	}
+	tripper, closeTransport := a.newTransport(cred, certificates)
+	caller.closeTransport = closeTransport
+	caller.Client, caller.Core, err = a.newClients(tripper)
+	return err
+}
+
+// ask asks the API server whose credential it is, which every authenticated user may ask, and remembers the answer.
+func (a *Authenticator) ask(ctx context.Context, caller *Caller, cred callerCredential) error {
+	if err := a.connect(caller, cred); err != nil {
+		return err
+	}
+	review := &authenticationv1.SelfSubjectReview{}
+	err := caller.Client.Create(ctx, review)
+	user := review.Status.UserInfo
+	// A certificate of another authority, or one that has expired, is nobody's to Kubernetes.
+	if k8serrors.IsForbidden(err) || err == nil && user.Username == anonymousUser {
+		return apierrors.NewNotAuthenticated("Authentication error: Kubernetes does not know these credentials; log in again")
+	}
+	if err != nil {
+		return apierrors.FromError(err, "User")
+	}
+	caller.Name, caller.Groups = user.Username, user.Groups
+	a.identities.Add(caller.fingerprint, callerIdentity{name: caller.Name, groups: caller.Groups, reviewed: a.clock.Now()}, trustTTL)
 	return nil
 }
 
@@ -153,18 +204,6 @@ func (c *Caller) Close() { c.closeTransport() }
 
 // IsServiceAccount reports whether the caller is a service account rather than a person.
 func (c *Caller) IsServiceAccount() bool { return strings.HasPrefix(c.Name, "system:serviceaccount:") }
-
-// reviewSelf asks the API server which user the credential belongs to; every authenticated user may ask that.
-func (a *Authenticator) reviewSelf(ctx context.Context, as client.Client) (*callerIdentity, error) {
-	review := &authenticationv1.SelfSubjectReview{}
-	if err := as.Create(ctx, review); err != nil {
-		return nil, apierrors.FromError(err, "User")
-	}
-	return &callerIdentity{
-		name: review.Status.UserInfo.Username, groups: review.Status.UserInfo.Groups,
-		permissions: cache.NewLRUExpireCacheWithClock(maxAnswers, a.clock),
-	}, nil
-}
 
 // callerLimits limit requests by the caller's name, so that a new token is no way around them.
 type callerLimits struct {

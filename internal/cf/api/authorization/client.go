@@ -37,13 +37,13 @@ func (b bearerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // newTransport returns a transport to the API server for one credential; done closes the connections of that one alone.
-func (a *Authenticator) newTransport(cred callerCredential) (tripper http.RoundTripper, done func()) {
-	if cred.certificate == nil {
-		return bearerTransport{token: cred.token, next: a.shared}, func() {}
+func (a *Authenticator) newTransport(cred callerCredential, certificates []tls.Certificate) (tripper http.RoundTripper, done func()) {
+	if len(certificates) == 0 {
+		return bearerTransport{token: cred.value, next: a.shared}, func() {}
 	}
 	// What client-go would make is kept for ever under the key of the certificate, so this one is made here.
 	own := a.shared.Clone()
-	own.TLSClientConfig.Certificates = []tls.Certificate{*cred.certificate}
+	own.TLSClientConfig.Certificates = certificates
 	return own, own.CloseIdleConnections
 }
 

@@ -7,16 +7,27 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"encoding/base64"
+	"encoding/pem"
+	"fmt"
 	"strings"
 
 	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
 )
 
-// callerCredential is a token, or a client certificate with its key. It is not kept after its request.
-type callerCredential struct {
-	token       string
-	certificate *tls.Certificate
-}
+// What a client certificate may cost to read. Checking an RSA key takes time that grows with the cube of its size.
+const (
+	maxPEMBytes = 16 << 10
+	// maxKeyBytes is enough for RSA of 8192 bits.
+	maxKeyBytes = 5 << 10
+)
+
+const (
+	bearerScheme      = "bearer"
+	certificateScheme = "clientcert"
+)
+
+// callerCredential is a token, or a client certificate with its key in base64. It is not kept after its request.
+type callerCredential struct{ scheme, value string }
 
 // credentialFingerprint is a hash of a header under a key that no other process has. Identities are kept by it, so that no credential is.
 type credentialFingerprint [sha256.Size]byte
@@ -27,7 +38,7 @@ func (k credentialFingerprint) hash(header string) credentialFingerprint {
 	return credentialFingerprint(mac.Sum(nil))
 }
 
-// parseHeader parses an Authorization header: `Bearer <token>`, or `ClientCert <base64 of a certificate and its key in PEM>`.
+// parseHeader splits an Authorization header: `Bearer <token>`, or `ClientCert <base64 of a certificate and its key in PEM>`.
 func parseHeader(header string) (callerCredential, error) {
 	scheme, value, _ := strings.Cut(strings.TrimSpace(header), " ")
 	value = strings.TrimSpace(value)
@@ -35,21 +46,36 @@ func parseHeader(header string) (callerCredential, error) {
 	switch {
 	case header == "":
 		return callerCredential{}, apierrors.NewNotAuthenticated("Authentication error: expected an Authorization header, found none; log in with cf auth and the name of a user of your kubeconfig")
-	case strings.EqualFold(scheme, "bearer") && value != "":
-		return callerCredential{token: value}, nil
-	case strings.EqualFold(scheme, "clientcert"):
-		pem, err := base64.StdEncoding.DecodeString(value)
-		if err != nil {
-			return callerCredential{}, apierrors.NewNotAuthenticated("Authentication error: expected base64 after ClientCert, found something else")
-		}
-		pair, err := tls.X509KeyPair(pem, pem)
-		if err != nil {
-			return callerCredential{}, apierrors.NewNotAuthenticated("Authentication error: expected a certificate and its key in PEM after ClientCert, found something else")
-		}
-		return callerCredential{certificate: &pair}, nil
+	case strings.EqualFold(scheme, bearerScheme) && value != "":
+		return callerCredential{bearerScheme, value}, nil
+	case strings.EqualFold(scheme, certificateScheme) && base64.StdEncoding.DecodedLen(len(value)) > maxPEMBytes:
+		return callerCredential{}, apierrors.NewNotAuthenticated(fmt.Sprintf("Authentication error: expected a certificate and its key of at most %d KiB after ClientCert, found more; send it without its chain", maxPEMBytes>>10))
+	case strings.EqualFold(scheme, certificateScheme):
+		return callerCredential{certificateScheme, value}, nil
 	case strings.EqualFold(scheme, "basic"):
 		return callerCredential{}, apierrors.NewNotAuthenticated("Authentication error: expected a token or a client certificate, found a user name and a password, which Kubernetes does not take; use a user of your kubeconfig that has a token, a certificate or an exec plugin")
 	default:
 		return callerCredential{}, apierrors.NewNotAuthenticated("Authentication error: expected Bearer or ClientCert in the Authorization header, found neither")
 	}
+}
+
+// parseCertificates returns the client certificate of a credential; none of a token.
+func (c callerCredential) parseCertificates() ([]tls.Certificate, error) {
+	if c.scheme != certificateScheme {
+		return []tls.Certificate{}, nil
+	}
+	both, err := base64.StdEncoding.DecodeString(c.value)
+	if err != nil {
+		return nil, apierrors.NewNotAuthenticated("Authentication error: expected base64 after ClientCert, found something else")
+	}
+	for block, rest := pem.Decode(both); block != nil; block, rest = pem.Decode(rest) {
+		if strings.HasSuffix(block.Type, "PRIVATE KEY") && len(block.Bytes) > maxKeyBytes {
+			return nil, apierrors.NewNotAuthenticated("Authentication error: expected a key of at most 8192 bits after ClientCert, found a larger one; use one of ECDSA, or of RSA with 2048 to 8192 bits")
+		}
+	}
+	pair, err := tls.X509KeyPair(both, both)
+	if err != nil {
+		return nil, apierrors.NewNotAuthenticated("Authentication error: expected a certificate and its key in PEM after ClientCert, found something else")
+	}
+	return []tls.Certificate{pair}, nil
 }

@@ -19,7 +19,7 @@ type CallerMetrics struct {
 func NewCallerMetrics() *CallerMetrics {
 	m := &CallerMetrics{
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "torpor_cf_api_refused_total", Help: "Requests to the CF API that were refused with 429, by limit: of one caller, or of credentials that were never seen before.",
+			Name: "torpor_cf_api_refused_total", Help: "Requests to the CF API that were refused with 429, by limit: caller, of one caller; newcomer, of new credentials from where too many were invalid.",
 		}, []string{"limit"}),
 		credentials: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "torpor_cf_api_credentials_total", Help: "Credentials that were shown to the CF API, by whether Kubernetes had to be asked whose they are: known or asked.",

@@ -5,34 +5,37 @@ package authorization
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	authorizationv1 "k8s.io/api/authorization/v1"
-	"k8s.io/apimachinery/pkg/util/cache"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 )
 
-const (
-	// maxParallelReviews bounds the reviews in flight for one request.
-	maxParallelReviews = 16
-	// maxAnswers bounds the reviews that are kept for one credential.
-	maxAnswers = 1 << 16
-)
+// maxParallelReviews bounds the reviews in flight for one request.
+const maxParallelReviews = 16
 
 // Permission is a verb on a resource of Korifi's group in a namespace. An empty namespace means all of them.
 type Permission struct{ Namespace, Verb, Resource string }
 
-// callerIdentity is the user that a credential belongs to, with the permissions that were reviewed for that credential.
+// callerIdentity is the user that a credential belonged to when it was reviewed.
 type callerIdentity struct {
-	name        string
-	groups      []string
-	permissions *cache.LRUExpireCache
+	name     string
+	groups   []string
+	reviewed time.Time
+}
+
+// reviewedPermission is a permission that was reviewed for a credential.
+type reviewedPermission struct {
+	fingerprint credentialFingerprint
+	Permission
 }
 
 // May asks the API server, as the caller, whether the caller has a permission.
 func (c *Caller) May(ctx context.Context, p Permission) (bool, error) {
-	known, _ := c.identity.permissions.Get(p)
+	key := reviewedPermission{c.fingerprint, p}
+	known, _ := c.permissions.Get(key)
 	if allowed, ok := known.(bool); ok {
 		return allowed, nil
 	}
@@ -48,7 +51,7 @@ func (c *Caller) May(ctx context.Context, p Permission) (bool, error) {
 	if !review.Status.Allowed {
 		ttl = denialTTL
 	}
-	c.identity.permissions.Add(p, review.Status.Allowed, ttl)
+	c.permissions.Add(key, review.Status.Allowed, ttl)
 	return review.Status.Allowed, nil
 }
 

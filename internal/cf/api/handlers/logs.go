@@ -7,12 +7,12 @@ import (
 	"math"
 	"net/url"
 	"strconv"
-	"time"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
 	"github.com/torpor-dev/torpor/internal/cf/api/payloads"
 	"github.com/torpor-dev/torpor/internal/cf/api/presenter"
+	"github.com/torpor-dev/torpor/internal/cf/api/repositories"
 )
 
 const (
@@ -41,16 +41,15 @@ func readLogs(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (Respo
 		return Response{}, err
 	}
 	if kinds := payloads.ParseFilter(q, "envelope_types"); !kinds.Matches("LOG") {
-		return ok(presenter.ForLogs(app.Name, nil, presenter.LogWindow{}))
+		return ok(presenter.ForLogs(app.Name, nil))
 	}
-	window := presenter.LogWindow{From: from, Until: until, Limit: int(limit), Descending: q.Get("descending") == "true"}
-	tail := &limit
-	if !window.Descending || q.Has("end_time") {
-		// The first lines are wanted, or the last ones before some time, so the last ones of each Pod are not enough.
-		tail = nil
+	release, err := r.Logs.acquire(ctx, r.Caller.Name)
+	if err != nil {
+		return Response{}, err
 	}
-	lines, err := r.Store.ReadLogs(ctx, r.Caller, app, time.Unix(0, max(0, from)), tail)
-	return respond(presenter.ForLogs(app.Name, lines, window), err)
+	defer release()
+	lines, err := r.Store.ReadLogs(ctx, r.Caller, app, repositories.LogWindow{From: from, Until: until, Limit: int(limit), Descending: q.Get("descending") == "true"})
+	return respond(presenter.ForLogs(app.Name, lines), err)
 }
 
 func parseInt(q url.Values, key string, without int64) (int64, error) {

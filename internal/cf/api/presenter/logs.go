@@ -3,8 +3,6 @@
 package presenter
 
 import (
-	"cmp"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -37,21 +35,8 @@ type EnvelopeLog struct {
 	Type    string `json:"type"`
 }
 
-// LogWindow selects lines from one time until before another: the first ones, or with Descending the last ones.
-type LogWindow struct {
-	From, Until int64
-	Limit       int
-	Descending  bool
-}
-
-// ForLogs shows the lines in a window.
-func ForLogs(app string, lines []repositories.LogLine, w LogWindow) LogCacheRead {
-	lines = slices.DeleteFunc(slices.Clone(lines), func(l repositories.LogLine) bool { return l.At < w.From || l.At >= w.Until })
-	slices.SortStableFunc(lines, func(a, b repositories.LogLine) int { return cmp.Compare(a.At, b.At) })
-	if w.Descending {
-		slices.Reverse(lines)
-	}
-	lines = lines[:min(w.Limit, len(lines))]
+// ForLogs shows lines in their order.
+func ForLogs(app string, lines []repositories.LogLine) LogCacheRead {
 	logs := LogCacheRead{Envelopes: EnvelopeBatch{Batch: make([]LogEnvelope, 0, len(lines))}}
 	for _, l := range lines {
 		logs.Envelopes.Batch = append(logs.Envelopes.Batch, LogEnvelope{

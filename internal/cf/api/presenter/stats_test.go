@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
-	"github.com/torpor-dev/torpor/internal/cf/api/repositories"
 )
 
 func TestInstances(t *testing.T) {
@@ -88,32 +87,6 @@ func TestStatsAreHonest(t *testing.T) {
 	}
 	if crashed.Uptime != 0 || crashed.Details == nil || *crashed.Details != "exit code 1" || crashed.Routable != nil {
 		t.Errorf("found %+v, want no uptime and the reason", crashed)
-	}
-}
-
-func TestLogs(t *testing.T) {
-	lines := []repositories.LogLine{{At: 3, Payload: "c"}, {At: 1, Payload: "a"}, {At: 2, Payload: "b"}}
-	for name, test := range map[string]struct {
-		from, until int64
-		limit       int
-		descending  bool
-		want        string
-	}{
-		"a limit keeps the first lines":            {0, 9, 2, false, "ab"},
-		"a descending window keeps the last lines": {0, 9, 2, true, "cb"},
-		"the end of a window is left out":          {0, 3, 9, false, "ab"},
-		"the begin of a window is included":        {2, 9, 9, false, "bc"},
-		"an empty window has no lines":             {5, 9, 9, false, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got := ""
-			for _, e := range ForLogs("app", lines, LogWindow{From: test.from, Until: test.until, Limit: test.limit, Descending: test.descending}).Envelopes.Batch {
-				got += string(e.Log.Payload)
-			}
-			if got != test.want {
-				t.Errorf("found %q, want %q", got, test.want)
-			}
-		})
 	}
 }
 

@@ -3,13 +3,11 @@
 package repositories
 
 import (
-	"bufio"
 	"context"
-	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -26,31 +24,25 @@ import (
 )
 
 const (
-	// maxLogBytes bounds what is read of one Pod's log.
-	maxLogBytes = 4 << 20
 	// maxLogReaders bounds the logs that are read at once for one request.
 	maxLogReaders = 8
+	// readBytesOfApp bounds what is read for one request, and with it the part of each Pod.
+	readBytesOfApp, maxReadBytes, minReadBytes = 64 << 20, 4 << 20, 256 << 10
 )
 
-// LogLine is one line of an instance's log, with its time in nanoseconds. Kubernetes keeps one log for both outputs.
-type LogLine struct {
-	At                             int64
-	Instance, ProcessType, Payload string
-}
-
-// ReadLogs returns the lines of all Pods of an app since a time, read as the caller; tail, unless it is nil, limits the lines
-// of each Pod to the last ones.
-func (s *Store) ReadLogs(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, since time.Time, tail *int64) ([]LogLine, error) {
+// ReadLogs returns the lines of all Pods of an app that are in a window, read as the caller.
+func (s *Store) ReadLogs(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, window LogWindow) ([]LogLine, error) {
 	var pods corev1.PodList
 	if err := caller.Client.List(ctx, &pods, client.InNamespace(app.Namespace), client.MatchingLabels{korifiv1alpha1.AppGUIDLabel: app.Name}); err != nil {
 		return nil, apierrors.FromError(err, AppResourceType)
 	}
-	lines := make([][]LogLine, len(pods.Items))
+	collector := &logCollector{window: window}
+	options := logOptions(window, len(pods.Items))
 	var readers errgroup.Group
 	readers.SetLimit(maxLogReaders)
 	for i := range pods.Items {
-		readers.Go(func() (err error) {
-			lines[i], err = readPodLog(ctx, caller, &pods.Items[i], since, tail)
+		readers.Go(func() error {
+			err := readPodLog(ctx, caller, &pods.Items[i], options, collector)
 			// A Pod whose container has not started yet has no log, which is no reason to hide the others'.
 			if k8serrors.IsBadRequest(err) || k8serrors.IsNotFound(err) {
 				return nil
@@ -61,25 +53,34 @@ func (s *Store) ReadLogs(ctx context.Context, caller *authorization.Caller, app 
 	if err := readers.Wait(); err != nil {
 		return nil, apierrors.FromError(err, AppResourceType)
 	}
-	return slices.Concat(lines...), nil
+	return collector.sorted(), nil
 }
 
-// readPodLog returns the lines of the running container, and before them those of the container that it replaced, which
-// explain why that one crashed.
-func readPodLog(ctx context.Context, caller *authorization.Caller, pod *corev1.Pod, since time.Time, tail *int64) ([]LogLine, error) {
-	options := &corev1.PodLogOptions{Container: eiriniv1.ApplicationContainer, Timestamps: true, TailLines: tail, LimitBytes: new(int64(maxLogBytes))}
-	if since.After(time.Unix(0, 0)) {
+// logOptions says which part of each container's log is read.
+func logOptions(window LogWindow, pods int) *corev1.PodLogOptions {
+	options := &corev1.PodLogOptions{
+		Container: eiriniv1.ApplicationContainer, Timestamps: true, LimitBytes: new(int64(min(max(readBytesOfApp/max(pods, 1), minReadBytes), maxReadBytes))),
+	}
+	if since := time.Unix(0, max(0, window.From)); since.After(time.Unix(0, 0)) {
 		options.SinceTime = new(metav1.NewTime(since))
 	}
-	var previous []LogLine
+	// Where the first lines are wanted, or the last ones before some time, the last ones of each Pod are not enough.
+	if window.Descending && window.Until == math.MaxInt64 {
+		options.TailLines = new(int64(window.Limit))
+	}
+	return options
+}
+
+// readPodLog reads the log of the running container, and before it that of the container that it replaced, which explains why
+// that one crashed.
+func readPodLog(ctx context.Context, caller *authorization.Caller, pod *corev1.Pod, options *corev1.PodLogOptions, into *logCollector) error {
 	if hasRestartedContainer(pod) {
 		ofPrevious := options.DeepCopy()
 		ofPrevious.Previous = true
 		// The kubelet may have removed the previous container meanwhile, so an error hides nothing that could be read.
-		previous, _ = readContainerLog(ctx, caller, pod, ofPrevious)
+		_ = readContainerLog(ctx, caller, pod, ofPrevious, into)
 	}
-	current, err := readContainerLog(ctx, caller, pod, options)
-	return append(previous, current...), err
+	return readContainerLog(ctx, caller, pod, options, into)
 }
 
 // hasRestartedContainer reports whether a container runs where another has ended. While none runs, the log that Kubernetes
@@ -90,27 +91,13 @@ func hasRestartedContainer(pod *corev1.Pod) bool {
 	})
 }
 
-func readContainerLog(ctx context.Context, caller *authorization.Caller, pod *corev1.Pod, options *corev1.PodLogOptions) ([]LogLine, error) {
+func readContainerLog(ctx context.Context, caller *authorization.Caller, pod *corev1.Pod, options *corev1.PodLogOptions, into *logCollector) error {
 	stream, err := caller.Core.Pods(pod.Namespace).GetLogs(pod.Name, options).Stream(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { _ = stream.Close() }()
-	var lines []LogLine
-	scanner := bufio.NewScanner(io.LimitReader(stream, maxLogBytes))
-	scanner.Buffer(nil, maxLogBytes)
-	for scanner.Scan() {
-		stamp, text, _ := strings.Cut(scanner.Text(), " ")
-		at, err := time.Parse(time.RFC3339Nano, stamp)
-		if err != nil {
-			continue
-		}
-		lines = append(lines, LogLine{At: at.UnixNano(), Instance: instanceIndex(pod), ProcessType: pod.Labels[korifiv1alpha1.ProcessTypeLabel], Payload: text})
-	}
-	if err := scanner.Err(); err != nil {
-		return nil, fmt.Errorf("read the log: %w", err)
-	}
-	return lines, nil
+	return into.readLines(io.LimitReader(stream, *options.LimitBytes), instanceIndex(pod), pod.Labels[korifiv1alpha1.ProcessTypeLabel])
 }
 
 func instanceIndex(pod *corev1.Pod) string {

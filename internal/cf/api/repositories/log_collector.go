@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package repositories
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"container/heap"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	// maxLineBytes is where a line is cut, as Cloud Foundry does.
+	maxLineBytes = 64 << 10
+	// maxKeptBytes bounds the lines of one answer.
+	maxKeptBytes = 2 << 20
+)
+
+// LogLine is one line of an instance's log, with its time in nanoseconds. Kubernetes keeps one log for both outputs.
+type LogLine struct {
+	At                             int64
+	Instance, ProcessType, Payload string
+	// order is that in which lines of one time were read.
+	order int
+}
+
+// LogWindow selects lines from one time until before another: the first ones, or with Descending the last ones.
+type LogWindow struct {
+	From, Until int64
+	Limit       int
+	Descending  bool
+}
+
+// logCollector keeps the lines that a window selects, of all that are read at the same time: it holds no more than an answer does.
+type logCollector struct {
+	window LogWindow
+
+	mu    sync.Mutex
+	lines []LogLine
+	bytes int
+	read  int
+}
+
+// readLines takes in the lines of one container, which are in the order of their times.
+func (c *logCollector) readLines(from io.Reader, instance, processType string) error {
+	lines := bufio.NewReaderSize(from, maxLineBytes)
+	for {
+		line, err := lines.ReadSlice('\n')
+		wanted := c.add(bytes.TrimSuffix(line, []byte("\n")), instance, processType)
+		for errors.Is(err, bufio.ErrBufferFull) {
+			_, err = lines.ReadSlice('\n')
+		}
+		switch {
+		case !wanted || errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("read the log: %w", err)
+		}
+	}
+}
+
+// add keeps a line if the window selects it, and reports whether a later one may be selected.
+func (c *logCollector) add(line []byte, instance, processType string) bool {
+	stamp, text, _ := bytes.Cut(line, []byte(" "))
+	parsed, err := time.Parse(time.RFC3339Nano, string(stamp))
+	if err != nil {
+		return true
+	}
+	at := parsed.UnixNano()
+	if at < c.window.From || at >= c.window.Until {
+		return at < c.window.From
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.read++
+	next := LogLine{At: at, order: c.read}
+	if len(c.lines) > 0 && (len(c.lines) >= c.window.Limit || c.bytes+len(text) > maxKeptBytes) && !c.precedes(next, c.lines[0]) {
+		return c.window.Descending
+	}
+	next.Instance, next.ProcessType, next.Payload = instance, processType, string(text)
+	heap.Push(c, next)
+	for len(c.lines) > c.window.Limit || c.bytes > maxKeptBytes {
+		heap.Pop(c)
+	}
+	return true
+}
+
+// precedes reports whether a line comes before another in the order that is wanted.
+func (c *logCollector) precedes(a, b LogLine) bool {
+	order := cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.order, b.order))
+	if c.window.Descending {
+		return order > 0
+	}
+	return order < 0
+}
+
+// sorted returns the lines in the order that is wanted.
+func (c *logCollector) sorted() []LogLine {
+	slices.SortFunc(c.lines, func(a, b LogLine) int {
+		if c.precedes(a, b) {
+			return -1
+		}
+		return 1
+	})
+	return c.lines
+}
+
+// The heap has the line on top that is given up first.
+
+// Len implements heap.Interface.
+func (c *logCollector) Len() int { return len(c.lines) }
+
+// Less implements heap.Interface.
+func (c *logCollector) Less(i, j int) bool { return c.precedes(c.lines[j], c.lines[i]) }
+
+// Swap implements heap.Interface.
+func (c *logCollector) Swap(i, j int) { c.lines[i], c.lines[j] = c.lines[j], c.lines[i] }
+
+// Push implements heap.Interface.
+func (c *logCollector) Push(x any) {
+	if line, ok := x.(LogLine); ok {
+		c.lines, c.bytes = append(c.lines, line), c.bytes+len(line.Payload)
+	}
+}
+
+// Pop implements heap.Interface.
+func (c *logCollector) Pop() any {
+	last := c.lines[len(c.lines)-1]
+	c.lines[len(c.lines)-1] = LogLine{}
+	c.lines, c.bytes = c.lines[:len(c.lines)-1], c.bytes-len(last.Payload)
+	return last
+}
