@@ -98,7 +98,7 @@ func (e *testEnv) startReplica(t testing.TB, perSecond float64) *replica {
 	cfg.BearerToken = e.requestToken(t, system, "torpor-cf-api")
 	ready := make(chan string, 1)
 	o := Options{
-		Address: "127.0.0.1:0", MetricsAddress: testenv.FreeAddress(t), Folder: t.TempDir(), RequestsPerSecond: perSecond, MaxInstances: 1000, FailuresPerSecond: 10, Namespace: system,
+		Address: "127.0.0.1:0", MetricsAddress: testenv.FreeAddress(t), Folder: t.TempDir(), RequestsPerSecond: perSecond, MaxInstances: 1000, FailuresPerSecond: 10, MaxStaleness: time.Minute, Namespace: system,
 		Ready: func(address string) { ready <- address }, Log: e.log.StructuredLogger(),
 	}
 	ended := make(chan struct{})

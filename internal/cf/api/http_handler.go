@@ -103,6 +103,9 @@ func (s *server) callHandler(ctx context.Context, req *http.Request, route handl
 		}
 		defer caller.Close()
 		request.Caller = caller
+		if err := s.api.Store.CheckFreshness(); err != nil {
+			return handlers.Response{}, err
+		}
 	}
 	return route.Handle(ctx, request)
 }

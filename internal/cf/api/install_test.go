@@ -53,8 +53,8 @@ func TestInstall(t *testing.T) {
 		t.Errorf("expected a Pod that is restricted enough, found: %v", err)
 	}
 	c := pod.Spec.Containers[0]
-	if c.ReadinessProbe.HTTPGet.Scheme != corev1.URISchemeHTTPS || c.ReadinessProbe.HTTPGet.Path != "/healthz" {
-		t.Errorf("found the probe %+v, want /healthz by TLS", c.ReadinessProbe.HTTPGet)
+	if c.ReadinessProbe.HTTPGet.Scheme != corev1.URISchemeHTTPS || c.ReadinessProbe.HTTPGet.Path != "/readyz" {
+		t.Errorf("found the probe %+v, want /readyz by TLS", c.ReadinessProbe.HTTPGet)
 	}
 	loose := pod.DeepCopy()
 	loose.ObjectMeta = metav1.ObjectMeta{Namespace: system, Name: "loose"}

@@ -54,6 +54,8 @@ type Options struct {
 	RequestsPerSecond float64
 	// FailuresPerSecond limits the invalid credentials that are looked at from one address.
 	FailuresPerSecond float64
+	// MaxStaleness is for how long what is shown may not have been watched.
+	MaxStaleness time.Duration
 	// MaxInstances is how many instances a caller may ask for of one process.
 	MaxInstances int32
 	// Namespace is where CFOrgs are.
@@ -136,7 +138,7 @@ func newServer(cfg *rest.Config, o Options) (*server, error) {
 	}
 	own := rest.CopyConfig(cfg)
 	own.QPS, own.Burst, own.UserAgent = cacheQPS, cacheQPS, "torpor-cf-api"
-	store, err := repositories.NewStore(own, known, o.Namespace)
+	store, err := repositories.NewStore(own, known, o.Namespace, o.MaxStaleness)
 	if err != nil {
 		return nil, err
 	}

@@ -5,12 +5,17 @@
 package orgspace
 
 import (
+	"maps"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/decision"
 )
+
+// podSecurityLabel has the level that Kubernetes' own admission demands of Pods.
+const podSecurityLabel = "pod-security.kubernetes.io/enforce"
 
 // Observed is an org or a space with its namespace.
 type Observed struct {
@@ -19,11 +24,17 @@ type Observed struct {
 	Labels map[string]string
 	// Namespace is the one of the owner's name; nil if there is none.
 	Namespace *corev1.Namespace
+	// LacksPolicy says that its Pods shall be reached from within only, and that no policy says so.
+	LacksPolicy bool
 }
 
 // Plan is what to do and what to report.
 type Plan struct {
 	CreateNamespace bool
+	// AddLabels are labels that the owner's namespace lacks.
+	AddLabels map[string]string
+	// CreatePolicy keeps Pods of other namespaces out.
+	CreatePolicy bool
 	// LookAgain says that the namespace has to go before anything else can happen.
 	LookAgain bool
 	// Ready is nil if there is nothing to report yet.
@@ -41,8 +52,20 @@ func Decide(o Observed) Plan {
 		return Plan{LookAgain: true, Why: "name taken", Ready: new(decision.False(korifiv1alpha1.NameTakenReason,
 			"expected the namespace "+name+" to be free, found one that is another's or is being deleted; delete it, or choose another name"))}
 	default:
-		return Plan{Why: "as it should be", Ready: new(decision.True(korifiv1alpha1.NamespaceReadyReason, "the namespace "+name+" is there"))}
+		return Plan{AddLabels: missingLabels(o.Namespace), CreatePolicy: o.LacksPolicy, Why: "as it should be", Ready: new(decision.True(korifiv1alpha1.NamespaceReadyReason, "the namespace "+name+" is there"))}
 	}
+}
+
+// PodSecurityLabels are those of a new namespace. Pods of apps are as restricted as the level demands, so it holds for whatever
+// else is made there. A level that an administrator has chosen stays.
+func PodSecurityLabels() map[string]string {
+	return map[string]string{podSecurityLabel: "restricted"}
+}
+
+func missingLabels(namespace *corev1.Namespace) map[string]string {
+	missing := PodSecurityLabels()
+	maps.DeleteFunc(missing, func(key, _ string) bool { _, found := namespace.Labels[key]; return found })
+	return missing
 }
 
 // OwnsNamespace reports whether the namespace is the owner's. One without the owner's labels is another's: it is left alone,

@@ -21,6 +21,11 @@ func getHealth(context.Context, *Request) (Response, error) {
 	return ok(map[string]string{"status": "ok"})
 }
 
+// getReadiness fails while what this replica would show may be long past, so that another one is asked.
+func getReadiness(_ context.Context, r *Request) (Response, error) {
+	return respond(map[string]string{"status": "ok"}, r.Store.CheckFreshness())
+}
+
 func getWhoAmI(_ context.Context, r *Request) (Response, error) {
 	kind := "User"
 	if r.Caller.IsServiceAccount() {

@@ -39,7 +39,8 @@ func generalRoutes() []Route {
 	return []Route{
 		{get, "/{$}", true, "where everything is, and the version", "", getRoot},
 		{get, "/v3/info", true, "about this API", "", getInfo},
-		{get, "/healthz", true, "for probes", "", getHealth},
+		{get, "/healthz", true, "for probes: it runs", "", getHealth},
+		{get, "/readyz", true, "for probes: what it shows is not long past", "", getReadiness},
 		{post, "/oauth/token", true, "a token that lets nobody in, for clients that insist on one", "", createToken},
 		{get, "/whoami", false, "who the caller is", "", getWhoAmI},
 		{get, "/v3/organizations", false, "orgs: `names`, `guids`", "list cfspaces in the org, or any of its spaces", listOrgs},

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -39,6 +40,7 @@ type Store struct {
 	// apps and processes are the cache's own indexers, for lists: a list through the cache copies each of thousands.
 	apps, processes toolscache.Indexer
 	changes         *changeNotifier
+	watches         *watchMonitor
 	// rootNamespace is the namespace of CFOrgs.
 	rootNamespace string
 	// stopped is closed when waits shall end.
@@ -46,8 +48,11 @@ type Store struct {
 	stopOnce sync.Once
 }
 
-// NewStore returns a Store that reads nothing before Start.
-func NewStore(cfg *rest.Config, scheme *runtime.Scheme, rootNamespace string) (*Store, error) {
+// NewStore returns a Store that reads nothing before Start, and nothing from a cache that has not been kept up for longer than maxAge.
+func NewStore(cfg *rest.Config, scheme *runtime.Scheme, rootNamespace string, maxAge time.Duration) (*Store, error) {
+	watches := newWatchMonitor(clock.RealClock{}, maxAge)
+	cfg = rest.CopyConfig(cfg)
+	cfg.Wrap(watches.wrap)
 	inOrg, err := labels.NewRequirement(korifiv1alpha1.OrgGUIDLabel, selection.Exists, nil)
 	if err != nil {
 		return nil, fmt.Errorf("select namespaces: %w", err)
@@ -60,8 +65,11 @@ func NewStore(cfg *rest.Config, scheme *runtime.Scheme, rootNamespace string) (*
 	if err != nil {
 		return nil, fmt.Errorf("make the cache: %w", err)
 	}
-	return &Store{cache: c, changes: newChangeNotifier(), rootNamespace: rootNamespace, stopped: make(chan struct{})}, nil
+	return &Store{cache: c, changes: newChangeNotifier(), watches: watches, rootNamespace: rootNamespace, stopped: make(chan struct{})}, nil
 }
+
+// CheckFreshness returns an error if the cache may show what was long ago.
+func (s *Store) CheckFreshness() error { return s.watches.check() }
 
 // StopWaiting ends all waits, as if their time was up.
 func (s *Store) StopWaiting() { s.stopOnce.Do(func() { close(s.stopped) }) }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -36,6 +37,8 @@ const namespaceInterval = 5 * time.Second
 type Controller struct {
 	// Clock tells the time.
 	Clock clock.PassiveClock
+	// IsolateSpaces keeps Pods of other namespaces from reaching those of a space, until somebody adds a policy that lets them.
+	IsolateSpaces bool
 
 	client client.Client
 	live   client.Reader
@@ -43,7 +46,8 @@ type Controller struct {
 
 // +kubebuilder:rbac:groups=korifi.cloudfoundry.org,resources=cforgs;cfspaces,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=korifi.cloudfoundry.org,resources=cforgs/status;cfspaces/status,verbs=get;patch
-// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch;create;delete
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=get;create
 
 // SetupWithManager adds the controllers.
 func (c Controller) SetupWithManager(mgr manager.Manager) error {
@@ -139,21 +143,54 @@ func (c Controller) observe(ctx context.Context, owner client.Object, labels map
 	if err != nil {
 		return seen, fmt.Errorf("read the namespace: %w", err)
 	}
+	if c.IsolateSpaces && labels[korifiv1alpha1.SpaceGUIDLabel] != "" && orgspace.OwnsNamespace(seen) {
+		err = c.live.Get(ctx, client.ObjectKeyFromObject(isolatingPolicy(seen.Namespace.Name)), &networkingv1.NetworkPolicy{})
+		if seen.LacksPolicy = k8serrors.IsNotFound(err); client.IgnoreNotFound(err) != nil {
+			return seen, fmt.Errorf("read the network policy: %w", err)
+		}
+	}
 	return seen, nil
 }
 
-// act creates the namespace if it is missing; that another pass was faster is no error.
+// act creates what is missing; that another pass was faster is no error.
 func (c Controller) act(ctx context.Context, seen orgspace.Observed, plan orgspace.Plan) error {
-	if !plan.CreateNamespace {
-		return nil
-	}
 	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: seen.Owner.GetName(), Labels: maps.Clone(seen.Labels)}}
-	if err := c.client.Create(ctx, namespace, client.FieldOwner(Name)); err != nil && !k8serrors.IsAlreadyExists(err) {
-		return fmt.Errorf("make the namespace: %w", err)
+	if plan.CreateNamespace {
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: seen.Owner.GetName(), Labels: orgspace.PodSecurityLabels()}}
+		maps.Copy(namespace.Labels, seen.Labels)
+		if err := c.create(ctx, namespace); err != nil {
+			return fmt.Errorf("make the namespace: %w", err)
+		}
+	}
+	if len(plan.AddLabels) > 0 {
+		after := seen.Namespace.DeepCopy()
+		maps.Copy(after.Labels, plan.AddLabels)
+		if err := reconcile.PatchObserved(ctx, c.client, seen.Namespace, after, Name); err != nil {
+			return fmt.Errorf("label the namespace: %w", err)
+		}
+	}
+	if plan.CreatePolicy {
+		if err := c.create(ctx, isolatingPolicy(seen.Namespace.Name)); err != nil {
+			return fmt.Errorf("make the network policy: %w", err)
+		}
 	}
 	return nil
+}
+
+func (c Controller) create(ctx context.Context, object client.Object) error {
+	if err := c.client.Create(ctx, object, client.FieldOwner(Name)); err != nil && !k8serrors.IsAlreadyExists(err) {
+		return err
+	}
+	return nil
+}
+
+// isolatingPolicy lets the Pods of a namespace be reached from that namespace only. Policies add up, so another one can let in more.
+func isolatingPolicy(namespace string) *networkingv1.NetworkPolicy {
+	return &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: Name}, Spec: networkingv1.NetworkPolicySpec{
+		PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
+		Ingress:     []networkingv1.NetworkPolicyIngressRule{{From: []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{}}}}},
+	}}
 }
 
 func (c Controller) reportOrg(org *korifiv1alpha1.CFOrg, _ orgspace.Observed, plan orgspace.Plan, _ *reconcile.RefusedError) reconcile.FollowUp {
