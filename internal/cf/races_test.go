@@ -12,6 +12,8 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -307,10 +309,39 @@ func TestOrgsAndSpacesAreNamespaces(t *testing.T) {
 		t.Fatal(err)
 	}
 	awaits(space, func() []metav1.Condition { return space.Status.Conditions }, korifiv1alpha1.NamespaceReadyReason)
+	e.expectRestrictedNamespace(t, "space-1")
 	for _, obj := range []client.Object{taken, space, org} {
 		if err := e.Client.Delete(t.Context(), obj); err != nil {
 			t.Fatal(err)
 		}
 		testenv.Eventually(t, obj.GetName()+" is gone", func() error { return e.requireGone(t, obj) })
+	}
+}
+
+// expectRestrictedNamespace looks for the level of Pod Security of a space, which comes back when it was lost, and for its policy.
+func (e *env) expectRestrictedNamespace(t *testing.T, name string) {
+	t.Helper()
+	const label = "pod-security.kubernetes.io/enforce"
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	hasLevel := func(level string) func() error {
+		return func() error {
+			if err := e.Client.Get(t.Context(), client.ObjectKeyFromObject(namespace), namespace); err != nil {
+				return fmt.Errorf("get: %w", err)
+			}
+			if found := namespace.Labels[label]; found != level {
+				return fmt.Errorf("found the level %q", found)
+			}
+			return nil
+		}
+	}
+	testenv.Eventually(t, "the space is restricted", hasLevel("restricted"))
+	testenv.ExpectPatched(t, e.Environment, namespace, func(n *corev1.Namespace) { delete(n.Labels, label) })
+	testenv.Eventually(t, "a space without a level is restricted", hasLevel("restricted"))
+	testenv.Eventually(t, "Pods of others are kept out", func() error {
+		return e.Client.Get(t.Context(), client.ObjectKey{Namespace: name, Name: "torpor-spaces"}, &networkingv1.NetworkPolicy{})
+	})
+	loose := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "loose"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "loose", Image: "x"}}}}
+	if err := e.Client.Create(t.Context(), loose); !k8serrors.IsForbidden(err) {
+		t.Errorf("expected a Pod that is not restricted to be refused, found %v", err)
 	}
 }

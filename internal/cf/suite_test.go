@@ -63,7 +63,7 @@ func newEnv(t testing.TB) *env {
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
 	})
 	options := manager.Options{
-		MetricsAddress: "0", ProbeAddress: "0", Webhook: manager.WebhookOptions{Address: e.address}, Namespace: e.namespace, Log: e.log.StructuredLogger(),
+		MetricsAddress: "0", ProbeAddress: "0", Webhook: manager.WebhookOptions{Address: e.address}, IsolateSpaces: true, Namespace: e.namespace, Log: e.log.StructuredLogger(),
 	}
 	testenv.RunInBackground(t, "the manager", func(ctx context.Context) error { return manager.Run(ctx, e.ImpersonateUser(user), options) })
 	e.WaitForAppAdmission(t, e.namespace, korifiv1alpha1.FirstRevision)

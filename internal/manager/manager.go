@@ -75,6 +75,8 @@ type Options struct {
 	AllowEndpoints []string
 	// AllowInsecureTargetClusters takes kubeconfigs with plain http, unverified certificates, a proxy or impersonation.
 	AllowInsecureTargetClusters bool
+	// IsolateSpaces gives each space a NetworkPolicy that keeps others' Pods out.
+	IsolateSpaces bool
 	// Image is Torpor's own, for the Pods that bring its program to other containers; empty means that none can be made.
 	Image string
 	// Log gets one line per change.
@@ -149,7 +151,7 @@ func listFeatures(o Options) []feature {
 		},
 		{
 			"spaces", kinds(korifiv1alpha1.CFOrgKind(), korifiv1alpha1.CFSpaceKind(), korifiv1alpha1.CFBuildKind(), korifiv1alpha1.CFPackageKind()),
-			nil, setupAll(orgspace.Controller{Clock: now}.SetupWithManager, build.Controller{Clock: now}.SetupWithManager),
+			nil, setupAll(orgspace.Controller{Clock: now, IsolateSpaces: o.IsolateSpaces}.SetupWithManager, build.Controller{Clock: now}.SetupWithManager),
 		},
 		{"deployments", kinds(korifiv1alpha1.CFAppKind(), torporv1alpha1.CFDeploymentKind()), nil, deployment.Controller{Clock: now}.SetupWithManager},
 		{"lrp", kinds(eiriniv1.LRPKind()), nil, lrp.Controller{Clock: now}.SetupWithManager},
