@@ -65,6 +65,8 @@ test-library:
 	@cd conditional && $(GOTEST) -p 1 ./...
 test-loaded: local torpor mysql s3 ## Run all tests N=1 times beside eight busy loops, which end with their shell
 	@for i in $$(seq 8); do while kill -0 $$$$; do :; done 2>/dev/null & done; for i in $$(seq $(or $(N),1)); do $(MAKE) test || exit; done
+test-hostile: local torpor ## Run the real programs against hostile callers and servers, and show what it cost
+	@go test -v -count=1 ./internal/e2e/hostile
 test-run: local torpor mysql s3 ## Run one test with everything it needs: PKG=./internal/e2e RUN=TestName
 	@$(GOTEST) -v -count=1 $(PKG) -run '$(RUN)'
 e2e: local torpor mysql e2e-pods ## Run the end-to-end tests at every fault point, and those with real pods

@@ -4,8 +4,10 @@ package api
 
 import (
 	"encoding/base64"
+	"errors"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +17,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cf/api/handlers"
+	"github.com/torpor-dev/torpor/internal/cf/revision"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
@@ -138,6 +143,107 @@ func TestRightsThatAreTakenAway(t *testing.T) {
 		r := dave.get(t, "/whoami")
 		if r.status != http.StatusUnauthorized || r.field(t, "errors.0.title") != "CF-NotAuthenticated" {
 			return errorFound(r)
+		}
+		return nil
+	})
+}
+
+// TestObjectsOfOthersLookAbsent compares, for every route with a GUID, what a stranger is told of an object with what they are told
+// where there is none. Jobs are left out: one that has nothing left to delete is complete.
+func TestObjectsOfOthersLookAbsent(t *testing.T) {
+	e := shared.Get(t)
+	space, app := e.createShop(t, 1, started)
+	alice, mallory := e.callerNamed(t, "alice"), e.callerNamed(t, "mallory")
+	deployment := alice.expect(t, http.StatusCreated, "POST /v3/deployments", `{`+relatedTo(app)+`}`).field(t, "guid")
+	image := alice.get(t, "/v3/apps/"+app+"/packages").field(t, "resources.0.guid")
+	droplet := alice.get(t, "/v3/apps/"+app+"/droplets/current").field(t, "guid")
+	guids := map[string]string{
+		"apps": app, "processes": revision.ProcessName(app, "web"), "packages": image, "builds": droplet, "droplets": droplet, "deployments": deployment,
+		"revisions": app + "-0", "spaces": space, "organizations": e.org, "read": app,
+	}
+	// It makes sense to every route that reads one.
+	const body = `{"name":"x","type":"docker","data":{"guid":"x","image":"x"},"instances":1,"var":{"A":"b"},"applications":[{"name":"shop"}]}`
+	lines := map[string]string{
+		"POST /v3/apps {guid of spaces}":                                   `{"name":"shop","relationships":{"space":{"data":{"guid":"{guid}"}}}}`,
+		"POST /v3/packages {guid of apps}":                                 `{"type":"docker","data":{"image":"x"},"relationships":{"app":{"data":{"guid":"{guid}"}}}}`,
+		"POST /v3/builds {guid of packages}":                               `{"package":{"guid":"{guid}"}}`,
+		"POST /v3/deployments {guid of apps}":                              `{"relationships":{"app":{"data":{"guid":"{guid}"}}}}`,
+		"POST /v3/spaces {guid of organizations}":                          `{"name":"x","relationships":{"organization":{"data":{"guid":"{guid}"}}}}`,
+		"POST /v3/roles {guid of spaces}":                                  `{"type":"space_developer","relationships":{"user":{"data":{"username":"m"}},"space":{"data":{"guid":"{guid}"}}}}`,
+		"POST /v3/roles {guid of organizations}":                           `{"type":"organization_user","relationships":{"user":{"data":{"username":"m"}},"organization":{"data":{"guid":"{guid}"}}}}`,
+		"GET /v3/apps?names=shop&space_guids={guid} {guid of spaces}":      "",
+		"GET /v3/packages?app_guids={guid} {guid of apps}":                 "",
+		"GET /v3/audit_events?target_guids={guid} {guid of apps}":          "",
+		"GET /v3/spaces?organization_guids={guid} {guid of organizations}": "",
+	}
+	for _, route := range handlers.Routes() {
+		if strings.Contains(route.Path, "{guid}") && !strings.Contains(route.Path, "jobs") {
+			path := strings.NewReplacer("{type}", "web", "{index}", "0", "{name}", "ssh").Replace(route.Path)
+			parts := strings.Split(path, "/")
+			lines[route.Method+" "+path+" {guid of "+parts[slices.Index(parts, "{guid}")-1]+"}"] = body
+		}
+	}
+	for line, body := range lines {
+		request, kind, _ := strings.Cut(line, " {guid of ")
+		guid := guids[strings.TrimSuffix(kind, "}")]
+		if guid == "" {
+			t.Errorf("%s: expected an object to ask for, found none", line)
+			continue
+		}
+		answerFor := func(guid string) string {
+			method, path, _ := strings.Cut(strings.ReplaceAll(request, "{guid}", guid), " ")
+			r := mallory.send(t, method, path, strings.ReplaceAll(body, "{guid}", guid))
+			if r.status == http.StatusInternalServerError || r.status == http.StatusServiceUnavailable {
+				t.Errorf("%s: found %d %s", line, r.status, r.body)
+			}
+			return strconv.Itoa(r.status) + " " + strings.ReplaceAll(r.body, guid, "{guid}")
+		}
+		if anothers, absent := answerFor(guid), answerFor("6e8bc430-9c3a-4d1e-8f0a-000000000000"); anothers != absent {
+			t.Errorf("%s: found\n%s for another's, and\n%s for none", line, anothers, absent)
+		}
+	}
+}
+
+// TestSameGUIDInTwoSpaces gives objects of one space the names of another's, as anybody may who develops in the first.
+func TestSameGUIDInTwoSpaces(t *testing.T) {
+	e := shared.Get(t)
+	space, app := e.createShop(t, 2, stopped)
+	hidden, seen := e.CreateNamespace(t), e.createSpace(t)
+	for _, other := range []string{hidden, seen} {
+		copied := e.getApp(t, space, app)
+		copied.ObjectMeta = metav1.ObjectMeta{Namespace: other, Name: app}
+		copied.Spec.DisplayName, copied.Spec.CurrentDropletRef = "hers", nil
+		process := &korifiv1alpha1.CFProcess{ObjectMeta: metav1.ObjectMeta{Namespace: other, Name: revision.ProcessName(app, "web")}}
+		process.Spec = korifiv1alpha1.CFProcessSpec{AppRef: korifiv1alpha1.Reference{Name: app}, ProcessType: "web", MemoryMB: 1, DiskQuotaMB: 1, DesiredInstances: new(int32(7))}
+		e.ExpectCreated(t, copied, process)
+	}
+	alice := e.callerNamed(t, "alice")
+	testenv.Eventually(t, "the API knows the other app", func() error {
+		if r := alice.get(t, "/v3/apps?space_guids="+seen); r.field(t, "resources#") != "1" {
+			return errorFound(r)
+		}
+		return nil
+	})
+	// The index of the cache is a set, whose order is random.
+	for range 20 {
+		alice.expect(t, http.StatusOK, "GET /v3/apps/"+app, "", "name=shop", "relationships.space.data.guid="+space)
+		alice.expect(t, http.StatusOK, "GET /v3/processes/"+revision.ProcessName(app, "web"), "", "instances=2")
+		alice.expect(t, http.StatusOK, "GET /v3/apps/"+app+"/processes/web/stats", "", "resources#=2")
+	}
+	job := alice.expect(t, http.StatusAccepted, "DELETE /v3/apps/"+app, "").location
+	testenv.Eventually(t, "the app is gone, and the other one is there", func() error {
+		_ = alice.get(t, strings.TrimPrefix(job, e.url))
+		var left korifiv1alpha1.CFAppList
+		if err := e.Client.List(t.Context(), &left, client.MatchingFields{"metadata.name": app}); err != nil {
+			return err
+		}
+		for i := range left.Items {
+			if left.Items[i].Namespace == space && left.Items[i].DeletionTimestamp.IsZero() {
+				return errors.New("it is still there")
+			}
+			if left.Items[i].Namespace == seen && !left.Items[i].DeletionTimestamp.IsZero() {
+				t.Fatal("found the other one deleted")
+			}
 		}
 		return nil
 	})

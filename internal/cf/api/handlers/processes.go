@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
 	"github.com/torpor-dev/torpor/internal/cf/api/payloads"
@@ -41,13 +43,13 @@ func listProcesses(ctx context.Context, r *Request) (Response, error) {
 	if err != nil {
 		return Response{}, err
 	}
-	appsByGUID := make(map[string]*korifiv1alpha1.CFApp, len(apps))
+	appsByKey := make(map[client.ObjectKey]*korifiv1alpha1.CFApp, len(apps))
 	for _, app := range apps {
-		appsByGUID[app.Name] = app
+		appsByKey[client.ObjectKeyFromObject(app)] = app
 	}
 	now := r.Clock.Now()
 	return respondList(r, list, func(p *korifiv1alpha1.CFProcess) presenter.ProcessResponse {
-		if app := appsByGUID[p.Spec.AppRef.Name]; app != nil {
+		if app := appsByKey[client.ObjectKey{Namespace: p.Namespace, Name: p.Spec.AppRef.Name}]; app != nil {
 			return r.presentProcess(p).WithInstances(presenter.ReportInstances(app, p), now)
 		}
 		return r.presentProcess(p)

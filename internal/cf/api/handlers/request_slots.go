@@ -5,9 +5,13 @@ package handlers
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
 )
+
+// maxSlotWait ends before the time in which a body has to be read.
+const maxSlotWait = 8 * time.Second
 
 // RequestSlots bound how many requests of a kind that takes memory are worked on at once. A caller has a few slots only, so
 // that one who sends many waits for themselves, and not everybody for them.
@@ -30,8 +34,10 @@ func NewRequestSlots(total, perCaller int) *RequestSlots {
 	return &RequestSlots{all: make(chan struct{}, total), perCaller: perCaller, callers: map[string]*callerSlots{}}
 }
 
-// acquire waits for a slot until ctx ends. Call release when the memory is free again.
+// acquire waits a while for a slot. Call release when the memory is free again.
 func (s *RequestSlots) acquire(ctx context.Context, caller string) (release func(), err error) {
+	ctx, cancel := context.WithTimeout(ctx, maxSlotWait)
+	defer cancel()
 	own := s.joinCaller(caller)
 	if err := takeSlot(ctx, own.held); err != nil {
 		s.leaveCaller(caller, own)

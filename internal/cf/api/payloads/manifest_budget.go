@@ -16,7 +16,7 @@ const (
 	maxManifestBytes = 256 << 10
 	maxExpandedBytes = 1 << 20
 	// bytesOfNode is what a node counts beside its text.
-	bytesOfNode = 16
+	bytesOfNode = 64
 	// An app is some writes, and all of them are one request.
 	maxManifestApps      = 100
 	maxManifestProcesses = 200

@@ -4,6 +4,7 @@ package repositories
 
 import (
 	"context"
+	"slices"
 
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -36,16 +37,18 @@ func (s *Store) isGone(ctx context.Context, caller *authorization.Caller, guid s
 	if err != nil || len(found) == 0 {
 		return err == nil, err
 	}
+	slices.SortFunc(found, CompareByAge)
+	cached := found[0]
 	if l.resource != "" {
-		if err := s.checkVisible(ctx, caller, found[0].GetNamespace(), l); err != nil {
+		if cached, err = find[client.Object](ctx, s, caller, guid, l); err != nil {
 			return false, err
 		}
 	}
-	if !found[0].GetDeletionTimestamp().IsZero() {
+	if !cached.GetDeletionTimestamp().IsZero() {
 		return false, nil
 	}
 	// The cache may not show the deletion yet, so the API server is asked, as the caller.
-	live, ok := found[0].DeepCopyObject().(client.Object)
+	live, ok := cached.DeepCopyObject().(client.Object)
 	if !ok {
 		return false, apierrors.NewNotFound(jobResourceType)
 	}

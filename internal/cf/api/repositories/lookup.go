@@ -74,13 +74,15 @@ type cacheLookup struct {
 }
 
 // find returns the object with a GUID, or a not-found error if there is none that the caller may get. GUIDs are only unique
-// within a namespace, so an object in another space must not hide the caller's.
+// within a namespace, so an object in another space must not hide the caller's. Where the caller sees several, the oldest
+// counts: whoever takes a GUID once more comes later.
 func find[T client.Object](ctx context.Context, s *Store, caller *authorization.Caller, guid string, l cacheLookup) (T, error) {
 	var none T
 	found, err := list[T](ctx, s, "find the "+l.noun, l.list, client.MatchingFields{byGUID: guid})
 	if err != nil {
 		return none, err
 	}
+	slices.SortFunc(found, CompareByAge)
 	for _, object := range found {
 		if err := s.checkVisible(ctx, caller, object.GetNamespace(), l); err == nil || len(found) == 1 {
 			return object, err

@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hostile
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/testenv"
+)
+
+const (
+	system = "torpor-system"
+	// maxResidentKiB is what the API may have taken at its worst.
+	maxResidentKiB = 256 << 10
+	honestCallers  = 3000
+	// badTokens are shown at least while honest callers send their requests.
+	badTokens = 2000
+	// parallel is how many requests honest callers have under way.
+	parallel = 32
+)
+
+// cfAPI is the real program, before a hub that knows every caller whose token begins with honest.
+type cfAPI struct {
+	process *testenv.Process
+	hub     *callerHub
+	url     string
+	pool    *x509.CertPool
+	honest  *http.Client
+	space   string
+}
+
+func startCFAPI(t *testing.T) *cfAPI {
+	t.Helper()
+	binary := os.Getenv("TORPOR_BINARY")
+	if binary == "" {
+		t.Skip("TORPOR_BINARY is not set: expected the path of the binary torpor; run with `make test-hostile`")
+	}
+	e := testenv.Start(t)
+	e.ExpectCreated(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system}})
+	e.ApplyManifest(t, "rbac/cf/api.yaml")
+	a := &cfAPI{hub: startCallerHub(t, e), space: "space-1"}
+	e.ExpectCreated(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: a.space, Labels: map[string]string{korifiv1alpha1.OrgGUIDLabel: "org-1", korifiv1alpha1.SpaceGUIDLabel: a.space},
+	}})
+	folder, address := t.TempDir(), testenv.FreeAddress(t)
+	a.process = testenv.StartProcess(t, binary, []string{
+		"cf-api", "--kubeconfig", a.hub.writeKubeconfig(t, e), "--address", address, "--tls-folder", folder, "--metrics-address", "0", "--max-staleness", "15s",
+	}, nil)
+	a.url = "https://" + address
+	testenv.Eventually(t, "the API answers", func() error {
+		ca, err := os.ReadFile(filepath.Join(folder, "tls.crt"))
+		if err != nil {
+			return err
+		}
+		a.pool = x509.NewCertPool()
+		a.pool.AppendCertsFromPEM(ca)
+		a.honest = a.newClient(t, "127.0.0.1")
+		_, _, err = a.send(t.Context(), a.honest, "", "GET /healthz", "")
+		return err
+	})
+	return a
+}
+
+// newClient returns a client whose requests come from an address of this machine.
+func (a *cfAPI) newClient(t *testing.T, from string) *http.Client {
+	t.Helper()
+	transport := &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: a.pool, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true,
+		DialContext: (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}).DialContext,
+	}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport}
+}
+
+// send returns the status of a request and how long it took.
+func (a *cfAPI) send(ctx context.Context, as *http.Client, authorization, line, body string) (int, time.Duration, error) {
+	method, path, _ := strings.Cut(line, " ")
+	request, err := http.NewRequestWithContext(ctx, method, a.url+path, strings.NewReader(body))
+	if err != nil {
+		return 0, 0, err
+	}
+	request.Header.Set("Authorization", authorization)
+	begin := time.Now()
+	answer, err := as.Do(request)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	_, err = io.Copy(io.Discard, answer.Body)
+	return answer.StatusCode, time.Since(begin), err
+}
+
+// sendAll sends a request of each of many callers, and returns how often each status came, and the median time.
+func (a *cfAPI) sendAll(t *testing.T, callers, atOnce int, line, body string) (map[int]int, time.Duration) {
+	t.Helper()
+	var mu sync.Mutex
+	var took []time.Duration
+	statuses := map[int]int{}
+	var next atomic.Int64
+	var workers sync.WaitGroup
+	for range atOnce {
+		workers.Go(func() {
+			for i := next.Add(1); i <= int64(callers); i = next.Add(1) {
+				status, after, err := a.send(t.Context(), a.honest, fmt.Sprintf("Bearer honest-%d", i), line, body)
+				if err != nil {
+					t.Error(err)
+				}
+				mu.Lock()
+				statuses[status]++
+				took = append(took, after)
+				mu.Unlock()
+			}
+		})
+	}
+	workers.Wait()
+	slices.Sort(took)
+	return statuses, took[len(took)/2]
+}
+
+// flood shows invalid tokens, 500 a second, until stop is called, which returns how often each status came.
+func (a *cfAPI) flood(t *testing.T, from string) (sent *atomic.Int64, stop func() map[int]int) {
+	t.Helper()
+	const perSecond, atOnce = 500, 16
+	client := a.newClient(t, from)
+	ctx, cancel := context.WithCancel(t.Context())
+	statuses := map[int]int{}
+	var mu sync.Mutex
+	sent = &atomic.Int64{}
+	ticks := time.NewTicker(time.Second / perSecond)
+	var workers sync.WaitGroup
+	for range atOnce {
+		workers.Go(func() {
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case <-ticks.C:
+				}
+				status, _, err := a.send(ctx, client, fmt.Sprintf("Bearer bad-%d", sent.Add(1)), "GET /whoami", "")
+				if err == nil {
+					mu.Lock()
+					statuses[status]++
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	return sent, func() map[int]int {
+		cancel()
+		workers.Wait()
+		ticks.Stop()
+		return statuses
+	}
+}
+
+func (a *cfAPI) peakKiB(t *testing.T) int {
+	t.Helper()
+	file, err := os.Open(fmt.Sprintf("/proc/%d/status", a.process.PID()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = file.Close() }()
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		if value, found := strings.CutPrefix(lines.Text(), "VmHWM:"); found {
+			kib, err := strconv.Atoi(strings.Fields(value)[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			return kib
+		}
+	}
+	t.Fatal("expected VmHWM of the process, found none")
+	return 0
+}
+
+// TestCFAPI runs one API through everything that strangers and developers may send, and looks at its memory at the end.
+func TestCFAPI(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("expected Linux, where every address of 127.0.0.0/8 is this machine's and /proc tells of memory")
+	}
+	a := startCFAPI(t)
+	for _, row := range []struct {
+		name string
+		run  func(*testing.T, *cfAPI)
+	}{
+		{"callers are served beside 500 bad tokens a second", testFloodOfBadTokens},
+		{"manifests with aliases are refused unread", testManifestsWithAliases},
+		{"large keys are refused unread", testLargeKeys},
+		{"a hub that is cut off is noticed", testHubThatIsCutOff},
+	} {
+		t.Run(row.name, func(t *testing.T) { row.run(t, a) })
+	}
+	peak := a.peakKiB(t)
+	t.Logf("at its worst the API had %d MiB", peak>>10)
+	if peak > maxResidentKiB {
+		t.Errorf("found %d MiB at its worst, want at most %d", peak>>10, maxResidentKiB>>10)
+	}
+}
+
+func testFloodOfBadTokens(t *testing.T, a *cfAPI) {
+	expectServed := func(what string) time.Duration {
+		t.Helper()
+		statuses, median := a.sendAll(t, honestCallers, parallel, "GET /whoami", "")
+		t.Logf("%s: %v, median %s", what, statuses, median)
+		if statuses[http.StatusOK] != honestCallers {
+			t.Errorf("%s: found %v, want %d times 200", what, statuses, honestCallers)
+		}
+		return median
+	}
+	expectServed("new callers")
+	alone := expectServed("known callers")
+	asked := a.hub.refused.Load()
+	begin := time.Now()
+	sent, stop := a.flood(t, "127.0.0.2")
+	var beside time.Duration
+	for sent.Load() < badTokens {
+		beside = max(beside, expectServed("known callers beside bad tokens"))
+	}
+	bad := stop()
+	took := time.Since(begin)
+	t.Logf("bad tokens: %v in %s, of which the hub was asked about %d; the median went from %s to %s", bad, took, a.hub.refused.Load()-asked, alone, beside)
+	// On a busy machine a median may be any number of times another; what is caught here is a queue behind strangers.
+	const busyFactor, busyFloor = 10, 100 * time.Millisecond
+	if beside > busyFactor*alone+busyFloor {
+		t.Errorf("found a median of %s, want about %s", beside, alone)
+	}
+	if statuses, _ := a.sendAll(t, 1, 1, "GET /v3/apps", ""); statuses[http.StatusOK] != 1 {
+		t.Errorf("found %v afterwards, want 200", statuses)
+	}
+	// The limit of one address is 10 a second and 40 at once, with as many under way as may be.
+	const burst, perSecond = 40 + 16, 10
+	if asked := a.hub.refused.Load() - asked; float64(asked) > burst+perSecond*(took.Seconds()+1) {
+		t.Errorf("found the hub asked about %d bad tokens in %s, want about 10 a second", asked, took)
+	}
+}
+
+func testManifestsWithAliases(t *testing.T, a *cfAPI) {
+	bomb := "x: &x " + strings.Repeat("y", 40_000) + "\napplications:\n- name: a\n  e: [" + strings.Repeat("*x,", 5000) + "]"
+	wide := "applications: [{name: a, e: [" + strings.Repeat("1,", 120_000) + "]}]"
+	for name, body := range map[string]string{"aliases of a long text": bomb, "many nodes": wide, "many apps": "applications:\n" + strings.Repeat("- name: a\n", 20_000)} {
+		for _, action := range []string{"actions/apply_manifest", "manifest_diff"} {
+			const requests = 24
+			statuses, median := a.sendAll(t, requests, parallel, "POST /v3/spaces/"+a.space+"/"+action, body)
+			t.Logf("%s: %v, median %s", name, statuses, median)
+			// Where the machine is busy, some wait for their turn in vain.
+			if refused := statuses[http.StatusUnprocessableEntity]; refused == 0 || refused+statuses[http.StatusServiceUnavailable] != requests {
+				t.Errorf("%s: found %v, want 422", name, statuses)
+			}
+		}
+	}
+}
+
+func testLargeKeys(t *testing.T, a *cfAPI) {
+	block := pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: make([]byte, 30_000)})
+	status, took, err := a.send(t.Context(), a.honest, "ClientCert "+base64.StdEncoding.EncodeToString(block), "GET /whoami", "")
+	t.Logf("found %d after %s", status, took)
+	if err != nil || status != http.StatusUnauthorized {
+		t.Errorf("found %d (%v), want 401", status, err)
+	}
+}
+
+func testHubThatIsCutOff(t *testing.T, a *cfAPI) {
+	expect := func(what string, status int) {
+		t.Helper()
+		for _, line := range []string{"GET /readyz", "GET /v3/apps"} {
+			testenv.Eventually(t, what, func() error {
+				found, _, err := a.send(t.Context(), a.honest, "Bearer honest-1", line, "")
+				if err == nil && found != status {
+					err = fmt.Errorf("%s: found %d", line, found)
+				}
+				return err
+			})
+		}
+	}
+	expect("it is ready", http.StatusOK)
+	a.hub.setCutOff(true)
+	expect("the past is not shown", http.StatusServiceUnavailable)
+	if status, _, err := a.send(t.Context(), a.honest, "", "GET /healthz", ""); err != nil || status != http.StatusOK {
+		t.Errorf("found %d (%v), want it alive", status, err)
+	}
+	a.hub.setCutOff(false)
+	expect("it is ready again", http.StatusOK)
+}
+
+// callerHub stands before a real API server. It answers for callers by itself, because thousands of real ones would take longer
+// to make than the whole test.
+type callerHub struct {
+	url     string
+	ca      []byte
+	refused atomic.Int64
+
+	mu     sync.Mutex
+	cutOff bool
+	watch  context.Context
+	cut    context.CancelFunc
+}
+
+func (h *callerHub) setCutOff(cutOff bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.cutOff = cutOff; cutOff {
+		h.cut()
+	}
+	h.watch, h.cut = context.WithCancel(context.Background())
+}
+
+// watchContext returns a context that ends when the hub is cut off; nil if it is.
+func (h *callerHub) watchContext() context.Context {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.cutOff {
+		return nil
+	}
+	return h.watch
+}
+
+// writeKubeconfig writes one with which the API reaches the hub with the rights of its role.
+func (h *callerHub) writeKubeconfig(t *testing.T, e *testenv.Environment) string {
+	t.Helper()
+	request := &authenticationv1.TokenRequest{}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: "torpor-cf-api"}}
+	if err := e.Client.SubResource("token").Create(t.Context(), account, request); err != nil {
+		t.Fatal(err)
+	}
+	c := clientcmdapi.NewConfig()
+	c.Clusters["hub"] = &clientcmdapi.Cluster{Server: h.url, CertificateAuthorityData: h.ca}
+	c.AuthInfos["api"] = &clientcmdapi.AuthInfo{Token: request.Status.Token}
+	c.Contexts["hub"] = &clientcmdapi.Context{Cluster: "hub", AuthInfo: "api"}
+	c.CurrentContext = "hub"
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*c, file); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
