@@ -70,7 +70,7 @@ func startCFAPI(t *testing.T) *cfAPI {
 	}})
 	folder, address := t.TempDir(), testenv.FreeAddress(t)
 	a.process = testenv.StartProcess(t, binary, []string{
-		"cf-api", "--kubeconfig", a.hub.writeKubeconfig(t, e), "--address", address, "--tls-folder", folder, "--metrics-address", "0", "--max-staleness", "15s",
+		"cf-api", "--kubeconfig", a.hub.writeKubeconfig(t, e), "--address", address, "--tls-folder", folder, "--metrics-address", "0", "--max-staleness", "10s",
 	}, nil)
 	a.url = "https://" + address
 	testenv.Eventually(t, "the API answers", func() error {
