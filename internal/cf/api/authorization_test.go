@@ -209,8 +209,15 @@ func TestSameGUIDInTwoSpaces(t *testing.T) {
 	e := shared.Get(t)
 	space, app := e.createShop(t, 2, stopped)
 	hidden, seen := e.CreateNamespace(t), e.createSpace(t)
+	original := e.getApp(t, space, app)
+	testenv.Eventually(t, "objects have another age", func() error {
+		if time.Since(original.CreationTimestamp.Time) < 2*time.Second {
+			return errors.New("not yet")
+		}
+		return nil
+	})
 	for _, other := range []string{hidden, seen} {
-		copied := e.getApp(t, space, app)
+		copied := original.DeepCopy()
 		copied.ObjectMeta = metav1.ObjectMeta{Namespace: other, Name: app}
 		copied.Spec.DisplayName, copied.Spec.CurrentDropletRef = "hers", nil
 		process := &korifiv1alpha1.CFProcess{ObjectMeta: metav1.ObjectMeta{Namespace: other, Name: revision.ProcessName(app, "web")}}

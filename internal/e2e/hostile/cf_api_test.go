@@ -254,7 +254,7 @@ func testFloodOfBadTokens(t *testing.T, a *cfAPI) {
 		t.Errorf("found %v afterwards, want 200", statuses)
 	}
 	// The limit of one address is 10 a second and 40 at once, with as many under way as may be.
-	const burst, perSecond = 40 + 16, 10
+	const burst, perSecond = 40 + 2*16, 10
 	if asked := a.hub.refused.Load() - asked; float64(asked) > burst+perSecond*(took.Seconds()+1) {
 		t.Errorf("found the hub asked about %d bad tokens in %s, want about 10 a second", asked, took)
 	}
@@ -269,7 +269,7 @@ func testManifestsWithAliases(t *testing.T, a *cfAPI) {
 			statuses, median := a.sendAll(t, requests, parallel, "POST /v3/spaces/"+a.space+"/"+action, body)
 			t.Logf("%s: %v, median %s", name, statuses, median)
 			// Where the machine is busy, some wait for their turn in vain.
-			if refused := statuses[http.StatusUnprocessableEntity]; refused == 0 || refused+statuses[http.StatusServiceUnavailable] != requests {
+			if refused := statuses[http.StatusUnprocessableEntity]; refused < requests/2 || refused+statuses[http.StatusServiceUnavailable] != requests {
 				t.Errorf("%s: found %v, want 422", name, statuses)
 			}
 		}

@@ -142,11 +142,11 @@ func (a *Authenticator) Authenticate(ctx context.Context, header, remote string)
 // welcomeBack fills in a caller whose credential was valid within the last hour. It shares no limit with strangers: whatever they
 // do, only the caller's own limit counts.
 func (a *Authenticator) welcomeBack(ctx context.Context, caller *Caller, cred callerCredential, known callerIdentity) error {
+	isFresh := a.clock.Since(known.reviewed) < answerTTL
+	a.metrics.countCredential(isFresh)
 	if err := a.limit(known.name); err != nil {
 		return err
 	}
-	isFresh := a.clock.Since(known.reviewed) < answerTTL
-	a.metrics.countCredential(isFresh)
 	if isFresh {
 		caller.Name, caller.Groups = known.name, known.groups
 		return a.connect(caller, cred)

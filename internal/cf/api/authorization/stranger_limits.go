@@ -106,9 +106,10 @@ func (l *strangerLimits) mayAsk(source *addressSource) bool {
 
 func (l *strangerLimits) noteFailure(source *addressSource, seen credentialFingerprint, err error) {
 	now := l.clock.Now()
-	source.failures.AllowN(now, 1)
+	// Of several at once, each is counted: a reservation goes below zero, where asking for leave would count nothing.
+	source.failures.ReserveN(now, 1)
 	if !source.isTrusted(now) {
-		l.all.AllowN(now, 1)
+		l.all.ReserveN(now, 1)
 	}
 	l.failures.Add(seen, err, failureTTL)
 }

@@ -35,12 +35,17 @@ func (r *Request) parseManifest(ctx context.Context) (payloads.Manifest, error) 
 	if err := r.requireSpace(ctx, r.guid()); err != nil {
 		return payloads.Manifest{}, err
 	}
-	release, err := r.Manifests.acquire(ctx, r.Caller.Name)
+	var raw []byte
+	// Bodies are read before the wait: those of requests that share a connection stand in each other's way.
+	release, err := r.Manifests.acquire(ctx, r.Caller.Name, func() (err error) {
+		raw, err = payloads.ReadManifest(r.HTTP.Body)
+		return err
+	})
 	if err != nil {
 		return payloads.Manifest{}, err
 	}
 	defer release()
-	return payloads.ParseManifest(r.HTTP.Body, r.Limits)
+	return payloads.ParseManifest(raw, r.Limits)
 }
 
 // getManifestDiff shows what applying a manifest would change.

@@ -10,8 +10,12 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
 )
 
-// maxSlotWait ends before the time in which a body has to be read.
-const maxSlotWait = 8 * time.Second
+const (
+	// maxSlotWait ends before the time that a request has.
+	maxSlotWait = 8 * time.Second
+	// maxWaiting bounds the requests of one caller that have or await a slot.
+	maxWaiting = 16
+)
 
 // RequestSlots bound how many requests of a kind that takes memory are worked on at once. A caller has a few slots only, so
 // that one who sends many waits for themselves, and not everybody for them.
@@ -34,11 +38,20 @@ func NewRequestSlots(total, perCaller int) *RequestSlots {
 	return &RequestSlots{all: make(chan struct{}, total), perCaller: perCaller, callers: map[string]*callerSlots{}}
 }
 
-// acquire waits a while for a slot. Call release when the memory is free again.
-func (s *RequestSlots) acquire(ctx context.Context, caller string) (release func(), err error) {
+// acquire prepares a request and waits a while for a slot. Call release when the memory is free again.
+func (s *RequestSlots) acquire(ctx context.Context, caller string, prepare func() error) (release func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, maxSlotWait)
 	defer cancel()
-	own := s.joinCaller(caller)
+	own, isTooMany := s.joinCaller(caller)
+	if isTooMany {
+		err = apierrors.NewRateLimitExceeded()
+	} else {
+		err = prepare()
+	}
+	if err != nil {
+		s.leaveCaller(caller, own)
+		return nil, err
+	}
 	if err := takeSlot(ctx, own.held); err != nil {
 		s.leaveCaller(caller, own)
 		return nil, err
@@ -64,16 +77,16 @@ func takeSlot(ctx context.Context, slots chan<- struct{}) error {
 	}
 }
 
-func (s *RequestSlots) joinCaller(name string) *callerSlots {
+func (s *RequestSlots) joinCaller(name string) (own *callerSlots, isTooMany bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	own := s.callers[name]
+	own = s.callers[name]
 	if own == nil {
 		own = &callerSlots{held: make(chan struct{}, s.perCaller)}
 		s.callers[name] = own
 	}
 	own.users++
-	return own
+	return own, own.users > maxWaiting
 }
 
 func (s *RequestSlots) leaveCaller(name string, own *callerSlots) {

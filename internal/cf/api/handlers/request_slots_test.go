@@ -11,23 +11,23 @@ import (
 
 func TestCallerWhoSendsManyWaitsForThemselves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		slots := NewRequestSlots(2, 1)
-		release, err := slots.acquire(t.Context(), "mallory")
+		slots, nothing := NewRequestSlots(2, 1), func() error { return nil }
+		release, err := slots.acquire(t.Context(), "mallory", nothing)
 		if err != nil {
 			t.Fatal(err)
 		}
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := slots.acquire(short, "mallory"); err == nil {
+		if _, err := slots.acquire(short, "mallory", nothing); err == nil {
 			t.Error("found a second slot for mallory, want her to wait until her time is up")
 		}
-		releaseAlice, err := slots.acquire(t.Context(), "alice")
+		releaseAlice, err := slots.acquire(t.Context(), "alice", nothing)
 		if err != nil {
 			t.Errorf("found alice refused for what mallory does: %v", err)
 		}
 		served := make(chan string, 1)
 		go func() {
-			if releaseBob, err := slots.acquire(t.Context(), "bob"); err == nil {
+			if releaseBob, err := slots.acquire(t.Context(), "bob", nothing); err == nil {
 				releaseBob()
 				served <- "bob"
 			}

@@ -53,13 +53,12 @@ type ManifestProcess struct {
 	Timeout                      *int32  `json:"timeout,omitempty"`
 }
 
-// ParseManifest reads a manifest, and refuses it as a whole if a part of it makes no sense.
-func ParseManifest(body io.Reader, limits ProcessLimits) (Manifest, error) {
-	raw, err := readBody(body, maxManifestBytes)
-	if err == nil {
-		err = checkExpansion(raw)
-	}
-	if err != nil {
+// ReadManifest reads the body of a request with a manifest.
+func ReadManifest(body io.Reader) ([]byte, error) { return readBody(body, maxManifestBytes) }
+
+// ParseManifest refuses a manifest as a whole if a part of it makes no sense.
+func ParseManifest(raw []byte, limits ProcessLimits) (Manifest, error) {
+	if err := checkExpansion(raw); err != nil {
 		return Manifest{}, err
 	}
 	// As JSON the manifest has its anchors and merges resolved, and one set of types.

@@ -144,9 +144,9 @@ func (s *Store) checkVisible(ctx context.Context, caller *authorization.Caller, 
 	return nil
 }
 
-// CompareByAge orders objects by age, and by name where that is the same.
+// CompareByAge orders objects by age, and by name and namespace where that is the same.
 func CompareByAge[T client.Object](a, b T) int {
-	return cmp.Or(a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time), cmp.Compare(a.GetName(), b.GetName()))
+	return cmp.Or(a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time), cmp.Compare(a.GetName(), b.GetName()), cmp.Compare(a.GetNamespace(), b.GetNamespace()))
 }
 
 // getLive reads an object as it is at this moment, with the caller's own rights.
