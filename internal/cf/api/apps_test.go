@@ -121,7 +121,7 @@ func TestDeploymentIsCancelled(t *testing.T) {
 	alice.expect(t, http.StatusUnprocessableEntity, "POST "+path+"/actions/cancel", "")
 }
 
-func TestWithoutAdmissionNothingChangesAndTheErrorSaysSo(t *testing.T) {
+func TestWithoutAdmissionNothingChangesAndTheErrorSaysWhatToDo(t *testing.T) {
 	e := shared.Get(t)
 	space, app := e.createShop(t, 1, started)
 	before := e.getApp(t, space, app)
@@ -130,8 +130,8 @@ func TestWithoutAdmissionNothingChangesAndTheErrorSaysSo(t *testing.T) {
 	defer e.admissionDown.Store(false)
 	for _, action := range []string{"stop", "restart"} {
 		r := alice.expect(t, http.StatusServiceUnavailable, "POST /v3/apps/"+app+"/actions/"+action, "")
-		if !strings.Contains(r.field(t, "errors.0.detail"), "nothing was changed") {
-			t.Errorf("%s: found %s, want an error that says so", action, r.body)
+		if !strings.Contains(r.field(t, "errors.0.detail"), "see what there is, and try again") {
+			t.Errorf("%s: found %s, want an error that says what to do", action, r.body)
 		}
 	}
 	e.admissionDown.Store(false)

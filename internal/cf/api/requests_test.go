@@ -35,6 +35,7 @@ func TestBodiesThatMakeNoSense(t *testing.T) {
 		"an empty body where one is needed":  {"POST /v3/apps", ``, http.StatusUnprocessableEntity, unprocessable, "Invalid space"},
 		"a body of nulls":                    {"POST /v3/deployments", `{"relationships":null,"options":null,"droplet":null,"strategy":null}`, http.StatusNotFound, notFound, "App not found"},
 		"an empty name":                      {"POST /v3/apps", `{"name":"",` + inSpace + `}`, http.StatusUnprocessableEntity, unprocessable, "displayName"},
+		"a manifest whose second app fails":  {"POST /v3/spaces/" + space + "/actions/apply_manifest", `applications: [{name: first}, {name: second app}]`, http.StatusUnprocessableEntity, unprocessable, "; applied before: first"},
 		"an index that is no number":         {instances + "one%20two", ``, http.StatusNotFound, notFound, "Instance not found"},
 		"a GUID that is a path":              {"GET /v3/apps/..%2f..%2fapi", ``, http.StatusNotFound, notFound, "App not found"},
 		"a revision without a number":        {"GET /v3/revisions/-", ``, http.StatusNotFound, notFound, "Revision not found"},

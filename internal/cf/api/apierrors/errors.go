@@ -123,7 +123,7 @@ func FromError(err error, resourceType string) *CFError {
 		return NewServiceUnavailable("Somebody else changed this at the same moment, and nothing was done; try again", err)
 	// The API server answers so when the webhook that admits apps does not answer.
 	case k8serrors.IsInternalError(err):
-		return NewServiceUnavailable("Kubernetes could not do this, and nothing was changed; try again. If it stays so, ask the platform team whether torpor manager, which admits changes of apps, is running", err)
+		return NewServiceUnavailable("Kubernetes could not do this; see what there is, and try again. If it stays so, ask the platform team whether torpor manager, which admits changes of apps, is running", err)
 	default:
 		return NewServiceUnavailable("Kubernetes did not answer as expected; try again, and if it stays so, ask the platform team for the log of torpor cf-api", err)
 	}

@@ -5,8 +5,10 @@ package handlers
 import (
 	"context"
 	"net/http"
+	"strings"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
 	"github.com/torpor-dev/torpor/internal/cf/api/payloads"
 	"github.com/torpor-dev/torpor/internal/cf/api/presenter"
 	"github.com/torpor-dev/torpor/internal/cf/api/repositories"
@@ -19,15 +21,29 @@ func applyManifest(ctx context.Context, r *Request) (Response, error) {
 		return Response{}, err
 	}
 	var warnings []string
-	for _, wanted := range manifest.Applications {
+	for i, wanted := range manifest.Applications {
 		if err := r.applyApp(ctx, r.guid(), wanted); err != nil {
-			return Response{}, err
+			return Response{}, nameAppliedApps(err, manifest.Applications[:i])
 		}
 		warnings = append(warnings, wanted.IgnoredParts()...)
 	}
 	response, err := r.accepted(manifestJob+r.guid(), nil)
 	response.Warnings = warnings
 	return response, err
+}
+
+// nameAppliedApps adds to the error of one app those that were applied before, because nobody takes them back.
+func nameAppliedApps(err error, applied []payloads.ManifestApp) error {
+	if len(applied) == 0 {
+		return err
+	}
+	names := make([]string, len(applied))
+	for i, app := range applied {
+		names[i] = app.Name
+	}
+	named := *apierrors.FromError(err, repositories.AppResourceType)
+	named.Detail += "; applied before: " + strings.Join(names, ", ")
+	return &named
 }
 
 // parseManifest returns the manifest of the body, if the caller sees the space in the path.
