@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -22,7 +23,7 @@ func rootCommand(logs io.Writer, env func(string) string) *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(managerCommand(logs, env), backupCommand(logs, env), restoreCommand(logs, env), copyCommand(), cfAPICommand(logs))
+	root.AddCommand(managerCommand(logs, env), backupCommand(logs, env), restoreCommand(logs, env), copyCommand(), cfAPICommand(logs), uninstallCommand(os.Stdout))
 	return root
 }
 
@@ -61,6 +62,7 @@ default of --image.`,
 	f.StringSliceVar(&o.Controllers, "controllers", []string{"*"},
 		"controllers to run: * for all, NAME, and -NAME for all but that one; the names are "+strings.Join(manager.ControllerNames(), ", "))
 	addWebhookFlags(f, &o.Webhook)
+	f.StringSliceVar(&o.TakeOver, "take-over", nil, "controllers that also handle objects which Hive, MOCO or Korifi writes; see docs/migration.md")
 	f.BoolVar(&o.LeaderElection, "leader-elect", false, "let only one of several managers act")
 	f.StringVar(&o.Namespace, "namespace", "torpor-system", "namespace of the leader's Lease")
 	f.BoolVar(&o.IsolateSpaces, "isolate-spaces", false, "give each space of CF a NetworkPolicy by which its Pods are reached from that space only; let in routers by policies of your own")

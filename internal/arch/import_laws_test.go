@@ -48,7 +48,7 @@ func pureLaw(packages string) importLaw {
 func controllerLaw(packages string) importLaw {
 	return importLaw{
 		packages: packages, reason: "features stay apart; only the manager brings them and the clouds together",
-		mayReach: append(publicNames(), "internal/decision", "internal/reconcile"),
+		mayReach: append(publicNames(), "internal/decision", "internal/reconcile", "internal/otherwriter"),
 	}
 }
 
@@ -86,9 +86,10 @@ func sharedLaws() []importLaw {
 	decision.mayReach, decision.mayImportForeign = nil, []string{"k8s.io/apimachinery/pkg/apis/meta/v1"}
 	return []importLaw{
 		decision,
+		pureLaw("internal/otherwriter"),
 		{
 			packages: "internal/reconcile", reason: "an idiom that knows a feature is no idiom",
-			mayReach: []string{"api/torpor/...", "internal/decision"},
+			mayReach: []string{"api/torpor/...", "internal/decision", "internal/otherwriter"},
 		},
 		{
 			packages: "internal/egress", reason: "a budget for answers knows nothing of who asks",
@@ -166,12 +167,16 @@ func programLaws() []importLaw {
 			mayReach: []string{"conditional/..."},
 		},
 		{
+			packages: "internal/uninstall", reason: "what takes Torpor away knows names and no feature",
+			mayReach: append(publicNames(), "conditional/...", "internal/installation", "internal/otherwriter"),
+		},
+		{
 			packages: "internal/manager", reason: "the only place that wires",
 			mayReach: []string{"..."},
 		},
 		{
 			packages: "cmd/torpor", reason: "a command starts what others have wired",
-			mayReach: []string{"..."}, mayImport: []string{"internal/manager", "internal/cf/api", "internal/mysql/backup/job"},
+			mayReach: []string{"..."}, mayImport: []string{"internal/manager", "internal/uninstall", "internal/cf/api", "internal/mysql/backup/job"},
 		},
 		frontLaw("cmd/kubectl-*").alsoReaching("internal/cli/...").alsoCalling("internal/cli/..."),
 	}

@@ -6,7 +6,9 @@ import (
 	"cmp"
 	"fmt"
 
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -31,4 +33,19 @@ func addClaim(mgr manager.Manager, o Options) ([]conditional.Condition, error) {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
 	return []conditional.Condition{claim}, nil
+}
+
+// NewClient makes a client without a cache that knows every kind of Torpor.
+func NewClient(cfg *rest.Config) (client.Client, error) {
+	s, err := newScheme()
+	if err != nil {
+		return nil, err
+	}
+	cfg = rest.CopyConfig(cfg)
+	cfg.QPS = noLimit
+	c, err := client.New(cfg, client.Options{Scheme: s})
+	if err != nil {
+		return nil, fmt.Errorf("make client: %w", err)
+	}
+	return c, nil
 }

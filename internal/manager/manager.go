@@ -46,6 +46,7 @@ import (
 	backup "github.com/torpor-dev/torpor/internal/mysql/backup/controller"
 	clustering "github.com/torpor-dev/torpor/internal/mysql/clustering/controller"
 	provisioning "github.com/torpor-dev/torpor/internal/mysql/provisioning/controller"
+	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
 const (
@@ -77,6 +78,9 @@ type Options struct {
 	AllowInsecureTargetClusters bool
 	// IsolateSpaces gives each space a NetworkPolicy that keeps others' Pods out.
 	IsolateSpaces bool
+	// TakeOver names the groups of controllers that handle objects which another project writes.
+	TakeOver []string
+	guards   map[string]*reconcile.WriterGuard
 	// Image is Torpor's own, for the Pods that bring its program to other containers; empty means that none can be made.
 	Image string
 	// Log gets one line per change.
@@ -134,16 +138,16 @@ type feature struct {
 func listFeatures(o Options) []feature {
 	now := clock.RealClock{}
 	hibernationController := hibernation.Controller{
-		Actuators: actuators(o), Dialer: targetcluster.Dialer{AllowInsecure: o.AllowInsecureTargetClusters, Endpoints: o.endpoints},
+		Guard: o.guards["hibernation"], Actuators: actuators(o), Dialer: targetcluster.Dialer{AllowInsecure: o.AllowInsecureTargetClusters, Endpoints: o.endpoints},
 		Clock: now, Metrics: hibernation.NewMetrics(),
 	}
-	clusteringController := clustering.Controller{HostOf: clustering.ServiceHost, Clock: now, Metrics: clustering.NewMetrics()}
-	backupController := backup.Controller{Image: o.Image, Clock: now, Metrics: backup.NewMetrics()}
-	appController, processController := app.Controller{Clock: now, Metrics: app.NewMetrics()}, process.Controller{Clock: now, Metrics: process.NewMetrics()}
+	clusteringController := clustering.Controller{Guard: o.guards["clustering"], HostOf: clustering.ServiceHost, Clock: now, Metrics: clustering.NewMetrics()}
+	backupController := backup.Controller{Guard: o.guards["backup"], Image: o.Image, Clock: now, Metrics: backup.NewMetrics()}
+	appController, processController := app.Controller{Guard: o.guards["restart"], Clock: now, Metrics: app.NewMetrics()}, process.Controller{Guard: o.guards["restart"], Clock: now, Metrics: process.NewMetrics()}
 	return []feature{
 		{"hibernation", kinds(hivev1.ClusterDeploymentKind()), collectors(hibernationController.Metrics), hibernationController.SetupWithManager},
 		{"clustering", kinds(mocov1beta2.MySQLClusterKind()), collectors(clusteringController.Metrics), clusteringController.SetupWithManager},
-		{"provisioning", kinds(mocov1beta2.MySQLClusterKind()), nil, provisioning.Controller{Clock: now}.SetupWithManager},
+		{"provisioning", kinds(mocov1beta2.MySQLClusterKind()), nil, provisioning.Controller{Guard: o.guards["provisioning"], Clock: now}.SetupWithManager},
 		{"backup", kinds(mocov1beta2.MySQLClusterKind(), mocov1beta2.BackupPolicyKind()), collectors(backupController.Metrics), backupController.SetupWithManager},
 		{
 			"restart", kinds(korifiv1alpha1.CFAppKind(), korifiv1alpha1.CFProcessKind(), korifiv1alpha1.CFBuildKind(), torporv1alpha1.CFDeploymentKind(), eiriniv1.LRPKind()),
@@ -151,7 +155,7 @@ func listFeatures(o Options) []feature {
 		},
 		{
 			"spaces", kinds(korifiv1alpha1.CFOrgKind(), korifiv1alpha1.CFSpaceKind(), korifiv1alpha1.CFBuildKind(), korifiv1alpha1.CFPackageKind()),
-			nil, setupAll(orgspace.Controller{Clock: now, IsolateSpaces: o.IsolateSpaces}.SetupWithManager, build.Controller{Clock: now}.SetupWithManager),
+			nil, setupAll(orgspace.Controller{Guard: o.guards["spaces"], Clock: now, IsolateSpaces: o.IsolateSpaces}.SetupWithManager, build.Controller{Guard: o.guards["spaces"], Clock: now}.SetupWithManager),
 		},
 		{"deployments", kinds(korifiv1alpha1.CFAppKind(), torporv1alpha1.CFDeploymentKind()), nil, deployment.Controller{Clock: now}.SetupWithManager},
 		{"lrp", kinds(eiriniv1.LRPKind()), nil, lrp.Controller{Clock: now}.SetupWithManager},
@@ -174,6 +178,9 @@ func addFeatures(mgr manager.Manager, o Options) error {
 	}
 	if o.endpoints, err = egress.ParseEndpoints(o.AllowEndpoints); err != nil {
 		return fmt.Errorf("--allow-endpoints: %w", err)
+	}
+	if o.guards, err = newWriterGuards(mgr.GetAPIReader(), o.TakeOver); err != nil {
+		return err
 	}
 	for _, f := range listFeatures(o) {
 		when := conditional.All(append(claim, conditional.Served(f.kinds...))...)

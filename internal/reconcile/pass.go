@@ -76,6 +76,8 @@ type Pass[T client.Object, S, P any] struct {
 	// Owner is the field manager of what the pass itself writes; empty leaves it to the client.
 	Owner string
 
+	// Guard, if set, keeps the pass away from objects that another project writes.
+	Guard *WriterGuard
 	// Prepare, if set, fills in what a webhook would, and reports whether it changed anything. It is written before the
 	// object is observed. Without it, a finalizer is all that is filled in.
 	Prepare func(obj T) (changed bool)
@@ -125,6 +127,9 @@ func (p *Pass[T, S, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	// A pass on a version that is known to be outdated would observe the world for nothing and lose the race.
 	if p.versions.isOutdated(req, obj.GetResourceVersion(), p.Clock.Now()) {
 		return ctrl.Result{RequeueAfter: StaleCacheRetry}, nil
+	}
+	if yields, result, err := p.yield(ctx, obj); yields || err != nil {
+		return result, err
 	}
 	before, _ := obj.DeepCopyObject().(T)
 	if done, result, err := p.prepareOrFinalize(ctx, req, before, obj); done {

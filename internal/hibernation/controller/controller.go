@@ -37,6 +37,8 @@ type Controller struct {
 	Dialer targetcluster.Dialer
 	// Clock is the source of the current time.
 	Clock clock.PassiveClock
+	// Guard keeps the passes away from objects that another project writes; nil keeps none away.
+	Guard *reconcile.WriterGuard
 	// Metrics is where states and counts are shown.
 	Metrics *Metrics
 
@@ -65,7 +67,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.clusterDeploymentsUsingSecret)).
 		WithOptions(workers.Options()).
 		Complete(&reconcile.Pass[*hivev1.ClusterDeployment, *clusterObservation, hibernation.Plan]{
-			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock,
+			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Guard: c.Guard,
 			New:     func() *hivev1.ClusterDeployment { return &hivev1.ClusterDeployment{} },
 			Observe: c.observe,
 			Release: (*clusterObservation).release,

@@ -39,6 +39,8 @@ const (
 type Controller struct {
 	// Clock tells the time.
 	Clock clock.PassiveClock
+	// Guard keeps the passes away from objects that another project writes; nil keeps none away.
+	Guard *reconcile.WriterGuard
 	// Metrics is where states and counts are shown.
 	Metrics *Metrics
 
@@ -73,7 +75,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		Watches(&eiriniv1.LRP{}, handler.EnqueueRequestsFromMapFunc(appForObject), builder.WithPredicates(createOrDelete())).
 		WithOptions(reconcile.WorkerOptions{Count: 20, PassTimeout: time.Minute, MinBackoff: 50 * time.Millisecond, MaxBackoff: time.Minute}.Options()).
 		Complete(&reconcile.Pass[*korifiv1alpha1.CFApp, *observation, app.Plan]{
-			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Owner: Name,
+			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Guard: c.Guard, Owner: Name,
 			New:       func() *korifiv1alpha1.CFApp { return &korifiv1alpha1.CFApp{} },
 			Finalizer: &reconcile.Finalizer[*korifiv1alpha1.CFApp]{Name: korifiv1alpha1.AppFinalizer, Finalize: c.finalize},
 			Observe:   c.observe,

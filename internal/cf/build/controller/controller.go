@@ -29,6 +29,8 @@ const Name = "torpor-spaces"
 type Controller struct {
 	// Clock tells the time.
 	Clock clock.PassiveClock
+	// Guard keeps the passes away from objects that another project writes; nil keeps none away.
+	Guard *reconcile.WriterGuard
 
 	client client.Client
 }
@@ -43,7 +45,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	err := builder.ControllerManagedBy(mgr).Named(Name+"-builds").WithOptions(options).
 		For(&korifiv1alpha1.CFBuild{}).Watches(&korifiv1alpha1.CFPackage{}, handler.EnqueueRequestsFromMapFunc(c.buildsForPackage)).
 		Complete(&reconcile.Pass[*korifiv1alpha1.CFBuild, build.Observed, build.Plan]{
-			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Owner: Name,
+			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Guard: c.Guard, Owner: Name,
 			New:     func() *korifiv1alpha1.CFBuild { return &korifiv1alpha1.CFBuild{} },
 			Observe: c.observeBuild,
 			Decide:  build.Decide,
@@ -55,7 +57,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	err = builder.ControllerManagedBy(mgr).Named(Name + "-packages").WithOptions(options).
 		For(&korifiv1alpha1.CFPackage{}).
 		Complete(&reconcile.Pass[*korifiv1alpha1.CFPackage, *korifiv1alpha1.CFPackage, decision.Condition]{
-			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Owner: Name,
+			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Guard: c.Guard, Owner: Name,
 			New: func() *korifiv1alpha1.CFPackage { return &korifiv1alpha1.CFPackage{} },
 			// A package has all that its status is about in itself.
 			Observe: func(_ context.Context, pkg *korifiv1alpha1.CFPackage) (*korifiv1alpha1.CFPackage, error) {

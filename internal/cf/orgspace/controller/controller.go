@@ -39,6 +39,8 @@ type Controller struct {
 	Clock clock.PassiveClock
 	// IsolateSpaces keeps Pods of other namespaces from reaching those of a space, until somebody adds a policy that lets them.
 	IsolateSpaces bool
+	// Guard keeps the passes away from objects that another project writes; nil keeps none away.
+	Guard *reconcile.WriterGuard
 
 	client client.Client
 	live   client.Reader
@@ -80,7 +82,7 @@ func newPass[T client.Object](c Controller, mgr manager.Manager, finalizer strin
 		return c.observe(ctx, owner, labelsOf(owner))
 	}
 	return &reconcile.Pass[T, orgspace.Observed, orgspace.Plan]{
-		Client: c.client, Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Owner: Name,
+		Client: c.client, Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Guard: c.Guard, Owner: Name,
 		Finalizer: &reconcile.Finalizer[T]{Name: finalizer, Finalize: func(ctx context.Context, owner T) (time.Duration, error) {
 			seen, err := observe(ctx, owner)
 			if err != nil || !orgspace.OwnsNamespace(seen) {

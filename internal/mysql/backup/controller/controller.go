@@ -39,6 +39,8 @@ type Controller struct {
 	Image string
 	// Clock tells the time.
 	Clock clock.PassiveClock
+	// Guard keeps the passes away from objects that another project writes; nil keeps none away.
+	Guard *reconcile.WriterGuard
 	// Metrics is where backups are shown.
 	Metrics *Metrics
 
@@ -67,7 +69,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	c.client, c.jobReader, c.startedAt, c.reportedFailures = mgr.GetClient(), jobs, c.Clock.Now(), &sync.Map{}
 	c.Metrics.setReader(mgr.GetClient())
 	pass := &reconcile.Pass[*mocov1beta2.MySQLCluster, observation, backup.Plan]{
-		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Owner: Name, OwnedStatus: ownedStatus,
+		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Guard: c.Guard, Owner: Name, OwnedStatus: ownedStatus,
 		New:     func() *mocov1beta2.MySQLCluster { return &mocov1beta2.MySQLCluster{} },
 		Observe: c.observe,
 		Decide:  func(seen observation) backup.Plan { return backup.Decide(seen.Observed) },

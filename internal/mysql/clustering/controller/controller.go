@@ -35,6 +35,8 @@ type Controller struct {
 	HostOf func(cluster *mocov1beta2.MySQLCluster, index int, pod *corev1.Pod) string
 	// Clock tells the time.
 	Clock clock.PassiveClock
+	// Guard keeps the passes away from objects that another project writes; nil keeps none away.
+	Guard *reconcile.WriterGuard
 	// Metrics is where states and counts are shown.
 	Metrics *Metrics
 
@@ -78,7 +80,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		WatchesRawSource(source.Channel(c.conns.lost, &handler.EnqueueRequestForObject{})).
 		WithOptions(workers.Options()).
 		Complete(&reconcile.Pass[*mocov1beta2.MySQLCluster, *observation, clustering.Plan]{
-			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Owner: Name, OwnedStatus: ownedStatus,
+			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Guard: c.Guard, Owner: Name, OwnedStatus: ownedStatus,
 			New:     func() *mocov1beta2.MySQLCluster { return &mocov1beta2.MySQLCluster{} },
 			Observe: c.observe,
 			Decide:  func(seen *observation) clustering.Plan { return clustering.Decide(seen.Observed) },

@@ -46,6 +46,8 @@ const maxServerIDBase = 1 << 30
 type Controller struct {
 	// Clock tells the time.
 	Clock clock.PassiveClock
+	// Guard keeps the passes away from objects that another project writes; nil keeps none away.
+	Guard *reconcile.WriterGuard
 
 	client client.Client
 	live   client.Reader
@@ -89,7 +91,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 
 func (c Controller) newPass(mgr manager.Manager) *reconcile.Pass[*mocov1beta2.MySQLCluster, observation, provisioning.ChangeSet] {
 	return &reconcile.Pass[*mocov1beta2.MySQLCluster, observation, provisioning.ChangeSet]{
-		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Owner: Name, OwnedStatus: ownedStatus,
+		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Guard: c.Guard, Owner: Name, OwnedStatus: ownedStatus,
 		New:       func() *mocov1beta2.MySQLCluster { return &mocov1beta2.MySQLCluster{} },
 		Prepare:   setDefaults,
 		Finalizer: &reconcile.Finalizer[*mocov1beta2.MySQLCluster]{Name: mocov1beta2.Finalizer, Finalize: c.finalize},

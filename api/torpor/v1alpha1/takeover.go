@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+// TakeOverAnnotation lets Torpor handle an object that Hive, MOCO or Korifi has written before when its value is "true".
+const TakeOverAnnotation = "torpor.dev/take-over"
+
+// AnotherWriterCondition is True while Torpor leaves an object alone because another project's controller writes it.
+const AnotherWriterCondition = "AnotherWriter"
+
+// AnotherWriterReason means that the field managers, a finalizer or a held Lease of Hive, MOCO or Korifi show that it writes the object.
+const AnotherWriterReason = "AnotherWriter"

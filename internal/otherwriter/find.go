@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package otherwriter decides whether an object is another project's to write: Hive, MOCO and Korifi have controllers for the
+// kinds that Torpor handles, and two controllers for one object undo each other's work.
+package otherwriter
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// FieldManager is under which Torpor reports another writer. What it writes is no sign that Torpor handles the object.
+const FieldManager = "torpor-observer"
+
+// ownPrefix begins the names of all of Torpor's field managers.
+const ownPrefix = "torpor"
+
+// Upstream is a project that writes the same kinds.
+type Upstream struct {
+	Name string
+	// ManagerPrefixes begin the names of its field managers.
+	ManagerPrefixes []string
+	// Finalizers are those that only its controllers add.
+	Finalizers []string
+	// Lease is the name of its leader's Lease, in whatever namespace it runs.
+	Lease string
+	// SharesFinalizer says that its finalizer has the name of Torpor's, so that it deletes what belongs to an object.
+	SharesFinalizer bool
+}
+
+// Hive handles ClusterDeployments.
+func Hive() Upstream {
+	return Upstream{Name: "Hive", ManagerPrefixes: []string{"hive"}, Lease: "hive-controllers-leader"}
+}
+
+// MOCO handles MySQLClusters.
+func MOCO() Upstream {
+	return Upstream{Name: "MOCO", ManagerPrefixes: []string{"moco-controller"}, Lease: "moco", SharesFinalizer: true}
+}
+
+// Korifi handles orgs, spaces, apps and what belongs to them. Its controllers are called manager, as kubebuilder calls them.
+func Korifi() Upstream {
+	return Upstream{
+		Name: "Korifi", ManagerPrefixes: []string{"manager", "korifi"}, Lease: "13c200ec.cloudfoundry.org",
+		Finalizers: []string{
+			"cfApp.korifi.cloudfoundry.org", "cfOrg.korifi.cloudfoundry.org", "cfSpace.korifi.cloudfoundry.org",
+		},
+	}
+}
+
+// Observed is everything that the decision looks at.
+type Observed struct {
+	Upstream   Upstream
+	Fields     []metav1.ManagedFieldsEntry
+	Finalizers []string
+	IsDeleting bool
+	// LiveLease is the namespace and name of the upstream's Lease if somebody holds it.
+	LiveLease string
+	// IsTakenOver says that somebody has decided that Torpor handles the object.
+	IsTakenOver bool
+}
+
+// Find says who writes the object, and how that is known; it is empty if Torpor may write. What the upstream wrote before
+// Torpor's own first entry is of the past: its entries stay for ever after it is uninstalled.
+func Find(o Observed) string {
+	manager, written := lastEntry(o)
+	own := firstOwnEntry(o.Fields)
+	left := slices.IndexFunc(o.Finalizers, func(f string) bool { return slices.Contains(o.Upstream.Finalizers, f) })
+	switch {
+	case o.IsTakenOver:
+		return ""
+	case o.IsDeleting && !o.Upstream.SharesFinalizer:
+		return "" // What Torpor has made is Torpor's to delete, whoever else writes.
+	case o.LiveLease != "":
+		return fmt.Sprintf("%s runs: its Lease %s is held", o.Upstream.Name, o.LiveLease)
+	case manager != "" && (own.IsZero() || !written.Before(own)):
+		return fmt.Sprintf("%s has written it: its field manager is %s", o.Upstream.Name, manager)
+	case left >= 0 && own.IsZero():
+		return fmt.Sprintf("%s has made it: it has the finalizer %s", o.Upstream.Name, o.Finalizers[left])
+	default:
+		return ""
+	}
+}
+
+// lastEntry is the upstream's newest.
+func lastEntry(o Observed) (manager string, written time.Time) {
+	for _, f := range o.Fields {
+		isTheirs := slices.ContainsFunc(o.Upstream.ManagerPrefixes, func(p string) bool { return strings.HasPrefix(f.Manager, p) })
+		if isTheirs && (manager == "" || timeOf(f).After(written)) {
+			manager, written = f.Manager, timeOf(f)
+		}
+	}
+	return manager, written
+}
+
+// firstOwnEntry is when Torpor wrote first; zero if it never did.
+func firstOwnEntry(fields []metav1.ManagedFieldsEntry) (written time.Time) {
+	for _, f := range fields {
+		if strings.HasPrefix(f.Manager, ownPrefix) && f.Manager != FieldManager && (written.IsZero() || timeOf(f).Before(written)) {
+			written = timeOf(f)
+		}
+	}
+	return written
+}
+
+func timeOf(f metav1.ManagedFieldsEntry) time.Time {
+	if f.Time == nil {
+		return time.Time{}
+	}
+	return f.Time.Time
+}

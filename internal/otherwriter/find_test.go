@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package otherwriter
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func entry(manager string, second int64) metav1.ManagedFieldsEntry {
+	return metav1.ManagedFieldsEntry{Manager: manager, Time: &metav1.Time{Time: time.Unix(second, 0)}}
+}
+
+func TestFind(t *testing.T) {
+	t.Parallel()
+	const (
+		hiveWrites = "Hive has written it: its field manager is hive1-hibernation"
+		hiveRuns   = "Hive runs: its Lease hive/hive-controllers-leader is held"
+	)
+	fields := func(all ...metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry { return all }
+	user, hive := entry("kubectl-client-side-apply", 1), entry("hive1-hibernation", 10)
+	for name, row := range map[string]struct {
+		observed Observed
+		want     string
+	}{
+		"a new object is Torpor's":                                   {Observed{Upstream: Hive(), Fields: fields(user)}, ""},
+		"what only Torpor wrote is Torpor's":                         {Observed{Upstream: Hive(), Fields: fields(user, entry("torpor", 5))}, ""},
+		"what the upstream wrote is not":                             {Observed{Upstream: Hive(), Fields: fields(user, hive)}, hiveWrites},
+		"another controller of it counts too":                        {Observed{Upstream: Hive(), Fields: fields(entry("hive-controllers", 1))}, "Hive has written it: its field manager is hive-controllers"},
+		"a report of another writer is no entry of Torpor's":         {Observed{Upstream: Hive(), Fields: fields(hive, entry(FieldManager, 20))}, hiveWrites},
+		"what the upstream wrote before Torpor is of the past":       {Observed{Upstream: Hive(), Fields: fields(hive, entry("torpor", 11))}, ""},
+		"the first entry of Torpor counts":                           {Observed{Upstream: Hive(), Fields: fields(hive, entry("torpor", 11), entry("torpor-provisioning", 3))}, hiveWrites},
+		"the last entry of the upstream counts":                      {Observed{Upstream: Hive(), Fields: fields(hive, entry("hive2-machinepool", 30), entry("torpor", 11))}, "Hive has written it: its field manager is hive2-machinepool"},
+		"an upstream that writes after Torpor is another writer":     {Observed{Upstream: Hive(), Fields: fields(entry("torpor", 9), hive)}, hiveWrites},
+		"in one second nobody knows who was first":                   {Observed{Upstream: Hive(), Fields: fields(entry("torpor", 10), hive)}, hiveWrites},
+		"an entry without a time is of the past":                     {Observed{Upstream: Hive(), Fields: fields(metav1.ManagedFieldsEntry{Manager: "hive1-hibernation"}, entry("torpor", 1))}, ""},
+		"an upstream that runs will write":                           {Observed{Upstream: Hive(), Fields: fields(user), LiveLease: "hive/hive-controllers-leader"}, hiveRuns},
+		"an upstream that runs is another writer of Torpor's object": {Observed{Upstream: Hive(), Fields: fields(entry("torpor", 11)), LiveLease: "hive/hive-controllers-leader"}, hiveRuns},
+		"what is taken over is Torpor's while the upstream runs":     {Observed{Upstream: Hive(), Fields: fields(hive), LiveLease: "hive/hive-controllers-leader", IsTakenOver: true}, ""},
+		"what is taken over is Torpor's":                             {Observed{Upstream: Hive(), Fields: fields(hive), IsTakenOver: true}, ""},
+		"the deletion of what Torpor made goes on":                   {Observed{Upstream: Korifi(), LiveLease: "korifi/13c200ec.cloudfoundry.org", IsDeleting: true}, ""},
+		"a deletion by a shared finalizer waits for the upstream":    {Observed{Upstream: MOCO(), Fields: fields(entry("moco-controller", 1)), IsDeleting: true}, "MOCO has written it: its field manager is moco-controller"},
+		"the plugin of MOCO is a person's":                           {Observed{Upstream: MOCO(), Fields: fields(entry("kubectl-moco", 1))}, ""},
+		"a finalizer tells who made it":                              {Observed{Upstream: Korifi(), Fields: fields(entry("api", 1)), Finalizers: []string{"a", "cfApp.korifi.cloudfoundry.org"}}, "Korifi has made it: it has the finalizer cfApp.korifi.cloudfoundry.org"},
+		"a finalizer that was left behind is of the past":            {Observed{Upstream: Korifi(), Fields: fields(entry("torpor-restart", 1)), Finalizers: []string{"cfApp.korifi.cloudfoundry.org"}}, ""},
+		"a finalizer of Torpor's tells nothing":                      {Observed{Upstream: Korifi(), Finalizers: []string{"korifi.cloudfoundry.org/cfApp"}}, ""},
+		"the manager of Korifi is called manager":                    {Observed{Upstream: Korifi(), Fields: fields(entry("manager", 1))}, "Korifi has written it: its field manager is manager"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if found := Find(row.observed); found != row.want {
+				t.Errorf("expected %q, found %q", row.want, found)
+			}
+		})
+	}
+}

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/decision"
+	"github.com/torpor-dev/torpor/internal/otherwriter"
+)
+
+const (
+	// leaseInterval is how old an answer about the upstream's Lease may be.
+	leaseInterval = 30 * time.Second
+	// otherWriterInterval is when an object of another writer is looked at again.
+	otherWriterInterval = time.Minute
+	// reportInterval is when a report may be written again that the other writer has taken away.
+	reportInterval = 10 * time.Minute
+)
+
+// WriterGuard keeps the passes of a feature away from objects that another project writes. One serves all passes of a feature.
+type WriterGuard struct {
+	// Feature is the name of the group of controllers.
+	Feature  string
+	Upstream otherwriter.Upstream
+	// Reader reads past any cache.
+	Reader client.Reader
+	// TakesOver lets the feature handle every object, whoever else writes it.
+	TakesOver bool
+
+	mu       sync.Mutex
+	lease    string
+	asked    time.Time
+	reported map[types.UID]time.Time
+}
+
+// yield reports whether the pass has to leave the object alone, and says so in a condition. That condition is the only write,
+// under a field manager of its own, and comes again only after reportInterval: it must not be a new fight.
+func (p *Pass[T, S, P]) yield(ctx context.Context, obj T) (bool, ctrl.Result, error) {
+	if p.Guard == nil {
+		return false, ctrl.Result{}, nil
+	}
+	now := p.Clock.Now()
+	other := otherwriter.Find(otherwriter.Observed{
+		Upstream: p.Guard.Upstream, Fields: obj.GetManagedFields(), Finalizers: obj.GetFinalizers(), IsDeleting: !obj.GetDeletionTimestamp().IsZero(),
+		LiveLease: p.Guard.findLiveLease(ctx, now), IsTakenOver: p.Guard.TakesOver || obj.GetAnnotations()[torporv1alpha1.TakeOverAnnotation] == "true",
+	})
+	if other == "" {
+		return p.clearReport(ctx, obj)
+	}
+	wait := ctrl.Result{RequeueAfter: otherWriterInterval}
+	message := fmt.Sprintf("%s. %s does nothing to the object: stop the other controller and set the annotation %s to \"true\", or run the manager with --take-over=%s",
+		other, p.Guard.reportPrefix(), torporv1alpha1.TakeOverAnnotation, p.Guard.Feature)
+	conditions, err := readConditions(obj)
+	if err != nil || !p.Guard.mayReport(obj.GetUID(), conditions, message, now) {
+		return true, wait, err
+	}
+	report := metav1.Condition{
+		Type: torporv1alpha1.AnotherWriterCondition, Status: metav1.ConditionTrue, Reason: torporv1alpha1.AnotherWriterReason, Message: message,
+		ObservedGeneration: obj.GetGeneration(), LastTransitionTime: metav1.NewTime(now),
+	}
+	if err := p.patchReport(ctx, obj, conditions, &report); err != nil {
+		return true, ctrl.Result{}, err
+	}
+	emit(p.Recorder, obj, []decision.Event{{Reason: torporv1alpha1.AnotherWriterReason, Action: "Yield", Warning: true, Note: message}})
+	return true, wait, nil
+}
+
+// clearReport takes the condition of this feature away once Torpor handles the object.
+func (p *Pass[T, S, P]) clearReport(ctx context.Context, obj T) (bool, ctrl.Result, error) {
+	// Nearly every object has no such entry, and is not read any further.
+	if !slices.ContainsFunc(obj.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool { return f.Manager == otherwriter.FieldManager }) {
+		return false, ctrl.Result{}, nil
+	}
+	conditions, err := readConditions(obj)
+	at := indexOfReport(conditions)
+	if err != nil || at < 0 || !strings.Contains(conditions[at].Message, p.Guard.reportPrefix()) {
+		return false, ctrl.Result{}, err
+	}
+	p.Guard.forgetReport(obj.GetUID())
+	return true, ctrl.Result{RequeueAfter: otherWriterRetry}, p.patchReport(ctx, obj, conditions, nil)
+}
+
+// otherWriterRetry is when the pass is run that a report was taken away for.
+const otherWriterRetry = time.Second
+
+// patchReport adds, replaces or, without a report, removes the one condition. It names its place, because what Torpor does not know
+// of the other writer's conditions must stay as it is.
+func (p *Pass[T, S, P]) patchReport(ctx context.Context, obj T, conditions []metav1.Condition, report *metav1.Condition) error {
+	ctx, cancel := context.WithTimeout(ctx, APITimeout)
+	defer cancel()
+	at := indexOfReport(conditions)
+	place := fmt.Sprintf("/status/conditions/%d", at)
+	test := map[string]any{"op": "test", "path": place + "/type", "value": torporv1alpha1.AnotherWriterCondition}
+	var operations []map[string]any
+	switch {
+	case report == nil:
+		operations = []map[string]any{test, {"op": "remove", "path": place}}
+	case at >= 0:
+		operations = []map[string]any{test, {"op": "replace", "path": place, "value": report}}
+	case len(conditions) > 0:
+		operations = []map[string]any{{"op": "add", "path": "/status/conditions/-", "value": report}}
+	default:
+		// A status may be missing as a whole; a merge patch makes it.
+		patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []metav1.Condition{*report}}})
+		if err != nil {
+			return fmt.Errorf("encode the report of another writer: %w", err)
+		}
+		return p.Client.Status().Patch(ctx, copyOf(obj), client.RawPatch(types.MergePatchType, patch), client.FieldOwner(otherwriter.FieldManager))
+	}
+	patch, err := json.Marshal(operations)
+	if err != nil {
+		return fmt.Errorf("encode the report of another writer: %w", err)
+	}
+	if err := p.Client.Status().Patch(ctx, copyOf(obj), client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(otherwriter.FieldManager)); err != nil {
+		return fmt.Errorf("report another writer: %w", client.IgnoreNotFound(err))
+	}
+	return nil
+}
+
+// copyOf keeps the answer of a patch out of an object of the cache.
+func copyOf[T client.Object](obj T) T {
+	c, _ := obj.DeepCopyObject().(T)
+	return c
+}
+
+func readConditions(obj client.Object) ([]metav1.Condition, error) {
+	text, err := json.Marshal(obj)
+	if err != nil {
+		return nil, fmt.Errorf("encode the object: %w", err)
+	}
+	var content struct {
+		Status struct {
+			Conditions []metav1.Condition `json:"conditions"`
+		} `json:"status"`
+	}
+	if err := json.Unmarshal(text, &content); err != nil {
+		return nil, fmt.Errorf("read the conditions: %w", err)
+	}
+	return content.Status.Conditions, nil
+}
+
+func indexOfReport(conditions []metav1.Condition) int {
+	return slices.IndexFunc(conditions, func(c metav1.Condition) bool { return c.Type == torporv1alpha1.AnotherWriterCondition })
+}
+
+// reportPrefix tells the reports of features of one kind apart.
+func (g *WriterGuard) reportPrefix() string { return "Torpor's " + g.Feature }
+
+// mayReport reports whether the condition is to be written. The report of another feature of the kind says enough.
+func (g *WriterGuard) mayReport(uid types.UID, conditions []metav1.Condition, message string, now time.Time) bool {
+	if at := indexOfReport(conditions); at >= 0 && (conditions[at].Message == message || !strings.Contains(conditions[at].Message, g.reportPrefix())) {
+		return false
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if last, ok := g.reported[uid]; ok && now.Sub(last) < reportInterval {
+		return false
+	}
+	if g.reported == nil {
+		g.reported = map[types.UID]time.Time{}
+	}
+	for other, last := range g.reported {
+		if now.Sub(last) >= reportInterval {
+			delete(g.reported, other)
+		}
+	}
+	g.reported[uid] = now
+	return true
+}
+
+func (g *WriterGuard) forgetReport(uid types.UID) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.reported, uid)
+}
+
+// findLiveLease returns the namespace and name of the upstream's Lease while somebody holds it. Without the right to look, or an
+// answer, the last one counts, and what is written on the object itself.
+func (g *WriterGuard) findLiveLease(ctx context.Context, now time.Time) string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.Reader == nil || g.TakesOver || !g.asked.IsZero() && now.Sub(g.asked) < leaseInterval {
+		return g.lease
+	}
+	g.asked = now
+	ctx, cancel := context.WithTimeout(ctx, APITimeout)
+	defer cancel()
+	var leases coordinationv1.LeaseList
+	if err := g.Reader.List(ctx, &leases, client.MatchingFields{"metadata.name": g.Upstream.Lease}); err != nil {
+		log.FromContext(ctx).V(1).Info("Whether another writer runs is not known", "upstream", g.Upstream.Name, "error", err.Error())
+		return g.lease
+	}
+	g.lease = ""
+	for _, l := range leases.Items {
+		s := l.Spec
+		if s.HolderIdentity == nil || *s.HolderIdentity == "" || s.RenewTime == nil || s.LeaseDurationSeconds == nil {
+			continue
+		}
+		if now.Before(s.RenewTime.Add(time.Duration(*s.LeaseDurationSeconds) * time.Second)) {
+			g.lease = l.Namespace + "/" + l.Name
+		}
+	}
+	return g.lease
+}

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package uninstall takes from a cluster what Torpor has put there, in an order in which nothing waits for what is gone already.
+package uninstall
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	"github.com/torpor-dev/torpor/internal/installation"
+	"github.com/torpor-dev/torpor/internal/otherwriter"
+)
+
+const (
+	podsTimeout  = 50 * time.Second
+	podsInterval = 500 * time.Millisecond
+	pageSize     = 500
+)
+
+// Options say what is taken away, and from where.
+type Options struct {
+	// Client reads and writes directly, as an admin.
+	Client client.Client
+	// Namespace is that of the installation.
+	Namespace string
+	// DryRun only says what would be done.
+	DryRun bool
+	// Clock ticks while Pods end.
+	Clock clock.Clock
+	// Out gets a line for each object.
+	Out io.Writer
+}
+
+// Run takes Torpor away. It may be run again after an error; what is gone already is no error.
+func Run(ctx context.Context, o Options) error {
+	// The webhooks go first: a manager that is gone would let nobody write. The finalizers go when no manager adds them again.
+	for _, step := range []func(context.Context) error{o.removeWebhooks, o.removePrograms, o.awaitPods} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return errors.Join(o.removeFinalizers(ctx), o.removeLeasesAndSecrets(ctx), o.warnOfSleepers(ctx))
+}
+
+func (o Options) removeWebhooks(ctx context.Context) error {
+	mutating, validating := &admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	for _, obj := range []client.Object{mutating, validating} {
+		if found, err := o.get(ctx, types.NamespacedName{Name: "torpor"}, obj); err != nil || !found {
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		var services []*admissionregistrationv1.ServiceReference
+		for _, w := range mutating.Webhooks {
+			services = append(services, w.ClientConfig.Service)
+		}
+		for _, w := range validating.Webhooks {
+			services = append(services, w.ClientConfig.Service)
+		}
+		if slices.ContainsFunc(services, func(s *admissionregistrationv1.ServiceReference) bool { return s != nil && s.Namespace != o.Namespace }) {
+			o.say("kept", obj, "it leads to an installation in another namespace")
+			continue
+		}
+		if err := o.remove(ctx, obj); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o Options) removePrograms(ctx context.Context) error {
+	for _, name := range []string{"torpor-manager", "torpor-cf-api"} {
+		deployment := &appsv1.Deployment{}
+		if found, err := o.get(ctx, types.NamespacedName{Namespace: o.Namespace, Name: name}, deployment); err != nil || !found {
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		if err := o.remove(ctx, deployment); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o Options) awaitPods(ctx context.Context) error {
+	ours, err := labels.NewRequirement("app.kubernetes.io/name", selection.In, []string{"torpor", "torpor-cf-api"})
+	if err != nil || o.DryRun {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, podsTimeout)
+	defer cancel()
+	for {
+		var pods corev1.PodList
+		if err := o.Client.List(ctx, &pods, client.InNamespace(o.Namespace), client.MatchingLabelsSelector{Selector: labels.NewSelector().Add(*ours)}); err != nil {
+			return fmt.Errorf("list the Pods of Torpor: %w", err)
+		}
+		if len(pods.Items) == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("expected the Pods of Torpor in %s to end within %s, found %s; run it again when they are gone", o.Namespace, podsTimeout, pods.Items[0].Name)
+		case <-o.Clock.After(podsInterval):
+		}
+	}
+}
+
+// finalizer is one that Torpor adds to a kind, and who else may handle that kind.
+type finalizer struct {
+	kind     schema.GroupVersionKind
+	name     string
+	upstream otherwriter.Upstream
+}
+
+func listFinalizers() []finalizer {
+	korifi := func(kind string) schema.GroupVersionKind {
+		return korifiv1alpha1.CFAppKind().GroupVersion().WithKind(kind)
+	}
+	return []finalizer{
+		{korifi("CFApp"), korifiv1alpha1.AppFinalizer, otherwriter.Korifi()},
+		{korifi("CFSpace"), korifiv1alpha1.SpaceFinalizer, otherwriter.Korifi()},
+		{korifi("CFOrg"), korifiv1alpha1.OrgFinalizer, otherwriter.Korifi()},
+		{eiriniv1.LRPKind(), eiriniv1.LRPFinalizer, otherwriter.Upstream{}},
+		{mocov1beta2.MySQLClusterKind(), mocov1beta2.Finalizer, otherwriter.MOCO()},
+	}
+}
+
+func (o Options) removeFinalizers(ctx context.Context) error {
+	var failed []error
+	for _, f := range listFinalizers() {
+		failed = append(failed, o.eachObject(ctx, f.kind, func(obj *metav1.PartialObjectMetadata) error { return o.removeFinalizer(ctx, f, obj) }))
+	}
+	return errors.Join(failed...)
+}
+
+func (o Options) removeFinalizer(ctx context.Context, f finalizer, obj *metav1.PartialObjectMetadata) error {
+	if !slices.Contains(obj.Finalizers, f.name) {
+		return nil
+	}
+	if f.upstream.SharesFinalizer {
+		if other := otherwriter.Find(otherwriter.Observed{Upstream: f.upstream, Fields: obj.ManagedFields, Finalizers: obj.Finalizers}); other != "" {
+			o.say("kept", obj, "its finalizer: "+other)
+			return nil
+		}
+	}
+	if o.DryRun {
+		o.say("would release", obj, "from the finalizer "+f.name)
+		return nil
+	}
+	left := slices.DeleteFunc(slices.Clone(obj.Finalizers), func(name string) bool { return name == f.name })
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"finalizers": left, "resourceVersion": obj.ResourceVersion}})
+	if err != nil {
+		return fmt.Errorf("encode the finalizers: %w", err)
+	}
+	if err := o.Client.Patch(ctx, obj, client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("release %s %s/%s: %w", f.kind.Kind, obj.Namespace, obj.Name, err)
+	}
+	o.say("released", obj, "from the finalizer "+f.name)
+	return nil
+}
+
+func (o Options) removeLeasesAndSecrets(ctx context.Context) error {
+	acting := &coordinationv1.Lease{}
+	found, err := o.get(ctx, types.NamespacedName{Namespace: installation.LeaseNamespace, Name: installation.LeaseName}, acting)
+	if err != nil {
+		return err
+	}
+	if holder := acting.Spec.HolderIdentity; found && holder != nil && *holder == o.Namespace {
+		if err := o.remove(ctx, acting); err != nil {
+			return err
+		}
+	}
+	key := types.NamespacedName{Namespace: o.Namespace, Name: "torpor-manager"}
+	for _, obj := range []client.Object{&coordinationv1.Lease{}, &corev1.Secret{}} {
+		if found, err := o.get(ctx, key, obj); err != nil {
+			return err
+		} else if found {
+			if err := o.remove(ctx, obj); err != nil {
+				return err
+			}
+		}
+		key.Name = "torpor-webhook"
+	}
+	return nil
+}
+
+// warnOfSleepers names the clusters that nobody wakes any more.
+func (o Options) warnOfSleepers(ctx context.Context) error {
+	var clusters hivev1.ClusterDeploymentList
+	if err := o.Client.List(ctx, &clusters); err != nil {
+		return ignoreNotServed(err)
+	}
+	for i := range clusters.Items {
+		if cd := &clusters.Items[i]; cd.Spec.PowerState == hivev1.PowerStateHibernating {
+			o.say("left asleep", cd, "its machines stay off until somebody starts them")
+		}
+	}
+	return nil
+}
+
+func (o Options) eachObject(ctx context.Context, kind schema.GroupVersionKind, do func(*metav1.PartialObjectMetadata) error) error {
+	var failed []error
+	token := ""
+	for {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+		if err := o.Client.List(ctx, list, client.Limit(pageSize), client.Continue(token)); err != nil {
+			return errors.Join(append(failed, ignoreNotServed(err))...)
+		}
+		for i := range list.Items {
+			obj := &list.Items[i]
+			obj.SetGroupVersionKind(kind)
+			failed = append(failed, do(obj))
+		}
+		if token = list.Continue; token == "" {
+			return errors.Join(failed...)
+		}
+	}
+}
+
+func (o Options) get(ctx context.Context, key types.NamespacedName, obj client.Object) (bool, error) {
+	err := o.Client.Get(ctx, key, obj)
+	if k8serrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read %T %s: %w", obj, key.Name, err)
+	}
+	return true, nil
+}
+
+func (o Options) remove(ctx context.Context, obj client.Object) error {
+	if o.DryRun {
+		o.say("would delete", obj, "")
+		return nil
+	}
+	if err := o.Client.Delete(ctx, obj, client.Preconditions{UID: new(obj.GetUID())}, client.PropagationPolicy(metav1.DeletePropagationBackground)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete %T %s: %w", obj, obj.GetName(), err)
+	}
+	o.say("deleted", obj, "")
+	return nil
+}
+
+func (o Options) say(done string, obj client.Object, why string) {
+	kind := obj.GetObjectKind().GroupVersionKind().Kind
+	if gvk, err := o.Client.GroupVersionKindFor(obj); kind == "" && err == nil {
+		kind = gvk.Kind
+	}
+	name := obj.GetName()
+	if obj.GetNamespace() != "" {
+		name = obj.GetNamespace() + "/" + name
+	}
+	if why != "" {
+		why = ": " + why
+	}
+	_, _ = fmt.Fprintf(o.Out, "%s %s %s%s\n", done, kind, name, why) // Nobody reads it, then.
+}
+
+func ignoreNotServed(err error) error {
+	if k8serrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package uninstall
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	"github.com/torpor-dev/torpor/internal/testenv"
+)
+
+// The webhook's Service is not there, and no manager runs any more.
+func TestNothingOfTorporIsLeft(t *testing.T) {
+	t.Parallel()
+	hub := testenv.Start(t)
+	const system = "torpor-system"
+	hub.ExpectCreated(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system}})
+	namespace := hub.CreateNamespace(t)
+	named := func(name string) types.NamespacedName { return types.NamespacedName{Namespace: namespace, Name: name} }
+
+	app := testenv.BuildCFApp(named("app"))
+	app.Finalizers = []string{"example.com/theirs", korifiv1alpha1.AppFinalizer}
+	cluster := testenv.BuildMySQLCluster(t, named("db"), 3)
+	cluster.Finalizers = []string{mocov1beta2.Finalizer}
+	upstreams := testenv.BuildMySQLCluster(t, named("upstreams"), 3)
+	upstreams.Finalizers = []string{mocov1beta2.Finalizer}
+	lrp := testenv.DecodeObject(t, `{"metadata":{"name":"lrp","namespace":"`+namespace+`","finalizers":["`+eiriniv1.LRPFinalizer+`"]},
+		"spec":{"GUID":"lrp","version":"1","processType":"web","image":"x","instances":1,"memoryMB":1,"diskMB":1}}`, &eiriniv1.LRP{})
+	asleep := testenv.BuildClusterDeployment(named("cd"), "cd", "aws")
+	asleep.Spec.PowerState = hivev1.PowerStateHibernating
+	ours := []client.Object{
+		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: "torpor-manager"}, Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}},
+		}},
+		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "torpor"}, Spec: coordinationv1.LeaseSpec{HolderIdentity: new(system)}},
+		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: "torpor-manager"}},
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: "torpor-webhook"}},
+	}
+	users := []client.Object{app, cluster, lrp, asleep}
+	hub.ExpectCreated(t, append(slices.Clone(users), ours...)...)
+	if err := hub.Client.Create(t.Context(), upstreams, client.FieldOwner("moco-controller")); err != nil {
+		t.Fatal(err)
+	}
+	hub.ApplyManifest(t, "webhook/manifests.yaml")
+
+	var out bytes.Buffer
+	run := func(dryRun bool, installation string) []string {
+		t.Helper()
+		out.Reset()
+		began := time.Now()
+		if err := Run(t.Context(), Options{Client: hub.Client, Namespace: installation, DryRun: dryRun, Clock: clock.RealClock{}, Out: &out}); err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("it took %s", time.Since(began))
+		return strings.Split(strings.TrimSpace(strings.ReplaceAll(out.String(), namespace, "NS")), "\n")
+	}
+	const kept = "kept MySQLCluster NS/upstreams: its finalizer: MOCO has written it: its field manager is moco-controller"
+	const sleeps = "left asleep ClusterDeployment NS/cd: its machines stay off until somebody starts them"
+	want := []string{
+		"would delete MutatingWebhookConfiguration torpor",
+		"would delete ValidatingWebhookConfiguration torpor",
+		"would delete Deployment torpor-system/torpor-manager",
+		"would release CFApp NS/app: from the finalizer " + korifiv1alpha1.AppFinalizer,
+		"would release LRP NS/lrp: from the finalizer " + eiriniv1.LRPFinalizer,
+		"would release MySQLCluster NS/db: from the finalizer " + mocov1beta2.Finalizer,
+		kept,
+		"would delete Lease kube-system/torpor",
+		"would delete Lease torpor-system/torpor-manager",
+		"would delete Secret torpor-system/torpor-webhook",
+		sleeps,
+	}
+	if diff := cmp.Diff(want, run(true, system)); diff != "" {
+		t.Errorf("a dry run (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff("kept MutatingWebhookConfiguration torpor: it leads to an installation in another namespace", run(true, "other")[0]); diff != "" {
+		t.Errorf("of another installation (-want +got):\n%s", diff)
+	}
+	for i := range want {
+		want[i] = strings.NewReplacer("would delete", "deleted", "would release", "released").Replace(want[i])
+	}
+	if diff := cmp.Diff(want, run(false, system)); diff != "" {
+		t.Errorf("lines (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{kept, sleeps}, run(false, system)); diff != "" {
+		t.Errorf("lines of a second run (-want +got):\n%s", diff)
+	}
+	for _, obj := range ours {
+		if err := hub.Client.Get(t.Context(), client.ObjectKeyFromObject(obj), obj); !k8serrors.IsNotFound(err) {
+			t.Errorf("expected %T %s to be gone, found %v", obj, obj.GetName(), err)
+		}
+	}
+	if err := hub.Client.Get(t.Context(), client.ObjectKeyFromObject(app), app); err != nil || !slices.Equal(app.Finalizers, []string{"example.com/theirs"}) {
+		t.Errorf("expected the finalizer of others to stay, found %v (%v)", app.Finalizers, err)
+	}
+	for _, obj := range []client.Object{cluster, lrp, asleep} {
+		if err := hub.Client.Delete(t.Context(), obj); err != nil {
+			t.Fatal(err)
+		}
+		hub.WaitForDeletion(t, obj)
+	}
+}
