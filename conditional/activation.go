@@ -48,8 +48,7 @@ func startActivation(ctx context.Context, g *Group, at time.Time) *activation {
 	ctx, cancel := context.WithCancel(ctx)
 	l := &activation{cancel: cancel, closeScope: func() {}, events: make(chan activationEvent, 4), startingAt: at}
 	s, err := scope.New(g.mgr, g.server, scope.Options{
-		Optional: g.optionalKinds, Interest: g.src.interest, KeepInformers: g.options.keepInformers,
-		Group: g.options.name, DormantPolicy: g.options.dormantAdmission,
+		Optional: g.optionalKinds, Interest: g.src.interest,
 	})
 	if err != nil {
 		cancel()

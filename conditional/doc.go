@@ -37,6 +37,5 @@
 // condition of others. What is [Unknown] in a part decides only when nothing else does.
 //
 // The scope's cache and client have controller-runtime's default options, unless the manager was made with
-// [ManagerOptions]: then they have the manager's. The outer manager's server serves webhooks and converters: converters
-// outlive a stop, and for admission webhooks [DormantAdmission] decides after it.
+// [ManagerOptions]: then they have the manager's. Webhooks are set up outside, for every replica has to serve them.
 package conditional

@@ -575,7 +575,6 @@ func TestSetupRefusesBadUse(t *testing.T) {
 		"watches and polls":      {switchedCondition{}, fine, []Option{WatchNamed("widgets.example.com"), Poll(time.Second)}, "drop WatchNamed"},
 		"nothing optional":       {switchedCondition{}, fine, []Option{Optional()}, "found none"},
 		"optional and unknown":   {switchedCondition{}, fine, []Option{Optional(&appsv1.Deployment{})}, "AddToScheme"},
-		"keeps nothing":          {switchedCondition{}, fine, []Option{KeepInformers(0)}, "longer than 0 in KeepInformers"},
 		"two mistakes, first":    {switchedCondition{}, fine, []Option{Poll(0), DrainTimeout(0)}, "Poll"},
 		"two mistakes, second":   {switchedCondition{}, fine, []Option{Poll(0), DrainTimeout(0)}, "DrainTimeout"},
 		"no cluster":             {On(nil, switchedCondition{}), fine, nil, "condition On needs a cluster"},

@@ -15,7 +15,6 @@ import (
 
 	"github.com/torpor-dev/torpor/conditional/internal/condition"
 	"github.com/torpor-dev/torpor/conditional/internal/detect"
-	"github.com/torpor-dev/torpor/conditional/internal/webhooks"
 )
 
 // Option adjusts a group.
@@ -33,21 +32,18 @@ type options struct {
 	interest          detect.Interest
 	stopOnTerminating bool
 	optional          []client.Object
-	keepInformers     time.Duration
 	standby           []client.Object
-	dormantAdmission  AdmissionPolicy
 
 	errs []error
 }
 
 func defaultOptions(when Condition) options {
 	return options{
-		name:             when.String(),
-		drainTimeout:     30 * time.Second,
-		startBackoff:     condition.DefaultBackoff(),
-		restartBurst:     5,
-		restartPause:     wait.Backoff{Duration: 10 * time.Second, Factor: 2, Steps: 1 << 30, Cap: time.Minute},
-		dormantAdmission: RefuseAdmission,
+		name:         when.String(),
+		drainTimeout: 30 * time.Second,
+		startBackoff: condition.DefaultBackoff(),
+		restartBurst: 5,
+		restartPause: wait.Backoff{Duration: 10 * time.Second, Factor: 2, Steps: 1 << 30, Cap: time.Minute},
 	}
 }
 
@@ -151,15 +147,6 @@ func Optional(objs ...client.Object) Option {
 	}
 }
 
-// KeepInformers keeps the group's informers for so long after a stop, so that a start that follows soon finds them
-// synced. The default is not to keep them.
-func KeepInformers(ttl time.Duration) Option {
-	return func(o *options) {
-		o.addErrorUnless(ttl > 0, "expected a time longer than 0 in KeepInformers, found %s: correct it", ttl)
-		o.keepInformers = ttl
-	}
-}
-
 // WarmStandby keeps informers of these objects' kinds while the condition holds, on every replica: one that takes over
 // lists nothing, and reconciles from what it has. While the group runs it shares them. Name the kinds that its
 // controllers watch, in the same form (Go type, unstructured or metadata); an informer with a field index is not shared.
@@ -167,24 +154,5 @@ func WarmStandby(objs ...client.Object) Option {
 	return func(o *options) {
 		o.addErrorUnless(len(objs) > 0, "expected objects in WarmStandby, found none: pass those that the controllers watch, for example &corev1.Pod{}")
 		o.standby = append(o.standby, objs...)
-	}
-}
-
-// AdmissionPolicy says how the admission webhooks of a group answer while it is dormant.
-type AdmissionPolicy = webhooks.DormantPolicy
-
-// The policies of DormantAdmission.
-const (
-	RefuseAdmission = webhooks.Refuse // HTTP 503: the failurePolicy of the webhook configuration decides
-	AllowAdmission  = webhooks.Allow  // admit what comes, unchanged and with a warning
-)
-
-// DormantAdmission sets how the group's admission webhooks answer while it is dormant; the default is RefuseAdmission.
-// Conversion webhooks are served all the time.
-func DormantAdmission(policy AdmissionPolicy) Option {
-	return func(o *options) {
-		o.addErrorUnless(policy == RefuseAdmission || policy == AllowAdmission,
-			"expected RefuseAdmission or AllowAdmission in DormantAdmission, found %q: pass one of them", policy)
-		o.dormantAdmission = policy
 	}
 }

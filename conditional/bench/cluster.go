@@ -4,11 +4,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -27,30 +24,12 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	toolswatch "k8s.io/client-go/tools/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
-const (
-	// serverTimeout bounds the start and the stop of etcd and of the API server each.
-	serverTimeout = time.Minute
-	// waitTimeout bounds every wait for one thing; nothing should take a tenth of it.
-	waitTimeout = 2 * time.Minute
-)
-
-// startAPIServer starts a kube-apiserver with its etcd, or leaves neither behind.
-func startAPIServer() (*envtest.Environment, error) {
-	folder := os.Getenv("KUBEBUILDER_ASSETS")
-	for _, program := range []string{"etcd", "kube-apiserver"} {
-		if _, err := os.Stat(filepath.Join(folder, program)); folder == "" || err != nil {
-			return nil, fmt.Errorf("expected the folder of etcd and kube-apiserver in KUBEBUILDER_ASSETS, found %q without %s: use `make bench NAME=conditional`, or set it", folder, program)
-		}
-	}
-	env := &envtest.Environment{UseExistingCluster: new(false), ControlPlaneStartTimeout: serverTimeout, ControlPlaneStopTimeout: serverTimeout}
-	if _, err := env.Start(); err != nil {
-		return nil, errors.Join(fmt.Errorf("start the API server: %w", err), env.Stop())
-	}
-	return env, nil
-}
+// waitTimeout bounds every wait for one thing; nothing should take a tenth of it.
+const waitTimeout = 2 * time.Minute
 
 // benchKind is number i of the bench's kinds; ten share a group.
 func benchKind(i int) schema.GroupVersionKind {
@@ -68,22 +47,7 @@ func newObject(kind schema.GroupVersionKind, name string) *unstructured.Unstruct
 }
 
 func newCRD(kind schema.GroupVersionKind) *apiextensionsv1.CustomResourceDefinition {
-	text, plural := apiextensionsv1.JSONSchemaProps{Type: "string"}, strings.ToLower(kind.Kind)+"s"
-	return &apiextensionsv1.CustomResourceDefinition{
-		ObjectMeta: metav1.ObjectMeta{Name: plural + "." + kind.Group},
-		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
-			Group: kind.Group, Scope: apiextensionsv1.NamespaceScoped,
-			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: plural, Kind: kind.Kind},
-			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
-				Name: kind.Version, Served: true, Storage: true,
-				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
-					Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{
-						"spec": {Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{"message": text, "colour": text}},
-					},
-				}},
-			}},
-		},
-	}
+	return testenv.NewCRD(kind, strings.ToLower(kind.Kind)+"s", apiextensionsv1.NamespaceScoped)
 }
 
 // adminClient changes the API server from outside of what is measured. Its methods panic with a trialError.
@@ -174,14 +138,10 @@ func (h *crdHistory) noteEvent(event watch.Event, at time.Time) {
 	case ok && event.Type == watch.Deleted:
 		h.gone[crd.Name] = at
 		delete(h.established, crd.Name)
-	case ok && h.established[crd.Name].IsZero() && slices.ContainsFunc(crd.Status.Conditions, isEstablished):
+	case ok && h.established[crd.Name].IsZero() && testenv.IsEstablished(crd):
 		h.established[crd.Name] = at
 		delete(h.gone, crd.Name)
 	}
-}
-
-func isEstablished(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
-	return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
 }
 
 // waitFor returns the moment of the kind's CRD in one of the history's maps, as soon as it is there.

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,6 +22,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
@@ -44,9 +44,6 @@ type benchTrial struct {
 	run          func(ctx context.Context, e *trialEnv, mgr manager.Manager) roundFigures
 }
 
-// topic is the name without what distinguishes plain controller-runtime from ours.
-func (t benchTrial) topic() string { return strings.TrimSuffix(t.name, plainSuffix) }
-
 // allTrials lists the trials in their order.
 func allTrials() []benchTrial {
 	return []benchTrial{
@@ -61,15 +58,6 @@ func allTrials() []benchTrial {
 		{name: "dormant", run: measureDormant, measuresTime: true},
 		{name: "dormant" + plainSuffix, run: measurePlainDormant, measuresTime: true},
 	}
-}
-
-// allTopics lists what can be measured.
-func allTopics() []string {
-	var names []string
-	for _, t := range allTrials() {
-		names = append(names, t.topic())
-	}
-	return slices.Compact(names)
 }
 
 // trialError ends a trial by a panic: a measurement has no use for what comes after its first error.
@@ -100,12 +88,11 @@ func catchError(do func()) (err error) {
 type trialEnv struct {
 	trialSizes
 
-	cfg      *rest.Config // of what is measured
-	counter  *requestCounter
-	log      logr.Logger
-	admin    adminClient
-	progress *progressLog
-	before   memoryUsage // before the trial's manager was made
+	cfg     *rest.Config // of what is measured
+	counter *requestCounter
+	log     logr.Logger
+	admin   adminClient
+	before  memoryUsage // before the trial's manager was made
 }
 
 func runTrial(ctx context.Context, job trialJob) (r roundFigures, err error) {
@@ -117,14 +104,9 @@ func runTrial(ctx context.Context, job trialJob) (r roundFigures, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the kubeconfig of the job: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, job.timeout())
-	defer cancel()
 	return r, catchError(func() {
 		counter := &requestCounter{}
-		e := &trialEnv{
-			trialSizes: job.Sizes, cfg: counter.configFor(cfg), counter: counter, log: counter.newLogger(), admin: newAdminClient(cfg),
-			progress: &progressLog{name: job.Trial, start: job.BenchStart},
-		}
+		e := &trialEnv{trialSizes: job.Sizes, cfg: counter.configFor(cfg), counter: counter, log: counter.newLogger(), admin: newAdminClient(cfg)}
 		ctrllog.SetLogger(e.log)
 		e.before = settledUsage(ctx)
 		r = allTrials()[i].run(ctx, e, e.newManager())
@@ -207,8 +189,7 @@ func measureInstalls(ctx context.Context, e *trialEnv, mgr manager.Manager) roun
 	withManager(ctx, mgr, func(ctx context.Context) {
 		history := e.admin.watchCRDs(ctx)
 		waitForAbsence(ctx, group)
-		for i := range e.Installs {
-			e.progress.count("CRDs", i, e.Installs)
+		for range e.Installs {
 			synced.clear()
 			e.admin.installCRD(ctx, kind)
 			established := history.waitFor(ctx, history.established, kind)
@@ -233,8 +214,7 @@ func measurePlainInstalls(ctx context.Context, e *trialEnv, mgr manager.Manager)
 	var starts []float64
 	withManager(ctx, mgr, func(ctx context.Context) {
 		history := e.admin.watchCRDs(ctx)
-		for i := range e.PlainInstalls {
-			e.progress.count("CRDs", i, e.PlainInstalls)
+		for range e.PlainInstalls {
 			e.admin.installCRD(ctx, kind)
 			established := history.waitFor(ctx, history.established, kind)
 			e.admin.waitUntilServed(ctx, kind)
@@ -251,7 +231,6 @@ func measurePlainInstalls(ctx context.Context, e *trialEnv, mgr manager.Manager)
 // prepareKind installs a CRD with ten objects.
 func (e *trialEnv) prepareKind(ctx context.Context, kind schema.GroupVersionKind) {
 	const objects = 10
-	e.progress.printf("install %s with %d objects", kind.Kind, objects)
 	e.admin.installCRD(ctx, kind)
 	for i := range objects {
 		e.admin.createObject(ctx, kind, fmt.Sprintf("object-%d", i))
@@ -266,7 +245,6 @@ func (e *trialEnv) repeatCycles(ctx context.Context, n int, takeSample func(cont
 		if cycle >= 0 && cycle%max(n/20, 1) == 0 {
 			takeSample(ctx, cycle)
 		}
-		e.progress.count("cycles", max(cycle, 0), n)
 		do(ctx, cycle >= 0)
 	}
 	takeSample(ctx, n)
@@ -473,7 +451,6 @@ func measureStorm(ctx context.Context, e *trialEnv, mgr manager.Manager) roundFi
 	groups := setUpGroups(mgr, e.Storm, synced)
 	withManager(ctx, mgr, func(ctx context.Context) {
 		waitForAbsence(ctx, groups...)
-		e.progress.printf("%d groups are dormant", e.Storm)
 		e.installStorm(ctx, e.admin.watchCRDs(ctx), e.Storm, synced, r)
 		waitForPhase(ctx, conditional.Running, groups...)
 		r.addUsage(ctx, e.before, e.Storm, "storm_%s_per_running_group")
@@ -513,7 +490,6 @@ func (e *trialEnv) installStorm(ctx context.Context, history *crdHistory, n int,
 	var installs errgroup.Group
 	installs.SetLimit(16)
 	for i := range n {
-		e.progress.count("installed", i, n)
 		installs.Go(func() error { return catchError(func() { e.admin.installCRD(ctx, benchKind(i)) }) })
 	}
 	check(installs.Wait(), "install CRDs")
@@ -521,12 +497,9 @@ func (e *trialEnv) installStorm(ctx context.Context, history *crdHistory, n int,
 	for i := range n {
 		established = laterOf(established, history.waitFor(ctx, history.established, benchKind(i)))
 	}
-	e.progress.printf("%d CRDs were established after %.1f s", n, established.Sub(start).Seconds())
-	for i := range n {
-		e.progress.count("synced", i, n)
+	for range n {
 		last = laterOf(last, synced.next(ctx))
 	}
-	e.progress.printf("%d controllers had synced after %.1f s", n, last.Sub(start).Seconds())
 	r[fmt.Sprintf("storm_%d_established_seconds", n)] = secondsBetween(start, established)
 	r[fmt.Sprintf("storm_%d_synced_seconds", n)] = secondsBetween(established, last)
 }
@@ -572,7 +545,6 @@ func (e *trialEnv) measureIdle(ctx context.Context, span time.Duration, r roundF
 	requests, watches, errorLogs := e.counter.requests.Load(), e.counter.watches.Load(), e.counter.errors.Load()
 	start, cpu := time.Now(), usedCPU()
 	for left := span; left > 0; left = span - time.Since(start) {
-		e.progress.printf("%d dormant kinds for another %s", e.DormantKinds, left.Round(time.Second))
 		pause(ctx, min(left, 20*time.Second)) // A line each 20 s does not show in the CPU time.
 	}
 	minutes := time.Since(start).Minutes()
@@ -581,4 +553,91 @@ func (e *trialEnv) measureIdle(ctx context.Context, span time.Duration, r roundF
 	r[prefix+"dormant_watch_requests_per_minute"] = float64(e.counter.watches.Load()-watches) / minutes
 	r[prefix+"dormant_error_logs"] = float64(e.counter.errors.Load() - errorLogs)
 	r[prefix+"dormant_cpu_milliseconds_per_minute"] = float64((usedCPU() - cpu).Microseconds()) / 1000 / minutes
+}
+
+// syncTimes receives the moment of every sync.
+type syncTimes chan time.Time
+
+// clear drops the moments of earlier syncs.
+func (s syncTimes) clear() {
+	for len(s) > 0 {
+		<-s
+	}
+}
+
+// next waits for a sync.
+func (s syncTimes) next(ctx context.Context) (at time.Time) {
+	ctx, cancel := context.WithTimeout(ctx, waitTimeout)
+	defer cancel()
+	select {
+	case at = <-s:
+	case <-ctx.Done():
+		check(context.Cause(ctx), "wait until the sources have synced")
+	}
+	return at
+}
+
+// notingSource notes when it has synced. Ours and plain controllers have the same one.
+type notingSource struct {
+	source.SyncingSource
+	synced syncTimes
+}
+
+func newNotingSource(mgr manager.Manager, kind schema.GroupVersionKind, synced syncTimes) notingSource {
+	h := handler.TypedEnqueueRequestForObject[*unstructured.Unstructured]{}
+	return notingSource{SyncingSource: source.Kind(mgr.GetCache(), newObject(kind, ""), &h), synced: synced}
+}
+
+// WaitForSync notes the moment at which the source has synced.
+func (s notingSource) WaitForSync(ctx context.Context) error {
+	err := s.SyncingSource.WaitForSync(ctx)
+	if err == nil && ctx.Err() == nil {
+		s.synced <- time.Now()
+	}
+	return err
+}
+
+func idleReconciler() reconcile.Reconciler {
+	return reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) { return reconcile.Result{}, nil })
+}
+
+// watchKind sets up a controller whose only source is a noting one, with the builder of controller-runtime.
+func watchKind(kind schema.GroupVersionKind, synced syncTimes) conditional.SetupFunc {
+	return func(mgr manager.Manager) error {
+		return ctrl.NewControllerManagedBy(mgr).Named("bench-" + kind.Kind).WatchesRawSource(newNotingSource(mgr, kind, synced)).Complete(idleReconciler())
+	}
+}
+
+// startPlain starts a controller beside the manager, as controller-runtime's authors advise for one that starts late.
+// stop ends it and leaves its informer to the caller.
+func startPlain(ctx context.Context, mgr manager.Manager, name string, s notingSource) (stop func()) {
+	c, err := controller.NewUnmanaged(name, controller.Options{
+		Reconciler: idleReconciler(), SkipNameValidation: new(true), Logger: mgr.GetLogger(), CacheSyncTimeout: 24 * time.Hour,
+	})
+	check(err, "make a plain controller")
+	check(c.Watch(s), "let a plain controller watch")
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- c.Start(ctx) }()
+	return func() {
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			check(err, "stop a plain controller")
+		}
+	}
+}
+
+// startPlainSynced is startPlain for a kind, and returns when that has synced.
+func startPlainSynced(ctx context.Context, mgr manager.Manager, name string, kind schema.GroupVersionKind) (at time.Time, stop func()) {
+	synced := make(syncTimes, 1)
+	stop = startPlain(ctx, mgr, name, newNotingSource(mgr, kind, synced))
+	return synced.next(ctx), stop
+}
+
+// runPlainOnce starts a plain controller and stops it, informer included, as soon as it has synced.
+func runPlainOnce(ctx context.Context, mgr manager.Manager, kind schema.GroupVersionKind) time.Time {
+	at, stop := startPlainSynced(ctx, mgr, "bench-plain", kind)
+	stop()
+	check(mgr.GetCache().RemoveInformer(ctx, newObject(kind, "")), "remove an informer")
+	return at
 }

@@ -66,8 +66,8 @@ const (
 	missesNeeded  = 3
 	missesSpan    = 2 * time.Second
 	deletionGrace = 10 * time.Second
-	// initializingTimeout is how long the storage of a new kind is waited for. Storage that needs a conversion webhook is
-	// not ready before the waiting group itself serves it: see docs/conditional.md, "Conversion webhooks".
+	// initializingTimeout is how long the storage of a new kind is waited for. Storage that needs a conversion webhook is not
+	// ready while that is down: the group then starts all the same, and shows why its kind cannot be listed.
 	initializingTimeout = 10 * time.Second
 )
 

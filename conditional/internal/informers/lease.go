@@ -13,10 +13,10 @@ import (
 
 // Lease is a share of an informer. Handlers must be removed before the release: the informer may go on for other leases.
 type Lease struct {
-	pool  *Pool
-	entry *pooledInformer
-	terms LeaseTerms
-	once  sync.Once
+	pool      *Pool
+	entry     *pooledInformer
+	isPrivate bool
+	once      sync.Once
 }
 
 // Informer returns the informer, which may not have synced yet. Its HasSyncedChecker may also be done when it stops
@@ -28,7 +28,7 @@ func (l *Lease) Reader() client.Reader { return l.entry.cache }
 
 // IndexField adds an index to a private informer. In a shared one it would stay behind, and collide with the next.
 func (l *Lease) IndexField(ctx context.Context, obj client.Object, field string, extract client.IndexerFunc) error {
-	if !l.terms.Private {
+	if !l.isPrivate {
 		return errors.New("expected a private informer for an index, found a shared one")
 	}
 	return l.entry.cache.IndexField(ctx, obj, field, extract)

@@ -3,12 +3,9 @@
 package informers
 
 import (
-	"errors"
 	"net/http"
-	"sync"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -19,8 +16,6 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/torpor-dev/torpor/conditional/internal/detect"
 )
 
 // silentTransport is a server that never answers.
@@ -31,68 +26,25 @@ func (silentTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return nil, r.Context().Err()
 }
 
-// fakeDetector is a detector that reports the verdicts of the test.
-type fakeDetector struct {
-	refuses error
-
-	mu   sync.Mutex
-	asks []subscription
-	live int
-}
-
-type subscription struct {
-	interest detect.Interest
-	report   func([]detect.Verdict)
-}
-
-func (o *fakeDetector) Subscribe(i detect.Interest, report func([]detect.Verdict)) (func(), error) {
-	if o.refuses != nil {
-		return nil, o.refuses
-	}
-	report([]detect.Verdict{{Reason: detect.ReasonDetecting}})
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.asks = append(o.asks, subscription{i, report})
-	o.live++
-	return func() {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		o.live--
-	}, nil
-}
-
-func (o *fakeDetector) say(v detect.Verdict) {
-	o.mu.Lock()
-	last := o.asks[len(o.asks)-1]
-	o.mu.Unlock()
-	last.report([]detect.Verdict{v})
-}
-
 func widget() InformerKind {
 	gvk := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}
 	return InformerKind{GVK: gvk, Form: Unstructured, Plural: "widgets", Namespaced: true, UID: "1"}
 }
 
-func served(k InformerKind) detect.Verdict {
-	return detect.Verdict{Presence: detect.Served, Plural: k.Plural, Namespaced: k.Namespaced, UID: k.UID}
-}
-
 // offline returns a pool of a server that never answers.
-func offline(o *fakeDetector, opts cache.Options) *Pool {
+func offline(opts cache.Options) *Pool {
 	opts.HTTPClient, opts.Scheme = &http.Client{Transport: silentTransport{}}, clientgoscheme.Scheme
-	return New(&rest.Config{Host: "http://127.0.0.1:1"}, opts, o)
+	return New(&rest.Config{Host: "http://127.0.0.1:1"}, opts)
 }
 
-func lease(t *testing.T, p *Pool, k InformerKind, terms LeaseTerms) *Lease {
+func lease(t *testing.T, p *Pool, k InformerKind, isPrivate bool) *Lease {
 	t.Helper()
-	l, err := p.Lease(t.Context(), k, terms)
+	l, err := p.Lease(t.Context(), k, isPrivate)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return l
 }
-
-func pass(d time.Duration) { <-time.After(d) } // The bubble's clock.
 
 func expect(t *testing.T, p *Pool, informers, leases int) {
 	t.Helper()
@@ -116,15 +68,15 @@ func TestLeasesShareWhatIsTheSame(t *testing.T) {
 	for what, vary := range variants {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := offline(&fakeDetector{}, cache.Options{})
+				p := offline(cache.Options{})
 				k := widget()
-				one, two := lease(t, p, k, LeaseTerms{}), lease(t, p, k, LeaseTerms{})
+				one, two := lease(t, p, k, false), lease(t, p, k, false)
 				expect(t, p, 1, 2)
 				other := k
 				vary(&other)
-				three := lease(t, p, other, LeaseTerms{})
+				three := lease(t, p, other, false)
 				expect(t, p, 2, 3)
-				private := lease(t, p, k, LeaseTerms{Private: true, Keep: time.Hour})
+				private := lease(t, p, k, true)
 				expect(t, p, 3, 4)
 				private.Release()
 				private.Release()
@@ -141,105 +93,6 @@ func TestLeasesShareWhatIsTheSame(t *testing.T) {
 	}
 }
 
-func TestAnInformerIsKept(t *testing.T) {
-	look := detect.Interest{Poll: time.Minute}
-	keep := LeaseTerms{Keep: time.Minute, Interest: look}
-	tests := map[string]struct {
-		refuses error
-		do      func(t *testing.T, p *Pool, o *fakeDetector)
-		want    int
-	}{
-		"for its time": {
-			do:   func(*testing.T, *Pool, *fakeDetector) { pass(59 * time.Second) },
-			want: 1,
-		},
-		"no longer than its time": {
-			do: func(*testing.T, *Pool, *fakeDetector) { pass(61 * time.Second) },
-		},
-		"while its kind is the same": {
-			do:   func(_ *testing.T, _ *Pool, o *fakeDetector) { o.say(served(widget())) },
-			want: 1,
-		},
-		"while its kind is in doubt": {
-			do:   func(_ *testing.T, _ *Pool, o *fakeDetector) { o.say(detect.Verdict{Reason: "DiscoveryFailed"}) },
-			want: 1,
-		},
-		"not when its kind goes": {
-			do: func(_ *testing.T, _ *Pool, o *fakeDetector) { o.say(detect.Verdict{Presence: detect.Absent}) },
-		},
-		"not when its kind gets another scope": {
-			do: func(_ *testing.T, _ *Pool, o *fakeDetector) {
-				k := widget()
-				k.Namespaced = false
-				o.say(served(k))
-			},
-		},
-		"not when its CRD is made anew": {
-			do: func(_ *testing.T, _ *Pool, o *fakeDetector) {
-				k := widget()
-				k.UID = "2"
-				o.say(served(k))
-			},
-		},
-		"not when the detector refuses": {
-			refuses: errors.New("boom"),
-			do:      func(*testing.T, *Pool, *fakeDetector) {},
-		},
-		"not when the pool closes": {
-			do: func(_ *testing.T, p *Pool, _ *fakeDetector) { p.Close() },
-		},
-		"and leased again": {
-			do: func(t *testing.T, p *Pool, o *fakeDetector) {
-				l := lease(t, p, widget(), LeaseTerms{})
-				pass(time.Hour)
-				o.say(detect.Verdict{Presence: detect.Absent}) // Too late: it is in use.
-				expect(t, p, 1, 1)
-				l.Release()
-			},
-		},
-		"again after another lease": {
-			do: func(t *testing.T, p *Pool, _ *fakeDetector) {
-				lease(t, p, widget(), keep).Release()
-				pass(59 * time.Second)
-			},
-			want: 1,
-		},
-	}
-	for what, test := range tests {
-		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				o := &fakeDetector{refuses: test.refuses}
-				p := offline(o, cache.Options{})
-				lease(t, p, widget(), keep).Release()
-				synctest.Wait()
-				test.do(t, p, o)
-				expect(t, p, test.want, 0)
-				p.Close()
-				expect(t, p, 0, 0)
-				if o.live != 0 {
-					t.Errorf("%d subscriptions are left", o.live)
-				}
-				for _, a := range o.asks {
-					if a.interest.Poll != look.Poll || a.interest.Kinds[0] != widget().GVK {
-						t.Errorf("the detector was asked for %+v", a.interest)
-					}
-				}
-			})
-		})
-	}
-}
-
-func TestAClosedPoolKeepsNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := offline(&fakeDetector{}, cache.Options{})
-		l := lease(t, p, widget(), LeaseTerms{Keep: time.Hour})
-		p.Close()
-		expect(t, p, 1, 1)
-		l.Release()
-		expect(t, p, 0, 0)
-	})
-}
-
 func TestAnInformerGetsTheOptionsOfItsKindOnly(t *testing.T) {
 	missing := &unstructured.Unstructured{}
 	missing.SetGroupVersionKind(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Missing"})
@@ -252,7 +105,7 @@ func TestAnInformerGetsTheOptionsOfItsKindOnly(t *testing.T) {
 		},
 	}
 	synctest.Test(t, func(t *testing.T) {
-		p := offline(&fakeDetector{}, opts)
+		p := offline(opts)
 		got := p.cacheOptions(widget()).ByObject
 		if by, ok := got[mine]; !ok || len(got) != 1 || by.Label != opts.ByObject[mine].Label {
 			t.Errorf("got %v", got)
@@ -260,7 +113,7 @@ func TestAnInformerGetsTheOptionsOfItsKindOnly(t *testing.T) {
 		clustered := widget()
 		clustered.Namespaced = false
 		for _, k := range []InformerKind{widget(), clustered, {GVK: corev1.SchemeGroupVersion.WithKind("Node"), Plural: "nodes"}} {
-			l := lease(t, p, k, LeaseTerms{})
+			l := lease(t, p, k, false)
 			registration, err := l.Informer().AddEventHandler(toolscache.ResourceEventHandlerFuncs{})
 			if err != nil {
 				t.Fatal(err)
@@ -277,17 +130,17 @@ func TestAnInformerGetsTheOptionsOfItsKindOnly(t *testing.T) {
 
 func TestALeaseRefusesBadUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := offline(&fakeDetector{}, cache.Options{})
+		p := offline(cache.Options{})
 		unknown := widget()
 		unknown.Form = Typed
-		if _, err := p.Lease(t.Context(), unknown, LeaseTerms{}); err == nil {
+		if _, err := p.Lease(t.Context(), unknown, false); err == nil {
 			t.Error("a kind without a Go type: got no error")
 		}
 		list := InformerKind{GVK: corev1.SchemeGroupVersion.WithKind("PodList"), Plural: "pods"}
-		if _, err := p.Lease(t.Context(), list, LeaseTerms{}); err == nil {
+		if _, err := p.Lease(t.Context(), list, false); err == nil {
 			t.Error("a list: got no error")
 		}
-		l := lease(t, p, widget(), LeaseTerms{})
+		l := lease(t, p, widget(), false)
 		if err := l.IndexField(t.Context(), &corev1.Pod{}, "x", nil); err == nil {
 			t.Error("an index in a shared informer: got no error")
 		}

@@ -4,11 +4,8 @@ package informers
 
 import (
 	"context"
-	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/cache"
-
-	"github.com/torpor-dev/torpor/conditional/internal/detect"
 )
 
 // pooledInformer is one informer in a cache of its own. What changes in it is guarded by the pool.
@@ -19,10 +16,7 @@ type pooledInformer struct {
 	cancel   context.CancelFunc
 	done     chan struct{} // closed when it has stopped
 
-	leases    int
-	keepUntil time.Time
-	interest  detect.Interest
-	idle      *idlePeriod // nil while it is leased
+	leases int
 }
 
 // startInformer runs a new informer.
@@ -48,10 +42,4 @@ func (p *Pool) startInformer(ctx context.Context, k InformerKind) (*pooledInform
 		_ = e.cache.Start(ctx) // It fails only when it is called twice.
 	}()
 	return e, nil
-}
-
-func (e *pooledInformer) extendKeep(until time.Time, look detect.Interest) {
-	if until.After(e.keepUntil) {
-		e.keepUntil, e.interest = until, look
-	}
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -219,22 +218,6 @@ func TestAnOptionalKindThatIsServedIsThereFromTheStart(t *testing.T) {
 	r.end(l)
 	r.expectInformers(0, 0)
 	r.uninstall(def)
-}
-
-func TestAKeptInformerServesTheNextScope(t *testing.T) {
-	r := newScopeEnv(t)
-	def := routes("routes", apiextensionsv1.NamespaceScoped)
-	r.install(def)
-	r.know(routeKind())
-	o := Options{KeepInformers: time.Hour}
-	for range 3 {
-		l := r.begin(o, func(m *Manager) { r.listen(m.GetCache(), &Route{}, "") })
-		r.expectInformers(1, 1)
-		r.end(l)
-		r.expectInformers(1, 0)
-	}
-	r.uninstall(def)
-	r.expectInformers(0, 0)
 }
 
 func TestPresenceFollowsTheVerdicts(t *testing.T) {

@@ -11,7 +11,6 @@ import (
 	"maps"
 	"net/http"
 	"sync"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -26,7 +25,6 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/detect"
 	"github.com/torpor-dev/torpor/conditional/internal/refreshclient"
 	"github.com/torpor-dev/torpor/conditional/internal/serverstate"
-	"github.com/torpor-dev/torpor/conditional/internal/webhooks"
 )
 
 // ErrClosed is the answer of a scope after its activation has ended.
@@ -36,13 +34,8 @@ var ErrClosed = errors.New("the scope of this conditional controller is closed: 
 type Options struct {
 	// Optional are the kinds that may come and go while the scope lives.
 	Optional []schema.GroupVersionKind
-	// Interest is how the detector may watch the optional kinds, and those of kept informers; its Kinds are not used.
+	// Interest is how the detector may watch the optional kinds; its Kinds are not used.
 	Interest detect.Interest
-	// KeepInformers is how long the scope's informers stay for the next one; 0 stops them with the scope.
-	KeepInformers time.Duration
-	// Group is the name of the group, and DormantPolicy how its admission webhooks answer while it is dormant.
-	Group         string
-	DormantPolicy webhooks.DormantPolicy
 }
 
 // Manager is the scoped manager. Its zero value is not usable.
@@ -63,7 +56,6 @@ type Manager struct {
 	healthz       map[string]healthz.Checker
 	readyz        map[string]healthz.Checker
 	extraHandlers map[string]http.Handler
-	webhookServer *scopedWebhookServer
 }
 
 // New returns a scope with the outer manager's config, HTTP client and scheme, and the informers that
@@ -78,7 +70,6 @@ func New(outer manager.Manager, h *serverstate.SharedState, o Options) (*Manager
 	}
 	var endLife context.CancelFunc
 	m.lifetime, endLife = context.WithCancel(context.Background())
-	m.webhookServer = newScopedWebhookServer(m, &h.Webhooks, o)
 	m.cache = newScopedCache(m.lifetime, outer, h, o)
 	m.cache.reportError, m.cache.refreshClients = m.reportFailure, m.refreshClients
 	m.Close = sync.OnceFunc(func() { endLife(); m.cache.close() })

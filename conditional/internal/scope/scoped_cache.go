@@ -29,7 +29,6 @@ type scopedCache struct {
 	state             *serverstate.SharedState
 	managerCache      *managercache.Cache // nil when the manager was made without ManagerOptions
 	readsNeedInformer bool                // reads make no informer
-	terms             informers.LeaseTerms
 	mapper            *scopedMapper
 	reportError       func(error) // ends the scope
 	refreshClients    func()      // makes the scope's clients forget where kinds are
@@ -54,7 +53,6 @@ type informerKey struct {
 func newScopedCache(life context.Context, cl cluster.Cluster, h *serverstate.SharedState, o Options) *scopedCache {
 	v := &scopedCache{
 		lifetime: life, scheme: cl.GetScheme(), state: h, managerCache: managercache.FromCache(cl.GetCache()),
-		terms:        informers.LeaseTerms{Keep: o.KeepInformers, Interest: o.Interest},
 		started:      make(chan struct{}),
 		informers:    map[informerKey]*scopedInformer{},
 		optional:     map[schema.GroupVersionKind]*optionalKind{},

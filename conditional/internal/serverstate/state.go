@@ -19,7 +19,6 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/informers"
 	"github.com/torpor-dev/torpor/conditional/internal/managercache"
 	"github.com/torpor-dev/torpor/conditional/internal/metrics"
-	"github.com/torpor-dev/torpor/conditional/internal/webhooks"
 )
 
 // maxConcurrentStarts is how many groups of one API server may start at a time: five hundred CRDs may be installed at once.
@@ -32,9 +31,6 @@ type SharedState struct {
 	Informers *informers.Pool
 	// StartSlots has room for one value per start in progress.
 	StartSlots chan struct{}
-	// Webhooks has the paths that groups serve, for each manager of the API server.
-	Webhooks webhooks.ManagerMultiplexers
-
 	// Log is for errors that no caller waits for.
 	Log logr.Logger
 
@@ -87,7 +83,7 @@ func AcquireState(s APIServer, log logr.Logger) (_ *SharedState, release func(),
 		}
 		h = &SharedState{
 			Detector:   detector,
-			Informers:  informers.New(s.Config, s.cacheOptions(), detector),
+			Informers:  informers.New(s.Config, s.cacheOptions()),
 			StartSlots: make(chan struct{}, maxConcurrentStarts),
 			Log:        log,
 		}
@@ -114,18 +110,9 @@ func sharedCollector() (*stateCollector, error) {
 }
 
 func (all *stateCollector) releaseState(k stateKey, h *SharedState) {
-	// Close waits for reports, and a report may acquire a state: so the lock is free by now.
-	if all.dropUser(k, h) {
-		h.Informers.Close()
-	}
-}
-
-func (all *stateCollector) dropUser(k stateKey, h *SharedState) bool {
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	if h.users--; h.users > 0 {
-		return false
+	if h.users--; h.users == 0 {
+		delete(all.states, k)
 	}
-	delete(all.states, k)
-	return true
 }

@@ -22,7 +22,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	ctrlconversion "sigs.k8s.io/controller-runtime/pkg/conversion"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/conversion"
 )
@@ -74,21 +73,6 @@ func addOldWidgets(scheme *runtime.Scheme) {
 	metav1.AddToGroupVersion(scheme, old)
 }
 
-// counting converts as the types themselves do, and says in the text which start it belongs to.
-type counting struct{ start int32 }
-
-func (c counting) ConvertObject(_ context.Context, src, dst runtime.Object) error {
-	if old, ok := src.(*oldWidget); ok {
-		return old.ConvertTo(dst.(ctrlconversion.Hub))
-	}
-	to := dst.(*oldWidget)
-	if err := to.ConvertFrom(src.(ctrlconversion.Hub)); err != nil {
-		return err
-	}
-	to.Spec.Text += fmt.Sprint(" of start ", c.start)
-	return nil
-}
-
 // twoVersions serves v1 and v1beta1, converted at the URL; what is stored is v1beta1 if old says so.
 func twoVersions(url string, ca []byte) *apiextensionsv1.CustomResourceDefinition {
 	def := newWidgetCRD("widgets", apiextensionsv1.NamespaceScoped)
@@ -103,58 +87,6 @@ func twoVersions(url string, ca []byte) *apiextensionsv1.CustomResourceDefinitio
 		},
 	}
 	return def
-}
-
-// reads creates a v1 Widget, and reads it in v1beta1 until its text is as expected.
-func (h *webhookEnv) reads(name, text string) {
-	h.t.Helper()
-	h.eventually("a Widget can be created", func(ctx context.Context) (bool, error) {
-		w := &Widget{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: WidgetSpec{Message: "hello"}}
-		return h.newClient().Create(ctx, w) == nil, nil
-	})
-	h.eventually("the old version says "+text, func(ctx context.Context) (bool, error) {
-		var old oldWidget
-		err := h.newClient().Get(ctx, client.ObjectKey{Namespace: "default", Name: name}, &old)
-		return err == nil && old.Spec.Text == text, nil
-	})
-}
-
-func TestConversionIsServedWhileDormant(t *testing.T) {
-	s := startAPIServer(t)
-	addWidgets(s.scheme)
-	addOldWidgets(s.scheme)
-	var starts atomic.Int32
-	tests := map[string]struct {
-		setup SetupFunc
-		texts [3]string
-	}{
-		"by the types": {
-			setup: func(mgr manager.Manager) error { return ctrl.NewWebhookManagedBy(mgr, &Widget{}).Complete() },
-			texts: [3]string{"hello", "hello", "hello"},
-		},
-		"by the last converter": {
-			setup: func(mgr manager.Manager) error {
-				newConverter := func(*runtime.Scheme) (conversion.Converter, error) { return counting{starts.Add(1)}, nil }
-				return ctrl.NewWebhookManagedBy(mgr, &Widget{}).WithConverter(newConverter).Complete()
-			},
-			texts: [3]string{"hello of start 1", "hello of start 1", "hello of start 2"},
-		},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			h := s.newWebhookEnv(t, test.setup)
-			def := twoVersions("https://"+h.host+"/convert", h.ca)
-			h.turn(True, Running)
-			h.installCRD(def)
-			h.reads("running", test.texts[0])
-			h.turn(False, Dormant)
-			h.reads("dormant", test.texts[1])
-			h.turn(True, Running)
-			h.reads("again", test.texts[2])
-			h.uninstallCRD(def)
-			h.waitUntilGone(def)
-		})
-	}
 }
 
 // TestVersionSwitchWhileTheConversionIsDown stores an object in v1beta1, then serves and stores v1, with a conversion
