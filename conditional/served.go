@@ -141,7 +141,13 @@ func observeKinds(ctx context.Context, src Sources, kinds []schema.GroupVersionK
 	look := src.interest
 	look.Kinds = kinds
 	tell := src.terminatingReporter(kinds)
-	cancel, err := h.Detector.Subscribe(look, func(verdicts []detect.Verdict) {
+	reports, cancel, err := h.Detector.Subscribe(look)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	defer context.AfterFunc(ctx, cancel)()
+	for verdicts := range reports {
 		tell(verdicts)
 		// The manager's cache is first: a start that this report causes may read from it.
 		if err := src.managerCache.NoteVerdicts(ctx, kinds, verdicts); err != nil {
@@ -151,12 +157,7 @@ func observeKinds(ctx context.Context, src Sources, kinds []schema.GroupVersionK
 			verdicts = withoutTerminating(verdicts)
 		}
 		report(verdicts)
-	})
-	if err != nil {
-		return err
 	}
-	defer cancel()
-	<-ctx.Done()
 	return nil
 }
 

@@ -177,10 +177,15 @@ type verdictFeed struct {
 func (v *detectorLog) follow(i Interest) *verdictFeed {
 	v.t.Helper()
 	f := &verdictFeed{t: v.t, verdicts: make(chan Verdict, 10_000)}
-	cancel, err := v.Subscribe(i, func(all []Verdict) { f.verdicts <- all[0] })
+	verdicts, cancel, err := v.Subscribe(i)
 	if err != nil {
 		v.t.Fatal(err)
 	}
+	go func() {
+		for all := range verdicts {
+			f.verdicts <- all[0]
+		}
+	}()
 	f.cancel = cancel
 	v.t.Cleanup(cancel)
 	return f

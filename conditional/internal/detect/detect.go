@@ -68,16 +68,15 @@ func (i Interest) watchTargets() []watchTarget {
 	return all
 }
 
-// Detector reports the kinds of one API server to many subscribers. It works while there are subscribers: one
-// goroutine reports, another one or a few hold each watch, and up to maxConcurrentLooks look at the server when a look is due.
+// Detector tells many subscribers which kinds one API server serves. It works while there are subscribers: a goroutine or a
+// few hold each watch, and up to maxConcurrentLooks look at the server when a look is due.
 type Detector struct {
 	server   apiServer
 	log      logr.Logger
 	outcomes *outcomeCounter
 
 	mu             sync.Mutex
-	loop           *detectionLoop       // nil without subscribers
-	previousEnded  <-chan struct{}      // closed when the previous loop has ended
+	session        *detectionSession    // nil without subscribers
 	loggedRefusals map[watchTarget]bool // the watches whose refusal was logged
 }
 
@@ -94,57 +93,51 @@ func newDetector(w apiServer, log logr.Logger) *Detector {
 	return &Detector{server: w, log: log, outcomes: &outcomeCounter{}, loggedRefusals: map[watchTarget]bool{}}
 }
 
-// Subscribe reports the verdicts on the kinds, in their order, soon and whenever one of them moves, until cancel is
-// called. What is known already is reported without a request. A detector's reports come one after the other, so report
-// must not block. It may call Subscribe and cancel, but must not wait for a goroutine that calls cancel.
-//
-// Cancel returns when no report of this subscriber is under way and, after the last subscriber's, when the detector's
-// goroutines have ended. Called by a report, of whichever detector, it returns at once: it cannot wait for what it is a
-// part of, and what it would wait for ends after the report. Do not call it with a lock that report takes.
-func (d *Detector) Subscribe(i Interest, report func([]Verdict)) (cancel func(), err error) {
+// Subscribe returns a channel of the verdicts on the kinds, in their order. It has what is known already at once, without a
+// request, then whatever changes: only the latest verdicts wait, so a slow subscriber delays nobody. Cancel closes the
+// channel and, after the last subscriber's, returns when the detector's goroutines have ended. It may be called more than once.
+func (d *Detector) Subscribe(i Interest) (verdicts <-chan []Verdict, cancel func(), err error) {
 	if err := i.validate(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.loop == nil {
-		d.loop = newDetectionLoop(d.server, d.outcomes, d.logRefusal)
-		// The new loop waits for the end of the previous one. Subscribe must not: a report may call it.
-		go d.loop.run(d.previousEnded)
+	if d.session == nil {
+		d.session = newDetectionSession(d.server, d.outcomes, d.logRefusal)
 	}
-	l := d.loop
-	s := &presenceSubscriber{interest: i, report: report}
+	l := d.session
+	s := &presenceSubscriber{interest: i, verdicts: make(chan []Verdict, 1)}
 	l.addSubscriber(s, time.Now())
-	return func() { d.unsubscribe(l, s) }, nil
+	return s.verdicts, func() { d.unsubscribe(l, s) }, nil
 }
 
-func (d *Detector) unsubscribe(l *detectionLoop, s *presenceSubscriber) {
+func (d *Detector) unsubscribe(l *detectionSession, s *presenceSubscriber) {
 	d.mu.Lock()
 	last := l.removeSubscriber(s, time.Now())
-	if last && d.loop == l {
-		d.loop, d.previousEnded = nil, l.ended
-		close(l.stop)
+	if last && d.session == l {
+		d.session = nil
 	}
 	d.mu.Unlock()
-	// A report that cancels would wait for its own end below.
-	if isInReport() {
-		return
-	}
-	l.awaitReport(s)
 	if last {
-		<-l.ended
+		l.workers.Wait()
 	}
 }
 
 // KnownVerdict returns the present verdict on a kind, and false when it has no subscriber. It makes no request.
 func (d *Detector) KnownVerdict(gvk schema.GroupVersionKind) (Verdict, bool) {
 	d.mu.Lock()
-	l := d.loop
+	l := d.session
 	d.mu.Unlock()
 	if l == nil {
 		return Verdict{}, false
 	}
-	return l.knownVerdict(gvk)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t := l.kinds[gvk]
+	if t == nil {
+		return Verdict{}, false
+	}
+	return t.verdict, true
 }
 
 // ProbeCounts returns how many requests were made to discovery and to the kinds, by their result: served, absent,

@@ -27,7 +27,7 @@ func TestAnInterestSaysWhatIsMissing(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
-				cancel, err := s.Subscribe(c.in, func([]Verdict) {})
+				_, cancel, err := s.Subscribe(c.in)
 				if (err == nil) != c.ok {
 					t.Errorf("error %v, want none: %v", err, c.ok)
 				}
@@ -50,7 +50,7 @@ func TestALateSubscriberHearsAtOnceWithoutARequest(t *testing.T) {
 			t.Errorf("%d requests, %s late", s.count()-before, late.since())
 		}
 		wantPresences(t, late, Served)
-		wantPresences(t, first, Unclear, Served)
+		wantPresences(t, first, Served)
 	})
 }
 
@@ -60,21 +60,24 @@ func TestASubscriberHearsOnlyOfItsKindsInTheirOrder(t *testing.T) {
 		gadget.Kind = "Gadget"
 		j := s.follow(widgets())
 		var pairs [][]Presence
-		cancel, err := s.Subscribe(Interest{Kinds: []schema.GroupVersionKind{gadget, widgetKind(), gadget}}, func(v []Verdict) {
-			pairs = append(pairs, []Presence{v[0].Presence, v[1].Presence, v[2].Presence})
-		})
+		verdicts, cancel, err := s.Subscribe(Interest{Kinds: []schema.GroupVersionKind{gadget, widgetKind(), gadget}})
 		if err != nil {
 			t.Fatal(err)
 		}
+		go func() {
+			for v := range verdicts {
+				pairs = append(pairs, []Presence{v[0].Presence, v[1].Presence, v[2].Presence})
+			}
+		}()
 		synctest.Wait()
 		s.install(gadget, "1", 0)
 		<-time.After(time.Minute)
-		wantPresences(t, j, Unclear, Absent)
+		wantPresences(t, j, Absent)
 		cancel()
 		s.uninstall(gadget, 0)
 		<-time.After(time.Minute)
-		want := [][]Presence{{Unclear, Absent, Unclear}, {Absent, Absent, Absent}, {Served, Absent, Served}}
-		if diff := cmp.Diff(want, pairs); diff != "" {
+		want := [][]Presence{{Absent, Absent, Absent}, {Served, Absent, Served}}
+		if diff := cmp.Diff(want, pairs[len(pairs)-2:]); diff != "" {
 			t.Errorf("reports (-want +got):\n%s", diff)
 		}
 	})
@@ -113,90 +116,22 @@ func TestCancelDuringASlowLook(t *testing.T) {
 	})
 }
 
-func TestCancelWaitsForTheReportUnderWay(t *testing.T) {
+func TestASubscriberThatDoesNotReadDelaysNoOther(t *testing.T) {
 	withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
-		s.follow(widgets()) // Not the last one.
-		entered, leave, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
-		cancel, err := s.Subscribe(widgets(), func([]Verdict) {
-			close(entered)
-			<-leave
-			close(ended)
-		})
+		verdicts, cancel, err := s.Subscribe(widgets())
 		if err != nil {
 			t.Fatal(err)
 		}
-		<-entered
-		canceled := make(chan struct{})
-		go func() {
-			defer close(canceled)
-			cancel()
-			select {
-			case <-ended:
-			default:
-				t.Error("cancel returned during the report")
-			}
-		}()
-		synctest.Wait()
-		close(leave)
-		<-canceled
-	})
-}
-
-func TestAReportMayCancelAndSubscribe(t *testing.T) {
-	withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
-		var log []string
-		var cancel, next func()
-		ready := make(chan struct{})
-		cancel, err := s.Subscribe(widgets(), func([]Verdict) {
-			<-ready
-			log = append(log, "first begins")
-			cancel() // The last one.
-			var err error
-			next, err = s.Subscribe(widgets(), func(v []Verdict) {
-				log = append(log, "next hears")
-				if v[0].Presence == Absent {
-					next()
-				}
-			})
-			if err != nil {
-				t.Error(err)
-			}
-			<-time.After(time.Second) // Reports never overlap.
-			log = append(log, "first ends")
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		close(ready)
-		<-time.After(time.Minute)
-		synctest.Wait()
-		if diff := cmp.Diff([]string{"first begins", "first ends", "next hears", "next hears"}, log); diff != "" {
-			t.Errorf("log (-want +got):\n%s", diff)
+		j := s.follow(widgets())
+		s.install(widgetKind(), "1", 0)
+		<-time.After(5 * time.Millisecond)
+		wantPresences(t, j, Absent, Served)
+		if v := <-verdicts; v[0].Presence != Served {
+			t.Errorf("got %+v, want the latest verdict only", v)
 		}
 		cancel()
-		next()
-	})
-}
-
-func TestReportsOfTwoDetectorsMayCancelEachOther(t *testing.T) {
-	withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
-		other := newDetector(s, s.log)
-		var cancels [2]func()
-		ready := make(chan struct{})
-		for i, d := range []*Detector{s.Detector, other} {
-			var err error
-			cancels[i], err = d.Subscribe(widgets(), func([]Verdict) {
-				<-ready
-				cancels[1-i]()
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+		if _, open := <-verdicts; open {
+			t.Error("the channel is open after the cancel")
 		}
-		synctest.Wait()
-		close(ready)
-		synctest.Wait()
-		cancels[0]()
-		cancels[1]()
 	})
 }

@@ -4,6 +4,7 @@ package detect
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -13,7 +14,7 @@ import (
 const lookTimeout = 10 * time.Second
 
 // lookAtVersion asks discovery for a group version and judges all its kinds by the answer.
-func (l *detectionLoop) lookAtVersion(ctx context.Context, b *versionState) {
+func (l *detectionSession) lookAtVersion(ctx context.Context, b *versionState) {
 	short, cancel := context.WithTimeout(ctx, lookTimeout)
 	found, err := l.server.discoverKinds(short, b.gv)
 	cancel()
@@ -47,7 +48,7 @@ func (l *detectionLoop) lookAtVersion(ctx context.Context, b *versionState) {
 }
 
 // judgeOrProbe judges the result of a look. A kind that is served but not known yet is probed before.
-func (l *detectionLoop) judgeOrProbe(t *kindState, s lookResult, now time.Time) lookSummary {
+func (l *detectionSession) judgeOrProbe(t *kindState, s lookResult, now time.Time) lookSummary {
 	if s.outcome != outcomePresent {
 		return l.judgeKind(t, s, now)
 	}
@@ -65,7 +66,7 @@ func (l *detectionLoop) judgeOrProbe(t *kindState, s lookResult, now time.Time) 
 }
 
 // probeKind probes a kind and judges it, unless it was judged otherwise meanwhile.
-func (l *detectionLoop) probeKind(ctx context.Context, t *kindState, s lookResult, judged uint64) {
+func (l *detectionSession) probeKind(ctx context.Context, t *kindState, s lookResult, judged uint64) {
 	short, cancel := context.WithTimeout(ctx, lookTimeout)
 	ready, err := l.server.probeWatch(short, schema.GroupVersionResource{Group: t.gvk.Group, Version: t.gvk.Version, Resource: s.plural})
 	cancel()
@@ -94,24 +95,24 @@ func (l *detectionLoop) probeKind(ctx context.Context, t *kindState, s lookResul
 		// A look that is under way plans the next one when it ends, so this must not plan another.
 		l.scheduleLook(b, b.planNextLook(f, now))
 	}
-	l.wakeUp()
+	l.publishChanges()
 }
 
-func (l *detectionLoop) judgeKind(t *kindState, s lookResult, now time.Time) lookSummary {
+func (l *detectionSession) judgeKind(t *kindState, s lookResult, now time.Time) lookSummary {
 	old := t.verdict
 	f := lookSummary{isMissing: s.outcome == outcomeMissing || s.outcome == outcomeInitializing}
 	t.history, t.verdict, f.isOpen = t.history.judgeLook(s, now)
 	t.judgements++
 	if f.hasChanged = old != t.verdict; f.hasChanged {
 		for s := range t.subscribers {
-			l.queueReport(s)
+			l.outdated[s] = struct{}{}
 		}
 	}
 	return f
 }
 
 // scheduleAfterLook plans the next look, unless an event made one due during this one.
-func (l *detectionLoop) scheduleAfterLook(b *versionState, f lookSummary, now time.Time) {
+func (l *detectionSession) scheduleAfterLook(b *versionState, f lookSummary, now time.Time) {
 	next := b.next
 	if next.IsZero() || now.Before(next) {
 		if planned := b.planNextLook(f, now); next.IsZero() || !planned.IsZero() && planned.Before(next) {
@@ -120,5 +121,33 @@ func (l *detectionLoop) scheduleAfterLook(b *versionState, f lookSummary, now ti
 	}
 	b.next = time.Time{}
 	l.scheduleLook(b, next)
-	l.wakeUp()
+	l.publishChanges()
+}
+
+// outcomeCounter counts requests by their outcome.
+type outcomeCounter [outcomePresent + 1]atomic.Uint64
+
+func (t *outcomeCounter) countOutcome(s lookOutcome) { t[s].Add(1) }
+
+func (t *outcomeCounter) countsByResult() map[string]uint64 {
+	counts := map[string]uint64{}
+	for s := range t {
+		counts[lookOutcome(s).String()] = t[s].Load()
+	}
+	return counts
+}
+
+// String is the value of the label "result" of torpor_gate_probes_total.
+func (s lookOutcome) String() string {
+	switch s {
+	case outcomeUnreadable:
+		return "unreadable"
+	case outcomeMissing:
+		return "absent"
+	case outcomeInitializing:
+		return "initializing"
+	case outcomePresent:
+		return "served"
+	}
+	return ""
 }

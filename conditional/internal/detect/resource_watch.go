@@ -4,11 +4,19 @@ package detect
 
 import (
 	"context"
+	"math"
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/metadata"
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
@@ -24,9 +32,9 @@ const automanaged = "kube-aggregator.kubernetes.io/automanaged"
 // watchTarget is what one watch sees: all objects of a resource, or the one of that name.
 type watchTarget struct{ resource, name string }
 
-// resourceWatch is a reflector's store. It keeps few facts of an object, and passes changes to the loop.
+// resourceWatch is a reflector's store. It keeps few facts of an object, and passes changes on.
 type resourceWatch struct {
-	loop        *detectionLoop
+	session     *detectionSession
 	target      watchTarget
 	subscribers map[*presenceSubscriber]struct{}
 	stop        context.CancelFunc // nil until it is opened
@@ -86,20 +94,21 @@ func (w *resourceWatch) applyObject(obj any, gone bool) error {
 	if !ok {
 		return nil
 	}
-	w.loop.mu.Lock()
-	defer w.loop.mu.Unlock()
+	w.session.mu.Lock()
+	defer w.session.mu.Unlock()
 	if gone {
 		w.dropObject(m.Name)
 	} else {
 		w.putObject(m)
 	}
+	w.session.publishChanges()
 	return nil
 }
 
 // Replace stores a list of all objects, at first and whenever events may have been missed.
 func (w *resourceWatch) Replace(items []any, _ string) error {
-	w.loop.mu.Lock()
-	defer w.loop.mu.Unlock()
+	w.session.mu.Lock()
+	defer w.session.mu.Unlock()
 	now := map[string]*metav1.PartialObjectMetadata{}
 	for _, item := range items {
 		if m, ok := item.(*metav1.PartialObjectMetadata); ok {
@@ -125,6 +134,7 @@ func (w *resourceWatch) Replace(items []any, _ string) error {
 			w.putObject(m)
 		}
 	}
+	w.session.publishChanges()
 	return nil
 }
 
@@ -133,13 +143,13 @@ func (w *resourceWatch) putObject(m *metav1.PartialObjectMetadata) {
 	now := extractFacts(m)
 	w.objects[m.Name] = now
 	// The API server may send a deletion and a creation as one update: another UID is another object.
-	w.loop.handleChange(objectChange{resource: w.target.resource, name: m.Name, isCreated: old.uid != now.uid, isDeleted: there && old.uid != now.uid, old: old})
+	w.session.handleChange(objectChange{resource: w.target.resource, name: m.Name, isCreated: old.uid != now.uid, isDeleted: there && old.uid != now.uid, old: old})
 }
 
 func (w *resourceWatch) dropObject(name string) {
 	old := w.objects[name]
 	delete(w.objects, name)
-	w.loop.handleChange(objectChange{resource: w.target.resource, name: name, isDeleted: true, old: old})
+	w.session.handleChange(objectChange{resource: w.target.resource, name: name, isDeleted: true, old: old})
 }
 
 func extractFacts(m *metav1.PartialObjectMetadata) objectFacts {
@@ -152,45 +162,45 @@ func (w *resourceWatch) resumeSubscribers() {
 	now := time.Now()
 	for s := range w.subscribers {
 		for _, b := range s.versions {
-			w.loop.updateSchedule(b, now)
+			w.session.updateSchedule(b, now)
 			if s.hasSettledWatches() {
-				w.loop.scheduleLook(b, now)
+				w.session.scheduleLook(b, now)
 			}
 		}
 		if s.hasSettledWatches() {
-			w.loop.scheduleFirstLooks(s, now)
+			w.session.scheduleFirstLooks(s, now)
 		}
 	}
-	w.loop.wakeUp()
+	w.session.publishChanges()
 }
 
 // giveUp gives the watch up.
 func (w *resourceWatch) giveUp(err error) {
-	w.loop.mu.Lock()
+	w.session.mu.Lock()
 	first := !w.isRefused && !w.isClosed
 	w.isRefused = true
 	w.stopReflector()
 	if first {
 		w.resumeSubscribers()
 	}
-	w.loop.mu.Unlock()
+	w.session.mu.Unlock()
 	if first {
-		w.loop.logRefusal(w.target, err)
+		w.session.logRefusal(w.target, err)
 	}
 }
 
 // noteDisconnect schedules looks while the watch is broken, since its events do not come.
 func (w *resourceWatch) noteDisconnect() {
-	w.loop.mu.Lock()
-	defer w.loop.mu.Unlock()
+	w.session.mu.Lock()
+	defer w.session.mu.Unlock()
 	for s := range w.subscribers {
 		for _, b := range s.versions {
 			if b.next.IsZero() && !b.isLooking {
-				w.loop.scheduleLook(b, time.Now())
+				w.session.scheduleLook(b, time.Now())
 			}
 		}
 	}
-	w.loop.wakeUp()
+	w.session.publishChanges()
 }
 
 // startReflector starts the watch, unless it was stopped before.
@@ -199,7 +209,7 @@ func (w *resourceWatch) startReflector(ctx context.Context) {
 		return
 	}
 	ctx, w.stop = context.WithCancel(ctx)
-	w.loop.workers.Go(func() { w.loop.server.runWatch(ctx, w) })
+	w.session.workers.Go(func() { w.session.server.runWatch(ctx, w) })
 }
 
 func (w *resourceWatch) stopReflector() {
@@ -221,4 +231,90 @@ func (w *resourceWatch) knowsVersion(gv schema.GroupVersion) bool {
 		}
 	}
 	return false
+}
+
+// runWatch holds one watch with a reflector, which renews it, lists anew after a gap, and pauses while the server does not
+// answer. Its own log is dropped: verdicts report that the server does not answer.
+func (s *restServer) runWatch(ctx context.Context, w *resourceWatch) {
+	source := &listWatcher{client: s.metadata.Resource(w.target.groupVersionResource()), watch: w}
+	toolscache.NewReflectorWithOptions(
+		&toolscache.ListWatch{ListWithContextFunc: source.listMetadata, WatchFuncWithContext: source.openWatch},
+		&metav1.PartialObjectMetadata{}, w,
+		toolscache.ReflectorOptions{Name: "detect " + w.target.resource, Backoff: &wait.Backoff{
+			Duration: 800 * time.Millisecond, Factor: 2, Jitter: 1, Steps: math.MaxInt32, Cap: 10 * time.Second,
+		}},
+	).RunWithContext(logr.NewContext(ctx, logr.Discard()))
+}
+
+func (t watchTarget) groupVersionResource() schema.GroupVersionResource {
+	group := "apiextensions.k8s.io"
+	if t.resource == apiServiceResource {
+		group = "apiregistration.k8s.io"
+	}
+	return schema.GroupVersionResource{Group: group, Version: "v1", Resource: t.resource}
+}
+
+// listWatcher lists and watches, and handles errors before the reflector, which retries after any of them.
+type listWatcher struct {
+	client metadata.Getter
+	watch  *resourceWatch
+}
+
+func (s *listWatcher) listMetadata(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	short, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	list, err := s.client.List(short, s.withNameSelector(o))
+	if err != nil {
+		return nil, s.handleError(ctx, err)
+	}
+	return list, nil
+}
+
+// openWatch sets a deadline: the server ends a watch after its timeout, so one that is still open then has lost its
+// connection without an error.
+func (s *listWatcher) openWatch(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
+	limit := lookTimeout
+	if o.TimeoutSeconds != nil {
+		limit += time.Duration(*o.TimeoutSeconds) * time.Second
+	}
+	bounded, cancel := context.WithTimeout(ctx, limit)
+	w, err := s.client.Watch(bounded, s.withNameSelector(o))
+	if err != nil {
+		cancel()
+		return nil, s.handleError(ctx, err)
+	}
+	return &boundedWatch{Interface: w, cancel: cancel}, nil
+}
+
+func (s *listWatcher) withNameSelector(o metav1.ListOptions) metav1.ListOptions {
+	if name := s.watch.target.name; name != "" {
+		o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
+	}
+	return o
+}
+
+// handleError gives the watch up when it is not allowed, or when the server has no such thing.
+func (s *listWatcher) handleError(ctx context.Context, err error) error {
+	switch {
+	// The watch was stopped, and this error is its end.
+	case ctx.Err() != nil:
+	case k8serrors.IsForbidden(err) || k8serrors.IsNotFound(err) || k8serrors.IsMethodNotSupported(err):
+		s.watch.giveUp(err)
+	default:
+		s.watch.noteDisconnect()
+	}
+	return err
+}
+
+// boundedWatch releases the timer of its deadline when it is stopped.
+type boundedWatch struct {
+	apiwatch.Interface
+
+	cancel context.CancelFunc
+}
+
+// Stop ends the watch.
+func (s *boundedWatch) Stop() {
+	s.Interface.Stop()
+	s.cancel()
 }

@@ -105,13 +105,12 @@ func TestAServerWithoutCRDsIsPolled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	verdicts := make(chan Verdict, 10)
-	cancel, err := d.Subscribe(widgets(), func(v []Verdict) { verdicts <- v[0] })
+	verdicts, cancel, err := d.Subscribe(widgets())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for v := range verdicts {
-		if v.Presence == Served {
+		if v[0].Presence == Served {
 			break
 		}
 	}

@@ -24,11 +24,11 @@ const (
 
 // versionState is one group version: one look at it answers for all its kinds.
 type versionState struct {
-	gv         schema.GroupVersion
-	kinds      map[string]*kindState // by kind
-	isLooking  bool                  // a look is under way or about to start
-	next       time.Time             // of the next look; zero: none is due
-	queueIndex int                   // in the look queue; -1: not there
+	gv        schema.GroupVersion
+	kinds     map[string]*kindState // by kind
+	isLooking bool                  // a look is under way or about to start
+	next      time.Time             // of the next look; zero: none is due
+	timer     *time.Timer           // of the next look
 
 	mayHaveMissedEvents bool      // events of CRDs may have come before the first look
 	settlesAt           time.Time // the end of the looks after an event

@@ -237,26 +237,29 @@ type verdictLog struct {
 func (s *simulatedServer) follow(i Interest) *verdictLog {
 	s.t.Helper()
 	j := &verdictLog{}
-	cancel, err := s.Subscribe(i, func(v []Verdict) {
-		j.mu.Lock()
-		defer j.mu.Unlock()
-		j.verdicts, j.at = append(j.verdicts, v[0]), time.Now()
-	})
+	verdicts, cancel, err := s.Subscribe(i)
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	go func() {
+		for v := range verdicts {
+			j.mu.Lock()
+			j.verdicts, j.at = append(j.verdicts, v[0]), time.Now()
+			j.mu.Unlock()
+		}
+	}()
 	j.cancel = cancel
 	s.t.Cleanup(cancel)
 	synctest.Wait()
 	return j
 }
 
-// heard returns the verdicts so far.
+// heard returns the verdicts so far, but for the one before the first look, which may be overtaken.
 func (j *verdictLog) heard() []Verdict {
 	synctest.Wait()
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return slices.Clone(j.verdicts)
+	return slices.DeleteFunc(slices.Clone(j.verdicts), func(v Verdict) bool { return v.Reason == ReasonDetecting })
 }
 
 func (j *verdictLog) presences() []Presence {

@@ -20,34 +20,21 @@ type optionalKind struct {
 	doubt    string
 }
 
-// watchOptionalKinds subscribes to the optional kinds. A goroutine of the scope applies the reports: the detector must not
-// wait for a scope, and only the last report counts.
+// watchOptionalKinds subscribes to the optional kinds. A goroutine of the scope applies the verdicts.
 func (v *scopedCache) watchOptionalKinds(d *detect.Detector, o Options) error {
 	if len(o.Optional) == 0 {
 		return nil
 	}
 	look := o.Interest
 	look.Kinds = slices.Clone(o.Optional)
-	mail := make(chan []detect.Verdict, 1)
-	cancel, err := d.Subscribe(look, func(verdicts []detect.Verdict) {
-		select {
-		case <-mail:
-		default:
-		}
-		mail <- slices.Clone(verdicts)
-	})
+	reports, cancel, err := d.Subscribe(look)
 	if err != nil {
 		return err
 	}
 	v.stopWatching = cancel
 	v.running.Go(func() {
-		for {
-			select {
-			case verdicts := <-mail:
-				v.applyVerdicts(look.Kinds, verdicts)
-			case <-v.lifetime.Done():
-				return
-			}
+		for verdicts := range reports {
+			v.applyVerdicts(look.Kinds, verdicts)
 		}
 	})
 	return nil

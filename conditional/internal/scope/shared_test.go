@@ -136,19 +136,13 @@ func TestNeighbourOnASharedInformerLosesNoEvent(t *testing.T) {
 // know makes the detector know a kind, as a group's condition does.
 func (r *scopeEnv) know(gvk schema.GroupVersionKind) {
 	r.t.Helper()
-	served := make(chan struct{})
-	first := true
-	cancel, err := r.hub.Detector.Subscribe(detect.Interest{Kinds: []schema.GroupVersionKind{gvk}}, func(vs []detect.Verdict) {
-		if vs[0].Presence == detect.Served && first {
-			first = false
-			close(served)
-		}
-	})
+	verdicts, cancel, err := r.hub.Detector.Subscribe(detect.Interest{Kinds: []schema.GroupVersionKind{gvk}})
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	r.t.Cleanup(cancel)
-	within(r.t, served)
+	for within(r.t, verdicts)[0].Presence != detect.Served {
+	}
 }
 
 func TestStartsOfTheirOwnLeakNothing(t *testing.T) {
