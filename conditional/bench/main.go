@@ -70,7 +70,7 @@ func main() {
 	if *quick {
 		sizes = quickSizes()
 	}
-	err := error(nil)
+	var err error
 	if flag.Arg(0) == trialArgument {
 		err = runChild(ctx)
 	} else {
@@ -103,7 +103,7 @@ func runBench(ctx context.Context, sizes trialSizes, only, file string) error {
 	if err := printTable(os.Stdout, tableRows(sizes), measured.flatten()); err != nil {
 		return err
 	}
-	fmt.Printf("\n%d cores, load average %.2f before and %.2f after; medians of %d rounds, maxima of all; %s\n",
+	fmt.Fprintf(os.Stdout, "\n%d cores, load average %.2f before and %.2f after; medians of %d rounds, maxima of all; %s\n",
 		runtime.NumCPU(), before, loadAverage(), sizes.Rounds, time.Since(start).Round(time.Second))
 	return measured.save(file)
 }

@@ -14,7 +14,8 @@ import (
 const lookTimeout = 10 * time.Second
 
 // lookAtVersion asks discovery for a group version and judges all its kinds by the answer.
-func (l *detectionSession) lookAtVersion(ctx context.Context, b *versionState) {
+func (l *detectionSession) lookAtVersion(b *versionState) {
+	ctx := l.lifetime()
 	short, cancel := context.WithTimeout(ctx, lookTimeout)
 	found, err := l.server.discoverKinds(short, b.gv)
 	cancel()
@@ -61,12 +62,13 @@ func (l *detectionSession) judgeOrProbe(t *kindState, s lookResult, now time.Tim
 	}
 	t.isProbing = true
 	judged := t.judgements
-	l.jobs = append(l.jobs, func(ctx context.Context) { l.probeKind(ctx, t, s, judged) })
+	l.jobs = append(l.jobs, func() { l.probeKind(t, s, judged) })
 	return lookSummary{isProbing: true}
 }
 
 // probeKind probes a kind and judges it, unless it was judged otherwise meanwhile.
-func (l *detectionSession) probeKind(ctx context.Context, t *kindState, s lookResult, judged uint64) {
+func (l *detectionSession) probeKind(t *kindState, s lookResult, judged uint64) {
+	ctx := l.lifetime()
 	short, cancel := context.WithTimeout(ctx, lookTimeout)
 	ready, err := l.server.probeWatch(short, schema.GroupVersionResource{Group: t.gvk.Group, Version: t.gvk.Version, Resource: s.plural})
 	cancel()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // maxConcurrentLooks is how many requests may be under way: one that is slow must not hold up the others.
@@ -31,8 +32,7 @@ type detectionSession struct {
 	server     apiServer
 	outcomes   *outcomeCounter
 	logRefusal func(watchTarget, error)
-	ctx        context.Context // ends with the last subscriber
-	end        context.CancelFunc
+	stop       chan struct{} // closed with the last subscriber
 	workers    sync.WaitGroup
 
 	mu              sync.Mutex // of everything below, and of what it points to
@@ -41,7 +41,7 @@ type detectionSession struct {
 	versions        map[schema.GroupVersion]*versionState
 	versionsByGroup map[string][]*versionState
 	watches         map[watchTarget]*resourceWatch
-	jobs            []func(context.Context)
+	jobs            []func()
 	runningJobs     int
 
 	// What is to be published.
@@ -51,19 +51,20 @@ type detectionSession struct {
 }
 
 func newDetectionSession(w apiServer, t *outcomeCounter, refused func(watchTarget, error)) *detectionSession {
-	l := &detectionSession{
-		server: w, outcomes: t, logRefusal: refused,
+	return &detectionSession{
+		server: w, outcomes: t, logRefusal: refused, stop: make(chan struct{}),
 		kinds: map[schema.GroupVersionKind]*kindState{}, versions: map[schema.GroupVersion]*versionState{},
 		versionsByGroup: map[string][]*versionState{}, watches: map[watchTarget]*resourceWatch{},
 		outdated: map[*presenceSubscriber]struct{}{},
 	}
-	l.ctx, l.end = context.WithCancel(context.Background())
-	return l
 }
+
+// lifetime ends with the last subscriber.
+func (l *detectionSession) lifetime() context.Context { return wait.ContextForChannel(l.stop) }
 
 // publishChanges leaves the verdicts for their subscribers, opens new watches, and starts what is due.
 func (l *detectionSession) publishChanges() {
-	if l.ctx.Err() != nil {
+	if l.lifetime().Err() != nil {
 		return // Nothing may start any more: the last subscriber waits for the workers.
 	}
 	for s := range l.outdated {
@@ -71,7 +72,7 @@ func (l *detectionSession) publishChanges() {
 	}
 	clear(l.outdated)
 	for _, w := range l.unopened {
-		w.startReflector(l.ctx)
+		w.startReflector(l.lifetime())
 	}
 	now := time.Now()
 	for _, b := range l.rescheduled {
@@ -89,7 +90,7 @@ func (l *detectionSession) awaitLook(b *versionState, now time.Time) {
 		// From here on scheduleLook only notes the next time: of two looks at once the older answer could be judged
 		// last.
 		b.isLooking, b.next = true, time.Time{}
-		l.jobs = append(l.jobs, func(ctx context.Context) { l.lookAtVersion(ctx, b) })
+		l.jobs = append(l.jobs, func() { l.lookAtVersion(b) })
 	case b.timer == nil:
 		b.timer = time.AfterFunc(b.next.Sub(now), func() {
 			l.mu.Lock()
@@ -104,12 +105,12 @@ func (l *detectionSession) awaitLook(b *versionState, now time.Time) {
 
 // launchJobs starts jobs as far as there is room; each one that ends makes room for another.
 func (l *detectionSession) launchJobs() {
-	for l.runningJobs < maxConcurrentLooks && len(l.jobs) > 0 && l.ctx.Err() == nil {
+	for l.runningJobs < maxConcurrentLooks && len(l.jobs) > 0 && l.lifetime().Err() == nil {
 		job := l.jobs[0]
 		l.jobs = l.jobs[1:]
 		l.runningJobs++
 		l.workers.Go(func() {
-			job(l.ctx)
+			job()
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			l.runningJobs--
@@ -303,7 +304,7 @@ func (l *detectionSession) removeSubscriber(s *presenceSubscriber, now time.Time
 	delete(l.outdated, s)
 	close(s.verdicts)
 	if l.subscribers == 0 {
-		l.end()
+		close(l.stop)
 		return true
 	}
 	for _, b := range s.versions {

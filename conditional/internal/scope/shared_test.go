@@ -141,7 +141,8 @@ func (r *scopeEnv) know(gvk schema.GroupVersionKind) {
 		r.t.Fatal(err)
 	}
 	r.t.Cleanup(cancel)
-	for within(r.t, verdicts)[0].Presence != detect.Served {
+	for known := false; !known; {
+		known = within(r.t, verdicts)[0].Presence == detect.Served
 	}
 }
 
