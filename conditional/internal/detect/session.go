@@ -90,7 +90,7 @@ func (l *detectionSession) awaitLook(b *versionState, now time.Time) {
 		// From here on scheduleLook only notes the next time: of two looks at once the older answer could be judged
 		// last.
 		b.isLooking, b.next = true, time.Time{}
-		l.jobs = append(l.jobs, func() { l.lookAtVersion(b) })
+		l.jobs = append(l.jobs, b.look)
 	case b.timer == nil:
 		b.timer = time.AfterFunc(b.next.Sub(now), func() {
 			l.mu.Lock()
@@ -254,6 +254,7 @@ func (l *detectionSession) stateOfKind(gvk schema.GroupVersionKind) *kindState {
 	b := l.versions[gv]
 	if b == nil {
 		b = &versionState{gv: gv, kinds: map[string]*kindState{}, pause: doubtPause}
+		b.look = func() { l.lookAtVersion(b) }
 		l.versions[gv] = b
 		l.versionsByGroup[gv.Group] = append(l.versionsByGroup[gv.Group], b)
 	}
