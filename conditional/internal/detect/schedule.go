@@ -29,6 +29,7 @@ type versionState struct {
 	isLooking bool                  // a look is under way or about to start
 	next      time.Time             // of the next look; zero: none is due
 	timer     *time.Timer           // of the next look
+	look      func()                // looks at it
 
 	mayHaveMissedEvents bool      // events of CRDs may have come before the first look
 	settlesAt           time.Time // the end of the looks after an event
