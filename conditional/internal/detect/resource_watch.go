@@ -200,7 +200,7 @@ func (w *resourceWatch) noteDisconnect() {
 			}
 		}
 	}
-	w.session.publishChanges()
+	w.session.startDueLooks()
 }
 
 // startReflector starts the watch, unless it was stopped before.

@@ -74,11 +74,16 @@ func (l *detectionSession) publishChanges() {
 	for _, w := range l.unopened {
 		w.startReflector(l.lifetime())
 	}
+	l.unopened = nil
+	l.startDueLooks()
+}
+
+func (l *detectionSession) startDueLooks() {
 	now := time.Now()
 	for _, b := range l.rescheduled {
 		l.awaitLook(b, now)
 	}
-	l.unopened, l.rescheduled = nil, nil
+	l.rescheduled = nil
 	l.launchJobs()
 }
 
@@ -96,7 +101,7 @@ func (l *detectionSession) awaitLook(b *versionState, now time.Time) {
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			l.rescheduled = append(l.rescheduled, b)
-			l.publishChanges()
+			l.startDueLooks()
 		})
 	default:
 		b.timer.Reset(b.next.Sub(now))
