@@ -4,6 +4,7 @@ package conditional
 
 import (
 	"context"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -19,6 +20,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -335,5 +337,105 @@ func TestBuilderReplaysEveryCall(t *testing.T) {
 		s.uninstallCRD(def)
 		s.waitUntilGone(def)
 		s.waitForPhase(g, Dormant)
+	}
+}
+
+type readers struct{ API, Cached client.Reader }
+
+type allParts struct {
+	client.Client
+	readers
+	Manager manager.Manager
+	HTTP    *http.Client
+	Own     client.Client
+	None    cache.Cache
+	note    string
+}
+
+func TestBindReplacesWhatTheManagerGave(t *testing.T) {
+	outer, first, second := offline(t), offline(t), offline(t)
+	own := offline(t).GetClient()
+	r := &allParts{
+		Client: outer.GetClient(), readers: readers{outer.GetAPIReader(), outer.GetClient()},
+		Manager: outer, HTTP: outer.GetHTTPClient(), Own: own, note: "mine",
+	}
+	fields, err := findClientFields(r, outer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, mgr := range []manager.Manager{first, second} {
+		if err := fields.bindTo(mgr); err != nil {
+			t.Fatal(err)
+		}
+		for what, same := range map[string]bool{
+			"the embedded client": r.Client == mgr.GetClient(),
+			"the API reader":      r.API == mgr.GetAPIReader(),
+			"the cached reader":   r.Cached == client.Reader(mgr.GetClient()),
+			"the manager":         r.Manager == mgr,
+			"the HTTP client":     r.HTTP == mgr.GetHTTPClient(),
+			"somebody's client":   r.Own == own,
+			"no cache":            r.None == nil,
+			"something else":      r.note == "mine",
+		} {
+			if !same {
+				t.Errorf("%s is not what it should be", what)
+			}
+		}
+	}
+}
+
+type hiddenClient struct{ client client.Client }
+
+type richInterface interface {
+	client.Client
+	More()
+}
+
+type richClient struct{ client.Client }
+
+func (*richClient) More() {}
+
+type richManager struct {
+	manager.Manager
+	client *richClient
+}
+
+func (m *richManager) GetClient() client.Client { return m.client }
+
+func TestWhatCannotBeReplacedIsAnError(t *testing.T) {
+	mgr := offline(t)
+	for name, r := range map[string]any{
+		"an unexported field":          &hiddenClient{client: mgr.GetClient()},
+		"a reconciler without pointer": readers{API: mgr.GetAPIReader()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := findClientFields(r, mgr); err == nil || !strings.Contains(err.Error(), "conditional.Setup") {
+				t.Errorf("got %v, want the way out", err)
+			}
+		})
+	}
+	special := &richManager{Manager: mgr, client: &richClient{}}
+	fields, err := findClientFields(&struct{ Rich richInterface }{special.client}, special)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := fields.bindTo(mgr); err == nil || !strings.Contains(err.Error(), "field Rich") {
+		t.Errorf("got %v, want the field that cannot take the scope's client", err)
+	}
+}
+
+func TestNothingToReplace(t *testing.T) {
+	mgr := offline(t)
+	for name, r := range map[string]any{
+		"a function":        func() {},
+		"a nil pointer":     (*allParts)(nil),
+		"another's clients": &hiddenClient{client: offline(t).GetClient()},
+		"no struct":         new(3),
+	} {
+		t.Run(name, func(t *testing.T) {
+			if fields, err := findClientFields(r, mgr); len(fields) != 0 || err != nil {
+				t.Errorf("got %v and %v, want nothing", fields, err)
+			}
+		})
 	}
 }

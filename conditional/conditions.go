@@ -19,7 +19,7 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/condition"
 	"github.com/torpor-dev/torpor/conditional/internal/detect"
 	"github.com/torpor-dev/torpor/conditional/internal/managercache"
-	"github.com/torpor-dev/torpor/conditional/internal/serverstate"
+	"github.com/torpor-dev/torpor/conditional/internal/process"
 )
 
 // State says whether a condition holds: Unknown, False or True. It prints, and marshals, as that word.
@@ -59,8 +59,8 @@ type Sources struct {
 	managerCache      *managercache.Cache         // notified of kinds that come and go; may be nil
 }
 
-func (src Sources) toServer() serverstate.APIServer {
-	return serverstate.APIServer{Config: src.Config, HTTPClient: src.HTTPClient, Scheme: src.Scheme, Outer: src.managerCache}
+func (src Sources) toServer() process.APIServer {
+	return process.APIServer{Config: src.Config, HTTPClient: src.HTTPClient, Scheme: src.Scheme, Outer: src.managerCache}
 }
 
 // validator is a condition that finds bad use before it is observed.

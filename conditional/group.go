@@ -16,9 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/torpor-dev/torpor/conditional/internal/metrics"
+	"github.com/torpor-dev/torpor/conditional/internal/process"
 	"github.com/torpor-dev/torpor/conditional/internal/scope"
-	"github.com/torpor-dev/torpor/conditional/internal/serverstate"
 	"github.com/torpor-dev/torpor/conditional/internal/statemachine"
 )
 
@@ -45,8 +44,8 @@ type Group struct {
 	standbyKinds  []schema.GroupVersionKind // of the options' objects
 	src           Sources
 	log           logr.Logger
-	metrics       *metrics.GroupMetrics
-	server        *serverstate.SharedState
+	metrics       *process.GroupMetrics
+	server        *process.SharedState
 	release       func() // frees the name and the server state
 
 	wakeup       chan struct{}                 // holds a token when a new report waits

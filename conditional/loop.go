@@ -4,6 +4,7 @@ package conditional
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -11,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/torpor-dev/torpor/conditional/internal/detect"
-	"github.com/torpor-dev/torpor/conditional/internal/ratelimit"
 	"github.com/torpor-dev/torpor/conditional/internal/scope"
 	"github.com/torpor-dev/torpor/conditional/internal/statemachine"
 )
@@ -26,7 +26,7 @@ func (g *Group) Start(ctx context.Context) error {
 	observer.Go(func() { g.watchOptional(ctx) })
 	defer observer.Wait()
 	o := g.options
-	return (&groupLoop{group: g, backoff: o.startBackoff, limiter: ratelimit.New(o.restartBurst, o.restartPause)}).run(ctx)
+	return (&groupLoop{group: g, backoff: o.startBackoff, limiter: newStartLimiter(o.restartBurst, o.restartPause)}).run(ctx)
 }
 
 // groupLoop owns the state machine of one group; only its goroutine touches it.
@@ -35,7 +35,7 @@ type groupLoop struct {
 	activation     *activation // nil while the group is dormant or failed
 	identity       string      // of the last activation
 	backoff        wait.Backoff
-	limiter        *ratelimit.StartLimiter
+	limiter        *startLimiter
 	timer          *time.Timer       // of the drain timeout, the back-off or the restart limit, which never overlap
 	timerFact      statemachine.Fact // what applies when the timer fires
 	loggedHold     time.Time         // the end of the pause that was logged last
@@ -171,7 +171,7 @@ func (l *groupLoop) applyFact(ctx context.Context, f statemachine.Fact, err erro
 
 // isHeldBack reports whether the restart limit forbids a start now, and sets the timer to when it no longer does.
 func (l *groupLoop) isHeldBack() bool {
-	until := l.limiter.NextStart()
+	until := l.limiter.nextStart()
 	pause := time.Until(until)
 	if pause <= 0 {
 		return false
@@ -190,7 +190,7 @@ func (l *groupLoop) performAction(ctx context.Context, do statemachine.Action, n
 	switch do {
 	case statemachine.Activate:
 		l.identity = l.lastKnownStatus().Identity
-		l.limiter.NoteStart(now)
+		l.limiter.noteStart(now)
 		l.activation = startActivation(ctx, l.group, now)
 	case statemachine.Cancel:
 		l.activation.cancel()
@@ -224,7 +224,7 @@ func (l *groupLoop) recordDurations(t Transition) {
 	case Starting, Stuck:
 	}
 	if t.From == Running {
-		l.limiter.NoteRun(t.At.Sub(l.activation.runningAt))
+		l.limiter.noteRun(t.At.Sub(l.activation.runningAt))
 	}
 }
 
@@ -247,5 +247,145 @@ func (g *Group) watchOptional(ctx context.Context) {
 	src.onTerminating = nil
 	if err := observeKinds(ctx, src, g.optionalKinds, func([]detect.Verdict) {}); err != nil {
 		g.log.Error(err, "optional kinds are not watched outside of the group")
+	}
+}
+
+// slowStart is how long a start occupies a slot of the starts in progress. A start that hangs, because setup blocks or a
+// kind cannot sync, must not keep other groups from starting; each one that gives its slot up allows one LIST more.
+const slowStart = 5 * time.Second
+
+// activation is one run of a group: a scope, what setup added to it, and the goroutine that waits for the end of both.
+type activation struct {
+	cancel     context.CancelFunc   // asks the runnables to return
+	closeScope func()               // closes the scope, also under runnables that have not returned
+	events     chan activationEvent // buffered for all events of an activation, so that sending never blocks
+
+	// The times are used by the goroutine of groupLoop only.
+	startingAt, runningAt, drainingAt time.Time // when it became Starting, Running and Draining; zero when it has not
+}
+
+type activationEvent struct {
+	fact statemachine.Fact
+	err  error
+}
+
+// runnablesReturned is an event that the state machine does not know: the runnables have returned, and AfterStop runs.
+const runnablesReturned statemachine.Fact = "Returned"
+
+// eventChannel returns nil, on which a select waits for ever, when there is no activation.
+func (l *activation) eventChannel() <-chan activationEvent {
+	if l == nil {
+		return nil
+	}
+	return l.events
+}
+
+// startActivation starts the group's scope and setup. Its last event is Ended or Erred.
+func startActivation(ctx context.Context, g *Group, at time.Time) *activation {
+	ctx, cancel := context.WithCancel(ctx)
+	l := &activation{cancel: cancel, closeScope: func() {}, events: make(chan activationEvent, 4), startingAt: at}
+	s, err := scope.New(g.mgr, g.server, scope.Options{
+		Optional: g.optionalKinds, Interest: g.src.interest,
+	})
+	if err != nil {
+		cancel()
+		l.events <- activationEvent{statemachine.Erred, fmt.Errorf("open a scope: %w", err)}
+		return l
+	}
+	l.closeScope = s.Close
+	g.currentScope.Store(s)
+	go func() {
+		defer cancel()
+		l.events <- l.runToEnd(ctx, g, s)
+	}()
+	return l
+}
+
+// runToEnd returns the last event.
+func (l *activation) runToEnd(ctx context.Context, g *Group, s *scope.Manager) activationEvent {
+	defer s.End()
+	err := g.callBeforeStart(ctx)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return activationEvent{statemachine.Ended, nil} // The stop came while BeforeStart ran: its error is not the group's.
+	case err != nil:
+		return activationEvent{statemachine.Erred, err}
+	}
+	err = l.runScope(ctx, g, s)
+	// A runnable that has returned may have left a goroutine behind; AfterStop must be the last to act.
+	s.Close()
+	var late error
+	if g.options.hooks.AfterStop != nil {
+		l.events <- activationEvent{runnablesReturned, nil}
+		late = g.callAfterStop(ctx)
+	}
+	if err != nil {
+		return activationEvent{statemachine.Erred, errors.Join(err, late)}
+	}
+	return activationEvent{statemachine.Ended, late}
+}
+
+// runScope occupies a start slot of the API server until the runnables have been started.
+func (l *activation) runScope(ctx context.Context, g *Group, s *scope.Manager) error {
+	done, ok := g.acquireStartSlot(ctx)
+	if !ok {
+		return nil
+	}
+	defer done()
+	if err := g.callRecovering("setup", func() error { return g.setup(s) }); err != nil {
+		return err
+	}
+	up := func() {
+		done()
+		l.events <- activationEvent{statemachine.Up, nil}
+	}
+	return s.Run(ctx, up, func() { l.events <- activationEvent{statemachine.Broke, nil} })
+}
+
+// acquireStartSlot waits until fewer starts than the limit are in progress; ok is false when ctx ended before.
+func (g *Group) acquireStartSlot(ctx context.Context) (done func(), ok bool) {
+	select {
+	case g.server.StartSlots <- struct{}{}:
+	case <-ctx.Done():
+		return nil, false
+	}
+	// The timer and the end of the start both free the slot, whichever comes first.
+	free := sync.OnceFunc(func() { <-g.server.StartSlots })
+	slow := time.AfterFunc(slowStart, free)
+	return func() { slow.Stop(); free() }, true
+}
+
+// forgetStartsAfter is how long something runs until its former starts no longer count.
+const forgetStartsAfter = 10 * time.Minute
+
+// startLimiter lets a burst of starts through at once; after it a pause follows each start, as long as the next step of the
+// back-off, until something has run for long enough. golang.org/x/time/rate has no pauses that grow.
+type startLimiter struct {
+	burst  int
+	first  wait.Backoff
+	pause  wait.Backoff // what is left of first
+	starts int
+	next   time.Time
+}
+
+// newStartLimiter returns a limiter with its whole burst left.
+func newStartLimiter(burst int, pause wait.Backoff) *startLimiter {
+	return &startLimiter{burst: burst, first: pause, pause: pause}
+}
+
+// nextStart returns when the next start may be; a time that has passed means at once.
+func (p *startLimiter) nextStart() time.Time { return p.next }
+
+// noteStart records a start.
+func (p *startLimiter) noteStart(now time.Time) {
+	if p.starts++; p.starts >= p.burst {
+		p.next = now.Add(p.pause.Step())
+	}
+}
+
+// noteRun records how long a start has run without a failure.
+func (p *startLimiter) noteRun(span time.Duration) {
+	if span >= forgetStartsAfter {
+		*p = *newStartLimiter(p.burst, p.first)
 	}
 }

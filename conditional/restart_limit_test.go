@@ -221,3 +221,52 @@ func TestWaitForATurnEndsWithTheManager(t *testing.T) {
 		close(c.door)
 	})
 }
+
+// startEagerly starts as soon as it may, n times, and returns how long it waited before each of them.
+func startEagerly(p *startLimiter, now time.Time, n int) (waited []time.Duration) {
+	for range n {
+		pause := max(0, p.nextStart().Sub(now))
+		now = now.Add(pause)
+		p.noteStart(now)
+		waited = append(waited, pause)
+	}
+	return waited
+}
+
+func TestStartsGetEverLongerPauses(t *testing.T) {
+	const s, m = time.Second, time.Minute
+	grows := wait.Backoff{Duration: 10 * s, Factor: 2, Steps: 100, Cap: m}
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	cases := map[string]struct {
+		pace *startLimiter
+		want []time.Duration
+	}{
+		"five are free, then the pauses grow": {newStartLimiter(5, grows), []time.Duration{0, 0, 0, 0, 0, 10 * s, 20 * s, 40 * s, m, m}},
+		"one is free":                         {newStartLimiter(1, grows), []time.Duration{0, 10 * s, 20 * s, 40 * s, m}},
+		"the pause does not grow":             {newStartLimiter(2, wait.Backoff{Duration: s}), []time.Duration{0, 0, s, s, s}},
+		"a long run forgives": {func() *startLimiter {
+			p := newStartLimiter(2, grows)
+			startEagerly(p, now, 7)
+			p.noteRun(10 * m)
+			return p
+		}(), []time.Duration{0, 0, 10 * s, 20 * s}},
+		"a shorter run does not": {func() *startLimiter {
+			p := newStartLimiter(2, grows)
+			startEagerly(p, now.Add(-time.Hour), 3)
+			p.noteRun(10*m - 1)
+			return p
+		}(), []time.Duration{0, 40 * s, m}},
+		"a pause that has passed is none": {func() *startLimiter {
+			p := newStartLimiter(1, grows)
+			startEagerly(p, now.Add(-time.Hour), 1)
+			return p
+		}(), []time.Duration{0, 20 * s}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(c.want, startEagerly(c.pace, now, len(c.want))); diff != "" {
+				t.Errorf("waited (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/torpor-dev/torpor/conditional/internal/detect"
-	"github.com/torpor-dev/torpor/conditional/internal/serverstate"
+	"github.com/torpor-dev/torpor/conditional/internal/process"
 )
 
 // Served holds while the API server serves all the given kinds, built-in ones or those of CRDs.
@@ -133,7 +133,7 @@ func (s servedCondition) Observe(ctx context.Context, src Sources, report func(S
 }
 
 func observeKinds(ctx context.Context, src Sources, kinds []schema.GroupVersionKind, report func([]detect.Verdict)) error {
-	h, release, err := serverstate.AcquireState(src.toServer(), src.Logger)
+	h, release, err := process.AcquireState(src.toServer(), src.Logger)
 	if err != nil {
 		return err
 	}

@@ -11,10 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/torpor-dev/torpor/conditional/internal/managercache"
-	"github.com/torpor-dev/torpor/conditional/internal/metrics"
-	"github.com/torpor-dev/torpor/conditional/internal/registry"
+	"github.com/torpor-dev/torpor/conditional/internal/process"
 	"github.com/torpor-dev/torpor/conditional/internal/scope"
-	"github.com/torpor-dev/torpor/conditional/internal/serverstate"
 )
 
 // ErrScopeClosed is what the manager given to a setup function, its client and its cache answer after the stop.
@@ -79,19 +77,19 @@ func newGroup(mgr manager.Manager, when Condition, setup SetupFunc, o options) (
 
 // joinProcess registers the group with its process and its manager; an error leaves nothing behind.
 func (g *Group) joinProcess() (err error) {
-	if g.metrics, err = metrics.New(); err != nil {
+	if g.metrics, err = process.NewGroupMetrics(); err != nil {
 		return err
 	}
 	// As with the names of controllers, SkipNameValidation lets two groups share a name, and with it their metrics.
 	skip := g.mgr.GetControllerOptions().SkipNameValidation
-	leave, first, err := registry.AddGroup(registry.GroupEntry{
+	leave, first, err := process.AddGroup(process.GroupEntry{
 		Name: g.options.name, Shared: skip != nil && *skip, Elected: g.mgr.Elected(), Status: g.pageStatus,
 	})
 	if err != nil {
 		return err
 	}
 	g.release = leave
-	h, quit, err := serverstate.AcquireState(g.src.toServer(), g.log)
+	h, quit, err := process.AcquireState(g.src.toServer(), g.log)
 	if err != nil {
 		g.release()
 		return err
@@ -116,7 +114,7 @@ func (g *Group) addToManager(first bool) error {
 		g.mgr.AddMetricsServerExtraHandler(prefix+"/", http.StripPrefix(prefix, http.HandlerFunc(g.serveScopeHandler))),
 	)
 	if err == nil && first {
-		err = g.mgr.AddMetricsServerExtraHandler(page, registry.StatusPage(g.mgr.Elected()))
+		err = g.mgr.AddMetricsServerExtraHandler(page, process.StatusPage(g.mgr.Elected()))
 	}
 	if err != nil {
 		return err

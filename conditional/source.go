@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/torpor-dev/torpor/conditional/internal/process"
 	"github.com/torpor-dev/torpor/conditional/internal/scope"
-	"github.com/torpor-dev/torpor/conditional/internal/serverstate"
 )
 
 // Kind is controller-runtime's source of that name for a controller that runs all the time: it watches the kind of obj
@@ -67,7 +67,7 @@ func (s *kindSource[object, request]) Start(ctx context.Context, queue workqueue
 	if err != nil {
 		return err
 	}
-	h, release, err := serverstate.AcquireState(serverstate.FromCluster(s.cl), logr.FromContextOrDiscard(ctx))
+	h, release, err := process.AcquireState(process.FromCluster(s.cl), logr.FromContextOrDiscard(ctx))
 	if err != nil {
 		return err
 	}

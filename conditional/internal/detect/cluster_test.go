@@ -4,10 +4,16 @@ package detect
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
+	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -15,11 +21,14 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -48,7 +57,7 @@ func TestOnARealAPIServer(t *testing.T) {
 	}
 	ctrllog.SetLogger(logr.Discard())
 	c := &testCluster{env: testenv.NewEnvironment()}
-	scheme := runtime.NewScheme()
+	scheme := k8sruntime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
 	utilruntime.Must(apiextensionsv1.AddToScheme(scheme))
 	var err error
@@ -286,4 +295,360 @@ func (b *body) Close() error {
 	delete(b.line.open, b)
 	b.line.mu.Unlock()
 	return b.ReadCloser.Close()
+}
+
+func kindIn(group, kind string) schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: group, Version: "v1", Kind: kind}
+}
+
+func testLifeOfACRD(t *testing.T, c *testCluster) {
+	gvk := kindIn("life.example.com", "Widget")
+	def := crdOf(gvk, "widgets")
+	v := c.view(t, c.cfg)
+	f := v.follow(Interest{Kinds: []schema.GroupVersionKind{gvk}})
+	f.expect("absence", is(Absent), Served)
+	var took []time.Duration
+	uids := map[string]bool{}
+	for range 20 {
+		established := make(chan time.Time, 1)
+		go func() { established <- c.established(t, def) }()
+		served := f.expect("service", is(Served))
+		took = append(took, max(0, time.Since(<-established)))
+		if uids[served.UID] || served.UID == "" || served.Plural != "widgets" || !served.Namespaced {
+			t.Fatalf("verdict %+v after the UIDs %v", served, uids)
+		}
+		uids[served.UID] = true
+		c.uninstall(t, def.DeepCopy())
+		f.expect("the end", is(Absent))
+	}
+	slices.Sort(took)
+	t.Logf("established until reported: median %s, worst %s; %d requests in %d cycles: %v", took[len(took)/2], took[len(took)-1], v.count(""), len(took), v.ProbeCounts())
+
+	// A CRD whose object has a finalizer stays served until that is taken off.
+	c.install(t, def)
+	served := f.expect("service", is(Served))
+	w := &unstructured.Unstructured{}
+	w.SetGroupVersionKind(gvk)
+	w.SetNamespace(metav1.NamespaceDefault)
+	w.SetName("held")
+	w.SetFinalizers([]string{"example.com/held"})
+	eventually(t, "a Widget can be created", func(ctx context.Context) bool { return c.Create(ctx, w) == nil })
+	if err := c.Delete(t.Context(), def.DeepCopy()); err != nil {
+		t.Fatal(err)
+	}
+	terminating := f.expect("termination", func(v Verdict) bool { return v.Terminating }, Absent)
+	if terminating.Presence != Served || terminating.Identity != served.Identity || terminating.Reason != "Terminating" {
+		t.Errorf("got %+v after %+v", terminating, served)
+	}
+	w.SetFinalizers(nil)
+	eventually(t, "the finalizer is taken off", func(ctx context.Context) bool {
+		return c.Patch(ctx, w, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))) == nil
+	})
+	f.expect("the end", is(Absent))
+}
+
+// established creates a CRD and returns when the server said that it is established.
+func (c *testCluster) established(t *testing.T, def *apiextensionsv1.CustomResourceDefinition) time.Time {
+	if err := c.Create(t.Context(), def.DeepCopy()); err != nil {
+		t.Error(err)
+	}
+	for t.Context().Err() == nil {
+		var now apiextensionsv1.CustomResourceDefinition
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(def), &now); err == nil && testenv.IsEstablished(&now) {
+			return time.Now()
+		}
+	}
+	return time.Time{}
+}
+
+func testNamesThatAreTaken(t *testing.T, c *testCluster) {
+	first, second := kindIn("taken.example.com", "Widget"), kindIn("taken.example.com", "Gadget")
+	owner, rival := crdOf(first, "widgets"), crdOf(second, "gadgets")
+	owner.Spec.Names.ShortNames, rival.Spec.Names.ShortNames = []string{"it"}, []string{"it"}
+	v := c.view(t, c.cfg)
+	f := v.follow(Interest{Kinds: []schema.GroupVersionKind{second}})
+	f.expect("absence", is(Absent), Served)
+	c.install(t, owner)
+	eventually(t, "the owner of the name is established", func(ctx context.Context) bool {
+		var now apiextensionsv1.CustomResourceDefinition
+		return c.Get(ctx, client.ObjectKeyFromObject(owner), &now) == nil && testenv.IsEstablished(&now)
+	})
+	const discovery = "GET /apis/taken.example.com/v1"
+	c.install(t, rival)
+	v.quiet(discovery)
+	if n := v.count(discovery); n > 300 {
+		t.Errorf("%d requests for a CRD whose names are taken, want at most 300", n)
+	}
+	c.uninstall(t, owner.DeepCopy())
+	f.expect("service, since the name is free", is(Served))
+	c.uninstall(t, rival.DeepCopy())
+}
+
+// quiet returns when no such request has been made for longer than looks follow an event.
+func (v *detectorLog) quiet(request string) {
+	v.t.Helper()
+	last, since := v.count(request), time.Now()
+	eventually(v.t, "no more requests are made", func(context.Context) bool {
+		if n := v.count(request); n != last {
+			last, since = n, time.Now()
+		}
+		return time.Since(since) > settleSpan+time.Second
+	})
+}
+
+// stormSize is how many CRDs are installed at once: ten kinds in each group.
+const stormSize = 100
+
+func testStorm(t *testing.T, c *testCluster) {
+	before, others := runtime.NumGoroutine(), goleak.IgnoreCurrent()
+	v := c.view(t, c.cfg)
+	kinds := make([]schema.GroupVersionKind, stormSize)
+	feeds := make([]*verdictFeed, 5*stormSize)
+	for i := range kinds {
+		kinds[i] = kindIn(fmt.Sprintf("g%d.storm.example.com", i/10), fmt.Sprint("Kind", i))
+	}
+	for i := range feeds {
+		feeds[i] = v.follow(Interest{Kinds: []schema.GroupVersionKind{kinds[i%stormSize]}})
+	}
+	for _, f := range feeds {
+		f.expect("absence", is(Absent), Served)
+	}
+	eventually(t, "the looks have ended", func(context.Context) bool { return runtime.NumGoroutine()-before <= 9 })
+	t.Logf("%d goroutines for %d subscribers of %d kinds, %d requests", runtime.NumGoroutine()-before, len(feeds), stormSize, v.count(""))
+	idle := v.count("")
+
+	var created sync.WaitGroup
+	for i := range 4 {
+		created.Go(func() {
+			for j := i; j < stormSize; j += 4 {
+				if err := c.Create(t.Context(), crdOf(kinds[j], fmt.Sprint("kind", j, "s"))); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	created.Wait()
+	begin := time.Now()
+	for _, f := range feeds {
+		f.expect("service", is(Served))
+	}
+	t.Logf("%s after the last creation all are served, %d requests: %v", time.Since(begin), v.count("")-idle, v.ProbeCounts())
+	for i := range kinds {
+		if err := c.Delete(t.Context(), crdOf(kinds[i], fmt.Sprint("kind", i, "s"))); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, f := range feeds {
+		f.expect("the end", is(Absent))
+		f.cancel()
+	}
+	http := goleak.IgnoreTopFunction("internal/poll.runtime_pollWait") // Connections are kept.
+	if err := goleak.Find(others, http); err != nil {
+		t.Errorf("after the last cancel: %v", err)
+	}
+}
+
+func testRightToOneCRD(t *testing.T, c *testCluster) {
+	gvk := kindIn("named.example.com", "Widget")
+	def := crdOf(gvk, "widgets")
+	v := c.view(t, c.user(t, "one-crd", mayWatchCRDs(def.Name)))
+	f := v.follow(Interest{Kinds: []schema.GroupVersionKind{gvk}, CRDs: []string{def.Name}})
+	f.expect("absence", is(Absent), Served)
+	before := v.count("GET /apis/named.example.com/v1")
+	c.install(t, def)
+	if got := f.expect("service", is(Served)); got.UID == "" {
+		t.Errorf("verdict %+v, want the UID that the watch tells", got)
+	}
+	if before != 1 || len(v.lines()) != 0 {
+		t.Errorf("%d looks before the CRD came and the log %q, want one look and an empty log", before, v.lines())
+	}
+	c.uninstall(t, def.DeepCopy())
+	f.expect("the end", is(Absent))
+
+	all := v.follow(Interest{Kinds: []schema.GroupVersionKind{gvk}})
+	all.expect("the known verdict", is(Absent), Served)
+	v.wantOneLine("the watch of all CRDs")
+}
+
+func testNoRight(t *testing.T, c *testCluster) {
+	gvk := kindIn("blind.example.com", "Widget")
+	def := crdOf(gvk, "widgets")
+	v := c.view(t, c.user(t, "no-right"))
+	f := v.follow(Interest{Kinds: []schema.GroupVersionKind{gvk}})
+	f.expect("absence", is(Absent), Served)
+	c.install(t, def)
+	if got := f.expect("service", is(Served)); got.UID != "" || got.Plural != "widgets" {
+		t.Errorf("verdict %+v, want the plural and no UID", got)
+	}
+	c.uninstall(t, def.DeepCopy())
+	f.expect("the end", is(Absent))
+	v.wantOneLine("the watch of all CRDs")
+	if n := v.count(crdResource); n > 2 {
+		t.Errorf("%d attempts to watch what is forbidden, want at most 2", n)
+	}
+}
+
+func testRevokedRight(t *testing.T, c *testCluster) {
+	gvk := kindIn("revoked.example.com", "Widget")
+	def := crdOf(gvk, "widgets")
+	v := c.view(t, c.user(t, "revoked", mayWatchCRDs()))
+	f := v.follow(Interest{Kinds: []schema.GroupVersionKind{gvk}})
+	f.expect("absence", is(Absent), Served)
+	c.install(t, def)
+	served := f.expect("service", is(Served))
+	c.uninstall(t, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "revoked"}})
+	v.cut() // A right is only asked for when a watch begins: a server leaves the one under way alone.
+	for len(v.lines()) == 0 {
+		select { // The authorizer hears of the change a moment later.
+		case got := <-f.verdicts:
+			if got.Presence == Absent || got.Presence == Served && got.Identity != served.Identity {
+				t.Fatalf("got %+v after %+v", got, served)
+			}
+		case <-t.Context().Done():
+			t.Fatal(t.Context().Err())
+		default:
+			v.cut()
+		}
+	}
+	if got, ok := v.KnownVerdict(gvk); !ok || got.Presence == Absent {
+		t.Errorf("known %+v, want that what was served is kept", got)
+	}
+	c.uninstall(t, def.DeepCopy())
+	f.expect("the end, found by a poll", is(Absent))
+	v.wantOneLine("the watch of all CRDs")
+}
+
+func (v *detectorLog) wantOneLine(what string) {
+	v.t.Helper()
+	eventually(v.t, "the log has a line", func(context.Context) bool { return len(v.lines()) > 0 })
+	if lines := v.lines(); len(lines) != 1 || !strings.Contains(lines[0], "polling discovery") {
+		v.t.Errorf("log %q, want one line about %s", lines, what)
+	}
+}
+
+// testAggregatedAPI registers an API server that runs in this process. The kube-apiserver reaches it through a Service
+// of type ExternalName, with the port of the APIService.
+func testAggregatedAPI(t *testing.T, c *testCluster) {
+	gvk := kindIn("aggregated.example.com", "Flunder")
+	v := c.view(t, c.cfg)
+	f := v.follow(Interest{Kinds: []schema.GroupVersionKind{gvk}, APIServices: true})
+	f.expect("absence", is(Absent), Served)
+
+	backend := startBackend(t, gvk, "localhost:0")
+	address, ok := backend.Listener.Addr().(*net.TCPAddr)
+	if !ok {
+		t.Fatalf("the backend listens at %s", backend.Listener.Addr())
+	}
+	service := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "aggregated"},
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost"},
+	}
+	registration := apiService(gvk, service.Name, address.Port)
+	for _, obj := range []client.Object{service, registration} {
+		if err := c.Create(t.Context(), obj); err != nil {
+			t.Fatal(err)
+		}
+	}
+	served := f.expect("service", is(Served))
+	if served.Plural != "flunders" || served.UID != "" {
+		t.Errorf("verdict %+v, want flunders without a CRD", served)
+	}
+
+	backend.CloseClientConnections()
+	backend.Close()
+	c.poke(t, registration) // The server itself looks at its backends every half minute.
+	lost := f.expect("doubt", is(Unclear), Absent)
+	t.Logf("unavailable: %s", lost.Message)
+	v.quietUnless(f, Absent)
+
+	startBackend(t, gvk, address.String())
+	again := f.expect("service again", is(Served), Absent)
+	if again.Identity != served.Identity {
+		t.Errorf("identity %s became %s", served.Identity, again.Identity)
+	}
+	if err := c.Delete(t.Context(), registration); err != nil {
+		t.Fatal(err)
+	}
+	f.expect("the end", is(Absent))
+}
+
+func apiService(gvk schema.GroupVersionKind, service string, port int) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
+		"metadata": map[string]any{"name": gvk.Version + "." + gvk.Group},
+		"spec": map[string]any{
+			"group": gvk.Group, "version": gvk.Version, "groupPriorityMinimum": int64(1000), "versionPriority": int64(10),
+			"insecureSkipTLSVerify": true,
+			"service":               map[string]any{"namespace": metav1.NamespaceDefault, "name": service, "port": int64(port)},
+		},
+	}}
+}
+
+// poke changes an object without meaning.
+func (c *testCluster) poke(t *testing.T, obj client.Object) {
+	t.Helper()
+	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"annotations":{"poked":%q}}}`, t.Name()))
+	if err := c.Patch(t.Context(), obj, patch); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// startBackend serves discovery, list and watch of one kind, with TLS, until the test ends.
+func startBackend(t *testing.T, gvk schema.GroupVersionKind, address string) *httptest.Server {
+	t.Helper()
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := "/apis/" + gvk.GroupVersion().String()
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+path, answer(metav1.APIResourceList{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "APIResourceList"}, GroupVersion: gvk.GroupVersion().String(),
+		APIResources: []metav1.APIResource{{Name: "flunders", SingularName: "flunder", Kind: gvk.Kind, Namespaced: true, Verbs: []string{"list", "watch"}}},
+	}))
+	list := answer(map[string]any{
+		"apiVersion": gvk.GroupVersion().String(), "kind": gvk.Kind + "List", "metadata": map[string]any{"resourceVersion": "1"}, "items": []any{},
+	})
+	mux.HandleFunc("GET "+path+"/flunders", func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("watch") != "true" {
+			list(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusOK)
+		if err := http.NewResponseController(w).Flush(); err != nil {
+			t.Error(err)
+		}
+		<-r.Context().Done()
+	})
+	server := &httptest.Server{Listener: listener, Config: &http.Server{Handler: mux}, EnableHTTP2: true}
+	server.StartTLS()
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
+	return server
+}
+
+func answer(what any) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(what) // Whoever asked may be gone.
+	}
+}
+
+// quietUnless looks on for as many looks as would be believed, if they were misses.
+func (v *detectorLog) quietUnless(f *verdictFeed, bad Presence) {
+	v.t.Helper()
+	before := v.ProbeCounts()["unreadable"]
+	eventually(v.t, "the outage was seen several times", func(context.Context) bool {
+		select {
+		case got := <-f.verdicts:
+			if got.Presence == bad {
+				v.t.Fatalf("got %+v in an outage", got)
+			}
+		default:
+		}
+		return v.ProbeCounts()["unreadable"] >= before+missesNeeded+2
+	})
 }

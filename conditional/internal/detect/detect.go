@@ -5,6 +5,7 @@
 package detect
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 )
 
@@ -154,4 +156,358 @@ func (d *Detector) logRefusal(t watchTarget, err error) {
 		d.log.Info("may not list and watch "+t.resource+": polling discovery instead, starts and stops come up to a minute late",
 			"name", t.name, "error", err.Error())
 	}
+}
+
+// maxConcurrentLooks is how many requests may be under way: one that is slow must not hold up the others.
+const maxConcurrentLooks = 8
+
+// apiServer is the part of the API server that the detector needs; tests simulate it.
+type apiServer interface {
+	// discoverKinds returns a result for each kind of the group version, and none when it is not served.
+	discoverKinds(ctx context.Context, gv schema.GroupVersion) (map[string]lookResult, error)
+	// probeWatch reports whether a resource can be watched already.
+	probeWatch(ctx context.Context, gvr schema.GroupVersionResource) (bool, error)
+	// runWatch feeds a watch until ctx ends, or until it has refused it.
+	runWatch(ctx context.Context, w *resourceWatch)
+}
+
+// detectionSession is the detector's work from the first subscriber to the last. Whoever changes its state publishes the
+// changes before the lock is released.
+type detectionSession struct {
+	server     apiServer
+	outcomes   *outcomeCounter
+	logRefusal func(watchTarget, error)
+	stop       chan struct{} // closed with the last subscriber
+	workers    sync.WaitGroup
+
+	mu              sync.Mutex // of everything below, and of what it points to
+	subscribers     int
+	kinds           map[schema.GroupVersionKind]*kindState
+	versions        map[schema.GroupVersion]*versionState
+	versionsByGroup map[string][]*versionState
+	watches         map[watchTarget]*resourceWatch
+	jobs            []func()
+	runningJobs     int
+
+	// What is to be published.
+	unopened    []*resourceWatch
+	rescheduled []*versionState
+	outdated    map[*presenceSubscriber]struct{} // they have not got the present verdicts
+}
+
+func newDetectionSession(w apiServer, t *outcomeCounter, refused func(watchTarget, error)) *detectionSession {
+	return &detectionSession{
+		server: w, outcomes: t, logRefusal: refused, stop: make(chan struct{}),
+		kinds: map[schema.GroupVersionKind]*kindState{}, versions: map[schema.GroupVersion]*versionState{},
+		versionsByGroup: map[string][]*versionState{}, watches: map[watchTarget]*resourceWatch{},
+		outdated: map[*presenceSubscriber]struct{}{},
+	}
+}
+
+// lifetime ends with the last subscriber.
+func (l *detectionSession) lifetime() context.Context { return wait.ContextForChannel(l.stop) }
+
+// publishChanges leaves the verdicts for their subscribers, opens new watches, and starts what is due.
+func (l *detectionSession) publishChanges() {
+	if l.lifetime().Err() != nil {
+		return // Nothing may start any more: the last subscriber waits for the workers.
+	}
+	for s := range l.outdated {
+		s.leaveVerdicts()
+	}
+	clear(l.outdated)
+	for _, w := range l.unopened {
+		w.startReflector(l.lifetime())
+	}
+	l.unopened = nil
+	l.startDueLooks()
+}
+
+func (l *detectionSession) startDueLooks() {
+	now := time.Now()
+	for _, b := range l.rescheduled {
+		l.awaitLook(b, now)
+	}
+	l.rescheduled = nil
+	l.launchJobs()
+}
+
+// awaitLook starts a look that is due, or a timer.
+func (l *detectionSession) awaitLook(b *versionState, now time.Time) {
+	switch {
+	case b.isLooking || b.next.IsZero() || l.versions[b.gv] != b:
+	case !now.Before(b.next):
+		// From here on scheduleLook only notes the next time: of two looks at once the older answer could be judged
+		// last.
+		b.isLooking, b.next = true, time.Time{}
+		l.jobs = append(l.jobs, b.look)
+	case b.timer == nil:
+		b.timer = time.AfterFunc(b.next.Sub(now), func() {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.rescheduled = append(l.rescheduled, b)
+			l.startDueLooks()
+		})
+	default:
+		b.timer.Reset(b.next.Sub(now))
+	}
+}
+
+// launchJobs starts jobs as far as there is room; each one that ends makes room for another.
+func (l *detectionSession) launchJobs() {
+	for l.runningJobs < maxConcurrentLooks && len(l.jobs) > 0 && l.lifetime().Err() == nil {
+		job := l.jobs[0]
+		l.jobs = l.jobs[1:]
+		l.runningJobs++
+		l.workers.Go(func() {
+			job()
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.runningJobs--
+			l.launchJobs()
+		})
+	}
+}
+
+// handleChange makes looks due at the kinds that an event may concern.
+func (l *detectionSession) handleChange(c objectChange) {
+	now := time.Now()
+	first, group, _ := strings.Cut(c.name, ".")
+	versions := l.versionsByGroup[group]
+	// An APIService is named <version>.<group>. A CRD is <plural>.<group>, and may have any version.
+	if c.resource == apiServiceResource {
+		versions = nil
+		if b := l.versions[schema.GroupVersion{Group: group, Version: first}]; b != nil {
+			versions = []*versionState{b}
+		}
+	}
+	for _, b := range versions {
+		for _, t := range b.kinds {
+			t.noteChange(c, now)
+		}
+		b.noteEvent(c.isCreated, now)
+		l.scheduleLook(b, now)
+	}
+}
+
+// noteChange records that the kind goes with its CRD, or with its APIService unless the API server made that by itself.
+func (t *kindState) noteChange(c objectChange, now time.Time) {
+	plural, _, _ := strings.Cut(c.name, ".")
+	switch {
+	case !c.isDeleted:
+	case c.resource == apiServiceResource && !c.old.automanaged:
+		t.history = t.history.noteDeletion("", now)
+		t.judgements++ // The result of a probe that is under way is stale.
+	case c.resource == crdResource && t.history.lastSeen.plural == plural:
+		t.history = t.history.noteDeletion(c.old.uid, now)
+		t.judgements++
+	}
+}
+
+// addCRDFacts adds to the result of a look what the watches know of the kind's CRD.
+func (l *detectionSession) addCRDFacts(s lookResult, group string) lookResult {
+	s.crdKnown, s.uid, s.terminating = false, "", false
+	crd := s.plural + "." + group
+	// One watch of all CRDs is as good as one of this CRD alone.
+	for _, of := range []watchTarget{{resource: crdResource}, {resource: crdResource, name: crd}} {
+		if w := l.watches[of]; w != nil && w.isSynced && !w.isRefused {
+			s.crdKnown, s.uid, s.terminating = true, w.objects[crd].uid, w.objects[crd].terminating
+			return s
+		}
+	}
+	return s
+}
+
+// kindState is the state of one kind, shared by its subscribers.
+type kindState struct {
+	gvk         schema.GroupVersionKind
+	version     *versionState
+	subscribers map[*presenceSubscriber]struct{}
+	history     kindHistory
+	verdict     Verdict
+	judgements  uint64 // counts verdicts; one that is given while a probe is under way makes the probe's result stale
+	isProbing   bool   // a watch probe is under way
+}
+
+// presenceSubscriber is one call of Subscribe.
+type presenceSubscriber struct {
+	interest  Interest
+	verdicts  chan []Verdict  // has room for the latest ones
+	kinds     []*kindState    // in the order of the interest's kinds
+	versions  []*versionState // of the kinds, each once
+	watches   []*resourceWatch
+	isRemoved bool
+}
+
+// leaveVerdicts leaves the present verdicts in the place of those that the subscriber has not taken yet.
+func (s *presenceSubscriber) leaveVerdicts() {
+	verdicts := make([]Verdict, len(s.kinds))
+	for i, t := range s.kinds {
+		verdicts[i] = t.verdict
+	}
+	select {
+	case <-s.verdicts:
+	default:
+	}
+	s.verdicts <- verdicts // There is room: nothing else sends, and this is done with the lock held.
+}
+
+// hasSettledWatches reports whether looks may begin: a look needs to know the CRDs that the watches have listed.
+func (s *presenceSubscriber) hasSettledWatches() bool {
+	return !slices.ContainsFunc(s.watches, func(w *resourceWatch) bool { return !w.isSynced && !w.isRefused })
+}
+
+// hasRefusedWatch reports whether a watch is forbidden.
+func (s *presenceSubscriber) hasRefusedWatch() bool {
+	return slices.ContainsFunc(s.watches, func(w *resourceWatch) bool { return w.isRefused })
+}
+
+// addSubscriber registers a subscriber.
+func (l *detectionSession) addSubscriber(s *presenceSubscriber, now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.subscribers++
+	for _, of := range s.interest.watchTargets() {
+		w := l.watches[of]
+		if w == nil {
+			w = &resourceWatch{session: l, target: of, subscribers: map[*presenceSubscriber]struct{}{}, objects: map[string]objectFacts{}}
+			l.watches[of] = w
+			l.unopened = append(l.unopened, w)
+		}
+		w.subscribers[s] = struct{}{}
+		s.watches = append(s.watches, w)
+	}
+	for _, gvk := range s.interest.Kinds {
+		t := l.stateOfKind(gvk)
+		t.subscribers[s] = struct{}{}
+		s.kinds = append(s.kinds, t)
+		if !slices.Contains(s.versions, t.version) {
+			s.versions = append(s.versions, t.version)
+		}
+	}
+	for _, b := range s.versions {
+		l.updateSchedule(b, now)
+	}
+	if s.hasSettledWatches() {
+		l.scheduleFirstLooks(s, now)
+	}
+	l.outdated[s] = struct{}{}
+	l.publishChanges()
+}
+
+// stateOfKind returns the state of a kind, a new one if there is none.
+func (l *detectionSession) stateOfKind(gvk schema.GroupVersionKind) *kindState {
+	if t := l.kinds[gvk]; t != nil {
+		return t
+	}
+	gv := gvk.GroupVersion()
+	b := l.versions[gv]
+	if b == nil {
+		b = &versionState{gv: gv, kinds: map[string]*kindState{}, pause: doubtPause}
+		b.look = func() { l.lookAtVersion(b) }
+		l.versions[gv] = b
+		l.versionsByGroup[gv.Group] = append(l.versionsByGroup[gv.Group], b)
+	}
+	t := &kindState{
+		gvk: gvk, version: b, subscribers: map[*presenceSubscriber]struct{}{},
+		verdict: Verdict{Reason: ReasonDetecting, Message: "the API server has not been asked yet"},
+	}
+	b.kinds[gvk.Kind], l.kinds[gvk] = t, t
+	return t
+}
+
+// scheduleFirstLooks makes the first looks due. Where a watch knows CRDs of the group, the event that makes a kind served
+// may have come before the subscription, so that none follows.
+func (l *detectionSession) scheduleFirstLooks(s *presenceSubscriber, now time.Time) {
+	for _, b := range s.versions {
+		for _, t := range b.kinds {
+			if t.judgements > 0 {
+				continue
+			}
+			b.mayHaveMissedEvents = b.mayHaveMissedEvents || slices.ContainsFunc(s.watches, func(w *resourceWatch) bool { return w.knowsVersion(b.gv) })
+			l.scheduleLook(b, now)
+			break
+		}
+	}
+}
+
+// removeSubscriber drops a subscriber with the watches and kinds that no other one needs, and reports whether it was the
+// last one. It may be called again.
+func (l *detectionSession) removeSubscriber(s *presenceSubscriber, now time.Time) (last bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s.isRemoved {
+		return l.subscribers == 0
+	}
+	s.isRemoved = true
+	l.subscribers--
+	for _, w := range s.watches {
+		if delete(w.subscribers, s); len(w.subscribers) == 0 {
+			w.stopReflector()
+			delete(l.watches, w.target)
+		}
+	}
+	for _, t := range s.kinds {
+		if delete(t.subscribers, s); len(t.subscribers) == 0 {
+			l.dropKind(t)
+		}
+	}
+	delete(l.outdated, s)
+	close(s.verdicts)
+	if l.subscribers == 0 {
+		close(l.stop)
+		return true
+	}
+	for _, b := range s.versions {
+		l.updateSchedule(b, now)
+	}
+	l.publishChanges()
+	return false
+}
+
+func (l *detectionSession) dropKind(t *kindState) {
+	b := t.version
+	delete(l.kinds, t.gvk)
+	delete(b.kinds, t.gvk.Kind)
+	if len(b.kinds) > 0 || l.versions[b.gv] != b {
+		return
+	}
+	delete(l.versions, b.gv)
+	if b.timer != nil {
+		b.timer.Stop()
+	}
+	if rest := slices.DeleteFunc(l.versionsByGroup[b.gv.Group], func(other *versionState) bool { return other == b }); len(rest) > 0 {
+		l.versionsByGroup[b.gv.Group] = rest
+	} else {
+		delete(l.versionsByGroup, b.gv.Group)
+	}
+}
+
+// updateSchedule derives from a version's subscribers how it may be looked at.
+func (l *detectionSession) updateSchedule(b *versionState, now time.Time) {
+	b.pollInterval, b.hasWatchers, b.needsFallback = 0, false, false
+	for _, t := range b.kinds {
+		for s := range t.subscribers {
+			if every := s.interest.Poll; every == 0 {
+				b.hasWatchers, b.needsFallback = true, b.needsFallback || s.hasRefusedWatch()
+			} else if b.pollInterval == 0 || every < b.pollInterval {
+				b.pollInterval = every
+			}
+		}
+	}
+	next := b.next
+	// The event of a watch would have caused the next look, and the watch is forbidden.
+	if b.needsFallback && next.IsZero() {
+		next = now.Add(pollMin)
+	}
+	l.scheduleLook(b, b.limitByPoll(next, now))
+}
+
+// scheduleLook plans a look, unless a sooner one is planned; one under way is not disturbed.
+func (l *detectionSession) scheduleLook(b *versionState, at time.Time) {
+	if at.IsZero() || l.versions[b.gv] != b || !b.next.IsZero() && b.next.Before(at) {
+		return
+	}
+	b.next = at
+	l.rescheduled = append(l.rescheduled, b)
 }

@@ -5,6 +5,7 @@ package informers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -93,3 +94,68 @@ func (p *Pool) returnLease(l *Lease) {
 	}
 	e.cancel()
 }
+
+// pooledInformer is one informer in a cache of its own. What changes in it is guarded by the pool.
+type pooledInformer struct {
+	kind     InformerKind
+	cache    cache.Cache
+	informer cache.Informer
+	cancel   context.CancelFunc
+	done     chan struct{} // closed when it has stopped
+
+	leases int
+}
+
+// startInformer runs a new informer.
+func (p *Pool) startInformer(ctx context.Context, k InformerKind) (*pooledInformer, error) {
+	obj, err := k.NewObject(p.opts.Scheme)
+	if err != nil {
+		return nil, err
+	}
+	e := &pooledInformer{kind: k, done: make(chan struct{})}
+	if e.cache, err = cache.New(p.cfg, p.cacheOptions(k)); err != nil {
+		return nil, err
+	}
+	// The informer outlives the call, and perhaps the scope, that starts it.
+	ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	if e.informer, err = e.cache.GetInformer(ctx, obj, cache.BlockUntilSynced(false)); err != nil {
+		e.cancel()
+		return nil, err
+	}
+	p.active.Add(1)
+	go func() {
+		defer close(e.done)
+		defer p.active.Add(-1)
+		_ = e.cache.Start(ctx) // It fails only when it is called twice.
+	}()
+	return e, nil
+}
+
+// Lease is a share of an informer. Handlers must be removed before the release: the informer may go on for other leases.
+type Lease struct {
+	pool      *Pool
+	entry     *pooledInformer
+	isPrivate bool
+	once      sync.Once
+}
+
+// Informer returns the informer, which may not have synced yet. Its HasSyncedChecker may also be done when it stops
+// before it has; HasSynced is false then.
+func (l *Lease) Informer() cache.Informer { return l.entry.informer }
+
+// Reader reads what the informer has. It must not be used before the informer has synced, nor for another kind.
+func (l *Lease) Reader() client.Reader { return l.entry.cache }
+
+// IndexField adds an index to a private informer. In a shared one it would stay behind, and collide with the next.
+func (l *Lease) IndexField(ctx context.Context, obj client.Object, field string, extract client.IndexerFunc) error {
+	if !l.isPrivate {
+		return errors.New("expected a private informer for an index, found a shared one")
+	}
+	return l.entry.cache.IndexField(ctx, obj, field, extract)
+}
+
+// Release gives the lease back. It does not wait; it may be called more than once.
+func (l *Lease) Release() { l.once.Do(func() { l.pool.returnLease(l) }) }
+
+// Stopped is closed when the informer has stopped. That never comes while a handler of it does not return.
+func (l *Lease) Stopped() <-chan struct{} { return l.entry.done }

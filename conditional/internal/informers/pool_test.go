@@ -7,10 +7,12 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -147,4 +149,10 @@ func TestALeaseRefusesBadUse(t *testing.T) {
 		l.Release()
 		expect(t, p, 0, 0)
 	})
+}
+
+func TestMain(m *testing.M) {
+	// One of them slows errors down by a clock of the process, which is decades ahead of a bubble's.
+	utilruntime.ErrorHandlers = nil
+	goleak.VerifyTestMain(m)
 }

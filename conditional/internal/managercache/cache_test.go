@@ -24,7 +24,6 @@ import (
 
 	"github.com/torpor-dev/torpor/conditional/internal/detect"
 	"github.com/torpor-dev/torpor/conditional/internal/informers"
-	"github.com/torpor-dev/torpor/conditional/internal/refreshclient"
 )
 
 func configMaps() schema.GroupVersionKind { return corev1.SchemeGroupVersion.WithKind("ConfigMap") }
@@ -95,7 +94,7 @@ func build(t *testing.T, o manager.Options, known ...schema.GroupVersionKind) *w
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := outer.(*refreshclient.Client); !ok {
+	if _, ok := outer.(RefreshableClient); !ok {
 		t.Fatalf("the client is a %T, which cannot forget", outer)
 	}
 	return m

@@ -15,8 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-
-	"github.com/torpor-dev/torpor/conditional/internal/refreshclient"
 )
 
 // ScopeSettings are what scopes take over from their manager.
@@ -42,7 +40,7 @@ func WrapOptions(o manager.Options) manager.Options {
 		newClient = client.New
 	}
 	o.MapperProvider = func(cfg *rest.Config, hc *http.Client) (meta.RESTMapper, error) {
-		return refreshclient.NewMapper(func() (meta.RESTMapper, error) { return newMapper(cfg, hc) })
+		return NewRefreshableMapper(func() (meta.RESTMapper, error) { return newMapper(cfg, hc) })
 	}
 	o.NewCache = func(cfg *rest.Config, opts cache.Options) (cache.Cache, error) {
 		return wrapCache(cfg, opts, newCache, ScopeSettings{NewMapper: newMapper, NewClient: newClient})
@@ -55,7 +53,7 @@ func WrapOptions(o manager.Options) manager.Options {
 // controller-runtime's fail.
 func wrapCache(cfg *rest.Config, opts cache.Options, open cache.NewCacheFunc, s ScopeSettings) (cache.Cache, error) {
 	c := newCache(opts.Scheme)
-	c.mapper, _ = opts.Mapper.(*refreshclient.Mapper)
+	c.mapper, _ = opts.Mapper.(RefreshableMapper)
 	s.Cache = opts
 	// Scopes get the entries that are deleted from opts below: their kinds may come later.
 	s.Cache.ByObject = maps.Clone(opts.ByObject)
@@ -96,7 +94,7 @@ func wrapClient(cfg *rest.Config, opts client.Options) (client.Client, error) {
 	}
 	c.settings.Client.Mapper = nil // A scope has a mapper of its own, which knows nothing older than the scope.
 	var err error
-	c.client, err = refreshclient.NewClient(cfg, opts, c.settings.NewClient)
+	c.client, err = NewRefreshableClient(cfg, opts, c.settings.NewClient)
 	return c.client, err
 }
 

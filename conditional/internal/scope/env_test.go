@@ -5,6 +5,7 @@ package scope
 import (
 	"context"
 	"net/http"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -16,8 +17,10 @@ import (
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -28,10 +31,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"github.com/torpor-dev/torpor/conditional/internal/serverstate"
+	"github.com/torpor-dev/torpor/conditional/internal/process"
 	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
@@ -42,7 +46,7 @@ const patience = testenv.Patience
 type scopeEnv struct {
 	t      *testing.T
 	outer  manager.Manager
-	hub    *serverstate.SharedState
+	hub    *process.SharedState
 	client client.Client // asks the server for everything, each time
 	asked  *atomic.Int64 // requests to discovery
 	http   *http.Client  // of that client
@@ -74,7 +78,7 @@ func newScopeEnv(t *testing.T, unanswered ...string) *scopeEnv {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, release, err := serverstate.AcquireState(serverstate.FromCluster(r.outer), logr.Discard())
+	h, release, err := process.AcquireState(process.FromCluster(r.outer), logr.Discard())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -269,3 +273,98 @@ func (l selectiveTransport) RoundTrip(req *http.Request) (*http.Response, error)
 
 // WrappedRoundTripper lets its idle connections be closed.
 func (l selectiveTransport) WrappedRoundTripper() http.RoundTripper { return l.next }
+
+// apiServer is where the one kube-apiserver of these tests is, nil when there is none.
+var apiServer *rest.Config
+
+func TestMain(m *testing.M) {
+	ctrllog.SetLogger(logr.Discard())
+	env := testenv.NewEnvironment()
+	stop := func() error { return nil }
+	if os.Getenv("KUBEBUILDER_ASSETS") != "" {
+		cfg, err := env.Start()
+		if err != nil {
+			panic(err)
+		}
+		apiServer, stop = cfg, env.Stop
+	}
+	goleak.VerifyTestMain(m, goleak.IgnoreCurrent(), goleak.Cleanup(func(code int) {
+		if err := stop(); err != nil {
+			panic(err)
+		}
+		os.Exit(code)
+	}))
+}
+
+func routeKind() schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Route"}
+}
+
+// Route is a kind that comes and goes.
+type Route struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Note              string `json:"note,omitempty"`
+}
+
+// RouteList is many of them.
+type RouteList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata"`
+	Items           []Route `json:"items"`
+}
+
+func (r *Route) DeepCopyObject() k8sruntime.Object {
+	out := &Route{TypeMeta: r.TypeMeta, Note: r.Note}
+	r.DeepCopyInto(&out.ObjectMeta)
+	return out
+}
+
+func (l *RouteList) DeepCopyObject() k8sruntime.Object {
+	out := &RouteList{TypeMeta: l.TypeMeta}
+	l.DeepCopyInto(&out.ListMeta)
+	for i := range l.Items {
+		if r, ok := l.Items[i].DeepCopyObject().(*Route); ok {
+			out.Items = append(out.Items, *r)
+		}
+	}
+	return out
+}
+
+func addRoutes(scheme *k8sruntime.Scheme) {
+	scheme.AddKnownTypes(routeKind().GroupVersion(), &Route{}, &RouteList{})
+	metav1.AddToGroupVersion(scheme, routeKind().GroupVersion())
+}
+
+// routes is the CRD of Route.
+func routes(plural string, scope apiextensionsv1.ResourceScope) *apiextensionsv1.CustomResourceDefinition {
+	return testenv.NewCRD(routeKind(), plural, scope)
+}
+
+// install creates a CRD and waits until its objects can be made.
+func (r *scopeEnv) install(def *apiextensionsv1.CustomResourceDefinition) {
+	r.t.Helper()
+	if err := r.client.Create(r.t.Context(), def.DeepCopy()); err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() {
+		if err := client.IgnoreNotFound(r.client.Delete(context.Background(), def.DeepCopy())); err != nil {
+			r.t.Error(err)
+		}
+	})
+	r.eventually("the kind is served", func(ctx context.Context) (bool, error) {
+		return r.freshClient().List(ctx, &RouteList{}) == nil, nil
+	})
+}
+
+// uninstall deletes a CRD and waits until it is gone.
+func (r *scopeEnv) uninstall(def *apiextensionsv1.CustomResourceDefinition) {
+	r.t.Helper()
+	if err := r.client.Delete(r.t.Context(), def.DeepCopy()); err != nil {
+		r.t.Fatal(err)
+	}
+	r.eventually("the CRD is gone", func(ctx context.Context) (bool, error) {
+		err := r.client.Get(ctx, client.ObjectKeyFromObject(def), &apiextensionsv1.CustomResourceDefinition{})
+		return k8serrors.IsNotFound(err), client.IgnoreNotFound(err)
+	})
+}

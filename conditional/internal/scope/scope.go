@@ -11,6 +11,7 @@ import (
 	"maps"
 	"net/http"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -21,10 +22,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/conversion"
 
 	"github.com/torpor-dev/torpor/conditional/internal/detect"
-	"github.com/torpor-dev/torpor/conditional/internal/refreshclient"
-	"github.com/torpor-dev/torpor/conditional/internal/serverstate"
+	"github.com/torpor-dev/torpor/conditional/internal/managercache"
+	"github.com/torpor-dev/torpor/conditional/internal/process"
 )
 
 // ErrClosed is the answer of a scope after its activation has ended.
@@ -40,12 +43,12 @@ type Options struct {
 
 // Manager is the scoped manager. Its zero value is not usable.
 type Manager struct {
-	manager.Manager                         // the outer one
-	inner             cluster.Cluster       // never started as a whole: only its cache is
-	cache             *scopedCache          // its cache
-	client, apiReader *refreshclient.Client // its client, and the one without a cache
-	lifetime          context.Context       // of the cache; its end closes the scope
-	Close             func()                // ends lifetime and returns the leases of informers, without waiting; it may be called more than once
+	manager.Manager                                  // the outer one
+	inner             cluster.Cluster                // never started as a whole: only its cache is
+	cache             *scopedCache                   // its cache
+	client, apiReader managercache.RefreshableClient // its client, and the one without a cache
+	lifetime          context.Context                // of the cache; its end closes the scope
+	Close             func()                         // ends lifetime and returns the leases of informers, without waiting; it may be called more than once
 
 	mu            sync.Mutex
 	queued        []manager.Runnable
@@ -60,7 +63,7 @@ type Manager struct {
 
 // New returns a scope with the outer manager's config, HTTP client and scheme, and the informers that
 // groups of the API server share. It makes no request.
-func New(outer manager.Manager, h *serverstate.SharedState, o Options) (*Manager, error) {
+func New(outer manager.Manager, h *process.SharedState, o Options) (*Manager, error) {
 	m := &Manager{
 		Manager:       outer,
 		failed:        make(chan error, 1),
@@ -99,11 +102,11 @@ func (m *Manager) buildCluster(outer manager.Manager) error {
 		o.Client.HTTPClient = m.closingHTTPClient(settings.Client.HTTPClient)
 		o.NewClient = func(cfg *rest.Config, o client.Options) (client.Client, error) {
 			direct := client.Options{HTTPClient: httpClient, Scheme: outer.GetScheme(), Mapper: m.cache.mapper}
-			if m.apiReader, err = refreshclient.NewClient(cfg, direct, client.New); err != nil {
+			if m.apiReader, err = managercache.NewRefreshableClient(cfg, direct, client.New); err != nil {
 				return nil, err
 			}
 			o.Cache.Reader = clientCache{m.cache}
-			m.client, err = refreshclient.NewClient(cfg, o, settings.NewClient)
+			m.client, err = managercache.NewRefreshableClient(cfg, o, settings.NewClient)
 			return m.client, err
 		}
 	})
@@ -215,3 +218,142 @@ func (t *closingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // WrappedRoundTripper lets client-go find the transport below, for example to close idle connections.
 func (t *closingTransport) WrappedRoundTripper() http.RoundTripper { return t.base }
+
+// Add takes a runnable: it starts with Run, or at once while Run runs.
+func (m *Manager) Add(r manager.Runnable) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case m.isDraining || m.lifetime.Err() != nil:
+		return ErrClosed
+	case m.runContext == nil:
+		m.queued = append(m.queued, r)
+	default:
+		m.launchRunnable(r)
+	}
+	return nil
+}
+
+// Start always fails: the group runs its scope.
+func (m *Manager) Start(context.Context) error {
+	return errors.New("a conditional controller's setup must not start the manager it was given: add runnables to it and return")
+}
+
+// Run starts the cache, then the runnables, calls up, and returns after all have returned, handlers of events
+// included: with nil when ctx ended, or with the first runnable's error, before which it calls broke. The scope is
+// closed then.
+func (m *Manager) Run(ctx context.Context, up, broke func()) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	cacheDone := make(chan struct{})
+	go func() {
+		defer close(cacheDone)
+		m.reportFailure(m.cache.Start(m.lifetime))
+	}()
+	err := m.waitForEarlySync(ctx)
+	if err == nil && ctx.Err() == nil {
+		m.launchQueued(ctx)
+		up()
+		select {
+		case <-ctx.Done():
+		case err = <-m.failed:
+			broke()
+		}
+	}
+	cancel()
+	m.mu.Lock()
+	m.isDraining = true
+	m.mu.Unlock()
+	// Handlers go before the runnables have ended: an event must not reach the queue of a controller that has returned.
+	m.cache.removeHandlers()
+	m.running.Wait()
+	m.End()
+	<-cacheDone
+	return err
+}
+
+// End closes the scope and returns when no handler of events runs any more. A handler must not call it.
+func (m *Manager) End() {
+	m.Close()
+	m.cache.waitStopped()
+}
+
+// waitForEarlySync waits for the informers that setup asked for, as the outer manager would.
+func (m *Manager) waitForEarlySync(ctx context.Context) error {
+	limit := m.GetControllerOptions().CacheSyncTimeout
+	// This is controller-runtime's default.
+	if limit <= 0 {
+		limit = 2 * time.Minute
+	}
+	timed, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	if !m.cache.waitForInformers(timed) && ctx.Err() == nil && m.lifetime.Err() == nil {
+		return fmt.Errorf("an informer that setup asked for has not synced within %s: check that its kind is served and may be listed and watched", limit)
+	}
+	return nil
+}
+
+func (m *Manager) launchQueued(ctx context.Context) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.runContext = ctx
+	for _, r := range m.queued {
+		m.launchRunnable(r)
+	}
+	m.queued = nil
+}
+
+// launchRunnable is called with the lock held, so that Run cannot wait while a runnable is being added.
+func (m *Manager) launchRunnable(r manager.Runnable) {
+	ctx := m.runContext
+	m.running.Go(func() {
+		err := r.Start(ctx)
+		// An error after the stop is how the runnable ends and not why.
+		if ctx.Err() == nil {
+			m.reportFailure(err)
+		} else if err != nil && !errors.Is(err, context.Canceled) {
+			m.GetLogger().Error(err, "runnable of a stopped conditional controller returned an error")
+		}
+	})
+}
+
+func (m *Manager) reportFailure(err error) {
+	if err == nil {
+		return
+	}
+	select {
+	case m.failed <- err:
+	default:
+	}
+}
+
+// outsideWebhooks refuses webhooks. A scope lives on the leader only, and ends, while a webhook's Service asks every
+// replica at any time.
+type outsideWebhooks struct {
+	webhook.Server
+	scope *Manager
+}
+
+// GetWebhookServer returns a server that takes no webhook. It leaves the outer manager's alone, which would be started.
+func (m *Manager) GetWebhookServer() webhook.Server {
+	return outsideWebhooks{webhook.NewServer(webhook.Options{WebhookMux: http.NewServeMux()}), m}
+}
+
+// GetConverterRegistry returns an empty registry: the outer one has no lock, and takes each kind only once.
+func (m *Manager) GetConverterRegistry() conversion.Registry { return conversion.NewRegistry() }
+
+// WebhookMux returns an empty mux, which the webhook builder asks before it registers.
+func (outsideWebhooks) WebhookMux() *http.ServeMux { return http.NewServeMux() }
+
+// Register has no error to return: in a setup function it panics with one, which fails the start; later it fails the group.
+func (w outsideWebhooks) Register(path string, _ http.Handler) {
+	err := fmt.Errorf("expected webhooks to be set up with the outer manager, found %s in a conditional group, which runs on the leader only: "+
+		"call ctrl.NewWebhookManagedBy in main.go, see docs/conditional.md", path)
+	w.scope.mu.Lock()
+	inSetup := w.scope.runContext == nil && w.scope.lifetime.Err() == nil
+	w.scope.mu.Unlock()
+	if inSetup {
+		panic(err)
+	}
+	w.scope.reportFailure(err)
+}

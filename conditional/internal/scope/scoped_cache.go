@@ -6,18 +6,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"sync"
 
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	"github.com/torpor-dev/torpor/conditional/internal/detect"
 	"github.com/torpor-dev/torpor/conditional/internal/informers"
 	"github.com/torpor-dev/torpor/conditional/internal/managercache"
-	"github.com/torpor-dev/torpor/conditional/internal/serverstate"
+	"github.com/torpor-dev/torpor/conditional/internal/process"
 )
 
 // scopedCache is the cache of one scope. It leases informers that it shares with other scopes. It never polls, and
@@ -26,7 +31,7 @@ import (
 type scopedCache struct {
 	lifetime          context.Context
 	scheme            *runtime.Scheme
-	state             *serverstate.SharedState
+	state             *process.SharedState
 	managerCache      *managercache.Cache // nil when the manager was made without ManagerOptions
 	readsNeedInformer bool                // reads make no informer
 	mapper            *scopedMapper
@@ -50,7 +55,7 @@ type informerKey struct {
 	form informers.ObjectForm
 }
 
-func newScopedCache(life context.Context, cl cluster.Cluster, h *serverstate.SharedState, o Options) *scopedCache {
+func newScopedCache(life context.Context, cl cluster.Cluster, h *process.SharedState, o Options) *scopedCache {
 	v := &scopedCache{
 		lifetime: life, scheme: cl.GetScheme(), state: h, managerCache: managercache.FromCache(cl.GetCache()),
 		started:      make(chan struct{}),
@@ -179,7 +184,7 @@ func (v *scopedCache) discoverKind(ctx context.Context, gvk schema.GroupVersionK
 	found := make(chan struct{})
 	go func() {
 		defer close(found)
-		mapping, failed = v.mapper.Mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+		mapping, failed = v.mapper.RefreshableMapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 	}()
 	if err := v.waitDone(ctx, found, nil); err != nil {
 		return kind, err
@@ -228,4 +233,185 @@ func (v *scopedCache) waitStopped() {
 	for _, d := range doors {
 		<-d.drained
 	}
+}
+
+// Get reads one object; when the scope closes meanwhile, it returns ErrClosed rather than to wait for an informer
+// that cannot sync any more. A kind that is optional and absent is a meta.NoKindMatchError.
+func (v *scopedCache) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	reader, err := v.syncedReader(ctx, obj)
+	if err != nil {
+		return err
+	}
+	return reader.Get(ctx, key, obj, opts...)
+}
+
+// List reads many objects; see Get.
+func (v *scopedCache) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	reader, err := v.syncedReader(ctx, list)
+	if err != nil {
+		return err
+	}
+	return reader.List(ctx, list, opts...)
+}
+
+// syncedReader returns what reads the informer of obj, after its sync.
+func (v *scopedCache) syncedReader(ctx context.Context, obj runtime.Object) (client.Reader, error) {
+	if v.lifetime.Err() != nil {
+		return nil, ErrClosed
+	}
+	// controller-runtime's cache refuses reads before its start as well: in setup they would wait for ever.
+	if !isClosed(v.started) {
+		return nil, &cache.ErrCacheNotStarted{}
+	}
+	s, err := v.informerKeyOf(obj)
+	if err != nil {
+		return nil, err
+	}
+	if err := v.requirePresent(ctx, s); err != nil {
+		return nil, err
+	}
+	u, err := v.readableInformer(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	lease, parted := u.currentLease()
+	if lease == nil {
+		return nil, v.newUnreadableError(s)
+	}
+	switch err := v.waitDone(ctx, lease.Informer().HasSyncedChecker().Done(), parted); {
+	case errors.Is(err, errInformerRemoved) && v.lifetime.Err() == nil:
+		return nil, v.newUnreadableError(s)
+	case err != nil:
+		return nil, newUnsyncedError(s, err)
+	case !lease.Informer().HasSynced(): // An informer that stops reports a sync too: see informers.Lease.
+		return nil, v.newUnreadableError(s)
+	}
+	return lease.Reader(), nil
+}
+
+// readableInformer returns the informer to read from. It makes one, unless the manager's cache.Options forbid that to reads.
+func (v *scopedCache) readableInformer(ctx context.Context, s informerKey) (*scopedInformer, error) {
+	if !v.readsNeedInformer {
+		return v.useInformer(ctx, s)
+	}
+	u, err := v.existingInformer(s)
+	if u == nil && err == nil {
+		err = &cache.ErrResourceNotCached{GVK: s.gvk}
+	}
+	return u, err
+}
+
+// requirePresent returns an error for an optional kind that is not there, so that a read of it creates nothing.
+func (v *scopedCache) requirePresent(ctx context.Context, s informerKey) error {
+	p := v.optional[s.gvk]
+	if p == nil {
+		return nil
+	}
+	if err := v.waitDone(ctx, p.settled.opened, nil); err != nil {
+		return newUnsyncedError(s, err)
+	}
+	v.mu.Lock()
+	there := p.kind != nil
+	v.mu.Unlock()
+	if there {
+		return nil
+	}
+	return v.newUnreadableError(s)
+}
+
+func (u *scopedInformer) currentLease() (*informers.Lease, <-chan struct{}) {
+	u.cache.mu.Lock()
+	defer u.cache.mu.Unlock()
+	return u.lease, u.leaseEnded
+}
+
+// newUnreadableError explains why there is no informer to read from.
+func (v *scopedCache) newUnreadableError(s informerKey) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	p := v.optional[s.gvk]
+	switch {
+	case v.isClosed:
+		return ErrClosed
+	case p == nil || p.kind != nil:
+		return fmt.Errorf("read %s: %w meanwhile: read again", s.gvk, errInformerRemoved)
+	case p.isAbsent:
+		return newNoMatchError(s.gvk)
+	}
+	return fmt.Errorf("read %s: it is not known whether the API server serves it: %s: try again later", s.gvk, p.doubt)
+}
+
+// newUnsyncedError explains why a wait for an informer ended.
+func newUnsyncedError(s informerKey, err error) error {
+	if errors.Is(err, ErrClosed) || errors.Is(err, errInformerRemoved) {
+		return err
+	}
+	return k8serrors.NewTimeoutError(fmt.Sprintf("the informer of %s has not synced: %v: check that it may be listed and watched", s.gvk, err), 0)
+}
+
+// scopedMapper answers without a request for kinds that the detector knows, and asks discovery for others.
+type scopedMapper struct {
+	managercache.RefreshableMapper
+	cache *scopedCache
+}
+
+func (v *scopedCache) newMapper(cfg *rest.Config, hc *http.Client) (*scopedMapper, error) {
+	open := v.managerCache.ScopeSettings().NewMapper
+	lookUp, err := managercache.NewRefreshableMapper(func() (meta.RESTMapper, error) { return open(cfg, hc) })
+	return &scopedMapper{lookUp, v}, err
+}
+
+// RESTMapping returns where the API server has a kind.
+func (m *scopedMapper) RESTMapping(gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+	for _, version := range versions {
+		kind, known, err := m.cache.knownKind(gk.WithVersion(version))
+		if known {
+			return kind.RESTMapping(), nil
+		}
+		if err != nil && len(versions) == 1 {
+			return nil, err
+		}
+	}
+	return m.RefreshableMapper.RESTMapping(gk, versions...)
+}
+
+// NewCache returns a scope's cache without a manager, for a source whose kinds come and go in a cluster. It ends with
+// stop, which returns when no handler runs any more.
+func NewCache(cl cluster.Cluster, h *process.SharedState, o Options) (_ cache.Cache, stop func(), err error) {
+	life, end := context.WithCancel(context.Background())
+	v := newScopedCache(life, cl, h, o)
+	stop = func() { end(); v.close(); v.waitStopped() }
+	if v.mapper, err = v.newMapper(cl.GetConfig(), cl.GetHTTPClient()); err != nil {
+		end()
+		return nil, nil, fmt.Errorf("prepare the look-up of kinds: %w", err)
+	}
+	v.reportError = func(err error) {
+		if err != nil {
+			h.Log.Error(err, "kind is not watched")
+		}
+	}
+	v.refreshClients = func() { v.reportError(v.mapper.Refresh()) }
+	// This cache has no Start: reads may begin at once.
+	close(v.started)
+	if err := v.watchOptionalKinds(h.Detector, o); err != nil {
+		stop()
+		return nil, nil, err
+	}
+	return v, stop, nil
+}
+
+// HoldInformers leases the informers of objs, whose kinds are the optional ones of o, each while its kind is served, so that a
+// scope finds them synced. It makes no request and does not wait.
+func HoldInformers(cl cluster.Cluster, h *process.SharedState, o Options, objs []client.Object) (release func(), err error) {
+	c, release, err := NewCache(cl, h, o)
+	if err != nil {
+		return nil, err
+	}
+	for _, obj := range objs {
+		if _, err := c.GetInformer(context.Background(), obj); err != nil {
+			release()
+			return nil, err
+		}
+	}
+	return release, nil
 }

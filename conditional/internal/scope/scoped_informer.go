@@ -7,8 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
+	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/torpor-dev/torpor/conditional/internal/informers"
@@ -178,4 +182,350 @@ func (u *scopedInformer) syncChecker() toolscache.DoneChecker {
 		return u.lease.Informer().HasSyncedChecker()
 	}
 	return namedLatch{u.synced, "informer of " + u.key.gvk.String()}
+}
+
+// GetInformer returns the scope's informer of obj without waiting for its sync, unless an option asks for it.
+func (v *scopedCache) GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
+	if v.lifetime.Err() != nil {
+		return nil, ErrClosed
+	}
+	s, err := v.informerKeyOf(obj)
+	if err != nil {
+		return nil, err
+	}
+	return v.getInformer(ctx, s, opts)
+}
+
+// GetInformerForKind is GetInformer for a kind of the scheme.
+func (v *scopedCache) GetInformerForKind(ctx context.Context, gvk schema.GroupVersionKind, opts ...cache.InformerGetOption) (cache.Informer, error) {
+	if v.lifetime.Err() != nil {
+		return nil, ErrClosed
+	}
+	obj, err := v.scheme.New(gvk)
+	if err != nil {
+		return nil, err
+	}
+	return v.getInformer(ctx, informerKey{gvk, informers.FormOf(obj)}, opts)
+}
+
+func (v *scopedCache) getInformer(ctx context.Context, s informerKey, opts []cache.InformerGetOption) (cache.Informer, error) {
+	u, err := v.useInformer(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	var asked cache.InformerGetOptions
+	for _, opt := range opts {
+		opt(&asked)
+	}
+	if asked.BlockUntilSynced != nil && *asked.BlockUntilSynced {
+		if err := v.waitDone(ctx, u.HasSyncedChecker().Done(), u.removed); err != nil {
+			return nil, newUnsyncedError(s, err)
+		}
+	}
+	return u, nil
+}
+
+// RemoveInformer gives the scope's lease of obj's informer back. Others that share it keep it.
+func (v *scopedCache) RemoveInformer(_ context.Context, obj client.Object) error {
+	s, err := v.informerKeyOf(obj)
+	if err != nil {
+		return err
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.isClosed {
+		return ErrClosed
+	}
+	if u := v.informers[s]; u != nil {
+		u.removeAll()
+		delete(v.informers, s)
+	}
+	return nil
+}
+
+// AddEventHandler adds a handler that is removed when the scope ends.
+func (u *scopedInformer) AddEventHandler(h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
+	return u.AddEventHandlerWithOptions(h, toolscache.HandlerOptions{})
+}
+
+// AddEventHandlerWithResyncPeriod is AddEventHandler with a period of its own.
+func (u *scopedInformer) AddEventHandlerWithResyncPeriod(h toolscache.ResourceEventHandler, resync time.Duration) (toolscache.ResourceEventHandlerRegistration, error) {
+	return u.AddEventHandlerWithOptions(h, toolscache.HandlerOptions{ResyncPeriod: &resync})
+}
+
+// AddEventHandlerWithOptions is AddEventHandler with options.
+func (u *scopedInformer) AddEventHandlerWithOptions(h toolscache.ResourceEventHandler, o toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error) {
+	r := &handlerRegistration{informer: u, handler: h, opts: o, synced: newLatch(), removed: make(chan struct{})}
+	return r, u.addRegistration(r)
+}
+
+func (u *scopedInformer) addRegistration(r *handlerRegistration) error {
+	u.cache.mu.Lock()
+	defer u.cache.mu.Unlock()
+	if u.cache.isClosed || u.cache.isMuted && !r.ofClient {
+		return ErrClosed
+	}
+	if u.isRemoved() {
+		return fmt.Errorf("add a handler for %s: %w: ask the cache for it again", u.key.gvk, errInformerRemoved)
+	}
+	if u.lease != nil {
+		if err := u.connectHandler(r); err != nil {
+			return err
+		}
+	}
+	u.handlers = append(u.handlers, r)
+	u.markAbsentSynced()
+	return nil
+}
+
+// RemoveEventHandler removes a handler. It may be called by the handler itself.
+func (u *scopedInformer) RemoveEventHandler(h toolscache.ResourceEventHandlerRegistration) error {
+	r, ok := h.(*handlerRegistration)
+	if !ok || r.informer != u {
+		return fmt.Errorf("expected a registration of this informer of %s, found %T: pass what AddEventHandler returned", u.key.gvk, h)
+	}
+	u.cache.mu.Lock()
+	defer u.cache.mu.Unlock()
+	u.removeHandler(r)
+	return nil
+}
+
+// AddIndexers adds indexers to an informer that is not shared.
+func (u *scopedInformer) AddIndexers(indexers toolscache.Indexers) error {
+	u.cache.mu.Lock()
+	defer u.cache.mu.Unlock()
+	switch {
+	case u.cache.isClosed:
+		return ErrClosed
+	case !u.isPrivate || u.lease == nil:
+		return newLateIndexError(u.key, "AddIndexers")
+	}
+	return u.lease.Informer().AddIndexers(indexers)
+}
+
+// HasSynced is true when the informer has listed what there is.
+func (u *scopedInformer) HasSynced() bool { return toolscache.IsDone(u.HasSyncedChecker()) }
+
+// HasSyncedChecker is done when the informer has listed what there is, and when an optional kind is not there.
+func (u *scopedInformer) HasSyncedChecker() toolscache.DoneChecker {
+	u.cache.mu.Lock()
+	defer u.cache.mu.Unlock()
+	return u.syncChecker()
+}
+
+// IsStopped is true when the scope has ended or the informer was removed from it.
+func (u *scopedInformer) IsStopped() bool { return u.isRemoved() }
+
+func (u *scopedInformer) isRemoved() bool { return isClosed(u.removed) }
+
+// clientCache is the cache as the scope's client has it. One that reads its own writes adds handlers, and reads go on
+// while the runnables end.
+type clientCache struct{ *scopedCache }
+
+// GetInformer returns an informer whose handlers stay as long as the scope.
+func (r clientCache) GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
+	informer, err := r.scopedCache.GetInformer(ctx, obj, opts...)
+	if u, ok := informer.(*scopedInformer); ok {
+		return clientInformer{u}, err
+	}
+	return informer, err
+}
+
+type clientInformer struct{ *scopedInformer }
+
+// AddEventHandler adds a handler that is removed when the scope is closed.
+func (u clientInformer) AddEventHandler(h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
+	r := &handlerRegistration{informer: u.scopedInformer, handler: h, ofClient: true, synced: newLatch(), removed: make(chan struct{})}
+	return r, u.addRegistration(r)
+}
+
+// IndexField adds an index to the scope's informer of obj, which is not shared then: an index cannot be taken out of
+// an informer, and no two may have the same name. For an optional kind it is added whenever the kind comes.
+func (v *scopedCache) IndexField(ctx context.Context, obj client.Object, field string, extract client.IndexerFunc) error {
+	if v.lifetime.Err() != nil {
+		return ErrClosed
+	}
+	s, err := v.informerKeyOf(obj)
+	if err != nil {
+		return err
+	}
+	u, err := v.existingInformer(s)
+	if err != nil {
+		return err
+	}
+	// An informer that is not in use yet can be a private one, which takes indexes.
+	if u == nil {
+		if u, err = v.addInformer(ctx, s, true); err != nil {
+			return err
+		}
+	}
+	return u.addIndex(fieldIndex{obj, field, extract})
+}
+
+func (u *scopedInformer) addIndex(i fieldIndex) error {
+	u.cache.mu.Lock()
+	defer u.cache.mu.Unlock()
+	switch {
+	case u.cache.isClosed:
+		return ErrClosed
+	case !u.isPrivate:
+		return newLateIndexError(u.key, "IndexField")
+	}
+	if u.lease != nil {
+		if err := u.lease.IndexField(u.cache.lifetime, i.obj, i.field, i.extract); err != nil {
+			return err
+		}
+	}
+	u.indexes = append(u.indexes, i)
+	return nil
+}
+
+func newLateIndexError(s informerKey, call string) error {
+	return fmt.Errorf("expected %s before the first use of %s in this setup, found its informer in use, which other controllers share: "+
+		"call mgr.GetFieldIndexer().IndexField first, before controllers are built and objects read", call, s.gvk)
+}
+
+// handlerRegistration is one handler of the scope. It outlives the informers that it is connected to one after the other.
+type handlerRegistration struct {
+	informer *scopedInformer
+	handler  toolscache.ResourceEventHandler
+	opts     toolscache.HandlerOptions
+	ofClient bool             // the client added it, so it stays until the scope is closed
+	synced   *closedOnceLatch // of an optional kind
+	removed  chan struct{}    // closed when it is removed
+
+	// Guarded by the cache's lock.
+	inner toolscache.ResourceEventHandlerRegistration // nil while it is not connected
+	gate  *eventGate                                  // of the last connection
+}
+
+// HasSynced is true when the handler has seen all that was there first.
+func (r *handlerRegistration) HasSynced() bool { return toolscache.IsDone(r.HasSyncedChecker()) }
+
+// HasSyncedChecker is done when the handler has seen all that was there first, and when the kind is not there.
+func (r *handlerRegistration) HasSyncedChecker() toolscache.DoneChecker {
+	r.informer.cache.mu.Lock()
+	defer r.informer.cache.mu.Unlock()
+	return r.syncChecker()
+}
+
+func (r *handlerRegistration) syncChecker() toolscache.DoneChecker {
+	if r.informer.optional == nil && r.inner != nil {
+		return r.inner.HasSyncedChecker()
+	}
+	return namedLatch{r.synced, "handler of " + r.informer.key.gvk.String()}
+}
+
+// connectHandler adds the handler to the leased informer.
+func (u *scopedInformer) connectHandler(r *handlerRegistration) error {
+	d := &eventGate{drained: make(chan struct{})}
+	// The handler may still be busy with an event of the last connection, and must not see two at once.
+	if r.gate != nil {
+		d.previous = r.gate.drained
+	}
+	inner, err := u.lease.Informer().AddEventHandlerWithOptions(gatedHandler{d, r.handler}, r.opts)
+	if err != nil {
+		return err
+	}
+	r.inner, r.gate = inner, d
+	v := u.cache
+	v.gates = append(slices.DeleteFunc(v.gates, (*eventGate).isDrained), d)
+	u.openLatchOnSync(inner.HasSyncedChecker(), r.synced)
+	return nil
+}
+
+// disconnectHandler takes the handler off: no event begins afterwards, one that is being handled goes on.
+func (u *scopedInformer) disconnectHandler(r *handlerRegistration) {
+	if r.inner == nil {
+		return
+	}
+	// RemoveEventHandler does not wait, and client-go still delivers the events that it has queued.
+	r.gate.closeGate()
+	if err := u.lease.Informer().RemoveEventHandler(r.inner); err != nil {
+		u.cache.reportError(err)
+	}
+	r.inner = nil
+}
+
+// removeHandler disconnects the handler for ever.
+func (u *scopedInformer) removeHandler(r *handlerRegistration) {
+	u.disconnectHandler(r)
+	at := slices.Index(u.handlers, r)
+	if at >= 0 {
+		u.handlers = slices.Delete(u.handlers, at, at+1)
+		close(r.removed)
+	}
+}
+
+// eventGate lets events through to a handler until it is closed.
+type eventGate struct {
+	previous <-chan struct{} // closed when the gate of the connection before is drained: events come one after the other
+	drained  chan struct{}   // closed when the gate is closed and no event is being handled
+
+	mu       sync.Mutex
+	inFlight int
+	closed   bool
+}
+
+func (d *eventGate) handleEvent(handle func()) {
+	if d.previous != nil {
+		<-d.previous
+	}
+	if !d.beginEvent() {
+		return
+	}
+	defer d.endEvent()
+	handle()
+}
+
+func (d *eventGate) beginEvent() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return false
+	}
+	d.inFlight++
+	return true
+}
+
+func (d *eventGate) endEvent() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.inFlight--; d.closed && d.inFlight == 0 {
+		close(d.drained)
+	}
+}
+
+func (d *eventGate) closeGate() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return
+	}
+	if d.closed = true; d.inFlight == 0 {
+		close(d.drained)
+	}
+}
+
+func (d *eventGate) isDrained() bool { return isClosed(d.drained) }
+
+// gatedHandler is a handler behind a gate: client-go may still deliver an event after a handler was removed.
+type gatedHandler struct {
+	gate    *eventGate
+	handler toolscache.ResourceEventHandler
+}
+
+// OnAdd passes an object on that is there.
+func (g gatedHandler) OnAdd(obj any, initial bool) {
+	g.gate.handleEvent(func() { g.handler.OnAdd(obj, initial) })
+}
+
+// OnUpdate passes a change on.
+func (g gatedHandler) OnUpdate(before, now any) {
+	g.gate.handleEvent(func() { g.handler.OnUpdate(before, now) })
+}
+
+// OnDelete passes a deletion on.
+func (g gatedHandler) OnDelete(obj any) {
+	g.gate.handleEvent(func() { g.handler.OnDelete(obj) })
 }

@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package serverstate holds what all groups of a process share about one API server: its detector, its informers and the limit
-// of starts at once.
-package serverstate
+package process
 
 import (
 	"net/http"
 	"sync"
 
 	"github.com/go-logr/logr"
-	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -18,7 +15,6 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/detect"
 	"github.com/torpor-dev/torpor/conditional/internal/informers"
 	"github.com/torpor-dev/torpor/conditional/internal/managercache"
-	"github.com/torpor-dev/torpor/conditional/internal/metrics"
 )
 
 // maxConcurrentStarts is how many groups of one API server may start at a time: five hundred CRDs may be installed at once.
@@ -68,7 +64,7 @@ func (s APIServer) cacheOptions() cache.Options {
 // AcquireState returns the state of a server, a new one if there is none. It makes no request. The state ends when all
 // callers have called release.
 func AcquireState(s APIServer, log logr.Logger) (_ *SharedState, release func(), err error) {
-	all, err := sharedCollector()
+	all, err := sharedRegistry()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -93,23 +89,7 @@ func AcquireState(s APIServer, log logr.Logger) (_ *SharedState, release func(),
 	return h, sync.OnceFunc(func() { all.releaseState(k, h) }), nil
 }
 
-// stateCollector is a collector, so that the process's registry of metrics, where controller-runtime has its own, keeps the one
-// list of them.
-type stateCollector struct {
-	totals []stateGauge
-	probes *prometheus.Desc
-
-	mu     sync.Mutex
-	states map[stateKey]*SharedState
-}
-
-func sharedCollector() (*stateCollector, error) {
-	all := &stateCollector{totals: totalGauges(), probes: newProbesDesc(), states: map[stateKey]*SharedState{}}
-	err := metrics.RegisterShared(&all)
-	return all, err
-}
-
-func (all *stateCollector) releaseState(k stateKey, h *SharedState) {
+func (all *registry) releaseState(k stateKey, h *SharedState) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	if h.users--; h.users == 0 {

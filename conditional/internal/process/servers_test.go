@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package serverstate
+package process
 
 import (
 	"net/http"
@@ -75,7 +75,7 @@ func TestHubsAreSharedAndCounted(t *testing.T) {
 		}
 		leases = append(leases, l)
 	}
-	want := map[string]float64{"api_servers": 2, "active_informers": 2, "informer_refs": 3}
+	want := map[string]float64{"groups": 0, "api_servers": 2, "active_informers": 2, "informer_refs": 3}
 	if diff := cmp.Diff(want, gathered(t)); diff != "" {
 		t.Error(diff)
 	}
@@ -87,7 +87,7 @@ func TestHubsAreSharedAndCounted(t *testing.T) {
 	for _, release := range []func(){leave, leave, leaveSame, leaveDecodes, leaveElsewhere} {
 		release() // The second call of one release counts no more.
 	}
-	want = map[string]float64{"api_servers": 0, "active_informers": 0, "informer_refs": 0}
+	want = map[string]float64{"groups": 0, "api_servers": 0, "active_informers": 0, "informer_refs": 0}
 	if diff := cmp.Diff(want, gathered(t)); diff != "" {
 		t.Error(diff)
 	}

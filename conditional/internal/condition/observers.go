@@ -69,3 +69,19 @@ func callFunc(ctx context.Context, limit time.Duration, f func(context.Context) 
 func timeoutStatus(limit time.Duration) Status {
 	return Status{State: Unknown, Reason: "FuncTimedOut", Message: "no answer within " + limit.String()}
 }
+
+// FollowSignal reports the values of the channel until it is closed or ctx ends.
+func FollowSignal(ctx context.Context, signal <-chan bool, report func(Status)) {
+	report(Status{State: Unknown, Reason: "NoSignal", Message: "nothing has been signalled yet"})
+	for {
+		select {
+		case on, open := <-signal:
+			if !open {
+				return
+			}
+			report(Status{State: stateFromBool(on), Reason: "Signal" + stateFromBool(on).String()})
+		case <-ctx.Done():
+			return
+		}
+	}
+}

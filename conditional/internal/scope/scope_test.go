@@ -5,12 +5,15 @@ package scope
 import (
 	"context"
 	"errors"
+	"net/http"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -108,5 +111,103 @@ func TestAnInformerThatCannotSyncHarmsNobody(t *testing.T) {
 	within(t, seen)
 	r.end(fine)
 	r.end(hurt)
+	r.expectInformers(0, 0)
+}
+
+type idleDefaulter struct{}
+
+func (idleDefaulter) Default(context.Context, *corev1.Pod) error { return nil }
+
+// TestWebhooksBelongOutside uses a scope of a manager that was not asked for its webhook server, which would start it.
+func TestWebhooksBelongOutside(t *testing.T) {
+	r := newScopeEnv(t)
+	m, err := New(r.outer, r.hub, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, setUp := range map[string]func(){
+		"a handler":   func() { m.GetWebhookServer().Register("/hook", http.NotFoundHandler()) },
+		"the builder": func() { _ = ctrl.NewWebhookManagedBy(m, &corev1.Pod{}).WithDefaulter(idleDefaulter{}).Complete() },
+	} {
+		func() {
+			defer func() {
+				if err, ok := recover().(error); !ok || !strings.Contains(err.Error(), "outer manager") {
+					t.Errorf("%s: panicked with %v, want an error that says where webhooks belong", what, err)
+				}
+			}()
+			setUp()
+		}()
+	}
+	m.Close()
+	m.GetWebhookServer().Register("/hook", http.NotFoundHandler()) // A panic would end the process.
+	if err := <-m.failed; !strings.Contains(err.Error(), "/hook") {
+		t.Errorf("a late registration failed with %v, want an error that names the path", err)
+	}
+}
+
+// byLabel indexes objects by a label.
+func (r *scopeEnv) byLabel(m *Manager, label string) {
+	r.t.Helper()
+	err := m.GetFieldIndexer().IndexField(r.t.Context(), &corev1.ConfigMap{}, "label", func(obj client.Object) []string {
+		return []string{obj.GetLabels()[label]}
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *scopeEnv) found(m *Manager, namespace, value string) int {
+	r.t.Helper()
+	var list corev1.ConfigMapList
+	if err := m.GetClient().List(r.t.Context(), &list, client.InNamespace(namespace), client.MatchingFields{"label": value}); err != nil {
+		r.t.Fatal(err)
+	}
+	return len(list.Items)
+}
+
+func TestScopesIndexTheSameFieldEachInItsOwnWay(t *testing.T) {
+	r := newScopeEnv(t)
+	ns := r.namespace()
+	made := r.configMap(ns, "a")
+	made.Labels = map[string]string{"color": "red", "size": "big"}
+	if err := r.client.Update(t.Context(), made); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 { // Also after a restart.
+		color := r.begin(Options{}, func(m *Manager) { r.byLabel(m, "color") })
+		size := r.begin(Options{}, func(m *Manager) { r.byLabel(m, "size") })
+		plain := r.begin(Options{}, func(m *Manager) { r.listen(m.GetCache(), &corev1.ConfigMap{}, ns) })
+		r.expectInformers(3, 3)
+		if red, big := r.found(color.Manager, ns, "red"), r.found(size.Manager, ns, "big"); red != 1 || big != 1 {
+			t.Errorf("found %d red and %d big, want one of each", red, big)
+		}
+		if red := r.found(size.Manager, ns, "red"); red != 0 {
+			t.Errorf("found %d of size red, want none", red)
+		}
+		r.end(color)
+		r.end(size)
+		r.expectInformers(1, 1)
+		r.end(plain)
+	}
+	r.expectInformers(0, 0)
+}
+
+func TestAnIndexComesBeforeTheFirstUse(t *testing.T) {
+	r := newScopeEnv(t)
+	l := r.begin(Options{}, func(m *Manager) { r.listen(m.GetCache(), &corev1.ConfigMap{}, "") })
+	err := l.GetFieldIndexer().IndexField(t.Context(), &corev1.ConfigMap{}, "x", noValues)
+	if err == nil || !strings.Contains(err.Error(), "IndexField first") {
+		t.Errorf("got %v, want an error that says what to do", err)
+	}
+	if err := l.GetFieldIndexer().IndexField(t.Context(), &corev1.Secret{}, "x", noValues); err != nil {
+		t.Error(err)
+	}
+	if err := l.GetFieldIndexer().IndexField(t.Context(), &corev1.Secret{}, "y", noValues); err != nil {
+		t.Errorf("a second field: %v", err)
+	}
+	if err := l.GetFieldIndexer().IndexField(t.Context(), &corev1.Secret{}, "y", noValues); err == nil {
+		t.Error("the same field twice: got no error")
+	}
+	r.end(l)
 	r.expectInformers(0, 0)
 }

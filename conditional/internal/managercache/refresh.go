@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package managercache
+
+import (
+	"context"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// RefreshableClient is a client that can be refreshed: controller-runtime's keeps for ever the resource and the scope that it
+// has found for a kind.
+type RefreshableClient interface {
+	client.Client
+	// Refresh replaces what the client has learnt. Calls under way go on as they were.
+	Refresh() error
+}
+
+// RefreshableMapper is such a REST mapper.
+type RefreshableMapper interface {
+	meta.RESTMapper
+	Refresh() error
+}
+
+// refreshable holds what build has made last.
+type refreshable[T any] struct {
+	build func() (T, error)
+	now   atomic.Pointer[T]
+}
+
+func (r *refreshable[T]) Refresh() error {
+	made, err := r.build()
+	if err == nil {
+		r.now.Store(&made)
+	}
+	return err
+}
+
+func (r *refreshable[T]) current() T { return *r.now.Load() }
+
+// NewRefreshableClient returns a client that build makes, now and at every refresh.
+func NewRefreshableClient(cfg *rest.Config, opts client.Options, build client.NewClientFunc) (RefreshableClient, error) {
+	c := &refreshableClient{opts: opts}
+	c.build = func() (client.Client, error) { return build(cfg, opts) }
+	return c, c.Refresh()
+}
+
+// NewRefreshableMapper returns a mapper that build makes, now and at every refresh.
+func NewRefreshableMapper(build func() (meta.RESTMapper, error)) (RefreshableMapper, error) {
+	m := &refreshableMapper{}
+	m.build = build
+	return m, m.Refresh()
+}
+
+type refreshableClient struct {
+	refreshable[client.Client]
+	opts client.Options
+}
+
+func (c *refreshableClient) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	return c.current().Get(ctx, key, obj, opts...)
+}
+
+func (c *refreshableClient) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	return c.current().List(ctx, list, opts...)
+}
+
+func (c *refreshableClient) Apply(ctx context.Context, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+	return c.current().Apply(ctx, obj, opts...)
+}
+
+func (c *refreshableClient) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
+	return c.current().Create(ctx, obj, opts...)
+}
+
+func (c *refreshableClient) Delete(ctx context.Context, obj client.Object, opts ...client.DeleteOption) error {
+	return c.current().Delete(ctx, obj, opts...)
+}
+
+func (c *refreshableClient) Update(ctx context.Context, obj client.Object, opts ...client.UpdateOption) error {
+	return c.current().Update(ctx, obj, opts...)
+}
+
+func (c *refreshableClient) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+	return c.current().Patch(ctx, obj, patch, opts...)
+}
+
+func (c *refreshableClient) DeleteAllOf(ctx context.Context, obj client.Object, opts ...client.DeleteAllOfOption) error {
+	return c.current().DeleteAllOf(ctx, obj, opts...)
+}
+func (c *refreshableClient) Status() client.SubResourceWriter { return c.SubResource("status") }
+func (c *refreshableClient) SubResource(name string) client.SubResourceClient {
+	return c.current().SubResource(name)
+}
+func (c *refreshableClient) Scheme() *runtime.Scheme     { return c.opts.Scheme }
+func (c *refreshableClient) RESTMapper() meta.RESTMapper { return c.opts.Mapper }
+func (c *refreshableClient) GroupVersionKindFor(obj runtime.Object) (schema.GroupVersionKind, error) {
+	return c.current().GroupVersionKindFor(obj)
+}
+
+func (c *refreshableClient) IsObjectNamespaced(obj runtime.Object) (bool, error) {
+	return c.current().IsObjectNamespaced(obj)
+}
+
+type refreshableMapper struct{ refreshable[meta.RESTMapper] }
+
+func (m *refreshableMapper) RESTMapping(gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+	return m.current().RESTMapping(gk, versions...)
+}
+
+func (m *refreshableMapper) RESTMappings(gk schema.GroupKind, versions ...string) ([]*meta.RESTMapping, error) {
+	return m.current().RESTMappings(gk, versions...)
+}
+
+func (m *refreshableMapper) KindFor(resource schema.GroupVersionResource) (schema.GroupVersionKind, error) {
+	return m.current().KindFor(resource)
+}
+
+func (m *refreshableMapper) KindsFor(resource schema.GroupVersionResource) ([]schema.GroupVersionKind, error) {
+	return m.current().KindsFor(resource)
+}
+
+func (m *refreshableMapper) ResourceFor(input schema.GroupVersionResource) (schema.GroupVersionResource, error) {
+	return m.current().ResourceFor(input)
+}
+
+func (m *refreshableMapper) ResourcesFor(input schema.GroupVersionResource) ([]schema.GroupVersionResource, error) {
+	return m.current().ResourcesFor(input)
+}
+
+func (m *refreshableMapper) ResourceSingularizer(resource string) (string, error) {
+	return m.current().ResourceSingularizer(resource)
+}
