@@ -6,28 +6,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"time"
 
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
-)
 
-const (
-	listTimeout  = 10 * time.Second
-	watchTimeout = 5 * time.Minute // then the server ends the watch, and the object is listed anew
-	watchSlack   = 30 * time.Second
-	minWatchTime = time.Second // a watch that ends sooner is a fault, lest listing becomes a busy loop
-	longestPause = 30 * time.Second
+	"github.com/torpor-dev/torpor/conditional/internal/informers"
 )
 
 // ObjectCondition is one object of an API server and a question about it.
@@ -41,141 +35,95 @@ type ObjectCondition struct {
 }
 
 // Watch reports the answer on every change until ctx ends. Each failure is Unknown, and is followed by another try
-// with a new client: the kind may have got another scope or plural.
+// with a new informer: the kind may have got another scope or plural.
 func (o ObjectCondition) Watch(ctx context.Context, report func(Status)) {
 	pause := DefaultBackoff()
-	pause.Cap = longestPause
+	pause.Cap = 30 * time.Second
 	Child{Name: o.Key.String(), Observe: o.observeObject}.ObserveWithBackoff(ctx, pause, report)
 }
 
 func (o ObjectCondition) observeObject(ctx context.Context, report func(Status)) error {
-	c, err := client.NewWithWatch(o.Config, client.Options{HTTPClient: o.HTTPClient, Scheme: o.Scheme})
-	if err != nil {
-		return fmt.Errorf("build a client: %w", err)
-	}
-	for ctx.Err() == nil {
-		began := time.Now()
-		if err := o.listAndWatch(ctx, c, report); err != nil {
-			return err
-		}
-		// An error makes the caller back off; without it a server that ends watches at once would be listed in a loop.
-		if time.Since(began) < minWatchTime && ctx.Err() == nil {
-			return errors.New("the API server ended the watch at once")
-		}
-	}
-	return nil
-}
-
-// listAndWatch lists the object, then watches it until the server ends the watch.
-func (o ObjectCondition) listAndWatch(ctx context.Context, c client.WithWatch, report func(Status)) error {
-	list, err := o.newListOfKind()
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	lease, err := o.leaseInformer(ctx, fail)
 	if err != nil {
 		return err
 	}
-	if err := o.listObject(ctx, c, list, report); err != nil {
-		return err
+	defer func() { <-lease.Stopped() }()
+	defer lease.Release()
+	latest := make(chan client.Object, 1) // The handler only leaves the object: the question may panic.
+	leave := func(obj any) {
+		select {
+		case <-latest:
+		default:
+		}
+		found, _ := obj.(client.Object)
+		latest <- found
 	}
-	// The server ends the watch earlier, unless the connection has died without an error.
-	ctx, cancel := context.WithTimeout(ctx, watchTimeout+watchSlack)
-	defer cancel()
-	only := o.selectObject()
-	only.Raw = &metav1.ListOptions{ResourceVersion: list.GetResourceVersion(), TimeoutSeconds: new(int64(watchTimeout / time.Second))}
-	events, err := c.Watch(ctx, list, only)
+	registration, err := lease.Informer().AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc: leave, UpdateFunc: func(_, obj any) { leave(obj) }, DeleteFunc: func(any) { leave(nil) },
+	})
 	if err != nil {
-		return fmt.Errorf("watch: %w", err)
+		return fmt.Errorf("add a handler: %w", err)
 	}
-	defer events.Stop()
+	synced, isSeen := registration.HasSyncedChecker().Done(), false
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
-		case e, open := <-events.ResultChan():
-			if !open {
-				return nil
-			}
-			if err := o.handleEvent(e, report); err != nil {
-				return err
+			return context.Cause(ctx)
+		case obj := <-latest:
+			isSeen = true
+			report(o.judgeObject(obj))
+		case <-synced:
+			synced = nil // Once is enough.
+			if !isSeen && len(latest) == 0 {
+				report(o.judgeObject(nil))
 			}
 		}
 	}
 }
 
-func (o ObjectCondition) listObject(ctx context.Context, c client.Reader, list client.ObjectList, report func(Status)) error {
-	ctx, cancel := context.WithTimeout(ctx, listTimeout)
-	defer cancel()
-	if err := c.List(ctx, list, o.selectObject()); err != nil {
-		return fmt.Errorf("list: %w", err)
-	}
-	found, err := meta.ExtractList(list)
-	if err != nil {
-		return fmt.Errorf("read the list: %w", err)
-	}
-	if len(found) == 0 {
-		report(o.absentStatus())
-		return nil
-	}
-	return o.reportObject(found[0], report)
-}
-
-func (o ObjectCondition) handleEvent(e watch.Event, report func(Status)) error {
-	switch e.Type {
-	case watch.Added, watch.Modified:
-		return o.reportObject(e.Object, report)
-	case watch.Deleted:
-		report(o.absentStatus())
-	case watch.Error:
-		return fmt.Errorf("watch: %w", k8serrors.FromObject(e.Object))
-	case watch.Bookmark:
-	}
-	return nil
-}
-
-func (o ObjectCondition) reportObject(found runtime.Object, report func(Status)) error {
-	obj, ok := found.(client.Object)
-	if !ok {
-		return fmt.Errorf("expected an object with metadata, found %T", found)
-	}
-	state := stateFromBool(o.Holds(obj))
-	report(Status{State: state, Reason: "Object" + state.String()})
-	return nil
-}
-
-func (o ObjectCondition) absentStatus() Status {
-	return Status{State: False, Reason: "NotFound", Message: "the object does not exist"}
-}
-
-func (o ObjectCondition) selectObject() *client.ListOptions {
-	return &client.ListOptions{Namespace: o.Key.Namespace, FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, o.Key.Name)}
-}
-
-// newListOfKind returns an empty list of the object's representation.
-func (o ObjectCondition) newListOfKind() (client.ObjectList, error) {
-	kind, err := apiutil.GVKForObject(o.Like, o.Scheme)
+// leaseInformer runs an informer of the one object. It fails when the server does.
+func (o ObjectCondition) leaseInformer(ctx context.Context, fail func(error)) (*informers.Lease, error) {
+	gvk, form, err := informers.IdentifyObject(o.Like, o.Scheme)
 	if err != nil {
 		return nil, fmt.Errorf("find the kind of %T: %w", o.Like, err)
 	}
-	kind.Kind += "List"
-	return newList(o.Like, kind, o.Scheme)
+	mapper, err := apiutil.NewDynamicRESTMapper(o.Config, o.HTTPClient)
+	if err != nil {
+		return nil, fmt.Errorf("build a mapper: %w", err)
+	}
+	mapping, err := mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+	if err != nil {
+		return nil, fmt.Errorf("find the resource: %w", err)
+	}
+	opts := cache.Options{
+		HTTPClient: o.HTTPClient, Scheme: o.Scheme, DefaultFieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, o.Key.Name),
+		DefaultWatchErrorHandler: func(_ context.Context, _ *toolscache.Reflector, err error) {
+			// The reflector goes on by itself after these: a server ends a watch every few minutes.
+			if !errors.Is(err, io.EOF) && !k8serrors.IsResourceExpired(err) && !k8serrors.IsGone(err) {
+				fail(fmt.Errorf("list and watch: %w", err))
+			}
+		},
+	}
+	namespaced := mapping.Scope.Name() == meta.RESTScopeNameNamespace
+	if namespaced {
+		opts.DefaultNamespaces = map[string]cache.Config{o.Key.Namespace: {}}
+	}
+	kind := informers.InformerKind{GVK: gvk, Form: form, Plural: mapping.Resource.Resource, Namespaced: namespaced}
+	lease, err := informers.New(o.Config, opts).Lease(ctx, kind, true)
+	if err != nil {
+		return nil, fmt.Errorf("start an informer: %w", err)
+	}
+	return lease, nil
 }
 
-func newList(like client.Object, kind schema.GroupVersionKind, scheme *runtime.Scheme) (client.ObjectList, error) {
-	switch like.(type) {
-	case runtime.Unstructured:
-		list := &unstructured.UnstructuredList{}
-		list.SetGroupVersionKind(kind)
-		return list, nil
-	case *metav1.PartialObjectMetadata:
-		list := &metav1.PartialObjectMetadataList{}
-		list.SetGroupVersionKind(kind)
-		return list, nil
+// judgeObject answers the question for a copy of the object, which other parts of the cache share; nil is absent.
+func (o ObjectCondition) judgeObject(obj client.Object) Status {
+	if obj == nil {
+		return Status{State: False, Reason: "NotFound", Message: "the object does not exist"}
 	}
-	made, err := scheme.New(kind)
-	if err != nil {
-		return nil, fmt.Errorf("make a list: %w", err)
-	}
-	list, ok := made.(client.ObjectList)
-	if !ok {
-		return nil, fmt.Errorf("expected a list with metadata, found %T", made)
-	}
-	return list, nil
+	own, _ := obj.DeepCopyObject().(client.Object)
+	state := stateFromBool(o.Holds(own))
+	return Status{State: state, Reason: "Object" + state.String()}
 }
