@@ -18,6 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
 // TestProposalAcceptance is the list of acceptance criteria of the proposal "Conditionally Runnable Controllers".
@@ -27,18 +29,12 @@ func TestProposalAcceptance(t *testing.T) {
 	widgets, maps := make(chan string), make(chan string)
 	mgr := s.newManagerFor(s.cfg)
 	group, err := Setup(mgr, Served(widgetKind()), watching(widgetKind(), widgets))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	neighbour := watching(s.mustFindKind(&corev1.ConfigMap{}), maps)
-	if err := neighbour(mgr); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, neighbour(mgr))
 	theNeighbourGoesOn := func(name string) {
 		t.Helper()
-		if err := s.newClient().Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, s.newClient().Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}))
 		s.expectReconcile(maps, name)
 	}
 
@@ -73,9 +69,7 @@ func TestRestartAfterAnotherShape(t *testing.T) {
 	seen := make(chan string)
 	mgr := s.newManagerFor(s.cfg)
 	group, err := Setup(mgr, Served(widgetKind()), watching(widgetKind(), seen))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	s.startManager(mgr)
 	shapes := []struct {
 		what, namespace string
@@ -103,9 +97,7 @@ func TestFinalizersAreTakenOffWhileTerminating(t *testing.T) {
 	seen := make(chan string, 100)
 	mgr := s.newManagerFor(s.cfg)
 	group, err := Setup(mgr, Served(widgetKind()), watching(widgetKind(), seen))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	s.startManager(mgr)
 	for i := range 3 {
 		s.createWidgetIn("default", string(rune('a'+i)), "example.com/hold")
@@ -125,9 +117,7 @@ func TestVersionThatIsNoLongerServed(t *testing.T) {
 	s.installCRD(def)
 	mgr := s.newManagerFor(s.cfg)
 	group, err := Setup(mgr, Served(widgetKind()), watching(widgetKind(), make(chan string, 100)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	s.startManager(mgr)
 	s.waitForPhase(group, Running)
 	serve := func(served bool) {
@@ -165,9 +155,7 @@ func TestAnActivationThatFailsRecovers(t *testing.T) {
 	}
 	mgr := s.newManagerFor(s.cfg)
 	group, err := Setup(mgr, Served(widgetKind()), setup, StartBackoff(wait.Backoff{Duration: 50 * time.Millisecond}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	s.startManager(mgr)
 	s.createWidgetIn("default", "first")
 	s.expectReconcile(seen, "first")
@@ -182,9 +170,7 @@ func TestBuiltInKindsNeedNoCRD(t *testing.T) {
 	seen := make(chan string, 100)
 	mgr := s.newManagerFor(s.cfg)
 	group, err := Setup(mgr, ServedObject(&corev1.Namespace{}), watching(s.mustFindKind(&corev1.Namespace{}), seen))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	s.startManager(mgr)
 	s.expectReconcile(seen, "default")
 	s.waitForPhase(group, Running)
@@ -204,20 +190,14 @@ func TestWithoutTheRightToWatchCRDs(t *testing.T) {
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: "poor"}},
 	}
 	for _, obj := range []client.Object{role, binding} {
-		if err := s.newClient().Create(t.Context(), obj); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, s.newClient().Create(t.Context(), obj))
 	}
 	poor, err := s.env.AddUser(envtest.User{Name: "poor"}, s.cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	seen := make(chan string, 100)
 	mgr := s.newManagerFor(poor.Config())
 	group, err := Setup(mgr, Served(widgetKind()), watching(widgetKind(), seen))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	s.startManager(mgr)
 	s.createWidgetIn("default", "first")
 	s.expectReconcile(seen, "first")
@@ -234,12 +214,8 @@ func TestNothingLeaks(t *testing.T) {
 	kind := s.mustFindKind(&corev1.ConfigMap{})
 	mgr := s.newManagerFor(s.cfg)
 	group, err := Setup(mgr, when, watching(kind, mine), RestartLimit(2*cycles, wait.Backoff{Duration: time.Second}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := watching(kind, theirs)(mgr); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
+	testenv.Must(t, watching(kind, theirs)(mgr))
 	s.startManager(mgr)
 	cycle := func() {
 		when.says <- Status{State: True}
@@ -248,9 +224,7 @@ func TestNothingLeaks(t *testing.T) {
 		when.says <- Status{State: False}
 		s.waitForPhase(group, Dormant)
 	}
-	if err := s.newClient().Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kube-root-ca.crt"}}); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, s.newClient().Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kube-root-ca.crt"}}))
 	s.expectReconcile(theirs, "kube-root-ca.crt")
 	cycle()
 	before := settledGoroutines(s)
@@ -258,9 +232,7 @@ func TestNothingLeaks(t *testing.T) {
 		cycle()
 	}
 	s.eventually("all goroutines of the restarts are gone", func(context.Context) (bool, error) { return runtime.NumGoroutine() <= before, nil })
-	if err := s.newClient().Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "after"}}); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, s.newClient().Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "after"}}))
 	s.expectReconcile(theirs, "after")
 }
 

@@ -31,6 +31,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
 func (s *apiServer) createWidget(name string) *Widget {
@@ -56,9 +58,7 @@ func TestBuilderFollowsItsCRD(t *testing.T) {
 	addWidgets(s.scheme)
 	mgr := s.newManagerFor(s.cfg)
 	r := newWidgetReconciler(mgr) // With the outer client, as every main.go has it.
-	if err := r.SetupConditionally(mgr); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, r.SetupConditionally(mgr))
 	s.startManager(mgr)
 	def := newWidgetCRD("widgets", apiextensionsv1.NamespaceScoped)
 	for _, name := range []string{"installed", "reinstalled", "once-more"} {
@@ -67,9 +67,7 @@ func TestBuilderFollowsItsCRD(t *testing.T) {
 		s.expectReconcile(r.seen, name)
 		says := func(ctx context.Context) (bool, error) { return s.message(ctx, name) == "hello", nil }
 		s.eventually("the Widget has its ConfigMap", says)
-		if err := s.newClient().Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, s.newClient().Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}))
 		s.eventually("the deletion of the ConfigMap reconciles its owner", says)
 		s.uninstallCRD(def)
 		s.waitUntilGone(def)
@@ -92,9 +90,7 @@ func TestBuilderReconcilesAsOften(t *testing.T) {
 			s.t = t
 			mgr := s.newManagerFor(s.cfg)
 			r = newWidgetReconciler(mgr)
-			if err := setup(r, mgr); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, setup(r, mgr))
 			s.startManager(mgr)
 			told[name] = s.widgetEvents(r.seen)
 		})
@@ -157,9 +153,7 @@ func (s *apiServer) deleteEvents() {
 	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "default", Name: name} }
 	left := []client.Object{&Widget{ObjectMeta: meta("last")}, &corev1.ConfigMap{ObjectMeta: meta("first")}, &corev1.ConfigMap{ObjectMeta: meta("last")}}
 	for _, obj := range left {
-		if err := s.newClient().Delete(s.t.Context(), obj); err != nil {
-			s.t.Fatal(err)
-		}
+		testenv.Must(s.t, s.newClient().Delete(s.t.Context(), obj))
 	}
 }
 
@@ -170,9 +164,7 @@ func offline(t *testing.T) manager.Manager {
 	utilruntime.Must(corev1.AddToScheme(scheme))
 	addWidgets(scheme)
 	mgr, err := ctrl.NewManager(&rest.Config{Host: "127.0.0.1:1"}, ctrl.Options{Scheme: scheme, Metrics: server.Options{BindAddress: "0"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return mgr
 }
 
@@ -185,9 +177,7 @@ func TestBuilderRefusesBadUse(t *testing.T) {
 	mgr := offline(t)
 	r := newWidgetReconciler(mgr)
 	taken, _, err := claimed("taken")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer taken()
 	channel := source.Channel(make(chan event.GenericEvent), &handler.EnqueueRequestForObject{})
 	widgets := func() *Builder { return NewControllerManagedBy(mgr).For(&Widget{}) }
@@ -245,9 +235,7 @@ func TestBuilderTakesTheNameOfItsKind(t *testing.T) {
 		"watcher": NewControllerManagedBy(mgr).Named("watcher").Watches(&Widget{}, &handler.EnqueueRequestForObject{}),
 	} {
 		g, err := b.Build(newWidgetReconciler(mgr))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		defer g.release()
 		if got := g.Status(); got.Name != want || got.Phase != Dormant {
 			t.Errorf("group is %+v, want name %s and Dormant", got, want)
@@ -258,17 +246,13 @@ func TestBuilderTakesTheNameOfItsKind(t *testing.T) {
 // A group that has ended leaves its name to the next one.
 func TestNamesAreFreeAgain(t *testing.T) {
 	_, g, err := claimed("again")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if _, _, err := claimed("again"); err == nil {
 		t.Fatal("two groups of one name, want an error")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := g.Start(ctx); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, g.Start(ctx))
 	release, _, err := claimed("again")
 	if err != nil {
 		t.Fatalf("the name is still taken: %v", err)
@@ -310,15 +294,11 @@ func TestBuilderReplaysEveryCall(t *testing.T) {
 		}).
 		Named("everything").
 		Build(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	s.startManager(mgr)
 	for _, round := range []string{"one", "two"} {
 		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: round}}
-		if err := s.newClient().Create(t.Context(), account); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, s.newClient().Create(t.Context(), account))
 		s.installCRD(def)
 		s.createWidget("hidden")
 		s.createWidget(round)
@@ -360,13 +340,9 @@ func TestBindReplacesWhatTheManagerGave(t *testing.T) {
 		Manager: outer, HTTP: outer.GetHTTPClient(), Own: own, note: "mine",
 	}
 	fields, err := findClientFields(r, outer)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	for _, mgr := range []manager.Manager{first, second} {
-		if err := fields.bindTo(mgr); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, fields.bindTo(mgr))
 		for what, same := range map[string]bool{
 			"the embedded client": r.Client == mgr.GetClient(),
 			"the API reader":      r.API == mgr.GetAPIReader(),
@@ -416,9 +392,7 @@ func TestWhatCannotBeReplacedIsAnError(t *testing.T) {
 	}
 	special := &richManager{Manager: mgr, client: &richClient{}}
 	fields, err := findClientFields(&struct{ Rich richInterface }{special.client}, special)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if err := fields.bindTo(mgr); err == nil || !strings.Contains(err.Error(), "field Rich") {
 		t.Errorf("got %v, want the field that cannot take the scope's client", err)
 	}

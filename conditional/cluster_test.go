@@ -65,9 +65,8 @@ func startAPIServer(t *testing.T, adjust ...func(*envtest.Environment)) *apiServ
 		a(s.env)
 	}
 	var err error
-	if s.cfg, err = s.env.Start(); err != nil {
-		t.Fatal(err)
-	}
+	s.cfg, err = s.env.Start()
+	testenv.Must(t, err)
 	t.Cleanup(func() {
 		if err := s.env.Stop(); err != nil {
 			t.Error(err)
@@ -79,9 +78,7 @@ func startAPIServer(t *testing.T, adjust ...func(*envtest.Environment)) *apiServ
 // newClient returns a client that has cached nothing: kinds come and go, and change their scope.
 func (s *apiServer) newClient() client.Client {
 	c, err := client.New(s.cfg, client.Options{Scheme: s.scheme})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	testenv.Must(s.t, err)
 	return c
 }
 
@@ -92,9 +89,7 @@ func (s *apiServer) newManagerFor(cfg *rest.Config) manager.Manager {
 		Scheme: s.scheme, Metrics: server.Options{BindAddress: "0"}, Logger: testr.New(s.t),
 		Controller: config.Controller{SkipNameValidation: new(true)},
 	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	testenv.Must(s.t, err)
 	return mgr
 }
 
@@ -122,9 +117,7 @@ func newWidgetCRD(plural string, scope apiextensionsv1.ResourceScope) *apiextens
 // installCRD creates a CRD and waits until it is established.
 func (s *apiServer) installCRD(def *apiextensionsv1.CustomResourceDefinition) {
 	s.t.Helper()
-	if err := s.newClient().Create(s.t.Context(), def.DeepCopy()); err != nil {
-		s.t.Fatal(err)
-	}
+	testenv.Must(s.t, s.newClient().Create(s.t.Context(), def.DeepCopy()))
 	s.eventually("the CRD is established", func(ctx context.Context) (bool, error) {
 		var now apiextensionsv1.CustomResourceDefinition
 		if err := s.newClient().Get(ctx, client.ObjectKeyFromObject(def), &now); err != nil {
@@ -137,9 +130,7 @@ func (s *apiServer) installCRD(def *apiextensionsv1.CustomResourceDefinition) {
 // uninstallCRD deletes a CRD; gone waits until it no longer exists.
 func (s *apiServer) uninstallCRD(def *apiextensionsv1.CustomResourceDefinition) {
 	s.t.Helper()
-	if err := s.newClient().Delete(s.t.Context(), def.DeepCopy()); err != nil {
-		s.t.Fatal(err)
-	}
+	testenv.Must(s.t, s.newClient().Delete(s.t.Context(), def.DeepCopy()))
 }
 
 func (s *apiServer) waitUntilGone(def *apiextensionsv1.CustomResourceDefinition) {
@@ -245,9 +236,7 @@ func (s *apiServer) expectReconcile(seen <-chan string, name string) {
 // mustFindKind is the kind of a typed object of the scheme.
 func (s *apiServer) mustFindKind(obj client.Object) schema.GroupVersionKind {
 	gvk, err := apiutil.GVKForObject(obj, s.scheme)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	testenv.Must(s.t, err)
 	return gvk
 }
 

@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/torpor-dev/torpor/conditional/internal/detect"
+	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
 func yes(context.Context) (bool, error) { return true, nil }
@@ -141,9 +142,7 @@ func TestGroupWithManyConditions(t *testing.T) {
 		mgr := &fakeManager{elected: make(chan struct{}), ready: map[string]healthz.Checker{}}
 		close(mgr.elected)
 		g, err := Setup(mgr, Stable(when, 10*time.Second, 0), func(manager.Manager) error { return nil }, Name("many"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- g.Start(ctx) }()
@@ -213,9 +212,7 @@ func TestFirstServedSwitches(t *testing.T) {
 	}
 	mgr := s.newManagerFor(s.cfg)
 	group, err := Setup(mgr, FirstServed(gk, versions...), setup)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	s.startManager(mgr)
 	s.waitForState(group, False)
 
@@ -253,9 +250,7 @@ func TestObjectIsFollowed(t *testing.T) {
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: "poor"}},
 	}
 	poor, err := s.env.AddUser(envtest.User{Name: "poor"}, s.cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	mgr := s.newManagerFor(poor.Config())
 	enabled := func(obj client.Object) bool {
 		flags, ok := obj.(*corev1.ConfigMap)
@@ -263,9 +258,7 @@ func TestObjectIsFollowed(t *testing.T) {
 	}
 	when := Object(&corev1.ConfigMap{}, client.ObjectKey{Namespace: "default", Name: "flags"}, enabled)
 	group, err := Setup(mgr, when, func(manager.Manager) error { return nil })
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	s.startManager(mgr)
 	s.eventually("the watch is refused", func(context.Context) (bool, error) {
 		c := group.Status().Condition
@@ -274,9 +267,7 @@ func TestObjectIsFollowed(t *testing.T) {
 	c := s.newClient()
 	must := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 	}
 	must(c.Create(t.Context(), role))
 	must(c.Create(t.Context(), binding))

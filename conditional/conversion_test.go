@@ -24,6 +24,8 @@ import (
 	ctrlconversion "sigs.k8s.io/controller-runtime/pkg/conversion"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/conversion"
+
+	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
 // oldWidget is Widget in v1beta1, where the message is called text.
@@ -122,20 +124,14 @@ func TestVersionSwitchWhileTheConversionIsDown(t *testing.T) {
 		Scheme: s.scheme, Metrics: server.Options{BindAddress: "0"}, Logger: logr.Discard(),
 		Controller: config.Controller{SkipNameValidation: new(true), CacheSyncTimeout: time.Second},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	asked, forced := make(chan string, 100), make(chan string, 100)
 	served, err := Setup(mgr, Served(widgetKind()), watching(widgetKind(), asked))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	when := switchedCondition{says: make(chan Status)}
 	backOff := wait.Backoff{Duration: 50 * time.Millisecond}
 	blind, err := Setup(mgr, when, watching(widgetKind(), forced), StartBackoff(backOff))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	s.startManager(mgr)
 	s.eventually("the absence is known", func(context.Context) (bool, error) { return served.Status().Condition.Reason != "", nil })
 	s.eventually("the CRD is updated", func(ctx context.Context) (bool, error) {

@@ -20,6 +20,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+
+	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
 // faultyProxy stands between one manager and the API server. It counts what the manager asks, may answer in the server's
@@ -46,13 +48,9 @@ type requestMatch = func(*http.Request) bool
 func (s *apiServer) newProxy(as *rest.Config) *faultyProxy {
 	s.t.Helper()
 	next, err := rest.TransportFor(as)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	testenv.Must(s.t, err)
 	to, err := url.Parse(as.Host)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	testenv.Must(s.t, err)
 	p := &faultyProxy{next: next, open: map[*proxiedStream]struct{}{}, freed: make(chan struct{})}
 	close(p.freed)
 	p.server = httptest.NewServer(&httputil.ReverseProxy{
@@ -289,13 +287,9 @@ type tcpProxy struct {
 func (s *apiServer) newTCPProxy() *tcpProxy {
 	s.t.Helper()
 	to, err := url.Parse(s.cfg.Host)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	testenv.Must(s.t, err)
 	listener, err := (&net.ListenConfig{}).Listen(s.t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	testenv.Must(s.t, err)
 	w := &tcpProxy{s: s, from: listener.Addr().String(), to: to.Host, ends: map[net.Conn]struct{}{}}
 	var busy sync.WaitGroup
 	busy.Go(func() {

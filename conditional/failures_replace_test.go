@@ -13,6 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
 func failuresOfReplacing() []failureTest {
@@ -199,9 +201,7 @@ func (a *failureEnv) flapping() {
 	mgr := a.newManagerFor(a.cfg)
 	g := a.startGroup(a.setUpGroup(mgr), mgr)
 	for range flaps {
-		if err := a.newClient().Create(a.t.Context(), a.crd.DeepCopy()); err != nil {
-			a.t.Fatal(err)
-		}
+		testenv.Must(a.t, a.newClient().Create(a.t.Context(), a.crd.DeepCopy()))
 		a.uninstallCRD(a.crd)
 		a.waitUntilGone(a.crd)
 	}
@@ -294,9 +294,7 @@ func (a *failureEnv) testTakenName(take func(*apiextensionsv1.CustomResourceDefi
 	p := a.newProxy(a.cfg)
 	mgr := a.newManagerFor(p.config())
 	g := a.startGroup(a.setUpGroup(mgr), mgr)
-	if err := a.newClient().Create(a.t.Context(), a.crd.DeepCopy()); err != nil {
-		a.t.Fatal(err)
-	}
+	testenv.Must(a.t, a.newClient().Create(a.t.Context(), a.crd.DeepCopy()))
 	a.eventually("the names are refused", func(ctx context.Context) (bool, error) {
 		return a.hasCondition(ctx, apiextensionsv1.NamesAccepted, apiextensionsv1.ConditionFalse)
 	})

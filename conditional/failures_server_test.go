@@ -19,6 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
 func failuresOfTheServer() []failureTest {
@@ -39,9 +41,7 @@ func (a *failureEnv) unreachable() {
 
 func (a *failureEnv) expired() {
 	stranger, err := asStranger(a.cfg)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	testenv.Must(a.t, err)
 	a.testOutage(a.newRefusal(stranger))
 }
 
@@ -67,13 +67,9 @@ func TestAPIServerRestart(t *testing.T) {
 	g := a.startGroup(a.setUpGroup(mgr), mgr)
 	a.waitForPhase(g, Running)
 	w.disconnect() // The server's end waits for open connections.
-	if err := server.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, server.Stop())
 	w.reconnect()
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, server.Start())
 	a.createObject("first")
 	a.expectReconcile(a.seen, "first")
 	a.expectNoRestart()
@@ -98,9 +94,7 @@ func (a *failureEnv) testOutage(o simulatedOutage) {
 	mgr := a.newManagerFor(o.cfg)
 	runs := a.setUpGroup(mgr)
 	waits, err := Setup(mgr, Served(thing), watching(thing, things), Name(a.name+"-things"))
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	testenv.Must(a.t, err)
 	a.startManager(mgr)
 	a.waitForPhase(runs, Running)
 	a.waitForCondition(waits, False, "NotServed")
@@ -238,9 +232,7 @@ func (a *failureEnv) newCandidate(lasts [2]time.Duration, setup func(seen chan s
 		LeaderElection: true, LeaderElectionID: a.kind.Group, LeaderElectionNamespace: "default", LeaderElectionReleaseOnCancel: true,
 		LeaseDuration: &lasts[0], RenewDeadline: &lasts[1], RetryPeriod: new(500 * time.Millisecond),
 	})
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	testenv.Must(a.t, err)
 	c.g = a.setUpGroupOf(c.mgr, Served(a.kind), setup(c.seen))
 	return c
 }

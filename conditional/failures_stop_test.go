@@ -24,6 +24,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
 func failuresOfStopping() []failureTest {
@@ -57,9 +59,7 @@ func (a *failureEnv) finalizers() {
 	for n := 1; n < count; n++ {
 		w := newObject(a.kind, fmt.Sprint(n))
 		w.SetFinalizers([]string{"example.com/hold"})
-		if err := c.Create(a.t.Context(), w); err != nil {
-			a.t.Fatal(err)
-		}
+		testenv.Must(a.t, c.Create(a.t.Context(), w))
 	}
 	var taken atomic.Int32
 	allowed := make(chan struct{})
@@ -363,9 +363,7 @@ func failuresOfNeighbours() []failureTest {
 // forbiddenKind gives the manager every right but that to one of its kinds.
 func (a *failureEnv) forbiddenKind() {
 	poor, err := a.env.AddUser(envtest.User{Name: a.kind.Group}, a.cfg)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	testenv.Must(a.t, err)
 	allow := func(name, group string, resources ...string) {
 		a.t.Helper()
 		name = a.kind.Group + "-" + name
@@ -380,9 +378,7 @@ func (a *failureEnv) forbiddenKind() {
 				Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: a.kind.Group}},
 			},
 		} {
-			if err := a.newClient().Create(a.t.Context(), obj); err != nil {
-				a.t.Fatal(err)
-			}
+			testenv.Must(a.t, a.newClient().Create(a.t.Context(), obj))
 		}
 	}
 	allow("crds", "apiextensions.k8s.io", "customresourcedefinitions")
@@ -402,9 +398,7 @@ func (a *failureEnv) brokenKind() {
 func (a *failureEnv) testBrokenNeighbour(p *faultyProxy, cure func()) {
 	thing := schema.GroupVersionKind{Group: a.kind.Group, Version: a.kind.Version, Kind: "Thing"}
 	for _, def := range []client.Object{a.crd, newCRD(thing, "things")} {
-		if err := a.newClient().Create(a.t.Context(), def); err != nil {
-			a.t.Fatal(err)
-		}
+		testenv.Must(a.t, a.newClient().Create(a.t.Context(), def))
 	}
 	things, maps := make(chan string, 100), make(chan string, 100)
 	var isCured atomic.Bool
@@ -415,12 +409,8 @@ func (a *failureEnv) testBrokenNeighbour(p *faultyProxy, cure func()) {
 		StartBackoff(wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Steps: 100, Cap: time.Second}),
 		RestartLimit(1000, wait.Backoff{Duration: time.Second}))
 	well, err := Setup(mgr, Served(thing), watching(thing, things), Name(a.name+"-well"))
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	if err := watching(a.mustFindKind(&corev1.ConfigMap{}), maps)(mgr); err != nil {
-		a.t.Fatal(err)
-	}
+	testenv.Must(a.t, err)
+	testenv.Must(a.t, watching(a.mustFindKind(&corev1.ConfigMap{}), maps)(mgr))
 	a.startManager(mgr)
 	a.createObject("first")
 	for n := range 3 {
@@ -438,9 +428,7 @@ func (a *failureEnv) testBrokenNeighbour(p *faultyProxy, cure func()) {
 		a.createObjectOf(thing, name)
 		a.expectReconcile(things, name)
 		child := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
-		if err := a.newClient().Create(a.t.Context(), child); err != nil {
-			a.t.Fatal(err)
-		}
+		testenv.Must(a.t, a.newClient().Create(a.t.Context(), child))
 		a.expectReconcile(maps, name)
 	}
 	if well.Status().Phase != Running {
@@ -514,17 +502,13 @@ func (a *failureEnv) badFunction() {
 	maps := make(chan string, 100)
 	mgr := a.newManagerFor(a.cfg)
 	g := a.setUpGroupOf(mgr, bad, watching(a.mustFindKind(&corev1.Namespace{}), a.seen))
-	if err := watching(a.mustFindKind(&corev1.ConfigMap{}), maps)(mgr); err != nil {
-		a.t.Fatal(err)
-	}
+	testenv.Must(a.t, watching(a.mustFindKind(&corev1.ConfigMap{}), maps)(mgr))
 	a.startManager(mgr)
 	a.expectReconcile(a.seen, "default")
 	a.eventually("a call ignores its context", func(context.Context) (bool, error) { return blocked.Load() == 1, nil })
 	a.waitForCondition(g, Unknown, "")
 	child := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: a.kind.Group}}
-	if err := a.newClient().Create(a.t.Context(), child); err != nil {
-		a.t.Fatal(err)
-	}
+	testenv.Must(a.t, a.newClient().Create(a.t.Context(), child))
 	a.expectReconcile(maps, a.kind.Group)
 	if calls.Load() != 4 {
 		a.t.Errorf("%d calls, want 4: none while one has not returned", calls.Load())

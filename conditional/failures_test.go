@@ -95,9 +95,7 @@ func (a *failureEnv) setUpGroupOf(mgr manager.Manager, when Condition, setup Set
 		a.starts.Add(1)
 		return setup(mgr)
 	}, append([]Option{Name(a.name)}, opts...)...)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	testenv.Must(a.t, err)
 	return g
 }
 
@@ -136,9 +134,7 @@ func (a *failureEnv) countEntries(to Phase) int { return a.totalEntries(to) - a.
 func (a *failureEnv) totalEntries(to Phase) (n int) {
 	a.t.Helper()
 	families, err := metrics.Registry.Gather()
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	testenv.Must(a.t, err)
 	for _, family := range families {
 		if family.GetName() != "torpor_gate_transitions_total" {
 			continue
@@ -214,18 +210,14 @@ func (a *failureEnv) waitForCondition(g *Group, state State, reason string) {
 // TestPageNamesTheFailures compares the table "What was tried" with the rows of TestFailures.
 func TestPageNamesTheFailures(t *testing.T) {
 	page, err := os.ReadFile("../docs/conditional.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	_, table, _ := strings.Cut(string(page), "\n## What was tried\n")
 	table, _, _ = strings.Cut(table, "\n## ")
 	var numbers []int
 	told := map[int]bool{}
 	for _, line := range regexp.MustCompile(`(?m)^\| (\d+) \|.*\| (.*) \|$`).FindAllStringSubmatch(table, -1) {
 		number, err := strconv.Atoi(line[1])
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		numbers = append(numbers, number)
 		if strings.Contains(line[2], "*failures*") {
 			told[number] = true
@@ -242,9 +234,7 @@ func TestPageNamesTheFailures(t *testing.T) {
 	for _, row := range failures() {
 		word, _, _ := strings.Cut(row.name, " ")
 		number, err := strconv.Atoi(word)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		shown[number] = true
 	}
 	if diff := cmp.Diff(slices.Sorted(maps.Keys(shown)), slices.Sorted(maps.Keys(told))); diff != "" {

@@ -17,6 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
 type contextKey struct{}
@@ -103,15 +105,11 @@ func TestAStopInPeace(t *testing.T) {
 	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "owner"}}
 	work := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "work"}}
 	for _, cm := range []*corev1.ConfigMap{owner, work} {
-		if err := s.newClient().Create(t.Context(), cm); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, s.newClient().Create(t.Context(), cm))
 	}
 	when := switchedCondition{says: make(chan Status)}
 	group, err := Setup(mgr, when, setup, Events(mgr.GetEventRecorder("operator"), owner))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	s.startManager(mgr)
 	when.says <- Status{State: True}
 	<-entered

@@ -28,6 +28,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
 // fakeManager is as much of a manager as a group needs; it has no network.
@@ -125,9 +127,8 @@ func runGroup(t *testing.T, setup SetupFunc, test func(r *groupEnv), opts ...Opt
 	synctest.Test(t, func(t *testing.T) {
 		r := &groupEnv{t: t, mgr: newFakeManager(), when: switchedCondition{says: make(chan Status)}, ended: make(chan error, 1)}
 		var err error
-		if r.group, err = Setup(r.mgr, r.when, setup, append(opts, Name(strings.ReplaceAll(t.Name(), "/", "-")))...); err != nil {
-			t.Fatal(err)
-		}
+		r.group, err = Setup(r.mgr, r.when, setup, append(opts, Name(strings.ReplaceAll(t.Name(), "/", "-")))...)
+		testenv.Must(t, err)
 		ctx, stop := context.WithCancel(t.Context())
 		r.stop = stop
 		go func() { r.ended <- r.group.Start(ctx) }()
@@ -461,9 +462,7 @@ func TestGroupObservesAgainAfterAFailure(t *testing.T) {
 		close(mgr.elected)
 		var calls, starts, ends atomic.Int32
 		g, err := Setup(mgr, flakyCondition{&calls}, obedientSetup(&starts, &ends))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		go func() {
 			if err := g.Start(t.Context()); err != nil {
 				t.Error(err)
@@ -497,9 +496,7 @@ func TestGroupKeepsRunningWhileAFuncIsInTrouble(t *testing.T) {
 		})
 		var starts, ends atomic.Int32
 		g, err := Setup(mgr, when, obedientSetup(&starts, &ends))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		go func() { _ = g.Start(t.Context()) }()
 		door := make(chan struct{})
 		for _, step := range []struct {

@@ -25,6 +25,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
 // managerWith returns a manager without servers that groups inherit options from.
@@ -33,9 +35,7 @@ func (s *apiServer) managerWith(cfg *rest.Config, o ctrl.Options) manager.Manage
 	o.Scheme, o.Metrics, o.Logger = s.scheme, server.Options{BindAddress: "0"}, testr.New(s.t)
 	o.Controller = config.Controller{SkipNameValidation: new(true)}
 	mgr, err := ctrl.NewManager(cfg, ManagerOptions(o))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	testenv.Must(s.t, err)
 	return mgr
 }
 
@@ -43,17 +43,13 @@ func (s *apiServer) managerWith(cfg *rest.Config, o ctrl.Options) manager.Manage
 func (s *apiServer) setUp(mgr manager.Manager, setup SetupFunc, opts ...Option) *Group {
 	s.t.Helper()
 	group, err := Setup(mgr, Served(widgetKind()), setup, opts...)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	testenv.Must(s.t, err)
 	return group
 }
 
 func (s *apiServer) namespace(name string) {
 	s.t.Helper()
-	if err := s.newClient().Create(s.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
-		s.t.Fatal(err)
-	}
+	testenv.Must(s.t, s.newClient().Create(s.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
 }
 
 // label creates a Widget with the label that selectors of these tests want.
@@ -265,9 +261,7 @@ func TestReadYourWritesAcrossRestarts(t *testing.T) {
 	r := &readYourWritesReconciler{told: make(chan error, 10), draining: make(chan struct{})}
 	group := s.setUp(mgr, r.SetupWithManager, DrainTimeout(patience))
 	_, err := Setup(mgr, ServedObject(&corev1.ConfigMap{}), all(&corev1.ConfigMap{}, make(chan string, 1000)), Name("neighbour"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	s.startManager(mgr)
 	def := newWidgetCRD("widgets", apiextensionsv1.NamespaceScoped)
 	for _, name := range []string{"one", "two", "three"} {

@@ -14,6 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
 func TestFlappingIsHeldBack(t *testing.T) {
@@ -133,9 +135,7 @@ func runCrowd(t *testing.T, size int, test func(c *groupCrowd)) {
 				<-c.door
 				return nil
 			}, Name(fmt.Sprint("crowd-", i)))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			c.groups, c.says = append(c.groups, g), append(c.says, says)
 			go func() {
 				if err := g.Start(ctx); err != nil {

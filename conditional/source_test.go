@@ -27,6 +27,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
 // namingReconciler is a reconciler that reports the names of its requests.
@@ -53,15 +55,11 @@ func TestIfServed(t *testing.T) {
 		Watches(&Widget{}, &handler.EnqueueRequestForObject{}, IfServed, passing(&filtered)).
 		WithGroup(DrainTimeout(patience)).
 		Build(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	s.startManager(mgr)
 	s.waitForPhase(group, Running)
 	since := group.Status().Since
-	if err := s.newClient().Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "primary"}}); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, s.newClient().Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "primary"}}))
 	s.expectReconcile(seen, "primary")
 	if err := r.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "any"}, &Widget{}); !meta.IsNoMatchError(err) {
 		t.Errorf("read a kind that is not served: %v, want a NoKindMatchError", err)
@@ -130,12 +128,8 @@ func TestClusterKind(t *testing.T) {
 			return reconcile.Result{}, nil
 		}),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := mgr.Add(c); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
+	testenv.Must(t, mgr.Add(c))
 	here.startManager(mgr)
 	kind := ClusterKind[clusterName, client.Object, clusterRequest]{
 		Object: newWidget(),
@@ -153,9 +147,7 @@ func TestClusterKind(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		leave[name] = cancel
-		if err := c.Watch(&engagedSource[clusterRequest]{of: func() context.Context { return ctx }, TypedSource: src}); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, c.Watch(&engagedSource[clusterRequest]{of: func() context.Context { return ctx }, TypedSource: src}))
 	}
 	expect := func(name clusterName, object string) {
 		t.Helper()
@@ -202,9 +194,7 @@ func TestKind(t *testing.T) {
 	seen := make(chan string, 1000)
 	src := Kind(mgr, client.Object(newWidget()), &handler.EnqueueRequestForObject{},
 		predicate.Funcs{DeleteFunc: func(event.DeleteEvent) bool { return false }})
-	if err := ctrl.NewControllerManagedBy(mgr).Named("kinds").WatchesRawSource(src).Complete(namingReconciler(seen)); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, ctrl.NewControllerManagedBy(mgr).Named("kinds").WatchesRawSource(src).Complete(namingReconciler(seen)))
 	s.startManager(mgr)
 	def := newWidgetCRD("widgets", apiextensionsv1.NamespaceScoped)
 	for _, name := range []string{"first", "second"} {
@@ -221,13 +211,9 @@ func TestGroupOfAnotherCluster(t *testing.T) {
 	here, there := startAPIServer(t), startAPIServer(t)
 	mgr := here.newManagerFor(here.cfg)
 	remote, err := cluster.New(there.cfg, func(o *cluster.Options) { o.Scheme = there.scheme })
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	group, err := Setup(mgr, On(remote, Served(widgetKind())), func(manager.Manager) error { return nil }, Name("remote"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	here.startManager(mgr)
 	def := newWidgetCRD("widgets", apiextensionsv1.NamespaceScoped)
 	here.installCRD(def)
@@ -274,9 +260,7 @@ func TestOnReplacesTheSources(t *testing.T) {
 	}
 	here := Sources{Config: &rest.Config{Host: "here"}, HTTPClient: &http.Client{}, Scheme: runtime.NewScheme(), stopOnTerminating: true}
 	var got Status
-	if err := c.Observe(t.Context(), here, func(s Status) { got = s }); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, c.Observe(t.Context(), here, func(s Status) { got = s }))
 	if with.Config != there.cfg || with.HTTPClient != there.client || with.Scheme != there.scheme || !with.stopOnTerminating {
 		t.Errorf("observed with %+v", with)
 	}

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/torpor-dev/torpor/conditional/internal/scope"
+	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
 // standbyReplica is one of several managers of a deployment.
@@ -49,9 +50,7 @@ func (s *apiServer) replica(opts ...Option) *standbyReplica {
 		Controller:     config.Controller{SkipNameValidation: new(true)},
 		LeaderElection: true, LeaderElectionID: "replicas", LeaderElectionNamespace: "default", LeaderElectionReleaseOnCancel: true,
 	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	testenv.Must(s.t, err)
 	r.group = s.setUp(r.Manager, watching(widgetKind(), r.seen), opts...)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -133,9 +132,7 @@ func (s *apiServer) expectHeld(r *standbyReplica, informers int) {
 func (s *apiServer) synced(r *standbyReplica) {
 	s.t.Helper()
 	c, release, err := scope.NewCache(r, r.group.server, scope.Options{})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	testenv.Must(s.t, err)
 	defer release()
 	if err := c.Get(s.t.Context(), client.ObjectKey{Namespace: "default", Name: "none"}, newWidget()); client.IgnoreNotFound(err) != nil {
 		s.t.Fatal(err)

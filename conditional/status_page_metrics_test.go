@@ -18,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
 func TestPageShowsAllGroupsOfTheManager(t *testing.T) {
@@ -33,9 +35,7 @@ func TestPageShowsAllGroupsOfTheManager(t *testing.T) {
 		} {
 			says[name] = make(chan Status)
 			g, err := Setup(mgr, switchedCondition{says[name]}, setup, Name(name), RestartLimit(1, wait.Backoff{Duration: time.Minute}))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			go func() { _ = g.Start(ctx) }()
 		}
 		if _, err := Setup(newFakeManager(), switchedCondition{}, obedientSetup(&starts, &ends), Name("of another manager")); err == nil {
@@ -119,9 +119,7 @@ func page(t *testing.T, mgr *fakeManager) string {
 func TestANameThatIsTakenLeavesNothing(t *testing.T) {
 	fine := func(manager.Manager) error { return nil }
 	g, err := Setup(newFakeManager(), switchedCondition{}, fine, Name("mine"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	defer g.release()
 	other := newFakeManager()
 	if _, err := Setup(other, switchedCondition{}, fine, Name("mine")); err == nil || !strings.Contains(err.Error(), "a name of its own") {
@@ -136,9 +134,7 @@ func TestANameThatIsTakenLeavesNothing(t *testing.T) {
 func series(t *testing.T, group string) map[string]float64 {
 	t.Helper()
 	families, err := metrics.Registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	found := map[string]float64{}
 	for _, f := range families {
 		for _, m := range f.GetMetric() {

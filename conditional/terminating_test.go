@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/torpor-dev/torpor/conditional/internal/detect"
+	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
 func TestServedWhileACRDIsDeleted(t *testing.T) {
@@ -86,9 +87,8 @@ func TestStopOnTerminating(t *testing.T) {
 		"named":   WatchNamed(def.Name),
 	} {
 		var err error
-		if groups[name], err = Setup(mgr, Served(widgetKind()), idle, Name(name), opt); err != nil {
-			t.Fatal(err)
-		}
+		groups[name], err = Setup(mgr, Served(widgetKind()), idle, Name(name), opt)
+		testenv.Must(t, err)
 	}
 	s.startManager(mgr)
 	for _, g := range groups {

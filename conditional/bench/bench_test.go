@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
 func TestLimitsHaveFigures(t *testing.T) {
@@ -35,17 +37,11 @@ func TestRoundsBecomeOneNumberEach(t *testing.T) {
 		f.add(r)
 	}
 	file := filepath.Join(t.TempDir(), "new", "figures.json")
-	if err := f.save(file); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, f.save(file))
 	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	var got map[string]float64
-	if err := json.Unmarshal(data, &got); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, json.Unmarshal(data, &got))
 	want := map[string]float64{"rounds": 1, "start_p50_seconds": 3, "start_p99_seconds": 20, "start_max_seconds": 30}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("wrong figures (-want +got):\n%s", diff)
@@ -76,9 +72,7 @@ a fall      -12.5 B                 -                         ≤ 100 B         
 CPU         1.88 ms                 -                         -               -
 `, "\n")
 	var got strings.Builder
-	if err := printTable(&got, rows, flat); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, printTable(&got, rows, flat))
 	if diff := cmp.Diff(want, got.String()); diff != "" {
 		t.Errorf("wrong table (-want +got):\n%s", diff)
 	}

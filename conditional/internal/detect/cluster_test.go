@@ -61,17 +61,15 @@ func TestOnARealAPIServer(t *testing.T) {
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
 	utilruntime.Must(apiextensionsv1.AddToScheme(scheme))
 	var err error
-	if c.cfg, err = c.env.Start(); err != nil {
-		t.Fatal(err)
-	}
+	c.cfg, err = c.env.Start()
+	testenv.Must(t, err)
 	t.Cleanup(func() {
 		if err := c.env.Stop(); err != nil {
 			t.Error(err)
 		}
 	})
-	if c.Client, err = client.New(c.cfg, client.Options{Scheme: scheme}); err != nil {
-		t.Fatal(err)
-	}
+	c.Client, err = client.New(c.cfg, client.Options{Scheme: scheme})
+	testenv.Must(t, err)
 	for name, test := range map[string]func(*testing.T, *testCluster){
 		"a CRD comes, terminates, goes and comes again": testLifeOfACRD,
 		"names that are taken end in calm":              testNamesThatAreTaken,
@@ -100,9 +98,7 @@ type detectorLog struct {
 func (c *testCluster) view(t *testing.T, cfg *rest.Config) *detectorLog {
 	t.Helper()
 	hc, err := rest.HTTPClientFor(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	v := &detectorLog{t: t, countingTransport: &countingTransport{next: hc.Transport, open: map[*body]struct{}{}}}
 	t.Cleanup(hc.CloseIdleConnections)
 	v.Detector, err = New(cfg, &http.Client{Transport: v.countingTransport}, funcr.New(func(_, args string) {
@@ -110,9 +106,7 @@ func (c *testCluster) view(t *testing.T, cfg *rest.Config) *detectorLog {
 		defer v.mu.Unlock()
 		v.log = append(v.log, args)
 	}, funcr.Options{}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return v
 }
 
@@ -126,9 +120,7 @@ func (v *detectorLog) lines() []string {
 func (c *testCluster) user(t *testing.T, name string, rules ...rbacv1.PolicyRule) *rest.Config {
 	t.Helper()
 	user, err := c.env.AddUser(envtest.User{Name: name}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -136,9 +128,7 @@ func (c *testCluster) user(t *testing.T, name string, rules ...rbacv1.PolicyRule
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: name}},
 	}
 	for _, obj := range []client.Object{role, binding} {
-		if err := c.Create(t.Context(), obj); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, c.Create(t.Context(), obj))
 	}
 	return user.Config()
 }
@@ -155,9 +145,7 @@ func crdOf(gvk schema.GroupVersionKind, plural string) *apiextensionsv1.CustomRe
 
 func (c *testCluster) install(t *testing.T, def *apiextensionsv1.CustomResourceDefinition) {
 	t.Helper()
-	if err := c.Create(t.Context(), def.DeepCopy()); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, c.Create(t.Context(), def.DeepCopy()))
 }
 
 // uninstall deletes an object if it is there, and waits until it is gone.
@@ -187,9 +175,7 @@ func (v *detectorLog) follow(i Interest) *verdictFeed {
 	v.t.Helper()
 	f := &verdictFeed{t: v.t, verdicts: make(chan Verdict, 10_000)}
 	verdicts, cancel, err := v.Subscribe(i)
-	if err != nil {
-		v.t.Fatal(err)
-	}
+	testenv.Must(v.t, err)
 	go func() {
 		for all := range verdicts {
 			f.verdicts <- all[0]
@@ -333,9 +319,7 @@ func testLifeOfACRD(t *testing.T, c *testCluster) {
 	w.SetName("held")
 	w.SetFinalizers([]string{"example.com/held"})
 	eventually(t, "a Widget can be created", func(ctx context.Context) bool { return c.Create(ctx, w) == nil })
-	if err := c.Delete(t.Context(), def.DeepCopy()); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, c.Delete(t.Context(), def.DeepCopy()))
 	terminating := f.expect("termination", func(v Verdict) bool { return v.Terminating }, Absent)
 	if terminating.Presence != Served || terminating.Identity != served.Identity || terminating.Reason != "Terminating" {
 		t.Errorf("got %+v after %+v", terminating, served)
@@ -545,9 +529,7 @@ func testAggregatedAPI(t *testing.T, c *testCluster) {
 	}
 	registration := apiService(gvk, service.Name, address.Port)
 	for _, obj := range []client.Object{service, registration} {
-		if err := c.Create(t.Context(), obj); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, c.Create(t.Context(), obj))
 	}
 	served := f.expect("service", is(Served))
 	if served.Plural != "flunders" || served.UID != "" {
@@ -566,9 +548,7 @@ func testAggregatedAPI(t *testing.T, c *testCluster) {
 	if again.Identity != served.Identity {
 		t.Errorf("identity %s became %s", served.Identity, again.Identity)
 	}
-	if err := c.Delete(t.Context(), registration); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, c.Delete(t.Context(), registration))
 	f.expect("the end", is(Absent))
 }
 
@@ -588,18 +568,14 @@ func apiService(gvk schema.GroupVersionKind, service string, port int) *unstruct
 func (c *testCluster) poke(t *testing.T, obj client.Object) {
 	t.Helper()
 	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"annotations":{"poked":%q}}}`, t.Name()))
-	if err := c.Patch(t.Context(), obj, patch); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, c.Patch(t.Context(), obj, patch))
 }
 
 // startBackend serves discovery, list and watch of one kind, with TLS, until the test ends.
 func startBackend(t *testing.T, gvk schema.GroupVersionKind, address string) *httptest.Server {
 	t.Helper()
 	listener, err := net.Listen("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	path := "/apis/" + gvk.GroupVersion().String()
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+path, answer(metav1.APIResourceList{

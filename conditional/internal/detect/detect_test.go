@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+
+	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
 func TestAnInterestSaysWhatIsMissing(t *testing.T) {
@@ -64,9 +66,7 @@ func TestASubscriberHearsOnlyOfItsKindsInTheirOrder(t *testing.T) {
 		j := s.follow(widgets())
 		var pairs [][]Presence
 		verdicts, cancel, err := s.Subscribe(Interest{Kinds: []schema.GroupVersionKind{gadget, widgetKind(), gadget}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		go func() {
 			for v := range verdicts {
 				pairs = append(pairs, []Presence{v[0].Presence, v[1].Presence, v[2].Presence})
@@ -122,9 +122,7 @@ func TestCancelDuringASlowLook(t *testing.T) {
 func TestASubscriberThatDoesNotReadDelaysNoOther(t *testing.T) {
 	withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
 		verdicts, cancel, err := s.Subscribe(widgets())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		j := s.follow(widgets())
 		s.install(widgetKind(), "1", 0)
 		<-time.After(5 * time.Millisecond)
@@ -157,9 +155,7 @@ func TestStripKeepsWhatIsNeeded(t *testing.T) {
 		},
 	}
 	got, err := stripMetadata(full)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	want := &metav1.PartialObjectMetadata{
 		TypeMeta: full.TypeMeta,
 		ObjectMeta: metav1.ObjectMeta{

@@ -14,6 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+
+	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
 const widgetList = `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"example.com/v1","resources":[
@@ -74,9 +76,7 @@ func TestDiscoverAndProbeAskOnce(t *testing.T) {
 				_, _ = fmt.Fprint(w, c.body)
 			})
 			s, err := newRESTServer(cfg, hc)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			if diff := cmp.Diff(c.want, c.ask(s), cmp.AllowUnexported(lookResult{})); diff != "" {
 				t.Errorf("answer (-want +got):\n%s", diff)
 			}
@@ -102,13 +102,9 @@ func TestAServerWithoutCRDsIsPolled(t *testing.T) {
 	})
 	log := make(chan string, 10)
 	d, err := New(cfg, hc, funcr.New(func(_, args string) { log <- args }, funcr.Options{}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	verdicts, cancel, err := d.Subscribe(widgets())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	for v := range verdicts {
 		if v[0].Presence == Served {
 			break

@@ -16,6 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
 // simulatedServer is an API server in a synctest bubble, and a detector that looks at it.
@@ -238,9 +240,7 @@ func (s *simulatedServer) follow(i Interest) *verdictLog {
 	s.t.Helper()
 	j := &verdictLog{}
 	verdicts, cancel, err := s.Subscribe(i)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	testenv.Must(s.t, err)
 	go func() {
 		for v := range verdicts {
 			j.mu.Lock()

@@ -18,6 +18,8 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
 // silentTransport is a server that never answers.
@@ -42,9 +44,7 @@ func offline(opts cache.Options) *Pool {
 func lease(t *testing.T, p *Pool, k InformerKind, isPrivate bool) *Lease {
 	t.Helper()
 	l, err := p.Lease(t.Context(), k, isPrivate)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return l
 }
 
@@ -117,9 +117,7 @@ func TestAnInformerGetsTheOptionsOfItsKindOnly(t *testing.T) {
 		for _, k := range []InformerKind{widget(), clustered, {GVK: corev1.SchemeGroupVersion.WithKind("Node"), Plural: "nodes"}} {
 			l := lease(t, p, k, false)
 			registration, err := l.Informer().AddEventHandler(toolscache.ResourceEventHandlerFuncs{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, err)
 			expect(t, p, 1, 1)
 			if err := l.Informer().RemoveEventHandler(registration); err != nil {
 				t.Error(err)

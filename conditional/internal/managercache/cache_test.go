@@ -24,6 +24,7 @@ import (
 
 	"github.com/torpor-dev/torpor/conditional/internal/detect"
 	"github.com/torpor-dev/torpor/conditional/internal/informers"
+	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
 func configMaps() schema.GroupVersionKind { return corev1.SchemeGroupVersion.WithKind("ConfigMap") }
@@ -79,21 +80,15 @@ func build(t *testing.T, o manager.Options, known ...schema.GroupVersionKind) *w
 	}
 	o = WrapOptions(o)
 	mapper, err := o.MapperProvider(nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	o.Cache.Scheme, o.Cache.Mapper = clientgoscheme.Scheme, mapper
 	c, err := o.NewCache(nil, o.Cache)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	m.cache = FromCache(c)
 	o.Client.Cache = &client.CacheOptions{Reader: c, Unstructured: true}
 	o.Client.Mapper = mapper
 	outer, err := o.NewClient(nil, o.Client)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	if _, ok := outer.(RefreshableClient); !ok {
 		t.Fatalf("the client is a %T, which cannot forget", outer)
 	}
@@ -102,9 +97,7 @@ func build(t *testing.T, o manager.Options, known ...schema.GroupVersionKind) *w
 
 func (m *wrappedManager) learn(t *testing.T, v detect.Verdict) {
 	t.Helper()
-	if err := m.cache.NoteVerdicts(t.Context(), []schema.GroupVersionKind{configMaps()}, []detect.Verdict{v}); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, m.cache.NoteVerdicts(t.Context(), []schema.GroupVersionKind{configMaps()}, []detect.Verdict{v}))
 }
 
 func TestWhatKindsThatMoveChange(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/torpor-dev/torpor/conditional/internal/informers"
+	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -32,18 +33,14 @@ func (silentTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 func open(t *testing.T, cfg *rest.Config, scheme *runtime.Scheme) (*SharedState, func()) {
 	t.Helper()
 	h, release, err := AcquireState(APIServer{Config: cfg, HTTPClient: &http.Client{Transport: silentTransport{}}, Scheme: scheme}, logr.Discard())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return h, release
 }
 
 func gathered(t *testing.T) map[string]float64 {
 	t.Helper()
 	families, err := metrics.Registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	values := map[string]float64{}
 	for _, f := range families {
 		gauge := f.GetMetric()[0].GetGauge()
@@ -70,9 +67,7 @@ func TestHubsAreSharedAndCounted(t *testing.T) {
 	var leases []*informers.Lease
 	for _, h := range []*SharedState{one, one, elsewhere} {
 		l, err := h.Informers.Lease(t.Context(), pods, false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		leases = append(leases, l)
 	}
 	want := map[string]float64{"groups": 0, "api_servers": 2, "active_informers": 2, "informer_refs": 3}

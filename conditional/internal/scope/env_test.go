@@ -68,20 +68,15 @@ func newScopeEnv(t *testing.T, unanswered ...string) *scopeEnv {
 	utilruntime.Must(apiextensionsv1.AddToScheme(scheme))
 	addRoutes(scheme)
 	var err error
-	if r.http, err = rest.HTTPClientFor(apiServer); err != nil {
-		t.Fatal(err)
-	}
+	r.http, err = rest.HTTPClientFor(apiServer)
+	testenv.Must(t, err)
 	r.outer, err = ctrl.NewManager(cfg, ctrl.Options{
 		Scheme: scheme, Metrics: server.Options{BindAddress: "0"}, Logger: logr.Discard(),
 		Controller: config.Controller{SkipNameValidation: new(true)},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	h, release, err := process.AcquireState(process.FromCluster(r.outer), logr.Discard())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	r.hub = h
 	t.Cleanup(func() {
 		release()
@@ -109,9 +104,7 @@ func (r *scopeEnv) expectNoLeak(before goleak.Option) {
 func (r *scopeEnv) freshClient() client.Client {
 	r.t.Helper()
 	c, err := client.New(apiServer, client.Options{Scheme: r.outer.GetScheme(), HTTPClient: r.http})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	testenv.Must(r.t, err)
 	return c
 }
 
@@ -139,9 +132,7 @@ type runningScope struct {
 func (r *scopeEnv) begin(o Options, setup func(*Manager)) *runningScope {
 	r.t.Helper()
 	m, err := New(r.outer, r.hub, o)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	testenv.Must(r.t, err)
 	setup(m)
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &runningScope{Manager: m, cancel: cancel, ended: make(chan error, 1)}
@@ -199,18 +190,14 @@ func (r *scopeEnv) expectInformers(informers, leases int) {
 func (r *scopeEnv) namespace() string {
 	r.t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
-	if err := r.client.Create(r.t.Context(), ns); err != nil {
-		r.t.Fatal(err)
-	}
+	testenv.Must(r.t, r.client.Create(r.t.Context(), ns))
 	return ns.Name
 }
 
 func (r *scopeEnv) configMap(namespace, name string) *corev1.ConfigMap {
 	r.t.Helper()
 	made := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-	if err := r.client.Create(r.t.Context(), made); err != nil {
-		r.t.Fatal(err)
-	}
+	testenv.Must(r.t, r.client.Create(r.t.Context(), made))
 	return made
 }
 
@@ -218,18 +205,14 @@ func (r *scopeEnv) configMap(namespace, name string) *corev1.ConfigMap {
 func (r *scopeEnv) listen(c cache.Cache, obj client.Object, namespace string) <-chan string {
 	r.t.Helper()
 	informer, err := c.GetInformer(r.t.Context(), obj)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	testenv.Must(r.t, err)
 	names := make(chan string, 10_000)
 	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: func(added any) {
 		if m, ok := added.(metav1.Object); ok && m.GetNamespace() == namespace {
 			names <- m.GetName()
 		}
 	}})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	testenv.Must(r.t, err)
 	return names
 }
 
@@ -344,9 +327,7 @@ func routes(plural string, scope apiextensionsv1.ResourceScope) *apiextensionsv1
 // install creates a CRD and waits until its objects can be made.
 func (r *scopeEnv) install(def *apiextensionsv1.CustomResourceDefinition) {
 	r.t.Helper()
-	if err := r.client.Create(r.t.Context(), def.DeepCopy()); err != nil {
-		r.t.Fatal(err)
-	}
+	testenv.Must(r.t, r.client.Create(r.t.Context(), def.DeepCopy()))
 	r.t.Cleanup(func() {
 		if err := client.IgnoreNotFound(r.client.Delete(context.Background(), def.DeepCopy())); err != nil {
 			r.t.Error(err)
@@ -360,9 +341,7 @@ func (r *scopeEnv) install(def *apiextensionsv1.CustomResourceDefinition) {
 // uninstall deletes a CRD and waits until it is gone.
 func (r *scopeEnv) uninstall(def *apiextensionsv1.CustomResourceDefinition) {
 	r.t.Helper()
-	if err := r.client.Delete(r.t.Context(), def.DeepCopy()); err != nil {
-		r.t.Fatal(err)
-	}
+	testenv.Must(r.t, r.client.Delete(r.t.Context(), def.DeepCopy()))
 	r.eventually("the CRD is gone", func(ctx context.Context) (bool, error) {
 		err := r.client.Get(ctx, client.ObjectKeyFromObject(def), &apiextensionsv1.CustomResourceDefinition{})
 		return k8serrors.IsNotFound(err), client.IgnoreNotFound(err)

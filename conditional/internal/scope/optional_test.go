@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/torpor-dev/torpor/conditional/internal/detect"
+	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
 func optionally(kinds ...schema.GroupVersionKind) Options { return Options{Optional: kinds} }
@@ -66,9 +67,7 @@ func (o *routeReconciler) setUp(m *Manager) {
 	o.t.Helper()
 	o.client = m.GetClient()
 	err := ctrl.NewControllerManagedBy(m).For(&corev1.ConfigMap{}).Owns(&Route{}).Named("owner").Complete(o)
-	if err != nil {
-		o.t.Fatal(err)
-	}
+	testenv.Must(o.t, err)
 	o.handle(m, &corev1.ConfigMap{}, func(added client.Object) {
 		if added.GetNamespace() == o.namespace {
 			o.adds.Add(1)
@@ -80,12 +79,8 @@ func (o *routeReconciler) setUp(m *Manager) {
 func (o *routeReconciler) route(cm *corev1.ConfigMap) {
 	o.t.Helper()
 	made := &Route{ObjectMeta: metav1.ObjectMeta{Namespace: cm.Namespace, Name: cm.Name}}
-	if err := controllerutil.SetControllerReference(cm, made, o.outer.GetScheme()); err != nil {
-		o.t.Fatal(err)
-	}
-	if err := o.freshClient().Create(o.t.Context(), made); err != nil {
-		o.t.Fatal(err)
-	}
+	testenv.Must(o.t, controllerutil.SetControllerReference(cm, made, o.outer.GetScheme()))
+	testenv.Must(o.t, o.freshClient().Create(o.t.Context(), made))
 }
 
 func TestAnOptionalKindComesAndGoesUnderARunningController(t *testing.T) {
@@ -183,15 +178,11 @@ func TestAnOptionalKindThatIsServedIsThereFromTheStart(t *testing.T) {
 	def := routes("routes", apiextensionsv1.NamespaceScoped)
 	r.install(def)
 	ns := r.namespace()
-	if err := r.freshClient().Create(t.Context(), &Route{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "a"}}); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, r.freshClient().Create(t.Context(), &Route{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "a"}}))
 	index := func(obj client.Object) []string { return []string{obj.GetName()} }
 	var seen <-chan string
 	l := r.begin(optionally(routeKind()), func(m *Manager) {
-		if err := m.GetFieldIndexer().IndexField(t.Context(), &Route{}, "name", index); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, m.GetFieldIndexer().IndexField(t.Context(), &Route{}, "name", index))
 		seen = r.listen(m.GetCache(), &Route{}, ns)
 	})
 	expect := func() {
@@ -210,9 +201,7 @@ func TestAnOptionalKindThatIsServedIsThereFromTheStart(t *testing.T) {
 	r.uninstall(def)
 	r.expectInformers(0, 0)
 	r.install(def)
-	if err := r.freshClient().Create(t.Context(), &Route{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "a"}}); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, r.freshClient().Create(t.Context(), &Route{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "a"}}))
 	r.expectInformers(1, 1)
 	expect()
 	r.end(l)

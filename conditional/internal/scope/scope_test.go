@@ -17,6 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
 func noValues(client.Object) []string { return nil }
@@ -27,13 +29,10 @@ func TestAClosedScopeRefusesEverything(t *testing.T) {
 	var informer cache.Informer
 	l := r.begin(Options{}, func(m *Manager) {
 		var err error
-		if informer, err = m.GetCache().GetInformer(t.Context(), &corev1.ConfigMap{}); err != nil {
-			t.Fatal(err)
-		}
+		informer, err = m.GetCache().GetInformer(t.Context(), &corev1.ConfigMap{})
+		testenv.Must(t, err)
 	})
-	if err := client.IgnoreNotFound(l.GetClient().Get(t.Context(), key, &corev1.Secret{})); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, client.IgnoreNotFound(l.GetClient().Get(t.Context(), key, &corev1.Secret{})))
 	r.expectInformers(2, 2)
 	r.end(l)
 	c, known, fresh := l.GetClient(), &corev1.ConfigMap{}, &corev1.Pod{}
@@ -122,9 +121,7 @@ func (idleDefaulter) Default(context.Context, *corev1.Pod) error { return nil }
 func TestWebhooksBelongOutside(t *testing.T) {
 	r := newScopeEnv(t)
 	m, err := New(r.outer, r.hub, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	for what, setUp := range map[string]func(){
 		"a handler":   func() { m.GetWebhookServer().Register("/hook", http.NotFoundHandler()) },
 		"the builder": func() { _ = ctrl.NewWebhookManagedBy(m, &corev1.Pod{}).WithDefaulter(idleDefaulter{}).Complete() },
@@ -151,17 +148,13 @@ func (r *scopeEnv) byLabel(m *Manager, label string) {
 	err := m.GetFieldIndexer().IndexField(r.t.Context(), &corev1.ConfigMap{}, "label", func(obj client.Object) []string {
 		return []string{obj.GetLabels()[label]}
 	})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	testenv.Must(r.t, err)
 }
 
 func (r *scopeEnv) found(m *Manager, namespace, value string) int {
 	r.t.Helper()
 	var list corev1.ConfigMapList
-	if err := m.GetClient().List(r.t.Context(), &list, client.InNamespace(namespace), client.MatchingFields{"label": value}); err != nil {
-		r.t.Fatal(err)
-	}
+	testenv.Must(r.t, m.GetClient().List(r.t.Context(), &list, client.InNamespace(namespace), client.MatchingFields{"label": value}))
 	return len(list.Items)
 }
 
@@ -170,9 +163,7 @@ func TestScopesIndexTheSameFieldEachInItsOwnWay(t *testing.T) {
 	ns := r.namespace()
 	made := r.configMap(ns, "a")
 	made.Labels = map[string]string{"color": "red", "size": "big"}
-	if err := r.client.Update(t.Context(), made); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, r.client.Update(t.Context(), made))
 	for range 3 { // Also after a restart.
 		color := r.begin(Options{}, func(m *Manager) { r.byLabel(m, "color") })
 		size := r.begin(Options{}, func(m *Manager) { r.byLabel(m, "size") })

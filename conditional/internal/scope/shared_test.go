@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/torpor-dev/torpor/conditional/internal/detect"
+	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
 // forms are the ConfigMap as it may be watched.
@@ -65,9 +66,7 @@ func TestInformersAreShared(t *testing.T) {
 		r.expectName(seen, "a")
 	}
 
-	if err := first.GetCache().RemoveInformer(t.Context(), &corev1.ConfigMap{}); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, first.GetCache().RemoveInformer(t.Context(), &corev1.ConfigMap{}))
 	r.expectInformers(3, 5)
 	if err := first.GetCache().RemoveInformer(t.Context(), &corev1.Secret{}); err != nil {
 		t.Errorf("remove an informer that is not there: %v", err)
@@ -141,9 +140,7 @@ func TestNeighbourOnASharedInformerLosesNoEvent(t *testing.T) {
 func (r *scopeEnv) know(gvk schema.GroupVersionKind) {
 	r.t.Helper()
 	verdicts, cancel, err := r.hub.Detector.Subscribe(detect.Interest{Kinds: []schema.GroupVersionKind{gvk}})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	testenv.Must(r.t, err)
 	r.t.Cleanup(cancel)
 	for known := false; !known; {
 		known = within(r.t, verdicts)[0].Presence == detect.Served
@@ -159,9 +156,7 @@ func TestStartsOfTheirOwnLeakNothing(t *testing.T) {
 		var seen map[string]<-chan string
 		l := r.begin(Options{}, func(m *Manager) {
 			index := func(client.Object) []string { return []string{"x"} }
-			if err := m.GetFieldIndexer().IndexField(t.Context(), &corev1.ConfigMap{}, "x", index); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, m.GetFieldIndexer().IndexField(t.Context(), &corev1.ConfigMap{}, "x", index))
 			seen = r.watchForms(m, ns)
 		})
 		r.expectName(seen, "a")
@@ -181,17 +176,13 @@ func TestStartsOfTheirOwnLeakNothing(t *testing.T) {
 func (r *scopeEnv) handle(m *Manager, obj client.Object, f func(added client.Object)) (remove func() error) {
 	r.t.Helper()
 	informer, err := m.GetCache().GetInformer(r.t.Context(), obj)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	testenv.Must(r.t, err)
 	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: func(added any) {
 		if obj, ok := added.(client.Object); ok {
 			f(obj)
 		}
 	}})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	testenv.Must(r.t, err)
 	return func() error { return informer.RemoveEventHandler(registration) }
 }
 
@@ -292,12 +283,8 @@ func TestAHandlerThatIsRemovedBeforeItSyncsIsNotAwaited(t *testing.T) {
 	r := newScopeEnv(t, "secrets")
 	l := r.begin(Options{}, func(*Manager) {})
 	remove := r.handle(l.Manager, &corev1.Secret{}, func(client.Object) {})
-	if err := remove(); err != nil {
-		t.Fatal(err)
-	}
-	if err := l.GetCache().RemoveInformer(t.Context(), &corev1.Secret{}); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, remove())
+	testenv.Must(t, l.GetCache().RemoveInformer(t.Context(), &corev1.Secret{}))
 	if !l.GetCache().WaitForCacheSync(t.Context()) {
 		t.Error("the scope waits for an informer that was removed")
 	}

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
 const (
@@ -22,18 +24,14 @@ const (
 func TestDiagramShowsTheMoves(t *testing.T) {
 	want := "```mermaid\n" + diagram() + "```\n"
 	page, err := os.ReadFile(diagramFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	head, rest, begun := strings.Cut(string(page), diagramBegin)
 	got, tail, ended := strings.Cut(rest, diagramEnd)
 	if !begun || !ended {
 		t.Fatalf("expected %q and %q in %s", diagramBegin, diagramEnd, diagramFile)
 	}
 	if os.Getenv(updateSwitch) == "1" {
-		if err := os.WriteFile(diagramFile, []byte(head+diagramBegin+want+diagramEnd+tail), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, os.WriteFile(diagramFile, []byte(head+diagramBegin+want+diagramEnd+tail), 0o644))
 		return
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -56,3 +56,11 @@ func Eventually(t *testing.T, what string, holds func(context.Context) (bool, er
 		t.Fatalf("waited in vain until %s: %v", what, err)
 	}
 }
+
+// Must fails the test with an error that it does not expect.
+func Must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
