@@ -4,9 +4,7 @@ package conditional
 
 import (
 	"context"
-	"errors"
 	"runtime"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
@@ -28,8 +25,7 @@ func TestProposalAcceptance(t *testing.T) {
 	def := newWidgetCRD("widgets", apiextensionsv1.NamespaceScoped)
 	widgets, maps := make(chan string), make(chan string)
 	mgr := s.newManagerFor(s.cfg)
-	group, err := Setup(mgr, Served(widgetKind()), watching(widgetKind(), widgets))
-	testenv.Must(t, err)
+	group := mustSetUp(t, mgr, Served(widgetKind()), watching(widgetKind(), widgets))
 	neighbour := watching(s.mustFindKind(&corev1.ConfigMap{}), maps)
 	testenv.Must(t, neighbour(mgr))
 	theNeighbourGoesOn := func(name string) {
@@ -68,8 +64,7 @@ func TestRestartAfterAnotherShape(t *testing.T) {
 	s := startAPIServer(t)
 	seen := make(chan string)
 	mgr := s.newManagerFor(s.cfg)
-	group, err := Setup(mgr, Served(widgetKind()), watching(widgetKind(), seen))
-	testenv.Must(t, err)
+	group := mustSetUp(t, mgr, Served(widgetKind()), watching(widgetKind(), seen))
 	s.startManager(mgr)
 	shapes := []struct {
 		what, namespace string
@@ -90,87 +85,11 @@ func TestRestartAfterAnotherShape(t *testing.T) {
 	s.waitForPhase(group, Dormant)
 }
 
-func TestFinalizersAreTakenOffWhileTerminating(t *testing.T) {
-	s := startAPIServer(t)
-	def := newWidgetCRD("widgets", apiextensionsv1.NamespaceScoped)
-	s.installCRD(def)
-	seen := make(chan string, 100)
-	mgr := s.newManagerFor(s.cfg)
-	group, err := Setup(mgr, Served(widgetKind()), watching(widgetKind(), seen))
-	testenv.Must(t, err)
-	s.startManager(mgr)
-	for i := range 3 {
-		s.createWidgetIn("default", string(rune('a'+i)), "example.com/hold")
-	}
-	s.expectReconcile(seen, "c")
-	s.uninstallCRD(def)
-	s.waitUntilGone(def) // It could not go if the controller had stopped with the request.
-	s.waitForPhase(group, Dormant)
-}
-
-func TestVersionThatIsNoLongerServed(t *testing.T) {
-	s := startAPIServer(t)
-	def := newWidgetCRD("widgets", apiextensionsv1.NamespaceScoped)
-	other := *def.Spec.Versions[0].DeepCopy()
-	other.Name, other.Storage = "v2", false
-	def.Spec.Versions = append(def.Spec.Versions, other)
-	s.installCRD(def)
-	mgr := s.newManagerFor(s.cfg)
-	group, err := Setup(mgr, Served(widgetKind()), watching(widgetKind(), make(chan string, 100)))
-	testenv.Must(t, err)
-	s.startManager(mgr)
-	s.waitForPhase(group, Running)
-	serve := func(served bool) {
-		t.Helper()
-		s.eventually("the CRD is updated", func(ctx context.Context) (bool, error) {
-			var now apiextensionsv1.CustomResourceDefinition
-			if err := s.newClient().Get(ctx, client.ObjectKeyFromObject(def), &now); err != nil {
-				return false, err
-			}
-			now.Spec.Versions[0].Served = served
-			return s.newClient().Update(ctx, &now) == nil, nil
-		})
-	}
-	serve(false)
-	s.waitForPhase(group, Dormant)
-	serve(true)
-	s.waitForPhase(group, Running)
-}
-
-func TestAnActivationThatFailsRecovers(t *testing.T) {
-	s := startAPIServer(t)
-	s.installCRD(newWidgetCRD("widgets", apiextensionsv1.NamespaceScoped))
-	seen := make(chan string, 100)
-	var tries atomic.Int32
-	setup := func(mgr manager.Manager) error {
-		switch tries.Add(1) {
-		case 1:
-			return errors.New("boom")
-		case 2:
-			panic("boom")
-		case 3:
-			return mgr.Add(manager.RunnableFunc(func(context.Context) error { return errors.New("boom") }))
-		}
-		return watching(widgetKind(), seen)(mgr)
-	}
-	mgr := s.newManagerFor(s.cfg)
-	group, err := Setup(mgr, Served(widgetKind()), setup, StartBackoff(wait.Backoff{Duration: 50 * time.Millisecond}))
-	testenv.Must(t, err)
-	s.startManager(mgr)
-	s.createWidgetIn("default", "first")
-	s.expectReconcile(seen, "first")
-	s.waitForPhase(group, Running)
-	if tries.Load() != 4 {
-		t.Errorf("setup ran %d times, want 4", tries.Load())
-	}
-}
-
 func TestBuiltInKindsNeedNoCRD(t *testing.T) {
 	s := startAPIServer(t)
 	seen := make(chan string, 100)
 	mgr := s.newManagerFor(s.cfg)
-	group, err := Setup(mgr, ServedObject(&corev1.Namespace{}), watching(s.mustFindKind(&corev1.Namespace{}), seen))
-	testenv.Must(t, err)
+	group := mustSetUp(t, mgr, ServedObject(&corev1.Namespace{}), watching(s.mustFindKind(&corev1.Namespace{}), seen))
 	s.startManager(mgr)
 	s.expectReconcile(seen, "default")
 	s.waitForPhase(group, Running)
@@ -196,8 +115,7 @@ func TestWithoutTheRightToWatchCRDs(t *testing.T) {
 	testenv.Must(t, err)
 	seen := make(chan string, 100)
 	mgr := s.newManagerFor(poor.Config())
-	group, err := Setup(mgr, Served(widgetKind()), watching(widgetKind(), seen))
-	testenv.Must(t, err)
+	group := mustSetUp(t, mgr, Served(widgetKind()), watching(widgetKind(), seen))
 	s.startManager(mgr)
 	s.createWidgetIn("default", "first")
 	s.expectReconcile(seen, "first")
@@ -213,8 +131,7 @@ func TestNothingLeaks(t *testing.T) {
 	mine, theirs := make(chan string, 1000), make(chan string, 1000)
 	kind := s.mustFindKind(&corev1.ConfigMap{})
 	mgr := s.newManagerFor(s.cfg)
-	group, err := Setup(mgr, when, watching(kind, mine), RestartLimit(2*cycles, wait.Backoff{Duration: time.Second}))
-	testenv.Must(t, err)
+	group := mustSetUp(t, mgr, when, watching(kind, mine), RestartLimit(2*cycles, wait.Backoff{Duration: time.Second}))
 	testenv.Must(t, watching(kind, theirs)(mgr))
 	s.startManager(mgr)
 	cycle := func() {

@@ -109,6 +109,14 @@ func (s *apiServer) startManager(mgr manager.Manager) (stop func()) {
 	return stop
 }
 
+// mustSetUp adds a group to a manager.
+func mustSetUp(t *testing.T, mgr manager.Manager, when Condition, setup SetupFunc, opts ...Option) *Group {
+	t.Helper()
+	g, err := Setup(mgr, when, setup, opts...)
+	testenv.Must(t, err)
+	return g
+}
+
 // newWidgetCRD returns the CRD of Widget.
 func newWidgetCRD(plural string, scope apiextensionsv1.ResourceScope) *apiextensionsv1.CustomResourceDefinition {
 	return testenv.NewCRD(widgetKind(), plural, scope)

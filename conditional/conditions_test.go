@@ -141,8 +141,7 @@ func TestGroupWithManyConditions(t *testing.T) {
 		)
 		mgr := &fakeManager{elected: make(chan struct{}), ready: map[string]healthz.Checker{}}
 		close(mgr.elected)
-		g, err := Setup(mgr, Stable(when, 10*time.Second, 0), func(manager.Manager) error { return nil }, Name("many"))
-		testenv.Must(t, err)
+		g := mustSetUp(t, mgr, Stable(when, 10*time.Second, 0), func(manager.Manager) error { return nil }, Name("many"))
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- g.Start(ctx) }()
@@ -211,8 +210,7 @@ func TestFirstServedSwitches(t *testing.T) {
 		return errors.New("none of the versions is served")
 	}
 	mgr := s.newManagerFor(s.cfg)
-	group, err := Setup(mgr, FirstServed(gk, versions...), setup)
-	testenv.Must(t, err)
+	group := mustSetUp(t, mgr, FirstServed(gk, versions...), setup)
 	s.startManager(mgr)
 	s.waitForState(group, False)
 
@@ -257,8 +255,7 @@ func TestObjectIsFollowed(t *testing.T) {
 		return ok && flags.Data["widgets"] == "on"
 	}
 	when := Object(&corev1.ConfigMap{}, client.ObjectKey{Namespace: "default", Name: "flags"}, enabled)
-	group, err := Setup(mgr, when, func(manager.Manager) error { return nil })
-	testenv.Must(t, err)
+	group := mustSetUp(t, mgr, when, func(manager.Manager) error { return nil })
 	s.startManager(mgr)
 	s.eventually("the watch is refused", func(context.Context) (bool, error) {
 		c := group.Status().Condition

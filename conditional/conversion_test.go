@@ -126,12 +126,10 @@ func TestVersionSwitchWhileTheConversionIsDown(t *testing.T) {
 	})
 	testenv.Must(t, err)
 	asked, forced := make(chan string, 100), make(chan string, 100)
-	served, err := Setup(mgr, Served(widgetKind()), watching(widgetKind(), asked))
-	testenv.Must(t, err)
+	served := mustSetUp(t, mgr, Served(widgetKind()), watching(widgetKind(), asked))
 	when := switchedCondition{says: make(chan Status)}
 	backOff := wait.Backoff{Duration: 50 * time.Millisecond}
-	blind, err := Setup(mgr, when, watching(widgetKind(), forced), StartBackoff(backOff))
-	testenv.Must(t, err)
+	blind := mustSetUp(t, mgr, when, watching(widgetKind(), forced), StartBackoff(backOff))
 	s.startManager(mgr)
 	s.eventually("the absence is known", func(context.Context) (bool, error) { return served.Status().Condition.Reason != "", nil })
 	s.eventually("the CRD is updated", func(ctx context.Context) (bool, error) {

@@ -35,7 +35,6 @@ func failuresOfStopping() []failureTest {
 		{"9 a hundred objects lose their finalizers before the group stops", (*failureEnv).finalizers},
 		{"10 a reconcile that ignores its context never runs twice", (*failureEnv).deafReconcile},
 		{"10 a read during the stop neither hangs nor makes an informer", (*failureEnv).lateReads},
-		{"15 a client reads its own writes across restarts", (*failureEnv).readYourWrites},
 		{"28 a shutdown while an informer cannot sync leaves nothing behind", (*failureEnv).shutdownWhileStarting},
 		{"28 a shutdown while a reconcile runs leaves nothing behind", (*failureEnv).shutdownWhileBusy},
 	}
@@ -251,60 +250,6 @@ func (a *failureEnv) lateReads() {
 	}
 }
 
-// readYourWrites gives each start a client that waits for its own writes in the scope's cache.
-func (a *failureEnv) readYourWrites() {
-	a.installCRD(a.crd)
-	var missed, found atomic.Int32
-	setup := controlling(a.kind, 1, func(mgr manager.Manager) reconcile.Func {
-		c := a.newConsistentClient(mgr)
-		return func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-			for n := range 10 {
-				child := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: req.Namespace, GenerateName: req.Name + "-"}}
-				if err := c.Create(ctx, child); err != nil {
-					return reconcile.Result{}, err
-				}
-				err := c.Get(ctx, client.ObjectKeyFromObject(child), &corev1.ConfigMap{})
-				switch {
-				case err == nil:
-					found.Add(1)
-				case ctx.Err() == nil:
-					missed.Add(1)
-					a.t.Logf("read %d after a write: %v", n, err)
-				}
-			}
-			a.seen <- req.Name
-			<-ctx.Done()
-			_ = c.Get(context.WithoutCancel(ctx), req.NamespacedName, &corev1.ConfigMap{}) // It must only return.
-			return reconcile.Result{}, nil
-		}
-	})
-	mgr := a.newManagerFor(a.cfg)
-	g := a.startGroup(a.setUpGroupOf(mgr, Served(a.kind), setup), mgr)
-	for _, name := range []string{"first", "second", "third"} {
-		a.createObject(name)
-		a.expectReconcile(a.seen, name)
-		a.uninstallCRD(a.crd)
-		a.waitForPhase(g, Dormant)
-		a.waitUntilGone(a.crd)
-		a.installCRD(a.crd)
-	}
-	if found.Load() != 30 || missed.Load() != 0 {
-		a.t.Errorf("%d writes were read back, %d were not, want 30 and none", found.Load(), missed.Load())
-	}
-}
-
-// newConsistentClient returns a client of the scope with the option that the manager's client.Options have outside.
-func (a *failureEnv) newConsistentClient(mgr manager.Manager) client.Client {
-	c, err := client.New(mgr.GetConfig(), client.Options{
-		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
-		Cache: &client.CacheOptions{Reader: mgr.GetCache(), EnableReadYourWritesConsistency: new(true)},
-	})
-	if err != nil {
-		a.t.Error(err)
-	}
-	return c
-}
-
 // shutdownWhileStarting stops a manager whose group waits for an answer that does not come.
 func (a *failureEnv) shutdownWhileStarting() {
 	a.installCRD(a.crd)
@@ -408,8 +353,7 @@ func (a *failureEnv) testBrokenNeighbour(p *faultyProxy, cure func()) {
 	sick := a.setUpGroupOf(mgr, Served(a.kind), watchingUntilSyncTimeout(a.kind, a.seen, &isCured),
 		StartBackoff(wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Steps: 100, Cap: time.Second}),
 		RestartLimit(1000, wait.Backoff{Duration: time.Second}))
-	well, err := Setup(mgr, Served(thing), watching(thing, things), Name(a.name+"-well"))
-	testenv.Must(a.t, err)
+	well := mustSetUp(a.t, mgr, Served(thing), watching(thing, things), Name(a.name+"-well"))
 	testenv.Must(a.t, watching(a.mustFindKind(&corev1.ConfigMap{}), maps)(mgr))
 	a.startManager(mgr)
 	a.createObject("first")

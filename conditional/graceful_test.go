@@ -108,8 +108,7 @@ func TestAStopInPeace(t *testing.T) {
 		testenv.Must(t, s.newClient().Create(t.Context(), cm))
 	}
 	when := switchedCondition{says: make(chan Status)}
-	group, err := Setup(mgr, when, setup, Events(mgr.GetEventRecorder("operator"), owner))
-	testenv.Must(t, err)
+	group := mustSetUp(t, mgr, when, setup, Events(mgr.GetEventRecorder("operator"), owner))
 	s.startManager(mgr)
 	when.says <- Status{State: True}
 	<-entered

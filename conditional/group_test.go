@@ -461,8 +461,7 @@ func TestGroupObservesAgainAfterAFailure(t *testing.T) {
 		mgr := newFakeManager()
 		close(mgr.elected)
 		var calls, starts, ends atomic.Int32
-		g, err := Setup(mgr, flakyCondition{&calls}, obedientSetup(&starts, &ends))
-		testenv.Must(t, err)
+		g := mustSetUp(t, mgr, flakyCondition{&calls}, obedientSetup(&starts, &ends))
 		go func() {
 			if err := g.Start(t.Context()); err != nil {
 				t.Error(err)
@@ -495,8 +494,7 @@ func TestGroupKeepsRunningWhileAFuncIsInTrouble(t *testing.T) {
 			return call()
 		})
 		var starts, ends atomic.Int32
-		g, err := Setup(mgr, when, obedientSetup(&starts, &ends))
-		testenv.Must(t, err)
+		g := mustSetUp(t, mgr, when, obedientSetup(&starts, &ends))
 		go func() { _ = g.Start(t.Context()) }()
 		door := make(chan struct{})
 		for _, step := range []struct {

@@ -20,7 +20,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/torpor-dev/torpor/conditional/internal/statemachine"
-	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
 // hookLog is written by many goroutines.
@@ -374,8 +373,7 @@ func TestEventsTellOfTerminating(t *testing.T) {
 				close(mgr.elected)
 				when := terminatingCondition{switchedCondition{make(chan Status)}, make(chan bool)}
 				var starts, ends atomic.Int32
-				g, err := Setup(mgr, when, obedientSetup(&starts, &ends), append(c.opts, Events(rec, &corev1.ConfigMap{}), Name("g"))...)
-				testenv.Must(t, err)
+				g := mustSetUp(t, mgr, when, obedientSetup(&starts, &ends), append(c.opts, Events(rec, &corev1.ConfigMap{}), Name("g"))...)
 				go func() { _ = g.Start(t.Context()) }()
 				when.dooms <- true
 				synctest.Wait()

@@ -42,8 +42,7 @@ func (s *apiServer) managerWith(cfg *rest.Config, o ctrl.Options) manager.Manage
 // setUp adds a group of the kind to the manager.
 func (s *apiServer) setUp(mgr manager.Manager, setup SetupFunc, opts ...Option) *Group {
 	s.t.Helper()
-	group, err := Setup(mgr, Served(widgetKind()), setup, opts...)
-	testenv.Must(s.t, err)
+	group := mustSetUp(s.t, mgr, Served(widgetKind()), setup, opts...)
 	return group
 }
 
@@ -260,8 +259,7 @@ func TestReadYourWritesAcrossRestarts(t *testing.T) {
 	mgr := s.managerWith(s.cfg, ctrl.Options{Client: consistently})
 	r := &readYourWritesReconciler{told: make(chan error, 10), draining: make(chan struct{})}
 	group := s.setUp(mgr, r.SetupWithManager, DrainTimeout(patience))
-	_, err := Setup(mgr, ServedObject(&corev1.ConfigMap{}), all(&corev1.ConfigMap{}, make(chan string, 1000)), Name("neighbour"))
-	testenv.Must(t, err)
+	mustSetUp(t, mgr, ServedObject(&corev1.ConfigMap{}), all(&corev1.ConfigMap{}, make(chan string, 1000)), Name("neighbour"))
 	s.startManager(mgr)
 	def := newWidgetCRD("widgets", apiextensionsv1.NamespaceScoped)
 	for _, name := range []string{"one", "two", "three"} {

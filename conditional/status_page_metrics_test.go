@@ -34,8 +34,7 @@ func TestPageShowsAllGroupsOfTheManager(t *testing.T) {
 			"sleeps": obedientSetup(&starts, &ends), "waits": obedientSetup(&starts, &ends),
 		} {
 			says[name] = make(chan Status)
-			g, err := Setup(mgr, switchedCondition{says[name]}, setup, Name(name), RestartLimit(1, wait.Backoff{Duration: time.Minute}))
-			testenv.Must(t, err)
+			g := mustSetUp(t, mgr, switchedCondition{says[name]}, setup, Name(name), RestartLimit(1, wait.Backoff{Duration: time.Minute}))
 			go func() { _ = g.Start(ctx) }()
 		}
 		if _, err := Setup(newFakeManager(), switchedCondition{}, obedientSetup(&starts, &ends), Name("of another manager")); err == nil {
@@ -118,8 +117,7 @@ func page(t *testing.T, mgr *fakeManager) string {
 
 func TestANameThatIsTakenLeavesNothing(t *testing.T) {
 	fine := func(manager.Manager) error { return nil }
-	g, err := Setup(newFakeManager(), switchedCondition{}, fine, Name("mine"))
-	testenv.Must(t, err)
+	g := mustSetUp(t, newFakeManager(), switchedCondition{}, fine, Name("mine"))
 	defer g.release()
 	other := newFakeManager()
 	if _, err := Setup(other, switchedCondition{}, fine, Name("mine")); err == nil || !strings.Contains(err.Error(), "a name of its own") {
