@@ -21,7 +21,6 @@ import (
 // flawVariable names the flaw that the toy actuator has in a child process.
 const flawVariable = "ACTUATORTEST_FLAW"
 
-// toyFlaw is a mistake that the contract has to find.
 type toyFlaw string
 
 // flawsWithRows are all of them, each with a row that has to find it.

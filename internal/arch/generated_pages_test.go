@@ -22,7 +22,6 @@ import (
 
 const referencePage = "docs/reference.md"
 
-// referenceEntry is one name that is visible outside, with its comment or its help.
 type referenceEntry struct{ name, meaning string }
 
 // TestReferencePageSaysWhatTheCodeSays compares docs/reference.md with the names in the code; TORPOR_UPDATE=1 writes it anew.
@@ -210,7 +209,6 @@ func compareSpecPage(t *testing.T, page string, crd apiextensionsv1.CustomResour
 	}
 }
 
-// describeCRD lists the names, columns and fields of a kind.
 func describeCRD(crd apiextensionsv1.CustomResourceDefinition) string {
 	var page strings.Builder
 	version := crd.Spec.Versions[0]

@@ -29,10 +29,8 @@ func importLaws() []importLaw {
 	return slices.Concat(publicLaws(), sharedLaws(), hibernationLaws(), mysqlLaws(), cfLaws(), programLaws(), testToolLaws())
 }
 
-// publicNames are what everything inside may use.
 func publicNames() []string { return []string{"api/...", "actuator"} }
 
-// kubernetesClients are what talks to an API server.
 func kubernetesClients() []string {
 	return []string{"k8s.io/client-go/...", "sigs.k8s.io/controller-runtime/..."}
 }

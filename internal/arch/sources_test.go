@@ -39,7 +39,6 @@ func (s sourceFile) position(n ast.Node) string {
 
 func (s sourceFile) lineOf(p token.Pos) int { return s.set.Position(p).Line }
 
-// importNames returns the names under which the file knows a package.
 func (s sourceFile) importNames(pkg string) []string {
 	var names []string
 	for _, spec := range s.file.Imports {
@@ -68,7 +67,6 @@ func (s sourceFile) findUses(pkg string, functions ...string) []*ast.SelectorExp
 	return found
 }
 
-// parseSources parses every Go file of the three modules.
 func parseSources(t *testing.T) []sourceFile {
 	t.Helper()
 	set := token.NewFileSet()

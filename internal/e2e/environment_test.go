@@ -167,7 +167,6 @@ func (s *powerCycledCluster) requestPowerState(t *testing.T, want hivev1.PowerSt
 	testenv.ExpectPatched(t, s.hub, s.getClusterDeployment(t), func(cd *hivev1.ClusterDeployment) { cd.Spec.PowerState = want })
 }
 
-// touchClusterDeployment makes the manager look at the cluster once more.
 func (s *powerCycledCluster) touchClusterDeployment(t *testing.T, value int) {
 	t.Helper()
 	s.hub.ExpectAnnotated(t, s.getClusterDeployment(t), map[string]string{"e2e/touched": strconv.Itoa(value)})
@@ -216,7 +215,6 @@ func (s *powerCycledCluster) checkRunning(t *testing.T) error {
 	return s.checkNodesSeen(t.Context(), since)
 }
 
-// checkNodesSeen returns an error until every node is ready and has renewed its lease after the time.
 func (s *powerCycledCluster) checkNodesSeen(ctx context.Context, since time.Time) error {
 	seen, err := s.observeNodes(ctx)
 	if err != nil {
@@ -280,7 +278,6 @@ func (s *powerCycledCluster) checkRequestsOlderThan(t *testing.T, age time.Durat
 	return nil
 }
 
-// waitForExpiredCertificates waits until no node has a client certificate that is still valid.
 func (s *powerCycledCluster) waitForExpiredCertificates(t *testing.T) {
 	t.Helper()
 	// The link to the current certificate does not do: a machine that loses its power while it changes the link has none.

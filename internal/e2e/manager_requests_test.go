@@ -92,7 +92,6 @@ func cloudAction(body []byte) string {
 	return form.Get("Action")
 }
 
-// savedReadyReason is the reason of the Ready condition that a status patch saves.
 func savedReadyReason(body []byte) string {
 	var patch struct {
 		Status struct {
@@ -236,7 +235,6 @@ func (w *managerTraffic) disarmKillPoints() []killPoint {
 	return left
 }
 
-// setKill sets how to kill the manager whose requests come from now on.
 func (w *managerTraffic) setKill(kill func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -292,7 +290,6 @@ func (w *managerTraffic) recordRequest(a managerRequest) func() {
 // errManagerKilled ends an answer that no process is left to receive.
 var errManagerKilled = errors.New("expected the manager to hear the answer, found it killed")
 
-// interceptingProxy stands between the manager and one server.
 type interceptingProxy struct {
 	// url is what the manager is given in place of the server's.
 	url string

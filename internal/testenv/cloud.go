@@ -217,7 +217,6 @@ func (c *CloudServer) runInstance(t testing.TB, infraID, name string) string {
 	return made.IDs[0]
 }
 
-// callEC2 speaks the EC2 Query API.
 func (c *CloudServer) callEC2(t testing.TB, form url.Values, read func([]byte) error) {
 	t.Helper()
 	form.Set("Version", "2016-11-15")

@@ -5,6 +5,7 @@ package testenv
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -272,4 +273,16 @@ func (l *LogBuffer) ExpectWithout(t testing.TB, secrets ...string) {
 			}
 		}
 	})
+}
+
+// SaveFigures shows what a benchmark has measured, and writes it as JSON into the folder TORPOR_BENCH_DIR.
+func SaveFigures(t testing.TB, name string, figures any) {
+	t.Helper()
+	text, err := json.MarshalIndent(figures, "", "  ")
+	ExpectNoError(t, err)
+	t.Logf("%s:\n%s", name, text)
+	if dir := os.Getenv("TORPOR_BENCH_DIR"); dir != "" {
+		ExpectNoError(t, os.MkdirAll(dir, 0o755))
+		ExpectNoError(t, os.WriteFile(filepath.Join(dir, name), append(text, '\n'), 0o644))
+	}
 }

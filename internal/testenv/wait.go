@@ -118,6 +118,17 @@ func ExpectNoError(t testing.TB, err error) {
 	}
 }
 
+// ExpectRefused expects that the schema refuses an object with these words, or accepts it if there are none.
+func ExpectRefused(t testing.TB, err error, words string) {
+	t.Helper()
+	switch {
+	case words == "" && err != nil:
+		t.Errorf("expected it to be accepted, found: %v", err)
+	case words != "" && (!k8serrors.IsInvalid(err) || !strings.Contains(err.Error(), words)):
+		t.Errorf("expected it to be refused with\n%s\nfound\n%v", words, err)
+	}
+}
+
 // ExpectPatched reads an object, changes it and writes the difference, as a user does with kubectl edit.
 func ExpectPatched[T client.Object](t testing.TB, env *Environment, obj T, change func(T), options ...client.PatchOption) {
 	t.Helper()

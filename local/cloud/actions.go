@@ -126,7 +126,6 @@ func (c *Cloud) commandOf(userData string) (*machineCommand, error) {
 	return &run, nil
 }
 
-// createInstances makes count pending instances after the pattern, each with its own id and address.
 func (c *Cloud) createInstances(pattern instance, count int, now time.Time) ([]instance, error) {
 	addresses, err := c.freeAddresses(count)
 	if err != nil {

@@ -339,9 +339,7 @@ func TestGetWorksAsPost(t *testing.T) {
 	id := r.launchInstances(1)[0]
 	query := url.Values{"Action": {"DescribeInstances"}, "Version": {"2016-11-15"}, "InstanceId.1": {id}}
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.url+"/?"+query.Encode(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expectNoError(t, err)
 	request.Header.Set("Authorization", authorized)
 	if got := r.send(request); got.status != http.StatusOK || got.Reservations[0].Instances[0].ID != id {
 		t.Errorf("answered %+v", got)

@@ -234,7 +234,6 @@ func (c *Cloud) useCallFault(action string, ids []string) injectedFault {
 	})
 }
 
-// isStuck reports whether a fault keeps the transition of the instance from ending.
 func (c *Cloud) isStuck(i instance) bool {
 	kind := map[powerState]string{pending: stuckPending, stopping: stuckStopping, shuttingDown: stuckStopping}[i.State]
 	return slices.ContainsFunc(c.faults, func(f injectedFault) bool { return kind != "" && f.Kind == kind && f.concernsInstance(i.ID) })

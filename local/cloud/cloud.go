@@ -264,7 +264,6 @@ func (c *Cloud) saveTransitions(changed []instance, forgotten []string) {
 	}
 }
 
-// saveChanges makes the ledger durable and then current.
 func (c *Cloud) saveChanges(after cloudState, changed ...instance) error {
 	if err := c.store.saveState(after); err != nil {
 		return err
@@ -297,7 +296,6 @@ func (c *Cloud) advanceInstance(i instance, now time.Time) (instance, time.Time)
 	}
 }
 
-// bootMachine starts the command of an instance that has become running.
 func (c *Cloud) bootMachine(i instance, now time.Time) instance {
 	if c.losesStart(i) {
 		return i.stoppedUnasked(ec2query.ServerInsufficientInstanceCapacity, "Insufficient capacity to satisfy instance request", now)
@@ -349,7 +347,6 @@ func (c *Cloud) haltMachine(i instance, now time.Time) (instance, time.Time) {
 	return i.afterLatency(now), time.Time{}
 }
 
-// ensureEnded kills what is left of a machine and reports whether it is gone.
 func (c *Cloud) ensureEnded(id string) bool {
 	p := c.processes[id]
 	if p == nil {

@@ -30,7 +30,6 @@ func TestMain(m *testing.M) {
 
 const authorized = "AWS4-HMAC-SHA256 Credential=AKIDTEST/20260101/us-east-1/ec2/aws4_request, SignedHeaders=host, Signature=00"
 
-// env is a served cloud and its only caller.
 type env struct {
 	t     *testing.T
 	url   string
@@ -116,9 +115,7 @@ func (r *env) callAs(authorization, action string, pairs ...string) parsedAnswer
 		form.Set(pairs[n], pairs[n+1])
 	}
 	request, err := http.NewRequestWithContext(r.t.Context(), http.MethodPost, r.url+"/", strings.NewReader(form.Encode()))
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	expectNoError(r.t, err)
 	request.Header.Set("Content-Type", "application/x-www-form-urlencoded; charset=utf-8")
 	if authorization != "" {
 		request.Header.Set("Authorization", authorization)
@@ -129,14 +126,10 @@ func (r *env) callAs(authorization, action string, pairs ...string) parsedAnswer
 func (r *env) send(request *http.Request) parsedAnswer {
 	r.t.Helper()
 	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	expectNoError(r.t, err)
 	defer func() { _ = response.Body.Close() }()
 	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	expectNoError(r.t, err)
 	answer := parsedAnswer{status: response.StatusCode}
 	if err := xml.Unmarshal(text, &answer); err != nil {
 		r.t.Fatalf("answer %q: %v", text, err)
@@ -151,22 +144,14 @@ func (r *env) send(request *http.Request) parsedAnswer {
 func (r *env) callAdmin(method, path string, body, into any) int {
 	r.t.Helper()
 	text, err := json.Marshal(body)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	expectNoError(r.t, err)
 	request, err := http.NewRequestWithContext(r.t.Context(), method, r.url+"/_local/"+path, bytes.NewReader(text))
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	expectNoError(r.t, err)
 	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	expectNoError(r.t, err)
 	defer func() { _ = response.Body.Close() }()
 	if into != nil {
-		if err := json.NewDecoder(response.Body).Decode(into); err != nil {
-			r.t.Fatal(err)
-		}
+		expectNoError(r.t, json.NewDecoder(response.Body).Decode(into))
 	}
 	return response.StatusCode
 }
@@ -213,6 +198,13 @@ func (r *env) listInstances() map[string]shownInstance {
 		byID[i.ID] = i
 	}
 	return byID
+}
+
+func expectNoError(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // eventually polls with a deadline far above what is waited for.

@@ -76,9 +76,7 @@ func TestACallerThatLeavesDoesNotUndoItsCall(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	form := "Action=StopInstances&InstanceId.1=" + id
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url+"/?"+form, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expectNoError(t, err)
 	request.Header.Set("Authorization", authorized)
 	left := make(chan error, 1)
 	go func() {

@@ -21,13 +21,10 @@ import (
 	"time"
 )
 
-// shellUserData returns the parameters that give an instance a shell script as its machine.
 func shellUserData(t *testing.T, script string, env map[string]string, log string) []string {
 	t.Helper()
 	text, err := json.Marshal(machineCommand{Argv: []string{"/bin/sh", "-c", script, "sh", "{{ip}}", "{{id}}", "{{dns}}"}, Env: env, Log: log})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expectNoError(t, err)
 	return []string{"UserData", base64.StdEncoding.EncodeToString(text)}
 }
 
@@ -129,9 +126,7 @@ func TestAMachineThatEndsByItselfStopsItsInstance(t *testing.T) {
 	id := r.launchInstances(1, shellUserData(t, script, nil, "")...)[0]
 	r.awaitState(id, running)
 	left := readPID(t, child)
-	if err := os.WriteFile(leave, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expectNoError(t, os.WriteFile(leave, nil, 0o600))
 	down := r.awaitState(id, stopped)
 	if down.ReasonCode != "Client.InstanceInitiatedShutdown" {
 		t.Errorf("stopped instance %+v", down)
@@ -231,16 +226,10 @@ func startCloudProcess(t *testing.T, dir string) *cloudProcess {
 	cmd.Env = append(os.Environ(), "CLOUD_TEST_DIR="+dir)
 	cmd.Stderr = os.Stderr
 	input, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expectNoError(t, err)
 	output, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	expectNoError(t, err)
+	expectNoError(t, cmd.Start())
 	t.Cleanup(func() {
 		// Both have happened already when the test has killed it.
 		_ = input.Close()
@@ -286,9 +275,7 @@ func TestAKilledCloudComesBackAsItWas(t *testing.T) {
 	awaitLog(t, filepath.Join(logs, "leaving"), "ready")
 	child := readPID(t, childFile)
 	before := s.listInstances()
-	if err := os.Remove(childFile); err != nil {
-		t.Fatal(err)
-	}
+	expectNoError(t, os.Remove(childFile))
 	s.call("StopInstances", "InstanceId.1", leaving)
 	asked := time.Now()
 	s.kill()

@@ -18,7 +18,6 @@ import (
 	"github.com/torpor-dev/torpor/local/cloud/process"
 )
 
-// powerState is the power state of an instance, as EC2 names it.
 type powerState string
 
 const (
@@ -34,7 +33,6 @@ func (s powerState) ec2Code() int {
 	return map[powerState]int{pending: 0, running: 16, shuttingDown: 32, terminated: 48, stopping: 64, stopped: 80}[s]
 }
 
-// powerVerb is what a caller asks of an instance.
 type powerVerb string
 
 const (
@@ -107,7 +105,6 @@ func (l powerLatencies) forState(s powerState) time.Duration {
 	}
 }
 
-// machineCommand is what an instance runs while it is running.
 type machineCommand struct {
 	Argv []string          `json:"command"`
 	Env  map[string]string `json:"env,omitempty"`
@@ -254,7 +251,6 @@ func (l cloudState) withoutInstances(ids ...string) cloudState {
 	return l
 }
 
-// stateStore keeps the ledger in one file.
 type stateStore struct {
 	dir  string
 	lock *os.File

@@ -106,9 +106,7 @@ func TestEveryAnswerIsOnTheDisk(t *testing.T) {
 		r.cloud.mu.Lock()
 		defer r.cloud.mu.Unlock()
 		saved, err := r.cloud.store.loadState()
-		if err != nil {
-			t.Fatal(err)
-		}
+		expectNoError(t, err)
 		for id, i := range r.cloud.state.Instances {
 			if got := saved.Instances[id]; got.State != i.State || !got.Due.Equal(i.Due) || !reflect.DeepEqual(got.Tags, i.Tags) {
 				t.Errorf("%s: %+v on the disk, want %+v", step, got, i)
@@ -134,27 +132,21 @@ func TestADiskThatRefusesFailsTheCallAndChangesNothing(t *testing.T) {
 	r.awaitState(id, running)
 	// A folder in the way of the next file fails for root too.
 	inTheWay := r.cloud.store.filePath() + ".next"
-	if err := os.Mkdir(inTheWay, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	expectNoError(t, os.Mkdir(inTheWay, 0o700))
 	if got := r.call("StopInstances", "InstanceId.1", id); got.Code != "InternalError" {
 		t.Errorf("answered %+v", got)
 	}
 	if got := r.describeInstance(id); got.State != "running" {
 		t.Errorf("instance %+v", got)
 	}
-	if err := os.Remove(inTheWay); err != nil {
-		t.Fatal(err)
-	}
+	expectNoError(t, os.Remove(inTheWay))
 	r.call("StopInstances", "InstanceId.1", id)
 	r.awaitState(id, stopped)
 }
 
 func TestConfigsAndFoldersThatCannotWorkAreRefused(t *testing.T) {
 	broken := t.TempDir()
-	if err := os.WriteFile(filepath.Join(broken, "cloud.json"), []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expectNoError(t, os.WriteFile(filepath.Join(broken, "cloud.json"), []byte("{"), 0o600))
 	for name, config := range map[string]Config{
 		"no folder":            {},
 		"a negative latency":   {Dir: t.TempDir(), StopLatency: -1},

@@ -113,7 +113,6 @@ func (p *servingPorts) chooseFreePorts(ctx context.Context, address string) erro
 	return nil
 }
 
-// issueCertificates issues every certificate of the control plane and writes the kubeconfigs.
 func (c Config) issueCertificates(p servingPorts) error {
 	a, err := pki.OpenAuthority(c.path("pki"))
 	if err != nil {

@@ -54,7 +54,6 @@ func FetchPackages(ctx context.Context, r PackageRequest, dir string) error {
 	return unpackPackages(ctx, state, dir)
 }
 
-// findMirror returns the address of the Debian mirror that this machine uses.
 func findMirror(ctx context.Context) (string, error) {
 	text, err := exec.CommandContext(ctx, "apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages").Output()
 	if err != nil {
@@ -68,7 +67,6 @@ func findMirror(ctx context.Context) (string, error) {
 	return "", ErrUnavailable
 }
 
-// prepareState makes apt's private state.
 func (r PackageRequest) prepareState(ctx context.Context, state string) error {
 	mirror, err := findMirror(ctx)
 	if err != nil {

@@ -99,7 +99,6 @@ func newBaseTree(busybox string) FileTree {
 
 func userAndGroup(user int) string { return strconv.Itoa(user) + ":" + strconv.Itoa(user) }
 
-// busyboxApplets are the tools of busybox that a pod of a test may want.
 func busyboxApplets() []string {
 	return []string{
 		"awk", "basename", "cat", "chmod", "chown", "cp", "cut", "date", "dd", "df", "dirname", "du", "echo", "env", "expr", "false",
@@ -146,7 +145,6 @@ func (t FileTree) CopyPrograms(root string, names ...string) error {
 	return nil
 }
 
-// readDynamicSection reads which libraries a file needs and which dynamic linker it asks for.
 func readDynamicSection(file string) (needed []string, interpreter string, err error) {
 	f, err := elf.Open(file)
 	if err != nil {

@@ -69,7 +69,6 @@ func (c Config) withAbsolutePaths() (Config, error) {
 	return c, nil
 }
 
-// clearFolder removes what an earlier cluster has left in the folder.
 func (c Config) clearFolder() error {
 	var errs []error
 	for _, name := range []string{"control-plane", "node", "volumes", ReadyFile, "admin.kubeconfig"} {
@@ -165,7 +164,6 @@ func (c Config) printLine(format string, args ...any) { fmt.Fprintf(c.Out, forma
 
 func secondsSince(began time.Time) string { return fmt.Sprintf("%.1fs", time.Since(began).Seconds()) }
 
-// makeImages makes the image files that are missing or may have changed, and returns all.
 func (c Config) makeImages() ([]string, error) {
 	busybox := realnode.BusyboxPath(c.Parts)
 	made := []images.Image{

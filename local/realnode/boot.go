@@ -128,7 +128,6 @@ func shadowKernelSettings() error {
 	return nil
 }
 
-// setUpNetwork waits for the cable and sets up the node's own network namespace.
 func setUpNetwork(ctx context.Context) error {
 	var eth0 netlink.Link
 	err := wait.PollUntilContextTimeout(ctx, 5*time.Millisecond, plugLimit, true, func(context.Context) (bool, error) {
@@ -187,7 +186,6 @@ func (i *initProcess) setPath() {
 	}
 }
 
-// startPart runs a part that has to run as long as the node does.
 func (i *initProcess) startPart(name, log string, argv ...string) error {
 	return i.forkProcess(log, argv, func(status syscall.WaitStatus) {
 		select {

@@ -191,10 +191,8 @@ const (
 	cgroupPrefix = "torpor-"
 )
 
-// cgroupRoot is the node's group in every hierarchy.
 func (c Config) cgroupRoot() string { return "/" + cgroupPrefix + c.Name }
 
-// hasCgroupsV1 reports whether the machine has the hierarchies of version 1.
 func hasCgroupsV1() bool {
 	_, err := os.Stat(filepath.Join(cgroups, "cgroup.controllers"))
 	return err != nil

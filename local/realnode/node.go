@@ -227,7 +227,6 @@ func isReady(node *corev1.Node, since time.Time) bool {
 //go:embed settings
 var settings embed.FS
 
-// writeSettings writes the node's identity and the settings of its parts.
 func (c Config) writeSettings() error {
 	if err := c.issueCertificates(); err != nil {
 		return err

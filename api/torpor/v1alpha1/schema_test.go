@@ -3,10 +3,8 @@
 package v1alpha1_test
 
 import (
-	"strings"
 	"testing"
 
-	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -56,7 +54,7 @@ func (s *schemaServer) testRefusedAtCreation(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := newDeployment("default")
 			row.do(&d.Spec)
-			row.check(t, s.Client.Create(t.Context(), d, client.DryRunAll))
+			testenv.ExpectRefused(t, s.Client.Create(t.Context(), d, client.DryRunAll), row.refusal)
 		})
 	}
 }
@@ -80,7 +78,7 @@ func (s *schemaServer) testRefusedLater(t *testing.T) {
 			d.Spec.Cancelled = true
 			testenv.ExpectNoError(t, s.Client.Create(t.Context(), d))
 			row.do(&d.Spec)
-			row.check(t, s.Client.Update(t.Context(), d))
+			testenv.ExpectRefused(t, s.Client.Update(t.Context(), d), row.refusal)
 		})
 	}
 }
@@ -90,17 +88,5 @@ func (s *schemaServer) testDefaults(t *testing.T) {
 	testenv.ExpectNoError(t, s.Client.Create(t.Context(), d, client.DryRunAll))
 	if d.Spec.Strategy != torporv1alpha1.RollingDeployment || d.Spec.MaxInFlight != 1 {
 		t.Errorf("expected a rolling deployment of one at a time, found %+v", d.Spec)
-	}
-}
-
-func (c schemaCase) check(t *testing.T, err error) {
-	t.Helper()
-	switch {
-	case c.refusal == "" && err != nil:
-		t.Errorf("expected it to be accepted, found: %v", err)
-	case c.refusal != "" && !k8serrors.IsInvalid(err):
-		t.Errorf("expected it to be refused, found: %v", err)
-	case c.refusal != "" && !strings.Contains(err.Error(), c.refusal):
-		t.Errorf("found  %v\nwant   %s", err, c.refusal)
 	}
 }

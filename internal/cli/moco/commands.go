@@ -175,7 +175,6 @@ func newKubeClient(cfg *rest.Config, namespace string) (*kubeClient, error) {
 	return &kubeClient{Client: client.WithFieldOwner(c, fieldManager), config: cfg, namespace: namespace}, nil
 }
 
-// clusterNotFoundError is the namespace and name of a MySQLCluster that does not exist.
 type clusterNotFoundError string
 
 func (e clusterNotFoundError) Error() string {
@@ -265,7 +264,6 @@ func (p *clusterSelection) parseSelector() (labels.Selector, error) {
 	return selector, nil
 }
 
-// validateArgs requires names or a selector.
 func (p *clusterSelection) validateArgs(cmd *cobra.Command, validateArgs []string) error {
 	bySelector := cmd.Flags().Changed("selector")
 	switch {

@@ -28,7 +28,6 @@ import (
 	"github.com/torpor-dev/torpor/internal/cli/moco/checksum"
 )
 
-// mysqlSession is a run of the program mysql in the container of a server.
 type mysqlSession struct {
 	*commands
 	user       string

@@ -243,7 +243,6 @@ func writeJSON(w io.Writer, value any) error {
 	return nil
 }
 
-// clusterPart is one of the two parts of a cluster that can be stopped.
 type clusterPart struct{ name, annotation, condition string }
 
 func clusteringPart() clusterPart {

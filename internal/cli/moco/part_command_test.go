@@ -104,7 +104,6 @@ type runResult struct {
 	out, err string
 }
 
-// runWith runs a command line with a client of the test's.
 func runWith(t *testing.T, kube *kubeClient, args ...string) runResult {
 	t.Helper()
 	var out, stderr bytes.Buffer
@@ -117,7 +116,6 @@ func runWith(t *testing.T, kube *kubeClient, args ...string) runResult {
 	return runResult{exit.CodeOf(err), out.String(), fmt.Sprint(err)}
 }
 
-// createTestCluster is a namespace with the cluster of the script words.
 func createTestCluster(t *testing.T, server *testenv.Environment) *kubeClient {
 	t.Helper()
 	kube, err := newKubeClient(server.Config, server.CreateNamespace(t))

@@ -53,7 +53,6 @@ func TestMain(m *testing.M) {
 	os.Exit(suite.Run(m))
 }
 
-// env is a control plane with the manager and the API before it.
 type env struct {
 	*testenv.Environment
 	// tb lives as long as the environment; what outlives a test is started with it.
@@ -207,7 +206,6 @@ func (w *env) requireLabel(t testing.TB, namespace, label string) error {
 	return nil
 }
 
-// caller sends requests as one user.
 type caller struct {
 	*env
 	authorization string
@@ -244,7 +242,6 @@ func (c caller) send(ctx context.Context, method, path, body string) (conversati
 	return conversation.APIAnswer{Status: response.StatusCode, Location: response.Header.Get("Location"), Body: string(raw)}, err
 }
 
-// createApp makes an app with a droplet, as a push leaves it; a started one runs.
 func (c caller) createApp(t *testing.T, space, name string, instances int32, state string) string {
 	t.Helper()
 	field := func(body, path string) string { return conversation.JSONField(t, body, path) }
@@ -263,7 +260,6 @@ func (c caller) createApp(t *testing.T, space, name string, instances int32, sta
 	return guid
 }
 
-// waitUntilRunning waits until stats have as many rows, and every one runs.
 func (c caller) waitUntilRunning(t *testing.T, app string, instances int) {
 	t.Helper()
 	testenv.Eventually(t, "every instance runs", func() error {

@@ -4,7 +4,6 @@ package mysql
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -33,7 +32,6 @@ const (
 	retryPace = 5 * time.Millisecond
 )
 
-// benchmark collects figures by name, each from one or more runs.
 type benchmark struct{ runs map[string][]float64 }
 
 func (b *benchmark) addRun(name string, value float64) { b.runs[name] = append(b.runs[name], value) }
@@ -84,7 +82,7 @@ func TestBench(t *testing.T) {
 		t.Logf("%-50s %10.3f   %s", name, found[name], targets()[name])
 	}
 	t.Logf("load average before %s, after %s", before, loadAverage(t))
-	writeJSON(t, "mysql.json", found)
+	testenv.SaveFigures(t, "mysql.json", found)
 }
 
 func loadAverage(t *testing.T) string {
@@ -136,7 +134,6 @@ func (b *benchmark) benchIdle(t *testing.T, log *generalLog) {
 	b.addRun("idle_statements_per_second", float64(all)/time.Since(from).Seconds())
 }
 
-// benchStop measures a stop of a healthy cluster, and the start after it.
 func (b *benchmark) benchStop(t *testing.T, c *mysqlpods.PodCluster, log *generalLog, seen <-chan conditionChange) {
 	t.Helper()
 	from := annotateStop(t, c, "true")
@@ -153,7 +150,6 @@ func (b *benchmark) benchStop(t *testing.T, c *mysqlpods.PodCluster, log *genera
 	waitUntilHealthy(t, c)
 }
 
-// benchStopDuringSwitchover measures a stop that comes in the middle of a switchover.
 func (b *benchmark) benchStopDuringSwitchover(t *testing.T, c *mysqlpods.PodCluster, log *generalLog, seen <-chan conditionChange) {
 	t.Helper()
 	old := primaryIndex(t, c)
@@ -244,7 +240,6 @@ func annotateStop(t *testing.T, c *mysqlpods.PodCluster, value string) time.Time
 	return from
 }
 
-// conditionChange is a change of ClusteringActive as a watching client sees it.
 type conditionChange struct {
 	at time.Time
 	is string
@@ -304,20 +299,6 @@ func sleep(t *testing.T, long time.Duration) {
 	case <-timer.C:
 	case <-t.Context().Done():
 	}
-}
-
-// writeJSON writes figures into the folder TORPOR_BENCH_DIR, and shows them.
-func writeJSON(t *testing.T, name string, figures any) {
-	t.Helper()
-	text, err := json.MarshalIndent(figures, "", "  ")
-	testenv.ExpectNoError(t, err)
-	t.Logf("%s:\n%s", name, text)
-	dir := os.Getenv("TORPOR_BENCH_DIR")
-	if dir == "" {
-		return
-	}
-	testenv.ExpectNoError(t, os.MkdirAll(dir, 0o755))
-	testenv.ExpectNoError(t, os.WriteFile(filepath.Join(dir, name), append(text, '\n'), 0o644))
 }
 
 func lastLines(text string, lines int) string {

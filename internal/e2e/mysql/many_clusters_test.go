@@ -173,7 +173,6 @@ func pollCondition(t *testing.T, c *mysqlpods.PodCluster, want string) {
 	}
 }
 
-// cpuTime is what a process has used of processors.
 func cpuTime(t *testing.T, pid int) time.Duration {
 	t.Helper()
 	const tick = 10 * time.Millisecond // USER_HZ is 100 on all of Linux's architectures that matter here.
@@ -187,7 +186,6 @@ func cpuTime(t *testing.T, pid int) time.Duration {
 	return time.Duration(user+system) * tick
 }
 
-// residentMiB returns a process's resident memory in MiB.
 func residentMiB(t *testing.T, pid int) float64 {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -315,7 +313,6 @@ func healthyRow(cluster, i int, host string) []any {
 	}
 }
 
-// packetConn is MySQL's framing.
 type packetConn struct {
 	conn    net.Conn
 	in      *bufio.Reader
@@ -379,7 +376,6 @@ func lengthEncoded(s string) []byte {
 
 func okPacket() []byte { return []byte{0, 0, 0, 2, 0, 0, 0} }
 
-// greetingPacket says which version of the protocol is spoken, and how to log in.
 func greetingPacket() []byte {
 	const capabilities = 0x1 | 0x200 | 0x2000 | 0x8000 | 0x80000 // Passwords, protocol 4.1, transactions, plugins.
 	salt := "12345678901234567890"

@@ -81,7 +81,7 @@ func TestSoak(t *testing.T) {
 		found.Faults += n
 	}
 	found.Faults -= b.counts["errant replica cloned anew"]
-	writeJSON(t, "mysql-soak.json", found)
+	testenv.SaveFigures(t, "mysql-soak.json", found)
 	b.writeManagerLog(t)
 	if !found.HealthyAgain || !found.EqualRows || found.LostRows > 0 || found.DualWritableMoments > 0 {
 		t.Errorf("expected a healthy cluster with equal rows, none lost, and never two that acknowledge; seed %d", seed)
@@ -92,7 +92,6 @@ func TestSoak(t *testing.T) {
 	}
 }
 
-// runSoak breaks things until the time is over.
 func (b *faultInjector) runSoak(t *testing.T, l *ackLedger, long time.Duration, found *soakResult) {
 	t.Helper()
 	writing, stopWriting := context.WithCancel(t.Context())
@@ -142,7 +141,6 @@ func (b *faultInjector) waitUntilRecovered(t *testing.T, bound time.Duration) bo
 	}
 }
 
-// writeManagerLog writes what all managers said beside the figures.
 func (b *faultInjector) writeManagerLog(t *testing.T) {
 	t.Helper()
 	if dir := os.Getenv("TORPOR_BENCH_DIR"); dir != "" {
@@ -210,7 +208,6 @@ func countTwoWritable(ctx context.Context, t *testing.T, c *mysqlpods.PodCluster
 	}
 }
 
-// judgeRows looks for every acknowledged row on every instance.
 func (found *soakResult) judgeRows(t *testing.T, c *mysqlpods.PodCluster, l *ackLedger) {
 	t.Helper()
 	waitUntilCaughtUp(t, c)
@@ -294,7 +291,6 @@ func listRows(t *testing.T, c *mysqlpods.PodCluster, i int) (map[int64]bool, err
 // operatePause is how long a person waits for what became of the last attempt.
 const operatePause = 30 * time.Second
 
-// faultKind is something that befalls an instance, and its end.
 type faultKind struct {
 	name         string
 	strike, heal func(i int)
@@ -369,7 +365,6 @@ func (b *faultInjector) startServer(t *testing.T, i int) {
 	}
 }
 
-// runRound breaks one or two instances and heals them.
 func (b *faultInjector) runRound(t *testing.T, random *rand.Rand) {
 	t.Helper()
 	primary := primaryIndex(t, b.cluster)

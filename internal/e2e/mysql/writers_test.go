@@ -25,7 +25,6 @@ const (
 	remote = -1
 )
 
-// followPrimary keeps the ledger's primary up to date.
 func (l *ackLedger) followPrimary(ctx context.Context, t *testing.T, c *mysqlpods.PodCluster) {
 	t.Helper()
 	tick := time.NewTicker(lookPace)
@@ -149,7 +148,6 @@ type acknowledgement struct {
 	begin, end time.Duration
 }
 
-// promotion is a primary that was seen in the status.
 type promotion struct {
 	at     time.Duration
 	server int

@@ -403,7 +403,6 @@ func (a pushedApp) readStats(t *testing.T) []instanceStats {
 	return stats.Resources
 }
 
-// waitUntilRunning waits until stats say that all instances run, and returns when that was.
 func (a pushedApp) waitUntilRunning(t *testing.T, instances int) time.Time {
 	t.Helper()
 	eventually(t, "all instances run", func() error {

@@ -111,7 +111,6 @@ func (e *podsEnv) logf(t *testing.T, format string, args ...any) {
 	t.Logf("%6.1fs %s", time.Since(e.began).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// startCluster starts the cluster and installs the rights and the kinds of torpor.
 func (e *podsEnv) startCluster(t *testing.T) {
 	t.Helper()
 	local := filepath.Join(e.programs, "local")
@@ -134,7 +133,6 @@ func (e *podsEnv) startManager(t *testing.T, flags ...string) {
 	}, flags...), nil)
 }
 
-// kubeconfigOf writes a kubeconfig of a service account that torpor has in a cluster.
 func (e *podsEnv) kubeconfigOf(t *testing.T, account string) string {
 	t.Helper()
 	cfg, err := clientcmd.LoadFromFile(e.kubeconfig())
@@ -148,7 +146,6 @@ func (e *podsEnv) kubeconfigOf(t *testing.T, account string) string {
 	return file
 }
 
-// readMetric returns the lines of the manager's metrics that begin with the prefix.
 func (e *podsEnv) readMetric(t *testing.T, prefix string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), commandTimeout)
@@ -175,7 +172,6 @@ func eventually(t *testing.T, what string, f func() error) {
 	testenv.EventuallyWithin(t, commandTimeout, what, f)
 }
 
-// testStep is one of several tests that follow each other in one environment.
 type testStep[E any] struct {
 	name string
 	run  func(E, *testing.T)
@@ -232,7 +228,6 @@ func (e *podsEnv) readCluster(t *testing.T, cluster string) clusterView {
 	return s
 }
 
-// expectCondition compares a condition's status, and parts of its reason and message.
 func (s clusterView) expectCondition(kind string, want metav1.ConditionStatus, parts ...string) error {
 	for _, c := range s.Status.Conditions {
 		if c.Type != kind {
@@ -247,7 +242,6 @@ func (s clusterView) expectCondition(kind string, want metav1.ConditionStatus, p
 	return fmt.Errorf("expected a condition %s, found none", kind)
 }
 
-// waitUntilHealthy waits until the cluster is Healthy, and no rollout is under way.
 func (e *podsEnv) waitUntilHealthy(t *testing.T, cluster string) clusterView {
 	t.Helper()
 	var s clusterView

@@ -203,7 +203,6 @@ func (s *mysqlSuite) expectNothingLost(t *testing.T) {
 	s.logf(t, "%d rows were acknowledged so far, and all of them are there", len(acknowledged))
 }
 
-// testBackupAndRestore makes a backup now, and a new cluster of it.
 func (s *mysqlSuite) testBackupAndRestore(t *testing.T) {
 	s.startWriting(t)
 	s.expectNothingLost(t)
@@ -249,7 +248,6 @@ func (s *mysqlSuite) testBackupAndRestore(t *testing.T) {
 	}
 }
 
-// testDeleteWhileStopped deletes both clusters, one of them while everything in it is stopped.
 func (s *mysqlSuite) testDeleteWhileStopped(t *testing.T) {
 	began := time.Now()
 	s.kubectl(t, "moco", "stop", "clustering", "test", "--wait")
@@ -379,7 +377,6 @@ func (c *rowWriter) recordAnswer(number int, err error) {
 	c.acked, c.last = append(c.acked, number), time.Now()
 }
 
-// acknowledged are the numbers that were acknowledged so far.
 func (c *rowWriter) acknowledged() []int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -517,7 +517,6 @@ func TestPageListsTheRules(t *testing.T) {
 	}
 }
 
-// healthyModel is a healthy toy cluster of three.
 func healthyModel(t *testing.T) (*modelExplorer, modelTrace) {
 	t.Helper()
 	a := newModelExplorer(t)

@@ -303,7 +303,6 @@ func fromHistory(full History) modelHistory {
 	return m
 }
 
-// passTime lets time pass for everything that has an age.
 func (w *modelState) passTime(d time.Duration) {
 	m := &w.history
 	for _, a := range []*age{&m.stopAsked, &m.readOnly, &m.gaveUp, &w.stop.since} {
@@ -474,13 +473,11 @@ func (w *modelState) startServer(i int) {
 	s.exists, s.up = true, true
 }
 
-// serverAction is an act on one instance, comparable.
 type serverAction struct {
 	do  string
 	arg int
 }
 
-// splitByServer turns an action into acts on single instances.
 func splitByServer(do Action) (map[int]serverAction, bool) {
 	switch do := do.(type) {
 	case SetReadOnly:

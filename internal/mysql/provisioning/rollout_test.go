@@ -122,7 +122,6 @@ func TestModel(t *testing.T) {
 	t.Logf("%d states", explored)
 }
 
-// runToEnd steps until the rollout is done.
 func (m *modelState) runToEnd() string {
 	const perPod = 12
 	for range perPod * (len(m.Pods) + 1) {

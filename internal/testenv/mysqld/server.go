@@ -1,12 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package mysqld runs real MySQL servers for tests: each on a loopback address of its own, on the ports that it has in a
+// pod, supervised as there, so that CLONE may restart it.
 package mysqld
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -174,4 +181,206 @@ func (b *Installation) ClientsOnPath(t testing.TB) {
 		testenv.ExpectNoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700))
 	}
 	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+}
+
+// The ports of every server.
+const (
+	Port      = 3306
+	AdminPort = 33062
+)
+
+// Installation has what the servers of a test have in common. They are born with the same users, and with no transaction.
+type Installation struct {
+	tree     string // the folder of usr/sbin/mysqld
+	dir      string
+	template string // a data directory to copy
+	network  string // the first three bytes of the servers' addresses, for example 127.30.4
+	servers  int
+}
+
+// NewInstallation initialises a data directory and runs the statements in it, outside the binary log. The test is skipped where
+// there is no server.
+func NewInstallation(t testing.TB, statements string) *Installation {
+	t.Helper()
+	network := reserveNetwork(t)
+	b := &Installation{tree: os.Getenv("TORPOR_MYSQL"), dir: shortDir(t, network), network: network}
+	if _, err := os.Stat(b.joinPath("usr/sbin/mysqld")); err != nil {
+		t.Skipf("no real MySQL: TORPOR_MYSQL is %q and names no folder with usr/sbin/mysqld: run make mysql on Debian", b.tree)
+	}
+	b.template = b.initializedDataDir(t, statements)
+	return b
+}
+
+// initializedDataDir is a data directory in which the statements have been run. It is kept beside the servers' programs for all
+// tests that want the same, because making it takes longer than most of what they do.
+func (b *Installation) initializedDataDir(t testing.TB, statements string) string {
+	t.Helper()
+	sum := sha256.Sum256([]byte(statements + b.buildConfig("/data", "127.0.0.1", 1)))
+	kept := b.joinPath(filepath.Join("templates", hex.EncodeToString(sum[:8])))
+	if _, err := os.Stat(kept); err == nil {
+		return kept
+	}
+	if err := os.MkdirAll(filepath.Dir(kept), 0o700); err != nil {
+		t.Fatalf("make a folder for data directories: %v", err)
+	}
+	// Only this test has the network, so a folder of that name was left by a test that was killed.
+	fresh := kept + "-" + b.network
+	if err := errors.Join(os.RemoveAll(fresh), os.Mkdir(fresh, 0o700)); err != nil {
+		t.Fatalf("make a data directory: %v", err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(fresh) }) // It is left only if another test was faster.
+	users, config := filepath.Join(b.dir, "users.sql"), filepath.Join(b.dir, "template.cnf")
+	writeFile(t, users, statements)
+	writeFile(t, config, b.buildConfig(fresh, "127.0.0.1", 1))
+	b.runServer(t, "--defaults-file="+config, "--initialize-insecure", "--disable-log-bin", "--super-read-only=OFF", "--init-file="+users)
+	if err := os.Remove(filepath.Join(fresh, "auto.cnf")); err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	if err := os.Rename(fresh, kept); err == nil {
+		return kept
+	}
+	if _, err := os.Stat(kept); err != nil {
+		t.Fatalf("keep a data directory: %v", err)
+	}
+	return kept // Another test was faster.
+}
+
+func (b *Installation) joinPath(below string) string { return filepath.Join(b.tree, below) }
+
+// programCommand is one of the tree with the dynamic linker and the libraries of its own tree, which may be newer than the machine's.
+func (b *Installation) programCommand(name string) []string {
+	triplet := map[string]string{"amd64": "x86_64-linux-gnu", "arm64": "aarch64-linux-gnu"}[runtime.GOARCH]
+	linker := map[string]string{"amd64": "usr/lib64/ld-linux-x86-64.so.2", "arm64": "usr/lib/ld-linux-aarch64.so.1"}[runtime.GOARCH]
+	libraries := b.joinPath("usr/lib/"+triplet) + ":" + b.joinPath("usr/lib/mysql/private")
+	return []string{b.joinPath(linker), "--library-path", libraries, b.joinPath(name)}
+}
+
+func (b *Installation) serverCommand(args ...string) []string {
+	line := append(b.programCommand("usr/sbin/mysqld"), args...)
+	if os.Geteuid() == 0 {
+		line = append(line, "--user=root")
+	}
+	return line
+}
+
+func (b *Installation) runServer(t testing.TB, args ...string) {
+	t.Helper()
+	line := b.serverCommand(args...)
+	if out, err := exec.CommandContext(t.Context(), line[0], line[1:]...).CombinedOutput(); err != nil {
+		t.Fatalf("initialise MySQL's data directory: %v\n%s", err, out)
+	}
+}
+
+// shortDir is a link: the path of a socket has at most 107 bytes. It is named after a network that the test has for itself,
+// so that one which is there already was left behind by a test that was killed.
+func shortDir(t testing.TB, network string) string {
+	t.Helper()
+	link := filepath.Join(os.TempDir(), "mysqld-"+network)
+	if err := os.Remove(link); err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(t.TempDir(), link); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.Remove(link); err != nil {
+			t.Error(err)
+		}
+	})
+	return link
+}
+
+func writeFile(t testing.TB, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// reserveNetwork finds a loopback network that no other test uses, and holds it by listening on its last address.
+func reserveNetwork(t testing.TB) string {
+	t.Helper()
+	for second := range 40 {
+		network := fmt.Sprintf("127.%d.%d", 20+second, os.Getpid()%250)
+		var config net.ListenConfig
+		held, err := config.Listen(t.Context(), "tcp", network+".254:3306")
+		if err != nil {
+			continue
+		}
+		t.Cleanup(func() { _ = held.Close() }) // It only holds the place.
+		return network
+	}
+	t.Fatal("expected a free loopback network between 127.20 and 127.59, found them all in use: end other tests")
+	return ""
+}
+
+// buildConfig is a server's my.cnf: what clustering needs, and small sizes, so that three of them fit beside a build.
+func (b *Installation) buildConfig(data, address string, id int) string {
+	dir := filepath.Dir(data)
+	lines := []string{
+		"[mysqld]",
+		"basedir=" + b.joinPath("usr"), "lc_messages_dir=" + b.joinPath("usr/share/mysql"),
+		"character_sets_dir=" + b.joinPath("usr/share/mysql/charsets"), "plugin_dir=" + b.joinPath("usr/lib/mysql/plugin"),
+		"datadir=" + data, "tmpdir=" + dir, "socket=" + filepath.Join(dir, "s"), "pid_file=" + filepath.Join(dir, "pid"),
+		"log_error=stderr", "secure_file_priv=NULL",
+		"bind_address=" + address, "admin_address=" + address, "report_host=" + address,
+		fmt.Sprintf("port=%d", Port), fmt.Sprintf("admin_port=%d", AdminPort), "mysqlx=OFF", fmt.Sprintf("server_id=%d", 100+id),
+		"gtid_mode=ON", "enforce_gtid_consistency=ON", "log_bin=binlog", "log_replica_updates=ON", "relay_log=relay",
+		"relay_log_recovery=OFF", "skip_replica_start=ON", "read_only=ON", "super_read_only=ON", "skip_name_resolve=ON",
+		"plugin_load_add=semisync_source.so", "plugin_load_add=semisync_replica.so", "plugin_load_add=mysql_clone.so",
+		"innodb_buffer_pool_size=8M", "innodb_redo_log_capacity=8M", "innodb_log_buffer_size=1M", "innodb_read_io_threads=1",
+		"innodb_write_io_threads=1", "innodb_use_native_aio=0", "innodb_purge_threads=1", "innodb_page_cleaners=1",
+		"max_connections=60", "table_open_cache=100", "table_definition_cache=400", "thread_cache_size=4", "max_binlog_size=1M",
+		"host_cache_size=0", "key_buffer_size=16K", "temptable_max_ram=2M", "tmp_table_size=2M", "binlog_cache_size=4K",
+		"replica_parallel_workers=1",
+	}
+	return strings.Join(append(lines, smallPerformanceSchema()...), "\n") + "\n"
+}
+
+// smallPerformanceSchema turns off every table that no test reads. Those of replication stay.
+func smallPerformanceSchema() []string {
+	var lines []string
+	for name := range strings.FieldsSeq(`max_digest_length digests_size max_sql_text_length error_size accounts_size hosts_size users_size
+		session_connect_attrs_size max_mutex_classes max_rwlock_classes max_cond_classes max_file_classes max_statement_classes
+		max_stage_classes max_socket_classes max_memory_classes max_table_handles max_table_instances max_index_stat
+		max_table_lock_stat max_prepared_statements_instances max_program_instances max_metadata_locks`) {
+		lines = append(lines, "performance_schema_"+name+"=0")
+	}
+	for _, kind := range []string{"statements", "stages", "waits", "transactions"} {
+		for _, size := range []string{"size", "long_size"} {
+			lines = append(lines, "performance_schema_events_"+kind+"_history_"+size+"=0")
+		}
+	}
+	return lines
+}
+
+// ServerPrograms is what a test needs that starts servers in its own way.
+type ServerPrograms struct {
+	// Command starts mysqld from the tree; options follow it.
+	Command []string
+	// Options name the folders of the tree, and may follow others.
+	Options []string
+	// Network is the first three bytes of loopback addresses that the test has for itself, for example 127.30.4.
+	Network string
+	// Dir is an empty folder with a short name.
+	Dir string
+}
+
+// FindServerPrograms finds the server. The test is skipped where there is none.
+func FindServerPrograms(t testing.TB) ServerPrograms {
+	t.Helper()
+	b := &Installation{tree: os.Getenv("TORPOR_MYSQL")}
+	if _, err := os.Stat(b.joinPath("usr/sbin/mysqld")); err != nil {
+		t.Skipf("no real MySQL: TORPOR_MYSQL is %q and names no folder with usr/sbin/mysqld: run make mysql on Debian", b.tree)
+	}
+	network := reserveNetwork(t)
+	options := []string{
+		"--basedir=" + b.joinPath("usr"), "--lc-messages-dir=" + b.joinPath("usr/share/mysql"),
+		"--character-sets-dir=" + b.joinPath("usr/share/mysql/charsets"), "--plugin-dir=" + b.joinPath("usr/lib/mysql/plugin"),
+	}
+	line := b.serverCommand()
+	if last := len(line) - 1; line[last] == "--user=root" { // mysqld wants its file of defaults first.
+		options, line = append(options, line[last]), line[:last]
+	}
+	return ServerPrograms{Command: line, Options: options, Network: network, Dir: shortDir(t, network)}
 }

@@ -8,8 +8,9 @@ import (
 	"context"
 	"crypto/tls"
 	_ "embed" // The manifest is a file, as an admin's is.
-	"errors"
+	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -59,68 +60,49 @@ func RunDemo(ctx context.Context, c Config) error {
 	r.Kubeconfig = c.FilePath("hub", "admin.kubeconfig")
 	d := &appDemo{Runner: r, config: c, tokens: map[string]string{}}
 	return d.RunDemo(runner.Demo{
-		Steps: []func() error{
+		Steps: []func(){
 			r.EmptyDir, d.startControlPlane, d.grantRights, d.startTorpor, d.pushApp, d.restartApp, d.restartInOnePatch, d.rollApp,
 			d.cancelDeployment, d.refuseAuditor, d.useClient, d.deleteApp,
 		},
-		Duration: "a minute",
-		LastStep: "Stop everything",
-		VerifyCleanUp: func() error {
-			d.PrintObserved("every process that was started has ended")
-			return nil
-		},
+		Duration:      "a minute",
+		LastStep:      "Stop everything",
+		VerifyCleanUp: func() { d.PrintObserved("every process that was started has ended") },
 	})
 }
 
-func (d *appDemo) kubectl(args ...string) (string, error) {
+func (d *appDemo) kubectl(args ...string) string {
 	return d.RunCommand(runner.CommandLine{Program: d.config.Kubectl, Args: args, Limit: limit})
 }
 
 // awaitObserved polls until something is so, and prints it.
-func (d *appDemo) awaitObserved(what string, f func() error) error {
-	if err := d.Poll(what, limit, func(context.Context) error { return f() }); err != nil {
-		return err
-	}
+func (d *appDemo) awaitObserved(what string, attempt func()) {
+	d.Poll(what, limit, func(context.Context) { attempt() })
 	d.PrintObserved("%s", what)
-	return nil
 }
 
-func expectThat(err error, holds bool, found string) error {
-	if err == nil && !holds {
-		err = errors.New("found " + strings.TrimSpace(found))
+func expectThat(holds bool, found string) {
+	if !holds {
+		runner.FailStep("found %s", strings.TrimSpace(found))
 	}
-	return err
 }
 
 //go:embed people.yaml
 var people string
 
-func (d *appDemo) startControlPlane() error {
+func (d *appDemo) startControlPlane() {
 	d.BeginStep("A real control plane, and a hollow node whose Pods are said to run")
-	if _, err := d.StartProgram("hub", d.config.Local, "control-plane", "--dir", d.config.FilePath("hub")); err != nil {
-		return err
-	}
-	err := d.Poll("the API server", limit, func(context.Context) error {
-		_, err := d.kubectl("get", "--raw", "/readyz")
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	if _, err := d.StartProgram("node", d.config.Local, "node", "--name", "node-1", "--dir", d.config.FilePath("node"), "--bootstrap-kubeconfig", d.Kubeconfig); err != nil {
-		return err
-	}
-	return d.awaitObserved("the node is ready", func() error {
-		out, err := d.kubectl("get", "nodes", "--no-headers")
-		return expectThat(err, strings.Contains(out, " Ready "), out)
+	d.StartProgram("hub", d.config.Local, "control-plane", "--dir", d.config.FilePath("hub"))
+	d.Poll("the API server", limit, func(context.Context) { d.kubectl("get", "--raw", "/readyz") })
+	d.StartProgram("node", d.config.Local, "node", "--name", "node-1", "--dir", d.config.FilePath("node"), "--bootstrap-kubeconfig", d.Kubeconfig)
+	d.awaitObserved("the node is ready", func() {
+		out := d.kubectl("get", "nodes", "--no-headers")
+		expectThat(strings.Contains(out, " Ready "), out)
 	})
 }
 
-func (d *appDemo) grantRights() error {
+func (d *appDemo) grantRights() {
 	d.BeginStep("An admin installs the kinds and gives rights")
-	if err := os.WriteFile(d.config.FilePath("people.yaml"), []byte(people), 0o600); err != nil {
-		return fmt.Errorf("write manifest: %w", err)
-	}
+	runner.ExpectNoError(os.WriteFile(d.config.FilePath("people.yaml"), []byte(people), 0o600))
 	for _, args := range [][]string{
 		{"apply", "--server-side", "-k", filepath.Join(d.config.ConfigDir, "crd")},
 		{"apply", "-f", d.config.FilePath("people.yaml")},
@@ -128,71 +110,222 @@ func (d *appDemo) grantRights() error {
 		{"-n", space, "create", "rolebinding", "alice", "--clusterrole=torpor-space-developer", "--serviceaccount=" + system + ":alice"},
 		{"-n", space, "create", "rolebinding", "bob", "--clusterrole=torpor-space-auditor", "--serviceaccount=" + system + ":bob"},
 	} {
-		if _, err := d.kubectl(args...); err != nil {
-			return err
-		}
+		d.kubectl(args...)
 	}
 	for _, name := range []string{"alice", "bob", "torpor-cf-api"} {
-		token, err := d.kubectl("-n", system, "create", "token", name)
-		if err != nil {
-			return err
-		}
-		d.tokens[name] = token
+		d.tokens[name] = d.kubectl("-n", system, "create", "token", name)
 	}
 	d.PrintObserved("alice develops in the space %s, bob looks on", space)
-	return nil
 }
 
-func (d *appDemo) startTorpor() error {
+func (d *appDemo) startTorpor() {
 	d.BeginStep("torpor manager, which counts revisions at admission, and torpor cf-api, which has no rights but to look")
-	addresses, err := runner.FindFreeAddresses(d.Context, 3)
-	if err != nil {
-		return err
-	}
-	if _, err := d.kubectl("apply", "-f", filepath.Join(d.config.ConfigDir, "webhook", "manifests.yaml")); err != nil {
-		return err
-	}
+	addresses := runner.FindFreeAddresses(d.Context, 3)
+	d.kubectl("apply", "-f", filepath.Join(d.config.ConfigDir, "webhook", "manifests.yaml"))
 	// Admission is pointed at this machine: the Service of the manifest has no Pods here.
 	for kind, path := range map[string]string{"mutatingwebhookconfiguration": "/mutate-cfapps", "validatingwebhookconfiguration": "/validate-cfapps"} {
 		patch := fmt.Sprintf(`[{"op":"remove","path":"/webhooks/0/clientConfig/service"},{"op":"add","path":"/webhooks/0/clientConfig/url","value":"https://%s%s"}]`, addresses[0], path)
-		if _, err := d.kubectl("patch", kind, "torpor", "--type=json", "-p", patch); err != nil {
-			return err
-		}
+		d.kubectl("patch", kind, "torpor", "--type=json", "-p", patch)
 	}
-	if _, err := d.StartProgram("manager", d.config.Torpor, "manager", "--kubeconfig", d.Kubeconfig, "--namespace", system,
-		"--metrics-address", "0", "--probe-address", addresses[2], "--webhook-address", addresses[0]); err != nil {
-		return err
-	}
-	own, err := d.writeKubeconfig("torpor-cf-api")
-	if err != nil {
-		return err
-	}
-	if _, err := d.StartProgram("cf-api", d.config.Torpor, "cf-api", "--kubeconfig", own, "--address", addresses[1], "--metrics-address", "0", "--tls-folder", d.config.Dir); err != nil {
-		return err
-	}
+	d.StartProgram("manager", d.config.Torpor, "manager", "--kubeconfig", d.Kubeconfig, "--namespace", system,
+		"--metrics-address", "0", "--probe-address", addresses[2], "--webhook-address", addresses[0])
+	own := d.writeKubeconfig("torpor-cf-api")
+	d.StartProgram("cf-api", d.config.Torpor, "cf-api", "--kubeconfig", own, "--address", addresses[1], "--metrics-address", "0", "--tls-folder", d.config.Dir)
 	d.api = "https://" + addresses[1]
-	return d.awaitObserved("the CF API answers at "+d.api, func() error {
+	d.awaitObserved("the CF API answers at "+d.api, func() {
 		pool, err := certutil.NewPool(d.config.FilePath("tls.crt"))
-		if err != nil {
-			return fmt.Errorf("read certificate: %w", err)
-		}
+		runner.ExpectNoError(err)
 		d.http = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}}
-		_, _, err = d.sendRequest("", http.MethodGet, "/healthz", "")
-		return err
+		d.sendRequest("", http.MethodGet, "/healthz", "")
 	})
 }
 
 // writeKubeconfig writes a kubeconfig with the token of a user, without the rights of the admin.
-func (d *appDemo) writeKubeconfig(name string) (string, error) {
+func (d *appDemo) writeKubeconfig(name string) string {
 	c, err := clientcmd.LoadFromFile(d.Kubeconfig)
-	if err != nil {
-		return "", fmt.Errorf("read kubeconfig: %w", err)
-	}
+	runner.ExpectNoError(err)
 	c.AuthInfos = map[string]*clientcmdapi.AuthInfo{name: {Token: d.tokens[name]}}
 	c.Contexts[c.CurrentContext].AuthInfo = name
 	file := d.config.FilePath(name + ".kubeconfig")
-	if err := clientcmd.WriteToFile(*c, file); err != nil {
-		return "", fmt.Errorf("write kubeconfig: %w", err)
+	runner.ExpectNoError(clientcmd.WriteToFile(*c, file))
+	return file
+}
+
+// pushApp is what `cf push shop --docker-image shop:1 -i 2` sends.
+func (d *appDemo) pushApp() {
+	d.BeginStep("cf push shop --docker-image shop:1 -i 2")
+	manifest := "applications: [{name: shop, docker: {image: 'shop:1'}, instances: 2, memory: 64M}]"
+	d.requestAsAlice("POST", "/v3/spaces/"+space+"/actions/apply_manifest", manifest, http.StatusAccepted)
+	found := d.requestAsAlice("GET", "/v3/apps?names=shop", "", http.StatusOK)
+	d.app = stringAt(found, "resources", 0, "guid")
+	expectThat(d.app != "", "no app shop")
+	of := `"relationships":{"app":{"data":{"guid":"` + d.app + `"}}}`
+	image := d.requestAsAlice("POST", "/v3/packages", `{"type":"docker","data":{"image":"shop:1"},`+of+`}`, http.StatusCreated)
+	build := d.requestAsAlice("POST", "/v3/builds", `{"package":{"guid":"`+stringAt(image, "guid")+`"}}`, http.StatusCreated)
+	build = d.requestAsAlice("GET", "/v3/builds/"+stringAt(build, "guid"), "", http.StatusOK)
+	droplet := `{"data":{"guid":"` + stringAt(build, "droplet", "guid") + `"}}`
+	d.requestAsAlice("PATCH", d.appPath("/relationships/current_droplet"), droplet, http.StatusOK)
+	d.requestAsAlice("POST", d.appPath("/actions/restart"), "", http.StatusOK)
+	d.awaitRevision("0")
+}
+
+// restartApp is what `cf restart shop` sends: a stop and a start, with nothing between them.
+func (d *appDemo) restartApp() {
+	d.BeginStep("cf restart shop: a stop and a start within milliseconds")
+	for _, action := range []string{"stop", "start"} {
+		d.requestAsAlice("POST", d.appPath("/actions/"+action), "", http.StatusOK)
 	}
-	return file, nil
+	d.awaitRevision("1")
+}
+
+func (d *appDemo) restartInOnePatch() {
+	d.BeginStep("actions/restart: one patch, which never leaves STARTED")
+	found := d.requestAsAlice("POST", d.appPath("/actions/restart"), "", http.StatusOK)
+	state := stringAt(found, "state")
+	expectThat(state == "STARTED", state)
+	d.awaitRevision("2")
+}
+
+func (d *appDemo) rollApp() {
+	d.BeginStep("cf restart shop --strategy rolling: the new revision beside the old one")
+	path := d.createDeployment()
+	d.awaitDeployment(path, "DEPLOYED")
+	d.awaitRevision("3")
+}
+
+func (d *appDemo) cancelDeployment() {
+	d.BeginStep("A deployment that never gets ready is cancelled")
+	d.requestAsAlice("PATCH", d.appPath("/processes/web"), `{"command":"HOLLOW_START=1h ./shop"}`, http.StatusOK)
+	path := d.createDeployment()
+	// The new instances need an hour to be ready, so the deployment stays where it is.
+	d.awaitDeployment(path, "DEPLOYING")
+	d.requestAsAlice("POST", path+"/actions/cancel", "", http.StatusOK)
+	d.awaitDeployment(path, "CANCELED")
+	d.awaitRevision("3")
+	d.requestAsAlice("PATCH", d.appPath("/processes/web"), `{"command":""}`, http.StatusOK)
+}
+
+func (d *appDemo) refuseAuditor() {
+	d.BeginStep("bob, who may only look, is refused at once")
+	began := time.Now()
+	status, body := d.sendRequest("bob", "POST", d.appPath("/actions/stop"), "")
+	expectThat(status == http.StatusForbidden, body)
+	d.PrintObserved("403 after %d ms: %s", time.Since(began).Milliseconds(), stringAt(body, "errors", 0, "detail"))
+	d.awaitRevision("3")
+}
+
+func (d *appDemo) deleteApp() {
+	d.BeginStep("cf delete shop -f")
+	d.requestAsAlice("DELETE", d.appPath(""), "", http.StatusAccepted)
+	d.awaitObserved("no LRP, StatefulSet or Pod is left", func() {
+		out := d.kubectl("-n", space, "get", "cfapps,cfprocesses,lrps,statefulsets,pods", "-o", "name")
+		expectThat(out == "", out)
+	})
+}
+
+func (d *appDemo) appPath(path string) string { return "/v3/apps/" + d.app + path }
+
+func (d *appDemo) createDeployment() string {
+	made := d.requestAsAlice("POST", "/v3/deployments", `{"strategy":"rolling","relationships":{"app":{"data":{"guid":"`+d.app+`"}}}}`, http.StatusCreated)
+	return "/v3/deployments/" + stringAt(made, "guid")
+}
+
+func (d *appDemo) awaitDeployment(deployment, reason string) {
+	d.awaitObserved("the deployment is "+reason, func() {
+		_, body := d.sendRequest("alice", http.MethodGet, deployment, "")
+		expectThat(stringAt(body, "status", "reason") == reason, body)
+	})
+}
+
+// instances is how many the app has.
+const instances = 2
+
+// awaitRevision waits until all instances run by their stats, and all Pods are of one revision.
+func (d *appDemo) awaitRevision(revision string) {
+	d.awaitObserved(fmt.Sprintf("stats say that %d of %d instances run", instances, instances), func() {
+		_, body := d.sendRequest("alice", http.MethodGet, d.appPath("/processes/web/stats"), "")
+		expectThat(strings.Count(body, `"RUNNING"`) == instances, body)
+	})
+	d.awaitObserved("all Pods are of revision "+revision, func() {
+		out := d.kubectl("-n", space, "get", "pods", "-o", `jsonpath={range .items[*]}{.metadata.labels}{"\n"}{end}`)
+		all, of := len(strings.Fields(out)), strings.Count(out, `/version":"`+revision+`"`)
+		expectThat(all == instances && of == instances, out)
+	})
+}
+
+// useClient does the same with the cf client itself, where there is one.
+func (d *appDemo) useClient() {
+	if d.config.CF == "" {
+		d.BeginStep("The cf client: there is none here")
+		d.AddNote("expected cf, version 8 or 9, on the PATH or in CF_CLI; the rest went without it")
+		return
+	}
+	d.BeginStep("The cf client itself")
+	kubeconfig := d.writeKubeconfig("alice")
+	env := []string{"CF_HOME=" + d.config.Dir, "KUBECONFIG=" + kubeconfig, "CF_COLOR=false", "LANG=C"}
+	for _, command := range []struct{ line, prints string }{
+		{"api " + d.api + " --skip-ssl-validation", ""},
+		{"auth alice", ""},
+		{"target -o " + org + " -s " + space, space},
+		{"apps", "web:2/2"},
+		{"restart shop", "#0   running"},
+		{"restart shop --strategy rolling", "#1   running"},
+	} {
+		out := d.RunCommand(runner.CommandLine{Program: d.config.CF, Args: strings.Fields(command.line), Env: env, Limit: limit})
+		expectThat(strings.Contains(out, command.prints), out)
+		d.PrintObserved("cf %s", command.line)
+	}
+}
+
+// requestAsAlice sends a request as alice, and prints what a person would type.
+func (d *appDemo) requestAsAlice(method, path, body string, want int) string {
+	line := `curl --cacert tls.crt -H "Authorization: Bearer $TOKEN"`
+	if method != http.MethodGet {
+		line += " -X " + method
+	}
+	if body != "" {
+		line += " -d '" + strings.ReplaceAll(body, "'", `'\''`) + "'"
+	}
+	d.QuoteOutput(line + " '" + d.api + path + "'")
+	status, found := d.sendRequest("alice", method, path, body)
+	expectThat(status == want, fmt.Sprintf("%d %s, want %d", status, found, want))
+	d.PrintObserved("%d %s", status, http.StatusText(status))
+	return found
+}
+
+func (d *appDemo) sendRequest(as, method, path, body string) (status int, found string) {
+	r, err := http.NewRequestWithContext(d.Context, method, d.api+path, strings.NewReader(body))
+	runner.ExpectNoError(err)
+	if as != "" {
+		r.Header.Set("Authorization", "Bearer "+d.tokens[as])
+	}
+	response, err := d.http.Do(r)
+	runner.ExpectNoError(err)
+	defer func() { _ = response.Body.Close() }()
+	raw, err := io.ReadAll(response.Body)
+	runner.ExpectNoError(err)
+	return response.StatusCode, string(raw)
+}
+
+// stringAt is a string in some JSON by its path; empty if there is none.
+func stringAt(body string, path ...any) string {
+	var value any
+	if json.Unmarshal([]byte(body), &value) != nil {
+		return ""
+	}
+	for _, step := range path {
+		switch v := value.(type) {
+		case map[string]any:
+			name, _ := step.(string)
+			value = v[name]
+		case []any:
+			i, ok := step.(int)
+			if !ok || i >= len(v) {
+				return ""
+			}
+			value = v[i]
+		}
+	}
+	text, _ := value.(string)
+	return text
 }

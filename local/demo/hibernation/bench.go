@@ -30,7 +30,6 @@ const (
 	settleTime    = 2 * time.Second
 )
 
-// transitionCost is what one way from one power state to the other has cost.
 type transitionCost struct {
 	overhead, writes, calls float64
 }
@@ -42,84 +41,60 @@ func RunBenchmarks(ctx context.Context, c Config, rounds int) (figures.Figures, 
 		return nil, err
 	}
 	f := figures.Figures{}
-	if err = d.measureAll(f, rounds); err != nil {
+	if err = runner.RunSteps(append(d.environmentSteps(), func() { d.measureAll(f, rounds) })...); err != nil {
 		err = fmt.Errorf("%w; logs are in %s", err, d.config.Dir)
 	}
 	return f, errors.Join(err, d.CleanUp(), verifyNoProcesses())
 }
 
-func (d *clusterDemo) measureAll(f figures.Figures, rounds int) error {
-	if err := runner.RunSteps(d.environmentSteps()...); err != nil {
-		return err
-	}
-	if err := d.measureMemory(f, "manager_rss_idle_mib"); err != nil {
-		return err
-	}
+func (d *clusterDemo) measureAll(f figures.Figures, rounds int) {
+	d.measureMemory(f, "manager_rss_idle_mib")
 	for i := range rounds {
 		d.BeginStep(fmt.Sprintf("Round %d of %d: a real cluster sleeps until its certificates have expired", i+1, rounds))
-		if err := d.measureExpired(f); err != nil {
-			return err
-		}
+		d.measureExpired(f)
 	}
 	alive, stop := context.WithCancel(d.Context)
 	defer stop()
-	if err := d.keepNodeAlive(alive); err != nil {
-		return err
-	}
-	if err := d.createBareCluster(); err != nil {
-		return err
-	}
+	d.keepNodeAlive(alive)
+	d.createBareCluster()
 	for i := range rounds {
 		latency := bareLatency + time.Duration(i)*latencyShift
 		d.BeginStep(fmt.Sprintf("Round %d of %d: power alone, machines take %s", i+1, rounds, latency))
-		if err := errors.Join(d.setCloudLatency(latency), d.measureBare(f)); err != nil {
-			return err
-		}
+		d.setCloudLatency(latency)
+		d.measureBare(f)
 	}
-	return d.measureMemory(f, "manager_rss_end_mib")
+	d.measureMemory(f, "manager_rss_end_mib")
 }
 
-func (d *clusterDemo) measureMemory(f figures.Figures, name string) error {
-	used, err := d.managerMemoryMiB()
-	if err == nil {
-		f.AddValue(name, used)
-	}
-	return err
+func (d *clusterDemo) measureMemory(f figures.Figures, name string) {
+	f.AddValue(name, d.managerMemoryMiB())
 }
 
-func (d *clusterDemo) createBareCluster() error {
+func (d *clusterDemo) createBareCluster() {
 	d.BeginStep("A cluster of bare machines, whose API always answers")
 	// The other cluster is still looked after, and its calls must not be counted.
-	if _, err := d.kubectl("delete", "cd", clusterName); err != nil {
-		return err
-	}
+	d.kubectl("delete", "cd", clusterName)
 	c := d.clusterConfig(bareName)
 	c.Nodes, c.Certificates = 1, time.Hour
-	if err := targetcluster.CreateBare(d.Context, c, bareMachines); err != nil {
-		return fmt.Errorf("make bare cluster: %w", err)
-	}
-	return d.Poll("the bare machines", powerLimit, func(context.Context) error { return d.verifyPowerState(bareName, "Running") })
+	runner.ExpectNoError(targetcluster.CreateBare(d.Context, c, bareMachines))
+	d.Poll("the bare machines", powerLimit, func(context.Context) { d.verifyPowerState(bareName, "Running") })
 }
 
 // keepNodeAlive stands for the kubelet of the bare cluster: a node whose lease is renewed as long as ctx lives.
-func (d *clusterDemo) keepNodeAlive(ctx context.Context) error {
+func (d *clusterDemo) keepNodeAlive(ctx context.Context) {
 	hub, err := kubeclient.NewClient(d.config.hubKubeconfig())
-	if err != nil {
-		return err
-	}
+	runner.ExpectNoError(err)
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: bareNode}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
 		{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "Bench", LastHeartbeatTime: metav1.Now()},
 	}}}
-	if _, err := hub.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
-		return fmt.Errorf("create node: %w", err)
-	}
+	_, err = hub.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
+	runner.ExpectNoError(err)
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: bareNode}, Spec: coordinationv1.LeaseSpec{
 		HolderIdentity: new(bareNode), LeaseDurationSeconds: new(int32(40)), RenewTime: new(metav1.NowMicro()),
 	}}
 	leases := hub.CoordinationV1().Leases(corev1.NamespaceNodeLease)
-	if _, err := leases.Create(ctx, lease, metav1.CreateOptions{}); err != nil {
-		return fmt.Errorf("create lease: %w", err)
-	}
+	_, err = leases.Create(ctx, lease, metav1.CreateOptions{})
+	runner.ExpectNoError(err)
 	go func() {
 		for pause(ctx, leaseInterval) == nil {
 			if current, err := leases.Get(ctx, bareNode, metav1.GetOptions{}); err == nil {
@@ -129,33 +104,21 @@ func (d *clusterDemo) keepNodeAlive(ctx context.Context) error {
 			}
 		}
 	}()
-	return nil
 }
 
 // measureExpired measures the resume of a real cluster: from the machines' start to Running.
-func (d *clusterDemo) measureExpired(f figures.Figures) error {
-	if _, err := d.measureTransition(clusterName, "Hibernating"); err != nil {
-		return err
-	}
-	if err := d.outliveCertificates(); err != nil {
-		return err
-	}
-	t, err := d.measureTransition(clusterName, "Running")
-	if err != nil {
-		return err
-	}
+func (d *clusterDemo) measureExpired(f figures.Figures) {
+	d.measureTransition(clusterName, "Hibernating")
+	d.outliveCertificates()
+	t := d.measureTransition(clusterName, "Running")
 	f.AddValue("resume_after_expiry_seconds", t.overhead)
 	f.AddValue("resume_after_expiry_api_writes", t.writes)
 	d.PrintObserved("Running %.1f s after the last machine was on", t.overhead)
-	return nil
 }
 
-func (d *clusterDemo) measureBare(f figures.Figures) error {
+func (d *clusterDemo) measureBare(f figures.Figures) {
 	for _, way := range []struct{ want, name string }{{"Hibernating", "hibernate"}, {"Running", "resume"}} {
-		t, err := d.measureTransition(bareName, way.want)
-		if err != nil {
-			return err
-		}
+		t := d.measureTransition(bareName, way.want)
 		f.AddValue(way.name+"_overhead_seconds", t.overhead)
 		f.AddValue(way.name+"_api_writes", t.writes)
 		f.AddValue(way.name+"_cloud_calls", t.calls)
@@ -163,35 +126,23 @@ func (d *clusterDemo) measureBare(f figures.Figures) error {
 		f.AddValue("cloud_calls_per_transition", t.calls)
 		d.PrintObserved("%s: %.2f s after the last machine's change, %.0f API writes, %.0f cloud calls", way.want, t.overhead, t.writes, t.calls)
 	}
-	return nil
 }
 
 // measureTransition asks for a power state and counts what Torpor did until it was reported.
-func (d *clusterDemo) measureTransition(name, want string) (transitionCost, error) {
-	writes, errWrites := d.countManagerWrites()
-	calls, errCalls := d.countCloudCalls()
-	if err := errors.Join(errWrites, errCalls, d.patchPowerState(name, want)); err != nil {
-		return transitionCost{}, err
-	}
-	reported, err := d.awaitReport(name, want)
-	if err != nil {
-		return transitionCost{}, err
-	}
-	callsAfter, errCalls := d.countCloudCalls()
-	changed, errChanged := d.lastStateChange(name)
+func (d *clusterDemo) measureTransition(name, want string) transitionCost {
+	writes, calls := d.countManagerWrites(), d.countCloudCalls()
+	d.patchPowerState(name, want)
+	reported := d.awaitReport(name, want)
+	callsAfter, changed := d.countCloudCalls(), d.lastStateChange(name)
 	// Events are written a little later, so writes are counted after a pause; cloud calls of that pause are not.
-	if err := errors.Join(errCalls, errChanged, pause(d.Context, settleTime)); err != nil {
-		return transitionCost{}, err
-	}
-	writesAfter, err := d.countManagerWrites()
-	return transitionCost{overhead: reported.Sub(changed).Seconds(), writes: writesAfter - writes, calls: callsAfter - calls}, err
+	runner.ExpectNoError(pause(d.Context, settleTime))
+	return transitionCost{overhead: reported.Sub(changed).Seconds(), writes: d.countManagerWrites() - writes, calls: callsAfter - calls}
 }
 
-// awaitReport watches, as kubectl does, until the power state is reported, and returns when that was.
-func (d *clusterDemo) awaitReport(name, want string) (time.Time, error) {
+func (d *clusterDemo) awaitReport(name, want string) time.Time {
 	args := []string{"wait", "cd", name, "--for=jsonpath={.status.powerState}=" + want, "--timeout=" + powerLimit.String()}
-	_, err := d.RunCommand(runner.CommandLine{Program: d.config.Kubectl, Args: args, Limit: powerLimit})
-	return time.Now(), err
+	d.RunCommand(runner.CommandLine{Program: d.config.Kubectl, Args: args, Limit: powerLimit})
+	return time.Now()
 }
 
 func pause(ctx context.Context, d time.Duration) error {

@@ -62,7 +62,7 @@ func newClusterDemo(ctx context.Context, c Config) (*clusterDemo, error) {
 		return nil, err
 	}
 	r.Kubeconfig = c.hubKubeconfig()
-	return &clusterDemo{Runner: r, config: c, memory: watchMemory(ctx)}, r.EmptyDir()
+	return &clusterDemo{Runner: r, config: c, memory: watchMemory(ctx)}, nil
 }
 
 // RunDemo shows the hibernation of a cluster and stops everything again. It returns nil only if all of it was observed.
@@ -75,12 +75,9 @@ func RunDemo(ctx context.Context, c Config) error {
 		Steps:    append(d.environmentSteps(), d.hibernate, d.outliveCertificates, d.resume),
 		Duration: "90 seconds",
 		LastStep: "Stop everything",
-		VerifyCleanUp: func() error {
-			if err := verifyNoProcesses(); err != nil {
-				return err
-			}
+		VerifyCleanUp: func() {
+			runner.ExpectNoError(verifyNoProcesses())
 			d.PrintObserved("every process that was started has ended")
-			return nil
 		},
 		Summary: func() string {
 			return fmt.Sprintf("; at most %d MiB of memory were in use at once", d.memory.peakMiB())
@@ -101,41 +98,25 @@ func KeepEnvironment(ctx context.Context, c Config, ready func()) error {
 	return errors.Join(err, d.CleanUp())
 }
 
-func (d *clusterDemo) environmentSteps() []func() error {
-	return []func() error{d.startHubAndCloud, d.createCluster, d.startDormantManager, d.installCRD}
+func (d *clusterDemo) environmentSteps() []func() {
+	return []func(){d.EmptyDir, d.startHubAndCloud, d.createCluster, d.startDormantManager, d.installCRD}
 }
 
-func (d *clusterDemo) startHubAndCloud() error {
+func (d *clusterDemo) startHubAndCloud() {
 	d.BeginStep("A hub (a real Kubernetes control plane) and a cloud")
-	hub, err := d.StartProgram("hub", d.config.Local, "control-plane", "--dir", d.config.FilePath("hub"))
-	if err != nil {
-		return err
-	}
+	hub := d.StartProgram("hub", d.config.Local, "control-plane", "--dir", d.config.FilePath("hub"))
 	latency := d.config.Latency.String()
-	cloud, err := d.StartProgram("cloud", d.config.Local, "cloud", "--dir", d.config.FilePath("cloud"), "--allow-commands",
+	cloud := d.StartProgram("cloud", d.config.Local, "cloud", "--dir", d.config.FilePath("cloud"), "--allow-commands",
 		"--access-keys", accessKey, "--start-latency", latency, "--stop-latency", latency)
-	if err != nil {
-		return err
-	}
-	if d.cloudURL, err = d.AwaitLogLine(cloud, "ready:"); err != nil {
-		return err
-	}
+	d.cloudURL = d.AwaitLogLine(cloud, "ready:")
 	d.PrintObserved("the cloud speaks the EC2 API at %s; machines take %s to start and to stop", d.cloudURL, latency)
-	if _, err := d.AwaitLogLine(hub, "ready "); err != nil {
-		return err
-	}
-	answer, err := d.kubectl("get", "--raw", "/version")
-	if err != nil {
-		return err
-	}
+	d.AwaitLogLine(hub, "ready ")
+	answer := d.kubectl("get", "--raw", "/version")
 	var version struct {
 		GitVersion string `json:"gitVersion"`
 	}
-	if err := json.Unmarshal([]byte(answer), &version); err != nil {
-		return fmt.Errorf("decode version: %w", err)
-	}
+	runner.ExpectNoError(json.Unmarshal([]byte(answer), &version))
 	d.PrintObserved("the hub serves Kubernetes %s", version.GitVersion)
-	return nil
 }
 
 func (d *clusterDemo) clusterConfig(name string) targetcluster.Config {
@@ -145,67 +126,41 @@ func (d *clusterDemo) clusterConfig(name string) targetcluster.Config {
 	}
 }
 
-func (d *clusterDemo) createCluster() error {
+func (d *clusterDemo) createCluster() {
 	d.BeginStep("Cluster " + clusterName + ": a control-plane machine and two nodes at that cloud")
 	c := d.clusterConfig(clusterName)
 	c.Nodes, c.Certificates, c.Heartbeat, c.Progress = 2, d.config.Certificates, 3*time.Second, d.PrintObserved
 	result, err := targetcluster.CreateCluster(d.Context, c)
-	if err != nil {
-		return fmt.Errorf("create cluster: %w", err)
-	}
+	runner.ExpectNoError(err)
 	if result.Applied {
-		return errors.New("expected a hub without ClusterDeployments, found it serves them already")
+		runner.FailStep("expected a hub without ClusterDeployments, found it serves them already")
 	}
 	d.PrintObserved("its Secrets are in the hub; the hub does not know the kind ClusterDeployment yet")
-	return nil
 }
 
 // startDormantManager starts torpor while none of its kinds exists, and verifies that it stays up.
-func (d *clusterDemo) startDormantManager() error {
+func (d *clusterDemo) startDormantManager() {
 	d.BeginStep("torpor manager, started before any CRD exists")
-	addresses, err := runner.FindFreeAddresses(d.Context, 2)
-	if err != nil {
-		return err
-	}
+	addresses := runner.FindFreeAddresses(d.Context, 2)
 	d.metrics, d.probes = addresses[0], addresses[1]
-	manager, err := d.StartProgram("manager", d.config.Torpor, "manager", "--kubeconfig", d.config.hubKubeconfig(),
+	manager := d.StartProgram("manager", d.config.Torpor, "manager", "--kubeconfig", d.config.hubKubeconfig(),
 		"--metrics-address", d.metrics, "--probe-address", d.probes)
-	if err != nil {
-		return err
-	}
-	crds, err := d.kubectl("get", "crd", "-o", "name")
-	if err != nil {
-		return err
-	}
+	crds := d.kubectl("get", "crd", "-o", "name")
 	if crds != "" {
-		return fmt.Errorf("expected a hub without CRDs, found %q", crds)
+		runner.FailStep("expected a hub without CRDs, found %q", crds)
 	}
-	if err := d.AwaitReady(manager, d.probes); err != nil {
-		return err
-	}
+	d.AwaitReady(manager, d.probes)
 	d.PrintObserved("the manager is ready, with no CRD in the hub")
-	if err := d.verifyControllerRuns(false); err != nil {
-		return err
-	}
+	d.verifyControllerRuns(false)
 	d.PrintObserved("its hibernation controller is dormant")
-	return nil
 }
 
-// installCRD brings the kind, and waits for the controller to start by itself.
-func (d *clusterDemo) installCRD() error {
+func (d *clusterDemo) installCRD() {
 	d.BeginStep("Install the CRD: the controller starts")
-	if _, err := d.kubectl("apply", "--server-side", "-k", d.config.CRDs); err != nil {
-		return err
-	}
-	if err := d.Poll("the controller", readyLimit, func(context.Context) error { return d.verifyControllerRuns(true) }); err != nil {
-		return err
-	}
+	d.kubectl("apply", "--server-side", "-k", d.config.CRDs)
+	d.Poll("the controller", readyLimit, func(context.Context) { d.verifyControllerRuns(true) })
 	d.PrintObserved("the hibernation controller runs")
-	if _, err := d.kubectl("apply", "-f", filepath.Join(d.config.clusterDir(), "clusterdeployment.yaml")); err != nil {
-		return err
-	}
-	if err := d.awaitPowerState("Running"); err != nil {
-		return err
-	}
-	return d.showClusters()
+	d.kubectl("apply", "-f", filepath.Join(d.config.clusterDir(), "clusterdeployment.yaml"))
+	d.awaitPowerState("Running")
+	d.showClusters()
 }

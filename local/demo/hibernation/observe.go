@@ -25,7 +25,6 @@ import (
 	"github.com/torpor-dev/torpor/local/demo/runner"
 )
 
-// cloudInstance is a machine as the cloud's operator sees it.
 type cloudInstance struct {
 	ID        string    `json:"id"`
 	Name      string    `json:"name"`
@@ -34,104 +33,82 @@ type cloudInstance struct {
 	PID       int       `json:"pid"`
 }
 
-func (d *clusterDemo) askCloud(what string, into any) error {
+func (d *clusterDemo) askCloud(what string, into any) {
 	ctx, cancel := context.WithTimeout(d.Context, attemptLimit)
 	defer cancel()
 	body, err := runner.FetchURL(ctx, d.cloudURL+"/_local/"+what)
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal([]byte(body), into); err != nil {
-		return fmt.Errorf("decode %s: %w", what, err)
-	}
-	return nil
+	runner.ExpectNoError(err)
+	runner.ExpectNoError(json.Unmarshal([]byte(body), into))
 }
 
-func (d *clusterDemo) listInstances() ([]cloudInstance, error) {
-	var list []cloudInstance
-	err := d.askCloud("instances", &list)
-	if err == nil && len(list) == 0 {
-		err = fmt.Errorf("expected machines at %s, found none", d.cloudURL)
+func (d *clusterDemo) listInstances() (list []cloudInstance) {
+	d.askCloud("instances", &list)
+	if len(list) == 0 {
+		runner.FailStep("expected machines at %s, found none", d.cloudURL)
 	}
-	return list, err
+	return list
 }
 
-func (d *clusterDemo) verifyInstancesAre(want string) error {
-	list, err := d.listInstances()
-	if err != nil {
-		return err
-	}
-	for _, i := range list {
+func (d *clusterDemo) verifyInstancesAre(want string) {
+	for _, i := range d.listInstances() {
 		if i.State != want {
-			return fmt.Errorf("expected machine %s to be %s, found %s", i.Name, want, i.State)
+			runner.FailStep("expected machine %s to be %s, found %s", i.Name, want, i.State)
 		}
 	}
-	return nil
 }
 
-func (d *clusterDemo) lastStateChange(cluster string) (time.Time, error) {
-	list, err := d.listInstances()
-	var last time.Time
-	for _, i := range list {
+func (d *clusterDemo) lastStateChange(cluster string) (last time.Time) {
+	for _, i := range d.listInstances() {
 		if strings.HasPrefix(i.Name, cluster+"-") && i.ChangedAt.After(last) {
 			last = i.ChangedAt
 		}
 	}
-	return last, err
+	return last
 }
 
 // countCloudCalls counts the calls to the cloud; only Torpor makes any while it is measured.
-func (d *clusterDemo) countCloudCalls() (float64, error) {
+func (d *clusterDemo) countCloudCalls() float64 {
 	var calls map[string]float64
-	err := d.askCloud("calls", &calls)
+	d.askCloud("calls", &calls)
 	sum := 0.0
 	for name, n := range calls {
 		if !strings.HasSuffix(name, ".errors") { // Calls that failed are in the other figure as well.
 			sum += n
 		}
 	}
-	return sum, err
+	return sum
 }
 
-func (d *clusterDemo) setCloudLatency(latency time.Duration) error {
+func (d *clusterDemo) setCloudLatency(latency time.Duration) {
 	ctx, cancel := context.WithTimeout(d.Context, attemptLimit)
 	defer cancel()
 	body := fmt.Appendf(nil, `{"start":%q,"stop":%q}`, latency, latency)
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, d.cloudURL+"/_local/latency", bytes.NewReader(body))
-	if err != nil {
-		return fmt.Errorf("make request: %w", err)
-	}
+	runner.ExpectNoError(err)
 	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return fmt.Errorf("set latency: %w", err)
-	}
+	runner.ExpectNoError(err)
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode >= http.StatusBadRequest {
-		return fmt.Errorf("set latency: expected success, found %s", resp.Status)
+		runner.FailStep("set latency: expected success, found %s", resp.Status)
 	}
-	return nil
 }
 
 // sumMetric adds up the values of the manager's metric whose labels match; a metric without values is zero.
-func (d *clusterDemo) sumMetric(name string, match func(labels map[string]string) bool) (float64, error) {
+func (d *clusterDemo) sumMetric(name string, match func(labels map[string]string) bool) float64 {
 	ctx, cancel := context.WithTimeout(d.Context, attemptLimit)
 	defer cancel()
 	body, err := runner.FetchURL(ctx, "http://"+d.metrics+"/metrics")
-	if err != nil {
-		return 0, err
-	}
+	runner.ExpectNoError(err)
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(strings.NewReader(body))
-	if err != nil {
-		return 0, fmt.Errorf("read metrics: %w", err)
-	}
+	runner.ExpectNoError(err)
 	sum := 0.0
 	for _, metric := range families[name].GetMetric() {
 		if match(readLabels(metric)) {
 			sum += metric.GetCounter().GetValue() + metric.GetGauge().GetValue() + metric.GetUntyped().GetValue()
 		}
 	}
-	return sum, nil
+	return sum
 }
 
 func readLabels(metric *dto.Metric) map[string]string {
@@ -143,37 +120,32 @@ func readLabels(metric *dto.Metric) map[string]string {
 }
 
 // verifyControllerRuns reads from the manager's own metric whether its hibernation controller runs.
-func (d *clusterDemo) verifyControllerRuns(want bool) error {
-	sum, err := d.sumMetric("torpor_gate_state", func(labels map[string]string) bool {
+func (d *clusterDemo) verifyControllerRuns(want bool) {
+	sum := d.sumMetric("torpor_gate_state", func(labels map[string]string) bool {
 		return labels["group"] == "hibernation" && labels["state"] == "Running"
 	})
-	if running := sum == 1; err == nil && running != want {
-		err = fmt.Errorf("expected the controller's running to be %t, found %t", want, running)
+	if running := sum == 1; running != want {
+		runner.FailStep("expected the controller's running to be %t, found %t", want, running)
 	}
-	return err
 }
 
 // countManagerWrites counts the manager's writing requests to the hub, by the manager's own client metrics.
-func (d *clusterDemo) countManagerWrites() (float64, error) {
+func (d *clusterDemo) countManagerWrites() float64 {
 	cfg, err := clientcmd.BuildConfigFromFlags("", d.config.hubKubeconfig())
-	if err != nil {
-		return 0, fmt.Errorf("read hub kubeconfig: %w", err)
-	}
+	runner.ExpectNoError(err)
 	hub, err := url.Parse(cfg.Host)
-	if err != nil {
-		return 0, fmt.Errorf("read hub address: %w", err)
-	}
+	runner.ExpectNoError(err)
 	return d.sumMetric("rest_client_requests_total", func(labels map[string]string) bool {
 		return labels["host"] == hub.Host && slices.Contains([]string{"POST", "PUT", "PATCH", "DELETE"}, labels["method"])
 	})
 }
 
-func (d *clusterDemo) managerMemoryMiB() (float64, error) {
-	bytes, err := d.sumMetric("process_resident_memory_bytes", func(map[string]string) bool { return true })
-	if err == nil && bytes == 0 {
-		err = fmt.Errorf("expected the metric process_resident_memory_bytes, found none")
+func (d *clusterDemo) managerMemoryMiB() float64 {
+	bytes := d.sumMetric("process_resident_memory_bytes", func(map[string]string) bool { return true })
+	if bytes == 0 {
+		runner.FailStep("expected the metric process_resident_memory_bytes, found none")
 	}
-	return bytes / mebibyte, err
+	return bytes / mebibyte
 }
 
 const (
@@ -207,7 +179,6 @@ func watchMemory(ctx context.Context) *memoryWatch {
 
 func (w *memoryWatch) peakMiB() int64 { return w.peak.Load() / mebibyte }
 
-// verifyNoProcesses verifies that no process below this one is alive.
 func verifyNoProcesses() error {
 	var left []error
 	for _, p := range listDescendants() {

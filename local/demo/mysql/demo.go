@@ -9,10 +9,11 @@ package mysql
 import (
 	"context"
 	_ "embed" // The manifest is a file, as a user's is.
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -60,7 +61,7 @@ func RunDemo(ctx context.Context, c Config) error {
 		r.Kubeconfig, makeCluster = c.Kubeconfig, d.useGivenCluster
 	}
 	return d.RunDemo(runner.Demo{
-		Steps: []func() error{
+		Steps: []func(){
 			makeCluster, d.createMySQLCluster, d.writeRow, d.stopClustering, d.advanceReplicas, d.startClustering, d.stopReconciliation,
 			d.killPrimary,
 		},
@@ -76,109 +77,265 @@ var manifest string
 const probes = "127.77.250.1:8081"
 
 // startPodCluster starts a cluster with real pods on this machine, and torpor beside it.
-func (d *mysqlDemo) startPodCluster() error {
+func (d *mysqlDemo) startPodCluster() {
 	d.BeginStep("A cluster with real pods on this machine: containerd, the kubelet, Services, DNS, volumes")
 	if os.Geteuid() != 0 {
-		return errors.New("expected to be root on Debian, since real pods need namespaces and mounts; " +
+		runner.FailStep("expected to be root on Debian, since real pods need namespaces and mounts; " +
 			"or use a cluster of yours with Torpor in it: make demo NAME=mysql DEMO=--kubeconfig=FILE")
 	}
-	d.OnCleanUp(func() error {
-		_, err := d.run(d.config.Local, "", "pods", "down", "--dir", d.config.Dir)
-		if err == nil {
-			d.PrintObserved("every process that was started has ended, and nothing is left on the machine")
-		}
-		return err
+	d.OnCleanUp(func() {
+		d.run(d.config.Local, "", "pods", "down", "--dir", d.config.Dir)
+		d.PrintObserved("every process that was started has ended, and nothing is left on the machine")
 	})
-	if _, err := d.run(d.config.Local, "", "pods", "up", "--dir", d.config.Dir, "--parts", d.config.Parts, "--mysql", d.config.MySQL); err != nil {
-		return err
-	}
-	nodes, err := d.kubectl("get", "nodes")
-	if err != nil {
-		return err
-	}
+	d.run(d.config.Local, "", "pods", "up", "--dir", d.config.Dir, "--parts", d.config.Parts, "--mysql", d.config.MySQL)
+	nodes := d.kubectl("get", "nodes")
 	d.PrintObserved("kubectl get nodes")
 	d.QuoteOutput(nodes)
 	for _, args := range [][]string{
 		{"create", "namespace", namespace},
 		{"apply", "--server-side", "-k", filepath.Join(d.config.ConfigDir, "crd")},
 	} {
-		if _, err := d.kubectl(args...); err != nil {
-			return err
-		}
+		d.kubectl(args...)
 	}
 	d.PrintObserved("kubectl apply --server-side -k config/crd")
-	return d.startManager()
+	d.startManager()
 }
 
 // startManager runs torpor on this machine; from here the pods can be reached by their addresses.
-func (d *mysqlDemo) startManager() error {
-	manager, err := d.StartProgram("manager", d.config.Torpor, "manager", "--kubeconfig", d.Kubeconfig,
+func (d *mysqlDemo) startManager() {
+	manager := d.StartProgram("manager", d.config.Torpor, "manager", "--kubeconfig", d.Kubeconfig,
 		"--metrics-address", "0", "--probe-address", probes)
-	if err != nil {
-		return err
-	}
-	if err := d.AwaitReady(manager, probes); err != nil {
-		return err
-	}
+	d.AwaitReady(manager, probes)
 	d.PrintObserved("torpor manager is ready")
-	return nil
 }
 
 // useGivenCluster uses a cluster in which Torpor runs already: its pods may not be in reach from here.
-func (d *mysqlDemo) useGivenCluster() error {
+func (d *mysqlDemo) useGivenCluster() {
 	d.BeginStep("The cluster of " + d.Kubeconfig)
-	out, err := d.kubectl("get", "pods", "--all-namespaces", "-l", "app.kubernetes.io/name=torpor", "-o", "jsonpath={.items[*].metadata.name}")
-	if err != nil {
-		return err
-	}
+	out := d.kubectl("get", "pods", "--all-namespaces", "-l", "app.kubernetes.io/name=torpor", "-o", "jsonpath={.items[*].metadata.name}")
 	if out == "" {
-		return errors.New("expected Torpor to run there, found none: install it as the README says, with config/crd")
+		runner.FailStep("expected Torpor to run there, found none: install it as the README says, with config/crd")
 	}
-	if _, err := d.kubectl("create", "namespace", namespace); err != nil {
-		return err
-	}
-	d.OnCleanUp(func() error {
-		_, err := d.kubectl("delete", "namespace", namespace)
-		return err
-	})
+	d.kubectl("create", "namespace", namespace)
+	d.OnCleanUp(func() { d.kubectl("delete", "namespace", namespace) })
 	d.PrintObserved("Torpor runs there: %s", out)
-	return nil
 }
 
-func (d *mysqlDemo) createMySQLCluster() error {
+func (d *mysqlDemo) createMySQLCluster() {
 	d.BeginStep("A MySQLCluster of three instances")
 	text := strings.ReplaceAll(manifest, "IMAGE", d.config.Image)
-	if _, err := d.run(d.config.Kubectl, text, "--namespace", namespace, "apply", "-f", "-"); err != nil {
-		return err
-	}
+	d.run(d.config.Kubectl, text, "--namespace", namespace, "apply", "-f", "-")
 	d.PrintObserved("kubectl apply -f local/demo/mysql/cluster.yaml")
 	d.OnCleanUp(d.deleteMySQLCluster)
-	if err := d.awaitHealthy(); err != nil {
-		return err
-	}
+	d.awaitHealthy()
 	d.PrintObserved("it is healthy")
-	pods, err := d.kubectl("get", "pods")
-	if err != nil {
-		return err
-	}
+	pods := d.kubectl("get", "pods")
 	d.PrintObserved("kubectl get pods")
 	d.QuoteOutput(pods)
-	return d.showCluster()
+	d.showCluster()
 }
 
-func (d *mysqlDemo) deleteMySQLCluster() error {
-	if _, err := d.kubectl("delete", "mysqlcluster", clusterName, "--timeout="+commandLimit.String()); err != nil {
-		return err
-	}
-	err := d.Poll("the pods and volumes to go", commandLimit, func(context.Context) error {
-		left, err := d.kubectl("get", "pods,pvc,services,statefulsets", "-o", "name")
-		if err == nil && left != "" {
-			err = fmt.Errorf("expected nothing in namespace %s, found %s", namespace, left)
+func (d *mysqlDemo) deleteMySQLCluster() {
+	d.kubectl("delete", "mysqlcluster", clusterName, "--timeout="+commandLimit.String())
+	d.Poll("the pods and volumes to go", commandLimit, func(context.Context) {
+		if left := d.kubectl("get", "pods,pvc,services,statefulsets", "-o", "name"); left != "" {
+			runner.FailStep("expected nothing in namespace %s, found %s", namespace, left)
 		}
-		return err
 	})
-	if err == nil {
-		d.PrintObserved("kubectl delete mysqlcluster %s: its pods, volumes and Services are gone", clusterName)
+	d.PrintObserved("kubectl delete mysqlcluster %s: its pods, volumes and Services are gone", clusterName)
+}
+
+// replicaIndexes are the replicas of the primary, the instances 1 and 2, as long as nothing happened to the first.
+func replicaIndexes() []int { return []int{1, 2} }
+
+func (d *mysqlDemo) writeRow() {
+	d.BeginStep("Write to the primary, read from the replicas")
+	out := d.runSQL(0, "CREATE DATABASE app", "CREATE TABLE app.t (id INT PRIMARY KEY, v VARCHAR(20))", "INSERT INTO app.t VALUES (1, 'replicated')",
+		"SELECT @@version")
+	d.PrintObserved("kubectl moco mysql -u moco-admin %s -- -e \"… INSERT INTO app.t VALUES (1, 'replicated')\" (MySQL %s)", clusterName, out)
+	for _, i := range replicaIndexes() {
+		d.Poll("the row", commandLimit, func(context.Context) {
+			if v := d.runSQL(i, "SELECT v FROM app.t WHERE id = 1"); v != "replicated" {
+				runner.FailStep("expected the row in instance %d, found %q", i, v)
+			}
+		})
 	}
-	return err
+	d.PrintObserved("the row is in both replicas")
+}
+
+func (d *mysqlDemo) stopClustering() {
+	d.BeginStep("A DBA stops clustering")
+	d.showMoco("stop", "clustering", clusterName, "--reason", "compare replicas", "--until", "40m", "--wait")
+	d.showCluster()
+	d.showMoco("status")
+}
+
+func (d *mysqlDemo) advanceReplicas() {
+	d.BeginStep("The DBA stops the replicas' SQL threads and advances their GTIDs by hand")
+	for _, i := range replicaIndexes() {
+		d.runSQL(i, "STOP REPLICA SQL_THREAD")
+	}
+	d.PrintObserved("STOP REPLICA SQL_THREAD on instances 1 and 2")
+	executed := d.runSQL(0, "INSERT INTO app.t VALUES (2, 'by hand')", "SELECT @@gtid_executed")
+	server, _, _ := strings.Cut(executed, ":")
+	// The insert is the last transaction of the set, whose ranges end with its number.
+	number := server + ":" + executed[strings.LastIndexAny(executed, ":-")+1:]
+	d.PrintObserved("the primary commits %s", number)
+	for _, i := range replicaIndexes() {
+		d.runSQL(i, "SET GLOBAL super_read_only = OFF", "SET GTID_NEXT = '"+number+"'", "INSERT INTO app.t VALUES (2, 'by hand')",
+			"SET GTID_NEXT = 'AUTOMATIC'", "SET GLOBAL super_read_only = ON")
+	}
+	d.PrintObserved("SET GTID_NEXT and the same row, on instances 1 and 2")
+	d.observeFor(func() {
+		for _, i := range replicaIndexes() {
+			got := d.runSQL(i, "SELECT SERVICE_STATE FROM performance_schema.replication_applier_status", "SELECT @@gtid_executed")
+			if want := "OFF\n" + executed; got != want {
+				runner.FailStep("instance %d: expected its SQL thread off and the GTIDs %s, found %q", i, executed, got)
+			}
+		}
+	})
+	d.PrintObserved("nobody has interfered: the SQL threads are stopped as they were")
+}
+
+func (d *mysqlDemo) startClustering() {
+	d.BeginStep("The DBA hands the cluster back")
+	d.showMoco("start", "clustering", clusterName, "--wait")
+	d.awaitHealthy()
+	d.showCluster()
+	d.verifyEqualRows()
+}
+
+func (d *mysqlDemo) verifyEqualRows() {
+	var sum string
+	d.Poll("equal rows", commandLimit, func(context.Context) {
+		var sums []string
+		for i := range len(replicaIndexes()) + 1 {
+			sums = append(sums, d.runSQL(i, "CHECKSUM TABLE app.t"))
+		}
+		sum = sums[0]
+		if len(slices.Compact(sums)) != 1 {
+			runner.FailStep("expected equal checksums, found %q", sums)
+		}
+	})
+	d.PrintObserved("CHECKSUM TABLE is the same on all instances: %s", strings.ReplaceAll(sum, "\t", " "))
+}
+
+func (d *mysqlDemo) stopReconciliation() {
+	d.BeginStep("While reconciliation is stopped, a change of the spec waits")
+	d.showMoco("stop", "reconciliation", clusterName, "--wait")
+	d.kubectl("patch", "mysqlcluster", clusterName, "--type=merge", "-p",
+		`{"spec":{"primaryServiceTemplate":{"metadata":{"labels":{"team":"data"}}}}}`)
+	d.PrintObserved("kubectl patch mysqlcluster %s: the Service of the primary shall have the label team=data", clusterName)
+	label := func(want string) {
+		if got := d.kubectl("get", "service", "moco-"+clusterName+"-primary", "-o", "jsonpath={.metadata.labels.team}"); got != want {
+			runner.FailStep("expected the label team=%s, found %q", want, got)
+		}
+	}
+	d.observeFor(func() { label("") })
+	d.PrintObserved("the Service is as it was")
+	d.showCluster()
+	d.showMoco("start", "reconciliation", clusterName, "--wait")
+	d.Poll("the label", commandLimit, func(context.Context) { label("data") })
+	d.PrintObserved("the Service has the label")
+}
+
+// killPrimary kills the primary's server and measures how long no write was possible.
+func (d *mysqlDemo) killPrimary() {
+	d.BeginStep("kill -9 of the primary's server")
+	old := d.findPrimary()
+	pod := fmt.Sprintf("moco-%s-%d", clusterName, old)
+	d.kubectl("exec", pod, "-c", "mysqld", "--", "sh", "-c", "kill -9 $(cat /run/mysqld.pid)")
+	killed := time.Now()
+	d.PrintObserved("killed in %s", pod)
+	var now int
+	d.Poll("another primary", commandLimit, func(context.Context) {
+		if now = d.findPrimary(); now == old {
+			runner.FailStep("expected another primary")
+		}
+		// The status may be ahead of the server: only a write proves that it takes writes.
+		d.runSQL(now, "REPLACE INTO app.t VALUES (3, 'after')")
+	})
+	d.PrintObserved("instance %d takes writes, %.1f s after the kill", now, time.Since(killed).Seconds())
+	d.awaitHealthy()
+	d.PrintObserved("the old primary is back as a replica, and the cluster is healthy")
+	d.showCluster()
+	d.verifyEqualRows()
+}
+
+func (d *mysqlDemo) run(program, stdin string, args ...string) string {
+	return d.RunCommand(runner.CommandLine{Program: program, Args: args, Stdin: stdin, Limit: commandLimit})
+}
+
+func (d *mysqlDemo) kubectl(args ...string) string {
+	return d.run(d.config.Kubectl, "", append([]string{"--namespace", namespace}, args...)...)
+}
+
+// kubectlMoco is kubectl moco, whose flags follow its name.
+func (d *mysqlDemo) kubectlMoco(args ...string) string {
+	program := filepath.Join(filepath.Dir(d.config.Torpor), "kubectl-moco")
+	return d.run(program, "", append([]string{"--namespace", namespace}, args...)...)
+}
+
+func (d *mysqlDemo) showMoco(args ...string) {
+	out := d.kubectlMoco(args...)
+	d.PrintObserved("kubectl moco %s", formatCommandLine(args))
+	d.QuoteOutput(out)
+}
+
+func formatCommandLine(args []string) string {
+	typed := make([]string, len(args))
+	for i, arg := range args {
+		typed[i] = arg
+		if strings.ContainsAny(arg, " '") {
+			typed[i] = strconv.Quote(arg)
+		}
+	}
+	return strings.Join(typed, " ")
+}
+
+func (d *mysqlDemo) showCluster() {
+	out := d.kubectl("get", "mysqlcluster", clusterName)
+	d.PrintObserved("kubectl get mysqlcluster")
+	d.QuoteOutput(out)
+}
+
+func (d *mysqlDemo) runSQL(index int, statements ...string) string {
+	return d.kubectlMoco("mysql", "-u", "moco-admin", "--index", strconv.Itoa(index), clusterName, "--", "-Nr", "-e", strings.Join(statements, "; "))
+}
+
+func (d *mysqlDemo) conditionStatus(kind string) string {
+	return d.kubectl("get", "mysqlcluster", clusterName, "-o", `jsonpath={.status.conditions[?(@.type=="`+kind+`")].status}`)
+}
+
+func (d *mysqlDemo) findPrimary() int {
+	out := d.kubectl("get", "mysqlcluster", clusterName, "-o", "jsonpath={.status.currentPrimaryIndex}")
+	// A cluster that has just been made has no primary yet.
+	if out == "" {
+		runner.FailStep("expected a primary in the status, found none")
+	}
+	index, err := strconv.Atoi(out)
+	runner.ExpectNoError(err)
+	return index
+}
+
+func (d *mysqlDemo) awaitHealthy() {
+	d.Poll("the cluster to be healthy", commandLimit, func(context.Context) {
+		if status := d.conditionStatus("Healthy"); status != "True" {
+			runner.FailStep("expected Healthy to be True, found %q", status)
+		}
+	})
+}
+
+// observeFor repeats f for a while, up to its first error.
+func (d *mysqlDemo) observeFor(f func()) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for end := time.Now().Add(observationTime); time.Now().Before(end); {
+		f()
+		select {
+		case <-d.Context.Done():
+			runner.ExpectNoError(context.Cause(d.Context))
+		case <-tick.C:
+		}
+	}
 }

@@ -3,10 +3,8 @@
 package runner
 
 import (
-	"bufio"
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -19,7 +17,6 @@ import (
 	"time"
 
 	"github.com/torpor-dev/torpor/local/cloud/process"
-	"github.com/torpor-dev/torpor/local/demo/output"
 )
 
 const (
@@ -35,66 +32,63 @@ type Program struct {
 }
 
 // StartProgram runs a program with its output in a log file of its name.
-func (r *Runner) StartProgram(name string, argv ...string) (*Program, error) {
+func (r *Runner) StartProgram(name string, argv ...string) *Program {
 	log := r.config.FilePath(name + ".log")
 	started, err := r.starter.Start(process.Command{Argv: argv, Log: log, Marker: "demo-" + name})
 	if err != nil {
-		return nil, fmt.Errorf("start %s: %w", name, err)
+		FailStep("start %s: %w", name, err)
 	}
 	p := &Program{Process: started, name: name, log: log}
 	r.OnCleanUp(p.stop)
-	return p, nil
+	return p
 }
 
-func (p *Program) stop() error {
+func (p *Program) stop() {
 	p.Terminate()
 	timer := time.NewTimer(stopLimit)
 	defer timer.Stop()
 	select {
 	case <-p.Exited():
-		return nil
 	case <-timer.C:
 		p.Kill()
 		<-p.Exited()
-		return fmt.Errorf("expected %s to stop within %s, had to kill it", p.name, stopLimit)
+		FailStep("expected %s to stop within %s, had to kill it", p.name, stopLimit)
 	}
 }
 
-// orEnded is the error, or one that ends a poll because the program has ended.
-func (p *Program) orEnded(err error) error {
+// failEarlyEnd ends a poll because the program has ended.
+func (p *Program) failEarlyEnd() {
 	select {
 	case <-p.Exited():
-		return output.MarkPermanent(fmt.Errorf("%s ended early; its log is %s", p.name, p.log))
+		ExpectNoError(permanentError{fmt.Errorf("%s ended early; its log is %s", p.name, p.log)})
 	default:
-		return err
 	}
 }
 
 // AwaitLogLine waits until the log of the program has a line with the prefix, and returns what follows it.
-func (r *Runner) AwaitLogLine(p *Program, prefix string) (string, error) {
-	var found string
-	err := r.Poll("", readyLimit, func(context.Context) error {
-		f, err := os.Open(p.log)
-		if err != nil {
-			return fmt.Errorf("read log: %w", err)
-		}
-		defer func() { _ = f.Close() }()
-		for lines := bufio.NewScanner(f); lines.Scan(); {
-			if rest, ok := strings.CutPrefix(lines.Text(), prefix); ok {
+func (r *Runner) AwaitLogLine(p *Program, prefix string) (found string) {
+	r.Poll("", readyLimit, func(context.Context) {
+		text, err := os.ReadFile(p.log)
+		ExpectNoError(err)
+		for line := range strings.Lines(string(text)) {
+			if rest, ok := strings.CutPrefix(line, prefix); ok {
 				found = strings.TrimSpace(rest)
-				return nil
+				return
 			}
 		}
-		return p.orEnded(fmt.Errorf("expected a line %q in %s", prefix, p.log))
+		p.failEarlyEnd()
+		FailStep("expected a line %q in %s", prefix, p.log)
 	})
-	return found, err
+	return found
 }
 
 // AwaitReady waits until the program answers at its address for probes.
-func (r *Runner) AwaitReady(p *Program, address string) error {
-	return r.Poll("the "+p.name, readyLimit, func(ctx context.Context) error {
-		_, err := FetchURL(ctx, "http://"+address+"/readyz")
-		return p.orEnded(err)
+func (r *Runner) AwaitReady(p *Program, address string) {
+	r.Poll("the "+p.name, readyLimit, func(ctx context.Context) {
+		if _, err := FetchURL(ctx, "http://"+address+"/readyz"); err != nil {
+			p.failEarlyEnd()
+			ExpectNoError(err)
+		}
 	})
 }
 
@@ -110,7 +104,7 @@ type CommandLine struct {
 }
 
 // RunCommand runs a command as a person does who has all programs on the PATH, and returns what it printed.
-func (r *Runner) RunCommand(c CommandLine) (string, error) {
+func (r *Runner) RunCommand(c CommandLine) string {
 	ctx, cancel := context.WithTimeout(r.Context, c.Limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, c.Program, c.Args...)
@@ -123,9 +117,9 @@ func (r *Runner) RunCommand(c CommandLine) (string, error) {
 	cmd.Stdout, cmd.Stderr = &out, &problems
 	if err := cmd.Run(); err != nil {
 		line := filepath.Base(c.Program) + " " + strings.Join(c.Args, " ")
-		return strings.TrimSpace(out.String()), fmt.Errorf("%s: %w: %s", line, err, strings.TrimSpace(problems.String()))
+		FailStep("%s: %w: %s", line, err, strings.TrimSpace(problems.String()))
 	}
-	return strings.TrimSpace(out.String()), nil
+	return strings.TrimSpace(out.String())
 }
 
 // FetchURL gets what is served at a URL.
@@ -150,21 +144,13 @@ func FetchURL(ctx context.Context, url string) (string, error) {
 }
 
 // FindFreeAddresses finds free loopback addresses, for programs that cannot report which port they took.
-func FindFreeAddresses(ctx context.Context, count int) ([]string, error) {
-	var errs []error
-	var open []net.Listener
-	var found []string
+func FindFreeAddresses(ctx context.Context, count int) (found []string) {
 	// All are open at the same time, so that the kernel cannot hand out one port twice.
 	for range count {
 		l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-		if err != nil {
-			errs = append(errs, fmt.Errorf("find free ports: %w", err))
-			break
-		}
-		open, found = append(open, l), append(found, l.Addr().String())
+		ExpectNoError(err)
+		defer func() { _ = l.Close() }()
+		found = append(found, l.Addr().String())
 	}
-	for _, l := range open {
-		errs = append(errs, l.Close())
-	}
-	return found, errors.Join(errs...)
+	return found
 }

@@ -12,10 +12,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/torpor-dev/torpor/local/cloud/process"
-	"github.com/torpor-dev/torpor/local/demo/output"
 )
 
 // Config is where a demo finds its programs and what it prints to.
@@ -36,7 +36,7 @@ func (c Config) FilePath(elem ...string) string {
 
 // Runner runs one demo.
 type Runner struct {
-	*output.Transcript
+	*Transcript
 
 	// Context ends the steps; what cleans up after them goes on.
 	Context context.Context
@@ -46,7 +46,7 @@ type Runner struct {
 	config   Config
 	starter  *process.Starter
 	began    time.Time
-	cleanups []func() error
+	cleanups []func()
 }
 
 // NewRunner makes the runner of a demo, whose paths it makes absolute.
@@ -64,28 +64,27 @@ func NewRunner(ctx context.Context, c *Config, paths ...*string) (*Runner, error
 		}
 	}
 	return &Runner{
-		Transcript: &output.Transcript{Out: c.Out, Colour: c.Colour}, Context: ctx,
+		Transcript: &Transcript{Out: c.Out, Colour: c.Colour}, Context: ctx,
 		config: *c, starter: process.NewStarter(), began: time.Now(),
 	}, nil
 }
 
 // EmptyDir removes what an earlier run has left in the folder.
-func (r *Runner) EmptyDir() error {
+func (r *Runner) EmptyDir() {
 	if err := errors.Join(os.RemoveAll(r.config.Dir), os.MkdirAll(r.config.Dir, 0o700)); err != nil {
-		return fmt.Errorf("empty demo folder: %w", err)
+		FailStep("empty demo folder: %w", err)
 	}
-	return nil
 }
 
 // Demo is what a runner does and prints.
 type Demo struct {
-	Steps []func() error
+	Steps []func()
 	// Duration is about how long the steps take, for who interrupts them.
 	Duration string
 	// LastStep is the title of the cleaning up, which is done whatever happened before.
 	LastStep string
 	// VerifyCleanUp is called when all that was started has been stopped; nil verifies nothing.
-	VerifyCleanUp func() error
+	VerifyCleanUp func()
 	// Summary ends the last line; nil adds nothing to it.
 	Summary func() string
 }
@@ -102,7 +101,7 @@ func (r *Runner) RunDemo(d Demo) error {
 	r.BeginStep(d.LastStep)
 	left := r.CleanUp()
 	if left == nil && d.VerifyCleanUp != nil {
-		left = d.VerifyCleanUp()
+		left = RunSteps(d.VerifyCleanUp)
 	}
 	if err := errors.Join(err, left); err != nil {
 		return err
@@ -116,17 +115,37 @@ func (r *Runner) RunDemo(d Demo) error {
 }
 
 // RunSteps does the steps one after the other, up to the first that fails.
-func RunSteps(steps ...func() error) error {
-	for _, step := range steps {
-		if err := step(); err != nil {
-			return err
+func RunSteps(steps ...func()) (err error) {
+	defer func() {
+		switch found := recover().(type) {
+		case nil:
+		case stepError:
+			err = found.error
+		default:
+			panic(found)
 		}
+	}()
+	for _, step := range steps {
+		step()
 	}
 	return nil
 }
 
+// stepError ends a step from wherever it is found, as a failed test ends.
+type stepError struct{ error }
+
+// FailStep ends the step, or the attempt of a Poll.
+func FailStep(format string, args ...any) { panic(stepError{fmt.Errorf(format, args...)}) }
+
+// ExpectNoError ends the step, or the attempt of a Poll, at an error.
+func ExpectNoError(err error) {
+	if err != nil {
+		panic(stepError{err})
+	}
+}
+
 // OnCleanUp registers what undoes a step; the last registered is the first to be done.
-func (r *Runner) OnCleanUp(undo func() error) { r.cleanups = append(r.cleanups, undo) }
+func (r *Runner) OnCleanUp(undo func()) { r.cleanups = append(r.cleanups, undo) }
 
 // CleanUp undoes the steps, also after an interrupt.
 func (r *Runner) CleanUp() error {
@@ -134,14 +153,98 @@ func (r *Runner) CleanUp() error {
 	r.Context = context.WithoutCancel(r.Context)
 	var errs []error
 	for _, undo := range slices.Backward(r.cleanups) {
-		errs = append(errs, undo())
+		errs = append(errs, RunSteps(undo))
 	}
 	r.cleanups = nil
 	r.starter.Close()
 	return errors.Join(errs...)
 }
 
-// Poll repeats f until it returns nil. A long wait prints what it waits for.
-func (r *Runner) Poll(what string, limit time.Duration, f func(context.Context) error) error {
-	return r.PollUntil(r.Context, what, limit, f)
+// Poll repeats an attempt until nothing in it fails. A long wait prints what it waits for.
+func (r *Runner) Poll(what string, limit time.Duration, attempt func(context.Context)) {
+	within, cancel := context.WithTimeout(r.Context, limit)
+	defer cancel()
+	tick := time.NewTicker(pollInterval)
+	defer tick.Stop()
+	notice := time.NewTicker(noticeInterval)
+	defer notice.Stop()
+	for {
+		// An attempt that hangs, at an API server that is being started, must not use up the whole limit.
+		ctx, done := context.WithTimeout(within, attemptLimit)
+		err := RunSteps(func() { attempt(ctx) })
+		done()
+		if err == nil {
+			return
+		}
+		if permanent, ok := errors.AsType[permanentError](err); ok {
+			ExpectNoError(permanent.error)
+		}
+		select {
+		case <-within.Done():
+			ExpectNoError(context.Cause(r.Context))
+			FailStep("gave up after %s: %w", limit, err)
+		case <-notice.C:
+			if what != "" {
+				r.AddNote("still waiting for %s", what)
+			}
+		case <-tick.C:
+		}
+	}
+}
+
+const (
+	pollInterval   = 100 * time.Millisecond
+	noticeInterval = 15 * time.Second
+	attemptLimit   = 10 * time.Second
+	escapeBold     = "\x1b[1m"
+	escapeGreen    = "\x1b[32m"
+	escapeReset    = "\x1b[0m"
+	secondsFormat  = "%6.1fs"
+)
+
+// Transcript is what a demo prints.
+type Transcript struct {
+	// Out gets it; Colour allows escape sequences in it.
+	Out    io.Writer
+	Colour bool
+
+	steps     int
+	stepBegan time.Time
+}
+
+// permanentError is an error that no further try can mend.
+type permanentError struct{ error }
+
+func (t *Transcript) paint(escape, text string) string {
+	if !t.Colour {
+		return text
+	}
+	return escape + text + escapeReset
+}
+
+// BeginStep prints the title of the next step.
+func (t *Transcript) BeginStep(title string) {
+	t.steps++
+	t.stepBegan = time.Now()
+	fmt.Fprintf(t.Out, "\n%s\n", t.paint(escapeBold, fmt.Sprintf("%d. %s", t.steps, title)))
+}
+
+// StepCount is how many steps have begun.
+func (t *Transcript) StepCount() int { return t.steps }
+
+// PrintObserved prints what was observed, and how long into the step.
+func (t *Transcript) PrintObserved(format string, args ...any) {
+	fmt.Fprintf(t.Out, secondsFormat+" %s %s\n", time.Since(t.stepBegan).Seconds(), t.paint(escapeGreen, "✓"), fmt.Sprintf(format, args...))
+}
+
+// AddNote prints what helps to understand the rest.
+func (t *Transcript) AddNote(format string, args ...any) {
+	fmt.Fprintf(t.Out, secondsFormat+"   %s\n", time.Since(t.stepBegan).Seconds(), fmt.Sprintf(format, args...))
+}
+
+// QuoteOutput prints what a program has printed.
+func (t *Transcript) QuoteOutput(text string) {
+	for line := range strings.Lines(text) {
+		fmt.Fprintf(t.Out, "          %s\n", strings.TrimRight(line, "\n"))
+	}
 }

@@ -166,7 +166,6 @@ func (w podCluster) expectRestart(pod string) {
 	w.expectEqual("what was kept", w.query(pod, "", "SHOW DATABASES LIKE 'kept'"), "kept")
 }
 
-// expectVolumeRemoved deletes a claim and expects its volume to go.
 func (w podCluster) expectVolumeRemoved() {
 	w.t.Helper()
 	volume := w.kubectl("get", "pvc", "mysql-data-my-2", "-o", "jsonpath={.spec.volumeName}")
@@ -224,7 +223,6 @@ func readFile(t *testing.T, name string) string {
 	return string(data)
 }
 
-// machineTraces are what a node could leave on a machine, by kind.
 type machineTraces map[string][]string
 
 // readTraces reads the machine. Other programs live on it too, so processes count when they mention the test's folders.
@@ -278,7 +276,6 @@ func mentionsAny(pid string, texts ...string) bool {
 	return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(string(line), text) })
 }
 
-// nodeNamespaces are the network namespaces in which programs of a node run.
 func nodeNamespaces() []string {
 	var found []string
 	for _, pid := range findProcesses(func(string) bool { return true }) {

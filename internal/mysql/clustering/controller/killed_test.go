@@ -42,7 +42,6 @@ import (
 // maxKillPoints is at how many points a manager is killed unless TORPOR_E2E=full asks for all of them.
 const maxKillPoints = 4
 
-// operation is something that the manager does in several acts.
 type operation struct {
 	name string
 	// begin makes it necessary, with no manager running, and returns what has to hold at the end beside that all is well.
@@ -255,7 +254,6 @@ func (e *environment) recreateCluster(t *testing.T) {
 	e.createCluster(t, nil)
 }
 
-// rowWriter is a client that writes down what was acknowledged.
 type rowWriter struct {
 	stop  func()
 	acked []int64
