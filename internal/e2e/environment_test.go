@@ -76,10 +76,8 @@ func (w *environment) checkProcessesEnded(t *testing.T) {
 			continue // A machine that is stopped has no process.
 		}
 		testenv.Eventually(t, fmt.Sprintf("%s (pid %d) has ended", name, pid), func() error {
-			if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
-				return fmt.Errorf("expected no such process, found it alive (%w)", err)
-			}
-			return nil
+			err := syscall.Kill(pid, 0)
+			return testenv.ErrorIf(!errors.Is(err, syscall.ESRCH), "expected no such process, found it alive (%w)", err)
 		})
 	}
 }
@@ -272,10 +270,7 @@ func (s *powerCycledCluster) checkRequestsOlderThan(t *testing.T, age time.Durat
 			waiting++
 		}
 	}
-	if waiting != nodeCount {
-		return fmt.Errorf("expected %d requests that have waited for %s, found %d", nodeCount, age, waiting)
-	}
-	return nil
+	return testenv.ErrorIf(waiting != nodeCount, "expected %d requests that have waited for %s, found %d", nodeCount, age, waiting)
 }
 
 func (s *powerCycledCluster) waitForExpiredCertificates(t *testing.T) {

@@ -82,10 +82,7 @@ func answersOK(t *testing.T, url string) error {
 		return fmt.Errorf("ask %s: %w", url, err)
 	}
 	_ = answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
-		return fmt.Errorf("expected %s to answer 200, found %s", url, answer.Status)
-	}
-	return nil
+	return testenv.ErrorIf(answer.StatusCode != http.StatusOK, "expected %s to answer 200, found %s", url, answer.Status)
 }
 
 // recordVersions keeps every version of the ClusterDeployment from now on. The function that it returns returns those so far.

@@ -47,10 +47,8 @@ func (s *powerCycledCluster) reachPowerState(t *testing.T, want hivev1.PowerStat
 		if len(points) == 0 && s.traffic.countRequests(lastEvent) == 0 {
 			return errors.New("expected the last event, found none yet")
 		}
-		if looks++; met < len(points) && looks < settledLooks {
-			return errors.New("expected the manager to be killed, found it alive")
-		}
-		return nil
+		looks++
+		return testenv.ErrorIf(met < len(points) && looks < settledLooks, "expected the manager to be killed, found it alive")
 	})
 	if left := s.traffic.disarmKillPoints(); len(left) > 0 {
 		t.Errorf("expected the manager to be killed at %v, found %v not reached", points, left)
@@ -203,10 +201,8 @@ func TestNeverRunningOnStaleReady(t *testing.T) {
 	began, looks := time.Now(), w.traffic.countRequests(listNodes)
 	testenv.Eventually(t, "the manager has looked at the nodes many times", func() error {
 		s.expectStaleReadyNodes(t)
-		if n := w.traffic.countRequests(listNodes) - looks; n < minHoldLooks || time.Since(began) < minHoldTime {
-			return fmt.Errorf("expected %d looks in %s, found %d in %s", minHoldLooks, minHoldTime, n, time.Since(began))
-		}
-		return nil
+		n := w.traffic.countRequests(listNodes) - looks
+		return testenv.ErrorIf(n < minHoldLooks || time.Since(began) < minHoldTime, "expected %d looks in %s, found %d in %s", minHoldLooks, minHoldTime, n, time.Since(began))
 	})
 	s.expectEveryNodeNamed(t)
 	versions := history()

@@ -118,6 +118,14 @@ func ExpectNoError(t testing.TB, err error) {
 	}
 }
 
+// ErrorIf returns what was found if it is not what was wanted, for use with Eventually.
+func ErrorIf(isWrong bool, format string, args ...any) error {
+	if isWrong {
+		return fmt.Errorf(format, args...)
+	}
+	return nil
+}
+
 // ExpectRefused expects that the schema refuses an object with these words, or accepts it if there are none.
 func ExpectRefused(t testing.TB, err error, words string) {
 	t.Helper()

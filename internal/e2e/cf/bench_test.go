@@ -5,7 +5,6 @@ package cf
 import (
 	"context"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -96,10 +95,7 @@ func (c *requestCounter) waitUntilQuiet(t *testing.T) (kinds map[string]int, tot
 		if n != last {
 			last, since = n, time.Now()
 		}
-		if time.Since(since) < quiet {
-			return errors.New("they still come")
-		}
-		return nil
+		return testenv.ErrorIf(time.Since(since) < quiet, "they still come")
 	})
 	return c.takeCounts()
 }

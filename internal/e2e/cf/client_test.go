@@ -108,10 +108,8 @@ func (c caller) createDeployment(t *testing.T, app, want string) (path string) {
 func (c caller) waitForDeployment(t *testing.T, deployment, want string) {
 	t.Helper()
 	testenv.Eventually(t, "the deployment is "+want, func() error {
-		if a := c.expectStatus(t, http.StatusOK, "GET", deployment, ""); conversation.JSONField(t, a, "status.reason") != want {
-			return errors.New("found " + a)
-		}
-		return nil
+		a := c.expectStatus(t, http.StatusOK, "GET", deployment, "")
+		return testenv.ErrorIf(conversation.JSONField(t, a, "status.reason") != want, "found %s", a)
 	})
 }
 
@@ -123,10 +121,8 @@ func TestCancelledDeploymentLeavesTheOldRevision(t *testing.T) {
 	alice.expectStatus(t, http.StatusOK, "PATCH", web, `{"command":"HOLLOW_START=1h ./never-ready"}`)
 	path := alice.createDeployment(t, app, "DEPLOYING")
 	testenv.Eventually(t, "the new revision has a Pod beside the old ones", func() error {
-		if found := w.listPodRevisions(t, space, app); len(found) != 3 {
-			return fmt.Errorf("found %d", len(found))
-		}
-		return nil
+		found := w.listPodRevisions(t, space, app)
+		return testenv.ErrorIf(len(found) != 3, "found %d", len(found))
 	})
 	alice.expectStatus(t, http.StatusOK, "POST", path+"/actions/cancel", "")
 	alice.waitForDeployment(t, path, "CANCELED")
@@ -162,10 +158,7 @@ func TestOneInstanceOfTwelveIsRestarted(t *testing.T) {
 			return fmt.Errorf("found %d", len(now))
 		}
 		maps.DeleteFunc(now, func(index, uid string) bool { return before[index] == uid })
-		if len(now) != 2 || now["1"] == "" || now["11"] == "" {
-			return fmt.Errorf("found others at %v", now)
-		}
-		return nil
+		return testenv.ErrorIf(len(now) != 2 || now["1"] == "" || now["11"] == "", "found others at %v", now)
 	})
 	alice.expectStatus(t, http.StatusNotFound, "DELETE", "/v3/apps/"+app+"/processes/web/instances/12", "")
 	alice.waitUntilRunning(t, app, twelve)
@@ -247,10 +240,8 @@ func TestDeletedAppTakesEverythingWithIt(t *testing.T) {
 		t.Fatalf("found %d %s (%v), want a job", a.Status, a.Body, err)
 	}
 	testenv.Eventually(t, "the job is over", func() error {
-		if body := alice.expectStatus(t, http.StatusOK, "GET", strings.TrimPrefix(a.Location, w.url), ""); conversation.JSONField(t, body, "state") != "COMPLETE" {
-			return errors.New("found " + body)
-		}
-		return nil
+		body := alice.expectStatus(t, http.StatusOK, "GET", strings.TrimPrefix(a.Location, w.url), "")
+		return testenv.ErrorIf(conversation.JSONField(t, body, "state") != "COMPLETE", "found %s", body)
 	})
 	testenv.Eventually(t, "nothing is left", func() error {
 		var lrps eiriniv1.LRPList
@@ -259,10 +250,8 @@ func TestDeletedAppTakesEverythingWithIt(t *testing.T) {
 		if err := errors.Join(w.Client.List(t.Context(), &lrps, in), w.Client.List(t.Context(), &sets, in)); err != nil {
 			return err
 		}
-		if pods := w.listPodRevisions(t, space, app); len(pods)+len(lrps.Items)+len(sets.Items) > 0 {
-			return fmt.Errorf("found %d Pods, %d LRPs, %d StatefulSets", len(pods), len(lrps.Items), len(sets.Items))
-		}
-		return nil
+		pods := w.listPodRevisions(t, space, app)
+		return testenv.ErrorIf(len(pods)+len(lrps.Items)+len(sets.Items) > 0, "found %d Pods, %d LRPs, %d StatefulSets", len(pods), len(lrps.Items), len(sets.Items))
 	})
 }
 
@@ -282,10 +271,8 @@ func TestOrgsAndSpacesComeAndGo(t *testing.T) {
 	user := `"user":{"data":{"username":"system:serviceaccount:` + system + `:alice"}}`
 	ada.expectStatus(t, http.StatusCreated, "POST", "/v3/roles", `{"type":"space_developer","relationships":{`+user+`,"space":{"data":{"guid":"`+space+`"}}}}`)
 	testenv.Eventually(t, "alice sees the space", func() error {
-		if a := alice.expectStatus(t, http.StatusOK, "GET", "/v3/spaces?names=stage", ""); conversation.JSONField(t, a, "resources.0.guid") != space {
-			return errors.New("found " + a)
-		}
-		return nil
+		a := alice.expectStatus(t, http.StatusOK, "GET", "/v3/spaces?names=stage", "")
+		return testenv.ErrorIf(conversation.JSONField(t, a, "resources.0.guid") != space, "found %s", a)
 	})
 	alice.createApp(t, space, "shop", 1, started)
 	alice.expectStatus(t, http.StatusForbidden, "DELETE", "/v3/spaces/"+space, "")
@@ -295,10 +282,7 @@ func TestOrgsAndSpacesComeAndGo(t *testing.T) {
 	}
 	testenv.Eventually(t, "the job is over", func() error {
 		body := ada.expectStatus(t, http.StatusOK, "GET", strings.TrimPrefix(a.Location, w.url), "")
-		if conversation.JSONField(t, body, "state") != "COMPLETE" {
-			return errors.New("found " + body)
-		}
-		return nil
+		return testenv.ErrorIf(conversation.JSONField(t, body, "state") != "COMPLETE", "found %s", body)
 	})
 	if err := w.Client.Get(t.Context(), client.ObjectKey{Name: space}, &corev1.Namespace{}); !k8serrors.IsNotFound(err) {
 		t.Errorf("found %v, want no namespace left once the job is over", err)
@@ -404,10 +388,8 @@ func TestTwoHundredRestartsLeaveOneRevisionEach(t *testing.T) {
 		// Bob has started nothing, so his stats are not held: he sees everything on the way.
 		testenv.Eventually(t, "revision "+revision+" runs", func() error {
 			asked++
-			if running := bob.countTrulyRunning(t, space, app, revision, instances); running != instances {
-				return fmt.Errorf("found %d instances running", running)
-			}
-			return nil
+			running := bob.countTrulyRunning(t, space, app, revision, instances)
+			return testenv.ErrorIf(running != instances, "found %d instances running", running)
 		})
 		for name, found := range w.listPodRevisions(t, space, app) {
 			if found != revision {

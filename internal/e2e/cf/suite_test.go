@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -188,10 +187,7 @@ func (w *env) requireMayList(t *testing.T, account, namespace string) error {
 	if err := w.Client.Create(t.Context(), review); err != nil {
 		return err
 	}
-	if !review.Status.Allowed {
-		return errors.New("not yet")
-	}
-	return nil
+	return testenv.ErrorIf(!review.Status.Allowed, "not yet")
 }
 
 func (w *env) requireLabel(t testing.TB, namespace, label string) error {
@@ -200,10 +196,7 @@ func (w *env) requireLabel(t testing.TB, namespace, label string) error {
 	if err := w.Client.Get(t.Context(), client.ObjectKey{Name: namespace}, &ns); err != nil {
 		return err
 	}
-	if ns.Labels[label] == "" {
-		return errors.New("expected the label " + label + ", found none")
-	}
-	return nil
+	return testenv.ErrorIf(ns.Labels[label] == "", "expected the label %s, found none", label)
 }
 
 type caller struct {
@@ -267,10 +260,7 @@ func (c caller) waitUntilRunning(t *testing.T, app string, instances int) {
 		if err != nil {
 			return err
 		}
-		if strings.Count(a.Body, `"RUNNING"`) != instances || conversation.JSONField(t, a.Body, "resources#") != strconv.Itoa(instances) {
-			return errors.New("found " + a.Body)
-		}
-		return nil
+		return testenv.ErrorIf(strings.Count(a.Body, `"RUNNING"`) != instances || conversation.JSONField(t, a.Body, "resources#") != strconv.Itoa(instances), "found %s", a.Body)
 	})
 }
 
@@ -294,9 +284,6 @@ func (w *env) waitForOnlyRevision(t *testing.T, space, app, revision string, ins
 				return fmt.Errorf("found %s of revision %s", name, of)
 			}
 		}
-		if len(found) != instances {
-			return fmt.Errorf("found %d Pods, want %d", len(found), instances)
-		}
-		return nil
+		return testenv.ErrorIf(len(found) != instances, "found %d Pods, want %d", len(found), instances)
 	})
 }

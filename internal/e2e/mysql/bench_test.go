@@ -99,10 +99,8 @@ func (b *benchmark) benchOneCluster(t *testing.T) {
 	manager.KillAtOnce(t) // Its successor's connections are in the log.
 	startManager(t, c)
 	testenv.Eventually(t, "the manager has looked at all servers", func() error {
-		if log.readNew(t); len(log.said) < 3*size {
-			return fmt.Errorf("found %v", log.said)
-		}
-		return nil
+		log.readNew(t)
+		return testenv.ErrorIf(len(log.said) < 3*size, "found %v", log.said)
 	})
 	waitUntilHealthy(t, c)
 	b.benchIdle(t, log)
@@ -224,10 +222,8 @@ func waitUntilQuiet(t *testing.T, log *generalLog, notBefore time.Time) time.Tim
 		if last = log.lastStatement(); last.Before(notBefore) {
 			last = notBefore
 		}
-		if now := time.Since(last); now < silence {
-			return fmt.Errorf("heard %s ago", now)
-		}
-		return nil
+		now := time.Since(last)
+		return testenv.ErrorIf(now < silence, "heard %s ago", now)
 	})
 	return last
 }
@@ -322,10 +318,8 @@ func TestPrimaryCutOffComesBack(t *testing.T) {
 				return func() error {
 					l.mu.Lock()
 					defer l.mu.Unlock()
-					if n := len(l.acks); n == 0 || (l.acks[n-1].server == old) != (server == old) {
-						return errors.New("not yet")
-					}
-					return nil
+					n := len(l.acks)
+					return testenv.ErrorIf(n == 0 || (l.acks[n-1].server == old) != (server == old), "not yet")
 				}
 			}
 			testenv.Eventually(t, "the primary acknowledges", acknowledged(old))

@@ -99,10 +99,8 @@ func checkConditionOf(cluster *mocov1beta2.MySQLCluster, kind, want string) erro
 	if found == nil {
 		return errors.New("there is no such condition")
 	}
-	if is := string(found.Status) + " " + found.Reason; is != want {
-		return fmt.Errorf("found %s: %s", is, found.Message)
-	}
-	return nil
+	is := string(found.Status) + " " + found.Reason
+	return testenv.ErrorIf(is != want, "found %s: %s", is, found.Message)
 }
 
 func waitUntilHealthy(t *testing.T, c *mysqlpods.PodCluster) {

@@ -140,10 +140,7 @@ func waitUntilAll(t *testing.T, env *testenv.Environment, all []*mysqlpods.PodCl
 			}
 			count++
 		}
-		if count < len(all) {
-			return fmt.Errorf("found %d, and another: %s", count, last)
-		}
-		return nil
+		return testenv.ErrorIf(count < len(all), "found %d, and another: %s", count, last)
 	})
 }
 

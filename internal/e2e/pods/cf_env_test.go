@@ -305,10 +305,7 @@ func (p *appProbe) waitForAnswers(t *testing.T, revision string, instances int, 
 				from[a.index] = true
 			}
 		}
-		if len(from) < instances {
-			return errors.New("not yet")
-		}
-		return nil
+		return testenv.ErrorIf(len(from) < instances, "not yet")
 	})
 }
 

@@ -121,10 +121,8 @@ func (s *mysqlSuite) testReconciliationStop(t *testing.T) {
 		return s.kubectl(t, "get", "service", "moco-test-primary", "-o", "jsonpath={.metadata.labels.story}")
 	}
 	testenv.Consistently(t, stayTime, "the change waits", func() error {
-		if got := label(); got != "" {
-			return fmt.Errorf("expected no label, found %q", got)
-		}
-		return nil
+		got := label()
+		return testenv.ErrorIf(got != "", "expected no label, found %q", got)
 	})
 	s.kubectl(t, "moco", "stop", "clustering", "test", "--wait")
 	s.kubectl(t, "moco", "start", "reconciliation", "test", "--wait")
@@ -169,10 +167,7 @@ func (s *mysqlSuite) testRollout(t *testing.T) {
 		if away > 1 {
 			t.Errorf("Pods that are away: expected one at a time, found %d", away)
 		}
-		if len(replaced) < 3 {
-			return fmt.Errorf("expected three new Pods, found %q", replaced)
-		}
-		return nil
+		return testenv.ErrorIf(len(replaced) < 3, "expected three new Pods, found %q", replaced)
 	})
 	after := s.waitUntilHealthy(t, "test")
 	if got := strings.Join(replaced, " "); got != "moco-test-1 moco-test-2 moco-test-0" || after.Status.Primary == 0 {
@@ -262,10 +257,7 @@ func (s *mysqlSuite) testDeleteWhileStopped(t *testing.T) {
 				ours = append(ours, strings.TrimSpace(line))
 			}
 		}
-		if len(ours) > 0 {
-			return fmt.Errorf("expected nothing, found %q", ours)
-		}
-		return nil
+		return testenv.ErrorIf(len(ours) > 0, "expected nothing, found %q", ours)
 	})
 	if series := s.readMetric(t, "moco_"); series != "" {
 		t.Errorf("metrics: expected none of clusters that are gone, found:\n%s", series)
@@ -291,10 +283,8 @@ func (s *mysqlSuite) expectReplacement(t *testing.T, old int, what string, do fu
 	began := time.Now()
 	primary := old
 	eventually(t, "another primary", func() error {
-		if primary = s.readCluster(t, "test").Status.Primary; primary == old {
-			return fmt.Errorf("expected another primary than %d", old)
-		}
-		return nil
+		primary = s.readCluster(t, "test").Status.Primary
+		return testenv.ErrorIf(primary == old, "expected another primary than %d", old)
 	})
 	s.logf(t, "instance %d is the primary %.1fs after %s", primary, time.Since(began).Seconds(), what)
 	s.expectNothingLost(t)
@@ -304,10 +294,8 @@ func (s *mysqlSuite) expectReplacement(t *testing.T, old int, what string, do fu
 		t.Errorf("time without an acknowledgement: expected seconds, found %s", gap)
 	}
 	testenv.Eventually(t, "the old primary is a replica", func() error {
-		if p := s.listPods(t)[podName(old)]; !p.ready() || p.role() != "replica" {
-			return fmt.Errorf("expected %s to be ready and a replica, found role %q", podName(old), p.role())
-		}
-		return nil
+		p := s.listPods(t)[podName(old)]
+		return testenv.ErrorIf(!p.ready() || p.role() != "replica", "expected %s to be ready and a replica, found role %q", podName(old), p.role())
 	})
 	s.waitUntilHealthy(t, "test")
 	s.logf(t, "instance %d is back as a replica, and the cluster is healthy", old)
@@ -447,9 +435,7 @@ func (e *podsEnv) expectEqualRows(t *testing.T, cluster, table string, instances
 			}
 			sums = append(sums, sum)
 		}
-		if distinct := slices.Compact(sums); len(distinct) != 1 || strings.HasSuffix(distinct[0], "NULL") {
-			return fmt.Errorf("expected equal checksums, found %q", sums)
-		}
-		return nil
+		distinct := slices.Compact(sums)
+		return testenv.ErrorIf(len(distinct) != 1 || strings.HasSuffix(distinct[0], "NULL"), "expected equal checksums, found %q", sums)
 	})
 }

@@ -67,10 +67,7 @@ func TestReplicationOfThreeServers(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if f.Clone != "Completed" || !f.SuperReadOnly {
-				return fmt.Errorf("found %+v", f)
-			}
-			return nil
+			return testenv.ErrorIf(f.Clone != "Completed" || !f.SuperReadOnly, "found %+v", f)
 		})
 		failOnError(t, servers[i].FollowSource(ctx, born.SemiSync, machines[0].Address, replicationAccount(), true))
 	}
@@ -107,10 +104,8 @@ func TestSetReadOnlyCancelsItsStatement(t *testing.T) {
 	insert := make(chan error, 1)
 	go func() { insert <- s.execStatement(ctx, "insert into app.t values (1)") }()
 	testenv.Eventually(t, "the insert waits for a replica", func() error {
-		if f := readFacts(t, s); f.SemiSync.Waiting != 1 {
-			return fmt.Errorf("%d wait", f.SemiSync.Waiting)
-		}
-		return nil
+		f := readFacts(t, s)
+		return testenv.ErrorIf(f.SemiSync.Waiting != 1, "%d wait", f.SemiSync.Waiting)
 	})
 	short, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()

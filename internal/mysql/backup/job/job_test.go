@@ -7,7 +7,6 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"os"
@@ -94,10 +93,7 @@ func TestBackupWhileOthersWrite(t *testing.T) {
 		})
 	}
 	testenv.Eventually(t, "rows are written", func() error {
-		if rows.Load() < 200 {
-			return errors.New("too few")
-		}
-		return nil
+		return testenv.ErrorIf(rows.Load() < 200, "too few")
 	})
 	status, err := e.runBackup(t.Context(), t, source.Address)
 	during := rows.Load()
@@ -118,10 +114,8 @@ func TestBackupWhileOthersWrite(t *testing.T) {
 		"change replication source to source_host = '"+source.Address+"', source_user = 'moco-repl', source_password = 'secret-r', source_auto_position = 1, get_source_public_key = 1",
 		"start replica")
 	testenv.Eventually(t, "the restored server follows its source", func() error {
-		if a, b := queryOne(t, source, "select @@gtid_executed"), queryOne(t, target, "select @@gtid_executed"); a != b {
-			return errors.New(b + " of " + a)
-		}
-		return nil
+		a, b := queryOne(t, source, "select @@gtid_executed"), queryOne(t, target, "select @@gtid_executed")
+		return testenv.ErrorIf(a != b, "%s of %s", b, a)
 	})
 	if diff := cmp.Diff(readContents(t, source), readContents(t, target)); diff != "" {
 		t.Errorf("contents (-source +restored):\n%s", diff)
@@ -194,10 +188,7 @@ func TestKilledBackup(t *testing.T) {
 						size += file.Size()
 					}
 				}
-				if size == 0 {
-					return fmt.Errorf("found nothing in %q (%w)", found, err)
-				}
-				return nil
+				return testenv.ErrorIf(size == 0, "found nothing in %q (%w)", found, err)
 			})
 		})
 	})

@@ -127,10 +127,8 @@ func (e *environment) waitForCondition(t *testing.T, kind, want string) *mocov1b
 		if c == nil {
 			return errors.New("there is no such condition")
 		}
-		if found := string(c.Status) + " " + c.Reason; found != want {
-			return fmt.Errorf("found %s: %s", found, c.Message)
-		}
-		return nil
+		found := string(c.Status) + " " + c.Reason
+		return testenv.ErrorIf(found != want, "found %s: %s", found, c.Message)
 	})
 	return cluster
 }
@@ -325,10 +323,7 @@ func (e *environment) waitForLooks(t *testing.T) {
 	checks := e.metricValue(t, "moco_cluster_checks_total")
 	testenv.Eventually(t, "the manager has looked", func() error {
 		e.triggerPass(t)
-		if e.metricValue(t, "moco_cluster_checks_total") < checks+looks {
-			return errors.New("not yet")
-		}
-		return nil
+		return testenv.ErrorIf(e.metricValue(t, "moco_cluster_checks_total") < checks+looks, "not yet")
 	})
 }
 

@@ -3,7 +3,6 @@
 package controller
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -64,10 +63,7 @@ func TestDemoteSwitchesOver(t *testing.T) {
 	e := newHealthyEnvironment(t)
 	e.requestStepDown(t, 0)
 	testenv.Eventually(t, "another instance is the primary", func() error {
-		if e.getCluster(t).Status.CurrentPrimaryIndex == 0 {
-			return errors.New("not yet")
-		}
-		return nil
+		return testenv.ErrorIf(e.getCluster(t).Status.CurrentPrimaryIndex == 0, "not yet")
 	})
 	cluster := e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
 	e.mustRun(t, cluster.Status.CurrentPrimaryIndex, "app", "insert into app.t (v) values ('after')")
@@ -137,10 +133,8 @@ func TestIdleClusterCostsLittle(t *testing.T) {
 	start := e.countStatements(t)
 	checks, began := e.metricValue(t, "moco_cluster_checks_total"), clock.RealClock{}.Now()
 	testenv.Eventually(t, "some looks have passed", func() error {
-		if n := e.metricValue(t, "moco_cluster_checks_total") - checks; n < looks {
-			return fmt.Errorf("%v", n)
-		}
-		return nil
+		n := e.metricValue(t, "moco_cluster_checks_total") - checks
+		return testenv.ErrorIf(n < looks, "%v", n)
 	})
 	asked, took := e.countStatements(t)-start, clock.RealClock{}.Since(began)
 	asked -= 2 * instances // The test's own questions: one before and one at each end.
@@ -204,10 +198,8 @@ func TestBothReplicasLost(t *testing.T) {
 		e.servers[i].StartAndWait(t)
 	}
 	testenv.Eventually(t, "it is said what to do", func() error {
-		if got := e.getCluster(t).Status.Instances[0].Message; !strings.Contains(got, "delete its pod") {
-			return fmt.Errorf("found %q", got)
-		}
-		return nil
+		got := e.getCluster(t).Status.Instances[0].Message
+		return testenv.ErrorIf(!strings.Contains(got, "delete its pod"), "found %q", got)
 	})
 	e.servers[0].KillAtOnce(t)
 	e.servers[0].StartAndWait(t)

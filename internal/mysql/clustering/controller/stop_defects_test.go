@@ -4,7 +4,6 @@ package controller
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -40,10 +39,7 @@ func TestSecondStopIsHonoured(t *testing.T) {
 	checks := e.metricValue(t, "moco_cluster_checks_total")
 	e.triggerPass(t)
 	testenv.Eventually(t, "the manager has looked", func() error {
-		if e.metricValue(t, "moco_cluster_checks_total") <= checks {
-			return errors.New("not yet")
-		}
-		return nil
+		return testenv.ErrorIf(e.metricValue(t, "moco_cluster_checks_total") <= checks, "not yet")
 	})
 	if got := e.query(t, 1, "select service_state from performance_schema.replication_connection_status"); got != "OFF" {
 		t.Errorf("expected that no manager interferes, found the receiving thread %s", got)
@@ -104,10 +100,8 @@ func TestStopDuringSwitchoverLeavesPrimaryWritable(t *testing.T) {
 	}
 	e.requestStepDown(t, 0)
 	testenv.Eventually(t, "the switchover is under way", func() error {
-		if got := e.query(t, 0, "select count(*) from performance_schema.processlist where info like '%super_read_only = on%' and user = 'moco-admin'"); got != "1" {
-			return fmt.Errorf("found %s", got)
-		}
-		return nil
+		got := e.query(t, 0, "select count(*) from performance_schema.processlist where info like '%super_read_only = on%' and user = 'moco-admin'")
+		return testenv.ErrorIf(got != "1", "found %s", got)
 	})
 	e.stopClustering(t)
 	cluster := e.waitForCondition(t, mocov1beta2.ClusteringActiveCondition, "False ClusteringInactive")
@@ -132,10 +126,8 @@ func TestGaugesOfStoppedClusterAreBackAfterRestart(t *testing.T) {
 	stop()
 	e.startManager(t)
 	testenv.Eventually(t, "the metrics are back", func() error {
-		if got := e.metricValue(t, "moco_cluster_clustering_stopped"); got != 1 {
-			return fmt.Errorf("found %v", got)
-		}
-		return nil
+		got := e.metricValue(t, "moco_cluster_clustering_stopped")
+		return testenv.ErrorIf(got != 1, "found %v", got)
 	})
 	for name, want := range map[string]float64{
 		"moco_cluster_reconciliation_stopped": 1, "moco_cluster_available": 0, "moco_cluster_healthy": 0,
@@ -158,10 +150,8 @@ func TestMetricsOfDeletedClusterGo(t *testing.T) {
 	}
 	testenv.ExpectNoError(t, e.Client.Delete(t.Context(), cluster))
 	testenv.Eventually(t, "no series is left", func() error {
-		if left := e.gatherMetrics(t); len(left) > 0 {
-			return fmt.Errorf("found %v", left)
-		}
-		return nil
+		left := e.gatherMetrics(t)
+		return testenv.ErrorIf(len(left) > 0, "found %v", left)
 	})
 	if err := e.Client.Get(t.Context(), e.name, cluster); !k8serrors.IsNotFound(err) {
 		t.Errorf("expected the cluster to be gone, found %v", err)
@@ -177,10 +167,7 @@ func TestConditionsOfStoppedClusterAreUnknown(t *testing.T) {
 		was[c.Type] = c.LastTransitionTime
 	}
 	testenv.Eventually(t, "a later second", func() error { // A transition time has seconds.
-		if !e.clock.Now().Truncate(time.Second).After(was[mocov1beta2.HealthyCondition].Time) {
-			return errors.New("not yet")
-		}
-		return nil
+		return testenv.ErrorIf(!e.clock.Now().Truncate(time.Second).After(was[mocov1beta2.HealthyCondition].Time), "not yet")
 	})
 	e.stopClustering(t)
 	cluster := e.waitForCondition(t, mocov1beta2.ClusteringActiveCondition, "False ClusteringInactive")
@@ -232,10 +219,8 @@ func TestReplicaAheadOfPrimaryIsUnhealthy(t *testing.T) {
 	ahead := uuid + ":" + last + "0"
 	testenv.Eventually(t, "the status names what is ahead", func() error {
 		e.triggerPass(t)
-		if got := e.getCluster(t).Status.Instances[victim].AheadGTIDs; got != ahead {
-			return fmt.Errorf("expected %s, found %q", ahead, got)
-		}
-		return nil
+		got := e.getCluster(t).Status.Instances[victim].AheadGTIDs
+		return testenv.ErrorIf(got != ahead, "expected %s, found %q", ahead, got)
 	})
 
 	t.Log("A start is refused; what it would meet is said.")

@@ -141,10 +141,8 @@ func TestRestartWhileStopped(t *testing.T) {
 	e.servers[0].StartAndWait(t)
 	e.startManager(t)
 	testenv.Eventually(t, "the gauge is back at once", func() error {
-		if got := e.metricValue(t, "moco_cluster_clustering_stopped"); got != 1 {
-			return fmt.Errorf("found %v", got)
-		}
-		return nil
+		got := e.metricValue(t, "moco_cluster_clustering_stopped")
+		return testenv.ErrorIf(got != 1, "found %v", got)
 	})
 	e.waitForLooks(t)
 	if got := e.query(t, 0, "select @@super_read_only"); got != "1" {
@@ -165,10 +163,7 @@ func TestStoppedInstance(t *testing.T) {
 	e := newHealthyEnvironment(t)
 	e.annotate(t, map[string]string{mocov1beta2.StoppedInstancesAnnotation: "[2]"})
 	testenv.Eventually(t, "the status says that it is left alone", func() error {
-		if !e.getCluster(t).Status.Instances[2].Stopped {
-			return errors.New("not yet")
-		}
-		return nil
+		return testenv.ErrorIf(!e.getCluster(t).Status.Instances[2].Stopped, "not yet")
 	})
 	e.mustRun(t, 1, "root", "stop replica")
 	e.mustRun(t, 2, "root", "stop replica")
@@ -178,10 +173,8 @@ func TestStoppedInstance(t *testing.T) {
 	e.waitForIOThread(t, 2, "OFF")
 	e.requestStepDown(t, 0)
 	testenv.Eventually(t, "the other one is the primary", func() error {
-		if p := e.getCluster(t).Status.CurrentPrimaryIndex; p != 1 {
-			return fmt.Errorf("found %d", p)
-		}
-		return nil
+		p := e.getCluster(t).Status.CurrentPrimaryIndex
+		return testenv.ErrorIf(p != 1, "found %d", p)
 	})
 	e.waitForCondition(t, mocov1beta2.AvailableCondition, "True Degraded")
 	e.waitForIOThread(t, 2, "OFF")
@@ -204,10 +197,7 @@ func TestPasswordRotated(t *testing.T) {
 	}
 	e.requestStepDown(t, 0)
 	testenv.Eventually(t, "another instance is the primary", func() error {
-		if e.getCluster(t).Status.CurrentPrimaryIndex == 0 {
-			return errors.New("not yet")
-		}
-		return nil
+		return testenv.ErrorIf(e.getCluster(t).Status.CurrentPrimaryIndex == 0, "not yet")
 	})
 	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
 	e.expectOneWritable(t)
@@ -274,17 +264,12 @@ func TestStopThatCannotEnd(t *testing.T) {
 	e.startManager(t)
 	testenv.Eventually(t, "it is overdue", func() error {
 		late, said := e.metricValue(t, "torpor_mysql_stop_overdue_seconds"), strings.Contains(e.log.String(), clustering.EventStopOverdue)
-		if late < time.Minute.Seconds() || !said {
-			return fmt.Errorf("found the metric %v and an event %t", late, said)
-		}
-		return nil
+		return testenv.ErrorIf(late < time.Minute.Seconds() || !said, "found the metric %v and an event %t", late, said)
 	})
 	e.annotate(t, map[string]string{torporv1alpha1.UntilAnnotation: e.clock.Now().Add(time.Hour).Format(time.RFC3339)})
 	testenv.Eventually(t, "it is not overdue any more", func() error {
-		if late := e.metricValue(t, "torpor_mysql_stop_overdue_seconds"); late != 0 {
-			return fmt.Errorf("found the metric %v", late)
-		}
-		return nil
+		late := e.metricValue(t, "torpor_mysql_stop_overdue_seconds")
+		return testenv.ErrorIf(late != 0, "found the metric %v", late)
 	})
 }
 

@@ -101,10 +101,8 @@ func TestChangesByOthersAreUndone(t *testing.T) {
 
 func (e *clusterEnv) expectImage(t *testing.T, want string) error {
 	t.Helper()
-	if found := e.statefulSet(t).Spec.Template.Spec.Containers[0].Image; found != want {
-		return fmt.Errorf("expected the image %s, found %s", want, found)
-	}
-	return nil
+	found := e.statefulSet(t).Spec.Template.Spec.Containers[0].Image
+	return testenv.ErrorIf(found != want, "expected the image %s, found %s", want, found)
 }
 
 func (e *clusterEnv) setImage(t *testing.T, image string) {
@@ -223,10 +221,7 @@ func TestConfigurationStaysWhileAPodUsesIt(t *testing.T) {
 	settings.Data["long_query_time"] = "6"
 	testenv.ExpectNoError(t, e.Client.Update(t.Context(), settings))
 	testenv.Eventually(t, "the Pods get another configuration", func() error {
-		if e.statefulSet(t).Spec.Template.Spec.Volumes[3].ConfigMap.Name == used {
-			return errors.New("not yet")
-		}
-		return nil
+		return testenv.ErrorIf(e.statefulSet(t).Spec.Template.Spec.Volumes[3].ConfigMap.Name == used, "not yet")
 	})
 	e.reportRevision(t, "two")
 	e.waitUntilSettled(t, func() error { return nil })
@@ -358,20 +353,14 @@ func TestRolloutReplacesThePrimaryLast(t *testing.T) {
 		if err := e.get(t, podName(1), pod); err != nil {
 			t.Fatalf("the primary's Pod: %v", err)
 		}
-		if pod.Annotations[mocov1beta2.DemoteAnnotation] != "true" {
-			return errors.New("the primary's Pod has no annotation")
-		}
-		return nil
+		return testenv.ErrorIf(pod.Annotations[mocov1beta2.DemoteAnnotation] != "true", "the primary's Pod has no annotation")
 	})
 	e.waitForCondition(t, mocov1beta2.StatefulSetReadyCondition, metav1.ConditionFalse, "switchover", podName(1))
 	e.reportHealthy(t, 0)
 	e.waitUntilReplaced(t, 1)
 	e.waitForCondition(t, mocov1beta2.StatefulSetReadyCondition, metav1.ConditionTrue)
 	testenv.Eventually(t, "events tell of replaced Pods", func() error {
-		if e.countEvents(t, podReplaced) == 0 {
-			return errors.New("found none")
-		}
-		return nil
+		return testenv.ErrorIf(e.countEvents(t, podReplaced) == 0, "found none")
 	})
 }
 
@@ -583,10 +572,7 @@ func (e *clusterEnv) waitUntilReconciled(t *testing.T) {
 	t.Helper()
 	e.waitUntilSettled(t, func() error {
 		c := e.cluster(t)
-		if c.Status.ReconcileInfo.Generation != c.Generation {
-			return fmt.Errorf("generation %d is reconciled, not %d", c.Status.ReconcileInfo.Generation, c.Generation)
-		}
-		return nil
+		return testenv.ErrorIf(c.Status.ReconcileInfo.Generation != c.Generation, "generation %d is reconciled, not %d", c.Status.ReconcileInfo.Generation, c.Generation)
 	})
 }
 
@@ -600,10 +586,7 @@ func (e *clusterEnv) waitUntilSettled(t *testing.T, holds func() error) {
 		if err := holds(); err != nil {
 			return err
 		}
-		if min(e.requests.quietFor(e.name.Namespace), time.Since(began)) < quiet {
-			return errors.New("something was asked for just now")
-		}
-		return nil
+		return testenv.ErrorIf(min(e.requests.quietFor(e.name.Namespace), time.Since(began)) < quiet, "something was asked for just now")
 	})
 }
 
