@@ -169,10 +169,6 @@ func TestPointsAreDerivedFromActs(t *testing.T) {
 		{stopMachines, toCloud, true},
 		{listNodes, toCluster, false},
 	}
-	if diff := cmp.Diff([]killPoint{{stopMachines, before}, {stopMachines, after}}, killPointsAtWrites(acts), cmp.AllowUnexported(killPoint{})); diff != "" {
-		t.Errorf("points of writes (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]killPoint{{listNodes, before}}, killPointsAtReads(acts), cmp.AllowUnexported(killPoint{})); diff != "" {
-		t.Errorf("points of reads (-want +got):\n%s", diff)
-	}
+	testenv.ExpectEqual(t, "points of writes", []killPoint{{stopMachines, before}, {stopMachines, after}}, killPointsAtWrites(acts), cmp.AllowUnexported(killPoint{}))
+	testenv.ExpectEqual(t, "points of reads", []killPoint{{listNodes, before}}, killPointsAtReads(acts), cmp.AllowUnexported(killPoint{}))
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	eventsv1 "k8s.io/api/events/v1"
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -124,6 +125,14 @@ func ErrorIf(isWrong bool, format string, args ...any) error {
 		return fmt.Errorf(format, args...)
 	}
 	return nil
+}
+
+// ExpectEqual compares two values and shows how they differ.
+func ExpectEqual(t testing.TB, what string, want, got any, options ...cmp.Option) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, options...); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
 }
 
 // ExpectRefused expects that the schema refuses an object with these words, or accepts it if there are none.

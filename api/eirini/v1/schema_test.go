@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -102,9 +101,7 @@ func (s *served) testColumns(t *testing.T) {
 	want.DeepCopyInto(&lrp.Status)
 	testenv.ExpectNoError(t, s.Client.SubResource("status").Update(t.Context(), lrp))
 	testenv.ExpectNoError(t, s.Client.Get(t.Context(), client.ObjectKeyFromObject(lrp), lrp))
-	if diff := cmp.Diff(want, lrp.Status); diff != "" {
-		t.Errorf("status (-written +read):\n%s", diff)
-	}
+	testenv.ExpectEqual(t, "status", want, lrp.Status)
 	table := s.GetTable(t, eiriniv1.GroupVersion().WithResource("lrps"), lrp.Namespace)
 	var names []string
 	for _, column := range table.ColumnDefinitions {
@@ -114,9 +111,7 @@ func (s *served) testColumns(t *testing.T) {
 		t.Errorf("found columns %s, want %s", got, want)
 	}
 	cells := table.Rows[0].Cells
-	if diff := cmp.Diff([]any{"test", 3.0, 2.0, 1.0, "7", "2 of 3 instances are ready"}, append(cells[:5:5], cells[8])); diff != "" {
-		t.Errorf("cells (-want +got):\n%s", diff)
-	}
+	testenv.ExpectEqual(t, "cells", []any{"test", 3.0, 2.0, 1.0, "7", "2 of 3 instances are ready"}, append(cells[:5:5], cells[8]))
 	lrp.Status.Instances["0"] = eiriniv1.InstanceStatus{State: "UP"}
 	testenv.ExpectRefused(t, s.Client.SubResource("status").Update(t.Context(), lrp), "status.instances.0.state: Unsupported value")
 }
@@ -136,9 +131,7 @@ func (s *served) testFull(t *testing.T) {
 	}
 	want := *lrp.Spec.DeepCopy()
 	testenv.ExpectNoError(t, s.Client.Create(t.Context(), lrp, client.FieldValidation(metav1.FieldValidationStrict)))
-	if diff := cmp.Diff(want, lrp.Spec); diff != "" {
-		t.Errorf("spec (-written +read):\n%s", diff)
-	}
+	testenv.ExpectEqual(t, "spec", want, lrp.Spec)
 }
 
 func smallest() *eiriniv1.LRP {

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -36,9 +35,7 @@ func (s *served) testDefaults(t *testing.T) {
 	u := app()
 	testenv.ExpectNoError(t, s.Client.Create(t.Context(), u, client.DryRunAll))
 	drain, _, _ := unstructured.NestedMap(u.Object, "spec", "drain")
-	if diff := cmp.Diff(map[string]any{"policy": "Strict", "timeoutSeconds": int64(300)}, drain); diff != "" {
-		t.Errorf("drain (-want +got):\n%s", diff)
-	}
+	testenv.ExpectEqual(t, "drain", map[string]any{"policy": "Strict", "timeoutSeconds": int64(300)}, drain)
 	if len(u.GetAnnotations()) != 0 {
 		t.Errorf("found %v, want annotations to be left to admission", u.GetAnnotations())
 	}
@@ -92,9 +89,7 @@ func (s *served) testColumns(t *testing.T) {
 				t.Errorf("found columns\n%s\nwant\n%s", got, row.header)
 			}
 			age := len(cells) - 1
-			if diff := cmp.Diff(row.want, cells[:age]); diff != "" {
-				t.Errorf("cells (-want +got):\n%s", diff)
-			}
+			testenv.ExpectEqual(t, "cells", row.want, cells[:age])
 			if cells[age] == nil {
 				t.Error("expected an age, found none")
 			}
@@ -119,9 +114,7 @@ func (s *served) testStatus(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			row.object.SetNamespace(namespace)
 			s.createWithStatus(t, row.object, row.status)
-			if diff := cmp.Diff(decoded(t, row.status), row.object.Object["status"]); diff != "" {
-				t.Errorf("(-written +read):\n%s", diff)
-			}
+			testenv.ExpectEqual(t, "status", decoded(t, row.status), row.object.Object["status"])
 		})
 	}
 }

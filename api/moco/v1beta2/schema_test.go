@@ -93,9 +93,7 @@ func (s *schemaServer) expectNothingLost(t *testing.T, written *unstructured.Uns
 	}
 	if cluster, ok := read.(*mocov1beta2.MySQLCluster); ok {
 		pod, _, _ := unstructured.NestedMap(written.Object, "spec", "podTemplate", "spec")
-		if diff := cmp.Diff(normalizeJSON(t, pod), normalizeJSON(t, cluster.Spec.PodTemplate.Spec)); diff != "" {
-			t.Errorf("the Pod's spec (-written +read):\n%s", diff)
-		}
+		testenv.ExpectEqual(t, "the Pod's spec", normalizeJSON(t, pod), normalizeJSON(t, cluster.Spec.PodTemplate.Spec))
 	}
 }
 
@@ -190,9 +188,7 @@ func (s *schemaServer) testDefaults(t *testing.T) {
 					added[key] = value
 				}
 			}
-			if diff := cmp.Diff(row.want, added); diff != "" {
-				t.Errorf("added (-want +got):\n%s", diff)
-			}
+			testenv.ExpectEqual(t, "added", row.want, added)
 		})
 	}
 }
@@ -493,9 +489,7 @@ func (s *schemaServer) testColumns(t *testing.T) {
 	if got := strings.Join(names, "   "); got != header {
 		t.Errorf("found columns\n%s\nwant\n%s", got, header)
 	}
-	if diff := cmp.Diff([]any{"test", "Unknown", "Unknown", 0.0, 2.0, nil, "False", "True", "<no value>"}, cells); diff != "" {
-		t.Errorf("cells (-want +got):\n%s", diff)
-	}
+	testenv.ExpectEqual(t, "cells", []any{"test", "Unknown", "Unknown", 0.0, 2.0, nil, "False", "True", "<no value>"}, cells)
 	if len(wide) != 4 || wide[0] != "SINCE" || wide[1] == nil || wide[2] != "WHY" || wide[3] != "somebody stopped clustering" {
 		t.Errorf("found %v, want what -o wide adds: SINCE and WHY", wide)
 	}
@@ -530,9 +524,7 @@ func TestAPodSpecKeepsWhatWasWritten(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			template := mocov1beta2.PodTemplate{Spec: mocov1beta2.PodSpec{Containers: []mocov1beta2.Container{{Name: "from before"}}}}
 			testenv.ExpectNoError(t, json.Unmarshal([]byte(`{"spec":`+row.written+`}`), &template))
-			if diff := cmp.Diff(row.rules, template.Spec, cmpopts.IgnoreFields(mocov1beta2.PodSpec{}, "Raw")); diff != "" {
-				t.Errorf("for rules (-want +got):\n%s", diff)
-			}
+			testenv.ExpectEqual(t, "for rules", row.rules, template.Spec, cmpopts.IgnoreFields(mocov1beta2.PodSpec{}, "Raw"))
 			for what, spec := range map[string]mocov1beta2.PodSpec{"itself": template.Spec, "its copy": *template.Spec.DeepCopy()} {
 				if got, err := json.Marshal(spec); err != nil || string(got) != row.written {
 					t.Errorf("%s is written as %s (%v), want %s", what, got, err, row.written)
@@ -569,9 +561,7 @@ func (s *schemaServer) testStatus(t *testing.T) {
 	testenv.ExpectNoError(t, s.typed.SubResource("status").Patch(t.Context(), &cluster, client.MergeFrom(before)))
 	var read mocov1beta2.MySQLCluster
 	testenv.ExpectNoError(t, s.typed.Get(t.Context(), client.ObjectKeyFromObject(u), &read))
-	if diff := cmp.Diff(want, read.Status); diff != "" {
-		t.Errorf("(-written +read):\n%s", diff)
-	}
+	testenv.ExpectEqual(t, "status", want, read.Status)
 	before = read.DeepCopy()
 	read.Status.Instances[0].Role = "boss"
 	if err := s.typed.SubResource("status").Patch(t.Context(), &read, client.MergeFrom(before)); !k8serrors.IsInvalid(err) {
@@ -654,9 +644,7 @@ func TestUnsupported(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(row.want, mocov1beta2.UnsupportedFields(row.spec)); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			testenv.ExpectEqual(t, "unsupported fields", row.want, mocov1beta2.UnsupportedFields(row.spec))
 		})
 	}
 }

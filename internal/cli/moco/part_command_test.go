@@ -179,9 +179,7 @@ func TestChangeAnnotations(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got := test.wish.changeAnnotations(test.has, now)
-			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(annotationChange{})); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			testenv.ExpectEqual(t, "annotations", test.want, got, cmp.AllowUnexported(annotationChange{}))
 		})
 	}
 }

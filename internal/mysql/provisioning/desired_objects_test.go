@@ -126,9 +126,7 @@ func TestMyCnf(t *testing.T) {
 	}
 	text, overruled := BuildMyCnf(user, gib)
 	compareGolden(t, "my.cnf", text)
-	if diff := cmp.Diff([]string{"loose_skip_slave_start", "server-id", "super_read_only"}, overruled); diff != "" {
-		t.Errorf("overruled (-want +got):\n%s", diff)
-	}
+	testenv.ExpectEqual(t, "overruled", []string{"loose_skip_slave_start", "server-id", "super_read_only"}, overruled)
 }
 
 func TestUsersSQL(t *testing.T) {
@@ -149,9 +147,7 @@ func TestMissingKeys(t *testing.T) {
 		passwords[a.key] = []byte("x")
 	}
 	passwords["BACKUP_PASSWORD"] = nil
-	if diff := cmp.Diff([]string{"BACKUP_PASSWORD"}, MissingPasswordKeys(passwords)); diff != "" {
-		t.Errorf("missing (-want +got):\n%s", diff)
-	}
+	testenv.ExpectEqual(t, "missing", []string{"BACKUP_PASSWORD"}, MissingPasswordKeys(passwords))
 }
 
 // testInstance runs the scripts as a Pod does, on a loopback address.

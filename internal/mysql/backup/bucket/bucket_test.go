@@ -15,8 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/torpor-dev/torpor/internal/mysql/backup/bucket"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
@@ -138,9 +136,7 @@ func testContract(t *testing.T, c bucket.Config) {
 				t.Errorf("%s: expected %q, found %q, %v", key, text, found, err)
 			}
 		}
-		if diff := cmp.Diff([]string{"moco/ns/test/1/a", "moco/ns/test/2/b"}, list(t)); diff != "" {
-			t.Errorf("keys (-want +got):\n%s", diff)
-		}
+		testenv.ExpectEqual(t, "keys", []string{"moco/ns/test/1/a", "moco/ns/test/2/b"}, list(t))
 	})
 	t.Run("a hundred megabytes and more need little memory", func(t *testing.T) {
 		const size, most = 800 << 20, 400 << 20 // Parts on their way, and twice that until they are collected.

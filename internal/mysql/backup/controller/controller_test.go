@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -133,9 +132,7 @@ func TestBackups(t *testing.T) {
 	e.WaitForEvent(t, e.namespace, backupCreated, "7 bytes in 3s")
 	testenv.ExpectNoError(t, e.get(t, "test", cluster))
 	cluster.Status.Backup.Time.Time = cluster.Status.Backup.Time.UTC()
-	if diff := cmp.Diff(want, cluster.Status.Backup); diff != "" {
-		t.Errorf("status (-want +got):\n%s", diff)
-	}
+	testenv.ExpectEqual(t, "status", want, cluster.Status.Backup)
 	if found := e.gatherMetrics(t); found["moco_backup_timestamp"] != float64(at.Unix()) || found["moco_backup_warnings"] != 1 || found["moco_backup_dump_bytes"] != 7 {
 		t.Errorf("expected the backup in the metrics, found %v", found)
 	}

@@ -19,7 +19,6 @@ import (
 	"time"
 
 	driver "github.com/go-sql-driver/mysql"
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/utils/clock"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
@@ -45,9 +44,7 @@ func TestBackupAndRestore(t *testing.T) {
 
 	target := e.installation.StartServer(t)
 	testenv.ExpectNoError(t, e.runRestore(t, target.Address))
-	if diff := cmp.Diff(want, readContents(t, target)); diff != "" {
-		t.Errorf("contents (-source +restored):\n%s", diff)
-	}
+	testenv.ExpectEqual(t, "contents", want, readContents(t, target))
 	if found := queryOne(t, target, "select @@gtid_executed"); found != status.GTIDSet {
 		t.Errorf("expected the transactions %q, found %q", status.GTIDSet, found)
 	}
@@ -117,9 +114,7 @@ func TestBackupWhileOthersWrite(t *testing.T) {
 		a, b := queryOne(t, source, "select @@gtid_executed"), queryOne(t, target, "select @@gtid_executed")
 		return testenv.ErrorIf(a != b, "%s of %s", b, a)
 	})
-	if diff := cmp.Diff(readContents(t, source), readContents(t, target)); diff != "" {
-		t.Errorf("contents (-source +restored):\n%s", diff)
-	}
+	testenv.ExpectEqual(t, "contents", readContents(t, source), readContents(t, target))
 }
 
 // nonRowTransactions is how many transactions were not rows of app.t: those of data, less the one row in it.
@@ -211,9 +206,7 @@ func testKilledBackup(t *testing.T, e *testEnv, ready func()) {
 		t.Fatal(err)
 	}
 	testenv.ExpectNoError(t, e.runRestore(t, target.Address))
-	if diff := cmp.Diff(readContents(t, source), readContents(t, target)); diff != "" {
-		t.Errorf("contents (-source +restored):\n%s", diff)
-	}
+	testenv.ExpectEqual(t, "contents", readContents(t, source), readContents(t, target))
 }
 
 func TestKilledRestore(t *testing.T) {
@@ -237,9 +230,7 @@ func TestKilledRestore(t *testing.T) {
 		t.Error("expected the mark of half a restore, found none")
 	}
 	testenv.Eventually(t, "the next run succeeds", func() error { return e.runRestore(t, target.Address) })
-	if diff := cmp.Diff(readContents(t, source), readContents(t, target)); diff != "" {
-		t.Errorf("contents (-source +restored):\n%s", diff)
-	}
+	testenv.ExpectEqual(t, "contents", readContents(t, source), readContents(t, target))
 	if a, b := queryOne(t, source, "select @@gtid_executed"), queryOne(t, target, "select @@gtid_executed"); a != b {
 		t.Errorf("expected the transactions %s, found %s", a, b)
 	}

@@ -340,9 +340,7 @@ func TestOwnedStatusHasNothingOfOtherControllers(t *testing.T) {
 		Conditions: []metav1.Condition{{Type: mocov1beta2.HealthyCondition}},
 		Pause:      &mocov1beta2.Pause{Clustering: &mocov1beta2.Stop{By: "a"}, Unfinished: "c"},
 	}
-	if diff := cmp.Diff(want, ownedStatus(cluster)); diff != "" {
-		t.Errorf("owned status (-want +got):\n%s", diff)
-	}
+	testenv.ExpectEqual(t, "owned status", want, ownedStatus(cluster))
 }
 
 // TestReplicasCanBeAlignedByHand is what a stop is for: a DBA aligns the GTIDs of the replicas, and no manager undoes it.

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
@@ -78,9 +77,7 @@ func TestObjectsAreMadeAndNotWrittenTwice(t *testing.T) {
 	before := e.requests.writesIn(e.name.Namespace)
 	e.annotate(t, "example.com/look", "again")
 	e.waitUntilSettled(t, func() error { return nil })
-	if diff := cmp.Diff(before, e.requests.writesIn(e.name.Namespace)); diff != "" {
-		t.Errorf("a pass with nothing to do writes (-before +after):\n%s", diff)
-	}
+	testenv.ExpectEqual(t, "a pass with nothing to do writes", before, e.requests.writesIn(e.name.Namespace))
 }
 
 func TestChangesByOthersAreUndone(t *testing.T) {
