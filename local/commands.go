@@ -13,7 +13,6 @@ import (
 	"github.com/torpor-dev/torpor/local/controlplane"
 	"github.com/torpor-dev/torpor/local/debian"
 	"github.com/torpor-dev/torpor/local/hollownode"
-	"github.com/torpor-dev/torpor/local/mysql"
 	"github.com/torpor-dev/torpor/local/targetcluster"
 )
 
@@ -153,7 +152,7 @@ func mysqlCommand() *cobra.Command {
   local mysql --dir .cache/mysql --optional`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			err := mysql.FetchServer(c.Context(), dir, c.OutOrStdout())
+			err := debian.FetchMySQL(c.Context(), dir, c.OutOrStdout())
 			if optional && errors.Is(err, debian.ErrUnavailable) {
 				fmt.Fprintln(c.OutOrStdout(), "no MySQL, so tests with a real one are skipped:", err)
 				return nil

@@ -3,6 +3,9 @@
 package cloud
 
 import (
+	"context"
+	"errors"
+	"net/http"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -157,6 +160,209 @@ func TestConfigsAndFoldersThatCannotWorkAreRefused(t *testing.T) {
 		if c, err := New(config); err == nil {
 			t.Errorf("%s: opened", name)
 			_ = c.Close()
+		}
+	}
+}
+
+func (r *env) addFault(f map[string]any) {
+	r.t.Helper()
+	if status := r.callAdmin(http.MethodPost, "faults", f, nil); status != http.StatusNoContent {
+		r.t.Fatalf("fault %v answered %d", f, status)
+	}
+}
+
+func TestFaultsOfCalls(t *testing.T) {
+	r := newEnv(t, Config{})
+	ids := r.launchInstances(2)
+	r.awaitState(ids[0], running)
+	r.awaitState(ids[1], running)
+	for code, status := range map[string]int{
+		"RequestLimitExceeded": 503, "InsufficientInstanceCapacity": 500, "AuthFailure": 403,
+		"UnauthorizedOperation": 403, "InternalError": 500, "SomethingElse": 400,
+	} {
+		r.addFault(map[string]any{"action": "StopInstances", "code": code, "times": 1})
+		if got := r.call("StopInstances", "InstanceId.1", ids[0]); got.Code != code || got.status != status {
+			t.Errorf("answered %d %s, want %d %s", got.status, got.Code, status, code)
+		}
+	}
+	if got := r.describeInstance(ids[0]); got.State != "running" {
+		t.Errorf("a call that failed changed the instance: %+v", got)
+	}
+
+	r.addFault(map[string]any{"action": "DescribeInstances", "instanceIDs": []string{ids[1]}, "code": "Odd", "message": "why", "httpStatus": 418, "times": 2})
+	r.describeInstance(ids[0])
+	for range 2 {
+		if got := r.call("DescribeInstances", "InstanceId.1", ids[1]); got.Code != "Odd" || got.Message != "why" || got.status != http.StatusTeapot {
+			t.Errorf("answered %+v", got)
+		}
+	}
+	r.describeInstance(ids[1])
+
+	r.addFault(map[string]any{"code": "InternalError"})
+	for range 3 {
+		if got := r.call("DescribeInstances"); got.Code != "InternalError" {
+			t.Errorf("answered %+v", got)
+		}
+	}
+	r.callAdmin(http.MethodDelete, "faults", nil, nil)
+	r.describeInstance(ids[1])
+}
+
+func TestALateAnswerIsStillDone(t *testing.T) {
+	const delay = 200 * time.Millisecond
+	r := newEnv(t, Config{StopLatency: time.Hour})
+	id := r.launchInstances(1)[0]
+	r.awaitState(id, running)
+	r.addFault(map[string]any{"action": "StopInstances", "delay": delay.String(), "times": 1})
+	if got := r.call("StopInstances", "InstanceId.1", id); got.status != http.StatusOK {
+		t.Errorf("answered %+v", got)
+	}
+	if late := time.Since(r.listInstances()[id].ChangedAt); late < delay {
+		t.Errorf("answered %s after the work was done, want %s", late, delay)
+	}
+}
+
+func TestACallerThatLeavesDoesNotUndoItsCall(t *testing.T) {
+	r := newEnv(t, Config{StopLatency: time.Hour})
+	id := r.launchInstances(1)[0]
+	r.awaitState(id, running)
+	r.addFault(map[string]any{"action": "StopInstances", "delay": "1h", "times": 1})
+	ctx, leave := context.WithCancel(t.Context())
+	form := "Action=StopInstances&InstanceId.1=" + id
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url+"/?"+form, nil)
+	expectNoError(t, err)
+	request.Header.Set("Authorization", authorized)
+	left := make(chan error, 1)
+	go func() {
+		response, err := http.DefaultClient.Do(request)
+		if err == nil {
+			err = response.Body.Close()
+		}
+		left <- err
+	}()
+	r.awaitState(id, stopping)
+	leave()
+	if err := <-left; !errors.Is(err, context.Canceled) {
+		t.Errorf("the caller saw %v", err)
+	}
+}
+
+func TestStuckTransitionsEndWhenTheFaultsAreCleared(t *testing.T) {
+	r := newEnv(t, Config{})
+	r.addFault(map[string]any{"kind": "stuckPending"})
+	id := r.launchInstances(1)[0]
+	r.cloud.advanceAll(time.Now().Add(time.Hour))
+	if got := r.describeInstance(id); got.State != "pending" {
+		t.Errorf("instance %+v", got)
+	}
+	r.callAdmin(http.MethodDelete, "faults", nil, nil)
+	r.awaitState(id, running)
+
+	other := r.launchInstances(1)[0]
+	r.awaitState(other, running)
+	r.addFault(map[string]any{"kind": "stuckStopping", "instanceIDs": []string{id}})
+	r.call("StopInstances", "InstanceId.1", id, "InstanceId.2", other)
+	r.awaitState(other, stopped)
+	r.cloud.advanceAll(time.Now().Add(time.Hour))
+	if got := r.describeInstance(id); got.State != "stopping" {
+		t.Errorf("instance %+v", got)
+	}
+	r.callAdmin(http.MethodDelete, "faults", nil, nil)
+	r.awaitState(id, stopped)
+}
+
+func TestALostStartFallsBack(t *testing.T) {
+	r := newEnv(t, Config{})
+	id := r.launchInstances(1)[0]
+	r.awaitState(id, running)
+	r.call("StopInstances", "InstanceId.1", id)
+	r.awaitState(id, stopped)
+	r.addFault(map[string]any{"kind": "lostStart", "instanceIDs": []string{id}, "times": 1})
+	if got := r.call("StartInstances", "InstanceId.1", id).Instances[0]; got.Current != "pending" {
+		t.Errorf("start answered %+v", got)
+	}
+	if got := r.awaitState(id, stopped); got.ReasonCode != "Server.InsufficientInstanceCapacity" {
+		t.Errorf("instance %+v", got)
+	}
+	r.call("StartInstances", "InstanceId.1", id)
+	r.awaitState(id, running)
+}
+
+func TestFaultsThatMakeNoSenseAreRefused(t *testing.T) {
+	r := newEnv(t, Config{})
+	for name, f := range map[string]any{
+		"nothing to do":           map[string]any{"action": "StopInstances"},
+		"an unknown kind":         map[string]any{"kind": "flood"},
+		"an unknown action":       map[string]any{"action": "Reboot", "code": "InternalError"},
+		"an unknown field":        map[string]any{"cod": "InternalError"},
+		"a status without a code": map[string]any{"httpStatus": 500, "delay": "1s"},
+		"a status of success":     map[string]any{"httpStatus": 200, "code": "InternalError"},
+		"a negative count":        map[string]any{"code": "InternalError", "times": -1},
+		"a stuck call":            map[string]any{"kind": "stuckPending", "code": "InternalError"},
+		"a stuck count":           map[string]any{"kind": "stuckPending", "times": 1},
+		"a lost call":             map[string]any{"kind": "lostStart", "action": "StartInstances"},
+		"no object":               []string{},
+	} {
+		var answer struct{ Error string }
+		if status := r.callAdmin(http.MethodPost, "faults", f, &answer); status != http.StatusBadRequest || answer.Error == "" {
+			t.Errorf("%s answered %d %q", name, status, answer.Error)
+		}
+	}
+	if len(r.cloud.faults) != 0 {
+		t.Errorf("faults %+v", r.cloud.faults)
+	}
+}
+
+func TestCallsAreCounted(t *testing.T) {
+	r := newEnv(t, Config{})
+	r.launchInstances(1)
+	r.call("DescribeInstances")
+	r.call("DescribeInstances", "InstanceId.1", "i-no")
+	r.callAs("", "DescribeInstances")
+	r.call("Reboot")
+	var got map[string]int
+	r.callAdmin(http.MethodGet, "calls", nil, &got)
+	want := map[string]int{"RunInstances": 1, "DescribeInstances": 3, "DescribeInstances.errors": 2, "(unknown)": 1, "(unknown).errors": 1}
+	if len(got) != len(want) {
+		t.Errorf("calls %v, want %v", got, want)
+	}
+	for name, count := range want {
+		if got[name] != count {
+			t.Errorf("calls %v, want %v", got, want)
+		}
+	}
+	r.callAdmin(http.MethodDelete, "calls", nil, nil)
+	clear(got)
+	if r.callAdmin(http.MethodGet, "calls", nil, &got); len(got) != 0 {
+		t.Errorf("calls %v after the reset", got)
+	}
+}
+
+func TestLatenciesChangeWhileTheCloudRuns(t *testing.T) {
+	dir := t.TempDir()
+	r := newEnv(t, Config{Dir: dir, StartLatency: time.Hour})
+	slow := r.launchInstances(1)[0]
+	r.callAdmin(http.MethodPost, "latency", map[string]any{"start": "0s", "stop": "1h"}, nil)
+	ids := r.launchInstances(2)
+	r.awaitState(ids[0], running)
+	r.awaitState(ids[1], running)
+	if got := r.describeInstance(slow); got.State != "pending" {
+		t.Errorf("the transition under way changed: %+v", got)
+	}
+	r.callAdmin(http.MethodPost, "latency", map[string]any{"stop": "0s", "instanceIDs": ids[:1]}, nil)
+	r.call("StopInstances", "InstanceId.1", ids[0], "InstanceId.2", ids[1])
+	r.awaitState(ids[0], stopped)
+	if got := r.describeInstance(ids[1]); got.State != "stopping" {
+		t.Errorf("another instance has the override: %+v", got)
+	}
+	for name, body := range map[string]map[string]any{
+		"a negative latency":  {"stop": "-1s"},
+		"no duration":         {"stop": "soon"},
+		"an unknown instance": {"stop": "1s", "instanceIDs": []string{"i-01234567"}},
+	} {
+		var answer struct{ Error string }
+		if status := r.callAdmin(http.MethodPost, "latency", body, &answer); status != http.StatusBadRequest || answer.Error == "" {
+			t.Errorf("%s answered %d %q", name, status, answer.Error)
 		}
 	}
 }

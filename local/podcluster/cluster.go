@@ -17,9 +17,9 @@ import (
 
 	"github.com/torpor-dev/torpor/local/component"
 	"github.com/torpor-dev/torpor/local/controlplane"
+	"github.com/torpor-dev/torpor/local/debian"
 	"github.com/torpor-dev/torpor/local/images"
 	"github.com/torpor-dev/torpor/local/kubeclient"
-	"github.com/torpor-dev/torpor/local/mysql"
 	"github.com/torpor-dev/torpor/local/realnode"
 )
 
@@ -37,7 +37,7 @@ type Config struct {
 	Parts string
 	// Programs is the folder with local's other names, coredns, pause, webapp and torpor.
 	Programs string
-	// MySQL is the folder that mysql.FetchServer has filled.
+	// MySQL is the folder that debian.FetchMySQL has filled.
 	MySQL string
 	// Out gets the progress.
 	Out io.Writer
@@ -63,7 +63,7 @@ func (c Config) withAbsolutePaths() (Config, error) {
 		}
 		*path = absolute
 	}
-	if _, err := os.Stat(filepath.Join(c.MySQL, mysql.Server)); err != nil {
+	if _, err := os.Stat(filepath.Join(c.MySQL, debian.MySQLServer)); err != nil {
 		return c, fmt.Errorf("find MySQL for its image: %w; run make mysql, which fetches it", err)
 	}
 	return c, nil

@@ -5,5 +5,5 @@
 // minutes, so only make e2e-pods runs it.
 //
 // Reading order: env_test.go → mysql_test.go (the steps, in the order in which they run on one cluster, and clients that write
-// meanwhile); for apps cf_env_test.go (with requests meanwhile) → cf_apps_test.go.
+// meanwhile); for apps cf_apps_test.go (with requests meanwhile).
 package pods

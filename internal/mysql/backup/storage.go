@@ -11,7 +11,10 @@ import (
 	"strings"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 )
@@ -171,4 +174,249 @@ func ParseResult(text string) (mocov1beta2.BackupStatus, error) {
 		return status, fmt.Errorf("expected the result of a backup, found JSON without its time")
 	}
 	return status, nil
+}
+
+// CronJobName is that of the CronJob of a cluster.
+func CronJobName(cluster string) string { return "moco-backup-" + cluster }
+
+// RestoreJobName is that of the Job that fills a cluster.
+func RestoreJobName(cluster string) string { return "moco-restore-" + cluster }
+
+// BuildCronJob makes the CronJob that backs a cluster up. image is Torpor's own.
+func BuildCronJob(cluster *mocov1beta2.MySQLCluster, policy *mocov1beta2.BackupPolicy, image string) (*batchv1.CronJob, error) {
+	args := []string{"backup", "--cluster=" + cluster.Namespace + "/" + cluster.Name, "--result=" + messageFile}
+	if lag := cluster.Spec.MaxDelaySeconds; lag != nil {
+		args = append(args, "--max-lag="+(time.Duration(*lag)*time.Second).String())
+	}
+	for i := range cluster.Spec.Replicas {
+		args = append(args, "--host="+cluster.InstanceHost(int(i)))
+	}
+	pod, err := buildPodTemplate(cluster, policy.Spec.JobConfig, image, programRun{kind: backupValue, args: args, key: backupPassword})
+	if err != nil {
+		return nil, fmt.Errorf("BackupPolicy %s: spec.%w", policy.Name, err)
+	}
+	spec, labels := policy.Spec, JobLabels(cluster.Name, backupValue)
+	return &batchv1.CronJob{
+		TypeMeta:   metav1.TypeMeta{APIVersion: batchv1.SchemeGroupVersion.String(), Kind: "CronJob"},
+		ObjectMeta: childMeta(cluster, CronJobName(cluster.Name), labels),
+		Spec: batchv1.CronJobSpec{
+			Schedule: string(spec.Schedule), TimeZone: spec.TimeZone, Suspend: new(cluster.Spec.Offline),
+			StartingDeadlineSeconds: spec.StartingDeadlineSeconds, ConcurrencyPolicy: batchv1.ConcurrencyPolicy(spec.ConcurrencyPolicy),
+			SuccessfulJobsHistoryLimit: atLeastOne(spec.SuccessfulJobsHistoryLimit), FailedJobsHistoryLimit: spec.FailedJobsHistoryLimit,
+			JobTemplate: batchv1.JobTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec: batchv1.JobSpec{
+					ActiveDeadlineSeconds: spec.ActiveDeadlineSeconds, BackoffLimit: spec.BackoffLimit, Template: pod,
+				},
+			},
+		},
+	}, nil
+}
+
+// atLeastOne keeps the last successful Job, since the result is in its Pod.
+func atLeastOne(limit *int32) *int32 {
+	if limit == nil {
+		return nil
+	}
+	return new(max(*limit, 1))
+}
+
+// BuildRestoreJob makes the Job that fills instance 0 of a cluster from spec.restore. image is Torpor's own.
+func BuildRestoreJob(cluster *mocov1beta2.MySQLCluster, image string) (*batchv1.Job, error) {
+	r := cluster.Spec.Restore
+	args := []string{
+		"restore", "--result=" + messageFile, "--host=" + cluster.InstanceHost(0),
+		"--source=" + r.SourceNamespace + "/" + r.SourceName, "--restore-point=" + r.RestorePoint.UTC().Format(time.RFC3339),
+		"--wait=" + (time.Duration(cluster.Spec.StartupWaitSeconds) * time.Second).String(),
+	}
+	if r.Schema != "" {
+		args = append(args, "--schema="+r.Schema)
+	}
+	for _, u := range r.Users {
+		args = append(args, "--user="+u)
+	}
+	pod, err := buildPodTemplate(cluster, r.JobConfig, image, programRun{kind: restoreValue, args: args, key: adminPassword})
+	if err != nil {
+		return nil, fmt.Errorf("spec.restore: %w", err)
+	}
+	return &batchv1.Job{
+		TypeMeta:   metav1.TypeMeta{APIVersion: batchv1.SchemeGroupVersion.String(), Kind: "Job"},
+		ObjectMeta: childMeta(cluster, RestoreJobName(cluster.Name), JobLabels(cluster.Name, restoreValue)),
+		Spec:       batchv1.JobSpec{Template: pod},
+	}, nil
+}
+
+// childMeta has the cluster as the owner, so that the object is deleted with it.
+func childMeta(cluster *mocov1beta2.MySQLCluster, name string, labels map[string]string) metav1.ObjectMeta {
+	kind := mocov1beta2.MySQLClusterKind()
+	return metav1.ObjectMeta{
+		Namespace: cluster.Namespace, Name: name, Labels: labels,
+		OwnerReferences: []metav1.OwnerReference{{
+			APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Name: cluster.Name, UID: cluster.UID, Controller: new(true),
+		}},
+	}
+}
+
+// ContainerName is that of the container in the Pods of Jobs whose termination message is the result.
+const ContainerName = "torpor"
+
+// PasswordVariable is the environment variable with the password of the database's user.
+const PasswordVariable = "TORPOR_MYSQL_PASSWORD"
+
+const (
+	// The folder has another name than the program in Torpor's own image, or it could not be mounted there.
+	programFolder = "/torpor-program"
+	programPath   = programFolder + "/torpor"
+	// scratchFolder holds the clients' option file, which names the password: it is in memory.
+	scratchFolder = "/tmp"
+	// runAsUser is upstream's user of MySQL's Pods.
+	runAsUser      = 10000
+	programVolume  = "torpor-program"
+	scratchVolume  = "torpor-scratch"
+	messageFile    = "/dev/termination-log"
+	copyContainer  = "copy-torpor"
+	programSize    = "256Mi"
+	scratchSize    = "16Mi"
+	backupValue    = "mysql-backup"
+	restoreValue   = "mysql-restore"
+	backupPassword = "BACKUP_PASSWORD"
+	adminPassword  = "ADMIN_PASSWORD"
+)
+
+// errNoImage is for administrators of the manager.
+var errNoImage = errors.New("expected the name of Torpor's own image, found none: start the manager with --image or TORPOR_IMAGE")
+
+type programRun struct {
+	// kind is the Pods' label app.kubernetes.io/name. It is not mysql, so that no Service of a cluster selects them.
+	kind string
+	// args begin with the subcommand.
+	args []string
+	// key of the password in the cluster's Secret.
+	key string
+}
+
+// JobLabels are those of the Jobs and Pods that back up or restore.
+func JobLabels(cluster, kind string) map[string]string {
+	return map[string]string{mocov1beta2.NameLabel: kind, mocov1beta2.InstanceLabel: cluster, mocov1beta2.CreatedByLabel: mocov1beta2.CreatedByValue}
+}
+
+// JobKinds are the values of the label app.kubernetes.io/name of everything that backs up or restores.
+func JobKinds() []string { return []string{backupValue, restoreValue} }
+
+// buildPodTemplate makes the Pod: an init container brings Torpor's program, and the image of the cluster's own servers has the
+// clients of the right version. The Pod needs nothing of Kubernetes.
+func buildPodTemplate(cluster *mocov1beta2.MySQLCluster, job mocov1beta2.JobConfig, image string, t programRun) (corev1.PodTemplateSpec, error) {
+	var none corev1.PodTemplateSpec
+	if image == "" {
+		return none, errNoImage
+	}
+	server, err := parseServerPodSpec(cluster)
+	if err != nil {
+		return none, err
+	}
+	where, err := parseStorage(job)
+	if err != nil {
+		return none, err
+	}
+	t.args = append(t.args, where.flags...)
+	spec := corev1.PodSpec{
+		RestartPolicy: corev1.RestartPolicyNever, ServiceAccountName: job.ServiceAccountName, AutomountServiceAccountToken: new(false),
+		ImagePullSecrets: server.ImagePullSecrets,
+		SecurityContext: &corev1.PodSecurityContext{
+			RunAsNonRoot: new(true), RunAsUser: new(int64(runAsUser)), RunAsGroup: new(int64(runAsUser)), FSGroup: new(int64(runAsUser)),
+			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+		},
+		InitContainers: []corev1.Container{{
+			Name: copyContainer, Image: image, Args: []string{"copy", programPath}, SecurityContext: restrictedSecurityContext(),
+			VolumeMounts: []corev1.VolumeMount{{Name: programVolume, MountPath: programFolder}},
+		}},
+		Volumes: []corev1.Volume{
+			emptyDirVolume(programVolume, corev1.StorageMediumDefault, programSize), emptyDirVolume(scratchVolume, corev1.StorageMediumMemory, scratchSize),
+		},
+	}
+	if spec.Containers, err = buildContainers(cluster, job, server.Containers[0].Image, t); err != nil {
+		return none, err
+	}
+	if where.volume != nil {
+		spec.Volumes = append(spec.Volumes, corev1.Volume{Name: volumeName, VolumeSource: *where.volume})
+		mounts := &spec.Containers[0].VolumeMounts
+		*mounts = append(*mounts, corev1.VolumeMount{Name: volumeName, MountPath: volumeFolder})
+	}
+	volumes, err := decodeKeptList[corev1.Volume](job.Volumes, "volumes")
+	if err != nil {
+		return none, err
+	}
+	spec.Volumes = append(spec.Volumes, volumes...)
+	if job.Affinity != nil {
+		if err := decodeKept(*job.Affinity, &spec.Affinity, "affinity"); err != nil {
+			return none, err
+		}
+	}
+	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: JobLabels(cluster.Name, t.kind)}, Spec: spec}, nil
+}
+
+func buildContainers(cluster *mocov1beta2.MySQLCluster, job mocov1beta2.JobConfig, image string, t programRun) ([]corev1.Container, error) {
+	env, err := decodeKeptList[corev1.EnvVar](job.Env, "env")
+	if err != nil {
+		return nil, err
+	}
+	envFrom, err := decodeKeptList[corev1.EnvFromSource](job.EnvFrom, "envFrom")
+	if err != nil {
+		return nil, err
+	}
+	mounts, err := decodeKeptList[corev1.VolumeMount](job.VolumeMounts, "volumeMounts")
+	if err != nil {
+		return nil, err
+	}
+	password := corev1.EnvVar{Name: PasswordVariable, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+		LocalObjectReference: corev1.LocalObjectReference{Name: cluster.ChildName()}, Key: t.key,
+	}}}
+	return []corev1.Container{{
+		Name: ContainerName, Image: image, Command: []string{programPath}, Args: t.args, SecurityContext: restrictedSecurityContext(),
+		Env: append([]corev1.EnvVar{password}, env...), EnvFrom: envFrom,
+		VolumeMounts: append([]corev1.VolumeMount{
+			{Name: programVolume, MountPath: programFolder, ReadOnly: true}, {Name: scratchVolume, MountPath: scratchFolder},
+		}, mounts...),
+		Resources: corev1.ResourceRequirements{
+			Requests: resourceList(job.CPU, job.Memory), Limits: resourceList(job.MaxCPU, job.MaxMemory),
+		},
+		TerminationMessagePath: messageFile, TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
+	}}, nil
+}
+
+func resourceList(cpu, memory *resource.Quantity) corev1.ResourceList {
+	list := corev1.ResourceList{}
+	if cpu != nil {
+		list[corev1.ResourceCPU] = *cpu
+	}
+	if memory != nil {
+		list[corev1.ResourceMemory] = *memory
+	}
+	return list
+}
+
+func emptyDirVolume(name string, medium corev1.StorageMedium, size string) corev1.Volume {
+	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
+		EmptyDir: &corev1.EmptyDirVolumeSource{Medium: medium, SizeLimit: new(resource.MustParse(size))},
+	}}
+}
+
+func restrictedSecurityContext() *corev1.SecurityContext {
+	return &corev1.SecurityContext{
+		AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
+		Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+	}
+}
+
+// parseServerPodSpec returns the servers' own Pod spec with the container mysqld alone.
+func parseServerPodSpec(cluster *mocov1beta2.MySQLCluster) (corev1.PodSpec, error) {
+	var spec corev1.PodSpec
+	if err := json.Unmarshal(cluster.Spec.PodTemplate.Spec.Raw, &spec); err != nil {
+		return spec, fmt.Errorf("read spec.podTemplate.spec: %w", err)
+	}
+	spec.Containers = slices.DeleteFunc(spec.Containers, func(c corev1.Container) bool { return c.Name != mocov1beta2.MysqldContainer })
+	if len(spec.Containers) == 0 || spec.Containers[0].Image == "" {
+		return spec, errors.New("spec.podTemplate.spec: expected an image of the container mysqld, found none; the Job uses it too")
+	}
+	return spec, nil
 }

@@ -10,9 +10,17 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"syscall"
 	"time"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	certutil "k8s.io/client-go/util/cert"
+
 	"github.com/torpor-dev/torpor/local/demo/runner"
+	"github.com/torpor-dev/torpor/local/kubeclient"
 	"github.com/torpor-dev/torpor/local/targetcluster"
 )
 
@@ -163,4 +171,168 @@ func (d *clusterDemo) installCRD() {
 	d.kubectl("apply", "-f", filepath.Join(d.config.clusterDir(), "clusterdeployment.yaml"))
 	d.awaitPowerState("Running")
 	d.showClusters()
+}
+
+// hibernate asks for hibernation and verifies that the machines' processes are really gone.
+func (d *clusterDemo) hibernate() {
+	d.BeginStep("kubectl patch cd " + clusterName + " … powerState: Hibernating")
+	before := d.listInstances()
+	pids := make([]int, 0, len(before))
+	for _, i := range before {
+		pids = append(pids, i.PID)
+	}
+	verifyAllAlive(pids)
+	d.AddNote("the machines are the processes %v", pids)
+	d.patchPowerState(clusterName, "Hibernating")
+	d.awaitPowerState("Hibernating")
+	d.verifyInstancesAre("stopped")
+	for _, pid := range pids {
+		// Signal 0 only asks whether the process exists.
+		if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
+			runner.FailStep("expected process %d of a stopped machine to be gone, found it alive", pid)
+		}
+	}
+	d.PrintObserved("the machines are stopped at the cloud, and their processes are gone")
+	target := d.targetClient()
+	ctx, cancel := context.WithTimeout(d.Context, attemptLimit)
+	defer cancel()
+	if _, err := target.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx); err == nil {
+		runner.FailStep("expected the cluster's API to be gone, found it answers")
+	}
+	d.PrintObserved("the cluster's API does not answer any more")
+	d.showClusters()
+}
+
+// resume asks for the cluster back and prints every moment of its way.
+func (d *clusterDemo) resume() {
+	d.BeginStep("kubectl patch cd " + clusterName + " … powerState: Running")
+	asked := time.Now()
+	d.patchPowerState(clusterName, "Running")
+	d.Poll("the machines", powerLimit, func(context.Context) { d.verifyInstancesAre("running") })
+	on := d.lastStateChange(clusterName)
+	d.PrintObserved("the machines run again, as new processes")
+	target := d.targetClient()
+	d.Poll("the cluster's API", readyLimit, isAnswering(target))
+	d.PrintObserved("the cluster's API answers")
+	d.awaitPowerState("Running")
+	running := time.Now()
+	d.verifyCertificatesApproved(target, asked)
+	d.verifyNodesReady(target, on)
+	d.PrintObserved("from the last machine's start to Running: %.1f s", running.Sub(on).Seconds())
+	d.showClusters()
+	events := d.kubectl("get", "events", "--sort-by=.metadata.creationTimestamp", "-o",
+		`jsonpath={range .items[?(@.regarding.kind=="ClusterDeployment")]}{.reason}{": "}{.note}{"\n"}{end}{range .items[?(@.involvedObject.kind=="ClusterDeployment")]}{.reason}{": "}{.message}{"\n"}{end}`)
+	d.PrintObserved("its events:")
+	d.QuoteOutput(events)
+}
+
+func isAnswering(target kubernetes.Interface) func(context.Context) {
+	return func(ctx context.Context) {
+		_, err := target.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
+		runner.ExpectNoError(err)
+	}
+}
+
+func (d *clusterDemo) targetClient() kubernetes.Interface {
+	client, err := kubeclient.NewClient(d.config.targetKubeconfig())
+	runner.ExpectNoError(err)
+	return client
+}
+
+func verifyAllAlive(pids []int) {
+	for _, pid := range pids {
+		if err := syscall.Kill(pid, 0); err != nil {
+			runner.FailStep("expected machine process %d to be alive: %w", pid, err)
+		}
+	}
+}
+
+func (d *clusterDemo) kubectl(args ...string) string {
+	return d.RunCommand(runner.CommandLine{Program: d.config.Kubectl, Args: args, Limit: commandLimit})
+}
+
+func (d *clusterDemo) patchPowerState(name, state string) {
+	d.kubectl("patch", "cd", name, "--type=merge", "-p", "spec:\n powerState: "+state)
+}
+
+func (d *clusterDemo) verifyPowerState(name, want string) {
+	if state := d.kubectl("get", "cd", name, "-o", "jsonpath={.status.powerState}"); state != want {
+		runner.FailStep("expected power state %s, found %q", want, state)
+	}
+}
+
+func (d *clusterDemo) awaitPowerState(want string) {
+	d.Poll("power state "+want, powerLimit, func(context.Context) { d.verifyPowerState(clusterName, want) })
+	d.PrintObserved("status.powerState is %s", want)
+}
+
+func (d *clusterDemo) showClusters() {
+	table := d.kubectl("get", "cd")
+	d.PrintObserved("kubectl get cd:")
+	d.QuoteOutput(table)
+}
+
+// outliveCertificates waits until the client certificates on the stopped nodes' disks have expired.
+func (d *clusterDemo) outliveCertificates() {
+	d.BeginStep("Sleep until the nodes' certificates have expired")
+	files, err := filepath.Glob(filepath.Join(d.config.clusterDir(), "*", "pki", "kubelet-client-current.pem"))
+	if err != nil || len(files) == 0 {
+		runner.FailStep("expected the nodes' client certificates in %s, found none", d.config.clusterDir())
+	}
+	var last time.Time
+	for _, file := range files {
+		certs, err := certutil.CertsFromFile(file)
+		runner.ExpectNoError(err)
+		// The file of the kubelet holds the certificate and its key.
+		if expiry := certs[0].NotAfter; expiry.After(last) {
+			last = expiry
+		}
+	}
+	d.AddNote("the last of %d client certificates expires in %.0f s", len(files), time.Until(last).Seconds())
+	d.Poll("the certificates to expire", d.config.Certificates+time.Minute, func(context.Context) {
+		if left := time.Until(last); left > 0 {
+			runner.FailStep("expected the certificates to have expired, %s are left", left.Round(time.Second))
+		}
+	})
+	d.PrintObserved("every client certificate of the nodes has expired; nobody in the cluster will approve new ones")
+}
+
+// verifyCertificatesApproved verifies that new client certificates were asked for with the bootstrap token and approved by Torpor.
+func (d *clusterDemo) verifyCertificatesApproved(target kubernetes.Interface, since time.Time) {
+	ctx, cancel := context.WithTimeout(d.Context, attemptLimit)
+	defer cancel()
+	list, err := target.CertificatesV1().CertificateSigningRequests().List(ctx, metav1.ListOptions{})
+	runner.ExpectNoError(err)
+	approved := 0
+	for _, csr := range list.Items {
+		// The API server keeps times in whole seconds.
+		if csr.CreationTimestamp.Time.Before(since.Truncate(time.Second)) || csr.Spec.SignerName != certificatesv1.KubeAPIServerClientKubeletSignerName {
+			continue
+		}
+		for _, c := range csr.Status.Conditions {
+			if c.Type == certificatesv1.CertificateApproved && c.Reason == "TorporResumeApprove" {
+				approved++
+				d.PrintObserved("certificate request %s of %s was approved by Torpor", csr.Name, csr.Spec.Username)
+			}
+		}
+	}
+	if approved == 0 {
+		runner.FailStep("expected certificate requests approved by Torpor, found none")
+	}
+}
+
+func (d *clusterDemo) verifyNodesReady(target kubernetes.Interface, since time.Time) {
+	ctx, cancel := context.WithTimeout(d.Context, attemptLimit)
+	defer cancel()
+	nodes, err := target.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	runner.ExpectNoError(err)
+	for _, n := range nodes.Items {
+		for _, c := range n.Status.Conditions {
+			// The API server keeps times in whole seconds.
+			if c.Type == corev1.NodeReady && (c.Status != corev1.ConditionTrue || c.LastHeartbeatTime.Time.Before(since.Truncate(time.Second))) {
+				runner.FailStep("expected node %s ready since %s, found %s with a heartbeat of %s", n.Name, since, c.Status, c.LastHeartbeatTime)
+			}
+		}
+	}
+	d.PrintObserved("%d nodes are Ready, by heartbeats from after the start of the machines", len(nodes.Items))
 }

@@ -3,12 +3,17 @@
 package controller
 
 import (
+	"context"
+	"encoding/json"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/decision"
 	"github.com/torpor-dev/torpor/internal/mysql/clustering"
 	"github.com/torpor-dev/torpor/internal/reconcile"
@@ -129,4 +134,103 @@ func setThreadStates(one *mocov1beta2.InstanceStatus, c clustering.ReplicationCh
 	if c.Lag >= 0 {
 		one.LagSeconds = new(int64(c.Lag / time.Second))
 	}
+}
+
+// What is wanted to be stopped stands in annotations; what came of it, in status.pause.
+
+// parseStoppedInstances returns the indexes of the instances to leave alone, and whether the annotation could be read. A
+// list that cannot be read stops nothing.
+func parseStoppedInstances(cluster *mocov1beta2.MySQLCluster) ([]int, bool) {
+	text, asked := cluster.Annotations[mocov1beta2.StoppedInstancesAnnotation]
+	if !asked {
+		return nil, true
+	}
+	var list []int
+	if err := json.Unmarshal([]byte(text), &list); err != nil {
+		return nil, false // What was read before the mistake may be any instance.
+	}
+	return list, true
+}
+
+func describeIgnoredAnnotations(cluster *mocov1beta2.MySQLCluster) string {
+	var wrong []string
+	if _, ok := parseStoppedInstances(cluster); !ok {
+		wrong = append(wrong, mocov1beta2.StoppedInstancesAnnotation+" is ignored: expected a JSON list of ordinals such as [1], found something else; correct it")
+	}
+	if _, ok := reconcile.ReadStopUntil(cluster); !ok {
+		wrong = append(wrong, torporv1alpha1.UntilAnnotation+" is ignored: expected a time such as 2026-11-20T22:00:00Z, found something else; correct it")
+	}
+	return strings.Join(wrong, "; ")
+}
+
+// stopOverdueDuration is for how long something is stopped after the time until which it should have been, zero if nothing is.
+func stopOverdueDuration(cluster *mocov1beta2.MySQLCluster, now time.Time) (overdue time.Duration, isOverdue bool) {
+	_, stopsInstances := cluster.Annotations[mocov1beta2.StoppedInstancesAnnotation]
+	until, _ := reconcile.ReadStopUntil(cluster)
+	isStopped := cluster.ClusteringStopped() || cluster.ReconciliationStopped() || stopsInstances
+	if until == nil || now.Before(until.Time) || !isStopped {
+		return 0, false
+	}
+	return now.Sub(until.Time), true
+}
+
+// endStop removes the annotations of a stop, unless the object was changed meanwhile.
+func (c Controller) endStop(ctx context.Context, cluster *mocov1beta2.MySQLCluster) error {
+	// The patch requires the observed version, so that a stop is not ended that was prolonged meanwhile.
+	after := cluster.DeepCopy()
+	for _, name := range []string{
+		mocov1beta2.ClusteringStoppedAnnotation, mocov1beta2.ReconciliationStoppedAnnotation, mocov1beta2.StoppedInstancesAnnotation,
+		torporv1alpha1.UntilAnnotation, torporv1alpha1.ReasonAnnotation,
+	} {
+		delete(after.Annotations, name)
+	}
+	if err := reconcile.PatchObserved(ctx, c.client, cluster, after, ""); err != nil {
+		return fmt.Errorf("end the stop: %w", err)
+	}
+	return nil
+}
+
+// reportEndOfStop writes nothing into the status: what it says of the servers was not looked at in this pass.
+func reportEndOfStop(cluster *mocov1beta2.MySQLCluster, plan clustering.Plan, refused *reconcile.RefusedError) reconcile.FollowUp {
+	event := decision.Event{Reason: clustering.EventStopEnded, Action: stopAction}
+	event.Note = "The stop has ended by itself: it was until " + cluster.Annotations[torporv1alpha1.UntilAnnotation]
+	if refused != nil {
+		event.Warning, event.Reason = true, clustering.EventStopOverdue
+		event.Note = "The stop should have ended, and could not be taken back: " + describeError(refused.Err) + "; take its annotations back"
+	}
+	return reconcile.FollowUp{Rule: plan.Rule, RequeueAfter: reconcile.StaleCacheRetry, Events: []decision.Event{event}}
+}
+
+// stopRecord is the stop that was reached, nil while clustering goes on or quiesces.
+func stopRecord(cluster *mocov1beta2.MySQLCluster) *clustering.StopRecord {
+	p := cluster.Status.Pause
+	if p == nil || p.Clustering == nil || p.Quiescing != "" {
+		return nil
+	}
+	return &clustering.StopRecord{Since: p.Clustering.Since.Time, Unfinished: p.Unfinished}
+}
+
+// buildPause returns what clustering writes of status.pause.
+func buildPause(cluster *mocov1beta2.MySQLCluster, plan clustering.Plan, now time.Time) *mocov1beta2.Pause {
+	p := &mocov1beta2.Pause{}
+	before := cluster.Status.Pause
+	if cluster.ClusteringStopped() {
+		p.Clustering = &mocov1beta2.Stop{
+			Since: metav1.NewTime(now), By: reconcile.FieldManagerOf(cluster, mocov1beta2.ClusteringStoppedAnnotation),
+			Reason: cluster.Annotations[torporv1alpha1.ReasonAnnotation],
+		}
+		p.Clustering.Until, _ = reconcile.ReadStopUntil(cluster)
+		if before != nil && before.Clustering != nil { // A stop began when it was first seen, whatever is changed in it later.
+			p.Clustering.Since = before.Clustering.Since
+		}
+		if plan.Stop == nil {
+			p.Quiescing = plan.Why
+		} else {
+			p.Unfinished = plan.Stop.Unfinished
+		}
+	}
+	if *p == (mocov1beta2.Pause{}) {
+		return nil
+	}
+	return p
 }
