@@ -168,7 +168,8 @@ func TestBackups(t *testing.T) {
 func TestAFailedJobWaitsForTheMessageOfItsPod(t *testing.T) {
 	ended := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	job := batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "one", UID: "1"}, Status: batchv1.JobStatus{Conditions: []batchv1.JobCondition{
-		{Type: batchv1.JobFailed, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(ended), Message: "too often"}}}}
+		{Type: batchv1.JobFailed, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(ended), Message: "too often"},
+	}}}
 	for _, tt := range []struct {
 		name    string
 		age     time.Duration
