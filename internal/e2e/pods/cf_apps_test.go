@@ -455,9 +455,7 @@ func (s *appSuite) testPush(t *testing.T) {
 	p.stopAndRead()
 	for i, pod := range s.shop.listInstances(t) {
 		env, err := readEnvironment(p.http, "http://"+pod.Status.PodIP+":8080/")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.ExpectNoError(t, err)
 		for name, want := range map[string]string{
 			"PORT": "8080", "COLOUR": "red", "MEMORY_LIMIT": "64M", "CF_INSTANCE_INDEX": fmt.Sprint(i), "POD_NAME": pod.Name,
 			"CF_INSTANCE_INTERNAL_IP": pod.Status.PodIP, "CF_INSTANCE_IP": pod.Status.HostIP, "CF_INSTANCE_GUID": string(pod.UID),
@@ -570,17 +568,13 @@ func (s *appSuite) deployRolling(t *testing.T, url string) (took time.Duration, 
 		if err != nil {
 			return err
 		}
-		if reason := conversation.JSONField(t, got.Body, "status.reason"); reason != "DEPLOYED" {
-			return errors.New("found " + reason)
-		}
-		return nil
+		reason := conversation.JSONField(t, got.Body, "status.reason")
+		return testenv.ErrorIf(reason != "DEPLOYED", "%s", "found "+reason)
 	})
 	took = time.Since(began)
 	eventually(t, "the old instances are gone", func() error {
-		if n := len(s.shop.listInstances(t)); n != shopInstances {
-			return fmt.Errorf("found %d", n)
-		}
-		return nil
+		n := len(s.shop.listInstances(t))
+		return testenv.ErrorIf(n != shopInstances, "found %d", n)
 	})
 	answers, _ = p.stopAndRead()
 	slices.SortFunc(answers, func(a, b probeAnswer) int { return a.at.Compare(b.at) })
@@ -599,10 +593,8 @@ func (s *appSuite) testInstanceRestart(t *testing.T) {
 		if now[0].UID != before[0].UID {
 			t.Fatal("instance 0: expected it to be left alone, found another")
 		}
-		if got := s.shop.readStats(t); got[0].State != "RUNNING" || got[1].State != "RUNNING" {
-			return fmt.Errorf("found %v", got)
-		}
-		return nil
+		got := s.shop.readStats(t)
+		return testenv.ErrorIf(got[0].State != "RUNNING" || got[1].State != "RUNNING", "found %v", got)
 	})
 	s.logf(t, "instance 1 was restarted in %.2fs", time.Since(began).Seconds())
 }
@@ -640,9 +632,7 @@ func (a pushedApp) recentLogs(t *testing.T) []string {
 			} `json:"batch"`
 		} `json:"envelopes"`
 	}
-	if err := json.Unmarshal([]byte(body), &logs); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, json.Unmarshal([]byte(body), &logs))
 	var lines []string
 	for _, e := range logs.Envelopes.Batch {
 		lines = append(lines, e.Instance+" "+string(e.Log.Payload))
@@ -654,9 +644,7 @@ func (a pushedApp) recentLogs(t *testing.T) []string {
 func (c *cfEnv) orderInstance(t *testing.T, a pushedApp, index int, order string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+a.listInstances(t)[index].Status.PodIP+":8080"+order, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, err)
 	if response, err := http.DefaultClient.Do(r); err == nil {
 		_ = response.Body.Close()
 	}
@@ -673,10 +661,8 @@ func (s *appSuite) testStopAndDelete(t *testing.T) {
 	began := time.Now()
 	s.mustRequest(t, http.StatusOK, "POST", s.shop.path("/actions/stop"), "")
 	eventually(t, "no process of the app is left on the machine", func() error {
-		if left := findPodProcesses(t, uids...); len(left)+len(s.shop.listInstances(t)) > 0 {
-			return fmt.Errorf("found %v", left)
-		}
-		return nil
+		left := findPodProcesses(t, uids...)
+		return testenv.ErrorIf(len(left)+len(s.shop.listInstances(t)) > 0, "found %v", left)
 	})
 	s.logf(t, "stopped: no container is left after %.2fs", time.Since(began).Seconds())
 	for _, r := range s.shop.readStats(t) {
@@ -689,10 +675,7 @@ func (s *appSuite) testStopAndDelete(t *testing.T) {
 	s.mustRequest(t, http.StatusNotFound, "GET", s.shop.path(""), "")
 	eventually(t, "nothing of it is left", func() error {
 		out := s.kubectl(t, "get", "cfapps,cfprocesses,cfpackages,cfbuilds,cfdeployments,lrps,statefulsets,controllerrevisions,pods,poddisruptionbudgets,secrets", "--namespace="+space, "-o", "name")
-		if out != "" {
-			return errors.New("found " + out)
-		}
-		return nil
+		return testenv.ErrorIf(out != "", "%s", "found "+out)
 	})
 }
 
@@ -701,10 +684,8 @@ func (s *appSuite) testInstanceCrash(t *testing.T) {
 	before, p, began := s.shop.listInstances(t), s.shop.startProbe(t), time.Now()
 	s.orderInstance(t, s.shop, 0, "/exit/7")
 	eventually(t, "the kubelet starts the container once more", func() error {
-		if n := countRestarts(s.shop.listInstances(t)[0]); n != 1 {
-			return fmt.Errorf("found it restarted %d times", n)
-		}
-		return nil
+		n := countRestarts(s.shop.listInstances(t)[0])
+		return testenv.ErrorIf(n != 1, "found it restarted %d times", n)
 	})
 	s.shop.waitUntilRunning(t, shopInstances)
 	s.logf(t, "an instance that crashed ran again after %.2fs", time.Since(began).Seconds())
@@ -784,10 +765,8 @@ func (s *appSuite) failHealthChecks(t *testing.T) {
 func (s *appSuite) testFailedHealthChecks(t *testing.T) {
 	for _, it := range s.unhealthyApps {
 		eventually(t, "it is restarted", func() error {
-			if n := countRestarts(it.listInstances(t)[0]); n != 1 {
-				return fmt.Errorf("found it restarted %d times", n)
-			}
-			return nil
+			n := countRestarts(it.listInstances(t)[0])
+			return testenv.ErrorIf(n != 1, "found it restarted %d times", n)
 		})
 		s.logf(t, "%s: it was restarted %.1fs later", it.order, time.Since(it.since).Seconds())
 		it.waitUntilRunning(t, 1)

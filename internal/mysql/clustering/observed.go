@@ -152,9 +152,6 @@ const (
 	Cloning     CloneState = "in progress"
 	Cloned      CloneState = "completed"
 	CloneFailed CloneState = "failed"
-)
-
-const (
 	// primaryDownAfter is for how long, and primaryDownMisses at how many looks, a primary with a Pod that is ready must not
 	// answer before it counts as down.
 	primaryDownAfter  = 500 * time.Millisecond

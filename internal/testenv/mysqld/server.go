@@ -279,9 +279,7 @@ func shortDir(t testing.TB, network string) string {
 	if err := os.Remove(link); err != nil && !errors.Is(err, os.ErrNotExist) {
 		t.Fatal(err)
 	}
-	if err := os.Symlink(t.TempDir(), link); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, os.Symlink(t.TempDir(), link))
 	t.Cleanup(func() {
 		if err := os.Remove(link); err != nil {
 			t.Error(err)
@@ -292,9 +290,7 @@ func shortDir(t testing.TB, network string) string {
 
 func writeFile(t testing.TB, path, text string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
 // reserveNetwork finds a loopback network that no other test uses, and holds it by listening on its last address.

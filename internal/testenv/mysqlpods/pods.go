@@ -309,9 +309,7 @@ func newNetwork(t testing.TB, servers []*mysqld.Server) *PodNetwork {
 	for i, s := range servers {
 		network := s.Address[:strings.LastIndex(s.Address, ".")]
 		n.links = append(n.links, &podLink{address: network + "." + strconv.Itoa(101+i)})
-		if err := n.OpenLink(t.Context(), i); err != nil {
-			t.Fatal(err)
-		}
+		testenv.ExpectNoError(t, n.OpenLink(t.Context(), i))
 	}
 	t.Cleanup(func() {
 		for i := range servers {
