@@ -282,7 +282,7 @@ func SaveFigures(t testing.TB, name string, figures any) {
 	ExpectNoError(t, err)
 	t.Logf("%s:\n%s", name, text)
 	if dir := os.Getenv("TORPOR_BENCH_DIR"); dir != "" {
-		ExpectNoError(t, os.MkdirAll(dir, 0o755))
-		ExpectNoError(t, os.WriteFile(filepath.Join(dir, name), append(text, '\n'), 0o644))
+		ExpectNoError(t, os.MkdirAll(dir, 0o750))
+		ExpectNoError(t, os.WriteFile(filepath.Join(dir, name), append(text, '\n'), 0o600))
 	}
 }
