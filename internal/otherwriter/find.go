@@ -22,8 +22,8 @@ const ownPrefix = "torpor"
 // Upstream is a project that writes the same kinds.
 type Upstream struct {
 	Name string
-	// ManagerPrefixes begin the names of its field managers.
-	ManagerPrefixes []string
+	// Managers are the names of its field managers; one that ends in a dash begins several.
+	Managers []string
 	// Finalizers are those that only its controllers add.
 	Finalizers []string
 	// Lease is the name of its leader's Lease, in whatever namespace it runs.
@@ -34,18 +34,18 @@ type Upstream struct {
 
 // Hive handles ClusterDeployments.
 func Hive() Upstream {
-	return Upstream{Name: "Hive", ManagerPrefixes: []string{"hive"}, Lease: "hive-controllers-leader"}
+	return Upstream{Name: "Hive", Managers: []string{"hive-", "hive1-", "hive2-"}, Lease: "hive-controllers-leader"}
 }
 
 // MOCO handles MySQLClusters.
 func MOCO() Upstream {
-	return Upstream{Name: "MOCO", ManagerPrefixes: []string{"moco-controller"}, Lease: "moco", SharesFinalizer: true}
+	return Upstream{Name: "MOCO", Managers: []string{"moco-controller"}, Lease: "moco", SharesFinalizer: true}
 }
 
 // Korifi handles orgs, spaces, apps and what belongs to them. Its controllers are called manager, as kubebuilder calls them.
 func Korifi() Upstream {
 	return Upstream{
-		Name: "Korifi", ManagerPrefixes: []string{"manager", "korifi"}, Lease: "13c200ec.cloudfoundry.org",
+		Name: "Korifi", Managers: []string{"manager", "korifi-"}, Lease: "13c200ec.cloudfoundry.org",
 		Finalizers: []string{
 			"cfApp.korifi.cloudfoundry.org", "cfOrg.korifi.cloudfoundry.org", "cfSpace.korifi.cloudfoundry.org",
 		},
@@ -89,7 +89,9 @@ func Find(o Observed) string {
 // lastEntry is the upstream's newest.
 func lastEntry(o Observed) (manager string, written time.Time) {
 	for _, f := range o.Fields {
-		isTheirs := slices.ContainsFunc(o.Upstream.ManagerPrefixes, func(p string) bool { return strings.HasPrefix(f.Manager, p) })
+		isTheirs := slices.ContainsFunc(o.Upstream.Managers, func(name string) bool {
+			return f.Manager == name || strings.HasSuffix(name, "-") && strings.HasPrefix(f.Manager, name)
+		})
 		if isTheirs && (manager == "" || timeOf(f).After(written)) {
 			manager, written = f.Manager, timeOf(f)
 		}

@@ -46,6 +46,7 @@ func TestFind(t *testing.T) {
 		"a finalizer tells who made it":                              {Observed{Upstream: Korifi(), Fields: fields(entry("api", 1)), Finalizers: []string{"a", "cfApp.korifi.cloudfoundry.org"}}, "Korifi has made it: it has the finalizer cfApp.korifi.cloudfoundry.org"},
 		"a finalizer that was left behind is of the past":            {Observed{Upstream: Korifi(), Fields: fields(entry("torpor-restart", 1)), Finalizers: []string{"cfApp.korifi.cloudfoundry.org"}}, ""},
 		"a finalizer of Torpor's tells nothing":                      {Observed{Upstream: Korifi(), Finalizers: []string{"korifi.cloudfoundry.org/cfApp"}}, ""},
+		"another program's name begins alike":                        {Observed{Upstream: Korifi(), Fields: fields(entry("manager.test", 1), entry("managers", 1))}, ""},
 		"the manager of Korifi is called manager":                    {Observed{Upstream: Korifi(), Fields: fields(entry("manager", 1))}, "Korifi has written it: its field manager is manager"},
 	} {
 		t.Run(name, func(t *testing.T) {
