@@ -4,6 +4,7 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -11,6 +12,9 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
@@ -140,4 +144,27 @@ func TestWithoutAdmissionNothingChangesAndTheErrorSaysWhatToDo(t *testing.T) {
 		_, err := alice.try(t.Context(), "POST", "/v3/apps/"+app+"/actions/restart", "")
 		return err
 	})
+}
+
+func TestInstancesOfOneAnswerAreBounded(t *testing.T) {
+	e := shared.Get(t)
+	space, app := e.createShop(t, 1, stopped)
+	for i := range 11 {
+		p := &korifiv1alpha1.CFProcess{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: fmt.Sprintf("%s-%d", space, i)}}
+		p.Spec = korifiv1alpha1.CFProcessSpec{
+			AppRef: korifiv1alpha1.Reference{Name: app}, ProcessType: fmt.Sprintf("w%d", i), MemoryMB: 1, DiskQuotaMB: 1, DesiredInstances: new(int32(korifiv1alpha1.MaxInstances)),
+		}
+		e.ExpectCreated(t, p)
+	}
+	alice, path := e.callerNamed(t, "alice"), "GET /v3/processes?embed=process_instances&space_guids="+space
+	testenv.Eventually(t, "the API knows the processes", func() error {
+		if r := alice.get(t, "/v3/processes?space_guids="+space); r.field(t, "pagination.total_results") != "12" {
+			return errorFound(r)
+		}
+		return nil
+	})
+	if r := alice.expect(t, http.StatusUnprocessableEntity, path, ""); !strings.Contains(r.body, "expected at most 100000 instances in one answer") {
+		t.Errorf("found %.200s", r.body)
+	}
+	alice.expect(t, http.StatusOK, path+"&per_page=5", "", "resources#=5")
 }

@@ -65,14 +65,20 @@ func startCallerHub(t *testing.T, e *testenv.Environment) *callerHub {
 }
 
 func (h *callerHub) proxyWatch(w http.ResponseWriter, r *http.Request, proxy http.Handler) {
-	open := h.watchContext()
-	if open == nil {
+	connected := h.connection()
+	if connected == nil {
 		w.WriteHeader(http.StatusServiceUnavailable)
 		return
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	defer context.AfterFunc(open, cancel)()
+	go func() {
+		select {
+		case <-connected:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
 	// A stream that is cut off panics, so that its reader sees no proper end.
 	proxy.ServeHTTP(w, r.WithContext(ctx))
 }

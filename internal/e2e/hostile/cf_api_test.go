@@ -315,29 +315,27 @@ type callerHub struct {
 	ca      []byte
 	refused atomic.Int64
 
-	mu     sync.Mutex
-	cutOff bool
-	watch  context.Context
-	cut    context.CancelFunc
+	mu sync.Mutex
+	// connected is closed when the hub is cut off; nil while it is.
+	connected chan struct{}
 }
 
 func (h *callerHub) setCutOff(cutOff bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.cutOff = cutOff; cutOff {
-		h.cut()
+	if h.connected != nil {
+		close(h.connected)
 	}
-	h.watch, h.cut = context.WithCancel(context.Background())
+	if h.connected = nil; !cutOff {
+		h.connected = make(chan struct{})
+	}
 }
 
-// watchContext returns a context that ends when the hub is cut off; nil if it is.
-func (h *callerHub) watchContext() context.Context {
+// connection returns a channel that is closed when the hub is cut off; nil if it is.
+func (h *callerHub) connection() <-chan struct{} {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.cutOff {
-		return nil
-	}
-	return h.watch
+	return h.connected
 }
 
 // writeKubeconfig writes one with which the API reaches the hub with the rights of its role.

@@ -4,6 +4,7 @@ package handlers
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -16,6 +17,9 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/presenter"
 	"github.com/torpor-dev/torpor/internal/cf/api/repositories"
 )
+
+// maxEmbeddedInstances bounds the rows of one answer, of which each takes some hundred bytes.
+const maxEmbeddedInstances = 100_000
 
 func listProcesses(ctx context.Context, r *Request) (Response, error) {
 	spaces, err := r.visibleSpaces(ctx)
@@ -47,13 +51,22 @@ func listProcesses(ctx context.Context, r *Request) (Response, error) {
 	for _, app := range apps {
 		appsByKey[client.ObjectKeyFromObject(app)] = app
 	}
-	now := r.Clock.Now()
-	return respondList(r, list, func(p *korifiv1alpha1.CFProcess) presenter.ProcessResponse {
-		if app := appsByKey[client.ObjectKey{Namespace: p.Namespace, Name: p.Spec.AppRef.Name}]; app != nil {
-			return r.presentProcess(p).WithInstances(presenter.ReportInstances(app, p), now)
+	now, instances := r.Clock.Now(), 0
+	response, err := respondList(r, list, func(p *korifiv1alpha1.CFProcess) presenter.ProcessResponse {
+		app := appsByKey[client.ObjectKey{Namespace: p.Namespace, Name: p.Spec.AppRef.Name}]
+		if app == nil || instances > maxEmbeddedInstances {
+			return r.presentProcess(p)
+		}
+		reported := presenter.ReportInstances(app, p)
+		if instances += len(reported); instances <= maxEmbeddedInstances {
+			return r.presentProcess(p).WithInstances(reported, now)
 		}
 		return r.presentProcess(p)
 	})
+	if instances > maxEmbeddedInstances {
+		return Response{}, apierrors.NewUnprocessableEntity(fmt.Sprintf("expected at most %d instances in one answer, found more; ask for fewer processes with per_page or space_guids", maxEmbeddedInstances))
+	}
+	return response, err
 }
 
 func typeOfProcess(p *korifiv1alpha1.CFProcess) string { return p.Spec.ProcessType }
