@@ -10,6 +10,10 @@ PARTS   := KUBEBUILDER_ASSETS=$(BIN) TORPOR_LOCAL=$(BIN)/local TORPOR_BINARY=$(B
 $(foreach part,$(PARTS),$(eval export $(part))) # In the environment: tests look for processes by their command lines.
 GOTEST  := go test -race -shuffle=on -timeout=20m
 GOBENCH := TORPOR_BENCH=1 TORPOR_BENCH_DIR=$(CURDIR)/.cache/bench go test -v -count=1 -timeout=60m
+# The role of each group of controllers: its folder below config, its name, and the packages whose markers are its rights.
+ROLES := rbac:manager:manager+installation features/hibernation:hibernation:hibernation features/mysql:clustering:mysql/clustering \
+  features/mysql:provisioning:mysql/provisioning features/mysql:backup:mysql/backup features/cf:admission:cf/admission features/cf:restart:cf/app+cf/process \
+  features/cf:spaces:cf/orgspace+cf/build features/cf:deployments:cf/deployment features/cf:lrp:cf/lrp
 MAKEFLAGS += --no-print-directory
 .PHONY: $(shell sed -nE 's/^([a-z0-9 -]+):( .*)?$$/\1/p' $(firstword $(MAKEFILE_LIST)))
 
@@ -78,8 +82,10 @@ run-e2e-pods: node-parts torpor kubectl-moco mysql s3
 	@cd local && $(GOTEST) -v -count=1 -p 1 ./podcluster/e2e
 	@TORPOR_E2E=pods $(GOTEST) -v -count=1 ./internal/e2e/pods
 generate: ## Regenerate deep copies, CRDs, RBAC, the state diagrams and the reference
-	@go tool -modfile=go.tools.mod controller-gen object:headerFile=config/boilerplate.go.txt crd rbac:roleName=torpor-manager,headerFile= \
-	  paths=./api/... paths=./internal/... output:crd:dir=config/crd output:rbac:dir=config/rbac
+	@go tool -modfile=go.tools.mod controller-gen object:headerFile=config/boilerplate.go.txt crd \
+	  paths=./api/... paths=./internal/... output:crd:dir=config/crd
+	@for role in $(ROLES); do IFS=:; set -- $$role; unset IFS; go tool -modfile=go.tools.mod controller-gen \
+	  "rbac:roleName=torpor-$$2,fileName=role_$$2.yaml" $$(printf ' paths=./internal/%s/...' $$(echo $$3 | tr + ' ')) output:rbac:dir=config/$$1 || exit; done
 	@cd internal && TORPOR_UPDATE=1 go test -count=1 ./hibernation ./arch ./cf/api -run 'Diagram|Reference|SpecPages|Documented' >/dev/null
 	@cd conditional && TORPOR_UPDATE=1 go test -count=1 ./internal/statemachine -run Diagram >/dev/null
 fmt lint: ## Format or lint all modules

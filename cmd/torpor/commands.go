@@ -5,7 +5,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"strings"
 
@@ -23,7 +22,7 @@ func rootCommand(logs io.Writer, env func(string) string) *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(managerCommand(logs, env), backupCommand(logs, env), restoreCommand(logs, env), copyCommand(), cfAPICommand(logs), uninstallCommand(os.Stdout))
+	root.AddCommand(managerCommand(logs, env), backupCommand(logs, env), restoreCommand(logs, env), copyCommand(), cfAPICommand(logs), uninstallCommand(os.Stdout), versionCommand())
 	return root
 }
 
@@ -44,7 +43,7 @@ default of --image.`,
   torpor manager --leader-elect --namespace torpor-system
 
   # On a laptop, against the hub of a kubeconfig
-  torpor manager --kubeconfig ./hub/admin.kubeconfig --metrics-address 127.0.0.1:8080 --probe-address 127.0.0.1:8081`,
+  torpor manager --kubeconfig ./hub/admin.kubeconfig --metrics-address 127.0.0.1:8080 --metrics-insecure --probe-address 127.0.0.1:8081`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := loadKubeconfig(kubeconfig, "hub")
@@ -58,11 +57,14 @@ default of --image.`,
 	f := cmd.Flags()
 	f.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig of the hub; empty uses KUBECONFIG, then the cluster this runs in")
 	f.StringVar(&o.MetricsAddress, "metrics-address", "127.0.0.1:8080", `host:port of the metrics, "0" for none`)
+	f.BoolVar(&o.InsecureMetrics, "metrics-insecure", false, "serve the metrics by plain http to everybody, instead of by TLS to who has the right to get /metrics")
+	f.StringVar(&o.PprofAddress, "pprof-address", "0", `host:port of profiles, by plain http to everybody, "0" for none`)
 	f.StringVar(&o.ProbeAddress, "probe-address", "127.0.0.1:8081", `host:port of /healthz and /readyz, "0" for none`)
 	f.StringSliceVar(&o.Controllers, "controllers", []string{"*"},
 		"controllers to run: * for all, NAME, and -NAME for all but that one; the names are "+strings.Join(manager.ControllerNames(), ", "))
 	addWebhookFlags(f, &o.Webhook)
 	f.StringSliceVar(&o.TakeOver, "take-over", nil, "controllers that also handle objects which Hive, MOCO or Korifi writes; see docs/migration.md")
+	f.StringSliceVar(&o.WatchNamespaces, "watch-namespaces", nil, "the only namespaces whose objects are handled; none means all")
 	f.BoolVar(&o.LeaderElection, "leader-elect", false, "let only one of several managers act")
 	f.StringVar(&o.Namespace, "namespace", "torpor-system", "namespace of the leader's Lease")
 	f.BoolVar(&o.IsolateSpaces, "isolate-spaces", false, "give each space of CF a NetworkPolicy by which its Pods are reached from that space only; let in routers by policies of your own")
@@ -81,13 +83,4 @@ func loadKubeconfig(path, cluster string) (*rest.Config, error) {
 		return nil, fmt.Errorf("find the %s: %w; set --kubeconfig or KUBECONFIG, or run inside a cluster", cluster, err)
 	}
 	return cfg, nil
-}
-
-// newLogger logs as JSON, and debug messages too if verbose.
-func newLogger(logs io.Writer, verbose bool) *slog.Logger {
-	level := slog.LevelInfo
-	if verbose {
-		level = slog.LevelDebug
-	}
-	return slog.New(slog.NewJSONHandler(logs, &slog.HandlerOptions{Level: level}))
 }

@@ -73,6 +73,9 @@ func publicLaws() []importLaw {
 			mayReach: []string{"actuator"}, mayImportForeign: []string{"github.com/google/go-cmp/..."}, mayNotReach: kubernetesClients(),
 		},
 		{
+			packages: "config", reason: "manifests know nothing of the code that reads them",
+		},
+		{
 			packages: "conditional/...", reason: "the library must stay extractable, so it knows nothing of its first user",
 			mayReach: []string{"conditional/..."},
 		},

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -55,13 +54,7 @@ func newEnv(t testing.TB) *env {
 	e := newEnvWithoutManager(t)
 	e.log = &testenv.LogBuffer{}
 	e.log.ShowOnFailure(t, "the manager")
-	const role, user = "torpor-manager", "torpor-manager"
-	e.ApplyManifest(t, "rbac/role.yaml")
-	e.ExpectCreated(t, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: role},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
-	})
+	user := e.ApplyManagerRoles(t, e.namespace)
 	options := manager.Options{
 		MetricsAddress: "0", ProbeAddress: "0", Webhook: manager.WebhookOptions{Address: e.address}, IsolateSpaces: true, Namespace: e.namespace, Log: e.log.StructuredLogger(),
 	}

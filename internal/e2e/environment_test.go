@@ -94,11 +94,17 @@ func managerBinary(t *testing.T) string {
 // startManager runs the manager's own binary against the proxies. A kill point that is reached kills this process.
 func (w *environment) startManager(t *testing.T, flags ...string) *testenv.Process {
 	t.Helper()
+	return w.startManagerIn(t, nil, flags...)
+}
+
+// startManagerIn adds to its environment.
+func (w *environment) startManagerIn(t *testing.T, env []string, flags ...string) *testenv.Process {
+	t.Helper()
 	args := append([]string{
 		"manager", "--verbose", "--kubeconfig", writeKubeconfig(t, w.hubProxy), "--metrics-address", "0", "--probe-address", "0",
 		"--allow-insecure-target-clusters", // The proxies speak plain http.
 	}, flags...)
-	p := testenv.StartProcess(t, managerBinary(t), args, nil)
+	p := testenv.StartProcess(t, managerBinary(t), args, env)
 	w.startedPIDs[fmt.Sprintf("manager %d", len(w.startedPIDs))] = p.PID()
 	w.traffic.setKill(func() { p.KillAtOnce(t) })
 	return p

@@ -9,10 +9,14 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
@@ -24,7 +28,7 @@ func TestAFeatureThatIsLeftOffAsksForNothing(t *testing.T) {
 	w.hub.InstallCRDs(t)
 	w.hub.ExpectCreated(t, testenv.BuildClusterDeployment(types.NamespacedName{Namespace: metav1.NamespaceDefault, Name: "foreign"}, "missing", "missing"))
 	metrics := testenv.FreeAddress(t)
-	w.startManager(t, "--controllers=*,-hibernation", "--metrics-address", metrics)
+	w.startManager(t, "--controllers=*,-hibernation", "--metrics-insecure", "--metrics-address", metrics)
 	expectGateStates(t, metrics, map[string]string{"hibernation": "Disabled", "clustering": "Running", "lrp": "Running"})
 	seen := 0
 	for _, r := range w.traffic.listRequests() {
@@ -37,6 +41,82 @@ func TestAFeatureThatIsLeftOffAsksForNothing(t *testing.T) {
 	}
 	if seen == 0 {
 		t.Error("expected requests for what is not left off, found none")
+	}
+}
+
+// TestHibernationAlone hibernates and resumes a cluster with the rights of config/features/hibernation and no more, while the
+// manager tries to run everything; then it gets the rights of MySQL.
+func TestHibernationAlone(t *testing.T) {
+	t.Parallel()
+	w := newEnvironment(t)
+	const namespace = "torpor-system"
+	w.hub.ExpectCreated(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
+	user := w.hub.ApplyManagerRoles(t, namespace, "hibernation")
+	for _, right := range []authorizationv1.ResourceAttributes{
+		{Verb: "delete", Resource: "namespaces"}, {Verb: "create", Group: "apps", Resource: "statefulsets"},
+		{Verb: "patch", Group: "apps", Resource: "statefulsets"}, {Verb: "list", Resource: "secrets"}, {Verb: "watch", Resource: "secrets"},
+		{Verb: "create", Resource: "secrets"}, {Verb: "delete", Resource: "pods"}, {Verb: "update", Group: "coordination.k8s.io", Resource: "leases"},
+		{Verb: "patch", Group: "admissionregistration.k8s.io", Resource: "mutatingwebhookconfigurations"},
+	} {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &right}}
+		w.hub.ExpectCreated(t, review)
+		if review.Status.Allowed {
+			t.Errorf("expected no right to %s %s, found one", right.Verb, right.Resource)
+		}
+	}
+	w.hubProxy = w.traffic.startProxy(t, toHub, w.hub.ImpersonateUser(user))
+	cluster, metrics := w.createCluster(t, "alone", time.Hour), testenv.FreeAddress(t)
+	m := w.startManager(t, "--metrics-insecure", "--metrics-address", metrics, "--leader-elect", "--namespace", namespace)
+	expectGateStates(t, metrics, map[string]string{
+		"hibernation": "Running", "clustering": "Forbidden", "provisioning": "Forbidden", "backup": "Forbidden", "restart": "Forbidden",
+		"spaces": "Forbidden", "deployments": "Forbidden", "lrp": "Forbidden",
+	})
+	cluster.reachPowerState(t, hivev1.PowerStateHibernating)
+	cluster.reachPowerState(t, hivev1.PowerStateRunning)
+	waits, refused := 0, 0
+	for line := range strings.Lines(m.LastOutput()) {
+		if strings.Contains(line, "the group waits for its rights") {
+			waits++
+		} else if strings.Contains(line, "forbidden") {
+			refused++
+			t.Logf("refused: %s", line)
+		}
+	}
+	if waits != 7 || refused != 0 {
+		t.Errorf("expected one line for each of 7 groups without rights and none of a refusal, found %d and %d", waits, refused)
+	}
+	expectJSONLines(t, m)
+	w.hub.ApplyFeatureRoles(t, namespace, "mysql")
+	expectGateStates(t, metrics, map[string]string{"clustering": "Running", "provisioning": "Running", "backup": "Running", "lrp": "Forbidden"})
+}
+
+// TestOtherNamespacesAreLeftAlone has the manager watch one namespace of two.
+func TestOtherNamespacesAreLeftAlone(t *testing.T) {
+	t.Parallel()
+	managerBinary(t)
+	w := newEnvironmentWithoutCRDs(t)
+	w.hub.InstallCRDs(t)
+	watched, other := w.hub.CreateNamespace(t), w.hub.CreateNamespace(t)
+	mine := testenv.BuildClusterDeployment(types.NamespacedName{Namespace: watched, Name: "mine"}, "missing", "missing")
+	w.hub.ExpectCreated(t, testenv.BuildClusterDeployment(types.NamespacedName{Namespace: other, Name: "other"}, "missing", "missing"), mine)
+	metrics := testenv.FreeAddress(t)
+	w.startManager(t, "--watch-namespaces", watched, "--metrics-insecure", "--metrics-address", metrics)
+	testenv.Eventually(t, "the cluster of the namespace is handled", func() error { return w.checkHandled(t, mine) })
+	expectGateStates(t, metrics, map[string]string{"clustering": "Running", "provisioning": "Running", "backup": "Running", "restart": "Running", "lrp": "Running"})
+	w.traffic.mu.Lock()
+	defer w.traffic.mu.Unlock()
+	watches := 0
+	for path, open := range w.traffic.openRequests {
+		switch {
+		case open == 0 || strings.HasPrefix(path, "GET /apis/apiextensions.k8s.io/") || path == "GET /api/v1/namespaces":
+		case strings.Contains(path, "/namespaces/"+watched+"/"):
+			watches++
+		default:
+			t.Errorf("expected watches of nothing but the namespace, found %s", path)
+		}
+	}
+	if watches < 10 {
+		t.Errorf("expected watches of the namespace, found %d", watches)
 	}
 }
 

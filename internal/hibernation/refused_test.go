@@ -16,8 +16,8 @@ import (
 // errorClasses returns for every class of errors the reason when machines cannot be observed, and the next look.
 func errorClasses() map[actuator.ErrorClass]expectedPlan {
 	return map[actuator.ErrorClass]expectedPlan{
-		actuator.CredentialsMissing: {Ready: hivev1.CredentialsMissingReason, RequeueAfter: userRetryInterval},
-		actuator.CredentialsInvalid: {Ready: hivev1.CredentialsInvalidReason, RequeueAfter: userRetryInterval},
+		actuator.CredentialsMissing: {Ready: hivev1.CredentialsMissingReason, RequeueAfter: maxCloudInterval},
+		actuator.CredentialsInvalid: {Ready: hivev1.CredentialsInvalidReason, RequeueAfter: retryInterval},
 		actuator.PermissionDenied:   {Ready: hivev1.PermissionDeniedReason, RequeueAfter: userRetryInterval},
 		actuator.Unreachable:        {Ready: hivev1.CloudUnreachableReason, RequeueAfter: maxCloudInterval},
 		actuator.Throttled:          {Ready: hivev1.CloudThrottledReason, RequeueAfter: maxCloudInterval},

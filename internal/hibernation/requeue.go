@@ -59,13 +59,11 @@ func retryIntervalFor(c actuator.ErrorClass) time.Duration {
 	switch c {
 	case actuator.WrongState:
 		return minCloudInterval
-	case actuator.Throttled, actuator.Unreachable, actuator.NoCapacity:
-		return maxCloudInterval
-	case actuator.CredentialsMissing, actuator.CredentialsInvalid, actuator.PermissionDenied:
-		// A correction is noticed at once, because the Secret is watched. Only a change of the account's rights at the
-		// cloud has to be found by looking.
+	case actuator.Throttled, actuator.Unreachable, actuator.NoCapacity, actuator.CredentialsMissing:
+		return maxCloudInterval // A Secret that is missing costs the cloud nothing.
+	case actuator.PermissionDenied:
 		return userRetryInterval
-	case actuator.NotFound, actuator.Other:
+	case actuator.CredentialsInvalid, actuator.NotFound, actuator.Other:
 		return retryInterval
 	default:
 		return retryInterval

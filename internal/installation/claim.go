@@ -67,7 +67,8 @@ func (*Claim) String() string { return "Installation" }
 // NeedLeaderElection is true: the leader of the installation claims for all its replicas.
 func (*Claim) NeedLeaderElection() bool { return true }
 
-// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;create;update
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=kube-system,verbs=create
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=kube-system,resourceNames=torpor,verbs=get;update
 
 // Start claims and renews until ctx ends. The Lease is kept then, because the next leader of this installation goes on with it.
 func (c *Claim) Start(ctx context.Context) error {

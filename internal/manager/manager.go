@@ -19,12 +19,12 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/torpor-dev/torpor/actuator"
 	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
@@ -63,6 +63,10 @@ const (
 type Options struct {
 	// MetricsAddress and ProbeAddress are host:port to serve on; "0" serves nothing.
 	MetricsAddress, ProbeAddress string
+	// InsecureMetrics serves the metrics by plain http to everybody, instead of by TLS to who has the right to get /metrics.
+	InsecureMetrics bool
+	// PprofAddress is host:port of profiles, which ask nobody for rights; "0" and empty serve none.
+	PprofAddress string
 	// LeaderElection lets only one of several managers act; Namespace is where its Lease lives.
 	LeaderElection bool
 	Namespace      string
@@ -81,6 +85,8 @@ type Options struct {
 	// TakeOver names the groups of controllers that handle objects which another project writes.
 	TakeOver []string
 	guards   map[string]*reconcile.WriterGuard
+	// WatchNamespaces are the only namespaces whose objects are handled; none means all.
+	WatchNamespaces []string
 	// Image is Torpor's own, for the Pods that bring its program to other containers; empty means that none can be made.
 	Image string
 	// Log gets one line per change.
@@ -99,14 +105,16 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 		return err
 	}
 	cfg = rest.CopyConfig(cfg)
-	cfg.QPS, cfg.UserAgent = noLimit, "torpor"
+	version := ReadBuildVersion()
+	cfg.QPS, cfg.UserAgent = noLimit, version.userAgent()
 	mgr, err := manager.New(cfg, conditional.ManagerOptions(manager.Options{
 		Scheme: s, Logger: logger,
-		Metrics:                server.Options{BindAddress: o.MetricsAddress},
+		Metrics: metricsOptions(o), PprofBindAddress: o.PprofAddress,
 		HealthProbeBindAddress: o.ProbeAddress,
 		LeaderElection:         o.LeaderElection, LeaderElectionID: "torpor-manager", LeaderElectionNamespace: o.Namespace,
 		LeaderElectionReleaseOnCancel: true,
 		GracefulShutdownTimeout:       new(shutdownTimeout),
+		Cache:                         cache.Options{DefaultNamespaces: watchedNamespaces(o.WatchNamespaces)},
 		Client:                        client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
 	}))
 	if err != nil {
@@ -116,6 +124,10 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	if err := errors.Join(addFeatures(mgr, o), admissionErr); err != nil {
 		return err
 	}
+	if err := metrics.Registry.Register(buildInfoMetric(version)); err != nil {
+		return fmt.Errorf("register metrics: %w", err)
+	}
+	o.Log.Info("torpor manager starts", "version", version.Version, "commit", version.Commit)
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("run manager: %w", err)
 	}
@@ -123,7 +135,9 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 }
 
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
-// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;create;update
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=torpor-system,verbs=create
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=torpor-system,resourceNames=torpor-manager,verbs=get;update
+// +kubebuilder:rbac:groups="";events.k8s.io,resources=events,namespace=torpor-system,verbs=create;patch
 
 // feature is a group of controllers that run only while their kinds are served.
 type feature struct {
@@ -141,13 +155,13 @@ func listFeatures(o Options) []feature {
 		Guard: o.guards["hibernation"], Actuators: actuators(o), Dialer: targetcluster.Dialer{AllowInsecure: o.AllowInsecureTargetClusters, Endpoints: o.endpoints},
 		Clock: now, Metrics: hibernation.NewMetrics(),
 	}
-	clusteringController := clustering.Controller{Guard: o.guards["clustering"], HostOf: clustering.ServiceHost, Clock: now, Metrics: clustering.NewMetrics()}
-	backupController := backup.Controller{Guard: o.guards["backup"], Image: o.Image, Clock: now, Metrics: backup.NewMetrics()}
-	appController, processController := app.Controller{Guard: o.guards["restart"], Clock: now, Metrics: app.NewMetrics()}, process.Controller{Guard: o.guards["restart"], Clock: now, Metrics: process.NewMetrics()}
+	clusteringController := clustering.Controller{Guard: o.guards["clustering"], HostOf: clustering.ServiceHost, WatchNamespaces: o.WatchNamespaces, Clock: now, Metrics: clustering.NewMetrics()}
+	backupController := backup.Controller{Guard: o.guards["backup"], Image: o.Image, WatchNamespaces: o.WatchNamespaces, Clock: now, Metrics: backup.NewMetrics()}
+	appController, processController := app.Controller{Guard: o.guards["restart"], Clock: now, Metrics: app.NewMetrics()}, process.Controller{Guard: o.guards["restart"], WatchNamespaces: o.WatchNamespaces, Clock: now, Metrics: process.NewMetrics()}
 	return []feature{
 		{"hibernation", kinds(hivev1.ClusterDeploymentKind()), collectors(hibernationController.Metrics), hibernationController.SetupWithManager},
 		{"clustering", kinds(mocov1beta2.MySQLClusterKind()), collectors(clusteringController.Metrics), clusteringController.SetupWithManager},
-		{"provisioning", kinds(mocov1beta2.MySQLClusterKind()), nil, provisioning.Controller{Guard: o.guards["provisioning"], Clock: now}.SetupWithManager},
+		{"provisioning", kinds(mocov1beta2.MySQLClusterKind()), nil, provisioning.Controller{Guard: o.guards["provisioning"], WatchNamespaces: o.WatchNamespaces, Clock: now}.SetupWithManager},
 		{"backup", kinds(mocov1beta2.MySQLClusterKind(), mocov1beta2.BackupPolicyKind()), collectors(backupController.Metrics), backupController.SetupWithManager},
 		{
 			"restart", kinds(korifiv1alpha1.CFAppKind(), korifiv1alpha1.CFProcessKind(), korifiv1alpha1.CFBuildKind(), torporv1alpha1.CFDeploymentKind(), eiriniv1.LRPKind()),
@@ -158,8 +172,20 @@ func listFeatures(o Options) []feature {
 			nil, setupAll(orgspace.Controller{Guard: o.guards["spaces"], Clock: now, IsolateSpaces: o.IsolateSpaces}.SetupWithManager, build.Controller{Guard: o.guards["spaces"], Clock: now}.SetupWithManager),
 		},
 		{"deployments", kinds(korifiv1alpha1.CFAppKind(), torporv1alpha1.CFDeploymentKind()), nil, deployment.Controller{Clock: now}.SetupWithManager},
-		{"lrp", kinds(eiriniv1.LRPKind()), nil, lrp.Controller{Clock: now}.SetupWithManager},
+		{"lrp", kinds(eiriniv1.LRPKind()), nil, lrp.Controller{WatchNamespaces: o.WatchNamespaces, Clock: now}.SetupWithManager},
 	}
+}
+
+// watchedNamespaces is nil for all.
+func watchedNamespaces(list []string) map[string]cache.Config {
+	if len(list) == 0 {
+		return nil
+	}
+	watched := map[string]cache.Config{}
+	for _, namespace := range list {
+		watched[namespace] = cache.Config{}
+	}
+	return watched
 }
 
 func kinds(list ...schema.GroupVersionKind) []schema.GroupVersionKind { return list }
@@ -183,7 +209,11 @@ func addFeatures(mgr manager.Manager, o Options) error {
 		return err
 	}
 	for _, f := range listFeatures(o) {
-		when := conditional.All(append(claim, conditional.Served(f.kinds...))...)
+		rights, err := listRights(f.name, o.WatchNamespaces)
+		if err != nil {
+			return err
+		}
+		when := conditional.All(append(claim, conditional.Served(f.kinds...), conditional.Allowed(rightsInterval, rights...))...)
 		if !slices.Contains(enabled, f.name) {
 			when, f.metrics = conditional.Disabled(), nil
 		}

@@ -23,7 +23,7 @@ import (
 // TestRun follows one manager. There is only one such test, because the process has one registry of metrics.
 func TestRun(t *testing.T) {
 	env := testenv.StartAPIServer(t)
-	o := Options{MetricsAddress: testenv.FreeAddress(t), ProbeAddress: testenv.FreeAddress(t), Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	o := Options{InsecureMetrics: true, MetricsAddress: testenv.FreeAddress(t), ProbeAddress: testenv.FreeAddress(t), Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	ended := make(chan struct{})
 	testenv.RunInBackground(t, "the manager", func(ctx context.Context) error {
 		defer close(ended)

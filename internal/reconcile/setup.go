@@ -35,14 +35,21 @@ func (w WorkerOptions) Options() controller.Options {
 }
 
 // NewLabelledCache adds a cache to the manager that holds only the objects of these kinds that the selector matches: a hub
-// has many Pods and Jobs that are not Torpor's.
-func NewLabelledCache(mgr manager.Manager, selector labels.Selector, kinds ...client.Object) (cache.Cache, error) {
+// has many Pods and Jobs that are not Torpor's. No namespaces mean all.
+func NewLabelledCache(mgr manager.Manager, namespaces []string, selector labels.Selector, kinds ...client.Object) (cache.Cache, error) {
 	byObject := map[client.Object]cache.ByObject{}
 	for _, kind := range kinds {
 		byObject[kind] = cache.ByObject{Label: selector, Transform: cache.TransformStripManagedFields()}
 	}
+	var watched map[string]cache.Config
+	if len(namespaces) > 0 {
+		watched = map[string]cache.Config{}
+	}
+	for _, namespace := range namespaces {
+		watched[namespace] = cache.Config{}
+	}
 	labelled, err := cache.New(mgr.GetConfig(), cache.Options{
-		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), ByObject: byObject,
+		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), ByObject: byObject, DefaultNamespaces: watched,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("make a cache of %s: %w", selector, err)

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -40,7 +41,7 @@ func (e *Environment) ExpectCreated(t testing.TB, objects ...client.Object) {
 	}
 }
 
-// ApplyManifest makes the objects of a manifest below config, such as rbac/role.yaml.
+// ApplyManifest makes the objects of a manifest below config, such as rbac/cf/api.yaml.
 func (e *Environment) ApplyManifest(t testing.TB, path string) {
 	t.Helper()
 	for in := openManifest(t, path); ; {
@@ -51,6 +52,60 @@ func (e *Environment) ApplyManifest(t testing.TB, path string) {
 		}
 		ExpectNoError(t, err)
 		e.ExpectCreated(t, &u)
+	}
+}
+
+// ApplyManagerRoles gives the service account torpor-manager of a namespace the rights of config/rbac and of features, or of
+// all features if none is named, and returns its user name.
+func (e *Environment) ApplyManagerRoles(t testing.TB, namespace string, features ...string) (user string) {
+	t.Helper()
+	if len(features) == 0 {
+		features = []string{"*"}
+	}
+	e.applyFolder(t, "rbac", namespace)
+	for _, f := range features {
+		e.ApplyFeatureRoles(t, namespace, f)
+	}
+	return "system:serviceaccount:" + namespace + ":torpor-manager"
+}
+
+// ApplyFeatureRoles adds the rights of one feature.
+func (e *Environment) ApplyFeatureRoles(t testing.TB, namespace, feature string) {
+	t.Helper()
+	e.applyFolder(t, filepath.Join("features", feature), namespace)
+}
+
+// applyFolder makes the objects of a folder of config.
+func (e *Environment) applyFolder(t testing.TB, folder, namespace string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(filepath.Dir(crdFolder(t)), folder, "*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("expected roles in %s, found none (%v)", folder, err)
+	}
+	for _, file := range files {
+		if filepath.Base(file) != "kustomization.yaml" {
+			e.applyInNamespace(t, file, namespace)
+		}
+	}
+}
+
+// applyInNamespace makes the objects of a file, those of torpor-system in another namespace.
+func (e *Environment) applyInNamespace(t testing.TB, file, namespace string) {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := yaml.NewYAMLOrJSONDecoder(strings.NewReader(strings.ReplaceAll(string(data), "namespace: torpor-system", "namespace: "+namespace)), readAhead)
+	for {
+		var u unstructured.Unstructured
+		if err := in.Decode(&u); errors.Is(err, io.EOF) {
+			return
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		// The API server makes kube-system a moment after it is ready.
+		Eventually(t, u.GetName()+" is made", func() error { return client.IgnoreAlreadyExists(e.Client.Create(t.Context(), &u)) })
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
 // ByProcess is the field by which the cache finds the Pods of a process.
@@ -22,27 +23,19 @@ const ByProcess = "process"
 
 // New makes a cache of the Pods of apps and leaves out all other Pods. The controllers of processes and of LRPs each have one:
 // they run in conditional groups that start and stop on their own, and a cache ends with the group that made it.
-func New(ctx context.Context, mgr manager.Manager) (cache.Cache, error) {
+func New(ctx context.Context, mgr manager.Manager, namespaces []string) (cache.Cache, error) {
 	ofApps, err := labels.NewRequirement(korifiv1alpha1.ProcessGUIDLabel, selection.Exists, nil)
 	if err != nil {
 		return nil, fmt.Errorf("select the Pods of apps: %w", err)
 	}
-	pods, err := cache.New(mgr.GetConfig(), cache.Options{
-		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
-		ByObject: map[client.Object]cache.ByObject{&corev1.Pod{}: {
-			Label: labels.NewSelector().Add(*ofApps), Transform: cache.TransformStripManagedFields(),
-		}},
-	})
+	pods, err := reconcile.NewLabelledCache(mgr, namespaces, labels.NewSelector().Add(*ofApps), &corev1.Pod{})
 	if err != nil {
-		return nil, fmt.Errorf("make a cache of Pods: %w", err)
+		return nil, err
 	}
 	if err := pods.IndexField(ctx, &corev1.Pod{}, ByProcess, func(o client.Object) []string {
 		return []string{o.GetLabels()[korifiv1alpha1.ProcessGUIDLabel]}
 	}); err != nil {
 		return nil, fmt.Errorf("index Pods: %w", err)
-	}
-	if err := mgr.Add(pods); err != nil {
-		return nil, fmt.Errorf("add a cache of Pods: %w", err)
 	}
 	return pods, nil
 }

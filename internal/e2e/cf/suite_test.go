@@ -81,17 +81,13 @@ func newEnv(t testing.TB, through *requestCounter) *env {
 	}
 	w.InstallCRDs(t)
 	w.ExpectCreated(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system}})
-	for _, name := range []string{"torpor-manager", "alice", "bob", "mallory"} {
+	for _, name := range []string{"alice", "bob", "mallory"} {
 		w.ExpectCreated(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: name}})
 	}
-	for _, file := range []string{"role.yaml", "cf/api.yaml", "cf/roles.yaml", "cf/role_binding_policy.yaml"} {
-		w.ApplyManifest(t, filepath.Join("rbac", file))
+	w.ApplyManagerRoles(t, system)
+	for _, file := range []string{"api.yaml", "roles.yaml", "role_binding_policy.yaml"} {
+		w.ApplyManifest(t, filepath.Join("rbac", "cf", file))
 	}
-	w.ExpectCreated(t, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "torpor-manager"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "torpor-manager"},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: system, Name: "torpor-manager"}},
-	})
 	w.startManager(t, binary)
 	w.startAPI(t, binary)
 	w.org = "org-" + rand.String(5)

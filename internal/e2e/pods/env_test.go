@@ -120,6 +120,13 @@ func (e *podsEnv) startCluster(t *testing.T) {
 	config := filepath.Join("..", "..", "..", "config")
 	e.kubectl(t, "apply", "-f", filepath.Join(config, "manager", "namespace.yaml"))
 	e.kubectl(t, "apply", "-k", filepath.Join(config, "rbac"))
+	for _, pattern := range []string{"role_*.yaml", "bindings.yaml"} {
+		files, err := filepath.Glob(filepath.Join(config, "features", "*", pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.kubectl(t, "apply", "-f", strings.Join(files, ","))
+	}
 	e.kubectl(t, "apply", "--server-side", "-k", filepath.Join(config, "crd"))
 	e.logf(t, "a node with real pods stands")
 }
@@ -129,7 +136,7 @@ func (e *podsEnv) startManager(t *testing.T, flags ...string) {
 	e.metrics = testenv.FreeAddress(t)
 	testenv.StartProcess(t, filepath.Join(e.tools, "torpor"), append([]string{
 		"manager", "--kubeconfig", e.kubeconfigOf(t, "torpor-manager"), "--image", "localhost/torpor:dev",
-		"--metrics-address", e.metrics, "--probe-address", "0",
+		"--metrics-address", e.metrics, "--metrics-insecure", "--probe-address", "0",
 	}, flags...), nil)
 }
 

@@ -8,14 +8,12 @@ import (
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
@@ -49,7 +47,7 @@ type Controller struct {
 
 // +kubebuilder:rbac:groups=hive.openshift.io,resources=clusterdeployments,verbs=get;list;watch
 // +kubebuilder:rbac:groups=hive.openshift.io,resources=clusterdeployments/status,verbs=get;patch
-// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // SetupWithManager adds the controller.
@@ -62,9 +60,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	err := builder.ControllerManagedBy(mgr).
 		Named(Name).
 		For(&hivev1.ClusterDeployment{}, builder.WithPredicates(specOrVersionChanged())).
-		// Secrets are watched by their metadata and read when needed: the cache holds no credentials, and a corrected
-		// Secret helps at once.
-		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.clusterDeploymentsUsingSecret)).
+		// Secrets are read when needed and not watched: who may watch them may read all of the hub.
 		WithOptions(workers.Options()).
 		Complete(&reconcile.Pass[*hivev1.ClusterDeployment, *clusterObservation, hibernation.Plan]{
 			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Guard: c.Guard,

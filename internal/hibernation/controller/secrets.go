@@ -9,8 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/torpor-dev/torpor/actuator"
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
@@ -25,22 +23,6 @@ func kubeconfigSecretName(cd *hivev1.ClusterDeployment) string {
 		return ""
 	}
 	return cd.Spec.ClusterMetadata.AdminKubeconfigSecretRef.Name
-}
-
-// clusterDeploymentsUsingSecret maps a Secret to the ClusterDeployments of its namespace that name it.
-func (c Controller) clusterDeploymentsUsingSecret(ctx context.Context, secret client.Object) []ctrl.Request {
-	var list hivev1.ClusterDeploymentList
-	if err := c.client.List(ctx, &list, client.InNamespace(secret.GetNamespace())); err != nil {
-		return nil
-	}
-	var requests []ctrl.Request
-	for i := range list.Items {
-		cd := &list.Items[i]
-		if cd.Spec.Platform.Settings().CredentialsSecretName == secret.GetName() || kubeconfigSecretName(cd) == secret.GetName() {
-			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(cd)})
-		}
-	}
-	return requests
 }
 
 func (c Controller) readSecret(ctx context.Context, namespace, name string) (map[string][]byte, error) {

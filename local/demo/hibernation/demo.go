@@ -152,7 +152,7 @@ func (d *clusterDemo) startDormantManager() {
 	addresses := runner.FindFreeAddresses(d.Context, 2)
 	d.metrics, d.probes = addresses[0], addresses[1]
 	manager := d.StartProgram("manager", d.config.Torpor, "manager", "--kubeconfig", d.config.hubKubeconfig(),
-		"--metrics-address", d.metrics, "--probe-address", d.probes)
+		"--metrics-address", d.metrics, "--metrics-insecure", "--probe-address", d.probes)
 	crds := d.kubectl("get", "crd", "-o", "name")
 	if crds != "" {
 		runner.FailStep("expected a hub without CRDs, found %q", crds)

@@ -89,8 +89,9 @@ func (r *Rotator) CheckTrust(*http.Request) error {
 // NeedLeaderElection is false: every replica answers.
 func (*Rotator) NeedLeaderElection() bool { return false }
 
-// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;create;update
-// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations;validatingwebhookconfigurations,verbs=get;patch
+// +kubebuilder:rbac:groups="",resources=secrets,namespace=torpor-system,verbs=create
+// +kubebuilder:rbac:groups="",resources=secrets,namespace=torpor-system,resourceNames=torpor-webhook,verbs=get;update
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations;validatingwebhookconfigurations,resourceNames=torpor,verbs=get;patch
 
 // Start keeps the certificate until ctx ends. What goes wrong is tried again; the last certificate serves on.
 func (r *Rotator) Start(ctx context.Context) error {

@@ -37,6 +37,7 @@ type Controller struct {
 
 // +kubebuilder:rbac:groups=korifi.cloudfoundry.org,resources=cfbuilds/status;cfpackages/status,verbs=get;patch
 // +kubebuilder:rbac:groups=korifi.cloudfoundry.org,resources=cfbuilds;cfpackages,verbs=get;list;watch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // SetupWithManager adds the controllers.
 func (c Controller) SetupWithManager(mgr manager.Manager) error {

@@ -38,6 +38,7 @@ type Controller struct {
 // +kubebuilder:rbac:groups=torpor.dev,resources=cfdeployments,verbs=get;list;watch;delete
 // +kubebuilder:rbac:groups=torpor.dev,resources=cfdeployments/status,verbs=get;patch
 // +kubebuilder:rbac:groups=korifi.cloudfoundry.org,resources=cfapps,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // SetupWithManager adds the controller.
 func (c Controller) SetupWithManager(mgr manager.Manager) error {

@@ -38,6 +38,8 @@ const byPodLabels = "what"
 type Controller struct {
 	// Clock tells the time.
 	Clock clock.PassiveClock
+	// WatchNamespaces are the only ones whose objects are cached; none means all.
+	WatchNamespaces []string
 
 	client client.Client
 	live   client.Reader
@@ -50,11 +52,12 @@ type Controller struct {
 // +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;delete
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;delete
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // SetupWithManager adds the controller.
 func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	c.client, c.live = mgr.GetClient(), mgr.GetAPIReader()
-	pods, err := podcache.New(context.Background(), mgr)
+	pods, err := podcache.New(context.Background(), mgr, c.WatchNamespaces)
 	if err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)
 	}

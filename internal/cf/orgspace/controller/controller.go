@@ -50,6 +50,7 @@ type Controller struct {
 // +kubebuilder:rbac:groups=korifi.cloudfoundry.org,resources=cforgs/status;cfspaces/status,verbs=get;patch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=get;create
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // SetupWithManager adds the controllers.
 func (c Controller) SetupWithManager(mgr manager.Manager) error {

@@ -37,6 +37,8 @@ type Controller struct {
 	Guard *reconcile.WriterGuard
 	// Metrics is where durations are shown.
 	Metrics *Metrics
+	// WatchNamespaces are the only ones whose objects are cached; none means all.
+	WatchNamespaces []string
 
 	client client.Client
 	live   client.Reader
@@ -56,7 +58,7 @@ type Controller struct {
 // SetupWithManager adds the controller.
 func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	c.client, c.live = mgr.GetClient(), mgr.GetAPIReader()
-	pods, err := podcache.New(context.Background(), mgr)
+	pods, err := podcache.New(context.Background(), mgr, c.WatchNamespaces)
 	if err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)
 	}

@@ -43,6 +43,8 @@ type Controller struct {
 	Guard *reconcile.WriterGuard
 	// Metrics is where backups are shown.
 	Metrics *Metrics
+	// WatchNamespaces are the only ones whose objects are cached; none means all.
+	WatchNamespaces []string
 
 	client client.Client
 	// jobReader caches the Jobs that back up and restore, with their Pods.
@@ -52,7 +54,8 @@ type Controller struct {
 	reportedFailures *sync.Map
 }
 
-// +kubebuilder:rbac:groups=moco.cybozu.com,resources=mysqlclusters,verbs=get;list;watch
+// +kubebuilder:rbac:groups=moco.cybozu.com,resources=mysqlclusters,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=moco.cybozu.com,resources=mysqlclusters/finalizers,verbs=update
 // +kubebuilder:rbac:groups=moco.cybozu.com,resources=mysqlclusters/status,verbs=get;patch
 // +kubebuilder:rbac:groups=moco.cybozu.com,resources=backuppolicies,verbs=get;list;watch
 // +kubebuilder:rbac:groups=batch,resources=cronjobs,verbs=get;list;watch;create;patch;delete
@@ -62,7 +65,7 @@ type Controller struct {
 
 // SetupWithManager adds the controller.
 func (c Controller) SetupWithManager(mgr manager.Manager) error {
-	jobs, err := newJobCache(mgr)
+	jobs, err := newJobCache(mgr, c.WatchNamespaces)
 	if err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)
 	}
@@ -93,7 +96,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	return nil
 }
 
-func newJobCache(mgr manager.Manager) (cache.Cache, error) {
+func newJobCache(mgr manager.Manager, namespaces []string) (cache.Cache, error) {
 	kinds, err := labels.NewRequirement(mocov1beta2.NameLabel, selection.In, backup.JobKinds())
 	if err != nil {
 		return nil, fmt.Errorf("select Jobs: %w", err)
@@ -102,7 +105,7 @@ func newJobCache(mgr manager.Manager) (cache.Cache, error) {
 	if err != nil {
 		return nil, fmt.Errorf("select Jobs: %w", err)
 	}
-	return reconcile.NewLabelledCache(mgr, labels.NewSelector().Add(*kinds, *maker), &batchv1.CronJob{}, &batchv1.Job{}, &corev1.Pod{})
+	return reconcile.NewLabelledCache(mgr, namespaces, labels.NewSelector().Add(*kinds, *maker), &batchv1.CronJob{}, &batchv1.Job{}, &corev1.Pod{})
 }
 
 // requestForCluster maps what backs up or restores to its MySQLCluster.

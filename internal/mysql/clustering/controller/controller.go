@@ -39,6 +39,8 @@ type Controller struct {
 	Guard *reconcile.WriterGuard
 	// Metrics is where states and counts are shown.
 	Metrics *Metrics
+	// WatchNamespaces are the only ones whose objects are cached; none means all.
+	WatchNamespaces []string
 
 	client client.Client
 	live   client.Reader
@@ -64,7 +66,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	selector := labels.SelectorFromSet(labels.Set{
 		mocov1beta2.NameLabel: mocov1beta2.NameValue, mocov1beta2.CreatedByLabel: mocov1beta2.CreatedByValue,
 	})
-	pods, err := reconcile.NewLabelledCache(mgr, selector, &corev1.Pod{})
+	pods, err := reconcile.NewLabelledCache(mgr, c.WatchNamespaces, selector, &corev1.Pod{})
 	if err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)
 	}

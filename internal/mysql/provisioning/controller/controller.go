@@ -48,6 +48,8 @@ type Controller struct {
 	Clock clock.PassiveClock
 	// Guard keeps the passes away from objects that another project writes; nil keeps none away.
 	Guard *reconcile.WriterGuard
+	// WatchNamespaces are the only ones whose objects are cached; none means all.
+	WatchNamespaces []string
 
 	client client.Client
 	live   client.Reader
@@ -69,7 +71,7 @@ type Controller struct {
 
 // SetupWithManager adds the controller.
 func (c Controller) SetupWithManager(mgr manager.Manager) error {
-	children, err := newChildCache(mgr)
+	children, err := newChildCache(mgr, c.WatchNamespaces)
 	if err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)
 	}
@@ -152,8 +154,8 @@ func newUnstructured(kind schema.GroupVersionKind) *unstructured.Unstructured {
 	return u
 }
 
-func newChildCache(mgr manager.Manager) (cache.Cache, error) {
-	return reconcile.NewLabelledCache(mgr, labels.SelectorFromSet(labels.Set{
+func newChildCache(mgr manager.Manager, namespaces []string) (cache.Cache, error) {
+	return reconcile.NewLabelledCache(mgr, namespaces, labels.SelectorFromSet(labels.Set{
 		mocov1beta2.NameLabel: mocov1beta2.NameValue, mocov1beta2.CreatedByLabel: mocov1beta2.CreatedByValue,
 	}), childKinds()...)
 }

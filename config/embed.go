@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package config has the manifests that the program itself reads: what is applied and what it knows of itself are one.
+package config
+
+import (
+	"embed"
+	"fmt"
+)
+
+//go:embed features/*/role_*.yaml
+var roles embed.FS
+
+// ReadRole returns the role of a group of controllers, as YAML: it has the rights that the group needs.
+func ReadRole(controllers string) ([]byte, error) {
+	for _, feature := range []string{"hibernation", "mysql", "cf"} {
+		if data, err := roles.ReadFile("features/" + feature + "/role_" + controllers + ".yaml"); err == nil {
+			return data, nil
+		}
+	}
+	return nil, fmt.Errorf("expected a role of %s, found none; run make generate", controllers)
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manager
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/yaml"
+)
+
+const configFolder = "../../config"
+
+func readConfig(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(configFolder, path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// Each group of controllers has a role, a binding of it, a component that enables it, and a row in docs/install.md.
+func TestEveryGroupOfControllersIsInOneFeature(t *testing.T) {
+	install, found := readConfig(t, "../docs/install.md"), []string{}
+	for _, feature := range []string{"hibernation", "mysql", "cf"} {
+		component, bindings := readConfig(t, "features/"+feature+"/kustomization.yaml"), readConfig(t, "features/"+feature+"/bindings.yaml")
+		flags := regexp.MustCompile(`--controllers=([a-z,]+)`).FindAllStringSubmatch(component, -1)
+		if len(flags) != 1 {
+			t.Fatalf("%s: expected one --controllers, found %v", feature, flags)
+		}
+		for name := range strings.SplitSeq(flags[0][1], ",") {
+			found = append(found, name)
+			if _, err := listRights(name, nil); err != nil {
+				t.Error(err)
+			}
+			if !strings.Contains(bindings, "name: torpor-"+name+"\n") || !strings.Contains(component, "role_"+name+".yaml") {
+				t.Errorf("%s: expected the role of %s and its binding, found none", feature, name)
+			}
+			if !strings.Contains(install, "| `"+name+"` |") {
+				t.Errorf("expected a row of %s in docs/install.md, found none", name)
+			}
+		}
+	}
+	want := ControllerNames()
+	slices.Sort(want)
+	slices.Sort(found)
+	if diff := cmp.Diff(want, found); diff != "" {
+		t.Errorf("controllers of all components (-want +found):\n%s", diff)
+	}
+}
+
+func TestBackupsHaveTheImageOfTheManager(t *testing.T) {
+	var d appsv1.Deployment
+	if err := yaml.UnmarshalStrict([]byte(readConfig(t, "manager/deployment.yaml")), &d); err != nil {
+		t.Fatal(err)
+	}
+	c := d.Spec.Template.Spec.Containers[0]
+	for _, e := range c.Env {
+		if e.Name == "TORPOR_IMAGE" && e.Value == c.Image {
+			return
+		}
+	}
+	t.Errorf("expected TORPOR_IMAGE to be %s, found %v", c.Image, c.Env)
+}
+
+func TestRightsAreAskedForInEachNamespace(t *testing.T) {
+	everywhere, err := listRights("hibernation", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err := listRights("hibernation", []string{"a", "b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(everywhere) == 0 || len(in) != 2*len(everywhere) {
+		t.Errorf("expected each right twice, found %d and %d", len(everywhere), len(in))
+	}
+}

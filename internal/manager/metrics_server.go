@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manager
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+)
+
+const (
+	// reviewLifetime is how long the answer about a token and a path is used again.
+	reviewLifetime = 10 * time.Second
+	reviewTimeout  = 5 * time.Second
+	// maxReviews bounds what is remembered, and so what strangers can make the API server answer.
+	maxReviews = 100
+)
+
+// errTooManyReviews ends a request when strangers ask with ever new tokens.
+var errTooManyReviews = errors.New("expected fewer callers, found too many of late: ask again")
+
+// +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
+// +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
+
+// metricsOptions has TLS and asks the API server who may read, unless plain http was asked for. controller-runtime has such a
+// filter; it brings 168 packages of k8s.io/apiserver for two calls.
+func metricsOptions(o Options) server.Options {
+	options := server.Options{BindAddress: o.MetricsAddress}
+	if !o.InsecureMetrics {
+		options.SecureServing = true
+		options.FilterProvider = func(cfg *rest.Config, web *http.Client) (server.Filter, error) {
+			c, err := kubernetes.NewForConfigAndClient(cfg, web)
+			if err != nil {
+				return nil, fmt.Errorf("make client: %w", err)
+			}
+			guard := &metricsGuard{review: reviewWith(c), now: time.Now, known: map[reviewKey]reviewAnswer{}}
+			return guard.filter, nil
+		}
+	}
+	return options
+}
+
+// reviewKey does not hold the token itself.
+type reviewKey struct {
+	token [sha256.Size]byte
+	path  string
+}
+
+type reviewAnswer struct {
+	status int
+	until  time.Time
+}
+
+// metricsGuard lets through who has the right to get the path, as kubectl auth can-i get /metrics has it.
+type metricsGuard struct {
+	review func(ctx context.Context, token, path string) (status int, err error)
+	now    func() time.Time
+
+	mu    sync.Mutex
+	known map[reviewKey]reviewAnswer
+}
+
+func (g *metricsGuard) filter(log logr.Logger, next http.Handler) (http.Handler, error) {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		if !ok || token == "" {
+			http.Error(w, "expected a bearer token, found none", http.StatusUnauthorized)
+			return
+		}
+		status, err := g.decide(r.Context(), token, r.URL.Path)
+		switch {
+		case err != nil:
+			log.V(1).Info("who may read the metrics is not known", "error", err.Error())
+			http.Error(w, "the API server could not be asked", http.StatusServiceUnavailable)
+		case status != http.StatusOK:
+			http.Error(w, "expected a token with the right to get "+r.URL.Path, status)
+		default:
+			next.ServeHTTP(w, r)
+		}
+	}), nil
+}
+
+func (g *metricsGuard) decide(ctx context.Context, token, path string) (int, error) {
+	key := reviewKey{sha256.Sum256([]byte(token)), path}
+	if answer, ok, err := g.recall(key); ok || err != nil {
+		return answer, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
+	defer cancel()
+	status, err := g.review(ctx, token, path)
+	if err != nil {
+		return 0, err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.known[key] = reviewAnswer{status, g.now().Add(reviewLifetime)}
+	return status, nil
+}
+
+// recall forgets what is old, and refuses a new question when there is too much that is not.
+func (g *metricsGuard) recall(key reviewKey) (status int, ok bool, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := g.now()
+	for k, a := range g.known {
+		if !now.Before(a.until) {
+			delete(g.known, k)
+		}
+	}
+	a, ok := g.known[key]
+	if !ok && len(g.known) >= maxReviews {
+		return 0, false, errTooManyReviews
+	}
+	return a.status, ok, nil
+}
+
+// reviewWith asks the API server whose token it is and whether that user may get the path.
+func reviewWith(c kubernetes.Interface) func(ctx context.Context, token, path string) (int, error) {
+	return func(ctx context.Context, token, path string) (int, error) {
+		who, err := c.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
+		if err != nil {
+			return 0, fmt.Errorf("review a token: %w", err)
+		}
+		if !who.Status.Authenticated {
+			return http.StatusUnauthorized, nil
+		}
+		extra := map[string]authorizationv1.ExtraValue{}
+		for k, v := range who.Status.User.Extra {
+			extra[k] = authorizationv1.ExtraValue(v)
+		}
+		may, err := c.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: who.Status.User.Username, Groups: who.Status.User.Groups, UID: who.Status.User.UID, Extra: extra,
+			NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: path, Verb: "get"},
+		}}, metav1.CreateOptions{})
+		if err != nil {
+			return 0, fmt.Errorf("review a right: %w", err)
+		}
+		if !may.Status.Allowed {
+			return http.StatusForbidden, nil
+		}
+		return http.StatusOK, nil
+	}
+}
