@@ -9,12 +9,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
@@ -30,13 +26,13 @@ func TestProposalAcceptance(t *testing.T) {
 	testenv.Must(t, neighbour(mgr))
 	theNeighbourGoesOn := func(name string) {
 		t.Helper()
-		testenv.Must(t, s.newClient().Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}))
+		s.createConfigMap(name)
 		s.expectReconcile(maps, name)
 	}
 
 	t.Log("1. Run the mgr without CRD installed yet and mgr should start successfully.")
 	s.startManager(mgr)
-	s.eventually("the absence is known", func(context.Context) (bool, error) { return group.Status().Condition.State == False, nil })
+	s.waitForCondition(group, False, "")
 	s.waitForPhase(group, Dormant)
 	theNeighbourGoesOn("one")
 
@@ -99,22 +95,8 @@ func TestWithoutTheRightToWatchCRDs(t *testing.T) {
 	s := startAPIServer(t)
 	def := newWidgetCRD("widgets", apiextensionsv1.NamespaceScoped)
 	s.installCRD(def)
-	role := &rbacv1.ClusterRole{
-		ObjectMeta: metav1.ObjectMeta{Name: "widgets"},
-		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"example.com"}, Resources: []string{"widgets"}, Verbs: []string{"*"}}},
-	}
-	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "widgets"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "widgets"},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: "poor"}},
-	}
-	for _, obj := range []client.Object{role, binding} {
-		testenv.Must(t, s.newClient().Create(t.Context(), obj))
-	}
-	poor, err := s.env.AddUser(envtest.User{Name: "poor"}, s.cfg)
-	testenv.Must(t, err)
 	seen := make(chan string, 100)
-	mgr := s.newManagerFor(poor.Config())
+	mgr := s.newManagerFor(s.newUser("poor", fullRight("example.com", "widgets")))
 	group := mustSetUp(t, mgr, Served(widgetKind()), watching(widgetKind(), seen))
 	s.startManager(mgr)
 	s.createWidgetIn("default", "first")
@@ -141,7 +123,7 @@ func TestNothingLeaks(t *testing.T) {
 		when.says <- Status{State: False}
 		s.waitForPhase(group, Dormant)
 	}
-	testenv.Must(t, s.newClient().Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kube-root-ca.crt"}}))
+	s.createConfigMap("kube-root-ca.crt")
 	s.expectReconcile(theirs, "kube-root-ca.crt")
 	cycle()
 	before := settledGoroutines(s)
@@ -149,7 +131,7 @@ func TestNothingLeaks(t *testing.T) {
 		cycle()
 	}
 	s.eventually("all goroutines of the restarts are gone", func(context.Context) (bool, error) { return runtime.NumGoroutine() <= before, nil })
-	testenv.Must(t, s.newClient().Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "after"}}))
+	s.createConfigMap("after")
 	s.expectReconcile(theirs, "after")
 }
 

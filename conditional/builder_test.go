@@ -38,9 +38,7 @@ import (
 func (s *apiServer) createWidget(name string) *Widget {
 	s.t.Helper()
 	w := &Widget{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: WidgetSpec{Message: "hello"}}
-	s.eventually("a Widget can be created", func(ctx context.Context) (bool, error) {
-		return s.newClient().Create(ctx, w) == nil, nil
-	})
+	s.createSoon(w)
 	return w
 }
 

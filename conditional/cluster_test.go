@@ -5,6 +5,7 @@ package conditional
 import (
 	"context"
 	"flag"
+	"fmt"
 	"os"
 	"sync"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/go-logr/logr/testr"
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -83,12 +85,16 @@ func (s *apiServer) newClient() client.Client {
 }
 
 // newManagerFor returns a manager without servers.
-func (s *apiServer) newManagerFor(cfg *rest.Config) manager.Manager {
+func (s *apiServer) newManagerFor(cfg *rest.Config, adjust ...func(*ctrl.Options)) manager.Manager {
 	s.t.Helper()
-	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
+	o := ctrl.Options{
 		Scheme: s.scheme, Metrics: server.Options{BindAddress: "0"}, Logger: testr.New(s.t),
 		Controller: config.Controller{SkipNameValidation: new(true)},
-	})
+	}
+	for _, a := range adjust {
+		a(&o)
+	}
+	mgr, err := ctrl.NewManager(cfg, o)
 	testenv.Must(s.t, err)
 	return mgr
 }
@@ -152,13 +158,82 @@ func (s *apiServer) waitUntilGone(def *apiextensionsv1.CustomResourceDefinition)
 // createWidgetIn makes a Widget; namespace "" makes a cluster-scoped one.
 func (s *apiServer) createWidgetIn(namespace, name string, finalizers ...string) {
 	s.t.Helper()
-	s.eventually("a Widget can be created", func(ctx context.Context) (bool, error) {
-		w := newWidget()
-		w.SetNamespace(namespace)
-		w.SetName(name)
-		w.SetFinalizers(finalizers)
-		return s.newClient().Create(ctx, w) == nil, nil
+	w := newObject(widgetKind(), name)
+	w.SetNamespace(namespace)
+	w.SetFinalizers(finalizers)
+	s.createSoon(w)
+}
+
+// createSoon creates an object as soon as the API server takes it: a kind that is new may not take objects yet.
+func (s *apiServer) createSoon(obj client.Object) {
+	s.t.Helper()
+	s.eventually("the object can be created", func(ctx context.Context) (bool, error) { return s.newClient().Create(ctx, obj) == nil, nil })
+}
+
+// createConfigMap makes one in the default namespace.
+func (s *apiServer) createConfigMap(name string) {
+	s.t.Helper()
+	testenv.Must(s.t, s.newClient().Create(s.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}))
+}
+
+// updateCRD changes a CRD.
+func (s *apiServer) updateCRD(def *apiextensionsv1.CustomResourceDefinition, change func(*apiextensionsv1.CustomResourceDefinition)) {
+	s.t.Helper()
+	s.eventually("the CRD is updated", func(ctx context.Context) (bool, error) {
+		var now apiextensionsv1.CustomResourceDefinition
+		if err := s.newClient().Get(ctx, client.ObjectKeyFromObject(def), &now); err != nil {
+			return false, err
+		}
+		change(&now)
+		return s.newClient().Update(ctx, &now) == nil, nil
 	})
+}
+
+// setServed adds a version to a CRD, or changes whether it is served.
+func (s *apiServer) setServed(def *apiextensionsv1.CustomResourceDefinition, version string, served bool) {
+	s.t.Helper()
+	s.updateCRD(def, func(now *apiextensionsv1.CustomResourceDefinition) {
+		for i, v := range now.Spec.Versions {
+			if v.Name == version {
+				now.Spec.Versions[i].Served = served
+				return
+			}
+		}
+		added := *now.Spec.Versions[0].DeepCopy()
+		added.Name, added.Served, added.Storage = version, served, false
+		now.Spec.Versions = append(now.Spec.Versions, added)
+	})
+}
+
+// waitForCondition waits until the group's condition has a state, and a reason unless that is empty.
+func (s *apiServer) waitForCondition(g *Group, state State, reason string) {
+	s.t.Helper()
+	s.eventually("the condition is "+state.String()+" for "+reason, func(context.Context) (bool, error) {
+		c := g.Status().Condition
+		return c.State == state && (reason == "" || c.Reason == reason), nil
+	})
+}
+
+// newUser makes a user with the rights of the rules, and nothing else.
+func (s *apiServer) newUser(name string, rules ...rbacv1.PolicyRule) *rest.Config {
+	s.t.Helper()
+	user, err := s.env.AddUser(envtest.User{Name: name}, s.cfg)
+	testenv.Must(s.t, err)
+	for i, rule := range rules {
+		s.grantRight(fmt.Sprint(name, "-", i), name, rule)
+	}
+	return user.Config()
+}
+
+// grantRight lets a user do what a rule says, everywhere.
+func (s *apiServer) grantRight(name, user string, rule rbacv1.PolicyRule) {
+	s.t.Helper()
+	testenv.GrantRight(s.t, s.newClient(), name, user, rule)
+}
+
+// fullRight allows everything with resources.
+func fullRight(group string, resources ...string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: resources, Verbs: []string{"*"}}
 }
 
 func newWidget() *unstructured.Unstructured {

@@ -212,7 +212,7 @@ func TestFirstServedSwitches(t *testing.T) {
 	mgr := s.newManagerFor(s.cfg)
 	group := mustSetUp(t, mgr, FirstServed(gk, versions...), setup)
 	s.startManager(mgr)
-	s.waitForState(group, False)
+	s.waitForCondition(group, False, "")
 
 	def := newWidgetCRD("widgets", apiextensionsv1.NamespaceScoped)
 	def.Spec.Versions[0].Name = "v1beta1"
@@ -268,7 +268,7 @@ func TestObjectIsFollowed(t *testing.T) {
 	}
 	must(c.Create(t.Context(), role))
 	must(c.Create(t.Context(), binding))
-	s.waitForState(group, False) // It is absent.
+	s.waitForCondition(group, False, "") // It is absent.
 
 	must(c.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "others"}, Data: map[string]string{"widgets": "on"}}))
 	flags := &corev1.ConfigMap{ObjectMeta: named, Data: map[string]string{"widgets": "on"}}
@@ -290,33 +290,4 @@ func TestObjectIsFollowed(t *testing.T) {
 	if got := group.Status().Condition.Reason; got != "NotFound" {
 		t.Errorf("reason is %q, want NotFound", got)
 	}
-}
-
-// waitForState waits until the group's condition is in a state.
-func (s *apiServer) waitForState(g *Group, state State) {
-	s.t.Helper()
-	s.eventually("the condition is "+state.String(), func(context.Context) (bool, error) {
-		return g.Status().Condition.State == state, nil
-	})
-}
-
-// setServed adds a version to a CRD, or changes whether it is served.
-func (s *apiServer) setServed(def *apiextensionsv1.CustomResourceDefinition, version string, served bool) {
-	s.t.Helper()
-	s.eventually("the CRD is updated", func(ctx context.Context) (bool, error) {
-		var now apiextensionsv1.CustomResourceDefinition
-		if err := s.newClient().Get(ctx, client.ObjectKeyFromObject(def), &now); err != nil {
-			return false, err
-		}
-		for i, v := range now.Spec.Versions {
-			if v.Name == version {
-				now.Spec.Versions[i].Served = served
-				return s.newClient().Update(ctx, &now) == nil, nil
-			}
-		}
-		added := *now.Spec.Versions[0].DeepCopy()
-		added.Name, added.Served, added.Storage = version, served, false
-		now.Spec.Versions = append(now.Spec.Versions, added)
-		return s.newClient().Update(ctx, &now) == nil, nil
-	})
 }

@@ -19,13 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/config"
 	ctrlconversion "sigs.k8s.io/controller-runtime/pkg/conversion"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/conversion"
-
-	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
 // oldWidget is Widget in v1beta1, where the message is called text.
@@ -115,16 +110,9 @@ func TestVersionSwitchWhileTheConversionIsDown(t *testing.T) {
 	before.Spec.Versions = before.Spec.Versions[1:]
 	before.Spec.Versions[0].Storage = true
 	s.installCRD(before)
-	s.eventually("an old Widget can be created", func(ctx context.Context) (bool, error) {
-		w := &oldWidget{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "old"}, Spec: oldWidgetSpec{Text: "hello"}}
-		return s.newClient().Create(ctx, w) == nil, nil
-	})
+	s.createSoon(&oldWidget{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "old"}, Spec: oldWidgetSpec{Text: "hello"}})
 
-	mgr, err := ctrl.NewManager(s.cfg, ctrl.Options{
-		Scheme: s.scheme, Metrics: server.Options{BindAddress: "0"}, Logger: logr.Discard(),
-		Controller: config.Controller{SkipNameValidation: new(true), CacheSyncTimeout: time.Second},
-	})
-	testenv.Must(t, err)
+	mgr := s.newManagerFor(s.cfg, func(o *ctrl.Options) { o.Logger, o.Controller.CacheSyncTimeout = logr.Discard(), time.Second })
 	asked, forced := make(chan string, 100), make(chan string, 100)
 	served := mustSetUp(t, mgr, Served(widgetKind()), watching(widgetKind(), asked))
 	when := switchedCondition{says: make(chan Status)}
@@ -132,17 +120,8 @@ func TestVersionSwitchWhileTheConversionIsDown(t *testing.T) {
 	blind := mustSetUp(t, mgr, when, watching(widgetKind(), forced), StartBackoff(backOff))
 	s.startManager(mgr)
 	s.eventually("the absence is known", func(context.Context) (bool, error) { return served.Status().Condition.Reason != "", nil })
-	s.eventually("the CRD is updated", func(ctx context.Context) (bool, error) {
-		var now apiextensionsv1.CustomResourceDefinition
-		if err := s.newClient().Get(ctx, client.ObjectKeyFromObject(after), &now); err != nil {
-			return false, err
-		}
-		now.Spec = *after.Spec.DeepCopy()
-		return s.newClient().Update(ctx, &now) == nil, nil
-	})
-	s.eventually("the detector sees that the kind cannot be watched", func(context.Context) (bool, error) {
-		return served.Status().Condition.Reason == "StorageInitializing", nil
-	})
+	s.updateCRD(after, func(now *apiextensionsv1.CustomResourceDefinition) { now.Spec = *after.Spec.DeepCopy() })
+	s.waitForCondition(served, False, "StorageInitializing")
 	when.says <- Status{State: True} // This group starts although its kind cannot be listed.
 	s.waitForPhase(blind, Failed)
 	if got := blind.Status().Error; !strings.Contains(got, "sync") {

@@ -46,7 +46,7 @@ func (a *failureEnv) otherSchema() {
 	g := a.startGroup(a.setUpGroup(mgr), mgr)
 	a.createObject("wide")
 	a.expectReconcile(a.seen, "wide")
-	a.updateCRD(narrow)
+	a.updateCRD(a.crd, narrow)
 	a.createObject("narrow")
 	a.expectReconcile(a.seen, "narrow")
 	a.expectNoRestart()

@@ -10,15 +10,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr/testr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
@@ -224,14 +221,9 @@ type electionCandidate struct {
 func (a *failureEnv) newCandidate(lasts [2]time.Duration, setup func(seen chan string) SetupFunc) *electionCandidate {
 	a.t.Helper()
 	c := &electionCandidate{faultyProxy: a.newProxy(a.cfg), seen: make(chan string, 100)}
-	var err error
-	c.mgr, err = ctrl.NewManager(c.config(), ctrl.Options{
-		Scheme: a.scheme, Metrics: server.Options{BindAddress: "0"}, Logger: testr.New(a.t),
-		Controller:     config.Controller{SkipNameValidation: new(true)},
-		LeaderElection: true, LeaderElectionID: a.kind.Group, LeaderElectionNamespace: "default", LeaderElectionReleaseOnCancel: true,
-		LeaseDuration: &lasts[0], RenewDeadline: &lasts[1], RetryPeriod: new(500 * time.Millisecond),
+	c.mgr = a.newManagerFor(c.config(), electing(a.kind.Group), func(o *ctrl.Options) {
+		o.LeaseDuration, o.RenewDeadline, o.RetryPeriod = &lasts[0], &lasts[1], new(500*time.Millisecond)
 	})
-	testenv.Must(a.t, err)
 	c.g = a.setUpGroupOf(c.mgr, Served(a.kind), setup(c.seen))
 	return c
 }

@@ -12,16 +12,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -307,29 +304,8 @@ func failuresOfNeighbours() []failureTest {
 
 // forbiddenKind gives the manager every right but that to one of its kinds.
 func (a *failureEnv) forbiddenKind() {
-	poor, err := a.env.AddUser(envtest.User{Name: a.kind.Group}, a.cfg)
-	testenv.Must(a.t, err)
-	allow := func(name, group string, resources ...string) {
-		a.t.Helper()
-		name = a.kind.Group + "-" + name
-		for _, obj := range []client.Object{
-			&rbacv1.ClusterRole{
-				ObjectMeta: metav1.ObjectMeta{Name: name},
-				Rules:      []rbacv1.PolicyRule{{APIGroups: []string{group}, Resources: resources, Verbs: []string{"*"}}},
-			},
-			&rbacv1.ClusterRoleBinding{
-				ObjectMeta: metav1.ObjectMeta{Name: name},
-				RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
-				Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: a.kind.Group}},
-			},
-		} {
-			testenv.Must(a.t, a.newClient().Create(a.t.Context(), obj))
-		}
-	}
-	allow("crds", "apiextensions.k8s.io", "customresourcedefinitions")
-	allow("maps", "", "configmaps")
-	allow("things", a.kind.Group, "things")
-	a.testBrokenNeighbour(a.newProxy(poor.Config()), func() { allow("widgets", a.kind.Group, "widgets") })
+	poor := a.newUser(a.kind.Group, fullRight("apiextensions.k8s.io", "customresourcedefinitions"), fullRight("", "configmaps"), fullRight(a.kind.Group, "things"))
+	a.testBrokenNeighbour(a.newProxy(poor), func() { a.grantRight(a.kind.Group+"-cure", a.kind.Group, fullRight(a.kind.Group, "widgets")) })
 }
 
 // brokenKind lets the server err, as it does when the kind's conversion webhook is down.
@@ -371,8 +347,7 @@ func (a *failureEnv) testBrokenNeighbour(p *faultyProxy, cure func()) {
 		}
 		a.createObjectOf(thing, name)
 		a.expectReconcile(things, name)
-		child := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
-		testenv.Must(a.t, a.newClient().Create(a.t.Context(), child))
+		a.createConfigMap(name)
 		a.expectReconcile(maps, name)
 	}
 	if well.Status().Phase != Running {
@@ -451,8 +426,7 @@ func (a *failureEnv) badFunction() {
 	a.expectReconcile(a.seen, "default")
 	a.eventually("a call ignores its context", func(context.Context) (bool, error) { return blocked.Load() == 1, nil })
 	a.waitForCondition(g, Unknown, "")
-	child := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: a.kind.Group}}
-	testenv.Must(a.t, a.newClient().Create(a.t.Context(), child))
+	a.createConfigMap(a.kind.Group)
 	a.expectReconcile(maps, a.kind.Group)
 	if calls.Load() != 4 {
 		a.t.Errorf("%d calls, want 4: none while one has not returned", calls.Load())

@@ -20,7 +20,6 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -113,11 +112,9 @@ func (a *failureEnv) createObject(name string, finalizers ...string) {
 
 func (a *failureEnv) createObjectOf(kind schema.GroupVersionKind, name string, finalizers ...string) {
 	a.t.Helper()
-	a.eventually("a "+kind.Kind+" can be created", func(ctx context.Context) (bool, error) {
-		w := newObject(kind, name)
-		w.SetFinalizers(finalizers)
-		return a.newClient().Create(ctx, w) == nil, nil
-	})
+	w := newObject(kind, name)
+	w.SetFinalizers(finalizers)
+	a.createSoon(w)
 }
 
 func newObject(kind schema.GroupVersionKind, name string) *unstructured.Unstructured {
@@ -182,29 +179,7 @@ func (a *failureEnv) waitForQuiet(p *faultyProxy, of requestMatch, span time.Dur
 // annotateCRD changes a CRD without meaning, so that the detector looks.
 func (a *failureEnv) annotateCRD(mark string) {
 	a.t.Helper()
-	a.updateCRD(func(def *apiextensionsv1.CustomResourceDefinition) { def.Annotations = map[string]string{"mark": mark} })
-}
-
-// updateCRD updates the test's CRD.
-func (a *failureEnv) updateCRD(change func(*apiextensionsv1.CustomResourceDefinition)) {
-	a.t.Helper()
-	a.eventually("the CRD is updated", func(ctx context.Context) (bool, error) {
-		var now apiextensionsv1.CustomResourceDefinition
-		if err := a.newClient().Get(ctx, client.ObjectKeyFromObject(a.crd), &now); err != nil {
-			return false, err
-		}
-		change(&now)
-		return a.newClient().Update(ctx, &now) == nil, nil
-	})
-}
-
-// waitForCondition waits until the group's condition has a state and a reason.
-func (a *failureEnv) waitForCondition(g *Group, state State, reason string) {
-	a.t.Helper()
-	a.eventually("the condition is "+state.String()+" for "+reason, func(context.Context) (bool, error) {
-		c := g.Status().Condition
-		return c.State == state && (reason == "" || c.Reason == reason), nil
-	})
+	a.updateCRD(a.crd, func(def *apiextensionsv1.CustomResourceDefinition) { def.Annotations = map[string]string{"mark": mark} })
 }
 
 // TestPageNamesTheFailures compares the table "What was tried" with the rows of TestFailures.

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr/testr"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -20,10 +19,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/torpor-dev/torpor/conditional/internal/testenv"
@@ -32,11 +29,10 @@ import (
 // managerWith returns a manager without servers that groups inherit options from.
 func (s *apiServer) managerWith(cfg *rest.Config, o ctrl.Options) manager.Manager {
 	s.t.Helper()
-	o.Scheme, o.Metrics, o.Logger = s.scheme, server.Options{BindAddress: "0"}, testr.New(s.t)
-	o.Controller = config.Controller{SkipNameValidation: new(true)}
-	mgr, err := ctrl.NewManager(cfg, ManagerOptions(o))
-	testenv.Must(s.t, err)
-	return mgr
+	return s.newManagerFor(cfg, func(base *ctrl.Options) {
+		base.Cache, base.Client = o.Cache, o.Client
+		*base = ManagerOptions(*base)
+	})
 }
 
 // setUp adds a group of the kind to the manager.
@@ -58,9 +54,7 @@ func (s *apiServer) label(namespace, name string) {
 	w.SetNamespace(namespace)
 	w.SetName(name)
 	w.SetLabels(map[string]string{"mine": "yes"})
-	s.eventually("a Widget can be created", func(ctx context.Context) (bool, error) {
-		return s.newClient().Create(ctx, w.DeepCopy()) == nil, nil
-	})
+	s.createSoon(w)
 }
 
 // all returns a reconciler's setup that sends the name of every object that there is an event of, seen or not.
@@ -115,7 +109,7 @@ func TestScopesInheritNamespacesAndSelectors(t *testing.T) {
 			group := s.setUp(mgr, all(newWidget(), seen))
 			s.startManager(mgr)
 			if c.missing {
-				s.waitForState(group, False)
+				s.waitForCondition(group, False, "")
 				s.installCRD(def)
 			}
 			for _, namespace := range []string{"other", "a", "b"} {

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
@@ -59,7 +58,7 @@ func TestIfServed(t *testing.T) {
 	s.startManager(mgr)
 	s.waitForPhase(group, Running)
 	since := group.Status().Since
-	testenv.Must(t, s.newClient().Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "primary"}}))
+	s.createConfigMap("primary")
 	s.expectReconcile(seen, "primary")
 	if err := r.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "any"}, &Widget{}); !meta.IsNoMatchError(err) {
 		t.Errorf("read a kind that is not served: %v, want a NoKindMatchError", err)

@@ -6,17 +6,12 @@ import (
 	"context"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
 
-	"github.com/go-logr/logr/testr"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/torpor-dev/torpor/conditional/internal/scope"
 	"github.com/torpor-dev/torpor/conditional/internal/testenv"
@@ -24,52 +19,36 @@ import (
 
 // standbyReplica is one of several managers of a deployment.
 type standbyReplica struct {
+	*faultyProxy
 	manager.Manager
-	group  *Group
-	seen   chan string
-	looked *atomic.Int64 // requests for Widgets that list or watch
-	stop   func()        // ends it and gives the lease back
+	group *Group
+	seen  chan string
+	stop  func() // ends it and gives the lease back
 }
 
 // replica returns a replica that runs, and waits for its turn to lead.
 func (s *apiServer) replica(opts ...Option) *standbyReplica {
 	s.t.Helper()
-	r := &standbyReplica{seen: make(chan string, 100), looked: &atomic.Int64{}}
-	cfg := rest.CopyConfig(s.cfg)
-	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(req *http.Request) (*http.Response, error) {
-			if req.Method == http.MethodGet && strings.HasSuffix(req.URL.Path, "/widgets") {
-				r.looked.Add(1)
-			}
-			return next.RoundTrip(req)
-		})
-	})
-	var err error
-	r.Manager, err = ctrl.NewManager(cfg, ctrl.Options{
-		Scheme: s.scheme, Metrics: server.Options{BindAddress: "0"}, Logger: testr.New(s.t),
-		Controller:     config.Controller{SkipNameValidation: new(true)},
-		LeaderElection: true, LeaderElectionID: "replicas", LeaderElectionNamespace: "default", LeaderElectionReleaseOnCancel: true,
-	})
-	testenv.Must(s.t, err)
+	r := &standbyReplica{faultyProxy: s.newProxy(s.cfg), seen: make(chan string, 100)}
+	r.Manager = s.newManagerFor(r.config(), electing("replicas"))
 	r.group = s.setUp(r.Manager, watching(widgetKind(), r.seen), opts...)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- r.Start(ctx) }()
-	r.stop = func() {
-		cancel()
-		if err := <-done; err != nil {
-			s.t.Errorf("a manager ended with: %v", err)
-		}
-		done <- nil
-		r.GetHTTPClient().CloseIdleConnections()
-	}
-	s.t.Cleanup(func() { r.stop() })
+	r.stop = s.startManager(r.Manager)
 	return r
 }
 
-type roundTripper func(*http.Request) (*http.Response, error)
+// electing makes a manager wait for a lease.
+func electing(id string) func(*ctrl.Options) {
+	return func(o *ctrl.Options) {
+		o.LeaderElection, o.LeaderElectionID, o.LeaderElectionNamespace, o.LeaderElectionReleaseOnCancel = true, id, "default", true
+	}
+}
 
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+// widgetRequests counts the lists and watches of Widgets.
+func (r *standbyReplica) widgetRequests() int {
+	return r.countRequests(func(req *http.Request) bool {
+		return req.Method == http.MethodGet && strings.HasSuffix(req.URL.Path, "/widgets")
+	})
+}
 
 func TestAWarmStandbyListsNothingWhenItTakesOver(t *testing.T) {
 	s := startAPIServer(t)
@@ -105,13 +84,13 @@ func TestAWarmStandbyListsNothingWhenItTakesOver(t *testing.T) {
 	s.synced(standby)
 
 	t.Log("It takes over with what it has.")
-	looked := standby.looked.Load()
+	looked := standby.widgetRequests()
 	leader.stop()
 	s.waitForPhase(standby.group, Running)
 	s.expectReconcile(standby.seen, "second")
 	s.createWidgetIn("default", "third")
 	s.expectReconcile(standby.seen, "third")
-	if more := standby.looked.Load() - looked; more > 0 {
+	if more := standby.widgetRequests() - looked; more > 0 {
 		t.Errorf("the standby made %d lists or watches when it took over, want none", more)
 	}
 	s.expectHeld(standby, 1)

@@ -121,15 +121,7 @@ func (c *testCluster) user(t *testing.T, name string, rules ...rbacv1.PolicyRule
 	t.Helper()
 	user, err := c.env.AddUser(envtest.User{Name: name}, nil)
 	testenv.Must(t, err)
-	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}
-	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: name}},
-	}
-	for _, obj := range []client.Object{role, binding} {
-		testenv.Must(t, c.Create(t.Context(), obj))
-	}
+	testenv.GrantRight(t, c.Client, name, name, rules...)
 	return user.Config()
 }
 

@@ -9,10 +9,12 @@ import (
 	"testing"
 	"time"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
@@ -63,4 +65,15 @@ func Must(t testing.TB, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// GrantRight lets a user do what the rules say, everywhere.
+func GrantRight(t testing.TB, c client.Client, name, user string, rules ...rbacv1.PolicyRule) {
+	t.Helper()
+	named := metav1.ObjectMeta{Name: name}
+	Must(t, c.Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: named, Rules: rules}))
+	Must(t, c.Create(t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: named, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+	}))
 }
