@@ -21,7 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
@@ -130,20 +129,9 @@ func (a *failureEnv) countEntries(to Phase) int { return a.totalEntries(to) - a.
 
 func (a *failureEnv) totalEntries(to Phase) (n int) {
 	a.t.Helper()
-	families, err := metrics.Registry.Gather()
-	testenv.Must(a.t, err)
-	for _, family := range families {
-		if family.GetName() != "torpor_gate_transitions_total" {
-			continue
-		}
-		for _, m := range family.GetMetric() {
-			labels := map[string]string{}
-			for _, l := range m.GetLabel() {
-				labels[l.GetName()] = l.GetValue()
-			}
-			if labels["group"] == a.name && labels["to"] == string(to) {
-				n += int(m.GetCounter().GetValue())
-			}
+	for name, value := range series(a.t, a.name) {
+		if strings.HasPrefix(name, "transitions_total ") && strings.HasSuffix(name, " "+string(to)) {
+			n += int(value)
 		}
 	}
 	return n

