@@ -141,10 +141,7 @@ func observeKinds(ctx context.Context, src Sources, kinds []schema.GroupVersionK
 	look := src.interest
 	look.Kinds = kinds
 	tell := src.terminatingReporter(kinds)
-	reports, cancel, err := h.Detector.Subscribe(look)
-	if err != nil {
-		return err
-	}
+	reports, cancel := h.Detector.Subscribe(look)
 	defer cancel()
 	defer context.AfterFunc(ctx, cancel)()
 	for verdicts := range reports {

@@ -6,8 +6,6 @@ package detect
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -20,7 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Interest is what a subscriber wants to know, and how the detector may find it out. Where a watch is forbidden,
+// Interest is what a subscriber wants to know, and how the detector may find it out; it was checked where it was given. Where a watch is forbidden,
 // discovery is asked instead: after 10 s, then ever more rarely down to once a minute while nothing changes.
 type Interest struct {
 	Kinds []schema.GroupVersionKind
@@ -30,26 +28,6 @@ type Interest struct {
 	CRDs []string
 	// APIServices also watches APIServices, for kinds of aggregated API servers.
 	APIServices bool
-}
-
-func (i Interest) validate() error {
-	if len(i.Kinds) == 0 {
-		return errors.New("expected at least one kind to look for, found none: name one")
-	}
-	for _, gvk := range i.Kinds {
-		if gvk.Version == "" || gvk.Kind == "" {
-			return fmt.Errorf("expected a version and a kind, found %q: complete it", gvk)
-		}
-	}
-	if i.Poll < 0 {
-		return fmt.Errorf("expected an interval of polls above 0, found %s: take 10s or more", i.Poll)
-	}
-	for _, name := range i.CRDs {
-		if _, group, _ := strings.Cut(name, "."); group == "" {
-			return fmt.Errorf("expected the name of a CRD, <plural>.<group>, found %q: complete it", name)
-		}
-	}
-	return nil
 }
 
 // watchTargets are the watches that the interest needs.
@@ -98,10 +76,7 @@ func newDetector(w apiServer, log logr.Logger) *Detector {
 // Subscribe returns a channel of the verdicts on the kinds, in their order. It has what is known already at once, without a
 // request, then whatever changes: only the latest verdicts wait, so a slow subscriber delays nobody. Cancel closes the
 // channel and, after the last subscriber's, returns when the detector's goroutines have ended. It may be called more than once.
-func (d *Detector) Subscribe(i Interest) (verdicts <-chan []Verdict, cancel func(), err error) {
-	if err := i.validate(); err != nil {
-		return nil, nil, err
-	}
+func (d *Detector) Subscribe(i Interest) (verdicts <-chan []Verdict, cancel func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.session == nil {
@@ -110,7 +85,7 @@ func (d *Detector) Subscribe(i Interest) (verdicts <-chan []Verdict, cancel func
 	l := d.session
 	s := &presenceSubscriber{interest: i, verdicts: make(chan []Verdict, 1)}
 	l.addSubscriber(s, time.Now())
-	return s.verdicts, func() { d.unsubscribe(l, s) }, nil
+	return s.verdicts, func() { d.unsubscribe(l, s) }
 }
 
 func (d *Detector) unsubscribe(l *detectionSession, s *presenceSubscriber) {

@@ -16,34 +16,6 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
-func TestAnInterestSaysWhatIsMissing(t *testing.T) {
-	pod := schema.GroupVersionKind{Version: "v1", Kind: "Pod"}
-	cases := map[string]struct {
-		in Interest
-		ok bool
-	}{
-		"a kind of the core group":     {Interest{Kinds: []schema.GroupVersionKind{pod}}, true},
-		"no kind":                      {Interest{}, false},
-		"a kind without a version":     {Interest{Kinds: []schema.GroupVersionKind{{Group: "a.b", Kind: "C"}}}, false},
-		"an interval below 0":          {Interest{Kinds: []schema.GroupVersionKind{pod}, Poll: -time.Second}, false},
-		"the name of a CRD":            {Interest{Kinds: []schema.GroupVersionKind{pod}, CRDs: []string{"widgets.example.com"}}, true},
-		"a CRD's name without a group": {Interest{Kinds: []schema.GroupVersionKind{pod}, CRDs: []string{"widgets"}}, false},
-	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
-				_, cancel, err := s.Subscribe(c.in)
-				if (err == nil) != c.ok {
-					t.Errorf("error %v, want none: %v", err, c.ok)
-				}
-				if err == nil {
-					cancel()
-				}
-			})
-		})
-	}
-}
-
 func TestALateSubscriberHearsAtOnceWithoutARequest(t *testing.T) {
 	withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
 		s.serve(widgetKind(), "widgets")
@@ -65,8 +37,7 @@ func TestASubscriberHearsOnlyOfItsKindsInTheirOrder(t *testing.T) {
 		gadget.Kind = "Gadget"
 		j := s.follow(widgets())
 		var pairs [][]Presence
-		verdicts, cancel, err := s.Subscribe(Interest{Kinds: []schema.GroupVersionKind{gadget, widgetKind(), gadget}})
-		testenv.Must(t, err)
+		verdicts, cancel := s.Subscribe(Interest{Kinds: []schema.GroupVersionKind{gadget, widgetKind(), gadget}})
 		go func() {
 			for v := range verdicts {
 				pairs = append(pairs, []Presence{v[0].Presence, v[1].Presence, v[2].Presence})
@@ -121,8 +92,7 @@ func TestCancelDuringASlowLook(t *testing.T) {
 
 func TestASubscriberThatDoesNotReadDelaysNoOther(t *testing.T) {
 	withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
-		verdicts, cancel, err := s.Subscribe(widgets())
-		testenv.Must(t, err)
+		verdicts, cancel := s.Subscribe(widgets())
 		j := s.follow(widgets())
 		s.install(widgetKind(), "1", 0)
 		<-time.After(5 * time.Millisecond)

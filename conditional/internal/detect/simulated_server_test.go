@@ -16,8 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
 // simulatedServer is an API server in a synctest bubble, and a detector that looks at it.
@@ -239,8 +237,7 @@ type verdictLog struct {
 func (s *simulatedServer) follow(i Interest) *verdictLog {
 	s.t.Helper()
 	j := &verdictLog{}
-	verdicts, cancel, err := s.Subscribe(i)
-	testenv.Must(s.t, err)
+	verdicts, cancel := s.Subscribe(i)
 	go func() {
 		for v := range verdicts {
 			j.mu.Lock()

@@ -21,23 +21,19 @@ type optionalKind struct {
 }
 
 // watchOptionalKinds subscribes to the optional kinds. A goroutine of the scope applies the verdicts.
-func (v *scopedCache) watchOptionalKinds(d *detect.Detector, o Options) error {
+func (v *scopedCache) watchOptionalKinds(d *detect.Detector, o Options) {
 	if len(o.Optional) == 0 {
-		return nil
+		return
 	}
 	look := o.Interest
 	look.Kinds = slices.Clone(o.Optional)
-	reports, cancel, err := d.Subscribe(look)
-	if err != nil {
-		return err
-	}
+	reports, cancel := d.Subscribe(look)
 	v.stopWatching = cancel
 	v.running.Go(func() {
 		for verdicts := range reports {
 			v.applyVerdicts(look.Kinds, verdicts)
 		}
 	})
-	return nil
 }
 
 func (v *scopedCache) applyVerdicts(kinds []schema.GroupVersionKind, verdicts []detect.Verdict) {

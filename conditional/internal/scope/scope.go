@@ -76,14 +76,11 @@ func New(outer manager.Manager, h *process.SharedState, o Options) (*Manager, er
 	m.cache = newScopedCache(m.lifetime, outer, h, o)
 	m.cache.reportError, m.cache.refreshClients = m.reportFailure, m.refreshClients
 	m.Close = sync.OnceFunc(func() { endLife(); m.cache.close() })
-	err := m.buildCluster(outer)
-	if err == nil {
-		err = m.cache.watchOptionalKinds(h.Detector, o)
-	}
-	if err != nil {
+	if err := m.buildCluster(outer); err != nil {
 		m.Close()
 		return nil, fmt.Errorf("build the scope's cache and client: %w", err)
 	}
+	m.cache.watchOptionalKinds(h.Detector, o)
 	return m, nil
 }
 

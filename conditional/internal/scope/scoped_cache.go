@@ -393,10 +393,7 @@ func NewCache(cl cluster.Cluster, h *process.SharedState, o Options) (_ cache.Ca
 	v.refreshClients = func() { v.reportError(v.mapper.Refresh()) }
 	// This cache has no Start: reads may begin at once.
 	close(v.started)
-	if err := v.watchOptionalKinds(h.Detector, o); err != nil {
-		stop()
-		return nil, nil, err
-	}
+	v.watchOptionalKinds(h.Detector, o)
 	return v, stop, nil
 }
 

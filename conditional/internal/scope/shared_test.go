@@ -139,8 +139,7 @@ func TestNeighbourOnASharedInformerLosesNoEvent(t *testing.T) {
 // know makes the detector know a kind, as a group's condition does.
 func (r *scopeEnv) know(gvk schema.GroupVersionKind) {
 	r.t.Helper()
-	verdicts, cancel, err := r.hub.Detector.Subscribe(detect.Interest{Kinds: []schema.GroupVersionKind{gvk}})
-	testenv.Must(r.t, err)
+	verdicts, cancel := r.hub.Detector.Subscribe(detect.Interest{Kinds: []schema.GroupVersionKind{gvk}})
 	r.t.Cleanup(cancel)
 	for known := false; !known; {
 		known = within(r.t, verdicts)[0].Presence == detect.Served
