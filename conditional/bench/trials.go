@@ -93,6 +93,7 @@ type trialEnv struct {
 	log     logr.Logger
 	admin   adminClient
 	before  memoryUsage // before the trial's manager was made
+	making  sync.Mutex  // held while an object of the traffic is created and deleted
 }
 
 func runTrial(ctx context.Context, job trialJob) (r roundFigures, err error) {
@@ -237,17 +238,23 @@ func (e *trialEnv) prepareKind(ctx context.Context, kind schema.GroupVersionKind
 	}
 }
 
-// repeatCycles does n cycles after some that warm up, and takes 20 samples between them.
-func (e *trialEnv) repeatCycles(ctx context.Context, n int, takeSample func(context.Context, int), do func(ctx context.Context, counts bool)) {
-	warmup := max(n/20, 2)
+// measureCycles does n cycles after some that warm up, and writes what they have left behind.
+func (e *trialEnv) measureCycles(ctx context.Context, n int, r roundFigures, prefix string, do func(ctx context.Context, counts bool)) {
+	warmup, leaks := max(n/20, 2), &leakSamples{}
+	takeSample := func(cycle int) {
+		e.making.Lock() // An object that is being made would be counted as a leak.
+		defer e.making.Unlock()
+		leaks.takeSample(ctx, cycle)
+	}
 	for i := range warmup + n {
 		cycle := i - warmup
 		if cycle >= 0 && cycle%max(n/20, 1) == 0 {
-			takeSample(ctx, cycle)
+			takeSample(cycle)
 		}
 		do(ctx, cycle >= 0)
 	}
-	takeSample(ctx, n)
+	takeSample(n)
+	leaks.addTo(r, prefix)
 }
 
 // signalledGroup is a group behind a signal, with what its starts and stops took.
@@ -291,87 +298,73 @@ func (s *signalledGroup) send(ctx context.Context, on bool) {
 
 // measureRestarts starts and stops a group on a kind that is served all the time, and that has no other watchers.
 func measureRestarts(ctx context.Context, e *trialEnv, mgr manager.Manager) roundFigures {
-	kind := benchKind(0)
+	kind, r := benchKind(0), roundFigures{}
 	e.prepareKind(ctx, kind)
-	s, leaks := newSignalledGroup(mgr, "restarts", kind, e.Cycles), &leakSamples{}
-	withManager(ctx, mgr, func(ctx context.Context) { e.repeatCycles(ctx, e.Cycles, leaks.takeSample, s.startAndStop) })
-	r := roundFigures{}
+	s := newSignalledGroup(mgr, "restarts", kind, e.Cycles)
+	withManager(ctx, mgr, func(ctx context.Context) { e.measureCycles(ctx, e.Cycles, r, "", s.startAndStop) })
 	r.addSpread("served_start", s.starts)
 	r.addSpread("served_stop", s.stops)
-	leaks.addTo(r, "")
 	return r
 }
 
 // measurePlainRestarts makes a plain controller anew for each start, and removes its informer at each stop.
 func measurePlainRestarts(ctx context.Context, e *trialEnv, mgr manager.Manager) roundFigures {
-	kind := benchKind(0)
+	kind, r := benchKind(0), roundFigures{}
 	e.prepareKind(ctx, kind)
-	starts, leaks := make([]float64, 0, e.PlainCycles), &leakSamples{}
+	starts := make([]float64, 0, e.PlainCycles)
 	withManager(ctx, mgr, func(ctx context.Context) {
-		e.repeatCycles(ctx, e.PlainCycles, leaks.takeSample, func(ctx context.Context, counts bool) {
+		e.measureCycles(ctx, e.PlainCycles, r, "plain_", func(ctx context.Context, counts bool) {
 			start := time.Now()
 			if synced := runPlainOnce(ctx, mgr, kind); counts {
 				starts = append(starts, secondsBetween(start, synced))
 			}
 		})
 	})
-	r := roundFigures{}
 	r.addSpread("plain_served_start", starts)
-	leaks.addTo(r, "plain_")
 	return r
 }
 
 // measureShared starts and stops a group on a kind that another group watches all the time, and counts the events and
 // the restarts of that neighbour.
 func measureShared(ctx context.Context, e *trialEnv, mgr manager.Manager) roundFigures {
-	kind := benchKind(0)
+	kind, r := benchKind(0), roundFigures{}
 	e.prepareKind(ctx, kind)
-	traffic := &eventTraffic{admin: e.admin, kind: kind, missing: map[string]bool{}}
+	traffic := &eventTraffic{env: e, kind: kind, missing: map[string]bool{}}
 	var starts atomic.Int32
 	neighbour := setUpGroup(mgr, "neighbour", conditional.Served(kind), func(mgr manager.Manager) error {
 		starts.Add(1)
 		return ctrl.NewControllerManagedBy(mgr).Named("bench-neighbour").WatchesRawSource(traffic.newSource(mgr)).Complete(idleReconciler())
 	})
-	s, r, leaks := newSignalledGroup(mgr, "shared", kind, e.Cycles), roundFigures{}, &leakSamples{}
+	s := newSignalledGroup(mgr, "shared", kind, e.Cycles)
 	withManager(ctx, mgr, func(ctx context.Context) {
 		waitForPhase(ctx, conditional.Running, neighbour)
-		traffic.makeWhile(ctx, func() {
-			e.repeatCycles(ctx, e.Cycles, func(ctx context.Context, cycle int) {
-				traffic.making.Lock() // An object that is being made would be counted as a leak.
-				defer traffic.making.Unlock()
-				leaks.takeSample(ctx, cycle)
-			}, s.startAndStop)
-		})
+		traffic.makeWhile(ctx, func() { e.measureCycles(ctx, e.Cycles, r, "shared_", s.startAndStop) })
 		r["shared_lost_events"], r["shared_neighbour_events"] = traffic.countLost(ctx)
 	})
 	r["shared_neighbour_restarts"] = float64(starts.Load() - 1)
 	r.addSpread("shared_start", s.starts)
-	leaks.addTo(r, "shared_")
 	return r
 }
 
 // measurePlainShared stops a plain controller whose informer must stay, for another one uses it.
 func measurePlainShared(ctx context.Context, e *trialEnv, mgr manager.Manager) roundFigures {
-	kind, leaks := benchKind(0), &leakSamples{}
+	kind, r := benchKind(0), roundFigures{}
 	e.prepareKind(ctx, kind)
 	withManager(ctx, mgr, func(ctx context.Context) {
 		_, stopNeighbour := startPlainSynced(ctx, mgr, "bench-neighbour", kind)
-		e.repeatCycles(ctx, e.PlainCycles, leaks.takeSample, func(ctx context.Context, _ bool) {
+		e.measureCycles(ctx, e.PlainCycles, r, "plain_shared_", func(ctx context.Context, _ bool) {
 			_, stop := startPlainSynced(ctx, mgr, "bench-plain", kind)
 			stop()
 		})
 		stopNeighbour()
 	})
-	r := roundFigures{}
-	leaks.addTo(r, "plain_shared_")
 	return r
 }
 
 // eventTraffic makes events all the time, and knows which of them its source has not seen yet.
 type eventTraffic struct {
-	admin  adminClient
-	kind   schema.GroupVersionKind
-	making sync.Mutex // held while an object is created and deleted
+	env  *trialEnv
+	kind schema.GroupVersionKind
 
 	mu      sync.Mutex
 	missing map[string]bool // by what happened, and to which object
@@ -399,12 +392,12 @@ func (t *eventTraffic) makeWhile(ctx context.Context, do func()) {
 }
 
 func (t *eventTraffic) makeObject(ctx context.Context, name string) {
-	t.making.Lock()
-	defer t.making.Unlock()
+	t.env.making.Lock()
+	defer t.env.making.Unlock()
 	t.expectEvent("created " + name)
-	t.admin.createObject(ctx, t.kind, name)
+	t.env.admin.createObject(ctx, t.kind, name)
 	t.expectEvent("deleted " + name)
-	t.admin.deleteObject(ctx, t.kind, name)
+	t.env.admin.deleteObject(ctx, t.kind, name)
 }
 
 func (t *eventTraffic) expectEvent(what string) {
