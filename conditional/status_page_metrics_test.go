@@ -5,7 +5,6 @@ package conditional
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -216,26 +215,4 @@ func TestMetricsAfterEveryEnd(t *testing.T) {
 			t.Errorf("100 restarts after %v are counted as %v", got, later)
 		}
 	}, RestartLimit(1000, wait.Backoff{Duration: time.Second}))
-}
-
-func TestEveryRunHasOneState(t *testing.T) {
-	var starts, ends atomic.Int32
-	runGroup(t, obedientSetup(&starts, &ends), func(r *groupEnv) {
-		r.elect()
-		for i, s := range []Status{{}, {State: True}, {State: False}, {State: True}} {
-			r.report(s.State, "")
-			sum := 0.0
-			for name, value := range series(t, r.group.Status().Name) {
-				if strings.HasPrefix(name, "state ") {
-					sum += value
-				}
-			}
-			if sum != 1 {
-				t.Errorf("step %d: %v states are 1, want one", i, sum)
-			}
-		}
-	})
-	if fmt.Sprint(starts.Load(), ends.Load()) != "2 2" {
-		t.Errorf("%d starts, %d ends", starts.Load(), ends.Load())
-	}
 }
