@@ -65,7 +65,6 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	ctrllog.SetLogger(logr.Discard()) // envtest logs by this one, and complains when there is none.
 	sizes := fullSizes()
 	if *quick {
 		sizes = quickSizes()
@@ -84,6 +83,7 @@ func main() {
 
 // runBench runs the wanted trials, prints the table and writes the figures.
 func runBench(ctx context.Context, sizes trialSizes, only, file string) error {
+	ctrllog.SetLogger(logr.Discard()) // envtest logs by this one, and complains when there is none. A trial has its own.
 	start, measured := time.Now(), allFigures{}
 	before := loadAverage()
 	for n := range sizes.Rounds {
