@@ -143,8 +143,13 @@ func observeKinds(ctx context.Context, src Sources, kinds []schema.GroupVersionK
 	tell := src.terminatingReporter(kinds)
 	reports, cancel := h.Detector.Subscribe(look)
 	defer cancel()
-	defer context.AfterFunc(ctx, cancel)()
-	for verdicts := range reports {
+	for {
+		var verdicts []detect.Verdict
+		select {
+		case <-ctx.Done():
+			return nil
+		case verdicts = <-reports:
+		}
 		tell(verdicts)
 		// The manager's cache is first: a start that this report causes may read from it.
 		if err := src.managerCache.NoteVerdicts(ctx, kinds, verdicts); err != nil {
@@ -155,7 +160,6 @@ func observeKinds(ctx context.Context, src Sources, kinds []schema.GroupVersionK
 		}
 		report(verdicts)
 	}
-	return nil
 }
 
 // terminatingReporter returns a function that notifies the group when the deletion of a CRD begins or ends.
