@@ -274,13 +274,14 @@ func TestGroupForgivesWhenTheConditionChanges(t *testing.T) {
 func TestGroupNeverLivesTwice(t *testing.T) {
 	var living, most atomic.Int32
 	var release chan struct{}
-	var late error
+	var late []error
 	setup := func(mgr manager.Manager) error {
 		return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 			most.Store(max(most.Load(), living.Add(1)))
 			<-ctx.Done()
 			<-release // It ignores its context.
-			late = mgr.GetClient().Get(context.Background(), client.ObjectKey{Name: "x"}, &corev1.ConfigMap{})
+			_, mapping := mgr.GetRESTMapper().RESTMapping(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), "v1")
+			late = []error{mapping, mgr.GetClient().Get(context.Background(), client.ObjectKey{Name: "x"}, &corev1.ConfigMap{})}
 			living.Add(-1)
 			return nil
 		}))
@@ -299,8 +300,10 @@ func TestGroupNeverLivesTwice(t *testing.T) {
 		release <- struct{}{}
 		synctest.Wait()
 		r.expectPhase(Running)
-		if !errors.Is(late, ErrScopeClosed) {
-			t.Errorf("a read after the stop says %v, want ErrScopeClosed", late)
+		for _, err := range late {
+			if !errors.Is(err, ErrScopeClosed) {
+				t.Errorf("a look or a read after the stop says %v, want ErrScopeClosed", err)
+			}
 		}
 		close(release)
 	})

@@ -41,9 +41,7 @@ func TestAClosedScopeRefusesEverything(t *testing.T) {
 	_, getFresh := l.GetCache().GetInformer(t.Context(), fresh)
 	_, byKind := l.GetCache().GetInformerForKind(t.Context(), corev1.SchemeGroupVersion.WithKind("Pod"))
 	_, addHandler := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{})
-	_, mapping := l.GetRESTMapper().RESTMapping(corev1.SchemeGroupVersion.WithKind("Node").GroupKind(), "v1")
 	for what, err := range map[string]error{
-		"mapping":                 mapping,
 		"get":                     c.Get(t.Context(), key, known),
 		"get another kind":        c.Get(t.Context(), key, fresh),
 		"list":                    c.List(t.Context(), &corev1.PodList{}),
