@@ -73,6 +73,8 @@ test-hostile: local torpor ## Run the real programs against hostile callers and 
 	@go test -v -count=1 ./internal/e2e/hostile
 test-run: local torpor mysql s3 ## Run one test with everything it needs: PKG=./internal/e2e RUN=TestName
 	@$(GOTEST) -v -count=1 $(PKG) -run '$(RUN)'
+test-foreign: local torpor mysql ## Run the stories on a hub with the CRDs of Hive, MOCO and Korifi
+	@$(GOTEST) -v -count=1 ./internal/e2e/foreign
 e2e: local torpor mysql e2e-pods ## Run the end-to-end tests at every fault point, and those with real pods
 	@TORPOR_E2E=full $(GOTEST) -v -count=1 ./internal/e2e
 	@TORPOR_E2E=full $(GOTEST) -v -count=1 ./internal/mysql/clustering/controller -run 'TestKilled'

@@ -93,13 +93,22 @@ func cloudAction(body []byte) string {
 }
 
 func savedReadyReason(body []byte) string {
-	var patch struct {
+	var merge struct {
 		Status struct {
 			Conditions []metav1.Condition `json:"conditions"`
 		} `json:"status"`
 	}
-	_ = json.Unmarshal(body, &patch) // A body of another kind saves no reason.
-	for _, c := range patch.Status.Conditions {
+	var operations []struct {
+		Value json.RawMessage `json:"value"`
+	}
+	// A body of another kind saves no reason.
+	_, _ = json.Unmarshal(body, &merge), json.Unmarshal(body, &operations)
+	for _, o := range operations {
+		var c metav1.Condition
+		_ = json.Unmarshal(o.Value, &c)
+		merge.Status.Conditions = append(merge.Status.Conditions, c)
+	}
+	for _, c := range merge.Status.Conditions {
 		if c.Type == hivev1.ClusterReadyCondition {
 			return c.Reason
 		}
@@ -153,6 +162,11 @@ func TestEveryRequestIsNamedByWhatItDoes(t *testing.T) {
 		"a status patch by the reason that it saves": {
 			http.MethodPatch, "/apis/hive.openshift.io/v1/namespaces/default/clusterdeployments/a/status",
 			`{"status":{"conditions":[{"type":"Hibernating","reason":"Stopping"},{"type":"Ready","reason":"StoppingMachines"}]}}`,
+			managerRequest{saveRecord, toHub, true},
+		},
+		"a JSON patch of the status by the reason that it saves": {
+			http.MethodPatch, "/apis/hive.openshift.io/v1/namespaces/default/clusterdeployments/a/status",
+			`[{"op":"test","path":"/metadata/resourceVersion","value":"7"},{"op":"replace","path":"/status/conditions/1","value":{"type":"Ready","reason":"StoppingMachines"}}]`,
 			managerRequest{saveRecord, toHub, true},
 		},
 		"a cloud call by its action":    {http.MethodPost, "/", "Action=StopInstances&InstanceId.1=i-1", managerRequest{stopMachines, toCloud, true}},

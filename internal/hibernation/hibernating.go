@@ -46,6 +46,8 @@ func stopMachines(o Observed) Plan {
 	p := stoppingPlan(o)
 	p.Do = StopMachines{IDs: o.machineIDs(actuator.Running)}
 	p.RequeueAfter = minCloudInterval
+	p.RefusedSince = o.Now.Sub(o.Record.SleepStartedAt.Time)
+	p.RefusalNote = "; the cluster's other machines are stopped, so that it is down in part: remove what keeps these from stopping, or set spec.powerState to Running"
 	return p
 }
 

@@ -27,6 +27,9 @@ type Plan struct {
 	Record *hivev1.HibernationRecord
 	// RequeueAfter is when to look again; zero waits for an event.
 	RequeueAfter time.Duration
+	// RefusalNote follows the message of a refusal that stays, and RefusedSince is since when it may have stood.
+	RefusalNote  string
+	RefusedSince time.Duration
 }
 
 // Action is one effect on the cloud or the cluster. The set is closed.
@@ -54,6 +57,10 @@ func (ApproveRequests) isAction() {}
 // WithRefusal returns the plan after its effect was refused: it reports that, and looks again when that makes sense.
 // What went well of the plan, such as the record, stays.
 func (p Plan) WithRefusal(class actuator.ErrorClass, message string) Plan {
+	isLasting := class == actuator.Other || class == actuator.NotFound
+	if isLasting {
+		message += p.RefusalNote
+	}
 	switch p.Do.(type) {
 	case StopMachines:
 		p.Ready = decision.False(hivev1.FailedToStopReason, message)
@@ -64,6 +71,9 @@ func (p Plan) WithRefusal(class actuator.ErrorClass, message string) Plan {
 	case NoAction:
 	}
 	p.RequeueAfter = retryIntervalFor(class)
+	if isLasting {
+		p.RequeueAfter = min(max(p.RequeueAfter, p.RefusedSince/refusalShare), driftInterval)
+	}
 	return p
 }
 

@@ -3,6 +3,7 @@
 package hibernation
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -62,12 +63,32 @@ func TestRefusedActionsAreReported(t *testing.T) {
 			t.Run(name+", "+string(class), func(t *testing.T) {
 				want := Decide(row.in)
 				got := want.WithRefusal(class, "Refused")
-				want.Ready, want.RequeueAfter = decision.False(row.want, "Refused"), wantClass.RequeueAfter
+				message := "Refused"
+				if class == actuator.Other || class == actuator.NotFound {
+					message += want.RefusalNote
+				}
+				want.Ready, want.RequeueAfter = decision.False(row.want, message), wantClass.RequeueAfter
 				if diff := cmp.Diff(want, got); diff != "" {
 					t.Errorf("plan (-want +got):\n%s", diff)
 				}
 			})
 		}
+	}
+}
+
+func TestMachinesThatCannotBeStoppedAreTriedLessAndLess(t *testing.T) {
+	var waits []time.Duration
+	for _, after := range []time.Duration{time.Second, 8 * time.Minute, 72 * time.Hour} {
+		o := observedCluster(wantHibernating, openRecord(), actuator.Running)
+		o.Now = o.Record.SleepStartedAt.Add(after)
+		p := Decide(o).WithRefusal(actuator.Other, "OperationNotPermitted for i-0")
+		if !strings.Contains(p.Ready.Message, "i-0; the cluster's other machines are stopped, so that it is down in part") {
+			t.Errorf("expected the machine to be named, and that the cluster is down in part, found %q", p.Ready.Message)
+		}
+		waits = append(waits, p.RequeueAfter)
+	}
+	if diff := cmp.Diff([]time.Duration{retryInterval, 2 * time.Minute, driftInterval}, waits); diff != "" {
+		t.Errorf("intervals (-want +got):\n%s", diff)
 	}
 }
 

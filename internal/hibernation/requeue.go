@@ -30,6 +30,8 @@ const (
 	minAftercareInterval = 5 * time.Second
 	maxAftercareInterval = time.Minute
 	aftercareShare       = 4
+	// refusalShare is the part of the time that a refusal has lasted, for which it is not tried again.
+	refusalShare = 4
 	// driftInterval is how often a settled cluster is compared with its cloud.
 	driftInterval = 10 * time.Minute
 	// retryInterval follows errors that may pass.

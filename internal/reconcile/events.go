@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
@@ -23,6 +24,14 @@ func emit(r events.EventRecorder, obj runtime.Object, list []decision.Event) {
 		}
 		r.Eventf(obj, nil, eventType, e.Reason, e.Action, "%s", truncate(e.Note, maxNote))
 	}
+}
+
+// lostFieldsEvents is the event about fields that were found to be lost, once for each field and process.
+func lostFieldsEvents(lost []string) []decision.Event {
+	if len(lost) == 0 {
+		return nil
+	}
+	return []decision.Event{{Warning: true, Reason: torporv1alpha1.SchemaLacksFieldReason, Action: "SaveStatus", Note: describeLostFields(lost)}}
 }
 
 // truncate shortens a text to so many bytes without leaving half a letter.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -18,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/torpor-dev/torpor/internal/decision"
+	"github.com/torpor-dev/torpor/internal/statusannotation"
 )
 
 // KeyRule is the key of structured log lines under which the rule stands that was followed.
@@ -98,13 +100,20 @@ type Pass[T client.Object, S, P any] struct {
 	// Report writes into the status of obj.
 	Report func(obj T, seen S, plan P, refused *RefusedError) FollowUp
 
-	// OwnedStatus, if set, selects what this controller alone writes of the status: a value that JSON encodes as an object. The
-	// status is then written by server-side apply with Owner as the field manager, so that several controllers write one
-	// status without conflicts.
-	OwnedStatus func(obj T) any
+	// SharesStatus says that several controllers write this status, each its own fields and conditions: a write of another one
+	// is no conflict.
+	SharesStatus bool
+	// Conditions, if set, are where fields are reported that the served schema does not keep; an event tells of them anyway.
+	Conditions func(obj T) *[]metav1.Condition
+	// Remember, if set, returns the fields of the status that later passes decide by. They are kept in an annotation of Owner
+	// where the served schema drops them, and are back in the status before Observe.
+	Remember func(obj T) map[string]any
+	// RemembersAlways keeps them there whatever the schema, which may be replaced at any time.
+	RemembersAlways bool
 
 	versions   versionTracker
 	transients sync.Map
+	schema     servedSchema
 }
 
 // Finalizer keeps a deleted object until what belongs to it is gone.
@@ -132,6 +141,9 @@ func (p *Pass[T, S, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 		return result, err
 	}
 	before, _ := obj.DeepCopyObject().(T)
+	statusannotation.RestoreStatus(obj)
+	// What other controllers remember is not for this one to write.
+	statusannotation.RestoreStatus(before, statusannotation.KeyOf(p.Owner))
 	if done, result, err := p.prepareOrFinalize(ctx, req, before, obj); done {
 		return result, err
 	}
@@ -199,7 +211,7 @@ func (p *Pass[T, S, P]) save(ctx context.Context, req ctrl.Request, obj versions
 			return ctrl.Result{RequeueAfter: minNonZero(wait, out.RequeueAfter)}, nil
 		}
 	}
-	changed, err := p.writeStatus(ctx, obj.before, obj.after)
+	written, err := p.writeStatus(ctx, obj.before, obj.after)
 	switch {
 	case k8serrors.IsConflict(err):
 		p.versions.noteLost(req, obj.before.GetResourceVersion(), p.Clock.Now())
@@ -208,19 +220,21 @@ func (p *Pass[T, S, P]) save(ctx context.Context, req ctrl.Request, obj versions
 		return ctrl.Result{}, nil
 	case err != nil:
 		return ctrl.Result{}, fmt.Errorf("save status: %w", err)
-	case changed:
+	case written.changed:
 		log.FromContext(ctx).Info("Status changed", KeyRule, out.Rule)
 	}
 	if obj.isReplaced() {
 		p.noteWritten(req, obj)
 	}
-	emit(p.Recorder, obj.after, out.Events)
+	emit(p.Recorder, obj.after, append(out.Events, lostFieldsEvents(written.firstLost)...))
 	if out.AfterSave != nil {
 		out.AfterSave()
 	}
 	if failure != nil {
 		return ctrl.Result{}, failure
 	}
+	isHot := out.RequeueAfter > 0 && out.RequeueAfter < hotInterval && len(written.unkept) > 0
+	out.RequeueAfter = max(out.RequeueAfter, p.schema.backoff(req, out.Rule, isHot))
 	return ctrl.Result{RequeueAfter: out.RequeueAfter}, nil
 }
 
@@ -231,6 +245,7 @@ func (p *Pass[T, S, P]) noteWritten(req ctrl.Request, obj versions[T]) {
 func (p *Pass[T, S, P]) forget(req ctrl.Request) {
 	p.versions.forget(req)
 	p.transients.Delete(req)
+	p.schema.forget(req)
 	if p.Forget != nil {
 		p.Forget(req.NamespacedName)
 	}

@@ -4,6 +4,7 @@ package reconcile
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -37,8 +38,8 @@ type fakeServer struct {
 	refuse         error
 	finalizers     []string
 	deleting       bool
-	// patches are writes of the status, applies those by server-side apply, and replaced those of the object.
-	patches, applies, replaced []string
+	// patches are writes of the status, and replaced those of the object.
+	patches, replaced []string
 }
 
 func (s *fakeServer) Get(_ context.Context, _ client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
@@ -77,6 +78,9 @@ func (s *fakeServer) write(obj client.Object, patch client.Patch) (string, error
 		return "", k8serrors.NewConflict(schema.GroupResource{Resource: "pods"}, "p", errors.New("outdated"))
 	}
 	s.stored++
+	if err := json.Unmarshal(data, obj); err != nil { // The answer has what was written.
+		return "", err
+	}
 	obj.SetResourceVersion(fmt.Sprint(firstVersion + s.stored))
 	return string(data), nil
 }
@@ -93,24 +97,6 @@ func (w fakeStatusWriter) Patch(_ context.Context, obj client.Object, patch clie
 		w.server.patches = append(w.server.patches, data)
 	}
 	return err
-}
-
-// Apply implements client.SubResourceWriter.
-func (w fakeStatusWriter) Apply(_ context.Context, obj runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
-	options := client.SubResourceApplyOptions{}
-	options.ApplyOpts(opts)
-	w.server.stored++
-	u := obj.(interface {
-		MarshalJSON() ([]byte, error)
-		SetResourceVersion(version string)
-	})
-	data, err := u.MarshalJSON()
-	if err != nil {
-		return err
-	}
-	w.server.applies = append(w.server.applies, options.FieldManager+" "+strings.TrimSpace(string(data)))
-	u.SetResourceVersion(fmt.Sprint(firstVersion + w.server.stored))
-	return nil
 }
 
 // eventList is what was emitted.
@@ -325,31 +311,6 @@ func TestDefaultsAreWrittenBeforeTheFirstLook(t *testing.T) {
 	}
 	if len(s.replaced) != 1 || !strings.Contains(s.replaced[0], `"nodeName":"n"`) {
 		t.Errorf("expected one write of the defaults, found %v", s.replaced)
-	}
-}
-
-func TestOwnedStatusIsApplied(t *testing.T) {
-	s := fakeServer{}
-	p := newPodPass(&s, &eventList{})
-	message := "one"
-	p.OwnedStatus = func(pod *corev1.Pod) any { return map[string]any{"message": pod.Status.Message} }
-	p.Report = func(pod *corev1.Pod, _, _ int, _ *RefusedError) FollowUp {
-		pod.Status.Message, pod.Status.Reason = message, "NotOurs"
-		return FollowUp{}
-	}
-	if _, err := p.Reconcile(t.Context(), podRequest); err != nil {
-		t.Fatal(err)
-	}
-	want := []string{`tester {"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},"status":{"message":"one"}}`}
-	if diff := cmp.Diff(want, s.applies); diff != "" || len(s.patches) != 0 {
-		t.Errorf("writes (-want +got):\n%s and %d patches", diff, len(s.patches))
-	}
-	if result, err := p.Reconcile(t.Context(), podRequest); err != nil || result.RequeueAfter != StaleCacheRetry || len(s.applies) != 1 {
-		t.Errorf("expected the replaced version to be waited out, found %v, %v and %d writes", result, err, len(s.applies))
-	}
-	s.cached, message = s.stored, ""
-	if _, err := p.Reconcile(t.Context(), podRequest); err != nil || len(s.applies) != 1 {
-		t.Errorf("expected no write when nothing differs, found %v and %d writes", err, len(s.applies))
 	}
 }
 

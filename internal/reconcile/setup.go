@@ -4,6 +4,8 @@ package reconcile
 
 import (
 	"fmt"
+	"maps"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -12,7 +14,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
 // WorkerOptions is how a controller's passes are run.
@@ -58,4 +64,14 @@ func NewLabelledCache(mgr manager.Manager, namespaces []string, selector labels.
 		return nil, fmt.Errorf("add a cache of %s: %w", selector, err)
 	}
 	return labelled, nil
+}
+
+// AnnotationChangedByOthers lets through changes of annotations, but for those in which controllers remember a status.
+func AnnotationChangedByOthers() predicate.Predicate {
+	others := func(o client.Object) map[string]string {
+		annotations := maps.Clone(o.GetAnnotations())
+		maps.DeleteFunc(annotations, func(key, _ string) bool { return strings.HasPrefix(key, torporv1alpha1.StatusAnnotationPrefix) })
+		return annotations
+	}
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return !maps.Equal(others(e.ObjectOld), others(e.ObjectNew)) }}
 }

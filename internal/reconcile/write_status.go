@@ -4,29 +4,191 @@ package reconcile
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/decision"
+	"github.com/torpor-dev/torpor/internal/statusannotation"
 )
 
-const emptyPatch = "{}"
-
-// writeStatus writes what differs, and reports whether there was anything to write.
-func (p *Pass[T, S, P]) writeStatus(ctx context.Context, before, after T) (changed bool, err error) {
-	if p.OwnedStatus != nil {
-		return p.applyStatus(ctx, before, after)
-	}
-	return patchStatus(ctx, p.Client, before, after)
+// statusWrite is what became of a status.
+type statusWrite struct {
+	// changed is whether anything was written.
+	changed bool
+	// firstLost are the fields that were found to be lost by this write and were not known before.
+	firstLost []string
+	// unkept are the fields that neither the status nor an annotation keeps.
+	unkept []string
 }
 
-// patchStatus writes only if nobody else wrote since the object was read.
-func patchStatus[T client.Object](ctx context.Context, c client.Client, before, after T) (bool, error) {
-	diff, err := client.MergeFrom(before).Data(after)
+// writeStatus writes what differs from the stored object, looks whether the answer has it, and remembers what it has not. The
+// resource version of after becomes that of the last write.
+func (p *Pass[T, S, P]) writeStatus(ctx context.Context, stored, after T) (statusWrite, error) {
+	var done statusWrite
+	for {
+		p.reportLostFields(after)
+		write, err := p.patchStatus(ctx, stored, after)
+		done.changed, done.unkept = done.changed || write.changed, append(done.unkept, write.unkept...)
+		if err != nil {
+			return done, err
+		}
+		if len(write.firstLost) == 0 {
+			break
+		}
+		// Once more, to report the loss. What is lost is no longer sent, so that this ends.
+		done.firstLost = append(done.firstLost, write.firstLost...)
+		stored, _ = after.DeepCopyObject().(T)
+	}
+	annotated, kept, err := p.rememberStatus(ctx, after)
+	done.changed = done.changed || annotated
+	// Conditions are reports, and no decision waits for them.
+	kept = append(kept, conditionsField)
+	done.unkept = slices.DeleteFunc(done.unkept, func(path string) bool { return slices.Contains(kept, topLevelField(path)) })
+	return done, err
+}
+
+// patchStatus writes only if nobody else wrote since the object was read, or, where controllers share the status, what they share.
+func (p *Pass[T, S, P]) patchStatus(ctx context.Context, stored, after T) (statusWrite, error) {
+	old, err := statusannotation.FieldsOf(stored)
 	if err != nil {
-		return false, fmt.Errorf("compute status patch: %w", err)
+		return statusWrite{}, err
 	}
-	if string(diff) == emptyPatch {
-		return false, nil
+	wanted, err := statusannotation.FieldsOf(after)
+	if err != nil {
+		return statusWrite{}, err
 	}
-	return true, c.Status().Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	write, now := statusWrite{}, p.Clock.Now()
+	everything := buildStatusPatch(old, wanted)
+	for _, path := range p.schema.lostFields(now) {
+		if _, isWanted := everything.written[topLevelField(path)]; isWanted {
+			write.unkept = append(write.unkept, path)
+		}
+		removeField(old, path)
+		removeField(wanted, path)
+	}
+	patch := buildStatusPatch(old, wanted)
+	if len(patch.operations) == 0 {
+		return write, nil
+	}
+	version := stored.GetResourceVersion()
+	if p.SharesStatus && patch.hasTests() {
+		version = ""
+	}
+	data, form, err := patch.encode(version)
+	if err != nil {
+		return write, err
+	}
+	answer := p.newLike(after)
+	if err := p.Client.Status().Patch(ctx, answer, client.RawPatch(form, data)); err != nil {
+		return write, asConflict(err)
+	}
+	after.SetResourceVersion(answer.GetResourceVersion())
+	stands, err := statusannotation.FieldsOf(answer)
+	if err != nil {
+		return write, err
+	}
+	lost := findLostFields("", patch.written, stands)
+	write.changed, write.firstLost = true, p.schema.learn(patch.written, lost, now)
+	write.unkept = append(write.unkept, lost...)
+	return write, nil
+}
+
+// newLike is an empty object of the same name, for an answer: one that was decoded over what was written would seem to have it all.
+func (p *Pass[T, S, P]) newLike(obj T) T {
+	empty := p.New()
+	empty.SetNamespace(obj.GetNamespace())
+	empty.SetName(obj.GetName())
+	return empty
+}
+
+// asConflict returns a conflict for a patch that does not fit the object any more: somebody else has written.
+func asConflict(err error) error {
+	status, ok := errors.AsType[*k8serrors.StatusError](err)
+	// An object that the schema refuses is Invalid too, and named.
+	if ok && k8serrors.IsInvalid(err) && (status.ErrStatus.Details == nil || status.ErrStatus.Details.Name == "") {
+		return k8serrors.NewConflict(schema.GroupResource{}, "", err)
+	}
+	return err
+}
+
+// reportLostFields says in a condition which fields the schema drops. What nobody has tried since the start of the process is
+// left as it was reported.
+func (p *Pass[T, S, P]) reportLostFields(obj T) {
+	if p.Conditions == nil {
+		return
+	}
+	conditions := p.Conditions(obj)
+	lost, isTried := p.schema.report()
+	switch {
+	case len(lost) > 0:
+		SetConditions(conditions, map[string]decision.Condition{
+			torporv1alpha1.StatusFullyStoredCondition: decision.False(torporv1alpha1.SchemaLacksFieldReason, describeLostFields(lost)),
+		}, obj.GetGeneration(), p.Clock)
+	case isTried:
+		meta.RemoveStatusCondition(conditions, torporv1alpha1.StatusFullyStoredCondition)
+	}
+}
+
+func describeLostFields(lost []string) string {
+	return "Expected the served CustomResourceDefinition to keep every field of the status, found that it drops status." +
+		strings.Join(lost, ", status.") + "; it is another project's, see docs/install-beside-upstream.md"
+}
+
+// rememberStatus writes into the controller's annotation what later passes decide by, if the schema does not keep it, and returns
+// the fields that the annotation has.
+func (p *Pass[T, S, P]) rememberStatus(ctx context.Context, obj T) (changed bool, kept []string, err error) {
+	if p.Remember == nil {
+		return false, nil, nil
+	}
+	key := statusannotation.KeyOf(p.Owner)
+	is := obj.GetAnnotations()[key]
+	var had map[string]json.RawMessage
+	_ = json.Unmarshal([]byte(is), &had) // An annotation that cannot be read is replaced.
+	remembered := p.Remember(obj)
+	for field := range remembered {
+		_, isKept := had[field]
+		if !p.RemembersAlways && !p.schema.mayDrop(field, isKept) {
+			delete(remembered, field)
+		}
+	}
+	wanted := ""
+	if len(remembered) > 0 {
+		data, err := json.Marshal(remembered)
+		if err != nil {
+			return false, nil, fmt.Errorf("encode what is remembered of the status: %w", err)
+		}
+		if wanted = string(data); len(wanted) > statusannotation.MaxSize {
+			wanted, remembered = "", nil
+		}
+	}
+	for field := range remembered {
+		kept = append(kept, field)
+	}
+	if wanted == is {
+		return false, kept, nil
+	}
+	var annotation any // Null removes it.
+	if wanted != "" {
+		annotation = wanted
+	}
+	data, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": obj.GetResourceVersion(), "annotations": map[string]any{key: annotation}}})
+	if err != nil {
+		return false, nil, fmt.Errorf("encode what is remembered of the status: %w", err)
+	}
+	answer := p.newLike(obj)
+	if err := p.Client.Patch(ctx, answer, client.RawPatch(types.MergePatchType, data), client.FieldOwner(p.Owner)); err != nil {
+		return false, nil, fmt.Errorf("remember the status in the annotation %s: %w", key, err)
+	}
+	obj.SetResourceVersion(answer.GetResourceVersion())
+	return true, kept, nil
 }

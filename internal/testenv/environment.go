@@ -132,10 +132,14 @@ func (e *Environment) KubeconfigPath(testing.TB) string {
 	return filepath.Join(e.dir, "admin.kubeconfig")
 }
 
-// InstallCRDs installs every CRD of config/crd and returns when they are served.
-func (e *Environment) InstallCRDs(t testing.TB) {
+// InstallCRDs installs every CRD of config/crd, or those of files and folders, and returns when they are served. What is served
+// under the same name is replaced.
+func (e *Environment) InstallCRDs(t testing.TB, paths ...string) {
 	t.Helper()
-	options := envtest.CRDInstallOptions{Paths: []string{crdFolder(t)}, ErrorIfPathMissing: true, MaxTime: eventuallyTimeout}
+	if len(paths) == 0 {
+		paths = []string{crdFolder(t)}
+	}
+	options := envtest.CRDInstallOptions{Paths: paths, ErrorIfPathMissing: true, MaxTime: eventuallyTimeout}
 	if _, err := envtest.InstallCRDs(e.Config, options); err != nil {
 		t.Fatalf("install CRDs: %v", err)
 	}

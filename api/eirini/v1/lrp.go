@@ -17,6 +17,7 @@ const ApplicationContainer = "application"
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
+// +kubebuilder:metadata:labels=app.kubernetes.io/part-of=torpor
 // +kubebuilder:resource:path=lrps,singular=lrp,shortName=lrp,scope=Namespaced
 // +kubebuilder:printcolumn:name="Replicas",type="integer",JSONPath=".spec.instances"
 // +kubebuilder:printcolumn:name="Ready",type="integer",JSONPath=".status.replicas"

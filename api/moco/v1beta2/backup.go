@@ -3,6 +3,9 @@
 package v1beta2
 
 import (
+	"encoding/json"
+	"strings"
+
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -10,6 +13,7 @@ import (
 // BackupPolicy is when and how the MySQLClusters that name it are backed up.
 //
 // +kubebuilder:object:root=true
+// +kubebuilder:metadata:labels=app.kubernetes.io/part-of=torpor
 // +kubebuilder:resource:path=backuppolicies,singular=backuppolicy,scope=Namespaced
 type BackupPolicy struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -174,5 +178,19 @@ type Restore struct {
 	// Users are the only users that are restored; none means all.
 	// +optional
 	// +listType=atomic
-	Users []string `json:"users,omitempty"`
+	Users RestoredUsers `json:"users,omitempty"`
+}
+
+// RestoredUsers are users as name or name@host. Upstream's schema has them in one string, separated by commas, and an object that
+// cannot be read would keep its controllers from every other one.
+type RestoredUsers []string
+
+// UnmarshalJSON reads a list, or upstream's string.
+func (u *RestoredUsers) UnmarshalJSON(data []byte) error {
+	var text string
+	if json.Unmarshal(data, &text) != nil {
+		return json.Unmarshal(data, (*[]string)(u))
+	}
+	*u = strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' })
+	return nil
 }

@@ -9,6 +9,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
+// +kubebuilder:metadata:labels=app.kubernetes.io/part-of=torpor
 // +kubebuilder:resource:path=cfdeployments,singular=cfdeployment,scope=Namespaced
 // +kubebuilder:printcolumn:name="App",type="string",JSONPath=".spec.appRef.name"
 // +kubebuilder:printcolumn:name="Strategy",type="string",JSONPath=".spec.strategy"

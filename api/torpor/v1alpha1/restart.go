@@ -37,3 +37,15 @@ const (
 	// UntilAnnotation is when a stop ends by itself, as in 2026-11-20T22:00:00Z (RFC 3339).
 	UntilAnnotation = "torpor.dev/until"
 )
+
+// StatusAnnotationPrefix begins the annotations in which controllers keep the part of a status that they decide by, as JSON:
+// another project's schema of the kind may not keep the field itself.
+const StatusAnnotationPrefix = "status.torpor.dev/"
+
+// StatusFullyStoredCondition is False while the served CustomResourceDefinition does not keep a field of the status; it is
+// absent while everything is kept.
+const StatusFullyStoredCondition = "StatusFullyStored"
+
+// SchemaLacksFieldReason means that the served CustomResourceDefinition is another project's, and drops the fields that the message
+// names.
+const SchemaLacksFieldReason = "SchemaLacksField"

@@ -20,6 +20,7 @@ import (
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/revision"
+	"github.com/torpor-dev/torpor/internal/statusannotation"
 )
 
 // Where the API server asks, as config/webhook says.
@@ -74,6 +75,9 @@ func decodeApps(r admission.Request) (old, updated *korifiv1alpha1.CFApp, err er
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the app: %w", err)
+	}
+	if old != nil {
+		statusannotation.RestoreStatus(old)
 	}
 	return old, updated, nil
 }

@@ -66,6 +66,9 @@ type ObservedLRP struct {
 	Deleting bool
 }
 
+// defaultDrainTimeout is the default of spec.drain.timeoutSeconds.
+const defaultDrainTimeout = 5 * time.Minute
+
 // NewDesiredApp reads what an app wants from its spec and its annotations.
 func NewDesiredApp(app *korifiv1alpha1.CFApp, rollout RolloutOptions) DesiredApp {
 	current, lastStop, unreadable := revision.ReadRevision(app)
@@ -74,8 +77,11 @@ func NewDesiredApp(app *korifiv1alpha1.CFApp, rollout RolloutOptions) DesiredApp
 		Revision: current, LastStop: lastStop, Unreadable: unreadable,
 		Overlap: app.Spec.Drain.Policy == korifiv1alpha1.DrainOverlap, Rollout: rollout,
 	}
+	// Upstream's schema neither keeps nor fills in spec.drain.
 	if seconds := app.Spec.Drain.TimeoutSeconds; seconds != nil {
 		a.DrainTimeout = time.Duration(*seconds) * time.Second
+	} else if app.Spec.Drain.Policy == "" {
+		a.DrainTimeout = defaultDrainTimeout
 	}
 	return a
 }

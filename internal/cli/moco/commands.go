@@ -27,6 +27,7 @@ import (
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
+	"github.com/torpor-dev/torpor/internal/statusannotation"
 )
 
 // Streams are what a command reads and writes.
@@ -199,6 +200,7 @@ func (kube *kubeClient) getCluster(ctx context.Context, name string) (*mocov1bet
 	if err != nil {
 		return nil, explainAPIError(fmt.Sprintf("read MySQLCluster %q", kube.namespace+"/"+name), err)
 	}
+	statusannotation.RestoreStatus(&found)
 	return &found, nil
 }
 
@@ -206,6 +208,9 @@ func (kube *kubeClient) listClusters(ctx context.Context, with ...client.ListOpt
 	var found mocov1beta2.MySQLClusterList
 	if err := kube.List(ctx, &found, append(with, client.InNamespace(kube.namespace))...); err != nil {
 		return nil, explainAPIError(fmt.Sprintf("list the MySQLClusters of namespace %q", kube.namespace), err)
+	}
+	for i := range found.Items {
+		statusannotation.RestoreStatus(&found.Items[i])
 	}
 	return found.Items, nil
 }

@@ -6,14 +6,17 @@ package controller
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
@@ -45,7 +48,7 @@ type Controller struct {
 	machineCache *machineCache
 }
 
-// +kubebuilder:rbac:groups=hive.openshift.io,resources=clusterdeployments,verbs=get;list;watch
+// +kubebuilder:rbac:groups=hive.openshift.io,resources=clusterdeployments,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=hive.openshift.io,resources=clusterdeployments/status,verbs=get;patch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
@@ -55,21 +58,28 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	c.client, c.secrets = mgr.GetClient(), mgr.GetAPIReader()
 	c.machineCache = &machineCache{entries: map[types.UID]cachedMachines{}}
 	c.Metrics.useReader(mgr.GetClient())
+	if err := addIndexes(mgr); err != nil {
+		return fmt.Errorf("set up %s: %w", Name, err)
+	}
 	// The timeout bounds what the calls of a pass, each with a deadline of its own, add up to.
 	workers := reconcile.WorkerOptions{Count: 20, PassTimeout: 2 * time.Minute, MinBackoff: time.Second, MaxBackoff: 2 * time.Minute}
 	err := builder.ControllerManagedBy(mgr).
 		Named(Name).
 		For(&hivev1.ClusterDeployment{}, builder.WithPredicates(specOrVersionChanged())).
 		// Secrets are read when needed and not watched: who may watch them may read all of the hub.
+		Watches(&hivev1.ClusterDeployment{}, handler.EnqueueRequestsFromMapFunc(c.clusterDeploymentsOfSameMachines), builder.WithPredicates(machinesChangeHands())).
 		WithOptions(workers.Options()).
 		Complete(&reconcile.Pass[*hivev1.ClusterDeployment, *clusterObservation, hibernation.Plan]{
-			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Guard: c.Guard,
-			New:     func() *hivev1.ClusterDeployment { return &hivev1.ClusterDeployment{} },
-			Observe: c.observe,
-			Release: (*clusterObservation).release,
-			Decide:  func(seen *clusterObservation) hibernation.Plan { return hibernation.Decide(seen.Observed) },
-			Act:     act,
-			Report:  c.report,
+			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Guard: c.Guard, Owner: Name,
+			New:        func() *hivev1.ClusterDeployment { return &hivev1.ClusterDeployment{} },
+			Observe:    c.observe,
+			Release:    (*clusterObservation).release,
+			Decide:     func(seen *clusterObservation) hibernation.Plan { return hibernation.Decide(seen.Observed) },
+			Act:        act,
+			Report:     c.report,
+			Conditions: func(cd *hivev1.ClusterDeployment) *[]metav1.Condition { return &cd.Status.Conditions },
+			// Upstream's schema drops the record, and may replace this repository's while clusters hibernate.
+			Remember: rememberRecord, RemembersAlways: true,
 		})
 	if err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)
@@ -77,10 +87,29 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	return nil
 }
 
+// machinesChangeHands lets through that a ClusterDeployment goes, or no longer means the machines that it did.
+func machinesChangeHands() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, isBefore := e.ObjectOld.(*hivev1.ClusterDeployment)
+			after, isAfter := e.ObjectNew.(*hivev1.ClusterDeployment)
+			return isBefore && isAfter && (!slices.Equal(machineTags(before), machineTags(after)) || before.DeletionTimestamp.IsZero() && !after.DeletionTimestamp.IsZero())
+		},
+	}
+}
+
+func rememberRecord(cd *hivev1.ClusterDeployment) map[string]any {
+	if cd.Status.Hibernation == nil {
+		return nil
+	}
+	return map[string]any{"hibernation": cd.Status.Hibernation}
+}
+
 // specOrVersionChanged lets through what can change a decision, and not the controller's own reports.
 func specOrVersionChanged() predicate.Predicate {
 	return predicate.Or(
-		predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{},
+		predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, reconcile.AnnotationChangedByOthers(),
 		predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 			before, isBefore := e.ObjectOld.(*hivev1.ClusterDeployment)
 			after, isAfter := e.ObjectNew.(*hivev1.ClusterDeployment)

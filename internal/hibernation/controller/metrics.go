@@ -59,7 +59,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
 	defer cancel()
 	var list hivev1.ClusterDeploymentList
-	if err := (*reader).List(ctx, &list); err != nil {
+	if err := (*reader).List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return
 	}
 	for i := range list.Items {

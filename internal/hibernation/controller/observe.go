@@ -40,6 +40,14 @@ func (s *clusterObservation) release() {
 // of the observation and no error.
 func (c Controller) observe(ctx context.Context, cd *hivev1.ClusterDeployment) (*clusterObservation, error) {
 	seen := &clusterObservation{Observed: c.observeObject(cd)}
+	owner, err := c.findMachineOwner(ctx, cd)
+	if err != nil {
+		return nil, err
+	}
+	if owner != nil && seen.Invalid == "" {
+		seen.Invalid = fmt.Sprintf("Expected one ClusterDeployment for the infraID %s, found that its machines belong to %s/%s, which is older; delete one of both, or correct spec.clusterMetadata.infraID",
+			cd.Spec.ClusterMetadata.InfraID, owner.Namespace, owner.Name)
+	}
 	if hibernation.NeedsCloud(seen.Observed) {
 		c.observeCloud(ctx, cd, seen)
 	}

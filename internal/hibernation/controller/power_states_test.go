@@ -54,6 +54,7 @@ func scenarios() map[string]func(*testing.T, *env) {
 		"one machine that cannot be stopped is named":                           namesUnstoppableMachine,
 		"without its kubeconfig a cluster hibernates, and the report warns":     warnsOfUnrecordedNodes,
 		"an API server that stumbles is waited for, and its nodes are recorded": waitsForNodeRecord,
+		"of two ClusterDeployments with one infraID the younger waits":          refusesSecondOwner,
 		"a machine that another tool stopped is started again":                  startsStoppedMachine,
 		"a start that the cloud accepts and forgets is repeated":                repeatsLostStarts,
 		"a hibernated cluster resumes although its version is unknown by now":   resumesWithoutVersion,
@@ -178,7 +179,7 @@ func namesUnstoppableMachine(t *testing.T, e *env) {
 	s.awaitSettled(t, hivev1.PowerStateRunning)
 	s.cloud.InjectFault(t, testenv.CloudFault{Action: "StopInstances", Code: "OperationNotPermitted", Message: "Stop protection.", InstanceIDs: s.ids[:1], Times: 3})
 	s.setPowerState(t, hivev1.PowerStateHibernating)
-	s.awaitCondition(t, expectedCondition{hivev1.ClusterReadyCondition, "False", hivev1.FailedToStopReason, []string{"OperationNotPermitted for " + s.ids[0], "Stop protection."}})
+	s.awaitCondition(t, expectedCondition{hivev1.ClusterReadyCondition, "False", hivev1.FailedToStopReason, []string{"OperationNotPermitted for " + s.ids[0], "Stop protection.", "down in part"}})
 	s.setPowerState(t, hivev1.PowerStateRunning)
 	s.awaitSettled(t, hivev1.PowerStateRunning)
 }

@@ -24,6 +24,7 @@ import (
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/statusannotation"
 )
 
 const (
@@ -59,7 +60,7 @@ func NewStore(cfg *rest.Config, scheme *runtime.Scheme, rootNamespace string, ma
 	}
 	// Lists hand out the objects of the cache themselves, so every write starts with a copy.
 	c, err := cache.New(cfg, cache.Options{
-		Scheme: scheme, DefaultUnsafeDisableDeepCopy: new(true), DefaultTransform: cache.TransformStripManagedFields(),
+		Scheme: scheme, DefaultUnsafeDisableDeepCopy: new(true), DefaultTransform: restoreStatus,
 		ByObject: map[client.Object]cache.ByObject{&corev1.Namespace{}: {Label: labels.NewSelector().Add(*inOrg)}},
 	})
 	if err != nil {
@@ -188,4 +189,13 @@ func resourceVersion(o metav1.Object) uint64 {
 		return 0
 	}
 	return n
+}
+
+// restoreStatus makes of an object what the cache holds: with what annotations remember of its status, and without the owners of
+// fields, which nobody reads.
+func restoreStatus(o any) (any, error) {
+	if obj, ok := o.(client.Object); ok {
+		statusannotation.RestoreStatus(obj)
+	}
+	return cache.TransformStripManagedFields()(o)
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -82,6 +83,11 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 			Decide:    func(seen *observation) app.Plan { return app.Decide(seen.Observed) },
 			Act:       c.act,
 			Report:    c.report,
+			// Upstream's schema keeps neither, and a revision that is forgotten is counted again.
+			Remember: func(app *korifiv1alpha1.CFApp) map[string]any {
+				return map[string]any{"observedRevision": app.Status.ObservedRevision, "restarts": app.Status.Restarts}
+			},
+			Conditions: func(app *korifiv1alpha1.CFApp) *[]metav1.Condition { return &app.Status.Conditions },
 		})
 	if err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)
@@ -114,7 +120,7 @@ func appForObject(_ context.Context, o client.Object) []ctrl.Request {
 
 // specOrAnnotationsChanged lets through what people want, and not the controllers' own reports.
 func specOrAnnotationsChanged() predicate.Predicate {
-	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{})
+	return predicate.Or(predicate.GenerationChangedPredicate{}, reconcile.AnnotationChangedByOthers())
 }
 
 // createOrDelete leaves out changes: an app needs to know which LRPs there are, and their state reaches it through its processes.

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/statusannotation"
 )
 
 const scrapeTimeout = 5 * time.Second
@@ -57,6 +58,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 		return
 	}
 	for i := range apps.Items {
+		statusannotation.RestoreStatus(&apps.Items[i])
 		m.collectApp(ch, &apps.Items[i])
 	}
 }

@@ -14,6 +14,7 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/app"
 	"github.com/torpor-dev/torpor/internal/reconcile"
+	"github.com/torpor-dev/torpor/internal/statusannotation"
 )
 
 // observation is what is seen of an app, and the processes that the pass has created.
@@ -29,6 +30,9 @@ func (c Controller) observe(ctx context.Context, obj *korifiv1alpha1.CFApp) (*ob
 	in, of := client.InNamespace(obj.Namespace), client.MatchingFields{byApp: obj.Name}
 	if err := errors.Join(c.client.List(ctx, &processes, in, of), c.client.List(ctx, &lrps, in, of)); err != nil {
 		return nil, fmt.Errorf("list what belongs to the app: %w", err)
+	}
+	for i := range processes.Items {
+		statusannotation.RestoreStatus(&processes.Items[i])
 	}
 	seen := &observation{Observed: app.Observed{App: obj, Processes: processes.Items, LRPs: lrps.Items}}
 	if ref := obj.Spec.CurrentDropletRef; ref != nil && obj.DeletionTimestamp.IsZero() {

@@ -13,6 +13,7 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/deployment"
+	"github.com/torpor-dev/torpor/internal/statusannotation"
 )
 
 // observe reads the app and whether a later deployment has taken over.
@@ -31,6 +32,7 @@ func (c Controller) observe(ctx context.Context, d *torporv1alpha1.CFDeployment)
 	if err != nil {
 		return o, fmt.Errorf("read the app: %w", err)
 	}
+	statusannotation.RestoreStatus(&app)
 	o.App = &app
 	name := app.Annotations[torporv1alpha1.DeploymentAnnotation]
 	if name == "" || name == d.Name {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -48,7 +49,8 @@ type Controller struct {
 // +kubebuilder:rbac:groups=korifi.cloudfoundry.org,resources=cfapps,verbs=get;list;watch
 // +kubebuilder:rbac:groups=korifi.cloudfoundry.org,resources=cfprocesses/status,verbs=get;patch
 // +kubebuilder:rbac:groups=korifi.cloudfoundry.org,resources=cfprocesses/finalizers,verbs=update
-// +kubebuilder:rbac:groups=korifi.cloudfoundry.org,resources=cfprocesses;cfbuilds,verbs=get;list;watch
+// +kubebuilder:rbac:groups=korifi.cloudfoundry.org,resources=cfprocesses,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=korifi.cloudfoundry.org,resources=cfbuilds,verbs=get;list;watch
 // +kubebuilder:rbac:groups=torpor.dev,resources=cfdeployments,verbs=get;list;watch
 // +kubebuilder:rbac:groups=eirini.cloudfoundry.org,resources=lrps,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
@@ -82,6 +84,11 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 			Decide:  func(seen *observation) process.Plan { return process.Decide(seen.Observed) },
 			Act:     c.act,
 			Report:  c.report,
+			// Upstream's schema keeps neither, and the app and its deployments wait for them.
+			Remember: func(process *korifiv1alpha1.CFProcess) map[string]any {
+				return map[string]any{"observedRevision": process.Status.ObservedRevision, "revisions": process.Status.Revisions}
+			},
+			Conditions: func(process *korifiv1alpha1.CFProcess) *[]metav1.Condition { return &process.Status.Conditions },
 		})
 	if err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)

@@ -19,6 +19,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/podstatus"
 	"github.com/torpor-dev/torpor/internal/cf/process"
 	"github.com/torpor-dev/torpor/internal/cf/revision"
+	"github.com/torpor-dev/torpor/internal/statusannotation"
 )
 
 // observation is what is seen of a process, and the objects it was seen from.
@@ -43,6 +44,8 @@ func (c Controller) observe(ctx context.Context, obj *korifiv1alpha1.CFProcess) 
 		o.app = nil
 	case err != nil:
 		return nil, fmt.Errorf("read the app: %w", err)
+	default:
+		statusannotation.RestoreStatus(o.app)
 	}
 	if err := c.observeLRPsAndPods(ctx, o); err != nil {
 		return nil, err

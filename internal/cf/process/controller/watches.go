@@ -16,6 +16,7 @@ import (
 	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
 // The fields by which the cache finds processes by their app, and LRPs by their process. The names differ from those of the
@@ -89,5 +90,5 @@ func (c Controller) listRequests(ctx context.Context, namespace, app string) []c
 
 // specOrAnnotationsChanged lets through what people want, and not the controllers' own reports.
 func specOrAnnotationsChanged() predicate.Predicate {
-	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{})
+	return predicate.Or(predicate.GenerationChangedPredicate{}, reconcile.AnnotationChangedByOthers())
 }

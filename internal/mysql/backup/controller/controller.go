@@ -72,7 +72,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	c.client, c.jobReader, c.startedAt, c.reportedFailures = mgr.GetClient(), jobs, c.Clock.Now(), &sync.Map{}
 	c.Metrics.setReader(mgr.GetClient())
 	pass := &reconcile.Pass[*mocov1beta2.MySQLCluster, observation, backup.Plan]{
-		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Guard: c.Guard, Owner: Name, OwnedStatus: ownedStatus,
+		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Guard: c.Guard, Owner: Name, SharesStatus: true,
 		New:     func() *mocov1beta2.MySQLCluster { return &mocov1beta2.MySQLCluster{} },
 		Observe: c.observe,
 		Decide:  func(seen observation) backup.Plan { return backup.Decide(seen.Observed) },
@@ -83,7 +83,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	err = builder.ControllerManagedBy(mgr).
 		Named(Name).
 		For(&mocov1beta2.MySQLCluster{}, builder.WithPredicates(predicate.Or(
-			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
+			predicate.GenerationChangedPredicate{}, reconcile.AnnotationChangedByOthers()))).
 		Watches(&mocov1beta2.BackupPolicy{}, handler.EnqueueRequestsFromMapFunc(c.clustersUsingPolicy)).
 		WatchesRawSource(source.Kind[client.Object](jobs, &batchv1.CronJob{}, ofCluster, predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(source.Kind[client.Object](jobs, &batchv1.Job{}, ofCluster)).

@@ -15,18 +15,6 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// ownedStatus is what this controller alone writes of the status: docs/adr/0012-the-status-of-a-mysqlcluster-is-applied.md.
-func ownedStatus(cluster *mocov1beta2.MySQLCluster) any {
-	owned := map[string]any{}
-	if cluster.Status.Backup.Time != nil {
-		owned["backup"] = cluster.Status.Backup
-	}
-	if cluster.Status.RestoredTime != nil {
-		owned["restoredTime"] = cluster.Status.RestoredTime
-	}
-	return owned
-}
-
 // messageWait is how long an ended Job waits for what its Pod says: the two are watched separately, and the Pod may be seen later.
 const messageWait = 10 * time.Second
 

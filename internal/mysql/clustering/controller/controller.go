@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -77,12 +78,13 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	err = builder.ControllerManagedBy(mgr).
 		Named(Name).
 		For(&mocov1beta2.MySQLCluster{}, builder.WithPredicates(predicate.Or(
-			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
+			predicate.GenerationChangedPredicate{}, reconcile.AnnotationChangedByOthers()))).
 		WatchesRawSource(source.Kind[client.Object](pods, &corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(requestsForPod))).
 		WatchesRawSource(source.Channel(c.conns.lost, &handler.EnqueueRequestForObject{})).
 		WithOptions(workers.Options()).
 		Complete(&reconcile.Pass[*mocov1beta2.MySQLCluster, *observation, clustering.Plan]{
-			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Guard: c.Guard, Owner: Name, OwnedStatus: ownedStatus,
+			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Guard: c.Guard, Owner: Name, SharesStatus: true,
+			Remember: rememberStatus, Conditions: func(c *mocov1beta2.MySQLCluster) *[]metav1.Condition { return &c.Status.Conditions },
 			New:     func() *mocov1beta2.MySQLCluster { return &mocov1beta2.MySQLCluster{} },
 			Observe: c.observe,
 			Decide:  func(seen *observation) clustering.Plan { return clustering.Decide(seen.Observed) },

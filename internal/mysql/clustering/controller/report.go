@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -59,24 +58,6 @@ func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen *observation,
 	took := c.Clock.Since(seen.startedAt)
 	out.AfterSave = func() { c.Metrics.countPass(name, out.Events, failed, took) }
 	return out
-}
-
-// ownedStatus is what this controller alone writes of the status: docs/adr/0012-the-status-of-a-mysqlcluster-is-applied.md.
-func ownedStatus(cluster *mocov1beta2.MySQLCluster) any {
-	owned := *cluster.Status.DeepCopy()
-	owned.Backup, owned.RestoredTime, owned.ReconcileInfo = mocov1beta2.BackupStatus{}, nil, mocov1beta2.ReconcileInfo{}
-	owned.Conditions = slices.DeleteFunc(owned.Conditions, func(c metav1.Condition) bool {
-		return !slices.Contains([]string{
-			mocov1beta2.InitializedCondition, mocov1beta2.AvailableCondition, mocov1beta2.HealthyCondition, mocov1beta2.ClusteringActiveCondition,
-		}, c.Type)
-	})
-	if owned.Pause != nil {
-		owned.Pause.Reconciliation = nil
-		if *owned.Pause == (mocov1beta2.Pause{}) {
-			owned.Pause = nil
-		}
-	}
-	return owned
 }
 
 func ownedConditions(cluster *mocov1beta2.MySQLCluster, seen *observation, plan clustering.Plan) map[string]decision.Condition {
@@ -210,10 +191,13 @@ func stopRecord(cluster *mocov1beta2.MySQLCluster) *clustering.StopRecord {
 	return &clustering.StopRecord{Since: p.Clustering.Since.Time, Unfinished: p.Unfinished}
 }
 
-// buildPause returns what clustering writes of status.pause.
+// buildPause returns status.pause; of that, a stop of reconciliation is not this controller's.
 func buildPause(cluster *mocov1beta2.MySQLCluster, plan clustering.Plan, now time.Time) *mocov1beta2.Pause {
 	p := &mocov1beta2.Pause{}
 	before := cluster.Status.Pause
+	if before != nil {
+		p.Reconciliation = before.Reconciliation
+	}
 	if cluster.ClusteringStopped() {
 		p.Clustering = &mocov1beta2.Stop{
 			Since: metav1.NewTime(now), By: reconcile.FieldManagerOf(cluster, mocov1beta2.ClusteringStoppedAnnotation),
@@ -233,4 +217,16 @@ func buildPause(cluster *mocov1beta2.MySQLCluster, plan clustering.Plan, now tim
 		return nil
 	}
 	return p
+}
+
+// rememberStatus keeps what upstream's schema drops and later passes decide by: which instance is the primary, and the stop.
+func rememberStatus(cluster *mocov1beta2.MySQLCluster) map[string]any {
+	remembered := map[string]any{}
+	if p := cluster.Status.Pause; p != nil && p.Clustering != nil {
+		remembered["pause"] = mocov1beta2.Pause{Clustering: p.Clustering, Quiescing: p.Quiescing, Unfinished: p.Unfinished}
+	}
+	if primary, chosen := cluster.Status.Primary(); chosen {
+		remembered["instances"] = []mocov1beta2.InstanceStatus{{Ordinal: primary, Role: mocov1beta2.RolePrimary}}
+	}
+	return remembered
 }

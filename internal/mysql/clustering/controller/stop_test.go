@@ -331,18 +331,6 @@ func TestStoppedInstances(t *testing.T) {
 	}
 }
 
-func TestOwnedStatusHasNothingOfOtherControllers(t *testing.T) {
-	cluster := &mocov1beta2.MySQLCluster{}
-	cluster.Status.Conditions = []metav1.Condition{{Type: mocov1beta2.HealthyCondition}, {Type: mocov1beta2.ReconcileSuccessCondition}}
-	cluster.Status.Pause = &mocov1beta2.Pause{Clustering: &mocov1beta2.Stop{By: "a"}, Reconciliation: &mocov1beta2.Stop{By: "b"}, Unfinished: "c"}
-	cluster.Status.RestoredTime = new(metav1.Unix(1, 0))
-	want := mocov1beta2.MySQLClusterStatus{
-		Conditions: []metav1.Condition{{Type: mocov1beta2.HealthyCondition}},
-		Pause:      &mocov1beta2.Pause{Clustering: &mocov1beta2.Stop{By: "a"}, Unfinished: "c"},
-	}
-	testenv.ExpectEqual(t, "owned status", want, ownedStatus(cluster))
-}
-
 // TestReplicasCanBeAlignedByHand is what a stop is for: a DBA aligns the GTIDs of the replicas, and no manager undoes it.
 func TestReplicasCanBeAlignedByHand(t *testing.T) {
 	t.Parallel()

@@ -79,7 +79,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	b := builder.ControllerManagedBy(mgr).
 		Named(Name).
 		For(&mocov1beta2.MySQLCluster{}, builder.WithPredicates(predicate.Or(
-			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, primaryOrHealthChanged()))).
+			predicate.GenerationChangedPredicate{}, reconcile.AnnotationChangedByOthers(), primaryOrHealthChanged()))).
 		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(c.clustersUsingConfigMap))
 	for _, kind := range childKinds() {
 		b = b.WatchesRawSource(source.Kind(children, kind, handler.EnqueueRequestsFromMapFunc(requestForCluster)))
@@ -93,7 +93,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 
 func (c Controller) newPass(mgr manager.Manager) *reconcile.Pass[*mocov1beta2.MySQLCluster, observation, provisioning.ChangeSet] {
 	return &reconcile.Pass[*mocov1beta2.MySQLCluster, observation, provisioning.ChangeSet]{
-		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Guard: c.Guard, Owner: Name, OwnedStatus: ownedStatus,
+		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Guard: c.Guard, Owner: Name, SharesStatus: true, Remember: rememberStop,
 		New:       func() *mocov1beta2.MySQLCluster { return &mocov1beta2.MySQLCluster{} },
 		Prepare:   setDefaults,
 		Finalizer: &reconcile.Finalizer[*mocov1beta2.MySQLCluster]{Name: mocov1beta2.Finalizer, Finalize: c.finalize},

@@ -35,28 +35,6 @@ const (
 	reconcileAction = "Reconcile"
 )
 
-// ownedConditions are those that this controller alone writes.
-func ownedConditions() []string {
-	return []string{
-		mocov1beta2.ReconciliationActiveCondition, mocov1beta2.ReconcileSuccessCondition,
-		mocov1beta2.StatefulSetReadyCondition, mocov1beta2.SpecFullySupportedCondition,
-	}
-}
-
-// ownedStatus is what this controller alone writes of the status: docs/adr/0012-the-status-of-a-mysqlcluster-is-applied.md.
-func ownedStatus(cluster *mocov1beta2.MySQLCluster) any {
-	owned := map[string]any{"conditions": slices.DeleteFunc(slices.Clone(cluster.Status.Conditions), func(c metav1.Condition) bool {
-		return !slices.Contains(ownedConditions(), c.Type)
-	})}
-	if cluster.Status.ReconcileInfo != (mocov1beta2.ReconcileInfo{}) {
-		owned["reconcileInfo"] = cluster.Status.ReconcileInfo
-	}
-	if stops := cluster.Status.Pause; stops != nil && stops.Reconciliation != nil {
-		owned["pause"] = map[string]any{"reconciliation": stops.Reconciliation}
-	}
-	return owned
-}
-
 // report writes what became of a pass into the status. Only the fields that this controller owns are touched.
 func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen observation, changes provisioning.ChangeSet, refused *reconcile.RefusedError) reconcile.FollowUp {
 	conditions := map[string]decision.Condition{mocov1beta2.SpecFullySupportedCondition: specSupport(cluster)}
@@ -192,9 +170,13 @@ func describeIgnoredAnnotations(cluster *mocov1beta2.MySQLCluster) string {
 	return strings.Join(wrong, "; ")
 }
 
-// stopRecord is what provisioning writes of status.pause.
+// stopRecord is status.pause; only a stop of reconciliation is this controller's.
 func stopRecord(cluster *mocov1beta2.MySQLCluster, now time.Time) *mocov1beta2.Pause {
 	p, before := &mocov1beta2.Pause{}, cluster.Status.Pause
+	if before != nil {
+		*p = *before
+		p.Reconciliation = nil
+	}
 	if cluster.ReconciliationStopped() {
 		p.Reconciliation = &mocov1beta2.Stop{
 			Since: metav1.NewTime(now), By: reconcile.FieldManagerOf(cluster, mocov1beta2.ReconciliationStoppedAnnotation),
@@ -224,4 +206,12 @@ func describeStop(cluster *mocov1beta2.MySQLCluster, s mocov1beta2.Stop) string 
 		text += ": " + s.Reason
 	}
 	return text + "; changes of the spec reach no other object and no Pod is replaced; to go on, run: kubectl moco start reconciliation " + cluster.Name
+}
+
+// rememberStop keeps since when reconciliation is stopped, which upstream's schema drops.
+func rememberStop(cluster *mocov1beta2.MySQLCluster) map[string]any {
+	if p := cluster.Status.Pause; p != nil && p.Reconciliation != nil {
+		return map[string]any{"pause": mocov1beta2.Pause{Reconciliation: p.Reconciliation}}
+	}
+	return nil
 }

@@ -37,7 +37,7 @@ func (w *writer) pass(env *testenv.Environment) *reconcile.Pass[*mocov1beta2.MyS
 		Decide:  func(int) int { return 0 },
 		Act:     func(context.Context, int, int) error { return nil },
 		Report: func(cluster *mocov1beta2.MySQLCluster, _, _ int, _ *reconcile.RefusedError) reconcile.FollowUp {
-			cluster.Status.Cloned = w.cloned
+			cluster.Status.Cloned = cluster.Status.Cloned || w.cloned
 			if w.condition == nil {
 				meta.RemoveStatusCondition(&cluster.Status.Conditions, w.name)
 			} else {
@@ -45,16 +45,7 @@ func (w *writer) pass(env *testenv.Environment) *reconcile.Pass[*mocov1beta2.MyS
 			}
 			return reconcile.FollowUp{}
 		},
-		OwnedStatus: func(cluster *mocov1beta2.MySQLCluster) any {
-			owned := map[string]any{}
-			if c := meta.FindStatusCondition(cluster.Status.Conditions, w.name); c != nil {
-				owned["conditions"] = []metav1.Condition{*c}
-			}
-			if w.cloned && cluster.Status.Cloned {
-				owned["cloned"] = true
-			}
-			return owned
-		},
+		SharesStatus: true,
 	}
 }
 
@@ -71,7 +62,7 @@ func reasons(t *testing.T, env *testenv.Environment, cluster *mocov1beta2.MySQLC
 	return found
 }
 
-func TestControllersApplyTheirOwnPartOfOneStatus(t *testing.T) {
+func TestControllersWriteTheirOwnPartOfOneStatus(t *testing.T) {
 	t.Parallel()
 	env := testenv.Start(t)
 	cluster := testenv.BuildMySQLCluster(t, types.NamespacedName{Namespace: env.CreateNamespace(t), Name: "test"}, 3)

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+)
+
+// byMachines is the field by which the cache finds the ClusterDeployments of the same machines.
+const byMachines = "machines"
+
+func addIndexes(mgr manager.Manager) error {
+	index := func(o client.Object) []string {
+		if cd, ok := o.(*hivev1.ClusterDeployment); ok {
+			return machineTags(cd)
+		}
+		return nil
+	}
+	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &hivev1.ClusterDeployment{}, byMachines, index); err != nil {
+		return fmt.Errorf("index ClusterDeployments by %s: %w", byMachines, err)
+	}
+	return nil
+}
+
+// machineTags is what the machines are found by; nothing while they cannot be found.
+func machineTags(cd *hivev1.ClusterDeployment) []string {
+	platform := cd.Spec.Platform.Settings()
+	if platform.Name == "" || cd.Spec.ClusterMetadata == nil || cd.Spec.ClusterMetadata.InfraID == "" {
+		return nil
+	}
+	return []string{platform.Name + "/" + platform.Region + "/" + cd.Spec.ClusterMetadata.InfraID}
+}
+
+// clusterDeploymentsOfSameMachines maps a ClusterDeployment to those that it may have kept from its machines.
+func (c Controller) clusterDeploymentsOfSameMachines(ctx context.Context, o client.Object) []ctrl.Request {
+	var requests []ctrl.Request
+	if cd, ok := o.(*hivev1.ClusterDeployment); ok {
+		for _, tag := range machineTags(cd) {
+			requests = append(requests, c.listRequests(ctx, client.MatchingFields{byMachines: tag})...)
+		}
+	}
+	return requests
+}
+
+func (c Controller) listRequests(ctx context.Context, which ...client.ListOption) []ctrl.Request {
+	var list hivev1.ClusterDeploymentList
+	if err := c.client.List(ctx, &list, append(which, client.UnsafeDisableDeepCopy)...); err != nil {
+		return nil
+	}
+	var requests []ctrl.Request
+	for i := range list.Items {
+		requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	}
+	return requests
+}
+
+// findMachineOwner returns the oldest ClusterDeployment of the same machines, nil if that is this one: of two with different
+// wishes, each would undo what the other does.
+func (c Controller) findMachineOwner(ctx context.Context, cd *hivev1.ClusterDeployment) (*hivev1.ClusterDeployment, error) {
+	owner := cd
+	for _, tag := range machineTags(cd) {
+		var list hivev1.ClusterDeploymentList
+		if err := c.client.List(ctx, &list, client.MatchingFields{byMachines: tag}, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("list the ClusterDeployments of %s: %w", tag, err)
+		}
+		for i := range list.Items {
+			other := &list.Items[i]
+			if other.DeletionTimestamp.IsZero() && compareAge(other, owner) < 0 {
+				owner = other
+			}
+		}
+	}
+	if owner == cd {
+		return nil, nil
+	}
+	return owner, nil
+}
+
+func compareAge(a, b *hivev1.ClusterDeployment) int {
+	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile_test
+
+import (
+	"context"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	"github.com/torpor-dev/torpor/internal/decision"
+	"github.com/torpor-dev/torpor/internal/reconcile"
+	"github.com/torpor-dev/torpor/internal/statusannotation"
+	"github.com/torpor-dev/torpor/internal/testenv"
+)
+
+// countedWrites counts requests that write.
+type countedWrites struct {
+	http.RoundTripper
+	writes *atomic.Int64
+}
+
+// RoundTrip implements http.RoundTripper.
+func (c countedWrites) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method != http.MethodGet {
+		c.writes.Add(1)
+	}
+	return c.RoundTripper.RoundTrip(r)
+}
+
+func TestStatusUnderAnotherProjectsSchema(t *testing.T) {
+	t.Parallel()
+	env := testenv.StartAPIServer(t)
+	env.InstallCRDs(t, filepath.Join("..", "e2e", "foreign", "testdata", "crds", "clusterdeployments.yaml"))
+	var writes atomic.Int64
+	counted, err := client.New(env.WithTransport(func(next http.RoundTripper) http.RoundTripper { return countedWrites{next, &writes} }).Config,
+		client.Options{Scheme: env.Client.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cd := testenv.BuildClusterDeployment(types.NamespacedName{Namespace: env.CreateNamespace(t), Name: "test"}, "keys", "kubeconfig")
+	env.ExpectCreated(t, cd)
+	// What another controller wrote: Torpor's type of conditions can hold neither of them as it is.
+	theirs := []any{
+		map[string]any{"type": "Provisioned", "status": "True"},
+		map[string]any{"type": "DNSNotReady", "status": "False", "reason": "", "lastProbeTime": "2026-01-01T00:00:00Z"},
+	}
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(hivev1.ClusterDeploymentKind())
+	if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(cd), u); err != nil {
+		t.Fatal(err)
+	}
+	u.Object["status"] = map[string]any{"conditions": theirs, "installedTimestamp": "2026-01-01T00:00:00Z"}
+	if err := env.Client.Status().Update(t.Context(), u); err != nil {
+		t.Fatal(err)
+	}
+
+	recorder, sleepStartedAt := events.NewFakeRecorder(10), metav1.Unix(1, 0)
+	var seen *hivev1.HibernationRecord
+	pass := func() *reconcile.Pass[*hivev1.ClusterDeployment, int, int] {
+		return &reconcile.Pass[*hivev1.ClusterDeployment, int, int]{
+			Client: counted, Recorder: recorder, Clock: clock.RealClock{}, Owner: "tester",
+			New: func() *hivev1.ClusterDeployment { return &hivev1.ClusterDeployment{} },
+			Observe: func(_ context.Context, cd *hivev1.ClusterDeployment) (int, error) {
+				seen = cd.Status.Hibernation.DeepCopy()
+				return 0, nil
+			},
+			Decide: func(int) int { return 0 },
+			Report: func(cd *hivev1.ClusterDeployment, _, _ int, _ *reconcile.RefusedError) reconcile.FollowUp {
+				cd.Status.Hibernation = &hivev1.HibernationRecord{SleepStartedAt: sleepStartedAt, RequestedBy: "alice"}
+				reconcile.SetConditions(&cd.Status.Conditions, map[string]decision.Condition{"Ready": decision.True("Running", "it runs")}, cd.Generation, clock.RealClock{})
+				return reconcile.FollowUp{RequeueAfter: time.Millisecond}
+			},
+			Conditions: func(cd *hivev1.ClusterDeployment) *[]metav1.Condition { return &cd.Status.Conditions },
+			Remember: func(cd *hivev1.ClusterDeployment) map[string]any {
+				return map[string]any{"hibernation": cd.Status.Hibernation}
+			},
+		}
+	}
+	first, request := pass(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(cd)}
+	reconcileOnce := func(p *reconcile.Pass[*hivev1.ClusterDeployment, int, int]) ctrl.Result {
+		t.Helper()
+		result, err := p.Reconcile(t.Context(), request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return result
+	}
+	reconcileOnce(first)
+	if n := writes.Load(); n != 3 {
+		t.Errorf("expected the status, what it lacks and the annotation to be written in 3 requests, found %d", n)
+	}
+	if note := <-recorder.Events; !strings.Contains(note, "SchemaLacksField") || !strings.Contains(note, "status.hibernation") {
+		t.Errorf("expected an event that names the field, found %s", note)
+	}
+	if err := env.Client.Get(t.Context(), request.NamespacedName, u); err != nil {
+		t.Fatal(err)
+	}
+	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
+	if diff := cmp.Diff(theirs, conditions[:len(theirs)]); diff != "" {
+		t.Errorf("conditions of another controller (-want +got):\n%s", diff)
+	}
+	if at, _, _ := unstructured.NestedString(u.Object, "status", "installedTimestamp"); at == "" {
+		t.Error("expected status.installedTimestamp to stay, found it gone")
+	}
+	if text := u.GetAnnotations()[statusannotation.KeyOf("tester")]; !strings.Contains(text, "alice") {
+		t.Errorf("expected the record in an annotation, found %q", text)
+	}
+	env.WaitForCondition(t, cd, "StatusFullyStored", metav1.ConditionFalse, "SchemaLacksField")
+
+	// The next passes, also those of a manager that was restarted, know it and write nothing that is lost again and again.
+	writes.Store(0)
+	for range 3 {
+		reconcileOnce(first)
+	}
+	second := pass()
+	for range 3 {
+		reconcileOnce(second)
+	}
+	if seen == nil || !seen.SleepStartedAt.Equal(&sleepStartedAt) || writes.Load() > 1 {
+		t.Errorf("expected the record to be remembered and at most one more write, found %v and %d", seen, writes.Load())
+	}
+
+	// A report that is kept nowhere does not set the pace.
+	loses := pass()
+	loses.Remember = nil
+	report := loses.Report
+	loses.Report = func(cd *hivev1.ClusterDeployment, a, b int, refused *reconcile.RefusedError) reconcile.FollowUp {
+		out := report(cd, a, b, refused)
+		cd.Status.Hibernation.RequestedBy = "bob"
+		return out
+	}
+	for _, want := range []time.Duration{200 * time.Millisecond, 400 * time.Millisecond, 800 * time.Millisecond} {
+		if result := reconcileOnce(loses); result.RequeueAfter != want {
+			t.Errorf("expected to look again after %s, found %s", want, result.RequeueAfter)
+		}
+	}
+
+	// The schema is replaced by Torpor's: the status has the record again.
+	env.InstallCRDs(t)
+	testenv.Eventually(t, "the status has the record", func() error {
+		p := pass()
+		sleepStartedAt = metav1.NewTime(sleepStartedAt.Add(time.Second))
+		reconcileOnce(p)
+		return env.Client.Get(t.Context(), request.NamespacedName, cd)
+	})
+	env.WaitFor(t, "the record", cd, func() error { return nil })
+	if cd.Status.Hibernation == nil || !cd.Status.Hibernation.SleepStartedAt.Equal(&sleepStartedAt) {
+		t.Errorf("expected the record in the status, found %v", cd.Status.Hibernation)
+	}
+}

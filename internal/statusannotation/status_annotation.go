@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package statusannotation keeps parts of a status in annotations, which every schema keeps: another project's
+// CustomResourceDefinition of the same kind drops the fields of the status that it does not list.
+package statusannotation
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+)
+
+// MaxSize is the most that one annotation may hold, in bytes. The API server allows 256 KiB for all annotations of an object.
+const MaxSize = 160 << 10
+
+// KeyOf is the annotation of one controller: each has its own, so that none overwrites what another remembers.
+func KeyOf(controller string) string { return torporv1alpha1.StatusAnnotationPrefix + controller }
+
+// RestoreStatus fills in what annotations remember and the status lacks. A status that has a field is never changed, and an
+// annotation that cannot be read says nothing. The annotations of these keys are left out.
+func RestoreStatus(obj metav1.Object, except ...string) {
+	for key, text := range obj.GetAnnotations() {
+		if !strings.HasPrefix(key, torporv1alpha1.StatusAnnotationPrefix) || len(text) > MaxSize || slices.Contains(except, key) {
+			continue
+		}
+		var remembered map[string]any
+		status, err := FieldsOf(obj)
+		if err != nil || json.Unmarshal([]byte(text), &remembered) != nil {
+			continue
+		}
+		missing := selectMissing(status, remembered)
+		if len(missing) == 0 {
+			continue
+		}
+		// Maps of strings and numbers can be encoded; what does not fit the type is left out.
+		data, _ := json.Marshal(map[string]any{"status": missing})
+		_ = json.Unmarshal(data, obj)
+	}
+}
+
+// FieldsOf returns the status of an object as JSON has it.
+func FieldsOf(obj metav1.Object) (map[string]any, error) {
+	data, err := json.Marshal(obj)
+	if err != nil {
+		return nil, fmt.Errorf("encode the status: %w", err)
+	}
+	var fields struct {
+		Status map[string]any `json:"status"`
+	}
+	if err := json.Unmarshal(data, &fields); err != nil {
+		return nil, fmt.Errorf("decode the status: %w", err)
+	}
+	return fields.Status, nil
+}
+
+// selectMissing returns what of the remembered fields the status lacks.
+func selectMissing(status, remembered map[string]any) map[string]any {
+	missing := maps.Clone(remembered)
+	for name, value := range remembered {
+		nested, isMap := value.(map[string]any)
+		stored, isStored := status[name].(map[string]any)
+		switch {
+		case status[name] == nil:
+		case isMap && isStored:
+			if missing[name] = selectMissing(stored, nested); len(selectMissing(stored, nested)) == 0 {
+				delete(missing, name)
+			}
+		default:
+			delete(missing, name)
+		}
+	}
+	return missing
+}
