@@ -22,7 +22,7 @@ func rootCommand(logs io.Writer, env func(string) string) *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(managerCommand(logs, env), backupCommand(logs, env), restoreCommand(logs, env), copyCommand(), cfAPICommand(logs), uninstallCommand(os.Stdout), versionCommand())
+	root.AddCommand(managerCommand(logs, env), backupCommand(logs, env), restoreCommand(logs, env), copyCommand(), cfAPICommand(logs), uninstallCommand(os.Stdout), versionCommand(), installCommand())
 	return root
 }
 

@@ -11,6 +11,8 @@ import (
 	"syscall"
 
 	_ "golang.org/x/crypto/x509roots/fallback" // The image has no authorities of its own.
+
+	"github.com/torpor-dev/torpor/internal/cli/exit"
 )
 
 func main() {
@@ -18,6 +20,6 @@ func main() {
 	defer stop()
 	if err := rootCommand(os.Stderr, os.Getenv).ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
-		os.Exit(1)
+		os.Exit(int(exit.CodeOf(err)))
 	}
 }

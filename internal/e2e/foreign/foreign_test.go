@@ -230,10 +230,9 @@ func (s *sleepyCluster) expectTheirConditions(t *testing.T, theirs []any) {
 // expectNodesRemembered expects the nodes in the record that outlives every schema.
 func (s *sleepyCluster) expectNodesRemembered(t *testing.T) {
 	t.Helper()
-	text := s.get(t).Annotations[torporv1alpha1.StatusAnnotationPrefix+hibernation.Name]
-	if strings.Count(text, `"uid"`) != 2 || !strings.Contains(text, "resumedAt") {
-		t.Errorf("expected the record of a finished resume with two nodes, found %q", text)
-	}
+	cd := s.get(t)
+	waitForRemembered(t, s.hub, cd, hibernation.Name, 2, `"uid"`)
+	waitForRemembered(t, s.hub, cd, hibernation.Name, 1, `"resumedAt"`)
 }
 
 // TestAppRestartsWithKorifisSchema restarts an app as `cf restart` does.
@@ -283,12 +282,24 @@ func TestAppRestartsWithKorifisSchema(t *testing.T) {
 			t.Errorf("expected the condition to name %s, found %q", field, lost.Message)
 		}
 	}
-	if text := app.Annotations[torporv1alpha1.StatusAnnotationPrefix+"torpor-restart"]; strings.Count(text, `"cause":"Stop"`) != 2 {
-		t.Errorf("expected two restarts to be remembered, found %q", text)
-	}
+	waitForRemembered(t, env, app, "torpor-restart", 2, `"cause":"Stop"`)
 	if n := countRestarts(t, string(korifiv1alpha1.CausedByStop)); n != 2 {
 		t.Errorf("expected the metric to count each restart once, found %v of 2", n)
 	}
+}
+
+// waitForRemembered waits until the annotation of a controller has each word so often. It is written after the status.
+func waitForRemembered(t *testing.T, env *testenv.Environment, obj client.Object, controller string, times int, words ...string) {
+	t.Helper()
+	env.WaitFor(t, controller+" remembers", obj, func() error {
+		text := obj.GetAnnotations()[torporv1alpha1.StatusAnnotationPrefix+controller]
+		for _, word := range words {
+			if strings.Count(text, word) != times {
+				return fmt.Errorf("expected %d of %s, found %q", times, word, text)
+			}
+		}
+		return nil
+	})
 }
 
 // checkObserved returns an error until a condition is True for this reason and this generation.
@@ -337,10 +348,7 @@ func TestClusteringStopsAndStartsWithMOCOsSchema(t *testing.T) {
 		writes.take("mysqlclusters")
 		env.ExpectAnnotated(t, cluster, map[string]string{mocov1beta2.ClusteringStoppedAnnotation: "true"})
 		env.WaitForCondition(t, cluster, mocov1beta2.ClusteringActiveCondition, metav1.ConditionFalse, mocov1beta2.ClusteringInactiveReason)
-		remembered := cluster.Annotations[torporv1alpha1.StatusAnnotationPrefix+clustering.Name]
-		if !strings.Contains(remembered, `"since"`) || !strings.Contains(remembered, `"role":"primary"`) {
-			t.Errorf("expected the stop and the primary to be remembered, found %q", remembered)
-		}
+		waitForRemembered(t, env, cluster, clustering.Name, 1, `"since"`, `"role":"primary"`)
 		env.ExpectAnnotated(t, cluster, map[string]string{mocov1beta2.ClusteringStoppedAnnotation: ""})
 		env.WaitForCondition(t, cluster, mocov1beta2.ClusteringActiveCondition, metav1.ConditionTrue, mocov1beta2.ClusteringActiveReason)
 		env.WaitForCondition(t, cluster, mocov1beta2.HealthyCondition, metav1.ConditionTrue, mocov1beta2.HealthyReason)

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	apiextensionsclient "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset/typed/apiextensions/v1"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/torpor-dev/torpor/config/crd"
+	"github.com/torpor-dev/torpor/internal/cli/exit"
+	"github.com/torpor-dev/torpor/internal/install"
+)
+
+const installTimeout = time.Minute
+
+func installCommand() *cobra.Command {
+	var kubeconfig string
+	var dryRun bool
+	cmd := &cobra.Command{
+		Use:   "install",
+		Short: "Install Torpor's CustomResourceDefinitions, and leave those of other projects as they are",
+		Long: `Install Torpor's CustomResourceDefinitions that the hub does not have, and update those that are Torpor's. Those of
+another project, such as Hive, MOCO or Korifi, are never changed: Torpor works with them, and a line says which fields it lacks
+and who wrote them. docs/install-beside-upstream.md says what that means.
+
+Exit codes: 0 if every definition is Torpor's, 4 if some are another project's, 1 after an error.`,
+		Example: `  # See what is there and what would be done
+  torpor install --dry-run`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := loadKubeconfig(kubeconfig, "hub")
+			if err != nil {
+				return err
+			}
+			clients, err := clientset.NewForConfig(cfg)
+			if err != nil {
+				return fmt.Errorf("make a client of the hub: %w", err)
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), installTimeout)
+			defer cancel()
+			return installCRDs(ctx, clients.ApiextensionsV1().CustomResourceDefinitions(), cmd.OutOrStdout(), dryRun)
+		},
+	}
+	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig of the hub; empty uses KUBECONFIG, then the cluster this runs in")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only say what is there and what would be done")
+	return cmd
+}
+
+// installCRDs judges every definition before it writes the first.
+func installCRDs(ctx context.Context, hub apiextensionsclient.CustomResourceDefinitionInterface, out io.Writer, dryRun bool) error {
+	files, err := fs.Glob(crd.Files, "*.yaml")
+	if err != nil {
+		return fmt.Errorf("list the definitions: %w", err)
+	}
+	var found []definition
+	for _, file := range files {
+		d, err := readCRD(ctx, hub, file)
+		if err != nil {
+			return err
+		}
+		if d.judgement, err = install.JudgeCRD(d.ours, d.served); err != nil {
+			return fmt.Errorf("compare %s: %w", d.ours.Name, err)
+		}
+		found = append(found, d)
+	}
+	foreign := 0
+	for _, d := range found {
+		text := d.judgement.String()
+		switch {
+		case d.judgement.State == install.Foreign:
+			foreign++
+		case d.judgement.MayInstall() && dryRun:
+			text += "; would be installed"
+		case d.judgement.MayInstall():
+			if err := writeCRD(ctx, hub, d.served, install.PrepareCRD(d.ours, d.served, programVersion())); err != nil {
+				return err
+			}
+			text += "; installed"
+		}
+		if _, err := fmt.Fprintln(out, text); err != nil {
+			return fmt.Errorf("print: %w", err)
+		}
+	}
+	if foreign > 0 {
+		return exit.Error{Code: exit.Refused, Err: fmt.Errorf("%d definitions are another project's and are left as they are; see docs/install-beside-upstream.md", foreign)}
+	}
+	return nil
+}
+
+// definition is one of Torpor's, what is served under its name, nil if there is none, and what that means.
+type definition struct {
+	ours, served *apiextensionsv1.CustomResourceDefinition
+	judgement    install.Judgement
+}
+
+func readCRD(ctx context.Context, hub apiextensionsclient.CustomResourceDefinitionInterface, file string) (definition, error) {
+	data, err := crd.Files.ReadFile(file)
+	if err != nil {
+		return definition{}, fmt.Errorf("read %s: %w", file, err)
+	}
+	d := definition{ours: &apiextensionsv1.CustomResourceDefinition{}}
+	if err := yaml.Unmarshal(data, d.ours); err != nil {
+		return definition{}, fmt.Errorf("read %s: %w", file, err)
+	}
+	d.served, err = hub.Get(ctx, d.ours.Name, metav1.GetOptions{})
+	if k8serrors.IsNotFound(err) {
+		d.served, err = nil, nil
+	}
+	if err != nil {
+		return definition{}, fmt.Errorf("read %s from the hub: %w", d.ours.Name, err)
+	}
+	return d, nil
+}
+
+// writeCRD writes only over the version that was judged.
+func writeCRD(ctx context.Context, hub apiextensionsclient.CustomResourceDefinitionInterface, served, prepared *apiextensionsv1.CustomResourceDefinition) error {
+	var err error
+	if served == nil {
+		_, err = hub.Create(ctx, prepared, metav1.CreateOptions{FieldManager: install.Torpor})
+	} else {
+		_, err = hub.Update(ctx, prepared, metav1.UpdateOptions{FieldManager: install.Torpor})
+	}
+	if k8serrors.IsConflict(err) || k8serrors.IsAlreadyExists(err) {
+		return errors.Join(fmt.Errorf("install %s: somebody else has changed it at the same time; run it again", prepared.Name), err)
+	}
+	if err != nil {
+		return fmt.Errorf("install %s: %w", prepared.Name, err)
+	}
+	return nil
+}
+
+// programVersion is that of the build, in the form of a label.
+func programVersion() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	keep := func(r rune) rune {
+		if strings.ContainsRune(".-_", r) || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
+			return r
+		}
+		return -1
+	}
+	const longest = 63
+	version := strings.Map(keep, info.Main.Version)
+	return strings.Trim(version[:min(longest, len(version))], ".-_")
+}

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package install decides what becomes of Torpor's CustomResourceDefinitions on a hub. Those of another project are never replaced:
+// its own controllers need the fields that Torpor's schema has not.
+package install
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	// PartOfLabel has the value Torpor on what Torpor has installed, and VersionLabel its version.
+	PartOfLabel  = "app.kubernetes.io/part-of"
+	VersionLabel = "app.kubernetes.io/version"
+	// Torpor is the value of PartOfLabel.
+	Torpor = "torpor"
+)
+
+// State is what is known of a CustomResourceDefinition of Torpor's on a hub.
+type State string
+
+// The states.
+const (
+	// Absent means that the hub does not have it.
+	Absent State = "absent"
+	// Current means that it is Torpor's, as this version has it.
+	Current State = "current"
+	// Outdated means that it is Torpor's, of another version.
+	Outdated State = "another version"
+	// Foreign means that it is another project's.
+	Foreign State = "another project's"
+)
+
+// Judgement is what was found of one CustomResourceDefinition.
+type Judgement struct {
+	Name  string
+	State State
+	// Managers are the field managers that wrote what is there.
+	Managers []string
+	// Lacks are the fields of Torpor's schema that the one that is there has not, as paths.
+	Lacks []string
+}
+
+// MayInstall reports whether Torpor's definition may be written.
+func (j Judgement) MayInstall() bool { return j.State == Absent || j.State == Outdated }
+
+// String describes the judgement in a line for people.
+func (j Judgement) String() string {
+	text := j.Name + ": " + string(j.State)
+	if j.State == Foreign {
+		text += ", written by " + strings.Join(j.Managers, ", ") + "; left as it is"
+		if len(j.Lacks) > 0 {
+			text += "; Torpor lacks " + strings.Join(j.Lacks, ", ")
+		}
+	}
+	return text
+}
+
+// JudgeCRD compares Torpor's definition with what is served, nil if there is none.
+func JudgeCRD(ours, served *apiextensionsv1.CustomResourceDefinition) (Judgement, error) {
+	j := Judgement{Name: ours.Name, State: Absent}
+	if served == nil {
+		return j, nil
+	}
+	for _, entry := range served.ManagedFields {
+		if entry.Subresource == "" && entry.FieldsV1 != nil && strings.Contains(entry.FieldsV1.GetRawString(), `"f:spec"`) && !slices.Contains(j.Managers, entry.Manager) {
+			j.Managers = append(j.Managers, entry.Manager)
+		}
+	}
+	for _, version := range ours.Spec.Versions {
+		there := schemaOf(served, version.Name)
+		if there == nil {
+			j.Lacks = append(j.Lacks, version.Name)
+			continue
+		}
+		j.Lacks = append(j.Lacks, missingFields("", version.Schema.OpenAPIV3Schema, there)...)
+	}
+	slices.Sort(j.Lacks)
+	same, err := contains(served.Spec, ours.Spec)
+	switch {
+	case err != nil:
+		return j, err
+	case !isTorpors(ours, served):
+		j.State = Foreign
+	case same:
+		j.State = Current
+	default:
+		j.State = Outdated
+	}
+	return j, nil
+}
+
+// isTorpors goes by the label, and by the description of the kind for what was installed before there was a label.
+func isTorpors(ours, served *apiextensionsv1.CustomResourceDefinition) bool {
+	if served.Labels[PartOfLabel] == Torpor {
+		return true
+	}
+	for _, version := range ours.Spec.Versions {
+		if there := schemaOf(served, version.Name); there != nil && there.Description == version.Schema.OpenAPIV3Schema.Description {
+			return true
+		}
+	}
+	return false
+}
+
+func schemaOf(crd *apiextensionsv1.CustomResourceDefinition, version string) *apiextensionsv1.JSONSchemaProps {
+	for _, v := range crd.Spec.Versions {
+		if v.Name == version && v.Schema != nil {
+			return v.Schema.OpenAPIV3Schema
+		}
+	}
+	return nil
+}
+
+// missingFields returns the paths of one schema that another would drop. A field that is missing is named without what is in it.
+func missingFields(path string, ours, theirs *apiextensionsv1.JSONSchemaProps) []string {
+	if theirs.XPreserveUnknownFields != nil && *theirs.XPreserveUnknownFields {
+		return nil
+	}
+	var missing []string
+	for _, name := range slices.Sorted(maps.Keys(ours.Properties)) {
+		field, at := ours.Properties[name], strings.TrimPrefix(path+"."+name, ".")
+		there, ok := theirs.Properties[name]
+		if !ok {
+			if theirs.AdditionalProperties == nil {
+				missing = append(missing, at)
+			}
+			continue
+		}
+		missing = append(missing, missingFields(at, &field, &there)...)
+		if field.Items != nil && field.Items.Schema != nil && there.Items != nil && there.Items.Schema != nil {
+			missing = append(missing, missingFields(at+"[]", field.Items.Schema, there.Items.Schema)...)
+		}
+	}
+	return missing
+}
+
+// PrepareCRD returns what is written: Torpor's definition with labels that tell whose it is, in place of what is served.
+func PrepareCRD(ours, served *apiextensionsv1.CustomResourceDefinition, version string) *apiextensionsv1.CustomResourceDefinition {
+	prepared := ours.DeepCopy()
+	if served != nil {
+		// Labels, annotations and a conversion that others have added stay.
+		prepared.ObjectMeta = *served.ObjectMeta.DeepCopy()
+		prepared.Spec.Conversion = served.Spec.Conversion
+	}
+	metav1.SetMetaDataLabel(&prepared.ObjectMeta, PartOfLabel, Torpor)
+	metav1.SetMetaDataLabel(&prepared.ObjectMeta, VersionLabel, version)
+	return prepared
+}
+
+// contains reports whether a value has everything that another one has; what the API server filled in may come on top.
+func contains(has, wanted any) (bool, error) {
+	var plain [2]any
+	for i, value := range []any{has, wanted} {
+		data, err := json.Marshal(value)
+		if err != nil {
+			return false, fmt.Errorf("encode a definition: %w", err)
+		}
+		if err := json.Unmarshal(data, &plain[i]); err != nil {
+			return false, fmt.Errorf("decode a definition: %w", err)
+		}
+	}
+	return containsJSON(plain[0], plain[1]), nil
+}
+
+func containsJSON(has, wanted any) bool {
+	switch wanted := wanted.(type) {
+	case map[string]any:
+		fields, ok := has.(map[string]any)
+		for name, value := range wanted {
+			if !ok || !containsJSON(fields[name], value) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		list, ok := has.([]any)
+		if !ok || len(list) != len(wanted) {
+			return false
+		}
+		for i := range wanted {
+			if !containsJSON(list[i], wanted[i]) {
+				return false
+			}
+		}
+		return true
+	default:
+		return reflect.DeepEqual(has, wanted)
+	}
+}

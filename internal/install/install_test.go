@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package install
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+)
+
+func readDefinition(t *testing.T, path ...string) *apiextensionsv1.CustomResourceDefinition {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(path...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	if err := yaml.Unmarshal(data, crd); err != nil {
+		t.Fatal(err)
+	}
+	return crd
+}
+
+func TestJudgeCRD(t *testing.T) {
+	ours := readDefinition(t, "..", "..", "config", "crd", "hive.openshift.io_clusterdeployments.yaml")
+	hives := readDefinition(t, "..", "e2e", "foreign", "testdata", "crds", "clusterdeployments.yaml")
+	hives.ManagedFields = []metav1.ManagedFieldsEntry{
+		{Manager: "hive-operator", FieldsV1: metav1.NewFieldsV1(`{"f:spec":{}}`)},
+		{Manager: "kube-apiserver", Subresource: "status", FieldsV1: metav1.NewFieldsV1(`{"f:spec":{}}`)},
+	}
+	served := func(change func(*apiextensionsv1.CustomResourceDefinition)) *apiextensionsv1.CustomResourceDefinition {
+		crd := PrepareCRD(ours, nil, "v1.0.0")
+		crd.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter} // As the API server fills it in.
+		change(crd)
+		return crd
+	}
+	for name, row := range map[string]struct {
+		served     *apiextensionsv1.CustomResourceDefinition
+		want       State
+		mayInstall bool
+	}{
+		"none is absent":      {nil, Absent, true},
+		"the same is current": {served(func(*apiextensionsv1.CustomResourceDefinition) {}), Current, false},
+		"an older one is another version": {served(func(crd *apiextensionsv1.CustomResourceDefinition) {
+			delete(crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties, "status")
+		}), Outdated, true},
+		"one from before labels is known":  {served(func(crd *apiextensionsv1.CustomResourceDefinition) { crd.Labels = nil; crd.Spec.Names.ShortNames = nil }), Outdated, true},
+		"another project's is never taken": {hives, Foreign, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j, err := JudgeCRD(ours, row.served)
+			if err != nil || j.State != row.want || j.MayInstall() != row.mayInstall {
+				t.Errorf("expected %s and to install: %t, found %v and the error %v", row.want, row.mayInstall, j, err)
+			}
+		})
+	}
+	j, err := JudgeCRD(ours, hives)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Judgement{
+		Name: hives.Name, State: Foreign, Managers: []string{"hive-operator"}, Lacks: []string{"status.conditions[].observedGeneration", "status.hibernation"},
+	}
+	if diff := cmp.Diff(want, j); diff != "" {
+		t.Errorf("Hive's definition (-want +got):\n%s", diff)
+	}
+}
