@@ -43,6 +43,9 @@ type Machine struct {
 	Name string
 	// State is what the machine does now.
 	State MachineState
+	// Addresses are the IP addresses and DNS names by which the cloud knows the machine; they confirm what nodes claim. Empty
+	// if the cloud does not tell.
+	Addresses []string
 }
 
 // MachineState is what a machine does.

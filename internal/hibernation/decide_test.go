@@ -124,11 +124,11 @@ func TestDecide(t *testing.T) {
 		"a cluster that resumed long ago is compared now and then":                                        {observedCluster("", resumedRecord(aftercareWindow), on, apiWithNodes()), runs(driftInterval)},
 		"certificates are approved while the nodes are waited for": {
 			observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(staleNode("n0")), withRequests("csr-0")),
-			expectedPlan{"approve certificates", ApproveRequests{[]string{"csr-0"}}, starting, hivev1.WaitingForNodesReason, immediately},
+			expectedPlan{"approve certificates", ApproveRequests{[]string{"csr-0"}}, starting, hivev1.WaitingForNodesReason, minProbeInterval},
 		},
 		"certificates are approved while a resumed cluster is looked after": {
 			observedCluster("", resumedRecord(time.Minute), on, apiWithNodes(), withRequests("csr-0", "csr-1")),
-			expectedPlan{"approve certificates", ApproveRequests{[]string{"csr-0", "csr-1"}}, running, running, immediately},
+			expectedPlan{"approve certificates", ApproveRequests{[]string{"csr-0", "csr-1"}}, running, running, minProbeInterval},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -257,6 +257,17 @@ func TestHibernationRecords(t *testing.T) {
 	wholeSecond := modelTime().Truncate(time.Second)
 	resumeBegun := resumingRecord(0)
 	resumeBegun.ResumeStartedAt = new(metav1.NewTime(wholeSecond.Add(time.Second)))
+	asleep := func(r *hivev1.HibernationRecord) *hivev1.HibernationRecord {
+		r.AsleepAt = new(metav1.NewTime(modelTime()))
+		return r
+	}
+	asleepAt := func(at metav1.Time) func(*Observed) {
+		return func(o *Observed) { o.Record.AsleepAt = &at }
+	}
+	sleptLongAgo := openRecord()
+	sleptLongAgo.AsleepAt = new(secondsAgo(time.Hour))
+	repair := resumedRecord(time.Hour)
+	repair.ResumedAt, repair.Repair, repair.ResumeStartedAt = nil, true, resumeBegun.ResumeStartedAt
 	resumed := resumingRecord(time.Minute)
 	resumed.ResumedAt = new(metav1.NewTime(modelTime()))
 	fresh := func(nodes ...ObservedNode) *hivev1.HibernationRecord {
@@ -267,22 +278,29 @@ func TestHibernationRecords(t *testing.T) {
 		in   Observed
 		want *hivev1.HibernationRecord
 	}{
-		"a hibernation notes who asked and the nodes":                  {observedCluster(wantHibernating, nil, on, apiWithNodes(readyNode("n0"), notReadyNode("n1"))), fresh(readyNode("n0"), notReadyNode("n1"))},
-		"a hibernation forgets nodes that are gone":                    {observedCluster(wantHibernating, resumedRecord(time.Hour), on, apiWithNodes(readyNode("n0"))), fresh(readyNode("n0"))},
+		"a hibernation notes who asked and the nodes":       {observedCluster(wantHibernating, nil, on, apiWithNodes(readyNode("n0"), notReadyNode("n1"))), fresh(readyNode("n0"), notReadyNode("n1"))},
+		"a hibernation forgets nodes that are gone":         {observedCluster(wantHibernating, resumedRecord(time.Hour), on, apiWithNodes(readyNode("n0"))), fresh(readyNode("n0"))},
+		"a sleep is complete when every machine is stopped": {observedCluster(wantHibernating, openRecord(), off), asleep(openRecord())},
+		"a complete sleep is noted once":                    {observedCluster(wantHibernating, openRecord(), off, asleepAt(secondsAgo(time.Hour))), sleptLongAgo},
+		"a machine that was switched on ends a complete sleep": {
+			observedCluster(wantHibernating, openRecord(), off, secondMachine(on), asleepAt(secondsAgo(time.Hour))), openRecord(),
+		},
+		"machines that were switched off are a repair":                 {observedCluster("", resumedRecord(time.Hour), off), repair},
 		"a hibernation keeps the last nodes where it sees none":        {observedCluster(wantHibernating, resumedRecord(time.Hour), on), fresh(readyNode("n0"), readyNode("n1"))},
-		"a hibernation in the middle of a resume keeps the last nodes": {observedCluster(wantHibernating, resumingRecord(time.Minute), off), fresh(readyNode("n0"), readyNode("n1"))},
+		"a hibernation in the middle of a resume keeps the last nodes": {observedCluster(wantHibernating, resumingRecord(time.Minute), off), asleep(fresh(readyNode("n0"), readyNode("n1")))},
 		"a hibernation in the middle of a resume takes awaited nodes for ready": {
 			observedCluster(wantHibernating, cancelled, on, apiWithNodes(readyNode("n0"), notReadyNode("n1"), notReadyNode("n2"))), fresh(readyNode("n0"), readyNode("n1"), notReadyNode("n2")),
 		},
 		"a stop keeps the record":               {observedCluster(wantHibernating, openRecord(), on), openRecord()},
-		"a hibernation keeps the record":        {observedCluster(wantHibernating, openRecord(), off), openRecord()},
 		"an observation error keeps the record": {observedCluster("", openRecord(), on, func(o *Observed) { o.ObservationError = throttledError() }), openRecord()},
 		"a pause keeps the record":              {observedCluster("", openRecord(), on, func(o *Observed) { o.Paused = true }), openRecord()},
 		"a resume begins with the next whole second": {
-			observedCluster("", resumingRecord(0), off, func(o *Observed) { o.Record.ResumeStartedAt = nil }), resumeBegun,
+			observedCluster("", resumingRecord(0), off, func(o *Observed) { o.Record.ResumeStartedAt = nil }), asleep(resumeBegun.DeepCopy()),
 		},
 		"a resume begins with the next second where it is a whole one already": {
-			observedCluster("", resumingRecord(0), off, func(o *Observed) { o.Record.ResumeStartedAt, o.Now = nil, wholeSecond }), resumeBegun,
+			observedCluster("", resumingRecord(0), off, func(o *Observed) {
+				o.Record.ResumeStartedAt, o.Record.AsleepAt, o.Now = nil, asleep(openRecord()).AsleepAt, wholeSecond
+			}), asleep(resumeBegun.DeepCopy()),
 		},
 		"a resume keeps its beginning":                  {observedCluster("", resumingRecord(time.Minute), off), resumingRecord(time.Minute)},
 		"a resume ends when the nodes are back":         {observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), readyNode("n1"))), resumed},

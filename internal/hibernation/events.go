@@ -15,6 +15,9 @@ import (
 // CertificatesApproved lists the certificate requests that were approved, with their nodes.
 const CertificatesApproved = "CertificatesApproved"
 
+// CertificateRequestsLeft names a certificate request that was not approved, and why.
+const CertificateRequestsLeft = "CertificateRequestsLeft"
+
 // TransitionEvents returns what changed from the conditions before to the plan, with the reason of the condition that
 // changed. A repetition is no event.
 func TransitionEvents(before []metav1.Condition, p Plan) []decision.Event {
@@ -37,6 +40,11 @@ func TransitionEvents(before []metav1.Condition, p Plan) []decision.Event {
 // ApprovalEvent returns the event of an approval of certificate requests.
 func ApprovalEvent(note string) decision.Event {
 	return decision.Event{Reason: CertificatesApproved, Action: powerAction, Note: note}
+}
+
+// RefusalEvent returns the event of certificate requests that were not approved.
+func RefusalEvent(note string) decision.Event {
+	return decision.Event{Warning: true, Reason: CertificateRequestsLeft, Action: powerAction, Note: note}
 }
 
 func isTransition(old *metav1.Condition, c decision.Condition) bool {

@@ -18,6 +18,7 @@ import (
 func clusterHibernates(o Observed) Plan {
 	p := hibernatedPlan(o, hivev1.HibernatingHibernationReason, "Every machine is stopped")
 	p.Ready = decision.False(hivev1.HibernatingHibernationReason, "The cluster hibernates")
+	p.Record = withAsleepAt(p.Record, new(metav1.NewTime(o.Now)))
 	p.RequeueAfter = driftInterval
 	return p
 }
@@ -45,6 +46,7 @@ func recordNodes(o Observed) Plan {
 func stopMachines(o Observed) Plan {
 	p := stoppingPlan(o)
 	p.Do = StopMachines{IDs: o.machineIDs(actuator.Running)}
+	p.Record = withAsleepAt(p.Record, nil)
 	p.RequeueAfter = minCloudInterval
 	p.RefusedSince = o.Now.Sub(o.Record.SleepStartedAt.Time)
 	p.RefusalNote = "; the cluster's other machines are stopped, so that it is down in part: remove what keeps these from stopping, or set spec.powerState to Running"
@@ -55,6 +57,16 @@ func awaitStopped(o Observed) Plan {
 	p := stoppingPlan(o)
 	p.RequeueAfter = cloudInterval(o.Record.SleepStartedAt.Time, o.Now)
 	return p
+}
+
+// withAsleepAt returns the record with the first time since which every machine is stopped, or without one.
+func withAsleepAt(r *hivev1.HibernationRecord, at *metav1.Time) *hivev1.HibernationRecord {
+	if (r.AsleepAt == nil) == (at == nil) {
+		return r
+	}
+	r = r.DeepCopy()
+	r.AsleepAt = at
+	return r
 }
 
 func stoppingPlan(o Observed) Plan {

@@ -40,12 +40,24 @@ type Observed struct {
 	API APIState
 	// APIMessage says why it does not.
 	APIMessage string
+	// IsAPIProblemLasting says that the server does not only start: time will not mend it.
+	IsAPIProblemLasting bool
 	// IsAPICostly says that it used up what one look may cost, so that it is not looked at often.
 	IsAPICostly bool
 	// Nodes are the cluster's nodes; only with a reachable API.
 	Nodes []ObservedNode
 	// Approvable are the names of certificate requests that the judge would approve, sorted.
 	Approvable []string
+	// Blocked are the certificate requests that the judge left although they may be what a node waits for.
+	Blocked []BlockedRequest
+}
+
+// BlockedRequest is a certificate request that was not approved.
+type BlockedRequest struct {
+	// NodeName is the node that the request names; empty if that was not read.
+	NodeName string
+	// Reason says what was expected and found.
+	Reason string
 }
 
 // ObservationError is an error of observing that the user has to see.
@@ -104,7 +116,9 @@ func NeedsNodes(o Observed) bool {
 
 // NeedsCertificateRequests reports whether certificate requests have to be judged: while a cluster resumes and for a while after,
 // because kubelets ask for serving certificates only once they are back.
-func NeedsCertificateRequests(o Observed) bool { return NeedsNodes(o) && !o.shouldHibernate() }
+func NeedsCertificateRequests(o Observed) bool {
+	return NeedsNodes(o) && !o.shouldHibernate() && o.Now.Before(ApprovalsUntil(o.Record))
+}
 
 func (o Observed) shouldHibernate() bool { return o.DesiredPowerState == hivev1.PowerStateHibernating }
 

@@ -49,7 +49,7 @@ func awaitAPI(o Observed) Plan {
 
 // apiProblem says why the API server is silent once it should have come up; before, it is silent because it starts.
 func (o Observed) apiProblem() string {
-	if o.APIMessage == "" || !o.IsAPICostly && o.Now.Sub(resumeRecord(o).ResumeStartedAt.Time) <= lateAfter {
+	if o.APIMessage == "" || !o.IsAPICostly && !o.IsAPIProblemLasting && o.Now.Sub(resumeRecord(o).ResumeStartedAt.Time) <= lateAfter {
 		return ""
 	}
 	return ": " + o.APIMessage
@@ -57,7 +57,7 @@ func (o Observed) apiProblem() string {
 
 func awaitNodes(o Observed) Plan {
 	p := resumingPlan(o, decision.False(hivev1.WaitingForNodesReason,
-		fmt.Sprintf("Waiting for nodes to report since the machines were started: %s", joinNames(o.missingNodes()))))
+		fmt.Sprintf("Waiting for nodes to report since the machines were started: %s%s", joinNames(o.missingNodes()), o.approvalProblem())))
 	p.Unreachable = reachableCondition()
 	p.RequeueAfter = probeInterval(p.Record.ResumeStartedAt.Time, o.Now)
 	return p
@@ -68,7 +68,8 @@ func approveRequests(o Observed) Plan {
 	requests := o.Approvable
 	o.Approvable = nil
 	p := Decide(o)
-	p.Do, p.RequeueAfter = ApproveRequests{Requests: requests}, immediately
+	// The cluster gets a moment to show what came of the approvals.
+	p.Do, p.RequeueAfter = ApproveRequests{Requests: requests}, minProbeInterval
 	return p
 }
 
@@ -135,6 +136,14 @@ func resumeRecord(o Observed) *hivev1.HibernationRecord {
 		record = o.Record.DeepCopy()
 	}
 	record.ResumedAt = nil
+	// Whoever can power one machine off must not get certificates approved by that.
+	record.Repair = !o.isHibernationOpen()
+	switch {
+	case record.Repair:
+		record.AsleepAt = nil
+	case record.AsleepAt == nil && o.allMachinesAre(actuator.Stopped):
+		record.AsleepAt = new(metav1.NewTime(o.Now))
+	}
 	// The API keeps whole seconds. Rounded down, the time would lie before now, and a heartbeat from before the resume
 	// would count.
 	record.ResumeStartedAt = new(metav1.NewTime(o.Now.Truncate(time.Second).Add(time.Second)))

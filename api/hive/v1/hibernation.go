@@ -122,6 +122,14 @@ type HibernationRecord struct {
 	// Node heartbeats and certificate requests from before are not trusted.
 	// +optional
 	ResumeStartedAt *metav1.Time `json:"resumeStartedAt,omitempty"`
+	// AsleepAt is when every machine was seen stopped; unset if that never was.
+	// Until nodes have had time to report, client certificates are approved only after that.
+	// +optional
+	AsleepAt *metav1.Time `json:"asleepAt,omitempty"`
+	// Repair means that machines were switched off while the cluster should run, and are only started again.
+	// No certificate is approved then.
+	// +optional
+	Repair bool `json:"repair,omitempty"`
 	// ResumedAt is when the cluster was ready again.
 	// +optional
 	ResumedAt *metav1.Time `json:"resumedAt,omitempty"`

@@ -184,6 +184,10 @@ func (in *HibernationRecord) DeepCopyInto(out *HibernationRecord) {
 		in, out := &in.ResumeStartedAt, &out.ResumeStartedAt
 		*out = (*in).DeepCopy()
 	}
+	if in.AsleepAt != nil {
+		in, out := &in.AsleepAt, &out.AsleepAt
+		*out = (*in).DeepCopy()
+	}
 	if in.ResumedAt != nil {
 		in, out := &in.ResumedAt, &out.ResumedAt
 		*out = (*in).DeepCopy()

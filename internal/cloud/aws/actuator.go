@@ -79,6 +79,7 @@ const (
 	maxObservedCalls = 2
 	// maxIDBytes and maxNameBytes are more than EC2 allows.
 	maxIDBytes, maxNameBytes = 64, 256
+	maxAddresses             = 64
 )
 
 // Observe implements actuator.Actuator. A cluster without machines is no error here.
@@ -145,11 +146,32 @@ func ownedMachines(page *ec2.DescribeInstancesOutput, tag string) ([]actuator.Ma
 			name := tagValue(i, "Name")
 			machines = append(machines, actuator.Machine{
 				ID: awssdk.ToString(i.InstanceId), State: state,
-				Name: strings.ToValidUTF8(name[:min(len(name), maxNameBytes)], ""),
+				Name: strings.ToValidUTF8(name[:min(len(name), maxNameBytes)], ""), Addresses: addressesOf(i),
 			})
 		}
 	}
 	return machines, nil
+}
+
+// addressesOf returns the machine's addresses, of all its network interfaces.
+func addressesOf(i types.Instance) []string {
+	all := []*string{i.PrivateIpAddress, i.PrivateDnsName, i.PublicIpAddress, i.PublicDnsName, i.Ipv6Address}
+	for _, n := range i.NetworkInterfaces {
+		for _, address := range n.PrivateIpAddresses {
+			all = append(all, address.PrivateIpAddress, address.PrivateDnsName)
+		}
+		for _, address := range n.Ipv6Addresses {
+			all = append(all, address.Ipv6Address)
+		}
+	}
+	var addresses []string
+	for _, address := range all {
+		text := awssdk.ToString(address)
+		if text != "" && len(text) <= maxNameBytes && len(addresses) < maxAddresses && !slices.Contains(addresses, text) {
+			addresses = append(addresses, text)
+		}
+	}
+	return addresses
 }
 
 func tagValue(i types.Instance, key string) string {

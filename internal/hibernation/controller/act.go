@@ -44,6 +44,15 @@ func refusedByCloud(err error) error {
 	return &reconcile.RefusedError{Class: string(explained.Class), Message: explained.Message, Err: err}
 }
 
+// noteApproval remembers an approval at once: whatever becomes of the others and of the status, it was made.
+func (s *clusterObservation) noteApproval(request string) {
+	for _, v := range s.verdicts {
+		if v.Name == request {
+			s.approvals.noteApproval(v, s.Now)
+		}
+	}
+}
+
 func approveRequests(ctx context.Context, seen *clusterObservation, names []string) error {
 	var failed error
 	for _, name := range names {
@@ -52,6 +61,9 @@ func approveRequests(ctx context.Context, seen *clusterObservation, names []stri
 			continue
 		}
 		err := seen.cluster.ApproveRequest(ctx, &seen.requests[i])
+		if err == nil {
+			seen.noteApproval(name)
+		}
 		// A request that was decided, changed or deleted since it was judged does not hold back the others.
 		if err != nil && !k8serrors.IsConflict(err) && !k8serrors.IsNotFound(err) {
 			failed = errors.Join(failed, err)

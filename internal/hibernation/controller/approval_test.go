@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,15 +24,21 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
+// missingNodeName is a node that never reports.
+const missingNodeName = "silent"
+
 // TestApprovesOnlyRecordedNodesAndOnlyAfterHibernation asks a real API server for certificates, as kubelets do that come back.
 func TestApprovesOnlyRecordedNodesAndOnlyAfterHibernation(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
 	e.startManager(t, clouds())
 	kubelet := e.bootstrapClient(t)
+	if err := e.Client.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: missingNodeName}}); err != nil {
+		t.Fatal(err)
+	}
 	s := e.newCluster(t, nil)
 	s.awaitSettled(t, hivev1.PowerStateRunning)
-	createRequest(t, kubelet, "while-it-runs", readyNodeName)
+	createRequest(t, kubelet, "while-it-runs", missingNodeName)
 	s.setPowerState(t, hivev1.PowerStateHibernating)
 	s.awaitSettled(t, hivev1.PowerStateHibernating)
 	if e.isApproved(t, "while-it-runs") {
@@ -44,15 +51,22 @@ func TestApprovesOnlyRecordedNodesAndOnlyAfterHibernation(t *testing.T) {
 	s.setPowerState(t, hivev1.PowerStateRunning)
 	s.awaitSettled(t, hivev1.PowerStateRunning)
 	createRequest(t, kubelet, "of-a-stranger", "never-seen-before")
-	createRequest(t, kubelet, "of-the-node", readyNodeName)
+	createRequest(t, kubelet, "of-a-node-that-is-back", readyNodeName)
+	createRequest(t, kubelet, "of-the-node", missingNodeName)
 	testenv.Eventually(t, "the node's request is approved", func() error {
 		if !e.isApproved(t, "of-the-node") {
 			return errors.New("undecided")
 		}
 		return nil
 	})
-	s.awaitEvents(t, "Stopping", "Hibernating", "Resuming", "Running", hibernation.CertificatesApproved)
 	e.awaitMetric(t, "torpor_certificate_requests_approved_total", map[string]string{"client": "1"})
+	createRequest(t, kubelet, "of-the-node-again", missingNodeName)
+	s.awaitEvents(t, "Stopping", "Hibernating", "Resuming", "Running", hibernation.CertificatesApproved, hibernation.CertificateRequestsLeft)
+	for _, name := range []string{"of-a-node-that-is-back", "of-the-node-again"} {
+		if e.isApproved(t, name) {
+			t.Errorf("the request %s was approved", name)
+		}
+	}
 	if e.isApproved(t, "of-a-stranger") {
 		t.Error("a request for a node that did not hibernate was approved")
 	}

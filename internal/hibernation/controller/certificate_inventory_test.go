@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/torpor-dev/torpor/actuator"
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	"github.com/torpor-dev/torpor/internal/hibernation"
 	"github.com/torpor-dev/torpor/internal/hibernation/csr"
@@ -18,14 +19,26 @@ import (
 func TestBuildInventory(t *testing.T) {
 	resumed := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 	record := &hivev1.HibernationRecord{
-		ResumeStartedAt: new(metav1.NewTime(resumed)),
+		ResumeStartedAt: new(metav1.NewTime(resumed)), AsleepAt: new(metav1.NewTime(resumed.Add(-time.Hour))),
 		Nodes: []hivev1.RecordedNode{
 			{Name: "n1", UID: "u1", ControlPlane: true, Addresses: []hivev1.NodeAddress{{Type: "InternalIP", Address: "10.0.0.1"}}},
 			{Name: "n2.local", UID: "u2"},
 		},
 	}
-	nodes := []hibernation.ObservedNode{{RecordedNode: hivev1.RecordedNode{Name: "n1", UID: "u1"}}}
-	known := []csr.ExistingNode{{Name: "n1", UID: "u1"}}
+	o := hibernation.Observed{Now: resumed.Add(time.Minute), Nodes: []hibernation.ObservedNode{
+		{RecordedNode: hivev1.RecordedNode{Name: "n1", UID: "u1"}, LastSeen: resumed},
+		{RecordedNode: hivev1.RecordedNode{Name: "n2.local", UID: "u2"}, LastSeen: resumed.Add(1)},
+	}}
+	unseen := []csr.ExistingNode{{Name: "n1", UID: "u1"}, {Name: "n2.local", UID: "u2"}}
+	known := []csr.ExistingNode{{Name: "n1", UID: "u1"}, {Name: "n2.local", UID: "u2", HasReported: true}}
+	first := csr.KnownMachine{NodeName: "n1", NodeUID: "u1", ControlPlane: true, Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}}}
+	second := csr.KnownMachine{NodeName: "n2.local", NodeUID: "u2"}
+	inventory := func(bootstrapper csr.BootstrapIdentity, machines ...csr.KnownMachine) csr.NodeInventory {
+		return csr.NodeInventory{
+			Now: o.Now, Nodes: known, NotBefore: resumed.Add(-clockSkew), NotAfter: hibernation.ApprovalsUntil(record), ClientsFrom: record.AsleepAt.Time,
+			Bootstrappers: []csr.BootstrapIdentity{bootstrapper}, Machines: machines,
+		}
+	}
 	machine := func(node string) csr.KnownMachine { return csr.KnownMachine{NodeName: node} }
 	for name, row := range map[string]struct {
 		record    *hivev1.HibernationRecord
@@ -33,28 +46,56 @@ func TestBuildInventory(t *testing.T) {
 		openShift bool
 		want      csr.NodeInventory
 	}{
-		"a cluster that never hibernated lets no node in": {nil, nil, false, csr.NodeInventory{Nodes: known}},
-		"a cluster that still hibernates lets no node in": {&hivev1.HibernationRecord{Nodes: record.Nodes}, nil, true, csr.NodeInventory{Nodes: known}},
-		"without OpenShift the recorded nodes come back": {record, nil, false, csr.NodeInventory{
-			Nodes: known, NotBefore: resumed.Add(-clockSkew), Bootstrappers: []csr.BootstrapIdentity{csr.TokenIdentity()},
-			Machines: []csr.KnownMachine{
-				{NodeName: "n1", NodeUID: "u1", ControlPlane: true, Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}}},
-				{NodeName: "n2.local", NodeUID: "u2"},
-			},
-		}},
-		"with OpenShift its Machines decide, and recorded nodes keep their identity": {
-			record, []csr.KnownMachine{machine("n1"), machine("N2.local."), machine("new")}, true, csr.NodeInventory{
-				Nodes: known, NotBefore: resumed.Add(-clockSkew), Bootstrappers: []csr.BootstrapIdentity{csr.OpenShiftIdentity()},
-				Machines: []csr.KnownMachine{{NodeName: "n1", NodeUID: "u1"}, {NodeName: "N2.local.", NodeUID: "u2"}, {NodeName: "new"}},
-			},
+		"a cluster that never hibernated lets no node in":              {nil, nil, false, csr.NodeInventory{Now: o.Now, Nodes: unseen}},
+		"a cluster that still hibernates lets no node in":              {&hivev1.HibernationRecord{Nodes: record.Nodes}, nil, true, csr.NodeInventory{Now: o.Now, Nodes: unseen}},
+		"without OpenShift the recorded nodes come back":               {record, nil, false, inventory(csr.TokenIdentity(), first, second)},
+		"OpenShift without Machines lets the recorded nodes come back": {record, nil, true, inventory(csr.OpenShiftIdentity(), first, second)},
+		"where all nodes have Machines those decide, and recorded nodes keep their identity": {
+			record, []csr.KnownMachine{machine("n1"), machine("N2.local."), machine("new")}, true,
+			inventory(csr.OpenShiftIdentity(), csr.KnownMachine{NodeName: "n1", NodeUID: "u1"}, csr.KnownMachine{NodeName: "N2.local.", NodeUID: "u2"}, machine("new")),
 		},
-		"OpenShift without Machines lets no node in": {record, nil, true, csr.NodeInventory{
-			Nodes: known, NotBefore: resumed.Add(-clockSkew), Bootstrappers: []csr.BootstrapIdentity{csr.OpenShiftIdentity()},
-		}},
+		"where only workers have Machines the record stands for the others": {
+			record, []csr.KnownMachine{machine("n2.local")}, true, inventory(csr.OpenShiftIdentity(), second, first),
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(row.want, buildInventory(row.record, nodes, row.machines, row.openShift)); diff != "" {
+			o := o
+			o.Record = row.record
+			if diff := cmp.Diff(row.want, buildInventory(o, row.machines, row.openShift)); diff != "" {
 				t.Errorf("inventory (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestConfirmedAddresses(t *testing.T) {
+	node := func(addresses ...string) hivev1.RecordedNode {
+		n := hivev1.RecordedNode{Name: "worker", Addresses: []hivev1.NodeAddress{{Type: "Hostname", Address: "Worker"}}}
+		for _, a := range addresses {
+			n.Addresses = append(n.Addresses, hivev1.NodeAddress{Type: "InternalIP", Address: a})
+		}
+		return n
+	}
+	worker, master := actuator.Machine{ID: "w", Addresses: []string{"10.0.0.2", "fd00::2"}}, actuator.Machine{ID: "m", Addresses: []string{"10.0.0.1"}}
+	for name, row := range map[string]struct {
+		claimed []string
+		atCloud []actuator.Machine
+		want    []string
+	}{
+		"its own addresses":                           {[]string{"10.0.0.2", "fd00::2"}, []actuator.Machine{worker, master}, []string{"Worker", "10.0.0.2", "fd00::2"}},
+		"an address that no machine has":              {[]string{"10.0.0.2", "10.9.9.9"}, []actuator.Machine{worker, master}, []string{"Worker", "10.0.0.2"}},
+		"the address of another machine beside its":   {[]string{"10.0.0.2", "10.0.0.1"}, []actuator.Machine{worker, master}, nil},
+		"no address that the cloud knows":             {[]string{"10.9.9.9"}, []actuator.Machine{worker, master}, nil},
+		"a cloud that tells no addresses":             {[]string{"10.9.9.9"}, []actuator.Machine{{ID: "w"}}, []string{"Worker", "10.9.9.9"}},
+		"a cloud that tells them of one machine only": {[]string{"10.9.9.9"}, []actuator.Machine{{ID: "w"}, master}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, a := range confirmedAddresses(node(row.claimed...), row.atCloud) {
+				got = append(got, a.Address)
+			}
+			if diff := cmp.Diff(row.want, got); diff != "" {
+				t.Errorf("addresses (-want +got):\n%s", diff)
 			}
 		})
 	}

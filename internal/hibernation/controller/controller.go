@@ -46,6 +46,7 @@ type Controller struct {
 	client       client.Client
 	secrets      client.Reader
 	machineCache *machineCache
+	approvalLog  *approvalLog
 }
 
 // +kubebuilder:rbac:groups=hive.openshift.io,resources=clusterdeployments,verbs=get;list;watch;patch
@@ -57,6 +58,7 @@ type Controller struct {
 func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	c.client, c.secrets = mgr.GetClient(), mgr.GetAPIReader()
 	c.machineCache = &machineCache{entries: map[types.UID]cachedMachines{}}
+	c.approvalLog = &approvalLog{resumes: map[types.UID]*resumeApprovals{}}
 	c.Metrics.useReader(mgr.GetClient())
 	if err := addIndexes(mgr); err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)

@@ -25,6 +25,7 @@ type Metrics struct {
 	state       *prometheus.Desc
 	transitions *prometheus.CounterVec
 	requests    *prometheus.CounterVec
+	decisions   *prometheus.CounterVec
 }
 
 // NewMetrics makes the metrics of this feature.
@@ -38,6 +39,9 @@ func NewMetrics() *Metrics {
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "torpor_certificate_requests_approved_total", Help: "Certificate requests of nodes approved at a resume, by kind.",
 		}, []string{"kind"}),
+		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "torpor_certificate_requests_total", Help: "Certificate requests judged at a resume, by decision and the rule that decided.",
+		}, []string{"decision", "rule"}),
 	}
 }
 
@@ -46,12 +50,14 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	ch <- m.state
 	m.transitions.Describe(ch)
 	m.requests.Describe(ch)
+	m.decisions.Describe(ch)
 }
 
 // Collect implements prometheus.Collector.
 func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	m.transitions.Collect(ch)
 	m.requests.Collect(ch)
+	m.decisions.Collect(ch)
 	reader := m.reader.Load()
 	if reader == nil {
 		return
@@ -72,13 +78,16 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 
 func (m *Metrics) useReader(r client.Reader) { m.reader.Store(&r) }
 
-func (m *Metrics) countTransitions(events []decision.Event, approved []csr.Verdict) {
+func (m *Metrics) countTransitions(events []decision.Event, decided []csr.Verdict) {
 	for _, e := range events {
-		if e.Reason != hibernation.CertificatesApproved {
+		if e.Reason != hibernation.CertificatesApproved && e.Reason != hibernation.CertificateRequestsLeft {
 			m.transitions.WithLabelValues(e.Reason).Inc()
 		}
 	}
-	for _, v := range approved {
-		m.requests.WithLabelValues(string(v.Kind)).Inc()
+	for _, v := range decided {
+		m.decisions.WithLabelValues(string(v.Decision), v.Rule).Inc()
+		if v.Decision == csr.Approve {
+			m.requests.WithLabelValues(string(v.Kind)).Inc()
+		}
 	}
 }

@@ -28,6 +28,8 @@ type clusterObservation struct {
 	cluster  *targetcluster.ClusterClient
 	requests []certificatesv1.CertificateSigningRequest
 	verdicts []csr.Verdict
+	// approvals are nil while no certificate request is judged.
+	approvals *resumeApprovals
 }
 
 func (s *clusterObservation) release() {
@@ -51,6 +53,7 @@ func (c Controller) observe(ctx context.Context, cd *hivev1.ClusterDeployment) (
 	if hibernation.NeedsCloud(seen.Observed) {
 		c.observeCloud(ctx, cd, seen)
 	}
+	seen.approvals = c.approvalLog.ofResume(cd.UID, seen.Observed)
 	if hibernation.NeedsCluster(seen.Observed) {
 		c.observeCluster(ctx, cd, seen)
 	}
@@ -83,11 +86,11 @@ func (c Controller) observeCluster(ctx context.Context, cd *hivev1.ClusterDeploy
 	seen.API, seen.APIMessage = hibernation.Unreachable, ""
 	kubeconfig, err := c.readSecret(ctx, cd.Namespace, kubeconfigSecretName(cd))
 	if err != nil {
-		seen.APIMessage = explainSecretError(kubeconfigSecretName(cd), err).Message
+		seen.APIMessage, seen.IsAPIProblemLasting = explainSecretError(kubeconfigSecretName(cd), err).Message, true
 		return
 	}
 	if seen.cluster, err = c.Dialer.Dial(kubeconfig[kubeconfigKey]); err != nil {
-		seen.APIMessage = targetcluster.DescribeError(err)
+		seen.APIMessage, seen.IsAPIProblemLasting = targetcluster.DescribeError(err), true
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, targetcluster.LookTimeout)
@@ -96,9 +99,10 @@ func (c Controller) observeCluster(ctx context.Context, cd *hivev1.ClusterDeploy
 	if err := seen.readCluster(ctx); err != nil {
 		log.FromContext(ctx).V(1).Info("Cluster not reached", "reason", targetcluster.DescribeError(err))
 		seen.APIMessage = targetcluster.DescribeError(err)
+		seen.IsAPIProblemLasting = targetcluster.IsLasting(err)
 		seen.IsAPICostly = targetcluster.IsTooCostly(err) || c.Clock.Since(began) > maxFrequentLook
 		// Half of what was to be read is nothing to decide by: a node that is missing in the list would look gone.
-		seen.Nodes, seen.Approvable = nil, nil
+		seen.Nodes, seen.Approvable, seen.Blocked = nil, nil, nil
 		return
 	}
 	seen.API = hibernation.Reachable
@@ -124,17 +128,27 @@ func (s *clusterObservation) readCluster(ctx context.Context) error {
 // judgeRequests lists the cluster's certificate requests and the machines that may make them, and judges.
 func (s *clusterObservation) judgeRequests(ctx context.Context) error {
 	var err error
-	if s.requests, err = s.cluster.ListRequests(ctx); err != nil {
+	if s.requests, err = s.cluster.ListRequests(ctx); targetcluster.IsTooCostly(err) {
+		// Whoever fills a cluster with requests must not make it look unreachable.
+		s.Blocked = []hibernation.BlockedRequest{{Reason: targetcluster.DescribeError(err)}}
+		return nil
+	} else if err != nil {
 		return err
 	}
 	machines, isOpenShift, err := s.cluster.ListMachines(ctx)
 	if err != nil {
 		return err
 	}
-	s.verdicts = csr.JudgeAll(s.requests, buildInventory(s.Record, s.Nodes, machines, isOpenShift))
+	inv := buildInventory(s.Observed, machines, isOpenShift)
+	inv.LastApprovals, inv.SentApprovals = s.approvals.byNode, s.approvals.sent
+	s.verdicts = csr.JudgeAll(s.requests, inv)
+	s.approvals.noteRefusals(s.verdicts)
 	for _, v := range s.verdicts {
-		if v.Decision == csr.Approve {
+		switch {
+		case v.Decision == csr.Approve && len(s.Approvable) < maxApprovalsPerPass:
 			s.Approvable = append(s.Approvable, v.Name)
+		case v.Decision != csr.Approve && isWorthTelling(v):
+			s.Blocked = append(s.Blocked, hibernation.BlockedRequest{NodeName: v.NodeName, Reason: v.Reason})
 		}
 	}
 	return nil

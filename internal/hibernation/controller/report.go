@@ -17,15 +17,14 @@ import (
 
 // report writes the plan into the status, and its refusal if its effect was refused: the report says when to try again.
 func (c Controller) report(cd *hivev1.ClusterDeployment, seen *clusterObservation, plan hibernation.Plan, refused *reconcile.RefusedError) reconcile.FollowUp {
-	var approved []csr.Verdict
 	if refused != nil {
 		plan = plan.WithRefusal(actuator.ErrorClass(refused.Class), refused.Message)
-	} else {
-		approved = approvedVerdicts(seen, plan)
 	}
 	events := hibernation.TransitionEvents(cd.Status.Conditions, plan)
-	if len(approved) > 0 {
-		events = append(events, hibernation.ApprovalEvent(approvalNote(approved)))
+	var decided []csr.Verdict
+	if seen.approvals != nil {
+		decided = seen.approvals.untold
+		events = append(events, approvalEvents(decided)...)
 	}
 	reconcile.SetConditions(&cd.Status.Conditions, map[string]decision.Condition{
 		hivev1.ClusterHibernatingCondition: plan.Hibernating,
@@ -36,23 +35,38 @@ func (c Controller) report(cd *hivev1.ClusterDeployment, seen *clusterObservatio
 	cd.Status.Hibernation = plan.Record
 	return reconcile.FollowUp{
 		Rule: plan.Rule, RequeueAfter: plan.RequeueAfter, Events: events,
-		AfterSave: func() { c.Metrics.countTransitions(events, approved) },
+		AfterSave: func() {
+			c.Metrics.countTransitions(events, decided)
+			if seen.approvals != nil {
+				seen.approvals.untold = nil
+			}
+		},
 	}
 }
 
-// approvedVerdicts returns the verdicts that the plan carried out.
-func approvedVerdicts(seen *clusterObservation, plan hibernation.Plan) []csr.Verdict {
-	do, ok := plan.Do.(hibernation.ApproveRequests)
-	if !ok {
-		return nil
-	}
-	return slices.DeleteFunc(slices.Clone(seen.verdicts), func(v csr.Verdict) bool { return !slices.Contains(do.Requests, v.Name) })
-}
+// maxVerdictsPerEvent keeps an event's note within its limit of a kilobyte.
+const maxVerdictsPerEvent = 8
 
-func approvalNote(approved []csr.Verdict) string {
-	var list []string
-	for _, v := range approved {
-		list = append(list, fmt.Sprintf("%s of %s (%s)", v.Kind, v.NodeName, v.Name))
+// approvalEvents tell every approval, and the first of the requests that were left.
+func approvalEvents(decided []csr.Verdict) []decision.Event {
+	var approved, left []string
+	for _, v := range decided {
+		if v.Decision == csr.Approve {
+			approved = append(approved, fmt.Sprintf("%s of %s (%s)", v.Kind, v.NodeName, v.Name))
+		} else {
+			left = append(left, fmt.Sprintf("%s (%s)", v.Reason, v.Name))
+		}
 	}
-	return "Approved certificate requests: " + strings.Join(list, ", ")
+	var events []decision.Event
+	for some := range slices.Chunk(approved, maxVerdictsPerEvent) {
+		events = append(events, hibernation.ApprovalEvent("Approved certificate requests: "+strings.Join(some, ", ")))
+	}
+	if len(left) > 0 {
+		note := "Left a certificate request: " + left[0]
+		if len(left) > 1 {
+			note = fmt.Sprintf("%s; and %d more", note, len(left)-1)
+		}
+		events = append(events, hibernation.RefusalEvent(note))
+	}
+	return events
 }

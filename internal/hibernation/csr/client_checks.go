@@ -14,7 +14,8 @@ import (
 // so a bootstrap identity asks, and only for a node that existed before the hibernation.
 func clientChecks() []namedCheck {
 	return []namedCheck{
-		{"user", Leave, requireBootstrapUser},
+		{"sleep", Leave, requireRecordedSleep},
+		{"grace", Retry, requireTimeToReport},
 		{"groups", Leave, requireBootstrapGroups},
 		{"usages", Leave, func(c judgedRequest) string { return requireExactUsages(c, certificatesv1.UsageClientAuth) }},
 		{"subject", Leave, requireExactSubject},
@@ -27,7 +28,39 @@ func clientChecks() []namedCheck {
 		{"deleting", Leave, requireMachineStays},
 		{"node", Leave, requireExistingNode},
 		{"node-uid", Leave, requireRecordedNode},
+		{"missing", Leave, requireMissingNode},
+		{"one-per-node", Retry, requireNoRecentApproval},
 	}
+}
+
+func requireRecordedSleep(c judgedRequest) string {
+	if c.inv.ClientsFrom.IsZero() {
+		return "expected the resume of a hibernation, found machines that were switched off while the cluster should run"
+	}
+	return ""
+}
+
+func requireTimeToReport(c judgedRequest) string {
+	if c.inv.Now.Before(c.inv.ClientsFrom) {
+		return "expected nodes whose machines never stopped to have had time to report, found the resume too young"
+	}
+	return ""
+}
+
+// requireMissingNode runs after requireExistingNode. A bootstrap identity is known to every machine of a cluster, and must not
+// become the identity of a node that is well.
+func requireMissingNode(c judgedRequest) string {
+	if c.inv.Nodes[c.inv.nodeIndex(c.nodeName)].HasReported {
+		return fmt.Sprintf("expected node %s not to have reported since the resume, found that it has", quoteBounded(c.nodeName))
+	}
+	return ""
+}
+
+func requireNoRecentApproval(c judgedRequest) string {
+	if at, ok := c.inv.LastApprovals[c.nodeName]; ok && c.inv.Now.Sub(at) < ApprovalPause {
+		return fmt.Sprintf("expected no other client request of node %s to be approved within %s, found one", quoteBounded(c.nodeName), ApprovalPause)
+	}
+	return ""
 }
 
 func requireBootstrapUser(c judgedRequest) string {

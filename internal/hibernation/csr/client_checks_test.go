@@ -91,7 +91,7 @@ func TestClientRequests(t *testing.T) {
 		"no common name":           {withCommonName(""), left("subject", `found "2.5.4.10"`)},
 		"bad signature":            {rewrittenBy(breakSignature), left("signature", "does not verify")},
 		"the signer of all":        {withSigner(certificatesv1.KubeAPIServerClientSignerName), left("signer", "expected the signer")},
-		"crossed with serving":     {withSigner(certificatesv1.KubeletServingSignerName), left("groups", "expected the groups")},
+		"crossed with serving":     {withSigner(certificatesv1.KubeletServingSignerName), left("user", "expected the user")},
 		"a very long life":         {func(a *testRequest) { a.Spec.ExpirationSeconds = new(int32(1 << 30)) }, accepted()},
 		"RSA with 1024 bits":       {signedBy(keys().rsa1024), left("key", "found RSA with 1024 bits")},
 		"ECDSA P-224":              {signedBy(keys().p224), left("key", "found ECDSA P-224")},

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// spareRequests is how many undecided requests are tolerated beyond one per machine.
+	// spareRequests is how many undecided requests are tolerated beyond one per machine or node.
 	spareRequests = 100
 	// tokenIDLength is the length of the public part of a bootstrap token.
 	tokenIDLength = 6
@@ -38,6 +38,8 @@ type KnownMachine struct {
 type ExistingNode struct {
 	Name string
 	UID  types.UID
+	// HasReported says that the node has reported since the resume began, so that it needs no client certificate.
+	HasReported bool
 }
 
 // NodeInventory holds every fact that a verdict rests on, besides the request itself.
@@ -49,7 +51,17 @@ type NodeInventory struct {
 	// NotBefore is the start of the resume less the clock skew. Requests created earlier are left alone.
 	// Creation times have whole seconds, so the fraction is ignored. While it is zero nothing is approved.
 	NotBefore time.Time
-	// MaxPending is how many undecided node requests JudgeAll tolerates; 0 means len(Machines)+100.
+	// NotAfter is the end of the time in which requests are approved.
+	NotAfter time.Time
+	// ClientsFrom is from when on client requests are approved; zero means never in this resume.
+	ClientsFrom time.Time
+	// Now is the time of judging.
+	Now time.Time
+	// LastApprovals are when client requests were last approved in this resume, by node name.
+	LastApprovals map[string]time.Time
+	// SentApprovals are when this process approved requests, by UID, whatever the cluster made of it.
+	SentApprovals map[types.UID]time.Time
+	// MaxPending is how many undecided node requests JudgeAll tolerates; 0 means 100 more than machines or nodes.
 	MaxPending int
 }
 
@@ -57,7 +69,7 @@ func (inv NodeInventory) maxPending() int {
 	if inv.MaxPending > 0 {
 		return inv.MaxPending
 	}
-	return len(inv.Machines) + spareRequests
+	return max(len(inv.Machines), len(inv.Nodes)) + spareRequests
 }
 
 // BootstrapIdentity is an identity that may ask for client certificates in the name of a machine.

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"crypto/x509"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -13,7 +14,13 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 )
 
-const nodeUserPrefix = "system:node:"
+const (
+	nodeUserPrefix = "system:node:"
+	// ApprovalPause is how long a node has to come up with a certificate before the next of its requests is approved.
+	ApprovalPause = 5 * time.Minute
+	// recentlyPending is how old a request may be that counts as pending, as with OpenShift's own approver.
+	recentlyPending = time.Hour
+)
 
 // judgedRequest is one request with everything the checks look at.
 type judgedRequest struct {
@@ -32,32 +39,112 @@ type namedCheck struct {
 	failure   func(judgedRequest) string
 }
 
-// JudgeAll judges every request and returns the verdicts sorted by name. If more node requests are undecided than
-// inv.MaxPending allows, none of them is approved and each verdict says so. Requests older than inv.NotBefore do not count.
+// JudgeAll judges every request and returns the verdicts sorted by name. If more young requests of nodes and their
+// bootstrappers are undecided than inv.MaxPending allows, or more client requests approved in this resume, none is approved and
+// each verdict says so. Of several client requests for one node only the newest is approved.
 func JudgeAll(reqs []certificatesv1.CertificateSigningRequest, inv NodeInventory) []Verdict {
 	verdicts := make([]Verdict, 0, len(reqs))
 	undecided := make([]judgedRequest, 0, len(reqs))
+	pending := 0
 	for i := range reqs {
 		c := newJudgedRequest(&reqs[i], inv)
 		if v, failed := c.firstFailure(standingChecks()); failed {
 			verdicts = append(verdicts, v)
 			continue
 		}
+		if inv.Now.Sub(c.req.CreationTimestamp.Time) < recentlyPending {
+			pending++
+		}
 		undecided = append(undecided, c)
 	}
-	flooded := len(undecided) > inv.maxPending()
-	reason := fmt.Sprintf("expected at most %d undecided node requests, found %d: none is approved",
-		inv.maxPending(), len(undecided))
+	approvals, approved := inv.findApprovals(reqs)
+	reason := ""
+	switch {
+	case pending > inv.maxPending():
+		reason = fmt.Sprintf("expected at most %d undecided node requests, found %d: none is approved", inv.maxPending(), pending)
+	case approved > inv.maxPending():
+		reason = fmt.Sprintf("expected at most %d approved client requests, found %d: none is approved", inv.maxPending(), approved)
+	}
 	for _, c := range undecided {
-		if flooded {
+		if reason != "" {
 			// Something floods the cluster. To read the requests would be work that an attacker chooses the amount of.
 			verdicts = append(verdicts, c.newVerdict(Retry, "pending-cap", reason))
 			continue
 		}
+		c.inv.LastApprovals = approvals
 		verdicts = append(verdicts, c.judgeContent())
 	}
+	keepNewestOfNode(verdicts, reqs)
 	slices.SortStableFunc(verdicts, func(a, b Verdict) int { return cmp.Compare(a.Name, b.Name) })
 	return verdicts
+}
+
+// findApprovals returns when client requests were last approved in this resume, by node name, and how many. Requests stay
+// for an hour after their approval, so it is known after a restart of the manager too.
+func (inv NodeInventory) findApprovals(reqs []certificatesv1.CertificateSigningRequest) (map[string]time.Time, int) {
+	last, approved := maps.Clone(inv.LastApprovals), 0
+	if last == nil {
+		last = map[string]time.Time{}
+	}
+	for i := range reqs {
+		c := newJudgedRequest(&reqs[i], inv)
+		at, ok := approvedAt(c.req)
+		if !ok || c.kind != Client || requireCreatedSinceResume(c) != "" {
+			continue
+		}
+		if approved++; approved > inv.maxPending() {
+			continue
+		}
+		parsed, problem := parseRequest(c.req.Spec.Request)
+		if problem != "" {
+			continue
+		}
+		if name, ok := strings.CutPrefix(parsed.Subject.CommonName, nodeUserPrefix); ok && at.After(last[name]) {
+			last[name] = at
+		}
+	}
+	return last, approved
+}
+
+func approvedAt(req *certificatesv1.CertificateSigningRequest) (time.Time, bool) {
+	for _, condition := range req.Status.Conditions {
+		if condition.Type == certificatesv1.CertificateApproved {
+			return latest(condition.LastUpdateTime.Time, req.CreationTimestamp.Time), true
+		}
+	}
+	return time.Time{}, false
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// keepNewestOfNode leaves all but the newest of a node's approvable client requests: a kubelet waits for its last one.
+func keepNewestOfNode(verdicts []Verdict, reqs []certificatesv1.CertificateSigningRequest) {
+	created := map[string]time.Time{}
+	for i := range reqs {
+		created[reqs[i].Name] = reqs[i].CreationTimestamp.Time
+	}
+	newest := map[string]*Verdict{}
+	for i := range verdicts {
+		v := &verdicts[i]
+		if v.Decision != Approve || v.Kind != Client {
+			continue
+		}
+		other, older := newest[v.NodeName], v
+		if other == nil {
+			newest[v.NodeName] = v
+			continue
+		}
+		if c := created[v.Name].Compare(created[other.Name]); c > 0 || c == 0 && v.Name > other.Name {
+			newest[v.NodeName], older = v, other
+		}
+		older.Decision, older.Rule = Retry, "one-per-node"
+		older.Reason = fmt.Sprintf("expected one client request of node %s at a time, found a newer one", quoteBounded(v.NodeName))
+	}
 }
 
 // JudgeRequest judges one request, which must not be nil. The cap on pending requests is left to JudgeAll, which knows the
@@ -106,7 +193,7 @@ func (c judgedRequest) firstFailure(checks []namedCheck) (Verdict, bool) {
 }
 
 func (c judgedRequest) newVerdict(decision Decision, rule, reason string) Verdict {
-	v := Verdict{Name: c.req.Name, Decision: decision, Rule: rule, Reason: reason, Kind: c.kind}
+	v := Verdict{Name: c.req.Name, UID: c.req.UID, Decision: decision, Rule: rule, Reason: reason, Kind: c.kind}
 	if len(c.machines) > 0 {
 		v.NodeName = c.nodeName
 	}
@@ -120,7 +207,35 @@ func standingChecks() []namedCheck {
 		{"signer", Leave, requireNodeSigner},
 		{"resume-start", Retry, requireResumeStart},
 		{"age", Leave, requireCreatedSinceResume},
+		{"window", Leave, requireOpenWindow},
+		{"user", Leave, requireNodeOrBootstrapUser},
+		{"sent", Retry, requireNotSent},
 	}
+}
+
+func requireOpenWindow(c judgedRequest) string {
+	if c.inv.Now.After(c.inv.NotAfter) {
+		return "expected the resume to be young enough for approvals, found that their time has ended"
+	}
+	return ""
+}
+
+func requireNodeOrBootstrapUser(c judgedRequest) string {
+	if c.kind == Client {
+		return requireBootstrapUser(c)
+	}
+	if !strings.HasPrefix(c.req.Spec.Username, nodeUserPrefix) {
+		return fmt.Sprintf("expected the user %q and a node name, found %s", nodeUserPrefix, quoteBounded(c.req.Spec.Username))
+	}
+	return ""
+}
+
+// requireNotSent keeps a cluster that takes approvals and shows none from being approved for ever.
+func requireNotSent(c judgedRequest) string {
+	if at, ok := c.inv.SentApprovals[c.req.UID]; ok && c.inv.Now.Sub(at) < ApprovalPause {
+		return fmt.Sprintf("expected the approval that was sent less than %s ago to show, found the request undecided", ApprovalPause)
+	}
+	return ""
 }
 
 func kindOf(signer string) CertificateKind {

@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // runJudged applies each change to a fresh ask and compares what Judge and JudgeAll make of it.
@@ -50,6 +51,11 @@ func TestStanding(t *testing.T) {
 	created := func(at time.Time) func(*testRequest) {
 		return func(a *testRequest) { a.CreationTimestamp = metav1.NewTime(at) }
 	}
+	sent := func(ago time.Duration) func(*testRequest) {
+		return func(a *testRequest) {
+			a.inv.SentApprovals = map[types.UID]time.Time{a.UID: a.inv.Now.Add(-ago)}
+		}
+	}
 	runJudged(t, tokenRequest, map[string]judgeCase{
 		"already approved":                       {condition(certificatesv1.CertificateApproved), skipped("found the condition Approved")},
 		"denied":                                 {condition(certificatesv1.CertificateDenied), skipped("found the condition Denied")},
@@ -60,6 +66,11 @@ func TestStanding(t *testing.T) {
 		"created in the second before":           {created(resumed().Truncate(time.Second).Add(-time.Second)), left("age", "found an older one")},
 		"created in the very second":             {created(resumed().Truncate(time.Second)), accepted()},
 		"never created":                          {created(time.Time{}), left("age", "found an older one")},
+		"the time of approvals has ended":        {func(a *testRequest) { a.inv.NotAfter = a.inv.Now.Add(-1) }, left("window", "time has ended")},
+		"the last moment of approvals":           {func(a *testRequest) { a.inv.NotAfter = a.inv.Now }, accepted()},
+		"approved a moment ago, and not shown":   {sent(time.Second), retried("sent", "sent less than 5m0s ago")},
+		"approved minutes ago, and not shown":    {sent(ApprovalPause), accepted()},
+		"another request of its name was sent":   {func(a *testRequest) { sent(0)(a); a.UID = "uid-other" }, accepted()},
 		"nobody knows when the resume started":   {func(a *testRequest) { a.inv.NotBefore = time.Time{} }, retried("resume-start", "found no time")},
 		"an approved request is skipped unread":  {func(a *testRequest) { condition("Approved")(a); a.rewrite = emptied }, skipped("Approved")},
 		"a foreign request is left alone unread": {func(a *testRequest) { a.Spec.SignerName = "x/y"; a.rewrite = emptied }, left("signer", `found "x/y"`)},
@@ -126,13 +137,13 @@ func TestOneBadRequestDoesNotStopTheOthers(t *testing.T) {
 		named("f", tokenRequest(), withSigner("x/y")),
 	}
 	want := []Verdict{
-		{Name: "a", Kind: Client, Decision: Leave, Rule: "request", Reason: "expected one PEM block, found none"},
-		{Name: "b", Kind: Client, Decision: Approve, Rule: "accepted", NodeName: "n1", Reason: `every check of a client request passed for node "n1"`},
-		{Name: "c", Kind: Serving, Decision: Retry, Rule: "addresses", NodeName: "bare", Reason: `expected the machine of node "bare" to have addresses, found none`},
-		{Name: "d", Kind: Serving, Decision: Approve, Rule: "accepted", NodeName: "n1", Reason: `every check of a serving request passed for node "n1"`},
-		{Name: "e", Kind: Client, Decision: Skip, Rule: "undecided", Reason: "expected an undecided request, found an issued certificate"},
+		{Name: "a", UID: "uid-csr-1", Kind: Client, Decision: Leave, Rule: "request", Reason: "expected one PEM block, found none"},
+		{Name: "b", UID: "uid-csr-1", Kind: Client, Decision: Approve, Rule: "accepted", NodeName: "n1", Reason: `every check of a client request passed for node "n1"`},
+		{Name: "c", UID: "uid-csr-1", Kind: Serving, Decision: Retry, Rule: "addresses", NodeName: "bare", Reason: `expected the machine of node "bare" to have addresses, found none`},
+		{Name: "d", UID: "uid-csr-1", Kind: Serving, Decision: Approve, Rule: "accepted", NodeName: "n1", Reason: `every check of a serving request passed for node "n1"`},
+		{Name: "e", UID: "uid-csr-1", Kind: Client, Decision: Skip, Rule: "undecided", Reason: "expected an undecided request, found an issued certificate"},
 		{
-			Name: "f", Decision: Leave, Rule: "signer",
+			Name: "f", UID: "uid-csr-1", Decision: Leave, Rule: "signer",
 			Reason: `expected the signer "kubernetes.io/kube-apiserver-client-kubelet" or "kubernetes.io/kubelet-serving", found "x/y"`,
 		},
 	}
@@ -146,6 +157,10 @@ func TestCapOnPendingRequests(t *testing.T) {
 	old := func(a *testRequest) { a.CreationTimestamp = metav1.NewTime(resumed().Add(-time.Hour)) }
 	decided := func(a *testRequest) { a.Status.Certificate = []byte("x") }
 	foreign := withSigner("x/y")
+	stranger := withUser("alice")
+	hourOld := func(a *testRequest) {
+		a.inv.NotBefore, a.CreationTimestamp = time.Unix(1, 0), metav1.NewTime(a.inv.Now.Add(-2*time.Hour))
+	}
 	cases := map[string]struct {
 		requests   int
 		change     func(*testRequest)
@@ -155,24 +170,27 @@ func TestCapOnPendingRequests(t *testing.T) {
 	}{
 		"as many as the given cap":                          {requests: 3, change: good, maxPending: 3, want: map[Decision]int{Approve: 3}},
 		"one more than the given cap":                       {requests: 4, change: good, maxPending: 3, want: map[Decision]int{Retry: 4}},
-		"as many as machines and 100":                       {requests: 109, change: good, want: map[Decision]int{Approve: 109}},
-		"one more than machines and 100":                    {requests: 110, change: good, want: map[Decision]int{Retry: 110}},
+		"as many as machines and 100":                       {requests: 110, change: good, want: map[Decision]int{Approve: 110}},
+		"one more than machines and 100":                    {requests: 111, change: good, want: map[Decision]int{Retry: 111}},
 		"bad requests count":                                {requests: 4, change: rewrittenBy(emptied), maxPending: 3, want: map[Decision]int{Retry: 4}},
 		"old ones do not count":                             {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){old, old}, want: map[Decision]int{Approve: 3, Leave: 2}},
 		"decided ones do not count":                         {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){decided}, want: map[Decision]int{Approve: 3, Skip: 1}},
 		"foreign ones do not count":                         {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){foreign}, want: map[Decision]int{Approve: 3, Leave: 1}},
 		"requests that do not count keep their own verdict": {requests: 4, change: good, maxPending: 3, more: []func(*testRequest){old, decided}, want: map[Decision]int{Retry: 4, Leave: 1, Skip: 1}},
+		"those of strangers do not count":                   {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){stranger}, want: map[Decision]int{Approve: 3, Leave: 1}},
+		"those that wait for hours do not count":            {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){hourOld}, want: map[Decision]int{Approve: 4}},
 		"no requests at all":                                {maxPending: 3, want: map[Decision]int{}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			var reqs []certificatesv1.CertificateSigningRequest
+			inv := testInventory()
 			for _, change := range append(slices.Repeat([]func(*testRequest){tc.change}, tc.requests), tc.more...) {
-				a := tokenRequest()
+				a := servingRequest()
 				change(a)
+				inv.NotBefore = a.inv.NotBefore
 				reqs = append(reqs, *a.finish(t))
 			}
-			inv := testInventory()
 			inv.MaxPending = tc.maxPending
 			got := map[Decision]int{}
 			for _, v := range JudgeAll(reqs, inv) {

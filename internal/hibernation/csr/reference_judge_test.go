@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"sort"
 	"strings"
+	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 )
@@ -47,6 +48,17 @@ func isPermitted(req *certificatesv1.CertificateSigningRequest, inv NodeInventor
 		return (usages == "digital signature|server auth" || usages == "digital signature|key encipherment|server auth") &&
 			joinSorted(req.Spec.Groups) == "system:authenticated|system:nodes" &&
 			req.Spec.Username == csr.Subject.CommonName && namesOnly(csr, machine)
+	}
+	for _, n := range inv.Nodes {
+		if n.Name == node && n.HasReported {
+			return false
+		}
+	}
+	if last, ok := inv.LastApprovals[node]; ok && inv.Now.Before(last.Add(5*time.Minute)) {
+		return false
+	}
+	if inv.ClientsFrom.IsZero() || inv.ClientsFrom.After(inv.Now) {
+		return false
 	}
 	return (usages == "client auth|digital signature" || usages == "client auth|digital signature|key encipherment") &&
 		mayBootstrap(req.Spec.Username, joinSorted(req.Spec.Groups), machine.ControlPlane) && plainAttributes(csr) && len(csr.Extensions) == 0

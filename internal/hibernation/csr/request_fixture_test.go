@@ -89,6 +89,7 @@ func resumed() time.Time { return time.Date(2030, 1, 2, 3, 4, 5, 600_000_000, ti
 func newTestRequest(signer string, auth certificatesv1.KeyUsage, user string, groups ...string) *testRequest {
 	a := &testRequest{key: keys().p256, inv: testInventory()}
 	a.Name = "csr-1"
+	a.UID = "uid-csr-1"
 	a.CreationTimestamp = metav1.NewTime(resumed().Add(time.Minute))
 	a.Spec.SignerName = signer
 	a.Spec.Usages = []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, auth}
@@ -195,21 +196,26 @@ func testInventory() NodeInventory {
 			{NodeName: "replaced", NodeUID: "uid-old", Addresses: []corev1.NodeAddress{address(corev1.NodeHostName, "n1")}},
 			{NodeName: "fresh", Addresses: []corev1.NodeAddress{address(corev1.NodeHostName, "n1")}},
 			{NodeName: "bare"},
+			{NodeName: "back", NodeUID: "uid-back", ControlPlane: true, Addresses: []corev1.NodeAddress{address(corev1.NodeHostName, "n1")}},
 			{NodeName: "twin"},
 			{NodeName: "Twin.", Deleting: true},
 		},
 		Nodes: []ExistingNode{
-			{"n1", "uid-n1"},
-			{"n2", "uid-n2"},
-			{"m1", "uid-m1"},
-			{"leaving", "uid-leaving"},
-			{"replaced", "uid-new"},
-			{"bare", "uid-bare"},
-			{"twin", "uid-twin"},
-			{"orphan", "uid-orphan"},
+			{Name: "n1", UID: "uid-n1"},
+			{Name: "n2", UID: "uid-n2"},
+			{Name: "m1", UID: "uid-m1"},
+			{Name: "leaving", UID: "uid-leaving"},
+			{Name: "replaced", UID: "uid-new"},
+			{Name: "bare", UID: "uid-bare"},
+			{Name: "twin", UID: "uid-twin"},
+			{Name: "orphan", UID: "uid-orphan"},
+			{Name: "back", UID: "uid-back", HasReported: true},
 		},
 		Bootstrappers: []BootstrapIdentity{OpenShiftIdentity(), TokenIdentity()},
 		NotBefore:     resumed(),
+		ClientsFrom:   resumed(),
+		NotAfter:      resumed().Add(time.Hour),
+		Now:           resumed().Add(2 * time.Minute),
 	}
 }
 

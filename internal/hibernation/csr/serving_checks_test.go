@@ -33,8 +33,9 @@ func TestServingRequests(t *testing.T) {
 		}, left("own-addresses", `found "10.0.0.9"`)},
 		"an organisational unit": {withOrganizationalUnit, left("subject", `"2.5.4.11"`)},
 		"a common name without the prefix": {func(a *testRequest) {
-			a.template.Subject.CommonName, a.Spec.Username = "n1", "n1"
+			a.template.Subject.CommonName = "n1"
 		}, left("common-name", `found "n1"`)},
+		"a user without the prefix": {withUser("n1"), left("user", `found "n1"`)},
 		"an empty node name":        {ofNode(""), left("common-name", `found "system:node:"`)},
 		"a bad signature":           {rewrittenBy(breakSignature), left("signature", "does not verify")},
 		"crossed with client":       {withSigner(certificatesv1.KubeAPIServerClientKubeletSignerName), left("user", "expected the user")},

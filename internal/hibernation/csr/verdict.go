@@ -2,6 +2,8 @@
 
 package csr
 
+import "k8s.io/apimachinery/pkg/types"
+
 // Decision is what to do with a request.
 type Decision string
 
@@ -28,8 +30,9 @@ const (
 
 // Verdict is the answer for one request.
 type Verdict struct {
-	// Name is the name of the request.
+	// Name is the name of the request, and UID its identity.
 	Name     string
+	UID      types.UID
 	Decision Decision
 	// Rule names the check that decided, or "accepted".
 	Rule string

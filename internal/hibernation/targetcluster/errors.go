@@ -21,6 +21,28 @@ func IsTooCostly(err error) bool {
 	return errors.Is(err, egress.ErrAnswerTooLarge) || errors.Is(err, errTooManyItems)
 }
 
+// IsLasting reports whether an error is none of a server that only starts.
+func IsLasting(err error) bool {
+	status, ok := errors.AsType[*k8serrors.StatusError](err)
+	return findOwnError(err) != nil || ok && isRedirect(status.Status().Code)
+}
+
+func isRedirect(code int32) bool {
+	return code >= http.StatusMultipleChoices && code < http.StatusBadRequest
+}
+
+// findOwnError returns the error of this package that says why a server or its kubeconfig is refused, nil if none does.
+func findOwnError(err error) error {
+	for _, known := range []error{
+		errUnreadable, errForeign, errInsecure, errTooManyItems, errMalformed, egress.ErrAnswerTooLarge, egress.ErrAddressDenied,
+	} {
+		if errors.Is(err, known) {
+			return known
+		}
+	}
+	return nil
+}
+
 // DescribeError says in stable words why a cluster cannot be reached: no ports, no times, no request ids, because the text
 // is shown in a condition and compared with the last one.
 func DescribeError(err error) string {
@@ -39,12 +61,8 @@ func DescribeError(err error) string {
 	if _, ok := errors.AsType[x509.HostnameError](err); ok {
 		return "the server's certificate is for another name"
 	}
-	for _, known := range []error{
-		errUnreadable, errForeign, errInsecure, errTooManyItems, errMalformed, egress.ErrAnswerTooLarge, egress.ErrAddressDenied,
-	} {
-		if errors.Is(err, known) {
-			return known.Error()
-		}
+	if known := findOwnError(err); known != nil {
+		return known.Error()
 	}
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
@@ -58,7 +76,7 @@ func DescribeError(err error) string {
 	}
 	if status, ok := errors.AsType[*k8serrors.StatusError](err); ok {
 		code := status.Status().Code
-		if code >= http.StatusMultipleChoices && code < http.StatusBadRequest {
+		if isRedirect(code) {
 			return fmt.Sprintf("the server answers with a redirect (%d), which is not followed", code)
 		}
 		return fmt.Sprintf("the server answers with %d", code)

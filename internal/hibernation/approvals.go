@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hibernation
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+)
+
+const (
+	// approvalWindow is how long after the wake-up certificate requests are approved. A node that needs longer is a case for
+	// people.
+	approvalWindow = 4 * time.Hour
+	// reportGrace is how long a node that may never have been off has to report before it counts as missing: kubelets renew
+	// their lease every ten seconds.
+	reportGrace = time.Minute
+)
+
+// ApprovalsUntil returns the end of the time in which a resume's certificate requests are approved; zero without a resume.
+func ApprovalsUntil(r *hivev1.HibernationRecord) time.Time {
+	if r == nil || r.ResumeStartedAt == nil || r.Repair {
+		return time.Time{}
+	}
+	return r.ResumeStartedAt.Add(approvalWindow)
+}
+
+// ClientApprovalsFrom returns from when on nodes that have not reported may get client certificates; zero means never.
+func ClientApprovalsFrom(r *hivev1.HibernationRecord) time.Time {
+	switch {
+	case ApprovalsUntil(r).IsZero():
+		return time.Time{}
+	case r.AsleepAt != nil:
+		return r.AsleepAt.Time
+	default:
+		return r.ResumeStartedAt.Add(reportGrace)
+	}
+}
+
+// HasReported reports whether a node has shown a sign of life since the resume began.
+func HasReported(r *hivev1.HibernationRecord, n ObservedNode) bool {
+	return r != nil && r.ResumeStartedAt != nil && n.LastSeen.After(r.ResumeStartedAt.Time)
+}
+
+// approvalProblem says what keeps missing nodes from getting certificates, as far as that is known.
+func (o Observed) approvalProblem() string {
+	record := resumeRecord(o)
+	switch {
+	case record.Repair:
+		return ""
+	case !o.Now.Before(ApprovalsUntil(record)):
+		return fmt.Sprintf("; certificate requests are no longer approved, because the resume began more than %s ago: approve them by hand", approvalWindow)
+	}
+	missing := o.missingNodes()
+	for _, blocked := range o.Blocked {
+		if blocked.NodeName == "" || slices.Contains(missing, blocked.NodeName) {
+			return "; a certificate request is not approved: " + blocked.Reason
+		}
+	}
+	return ""
+}

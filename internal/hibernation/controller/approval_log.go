@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"maps"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/torpor-dev/torpor/internal/hibernation"
+	"github.com/torpor-dev/torpor/internal/hibernation/csr"
+)
+
+const (
+	// maxApprovalsPerPass paces approvals; the next pass comes half a second later.
+	maxApprovalsPerPass = 50
+	// maxToldVerdicts bounds what is told of requests that are not approved, in one resume: their number is others' choice.
+	maxToldVerdicts = 500
+	// maxResumeAge is longer than any resume has approvals.
+	maxResumeAge = 24 * time.Hour
+)
+
+// approvalLog remembers what was decided of the certificate requests of resuming clusters, whatever the clusters make of it.
+// After a restart the requests themselves tell most of it.
+type approvalLog struct {
+	mu      sync.Mutex
+	resumes map[types.UID]*resumeApprovals
+}
+
+// resumeApprovals are the decisions of one resume. Only the pass of its cluster uses them.
+type resumeApprovals struct {
+	startedAt time.Time
+	sent      map[types.UID]time.Time
+	byNode    map[string]time.Time
+	told      map[toldVerdict]bool
+	// untold are decisions whose events and counts wait for the next save of the status.
+	untold []csr.Verdict
+}
+
+type toldVerdict struct {
+	uid  types.UID
+	rule string
+}
+
+// ofResume returns the decisions of a cluster's current resume, and forgets earlier ones.
+func (l *approvalLog) ofResume(uid types.UID, o hibernation.Observed) *resumeApprovals {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	// What is too old goes as well, so that nothing stays of clusters that are gone.
+	maps.DeleteFunc(l.resumes, func(_ types.UID, old *resumeApprovals) bool { return o.Now.Sub(old.startedAt) > maxResumeAge })
+	if !o.Now.Before(hibernation.ApprovalsUntil(o.Record)) {
+		delete(l.resumes, uid)
+		return nil
+	}
+	startedAt := o.Record.ResumeStartedAt.Time
+	known := l.resumes[uid]
+	if known == nil || !known.startedAt.Equal(startedAt) {
+		known = &resumeApprovals{startedAt: startedAt, sent: map[types.UID]time.Time{}, byNode: map[string]time.Time{}, told: map[toldVerdict]bool{}}
+		l.resumes[uid] = known
+	}
+	return known
+}
+
+func (r *resumeApprovals) noteApproval(v csr.Verdict, at time.Time) {
+	r.sent[v.UID] = at
+	if v.Kind == csr.Client {
+		r.byNode[v.NodeName] = at
+	}
+	r.untold = append(r.untold, v)
+}
+
+// noteRefusals keeps what is new of the requests that were left.
+func (r *resumeApprovals) noteRefusals(verdicts []csr.Verdict) {
+	for _, v := range verdicts {
+		told := toldVerdict{v.UID, v.Rule}
+		if v.Decision == csr.Approve || !isWorthTelling(v) || r.told[told] || len(r.told) >= maxToldVerdicts {
+			continue
+		}
+		r.told[told] = true
+		r.untold = append(r.untold, v)
+	}
+}
+
+// isWorthTelling is false for requests that are decided or nobody's business in this resume.
+func isWorthTelling(v csr.Verdict) bool {
+	switch v.Rule {
+	case "undecided", "signer", "age", "sent":
+		return false
+	default:
+		return true
+	}
+}

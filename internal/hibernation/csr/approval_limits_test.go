@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package csr
+
+import (
+	"maps"
+	"testing"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// TestClientRequestsOnlyForMissingNodes is every combination of what may keep an otherwise good request from being approved.
+// A serving request is judged alike in all of them.
+func TestClientRequestsOnlyForMissingNodes(t *testing.T) {
+	now := testInventory().Now
+	for _, sleep := range []struct {
+		name string
+		from time.Time
+		rule string
+	}{{"after a hibernation", resumed(), ""}, {"after a drift", time.Time{}, "sleep"}, {"too early", now.Add(1), "grace"}, {"just in time", now, ""}} {
+		for _, node := range []struct{ name, rule string }{{"n1", ""}, {"back", "missing"}} {
+			for _, last := range []struct {
+				name string
+				ago  time.Duration
+				rule string
+			}{{"never approved", -1, ""}, {"approved just now", 0, "one-per-node"}, {"approved minutes ago", ApprovalPause, ""}} {
+				t.Run(sleep.name+", "+node.name+", "+last.name, func(t *testing.T) {
+					want := accepted().Rule
+					for _, rule := range []string{last.rule, node.rule, sleep.rule} {
+						if rule != "" {
+							want = rule
+						}
+					}
+					for _, fresh := range []func() *testRequest{tokenRequest, openShiftRequest, servingRequest} {
+						a := fresh()
+						a.renameNode(node.name)
+						a.inv.ClientsFrom = sleep.from
+						if a.Spec.SignerName == certificatesv1.KubeletServingSignerName {
+							a.template.DNSNames, a.template.IPAddresses, want = []string{"n1"}, nil, accepted().Rule
+						}
+						if last.ago >= 0 {
+							a.inv.LastApprovals = map[string]time.Time{node.name: now.Add(-last.ago)}
+						}
+						req := a.finish(t)
+						if v := JudgeRequest(req, a.inv); v.Rule != want {
+							t.Errorf("found %+v, want rule %q", v, want)
+						}
+						compareWithReference(t, req, a.inv)
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestApprovalsOfANode judges several requests of one node together.
+func TestApprovalsOfANode(t *testing.T) {
+	at := func(minutes float64) metav1.Time {
+		return metav1.NewTime(resumed().Add(time.Duration(minutes * float64(time.Minute))))
+	}
+	approved := func(minutes float64) func(*testRequest) {
+		return func(a *testRequest) {
+			a.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved, LastUpdateTime: at(minutes)}}
+		}
+	}
+	created := func(minutes float64) func(*testRequest) {
+		return func(a *testRequest) { a.CreationTimestamp = at(minutes) }
+	}
+	both := func(changes ...func(*testRequest)) func(*testRequest) {
+		return func(a *testRequest) {
+			for _, change := range changes {
+				change(a)
+			}
+		}
+	}
+	for name, row := range map[string]struct {
+		now      float64
+		requests map[string]func(*testRequest)
+		want     map[string]string
+	}{
+		"the newest of two is approved": {
+			2, map[string]func(*testRequest){"a": created(1), "b": created(1.5)}, map[string]string{"a": "one-per-node", "b": "accepted"},
+		},
+		"of two of the same second, one is approved": {
+			2, map[string]func(*testRequest){"a": created(1), "b": created(1)}, map[string]string{"a": "one-per-node", "b": "accepted"},
+		},
+		"nodes do not wait for each other": {
+			2, map[string]func(*testRequest){"a": created(1), "b": ofNode("n2")}, map[string]string{"a": "accepted", "b": "accepted"},
+		},
+		"the second request of a node waits": {
+			2, map[string]func(*testRequest){"a": approved(1.9), "b": created(2)}, map[string]string{"a": "undecided", "b": "one-per-node"},
+		},
+		"a node that is still missing minutes later gets the next": {
+			8, map[string]func(*testRequest){"a": approved(2), "b": created(7)}, map[string]string{"a": "undecided", "b": "accepted"},
+		},
+		"an approval from before the resume does not count": {
+			2, map[string]func(*testRequest){"a": both(created(-9), approved(-8)), "b": created(1)}, map[string]string{"a": "undecided", "b": "accepted"},
+		},
+		"an approval without a time counts from its creation": {
+			2, map[string]func(*testRequest){"a": func(a *testRequest) {
+				approved(1)(a)
+				a.Status.Conditions[0].LastUpdateTime = metav1.Time{}
+			}, "b": created(1.5)}, map[string]string{"a": "undecided", "b": "one-per-node"},
+		},
+		"an approved serving request says nothing of client requests": {
+			2, map[string]func(*testRequest){"a": both(approved(1), withSigner(certificatesv1.KubeletServingSignerName)), "b": created(1.5)},
+			map[string]string{"a": "undecided", "b": "accepted"},
+		},
+		"more approvals than machines end approvals": {
+			2, map[string]func(*testRequest){
+				"a": both(ofNode("n2"), approved(1)), "b": both(ofNode("n2"), approved(1)), "c": both(ofNode("n2"), approved(1)), "d": both(ofNode("n2"), approved(1)), "e": created(1),
+			}, map[string]string{"a": "undecided", "b": "undecided", "c": "undecided", "d": "undecided", "e": "pending-cap"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inv := testInventory()
+			inv.MaxPending, inv.Now = 3, at(row.now).Time
+			var requests []certificatesv1.CertificateSigningRequest
+			for name, change := range row.requests {
+				a := tokenRequest()
+				a.Name = name
+				change(a)
+				requests = append(requests, *a.finish(t))
+			}
+			got := map[string]string{}
+			for _, v := range JudgeAll(requests, inv) {
+				got[v.Name] = v.Rule
+			}
+			if !maps.Equal(got, row.want) {
+				t.Errorf("found the rules %v, want %v", got, row.want)
+			}
+		})
+	}
+}
