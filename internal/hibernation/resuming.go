@@ -40,11 +40,15 @@ func awaitStarted(o Observed) Plan {
 
 func awaitAPI(o Observed) Plan {
 	p := resumingPlan(o, decision.False(hivev1.WaitingForAPIReason, "The machines run; waiting for the API server to answer"+o.apiProblem()))
-	p.RequeueAfter = probeInterval(p.Record.ResumeStartedAt.Time, o.Now)
-	if o.IsAPICostly {
-		p.RequeueAfter = maxCloudInterval
-	}
+	p.RequeueAfter = o.resumeProbeInterval()
 	return p
+}
+
+func (o Observed) resumeProbeInterval() time.Duration {
+	if o.IsAPICostly {
+		return maxCloudInterval
+	}
+	return probeInterval(resumeRecord(o).ResumeStartedAt.Time, o.Now)
 }
 
 // apiProblem says why the API server is silent once it should have come up; before, it is silent because it starts.
@@ -59,7 +63,7 @@ func awaitNodes(o Observed) Plan {
 	p := resumingPlan(o, decision.False(hivev1.WaitingForNodesReason,
 		fmt.Sprintf("Waiting for nodes to report since the machines were started: %s%s", joinNames(o.missingNodes()), o.approvalProblem())))
 	p.Unreachable = reachableCondition()
-	p.RequeueAfter = probeInterval(p.Record.ResumeStartedAt.Time, o.Now)
+	p.RequeueAfter = o.resumeProbeInterval()
 	return p
 }
 

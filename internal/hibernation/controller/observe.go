@@ -130,7 +130,7 @@ func (s *clusterObservation) judgeRequests(ctx context.Context) error {
 	var err error
 	if s.requests, err = s.cluster.ListRequests(ctx); targetcluster.IsTooCostly(err) {
 		// Whoever fills a cluster with requests must not make it look unreachable.
-		s.Blocked = []hibernation.BlockedRequest{{Reason: targetcluster.DescribeError(err)}}
+		s.Blocked, s.IsAPICostly = []hibernation.BlockedRequest{{Reason: targetcluster.DescribeError(err)}}, true
 		return nil
 	} else if err != nil {
 		return err
