@@ -68,6 +68,9 @@ func TestApprovalsOfANode(t *testing.T) {
 	created := func(minutes float64) func(*testRequest) {
 		return func(a *testRequest) { a.CreationTimestamp = at(minutes) }
 	}
+	asleepAt := func(minutes float64) func(*testRequest) {
+		return func(a *testRequest) { a.inv.ClientsFrom = at(minutes).Time }
+	}
 	both := func(changes ...func(*testRequest)) func(*testRequest) {
 		return func(a *testRequest) {
 			for _, change := range changes {
@@ -98,6 +101,9 @@ func TestApprovalsOfANode(t *testing.T) {
 		"an approval from before the resume does not count": {
 			2, map[string]func(*testRequest){"a": both(created(-9), approved(-8)), "b": created(1)}, map[string]string{"a": "undecided", "b": "accepted"},
 		},
+		"an approval of a resume that was cancelled a moment ago does not count": {
+			2, map[string]func(*testRequest){"a": both(created(0), approved(0.1), asleepAt(0.2)), "b": both(created(1), asleepAt(0.2))}, map[string]string{"a": "undecided", "b": "accepted"},
+		},
 		"an approval without a time counts from its creation": {
 			2, map[string]func(*testRequest){"a": func(a *testRequest) {
 				approved(1)(a)
@@ -122,6 +128,7 @@ func TestApprovalsOfANode(t *testing.T) {
 				a := tokenRequest()
 				a.Name = name
 				change(a)
+				inv.ClientsFrom = a.inv.ClientsFrom
 				requests = append(requests, *a.finish(t))
 			}
 			got := map[string]string{}

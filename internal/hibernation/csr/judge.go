@@ -89,7 +89,8 @@ func (inv NodeInventory) findApprovals(reqs []certificatesv1.CertificateSigningR
 	for i := range reqs {
 		c := newJudgedRequest(&reqs[i], inv)
 		at, ok := approvedAt(c.req)
-		if !ok || c.kind != Client || requireCreatedSinceResume(c) != "" {
+		// What was approved before the machines stopped went to a resume that was cancelled.
+		if !ok || c.kind != Client || requireCreatedSinceResume(c) != "" || at.Before(inv.ClientsFrom.Truncate(time.Second)) {
 			continue
 		}
 		if approved++; approved > inv.maxPending() {
