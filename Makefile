@@ -5,7 +5,7 @@ VERSION := -X k8s.io/component-base/version.gitVersion=$(KUBE) -X k8s.io/client-
   -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36
 BUILD   := CGO_ENABLED=0 go build -trimpath -ldflags="-s -w"
 # Where the tests find the programs that they start. A test whose variable is missing skips and names it, as in `make unit`.
-PARTS   := KUBEBUILDER_ASSETS=$(BIN) TORPOR_LOCAL=$(BIN)/local TORPOR_BINARY=$(BIN)/torpor TORPOR_S3=$(BIN)/versitygw \
+PARTS   := KUBEBUILDER_ASSETS=$(BIN) TORPOR_LOCAL=$(BIN)/local TORPOR_BINARY=$(BIN)/torpor TORPOR_S3=$(BIN)/versitygw TORPOR_HELM=$(BIN)/helm \
   TORPOR_MYSQL=$(CURDIR)/.cache/mysql TORPOR_NODE=$(CURDIR)/.cache/node
 $(foreach part,$(PARTS),$(eval export $(part))) # In the environment: tests look for processes by their command lines.
 GOTEST  := go test -race -shuffle=on -timeout=20m
@@ -34,6 +34,8 @@ mysql: local ## Fetch a real MySQL server into .cache/mysql; installs nothing
 	@$(BIN)/local mysql --dir .cache/mysql --optional
 s3: ## Build versitygw, the S3 server of the tests, into .cache/bin (the first time: a minute)
 	@$(BUILD) -modfile=go.s3.mod -o $(BIN)/versitygw github.com/versity/versitygw/cmd/versitygw
+helm: ## Build helm into .cache/bin, for the test of the chart (the first time: two minutes)
+	@$(BUILD) -modfile=go.helm.mod -o $(BIN)/helm helm.sh/helm/v3/cmd/helm
 demo: ## See it work: NAME=hibernate (default), cf or mysql (as root on Debian, or DEMO=--kubeconfig=FILE)
 bench: ## Measure: NAME=hibernate (default, 6 min), conditional (30; BENCH=--quick: 4), mysql (15) or restart (5)
 demo bench:
@@ -61,17 +63,17 @@ up down pods-up pods-down:
 unit: ## Run the tests that need no cluster and no download (under a minute warm)
 	@unset $(foreach part,$(PARTS),$(firstword $(subst =, ,$(part)))); \
 	  go test ./... && (cd conditional && go test ./...) && cd local && go test ./cloud/... ./figures/... ./pki/...
-test: local torpor mysql s3 ## Run all tests with everything they need (about ten minutes warm)
+test: local torpor mysql s3 helm ## Run all tests with everything they need (about ten minutes warm)
 	@$(MAKE) --jobs=2 test-torpor test-library # Tests wait more than they work.
 test-torpor:
 	@$(GOTEST) -p 2 ./... && cd local && $(GOTEST) -p 1 ./cloud/... ./figures/... ./pki/...
 test-library:
 	@cd conditional && $(GOTEST) -p 1 ./...
-test-loaded: local torpor mysql s3 ## Run all tests N=1 times beside eight busy loops, which end with their shell
+test-loaded: local torpor mysql s3 helm ## Run all tests N=1 times beside eight busy loops, which end with their shell
 	@for i in $$(seq 8); do while kill -0 $$$$; do :; done 2>/dev/null & done; for i in $$(seq $(or $(N),1)); do $(MAKE) test || exit; done
 test-hostile: local torpor ## Run the real programs against hostile callers and servers, and show what it cost
 	@go test -v -count=1 ./internal/e2e/hostile
-test-run: local torpor mysql s3 ## Run one test with everything it needs: PKG=./internal/e2e RUN=TestName
+test-run: local torpor mysql s3 helm ## Run one test with everything it needs: PKG=./internal/e2e RUN=TestName
 	@$(GOTEST) -v -count=1 $(PKG) -run '$(RUN)'
 test-foreign: local torpor mysql ## Run the stories on a hub with the CRDs of Hive, MOCO and Korifi
 	@$(GOTEST) -v -count=1 ./internal/e2e/foreign
