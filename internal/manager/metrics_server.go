@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
@@ -46,7 +47,7 @@ func metricsOptions(o Options) server.Options {
 			if err != nil {
 				return nil, fmt.Errorf("make client: %w", err)
 			}
-			guard := &metricsGuard{review: reviewWith(c), now: time.Now, known: map[reviewKey]reviewAnswer{}}
+			guard := &metricsGuard{review: reviewWith(c), clock: clock.RealClock{}, known: map[reviewKey]reviewAnswer{}}
 			return guard.filter, nil
 		}
 	}
@@ -67,7 +68,7 @@ type reviewAnswer struct {
 // metricsGuard lets through who has the right to get the path, as kubectl auth can-i get /metrics has it.
 type metricsGuard struct {
 	review func(ctx context.Context, token, path string) (status int, err error)
-	now    func() time.Time
+	clock  clock.PassiveClock
 
 	mu    sync.Mutex
 	known map[reviewKey]reviewAnswer
@@ -106,7 +107,7 @@ func (g *metricsGuard) decide(ctx context.Context, token, path string) (int, err
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.known[key] = reviewAnswer{status, g.now().Add(reviewLifetime)}
+	g.known[key] = reviewAnswer{status, g.clock.Now().Add(reviewLifetime)}
 	return status, nil
 }
 
@@ -114,7 +115,7 @@ func (g *metricsGuard) decide(ctx context.Context, token, path string) (int, err
 func (g *metricsGuard) recall(key reviewKey) (status int, ok bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	now := g.now()
+	now := g.clock.Now()
 	for k, a := range g.known {
 		if !now.Before(a.until) {
 			delete(g.known, k)
