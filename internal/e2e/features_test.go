@@ -53,9 +53,14 @@ func TestHibernationAlone(t *testing.T) {
 	w.hub.ExpectCreated(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
 	user := w.hub.ApplyManagerRoles(t, namespace, "hibernation")
 	for _, right := range []authorizationv1.ResourceAttributes{
-		{Verb: "delete", Resource: "namespaces"}, {Verb: "create", Group: "apps", Resource: "statefulsets"},
-		{Verb: "patch", Group: "apps", Resource: "statefulsets"}, {Verb: "list", Resource: "secrets"}, {Verb: "watch", Resource: "secrets"},
-		{Verb: "create", Resource: "secrets"}, {Verb: "delete", Resource: "pods"}, {Verb: "update", Group: "coordination.k8s.io", Resource: "leases"},
+		{Verb: "delete", Resource: "namespaces"},
+		{Verb: "create", Group: "apps", Resource: "statefulsets"},
+		{Verb: "patch", Group: "apps", Resource: "statefulsets"},
+		{Verb: "list", Resource: "secrets"},
+		{Verb: "watch", Resource: "secrets"},
+		{Verb: "create", Resource: "secrets"},
+		{Verb: "delete", Resource: "pods"},
+		{Verb: "update", Group: "coordination.k8s.io", Resource: "leases"},
 		{Verb: "patch", Group: "admissionregistration.k8s.io", Resource: "mutatingwebhookconfigurations"},
 	} {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &right}}

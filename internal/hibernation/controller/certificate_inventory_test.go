@@ -51,7 +51,9 @@ func TestBuildInventory(t *testing.T) {
 		"without OpenShift the recorded nodes come back":               {record, nil, false, inventory(csr.TokenIdentity(), first, second)},
 		"OpenShift without Machines lets the recorded nodes come back": {record, nil, true, inventory(csr.OpenShiftIdentity(), first, second)},
 		"where all nodes have Machines those decide, and recorded nodes keep their identity": {
-			record, []csr.KnownMachine{machine("n1"), machine("N2.local."), machine("new")}, true,
+			record,
+			[]csr.KnownMachine{machine("n1"), machine("N2.local."), machine("new")},
+			true,
 			inventory(csr.OpenShiftIdentity(), csr.KnownMachine{NodeName: "n1", NodeUID: "u1"}, csr.KnownMachine{NodeName: "N2.local.", NodeUID: "u2"}, machine("new")),
 		},
 		"where only workers have Machines the record stands for the others": {

@@ -111,7 +111,8 @@ func TestApprovalsOfANode(t *testing.T) {
 			}, "b": created(1.5)}, map[string]string{"a": "undecided", "b": "one-per-node"},
 		},
 		"an approved serving request says nothing of client requests": {
-			2, map[string]func(*testRequest){"a": both(approved(1), withSigner(certificatesv1.KubeletServingSignerName)), "b": created(1.5)},
+			2,
+			map[string]func(*testRequest){"a": both(approved(1), withSigner(certificatesv1.KubeletServingSignerName)), "b": created(1.5)},
 			map[string]string{"a": "undecided", "b": "accepted"},
 		},
 		"more approvals than machines end approvals": {
