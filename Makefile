@@ -1,8 +1,7 @@
 # Thin on purpose: every target is one or two commands. `make help` lists them.
 BIN     := $(shell mkdir -p .cache/bin)$(CURDIR)/.cache/bin
 KUBE    := v1.36.3
-VERSION := -X k8s.io/component-base/version.gitVersion=$(KUBE) -X k8s.io/client-go/pkg/version.gitVersion=$(KUBE) \
-  -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36
+VERSION := $(foreach p,component-base/version client-go/pkg/version,-X k8s.io/$p.gitVersion=$(KUBE)) $(foreach n,Major=1 Minor=36,-X k8s.io/component-base/version.git$n)
 BUILD   := CGO_ENABLED=0 go build -trimpath -ldflags="-s -w"
 # Where the tests find the programs that they start. A test whose variable is missing skips and names it, as in `make unit`.
 PARTS   := KUBEBUILDER_ASSETS=$(BIN) TORPOR_LOCAL=$(BIN)/local TORPOR_BINARY=$(BIN)/torpor TORPOR_S3=$(BIN)/versitygw TORPOR_HELM=$(BIN)/helm \
@@ -10,10 +9,6 @@ PARTS   := KUBEBUILDER_ASSETS=$(BIN) TORPOR_LOCAL=$(BIN)/local TORPOR_BINARY=$(B
 $(foreach part,$(PARTS),$(eval export $(part))) # In the environment: tests look for processes by their command lines.
 GOTEST  := go test -race -shuffle=on -timeout=20m
 GOBENCH := TORPOR_BENCH=1 TORPOR_BENCH_DIR=$(CURDIR)/.cache/bench go test -v -count=1 -timeout=60m
-# The role of each group of controllers: its folder below config, its name, and the packages whose markers are its rights.
-ROLES := rbac:manager:manager+installation features/hibernation:hibernation:hibernation features/mysql:clustering:mysql/clustering \
-  features/mysql:provisioning:mysql/provisioning features/mysql:backup:mysql/backup features/cf:admission:cf/admission features/cf:restart:cf/app+cf/process \
-  features/cf:spaces:cf/orgspace+cf/build features/cf:deployments:cf/deployment features/cf:lrp:cf/lrp
 MAKEFLAGS += --no-print-directory
 .PHONY: $(shell sed -nE 's/^([a-z0-9 -]+):( .*)?$$/\1/p' $(firstword $(MAKEFILE_LIST)))
 
@@ -32,16 +27,13 @@ torpor kubectl-moco: ## Build the manager, or the plugin of kubectl, into .cache
 	@$(BUILD) -o $(BIN)/$@ ./cmd/$@
 mysql: local ## Fetch a real MySQL server into .cache/mysql; installs nothing
 	@$(BIN)/local mysql --dir .cache/mysql --optional
-s3: ## Build versitygw, the S3 server of the tests, into .cache/bin (the first time: a minute)
-	@$(BUILD) -modfile=go.s3.mod -o $(BIN)/versitygw github.com/versity/versitygw/cmd/versitygw
-helm: ## Build helm into .cache/bin, for the test of the chart (the first time: two minutes)
-	@$(BUILD) -modfile=go.helm.mod -o $(BIN)/helm helm.sh/helm/v3/cmd/helm
+s3 helm: ## Build versitygw, the S3 server of the tests, or helm, for the tests of the chart, into .cache/bin (the first time: two minutes)
+	@$(BUILD) -modfile=go.$@.mod -o $(BIN)/ $(if $(filter helm,$@),helm.sh/helm/v3/cmd/helm,github.com/versity/versitygw/cmd/versitygw)
 demo: ## See it work: NAME=hibernate (default), cf or mysql (as root on Debian, or DEMO=--kubeconfig=FILE)
 bench: ## Measure: NAME=hibernate (default, 6 min), conditional (30; BENCH=--quick: 4), mysql (15) or restart (5)
-demo bench:
-	@$(MAKE) $@-$(or $(NAME),hibernate)
 soak: ## Write to a MySQL cluster while it breaks at random, and look for lost rows: NAME=mysql SOAK=20m SEED=1
-	@$(MAKE) $@-$(or $(NAME),mysql)
+demo bench soak:
+	@$(MAKE) $@-$(or $(NAME),$(if $(filter soak,$@),mysql,hibernate))
 demo-hibernate demo-cf: local torpor
 	@$(BIN)/local $@ --dir .cache/$@
 demo-mysql: kubectl-moco torpor $(if $(findstring --kubeconfig,$(DEMO)),local,node-parts mysql)
@@ -61,8 +53,7 @@ pods-up: node-parts torpor mysql ## As root on Debian: run a cluster with real p
 up down pods-up pods-down:
 	@$(BIN)/local $(subst -, ,$@) --dir .cache/$(or $(findstring pods,$@),up)
 unit: ## Run the tests that need no cluster and no download (under a minute warm)
-	@unset $(foreach part,$(PARTS),$(firstword $(subst =, ,$(part)))); \
-	  go test ./... && (cd conditional && go test ./...) && cd local && go test ./cloud/... ./figures/... ./pki/...
+	@unset $(foreach part,$(PARTS),$(firstword $(subst =, ,$(part)))); go test ./... && (cd conditional && go test ./...) && cd local && go test ./cloud/... ./figures/... ./pki/...
 test: local torpor mysql s3 helm ## Run all tests with everything they need (about ten minutes warm)
 	@$(MAKE) --jobs=2 test-torpor test-library # Tests wait more than they work.
 test-torpor:
@@ -71,12 +62,10 @@ test-library:
 	@cd conditional && $(GOTEST) -p 1 ./...
 test-loaded: local torpor mysql s3 helm ## Run all tests N=1 times beside eight busy loops, which end with their shell
 	@for i in $$(seq 8); do while kill -0 $$$$; do :; done 2>/dev/null & done; for i in $$(seq $(or $(N),1)); do $(MAKE) test || exit; done
-test-hostile: local torpor ## Run the real programs against hostile callers and servers, and show what it cost
-	@go test -v -count=1 ./internal/e2e/hostile
 test-run: local torpor mysql s3 helm ## Run one test with everything it needs: PKG=./internal/e2e RUN=TestName
 	@$(GOTEST) -v -count=1 $(PKG) -run '$(RUN)'
-test-foreign: local torpor mysql ## Run the stories on a hub with the CRDs of Hive, MOCO and Korifi
-	@$(GOTEST) -v -count=1 ./internal/e2e/foreign
+test-foreign test-hostile: local torpor mysql ## Run the stories with the CRDs of Hive, MOCO and Korifi, or beside hostile callers and servers
+	@go test -v -count=1 ./internal/e2e/$(@:test-%=%)
 e2e: local torpor mysql e2e-pods ## Run the end-to-end tests at every fault point, and those with real pods
 	@TORPOR_E2E=full $(GOTEST) -v -count=1 ./internal/e2e
 	@TORPOR_E2E=full $(GOTEST) -v -count=1 ./internal/mysql/clustering/controller -run 'TestKilled'
@@ -88,8 +77,7 @@ run-e2e-pods: node-parts torpor kubectl-moco mysql s3
 generate: ## Regenerate deep copies, CRDs, RBAC, the state diagrams and the reference
 	@go tool -modfile=go.tools.mod controller-gen object:headerFile=config/boilerplate.go.txt crd \
 	  paths=./api/... paths=./internal/... output:crd:dir=config/crd
-	@for role in $(ROLES); do IFS=:; set -- $$role; unset IFS; go tool -modfile=go.tools.mod controller-gen \
-	  "rbac:roleName=torpor-$$2,fileName=role_$$2.yaml" $$(printf ' paths=./internal/%s/...' $$(echo $$3 | tr + ' ')) output:rbac:dir=config/$$1 || exit; done
+	@.ci/generate-roles
 	@cd internal && TORPOR_UPDATE=1 go test -count=1 ./hibernation ./arch ./cf/api -run 'Diagram|Reference|SpecPages|Documented' >/dev/null
 	@cd conditional && TORPOR_UPDATE=1 go test -count=1 ./internal/statemachine -run Diagram >/dev/null
 fmt lint: ## Format or lint all modules
