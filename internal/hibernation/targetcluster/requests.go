@@ -92,7 +92,9 @@ func (c *ClusterClient) ApproveRequest(ctx context.Context, r *certificatesv1.Ce
 	// changed or was replaced since.
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": r.UID, "resourceVersion": r.ResourceVersion},
-		"status":   map[string]any{"conditions": conditions},
+		// The server ignores it; audit logs show what kind of certificate was approved.
+		"spec":   map[string]any{"signerName": r.Spec.SignerName},
+		"status": map[string]any{"conditions": conditions},
 	})
 	if err != nil {
 		return fmt.Errorf("write approval: %w", err)
