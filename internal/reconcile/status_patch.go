@@ -30,6 +30,8 @@ type statusPatch struct {
 	merge, written map[string]any
 	// hadConditions is whether the status had conditions before.
 	hadConditions bool
+	// replacesMaps is whether a whole map is added or removed, of which another controller may write its own part meanwhile.
+	replacesMaps bool
 }
 
 func buildStatusPatch(before, after map[string]any) statusPatch {
@@ -56,17 +58,13 @@ func (p *statusPatch) diffFields(path string, before, after map[string]any) {
 		case reflect.DeepEqual(old, value):
 		case at == "/status/"+conditionsField:
 			p.diffConditions(at, asList(old), asList(value))
-		case value == nil && wasMap:
-			// Another controller may have put its own part into the map meanwhile.
-			p.operations = append(p.operations, patchOperation{"test", at, old}, patchOperation{Op: "remove", Path: at})
 		case value == nil:
+			p.replacesMaps = p.replacesMaps || wasMap
 			p.operations = append(p.operations, patchOperation{Op: "remove", Path: at})
 		case wasMap && isMap:
 			p.diffFields(at, oldFields, fields)
-		case isMap && old == nil:
-			// Another controller may have begun the same map meanwhile, and would lose its part.
-			p.operations = append(p.operations, patchOperation{"test", at, nil}, patchOperation{"add", at, value})
 		default:
+			p.replacesMaps = p.replacesMaps || isMap
 			p.operations = append(p.operations, patchOperation{"add", at, value})
 		}
 	}
@@ -102,8 +100,9 @@ func (p *statusPatch) noteWritten(condition any) {
 	p.written[conditionsField] = append(asList(p.written[conditionsField]), condition)
 }
 
-// hasTests reports whether the patch finds out by itself that another controller has changed what it relies on.
-func (p *statusPatch) hasTests() bool { return p.hadConditions }
+// hasTests reports whether the patch finds out by itself that another controller has changed what it relies on. Of a map it
+// cannot: the stored one may hold what Torpor's type takes for nothing, such as a null, and a test of it would fail for ever.
+func (p *statusPatch) hasTests() bool { return p.hadConditions && !p.replacesMaps }
 
 // encode returns the patch and its type. It fails with a conflict if the object has another version than this one, unless
 // that is empty.

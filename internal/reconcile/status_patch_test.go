@@ -82,10 +82,10 @@ func TestStatusPatch(t *testing.T) {
 			`[{"op":"test","path":"/status/conditions/2/type","value":"C"},{"op":"remove","path":"/status/conditions/2","value":null},` +
 				`{"op":"test","path":"/status/conditions/0/type","value":"A"},{"op":"remove","path":"/status/conditions/0","value":null}]`,
 		},
-		"a map is changed inside, and begun only if nobody has": {
+		"a map is changed inside, and begun as it was read": {
 			`{"conditions":[{"type":"A"}],"a":{"b":1,"c":2}}`, `{"conditions":[{"type":"A"}],"a":{"b":2},"x/y":{"z":1}}`, "",
 			`[{"op":"add","path":"/status/a/b","value":2},{"op":"remove","path":"/status/a/c","value":null},` +
-				`{"op":"test","path":"/status/x~1y","value":null},{"op":"add","path":"/status/x~1y","value":{"z":1}}]`,
+				`{"op":"add","path":"/status/x~1y","value":{"z":1}}]`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -98,6 +98,13 @@ func TestStatusPatch(t *testing.T) {
 				t.Errorf("patch (-want +got):\n%s", diff)
 			}
 		})
+	}
+	for after, hasTests := range map[string]bool{`"a":{"b":2}`: true, `"a":{"b":1},"x":{"z":1}`: false, `"d":1`: false} {
+		const conditions = `{"conditions":[{"type":"A"}],`
+		patch := buildStatusPatch(parseFields(t, conditions+`"a":{"b":1}}`), parseFields(t, conditions+after+"}"))
+		if patch.hasTests() != hasTests {
+			t.Errorf("%s: expected a patch that needs no version: %t, found %t", after, hasTests, !hasTests)
+		}
 	}
 	same := parseFields(t, `{"a":1,"conditions":[`+theirs+`]}`)
 	if patch := buildStatusPatch(same, same); len(patch.operations) != 0 || len(patch.written) != 0 {

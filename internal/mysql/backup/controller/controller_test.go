@@ -115,6 +115,9 @@ func TestBackups(t *testing.T) {
 	cluster := &mocov1beta2.MySQLCluster{}
 	e.createObject(t, fmt.Sprintf(manifest, "test", ""), cluster)
 	e.WaitForEvent(t, e.namespace, backupImpossible, "expected a BackupPolicy daily")
+	// As clusters are stored that had no backup yet: the field is there and says nothing.
+	stored := `{"status": {"backup": {"time": null}, "conditions": [{"type": "Healthy", "status": "True", "reason": "Healthy", "message": "", "lastTransitionTime": "2026-11-20T12:00:00Z"}]}}`
+	testenv.ExpectNoError(t, e.Client.Status().Patch(t.Context(), cluster, client.RawPatch(types.MergePatchType, []byte(stored))))
 	e.createObject(t, policy, &mocov1beta2.BackupPolicy{})
 	cron := &batchv1.CronJob{}
 	e.waitForObject(t, "moco-backup-test", cron)
