@@ -47,7 +47,10 @@ func compareAppsBy(field string) func(a, b *korifiv1alpha1.CFApp) int {
 		case "state":
 			order = cmp.Compare(a.Spec.DesiredState, b.Spec.DesiredState)
 		}
-		return cmp.Or(order, repositories.CompareByAge(a, b))
+		if order != 0 {
+			return order
+		}
+		return repositories.CompareByAge(a, b)
 	}
 }
 

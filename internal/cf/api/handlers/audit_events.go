@@ -40,10 +40,11 @@ func listAuditEvents(ctx context.Context, r *Request) (Response, error) {
 		}
 		found = append(found, presenter.ForAuditEvents(app, events)...)
 	}
+	// Times have whole seconds: those of one app stay in their order.
+	slices.SortStableFunc(found, func(a, b presenter.AuditEvent) int { return strings.Compare(b.CreatedAt, a.CreatedAt) })
 	return respondList(r, resourceList[presenter.AuditEvent]{
 		items:   found,
 		filters: map[string]func(presenter.AuditEvent) string{"types": func(e presenter.AuditEvent) string { return e.Type }},
-		compare: func(a, b presenter.AuditEvent) int { return strings.Compare(b.CreatedAt, a.CreatedAt) },
 		// The newest come first unless the client orders by a field without a dash.
 		reversed: r.query().Get("order_by") != "" && !r.isReversed(),
 	}, unchanged)

@@ -117,7 +117,7 @@ type resourceList[T any] struct {
 	items []T
 	// filters are the query parameters that select items, each with the value of an item that it is compared with.
 	filters map[string]func(T) string
-	// compare orders the items; nil leaves them in their order.
+	// compare orders the items and takes no two for equal; nil leaves them in their order.
 	compare func(a, b T) int
 	// reversed turns the order round.
 	reversed bool
@@ -148,7 +148,7 @@ func respondList[T, V any](r *Request, l resourceList[T], show func(T) V) (Respo
 		}
 	}
 	if l.compare != nil {
-		slices.SortStableFunc(l.items, l.compare)
+		slices.SortFunc(l.items, l.compare)
 	}
 	if l.reversed {
 		slices.Reverse(l.items)

@@ -146,7 +146,10 @@ func (s *Store) checkVisible(ctx context.Context, caller *authorization.Caller, 
 
 // CompareByAge orders objects by age, and by name and namespace where that is the same.
 func CompareByAge[T client.Object](a, b T) int {
-	return cmp.Or(a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time), cmp.Compare(a.GetName(), b.GetName()), cmp.Compare(a.GetNamespace(), b.GetNamespace()))
+	if order := a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time); order != 0 {
+		return order
+	}
+	return cmp.Or(cmp.Compare(a.GetName(), b.GetName()), cmp.Compare(a.GetNamespace(), b.GetNamespace()))
 }
 
 // getLive reads an object as it is at this moment, with the caller's own rights.
