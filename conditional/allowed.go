@@ -3,6 +3,7 @@
 package conditional
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +26,9 @@ const (
 	forbiddenInterval = 10 * time.Second // between two questions for a right that is missing
 	failedInterval    = 2 * time.Second  // after a question without an answer
 	maxReviewTime     = 30 * time.Second // for all questions of a round
+
+	// notANamespace has no RoleBindings: what is granted there is granted in the whole cluster.
+	notANamespace = "-"
 )
 
 // Disabled never holds: the group is there to be seen, and looks for nothing.
@@ -39,9 +43,10 @@ func Disabled() Condition {
 	}
 }
 
-// Allowed holds while the API server grants all the rights; every so often they are asked for again by
-// SelfSubjectAccessReview, which every authenticated user may make. A right that is missing is asked for every 10 s. Combine
-// it with Served by All: a controller that may not list what it watches would log that without end.
+// Allowed holds while the API server grants all the rights. Each is asked for by a SelfSubjectAccessReview at first and, every
+// so often, all of them again by one SelfSubjectRulesReview for each namespace; every authenticated user may make both. A right
+// that is missing is asked for every 10 s. Combine it with Served by All: a controller that may not list what it watches would
+// log that without end.
 func Allowed(every time.Duration, rights ...authorizationv1.ResourceAttributes) Condition {
 	return builtinCondition{
 		name: "Allowed",
@@ -56,15 +61,16 @@ func Allowed(every time.Duration, rights ...authorizationv1.ResourceAttributes) 
 			if err != nil {
 				return fmt.Errorf("make client: %w", err)
 			}
-			observeRights(ctx, c.SelfSubjectAccessReviews(), every, rights, report)
+			observeRights(ctx, c, every, rights, report)
 			return nil
 		},
 	}
 }
 
-func observeRights(ctx context.Context, c authorizationclient.SelfSubjectAccessReviewInterface, every time.Duration, rights []authorizationv1.ResourceAttributes, report func(Status)) {
+func observeRights(ctx context.Context, c authorizationclient.AuthorizationV1Interface, every time.Duration, rights []authorizationv1.ResourceAttributes, report func(Status)) {
+	doubtful := rights
 	for {
-		missing, err := findMissingRight(ctx, c, rights)
+		missing, err := findMissingRight(ctx, c.SelfSubjectAccessReviews(), doubtful)
 		pause := every
 		switch {
 		case ctx.Err() != nil:
@@ -74,18 +80,58 @@ func observeRights(ctx context.Context, c authorizationclient.SelfSubjectAccessR
 			report(Status{State: Unknown, Reason: "ReviewFailed", Message: err.Error()})
 		case missing >= 0:
 			pause = min(every, forbiddenInterval)
-			report(Status{State: False, Reason: ForbiddenReason, Message: "no right to " + describeRight(rights[missing])})
+			report(Status{State: False, Reason: ForbiddenReason, Message: "no right to " + describeRight(doubtful[missing])})
 			// The next round begins with it: while it is missing there is one question.
-			rights = slices.Concat(rights[missing:], rights[:missing])
+			doubtful = slices.Concat(doubtful[missing:], doubtful[:missing])
 		default:
 			report(Status{State: True, Reason: "Allowed"})
+			doubtful = nil
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(pause):
 		}
+		if len(doubtful) == 0 {
+			doubtful = findDoubtfulRights(ctx, c.SelfSubjectRulesReviews(), rights)
+		}
 	}
+}
+
+// findDoubtfulRights returns the rights that the rules of the caller do not grant, or that it could not learn of. Authorizers
+// other than RBAC need not show their rules, and may refuse what rules grant: that is noticed at the next start only.
+func findDoubtfulRights(ctx context.Context, c authorizationclient.SelfSubjectRulesReviewInterface, rights []authorizationv1.ResourceAttributes) (doubtful []authorizationv1.ResourceAttributes) {
+	ctx, cancel := context.WithTimeout(ctx, maxReviewTime)
+	defer cancel()
+	rules := map[string][]authorizationv1.ResourceRule{}
+	for _, right := range rights {
+		namespace := cmp.Or(right.Namespace, notANamespace)
+		if _, isKnown := rules[namespace]; !isKnown {
+			review := &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace}}
+			answer, err := c.Create(ctx, review, metav1.CreateOptions{})
+			if err != nil {
+				return rights
+			}
+			rules[namespace] = answer.Status.ResourceRules
+		}
+		if !slices.ContainsFunc(rules[namespace], func(rule authorizationv1.ResourceRule) bool { return grantsRight(rule, right) }) {
+			doubtful = append(doubtful, right)
+		}
+	}
+	return doubtful
+}
+
+// grantsRight has no wildcards for parts of a resource: such a right is asked for.
+func grantsRight(rule authorizationv1.ResourceRule, right authorizationv1.ResourceAttributes) bool {
+	resource := right.Resource
+	if right.Subresource != "" {
+		resource += "/" + right.Subresource
+	}
+	has := func(values []string, want string) bool {
+		return slices.Contains(values, want) || slices.Contains(values, "*")
+	}
+	return has(rule.Verbs, right.Verb) && has(rule.APIGroups, right.Group) && has(rule.Resources, resource) &&
+		(len(rule.ResourceNames) == 0 || slices.Contains(rule.ResourceNames, right.Name))
 }
 
 // findMissingRight returns the index of the first right that is not granted, or -1.

@@ -4,6 +4,8 @@ package conditional
 
 import (
 	"context"
+	"path"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +13,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/torpor-dev/torpor/conditional/internal/testenv"
@@ -38,6 +41,36 @@ func TestAGroupFollowsItsRights(t *testing.T) {
 	s.waitForShown("rights", string(Running))
 	testenv.Must(t, s.newClient().Delete(t.Context(), &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "rights"}}))
 	s.waitForShown("rights", ForbiddenReason)
+}
+
+// TestRightsAreAskedForTogether counts the questions of a group whose rights are there, in the whole cluster or in a namespace.
+func TestRightsAreAskedForTogether(t *testing.T) {
+	s := startAPIServer(t)
+	proxy := s.newProxy(s.newUser("asks"))
+	s.grantRight("asks", "asks", rbacv1.PolicyRule{APIGroups: []string{"", "apps"}, Resources: []string{"*"}, Verbs: []string{"list", "get", "patch"}})
+	var rights []authorizationv1.ResourceAttributes
+	for _, verb := range []string{"list", "get", "patch"} {
+		rights = append(rights, authorizationv1.ResourceAttributes{Verb: verb, Resource: "secrets"},
+			authorizationv1.ResourceAttributes{Verb: verb, Group: "apps", Resource: "statefulsets", Subresource: "scale", Namespace: "default"})
+	}
+	c, err := authorizationclient.NewForConfig(proxy.config())
+	testenv.Must(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	rounds := 0
+	observeRights(ctx, c, time.Millisecond, rights, func(status Status) {
+		if rounds++; status.State != True || rounds == 3 {
+			cancel()
+		}
+	})
+	var asked []string
+	for _, request := range proxy.asked {
+		asked = append(asked, path.Base(request.URL.Path))
+	}
+	want := slices.Concat(slices.Repeat([]string{"selfsubjectaccessreviews"}, len(rights)), slices.Repeat([]string{"selfsubjectrulesreviews"}, 4))
+	if !slices.Equal(asked, want) {
+		t.Errorf("expected the questions %v, found %v", want, asked)
+	}
 }
 
 func TestAllowedNeedsAPeriodAndARight(t *testing.T) {
