@@ -31,6 +31,8 @@ func TestRealClient(t *testing.T) {
 		{"", "target -o the-org"},
 		{"dev-" + space, "spaces"},
 		{"dev-" + space, "target -o the-org -s dev-" + space},
+		{"unlimited", "org the-org"},
+		{"the-org", "space dev-" + space},
 		{"#1   running", "push shop --docker-image shop:1 -i 2 -m 64M"},
 		{"web:2/2", "apps"},
 		{"#1   running", "app shop"},

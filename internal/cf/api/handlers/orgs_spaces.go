@@ -58,6 +58,18 @@ func getSpace(ctx context.Context, r *Request) (Response, error) {
 	return present(r, presenter.ForSpace, space, err)
 }
 
+func getOrgQuota(_ context.Context, r *Request) (Response, error) {
+	if r.guid() != presenter.OrgQuotaGUID {
+		return Response{}, apierrors.NewNotFound("Organization quota")
+	}
+	return ok(presenter.ForOrgQuota(r.Base))
+}
+
+// getNoRelationship answers where clients ask what an org or a space is tied to in a part of CF that Torpor does not have.
+func getNoRelationship(context.Context, *Request) (Response, error) {
+	return ok(presenter.RelationshipTo(""))
+}
+
 // getOrg returns the org with a GUID, if the caller sees it.
 func (r *Request) getOrg(ctx context.Context, guid string) (repositories.OrgOrSpace, error) {
 	orgs, err := r.Store.ListOrgs(ctx, r.Caller)

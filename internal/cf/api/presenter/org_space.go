@@ -52,9 +52,28 @@ type OrgOrSpaceResponse struct {
 func ForOrg(base string, org repositories.OrgOrSpace) OrgOrSpaceResponse {
 	return OrgOrSpaceResponse{
 		Resource: newResource(org.GUID, org.Created), Name: org.Name, Suspended: new(false),
-		Relationships: map[string]Relationship{"quota": {}},
+		Relationships: map[string]Relationship{"quota": RelationshipTo(OrgQuotaGUID)},
 		Links:         Links{"self": {HRef: base + "/v3/organizations/" + org.GUID}},
 	}
+}
+
+// OrgQuotaGUID is the GUID and the name of the only quota. The cf client asks for the quota of every org that it shows.
+const OrgQuotaGUID = "unlimited"
+
+// OrgQuotaResponse is a quota of CF v3; a limit that is absent is none.
+type OrgQuotaResponse struct {
+	GUID     string   `json:"guid"`
+	Name     string   `json:"name"`
+	Apps     struct{} `json:"apps"`
+	Services struct{} `json:"services"`
+	Routes   struct{} `json:"routes"`
+	Domains  struct{} `json:"domains"`
+	Links    Links    `json:"links"`
+}
+
+// ForOrgQuota shows the only quota.
+func ForOrgQuota(base string) OrgQuotaResponse {
+	return OrgQuotaResponse{GUID: OrgQuotaGUID, Name: OrgQuotaGUID, Links: Links{"self": {HRef: base + "/v3/organization_quotas/" + OrgQuotaGUID}}}
 }
 
 // ForSpace shows a space.
