@@ -61,7 +61,7 @@ type NodeInventory struct {
 	LastApprovals map[string]time.Time
 	// SentApprovals are when this process approved requests, by UID, whatever the cluster made of it.
 	SentApprovals map[types.UID]time.Time
-	// MaxPending is how many undecided node requests JudgeAll tolerates; 0 means 100 more than machines or nodes.
+	// MaxPending is how many undecided requests of a kind JudgeAll tolerates; 0 means 100 more than machines or nodes.
 	MaxPending int
 }
 

@@ -18,6 +18,8 @@ const (
 	nodeUserPrefix = "system:node:"
 	// ApprovalPause is how long a node has to come up with a certificate before the next of its requests is approved.
 	ApprovalPause = 5 * time.Minute
+	// maxPendingOfNode is several times what a kubelet asks for in an hour.
+	maxPendingOfNode = 20
 	// recentlyPending is how old a request may be that counts as pending, as with OpenShift's own approver.
 	recentlyPending = time.Hour
 )
@@ -39,13 +41,13 @@ type namedCheck struct {
 	failure   func(judgedRequest) string
 }
 
-// JudgeAll judges every request and returns the verdicts sorted by name. If more young requests of nodes and their
-// bootstrappers are undecided than inv.MaxPending allows, or more client requests approved in this resume, none is approved and
-// each verdict says so. Of several client requests for one node only the newest is approved.
+// JudgeAll judges every request and returns the verdicts sorted by name. Of a node that floods the cluster, and of a kind of
+// which more young requests are undecided than inv.MaxPending allows, none is approved and each verdict says so; neither is any
+// once more client requests were approved in this resume. Of several client requests for one node only the newest is approved.
 func JudgeAll(reqs []certificatesv1.CertificateSigningRequest, inv NodeInventory) []Verdict {
 	verdicts := make([]Verdict, 0, len(reqs))
 	undecided := make([]judgedRequest, 0, len(reqs))
-	pending := 0
+	pending := pendingRequests{}
 	for i := range reqs {
 		c := newJudgedRequest(&reqs[i], inv)
 		if v, failed := c.firstFailure(standingChecks()); failed {
@@ -53,19 +55,17 @@ func JudgeAll(reqs []certificatesv1.CertificateSigningRequest, inv NodeInventory
 			continue
 		}
 		if inv.Now.Sub(c.req.CreationTimestamp.Time) < recentlyPending {
-			pending++
+			pending[requester{c.kind, c.req.Spec.Username}]++
 		}
 		undecided = append(undecided, c)
 	}
 	approvals, approved := inv.findApprovals(reqs)
-	reason := ""
-	switch {
-	case pending > inv.maxPending():
-		reason = fmt.Sprintf("expected at most %d undecided node requests, found %d: none is approved", inv.maxPending(), pending)
-	case approved > inv.maxPending():
-		reason = fmt.Sprintf("expected at most %d approved client requests, found %d: none is approved", inv.maxPending(), approved)
-	}
+	totals := pending.sumByKind()
 	for _, c := range undecided {
+		reason := pending.overflowReason(c, totals[c.kind])
+		if approved > inv.maxPending() {
+			reason = fmt.Sprintf("expected at most %d approved client requests, found %d: none is approved", inv.maxPending(), approved)
+		}
 		if reason != "" {
 			// Something floods the cluster. To read the requests would be work that an attacker chooses the amount of.
 			verdicts = append(verdicts, c.newVerdict(Retry, "pending-cap", reason))
@@ -77,6 +77,43 @@ func JudgeAll(reqs []certificatesv1.CertificateSigningRequest, inv NodeInventory
 	keepNewestOfNode(verdicts, reqs)
 	slices.SortStableFunc(verdicts, func(a, b Verdict) int { return cmp.Compare(a.Name, b.Name) })
 	return verdicts
+}
+
+// requester is who asks for a kind of certificate. All new nodes share the identity of their bootstrap token.
+type requester struct {
+	kind CertificateKind
+	user string
+}
+
+// pendingRequests is how many young requests of each requester are undecided.
+type pendingRequests map[requester]int
+
+func (p pendingRequests) isFloodingNode(r requester) bool {
+	return strings.HasPrefix(r.user, nodeUserPrefix) && p[r] > maxPendingOfNode
+}
+
+// sumByKind leaves out nodes that flood the cluster: they must not keep others out.
+func (p pendingRequests) sumByKind() map[CertificateKind]int {
+	totals := map[CertificateKind]int{}
+	for r, n := range p {
+		if !p.isFloodingNode(r) {
+			totals[r.kind] += n
+		}
+	}
+	return totals
+}
+
+// overflowReason says why a request is not even read; empty if it is.
+func (p pendingRequests) overflowReason(c judgedRequest, total int) string {
+	own, most := requester{c.kind, c.req.Spec.Username}, c.inv.maxPending()
+	switch {
+	case p.isFloodingNode(own):
+		return fmt.Sprintf("expected at most %d undecided requests of one node, found %d: none of them is approved", maxPendingOfNode, p[own])
+	case total > most:
+		return fmt.Sprintf("expected at most %d undecided node requests, found %d: none is approved", most, total)
+	default:
+		return ""
+	}
 }
 
 // findApprovals returns when client requests were last approved in this resume, by node name, and how many. Requests stay
