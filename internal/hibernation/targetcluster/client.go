@@ -46,6 +46,8 @@ type Dialer struct {
 type ClusterClient struct {
 	rest      *rest.RESTClient
 	transport *http.Transport
+	// callTimeout bounds each call with its answer.
+	callTimeout time.Duration
 }
 
 // Dial prepares the connection that a kubeconfig describes; nothing is sent yet.
@@ -78,12 +80,11 @@ func (d Dialer) Dial(kubeconfig []byte) (*ClusterClient, error) {
 		return nil, errUnreadable
 	}
 	httpClient := egress.NewClient(wrapped, maxPageBytes, maxLookBytes)
-	httpClient.Timeout = callTimeout
 	r, err := rest.UnversionedRESTClientForConfigAndClient(cfg, httpClient)
 	if err != nil {
 		return nil, fmt.Errorf("make client: %w", err)
 	}
-	return &ClusterClient{rest: r, transport: transport}, nil
+	return &ClusterClient{rest: r, transport: transport, callTimeout: callTimeout}, nil
 }
 
 // loadKubeconfig reads a kubeconfig and refuses what would let its author reach more than the cluster.
@@ -120,12 +121,12 @@ func (c *ClusterClient) Close() { c.transport.CloseIdleConnections() }
 
 // Probe returns an error unless the API server is ready.
 func (c *ClusterClient) Probe(ctx context.Context) error {
-	return discardAnswer(ctx, c.rest.Get().AbsPath("/readyz"))
+	return c.discardAnswer(ctx, c.rest.Get().AbsPath("/readyz"))
 }
 
 // discardAnswer sends a request of whose answer only the status matters.
-func discardAnswer(ctx context.Context, request *rest.Request) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+func (c *ClusterClient) discardAnswer(ctx context.Context, request *rest.Request) error {
+	ctx, cancel := context.WithTimeout(ctx, c.callTimeout)
 	defer cancel()
 	// A server that asks to come back later is asked again by the next pass.
 	body, err := request.MaxRetries(0).Stream(ctx)

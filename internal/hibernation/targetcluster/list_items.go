@@ -52,7 +52,7 @@ func (c *ClusterClient) listItems(ctx context.Context, path string, visit func(i
 
 // readPage returns the token of the next page, empty after the last.
 func (c *ClusterClient) readPage(ctx context.Context, path, from string, visit func(item []byte) error) (next string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, c.callTimeout)
 	defer cancel()
 	// A server that asks to come back later is asked again by the next pass.
 	request := c.rest.Get().AbsPath(path).Param("limit", strconv.Itoa(pageSize)).MaxRetries(0)

@@ -34,7 +34,7 @@ func (c *ClusterClient) ListMachines(ctx context.Context) (machines []csr.KnownM
 	case !k8serrors.IsNotFound(err):
 		return nil, false, fmt.Errorf("list Machines: %w", err)
 	}
-	err = discardAnswer(ctx, c.rest.Get().AbsPath(machineConfigPath))
+	err = c.discardAnswer(ctx, c.rest.Get().AbsPath(machineConfigPath))
 	switch {
 	case err == nil:
 		return nil, true, nil

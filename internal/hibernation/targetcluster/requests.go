@@ -99,7 +99,7 @@ func (c *ClusterClient) ApproveRequest(ctx context.Context, r *certificatesv1.Ce
 	if err != nil {
 		return fmt.Errorf("write approval: %w", err)
 	}
-	if err := discardAnswer(ctx, c.rest.Patch(types.MergePatchType).AbsPath(requestsPath, r.Name, "approval").Body(patch)); err != nil {
+	if err := c.discardAnswer(ctx, c.rest.Patch(types.MergePatchType).AbsPath(requestsPath, r.Name, "approval").Body(patch)); err != nil {
 		return fmt.Errorf("approve certificate request %s: %w", r.Name, err)
 	}
 	return nil
