@@ -27,12 +27,27 @@ func ReadStopUntil(obj metav1.Object) (*metav1.Time, bool) {
 
 // FieldManagerOf is the field manager that set an annotation, as the API server noted it; empty if it did not.
 func FieldManagerOf(obj metav1.Object, annotation string) string {
+	if e := fieldEntryOf(obj, annotation); e != nil {
+		return e.Manager
+	}
+	return ""
+}
+
+// WriteTimeOf is when the field manager of an annotation wrote last, as the API server noted it; nil if it did not.
+func WriteTimeOf(obj metav1.Object, annotation string) *metav1.Time {
+	if e := fieldEntryOf(obj, annotation); e != nil {
+		return e.Time
+	}
+	return nil
+}
+
+func fieldEntryOf(obj metav1.Object, annotation string) *metav1.ManagedFieldsEntry {
 	fields := obj.GetManagedFields()
 	i := slices.IndexFunc(fields, func(e metav1.ManagedFieldsEntry) bool {
 		return e.Subresource == "" && e.FieldsV1 != nil && strings.Contains(e.FieldsV1.GetRawString(), `"f:`+annotation+`"`)
 	})
 	if i < 0 {
-		return ""
+		return nil
 	}
-	return fields[i].Manager
+	return &fields[i]
 }

@@ -13,6 +13,19 @@ const (
 	ReconciliationStoppedAnnotation = "moco.cybozu.com/reconciliation-stopped"
 	// StoppedInstancesAnnotation stops clustering for single instances; its value is a JSON list of ordinals such as [0,2].
 	StoppedInstancesAnnotation = "moco.cybozu.com/clustering-stopped-instances"
+	// ForceStartAnnotation starts clustering when it is "true", also where a start is refused. It is removed after the start.
+	ForceStartAnnotation = "torpor.dev/force-start"
+	// LookRequestedAnnotation asks for a look at the instances while clustering is stopped. Any new value does; status.pause
+	// repeats it when that look is reported. It is removed after the start.
+	LookRequestedAnnotation = "torpor.dev/look-requested"
+)
+
+// The annotation of the Secret with a cluster's passwords, and its value: upstream's plugin reads no Secret without.
+const (
+	// SecretVersionAnnotation says how the Secret is laid out.
+	SecretVersionAnnotation = "moco.cybozu.com/secret-version"
+	// SecretVersion is the layout with one password under each of its keys.
+	SecretVersion = "1"
 )
 
 // Annotations of the Pods of a MySQLCluster.
@@ -144,6 +157,9 @@ const (
 	ClusteringActiveReason = "ClusteringActive"
 	// ClusteringInactiveReason means that clustering is stopped; nothing changes an instance any more.
 	ClusteringInactiveReason = "ClusteringInactive"
+	// StartRefusedReason means that clustering stays stopped although nobody asks for it any more, since a start would lose
+	// transactions or cut off instances; the message says which and what to do.
+	StartRefusedReason = "StartRefused"
 	// QuiescingReason means that clustering was told to stop and brings an operation that is under way to a safe point first.
 	QuiescingReason = "Quiescing"
 )

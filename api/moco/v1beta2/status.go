@@ -123,6 +123,30 @@ type Pause struct {
 	// Unfinished is what could not be brought to a safe point in time before clustering stopped; empty means nothing.
 	// +optional
 	Unfinished string `json:"unfinished,omitempty"`
+	// ObservedAt is when the instances were looked at last while clustering is stopped: status.instances and what stands
+	// below is of that time.
+	// +optional
+	ObservedAt *metav1.Time `json:"observedAt,omitempty"`
+	// LookRequest is the value of the annotation torpor.dev/look-requested when that look began.
+	// +optional
+	LookRequest string `json:"lookRequest,omitempty"`
+	// State is what the cluster looks like while clustering is stopped, such as Healthy.
+	// +optional
+	State string `json:"state,omitempty"`
+	// StartFindings are what a start of clustering would meet, the reasons to refuse it first.
+	// +optional
+	// +listType=atomic
+	StartFindings []StartFinding `json:"startFindings,omitempty"`
+}
+
+// StartFinding is something that a start of clustering would meet.
+type StartFinding struct {
+	// Severity is refuse or warn.
+	Severity string `json:"severity"`
+	// Message says what was found, and what a start does about it.
+	Message string `json:"message"`
+	// Remedy is what to do before a start.
+	Remedy string `json:"remedy"`
 }
 
 // Stop is who stopped something, when and why.

@@ -9,11 +9,13 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,7 +26,13 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/clustering"
 )
 
-const defaultTimeout = 5 * time.Minute
+const (
+	defaultTimeout = 5 * time.Minute
+	// lookTimeout is how long the manager may take to look at instances, one of which may not answer.
+	lookTimeout = 15 * time.Second
+	// lookRequestFormat has times in the order of their texts.
+	lookRequestFormat = "2006-01-02T15:04:05.000000000Z"
+)
 
 // partCommand is what stop and start have in common: they write a request into annotations, and may wait for it.
 type partCommand struct {
@@ -35,6 +43,9 @@ type partCommand struct {
 	wait      bool
 	timeout   time.Duration
 	output    string
+	// lookRequest asks for a look, which has to come before lookDeadline.
+	lookRequest  string
+	lookDeadline time.Time
 }
 
 // partResult is what became of the request for one cluster; -o json prints a list of these.
@@ -47,20 +58,14 @@ type partResult struct {
 	// Changed is whether an annotation was written.
 	Changed bool `json:"changed"`
 	// Reached is only there with --wait.
-	Reached  *bool          `json:"reached,omitempty"`
-	Reason   string         `json:"reason,omitempty"`
-	Until    string         `json:"until,omitempty"`
-	Findings []startFinding `json:"findings,omitempty"`
-	Error    string         `json:"error,omitempty"`
+	Reached  *bool                      `json:"reached,omitempty"`
+	Reason   string                     `json:"reason,omitempty"`
+	Until    string                     `json:"until,omitempty"`
+	Findings []mocov1beta2.StartFinding `json:"findings,omitempty"`
+	Error    string                     `json:"error,omitempty"`
 	change   *annotationChange
 	before   *mocov1beta2.MySQLCluster
 	err      error
-}
-
-type startFinding struct {
-	Severity clustering.FindingSeverity `json:"severity"`
-	Message  string                     `json:"message"`
-	Remedy   string                     `json:"remedy"`
 }
 
 func (p *partCommand) addFlags(cmd *cobra.Command) {
@@ -109,6 +114,7 @@ func (p *partCommand) runForClusters(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	results := make([]*partResult, len(names))
+	p.requestLooks(ctx, kube, names)
 	for i, name := range names {
 		results[i] = p.writeRequest(ctx, kube, name)
 		if !p.wait {
@@ -149,11 +155,16 @@ func (p *partCommand) writeRequest(ctx context.Context, kube *kubeClient, name s
 }
 
 func (p *partCommand) tryWriteRequest(ctx context.Context, kube *kubeClient, r *partResult) error {
-	before, err := kube.getCluster(ctx, r.Name)
+	before, err := p.awaitLook(ctx, kube, r.Name)
 	if err != nil {
 		return err
 	}
 	c := p.changeAnnotations(before.Annotations, p.clock.Now())
+	// Who only took the annotation away has started nothing yet if the manager refused that.
+	c.alreadyDone = c.alreadyDone && (p.stop || !p.part.isStartRefused(before))
+	if p.force && !c.alreadyDone {
+		c.annotations[mocov1beta2.ForceStartAnnotation] = stopValue
+	}
 	r.before, r.change, r.Findings = before, &c, nil
 	if p.stop {
 		r.Reason, r.Until = c.annotations[torporv1alpha1.ReasonAnnotation], c.annotations[torporv1alpha1.UntilAnnotation]
@@ -178,25 +189,65 @@ func (p *partCommand) tryWriteRequest(ctx context.Context, kube *kubeClient, r *
 	return nil
 }
 
+// needsLook reports whether a start has to be judged by a look at the instances that begins after it was asked for. What
+// the status says may be from before the last mistake, or from before it was mended.
+func (p *partCommand) needsLook(c *mocov1beta2.MySQLCluster) bool {
+	isStopped := c.Annotations[p.part.annotation] == stopValue || p.part.isStartRefused(c)
+	return !p.stop && p.part == clusteringPart() && !p.force && isStopped && c.Status.Pause != nil && c.Status.Pause.ObservedAt != nil
+}
+
+// requestLooks asks for a look at every cluster that needs one, so that they are looked at at the same time. A cluster that
+// cannot be read is an error later, when it is its turn.
+func (p *partCommand) requestLooks(ctx context.Context, kube *kubeClient, names []string) {
+	if p.stop || p.part != clusteringPart() || p.force {
+		return
+	}
+	now := p.clock.Now().UTC()
+	p.lookRequest, p.lookDeadline = now.Format(lookRequestFormat), now.Add(lookTimeout)
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, mocov1beta2.LookRequestedAnnotation, p.lookRequest)
+	for _, name := range names {
+		c, err := kube.getCluster(ctx, name)
+		if err == nil && p.needsLook(c) {
+			_ = kube.Patch(ctx, c, client.RawPatch("application/merge-patch+json", patch))
+		}
+	}
+}
+
+// awaitLook returns a cluster as it was looked at after the start was asked for.
+func (p *partCommand) awaitLook(ctx context.Context, kube *kubeClient, name string) (*mocov1beta2.MySQLCluster, error) {
+	tick := p.clock.NewTicker(pollInterval)
+	defer tick.Stop()
+	for {
+		c, err := kube.getCluster(ctx, name)
+		switch {
+		case err != nil || !p.needsLook(c) || c.Status.Pause.LookRequest >= p.lookRequest: // Times in this format are in order.
+			return c, err
+		case p.clock.Now().After(p.lookDeadline):
+			return nil, exit.Error{Code: exit.Refused, Err: fmt.Errorf("%s: expected the manager to look at the instances within %s, found its last look %s ago; see whether it runs; with --force clustering starts unchecked",
+				describeCluster(c), lookTimeout, duration.HumanDuration(p.clock.Since(c.Status.Pause.ObservedAt.Time)))}
+		}
+		select {
+		case <-tick.C():
+		case <-ctx.Done():
+			return nil, fmt.Errorf("wait for a look at MySQLCluster %q: %w", kube.namespace+"/"+name, context.Cause(ctx))
+		}
+	}
+}
+
 // refuseHarmfulStart refuses a start of clustering that would do harm.
 func (p *partCommand) refuseHarmfulStart(c *mocov1beta2.MySQLCluster, r *partResult) error {
-	if p.stop || p.part != clusteringPart() || r.change.alreadyDone {
+	if p.stop || p.part != clusteringPart() || r.change.alreadyDone || c.Status.Pause == nil {
 		return nil
 	}
-	found, err := findStartRisks(c)
-	if err != nil && !p.force {
-		return exit.Error{Code: exit.Refused, Err: fmt.Errorf("%s: %w; with --force clustering starts unchecked", describeCluster(c), err)}
-	}
-	harmful := false
-	for _, f := range found {
-		r.Findings = append(r.Findings, startFinding(f))
-		harmful = harmful || f.Severity == clustering.Refuse
-	}
-	if harmful && !p.force {
+	r.Findings = c.Status.Pause.StartFindings
+	isHarmful := slices.ContainsFunc(r.Findings, isRefusal)
+	if isHarmful && !p.force {
 		return exit.Error{Code: exit.Refused, Err: fmt.Errorf("refused to start clustering of %s: it would do the harm that is listed; with --force it starts nevertheless", describeCluster(c))}
 	}
 	return nil
 }
+
+func isRefusal(f mocov1beta2.StartFinding) bool { return f.Severity == string(clustering.Refuse) }
 
 func (p *partCommand) pastParticiple() string {
 	if p.stop {
@@ -256,6 +307,11 @@ func reconciliationPart() clusterPart {
 // stopValue is the only value of an annotation that stops.
 const stopValue = "true"
 
+// isStartRefused reports whether the manager keeps the part stopped although nobody asks for that any more.
+func (p clusterPart) isStartRefused(c *mocov1beta2.MySQLCluster) bool {
+	return p == clusteringPart() && p.conditionOf(c).Reason == mocov1beta2.StartRefusedReason
+}
+
 // partRequest is to stop or start a part. reason and until are nil where no flag was given.
 type partRequest struct {
 	part          clusterPart
@@ -273,10 +329,9 @@ type annotationChange struct {
 	removedValue string
 }
 
-// stoppedAt reports whether the part is stopped: only by that one value, and only until the time in its annotation.
-func (p clusterPart) stoppedAt(annotations map[string]string, now time.Time) bool {
-	until, err := time.Parse(time.RFC3339, annotations[torporv1alpha1.UntilAnnotation])
-	return annotations[p.annotation] == stopValue && (err != nil || now.Before(until))
+// isStopped reports whether somebody asks for the part to be stopped: only that one value does.
+func (p clusterPart) isStopped(annotations map[string]string) bool {
+	return annotations[p.annotation] == stopValue
 }
 
 // changeAnnotations returns what the request changes. Both parts share a reason and a time; they go when neither is stopped.
@@ -285,20 +340,27 @@ func (w partRequest) changeAnnotations(annotations map[string]string, now time.T
 	if c.annotations == nil {
 		c.annotations = map[string]string{}
 	}
-	was := w.part.stoppedAt(annotations, now)
+	until, err := time.Parse(time.RFC3339, annotations[torporv1alpha1.UntilAnnotation])
+	isOver := err == nil && !now.Before(until)
+	// A stop that is over ends at any moment. One that is asked for now is another, and does not take its time over.
+	was := w.part.isStopped(annotations) && (!w.stop || !isOver)
 	value, found := annotations[w.part.annotation]
 	c.alreadyDone = was == w.stop
 	if found && !was {
 		c.removedValue = value
 	}
 	delete(c.annotations, w.part.annotation)
-	other := clusteringPart().stoppedAt(c.annotations, now) || reconciliationPart().stoppedAt(c.annotations, now)
+	other := (clusteringPart().isStopped(c.annotations) || reconciliationPart().isStopped(c.annotations)) && !isOver
 	if w.stop {
 		c.annotations[w.part.annotation] = stopValue
 	}
 	if !other && (w.stop && !was || !w.stop && found) {
 		delete(c.annotations, torporv1alpha1.ReasonAnnotation)
 		delete(c.annotations, torporv1alpha1.UntilAnnotation)
+	}
+	if w.part == clusteringPart() {
+		delete(c.annotations, mocov1beta2.LookRequestedAnnotation)
+		delete(c.annotations, mocov1beta2.ForceStartAnnotation)
 	}
 	setOrDelete(c.annotations, torporv1alpha1.ReasonAnnotation, w.reason)
 	setOrDelete(c.annotations, torporv1alpha1.UntilAnnotation, w.until)

@@ -173,7 +173,10 @@ func reportAll(ctx context.Context, kube *kubeClient) error {
 }
 
 func reportStops(c *mocov1beta2.MySQLCluster) {
-	var pause mocov1beta2.Pause
+	var pause, before mocov1beta2.Pause
+	if c.Status.Pause != nil {
+		before = *c.Status.Pause
+	}
 	for _, p := range []clusterPart{clusteringPart(), reconciliationPart()} {
 		status, reason := metav1.ConditionTrue, p.condition
 		if c.Annotations[p.annotation] == stopValue {
@@ -183,7 +186,8 @@ func reportStops(c *mocov1beta2.MySQLCluster) {
 				stop.Until = new(metav1.NewTime(until))
 			}
 			if p == clusteringPart() {
-				pause.Clustering = stop
+				pause.Clustering, pause.StartFindings = stop, before.StartFindings
+				pause.ObservedAt, pause.LookRequest = new(metav1.Now()), c.Annotations[mocov1beta2.LookRequestedAnnotation]
 			} else {
 				pause.Reconciliation = stop
 			}

@@ -17,18 +17,19 @@ import (
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
-	"github.com/torpor-dev/torpor/internal/mysql/clustering"
 )
 
 type clusterRow struct {
-	Namespace      string         `json:"namespace"`
-	Name           string         `json:"name"`
-	Clustering     partRow        `json:"clustering"`
-	Reconciliation partRow        `json:"reconciliation"`
-	Primary        int            `json:"primary"`
-	Healthy        string         `json:"healthy"`
-	Findings       []startFinding `json:"findings,omitempty"`
-	Next           string         `json:"next,omitempty"`
+	Namespace      string  `json:"namespace"`
+	Name           string  `json:"name"`
+	Clustering     partRow `json:"clustering"`
+	Reconciliation partRow `json:"reconciliation"`
+	Primary        int     `json:"primary"`
+	Healthy        string  `json:"healthy"`
+	// ObservedAt is when the instances were looked at while clustering is stopped.
+	ObservedAt *metav1.Time               `json:"observedAt,omitempty"`
+	Findings   []mocov1beta2.StartFinding `json:"findings,omitempty"`
+	Next       string                     `json:"next,omitempty"`
 }
 
 type partRow struct {
@@ -78,7 +79,7 @@ func (a *commands) newStatusCommand() *cobra.Command {
 			if err := a.writeTable(rows, everywhere); err != nil || len(args) == 0 {
 				return err
 			}
-			return a.writeInstances(found[0].Status.Instances)
+			return a.writeInstances(found[0].Status.Instances, rows[0].ObservedAt)
 		},
 	}
 	cmd.Flags().BoolVarP(&everywhere, "all-namespaces", "A", false, "the clusters of all namespaces")
@@ -117,41 +118,32 @@ func (a *commands) newClusterRow(c *mocov1beta2.MySQLCluster) clusterRow {
 	if c.Status.Pause != nil {
 		noted = *c.Status.Pause
 	}
-	now := a.clock.Now()
 	r := clusterRow{
 		Namespace: c.Namespace, Name: c.Name, Primary: c.Status.CurrentPrimaryIndex, Healthy: string(metav1.ConditionUnknown),
-		Clustering:     clusteringPart().newPartRow(c, noted.Clustering, now),
-		Reconciliation: reconciliationPart().newPartRow(c, noted.Reconciliation, now),
+		Clustering:     clusteringPart().newPartRow(c, noted.Clustering),
+		Reconciliation: reconciliationPart().newPartRow(c, noted.Reconciliation),
 	}
 	for _, condition := range c.Status.Conditions {
 		if condition.Type == mocov1beta2.HealthyCondition {
 			r.Healthy = string(condition.Status)
 		}
 	}
-	if r.Clustering.State == "stopped" {
-		found, err := findStartRisks(c)
-		if err != nil {
-			found = []clustering.Finding{{Severity: clustering.Refuse, Message: err.Error(), Remedy: "look at the instance"}}
-		}
-		for _, f := range found {
-			r.Findings = append(r.Findings, startFinding(f))
-		}
-	}
+	r.ObservedAt, r.Findings = noted.ObservedAt, noted.StartFindings
 	r.Next = nextStep(c, r, noted)
 	return r
 }
 
-func (p clusterPart) newPartRow(c *mocov1beta2.MySQLCluster, noted *mocov1beta2.Stop, now time.Time) partRow {
-	r := partRow{State: p.stateAt(c, now)}
+func (p clusterPart) newPartRow(c *mocov1beta2.MySQLCluster, noted *mocov1beta2.Stop) partRow {
+	r := partRow{State: p.stateOf(c)}
 	if noted != nil {
 		r.Since, r.By, r.Reason, r.Until = &noted.Since, noted.By, noted.Reason, noted.Until
 	}
 	return r
 }
 
-// stateAt compares what is requested with what is reported.
-func (p clusterPart) stateAt(c *mocov1beta2.MySQLCluster, now time.Time) string {
-	asked, found := p.stoppedAt(c.Annotations, now), p.conditionOf(c).Status
+// stateOf compares what is requested with what is reported.
+func (p clusterPart) stateOf(c *mocov1beta2.MySQLCluster) string {
+	asked, found := p.isStopped(c.Annotations) || p.isStartRefused(c), p.conditionOf(c).Status
 	switch {
 	case found == metav1.ConditionUnknown && !asked:
 		return "unknown"
@@ -173,7 +165,7 @@ func nextStep(c *mocov1beta2.MySQLCluster, r clusterRow, noted mocov1beta2.Pause
 			return fmt.Sprintf("%s=%q stops nothing: %s removes it", p.annotation, value, startCommandLine(c, p))
 		}
 	}
-	harmful := slices.IndexFunc(r.Findings, func(f startFinding) bool { return f.Severity == clustering.Refuse })
+	harmful := slices.IndexFunc(r.Findings, isRefusal)
 	switch {
 	case noted.Quiescing != "":
 		return "wait for a safe point of: " + noted.Quiescing
@@ -188,7 +180,7 @@ func nextStep(c *mocov1beta2.MySQLCluster, r clusterRow, noted mocov1beta2.Pause
 	}
 	for _, s := range c.Status.Instances {
 		if s.Message != "" {
-			return fmt.Sprintf("instance %d: %s", s.Ordinal, s.Message)
+			return s.Message
 		}
 	}
 	return ""
@@ -246,8 +238,11 @@ func formatCell(texts []string) string {
 	return strings.Join(said, ", ")
 }
 
-// writeInstances prints the servers of a cluster as they were observed last.
-func (a *commands) writeInstances(list []mocov1beta2.InstanceStatus) error {
+// writeInstances prints the servers of a cluster as they were observed last, and how long ago that was if it may be long.
+func (a *commands) writeInstances(list []mocov1beta2.InstanceStatus, observedAt *metav1.Time) error {
+	if observedAt != nil {
+		fmt.Fprintf(a.Out, "\nThe instances as they were %s ago:", duration.HumanDuration(a.clock.Since(observedAt.Time)))
+	}
 	table := []string{"\n" + strings.Join([]string{"INSTANCE", "ROLE", "WRITABLE", "LAG", "RECEIVES", "APPLIES", "GTIDS", "MESSAGE"}, "\t")}
 	for _, s := range list {
 		message := strings.TrimPrefix(s.Message, fmt.Sprintf("instance %d ", s.Ordinal))
@@ -349,7 +344,9 @@ func (w *statusWait) pollUntilReached(ctx context.Context, kube *kubeClient, nam
 		case ctx.Err() != nil:
 		case err != nil:
 			return false, err
-		case w.part.stoppedAt(c.Annotations, w.clock.Now()) != w.stop:
+		case !w.stop && !w.force && w.part.isStartRefused(c):
+			return false, exit.Error{Code: exit.Refused, Err: fmt.Errorf("%s: %s; with --force it starts nevertheless", describeCluster(c), w.part.conditionOf(c).Message)}
+		case w.part.isStopped(c.Annotations) != w.stop:
 			return false, fmt.Errorf("%s: somebody changed the wish while this waited: its %s is no longer to be %s", describeCluster(c), w.part.name, w.pastParticiple())
 		case w.isSettled(c):
 			return true, nil

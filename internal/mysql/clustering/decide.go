@@ -20,6 +20,7 @@ type rule = decision.Rule[*derivedFacts, Plan]
 func rules() []rule {
 	return []rule{
 		when("being deleted", isBeingDeleted, wait("the cluster is being deleted", stoppedInterval)),
+		when("a start is refused", isStartRefused, refuseStart),
 		when("the stop is over", isStopOverdue, endStop),
 		when("stopped", isStopped, stayStopped),
 		when("started", isStopWithdrawn, startAgain),
@@ -70,6 +71,7 @@ func rules() []rule {
 		forFirst("hide a replica that lags", isLabelledAndLags, act("is too far behind and loses its label", removeLabel)),
 		forFirst("label a replica", needsReplicaLabel, act("follows and gets its label", labelAs(RoleReplica))),
 		forFirst("the demotion is done", hasSteppedDown, act("has stepped down", clearDemote)),
+		when("left over from a stop", hasLeftovers, removeLeftovers),
 		when("settled", decision.Always, settle),
 	}
 }
@@ -129,6 +131,7 @@ func labelAs(role PodRole) func(int) Action {
 
 func isBeingDeleted(d *derivedFacts) bool    { return d.IsBeingDeleted }
 func isStopOverdue(d *derivedFacts) bool     { return d.IsStopOverdue }
+func hasLeftovers(d *derivedFacts) bool      { return d.HasLeftovers }
 func isOffline(d *derivedFacts) bool         { return d.Offline }
 func isRestoring(d *derivedFacts) bool       { return d.Restore.isOutstanding() }
 func isCopyOutstanding(d *derivedFacts) bool { return d.Source.isOutstanding() }
@@ -166,6 +169,9 @@ type Plan struct {
 	// Stop replaces the record of the stop; SourceDone is to be written down.
 	Stop       *StopRecord
 	SourceDone bool
+	// StartFindings are what a start would meet while clustering is stopped, and StartRefused says that it was refused.
+	StartFindings []Finding
+	StartRefused  bool
 	// Events are emitted once the effect has succeeded and the status is saved.
 	Events []decision.Event
 	// After is when to look again, unless something happens before.
@@ -192,6 +198,7 @@ const (
 	ReasonInitialized       = "Initialized"
 	ReasonActive            = "ClusteringActive"
 	ReasonInactive          = "ClusteringInactive"
+	ReasonStartRefused      = "StartRefused"
 	ReasonQuiescing         = "Quiescing"
 	ReasonStopped           = "ClusteringStopped"
 	ReasonPrimaryUnanswered = "PrimaryUnanswered"
@@ -267,6 +274,9 @@ type ClearDemote struct{ Index int }
 // EndStop removes the annotations of a stop whose time is over.
 type EndStop struct{}
 
+// RemoveLeftovers removes the annotations that say more of a stop than that, after it is over.
+type RemoveLeftovers struct{}
+
 // TargetInstances returns the indexes of the instances that an action touches; a write to the cluster's own object touches
 // none.
 func TargetInstances(do Action) []int { return do.targets() }
@@ -286,3 +296,4 @@ func (a CloneFrom) targets() []int        { return []int{a.Index} }
 func (a SetRole) targets() []int          { return []int{a.Index} }
 func (a ClearDemote) targets() []int      { return []int{a.Index} }
 func (EndStop) targets() []int            { return nil }
+func (RemoveLeftovers) targets() []int    { return nil }

@@ -106,7 +106,7 @@ func statementPending(since time.Duration) func(*Instance) {
 	return func(s *Instance) { s.Pending, s.PendingFor = true, since }
 }
 
-func commitWaiting(s *Instance) { s.SemiSync.Waiting = 1 }
+func commitWaiting(s *Instance) { s.SemiSync.Waiting, s.Owned = 1, parseTestSet("0:10") }
 
 func stopAsked(o *Observed) { o.StopAsked = true; o.History.StopAskedSince = o.Now }
 
@@ -230,9 +230,8 @@ func TestDecide(t *testing.T) {
 		"an errant replica is isolated":                                           {healthyCluster(withInstance(2, executed("0:1-9,2:1"))), decision{"isolate an errant replica", StopIO{[]int{2}}, StateDegraded}},
 		"an errant replica that is isolated loses its label":                      {healthyCluster(withInstance(2, executed("0:1-9,2:1"), ioStopped)), decision{"hide an errant replica", SetRole{2, RoleNone}, StateDegraded}},
 		"an errant replica that is isolated and hidden is left so":                {healthyCluster(withInstance(2, executed("0:1-9,2:1"), ioStopped, unlabelled)), settledAs(StateDegraded)},
-		"a replica in flight is not ahead":                                        {healthyCluster(withInstance(2, executed("0:1-10"))), settledAs(StateHealthy)},
-		"a replica is not ahead while commits wait":                               {healthyCluster(withInstance(0, commitWaiting), withInstance(2, executed("0:1-10")), aheadSince(time.Hour)), settledAs(StateHealthy)},
-		"a replica that stays ahead is unhealthy":                                 {healthyCluster(withInstance(2, executed("0:1-10")), aheadSince(aheadGracePeriod)), settledAs(StateDegraded)},
+		"a replica that has what the primary is committing is not ahead":          {healthyCluster(withInstance(0, commitWaiting), withInstance(2, executed("0:1-10"))), settledAs(StateHealthy)},
+		"a replica that is ahead is unhealthy":                                    {healthyCluster(withInstance(2, executed("0:1-10"))), settledAs(StateDegraded)},
 		"an SQL thread that was stopped by hand is started":                       {healthyCluster(withInstance(1, sqlStopped)), decision{"a replica does not apply", RestartSQL{1}, StateDegraded}},
 		"an SQL thread that an error stopped is reported":                         {healthyCluster(withInstance(1, sqlFailed)), settledAs(StateDegraded)},
 		"a replica that does not receive has its IO thread started":               {healthyCluster(withInstance(1, ioStopped)), decision{"a replica does not receive", StartIO{1}, StateDegraded}},
@@ -267,20 +266,28 @@ func TestDecide(t *testing.T) {
 		"a restore is left alone":                                                        {healthyCluster(func(o *Observed) { o.Restore.Wanted = true }, withInstance(0, readOnly)), decision{"restoring", nothing, StateRestoring}},
 		"a cluster that is offline is left alone":                                        {healthyCluster(func(o *Observed) { o.Offline = true }, withInstance(0, podNotReady)), decision{"offline", nothing, StateOffline}},
 
-		"a cluster that is being deleted is left alone":  {healthyCluster(func(o *Observed) { o.IsBeingDeleted = true }), decision{"being deleted", nothing, StateHealthy}},
-		"a stop ends at the time that it names":          {healthyCluster(stopAsked, func(o *Observed) { o.IsStopOverdue = true }), decision{"the stop is over", EndStop{}, StateHealthy}},
-		"a stop of a healthy cluster is reached at once": {healthyCluster(stopAsked), decision{"stop reached", nothing, StateHealthy}},
-		"a cluster whose stop is reached is not touched": {healthyCluster(stopAsked, stopReached, withInstance(0, podNotReady)), decision{"stopped", nothing, StateFailed}},
-		"a start forgets the stop before anything else":  {healthyCluster(stopReached, withInstance(0, podNotReady)), decision{"started", nothing, StateFailed}},
-		"a stop takes a switchover back":                 {healthyCluster(stopAsked, withInstance(0, readOnly, askedToStepDown)), decision{"make the primary writable", MakeWritable{0, 1}, StateIncomplete}},
-		"a stop cancels the statement of a switchover":   {healthyCluster(stopAsked, withInstance(0, statementPending(0), askedToStepDown)), decision{"cancel a hanging statement", CancelPending{0}, StateHealthy}},
-		"a stop finishes what was agreed on":             {healthyCluster(stopAsked, promotedInStatus), decision{"a second label of the primary", SetRole{0, RoleNone}, StateIncomplete}},
-		"a stop fences no replica":                       {healthyCluster(stopAsked, withInstance(0, podNotReady)), decision{"failed", nothing, StateFailed}},
-		"a stop takes a fence back":                      {healthyCluster(stopAsked, withInstance(0, podNotReady), withInstance(1, ioStopped)), decision{"take a fence back", StartIO{1}, StateFailed}},
-		"a stop finishes a failover that is ready":       {healthyCluster(stopAsked, withInstance(0, podNotReady), withInstance(1, ioStopped), withInstance(2, ioStopped)), decision{"fail over", PromoteInStatus{1, 0}, StateFailed}},
-		"a stop waits for a clone":                       {healthyCluster(stopAsked, withInstance(1, withoutData, func(s *Instance) { s.Clone = Cloning })), decision{"quiescing", nothing, StateDegraded}},
-		"a stop begins no clone":                         {healthyCluster(stopAsked, withInstance(1, withoutData)), decision{"stop reached", nothing, StateDegraded}},
-		"a stop that takes too long is reached":          {healthyCluster(stopAsked, withInstance(0, podNotReady), stopAskedSince(stopTimeout)), decision{"stop reached", nothing, StateFailed}},
+		"a cluster that is being deleted is left alone":                   {healthyCluster(func(o *Observed) { o.IsBeingDeleted = true }), decision{"being deleted", nothing, StateHealthy}},
+		"a stop ends at the time that it names":                           {healthyCluster(stopAsked, func(o *Observed) { o.IsStopOverdue = true }), decision{"the stop is over", EndStop{}, StateHealthy}},
+		"a stop that was reached ends at the time that it names":          {healthyCluster(stopAsked, stopReached, func(o *Observed) { o.IsStopOverdue = true }), decision{"the stop is over", EndStop{}, StateHealthy}},
+		"a stop does not end by itself where a start would lose rows":     {healthyCluster(stopAsked, stopReached, func(o *Observed) { o.IsStopOverdue = true }, withInstance(1, executed("0:1-10"))), decision{"a start is refused", nothing, StateDegraded}},
+		"a start that would lose rows is refused":                         {healthyCluster(stopReached, withInstance(1, executed("0:1-10"))), decision{"a start is refused", nothing, StateDegraded}},
+		"a start that would isolate an instance is refused":               {healthyCluster(stopReached, withInstance(1, executed("0:1-9,1:1"))), decision{"a start is refused", nothing, StateDegraded}},
+		"a start is not refused for an instance that is isolated already": {healthyCluster(stopReached, withInstance(1, executed("0:1-9,1:1"), ioStopped, unlabelled)), decision{"started", nothing, StateDegraded}},
+		"a start is not refused for an empty instance":                    {healthyCluster(stopReached, withInstance(0, func(s *Instance) { s.Purged = parseTestSet("0:1-7") }), withInstance(1, withoutData)), decision{"started", nothing, StateDegraded}},
+		"a start that is forced is not refused":                           {healthyCluster(stopReached, func(o *Observed) { o.StartForced = true }, withInstance(1, executed("0:1-10"))), decision{"started", nothing, StateDegraded}},
+		"what is left over from a stop is removed":                        {healthyCluster(func(o *Observed) { o.HasLeftovers = true }), decision{"left over from a stop", RemoveLeftovers{}, StateHealthy}},
+		"a stop of a healthy cluster is reached at once":                  {healthyCluster(stopAsked), decision{"stop reached", nothing, StateHealthy}},
+		"a cluster whose stop is reached is not touched":                  {healthyCluster(stopAsked, stopReached, withInstance(0, podNotReady)), decision{"stopped", nothing, StateFailed}},
+		"a start forgets the stop before anything else":                   {healthyCluster(stopReached, withInstance(0, podNotReady)), decision{"started", nothing, StateFailed}},
+		"a stop takes a switchover back":                                  {healthyCluster(stopAsked, withInstance(0, readOnly, askedToStepDown)), decision{"make the primary writable", MakeWritable{0, 1}, StateIncomplete}},
+		"a stop cancels the statement of a switchover":                    {healthyCluster(stopAsked, withInstance(0, statementPending(0), askedToStepDown)), decision{"cancel a hanging statement", CancelPending{0}, StateHealthy}},
+		"a stop finishes what was agreed on":                              {healthyCluster(stopAsked, promotedInStatus), decision{"a second label of the primary", SetRole{0, RoleNone}, StateIncomplete}},
+		"a stop fences no replica":                                        {healthyCluster(stopAsked, withInstance(0, podNotReady)), decision{"failed", nothing, StateFailed}},
+		"a stop takes a fence back":                                       {healthyCluster(stopAsked, withInstance(0, podNotReady), withInstance(1, ioStopped)), decision{"take a fence back", StartIO{1}, StateFailed}},
+		"a stop finishes a failover that is ready":                        {healthyCluster(stopAsked, withInstance(0, podNotReady), withInstance(1, ioStopped), withInstance(2, ioStopped)), decision{"fail over", PromoteInStatus{1, 0}, StateFailed}},
+		"a stop waits for a clone":                                        {healthyCluster(stopAsked, withInstance(1, withoutData, func(s *Instance) { s.Clone = Cloning })), decision{"quiescing", nothing, StateDegraded}},
+		"a stop begins no clone":                                          {healthyCluster(stopAsked, withInstance(1, withoutData)), decision{"stop reached", nothing, StateDegraded}},
+		"a stop that takes too long is reached":                           {healthyCluster(stopAsked, withInstance(0, podNotReady), stopAskedSince(stopTimeout)), decision{"stop reached", nothing, StateFailed}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := Decide(row.in)
@@ -301,10 +308,6 @@ func missedLooks(looks int, since time.Duration) func(*Observed) {
 	return func(o *Observed) {
 		o.History.Instances[0].Misses, o.History.Instances[0].UnreachableSince = looks, o.Now.Add(-since)
 	}
-}
-
-func aheadSince(since time.Duration) func(*Observed) {
-	return func(o *Observed) { o.History.Instances[2].AheadSince = o.Now.Add(-since) }
 }
 
 func stopAskedSince(since time.Duration) func(*Observed) {
@@ -343,7 +346,7 @@ func TestConditions(t *testing.T) {
 			"True Initialized: The cluster has a primary", "Unknown PrimaryUnanswered: The primary, instance 0, did not answer",
 			"False Incomplete: instance 0 does not answer", active,
 		}},
-		"a replica that is ahead is unhealthy": {healthyCluster(withInstance(2, executed("0:1-9:11")), aheadSince(time.Minute)), reported{
+		"a replica that is ahead is unhealthy": {healthyCluster(withInstance(2, executed("0:1-9:11"))), reported{
 			"True Initialized: The cluster has a primary", "True Degraded: The primary, instance 0, is in service",
 			"False Degraded: instance 2 is ahead of the primary by " + uuid(0) + ":11, so that it will skip what the primary numbers so; delete its volume claim and pod to have it cloned anew", active,
 		}},
@@ -413,7 +416,7 @@ func TestDecideIsTotal(t *testing.T) {
 	rulesUsed := map[string]bool{}
 	for n := range 10_000 {
 		o := randomObserved(rng)
-		o.IsBeingDeleted, o.IsStopOverdue = n%100 == 0, n%100 == 1 && o.Stop == nil
+		o.IsBeingDeleted, o.IsStopOverdue, o.HasLeftovers = n%100 == 0, n%100 == 1, n%10 == 2
 		before := o
 		before.Instances = slices.Clone(o.Instances)
 		p := Decide(o)
@@ -424,10 +427,9 @@ func TestDecideIsTotal(t *testing.T) {
 		if wrong := findIncompleteness(o, p); wrong != "" {
 			t.Fatalf("%s: %+v\nfor %+v", wrong, p, o)
 		}
-		CheckStart(o)
 		UpdateHistory(o.History, o)
 	}
-	if len(rulesUsed) < len(rules())-5 {
+	if len(rulesUsed) < len(rules())-8 {
 		t.Errorf("expected nearly all of %d rules, found %d", len(rules()), len(rulesUsed))
 	}
 }
@@ -491,7 +493,7 @@ func randomObserved(rng *rand.Rand) Observed {
 			s.Channel = ReplicationChannel{!rarely(), host(max(0, o.Primary)), threads[rng.IntN(4)], threads[rng.IntN(4)], 1236 * (rng.IntN(12) / 11), 1062 * (rng.IntN(12) / 11), 0, s.Executed}
 		}
 		o.Instances = append(o.Instances, s)
-		o.History.Instances = append(o.History.Instances, InstanceHistory{when(), rng.IntN(3), when(), time.Time{}, "", ""})
+		o.History.Instances = append(o.History.Instances, InstanceHistory{when(), rng.IntN(3), time.Time{}, "", ""})
 	}
 	return o
 }
@@ -632,7 +634,7 @@ func TestManagerThatRestartsWhileStoppedTouchesNothing(t *testing.T) {
 	}
 }
 
-func TestCheckStart(t *testing.T) {
+func TestFindStartRisks(t *testing.T) {
 	type finding struct {
 		Severity FindingSeverity
 		Message  string
@@ -668,12 +670,18 @@ func TestCheckStart(t *testing.T) {
 			{Warn, "instance 1 stopped applying with error 1062; a start leaves it so"},
 			{Warn, "instance 2 has its SQL thread stopped; a start lets it go on"},
 		}},
+		"an empty instance warns": {healthyCluster(withInstance(0, func(s *Instance) { s.Purged = parseTestSet("0:1-7") }), withInstance(1, withoutData)), []finding{
+			{Warn, "instance 1 is empty; a start makes it a copy of the primary"},
+		}},
+		"foreign transactions of an instance that is isolated warn": {healthyCluster(withInstance(2, executed("0:1-9,2:1"), ioStopped, unlabelled)), []finding{
+			{Warn, "instance 2 has " + uuid(2) + ":1, which the primary lacks; it is isolated already"},
+		}},
 		"an instance that does not answer warns": {healthyCluster(withInstance(1, podNotReady)), []finding{{Warn, "instance 1 does not answer and could not be checked"}}},
 		"a status without a primary warns":       {healthyCluster(func(o *Observed) { o.Primary = NoInstance }, withInstance(0, readOnly)), []finding{{Warn, "the status names no primary; a start chooses one"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []finding
-			for _, f := range CheckStart(row.in) {
+			for _, f := range findStartRisks(derive(row.in)) {
 				got = append(got, finding{f.Severity, f.Message})
 				if f.Remedy == "" {
 					t.Errorf("expected a remedy for %q", f.Message)
@@ -716,7 +724,6 @@ func TestUpdateHistory(t *testing.T) {
 		"a primary misses a look":                                 {History{}, healthyCluster(withInstance(0, doesNotAnswer)), History{Instances: []InstanceHistory{{UnreachableSince: modelTime(), Misses: 1}, {}, {}}}},
 		"a primary misses another look":                           {History{Instances: []InstanceHistory{{UnreachableSince: earlier, Misses: 1}}}, healthyCluster(withInstance(0, doesNotAnswer)), History{Instances: []InstanceHistory{{UnreachableSince: earlier, Misses: 2}, {}, {}}}},
 		"a primary is back after missed looks":                    {History{Instances: []InstanceHistory{{UnreachableSince: earlier, Misses: 2}}}, healthyCluster(), History{Instances: make([]InstanceHistory, 3)}},
-		"a replica is ahead":                                      {History{}, healthyCluster(withInstance(1, executed("0:1-10"))), History{Instances: []InstanceHistory{{}, {AheadSince: modelTime()}, {}}}},
 		"what failed is kept for a while":                         {History{Instances: []InstanceHistory{{FailedAt: earlier, Failure: "x", LastAction: "y"}}}, healthyCluster(), History{Instances: []InstanceHistory{{FailedAt: earlier, Failure: "x", LastAction: "y"}, {}, {}}}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -73,11 +73,9 @@ type instanceFacts struct {
 	// IsErrant says that it has transactions that no other instance may ever see. While the primary does not answer, the last
 	// comparison counts.
 	IsErrant bool
-	// Ahead is what it executed of the primary's own transactions and the primary did not; StaysAhead says that this is not
-	// only in flight. While commits await replicas Ahead is usual. Otherwise the primary will use these numbers again, and the
-	// replica will skip them.
-	Ahead      gtid.Set
-	StaysAhead bool
+	// Ahead is what it executed of the primary's own transactions, and the primary neither executed nor commits now. The
+	// primary will use these numbers again, and the replica will skip them.
+	Ahead gtid.Set
 	// MissingPurged is what it lacks and the primary has deleted.
 	MissingPurged gtid.Set
 	// IsEmptyReplica says that it holds nothing and the primary does, so that it needs a clone.
@@ -146,12 +144,9 @@ func (d *derivedFacts) compareWithPrimary() {
 	p := d.primary
 	d.primaryMayHaveLostData = p.Reachable && p.Executed.IsEmpty() && d.any(func(i *instanceFacts) bool { return !i.Reachable })
 	for _, i := range d.instances {
-		if i.IsPrimary || !p.Reachable || !i.Reachable || p.SemiSync.Waiting > 0 || p.UUID == "" {
-			continue
+		if !i.IsPrimary && p.Reachable && i.Reachable && p.UUID != "" {
+			i.Ahead = i.Executed.NumberedBy(p.UUID).Subtract(p.Executed).Subtract(p.Owned)
 		}
-		i.Ahead = i.Executed.NumberedBy(p.UUID).Subtract(p.Executed)
-		since := i.Past.AheadSince
-		i.StaysAhead = !i.Ahead.IsEmpty() && !since.IsZero() && d.Now.Sub(since) >= aheadGracePeriod
 	}
 	d.primaryLostData = p.Reachable && p.SuperReadOnly && d.any(func(i *instanceFacts) bool {
 		hasMore := p.Executed.IsEmpty() && !i.Held.IsEmpty() || !i.Ahead.IsEmpty()
@@ -179,7 +174,7 @@ func (d *derivedFacts) deriveReplication(i *instanceFacts) {
 		i.SemiSync.Waiting == 0 && i.Clone != Cloning && !i.IsEmptyReplica && i.MissingPurged.IsEmpty()
 	i.FollowsPrimary = !i.IsPrimary && i.Reachable && !i.HasWrongSource && !i.HasWrongSemiSync && c.IO != Stopped && !i.IsErrant
 	i.Acknowledges = i.FollowsPrimary && c.IO == Running && i.SuperReadOnly && slices.Contains(p.Connected, i.UUID)
-	i.IsInSync = i.Acknowledges && c.SQL == Running && !i.StaysAhead
+	i.IsInSync = i.Acknowledges && c.SQL == Running && i.Ahead.IsEmpty()
 	// An empty instance witnesses nothing: it may have lost data that it acknowledged.
 	i.IsQuorumWitness = !i.IsPrimary && i.Reachable && !i.Stopped && !i.IsErrant && !i.Held.IsEmpty() &&
 		i.SemiSync.Waiting == 0 && i.Clone != Cloning

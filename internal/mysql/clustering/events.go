@@ -22,6 +22,8 @@ const (
 	EventInitCloneFailed = "InitCloneFailed"
 	// EventStarted reports that clustering is started again.
 	EventStarted = "ClusteringStarted"
+	// EventStartRefused reports that clustering stays stopped after somebody took the stop back, and why.
+	EventStartRefused = "StartRefused"
 	// EventStopped reports that clustering is stopped; a warning says what could not be finished.
 	EventStopped = "ClusteringStopped"
 	// EventStopEnded reports that a stop ended by itself, at the time of the annotation torpor.dev/until.

@@ -377,8 +377,6 @@ type InstanceHistory struct {
 	// UnreachableSince is zero while it answers; Misses counts the looks since.
 	UnreachableSince time.Time
 	Misses           int
-	// AheadSince is when it was first seen with transactions of the primary's own that the primary lacks.
-	AheadSince time.Time
 	// FailedAt is when an act on it last failed or did not help, and Failure why.
 	FailedAt time.Time
 	Failure  string
@@ -405,7 +403,6 @@ func UpdateHistory(before History, o Observed) History {
 	for _, i := range d.instances {
 		past := i.Past
 		past.UnreachableSince = startOfStreak(past.UnreachableSince, !i.Reachable, o.Now)
-		past.AheadSince = startOfStreak(past.AheadSince, !i.Ahead.IsEmpty(), o.Now)
 		past.Misses++
 		if i.Reachable {
 			past.Misses = 0

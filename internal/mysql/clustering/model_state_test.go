@@ -21,8 +21,8 @@ type modelState struct {
 	primary int
 	stop    modelStop
 	errant  [maxInstances]bool
-	// stopAsked is the annotation.
-	stopAsked bool
+	// stopAsked and forced are annotations.
+	stopAsked, forced bool
 	// acked are the transactions that were acknowledged to clients.
 	acked transactions
 	// rooted are the transactions that were committed past all rules.
@@ -76,9 +76,9 @@ type modelHistory struct {
 }
 
 type modelInstanceHistory struct {
-	unreachable, ahead, failed age
-	misses                     int
-	failure, last              string
+	unreachable, failed age
+	misses              int
+	failure, last       string
 }
 
 // transactions is a set of transactions: some numbers of every identity a server may have.
@@ -212,7 +212,7 @@ func (w *modelState) isPodReady(i int) bool {
 
 // observe is what the shell would observe: the status, then the replicas, then the primary. Something may happen between.
 func (w *modelState) observe(between func(*modelState)) Observed {
-	o := Observed{Now: modelTime(), Replicas: w.n, StopAsked: w.stopAsked, Primary: w.primary, Instances: make([]Instance, w.n)}
+	o := Observed{Now: modelTime(), Replicas: w.n, StopAsked: w.stopAsked, StartForced: w.forced, Primary: w.primary, Instances: make([]Instance, w.n)}
 	if w.stop.reached {
 		o.Stop = &StopRecord{Since: w.stop.since.startTime(), Unfinished: w.stop.left}
 	}
@@ -246,7 +246,7 @@ func (w *modelState) observeInstance(i int) Instance {
 	seen.Reachable, seen.UUID, seen.Series = true, uuid(identity(i, s.wiped)), ReleaseSeries{8, 4}
 	seen.Pending, seen.PendingFor = s.pending != serverAction{}, time.Duration(s.pendingFor)
 	seen.ReadOnly, seen.SuperReadOnly = s.readOnly, s.readOnly
-	seen.Executed, seen.Purged = s.executed.toSet(), s.purged.toSet()
+	seen.Executed, seen.Purged, seen.Owned = s.executed.toSet(), s.purged.toSet(), s.waiting.toSet()
 	seen.SemiSync = SemiSync{Source: s.semiSource, Replica: s.semiReplica, WaitFor: s.waitFor, Timeout: endlessTimeout}
 	if s.waiting != 0 {
 		seen.SemiSync.Waiting = 1
@@ -285,7 +285,7 @@ func (m modelHistory) toHistory(n int) History {
 	full := History{StopAskedSince: m.stopAsked.startTime(), ReadOnlySince: m.readOnly.startTime(), GaveUpAt: m.gaveUp.startTime()}
 	for _, p := range m.past[:n] {
 		full.Instances = append(full.Instances, InstanceHistory{
-			UnreachableSince: p.unreachable.startTime(), Misses: p.misses, AheadSince: p.ahead.startTime(),
+			UnreachableSince: p.unreachable.startTime(), Misses: p.misses,
 			FailedAt: p.failed.startTime(), Failure: p.failure, LastAction: p.last,
 		})
 	}
@@ -296,7 +296,7 @@ func fromHistory(full History) modelHistory {
 	m := modelHistory{stopAsked: ageOf(full.StopAskedSince), readOnly: ageOf(full.ReadOnlySince), gaveUp: ageOf(full.GaveUpAt)}
 	for i, p := range full.Instances {
 		m.past[i] = modelInstanceHistory{
-			unreachable: ageOf(p.UnreachableSince), misses: min(p.Misses, primaryDownMisses), ahead: ageOf(p.AheadSince),
+			unreachable: ageOf(p.UnreachableSince), misses: min(p.Misses, primaryDownMisses),
 			failed: ageOf(p.FailedAt), failure: p.Failure, last: p.LastAction,
 		}
 	}
@@ -309,7 +309,7 @@ func (w *modelState) passTime(d time.Duration) {
 		*a = a.plus(d)
 	}
 	for i := range w.n {
-		for _, a := range []*age{&m.past[i].unreachable, &m.past[i].ahead, &m.past[i].failed, &w.servers[i].pendingFor} {
+		for _, a := range []*age{&m.past[i].unreachable, &m.past[i].failed, &w.servers[i].pendingFor} {
 			*a = a.plus(d)
 		}
 	}
@@ -504,7 +504,7 @@ func splitByServer(do Action) (map[int]serverAction, bool) {
 		return map[int]serverAction{do.Index: {"ConfigureReplica", do.Source}}, true
 	case CloneFrom:
 		return map[int]serverAction{do.Index: {"CloneFrom", do.Donor}}, true
-	case Nothing, PromoteInStatus, SetRole, ClearDemote, EndStop:
+	case Nothing, PromoteInStatus, SetRole, ClearDemote, EndStop, RemoveLeftovers:
 	}
 	return nil, false
 }

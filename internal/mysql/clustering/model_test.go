@@ -142,6 +142,11 @@ func (a *modelExplorer) checkHealing(s modelTrace) {
 			a.failOn(s, findInequality(&s.modelState))
 			return
 		}
+		if p.StartRefused && len(p.Errant) == 0 && !slices.ContainsFunc(p.Instances, func(r InstanceReport) bool { return !r.Ahead.IsEmpty() }) {
+			s = s.withStep("somebody forces the start")
+			s.forced = true
+			continue
+		}
 		patient := NoInstance
 		for i, r := range p.Instances {
 			if !r.Errant.IsEmpty() || !r.Ahead.IsEmpty() || !r.Gap.IsEmpty() || p.State == StateFailed && s.heldTransactions(i)&s.rooted != 0 {
@@ -505,7 +510,7 @@ func (w *modelState) runPass(t passDisturbance) Plan {
 func (w *modelState) saveStatus(p Plan) {
 	switch {
 	case p.Stop == nil:
-		w.stop = modelStop{}
+		w.stop, w.forced = modelStop{}, false
 	case !w.stop.reached:
 		w.stop = modelStop{reached: true, since: 1, left: p.Stop.Unfinished}
 	}
@@ -536,7 +541,7 @@ func (w *modelState) performAction(do Action, f actionOutcome) error {
 		s.role = do.Role
 	case ClearDemote:
 		w.servers[do.Index].demote = false
-	case Nothing, EndStop, SetReadOnly, MakeWritable, KillConnections, CancelPending, StopIO, StartIO, RestartSQL, ConfigurePrimary, ConfigureReplica, CloneFrom:
+	case Nothing, EndStop, RemoveLeftovers, SetReadOnly, MakeWritable, KillConnections, CancelPending, StopIO, StartIO, RestartSQL, ConfigurePrimary, ConfigureReplica, CloneFrom:
 		return w.sendAll(do, f)
 	}
 	return nil

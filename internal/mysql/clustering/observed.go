@@ -16,7 +16,7 @@ const NoInstance = -1
 type Observed struct {
 	Now time.Time
 	// IsBeingDeleted says that the cluster is about to go, IsStopOverdue that a stop should have ended by now. The servers are
-	// not looked at then.
+	// not looked at then, unless clustering is stopped and its start has to be judged.
 	IsBeingDeleted, IsStopOverdue bool
 	// Replicas is how many instances are wanted, all of them counted.
 	Replicas int
@@ -26,8 +26,10 @@ type Observed struct {
 	Source, Restore OneTimeOperation
 	// MaxDelay is how far behind a replica may be that clients read from; 0 is no limit.
 	MaxDelay time.Duration
-	// StopAsked says that clustering is wanted to be stopped.
-	StopAsked bool
+	// StopAsked says that clustering is wanted to be stopped, and StartForced that it is to start whatever that does.
+	StopAsked, StartForced bool
+	// HasLeftovers says that nothing is stopped and annotations of a stop are there, which the next stop would take over.
+	HasLeftovers bool
 
 	// Primary is the index of the primary in the status; NoInstance before there was one.
 	Primary int
@@ -75,9 +77,11 @@ type Instance struct {
 	Series ReleaseSeries
 	// ReadOnly and SuperReadOnly are the server's; with the latter not even administrators write.
 	ReadOnly, SuperReadOnly bool
-	// Executed and Purged are read in one statement with SuperReadOnly, so that a set of a read-only server is final.
+	// Executed and Purged are read after SuperReadOnly and Pending, so that a set of a read-only server is final.
 	Executed, Purged gtid.Set
-	SemiSync         SemiSync
+	// Owned is what it commits at this moment. It is read before Executed, so that it is in one of them at least.
+	Owned    gtid.Set
+	SemiSync SemiSync
 	// Connected are the UUIDs of the replicas that it serves.
 	Connected []string
 	Channel   ReplicationChannel
@@ -168,8 +172,6 @@ const (
 	killClientsAfter = 2 * time.Second
 	// stopTimeout is how long a stop may take to be reached.
 	stopTimeout = 15 * time.Second
-	// aheadGracePeriod keeps transactions in flight from being taken for lost ones.
-	aheadGracePeriod = time.Second
 	// actionBackoff is how long an instance is left alone after an action that did not help.
 	actionBackoff = 2 * time.Second
 	// endlessTimeout is a wait for replicas that no commit outlives.
@@ -187,4 +189,6 @@ const (
 	degradedInterval = time.Second
 	healthyInterval  = 10 * time.Second
 	stoppedInterval  = 30 * time.Second
+	// refusedInterval is for a cluster that starts once what speaks against it is mended.
+	refusedInterval = 5 * time.Second
 )

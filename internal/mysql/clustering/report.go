@@ -27,10 +27,7 @@ type InstanceReport struct {
 func report(d *derivedFacts, plan Plan) Plan {
 	plan.State = d.state
 	for _, i := range d.instances {
-		r := InstanceReport{Problem: describeProblem(i), Errant: i.Errant, InSync: i.IsInSync, Lag: i.Channel.Lag}
-		if i.StaysAhead {
-			r.Ahead = i.Ahead
-		}
+		r := InstanceReport{Problem: describeProblem(i), Errant: i.Errant, Ahead: i.Ahead, InSync: i.IsInSync, Lag: i.Channel.Lag}
 		if isComparable(i) {
 			r.Gap = i.MissingPurged
 		}
@@ -44,6 +41,9 @@ func report(d *derivedFacts, plan Plan) Plan {
 	}
 	if _, idle := plan.Do.(Nothing); !idle {
 		plan.After = immediately
+	}
+	if plan.Stop != nil {
+		plan.StartFindings = findStartRisks(d)
 	}
 	plan.Initialized, plan.Available, plan.Healthy, plan.ClusteringActive = initialized(d), available(d, plan), healthy(d, plan), clusteringActive(d, plan)
 	return plan
@@ -156,7 +156,7 @@ func describeReplicaSymptom(i *instanceFacts) string {
 		return "can be written to and is not the primary"
 	case i.IsErrant:
 		return "is errant: it has " + abbreviateSet(i.Errant) + " and nobody else; delete its volume claim and pod to have it cloned anew"
-	case i.StaysAhead:
+	case !i.Ahead.IsEmpty():
 		return "is ahead of the primary by " + abbreviateSet(i.Ahead) + ", so that it will skip what the primary numbers so; delete its volume claim and pod to have it cloned anew"
 	case i.SemiSync.Waiting > 0:
 		return "has clients that wait for replicas it no longer has"
@@ -229,6 +229,8 @@ func healthy(d *derivedFacts, plan Plan) decision.Condition {
 	switch {
 	case plan.Stop != nil:
 		return unknownWhileStopped(d)
+	case d.state == StateHealthy && len(d.instances) == 1:
+		return decision.True(string(d.state), fmt.Sprintf("The primary, instance %d, is in service; it has no replica", d.primary.Index))
 	case d.state == StateHealthy:
 		return decision.True(string(d.state), fmt.Sprintf("Every replica follows the primary, instance %d", d.primary.Index))
 	default:
@@ -243,6 +245,8 @@ func unknownWhileStopped(d *derivedFacts) decision.Condition {
 
 func clusteringActive(d *derivedFacts, plan Plan) decision.Condition {
 	switch {
+	case plan.StartRefused:
+		return decision.False(ReasonStartRefused, "Clustering stays stopped, since a start would do harm: "+joinFindings(listRefusals(d)))
 	case plan.Stop != nil && plan.Stop.Unfinished != "":
 		return decision.False(ReasonInactive, "Clustering is stopped, and not all could be finished: "+plan.Stop.Unfinished)
 	case plan.Stop != nil:

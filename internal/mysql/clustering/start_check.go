@@ -18,11 +18,16 @@ type Finding struct {
 	Severity FindingSeverity
 	// Message says what was found and what a start does about it, Remedy what to do before.
 	Message, Remedy string
+	// IsHarmless says that a start loses nothing by it. The plugin asks the person who starts all the same; a stop that ends
+	// in a way that asks nobody ends, so that the cluster is not left without a primary.
+	IsHarmless bool
 }
 
-// CheckStart says what is worth knowing before clustering is started again, the reasons to refuse first.
-func CheckStart(o Observed) []Finding {
-	d := derive(o)
+// findStartRisks returns what a start would meet, the reasons to refuse first.
+func findStartRisks(d *derivedFacts) []Finding {
+	if d.Offline {
+		return nil
+	}
 	found := checkPrimary(d)
 	for _, i := range d.instances {
 		if !i.IsPrimary {
@@ -40,23 +45,37 @@ func CheckStart(o Observed) []Finding {
 	return sorted
 }
 
+// listRefusals says what keeps clustering stopped, and what to do about it.
+func listRefusals(d *derivedFacts) []string {
+	var list []string
+	for _, f := range findStartRisks(d) {
+		if f.Severity == Refuse && !f.IsHarmless {
+			list = append(list, f.Message+": "+f.Remedy)
+		}
+	}
+	return list
+}
+
 func checkPrimary(d *derivedFacts) []Finding {
 	p := d.primary
 	switch {
 	case !d.hasPrimary():
-		return []Finding{{Warn, "the status names no primary; a start chooses one", "none needed if the cluster is new"}}
+		return []Finding{{Severity: Warn, Message: "the status names no primary; a start chooses one", Remedy: "none needed if the cluster is new"}}
 	case d.primaryLostData:
 		return []Finding{{
-			Refuse, fmt.Sprintf("instance %d, the primary, lacks transactions that replicas have; a start fails over", p.Index),
-			"make sure that the replicas are right; then start with force",
+			Severity: Refuse, Message: fmt.Sprintf("instance %d, the primary, lacks transactions that replicas have; a start fails over", p.Index),
+			Remedy: "make sure that the replicas are right; then start with force",
 		}}
 	case !p.Reachable:
 		return []Finding{{
-			Refuse, fmt.Sprintf("instance %d, the primary, does not answer; a start fails over if it is down", p.Index),
-			"bring it back, or start with force",
+			Severity: Refuse, Message: fmt.Sprintf("instance %d, the primary, does not answer; a start fails over if it is down", p.Index),
+			Remedy: "bring it back, or start with force", IsHarmless: true,
 		}}
 	case p.SuperReadOnly && !d.staysReadOnly():
-		return []Finding{{Warn, fmt.Sprintf("instance %d, the primary, is read-only; a start makes it writable", p.Index), "none needed if clients may write again"}}
+		return []Finding{{
+			Severity: Warn, Message: fmt.Sprintf("instance %d, the primary, is read-only; a start makes it writable", p.Index),
+			Remedy: "none needed if clients may write again",
+		}}
 	default:
 		return nil
 	}
@@ -64,28 +83,34 @@ func checkPrimary(d *derivedFacts) []Finding {
 
 func checkReplica(i *instanceFacts) []Finding {
 	if !i.Reachable {
-		return []Finding{{Warn, fmt.Sprintf("instance %d does not answer and could not be checked", i.Index), "bring it back first"}}
+		return []Finding{{Severity: Warn, Message: fmt.Sprintf("instance %d does not answer and could not be checked", i.Index), Remedy: "bring it back first"}}
 	}
 	var found []Finding
 	add := func(severity FindingSeverity, what, remedy string) {
-		found = append(found, Finding{severity, fmt.Sprintf("instance %d %s", i.Index, what), remedy})
+		found = append(found, Finding{Severity: severity, Message: fmt.Sprintf("instance %d %s", i.Index, what), Remedy: remedy})
 	}
+	const alignOrReplace = "execute them on the primary as empty transactions if their rows agree, or delete the volume claim and pod of the instance"
 	if i.IsWritable {
 		add(Refuse, "can be written to beside the primary; a start makes it read-only", "SET GLOBAL super_read_only=1 in it")
 	}
-	if !i.Errant.IsEmpty() {
-		add(Refuse, "has "+abbreviateSet(i.Errant)+", which the primary lacks; a start isolates it",
-			"execute them on the primary as empty transactions if their rows agree, or delete the volume claim and pod of the instance")
+	switch isIsolated := i.Channel.IO == Stopped && i.Pod.Role == RoleNone; {
+	case i.Errant.IsEmpty():
+	case isIsolated: // A start changes nothing for it.
+		add(Warn, "has "+abbreviateSet(i.Errant)+", which the primary lacks; it is isolated already", alignOrReplace)
+	default:
+		add(Refuse, "has "+abbreviateSet(i.Errant)+", which the primary lacks; a start isolates it", alignOrReplace)
 	}
 	// A primary that lost data lacks these numbers itself, which is a finding of its own.
 	if !i.Ahead.IsEmpty() && !i.cluster.primaryLostData {
-		add(Refuse, "has "+abbreviateSet(i.Ahead)+", which the primary has yet to number so; it will skip what the primary writes then",
-			"delete the volume claim and pod of the instance, or switch over before the primary writes")
-	}
-	if isComparable(i) && !i.MissingPurged.IsEmpty() {
-		add(Refuse, "lacks "+abbreviateSet(i.MissingPurged)+", which the primary has deleted; it cannot follow, and a start leaves it so", "delete its volume claim and pod to have it cloned anew, or start with force without it")
+		add(Refuse, "has "+abbreviateSet(i.Ahead)+", which the primary has yet to number so; it will skip what the primary writes then", alignOrReplace)
 	}
 	switch c := i.Channel; {
+	case isComparable(i) && i.IsEmptyReplica:
+		add(Warn, "is empty; a start makes it a copy of the primary", "none needed")
+	case isComparable(i) && !i.MissingPurged.IsEmpty():
+		add(Refuse, "lacks "+abbreviateSet(i.MissingPurged)+", which the primary has deleted; it cannot follow, and a start leaves it so",
+			"delete its volume claim and pod to have it cloned anew, or start with force without it")
+		found[len(found)-1].IsHarmless = true
 	case c.Present && c.SQL == Stopped && c.SQLErrno != 0:
 		add(Warn, fmt.Sprintf("stopped applying with error %d; a start leaves it so", c.SQLErrno), "mend what SHOW REPLICA STATUS in it names, and START REPLICA")
 	case canStartSQLThread(i):

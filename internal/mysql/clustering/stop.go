@@ -82,6 +82,30 @@ func listUnfinishedOfPrimary(d *derivedFacts) []string {
 	}
 }
 
+func hasStopEnded(d *derivedFacts) bool {
+	return isStopWithdrawn(d) || d.Stop != nil && d.IsStopOverdue
+}
+
+// isStartRefused reports whether a start would do harm, of which the person who stopped has to know first.
+func isStartRefused(d *derivedFacts) bool {
+	return hasStopEnded(d) && !d.StartForced && len(listRefusals(d)) > 0
+}
+
+func refuseStart(d *derivedFacts, _ *instanceFacts) Plan {
+	refused, reason := joinFindings(listRefusals(d)), EventStartRefused
+	if d.IsStopOverdue {
+		reason = EventStopOverdue
+	}
+	return Plan{
+		Stop: d.Stop, StartRefused: true, Why: "the start of clustering is refused: " + refused, After: refusedInterval,
+		Events: []decision.Event{warningEvent(reason, "Clustering stays stopped: "+refused)},
+	}
+}
+
+func removeLeftovers(*derivedFacts, *instanceFacts) Plan {
+	return Plan{Do: RemoveLeftovers{}, Why: "nothing is stopped, and annotations of a stop are left"}
+}
+
 func endStop(*derivedFacts, *instanceFacts) Plan {
 	return Plan{Do: EndStop{}, Why: "the time of the stop is over"}
 }

@@ -13,8 +13,8 @@ import (
 // Observed is what a decision about the objects of a cluster looks at.
 type Observed struct {
 	Cluster *mocov1beta2.MySQLCluster
-	// MissingPasswordKeys are the keys that the cluster's Secret lacks, sorted. Nothing is built without them.
-	MissingPasswordKeys []string
+	// NeedsPasswords says that the cluster's Secret is missing or not complete. Nothing is built without it.
+	NeedsPasswords bool
 	// Desired are the objects that the cluster should have.
 	Desired DesiredObjects
 	// Objects are the desired objects in the order in which they are written, each with what is known of the live one.
@@ -44,11 +44,11 @@ func (s ObjectState) NeedsApply() bool {
 }
 
 // ChangeSet is the plan of a pass. Other features have one effect a pass; here one pass writes all objects that differ,
-// because most of them are of use only together. Only the first part that is not empty is carried out: the keys, then the
+// because most of them are of use only together. Only the first part that is not empty is carried out: the Secret, then the
 // objects to apply, then those to prune, then a step of the rollout.
 type ChangeSet struct {
-	// PasswordKeys are added to the Secret.
-	PasswordKeys []string
+	// CompletesPasswords says that the Secret gets what it lacks.
+	CompletesPasswords bool
 	// Apply are all objects that differ, in the order in which they are written.
 	Apply []*unstructured.Unstructured
 	// Prune are the configurations that nothing uses any more.
@@ -64,12 +64,12 @@ type ChangeSet struct {
 
 // IsNotEmpty reports whether there is anything to write.
 func (s ChangeSet) IsNotEmpty() bool {
-	return s.Err == nil && len(s.Problems) == 0 && (len(s.PasswordKeys) > 0 || s.changesObjects() || s.touchesPod())
+	return s.Err == nil && len(s.Problems) == 0 && (s.CompletesPasswords || s.changesObjects() || s.touchesPod())
 }
 
 // RollsOut reports whether the step of the rollout is what is carried out.
 func (s ChangeSet) RollsOut() bool {
-	return s.IsNotEmpty() && len(s.PasswordKeys) == 0 && !s.changesObjects()
+	return s.IsNotEmpty() && !s.CompletesPasswords && !s.changesObjects()
 }
 
 func (s ChangeSet) changesObjects() bool { return len(s.Apply)+len(s.Prune) > 0 }
@@ -85,10 +85,10 @@ func Decide(seen Observed) ChangeSet {
 		return ChangeSet{Rollout: RolloutPlan{Rule: "reconciliation is stopped", Action: Nothing{}}}
 	}
 	changes := ChangeSet{
-		PasswordKeys: seen.MissingPasswordKeys, Rollout: DecideRollout(seen.Rollout),
+		CompletesPasswords: seen.NeedsPasswords, Rollout: DecideRollout(seen.Rollout),
 		OverruledSettings: seen.Desired.OverruledSettings, Problems: seen.Problems, Err: seen.Err,
 	}
-	if changes.Err != nil || len(changes.Problems) > 0 || len(changes.PasswordKeys) > 0 {
+	if changes.Err != nil || len(changes.Problems) > 0 || changes.CompletesPasswords {
 		// Nothing is known of what is desired, so that nothing may be taken for superfluous either.
 		return changes
 	}

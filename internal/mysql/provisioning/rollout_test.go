@@ -213,8 +213,8 @@ func TestDecide(t *testing.T) {
 		want   string
 	}{
 		"a Pod is replaced when every object is as desired": {func(*Observed) {}, "roll out"},
-		"a stop of reconciliation comes before all":         {func(o *Observed) { stopReconciliation(o.Cluster); o.MissingPasswordKeys = []string{"A"} }, ""},
-		"missing passwords come before objects":             {func(o *Observed) { o.MissingPasswordKeys = []string{"A"}; o.Objects[0].LiveHash = ContentHash{} }, "keys A"},
+		"a stop of reconciliation comes before all":         {func(o *Observed) { stopReconciliation(o.Cluster); o.NeedsPasswords = true }, ""},
+		"missing passwords come before objects":             {func(o *Observed) { o.NeedsPasswords = true; o.Objects[0].LiveHash = ContentHash{} }, "the Secret"},
 		"an object that was never applied is applied":       {func(o *Observed) { o.Objects[0].AppliedHash = ContentHash{} }, "apply used"},
 		"an object that was changed or deleted is applied":  {func(o *Observed) { o.Objects[0].LiveHash = ContentHash{} }, "apply used"},
 		"all objects that differ are applied in one pass": {func(o *Observed) {
@@ -250,8 +250,8 @@ func effectsOf(changes ChangeSet) string {
 	var effects []string
 	switch {
 	case !changes.IsNotEmpty():
-	case len(changes.PasswordKeys) > 0:
-		effects = append(effects, "keys "+strings.Join(changes.PasswordKeys, ", "))
+	case changes.CompletesPasswords:
+		effects = append(effects, "the Secret")
 	case changes.RollsOut():
 		effects = append(effects, "roll out")
 	default:

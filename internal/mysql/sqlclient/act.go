@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -221,19 +222,21 @@ func (s *Server) execOrKill(ctx context.Context, statement string) error {
 	return err
 }
 
-// readStatement reads everything at once: an idle cluster must cost its servers next to nothing.
-const readStatement = `select @@global.server_uuid, @@global.version, @@global.gtid_executed, @@global.gtid_purged,
- @@global.read_only, @@global.super_read_only,
- (select json_objectagg(lower(variable_name), variable_value) from performance_schema.global_variables
-  where variable_name like 'rpl\_semi\_sync\_%'),
+// readStatement reads everything at once: an idle cluster must cost its servers next to nothing. MySQL evaluates it from
+// left to right. What ends the writing therefore stands before what was written, and the transactions that are being
+// committed before those that are: one that moves from the former to the latter meanwhile is in both, not in neither.
+const readStatement = `select @@global.server_uuid, @@global.version,
+ (select max(time) from performance_schema.processlist
+  where command = 'Query' and info like '` + statementMark + `%' and id <> connection_id()),
+ @@global.super_read_only, @@global.read_only,
  (select json_objectagg(lower(variable_name), variable_value) from performance_schema.global_status
   where variable_name in ('Rpl_semi_sync_source_wait_sessions', 'Rpl_semi_sync_master_wait_sessions')),
+ (select json_objectagg(lower(variable_name), variable_value) from performance_schema.global_variables
+  where variable_name like 'rpl\_semi\_sync\_%'),
  (select state from performance_schema.clone_status order by id desc limit 1),
  (select json_arrayagg(convert(v.variable_value using utf8mb4)) from performance_schema.user_variables_by_thread v
   join performance_schema.threads t on t.thread_id = v.thread_id
   where t.processlist_command like 'Binlog Dump%' and v.variable_name = 'replica_uuid'),
- (select max(time) from performance_schema.processlist
-  where command = 'Query' and info like '` + statementMark + `%' and id <> connection_id()),
  (select json_object('host', c.host, 'uuid', s.source_uuid, 'auto', c.auto_position, 'io', s.service_state,
    'retrieved', s.received_transaction_set, 'ioerrno', s.last_error_number, 'sql', a.service_state,
    'sqlerrno', greatest(
@@ -245,18 +248,23 @@ const readStatement = `select @@global.server_uuid, @@global.version, @@global.g
   from performance_schema.replication_connection_configuration c
   join performance_schema.replication_connection_status s on s.channel_name = c.channel_name
   join performance_schema.replication_applier_status a on a.channel_name = c.channel_name
-  where c.channel_name = '' and c.host <> '')`
+  where c.channel_name = '' and c.host <> ''),
+ @@global.gtid_owned, @@global.gtid_executed, @@global.gtid_purged`
+
+// ownerSuffix is what gtid_owned adds to each number: the connection that commits it.
+var ownerSuffix = regexp.MustCompile(`#\d+`)
 
 // ReadFacts asks the server for everything, with one statement.
 func (s *Server) ReadFacts(ctx context.Context) (ServerFacts, error) {
 	var f ServerFacts
 	var variables, status, clone, connected, channel sql.NullString
 	var pending sql.NullInt64
-	err := s.db.QueryRowContext(ctx, readStatement).Scan(&f.UUID, &f.Version, &f.Executed, &f.Purged,
-		&f.ReadOnly, &f.SuperReadOnly, &variables, &status, &clone, &connected, &pending, &channel)
+	err := s.db.QueryRowContext(ctx, readStatement).Scan(&f.UUID, &f.Version, &pending, &f.SuperReadOnly, &f.ReadOnly,
+		&status, &variables, &clone, &connected, &channel, &f.Owned, &f.Executed, &f.Purged)
 	if err != nil {
 		return ServerFacts{}, fmt.Errorf("read the server's state: %w", err)
 	}
+	f.Owned = ownerSuffix.ReplaceAllString(removeLineBreaks(f.Owned), "")
 	f.Executed, f.Purged, f.Clone = removeLineBreaks(f.Executed), removeLineBreaks(f.Purged), clone.String
 	f.Pending, f.PendingFor = pending.Valid, time.Duration(pending.Int64)*time.Second
 	if connected.Valid {

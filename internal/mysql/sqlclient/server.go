@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
@@ -24,14 +25,20 @@ const (
 	AdminPort = 33062
 	// Port is where clients and replicas connect.
 	Port = 3306
-	// maxConnections that one server gets: one is held by Watch, one reads or acts, one is for the statement beside.
-	maxConnections = 3
+	// maxConnections that one server gets: one is held and one is pinged by WatchConnection, one reads or acts, one is for the
+	// statement beside.
+	maxConnections = 4
+	// pingInterval and pingTimeout are how soon a frozen server is noticed, and how long a slow one may take.
+	pingInterval, pingTimeout = time.Second, 2 * time.Second
 	// Numbers of MySQL's errors.
 	errAccessDenied  = 1045
 	errShutdown      = 1053
 	errNoSuchThread  = 1094
 	errServerRestart = 3707
 )
+
+// ErrSilent is returned for a server that holds its connections and does not answer.
+var ErrSilent = errors.New("the server does not answer")
 
 // Account is a user of the database.
 type Account struct{ Name, Password string }
@@ -67,15 +74,43 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// WatchConnection holds a connection and returns an error when it is lost, so that the end of a server is noticed at once; it
-// returns nil when ctx ends. It sends one statement a day.
+// WatchConnection returns an error when the server has ended or does not answer any more, so that this is noticed at once,
+// and nil when ctx ends. It holds a connection, with one statement a day, and sends packets that are no statements.
 func (s *Server) WatchConnection(ctx context.Context) error {
-	for ctx.Err() == nil {
-		if _, err := s.db.ExecContext(ctx, "do sleep(86400)"); err != nil && ctx.Err() == nil {
+	watching, giveUp := context.WithCancelCause(ctx)
+	var pings sync.WaitGroup
+	pings.Go(func() { giveUp(s.pingUntilSilent(watching)) })
+	defer pings.Wait()
+	defer giveUp(nil)
+	for watching.Err() == nil {
+		if _, err := s.db.ExecContext(watching, "do sleep(86400)"); err != nil && watching.Err() == nil {
 			return fmt.Errorf("the connection is lost: %w", err)
 		}
 	}
-	return nil
+	if ctx.Err() != nil {
+		return nil
+	}
+	return context.Cause(watching)
+}
+
+// pingUntilSilent returns an error when the server does not answer. A frozen server keeps its connections open.
+func (s *Server) pingUntilSilent(ctx context.Context) error {
+	tick := time.NewTicker(pingInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		ping, cancel := context.WithTimeout(ctx, pingTimeout)
+		err := s.db.PingContext(ping)
+		isLate := errors.Is(ping.Err(), context.DeadlineExceeded)
+		cancel()
+		if err != nil && isLate {
+			return ErrSilent
+		}
+	}
 }
 
 // statementMark begins every act, so that Read knows one that still runs, whoever sent it.
@@ -127,8 +162,10 @@ func DescribeError(err error) string {
 
 // ServerFacts is what one server said of itself at one moment. GTID sets are in MySQL's own notation.
 type ServerFacts struct {
-	UUID, Version           string
-	Executed, Purged        string
+	UUID, Version    string
+	Executed, Purged string
+	// Owned is what is being committed: numbered, perhaps received by replicas, and not executed yet.
+	Owned                   string
 	ReadOnly, SuperReadOnly bool
 	SemiSync                SemiSync
 	// Connected are the UUIDs of the replicas that it serves.

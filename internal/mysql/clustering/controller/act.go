@@ -37,11 +37,13 @@ func (c Controller) act(ctx context.Context, seen *observation, plan clustering.
 		c.conns.forgetCluster(client.ObjectKeyFromObject(seen.cluster))
 		return nil
 	}
-	if _, ends := plan.Do.(clustering.EndStop); ends {
-		return c.endStop(ctx, seen.cluster)
-	}
-	if _, idle := plan.Do.(clustering.Nothing); idle {
+	switch plan.Do.(type) {
+	case clustering.Nothing:
 		return nil
+	case clustering.EndStop:
+		return c.removeAnnotations(ctx, seen.cluster, append(stopAnnotations(), leftoverAnnotations()...))
+	case clustering.RemoveLeftovers:
+		return c.removeAnnotations(ctx, seen.cluster, leftoverAnnotations())
 	}
 	// The object is read past any cache. Otherwise an action could follow a stop, which promises that nothing is done, or be
 	// repeated for a primary that is none any more.
@@ -69,7 +71,7 @@ func (c Controller) act(ctx context.Context, seen *observation, plan clustering.
 
 func (c Controller) perform(ctx context.Context, seen *observation, do clustering.Action) error {
 	switch do := do.(type) {
-	case clustering.Nothing, clustering.PromoteInStatus, clustering.EndStop:
+	case clustering.Nothing, clustering.PromoteInStatus, clustering.EndStop, clustering.RemoveLeftovers:
 		return nil
 	case clustering.SetRole:
 		return c.setRole(ctx, seen, do)

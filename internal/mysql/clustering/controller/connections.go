@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,7 +32,7 @@ var errClosed = errors.New("the controller has ended")
 // costs new connections and clocks that start anew.
 type connManager struct {
 	clock clock.PassiveClock
-	// lost gets the clusters whose connection to the primary is lost.
+	// lost gets the clusters whose connection to the primary is lost, or of which a silent server answers again.
 	lost chan event.GenericEvent
 
 	mu       sync.Mutex
@@ -112,6 +113,47 @@ type instanceConn struct {
 	address string
 	server  *sqlclient.Server
 	action  *asyncAction
+	// isSilent says that its answer is waited for in the background; stopWaiting ends that.
+	isSilent    atomic.Bool
+	stopWaiting context.CancelFunc
+	isClosed    bool
+}
+
+// readFacts asks the server, and waits for a bounded time.
+func (c *instanceConn) readFacts(ctx context.Context) (sqlclient.ServerFacts, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	return c.server.ReadFacts(ctx)
+}
+
+// awaitAnswer asks a server that did not answer until it does, and has the cluster looked at then. Until then no pass asks.
+func (c *clusterConns) awaitAnswer(ctx context.Context, conn *instanceConn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if conn.isClosed || !conn.isSilent.CompareAndSwap(false, true) {
+		return
+	}
+	ctx, conn.stopWaiting = context.WithCancel(context.WithoutCancel(ctx)) // It outlives the pass.
+	c.manager.goroutines.Go(func() {
+		for {
+			// Another error is an answer too, which a pass judges.
+			if _, err := conn.readFacts(ctx); ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+				break
+			}
+		}
+		conn.isSilent.Store(false)
+		c.requestLook()
+	})
+}
+
+// requestLook has the cluster looked at soon.
+func (c *clusterConns) requestLook() {
+	select {
+	case c.manager.lost <- event.GenericEvent{Object: &mocov1beta2.MySQLCluster{
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.name.Namespace, Name: c.name.Name},
+	}}:
+	default: // So many others are lost that the regular look comes first.
+	}
 }
 
 func (c *clusterConns) closeAll() {
@@ -135,6 +177,10 @@ func (c *clusterConns) closeInstance(i int) {
 	}
 	if conn.action != nil {
 		conn.action.cancel()
+	}
+	conn.isClosed = true
+	if conn.stopWaiting != nil {
+		conn.stopWaiting()
 	}
 	_ = conn.server.Close() // The connections are given up, whether or not they close cleanly.
 	delete(c.instances, i)
@@ -189,7 +235,8 @@ func (c *clusterConns) watch(ctx context.Context, conn *instanceConn) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // It outlives the pass and ends with the connections.
 	c.watched, c.unwatch = conn, cancel
 	c.manager.goroutines.Go(func() {
-		if err := conn.server.WatchConnection(ctx); err == nil {
+		err := conn.server.WatchConnection(ctx)
+		if err == nil {
 			return
 		}
 		c.mu.Lock()
@@ -197,12 +244,10 @@ func (c *clusterConns) watch(ctx context.Context, conn *instanceConn) {
 			c.stopWatching()
 		}
 		c.mu.Unlock()
-		select {
-		case c.manager.lost <- event.GenericEvent{Object: &mocov1beta2.MySQLCluster{
-			ObjectMeta: metav1.ObjectMeta{Namespace: c.name.Namespace, Name: c.name.Name},
-		}}:
-		default: // So many others are lost that the regular look comes first.
+		if errors.Is(err, sqlclient.ErrSilent) {
+			c.awaitAnswer(ctx, conn)
 		}
+		c.requestLook()
 	})
 }
 

@@ -4,6 +4,7 @@ package controller
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -119,15 +120,21 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 
 func (m *Metrics) collectCluster(ch chan<- prometheus.Metric, cluster *mocov1beta2.MySQLCluster, readyPods map[types.NamespacedName]int, now time.Time) {
 	overdue, _ := stopOverdueDuration(cluster, now)
-	holds := func(kind string) bool { return meta.IsStatusConditionTrue(cluster.Status.Conditions, kind) }
+	// While clustering is stopped nobody vouches for the conditions. A cluster that looks well then must page nobody, and one
+	// that does not must.
+	looks := func(kind string, states ...clustering.ClusterState) bool {
+		p := cluster.Status.Pause
+		isSeen := p != nil && slices.Contains(states, clustering.ClusterState(p.State))
+		return isSeen || meta.IsStatusConditionTrue(cluster.Status.Conditions, kind)
+	}
 	for _, gauge := range []struct {
 		of    *prometheus.Desc
 		value float64
 	}{
 		{m.clusteringStopped, boolToFloat(stopRecord(cluster) != nil)},
 		{m.reconciliationStopped, boolToFloat(cluster.ReconciliationStopped())},
-		{m.available, boolToFloat(holds(mocov1beta2.AvailableCondition))},
-		{m.healthy, boolToFloat(holds(mocov1beta2.HealthyCondition))},
+		{m.available, boolToFloat(looks(mocov1beta2.AvailableCondition, clustering.StateHealthy, clustering.StateDegraded))},
+		{m.healthy, boolToFloat(looks(mocov1beta2.HealthyCondition, clustering.StateHealthy))},
 		{m.replicas, float64(cluster.Spec.Replicas)},
 		{m.readyReplicas, float64(readyPods[client.ObjectKeyFromObject(cluster)])},
 		{m.errantReplicas, float64(cluster.Status.ErrantReplicas)},

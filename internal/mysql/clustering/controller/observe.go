@@ -24,14 +24,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-const (
-	// readTimeout bounds one look at one server.
-	readTimeout = 2 * time.Second
-	// silentTimeout is for a server that did not answer before: a failover is many passes, and each would wait for it. Every
-	// patientLook-th look has readTimeout again, so that a slow server is heard.
-	silentTimeout = 300 * time.Millisecond
-	patientLook   = 5
-)
+// readTimeout bounds one look at one server.
+const readTimeout = 2 * time.Second
 
 // The accounts of every cluster, and the keys of their passwords in its Secret.
 const (
@@ -67,7 +61,7 @@ func (c Controller) observe(ctx context.Context, cluster *mocov1beta2.MySQLClust
 		Observed: observeObject(cluster, c.Clock.Now()), cluster: cluster, startedAt: c.Clock.Now(),
 		pods: make([]*corev1.Pod, n), conns: make([]*instanceConn, n), facts: make([]sqlclient.ServerFacts, n),
 	}
-	if seen.IsBeingDeleted || seen.IsStopOverdue {
+	if seen.IsBeingDeleted || seen.IsStopOverdue && seen.Stop == nil {
 		return seen, nil
 	}
 	seen.clusterConns = c.conns.connsOf(cluster)
@@ -133,20 +127,21 @@ func (c Controller) observeServers(ctx context.Context, seen *observation) {
 
 func (s *observation) observeServer(ctx context.Context, i int, now time.Time) {
 	conn := s.conns[i]
-	if conn == nil {
+	if conn == nil || conn.isSilent.Load() { // A failover is many passes, and each would wait for a silent server.
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.clusterConns.readTimeoutOf(i))
-	defer cancel()
-	facts, err := conn.server.ReadFacts(ctx)
+	facts, err := conn.readFacts(ctx)
 	if err == nil {
 		err = setServerFacts(&s.Instances[i], facts)
 	}
 	if err != nil {
 		log.FromContext(ctx).V(1).Info("Instance not read", keyInstance, i, keyError, describeError(err))
 		s.Instances[i].Refused = sqlclient.IsConnectionRefused(err)
-		if sqlclient.IsAccessDenied(err) {
+		switch {
+		case sqlclient.IsAccessDenied(err):
 			s.clusterConns.forgetInstance(i)
+		case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
+			s.clusterConns.awaitAnswer(ctx, conn)
 		}
 		return
 	}
@@ -154,14 +149,6 @@ func (s *observation) observeServer(ctx context.Context, i int, now time.Time) {
 	if conn.action.isRunning() {
 		setRunningAction(&s.Instances[i], conn.action, now)
 	}
-}
-
-// readTimeoutOf is how long to wait for an answer of an instance.
-func (c *clusterConns) readTimeoutOf(i int) time.Duration {
-	if past := c.history.Instances; i < len(past) && past[i].Misses > 1 && past[i].Misses%patientLook != 0 {
-		return silentTimeout
-	}
-	return readTimeout
 }
 
 // watchPrimary watches the connection to the primary while clustering is active.
@@ -208,7 +195,8 @@ func observeObject(cluster *mocov1beta2.MySQLCluster, now time.Time) clustering.
 		Replicas: int(spec.Replicas), Offline: spec.Offline,
 		Source:    clustering.OneTimeOperation{Wanted: spec.ReplicationSourceSecretName != nil, Done: status.Cloned},
 		Restore:   clustering.OneTimeOperation{Wanted: spec.Restore != nil, Done: status.RestoredTime != nil},
-		StopAsked: cluster.ClusteringStopped(), Stop: stopRecord(cluster), MaxDelay: maxDelay(cluster),
+		StopAsked: cluster.ClusteringStopped(), StartForced: cluster.Annotations[mocov1beta2.ForceStartAnnotation] == "true",
+		HasLeftovers: len(listLeftovers(cluster)) > 0, Stop: stopRecord(cluster), MaxDelay: maxDelay(cluster),
 		Primary: primaryOf(cluster), Instances: make([]clustering.Instance, spec.Replicas),
 	}
 }
@@ -246,10 +234,10 @@ func isReady(pod *corev1.Pod) bool {
 }
 
 func setServerFacts(s *clustering.Instance, f sqlclient.ServerFacts) error {
-	var sets [3]gtid.Set
-	texts := [3]string{f.Executed, f.Purged}
+	var sets [4]gtid.Set
+	texts := [4]string{f.Executed, f.Purged, f.Owned}
 	if f.Replication != nil {
-		texts[2] = f.Replication.Retrieved
+		texts[3] = f.Replication.Retrieved
 	}
 	for i, text := range texts {
 		set, err := gtid.Parse(text)
@@ -261,7 +249,7 @@ func setServerFacts(s *clustering.Instance, f sqlclient.ServerFacts) error {
 	s.Reachable, s.UUID, s.Series = true, f.UUID, parseSeries(f.Version)
 	s.Pending, s.PendingFor = f.Pending, f.PendingFor
 	s.ReadOnly, s.SuperReadOnly = f.ReadOnly, f.SuperReadOnly
-	s.Executed, s.Purged = sets[0], sets[1]
+	s.Executed, s.Purged, s.Owned = sets[0], sets[1], sets[2]
 	s.SemiSync = clustering.SemiSync{
 		Source: f.SemiSync.Source, Replica: f.SemiSync.Replica,
 		WaitFor: f.SemiSync.WaitFor, Timeout: f.SemiSync.Timeout, Waiting: f.SemiSync.Waiting,
@@ -271,7 +259,7 @@ func setServerFacts(s *clustering.Instance, f sqlclient.ServerFacts) error {
 		"In Progress": clustering.Cloning, "Completed": clustering.Cloned, "Failed": clustering.CloneFailed,
 	}[f.Clone]
 	if f.Replication != nil {
-		s.Channel = parseChannel(*f.Replication, sets[2])
+		s.Channel = parseChannel(*f.Replication, sets[3])
 	}
 	return nil
 }

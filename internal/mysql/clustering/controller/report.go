@@ -6,9 +6,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
@@ -36,21 +38,23 @@ func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen *observation,
 	}
 	status := &cluster.Status
 	status.Cloned = status.Cloned || plan.SourceDone
-	status.Pause = buildPause(cluster, plan, seen.Now)
+	status.Pause = buildPause(cluster, plan, seen)
 	status.Instances = buildInstanceStatuses(seen, plan, primary)
 	status.SyncedReplicas = plan.Synced
 	if primary != clustering.NoInstance && primary < len(seen.Instances) && seen.Instances[primary].Reachable {
 		status.SyncedReplicas++ // The field counts the primary too.
 	}
 	status.ErrantReplicas, status.ErrantReplicaList = len(plan.Errant), plan.Errant
+	active := meta.FindStatusCondition(status.Conditions, mocov1beta2.ClusteringActiveCondition)
+	isToldAgain := plan.StartRefused && active != nil && active.Reason == plan.ClusteringActive.Reason && active.Message == plan.ClusteringActive.Message
 	reconcile.SetConditions(&status.Conditions, ownedConditions(cluster, seen, plan), cluster.Generation, c.Clock)
 
 	out := reconcile.FollowUp{Rule: plan.Rule, RequeueAfter: plan.After}
 	// The regular look at a stopped cluster may come long after the end of the stop.
-	if until, _ := reconcile.ReadStopUntil(cluster); until != nil && cluster.ClusteringStopped() {
+	if until := endOfStop(cluster); until != nil && until.After(seen.Now) && cluster.ClusteringStopped() {
 		out.RequeueAfter = min(out.RequeueAfter, max(until.Sub(seen.Now), time.Millisecond))
 	}
-	if refused == nil {
+	if refused == nil && !isToldAgain {
 		out.Events = plan.Events
 	}
 	name := seen.clusterConns.name
@@ -138,35 +142,94 @@ func describeIgnoredAnnotations(cluster *mocov1beta2.MySQLCluster) string {
 	if _, ok := parseStoppedInstances(cluster); !ok {
 		wrong = append(wrong, mocov1beta2.StoppedInstancesAnnotation+" is ignored: expected a JSON list of ordinals such as [1], found something else; correct it")
 	}
-	if _, ok := reconcile.ReadStopUntil(cluster); !ok {
+	switch until, ok := reconcile.ReadStopUntil(cluster); {
+	case !ok:
 		wrong = append(wrong, torporv1alpha1.UntilAnnotation+" is ignored: expected a time such as 2026-11-20T22:00:00Z, found something else; correct it")
+	case until != nil && isStopped(cluster) && endOfStop(cluster) == nil:
+		wrong = append(wrong, torporv1alpha1.UntilAnnotation+" is ignored: expected a time after the stop began, found "+
+			until.UTC().Format(time.RFC3339)+", which an earlier stop left; set another or remove it")
 	}
 	return strings.Join(wrong, "; ")
 }
 
 // stopOverdueDuration is for how long something is stopped after the time until which it should have been, zero if nothing is.
 func stopOverdueDuration(cluster *mocov1beta2.MySQLCluster, now time.Time) (overdue time.Duration, isOverdue bool) {
-	_, stopsInstances := cluster.Annotations[mocov1beta2.StoppedInstancesAnnotation]
-	until, _ := reconcile.ReadStopUntil(cluster)
-	isStopped := cluster.ClusteringStopped() || cluster.ReconciliationStopped() || stopsInstances
-	if until == nil || now.Before(until.Time) || !isStopped {
+	until := endOfStop(cluster)
+	if until == nil || now.Before(until.Time) || !isStopped(cluster) {
 		return 0, false
 	}
 	return now.Sub(until.Time), true
 }
 
-// endStop removes the annotations of a stop, unless the object was changed meanwhile.
-func (c Controller) endStop(ctx context.Context, cluster *mocov1beta2.MySQLCluster) error {
+func isStopped(cluster *mocov1beta2.MySQLCluster) bool {
+	_, stopsInstances := cluster.Annotations[mocov1beta2.StoppedInstancesAnnotation]
+	return cluster.ClusteringStopped() || cluster.ReconciliationStopped() || stopsInstances
+}
+
+// endOfStop is when the stops of a cluster end by themselves, nil if they do not. A time that was over before the first of
+// them began is left from an earlier stop, which would void this one at once.
+func endOfStop(cluster *mocov1beta2.MySQLCluster) *metav1.Time {
+	until, _ := reconcile.ReadStopUntil(cluster)
+	if until == nil {
+		return nil
+	}
+	var pause mocov1beta2.Pause
+	if cluster.Status.Pause != nil {
+		pause = *cluster.Status.Pause
+	}
+	var began []time.Time
+	for annotation, record := range map[string]*mocov1beta2.Stop{
+		mocov1beta2.ClusteringStoppedAnnotation: pause.Clustering, mocov1beta2.ReconciliationStoppedAnnotation: pause.Reconciliation,
+		mocov1beta2.StoppedInstancesAnnotation: nil,
+	} {
+		_, isThere := cluster.Annotations[annotation]
+		switch written := reconcile.WriteTimeOf(cluster, annotation); {
+		case !isThere:
+		case record != nil: // Other writes of the same manager make the time of the write later.
+			began = append(began, record.Since.Time)
+		case written != nil:
+			began = append(began, written.Time)
+		default:
+			return until // Nobody knows.
+		}
+	}
+	if len(began) > 0 && !until.After(slices.MinFunc(began, time.Time.Compare)) {
+		return nil
+	}
+	return until
+}
+
+// stopAnnotations stop something, and leftoverAnnotations say more about a stop or its end.
+func stopAnnotations() []string {
+	return []string{mocov1beta2.ClusteringStoppedAnnotation, mocov1beta2.ReconciliationStoppedAnnotation, mocov1beta2.StoppedInstancesAnnotation}
+}
+
+func leftoverAnnotations() []string {
+	return []string{
+		torporv1alpha1.UntilAnnotation, torporv1alpha1.ReasonAnnotation, mocov1beta2.ForceStartAnnotation, mocov1beta2.LookRequestedAnnotation,
+	}
+}
+
+// listLeftovers returns the annotations that are left of a stop that is over.
+func listLeftovers(cluster *mocov1beta2.MySQLCluster) []string {
+	if isStopped(cluster) || stopRecord(cluster) != nil {
+		return nil
+	}
+	return slices.DeleteFunc(leftoverAnnotations(), func(name string) bool {
+		_, isThere := cluster.Annotations[name]
+		return !isThere
+	})
+}
+
+// removeAnnotations removes annotations, unless the object was changed meanwhile.
+func (c Controller) removeAnnotations(ctx context.Context, cluster *mocov1beta2.MySQLCluster, names []string) error {
 	// The patch requires the observed version, so that a stop is not ended that was prolonged meanwhile.
 	after := cluster.DeepCopy()
-	for _, name := range []string{
-		mocov1beta2.ClusteringStoppedAnnotation, mocov1beta2.ReconciliationStoppedAnnotation, mocov1beta2.StoppedInstancesAnnotation,
-		torporv1alpha1.UntilAnnotation, torporv1alpha1.ReasonAnnotation,
-	} {
+	for _, name := range names {
 		delete(after.Annotations, name)
 	}
 	if err := reconcile.PatchObserved(ctx, c.client, cluster, after, ""); err != nil {
-		return fmt.Errorf("end the stop: %w", err)
+		return fmt.Errorf("remove the annotations of a stop: %w", err)
 	}
 	return nil
 }
@@ -192,28 +255,38 @@ func stopRecord(cluster *mocov1beta2.MySQLCluster) *clustering.StopRecord {
 }
 
 // buildPause returns status.pause; of that, a stop of reconciliation is not this controller's.
-func buildPause(cluster *mocov1beta2.MySQLCluster, plan clustering.Plan, now time.Time) *mocov1beta2.Pause {
+func buildPause(cluster *mocov1beta2.MySQLCluster, plan clustering.Plan, seen *observation) *mocov1beta2.Pause {
 	p := &mocov1beta2.Pause{}
-	before := cluster.Status.Pause
-	if before != nil {
+	before := mocov1beta2.Pause{}
+	if cluster.Status.Pause != nil {
+		before = *cluster.Status.Pause
 		p.Reconciliation = before.Reconciliation
 	}
-	if cluster.ClusteringStopped() {
+	switch {
+	case cluster.ClusteringStopped():
 		p.Clustering = &mocov1beta2.Stop{
-			Since: metav1.NewTime(now), By: reconcile.FieldManagerOf(cluster, mocov1beta2.ClusteringStoppedAnnotation),
-			Reason: cluster.Annotations[torporv1alpha1.ReasonAnnotation],
+			Since: metav1.NewTime(seen.Now), By: reconcile.FieldManagerOf(cluster, mocov1beta2.ClusteringStoppedAnnotation),
+			Reason: cluster.Annotations[torporv1alpha1.ReasonAnnotation], Until: endOfStop(cluster),
 		}
-		p.Clustering.Until, _ = reconcile.ReadStopUntil(cluster)
-		if before != nil && before.Clustering != nil { // A stop began when it was first seen, whatever is changed in it later.
+		if before.Clustering != nil { // A stop began when it was first seen, whatever is changed in it later.
 			p.Clustering.Since = before.Clustering.Since
 		}
-		if plan.Stop == nil {
-			p.Quiescing = plan.Why
-		} else {
-			p.Unfinished = plan.Stop.Unfinished
-		}
+	case plan.Stop != nil && before.Clustering != nil: // It was taken back, and the start is refused.
+		p.Clustering = before.Clustering.DeepCopy()
+		p.Clustering.Until = nil
 	}
-	if *p == (mocov1beta2.Pause{}) {
+	switch {
+	case plan.Stop != nil:
+		p.Unfinished = plan.Stop.Unfinished
+		p.ObservedAt, p.LookRequest = new(metav1.NewTime(seen.startedAt)), cluster.Annotations[mocov1beta2.LookRequestedAnnotation]
+		p.State = string(plan.State)
+		for _, f := range plan.StartFindings {
+			p.StartFindings = append(p.StartFindings, mocov1beta2.StartFinding{Severity: string(f.Severity), Message: f.Message, Remedy: f.Remedy})
+		}
+	case p.Clustering != nil:
+		p.Quiescing = plan.Why
+	}
+	if p.Clustering == nil && p.Reconciliation == nil {
 		return nil
 	}
 	return p
@@ -223,7 +296,9 @@ func buildPause(cluster *mocov1beta2.MySQLCluster, plan clustering.Plan, now tim
 func rememberStatus(cluster *mocov1beta2.MySQLCluster) map[string]any {
 	remembered := map[string]any{}
 	if p := cluster.Status.Pause; p != nil && p.Clustering != nil {
-		remembered["pause"] = mocov1beta2.Pause{Clustering: p.Clustering, Quiescing: p.Quiescing, Unfinished: p.Unfinished}
+		without := *p // That part is remembered by the controller that writes it.
+		without.Reconciliation = nil
+		remembered["pause"] = without
 	}
 	if primary, chosen := cluster.Status.Primary(); chosen {
 		remembered["instances"] = []mocov1beta2.InstanceStatus{{Ordinal: primary, Role: mocov1beta2.RolePrimary}}

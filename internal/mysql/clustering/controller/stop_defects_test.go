@@ -130,7 +130,7 @@ func TestGaugesOfStoppedClusterAreBackAfterRestart(t *testing.T) {
 		return testenv.ErrorIf(got != 1, "found %v", got)
 	})
 	for name, want := range map[string]float64{
-		"moco_cluster_reconciliation_stopped": 1, "moco_cluster_available": 0, "moco_cluster_healthy": 0,
+		"moco_cluster_reconciliation_stopped": 1, "moco_cluster_available": 1, "moco_cluster_healthy": 1,
 		"moco_cluster_replicas": instances, "moco_cluster_ready_replicas": instances, "moco_cluster_errant_replicas": 0,
 	} {
 		if got := e.metricValue(t, name); got != want {

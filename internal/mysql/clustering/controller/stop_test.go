@@ -109,14 +109,19 @@ func TestStopDuringClone(t *testing.T) {
 func TestFrozenPrimaryIsReplaced(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)
+	e.waitForLooks(t) // The next one comes by itself after ten seconds.
 	e.servers[0].Freeze(t)
-	thawed := false
+	frozenAt, thawed := time.Now(), false
 	t.Cleanup(func() {
 		if !thawed {
 			e.servers[0].Thaw(t)
 		}
 	})
 	heir, value := e.waitForAcknowledgedWrite(t)
+	t.Logf("no write was acknowledged for %s", time.Since(frozenAt).Round(time.Millisecond))
+	if silence := time.Since(frozenAt); silence > 10*time.Second {
+		t.Errorf("expected the frozen primary to be noticed before the next regular look, found %s without a write", silence)
+	}
 	e.servers[0].Thaw(t)
 	thawed = true
 	cluster := e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
@@ -257,6 +262,7 @@ func (e *environment) killSessions(t *testing.T, i int, user string) {
 func TestStopThatCannotEnd(t *testing.T) {
 	t.Parallel()
 	e := newEnvironment(t)
+	e.clock = shiftedClock{ahead: 2 * time.Minute} // The time of the stop is over, and was not when the stop began.
 	e.createCluster(t, nil)
 	e.forbidEndOfStop(t)
 	end := e.clock.Now().Add(-time.Minute).UTC().Truncate(time.Second)
@@ -421,7 +427,7 @@ func (e *environment) enableGeneralLog(t *testing.T) {
 // listManagerStatements returns what the manager sent to an instance, its passwords left out.
 func (e *environment) listManagerStatements(t *testing.T, i int) []string {
 	t.Helper()
-	const query = `select group_concat(convert(left(argument, 60) using utf8mb4) order by event_time separator '\n') from mysql.general_log
+	const query = `select group_concat(convert(replace(left(argument, 60), '\n', ' ') using utf8mb4) order by event_time separator '\n') from mysql.general_log
 		where user_host like 'moco-admin%' and command_type not in ('Connect', 'Quit')`
 	e.mustRun(t, i, "root", "set global group_concat_max_len = 1000000")
 	all := strings.TrimSpace(e.query(t, i, query))

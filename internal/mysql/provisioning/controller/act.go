@@ -58,8 +58,8 @@ func (c Controller) act(ctx context.Context, seen observation, changes provision
 		return newFailure(nil, err)
 	}
 	switch {
-	case len(changes.PasswordKeys) > 0:
-		if err := c.addPasswords(ctx, seen, changes.PasswordKeys); err != nil {
+	case changes.CompletesPasswords:
+		if err := c.addPasswords(ctx, seen); err != nil {
 			return newFailure(nil, err)
 		}
 		// There is nothing to report before the objects are made, which the next pass does.
@@ -77,7 +77,7 @@ func (c Controller) act(ctx context.Context, seen observation, changes provision
 }
 
 // addPasswords makes the Secret, or adds to it what it lacks. What is there stays as it is.
-func (c Controller) addPasswords(ctx context.Context, seen observation, keys []string) error {
+func (c Controller) addPasswords(ctx context.Context, seen observation) error {
 	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()
 	after := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
@@ -90,7 +90,8 @@ func (c Controller) addPasswords(ctx context.Context, seen observation, keys []s
 	if after.Data == nil {
 		after.Data = map[string][]byte{}
 	}
-	for _, key := range keys {
+	metav1.SetMetaDataAnnotation(&after.ObjectMeta, mocov1beta2.SecretVersionAnnotation, mocov1beta2.SecretVersion)
+	for _, key := range provisioning.MissingPasswordKeys(after.Data) {
 		after.Data[key] = []byte(rand.Text())
 	}
 	var err error

@@ -242,6 +242,10 @@ func TestExistingPasswordsStay(t *testing.T) {
 	if string(secret.Data["ADMIN_PASSWORD"]) != "mine" || len(secret.Data["WRITABLE_PASSWORD"]) < 16 || len(secret.Data) != 8 {
 		t.Errorf("expected eight passwords and the first as it was, found %d keys", len(secret.Data))
 	}
+	// Upstream's plugin refuses a Secret without it: "does not have valid annotation".
+	if got := secret.Annotations["moco.cybozu.com/secret-version"]; got != "1" {
+		t.Errorf("expected the annotation of upstream's plugin with the value 1, found %q", got)
+	}
 }
 
 func TestRefusedObjectIsReported(t *testing.T) {

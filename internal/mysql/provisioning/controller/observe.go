@@ -135,7 +135,8 @@ func (c Controller) observeObjects(ctx context.Context, seen *observation) error
 	if seen.secret != nil {
 		passwords = seen.secret.Data
 	}
-	if seen.MissingPasswordKeys = provisioning.MissingPasswordKeys(passwords); len(seen.MissingPasswordKeys) > 0 {
+	isVersioned := seen.secret != nil && seen.secret.Annotations[mocov1beta2.SecretVersionAnnotation] == mocov1beta2.SecretVersion
+	if seen.NeedsPasswords = !isVersioned || len(provisioning.MissingPasswordKeys(passwords)) > 0; seen.NeedsPasswords {
 		return nil
 	}
 	var err error

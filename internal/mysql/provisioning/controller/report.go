@@ -187,7 +187,7 @@ func stopRecord(cluster *mocov1beta2.MySQLCluster, now time.Time) *mocov1beta2.P
 			p.Reconciliation.Since = before.Reconciliation.Since
 		}
 	}
-	if *p == (mocov1beta2.Pause{}) {
+	if p.Clustering == nil && p.Reconciliation == nil {
 		return nil
 	}
 	return p

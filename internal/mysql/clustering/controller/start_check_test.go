@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	"github.com/torpor-dev/torpor/internal/cli/exit"
+	"github.com/torpor-dev/torpor/internal/testenv"
+)
+
+const startRefused = "False StartRefused"
+
+// advance lets an instance skip the next numbers of the primary but two, as a person does who aligns replicas, and returns
+// the number that it has then.
+func (e *environment) advance(t *testing.T, i int) string {
+	t.Helper()
+	p := e.getCluster(t).Status.CurrentPrimaryIndex
+	next := e.query(t, p, "select concat(@@server_uuid, ':', 3 + regexp_substr(@@gtid_executed, '[0-9]+$'))")
+	e.commitEmpty(t, i, next)
+	return next
+}
+
+func (e *environment) commitEmpty(t *testing.T, i int, gtid string) {
+	t.Helper()
+	e.mustRun(t, i, "root", "set gtid_next = '"+gtid+"'", "begin", "commit", "set gtid_next = 'automatic'")
+}
+
+// align executes on the primary as empty transactions what an instance has and it has not.
+func (e *environment) align(t *testing.T, i int) {
+	t.Helper()
+	p := e.getCluster(t).Status.CurrentPrimaryIndex
+	more := e.query(t, p, fmt.Sprintf("select gtid_subtract('%s', @@gtid_executed)", e.query(t, i, "select replace(@@gtid_executed, '\\n', '')")))
+	e.commitEmpty(t, p, strings.TrimSpace(more))
+}
+
+// expectEqualRows writes five rows and demands that every instance gets them.
+func (e *environment) expectEqualRows(t *testing.T) {
+	t.Helper()
+	p := e.getCluster(t).Status.CurrentPrimaryIndex
+	for range 5 {
+		e.mustRun(t, p, "app", "insert into app.t (v) values ('more')")
+	}
+	e.waitForAnswer(t, "select @@gtid_executed", e.query(t, p, "select @@gtid_executed"))
+	e.waitForAnswer(t, "select count(*) from app.t", e.query(t, p, "select count(*) from app.t"))
+}
+
+// TestStartJudgesWhatIsThereNow types start at once after each mistake, and at once after each was mended as advised. A look
+// from before either would judge wrongly.
+func TestStartJudgesWhatIsThereNow(t *testing.T) {
+	t.Parallel()
+	e := newHealthyEnvironment(t)
+	expectStart := func(want exit.Code, says string) {
+		t.Helper()
+		ran := e.runPlugin(t, "start", "clustering", clusterName, "--wait")
+		if ran.code != want || !strings.Contains(ran.err, says) {
+			t.Fatalf("expected a start with exit code %d that says %q, found %+v", want, says, ran)
+		}
+	}
+	e.stopByPlugin(t)
+	for range 2 {
+		t.Log("A number ahead of the primary: the replica would skip the primary's row.")
+		ahead := e.advance(t, 2)
+		expectStart(exit.Refused, ahead)
+		e.align(t, 2)
+	}
+	t.Log("A transaction of its own.")
+	e.mustRun(t, 1, "root", "set global super_read_only = 0", "create database astray", "set global super_read_only = 1")
+	expectStart(exit.Refused, "which the primary lacks")
+	e.align(t, 1)
+	t.Log("Binary logs that the primary has deleted and a replica needs.")
+	e.mustRun(t, 1, "root", "stop replica io_thread")
+	e.mustRun(t, 0, "app", "insert into app.t (v) values ('gone')")
+	e.mustRun(t, 0, "root", "flush binary logs", "purge binary logs before now() + interval 1 hour")
+	expectStart(exit.Refused, "which the primary has deleted")
+	e.servers[1].WipeData(t)
+	e.servers[1].StartAndWait(t)
+	expectStart(exit.Done, "instance 1 is empty; a start makes it a copy")
+	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
+	e.waitForAnswer(t, "select count(*) from information_schema.schemata where schema_name = 'app'", "1")
+	e.expectEqualRows(t)
+}
+
+// TestEveryWayBackIsJudged takes a stop back without the plugin, while a start would lose a row in silence.
+func TestEveryWayBackIsJudged(t *testing.T) {
+	t.Parallel()
+	e := newHealthyEnvironment(t)
+	for name, takeBack := range map[string]func(){
+		"the annotation is removed": func() {
+			e.stopByPlugin(t)
+			e.advance(t, 2)
+			e.startClustering(t)
+		},
+		"the time is over": func() {
+			e.stopByPlugin(t, "--until", "3s")
+			e.advance(t, 2)
+		},
+	} {
+		t.Log(name)
+		takeBack()
+		cluster := e.waitForCondition(t, mocov1beta2.ClusteringActiveCondition, startRefused)
+		if p := cluster.Status.Pause; p == nil || p.Clustering == nil || cluster.Status.Conditions == nil {
+			t.Errorf("expected the record of the stop to stay, found %+v", p)
+		}
+		if overdue := e.metricValue(t, "torpor_mysql_stop_overdue_seconds"); name == "the time is over" && overdue == 0 {
+			t.Error("expected the metric of a stop that is overdue, found 0")
+		}
+		e.mustRun(t, 1, "root", "stop replica")
+		e.waitForLooks(t)
+		e.waitForIOThread(t, 1, "OFF") // Clustering rests.
+		e.align(t, 2)
+		e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
+		e.expectEqualRows(t)
+	}
+	t.Log("Who insists gets the start, once.")
+	e.stopByPlugin(t)
+	e.advance(t, 2)
+	e.startClustering(t)
+	e.waitForCondition(t, mocov1beta2.ClusteringActiveCondition, startRefused)
+	if ran := e.runPlugin(t, "start", "clustering", clusterName, "--force", "--wait"); ran.code != exit.Done {
+		t.Errorf("expected a forced start, found %+v", ran)
+	}
+	testenv.Eventually(t, "nothing is left that would force the next start", func() error {
+		left := e.getCluster(t).Annotations
+		_, isThere := left["torpor.dev/force-start"]
+		return testenv.ErrorIf(isThere, "found %v", left)
+	})
+}
+
+// TestLeftUntilVoidsNoLaterStop stops again with what knows nothing of torpor.dev/until, as upstream's plugin and kubectl.
+func TestLeftUntilVoidsNoLaterStop(t *testing.T) {
+	t.Parallel()
+	e := newHealthyEnvironment(t)
+	const until = "torpor.dev/until"
+	t.Log("A time that has passed is there when the stop comes.")
+	past := e.clock.Now().Add(-time.Minute).UTC().Format(time.RFC3339)
+	e.annotate(t, map[string]string{mocov1beta2.ClusteringStoppedAnnotation: "true", until: past})
+	cluster := e.waitForCondition(t, mocov1beta2.ClusteringActiveCondition, "False ClusteringInactive")
+	e.waitForLooks(t)
+	if now := e.waitForCondition(t, mocov1beta2.ClusteringActiveCondition, "False ClusteringInactive"); !now.ClusteringStopped() {
+		t.Errorf("expected the stop to stand, found %v", now.Annotations)
+	}
+	if active := cluster.Status.Conditions; !strings.Contains(fmt.Sprint(active), past) {
+		t.Errorf("expected the status to say that %s is ignored, found %+v", past, active)
+	}
+	t.Log("A start by a tool that leaves the time there: it is gone before the next stop.")
+	e.annotate(t, map[string]string{until: e.clock.Now().Add(time.Hour).UTC().Format(time.RFC3339)})
+	e.startClustering(t)
+	testenv.Eventually(t, "the time is gone", func() error {
+		left := e.getCluster(t).Annotations
+		return testenv.ErrorIf(left[until] != "", "found %v", left)
+	})
+	e.stopClustering(t)
+	cluster = e.waitForCondition(t, mocov1beta2.ClusteringActiveCondition, "False ClusteringInactive")
+	if p := cluster.Status.Pause; p.Clustering.Until != nil {
+		t.Errorf("expected a stop without end, found %+v", p.Clustering)
+	}
+}
