@@ -43,8 +43,9 @@ func (p *Pass[T, S, P]) finalize(ctx context.Context, req ctrl.Request, before, 
 	}
 	lookAgainAfter, err := p.Finalizer.Finalize(ctx, obj)
 	if errors.Is(err, ErrStale) {
-		return ctrl.Result{RequeueAfter: StaleCacheRetry}, nil
+		return p.awaitCache(req, err)
 	}
+	p.versions.noteFresh(req)
 	if err != nil || lookAgainAfter > 0 {
 		return p.save(ctx, req, versions[T]{before, obj}, FollowUp{Rule: "finalizing", RequeueAfter: lookAgainAfter}, err)
 	}
@@ -57,8 +58,7 @@ func (p *Pass[T, S, P]) finalize(ctx context.Context, req ctrl.Request, before, 
 func (p *Pass[T, S, P]) replace(ctx context.Context, req ctrl.Request, before, after T) (ctrl.Result, error) {
 	err := PatchObserved(ctx, p.Client, before, after, p.Owner)
 	if errors.Is(err, ErrStale) {
-		p.versions.noteLost(req, before.GetResourceVersion(), p.Clock.Now())
-		return ctrl.Result{RequeueAfter: StaleCacheRetry}, nil
+		return p.loseRace(req, before, err)
 	}
 	if err != nil {
 		return ctrl.Result{}, err

@@ -26,7 +26,7 @@ func PatchObserved(ctx context.Context, c client.Client, before, after client.Ob
 	}
 	err := c.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), options...)
 	if k8serrors.IsConflict(err) || k8serrors.IsNotFound(err) {
-		return ErrStale
+		return fmt.Errorf("%w: %w", ErrStale, err)
 	}
 	if err != nil {
 		return fmt.Errorf("patch %s: %w", after.GetName(), err)

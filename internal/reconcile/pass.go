@@ -26,7 +26,7 @@ import (
 const KeyRule = "rule"
 
 // ErrStale is returned by Observe and Act when the cache is behind what the API server knows. Nothing is reported, and
-// the pass is run again after StaleCacheRetry.
+// the pass is run again soon. What a cache does not mend in time is an error.
 var ErrStale = errors.New("the cache is behind the API server")
 
 // RefusedError is an effect that was refused. The pass reports it and ends normally; the report says when to try again.
@@ -134,8 +134,8 @@ func (p *Pass[T, S, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	// A pass on a version that is known to be outdated would observe the world for nothing and lose the race.
-	if p.versions.isOutdated(req, obj.GetResourceVersion(), p.Clock.Now()) {
-		return ctrl.Result{RequeueAfter: StaleCacheRetry}, nil
+	if wait := p.versions.awaitNewer(req, obj.GetResourceVersion(), p.Clock.Now()); wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, nil
 	}
 	if yields, result, err := p.yield(ctx, obj); yields || err != nil {
 		return result, err
@@ -149,8 +149,9 @@ func (p *Pass[T, S, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	}
 	out, failure := p.observeAndAct(ctx, obj)
 	if errors.Is(failure, ErrStale) {
-		return ctrl.Result{RequeueAfter: StaleCacheRetry}, nil
+		return p.awaitCache(req, failure)
 	}
+	p.versions.noteFresh(req)
 	return p.save(ctx, req, versions[T]{before, obj}, out, failure)
 }
 
@@ -175,7 +176,7 @@ func (p *Pass[T, S, P]) observeAndAct(ctx context.Context, obj T) (FollowUp, err
 		err = p.Act(ctx, seen, plan)
 	}
 	if errors.Is(err, ErrStale) {
-		return FollowUp{}, ErrStale
+		return FollowUp{}, err
 	}
 	if ended := ctx.Err(); ended != nil {
 		// What an effect says that was cut off by the end of its pass is not about the effect.
@@ -214,8 +215,7 @@ func (p *Pass[T, S, P]) save(ctx context.Context, req ctrl.Request, obj versions
 	written, err := p.writeStatus(ctx, obj.before, obj.after)
 	switch {
 	case k8serrors.IsConflict(err):
-		p.versions.noteLost(req, obj.before.GetResourceVersion(), p.Clock.Now())
-		return ctrl.Result{RequeueAfter: StaleCacheRetry}, nil
+		return p.loseRace(req, obj.before, err)
 	case k8serrors.IsNotFound(err):
 		return ctrl.Result{}, nil
 	case err != nil:
@@ -236,6 +236,26 @@ func (p *Pass[T, S, P]) save(ctx context.Context, req ctrl.Request, obj versions
 	isHot := out.RequeueAfter > 0 && out.RequeueAfter < hotInterval && len(written.unkept) > 0
 	out.RequeueAfter = max(out.RequeueAfter, p.schema.backoff(req, out.Rule, isHot))
 	return ctrl.Result{RequeueAfter: out.RequeueAfter}, nil
+}
+
+// loseRace waits for the version that has won. One that was refused before and is still the newest has not lost to another.
+func (p *Pass[T, S, P]) loseRace(req ctrl.Request, obj T, conflict error) (ctrl.Result, error) {
+	if isFirst := p.versions.noteLost(req, obj.GetResourceVersion(), p.Clock.Now()); isFirst {
+		return ctrl.Result{RequeueAfter: StaleCacheRetry}, nil
+	}
+	return ctrl.Result{}, fmt.Errorf("write %s: expected the API server to take a write of the resource version %s, which nothing has replaced for %s, "+
+		"found it refused as a conflict again; look for an admission webhook that answers so, or a watch that is late: %w",
+		req, obj.GetResourceVersion(), staleCacheLimit, conflict)
+}
+
+// awaitCache looks again at what a cache was behind with, until that is no reason any more.
+func (p *Pass[T, S, P]) awaitCache(req ctrl.Request, stale error) (ctrl.Result, error) {
+	waited := p.versions.noteStale(req, p.Clock.Now())
+	if waited < staleCacheLimit {
+		return ctrl.Result{RequeueAfter: staleRetry(waited)}, nil
+	}
+	return ctrl.Result{}, fmt.Errorf("expected the cache to catch up within %s, found it refused again as outdated; "+
+		"look for an admission webhook that answers with conflicts, or a watch that is late: %w", staleCacheLimit, stale)
 }
 
 func (p *Pass[T, S, P]) noteWritten(req ctrl.Request, obj versions[T]) {

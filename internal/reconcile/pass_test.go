@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -180,6 +181,7 @@ func TestPass(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, got, events, allocated := row.server, result{}, eventList(nil), 0
 			p := newPodPass(&s, &events)
+			p.Clock = clocktesting.NewFakePassiveClock(time.Unix(1, 0))
 			p.Observe = func(context.Context, *corev1.Pod) (int, error) {
 				got.Observed++
 				if row.looks == nil {
@@ -332,8 +334,8 @@ func TestOutdatedVersions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var versions versionTracker
 			versions.noteWritten(podRequest, "100", "105", start)
-			if found := versions.isOutdated(podRequest, row.version, start.Add(row.after)); found != row.want {
-				t.Errorf("expected %t, found %t", row.want, found)
+			if wait := versions.awaitNewer(podRequest, row.version, start.Add(row.after)); wait > 0 != row.want {
+				t.Errorf("expected to wait: %t, found %s", row.want, wait)
 			}
 		})
 	}

@@ -13,46 +13,81 @@ import (
 const (
 	// StaleCacheRetry is when the cache is asked again for an object whose newer version is on its way to it.
 	StaleCacheRetry = 5 * time.Millisecond
+	// staleRetryShare is the part of the wait so far that the next interval takes.
+	staleRetryShare = 4
 	// staleCacheLimit is for how long a cached version may be taken for outdated. A hub that was restored from a backup
 	// serves lower versions than before, and would otherwise be waited for without an end.
 	staleCacheLimit = 10 * time.Second
 )
 
 // versionTracker knows, by request, versions that must not be decided on. The zero value is ready.
-type versionTracker struct{ byRequest sync.Map }
+type versionTracker struct {
+	byRequest sync.Map
+	// staleSince is from when on all passes of a request have found the cache behind.
+	staleSince sync.Map
+}
 
 type knownVersions struct {
 	// lost is a version that lost a race or was replaced; written is the one that replaced it, empty if unknown.
 	lost, written string
 	at            time.Time
+	// isRefusedAgain says that lost was refused when it should have been replaced long ago: the queue's back-off is what is left.
+	isRefusedAgain bool
+}
+
+// staleRetry grows with the wait, so that a cache that is late is noticed soon and a conflict that stays costs little.
+func staleRetry(waited time.Duration) time.Duration {
+	return max(StaleCacheRetry, waited/staleRetryShare)
 }
 
 func (t *versionTracker) noteWritten(req ctrl.Request, replaced, written string, now time.Time) {
 	t.byRequest.Store(req, knownVersions{lost: replaced, written: written, at: now})
 }
 
-func (t *versionTracker) noteLost(req ctrl.Request, lost string, now time.Time) {
-	t.byRequest.Store(req, knownVersions{lost: lost, at: now})
+// noteLost reports whether it is the first time that this version is refused.
+func (t *versionTracker) noteLost(req ctrl.Request, lost string, now time.Time) (isFirst bool) {
+	known := t.find(req)
+	isFirst = known.lost != lost || known.written != ""
+	t.byRequest.Store(req, knownVersions{lost: lost, at: now, isRefusedAgain: !isFirst})
+	return isFirst
 }
 
-func (t *versionTracker) forget(req ctrl.Request) { t.byRequest.Delete(req) }
+// noteStale returns for how long passes have found the cache behind, and no other came in between.
+func (t *versionTracker) noteStale(req ctrl.Request, now time.Time) time.Duration {
+	since, _ := t.staleSince.LoadOrStore(req, now)
+	began, _ := since.(time.Time)
+	return now.Sub(began)
+}
 
-// isOutdated reports whether a newer version than this one is known.
-func (t *versionTracker) isOutdated(req ctrl.Request, version string, now time.Time) bool {
-	value, ok := t.byRequest.Load(req)
-	if !ok {
-		return false
-	}
+func (t *versionTracker) noteFresh(req ctrl.Request) { t.staleSince.Delete(req) }
+
+func (t *versionTracker) forget(req ctrl.Request) {
+	t.byRequest.Delete(req)
+	t.staleSince.Delete(req)
+}
+
+func (t *versionTracker) find(req ctrl.Request) knownVersions {
+	value, _ := t.byRequest.Load(req)
 	known, _ := value.(knownVersions)
-	if now.Sub(known.at) >= staleCacheLimit {
-		t.forget(req)
-		return false
+	return known
+}
+
+// awaitNewer returns when to look again if a newer version than this one is known, and otherwise zero.
+func (t *versionTracker) awaitNewer(req ctrl.Request, version string, now time.Time) time.Duration {
+	known := t.find(req)
+	waited := now.Sub(known.at)
+	if known.lost == "" || known.isRefusedAgain || waited >= staleCacheLimit || !known.isNewerThan(version) {
+		return 0
 	}
-	if version == known.lost {
+	return staleRetry(waited)
+}
+
+func (k knownVersions) isNewerThan(version string) bool {
+	if version == k.lost {
 		return true
 	}
 	// Several controllers write one object, so versions between the one that was replaced and the one that was written pass
 	// through the cache too. They are comparable since Kubernetes 1.35 (KEP-5504), and in etcd always were.
-	order, err := resourceversion.CompareResourceVersion(version, known.written)
+	order, err := resourceversion.CompareResourceVersion(version, k.written)
 	return err == nil && order < 0
 }
