@@ -5,9 +5,13 @@
 package deployment
 
 import (
+	"cmp"
+	"strings"
+
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/revision"
@@ -20,6 +24,8 @@ type Observed struct {
 	App *korifiv1alpha1.CFApp
 	// HasLaterDeployment says that the app's annotation names a deployment that was created after this one.
 	HasLaterDeployment bool
+	// LRPs are the app's as the API server knows them; they are read only when it may be too late to cancel.
+	LRPs []eiriniv1.LRP
 	// Finished are the deployments of the same app that are over; they are read only when this one is.
 	Finished []torporv1alpha1.CFDeployment
 }
@@ -57,6 +63,12 @@ func IsOver(d *torporv1alpha1.CFDeployment) bool {
 	return d.Status.Value == torporv1alpha1.FinalizedDeployment || !d.DeletionTimestamp.IsZero()
 }
 
+// IsLater reports whether a deployment was made after another. Times have whole seconds; the names that the API gives are in
+// the order of their making.
+func IsLater(d, than *torporv1alpha1.CFDeployment) bool {
+	return cmp.Or(d.CreationTimestamp.Compare(than.CreationTimestamp.Time), strings.Compare(d.Name, than.Name)) > 0
+}
+
 // Decide is total: every Observed has exactly one Plan. The app's annotations say whether this deployment's revision began and
 // whether it was cancelled; the status of the deployment only remembers what ran before.
 func Decide(o Observed) Plan {
@@ -84,24 +96,54 @@ func Decide(o Observed) Plan {
 		return Plan{State: torporv1alpha1.SupersededState, Why: "the app was stopped or restarted"}
 	case o.App.Spec.DesiredState != korifiv1alpha1.StartedState:
 		return Plan{State: torporv1alpha1.SupersededState, Why: "the app was stopped"}
-	case d.Spec.Cancelled && !cancelled:
+	case d.Spec.Cancelled && !cancelled && canComeBack(o.LRPs, current, lastStop):
 		return Plan{State: torporv1alpha1.CancelingState, Revision: current, Do: CancelRevision, Why: "take it back"}
 	}
-	p := planProgress(o, current)
+	p := planProgress(o, current, cancelled)
 	p.Revision = current
+	if d.Spec.Cancelled && !cancelled {
+		p.Why = "it was too late to cancel, because of what ran before nothing is left to come back: " + p.Why
+	}
 	return p
+}
+
+// NeedsLRPs reports whether the decision depends on what is left of what ran before.
+func NeedsLRPs(d *torporv1alpha1.CFDeployment, app *korifiv1alpha1.CFApp) bool {
+	return d.Spec.Cancelled && app.Annotations[torporv1alpha1.DeploymentAnnotation] == d.Name && app.Annotations[torporv1alpha1.CancelledDeploymentAnnotation] != d.Name
+}
+
+// canComeBack reports whether every process that runs the current revision has an earlier one that nobody has deleted, and that
+// there is one at all. Otherwise some of what is called cancelled would run on.
+func canComeBack(lrps []eiriniv1.LRP, current, lastStop int64) bool {
+	hasCurrent, hasEarlier := map[string]bool{}, map[string]bool{}
+	for i := range lrps {
+		l := &lrps[i]
+		process, number := l.Labels[korifiv1alpha1.ProcessGUIDLabel], revision.ParseVersion(l.Spec.Version)
+		switch {
+		case number == current:
+			hasCurrent[process] = true
+		case number >= lastStop && number < current && l.DeletionTimestamp.IsZero():
+			hasEarlier[process] = true
+		}
+	}
+	for process := range hasCurrent {
+		if !hasEarlier[process] {
+			return false
+		}
+	}
+	return len(hasEarlier) > 0
 }
 
 // planProgress reports how far a revision is that has begun. It reads the app's condition Ready, which the app's controller
 // reports of all processes together: it changes nothing but the report.
-func planProgress(o Observed, current int64) Plan {
+func planProgress(o Observed, current int64, cancelled bool) Plan {
 	ready := meta.FindStatusCondition(o.App.Status.Conditions, korifiv1alpha1.ReadyCondition)
 	fresh := ready != nil && o.App.Status.ObservedRevision == current && o.App.Status.ObservedGeneration == o.App.Generation
 	through := fresh && ready.Status == metav1.ConditionTrue
 	switch {
-	case o.Deployment.Spec.Cancelled && through:
+	case cancelled && through:
 		return Plan{State: torporv1alpha1.CanceledState, Why: "what ran before runs again"}
-	case o.Deployment.Spec.Cancelled:
+	case cancelled:
 		return Plan{State: torporv1alpha1.CancelingState, Why: "what ran before comes back"}
 	case through:
 		return Plan{State: torporv1alpha1.DeployedState, Why: "every instance runs the new revision"}

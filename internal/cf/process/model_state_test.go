@@ -30,6 +30,8 @@ type modelState struct {
 	lastOf [revisions]int8
 	lrps   [revisions]modelLRP
 	pods   [revisions]modelPods
+	// broken are the revisions whose instances never become ready.
+	broken [revisions]bool
 	// budget is how often people and accidents may still intervene.
 	budget int8
 	// decided is what was decided on decidedRev and decidedStarted.
@@ -144,7 +146,7 @@ func (w modelState) naturalSteps() []modelState {
 		} else if alive > allowed {
 			add(l, modelPods{p.starting, p.ready - 1, p.draining + 1})
 		}
-		if p.starting > 0 {
+		if p.starting > 0 && !w.broken[r] {
 			add(l, modelPods{p.starting - 1, p.ready + 1, p.draining})
 		}
 		if p.draining > 0 {

@@ -22,8 +22,10 @@ func TestEveryStateIsHarmlessAndComesToRest(t *testing.T) {
 	for name, row := range map[string]struct {
 		overlap bool
 		budget  int8
+		broken  [revisions]bool
 	}{
-		"strict": {false, 3}, "overlap": {true, 2},
+		"strict": {budget: 3}, "overlap": {overlap: true, budget: 2},
+		"what is deployed never becomes ready": {budget: 3, broken: [revisions]bool{false, true, true, true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -44,12 +46,12 @@ func TestEveryStateIsHarmlessAndComesToRest(t *testing.T) {
 					return wrong
 				},
 			}, modelState{
-				started: true, overlap: row.overlap, desired: 2, budget: row.budget,
+				started: true, overlap: row.overlap, desired: 2, budget: row.budget, broken: row.broken,
 				lrps: [revisions]modelLRP{{there: true, instances: 2}}, pods: [revisions]modelPods{{ready: 2}},
 			})
 			used := explorer.Steps()
 			for _, r := range Rules() {
-				if used[r.Name] == 0 && !outside[r.Name] && (!row.overlap || !strict[r.Name]) {
+				if used[r.Name] == 0 && !outside[r.Name] && (!row.overlap || !strict[r.Name]) && (!row.broken[1] || r.Name != "retire older") {
 					t.Errorf("expected a state for the rule %q, found none", r.Name)
 				}
 			}
@@ -149,6 +151,15 @@ func findRestless(w modelState) []string {
 func findUnwanted(w modelState, p Plan) []string {
 	var wrong []string
 	target := w.observe().TargetRevision()
+	if w.broken[target] && w.started && w.desired > 0 {
+		// What is deployed waits for ever, but never in the place of what could run.
+		for r := w.last; r < w.rev && w.cancelled; r++ {
+			if w.lrps[r].there && !w.lrps[r].deleting && !w.broken[r] {
+				wrong = append(wrong, fmt.Sprintf("rests with revision %d, which never becomes ready, while %d could run", target, r))
+			}
+		}
+		return wrong
+	}
 	for r := range w.lrps {
 		l, pods := w.lrps[r], w.pods[r]
 		if int64(r) == target && w.started {

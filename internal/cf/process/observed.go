@@ -113,12 +113,12 @@ func (o Observed) olderLRPs() []ObservedLRP {
 	return found
 }
 
-// TargetRevision returns the revision that should run: the app's, or the one before if its deployment was cancelled in time.
+// TargetRevision returns the revision that should run: the app's, or an earlier one if its deployment was cancelled in time.
 func (o Observed) TargetRevision() int64 {
-	var existing []int64
+	var existing []revision.ExistingRevision
 	for _, l := range o.LRPs {
 		if !l.Deleting {
-			existing = append(existing, l.Revision)
+			existing = append(existing, revision.ExistingRevision{Number: l.Revision, Serves: o.podsOf(l.Revision).Ready > 0})
 		}
 	}
 	return revision.SelectTargetRevision(o.App.Revision, o.App.LastStop, o.App.Rollout.Cancelled, existing)
@@ -141,11 +141,12 @@ func (o Observed) mustBeDeleted(revision int64) bool {
 		return revision <= o.App.Revision
 	case revision < o.App.LastStop:
 		return true
-	case revision != o.App.Revision || o.TargetRevision() == revision:
+	case revision <= o.TargetRevision() || revision > o.App.Revision:
 		return false
 	default:
-		// What a cancelled deployment has started may serve requests: it goes when enough instances are ready without it.
-		return o.podsOf(revision).Ready == 0 || o.podsOf(o.TargetRevision()).Ready >= o.Desired
+		// What a cancelled deployment has started may serve requests: it goes when enough instances are ready without it. So does
+		// what was deployed before it and does not serve now, which may be the one to come back to a moment later.
+		return revision == o.App.Revision && o.podsOf(revision).Ready == 0 || o.podsOf(o.TargetRevision()).Ready >= o.Desired
 	}
 }
 

@@ -19,26 +19,30 @@ func (o Observed) wantedInstances() int32 {
 	return want
 }
 
-// canaryInstances returns how many instances the new revision is held at; 0 if it is not.
+// canaryInstances returns how many instances the new revision is held at; 0 if it is not. At all of them it still waits beside
+// one older instance, as in Cloud Controller, so that a canary of one instance is one.
 func (o Observed) canaryInstances() int32 {
 	const all = 100
 	percent := o.App.Rollout.CanaryPercent
-	if percent <= 0 || percent >= all || len(o.olderLRPs()) == 0 {
+	if percent <= 0 || o.App.Rollout.Cancelled || len(o.olderLRPs()) == 0 {
 		return 0
 	}
-	return max(1, (o.Desired*percent+all-1)/all)
+	return (o.Desired*min(percent, all) + all - 1) / all
 }
 
 // isCanaryComplete reports whether a canary has its instances and waits to be continued.
 func (o Observed) isCanaryComplete() bool {
 	share := o.canaryInstances()
-	return share > 0 && share < o.Desired && o.podsOf(o.TargetRevision()).Ready >= share
+	return share > 0 && o.podsOf(o.TargetRevision()).Ready >= share
 }
 
 // nextToRetire returns the next older LRP that has too many instances, and how many it may keep. Ready instances of the new
 // revision let as many older ones go, the oldest first, so that as many as are wanted stay ready throughout.
 func (o Observed) nextToRetire() (lrp ObservedLRP, keep int32, found bool) {
 	needed := max(0, o.Desired-o.podsOf(o.TargetRevision()).Ready)
+	if o.canaryInstances() > 0 {
+		needed = max(needed, 1)
+	}
 	for _, l := range o.olderLRPs() {
 		kept := min(l.Instances, needed)
 		needed -= min(kept, o.podsOf(l.Revision).Ready)

@@ -89,16 +89,23 @@ func repairedRevision(old, updated *korifiv1alpha1.CFApp) int64 {
 	return old.Status.ObservedRevision + 1
 }
 
-// pinnedDroplet is what a revision runs: the app's current droplet when the revision starts, and the same until it ends.
+// pinnedDroplet is what a revision runs: the app's current droplet when the revision starts, and the same until it ends or its
+// deployment is cancelled: what is started after that runs what ran before.
 func pinnedDroplet(old, updated *korifiv1alpha1.CFApp, m RevisionState) string {
 	switch {
 	case updated.Spec.DesiredState != korifiv1alpha1.StartedState:
 		return ""
-	case m.Cause == "" && old.Spec.DesiredState == korifiv1alpha1.StartedState && m.Droplet != "":
+	case m.Cause == "" && old.Spec.DesiredState == korifiv1alpha1.StartedState && m.Droplet != "" && IsCancelled(old) == IsCancelled(updated):
 		return m.Droplet
 	case updated.Spec.CurrentDropletRef == nil:
 		return ""
 	default:
 		return updated.Spec.CurrentDropletRef.Name
 	}
+}
+
+// IsCancelled reports whether the app's deployment was taken back.
+func IsCancelled(app *korifiv1alpha1.CFApp) bool {
+	name := app.Annotations[torporv1alpha1.DeploymentAnnotation]
+	return name != "" && app.Annotations[torporv1alpha1.CancelledDeploymentAnnotation] == name
 }

@@ -2,18 +2,28 @@
 
 package revision
 
-// SelectTargetRevision returns the revision of an app that should run: the current one, or the newest earlier one that still exists if
-// the deployment of the current one was cancelled. existing are the revisions that still have something to come back to.
-func SelectTargetRevision(current, lastStop int64, cancelled bool, existing []int64) int64 {
+// ExistingRevision is a revision that has something to come back to.
+type ExistingRevision struct {
+	Number int64
+	// Serves says that at least one instance is ready.
+	Serves bool
+}
+
+// SelectTargetRevision returns the revision of an app that should run: the current one or, if its deployment was cancelled, the
+// newest earlier one that serves; the oldest if none does. Cloud Controller chooses in the same way.
+func SelectTargetRevision(current, lastStop int64, cancelled bool, existing []ExistingRevision) int64 {
 	if !cancelled {
 		return current
 	}
-	found, running := false, current
-	for _, revision := range existing {
+	target := ExistingRevision{Number: current}
+	for _, r := range existing {
 		// A stop ends every revision before it for good, so a cancelled deployment cannot bring one of those back.
-		if revision >= lastStop && revision < current && (!found || revision > running) {
-			found, running = true, revision
+		if r.Number < lastStop || r.Number >= current {
+			continue
+		}
+		if r.Serves && (!target.Serves || r.Number > target.Number) || !r.Serves && !target.Serves && r.Number < target.Number {
+			target = r
 		}
 	}
-	return running
+	return target.Number
 }

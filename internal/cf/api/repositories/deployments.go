@@ -4,6 +4,7 @@ package repositories
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/google/uuid"
@@ -47,7 +48,12 @@ func (s *Store) ListDeployments(ctx context.Context, spaces []string) ([]*torpor
 
 // CreateDeployment requests a new revision of an app beside the old one.
 func (s *Store) CreateDeployment(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, spec torporv1alpha1.CFDeploymentSpec) (*torporv1alpha1.CFDeployment, error) {
-	return create(ctx, s, caller, &torporv1alpha1.CFDeployment{ObjectMeta: ownedByApp(app, uuid.NewString()), Spec: spec})
+	// Of two that are made in one second the name tells which is later.
+	name, err := uuid.NewV7()
+	if err != nil {
+		return nil, fmt.Errorf("make a GUID: %w", err)
+	}
+	return create(ctx, s, caller, &torporv1alpha1.CFDeployment{ObjectMeta: ownedByApp(app, name.String()), Spec: spec})
 }
 
 // CancelDeployment takes a deployment back.

@@ -10,7 +10,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
-	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
 	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
 	"github.com/torpor-dev/torpor/internal/cf/revision"
@@ -42,14 +41,12 @@ func (s *Store) DeleteInstance(ctx context.Context, caller *authorization.Caller
 // was cancelled.
 func runningRevision(app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess) int64 {
 	current, lastStop, _ := revision.ReadRevision(app)
-	deployment := app.Annotations[torporv1alpha1.DeploymentAnnotation]
-	cancelled := deployment != "" && app.Annotations[torporv1alpha1.CancelledDeploymentAnnotation] == deployment
-	var existing []int64
+	var existing []revision.ExistingRevision
 	for _, r := range process.Status.Revisions {
 		// A revision that wants no instances is on its way out and cannot come back.
 		if r.Desired > 0 {
-			existing = append(existing, r.Revision)
+			existing = append(existing, revision.ExistingRevision{Number: r.Revision, Serves: r.Ready > 0})
 		}
 	}
-	return revision.SelectTargetRevision(current, lastStop, cancelled, existing)
+	return revision.SelectTargetRevision(current, lastStop, revision.IsCancelled(app), existing)
 }

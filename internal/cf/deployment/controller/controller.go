@@ -33,16 +33,18 @@ type Controller struct {
 	Clock clock.PassiveClock
 
 	client client.Client
+	live   client.Reader
 }
 
 // +kubebuilder:rbac:groups=torpor.dev,resources=cfdeployments,verbs=get;list;watch;delete
 // +kubebuilder:rbac:groups=torpor.dev,resources=cfdeployments/status,verbs=get;patch
 // +kubebuilder:rbac:groups=korifi.cloudfoundry.org,resources=cfapps,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=eirini.cloudfoundry.org,resources=lrps,verbs=list
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // SetupWithManager adds the controller.
 func (c Controller) SetupWithManager(mgr manager.Manager) error {
-	c.client = mgr.GetClient()
+	c.client, c.live = mgr.GetClient(), mgr.GetAPIReader()
 	err := builder.ControllerManagedBy(mgr).
 		Named(Name).
 		For(&torporv1alpha1.CFDeployment{}).

@@ -10,6 +10,7 @@ import (
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/deployment"
@@ -25,7 +26,12 @@ func (c Controller) observe(ctx context.Context, d *torporv1alpha1.CFDeployment)
 		return o, err
 	}
 	var app korifiv1alpha1.CFApp
-	err := c.client.Get(ctx, client.ObjectKey{Namespace: d.Namespace, Name: d.Spec.AppRef.Name}, &app)
+	key := client.ObjectKey{Namespace: d.Namespace, Name: d.Spec.AppRef.Name}
+	err := c.client.Get(ctx, key, &app)
+	if k8serrors.IsNotFound(err) {
+		// A deployment whose app is gone is over for good: the cache may not have the app yet.
+		err = c.live.Get(ctx, key, &app)
+	}
 	if k8serrors.IsNotFound(err) {
 		return o, nil
 	}
@@ -34,6 +40,14 @@ func (c Controller) observe(ctx context.Context, d *torporv1alpha1.CFDeployment)
 	}
 	statusannotation.RestoreStatus(&app)
 	o.App = &app
+	if deployment.NeedsLRPs(d, &app) {
+		// Past the cache: an LRP that is being deleted cannot come back.
+		var lrps eiriniv1.LRPList
+		if err := c.live.List(ctx, &lrps, client.InNamespace(d.Namespace), client.MatchingLabels{korifiv1alpha1.AppGUIDLabel: app.Name}); err != nil {
+			return o, fmt.Errorf("list the app's LRPs: %w", err)
+		}
+		o.LRPs = lrps.Items
+	}
 	name := app.Annotations[torporv1alpha1.DeploymentAnnotation]
 	if name == "" || name == d.Name {
 		return o, nil
@@ -43,7 +57,7 @@ func (c Controller) observe(ctx context.Context, d *torporv1alpha1.CFDeployment)
 	if client.IgnoreNotFound(err) != nil {
 		return o, fmt.Errorf("read the app's deployment: %w", err)
 	}
-	o.HasLaterDeployment = err == nil && d.CreationTimestamp.Before(&other.CreationTimestamp)
+	o.HasLaterDeployment = err == nil && deployment.IsLater(&other, d)
 	return o, nil
 }
 

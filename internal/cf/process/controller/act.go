@@ -18,6 +18,7 @@ import (
 	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/process"
+	"github.com/torpor-dev/torpor/internal/cf/revision"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
@@ -127,6 +128,7 @@ func (c Controller) requireSameApp(ctx context.Context, app *korifiv1alpha1.CFAp
 	}
 	// Its version may have changed for a reason that matters to no decision, such as a report of its status.
 	was, is := process.NewDesiredApp(app, process.RolloutOptions{}), process.NewDesiredApp(&live, process.RolloutOptions{})
+	was.Rollout.Cancelled, is.Rollout.Cancelled = revision.IsCancelled(app), revision.IsCancelled(&live)
 	if live.UID != app.UID || !live.DeletionTimestamp.IsZero() || is != was {
 		return reconcile.ErrStale
 	}

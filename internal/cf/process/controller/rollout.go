@@ -12,6 +12,7 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/process"
+	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
 // observeRollout reads how the app's deployment goes on: its annotations say which one, and whether it was cancelled; one that is
@@ -21,7 +22,7 @@ func (c Controller) observeRollout(ctx context.Context, app *korifiv1alpha1.CFAp
 	if name == "" {
 		return process.RolloutOptions{}, nil
 	}
-	r := process.RolloutOptions{Cancelled: app.Annotations[torporv1alpha1.CancelledDeploymentAnnotation] == name}
+	r := process.RolloutOptions{Cancelled: revision.IsCancelled(app)}
 	var d torporv1alpha1.CFDeployment
 	err := c.client.Get(ctx, client.ObjectKey{Namespace: app.Namespace, Name: name}, &d)
 	if k8serrors.IsNotFound(err) {
