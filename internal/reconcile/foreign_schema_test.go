@@ -4,6 +4,7 @@ package reconcile_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -147,6 +148,26 @@ func TestStatusUnderAnotherProjectsSchema(t *testing.T) {
 		if result := reconcileOnce(loses); result.RequeueAfter != want {
 			t.Errorf("expected to look again after %s, found %s", want, result.RequeueAfter)
 		}
+	}
+
+	// What is too large for an annotation is kept nowhere, and the condition says so.
+	huge := pass()
+	huge.Report = func(cd *hivev1.ClusterDeployment, _, _ int, _ *reconcile.RefusedError) reconcile.FollowUp {
+		cd.Status.Hibernation = &hivev1.HibernationRecord{SleepStartedAt: sleepStartedAt}
+		for i := range 1000 {
+			cd.Status.Hibernation.Nodes = append(cd.Status.Hibernation.Nodes, hivev1.RecordedNode{Name: fmt.Sprintf("node-%d%s", i, strings.Repeat("x", 150))})
+		}
+		return reconcile.FollowUp{RequeueAfter: time.Millisecond}
+	}
+	writes.Store(0)
+	for _, want := range []time.Duration{200 * time.Millisecond, 400 * time.Millisecond, 800 * time.Millisecond} {
+		if result := reconcileOnce(huge); result.RequeueAfter != want {
+			t.Errorf("expected to look again after %s at what is too large, found %s", want, result.RequeueAfter)
+		}
+	}
+	env.WaitForCondition(t, cd, "StatusFullyStored", metav1.ConditionFalse, "TooLargeToRemember")
+	if n := writes.Load(); n > 4 {
+		t.Errorf("expected at most 4 writes of what is too large, found %d", n)
 	}
 
 	// The schema is replaced by Torpor's: the status has the record again.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -131,9 +132,11 @@ func (p *Pass[T, S, P]) reportLostFields(obj T) {
 	lost, isTried := p.schema.report()
 	switch {
 	case len(lost) > 0:
-		SetConditions(conditions, map[string]decision.Condition{
-			torporv1alpha1.StatusFullyStoredCondition: decision.False(torporv1alpha1.SchemaLacksFieldReason, describeLostFields(lost)),
-		}, obj.GetGeneration(), p.Clock)
+		report := decision.False(torporv1alpha1.SchemaLacksFieldReason, describeLostFields(lost))
+		if size := p.sizeToRemember(obj, lost); size > statusannotation.MaxSize {
+			report = decision.False(torporv1alpha1.TooLargeToRememberReason, describeOversize(lost, size))
+		}
+		SetConditions(conditions, map[string]decision.Condition{torporv1alpha1.StatusFullyStoredCondition: report}, obj.GetGeneration(), p.Clock)
 	case isTried:
 		meta.RemoveStatusCondition(conditions, torporv1alpha1.StatusFullyStoredCondition)
 	}
@@ -142,6 +145,28 @@ func (p *Pass[T, S, P]) reportLostFields(obj T) {
 func describeLostFields(lost []string) string {
 	return "Expected the served CustomResourceDefinition to keep every field of the status, found that it drops status." +
 		strings.Join(lost, ", status.") + "; it is another project's, see docs/install-beside-upstream.md"
+}
+
+func describeOversize(lost []string, size int) string {
+	return fmt.Sprintf("Expected what the served CustomResourceDefinition drops of the status to fit into an annotation of %d KiB, found %d KiB of status.%s: "+
+		"nothing is done that depends on it; install Torpor's CustomResourceDefinition, see docs/install-beside-upstream.md",
+		statusannotation.MaxSize>>10, size>>10, strings.Join(lost, ", status."))
+}
+
+// sizeToRemember is how large the annotation would be that keeps what the schema drops; zero if it drops nothing of that.
+func (p *Pass[T, S, P]) sizeToRemember(obj T, lost []string) int {
+	if p.Remember == nil {
+		return 0
+	}
+	remembered := p.Remember(obj)
+	maps.DeleteFunc(remembered, func(field string, _ any) bool {
+		return !slices.ContainsFunc(lost, func(path string) bool { return topLevelField(path) == field })
+	})
+	data, err := json.Marshal(remembered)
+	if err != nil || len(remembered) == 0 {
+		return 0
+	}
+	return len(data)
 }
 
 // rememberStatus writes into the controller's annotation what later passes decide by, if the schema does not keep it, and returns

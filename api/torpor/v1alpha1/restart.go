@@ -49,3 +49,7 @@ const StatusFullyStoredCondition = "StatusFullyStored"
 // SchemaLacksFieldReason means that the served CustomResourceDefinition is another project's, and drops the fields that the message
 // names.
 const SchemaLacksFieldReason = "SchemaLacksField"
+
+// TooLargeToRememberReason means that the served CustomResourceDefinition drops fields which are too large for an annotation too:
+// what depends on them, such as the hibernation of a cluster with many nodes, is not begun.
+const TooLargeToRememberReason = "TooLargeToRemember"
