@@ -41,6 +41,7 @@ const (
 	ControllerStopped     = "ControllerStopped"     // a group that was Running has stopped; a Warning when an error was the cause
 	ControllerStuck       = "ControllerStuck"       // Warning: something has not returned within the drain timeout
 	ControllerStartFailed = "ControllerStartFailed" // Warning: a start did not come to Running
+	ControllerDropped     = "ControllerDropped"     // Warning: the CRD has gone, and requests were left in a queue after the drain timeout
 	ControllerTerminating = "ControllerTerminating" // the group's CRD is being deleted and waits for its objects
 )
 
@@ -74,6 +75,13 @@ func (g *Group) recordTransition(t Transition, hasRun bool) {
 	case t.To == Dormant && hasRun:
 		g.recordEvent(corev1.EventTypeNormal, ControllerStopped, "Stop", "everything has returned: "+condition.Reason)
 	}
+}
+
+// warnDropped says how many requests a stop has left in the queues.
+func (g *Group) warnDropped(requests int) {
+	g.log.Info("the CRD has gone, and requests were not reconciled before the stop", "dropped", requests, "drainTimeout", g.options.drainTimeout)
+	g.recordEvent(corev1.EventTypeWarning, ControllerDropped, "Stop",
+		fmt.Sprintf("the CRD has gone, and %d requests were not reconciled within %s: a longer DrainTimeout gives them more time", requests, g.options.drainTimeout))
 }
 
 // setTerminating records whether the CRD of a kind waits for its deletion.

@@ -165,7 +165,7 @@ func (l *groupLoop) applyFact(ctx context.Context, f statemachine.Fact, err erro
 	}
 	l.group.recordTransition(t, l.activation != nil && !l.activation.runningAt.IsZero())
 	l.group.callOnTransition(t)
-	l.performAction(ctx, action, t.At)
+	l.performAction(ctx, f, action, t.At)
 	return true
 }
 
@@ -186,15 +186,14 @@ func (l *groupLoop) isHeldBack() bool {
 	return true
 }
 
-func (l *groupLoop) performAction(ctx context.Context, do statemachine.Action, now time.Time) {
+func (l *groupLoop) performAction(ctx context.Context, f statemachine.Fact, do statemachine.Action, now time.Time) {
 	switch do {
 	case statemachine.Activate:
 		l.identity = l.lastKnownStatus().Identity
 		l.limiter.noteStart(now)
 		l.activation = startActivation(ctx, l.group, now)
 	case statemachine.Cancel:
-		l.activation.cancel()
-		l.setTimer(statemachine.Overdue, l.group.options.drainTimeout)
+		l.endActivation(f)
 	case statemachine.Seal:
 		l.activation.closeScope()
 	case statemachine.BackOff:
@@ -207,6 +206,20 @@ func (l *groupLoop) performAction(ctx context.Context, do statemachine.Action, n
 		l.backoff = l.group.options.startBackoff
 	case statemachine.Stay:
 	}
+}
+
+// endActivation asks the activation to end. When its CRD has gone, its controllers first reconcile what that has left in their
+// queues; the drain timeout holds for that, and again for what must return afterwards.
+func (l *groupLoop) endActivation(f statemachine.Fact) {
+	limit := l.group.options.drainTimeout
+	live := l.group.currentScope.Load()
+	if f != statemachine.Broke && !l.isStopping && !l.activation.runningAt.IsZero() && live != nil && live.HasLostKinds() {
+		l.activation.drain()
+		limit *= 2
+	} else {
+		l.activation.cancel()
+	}
+	l.setTimer(statemachine.Overdue, limit)
 }
 
 // recordDurations measures the phases of the activation that a transition ends.
@@ -257,6 +270,8 @@ const slowStart = 5 * time.Second
 // activation is one run of a group: a scope, what setup added to it, and the goroutine that waits for the end of both.
 type activation struct {
 	cancel     context.CancelFunc   // asks the runnables to return
+	drain      func()               // lets the controllers reconcile what is queued, and then cancels
+	draining   chan struct{}        // closed by drain
 	closeScope func()               // closes the scope, also under runnables that have not returned
 	events     chan activationEvent // buffered for all events of an activation, so that sending never blocks
 
@@ -283,7 +298,8 @@ func (l *activation) eventChannel() <-chan activationEvent {
 // startActivation starts the group's scope and setup. Its last event is Ended or Erred.
 func startActivation(ctx context.Context, g *Group, at time.Time) *activation {
 	ctx, cancel := context.WithCancel(ctx)
-	l := &activation{cancel: cancel, closeScope: func() {}, events: make(chan activationEvent, 4), startingAt: at}
+	l := &activation{cancel: cancel, closeScope: func() {}, draining: make(chan struct{}), events: make(chan activationEvent, 4), startingAt: at}
+	l.drain = sync.OnceFunc(func() { close(l.draining) })
 	s, err := scope.New(g.mgr, g.server, scope.Options{
 		Optional: g.optionalKinds, Interest: g.src.interest,
 	})
@@ -339,7 +355,10 @@ func (l *activation) runScope(ctx context.Context, g *Group, s *scope.Manager) e
 		done()
 		l.events <- activationEvent{statemachine.Up, nil}
 	}
-	return s.Run(ctx, up, func() { l.events <- activationEvent{statemachine.Broke, nil} })
+	return s.Run(ctx, scope.Progress{
+		Up: up, Broke: func() { l.events <- activationEvent{statemachine.Broke, nil} },
+		Drain: l.draining, DrainTimeout: g.options.drainTimeout, Dropped: g.warnDropped,
+	})
 }
 
 // acquireStartSlot waits until fewer starts than the limit are in progress; ok is false when ctx ended before.

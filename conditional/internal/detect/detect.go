@@ -55,9 +55,11 @@ type Detector struct {
 	log      logr.Logger
 	outcomes *outcomeCounter
 
-	mu             sync.Mutex
-	session        *detectionSession    // nil without subscribers
-	loggedRefusals map[watchTarget]bool // the watches whose refusal was logged
+	mu      sync.Mutex
+	session *detectionSession // nil without subscribers
+
+	refusalsMu     sync.Mutex
+	loggedRefusals map[watchTarget]bool // the watches that are not allowed, as the log says
 }
 
 // New returns a detector that has not made a request yet. It uses hc for all of them, and never closes it.
@@ -121,15 +123,38 @@ func (d *Detector) KnownVerdict(gvk schema.GroupVersionKind) (Verdict, bool) {
 // initializing or unreadable. Those of the watches do not count.
 func (d *Detector) ProbeCounts() map[string]uint64 { return d.outcomes.countsByResult() }
 
-// logRefusal logs once per watch that it is not allowed.
-func (d *Detector) logRefusal(t watchTarget, err error) {
+// RefusedWatches counts the watches that are not allowed, by their resource.
+func (d *Detector) RefusedWatches() map[string]int {
+	counts := map[string]int{crdResource: 0, apiServiceResource: 0}
 	d.mu.Lock()
-	again := d.loggedRefusals[t]
-	d.loggedRefusals[t] = true
+	l := d.session
 	d.mu.Unlock()
-	if !again {
+	if l == nil {
+		return counts
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for t, w := range l.watches {
+		if w.isRefused {
+			counts[t.resource]++
+		}
+	}
+	return counts
+}
+
+// logRefusal logs that a watch is not allowed, or that it is allowed again when there is no error.
+func (d *Detector) logRefusal(t watchTarget, err error) {
+	d.refusalsMu.Lock()
+	defer d.refusalsMu.Unlock()
+	was := d.loggedRefusals[t]
+	switch {
+	case err != nil && !was:
+		d.loggedRefusals[t] = true
 		d.log.Info("may not list and watch "+t.resource+": polling discovery instead, starts and stops come up to a minute late",
 			"name", t.name, "error", err.Error())
+	case err == nil && was:
+		delete(d.loggedRefusals, t)
+		d.log.Info("may list and watch "+t.resource+" now", "name", t.name)
 	}
 }
 
@@ -144,6 +169,8 @@ type apiServer interface {
 	probeWatch(ctx context.Context, gvr schema.GroupVersionResource) (bool, error)
 	// runWatch feeds a watch until ctx ends, or until it has refused it.
 	runWatch(ctx context.Context, w *resourceWatch)
+	// discoveryVersion changes with what the server serves, and is empty when it does not say; last is the former answer.
+	discoveryVersion(ctx context.Context, last string) (string, error)
 }
 
 // detectionSession is the detector's work from the first subscriber to the last. Whoever changes its state publishes the
@@ -163,6 +190,7 @@ type detectionSession struct {
 	watches         map[watchTarget]*resourceWatch
 	jobs            []func()
 	runningJobs     int
+	discovered      *string // the version of discovery at the last check; nil before the first
 
 	// What is to be published.
 	unopened    []*resourceWatch
@@ -171,12 +199,14 @@ type detectionSession struct {
 }
 
 func newDetectionSession(w apiServer, t *outcomeCounter, refused func(watchTarget, error)) *detectionSession {
-	return &detectionSession{
+	l := &detectionSession{
 		server: w, outcomes: t, logRefusal: refused, stop: make(chan struct{}),
 		kinds: map[schema.GroupVersionKind]*kindState{}, versions: map[schema.GroupVersion]*versionState{},
 		versionsByGroup: map[string][]*versionState{}, watches: map[watchTarget]*resourceWatch{},
 		outdated: map[*presenceSubscriber]struct{}{},
 	}
+	l.jobs = append(l.jobs, l.checkDiscovery)
+	return l
 }
 
 // lifetime ends with the last subscriber.

@@ -4,10 +4,14 @@ package detect
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/ptr"
 )
 
 // lookTimeout bounds one request.
@@ -46,6 +50,51 @@ func (l *detectionSession) lookAtVersion(b *versionState) {
 	}
 	l.outcomes.countOutcome(best)
 	l.scheduleAfterLook(b, f, now)
+}
+
+// checkDiscovery looks at everything when the server serves something else than at the last check: nothing tells of kinds without
+// a CRD, nor of what changes while a watch is lost.
+func (l *detectionSession) checkDiscovery() {
+	l.mu.Lock()
+	last, mayAsk := l.discovered, false
+	for _, b := range l.versions {
+		mayAsk = mayAsk || b.hasWatchers // Those that poll want no other request.
+	}
+	l.mu.Unlock()
+	var now string
+	var err error
+	if mayAsk {
+		ctx, cancel := context.WithTimeout(l.lifetime(), lookTimeout)
+		defer cancel()
+		now, err = l.server.discoveryVersion(ctx, ptr.Deref(last, ""))
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.lifetime().Err() != nil {
+		return
+	}
+	if mayAsk && err == nil {
+		l.discovered = &now
+		if last != nil && (now == "" || now != *last) {
+			l.lookAtIdleVersions(slices.Collect(maps.Values(l.versions)))
+		}
+	}
+	time.AfterFunc(wait.Jitter(discoveryInterval, 0.2), func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.jobs = append(l.jobs, l.checkDiscovery)
+		l.publishChanges()
+	})
+	l.publishChanges()
+}
+
+// lookAtIdleVersions schedules looks at versions that no look is planned at.
+func (l *detectionSession) lookAtIdleVersions(versions []*versionState) {
+	for _, b := range versions {
+		if b.hasWatchers && b.next.IsZero() && !b.isLooking {
+			l.scheduleLook(b, time.Now())
+		}
+	}
 }
 
 // judgeOrProbe judges the result of a look. A kind that is served but not known yet is probed before.
@@ -166,6 +215,8 @@ const (
 	longPause  = 30 * time.Second
 	pollMin    = 10 * time.Second // doubled up to pollMax while nothing changes
 	pollMax    = time.Minute
+
+	discoveryInterval = 5 * time.Minute // between two checks whether anything else is served; a check costs no look when nothing is
 )
 
 // versionState is one group version: one look at it answers for all its kinds.

@@ -40,14 +40,16 @@ type resourceWatch struct {
 	stop        context.CancelFunc // nil until it is opened
 	isClosed    bool
 	objects     map[string]objectFacts
-	isSynced    bool // the objects were listed
-	isRefused   bool // the watch is not allowed; its objects are outdated
+	isSynced    bool          // the objects were listed
+	isRefused   bool          // the watch is not allowed; its objects are outdated
+	retryPause  time.Duration // after the last refusal
 }
 
 var _ toolscache.TransformingStore = &resourceWatch{}
 
 type objectFacts struct {
 	uid         string
+	version     string // of the resource; a list after a gap differs in nothing else when the spec has changed
 	terminating bool
 	automanaged bool
 }
@@ -116,12 +118,14 @@ func (w *resourceWatch) Replace(items []any, _ string) error {
 		}
 	}
 	// The first list changes nothing: the looks that wait for it will see the objects.
-	if !w.isSynced {
+	if !w.isSynced || w.isRefused {
+		clear(w.objects)
 		for name, m := range now {
 			w.objects[name] = extractFacts(m)
 		}
-		w.isSynced = true
+		w.isSynced, w.isRefused, w.retryPause = true, false, 0
 		w.resumeSubscribers()
+		w.session.logRefusal(w.target, nil)
 		return nil
 	}
 	for name := range w.objects {
@@ -154,7 +158,7 @@ func (w *resourceWatch) dropObject(name string) {
 
 func extractFacts(m *metav1.PartialObjectMetadata) objectFacts {
 	_, auto := m.Labels[automanaged]
-	return objectFacts{uid: string(m.UID), terminating: m.DeletionTimestamp != nil, automanaged: auto}
+	return objectFacts{uid: string(m.UID), version: m.ResourceVersion, terminating: m.DeletionTimestamp != nil, automanaged: auto}
 }
 
 // resumeSubscribers starts the looks of subscribers that waited for the watch, once it has listed or is refused.
@@ -174,19 +178,35 @@ func (w *resourceWatch) resumeSubscribers() {
 	w.session.publishChanges()
 }
 
-// giveUp gives the watch up.
+// giveUp ends a watch that is not allowed, and tries again as often as discovery is asked instead: a role may be bound after the
+// start of the process.
 func (w *resourceWatch) giveUp(err error) {
 	w.session.mu.Lock()
-	first := !w.isRefused && !w.isClosed
+	defer w.session.mu.Unlock()
+	if w.isClosed {
+		return
+	}
+	first := !w.isRefused
 	w.isRefused = true
 	w.stopReflector()
+	w.retryPause = max(pollMin, min(2*w.retryPause, pollMax))
+	time.AfterFunc(w.retryPause, w.reopen)
 	if first {
 		w.resumeSubscribers()
-	}
-	w.session.mu.Unlock()
-	if first {
 		w.session.logRefusal(w.target, err)
 	}
+}
+
+// reopen tries again whether the watch is allowed.
+func (w *resourceWatch) reopen() {
+	w.session.mu.Lock()
+	defer w.session.mu.Unlock()
+	if w.session.watches[w.target] != w {
+		return
+	}
+	w.isClosed = false
+	w.session.unopened = append(w.session.unopened, w)
+	w.session.publishChanges()
 }
 
 // noteDisconnect schedules looks while the watch is broken, since its events do not come.
@@ -194,11 +214,7 @@ func (w *resourceWatch) noteDisconnect() {
 	w.session.mu.Lock()
 	defer w.session.mu.Unlock()
 	for s := range w.subscribers {
-		for _, b := range s.versions {
-			if b.next.IsZero() && !b.isLooking {
-				w.session.scheduleLook(b, time.Now())
-			}
-		}
+		w.session.lookAtIdleVersions(s.versions)
 	}
 	w.session.startDueLooks()
 }
@@ -258,6 +274,7 @@ func (t watchTarget) groupVersionResource() schema.GroupVersionResource {
 type listWatcher struct {
 	client metadata.Getter
 	watch  *resourceWatch
+	endsAt time.Time // of the last watch, if nothing happens to it before
 }
 
 func (s *listWatcher) listMetadata(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
@@ -283,6 +300,11 @@ func (s *listWatcher) openWatch(ctx context.Context, o metav1.ListOptions) (apiw
 		cancel()
 		return nil, s.handleError(ctx, err)
 	}
+	// The last watch ended before its time, with a server that stops perhaps; the next one may serve other kinds.
+	if now := time.Now(); now.Before(s.endsAt) {
+		s.watch.noteDisconnect()
+	}
+	s.endsAt = time.Now().Add(limit - 2*lookTimeout)
 	return &boundedWatch{Interface: w, cancel: cancel}, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
 	"path"
 	"slices"
 	"strings"
@@ -24,6 +25,8 @@ import (
 type restServer struct {
 	client   rest.Interface
 	metadata metadata.Interface
+	http     *http.Client
+	base     *url.URL
 }
 
 func newRESTServer(cfg *rest.Config, hc *http.Client) (*restServer, error) {
@@ -40,7 +43,11 @@ func newRESTServer(cfg *rest.Config, hc *http.Client) (*restServer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("build the discovery client: %w", err)
 	}
-	return &restServer{client: client, metadata: meta}, nil
+	base, _, err := rest.DefaultServerUrlFor(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("find the API server: %w", err)
+	}
+	return &restServer{client: client, metadata: meta, http: hc, base: base}, nil
 }
 
 // discoverKinds reads the one group version, which is the only proof that a kind is served.
@@ -70,6 +77,31 @@ func (s *restServer) discoverKinds(ctx context.Context, gv schema.GroupVersion) 
 		kinds[r.Kind] = found
 	}
 	return kinds, nil
+}
+
+// discoveryVersion asks for the ETag of the list of all kinds. client-go's clients return no headers, and take the answer that nothing
+// has changed for an error.
+func (s *restServer) discoveryVersion(ctx context.Context, last string) (string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.base.JoinPath("apis").String(), nil)
+	if err != nil {
+		return "", err
+	}
+	request.Header.Set("Accept", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json")
+	if last != "" {
+		request.Header.Set("If-None-Match", last)
+	}
+	answer, err := s.http.Do(request)
+	if err != nil {
+		return "", err
+	}
+	_ = answer.Body.Close() // The header is all that is read.
+	switch answer.StatusCode {
+	case http.StatusNotModified:
+		return last, nil
+	case http.StatusOK:
+		return answer.Header.Get("ETag"), nil
+	}
+	return "", fmt.Errorf("expected the list of kinds, found %s", answer.Status)
 }
 
 // probeWatch opens a watch and drops it: right after a CRD is installed its storage answers 429 for a while, which an

@@ -5,6 +5,7 @@ package detect
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -37,6 +38,7 @@ type simulatedServer struct {
 
 	looks  map[schema.GroupVersion]int
 	probes int
+	checks int // of the version of discovery
 	busy   int
 	most   int // requests at once
 }
@@ -80,6 +82,13 @@ func (s *simulatedServer) discoverKinds(ctx context.Context, gv schema.GroupVers
 	defer s.mu.Unlock()
 	s.looks[gv]++
 	return maps.Clone(s.served[gv]), s.errs[gv]
+}
+
+func (s *simulatedServer) discoveryVersion(context.Context, string) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.checks++
+	return fmt.Sprint(s.served), nil // fmt sorts the keys of maps.
 }
 
 func (s *simulatedServer) probeWatch(ctx context.Context, gvr schema.GroupVersionResource) (bool, error) {

@@ -31,6 +31,8 @@ type Verdict struct {
 	UID        string
 	// Terminating is true while the CRD of a Served kind waits for its last object to go.
 	Terminating bool
+	// Deleted is true for an Absent kind whose CRD, and with it all its objects, were seen to go.
+	Deleted bool
 }
 
 // ReasonDetecting is the reason of the verdict before the first look.
@@ -76,6 +78,7 @@ type kindHistory struct {
 	identity          string // of the last Served verdict; empty when the kind was absent, or never seen
 	lastSeen          lookResult
 	deletedAt         time.Time
+	wasDeleted        bool // the last verdict is Absent because of a deletion
 	misses            int
 	firstMiss         time.Time
 	initializingSince time.Time
@@ -124,7 +127,8 @@ func (m kindHistory) judgeMissing(now time.Time) (kindHistory, Verdict, bool) {
 	}
 	confirmed := m.misses >= missesNeeded && now.Sub(m.firstMiss) >= missesSpan
 	if m.identity == "" || !m.deletedAt.IsZero() || confirmed {
-		return kindHistory{}, Verdict{Presence: Absent, Reason: "NotServed", Message: "the API server does not serve the kind"}, false
+		m = kindHistory{wasDeleted: m.wasDeleted || !m.deletedAt.IsZero()}
+		return m, Verdict{Presence: Absent, Reason: "NotServed", Message: "the API server does not serve the kind", Deleted: m.wasDeleted}, false
 	}
 	return m, Verdict{Reason: "Unconfirmed", Message: "the API server stopped serving the kind a moment ago, its CRD was not seen to go"}, true
 }

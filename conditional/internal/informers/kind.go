@@ -55,6 +55,11 @@ type InformerKind struct {
 	UID string
 }
 
+// IsLost reports whether what an informer of this kind watches is gone: the kind is absent, or has the CRD of another UID.
+func (k InformerKind) IsLost(isAbsent bool, uid string) bool {
+	return isAbsent || k.UID != "" && uid != "" && k.UID != uid
+}
+
 // RESTMapping returns where the API server has the kind.
 func (k InformerKind) RESTMapping() *meta.RESTMapping {
 	return &meta.RESTMapping{

@@ -139,6 +139,9 @@ type Lease struct {
 	once      sync.Once
 }
 
+// Kind returns what the informer watches.
+func (l *Lease) Kind() InformerKind { return l.entry.kind }
+
 // Informer returns the informer, which may not have synced yet. Its HasSyncedChecker may also be done when it stops
 // before it has; HasSynced is false then.
 func (l *Lease) Informer() cache.Informer { return l.entry.informer }

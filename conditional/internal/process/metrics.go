@@ -189,11 +189,14 @@ func StatusPage(elected <-chan struct{}) http.Handler {
 
 // registry is a collector, so that the process's registry of metrics, where controller-runtime has its own, keeps the only one.
 type registry struct {
-	groupCount, serverCount, informerCount, leaseCount, probeCount *prometheus.Desc
+	groupCount, serverCount, informerCount, leaseCount, degraded, probeCount *prometheus.Desc
 
 	mu     sync.Mutex
 	groups []*GroupEntry
 	states map[stateKey]*SharedState
+
+	vectorsMu sync.Mutex
+	vectors   map[string]seriesDeleter // of controller-runtime, by name
 }
 
 func sharedRegistry() (*registry, error) {
@@ -202,8 +205,10 @@ func sharedRegistry() (*registry, error) {
 		serverCount:   prometheus.NewDesc("torpor_gate_api_servers", "API servers that conditional groups look at.", nil, nil),
 		informerCount: prometheus.NewDesc("torpor_gate_active_informers", "Informers that run for conditional groups.", nil, nil),
 		leaseCount:    prometheus.NewDesc("torpor_gate_informer_refs", "Uses of informers by conditional groups; groups share an informer.", nil, nil),
+		degraded:      prometheus.NewDesc("torpor_gate_degraded", "Watches of this resource that are forbidden, so that discovery is polled instead.", []string{"resource"}, nil),
 		probeCount:    prometheus.NewDesc("torpor_gate_probes_total", "Requests by which detectors looked for kinds.", []string{"result"}, nil),
 		states:        map[stateKey]*SharedState{},
+		vectors:       map[string]seriesDeleter{},
 	}
 	err := registerShared(&all)
 	return all, err
@@ -211,7 +216,7 @@ func sharedRegistry() (*registry, error) {
 
 // Describe names the metrics.
 func (all *registry) Describe(to chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{all.groupCount, all.serverCount, all.informerCount, all.leaseCount, all.probeCount} {
+	for _, desc := range []*prometheus.Desc{all.groupCount, all.serverCount, all.informerCount, all.leaseCount, all.degraded, all.probeCount} {
 		to <- desc
 	}
 }
@@ -221,10 +226,14 @@ func (all *registry) Collect(to chan<- prometheus.Metric) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	servers, informers, leases, probes := map[*rest.Config]bool{}, 0, 0, map[string]uint64{}
+	degraded := map[string]int{}
 	for k, h := range all.states {
 		servers[k.cfg] = true
 		informers += h.Informers.InformerCount()
 		leases += h.Informers.LeaseCount()
+		for resource, count := range h.Detector.RefusedWatches() {
+			degraded[resource] += count
+		}
 		for result, count := range h.Detector.ProbeCounts() {
 			probes[result] += count
 		}
@@ -233,6 +242,9 @@ func (all *registry) Collect(to chan<- prometheus.Metric) {
 		all.groupCount: len(all.groups), all.serverCount: len(servers), all.informerCount: informers, all.leaseCount: leases,
 	} {
 		to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(count))
+	}
+	for resource, count := range degraded {
+		to <- prometheus.MustNewConstMetric(all.degraded, prometheus.GaugeValue, float64(count), resource)
 	}
 	for result, count := range probes {
 		to <- prometheus.MustNewConstMetric(all.probeCount, prometheus.CounterValue, float64(count), result)

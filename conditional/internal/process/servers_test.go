@@ -70,7 +70,7 @@ func TestHubsAreSharedAndCounted(t *testing.T) {
 		testenv.Must(t, err)
 		leases = append(leases, l)
 	}
-	want := map[string]float64{"groups": 0, "api_servers": 2, "active_informers": 2, "informer_refs": 3}
+	want := map[string]float64{"groups": 0, "api_servers": 2, "active_informers": 2, "informer_refs": 3, "degraded": 0}
 	if diff := cmp.Diff(want, gathered(t)); diff != "" {
 		t.Error(diff)
 	}

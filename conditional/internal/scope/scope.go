@@ -52,6 +52,7 @@ type Manager struct {
 
 	mu            sync.Mutex
 	queued        []manager.Runnable
+	queues        []*trackedQueue // of its controllers
 	runContext    context.Context // of the runnables, nil before Run
 	isDraining    bool
 	running       sync.WaitGroup
@@ -224,8 +225,10 @@ func (m *Manager) Add(r manager.Runnable) error {
 	case m.isDraining || m.lifetime.Err() != nil:
 		return ErrClosed
 	case m.runContext == nil:
+		m.trackQueue(r)
 		m.queued = append(m.queued, r)
 	default:
+		m.trackQueue(r)
 		m.launchRunnable(r)
 	}
 	return nil
@@ -236,10 +239,19 @@ func (m *Manager) Start(context.Context) error {
 	return errors.New("a conditional controller's setup must not start the manager it was given: add runnables to it and return")
 }
 
-// Run starts the cache, then the runnables, calls up, and returns after all have returned, handlers of events
-// included: with nil when ctx ended, or with the first runnable's error, before which it calls broke. The scope is
-// closed then.
-func (m *Manager) Run(ctx context.Context, up, broke func()) error {
+// Progress is what Run tells its caller, and is told.
+type Progress struct {
+	Up, Broke func() // the runnables have been started; one of them has failed
+	// Drain, when it is closed, asks for the end as ctx does, but lets the controllers reconcile what is queued before, for at
+	// most as long as DrainTimeout. Dropped is called with the number of requests that were left.
+	Drain        <-chan struct{}
+	DrainTimeout time.Duration
+	Dropped      func(int)
+}
+
+// Run starts the cache, then the runnables, and returns after all have returned, handlers of events included: with nil when
+// ctx ended, or with the first runnable's error. The scope is closed then.
+func (m *Manager) Run(ctx context.Context, p Progress) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	cacheDone := make(chan struct{})
@@ -250,11 +262,13 @@ func (m *Manager) Run(ctx context.Context, up, broke func()) error {
 	err := m.waitForEarlySync(ctx)
 	if err == nil && ctx.Err() == nil {
 		m.launchQueued(ctx)
-		up()
+		p.Up()
 		select {
 		case <-ctx.Done():
+		case <-p.Drain:
+			m.drainWithin(ctx, p)
 		case err = <-m.failed:
-			broke()
+			p.Broke()
 		}
 	}
 	cancel()
@@ -264,9 +278,18 @@ func (m *Manager) Run(ctx context.Context, up, broke func()) error {
 	// Handlers go before the runnables have ended: an event must not reach the queue of a controller that has returned.
 	m.cache.removeHandlers()
 	m.running.Wait()
+	m.deleteQueueGauges()
 	m.End()
 	<-cacheDone
 	return err
+}
+
+func (m *Manager) drainWithin(ctx context.Context, p Progress) {
+	timed, cancel := context.WithTimeout(ctx, p.DrainTimeout)
+	defer cancel()
+	if dropped := m.drain(timed); dropped > 0 && ctx.Err() == nil {
+		p.Dropped(dropped)
+	}
 }
 
 // End closes the scope and returns when no handler of events runs any more. A handler must not call it.

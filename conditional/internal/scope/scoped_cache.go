@@ -197,6 +197,35 @@ func (v *scopedCache) discoverKind(ctx context.Context, gvk schema.GroupVersionK
 	}, nil
 }
 
+// lostInformers returns the informers whose kind is gone, or is another one now.
+func (v *scopedCache) lostInformers() (lost []*scopedInformer) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for s, u := range v.informers {
+		verdict, known := v.state.Detector.KnownVerdict(s.gvk)
+		if u.optional == nil && u.lease != nil && known && u.lease.Kind().IsLost(verdict.Presence == detect.Absent, verdict.UID) {
+			lost = append(lost, u)
+		}
+	}
+	return lost
+}
+
+// hasDeliveredDeletions reports whether the handlers know that no object is left of the kinds whose CRD was deleted.
+func (v *scopedCache) hasDeliveredDeletions() bool {
+	for _, u := range v.lostInformers() {
+		if verdict, _ := v.state.Detector.KnownVerdict(u.key.gvk); verdict.Presence == detect.Absent && !verdict.Deleted {
+			continue // A version that is not served any more has kept its objects.
+		}
+		v.mu.Lock()
+		left := slices.ContainsFunc(u.handlers, func(r *handlerRegistration) bool { return r.gate != nil && r.gate.knowsObjects() })
+		v.mu.Unlock()
+		if left {
+			return false
+		}
+	}
+	return true
+}
+
 // removeHandlers takes the handlers off when the runnables end. Reads go on, and the handlers that the client needs for them.
 func (v *scopedCache) removeHandlers() {
 	v.mu.Lock()

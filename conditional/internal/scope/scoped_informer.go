@@ -464,18 +464,25 @@ type eventGate struct {
 
 	mu       sync.Mutex
 	inFlight int
+	objects  int // that the handler knows: those added less those deleted
 	closed   bool
 }
 
-func (d *eventGate) handleEvent(handle func()) {
+func (d *eventGate) handleEvent(more int, handle func()) {
 	if d.previous != nil {
 		<-d.previous
 	}
 	if !d.beginEvent() {
 		return
 	}
-	defer d.endEvent()
+	defer d.endEvent(more)
 	handle()
+}
+
+func (d *eventGate) knowsObjects() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.objects > 0
 }
 
 func (d *eventGate) beginEvent() bool {
@@ -488,9 +495,10 @@ func (d *eventGate) beginEvent() bool {
 	return true
 }
 
-func (d *eventGate) endEvent() {
+func (d *eventGate) endEvent(more int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.objects += more
 	if d.inFlight--; d.closed && d.inFlight == 0 {
 		close(d.drained)
 	}
@@ -517,15 +525,15 @@ type gatedHandler struct {
 
 // OnAdd passes an object on that is there.
 func (g gatedHandler) OnAdd(obj any, initial bool) {
-	g.gate.handleEvent(func() { g.handler.OnAdd(obj, initial) })
+	g.gate.handleEvent(1, func() { g.handler.OnAdd(obj, initial) })
 }
 
 // OnUpdate passes a change on.
 func (g gatedHandler) OnUpdate(before, now any) {
-	g.gate.handleEvent(func() { g.handler.OnUpdate(before, now) })
+	g.gate.handleEvent(0, func() { g.handler.OnUpdate(before, now) })
 }
 
 // OnDelete passes a deletion on.
 func (g gatedHandler) OnDelete(obj any) {
-	g.gate.handleEvent(func() { g.handler.OnDelete(obj) })
+	g.gate.handleEvent(-1, func() { g.handler.OnDelete(obj) })
 }

@@ -296,11 +296,11 @@ func TestAnEventWaitsForTheDoorBefore(t *testing.T) {
 		second := &eventGate{drained: make(chan struct{}), previous: first.drained}
 		free := make(chan struct{})
 		var order []string
-		go first.handleEvent(func() { <-free; order = append(order, "first") })
+		go first.handleEvent(0, func() { <-free; order = append(order, "first") })
 		synctest.Wait()
 		first.closeGate()
-		go second.handleEvent(func() { order = append(order, "second") })
-		first.handleEvent(func() { order = append(order, "late") })
+		go second.handleEvent(0, func() { order = append(order, "second") })
+		first.handleEvent(0, func() { order = append(order, "late") })
 		synctest.Wait()
 		if first.isDrained() || len(order) > 0 {
 			t.Fatalf("before the first event has returned: %v", order)

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scope
+
+import (
+	"context"
+	"reflect"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/torpor-dev/torpor/conditional/internal/process"
+)
+
+type (
+	requestQueue   = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	requestLimiter = workqueue.TypedRateLimiter[reconcile.Request]
+)
+
+// drainInterval is how often a scope that drains looks at its queues: controller-runtime's tell nobody that they are empty.
+const drainInterval = 2 * time.Millisecond
+
+// lastEventsTimeout bounds the wait for the deletions that the API server has sent before that of their CRD. They do not come
+// when the watch was cut at that moment.
+const lastEventsTimeout = 5 * time.Second
+
+// trackedQueue is a controller's queue that can be emptied before its workers are asked to return.
+// controller-runtime's drops what waits in it as soon as its context ends.
+type trackedQueue struct {
+	requestQueue
+	name         string // of the controller
+	shutDownOnce sync.Once
+
+	mu      sync.Mutex
+	waiting int                            // workers that wait for a request
+	working int                            // requests that are being reconciled
+	retries map[reconcile.Request]struct{} // requests that have failed and wait for their next try
+}
+
+// trackedPriorityQueue is one that has priorities, which is the default.
+type trackedPriorityQueue struct {
+	*trackedQueue
+	inner priorityqueue.PriorityQueue[reconcile.Request]
+}
+
+// trackQueue puts a trackedQueue into a controller of controller-runtime that has not been started. The field is no part of
+// the interface; without it, or with requests of another type, a stop drops what is queued.
+func (m *Manager) trackQueue(r manager.Runnable) {
+	controller := reflect.Indirect(reflect.ValueOf(r))
+	if controller.Kind() != reflect.Struct {
+		return
+	}
+	field := controller.FieldByName("NewQueue")
+	if !field.IsValid() || !field.CanSet() {
+		return
+	}
+	open, ok := field.Interface().(func(string, requestLimiter) requestQueue)
+	if !ok || open == nil {
+		return
+	}
+	field.Set(reflect.ValueOf(func(name string, limiter requestLimiter) requestQueue {
+		q := &trackedQueue{requestQueue: open(name, limiter), name: name, retries: map[reconcile.Request]struct{}{}}
+		m.mu.Lock()
+		m.queues = append(m.queues, q)
+		m.mu.Unlock()
+		if inner, ok := q.requestQueue.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
+			return trackedPriorityQueue{q, inner}
+		}
+		return q
+	}))
+}
+
+// takeNext returns the next request; a queue that shuts down may still hand one out, which is not to be lost.
+func (q *trackedQueue) takeNext(get func() (reconcile.Request, int, bool)) (reconcile.Request, int, bool) {
+	q.mu.Lock()
+	q.waiting++
+	q.mu.Unlock()
+	r, priority, isOver := get()
+	isOver = isOver && r == reconcile.Request{}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.waiting--
+	if !isOver {
+		q.working++
+		delete(q.retries, r)
+	}
+	return r, priority, isOver
+}
+
+// Get returns the next request.
+func (q *trackedQueue) Get() (reconcile.Request, bool) {
+	r, _, isOver := q.takeNext(func() (reconcile.Request, int, bool) { r, isOver := q.requestQueue.Get(); return r, 0, isOver })
+	return r, isOver
+}
+
+// GetWithPriority returns the next request with its priority.
+func (q trackedPriorityQueue) GetWithPriority() (reconcile.Request, int, bool) {
+	return q.takeNext(q.inner.GetWithPriority)
+}
+
+// Done ends the work on a request.
+func (q *trackedQueue) Done(r reconcile.Request) {
+	q.requestQueue.Done(r)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.working--
+}
+
+// AddRateLimited adds a request that has failed.
+func (q *trackedQueue) AddRateLimited(r reconcile.Request) {
+	q.noteRetries(r)
+	q.requestQueue.AddRateLimited(r)
+}
+
+// AddWithOpts adds requests.
+func (q trackedPriorityQueue) AddWithOpts(o priorityqueue.AddOpts, requests ...reconcile.Request) {
+	if o.RateLimited {
+		q.noteRetries(requests...)
+	}
+	q.inner.AddWithOpts(o, requests...)
+}
+
+func (q *trackedQueue) noteRetries(requests ...reconcile.Request) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, r := range requests {
+		q.retries[r] = struct{}{}
+	}
+}
+
+// ShutDown lets the workers return. The controller calls it at the end of its context, perhaps for the second time.
+func (q *trackedQueue) ShutDown() { q.shutDownOnce.Do(q.requestQueue.ShutDown) }
+
+// ShutDownWithDrain is ShutDown: controller-runtime's queue does not drain.
+func (q *trackedQueue) ShutDownWithDrain() { q.ShutDown() }
+
+// isIdle reports whether no worker has a request, nor can get one, once the queue is shut down.
+func (q *trackedQueue) isIdle() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.waiting == 0 && q.working == 0
+}
+
+// countUnfinished counts the requests that nobody has reconciled to an end.
+func (q *trackedQueue) countUnfinished() int {
+	n := q.Len()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return n + q.working + len(q.retries)
+}
+
+func (m *Manager) trackedQueues() []*trackedQueue {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return append([]*trackedQueue(nil), m.queues...)
+}
+
+// HasLostKinds reports whether a kind that the scope watches is gone, or is another one now: the requests that its last
+// objects have left in the queues will not come again.
+func (m *Manager) HasLostKinds() bool { return len(m.cache.lostInformers()) > 0 }
+
+// drain lets the controllers reconcile the last deletions, and returns how many requests were left when ctx ended.
+func (m *Manager) drain(ctx context.Context) (dropped int) {
+	late, cancel := context.WithTimeout(ctx, lastEventsTimeout)
+	defer cancel()
+	waitUntil(late, m.cache.hasDeliveredDeletions)
+	m.cache.removeHandlers()
+	queues := m.trackedQueues()
+	all := func(holds func(*trackedQueue) bool) func() bool {
+		return func() bool {
+			for _, q := range queues {
+				if !holds(q) {
+					return false
+				}
+			}
+			return true
+		}
+	}
+	waitUntil(ctx, all(func(q *trackedQueue) bool { return q.Len() == 0 }))
+	for _, q := range queues {
+		q.ShutDown()
+	}
+	waitUntil(ctx, all((*trackedQueue).isIdle))
+	for _, q := range queues {
+		dropped += q.countUnfinished()
+	}
+	return dropped
+}
+
+// deleteQueueGauges deletes what controller-runtime shows of the queues: it counts what was dropped for ever.
+func (m *Manager) deleteQueueGauges() {
+	for _, q := range m.trackedQueues() {
+		_ = q.Len() // It waits for the queue's goroutines, which may still count.
+		process.DeleteQueueGauges(q.name)
+	}
+}
+
+func waitUntil(ctx context.Context, holds func() bool) {
+	tick := time.NewTicker(drainInterval)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
