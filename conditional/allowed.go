@@ -14,12 +14,14 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+
+	"github.com/torpor-dev/torpor/conditional/internal/process"
 )
 
 // How a group that is Dormant shows in its metric and its log if its condition is False for one of these reasons.
 const (
-	DisabledReason  = "Disabled"
-	ForbiddenReason = "Forbidden"
+	DisabledReason  = process.DisabledReason
+	ForbiddenReason = process.ForbiddenReason
 )
 
 const (

@@ -25,7 +25,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -217,7 +216,7 @@ func TestBuilderRefusesBadUse(t *testing.T) {
 
 // claimed takes a group's name without a manager that would run the group.
 func claimed(name string) (release func(), g *Group, err error) {
-	mgr := &fakeManager{ready: map[string]healthz.Checker{}}
+	mgr := newFakeManager()
 	g, err = Setup(mgr, switchedCondition{}, func(manager.Manager) error { return nil }, Name(name))
 	if err != nil {
 		return nil, nil, err
@@ -250,7 +249,7 @@ func TestNamesAreFreeAgain(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	testenv.Must(t, g.Start(ctx))
+	testenv.Must(t, g.host.Start(ctx))
 	release, _, err := claimed("again")
 	if err != nil {
 		t.Fatalf("the name is still taken: %v", err)

@@ -142,7 +142,7 @@ func TestGroupWithManyConditions(t *testing.T) {
 		g := mustSetUp(t, mgr, Stable(when, 10*time.Second, 0), func(manager.Manager) error { return nil }, Name("many"))
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
-		go func() { ended <- g.Start(ctx) }()
+		go func() { ended <- mgr.added[0].Start(ctx) }()
 		want := func(what string, phase Phase, message string) {
 			t.Helper()
 			synctest.Wait()

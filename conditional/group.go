@@ -4,7 +4,6 @@ package conditional
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -44,20 +43,26 @@ type Group struct {
 	standbyKinds  []schema.GroupVersionKind // of the options' objects
 	src           Sources
 	log           logr.Logger
-	metrics       *process.GroupMetrics
+	host          *groupHost
 	server        *process.SharedState
 	release       func() // frees the name and the server state
 
-	wakeup       chan struct{}                 // holds a token when a new report waits
+	loop         groupLoop                     // of the goroutine that is awake
 	currentScope atomic.Pointer[scope.Manager] // nil while the group is dormant
 
 	mu              sync.Mutex
 	status          GroupStatus
-	lastKnown       Status          // last report that was not Unknown
-	terminating     map[string]bool // kinds whose CRD waits for its deletion, and whether that was logged
-	loggedForbidden string          // the right whose absence was logged last
-	changed         chan struct{}   // closed and replaced on every change
-	isLeader        bool
+	lastKnown       Status              // last report that was not Unknown
+	terminating     map[string]bool     // kinds whose CRD waits for its deletion, and whether that was logged
+	loggedForbidden string              // the right whose absence was logged last
+	changed         chan struct{}       // closed and replaced on every change
+	stats           *process.GroupStats // nil before the first transition
+	controllers     map[string]struct{} // the names of those that have had a queue
+	isAwake         bool                // a goroutine acts on what has happened
+	hasNews         bool                // something has happened since it looked
+	isPaused        bool                // by Stop
+	isRemoved       bool                // by Remove
+	isEnded         bool                // nothing is left of it
 }
 
 // GroupStatus is a snapshot of a group.
@@ -125,17 +130,14 @@ func (g *Group) Checker(policy ReadyPolicy) healthz.Checker {
 		switch {
 		case policy == RequireResolved && g.lastKnown.State == Unknown:
 			return fmt.Errorf("group %s: the condition is not known yet: %s", g.options.name, g.status.Condition.Message)
-		case policy == RequireRunning && g.isLeader && !g.status.HeldUntil.IsZero():
+		case policy == RequireRunning && g.host.isLeader() && !g.status.HeldUntil.IsZero():
 			return fmt.Errorf("group %s is Dormant, expected Running: its restart limit holds it back until %s", g.options.name, g.status.HeldUntil.Format(time.RFC3339))
-		case policy == RequireRunning && g.isLeader && g.status.Phase != Running:
+		case policy == RequireRunning && g.host.isLeader() && g.status.Phase != Running:
 			return fmt.Errorf("group %s is %s, expected Running: %s", g.options.name, g.status.Phase, g.status.Error)
 		}
 		return nil
 	}
 }
-
-// NeedLeaderElection is false: every replica detects, only the leader activates.
-func (g *Group) NeedLeaderElection() bool { return false }
 
 // reportCondition stores one status of the condition and wakes the loop.
 func (g *Group) reportCondition(s Status) {
@@ -149,15 +151,8 @@ func (g *Group) reportCondition(s Status) {
 		g.lastKnown = s
 	}
 	g.mu.Unlock()
-	g.showState()
-	g.wakeLoop()
-}
-
-func (g *Group) wakeLoop() {
-	select {
-	case g.wakeup <- struct{}{}:
-	default: // A token is there already: the loop reads the latest status, not each one.
-	}
+	g.logForbidden()
+	g.wake()
 }
 
 // setHeldUntil publishes until when the restart limit holds the group back; the zero time means that it does not.
@@ -173,8 +168,7 @@ func (g *Group) setHeldUntil(until time.Time) {
 // enterPhase publishes a transition to waiters, metrics and the log.
 func (g *Group) enterPhase(to Phase, fact statemachine.Fact, err error) Transition {
 	t, condition := g.setPhase(to, fact, err)
-	g.showState()
-	g.metrics.CountTransition(t.Group, to, fact)
+	g.logForbidden()
 	log := g.log.WithValues("from", t.From, "to", to, "fact", fact, "condition", condition.State.String(), "reason", condition.Reason)
 	if err != nil {
 		log.Error(err, "phase changed")
@@ -189,6 +183,10 @@ func (g *Group) setPhase(to Phase, fact statemachine.Fact, err error) (Transitio
 	defer g.mu.Unlock()
 	t := Transition{Group: g.options.name, From: g.status.Phase, To: to, Reason: string(fact), Err: err, At: time.Now()}
 	g.status.Phase, g.status.Since, g.status.Reason, g.status.HeldUntil = to, t.At, t.Reason, time.Time{}
+	if g.stats == nil {
+		g.stats = &process.GroupStats{}
+	}
+	g.stats.CountTransition(to, fact)
 	if err != nil {
 		g.status.Error = err.Error()
 	} else if to == Running {
@@ -198,20 +196,32 @@ func (g *Group) setPhase(to Phase, fact statemachine.Fact, err error) (Transitio
 	return t, g.status.Condition
 }
 
-// showState sets the metric to the phase, or to why the group is dormant, and logs a right that is missing.
-func (g *Group) showState() {
+// metrics returns the phase, or why the group is dormant, and the counts.
+func (g *Group) metrics() (string, process.GroupStats) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	state := string(g.status.Phase)
-	if r := g.lastKnown.Reason; g.status.Phase == Dormant && g.lastKnown.State == False && (r == DisabledReason || r == ForbiddenReason) {
-		state = r
+	if g.stats == nil {
+		return g.stateLocked(), process.GroupStats{}
 	}
-	g.metrics.SetState(g.options.name, state, DisabledReason, ForbiddenReason)
-	if message := g.lastKnown.Message; state == ForbiddenReason && message != g.loggedForbidden {
+	return g.stateLocked(), g.stats.Clone()
+}
+
+func (g *Group) stateLocked() string {
+	if r := g.lastKnown.Reason; g.status.Phase == Dormant && g.lastKnown.State == False && (r == DisabledReason || r == ForbiddenReason) {
+		return r
+	}
+	return string(g.status.Phase)
+}
+
+// logForbidden logs a right that is missing once.
+func (g *Group) logForbidden() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch state, message := g.stateLocked(), g.lastKnown.Message; {
+	case state == ForbiddenReason && message != g.loggedForbidden:
 		g.loggedForbidden = message
 		g.log.Info("the group waits for its rights", "missing", message)
-	}
-	if state == string(Running) {
+	case state == string(Running):
 		g.loggedForbidden = ""
 	}
 }
@@ -221,32 +231,75 @@ func (g *Group) notifyWaitersLocked() {
 	g.changed = make(chan struct{})
 }
 
-func (g *Group) checkHealth(r *http.Request) error {
-	return g.runScopeChecks(r, (*scope.Manager).HealthzChecks)
+// Stop stops the group, whatever its condition says, and returns when it is Dormant, or with the error of ctx. It stays so until
+// Start.
+func (g *Group) Stop(ctx context.Context) error {
+	g.setPaused(true)
+	return g.Wait(ctx, Dormant)
 }
 
-func (g *Group) checkReady(r *http.Request) error {
-	return g.runScopeChecks(r, (*scope.Manager).ReadyzChecks)
+// Start lets a group run again after Stop, while its condition holds.
+func (g *Group) Start() { g.setPaused(false) }
+
+func (g *Group) setPaused(isPaused bool) {
+	g.mu.Lock()
+	g.isPaused = isPaused
+	g.mu.Unlock()
+	g.wake()
 }
 
-func (g *Group) runScopeChecks(r *http.Request, of func(*scope.Manager) map[string]healthz.Checker) error {
-	live := g.currentScope.Load()
-	if live == nil {
-		return nil
-	}
-	var errs []error
-	for name, check := range of(live) {
-		if err := check(r); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", name, err))
+// Remove stops the group for ever and takes it out of its manager, with its name and its metrics and those of its controllers. It
+// returns when nothing of it is left, or with the error of ctx.
+func (g *Group) Remove(ctx context.Context) error {
+	g.mu.Lock()
+	g.isRemoved = true
+	g.mu.Unlock()
+	g.begin(ctx) // If the manager has not started, the group ends before it does anything.
+	g.wake()
+	for {
+		g.mu.Lock()
+		isEnded, moved, phase := g.isEnded, g.changed, g.status.Phase
+		g.mu.Unlock()
+		if isEnded {
+			return nil
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return fmt.Errorf("wait for the end of group %s, it is %s: %w", g.options.name, phase, context.Cause(ctx))
 		}
 	}
-	return errors.Join(errs...)
 }
 
-func (g *Group) serveScopeHandler(w http.ResponseWriter, r *http.Request) {
-	if live := g.currentScope.Load(); live != nil {
-		live.ServeExtra(w, r)
-		return
+// isLeaving reports whether Remove was called.
+func (g *Group) isLeaving() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.isRemoved
+}
+
+// isStopped reports whether Stop was called.
+func (g *Group) isStopped() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.isPaused
+}
+
+// count changes the counts, which the first transition has made.
+func (g *Group) count(change func(*process.GroupStats)) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	change(g.stats)
+}
+
+// noteControllers records whose metrics are to go with the group.
+func (g *Group) noteControllers(names []string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, name := range names {
+		if g.controllers == nil {
+			g.controllers = map[string]struct{}{}
+		}
+		g.controllers[name] = struct{}{}
 	}
-	http.NotFound(w, r)
 }

@@ -131,7 +131,7 @@ func runGroup(t *testing.T, setup SetupFunc, test func(r *groupEnv), opts ...Opt
 		testenv.Must(t, err)
 		ctx, stop := context.WithCancel(t.Context())
 		r.stop = stop
-		go func() { r.ended <- r.group.Start(ctx) }()
+		go func() { r.ended <- r.mgr.added[0].Start(ctx) }()
 		test(r)
 		stop()
 		synctest.Wait()
@@ -427,7 +427,7 @@ func TestScopedChecksComeAndGo(t *testing.T) {
 	setup := func(mgr manager.Manager) error { return mgr.AddReadyzCheck("mine", bad) }
 	runGroup(t, setup, func(r *groupEnv) {
 		r.elect()
-		check := r.mgr.ready["conditional-"+r.group.Status().Name]
+		check := r.mgr.ready["conditional"]
 		if err := check(nil); err != nil {
 			t.Errorf("dormant: %v", err)
 		}

@@ -93,7 +93,7 @@ func (g *Group) setTerminating(kind string, isTerminating bool) {
 		delete(g.terminating, kind)
 	}
 	g.mu.Unlock()
-	g.wakeLoop()
+	g.wake()
 }
 
 // warnTerminating logs each CRD that waits for its deletion once, while the group is active.

@@ -373,8 +373,8 @@ func TestEventsTellOfTerminating(t *testing.T) {
 				close(mgr.elected)
 				when := terminatingCondition{switchedCondition{make(chan Status)}, make(chan bool)}
 				var starts, ends atomic.Int32
-				g := mustSetUp(t, mgr, when, obedientSetup(&starts, &ends), append(c.opts, Events(rec, &corev1.ConfigMap{}), Name("g"))...)
-				go func() { _ = g.Start(t.Context()) }()
+				mustSetUp(t, mgr, when, obedientSetup(&starts, &ends), append(c.opts, Events(rec, &corev1.ConfigMap{}), Name("g"))...)
+				go func() { _ = mgr.added[0].Start(t.Context()) }()
 				when.dooms <- true
 				synctest.Wait()
 				if got := recordedEvents(rec); len(got) > 0 {

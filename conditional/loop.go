@@ -6,80 +6,133 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/torpor-dev/torpor/conditional/internal/detect"
+	"github.com/torpor-dev/torpor/conditional/internal/process"
 	"github.com/torpor-dev/torpor/conditional/internal/scope"
 	"github.com/torpor-dev/torpor/conditional/internal/statemachine"
 )
 
-// Start observes the condition and runs the group until ctx ends. The manager calls it.
-func (g *Group) Start(ctx context.Context) error {
-	defer g.release()
-	g.metrics.InitGroup(g.options.name)
-	g.showState()
-	var observer sync.WaitGroup
-	observer.Go(func() { g.observeCondition(ctx) })
-	observer.Go(func() { g.watchOptional(ctx) })
-	defer observer.Wait()
+// begin lets the group act; the host calls it once.
+func (g *Group) begin(ctx context.Context) {
+	g.mu.Lock()
+	if g.loop.group != nil {
+		g.mu.Unlock()
+		return
+	}
 	o := g.options
-	return (&groupLoop{group: g, backoff: o.startBackoff, limiter: newStartLimiter(o.restartBurst, o.restartPause)}).run(ctx)
+	g.loop = groupLoop{ctx: ctx, group: g, backoff: o.startBackoff, limiter: newStartLimiter(o.restartBurst, o.restartPause)}
+	g.isAwake = true
+	g.mu.Unlock()
+	g.loop.observe()
+	go g.act()
 }
 
-// groupLoop owns the state machine of one group; only its goroutine touches it.
+// wake lets a goroutine act on what has happened. It does not wait, and may be called with any lock held but the group's.
+func (g *Group) wake() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case g.loop.group == nil || g.isEnded:
+	case g.isAwake:
+		g.hasNews = true
+	default:
+		g.isAwake = true
+		go g.act()
+	}
+}
+
+// act applies what has happened until nothing has happened meanwhile.
+func (g *Group) act() {
+	for {
+		g.loop.step()
+		if g.loop.isOver() {
+			g.end()
+			return
+		}
+		g.mu.Lock()
+		if !g.hasNews {
+			g.isAwake = false
+			g.mu.Unlock()
+			return
+		}
+		g.hasNews = false
+		g.mu.Unlock()
+	}
+}
+
+// end takes the group out of its process and its manager.
+func (g *Group) end() {
+	var err error
+	if g.loop.activation != nil {
+		err = fmt.Errorf("group %s: something has not returned within %s: let runnables and hooks end with their context", g.options.name, g.options.drainTimeout)
+	}
+	g.loop.stopObserving()
+	g.release()
+	g.mu.Lock()
+	g.isEnded = true
+	names := slices.Collect(maps.Keys(g.controllers))
+	if !g.isRemoved {
+		names = nil // The manager ends, and its metrics with it.
+	}
+	g.notifyWaitersLocked()
+	g.mu.Unlock()
+	for _, name := range names {
+		process.DeleteControllerSeries(name)
+	}
+	g.host.leave(g, err)
+}
+
+// groupLoop owns the state machine of one group; only the goroutine that is awake touches it.
 type groupLoop struct {
+	ctx            context.Context
 	group          *Group
 	activation     *activation // nil while the group is dormant or failed
 	identity       string      // of the last activation
 	backoff        wait.Backoff
 	limiter        *startLimiter
-	timer          *time.Timer       // of the drain timeout, the back-off or the restart limit, which never overlap
-	timerFact      statemachine.Fact // what applies when the timer fires
+	timer          *time.Timer       // wakes the group for the drain timeout, the back-off or the restart limit, which never overlap
+	timerFact      statemachine.Fact // what applies then
+	timerDue       time.Time         // zero when nothing is due
 	loggedHold     time.Time         // the end of the pause that was logged last
-	isElected      bool
 	isStopping     bool
-	releaseStandby func() // releases the informers of WarmStandby; nil while none are held
+	kinds          *kindObserver // of a condition that needs no goroutine
+	stopObserving  func()        // returns when nothing observes any more
+	releaseStandby func()        // releases the informers of WarmStandby; nil while none are held
 }
 
-func (l *groupLoop) run(ctx context.Context) error {
-	stop, elected := ctx.Done(), l.group.mgr.Elected()
-	l.timer = time.NewTimer(time.Hour)
-	l.timer.Stop()
-	defer l.timer.Stop()
-	for {
+// step applies everything that is known now.
+func (l *groupLoop) step() {
+	for more := true; more; {
 		// This comes before the events of an activation that ends with ctx: otherwise Ended could start the next one.
-		if ctx.Err() != nil {
-			l.isStopping, stop = true, nil
+		l.isStopping = l.ctx.Err() != nil || l.group.isLeaving()
+		if l.kinds != nil {
+			l.kinds.takeVerdicts(l.ctx, l.group.reportCondition)
 		}
-		l.applyDesire(ctx)
-		if l.isStopping && l.activation == nil {
-			return nil
-		}
-		if l.isStopping && l.group.Status().Phase == Stuck {
-			return fmt.Errorf("group %s: something has not returned within %s: let runnables and hooks end with their context", l.group.options.name, l.group.options.drainTimeout)
-		}
+		l.applyDesire(l.ctx)
 		select {
-		case <-stop:
-		case <-elected:
-			l.becomeLeader()
-			elected = nil
-		case <-l.group.wakeup:
 		case n := <-l.activation.eventChannel():
-			l.handleEvent(ctx, n)
-		case <-l.timer.C:
-			l.applyFact(ctx, l.timerFact, nil)
+			l.handleEvent(l.ctx, n)
+			continue
+		default:
+		}
+		if more = !l.timerDue.IsZero() && !time.Now().Before(l.timerDue); more {
+			l.stopTimer()
+			l.applyFact(l.ctx, l.timerFact, nil)
 		}
 	}
 }
 
-func (l *groupLoop) becomeLeader() {
-	l.isElected = true
-	l.group.mu.Lock()
-	l.group.isLeader = true
-	l.group.mu.Unlock()
+// isOver reports whether the group has ended. With its manager it ends even if something never returns.
+func (l *groupLoop) isOver() bool {
+	return l.isStopping && (l.activation == nil || l.ctx.Err() != nil && l.group.Status().Phase == Stuck)
 }
 
 // applyDesire applies the desired fact until the phase no longer changes.
@@ -122,7 +175,7 @@ func (l *groupLoop) lastKnownStatus() Status {
 func (l *groupLoop) desiredFact() statemachine.Fact {
 	asked := l.lastKnownStatus()
 	switch {
-	case l.isStopping || !l.isElected || asked.State != True:
+	case l.isStopping || !l.group.host.isLeader() || l.group.isStopped() || asked.State != True:
 		return statemachine.Unwanted
 	case asked.Identity != l.identity:
 		return statemachine.Changed
@@ -157,8 +210,7 @@ func (l *groupLoop) applyFact(ctx context.Context, f statemachine.Fact, err erro
 	if to == from || action == statemachine.Activate && l.isHeldBack() {
 		return false
 	}
-	// A timer belongs to the phase that has set it.
-	l.timer.Stop()
+	l.stopTimer() // A timer belongs to the phase that has set it.
 	t := l.group.enterPhase(to, f, err)
 	if l.activation != nil {
 		l.recordDurations(t)
@@ -227,12 +279,12 @@ func (l *groupLoop) recordDurations(t Transition) {
 	switch t.To {
 	case Running:
 		l.activation.runningAt = t.At
-		l.group.metrics.ObserveStart(t.Group, t.At.Sub(l.activation.startingAt))
+		l.group.count(func(s *process.GroupStats) { s.ObserveStart(t.At.Sub(l.activation.startingAt)) })
 	case Draining:
 		l.activation.drainingAt = t.At
 	case Dormant, Failed:
 		if !l.activation.drainingAt.IsZero() {
-			l.group.metrics.ObserveStop(t.Group, t.At.Sub(l.activation.drainingAt))
+			l.group.count(func(s *process.GroupStats) { s.ObserveStop(t.At.Sub(l.activation.drainingAt)) })
 		}
 	case Starting, Stuck:
 	}
@@ -241,24 +293,49 @@ func (l *groupLoop) recordDurations(t Transition) {
 	}
 }
 
-func (l *groupLoop) setTimer(due statemachine.Fact, after time.Duration) {
-	l.timerFact = due
-	l.timer.Reset(after)
+func (l *groupLoop) setTimer(fact statemachine.Fact, after time.Duration) {
+	l.timerFact, l.timerDue = fact, time.Now().Add(after)
+	if l.timer == nil {
+		l.timer = time.AfterFunc(after, l.group.wake)
+	} else {
+		l.timer.Reset(after)
+	}
 }
 
-// observeCondition runs the condition, again with a back-off after it failed.
-func (g *Group) observeCondition(ctx context.Context) {
-	newChild(g.condition, g.src).ObserveWithBackoff(ctx, g.options.startBackoff, g.reportCondition)
+func (l *groupLoop) stopTimer() {
+	l.timerDue = time.Time{}
+	if l.timer != nil {
+		l.timer.Stop()
+	}
+}
+
+// observe follows the condition. One on kinds alone wakes the group when a verdict changes; any other has a goroutine.
+func (l *groupLoop) observe() {
+	g := l.group
+	ctx, cancel := context.WithCancel(l.ctx)
+	var observers sync.WaitGroup
+	l.stopObserving = func() { cancel(); observers.Wait() }
+	if len(g.optionalKinds) > 0 && g.src.managerCache != nil {
+		observers.Go(func() { g.watchOptional(ctx) })
+	}
+	if c, ok := g.condition.(kindsCondition); ok {
+		if kinds, err := c.resolveKinds(g.src.Scheme); err == nil {
+			l.kinds = newKindObserver(g.src, g.server.Detector, kinds, c.judgeVerdicts, g.wake)
+			l.stopObserving = func() { cancel(); l.kinds.cancel(); observers.Wait() }
+			return
+		}
+	}
+	observers.Go(func() {
+		newChild(g.condition, g.src).ObserveWithBackoff(ctx, g.options.startBackoff, g.reportCondition)
+	})
 }
 
 // watchOptional keeps the manager's cache informed of the optional kinds; a scope follows them only while it lives.
 func (g *Group) watchOptional(ctx context.Context) {
-	if len(g.optionalKinds) == 0 || g.src.managerCache == nil {
-		return
-	}
 	src := g.src
 	src.onTerminating = nil
-	if err := observeKinds(ctx, src, g.optionalKinds, func([]detect.Verdict) {}); err != nil {
+	ignore := func([]schema.GroupVersionKind, []detect.Verdict) Status { return Status{} }
+	if err := observeKinds(ctx, src, g.optionalKinds, ignore, func(Status) {}); err != nil {
 		g.log.Error(err, "optional kinds are not watched outside of the group")
 	}
 }
@@ -269,6 +346,7 @@ const slowStart = 5 * time.Second
 
 // activation is one run of a group: a scope, what setup added to it, and the goroutine that waits for the end of both.
 type activation struct {
+	group      *Group
 	cancel     context.CancelFunc   // asks the runnables to return
 	drain      func()               // lets the controllers reconcile what is queued, and then cancels
 	draining   chan struct{}        // closed by drain
@@ -295,24 +373,31 @@ func (l *activation) eventChannel() <-chan activationEvent {
 	return l.events
 }
 
+func (l *activation) send(fact statemachine.Fact, err error) {
+	l.events <- activationEvent{fact, err}
+	l.group.wake()
+}
+
 // startActivation starts the group's scope and setup. Its last event is Ended or Erred.
 func startActivation(ctx context.Context, g *Group, at time.Time) *activation {
 	ctx, cancel := context.WithCancel(ctx)
-	l := &activation{cancel: cancel, closeScope: func() {}, draining: make(chan struct{}), events: make(chan activationEvent, 4), startingAt: at}
+	l := &activation{group: g, cancel: cancel, closeScope: func() {}, draining: make(chan struct{}), events: make(chan activationEvent, 4), startingAt: at}
 	l.drain = sync.OnceFunc(func() { close(l.draining) })
 	s, err := scope.New(g.mgr, g.server, scope.Options{
 		Optional: g.optionalKinds, Interest: g.src.interest,
 	})
 	if err != nil {
 		cancel()
-		l.events <- activationEvent{statemachine.Erred, fmt.Errorf("open a scope: %w", err)}
+		l.send(statemachine.Erred, fmt.Errorf("open a scope: %w", err))
 		return l
 	}
 	l.closeScope = s.Close
 	g.currentScope.Store(s)
 	go func() {
 		defer cancel()
-		l.events <- l.runToEnd(ctx, g, s)
+		last := l.runToEnd(ctx, g, s)
+		g.noteControllers(s.ControllerNames())
+		l.send(last.fact, last.err)
 	}()
 	return l
 }
@@ -332,7 +417,7 @@ func (l *activation) runToEnd(ctx context.Context, g *Group, s *scope.Manager) a
 	s.Close()
 	var late error
 	if g.options.hooks.AfterStop != nil {
-		l.events <- activationEvent{runnablesReturned, nil}
+		l.send(runnablesReturned, nil)
 		late = g.callAfterStop(ctx)
 	}
 	if err != nil {
@@ -353,10 +438,10 @@ func (l *activation) runScope(ctx context.Context, g *Group, s *scope.Manager) e
 	}
 	up := func() {
 		done()
-		l.events <- activationEvent{statemachine.Up, nil}
+		l.send(statemachine.Up, nil)
 	}
 	return s.Run(ctx, scope.Progress{
-		Up: up, Broke: func() { l.events <- activationEvent{statemachine.Broke, nil} },
+		Up: up, Broke: func() { l.send(statemachine.Broke, nil) },
 		Drain: l.draining, DrainTimeout: g.options.drainTimeout, Dropped: g.warnDropped,
 	})
 }

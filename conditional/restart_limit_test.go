@@ -137,12 +137,12 @@ func runCrowd(t *testing.T, size int, test func(c *groupCrowd)) {
 			}, Name(fmt.Sprint("crowd-", i)))
 			testenv.Must(t, err)
 			c.groups, c.says = append(c.groups, g), append(c.says, says)
-			go func() {
-				if err := g.Start(ctx); err != nil {
-					t.Error(err)
-				}
-			}()
 		}
+		go func() {
+			if err := c.rig.mgr.added[0].Start(ctx); err != nil {
+				t.Error(err)
+			}
+		}()
 		c.rig.elect()
 		for _, says := range c.says {
 			says <- Status{State: True}

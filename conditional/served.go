@@ -32,18 +32,36 @@ func FirstServed(gk schema.GroupKind, versions ...string) Condition {
 	for _, version := range versions {
 		kinds = append(kinds, gk.WithVersion(version))
 	}
-	return builtinCondition{
-		name: fmt.Sprintf("FirstServed(%s,%s)", gk, strings.Join(versions, ",")),
-		validateFunc: func(Sources) error {
-			if gk.Kind == "" || len(versions) == 0 || slices.Contains(versions, "") {
-				return fmt.Errorf("condition FirstServed needs a kind and versions, found %q and %q: complete it", gk, versions)
-			}
-			return nil
-		},
-		observeFunc: func(ctx context.Context, src Sources, report func(Status)) error {
-			return observeKinds(ctx, src, kinds, func(verdicts []detect.Verdict) { report(firstServedStatus(kinds, verdicts)) })
-		},
+	return firstServedCondition{gk, versions, kinds}
+}
+
+type firstServedCondition struct {
+	gk       schema.GroupKind
+	versions []string
+	kinds    []schema.GroupVersionKind
+}
+
+func (s firstServedCondition) String() string {
+	return fmt.Sprintf("FirstServed(%s,%s)", s.gk, strings.Join(s.versions, ","))
+}
+
+func (s firstServedCondition) validate(Sources) error {
+	if s.gk.Kind == "" || len(s.versions) == 0 || slices.Contains(s.versions, "") {
+		return fmt.Errorf("condition FirstServed needs a kind and versions, found %q and %q: complete it", s.gk, s.versions)
 	}
+	return nil
+}
+
+func (s firstServedCondition) resolveKinds(*runtime.Scheme) ([]schema.GroupVersionKind, error) {
+	return s.kinds, nil
+}
+
+func (firstServedCondition) judgeVerdicts(kinds []schema.GroupVersionKind, verdicts []detect.Verdict) Status {
+	return firstServedStatus(kinds, verdicts)
+}
+
+func (s firstServedCondition) Observe(ctx context.Context, src Sources, report func(Status)) error {
+	return observeKinds(ctx, src, s.kinds, s.judgeVerdicts, report)
 }
 
 // firstServedStatus takes the first version that is served. A preferred one that is unclear is not passed over: a doubt
@@ -129,37 +147,78 @@ func (s servedCondition) Observe(ctx context.Context, src Sources, report func(S
 	if err != nil {
 		return err
 	}
-	return observeKinds(ctx, src, kinds, func(verdicts []detect.Verdict) { report(allServedStatus(verdicts)) })
+	return observeKinds(ctx, src, kinds, s.judgeVerdicts, report)
 }
 
-func observeKinds(ctx context.Context, src Sources, kinds []schema.GroupVersionKind, report func([]detect.Verdict)) error {
+func (servedCondition) judgeVerdicts(_ []schema.GroupVersionKind, verdicts []detect.Verdict) Status {
+	return allServedStatus(verdicts)
+}
+
+// kindsCondition depends on nothing but what is served.
+type kindsCondition interface {
+	resolveKinds(scheme *runtime.Scheme) ([]schema.GroupVersionKind, error)
+	judgeVerdicts(kinds []schema.GroupVersionKind, verdicts []detect.Verdict) Status
+}
+
+type judgeVerdictsFunc func([]schema.GroupVersionKind, []detect.Verdict) Status
+
+// observeKinds follows kinds until ctx ends.
+func observeKinds(ctx context.Context, src Sources, kinds []schema.GroupVersionKind, judge judgeVerdictsFunc, report func(Status)) error {
 	h, release, err := process.AcquireState(src.toServer(), src.Logger)
 	if err != nil {
 		return err
 	}
 	defer release()
-	look := src.interest
-	look.Kinds = kinds
-	tell := src.terminatingReporter(kinds)
-	reports, cancel := h.Detector.Subscribe(look)
-	defer cancel()
+	o := newKindObserver(src, h.Detector, kinds, judge, nil)
+	defer o.cancel()
 	for {
-		var verdicts []detect.Verdict
 		select {
 		case <-ctx.Done():
 			return nil
-		case verdicts = <-reports:
+		case verdicts := <-o.verdicts:
+			report(o.judgeStatus(ctx, verdicts))
 		}
-		tell(verdicts)
-		// The manager's cache is first: a start that this report causes may read from it.
-		if err := src.managerCache.NoteVerdicts(ctx, kinds, verdicts); err != nil {
-			src.Logger.Error(err, "the manager's client does not forget where kinds were")
-		}
-		if src.stopOnTerminating {
-			verdicts = withoutTerminating(verdicts)
-		}
-		report(verdicts)
 	}
+}
+
+// kindObserver follows kinds.
+type kindObserver struct {
+	src      Sources
+	kinds    []schema.GroupVersionKind
+	judge    judgeVerdictsFunc
+	tell     func([]detect.Verdict)
+	verdicts <-chan []detect.Verdict
+	cancel   func()
+}
+
+// newKindObserver subscribes to the kinds; changed, unless it is nil, is called when verdicts wait.
+func newKindObserver(src Sources, d *detect.Detector, kinds []schema.GroupVersionKind, judge judgeVerdictsFunc, changed func()) *kindObserver {
+	o := &kindObserver{src: src, kinds: kinds, judge: judge, tell: src.terminatingReporter(kinds)}
+	look := src.interest
+	look.Kinds = kinds
+	o.verdicts, o.cancel = d.Subscribe(look, changed)
+	return o
+}
+
+// takeVerdicts reports what waits, without waiting for it.
+func (o *kindObserver) takeVerdicts(ctx context.Context, report func(Status)) {
+	select {
+	case verdicts := <-o.verdicts:
+		report(o.judgeStatus(ctx, verdicts))
+	default:
+	}
+}
+
+func (o *kindObserver) judgeStatus(ctx context.Context, verdicts []detect.Verdict) Status {
+	o.tell(verdicts)
+	// The manager's cache is first: a start that this causes may read from it.
+	if err := o.src.managerCache.NoteVerdicts(ctx, o.kinds, verdicts); err != nil {
+		o.src.Logger.Error(err, "the manager's client does not forget where kinds were")
+	}
+	if o.src.stopOnTerminating {
+		verdicts = withoutTerminating(verdicts)
+	}
+	return o.judge(o.kinds, verdicts)
 }
 
 // terminatingReporter returns a function that notifies the group when the deletion of a CRD begins or ends.

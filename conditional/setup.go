@@ -5,7 +5,6 @@ package conditional
 import (
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -22,8 +21,8 @@ var ErrScopeClosed = scope.ErrClosed
 // once per start, each time with a new scope.
 type SetupFunc func(mgr manager.Manager) error
 
-// Setup makes a group that runs what setup adds while the condition holds, and adds it to mgr, which must not have
-// been started. It returns an error for bad use only: an absent API is none.
+// Setup makes a group that runs what setup adds while the condition holds, and adds it to mgr, which may run already. It returns
+// an error for bad use only: an absent API is none.
 func Setup(mgr manager.Manager, when Condition, setup SetupFunc, opts ...Option) (*Group, error) {
 	if mgr == nil || when == nil || setup == nil {
 		return nil, errors.New("conditional.Setup needs a manager, a condition and a setup function, found nil: pass all three")
@@ -44,7 +43,6 @@ func newGroup(mgr manager.Manager, when Condition, setup SetupFunc, o options) (
 		mgr: mgr, condition: when, setup: setup, options: o,
 		src:         Sources{Config: mgr.GetConfig(), HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), managerCache: managercache.FromCache(mgr.GetCache())},
 		log:         mgr.GetLogger().WithName("conditional").WithValues("group", o.name),
-		wakeup:      make(chan struct{}, 1),
 		changed:     make(chan struct{}),
 		terminating: map[string]bool{},
 		status:      GroupStatus{Name: o.name, Phase: Dormant, Since: time.Now()},
@@ -77,13 +75,10 @@ func newGroup(mgr manager.Manager, when Condition, setup SetupFunc, o options) (
 
 // joinProcess registers the group with its process and its manager; an error leaves nothing behind.
 func (g *Group) joinProcess() (err error) {
-	if g.metrics, err = process.NewGroupMetrics(); err != nil {
-		return err
-	}
 	// As with the names of controllers, SkipNameValidation lets two groups share a name, and with it their metrics.
 	skip := g.mgr.GetControllerOptions().SkipNameValidation
-	leave, first, err := process.AddGroup(process.GroupEntry{
-		Name: g.options.name, Shared: skip != nil && *skip, Elected: g.mgr.Elected(), Status: g.pageStatus,
+	leave, err := process.AddGroup(process.GroupEntry{
+		Name: g.options.name, Shared: skip != nil && *skip, Elected: g.mgr.Elected(), Status: g.pageStatus, Metrics: g.metrics,
 	})
 	if err != nil {
 		return err
@@ -95,31 +90,13 @@ func (g *Group) joinProcess() (err error) {
 		return err
 	}
 	g.server, g.release = h, func() { quit(); leave() }
-	if err := g.addToManager(first); err != nil {
-		g.release()
-		return err
-	}
-	return nil
-}
-
-// addToManager adds the group and, while the manager still accepts them, the page of all its groups and the aggregates for
-// what scopes add later.
-func (g *Group) addToManager(first bool) error {
-	page := "/debug/conditional"
-	prefix := page + "/" + g.options.name
-	// A manager refuses checks and handlers once it has started, so each group has one that asks its current scope.
-	err := errors.Join(
-		g.mgr.AddHealthzCheck("conditional-"+g.options.name, g.checkHealth),
-		g.mgr.AddReadyzCheck("conditional-"+g.options.name, g.checkReady),
-		g.mgr.AddMetricsServerExtraHandler(prefix+"/", http.StripPrefix(prefix, http.HandlerFunc(g.serveScopeHandler))),
-	)
-	if err == nil && first {
-		err = g.mgr.AddMetricsServerExtraHandler(page, process.StatusPage(g.mgr.Elected()))
+	if g.host, err = hostOf(g.mgr); err == nil {
+		err = g.host.join(g)
 	}
 	if err != nil {
-		return err
+		g.release()
 	}
-	return g.mgr.Add(g)
+	return err
 }
 
 // ManagerOptions makes what the groups of a manager run take over its options:

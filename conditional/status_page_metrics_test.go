@@ -33,9 +33,9 @@ func TestPageShowsAllGroupsOfTheManager(t *testing.T) {
 			"sleeps": obedientSetup(&starts, &ends), "waits": obedientSetup(&starts, &ends),
 		} {
 			says[name] = make(chan Status)
-			g := mustSetUp(t, mgr, switchedCondition{says[name]}, setup, Name(name), RestartLimit(1, wait.Backoff{Duration: time.Minute}))
-			go func() { _ = g.Start(ctx) }()
+			mustSetUp(t, mgr, switchedCondition{says[name]}, setup, Name(name), RestartLimit(1, wait.Backoff{Duration: time.Minute}))
 		}
+		go func() { _ = mgr.added[0].Start(ctx) }()
 		if _, err := Setup(newFakeManager(), switchedCondition{}, obedientSetup(&starts, &ends), Name("of another manager")); err == nil {
 			t.Error("a name with spaces was taken")
 		}

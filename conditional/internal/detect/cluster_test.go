@@ -164,7 +164,7 @@ type verdictFeed struct {
 func (v *detectorLog) follow(i Interest) *verdictFeed {
 	v.t.Helper()
 	f := &verdictFeed{t: v.t, verdicts: make(chan Verdict, 10_000)}
-	verdicts, cancel := v.Subscribe(i)
+	verdicts, cancel := v.Subscribe(i, nil)
 	go func() {
 		for all := range verdicts {
 			f.verdicts <- all[0]

@@ -76,16 +76,17 @@ func newDetector(w apiServer, log logr.Logger) *Detector {
 }
 
 // Subscribe returns a channel of the verdicts on the kinds, in their order. It has what is known already at once, without a
-// request, then whatever changes: only the latest verdicts wait, so a slow subscriber delays nobody. Cancel closes the
+// request, then whatever changes: only the latest verdicts wait, so a slow subscriber delays nobody. Changed, unless it is nil,
+// is called when they wait, and must not call the detector. Cancel closes the
 // channel and, after the last subscriber's, returns when the detector's goroutines have ended. It may be called more than once.
-func (d *Detector) Subscribe(i Interest) (verdicts <-chan []Verdict, cancel func()) {
+func (d *Detector) Subscribe(i Interest, changed func()) (verdicts <-chan []Verdict, cancel func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.session == nil {
 		d.session = newDetectionSession(d.server, d.outcomes, d.logRefusal)
 	}
 	l := d.session
-	s := &presenceSubscriber{interest: i, verdicts: make(chan []Verdict, 1)}
+	s := &presenceSubscriber{interest: i, changed: changed, verdicts: make(chan []Verdict, 1)}
 	l.addSubscriber(s, time.Now())
 	return s.verdicts, func() { d.unsubscribe(l, s) }
 }
@@ -338,6 +339,7 @@ type kindState struct {
 type presenceSubscriber struct {
 	interest  Interest
 	verdicts  chan []Verdict  // has room for the latest ones
+	changed   func()          // may be nil
 	kinds     []*kindState    // in the order of the interest's kinds
 	versions  []*versionState // of the kinds, each once
 	watches   []*resourceWatch
@@ -355,6 +357,9 @@ func (s *presenceSubscriber) leaveVerdicts() {
 	default:
 	}
 	s.verdicts <- verdicts // There is room: nothing else sends, and this is done with the lock held.
+	if s.changed != nil {
+		s.changed()
+	}
 }
 
 // hasSettledWatches reports whether looks may begin: a look needs to know the CRDs that the watches have listed.

@@ -37,7 +37,7 @@ func TestASubscriberHearsOnlyOfItsKindsInTheirOrder(t *testing.T) {
 		gadget.Kind = "Gadget"
 		j := s.follow(widgets())
 		var pairs [][]Presence
-		verdicts, cancel := s.Subscribe(Interest{Kinds: []schema.GroupVersionKind{gadget, widgetKind(), gadget}})
+		verdicts, cancel := s.Subscribe(Interest{Kinds: []schema.GroupVersionKind{gadget, widgetKind(), gadget}}, nil)
 		go func() {
 			for v := range verdicts {
 				pairs = append(pairs, []Presence{v[0].Presence, v[1].Presence, v[2].Presence})
@@ -92,7 +92,7 @@ func TestCancelDuringASlowLook(t *testing.T) {
 
 func TestASubscriberThatDoesNotReadDelaysNoOther(t *testing.T) {
 	withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
-		verdicts, cancel := s.Subscribe(widgets())
+		verdicts, cancel := s.Subscribe(widgets(), nil)
 		j := s.follow(widgets())
 		s.install(widgetKind(), "1", 0)
 		<-time.After(5 * time.Millisecond)

@@ -103,7 +103,7 @@ func TestAServerWithoutCRDsIsPolled(t *testing.T) {
 	log := make(chan string, 10)
 	d, err := New(cfg, hc, funcr.New(func(_, args string) { log <- args }, funcr.Options{}))
 	testenv.Must(t, err)
-	verdicts, cancel := d.Subscribe(widgets())
+	verdicts, cancel := d.Subscribe(widgets(), nil)
 	for v := range verdicts {
 		if v[0].Presence == Served {
 			break

@@ -246,7 +246,7 @@ type verdictLog struct {
 func (s *simulatedServer) follow(i Interest) *verdictLog {
 	s.t.Helper()
 	j := &verdictLog{}
-	verdicts, cancel := s.Subscribe(i)
+	verdicts, cancel := s.Subscribe(i, nil)
 	go func() {
 		for v := range verdicts {
 			j.mu.Lock()

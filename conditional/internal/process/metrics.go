@@ -12,52 +12,12 @@ import (
 	"net/http"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"github.com/torpor-dev/torpor/conditional/internal/statemachine"
 )
-
-// GroupMetrics holds the metrics of all groups, which share them through the registry. A group has a fixed number of
-// series: every label but the group's name comes from the state machine.
-type GroupMetrics struct {
-	state       *prometheus.GaugeVec
-	transitions *prometheus.CounterVec
-	starts      *prometheus.HistogramVec
-	stops       *prometheus.HistogramVec
-	overdue     *prometheus.CounterVec
-}
-
-// NewGroupMetrics returns the metrics, registered.
-func NewGroupMetrics() (*GroupMetrics, error) {
-	g := &GroupMetrics{
-		state: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "torpor_gate_state", Help: "1 for the phase a conditional group is in, 0 for the others; Disabled and Forbidden stand for Dormant and say why.",
-		}, []string{"group", "state"}),
-		transitions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "torpor_gate_transitions_total", Help: "Phase changes of a conditional group.",
-		}, []string{"group", "to", "reason"}),
-		starts: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "torpor_gate_start_seconds", Help: "Time of a conditional group from Starting to Running.", Buckets: durationBuckets(),
-		}, []string{"group"}),
-		stops: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "torpor_gate_stop_seconds", Help: "Time of a conditional group from Draining until everything has returned.", Buckets: durationBuckets(),
-		}, []string{"group"}),
-		overdue: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "torpor_gate_drain_timeouts_total", Help: "Stops of a conditional group that outlasted its drain timeout.",
-		}, []string{"group"}),
-	}
-	err := errors.Join(registerShared(&g.state), registerShared(&g.transitions), registerShared(&g.starts), registerShared(&g.stops), registerShared(&g.overdue))
-	return g, err
-}
-
-// durationBuckets go from the start of an idle controller to the time-out of a cache's sync.
-func durationBuckets() []float64 {
-	return []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120}
-}
 
 // registerShared registers a collector in controller-runtime's registry, or takes the one of its type that is already there: two
 // managers may live in one process.
@@ -75,45 +35,6 @@ func registerShared[C prometheus.Collector](c *C) error {
 	return nil
 }
 
-// InitGroup makes the series of a group that have no further label, so that a rate over the first start is right.
-func (g *GroupMetrics) InitGroup(group string) {
-	g.starts.WithLabelValues(group)
-	g.stops.WithLabelValues(group)
-	g.overdue.WithLabelValues(group)
-}
-
-// SetState sets what a group shows: its phase, or why it is dormant if that is one of the reasons.
-func (g *GroupMetrics) SetState(group, now string, dormantReasons ...string) {
-	for _, p := range statemachine.AllPhases() {
-		dormantReasons = append(dormantReasons, string(p))
-	}
-	for _, state := range dormantReasons {
-		value := 0.0
-		if state == now {
-			value = 1
-		}
-		g.state.WithLabelValues(group, state).Set(value)
-	}
-}
-
-// CountTransition adds a transition.
-func (g *GroupMetrics) CountTransition(group string, to statemachine.Phase, reason statemachine.Fact) {
-	g.transitions.WithLabelValues(group, string(to), string(reason)).Inc()
-	if to == statemachine.Stuck {
-		g.overdue.WithLabelValues(group).Inc()
-	}
-}
-
-// ObserveStart adds a start that reached Running.
-func (g *GroupMetrics) ObserveStart(group string, took time.Duration) {
-	g.starts.WithLabelValues(group).Observe(took.Seconds())
-}
-
-// ObserveStop adds a stop after which everything has returned.
-func (g *GroupMetrics) ObserveStop(group string, took time.Duration) {
-	g.stops.WithLabelValues(group).Observe(took.Seconds())
-}
-
 // GroupEntry is an entry of the list.
 type GroupEntry struct {
 	Name string
@@ -123,26 +44,56 @@ type GroupEntry struct {
 	Elected <-chan struct{}
 	// Status returns what the page shows of the group.
 	Status func() any
+	// Metrics returns what its metrics show: the state, and the counts.
+	Metrics func() (state string, counts GroupStats)
 }
 
-// AddGroup adds a group until leave is called. First is true for the first one of its manager.
-func AddGroup(g GroupEntry) (leave func(), first bool, err error) {
+// AddGroup adds a group until leave is called.
+func AddGroup(g GroupEntry) (leave func(), err error) {
 	all, err := sharedRegistry()
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	first = true
 	for _, other := range all.groups {
 		if other.Name == g.Name && !g.Shared && !other.Shared {
-			return nil, false, errors.New("expected a name of its own, found another group of this name: set one with conditional.Name, or with Named of the builder")
+			return nil, errors.New("expected a name of its own, found another group of this name: set one with conditional.Name, or with Named of the builder")
 		}
-		first = first && other.Elected != g.Elected
 	}
 	entry := &g
 	all.groups = append(all.groups, entry)
-	return func() { all.removeGroup(entry) }, first, nil
+	return func() { all.removeGroup(entry) }, nil
+}
+
+// HostOf returns the host of a manager's groups, which its channel identifies however the manager is decorated. The first caller's
+// becomes it, unless add fails.
+func HostOf[H any](elected <-chan struct{}, made H, add func() error) (host H, err error) {
+	all, err := sharedRegistry()
+	if err != nil {
+		return host, err
+	}
+	all.hostsMu.Lock()
+	defer all.hostsMu.Unlock()
+	if there, ok := all.hosts[elected].(H); ok {
+		return there, nil
+	}
+	if err := add(); err != nil {
+		return host, err
+	}
+	all.hosts[elected] = made
+	return made, nil
+}
+
+// DropHost forgets the host of a manager that has ended.
+func DropHost(elected <-chan struct{}) {
+	all, err := sharedRegistry()
+	if err != nil {
+		return // There was no host.
+	}
+	all.hostsMu.Lock()
+	defer all.hostsMu.Unlock()
+	delete(all.hosts, elected)
 }
 
 func (all *registry) removeGroup(entry *GroupEntry) {
@@ -189,11 +140,15 @@ func StatusPage(elected <-chan struct{}) http.Handler {
 
 // registry is a collector, so that the process's registry of metrics, where controller-runtime has its own, keeps the only one.
 type registry struct {
+	groupSeries
 	groupCount, serverCount, informerCount, leaseCount, degraded, probeCount *prometheus.Desc
 
 	mu     sync.Mutex
 	groups []*GroupEntry
 	states map[stateKey]*SharedState
+
+	hostsMu sync.Mutex
+	hosts   map[<-chan struct{}]any
 
 	vectorsMu sync.Mutex
 	vectors   map[string]seriesDeleter // of controller-runtime, by name
@@ -209,6 +164,8 @@ func sharedRegistry() (*registry, error) {
 		probeCount:    prometheus.NewDesc("torpor_gate_probes_total", "Requests by which detectors looked for kinds.", []string{"result"}, nil),
 		states:        map[stateKey]*SharedState{},
 		vectors:       map[string]seriesDeleter{},
+		hosts:         map[<-chan struct{}]any{},
+		groupSeries:   newGroupSeries(),
 	}
 	err := registerShared(&all)
 	return all, err
@@ -216,7 +173,7 @@ func sharedRegistry() (*registry, error) {
 
 // Describe names the metrics.
 func (all *registry) Describe(to chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{all.groupCount, all.serverCount, all.informerCount, all.leaseCount, all.degraded, all.probeCount} {
+	for _, desc := range append(all.descs(), all.groupCount, all.serverCount, all.informerCount, all.leaseCount, all.degraded, all.probeCount) {
 		to <- desc
 	}
 }
@@ -238,6 +195,7 @@ func (all *registry) Collect(to chan<- prometheus.Metric) {
 			probes[result] += count
 		}
 	}
+	all.collect(to, all.groups)
 	for desc, count := range map[*prometheus.Desc]int{
 		all.groupCount: len(all.groups), all.serverCount: len(servers), all.informerCount: informers, all.leaseCount: leases,
 	} {

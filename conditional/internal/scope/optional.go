@@ -27,7 +27,7 @@ func (v *scopedCache) watchOptionalKinds(d *detect.Detector, o Options) {
 	}
 	look := o.Interest
 	look.Kinds = slices.Clone(o.Optional)
-	reports, cancel := d.Subscribe(look)
+	reports, cancel := d.Subscribe(look, nil)
 	v.stopWatching = cancel
 	v.running.Go(func() {
 		for verdicts := range reports {

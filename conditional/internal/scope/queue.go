@@ -210,3 +210,11 @@ func waitUntil(ctx context.Context, holds func() bool) {
 		}
 	}
 }
+
+// ControllerNames returns the names of the scope's controllers that have been started.
+func (m *Manager) ControllerNames() (names []string) {
+	for _, q := range m.trackedQueues() {
+		names = append(names, q.name)
+	}
+	return names
+}

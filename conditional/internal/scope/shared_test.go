@@ -139,7 +139,7 @@ func TestNeighbourOnASharedInformerLosesNoEvent(t *testing.T) {
 // know makes the detector know a kind, as a group's condition does.
 func (r *scopeEnv) know(gvk schema.GroupVersionKind) {
 	r.t.Helper()
-	verdicts, cancel := r.hub.Detector.Subscribe(detect.Interest{Kinds: []schema.GroupVersionKind{gvk}})
+	verdicts, cancel := r.hub.Detector.Subscribe(detect.Interest{Kinds: []schema.GroupVersionKind{gvk}}, nil)
 	r.t.Cleanup(cancel)
 	for known := false; !known; {
 		known = within(r.t, verdicts)[0].Presence == detect.Served

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conditional
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/torpor-dev/torpor/conditional/internal/process"
+	"github.com/torpor-dev/torpor/conditional/internal/scope"
+)
+
+// groupHost is the one runnable of a manager that runs all its groups. A group has no goroutine while nothing happens to it.
+type groupHost struct {
+	elected <-chan struct{}
+	running sync.WaitGroup // of the groups
+
+	mu     sync.Mutex
+	ctx    context.Context // of the manager, nil before it starts
+	isOver bool
+	groups map[*Group]struct{}
+	errs   []error
+}
+
+// hostOf returns the host of a manager, which the first group of the manager adds to it.
+func hostOf(mgr manager.Manager) (*groupHost, error) {
+	elected := mgr.Elected()
+	made := &groupHost{elected: elected, groups: map[*Group]struct{}{}}
+	return process.HostOf(elected, made, func() error { return made.addTo(mgr) })
+}
+
+// addTo adds the host, with the page of all its groups and the aggregates of what scopes add later. A manager takes those
+// until it starts only.
+func (h *groupHost) addTo(mgr manager.Manager) error {
+	if err := mgr.AddHealthzCheck("conditional", h.checkScopes((*scope.Manager).HealthzChecks)); err != nil {
+		mgr.GetLogger().WithName("conditional").Info("the first group came after the manager's start: the checks and handlers that groups add, and their page, are not served", "reason", err.Error())
+		return mgr.Add(h)
+	}
+	const page = "/debug/conditional"
+	return errors.Join(
+		mgr.AddReadyzCheck("conditional", h.checkScopes((*scope.Manager).ReadyzChecks)),
+		mgr.AddMetricsServerExtraHandler(page, process.StatusPage(h.elected)),
+		mgr.AddMetricsServerExtraHandler(page+"/", http.StripPrefix(page+"/", http.HandlerFunc(h.serveScopeHandler))),
+		mgr.Add(h),
+	)
+}
+
+// NeedLeaderElection is false: every replica detects, only the leader activates.
+func (h *groupHost) NeedLeaderElection() bool { return false }
+
+// Start runs the groups until ctx ends and all of them have.
+func (h *groupHost) Start(ctx context.Context) error {
+	h.mu.Lock()
+	h.ctx = ctx
+	h.mu.Unlock()
+	for _, g := range h.members() {
+		g.begin(ctx)
+	}
+	select {
+	case <-h.elected:
+		for _, g := range h.members() {
+			g.wake()
+		}
+	case <-ctx.Done():
+	}
+	<-ctx.Done()
+	h.mu.Lock()
+	h.isOver = true
+	h.mu.Unlock()
+	for _, g := range h.members() {
+		g.wake()
+	}
+	h.running.Wait()
+	process.DropHost(h.elected)
+	return errors.Join(h.errs...)
+}
+
+func (h *groupHost) members() []*Group {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Collect(maps.Keys(h.groups))
+}
+
+// join adds a group, which begins at once if the manager runs.
+func (h *groupHost) join(g *Group) error {
+	h.mu.Lock()
+	if h.isOver {
+		h.mu.Unlock()
+		return errors.New("expected a manager that runs or has yet to start, found one that has stopped: make a new one")
+	}
+	h.groups[g] = struct{}{}
+	h.running.Add(1)
+	ctx := h.ctx
+	h.mu.Unlock()
+	if ctx != nil {
+		g.begin(ctx)
+	}
+	return nil
+}
+
+// leave takes out a group that has ended.
+func (h *groupHost) leave(g *Group, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if _, there := h.groups[g]; !there {
+		return
+	}
+	delete(h.groups, g)
+	if err != nil {
+		h.errs = append(h.errs, err)
+	}
+	h.running.Done()
+}
+
+// isLeader reports whether this replica may start groups.
+func (h *groupHost) isLeader() bool {
+	select {
+	case <-h.elected:
+		return true
+	default:
+		return false
+	}
+}
+
+// checkScopes returns a check that asks the scopes of all groups.
+func (h *groupHost) checkScopes(checksOf func(*scope.Manager) map[string]healthz.Checker) healthz.Checker {
+	return func(r *http.Request) error {
+		var errs []error
+		for _, g := range h.members() {
+			live := g.currentScope.Load()
+			if live == nil {
+				continue
+			}
+			for name, check := range checksOf(live) {
+				if err := check(r); err != nil {
+					errs = append(errs, fmt.Errorf("group %s: %s: %w", g.options.name, name, err))
+				}
+			}
+		}
+		return errors.Join(errs...)
+	}
+}
+
+// serveScopeHandler passes a request for <group>/<path> on to the group's scope. Names of groups may have slashes: the longest one
+// that fits is meant.
+func (h *groupHost) serveScopeHandler(w http.ResponseWriter, r *http.Request) {
+	var found *Group
+	for _, g := range h.members() {
+		if strings.HasPrefix(r.URL.Path, g.options.name+"/") && (found == nil || len(g.options.name) > len(found.options.name)) {
+			found = g
+		}
+	}
+	if found != nil {
+		if live := found.currentScope.Load(); live != nil {
+			http.StripPrefix(found.options.name, http.HandlerFunc(live.ServeExtra)).ServeHTTP(w, r)
+			return
+		}
+	}
+	http.NotFound(w, r)
+}
