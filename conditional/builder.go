@@ -174,8 +174,8 @@ func (b *Builder) validate(r reconcile.Reconciler) error {
 	if len(errs) == 0 && b.primary == nil && (b.name == "" || len(b.required) == 0) { // Without a kind there is nothing to wait for.
 		errs = append(errs, errors.New("expected a kind to reconcile, found no For: call it, or Named and Watches; for a controller that waits for no kind use conditional.Setup"))
 	}
-	if strings.ContainsAny(b.name, "/ ") {
-		errs = append(errs, fmt.Errorf("expected a name without slash and space in Named, found %q: use letters, digits and -", b.name))
+	if strings.Contains(b.name, " ") {
+		errs = append(errs, fmt.Errorf("expected a name without a space in Named, found %q: use letters, digits, - and /", b.name))
 	}
 	return errors.Join(errs...)
 }

@@ -50,6 +50,10 @@ type Group struct {
 	loop         groupLoop                     // of the goroutine that is awake
 	currentScope atomic.Pointer[scope.Manager] // nil while the group is dormant
 
+	watchesMu sync.Mutex
+	watches   map[string]*groupWatch // by id
+	queue     *scope.ControllerQueue // of the last start
+
 	mu              sync.Mutex
 	status          GroupStatus
 	lastKnown       Status              // last report that was not Unknown
@@ -61,6 +65,7 @@ type Group struct {
 	isAwake         bool                // a goroutine acts on what has happened
 	hasNews         bool                // something has happened since it looked
 	isPaused        bool                // by Stop
+	restarts        int                 // that were asked for
 	isRemoved       bool                // by Remove
 	isEnded         bool                // nothing is left of it
 }
@@ -246,6 +251,20 @@ func (g *Group) setPaused(isPaused bool) {
 	g.isPaused = isPaused
 	g.mu.Unlock()
 	g.wake()
+}
+
+// Restart stops the group and starts it anew, for example with other CacheOptions. A group that is Dormant stays so.
+func (g *Group) Restart() {
+	g.mu.Lock()
+	g.restarts++
+	g.mu.Unlock()
+	g.wake()
+}
+
+func (g *Group) restartsAsked() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.restarts
 }
 
 // Remove stops the group for ever and takes it out of its manager, with its name and its metrics and those of its controllers. It

@@ -96,6 +96,7 @@ type groupLoop struct {
 	group          *Group
 	activation     *activation // nil while the group is dormant or failed
 	identity       string      // of the last activation
+	restarts       int         // that were asked for before it
 	backoff        wait.Backoff
 	limiter        *startLimiter
 	timer          *time.Timer       // wakes the group for the drain timeout, the back-off or the restart limit, which never overlap
@@ -177,7 +178,7 @@ func (l *groupLoop) desiredFact() statemachine.Fact {
 	switch {
 	case l.isStopping || !l.group.host.isLeader() || l.group.isStopped() || asked.State != True:
 		return statemachine.Unwanted
-	case asked.Identity != l.identity:
+	case asked.Identity != l.identity || l.restarts != l.group.restartsAsked():
 		return statemachine.Changed
 	}
 	return statemachine.Wanted
@@ -241,7 +242,7 @@ func (l *groupLoop) isHeldBack() bool {
 func (l *groupLoop) performAction(ctx context.Context, f statemachine.Fact, do statemachine.Action, now time.Time) {
 	switch do {
 	case statemachine.Activate:
-		l.identity = l.lastKnownStatus().Identity
+		l.identity, l.restarts = l.lastKnownStatus().Identity, l.group.restartsAsked()
 		l.limiter.noteStart(now)
 		l.activation = startActivation(ctx, l.group, now)
 	case statemachine.Cancel:
@@ -384,7 +385,7 @@ func startActivation(ctx context.Context, g *Group, at time.Time) *activation {
 	l := &activation{group: g, cancel: cancel, closeScope: func() {}, draining: make(chan struct{}), events: make(chan activationEvent, 4), startingAt: at}
 	l.drain = sync.OnceFunc(func() { close(l.draining) })
 	s, err := scope.New(g.mgr, g.server, scope.Options{
-		Optional: g.optionalKinds, Interest: g.src.interest,
+		Optional: g.optionalKinds, Interest: g.src.interest, CacheOptions: g.options.cacheOptions, UseQueue: g.useQueue,
 	})
 	if err != nil {
 		cancel()

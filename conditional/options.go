@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/torpor-dev/torpor/conditional/internal/condition"
@@ -33,6 +34,7 @@ type options struct {
 	stopOnTerminating bool
 	optional          []client.Object
 	standby           []client.Object
+	cacheOptions      func(*cache.Options)
 
 	errs []error
 }
@@ -56,10 +58,12 @@ func (o *options) addErrorUnless(ok bool, format string, args ...any) {
 
 // validate returns what is wrong with the options, alone and together.
 func (o *options) validate() error {
-	o.addErrorUnless(o.name != "" && !strings.ContainsAny(o.name, "/ "),
-		"expected a group's name without slash and space, found %q: set one with conditional.Name", o.name)
+	o.addErrorUnless(o.name != "" && !strings.Contains(o.name, " "),
+		"expected a group's name without a space, found %q: set one with conditional.Name", o.name)
 	o.addErrorUnless(o.interest.Poll == 0 || len(o.interest.CRDs) == 0,
 		"expected Poll or WatchNamed, found both: drop WatchNamed, for a group that polls watches nothing")
+	o.addErrorUnless(o.cacheOptions == nil || len(o.standby) == 0,
+		"expected CacheOptions or WarmStandby, found both: drop WarmStandby, whose informers have the manager's options")
 	return errors.Join(o.errs...)
 }
 
@@ -144,6 +148,15 @@ func Optional(objs ...client.Object) Option {
 	return func(o *options) {
 		o.addErrorUnless(len(objs) > 0, "expected objects in Optional, found none: pass at least one, for example &corev1.Pod{}")
 		o.optional = append(o.optional, objs...)
+	}
+}
+
+// CacheOptions changes the options of the group's cache, for example its namespaces or selectors. adjust is called at every start with
+// what the group would have otherwise, so Restart applies other ones. Such a group shares no informer.
+func CacheOptions(adjust func(*cache.Options)) Option {
+	return func(o *options) {
+		o.addErrorUnless(adjust != nil, "expected a function in CacheOptions, found nil: pass one, or leave the option out")
+		o.cacheOptions = adjust
 	}
 }
 

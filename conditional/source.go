@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/torpor-dev/torpor/conditional/internal/detect"
 	"github.com/torpor-dev/torpor/conditional/internal/process"
 	"github.com/torpor-dev/torpor/conditional/internal/scope"
 )
@@ -59,6 +60,7 @@ type kindSource[object client.Object, request comparable] struct {
 	obj        object
 	handler    handler.TypedEventHandler[object, request]
 	predicates []predicate.TypedPredicate[object]
+	interest   detect.Interest
 }
 
 // Start follows the kind until ctx ends.
@@ -71,7 +73,7 @@ func (s *kindSource[object, request]) Start(ctx context.Context, queue workqueue
 	if err != nil {
 		return err
 	}
-	cache, stop, err := scope.NewCache(s.cl, h, scope.Options{Optional: []schema.GroupVersionKind{gvk}})
+	cache, stop, err := scope.NewCache(s.cl, h, scope.Options{Optional: []schema.GroupVersionKind{gvk}, Interest: s.interest})
 	if err != nil {
 		release()
 		return err

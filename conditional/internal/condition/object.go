@@ -111,7 +111,7 @@ func (o ObjectCondition) leaseInformer(ctx context.Context, fail func(error)) (*
 		opts.DefaultNamespaces = map[string]cache.Config{o.Key.Namespace: {}}
 	}
 	kind := informers.InformerKind{GVK: gvk, Form: form, Plural: mapping.Resource.Resource, Namespaced: namespaced}
-	lease, err := informers.New(o.Config, opts).Lease(ctx, kind, true)
+	lease, err := informers.New(o.Config, opts, nil).Lease(ctx, kind, true)
 	if err != nil {
 		return nil, fmt.Errorf("start an informer: %w", err)
 	}

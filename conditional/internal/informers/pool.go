@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"sync/atomic"
 
@@ -20,28 +21,41 @@ import (
 type Pool struct {
 	cfg    *rest.Config
 	opts   cache.Options
-	active atomic.Int64
+	borrow BorrowFunc
+	counts *poolCounts
 
 	mu     sync.Mutex
 	shared map[InformerKind]*pooledInformer
-	leases int
 }
 
-// New returns an empty pool. Of opts, the HTTP client and the scheme must be set; the mapper is not used, and of
+// poolCounts are those of a pool and of all that were derived from it.
+type poolCounts struct{ informers, leases atomic.Int64 }
+
+// BorrowFunc returns an informer of the kind that runs anyway, in its cache; nil when there is none.
+type BorrowFunc func(ctx context.Context, k InformerKind) (cache.Cache, cache.Informer)
+
+// New returns an empty pool. borrow may be nil. Of opts, the HTTP client and the scheme must be set; the mapper is not used, and of
 // ByObject an informer gets what is for its kind.
-func New(cfg *rest.Config, opts cache.Options) *Pool {
-	return &Pool{cfg: cfg, opts: opts, shared: map[InformerKind]*pooledInformer{}}
+func New(cfg *rest.Config, opts cache.Options, borrow BorrowFunc) *Pool {
+	return &Pool{cfg: cfg, opts: opts, borrow: borrow, counts: &poolCounts{}, shared: map[InformerKind]*pooledInformer{}}
 }
+
+// WithOptions returns an empty pool with other options. It borrows nothing.
+func (p *Pool) WithOptions(adjust func(*cache.Options)) *Pool {
+	opts := p.opts
+	opts.ByObject, opts.DefaultNamespaces = maps.Clone(opts.ByObject), maps.Clone(opts.DefaultNamespaces)
+	adjust(&opts)
+	return &Pool{cfg: p.cfg, opts: opts, counts: p.counts, shared: map[InformerKind]*pooledInformer{}}
+}
+
+// ReadsNeedInformer reports whether the options forbid reads to make informers.
+func (p *Pool) ReadsNeedInformer() bool { return p.opts.ReaderFailOnMissingInformer }
 
 // InformerCount counts those that run, those that have yet to stop included.
-func (p *Pool) InformerCount() int { return int(p.active.Load()) }
+func (p *Pool) InformerCount() int { return int(p.counts.informers.Load()) }
 
 // LeaseCount counts the leases that have not been released.
-func (p *Pool) LeaseCount() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.leases
-}
+func (p *Pool) LeaseCount() int { return int(p.counts.leases.Load()) }
 
 // Lease returns a share of the kind's informer, which it starts when there is none; a private one is the lease's own and
 // may be indexed. It makes no request and does not wait for the sync. The informer outlives ctx.
@@ -49,6 +63,13 @@ func (p *Pool) Lease(ctx context.Context, k InformerKind, isPrivate bool) (*Leas
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	e := p.shared[k]
+	if e == nil && !isPrivate && p.borrow != nil {
+		if c, informer := p.borrow(ctx, k); c != nil {
+			e = &pooledInformer{kind: k, cache: c, informer: informer, cancel: func() {}, done: make(chan struct{})}
+			close(e.done) // Nobody is to wait for its end.
+			p.shared[k] = e
+		}
+	}
 	if isPrivate || e == nil {
 		var err error
 		if e, err = p.startInformer(ctx, k); err != nil {
@@ -59,7 +80,7 @@ func (p *Pool) Lease(ctx context.Context, k InformerKind, isPrivate bool) (*Leas
 		}
 	}
 	e.leases++
-	p.leases++
+	p.counts.leases.Add(1)
 	return &Lease{pool: p, entry: e, isPrivate: isPrivate}, nil
 }
 
@@ -85,7 +106,7 @@ func (p *Pool) returnLease(l *Lease) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	e := l.entry
-	p.leases--
+	p.counts.leases.Add(-1)
 	if e.leases--; e.leases > 0 {
 		return
 	}
@@ -122,10 +143,10 @@ func (p *Pool) startInformer(ctx context.Context, k InformerKind) (*pooledInform
 		e.cancel()
 		return nil, err
 	}
-	p.active.Add(1)
+	p.counts.informers.Add(1)
 	go func() {
 		defer close(e.done)
-		defer p.active.Add(-1)
+		defer p.counts.informers.Add(-1)
 		_ = e.cache.Start(ctx) // It fails only when it is called twice.
 	}()
 	return e, nil

@@ -38,7 +38,7 @@ func widget() InformerKind {
 // offline returns a pool of a server that never answers.
 func offline(opts cache.Options) *Pool {
 	opts.HTTPClient, opts.Scheme = &http.Client{Transport: silentTransport{}}, clientgoscheme.Scheme
-	return New(&rest.Config{Host: "http://127.0.0.1:1"}, opts)
+	return New(&rest.Config{Host: "http://127.0.0.1:1"}, opts, nil)
 }
 
 func lease(t *testing.T, p *Pool, k InformerKind, isPrivate bool) *Lease {

@@ -110,6 +110,30 @@ func (c *Cache) GetInformerForKind(ctx context.Context, gvk schema.GroupVersionK
 	return c.Cache.GetInformerForKind(ctx, gvk, opts...)
 }
 
+// BorrowInformer returns the informer that a plain controller watches a kind with, so that a scope need not hold the objects again. It
+// never does for a kind that groups wait for, nor for what was only read, since those informers go.
+func (c *Cache) BorrowInformer(ctx context.Context, kind informers.InformerKind) (cache.Cache, cache.Informer) {
+	if c == nil || kind.UID != "" {
+		return nil, nil
+	}
+	c.mu.Lock()
+	onlyRead, known := c.readOnly[informers.InformerKind{GVK: kind.GVK, Form: kind.Form}]
+	isGated := c.gates[kind.GVK] != nil
+	c.mu.Unlock()
+	if !known || onlyRead || isGated {
+		return nil, nil
+	}
+	obj, err := kind.NewObject(c.scheme)
+	if err != nil {
+		return nil, nil
+	}
+	informer, err := c.Cache.GetInformer(ctx, obj, cache.BlockUntilSynced(false))
+	if err != nil {
+		return nil, nil // The scope makes one of its own, and reports why it cannot.
+	}
+	return c.Cache, informer
+}
+
 // IndexField adds an index to the informer of obj's kind.
 func (c *Cache) IndexField(ctx context.Context, obj client.Object, field string, extract client.IndexerFunc) error {
 	if err := c.admitUse(obj, false); err != nil {

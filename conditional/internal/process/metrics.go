@@ -16,7 +16,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-
 )
 
 // registerShared registers a collector in controller-runtime's registry, or takes the one of its type that is already there: two

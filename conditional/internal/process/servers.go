@@ -79,7 +79,7 @@ func AcquireState(s APIServer, log logr.Logger) (_ *SharedState, release func(),
 		}
 		h = &SharedState{
 			Detector:   detector,
-			Informers:  informers.New(s.Config, s.cacheOptions()),
+			Informers:  informers.New(s.Config, s.cacheOptions(), s.Outer.BorrowInformer),
 			StartSlots: make(chan struct{}, maxConcurrentStarts),
 			Log:        log,
 		}

@@ -64,14 +64,25 @@ func (m *Manager) trackQueue(r manager.Runnable) {
 	}
 	field.Set(reflect.ValueOf(func(name string, limiter requestLimiter) requestQueue {
 		q := &trackedQueue{requestQueue: open(name, limiter), name: name, retries: map[reconcile.Request]struct{}{}}
+		var tracked requestQueue = q
+		if inner, ok := q.requestQueue.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
+			tracked = trackedPriorityQueue{q, inner}
+		}
 		m.mu.Lock()
 		m.queues = append(m.queues, q)
+		ctx := m.runContext
 		m.mu.Unlock()
-		if inner, ok := q.requestQueue.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
-			return trackedPriorityQueue{q, inner}
+		if m.useQueue != nil && ctx != nil {
+			m.reportFailure(m.useQueue(ControllerQueue{ctx, tracked}))
 		}
-		return q
+		return tracked
 	}))
+}
+
+// ControllerQueue is the queue of a running controller, and the context that ends with it.
+type ControllerQueue struct {
+	Context context.Context
+	Queue   workqueue.TypedRateLimitingInterface[reconcile.Request]
 }
 
 // takeNext returns the next request; a queue that shuts down may still hand one out, which is not to be lost.

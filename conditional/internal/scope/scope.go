@@ -39,6 +39,10 @@ type Options struct {
 	Optional []schema.GroupVersionKind
 	// Interest is how the detector may watch the optional kinds; its Kinds are not used.
 	Interest detect.Interest
+	// CacheOptions, unless it is nil, changes the options of the cache, which shares no informer then.
+	CacheOptions func(*cache.Options)
+	// UseQueue, unless it is nil, is called when a controller of the scope has got its queue. Its error ends the scope.
+	UseQueue func(ControllerQueue) error
 }
 
 // Manager is the scoped manager. Its zero value is not usable.
@@ -53,6 +57,7 @@ type Manager struct {
 	mu            sync.Mutex
 	queued        []manager.Runnable
 	queues        []*trackedQueue // of its controllers
+	useQueue      func(ControllerQueue) error
 	runContext    context.Context // of the runnables, nil before Run
 	isDraining    bool
 	running       sync.WaitGroup
@@ -71,6 +76,7 @@ func New(outer manager.Manager, h *process.SharedState, o Options) (*Manager, er
 		healthz:       map[string]healthz.Checker{},
 		readyz:        map[string]healthz.Checker{},
 		extraHandlers: map[string]http.Handler{},
+		useQueue:      o.UseQueue,
 	}
 	var endLife context.CancelFunc
 	m.lifetime, endLife = context.WithCancel(context.Background())

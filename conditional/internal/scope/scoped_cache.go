@@ -32,6 +32,7 @@ type scopedCache struct {
 	lifetime          context.Context
 	scheme            *runtime.Scheme
 	state             *process.SharedState
+	pool              *informers.Pool     // that of the state, or one of its own
 	managerCache      *managercache.Cache // nil when the manager was made without ManagerOptions
 	readsNeedInformer bool                // reads make no informer
 	mapper            *scopedMapper
@@ -63,7 +64,11 @@ func newScopedCache(life context.Context, cl cluster.Cluster, h *process.SharedS
 		optional:     map[schema.GroupVersionKind]*optionalKind{},
 		stopWatching: func() {},
 	}
-	v.readsNeedInformer = v.managerCache.ScopeSettings().Cache.ReaderFailOnMissingInformer
+	v.pool = h.Informers
+	if o.CacheOptions != nil {
+		v.pool = h.Informers.WithOptions(o.CacheOptions)
+	}
+	v.readsNeedInformer = v.pool.ReadsNeedInformer()
 	for _, gvk := range o.Optional {
 		v.optional[gvk] = &optionalKind{settled: newLatch()}
 	}

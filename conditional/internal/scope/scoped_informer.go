@@ -96,7 +96,7 @@ func (v *scopedCache) addInformer(ctx context.Context, s informerKey, private bo
 // attachLease takes a lease of the kind's informer and puts indexes and handlers to it.
 func (u *scopedInformer) attachLease(kind informers.InformerKind) error {
 	kind.Form = u.key.form
-	lease, err := u.cache.state.Informers.Lease(u.cache.lifetime, kind, u.isPrivate)
+	lease, err := u.cache.pool.Lease(u.cache.lifetime, kind, u.isPrivate)
 	if err != nil {
 		return err
 	}
