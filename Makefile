@@ -31,7 +31,7 @@ s3 helm: ## Build versitygw, the S3 server of the tests, or helm, for the tests 
 	@$(BUILD) -modfile=go.$@.mod -o $(BIN)/ $(if $(filter helm,$@),helm.sh/helm/v3/cmd/helm,github.com/versity/versitygw/cmd/versitygw)
 demo: ## See it work: NAME=hibernate (default), cf or mysql (as root on Debian, or DEMO=--kubeconfig=FILE)
 bench: ## Measure: NAME=hibernate (default, 6 min), conditional (30; BENCH=--quick: 4), mysql (15) or restart (5)
-soak: ## Write to a MySQL cluster while it breaks at random, and look for lost rows: NAME=mysql SOAK=20m SEED=1
+soak: ## Break things at random and look for what is lost: NAME=mysql (default, 20 min) or conditional (10), SOAK=20m SEED=1
 demo bench soak:
 	@$(MAKE) $@-$(or $(NAME),$(if $(filter soak,$@),mysql,hibernate))
 demo-hibernate demo-cf: local torpor
@@ -40,8 +40,8 @@ demo-mysql: kubectl-moco torpor $(if $(findstring --kubeconfig,$(DEMO)),local,no
 	@$(BIN)/local $@ --dir .cache/$@ $(DEMO)
 bench-hibernate: local torpor
 	@$(BIN)/local bench --dir .cache/bench/stage --out .cache/bench/hibernate-one.json
-bench-conditional: local
-	@cd conditional && go run ./bench --out $(CURDIR)/.cache/bench/conditional.json $(BENCH)
+bench-conditional soak-conditional: local
+	@cd conditional && go run $(if $(findstring soak,$@),-race ./bench --soak=$(or $(SOAK),10m) --seed=$(or $(SEED),1),./bench --out $(CURDIR)/.cache/bench/conditional.json $(BENCH))
 bench-mysql: local torpor mysql
 	@$(GOBENCH) ./internal/e2e/mysql -run 'TestBench$$'
 bench-restart: local torpor

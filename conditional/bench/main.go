@@ -61,6 +61,8 @@ type trialJob struct {
 func main() {
 	quick := flag.Bool("quick", false, "small sizes and one round: a few minutes instead of half an hour")
 	only := flag.String("only", "", "the one measurement to make: installs, restarts, shared, storm or dormant")
+	soak := flag.Duration("soak", 0, "instead of measuring, let CRDs change at random for so long, and look for what is lost")
+	seed := flag.Uint64("seed", 1, "of what the soak does")
 	file := flag.String("out", "conditional.json", "file for the figures, medians of the rounds in a flat JSON object")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -70,9 +72,12 @@ func main() {
 		sizes = quickSizes()
 	}
 	var err error
-	if flag.Arg(0) == trialArgument {
+	switch {
+	case flag.Arg(0) == trialArgument:
 		err = runChild(ctx)
-	} else {
+	case *soak > 0:
+		err = runSoak(ctx, *soak, *seed)
+	default:
 		err = runBench(ctx, sizes, *only, *file)
 	}
 	if err != nil {

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	goruntime "runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/torpor-dev/torpor/conditional"
+	"github.com/torpor-dev/torpor/conditional/internal/testenv"
+)
+
+const (
+	soakKinds      = 20
+	soakObjects    = 5
+	restartEvery   = time.Minute
+	restartTimeout = 3 * time.Minute // for everything that a restart of the API server may delay
+)
+
+// soakRun lets CRDs come, go and change at random under groups and their neighbours, while the API server restarts.
+type soakRun struct {
+	server *envtest.Environment
+	admin  adminClient
+	counts struct{ installs, reversions, objects, deletions, interruptions atomic.Int64 }
+}
+
+// runSoak returns an error for the first promise that was not kept.
+func runSoak(ctx context.Context, span time.Duration, seed uint64) (err error) {
+	certs, err := os.MkdirTemp("", "soak")
+	if err != nil {
+		return fmt.Errorf("make a folder for certificates: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(certs)) }()
+	s := &soakRun{server: testenv.NewEnvironment()}
+	s.server.ControlPlane.GetAPIServer().CertDir = certs // It outlives a restart.
+	cfg, err := s.server.Start()
+	if err != nil {
+		return fmt.Errorf("start the API server: %w", err)
+	}
+	defer func() { err = errors.Join(err, s.server.Stop()) }()
+	return catchError(func() {
+		s.admin = newAdminClient(cfg)
+		e := &trialEnv{cfg: cfg, counter: &requestCounter{}}
+		e.log = e.counter.newLogger()
+		base := goruntime.NumGoroutine()
+		mgr := e.newManager()
+		pairs := make([]*soakPair, soakKinds)
+		for i := range pairs {
+			pairs[i] = newSoakPair(mgr, benchKind(i))
+		}
+		withManager(ctx, mgr, func(ctx context.Context) { s.breakThings(ctx, pairs, span, seed) })
+		mgr.GetHTTPClient().CloseIdleConnections()
+		check(waitForGoroutines(ctx, base), "after the manager has ended")
+		fmt.Printf("soak of %s, seed %d: %d installs, %d versions off and on, %d objects, %d last deletions, %d restarts of the API server; nothing lost\n", span, seed,
+			s.counts.installs.Load(), s.counts.reversions.Load(), s.counts.objects.Load(), s.counts.deletions.Load(), s.counts.interruptions.Load()/2)
+	})
+}
+
+func waitForGoroutines(ctx context.Context, limit int) error {
+	limit += 10 // Of the admin's connections.
+	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, waitTimeout, true, func(context.Context) (bool, error) { return goruntime.NumGoroutine() <= limit, nil })
+	if err != nil {
+		return fmt.Errorf("expected at most %d goroutines, found %d: %w", limit, goruntime.NumGoroutine(), err)
+	}
+	return nil
+}
+
+func (s *soakRun) breakThings(ctx context.Context, pairs []*soakPair, span time.Duration, seed uint64) {
+	end := time.Now().Add(span)
+	var work errgroup.Group
+	for i, p := range pairs {
+		random := rand.New(rand.NewPCG(seed, uint64(i))) //nolint:gosec // A soak is to be repeatable.
+		work.Go(func() error {
+			return catchError(func() {
+				for time.Now().Before(end) && ctx.Err() == nil {
+					s.liveOnce(ctx, p, random)
+				}
+			})
+		})
+	}
+	work.Go(func() error {
+		return catchError(func() {
+			for time.Now().Add(restartEvery).Before(end) && ctx.Err() == nil {
+				pause(ctx, restartEvery)
+				s.counts.interruptions.Add(1)
+				check(s.server.ControlPlane.APIServer.Stop(), "stop the API server")
+				check(s.server.ControlPlane.APIServer.Start(), "start the API server again")
+				s.counts.interruptions.Add(1)
+			}
+		})
+	})
+	check(work.Wait(), "soak")
+}
+
+// liveOnce installs a CRD, makes objects, perhaps takes its version away for a while, and deletes it with its objects.
+func (s *soakRun) liveOnce(ctx context.Context, p *soakPair, random *rand.Rand) {
+	crd := newCRD(p.kind)
+	isClustered := random.IntN(3) == 0
+	if isClustered {
+		crd.Spec.Scope = apiextensionsv1.ClusterScoped
+	}
+	s.retry(ctx, "install a CRD", func() error { return ignoreExists(s.admin.client.Create(ctx, crd.DeepCopy())) })
+	s.counts.installs.Add(1)
+	prefix := fmt.Sprintf("life-%d-", s.counts.installs.Load())
+	var names []string
+	for i := range soakObjects {
+		names = append(names, fmt.Sprint(prefix, i))
+		obj := newObject(p.kind, names[i])
+		if isClustered {
+			obj.SetNamespace("")
+		}
+		s.retry(ctx, "create an object", func() error { return ignoreExists(s.admin.client.Create(ctx, obj.DeepCopy())) })
+		s.counts.objects.Add(1)
+	}
+	p.expectSeen(ctx, names)
+	if random.IntN(3) == 0 {
+		s.setServed(ctx, crd, false)
+		pause(ctx, time.Duration(random.IntN(3000))*time.Millisecond)
+		s.setServed(ctx, crd, true)
+		s.counts.reversions.Add(1)
+	}
+	interruptions := s.counts.interruptions.Load()
+	s.retry(ctx, "delete a CRD", func() error { return client.IgnoreNotFound(s.admin.client.Delete(ctx, crd.DeepCopy())) })
+	s.retry(ctx, "wait until a CRD is gone", func() error {
+		err := s.admin.client.Get(ctx, client.ObjectKeyFromObject(crd), &apiextensionsv1.CustomResourceDefinition{})
+		if err == nil {
+			return errors.New("it is there")
+		}
+		return client.IgnoreNotFound(err)
+	})
+	waitForPhase(ctx, conditional.Dormant, p.group, p.neighbour)
+	// A watch that a restart has cut does not hear of the last deletions; nobody else would.
+	if interruptions%2 == 0 && s.counts.interruptions.Load() == interruptions {
+		if missing := p.findMissing(p.gone, names); missing != "" {
+			check(errors.New(missing), "expected the last deletions to be reconciled before the stop of "+p.kind.Kind+", found one that was not")
+		}
+		s.counts.deletions.Add(soakObjects)
+	}
+	check(p.brokenPromise(), "in two workers")
+}
+
+func ignoreExists(err error) error {
+	if k8serrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
+}
+
+// retry repeats what fails while the API server restarts, or while a kind is new.
+func (s *soakRun) retry(ctx context.Context, what string, do func() error) {
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, restartTimeout, true, func(context.Context) (bool, error) {
+		last = do()
+		return last == nil, nil
+	})
+	check(errors.Join(err, last), what)
+}
+
+func (s *soakRun) setServed(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition, served bool) {
+	s.retry(ctx, "change a CRD", func() error {
+		var now apiextensionsv1.CustomResourceDefinition
+		if err := s.admin.client.Get(ctx, client.ObjectKeyFromObject(crd), &now); err != nil {
+			return err
+		}
+		now.Spec.Versions[0].Served = served
+		return s.admin.client.Update(ctx, &now)
+	})
+}
+
+// soakPair is a group and its neighbour on the same kind, which share an informer.
+type soakPair struct {
+	kind             schema.GroupVersionKind
+	group, neighbour *conditional.Group
+
+	mu         sync.Mutex
+	busy       map[string]bool // by role and object
+	seen, gone map[string]bool
+	broken     error
+}
+
+func newSoakPair(mgr manager.Manager, kind schema.GroupVersionKind) *soakPair {
+	p := &soakPair{kind: kind, busy: map[string]bool{}, seen: map[string]bool{}, gone: map[string]bool{}}
+	p.group, p.neighbour = p.setUp(mgr, "soak"), p.setUp(mgr, "neighbour")
+	return p
+}
+
+func (p *soakPair) setUp(mgr manager.Manager, role string) *conditional.Group {
+	name := role + "-" + strings.ToLower(p.kind.Kind)
+	return setUpGroup(mgr, name, conditional.Served(p.kind), func(mgr manager.Manager) error {
+		return ctrl.NewControllerManagedBy(mgr).Named(name).For(newObject(p.kind, "")).WithOptions(controller.Options{MaxConcurrentReconciles: 2}).
+			Complete(reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+				return reconcile.Result{}, p.reconcile(ctx, mgr.GetClient(), role, req)
+			}))
+	})
+}
+
+func (p *soakPair) reconcile(ctx context.Context, c client.Client, role string, req reconcile.Request) error {
+	key := role + "/" + req.Name
+	p.mu.Lock()
+	if p.busy[key] {
+		p.broken = fmt.Errorf("expected one worker for %s of %s, found two", key, p.kind.Kind)
+	}
+	p.busy[key] = true
+	p.mu.Unlock()
+	err := c.Get(ctx, req.NamespacedName, newObject(p.kind, ""))
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.busy, key)
+	switch {
+	case err == nil:
+		p.seen[key] = true
+	case k8serrors.IsNotFound(err):
+		p.gone[key] = true
+	}
+	return client.IgnoreNotFound(err)
+}
+
+func (p *soakPair) brokenPromise() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.broken
+}
+
+// findMissing returns the role and the name of one that is not in a map, or nothing.
+func (p *soakPair) findMissing(in map[string]bool, names []string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, name := range names {
+		for _, role := range []string{"soak/", "neighbour/"} {
+			if !in[role+name] {
+				return role + name
+			}
+		}
+	}
+	return ""
+}
+
+// expectSeen waits until group and neighbour have reconciled the objects.
+func (p *soakPair) expectSeen(ctx context.Context, names []string) {
+	missing := ""
+	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, restartTimeout, true, func(context.Context) (bool, error) {
+		missing = p.findMissing(p.seen, names)
+		return missing == "", nil
+	})
+	check(err, fmt.Sprintf("wait until %s of %s is reconciled, with groups that are %+v and %+v", missing, p.kind.Kind, p.group.Status(), p.neighbour.Status()))
+}
