@@ -99,20 +99,6 @@ func (d *durations) metric(desc *prometheus.Desc, group string) prometheus.Metri
 	return prometheus.MustNewConstHistogram(desc, d.count, d.seconds, buckets, group)
 }
 
-// groupSeries are the metrics of groups. They are made when somebody asks for them, so a group that sleeps keeps none.
-type groupSeries struct{ state, transitions, starts, stops, overdue *prometheus.Desc }
-
-func newGroupSeries() groupSeries {
-	return groupSeries{
-		state: prometheus.NewDesc("torpor_gate_state",
-			"1 for the phase a conditional group is in, 0 for the others; Disabled and Forbidden stand for Dormant and say why.", []string{"group", "state"}, nil),
-		transitions: prometheus.NewDesc("torpor_gate_transitions_total", "Phase changes of a conditional group.", []string{"group", "to", "reason"}, nil),
-		starts:      prometheus.NewDesc("torpor_gate_start_seconds", "Time of a conditional group from Starting to Running.", []string{"group"}, nil),
-		stops:       prometheus.NewDesc("torpor_gate_stop_seconds", "Time of a conditional group from Draining until everything has returned.", []string{"group"}, nil),
-		overdue:     prometheus.NewDesc("torpor_gate_drain_timeouts_total", "Stops of a conditional group that outlasted its drain timeout.", []string{"group"}, nil),
-	}
-}
-
 func (d groupSeries) descs() []*prometheus.Desc {
 	return []*prometheus.Desc{d.state, d.transitions, d.starts, d.stops, d.overdue}
 }

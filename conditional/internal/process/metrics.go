@@ -18,6 +18,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
+// groupSeries are the metrics of groups. They are made when somebody asks for them, so a group that sleeps keeps none.
+type groupSeries struct{ state, transitions, starts, stops, overdue *prometheus.Desc }
+
+func newGroupSeries() groupSeries {
+	return groupSeries{
+		state: prometheus.NewDesc("torpor_gate_state",
+			"1 for the phase a conditional group is in, 0 for the others; Disabled and Forbidden stand for Dormant and say why.", []string{"group", "state"}, nil),
+		transitions: prometheus.NewDesc("torpor_gate_transitions_total", "Phase changes of a conditional group.", []string{"group", "to", "reason"}, nil),
+		starts:      prometheus.NewDesc("torpor_gate_start_seconds", "Time of a conditional group from Starting to Running.", []string{"group"}, nil),
+		stops:       prometheus.NewDesc("torpor_gate_stop_seconds", "Time of a conditional group from Draining until everything has returned.", []string{"group"}, nil),
+		overdue:     prometheus.NewDesc("torpor_gate_drain_timeouts_total", "Stops of a conditional group that outlasted its drain timeout.", []string{"group"}, nil),
+	}
+}
+
 // registerShared registers a collector in controller-runtime's registry, or takes the one of its type that is already there: two
 // managers may live in one process.
 func registerShared[C prometheus.Collector](c *C) error {
