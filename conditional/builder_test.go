@@ -195,7 +195,6 @@ func TestBuilderRefusesBadUse(t *testing.T) {
 		"For not in the scheme":        {NewControllerManagedBy(mgr).For(&appsv1.Deployment{}), r, "AddToScheme"},
 		"Owns not in the scheme":       {widgets().Owns(&appsv1.Deployment{}), r, "AddToScheme"},
 		"Watches not in the scheme":    {widgets().Watches(&appsv1.Deployment{}, &handler.EnqueueRequestForObject{}), r, "AddToScheme"},
-		"a name with a slash":          {widgets().Named("a/b"), r, `found "a/b"`},
 		"the name of another group":    {widgets().Named("taken"), r, "found another group of this name"},
 		"a source that starts once":    {widgets().WatchesRawSource(channel), r, "expected a source.Func"},
 		"a client that stays the same": {widgets(), &unexportedClient{r, mgr.GetClient()}, "in hidden"},

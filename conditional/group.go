@@ -59,7 +59,7 @@ type Group struct {
 	lastKnown       Status              // last report that was not Unknown
 	terminating     map[string]bool     // kinds whose CRD waits for its deletion, and whether that was logged
 	loggedForbidden string              // the right whose absence was logged last
-	changed         chan struct{}       // closed and replaced on every change
+	changed         chan struct{}       // closed at the next change; nil while nobody waits for it
 	stats           *process.GroupStats // nil before the first transition
 	controllers     map[string]struct{} // the names of those that have had a queue
 	isAwake         bool                // a goroutine acts on what has happened
@@ -104,7 +104,7 @@ func (g *Group) pageStatus() any {
 func (g *Group) Wait(ctx context.Context, phase Phase) error {
 	for {
 		g.mu.Lock()
-		now, moved := g.status.Phase, g.changed
+		now, moved := g.status.Phase, g.nextChangeLocked()
 		g.mu.Unlock()
 		if now == phase {
 			return nil
@@ -232,8 +232,18 @@ func (g *Group) logForbidden() {
 }
 
 func (g *Group) notifyWaitersLocked() {
-	close(g.changed)
-	g.changed = make(chan struct{})
+	if g.changed != nil {
+		close(g.changed)
+		g.changed = nil
+	}
+}
+
+// nextChangeLocked returns a channel that is closed at the next change.
+func (g *Group) nextChangeLocked() <-chan struct{} {
+	if g.changed == nil {
+		g.changed = make(chan struct{})
+	}
+	return g.changed
 }
 
 // Stop stops the group, whatever its condition says, and returns when it is Dormant, or with the error of ctx. It stays so until
@@ -277,7 +287,7 @@ func (g *Group) Remove(ctx context.Context) error {
 	g.wake()
 	for {
 		g.mu.Lock()
-		isEnded, moved, phase := g.isEnded, g.changed, g.status.Phase
+		isEnded, moved, phase := g.isEnded, g.nextChangeLocked(), g.status.Phase
 		g.mu.Unlock()
 		if isEnded {
 			return nil

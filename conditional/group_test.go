@@ -455,7 +455,6 @@ func TestSetupRefusesBadUse(t *testing.T) {
 		"no setup":               {switchedCondition{}, nil, nil, "found nil"},
 		"no kind":                {Served(), fine, nil, "names no kind"},
 		"kind not in the scheme": {ServedObject(&appsv1.Deployment{}), fine, nil, "AddToScheme"},
-		"name with a slash":      {switchedCondition{}, fine, []Option{Name("a/b")}, "slash"},
 		"no time to drain":       {switchedCondition{}, fine, []Option{DrainTimeout(0)}, "DrainTimeout longer than 0"},
 		"no back-off":            {switchedCondition{}, fine, []Option{StartBackoff(wait.Backoff{})}, "StartBackoff"},
 		"no start at all":        {switchedCondition{}, fine, []Option{RestartLimit(0, wait.Backoff{Duration: 1})}, "at least 1 start"},

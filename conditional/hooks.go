@@ -88,6 +88,9 @@ func (g *Group) warnDropped(requests int) {
 func (g *Group) setTerminating(kind string, isTerminating bool) {
 	g.mu.Lock()
 	if _, known := g.terminating[kind]; isTerminating && !known {
+		if g.terminating == nil {
+			g.terminating = map[string]bool{}
+		}
 		g.terminating[kind] = false
 	} else if !isTerminating {
 		delete(g.terminating, kind)

@@ -104,9 +104,10 @@ type groupLoop struct {
 	timerDue       time.Time         // zero when nothing is due
 	loggedHold     time.Time         // the end of the pause that was logged last
 	isStopping     bool
-	kinds          *kindObserver // of a condition that needs no goroutine
-	stopObserving  func()        // returns when nothing observes any more
-	releaseStandby func()        // releases the informers of WarmStandby; nil while none are held
+	kinds          *kindObserver   // of a condition that needs no goroutine
+	observers      *sync.WaitGroup // of one that does; nil without
+	stopObservers  context.CancelFunc
+	releaseStandby func() // releases the informers of WarmStandby; nil while none are held
 }
 
 // step applies everything that is known now.
@@ -313,22 +314,37 @@ func (l *groupLoop) stopTimer() {
 // observe follows the condition. One on kinds alone wakes the group when a verdict changes; any other has a goroutine.
 func (l *groupLoop) observe() {
 	g := l.group
-	ctx, cancel := context.WithCancel(l.ctx)
-	var observers sync.WaitGroup
-	l.stopObserving = func() { cancel(); observers.Wait() }
-	if len(g.optionalKinds) > 0 && g.src.managerCache != nil {
-		observers.Go(func() { g.watchOptional(ctx) })
-	}
 	if c, ok := g.condition.(kindsCondition); ok {
 		if kinds, err := c.resolveKinds(g.src.Scheme); err == nil {
-			l.kinds = newKindObserver(g.src, g.server.Detector, kinds, c.judgeVerdicts, g.wake)
-			l.stopObserving = func() { cancel(); l.kinds.cancel(); observers.Wait() }
-			return
+			l.kinds = newKindObserver(&g.src, g.server.Detector, kinds, c.judgeVerdicts, g.wake)
 		}
 	}
-	observers.Go(func() {
-		newChild(g.condition, g.src).ObserveWithBackoff(ctx, g.options.startBackoff, g.reportCondition)
-	})
+	watchesOptional := len(g.optionalKinds) > 0 && g.src.managerCache != nil
+	if l.kinds != nil && !watchesOptional {
+		return
+	}
+	var ctx context.Context
+	ctx, l.stopObservers = context.WithCancel(l.ctx)
+	l.observers = &sync.WaitGroup{}
+	if watchesOptional {
+		l.observers.Go(func() { g.watchOptional(ctx) })
+	}
+	if l.kinds == nil {
+		l.observers.Go(func() {
+			newChild(g.condition, g.src).ObserveWithBackoff(ctx, g.options.startBackoff, g.reportCondition)
+		})
+	}
+}
+
+// stopObserving returns when nothing observes any more.
+func (l *groupLoop) stopObserving() {
+	if l.kinds != nil {
+		l.kinds.cancel()
+	}
+	if l.observers != nil {
+		l.stopObservers()
+		l.observers.Wait()
+	}
 }
 
 // watchOptional keeps the manager's cache informed of the optional kinds; a scope follows them only while it lives.

@@ -169,7 +169,7 @@ func observeKinds(ctx context.Context, src Sources, kinds []schema.GroupVersionK
 		return err
 	}
 	defer release()
-	o := newKindObserver(src, h.Detector, kinds, judge, nil)
+	o := newKindObserver(&src, h.Detector, kinds, judge, nil)
 	defer o.cancel()
 	for {
 		select {
@@ -183,7 +183,7 @@ func observeKinds(ctx context.Context, src Sources, kinds []schema.GroupVersionK
 
 // kindObserver follows kinds.
 type kindObserver struct {
-	src      Sources
+	src      *Sources
 	kinds    []schema.GroupVersionKind
 	judge    judgeVerdictsFunc
 	tell     func([]detect.Verdict)
@@ -192,7 +192,7 @@ type kindObserver struct {
 }
 
 // newKindObserver subscribes to the kinds; changed, unless it is nil, is called when verdicts wait.
-func newKindObserver(src Sources, d *detect.Detector, kinds []schema.GroupVersionKind, judge judgeVerdictsFunc, changed func()) *kindObserver {
+func newKindObserver(src *Sources, d *detect.Detector, kinds []schema.GroupVersionKind, judge judgeVerdictsFunc, changed func()) *kindObserver {
 	o := &kindObserver{src: src, kinds: kinds, judge: judge, tell: src.terminatingReporter(kinds)}
 	look := src.interest
 	look.Kinds = kinds

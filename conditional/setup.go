@@ -41,11 +41,9 @@ func Setup(mgr manager.Manager, when Condition, setup SetupFunc, opts ...Option)
 func newGroup(mgr manager.Manager, when Condition, setup SetupFunc, o options) (*Group, error) {
 	g := &Group{
 		mgr: mgr, condition: when, setup: setup, options: o,
-		src:         Sources{Config: mgr.GetConfig(), HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), managerCache: managercache.FromCache(mgr.GetCache())},
-		log:         mgr.GetLogger().WithName("conditional").WithValues("group", o.name),
-		changed:     make(chan struct{}),
-		terminating: map[string]bool{},
-		status:      GroupStatus{Name: o.name, Phase: Dormant, Since: time.Now()},
+		src:    Sources{Config: mgr.GetConfig(), HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), managerCache: managercache.FromCache(mgr.GetCache())},
+		log:    mgr.GetLogger().WithName("conditional").WithValues("group", o.name),
+		status: GroupStatus{Name: o.name, Phase: Dormant, Since: time.Now()},
 	}
 	g.src.Logger = g.log
 	g.src.interest, g.src.stopOnTerminating, g.src.onTerminating = o.interest, o.stopOnTerminating, g.setTerminating

@@ -260,11 +260,7 @@ type Progress struct {
 func (m *Manager) Run(ctx context.Context, p Progress) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	cacheDone := make(chan struct{})
-	go func() {
-		defer close(cacheDone)
-		m.reportFailure(m.cache.Start(m.lifetime))
-	}()
+	m.cache.allowReads()
 	err := m.waitForEarlySync(ctx)
 	if err == nil && ctx.Err() == nil {
 		m.launchQueued(ctx)
@@ -286,7 +282,6 @@ func (m *Manager) Run(ctx context.Context, p Progress) error {
 	m.running.Wait()
 	m.deleteQueueGauges()
 	m.End()
-	<-cacheDone
 	return err
 }
 

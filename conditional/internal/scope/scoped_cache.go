@@ -78,11 +78,12 @@ func newScopedCache(life context.Context, cl cluster.Cluster, h *process.SharedS
 // OuterCache returns the cache of the outer manager, so that groups in a scope inherit, too.
 func (v *scopedCache) OuterCache() *managercache.Cache { return v.managerCache }
 
-// Start lets reads begin, and returns when ctx ends. Informers run from their first use on.
-func (v *scopedCache) Start(ctx context.Context) error {
-	close(v.started)
-	<-ctx.Done()
-	return nil
+// allowReads lets reads begin. Informers run from their first use on.
+func (v *scopedCache) allowReads() { close(v.started) }
+
+// Start always fails: the scope starts its cache.
+func (v *scopedCache) Start(context.Context) error {
+	return errors.New("a conditional controller's setup must not start the cache it was given: the group does")
 }
 
 // WaitForCacheSync returns true when all informers and handlers of the scope have synced, false when ctx or the
@@ -425,8 +426,7 @@ func NewCache(cl cluster.Cluster, h *process.SharedState, o Options) (_ cache.Ca
 		}
 	}
 	v.refreshClients = func() { v.reportError(v.mapper.Refresh()) }
-	// This cache has no Start: reads may begin at once.
-	close(v.started)
+	v.allowReads() // Nobody starts this cache.
 	v.watchOptionalKinds(h.Detector, o)
 	return v, stop, nil
 }
