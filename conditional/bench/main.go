@@ -35,18 +35,19 @@ type trialSizes struct {
 	DormantKinds                  int
 	DormantTime, PlainDormantTime time.Duration
 	Storm, PlainStorm             int
+	Providers                     int
 }
 
 func fullSizes() trialSizes {
 	return trialSizes{
-		Rounds: 3, Installs: 300, PlainInstalls: 30, Cycles: 1000, PlainCycles: 100, Storm: 500, PlainStorm: 100,
+		Rounds: 3, Installs: 300, PlainInstalls: 30, Cycles: 1000, PlainCycles: 100, Storm: 500, PlainStorm: 100, Providers: 900,
 		DormantKinds: 100, DormantTime: 10 * time.Minute, PlainDormantTime: time.Minute,
 	}
 }
 
 func quickSizes() trialSizes {
 	return trialSizes{
-		Rounds: 1, Installs: 30, PlainInstalls: 5, Cycles: 100, PlainCycles: 20, Storm: 50, PlainStorm: 20,
+		Rounds: 1, Installs: 30, PlainInstalls: 5, Cycles: 100, PlainCycles: 20, Storm: 50, PlainStorm: 20, Providers: 90,
 		DormantKinds: 100, DormantTime: time.Minute, PlainDormantTime: 30 * time.Second,
 	}
 }
@@ -60,7 +61,7 @@ type trialJob struct {
 
 func main() {
 	quick := flag.Bool("quick", false, "small sizes and one round: a few minutes instead of half an hour")
-	only := flag.String("only", "", "the one measurement to make: installs, restarts, shared, storm or dormant")
+	only := flag.String("only", "", "the one measurement to make: installs, restarts, shared, storm, deletions, runtime, slow, providers or dormant")
 	soak := flag.Duration("soak", 0, "instead of measuring, let CRDs change at random for so long, and look for what is lost")
 	seed := flag.Uint64("seed", 1, "of what the soak does")
 	file := flag.String("out", "conditional.json", "file for the figures, medians of the rounds in a flat JSON object")

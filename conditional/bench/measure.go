@@ -137,6 +137,8 @@ func tableRows(s trialSizes) []tableRow {
 		return tableRow{what, unit, []string{name}, []string{"plain_" + name}, limits}
 	}
 	storm, plainStorm := fmt.Sprintf("storm_%d_synced_seconds", s.Storm), fmt.Sprintf("plain_storm_%d_synced_seconds", s.PlainStorm)
+	providers := fmt.Sprintf("providers_storm_%d_synced_seconds", s.Providers)
+	plainProviders := fmt.Sprintf("providers_plain_storm_%d_synced_seconds", s.Providers)
 	return []tableRow{
 		{"CRD established → sources synced", unitSeconds, spreadNames("established_to_synced"), spreadNames("plain_established_to_synced"), []float64{0.020, 0.150, 1}},
 		{"CRD gone → dormant", unitSeconds, spreadNames("gone_to_stopped"), nil, []float64{0.020, 0.020}},
@@ -153,7 +155,16 @@ func tableRows(s trialSizes) []tableRow {
 		row("goroutines per running group", unitCount, "storm_goroutines_per_running_group", 20),
 		row("heap per running group", unitBytes, "storm_heap_bytes_per_running_group", 100<<10),
 		row("stack per running group", unitBytes, "storm_stack_bytes_per_running_group"),
-		row(fmt.Sprintf("requests a minute, %d dormant kinds", s.DormantKinds), unitCount, "dormant_requests_per_minute", 0),
+		row(fmt.Sprintf("deletions that are not reconciled, of %d at the end of a CRD", lastDeletions), unitCount, "deletions_lost", 0),
+		{"set-up in a running manager → sources synced", unitSeconds, spreadNames("runtime_setup"), nil, []float64{0.020, 0.150}},
+		row("goroutines grown in all set-ups and removals", unitCount, "runtime_goroutine_growth", 0),
+		row("metric series grown in all set-ups and removals", unitCount, "runtime_series_growth", 0),
+		{"start beside a slow condition → sources synced", unitSeconds, spreadNames("slow_start"), nil, []float64{0.005, 0.015}},
+		{fmt.Sprintf("%d CRDs at once: last established → all synced", s.Providers), unitSeconds, []string{providers}, []string{plainProviders}, []float64{10}},
+		{"heap for each of them", unitBytes, []string{"providers_storm_heap_bytes_per_running_group"}, []string{"providers_plain_storm_heap_bytes_per_running_group"}, nil},
+		{"goroutines for each of them", unitCount, []string{"providers_storm_goroutines_per_running_group"}, []string{"providers_plain_storm_goroutines_per_running_group"}, nil},
+		// The check whether anything else is served comes every five minutes.
+		row(fmt.Sprintf("requests a minute, %d dormant kinds", s.DormantKinds), unitCount, "dormant_requests_per_minute", 0.3),
 		row("watches opened a minute, dormant", unitCount, "dormant_watch_requests_per_minute", 0.2),
 		row("CPU time a minute, dormant", unitMilliseconds, "dormant_cpu_milliseconds_per_minute", 5),
 		row("error log lines, dormant", unitCount, "dormant_error_logs", 0),

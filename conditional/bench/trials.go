@@ -55,6 +55,12 @@ func allTrials() []benchTrial {
 		{name: "shared" + plainSuffix, run: measurePlainShared},
 		{name: "storm", run: measureStorm},
 		{name: "storm" + plainSuffix, run: measurePlainStorm},
+		{name: "deletions", run: measureDeletions},
+		{name: "deletions" + plainSuffix, run: measurePlainDeletions},
+		{name: "runtime", run: measureRuntime},
+		{name: "slow", run: measureSlow},
+		{name: "providers", run: measureProviders},
+		{name: "providers" + plainSuffix, run: measurePlainProviders},
 		{name: "dormant", run: measureDormant, measuresTime: true},
 		{name: "dormant" + plainSuffix, run: measurePlainDormant, measuresTime: true},
 	}
