@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -62,6 +63,7 @@ func runSoak(ctx context.Context, span time.Duration, seed uint64) (err error) {
 		s.admin = newAdminClient(cfg)
 		e := &trialEnv{cfg: cfg, counter: &requestCounter{}}
 		e.log = e.counter.newLogger()
+		ctrllog.SetLogger(e.log)
 		base := goruntime.NumGoroutine()
 		mgr := e.newManager()
 		pairs := make([]*soakPair, soakKinds)
@@ -123,14 +125,17 @@ func (s *soakRun) liveOnce(ctx context.Context, p *soakPair, random *rand.Rand) 
 	s.counts.installs.Add(1)
 	prefix := fmt.Sprintf("life-%d-", s.counts.installs.Load())
 	var names []string
-	for i := range soakObjects {
-		names = append(names, fmt.Sprint(prefix, i))
-		obj := newObject(p.kind, names[i])
+	addObject := func() {
+		names = append(names, fmt.Sprint(prefix, len(names)))
+		obj := newObject(p.kind, names[len(names)-1])
 		if isClustered {
 			obj.SetNamespace("")
 		}
 		s.retry(ctx, "create an object", func() error { return ignoreExists(s.admin.client.Create(ctx, obj.DeepCopy())) })
 		s.counts.objects.Add(1)
+	}
+	for range soakObjects {
+		addObject()
 	}
 	p.expectSeen(ctx, names)
 	if random.IntN(3) == 0 {
@@ -138,6 +143,8 @@ func (s *soakRun) liveOnce(ctx context.Context, p *soakPair, random *rand.Rand) 
 		pause(ctx, time.Duration(random.IntN(3000))*time.Millisecond)
 		s.setServed(ctx, crd, true)
 		s.counts.reversions.Add(1)
+		addObject() // Who sees it has listed the others, too.
+		p.expectSeen(ctx, names)
 	}
 	interruptions := s.counts.interruptions.Load()
 	s.retry(ctx, "delete a CRD", func() error { return client.IgnoreNotFound(s.admin.client.Delete(ctx, crd.DeepCopy())) })
@@ -154,7 +161,7 @@ func (s *soakRun) liveOnce(ctx context.Context, p *soakPair, random *rand.Rand) 
 		if missing := p.findMissing(p.gone, names); missing != "" {
 			check(errors.New(missing), "expected the last deletions to be reconciled before the stop of "+p.kind.Kind+", found one that was not")
 		}
-		s.counts.deletions.Add(soakObjects)
+		s.counts.deletions.Add(int64(len(names)))
 	}
 	check(p.brokenPromise(), "in two workers")
 }
