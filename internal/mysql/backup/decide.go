@@ -105,6 +105,8 @@ type SourceCandidate struct {
 	Replicating bool
 	// Lag is how far it is behind the primary.
 	Lag time.Duration
+	// Busy is true if its tables could not be locked for the moment of a snapshot without holding up its clients.
+	Busy bool
 	// Errant is true if it has transactions that the primary does not have, or if the primary could not be asked.
 	Errant bool
 }
@@ -121,6 +123,9 @@ func ChooseSource(instances []SourceCandidate, maxLag time.Duration) (chosen int
 			return 0, nil, fmt.Errorf("expected one writable instance, found %d and %d: nobody knows which data are right; make one of them read-only", primary, i)
 		case s.Problem == "" && s.Writable:
 			primary = i
+			if s.Busy {
+				reasons = append(reasons, fmt.Sprintf("instance %d %s", i, why))
+			}
 		case why != "":
 			reasons = append(reasons, fmt.Sprintf("instance %d %s", i, why))
 		case replica < 0 || s.Lag < instances[replica].Lag:
@@ -131,7 +136,7 @@ func ChooseSource(instances []SourceCandidate, maxLag time.Duration) (chosen int
 	switch {
 	case replica >= 0:
 		return replica, nil, nil
-	case primary < 0:
+	case primary < 0 || instances[primary].Busy:
 		return 0, nil, fmt.Errorf("expected a replica in sync or a primary, found none: %s", told)
 	case told != "":
 		warnings = []string{"the primary was dumped, because no replica was in sync: " + told}
@@ -143,6 +148,8 @@ func unsuitableReason(s SourceCandidate, maxLag time.Duration) string {
 	switch {
 	case s.Problem != "":
 		return s.Problem
+	case s.Busy:
+		return "is kept busy by a transaction or a change of tables that takes long"
 	case !s.Replicating:
 		return "does not replicate"
 	case s.Errant:

@@ -175,7 +175,7 @@ grant backup_admin, service_connection_admin on *.* to 'moco-clone-donor'@'%';
 func (b *Installation) ClientsOnPath(t testing.TB) {
 	t.Helper()
 	dir := t.TempDir()
-	for _, name := range []string{"mysql", "mysqldump"} {
+	for _, name := range []string{"mysql", "mysqldump", "mysqlbinlog"} {
 		line := b.programCommand("usr/bin/" + name)
 		text := "#!/bin/sh\nexec '" + strings.Join(line, "' '") + "' \"$@\"\n"
 		testenv.ExpectNoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700))

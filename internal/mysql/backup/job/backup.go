@@ -67,13 +67,8 @@ func RunBackup(ctx context.Context, o BackupOptions) error {
 		return err
 	}
 	defer closeServers(servers)
-	status, err := o.chooseSource(ctx, servers)
+	status, keys, err := o.backUpAny(ctx, to, servers, func(at time.Time) backup.ObjectKeys { return backup.ObjectKeysAt(namespace, name, at) })
 	if err != nil {
-		return err
-	}
-	o.Log.Info("Dumping", "instance", status.SourceIndex, "host", o.Hosts[status.SourceIndex])
-	named := func(at time.Time) backup.ObjectKeys { return backup.ObjectKeysAt(namespace, name, at) }
-	if err := o.writeBackup(ctx, to, servers[status.SourceIndex], named, &status); err != nil {
 		return err
 	}
 	status.Elapsed = metav1.Duration{Duration: o.Clock.Since(began).Round(time.Millisecond)}
@@ -81,11 +76,10 @@ func RunBackup(ctx context.Context, o BackupOptions) error {
 	if err != nil {
 		return fmt.Errorf("encode the record: %w", err)
 	}
-	key := named(status.Time.Time).Record
-	if _, err := to.PutObject(ctx, key, bytes.NewReader(record)); err != nil {
+	if _, err := to.PutObject(ctx, keys.Record, bytes.NewReader(record)); err != nil {
 		return err
 	}
-	o.Log.Info("Backed up", "record", key, "bytes", status.DumpSize, "gtids", status.GTIDSet)
+	o.Log.Info("Backed up", "record", keys.Record, "bytes", status.DumpSize, "gtids", status.GTIDSet)
 	message, err := backup.FormatResult(status)
 	if err != nil {
 		return err
@@ -93,11 +87,30 @@ func RunBackup(ctx context.Context, o BackupOptions) error {
 	return writeResult(o.Result, message)
 }
 
-// chooseSource queries all instances and picks one.
-func (o BackupOptions) chooseSource(ctx context.Context, servers []*mysqlServer) (mocov1beta2.BackupStatus, error) {
+// backUpAny dumps the best instance whose snapshot can be taken without holding up its clients.
+func (o BackupOptions) backUpAny(ctx context.Context, to bucket.Store, servers []*mysqlServer, named func(time.Time) backup.ObjectKeys) (mocov1beta2.BackupStatus, backup.ObjectKeys, error) {
+	busy := make([]bool, len(servers))
+	for {
+		status, err := o.chooseSource(ctx, servers, busy)
+		if err != nil {
+			return status, backup.ObjectKeys{}, err
+		}
+		o.Log.Info("Dumping", "instance", status.SourceIndex, "host", o.Hosts[status.SourceIndex])
+		keys, err := o.writeBackup(ctx, to, servers[status.SourceIndex], named, &status)
+		if !errors.Is(err, errBusyInstance) {
+			return status, keys, err
+		}
+		o.Log.Info("Another instance is tried", "instance", status.SourceIndex, "because it", err.Error())
+		busy[status.SourceIndex] = true
+	}
+}
+
+// chooseSource queries all instances that are not busy and picks one.
+func (o BackupOptions) chooseSource(ctx context.Context, servers []*mysqlServer, busy []bool) (mocov1beta2.BackupStatus, error) {
 	facts := make([]instanceFacts, len(servers))
 	for i, s := range servers {
 		facts[i] = s.queryFacts(ctx)
+		facts[i].Busy = busy[i]
 	}
 	seen := make([]backup.SourceCandidate, len(servers))
 	uuids := map[string]string{}
@@ -112,6 +125,9 @@ func (o BackupOptions) chooseSource(ctx context.Context, servers []*mysqlServer)
 	}
 	chosen, warnings, err := backup.ChooseSource(seen, o.MaxLag)
 	if err != nil {
+		if slices.Contains(busy, true) {
+			err = fmt.Errorf("%w; the backup is tried again", err)
+		}
 		return mocov1beta2.BackupStatus{}, fmt.Errorf("choose an instance: %w", err)
 	}
 	return mocov1beta2.BackupStatus{SourceIndex: chosen, SourceUUID: facts[chosen].uuid, UUIDSet: uuids, Warnings: warnings}, nil
@@ -139,39 +155,40 @@ func markErrantInstances(ctx context.Context, servers []*mysqlServer, all []inst
 }
 
 // writeBackup writes the accounts and the dump, and fills in the status.
-func (o BackupOptions) writeBackup(ctx context.Context, to bucket.Store, from *mysqlServer, named func(time.Time) backup.ObjectKeys, status *mocov1beta2.BackupStatus) error {
+func (o BackupOptions) writeBackup(ctx context.Context, to bucket.Store, from *mysqlServer, named func(time.Time) backup.ObjectKeys, status *mocov1beta2.BackupStatus) (backup.ObjectKeys, error) {
+	var none backup.ObjectKeys
 	before, err := from.readInventory(ctx)
 	if err != nil {
-		return err
+		return none, err
 	}
 	status.Warnings = append(status.Warnings, before.unsafeTableWarnings()...)
 	d, err := startDump(ctx, from, o.Password, before.Schemas)
 	if err != nil {
-		return err
+		return none, err
 	}
 	defer d.stop()
 	after, err := from.readInventory(ctx)
 	if err != nil {
-		return err
+		return none, err
 	}
 	// The inventory is read outside of the dump's snapshot. Only if it is equal before and after does it belong to it.
 	if !before.isEqual(after) {
-		return errors.New("expected the schemas and accounts to stay while the dump began, found them changed; the next try will have them")
+		return none, errors.New("expected the schemas and accounts to stay while the dump began, found them changed; the next try will have them")
 	}
 	at := metav1.NewTime(o.Clock.Now().UTC().Truncate(time.Second).Add(time.Second)) // Never before the snapshot.
 	status.Time, status.GTIDSet = &at, d.gtids
 	keys := named(at.Time)
 	accounts, err := json.Marshal(before.Accounts)
 	if err != nil {
-		return fmt.Errorf("encode the accounts: %w", err)
+		return none, fmt.Errorf("encode the accounts: %w", err)
 	}
 	if _, err := to.PutObject(ctx, keys.Accounts, bytes.NewReader(accounts)); err != nil {
-		return err
+		return none, err
 	}
 	stream := d.startCompression()
 	defer func() { _ = stream.Close() }() // What went wrong was returned by PutObject.
 	status.DumpSize, err = to.PutObject(ctx, keys.Dump, stream)
-	return err
+	return keys, err
 }
 
 // writeResult writes the outcome where the kubelet reads it as the termination message.

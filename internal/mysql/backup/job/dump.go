@@ -50,9 +50,30 @@ type dumpProcess struct {
 	reapedAs error
 }
 
-// startDump starts mysqldump and returns when its snapshot is taken: MySQL locks all tables for the moment in which the
-// snapshot and its GTID set are taken together.
+// startDump starts mysqldump and returns when its snapshot is taken, together with its GTID set.
 func startDump(ctx context.Context, from *mysqlServer, password string, schemas []string) (*dumpProcess, error) {
+	lock, err := lockWriters(ctx, from)
+	if err != nil {
+		return nil, err
+	}
+	d, err := startMysqldump(ctx, from, password, schemas)
+	if err != nil {
+		return nil, errors.Join(err, lock.unlock())
+	}
+	if err := lock.release(ctx); err != nil {
+		d.stop()
+		return nil, err
+	}
+	// The transactions of the dump are not written to the binary log of the instance that is filled: they become its gtid_purged.
+	d.gtids = lock.gtids
+	head := "SET @@SESSION.SQL_LOG_BIN = 0;\nSET @@GLOBAL.GTID_PURGED = /*!80000 '+'*/ '" + d.gtids + "';\n"
+	d.Reader = io.MultiReader(strings.NewReader(head), d.Reader)
+	return d, nil
+}
+
+// startMysqldump returns when the program has written the first section, for which it has a snapshot. The client that holds back
+// writers does not wait for longer than LockTimeout.
+func startMysqldump(ctx context.Context, from *mysqlServer, password string, schemas []string) (*dumpProcess, error) {
 	options, err := writeOptionFile(from.host, BackupUser, password)
 	if err != nil {
 		return nil, err
@@ -70,17 +91,16 @@ func startDump(ctx context.Context, from *mysqlServer, password string, schemas 
 		return nil, errors.Join(fmt.Errorf("start mysqldump: %w", err), options.removeFolder())
 	}
 	lines := bufio.NewReaderSize(out, lineBuffer)
+	late := time.AfterFunc(LockTimeout, cancel)
 	head, err := readHead(lines)
-	if err != nil {
+	if inTime := late.Stop(); err != nil || !inTime {
 		cancel()
-		return nil, errors.Join(fmt.Errorf("read the head of the dump: %w", err), d.wait())
+		ended := d.wait()
+		if !inTime {
+			return nil, fmt.Errorf("expected mysqldump to begin within %s: %w", LockTimeout, errBusyInstance)
+		}
+		return nil, errors.Join(fmt.Errorf("read the head of the dump: %w", err), ended)
 	}
-	found := regexp.MustCompile(`(?s)SET @@GLOBAL\.GTID_PURGED=(?:/\*!80000 '\+'\*/ )?'([^']*)';`).FindSubmatch(head)
-	if found == nil {
-		cancel()
-		return nil, errors.Join(errors.New("expected the GTID set at the head of the dump, found none; gtid_mode must be ON"), d.wait())
-	}
-	d.gtids = strings.ReplaceAll(string(found[1]), "\n", "")
 	d.Reader = io.MultiReader(bytes.NewReader(head), lines)
 	return d, nil
 }
@@ -88,7 +108,7 @@ func startDump(ctx context.Context, from *mysqlServer, password string, schemas 
 // dumpFlags leave out MySQL's own schemas: they belong to the server's version, and the accounts in them, of which some
 // are this cluster's own, are kept beside the dump. Without any schema, one that every server has is named for its head.
 func dumpFlags(schemas []string) []string {
-	flags := []string{"--single-transaction", "--set-gtid-purged=ON", "--hex-blob", "--no-tablespaces", "--default-character-set=utf8mb4"}
+	flags := []string{"--single-transaction", "--set-gtid-purged=OFF", "--hex-blob", "--no-tablespaces", "--default-character-set=utf8mb4"}
 	if len(schemas) == 0 {
 		return append(flags, "--no-create-db", "--no-create-info", "--no-data", "--skip-triggers", "--databases", "sys")
 	}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package job
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	// LockTimeout is how long the snapshot of a backup may hold back clients that write.
+	LockTimeout = 3 * time.Second
+	// codeLockTimeout is MySQL's number for a lock that was not had in time.
+	codeLockTimeout = 1205
+)
+
+// errBusyInstance is about an instance whose tables could not be locked soon enough.
+var errBusyInstance = errors.New("is kept busy by a transaction, or by a change of its tables, that did not end within " + LockTimeout.String())
+
+const (
+	tablesQuery = `select concat('` + "`" + `', replace(table_schema, '` + "`', '``" + `'), '` + "`.`" + `', replace(table_name, '` + "`', '``" + `'), '` + "`" + `')
+ from information_schema.tables where table_type = 'BASE TABLE' and table_schema not in ` + ownSchemas + ` order by 1`
+	gtidsQuery = `select replace(@@gtid_executed, '\n', '') from dual where @@gtid_mode = 'ON'`
+)
+
+// writersLock keeps transactions from being committed, so that a snapshot and its GTID set can be taken together. It waits for those
+// that have written, but not for those that read, and nobody who reads waits for it. FLUSH TABLES WITH READ LOCK, with which mysqldump does
+// it, waits for readers too, and holds everybody up meanwhile.
+type writersLock struct {
+	session *sql.Conn
+	gtids   string
+}
+
+func lockWriters(ctx context.Context, s *mysqlServer) (*writersLock, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	c, err := s.db.Conn(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: it %s", s.host, describeError(err))
+	}
+	l := &writersLock{session: c}
+	if err := l.lockTables(ctx); err != nil {
+		return nil, errors.Join(err, l.unlock())
+	}
+	return l, nil
+}
+
+func (l *writersLock) lockTables(ctx context.Context) error {
+	// The server ends the session, and with it the locks, if this program is not heard of any more.
+	settings := fmt.Sprintf("set session lock_wait_timeout = %d, wait_timeout = %d", int(LockTimeout.Seconds()), int(askTimeout.Seconds()))
+	if _, err := l.session.ExecContext(ctx, settings); err != nil {
+		return fmt.Errorf("prepare the snapshot: the instance %s", describeError(err))
+	}
+	tables, err := queryColumn(ctx, l.session, tablesQuery)
+	if err != nil {
+		return fmt.Errorf("list tables: %w", err)
+	}
+	if len(tables) > 0 {
+		// MySQL's setting is about each table, this limit about all of them.
+		waiting, cancel := context.WithTimeout(ctx, LockTimeout)
+		defer cancel()
+		_, err := l.session.ExecContext(waiting, "lock tables "+strings.Join(tables, " read, ")+" read")
+		switch {
+		case errorNumber(err) == codeLockTimeout, waiting.Err() != nil:
+			return errBusyInstance
+		case err != nil:
+			return fmt.Errorf("lock the tables for the snapshot: the instance %s", describeError(err))
+		}
+	}
+	// Tables are made without asking anybody.
+	now, err := queryColumn(ctx, l.session, tablesQuery)
+	if err != nil {
+		return fmt.Errorf("list tables: %w", err)
+	}
+	if !slices.Equal(tables, now) {
+		return errBusyInstance
+	}
+	l.gtids, err = l.executedGTIDs(ctx)
+	return err
+}
+
+func (l *writersLock) executedGTIDs(ctx context.Context) (string, error) {
+	found, err := queryColumn(ctx, l.session, gtidsQuery)
+	if err != nil {
+		return "", fmt.Errorf("read the GTID set: %w", err)
+	}
+	if len(found) != 1 {
+		return "", errors.New("expected gtid_mode to be ON, found it off; backups need it")
+	}
+	return found[0], nil
+}
+
+// release ends the lock and returns an error unless nothing was committed while it was there.
+func (l *writersLock) release(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	now, err := l.executedGTIDs(ctx)
+	if err = errors.Join(err, l.unlock()); err != nil {
+		return err
+	}
+	if now != l.gtids {
+		return errBusyInstance // A transaction about accounts, for example, which no lock of tables holds back.
+	}
+	return nil
+}
+
+// unlock ends the session: MySQL gives its locks back, whatever state it is in.
+func (l *writersLock) unlock() error {
+	err := l.session.Raw(func(any) error { return driver.ErrBadConn })
+	if err != nil && !errors.Is(err, driver.ErrBadConn) && !errors.Is(err, sql.ErrConnDone) {
+		return fmt.Errorf("unlock the tables: %w", err)
+	}
+	return nil
+}

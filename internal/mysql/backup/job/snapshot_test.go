@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package job_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/torpor-dev/torpor/internal/mysql/backup/job"
+	"github.com/torpor-dev/torpor/internal/testenv"
+	"github.com/torpor-dev/torpor/internal/testenv/mysqld"
+)
+
+// longestBlock runs the statements one after another in sessions of their own until stopped, and returns how long the slowest took.
+func longestBlock(t *testing.T, s *mysqld.Server, statements ...string) (stop func() time.Duration) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	longest := make([]time.Duration, len(statements))
+	var sessions sync.WaitGroup
+	for i, statement := range statements {
+		db := connect(t, s, "moco-admin", mysqld.AdminPassword)
+		sessions.Go(func() {
+			for ctx.Err() == nil {
+				began := time.Now()
+				_, _ = db.ExecContext(t.Context(), statement) // A statement that fails was not blocked either.
+				longest[i] = max(longest[i], time.Since(began))
+			}
+		})
+	}
+	return func() time.Duration {
+		cancel()
+		sessions.Wait()
+		return max(longest[0], longest[len(longest)-1])
+	}
+}
+
+// holdTransaction runs statements in a session that stays open, and returns when the server has begun the last of them.
+func holdTransaction(t *testing.T, s *mysqld.Server, statements ...string) (end func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	c, err := connect(t, s, "moco-admin", mysqld.AdminPassword).Conn(ctx)
+	testenv.ExpectNoError(t, err)
+	var session sync.WaitGroup
+	session.Go(func() {
+		for _, statement := range statements {
+			_, _ = c.ExecContext(ctx, statement) // It ends with the test.
+		}
+	})
+	last := statements[len(statements)-1]
+	testenv.Eventually(t, "the session has begun "+last, func() error {
+		found := queryOne(t, s, "select count(*) from performance_schema.processlist where info = '"+last+"'")
+		return testenv.ErrorIf(found == "0", "not yet")
+	})
+	return func() {
+		cancel()
+		session.Wait()
+		_ = c.Close() // Its session may have been cancelled.
+	}
+}
+
+// TestBackupHoldsNobodyUp measures what clients notice of a backup while a query runs that takes longer than the whole of it.
+func TestBackupHoldsNobodyUp(t *testing.T) {
+	const query = 15 * time.Second
+	e := newTestEnv(t)
+	source := e.startPrimary(t)
+	end := holdTransaction(t, source, "select sleep(15) from app.t")
+	defer end()
+	stop := longestBlock(t, source, "insert into app.t (v) values (1)", "select count(*) from app.t")
+	began := time.Now()
+	_, err := e.runBackup(t.Context(), t, source.Address)
+	took, longest := time.Since(began), stop()
+	t.Logf("the backup took %s, and the longest statement of a client %s", took, longest)
+	testenv.ExpectNoError(t, err)
+	if longest > query/2 {
+		t.Errorf("expected clients to go on while a query of %s runs, found one held up for %s", query, longest)
+	}
+}
+
+// TestBackupGivesUpOnABusyInstance has a transaction that does not end on the replica, so that its snapshot cannot be taken.
+func TestBackupGivesUpOnABusyInstance(t *testing.T) {
+	e := newTestEnv(t)
+	source := e.startPrimary(t)
+	end := holdTransaction(t, source, "begin", "insert into app.t (v) values (1)", "select sleep(600)")
+	defer end()
+	stop := longestBlock(t, source, "insert into app.t (v) values (1)", "select count(*) from app.t")
+	_, err := e.runBackup(t.Context(), t, source.Address)
+	longest := stop()
+	t.Logf("the longest statement of a client took %s", longest)
+	expectError(t, err, "instance 0", "transaction", "is tried again")
+	if limit := 10 * job.LockTimeout; longest > limit {
+		t.Errorf("expected clients to be held up for less than %s, found %s", limit, longest)
+	}
+	end()
+	if _, err := e.runBackup(t.Context(), t, source.Address); err != nil {
+		t.Errorf("expected a backup after the transaction, found %v", err)
+	}
+}
