@@ -98,6 +98,8 @@ type clusterConns struct {
 	name    types.NamespacedName
 	uid     types.UID
 	history clustering.History
+	// progressSavedAt is when the status got the transactions of the instances last.
+	progressSavedAt time.Time
 	// stalePodVersions are the versions of Pods that this manager's own writes replaced, by index.
 	stalePodVersions map[int]string
 

@@ -4,6 +4,7 @@ package controller
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -143,6 +144,35 @@ func TestIdleClusterCostsLittle(t *testing.T) {
 	if rate > maxStatementsPerSecond {
 		t.Errorf("expected at most %v statements per second, found %.2f", maxStatementsPerSecond, rate)
 	}
+}
+
+// TestBusyClusterWritesItsStatusSeldom lets rows be written before every look, and counts the looks that changed the status.
+func TestBusyClusterWritesItsStatusSeldom(t *testing.T) {
+	t.Parallel()
+	e := newHealthyEnvironment(t)
+	const looks, most = 10, 2 // One for the first rows, one for a minute that ends meanwhile.
+	began, writes := e.clock.Now(), 0
+	last := e.getCluster(t).Status.Instances
+	for range looks {
+		e.mustRun(t, 0, "app", "insert into app.t (v) values ('more')")
+		checks := e.metricValue(t, "moco_cluster_checks_total")
+		e.triggerPass(t)
+		testenv.Eventually(t, "the cluster is looked at", func() error {
+			return testenv.ErrorIf(e.metricValue(t, "moco_cluster_checks_total") <= checks, "not yet")
+		})
+		if now := e.getCluster(t).Status.Instances; !reflect.DeepEqual(now, last) {
+			writes, last = writes+1, now
+		}
+	}
+	took := e.clock.Since(began)
+	t.Logf("%d writes of the status for %d looks in %s", writes, looks, took)
+	if limit := most + int(took/progressInterval); writes > limit {
+		t.Errorf("expected at most %d writes of the status, found %d", limit, writes)
+	}
+	e.annotate(t, map[string]string{mocov1beta2.StoppedInstancesAnnotation: "[1]"})
+	testenv.Eventually(t, "another change is written at once", func() error {
+		return testenv.ErrorIf(!e.getCluster(t).Status.Instances[1].Stopped, "not yet")
+	})
 }
 
 // countStatements are all statements that the servers were sent.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -39,7 +40,14 @@ func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen *observation,
 	status := &cluster.Status
 	status.Cloned = status.Cloned || plan.SourceDone
 	status.Pause = buildPause(cluster, plan, seen)
-	status.Instances = buildInstanceStatuses(seen, plan, primary)
+	instances := buildInstanceStatuses(seen, plan, primary)
+	conns := seen.clusterConns
+	// Somebody who stops clustering and works on the instances wants to see what comes of it.
+	isProgressOld := plan.Stop != nil || seen.Now.Sub(conns.progressSavedAt) >= progressInterval
+	savesInstances := isProgressOld || !differOnlyInProgress(status.Instances, instances)
+	if savesInstances {
+		status.Instances = instances
+	}
 	status.SyncedReplicas = plan.Synced
 	if primary != clustering.NoInstance && primary < len(seen.Instances) && seen.Instances[primary].Reachable {
 		status.SyncedReplicas++ // The field counts the primary too.
@@ -57,10 +65,15 @@ func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen *observation,
 	if refused == nil && !isToldAgain {
 		out.Events = plan.Events
 	}
-	name := seen.clusterConns.name
+	name := conns.name
 	failed := refused != nil || seen.passwordProblem != ""
 	took := c.Clock.Since(seen.startedAt)
-	out.AfterSave = func() { c.Metrics.countPass(name, out.Events, failed, took) }
+	out.AfterSave = func() {
+		c.Metrics.countPass(name, out.Events, failed, took)
+		if savesInstances {
+			conns.progressSavedAt = seen.Now
+		}
+	}
 	return out
 }
 
@@ -108,6 +121,18 @@ func buildInstanceStatuses(seen *observation, plan clustering.Plan, primary int)
 		list = append(list, one)
 	}
 	return list
+}
+
+// progressInterval is how often the status follows the transactions of a cluster of which nothing else changes: each look at one that
+// clients write to would be a write of its status otherwise, which everybody gets who watches.
+const progressInterval = time.Minute
+
+// differOnlyInProgress reports whether only transactions and lag of the instances have moved.
+func differOnlyInProgress(before, after []mocov1beta2.InstanceStatus) bool {
+	return slices.EqualFunc(before, after, func(a, b mocov1beta2.InstanceStatus) bool {
+		a.ExecutedGTIDs, a.LagSeconds = b.ExecutedGTIDs, b.LagSeconds
+		return equality.Semantic.DeepEqual(a, b)
+	})
 }
 
 func setThreadStates(one *mocov1beta2.InstanceStatus, c clustering.ReplicationChannel) {
