@@ -124,6 +124,20 @@ func (o Observed) TargetRevision() int64 {
 	return revision.SelectTargetRevision(o.App.Revision, o.App.LastStop, o.App.Rollout.Cancelled, existing)
 }
 
+// ReadTargetRevision returns the revision whose instances people see: the app's, or the one that came back when its deployment
+// was cancelled.
+func ReadTargetRevision(app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess) int64 {
+	current, lastStop, _ := revision.ReadRevision(app)
+	var existing []revision.ExistingRevision
+	for _, r := range process.Status.Revisions {
+		// A revision that wants no instances is on its way out and cannot come back.
+		if r.Desired > 0 {
+			existing = append(existing, revision.ExistingRevision{Number: r.Revision, Serves: r.Ready > 0})
+		}
+	}
+	return revision.SelectTargetRevision(current, lastStop, revision.IsCancelled(app), existing)
+}
+
 // targetLRP returns the LRP of the target revision; nil if there is none.
 func (o Observed) targetLRP() *ObservedLRP {
 	for i := range o.LRPs {

@@ -3,6 +3,8 @@
 package presenter
 
 import (
+	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -23,21 +25,30 @@ type InstanceReport struct {
 	Details string
 }
 
-// ReportInstances returns a report for each instance that a process wants. Instances of other revisions than the app's current
-// one are left out, whether or not they still run.
+// ReportInstances returns a report for each instance that a process wants: those of the app's current revision and, where it
+// has none yet, those of older ones that a deployment lets serve on purpose. What a restart replaces is left out, whether or not
+// it still runs.
 func ReportInstances(app *korifiv1alpha1.CFApp, p *korifiv1alpha1.CFProcess) []InstanceReport {
 	// A client takes an empty list for an app that has nothing to wait for, so there is a row for each wanted instance.
 	all := make([]InstanceReport, process.DesiredInstances(p))
 	started := app.Spec.DesiredState == korifiv1alpha1.StartedState
 	current := started && reportsCurrentRevision(app, p)
 	why := ""
+	var older []int64
 	if current {
-		why = waitingMessage(p)
+		why, older = waitingMessage(p), olderServingInstances(app, p)
 	}
 	for i := range all {
 		all[i] = InstanceReport{Index: int32(i), State: korifiv1alpha1.DownInstance, Details: why}
 		known, ok := p.Status.InstancesStatus[strconv.Itoa(i)]
-		if !current || !ok {
+		if !current {
+			continue
+		}
+		if !ok {
+			if len(older) > 0 {
+				all[i].State, all[i].Details = korifiv1alpha1.RunningInstance, fmt.Sprintf("it runs revision %d", older[0])
+				older = older[1:]
+			}
 			continue
 		}
 		all[i].State, all[i].Details = known.State, known.Details
@@ -46,6 +57,19 @@ func ReportInstances(app *korifiv1alpha1.CFApp, p *korifiv1alpha1.CFProcess) []I
 		}
 	}
 	return all
+}
+
+// olderServingInstances returns the revision of each ready instance that is older than the current revision and not on its way
+// out: after the last stop only a deployment lets it serve.
+func olderServingInstances(app *korifiv1alpha1.CFApp, p *korifiv1alpha1.CFProcess) (revisions []int64) {
+	_, lastStop, _ := revision.ReadRevision(app)
+	target := process.ReadTargetRevision(app, p)
+	for _, r := range p.Status.Revisions {
+		if r.Revision >= lastStop && r.Revision < target && r.Desired > 0 {
+			revisions = append(revisions, slices.Repeat([]int64{r.Revision}, int(min(r.Ready, r.Desired)))...)
+		}
+	}
+	return revisions
 }
 
 // reportsCurrentRevision reports whether the status of a process is about the app's current revision.

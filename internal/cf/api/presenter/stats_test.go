@@ -31,7 +31,19 @@ func TestInstances(t *testing.T) {
 		want        []korifiv1alpha1.InstanceState
 		details     string
 		settled     bool
+		lastStop    string
+		revisions   []korifiv1alpha1.RevisionStatus
 	}{
+		"what a deployment lets serve is shown": {
+			app: 2, status: 2, lastStop: "1", reason: korifiv1alpha1.DeploymentPausedReason, instances: all(running),
+			revisions: []korifiv1alpha1.RevisionStatus{{Revision: 0, Desired: 1, Ready: 1}, {Revision: 1, Desired: 1, Ready: 1}, {Revision: 2, Desired: 1, Ready: 1}},
+			want:      []korifiv1alpha1.InstanceState{running, running}, details: "it runs revision 1", settled: true,
+		},
+		"what a deployment lets go is not": {
+			app: 2, status: 2, lastStop: "1", reason: korifiv1alpha1.DeployingReason, instances: all(running),
+			revisions: []korifiv1alpha1.RevisionStatus{{Revision: 1, Ready: 1}, {Revision: 2, Desired: 2, Ready: 1}},
+			want:      []korifiv1alpha1.InstanceState{running, down}, details: "why", settled: true,
+		},
 		"a stopped app has rows that are down":               {stopped: true, want: []korifiv1alpha1.InstanceState{down, down}, settled: true},
 		"what ran before the stop is of no interest":         {stopped: true, app: 1, instances: all(running, running), want: []korifiv1alpha1.InstanceState{down, down}, settled: true},
 		"the old revision's instances are not the new one's": {app: 2, status: 1, instances: all(running, running), want: []korifiv1alpha1.InstanceState{down, down}},
@@ -48,7 +60,11 @@ func TestInstances(t *testing.T) {
 			if app.Spec.DesiredState = korifiv1alpha1.StartedState; test.stopped {
 				app.Spec.DesiredState = korifiv1alpha1.StoppedState
 			}
+			if test.lastStop != "" {
+				app.Annotations[korifiv1alpha1.LastStopRevisionAnnotation] = test.lastStop
+			}
 			p := &korifiv1alpha1.CFProcess{}
+			p.Status.Revisions = test.revisions
 			p.Spec.DesiredInstances = new(int32(2))
 			p.Status.ObservedRevision, p.Status.InstancesStatus = test.status, test.instances
 			if !test.unreported {

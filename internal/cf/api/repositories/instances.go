@@ -12,6 +12,7 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
 	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
+	cfprocess "github.com/torpor-dev/torpor/internal/cf/process"
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
@@ -19,7 +20,7 @@ import (
 func (s *Store) DeleteInstance(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess, index string) error {
 	var pods corev1.PodList
 	if err := caller.Client.List(ctx, &pods, client.InNamespace(app.Namespace), client.MatchingLabels{
-		korifiv1alpha1.ProcessGUIDLabel: process.Name, korifiv1alpha1.VersionLabel: revision.FormatRevision(runningRevision(app, process)), appsv1.PodIndexLabel: index,
+		korifiv1alpha1.ProcessGUIDLabel: process.Name, korifiv1alpha1.VersionLabel: revision.FormatRevision(cfprocess.ReadTargetRevision(app, process)), appsv1.PodIndexLabel: index,
 	}); err != nil {
 		return apierrors.FromError(err, InstanceResourceType)
 	}
@@ -35,18 +36,4 @@ func (s *Store) DeleteInstance(ctx context.Context, caller *authorization.Caller
 		return nil
 	}
 	return apierrors.NewNotFound(InstanceResourceType)
-}
-
-// runningRevision returns the revision whose instances people see: the app's, or the one that came back when its deployment
-// was cancelled.
-func runningRevision(app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess) int64 {
-	current, lastStop, _ := revision.ReadRevision(app)
-	var existing []revision.ExistingRevision
-	for _, r := range process.Status.Revisions {
-		// A revision that wants no instances is on its way out and cannot come back.
-		if r.Desired > 0 {
-			existing = append(existing, revision.ExistingRevision{Number: r.Revision, Serves: r.Ready > 0})
-		}
-	}
-	return revision.SelectTargetRevision(current, lastStop, revision.IsCancelled(app), existing)
 }
