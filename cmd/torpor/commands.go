@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/torpor-dev/torpor/internal/buildinfo"
 	"github.com/torpor-dev/torpor/internal/manager"
 )
 
@@ -19,6 +20,7 @@ func rootCommand(logs io.Writer, env func(string) string) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "torpor",
 		Short:         "The off switch for Kubernetes",
+		Version:       buildinfo.ReadVersion().Version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
@@ -63,7 +65,7 @@ default of --image.`,
 	f.StringSliceVar(&o.Controllers, "controllers", []string{"*"},
 		"controllers to run: * for all, NAME, and -NAME for all but that one; the names are "+strings.Join(manager.ControllerNames(), ", "))
 	addWebhookFlags(f, &o.Webhook)
-	f.StringSliceVar(&o.TakeOver, "take-over", nil, "controllers that also handle objects which Hive, MOCO or Korifi writes; see docs/migration.md")
+	f.StringSliceVar(&o.TakeOver, "take-over", nil, "controllers that also handle objects which Hive, MOCO, Korifi or eirini-controller writes; see docs/migration.md")
 	f.StringSliceVar(&o.WatchNamespaces, "watch-namespaces", nil, "the only namespaces whose objects are handled; none means all")
 	f.BoolVar(&o.LeaderElection, "leader-elect", false, "let only one of several managers act")
 	f.StringVar(&o.Namespace, "namespace", "torpor-system", "namespace of the leader's Lease")
@@ -82,5 +84,6 @@ func loadKubeconfig(path, cluster string) (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the %s: %w; set --kubeconfig or KUBECONFIG, or run inside a cluster", cluster, err)
 	}
+	cfg.UserAgent = buildinfo.UserAgent("torpor")
 	return cfg, nil
 }

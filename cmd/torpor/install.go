@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"runtime/debug"
 	"strings"
 	"time"
 
@@ -21,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/torpor-dev/torpor/config/crd"
+	"github.com/torpor-dev/torpor/internal/buildinfo"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
 	"github.com/torpor-dev/torpor/internal/install"
 )
@@ -145,10 +145,6 @@ func writeCRD(ctx context.Context, hub apiextensionsclient.CustomResourceDefinit
 
 // programVersion is that of the build, in the form of a label.
 func programVersion() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
 	keep := func(r rune) rune {
 		if strings.ContainsRune(".-_", r) || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
 			return r
@@ -156,6 +152,6 @@ func programVersion() string {
 		return -1
 	}
 	const longest = 63
-	version := strings.Map(keep, info.Main.Version)
+	version := strings.Map(keep, buildinfo.ReadVersion().Version)
 	return strings.Trim(version[:min(longest, len(version))], ".-_")
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/torpor-dev/torpor/internal/manager"
+	"github.com/torpor-dev/torpor/internal/buildinfo"
 )
 
 func versionCommand() *cobra.Command {
@@ -18,7 +18,7 @@ func versionCommand() *cobra.Command {
 		Short: "Print the version, the commit, its date and the version of Go",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			v := manager.ReadBuildVersion()
+			v := buildinfo.ReadVersion()
 			switch output {
 			case "":
 				_, err := fmt.Fprintf(cmd.OutOrStdout(), "torpor %s, commit %s of %s, %s\n", v.Version, v.Commit, v.Date, v.Go)

@@ -53,7 +53,7 @@ func controllerLaw(packages string) importLaw {
 func frontLaw(packages string) importLaw {
 	return importLaw{
 		packages: packages, reason: "people's tools write down what is wanted and ask pure features what it means; controllers act on it",
-		mayReach: append(publicNames(), "internal/decision", "internal/statusannotation", "internal/hibernation", "internal/mysql/clustering", "internal/mysql/gtid", "internal/mysql/provisioning",
+		mayReach: append(publicNames(), "internal/buildinfo", "internal/decision", "internal/statusannotation", "internal/hibernation", "internal/mysql/clustering", "internal/mysql/gtid", "internal/mysql/provisioning",
 			"internal/cf/revision", "internal/cf/process", "internal/cf/lrp", "internal/cf/podstatus"),
 	}
 }
@@ -94,6 +94,7 @@ func sharedLaws() []importLaw {
 		},
 		pureLaw("internal/statusannotation"),
 		pureLaw("internal/install"),
+		{packages: "internal/buildinfo", reason: "every program says what it is, so this costs no client", mayNotReach: kubernetesClients()},
 		{packages: "config/crd", reason: "files that other programs embed cost nobody a package", mayNotReach: []string{"..."}},
 		{
 			packages: "internal/egress", reason: "a budget for answers knows nothing of who asks",
@@ -101,7 +102,7 @@ func sharedLaws() []importLaw {
 		},
 		{
 			packages: "internal/cloud/*", reason: "one package, one SDK: a cloud knows its port, the budgets of answers, and nothing else of this repository",
-			mayReach: []string{"actuator", "internal/egress"}, mayNotReach: kubernetesClients(),
+			mayReach: []string{"actuator", "internal/buildinfo", "internal/egress"}, mayNotReach: kubernetesClients(),
 		},
 	}
 }
@@ -110,8 +111,8 @@ func hibernationLaws() []importLaw {
 	return []importLaw{
 		pureLaw("internal/hibernation"),
 		pureLaw("internal/hibernation/csr").allowingImport("net"),
-		controllerLaw("internal/hibernation/targetcluster").alsoReaching("internal/hibernation/...", "internal/egress"),
-		controllerLaw("internal/hibernation/controller").alsoReaching("internal/hibernation/...", "internal/egress"),
+		controllerLaw("internal/hibernation/targetcluster").alsoReaching("internal/hibernation/...", "internal/buildinfo", "internal/egress"),
+		controllerLaw("internal/hibernation/controller").alsoReaching("internal/hibernation/...", "internal/buildinfo", "internal/egress"),
 	}
 }
 
@@ -127,11 +128,11 @@ func mysqlLaws() []importLaw {
 		controllerLaw("internal/mysql/backup/controller").alsoReaching("internal/mysql/backup"),
 		{
 			packages: "internal/mysql/backup/bucket", reason: "a place for objects knows nothing of what they are",
-			mayNotReach: kubernetesClients(),
+			mayReach: []string{"internal/buildinfo"}, mayNotReach: kubernetesClients(),
 		},
 		{
 			packages: "internal/mysql/backup/job", reason: "what runs in the Pods of Jobs needs nothing of Kubernetes",
-			mayReach:    append(publicNames(), "internal/mysql/backup", "internal/mysql/backup/bucket"),
+			mayReach:    append(publicNames(), "internal/buildinfo", "internal/mysql/backup", "internal/mysql/backup/bucket"),
 			mayNotReach: kubernetesClients(),
 		},
 	}
@@ -172,7 +173,7 @@ func programLaws() []importLaw {
 		},
 		{
 			packages: "internal/uninstall", reason: "what takes Torpor away knows names and no feature",
-			mayReach: append(publicNames(), "conditional/...", "internal/installation", "internal/otherwriter"),
+			mayReach: append(publicNames(), "conditional/...", "config/crd", "internal/install", "internal/installation", "internal/otherwriter"),
 		},
 		{
 			packages: "internal/manager", reason: "the only place that wires",
@@ -180,7 +181,7 @@ func programLaws() []importLaw {
 		},
 		{
 			packages: "cmd/torpor", reason: "a command starts what others have wired",
-			mayReach: []string{"..."}, mayImport: []string{"internal/manager", "internal/uninstall", "internal/cf/api", "internal/mysql/backup/job", "internal/install", "internal/cli/exit", "config/crd"},
+			mayReach: []string{"..."}, mayImport: []string{"internal/buildinfo", "internal/manager", "internal/uninstall", "internal/cf/api", "internal/mysql/backup/job", "internal/install", "internal/cli/exit", "config/crd"},
 		},
 		frontLaw("cmd/kubectl-*").alsoReaching("internal/cli/...").alsoCalling("internal/cli/..."),
 	}

@@ -33,6 +33,7 @@ import (
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/conditional"
+	"github.com/torpor-dev/torpor/internal/buildinfo"
 	app "github.com/torpor-dev/torpor/internal/cf/app/controller"
 	build "github.com/torpor-dev/torpor/internal/cf/build/controller"
 	deployment "github.com/torpor-dev/torpor/internal/cf/deployment/controller"
@@ -105,8 +106,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 		return err
 	}
 	cfg = rest.CopyConfig(cfg)
-	version := ReadBuildVersion()
-	cfg.QPS, cfg.UserAgent = noLimit, version.userAgent()
+	cfg.QPS, cfg.UserAgent = noLimit, buildinfo.UserAgent("torpor")
 	mgr, err := manager.New(cfg, conditional.ManagerOptions(manager.Options{
 		Scheme: s, Logger: logger,
 		Metrics: metricsOptions(o), PprofBindAddress: o.PprofAddress,
@@ -124,9 +124,10 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	if err := errors.Join(addFeatures(mgr, o), admissionErr); err != nil {
 		return err
 	}
-	if err := metrics.Registry.Register(buildInfoMetric(version)); err != nil {
+	if err := metrics.Registry.Register(buildinfo.NewMetric()); err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}
+	version := buildinfo.ReadVersion()
 	o.Log.Info("torpor manager starts", "version", version.Version, "commit", version.Commit)
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("run manager: %w", err)
@@ -171,8 +172,8 @@ func listFeatures(o Options) []feature {
 			"spaces", kinds(korifiv1alpha1.CFOrgKind(), korifiv1alpha1.CFSpaceKind(), korifiv1alpha1.CFBuildKind(), korifiv1alpha1.CFPackageKind()),
 			nil, setupAll(orgspace.Controller{Guard: o.guards["spaces"], Clock: now, IsolateSpaces: o.IsolateSpaces}.SetupWithManager, build.Controller{Guard: o.guards["spaces"], Clock: now}.SetupWithManager),
 		},
-		{"deployments", kinds(korifiv1alpha1.CFAppKind(), torporv1alpha1.CFDeploymentKind()), nil, deployment.Controller{Clock: now}.SetupWithManager},
-		{"lrp", kinds(eiriniv1.LRPKind()), nil, lrp.Controller{WatchNamespaces: o.WatchNamespaces, Clock: now}.SetupWithManager},
+		{"deployments", kinds(korifiv1alpha1.CFAppKind(), torporv1alpha1.CFDeploymentKind()), nil, deployment.Controller{Guard: o.guards["restart"], Clock: now}.SetupWithManager},
+		{"lrp", kinds(eiriniv1.LRPKind()), nil, lrp.Controller{Guard: o.guards["lrp"], WatchNamespaces: o.WatchNamespaces, Clock: now}.SetupWithManager},
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,resourceNames=hive-controllers-leader;moco;13c200ec.cloudfoundry.org,verbs=list
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,resourceNames=hive-controllers-leader;moco;13c200ec.cloudfoundry.org;eirini-controller-leader,verbs=list
 
 // newWriterGuards returns the guards of the features whose kinds another project handles too, by feature.
 func newWriterGuards(reader client.Reader, takeOver []string) (map[string]*reconcile.WriterGuard, error) {
@@ -23,6 +23,7 @@ func newWriterGuards(reader client.Reader, takeOver []string) (map[string]*recon
 		new(otherwriter.Hive()):   {"hibernation"},
 		new(otherwriter.MOCO()):   {"clustering", "provisioning", "backup"},
 		new(otherwriter.Korifi()): {"restart", "spaces"},
+		new(otherwriter.Eirini()): {"lrp"},
 	} {
 		for _, f := range features {
 			guards[f] = &reconcile.WriterGuard{Feature: f, Upstream: *upstream, Reader: reader, TakesOver: slices.Contains(takeOver, f)}

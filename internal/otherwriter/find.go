@@ -52,6 +52,23 @@ func Korifi() Upstream {
 	}
 }
 
+// Eirini handles LRPs.
+func Eirini() Upstream {
+	return Upstream{Name: "eirini-controller", Managers: []string{"eirini-controller"}, Lease: "eirini-controller-leader"}
+}
+
+// IsManager reports whether a field manager is one of the project's.
+func (u Upstream) IsManager(name string) bool {
+	return slices.ContainsFunc(u.Managers, func(own string) bool {
+		return name == own || strings.HasSuffix(own, "-") && strings.HasPrefix(name, own)
+	})
+}
+
+// HasWritten reports whether the project has ever written an object with these fields.
+func (u Upstream) HasWritten(fields []metav1.ManagedFieldsEntry) bool {
+	return slices.ContainsFunc(fields, func(f metav1.ManagedFieldsEntry) bool { return u.IsManager(f.Manager) })
+}
+
 // Observed is everything that the decision looks at.
 type Observed struct {
 	Upstream   Upstream
@@ -89,10 +106,7 @@ func Find(o Observed) string {
 // lastEntry is the upstream's newest.
 func lastEntry(o Observed) (manager string, written time.Time) {
 	for _, f := range o.Fields {
-		isTheirs := slices.ContainsFunc(o.Upstream.Managers, func(name string) bool {
-			return f.Manager == name || strings.HasSuffix(name, "-") && strings.HasPrefix(f.Manager, name)
-		})
-		if isTheirs && (manager == "" || timeOf(f).After(written)) {
+		if o.Upstream.IsManager(f.Manager) && (manager == "" || timeOf(f).After(written)) {
 			manager, written = f.Manager, timeOf(f)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -46,12 +47,44 @@ func TestFind(t *testing.T) {
 		"a finalizer tells who made it":                              {Observed{Upstream: Korifi(), Fields: fields(entry("api", 1)), Finalizers: []string{"a", "cfApp.korifi.cloudfoundry.org"}}, "Korifi has made it: it has the finalizer cfApp.korifi.cloudfoundry.org"},
 		"a finalizer that was left behind is of the past":            {Observed{Upstream: Korifi(), Fields: fields(entry("torpor-restart", 1)), Finalizers: []string{"cfApp.korifi.cloudfoundry.org"}}, ""},
 		"a finalizer of Torpor's tells nothing":                      {Observed{Upstream: Korifi(), Finalizers: []string{"korifi.cloudfoundry.org/cfApp"}}, ""},
+		"eirini-controller writes LRPs":                              {Observed{Upstream: Eirini(), Fields: fields(entry("torpor-restart", 1), entry("eirini-controller", 2))}, "eirini-controller has written it: its field manager is eirini-controller"},
 		"another program's name begins alike":                        {Observed{Upstream: Korifi(), Fields: fields(entry("manager.test", 1), entry("managers", 1))}, ""},
 		"the manager of Korifi is called manager":                    {Observed{Upstream: Korifi(), Fields: fields(entry("manager", 1))}, "Korifi has written it: its field manager is manager"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if found := Find(row.observed); found != row.want {
 				t.Errorf("expected %q, found %q", row.want, found)
+			}
+		})
+	}
+}
+
+func TestTakeFields(t *testing.T) {
+	t.Parallel()
+	managed := func(manager string, operation metav1.ManagedFieldsOperationType, subresource, fields string) metav1.ManagedFieldsEntry {
+		return metav1.ManagedFieldsEntry{Manager: manager, Operation: operation, Subresource: subresource, APIVersion: "apps/v1", FieldsV1: metav1.NewFieldsV1(fields)}
+	}
+	const apply, update = metav1.ManagedFieldsOperationApply, metav1.ManagedFieldsOperationUpdate
+	user, status := managed("kubectl-edit", update, "", `{"f:spec":{"f:replicas":{}}}`), managed("moco-controller", update, "status", `{"f:status":{}}`)
+	theirs := managed("moco-controller", apply, "", `{"f:spec":{".":{},"f:template":{"f:a":{}}}}`)
+	for name, row := range map[string]struct{ entries, want []metav1.ManagedFieldsEntry }{
+		"nothing of the project changes nothing": {[]metav1.ManagedFieldsEntry{user, status}, nil},
+		"what it applied is the owner's": {
+			[]metav1.ManagedFieldsEntry{user, theirs, status}, []metav1.ManagedFieldsEntry{user, managed("own", apply, "", `{"f:spec":{".":{},"f:template":{"f:a":{}}}}`), status},
+		},
+		"what it updated and what the owner applied are one": {
+			[]metav1.ManagedFieldsEntry{theirs, managed("moco-controller", update, "", `{"f:spec":{"f:template":{"f:b":{}}}}`), managed("own", apply, "", `{"f:metadata":{}}`)},
+			[]metav1.ManagedFieldsEntry{managed("own", apply, "", `{"f:metadata":{},"f:spec":{".":{},"f:template":{"f:a":{},"f:b":{}}}}`)},
+		},
+		"what the owner updated stays beside": {
+			[]metav1.ManagedFieldsEntry{theirs, managed("own", update, "", `{"f:metadata":{}}`)},
+			[]metav1.ManagedFieldsEntry{managed("own", apply, "", `{"f:spec":{".":{},"f:template":{"f:a":{}}}}`), managed("own", update, "", `{"f:metadata":{}}`)},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			taken, err := TakeFields(row.entries, MOCO(), "own")
+			if diff := cmp.Diff(row.want, taken, cmp.Comparer(func(a, b metav1.FieldsV1) bool { return a.GetRawString() == b.GetRawString() })); diff != "" || err != nil {
+				t.Errorf("(-want +got) %v:\n%s", err, diff)
 			}
 		})
 	}

@@ -3,18 +3,21 @@
 package reconcile
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
@@ -64,6 +67,17 @@ func NewLabelledCache(mgr manager.Manager, namespaces []string, selector labels.
 		return nil, fmt.Errorf("add a cache of %s: %w", selector, err)
 	}
 	return labelled, nil
+}
+
+// RequestByLabel maps an object to the one of its namespace whose name its label has; without the label to none.
+func RequestByLabel(label string) handler.MapFunc {
+	return func(_ context.Context, obj client.Object) []ctrl.Request {
+		name := obj.GetLabels()[label]
+		if name == "" {
+			return nil
+		}
+		return []ctrl.Request{{NamespacedName: types.NamespacedName{Namespace: obj.GetNamespace(), Name: name}}}
+	}
 }
 
 // AnnotationChangedByOthers lets through changes of annotations, but for those in which controllers remember a status.

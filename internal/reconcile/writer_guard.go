@@ -26,8 +26,8 @@ import (
 const (
 	// leaseInterval is how old an answer about the upstream's Lease may be.
 	leaseInterval = 30 * time.Second
-	// otherWriterInterval is when an object of another writer is looked at again.
-	otherWriterInterval = time.Minute
+	// OtherWriterInterval is when an object of another writer is looked at again.
+	OtherWriterInterval = time.Minute
 	// reportInterval is when a report may be written again that the other writer has taken away.
 	reportInterval = 10 * time.Minute
 )
@@ -55,14 +55,11 @@ func (p *Pass[T, S, P]) yield(ctx context.Context, obj T) (bool, ctrl.Result, er
 		return false, ctrl.Result{}, nil
 	}
 	now := p.Clock.Now()
-	other := otherwriter.Find(otherwriter.Observed{
-		Upstream: p.Guard.Upstream, Fields: obj.GetManagedFields(), Finalizers: obj.GetFinalizers(), IsDeleting: !obj.GetDeletionTimestamp().IsZero(),
-		LiveLease: p.Guard.findLiveLease(ctx, now), IsTakenOver: p.Guard.TakesOver || obj.GetAnnotations()[torporv1alpha1.TakeOverAnnotation] == "true",
-	})
+	other := p.Guard.FindOther(ctx, obj, now)
 	if other == "" {
 		return p.clearReport(ctx, obj)
 	}
-	wait := ctrl.Result{RequeueAfter: otherWriterInterval}
+	wait := ctrl.Result{RequeueAfter: OtherWriterInterval}
 	message := fmt.Sprintf("%s. %s does nothing to the object: stop the other controller and set the annotation %s to \"true\", or run the manager with --take-over=%s",
 		other, p.Guard.reportPrefix(), torporv1alpha1.TakeOverAnnotation, p.Guard.Feature)
 	conditions, err := readConditions(obj)
@@ -78,6 +75,22 @@ func (p *Pass[T, S, P]) yield(ctx context.Context, obj T) (bool, ctrl.Result, er
 	}
 	emit(p.Recorder, obj, []decision.Event{{Reason: torporv1alpha1.AnotherWriterReason, Action: "Yield", Warning: true, Note: message}})
 	return true, wait, nil
+}
+
+// FindOther says who else writes an object, and how that is known; it is empty if Torpor may write.
+func (g *WriterGuard) FindOther(ctx context.Context, obj client.Object, now time.Time) string {
+	if g == nil {
+		return ""
+	}
+	return otherwriter.Find(otherwriter.Observed{
+		Upstream: g.Upstream, Fields: obj.GetManagedFields(), Finalizers: obj.GetFinalizers(), IsDeleting: !obj.GetDeletionTimestamp().IsZero(),
+		LiveLease: g.findLiveLease(ctx, now), IsTakenOver: g.TakesOver || obj.GetAnnotations()[torporv1alpha1.TakeOverAnnotation] == "true",
+	})
+}
+
+// HasUpstreamWritten reports whether the other project has ever written an object, also before it was taken over.
+func (g *WriterGuard) HasUpstreamWritten(obj client.Object) bool {
+	return g != nil && g.Upstream.HasWritten(obj.GetManagedFields())
 }
 
 // clearReport takes the condition of this feature away once Torpor handles the object.

@@ -23,6 +23,8 @@ const (
 	ProcessGUIDLabel = "korifi.cloudfoundry.org/process-guid"
 	// ProcessTypeLabel is the type of the process, such as web.
 	ProcessTypeLabel = "korifi.cloudfoundry.org/process-type"
+	// AppWorkloadGUIDLabel is on what Korifi's own runner makes of an app, and on nothing of Torpor's.
+	AppWorkloadGUIDLabel = "korifi.cloudfoundry.org/appworkload-guid"
 	// VersionLabel is the revision of an LRP, its StatefulSet and its Pods.
 	VersionLabel = "korifi.cloudfoundry.org/version"
 	// SpaceGUIDLabel is the name of the CFSpace and of its namespace.

@@ -22,6 +22,7 @@ import (
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/buildinfo"
 	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
 	"github.com/torpor-dev/torpor/internal/cf/api/handlers"
 	"github.com/torpor-dev/torpor/internal/cf/api/payloads"
@@ -137,14 +138,14 @@ func newServer(cfg *rest.Config, o Options) (*server, error) {
 		return nil, fmt.Errorf("register kinds: %w", err)
 	}
 	own := rest.CopyConfig(cfg)
-	own.QPS, own.Burst, own.UserAgent = cacheQPS, cacheQPS, "torpor-cf-api"
+	own.QPS, own.Burst, own.UserAgent = cacheQPS, cacheQPS, buildinfo.UserAgent("torpor-cf-api")
 	store, err := repositories.NewStore(own, known, o.Namespace, o.MaxStaleness)
 	if err != nil {
 		return nil, err
 	}
 	counted := newMetrics()
 	authenticator, err := authorization.NewAuthenticator(authorization.Options{
-		Config: cfg, Scheme: known, Clock: clock.RealClock{}, RequestsPerSecond: o.RequestsPerSecond, FailuresPerSecond: o.FailuresPerSecond, Metrics: counted.callers,
+		Config: own, Scheme: known, Clock: clock.RealClock{}, RequestsPerSecond: o.RequestsPerSecond, FailuresPerSecond: o.FailuresPerSecond, Metrics: counted.callers,
 	})
 	if err != nil {
 		return nil, err

@@ -178,6 +178,11 @@ func TestMetricsCountAndCallersAreLimited(t *testing.T) {
 			t.Errorf("expected %s, found:\n%s", line, text)
 		}
 	}
+	for _, name := range []string{"go_goroutines ", "process_resident_memory_bytes ", "torpor_build_info{commit="} {
+		if !strings.Contains(text, "\n"+name) {
+			t.Errorf("expected %s of the program itself, found none", name)
+		}
+	}
 	// A credential is known for 10 s, so on a busy machine Kubernetes may be asked again.
 	asked, known := r.countCredentials(t)
 	if asked+known != 3+atOnce || asked < 1 || asked > 1 && took < 10*time.Second {

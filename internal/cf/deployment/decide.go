@@ -22,6 +22,8 @@ type Observed struct {
 	Deployment *torporv1alpha1.CFDeployment
 	// App is nil if it is gone.
 	App *korifiv1alpha1.CFApp
+	// AnotherWriter says who else writes the app, so that nothing of it may be changed; empty if nobody does.
+	AnotherWriter string
 	// HasLaterDeployment says that the app's annotation names a deployment that was created after this one.
 	HasLaterDeployment bool
 	// LRPs are the app's as the API server knows them; they are read only when it may be too late to cancel.
@@ -78,6 +80,9 @@ func Decide(o Observed) Plan {
 	}
 	if o.App == nil || !o.App.DeletionTimestamp.IsZero() {
 		return Plan{State: torporv1alpha1.SupersededState, Why: "the app is gone"}
+	}
+	if o.AnotherWriter != "" {
+		return Plan{State: torporv1alpha1.DeployingState, Why: "the app is left alone: " + o.AnotherWriter}
 	}
 	current, lastStop, _ := revision.ReadRevision(o.App)
 	begun := o.App.Annotations[torporv1alpha1.DeploymentAnnotation] == d.Name

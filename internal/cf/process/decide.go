@@ -22,6 +22,7 @@ func Rules() []decision.Rule[Observed, Plan] {
 		{Name: "newer revision", When: func(o Observed) bool { return o.newerLRP() != nil }, Then: planNewerRevision},
 		{Name: "delete what has to go", When: func(o Observed) bool { return len(o.lrpsToDelete()) > 0 }, Then: planDeletion},
 
+		{Name: "beside Korifi's Pods", When: Observed.waitsForUpstream, Then: planWaitForUpstream},
 		{Name: "stopping", When: func(o Observed) bool { return !o.App.Started && !o.obsoleteRemains().isEmpty() }, Then: planStopping},
 		{Name: "stopped", When: func(o Observed) bool { return !o.App.Started }, Then: planStopped},
 

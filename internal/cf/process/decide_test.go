@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/podstatus"
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
@@ -94,6 +95,15 @@ func TestDecide(t *testing.T) {
 		},
 		"race p: a newer revision is not touched when the app seems stopped": {
 			observedApp(withLRP(6, 3), whenStopped), decisionSummary{"newer revision", Nothing{}, korifiv1alpha1.NewerRevisionReason, drained, staleInterval},
+		},
+		"an app does not start beside Pods that Korifi has made": {
+			observedApp(func(o *Observed) { o.UpstreamPods = 2 }), decisionSummary{"beside Korifi's Pods", Nothing{}, torporv1alpha1.AnotherWriterReason, drained, staleInterval},
+		},
+		"an app is not stopped while Korifi's Pods run": {
+			observedApp(func(o *Observed) { o.UpstreamPods = 2 }, whenStopped), decisionSummary{"beside Korifi's Pods", Nothing{}, torporv1alpha1.AnotherWriterReason, drained, staleInterval},
+		},
+		"an app that runs is not held up by them": {
+			observedApp(withLRP(5, 3), withPods(5, 3, 0), func(o *Observed) { o.UpstreamPods = 2 }), decisionSummary{"running", Nothing{}, korifiv1alpha1.RunningReason, drained, 0},
 		},
 		"a stop deletes everything": {
 			observedApp(withLRP(5, 3), withLRP(4, 3), withPods(4, 3, 0), whenStopped), decisionSummary{"delete what has to go", DeleteLRPs{sortedNames(n4, n5)}, stopping, draining, 0},

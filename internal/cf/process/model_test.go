@@ -17,7 +17,7 @@ import (
 // Every state that people, accidents, nature and a slow controller can make of a running app, each interleaved with every
 // other: none is harmful, and from each the controller comes to rest at what is wanted.
 func TestEveryStateIsHarmlessAndComesToRest(t *testing.T) {
-	outside := map[string]bool{"deleted": true, "revision unreadable": true, "newer revision": true, "no droplet": true, "canary waits": true}
+	outside := map[string]bool{"deleted": true, "revision unreadable": true, "newer revision": true, "no droplet": true, "canary waits": true, "beside Korifi's Pods": true}
 	strict := map[string]bool{"held until drained": true, "yielding": true}
 	for name, row := range map[string]struct {
 		overlap bool
@@ -188,6 +188,9 @@ func TestDecideIsTotal(t *testing.T) {
 			}
 			if bit(0) && bit(10) {
 				o.App.Unreadable = "no number"
+			}
+			if bit(1) && bit(10) {
+				o.UpstreamPods = 1
 			}
 			if bit(2) && bit(10) {
 				o.NoDroplet = "no droplet"

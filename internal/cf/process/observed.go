@@ -31,6 +31,8 @@ type Observed struct {
 	LRPs []ObservedLRP
 	// Pods are the process's, one entry for each revision that has any, whether or not its LRP is there.
 	Pods []podstatus.RevisionPods
+	// UpstreamPods are those that Korifi's own runner has made of the process. Torpor neither counts nor deletes them.
+	UpstreamPods int
 }
 
 // DesiredApp is what an app wants of its processes.
@@ -237,6 +239,11 @@ func (o Observed) isOverdue(left remainingObjects) bool {
 // nothing, and neither does a cancelled deployment: what it falls back to runs.
 func (o Observed) waitsForDrain() bool {
 	return o.App.Started && o.Desired > 0 && o.targetLRP() == nil && !o.App.Overlap && !o.obsoleteRemains().isEmpty() && !o.hasDrainTimedOut()
+}
+
+// waitsForUpstream reports whether Pods of Korifi's runner are in the way of a start, or of being stopped.
+func (o Observed) waitsForUpstream() bool {
+	return o.UpstreamPods > 0 && (!o.App.Started || o.lacksTargetLRP())
 }
 
 // CountDraining returns how many Pods are on their way out, of any revision.

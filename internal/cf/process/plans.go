@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 	"github.com/torpor-dev/torpor/internal/decision"
 )
@@ -30,6 +31,12 @@ func planDeletion(o Observed) Plan {
 		p.Ready = planStopping(o).Ready
 	}
 	return p
+}
+
+func planWaitForUpstream(o Observed) Plan {
+	message := fmt.Sprintf("expected no Pods that Korifi has made, found %d; delete its AppWorkloads, or its StatefulSets if its controllers are gone: "+
+		"kubectl delete statefulsets -l %s=%s", o.UpstreamPods, korifiv1alpha1.GUIDLabel, o.ProcessGUID)
+	return Plan{Ready: decision.False(torporv1alpha1.AnotherWriterReason, message), After: staleInterval}
 }
 
 func planStopping(o Observed) Plan {

@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	"github.com/torpor-dev/torpor/internal/buildinfo"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
 	"github.com/torpor-dev/torpor/internal/statusannotation"
 )
@@ -148,7 +149,7 @@ func newConnector(flags *pflag.FlagSet, warnings io.Writer) func() (*kubeClient,
 		if err != nil {
 			return nil, fmt.Errorf("find the namespace: %w; set --namespace", err)
 		}
-		cfg.UserAgent = fieldManager
+		cfg.UserAgent = buildinfo.UserAgent(fieldManager)
 		cfg.WarningHandler = rest.NewWarningWriter(warnings, rest.WarningWriterOptions{Deduplicate: true})
 		// A person's tool waits for nothing but the API server.
 		cfg.QPS = -1

@@ -12,10 +12,13 @@ import (
 	"time"
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/smithy-go/middleware"
 
 	"github.com/torpor-dev/torpor/actuator"
+	"github.com/torpor-dev/torpor/internal/buildinfo"
 )
 
 // maxCachedClients is how many clients are kept: far more than one hub has accounts and regions.
@@ -107,6 +110,7 @@ func (a *Actuator) newClient(ctx context.Context, keys staticCredentials, region
 	return &accountClient{
 		api: ec2.New(ec2.Options{
 			Region: region, BaseEndpoint: where.Endpoint, HTTPClient: a.options.HTTPClient, Retryer: a.options.newRetryer(),
+			APIOptions:  []func(*middleware.Stack) error{awsmiddleware.AddUserAgentKeyValue("torpor", buildinfo.ReadVersion().Version)},
 			Credentials: awssdk.CredentialsProviderFunc(func(context.Context) (awssdk.Credentials, error) { return static, nil }),
 		}),
 		region: region, host: resolved.URI.Hostname(), isTrusted: true, secrets: keys.secretValues(), timeout: a.options.CallTimeout,

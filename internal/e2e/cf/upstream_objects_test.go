@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
@@ -40,13 +42,15 @@ func TestUpstreamObjectsAreTakenOverOnlyWhenAsked(t *testing.T) {
 	app.Finalizers = []string{korifiAppFinalizer}
 	app.Annotations = map[string]string{korifiv1alpha1.RevisionAnnotation: "2"}
 	healthy := []metav1.Condition{{Type: "Upstream", Status: metav1.ConditionTrue, Reason: "Upstream", LastTransitionTime: metav1.Unix(1, 0)}}
-	all := map[client.Object]client.FieldOwner{cd: "hive1-hibernation", cluster: "moco-controller", app: "manager"}
+	lrp := testenv.DecodeObject(t, `{"metadata":{"name":"lrp","namespace":"`+namespace+`"},
+		"spec":{"GUID":"lrp","version":"1","processType":"web","image":"x","instances":1,"memoryMB":1,"diskMB":1}}`, &eiriniv1.LRP{})
+	all := map[client.Object]client.FieldOwner{cd: "hive1-hibernation", cluster: "moco-controller", app: "manager", lrp: "eirini-controller"}
 	for obj, owner := range all {
 		if err := hub.Client.Create(t.Context(), obj, owner); err != nil {
 			t.Fatal(err)
 		}
 	}
-	cd.Status.Conditions, cluster.Status.Conditions, app.Status.Conditions = healthy, healthy, healthy
+	cd.Status.Conditions, cluster.Status.Conditions, app.Status.Conditions, lrp.Status.Conditions = healthy, healthy, healthy, healthy
 	cluster.Status.CurrentPrimaryIndex = 2
 	for obj, owner := range all {
 		if err := hub.Client.Status().Update(t.Context(), obj, owner); err != nil {
@@ -54,7 +58,14 @@ func TestUpstreamObjectsAreTakenOverOnlyWhenAsked(t *testing.T) {
 		}
 	}
 
+	deployment := &torporv1alpha1.CFDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "deployment"}}
+	deployment.Spec.AppRef.Name, deployment.Spec.Strategy = app.Name, torporv1alpha1.RollingDeployment
+	hub.ExpectCreated(t, deployment)
+
 	startReplica(t, hub, system)
+	hub.WaitFor(t, "a deployment leaves the app of another writer alone", deployment, func() error {
+		return testenv.ErrorIf(!strings.Contains(deployment.Status.Message, "left alone: Korifi has written it"), "found %q", deployment.Status.Message)
+	})
 	for obj, owner := range all {
 		hub.WaitForCondition(t, obj, torporv1alpha1.AnotherWriterCondition, metav1.ConditionTrue, torporv1alpha1.AnotherWriterReason)
 		hub.WaitForEvent(t, namespace, torporv1alpha1.AnotherWriterReason, "its field manager is "+string(owner))
@@ -81,9 +92,15 @@ func TestUpstreamObjectsAreTakenOverOnlyWhenAsked(t *testing.T) {
 		}
 		return nil
 	})
+	hub.WaitFor(t, "the LRP has Torpor's finalizer", lrp, func() error {
+		return testenv.ErrorIf(!slices.Contains(lrp.Finalizers, eiriniv1.LRPFinalizer), "found %v", lrp.Finalizers)
+	})
+	hub.WaitFor(t, "the deployment goes on", app, func() error {
+		return testenv.ErrorIf(app.Annotations[torporv1alpha1.DeploymentAnnotation] != deployment.Name, "found %v", app.Annotations)
+	})
 	for obj, conditions := range map[client.Object]func() []metav1.Condition{
 		cd: func() []metav1.Condition { return cd.Status.Conditions }, cluster: func() []metav1.Condition { return cluster.Status.Conditions },
-		app: func() []metav1.Condition { return app.Status.Conditions },
+		app: func() []metav1.Condition { return app.Status.Conditions }, lrp: func() []metav1.Condition { return lrp.Status.Conditions },
 	} {
 		hub.WaitFor(t, "the report is gone, and the conditions of upstream are not", obj, func() error {
 			has := func(kind string) bool {

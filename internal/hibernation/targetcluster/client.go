@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/torpor-dev/torpor/internal/buildinfo"
 	"github.com/torpor-dev/torpor/internal/egress"
 )
 
@@ -58,7 +59,7 @@ func (d Dialer) Dial(kubeconfig []byte) (*ClusterClient, error) {
 	}
 	// A pass makes few calls, and its deadline shall not be spent in a client-side rate limiter. Warnings of the server would
 	// go to the manager's log.
-	cfg.QPS, cfg.WarningHandler, cfg.UserAgent = -1, rest.NoWarnings{}, "torpor"
+	cfg.QPS, cfg.WarningHandler, cfg.UserAgent = -1, rest.NoWarnings{}, buildinfo.UserAgent("torpor")
 	cfg.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
 	tls, err := rest.TLSConfigFor(cfg)
 	if err != nil {

@@ -10,6 +10,8 @@ import (
 	"maps"
 	"slices"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -24,6 +26,8 @@ type BuildInput struct {
 	Settings map[string]string
 	// Passwords by the keys of the cluster's Secret.
 	Passwords map[string][]byte
+	// StatefulSet is the one that is there, nil if there is none.
+	StatefulSet *appsv1.StatefulSet
 }
 
 // DesiredObjects is what a cluster consists of, in the order in which it is made. Every object holds exactly the fields that
@@ -55,7 +59,7 @@ func BuildObjects(in BuildInput) (DesiredObjects, error) {
 			desired.Objects = append(desired.Objects, o)
 		}
 	}
-	set, setErr := buildStatefulSet(c, desired.ConfigMapName)
+	set, setErr := buildStatefulSet(in, desired.ConfigMapName)
 	desired.StatefulSet = set
 	return desired, errors.Join(primaryErr, replicaErr, setErr)
 }
@@ -173,12 +177,13 @@ func servicePort(name string, number int64) map[string]any {
 
 // buildStatefulSet makes the Pods, all at once, and replaces none by itself: which Pod is next, and when, only Decide says.
 // With a partition it could not be the primary that comes last, and a rollout would go on without a manager.
-func buildStatefulSet(c *mocov1beta2.MySQLCluster, config string) (*unstructured.Unstructured, error) {
+func buildStatefulSet(in BuildInput, config string) (*unstructured.Unstructured, error) {
+	c := in.Cluster
 	spec, err := buildPodSpec(c, config)
 	if err != nil {
 		return nil, err
 	}
-	claims, err := buildVolumeClaims(c)
+	claims, err := buildVolumeClaims(in)
 	if err != nil {
 		return nil, err
 	}
@@ -201,9 +206,11 @@ func buildStatefulSet(c *mocov1beta2.MySQLCluster, config string) (*unstructured
 	}}), nil
 }
 
-// buildVolumeClaims are collected with the cluster, not with the StatefulSet.
-func buildVolumeClaims(c *mocov1beta2.MySQLCluster) ([]any, error) {
+// buildVolumeClaims are collected with the cluster, not with the StatefulSet. No StatefulSet takes other claims than it was made
+// with, and MOCO makes them without labels: nothing depends on those, so that they are left out there.
+func buildVolumeClaims(in BuildInput) ([]any, error) {
 	var list []any
+	c := in.Cluster
 	for _, t := range c.Spec.VolumeClaimTemplates {
 		spec, err := toJSONFields(&t.Spec)
 		if err != nil {
@@ -213,11 +220,19 @@ func buildVolumeClaims(c *mocov1beta2.MySQLCluster) ([]any, error) {
 			"apiVersion": "v1", "kind": "PersistentVolumeClaim", "spec": spec,
 		}}
 		claim.SetName(t.Name)
-		claim.SetLabels(SelectorLabels(c))
+		if !isClaimUnlabelled(in.StatefulSet, t.Name) {
+			claim.SetLabels(SelectorLabels(c))
+		}
 		claim.SetOwnerReferences([]metav1.OwnerReference{OwnerReference(c)})
 		list = append(list, withUserMetadata(claim, t.ObjectMeta).Object)
 	}
 	return list, nil
+}
+
+func isClaimUnlabelled(set *appsv1.StatefulSet, name string) bool {
+	return set != nil && slices.ContainsFunc(set.Spec.VolumeClaimTemplates, func(claim corev1.PersistentVolumeClaim) bool {
+		return claim.Name == name && claim.Labels[mocov1beta2.CreatedByLabel] == ""
+	})
 }
 
 // ContentHash is a hash of what people and controllers want of an object.

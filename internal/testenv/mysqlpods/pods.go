@@ -234,7 +234,8 @@ func (c *PodCluster) startProbe(t testing.TB, i int) {
 			if ctx.Err() != nil || c.Network != nil && c.Network.IsCut(i) {
 				continue
 			}
-			if err := c.reportReadiness(ctx, i, is); err != nil && ctx.Err() == nil {
+			// Somebody may have deleted the Pod.
+			if err := client.IgnoreNotFound(c.reportReadiness(ctx, i, is)); err != nil && ctx.Err() == nil {
 				t.Error(err)
 			}
 		}

@@ -60,13 +60,14 @@ type Options struct {
 
 // Authenticator finds the Kubernetes user behind each request.
 type Authenticator struct {
-	shared     *http.Transport
-	host, path string
-	scheme     *runtime.Scheme
-	mapper     meta.RESTMapper
-	clock      clock.PassiveClock
-	key        credentialFingerprint
-	metrics    *CallerMetrics
+	shared *http.Transport
+	// host and path are the API server's, userAgent is this API's.
+	host, path, userAgent string
+	scheme                *runtime.Scheme
+	mapper                meta.RESTMapper
+	clock                 clock.PassiveClock
+	key                   credentialFingerprint
+	metrics               *CallerMetrics
 	// identities are by the fingerprint of a credential, permissions by that and what was asked.
 	identities, permissions *cache.LRUExpireCache
 	limits                  *callerLimits
@@ -101,7 +102,7 @@ func NewAuthenticator(o Options) (*Authenticator, error) {
 	shared = shared.Clone()
 	shared.TLSClientConfig, shared.ForceAttemptHTTP2, shared.Proxy = tlsConfig, true, cfg.Proxy
 	c := &Authenticator{
-		shared: shared, host: cfg.Host, path: cfg.APIPath, scheme: o.Scheme, mapper: newRESTMapper(), clock: o.Clock,
+		shared: shared, host: cfg.Host, path: cfg.APIPath, userAgent: cfg.UserAgent, scheme: o.Scheme, mapper: newRESTMapper(), clock: o.Clock,
 		metrics: o.Metrics, identities: cache.NewLRUExpireCacheWithClock(maxIdentities, o.Clock), permissions: cache.NewLRUExpireCacheWithClock(maxAnswers, o.Clock),
 		limits: newCallerLimits(o.RequestsPerSecond), strangers: newStrangerLimits(o.Clock, o.FailuresPerSecond),
 	}

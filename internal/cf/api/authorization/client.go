@@ -50,7 +50,7 @@ func (a *Authenticator) newTransport(cred callerCredential, certificates []tls.C
 // newClients returns the clients of one request.
 func (a *Authenticator) newClients(tripper http.RoundTripper) (client.Client, corev1client.CoreV1Interface, error) {
 	h := &http.Client{Transport: tripper, Timeout: callTimeout}
-	cfg := &rest.Config{Host: a.host, APIPath: a.path, QPS: -1, UserAgent: "torpor-cf-api"}
+	cfg := &rest.Config{Host: a.host, APIPath: a.path, QPS: -1, UserAgent: a.userAgent}
 	// With a mapper that knows the kinds, no request needs discovery.
 	kubernetes, err := client.New(cfg, client.Options{HTTPClient: h, Scheme: a.scheme, Mapper: a.mapper})
 	if err != nil {

@@ -31,6 +31,8 @@ const followUpInterval = 50 * time.Millisecond
 type Controller struct {
 	// Clock tells the time.
 	Clock clock.PassiveClock
+	// Guard keeps deployments away from apps that another project writes; nil keeps them from none.
+	Guard *reconcile.WriterGuard
 
 	client client.Client
 	live   client.Reader

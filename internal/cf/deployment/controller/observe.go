@@ -39,7 +39,7 @@ func (c Controller) observe(ctx context.Context, d *torporv1alpha1.CFDeployment)
 		return o, fmt.Errorf("read the app: %w", err)
 	}
 	statusannotation.RestoreStatus(&app)
-	o.App = &app
+	o.App, o.AnotherWriter = &app, c.Guard.FindOther(ctx, &app, c.Clock.Now())
 	if deployment.NeedsLRPs(d, &app) {
 		// Past the cache: an LRP that is being deleted cannot come back.
 		var lrps eiriniv1.LRPList

@@ -20,6 +20,9 @@ func (c Controller) report(d *torporv1alpha1.CFDeployment, seen deployment.Obser
 	if refused != nil {
 		return out // The state is that of the app, which was not changed.
 	}
+	if seen.AnotherWriter != "" {
+		out.RequeueAfter = reconcile.OtherWriterInterval // The end of a Lease is no event.
+	}
 	if plan.LookAgain {
 		out.RequeueAfter = followUpInterval
 	}

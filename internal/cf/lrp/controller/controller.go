@@ -38,6 +38,8 @@ const byPodLabels = "what"
 type Controller struct {
 	// Clock tells the time.
 	Clock clock.PassiveClock
+	// Guard keeps the passes away from objects that another project writes; nil keeps none away.
+	Guard *reconcile.WriterGuard
 	// WatchNamespaces are the only ones whose objects are cached; none means all.
 	WatchNamespaces []string
 
@@ -73,7 +75,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		WatchesRawSource(source.Kind[client.Object](pods, &corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(c.lrpsForPod))).
 		WithOptions(reconcile.WorkerOptions{Count: 20, PassTimeout: time.Minute, MinBackoff: 50 * time.Millisecond, MaxBackoff: time.Minute}.Options()).
 		Complete(&reconcile.Pass[*eiriniv1.LRP, lrp.Observed, lrp.Plan]{
-			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Owner: Name,
+			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Guard: c.Guard, Owner: Name,
 			New:     func() *eiriniv1.LRP { return &eiriniv1.LRP{} },
 			Observe: c.observe,
 			Decide:  lrp.Decide,

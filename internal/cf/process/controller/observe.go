@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
@@ -88,6 +89,22 @@ func (c Controller) observeLRPsAndPods(ctx context.Context, o *observation) erro
 	for i := range o.pods {
 		o.Pods = podstatus.CountPod(o.Pods, &o.pods[i])
 	}
+	return c.observeUpstreamPods(ctx, o)
+}
+
+// observeUpstreamPods asks past the cache, which holds Torpor's Pods only, and only for what Korifi has once written.
+func (c Controller) observeUpstreamPods(ctx context.Context, o *observation) error {
+	if len(o.lrps) > 0 || !c.Guard.HasUpstreamWritten(o.process) {
+		return nil
+	}
+	pods := &metav1.PartialObjectMetadataList{}
+	pods.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
+	err := c.live.List(ctx, pods, client.InNamespace(o.process.Namespace), client.MatchingLabels{korifiv1alpha1.GUIDLabel: o.process.Name},
+		client.HasLabels{korifiv1alpha1.AppWorkloadGUIDLabel})
+	if err != nil {
+		return fmt.Errorf("list the Pods that Korifi has made: %w", err)
+	}
+	o.UpstreamPods = len(pods.Items)
 	return nil
 }
 

@@ -7,7 +7,6 @@ import (
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -47,14 +46,6 @@ func addIndexes(mgr manager.Manager) error {
 		return fmt.Errorf("index LRPs: %w", err)
 	}
 	return nil
-}
-
-func processForPod(_ context.Context, pod client.Object) []ctrl.Request {
-	name := pod.GetLabels()[korifiv1alpha1.ProcessGUIDLabel]
-	if name == "" {
-		return nil
-	}
-	return []ctrl.Request{{NamespacedName: types.NamespacedName{Namespace: pod.GetNamespace(), Name: name}}}
 }
 
 func (c Controller) processesForApp(ctx context.Context, app client.Object) []ctrl.Request {

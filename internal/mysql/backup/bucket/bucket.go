@@ -15,11 +15,14 @@ import (
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/feature/s3/transfermanager"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/smithy-go"
 	"github.com/spf13/pflag"
+
+	"github.com/torpor-dev/torpor/internal/buildinfo"
 )
 
 // Store stores objects. Keys have slashes, as paths have.
@@ -196,6 +199,7 @@ func openS3(ctx context.Context, c Config) (*s3Store, error) {
 	}
 	client := s3.NewFromConfig(cfg, func(o *s3.Options) {
 		o.UsePathStyle, o.DisableLogOutputChecksumValidationSkipped = c.PathStyle, true
+		o.APIOptions = append(o.APIOptions, awsmiddleware.AddUserAgentKeyValue("torpor", buildinfo.ReadVersion().Version))
 		if c.Endpoint != "" {
 			o.BaseEndpoint = aws.String(c.Endpoint)
 		}

@@ -16,17 +16,23 @@ import (
 )
 
 // act carries out both parts of the plan: a CronJob that cannot be made does not keep a cluster from being restored.
-func (c Controller) act(ctx context.Context, _ observation, plan backup.Plan) error {
-	return errors.Join(c.actOnCronJob(ctx, plan.CronJob), c.actOnRestore(ctx, plan.Restore))
+func (c Controller) act(ctx context.Context, seen observation, plan backup.Plan) error {
+	return errors.Join(c.actOnCronJob(ctx, seen, plan.CronJob), c.actOnRestore(ctx, plan.Restore))
 }
 
-func (c Controller) actOnCronJob(ctx context.Context, plan backup.CronJobPlan) error {
+func (c Controller) actOnCronJob(ctx context.Context, seen observation, plan backup.CronJobPlan) error {
 	switch {
 	case plan.Err != nil:
 		return plan.Err
 	case plan.Delete != nil:
 		return reconcile.DeleteObserved(ctx, c.client, plan.Delete)
 	case plan.Apply != nil:
+		if seen.CronJob != nil && c.Guard.HasUpstreamWritten(seen.Cluster) {
+			// Else the containers of MOCO's Job would run beside Torpor's.
+			if err := reconcile.TakeFieldsOver(ctx, c.live, c.client, seen.CronJob.DeepCopy(), c.Guard.Upstream, Name); err != nil {
+				return err
+			}
+		}
 		return c.applyObject(ctx, plan.Apply)
 	}
 	return nil

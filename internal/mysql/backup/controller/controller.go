@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -47,6 +46,7 @@ type Controller struct {
 	WatchNamespaces []string
 
 	client client.Client
+	live   client.Reader
 	// jobReader caches the Jobs that back up and restore, with their Pods.
 	jobReader client.Reader
 	startedAt time.Time
@@ -69,7 +69,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	if err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)
 	}
-	c.client, c.jobReader, c.startedAt, c.reportedFailures = mgr.GetClient(), jobs, c.Clock.Now(), &sync.Map{}
+	c.client, c.live, c.jobReader, c.startedAt, c.reportedFailures = mgr.GetClient(), mgr.GetAPIReader(), jobs, c.Clock.Now(), &sync.Map{}
 	c.Metrics.setReader(mgr.GetClient())
 	pass := &reconcile.Pass[*mocov1beta2.MySQLCluster, observation, backup.Plan]{
 		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Guard: c.Guard, Owner: Name, SharesStatus: true,
@@ -79,7 +79,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		Act:     c.act,
 		Report:  c.report,
 	}
-	ofCluster := handler.EnqueueRequestsFromMapFunc(requestForCluster)
+	ofCluster := handler.EnqueueRequestsFromMapFunc(reconcile.RequestByLabel(mocov1beta2.InstanceLabel))
 	err = builder.ControllerManagedBy(mgr).
 		Named(Name).
 		For(&mocov1beta2.MySQLCluster{}, builder.WithPredicates(predicate.Or(
@@ -106,12 +106,6 @@ func newJobCache(mgr manager.Manager, namespaces []string) (cache.Cache, error) 
 		return nil, fmt.Errorf("select Jobs: %w", err)
 	}
 	return reconcile.NewLabelledCache(mgr, namespaces, labels.NewSelector().Add(*kinds, *maker), &batchv1.CronJob{}, &batchv1.Job{}, &corev1.Pod{})
-}
-
-// requestForCluster maps what backs up or restores to its MySQLCluster.
-func requestForCluster(_ context.Context, obj client.Object) []ctrl.Request {
-	name := types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetLabels()[mocov1beta2.InstanceLabel]}
-	return []ctrl.Request{{NamespacedName: name}}
 }
 
 // clustersUsingPolicy maps a BackupPolicy to the MySQLClusters that name it.

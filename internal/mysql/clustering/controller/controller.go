@@ -5,7 +5,6 @@
 package controller
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -14,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -79,7 +77,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		Named(Name).
 		For(&mocov1beta2.MySQLCluster{}, builder.WithPredicates(predicate.Or(
 			predicate.GenerationChangedPredicate{}, reconcile.AnnotationChangedByOthers()))).
-		WatchesRawSource(source.Kind[client.Object](pods, &corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(requestsForPod))).
+		WatchesRawSource(source.Kind[client.Object](pods, &corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(reconcile.RequestByLabel(mocov1beta2.InstanceLabel)))).
 		WatchesRawSource(source.Channel(c.conns.lost, &handler.EnqueueRequestForObject{})).
 		WithOptions(workers.Options()).
 		Complete(&reconcile.Pass[*mocov1beta2.MySQLCluster, *observation, clustering.Plan]{
@@ -104,9 +102,4 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 func (c Controller) forgetCluster(name types.NamespacedName) {
 	c.conns.forgetCluster(name)
 	c.Metrics.forgetCluster(name)
-}
-
-func requestsForPod(_ context.Context, pod client.Object) []ctrl.Request {
-	name := types.NamespacedName{Namespace: pod.GetNamespace(), Name: pod.GetLabels()[mocov1beta2.InstanceLabel]}
-	return []ctrl.Request{{NamespacedName: name}}
 }

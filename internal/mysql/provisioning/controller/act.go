@@ -127,6 +127,9 @@ func (c Controller) applyObjects(ctx context.Context, seen observation, objects 
 func (c Controller) applyObject(ctx context.Context, seen observation, desired *unstructured.Unstructured) error {
 	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()
+	if err := c.takeFieldsOver(ctx, seen.Cluster, desired); err != nil {
+		return err
+	}
 	became := desired.DeepCopy()
 	err := c.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(became), client.FieldOwner(Name), client.ForceOwnership)
 	if err != nil {
@@ -134,6 +137,16 @@ func (c Controller) applyObject(ctx context.Context, seen observation, desired *
 	}
 	c.applied.recordApplied(client.ObjectKeyFromObject(seen.Cluster), desired, became)
 	return nil
+}
+
+// takeFieldsOver makes the fields of an object that MOCO has made Torpor's, before it is first applied: else what only MOCO's Pods
+// need would stay, and the API server refuses the mixture.
+func (c Controller) takeFieldsOver(ctx context.Context, cluster *mocov1beta2.MySQLCluster, desired *unstructured.Unstructured) error {
+	applied := c.applied.stateOf(client.ObjectKeyFromObject(cluster), desired)
+	if applied.AppliedHash != (provisioning.ContentHash{}) || !c.Guard.HasUpstreamWritten(cluster) {
+		return nil
+	}
+	return reconcile.TakeFieldsOver(ctx, c.live, c.client, desired, c.Guard.Upstream, Name)
 }
 
 // isRefusal reports whether only a user can mend an error.

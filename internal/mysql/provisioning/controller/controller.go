@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -82,7 +81,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 			predicate.GenerationChangedPredicate{}, reconcile.AnnotationChangedByOthers(), primaryOrHealthChanged()))).
 		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(c.clustersUsingConfigMap))
 	for _, kind := range childKinds() {
-		b = b.WatchesRawSource(source.Kind(children, kind, handler.EnqueueRequestsFromMapFunc(requestForCluster)))
+		b = b.WatchesRawSource(source.Kind(children, kind, handler.EnqueueRequestsFromMapFunc(reconcile.RequestByLabel(mocov1beta2.InstanceLabel))))
 	}
 	workers := reconcile.WorkerOptions{Count: 10, PassTimeout: 2 * time.Minute, MinBackoff: time.Second, MaxBackoff: time.Minute}
 	if err := b.WithOptions(workers.Options()).Complete(c.newPass(mgr)); err != nil {
@@ -158,12 +157,6 @@ func newChildCache(mgr manager.Manager, namespaces []string) (cache.Cache, error
 	return reconcile.NewLabelledCache(mgr, namespaces, labels.SelectorFromSet(labels.Set{
 		mocov1beta2.NameLabel: mocov1beta2.NameValue, mocov1beta2.CreatedByLabel: mocov1beta2.CreatedByValue,
 	}), childKinds()...)
-}
-
-// requestForCluster maps what belongs to a MySQLCluster to it.
-func requestForCluster(_ context.Context, obj client.Object) []ctrl.Request {
-	name := types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetLabels()[mocov1beta2.InstanceLabel]}
-	return []ctrl.Request{{NamespacedName: name}}
 }
 
 // clustersUsingConfigMap maps a ConfigMap to the MySQLClusters that take settings from it.

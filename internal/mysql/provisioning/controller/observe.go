@@ -140,7 +140,7 @@ func (c Controller) observeObjects(ctx context.Context, seen *observation) error
 		return nil
 	}
 	var err error
-	seen.Desired, err = provisioning.BuildObjects(provisioning.BuildInput{Cluster: seen.Cluster, Settings: seen.settings, Passwords: passwords})
+	seen.Desired, err = provisioning.BuildObjects(provisioning.BuildInput{Cluster: seen.Cluster, Settings: seen.settings, Passwords: passwords, StatefulSet: seen.statefulSet})
 	if err != nil {
 		seen.Problems = append(seen.Problems, err.Error())
 		return nil

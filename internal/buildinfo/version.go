@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package manager
+// Package buildinfo says what a program was built from: to people, to servers that it asks, and in its metrics.
+package buildinfo
 
 import (
 	"cmp"
@@ -19,9 +20,8 @@ type BuildVersion struct {
 	Go   string `json:"go"`
 }
 
-// ReadBuildVersion returns what this program was built from. What is not known, for example outside of a repository, is
-// "unknown".
-func ReadBuildVersion() BuildVersion {
+// ReadVersion returns what this program was built from. What is not known, for example outside of a repository, is "unknown".
+func ReadVersion() BuildVersion {
 	v := BuildVersion{Version: "unknown", Commit: "unknown", Date: "unknown", Go: runtime.Version()}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -39,10 +39,12 @@ func ReadBuildVersion() BuildVersion {
 	return v
 }
 
-func (v BuildVersion) userAgent() string { return "torpor/" + v.Version }
+// UserAgent is how a program names itself to the servers that it asks. Kubernetes takes what is before the slash for a field manager.
+func UserAgent(program string) string { return program + "/" + ReadVersion().Version }
 
-// buildInfoMetric is 1, with the version as labels.
-func buildInfoMetric(v BuildVersion) prometheus.Collector {
+// NewMetric returns a gauge that is 1, with what the program was built from as labels.
+func NewMetric() prometheus.Collector {
+	v := ReadVersion()
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "torpor_build_info", Help: "1, with what the program was built from.",
 		ConstLabels: prometheus.Labels{"version": v.Version, "commit": v.Commit, "go": v.Go},

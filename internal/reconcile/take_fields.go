@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/torpor-dev/torpor/internal/otherwriter"
+)
+
+// TakeFieldsOver makes what another project has written of an object the owner's, so that the owner's next apply takes away what it does not
+// want. It changes nothing else, and nothing at all if there is no such object or the project has written nothing of it. It reads past any
+// cache, because caches keep no field managers.
+func TakeFieldsOver(ctx context.Context, live client.Reader, c client.Client, obj client.Object, from otherwriter.Upstream, owner string) error {
+	ctx, cancel := context.WithTimeout(ctx, APITimeout)
+	defer cancel()
+	kind, err := c.GroupVersionKindFor(obj)
+	if err != nil {
+		return fmt.Errorf("take over %s: %w", obj.GetName(), err)
+	}
+	found := &metav1.PartialObjectMetadata{}
+	found.SetGroupVersionKind(kind)
+	if err := live.Get(ctx, client.ObjectKeyFromObject(obj), found); k8serrors.IsNotFound(err) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("read the field managers of %s %s: %w", kind.Kind, obj.GetName(), err)
+	}
+	fields, err := otherwriter.TakeFields(found.ManagedFields, from, owner)
+	if err != nil || fields == nil {
+		return err
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": found.ResourceVersion, "managedFields": fields}})
+	if err != nil {
+		return fmt.Errorf("encode the field managers: %w", err)
+	}
+	err = c.Patch(ctx, found, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(owner))
+	if k8serrors.IsConflict(err) {
+		return ErrStale
+	}
+	if err != nil {
+		return fmt.Errorf("take over the fields of %s %s: %w", kind.Kind, obj.GetName(), err)
+	}
+	return nil
+}
