@@ -46,6 +46,9 @@ type Options struct {
 	Client client.Client
 	// Namespace is that of the installation.
 	Namespace string
+	// DeletesCRDs also deletes Torpor's CustomResourceDefinitions, never those of another project. While users have objects of them
+	// nothing is done, unless DeletesObjects says that these are deleted too.
+	DeletesCRDs, DeletesObjects bool
 	// DryRun only says what would be done.
 	DryRun bool
 	// Clock ticks while Pods end.
@@ -56,13 +59,17 @@ type Options struct {
 
 // Run takes Torpor away. It may be run again after an error; what is gone already is no error.
 func Run(ctx context.Context, o Options) error {
+	definitions, err := o.listOwnDefinitions(ctx)
+	if err = errors.Join(err, o.requireNoObjects(ctx, definitions)); err != nil {
+		return err
+	}
 	// The webhooks go first: a manager that is gone would let nobody write. The finalizers go when no manager adds them again.
 	for _, step := range []func(context.Context) error{o.removeWebhooks, o.removePrograms, o.awaitPods} {
 		if err := step(ctx); err != nil {
 			return err
 		}
 	}
-	return errors.Join(o.removeFinalizers(ctx), o.removeLeasesAndSecrets(ctx), o.warnOfSleepers(ctx))
+	return errors.Join(o.removeFinalizers(ctx), o.removeLeasesAndSecrets(ctx), o.warnOfSleepers(ctx), o.removeDefinitions(ctx, definitions))
 }
 
 func (o Options) removeWebhooks(ctx context.Context) error {

@@ -4,6 +4,8 @@ package uninstall
 
 import (
 	"bytes"
+	"errors"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -116,4 +118,52 @@ func TestNothingOfTorporIsLeft(t *testing.T) {
 		}
 		hub.WaitForDeletion(t, obj)
 	}
+}
+
+// The definition of ClusterDeployments is Hive's.
+func TestDefinitionsGoOnlyWhenAsked(t *testing.T) {
+	t.Parallel()
+	hub := testenv.Start(t)
+	hub.InstallCRDs(t, filepath.Join("..", "e2e", "foreign", "testdata", "crds", "clusterdeployments.yaml"))
+	hives := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "clusterdeployments.hive.openshift.io"}}
+	hives.SetGroupVersionKind(newCRD().GroupVersionKind())
+	testenv.ExpectNoError(t, hub.Client.Patch(t.Context(), hives, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":null}}`))))
+	namespace := hub.CreateNamespace(t)
+	app := testenv.BuildCFApp(types.NamespacedName{Namespace: namespace, Name: "app"})
+	app.Finalizers = []string{korifiv1alpha1.AppFinalizer}
+	cd := testenv.BuildClusterDeployment(types.NamespacedName{Namespace: namespace, Name: "cd"}, "cd", "aws")
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "torpor"}, Spec: coordinationv1.LeaseSpec{HolderIdentity: new("torpor-system")}}
+	hub.ExpectCreated(t, app, cd, lease)
+	var out bytes.Buffer
+	run := func(o Options) error {
+		out.Reset()
+		o.Client, o.Namespace, o.Clock, o.Out, o.DeletesCRDs = hub.Client, "torpor-system", clock.RealClock{}, &out, true
+		return Run(t.Context(), o)
+	}
+	if err := run(Options{}); !errors.Is(err, ErrObjectsLeft) || !strings.Contains(err.Error(), namespace+"/app") {
+		t.Fatalf("expected a refusal that names the app, found %v", err)
+	}
+	for _, obj := range []client.Object{app, lease} {
+		testenv.ExpectNoError(t, hub.Client.Get(t.Context(), client.ObjectKeyFromObject(obj), obj))
+	}
+	if !slices.Equal(app.Finalizers, []string{korifiv1alpha1.AppFinalizer}) {
+		t.Error("expected nothing to be done after a refusal, found the finalizer gone")
+	}
+	testenv.ExpectNoError(t, run(Options{DeletesObjects: true, DryRun: true}))
+	testenv.ExpectNoError(t, hub.Client.Get(t.Context(), client.ObjectKeyFromObject(lease), lease))
+	began := time.Now()
+	testenv.ExpectNoError(t, run(Options{DeletesObjects: true}))
+	t.Logf("it took %s", time.Since(began))
+	for _, line := range []string{"kept CustomResourceDefinition clusterdeployments.hive.openshift.io: it is another project's\n", "deleted CustomResourceDefinition cfapps.korifi.cloudfoundry.org\n"} {
+		if !strings.Contains(out.String(), line) {
+			t.Errorf("expected %q, found %s", line, out.String())
+		}
+	}
+	all := &metav1.PartialObjectMetadataList{}
+	all.SetGroupVersionKind(newCRD().GroupVersionKind().GroupVersion().WithKind("CustomResourceDefinitionList"))
+	if err := hub.Client.List(t.Context(), all); err != nil || len(all.Items) != 1 || all.Items[0].Name != hives.Name {
+		t.Errorf("expected Hive's definition and no other, found %d (%v)", len(all.Items), err)
+	}
+	testenv.ExpectNoError(t, hub.Client.Get(t.Context(), client.ObjectKeyFromObject(cd), cd))
+	testenv.ExpectNoError(t, run(Options{}))
 }
