@@ -7,12 +7,14 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -41,9 +43,14 @@ func TestChart(t *testing.T) {
 		"hibernation": {"hibernation"}, "mysql": mysql, "cf": cf, "hibernation,mysql,cf": append(append([]string{"hibernation"}, mysql...), cf...),
 	} {
 		t.Run(features, func(t *testing.T) {
-			out, err := exec.CommandContext(t.Context(), helm, "template", "torpor", chart, "--kube-version", "1.36.0", "--namespace", "elsewhere", "--set", "features={"+features+"}").Output()
+			out, err := exec.CommandContext(t.Context(), helm, "template", "torpor", chart, "--kube-version", "1.36.0", "--namespace", "elsewhere", "--set", "features={"+features+"}", "--set", "networkPolicyEgress=true").Output()
 			if err != nil {
 				t.Fatal(err, string(out))
+			}
+			for _, policy := range []string{"torpor-manager", "torpor-egress"} {
+				if !strings.Contains(string(out), "kind: NetworkPolicy\nmetadata:\n  name: "+policy+"\n") {
+					t.Errorf("expected the NetworkPolicy %s, found none", policy)
+				}
 			}
 			roles := map[string][]rbacv1.PolicyRule{}
 			in := yaml.NewYAMLOrJSONDecoder(strings.NewReader(string(out)), 4096)
@@ -96,6 +103,90 @@ func TestChart(t *testing.T) {
 		out, err := exec.CommandContext(t.Context(), helm, "template", chart, "--kube-version", "1.36.0", "--set", values).CombinedOutput()
 		if err == nil || !strings.Contains(string(out), want) {
 			t.Errorf("%s: expected an error about %s, found %v: %s", values, want, err, out)
+		}
+	}
+}
+
+// TestChartLeavesTheDefinitionsOfOthers installs the chart on a hub that has Hive's definition, and one of Torpor's.
+func TestChartLeavesTheDefinitionsOfOthers(t *testing.T) {
+	t.Parallel()
+	helm := os.Getenv("TORPOR_HELM")
+	if helm == "" {
+		t.Skip("TORPOR_HELM is not set: expected the path of helm; run with `make test`")
+	}
+	hub := testenv.StartAPIServer(t)
+	hub.ExpectCreated(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "elsewhere"}})
+	hub.InstallCRDs(t, filepath.Join("foreign", "testdata", "crds", "clusterdeployments.yaml"), filepath.Join(chart, "files", "crd", "torpor.dev_cfdeployments.yaml"))
+	read := func(name string) *unstructured.Unstructured {
+		t.Helper()
+		u := &unstructured.Unstructured{}
+		u.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
+		testenv.ExpectNoError(t, hub.Client.Get(t.Context(), client.ObjectKey{Name: name}, u))
+		return u
+	}
+	others := map[string]int64{}
+	for _, name := range []string{"clusterdeployments.hive.openshift.io", "cfdeployments.torpor.dev"} {
+		others[name] = read(name).GetGeneration()
+	}
+	run := func(args ...string) {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), helm, append(args, "--namespace", "elsewhere", "--kubeconfig", hub.KubeconfigPath(t))...)
+		cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("helm %v: %v\n%s", args, err, out)
+		}
+	}
+	run("install", "torpor", chart, "--set", "crds=true")
+	apps := read("cfapps.korifi.cloudfoundry.org")
+	if apps.GetLabels()["app.kubernetes.io/part-of"] != "torpor" {
+		t.Errorf("expected the label that tells whose it is, found %v", apps.GetLabels())
+	}
+	run("upgrade", "torpor", chart, "--set", "crds=true", "--set", "replicas=1")
+	run("uninstall", "torpor")
+	if kept := read("cfapps.korifi.cloudfoundry.org"); kept.GetUID() != apps.GetUID() || kept.GetDeletionTimestamp() != nil {
+		t.Error("expected a definition to outlive the release, found it deleted")
+	}
+	for name, generation := range others {
+		if found := read(name); found.GetGeneration() != generation || found.GetAnnotations()["meta.helm.sh/release-name"] != "" {
+			t.Errorf("expected %s as it was, found it written by Helm", name)
+		}
+	}
+}
+
+// TestManifestsAreTakenByTheServer has a real API server check what kustomize applies beside the chart's files.
+func TestManifestsAreTakenByTheServer(t *testing.T) {
+	t.Parallel()
+	hub := testenv.StartAPIServer(t)
+	hub.ExpectCreated(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "torpor-system"}})
+	for _, folder := range []string{"manager", "cf-api", "egress", "webhook", "rbac", "rbac/cf"} {
+		files, err := filepath.Glob(filepath.Join("..", "..", "config", folder, "*.yaml"))
+		if err != nil || len(files) < 2 {
+			t.Fatalf("%s: expected manifests, found %v (%v)", folder, files, err)
+		}
+		listed, err := os.ReadFile(filepath.Join("..", "..", "config", folder, "kustomization.yaml"))
+		testenv.ExpectNoError(t, err)
+		for _, file := range files {
+			switch filepath.Base(file) {
+			case "kustomization.yaml", "namespace.yaml":
+				continue
+			}
+			if !strings.Contains(string(listed), "- "+filepath.Base(file)+"\n") {
+				t.Errorf("expected %s in the kustomization of its folder, found it is not", file)
+			}
+			text, err := os.ReadFile(file)
+			testenv.ExpectNoError(t, err)
+			in := yaml.NewYAMLOrJSONDecoder(strings.NewReader(string(text)), 4096)
+			for {
+				var u unstructured.Unstructured
+				err := in.Decode(&u)
+				if errors.Is(err, io.EOF) {
+					break
+				}
+				testenv.ExpectNoError(t, err)
+				if err := hub.Client.Create(t.Context(), &u, client.DryRunAll); err != nil {
+					t.Errorf("%s: %s %s: %v", file, u.GetKind(), u.GetName(), err)
+				}
+			}
 		}
 	}
 }
