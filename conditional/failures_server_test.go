@@ -131,14 +131,18 @@ func (a *failureEnv) tooOld() {
 	}
 	refused := func() int { return p.countRequests(goOn) }
 	refuse := func(mark string) {
-		looks, refusals := p.countRequests(isDiscovery(a.kind.GroupVersion())), refused()
-		a.annotateCRD(mark) // A watch that has brought something is gone on with.
-		a.eventually("the change was seen", func(context.Context) (bool, error) {
-			return p.countRequests(isDiscovery(a.kind.GroupVersion())) > looks, nil
-		})
+		looks, refusals, marks := p.countRequests(isDiscovery(a.kind.GroupVersion())), refused(), 0
 		p.setFault(onRequests(goOn, answerStatus(410, metav1.StatusReasonExpired)))
-		p.cutStreams(isWatch(isCRDRequest))
-		a.eventually("the watch is refused", func(context.Context) (bool, error) { return refused() > refusals, nil })
+		a.annotateCRD(mark)
+		a.eventually("the watch is refused", func(context.Context) (bool, error) {
+			// Only a watch that has brought something is gone on with. A look may have another cause, so there may be several cuts.
+			if now := p.countRequests(isDiscovery(a.kind.GroupVersion())); refused() == refusals && now > looks {
+				looks, marks = now, marks+1
+				p.cutStreams(isWatch(isCRDRequest))
+				a.annotateCRD(fmt.Sprint(mark, marks))
+			}
+			return refused() > refusals, nil
+		})
 	}
 	refuse("first")
 	a.createObject("first")
