@@ -115,3 +115,70 @@ func TestAServerWithoutCRDsIsPolled(t *testing.T) {
 		t.Errorf("%d attempts to watch, log %q and %d more, want one line and at most 2 attempts", n, line, len(log))
 	}
 }
+
+// An API server that is replaced by another one ends the watch before its time, and the other one may serve other kinds.
+func TestAWatchThatBreaksOffIsFollowedByALook(t *testing.T) {
+	var isUpgraded atomic.Bool
+	cut := make(chan struct{})
+	cfg, hc := fake(t, func(w http.ResponseWriter, r *http.Request) {
+		isWatch := r.URL.Query().Get("watch") == "true"
+		switch {
+		case strings.Contains(r.URL.Path, crdResource) && isWatch && r.URL.Query().Get("sendInitialEvents") == "true":
+			http.Error(w, "{}", http.StatusUnprocessableEntity) // An older server, which lists.
+		case strings.Contains(r.URL.Path, crdResource) && isWatch:
+			w.WriteHeader(http.StatusOK)
+			_ = http.NewResponseController(w).Flush()
+			select {
+			case <-cut:
+			case <-r.Context().Done():
+			}
+		case strings.Contains(r.URL.Path, crdResource):
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = fmt.Fprint(w, `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"1"},"items":[]}`)
+		case isWatch:
+			w.WriteHeader(http.StatusOK)
+		case r.URL.Path == "/apis":
+			w.Header().Set("ETag", `"same"`)
+		case isUpgraded.Load():
+			_, _ = fmt.Fprint(w, widgetList)
+		default:
+			http.NotFound(w, r)
+		}
+	})
+	d, err := New(cfg, hc, funcr.New(func(string, string) {}, funcr.Options{}))
+	testenv.Must(t, err)
+	verdicts, cancel := d.Subscribe(widgets(), nil)
+	defer cancel()
+	for v := range verdicts {
+		switch v[0].Presence {
+		case Absent:
+			isUpgraded.Store(true)
+			close(cut)
+		case Served:
+			return
+		case Unclear:
+		}
+	}
+}
+
+func TestDiscoveryIsAskedWhetherAnythingHasChanged(t *testing.T) {
+	etag := `"one"`
+	cfg, hc := fake(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("ETag", etag)
+		if r.Header.Get("If-None-Match") == etag {
+			w.WriteHeader(http.StatusNotModified)
+		}
+	})
+	s, err := newRESTServer(cfg, hc)
+	testenv.Must(t, err)
+	first, err := s.discoveryVersion(t.Context(), "")
+	testenv.Must(t, err)
+	again, err := s.discoveryVersion(t.Context(), first)
+	testenv.Must(t, err)
+	etag = `"two"`
+	changed, err := s.discoveryVersion(t.Context(), first)
+	testenv.Must(t, err)
+	if first == "" || again != first || changed == first {
+		t.Errorf("versions are %q, %q and %q, want the first one twice", first, again, changed)
+	}
+}
