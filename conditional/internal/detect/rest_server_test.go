@@ -119,19 +119,21 @@ func TestAServerWithoutCRDsIsPolled(t *testing.T) {
 // An API server that is replaced by another one ends the watch before its time, and the other one may serve other kinds.
 func TestAWatchThatBreaksOffIsFollowedByALook(t *testing.T) {
 	var isUpgraded atomic.Bool
+	var watches atomic.Int64
 	cut := make(chan struct{})
 	cfg, hc := fake(t, func(w http.ResponseWriter, r *http.Request) {
 		isWatch := r.URL.Query().Get("watch") == "true"
 		switch {
-		case strings.Contains(r.URL.Path, crdResource) && isWatch && r.URL.Query().Get("sendInitialEvents") == "true":
-			http.Error(w, "{}", http.StatusUnprocessableEntity) // An older server, which lists.
 		case strings.Contains(r.URL.Path, crdResource) && isWatch:
-			w.WriteHeader(http.StatusOK)
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = fmt.Fprint(w, `{"type":"BOOKMARK","object":{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1",
+				"metadata":{"resourceVersion":"1","annotations":{"k8s.io/initial-events-end":"true"}}}}`)
 			_ = http.NewResponseController(w).Flush()
-			select {
-			case <-cut:
-			case <-r.Context().Done():
+			if watches.Add(1) == 1 {
+				<-cut
+				return
 			}
+			<-r.Context().Done()
 		case strings.Contains(r.URL.Path, crdResource):
 			w.Header().Set("Content-Type", "application/json")
 			_, _ = fmt.Fprint(w, `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"1"},"items":[]}`)
