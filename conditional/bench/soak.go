@@ -17,8 +17,11 @@ import (
 	"golang.org/x/sync/errgroup"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -40,9 +43,10 @@ const (
 
 // soakRun lets CRDs come, go and change at random under groups and their neighbours, while the API server restarts.
 type soakRun struct {
-	server *envtest.Environment
-	admin  adminClient
-	counts struct{ installs, reversions, objects, deletions, interruptions atomic.Int64 }
+	server  *envtest.Environment
+	admin   adminClient
+	objects dynamic.Interface
+	counts  struct{ installs, reversions, objects, deletions, interruptions atomic.Int64 }
 }
 
 // runSoak returns an error for the first promise that was not kept.
@@ -61,6 +65,10 @@ func runSoak(ctx context.Context, span time.Duration, seed uint64) (err error) {
 	defer func() { err = errors.Join(err, s.server.Stop()) }()
 	return catchError(func() {
 		s.admin = newAdminClient(cfg)
+		unlimited := rest.CopyConfig(cfg)
+		unlimited.QPS = -1
+		s.objects, err = dynamic.NewForConfig(unlimited)
+		check(err, "make the client of objects")
 		e := &trialEnv{cfg: cfg, counter: &requestCounter{}}
 		e.log = e.counter.newLogger()
 		ctrllog.SetLogger(e.log)
@@ -128,10 +136,17 @@ func (s *soakRun) liveOnce(ctx context.Context, p *soakPair, random *rand.Rand) 
 	addObject := func() {
 		names = append(names, fmt.Sprint(prefix, len(names)))
 		obj := newObject(p.kind, names[len(names)-1])
+		// A client of controller-runtime would remember the scope that the kind had first.
+		objects := s.objects.Resource(p.kind.GroupVersion().WithResource(crd.Spec.Names.Plural))
+		target := objects.Namespace(obj.GetNamespace())
 		if isClustered {
 			obj.SetNamespace("")
+			target = objects
 		}
-		s.retry(ctx, "create an object", func() error { return ignoreExists(s.admin.client.Create(ctx, obj.DeepCopy())) })
+		s.retry(ctx, "create an object", func() error {
+			_, err := target.Create(ctx, obj, metav1.CreateOptions{})
+			return ignoreExists(err)
+		})
 		s.counts.objects.Add(1)
 	}
 	for range soakObjects {
