@@ -6,28 +6,20 @@ import (
 	"crypto/tls"
 	"debug/buildinfo"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
@@ -108,28 +100,6 @@ func expectJSONLines(t *testing.T, m *testenv.Process) {
 	if lines == 0 {
 		t.Error("expected a log, found none")
 	}
-}
-
-// TestACloudWithAPrivateAuthority hibernates a cluster whose cloud has a certificate of an authority that only the manager's
-// environment names, as docs/install.md says.
-func TestACloudWithAPrivateAuthority(t *testing.T) {
-	t.Parallel()
-	w := newEnvironment(t)
-	cluster := w.createCluster(t, "private", time.Hour)
-	target, err := url.Parse(w.cloudProxy.url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cloud := httptest.NewTLSServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }})
-	t.Cleanup(cloud.Close)
-	authority := filepath.Join(t.TempDir(), "ca.crt")
-	if err := os.WriteFile(authority, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cloud.Certificate().Raw}), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cluster.rerouteSecret(t, "private-aws-creds", "endpoint_url", cloud.URL)
-	w.startManagerIn(t, []string{"SSL_CERT_FILE=/nonexistent", "SSL_CERT_DIR=/nonexistent"}).Stop(t)
-	w.startManagerIn(t, []string{"SSL_CERT_FILE=" + authority, "SSL_CERT_DIR=/nonexistent"})
-	cluster.reachPowerState(t, hivev1.PowerStateHibernating)
 }
 
 func TestTheProgramKnowsWhatItIs(t *testing.T) {

@@ -37,6 +37,7 @@ const (
 	recordApproval = "record CertificatesApproved"
 	readSecret     = "read secret "
 	listNodes      = "GET /api/v1/nodes"
+	tryOut         = "try out "
 	saveRecord     = "save " + hivev1.StoppingMachinesReason
 	saveNoAPI      = "save " + hivev1.WaitingForAPIReason
 	saveNoNodes    = "save " + hivev1.WaitingForNodesReason
@@ -67,7 +68,7 @@ func describeRequest(via string, r *http.Request, body []byte) managerRequest {
 	switch {
 	case via == toCloud:
 		a.name = cloudAction(body)
-		a.isWrite = !strings.HasPrefix(a.name, "Describe")
+		a.isWrite = !strings.HasPrefix(a.name, "Describe") && !strings.HasPrefix(a.name, tryOut)
 	case isSecret && !a.isWrite:
 		a.name = readSecret + kind
 	case !a.isWrite:
@@ -88,6 +89,9 @@ func cloudAction(body []byte) string {
 	form, err := url.ParseQuery(string(body))
 	if err != nil {
 		return "unreadable cloud call"
+	}
+	if form.Get("DryRun") == "true" {
+		return tryOut + form.Get("Action")
 	}
 	return form.Get("Action")
 }
@@ -170,6 +174,7 @@ func TestEveryRequestIsNamedByWhatItDoes(t *testing.T) {
 			managerRequest{saveRecord, toHub, true},
 		},
 		"a cloud call by its action":    {http.MethodPost, "/", "Action=StopInstances&InstanceId.1=i-1", managerRequest{stopMachines, toCloud, true}},
+		"a dry run writes nothing":      {http.MethodPost, "/", "Action=StopInstances&DryRun=true", managerRequest{tryOut + stopMachines, toCloud, false}},
 		"a cloud's list writes nothing": {http.MethodPost, "/", "Action=DescribeInstances", managerRequest{listMachines, toCloud, false}},
 		"an approval by the kind of certificate": {
 			http.MethodPut, "/apis/certificates.k8s.io/v1/certificatesigningrequests/csr-1/approval",

@@ -41,8 +41,8 @@ type Process struct {
 	done   chan struct{}
 }
 
-// StartProcess starts a program. env, as "NAME=value", comes on top of the test's own environment.
-func StartProcess(t testing.TB, path string, args, env []string) *Process {
+// StartProcess starts a program. env, as "NAME=value", comes on top of the test's own environment; changes come last.
+func StartProcess(t testing.TB, path string, args, env []string, changes ...func(*exec.Cmd)) *Process {
 	t.Helper()
 	// The test's context ends before its cleanups, and those end the process with patience.
 	ctx := context.WithoutCancel(t.Context())
@@ -50,6 +50,9 @@ func StartProcess(t testing.TB, path string, args, env []string) *Process {
 	p.cmd.Env = append(os.Environ(), env...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
 	p.cmd.SysProcAttr, p.cmd.WaitDelay = dieWithParent(), pipeTimeout
+	for _, change := range changes {
+		change(p.cmd)
+	}
 	if err := p.cmd.Start(); err != nil {
 		t.Fatalf("start %s: %v", p.Name, err)
 	}

@@ -227,10 +227,11 @@ func (f injectedFault) concernsInstance(ids ...string) bool {
 	return len(f.InstanceIDs) == 0 || slices.ContainsFunc(ids, func(id string) bool { return slices.Contains(f.InstanceIDs, id) })
 }
 
-// useCallFault returns the fault a call meets and uses it up by one; the zero fault does nothing.
-func (c *Cloud) useCallFault(action string, ids []string) injectedFault {
+// useCallFault returns the fault a call meets and uses it up by one; the zero fault does nothing. A dry run finds out about rights
+// only, and nothing about instances.
+func (c *Cloud) useCallFault(action string, ids []string, dry bool) injectedFault {
 	return c.useFault(func(f injectedFault) bool {
-		return f.Kind == "" && (f.Action == "" || f.Action == action) && f.concernsInstance(ids...)
+		return f.Kind == "" && (!dry || f.Code == ec2query.UnauthorizedOperation) && (f.Action == "" || f.Action == action) && f.concernsInstance(ids...)
 	})
 }
 

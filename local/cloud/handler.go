@@ -56,6 +56,9 @@ func (c *Cloud) handleCall(q ec2query.Request, authorization string, now time.Ti
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	counted := q.Action
+	if dry, _ := q.ParseFlag("DryRun"); dry {
+		counted += ".dryRun"
+	}
 	if c.findAction(q.Action) == nil {
 		counted = "(unknown)"
 	}
@@ -85,14 +88,14 @@ func (c *Cloud) dispatchCall(q ec2query.Request, authorization string, now time.
 	if err != nil {
 		return nil, 0, err
 	}
-	// As in EC2, the answer to a dry run that would succeed is an error.
-	if dry {
-		return nil, 0, ec2query.NewErrorf(ec2query.DryRunOperation, "Request would have succeeded, but DryRun flag is set.")
-	}
-	met := c.useCallFault(q.Action, slices.Concat(q.ListValues("InstanceId"), q.ListValues("ResourceId")))
+	met := c.useCallFault(q.Action, slices.Concat(q.ListValues("InstanceId"), q.ListValues("ResourceId")), dry)
 	delay := time.Duration(met.Delay)
 	if err := met.asError(); err != nil {
 		return nil, delay, err
+	}
+	// As in EC2, the answer to a dry run that would succeed is an error. The state of instances is not looked at.
+	if dry {
+		return nil, delay, ec2query.NewErrorf(ec2query.DryRunOperation, "Request would have succeeded, but DryRun flag is set.")
 	}
 	body, err := act(q, now)
 	return body, delay, err
