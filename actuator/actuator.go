@@ -19,7 +19,8 @@ type Actuator interface {
 	Platform() string
 	// Observe returns every machine of the cluster, in all pages, ordered by ID; machines that are gone for good are left out.
 	Observe(ctx context.Context, t Target) ([]Machine, error)
-	// Stop asks the cloud to stop the given machines. Machines that are stopping or stopped already are no error.
+	// Stop asks the cloud to stop the given machines. Machines that are stopping or stopped already are no error. Where the cloud
+	// can tell beforehand that the rights to stop or to start one are missing, none is stopped.
 	Stop(ctx context.Context, t Target, ids []string) error
 	// Start asks the cloud to start the given machines. One machine that cannot start does not hold back the others.
 	Start(ctx context.Context, t Target, ids []string) error
@@ -33,6 +34,18 @@ type Target struct {
 	Region string
 	// Credentials are the keys of the credentials Secret. They never appear in an error.
 	Credentials map[string][]byte
+	// Role, if set, is taken instead with the manager's own identity.
+	Role *Role
+}
+
+// Role is an identity at the cloud that others may take.
+type Role struct {
+	// Name is the cloud's own name of the role.
+	Name string
+	// ExternalID is what the role's owner wants to be told by whoever takes it; it may be empty.
+	ExternalID string
+	// Namespace is that of the cluster for which it is taken.
+	Namespace string
 }
 
 // Machine is one machine as the cloud sees it.
@@ -43,6 +56,8 @@ type Machine struct {
 	Name string
 	// State is what the machine does now.
 	State MachineState
+	// Account is whose machine it is, by a name that no other account of any cloud has; empty if the cloud does not tell.
+	Account string
 	// Addresses are the IP addresses and DNS names by which the cloud knows the machine; they confirm what nodes claim. Empty
 	// if the cloud does not tell.
 	Addresses []string

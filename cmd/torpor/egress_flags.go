@@ -12,6 +12,8 @@ import (
 func addEgressFlags(f *pflag.FlagSet, o *manager.Options) {
 	f.StringSliceVar(&o.AllowEndpoints, "allow-endpoints", nil, "host names, patterns such as *.example.com, addresses or networks that "+
 		"endpoint_url of a credentials Secret may name beside AWS's own; without it all but link-local and metadata addresses")
+	f.StringSliceVar(&o.AWSAssumeRoles, "aws-assume-roles", nil, "IAM roles that the manager takes with its own identity for clusters that name them, "+
+		"as NAMESPACE=ARN; the namespace may be *, and the ARN a pattern such as arn:aws:iam::123456789012:role/torpor-*")
 	f.BoolVar(&o.AllowInsecureTargetClusters, "allow-insecure-target-clusters", false,
 		"take kubeconfigs of clusters with plain http, insecure-skip-tls-verify, proxy-url or impersonation")
 }

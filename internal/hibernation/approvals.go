@@ -39,8 +39,34 @@ func ClientApprovalsFrom(r *hivev1.HibernationRecord) time.Time {
 	}
 }
 
+const (
+	// maxClockAhead is how far a node's last sign of life may lie ahead of the hub's time.
+	maxClockAhead = 10 * time.Second
+	// maxClockBehind is longer than a node that is ready may be silent: without leases, kubelets report every five minutes.
+	maxClockBehind = 6 * time.Minute
+)
+
+// IsClockSkewed reports whether a node's times cannot be compared with the hub's: those of a clock that is ahead would make the last
+// lease from before the hibernation look like a new one.
+func IsClockSkewed(o Observed, n ObservedNode) bool {
+	return n.isClockAhead(o.Now) || o.Record != nil && o.Record.ResumeStartedAt != nil &&
+		slices.ContainsFunc(o.Record.Nodes, func(r hivev1.RecordedNode) bool { return r.Name == n.Name && r.ClockSkewed })
+}
+
+func (n ObservedNode) isClockAhead(now time.Time) bool {
+	return n.LastSeen.After(now.Add(maxClockAhead))
+}
+
+// isClockBehind reports whether a node that is ready, and so reports to its cluster, was last seen long ago.
+func (n ObservedNode) isClockBehind(now time.Time) bool {
+	return n.Ready && !n.LastSeen.IsZero() && n.LastSeen.Before(now.Add(-maxClockBehind))
+}
+
 // HasReported reports whether a node has shown a sign of life since the resume began.
 func HasReported(r *hivev1.HibernationRecord, n ObservedNode) bool {
+	if n.ClockSkewed {
+		return n.HasChanged
+	}
 	return r != nil && r.ResumeStartedAt != nil && n.LastSeen.After(r.ResumeStartedAt.Time)
 }
 

@@ -119,6 +119,8 @@ func ensureHibernationRecord(o Observed) *hivev1.HibernationRecord {
 	for _, node := range o.Nodes {
 		// A cancelled resume leaves the nodes that it awaited to the next one: they are not ready only because their
 		// machines were stopped.
+		// In a resume that is cancelled, nodes may be silent for hours because they were off.
+		node.ClockSkewed = node.isClockAhead(o.Now) || node.isClockBehind(o.Now) && !o.hasNotResumed()
 		node.Ready = node.Ready || slices.ContainsFunc(awaited, func(a ObservedNode) bool { return a.Name == node.Name })
 		record.Nodes = append(record.Nodes, node.RecordedNode)
 	}

@@ -81,8 +81,10 @@ const (
 // ObservedNode is a node of the cluster as its API server shows it.
 type ObservedNode struct {
 	hivev1.RecordedNode
-	// LastSeen is the newest sign of life: its lease's renewal or its Ready heartbeat.
+	// LastSeen is the newest sign of life by the node's own clock: its lease's renewal or its Ready heartbeat.
 	LastSeen time.Time
+	// HasChanged is whether LastSeen has changed since the first look of the resume; known only of nodes whose ClockSkewed is set.
+	HasChanged bool
 }
 
 // NeedsCloud reports whether the machines have to be observed, given what the object alone says.

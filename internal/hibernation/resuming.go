@@ -159,11 +159,11 @@ func (o Observed) missingNodes() []string {
 	if len(o.Nodes) == 0 {
 		return []string{"any node"}
 	}
-	since := resumeRecord(o).ResumeStartedAt.Time
+	record := resumeRecord(o)
 	var names []string
 	for _, node := range o.awaitedNodes() {
 		// A Node object keeps its Ready condition while its machine is off, so Ready alone is no sign of life.
-		if !node.Ready || !node.LastSeen.After(since) {
+		if !node.Ready || !HasReported(record, node) {
 			names = append(names, node.Name)
 		}
 	}

@@ -79,6 +79,8 @@ type Options struct {
 	Webhook WebhookOptions
 	// AllowEndpoints are the endpoints that a Secret may name for a cloud; empty allows all but link-local ones.
 	AllowEndpoints []string
+	// AWSAssumeRoles are the IAM roles that ClusterDeployments may name, as NAMESPACE=ARN; none allows none.
+	AWSAssumeRoles []string
 	// AllowInsecureTargetClusters takes kubeconfigs with plain http, unverified certificates, a proxy or impersonation.
 	AllowInsecureTargetClusters bool
 	// IsolateSpaces gives each space a NetworkPolicy that keeps others' Pods out.
@@ -93,8 +95,9 @@ type Options struct {
 	// Log gets one line per change.
 	Log *slog.Logger
 
-	// endpoints are AllowEndpoints, parsed.
-	endpoints egress.Endpoints
+	// endpoints are AllowEndpoints, and assumableRoles AWSAssumeRoles, parsed.
+	endpoints      egress.Endpoints
+	assumableRoles []aws.AssumableRole
 }
 
 // Run runs the manager until ctx ends. None of the kinds that it handles needs to be installed.
@@ -206,6 +209,9 @@ func addFeatures(mgr manager.Manager, o Options) error {
 	if o.endpoints, err = egress.ParseEndpoints(o.AllowEndpoints); err != nil {
 		return fmt.Errorf("--allow-endpoints: %w", err)
 	}
+	if o.assumableRoles, err = aws.ParseAssumableRoles(o.AWSAssumeRoles); err != nil {
+		return fmt.Errorf("--aws-assume-roles: %w", err)
+	}
 	if o.guards, err = newWriterGuards(mgr.GetAPIReader(), o.TakeOver); err != nil {
 		return err
 	}
@@ -254,7 +260,7 @@ func setupAll(setups ...conditional.SetupFunc) conditional.SetupFunc {
 func actuators(o Options) map[string]actuator.Actuator {
 	byPlatform := map[string]actuator.Actuator{}
 	for _, a := range []actuator.Actuator{
-		aws.New(aws.Options{Endpoint: o.AWSEndpoint, Endpoints: o.endpoints}),
+		aws.New(aws.Options{Endpoint: o.AWSEndpoint, Endpoints: o.endpoints, AssumableRoles: o.assumableRoles}),
 	} {
 		byPlatform[a.Platform()] = a
 	}

@@ -150,6 +150,10 @@ type RecordedNode struct {
 	// Ready is whether the node was ready; the resume does not wait for one that was not.
 	// +optional
 	Ready bool `json:"ready,omitempty"`
+	// ClockSkewed is whether the node's clock was far from the hub's. Its times are no sign of life at the resume then: only that
+	// they change is.
+	// +optional
+	ClockSkewed bool `json:"clockSkewed,omitempty"`
 	// ControlPlane is whether the node carried the control-plane role.
 	// +optional
 	ControlPlane bool `json:"controlPlane,omitempty"`

@@ -19,8 +19,21 @@ type AWSPlatform struct {
 	// and optionally aws_session_token and endpoint_url.
 	// +optional
 	CredentialsSecretRef LocalObjectReference `json:"credentialsSecretRef,omitempty"`
+	// CredentialsAssumeRole is the IAM role that the manager takes where credentialsSecretRef is empty. The manager's flag
+	// --aws-assume-roles has to list it for the namespace.
+	// +optional
+	CredentialsAssumeRole *AssumeRole `json:"credentialsAssumeRole,omitempty"`
 	// Region of the cluster's machines.
 	Region string `json:"region"`
+}
+
+// AssumeRole is an IAM role of the cluster's account.
+type AssumeRole struct {
+	// RoleARN is the name of the role.
+	RoleARN string `json:"roleARN"`
+	// ExternalID is what the role's trust policy may ask for.
+	// +optional
+	ExternalID string `json:"externalID,omitempty"`
 }
 
 // PlatformSettings is what Torpor needs of every platform. It is the same for all of them and no part of the API.
@@ -33,13 +46,17 @@ type PlatformSettings struct {
 	Region string
 	// CredentialsSecretName names the Secret of the account, in the namespace of the ClusterDeployment.
 	CredentialsSecretName string
+	// AssumeRole is taken where CredentialsSecretName is empty; nil for none.
+	AssumeRole *AssumeRole
 }
 
 // Settings returns the settings of the platform that is set. A new platform is a field above and a case here.
 func (p Platform) Settings() PlatformSettings {
 	switch {
 	case p.AWS != nil:
-		return PlatformSettings{Name: "aws", Region: p.AWS.Region, CredentialsSecretName: p.AWS.CredentialsSecretRef.Name}
+		return PlatformSettings{
+			Name: "aws", Region: p.AWS.Region, CredentialsSecretName: p.AWS.CredentialsSecretRef.Name, AssumeRole: p.AWS.CredentialsAssumeRole,
+		}
 	default:
 		return PlatformSettings{}
 	}

@@ -41,6 +41,8 @@ type Options struct {
 	// Endpoints are those that an endpoint_url may name; none listed allows all but link-local ones. Only the words of listed
 	// endpoints and of AWS's own are shown to users.
 	Endpoints egress.Endpoints
+	// AssumableRoles are the roles that the manager takes with its own identity; none takes none.
+	AssumableRoles []AssumableRole
 	// CallTimeout bounds one API call with all its attempts; 0 means 15 s.
 	CallTimeout time.Duration
 	// Attempts is how often a call is tried while the cloud throttles or does not answer; 0 means 4.
@@ -51,6 +53,8 @@ type Options struct {
 type Actuator struct {
 	options Options
 	clients clientCache
+	// identity is the manager's own at AWS, once a role was taken; the lock of clients guards it.
+	identity *awssdk.Config
 }
 
 // New returns an Actuator; it does not call the cloud.
@@ -116,7 +120,7 @@ func (a *Actuator) Observe(ctx context.Context, t actuator.Target) ([]actuator.M
 		if err != nil {
 			return nil, err
 		}
-		found, err := ownedMachines(page, tag)
+		found, err := c.ownedMachines(page, tag)
 		if err != nil {
 			return nil, err
 		}
@@ -126,7 +130,7 @@ func (a *Actuator) Observe(ctx context.Context, t actuator.Target) ([]actuator.M
 	return machines, nil
 }
 
-func ownedMachines(page *ec2.DescribeInstancesOutput, tag string) ([]actuator.Machine, error) {
+func (c *accountClient) ownedMachines(page *ec2.DescribeInstancesOutput, tag string) ([]actuator.Machine, error) {
 	var machines []actuator.Machine
 	for _, reservation := range page.Reservations {
 		for _, i := range reservation.Instances {
@@ -147,10 +151,19 @@ func ownedMachines(page *ec2.DescribeInstancesOutput, tag string) ([]actuator.Ma
 			machines = append(machines, actuator.Machine{
 				ID: awssdk.ToString(i.InstanceId), State: state,
 				Name: strings.ToValidUTF8(name[:min(len(name), maxNameBytes)], ""), Addresses: addressesOf(i),
+				Account: c.accountName(awssdk.ToString(reservation.OwnerId)),
 			})
 		}
 	}
 	return machines, nil
+}
+
+// accountName tells accounts of different clouds apart. An endpoint could say that it is of any account.
+func (c *accountClient) accountName(owner string) string {
+	if isOwnEndpoint(c.host) {
+		return "aws/" + owner
+	}
+	return c.endpoint + "/" + owner
 }
 
 // addressesOf returns the machine's addresses, of all its network interfaces.
@@ -223,10 +236,45 @@ func (a *Actuator) Stop(ctx context.Context, t actuator.Target, ids []string) er
 	if err != nil {
 		return err
 	}
+	if err := c.requirePermissions(ctx, ids); err != nil {
+		return err
+	}
 	return c.changePower(ctx, stopInstances, ids, func(ctx context.Context, ids []string) error {
 		_, err := c.api.StopInstances(ctx, &ec2.StopInstancesInput{InstanceIds: ids})
 		return err
 	})
+}
+
+// requirePermissions asks by dry runs whether the machines may be started and stopped: what is refused halfway leaves a cluster that is
+// half down, and one that may not be started again could not wake.
+func (c *accountClient) requirePermissions(ctx context.Context, ids []string) error {
+	dryRun := awssdk.Bool(true)
+	for _, call := range []struct {
+		operation string
+		ask       func(context.Context, []string) error
+	}{
+		{stopInstances, func(ctx context.Context, ids []string) error {
+			_, err := c.api.StopInstances(ctx, &ec2.StopInstancesInput{InstanceIds: ids, DryRun: dryRun})
+			return err
+		}},
+		{startInstances, func(ctx context.Context, ids []string) error {
+			_, err := c.api.StartInstances(ctx, &ec2.StartInstancesInput{InstanceIds: ids, DryRun: dryRun})
+			return err
+		}},
+	} {
+		for batch := range slices.Chunk(ids, maxBatchSize) {
+			err := c.callWithTimeout(ctx, call.operation, func(ctx context.Context) error { return call.ask(ctx, batch) })
+			// That the call would succeed is an error of the cloud too, and what is wrong with single machines shows when they stop.
+			if _, isOfMachine := errors.AsType[*machineRefusedError](err); err == nil || isOfMachine {
+				continue
+			}
+			if e, ok := errors.AsType[*actuator.Error](err); ok && e.Class == actuator.PermissionDenied {
+				return &actuator.Error{Class: e.Class, Message: e.Message + "; no machine is stopped without the rights to stop and to start all of them"}
+			}
+			return err
+		}
+	}
+	return nil
 }
 
 // changePower starts or stops all machines in as few calls as possible. The machines that are refused end up in one error.

@@ -38,27 +38,38 @@ type clientCache struct {
 type accountClient struct {
 	api          *ec2.Client
 	region, host string
+	// endpoint is the host with its port.
+	endpoint string
 	// isTrusted says that the endpoint's own words may be shown to users.
 	isTrusted bool
 	secrets   []string
 	timeout   time.Duration
 	lastUse   uint64
+	// session is that of a role; nil for the keys of a Secret.
+	session *awssdk.CredentialsCache
 }
 
 // clientFor returns the client for the target's account, region and endpoint; a changed Secret gets another one.
 func (a *Actuator) clientFor(ctx context.Context, t actuator.Target) (*accountClient, error) {
+	if t.Region == "" || strings.Trim(t.Region, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
+		return nil, otherErrorf("the region must be one such as us-east-1, found %q: set spec.platform.aws.region", t.Region)
+	}
+	if t.Role != nil {
+		return a.clientForRole(ctx, *t.Role, t.Region)
+	}
 	keys, err := readCredentials(t.Credentials)
 	if err != nil {
 		return nil, err
-	}
-	if t.Region == "" || strings.Trim(t.Region, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
-		return nil, otherErrorf("the region must be one such as us-east-1, found %q: set spec.platform.aws.region", t.Region)
 	}
 	endpoint := keys.endpointOrDefault(a.options.Endpoint)
 	// The cache is indexed by a hash, so that no key of a map is a secret. NUL cannot be part of any of the values.
 	fingerprint := strings.Join([]string{keys.id, keys.secret, keys.token, t.Region, endpoint}, "\x00")
 	return a.clients.getOrBuild(sha256.Sum256([]byte(fingerprint)), func() (*accountClient, error) {
-		c, err := a.newClient(ctx, keys, t.Region, endpoint)
+		static := awssdk.Credentials{AccessKeyID: keys.id, SecretAccessKey: keys.secret, SessionToken: keys.token, Source: "Secret"}
+		c, err := a.newClient(ctx, awssdk.CredentialsProviderFunc(func(context.Context) (awssdk.Credentials, error) { return static, nil }), t.Region, endpoint)
+		if err == nil {
+			c.secrets = keys.secretValues()
+		}
 		if err != nil || endpoint == a.options.Endpoint {
 			return c, err
 		}
@@ -93,7 +104,7 @@ func (c *clientCache) getOrBuild(key clientKey, build func() (*accountClient, er
 	return made, nil
 }
 
-func (a *Actuator) newClient(ctx context.Context, keys staticCredentials, region, endpoint string) (*accountClient, error) {
+func (a *Actuator) newClient(ctx context.Context, credentials awssdk.CredentialsProvider, region, endpoint string) (*accountClient, error) {
 	where := ec2.EndpointParameters{Region: &region}
 	if endpoint != "" {
 		u, err := url.Parse(endpoint)
@@ -106,14 +117,13 @@ func (a *Actuator) newClient(ctx context.Context, keys staticCredentials, region
 	if err != nil {
 		return nil, otherErrorf("EC2 has no endpoint in region %s: correct spec.platform.aws.region", region)
 	}
-	static := awssdk.Credentials{AccessKeyID: keys.id, SecretAccessKey: keys.secret, SessionToken: keys.token, Source: "Secret"}
 	return &accountClient{
 		api: ec2.New(ec2.Options{
 			Region: region, BaseEndpoint: where.Endpoint, HTTPClient: a.options.HTTPClient, Retryer: a.options.newRetryer(),
 			APIOptions:  []func(*middleware.Stack) error{awsmiddleware.AddUserAgentKeyValue("torpor", buildinfo.ReadVersion().Version)},
-			Credentials: awssdk.CredentialsProviderFunc(func(context.Context) (awssdk.Credentials, error) { return static, nil }),
+			Credentials: credentials,
 		}),
-		region: region, host: resolved.URI.Hostname(), isTrusted: true, secrets: keys.secretValues(), timeout: a.options.CallTimeout,
+		region: region, host: resolved.URI.Hostname(), endpoint: resolved.URI.Host, isTrusted: true, timeout: a.options.CallTimeout,
 	}, nil
 }
 
@@ -168,6 +178,11 @@ func (c *accountClient) callWithTimeout(ctx context.Context, operation string, d
 		// The caller ended the call, and that says nothing about the cloud.
 		return ctx.Err()
 	default:
-		return c.explainError(operation, err)
+		explained := c.explainError(operation, err)
+		if c.session != nil && actuator.ClassOf(explained) == actuator.CredentialsInvalid {
+			// A session that was revoked must not be used until its end.
+			c.session.Invalidate()
+		}
+		return explained
 	}
 }

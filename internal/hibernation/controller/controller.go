@@ -47,6 +47,9 @@ type Controller struct {
 	secrets      client.Reader
 	machineCache *machineCache
 	approvalLog  *approvalLog
+	firstLooks   *firstLooks
+	// machineAccounts knows whose machines the clusters of one infraID are.
+	machineAccounts *machineAccounts
 }
 
 // +kubebuilder:rbac:groups=hive.openshift.io,resources=clusterdeployments,verbs=get;list;watch;patch
@@ -59,6 +62,8 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	c.client, c.secrets = mgr.GetClient(), mgr.GetAPIReader()
 	c.machineCache = &machineCache{entries: map[types.UID]cachedMachines{}}
 	c.approvalLog = &approvalLog{resumes: map[types.UID]*resumeApprovals{}}
+	c.machineAccounts = &machineAccounts{byCluster: map[types.NamespacedName]machineAccount{}}
+	c.firstLooks = &firstLooks{resumes: map[types.UID]*firstLook{}}
 	c.Metrics.useReader(mgr.GetClient())
 	if err := addIndexes(mgr); err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)
@@ -74,6 +79,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		Complete(&reconcile.Pass[*hivev1.ClusterDeployment, *clusterObservation, hibernation.Plan]{
 			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Guard: c.Guard, Owner: Name,
 			New:        func() *hivev1.ClusterDeployment { return &hivev1.ClusterDeployment{} },
+			Forget:     c.machineAccounts.forget,
 			Observe:    c.observe,
 			Release:    (*clusterObservation).release,
 			Decide:     func(seen *clusterObservation) hibernation.Plan { return hibernation.Decide(seen.Observed) },

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/torpor-dev/torpor/actuator"
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 )
 
@@ -63,8 +64,12 @@ func (c Controller) listRequests(ctx context.Context, which ...client.ListOption
 }
 
 // findMachineOwner returns the oldest ClusterDeployment of the same machines, nil if that is this one: of two with different
-// wishes, each would undo what the other does.
-func (c Controller) findMachineOwner(ctx context.Context, cd *hivev1.ClusterDeployment) (*hivev1.ClusterDeployment, error) {
+// wishes, each would undo what the other does. What another one only says of itself counts for nothing: its credentials have to
+// show machines of the same account.
+func (c Controller) findMachineOwner(ctx context.Context, cd *hivev1.ClusterDeployment, machines []actuator.Machine) (*hivev1.ClusterDeployment, error) {
+	if len(machines) == 0 {
+		return nil, nil
+	}
 	owner := cd
 	for _, tag := range machineTags(cd) {
 		var list hivev1.ClusterDeploymentList
@@ -73,7 +78,7 @@ func (c Controller) findMachineOwner(ctx context.Context, cd *hivev1.ClusterDepl
 		}
 		for i := range list.Items {
 			other := &list.Items[i]
-			if other.DeletionTimestamp.IsZero() && compareAge(other, owner) < 0 {
+			if other.DeletionTimestamp.IsZero() && compareAge(other, owner) < 0 && c.accountOf(ctx, other).has(machines[0]) {
 				owner = other
 			}
 		}

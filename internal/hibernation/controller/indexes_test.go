@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
 // refusesSecondOwner has two ClusterDeployments of the same machines, the younger of which wants another power state.
@@ -25,4 +26,49 @@ func refusesSecondOwner(t *testing.T, e *env) {
 	}
 	second.ids, second.infraID = first.ids, first.infraID
 	second.awaitSettled(t, hivev1.PowerStateHibernating)
+}
+
+// tellsAccountsApart has two ClusterDeployments of one infraID in different accounts, and each has its own way.
+func tellsAccountsApart(t *testing.T, e *env) {
+	t.Helper()
+	first := e.newCluster(t, nil)
+	first.awaitSettled(t, hivev1.PowerStateRunning)
+	other := testenv.StartCloud(t)
+	other.RunInstances(t, first.infraID, machines)
+	second := e.newCluster(t, func(r *clusterSetup) {
+		r.machines, r.cloud, r.cd.Spec.ClusterMetadata.InfraID, r.cd.Spec.PowerState = 0, other, first.infraID, hivev1.PowerStateHibernating
+	})
+	second.infraID = first.infraID
+	second.awaitSettled(t, hivev1.PowerStateHibernating)
+	first.awaitSettled(t, hivev1.PowerStateRunning)
+}
+
+// ignoresOwnersWithoutMachines has an older ClusterDeployment that names the infraID of somebody else.
+func ignoresOwnersWithoutMachines(t *testing.T, e *env) {
+	t.Helper()
+	const victim = "victim-x7k2p"
+	e.newCluster(t, func(r *clusterSetup) {
+		r.machines, r.cd.Spec.ClusterMetadata.InfraID, r.keys["aws_access_key_id"] = 0, victim, []byte(wrongKey)
+	}).awaitCondition(t, expectedCondition{hivev1.ClusterReadyCondition, "Unknown", hivev1.CredentialsInvalidReason, nil})
+	e.cloud.RunInstances(t, victim, machines)
+	s := e.newCluster(t, func(r *clusterSetup) { r.machines, r.cd.Spec.ClusterMetadata.InfraID = 0, victim })
+	s.infraID = victim
+	s.awaitSettled(t, hivev1.PowerStateRunning)
+	s.setPowerState(t, hivev1.PowerStateHibernating)
+	s.awaitSettled(t, hivev1.PowerStateHibernating)
+}
+
+// asksForRightsFirst takes the right to start one machine away.
+func asksForRightsFirst(t *testing.T, e *env) {
+	t.Helper()
+	s := e.newCluster(t, nil)
+	s.awaitSettled(t, hivev1.PowerStateRunning)
+	e.cloud.InjectFault(t, testenv.CloudFault{Action: "StartInstances", InstanceIDs: s.ids[1:], Code: "UnauthorizedOperation", Message: "No."})
+	s.setPowerState(t, hivev1.PowerStateHibernating)
+	s.awaitCondition(t, expectedCondition{
+		hivev1.ClusterReadyCondition, "False", hivev1.FailedToStopReason, []string{"StartInstances: UnauthorizedOperation", "no machine is stopped"},
+	})
+	if err := e.cloud.ExpectState(t, s.infraID, "running"); err != nil {
+		t.Errorf("expected no machine to be stopped: %v", err)
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/torpor-dev/torpor/actuator"
@@ -30,6 +31,10 @@ type clusterObservation struct {
 	verdicts []csr.Verdict
 	// approvals are nil while no certificate request is judged.
 	approvals *resumeApprovals
+	// ownerInterval is when a cluster is looked at again whose machines belong to another one; zero otherwise.
+	ownerInterval time.Duration
+	// firstLook is nil while the cluster does not resume.
+	firstLook *firstLook
 }
 
 func (s *clusterObservation) release() {
@@ -42,18 +47,20 @@ func (s *clusterObservation) release() {
 // of the observation and no error.
 func (c Controller) observe(ctx context.Context, cd *hivev1.ClusterDeployment) (*clusterObservation, error) {
 	seen := &clusterObservation{Observed: c.observeObject(cd)}
-	owner, err := c.findMachineOwner(ctx, cd)
-	if err != nil {
-		return nil, err
-	}
-	if owner != nil && seen.Invalid == "" {
-		seen.Invalid = fmt.Sprintf("Expected one ClusterDeployment for the infraID %s, found that its machines belong to %s/%s, which is older; delete one of both, or correct spec.clusterMetadata.infraID",
-			cd.Spec.ClusterMetadata.InfraID, owner.Namespace, owner.Name)
-	}
 	if hibernation.NeedsCloud(seen.Observed) {
 		c.observeCloud(ctx, cd, seen)
 	}
+	owner, err := c.findMachineOwner(ctx, cd, seen.Machines)
+	if err != nil {
+		return nil, err
+	}
+	if owner != nil {
+		seen.Machines, seen.ownerInterval = nil, accountTTL
+		seen.Invalid = fmt.Sprintf("Expected one ClusterDeployment for the infraID %s, found that its machines belong to %s/%s, which is older; delete one of both, or correct spec.clusterMetadata.infraID",
+			cd.Spec.ClusterMetadata.InfraID, owner.Namespace, owner.Name)
+	}
 	seen.approvals = c.approvalLog.ofResume(cd.UID, seen.Observed)
+	seen.firstLook = c.firstLooks.ofResume(cd.UID, seen.Observed)
 	if hibernation.NeedsCluster(seen.Observed) {
 		c.observeCluster(ctx, cd, seen)
 	}
@@ -62,18 +69,23 @@ func (c Controller) observe(ctx context.Context, cd *hivev1.ClusterDeployment) (
 
 func (c Controller) observeCloud(ctx context.Context, cd *hivev1.ClusterDeployment, seen *clusterObservation) {
 	platform := cd.Spec.Platform.Settings()
-	credentials, err := c.readSecret(ctx, cd.Namespace, platform.CredentialsSecretName)
-	if err != nil {
-		seen.ObservationError = explainSecretError(platform.CredentialsSecretName, err)
-		return
-	}
 	seen.actuator = c.Actuators[platform.Name]
-	seen.target = actuator.Target{InfraID: cd.Spec.ClusterMetadata.InfraID, Region: platform.Region, Credentials: credentials}
+	seen.target = actuator.Target{InfraID: cd.Spec.ClusterMetadata.InfraID, Region: platform.Region}
+	if platform.CredentialsSecretName == "" {
+		seen.target.Role = &actuator.Role{Name: platform.AssumeRole.RoleARN, ExternalID: platform.AssumeRole.ExternalID, Namespace: cd.Namespace}
+	} else {
+		var err error
+		if seen.target.Credentials, err = c.readSecret(ctx, cd.Namespace, platform.CredentialsSecretName); err != nil {
+			seen.ObservationError = explainSecretError(platform.CredentialsSecretName, err)
+			return
+		}
+	}
 	if known, ok := c.machineCache.freshMachines(cd.UID, seen.Observed); ok {
 		seen.Machines = known
 		return
 	}
 	machines, err := seen.actuator.Observe(ctx, seen.target)
+	c.machineAccounts.store(client.ObjectKeyFromObject(cd), machines, seen.Now)
 	if err != nil {
 		seen.ObservationError = explainCloudError(err)
 		return
@@ -119,6 +131,7 @@ func (s *clusterObservation) readCluster(ctx context.Context) error {
 	if s.Nodes, err = s.cluster.ListNodes(ctx); err != nil {
 		return err
 	}
+	s.firstLook.compare(s.Observed)
 	if !hibernation.NeedsCertificateRequests(s.Observed) {
 		return nil
 	}

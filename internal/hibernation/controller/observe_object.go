@@ -50,7 +50,7 @@ func missingFields(cd *hivev1.ClusterDeployment) string {
 		if platform.Region == "" {
 			missing = append(missing, "spec.platform."+platform.Name+".region")
 		}
-		if platform.CredentialsSecretName == "" {
+		if platform.CredentialsSecretName == "" && (platform.AssumeRole == nil || platform.AssumeRole.RoleARN == "") {
 			missing = append(missing, "spec.platform."+platform.Name+".credentialsSecretRef.name")
 		}
 	}

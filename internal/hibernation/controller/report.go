@@ -34,7 +34,7 @@ func (c Controller) report(cd *hivev1.ClusterDeployment, seen *clusterObservatio
 	cd.Status.PowerState = hibernation.DisplayedPowerState(plan.Hibernating)
 	cd.Status.Hibernation = plan.Record
 	return reconcile.FollowUp{
-		Rule: plan.Rule, RequeueAfter: plan.RequeueAfter, Events: events,
+		Rule: plan.Rule, RequeueAfter: max(plan.RequeueAfter, seen.ownerInterval), Events: events,
 		AfterSave: func() {
 			c.Metrics.countTransitions(events, decided)
 			if seen.approvals != nil {

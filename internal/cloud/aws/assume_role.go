@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package aws
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"path"
+	"strings"
+	"time"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/credentials/stscreds"
+	"github.com/aws/aws-sdk-go-v2/service/sts"
+
+	"github.com/torpor-dev/torpor/actuator"
+)
+
+const (
+	// sessionRenewal is how long before its end a session is replaced: longer than any look with all its calls.
+	sessionRenewal = 5 * time.Minute
+	// maxSessionNameBytes is what STS takes.
+	maxSessionNameBytes = 64
+)
+
+// AssumableRole is an entry of --aws-assume-roles: roles that may be taken for the clusters of a namespace.
+type AssumableRole struct{ namespace, pattern string }
+
+// ParseAssumableRoles reads NAMESPACE=ARN. The namespace may be *, and the ARN a pattern, whose * ends at a slash.
+func ParseAssumableRoles(list []string) ([]AssumableRole, error) {
+	var roles []AssumableRole
+	for _, entry := range list {
+		namespace, pattern, ok := strings.Cut(entry, "=")
+		_, err := path.Match(pattern, "")
+		if !ok || err != nil || namespace == "" || !strings.HasPrefix(pattern, "arn:") {
+			return nil, fmt.Errorf("expected NAMESPACE=ARN such as team-a=arn:aws:iam::123456789012:role/torpor-*, found %q", entry)
+		}
+		roles = append(roles, AssumableRole{namespace, pattern})
+	}
+	return roles, nil
+}
+
+func (r AssumableRole) includes(role actuator.Role) bool {
+	matches, err := path.Match(r.pattern, role.Name)
+	return err == nil && matches && (r.namespace == "*" || r.namespace == role.Namespace)
+}
+
+// clientForRole returns the client that acts as a role. Whoever writes a ClusterDeployment names the role, and the manager's identity
+// may be trusted by those of many tenants, so an administrator lists for whom it is used.
+func (a *Actuator) clientForRole(ctx context.Context, role actuator.Role, region string) (*accountClient, error) {
+	isListed := false
+	for _, r := range a.options.AssumableRoles {
+		isListed = isListed || r.includes(role)
+	}
+	if !isListed {
+		return nil, otherErrorf("spec.platform.aws.credentialsAssumeRole: expected a role that --aws-assume-roles lists for the namespace %s, found %.200q: "+
+			"have it listed, or use credentialsSecretRef", role.Namespace, role.Name)
+	}
+	fingerprint := strings.Join([]string{"role", role.Name, role.ExternalID, role.Namespace, region}, "\x00")
+	return a.clients.getOrBuild(sha256.Sum256([]byte(fingerprint)), func() (*accountClient, error) {
+		session, err := a.newSession(ctx, role, region)
+		if err != nil {
+			return nil, err
+		}
+		c, err := a.newClient(ctx, session, region, a.options.Endpoint)
+		if err != nil {
+			return nil, err
+		}
+		c.session = session
+		return c, nil
+	})
+}
+
+// newSession returns credentials that are fetched when they are needed, and again before they expire.
+func (a *Actuator) newSession(ctx context.Context, role actuator.Role, region string) (*awssdk.CredentialsCache, error) {
+	if a.identity == nil {
+		// The environment, a web identity such as that of a ServiceAccount, a container's or an instance's role.
+		own, err := config.LoadDefaultConfig(ctx, config.WithRegion(region))
+		if err != nil {
+			return nil, otherErrorf("the manager's own AWS configuration cannot be read: correct its environment")
+		}
+		a.identity = &own
+	}
+	api := sts.NewFromConfig(*a.identity, func(o *sts.Options) { o.Region, o.HTTPClient = region, a.options.HTTPClient })
+	provider := stscreds.NewAssumeRoleProvider(api, role.Name, func(o *stscreds.AssumeRoleOptions) {
+		name := "torpor-" + role.Namespace
+		o.RoleSessionName = name[:min(len(name), maxSessionNameBytes)]
+		if role.ExternalID != "" {
+			o.ExternalID = &role.ExternalID
+		}
+	})
+	explaining := awssdk.CredentialsProviderFunc(func(ctx context.Context) (awssdk.Credentials, error) {
+		keys, err := provider.Retrieve(ctx)
+		if err != nil {
+			return keys, &assumeRoleError{role.Name, err}
+		}
+		return keys, nil
+	})
+	return awssdk.NewCredentialsCache(explaining, func(o *awssdk.CredentialsCacheOptions) { o.ExpiryWindow = sessionRenewal }), nil
+}
+
+// assumeRoleError is a role that could not be taken; nothing was asked of EC2.
+type assumeRoleError struct {
+	role  string
+	cause error
+}
+
+// Error implements error.
+func (e *assumeRoleError) Error() string { return fmt.Sprintf("assume %s: %v", e.role, e.cause) }
+
+// Unwrap implements the interface of errors.Is and errors.As.
+func (e *assumeRoleError) Unwrap() error { return e.cause }
+
+func (e *assumeRoleError) explain() error {
+	api, ok := asAPIError(e.cause)
+	if !ok {
+		return &actuator.Error{Class: actuator.Unreachable, Message: fmt.Sprintf(
+			"AssumeRole: the manager cannot take the role %s: STS does not answer, or the manager has no credentials of its own; see docs/spec/clusterdeployment.md", e.role)}
+	}
+	return &actuator.Error{Class: classOf(api.ErrorCode()), Message: fmt.Sprintf("AssumeRole: %s: %s", api.ErrorCode(), scrubMessage(api.ErrorMessage(), nil))}
+}
