@@ -53,7 +53,7 @@ func controllerLaw(packages string) importLaw {
 func frontLaw(packages string) importLaw {
 	return importLaw{
 		packages: packages, reason: "people's tools write down what is wanted and ask pure features what it means; controllers act on it",
-		mayReach: append(publicNames(), "internal/buildinfo", "internal/decision", "internal/statusannotation", "internal/hibernation", "internal/mysql/clustering", "internal/mysql/gtid", "internal/mysql/provisioning",
+		mayReach: append(publicNames(), "internal/buildinfo", "internal/decision", "internal/statusannotation", "internal/hibernation", "internal/mysql/accounts", "internal/mysql/clustering", "internal/mysql/gtid", "internal/mysql/provisioning",
 			"internal/cf/revision", "internal/cf/process", "internal/cf/lrp", "internal/cf/podstatus"),
 	}
 }
@@ -120,19 +120,20 @@ func mysqlLaws() []importLaw {
 	return []importLaw{
 		pureLaw("internal/mysql/gtid"),
 		pureLaw("internal/mysql/clustering").alsoReaching("internal/mysql/gtid"),
-		pureLaw("internal/mysql/provisioning"),
-		pureLaw("internal/mysql/backup"),
+		pureLaw("internal/mysql/accounts"),
+		pureLaw("internal/mysql/provisioning").alsoReaching("internal/mysql/accounts"),
+		pureLaw("internal/mysql/backup").alsoReaching("internal/mysql/accounts"),
 		controllerLaw("internal/mysql/sqlclient"),
-		controllerLaw("internal/mysql/clustering/controller").alsoReaching("internal/mysql/clustering", "internal/mysql/gtid", "internal/mysql/sqlclient"),
-		controllerLaw("internal/mysql/provisioning/controller").alsoReaching("internal/mysql/provisioning"),
-		controllerLaw("internal/mysql/backup/controller").alsoReaching("internal/mysql/backup"),
+		controllerLaw("internal/mysql/clustering/controller").alsoReaching("internal/mysql/accounts", "internal/mysql/clustering", "internal/mysql/gtid", "internal/mysql/sqlclient"),
+		controllerLaw("internal/mysql/provisioning/controller").alsoReaching("internal/mysql/accounts", "internal/mysql/provisioning"),
+		controllerLaw("internal/mysql/backup/controller").alsoReaching("internal/mysql/accounts", "internal/mysql/backup"),
 		{
 			packages: "internal/mysql/backup/bucket", reason: "a place for objects knows nothing of what they are",
 			mayReach: []string{"internal/buildinfo"}, mayNotReach: kubernetesClients(),
 		},
 		{
 			packages: "internal/mysql/backup/job", reason: "what runs in the Pods of Jobs needs nothing of Kubernetes",
-			mayReach:    append(publicNames(), "internal/buildinfo", "internal/mysql/backup", "internal/mysql/backup/bucket"),
+			mayReach:    append(publicNames(), "internal/buildinfo", "internal/mysql/accounts", "internal/mysql/backup", "internal/mysql/backup/bucket"),
 			mayNotReach: kubernetesClients(),
 		},
 	}
@@ -191,7 +192,7 @@ func testToolLaws() []importLaw {
 	return []importLaw{
 		{
 			packages: "internal/testenv/...", reason: "what tests share must not pull a feature into another feature's tests",
-			mayReach: append(publicNames(), "internal/testenv/..."),
+			mayReach: append(publicNames(), "internal/testenv/...", "internal/mysql/accounts"),
 		},
 		{
 			packages: "internal/e2e/...", reason: "stories from outside are tests only: what they share lives in testenv",

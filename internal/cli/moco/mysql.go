@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -26,6 +25,7 @@ import (
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
 	"github.com/torpor-dev/torpor/internal/cli/moco/checksum"
+	"github.com/torpor-dev/torpor/internal/mysql/accounts"
 )
 
 type mysqlSession struct {
@@ -172,15 +172,15 @@ func (kube *kubeClient) newExecutor(pod string, o *corev1.PodExecOptions) (remot
 	return both, nil
 }
 
-const defaultUser = "moco-readonly"
+const defaultUser = accounts.ReadOnlyUser
 
-// passwordKeys are the keys of passwords in the cluster's Secret, by the users of an instance.
-func passwordKeys() map[string]string {
-	return map[string]string{
-		"moco-admin": "ADMIN_PASSWORD", "moco-agent": "AGENT_PASSWORD", "moco-repl": "REPLICATION_PASSWORD",
-		"moco-clone-donor": "CLONE_DONOR_PASSWORD", "moco-exporter": "EXPORTER_PASSWORD", "moco-backup": "BACKUP_PASSWORD",
-		defaultUser: "READONLY_PASSWORD", "moco-writable": "WRITABLE_PASSWORD",
+func accountNames() []string {
+	var names []string
+	for _, a := range accounts.ListAccounts() {
+		names = append(names, a.Name)
 	}
+	slices.Sort(names)
+	return names
 }
 
 func (a *commands) newCredentialCommand() *cobra.Command {
@@ -212,15 +212,15 @@ func (a *commands) newCredentialCommand() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVarP(&user, "mysql-user", "u", defaultUser, "whose: "+strings.Join(slices.Sorted(maps.Keys(passwordKeys())), ", "))
+	cmd.Flags().StringVarP(&user, "mysql-user", "u", defaultUser, "whose: "+strings.Join(accountNames(), ", "))
 	cmd.Flags().StringVar(&format, "format", "plain", "plain or mycnf")
 	return cmd
 }
 
 func (a *commands) readPassword(cmd *cobra.Command, name, user string) (string, error) {
-	key, known := passwordKeys()[user]
-	if !known {
-		return "", exit.WrongUsage("--mysql-user: expected one of %q, found %q", slices.Sorted(maps.Keys(passwordKeys())), user)
+	key := accounts.PasswordKeyOf(user)
+	if key == "" {
+		return "", exit.WrongUsage("--mysql-user: expected one of %q, found %q", accountNames(), user)
 	}
 	kube, c, err := a.openCluster(cmd.Context(), name)
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	"github.com/torpor-dev/torpor/internal/mysql/accounts"
 )
 
 const (
@@ -191,7 +192,7 @@ func BuildCronJob(cluster *mocov1beta2.MySQLCluster, policy *mocov1beta2.BackupP
 	for i := range cluster.Spec.Replicas {
 		args = append(args, "--host="+cluster.InstanceHost(int(i)))
 	}
-	pod, err := buildPodTemplate(cluster, policy.Spec.JobConfig, image, programRun{kind: backupValue, args: args, key: backupPassword})
+	pod, err := buildPodTemplate(cluster, policy.Spec.JobConfig, image, programRun{kind: backupValue, args: args, key: accounts.PasswordKeyOf(accounts.BackupUser)})
 	if err != nil {
 		return nil, fmt.Errorf("BackupPolicy %s: spec.%w", policy.Name, err)
 	}
@@ -235,7 +236,7 @@ func BuildRestoreJob(cluster *mocov1beta2.MySQLCluster, image string) (*batchv1.
 	for _, u := range r.Users {
 		args = append(args, "--user="+u)
 	}
-	pod, err := buildPodTemplate(cluster, r.JobConfig, image, programRun{kind: restoreValue, args: args, key: adminPassword})
+	pod, err := buildPodTemplate(cluster, r.JobConfig, image, programRun{kind: restoreValue, args: args, key: accounts.PasswordKeyOf(accounts.AdminUser)})
 	if err != nil {
 		return nil, fmt.Errorf("spec.restore: %w", err)
 	}
@@ -270,17 +271,15 @@ const (
 	// scratchFolder holds the clients' option file, which names the password: it is in memory.
 	scratchFolder = "/tmp"
 	// runAsUser is upstream's user of MySQL's Pods.
-	runAsUser      = 10000
-	programVolume  = "torpor-program"
-	scratchVolume  = "torpor-scratch"
-	messageFile    = "/dev/termination-log"
-	copyContainer  = "copy-torpor"
-	programSize    = "256Mi"
-	scratchSize    = "16Mi"
-	backupValue    = "mysql-backup"
-	restoreValue   = "mysql-restore"
-	backupPassword = "BACKUP_PASSWORD"
-	adminPassword  = "ADMIN_PASSWORD"
+	runAsUser     = 10000
+	programVolume = "torpor-program"
+	scratchVolume = "torpor-scratch"
+	messageFile   = "/dev/termination-log"
+	copyContainer = "copy-torpor"
+	programSize   = "256Mi"
+	scratchSize   = "16Mi"
+	backupValue   = "mysql-backup"
+	restoreValue  = "mysql-restore"
 )
 
 // errNoImage is for administrators of the manager.

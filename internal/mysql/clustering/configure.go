@@ -24,6 +24,18 @@ func primaryCanApplyBacklog(d *derivedFacts) bool {
 	return d.primary.MayActNow && primaryHasBacklog(d) && canStartSQLThread(d.primary)
 }
 
+func hasWeakenedDurability(i *instanceFacts) bool { return i.MayActNow && len(i.Weakened) > 0 }
+
+// hasOldAccounts reports whether the accounts are to be made anew. They wait for a healthy cluster: a GRANT that waits for a
+// replica holds up every login.
+func hasOldAccounts(d *derivedFacts) bool {
+	return d.state == StateHealthy && d.primary.MayActNow && d.primary.IsWritable && d.primary.HasOldAccounts && !d.StopAsked
+}
+
+func renewAccounts(_ *derivedFacts, p *instanceFacts) Plan {
+	return Plan{Do: RenewAccounts{Index: p.Index}, Why: fmt.Sprintf("the accounts are made as today's list has them, in instance %d", p.Index)}
+}
+
 func primaryNeedsConfiguration(d *derivedFacts) bool {
 	return d.primary.MayActNow && !d.primaryIsConfigured
 }

@@ -57,6 +57,7 @@ func rules() []rule {
 		when("the primary receives", primaryStillReplicates, act("is the primary and stops receiving", stopIO)),
 		when("the primary does not apply", primaryCanApplyBacklog, act("has to apply its relay log", restartSQL)),
 		when("the primary applies", primaryHasBacklog, waitForBacklog),
+		forFirst("weakened durability", hasWeakenedDurability, act("has settings by which it may lose commits; they are set back", restoreDurability)),
 		when("configure the primary", primaryNeedsConfiguration, configurePrimary),
 		when("make the primary writable", shouldMakeWritable, makePrimaryWritable),
 		when("label the primary", primaryNeedsLabel, act("is the primary and gets its label", labelAs(RolePrimary))),
@@ -71,6 +72,7 @@ func rules() []rule {
 		forFirst("hide a replica that lags", isLabelledAndLags, act("is too far behind and loses its label", removeLabel)),
 		forFirst("label a replica", needsReplicaLabel, act("follows and gets its label", labelAs(RoleReplica))),
 		forFirst("the demotion is done", hasSteppedDown, act("has stepped down", clearDemote)),
+		when("accounts of an older list", hasOldAccounts, renewAccounts),
 		when("left over from a stop", hasLeftovers, removeLeftovers),
 		when("settled", decision.Always, settle),
 	}
@@ -124,6 +126,8 @@ func startIO(i int) Action         { return StartIO{Index: i} }
 func restartSQL(i int) Action      { return RestartSQL{Index: i} }
 func removeLabel(i int) Action     { return SetRole{Index: i, Role: RoleNone} }
 func clearDemote(i int) Action     { return ClearDemote{Index: i} }
+
+func restoreDurability(i int) Action { return RestoreDurability{Index: i} }
 
 func labelAs(role PodRole) func(int) Action {
 	return func(i int) Action { return SetRole{Index: i, Role: role} }
@@ -271,6 +275,12 @@ type SetRole struct {
 // ClearDemote removes the request for another primary.
 type ClearDemote struct{ Index int }
 
+// RestoreDurability sets back what somebody has changed in a running server and acknowledgements depend on.
+type RestoreDurability struct{ Index int }
+
+// RenewAccounts makes accounts that are missing and gives the others their rights.
+type RenewAccounts struct{ Index int }
+
 // EndStop removes the annotations of a stop whose time is over.
 type EndStop struct{}
 
@@ -281,19 +291,21 @@ type RemoveLeftovers struct{}
 // none.
 func TargetInstances(do Action) []int { return do.targets() }
 
-func (Nothing) targets() []int            { return nil }
-func (PromoteInStatus) targets() []int    { return nil }
-func (a SetReadOnly) targets() []int      { return []int{a.Index} }
-func (a MakeWritable) targets() []int     { return []int{a.Index} }
-func (a KillConnections) targets() []int  { return []int{a.Index} }
-func (a CancelPending) targets() []int    { return []int{a.Index} }
-func (a StopIO) targets() []int           { return a.Indexes }
-func (a StartIO) targets() []int          { return []int{a.Index} }
-func (a RestartSQL) targets() []int       { return []int{a.Index} }
-func (a ConfigurePrimary) targets() []int { return []int{a.Index} }
-func (a ConfigureReplica) targets() []int { return []int{a.Index} }
-func (a CloneFrom) targets() []int        { return []int{a.Index} }
-func (a SetRole) targets() []int          { return []int{a.Index} }
-func (a ClearDemote) targets() []int      { return []int{a.Index} }
-func (EndStop) targets() []int            { return nil }
-func (RemoveLeftovers) targets() []int    { return nil }
+func (Nothing) targets() []int             { return nil }
+func (PromoteInStatus) targets() []int     { return nil }
+func (a SetReadOnly) targets() []int       { return []int{a.Index} }
+func (a MakeWritable) targets() []int      { return []int{a.Index} }
+func (a KillConnections) targets() []int   { return []int{a.Index} }
+func (a CancelPending) targets() []int     { return []int{a.Index} }
+func (a StopIO) targets() []int            { return a.Indexes }
+func (a StartIO) targets() []int           { return []int{a.Index} }
+func (a RestartSQL) targets() []int        { return []int{a.Index} }
+func (a ConfigurePrimary) targets() []int  { return []int{a.Index} }
+func (a ConfigureReplica) targets() []int  { return []int{a.Index} }
+func (a CloneFrom) targets() []int         { return []int{a.Index} }
+func (a SetRole) targets() []int           { return []int{a.Index} }
+func (a ClearDemote) targets() []int       { return []int{a.Index} }
+func (a RestoreDurability) targets() []int { return []int{a.Index} }
+func (a RenewAccounts) targets() []int     { return []int{a.Index} }
+func (EndStop) targets() []int             { return nil }
+func (RemoveLeftovers) targets() []int     { return nil }

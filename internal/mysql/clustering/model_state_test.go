@@ -504,7 +504,7 @@ func splitByServer(do Action) (map[int]serverAction, bool) {
 		return map[int]serverAction{do.Index: {"ConfigureReplica", do.Source}}, true
 	case CloneFrom:
 		return map[int]serverAction{do.Index: {"CloneFrom", do.Donor}}, true
-	case Nothing, PromoteInStatus, SetRole, ClearDemote, EndStop, RemoveLeftovers:
+	case Nothing, PromoteInStatus, SetRole, ClearDemote, EndStop, RemoveLeftovers, RestoreDurability, RenewAccounts:
 	}
 	return nil, false
 }

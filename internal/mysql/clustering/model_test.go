@@ -541,7 +541,7 @@ func (w *modelState) performAction(do Action, f actionOutcome) error {
 		s.role = do.Role
 	case ClearDemote:
 		w.servers[do.Index].demote = false
-	case Nothing, EndStop, RemoveLeftovers, SetReadOnly, MakeWritable, KillConnections, CancelPending, StopIO, StartIO, RestartSQL, ConfigurePrimary, ConfigureReplica, CloneFrom:
+	case Nothing, EndStop, RemoveLeftovers, SetReadOnly, MakeWritable, KillConnections, CancelPending, StopIO, StartIO, RestartSQL, ConfigurePrimary, ConfigureReplica, CloneFrom, RestoreDurability, RenewAccounts:
 		return w.sendAll(do, f)
 	}
 	return nil

@@ -82,6 +82,10 @@ type Instance struct {
 	// Owned is what it commits at this moment. It is read before Executed, so that it is in one of them at least.
 	Owned    gtid.Set
 	SemiSync SemiSync
+	// Weakened are the settings by which it may lose what it acknowledged, sorted.
+	Weakened []string
+	// HasOldAccounts says that its accounts are not those of today's list.
+	HasOldAccounts bool
 	// Connected are the UUIDs of the replicas that it serves.
 	Connected []string
 	Channel   ReplicationChannel

@@ -83,7 +83,9 @@ func isInService(d *derivedFacts) bool {
 }
 
 // isWell reports whether the Pod of an instance is ready and, unless it is the primary, it follows.
-func isWell(i *instanceFacts) bool { return i.Pod.Ready && (i.IsPrimary || i.IsInSync) }
+func isWell(i *instanceFacts) bool {
+	return i.Pod.Ready && len(i.Weakened) == 0 && (i.IsPrimary || i.IsInSync)
+}
 
 // isComparable reports whether an instance should follow the primary and can be compared with it.
 func isComparable(i *instanceFacts) bool {
@@ -117,6 +119,8 @@ func describeSymptom(i *instanceFacts) string {
 		return "does not answer"
 	case i.Clone == Cloning:
 		return "is being cloned"
+	case len(i.Weakened) > 0:
+		return "may lose commits by its settings of " + strings.Join(i.Weakened, ", ")
 	case i.IsPrimary:
 		return describePrimarySymptom(i.cluster)
 	default:

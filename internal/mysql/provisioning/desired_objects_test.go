@@ -7,10 +7,12 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -21,6 +23,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	"github.com/torpor-dev/torpor/internal/mysql/accounts"
 	"github.com/torpor-dev/torpor/internal/testenv"
 	"github.com/torpor-dev/torpor/internal/testenv/mysqld"
 )
@@ -97,8 +100,8 @@ spec:
 
 func TestBuildObjects(t *testing.T) {
 	passwords := map[string][]byte{}
-	for _, a := range instanceAccounts() {
-		passwords[a.key] = []byte("secret of " + a.name)
+	for _, a := range accounts.ListAccounts() {
+		passwords[a.PasswordKey] = []byte("secret of " + a.Name)
 	}
 	for name, text := range map[string]string{"minimal.yaml": minimalCluster, "rich.yaml": richCluster} {
 		t.Run(name, func(t *testing.T) {
@@ -122,11 +125,17 @@ func TestMyCnf(t *testing.T) {
 	const gib = 1 << 30
 	user := map[string]string{
 		"long-query-time": "5", "loose_innodb_flush_method": "fsync", "super_read_only": "OFF", "server-id": "1",
-		"loose_skip_slave_start": "OFF", includeKey: "# more\nsql_mode=ANSI\n",
+		"loose_skip_slave_start": "OFF", includeKey: "# more\nsql_mode=ANSI\n[mysqld-9.7]\nloose-super_read_only = OFF\n",
+		"disable-log-bin": "", "sync_binlog": "0", "innodb_flush_log_at_trx_commit": "0", "replica_skip_errors": "all",
+		"slave_exec_mode": "IDEMPOTENT", "init_file": "/x", "plugin_load": "x", "performance_schema": "OFF",
+		"loose_rpl_semi_sync_source_wait_no_replica": "OFF", "rpl-semi-sync-source-wait-point": "AFTER_COMMIT",
 	}
 	text, overruled := BuildMyCnf(user, gib)
 	compareGolden(t, "my.cnf", text)
-	testenv.ExpectEqual(t, "overruled", []string{"loose_skip_slave_start", "server-id", "super_read_only"}, overruled)
+	want := append(slices.DeleteFunc(slices.Sorted(maps.Keys(user)), func(key string) bool {
+		return slices.Contains([]string{includeKey, "long-query-time", "loose_innodb_flush_method"}, key)
+	}), "_include: loose-super_read_only")
+	testenv.ExpectEqual(t, "overruled", want, overruled)
 }
 
 func TestUsersSQL(t *testing.T) {
@@ -143,11 +152,11 @@ func TestTheNameOfTheConfigurationChangesWithIt(t *testing.T) {
 
 func TestMissingKeys(t *testing.T) {
 	passwords := map[string][]byte{}
-	for _, a := range instanceAccounts() {
-		passwords[a.key] = []byte("x")
+	for _, a := range accounts.ListAccounts() {
+		passwords[a.PasswordKey] = []byte("x")
 	}
 	passwords["BACKUP_PASSWORD"] = nil
-	testenv.ExpectEqual(t, "missing", []string{"BACKUP_PASSWORD"}, MissingPasswordKeys(passwords))
+	testenv.ExpectEqual(t, "missing", []string{"BACKUP_PASSWORD"}, accounts.MissingPasswordKeys(passwords))
 }
 
 // testInstance runs the scripts as a Pod does, on a loopback address.
@@ -161,7 +170,9 @@ type testInstance struct {
 func smallServerSettings() map[string]string {
 	return map[string]string{
 		"innodb_buffer_pool_size": "8M", "innodb_redo_log_capacity": "8M", "max_connections": "60", "innodb_use_native_aio": "0",
-		"table_open_cache": "100", "table_definition_cache": "400", "performance-schema": "ON", includeKey: "mysqlx=OFF\n",
+		"table_open_cache": "100", "table_definition_cache": "400", // None of these may have an effect.
+		includeKey: "mysqlx=OFF\nsuper_read_only=OFF\nread_only=OFF\nskip_replica_start=OFF\ngtid_mode=OFF\ndisable_log_bin\nsync_binlog=0\ninit_file=/nowhere\n" +
+			"innodb_flush_log_at_trx_commit=0\nreplica_skip_errors=all\nperformance_schema=OFF\nloose_rpl_semi_sync_source_wait_no_replica=OFF\n[client]\n",
 	}
 }
 
@@ -267,8 +278,8 @@ func execStatements(t *testing.T, db *sql.DB, statements ...string) {
 func TestScripts(t *testing.T) {
 	place := mysqld.FindServerPrograms(t)
 	passwords := map[string][]byte{}
-	for n, a := range instanceAccounts() {
-		passwords[a.key] = fmt.Appendf(nil, `it's "%d" \ here`, n)
+	for n, a := range accounts.ListAccounts() {
+		passwords[a.PasswordKey] = fmt.Appendf(nil, `it's "%d" \ here`, n)
 	}
 	first, second := newTestInstance(t, place, 0, passwords), newTestInstance(t, place, 1, passwords)
 
@@ -299,7 +310,9 @@ func TestScripts(t *testing.T) {
 	for question, want := range map[string]string{
 		"SELECT @@gtid_executed": "", "SELECT @@super_read_only": "1", "SELECT @@server_id": "100",
 		"SELECT @@report_host": "moco-test-0.moco-test.default.svc", "SELECT @@gtid_mode": "ON", "SELECT @@binlog_format": "ROW",
-		"SELECT @@skip_replica_start": "1", "SELECT @@innodb_buffer_pool_size": "8388608",
+		"SELECT @@skip_replica_start": "1", "SELECT @@log_bin": "1", "SELECT @@sync_binlog": "1", "SELECT @@innodb_flush_log_at_trx_commit": "1",
+		"SELECT @@replica_skip_errors": "OFF", "SELECT @@performance_schema": "1", "SELECT @@rpl_semi_sync_source_wait_no_replica": "1",
+		"SELECT user_attributes->>'$.metadata.torporAccounts' FROM mysql.user WHERE user = 'moco-admin'": accounts.CurrentVersion(), "SELECT @@innodb_buffer_pool_size": "8388608",
 		"SELECT COUNT(*) FROM mysql.user WHERE user = 'root' OR authentication_string = ''":                                               "0",
 		"SELECT COUNT(*) FROM information_schema.plugins WHERE plugin_name IN ('clone', 'rpl_semi_sync_source', 'rpl_semi_sync_replica')": "3",
 	} {
@@ -307,13 +320,13 @@ func TestScripts(t *testing.T) {
 			t.Errorf("%s: expected %q, found %q", question, want, got)
 		}
 	}
-	for _, a := range instanceAccounts() {
+	for _, a := range accounts.ListAccounts() {
 		port := mysqlPort
-		if strings.Contains(a.grants, "SERVICE_CONNECTION_ADMIN") || a.name == "moco-admin" {
+		if slices.Contains([]string{accounts.AdminUser, accounts.AgentUser, accounts.DonorUser, accounts.BackupUser}, a.Name) {
 			port = adminPort
 		}
-		if err := first.openDB(t, a.name, string(passwords[a.key]), port).PingContext(t.Context()); err != nil {
-			t.Errorf("%s on port %d: %v", a.name, port, err)
+		if err := first.openDB(t, a.Name, string(passwords[a.PasswordKey]), port).PingContext(t.Context()); err != nil {
+			t.Errorf("%s on port %d: %v", a.Name, port, err)
 		}
 	}
 	for _, user := range []string{"root", "moco-admin", ""} {
@@ -322,14 +335,30 @@ func TestScripts(t *testing.T) {
 		}
 	}
 
+	t.Log("The account that applications get writes to its own databases, and makes nobody an administrator.")
+	execStatements(t, admin, "SET GLOBAL super_read_only=0", "SET GLOBAL read_only=0")
+	// Accounts that are there stay as they are, also when they are made once more.
+	execStatements(t, admin, accounts.BuildStatements(passwords)...)
+	writer := first.openDB(t, "moco-writable", string(passwords["WRITABLE_PASSWORD"]), mysqlPort)
+	execStatements(t, writer, "CREATE DATABASE own", "CREATE TABLE own.t (id INT PRIMARY KEY)", "INSERT INTO own.t VALUES (1)", "CREATE USER 'a'@'%' IDENTIFIED BY 'a'", "GRANT ALL ON own.* TO 'a'@'%'")
+	for _, harm := range []string{
+		"UPDATE mysql.user SET authentication_string = '' WHERE user = 'moco-admin'", "INSERT INTO mysql.global_grants VALUES ('moco-writable', '%', 'SYSTEM_USER', 'N')",
+		"DELETE FROM mysql.role_edges", "CREATE TABLE mysql.x (id INT)", "DROP TABLE sys.sys_config", "GRANT INSERT ON mysql.* TO 'a'@'%'",
+		"ALTER USER 'moco-admin'@'%' IDENTIFIED BY 'x'", "ALTER USER 'moco-repl'@'%' IDENTIFIED BY 'x'", "DROP USER 'moco-clone-donor'@'%'",
+	} {
+		if _, err := writer.ExecContext(t.Context(), harm); err == nil {
+			t.Errorf("moco-writable may %s", harm)
+		}
+	}
+
 	t.Log("A server that has become a clone is started again by its supervisor.")
-	execStatements(t, admin, "SET GLOBAL super_read_only=0", "SET GLOBAL read_only=0", "CREATE DATABASE app", "CREATE TABLE app.t (id INT PRIMARY KEY)", "INSERT INTO app.t VALUES (1)")
+	execStatements(t, admin, "CREATE DATABASE app", "CREATE TABLE app.t (id INT PRIMARY KEY)", "INSERT INTO app.t VALUES (1)")
 	cloned := second.startServer(t)
 	heir := second.openDB(t, "moco-admin", string(passwords["ADMIN_PASSWORD"]), adminPort)
 	second.waitUp(t, heir)
 	execStatements(t, heir, "SET GLOBAL super_read_only=0", "SET GLOBAL read_only=0",
 		fmt.Sprintf("SET GLOBAL clone_valid_donor_list='%s:%d'", first.address, adminPort),
-		fmt.Sprintf("CLONE INSTANCE FROM 'moco-clone-donor'@'%s':%d IDENTIFIED BY '%s'", first.address, adminPort, escapePassword(passwords["CLONE_DONOR_PASSWORD"])))
+		fmt.Sprintf("CLONE INSTANCE FROM 'moco-clone-donor'@'%s':%d IDENTIFIED BY '%s'", first.address, adminPort, accounts.EscapePassword(passwords["CLONE_DONOR_PASSWORD"])))
 	testenv.Eventually(t, "the clone has the data", func() error {
 		var rows int
 		if err := heir.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM app.t").Scan(&rows); err != nil {

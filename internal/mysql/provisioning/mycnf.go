@@ -31,9 +31,9 @@ const includeKey = "_include"
 func defaultSettings() map[string]string {
 	return map[string]string{
 		"character_set_server": "utf8mb4", "collation_server": "utf8mb4_unicode_ci", "default_time_zone": "+0:00",
-		"disabled_storage_engines": "MyISAM", "partial_revokes": "ON", "sync_binlog": "1", "innodb_flush_log_at_trx_commit": "1",
-		"innodb_flush_method": "O_DIRECT", "innodb_adaptive_hash_index": "ON", "max_allowed_packet": "1G", "max_connections": "2000",
-		"print_identified_with_as_hex": "ON", "wait_timeout": "604800", "replica_exec_mode": "STRICT",
+		"disabled_storage_engines": "MyISAM",
+		"innodb_flush_method":      "O_DIRECT", "innodb_adaptive_hash_index": "ON", "max_allowed_packet": "1G", "max_connections": "2000",
+		"print_identified_with_as_hex": "ON", "wait_timeout": "604800",
 		"innodb_print_all_deadlocks": "1", "slow_query_log": "ON", "long_query_time": "2", "log_slow_extra": "ON",
 		"slow_query_log_file": "/var/log/mysql/mysql.slow", "innodb_undo_log_truncate": "ON",
 	}
@@ -48,6 +48,19 @@ func forcedSettings() map[string]string {
 		"gtid_mode": "ON", "enforce_gtid_consistency": "ON", "loose_binlog_format": "ROW", "log_bin": "binlog",
 		"log_replica_updates": "ON", "relay_log": "relay", "relay_log_recovery": "OFF", "skip_replica_start": "ON",
 		"read_only": "ON", "super_read_only": "ON",
+		// Without these an acknowledged commit may be lost, or is on no replica.
+		"sync_binlog": "1", "innodb_flush_log_at_trx_commit": "1", "replica_exec_mode": "STRICT", "replica_skip_errors": "OFF",
+		"loose_rpl_semi_sync_source_wait_no_replica": "ON", "loose_rpl_semi_sync_source_wait_point": "AFTER_SYNC",
+		// Clustering looks at the server by the one, and keeps applications from its accounts by the other.
+		"performance_schema": "ON", "partial_revokes": "ON", "init_file": "",
+	}
+}
+
+// refusedSettings are other names of what is forced, and what would replace it.
+func refusedSettings() []string {
+	return []string{
+		"log_slave_updates", "skip_slave_start", "slave_skip_errors", "slave_exec_mode", "rpl_semi_sync_master_wait_no_slave",
+		"rpl_semi_sync_master_wait_point", "plugin_load", "log_error",
 	}
 }
 
@@ -60,45 +73,72 @@ func requiredPlugins() []string {
 }
 
 // BuildMyCnf is the configuration of a server with so many bytes of memory; 0 if that is unknown. It returns the user's
-// settings that are not heeded, because clustering depends on others.
+// settings that are not heeded, because clustering depends on others. Of two settings the last counts, under whatever name.
 func BuildMyCnf(user map[string]string, memory int64) (text string, overruled []string) {
 	const least, percent, hundred = 128 << 20, 70, 100
 	all := defaultSettings()
 	all["innodb_buffer_pool_size"] = fmt.Sprint(max(least, memory/hundred*percent))
 	forced := forcedSettings()
-	taken := slices.Concat(sortedKeys(forced), perPodSettings(), []string{"log_slave_updates", "skip_slave_start"})
-	for i := range taken {
-		taken[i] = trimLoosePrefix(taken[i])
+	taken := map[string]bool{}
+	for _, name := range slices.Concat(sortedKeys(forced), perPodSettings(), refusedSettings()) {
+		taken[variableOf(name)] = true
 	}
 	for _, key := range sortedKeys(user) {
-		name := strings.ReplaceAll(key, "-", "_")
-		if slices.Contains(taken, trimLoosePrefix(name)) {
+		switch name := variableOf(key); {
+		case key == includeKey:
+		case taken[name]:
 			overruled = append(overruled, key)
-			continue
+		default:
+			maps.DeleteFunc(all, func(other, _ string) bool { return variableOf(other) == name })
+			all[strings.ReplaceAll(key, "-", "_")] = user[key]
 		}
-		if key == includeKey {
-			continue
-		}
-		maps.DeleteFunc(all, func(other, _ string) bool { return trimLoosePrefix(other) == trimLoosePrefix(name) })
-		all[name] = user[key]
 	}
-	maps.Copy(all, forced)
 	var b strings.Builder
 	b.WriteString("[client]\nsocket=/run/mysqld.sock\nloose_default_character_set=utf8mb4\n\n[mysqld]\n")
-	for _, key := range sortedKeys(all) {
-		fmt.Fprintf(&b, "%s=%s\n", key, all[key])
-	}
-	for _, p := range requiredPlugins() {
-		fmt.Fprintf(&b, "plugin_load_add=%s\n", p)
-	}
+	writeSettings(&b, all)
 	if more := user[includeKey]; more != "" {
 		b.WriteString("\n" + strings.TrimRight(more, "\n") + "\n")
+		overruled = append(overruled, listOverruled(more, taken)...)
+	}
+	b.WriteString("\n[mysqld]\n")
+	writeSettings(&b, forced)
+	for _, p := range requiredPlugins() {
+		fmt.Fprintf(&b, "plugin_load_add=%s\n", p)
 	}
 	return b.String(), overruled
 }
 
-// trimLoosePrefix returns a setting without the prefix that lets a server ignore what it does not know.
-func trimLoosePrefix(name string) string { return strings.TrimPrefix(name, "loose_") }
+func writeSettings(b *strings.Builder, settings map[string]string) {
+	for _, key := range sortedKeys(settings) {
+		fmt.Fprintf(b, "%s=%s\n", key, settings[key])
+	}
+}
+
+// listOverruled returns the settings in a text that are not heeded.
+func listOverruled(text string, taken map[string]bool) []string {
+	var list []string
+	for line := range strings.SplitSeq(text, "\n") {
+		name, _, _ := strings.Cut(strings.TrimSpace(line), "=")
+		if name = strings.TrimSpace(name); taken[variableOf(name)] {
+			list = append(list, includeKey+": "+name)
+		}
+	}
+	return list
+}
+
+// variableOf is the variable that a setting is about: options have prefixes that change what is done with it.
+func variableOf(setting string) string {
+	name := strings.ReplaceAll(strings.ToLower(setting), "-", "_")
+	for {
+		before := name
+		for _, prefix := range []string{"loose_", "skip_", "disable_", "enable_", "maximum_"} {
+			name = strings.TrimPrefix(name, prefix)
+		}
+		if name == before {
+			return name
+		}
+	}
+}
 
 // buildConfigMap has the configuration and the scripts. Its name changes with its content, so that a Pod keeps what it was
 // started with until it is replaced.

@@ -11,6 +11,7 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	"github.com/torpor-dev/torpor/internal/mysql/accounts"
 )
 
 const (
@@ -152,8 +153,8 @@ func sharedMounts() []any {
 
 func podVolumes(c *mocov1beta2.MySQLCluster, config string) []any {
 	var clients []any
-	for _, a := range instanceAccounts() {
-		clients = append(clients, map[string]any{"key": a.name + clientNameSuffix, "path": a.name + clientNameSuffix})
+	for _, a := range accounts.ListAccounts() {
+		clients = append(clients, map[string]any{"key": a.Name + clientNameSuffix, "path": a.Name + clientNameSuffix})
 	}
 	return []any{
 		map[string]any{"name": "tmp", "emptyDir": map[string]any{}},

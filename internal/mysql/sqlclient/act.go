@@ -232,7 +232,8 @@ const readStatement = `select @@global.server_uuid, @@global.version,
  (select json_objectagg(lower(variable_name), variable_value) from performance_schema.global_status
   where variable_name in ('Rpl_semi_sync_source_wait_sessions', 'Rpl_semi_sync_master_wait_sessions')),
  (select json_objectagg(lower(variable_name), variable_value) from performance_schema.global_variables
-  where variable_name like 'rpl\_semi\_sync\_%'),
+  where variable_name like 'rpl\_semi\_sync\_%' or variable_name in ('sync_binlog', 'innodb_flush_log_at_trx_commit', 'replica_exec_mode')),
+ (select max(user_attributes->>'$.metadata.torporAccounts') from mysql.user where user = 'moco-admin'),
  (select state from performance_schema.clone_status order by id desc limit 1),
  (select json_arrayagg(convert(v.variable_value using utf8mb4)) from performance_schema.user_variables_by_thread v
   join performance_schema.threads t on t.thread_id = v.thread_id
@@ -257,24 +258,33 @@ var ownerSuffix = regexp.MustCompile(`#\d+`)
 // ReadFacts asks the server for everything, with one statement.
 func (s *Server) ReadFacts(ctx context.Context) (ServerFacts, error) {
 	var f ServerFacts
-	var variables, status, clone, connected, channel sql.NullString
+	var variables, status, accounts, clone, connected, channel sql.NullString
 	var pending sql.NullInt64
 	err := s.db.QueryRowContext(ctx, readStatement).Scan(&f.UUID, &f.Version, &pending, &f.SuperReadOnly, &f.ReadOnly,
-		&status, &variables, &clone, &connected, &channel, &f.Owned, &f.Executed, &f.Purged)
+		&status, &variables, &accounts, &clone, &connected, &channel, &f.Owned, &f.Executed, &f.Purged)
 	if err != nil {
 		return ServerFacts{}, fmt.Errorf("read the server's state: %w", err)
 	}
 	f.Owned = ownerSuffix.ReplaceAllString(removeLineBreaks(f.Owned), "")
 	f.Executed, f.Purged, f.Clone = removeLineBreaks(f.Executed), removeLineBreaks(f.Purged), clone.String
+	f.AccountsVersion = accounts.String
 	f.Pending, f.PendingFor = pending.Valid, time.Duration(pending.Int64)*time.Second
 	if connected.Valid {
 		if err := json.Unmarshal([]byte(connected.String), &f.Connected); err != nil {
 			return ServerFacts{}, fmt.Errorf("read the connected replicas: %w", err)
 		}
 	}
-	if f.SemiSync, err = parseSemiSync(variables.String, status.String); err != nil {
+	values, err := parseVariables(variables.String, status.String)
+	if err != nil {
 		return ServerFacts{}, err
 	}
+	f.SemiSync = parseSemiSync(values)
+	for name, want := range f.SemiSync.durableSettings() {
+		if values[name] != want {
+			f.Weakened = append(f.Weakened, name)
+		}
+	}
+	slices.Sort(f.Weakened)
 	if channel.Valid {
 		f.Replication, err = parseReplication(channel.String)
 	}
@@ -284,16 +294,20 @@ func (s *Server) ReadFacts(ctx context.Context) (ServerFacts, error) {
 // removeLineBreaks takes out the line breaks that MySQL puts between the UUIDs of a set.
 func removeLineBreaks(set string) string { return strings.ReplaceAll(set, "\n", "") }
 
-func parseSemiSync(variables, status string) (SemiSync, error) {
+func parseVariables(texts ...string) (map[string]string, error) {
 	values := map[string]string{}
-	for _, text := range []string{variables, status} {
+	for _, text := range texts {
 		if text == "" {
 			continue
 		}
 		if err := json.Unmarshal([]byte(text), &values); err != nil {
-			return SemiSync{}, fmt.Errorf("read the semi-sync variables: %w", err)
+			return nil, fmt.Errorf("read the server's variables: %w", err)
 		}
 	}
+	return values, nil
+}
+
+func parseSemiSync(values map[string]string) SemiSync {
 	_, isNew := values["rpl_semi_sync_source_enabled"]
 	_, isOld := values["rpl_semi_sync_master_enabled"]
 	s := SemiSync{UsesOldNames: isOld && !isNew}
@@ -303,7 +317,41 @@ func parseSemiSync(variables, status string) (SemiSync, error) {
 	milliseconds, _ := strconv.Atoi(values[source+"_timeout"])
 	s.Timeout = time.Duration(milliseconds) * time.Millisecond
 	s.Waiting, _ = strconv.Atoi(values[source+"_wait_sessions"])
-	return s, nil
+	return s
+}
+
+// durableSettings are those that can be changed in a running server, and without which it may lose what it acknowledged, or
+// acknowledge what no replica has.
+func (s SemiSync) durableSettings() map[string]string {
+	source, replica := s.variablePrefixes()
+	return map[string]string{
+		"sync_binlog": "1", "innodb_flush_log_at_trx_commit": "1", "replica_exec_mode": "STRICT",
+		source + "_wait_no_" + strings.TrimPrefix(replica, "rpl_semi_sync_"): "ON", source + "_wait_point": "AFTER_SYNC",
+	}
+}
+
+// RestoreDurability sets the settings that acknowledgements depend on as they have to be.
+func (s *Server) RestoreDurability(ctx context.Context, like SemiSync) error {
+	var statements []string
+	for name, value := range like.durableSettings() {
+		statements = append(statements, "set global "+name+" = "+value)
+	}
+	return s.execAll(ctx, "restore durability", statements)
+}
+
+// RunStatements runs statements in one session. They are not part of an error: they may hold passwords.
+func (s *Server) RunStatements(ctx context.Context, statements []string) error {
+	conn, err := s.db.Conn(ctx)
+	if err != nil {
+		return fmt.Errorf("run statements: %w", err)
+	}
+	defer func() { _ = conn.Close() }() // It goes back to the pool, or is broken and known to be.
+	for n, statement := range statements {
+		if err := execMarked(ctx, conn, statement); err != nil {
+			return fmt.Errorf("run statement %d: %w", n+1, err)
+		}
+	}
+	return nil
 }
 
 func (s SemiSync) variablePrefixes() (source, replica string) {

@@ -168,6 +168,10 @@ type ServerFacts struct {
 	Owned                   string
 	ReadOnly, SuperReadOnly bool
 	SemiSync                SemiSync
+	// Weakened are the settings by which it may lose what it acknowledged, sorted.
+	Weakened []string
+	// AccountsVersion is that of the list by which its accounts were made; empty if they are older than the list.
+	AccountsVersion string
 	// Connected are the UUIDs of the replicas that it serves.
 	Connected []string
 	// Pending says that a statement of a manager, of whichever, still runs in the server, and PendingFor for how many whole

@@ -43,7 +43,7 @@ func failOnError(t *testing.T, err error) {
 
 // TestReplicationOfThreeServers takes three new servers through the life of a cluster.
 func TestReplicationOfThreeServers(t *testing.T) {
-	bed := mysqld.NewInstallation(t, mysqld.ProductUsers)
+	bed := mysqld.NewInstallation(t, mysqld.ProductUsers())
 	machines := []*mysqld.Server{bed.StartServer(t), bed.StartServer(t), bed.StartServer(t)}
 	var servers []*Server
 	for _, m := range machines {
@@ -94,7 +94,7 @@ func TestReplicationOfThreeServers(t *testing.T) {
 
 // TestSetReadOnlyCancelsItsStatement shows that a statement does not take effect after its caller has given up.
 func TestSetReadOnlyCancelsItsStatement(t *testing.T) {
-	bed := mysqld.NewInstallation(t, mysqld.ProductUsers)
+	bed := mysqld.NewInstallation(t, mysqld.ProductUsers())
 	s := openServer(t, bed.StartServer(t))
 	ctx := t.Context()
 	failOnError(t, s.SetWritable(ctx, readFacts(t, s).SemiSync, 0))

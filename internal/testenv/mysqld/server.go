@@ -20,6 +20,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/torpor-dev/torpor/internal/mysql/accounts"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
@@ -162,14 +163,24 @@ const (
 	DonorPassword       = "secret-d"
 )
 
-// ProductUsers are the statements that make the accounts of the product which clustering uses.
-const ProductUsers = `create user 'moco-admin'@'%' identified by '` + AdminPassword + `';
-grant all on *.* to 'moco-admin'@'%' with grant option;
-create user 'moco-repl'@'%' identified by '` + ReplicationPassword + `';
-grant replication slave, replication client on *.* to 'moco-repl'@'%';
-create user 'moco-clone-donor'@'%' identified by '` + DonorPassword + `';
-grant backup_admin, service_connection_admin on *.* to 'moco-clone-donor'@'%';
-`
+// ProductPasswords are those of the product's accounts, as the Secret of a cluster has them.
+func ProductPasswords() map[string][]byte {
+	passwords := map[string][]byte{}
+	for _, a := range accounts.ListAccounts() {
+		passwords[a.PasswordKey] = []byte("secret-" + a.Name)
+	}
+	for user, password := range map[string]string{
+		accounts.AdminUser: AdminPassword, accounts.ReplicationUser: ReplicationPassword, accounts.DonorUser: DonorPassword,
+	} {
+		passwords[accounts.PasswordKeyOf(user)] = []byte(password)
+	}
+	return passwords
+}
+
+// ProductUsers are the statements that make the accounts of the product.
+func ProductUsers() string {
+	return strings.Join(accounts.BuildStatements(ProductPasswords()), ";\n") + ";\n"
+}
 
 // ClientsOnPath puts MySQL's own clients first on the PATH, for as long as the test runs.
 func (b *Installation) ClientsOnPath(t testing.TB) {

@@ -32,8 +32,8 @@ const (
 	RootUser, RootPassword = "root", "root"
 )
 
-// users are those that an instance is born with.
-const users = mysqld.ProductUsers + `create user 'app'@'%' identified by 'app';
+// users are those that an instance is born with beside the product's.
+const users = `create user 'app'@'%' identified by 'app';
 grant select, insert, update, delete, create, drop, lock tables on *.* to 'app'@'%';
 create user 'root'@'%' identified by 'root';
 grant all on *.* to 'root'@'%';
@@ -57,7 +57,7 @@ type PodCluster struct {
 func StartCluster(t testing.TB, hub *testenv.Environment, size int, linked bool) *PodCluster {
 	t.Helper()
 	c := &PodCluster{Env: hub, Name: types.NamespacedName{Namespace: hub.CreateNamespace(t), Name: "test"}, pods: make([]*corev1.Pod, size)}
-	bed := mysqld.NewInstallation(t, users)
+	bed := mysqld.NewInstallation(t, mysqld.ProductUsers()+users)
 	for range size {
 		c.Servers = append(c.Servers, bed.StartServer(t))
 	}
@@ -78,9 +78,7 @@ func StartCluster(t testing.TB, hub *testenv.Environment, size int, linked bool)
 func BuildPasswordSecret(name types.NamespacedName) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: "moco-" + name.Name},
-		StringData: map[string]string{
-			"ADMIN_PASSWORD": mysqld.AdminPassword, "REPLICATION_PASSWORD": mysqld.ReplicationPassword, "CLONE_DONOR_PASSWORD": mysqld.DonorPassword,
-		},
+		Data:       mysqld.ProductPasswords(),
 	}
 }
 

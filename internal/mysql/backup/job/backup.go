@@ -21,14 +21,15 @@ import (
 	"k8s.io/utils/clock"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	"github.com/torpor-dev/torpor/internal/mysql/accounts"
 	"github.com/torpor-dev/torpor/internal/mysql/backup"
 	"github.com/torpor-dev/torpor/internal/mysql/backup/bucket"
 )
 
 // BackupUser and RestoreUser are the accounts of the database that the Jobs use.
 const (
-	BackupUser  = "moco-backup"
-	RestoreUser = "moco-admin"
+	BackupUser  = accounts.BackupUser
+	RestoreUser = accounts.AdminUser
 )
 
 // BackupOptions say what to back up and where to.

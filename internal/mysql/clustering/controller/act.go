@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	"github.com/torpor-dev/torpor/internal/mysql/accounts"
 	"github.com/torpor-dev/torpor/internal/mysql/clustering"
 	"github.com/torpor-dev/torpor/internal/mysql/sqlclient"
 	"github.com/torpor-dev/torpor/internal/reconcile"
@@ -29,6 +30,9 @@ const (
 
 // errNoSource is returned until clusters can be copied from outside.
 var errNoSource = errors.New("a copy from outside is not supported; remove spec.replicationSourceSecretName")
+
+// errNoPassword is returned for accounts that cannot be made yet.
+var errNoPassword = errors.New("the cluster's Secret lacks passwords")
 
 // act performs the one effect of a plan and does not wait for long. A refused act goes into the history, and the pass ends
 // normally: the plan says when to try again. A promotion is written with the status.
@@ -102,6 +106,12 @@ func (c Controller) perform(ctx context.Context, seen *observation, do clusterin
 		return seen.configureReplica(ctx, do)
 	case clustering.CloneFrom:
 		return seen.cloneFrom(ctx, do)
+	case clustering.RestoreDurability:
+		return seen.runAction(ctx, do.Index, do, func(ctx context.Context, s *sqlclient.Server) error {
+			return s.RestoreDurability(ctx, seen.facts[do.Index].SemiSync)
+		})
+	case clustering.RenewAccounts:
+		return seen.renewAccounts(ctx, do)
 	}
 	return nil
 }
@@ -129,7 +139,7 @@ func (s *observation) runBeside(ctx context.Context, i int, run func(context.Con
 // killConnections ends the sessions of clients, and of a replica that was the primary also their waits for acknowledgements.
 func (s *observation) killConnections(ctx context.Context, i int) error {
 	return s.runBeside(ctx, i, func(ctx context.Context, server *sqlclient.Server) error {
-		err := server.KillConnections(ctx, systemUsers())
+		err := server.KillConnections(ctx, accounts.SystemUsers())
 		if err != nil || i == s.Primary || s.facts[i].SemiSync.Waiting == 0 {
 			return err
 		}
@@ -157,13 +167,27 @@ func (s *observation) stopIO(ctx context.Context, do clustering.StopIO) error {
 }
 
 func (s *observation) configureReplica(ctx context.Context, do clustering.ConfigureReplica) error {
-	password, err := s.password(replicationKey)
+	password, err := s.password(accounts.ReplicationUser)
 	if err != nil {
 		return err
 	}
 	semiSync, host := s.facts[do.Index].SemiSync, s.Instances[do.Source].Host
 	return s.runAction(ctx, do.Index, do, func(ctx context.Context, server *sqlclient.Server) error {
-		return server.FollowSource(ctx, semiSync, host, sqlclient.Account{Name: replicationUser, Password: password}, true)
+		return server.FollowSource(ctx, semiSync, host, sqlclient.Account{Name: accounts.ReplicationUser, Password: password}, true)
+	})
+}
+
+// renewAccounts makes the accounts that are missing, and gives the others the rights of today's list.
+func (s *observation) renewAccounts(ctx context.Context, do clustering.RenewAccounts) error {
+	passwords, err := s.readSecret()
+	if err != nil {
+		return err
+	}
+	if missing := accounts.MissingPasswordKeys(passwords); len(missing) > 0 {
+		return fmt.Errorf("%w: %v", errNoPassword, missing)
+	}
+	return s.runAction(ctx, do.Index, do, func(ctx context.Context, server *sqlclient.Server) error {
+		return server.RunStatements(ctx, accounts.BuildStatements(passwords))
 	})
 }
 
@@ -171,7 +195,7 @@ func (s *observation) cloneFrom(ctx context.Context, do clustering.CloneFrom) er
 	if do.Donor == clustering.NoInstance {
 		return errNoSource
 	}
-	password, err := s.password(donorKey)
+	password, err := s.password(accounts.DonorUser)
 	if err != nil {
 		return err
 	}
@@ -180,14 +204,16 @@ func (s *observation) cloneFrom(ctx context.Context, do clustering.CloneFrom) er
 	}
 	donor := s.conns[do.Donor].address
 	return s.runAction(ctx, do.Index, do, func(ctx context.Context, server *sqlclient.Server) error {
-		return server.CloneFrom(ctx, donor, sqlclient.Account{Name: donorUser, Password: password})
+		return server.CloneFrom(ctx, donor, sqlclient.Account{Name: accounts.DonorUser, Password: password})
 	})
 }
 
 // setRole changes the label. Sessions that came under another one are ended before one is added.
 func (c Controller) setRole(ctx context.Context, seen *observation, do clustering.SetRole) error {
 	if do.Role != clustering.RoleNone && seen.Instances[do.Index].Reachable {
-		err := seen.runBeside(ctx, do.Index, func(ctx context.Context, s *sqlclient.Server) error { return s.KillConnections(ctx, systemUsers()) })
+		err := seen.runBeside(ctx, do.Index, func(ctx context.Context, s *sqlclient.Server) error {
+			return s.KillConnections(ctx, accounts.SystemUsers())
+		})
 		if err != nil {
 			return err
 		}
@@ -221,15 +247,10 @@ func (c Controller) patchPod(ctx context.Context, seen *observation, i int, fiel
 	return nil
 }
 
-// systemUsers are not clients: their sessions stay when clients are cut off.
-func systemUsers() []string {
-	return []string{adminUser, replicationUser, donorUser, "moco-agent", "moco-exporter"}
-}
-
 // describeError says what went wrong in words that are stable and free of secrets.
 func describeError(err error) string {
 	switch {
-	case errors.Is(err, errBusy), errors.Is(err, errNoConnection), errors.Is(err, errClosed), errors.Is(err, errNoSource):
+	case errors.Is(err, errBusy), errors.Is(err, errNoConnection), errors.Is(err, errClosed), errors.Is(err, errNoSource), errors.Is(err, errNoPassword):
 		return err.Error()
 	case k8serrors.ReasonForError(err) != "":
 		return "the API server answered " + string(k8serrors.ReasonForError(err))

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	"github.com/torpor-dev/torpor/internal/mysql/accounts"
 	"github.com/torpor-dev/torpor/internal/mysql/clustering"
 	"github.com/torpor-dev/torpor/internal/mysql/sqlclient"
 )
@@ -214,7 +215,7 @@ func (c *clusterConns) connect(i int, pod *corev1.Pod, readPassword func() (stri
 	if err != nil {
 		return nil, err
 	}
-	server, err := sqlclient.OpenServer(pod.Status.PodIP, sqlclient.Account{Name: adminUser, Password: password})
+	server, err := sqlclient.OpenServer(pod.Status.PodIP, sqlclient.Account{Name: accounts.AdminUser, Password: password})
 	if err != nil {
 		return nil, fmt.Errorf("open instance %d: %w", i, err)
 	}

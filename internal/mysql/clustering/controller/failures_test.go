@@ -256,3 +256,19 @@ func TestNewClusterBecomesHealthy(t *testing.T) {
 		t.Errorf("expected semi-sync with one replica, found %s", got)
 	}
 }
+
+// TestWeakenedSettingsAndAccountsAreRestored changes in running servers what acknowledgements and the administrator's account
+// depend on. It asks for no look: the regular one has to find it.
+func TestWeakenedSettingsAndAccountsAreRestored(t *testing.T) {
+	t.Parallel()
+	e := newHealthyEnvironment(t)
+	e.mustRun(t, 0, "root", "set global sync_binlog = 0", "set global rpl_semi_sync_source_wait_no_replica = off", "set global rpl_semi_sync_source_wait_point = 'AFTER_COMMIT'")
+	e.mustRun(t, 1, "root", "set global innodb_flush_log_at_trx_commit = 2")
+	e.waitForAnswer(t, "select concat(@@sync_binlog, @@innodb_flush_log_at_trx_commit, @@rpl_semi_sync_source_wait_no_replica, @@rpl_semi_sync_source_wait_point)", "111AFTER_SYNC")
+	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
+	// As an older Torpor made them: an account is missing, and the one of applications writes to the server's own tables.
+	e.mustRun(t, 0, "root", "drop user 'moco-exporter'@'%'", "grant insert on *.* to 'moco-writable'@'%'", "alter user 'moco-admin'@'%' attribute '{\"torporAccounts\": null}'")
+	e.waitForAnswer(t, "select count(*) from mysql.user where user = 'moco-exporter'", "1")
+	e.waitForAnswer(t, "select count(*) from mysql.user where user = 'moco-writable' and json_search(user_attributes->'$.Restrictions', 'one', 'INSERT') is not null", "1")
+	e.expectEqualRows(t)
+}

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	"github.com/torpor-dev/torpor/internal/mysql/accounts"
 	"github.com/torpor-dev/torpor/internal/mysql/clustering"
 	"github.com/torpor-dev/torpor/internal/mysql/gtid"
 	"github.com/torpor-dev/torpor/internal/mysql/sqlclient"
@@ -26,13 +27,6 @@ import (
 
 // readTimeout bounds one look at one server.
 const readTimeout = 2 * time.Second
-
-// The accounts of every cluster, and the keys of their passwords in its Secret.
-const (
-	adminUser, adminKey             = "moco-admin", "ADMIN_PASSWORD"
-	replicationUser, replicationKey = "moco-repl", "REPLICATION_PASSWORD"
-	donorUser, donorKey             = "moco-clone-donor", "CLONE_DONOR_PASSWORD"
-)
 
 // errNoConnection is returned when the instance has no Pod with an address, or its password is not known.
 var errNoConnection = errors.New("there is no connection to the instance")
@@ -102,7 +96,7 @@ func (c Controller) observePods(ctx context.Context, seen *observation) {
 // connect finds the connections to the instances, and opens the ones that are missing.
 func (s *observation) connect() {
 	for i, pod := range s.pods {
-		conn, err := s.clusterConns.connect(i, pod, func() (string, error) { return s.password(adminKey) })
+		conn, err := s.clusterConns.connect(i, pod, func() (string, error) { return s.password(accounts.AdminUser) })
 		if err != nil {
 			s.passwordProblem = err.Error()
 		}
@@ -160,7 +154,8 @@ func (s *observation) watchPrimary(ctx context.Context) {
 	s.clusterConns.watch(ctx, s.conns[s.Primary])
 }
 
-func (s *observation) password(key string) (string, error) {
+func (s *observation) password(user string) (string, error) {
+	key := accounts.PasswordKeyOf(user)
 	data, err := s.readSecret()
 	if err != nil {
 		return "", err
@@ -254,7 +249,7 @@ func setServerFacts(s *clustering.Instance, f sqlclient.ServerFacts) error {
 		Source: f.SemiSync.Source, Replica: f.SemiSync.Replica,
 		WaitFor: f.SemiSync.WaitFor, Timeout: f.SemiSync.Timeout, Waiting: f.SemiSync.Waiting,
 	}
-	s.Connected = f.Connected
+	s.Connected, s.Weakened, s.HasOldAccounts = f.Connected, f.Weakened, f.AccountsVersion != accounts.CurrentVersion()
 	s.Clone = map[string]clustering.CloneState{
 		"In Progress": clustering.Cloning, "Completed": clustering.Cloned, "Failed": clustering.CloneFailed,
 	}[f.Clone]

@@ -20,6 +20,7 @@ import (
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
+	"github.com/torpor-dev/torpor/internal/mysql/accounts"
 	"github.com/torpor-dev/torpor/internal/mysql/clustering"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
@@ -194,7 +195,7 @@ func TestPasswordRotated(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)
 	secret := e.getSecret(t)
-	secret.Data[adminKey] = []byte("secret-b")
+	secret.Data[accounts.PasswordKeyOf(accounts.AdminUser)] = []byte("secret-b")
 	testenv.ExpectNoError(t, e.Client.Update(t.Context(), secret))
 	e.mustRun(t, 0, "root", "alter user 'moco-admin'@'%' identified by 'secret-b'")
 	for i := range instances { // Sessions that were let in with the old password go on until they are killed.

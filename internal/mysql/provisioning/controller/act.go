@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	"github.com/torpor-dev/torpor/internal/mysql/accounts"
 	"github.com/torpor-dev/torpor/internal/mysql/provisioning"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
@@ -91,7 +92,7 @@ func (c Controller) addPasswords(ctx context.Context, seen observation) error {
 		after.Data = map[string][]byte{}
 	}
 	metav1.SetMetaDataAnnotation(&after.ObjectMeta, mocov1beta2.SecretVersionAnnotation, mocov1beta2.SecretVersion)
-	for _, key := range provisioning.MissingPasswordKeys(after.Data) {
+	for _, key := range accounts.MissingPasswordKeys(after.Data) {
 		after.Data[key] = []byte(rand.Text())
 	}
 	var err error

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	"github.com/torpor-dev/torpor/internal/mysql/accounts"
 	"github.com/torpor-dev/torpor/internal/mysql/provisioning"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
@@ -136,7 +137,7 @@ func (c Controller) observeObjects(ctx context.Context, seen *observation) error
 		passwords = seen.secret.Data
 	}
 	isVersioned := seen.secret != nil && seen.secret.Annotations[mocov1beta2.SecretVersionAnnotation] == mocov1beta2.SecretVersion
-	if seen.NeedsPasswords = !isVersioned || len(provisioning.MissingPasswordKeys(passwords)) > 0; seen.NeedsPasswords {
+	if seen.NeedsPasswords = !isVersioned || len(accounts.MissingPasswordKeys(passwords)) > 0; seen.NeedsPasswords {
 		return nil
 	}
 	var err error
