@@ -4,6 +4,7 @@ package clustering
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/torpor-dev/torpor/internal/decision"
 )
@@ -151,7 +152,7 @@ func needsClone(i *instanceFacts) bool {
 
 // needsReplicaLabel reports whether an instance follows the primary and clients do not find it.
 func needsReplicaLabel(i *instanceFacts) bool {
-	return i.MayActNow && i.FollowsPrimary && i.IsReadOnly && i.Pod.Exists && i.Pod.Role != RoleReplica && !lagsTooFar(i)
+	return i.MayActNow && i.FollowsPrimary && i.IsReadOnly && i.Pod.Exists && i.Pod.Role != RoleReplica && !lagsTooFar(i) && !hasStaleData(i)
 }
 
 // lagsTooFar reports whether a replica is too far behind for clients.
@@ -163,8 +164,27 @@ func lagsTooFar(i *instanceFacts) bool {
 	return !i.IsPrimary && i.cluster.MaxDelay > 0 && i.Channel.Lag > limit
 }
 
-func isLabelledAndLags(i *instanceFacts) bool {
-	return i.MayActNow && lagsTooFar(i) && i.Pod.Role == RoleReplica
+// hasStaleData reports whether a replica will not catch up by itself, or has tried to for too long, so that its clients read
+// what is ever older. While a failover goes on, replicas are stopped, and nothing is newer than what they have.
+func hasStaleData(i *instanceFacts) bool {
+	d, c := i.cluster, i.Channel
+	if i.IsPrimary || !i.Reachable || !d.hasPrimary() || d.primaryFailed {
+		return false
+	}
+	hasFailed := c.SQL == Stopped && c.SQLErrno != 0 || c.IO == Stopped && c.wasRejectedBySource() || isComparable(i) && !i.MissingPurged.IsEmpty()
+	since := i.Past.NotReplicatingSince
+	if hasFailed || since.IsZero() {
+		return hasFailed
+	}
+	isStopped, took := c.IO == Stopped || c.SQL == Stopped, d.Now.Sub(since)
+	return isStopped && took >= stoppedThreadTimeout || d.MaxDelay > 0 && took > d.MaxDelay
+}
+
+// isLabelledAndStale reports whether clients read old data in a replica. The label goes also while an action on its server
+// rests that did not help.
+func isLabelledAndStale(i *instanceFacts) bool {
+	isResting := i.InActionBackoff && strings.HasPrefix(i.Past.LastAction, fmt.Sprintf("%T", SetRole{}))
+	return i.Pod.Exists && i.Pod.Role == RoleReplica && i.Reachable && !i.Stopped && !isResting && (lagsTooFar(i) || hasStaleData(i))
 }
 
 // hasSteppedDown reports whether an instance was asked to step down and is no primary.

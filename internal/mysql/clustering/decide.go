@@ -69,7 +69,7 @@ func rules() []rule {
 		when("quiescing", isStopAsked, waitForStop),
 
 		forFirst("clone a replica", needsClone, cloneReplica),
-		forFirst("hide a replica that lags", isLabelledAndLags, act("is too far behind and loses its label", removeLabel)),
+		forFirst("hide a replica with old data", isLabelledAndStale, act("does not follow, or is too far behind, and loses its label", removeLabel)),
 		forFirst("label a replica", needsReplicaLabel, act("follows and gets its label", labelAs(RoleReplica))),
 		forFirst("the demotion is done", hasSteppedDown, act("has stepped down", clearDemote)),
 		when("accounts of an older list", hasOldAccounts, renewAccounts),

@@ -80,6 +80,7 @@ func maxDelay(o *Observed) { o.MaxDelay = time.Minute }
 func ioError(errno int) func(*Instance) {
 	return func(s *Instance) { s.Channel.IOErrno = errno }
 }
+func connecting(s *Instance)     { s.Channel.IO = Connecting }
 func ioStopped(s *Instance)      { s.Channel.IO = Stopped }
 func sqlStopped(s *Instance)     { s.Channel.SQL = Stopped }
 func sqlFailed(s *Instance)      { s.Channel.SQL, s.Channel.SQLErrno = Stopped, 1062 }
@@ -154,6 +155,7 @@ func TestDecide(t *testing.T) {
 		State ClusterState
 	}
 	nothing := Nothing{}
+	hidden := decision{"hide a replica with old data", SetRole{1, RoleNone}, StateDegraded}
 	settledAs := func(s ClusterState) decision { return decision{"settled", nothing, s} }
 	used := map[string]bool{}
 	for name, row := range map[string]struct {
@@ -233,7 +235,7 @@ func TestDecide(t *testing.T) {
 		"a replica that has what the primary is committing is not ahead":          {healthyCluster(withInstance(0, commitWaiting), withInstance(2, executed("0:1-10"))), settledAs(StateHealthy)},
 		"a replica that is ahead is unhealthy":                                    {healthyCluster(withInstance(2, executed("0:1-10"))), settledAs(StateDegraded)},
 		"an SQL thread that was stopped by hand is started":                       {healthyCluster(withInstance(1, sqlStopped)), decision{"a replica does not apply", RestartSQL{1}, StateDegraded}},
-		"an SQL thread that an error stopped is reported":                         {healthyCluster(withInstance(1, sqlFailed)), settledAs(StateDegraded)},
+		"an SQL thread that an error stopped is reported":                         {healthyCluster(withInstance(1, sqlFailed, unlabelled)), settledAs(StateDegraded)},
 		"a replica that does not receive has its IO thread started":               {healthyCluster(withInstance(1, ioStopped)), decision{"a replica does not receive", StartIO{1}, StateDegraded}},
 		"a replica that is connecting is left to it":                              {healthyCluster(withInstance(1, func(s *Instance) { s.Channel.IO = Connecting })), settledAs(StateDegraded)},
 		"a replica of another stops receiving":                                    {healthyCluster(withInstance(1, replicatesFrom(2))), decision{"a replica receives from another", StopIO{[]int{1}}, StateDegraded}},
@@ -242,13 +244,21 @@ func TestDecide(t *testing.T) {
 		"a replica that does not acknowledge is configured":                       {healthyCluster(withInstance(1, func(s *Instance) { s.SemiSync = SemiSync{} })), decision{"configure a replica", ConfigureReplica{1, 0}, StateDegraded}},
 		"an empty replica is cloned":                                              {healthyCluster(withInstance(1, withoutData, unlabelled)), decision{"clone a replica", CloneFrom{1, 0}, StateDegraded}},
 		"an empty replica is not cloned twice":                                    {healthyCluster(withInstance(1, withoutData, unlabelled, func(s *Instance) { s.Clone = Cloning })), settledAs(StateDegraded)},
-		"a replica that needs deleted binary logs is reported":                    {healthyCluster(withInstance(0, func(s *Instance) { s.Purged = parseTestSet("0:1-9") }), withInstance(1, serverRestarted, executed("0:1-5"))), settledAs(StateDegraded)},
+		"a replica that needs deleted binary logs is reported":                    {healthyCluster(withInstance(0, func(s *Instance) { s.Purged = parseTestSet("0:1-9") }), withInstance(1, serverRestarted, executed("0:1-5"), unlabelled)), settledAs(StateDegraded)},
 		"a read-only primary is not made writable before there is a clone":        {healthyCluster(withInstance(0, readOnly), withInstance(1, withoutData), withInstance(2, withoutData)), decision{"clone a replica", CloneFrom{1, 0}, StateIncomplete}},
 		"a read-only primary is made writable once a replica follows":             {healthyCluster(withInstance(0, readOnly), withInstance(2, withoutData)), decision{"make the primary writable", MakeWritable{0, 1}, StateIncomplete}},
 		"a replica gets its label":                                                {healthyCluster(withInstance(1, unlabelled)), decision{"label a replica", SetRole{1, RoleReplica}, StateHealthy}},
 		"a replica that is far behind gets no label":                              {healthyCluster(withInstance(1, unlabelled, laggingBy(31*time.Second)), maxDelay), decision{"settled", nothing, StateHealthy}},
 		"a replica that has caught up by half gets its label":                     {healthyCluster(withInstance(1, unlabelled, laggingBy(30*time.Second)), maxDelay), decision{"label a replica", SetRole{1, RoleReplica}, StateHealthy}},
-		"a replica that falls far behind loses its label":                         {healthyCluster(withInstance(1, laggingBy(61*time.Second)), maxDelay), decision{"hide a replica that lags", SetRole{1, RoleNone}, StateHealthy}},
+		"a replica that falls far behind loses its label":                         {healthyCluster(withInstance(1, laggingBy(61*time.Second)), maxDelay), decision{"hide a replica with old data", SetRole{1, RoleNone}, StateHealthy}},
+		"a replica whose SQL thread failed loses its label":                       {healthyCluster(withInstance(1, sqlFailed)), hidden},
+		"a replica that its source refused loses its label":                       {healthyCluster(withInstance(1, ioStopped, ioError(1236)), actionFailed(1)), hidden},
+		"a replica that needs deleted binary logs loses its label":                {healthyCluster(withInstance(0, func(s *Instance) { s.Purged = parseTestSet("0:1-9") }), withInstance(1, executed("0:1-5"), ioStopped)), hidden},
+		"a replica whose thread does not start loses its label":                   {healthyCluster(withInstance(1, ioStopped), actionFailed(1), notReplicatingFor(stoppedThreadTimeout)), hidden},
+		"a replica whose thread has just stopped keeps its label":                 {healthyCluster(withInstance(1, ioStopped), actionFailed(1), notReplicatingFor(stoppedThreadTimeout-1)), settledAs(StateDegraded)},
+		"a replica that connects for too long loses its label":                    {healthyCluster(withInstance(1, connecting), maxDelay, notReplicatingFor(time.Minute+1)), hidden},
+		"a replica that connects for as long as allowed keeps its label":          {healthyCluster(withInstance(1, connecting), maxDelay, notReplicatingFor(time.Minute)), settledAs(StateDegraded)},
+		"a replica whose SQL thread failed gets no label":                         {healthyCluster(withInstance(1, sqlFailed, unlabelled)), settledAs(StateDegraded)},
 		"a replica that is as far behind as allowed keeps its label":              {healthyCluster(withInstance(1, laggingBy(60*time.Second)), maxDelay), decision{"settled", nothing, StateHealthy}},
 		"a replica keeps its label without a limit":                               {healthyCluster(withInstance(1, laggingBy(time.Hour))), decision{"settled", nothing, StateHealthy}},
 		"a stop lets a replica that is far behind keep its label":                 {healthyCluster(stopAsked, withInstance(1, laggingBy(61*time.Second)), maxDelay), decision{"stop reached", nothing, StateHealthy}},
@@ -277,7 +287,7 @@ func TestDecide(t *testing.T) {
 		"a start that is forced is not refused":                           {healthyCluster(stopReached, func(o *Observed) { o.StartForced = true }, withInstance(1, executed("0:1-10"))), decision{"started", nothing, StateDegraded}},
 		"durability that somebody weakened is restored":                   {healthyCluster(withInstance(1, func(s *Instance) { s.Weakened = []string{"sync_binlog"} })), decision{"weakened durability", RestoreDurability{1}, StateDegraded}},
 		"accounts of an older list are renewed":                           {healthyCluster(withInstance(0, func(s *Instance) { s.HasOldAccounts = true })), decision{"accounts of an older list", RenewAccounts{0}, StateHealthy}},
-		"accounts wait for a healthy cluster":                             {healthyCluster(withInstance(0, func(s *Instance) { s.HasOldAccounts = true }), withInstance(1, sqlFailed)), settledAs(StateDegraded)},
+		"accounts wait for a healthy cluster":                             {healthyCluster(withInstance(0, func(s *Instance) { s.HasOldAccounts = true }), withInstance(1, sqlFailed, unlabelled)), settledAs(StateDegraded)},
 		"what is left over from a stop is removed":                        {healthyCluster(func(o *Observed) { o.HasLeftovers = true }), decision{"left over from a stop", RemoveLeftovers{}, StateHealthy}},
 		"a stop of a healthy cluster is reached at once":                  {healthyCluster(stopAsked), decision{"stop reached", nothing, StateHealthy}},
 		"a cluster whose stop is reached is not touched":                  {healthyCluster(stopAsked, stopReached, withInstance(0, podNotReady)), decision{"stopped", nothing, StateFailed}},
@@ -311,6 +321,10 @@ func missedLooks(looks int, since time.Duration) func(*Observed) {
 	return func(o *Observed) {
 		o.History.Instances[0].Misses, o.History.Instances[0].UnreachableSince = looks, o.Now.Add(-since)
 	}
+}
+
+func notReplicatingFor(d time.Duration) func(*Observed) {
+	return func(o *Observed) { o.History.Instances[1].NotReplicatingSince = o.Now.Add(-d) }
 }
 
 func stopAskedSince(since time.Duration) func(*Observed) {
@@ -496,7 +510,7 @@ func randomObserved(rng *rand.Rand) Observed {
 			s.Channel = ReplicationChannel{!rarely(), host(max(0, o.Primary)), threads[rng.IntN(4)], threads[rng.IntN(4)], 1236 * (rng.IntN(12) / 11), 1062 * (rng.IntN(12) / 11), 0, s.Executed}
 		}
 		o.Instances = append(o.Instances, s)
-		o.History.Instances = append(o.History.Instances, InstanceHistory{when(), rng.IntN(3), time.Time{}, "", ""})
+		o.History.Instances = append(o.History.Instances, InstanceHistory{when(), rng.IntN(3), when(), time.Time{}, "", ""})
 	}
 	return o
 }

@@ -377,6 +377,8 @@ type InstanceHistory struct {
 	// UnreachableSince is zero while it answers; Misses counts the looks since.
 	UnreachableSince time.Time
 	Misses           int
+	// NotReplicatingSince is when it was first seen without both threads running.
+	NotReplicatingSince time.Time
 	// FailedAt is when an act on it last failed or did not help, and Failure why.
 	FailedAt time.Time
 	Failure  string
@@ -403,6 +405,8 @@ func UpdateHistory(before History, o Observed) History {
 	for _, i := range d.instances {
 		past := i.Past
 		past.UnreachableSince = startOfStreak(past.UnreachableSince, !i.Reachable, o.Now)
+		isReplicating := i.Channel.IO == Running && i.Channel.SQL == Running
+		past.NotReplicatingSince = startOfStreak(past.NotReplicatingSince, !i.IsPrimary && i.Reachable && !isReplicating, o.Now)
 		past.Misses++
 		if i.Reachable {
 			past.Misses = 0

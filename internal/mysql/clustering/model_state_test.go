@@ -76,9 +76,9 @@ type modelHistory struct {
 }
 
 type modelInstanceHistory struct {
-	unreachable, failed age
-	misses              int
-	failure, last       string
+	unreachable, failed, broken age
+	misses                      int
+	failure, last               string
 }
 
 // transactions is a set of transactions: some numbers of every identity a server may have.
@@ -285,7 +285,7 @@ func (m modelHistory) toHistory(n int) History {
 	full := History{StopAskedSince: m.stopAsked.startTime(), ReadOnlySince: m.readOnly.startTime(), GaveUpAt: m.gaveUp.startTime()}
 	for _, p := range m.past[:n] {
 		full.Instances = append(full.Instances, InstanceHistory{
-			UnreachableSince: p.unreachable.startTime(), Misses: p.misses,
+			UnreachableSince: p.unreachable.startTime(), Misses: p.misses, NotReplicatingSince: p.broken.startTime(),
 			FailedAt: p.failed.startTime(), Failure: p.failure, LastAction: p.last,
 		})
 	}
@@ -296,7 +296,7 @@ func fromHistory(full History) modelHistory {
 	m := modelHistory{stopAsked: ageOf(full.StopAskedSince), readOnly: ageOf(full.ReadOnlySince), gaveUp: ageOf(full.GaveUpAt)}
 	for i, p := range full.Instances {
 		m.past[i] = modelInstanceHistory{
-			unreachable: ageOf(p.UnreachableSince), misses: min(p.Misses, primaryDownMisses),
+			unreachable: ageOf(p.UnreachableSince), broken: ageOf(p.NotReplicatingSince), misses: min(p.Misses, primaryDownMisses),
 			failed: ageOf(p.FailedAt), failure: p.Failure, last: p.LastAction,
 		}
 	}
@@ -309,7 +309,7 @@ func (w *modelState) passTime(d time.Duration) {
 		*a = a.plus(d)
 	}
 	for i := range w.n {
-		for _, a := range []*age{&m.past[i].unreachable, &m.past[i].failed, &w.servers[i].pendingFor} {
+		for _, a := range []*age{&m.past[i].unreachable, &m.past[i].failed, &m.past[i].broken, &w.servers[i].pendingFor} {
 			*a = a.plus(d)
 		}
 	}

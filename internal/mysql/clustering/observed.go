@@ -176,6 +176,8 @@ const (
 	killClientsAfter = 2 * time.Second
 	// stopTimeout is how long a stop may take to be reached.
 	stopTimeout = 15 * time.Second
+	// stoppedThreadTimeout is how long a thread of a replica may be stopped before its clients are sent to others.
+	stoppedThreadTimeout = 3 * time.Second
 	// actionBackoff is how long an instance is left alone after an action that did not help.
 	actionBackoff = 2 * time.Second
 	// endlessTimeout is a wait for replicas that no commit outlives.

@@ -182,7 +182,7 @@ func newTestInstance(t *testing.T, place mysqld.ServerPrograms, ordinal int, pas
 	i.volume = filepath.Join(place.Dir, strconv.Itoa(ordinal))
 	testenv.ExpectNoError(t, os.Mkdir(i.volume, 0o700))
 	cnf, _ := BuildMyCnf(smallServerSettings(), 0)
-	for name, text := range map[string]string{cnfFile: cnf, usersFile: buildUsersSQL(passwords), initFile: initScript, serverFile: serverScript} {
+	for name, text := range map[string]string{cnfFile: cnf, usersFile: buildUsersSQL(passwords), initFile: initScript, serverFile: serverScript, probeFile: probeScript} {
 		testenv.ExpectNoError(t, os.WriteFile(filepath.Join(i.volume, name), []byte(text), 0o600))
 	}
 	return i
@@ -334,6 +334,32 @@ func TestScripts(t *testing.T) {
 			t.Errorf("%q comes in without a password", user)
 		}
 	}
+
+	t.Log("The probes ask the server: one that hangs is not alive, though its port is open, and a replica with a stopped thread is not ready.")
+	credentials := fmt.Sprintf("[client]\nuser=\"moco-agent\"\npassword=\"%s\"\n", accounts.EscapePassword(passwords["AGENT_PASSWORD"]))
+	testenv.ExpectNoError(t, os.WriteFile(filepath.Join(first.volume, "moco-agent-my.cnf"), []byte(credentials), 0o600))
+	expectProbes := func(alive, ready bool) {
+		t.Helper()
+		for question, want := range map[string]bool{"alive": alive, "ready": ready} {
+			cmd := exec.CommandContext(t.Context(), "/bin/sh", filepath.Join(first.volume, probeFile), question)
+			cmd.Env = append(first.environment(), "MOCO_CREDENTIALS="+first.volume, "MOCO_MYSQL="+strings.Join(place.Client, " "))
+			if out, err := cmd.CombinedOutput(); (err == nil) != want {
+				t.Errorf("is it %s: expected %t, found %v: %s", question, want, err, out)
+			}
+		}
+	}
+	expectProbes(true, true)
+	execStatements(t, admin, "CHANGE REPLICATION SOURCE TO SOURCE_HOST='nowhere', SOURCE_USER='x'")
+	expectProbes(true, false)
+	execStatements(t, admin, "RESET REPLICA ALL")
+	pid, err := os.ReadFile(filepath.Join(first.volume, "pid"))
+	testenv.ExpectNoError(t, err)
+	server, err := strconv.Atoi(strings.TrimSpace(string(pid)))
+	testenv.ExpectNoError(t, err)
+	testenv.ExpectNoError(t, syscall.Kill(server, syscall.SIGSTOP))
+	expectProbes(false, false)
+	testenv.ExpectNoError(t, syscall.Kill(server, syscall.SIGCONT))
+	expectProbes(true, true)
 
 	t.Log("The account that applications get writes to its own databases, and makes nobody an administrator.")
 	execStatements(t, admin, "SET GLOBAL super_read_only=0", "SET GLOBAL read_only=0")

@@ -22,6 +22,7 @@ const (
 	cnfFile      = "my.cnf"
 	initFile     = "moco-init.sh"
 	serverFile   = "moco-mysqld.sh"
+	probeFile    = "moco-probe.sh"
 )
 
 // includeKey is the key of the user's ConfigMap whose text is taken as it is.
@@ -143,7 +144,7 @@ func variableOf(setting string) string {
 // buildConfigMap has the configuration and the scripts. Its name changes with its content, so that a Pod keeps what it was
 // started with until it is replaced.
 func buildConfigMap(c *mocov1beta2.MySQLCluster, cnf string) *unstructured.Unstructured {
-	files := map[string]string{cnfFile: cnf, initFile: initScript, serverFile: serverScript}
+	files := map[string]string{cnfFile: cnf, initFile: initScript, serverFile: serverScript, probeFile: probeScript}
 	sum := fnv.New32a()
 	for _, name := range sortedKeys(files) {
 		_, _ = sum.Write([]byte(name + "\x00" + files[name] + "\x00")) // A hash takes everything.

@@ -117,21 +117,27 @@ func completeServerContainer(c *mocov1beta2.MySQLCluster, server map[string]any)
 	})
 	for name, p := range defaultProbes(c.Spec.StartupWaitSeconds) {
 		said, _ := server[name].(map[string]any)
-		server[name] = mergeProbe(said, p)
+		question := "alive"
+		if name == "readinessProbe" {
+			question = "ready"
+		}
+		server[name] = mergeProbe(said, p, question)
 	}
 }
 
-// defaultProbes only test whether the port is open: whether a server does what its role demands is asked by clustering.
+// defaultProbes ask the server itself. What a fence of some seconds stops is not unready yet.
 func defaultProbes(startupWait int32) map[string]map[string]any {
+	const leastStartup = 10
 	return map[string]map[string]any{
-		"startupProbe":   {"periodSeconds": int64(1), "failureThreshold": int64(max(1, startupWait)), "timeoutSeconds": int64(2)},
-		"readinessProbe": {"periodSeconds": int64(2), "failureThreshold": int64(2), "timeoutSeconds": int64(2)},
-		"livenessProbe":  {"periodSeconds": int64(10), "failureThreshold": int64(6), "timeoutSeconds": int64(5)},
+		"startupProbe":   {"periodSeconds": int64(1), "failureThreshold": int64(max(leastStartup, startupWait)), "timeoutSeconds": int64(2)},
+		"readinessProbe": {"periodSeconds": int64(2), "failureThreshold": int64(2), "timeoutSeconds": int64(3)},
+		// A server that hangs does not end either when it is told to.
+		"livenessProbe": {"periodSeconds": int64(10), "failureThreshold": int64(6), "timeoutSeconds": int64(5), "terminationGracePeriodSeconds": int64(30)},
 	}
 }
 
 // mergeProbe returns the user's probe with the numbers and the handler that it leaves out.
-func mergeProbe(said, numbers map[string]any) map[string]any {
+func mergeProbe(said, numbers map[string]any, question string) map[string]any {
 	out := maps.Clone(numbers)
 	maps.Copy(out, said)
 	for _, way := range []string{"exec", "httpGet", "grpc", "tcpSocket"} {
@@ -139,7 +145,7 @@ func mergeProbe(said, numbers map[string]any) map[string]any {
 			return out
 		}
 	}
-	out["tcpSocket"] = map[string]any{"port": int64(mysqlPort)}
+	out["exec"] = map[string]any{"command": []any{"/bin/sh", configFolder + "/" + probeFile, question}}
 	return out
 }
 
@@ -219,3 +225,8 @@ var initScript string
 //
 //go:embed moco-mysqld.sh
 var serverScript string
+
+// probeScript answers the kubelet's probes.
+//
+//go:embed moco-probe.sh
+var probeScript string

@@ -347,7 +347,7 @@ func (b *Installation) buildConfig(data, address string, id int) string {
 // smallPerformanceSchema turns off every table that no test reads. Those of replication stay.
 func smallPerformanceSchema() []string {
 	var lines []string
-	for name := range strings.FieldsSeq(`max_digest_length digests_size max_sql_text_length error_size accounts_size hosts_size users_size
+	for name := range strings.FieldsSeq(`max_digest_length digests_size max_sql_text_length error_size accounts_size hosts_size
 		session_connect_attrs_size max_mutex_classes max_rwlock_classes max_cond_classes max_file_classes max_statement_classes
 		max_stage_classes max_socket_classes max_memory_classes max_table_handles max_table_instances max_index_stat
 		max_table_lock_stat max_prepared_statements_instances max_program_instances max_metadata_locks`) {
@@ -365,6 +365,8 @@ func smallPerformanceSchema() []string {
 type ServerPrograms struct {
 	// Command starts mysqld from the tree; options follow it.
 	Command []string
+	// Client runs the program mysql from the tree.
+	Client []string
 	// Options name the folders of the tree, and may follow others.
 	Options []string
 	// Network is the first three bytes of loopback addresses that the test has for itself, for example 127.30.4.
@@ -389,5 +391,5 @@ func FindServerPrograms(t testing.TB) ServerPrograms {
 	if last := len(line) - 1; line[last] == "--user=root" { // mysqld wants its file of defaults first.
 		options, line = append(options, line[last]), line[:last]
 	}
-	return ServerPrograms{Command: line, Options: options, Network: network, Dir: shortDir(t, network)}
+	return ServerPrograms{Command: line, Client: b.programCommand("usr/bin/mysql"), Options: options, Network: network, Dir: shortDir(t, network)}
 }

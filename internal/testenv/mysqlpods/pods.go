@@ -6,6 +6,7 @@ package mysqlpods
 
 import (
 	"context"
+	"database/sql"
 	"encoding/binary"
 	"fmt"
 	"net"
@@ -16,12 +17,14 @@ import (
 	"testing"
 	"time"
 
+	driver "github.com/go-sql-driver/mysql"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	"github.com/torpor-dev/torpor/internal/mysql/accounts"
 	"github.com/torpor-dev/torpor/internal/testenv"
 	"github.com/torpor-dev/torpor/internal/testenv/mysqld"
 )
@@ -218,7 +221,9 @@ func (c *PodCluster) startProbe(t testing.TB, i int) {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	var probes sync.WaitGroup
+	probe := newReadinessProbe(t, c.Servers[i])
 	probes.Go(func() {
+		defer func() { _ = probe.db.Close() }() // The server may be gone.
 		tick := time.NewTicker(probeTick)
 		defer tick.Stop()
 		for {
@@ -227,7 +232,7 @@ func (c *PodCluster) startProbe(t testing.TB, i int) {
 				return
 			case <-tick.C:
 			}
-			is := acceptsConnections(ctx, c.Servers[i].Address)
+			is := probe.isReady(ctx)
 			// The probe reaches the server past the network, but its report would not leave a node that is cut off.
 			if ctx.Err() != nil || c.Network != nil && c.Network.IsCut(i) {
 				continue
@@ -261,6 +266,48 @@ func acceptsConnections(ctx context.Context, address string) bool {
 		return false
 	}
 	return conn.Close() == nil
+}
+
+// readinessProbe asks a server as the product's probe does: one that answers, and does not replicate with a thread stopped, is
+// ready. One that is down is not ready at once; otherwise two questions in four seconds decide.
+type readinessProbe struct {
+	address      string
+	db           *sql.DB
+	failingSince time.Time
+}
+
+const (
+	failureTime   = 4 * time.Second
+	readyQuestion = `select count(*) = 0 from performance_schema.replication_connection_status c
+		join performance_schema.replication_applier_status a using (channel_name)
+		where c.channel_name = '' and (c.service_state = 'OFF' or a.service_state = 'OFF')`
+)
+
+func newReadinessProbe(t testing.TB, s *mysqld.Server) *readinessProbe {
+	t.Helper()
+	c := driver.NewConfig()
+	c.User, c.Passwd = accounts.AgentUser, string(mysqld.ProductPasswords()[accounts.PasswordKeyOf(accounts.AgentUser)])
+	c.Net, c.Addr, c.Logger = "tcp", net.JoinHostPort(s.Address, strconv.Itoa(mysqld.AdminPort)), &driver.NopLogger{}
+	connector, err := driver.NewConnector(c)
+	testenv.ExpectNoError(t, err)
+	return &readinessProbe{address: s.Address, db: sql.OpenDB(connector)}
+}
+
+func (p *readinessProbe) isReady(ctx context.Context) bool {
+	if !acceptsConnections(ctx, p.address) {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	var is bool
+	if err := p.db.QueryRowContext(ctx, readyQuestion).Scan(&is); err == nil && is {
+		p.failingSince = time.Time{}
+		return true
+	}
+	if p.failingSince.IsZero() {
+		p.failingSince = time.Now()
+	}
+	return time.Since(p.failingSince) < failureTime
 }
 
 // CutMode is how a node is cut off from all others, in both directions.
