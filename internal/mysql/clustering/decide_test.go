@@ -94,6 +94,8 @@ func serverRestarted(s *Instance) {
 func withoutData(s *Instance) {
 	s.Executed, s.Purged, s.Channel = gtid.Set{}, gtid.Set{}, ReplicationChannel{}
 }
+func awaitsNobody(s *Instance)     { s.SemiSync = SemiSync{} }
+func withoutPod(s *Instance)       { *s = Instance{Host: s.Host} }
 func laggingByAMinute(s *Instance) { s.Channel.Lag = time.Minute }
 func unlabelled(s *Instance)       { s.Pod.Role = RoleNone }
 func executed(text string) func(*Instance) {
@@ -212,19 +214,23 @@ func TestDecide(t *testing.T) {
 		"the read-only statement is cancelled when the switchover gives up": {healthyCluster(withInstance(0, askedToStepDown, statementPending(switchoverTimeout)), switchoverGaveUp), decision{"cancel a hanging statement", CancelPending{0}, StateHealthy}},
 		"a demotion that is done is taken back":                             {healthyCluster(withInstance(1, askedToStepDown)), decision{"the demotion is done", ClearDemote{1}, StateHealthy}},
 
-		"the old primary loses its label first":                             {healthyCluster(promotedInStatus), decision{"a second label of the primary", SetRole{0, RoleNone}, StateIncomplete}},
-		"a new primary stops receiving":                                     {healthyCluster(promotedInStatus, withInstance(0, unlabelled)), decision{"the primary receives", StopIO{[]int{1}}, StateIncomplete}},
-		"a new primary applies its relay log":                               {healthyCluster(promotedInStatus, withInstance(0, unlabelled), withInstance(1, ioStopped, withUnappliedRelayLog)), decision{"the primary applies", nothing, StateIncomplete}},
-		"a new primary that does not apply has its SQL thread started":      {healthyCluster(promotedInStatus, withInstance(0, unlabelled), withInstance(1, ioStopped, sqlStopped, withUnappliedRelayLog)), decision{"the primary does not apply", RestartSQL{1}, StateIncomplete}},
-		"a new primary is configured":                                       {healthyCluster(promotedInStatus, withInstance(0, unlabelled), withInstance(1, ioStopped)), decision{"configure the primary", ConfigurePrimary{1, 1}, StateIncomplete}},
-		"a new primary is made writable when it has a replica":              {healthyCluster(promotedAndConfigured), decision{"make the primary writable", MakeWritable{1, 1}, StateIncomplete}},
-		"a new primary waits for a replica, so that no client hangs":        {healthyCluster(promotedAndConfigured, withInstance(0, replicatesFrom(2)), withInstance(2, replicatesFrom(0))), decision{"a replica receives from another", StopIO{[]int{0}}, StateIncomplete}},
-		"a new primary without reachable replicas is made writable":         {healthyCluster(promotedAndConfigured, withInstance(0, podNotReady), withInstance(2, podNotReady)), decision{"make the primary writable", MakeWritable{1, 1}, StateIncomplete}},
-		"a new primary stays read-only beside another that can acknowledge": {healthyCluster(promotedAndConfigured, withInstance(0, writable, stoppedInstance)), settledAs(StateIncomplete)},
-		"a new primary that is empty waits for all instances":               {healthyCluster(promotedAndConfigured, withInstance(0, withoutData, podNotReady), withInstance(1, withoutData), withInstance(2, withoutData)), decision{"configure a replica", ConfigureReplica{2, 1}, StateIncomplete}},
-		"a new primary gets its label when it is writable":                  {healthyCluster(promotedAndConfigured, withInstance(1, writable)), decision{"label the primary", SetRole{1, RolePrimary}, StateIncomplete}},
-		"wrong settings of a primary are set right while it serves":         {healthyCluster(withInstance(0, func(s *Instance) { s.SemiSync.WaitFor = 2 })), decision{"configure the primary", ConfigurePrimary{0, 1}, StateIncomplete}},
-		"clients that wait in an old primary are cut off":                   {healthyCluster(promotedAndConfigured, withInstance(0, commitWaiting)), decision{"hung clients of a replica", KillConnections{0}, StateIncomplete}},
+		"the old primary loses its label first":                                  {healthyCluster(promotedInStatus), decision{"a second label of the primary", SetRole{0, RoleNone}, StateIncomplete}},
+		"a new primary stops receiving":                                          {healthyCluster(promotedInStatus, withInstance(0, unlabelled)), decision{"the primary receives", StopIO{[]int{1}}, StateIncomplete}},
+		"a new primary applies its relay log":                                    {healthyCluster(promotedInStatus, withInstance(0, unlabelled), withInstance(1, ioStopped, withUnappliedRelayLog)), decision{"the primary applies", nothing, StateIncomplete}},
+		"a new primary that does not apply has its SQL thread started":           {healthyCluster(promotedInStatus, withInstance(0, unlabelled), withInstance(1, ioStopped, sqlStopped, withUnappliedRelayLog)), decision{"the primary does not apply", RestartSQL{1}, StateIncomplete}},
+		"a new primary is configured":                                            {healthyCluster(promotedInStatus, withInstance(0, unlabelled), withInstance(1, ioStopped)), decision{"configure the primary", ConfigurePrimary{1, 1}, StateIncomplete}},
+		"a new primary is made writable when it has a replica":                   {healthyCluster(promotedAndConfigured), decision{"make the primary writable", MakeWritable{1, 1}, StateIncomplete}},
+		"a new primary waits for a replica, so that no client hangs":             {healthyCluster(promotedAndConfigured, withInstance(0, replicatesFrom(2)), withInstance(2, replicatesFrom(0))), decision{"a replica receives from another", StopIO{[]int{0}}, StateIncomplete}},
+		"a new primary without reachable replicas is made writable":              {healthyCluster(promotedAndConfigured, withInstance(0, podNotReady), withInstance(2, podNotReady)), decision{"make the primary writable", MakeWritable{1, 1}, StateIncomplete}},
+		"a new primary stays read-only beside another that can acknowledge":      {healthyCluster(promotedAndConfigured, withInstance(0, writable, stoppedInstance)), settledAs(StateIncomplete)},
+		"a new primary that is empty waits for all instances":                    {healthyCluster(promotedAndConfigured, withInstance(0, withoutData, podNotReady), withInstance(1, withoutData), withInstance(2, withoutData)), decision{"configure a replica", ConfigureReplica{2, 1}, StateIncomplete}},
+		"a new primary gets its label when it is writable":                       {healthyCluster(promotedAndConfigured, withInstance(1, writable)), decision{"label the primary", SetRole{1, RolePrimary}, StateIncomplete}},
+		"wrong settings of a primary are set right while it serves":              {healthyCluster(withInstance(0, func(s *Instance) { s.SemiSync.WaitFor = 2 })), decision{"configure the primary", ConfigurePrimary{0, 1}, StateIncomplete}},
+		"a primary that serves alone awaits no replica that is not there yet":    {healthyCluster(withInstance(0, awaitsNobody), withInstance(1, withoutPod), withInstance(2, withoutPod)), settledAs(StateDegraded)},
+		"a primary that serves alone is copied before it awaits a replica":       {healthyCluster(withInstance(0, awaitsNobody), withInstance(1, withoutData, unlabelled), withInstance(2, withoutPod)), decision{"clone a replica", CloneFrom{1, 0}, StateDegraded}},
+		"a primary that served alone awaits a replica that follows":              {healthyCluster(withInstance(0, awaitsNobody), withInstance(2, withoutData, unlabelled)), decision{"configure the primary", ConfigurePrimary{0, 1}, StateIncomplete}},
+		"a primary that served alone awaits no replica that has much to receive": {healthyCluster(withInstance(0, awaitsNobody, executed("0:1-2000")), withInstance(2, withoutData, unlabelled)), decision{"clone a replica", CloneFrom{2, 0}, StateDegraded}},
+		"clients that wait in an old primary are cut off":                        {healthyCluster(promotedAndConfigured, withInstance(0, commitWaiting)), decision{"hung clients of a replica", KillConnections{0}, StateIncomplete}},
 
 		"a second writable instance is closed":                                    {healthyCluster(withInstance(2, writable)), decision{"a second writable instance", SetReadOnly{2}, StateDegraded}},
 		"clients of a second writable instance are cut off if it does not close":  {healthyCluster(withInstance(2, writable, statementPending(killClientsAfter))), decision{"hung clients of a replica", KillConnections{2}, StateDegraded}},

@@ -15,8 +15,9 @@ type derivedFacts struct {
 	instances []*instanceFacts
 	// primary is one of the instances. Without a primary it has the index NoInstance and every fact of it is false.
 	primary *instanceFacts
-	// requiredAcks is how many replicas a commit awaits.
-	requiredAcks int
+	// requiredAcks is how many replicas a commit has to await, and awaitedAcks how many it may await now: fewer while instances
+	// are added to a primary that serves. Its clients would wait for them, and a copy for its clients.
+	requiredAcks, awaitedAcks int
 
 	// primaryLostData says that the primary answers, is out of service since it started, and lacks what replicas have: all
 	// of it, or the last of its own transactions.
@@ -182,8 +183,12 @@ func (d *derivedFacts) deriveReplication(i *instanceFacts) {
 
 func (d *derivedFacts) derivePrimary() {
 	p := d.primary
-	awaitsReplicas := p.SemiSync.Source && p.SemiSync.WaitFor == d.requiredAcks && p.SemiSync.Timeout >= endlessTimeout
-	d.primaryIsConfigured = !p.Channel.Present && (d.requiredAcks == 0 || awaitsReplicas)
+	d.awaitedAcks = d.requiredAcks
+	if p.IsWritable && d.count(canAcknowledgeSoon) < d.requiredAcks {
+		d.awaitedAcks = min(d.requiredAcks, p.SemiSync.awaited())
+	}
+	awaitsReplicas := p.SemiSync.Source && p.SemiSync.WaitFor == d.awaitedAcks && p.SemiSync.Timeout >= endlessTimeout
+	d.primaryIsConfigured = !p.Channel.Present && (d.awaitedAcks == 0 || awaitsReplicas)
 	d.primaryIsDown = isDown(p)
 	d.witnesses = d.count(func(i *instanceFacts) bool { return i.IsQuorumWitness })
 	d.primaryFailed = d.hasPrimary() && !p.Stopped && (d.primaryIsDown || d.primaryLostData) && !isClusterStarting(d)
@@ -244,3 +249,8 @@ func isReachable(i *instanceFacts) bool { return i.Reachable }
 func isWritable(i *instanceFacts) bool { return i.IsWritable }
 
 func acknowledges(i *instanceFacts) bool { return i.Acknowledges }
+
+// canAcknowledgeSoon reports whether a replica acknowledges, and lacks so little that a commit does not wait for the rest.
+func canAcknowledgeSoon(i *instanceFacts) bool {
+	return i.Acknowledges && i.cluster.primary.Executed.Subtract(i.Held).Count() <= maxUnreceived
+}

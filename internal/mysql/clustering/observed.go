@@ -127,6 +127,14 @@ type SemiSync struct {
 	Waiting int
 }
 
+// awaited is how many replicas a commit awaits.
+func (s SemiSync) awaited() int {
+	if !s.Source {
+		return 0
+	}
+	return s.WaitFor
+}
+
 // ReplicationChannel is the replication channel of a replica.
 type ReplicationChannel struct {
 	// Present says that SHOW REPLICA STATUS has a row.
@@ -176,6 +184,8 @@ const (
 	killClientsAfter = 2 * time.Second
 	// stopTimeout is how long a stop may take to be reached.
 	stopTimeout = 15 * time.Second
+	// maxUnreceived is how many transactions a replica may have yet to receive before commits await it.
+	maxUnreceived = 1000
 	// stoppedThreadTimeout is how long a thread of a replica may be stopped before its clients are sent to others.
 	stoppedThreadTimeout = 3 * time.Second
 	// actionBackoff is how long an instance is left alone after an action that did not help.

@@ -61,7 +61,7 @@ func (d *derivedFacts) classify() ClusterState {
 		return StateRestoring
 	case inService && d.count(isWell) == len(d.instances):
 		return StateHealthy
-	case inService && d.count(acknowledges) >= d.requiredAcks:
+	case inService && d.count(acknowledges) >= d.awaitedAcks:
 		return StateDegraded
 	case d.primaryFailed && hasFailoverQuorum(d):
 		return StateFailed
@@ -147,7 +147,7 @@ func describePrimarySymptom(d *derivedFacts) string {
 		return "is the primary and has no label yet"
 	case awaitsImpossibleAck(d):
 		return "is the primary; its clients wait for replicas that are empty, and a copy waits for its clients: delete its pod to end them"
-	case d.count(acknowledges) < d.requiredAcks:
+	case d.count(acknowledges) < d.awaitedAcks:
 		return "is the primary and its clients wait for replicas"
 	default:
 		return ""

@@ -257,6 +257,8 @@ func (e *environment) recreateCluster(t *testing.T) {
 type rowWriter struct {
 	stop  func()
 	acked []int64
+	// ackedAt are the times of the acknowledgements.
+	ackedAt []time.Time
 }
 
 // startWriter begins to write rows with unique keys to whoever takes them.
@@ -282,7 +284,7 @@ func (e *environment) startWriter(t *testing.T) *rowWriter {
 		for key := first; ctx.Err() == nil; key++ {
 			takes := func(db *sql.DB) bool { return insert(ctx, db, key, patience) == nil }
 			if slices.ContainsFunc(servers, takes) {
-				found.acked = append(found.acked, key)
+				found.acked, found.ackedAt = append(found.acked, key), append(found.ackedAt, time.Now())
 			}
 			select {
 			case <-tick.C:
