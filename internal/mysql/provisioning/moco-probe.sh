@@ -7,5 +7,5 @@ question="SELECT 1"
   JOIN performance_schema.replication_applier_status a USING (channel_name)
   WHERE c.channel_name = '' AND (c.service_state = 'OFF' OR a.service_state = 'OFF')"
 answer=$(${MOCO_MYSQL:-mysql} --defaults-file="${MOCO_CREDENTIALS:-/mysql-credentials}/moco-agent-my.cnf" --protocol=tcp \
-  --host="$MOCO_POD_IP" --port=33062 --connect-timeout=2 -Nse "$question" 2>&1) || { echo "$answer"; exit 1; }
+  --host="$MOCO_POD_IP" --port=33062 --connect-timeout=2 --get-server-public-key -Nse "$question" 2>&1) || { echo "$answer"; exit 1; }
 [ "$answer" = 1 ]
