@@ -39,7 +39,7 @@ const (
 const users = `create user 'app'@'%' identified by 'app';
 grant select, insert, update, delete, create, drop, lock tables on *.* to 'app'@'%';
 create user 'root'@'%' identified by 'root';
-grant all on *.* to 'root'@'%';
+grant all on *.* to 'root'@'%' with grant option;
 `
 
 // PodCluster is a MySQLCluster of a hub, and its Pods.
