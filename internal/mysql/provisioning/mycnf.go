@@ -53,7 +53,7 @@ func forcedSettings() map[string]string {
 		"sync_binlog": "1", "innodb_flush_log_at_trx_commit": "1", "replica_exec_mode": "STRICT", "replica_skip_errors": "OFF",
 		"loose_rpl_semi_sync_source_wait_no_replica": "ON", "loose_rpl_semi_sync_source_wait_point": "AFTER_SYNC",
 		// Clustering looks at the server by the one, and keeps applications from its accounts by the other.
-		"performance_schema": "ON", "partial_revokes": "ON", "init_file": "",
+		"performance_schema": "ON", "partial_revokes": "ON",
 	}
 }
 
@@ -61,7 +61,7 @@ func forcedSettings() map[string]string {
 func refusedSettings() []string {
 	return []string{
 		"log_slave_updates", "skip_slave_start", "slave_skip_errors", "slave_exec_mode", "rpl_semi_sync_master_wait_no_slave",
-		"rpl_semi_sync_master_wait_point", "plugin_load", "log_error",
+		"rpl_semi_sync_master_wait_point", "plugin_load", "init_file", "log_error",
 	}
 }
 
@@ -97,9 +97,16 @@ func BuildMyCnf(user map[string]string, memory int64) (text string, overruled []
 	var b strings.Builder
 	b.WriteString("[client]\nsocket=/run/mysqld.sock\nloose_default_character_set=utf8mb4\n\n[mysqld]\n")
 	writeSettings(&b, all)
-	if more := user[includeKey]; more != "" {
-		b.WriteString("\n" + strings.TrimRight(more, "\n") + "\n")
-		overruled = append(overruled, listOverruled(more, taken)...)
+	if more := strings.TrimRight(user[includeKey], "\n"); more != "" {
+		b.WriteByte('\n')
+		for line := range strings.SplitSeq(more, "\n") {
+			name, _, _ := strings.Cut(line, "=")
+			if name = strings.TrimSpace(name); taken[variableOf(name)] {
+				overruled = append(overruled, includeKey+": "+name)
+				continue
+			}
+			b.WriteString(line + "\n")
+		}
 	}
 	b.WriteString("\n[mysqld]\n")
 	writeSettings(&b, forced)
@@ -113,18 +120,6 @@ func writeSettings(b *strings.Builder, settings map[string]string) {
 	for _, key := range sortedKeys(settings) {
 		fmt.Fprintf(b, "%s=%s\n", key, settings[key])
 	}
-}
-
-// listOverruled returns the settings in a text that are not heeded.
-func listOverruled(text string, taken map[string]bool) []string {
-	var list []string
-	for line := range strings.SplitSeq(text, "\n") {
-		name, _, _ := strings.Cut(strings.TrimSpace(line), "=")
-		if name = strings.TrimSpace(name); taken[variableOf(name)] {
-			list = append(list, includeKey+": "+name)
-		}
-	}
-	return list
 }
 
 // variableOf is the variable that a setting is about: options have prefixes that change what is done with it.
