@@ -9,10 +9,15 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+
 	"github.com/torpor-dev/torpor/internal/cli/moco"
 )
 
 func main() {
+	// What the libraries of Kubernetes would log comes as an error too, or is of no use to a person.
+	klog.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	os.Exit(moco.NewPlugin(moco.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}).Run(ctx, os.Args[1:]))
