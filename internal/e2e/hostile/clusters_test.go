@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"cmp"
 	"compress/gzip"
+	"context"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -15,6 +16,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -23,6 +26,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -32,8 +36,10 @@ import (
 )
 
 const (
-	maxManagerMemory = 256 << 20
-	honestCluster    = "honest"
+	// maxMemory is what a program may have taken at its worst.
+	maxMemory     = 256 << 20
+	honestCluster = "honest"
+	leaseInterval = 500 * time.Millisecond
 )
 
 // hostileCluster is a cluster or cloud endpoint of a user who means harm, and what its owner is told.
@@ -48,33 +54,74 @@ type hostileCluster struct {
 	hibernates bool
 	// says is part of the message of Ready while the cluster should run or resumes, and resumeSays only when it resumes.
 	says, resumeSays string
+	// check looks at what the test found out by itself, at the end.
+	check func(*testing.T)
 }
+
+const (
+	// maxHonestRounds is how often an honest cluster hibernates and resumes alone, and as often beside hostile ones.
+	maxHonestRounds = 12
+	// maxSlowdown is what hostile clusters may do to it.
+	maxSlowdown = 1.2
+)
 
 // TestHostileClustersCostTheirOwners lets hostile clusters and endpoints hibernate and resume beside an honest one.
 func TestHostileClustersCostTheirOwners(t *testing.T) {
 	t.Parallel()
 	h := newClusterHub(t)
 	h.createCluster(t, honestCluster, h.adminKubeconfig(t), h.cloud.CredentialsData())
-	alone := h.cycleHonest(t, nil)
 	rows := h.hostileClusters(t)
 	for name, row := range rows {
 		h.createHostile(t, name, row)
 	}
+	h.cycleHonest(t) // The first one makes connections that the others have.
+	// The hostile ones are looked at most while they change their state, and not at all while they are paused.
+	h.setPowerStates(t, rows, hivev1.PowerStateHibernating)
+	beside := []time.Duration{h.cycleHonest(t), h.cycleHonest(t)}
 	for name, row := range rows {
-		testenv.Eventually(t, name+" says what is wrong with it", func() error { return h.expectMessage(t, name, row.says) })
+		if row.hibernates {
+			testenv.Eventually(t, name+" hibernates", func() error { return h.cloud.ExpectState(t, name, "stopped") })
+		}
 	}
-	together := h.cycleHonest(t, rows)
-	t.Logf("an honest cluster hibernated and resumed in %s alone and in %s beside %d hostile ones", alone, together, len(rows))
+	h.setPowerStates(t, rows, hivev1.PowerStateRunning)
+	beside = append(beside, h.cycleHonest(t))
 	for name, row := range rows {
 		testenv.Eventually(t, name+" says what is wrong with its resume", func() error {
 			return h.expectMessage(t, name, cmp.Or(row.resumeSays, row.says))
 		})
 	}
+	h.setPaused(t, rows, true)
+	alone := []time.Duration{h.cycleHonest(t), h.cycleHonest(t), h.cycleHonest(t)}
+	// On a busy machine single rounds take any time, so more of them alternate before their median counts as slow.
+	for len(alone) < maxHonestRounds && slowdown(alone, beside) > maxSlowdown {
+		h.setPaused(t, rows, false)
+		beside = append(beside, h.cycleHonest(t))
+		h.setPaused(t, rows, true)
+		alone = append(alone, h.cycleHonest(t))
+	}
+	t.Logf("an honest cluster hibernated and resumed in %s alone and in %s beside %d hostile ones: %.2f times the median", alone, beside, len(rows), slowdown(alone, beside))
+	if found := slowdown(alone, beside); found > maxSlowdown {
+		t.Errorf("an honest cluster took %.2f times as long beside hostile ones, want at most %.1f", found, maxSlowdown)
+	}
+	for name, row := range rows {
+		if row.check != nil {
+			t.Run(name, row.check)
+		}
+	}
 	peak := readPeakMemory(t, h.manager.PID())
 	t.Logf("the manager took %d MiB at most", peak>>20)
-	if peak > maxManagerMemory {
-		t.Errorf("the manager took %d MiB, want at most %d", peak>>20, maxManagerMemory>>20)
+	if peak > maxMemory {
+		t.Errorf("the manager took %d MiB, want at most %d", peak>>20, maxMemory>>20)
 	}
+}
+
+// slowdown is the ratio of the medians.
+func slowdown(alone, beside []time.Duration) float64 {
+	return float64(median(beside)) / float64(median(alone))
+}
+
+func median(times []time.Duration) time.Duration {
+	return slices.Sorted(slices.Values(times))[(len(times)-1)/2]
 }
 
 func (h *clusterHub) hostileClusters(t *testing.T) map[string]hostileCluster {
@@ -91,6 +138,7 @@ func (h *clusterHub) hostileClusters(t *testing.T) map[string]hostileCluster {
 		return server.URL
 	}
 	return map[string]hostileCluster{
+		"approvals-without-effect": h.forgetApprovals(t),
 		"gzip-bomb": {api: func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Encoding", "gzip")
 			_, _ = w.Write(bomb)
@@ -170,15 +218,30 @@ func newClusterHub(t *testing.T) *clusterHub {
 	}
 	h := &clusterHub{Environment: testenv.StartAPIServer(t), cloud: testenv.StartCloud(t)}
 	h.InstallCRDs(t)
-	// The hub is the honest clusters' own API server too; its node has always reported.
+	// The hub is the honest clusters' own API server too; its node reports all the time.
 	h.mustCreate(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: corev1.NodeStatus{
 		Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
 	}})
 	testenv.Eventually(t, "a lease", func() error {
 		return client.IgnoreAlreadyExists(h.Client.Create(t.Context(), &coordinationv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: "n"},
-			Spec:       coordinationv1.LeaseSpec{RenewTime: new(metav1.NewMicroTime(time.Now().Add(time.Hour)))},
 		}))
+	})
+	testenv.RunInBackground(t, "the node's lease", func(ctx context.Context) error {
+		tick := time.NewTicker(leaseInterval)
+		defer tick.Stop()
+		for {
+			renewal := fmt.Sprintf(`{"spec":{"renewTime":%q}}`, time.Now().UTC().Format(metav1.RFC3339Micro))
+			lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: "n"}}
+			if err := h.Client.Patch(ctx, lease, client.RawPatch(types.MergePatchType, []byte(renewal))); err != nil && ctx.Err() == nil {
+				t.Errorf("renew lease: %v", err)
+			}
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-tick.C:
+			}
+		}
 	})
 	h.manager = testenv.StartProcess(t, binary, []string{
 		"manager", "--kubeconfig", h.KubeconfigPath(t), "--metrics-address", "0", "--probe-address", "0",
@@ -247,15 +310,24 @@ func (h *clusterHub) getCluster(t *testing.T, name string) *hivev1.ClusterDeploy
 	return &cd
 }
 
-// cycleHonest lets the honest cluster and all others hibernate and resume, and returns how long the honest one took.
-func (h *clusterHub) cycleHonest(t *testing.T, others map[string]hostileCluster) time.Duration {
+// setPaused has the clusters looked at or not.
+func (h *clusterHub) setPaused(t *testing.T, rows map[string]hostileCluster, isPaused bool) {
 	t.Helper()
-	var took time.Duration
-	for _, state := range []hivev1.PowerState{hivev1.PowerStateHibernating, hivev1.PowerStateRunning} {
-		for name := range others {
-			h.setPowerState(t, name, state)
+	for name := range rows {
+		h.ExpectAnnotated(t, h.getCluster(t, name), map[string]string{hivev1.PowerStatePauseAnnotation: strconv.FormatBool(isPaused)})
+	}
+	for name := range rows {
+		if isPaused {
+			testenv.Eventually(t, name+" is paused", func() error { return h.expectMessage(t, name, "An annotation pauses") })
 		}
-		began := time.Now()
+	}
+}
+
+// cycleHonest lets the honest cluster hibernate and resume, and returns how long that took.
+func (h *clusterHub) cycleHonest(t *testing.T) time.Duration {
+	t.Helper()
+	began := time.Now()
+	for _, state := range []hivev1.PowerState{hivev1.PowerStateHibernating, hivev1.PowerStateRunning} {
 		h.setPowerState(t, honestCluster, state)
 		testenv.Eventually(t, "the honest cluster is "+string(state), func() error {
 			if found := h.getCluster(t, honestCluster).Status.PowerState; found != string(state) {
@@ -263,14 +335,15 @@ func (h *clusterHub) cycleHonest(t *testing.T, others map[string]hostileCluster)
 			}
 			return nil
 		})
-		took += time.Since(began)
-		for name, row := range others {
-			if state == hivev1.PowerStateHibernating && row.hibernates {
-				testenv.Eventually(t, name+" hibernates", func() error { return h.cloud.ExpectState(t, name, "stopped") })
-			}
-		}
 	}
-	return took
+	return time.Since(began)
+}
+
+func (h *clusterHub) setPowerStates(t *testing.T, rows map[string]hostileCluster, state hivev1.PowerState) {
+	t.Helper()
+	for name := range rows {
+		h.setPowerState(t, name, state)
+	}
 }
 
 func (h *clusterHub) setPowerState(t *testing.T, name string, state hivev1.PowerState) {

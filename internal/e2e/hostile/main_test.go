@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hostile
+
+import (
+	"os"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// TestMain gives controller-runtime a logger, without which its clients complain.
+func TestMain(m *testing.M) {
+	log.SetLogger(logr.Discard())
+	os.Exit(m.Run())
+}
