@@ -60,6 +60,9 @@ const (
 	shutdownTimeout = 20 * time.Second
 )
 
+// DefaultRolloutsAtOnce lets a fleet be rolled out, and shows what is wrong with a new version in few of its clusters.
+const DefaultRolloutsAtOnce = 2
+
 // Options are what the command line sets.
 type Options struct {
 	// MetricsAddress and ProbeAddress are host:port to serve on; "0" serves nothing.
@@ -83,6 +86,8 @@ type Options struct {
 	AWSAssumeRoles []string
 	// AllowInsecureTargetClusters takes kubeconfigs with plain http, unverified certificates, a proxy or impersonation.
 	AllowInsecureTargetClusters bool
+	// RolloutsAtOnce is how many MySQLClusters may have Pods replaced at a time that serve; 0 means any number.
+	RolloutsAtOnce int
 	// IsolateSpaces gives each space a NetworkPolicy that keeps others' Pods out.
 	IsolateSpaces bool
 	// TakeOver names the groups of controllers that handle objects which another project writes.
@@ -165,7 +170,7 @@ func listFeatures(o Options) []feature {
 	return []feature{
 		{"hibernation", kinds(hivev1.ClusterDeploymentKind()), collectors(hibernationController.Metrics), hibernationController.SetupWithManager},
 		{"clustering", kinds(mocov1beta2.MySQLClusterKind()), collectors(clusteringController.Metrics), clusteringController.SetupWithManager},
-		{"provisioning", kinds(mocov1beta2.MySQLClusterKind()), nil, provisioning.Controller{Guard: o.guards["provisioning"], WatchNamespaces: o.WatchNamespaces, Clock: now}.SetupWithManager},
+		{"provisioning", kinds(mocov1beta2.MySQLClusterKind()), nil, provisioning.Controller{Guard: o.guards["provisioning"], WatchNamespaces: o.WatchNamespaces, Clock: now, RolloutsAtOnce: o.RolloutsAtOnce}.SetupWithManager},
 		{"backup", kinds(mocov1beta2.MySQLClusterKind(), mocov1beta2.BackupPolicyKind()), collectors(backupController.Metrics), backupController.SetupWithManager},
 		{
 			"restart", kinds(korifiv1alpha1.CFAppKind(), korifiv1alpha1.CFProcessKind(), korifiv1alpha1.CFBuildKind(), torporv1alpha1.CFDeploymentKind(), eiriniv1.LRPKind()),

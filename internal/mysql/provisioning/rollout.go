@@ -32,6 +32,8 @@ type ObservedRollout struct {
 	Healthy bool
 	// ClusteringStopped is true while people work on the instances.
 	ClusteringStopped bool
+	// HasTurn is true unless as many other clusters as may are rolled out now.
+	HasTurn bool
 	// StoppedInstances is true while people work on single instances.
 	StoppedInstances bool
 }
@@ -41,6 +43,9 @@ type PodState struct {
 	Exists, Ready, Terminating bool
 	// Outdated is true for a Pod that was made from an older template.
 	Outdated bool
+	// Served is true for a Pod that clustering has let clients find. A Pod that was made anew begins without, so that clustering
+	// has looked at this very Pod, and found it following, since.
+	Served bool
 	// DemotionRequested is true for a primary that was asked to hand over.
 	DemotionRequested bool
 	// ReadyFor is how long it has been ready.
@@ -77,10 +82,16 @@ type RolloutPlan struct {
 	Message string
 	// RequeueAfter is when to look again; zero waits for an event.
 	RequeueAfter time.Duration
+	// TakesTurn is true for a step for which the cluster needs a turn, and keeps it until a plan with EndsTurn.
+	TakesTurn, EndsTurn bool
 }
 
-// rolloutRetry is when to look again at what sends no event.
-const rolloutRetry = 2 * time.Second
+const (
+	// rolloutRetry is when to look again at what sends no event.
+	rolloutRetry = 2 * time.Second
+	// turnRetry is when to look again whether another cluster has ended its turn.
+	turnRetry = 10 * time.Second
+)
 
 // DecideRollout says which Pod of a rollout is replaced next: one after the other, the primary last and after a switchover. A
 // Pod that serves is replaced only while all is well; one that does not serve may be replaced at any time, as long as no
@@ -92,21 +103,22 @@ func DecideRollout(o ObservedRollout) RolloutPlan {
 	broken := o.firstOrdinalWhere(func(p PodState) bool { return p.Outdated && !p.Ready })
 	replica := o.firstOrdinalWhere(func(p PodState) bool { return p.Outdated })
 	young := o.shortestReadyTime()
+	unserved := o.ordinalsWhere(func(p PodState) bool { return !p.Served })
 	switch {
 	case o.Offline:
-		return RolloutPlan{Rule: "offline", Action: Nothing{}, Done: true}
+		return RolloutPlan{Rule: "offline", Action: Nothing{}, Done: true, EndsTurn: true}
 	case !o.RevisionKnown:
 		return waitingPlan("the template is new", "the StatefulSet controller has not seen the newest template yet")
 	case len(absent) == 0 && len(outdated) == 0 && len(down) == 0:
-		return RolloutPlan{Rule: "done", Action: Nothing{}, Done: true}
+		return RolloutPlan{Rule: "done", Action: Nothing{}, Done: true, EndsTurn: true}
 	case len(outdated) == 0:
 		return waitingPlan("nothing to replace", "waiting for "+o.podNames(unionSorted(absent, down)))
 	case o.ClusteringStopped:
 		return waitingPlan("clustering is stopped", fmt.Sprintf("the rollout waits while clustering is stopped; of an older revision: %s; "+
-			"to go on, run: kubectl moco start clustering %s", o.podNames(outdated), o.Name))
+			"to go on, run: kubectl moco start clustering %s", o.podNames(outdated), o.Name)).endTurn()
 	case o.StoppedInstances:
 		return waitingPlan("instances are stopped", fmt.Sprintf("the rollout waits while clustering leaves single instances alone; of an older "+
-			"revision: %s; to go on, remove the annotation clustering-stopped-instances", o.podNames(outdated)))
+			"revision: %s; to go on, remove the annotation clustering-stopped-instances", o.podNames(outdated))).endTurn()
 	// Also while a new Pod is not ready: a template that does not work must not reach a second Pod.
 	case len(absent) > 0 || len(down) > 0:
 		return waitingPlan("one at a time", "the rollout waits for "+o.podNames(unionSorted(absent, down)))
@@ -116,16 +128,21 @@ func DecideRollout(o ObservedRollout) RolloutPlan {
 		return RolloutPlan{Rule: "replace a broken Pod", Action: ReplacePod{broken}, Message: "replacing " + o.podNames([]int{broken}) + ", which is not ready", RequeueAfter: rolloutRetry}
 	case !o.Healthy || o.Primary == None:
 		return waitingPlan("not healthy", "the rollout waits until the cluster is healthy; of an older revision: "+o.podNames(outdated)).requeueAfter(rolloutRetry)
+	// Healthy may be what clustering, which may be slow or hang, found before the last Pod was replaced.
+	case len(unserved) > 0:
+		return waitingPlan("not looked at", "the rollout waits until clustering lets clients find "+o.podNames(unserved))
 	// Clustering may have observed a cluster as healthy before it looked at a Pod that just became ready.
 	case young < SettleTime:
 		return waitingPlan("settle", "the rollout goes on soon; of an older revision: "+o.podNames(outdated)).requeueAfter(SettleTime - young)
+	case !o.HasTurn:
+		return waitingPlan("no turn", "the rollout waits for those of other clusters, see torpor manager --rollouts-at-once; of an older revision: "+o.podNames(outdated)).requeueAfter(turnRetry)
 	case replica != o.Primary:
-		return RolloutPlan{Rule: "replace a replica", Action: ReplacePod{replica}, Message: "replacing " + o.podNames([]int{replica}), RequeueAfter: rolloutRetry}
+		return RolloutPlan{Rule: "replace a replica", Action: ReplacePod{replica}, Message: "replacing " + o.podNames([]int{replica}), RequeueAfter: rolloutRetry, TakesTurn: true}
 	case len(o.Pods) == 1:
-		return RolloutPlan{Rule: "replace the only Pod", Action: ReplacePod{replica}, Message: "replacing " + o.podNames([]int{replica}), RequeueAfter: rolloutRetry}
+		return RolloutPlan{Rule: "replace the only Pod", Action: ReplacePod{replica}, Message: "replacing " + o.podNames([]int{replica}), RequeueAfter: rolloutRetry, TakesTurn: true}
 	case !o.Pods[o.Primary].DemotionRequested:
 		return RolloutPlan{
-			Rule: "demote the primary", Action: RequestSwitchover{o.Primary}, RequeueAfter: rolloutRetry,
+			Rule: "demote the primary", Action: RequestSwitchover{o.Primary}, RequeueAfter: rolloutRetry, TakesTurn: true,
 			Message: "asking for a switchover before " + o.podNames([]int{o.Primary}) + " is replaced",
 		}
 	default:
@@ -139,6 +156,12 @@ func waitingPlan(rule, why string) RolloutPlan {
 
 func (p RolloutPlan) requeueAfter(after time.Duration) RolloutPlan {
 	p.RequeueAfter = after
+	return p
+}
+
+// endTurn lets another cluster be rolled out while this one waits for people.
+func (p RolloutPlan) endTurn() RolloutPlan {
+	p.EndsTurn = true
 	return p
 }
 

@@ -15,11 +15,11 @@ import (
 )
 
 func TestDecideRollout(t *testing.T) {
-	fresh := PodState{Exists: true, Ready: true, ReadyFor: SettleTime}
-	old := PodState{Exists: true, Ready: true, ReadyFor: SettleTime, Outdated: true}
+	fresh := PodState{Exists: true, Ready: true, Served: true, ReadyFor: SettleTime}
+	old := PodState{Exists: true, Ready: true, Served: true, ReadyFor: SettleTime, Outdated: true}
 	broken := PodState{Exists: true, Outdated: true}
 	three := func(pods ...PodState) ObservedRollout {
-		return ObservedRollout{Name: "test", RevisionKnown: true, Pods: pods, Primary: 1, Healthy: true}
+		return ObservedRollout{Name: "test", RevisionKnown: true, Pods: pods, Primary: 1, Healthy: true, HasTurn: true}
 	}
 	with := func(o ObservedRollout, change func(*ObservedRollout)) ObservedRollout {
 		change(&o)
@@ -41,7 +41,7 @@ func TestDecideRollout(t *testing.T) {
 		"a Pod on its way holds up the others":             {three(fresh, old, PodState{}), "one at a time", Nothing{}},
 		"a Pod that ends holds up the others":              {three(PodState{Exists: true, Ready: true, Terminating: true, Outdated: true}, old, old), "one at a time", Nothing{}},
 		"a new Pod that is not ready holds up the others":  {three(PodState{Exists: true}, old, broken), "one at a time", Nothing{}},
-		"a new Pod has to settle":                          {three(PodState{Exists: true, Ready: true, ReadyFor: 1}, old, old), "settle", Nothing{}},
+		"a new Pod has to settle":                          {three(PodState{Exists: true, Ready: true, Served: true, ReadyFor: 1}, old, old), "settle", Nothing{}},
 		"a broken Pod is replaced at any time":             {with(three(old, old, broken), func(o *ObservedRollout) { o.Healthy = false }), "replace a broken Pod", ReplacePod{2}},
 		"a broken primary waits while others are outdated": {with(three(old, broken, old), func(o *ObservedRollout) { o.Healthy = false }), "not healthy", Nothing{}},
 		"a broken primary is replaced when it is the last": {with(three(fresh, broken, fresh), func(o *ObservedRollout) { o.Healthy = false }), "replace a broken Pod", ReplacePod{1}},
@@ -49,7 +49,10 @@ func TestDecideRollout(t *testing.T) {
 		"a cluster without a primary waits":                {with(three(old, old, old), func(o *ObservedRollout) { o.Primary = None }), "not healthy", Nothing{}},
 		"a stop of clustering comes before a broken Pod":   {with(three(old, old, broken), func(o *ObservedRollout) { o.ClusteringStopped = true }), "clustering is stopped", Nothing{}},
 		"a stop of one instance comes before a broken Pod": {with(three(old, old, broken), func(o *ObservedRollout) { o.StoppedInstances = true }), "instances are stopped", Nothing{}},
-		"the only Pod is replaced without a switchover":    {ObservedRollout{RevisionKnown: true, Pods: []PodState{old}, Healthy: true}, "replace the only Pod", ReplacePod{0}},
+		"a new Pod that clustering has not looked at":      {three(PodState{Exists: true, Ready: true, ReadyFor: SettleTime}, old, old), "not looked at", Nothing{}},
+		"a cluster waits for its turn":                     {with(three(old, old, old), func(o *ObservedRollout) { o.HasTurn = false }), "no turn", Nothing{}},
+		"a broken Pod needs no turn":                       {with(three(old, old, broken), func(o *ObservedRollout) { o.HasTurn = false }), "replace a broken Pod", ReplacePod{2}},
+		"the only Pod is replaced without a switchover":    {ObservedRollout{RevisionKnown: true, Pods: []PodState{old}, Healthy: true, HasTurn: true}, "replace the only Pod", ReplacePod{0}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			plan := DecideRollout(row.in)
@@ -94,7 +97,7 @@ func TestModel(t *testing.T) {
 		{Exists: true, Ready: true, Outdated: true, Terminating: true, ReadyFor: SettleTime},
 		{Exists: true},
 		{Exists: true, Ready: true},
-		{Exists: true, Ready: true, ReadyFor: SettleTime},
+		{Exists: true, Ready: true, Served: true, ReadyFor: SettleTime},
 	}
 	explored := 0
 	for _, n := range []int{1, 3, 5} {
@@ -107,7 +110,7 @@ func TestModel(t *testing.T) {
 		}
 		for code := range all {
 			for primary := range n {
-				m := modelState{ObservedRollout: ObservedRollout{Name: "toy", RevisionKnown: true, Primary: primary}}
+				m := modelState{ObservedRollout: ObservedRollout{Name: "toy", RevisionKnown: true, HasTurn: true, Primary: primary}}
 				for i, rest := 0, code; i < n; i, rest = i+1, rest/len(states) {
 					m.Pods = append(m.Pods, states[rest%len(states)])
 					m.neverReady[i] = m.Pods[i].Exists && m.Pods[i].Outdated && !m.Pods[i].Ready
@@ -182,7 +185,7 @@ func (m *modelState) stepOthers() {
 		case !p.Ready && !m.neverReady[i]:
 			p.Ready = true
 		case p.Ready:
-			p.ReadyFor = SettleTime
+			p.ReadyFor, p.Served = SettleTime, true
 		}
 	}
 	if p := &m.Pods[m.Primary]; p.DemotionRequested {
@@ -207,7 +210,7 @@ func TestDecide(t *testing.T) {
 		hash := HashContent(named(name))
 		return ObjectState{Desired: named(name), AppliedHash: hash, ResultHash: hash, LiveHash: hash}
 	}
-	old := PodState{Exists: true, Ready: true, ReadyFor: SettleTime, Outdated: true}
+	old := PodState{Exists: true, Ready: true, Served: true, ReadyFor: SettleTime, Outdated: true}
 	for name, row := range map[string]struct {
 		change func(*Observed)
 		want   string
@@ -232,7 +235,7 @@ func TestDecide(t *testing.T) {
 			seen := Observed{
 				Cluster: &mocov1beta2.MySQLCluster{}, Desired: DesiredObjects{ConfigMapName: "used"}, Objects: []ObjectState{applied("used")},
 				ConfigMaps: []*unstructured.Unstructured{named("used")},
-				Rollout:    ObservedRollout{RevisionKnown: true, Pods: []PodState{old}, Healthy: true},
+				Rollout:    ObservedRollout{RevisionKnown: true, Pods: []PodState{old}, Healthy: true, HasTurn: true},
 			}
 			row.change(&seen)
 			if got := effectsOf(Decide(seen)); got != row.want {

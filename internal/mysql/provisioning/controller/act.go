@@ -74,6 +74,9 @@ func (c Controller) act(ctx context.Context, seen observation, changes provision
 		}
 		return newFailure(nil, err)
 	}
+	if changes.Rollout.TakesTurn && !c.turns.take(client.ObjectKeyFromObject(seen.Cluster)) {
+		return reconcile.ErrStale // Another cluster was first.
+	}
 	return newFailure(nil, c.rollOut(ctx, seen, changes.Rollout.Action))
 }
 

@@ -49,12 +49,15 @@ type Controller struct {
 	Guard *reconcile.WriterGuard
 	// WatchNamespaces are the only ones whose objects are cached; none means all.
 	WatchNamespaces []string
+	// RolloutsAtOnce is how many clusters may have Pods replaced at a time that serve; 0 means any number.
+	RolloutsAtOnce int
 
 	client client.Client
 	live   client.Reader
 	// children caches what belongs to MySQLClusters.
 	children client.Reader
 	applied  *appliedHashes
+	turns    *rolloutTurns
 }
 
 // +kubebuilder:rbac:groups=moco.cybozu.com,resources=mysqlclusters,verbs=get;list;watch;patch
@@ -75,6 +78,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		return fmt.Errorf("set up %s: %w", Name, err)
 	}
 	c.client, c.live, c.children, c.applied = mgr.GetClient(), mgr.GetAPIReader(), children, newAppliedHashes()
+	c.turns = newRolloutTurns(c.RolloutsAtOnce)
 	b := builder.ControllerManagedBy(mgr).
 		Named(Name).
 		For(&mocov1beta2.MySQLCluster{}, builder.WithPredicates(predicate.Or(
@@ -96,11 +100,14 @@ func (c Controller) newPass(mgr manager.Manager) *reconcile.Pass[*mocov1beta2.My
 		New:       func() *mocov1beta2.MySQLCluster { return &mocov1beta2.MySQLCluster{} },
 		Prepare:   setDefaults,
 		Finalizer: &reconcile.Finalizer[*mocov1beta2.MySQLCluster]{Name: mocov1beta2.Finalizer, Finalize: c.finalize},
-		Forget:    c.applied.forgetCluster,
-		Observe:   c.observe,
-		Decide:    func(seen observation) provisioning.ChangeSet { return provisioning.Decide(seen.Observed) },
-		Act:       c.act,
-		Report:    c.report,
+		Forget: func(name types.NamespacedName) {
+			c.applied.forgetCluster(name)
+			c.turns.giveBack(name)
+		},
+		Observe: c.observe,
+		Decide:  func(seen observation) provisioning.ChangeSet { return provisioning.Decide(seen.Observed) },
+		Act:     c.act,
+		Report:  c.report,
 	}
 }
 

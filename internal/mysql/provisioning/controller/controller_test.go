@@ -365,6 +365,22 @@ func TestRolloutReplacesThePrimaryLast(t *testing.T) {
 	})
 }
 
+// TestRolloutWaitsForFrozenClustering leaves the condition Healthy as it was before a Pod was replaced.
+func TestRolloutWaitsForFrozenClustering(t *testing.T) {
+	t.Parallel()
+	e := newClusterEnv(t, shared.Get(t))
+	e.startRollout(t)
+	e.reportRevision(t, "two")
+	e.waitUntilGone(t, podName(0), &corev1.Pod{})
+	e.addUnservedPod(t, 0, "two")
+	e.waitForCondition(t, mocov1beta2.StatefulSetReadyCondition, metav1.ConditionFalse, "until clustering lets clients find Pod moco-test-0")
+	for other := range 3 {
+		testenv.ExpectNoError(t, e.get(t, podName(other), &corev1.Pod{}))
+	}
+	e.letClientsFind(t, 0)
+	e.waitUntilReplaced(t, 2)
+}
+
 func TestRolloutWaitsWhileClusteringIsStopped(t *testing.T) {
 	t.Parallel()
 	e := newClusterEnv(t, shared.Get(t))
@@ -628,8 +644,21 @@ func (e *clusterEnv) reportRevision(t *testing.T, revision string) {
 
 func podName(i int) string { return fmt.Sprintf("moco-test-%d", i) }
 
-// addPod makes a Pod as the StatefulSet would, and says that it has been ready for a while.
+// addPod makes a Pod as the StatefulSet would, and says that it has been ready for a while and that clients find it.
 func (e *clusterEnv) addPod(t *testing.T, i int, revision string) {
+	t.Helper()
+	e.addUnservedPod(t, i, revision)
+	e.letClientsFind(t, i)
+}
+
+// letClientsFind labels a Pod as clustering does when it follows.
+func (e *clusterEnv) letClientsFind(t *testing.T, i int) {
+	t.Helper()
+	patch := fmt.Appendf(nil, `{"metadata": {"labels": {%q: "replica"}}}`, mocov1beta2.RoleLabel)
+	testenv.ExpectNoError(t, e.Client.Patch(t.Context(), &corev1.Pod{ObjectMeta: e.meta(podName(i))}, client.RawPatch(types.MergePatchType, patch)))
+}
+
+func (e *clusterEnv) addUnservedPod(t *testing.T, i int, revision string) {
 	t.Helper()
 	template := e.statefulSet(t).Spec.Template
 	pod := &corev1.Pod{

@@ -51,6 +51,7 @@ func (c Controller) observe(ctx context.Context, cluster *mocov1beta2.MySQLClust
 	seen.statefulSet, setErr = readStatefulSet(ctx, c.children, cluster)
 	seen.Err = errors.Join(c.readSecret(ctx, &seen), c.readSettings(ctx, &seen), podsErr, setErr)
 	seen.Rollout = observedRollout(&seen, c.Clock.Now())
+	seen.Rollout.HasTurn = c.turns.isOpenTo(client.ObjectKeyFromObject(cluster))
 	if seen.Err == nil && len(seen.Problems) == 0 {
 		seen.Err = c.observeObjects(ctx, &seen)
 	}
@@ -241,6 +242,7 @@ func podStateOf(p *corev1.Pod, revision string, now time.Time) provisioning.PodS
 	state := provisioning.PodState{
 		Exists: true, Terminating: !p.DeletionTimestamp.IsZero(),
 		Outdated:          p.Labels[appsv1.StatefulSetRevisionLabel] != revision,
+		Served:            p.Labels[mocov1beta2.RoleLabel] != "",
 		DemotionRequested: p.Annotations[mocov1beta2.DemoteAnnotation] == "true",
 	}
 	for _, is := range p.Status.Conditions {

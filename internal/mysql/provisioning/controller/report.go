@@ -14,6 +14,7 @@ import (
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
@@ -40,6 +41,9 @@ func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen observation, 
 	conditions := map[string]decision.Condition{mocov1beta2.SpecFullySupportedCondition: specSupport(cluster)}
 	active := decision.True(mocov1beta2.ReconciliationActiveReason, "")
 	out := reconcile.FollowUp{Rule: changes.Rollout.Rule, RequeueAfter: changes.Rollout.RequeueAfter}
+	if changes.Rollout.EndsTurn || cluster.ReconciliationStopped() {
+		c.turns.giveBack(client.ObjectKeyFromObject(cluster))
+	}
 	cluster.Status.Pause = stopRecord(cluster, c.Clock.Now())
 	if cluster.ReconciliationStopped() {
 		active = decision.False(mocov1beta2.ReconciliationInactiveReason, describeStop(cluster, *cluster.Status.Pause.Reconciliation))
