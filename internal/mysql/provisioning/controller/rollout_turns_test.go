@@ -27,7 +27,7 @@ func TestAFleetIsRolledOutByTurns(t *testing.T) {
 				fleet[i].HasTurn = turns.isOpenTo(types.NamespacedName{Name: fmt.Sprint(i)})
 			}
 			atOnce, done, rolling := 0, 0, 0
-			for range fleet {
+			for range 2 * len(fleet) {
 				for i := range fleet {
 					name, cluster := types.NamespacedName{Name: fmt.Sprint(i)}, &fleet[i]
 					switch plan := provisioning.DecideRollout(*cluster); {
@@ -47,7 +47,7 @@ func TestAFleetIsRolledOutByTurns(t *testing.T) {
 					fleet[i].HasTurn = turns.isOpenTo(types.NamespacedName{Name: fmt.Sprint(i)})
 				}
 			}
-			if atOnce != row.want || done < len(fleet)-row.most {
+			if atOnce != row.want || done < len(fleet) {
 				t.Errorf("expected %d of %d clusters to be rolled out at a time, found %d, and %d done", row.want, len(fleet), atOnce, done)
 			}
 		})
