@@ -56,6 +56,24 @@ func TestChooseBackup(t *testing.T) {
 	}
 }
 
+func TestMissingBeforePoint(t *testing.T) {
+	for name, row := range map[string]struct {
+		point, began time.Time
+		want         time.Duration
+	}{
+		"a backup of the night for a point in the afternoon":  {point: noon().Add(11 * time.Hour), began: noon().Add(12 * time.Hour), want: 11 * time.Hour},
+		"a backup shortly before the point":                   {point: noon().Add(5 * time.Minute), began: noon().Add(time.Hour)},
+		"the newest backup, asked for by a point to come":     {point: noon().AddDate(1, 0, 0), began: noon().Add(time.Minute)},
+		"an old backup as the newest, by a point to come too": {point: noon().AddDate(1, 0, 0), began: noon().Add(time.Hour), want: time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if found := backup.MissingBeforePoint(noon(), row.point, row.began); found != row.want {
+				t.Errorf("expected %s, found %s", row.want, found)
+			}
+		})
+	}
+}
+
 func TestChooseSource(t *testing.T) {
 	primary, replica := backup.SourceCandidate{Writable: true}, backup.SourceCandidate{Replicating: true}
 	lags := func(d time.Duration) backup.SourceCandidate { return backup.SourceCandidate{Replicating: true, Lag: d} }

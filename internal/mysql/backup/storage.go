@@ -139,6 +139,21 @@ func ChooseBackup(keys []string, namespace, name string, point time.Time) (Objec
 	return ObjectKeys{}, fmt.Errorf("expected a backup of %s/%s that is not after %s, found %s", namespace, name, point.UTC().Format(time.RFC3339), found)
 }
 
+// acceptedGap is how far before the restore point a backup may be without a warning.
+const acceptedGap = 5 * time.Minute
+
+// MissingBeforePoint returns for how long before the restore point nothing was restored, 0 if that hardly matters. A restore point after
+// the restore began, which is how people ask for the newest backup, is taken for its beginning.
+func MissingBeforePoint(restored, point, began time.Time) time.Duration {
+	if point.After(began) {
+		point = began
+	}
+	if missing := point.Sub(restored); missing > acceptedGap {
+		return missing.Round(time.Second)
+	}
+	return 0
+}
+
 // maxMessage is how much of a termination message the kubelet keeps, in bytes.
 const maxMessage = 4096
 

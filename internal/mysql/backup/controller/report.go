@@ -85,11 +85,15 @@ func (c Controller) reportRestore(cluster *mocov1beta2.MySQLCluster, seen observ
 		return
 	}
 	cluster.Status.RestoredTime = &done.LastTransitionTime
-	note := "the data were restored"
+	event := decision.Event{Reason: restored, Action: "Restore", Note: "the data were restored"}
 	if from, err := backup.ParseResult(seen.messages[job.Name]); err == nil {
-		note = fmt.Sprintf("the data of %s were restored", from.Time.UTC())
+		event.Note = fmt.Sprintf("the data of %s were restored", from.Time.UTC())
+		if missing := backup.MissingBeforePoint(from.Time.Time, cluster.Spec.Restore.RestorePoint.Time, job.CreationTimestamp.Time); missing > 0 {
+			event.Warning = true
+			event.Note += fmt.Sprintf(", which is %s before the restore point: nothing that was written between them is there", missing)
+		}
 	}
-	events.list = append(events.list, decision.Event{Reason: restored, Action: "Restore", Note: note})
+	events.list = append(events.list, event)
 }
 
 // reportFailedJob adds one event for a Job that gave up.
