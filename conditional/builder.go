@@ -5,11 +5,13 @@ package conditional
 import (
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
@@ -19,6 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/torpor-dev/torpor/conditional/internal/process"
 )
 
 // Builder has the methods of controller-runtime's builder.Builder and records their calls; each start of the group
@@ -30,29 +34,45 @@ type Builder struct {
 	required []client.Object
 	optional []client.Object // the kinds of IfServed
 	options  []Option
-	calls    []func(*builder.Builder)
-	errs     []error
+	holders  []any // what may hold a client of the manager, beside the reconciler
+	skipName *bool // SkipNameValidation of WithOptions
+
+	forOptions []builder.ForOption // those of For that are controller-runtime's
+	limiter    *restartedLimiter   // nil when WithOptions has none
+	calls      []func(*builder.Builder)
+	errs       []error
 }
 
 // IfServed makes a kind of Owns, Watches or WatchesMetadata optional: the controller runs whether or not it is served,
-// and watches it while it is. Reads of the kind return a NoKindMatchError meanwhile. Only the Builder of this package
-// heeds it; in a function of Setup, name the kind with [Optional].
+// and watches it while it is. Reads of the kind return a NoKindMatchError meanwhile. In For it says what is so anyway: the
+// controller runs if the kind is served. Only the Builder of this package heeds it, that of controller-runtime panics; in a
+// function of Setup, name the kind with [Optional].
 var IfServed ifServed
 
-// ifServed has the methods of the options it passes for, one of which has a type that only their package can name.
-type ifServed struct{ builder.Predicates }
+// ifServed has the methods of the options it passes for. One of them has a type that only their package can name, so it comes
+// from a nil pointer, whose call panics, too.
+type ifServed struct{ *builder.Predicates }
+
+const onlyHere = "this option is for conditional.NewControllerManagedBy, found controller-runtime's builder: in a function of conditional.Setup use conditional.Optional"
+
+// ApplyToFor panics: controller-runtime's builder cannot heed the option.
+func (ifServed) ApplyToFor(*builder.ForInput) { panic(onlyHere) }
+
+// ApplyToOwns panics as ApplyToFor does.
+func (ifServed) ApplyToOwns(*builder.OwnsInput) { panic(onlyHere) }
 
 // NewControllerManagedBy is controller-runtime's function of that name for a controller that runs only while the kinds
 // of For, Owns and Watches are all served, but for those with [IfServed]; it waits for them, and starts anew when they
 // come back.
 //
 // The reconciler stays the same object. Its exported fields that hold mgr, or a client, reader, cache, REST mapper or
-// HTTP client of mgr, hold that of the current scope after the first start. Complete refuses a reconciler that has one
-// in a field that cannot be set. Clients in closures or behind further pointers are not seen: for these, for field
-// indexes and for several controllers in one group use [Setup].
+// HTTP client of mgr, hold that of the current scope after the first start, and so do those of the handlers and of what the
+// reconciler points to: do not share that with a plain controller. Complete refuses a reconciler that has one in a place
+// that cannot be set, such as a wrapper of the client. What a closure holds is not seen; with [ManagerOptions] its reads are
+// answered by the scope all the same. For several controllers in one group use [Setup].
 func NewControllerManagedBy(mgr manager.Manager) *Builder { return &Builder{mgr: mgr} }
 
-// For sets the kind that is reconciled.
+// For sets the kind that is reconciled. Options of the group may be among opts, for example [Poll].
 func (b *Builder) For(object client.Object, opts ...builder.ForOption) *Builder {
 	if b.primary != nil {
 		return b.addError("expected one kind in For, found %T after %T: watch the other one with Owns or Watches", object, b.primary)
@@ -61,7 +81,15 @@ func (b *Builder) For(object client.Object, opts ...builder.ForOption) *Builder 
 		return b.addError("expected an object of the kind in For, found nil: pass one, for example &corev1.Pod{}")
 	}
 	b.primary = object
-	return b.addCall(func(to *builder.Builder) { to.For(object, opts...) })
+	opts, _ = splitIfServed(opts)
+	for _, o := range opts {
+		if ofGroup, is := o.(Option); is {
+			b.options = append(b.options, ofGroup)
+			continue
+		}
+		b.forOptions = append(b.forOptions, o)
+	}
+	return b.addCall(func(to *builder.Builder) { to.For(object, b.forOptions...) })
 }
 
 // Owns adds a kind whose objects reconcile their owner.
@@ -73,20 +101,25 @@ func (b *Builder) Owns(object client.Object, opts ...builder.OwnsOption) *Builde
 // Watches adds a kind whose events the handler maps to requests.
 func (b *Builder) Watches(object client.Object, h handler.EventHandler, opts ...builder.WatchesOption) *Builder {
 	opts, optional := splitIfServed(opts)
+	b.holders = append(b.holders, h)
 	return b.addKind("Watches", object, optional, func(to *builder.Builder) { to.Watches(object, h, opts...) })
 }
 
 // WatchesMetadata is Watches with a cache of nothing but metadata.
 func (b *Builder) WatchesMetadata(object client.Object, h handler.EventHandler, opts ...builder.WatchesOption) *Builder {
 	opts, optional := splitIfServed(opts)
+	b.holders = append(b.holders, h)
 	return b.addKind("WatchesMetadata", object, optional, func(to *builder.Builder) { to.WatchesMetadata(object, h, opts...) })
 }
 
-// WatchesRawSource adds a source, which has no part in the condition. It must be a source.Func: that runs once per
+// WatchesRawSource adds a source, which has no part in the condition. It must be a [Kind], or a source.Func: that runs once per
 // start, whereas the sources of controller-runtime cannot be started a second time.
 func (b *Builder) WatchesRawSource(src source.Source) *Builder {
-	if _, again := src.(source.Func); !again {
-		return b.addError("expected a source.Func in WatchesRawSource, found %T, which may not bear a second start: make a new one in "+
+	switch src.(type) {
+	case source.Func, restartableSource:
+	default:
+		return b.addError("expected a source.Func or conditional.Kind in WatchesRawSource, found %T, which may not bear a second start: instead of "+
+			"source.Kind(cluster.GetCache(), …) take conditional.Kind(cluster, …), and make another source anew in "+
 			"source.Func(func(ctx, queue) error { return source.Channel(events, handler).Start(ctx, queue) })", src)
 	}
 	return b.addCall(func(to *builder.Builder) { to.WatchesRawSource(src) })
@@ -94,13 +127,61 @@ func (b *Builder) WatchesRawSource(src source.Source) *Builder {
 
 // WithEventFilter adds a predicate for all watches but raw sources.
 func (b *Builder) WithEventFilter(p predicate.Predicate) *Builder {
+	b.holders = append(b.holders, p)
 	return b.addCall(func(to *builder.Builder) { to.WithEventFilter(p) })
 }
 
-// WithOptions sets the controller's options. With leader election, NeedLeaderElection: false and EnableWarmup have no
-// effect: a group starts on the leader only.
+// WithOptions sets the controller's options. A group starts on the leader only, so NeedLeaderElection must not be false, nor
+// EnableWarmup true. What the RateLimiter has counted ends with each stop.
 func (b *Builder) WithOptions(options controller.Options) *Builder {
-	return b.addCall(func(to *builder.Builder) { to.WithOptions(options) })
+	if need := options.NeedLeaderElection; need != nil && !*need {
+		b.addError("expected no NeedLeaderElection: false in WithOptions, found it, and a conditional controller runs on the leader only: leave it out")
+	}
+	if warm := options.EnableWarmup; warm != nil && *warm {
+		b.addError("expected no EnableWarmup in WithOptions, found it, and a conditional controller starts on the leader only: use WithGroup(conditional.WarmStandby(…))")
+	}
+	b.skipName = options.SkipNameValidation
+	if options.RateLimiter == nil {
+		return b.addCall(func(to *builder.Builder) { to.WithOptions(options) })
+	}
+	limiter := &restartedLimiter{TypedRateLimiter: options.RateLimiter, counted: map[reconcile.Request]struct{}{}}
+	b.limiter, options.RateLimiter = limiter, limiter
+	return b.addCall(func(to *builder.Builder) {
+		limiter.forgetAll()
+		to.WithOptions(options)
+	})
+}
+
+// restartedLimiter is a rate limiter that is as good as new after forgetAll.
+type restartedLimiter struct {
+	workqueue.TypedRateLimiter[reconcile.Request]
+	mu      sync.Mutex
+	counted map[reconcile.Request]struct{}
+}
+
+// When counts a request.
+func (l *restartedLimiter) When(r reconcile.Request) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.counted[r] = struct{}{}
+	return l.TypedRateLimiter.When(r)
+}
+
+// Forget forgets a request.
+func (l *restartedLimiter) Forget(r reconcile.Request) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.counted, r)
+	l.TypedRateLimiter.Forget(r)
+}
+
+func (l *restartedLimiter) forgetAll() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for r := range l.counted {
+		l.TypedRateLimiter.Forget(r)
+	}
+	clear(l.counted)
 }
 
 // WithLogConstructor sets how the controller makes its loggers.
@@ -133,7 +214,7 @@ func (b *Builder) Build(r reconcile.Reconciler) (*Group, error) {
 	if err := b.validate(r); err != nil {
 		return nil, fmt.Errorf("build conditional controller: %w", err)
 	}
-	kinds, err := servedCondition{objs: b.requiredObjects()}.resolveKinds(b.mgr.GetScheme())
+	kinds, err := servedCondition{objs: b.requiredObjects()}.resolveKinds(Sources{Scheme: b.mgr.GetScheme()})
 	if err != nil {
 		return nil, fmt.Errorf("build conditional controller: %w", err)
 	}
@@ -141,7 +222,11 @@ func (b *Builder) Build(r reconcile.Reconciler) (*Group, error) {
 	if name == "" {
 		name = strings.ToLower(kinds[0].Kind)
 	}
-	fields, err := findClientFields(r, b.mgr)
+	fields, err := findClientFields(b.mgr, append([]any{r}, b.holders...)...)
+	if err != nil {
+		return nil, fmt.Errorf("build conditional controller %q: %w", name, err)
+	}
+	sharesName, err := b.reserveName(name)
 	if err != nil {
 		return nil, fmt.Errorf("build conditional controller %q: %w", name, err)
 	}
@@ -150,7 +235,7 @@ func (b *Builder) Build(r reconcile.Reconciler) (*Group, error) {
 	if err := buildController(dryRunManager{b.mgr}, calls, r); err != nil {
 		return nil, fmt.Errorf("build conditional controller %q: %w", name, err)
 	}
-	options := slices.Concat(b.options, []Option{Name(name)})
+	options := slices.Concat(b.options, []Option{Name(name), func(o *options) { o.sharesName = sharesName }})
 	if len(b.optional) > 0 {
 		options = append(options, Optional(b.optional...))
 	}
@@ -174,10 +259,20 @@ func (b *Builder) validate(r reconcile.Reconciler) error {
 	if len(errs) == 0 && b.primary == nil && (b.name == "" || len(b.required) == 0) { // Without a kind there is nothing to wait for.
 		errs = append(errs, errors.New("expected a kind to reconcile, found no For: call it, or Named and Watches; for a controller that waits for no kind use conditional.Setup"))
 	}
-	if strings.Contains(b.name, " ") {
-		errs = append(errs, fmt.Errorf("expected a name without a space in Named, found %q: use letters, digits, - and /", b.name))
-	}
 	return errors.Join(errs...)
+}
+
+// reserveName refuses the name of a plain controller, whose metrics the two would share, and keeps it from later ones; unless
+// SkipNameValidation says that names may be shared.
+func (b *Builder) reserveName(name string) (isShared bool, err error) {
+	skip := b.skipName
+	if skip == nil {
+		skip = b.mgr.GetControllerOptions().SkipNameValidation
+	}
+	if skip != nil && *skip {
+		return true, nil
+	}
+	return false, process.ReserveControllerName(name)
 }
 
 // requiredObjects begins with the one of For, if there is one.
@@ -241,89 +336,4 @@ func (r dryRunManager) GetControllerOptions() config.Controller {
 	// controller-runtime never frees a name: without this the first real start would find its own name taken.
 	opts.SkipNameValidation = new(true)
 	return opts
-}
-
-// clientFields are the fields of a reconciler that hold a part of a manager. A reconciler that was made with the client of
-// the outer manager must read from the cache whose events it gets, which is that of the present scope; otherwise it misses
-// objects that the other cache has not seen yet.
-type clientFields []clientField
-
-type clientField struct {
-	name  string
-	place reflect.Value
-	take  func(manager.Manager) any
-}
-
-// managerParts are the parts of a manager that a scope has of its own.
-func managerParts() []func(manager.Manager) any {
-	return []func(manager.Manager) any{
-		func(m manager.Manager) any { return m },
-		func(m manager.Manager) any { return m.GetClient() },
-		func(m manager.Manager) any { return m.GetAPIReader() },
-		func(m manager.Manager) any { return m.GetCache() },
-		func(m manager.Manager) any { return m.GetRESTMapper() },
-		func(m manager.Manager) any { return m.GetHTTPClient() },
-	}
-}
-
-// findClientFields returns the fields of r, and of the structs in it, that hold mgr or something that mgr hands out. It returns an
-// error when one of them cannot be set. What is behind further pointers or in closures is not seen.
-func findClientFields(r any, mgr manager.Manager) (clientFields, error) {
-	top := reflect.ValueOf(r)
-	if top.Kind() == reflect.Pointer {
-		top = top.Elem()
-	}
-	if top.Kind() != reflect.Struct {
-		return nil, nil
-	}
-	found := findInStruct(top, "", mgr)
-	for _, f := range found {
-		if !f.place.CanSet() {
-			return nil, fmt.Errorf("expected a pointer to a reconciler whose clients are in exported fields, found %T with the manager's %T in %s, "+
-				"which cannot be replaced at every start: export the field, or make the reconciler in the function of conditional.Setup",
-				r, f.take(mgr), f.name)
-		}
-	}
-	return found, nil
-}
-
-func findInStruct(in reflect.Value, path string, mgr manager.Manager) clientFields {
-	var found clientFields
-	for meta, place := range in.Fields() {
-		name := path + meta.Name
-		if place.Kind() == reflect.Struct {
-			found = append(found, findInStruct(place, name+".", mgr)...)
-			continue
-		}
-		for _, take := range managerParts() {
-			if holdsPart(place, take(mgr)) {
-				found = append(found, clientField{name, place, take})
-				break
-			}
-		}
-	}
-	return found
-}
-
-// holdsPart compares identities: what a manager hands out are pointers.
-func holdsPart(place reflect.Value, part any) bool {
-	// A field has the type of an interface as a rule; what counts is the pointer in it.
-	if place.Kind() == reflect.Interface {
-		place = place.Elem()
-	}
-	want := reflect.ValueOf(part)
-	return place.Kind() == reflect.Pointer && want.Kind() == reflect.Pointer &&
-		place.Type() == want.Type() && !place.IsNil() && place.Pointer() == want.Pointer()
-}
-
-// bindTo puts into every field what mgr has in its place.
-func (fs clientFields) bindTo(mgr manager.Manager) error {
-	for _, f := range fs {
-		part := reflect.ValueOf(f.take(mgr))
-		if !part.Type().AssignableTo(f.place.Type()) {
-			return fmt.Errorf("expected field %s of the reconciler to take a %s, found type %s: give it an interface type of controller-runtime", f.name, part.Type(), f.place.Type())
-		}
-		f.place.Set(part)
-	}
-	return nil
 }

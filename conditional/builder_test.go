@@ -36,7 +36,7 @@ import (
 
 func (s *apiServer) createWidget(name string) *Widget {
 	s.t.Helper()
-	w := &Widget{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: WidgetSpec{Message: "hello"}}
+	w := &Widget{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: testenv.CustomSpec{Message: "hello"}}
 	s.createSoon(w)
 	return w
 }
@@ -188,7 +188,7 @@ func TestBuilderRefusesBadUse(t *testing.T) {
 		"two reconcilers":              {widgets().WithOptions(controller.Options{Reconciler: r}), r, "reconciler was set via WithOptions()"},
 		"no For":                       {NewControllerManagedBy(mgr).Owns(&corev1.Pod{}), r, "found no For"},
 		"no kind to wait for":          {NewControllerManagedBy(mgr).Named("none"), r, "use conditional.Setup"},
-		"For twice":                    {widgets().For(&corev1.Pod{}), r, "found *v1.Pod after *conditional.Widget"},
+		"For twice":                    {widgets().For(&corev1.Pod{}), r, "found *v1.Pod after *testenv.Custom"},
 		"For without an object":        {NewControllerManagedBy(mgr).For(nil), r, "expected an object of the kind in For"},
 		"Owns without an object":       {widgets().Owns(nil), r, "expected an object of the kind in Owns"},
 		"Owns without For":             {NewControllerManagedBy(mgr).Named("x").Owns(&corev1.Pod{}), r, "Owns() can only be used together with For()"},
@@ -197,7 +197,7 @@ func TestBuilderRefusesBadUse(t *testing.T) {
 		"Watches not in the scheme":    {widgets().Watches(&appsv1.Deployment{}, &handler.EnqueueRequestForObject{}), r, "AddToScheme"},
 		"the name of another group":    {widgets().Named("taken"), r, "found another group of this name"},
 		"a source that starts once":    {widgets().WatchesRawSource(channel), r, "expected a source.Func"},
-		"a client that stays the same": {widgets(), &unexportedClient{r, mgr.GetClient()}, "in hidden"},
+		"a client that stays the same": {widgets(), &unexportedClient{r, mgr.GetClient()}, "unexportedClient.hidden"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -335,7 +335,7 @@ func TestBindReplacesWhatTheManagerGave(t *testing.T) {
 		Client: outer.GetClient(), readers: readers{outer.GetAPIReader(), outer.GetClient()},
 		Manager: outer, HTTP: outer.GetHTTPClient(), Own: own, note: "mine",
 	}
-	fields, err := findClientFields(r, outer)
+	fields, err := findClientFields(outer, r)
 	testenv.Must(t, err)
 	for _, mgr := range []manager.Manager{first, second} {
 		testenv.Must(t, fields.bindTo(mgr))
@@ -381,15 +381,15 @@ func TestWhatCannotBeReplacedIsAnError(t *testing.T) {
 		"a reconciler without pointer": readers{API: mgr.GetAPIReader()},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := findClientFields(r, mgr); err == nil || !strings.Contains(err.Error(), "conditional.Setup") {
+			if _, err := findClientFields(mgr, r); err == nil || !strings.Contains(err.Error(), "conditional.Setup") {
 				t.Errorf("got %v, want the way out", err)
 			}
 		})
 	}
 	special := &richManager{Manager: mgr, client: &richClient{}}
-	fields, err := findClientFields(&struct{ Rich richInterface }{special.client}, special)
+	fields, err := findClientFields(special, &struct{ Rich richInterface }{special.client})
 	testenv.Must(t, err)
-	if err := fields.bindTo(mgr); err == nil || !strings.Contains(err.Error(), "field Rich") {
+	if err := fields.bindTo(mgr); err == nil || !strings.Contains(err.Error(), "Rich of the reconciler") {
 		t.Errorf("got %v, want the field that cannot take the scope's client", err)
 	}
 }
@@ -403,7 +403,7 @@ func TestNothingToReplace(t *testing.T) {
 		"no struct":         new(3),
 	} {
 		t.Run(name, func(t *testing.T) {
-			if fields, err := findClientFields(r, mgr); len(fields) != 0 || err != nil {
+			if fields, err := findClientFields(mgr, r); len(fields) != 0 || err != nil {
 				t.Errorf("got %v and %v, want nothing", fields, err)
 			}
 		})

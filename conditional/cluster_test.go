@@ -326,45 +326,12 @@ func (s *apiServer) mustFindKind(obj client.Object) schema.GroupVersionKind {
 // What follows is an operator as kubebuilder lays it out: a kind, and a reconciler that keeps one ConfigMap per object.
 
 // Widget has a message that a ConfigMap of its name repeats.
-type Widget struct {
-	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata"`
-	Spec              WidgetSpec `json:"spec"`
-}
-
-// WidgetSpec is what is wanted.
-type WidgetSpec struct {
-	Message string `json:"message,omitempty"`
-}
+type Widget = testenv.Custom
 
 // WidgetList is many of them.
-type WidgetList struct {
-	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata"`
-	Items           []Widget `json:"items"`
-}
+type WidgetList = testenv.CustomList
 
-func (w *Widget) DeepCopyObject() runtime.Object {
-	out := &Widget{TypeMeta: w.TypeMeta, Spec: w.Spec}
-	w.DeepCopyInto(&out.ObjectMeta)
-	return out
-}
-
-func (l *WidgetList) DeepCopyObject() runtime.Object {
-	out := &WidgetList{TypeMeta: l.TypeMeta}
-	l.DeepCopyInto(&out.ListMeta)
-	for i := range l.Items {
-		if w, ok := l.Items[i].DeepCopyObject().(*Widget); ok {
-			out.Items = append(out.Items, *w)
-		}
-	}
-	return out
-}
-
-func addWidgets(scheme *runtime.Scheme) {
-	scheme.AddKnownTypes(widgetKind().GroupVersion(), &Widget{}, &WidgetList{})
-	metav1.AddToGroupVersion(scheme, widgetKind().GroupVersion())
-}
+func addWidgets(scheme *runtime.Scheme) { testenv.AddCustom(scheme, widgetKind()) }
 
 // widgetReconciler reports the names that it has reconciled.
 type widgetReconciler struct {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
@@ -57,6 +58,19 @@ type Sources struct {
 	stopOnTerminating bool                        // a kind whose CRD is being deleted counts as absent
 	onTerminating     func(kind string, now bool) // called when the deletion of a CRD begins or ends; may be nil
 	managerCache      *managercache.Cache         // notified of kinds that come and go; may be nil
+	waitsFor          *namedKinds                 // collects kinds while a condition is validated; nil afterwards
+}
+
+// namedKinds are the kinds that a group names.
+type namedKinds struct {
+	kinds     []schema.GroupVersionKind
+	hasOthers bool // a condition of another package may look for more
+}
+
+func (n *namedKinds) add(kinds ...schema.GroupVersionKind) {
+	if n != nil {
+		n.kinds = append(n.kinds, kinds...)
+	}
 }
 
 func (src Sources) toServer() process.APIServer {
@@ -229,11 +243,19 @@ func validateAll(name string, of []Condition, src Sources) error {
 		if c == nil {
 			return fmt.Errorf("condition %s got nil as its condition number %d: pass a condition", name, i+1)
 		}
-		if v, ok := c.(validator); ok {
-			if err := v.validate(src); err != nil {
-				return fmt.Errorf("condition %s: %w", name, err)
-			}
+		if err := validateOne(c, src); err != nil {
+			return fmt.Errorf("condition %s: %w", name, err)
 		}
+	}
+	return nil
+}
+
+func validateOne(c Condition, src Sources) error {
+	if v, ok := c.(validator); ok {
+		return v.validate(src)
+	}
+	if src.waitsFor != nil {
+		src.waitsFor.hasOthers = true
 	}
 	return nil
 }

@@ -40,9 +40,6 @@ func (w *oldWidget) DeepCopyObject() runtime.Object {
 	return out
 }
 
-// Hub marks v1 as the version that the others convert to and from.
-func (w *Widget) Hub() {}
-
 func (w *oldWidget) ConvertTo(hub ctrlconversion.Hub) error {
 	to, ok := hub.(*Widget)
 	if !ok {

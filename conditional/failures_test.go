@@ -25,7 +25,7 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
-// TestFailures shows the rows of the list "What was tried" in docs/conditional.md that need a real API server. A name
+// TestFailures shows the rows of the list "What was tried" in docs/manual.md that need a real API server. A name
 // begins with the number of its row. The tests share a server, where each has an API group of its own, and none depends
 // on another: go test -run 'TestFailures/^16_' runs those of one row.
 func TestFailures(t *testing.T) {
@@ -172,7 +172,7 @@ func (a *failureEnv) annotateCRD(mark string) {
 
 // TestPageNamesTheFailures compares the table "What was tried" with the rows of TestFailures.
 func TestPageNamesTheFailures(t *testing.T) {
-	page, err := os.ReadFile("../docs/conditional.md")
+	page, err := os.ReadFile("docs/manual.md")
 	testenv.Must(t, err)
 	_, table, _ := strings.Cut(string(page), "\n## What was tried\n")
 	table, _, _ = strings.Cut(table, "\n## ")

@@ -13,23 +13,32 @@ import (
 // that of the controller, and their scope with them. Its values and its deadline stay. The grace should be shorter than
 // the group's drain timeout, and than the manager's GracefulShutdownTimeout.
 func GracefulReconciler[R comparable](r reconcile.TypedReconciler[R], grace time.Duration) reconcile.TypedReconciler[R] {
-	return reconcile.TypedFunc[R](func(ctx context.Context, request R) (reconcile.Result, error) {
-		late := context.WithoutCancel(ctx)
-		// WithoutCancel drops the deadline as well, which the controller's ReconciliationTimeout may have set.
-		if deadline, ok := ctx.Deadline(); ok {
-			var end context.CancelFunc
-			late, end = context.WithDeadline(late, deadline)
-			defer end()
+	return &gracefulReconciler[R]{r, grace}
+}
+
+// gracefulReconciler has exported fields, so that the builder finds and replaces the clients of the reconciler in it.
+type gracefulReconciler[R comparable] struct {
+	Reconciler reconcile.TypedReconciler[R]
+	Grace      time.Duration
+}
+
+// Reconcile calls the reconciler with a context that outlives ctx by the grace.
+func (g *gracefulReconciler[R]) Reconcile(ctx context.Context, request R) (reconcile.Result, error) {
+	late := context.WithoutCancel(ctx)
+	// WithoutCancel drops the deadline as well, which the controller's ReconciliationTimeout may have set.
+	if deadline, ok := ctx.Deadline(); ok {
+		var end context.CancelFunc
+		late, end = context.WithDeadline(late, deadline)
+		defer end()
+	}
+	late, cancel := context.WithCancelCause(late)
+	defer cancel(nil)
+	defer context.AfterFunc(ctx, func() {
+		select {
+		case <-time.After(g.Grace):
+		case <-late.Done():
 		}
-		late, cancel := context.WithCancelCause(late)
-		defer cancel(nil)
-		defer context.AfterFunc(ctx, func() {
-			select {
-			case <-time.After(grace):
-			case <-late.Done():
-			}
-			cancel(context.Cause(ctx))
-		})()
-		return r.Reconcile(late, request)
-	})
+		cancel(context.Cause(ctx))
+	})()
+	return g.Reconciler.Reconcile(late, request)
 }

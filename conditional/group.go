@@ -117,14 +117,14 @@ func (g *Group) Wait(ctx context.Context, phase Phase) error {
 	}
 }
 
-// ReadyPolicy says when a group counts as ready.
-type ReadyPolicy string
+// ReadyPolicy says when a group counts as ready. It is no string, so that a misspelt one does not compile.
+type ReadyPolicy int8
 
 // The policies of Group.Checker.
 const (
-	Ignore          ReadyPolicy = "Ignore"          // always
-	RequireResolved ReadyPolicy = "RequireResolved" // once the condition was found True or False
-	RequireRunning  ReadyPolicy = "RequireRunning"  // while the group is Running, or another replica leads
+	Ignore          ReadyPolicy = iota // always
+	RequireResolved                    // once the condition was found True or False
+	RequireRunning                     // while the group is Running, or another replica leads
 )
 
 // Checker returns a check for manager.AddReadyzCheck.
@@ -133,6 +133,8 @@ func (g *Group) Checker(policy ReadyPolicy) healthz.Checker {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		switch {
+		case policy < Ignore || policy > RequireRunning:
+			return fmt.Errorf("group %s: expected a policy of conditional.ReadyPolicy, found %d: pass one of its constants", g.options.name, policy)
 		case policy == RequireResolved && g.lastKnown.State == Unknown:
 			return fmt.Errorf("group %s: the condition is not known yet: %s", g.options.name, g.status.Condition.Message)
 		case policy == RequireRunning && g.host.isLeader() && !g.status.HeldUntil.IsZero():

@@ -30,7 +30,7 @@ type Hooks struct {
 type Transition struct {
 	Group    string
 	From, To Phase
-	Reason   string // what happened, as in docs/conditional.md: Wanted, Unwanted, Changed, Up, …
+	Reason   string // what happened, as in docs/manual.md: Wanted, Unwanted, Changed, Up, …
 	Err      error  // why it failed, or what AfterStop returned
 	At       time.Time
 }

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/torpor-dev/torpor/conditional/internal/managercache"
 	"github.com/torpor-dev/torpor/conditional/internal/process"
 	"github.com/torpor-dev/torpor/conditional/internal/scope"
 )
@@ -41,6 +42,10 @@ func hostOf(mgr manager.Manager) (*groupHost, error) {
 // addTo adds the host, with the page of all its groups and the aggregates of what scopes add later. A manager takes those
 // until it starts only.
 func (h *groupHost) addTo(mgr manager.Manager) error {
+	if managercache.FromCache(mgr.GetCache()) == nil {
+		mgr.GetLogger().WithName("conditional").Info("groups do not inherit the Cache and Client options of their manager (namespaces, selectors, ByObject, DisableFor): " +
+			"if there are any, make the manager with conditional.ManagerOptions")
+	}
 	if err := mgr.AddHealthzCheck("conditional", h.checkScopes((*scope.Manager).HealthzChecks)); err != nil {
 		mgr.GetLogger().WithName("conditional").Info("the first group came after the manager's start: the checks and handlers that groups add, and their page, are not served", "reason", err.Error())
 		return mgr.Add(h)

@@ -5,12 +5,15 @@ package conditional
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -18,11 +21,15 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/detect"
 )
 
-// Option adjusts a group.
+// Option adjusts a group. It may also stand among the options of For of this package's Builder.
 type Option func(*options)
+
+// ApplyToFor panics: controller-runtime's builder cannot heed the option.
+func (Option) ApplyToFor(*builder.ForInput) { panic(onlyHere) }
 
 type options struct {
 	name              string
+	sharesName        bool // with other groups
 	drainTimeout      time.Duration
 	startBackoff      wait.Backoff
 	restartBurst      int
@@ -56,8 +63,13 @@ func (o *options) addErrorUnless(ok bool, format string, args ...any) {
 	}
 }
 
-// validate returns what is wrong with the options, alone and together.
-func (o *options) validate() error {
+// validate returns what is wrong with the options, alone and together, and with the kinds that the group waits for.
+func (o *options) validate(waitsFor namedKinds) error {
+	for _, crd := range o.interest.CRDs {
+		_, group, _ := strings.Cut(crd, ".")
+		o.addErrorUnless(waitsFor.hasOthers || slices.ContainsFunc(waitsFor.kinds, func(gvk schema.GroupVersionKind) bool { return gvk.Group == group }),
+			"expected WatchNamed to name a CRD of a kind that the group waits for, found %q, and no such kind is in the API group %q: correct it", crd, group)
+	}
 	o.addErrorUnless(o.name != "" && !strings.Contains(o.name, " "),
 		"expected a group's name without a space, found %q: set one with conditional.Name", o.name)
 	o.addErrorUnless(o.interest.Poll == 0 || len(o.interest.CRDs) == 0,

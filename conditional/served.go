@@ -45,7 +45,8 @@ func (s firstServedCondition) String() string {
 	return fmt.Sprintf("FirstServed(%s,%s)", s.gk, strings.Join(s.versions, ","))
 }
 
-func (s firstServedCondition) validate(Sources) error {
+func (s firstServedCondition) validate(src Sources) error {
+	src.waitsFor.add(s.kinds...)
 	if s.gk.Kind == "" || len(s.versions) == 0 || slices.Contains(s.versions, "") {
 		return fmt.Errorf("condition FirstServed needs a kind and versions, found %q and %q: complete it", s.gk, s.versions)
 	}
@@ -110,14 +111,14 @@ func kindName(gvk schema.GroupVersionKind) string {
 }
 
 func (s servedCondition) validate(src Sources) error {
-	_, err := s.resolveKinds(src.Scheme)
+	_, err := s.resolveKinds(src)
 	return err
 }
 
-func (s servedCondition) resolveKinds(scheme *runtime.Scheme) ([]schema.GroupVersionKind, error) {
+func (s servedCondition) resolveKinds(src Sources) ([]schema.GroupVersionKind, error) {
 	kinds := append([]schema.GroupVersionKind(nil), s.gvks...)
 	for _, obj := range s.objs {
-		gvk, err := findKind(obj, scheme)
+		gvk, err := findKind(obj, src.Scheme)
 		if err != nil {
 			return nil, err
 		}
@@ -131,6 +132,7 @@ func (s servedCondition) resolveKinds(scheme *runtime.Scheme) ([]schema.GroupVer
 			return nil, fmt.Errorf("condition Served needs a version and a kind, found %q: complete it", gvk.String())
 		}
 	}
+	src.waitsFor.add(kinds...)
 	return kinds, nil
 }
 
@@ -143,7 +145,7 @@ func findKind(obj client.Object, scheme *runtime.Scheme) (schema.GroupVersionKin
 }
 
 func (s servedCondition) Observe(ctx context.Context, src Sources, report func(Status)) error {
-	kinds, err := s.resolveKinds(src.Scheme)
+	kinds, err := s.resolveKinds(src)
 	if err != nil {
 		return err
 	}

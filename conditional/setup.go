@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/torpor-dev/torpor/conditional/internal/managercache"
@@ -47,26 +49,26 @@ func newGroup(mgr manager.Manager, when Condition, setup SetupFunc, o options) (
 	}
 	g.src.Logger = g.log
 	g.src.interest, g.src.stopOnTerminating, g.src.onTerminating = o.interest, o.stopOnTerminating, g.setTerminating
-	if v, ok := when.(validator); ok {
-		if err := v.validate(g.src); err != nil {
-			return nil, err
-		}
-	}
-	if err := o.validate(); err != nil {
+	src, waitsFor := g.src, &namedKinds{}
+	src.waitsFor = waitsFor
+	if err := validateOne(when, src); err != nil {
 		return nil, err
 	}
 	// The scheme must know these kinds now: a start would find that out much later.
-	if len(o.optional) > 0 {
+	for what, of := range map[string]struct {
+		objs []client.Object
+		to   *[]schema.GroupVersionKind
+	}{"Optional": {o.optional, &g.optionalKinds}, "WarmStandby": {o.standby, &g.standbyKinds}} {
+		if len(of.objs) == 0 {
+			continue
+		}
 		var err error
-		if g.optionalKinds, err = (servedCondition{objs: o.optional}).resolveKinds(g.src.Scheme); err != nil {
-			return nil, fmt.Errorf("optional kinds: %w", err)
+		if *of.to, err = (servedCondition{objs: of.objs}).resolveKinds(src); err != nil {
+			return nil, fmt.Errorf("kinds of %s: %w", what, err)
 		}
 	}
-	if len(o.standby) > 0 {
-		var err error
-		if g.standbyKinds, err = (servedCondition{objs: o.standby}).resolveKinds(g.src.Scheme); err != nil {
-			return nil, fmt.Errorf("kinds of WarmStandby: %w", err)
-		}
+	if err := o.validate(*waitsFor); err != nil {
+		return nil, err
 	}
 	return g, g.joinProcess()
 }
@@ -76,7 +78,7 @@ func (g *Group) joinProcess() (err error) {
 	// As with the names of controllers, SkipNameValidation lets two groups share a name, and with it their metrics.
 	skip := g.mgr.GetControllerOptions().SkipNameValidation
 	leave, err := process.AddGroup(process.GroupEntry{
-		Name: g.options.name, Shared: skip != nil && *skip, Elected: g.mgr.Elected(), Status: g.pageStatus, Metrics: g.metrics,
+		Name: g.options.name, Shared: g.options.sharesName || skip != nil && *skip, Elected: g.mgr.Elected(), Status: g.pageStatus, Metrics: g.metrics,
 	})
 	if err != nil {
 		return err

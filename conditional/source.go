@@ -83,6 +83,11 @@ func (s *kindSource[object, request]) Start(ctx context.Context, queue workqueue
 	return source.TypedKind(cache, s.obj, s.handler, s.predicates...).Start(ctx, queue)
 }
 
+// restartableSource is a source that may be started again after the context of its last start has ended.
+type restartableSource interface{ isRestartable() }
+
+func (s *kindSource[object, request]) isRestartable() {}
+
 // WaitForSync returns at once: a kind that is not served has nothing to sync.
 func (s *kindSource[object, request]) WaitForSync(context.Context) error { return nil }
 

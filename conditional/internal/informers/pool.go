@@ -8,10 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 	"sync"
 	"sync/atomic"
 
 	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -170,12 +172,39 @@ func (l *Lease) Informer() cache.Informer { return l.entry.informer }
 // Reader reads what the informer has. It must not be used before the informer has synced, nor for another kind.
 func (l *Lease) Reader() client.Reader { return l.entry.cache }
 
-// IndexField adds an index to a private informer. In a shared one it would stay behind, and collide with the next.
-func (l *Lease) IndexField(ctx context.Context, obj client.Object, field string, extract client.IndexerFunc) error {
+// FieldIndex is an index of a kind: what IndexField was called with, or the function that another informer has.
+type FieldIndex struct {
+	Object  client.Object
+	Field   string
+	Extract client.IndexerFunc
+	Copied  toolscache.IndexFunc
+}
+
+// indexPrefix is what controller-runtime puts before the field in the name of an index.
+const indexPrefix = "field:"
+
+// CopyIndexes returns the field indexes of an informer of controller-runtime, which may be nil.
+func CopyIndexes(from toolscache.SharedIndexInformer) (found []FieldIndex) {
+	if from == nil {
+		return nil
+	}
+	for name, f := range from.GetIndexer().GetIndexers() {
+		if field, ok := strings.CutPrefix(name, indexPrefix); ok {
+			found = append(found, FieldIndex{Field: field, Copied: f})
+		}
+	}
+	return found
+}
+
+// AddIndex adds an index to a private informer. In a shared one it would stay behind, and collide with the next.
+func (l *Lease) AddIndex(ctx context.Context, i FieldIndex) error {
 	if !l.isPrivate {
 		return errors.New("expected a private informer for an index, found a shared one")
 	}
-	return l.entry.cache.IndexField(ctx, obj, field, extract)
+	if i.Copied != nil {
+		return l.entry.informer.AddIndexers(toolscache.Indexers{indexPrefix + i.Field: i.Copied})
+	}
+	return l.entry.cache.IndexField(ctx, i.Object, i.Field, i.Extract)
 }
 
 // Release gives the lease back. It does not wait; it may be called more than once.

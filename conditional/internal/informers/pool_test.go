@@ -141,7 +141,7 @@ func TestALeaseRefusesBadUse(t *testing.T) {
 			t.Error("a list: got no error")
 		}
 		l := lease(t, p, widget(), false)
-		if err := l.IndexField(t.Context(), &corev1.Pod{}, "x", nil); err == nil {
+		if err := l.AddIndex(t.Context(), FieldIndex{Object: &corev1.Pod{}, Field: "x"}); err == nil {
 			t.Error("an index in a shared informer: got no error")
 		}
 		l.Release()

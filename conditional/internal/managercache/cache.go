@@ -31,12 +31,16 @@ type Cache struct {
 	gates map[schema.GroupVersionKind]*kindGate
 	// readOnly has the informers that may exist, and whether reads alone have made them.
 	readOnly map[informers.InformerKind]bool
+	indexes  map[informers.InformerKind][]informers.FieldIndex // asked for with IndexField
+	indexed  map[informers.InformerKind]int                    // how many of them the informer of this cache has
+	indexing sync.Mutex                                        // held while indexes are added to an informer
 }
 
 func newCache(scheme *runtime.Scheme) *Cache {
 	return &Cache{
 		scheme: scheme, leftOut: map[schema.GroupVersionKind]struct{}{},
 		gates: map[schema.GroupVersionKind]*kindGate{}, readOnly: map[informers.InformerKind]bool{},
+		indexes: map[informers.InformerKind][]informers.FieldIndex{}, indexed: map[informers.InformerKind]int{},
 	}
 }
 
@@ -52,12 +56,21 @@ func FromCache(c cache.Cache) *Cache {
 	return nil
 }
 
-// admitUse records a use of an informer, or returns why there cannot be one.
-func (c *Cache) admitUse(obj runtime.Object, read bool) error {
+// admitUse prepares a use of an informer, or returns why there cannot be one.
+func (c *Cache) admitUse(ctx context.Context, obj runtime.Object, read bool) error {
 	gvk, form, err := informers.IdentifyObject(obj, c.scheme)
 	if err != nil {
 		return err
 	}
+	kind := informers.InformerKind{GVK: gvk, Form: form}
+	if err := c.recordUse(kind, read); err != nil {
+		return err
+	}
+	return c.addIndexes(ctx, kind)
+}
+
+func (c *Cache) recordUse(kind informers.InformerKind, read bool) error {
+	gvk := kind.GVK
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if g := c.gates[gvk]; g != nil && g.absent {
@@ -67,7 +80,6 @@ func (c *Cache) admitUse(obj runtime.Object, read bool) error {
 		return fmt.Errorf("expected %s to be served when the manager was made, since ByObject of its cache.Options has an entry for it, found that it was not: "+
 			"use the kind in a conditional group, whose cache heeds the entry, or restart the process now that the kind is served", gvk)
 	}
-	kind := informers.InformerKind{GVK: gvk, Form: form}
 	// One use that is not a read keeps the informer for good, since a plain controller depends on it.
 	only, known := c.readOnly[kind]
 	c.readOnly[kind] = read && (only || !known)
@@ -76,7 +88,10 @@ func (c *Cache) admitUse(obj runtime.Object, read bool) error {
 
 // Get reads one object.
 func (c *Cache) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-	if err := c.admitUse(obj, true); err != nil {
+	if s := c.scopeOf(ctx); s != nil {
+		return s.Get(ctx, key, obj, opts...)
+	}
+	if err := c.admitUse(ctx, obj, true); err != nil {
 		return err
 	}
 	return c.Cache.Get(ctx, key, obj, opts...)
@@ -84,7 +99,10 @@ func (c *Cache) Get(ctx context.Context, key client.ObjectKey, obj client.Object
 
 // List reads many objects.
 func (c *Cache) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
-	if err := c.admitUse(list, true); err != nil {
+	if s := c.scopeOf(ctx); s != nil {
+		return s.List(ctx, list, opts...)
+	}
+	if err := c.admitUse(ctx, list, true); err != nil {
 		return err
 	}
 	return c.Cache.List(ctx, list, opts...)
@@ -92,7 +110,10 @@ func (c *Cache) List(ctx context.Context, list client.ObjectList, opts ...client
 
 // GetInformer returns the informer of obj's kind.
 func (c *Cache) GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
-	if err := c.admitUse(obj, false); err != nil {
+	if s := c.scopeOf(ctx); s != nil {
+		return s.GetInformer(ctx, obj, opts...)
+	}
+	if err := c.admitUse(ctx, obj, false); err != nil {
 		return nil, err
 	}
 	return c.Cache.GetInformer(ctx, obj, opts...)
@@ -100,11 +121,14 @@ func (c *Cache) GetInformer(ctx context.Context, obj client.Object, opts ...cach
 
 // GetInformerForKind is GetInformer for a kind of the scheme.
 func (c *Cache) GetInformerForKind(ctx context.Context, gvk schema.GroupVersionKind, opts ...cache.InformerGetOption) (cache.Informer, error) {
+	if s := c.scopeOf(ctx); s != nil {
+		return s.GetInformerForKind(ctx, gvk, opts...)
+	}
 	obj, err := c.scheme.New(gvk)
 	if err != nil {
 		return nil, err
 	}
-	if err := c.admitUse(obj, false); err != nil {
+	if err := c.admitUse(ctx, obj, false); err != nil {
 		return nil, err
 	}
 	return c.Cache.GetInformerForKind(ctx, gvk, opts...)
@@ -134,20 +158,12 @@ func (c *Cache) BorrowInformer(ctx context.Context, kind informers.InformerKind)
 	return c.Cache, informer
 }
 
-// IndexField adds an index to the informer of obj's kind.
-func (c *Cache) IndexField(ctx context.Context, obj client.Object, field string, extract client.IndexerFunc) error {
-	if err := c.admitUse(obj, false); err != nil {
-		return err
-	}
-	return c.Cache.IndexField(ctx, obj, field, extract)
-}
-
 // clientReader is the cache as the manager's client has it: one that reads its own writes asks for informers, too.
 type clientReader struct{ *Cache }
 
 // GetInformer returns the informer of obj's kind.
 func (r clientReader) GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
-	if err := r.admitUse(obj, true); err != nil {
+	if err := r.admitUse(ctx, obj, true); err != nil {
 		return nil, err
 	}
 	return r.Cache.Cache.GetInformer(ctx, obj, opts...)
@@ -222,6 +238,7 @@ func (c *Cache) forgetReadsLocked(gvk schema.GroupVersionKind) (left []client.Ob
 			continue
 		}
 		delete(c.readOnly, kind)
+		delete(c.indexed, kind)
 		if obj, err := kind.NewObject(c.scheme); err == nil {
 			left = append(left, obj)
 		}

@@ -34,6 +34,7 @@ type emptyCache struct {
 	cache.Cache
 	opts    cache.Options
 	removed []informers.ObjectForm
+	indexed []string
 }
 
 func (*emptyCache) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
@@ -153,7 +154,6 @@ func TestAnAbsentKindIsRefused(t *testing.T) {
 		return map[string]error{
 			"get":                      m.cache.Get(t.Context(), client.ObjectKey{}, &corev1.ConfigMap{}),
 			"list":                     m.cache.List(t.Context(), &corev1.ConfigMapList{}),
-			"index":                    m.cache.IndexField(t.Context(), &corev1.ConfigMap{}, "x", nil),
 			"informer":                 informer,
 			"informer by kind":         byKind,
 			"informer for own writes":  ownWrites,
@@ -166,6 +166,41 @@ func TestAnAbsentKindIsRefused(t *testing.T) {
 			t.Errorf("%s: got %v", what, err)
 		}
 	}
+}
+
+func (b *emptyCache) IndexField(_ context.Context, _ client.Object, field string, _ client.IndexerFunc) error {
+	b.indexed = append(b.indexed, field)
+	return nil
+}
+
+// An index is recorded whether or not the kind is served, and an informer gets it when it is first used.
+func TestAnIndexWaitsForTheFirstUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := build(t, manager.Options{}, configMaps())
+		m.learn(t, detect.Verdict{Presence: detect.Absent})
+		for _, field := range []string{"x", "y"} {
+			testenv.Must(t, m.cache.IndexField(t.Context(), &corev1.ConfigMap{}, field, nil))
+		}
+		if err := m.cache.IndexField(t.Context(), &corev1.ConfigMap{}, "x", nil); err == nil {
+			t.Error("a second index of one field: got no error")
+		}
+		if got := len(IndexesOf(m.cache, informers.InformerKind{GVK: configMaps()}, clientgoscheme.Scheme)); got != 2 {
+			t.Errorf("scopes have %d indexes, want 2", got)
+		}
+		var want []string
+		for range 2 { // The informer goes with the kind, and its indexes come back with the next one.
+			m.learn(t, detect.Verdict{Presence: detect.Served, Identity: "1", Plural: "configmaps", Namespaced: true})
+			for range 2 {
+				testenv.Must(t, m.cache.List(t.Context(), &corev1.ConfigMapList{}))
+			}
+			want = append(want, "x", "y")
+			if diff := cmp.Diff(want, m.bare.indexed); diff != "" {
+				t.Errorf("the informer has (-want +got):\n%s", diff)
+			}
+			m.learn(t, detect.Verdict{Presence: detect.Absent})
+			synctest.Wait()
+		}
+	})
 }
 
 func TestKindsThatAreNotServedAreLeftOut(t *testing.T) {

@@ -15,7 +15,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
 // groupSeries are the metrics of groups. They are made when somebody asks for them, so a group that sleeps keeps none.
@@ -109,6 +111,24 @@ func DropHost(elected <-chan struct{}) {
 	delete(all.hosts, elected)
 }
 
+// ReserveControllerName takes a name among those of controller-runtime, which never frees one, unless groups have it already.
+func ReserveControllerName(name string) error {
+	all, err := sharedRegistry()
+	if err != nil {
+		return err
+	}
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if _, has := all.names[name]; has {
+		return nil
+	}
+	if _, err := controller.NewUnmanaged(name, controller.Options{Reconciler: reconcile.Func(nil)}); err != nil {
+		return err
+	}
+	all.names[name] = struct{}{}
+	return nil
+}
+
 func (all *registry) removeGroup(entry *GroupEntry) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -165,6 +185,7 @@ type registry struct {
 
 	vectorsMu sync.Mutex
 	vectors   map[string]seriesDeleter // of controller-runtime, by name
+	names     map[string]struct{}      // of controllers
 }
 
 func sharedRegistry() (*registry, error) {
@@ -179,6 +200,7 @@ func sharedRegistry() (*registry, error) {
 		vectors:       map[string]seriesDeleter{},
 		hosts:         map[<-chan struct{}]any{},
 		groupSeries:   newGroupSeries(),
+		names:         map[string]struct{}{},
 	}
 	err := registerShared(&all)
 	return all, err

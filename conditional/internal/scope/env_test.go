@@ -66,7 +66,7 @@ func newScopeEnv(t *testing.T, unanswered ...string) *scopeEnv {
 	scheme := k8sruntime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
 	utilruntime.Must(apiextensionsv1.AddToScheme(scheme))
-	addRoutes(scheme)
+	testenv.AddCustom(scheme, routeKind())
 	var err error
 	r.http, err = rest.HTTPClientFor(apiServer)
 	testenv.Must(t, err)
@@ -284,40 +284,10 @@ func routeKind() schema.GroupVersionKind {
 }
 
 // Route is a kind that comes and goes.
-type Route struct {
-	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata"`
-	Note              string `json:"note,omitempty"`
-}
+type Route = testenv.Custom
 
 // RouteList is many of them.
-type RouteList struct {
-	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata"`
-	Items           []Route `json:"items"`
-}
-
-func (r *Route) DeepCopyObject() k8sruntime.Object {
-	out := &Route{TypeMeta: r.TypeMeta, Note: r.Note}
-	r.DeepCopyInto(&out.ObjectMeta)
-	return out
-}
-
-func (l *RouteList) DeepCopyObject() k8sruntime.Object {
-	out := &RouteList{TypeMeta: l.TypeMeta}
-	l.DeepCopyInto(&out.ListMeta)
-	for i := range l.Items {
-		if r, ok := l.Items[i].DeepCopyObject().(*Route); ok {
-			out.Items = append(out.Items, *r)
-		}
-	}
-	return out
-}
-
-func addRoutes(scheme *k8sruntime.Scheme) {
-	scheme.AddKnownTypes(routeKind().GroupVersion(), &Route{}, &RouteList{})
-	metav1.AddToGroupVersion(scheme, routeKind().GroupVersion())
-}
+type RouteList = testenv.CustomList
 
 // routes is the CRD of Route.
 func routes(plural string, scope apiextensionsv1.ResourceScope) *apiextensionsv1.CustomResourceDefinition {

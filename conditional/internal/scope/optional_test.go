@@ -52,12 +52,12 @@ func (o *routeReconciler) Reconcile(ctx context.Context, req reconcile.Request) 
 	if err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	if route.Note == "" {
-		route.Note = "seen by " + cm.Name
+	if route.Spec.Message == "" {
+		route.Spec.Message = "seen by " + cm.Name
 		if err := o.client.Update(ctx, route); err != nil {
 			return reconcile.Result{}, err
 		}
-		o.marked <- route.Note
+		o.marked <- route.Spec.Message
 	}
 	return reconcile.Result{}, nil
 }

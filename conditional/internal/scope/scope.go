@@ -317,7 +317,7 @@ func (m *Manager) waitForEarlySync(ctx context.Context) error {
 func (m *Manager) launchQueued(ctx context.Context) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.runContext = ctx
+	m.runContext = managercache.WithScope(ctx, m.cache.managerCache, m.cache)
 	for _, r := range m.queued {
 		m.launchRunnable(r)
 	}
@@ -369,7 +369,7 @@ func (outsideWebhooks) WebhookMux() *http.ServeMux { return http.NewServeMux() }
 // Register has no error to return: in a setup function it panics with one, which fails the start; later it fails the group.
 func (w outsideWebhooks) Register(path string, _ http.Handler) {
 	err := fmt.Errorf("expected webhooks to be set up with the outer manager, found %s in a conditional group, which runs on the leader only: "+
-		"call ctrl.NewWebhookManagedBy in main.go, see docs/conditional.md", path)
+		"call ctrl.NewWebhookManagedBy in main.go, see docs/manual.md of the module conditional", path)
 	w.scope.mu.Lock()
 	inSetup := w.scope.runContext == nil && w.scope.lifetime.Err() == nil
 	w.scope.mu.Unlock()

@@ -5,7 +5,11 @@ package scope
 import (
 	"context"
 	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"net/http"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -90,13 +94,19 @@ func TestAnInformerThatCannotSyncHarmsNobody(t *testing.T) {
 	r := newScopeEnv(t, "secrets")
 	ns := r.namespace()
 	hurt := r.begin(Options{}, func(*Manager) {})
-	if _, err := hurt.GetCache().GetInformer(t.Context(), &corev1.Secret{}); err != nil {
+	if _, err := hurt.GetCache().GetInformer(t.Context(), &corev1.Secret{}, cache.BlockUntilSynced(false)); err != nil {
 		t.Fatal(err)
 	}
 	short, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := hurt.GetClient().List(short, &corev1.SecretList{}); !k8serrors.IsTimeout(err) {
 		t.Errorf("a read with a context that ends: got %v, want a time-out", err)
+	}
+	if _, err := hurt.GetCache().GetInformer(short, &corev1.Secret{}); !k8serrors.IsTimeout(err) {
+		t.Errorf("an informer with a context that ends: got %v, want a time-out", err)
+	}
+	if _, err := hurt.GetCache().GetInformer(short, &corev1.ServiceAccount{}); !k8serrors.IsTimeout(err) {
+		t.Errorf("an informer whose kind is not found in time: got %v, want a time-out", err)
 	}
 	if hurt.GetCache().WaitForCacheSync(short) {
 		t.Error("the scope says that it has synced")
@@ -201,4 +211,79 @@ func TestAnIndexComesBeforeTheFirstUse(t *testing.T) {
 	}
 	r.end(l)
 	r.expectInformers(0, 0)
+}
+
+// An informer is what callers of controller-runtime's caches expect.
+func TestAnInformerHasSyncedAndIsAnIndexer(t *testing.T) {
+	r := newScopeEnv(t)
+	ns := r.namespace()
+	made := r.configMap(ns, "a")
+	l := r.begin(Options{}, func(*Manager) {})
+	first, err := l.GetCache().GetInformer(t.Context(), made)
+	testenv.Must(t, err)
+	second, err := l.GetCache().GetInformerForKind(t.Context(), corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+	testenv.Must(t, err)
+	if first != second {
+		t.Error("one kind has two informers")
+	}
+	if !first.HasSynced() {
+		t.Error("the informer has not synced")
+	}
+	indexed, ok := first.(toolscache.SharedIndexInformer)
+	if !ok {
+		t.Fatalf("the informer is a %T, want a SharedIndexInformer", first)
+	}
+	if _, there, err := indexed.GetIndexer().GetByKey(ns + "/a"); !there || err != nil {
+		t.Errorf("the object is in the store: %t, %v", there, err)
+	}
+	seen := make(chan string, 100)
+	registration, err := indexed.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: func(any) { seen <- "" }})
+	testenv.Must(t, err)
+	within(t, seen)
+	testenv.Must(t, indexed.RemoveEventHandler(registration))
+	r.end(l)
+	if !indexed.IsStopped() {
+		t.Error("the informer does not say that it has stopped")
+	}
+	r.expectInformers(0, 0)
+}
+
+// TestNoMethodOfTheOuterManagerShowsThrough fails when controller-runtime gives its manager a method that a scope does not have:
+// through the embedded manager it would lead out of the scope without a word.
+func TestNoMethodOfTheOuterManagerShowsThrough(t *testing.T) {
+	outside := map[string]string{
+		"Elected":             "the leader is that of the process",
+		"GetConfig":           "where the API server is; what is made of it has no end that a scope could bring",
+		"GetEventRecorder":    "events outlive the controller that they are about",
+		"GetEventRecorderFor": "events outlive the controller that they are about",
+		"GetLogger":           "has no state",
+		"GetScheme":           "has no state",
+	}
+	own := map[string]bool{}
+	files, err := parser.ParseDir(token.NewFileSet(), ".", nil, parser.SkipObjectResolution)
+	testenv.Must(t, err)
+	for _, file := range files["scope"].Files {
+		for _, decl := range file.Decls {
+			if f, ok := decl.(*ast.FuncDecl); ok && f.Recv != nil && receiverName(f.Recv.List[0].Type) == "Manager" {
+				own[f.Name.Name] = true
+			}
+		}
+	}
+	for method := range reflect.TypeFor[manager.Manager]().Methods() {
+		if why, listed := outside[method.Name]; own[method.Name] == listed {
+			t.Errorf("%s: declared by the scope's manager is %t, listed as one of the outer manager is %t (%s): give the scope one of its own, or say why not",
+				method.Name, own[method.Name], listed, why)
+		}
+	}
+}
+
+// receiverName is the name of a receiver's type.
+func receiverName(of ast.Expr) string {
+	if star, ok := of.(*ast.StarExpr); ok {
+		of = star.X
+	}
+	if name, ok := of.(*ast.Ident); ok {
+		return name.Name
+	}
+	return ""
 }

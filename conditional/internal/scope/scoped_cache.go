@@ -33,7 +33,8 @@ type scopedCache struct {
 	scheme            *runtime.Scheme
 	state             *process.SharedState
 	pool              *informers.Pool     // that of the state, or one of its own
-	managerCache      *managercache.Cache // nil when the manager was made without ManagerOptions
+	outer             cache.Cache         // of the manager or cluster
+	managerCache      *managercache.Cache // the same, nil when the manager was made without ManagerOptions
 	readsNeedInformer bool                // reads make no informer
 	mapper            *scopedMapper
 	reportError       func(error) // ends the scope
@@ -58,7 +59,7 @@ type informerKey struct {
 
 func newScopedCache(life context.Context, cl cluster.Cluster, h *process.SharedState, o Options) *scopedCache {
 	v := &scopedCache{
-		lifetime: life, scheme: cl.GetScheme(), state: h, managerCache: managercache.FromCache(cl.GetCache()),
+		lifetime: life, scheme: cl.GetScheme(), state: h, outer: cl.GetCache(), managerCache: managercache.FromCache(cl.GetCache()),
 		started:      make(chan struct{}),
 		informers:    map[informerKey]*scopedInformer{},
 		optional:     map[schema.GroupVersionKind]*optionalKind{},
@@ -178,7 +179,11 @@ func (v *scopedCache) findKind(ctx context.Context, gvk schema.GroupVersionKind)
 		return kind, err
 	}
 	if kind, err = v.discoverKind(ctx, gvk); err != nil {
-		return kind, fmt.Errorf("find the resource of %s: %w", gvk, err)
+		err = fmt.Errorf("find the resource of %s: %w", gvk, err)
+		if ctx.Err() != nil { // As in any cache, a wait that the caller ends is a time-out.
+			err = k8serrors.NewTimeoutError(err.Error(), 0)
+		}
+		return kind, err
 	}
 	return kind, nil
 }
@@ -439,7 +444,7 @@ func HoldInformers(cl cluster.Cluster, h *process.SharedState, o Options, objs [
 		return nil, err
 	}
 	for _, obj := range objs {
-		if _, err := c.GetInformer(context.Background(), obj); err != nil {
+		if _, err := c.GetInformer(context.Background(), obj, cache.BlockUntilSynced(false)); err != nil {
 			release()
 			return nil, err
 		}

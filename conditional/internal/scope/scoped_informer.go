@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/torpor-dev/torpor/conditional/internal/informers"
+	"github.com/torpor-dev/torpor/conditional/internal/managercache"
 )
 
 var errInformerRemoved = errors.New("the informer was removed")
@@ -30,24 +31,52 @@ type scopedInformer struct {
 
 	lease      *informers.Lease // nil while there is none
 	leaseEnded chan struct{}    // closed when the lease ends
-	indexes    []fieldIndex
+	indexes    []informers.FieldIndex
+	inherited  bool // indexes has those of the outer cache, too
 	handlers   []*handlerRegistration
 	synced     *closedOnceLatch // of an optional kind
 	removed    chan struct{}    // closed when the scope removes it
 }
 
-type fieldIndex struct {
-	obj     client.Object
-	field   string
-	extract client.IndexerFunc
-}
-
-// useInformer returns the scope's informer, a new one if there is none.
+// useInformer returns the scope's informer, a new one if there is none. It has the indexes that were asked for outside of
+// groups, but for those that the scope has made itself before.
 func (v *scopedCache) useInformer(ctx context.Context, s informerKey) (*scopedInformer, error) {
-	if u, err := v.existingInformer(s); u != nil || err != nil {
+	u, err := v.existingInformer(s)
+	if err != nil || u != nil && u.hasInherited() {
 		return u, err
 	}
-	return v.addInformer(ctx, s, false)
+	indexes := managercache.IndexesOf(v.outer, informers.InformerKind{GVK: s.gvk, Form: s.form}, v.scheme)
+	if u == nil {
+		if u, err = v.addInformer(ctx, s, len(indexes) > 0); err != nil {
+			return nil, err
+		}
+	}
+	return u, u.inheritIndexes(indexes)
+}
+
+func (u *scopedInformer) hasInherited() bool {
+	u.cache.mu.Lock()
+	defer u.cache.mu.Unlock()
+	return u.inherited
+}
+
+func (u *scopedInformer) inheritIndexes(indexes []informers.FieldIndex) error {
+	u.cache.mu.Lock()
+	defer u.cache.mu.Unlock()
+	if u.inherited || !u.isPrivate {
+		u.inherited = true
+		return nil
+	}
+	for _, i := range indexes {
+		if slices.ContainsFunc(u.indexes, func(own informers.FieldIndex) bool { return own.Field == i.Field }) {
+			continue
+		}
+		if err := u.addIndexLocked(i); err != nil {
+			return err
+		}
+	}
+	u.inherited = true
+	return nil
 }
 
 func (v *scopedCache) existingInformer(s informerKey) (*scopedInformer, error) {
@@ -102,9 +131,9 @@ func (u *scopedInformer) attachLease(kind informers.InformerKind) error {
 	}
 	u.lease, u.leaseEnded = lease, make(chan struct{})
 	for _, i := range u.indexes {
-		if err := lease.IndexField(u.cache.lifetime, i.obj, i.field, i.extract); err != nil {
+		if err := lease.AddIndex(u.cache.lifetime, i); err != nil {
 			u.detachLease()
-			return fmt.Errorf("index field %s of %s: %w", i.field, kind.GVK, err)
+			return fmt.Errorf("index field %s of %s: %w", i.Field, kind.GVK, err)
 		}
 	}
 	u.openLatchOnSync(lease.Informer().HasSyncedChecker(), u.synced)
@@ -184,31 +213,37 @@ func (u *scopedInformer) syncChecker() toolscache.DoneChecker {
 	return namedLatch{u.synced, "informer of " + u.key.gvk.String()}
 }
 
-// GetInformer returns the scope's informer of obj without waiting for its sync, unless an option asks for it.
+// GetInformer returns the scope's informer of obj. As in any cache it waits for the sync once the scope runs, unless an option
+// says otherwise.
 func (v *scopedCache) GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
-	if v.lifetime.Err() != nil {
-		return nil, ErrClosed
-	}
 	s, err := v.informerKeyOf(obj)
 	if err != nil {
 		return nil, err
 	}
-	return v.getInformer(ctx, s, opts)
+	u, err := v.informerOf(ctx, s, opts)
+	if err != nil {
+		return nil, err
+	}
+	return u.asIndexed(), nil
 }
 
 // GetInformerForKind is GetInformer for a kind of the scheme.
 func (v *scopedCache) GetInformerForKind(ctx context.Context, gvk schema.GroupVersionKind, opts ...cache.InformerGetOption) (cache.Informer, error) {
-	if v.lifetime.Err() != nil {
-		return nil, ErrClosed
-	}
 	obj, err := v.scheme.New(gvk)
 	if err != nil {
 		return nil, err
 	}
-	return v.getInformer(ctx, informerKey{gvk, informers.FormOf(obj)}, opts)
+	u, err := v.informerOf(ctx, informerKey{gvk, informers.FormOf(obj)}, opts)
+	if err != nil {
+		return nil, err
+	}
+	return u.asIndexed(), nil
 }
 
-func (v *scopedCache) getInformer(ctx context.Context, s informerKey, opts []cache.InformerGetOption) (cache.Informer, error) {
+func (v *scopedCache) informerOf(ctx context.Context, s informerKey, opts []cache.InformerGetOption) (*scopedInformer, error) {
+	if v.lifetime.Err() != nil {
+		return nil, ErrClosed
+	}
 	u, err := v.useInformer(ctx, s)
 	if err != nil {
 		return nil, err
@@ -217,12 +252,34 @@ func (v *scopedCache) getInformer(ctx context.Context, s informerKey, opts []cac
 	for _, opt := range opts {
 		opt(&asked)
 	}
-	if asked.BlockUntilSynced != nil && *asked.BlockUntilSynced {
+	if isClosed(v.started) && (asked.BlockUntilSynced == nil || *asked.BlockUntilSynced) {
 		if err := v.waitDone(ctx, u.HasSyncedChecker().Done(), u.removed); err != nil {
 			return nil, newUnsyncedError(s, err)
 		}
 	}
 	return u, nil
+}
+
+// indexedInformer is a SharedIndexInformer, as callers of controller-runtime's caches expect. What the scope does not guard, its
+// store for example, is that of the leased informer.
+type indexedInformer struct {
+	*scopedInformer
+	unguarded
+}
+
+// unguarded is one level deeper than the methods of the scope's informer, which so have precedence.
+type unguarded struct{ toolscache.SharedIndexInformer }
+
+// asIndexed returns the informer itself when there is none that it leases all the time.
+func (u *scopedInformer) asIndexed() cache.Informer {
+	lease, _ := u.currentLease()
+	if lease == nil || u.optional != nil {
+		return u
+	}
+	if inner, ok := lease.Informer().(toolscache.SharedIndexInformer); ok {
+		return indexedInformer{u, unguarded{inner}}
+	}
+	return u
 }
 
 // RemoveInformer gives the scope's lease of obj's informer back. Others that share it keep it.
@@ -324,11 +381,15 @@ type clientCache struct{ *scopedCache }
 
 // GetInformer returns an informer whose handlers stay as long as the scope.
 func (r clientCache) GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
-	informer, err := r.scopedCache.GetInformer(ctx, obj, opts...)
-	if u, ok := informer.(*scopedInformer); ok {
-		return clientInformer{u}, err
+	s, err := r.informerKeyOf(obj)
+	if err != nil {
+		return nil, err
 	}
-	return informer, err
+	u, err := r.informerOf(ctx, s, opts)
+	if err != nil {
+		return nil, err
+	}
+	return clientInformer{u}, nil
 }
 
 type clientInformer struct{ *scopedInformer }
@@ -359,12 +420,12 @@ func (v *scopedCache) IndexField(ctx context.Context, obj client.Object, field s
 			return err
 		}
 	}
-	return u.addIndex(fieldIndex{obj, field, extract})
-}
-
-func (u *scopedInformer) addIndex(i fieldIndex) error {
 	u.cache.mu.Lock()
 	defer u.cache.mu.Unlock()
+	return u.addIndexLocked(informers.FieldIndex{Object: obj, Field: field, Extract: extract})
+}
+
+func (u *scopedInformer) addIndexLocked(i informers.FieldIndex) error {
 	switch {
 	case u.cache.isClosed:
 		return ErrClosed
@@ -372,7 +433,7 @@ func (u *scopedInformer) addIndex(i fieldIndex) error {
 		return newLateIndexError(u.key, "IndexField")
 	}
 	if u.lease != nil {
-		if err := u.lease.IndexField(u.cache.lifetime, i.obj, i.field, i.extract); err != nil {
+		if err := u.lease.AddIndex(u.cache.lifetime, i); err != nil {
 			return err
 		}
 	}

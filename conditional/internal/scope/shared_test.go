@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/torpor-dev/torpor/conditional/internal/detect"
@@ -174,7 +175,7 @@ func TestStartsOfTheirOwnLeakNothing(t *testing.T) {
 // handle adds a handler of what is added.
 func (r *scopeEnv) handle(m *Manager, obj client.Object, f func(added client.Object)) (remove func() error) {
 	r.t.Helper()
-	informer, err := m.GetCache().GetInformer(r.t.Context(), obj)
+	informer, err := m.GetCache().GetInformer(r.t.Context(), obj, cache.BlockUntilSynced(false))
 	testenv.Must(r.t, err)
 	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: func(added any) {
 		if obj, ok := added.(client.Object); ok {

@@ -12,6 +12,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -76,4 +77,52 @@ func GrantRight(t testing.TB, c client.Client, name, user string, rules ...rbacv
 		ObjectMeta: named, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
 	}))
+}
+
+// Custom is an object of a kind that a test makes up.
+type Custom struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              CustomSpec `json:"spec"`
+}
+
+// CustomSpec is what is wanted.
+type CustomSpec struct {
+	Message string `json:"message,omitempty"`
+}
+
+// CustomList is many of them.
+type CustomList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata"`
+	Items           []Custom `json:"items"`
+}
+
+// Hub says that other versions are converted to this one.
+func (*Custom) Hub() {}
+
+// DeepCopyObject copies the object.
+func (c *Custom) DeepCopyObject() runtime.Object {
+	out := &Custom{TypeMeta: c.TypeMeta, Spec: c.Spec}
+	c.DeepCopyInto(&out.ObjectMeta)
+	return out
+}
+
+// DeepCopyObject copies the list.
+func (l *CustomList) DeepCopyObject() runtime.Object {
+	out := &CustomList{TypeMeta: l.TypeMeta}
+	l.DeepCopyInto(&out.ListMeta)
+	for i := range l.Items {
+		if c, ok := l.Items[i].DeepCopyObject().(*Custom); ok {
+			out.Items = append(out.Items, *c)
+		}
+	}
+	return out
+}
+
+// AddCustom makes Custom the type of a kind.
+func AddCustom(scheme *runtime.Scheme, kind schema.GroupVersionKind) {
+	scheme.AddKnownTypeWithName(kind, &Custom{})
+	scheme.AddKnownTypeWithName(kind.GroupVersion().WithKind(kind.Kind+"List"), &CustomList{})
+	metav1.AddToGroupVersion(scheme, kind.GroupVersion())
 }

@@ -1,0 +1,419 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conditional
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/torpor-dev/torpor/conditional/internal/testenv"
+)
+
+// What follows is what a reader of the first diff may expect of it.
+
+const ownerField = ".metadata.controller"
+
+// indexingReconciler has the shape of the CronJob tutorial: it indexes a built-in kind before it builds, and lists by the index.
+type indexingReconciler struct {
+	client.Client
+	children func(client.Object) client.ObjectList // nil for what the tutorial has
+	listed   chan error
+}
+
+func (r *indexingReconciler) SetupWithManager(mgr manager.Manager) error {
+	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &corev1.ConfigMap{}, ownerField, func(obj client.Object) []string {
+		if owner := metav1.GetControllerOf(obj); owner != nil {
+			return []string{owner.Name}
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	return NewControllerManagedBy(mgr).For(&Widget{}).Owns(&corev1.ConfigMap{}).Complete(r)
+}
+
+func (r *indexingReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	var w Widget
+	if err := r.Get(ctx, req.NamespacedName, &w); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	child := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: w.Name}}
+	if err := ctrl.SetControllerReference(&w, child, r.Scheme()); err != nil {
+		return reconcile.Result{}, err
+	}
+	if err := client.IgnoreAlreadyExists(r.Create(ctx, child)); err != nil {
+		return reconcile.Result{}, err
+	}
+	var children corev1.ConfigMapList
+	err := r.List(ctx, &children, client.InNamespace(w.Namespace), client.MatchingFields{ownerField: w.Name})
+	if err == nil && len(children.Items) != 1 {
+		return reconcile.Result{RequeueAfter: time.Millisecond}, nil // The cache has not seen it yet.
+	}
+	r.listed <- err
+	return reconcile.Result{}, nil
+}
+
+func TestAnIndexBeforeTheBuilderIsThereInEveryLife(t *testing.T) {
+	for name, adjust := range map[string]func(*ctrl.Options){
+		"stock":          func(*ctrl.Options) {},
+		"ManagerOptions": func(o *ctrl.Options) { *o = ManagerOptions(*o) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := startAPIServer(t)
+			addWidgets(s.scheme)
+			mgr := s.newManagerFor(s.cfg, adjust)
+			r := &indexingReconciler{Client: mgr.GetClient(), listed: make(chan error, 100)}
+			testenv.Must(t, r.SetupWithManager(mgr))
+			s.startManager(mgr)
+			def := newWidgetCRD("widgets", apiextensionsv1.NamespaceScoped)
+			for _, life := range []string{"first", "second"} {
+				s.installCRD(def)
+				s.createWidget(life)
+				select {
+				case err := <-r.listed:
+					testenv.Must(t, err)
+				case <-time.After(patience):
+					t.Fatal("nothing is listed")
+				}
+				s.uninstallCRD(def)
+				s.waitUntilGone(def)
+			}
+			var all corev1.ConfigMapList
+			byField := client.MatchingFields{ownerField: "first"}
+			testenv.Must(t, mgr.GetClient().List(t.Context(), &all, byField)) // The manager's own reads have it, too.
+		})
+	}
+}
+
+// Base is what the reconcilers of a project have in common.
+type Base struct{ client.Client }
+
+type pointerReconciler struct {
+	*Base
+	reconcile.Reconciler
+}
+
+type sliceReconciler struct {
+	reconcile.Reconciler
+	Clients []client.Client
+}
+
+type mapReconciler struct {
+	reconcile.Reconciler
+	Clients map[string]client.Client
+}
+
+type funcReconciler struct {
+	reconcile.Reconciler
+	New func() client.Client
+	Get func(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error
+}
+
+// tracedReconciler is a wrapper that keeps the reconciler to itself.
+type tracedReconciler struct{ inner reconcile.Reconciler }
+
+func (r tracedReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	return r.inner.Reconcile(ctx, req)
+}
+
+// openReconciler is a wrapper that does not.
+type openReconciler struct{ reconcile.Reconciler }
+
+func TestClientsInEveryShapeAreReplacedOrRefused(t *testing.T) {
+	outer, scoped := offline(t), offline(t)
+	c := outer.GetClient()
+	none := reconcile.Func(nil)
+	inner := &widgetReconciler{Client: c}
+	cases := map[string]struct {
+		r    reconcile.Reconciler
+		now  func() client.Client // which has to be that of the scope
+		want string               // or the error
+	}{
+		"an embedded client":               {r: inner, now: func() client.Client { return inner.Client }},
+		"behind a wrapper":                 {r: openReconciler{inner}, now: func() client.Client { return inner.Client }},
+		"behind GracefulReconciler":        {r: GracefulReconciler(reconcile.Reconciler(inner), time.Second), now: func() client.Client { return inner.Client }},
+		"behind a wrapper that hides it":   {r: tracedReconciler{inner}, want: "tracedReconciler.inner.Client"},
+		"a wrapper with a field owner":     {r: &widgetReconciler{Client: client.WithFieldOwner(c, "me")}, want: "Client.c"},
+		"a wrapper with a namespace":       {r: &widgetReconciler{Client: client.NewNamespacedClient(c, "one")}, want: "Client.client"},
+		"in a map":                         {r: &mapReconciler{none, map[string]client.Client{"one": c}}, want: "Clients[one]"},
+		"a function that returns it":       {r: &funcReconciler{Reconciler: none, New: func() client.Client { return c }}, want: "reconciler.New"},
+		"a method of the manager":          {r: &funcReconciler{Reconciler: none, New: outer.GetClient}, want: "funcReconciler.New"},
+		"a method of the client":           {r: &funcReconciler{Reconciler: none, Get: c.Get}, want: "funcReconciler.Get"},
+		"through reconcile.AsReconciler":   {r: reconcile.AsReconciler[*Widget](c, nil), want: "the manager's"},
+		"a client of one's own, wrapped":   {r: &widgetReconciler{Client: client.WithFieldOwner(scoped.GetClient(), "me")}},
+		"a client with the manager's HTTP": {r: &widgetReconciler{Client: direct(t, outer)}},
+	}
+	pointer := &pointerReconciler{&Base{c}, none}
+	slice := &sliceReconciler{none, []client.Client{c}}
+	cases["behind a pointer"] = struct {
+		r    reconcile.Reconciler
+		now  func() client.Client
+		want string
+	}{r: pointer, now: func() client.Client { return pointer.Client }}
+	cases["in a slice"] = struct {
+		r    reconcile.Reconciler
+		now  func() client.Client
+		want string
+	}{r: slice, now: func() client.Client { return slice.Clients[0] }}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			inner.Client = c
+			fields, err := findClientFields(outer, tc.r)
+			if tc.want != "" {
+				if err == nil || !strings.Contains(strings.ToLower(err.Error()), strings.ToLower(tc.want)) {
+					t.Errorf("got %v, want an error with %q", err, tc.want)
+				}
+				return
+			}
+			testenv.Must(t, err)
+			testenv.Must(t, fields.bindTo(scoped))
+			if tc.now != nil && tc.now() != scoped.GetClient() {
+				t.Error("the client is not that of the scope")
+			}
+		})
+	}
+}
+
+// direct is a client without a cache that shares the connections of a manager.
+func direct(t *testing.T, mgr manager.Manager) client.Client {
+	t.Helper()
+	c, err := client.New(mgr.GetConfig(), client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
+	testenv.Must(t, err)
+	return c
+}
+
+// With ManagerOptions the reads of a closure, which the builder cannot look into, are answered by the scope.
+func TestAClosureReadsFromItsScope(t *testing.T) {
+	s := startAPIServer(t)
+	addWidgets(s.scheme)
+	mgr := s.newManagerFor(s.cfg, func(o *ctrl.Options) { *o = ManagerOptions(*o) })
+	seen := make(chan error, 100)
+	r := reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+		err := mgr.GetClient().Get(ctx, req.NamespacedName, &Widget{})
+		seen <- client.IgnoreNotFound(err)
+		return reconcile.Result{}, nil
+	})
+	g, err := NewControllerManagedBy(mgr).For(&Widget{}).Build(r)
+	testenv.Must(t, err)
+	s.startManager(mgr)
+	def := newWidgetCRD("widgets", apiextensionsv1.NamespaceScoped)
+	s.installCRD(def)
+	s.createWidget("one")
+	testenv.Must(t, <-seen)
+	if got := g.server.Informers.InformerCount(); got != 1 {
+		t.Errorf("scopes have %d informers, want the one of the events", got)
+	}
+	s.uninstallCRD(def)
+	s.waitUntilGone(def)
+	s.waitForPhase(g, Dormant)
+	if err := mgr.GetCache().Get(t.Context(), client.ObjectKey{Name: "x"}, &Widget{}); err == nil {
+		t.Error("the outer cache still has the kind")
+	}
+}
+
+func TestSetupRefusesWhatWouldHaveNoEffect(t *testing.T) {
+	mgr := offline(t)
+	plain := func(name string) {
+		testenv.Must(t, ctrl.NewControllerManagedBy(mgr).For(&corev1.Pod{}).Named(name).Complete(reconcile.Func(nil)))
+	}
+	plain("twin")
+	r := reconcile.Func(nil)
+	widgets := func(name string) *Builder { return NewControllerManagedBy(mgr).For(&Widget{}).Named(name) }
+	for name, c := range map[string]struct {
+		build *Builder
+		want  string
+	}{
+		"a watch of another group's CRD": {widgets("a").WithGroup(WatchNamed("widgets.exmaple.com")), `"widgets.exmaple.com"`},
+		"no leader election":             {widgets("b").WithOptions(controller.Options{NeedLeaderElection: new(false)}), "NeedLeaderElection"},
+		"a warm-up":                      {widgets("c").WithOptions(controller.Options{EnableWarmup: new(true)}), "conditional.WarmStandby"},
+		"the name of a plain controller": {widgets("twin"), "controller with name twin already exists"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := c.build.Complete(r); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want an error with %q", err, c.want)
+			}
+		})
+	}
+	g, err := widgets("earlier").WithGroup(WatchNamed("widgets.example.com")).Build(r)
+	testenv.Must(t, err)
+	defer g.release()
+	if err := ctrl.NewControllerManagedBy(mgr).For(&corev1.Pod{}).Named("earlier").Complete(r); err == nil {
+		t.Error("a plain controller took the name of a conditional one")
+	}
+	for _, in := range []func(){
+		func() { ctrl.NewControllerManagedBy(mgr).For(&Widget{}, IfServed) },
+		func() { ctrl.NewControllerManagedBy(mgr).For(&Widget{}, Poll(time.Second)) },
+		func() { ctrl.NewControllerManagedBy(mgr).For(&Widget{}).Owns(&corev1.Pod{}, IfServed) },
+		func() { ctrl.NewControllerManagedBy(mgr).For(&Widget{}).Watches(&corev1.Pod{}, nil, IfServed) },
+	} {
+		if !panics(in) {
+			t.Error("controller-runtime's builder took an option that it cannot heed")
+		}
+	}
+	if err := g.Checker(ReadyPolicy(7))(nil); err == nil {
+		t.Error("an unknown policy is ready")
+	}
+}
+
+func panics(f func()) (did bool) {
+	defer func() { did = recover() != nil }()
+	f()
+	return false
+}
+
+// TestForTakesTheOptionsOfTheProposal is the proposal's builder: an option of For turns the condition on, another one sets how
+// often discovery is asked; and its predicates stay.
+func TestForTakesTheOptionsOfTheProposal(t *testing.T) {
+	mgr := offline(t)
+	var passed []builder.ForOption
+	b := NewControllerManagedBy(mgr).For(&Widget{}, builder.WithPredicates(), IfServed, Poll(3*time.Second), builder.OnlyMetadata)
+	passed = b.forOptions
+	if len(passed) != 2 {
+		t.Errorf("controller-runtime gets %d options, want its own two", len(passed))
+	}
+	g, err := b.Build(reconcile.Func(nil))
+	testenv.Must(t, err)
+	defer g.release()
+	if got := g.src.interest.Poll; got != 3*time.Second {
+		t.Errorf("discovery is asked every %s, want 3s", got)
+	}
+}
+
+func TestARateLimiterForgetsWithEachLife(t *testing.T) {
+	given := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Millisecond, time.Hour)
+	mgr := offline(t)
+	b := NewControllerManagedBy(mgr).For(&Widget{}).WithOptions(controller.Options{RateLimiter: given, SkipNameValidation: new(true)})
+	one := reconcile.Request{NamespacedName: client.ObjectKey{Name: "one"}}
+	for life := range 3 {
+		testenv.Must(t, buildController(dryRunManager{mgr}, b.calls, reconcile.Func(nil)))
+		if got := given.NumRequeues(one); got != 0 {
+			t.Errorf("life %d begins with %d failures", life, got)
+		}
+		for range 12 {
+			b.limiter.When(one)
+		}
+		if got := b.limiter.NumRequeues(one); got != 12 {
+			t.Errorf("got %d failures, want 12", got)
+		}
+	}
+}
+
+// TestOneLineSaysWhatIsNotInherited counts the lines of many groups.
+func TestOneLineSaysWhatIsNotInherited(t *testing.T) {
+	s := startAPIServer(t)
+	lines := 0
+	count := func(_, args string) {
+		if strings.Contains(args, "conditional.ManagerOptions") {
+			lines++
+		}
+	}
+	for want, adjust := range []func(*ctrl.Options){
+		func(o *ctrl.Options) { *o = ManagerOptions(*o) },
+		func(*ctrl.Options) {},
+	} {
+		lines = 0
+		mgr := s.newManagerFor(s.cfg, func(o *ctrl.Options) { o.Logger = funcr.New(count, funcr.Options{}) }, adjust)
+		for i := range 5 {
+			defer mustSetUp(t, mgr, Served(widgetKind()), watching(widgetKind(), nil), Name(fmt.Sprint("group-", i))).release()
+		}
+		if lines != want {
+			t.Errorf("got %d lines, want %d", lines, want)
+		}
+	}
+}
+
+// TestAMissingCRDOutlastsTheSyncTimeout is the first acceptance criterion, beyond the time-out that ends a plain manager.
+func TestAMissingCRDOutlastsTheSyncTimeout(t *testing.T) {
+	const timeout = time.Second
+	for name, setup := range map[string]func(*widgetReconciler, manager.Manager) error{
+		"plain":       (*widgetReconciler).SetupWithManager,
+		"conditional": (*widgetReconciler).SetupConditionally,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := startAPIServer(t)
+			addWidgets(s.scheme)
+			probes := listen(t)
+			mgr := s.newManagerFor(s.cfg, func(o *ctrl.Options) {
+				o.Controller = config.Controller{CacheSyncTimeout: timeout, SkipNameValidation: new(true)}
+				o.HealthProbeBindAddress = probes
+			})
+			testenv.Must(t, mgr.AddReadyzCheck("ping", healthz.Ping))
+			testenv.Must(t, setup(newWidgetReconciler(mgr), mgr))
+			neighbour := make(chan string, 1000)
+			testenv.Must(t, ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Named("neighbour").Complete(
+				reconcile.Func(func(_ context.Context, req reconcile.Request) (reconcile.Result, error) {
+					neighbour <- req.Name
+					return reconcile.Result{}, nil
+				})))
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			ended := make(chan error, 1)
+			go func() { ended <- mgr.Start(ctx) }()
+			if name == "plain" {
+				select {
+				case err := <-ended:
+					if err == nil || !strings.Contains(err.Error(), "timed out") {
+						t.Errorf("the plain manager ended with %v, want a time-out", err)
+					}
+				case <-time.After(patience):
+					t.Error("the plain manager lives on without the CRD: this test shows nothing")
+				}
+				return
+			}
+			select {
+			case err := <-ended:
+				t.Fatalf("the manager ended: %v", err)
+			case <-time.After(5 * timeout):
+			}
+			s.createConfigMap("late")
+			s.expectReconcile(neighbour, "late")
+			s.eventually("the manager is ready", func(ctx context.Context) (bool, error) { return isReady(ctx, probes) })
+			cancel()
+			testenv.Must(t, <-ended)
+			mgr.GetHTTPClient().CloseIdleConnections()
+		})
+	}
+}
+
+// listen finds a free address of this machine.
+func listen(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	testenv.Must(t, err)
+	defer func() { testenv.Must(t, l.Close()) }()
+	return l.Addr().String()
+}
+
+func isReady(ctx context.Context, address string) (bool, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", nil)
+	if err != nil {
+		return false, err
+	}
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	answer, err := (&http.Client{Transport: transport}).Do(req)
+	if err != nil {
+		return false, nil
+	}
+	return answer.StatusCode == http.StatusOK, errors.Join(answer.Body.Close())
+}
