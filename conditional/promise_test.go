@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,15 +18,19 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
@@ -416,4 +422,51 @@ func isReady(ctx context.Context, address string) (bool, error) {
 		return false, nil
 	}
 	return answer.StatusCode == http.StatusOK, errors.Join(answer.Body.Close())
+}
+
+// TestHandlersInOtherCachesGoWithTheStop puts handlers into another cluster's cache and into that of the outer manager.
+func TestHandlersInOtherCachesGoWithTheStop(t *testing.T) {
+	s := startAPIServer(t)
+	mgr := s.newManagerFor(s.cfg, func(o *ctrl.Options) { *o = ManagerOptions(*o) })
+	other, err := cluster.New(s.cfg, func(o *cluster.Options) { o.Scheme = s.scheme })
+	testenv.Must(t, err)
+	testenv.Must(t, mgr.Add(other))
+	var calls atomic.Int64
+	count := handler.TypedEnqueueRequestsFromMapFunc(func(context.Context, *corev1.ConfigMap) []reconcile.Request {
+		calls.Add(1)
+		return nil
+	})
+	run := make(chan bool)
+	g := mustSetUp(t, mgr, Signal("run", run), func(scoped manager.Manager) error {
+		return ctrl.NewControllerManagedBy(scoped).Named("handlers").
+			WatchesRawSource(Kind(other, &corev1.ConfigMap{}, count)).
+			WatchesRawSource(source.Kind(mgr.GetCache(), &corev1.ConfigMap{}, count)).
+			Complete(reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) { return reconcile.Result{}, nil }))
+	}, RestartLimit(1000, wait.Backoff{Duration: time.Second}))
+	s.startManager(mgr)
+	s.createConfigMap("first")
+	cycle := func() {
+		calls.Store(0)
+		run <- true
+		s.waitForPhase(g, Running)
+		s.eventually("both handlers are called", func(context.Context) (bool, error) { return calls.Load() >= 2, nil })
+		run <- false
+		s.waitForPhase(g, Dormant)
+	}
+	for range 3 { // What is shared is there then.
+		cycle()
+	}
+	before := runtime.NumGoroutine()
+	for range 20 {
+		cycle()
+	}
+	s.eventually("the goroutines of the handlers are gone", func(context.Context) (bool, error) { return runtime.NumGoroutine() <= before+3, nil })
+	calls.Store(0)
+	s.createConfigMap("late")
+	s.eventually("the manager has seen it", func(ctx context.Context) (bool, error) {
+		return other.GetClient().Get(ctx, client.ObjectKey{Namespace: "default", Name: "late"}, &corev1.ConfigMap{}) == nil, nil
+	})
+	if got := calls.Load(); got != 0 {
+		t.Errorf("handlers of ended starts were called %d times", got)
+	}
 }
