@@ -235,7 +235,7 @@ func (b *Builder) Build(r reconcile.Reconciler) (*Group, error) {
 	if err := buildController(dryRunManager{b.mgr}, calls, r); err != nil {
 		return nil, fmt.Errorf("build conditional controller %q: %w", name, err)
 	}
-	options := slices.Concat(b.options, []Option{Name(name), func(o *options) { o.sharesName = sharesName }})
+	options := slices.Concat(b.options, []Option{Name(name), func(o *options) { o.sharesName, o.places = sharesName, fields.addresses() }})
 	if len(b.optional) > 0 {
 		options = append(options, Optional(b.optional...))
 	}

@@ -29,7 +29,8 @@ func (Option) ApplyToFor(*builder.ForInput) { panic(onlyHere) }
 
 type options struct {
 	name              string
-	sharesName        bool // with other groups
+	sharesName        bool      // with other groups
+	places            []uintptr // that the builder binds clients to
 	drainTimeout      time.Duration
 	startBackoff      wait.Backoff
 	restartBurst      int

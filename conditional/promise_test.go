@@ -266,6 +266,13 @@ func TestSetupRefusesWhatWouldHaveNoEffect(t *testing.T) {
 	if err := ctrl.NewControllerManagedBy(mgr).For(&corev1.Pod{}).Named("earlier").Complete(r); err == nil {
 		t.Error("a plain controller took the name of a conditional one")
 	}
+	base := &Base{mgr.GetClient()}
+	first, err := widgets("sharing").Build(&pointerReconciler{base, r})
+	testenv.Must(t, err)
+	defer first.release()
+	if err := widgets("sharing-too").Complete(&pointerReconciler{base, r}); err == nil || !strings.Contains(err.Error(), "group sharing has too") {
+		t.Errorf("two reconcilers with one client between them: got %v, want an error", err)
+	}
 	for _, in := range []func(){
 		func() { ctrl.NewControllerManagedBy(mgr).For(&Widget{}, IfServed) },
 		func() { ctrl.NewControllerManagedBy(mgr).For(&Widget{}, Poll(time.Second)) },

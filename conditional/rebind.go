@@ -189,6 +189,14 @@ func holdsPart(place reflect.Value, part any) bool {
 		place.Type() == want.Type() && !place.IsNil() && place.Pointer() == want.Pointer()
 }
 
+// addresses are those of the places.
+func (fs clientFields) addresses() (all []uintptr) {
+	for _, f := range fs {
+		all = append(all, f.place.Addr().Pointer())
+	}
+	return all
+}
+
 // bindTo puts into every place what mgr has for it.
 func (fs clientFields) bindTo(mgr manager.Manager) error {
 	var errs []error

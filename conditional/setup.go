@@ -78,7 +78,7 @@ func (g *Group) joinProcess() (err error) {
 	// As with the names of controllers, SkipNameValidation lets two groups share a name, and with it their metrics.
 	skip := g.mgr.GetControllerOptions().SkipNameValidation
 	leave, err := process.AddGroup(process.GroupEntry{
-		Name: g.options.name, Shared: g.options.sharesName || skip != nil && *skip, Elected: g.mgr.Elected(), Status: g.pageStatus, Metrics: g.metrics,
+		Name: g.options.name, Shared: g.options.sharesName || skip != nil && *skip, Elected: g.mgr.Elected(), Status: g.pageStatus, Metrics: g.metrics, Places: g.options.places,
 	})
 	if err != nil {
 		return err

@@ -61,6 +61,8 @@ type GroupEntry struct {
 	Status func() any
 	// Metrics returns what its metrics show: the state, and the counts.
 	Metrics func() (state string, counts GroupStats)
+	// Places are the addresses that the group writes clients to at its starts.
+	Places []uintptr
 }
 
 // AddGroup adds a group until leave is called.
@@ -74,6 +76,10 @@ func AddGroup(g GroupEntry) (leave func(), err error) {
 	for _, other := range all.groups {
 		if other.Name == g.Name && !g.Shared && !other.Shared {
 			return nil, errors.New("expected a name of its own, found another group of this name: set one with conditional.Name, or with Named of the builder")
+		}
+		if slices.ContainsFunc(g.Places, func(p uintptr) bool { return slices.Contains(other.Places, p) }) {
+			return nil, fmt.Errorf("expected a reconciler of its own, found one that group %s has too, or that points to what the other's points to: "+
+				"each start replaces the clients in it, so make one for each builder", other.Name)
 		}
 	}
 	entry := &g
