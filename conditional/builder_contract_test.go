@@ -59,6 +59,7 @@ func differences() map[string]string {
 		"a client in a wrapper":                       "it could not be replaced at the next start: make the wrapper in `Setup`",
 		"the manager of a missing CRD, after a while": "that is what the library is for",
 		"what Build returns":                          "there is a controller per start, and none while the group is dormant",
+		"typed requests":                              "take `Setup` with controller-runtime's builder",
 		"a name with a space":                         "the name is part of a path of `/debug/conditional`",
 	}
 }
@@ -206,6 +207,7 @@ func maxConcurrent(t *testing.T, name string) (found float64) {
 func TestDifferencesOfTheBuilders(t *testing.T) {
 	plain := contractAtSetup(t, "plain-", ctrl.NewControllerManagedBy)
 	ours := contractAtSetup(t, "ours-", NewControllerManagedBy)
+	plain["typed requests"], ours["typed requests"] = "`TypedControllerManagedBy`", "none"
 	plain["what Build returns"], ours["what Build returns"] = "a `controller.Controller`", "a `*conditional.Group`"
 	plain["the manager of a missing CRD, after a while"], ours["the manager of a missing CRD, after a while"] = "ends", "goes on" // See TestAMissingCRDOutlastsTheSyncTimeout.
 	why := differences()
