@@ -95,6 +95,9 @@ func IndexesOf(outer cache.Cache, kind informers.InformerKind, scheme *runtime.S
 // peekInformer returns the informer of a cache of controller-runtime, nil when there is none. GetInformer would make one. The
 // cache of a manager with default options has a method Peek, with a result that only its own packages can name.
 func peekInformer(in cache.Cache, gvk schema.GroupVersionKind, obj runtime.Object) toolscache.SharedIndexInformer {
+	if in == nil {
+		return nil
+	}
 	peek := reflect.ValueOf(in).MethodByName("Peek")
 	if !peek.IsValid() || peek.Type().NumIn() != 2 || peek.Type().In(0) != reflect.TypeFor[schema.GroupVersionKind]() ||
 		peek.Type().In(1) != reflect.TypeFor[runtime.Object]() || peek.Type().NumOut() == 0 {
