@@ -15,10 +15,10 @@ import (
 	"github.com/torpor-dev/torpor/internal/otherwriter"
 )
 
-// TakeFieldsOver makes what another project has written of an object the owner's, so that the owner's next apply takes away what it does not
+// TakeFieldsOver makes what the other project has written of an object the owner's, so that the owner's next apply takes away what it does not
 // want. It changes nothing else, and nothing at all if there is no such object or the project has written nothing of it. It reads past any
 // cache, because caches keep no field managers.
-func TakeFieldsOver(ctx context.Context, live client.Reader, c client.Client, obj client.Object, from otherwriter.Upstream, owner string) error {
+func (g *WriterGuard) TakeFieldsOver(ctx context.Context, c client.Client, obj client.Object, owner string) error {
 	ctx, cancel := context.WithTimeout(ctx, APITimeout)
 	defer cancel()
 	kind, err := c.GroupVersionKindFor(obj)
@@ -27,12 +27,12 @@ func TakeFieldsOver(ctx context.Context, live client.Reader, c client.Client, ob
 	}
 	found := &metav1.PartialObjectMetadata{}
 	found.SetGroupVersionKind(kind)
-	if err := live.Get(ctx, client.ObjectKeyFromObject(obj), found); k8serrors.IsNotFound(err) {
+	if err := g.Reader.Get(ctx, client.ObjectKeyFromObject(obj), found); k8serrors.IsNotFound(err) {
 		return nil
 	} else if err != nil {
 		return fmt.Errorf("read the field managers of %s %s: %w", kind.Kind, obj.GetName(), err)
 	}
-	fields, err := otherwriter.TakeFields(found.ManagedFields, from, owner)
+	fields, err := otherwriter.TakeFields(found.ManagedFields, g.Upstream, owner)
 	if err != nil || fields == nil {
 		return err
 	}

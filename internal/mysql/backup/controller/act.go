@@ -29,7 +29,7 @@ func (c Controller) actOnCronJob(ctx context.Context, seen observation, plan bac
 	case plan.Apply != nil:
 		if seen.CronJob != nil && c.Guard.HasUpstreamWritten(seen.Cluster) {
 			// Else the containers of MOCO's Job would run beside Torpor's.
-			if err := reconcile.TakeFieldsOver(ctx, c.live, c.client, seen.CronJob.DeepCopy(), c.Guard.Upstream, Name); err != nil {
+			if err := c.Guard.TakeFieldsOver(ctx, c.client, seen.CronJob.DeepCopy(), Name); err != nil {
 				return err
 			}
 		}

@@ -46,7 +46,6 @@ type Controller struct {
 	WatchNamespaces []string
 
 	client client.Client
-	live   client.Reader
 	// jobReader caches the Jobs that back up and restore, with their Pods.
 	jobReader client.Reader
 	startedAt time.Time
@@ -69,7 +68,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	if err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)
 	}
-	c.client, c.live, c.jobReader, c.startedAt, c.reportedFailures = mgr.GetClient(), mgr.GetAPIReader(), jobs, c.Clock.Now(), &sync.Map{}
+	c.client, c.jobReader, c.startedAt, c.reportedFailures = mgr.GetClient(), jobs, c.Clock.Now(), &sync.Map{}
 	c.Metrics.setReader(mgr.GetClient())
 	pass := &reconcile.Pass[*mocov1beta2.MySQLCluster, observation, backup.Plan]{
 		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Guard: c.Guard, Owner: Name, SharesStatus: true,

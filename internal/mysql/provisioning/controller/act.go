@@ -150,7 +150,7 @@ func (c Controller) takeFieldsOver(ctx context.Context, cluster *mocov1beta2.MyS
 	if applied.AppliedHash != (provisioning.ContentHash{}) || !c.Guard.HasUpstreamWritten(cluster) {
 		return nil
 	}
-	return reconcile.TakeFieldsOver(ctx, c.live, c.client, desired, c.Guard.Upstream, Name)
+	return c.Guard.TakeFieldsOver(ctx, c.client, desired, Name)
 }
 
 // isRefusal reports whether only a user can mend an error.
