@@ -196,7 +196,7 @@ func (p *partCommand) needsLook(c *mocov1beta2.MySQLCluster) bool {
 	return !p.stop && p.part == clusteringPart() && !p.force && isStopped && c.Status.Pause != nil && c.Status.Pause.ObservedAt != nil
 }
 
-// requestLooks asks for a look at every cluster that needs one, so that they are looked at at the same time. A cluster that
+// requestLooks asks for a look at every cluster that needs one, so that all looks are made together. A cluster that
 // cannot be read is an error later, when it is its turn.
 func (p *partCommand) requestLooks(ctx context.Context, kube *kubeClient, names []string) {
 	if p.stop || p.part != clusteringPart() || p.force {

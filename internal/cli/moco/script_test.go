@@ -187,7 +187,7 @@ func reportStops(c *mocov1beta2.MySQLCluster) {
 			}
 			if p == clusteringPart() {
 				pause.Clustering, pause.StartFindings = stop, before.StartFindings
-				pause.ObservedAt, pause.LookRequest = new(metav1.Now()), c.Annotations[mocov1beta2.LookRequestedAnnotation]
+				pause.ObservedAt, pause.LookRequest = new(metav1.NewTime(time.Now())), c.Annotations[mocov1beta2.LookRequestedAnnotation]
 			} else {
 				pause.Reconciliation = stop
 			}

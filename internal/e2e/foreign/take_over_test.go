@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -61,9 +62,7 @@ func applyAs(t *testing.T, env *testenv.Environment, owner, file string, replace
 			testenv.ExpectNoError(t, env.Client.Status().Update(t.Context(), u, client.FieldOwner(owner)))
 		}
 		made[u.GetKind()] = u
-		for name, value := range replace(u.GetKind(), u) {
-			names[name] = value
-		}
+		maps.Copy(names, replace(u.GetKind(), u))
 	}
 	return made
 }

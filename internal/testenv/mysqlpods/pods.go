@@ -21,6 +21,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
@@ -274,6 +275,7 @@ type readinessProbe struct {
 	address      string
 	db           *sql.DB
 	failingSince time.Time
+	clock        clock.RealClock
 }
 
 const (
@@ -305,9 +307,9 @@ func (p *readinessProbe) isReady(ctx context.Context) bool {
 		return true
 	}
 	if p.failingSince.IsZero() {
-		p.failingSince = time.Now()
+		p.failingSince = p.clock.Now()
 	}
-	return time.Since(p.failingSince) < failureTime
+	return p.clock.Since(p.failingSince) < failureTime
 }
 
 // CutMode is how a node is cut off from all others, in both directions.

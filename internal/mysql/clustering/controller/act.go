@@ -41,12 +41,12 @@ func (c Controller) act(ctx context.Context, seen *observation, plan clustering.
 		c.conns.forgetCluster(client.ObjectKeyFromObject(seen.cluster))
 		return nil
 	}
-	switch plan.Do.(type) {
-	case clustering.Nothing:
+	switch plan.Do {
+	case clustering.Nothing{}:
 		return nil
-	case clustering.EndStop:
+	case clustering.EndStop{}:
 		return c.removeAnnotations(ctx, seen.cluster, append(stopAnnotations(), leftoverAnnotations()...))
-	case clustering.RemoveLeftovers:
+	case clustering.RemoveLeftovers{}:
 		return c.removeAnnotations(ctx, seen.cluster, leftoverAnnotations())
 	}
 	// The object is read past any cache. Otherwise an action could follow a stop, which promises that nothing is done, or be

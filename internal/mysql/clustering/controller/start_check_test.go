@@ -15,13 +15,13 @@ import (
 
 const startRefused = "False StartRefused"
 
-// advance lets an instance skip the next numbers of the primary but two, as a person does who aligns replicas, and returns
+// advance lets the last instance skip the next numbers of the primary but two, as a person does who aligns replicas, and returns
 // the number that it has then.
-func (e *environment) advance(t *testing.T, i int) string {
+func (e *environment) advance(t *testing.T) string {
 	t.Helper()
 	p := e.getCluster(t).Status.CurrentPrimaryIndex
 	next := e.query(t, p, "select concat(@@server_uuid, ':', 3 + regexp_substr(@@gtid_executed, '[0-9]+$'))")
-	e.commitEmpty(t, i, next)
+	e.commitEmpty(t, 2, next)
 	return next
 }
 
@@ -64,7 +64,7 @@ func TestStartJudgesWhatIsThereNow(t *testing.T) {
 	e.stopByPlugin(t)
 	for range 2 {
 		t.Log("A number ahead of the primary: the replica would skip the primary's row.")
-		ahead := e.advance(t, 2)
+		ahead := e.advance(t)
 		expectStart(exit.Refused, ahead)
 		e.align(t, 2)
 	}
@@ -92,12 +92,12 @@ func TestEveryWayBackIsJudged(t *testing.T) {
 	for name, takeBack := range map[string]func(){
 		"the annotation is removed": func() {
 			e.stopByPlugin(t)
-			e.advance(t, 2)
+			e.advance(t)
 			e.startClustering(t)
 		},
 		"the time is over": func() {
 			e.stopByPlugin(t, "--until", "3s")
-			e.advance(t, 2)
+			e.advance(t)
 		},
 	} {
 		t.Log(name)
@@ -118,7 +118,7 @@ func TestEveryWayBackIsJudged(t *testing.T) {
 	}
 	t.Log("Who insists gets the start, once.")
 	e.stopByPlugin(t)
-	e.advance(t, 2)
+	e.advance(t)
 	e.startClustering(t)
 	e.waitForCondition(t, mocov1beta2.ClusteringActiveCondition, startRefused)
 	if ran := e.runPlugin(t, "start", "clustering", clusterName, "--force", "--wait"); ran.code != exit.Done {
