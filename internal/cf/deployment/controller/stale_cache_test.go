@@ -9,6 +9,7 @@ import (
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
@@ -36,7 +37,7 @@ func TestAppThatTheCacheLacksIsNotGone(t *testing.T) {
 	if err := hub.Client.Create(t.Context(), app); err != nil {
 		t.Fatal(err)
 	}
-	c := Controller{client: emptyCache{hub.Client}, live: hub.Client}
+	c := Controller{client: emptyCache{hub.Client}, live: hub.Client, Clock: clock.RealClock{}}
 	for name, want := range map[string]torporv1alpha1.DeploymentState{"app": torporv1alpha1.DeployingState, "another": torporv1alpha1.SupersededState} {
 		d := &torporv1alpha1.CFDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: app.Namespace, Name: "one"}}
 		d.Spec.AppRef.Name = name
