@@ -214,7 +214,7 @@ func (b *Builder) Build(r reconcile.Reconciler) (*Group, error) {
 	if err := b.validate(r); err != nil {
 		return nil, fmt.Errorf("build conditional controller: %w", err)
 	}
-	kinds, err := servedCondition{objs: b.requiredObjects()}.resolveKinds(Sources{Scheme: b.mgr.GetScheme()})
+	kinds, err := servedCondition{objs: b.requiredObjects()}.resolveKinds(b.mgr.GetScheme())
 	if err != nil {
 		return nil, fmt.Errorf("build conditional controller: %w", err)
 	}

@@ -111,14 +111,15 @@ func kindName(gvk schema.GroupVersionKind) string {
 }
 
 func (s servedCondition) validate(src Sources) error {
-	_, err := s.resolveKinds(src)
+	kinds, err := s.resolveKinds(src.Scheme)
+	src.waitsFor.add(kinds...)
 	return err
 }
 
-func (s servedCondition) resolveKinds(src Sources) ([]schema.GroupVersionKind, error) {
+func (s servedCondition) resolveKinds(scheme *runtime.Scheme) ([]schema.GroupVersionKind, error) {
 	kinds := append([]schema.GroupVersionKind(nil), s.gvks...)
 	for _, obj := range s.objs {
-		gvk, err := findKind(obj, src.Scheme)
+		gvk, err := findKind(obj, scheme)
 		if err != nil {
 			return nil, err
 		}
@@ -132,7 +133,6 @@ func (s servedCondition) resolveKinds(src Sources) ([]schema.GroupVersionKind, e
 			return nil, fmt.Errorf("condition Served needs a version and a kind, found %q: complete it", gvk.String())
 		}
 	}
-	src.waitsFor.add(kinds...)
 	return kinds, nil
 }
 
@@ -145,7 +145,7 @@ func findKind(obj client.Object, scheme *runtime.Scheme) (schema.GroupVersionKin
 }
 
 func (s servedCondition) Observe(ctx context.Context, src Sources, report func(Status)) error {
-	kinds, err := s.resolveKinds(src)
+	kinds, err := s.resolveKinds(src.Scheme)
 	if err != nil {
 		return err
 	}

@@ -63,9 +63,10 @@ func newGroup(mgr manager.Manager, when Condition, setup SetupFunc, o options) (
 			continue
 		}
 		var err error
-		if *of.to, err = (servedCondition{objs: of.objs}).resolveKinds(src); err != nil {
+		if *of.to, err = (servedCondition{objs: of.objs}).resolveKinds(src.Scheme); err != nil {
 			return nil, fmt.Errorf("kinds of %s: %w", what, err)
 		}
+		waitsFor.add(*of.to...)
 	}
 	if err := o.validate(*waitsFor); err != nil {
 		return nil, err
