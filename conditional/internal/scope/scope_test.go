@@ -236,8 +236,13 @@ func TestAnInformerHasSyncedAndIsAnIndexer(t *testing.T) {
 	if _, there, err := indexed.GetIndexer().GetByKey(ns + "/a"); !there || err != nil {
 		t.Errorf("the object is in the store: %t, %v", there, err)
 	}
-	seen := make(chan string, 100)
-	registration, err := indexed.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: func(any) { seen <- "" }})
+	seen := make(chan string, 1)
+	registration, err := indexed.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: func(any) {
+		select {
+		case seen <- "":
+		default: // Other tests make objects too, and a handler that waits for ever would hold up the stop.
+		}
+	}})
 	testenv.Must(t, err)
 	within(t, seen)
 	testenv.Must(t, indexed.RemoveEventHandler(registration))
