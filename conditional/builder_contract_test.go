@@ -35,7 +35,7 @@ import (
 )
 
 // contractBuilder is what both builders have. What follows calls them with the same, and compares what comes of it.
-type contractBuilder[B any] interface {
+type contractBuilder[B any] interface { //nolint:interfacebloat // It is as large as the builder.
 	For(client.Object, ...builder.ForOption) B
 	Owns(client.Object, ...builder.OwnsOption) B
 	Watches(client.Object, handler.EventHandler, ...builder.WatchesOption) B

@@ -42,8 +42,7 @@ const ownerField = ".metadata.controller"
 // indexingReconciler has the shape of the CronJob tutorial: it indexes a built-in kind before it builds, and lists by the index.
 type indexingReconciler struct {
 	client.Client
-	children func(client.Object) client.ObjectList // nil for what the tutorial has
-	listed   chan error
+	listed chan error
 }
 
 func (r *indexingReconciler) SetupWithManager(mgr manager.Manager) error {

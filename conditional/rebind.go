@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -73,7 +74,7 @@ func (f *clientFinder) visit(v reflect.Value, path string, inLibrary bool) {
 	if f.takePart(v, path, inLibrary) {
 		return
 	}
-	switch v.Kind() {
+	switch v.Kind() { //nolint:exhaustive // Values of the other kinds hold nothing.
 	case reflect.Interface:
 		f.visit(v.Elem(), path, inLibrary)
 	case reflect.Pointer:
@@ -88,13 +89,7 @@ func (f *clientFinder) visit(v reflect.Value, path string, inLibrary bool) {
 				f.visit(place, path+"."+meta.Name, inLibrary || strings.HasPrefix(of, controllerRuntime))
 			}
 		}
-	case reflect.Slice, reflect.Array:
-		if mayHold(v.Type().Elem()) {
-			for i := range v.Len() {
-				f.visit(v.Index(i), fmt.Sprintf("%s[%d]", path, i), inLibrary)
-			}
-		}
-	case reflect.Map:
+	case reflect.Slice, reflect.Array, reflect.Map:
 		if mayHold(v.Type().Elem()) {
 			for key, element := range v.Seq2() {
 				f.visit(element, fmt.Sprintf("%s[%v]", path, key), inLibrary)
@@ -142,12 +137,9 @@ func isForeign(pkg string) bool {
 
 // mayHold spares the walk through the elements of lists of numbers and strings.
 func mayHold(of reflect.Type) bool {
-	switch of.Kind() {
-	case reflect.Interface, reflect.Pointer, reflect.Struct, reflect.Slice, reflect.Array, reflect.Map, reflect.Func:
-		return true
-	default:
-		return false
-	}
+	return slices.Contains([]reflect.Kind{
+		reflect.Interface, reflect.Pointer, reflect.Struct, reflect.Slice, reflect.Array, reflect.Map, reflect.Func,
+	}, of.Kind())
 }
 
 // yieldsClient returns the name of a function that hands out what a manager has, or is a method of that: what it is bound to

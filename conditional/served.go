@@ -53,7 +53,7 @@ func (s firstServedCondition) validate(src Sources) error {
 	return nil
 }
 
-func (s firstServedCondition) resolveKinds(*runtime.Scheme) ([]schema.GroupVersionKind, error) {
+func (s firstServedCondition) resolveKinds(*runtime.Scheme) ([]schema.GroupVersionKind, error) { //nolint:unparam // It implements kindsCondition.
 	return s.kinds, nil
 }
 

@@ -81,7 +81,7 @@ func runSoak(ctx context.Context, span time.Duration, seed uint64) (err error) {
 		withManager(ctx, mgr, func(ctx context.Context) { s.breakThings(ctx, pairs, span, seed) })
 		mgr.GetHTTPClient().CloseIdleConnections()
 		check(waitForGoroutines(ctx, base), "after the manager has ended")
-		fmt.Printf("soak of %s, seed %d: %d installs, %d versions off and on, %d objects, %d last deletions, %d restarts of the API server; nothing lost\n", span, seed,
+		fmt.Fprintf(os.Stdout, "soak of %s, seed %d: %d installs, %d versions off and on, %d objects, %d last deletions, %d restarts of the API server; nothing lost\n", span, seed,
 			s.counts.installs.Load(), s.counts.reversions.Load(), s.counts.objects.Load(), s.counts.deletions.Load(), s.counts.interruptions.Load()/2)
 	})
 }

@@ -11,7 +11,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/utils/ptr"
 )
 
 // lookTimeout bounds one request.
@@ -66,7 +65,11 @@ func (l *detectionSession) checkDiscovery() {
 	if mayAsk {
 		ctx, cancel := context.WithTimeout(l.lifetime(), lookTimeout)
 		defer cancel()
-		now, err = l.server.discoveryVersion(ctx, ptr.Deref(last, ""))
+		known := ""
+		if last != nil {
+			known = *last
+		}
+		now, err = l.server.discoveryVersion(ctx, known)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -111,6 +111,6 @@ func peekInformer(in cache.Cache, gvk schema.GroupVersionKind, obj runtime.Objec
 	if !field.IsValid() || !field.CanInterface() {
 		return nil
 	}
-	informer, _ := field.Interface().(toolscache.SharedIndexInformer)
+	informer, _ := reflect.TypeAssert[toolscache.SharedIndexInformer](field)
 	return informer
 }

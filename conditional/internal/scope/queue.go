@@ -58,7 +58,7 @@ func (m *Manager) trackQueue(r manager.Runnable) {
 	if !field.IsValid() || !field.CanSet() {
 		return
 	}
-	open, ok := field.Interface().(func(string, requestLimiter) requestQueue)
+	open, ok := reflect.TypeAssert[func(string, requestLimiter) requestQueue](field)
 	if !ok || open == nil {
 		return
 	}

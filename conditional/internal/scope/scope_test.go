@@ -9,6 +9,7 @@ import (
 	"go/parser"
 	"go/token"
 	"net/http"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -265,9 +266,11 @@ func TestNoMethodOfTheOuterManagerShowsThrough(t *testing.T) {
 		"GetScheme":           "has no state",
 	}
 	own := map[string]bool{}
-	files, err := parser.ParseDir(token.NewFileSet(), ".", nil, parser.SkipObjectResolution)
+	names, err := filepath.Glob("*.go")
 	testenv.Must(t, err)
-	for _, file := range files["scope"].Files {
+	for _, name := range names {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		testenv.Must(t, err)
 		for _, decl := range file.Decls {
 			if f, ok := decl.(*ast.FuncDecl); ok && f.Recv != nil && receiverName(f.Recv.List[0].Type) == "Manager" {
 				own[f.Name.Name] = true
