@@ -35,17 +35,25 @@ import (
 )
 
 // contractBuilder is what both builders have. What follows calls them with the same, and compares what comes of it.
-type contractBuilder[B any] interface { //nolint:interfacebloat // It is as large as the builder.
+type contractBuilder[B any] interface {
+	contractSources[B]
+	contractOptions[B]
+	Complete(reconcile.Reconciler) error
+}
+
+type contractOptions[B any] interface {
+	WithEventFilter(predicate.Predicate) B
+	WithOptions(controller.Options) B
+	WithLogConstructor(func(*reconcile.Request) logr.Logger) B
+	Named(string) B
+}
+
+type contractSources[B any] interface {
 	For(client.Object, ...builder.ForOption) B
 	Owns(client.Object, ...builder.OwnsOption) B
 	Watches(client.Object, handler.EventHandler, ...builder.WatchesOption) B
 	WatchesMetadata(client.Object, handler.EventHandler, ...builder.WatchesOption) B
 	WatchesRawSource(source.Source) B
-	WithEventFilter(predicate.Predicate) B
-	WithOptions(controller.Options) B
-	WithLogConstructor(func(*reconcile.Request) logr.Logger) B
-	Named(string) B
-	Complete(reconcile.Reconciler) error
 }
 
 // differences says why the two differ where they do, and only there. The manual has this table.

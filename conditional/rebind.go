@@ -74,32 +74,29 @@ func (f *clientFinder) visit(v reflect.Value, path string, inLibrary bool) {
 	if f.takePart(v, path, inLibrary) {
 		return
 	}
-	switch v.Kind() { //nolint:exhaustive // Values of the other kinds hold nothing.
-	case reflect.Interface:
+	switch kind := v.Kind(); {
+	case kind == reflect.Interface:
 		f.visit(v.Elem(), path, inLibrary)
-	case reflect.Pointer:
+	case kind == reflect.Pointer:
 		at := visitedPointer{v.Pointer(), v.Type()}
 		if !v.IsNil() && !f.seen[at] {
 			f.seen[at] = true
 			f.visit(v.Elem(), path, inLibrary)
 		}
-	case reflect.Struct:
+	case kind == reflect.Struct:
 		if of := v.Type().PkgPath(); !isForeign(of) {
 			for meta, place := range v.Fields() {
 				f.visit(place, path+"."+meta.Name, inLibrary || strings.HasPrefix(of, controllerRuntime))
 			}
 		}
-	case reflect.Slice, reflect.Array, reflect.Map:
-		if mayHold(v.Type().Elem()) {
-			for key, element := range v.Seq2() {
-				f.visit(element, fmt.Sprintf("%s[%v]", path, key), inLibrary)
-			}
+	case (kind == reflect.Slice || kind == reflect.Array || kind == reflect.Map) && mayHold(v.Type().Elem()):
+		for key, element := range v.Seq2() {
+			f.visit(element, fmt.Sprintf("%s[%v]", path, key), inLibrary)
 		}
-	case reflect.Func:
+	case kind == reflect.Func:
 		if name := yieldsClient(v); name != "" {
 			f.stuck = append(f.stuck, fmt.Sprintf("the function %s in %s", name, path))
 		}
-	default:
 	}
 }
 

@@ -47,14 +47,18 @@ func (s firstServedCondition) String() string {
 
 func (s firstServedCondition) validate(src Sources) error {
 	src.waitsFor.add(s.kinds...)
+	return s.requireVersions()
+}
+
+func (s firstServedCondition) requireVersions() error {
 	if s.gk.Kind == "" || len(s.versions) == 0 || slices.Contains(s.versions, "") {
 		return fmt.Errorf("condition FirstServed needs a kind and versions, found %q and %q: complete it", s.gk, s.versions)
 	}
 	return nil
 }
 
-func (s firstServedCondition) resolveKinds(*runtime.Scheme) ([]schema.GroupVersionKind, error) { //nolint:unparam // It implements kindsCondition.
-	return s.kinds, nil
+func (s firstServedCondition) resolveKinds(*runtime.Scheme) ([]schema.GroupVersionKind, error) {
+	return s.kinds, s.requireVersions()
 }
 
 func (firstServedCondition) judgeVerdicts(kinds []schema.GroupVersionKind, verdicts []detect.Verdict) Status {
