@@ -45,10 +45,19 @@ func withLRP(rev int64, instances int32) func(*Observed) {
 	}
 }
 
-func withDyingLRP(rev int64) func(*Observed) {
+// withDyingLRP adds an LRP that was deleted some time ago; nothing is said of when, if no time is given.
+func withDyingLRP(rev int64, ago ...time.Duration) func(*Observed) {
 	return func(o *Observed) {
-		o.LRPs = append(o.LRPs, ObservedLRP{Name: revision.LRPName(guid, rev), Revision: rev, Instances: 3, Deleting: true})
+		l := ObservedLRP{Name: revision.LRPName(guid, rev), Revision: rev, Instances: 3, Deleting: true}
+		for _, d := range ago {
+			l.DeletedAt = testNow().Add(-d)
+		}
+		o.LRPs = append(o.LRPs, l)
 	}
+}
+
+func begun(ago time.Duration) func(*Observed) {
+	return func(o *Observed) { o.BegunAt = testNow().Add(-ago) }
 }
 
 // withPods adds so many ready Pods of a revision, and so many whose deletion was requested five seconds ago.
@@ -139,6 +148,24 @@ func TestDecide(t *testing.T) {
 		"race f: after the drain timeout the new revision starts, and that shows": {
 			observedApp(withDyingLRP(4), withPods(4, 0, 3), func(o *Observed) { o.App.DrainTimeout = 5 * time.Second }),
 			decisionSummary{"create", CreateLRP{n5, 5, 3}, starting, korifiv1alpha1.DrainTimeoutReason, 0},
+		},
+		"race f: the drain timeout counts from the deletion, also of what nobody told its Pods": {
+			observedApp(withDyingLRP(4, 5*time.Second), withPods(4, 2, 0)), decisionSummary{"held until drained", Nothing{}, held, draining, left},
+		},
+		"race f: the new revision is not held by alive Pods of a deleted LRP after the drain timeout": {
+			observedApp(withDyingLRP(4, time.Hour), withPods(4, 2, 0)), decisionSummary{"create", CreateLRP{n5, 5, 3}, starting, korifiv1alpha1.DrainTimeoutReason, 0},
+		},
+		"race f: nor by an LRP whose finalizer stays": {
+			observedApp(withDyingLRP(4, time.Hour)), decisionSummary{"create", CreateLRP{n5, 5, 3}, starting, korifiv1alpha1.DrainTimeoutReason, 0},
+		},
+		"race f: nor by a Pod that no LRP is there for": {
+			observedApp(withPods(revision.UnknownRevision, 1, 0), begun(time.Hour)), decisionSummary{"create", CreateLRP{n5, 5, 3}, starting, korifiv1alpha1.DrainTimeoutReason, 0},
+		},
+		"race f: a Pod without an LRP holds the new revision for the drain timeout": {
+			observedApp(withPods(revision.UnknownRevision, 1, 0), begun(5*time.Second)), decisionSummary{"held until drained", Nothing{}, held, draining, left},
+		},
+		"race f: what was deleted late has its whole time": {
+			observedApp(withDyingLRP(4, 5*time.Second), withPods(4, 2, 0), begun(time.Hour)), decisionSummary{"held until drained", Nothing{}, held, draining, left},
 		},
 		"race f: without a drain timeout the new revision waits without an end": {
 			observedApp(withDyingLRP(4), withPods(4, 0, 3), func(o *Observed) { o.App.DrainTimeout, o.Now = 0, testNow().Add(time.Hour) }),

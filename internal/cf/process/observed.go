@@ -4,6 +4,7 @@ package process
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
@@ -21,6 +22,8 @@ type Observed struct {
 	ProcessGUID string
 	// App is what is wanted.
 	App DesiredApp
+	// BegunAt is when the app's revision began.
+	BegunAt time.Time
 	// Desired is how many instances are wanted while the app is started.
 	Desired int32
 	// NoDroplet says why there is nothing to run; empty when there is an image.
@@ -64,8 +67,9 @@ type ObservedLRP struct {
 	// Revision is its version; UnknownRevision if that is no number.
 	Revision  int64
 	Instances int32
-	// Deleting says that it has a deletion timestamp; its Pods may still run.
-	Deleting bool
+	// Deleting says that it has a deletion timestamp, which DeletedAt is; its Pods may still run.
+	Deleting  bool
+	DeletedAt time.Time
 }
 
 // defaultDrainTimeout is the default of spec.drain.timeoutSeconds.
@@ -199,9 +203,23 @@ func (o Observed) newerLRP() *ObservedLRP {
 
 // remainingObjects is what exists of some revisions.
 type remainingObjects struct {
-	// since is when the deletion of the first of the Pods was requested; zero if none was.
 	lrps, pods int32
-	since      time.Time
+	// since is when the deletion of the first of them was requested. Of what nobody was told to delete, such as a Pod without an
+	// LRP, it is when the app's revision began, so that nothing is waited for without an end.
+	since time.Time
+}
+
+func (r *remainingObjects) countSince(at time.Time) {
+	if !at.IsZero() && (r.since.IsZero() || at.Before(r.since)) {
+		r.since = at
+	}
+}
+
+func (r remainingObjects) String() string {
+	if r.pods == 0 && r.lrps > 0 {
+		return fmt.Sprintf("%d LRPs", r.lrps)
+	}
+	return fmt.Sprintf("%d instances", r.pods)
 }
 
 func (r remainingObjects) isEmpty() bool { return r.lrps == 0 && r.pods == 0 }
@@ -214,6 +232,7 @@ func (o Observed) remainsOf(matches func(revision int64) bool) remainingObjects 
 	for _, l := range o.LRPs {
 		if matches(l.Revision) {
 			left.lrps++
+			left.countSince(l.DeletedAt)
 		}
 	}
 	for _, p := range o.Pods {
@@ -221,9 +240,10 @@ func (o Observed) remainsOf(matches func(revision int64) bool) remainingObjects 
 			continue
 		}
 		left.pods += p.Alive + p.Draining
-		if !p.Since.IsZero() && (left.since.IsZero() || p.Since.Before(left.since)) {
-			left.since = p.Since
-		}
+		left.countSince(p.Since)
+	}
+	if left.since.IsZero() && left.lrps == 0 && left.pods > 0 {
+		left.since = o.BegunAt
 	}
 	return left
 }

@@ -48,7 +48,7 @@ func planStopped(Observed) Plan {
 }
 
 func planWaitForDrain(o Observed) Plan {
-	message := fmt.Sprintf("revision %d starts when %d instances of older revisions are gone", o.App.Revision, o.obsoleteRemains().pods)
+	message := fmt.Sprintf("revision %d starts when %s of older revisions are gone", o.App.Revision, o.obsoleteRemains())
 	return Plan{Ready: decision.False(korifiv1alpha1.WaitingForDrainReason, message)}
 }
 
@@ -127,7 +127,7 @@ func drainingCondition(o Observed) decision.Condition {
 	case n == 0 && o.obsoleteRemains().isEmpty():
 		return decision.False(korifiv1alpha1.DrainedReason, "no instance of an older revision is left")
 	case o.hasDrainTimedOut():
-		message := fmt.Sprintf("%d instances are left although they had %s to end; look at their Pods", n, o.App.DrainTimeout)
+		message := fmt.Sprintf("%s are left although they had %s to end; look at their Pods", o.obsoleteRemains(), o.App.DrainTimeout)
 		return decision.True(korifiv1alpha1.DrainTimeoutReason, message)
 	default:
 		return decision.True(korifiv1alpha1.DrainingReason, fmt.Sprintf("%d instances are on their way out", n))

@@ -4,8 +4,10 @@ package revision
 
 import (
 	"strconv"
+	"time"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
 const (
@@ -62,4 +64,12 @@ func ReadRevision(app *korifiv1alpha1.CFApp) (revision, lastStop int64, problem 
 		lastStop = revision
 	}
 	return revision, lastStop, ""
+}
+
+// BegunAt returns when the revision of an app began, as admission recorded it; the creation of the app if it did not.
+func BegunAt(app *korifiv1alpha1.CFApp) time.Time {
+	if at, err := time.Parse(time.RFC3339, app.Annotations[torporv1alpha1.RevisedAtAnnotation]); err == nil {
+		return at
+	}
+	return app.CreationTimestamp.Time
 }

@@ -46,16 +46,17 @@ func (c Controller) act(ctx context.Context, seen *observation, plan process.Pla
 	return err
 }
 
-// createLRP makes an LRP if the API server knows the same app and the same LRPs: two views that are each behind in their own
-// way could else run two revisions at once.
+// createLRP makes an LRP if the API server knows the same app, process and LRPs: views that are each behind in their own way
+// could else run two revisions at once, or a size and a command of before for as long as the revision lasts.
 func (c Controller) createLRP(ctx context.Context, seen *observation, do process.CreateLRP) error {
 	var environment []corev1.EnvVar
-	// The three reads are made at once, because every restart waits for them.
-	var errs [3]error
+	// The reads are made at once, because every restart waits for them.
+	var errs [4]error
 	var reads sync.WaitGroup
 	reads.Go(func() { errs[0] = c.requireSameApp(ctx, seen.app) })
 	reads.Go(func() { errs[1] = c.requireNoUnseenLRP(ctx, seen) })
-	reads.Go(func() { environment, errs[2] = c.buildEnvironment(ctx, seen.app) })
+	reads.Go(func() { errs[2] = c.requireSameProcess(ctx, seen.process) })
+	reads.Go(func() { environment, errs[3] = c.buildEnvironment(ctx, seen.app) })
 	reads.Wait()
 	if err := joinFailures(errs[:]); err != nil {
 		return err
@@ -130,6 +131,19 @@ func (c Controller) requireSameApp(ctx context.Context, app *korifiv1alpha1.CFAp
 	was, is := process.NewDesiredApp(app, process.RolloutOptions{}), process.NewDesiredApp(&live, process.RolloutOptions{})
 	was.Rollout.Cancelled, is.Rollout.Cancelled = revision.IsCancelled(app), revision.IsCancelled(&live)
 	if live.UID != app.UID || !live.DeletionTimestamp.IsZero() || is != was {
+		return reconcile.ErrStale
+	}
+	return nil
+}
+
+// requireSameProcess returns ErrStale if the spec of the process has changed since it was cached.
+func (c Controller) requireSameProcess(ctx context.Context, process *korifiv1alpha1.CFProcess) error {
+	var live korifiv1alpha1.CFProcess
+	err := c.live.Get(ctx, client.ObjectKeyFromObject(process), &live)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("read the process: %w", err)
+	}
+	if err != nil || live.UID != process.UID || live.Generation != process.Generation || !live.DeletionTimestamp.IsZero() {
 		return reconcile.ErrStale
 	}
 	return nil

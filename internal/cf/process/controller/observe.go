@@ -60,7 +60,7 @@ func (c Controller) observe(ctx context.Context, obj *korifiv1alpha1.CFProcess) 
 	if err != nil {
 		return nil, err
 	}
-	o.App = process.NewDesiredApp(o.app, rollout)
+	o.App, o.BegunAt = process.NewDesiredApp(o.app, rollout), revision.BegunAt(o.app)
 	if err := c.observeDroplet(ctx, o); err != nil {
 		return nil, err
 	}
@@ -77,9 +77,11 @@ func (c Controller) observeLRPsAndPods(ctx context.Context, o *observation) erro
 	o.lrps = lrps.Items
 	for i := range o.lrps {
 		l := &o.lrps[i]
-		o.LRPs = append(o.LRPs, process.ObservedLRP{
-			Name: l.Name, Revision: revision.ParseVersion(l.Spec.Version), Instances: l.Spec.Instances, Deleting: !l.DeletionTimestamp.IsZero(),
-		})
+		observed := process.ObservedLRP{Name: l.Name, Revision: revision.ParseVersion(l.Spec.Version), Instances: l.Spec.Instances}
+		if l.DeletionTimestamp != nil {
+			observed.Deleting, observed.DeletedAt = true, l.DeletionTimestamp.Time
+		}
+		o.LRPs = append(o.LRPs, observed)
 	}
 	var pods corev1.PodList
 	if err := c.pods.List(ctx, &pods, in, client.MatchingFields{podcache.ByProcess: o.process.Name}); err != nil {

@@ -29,14 +29,18 @@ func TestAStaleDecisionIsNotActedOn(t *testing.T) {
 		stale  bool
 		lrps   int
 	}{
-		"what is as it was is deleted":            {process.DeleteLRPs{Names: []string{"lrp"}}, func(*observation) {}, false, 0},
-		"another revision keeps its LRP":          {process.DeleteLRPs{Names: []string{"lrp"}}, func(o *observation) { revise(o.app, "6") }, true, 1},
-		"an app that was started again too":       {process.DeleteLRPs{Names: []string{"lrp"}}, func(o *observation) { o.app.Spec.DesiredState = korifiv1alpha1.StoppedState }, true, 1},
-		"another app of the name too":             {process.DeleteLRPs{Names: []string{"lrp"}}, func(o *observation) { o.app.UID = "another" }, true, 1},
-		"another LRP of the name is kept":         {process.DeleteLRPs{Names: []string{"lrp"}}, func(o *observation) { o.lrps[0].UID = "another" }, true, 1},
-		"an LRP is made":                          {process.CreateLRP{Name: "new", Revision: 7, Instances: 1}, func(*observation) {}, false, 2},
-		"none is made of another revision":        {process.CreateLRP{Name: "new", Revision: 7, Instances: 1}, func(o *observation) { revise(o.app, "6") }, true, 1},
-		"none is made beside one not seen":        {process.CreateLRP{Name: "new", Revision: 7, Instances: 1}, func(o *observation) { o.lrps = nil }, true, 1},
+		"what is as it was is deleted":      {process.DeleteLRPs{Names: []string{"lrp"}}, func(*observation) {}, false, 0},
+		"another revision keeps its LRP":    {process.DeleteLRPs{Names: []string{"lrp"}}, func(o *observation) { revise(o.app, "6") }, true, 1},
+		"an app that was started again too": {process.DeleteLRPs{Names: []string{"lrp"}}, func(o *observation) { o.app.Spec.DesiredState = korifiv1alpha1.StoppedState }, true, 1},
+		"another app of the name too":       {process.DeleteLRPs{Names: []string{"lrp"}}, func(o *observation) { o.app.UID = "another" }, true, 1},
+		"another LRP of the name is kept":   {process.DeleteLRPs{Names: []string{"lrp"}}, func(o *observation) { o.lrps[0].UID = "another" }, true, 1},
+		"an LRP is made":                    {process.CreateLRP{Name: "new", Revision: 7, Instances: 1}, func(*observation) {}, false, 2},
+		"none is made of another revision":  {process.CreateLRP{Name: "new", Revision: 7, Instances: 1}, func(o *observation) { revise(o.app, "6") }, true, 1},
+		"none is made beside one not seen":  {process.CreateLRP{Name: "new", Revision: 7, Instances: 1}, func(o *observation) { o.lrps = nil }, true, 1},
+		"none is made of an earlier process": {process.CreateLRP{Name: "new", Revision: 7, Instances: 1}, func(o *observation) {
+			o.process.Spec.MemoryMB, o.process.Generation = 64, o.process.Generation-1
+		}, true, 1},
+		"nor of another process of the name":      {process.CreateLRP{Name: "new", Revision: 7, Instances: 1}, func(o *observation) { o.process.UID, o.lrps[0].UID = "another", "another" }, true, 1},
 		"one that somebody changed is not scaled": {process.ScaleLRP{Name: "lrp", Instances: 5}, func(o *observation) { o.lrps[0].ResourceVersion = "1" }, true, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
