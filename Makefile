@@ -41,7 +41,7 @@ demo-mysql: kubectl-moco torpor $(if $(findstring --kubeconfig,$(DEMO)),local,no
 bench-hibernate: local torpor
 	@$(BIN)/local bench --dir .cache/bench/stage --out .cache/bench/hibernate-one.json
 bench-conditional soak-conditional: local
-	@cd conditional && go run $(if $(findstring soak,$@),-race ./bench --soak=$(or $(SOAK),10m) --seed=$(or $(SEED),1),./bench --out $(CURDIR)/.cache/bench/conditional.json $(BENCH))
+	@cd conditional/bench && go run $(if $(findstring soak,$@),-race . --soak=$(or $(SOAK),10m) --seed=$(or $(SEED),1),. --out $(CURDIR)/.cache/bench/conditional.json $(BENCH))
 bench-mysql: local torpor mysql
 	@$(GOBENCH) ./internal/e2e/mysql -run 'TestBench$$'
 bench-restart: local torpor
@@ -53,13 +53,13 @@ pods-up: node-parts torpor mysql ## As root on Debian: run a cluster with real p
 up down pods-up pods-down:
 	@$(BIN)/local $(subst -, ,$@) --dir .cache/$(or $(findstring pods,$@),up)
 unit: ## Run the tests that need no cluster and no download (under a minute warm)
-	@unset $(foreach part,$(PARTS),$(firstword $(subst =, ,$(part)))); go test ./... && (cd conditional && go test ./...) && cd local && go test ./cloud/... ./figures/... ./pki/...
+	@unset $(foreach part,$(PARTS),$(firstword $(subst =, ,$(part)))); go test ./... && (cd conditional && go test ./... && cd bench && go test ./...) && cd local && go test ./cloud/... ./figures/... ./pki/...
 test: local torpor mysql s3 helm ## Run all tests with everything they need (about ten minutes warm)
 	@$(MAKE) --jobs=2 test-torpor test-library # Tests wait more than they work.
 test-torpor:
 	@$(GOTEST) -p 2 ./... && cd local && $(GOTEST) -p 1 ./cloud/... ./figures/... ./pki/...
 test-library:
-	@cd conditional && $(GOTEST) -p 1 ./...
+	@cd conditional && $(GOTEST) -p 1 ./... && cd bench && $(GOTEST) ./...
 test-loaded: local torpor mysql s3 helm ## Run all tests N=1 times beside eight busy loops, which end with their shell
 	@for i in $$(seq 8); do while kill -0 $$$$; do :; done 2>/dev/null & done; for i in $$(seq $(or $(N),1)); do $(MAKE) test || exit; done
 test-run: local torpor mysql s3 helm ## Run one test with everything it needs: PKG=./internal/e2e RUN=TestName
@@ -81,10 +81,10 @@ generate: ## Regenerate deep copies, CRDs, RBAC, the state diagrams and the refe
 	@cd internal && TORPOR_UPDATE=1 go test -count=1 ./hibernation ./arch ./cf/api -run 'Diagram|Reference|SpecPages|Documented' >/dev/null
 	@cd conditional && TORPOR_UPDATE=1 go test -count=1 ./internal/statemachine -run Diagram >/dev/null
 fmt lint: ## Format or lint all modules
-	@for module in . conditional local local/dns; do \
+	@for module in . conditional conditional/bench local local/dns; do \
 	  (cd $$module && go tool -modfile=$(CURDIR)/go.tools.mod golangci-lint $(@:lint=run) -c $(CURDIR)/.golangci.yml ./...) || exit 1; done
 tidy: ## Tidy all modules
-	@for module in . conditional local local/dns; do (cd $$module && go mod tidy) || exit 1; done
+	@for module in . conditional conditional/bench conditional/examples/stock local local/dns; do (cd $$module && go mod tidy) || exit 1; done
 verify: generate tidy lint ## Regenerate, tidy, lint and check the house laws; fails if that changes what is committed
 	@go test -count=1 ./internal/arch
 	@git diff --exit-code && test -z "$$(git status --porcelain)" || { git status --short; echo "expected a clean tree"; exit 1; }

@@ -29,7 +29,7 @@ func (p goPackage) pathInRepository() string { return strings.TrimPrefix(p.Impor
 
 func TestEveryPackageKeepsItsImportLaw(t *testing.T) {
 	var all []goPackage
-	for _, module := range []string{".", "conditional", "local", "local/dns"} {
+	for _, module := range []string{".", "conditional", "conditional/bench", "local", "local/dns"} {
 		all = append(all, listPackages(t, module)...)
 	}
 	t.Run("every package has a law and keeps it", func(t *testing.T) { testLaws(t, all) })
