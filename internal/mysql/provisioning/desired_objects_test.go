@@ -17,6 +17,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	driver "github.com/go-sql-driver/mysql"
 	"github.com/google/go-cmp/cmp"
@@ -338,17 +339,33 @@ func TestScripts(t *testing.T) {
 	t.Log("The probes ask the server: one that hangs is not alive, though its port is open, and a replica with a stopped thread is not ready.")
 	credentials := fmt.Sprintf("[client]\nuser=\"moco-agent\"\npassword=\"%s\"\n", accounts.EscapePassword(passwords["AGENT_PASSWORD"]))
 	testenv.ExpectNoError(t, os.WriteFile(filepath.Join(first.volume, "moco-agent-my.cnf"), []byte(credentials), 0o600))
+	probe := func(question string) *exec.Cmd {
+		cmd := exec.CommandContext(t.Context(), "/bin/sh", filepath.Join(first.volume, probeFile), question)
+		cmd.Env = append(first.environment(), "MOCO_CREDENTIALS="+first.volume, "MOCO_MYSQL="+strings.Join(place.Client, " "))
+		return cmd
+	}
 	expectProbes := func(alive, ready bool) {
 		t.Helper()
+		var spent time.Duration
 		for question, want := range map[string]bool{"alive": alive, "ready": ready} {
-			cmd := exec.CommandContext(t.Context(), "/bin/sh", filepath.Join(first.volume, probeFile), question)
-			cmd.Env = append(first.environment(), "MOCO_CREDENTIALS="+first.volume, "MOCO_MYSQL="+strings.Join(place.Client, " "))
-			if out, err := cmd.CombinedOutput(); (err == nil) != want {
+			cmd := probe(question)
+			out, err := cmd.CombinedOutput()
+			if (err == nil) != want {
 				t.Errorf("is it %s: expected %t, found %v: %s", question, want, err, out)
 			}
+			spent += cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 		}
+		t.Logf("two questions took %s of a processor", spent)
 	}
+	execStatements(t, admin, "SET GLOBAL max_connections = 1")
+	if err := first.openDB(t, "moco-readonly", string(passwords["READONLY_PASSWORD"]), mysqlPort).PingContext(t.Context()); err == nil {
+		t.Error("a client comes in though there are too many")
+	}
+	handshakes := "SELECT CAST(SUM(value) AS SIGNED) FROM performance_schema.tls_channel_status WHERE property = 'Ssl_accepts'"
+	before := queryText(t, admin, handshakes)
 	expectProbes(true, true)
+	testenv.ExpectEqual(t, "TLS handshakes", before, queryText(t, admin, handshakes))
+	execStatements(t, admin, "SET GLOBAL max_connections = 60")
 	execStatements(t, admin, "CHANGE REPLICATION SOURCE TO SOURCE_HOST='nowhere', SOURCE_USER='x'")
 	expectProbes(true, false)
 	execStatements(t, admin, "RESET REPLICA ALL")
@@ -358,6 +375,13 @@ func TestScripts(t *testing.T) {
 	testenv.ExpectNoError(t, err)
 	testenv.ExpectNoError(t, syscall.Kill(server, syscall.SIGSTOP))
 	expectProbes(false, false)
+	late := probe("alive")
+	testenv.ExpectNoError(t, late.Start())
+	testenv.Eventually(t, "the probe is the program itself, which the kubelet's timeout ends", func() error {
+		name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", late.Process.Pid))
+		return errors.Join(err, testenv.ErrorIf(strings.TrimSpace(string(name)) == "sh", "it is a child of a shell"))
+	})
+	_ = late.Wait() // The server does not answer.
 	testenv.ExpectNoError(t, syscall.Kill(server, syscall.SIGCONT))
 	expectProbes(true, true)
 

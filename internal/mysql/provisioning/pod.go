@@ -125,14 +125,15 @@ func completeServerContainer(c *mocov1beta2.MySQLCluster, server map[string]any)
 	}
 }
 
-// defaultProbes ask the server itself. What a fence of some seconds stops is not unready yet.
+// defaultProbes ask the server itself. Starting a program in a container is what a probe costs, and takes seconds on a busy node: the
+// timeouts are long and the questions few. What a fence of some seconds stops is not unready yet, and a server that hangs is
+// restarted after at most seven questions of ten seconds and what is left of its grace, since it does not end either when it is told to.
 func defaultProbes(startupWait int32) map[string]map[string]any {
-	const leastStartup = 10
+	const leastStartup, startupPeriod = 10, 2
 	return map[string]map[string]any{
-		"startupProbe":   {"periodSeconds": int64(1), "failureThreshold": int64(max(leastStartup, startupWait)), "timeoutSeconds": int64(2)},
-		"readinessProbe": {"periodSeconds": int64(2), "failureThreshold": int64(2), "timeoutSeconds": int64(3)},
-		// A server that hangs does not end either when it is told to.
-		"livenessProbe": {"periodSeconds": int64(10), "failureThreshold": int64(6), "timeoutSeconds": int64(5), "terminationGracePeriodSeconds": int64(30)},
+		"startupProbe":   {"periodSeconds": int64(startupPeriod), "failureThreshold": int64(max(leastStartup, startupWait) / startupPeriod), "timeoutSeconds": int64(5)},
+		"readinessProbe": {"periodSeconds": int64(5), "failureThreshold": int64(3), "timeoutSeconds": int64(5)},
+		"livenessProbe":  {"periodSeconds": int64(10), "failureThreshold": int64(6), "timeoutSeconds": int64(10), "terminationGracePeriodSeconds": int64(30)},
 	}
 }
 
