@@ -5,6 +5,7 @@
 package provisioning
 
 import (
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
@@ -22,6 +23,8 @@ type Observed struct {
 	// ConfigMaps are the configurations that there are, and UsedConfigMaps the names of those that Pods were made with.
 	ConfigMaps     []*unstructured.Unstructured
 	UsedConfigMaps []string
+	// StatefulSet is the one that there is; nil if there is none.
+	StatefulSet *appsv1.StatefulSet
 	// Rollout is what the replacement of Pods depends on.
 	Rollout ObservedRollout
 	// Problems are what only a user can mend, and Err what may mend itself.
@@ -45,12 +48,14 @@ func (s ObjectState) NeedsApply() bool {
 
 // ChangeSet is the plan of a pass. Other features have one effect a pass; here one pass writes all objects that differ,
 // because most of them are of use only together. Only the first part that is not empty is carried out: the Secret, then the
-// objects to apply, then those to prune, then a step of the rollout.
+// objects to apply and the volumes that grow, then what to prune, then a step of the rollout.
 type ChangeSet struct {
 	// CompletesPasswords says that the Secret gets what it lacks.
 	CompletesPasswords bool
 	// Apply are all objects that differ, in the order in which they are written.
 	Apply []*unstructured.Unstructured
+	// Grow are volumes that grow. After their claims the StatefulSet is deleted, without its Pods, and applied again by the next pass.
+	Grow []VolumeGrowth
 	// Prune are the configurations that nothing uses any more.
 	Prune []*unstructured.Unstructured
 	// Rollout is the next step of the replacement of Pods.
@@ -72,7 +77,7 @@ func (s ChangeSet) RollsOut() bool {
 	return s.IsNotEmpty() && !s.CompletesPasswords && !s.changesObjects()
 }
 
-func (s ChangeSet) changesObjects() bool { return len(s.Apply)+len(s.Prune) > 0 }
+func (s ChangeSet) changesObjects() bool { return len(s.Apply)+len(s.Grow)+len(s.Prune) > 0 }
 
 func (s ChangeSet) touchesPod() bool {
 	_, idle := s.Rollout.Action.(Nothing)
@@ -92,12 +97,15 @@ func Decide(seen Observed) ChangeSet {
 		// Nothing is known of what is desired, so that nothing may be taken for superfluous either.
 		return changes
 	}
+	changes.Grow, _ = ListVolumeGrowth(seen.StatefulSet, seen.Desired.StatefulSet)
+	isReplaced := len(changes.Grow) > 0 || seen.StatefulSet != nil && !seen.StatefulSet.DeletionTimestamp.IsZero()
 	for _, object := range seen.Objects {
-		if object.NeedsApply() {
+		// A StatefulSet takes no other templates of claims; the one after it does.
+		if object.NeedsApply() && !(isReplaced && object.Desired == seen.Desired.StatefulSet) {
 			changes.Apply = append(changes.Apply, object.Desired)
 		}
 	}
-	if len(changes.Apply) == 0 {
+	if !changes.changesObjects() {
 		changes.Prune = unusedConfigMaps(seen)
 	}
 	return changes

@@ -65,8 +65,11 @@ func (c Controller) act(ctx context.Context, seen observation, changes provision
 		}
 		// There is nothing to report before the objects are made, which the next pass does.
 		return reconcile.ErrStale
-	case len(changes.Apply) > 0:
-		return c.applyObjects(ctx, seen, changes.Apply)
+	case len(changes.Apply)+len(changes.Grow) > 0:
+		if err := c.applyObjects(ctx, seen, changes.Apply); err != nil || len(changes.Grow) == 0 {
+			return err
+		}
+		return c.growVolumes(ctx, seen, changes.Grow)
 	case len(changes.Prune) > 0:
 		var err error
 		for _, o := range changes.Prune {
@@ -120,7 +123,7 @@ func (c Controller) applyObjects(ctx context.Context, seen observation, objects 
 		switch {
 		case err == nil:
 		case isRefusal(err):
-			problems = append(problems, describeRefusal(o, err)+refusalHint(o))
+			problems = append(problems, describeRefusal(o, err)+refusalHint(seen, o))
 		default:
 			failed = errors.Join(failed, errors.New(describeRefusal(o, err)))
 		}
@@ -170,9 +173,12 @@ func describeRefusal(o *unstructured.Unstructured, err error) string {
 }
 
 // refusalHint says what to do about a refusal that has a known reason.
-func refusalHint(o *unstructured.Unstructured) string {
+func refusalHint(seen observation, o *unstructured.Unstructured) string {
 	if o.GetKind() != "StatefulSet" {
 		return ""
+	}
+	if _, shrinking := provisioning.ListVolumeGrowth(seen.StatefulSet, o); shrinking != "" {
+		return "; " + shrinking
 	}
 	return "; correct the spec; if its volumeClaimTemplates have changed, which no StatefulSet allows, run: " +
 		"kubectl delete statefulset --cascade=orphan -n " + o.GetNamespace() + " " + o.GetName()

@@ -21,8 +21,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -258,6 +260,69 @@ func TestRefusedObjectIsReported(t *testing.T) {
 	if err := e.get(t, "moco-test", &corev1.Service{}); err != nil {
 		t.Errorf("one refusal kept another object from being made: %v", err)
 	}
+}
+
+// TestVolumesGrow lets a volume grow, first of a StorageClass that does not allow it. The test stands in for the garbage collector.
+func TestVolumesGrow(t *testing.T) {
+	t.Parallel()
+	e := newClusterEnv(t, shared.Get(t))
+	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: e.name.Namespace}, Provisioner: "example.com/disk"}
+	e.ExpectCreated(t, class)
+	size := func(text string) func(c *mocov1beta2.MySQLCluster) {
+		return func(c *mocov1beta2.MySQLCluster) {
+			c.Spec.VolumeClaimTemplates[0].Spec = corev1.PersistentVolumeClaimSpec{
+				StorageClassName: &class.Name, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+				Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(text)}},
+			}
+		}
+	}
+	e.addCluster(t, size("1Gi"))
+	e.waitUntilReconciled(t)
+	set := e.statefulSet(t)
+	e.reportRevision(t, "one")
+	var pods [3]corev1.Pod
+	for i := range pods {
+		e.addPod(t, i, "one")
+		testenv.ExpectNoError(t, e.get(t, podName(i), &pods[i]))
+		claim := &corev1.PersistentVolumeClaim{ObjectMeta: e.meta("mysql-data-" + podName(i)), Spec: set.Spec.VolumeClaimTemplates[0].Spec}
+		claim.Spec.VolumeName = "disk"
+		e.ExpectCreated(t, claim)
+		before := claim.DeepCopy()
+		claim.Status.Phase = corev1.ClaimBound
+		testenv.ExpectNoError(t, e.Client.Status().Patch(t.Context(), claim, client.MergeFrom(before)))
+	}
+	e.changeCluster(t, size("2Gi"))
+	e.waitForCondition(t, mocov1beta2.ReconcileSuccessCondition, metav1.ConditionFalse, "allowVolumeExpansion: true", "mysql-data-moco-test-0")
+	if found := e.statefulSet(t); found.UID != set.UID || !found.DeletionTimestamp.IsZero() {
+		t.Errorf("expected the StatefulSet to stay while its claims cannot grow, found %+v", found.ObjectMeta)
+	}
+	testenv.ExpectPatched(t, e.Environment, class, func(c *storagev1.StorageClass) { c.AllowVolumeExpansion = new(true) })
+	e.annotate(t, "example.com/touched", "now")
+	testenv.Eventually(t, "the StatefulSet is deleted without its Pods, and made again", func() error {
+		found := &appsv1.StatefulSet{}
+		if err := e.get(t, "moco-test", found); err != nil {
+			return err
+		}
+		if !found.DeletionTimestamp.IsZero() && slices.Contains(found.Finalizers, metav1.FinalizerOrphanDependents) {
+			testenv.ExpectPatched(t, e.Environment, found, func(s *appsv1.StatefulSet) { s.Finalizers = nil })
+		}
+		return testenv.ErrorIf(found.UID == set.UID, "it is the old one")
+	})
+	e.waitForCondition(t, mocov1beta2.ReconcileSuccessCondition, metav1.ConditionTrue)
+	for i := range pods {
+		claim, pod := &corev1.PersistentVolumeClaim{}, &corev1.Pod{}
+		testenv.ExpectNoError(t, errors.Join(e.get(t, "mysql-data-"+podName(i), claim), e.get(t, podName(i), pod)))
+		if found := claim.Spec.Resources.Requests.Storage().String(); found != "2Gi" || pod.UID != pods[i].UID {
+			t.Errorf("expected a claim of 2Gi and the same Pod, found %s and %s instead of %s", found, pod.UID, pods[i].UID)
+		}
+	}
+	if found := e.statefulSet(t).Spec.VolumeClaimTemplates[0].Spec.Resources.Requests.Storage().String(); found != "2Gi" {
+		t.Errorf("expected new Pods to get 2Gi, found %s", found)
+	}
+	e.changeCluster(t, size("1Gi"))
+	e.waitForCondition(t, mocov1beta2.ReconcileSuccessCondition, metav1.ConditionFalse, "no volume can shrink: mysql-data has 2Gi", "take the size back")
+	e.changeCluster(t, size("2Gi"))
+	e.waitForCondition(t, mocov1beta2.ReconcileSuccessCondition, metav1.ConditionTrue)
 }
 
 func TestOfflineClusterHasNoPods(t *testing.T) {

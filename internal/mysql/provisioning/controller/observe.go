@@ -35,8 +35,6 @@ type observation struct {
 	settings map[string]string
 	// pods by ordinal; nil for one that does not exist.
 	pods []*corev1.Pod
-	// statefulSet is nil if there is none.
-	statefulSet *appsv1.StatefulSet
 }
 
 // observe reads everything that the decision depends on. An error is a part of what it returns, because the status
@@ -48,7 +46,7 @@ func (c Controller) observe(ctx context.Context, cluster *mocov1beta2.MySQLClust
 	}
 	var podsErr, setErr error
 	seen.pods, podsErr = listPods(ctx, c.children, cluster)
-	seen.statefulSet, setErr = readStatefulSet(ctx, c.children, cluster)
+	seen.StatefulSet, setErr = readStatefulSet(ctx, c.children, cluster)
 	seen.Err = errors.Join(c.readSecret(ctx, &seen), c.readSettings(ctx, &seen), podsErr, setErr)
 	seen.Rollout = observedRollout(&seen, c.Clock.Now())
 	seen.Rollout.HasTurn = c.turns.isOpenTo(client.ObjectKeyFromObject(cluster))
@@ -142,7 +140,7 @@ func (c Controller) observeObjects(ctx context.Context, seen *observation) error
 		return nil
 	}
 	var err error
-	seen.Desired, err = provisioning.BuildObjects(provisioning.BuildInput{Cluster: seen.Cluster, Settings: seen.settings, Passwords: passwords, StatefulSet: seen.statefulSet})
+	seen.Desired, err = provisioning.BuildObjects(provisioning.BuildInput{Cluster: seen.Cluster, Settings: seen.settings, Passwords: passwords, StatefulSet: seen.StatefulSet})
 	if err != nil {
 		seen.Problems = append(seen.Problems, err.Error())
 		return nil
@@ -225,7 +223,7 @@ func observedRollout(seen *observation, now time.Time) provisioning.ObservedRoll
 		Healthy: meta.IsStatusConditionTrue(c.Status.Conditions, mocov1beta2.HealthyCondition),
 	}
 	revision := ""
-	if set := seen.statefulSet; set != nil && set.Status.ObservedGeneration >= set.Generation {
+	if set := seen.StatefulSet; set != nil && set.Status.ObservedGeneration >= set.Generation {
 		revision = set.Status.UpdateRevision
 	}
 	o.RevisionKnown = revision != ""

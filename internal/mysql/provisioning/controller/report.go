@@ -131,7 +131,7 @@ func unknownConditions(cluster *mocov1beta2.MySQLCluster, message string) map[st
 
 func statefulSetReadiness(seen observation, changes provisioning.ChangeSet) decision.Condition {
 	switch {
-	case seen.statefulSet == nil:
+	case seen.StatefulSet == nil:
 		return decision.False(mocov1beta2.StatefulSetNotFoundReason, "there is no StatefulSet yet")
 	case changes.Rollout.Done && len(changes.Apply) == 0:
 		return decision.True(mocov1beta2.StatefulSetReadyReason, "")

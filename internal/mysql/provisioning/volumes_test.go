@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package provisioning
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+
+	"github.com/torpor-dev/torpor/internal/testenv"
+)
+
+func TestVolumeGrowth(t *testing.T) {
+	const data, logs = "{metadata: {name: mysql-data}, spec: {storageClassName: fast, accessModes: [ReadWriteOnce], resources: {requests: {storage: 2Gi}}}}",
+		"{metadata: {name: logs}, spec: {resources: {requests: {storage: 1024Mi}}}}"
+	live := parseStatefulSet(t, data, logs)
+	going := live.DeepCopy()
+	going.DeletionTimestamp = new(metav1.Now())
+	larger := strings.Replace(data, "2Gi", "3Gi", 1)
+	for name, c := range map[string]struct {
+		live        *appsv1.StatefulSet
+		claims      []string
+		growing     string
+		isShrinking bool
+	}{
+		"without a StatefulSet nothing grows":        {claims: []string{data, logs}},
+		"a StatefulSet that goes is waited for":      {live: going, claims: []string{larger, logs}},
+		"the same size in another unit is no growth": {live: live, claims: []string{data, strings.Replace(logs, "1024Mi", "1Gi", 1)}},
+		"one of two grows":                           {live: live, claims: []string{larger, logs}, growing: "[mysql-data-moco-a-0 3Gi]"},
+		"both grow": {
+			live: live, claims: []string{larger, strings.Replace(logs, "1024Mi", "1025Mi", 1)}, growing: "[mysql-data-moco-a-0 3Gi logs-moco-a-0 1025Mi]",
+		},
+		"what names no class keeps the one that it has": {live: live, claims: []string{strings.Replace(larger, "storageClassName: fast, ", "", 1), logs}, growing: "[mysql-data-moco-a-0 3Gi]"},
+		"another class is for people":                   {live: live, claims: []string{strings.Replace(larger, "fast", "slow", 1), logs}},
+		"another access mode is for people":             {live: live, claims: []string{strings.Replace(larger, "Once", "Many", 1), logs}},
+		"a claim more is for people":                    {live: live, claims: []string{larger, logs, strings.Replace(logs, "logs", "more", 1)}},
+		"a claim less is for people":                    {live: live, claims: []string{larger}},
+		"another name is for people":                    {live: live, claims: []string{larger, strings.Replace(logs, "logs", "more", 1)}},
+		"one that shrinks keeps the other from growing": {live: live, claims: []string{larger, strings.Replace(logs, "1024Mi", "1Mi", 1)}, isShrinking: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			wanted, err := runtime.DefaultUnstructuredConverter.ToUnstructured(parseStatefulSet(t, c.claims...))
+			testenv.ExpectNoError(t, err)
+			growing, shrinking := ListVolumeGrowth(c.live, &unstructured.Unstructured{Object: wanted})
+			var found []string
+			for _, g := range growing {
+				found = append(found, g.ClaimName("moco-a-0"), g.Size.String())
+			}
+			testenv.ExpectEqual(t, "growing", c.growing, strings.TrimPrefix(fmt.Sprint(found), "[]"))
+			testenv.ExpectEqual(t, "shrinking", c.isShrinking, strings.Contains(shrinking, "logs has 1Gi, and spec.volumeClaimTemplates asks for 1Mi; take the size back"))
+		})
+	}
+}
+
+func parseStatefulSet(t *testing.T, claims ...string) *appsv1.StatefulSet {
+	t.Helper()
+	set := &appsv1.StatefulSet{}
+	testenv.ExpectNoError(t, yaml.Unmarshal([]byte("spec: {volumeClaimTemplates: ["+strings.Join(claims, ", ")+"]}"), set))
+	return set
+}
