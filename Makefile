@@ -30,7 +30,7 @@ mysql: local ## Fetch a real MySQL server into .cache/mysql; installs nothing
 s3 helm: ## Build versitygw, the S3 server of the tests, or helm, for the tests of the chart, into .cache/bin (the first time: two minutes)
 	@$(BUILD) -modfile=go.$@.mod -o $(BIN)/ $(if $(filter helm,$@),helm.sh/helm/v3/cmd/helm,github.com/versity/versitygw/cmd/versitygw)
 demo: ## See it work: NAME=hibernate (default), cf or mysql (as root on Debian, or DEMO=--kubeconfig=FILE)
-bench: ## Measure: NAME=hibernate (default, 6 min), conditional (30; BENCH=--quick: 4), mysql (15) or restart (5)
+bench: ## Measure: NAME=hibernate (default, 6 min), fleet (15), conditional (30; BENCH=--quick: 4), mysql (15) or restart (5)
 soak: ## Break things at random and look for what is lost: NAME=mysql (default, 20 min) or conditional (10), SOAK=20m SEED=1
 demo bench soak:
 	@$(MAKE) $@-$(or $(NAME),$(if $(filter soak,$@),mysql,hibernate))
@@ -38,8 +38,8 @@ demo-hibernate demo-cf: local torpor
 	@$(BIN)/local $@ --dir .cache/$@
 demo-mysql: kubectl-moco torpor $(if $(findstring --kubeconfig,$(DEMO)),local,node-parts mysql)
 	@$(BIN)/local $@ --dir .cache/$@ $(DEMO)
-bench-hibernate: local torpor
-	@$(BIN)/local bench --dir .cache/bench/stage --out .cache/bench/hibernate-one.json
+bench-hibernate bench-fleet: local torpor
+	@$(BIN)/local $@ --dir .cache/bench/stage --out .cache/bench/$(if $(findstring fleet,$@),fleet,hibernate-one).json
 bench-conditional soak-conditional: local
 	@cd conditional/bench && go run $(if $(findstring soak,$@),-race . --soak=$(or $(SOAK),10m) --seed=$(or $(SEED),1),. --out $(CURDIR)/.cache/bench/conditional.json $(BENCH))
 bench-mysql: local torpor mysql

@@ -16,6 +16,7 @@ import (
 	"github.com/torpor-dev/torpor/local/demo/cf"
 	"github.com/torpor-dev/torpor/local/demo/hibernation"
 	"github.com/torpor-dev/torpor/local/demo/runner"
+	"github.com/torpor-dev/torpor/local/figures"
 )
 
 // demoCommand is a command that runs a demo: it fills the configuration that all demos have, and then runs it.
@@ -73,8 +74,9 @@ func benchCommand() *cobra.Command {
 		out    string
 	)
 	cmd := demoCommand(&cobra.Command{
-		Use:   "bench",
-		Short: "Measure how one cluster hibernates and resumes",
+		Use:     "bench",
+		Aliases: []string{"bench-hibernate"},
+		Short:   "Measure how one cluster hibernates and resumes",
 		Long: `Measure how one cluster hibernates and resumes: the time beyond the last machine's real change, the writes to the
 hub's API server and the calls to the cloud of each transition, and the manager's memory.
 
@@ -85,18 +87,58 @@ Exit codes: 0 if everything was measured, 1 otherwise. Figures are not judged he
 		if err != nil {
 			return err
 		}
-		measured.PrintTable(cmd.OutOrStdout())
-		if err := measured.SaveMedians(out); err != nil {
-			return err
-		}
-		fmt.Fprintf(cmd.OutOrStdout(), "\nwritten to %s\n", out)
-		return nil
+		return saveFigures(cmd, measured, out)
 	})
 	f := cmd.Flags()
 	f.StringVar(&out, "out", "hibernate-one.json", "file for the medians, a flat JSON object")
 	f.IntVar(&rounds, "rounds", 3, "how often each transition is measured")
 	f.DurationVar(&c.Certificates, "certificates", 30*time.Second, "how long the nodes' certificates are valid")
 	return addClusterFlags(cmd, &c)
+}
+
+func fleetBenchCommand() *cobra.Command {
+	var (
+		c        hibernation.Config
+		clusters []int
+		accounts []int
+		out      string
+	)
+	cmd := demoCommand(&cobra.Command{
+		Use:   "bench-fleet",
+		Short: "Measure how many clusters hibernate and resume at once",
+		Long: `Measure how many clusters hibernate and resume at once: machines take 20 s, calls take as long as EC2's and are limited
+as there, and one server answers for the API servers of all clusters.
+
+Exit codes: 0 if everything was measured, 1 otherwise. Figures are not judged here.`,
+		Example: `  local bench-fleet --dir .cache/bench/stage --clusters 100,1000 --accounts 1,10 --out .cache/bench/fleet.json`,
+	}, &c.Config, "bench", func(cmd *cobra.Command) error {
+		var sizes []hibernation.FleetSize
+		for _, n := range clusters {
+			for _, a := range accounts {
+				sizes = append(sizes, hibernation.FleetSize{Clusters: n, Accounts: a})
+			}
+		}
+		measured, err := hibernation.RunFleet(cmd.Context(), c, sizes)
+		if err != nil {
+			return err
+		}
+		return saveFigures(cmd, measured, out)
+	})
+	f := cmd.Flags()
+	f.IntSliceVar(&clusters, "clusters", []int{100, 1000}, "how many clusters; each number is measured")
+	f.IntSliceVar(&accounts, "accounts", []int{1, 10}, "in how many accounts; each number is measured")
+	f.StringVar(&out, "out", "fleet.json", "file for the medians, a flat JSON object")
+	f.StringVar(&c.CRDs, "crds", "config/crd", "folder of the custom resource definitions")
+	return cmd
+}
+
+func saveFigures(cmd *cobra.Command, measured figures.Figures, out string) error {
+	measured.PrintTable(cmd.OutOrStdout())
+	if err := measured.SaveMedians(out); err != nil {
+		return err
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "\nwritten to %s\n", out)
+	return nil
 }
 
 func cfDemoCommand() *cobra.Command {

@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hibernation
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/torpor-dev/torpor/local/demo/runner"
+	"github.com/torpor-dev/torpor/local/figures"
+)
+
+const (
+	fleetMachines = 6
+	fleetUsers    = 16
+	fleetLimit    = 20 * time.Minute
+	// describeLatency and changeLatency are what calls to EC2 take.
+	describeLatency = "200ms"
+	changeLatency   = "400ms"
+	// upstreamSeconds is what upstream takes for 1,000 clusters to hibernate, as measured for this project's reference.
+	upstreamSeconds = 401
+)
+
+var (
+	clusterDeployments = schema.GroupVersionResource{Group: "hive.openshift.io", Version: "v1", Resource: "clusterdeployments"}
+	secretKind         = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
+	namespaceKind      = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+)
+
+// FleetSize is how many clusters are measured, in how many accounts.
+type FleetSize struct{ Clusters, Accounts int }
+
+// figureName tells the figures of several accounts apart.
+func (s FleetSize) figureName(name string) string {
+	name = fmt.Sprintf("%s_%d", name, s.Clusters)
+	if s.Accounts > 1 {
+		name = fmt.Sprintf("%s_%d_accounts", name, s.Accounts)
+	}
+	return name
+}
+
+// fleet is a hub with many clusters whose machines run nothing, and one double for all their API servers.
+type fleet struct {
+	*clusterDemo
+
+	size     FleetSize
+	hub      dynamic.Interface
+	target   *targetDouble
+	clouds   []string
+	figures  figures.Figures
+	manager  *runner.Program
+	endWatch context.CancelFunc
+}
+
+// RunFleet measures fleets, one after the other.
+func RunFleet(ctx context.Context, c Config, sizes []FleetSize) (figures.Figures, error) {
+	f := figures.Figures{}
+	f.AddValue("machine_latency_seconds", bareLatency.Seconds())
+	f.AddValue("upstream_seconds_1000", upstreamSeconds)
+	for _, size := range sizes {
+		d, err := newClusterDemo(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		stage, end := context.WithCancel(ctx)
+		one := &fleet{clusterDemo: d, size: size, figures: f, endWatch: end}
+		err = runner.RunSteps(d.EmptyDir, func() { one.build(stage) }, one.measure)
+		end()
+		if err != nil {
+			err = fmt.Errorf("%w; logs are in %s", err, d.config.Dir)
+		}
+		if err = errors.Join(err, d.CleanUp()); err != nil {
+			return nil, err
+		}
+	}
+	return f, verifyNoProcesses()
+}
+
+func (f *fleet) build(ctx context.Context) {
+	f.BeginStep(fmt.Sprintf("%d clusters of %d machines in %d accounts", f.size.Clusters, fleetMachines, f.size.Accounts))
+	hub := f.StartProgram("hub", f.config.Local, "control-plane", "--api-only", "--dir", f.config.FilePath("hub"))
+	for n := range f.size.Accounts {
+		name := fmt.Sprintf("cloud-%d", n)
+		latency := bareLatency.String()
+		cloud := f.StartProgram(name, f.config.Local, "cloud", "--dir", f.config.FilePath(name), "--ec2-limits", "--start-latency", latency, "--stop-latency", latency)
+		f.clouds = append(f.clouds, f.AwaitLogLine(cloud, "ready:"))
+	}
+	f.AwaitLogLine(hub, "ready ")
+	f.kubectl("apply", "--server-side", "-k", f.config.CRDs)
+	cfg, err := clientcmd.BuildConfigFromFlags("", f.config.hubKubeconfig())
+	runner.ExpectNoError(err)
+	cfg.QPS = -1
+	f.hub, err = dynamic.NewForConfig(cfg)
+	runner.ExpectNoError(err)
+	f.target, err = startTargetDouble(ctx, f.config.FilePath("target"), fleetMachines)
+	runner.ExpectNoError(err)
+	f.setStartLatency("0s")
+	f.forEachCluster(f.createCluster)
+	f.setStartLatency(bareLatency.String())
+	for n := range f.clouds {
+		f.addFault(n, map[string]any{"action": "DescribeInstances", "delay": describeLatency})
+		f.addFault(n, map[string]any{"action": "StartInstances", "delay": changeLatency})
+		f.addFault(n, map[string]any{"action": "StopInstances", "delay": changeLatency})
+	}
+	f.PrintObserved("the clusters are in the hub, their machines run")
+	addresses := runner.FindFreeAddresses(f.Context, 2)
+	f.metrics, f.probes = addresses[0], addresses[1]
+	f.manager = f.StartProgram("manager", f.config.Torpor, "manager", "--kubeconfig", f.config.hubKubeconfig(), "--controllers", "hibernation",
+		"--metrics-address", f.metrics, "--metrics-insecure", "--probe-address", f.probes)
+	f.AwaitReady(f.manager, f.probes)
+	f.awaitAll("Running", f.clusters())
+	f.PrintObserved("all of them are Running")
+}
+
+func (f *fleet) clusters() []int {
+	all := make([]int, f.size.Clusters)
+	for n := range all {
+		all[n] = n
+	}
+	return all
+}
+
+func fleetName(cluster int) string { return fmt.Sprintf("fleet-%d", cluster) }
+
+// account is the cloud that has the machines of a cluster.
+func (f *fleet) account(cluster int) int { return cluster % f.size.Accounts }
+
+// forEachCluster does something for every cluster, as several users at once.
+func (f *fleet) forEachCluster(do func(ctx context.Context, cluster int) error) {
+	group, ctx := errgroup.WithContext(f.Context)
+	group.SetLimit(fleetUsers)
+	for n := range f.size.Clusters {
+		group.Go(func() error { return do(ctx, n) })
+	}
+	runner.ExpectNoError(group.Wait())
+}
+
+func (f *fleet) createCluster(ctx context.Context, n int) error {
+	name := fleetName(n)
+	form := url.Values{
+		"Action": {"RunInstances"}, "ImageId": {"ami-local"}, "InstanceType": {"m5.large"}, "MinCount": {strconv.Itoa(fleetMachines)}, "MaxCount": {strconv.Itoa(fleetMachines)},
+		"TagSpecification.1.ResourceType": {"instance"}, "TagSpecification.1.Tag.1.Key": {"Name"}, "TagSpecification.1.Tag.1.Value": {name},
+		"TagSpecification.1.Tag.2.Key": {"kubernetes.io/cluster/" + name}, "TagSpecification.1.Tag.2.Value": {"owned"},
+	}
+	// A key of its own, because calls are limited by keys.
+	if err := f.callCloud(ctx, n, accessKey+name, form); err != nil {
+		return err
+	}
+	objects := []struct {
+		kind   schema.GroupVersionResource
+		object map[string]any
+	}{
+		{namespaceKind, map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}}},
+		{secretKind, map[string]any{
+			"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": "aws-creds", "namespace": name},
+			"stringData": map[string]any{"aws_access_key_id": accessKey, "aws_secret_access_key": "simulated", "endpoint_url": f.clouds[f.account(n)]},
+		}},
+		{secretKind, map[string]any{
+			"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": "admin", "namespace": name},
+			"stringData": map[string]any{"kubeconfig": string(f.target.kubeconfig)},
+		}},
+		{clusterDeployments, map[string]any{
+			"apiVersion": "hive.openshift.io/v1", "kind": "ClusterDeployment",
+			"metadata": map[string]any{"name": name, "namespace": name, "labels": map[string]any{"hive.openshift.io/version": "4.16.3"}},
+			"spec": map[string]any{
+				"clusterName": name, "baseDomain": "local.test", "installed": true,
+				"platform": map[string]any{"aws": map[string]any{"region": region, "credentialsSecretRef": map[string]any{"name": "aws-creds"}}},
+				"clusterMetadata": map[string]any{
+					"clusterID": name, "infraID": name, "adminKubeconfigSecretRef": map[string]any{"name": "admin"},
+				},
+			},
+		}},
+	}
+	for _, o := range objects {
+		u := &unstructured.Unstructured{Object: o.object}
+		if _, err := f.hub.Resource(o.kind).Namespace(u.GetNamespace()).Create(ctx, u, metav1.CreateOptions{}); err != nil {
+			return fmt.Errorf("create %s of %s: %w", o.kind.Resource, name, err)
+		}
+	}
+	return nil
+}
+
+func (f *fleet) callCloud(ctx context.Context, n int, key string, form url.Values) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, f.clouds[f.account(n)], strings.NewReader(form.Encode()))
+	if err != nil {
+		return fmt.Errorf("make request: %w", err)
+	}
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	req.Header.Set("Authorization", fmt.Sprintf("AWS4-HMAC-SHA256 Credential=%s/20260101/%s/ec2/aws4_request, SignedHeaders=host, Signature=0", key, region))
+	return send(req)
+}
+
+func send(req *http.Request) error {
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return fmt.Errorf("call the cloud: %w", err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode >= http.StatusMultipleChoices {
+		return fmt.Errorf("call the cloud: expected success, found %s", resp.Status)
+	}
+	return nil
+}
+
+func (f *fleet) askAdmin(method, cloud, path string, body map[string]any) {
+	text, err := json.Marshal(body)
+	runner.ExpectNoError(err)
+	ctx, cancel := context.WithTimeout(f.Context, attemptLimit)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, cloud+"/_local/"+path, bytes.NewReader(text))
+	runner.ExpectNoError(err)
+	runner.ExpectNoError(send(req))
+}
+
+func (f *fleet) setStartLatency(latency string) {
+	for _, cloud := range f.clouds {
+		f.askAdmin(http.MethodPost, cloud, "latency", map[string]any{"start": latency})
+	}
+}
+
+func (f *fleet) addFault(account int, fault map[string]any) {
+	f.askAdmin(http.MethodPost, f.clouds[account], "faults", fault)
+}
+
+func (f *fleet) measure() {
+	for _, way := range []struct{ state, name string }{{"Hibernating", "all_hibernating_seconds"}, {"Running", "all_running_seconds"}} {
+		began := f.count()
+		took := f.change(way.state, f.clusters())
+		spent := f.count().since(began)
+		f.figures.AddValue(f.size.figureName(way.name), took)
+		transitions := float64(f.size.Clusters)
+		f.addCost(spent, transitions)
+		f.PrintObserved("all %s after %.1f s; a cluster: %.2f cloud calls (%.2f refused), %.2f status writes, %.2f events, %.2f reads of the hub, %.1f dials; %.1f s of the manager's CPU, %.0f MiB; load %s",
+			way.state, took, spent.calls/transitions, spent.refused/transitions, spent.statusWrites/transitions, spent.events/transitions,
+			spent.hubReads/transitions, spent.dials/transitions, spent.cpu, f.managerMemoryMiB(), readLoad())
+	}
+	f.figures.AddValue(f.size.figureName("manager_rss_bytes"), f.managerMemoryMiB()*mebibyte)
+	if f.size.Accounts > 1 {
+		f.measureHungAccount()
+	}
+}
+
+// measureHungAccount hibernates all while the cloud of one account takes calls and does not answer.
+func (f *fleet) measureHungAccount() {
+	others := slices.DeleteFunc(f.clusters(), func(n int) bool { return f.account(n) == 0 })
+	f.addFault(0, map[string]any{"delay": "1h"})
+	took := f.change("Hibernating", others)
+	alone := f.figures[f.size.figureName("all_hibernating_seconds")][0]
+	f.figures.AddValue("others_slowdown_hung_account", took/alone-1)
+	f.PrintObserved("one account hangs: the others are Hibernating after %.1f s; load %s", took, readLoad())
+}
+
+func (f *fleet) addCost(c fleetCost, transitions float64) {
+	suffix := strings.TrimPrefix(f.size.figureName(""), "_")
+	for name, value := range map[string]float64{
+		"cloud_calls_per_transition": c.calls, "status_writes_per_transition": c.statusWrites, "events_per_transition": c.events,
+		"hub_reads_per_transition": c.hubReads, "dials_per_transition": c.dials,
+	} {
+		f.figures.AddValue(name+"_"+suffix, value/transitions)
+		f.figures.AddValue(name, value/transitions)
+	}
+	f.figures.AddValue("manager_cpu_seconds_"+suffix, c.cpu)
+}
+
+// change asks for a power state of all clusters and returns how long the last of those that are awaited took.
+func (f *fleet) change(state string, awaited []int) float64 {
+	began := time.Now()
+	patch := fmt.Appendf(nil, `{"spec":{"powerState":%q}}`, state)
+	go f.forEachClusterQuietly(patch)
+	f.awaitAll(state, awaited)
+	return time.Since(began).Seconds()
+}
+
+func (f *fleet) forEachClusterQuietly(patch []byte) {
+	err := runner.RunSteps(func() {
+		f.forEachCluster(func(ctx context.Context, n int) error {
+			_, err := f.hub.Resource(clusterDeployments).Namespace(fleetName(n)).Patch(ctx, fleetName(n), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "bench"})
+			if err != nil {
+				return fmt.Errorf("patch %s: %w", fleetName(n), err)
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		f.AddNote("%v", err) // What was not asked for does not happen, and is waited for in vain.
+	}
+}
+
+// awaitAll returns when a watch has shown every awaited cluster in a power state.
+func (f *fleet) awaitAll(state string, awaited []int) {
+	ctx, cancel := context.WithTimeout(f.Context, fleetLimit)
+	defer cancel()
+	missing := map[string]bool{}
+	for _, n := range awaited {
+		missing[fleetName(n)] = true
+	}
+	for len(missing) > 0 {
+		w, err := f.hub.Resource(clusterDeployments).Watch(ctx, metav1.ListOptions{})
+		runner.ExpectNoError(err)
+		for event := range w.ResultChan() {
+			if u, ok := event.Object.(*unstructured.Unstructured); ok {
+				if now, _, _ := unstructured.NestedString(u.Object, "status", "powerState"); now == state {
+					delete(missing, u.GetName())
+				}
+			}
+			if len(missing) == 0 {
+				w.Stop()
+			}
+		}
+		if len(missing) > 0 && ctx.Err() != nil {
+			runner.FailStep("expected all clusters to be %s within %s, %d are not", state, fleetLimit, len(missing))
+		}
+	}
+}
+
+// fleetCost is what was spent since the beginning.
+type fleetCost struct{ calls, refused, statusWrites, events, hubReads, dials, cpu float64 }
+
+func (c fleetCost) since(b fleetCost) fleetCost {
+	return fleetCost{
+		c.calls - b.calls, c.refused - b.refused, c.statusWrites - b.statusWrites, c.events - b.events, c.hubReads - b.hubReads, c.dials - b.dials, c.cpu - b.cpu,
+	}
+}
+
+func (f *fleet) count() fleetCost {
+	c := fleetCost{dials: float64(f.target.dials.Load()), cpu: f.sumMetric("process_cpu_seconds_total", func(map[string]string) bool { return true })}
+	for _, cloud := range f.clouds {
+		f.cloudURL = cloud
+		c.calls += f.countCloudCalls()
+		var calls map[string]float64
+		f.askCloud("calls", &calls)
+		for name, n := range calls {
+			if action, isRefused := strings.CutSuffix(name, ".errors"); isRefused && !strings.HasSuffix(action, ".dryRun") {
+				c.refused += n
+			}
+		}
+	}
+	for line := range strings.Lines(f.kubectl("get", "--raw", "/metrics")) {
+		if !strings.HasPrefix(line, "apiserver_request_total{") {
+			continue
+		}
+		value, _ := strconv.ParseFloat(strings.TrimSpace(line[strings.LastIndex(line, " "):]), 64)
+		has := func(label, want string) bool { return strings.Contains(line, fmt.Sprintf("%s=%q", label, want)) }
+		switch {
+		case has("resource", "clusterdeployments") && has("subresource", "status"):
+			c.statusWrites += value
+		case has("resource", "events") && has("verb", "POST"):
+			c.events += value
+		case has("resource", "secrets") && has("verb", "GET"), has("resource", "clusterdeployments") && has("verb", "GET"):
+			c.hubReads += value
+		}
+	}
+	return c
+}
+
+func readLoad() string {
+	text, err := os.ReadFile(filepath.Join("/proc", "loadavg"))
+	if err != nil {
+		return "unknown"
+	}
+	return strings.Join(strings.Fields(string(text))[:2], " ")
+}
