@@ -77,14 +77,15 @@ type CreatedCluster struct {
 
 const apiPort = 6443
 
-func (c Config) infraID() string         { return c.Name + "-l0cal" }
+// InfraID is what the machines are tagged with.
+func (c Config) InfraID() string         { return c.Name + "-l0cal" }
 func (c Config) controlPlaneDir() string { return filepath.Join(c.Dir, "control-plane") }
 func (c Config) adminKubeconfig() string {
 	return filepath.Join(c.controlPlaneDir(), "admin.kubeconfig")
 }
 func (c Config) bootstrapKubeconfig() string { return filepath.Join(c.Dir, "bootstrap.kubeconfig") }
 func (c Config) manifestPath() string        { return filepath.Join(c.Dir, "clusterdeployment.yaml") }
-func (c Config) nodeName(i int) string       { return fmt.Sprintf("%s-worker-%d", c.infraID(), i) }
+func (c Config) nodeName(i int) string       { return fmt.Sprintf("%s-worker-%d", c.InfraID(), i) }
 func (c Config) reportProgress(format string, args ...any) {
 	if c.Progress != nil {
 		c.Progress(format, args...)
@@ -149,12 +150,12 @@ func CreateCluster(ctx context.Context, c Config) (CreatedCluster, error) {
 	if err != nil {
 		return CreatedCluster{}, err
 	}
-	return CreatedCluster{InfraID: c.infraID(), Kubeconfig: c.adminKubeconfig(), Manifest: c.manifestPath(), Applied: applied}, nil
+	return CreatedCluster{InfraID: c.InfraID(), Kubeconfig: c.adminKubeconfig(), Manifest: c.manifestPath(), Applied: applied}, nil
 }
 
 func (c Config) startControlPlane(ctx context.Context, cloud *cloudClient) (string, error) {
-	name := c.infraID() + "-master-0"
-	m := machineSpec{name: name, infraID: c.infraID(), log: filepath.Join(c.Dir, name+".log"), command: []string{
+	name := c.InfraID() + "-master-0"
+	m := machineSpec{name: name, infraID: c.InfraID(), log: filepath.Join(c.Dir, name+".log"), command: []string{
 		c.Program, "control-plane", "--dir", c.controlPlaneDir(), "--address", "{{ip}}", "--port", fmt.Sprint(apiPort),
 		"--signing-duration", c.Certificates.String(), "--approve-serving",
 	}}
@@ -168,7 +169,7 @@ func (c Config) startControlPlane(ctx context.Context, cloud *cloudClient) (stri
 func (c Config) startNodes(ctx context.Context, cloud *cloudClient) error {
 	for i := range c.Nodes {
 		name := c.nodeName(i)
-		m := machineSpec{name: name, infraID: c.infraID(), log: filepath.Join(c.Dir, name+".log"), command: []string{
+		m := machineSpec{name: name, infraID: c.InfraID(), log: filepath.Join(c.Dir, name+".log"), command: []string{
 			c.Program, "node", "--name", name, "--address", "{{ip}}", "--dir", filepath.Join(c.Dir, name),
 			"--bootstrap-kubeconfig", c.bootstrapKubeconfig(), "--heartbeat", c.Heartbeat.String(), "--hold-file", c.HoldFile,
 		}}
@@ -233,7 +234,7 @@ func CreateBare(ctx context.Context, c Config, machines int) error {
 	}
 	cloud := newCloudClient(c.Cloud, c.Region, c.AccessKey)
 	for i := range machines {
-		if err := cloud.runMachine(ctx, machineSpec{name: fmt.Sprintf("%s-%d", c.infraID(), i), infraID: c.infraID()}); err != nil {
+		if err := cloud.runMachine(ctx, machineSpec{name: fmt.Sprintf("%s-%d", c.InfraID(), i), infraID: c.InfraID()}); err != nil {
 			return err
 		}
 	}
@@ -341,7 +342,7 @@ const fieldOwner = "local-cluster"
 // applyToHub writes the Secrets and the ClusterDeployment. It reports false when the hub does not serve that kind;
 // the manifest is written in any case.
 func (c Config) applyToHub(ctx context.Context) (bool, error) {
-	deployment, err := c.buildClusterDeployment()
+	deployment, err := c.BuildClusterDeployment()
 	if err != nil {
 		return false, err
 	}
@@ -371,7 +372,7 @@ func (c Config) applyToHub(ctx context.Context) (bool, error) {
 			"aws_access_key_id": c.AccessKey, "aws_secret_access_key": "simulated", "endpoint_url": c.Cloud,
 		},
 	} {
-		if err := applyObject(ctx, hub, secrets, c.buildSecret(name, values)); err != nil {
+		if err := applyObject(ctx, hub, secrets, c.BuildSecret(name, values)); err != nil {
 			return false, err
 		}
 	}
@@ -391,7 +392,8 @@ func applyObject(ctx context.Context, hub dynamic.Interface, kind schema.GroupVe
 	return nil
 }
 
-func (c Config) buildSecret(name string, values map[string]any) *unstructured.Unstructured {
+// BuildSecret returns a Secret beside the ClusterDeployment.
+func (c Config) BuildSecret(name string, values map[string]any) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Secret",
 		"metadata":   map[string]any{"name": name, "namespace": c.Namespace},
@@ -399,9 +401,9 @@ func (c Config) buildSecret(name string, values map[string]any) *unstructured.Un
 	}}
 }
 
-// buildClusterDeployment fills the manifest that a user would write.
-func (c Config) buildClusterDeployment() (*unstructured.Unstructured, error) {
-	values := map[string]string{"name": c.Name, "namespace": c.Namespace, "region": c.Region, "version": c.Version, "infraID": c.infraID()}
+// BuildClusterDeployment fills the manifest that a user would write.
+func (c Config) BuildClusterDeployment() (*unstructured.Unstructured, error) {
+	values := map[string]string{"name": c.Name, "namespace": c.Namespace, "region": c.Region, "version": c.Version, "infraID": c.InfraID()}
 	u := &unstructured.Unstructured{}
 	if err := yaml.Unmarshal([]byte(os.Expand(manifestTemplate, func(key string) string { return values[key] })), &u.Object); err != nil {
 		return nil, fmt.Errorf("read manifest: %w", err)

@@ -27,6 +27,7 @@ import (
 
 	"github.com/torpor-dev/torpor/local/demo/runner"
 	"github.com/torpor-dev/torpor/local/figures"
+	"github.com/torpor-dev/torpor/local/targetcluster"
 )
 
 const (
@@ -41,9 +42,8 @@ const (
 )
 
 var (
-	clusterDeployments = schema.GroupVersionResource{Group: "hive.openshift.io", Version: "v1", Resource: "clusterdeployments"}
-	secretKind         = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
-	namespaceKind      = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+	secretKind    = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
+	namespaceKind = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 )
 
 // FleetSize is how many clusters are measured, in how many accounts.
@@ -62,13 +62,13 @@ func (s FleetSize) figureName(name string) string {
 type fleet struct {
 	*clusterDemo
 
-	size     FleetSize
-	hub      dynamic.Interface
-	target   *targetDouble
-	clouds   []string
-	figures  figures.Figures
-	manager  *runner.Program
-	endWatch context.CancelFunc
+	size    FleetSize
+	hub     dynamic.Interface
+	kind    schema.GroupVersionResource
+	target  *targetDouble
+	clouds  []string
+	figures figures.Figures
+	manager *runner.Program
 }
 
 // RunFleet measures fleets, one after the other.
@@ -82,7 +82,7 @@ func RunFleet(ctx context.Context, c Config, sizes []FleetSize) (figures.Figures
 			return nil, err
 		}
 		stage, end := context.WithCancel(ctx)
-		one := &fleet{clusterDemo: d, size: size, figures: f, endWatch: end}
+		one := &fleet{clusterDemo: d, size: size, figures: f}
 		err = runner.RunSteps(d.EmptyDir, func() { one.build(stage) }, one.measure)
 		end()
 		if err != nil {
@@ -113,6 +113,9 @@ func (f *fleet) build(ctx context.Context) {
 	runner.ExpectNoError(err)
 	f.target, err = startTargetDouble(ctx, f.config.FilePath("target"), fleetMachines)
 	runner.ExpectNoError(err)
+	example, err := f.clusterConfig("example").BuildClusterDeployment()
+	runner.ExpectNoError(err)
+	f.kind = example.GroupVersionKind().GroupVersion().WithResource("clusterdeployments")
 	f.setStartLatency("0s")
 	f.forEachCluster(f.createCluster)
 	f.setStartLatency(bareLatency.String())
@@ -159,40 +162,29 @@ func (f *fleet) createCluster(ctx context.Context, n int) error {
 	form := url.Values{
 		"Action": {"RunInstances"}, "ImageId": {"ami-local"}, "InstanceType": {"m5.large"}, "MinCount": {strconv.Itoa(fleetMachines)}, "MaxCount": {strconv.Itoa(fleetMachines)},
 		"TagSpecification.1.ResourceType": {"instance"}, "TagSpecification.1.Tag.1.Key": {"Name"}, "TagSpecification.1.Tag.1.Value": {name},
-		"TagSpecification.1.Tag.2.Key": {"kubernetes.io/cluster/" + name}, "TagSpecification.1.Tag.2.Value": {"owned"},
+		"TagSpecification.1.Tag.2.Key": {"kubernetes.io/cluster/" + targetcluster.Config{Name: name}.InfraID()}, "TagSpecification.1.Tag.2.Value": {"owned"},
 	}
 	// A key of its own, because calls are limited by keys.
 	if err := f.callCloud(ctx, n, accessKey+name, form); err != nil {
 		return err
 	}
-	objects := []struct {
-		kind   schema.GroupVersionResource
-		object map[string]any
-	}{
-		{namespaceKind, map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}}},
-		{secretKind, map[string]any{
-			"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": "aws-creds", "namespace": name},
-			"stringData": map[string]any{"aws_access_key_id": accessKey, "aws_secret_access_key": "simulated", "endpoint_url": f.clouds[f.account(n)]},
-		}},
-		{secretKind, map[string]any{
-			"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": "admin", "namespace": name},
-			"stringData": map[string]any{"kubeconfig": string(f.target.kubeconfig)},
-		}},
-		{clusterDeployments, map[string]any{
-			"apiVersion": "hive.openshift.io/v1", "kind": "ClusterDeployment",
-			"metadata": map[string]any{"name": name, "namespace": name, "labels": map[string]any{"hive.openshift.io/version": "4.16.3"}},
-			"spec": map[string]any{
-				"clusterName": name, "baseDomain": "local.test", "installed": true,
-				"platform": map[string]any{"aws": map[string]any{"region": region, "credentialsSecretRef": map[string]any{"name": "aws-creds"}}},
-				"clusterMetadata": map[string]any{
-					"clusterID": name, "infraID": name, "adminKubeconfigSecretRef": map[string]any{"name": "admin"},
-				},
-			},
-		}},
+	c := targetcluster.Config{Name: name, Namespace: name, Region: region, Version: "4.16.3"}
+	deployment, err := c.BuildClusterDeployment()
+	if err != nil {
+		return err
 	}
-	for _, o := range objects {
-		u := &unstructured.Unstructured{Object: o.object}
-		if _, err := f.hub.Resource(o.kind).Namespace(u.GetNamespace()).Create(ctx, u, metav1.CreateOptions{}); err != nil {
+	for _, o := range []struct {
+		kind   schema.GroupVersionResource
+		object *unstructured.Unstructured
+	}{
+		{namespaceKind, &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}}}},
+		{secretKind, c.BuildSecret(name+"-aws-creds", map[string]any{
+			"aws_access_key_id": accessKey, "aws_secret_access_key": "simulated", "endpoint_url": f.clouds[f.account(n)],
+		})},
+		{secretKind, c.BuildSecret(name+"-admin-kubeconfig", map[string]any{"kubeconfig": string(f.target.kubeconfig)})},
+		{deployment.GroupVersionKind().GroupVersion().WithResource("clusterdeployments"), deployment},
+	} {
+		if _, err := f.hub.Resource(o.kind).Namespace(o.object.GetNamespace()).Create(ctx, o.object, metav1.CreateOptions{}); err != nil {
 			return fmt.Errorf("create %s of %s: %w", o.kind.Resource, name, err)
 		}
 	}
@@ -293,7 +285,7 @@ func (f *fleet) change(state string, awaited []int) float64 {
 func (f *fleet) forEachClusterQuietly(patch []byte) {
 	err := runner.RunSteps(func() {
 		f.forEachCluster(func(ctx context.Context, n int) error {
-			_, err := f.hub.Resource(clusterDeployments).Namespace(fleetName(n)).Patch(ctx, fleetName(n), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "bench"})
+			_, err := f.hub.Resource(f.kind).Namespace(fleetName(n)).Patch(ctx, fleetName(n), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "bench"})
 			if err != nil {
 				return fmt.Errorf("patch %s: %w", fleetName(n), err)
 			}
@@ -314,7 +306,7 @@ func (f *fleet) awaitAll(state string, awaited []int) {
 		missing[fleetName(n)] = true
 	}
 	for len(missing) > 0 {
-		w, err := f.hub.Resource(clusterDeployments).Watch(ctx, metav1.ListOptions{})
+		w, err := f.hub.Resource(f.kind).Watch(ctx, metav1.ListOptions{})
 		runner.ExpectNoError(err)
 		for event := range w.ResultChan() {
 			if u, ok := event.Object.(*unstructured.Unstructured); ok {
