@@ -70,6 +70,8 @@ default of --image.`,
 	f.BoolVar(&o.LeaderElection, "leader-elect", false, "let only one of several managers act")
 	f.StringVar(&o.Namespace, "namespace", "torpor-system", "namespace of the leader's Lease")
 	f.BoolVar(&o.IsolateSpaces, "isolate-spaces", false, "give each space of CF a NetworkPolicy by which its Pods are reached from that space only; let in routers by policies of your own")
+	f.StringVar(&o.RouteGateway, "route-gateway", "", "NAMESPACE/NAME of the Gateway that serves the addresses of apps, as HTTPRoutes; empty makes Ingresses of them")
+	f.StringVar(&o.RouteIngressClass, "route-ingress-class", "", "class of those Ingresses; empty for the cluster's default")
 	f.IntVar(&o.RolloutsAtOnce, "rollouts-at-once", manager.DefaultRolloutsAtOnce, "how many MySQLClusters may have Pods replaced at a time that serve; 0 means any number")
 	f.StringVar(&o.Image, "image", env("TORPOR_IMAGE"), "Torpor's own image, for the Pods of backups")
 	addEgressFlags(f, &o)

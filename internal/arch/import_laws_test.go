@@ -54,7 +54,7 @@ func frontLaw(packages string) importLaw {
 	return importLaw{
 		packages: packages, reason: "people's tools write down what is wanted and ask pure features what it means; controllers act on it",
 		mayReach: append(publicNames(), "internal/buildinfo", "internal/decision", "internal/statusannotation", "internal/hibernation", "internal/mysql/accounts", "internal/mysql/clustering", "internal/mysql/gtid", "internal/mysql/provisioning",
-			"internal/cf/revision", "internal/cf/process", "internal/cf/lrp", "internal/cf/podstatus"),
+			"internal/cf/revision", "internal/cf/process", "internal/cf/lrp", "internal/cf/podstatus", "internal/cf/route"),
 	}
 }
 
@@ -154,6 +154,7 @@ func cfLaws() []importLaw {
 		pureLaw("internal/cf/deployment").alsoReaching(revision),
 		pureLaw("internal/cf/orgspace"),
 		pureLaw("internal/cf/build"),
+		pureLaw("internal/cf/route").alsoReaching(process, revision, podstatus, "internal/cf/lrp"),
 		controllerLaw("internal/cf/admission/...").alsoReaching("internal/cf/admission/...", revision),
 		controllerLaw(cache),
 		controllerLaw("internal/cf/process/controller").alsoReaching(process, revision, podstatus, cache),
@@ -161,6 +162,7 @@ func cfLaws() []importLaw {
 		controllerLaw("internal/cf/lrp/controller").alsoReaching("internal/cf/lrp", revision, podstatus, cache),
 		controllerLaw("internal/cf/deployment/controller").alsoReaching("internal/cf/deployment", revision),
 		controllerLaw("internal/cf/orgspace/controller").alsoReaching("internal/cf/orgspace"),
+		controllerLaw("internal/cf/route/controller").alsoReaching("internal/cf/route", process, revision, podstatus, "internal/cf/lrp"),
 		controllerLaw("internal/cf/build/controller").alsoReaching("internal/cf/build"),
 	}
 }

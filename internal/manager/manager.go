@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/torpor-dev/torpor/actuator"
 	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
@@ -40,6 +41,8 @@ import (
 	lrp "github.com/torpor-dev/torpor/internal/cf/lrp/controller"
 	orgspace "github.com/torpor-dev/torpor/internal/cf/orgspace/controller"
 	process "github.com/torpor-dev/torpor/internal/cf/process/controller"
+	cfroute "github.com/torpor-dev/torpor/internal/cf/route"
+	route "github.com/torpor-dev/torpor/internal/cf/route/controller"
 	"github.com/torpor-dev/torpor/internal/cloud/aws"
 	"github.com/torpor-dev/torpor/internal/egress"
 	hibernation "github.com/torpor-dev/torpor/internal/hibernation/controller"
@@ -88,6 +91,8 @@ type Options struct {
 	AllowInsecureTargetClusters bool
 	// RolloutsAtOnce is how many MySQLClusters may have Pods replaced at a time that serve; 0 means any number.
 	RolloutsAtOnce int
+	// RouteGateway is the Gateway of apps' addresses as NAMESPACE/NAME; without it they become Ingresses of RouteIngressClass.
+	RouteGateway, RouteIngressClass string
 	// IsolateSpaces gives each space a NetworkPolicy that keeps others' Pods out.
 	IsolateSpaces bool
 	// TakeOver names the groups of controllers that handle objects which another project writes.
@@ -103,6 +108,8 @@ type Options struct {
 	// endpoints are AllowEndpoints, and assumableRoles AWSAssumeRoles, parsed.
 	endpoints      egress.Endpoints
 	assumableRoles []aws.AssumableRole
+	// publisher is RouteGateway and RouteIngressClass, parsed.
+	publisher cfroute.Publisher
 }
 
 // Run runs the manager until ctx ends. None of the kinds that it handles needs to be installed.
@@ -181,8 +188,18 @@ func listFeatures(o Options) []feature {
 			nil, setupAll(orgspace.Controller{Guard: o.guards["spaces"], Clock: now, IsolateSpaces: o.IsolateSpaces}.SetupWithManager, build.Controller{Guard: o.guards["spaces"], Clock: now}.SetupWithManager),
 		},
 		{"deployments", kinds(korifiv1alpha1.CFAppKind(), torporv1alpha1.CFDeploymentKind()), nil, deployment.Controller{Guard: o.guards["restart"], Clock: now}.SetupWithManager},
+		{"routes", routeKinds(o.publisher), nil, route.Controller{Guard: o.guards["routes"], Publisher: o.publisher, WatchNamespaces: o.WatchNamespaces, Clock: now}.SetupWithManager},
 		{"lrp", kinds(eiriniv1.LRPKind()), nil, lrp.Controller{Guard: o.guards["lrp"], WatchNamespaces: o.WatchNamespaces, Clock: now}.SetupWithManager},
 	}
+}
+
+// routeKinds has the kind that routes become, if it is one that clusters may lack.
+func routeKinds(publisher cfroute.Publisher) []schema.GroupVersionKind {
+	all := kinds(korifiv1alpha1.CFRouteKind(), korifiv1alpha1.CFDomainKind(), korifiv1alpha1.CFAppKind(), korifiv1alpha1.CFProcessKind())
+	if publisher.UsesGateway() {
+		all = append(all, gatewayv1.SchemeGroupVersion.WithKind("HTTPRoute"))
+	}
+	return all
 }
 
 // watchedNamespaces is nil for all.
@@ -216,6 +233,9 @@ func addFeatures(mgr manager.Manager, o Options) error {
 	}
 	if o.assumableRoles, err = aws.ParseAssumableRoles(o.AWSAssumeRoles); err != nil {
 		return fmt.Errorf("--aws-assume-roles: %w", err)
+	}
+	if o.publisher, err = cfroute.ParsePublisher(o.RouteGateway, o.RouteIngressClass); err != nil {
+		return err
 	}
 	if o.guards, err = newWriterGuards(mgr.GetAPIReader(), o.TakeOver); err != nil {
 		return err
@@ -276,7 +296,7 @@ func newScheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		scheme.AddToScheme, hivev1.AddToScheme, mocov1beta2.AddToScheme, korifiv1alpha1.AddToScheme, eiriniv1.AddToScheme,
-		torporv1alpha1.AddToScheme,
+		torporv1alpha1.AddToScheme, gatewayv1.Install,
 	} {
 		if err := add(s); err != nil {
 			return nil, fmt.Errorf("register kinds: %w", err)

@@ -35,6 +35,8 @@ const (
 	DisplayNameLabel = "korifi.cloudfoundry.org/display-name"
 	// PackageGUIDLabel is the name of the CFPackage that a CFBuild is made from.
 	PackageGUIDLabel = "korifi.cloudfoundry.org/package-guid"
+	// RouteGUIDLabel is the name of the CFRoute, on the Services of its destinations.
+	RouteGUIDLabel = "korifi.cloudfoundry.org/route-guid"
 	// CreatedAtLabel is when an object was made, as in 2006-01-02T15-04-05.
 	CreatedAtLabel = "korifi.cloudfoundry.org/created_at"
 	// UpdatedAtLabel is when an object was changed last, as in 2006-01-02T15-04-05.
@@ -123,4 +125,22 @@ const (
 	BuiltByOthersReason = "BuiltByOthers"
 	// NamespaceReadyReason: the namespace is there.
 	NamespaceReadyReason = "NamespaceReady"
+)
+
+// Reasons of Ready of a CFRoute.
+const (
+	// AddressServedReason: the gateway has accepted the address.
+	AddressServedReason = "AddressServed"
+	// AddressReservedReason: the address is the space's, and no app answers there.
+	AddressReservedReason = "AddressReserved"
+	// AddressPublishedReason: the Ingress or the HTTPRoute is there; whether it is served is not known.
+	AddressPublishedReason = "AddressPublished"
+	// GatewayRefusedReason: the gateway has refused the address; the message is its own.
+	GatewayRefusedReason = "GatewayRefused"
+	// AddressTakenReason: an older CFRoute has the address.
+	AddressTakenReason = "AddressTaken"
+	// AddressInvalidReason: the host, the path or the protocol of the address cannot be served.
+	AddressInvalidReason = "AddressInvalid"
+	// DomainMissingReason: there is no such CFDomain, or an older one has its name.
+	DomainMissingReason = "DomainMissing"
 )

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package v1alpha1 is the API korifi.cloudfoundry.org/v1alpha1: CFApp, an app that somebody wants started or stopped, its
-// CFProcesses, the CFBuild and CFPackage that its image comes from, and the CFOrg and CFSpace it lives in. Paths and
+// CFProcesses, the CFBuild and CFPackage that its image comes from, the CFOrg and CFSpace it lives in, and the CFRoute and CFDomain
+// of its address. Paths and
 // enums follow upstream Korifi, so that its objects apply here; what Torpor adds is optional.
 //
 // +kubebuilder:object:generate=true
@@ -49,11 +50,22 @@ func CFSpaceKind() schema.GroupVersionKind {
 	return GroupVersion().WithKind("CFSpace")
 }
 
+// CFDomainKind is the kind of a CFDomain.
+func CFDomainKind() schema.GroupVersionKind {
+	return GroupVersion().WithKind("CFDomain")
+}
+
+// CFRouteKind is the kind of a CFRoute.
+func CFRouteKind() schema.GroupVersionKind {
+	return GroupVersion().WithKind("CFRoute")
+}
+
 // AddToScheme registers the kinds of this package.
 func AddToScheme(s *runtime.Scheme) error {
 	s.AddKnownTypes(GroupVersion(),
 		&CFApp{}, &CFAppList{}, &CFProcess{}, &CFProcessList{}, &CFBuild{}, &CFBuildList{},
-		&CFPackage{}, &CFPackageList{}, &CFOrg{}, &CFOrgList{}, &CFSpace{}, &CFSpaceList{})
+		&CFPackage{}, &CFPackageList{}, &CFOrg{}, &CFOrgList{}, &CFSpace{}, &CFSpaceList{},
+		&CFDomain{}, &CFDomainList{}, &CFRoute{}, &CFRouteList{})
 	metav1.AddToGroupVersion(s, GroupVersion())
 	return nil
 }

@@ -75,6 +75,7 @@ func newTestEnv(t testing.TB) *testEnv {
 	e.org = e.CreateNamespace(t)
 	e.labelNamespace(t, e.org, map[string]string{korifiv1alpha1.OrgGUIDLabel: e.org})
 	e.ExpectCreated(t, &korifiv1alpha1.CFOrg{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: e.org}, Spec: korifiv1alpha1.CFOrgSpec{DisplayName: "the-org"}})
+	e.ExpectCreated(t, &korifiv1alpha1.CFDomain{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: "example"}, Spec: korifiv1alpha1.CFDomainSpec{Name: "example.com"}})
 	for _, name := range []string{"alice", "bob", "mallory"} {
 		e.ExpectCreated(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: name}})
 	}

@@ -52,9 +52,9 @@ func TestBodiesThatMakeNoSense(t *testing.T) {
 	if r := alice.send(t, "PUT", "/v3/apps", ""); r.header.Get("Allow") != "GET, POST" {
 		t.Errorf("found the methods %q, want GET, POST", r.header.Get("Allow"))
 	}
-	manifest := `{"applications":[{"name":"shop","routes":[{"route":"a.example.com"}],"services":["db"],"random-route":false}]}`
+	manifest := `{"applications":[{"name":"shop","sidecars":[{"name":"a"}],"services":["db"],"random-route":false}]}`
 	if r := alice.send(t, "POST", "/v3/spaces/"+space+"/actions/apply_manifest", manifest); len(r.header.Values("X-Cf-Warnings")) != 2 {
-		t.Errorf("found %d and the warnings %q, want one of routes and one of services", r.status, r.header.Values("X-Cf-Warnings"))
+		t.Errorf("found %d and the warnings %q, want one of sidecars and one of services", r.status, r.header.Values("X-Cf-Warnings"))
 	}
 }
 

@@ -20,6 +20,9 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
+// PortName is the name of an instance's first port. Services go by it, because each revision may have another number.
+const PortName = "http"
+
 const (
 	// graceSeconds is how long an instance may take to end, as Cloud Foundry promises.
 	graceSeconds = 10
@@ -123,8 +126,12 @@ func buildContainer(lrp *eiriniv1.LRP) corev1.Container {
 		},
 	}
 	c.StartupProbe, c.LivenessProbe = buildProbes(lrp.Spec.Health)
-	for _, port := range lrp.Spec.Ports {
-		c.Ports = append(c.Ports, corev1.ContainerPort{ContainerPort: port})
+	for i, port := range lrp.Spec.Ports {
+		named := corev1.ContainerPort{ContainerPort: port}
+		if i == 0 {
+			named.Name = PortName
+		}
+		c.Ports = append(c.Ports, named)
 	}
 	return c
 }

@@ -17,6 +17,9 @@ const (
 	deleteOrgJob   = "organization.delete~"
 	deleteSpaceJob = "space.delete~"
 	manifestJob    = "space.apply_manifest~"
+	deleteRouteJob = "route.delete~"
+	// A domain is gone when its request is answered.
+	deleteDomainJob = "domain.delete~"
 )
 
 // isJobDone reports whether a job's work on an object is done. A job that cannot exist is not found.
@@ -26,7 +29,8 @@ type isJobDone func(ctx context.Context, caller *authorization.Caller, guid stri
 func getJob(ctx context.Context, r *Request) (Response, error) {
 	operation, guid, _ := strings.Cut(r.guid(), "~")
 	isDone, known := map[string]isJobDone{
-		deleteAppJob: r.Store.IsAppGone, deleteOrgJob: r.Store.IsOrgGone, deleteSpaceJob: r.Store.IsSpaceGone,
+		deleteAppJob: r.Store.IsAppGone, deleteOrgJob: r.Store.IsOrgGone, deleteSpaceJob: r.Store.IsSpaceGone, deleteRouteJob: r.Store.IsRouteGone,
+		deleteDomainJob: func(context.Context, *authorization.Caller, string) (bool, error) { return true, nil },
 		manifestJob: func(ctx context.Context, _ *authorization.Caller, space string) (bool, error) {
 			return true, r.requireManifestJob(ctx, space)
 		},

@@ -22,10 +22,14 @@ func applyManifest(ctx context.Context, r *Request) (Response, error) {
 	}
 	var warnings []string
 	for i, wanted := range manifest.Applications {
-		if err := r.applyApp(ctx, r.guid(), wanted); err != nil {
+		warning, err := r.applyApp(ctx, r.guid(), wanted)
+		if err != nil {
 			return Response{}, nameAppliedApps(err, manifest.Applications[:i])
 		}
 		warnings = append(warnings, wanted.IgnoredParts()...)
+		if warning != "" {
+			warnings = append(warnings, warning)
+		}
 	}
 	response, err := r.accepted(manifestJob+r.guid(), nil)
 	response.Warnings = warnings
@@ -96,10 +100,10 @@ func (r *Request) appState(ctx context.Context, space, name string) (presenter.A
 }
 
 // applyApp changes an app to what a manifest describes, and creates it first if there is none.
-func (r *Request) applyApp(ctx context.Context, space string, wanted payloads.ManifestApp) error {
+func (r *Request) applyApp(ctx context.Context, space string, wanted payloads.ManifestApp) (warning string, err error) {
 	app, err := r.Store.FindAppByName(space, wanted.Name)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if app == nil {
 		message := repositories.CreateAppMessage{Name: wanted.Name, Space: space, Lifecycle: korifiv1alpha1.BuildpackLifecycle}
@@ -112,14 +116,14 @@ func (r *Request) applyApp(ctx context.Context, space string, wanted payloads.Ma
 		err = r.Store.SetEnvironment(ctx, r.Caller, app, vars)
 	}
 	if err != nil {
-		return err
+		return "", err
 	}
 	for _, process := range wanted.AllProcesses() {
 		if err := r.applyProcess(ctx, app, process); err != nil {
-			return err
+			return "", err
 		}
 	}
-	return nil
+	return r.applyRoutes(ctx, app, wanted)
 }
 
 func (r *Request) applyProcess(ctx context.Context, app *korifiv1alpha1.CFApp, wanted payloads.ManifestProcess) error {

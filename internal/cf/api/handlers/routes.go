@@ -2,7 +2,10 @@
 
 package handlers
 
-import "net/http"
+import (
+	"net/http"
+	"slices"
+)
 
 // Route is one request that the API answers.
 type Route struct {
@@ -32,7 +35,7 @@ const (
 // Routes returns every request that the API answers. To add one, add its row here, its handler, and its conversation in
 // testdata.
 func Routes() []Route {
-	return append(append(generalRoutes(), appRoutes()...), append(processRoutes(), dropletRoutes()...)...)
+	return slices.Concat(generalRoutes(), appRoutes(), processRoutes(), dropletRoutes(), addressRoutes())
 }
 
 func generalRoutes() []Route {
@@ -52,7 +55,7 @@ func generalRoutes() []Route {
 		{post, "/v3/spaces", false, "make a space; held until it has its namespace, at most 10 s", "create cfspaces in the org", withBody(createSpace)},
 		{del, "/v3/spaces/{guid}", false, "delete a space with all that is in it; the job is over when it is gone", "delete cfspaces in the org", deleteSpace},
 		{post, "/v3/roles", false, "give a user a role: a RoleBinding of one of Torpor's ClusterRoles", "create rolebindings, bind clusterroles", withBody(createRole)},
-		{post, "/v3/spaces/{guid}/actions/apply_manifest", false, "apps and processes of a manifest; routes, services and sidecars are ignored, with a warning", "create cfapps, cfprocesses, secrets", applyManifest},
+		{post, "/v3/spaces/{guid}/actions/apply_manifest", false, "apps, processes and routes of a manifest; services and sidecars are ignored, with a warning", "create cfapps, cfprocesses, secrets, cfroutes", applyManifest},
 		{post, "/v3/spaces/{guid}/manifest_diff", false, "what a manifest would change; it changes nothing", "list cfapps, get secrets", getManifestDiff},
 		{get, "/v3/jobs/{guid}", false, "deletions and manifests; held until it is over, at most 10 s", "get what is deleted", getJob},
 		{get, "/v3/audit_events", false, "restarts of apps, and the events of Kubernetes about them: `target_guids`, `types`", "list cfapps, events", listAuditEvents},
@@ -64,9 +67,6 @@ func generalRoutes() []Route {
 		{get, "/v3/isolation_segments", false, "empty", "", listNothing},
 		{get, "/v3/spaces/{guid}/running_security_groups", false, "empty", "", listNothing},
 		{get, "/v3/spaces/{guid}/staging_security_groups", false, "empty", "", listNothing},
-		{get, "/v3/organizations/{guid}/domains", false, "empty", "", listNothing},
-		{get, "/v3/routes", false, "empty", "", listNothing},
-		{get, "/v3/domains", false, "empty", "", listNothing},
 		{get, "/v3/service_instances", false, "empty", "", listNothing},
 		{get, "/v3/service_credential_bindings", false, "empty", "", listNothing},
 		{get, "/v3/buildpacks", false, "empty", "", listNothing},
@@ -88,7 +88,7 @@ func appRoutes() []Route {
 		{get, "/v3/apps/{guid}/environment_variables", false, "an app's own variables", "get secrets", withApp(getEnvVars)},
 		{patch, "/v3/apps/{guid}/environment_variables", false, "change them, for the next revision", "create, get, patch secrets", withApp(updateEnvVars)},
 		{get, "/v3/apps/{guid}/features/{name}", false, "revisions: yes; everything else: no", seesApp, withApp(getAppFeature)},
-		{get, "/v3/apps/{guid}/routes", false, "empty", "", listNothing},
+		{get, "/v3/apps/{guid}/routes", false, "the addresses of an app", seesApp, withApp(listAppRoutes)},
 		{get, "/v3/apps/{guid}/revisions", false, "the last 20 revisions: `versions`", seesApp, withApp(listRevisions)},
 		{get, "/v3/apps/{guid}/revisions/deployed", false, "revisions with instances", seesApp, withApp(listDeployedRevisions)},
 		{get, "/v3/revisions/{guid}", false, "a revision", seesApp, getRevision},
@@ -135,6 +135,28 @@ func dropletRoutes() []Route {
 	}
 }
 
+func addressRoutes() []Route {
+	const sees, changes = "get cfroutes", "patch cfroutes"
+	return []Route{
+		{get, "/v3/domains", false, "domains, the default first: `names`, `guids`", "", listDomains},
+		{post, "/v3/domains", false, "make a domain that all orgs share", "create cfdomains in the root namespace", withBody(createDomain)},
+		{get, "/v3/domains/{guid}", false, "a domain", "", getDomain},
+		{del, "/v3/domains/{guid}", false, "delete a domain; its routes stay and are served no more", "delete cfdomains in the root namespace", deleteDomain},
+		{get, "/v3/domains/{guid}/route_reservations", false, "whether an address is taken: `host`, `path`", "", getRouteReservation},
+		{get, "/v3/organizations/{guid}/domains", false, "as /v3/domains", "", listDomains},
+		{get, "/v3/organizations/{guid}/domains/default", false, "the domain of routes that name none", "", getDefaultDomain},
+		{get, "/v3/routes", false, "addresses: `hosts`, `paths`, `guids`, `domain_guids`, `app_guids`, `space_guids`, `organization_guids`", listsApps, listRoutes},
+		{post, "/v3/routes", false, "reserve an address", "create cfroutes", withBody(createRoute)},
+		{get, "/v3/routes/{guid}", false, "an address", sees, getRoute},
+		{del, "/v3/routes/{guid}", false, "give an address back", "delete cfroutes", deleteRoute},
+		{get, "/v3/routes/{guid}/destinations", false, "the apps that answer there", sees, listDestinations},
+		{post, "/v3/routes/{guid}/destinations", false, "add apps", changes, withBody(addDestinations)},
+		{patch, "/v3/routes/{guid}/destinations", false, "replace them", changes, withBody(replaceDestinations)},
+		{del, "/v3/routes/{guid}/destinations/{destination}", false, "take one away", changes, deleteDestination},
+		{get, "/v3/service_route_bindings", false, "empty", "", listNothing},
+	}
+}
+
 // MissingFeature is a part of CF v3 that Torpor does not have, with the reason.
 type MissingFeature struct{ What, Why string }
 
@@ -142,7 +164,7 @@ type MissingFeature struct{ What, Why string }
 func MissingFeatures() []MissingFeature {
 	return []MissingFeature{
 		{"packages of type bits, buildpacks, staging", "Torpor builds no code; push an image, or fill in a CFBuild's droplet"},
-		{"making routes and domains", "traffic is what Services and Ingresses of the cluster make of it"},
+		{"TCP routes, internal and private domains, wildcard hosts, weights of destinations", "not built"},
 		{"services, service bindings", "not built"},
 		{"renaming orgs and spaces, listing and taking away roles, users, quotas", "they are CFOrgs, CFSpaces and RoleBindings: use kubectl"},
 		{"`include`, `fields`, labels and annotations", "ignored; `label_selector` selects what has no labels"},

@@ -32,9 +32,12 @@ type ManifestApp struct {
 	Env             map[string]json.RawMessage `json:"env"`
 	ManifestProcess `json:",inline"`
 	Processes       []ManifestProcess `json:"processes"`
+	Routes          []ManifestRoute   `json:"routes"`
+	// NoRoute takes all addresses away; RandomRoute and DefaultRoute give one to an app that has none.
+	NoRoute      bool `json:"no-route"`
+	RandomRoute  bool `json:"random-route"`
+	DefaultRoute bool `json:"default-route"`
 	// These parts are ignored, with a warning.
-	Routes   json.RawMessage `json:"routes"`
-	Random   json.RawMessage `json:"random-route"`
 	Services json.RawMessage `json:"services"`
 	Sidecars json.RawMessage `json:"sidecars"`
 }
@@ -117,6 +120,9 @@ func (a ManifestApp) validate(index int, limits ProcessLimits) error {
 			return apierrors.NewUnprocessableEntity(about + err.Error())
 		}
 	}
+	if a.NoRoute && (len(a.Routes) > 0 || a.RandomRoute) || len(a.Routes) > maxManifestRoutes {
+		return apierrors.NewUnprocessableEntity(about + "expected no-route or at most " + strconv.Itoa(maxManifestRoutes) + " routes, found both or more; choose one")
+	}
 	for name := range a.Env {
 		if !IsSettableVariable(name) {
 			return apierrors.NewUnprocessableEntity(about + "expected names of your own under env, found '" + name + "'; choose another")
@@ -158,8 +164,6 @@ func (a ManifestApp) IgnoredParts() []string {
 		name, instead string
 		is            json.RawMessage
 	}{
-		{"routes", "traffic is what a Service and an Ingress of the cluster make of it", a.Routes},
-		{"random-route", "traffic is what a Service and an Ingress of the cluster make of it", a.Random},
 		{"services", "hand over credentials in the environment", a.Services},
 		{"sidecars", "make a process of each", a.Sidecars},
 	} {

@@ -20,6 +20,7 @@ const (
 	// An app is some writes, and all of them are one request.
 	maxManifestApps      = 100
 	maxManifestProcesses = 200
+	maxManifestRoutes    = 100
 )
 
 // checkExpansion refuses a manifest that is too large with its aliases expanded, without expanding them.

@@ -33,6 +33,8 @@ const (
 	InstanceResourceType   = "Instance"
 	OrgResourceType        = "Organization"
 	SpaceResourceType      = "Space"
+	DomainResourceType     = "Domain"
+	RouteResourceType      = "Route"
 	jobResourceType        = "Job"
 )
 
@@ -43,6 +45,7 @@ const (
 	buildsResource    = "cfbuilds"
 	packagesResource  = "cfpackages"
 	spacesResource    = "cfspaces"
+	routesResource    = "cfroutes"
 )
 
 // resourceTypeOf returns what clients call an object.
@@ -60,6 +63,10 @@ func resourceTypeOf(o client.Object) string {
 		return OrgResourceType
 	case *korifiv1alpha1.CFSpace:
 		return SpaceResourceType
+	case *korifiv1alpha1.CFDomain:
+		return DomainResourceType
+	case *korifiv1alpha1.CFRoute:
+		return RouteResourceType
 	default:
 		return AppResourceType
 	}

@@ -31,6 +31,8 @@ const (
 	// byGUID and byApp are indexes of the cache.
 	byGUID = "guid"
 	byApp  = "app"
+	// byAddress finds the routes of an address in all spaces.
+	byAddress = "address"
 	// cacheTimeout bounds the wait until the cache shows what a caller has written.
 	cacheTimeout = 2 * time.Second
 )
@@ -83,9 +85,13 @@ func (s *Store) StartCache(ctx, living context.Context, ended chan<- error) erro
 			return fmt.Errorf("index the cache: %w", err)
 		}
 	}
+	if err := s.cache.IndexField(ctx, &korifiv1alpha1.CFRoute{}, byAddress, addressOf); err != nil {
+		return fmt.Errorf("index the cache: %w", err)
+	}
 	for _, kind := range []client.Object{
 		&korifiv1alpha1.CFApp{}, &korifiv1alpha1.CFProcess{}, &korifiv1alpha1.CFBuild{}, &korifiv1alpha1.CFPackage{},
 		&korifiv1alpha1.CFOrg{}, &korifiv1alpha1.CFSpace{}, &corev1.Namespace{}, &torporv1alpha1.CFDeployment{},
+		&korifiv1alpha1.CFDomain{}, &korifiv1alpha1.CFRoute{},
 	} {
 		guidOf := func(o client.Object) []string { return []string{o.GetName()} }
 		if err := s.cache.IndexField(ctx, kind, byGUID, guidOf); err != nil {

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package handlers
+
+import (
+	"context"
+	"net/http"
+	"slices"
+
+	"github.com/google/uuid"
+	corev1 "k8s.io/api/core/v1"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
+	"github.com/torpor-dev/torpor/internal/cf/api/payloads"
+	"github.com/torpor-dev/torpor/internal/cf/api/presenter"
+	"github.com/torpor-dev/torpor/internal/cf/api/repositories"
+	"github.com/torpor-dev/torpor/internal/cf/route"
+)
+
+// maxDestinations of a route is what the schema of CFRoutes allows.
+const maxDestinations = 100
+
+func listDomains(ctx context.Context, r *Request) (Response, error) {
+	domains, err := r.Store.ListDomains(ctx)
+	if err != nil {
+		return Response{}, err
+	}
+	return respondList(r, resourceList[*korifiv1alpha1.CFDomain]{
+		items: domains,
+		filters: map[string]func(*korifiv1alpha1.CFDomain) string{
+			"names": func(d *korifiv1alpha1.CFDomain) string { return d.Spec.Name },
+			"guids": func(d *korifiv1alpha1.CFDomain) string { return d.Name },
+		},
+	}, func(d *korifiv1alpha1.CFDomain) presenter.DomainResponse { return presenter.ForDomain(r.Base, d) })
+}
+
+func getDomain(ctx context.Context, r *Request) (Response, error) {
+	domain, err := r.Store.GetDomain(ctx, r.guid())
+	return present(r, presenter.ForDomain, domain, err)
+}
+
+// getDefaultDomain answers with the domain of routes that name none.
+func getDefaultDomain(ctx context.Context, r *Request) (Response, error) {
+	domains, err := r.Store.ListDomains(ctx)
+	if err == nil && len(domains) == 0 {
+		err = apierrors.NewNotFound(repositories.DomainResourceType)
+	}
+	if err != nil {
+		return Response{}, err
+	}
+	return present(r, presenter.ForDomain, domains[0], nil)
+}
+
+func createDomain(ctx context.Context, r *Request, body payloads.DomainCreate) (Response, error) {
+	domains, err := r.Store.ListDomains(ctx)
+	if err == nil {
+		err = body.Validate()
+	}
+	if err != nil {
+		return Response{}, err
+	}
+	if slices.ContainsFunc(domains, func(d *korifiv1alpha1.CFDomain) bool { return d.Spec.Name == body.Name }) {
+		return Response{}, apierrors.NewUnprocessableEntity("The domain name \"" + body.Name + "\" is already in use")
+	}
+	domain, err := r.Store.CreateDomain(ctx, r.Caller, body.Name)
+	return presentCreated(r, presenter.ForDomain, domain, err)
+}
+
+func deleteDomain(ctx context.Context, r *Request) (Response, error) {
+	domain, err := r.Store.GetDomain(ctx, r.guid())
+	if err != nil {
+		return Response{}, err
+	}
+	return r.accepted(deleteDomainJob+domain.Name, r.Store.DeleteDomain(ctx, r.Caller, domain))
+}
+
+// getRouteReservation says whether an address is taken, by whomever.
+func getRouteReservation(ctx context.Context, r *Request) (Response, error) {
+	domain, err := r.Store.GetDomain(ctx, r.guid())
+	if err != nil {
+		return Response{}, err
+	}
+	found, err := r.Store.FindRoute(ctx, repositories.NewRouteSpec(domain, r.query().Get("host"), r.query().Get("path")))
+	return respond(map[string]bool{"matching_route": found != nil}, err)
+}
+
+func listRoutes(ctx context.Context, r *Request) (Response, error) {
+	spaces, err := r.visibleSpaces(ctx)
+	if err != nil {
+		return Response{}, err
+	}
+	all, err := r.Store.ListRoutes(ctx, spaces)
+	if err != nil {
+		return Response{}, err
+	}
+	if apps := payloads.ParseFilter(r.query(), "app_guids"); apps != nil {
+		all = slices.DeleteFunc(all, func(obj *korifiv1alpha1.CFRoute) bool {
+			return !slices.ContainsFunc(obj.Spec.Destinations, func(d korifiv1alpha1.RouteDestination) bool { return apps.Matches(d.AppRef.Name) })
+		})
+	}
+	return r.respondRoutes(ctx, all)
+}
+
+func listAppRoutes(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (Response, error) {
+	all, err := r.routesOfApp(ctx, app)
+	if err != nil {
+		return Response{}, err
+	}
+	return r.respondRoutes(ctx, all)
+}
+
+// routesOfApp returns the routes of an app's space that lead to it.
+func (r *Request) routesOfApp(ctx context.Context, app *korifiv1alpha1.CFApp) ([]*korifiv1alpha1.CFRoute, error) {
+	all, err := r.Store.ListRoutes(ctx, []string{app.Namespace})
+	return slices.DeleteFunc(all, func(obj *korifiv1alpha1.CFRoute) bool { return indexOfApp(obj, app) < 0 }), err
+}
+
+func indexOfApp(obj *korifiv1alpha1.CFRoute, app *korifiv1alpha1.CFApp) int {
+	return slices.IndexFunc(obj.Spec.Destinations, func(d korifiv1alpha1.RouteDestination) bool { return d.AppRef.Name == app.Name })
+}
+
+func (r *Request) respondRoutes(ctx context.Context, all []*korifiv1alpha1.CFRoute) (Response, error) {
+	domains, err := r.Store.ListDomains(ctx)
+	if err != nil {
+		return Response{}, err
+	}
+	byName := map[string]*korifiv1alpha1.CFDomain{}
+	for _, d := range domains {
+		byName[d.Name] = d
+	}
+	return respondList(r, resourceList[*korifiv1alpha1.CFRoute]{
+		items: all,
+		filters: map[string]func(*korifiv1alpha1.CFRoute) string{
+			"guids":        func(obj *korifiv1alpha1.CFRoute) string { return obj.Name },
+			"hosts":        func(obj *korifiv1alpha1.CFRoute) string { return route.HostOf(obj.Spec) },
+			"paths":        func(obj *korifiv1alpha1.CFRoute) string { return obj.Spec.Path },
+			"domain_guids": func(obj *korifiv1alpha1.CFRoute) string { return obj.Spec.DomainRef.Name },
+			"ports":        func(*korifiv1alpha1.CFRoute) string { return "" },
+		},
+	}, func(obj *korifiv1alpha1.CFRoute) presenter.RouteResponse {
+		return presenter.ForRoute(r.Base, presenter.RouteWithDomain{Route: obj, Domain: byName[obj.Spec.DomainRef.Name]})
+	})
+}
+
+// presentRoute answers with a route, or with the error of getting it.
+func (r *Request) presentRoute(ctx context.Context, status int, obj *korifiv1alpha1.CFRoute, err error) (Response, error) {
+	if err != nil {
+		return Response{}, err
+	}
+	domain, err := r.Store.GetDomain(ctx, obj.Spec.DomainRef.Name)
+	if ignoreNotFound(err) != nil {
+		return Response{}, err
+	}
+	return Response{Status: status, Body: presenter.ForRoute(r.Base, presenter.RouteWithDomain{Route: obj, Domain: domain})}, nil
+}
+
+func getRoute(ctx context.Context, r *Request) (Response, error) {
+	obj, err := r.Store.GetRoute(ctx, r.Caller, r.guid())
+	return r.presentRoute(ctx, http.StatusOK, obj, err)
+}
+
+func createRoute(ctx context.Context, r *Request, body payloads.RouteCreate) (Response, error) {
+	space := body.Relationships.Space.Data.GUID
+	if err := r.requireSpace(ctx, space); err != nil {
+		return Response{}, err
+	}
+	domain, err := r.Store.GetDomain(ctx, body.Relationships.Domain.Data.GUID)
+	if err != nil {
+		return Response{}, apierrors.NewUnprocessableEntity("Invalid domain. Ensure that the domain exists and you have access to it.")
+	}
+	if body.Port != nil {
+		return Response{}, apierrors.NewUnprocessableEntity("expected no port, because routes are of HTTP; leave it out")
+	}
+	obj, err := r.Store.CreateRoute(ctx, r.Caller, space, repositories.NewRouteSpec(domain, body.Host, body.Path))
+	return r.presentRoute(ctx, http.StatusCreated, obj, err)
+}
+
+func deleteRoute(ctx context.Context, r *Request) (Response, error) {
+	obj, err := r.Store.GetRoute(ctx, r.Caller, r.guid())
+	if err != nil {
+		return Response{}, err
+	}
+	return r.accepted(deleteRouteJob+obj.Name, r.Store.DeleteRoute(ctx, r.Caller, obj))
+}
+
+func listDestinations(ctx context.Context, r *Request) (Response, error) {
+	obj, err := r.Store.GetRoute(ctx, r.Caller, r.guid())
+	return present(r, presenter.ForDestinations, obj, err)
+}
+
+// addDestinations adds those that a route does not have; replaceDestinations takes away the others.
+func addDestinations(ctx context.Context, r *Request, body payloads.Destinations) (Response, error) {
+	return r.changeDestinations(ctx, body, func(obj *korifiv1alpha1.CFRoute) []korifiv1alpha1.RouteDestination {
+		return slices.Clone(obj.Spec.Destinations)
+	})
+}
+
+func replaceDestinations(ctx context.Context, r *Request, body payloads.Destinations) (Response, error) {
+	return r.changeDestinations(ctx, body, func(*korifiv1alpha1.CFRoute) []korifiv1alpha1.RouteDestination { return nil })
+}
+
+func (r *Request) changeDestinations(ctx context.Context, body payloads.Destinations, keep func(*korifiv1alpha1.CFRoute) []korifiv1alpha1.RouteDestination) (Response, error) {
+	obj, err := r.Store.GetRoute(ctx, r.Caller, r.guid())
+	if err != nil {
+		return Response{}, err
+	}
+	to := keep(obj)
+	for _, wanted := range body.Destinations {
+		if err := wanted.Validate(); err != nil {
+			return Response{}, err
+		}
+		app, err := r.Store.GetApp(ctx, r.Caller, wanted.App.GUID)
+		if err != nil || app.Namespace != obj.Namespace {
+			return Response{}, apierrors.NewUnprocessableEntity("App(s) with guid(s) \"" + wanted.App.GUID + "\" do not exist or you do not have access; a route and its apps are in one space")
+		}
+		to = withDestination(to, korifiv1alpha1.RouteDestination{
+			AppRef: corev1.LocalObjectReference{Name: app.Name}, ProcessType: wanted.ProcessType(), Port: wanted.Port,
+		})
+	}
+	if len(to) > maxDestinations {
+		return Response{}, apierrors.NewUnprocessableEntity("expected at most 100 destinations of a route, found more; make another route")
+	}
+	obj, err = r.Store.SetDestinations(ctx, r.Caller, obj, to)
+	return present(r, presenter.ForDestinations, obj, err)
+}
+
+// withDestination adds a destination, unless it is there already.
+func withDestination(all []korifiv1alpha1.RouteDestination, one korifiv1alpha1.RouteDestination) []korifiv1alpha1.RouteDestination {
+	if slices.ContainsFunc(all, func(d korifiv1alpha1.RouteDestination) bool {
+		return d.AppRef == one.AppRef && d.ProcessType == one.ProcessType && d.Port == one.Port
+	}) {
+		return all
+	}
+	one.GUID, one.Protocol = uuid.NewString(), korifiv1alpha1.HTTP1DestinationProtocol
+	return append(all, one)
+}
+
+func deleteDestination(ctx context.Context, r *Request) (Response, error) {
+	obj, err := r.Store.GetRoute(ctx, r.Caller, r.guid())
+	if err != nil {
+		return Response{}, err
+	}
+	i := slices.IndexFunc(obj.Spec.Destinations, func(d korifiv1alpha1.RouteDestination) bool { return d.GUID == r.HTTP.PathValue("destination") })
+	if i < 0 {
+		return Response{}, apierrors.NewUnprocessableEntity("Unable to unmap route from destination. Ensure the route has a destination with this guid.")
+	}
+	_, err = r.Store.SetDestinations(ctx, r.Caller, obj, slices.Delete(slices.Clone(obj.Spec.Destinations), i, i+1))
+	return Response{Status: http.StatusNoContent}, err
+}

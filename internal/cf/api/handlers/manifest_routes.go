@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package handlers
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+	corev1 "k8s.io/api/core/v1"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
+	"github.com/torpor-dev/torpor/internal/cf/api/payloads"
+	"github.com/torpor-dev/torpor/internal/cf/api/repositories"
+)
+
+// maxHost is what a label of a name may have; randomDigits keep two apps of one name apart.
+const (
+	maxHost      = 63
+	randomDigits = 8
+)
+
+// notInHosts are the characters of an app's name that a host cannot have.
+var notInHosts = regexp.MustCompile(`[^a-z0-9-]+`)
+
+// applyRoutes maps an app to the addresses that a manifest gives it. It returns a warning if there is no domain for an address
+// that the manifest leaves to the platform.
+func (r *Request) applyRoutes(ctx context.Context, app *korifiv1alpha1.CFApp, wanted payloads.ManifestApp) (warning string, err error) {
+	has, err := r.routesOfApp(ctx, app)
+	if err != nil {
+		return "", err
+	}
+	if wanted.NoRoute {
+		return "", r.unmapRoutes(ctx, app, has)
+	}
+	domains, err := r.Store.ListDomains(ctx)
+	if err != nil {
+		return "", err
+	}
+	for _, address := range wanted.Routes {
+		spec, err := findDomain(domains, address)
+		if err == nil {
+			err = r.mapRoute(ctx, app, spec)
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	if len(wanted.Routes) > 0 || len(has) > 0 || !wanted.RandomRoute && !wanted.DefaultRoute {
+		return "", nil
+	}
+	if len(domains) == 0 {
+		return fmt.Sprintf("App '%s' got no address, because the platform has no domain; ask the platform team for one.", wanted.Name), nil
+	}
+	return "", r.mapRoute(ctx, app, repositories.NewRouteSpec(domains[0], hostFor(wanted), ""))
+}
+
+// hostFor makes a host of the name of an app.
+func hostFor(wanted payloads.ManifestApp) string {
+	name := strings.Trim(notInHosts.ReplaceAllString(strings.ToLower(wanted.Name), "-"), "-")
+	if !wanted.RandomRoute && name != "" {
+		return strings.Trim(name[:min(len(name), maxHost)], "-")
+	}
+	return name[:min(len(name), maxHost-randomDigits-1)] + "-" + uuid.NewString()[:randomDigits]
+}
+
+// findDomain returns the address of a manifest in the domain that it ends with.
+func findDomain(domains []*korifiv1alpha1.CFDomain, address payloads.ManifestRoute) (korifiv1alpha1.CFRouteSpec, error) {
+	name, path := address.Split()
+	for _, domain := range domains {
+		if host, ok := strings.CutSuffix(name, "."+domain.Spec.Name); ok && !strings.Contains(host, ".") {
+			return repositories.NewRouteSpec(domain, host, path), nil
+		}
+	}
+	return korifiv1alpha1.CFRouteSpec{}, apierrors.NewUnprocessableEntity("The route '" + address.Route + "' did not match any existing domains.")
+}
+
+// mapRoute leads an address of the app's space to the app, and makes the route if there is none.
+func (r *Request) mapRoute(ctx context.Context, app *korifiv1alpha1.CFApp, spec korifiv1alpha1.CFRouteSpec) error {
+	obj, err := r.Store.FindRoute(ctx, spec)
+	if err != nil {
+		return err
+	}
+	if obj == nil || obj.Namespace != app.Namespace {
+		if obj, err = r.Store.CreateRoute(ctx, r.Caller, app.Namespace, spec); err != nil {
+			return err
+		}
+	}
+	to := withDestination(slices.Clone(obj.Spec.Destinations), korifiv1alpha1.RouteDestination{
+		AppRef: corev1.LocalObjectReference{Name: app.Name}, ProcessType: korifiv1alpha1.WebProcess,
+	})
+	if len(to) == len(obj.Spec.Destinations) {
+		return nil
+	}
+	_, err = r.Store.SetDestinations(ctx, r.Caller, obj, to)
+	return err
+}
+
+func (r *Request) unmapRoutes(ctx context.Context, app *korifiv1alpha1.CFApp, routes []*korifiv1alpha1.CFRoute) error {
+	for _, obj := range routes {
+		to := slices.DeleteFunc(slices.Clone(obj.Spec.Destinations), func(d korifiv1alpha1.RouteDestination) bool { return d.AppRef.Name == app.Name })
+		if _, err := r.Store.SetDestinations(ctx, r.Caller, obj, to); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package payloads
+
+import (
+	"cmp"
+	"strings"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
+)
+
+// DomainCreate is the body of POST /v3/domains.
+type DomainCreate struct {
+	Name          string `json:"name"`
+	Internal      bool   `json:"internal"`
+	Relationships struct {
+		Organization *Relationship `json:"organization"`
+	} `json:"relationships"`
+}
+
+// Validate refuses domains that are not shared by all orgs.
+func (d DomainCreate) Validate() error {
+	switch {
+	case d.Name == "":
+		return apierrors.NewUnprocessableEntity("expected the name of a domain, found none; name it")
+	case d.Internal, d.Relationships.Organization != nil:
+		return apierrors.NewUnprocessableEntity("expected a shared domain, found an internal one or that of an organization; Torpor has shared domains only")
+	default:
+		return nil
+	}
+}
+
+// RouteCreate is the body of POST /v3/routes.
+type RouteCreate struct {
+	Host          string `json:"host"`
+	Path          string `json:"path"`
+	Port          *int32 `json:"port"`
+	Relationships struct {
+		Space  Relationship `json:"space"`
+		Domain Relationship `json:"domain"`
+	} `json:"relationships"`
+}
+
+// Destinations is the body of POST and PATCH of a route's destinations.
+type Destinations struct {
+	Destinations []Destination `json:"destinations"`
+}
+
+// Destination is an app that answers at a route.
+type Destination struct {
+	App struct {
+		GUID    string `json:"guid"`
+		Process struct {
+			Type string `json:"type"`
+		} `json:"process"`
+	} `json:"app"`
+	Port     int32   `json:"port"`
+	Weight   *int32  `json:"weight"`
+	Protocol *string `json:"protocol"`
+}
+
+// Validate refuses what Torpor does not serve.
+func (d Destination) Validate() error {
+	switch {
+	case d.Weight != nil:
+		return apierrors.NewUnprocessableEntity("expected no weight, because requests are shared as instances are; leave it out and scale")
+	case d.Protocol != nil && *d.Protocol != korifiv1alpha1.HTTP1DestinationProtocol:
+		return apierrors.NewUnprocessableEntity("expected the protocol http1, found " + *d.Protocol + "; leave it out")
+	case d.Port < 0 || d.Port > 65535:
+		return apierrors.NewUnprocessableEntity("expected a port from 1 to 65535; leave it out for the app's own")
+	default:
+		return nil
+	}
+}
+
+// ProcessType is that of the destination; web if it says none.
+func (d Destination) ProcessType() string {
+	return cmp.Or(d.App.Process.Type, korifiv1alpha1.WebProcess)
+}
+
+// ManifestRoute is an address in a manifest.
+type ManifestRoute struct {
+	Route    string `json:"route"`
+	Protocol string `json:"protocol"`
+}
+
+// Split returns the name and the path of an address such as shop.apps.example.com/cart.
+func (r ManifestRoute) Split() (name, path string) {
+	name, path, found := strings.Cut(r.Route, "/")
+	if found {
+		path = "/" + path
+	}
+	return strings.ToLower(name), path
+}

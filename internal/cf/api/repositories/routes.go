@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package repositories
+
+import (
+	"context"
+	"slices"
+
+	"github.com/google/uuid"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
+	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
+	"github.com/torpor-dev/torpor/internal/cf/route"
+)
+
+// ListDomains returns all domains, the oldest first, which is the default. Their names are no secret: every org shares them.
+func (s *Store) ListDomains(ctx context.Context) ([]*korifiv1alpha1.CFDomain, error) {
+	all, err := list[*korifiv1alpha1.CFDomain](ctx, s, "list domains", &korifiv1alpha1.CFDomainList{}, client.InNamespace(s.rootNamespace))
+	slices.SortFunc(all, CompareByAge)
+	return all, err
+}
+
+// GetDomain returns the domain with a GUID.
+func (s *Store) GetDomain(ctx context.Context, guid string) (*korifiv1alpha1.CFDomain, error) {
+	all, err := s.ListDomains(ctx)
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(all, func(d *korifiv1alpha1.CFDomain) bool { return d.Name == guid })
+	if i < 0 {
+		return nil, apierrors.NewNotFound(DomainResourceType)
+	}
+	return all[i], nil
+}
+
+// CreateDomain creates a domain as the caller.
+func (s *Store) CreateDomain(ctx context.Context, caller *authorization.Caller, name string) (*korifiv1alpha1.CFDomain, error) {
+	return create(ctx, s, caller, &korifiv1alpha1.CFDomain{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.rootNamespace, Name: uuid.NewString()}, Spec: korifiv1alpha1.CFDomainSpec{Name: name},
+	})
+}
+
+// DeleteDomain deletes a domain; its routes stay and are served no more.
+func (s *Store) DeleteDomain(ctx context.Context, caller *authorization.Caller, domain *korifiv1alpha1.CFDomain) error {
+	return deleteByName(ctx, caller, domain.DeepCopy())
+}
+
+// GetRoute returns a route that the caller may see.
+func (s *Store) GetRoute(ctx context.Context, caller *authorization.Caller, guid string) (*korifiv1alpha1.CFRoute, error) {
+	return find[*korifiv1alpha1.CFRoute](ctx, s, caller, guid, cacheLookup{
+		list: &korifiv1alpha1.CFRouteList{}, noun: "route", resource: routesResource, resourceType: RouteResourceType,
+	})
+}
+
+// ListRoutes returns the routes of some spaces, the oldest first.
+func (s *Store) ListRoutes(ctx context.Context, spaces []string) ([]*korifiv1alpha1.CFRoute, error) {
+	var all []*korifiv1alpha1.CFRoute
+	for _, space := range spaces {
+		found, err := list[*korifiv1alpha1.CFRoute](ctx, s, "list routes", &korifiv1alpha1.CFRouteList{}, client.InNamespace(space))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
+	}
+	slices.SortFunc(all, CompareByAge)
+	return all, nil
+}
+
+// FindRoute returns the oldest route of an address, in whichever space it is; nil if there is none. A caller may be told that
+// there is one and no more, unless it is in the caller's space.
+func (s *Store) FindRoute(ctx context.Context, spec korifiv1alpha1.CFRouteSpec) (*korifiv1alpha1.CFRoute, error) {
+	all, err := list[*korifiv1alpha1.CFRoute](ctx, s, "find the route", &korifiv1alpha1.CFRouteList{}, client.MatchingFields{byAddress: route.AddressKey(spec)})
+	if err != nil || len(all) == 0 {
+		return nil, err
+	}
+	return slices.MinFunc(all, CompareByAge), nil
+}
+
+// NewRouteSpec describes an address of a domain.
+func NewRouteSpec(domain *korifiv1alpha1.CFDomain, host, path string) korifiv1alpha1.CFRouteSpec {
+	return korifiv1alpha1.CFRouteSpec{
+		Host: host, Path: path, Protocol: korifiv1alpha1.HTTPRouteProtocol,
+		DomainRef: corev1.ObjectReference{Namespace: domain.Namespace, Name: domain.Name},
+	}
+}
+
+// CreateRoute creates a route as the caller, unless a route has its address.
+func (s *Store) CreateRoute(ctx context.Context, caller *authorization.Caller, space string, spec korifiv1alpha1.CFRouteSpec) (*korifiv1alpha1.CFRoute, error) {
+	if wrong := route.CheckAddress(spec); wrong != "" {
+		return nil, apierrors.NewUnprocessableEntity(wrong)
+	}
+	taken, err := s.FindRoute(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	if taken != nil {
+		return nil, apierrors.NewUnprocessableEntity("Route already exists with host '" + spec.Host + "' and path '" + spec.Path + "'; choose another")
+	}
+	guid := uuid.NewString()
+	return create(ctx, s, caller, &korifiv1alpha1.CFRoute{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: guid, Labels: map[string]string{
+		korifiv1alpha1.GUIDLabel: guid, korifiv1alpha1.SpaceGUIDLabel: space,
+	}}, Spec: spec})
+}
+
+// SetDestinations replaces the destinations of a route. It fails if somebody else has changed them meanwhile, because neither
+// list would be right.
+func (s *Store) SetDestinations(ctx context.Context, caller *authorization.Caller, obj *korifiv1alpha1.CFRoute, to []korifiv1alpha1.RouteDestination) (*korifiv1alpha1.CFRoute, error) {
+	return patch(ctx, s, caller, obj.DeepCopy(), jsonObject{
+		"metadata": jsonObject{"resourceVersion": obj.ResourceVersion}, "spec": jsonObject{"destinations": to},
+	})
+}
+
+// DeleteRoute deletes a route.
+func (s *Store) DeleteRoute(ctx context.Context, caller *authorization.Caller, obj *korifiv1alpha1.CFRoute) error {
+	return deleteByName(ctx, caller, obj.DeepCopy())
+}
+
+// IsRouteGone reports whether a route is gone.
+func (s *Store) IsRouteGone(ctx context.Context, _ *authorization.Caller, guid string) (bool, error) {
+	found, err := list[*korifiv1alpha1.CFRoute](ctx, s, "find the route", &korifiv1alpha1.CFRouteList{}, client.MatchingFields{byGUID: guid})
+	return len(found) == 0, err
+}
+
+// addressOf is how the cache finds a route by its address.
+func addressOf(o client.Object) []string {
+	if r, ok := o.(*korifiv1alpha1.CFRoute); ok {
+		return []string{route.AddressKey(r.Spec)}
+	}
+	return nil
+}

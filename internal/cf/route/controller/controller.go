@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package controller publishes CFRoutes: a Service for each destination, and an HTTPRoute or an Ingress for the address.
+package controller
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cf/route"
+	"github.com/torpor-dev/torpor/internal/decision"
+	"github.com/torpor-dev/torpor/internal/reconcile"
+)
+
+// Name of the controller, its events and its field manager.
+const Name = "torpor-routes"
+
+// Fields by which the cache finds CFRoutes.
+const (
+	byAddress = "address"
+	byDomain  = "domain"
+	byApp     = "app"
+)
+
+// Controller reconciles CFRoutes.
+type Controller struct {
+	// Clock tells the time.
+	Clock clock.PassiveClock
+	// Publisher is who sends requests to apps.
+	Publisher route.Publisher
+	// WatchNamespaces are the only ones whose objects are handled; none means all.
+	WatchNamespaces []string
+	// Guard keeps the passes away from objects that another project writes; nil keeps none away.
+	Guard *reconcile.WriterGuard
+
+	client client.Client
+	// owned has what was made of routes, and nothing else of its kinds.
+	owned cache.Cache
+}
+
+// +kubebuilder:rbac:groups=korifi.cloudfoundry.org,resources=cfroutes,verbs=get;list;watch
+// +kubebuilder:rbac:groups=korifi.cloudfoundry.org,resources=cfroutes/status,verbs=get;patch
+// +kubebuilder:rbac:groups=korifi.cloudfoundry.org,resources=cfdomains;cfapps;cfprocesses,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=services,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=gateway.networking.k8s.io,resources=httproutes,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=networking.k8s.io,resources=ingresses,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// SetupWithManager adds the controller.
+func (c Controller) SetupWithManager(mgr manager.Manager) error {
+	c.client = mgr.GetClient()
+	ofRoutes, err := labels.NewRequirement(korifiv1alpha1.RouteGUIDLabel, selection.Exists, nil)
+	if err != nil {
+		return fmt.Errorf("set up %s: %w", Name, err)
+	}
+	kinds := []client.Object{&corev1.Service{}, c.publishedKind()}
+	if c.owned, err = reconcile.NewLabelledCache(mgr, c.WatchNamespaces, labels.NewSelector().Add(*ofRoutes), kinds...); err != nil {
+		return fmt.Errorf("set up %s: %w", Name, err)
+	}
+	for field, valueOf := range map[string]func(*korifiv1alpha1.CFRoute) []string{byAddress: addressOf, byDomain: domainOf, byApp: appsOf} {
+		if err := mgr.GetFieldIndexer().IndexField(context.Background(), &korifiv1alpha1.CFRoute{}, field, indexRoutes(valueOf)); err != nil {
+			return fmt.Errorf("set up %s: index routes: %w", Name, err)
+		}
+	}
+	b := builder.ControllerManagedBy(mgr).Named(Name).
+		WithOptions(reconcile.WorkerOptions{Count: 5, PassTimeout: time.Minute}.Options()).
+		For(&korifiv1alpha1.CFRoute{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		// The next route of an address that is given back is served without delay.
+		Watches(&korifiv1alpha1.CFRoute{}, handler.EnqueueRequestsFromMapFunc(c.routesBy(byAddress, addressOfObject)), builder.WithPredicates(onlyDeleted())).
+		Watches(&korifiv1alpha1.CFDomain{}, handler.EnqueueRequestsFromMapFunc(c.routesBy(byDomain, keyOfObject))).
+		Watches(&korifiv1alpha1.CFApp{}, handler.EnqueueRequestsFromMapFunc(c.routesBy(byApp, keyOfObject)), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&korifiv1alpha1.CFProcess{}, handler.EnqueueRequestsFromMapFunc(c.routesBy(byApp, appOfProcess)), builder.WithPredicates(predicate.GenerationChangedPredicate{}))
+	for _, kind := range kinds {
+		b = b.WatchesRawSource(source.Kind(c.owned, kind, handler.EnqueueRequestsFromMapFunc(reconcile.RequestByLabel(korifiv1alpha1.RouteGUIDLabel))))
+	}
+	err = b.Complete(&reconcile.Pass[*korifiv1alpha1.CFRoute, route.Observed, route.Plan]{
+		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Guard: c.Guard, Owner: Name,
+		New:     func() *korifiv1alpha1.CFRoute { return &korifiv1alpha1.CFRoute{} },
+		Observe: c.observe,
+		Decide:  route.Decide,
+		Act:     c.act,
+		Report:  c.report,
+	})
+	if err != nil {
+		return fmt.Errorf("set up %s: %w", Name, err)
+	}
+	return nil
+}
+
+func (c Controller) publishedKind() client.Object {
+	if c.Publisher.UsesGateway() {
+		return &gatewayv1.HTTPRoute{}
+	}
+	return &networkingv1.Ingress{}
+}
+
+func (c Controller) report(obj *korifiv1alpha1.CFRoute, seen route.Observed, plan route.Plan, refused *reconcile.RefusedError) reconcile.FollowUp {
+	status := &obj.Status
+	status.ObservedGeneration, status.Destinations = obj.Generation, plan.Destinations
+	status.CurrentStatus, status.Description = korifiv1alpha1.InvalidRoute, plan.Ready.Message
+	status.FQDN, status.URI = "", ""
+	if plan.IsValid {
+		status.CurrentStatus = korifiv1alpha1.ValidRoute
+		status.FQDN = route.FQDN(obj.Spec, seen.Domain)
+		status.URI = status.FQDN + obj.Spec.Path
+	}
+	if refused != nil {
+		plan.Ready = decision.Unknown(korifiv1alpha1.AddressPublishedReason, "the address could not be published: "+refused.Error())
+	}
+	reconcile.SetConditions(&status.Conditions, map[string]decision.Condition{korifiv1alpha1.ReadyCondition: plan.Ready}, obj.Generation, c.Clock)
+	return reconcile.FollowUp{Rule: plan.Ready.Reason}
+}
+
+// routesBy maps an object to the routes that have its value in a field of the cache.
+func (c Controller) routesBy(field string, valueOf func(client.Object) string) handler.MapFunc {
+	return func(ctx context.Context, obj client.Object) []ctrl.Request {
+		var list korifiv1alpha1.CFRouteList
+		if err := c.client.List(ctx, &list, client.MatchingFields{field: valueOf(obj)}); err != nil {
+			return nil
+		}
+		var all []ctrl.Request
+		for i := range list.Items {
+			all = append(all, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+		}
+		return all
+	}
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller_test
+
+import (
+	"fmt"
+	"go/build"
+	"os"
+	"path/filepath"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cf/route"
+	"github.com/torpor-dev/torpor/internal/cf/route/controller"
+	"github.com/torpor-dev/torpor/internal/testenv"
+)
+
+var (
+	suite  testenv.Suite
+	shared = testenv.NewShared(&suite, newEnv)
+)
+
+func TestMain(m *testing.M) { os.Exit(suite.Run(m)) }
+
+type env struct {
+	*testenv.Environment
+	domain corev1.ObjectReference
+}
+
+// newEnv serves the Gateway API with its own CRDs, whose schema and rules judge what the controller writes.
+func newEnv(t testing.TB) *env {
+	t.Helper()
+	e := &env{Environment: testenv.Start(t)}
+	pkg, err := build.Import("sigs.k8s.io/gateway-api/apis/v1", ".", build.FindOnly)
+	testenv.ExpectNoError(t, err)
+	e.InstallCRDs(t, filepath.Join(pkg.Dir, "..", "..", "config", "crd", "standard", "gateway.networking.k8s.io_httproutes.yaml"))
+	testenv.ExpectNoError(t, gatewayv1.Install(e.Client.Scheme()))
+	domain := &korifiv1alpha1.CFDomain{ObjectMeta: metav1.ObjectMeta{Namespace: e.CreateNamespace(t), Name: "apps"}, Spec: korifiv1alpha1.CFDomainSpec{Name: "apps.example.com"}}
+	e.ExpectCreated(t, domain)
+	e.domain = corev1.ObjectReference{Namespace: domain.Namespace, Name: domain.Name}
+	testenv.StartManager(t, e.Environment, func(mgr manager.Manager) error {
+		return controller.Controller{Clock: clock.RealClock{}, Publisher: route.Publisher{GatewayNamespace: "infra", Gateway: "apps"}}.SetupWithManager(mgr)
+	})
+	return e
+}
+
+func (e *env) createRoute(t *testing.T, namespace, host string, apps ...string) *korifiv1alpha1.CFRoute {
+	t.Helper()
+	made := &korifiv1alpha1.CFRoute{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "route-" + host}, Spec: korifiv1alpha1.CFRouteSpec{Host: host, DomainRef: e.domain}}
+	for _, app := range apps {
+		made.Spec.Destinations = append(made.Spec.Destinations, korifiv1alpha1.RouteDestination{
+			GUID: host + "-" + app, AppRef: corev1.LocalObjectReference{Name: app}, ProcessType: korifiv1alpha1.WebProcess, Protocol: korifiv1alpha1.HTTP1DestinationProtocol,
+		})
+	}
+	e.ExpectCreated(t, made)
+	return made
+}
+
+func (e *env) createApp(t *testing.T, namespace, name string) *korifiv1alpha1.CFApp {
+	t.Helper()
+	app := testenv.BuildCFApp(types.NamespacedName{Namespace: namespace, Name: name})
+	app.Spec.DesiredState = korifiv1alpha1.StartedState
+	e.ExpectCreated(t, app, &korifiv1alpha1.CFProcess{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name + "-web"},
+		Spec:       korifiv1alpha1.CFProcessSpec{AppRef: korifiv1alpha1.Reference{Name: name}, ProcessType: korifiv1alpha1.WebProcess, DesiredInstances: new(int32(2)), MemoryMB: 16, DiskQuotaMB: 16},
+	})
+	return app
+}
+
+func (e *env) expectReason(t *testing.T, obj *korifiv1alpha1.CFRoute, reason string) {
+	t.Helper()
+	testenv.Eventually(t, obj.Name+" is "+reason, func() error {
+		if err := e.Client.Get(t.Context(), client.ObjectKeyFromObject(obj), obj); err != nil {
+			return err
+		}
+		if c := meta.FindStatusCondition(obj.Status.Conditions, korifiv1alpha1.ReadyCondition); c == nil || c.Reason != reason || c.ObservedGeneration != obj.Generation {
+			return fmt.Errorf("expected %s, found %+v", reason, obj.Status.Conditions)
+		}
+		return nil
+	})
+}
+
+func TestAddressIsPublishedWithItsDestinations(t *testing.T) {
+	e := shared.Get(t)
+	namespace := e.CreateNamespace(t)
+	e.createApp(t, namespace, "blue")
+	obj := e.createRoute(t, namespace, "shop", "blue", "green")
+	e.expectReason(t, obj, korifiv1alpha1.AddressPublishedReason)
+	if obj.Status.URI != "shop.apps.example.com" || obj.Status.CurrentStatus != korifiv1alpha1.ValidRoute || len(obj.Status.Destinations) != 1 {
+		t.Errorf("expected a valid route to one app, found %+v", obj.Status)
+	}
+	e.createApp(t, namespace, "green")
+	published := &gatewayv1.HTTPRoute{}
+	testenv.Eventually(t, "both apps get requests", func() error {
+		if err := e.Client.Get(t.Context(), client.ObjectKeyFromObject(obj), published); err != nil {
+			return err
+		}
+		if refs := published.Spec.Rules[0].BackendRefs; len(refs) != 2 || *refs[1].Weight != 2 {
+			return fmt.Errorf("expected two destinations, found %+v", refs)
+		}
+		return nil
+	})
+	var service corev1.Service
+	testenv.ExpectNoError(t, e.Client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "s-shop-green"}, &service))
+	if service.Spec.Selector[korifiv1alpha1.AppGUIDLabel] != "green" || service.Spec.Ports[0].TargetPort.StrVal != "http" {
+		t.Errorf("expected the instances of the app at its own port, found %+v", service.Spec)
+	}
+
+	published.Status.Parents = []gatewayv1.RouteParentStatus{{ParentRef: published.Spec.ParentRefs[0], ControllerName: "example.com/gateway"}}
+	for _, kind := range []string{"Accepted", "ResolvedRefs"} {
+		published.Status.Parents[0].Conditions = append(published.Status.Parents[0].Conditions, metav1.Condition{
+			Type: kind, Status: metav1.ConditionTrue, Reason: kind, ObservedGeneration: published.Generation, LastTransitionTime: metav1.Now(),
+		})
+	}
+	testenv.ExpectNoError(t, e.Client.Status().Update(t.Context(), published))
+	e.expectReason(t, obj, korifiv1alpha1.AddressServedReason)
+
+	// What is unmapped gets no request, and what others have changed is set back.
+	obj.Spec.Destinations = obj.Spec.Destinations[1:]
+	testenv.ExpectNoError(t, e.Client.Update(t.Context(), obj))
+	testenv.Eventually(t, "one Service is left", func() error {
+		var services corev1.ServiceList
+		if err := e.Client.List(t.Context(), &services, client.InNamespace(namespace)); err != nil {
+			return err
+		}
+		if len(services.Items) != 1 || services.Items[0].Name != "s-shop-green" {
+			return fmt.Errorf("expected s-shop-green, found %d Services", len(services.Items))
+		}
+		return nil
+	})
+}
+
+func TestOldestRouteHasTheAddress(t *testing.T) {
+	e := shared.Get(t)
+	mine, theirs := e.CreateNamespace(t), e.CreateNamespace(t)
+	e.createApp(t, mine, "app")
+	e.createApp(t, theirs, "app")
+	first := e.createRoute(t, mine, "taken", "app")
+	e.expectReason(t, first, korifiv1alpha1.AddressPublishedReason)
+	// The order of the same second is that of the namespaces, so the second route may be first; exactly one of them is.
+	second := e.createRoute(t, theirs, "taken", "app")
+	loser, winner := second, first
+	testenv.Eventually(t, "one of two routes has the address", func() error {
+		reasons := map[string]int{}
+		for _, r := range []*korifiv1alpha1.CFRoute{first, second} {
+			if err := e.Client.Get(t.Context(), client.ObjectKeyFromObject(r), r); err != nil {
+				return err
+			}
+			if c := meta.FindStatusCondition(r.Status.Conditions, korifiv1alpha1.ReadyCondition); c != nil {
+				reasons[c.Reason]++
+				if c.Reason == korifiv1alpha1.AddressTakenReason {
+					loser = r
+				} else {
+					winner = r
+				}
+			}
+		}
+		if reasons[korifiv1alpha1.AddressTakenReason] != 1 || reasons[korifiv1alpha1.AddressPublishedReason] != 1 {
+			return fmt.Errorf("expected one of each, found %v", reasons)
+		}
+		return nil
+	})
+	if err := e.Client.Get(t.Context(), client.ObjectKeyFromObject(loser), &gatewayv1.HTTPRoute{}); client.IgnoreNotFound(err) != nil || err == nil {
+		t.Errorf("expected no HTTPRoute of the later route, found %v", err)
+	}
+	testenv.ExpectNoError(t, e.Client.Delete(t.Context(), winner))
+	e.expectReason(t, loser, korifiv1alpha1.AddressPublishedReason)
+}

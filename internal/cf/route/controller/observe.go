@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cf/route"
+)
+
+func (c Controller) observe(ctx context.Context, obj *korifiv1alpha1.CFRoute) (route.Observed, error) {
+	seen := route.Observed{
+		Route: obj, Publisher: c.Publisher, Apps: map[string]*korifiv1alpha1.CFApp{}, Processes: map[string]*korifiv1alpha1.CFProcess{},
+	}
+	for _, step := range []func(context.Context, *route.Observed) error{c.observeAddress, c.observeApps, c.observeOwned} {
+		if err := step(ctx, &seen); err != nil {
+			return seen, err
+		}
+	}
+	return seen, nil
+}
+
+// observeAddress finds the domain, and the route that has the address first. Who is first does not depend on what a cache has
+// seen earlier, but on when the API server made it.
+func (c Controller) observeAddress(ctx context.Context, seen *route.Observed) error {
+	ref := seen.Route.Spec.DomainRef
+	var domain korifiv1alpha1.CFDomain
+	err := c.client.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, &domain)
+	if k8serrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read the domain: %w", err)
+	}
+	var domains korifiv1alpha1.CFDomainList
+	if err := c.client.List(ctx, &domains); err != nil {
+		return fmt.Errorf("list domains: %w", err)
+	}
+	if slices.ContainsFunc(domains.Items, func(d korifiv1alpha1.CFDomain) bool {
+		return d.Spec.Name == domain.Spec.Name && isOlder(&d, &domain)
+	}) {
+		return nil
+	}
+	seen.Domain = &domain
+	var routes korifiv1alpha1.CFRouteList
+	if err := c.client.List(ctx, &routes, client.MatchingFields{byAddress: addressOfObject(seen.Route)}); err != nil {
+		return fmt.Errorf("list routes of the address: %w", err)
+	}
+	for i := range routes.Items {
+		if other := &routes.Items[i]; isOlder(other, seen.Route) {
+			seen.Holder = other.Namespace + "/" + other.Name
+		}
+	}
+	return nil
+}
+
+func (c Controller) observeApps(ctx context.Context, seen *route.Observed) error {
+	for _, d := range seen.Route.Spec.Destinations {
+		if seen.Apps[d.AppRef.Name] != nil {
+			continue
+		}
+		var app korifiv1alpha1.CFApp
+		err := c.client.Get(ctx, client.ObjectKey{Namespace: seen.Route.Namespace, Name: d.AppRef.Name}, &app)
+		if k8serrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("read the app: %w", err)
+		}
+		seen.Apps[app.Name] = &app
+	}
+	if len(seen.Apps) == 0 {
+		return nil
+	}
+	var list korifiv1alpha1.CFProcessList
+	if err := c.client.List(ctx, &list, client.InNamespace(seen.Route.Namespace)); err != nil {
+		return fmt.Errorf("list processes: %w", err)
+	}
+	for i := range list.Items {
+		p := &list.Items[i]
+		seen.Processes[route.ProcessKey(p.Spec.AppRef.Name, p.Spec.ProcessType)] = p
+	}
+	return nil
+}
+
+func (c Controller) observeOwned(ctx context.Context, seen *route.Observed) error {
+	var services corev1.ServiceList
+	if err := c.owned.List(ctx, &services, client.InNamespace(seen.Route.Namespace), client.MatchingLabels{korifiv1alpha1.RouteGUIDLabel: seen.Route.Name}); err != nil {
+		return fmt.Errorf("list Services: %w", err)
+	}
+	seen.Services = services.Items
+	published := c.publishedKind()
+	err := c.owned.Get(ctx, client.ObjectKeyFromObject(seen.Route), published)
+	if k8serrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read what is published: %w", err)
+	}
+	switch published := published.(type) {
+	case *gatewayv1.HTTPRoute:
+		seen.HTTPRoute = published
+	case *networkingv1.Ingress:
+		seen.Ingress = published
+	}
+	return nil
+}
+
+// isOlder is a strict order of all objects of a kind.
+func isOlder(a, b client.Object) bool {
+	if at, other := a.GetCreationTimestamp(), b.GetCreationTimestamp(); !at.Equal(&other) {
+		return at.Before(&other)
+	}
+	return keyOfObject(a) < keyOfObject(b)
+}
+
+func keyOfObject(o client.Object) string { return o.GetNamespace() + "/" + o.GetName() }
+
+func indexRoutes(valueOf func(*korifiv1alpha1.CFRoute) []string) client.IndexerFunc {
+	return func(o client.Object) []string {
+		if r, ok := o.(*korifiv1alpha1.CFRoute); ok {
+			return valueOf(r)
+		}
+		return nil
+	}
+}
+
+func addressOf(r *korifiv1alpha1.CFRoute) []string { return []string{addressOfObject(r)} }
+
+func addressOfObject(o client.Object) string {
+	r, ok := o.(*korifiv1alpha1.CFRoute)
+	if !ok {
+		return ""
+	}
+	return route.AddressKey(r.Spec)
+}
+
+func domainOf(r *korifiv1alpha1.CFRoute) []string {
+	return []string{r.Spec.DomainRef.Namespace + "/" + r.Spec.DomainRef.Name}
+}
+
+func appsOf(r *korifiv1alpha1.CFRoute) []string {
+	var all []string
+	for _, d := range r.Spec.Destinations {
+		all = append(all, r.Namespace+"/"+d.AppRef.Name)
+	}
+	return all
+}
+
+func appOfProcess(o client.Object) string {
+	p, ok := o.(*korifiv1alpha1.CFProcess)
+	if !ok {
+		return ""
+	}
+	return p.Namespace + "/" + p.Spec.AppRef.Name
+}
+
+func onlyDeleted() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false }, UpdateFunc: func(e event.UpdateEvent) bool {
+			return addressOfObject(e.ObjectOld) != addressOfObject(e.ObjectNew)
+		},
+	}
+}

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package route decides where the requests to a CFRoute go, and what is published of it. It is pure; package controller beside
+// it observes and acts.
+package route
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cf/process"
+	"github.com/torpor-dev/torpor/internal/decision"
+)
+
+// Publisher is who sends the requests from outside to Services.
+type Publisher struct {
+	// GatewayNamespace and Gateway name a Gateway; routes become HTTPRoutes of it. Without one, they become Ingresses.
+	GatewayNamespace, Gateway string
+	// IngressClass is that of the Ingresses; empty for the cluster's default.
+	IngressClass string
+}
+
+// ParsePublisher reads the Gateway, as NAMESPACE/NAME, or the class of Ingresses.
+func ParsePublisher(gateway, ingressClass string) (Publisher, error) {
+	if gateway == "" {
+		return Publisher{IngressClass: ingressClass}, nil
+	}
+	namespace, name, ok := strings.Cut(gateway, "/")
+	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") || ingressClass != "" {
+		return Publisher{}, fmt.Errorf("--route-gateway: expected NAMESPACE/NAME and no --route-ingress-class beside it, found %q and %q", gateway, ingressClass)
+	}
+	return Publisher{GatewayNamespace: namespace, Gateway: name}, nil
+}
+
+// UsesGateway reports whether routes become HTTPRoutes.
+func (p Publisher) UsesGateway() bool { return p.Gateway != "" }
+
+// Observed is a route and everything that says where its requests go.
+type Observed struct {
+	Route     *korifiv1alpha1.CFRoute
+	Publisher Publisher
+	// Domain is nil if there is none, or if an older one has its name.
+	Domain *korifiv1alpha1.CFDomain
+	// Holder is the older route that has the address, as NAMESPACE/NAME; empty if there is none.
+	Holder string
+	// Apps are those of the destinations that are there, and Processes theirs, by app and type.
+	Apps      map[string]*korifiv1alpha1.CFApp
+	Processes map[string]*korifiv1alpha1.CFProcess
+	// Services, HTTPRoute and Ingress are what was made of the route; nil for none.
+	Services  []corev1.Service
+	HTTPRoute *gatewayv1.HTTPRoute
+	Ingress   *networkingv1.Ingress
+}
+
+// Plan is what shall be there of a route. Its objects are several, so one pass may have several effects; each can be repeated.
+type Plan struct {
+	// Services get the requests of one destination each; others of the route go.
+	Services []*corev1.Service
+	// HTTPRoute or Ingress sends the requests of the address to them; nil for none.
+	HTTPRoute *gatewayv1.HTTPRoute
+	Ingress   *networkingv1.Ingress
+	// Destinations are those that get requests.
+	Destinations []korifiv1alpha1.RouteDestination
+	IsValid      bool
+	Ready        decision.Condition
+}
+
+// ProcessKey is how Observed.Processes finds a process.
+func ProcessKey(app, processType string) string { return app + "/" + processType }
+
+// Decide is total: every Observed has exactly one Plan.
+func Decide(o Observed) Plan {
+	if problem, isWrong := findProblem(o); isWrong {
+		return Plan{Ready: problem}
+	}
+	plan := Plan{IsValid: true}
+	backends := listBackends(o)
+	for _, b := range backends {
+		plan.Services = append(plan.Services, buildService(o.Route, b))
+		plan.Destinations = append(plan.Destinations, b.destination)
+	}
+	switch {
+	case len(backends) == 0:
+		plan.Ready = decision.True(korifiv1alpha1.AddressReservedReason, "the address has no app; map one to it")
+	case o.Publisher.UsesGateway():
+		plan.HTTPRoute = buildHTTPRoute(o, backends)
+		plan.Ready = judgeHTTPRoute(o)
+	default:
+		plan.Ingress = buildIngress(o, backends)
+		plan.Ready = judgeIngress(o)
+	}
+	return plan
+}
+
+// hostPattern is one label of a name, without the wildcard.
+var hostPattern = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+
+// pathPattern leaves out what ends a path, and what gateways take for patterns.
+var pathPattern = regexp.MustCompile(`^(/[-A-Za-z0-9._~]+)+$`)
+
+// CheckAddress returns what is wrong with an address, for its user; empty if nothing is.
+func CheckAddress(spec korifiv1alpha1.CFRouteSpec) string {
+	switch {
+	case spec.Protocol != "" && spec.Protocol != korifiv1alpha1.HTTPRouteProtocol:
+		return fmt.Sprintf("expected the protocol http, found %s; Torpor serves no other", spec.Protocol)
+	case !hostPattern.MatchString(HostOf(spec)):
+		return fmt.Sprintf("expected a host of letters, digits and dashes, found %q; name one, such as shop", spec.Host)
+	case spec.Path != "" && !pathPattern.MatchString(spec.Path):
+		return fmt.Sprintf("expected a path such as /cart, found %q; put a slash first and none at the end", spec.Path)
+	default:
+		return ""
+	}
+}
+
+// HostOf returns the host as it counts: names do not tell capitals apart.
+func HostOf(spec korifiv1alpha1.CFRouteSpec) string { return strings.ToLower(spec.Host) }
+
+// AddressKey is the same for two routes if they have one address.
+func AddressKey(spec korifiv1alpha1.CFRouteSpec) string {
+	return spec.DomainRef.Namespace + "/" + spec.DomainRef.Name + "/" + HostOf(spec) + spec.Path
+}
+
+// FQDN returns the name of an address.
+func FQDN(spec korifiv1alpha1.CFRouteSpec, domain *korifiv1alpha1.CFDomain) string {
+	return HostOf(spec) + "." + domain.Spec.Name
+}
+
+func findProblem(o Observed) (decision.Condition, bool) {
+	spec := o.Route.Spec
+	if wrong := CheckAddress(spec); wrong != "" {
+		return decision.False(korifiv1alpha1.AddressInvalidReason, wrong), true
+	}
+	if o.Domain == nil {
+		return decision.False(korifiv1alpha1.DomainMissingReason, fmt.Sprintf(
+			"expected the CFDomain %s/%s, found none that has its name first; ask the platform team for the domain, or choose another",
+			spec.DomainRef.Namespace, spec.DomainRef.Name)), true
+	}
+	if o.Holder != "" {
+		return decision.False(korifiv1alpha1.AddressTakenReason,
+			"expected an address that no other route has, found an older one of it; choose another host or path"), true
+	}
+	return decision.Condition{}, false
+}
+
+// backend is a destination whose app is there.
+type backend struct {
+	destination korifiv1alpha1.RouteDestination
+	weight      int32
+}
+
+// listBackends gives each destination as many requests as it wants instances. A stopped app gets none beside one that runs.
+func listBackends(o Observed) []backend {
+	var all []backend
+	var total int32
+	for _, d := range o.Route.Spec.Destinations {
+		app, p := o.Apps[d.AppRef.Name], o.Processes[ProcessKey(d.AppRef.Name, d.ProcessType)]
+		if app == nil || p == nil {
+			continue
+		}
+		b := backend{destination: d}
+		if app.Spec.DesiredState == korifiv1alpha1.StartedState {
+			b.weight = process.DesiredInstances(p)
+		}
+		total += b.weight
+		all = append(all, b)
+	}
+	if total == 0 {
+		for i := range all {
+			all[i].weight = 1
+		}
+	}
+	return all
+}
+
+func judgeHTTPRoute(o Observed) decision.Condition {
+	published := decision.Unknown(korifiv1alpha1.AddressPublishedReason, fmt.Sprintf(
+		"the Gateway %s/%s has not said yet whether it serves the address", o.Publisher.GatewayNamespace, o.Publisher.Gateway))
+	if o.HTTPRoute == nil {
+		return published
+	}
+	i := slices.IndexFunc(o.HTTPRoute.Status.Parents, func(p gatewayv1.RouteParentStatus) bool {
+		return string(p.ParentRef.Name) == o.Publisher.Gateway && p.ParentRef.Namespace != nil && string(*p.ParentRef.Namespace) == o.Publisher.GatewayNamespace
+	})
+	if i < 0 {
+		return published
+	}
+	conditions := o.HTTPRoute.Status.Parents[i].Conditions
+	for _, kind := range []gatewayv1.RouteConditionType{gatewayv1.RouteConditionAccepted, gatewayv1.RouteConditionResolvedRefs} {
+		c := meta.FindStatusCondition(conditions, string(kind))
+		if c == nil || c.ObservedGeneration < o.HTTPRoute.Generation || c.Status == metav1.ConditionUnknown {
+			return published
+		}
+		if c.Status == metav1.ConditionFalse {
+			return decision.False(korifiv1alpha1.GatewayRefusedReason, fmt.Sprintf("expected the Gateway %s/%s to serve the address, found %s: %s; ask the platform team",
+				o.Publisher.GatewayNamespace, o.Publisher.Gateway, c.Reason, c.Message))
+		}
+	}
+	return decision.True(korifiv1alpha1.AddressServedReason, "the Gateway serves the address")
+}
+
+func judgeIngress(o Observed) decision.Condition {
+	if o.Ingress != nil && len(o.Ingress.Status.LoadBalancer.Ingress) > 0 {
+		return decision.True(korifiv1alpha1.AddressServedReason, "the Ingress has an address")
+	}
+	return decision.Unknown(korifiv1alpha1.AddressPublishedReason, "the Ingress has no address yet; its class says whether it is served")
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package route
+
+import (
+	"cmp"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cf/lrp"
+)
+
+// servicePort is where Services listen, whatever the port of the Pods.
+const servicePort = 80
+
+// dependentMeta is that of what a route owns and is deleted with.
+func dependentMeta(owner *korifiv1alpha1.CFRoute, name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Namespace: owner.Namespace, Name: name, Labels: map[string]string{korifiv1alpha1.RouteGUIDLabel: owner.Name},
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(owner, korifiv1alpha1.CFRouteKind())},
+	}
+}
+
+func serviceName(d korifiv1alpha1.RouteDestination) string { return "s-" + d.GUID }
+
+// buildService selects the instances of a process at all of its revisions: during a deployment two of them serve. Each revision
+// has its own port, so that the Service goes by the port's name.
+func buildService(owner *korifiv1alpha1.CFRoute, b backend) *corev1.Service {
+	port := intstr.FromString(lrp.PortName)
+	if b.destination.Port > 0 {
+		port = intstr.FromInt32(b.destination.Port)
+	}
+	return &corev1.Service{ObjectMeta: dependentMeta(owner, serviceName(b.destination)), Spec: corev1.ServiceSpec{
+		Selector: map[string]string{
+			korifiv1alpha1.AppGUIDLabel: b.destination.AppRef.Name, korifiv1alpha1.ProcessTypeLabel: b.destination.ProcessType,
+		},
+		Ports: []corev1.ServicePort{{Name: "http", Protocol: corev1.ProtocolTCP, Port: servicePort, TargetPort: port}},
+	}}
+}
+
+func pathOf(route *korifiv1alpha1.CFRoute) string { return cmp.Or(route.Spec.Path, "/") }
+
+// buildHTTPRoute fills in what the API server would, so that what is there can be compared with it.
+func buildHTTPRoute(o Observed, backends []backend) *gatewayv1.HTTPRoute {
+	rule := gatewayv1.HTTPRouteRule{Matches: []gatewayv1.HTTPRouteMatch{{Path: &gatewayv1.HTTPPathMatch{
+		Type: new(gatewayv1.PathMatchPathPrefix), Value: new(pathOf(o.Route)),
+	}}}}
+	for _, b := range backends {
+		rule.BackendRefs = append(rule.BackendRefs, gatewayv1.HTTPBackendRef{BackendRef: gatewayv1.BackendRef{
+			BackendObjectReference: gatewayv1.BackendObjectReference{
+				Group: new(gatewayv1.Group("")), Kind: new(gatewayv1.Kind("Service")), Name: gatewayv1.ObjectName(serviceName(b.destination)), Port: new(gatewayv1.PortNumber(servicePort)),
+			},
+			Weight: new(b.weight),
+		}})
+	}
+	return &gatewayv1.HTTPRoute{ObjectMeta: dependentMeta(o.Route, o.Route.Name), Spec: gatewayv1.HTTPRouteSpec{
+		CommonRouteSpec: gatewayv1.CommonRouteSpec{ParentRefs: []gatewayv1.ParentReference{{
+			Group: new(gatewayv1.Group(gatewayv1.GroupName)), Kind: new(gatewayv1.Kind("Gateway")),
+			Namespace: new(gatewayv1.Namespace(o.Publisher.GatewayNamespace)), Name: gatewayv1.ObjectName(o.Publisher.Gateway),
+		}}},
+		Hostnames: []gatewayv1.Hostname{gatewayv1.Hostname(FQDN(o.Route.Spec, o.Domain))},
+		Rules:     []gatewayv1.HTTPRouteRule{rule},
+	}}
+}
+
+// buildIngress sends all requests to the destination that wants the most instances, because an Ingress knows no weights.
+func buildIngress(o Observed, backends []backend) *networkingv1.Ingress {
+	most := slices.MaxFunc(backends, func(a, b backend) int { return cmp.Compare(a.weight, b.weight) })
+	ingress := &networkingv1.Ingress{ObjectMeta: dependentMeta(o.Route, o.Route.Name), Spec: networkingv1.IngressSpec{
+		Rules: []networkingv1.IngressRule{{Host: FQDN(o.Route.Spec, o.Domain), IngressRuleValue: networkingv1.IngressRuleValue{HTTP: &networkingv1.HTTPIngressRuleValue{
+			Paths: []networkingv1.HTTPIngressPath{{
+				Path: pathOf(o.Route), PathType: new(networkingv1.PathTypePrefix),
+				Backend: networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{
+					Name: serviceName(most.destination), Port: networkingv1.ServiceBackendPort{Number: servicePort},
+				}},
+			}},
+		}}}},
+	}}
+	if o.Publisher.IngressClass != "" {
+		ingress.Spec.IngressClassName = &o.Publisher.IngressClass
+	}
+	return ingress
+}
