@@ -22,7 +22,7 @@ func newWriterGuards(reader client.Reader, takeOver []string) (map[string]*recon
 	for upstream, features := range map[*otherwriter.Upstream][]string{
 		new(otherwriter.Hive()):   {"hibernation"},
 		new(otherwriter.MOCO()):   {"clustering", "provisioning", "backup"},
-		new(otherwriter.Korifi()): {"restart", "spaces"},
+		new(otherwriter.Korifi()): {"restart", "spaces", "routes"},
 		new(otherwriter.Eirini()): {"lrp"},
 	} {
 		for _, f := range features {

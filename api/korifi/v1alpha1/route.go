@@ -145,8 +145,10 @@ const (
 // CFRouteStatus is what is known of an address.
 type CFRouteStatus struct {
 	// CurrentStatus and Description say whether the route is as it has to be, as upstream has them.
-	CurrentStatus RouteState `json:"currentStatus"`
-	Description   string     `json:"description"`
+	// +optional
+	CurrentStatus RouteState `json:"currentStatus,omitempty"`
+	// +optional
+	Description string `json:"description,omitempty"`
 	// FQDN is the address's name, URI with its path.
 	// +optional
 	FQDN string `json:"fqdn,omitempty"`
