@@ -12,7 +12,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/torpor-dev/torpor/internal/otherwriter"
 )
 
 const configFolder = "../../config"
@@ -68,6 +71,31 @@ func TestBackupsHaveTheImageOfTheManager(t *testing.T) {
 		}
 	}
 	t.Errorf("expected TORPOR_IMAGE to be %s, found %v", c.Image, c.Env)
+}
+
+// The signs of other projects are looked for by name, so the role has each name and no other object of those kinds.
+func TestManagerMayLookForOtherProjects(t *testing.T) {
+	want := map[string][]string{"leases": nil, "deployments": nil, "mutatingwebhookconfigurations": nil}
+	for _, u := range []otherwriter.Upstream{otherwriter.Hive(), otherwriter.MOCO(), otherwriter.Korifi(), otherwriter.Eirini()} {
+		want["leases"], want["deployments"] = append(want["leases"], u.Lease), append(want["deployments"], u.Deployment)
+		want["mutatingwebhookconfigurations"] = append(want["mutatingwebhookconfigurations"], u.Webhooks...)
+	}
+	found := map[string][]string{}
+	var role rbacv1.ClusterRole
+	if err := yaml.Unmarshal([]byte(strings.Split(readConfig(t, "rbac/role_manager.yaml"), "\n---\n")[0]), &role); err != nil {
+		t.Fatal(err)
+	}
+	for _, rule := range role.Rules {
+		if _, ok := want[rule.Resources[0]]; ok && slices.Equal(rule.Verbs, []string{"get"}) {
+			found[rule.Resources[0]] = rule.ResourceNames
+		}
+	}
+	for _, names := range want {
+		slices.Sort(names)
+	}
+	if diff := cmp.Diff(want, found); diff != "" {
+		t.Errorf("names that the manager may look for (-want +found):\n%s", diff)
+	}
 }
 
 func TestRightsAreAskedForInEachNamespace(t *testing.T) {

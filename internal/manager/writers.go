@@ -14,7 +14,10 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,resourceNames=hive-controllers-leader;moco;13c200ec.cloudfoundry.org;eirini-controller-leader,verbs=list
+// What shows that another project runs, by name. Without these rights Torpor goes by what is written on its objects.
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,resourceNames=hive-controllers-leader;moco;13c200ec.cloudfoundry.org;eirini-controller-leader,verbs=get
+// +kubebuilder:rbac:groups=apps,resources=deployments,resourceNames=hive-controllers;moco-controller;korifi-controllers-controller-manager;eirini-controller,verbs=get
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations;validatingwebhookconfigurations,resourceNames=clusterdeploymentvalidators.admission.hive.openshift.io;moco-mutating-webhook-configuration;moco-validating-webhook-configuration;korifi-controllers-mutating-webhook-configuration;korifi-controllers-validating-webhook-configuration,verbs=get
 
 // newWriterGuards returns the guards of the features whose kinds another project handles too, by feature.
 func newWriterGuards(reader client.Reader, takeOver []string) (map[string]*reconcile.WriterGuard, error) {
@@ -25,8 +28,9 @@ func newWriterGuards(reader client.Reader, takeOver []string) (map[string]*recon
 		new(otherwriter.Korifi()): {"restart", "spaces", "routes"},
 		new(otherwriter.Eirini()): {"lrp"},
 	} {
+		signs := &reconcile.UpstreamSigns{Upstream: *upstream, Reader: reader}
 		for _, f := range features {
-			guards[f] = &reconcile.WriterGuard{Feature: f, Upstream: *upstream, Reader: reader, TakesOver: slices.Contains(takeOver, f)}
+			guards[f] = &reconcile.WriterGuard{Feature: f, Signs: signs, TakesOver: slices.Contains(takeOver, f)}
 		}
 	}
 	for _, f := range takeOver {

@@ -26,26 +26,38 @@ type Upstream struct {
 	Managers []string
 	// Finalizers are those that only its controllers add.
 	Finalizers []string
-	// Lease is the name of its leader's Lease, in whatever namespace it runs.
-	Lease string
+	// Lease is the name of its leader's Lease, and Deployment that of its controllers.
+	Lease, Deployment string
+	// Namespaces are those that its own manuals install it in; its webhooks tell of others.
+	Namespaces []string
+	// Webhooks are the names of its webhook configurations for the kinds.
+	Webhooks []string
 	// SharesFinalizer says that its finalizer has the name of Torpor's, so that it deletes what belongs to an object.
 	SharesFinalizer bool
 }
 
 // Hive handles ClusterDeployments.
 func Hive() Upstream {
-	return Upstream{Name: "Hive", Managers: []string{"hive-", "hive1-", "hive2-"}, Lease: "hive-controllers-leader"}
+	return Upstream{
+		Name: "Hive", Managers: []string{"hive-", "hive1-", "hive2-"}, Lease: "hive-controllers-leader", Deployment: "hive-controllers",
+		Namespaces: []string{"hive"}, Webhooks: []string{"clusterdeploymentvalidators.admission.hive.openshift.io"},
+	}
 }
 
 // MOCO handles MySQLClusters.
 func MOCO() Upstream {
-	return Upstream{Name: "MOCO", Managers: []string{"moco-controller"}, Lease: "moco", SharesFinalizer: true}
+	return Upstream{
+		Name: "MOCO", Managers: []string{"moco-controller"}, Lease: "moco", Deployment: "moco-controller", SharesFinalizer: true,
+		Namespaces: []string{"moco-system"}, Webhooks: []string{"moco-mutating-webhook-configuration", "moco-validating-webhook-configuration"},
+	}
 }
 
 // Korifi handles orgs, spaces, apps and what belongs to them. Its controllers are called manager, as kubebuilder calls them.
 func Korifi() Upstream {
 	return Upstream{
-		Name: "Korifi", Managers: []string{"manager", "korifi-"}, Lease: "13c200ec.cloudfoundry.org",
+		Name: "Korifi", Managers: []string{"manager", "korifi-"}, Lease: "13c200ec.cloudfoundry.org", Deployment: "korifi-controllers-controller-manager",
+		Namespaces: []string{"korifi", "korifi-controllers-system"},
+		Webhooks:   []string{"korifi-controllers-mutating-webhook-configuration", "korifi-controllers-validating-webhook-configuration"},
 		Finalizers: []string{
 			"cfApp.korifi.cloudfoundry.org", "cfOrg.korifi.cloudfoundry.org", "cfSpace.korifi.cloudfoundry.org",
 		},
@@ -54,7 +66,10 @@ func Korifi() Upstream {
 
 // Eirini handles LRPs.
 func Eirini() Upstream {
-	return Upstream{Name: "eirini-controller", Managers: []string{"eirini-controller"}, Lease: "eirini-controller-leader"}
+	return Upstream{
+		Name: "eirini-controller", Managers: []string{"eirini-controller"}, Lease: "eirini-controller-leader", Deployment: "eirini-controller",
+		Namespaces: []string{"eirini-controller", "cf-system"},
+	}
 }
 
 // IsManager reports whether a field manager is one of the project's.
@@ -75,8 +90,8 @@ type Observed struct {
 	Fields     []metav1.ManagedFieldsEntry
 	Finalizers []string
 	IsDeleting bool
-	// LiveLease is the namespace and name of the upstream's Lease if somebody holds it.
-	LiveLease string
+	// Running says how it is known that the upstream runs, and Webhook is the name of its webhook configuration; empty without such a sign.
+	Running, Webhook string
 	// IsTakenOver says that somebody has decided that Torpor handles the object.
 	IsTakenOver bool
 }
@@ -92,12 +107,14 @@ func Find(o Observed) string {
 		return ""
 	case o.IsDeleting && !o.Upstream.SharesFinalizer:
 		return "" // What Torpor has made is Torpor's to delete, whoever else writes.
-	case o.LiveLease != "":
-		return fmt.Sprintf("%s runs: its Lease %s is held", o.Upstream.Name, o.LiveLease)
+	case o.Running != "":
+		return fmt.Sprintf("%s runs: %s", o.Upstream.Name, o.Running)
 	case manager != "" && (own.IsZero() || !written.Before(own)):
 		return fmt.Sprintf("%s has written it: its field manager is %s", o.Upstream.Name, manager)
 	case left >= 0 && own.IsZero():
 		return fmt.Sprintf("%s has made it: it has the finalizer %s", o.Upstream.Name, o.Finalizers[left])
+	case o.Webhook != "" && own.IsZero():
+		return fmt.Sprintf("%s is installed: its webhook configuration is %s", o.Upstream.Name, o.Webhook)
 	default:
 		return ""
 	}

@@ -27,12 +27,12 @@ func (g *WriterGuard) TakeFieldsOver(ctx context.Context, c client.Client, obj c
 	}
 	found := &metav1.PartialObjectMetadata{}
 	found.SetGroupVersionKind(kind)
-	if err := g.Reader.Get(ctx, client.ObjectKeyFromObject(obj), found); k8serrors.IsNotFound(err) {
+	if err := g.Signs.Reader.Get(ctx, client.ObjectKeyFromObject(obj), found); k8serrors.IsNotFound(err) {
 		return nil
 	} else if err != nil {
 		return fmt.Errorf("read the field managers of %s %s: %w", kind.Kind, obj.GetName(), err)
 	}
-	fields, err := otherwriter.TakeFields(found.ManagedFields, g.Upstream, owner)
+	fields, err := otherwriter.TakeFields(found.ManagedFields, g.Signs.Upstream, owner)
 	if err != nil || fields == nil {
 		return err
 	}

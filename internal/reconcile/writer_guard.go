@@ -11,12 +11,12 @@ import (
 	"sync"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/decision"
@@ -24,8 +24,6 @@ import (
 )
 
 const (
-	// leaseInterval is how old an answer about the upstream's Lease may be.
-	leaseInterval = 30 * time.Second
 	// OtherWriterInterval is when an object of another writer is looked at again.
 	OtherWriterInterval = time.Minute
 	// reportInterval is when a report may be written again that the other writer has taken away.
@@ -35,16 +33,13 @@ const (
 // WriterGuard keeps the passes of a feature away from objects that another project writes. One serves all passes of a feature.
 type WriterGuard struct {
 	// Feature is the name of the group of controllers.
-	Feature  string
-	Upstream otherwriter.Upstream
-	// Reader reads past any cache.
-	Reader client.Reader
+	Feature string
+	// Signs show whether the other project runs.
+	Signs *UpstreamSigns
 	// TakesOver lets the feature handle every object, whoever else writes it.
 	TakesOver bool
 
 	mu       sync.Mutex
-	lease    string
-	asked    time.Time
 	reported map[types.UID]time.Time
 }
 
@@ -71,6 +66,10 @@ func (p *Pass[T, S, P]) yield(ctx context.Context, obj T) (bool, ctrl.Result, er
 		ObservedGeneration: obj.GetGeneration(), LastTransitionTime: metav1.NewTime(now),
 	}
 	if err := p.patchReport(ctx, obj, conditions, &report); err != nil {
+		p.Guard.forgetReport(obj.GetUID())
+		if k8serrors.IsConflict(err) {
+			return true, ctrl.Result{RequeueAfter: otherWriterRetry}, nil
+		}
 		return true, ctrl.Result{}, err
 	}
 	emit(p.Recorder, obj, []decision.Event{{Reason: torporv1alpha1.AnotherWriterReason, Action: "Yield", Warning: true, Note: message}})
@@ -82,15 +81,19 @@ func (g *WriterGuard) FindOther(ctx context.Context, obj client.Object, now time
 	if g == nil {
 		return ""
 	}
-	return otherwriter.Find(otherwriter.Observed{
-		Upstream: g.Upstream, Fields: obj.GetManagedFields(), Finalizers: obj.GetFinalizers(), IsDeleting: !obj.GetDeletionTimestamp().IsZero(),
-		LiveLease: g.findLiveLease(ctx, now), IsTakenOver: g.TakesOver || obj.GetAnnotations()[torporv1alpha1.TakeOverAnnotation] == "true",
-	})
+	o := otherwriter.Observed{
+		Upstream: g.Signs.Upstream, Fields: obj.GetManagedFields(), Finalizers: obj.GetFinalizers(), IsDeleting: !obj.GetDeletionTimestamp().IsZero(),
+		IsTakenOver: g.TakesOver || obj.GetAnnotations()[torporv1alpha1.TakeOverAnnotation] == "true",
+	}
+	if !g.TakesOver {
+		o.Running, o.Webhook = g.Signs.read(ctx, now)
+	}
+	return otherwriter.Find(o)
 }
 
 // HasUpstreamWritten reports whether the other project has ever written an object, also before it was taken over.
 func (g *WriterGuard) HasUpstreamWritten(obj client.Object) bool {
-	return g != nil && g.Upstream.HasWritten(obj.GetManagedFields())
+	return g != nil && g.Signs.Upstream.HasWritten(obj.GetManagedFields())
 }
 
 // clearReport takes the condition of this feature away once Torpor handles the object.
@@ -105,44 +108,65 @@ func (p *Pass[T, S, P]) clearReport(ctx context.Context, obj T) (bool, ctrl.Resu
 		return false, ctrl.Result{}, err
 	}
 	p.Guard.forgetReport(obj.GetUID())
-	return true, ctrl.Result{RequeueAfter: otherWriterRetry}, p.patchReport(ctx, obj, conditions, nil)
+	if err = p.patchReport(ctx, obj, conditions, nil); k8serrors.IsConflict(err) {
+		err = nil
+	}
+	return true, ctrl.Result{RequeueAfter: otherWriterRetry}, err
 }
 
-// otherWriterRetry is when the pass is run that a report was taken away for.
+// otherWriterRetry is when the pass is run that a report was taken away for, or that was too late to write one.
 const otherWriterRetry = time.Second
 
 // patchReport adds, replaces or, without a report, removes the one condition. It names its place, because what Torpor does not know
-// of the other writer's conditions must stay as it is.
+// of the other writer's conditions must stay as it is, and the version, because another feature may report at the same time.
 func (p *Pass[T, S, P]) patchReport(ctx context.Context, obj T, conditions []metav1.Condition, report *metav1.Condition) error {
 	ctx, cancel := context.WithTimeout(ctx, APITimeout)
 	defer cancel()
 	at := indexOfReport(conditions)
 	place := fmt.Sprintf("/status/conditions/%d", at)
-	test := map[string]any{"op": "test", "path": place + "/type", "value": torporv1alpha1.AnotherWriterCondition}
-	var operations []map[string]any
+	kind, operations := types.JSONPatchType, []map[string]any{{"op": "replace", "path": "/metadata/resourceVersion", "value": obj.GetResourceVersion()}}
+	var patch any
 	switch {
 	case report == nil:
-		operations = []map[string]any{test, {"op": "remove", "path": place}}
+		operations = append(operations, map[string]any{"op": "remove", "path": place})
 	case at >= 0:
-		operations = []map[string]any{test, {"op": "replace", "path": place, "value": report}}
+		operations = append(operations, map[string]any{"op": "replace", "path": place, "value": report})
 	case len(conditions) > 0:
-		operations = []map[string]any{{"op": "add", "path": "/status/conditions/-", "value": report}}
+		operations = append(operations, map[string]any{"op": "add", "path": "/status/conditions/-", "value": report})
 	default:
-		// A status may be missing as a whole; a merge patch makes it.
-		patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []metav1.Condition{*report}}})
-		if err != nil {
-			return fmt.Errorf("encode the report of another writer: %w", err)
+		// A status may be missing as a whole; a merge patch makes it, with what its schema requires.
+		var err error
+		if patch, err = firstStatus(obj, report); err != nil {
+			return err
 		}
-		return p.Client.Status().Patch(ctx, copyOf(obj), client.RawPatch(types.MergePatchType, patch), client.FieldOwner(otherwriter.FieldManager))
+		kind = types.MergePatchType
 	}
-	patch, err := json.Marshal(operations)
+	if patch == nil {
+		patch = operations
+	}
+	text, err := json.Marshal(patch)
 	if err != nil {
 		return fmt.Errorf("encode the report of another writer: %w", err)
 	}
-	if err := p.Client.Status().Patch(ctx, copyOf(obj), client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(otherwriter.FieldManager)); err != nil {
-		return fmt.Errorf("report another writer: %w", client.IgnoreNotFound(err))
+	err = p.Client.Status().Patch(ctx, copyOf(obj), client.RawPatch(kind, text), client.FieldOwner(otherwriter.FieldManager))
+	if err = client.IgnoreNotFound(err); err != nil {
+		return fmt.Errorf("report another writer: %w", err)
 	}
 	return nil
+}
+
+// firstStatus is the status as it is with its first condition. Fields that are always encoded are those that a schema may require.
+func firstStatus(obj client.Object, report *metav1.Condition) (map[string]any, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	if err != nil {
+		return nil, fmt.Errorf("encode the object: %w", err)
+	}
+	status, _ := content["status"].(map[string]any)
+	if status == nil {
+		status = map[string]any{}
+	}
+	status["conditions"] = []metav1.Condition{*report}
+	return map[string]any{"metadata": map[string]any{"resourceVersion": obj.GetResourceVersion()}, "status": status}, nil
 }
 
 // copyOf keeps the answer of a patch out of an object of the cache.
@@ -200,33 +224,4 @@ func (g *WriterGuard) forgetReport(uid types.UID) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.reported, uid)
-}
-
-// findLiveLease returns the namespace and name of the upstream's Lease while somebody holds it. Without the right to look, or an
-// answer, the last one counts, and what is written on the object itself.
-func (g *WriterGuard) findLiveLease(ctx context.Context, now time.Time) string {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.Reader == nil || g.TakesOver || !g.asked.IsZero() && now.Sub(g.asked) < leaseInterval {
-		return g.lease
-	}
-	g.asked = now
-	ctx, cancel := context.WithTimeout(ctx, APITimeout)
-	defer cancel()
-	var leases coordinationv1.LeaseList
-	if err := g.Reader.List(ctx, &leases, client.MatchingFields{"metadata.name": g.Upstream.Lease}); err != nil {
-		log.FromContext(ctx).V(1).Info("Whether another writer runs is not known", "upstream", g.Upstream.Name, "error", err.Error())
-		return g.lease
-	}
-	g.lease = ""
-	for _, l := range leases.Items {
-		s := l.Spec
-		if s.HolderIdentity == nil || *s.HolderIdentity == "" || s.RenewTime == nil || s.LeaseDurationSeconds == nil {
-			continue
-		}
-		if now.Before(s.RenewTime.Add(time.Duration(*s.LeaseDurationSeconds) * time.Second)) {
-			g.lease = l.Namespace + "/" + l.Name
-		}
-	}
-	return g.lease
 }

@@ -9,7 +9,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,6 +21,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
@@ -38,7 +43,7 @@ func newGuarded(env *testenv.Environment) *guarded {
 	g := &guarded{env: env, clock: clocktesting.NewFakeClock(time.Now()), recorder: events.NewFakeRecorder(10)}
 	g.pass = &reconcile.Pass[*mocov1beta2.MySQLCluster, int, int]{
 		Client: env.Client, Recorder: g.recorder, Clock: g.clock,
-		Guard:   &reconcile.WriterGuard{Feature: "clustering", Upstream: otherwriter.MOCO(), Reader: env.Client},
+		Guard:   &reconcile.WriterGuard{Feature: "clustering", Signs: &reconcile.UpstreamSigns{Upstream: otherwriter.MOCO(), Reader: env.Client}},
 		New:     func() *mocov1beta2.MySQLCluster { return &mocov1beta2.MySQLCluster{} },
 		Observe: func(context.Context, *mocov1beta2.MySQLCluster) (int, error) { g.acts++; return 0, nil },
 		Decide:  func(int) int { return 0 },
@@ -134,19 +139,114 @@ func TestObjectOfAnotherWriterIsLeftAlone(t *testing.T) {
 			t.Errorf("expected no write and two acts, found %d, %d and %v", writes, acts, report)
 		}
 	})
-	t.Run("a controller that runs counts before it writes", func(t *testing.T) {
-		g := newGuarded(env)
-		cluster := testenv.BuildMySQLCluster(t, types.NamespacedName{Namespace: namespace, Name: "new"}, 3)
-		lease := &coordinationv1.Lease{
+}
+
+// TestSignsOfAnotherProject has what a running MOCO leaves on a hub, in the order in which an administrator takes it away.
+func TestSignsOfAnotherProject(t *testing.T) {
+	t.Parallel()
+	env := testenv.Start(t)
+	tenant := env.CreateNamespace(t)
+	for _, name := range []string{"moco-system", "databases", "torpor-system"} {
+		env.ExpectCreated(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	}
+	now := time.Now()
+	startDeployment := func(namespace, name string, ready int32) *appsv1.Deployment {
+		labels := map[string]string{"app": name}
+		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "c"}}}},
+		}}
+		env.ExpectCreated(t, d)
+		d.Status.Replicas, d.Status.ReadyReplicas = ready, ready
+		testenv.ExpectNoError(t, env.Client.Status().Update(t.Context(), d))
+		return d
+	}
+	holdLease := func(namespace string) *coordinationv1.Lease {
+		l := &coordinationv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "moco"},
-			Spec:       coordinationv1.LeaseSpec{HolderIdentity: new("pod"), LeaseDurationSeconds: new(int32(15)), RenewTime: new(metav1.NewMicroTime(g.clock.Now()))},
+			Spec:       coordinationv1.LeaseSpec{HolderIdentity: new("pod"), LeaseDurationSeconds: new(int32(15)), RenewTime: new(metav1.NewMicroTime(now))},
 		}
-		env.ExpectCreated(t, cluster, lease)
-		g.expect(t, cluster, 1, fmt.Sprintf("MOCO runs: its Lease %s/moco is held", namespace))
-		t.Log("When its Lease has run out the object is Torpor's.")
-		g.clock.Step(time.Minute)
-		if writes, acts, report := g.reconcile(t, cluster, 2); writes != 1 || acts != 1 || report != nil {
-			t.Errorf("expected one write, one act and no report, found %d, %d and %v", writes, acts, report)
+		env.ExpectCreated(t, l)
+		return l
+	}
+	addWebhook := func(name, namespace string) *admissionregistrationv1.MutatingWebhookConfiguration {
+		c := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name}, Webhooks: []admissionregistrationv1.MutatingWebhook{{
+			Name: "mmysqlcluster.kb.io", AdmissionReviewVersions: []string{"v1"}, SideEffects: new(admissionregistrationv1.SideEffectClassNone),
+			FailurePolicy: new(admissionregistrationv1.Ignore), ClientConfig: admissionregistrationv1.WebhookClientConfig{
+				Service: &admissionregistrationv1.ServiceReference{Namespace: namespace, Name: "webhook"},
+			},
+		}}}
+		env.ExpectCreated(t, c)
+		return c
+	}
+	newCluster := func(name string) *mocov1beta2.MySQLCluster {
+		cluster := testenv.BuildMySQLCluster(t, types.NamespacedName{Namespace: tenant, Name: name}, 3)
+		env.ExpectCreated(t, cluster)
+		return cluster
+	}
+	expectActs := func(g *guarded, cluster *mocov1beta2.MySQLCluster) {
+		t.Helper()
+		if _, acts, report := g.reconcile(t, cluster, 2); acts == 0 || report != nil {
+			t.Errorf("expected Torpor to act and no report, found %d acts and %v", acts, report)
 		}
-	})
+	}
+	handled := newCluster("handled")
+	testenv.ExpectNoError(t, env.Client.Patch(t.Context(), handled, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":["moco.cybozu.com/mysqlcluster"]}}`)), client.FieldOwner("torpor-provisioning")))
+
+	t.Log("Torpor's own, and what a tenant has given the names of another project, are no signs.")
+	startDeployment("torpor-system", "torpor-manager", 2)
+	addWebhook("torpor", "torpor-system")
+	holdLease(tenant)
+	startDeployment(tenant, "moco-controller", 1)
+	expectActs(newGuarded(env), newCluster("tenants"))
+
+	t.Log("A Lease that is held, until it has run out.")
+	lease, cluster, g := holdLease("moco-system"), newCluster("lease"), newGuarded(env)
+	g.expect(t, cluster, 1, "MOCO runs: its Lease moco-system/moco is held. Torpor's clustering does nothing")
+	g.clock.Step(time.Minute)
+	expectActs(g, cluster)
+	testenv.ExpectNoError(t, env.Client.Delete(t.Context(), lease))
+
+	t.Log("A Deployment with ready Pods, until it is scaled to 0, also for an object that Torpor has handled.")
+	deployment, cluster, g := startDeployment("moco-system", "moco-controller", 1), newCluster("deployment"), newGuarded(env)
+	g.expect(t, cluster, 1, "MOCO runs: its Deployment moco-system/moco-controller has ready Pods. Torpor's clustering does nothing")
+	g.expect(t, handled, 1, "MOCO runs: its Deployment")
+	deployment.Status.Replicas, deployment.Status.ReadyReplicas = 0, 0
+	testenv.ExpectNoError(t, env.Client.Status().Update(t.Context(), deployment))
+	if _, acts, _ := g.reconcile(t, cluster, 1); acts != 0 {
+		t.Error("expected the last look to count for half a minute, found that Torpor acted")
+	}
+	g.clock.Step(time.Minute)
+	expectActs(g, cluster)
+	expectActs(g, handled)
+
+	t.Log("A webhook configuration tells of another namespace; without running Pods it counts until Torpor's first write.")
+	webhook, elsewhere := addWebhook("moco-mutating-webhook-configuration", "databases"), startDeployment("databases", "moco-controller", 1)
+	cluster, g = newCluster("webhook"), newGuarded(env)
+	g.expect(t, cluster, 1, "MOCO runs: its Deployment databases/moco-controller has ready Pods")
+	testenv.ExpectNoError(t, env.Client.Delete(t.Context(), elsewhere))
+	g, cluster = newGuarded(env), newCluster("installed")
+	g.expect(t, cluster, 1, "MOCO is installed: its webhook configuration is moco-mutating-webhook-configuration. Torpor's clustering does nothing")
+	expectActs(g, handled)
+	env.ExpectAnnotated(t, cluster, map[string]string{torporv1alpha1.TakeOverAnnotation: "true"})
+	expectActs(g, cluster)
+
+	t.Log("Without the right to look Torpor says so once, and goes by what is written on its objects.")
+	nobody := env.ImpersonateUser("nobody")
+	reader, err := client.New(nobody, client.Options{Scheme: env.Client.Scheme()})
+	testenv.ExpectNoError(t, err)
+	var logs []string
+	ctx := log.IntoContext(t.Context(), funcr.New(func(_, args string) { logs = append(logs, args) }, funcr.Options{}))
+	guard := &reconcile.WriterGuard{Feature: "clustering", Signs: &reconcile.UpstreamSigns{Upstream: otherwriter.MOCO(), Reader: reader}}
+	for i := range 3 {
+		if found := guard.FindOther(ctx, newCluster(fmt.Sprintf("blind-%d", i)), now.Add(time.Duration(i)*time.Minute)); found != "" {
+			t.Errorf("expected no sign without rights, found %q", found)
+		}
+	}
+	if len(logs) != 1 || !strings.Contains(logs[0], "Whether another project runs is not known") || !strings.Contains(logs[0], "forbidden") {
+		t.Errorf("expected one line that names the missing right, found %q", logs)
+	}
+	testenv.ExpectNoError(t, env.Client.Delete(t.Context(), webhook))
+	g = newGuarded(env)
+	expectActs(g, newCluster("free"))
 }

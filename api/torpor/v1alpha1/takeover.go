@@ -8,5 +8,5 @@ const TakeOverAnnotation = "torpor.dev/take-over"
 // AnotherWriterCondition is True while Torpor leaves an object alone because another project's controller writes it.
 const AnotherWriterCondition = "AnotherWriter"
 
-// AnotherWriterReason means that the field managers, a finalizer or a held Lease of Hive, MOCO or Korifi show that it writes the object.
+// AnotherWriterReason means that Hive, MOCO or Korifi writes the object, as its field managers, a finalizer, a held Lease, a Deployment or a webhook show.
 const AnotherWriterReason = "AnotherWriter"

@@ -134,7 +134,7 @@ func (m *mocosCluster) start(t *testing.T, limited *testenv.Environment, groups 
 	t.Helper()
 	testenv.StartManager(t, limited, func(mgr ctrl.Manager) error {
 		guard := func(feature string) *reconcile.WriterGuard {
-			return &reconcile.WriterGuard{Feature: feature, Upstream: otherwriter.MOCO(), Reader: mgr.GetAPIReader()}
+			return &reconcile.WriterGuard{Feature: feature, Signs: &reconcile.UpstreamSigns{Upstream: otherwriter.MOCO(), Reader: mgr.GetAPIReader()}}
 		}
 		setups := map[string]func(ctrl.Manager) error{
 			"clustering": clustering.Controller{

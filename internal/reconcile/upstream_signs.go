@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/torpor-dev/torpor/internal/otherwriter"
+)
+
+// signsInterval is how old an answer about the upstream may be.
+const signsInterval = 30 * time.Second
+
+// UpstreamSigns look whether another project runs on the hub. One serves all features of the project's kinds.
+type UpstreamSigns struct {
+	Upstream otherwriter.Upstream
+	// Reader reads past any cache; nil sees nothing.
+	Reader client.Reader
+
+	mu      sync.Mutex
+	asked   time.Time
+	running string
+	webhook string
+	isSaid  bool
+}
+
+// read says how it is known that the upstream runs, and names its webhook configuration. Without the right to look, or an answer, the
+// last one counts. It looks only where the project's administrators write: a Lease of its name in a tenant's namespace must not end
+// Torpor's work for everybody.
+func (s *UpstreamSigns) read(ctx context.Context, now time.Time) (running, webhook string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.Reader == nil || !s.asked.IsZero() && now.Sub(s.asked) < signsInterval {
+		return s.running, s.webhook
+	}
+	s.asked = now
+	ctx, cancel := context.WithTimeout(ctx, APITimeout)
+	defer cancel()
+	webhook, namespaces, err := s.findWebhook(ctx)
+	if err == nil {
+		s.webhook = webhook
+	}
+	s.explain(ctx, err)
+	if running, err = s.findRunning(ctx, append(namespaces, s.Upstream.Namespaces...), now); err == nil || running != "" {
+		s.running = running
+	}
+	s.explain(ctx, err)
+	return s.running, s.webhook
+}
+
+// explain says once that something cannot be looked at.
+func (s *UpstreamSigns) explain(ctx context.Context, err error) {
+	if err != nil && !s.isSaid {
+		s.isSaid = true
+		log.FromContext(ctx).Info("Whether another project runs is not known; what it has written on an object still counts", "project", s.Upstream.Name, "error", err.Error())
+	}
+}
+
+// findWebhook also returns the namespaces of the Services that the webhooks are served by.
+func (s *UpstreamSigns) findWebhook(ctx context.Context) (found string, namespaces []string, err error) {
+	note := func(name string, c admissionregistrationv1.WebhookClientConfig) {
+		found = name
+		// Hive is asked through the API server, whose Service is not Hive's.
+		if c.Service != nil && c.Service.Namespace != "default" {
+			namespaces = append(namespaces, c.Service.Namespace)
+		}
+	}
+	for _, name := range s.Upstream.Webhooks {
+		var mutating admissionregistrationv1.MutatingWebhookConfiguration
+		if e := s.get(ctx, "", name, &mutating); e != nil {
+			err = e
+		}
+		for _, w := range mutating.Webhooks {
+			note(name, w.ClientConfig)
+		}
+		var validating admissionregistrationv1.ValidatingWebhookConfiguration
+		if e := s.get(ctx, "", name, &validating); e != nil {
+			err = e
+		}
+		for _, w := range validating.Webhooks {
+			note(name, w.ClientConfig)
+		}
+	}
+	return found, namespaces, err
+}
+
+func (s *UpstreamSigns) findRunning(ctx context.Context, namespaces []string, now time.Time) (found string, err error) {
+	slices.Sort(namespaces)
+	for _, namespace := range slices.Compact(namespaces) {
+		var lease coordinationv1.Lease
+		var deployment appsv1.Deployment
+		if e := s.get(ctx, namespace, s.Upstream.Lease, &lease); e != nil {
+			err = e
+		}
+		if e := s.get(ctx, namespace, s.Upstream.Deployment, &deployment); e != nil {
+			err = e
+		}
+		switch {
+		case isHeld(lease.Spec, now):
+			return fmt.Sprintf("its Lease %s/%s is held", namespace, s.Upstream.Lease), nil
+		case deployment.Status.ReadyReplicas > 0:
+			return fmt.Sprintf("its Deployment %s/%s has ready Pods", namespace, s.Upstream.Deployment), nil
+		}
+	}
+	return "", err
+}
+
+// get leaves an object that does not exist empty.
+func (s *UpstreamSigns) get(ctx context.Context, namespace, name string, into client.Object) error {
+	err := s.Reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, into)
+	if err == nil || k8serrors.IsNotFound(err) {
+		return nil
+	}
+	return fmt.Errorf("look for %s: %w", name, err)
+}
+
+func isHeld(l coordinationv1.LeaseSpec, now time.Time) bool {
+	return l.HolderIdentity != nil && *l.HolderIdentity != "" && l.RenewTime != nil && l.LeaseDurationSeconds != nil &&
+		now.Before(l.RenewTime.Add(time.Duration(*l.LeaseDurationSeconds)*time.Second))
+}
