@@ -15,8 +15,18 @@ import (
 	"github.com/torpor-dev/torpor/internal/hibernation/csr"
 )
 
-// clockSkew is how far the clocks of the hub and the cluster may differ.
+// clockSkew is how far the clocks of the hub and the cluster may differ without being compared.
 const clockSkew = 10 * time.Second
+
+// measureClock returns how far a server's clock is ahead that gave a date to a request of this moment: zero if it gave none, or if the
+// difference may be that of the two whole seconds and of the way.
+func measureClock(date, asked time.Time) time.Duration {
+	ahead := date.Sub(asked)
+	if date.IsZero() || ahead.Abs() < clockSkew {
+		return 0
+	}
+	return ahead
+}
 
 // buildInventory returns who may get certificates: for each node OpenShift's Machine where there is one, otherwise the node as
 // it was recorded before the hibernation. Either way a recorded node keeps its identity.

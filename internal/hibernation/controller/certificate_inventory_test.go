@@ -70,6 +70,25 @@ func TestBuildInventory(t *testing.T) {
 	}
 }
 
+func TestMeasureClock(t *testing.T) {
+	asked := time.Date(2026, 7, 1, 12, 0, 0, 900_000_000, time.UTC)
+	for name, row := range map[string]struct {
+		date time.Time
+		want time.Duration
+	}{
+		"no date":             {time.Time{}, 0},
+		"the same second":     {asked.Truncate(time.Second), 0},
+		"a slow answer":       {asked.Add(5 * time.Second), 0},
+		"a clock ahead":       {asked.Add(time.Minute), time.Minute},
+		"a clock behind":      {asked.Add(-time.Hour), -time.Hour},
+		"a clock of an epoch": {time.Unix(0, 0), time.Unix(0, 0).Sub(asked)},
+	} {
+		if got := measureClock(row.date, asked); got != row.want {
+			t.Errorf("%s: expected %s, found %s", name, row.want, got)
+		}
+	}
+}
+
 func TestConfirmedAddresses(t *testing.T) {
 	node := func(addresses ...string) hivev1.RecordedNode {
 		n := hivev1.RecordedNode{Name: "worker", Addresses: []hivev1.NodeAddress{{Type: "Hostname", Address: "Worker"}}}

@@ -29,6 +29,8 @@ type clusterObservation struct {
 	cluster  *targetcluster.ClusterClient
 	requests []certificatesv1.CertificateSigningRequest
 	verdicts []csr.Verdict
+	// clockAhead is how far the cluster's clock is ahead of the hub's.
+	clockAhead time.Duration
 	// approvals are nil while no certificate request is judged.
 	approvals *resumeApprovals
 	// ownerInterval is when a cluster is looked at again whose machines belong to another one; zero otherwise.
@@ -108,7 +110,7 @@ func (c Controller) observeCluster(ctx context.Context, cd *hivev1.ClusterDeploy
 	ctx, cancel := context.WithTimeout(ctx, targetcluster.LookTimeout)
 	defer cancel()
 	began := c.Clock.Now()
-	if err := seen.readCluster(ctx); err != nil {
+	if err := seen.readCluster(ctx, began); err != nil {
 		log.FromContext(ctx).V(1).Info("Cluster not reached", "reason", targetcluster.DescribeError(err))
 		seen.APIMessage = targetcluster.DescribeError(err)
 		seen.IsAPIProblemLasting = targetcluster.IsLasting(err)
@@ -120,11 +122,12 @@ func (c Controller) observeCluster(ctx context.Context, cd *hivev1.ClusterDeploy
 	seen.API = hibernation.Reachable
 }
 
-func (s *clusterObservation) readCluster(ctx context.Context) error {
+func (s *clusterObservation) readCluster(ctx context.Context, began time.Time) error {
 	err := s.cluster.Probe(ctx)
 	if err != nil {
 		return fmt.Errorf("probe: %w", err)
 	}
+	s.clockAhead = measureClock(s.cluster.FirstDate(), began)
 	if !hibernation.NeedsNodes(s.Observed) {
 		return nil
 	}
@@ -153,6 +156,7 @@ func (s *clusterObservation) judgeRequests(ctx context.Context) error {
 		return err
 	}
 	inv := buildInventory(s.Observed, machines, isOpenShift)
+	inv.ClockAhead = s.clockAhead
 	inv.LastApprovals, inv.SentApprovals = s.approvals.byNode, s.approvals.sent
 	s.verdicts = csr.JudgeAll(s.requests, inv)
 	s.approvals.noteRefusals(s.verdicts)

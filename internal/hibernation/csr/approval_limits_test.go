@@ -142,3 +142,85 @@ func TestApprovalsOfANode(t *testing.T) {
 		})
 	}
 }
+
+// TestFloodOfATokenHoldsUpNobodyElse has one bootstrap token, which all new nodes share, ask for far more than the cluster has machines.
+func TestFloodOfATokenHoldsUpNobodyElse(t *testing.T) {
+	const flood = 500
+	otherNode := func(a *testRequest) { a.renameNode("n2") }
+	for name, row := range map[string]struct {
+		change func(*testRequest)
+		rule   string // of the flood
+		honest string
+	}{
+		"for a node that nobody knows":         {func(a *testRequest) { a.renameNode("stranger") }, "machine", "accepted"},
+		"for a node that is well":              {func(a *testRequest) { a.renameNode("back") }, "missing", "accepted"},
+		"for another missing node":             {otherNode, "pending-cap", "accepted"},
+		"for the node with a broken signature": {rewrittenBy(breakSignature), "signature", "accepted"},
+		"that cannot be read":                  {rewrittenBy(emptied), "request", "accepted"},
+		"for the node, as good as its own":     {func(*testRequest) {}, "pending-cap", "pending-cap"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bogus := tokenRequest()
+			row.change(bogus)
+			template, inv := *bogus.finish(t), testInventory()
+			honest := tokenRequest()
+			honest.Name, honest.Spec.Username = "honest", "system:bootstrap:ghijkl"
+			requests := []certificatesv1.CertificateSigningRequest{*honest.finish(t)}
+			for range flood {
+				requests = append(requests, template)
+			}
+			rules := map[string]int{}
+			for _, v := range JudgeAll(requests, inv) {
+				if v.Name == "honest" {
+					if v.Rule != row.honest {
+						t.Errorf("found %+v, want rule %q", v, row.honest)
+					}
+					continue
+				}
+				rules[v.Rule]++
+			}
+			if rules[row.rule] != flood {
+				t.Errorf("found the rules %v of the flood, want %q", rules, row.rule)
+			}
+		})
+	}
+}
+
+// TestTimesOfAClusterWithAWrongClock has requests and approvals dated by a clock that is not the hub's.
+func TestTimesOfAClusterWithAWrongClock(t *testing.T) {
+	for name, row := range map[string]struct {
+		ahead             time.Duration
+		created, approved time.Duration // before now, by the hub's clock; approved is of an earlier request, zero for none.
+		want              string
+	}{
+		"right":                               {0, time.Minute, 0, "accepted"},
+		"behind, a new request":               {-time.Hour, time.Minute, 0, "accepted"},
+		"ahead, a new request":                {time.Hour, time.Minute, 0, "accepted"},
+		"ahead, one from before the resume":   {time.Hour, 20 * time.Minute, 0, "age"},
+		"behind, soon after an approval":      {-time.Hour, 30 * time.Second, time.Minute, "one-per-node"},
+		"ahead, soon after an approval":       {time.Hour, 30 * time.Second, time.Minute, "one-per-node"},
+		"ahead, minutes after an approval":    {time.Hour, 30 * time.Second, ApprovalPause, "accepted"},
+		"behind, minutes after an approval":   {-time.Hour, 30 * time.Second, ApprovalPause, "accepted"},
+		"years behind, as without an RTC":     {-20 * 365 * 24 * time.Hour, time.Minute, 0, "accepted"},
+		"years ahead, from before the resume": {20 * 365 * 24 * time.Hour, 20 * time.Minute, 0, "age"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := tokenRequest()
+			a.inv.Now, a.inv.ClockAhead = resumed().Add(10*time.Minute), row.ahead
+			by := func(before time.Duration) metav1.Time { return metav1.NewTime(a.inv.Now.Add(row.ahead - before)) }
+			a.Name, a.CreationTimestamp = "judged", by(row.created)
+			requests := []certificatesv1.CertificateSigningRequest{*a.finish(t)}
+			if row.approved > 0 {
+				earlier := tokenRequest()
+				earlier.CreationTimestamp = by(row.approved)
+				earlier.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved, LastUpdateTime: by(row.approved)}}
+				requests = append(requests, *earlier.finish(t))
+			}
+			for _, v := range JudgeAll(requests, a.inv) {
+				if v.Name == "judged" && v.Rule != row.want {
+					t.Errorf("found %+v, want rule %q", v, row.want)
+				}
+			}
+		})
+	}
+}

@@ -57,11 +57,13 @@ type NodeInventory struct {
 	ClientsFrom time.Time
 	// Now is the time of judging.
 	Now time.Time
+	// ClockAhead is how far the cluster's clock, which dates requests and approvals, is ahead of the hub's; negative if it is behind.
+	ClockAhead time.Duration
 	// LastApprovals are when client requests were last approved in this resume, by node name.
 	LastApprovals map[string]time.Time
 	// SentApprovals are when this process approved requests, by UID, whatever the cluster made of it.
 	SentApprovals map[types.UID]time.Time
-	// MaxPending is how many undecided requests of a kind JudgeAll tolerates; 0 means 100 more than machines or nodes.
+	// MaxPending is how many undecided serving requests, and how many approved client requests, JudgeAll tolerates; 0 means 100 more than machines or nodes.
 	MaxPending int
 }
 

@@ -41,28 +41,32 @@ type namedCheck struct {
 	failure   func(judgedRequest) string
 }
 
-// JudgeAll judges every request and returns the verdicts sorted by name. Of a node that floods the cluster, and of a kind of
-// which more young requests are undecided than inv.MaxPending allows, none is approved and each verdict says so; neither is any
-// once more client requests were approved in this resume. Of several client requests for one node only the newest is approved.
+// JudgeAll judges every request and returns the verdicts sorted by name. Of a node that floods the cluster none is approved, and of
+// serving requests none while more young ones are undecided than inv.MaxPending allows; each verdict says so. New nodes share the identity
+// of their bootstrap token, so client requests count for the node that they would be approved for, and what nobody would approve holds up
+// none. No client request is approved once more than inv.MaxPending were in this resume. Of several for one node only the newest is approved.
 func JudgeAll(reqs []certificatesv1.CertificateSigningRequest, inv NodeInventory) []Verdict {
 	verdicts := make([]Verdict, 0, len(reqs))
 	undecided := make([]judgedRequest, 0, len(reqs))
-	pending := pendingRequests{}
+	serving := pendingRequests{}
 	for i := range reqs {
 		c := newJudgedRequest(&reqs[i], inv)
 		if v, failed := c.firstFailure(standingChecks()); failed {
 			verdicts = append(verdicts, v)
 			continue
 		}
-		if inv.Now.Sub(c.req.CreationTimestamp.Time) < recentlyPending {
-			pending[requester{c.kind, c.req.Spec.Username}]++
+		if c.kind == Serving && c.isYoung() {
+			serving[c.req.Spec.Username]++
 		}
 		undecided = append(undecided, c)
 	}
 	approvals, approved := inv.findApprovals(reqs)
-	totals := pending.sumByKind()
+	total, clients := serving.sumHonest(), pendingRequests{}
 	for _, c := range undecided {
-		reason := pending.overflowReason(c, totals[c.kind])
+		reason := ""
+		if c.kind == Serving {
+			reason = serving.overflowReason(c, total)
+		}
 		if approved > inv.maxPending() {
 			reason = fmt.Sprintf("expected at most %d approved client requests, found %d: none is approved", inv.maxPending(), approved)
 		}
@@ -72,48 +76,62 @@ func JudgeAll(reqs []certificatesv1.CertificateSigningRequest, inv NodeInventory
 			continue
 		}
 		c.inv.LastApprovals = approvals
-		verdicts = append(verdicts, c.judgeContent())
+		v := c.judgeContent()
+		if v.Decision == Approve && v.Kind == Client && c.isYoung() {
+			clients[v.NodeName]++
+		}
+		verdicts = append(verdicts, v)
 	}
+	clients.withholdFlooded(verdicts)
 	keepNewestOfNode(verdicts, reqs)
 	slices.SortStableFunc(verdicts, func(a, b Verdict) int { return cmp.Compare(a.Name, b.Name) })
 	return verdicts
 }
 
-// requester is who asks for a kind of certificate. All new nodes share the identity of their bootstrap token.
-type requester struct {
-	kind CertificateKind
-	user string
-}
+// pendingRequests is how many young requests of one kind are undecided, by who asks for them or whom they are for.
+type pendingRequests map[string]int
 
-// pendingRequests is how many young requests of each requester are undecided.
-type pendingRequests map[requester]int
-
-func (p pendingRequests) isFloodingNode(r requester) bool {
-	return strings.HasPrefix(r.user, nodeUserPrefix) && p[r] > maxPendingOfNode
-}
-
-// sumByKind leaves out nodes that flood the cluster: they must not keep others out.
-func (p pendingRequests) sumByKind() map[CertificateKind]int {
-	totals := map[CertificateKind]int{}
-	for r, n := range p {
-		if !p.isFloodingNode(r) {
-			totals[r.kind] += n
+// sumHonest leaves out nodes that flood the cluster: they must not keep others out.
+func (p pendingRequests) sumHonest() (total int) {
+	for _, n := range p {
+		if n <= maxPendingOfNode {
+			total += n
 		}
 	}
-	return totals
+	return total
 }
 
-// overflowReason says why a request is not even read; empty if it is.
+// overflowReason says why a serving request is not even read; empty if it is.
 func (p pendingRequests) overflowReason(c judgedRequest, total int) string {
-	own, most := requester{c.kind, c.req.Spec.Username}, c.inv.maxPending()
+	own, most := p[c.req.Spec.Username], c.inv.maxPending()
 	switch {
-	case p.isFloodingNode(own):
-		return fmt.Sprintf("expected at most %d undecided requests of one node, found %d: none of them is approved", maxPendingOfNode, p[own])
+	case own > maxPendingOfNode:
+		return fmt.Sprintf("expected at most %d undecided requests of one node, found %d: none of them is approved", maxPendingOfNode, own)
 	case total > most:
 		return fmt.Sprintf("expected at most %d undecided node requests, found %d: none is approved", most, total)
 	default:
 		return ""
 	}
+}
+
+// withholdFlooded leaves all client requests of a node for which more would be approved than a kubelet sends.
+func (p pendingRequests) withholdFlooded(verdicts []Verdict) {
+	for i := range verdicts {
+		v := &verdicts[i]
+		if n := p[v.NodeName]; v.Decision == Approve && v.Kind == Client && n > maxPendingOfNode {
+			v.Decision, v.Rule = Retry, "pending-cap"
+			v.Reason = fmt.Sprintf("expected at most %d undecided requests for node %s, found %d: none of them is approved", maxPendingOfNode, quoteBounded(v.NodeName), n)
+		}
+	}
+}
+
+func (c judgedRequest) isYoung() bool {
+	return c.inv.Now.Sub(c.createdAt()) < recentlyPending
+}
+
+// createdAt is by the hub's clock.
+func (c judgedRequest) createdAt() time.Time {
+	return c.req.CreationTimestamp.Add(-c.inv.ClockAhead)
 }
 
 // findApprovals returns when client requests were last approved in this resume, by node name, and how many. Requests stay
@@ -125,7 +143,7 @@ func (inv NodeInventory) findApprovals(reqs []certificatesv1.CertificateSigningR
 	}
 	for i := range reqs {
 		c := newJudgedRequest(&reqs[i], inv)
-		at, ok := approvedAt(c.req)
+		at, ok := c.approvedAt()
 		// What was approved before the machines stopped went to a resume that was cancelled.
 		if !ok || c.kind != Client || requireCreatedSinceResume(c) != "" || at.Before(inv.ClientsFrom.Truncate(time.Second)) {
 			continue
@@ -144,10 +162,10 @@ func (inv NodeInventory) findApprovals(reqs []certificatesv1.CertificateSigningR
 	return last, approved
 }
 
-func approvedAt(req *certificatesv1.CertificateSigningRequest) (time.Time, bool) {
-	for _, condition := range req.Status.Conditions {
+func (c judgedRequest) approvedAt() (time.Time, bool) {
+	for _, condition := range c.req.Status.Conditions {
 		if condition.Type == certificatesv1.CertificateApproved {
-			return latest(condition.LastUpdateTime.Time, req.CreationTimestamp.Time), true
+			return latest(condition.LastUpdateTime.Add(-c.inv.ClockAhead), c.createdAt()), true
 		}
 	}
 	return time.Time{}, false
@@ -317,7 +335,7 @@ func requireResumeStart(c judgedRequest) string {
 
 func requireCreatedSinceResume(c judgedRequest) string {
 	// Creation times have whole seconds, so a fraction of the start would reject a request of the same second.
-	if c.req.CreationTimestamp.Time.Before(c.inv.NotBefore.Truncate(time.Second)) {
+	if c.createdAt().Before(c.inv.NotBefore.Truncate(time.Second)) {
 		return "expected a request created since the resume started, found an older one"
 	}
 	return ""

@@ -12,6 +12,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
@@ -47,9 +48,29 @@ type Dialer struct {
 type ClusterClient struct {
 	rest      *rest.RESTClient
 	transport *http.Transport
+	date      *firstDate
 	// callTimeout bounds each call with its answer.
 	callTimeout time.Duration
 }
+
+// firstDate keeps what the server's first answer says the time is.
+type firstDate struct {
+	http.RoundTripper
+	once sync.Once
+	date time.Time
+}
+
+// RoundTrip implements http.RoundTripper.
+func (d *firstDate) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := d.RoundTripper.RoundTrip(r)
+	if err == nil {
+		d.once.Do(func() { d.date, _ = http.ParseTime(answer.Header.Get("Date")) })
+	}
+	return answer, err
+}
+
+// FirstDate is the time of the server's first answer by its own clock; zero if it has not said so.
+func (c *ClusterClient) FirstDate() time.Time { return c.date.date }
 
 // Dial prepares the connection that a kubeconfig describes; nothing is sent yet.
 func (d Dialer) Dial(kubeconfig []byte) (*ClusterClient, error) {
@@ -80,12 +101,13 @@ func (d Dialer) Dial(kubeconfig []byte) (*ClusterClient, error) {
 	if err != nil {
 		return nil, errUnreadable
 	}
-	httpClient := egress.NewClient(wrapped, maxPageBytes, maxLookBytes)
+	date := &firstDate{RoundTripper: wrapped}
+	httpClient := egress.NewClient(date, maxPageBytes, maxLookBytes)
 	r, err := rest.UnversionedRESTClientForConfigAndClient(cfg, httpClient)
 	if err != nil {
 		return nil, fmt.Errorf("make client: %w", err)
 	}
-	return &ClusterClient{rest: r, transport: transport, callTimeout: callTimeout}, nil
+	return &ClusterClient{rest: r, transport: transport, date: date, callTimeout: callTimeout}, nil
 }
 
 // loadKubeconfig reads a kubeconfig and refuses what would let its author reach more than the cluster.

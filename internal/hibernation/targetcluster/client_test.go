@@ -208,6 +208,7 @@ func TestListsHaveAllPages(t *testing.T) {
 			strings.HasSuffix(r.URL.Path, "/certificatesigningrequests"): {"CertificateSigningRequestList", "certificates.k8s.io/v1"},
 		}[true]
 		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Date", "Wed, 0"+page+" Jul 2026 12:00:00 GMT")
 		if err := json.NewEncoder(w).Encode(map[string]any{
 			"kind": kind[0], "apiVersion": kind[1], "metadata": map[string]any{"continue": next},
 			"items": []any{map[string]any{"metadata": map[string]any{"name": "n" + page}, "spec": map[string]any{"renewTime": "2026-07-0" + page + "T12:00:00.000000Z", "signerName": certificatesv1.KubeletServingSignerName}}},
@@ -228,5 +229,8 @@ func TestListsHaveAllPages(t *testing.T) {
 	requests, err := c.ListRequests(t.Context())
 	if err != nil || len(requests) != 2 || requests[1].Name != "n2" {
 		t.Errorf("found %d requests (%v), want two", len(requests), err)
+	}
+	if date := c.FirstDate(); date.Day() != 1 {
+		t.Errorf("found the date %s, want that of the first answer", date)
 	}
 }

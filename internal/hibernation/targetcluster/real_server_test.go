@@ -51,6 +51,9 @@ func TestRealAPIServer(t *testing.T) {
 	if err := c.Probe(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	if c.FirstDate().IsZero() {
+		t.Error("expected the date of the first answer, found none")
+	}
 	t.Run("nodes", func(t *testing.T) { testNodes(t, hub, c) })
 	for name, row := range map[string]struct {
 		meanwhile func(*testing.T, *certificatesv1.CertificateSigningRequest)
