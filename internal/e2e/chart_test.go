@@ -8,10 +8,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -99,11 +102,72 @@ func TestChart(t *testing.T) {
 			}
 		})
 	}
-	for values, want := range map[string]string{"features={hibernate}": "features", "features=null": "features", "replica=3": "replica"} {
+	for values, want := range map[string]string{"features={hibernate}": "features", "features=null": "features", "replica=3": "replica", "extraArgs={--rollout-at-once=4}": "extraArgs", "extraArgs={--namespace=x}": "extraArgs"} {
 		out, err := exec.CommandContext(t.Context(), helm, "template", chart, "--kube-version", "1.36.0", "--set", values).CombinedOutput()
 		if err == nil || !strings.Contains(string(out), want) {
 			t.Errorf("%s: expected an error about %s, found %v: %s", values, want, err, out)
 		}
+	}
+}
+
+// TestChartPassesEveryFlag has the program itself judge what the chart renders for each flag that a user may set.
+func TestChartPassesEveryFlag(t *testing.T) {
+	t.Parallel()
+	helm, binary := os.Getenv("TORPOR_HELM"), managerBinary(t)
+	if helm == "" {
+		t.Skip("TORPOR_HELM is not set: expected the path of helm; run with `make test`")
+	}
+	schema, err := os.ReadFile(filepath.Join(chart, "values.schema.json"))
+	testenv.ExpectNoError(t, err)
+	pattern := regexp.MustCompile(`"\^--\(([a-z|-]+)\)`).FindSubmatch(schema)
+	if pattern == nil {
+		t.Fatal("expected the schema to list the flags of extraArgs, found none")
+	}
+	help, err := exec.CommandContext(t.Context(), binary, "manager", "--help").Output()
+	testenv.ExpectNoError(t, err)
+	values := map[string]string{
+		"allow-endpoints": "s3.example.com,10.0.0.0/8", "aws-assume-roles": "team-a=arn:aws:iam::123456789012:role/torpor", "rollouts-at-once": "4",
+		"metrics-address": ":9090", "pprof-address": "127.0.0.1:6060", "take-over": "hibernation", "webhook-cert-dir": "/certs",
+	}
+	var set, want []string
+	set = strings.Split(string(pattern[1]), "|")
+	text := "disabledControllers: [backup]\nwatchNamespaces: [a]\nserviceAccountAnnotations: {cloud.example/role: torpor}\n" +
+		"env: [{name: HTTPS_PROXY, value: \"http://proxy.example:3128\"}]\nvolumes: [{name: certs, secret: {secretName: certs}}]\nvolumeMounts: [{name: certs, mountPath: /certs}]\nextraArgs:\n"
+	for _, name := range set {
+		text += "- --" + name
+		if value, ok := values[name]; ok {
+			text += "=" + value
+		}
+		text += "\n"
+	}
+	file := filepath.Join(t.TempDir(), "values.yaml")
+	testenv.ExpectNoError(t, os.WriteFile(file, []byte(text), 0o600))
+	out, err := exec.CommandContext(t.Context(), helm, "template", "torpor", chart, "--kube-version", "1.36.0", "--values", file, "--show-only", "templates/deployment.yaml").Output()
+	testenv.ExpectNoError(t, err)
+	var d appsv1.Deployment
+	testenv.ExpectNoError(t, yaml.Unmarshal(out, &d))
+	c := d.Spec.Template.Spec.Containers[0]
+	if text, err := exec.CommandContext(t.Context(), binary, append(slices.Clone(c.Args), "--help")...).CombinedOutput(); err != nil {
+		t.Errorf("expected the manager to take %v, found %v: %s", c.Args, err, text)
+	}
+	if slices.Contains(c.Args, "--controllers=backup") || len(c.VolumeMounts) != 1 || len(d.Spec.Template.Spec.Volumes) != 1 || c.Env[len(c.Env)-1].Name != "HTTPS_PROXY" {
+		t.Errorf("expected no backup, the volume and the variable, found %+v", c)
+	}
+	for _, arg := range c.Args {
+		if name, isFlag := strings.CutPrefix(arg, "--"); isFlag {
+			name, _, _ = strings.Cut(name, "=")
+			set = append(set, name)
+		}
+	}
+	// The cluster that the manager runs in needs no kubeconfig, and its image stands in TORPOR_IMAGE.
+	set = append(set, "kubeconfig", "image", "help")
+	for _, flag := range regexp.MustCompile(`(?m)^ +(?:-[a-z], )?--([a-z-]+)`).FindAllSubmatch(help, -1) {
+		want = append(want, string(flag[1]))
+	}
+	slices.Sort(set)
+	slices.Sort(want)
+	if diff := cmp.Diff(slices.Compact(want), slices.Compact(set)); diff != "" {
+		t.Errorf("flags (-of the manager +of the chart):\n%s", diff)
 	}
 }
 
