@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -125,7 +126,12 @@ func TestChartPassesEveryFlag(t *testing.T) {
 	}
 	help, err := exec.CommandContext(t.Context(), binary, "manager", "--help").Output()
 	testenv.ExpectNoError(t, err)
+	groups := regexp.MustCompile(`the names are ([a-z, ]+)`).FindSubmatch(help)
+	if names := fmt.Sprintf("%q", strings.Split(string(groups[1]), ", ")); !strings.Contains(string(schema), strings.ReplaceAll(names, " ", ", ")) {
+		t.Errorf("expected the schema to know the controllers %s, found it does not", names)
+	}
 	values := map[string]string{
+		"route-gateway": "routes/gateway", "route-ingress-class": "nginx",
 		"allow-endpoints": "s3.example.com,10.0.0.0/8", "aws-assume-roles": "team-a=arn:aws:iam::123456789012:role/torpor", "rollouts-at-once": "4",
 		"metrics-address": ":9090", "pprof-address": "127.0.0.1:6060", "take-over": "hibernation", "webhook-cert-dir": "/certs",
 	}
