@@ -275,7 +275,19 @@ type podView struct {
 	Metadata metav1.ObjectMeta `json:"metadata"`
 	Status   struct {
 		Conditions []metav1.Condition `json:"conditions"`
+		Containers []struct {
+			Restarts int `json:"restartCount"`
+		} `json:"containerStatuses"`
 	} `json:"status"`
+}
+
+// restarts of all containers.
+func (p podView) restarts() int {
+	sum := 0
+	for _, c := range p.Status.Containers {
+		sum += c.Restarts
+	}
+	return sum
 }
 
 func (p podView) role() string { return p.Metadata.Labels["moco.cybozu.com/role"] }
@@ -302,12 +314,12 @@ func (e *podsEnv) listPods(t *testing.T) map[string]podView {
 
 func podName(index int) string { return fmt.Sprintf("moco-test-%d", index) }
 
-// killServer sends SIGKILL to the server in a Pod, which is a process of this machine too.
-func killServer(t *testing.T, p podView) {
+// signalServer sends a signal to the server in a Pod, which is a process of this machine too.
+func signalServer(t *testing.T, p podView, signal syscall.Signal) {
 	t.Helper()
 	servers := slices.DeleteFunc(findPodProcesses(t, string(p.Metadata.UID)), func(p podProcess) bool { return p.name != "mysqld" })
 	if len(servers) != 1 {
 		t.Fatalf("servers in %s: expected one, found %d", p.Metadata.Name, len(servers))
 	}
-	testenv.ExpectNoError(t, syscall.Kill(servers[0].pid, syscall.SIGKILL))
+	testenv.ExpectNoError(t, syscall.Kill(servers[0].pid, signal))
 }

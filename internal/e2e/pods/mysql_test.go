@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -35,6 +36,8 @@ func TestMySQLOnRealPods(t *testing.T) {
 		{"clustering stops, a GTID is advanced by hand, clustering starts", (*mysqlSuite).testClusteringStop},
 		{"reconciliation stops, and a rollout waits for clustering too", (*mysqlSuite).testReconciliationStop},
 		{"a rollout replaces one Pod at a time, the primary last", (*mysqlSuite).testRollout},
+		{"volumes grow without a restart, and do not shrink", (*mysqlSuite).testVolumesGrow},
+		{"a replica's server that hangs is restarted", (*mysqlSuite).testHungReplica},
 		{"the primary's server is killed", (*mysqlSuite).testPrimaryKilled},
 		{"the primary's Pod is deleted", (*mysqlSuite).testPrimaryDeleted},
 		{"a backup is restored into a new cluster", (*mysqlSuite).testBackupAndRestore},
@@ -243,6 +246,61 @@ func (s *mysqlSuite) testBackupAndRestore(t *testing.T) {
 	}
 }
 
+// testVolumesGrow leaves the file systems to drivers, which a folder of the node has none of.
+func (s *mysqlSuite) testVolumesGrow(t *testing.T) {
+	s.startWriting(t)
+	s.kubectl(t, "patch", "storageclass", "local", "--type=merge", "-p", `{"allowVolumeExpansion":true}`)
+	setSize := func(size string) {
+		s.kubectl(t, "patch", "mysqlcluster", "test", "--type=merge", "-p", `{"spec":{"volumeClaimTemplates":[{"metadata":{"name":"mysql-data"},"spec":`+
+			`{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"`+size+`"}}}}]}}`)
+	}
+	const sizes = "jsonpath={.items[*].spec.resources.requests.storage} {.items[*].spec.volumeClaimTemplates[*].spec.resources.requests.storage}"
+	before, began := s.listPods(t), time.Now()
+	setSize("2Gi")
+	eventually(t, "all claims and the template have grown", func() error {
+		found := s.kubectl(t, "get", "pvc,statefulset", "-l", "app.kubernetes.io/instance=test", "-o", sizes)
+		return testenv.ErrorIf(strings.Join(strings.Fields(found), " ") != "2Gi 2Gi 2Gi 2Gi", "found %s", found)
+	})
+	s.waitUntilHealthy(t, "test")
+	grown := time.Since(began)
+	testenv.Consistently(t, stayTime, "no Pod is replaced or restarted", func() error {
+		for name, p := range s.listPods(t) {
+			if p.Metadata.UID != before[name].Metadata.UID || p.restarts() != before[name].restarts() {
+				return fmt.Errorf("expected %s as it was, found it with %d restarts", name, p.restarts())
+			}
+		}
+		return nil
+	})
+	s.logf(t, "volumes have grown after %.1fs; the longest time without an acknowledgement was %s", grown.Seconds(), s.writer.longestGap())
+	s.expectNothingLost(t)
+	setSize("1Gi")
+	eventually(t, "a smaller size is refused", func() error {
+		return s.readCluster(t, "test").expectCondition("ReconcileSuccess", metav1.ConditionFalse, "no volume can shrink", "take the size back")
+	})
+	setSize("2Gi")
+	eventually(t, "the size is taken back", func() error {
+		return s.readCluster(t, "test").expectCondition("ReconcileSuccess", metav1.ConditionTrue)
+	})
+}
+
+// testHungReplica stops the server in a Pod, whose port stays open.
+func (s *mysqlSuite) testHungReplica(t *testing.T) {
+	s.startWriting(t)
+	name := podName((s.readCluster(t, "test").Status.Primary + 1) % 3)
+	before, began := s.listPods(t)[name], time.Now()
+	signalServer(t, before, syscall.SIGSTOP)
+	eventually(t, "its container is restarted", func() error {
+		return testenv.ErrorIf(s.listPods(t)[name].restarts() == before.restarts(), "expected one more than %d restarts", before.restarts())
+	})
+	s.logf(t, "%s is restarted %.1fs after its server was stopped", name, time.Since(began).Seconds())
+	eventually(t, "it is a replica again", func() error {
+		p := s.listPods(t)[name]
+		return testenv.ErrorIf(!p.ready() || p.role() != "replica", "expected it to be ready and a replica, found role %q", p.role())
+	})
+	s.waitUntilHealthy(t, "test")
+	s.expectNothingLost(t)
+}
+
 func (s *mysqlSuite) testDeleteWhileStopped(t *testing.T) {
 	began := time.Now()
 	s.kubectl(t, "moco", "stop", "clustering", "test", "--wait")
@@ -267,7 +325,7 @@ func (s *mysqlSuite) testDeleteWhileStopped(t *testing.T) {
 
 func (s *mysqlSuite) testPrimaryKilled(t *testing.T) {
 	old := s.readCluster(t, "test").Status.Primary
-	s.expectReplacement(t, old, "kill -9 of its server", func() { killServer(t, s.listPods(t)[podName(old)]) })
+	s.expectReplacement(t, old, "kill -9 of its server", func() { signalServer(t, s.listPods(t)[podName(old)], syscall.SIGKILL) })
 }
 
 func (s *mysqlSuite) testPrimaryDeleted(t *testing.T) {
