@@ -106,7 +106,7 @@ type MySQLClusterSpec struct {
 	// LogRotationSchedule is when log files are rotated; empty means every five minutes.
 	// +optional
 	LogRotationSchedule Schedule `json:"logRotationSchedule,omitempty"`
-	// LogRotationSize is the size in bytes from which on a log file is rotated; 0 means by schedule only.
+	// LogRotationSize is the size in bytes from which on a log file is rotated; 0 means 64 MiB.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	LogRotationSize int `json:"logRotationSize,omitempty"`
@@ -156,19 +156,21 @@ func UnsupportedFields(spec MySQLClusterSpec) []string {
 // initContainer is the only container that Torpor adds to the Pods.
 const initContainer = "moco-init"
 
+// defaultThreads is what nobody asked for.
+const defaultThreads = 4
+
 // keptFields says which of the fields that Torpor never acts on are set.
 func keptFields(spec MySQLClusterSpec) map[string]bool {
 	return map[string]bool{
 		"spec.agentUseLocalhost":                    spec.AgentUseLocalhost,
 		"spec.collectors":                           len(spec.Collectors) > 0,
-		"spec.initializeTimezoneData":               spec.InitializeTimezoneData,
 		"spec.logRotationSchedule":                  spec.LogRotationSchedule != "",
-		"spec.logRotationSize":                      spec.LogRotationSize != 0,
 		"spec.maxDelaySecondsForPodDeletion":        spec.MaxDelaySecondsForPodDeletion != 0,
 		"spec.podTemplate.metadata.name":            spec.PodTemplate.Name != "",
 		"spec.primaryServiceTemplate.metadata.name": spec.PrimaryServiceTemplate != nil && spec.PrimaryServiceTemplate.Name != "",
 		"spec.replicaServiceTemplate.metadata.name": spec.ReplicaServiceTemplate != nil && spec.ReplicaServiceTemplate.Name != "",
 		"spec.replicationSourceSecretName":          isSet(spec.ReplicationSourceSecretName),
+		"spec.restore.jobConfig.threads":            spec.Restore != nil && spec.Restore.JobConfig.Threads > defaultThreads,
 		"spec.slowQueryLogConfigTmpl":               isSet(spec.SlowQueryLogConfigTmpl),
 	}
 }

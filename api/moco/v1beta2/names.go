@@ -32,6 +32,9 @@ const (
 const (
 	// DemoteAnnotation asks for a switchover when it is "true" on the primary's Pod; it is removed when that is done.
 	DemoteAnnotation = "moco.cybozu.com/demote"
+	// InputsAnnotation is a hash of what users have asked for of the Pod. One that was made for the same stays, although another version
+	// of Torpor would make it differently.
+	InputsAnnotation = "torpor.dev/inputs"
 )
 
 // Finalizer keeps a MySQLCluster, and with it what its servers need, until they have ended.

@@ -605,7 +605,7 @@ func TestUnsupported(t *testing.T) {
 		"nothing is set": {},
 		"all that Torpor acts on": {
 			spec: mocov1beta2.MySQLClusterSpec{
-				Replicas: 3, MySQLConfigMapName: new("mycnf"), ServerIDBase: 1, MaxDelaySeconds: new(60), StartupWaitSeconds: 3600, Offline: true,
+				Replicas: 3, MySQLConfigMapName: new("mycnf"), ServerIDBase: 1, MaxDelaySeconds: new(60), StartupWaitSeconds: 3600, Offline: true, LogRotationSize: 1, InitializeTimezoneData: true,
 				PodTemplate: mocov1beta2.PodTemplate{
 					ObjectMeta:          mocov1beta2.ObjectMeta{Labels: map[string]string{"a": "b"}},
 					Spec:                mocov1beta2.PodSpec{Containers: []mocov1beta2.Container{{Name: mocov1beta2.MysqldContainer}}},
@@ -622,9 +622,7 @@ func TestUnsupported(t *testing.T) {
 		},
 		"the agent":           {mocov1beta2.MySQLClusterSpec{AgentUseLocalhost: true}, []string{"spec.agentUseLocalhost"}},
 		"the exporter":        {mocov1beta2.MySQLClusterSpec{Collectors: []string{"x"}}, []string{"spec.collectors"}},
-		"time zones":          {mocov1beta2.MySQLClusterSpec{InitializeTimezoneData: true}, []string{"spec.initializeTimezoneData"}},
 		"log rotation":        {mocov1beta2.MySQLClusterSpec{LogRotationSchedule: "@daily"}, []string{"spec.logRotationSchedule"}},
-		"log rotation size":   {mocov1beta2.MySQLClusterSpec{LogRotationSize: 1}, []string{"spec.logRotationSize"}},
 		"the guard of a Pod":  {mocov1beta2.MySQLClusterSpec{MaxDelaySecondsForPodDeletion: 1}, []string{"spec.maxDelaySecondsForPodDeletion"}},
 		"a source outside":    {mocov1beta2.MySQLClusterSpec{ReplicationSourceSecretName: new("donor")}, []string{"spec.replicationSourceSecretName"}},
 		"the slow query log":  {mocov1beta2.MySQLClusterSpec{SlowQueryLogConfigTmpl: new("x")}, []string{"spec.slowQueryLogConfigTmpl"}},

@@ -58,6 +58,15 @@ func (s *MySQLClusterStatus) Primary() (int, bool) {
 	return 0, false
 }
 
+// InstanceCount is how many instances there are or should be. None is taken away, which upstream's schema leaves to a webhook.
+func (c *MySQLCluster) InstanceCount() int {
+	n := int(c.Spec.Replicas)
+	for _, i := range c.Status.Instances {
+		n = max(n, i.Ordinal+1)
+	}
+	return n
+}
+
 // BackupStatus is the last successful backup.
 type BackupStatus struct {
 	// Time of the backup; objects in the bucket are named after it.

@@ -61,7 +61,7 @@ func parseBucket(b mocov1beta2.BucketConfig) (backupStorage, error) {
 	}
 	s := backupStorage{flags: []string{"--bucket=" + b.BucketName}}
 	for _, f := range []struct{ name, value string }{
-		{"region", b.Region}, {"endpoint", b.EndpointURL}, {"ca-cert", b.CACert}, {"sse", b.ServerSideEncryption}, {"sse-kms-key-id", b.KMSKeyID},
+		{"region", b.Region}, {"endpoint", b.EndpointURL}, {"ca-cert", b.CACert},
 	} {
 		if f.value != "" {
 			s.flags = append(s.flags, "--"+f.name+"="+f.value)
@@ -204,7 +204,7 @@ func BuildCronJob(cluster *mocov1beta2.MySQLCluster, policy *mocov1beta2.BackupP
 	if lag := cluster.Spec.MaxDelaySeconds; lag != nil {
 		args = append(args, "--max-lag="+(time.Duration(*lag)*time.Second).String())
 	}
-	for i := range cluster.Spec.Replicas {
+	for i := range cluster.InstanceCount() {
 		args = append(args, "--host="+cluster.InstanceHost(int(i)))
 	}
 	pod, err := buildPodTemplate(cluster, policy.Spec.JobConfig, image, programRun{kind: backupValue, args: args, key: accounts.PasswordKeyOf(accounts.BackupUser)})

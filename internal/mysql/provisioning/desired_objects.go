@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"maps"
 	"slices"
 
@@ -105,11 +106,11 @@ func withUserMetadata(o *unstructured.Unstructured, meta mocov1beta2.ObjectMeta)
 // buildDisruptionBudget keeps a majority up; a single instance may always be drained.
 func buildDisruptionBudget(c *mocov1beta2.MySQLCluster) *unstructured.Unstructured {
 	const least = 3
-	if c.Spec.Replicas < least {
+	if c.InstanceCount() < least {
 		return nil
 	}
 	return newObject(c, "policy/v1", "PodDisruptionBudget", c.ChildName(), map[string]any{"spec": map[string]any{
-		"maxUnavailable": int64(c.Spec.Replicas / 2),
+		"maxUnavailable": int64(c.InstanceCount() / 2),
 		"selector":       map[string]any{"matchLabels": toJSONMap(SelectorLabels(c))},
 	}})
 }
@@ -187,16 +188,19 @@ func buildStatefulSet(in BuildInput, config string) (*unstructured.Unstructured,
 	if err != nil {
 		return nil, err
 	}
-	replicas := int64(c.Spec.Replicas)
+	replicas := int64(c.InstanceCount())
 	if c.Spec.Offline {
 		replicas = 0
 	}
 	labels := toJSONMap(c.Spec.PodTemplate.Labels)
 	maps.Copy(labels, toJSONMap(SelectorLabels(c)))
-	meta := map[string]any{"labels": labels}
-	if a := c.Spec.PodTemplate.Annotations; len(a) > 0 {
-		meta["annotations"] = toJSONMap(a)
+	inputs, err := hashInputs(in)
+	if err != nil {
+		return nil, err
 	}
+	annotations := toJSONMap(c.Spec.PodTemplate.Annotations)
+	annotations[mocov1beta2.InputsAnnotation] = inputs
+	meta := map[string]any{"labels": labels, "annotations": annotations}
 	return newObject(c, "apps/v1", "StatefulSet", c.ChildName(), map[string]any{"spec": map[string]any{
 		"replicas": replicas, "serviceName": c.ChildName(), "podManagementPolicy": "Parallel",
 		"updateStrategy":       map[string]any{"type": "OnDelete"},
@@ -204,6 +208,27 @@ func buildStatefulSet(in BuildInput, config string) (*unstructured.Unstructured,
 		"template":             map[string]any{"metadata": meta, "spec": spec},
 		"volumeClaimTemplates": claims,
 	}}), nil
+}
+
+// hashInputs is of everything by which users change the template of the Pods, and of nothing that comes from this version of Torpor.
+func hashInputs(in BuildInput) (string, error) {
+	spec := &in.Cluster.Spec
+	text, err := json.Marshal([]any{
+		spec.PodTemplate, spec.ServerIDBase, spec.StartupWaitSeconds, spec.LogRotationSize, spec.InitializeTimezoneData, in.Settings,
+	})
+	if err != nil {
+		return "", fmt.Errorf("read spec.podTemplate: %w", err)
+	}
+	var sorted any // The spec of the Pod stands there as it was written.
+	if err := json.Unmarshal(text, &sorted); err != nil {
+		return "", fmt.Errorf("read spec.podTemplate: %w", err)
+	}
+	if text, err = json.Marshal(sorted); err != nil {
+		return "", fmt.Errorf("read spec.podTemplate: %w", err)
+	}
+	sum := fnv.New64a()
+	_, _ = sum.Write(text) // A hash takes everything.
+	return fmt.Sprintf("%016x", sum.Sum64()), nil
 }
 
 // buildVolumeClaims are collected with the cluster, not with the StatefulSet. No StatefulSet takes other claims than it was made

@@ -21,6 +21,7 @@ import (
 
 	driver "github.com/go-sql-driver/mysql"
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
@@ -122,6 +123,49 @@ func TestBuildObjects(t *testing.T) {
 	}
 }
 
+// TestInputsOfThePods changes what users can change: a Pod is as it was asked for until what makes its template differ is asked for.
+func TestInputsOfThePods(t *testing.T) {
+	build := func(t *testing.T, text string, settings map[string]string) (template, inputs string) {
+		t.Helper()
+		w, err := BuildObjects(BuildInput{Cluster: parseCluster(t, text), Settings: settings})
+		testenv.ExpectNoError(t, err)
+		found, _, err := unstructured.NestedMap(w.StatefulSet.Object, "spec", "template")
+		testenv.ExpectNoError(t, err)
+		inputs = found["metadata"].(map[string]any)["annotations"].(map[string]any)[mocov1beta2.InputsAnnotation].(string)
+		data, err := yaml.Marshal(found)
+		testenv.ExpectNoError(t, err)
+		return strings.ReplaceAll(string(data), inputs, ""), inputs
+	}
+	template, inputs := build(t, minimalCluster, nil)
+	for name, change := range map[string]struct {
+		old, new string
+		settings map[string]string
+		isInput  bool
+	}{
+		"the image":               {old: "mysql:1", new: "mysql:2", isInput: true},
+		"the order of fields":     {old: `name: mysqld, image: "mysql:1"`, new: `image: "mysql:1", name: mysqld`},
+		"a field of tomorrow":     {old: "podTemplate: {spec: {", new: "podTemplate: {spec: {tomorrow: 1, ", isInput: true},
+		"an annotation":           {old: "podTemplate: {", new: "podTemplate: {metadata: {annotations: {a: b}}, ", isInput: true},
+		"the memory of moco-init": {old: "podTemplate: {", new: "podTemplate: {overwriteContainers: [{name: moco-init, resources: {limits: {memory: 1Gi}}}], ", isInput: true},
+		"the server ids":          {old: "serverIDBase: 100", new: "serverIDBase: 101", isInput: true},
+		"the time to start":       {old: "startupWaitSeconds: 3600", new: "startupWaitSeconds: 3602", isInput: true},
+		"the size of logs":        {old: "replicas: 3", new: "replicas: 3\n  logRotationSize: 5", isInput: true},
+		"time zones":              {old: "replicas: 3", new: "replicas: 3\n  initializeTimezoneData: true", isInput: true},
+		"a setting":               {settings: map[string]string{"long_query_time": "5"}, isInput: true},
+		"more instances":          {old: "replicas: 3", new: "replicas: 5"},
+		"no instances":            {old: "replicas: 3", new: "replicas: 3\n  offline: true"},
+		"a larger volume":         {old: "1Gi", new: "2Gi"},
+		"the lag of readers":      {old: "replicas: 3", new: "replicas: 3\n  maxDelaySeconds: 5"},
+		"another Service":         {old: "replicas: 3", new: "replicas: 3\n  primaryServiceTemplate: {spec: {type: LoadBalancer}}"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			otherTemplate, otherInputs := build(t, strings.Replace(minimalCluster, change.old, change.new, 1), change.settings)
+			testenv.ExpectEqual(t, "the template differs", change.isInput, template != otherTemplate)
+			testenv.ExpectEqual(t, "the inputs differ", change.isInput, inputs != otherInputs)
+		})
+	}
+}
+
 func TestMyCnf(t *testing.T) {
 	const gib = 1 << 30
 	user := map[string]string{
@@ -166,6 +210,10 @@ type testInstance struct {
 	volume  string
 	address string
 	ordinal int
+	// zones is the folder of time zones; empty for none.
+	zones string
+	// passwords by the keys of the cluster's Secret.
+	passwords map[string][]byte
 }
 
 func smallServerSettings() map[string]string {
@@ -179,11 +227,12 @@ func smallServerSettings() map[string]string {
 
 func newTestInstance(t *testing.T, place mysqld.ServerPrograms, ordinal int, passwords map[string][]byte) *testInstance {
 	t.Helper()
-	i := &testInstance{place: place, ordinal: ordinal, address: place.Network + "." + strconv.Itoa(ordinal+1)}
+	i := &testInstance{place: place, ordinal: ordinal, passwords: passwords, address: place.Network + "." + strconv.Itoa(ordinal+1)}
 	i.volume = filepath.Join(place.Dir, strconv.Itoa(ordinal))
 	testenv.ExpectNoError(t, os.Mkdir(i.volume, 0o700))
 	cnf, _ := BuildMyCnf(smallServerSettings(), 0)
-	for name, text := range map[string]string{cnfFile: cnf, usersFile: buildUsersSQL(passwords), initFile: initScript, serverFile: serverScript, probeFile: probeScript} {
+	credentials := fmt.Sprintf("[client]\nuser=\"moco-agent\"\npassword=\"%s\"\n", accounts.EscapePassword(passwords["AGENT_PASSWORD"]))
+	for name, text := range map[string]string{"moco-agent-my.cnf": credentials, cnfFile: cnf, usersFile: buildUsersSQL(passwords), initFile: initScript, serverFile: serverScript, probeFile: probeScript} {
 		testenv.ExpectNoError(t, os.WriteFile(filepath.Join(i.volume, name), []byte(text), 0o600))
 	}
 	return i
@@ -194,25 +243,28 @@ func (i *testInstance) environment() []string {
 		"MOCO_MYSQLD=" + strings.Join(i.place.Command, " "), "MOCO_CONFIG=" + filepath.Join(i.volume, cnfFile),
 		"MOCO_VOLUME=" + i.volume, "MOCO_USERS=" + filepath.Join(i.volume, usersFile),
 		"MOCO_POD_NAME=moco-test-" + strconv.Itoa(i.ordinal), "MOCO_POD_IP=" + i.address, "MOCO_SUBDOMAIN=moco-test.default.svc",
-		"MOCO_SERVER_ID_BASE=100", "PATH=",
+		"MOCO_SERVER_ID_BASE=100", "MOCO_LOGS=" + i.volume, fmt.Sprintf("MOCO_LOG_SIZE=%d", rotationSize), "MOCO_LOG_INTERVAL=0.1",
+		"MOCO_ZONEINFO=" + i.zones, "MOCO_TZINFO=" + strings.Join(i.place.Client, " ") + "_tzinfo_to_sql",
+		"MOCO_CREDENTIALS=" + i.volume, "MOCO_MYSQL=" + strings.Join(i.place.Client, " "), "PATH=" + filepath.Join(i.volume, "bin"),
 	}
 }
 
 // serverOptions take the place of the Pod's volumes.
 func (i *testInstance) serverOptions() []string {
 	return append(i.place.Options, "--tmpdir="+i.volume, "--socket="+i.volume+"/s", "--pid-file="+i.volume+"/pid",
-		"--slow-query-log-file="+i.volume+"/slow", "--bind-address="+i.address)
+		"--slow-query-log-file="+i.volume+"/mysql.slow", "--general-log-file="+i.volume+"/mysql.general", "--bind-address="+i.address)
 }
 
 // initCommand runs the init script with tools that a trimmed image has.
 func (i *testInstance) initCommand(t *testing.T) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "/bin/sh", append([]string{filepath.Join(i.volume, initFile)}, i.serverOptions()...)...)
-	cmd.Env = append(i.environment(), "PATH="+linkPrograms(t, i.volume, "rm", "mv"))
+	linkPrograms(t, i.volume, "rm", "mv")
+	cmd.Env = i.environment()
 	return cmd
 }
 
-func linkPrograms(t *testing.T, dir string, names ...string) string {
+func linkPrograms(t *testing.T, dir string, names ...string) {
 	t.Helper()
 	folder := filepath.Join(dir, "bin")
 	testenv.ExpectNoError(t, os.MkdirAll(folder, 0o700))
@@ -223,7 +275,6 @@ func linkPrograms(t *testing.T, dir string, names ...string) string {
 			t.Fatal(err)
 		}
 	}
-	return folder
 }
 
 func (i *testInstance) initialise(t *testing.T) string {
@@ -237,6 +288,7 @@ func (i *testInstance) initialise(t *testing.T) string {
 
 func (i *testInstance) startServer(t *testing.T) *testenv.Process {
 	t.Helper()
+	linkPrograms(t, i.volume, "mv", "sleep", "wc")
 	args := append([]string{filepath.Join(i.volume, serverFile)}, i.serverOptions()...)
 	return testenv.StartProcess(t, "/bin/sh", append(args, "--datadir="+filepath.Join(i.volume, "data")), i.environment())
 }
@@ -275,6 +327,33 @@ func execStatements(t *testing.T, db *sql.DB, statements ...string) {
 	}
 }
 
+const rotationSize = 1 << 20
+
+// expectLogsBounded writes eight times as much as a log may have.
+func (i *testInstance) expectLogsBounded(t *testing.T) {
+	t.Helper()
+	db := i.openDB(t, "moco-agent", string(i.passwords["AGENT_PASSWORD"]), adminPort)
+	db.SetMaxOpenConns(1)
+	long := "SELECT 1 /* " + strings.Repeat("x", rotationSize/16) + " */"
+	for round := range 8 {
+		for range 16 {
+			execStatements(t, db, long)
+		}
+		last := fmt.Sprintf("SELECT 'round %d'", round)
+		execStatements(t, db, last)
+		for _, name := range []string{"mysql.slow", "mysql.general"} {
+			path := filepath.Join(i.volume, name)
+			testenv.Eventually(t, name+" is short again, and with the one before it has the last statement", func() error {
+				now, err := os.ReadFile(path)
+				before, errBefore := os.ReadFile(path + ".0")
+				return errors.Join(err, errBefore, testenv.ErrorIf(
+					len(now) >= rotationSize || len(before) > 3*rotationSize || !strings.Contains(string(before)+string(now), last),
+					"expected less than %d bytes in a file, and %q in one; found %d and %d", rotationSize, last, len(now), len(before)))
+			})
+		}
+	}
+}
+
 // TestScripts initialises, runs, clones and stops two instances of the real server.
 func TestScripts(t *testing.T) {
 	place := mysqld.FindServerPrograms(t)
@@ -302,6 +381,16 @@ func TestScripts(t *testing.T) {
 	if again := first.initialise(t); !strings.Contains(again, "is there") {
 		t.Errorf("a second initialisation said: %s", again)
 	}
+
+	t.Log("Time zones are there when they are asked for, and an image without them says so.")
+	second.zones = filepath.Join(second.volume, "zones")
+	if out, err := second.initCommand(t).CombinedOutput(); err == nil || !strings.Contains(string(out), "spec.initializeTimezoneData needs") {
+		t.Errorf("expected an error that names the field, found %v: %s", err, out)
+	}
+	testenv.ExpectNoError(t, os.Mkdir(second.zones, 0o700))
+	// A zone that was never anything but an hour ahead.
+	zone := "TZif" + strings.Repeat("\x00", 16+5*4-4) + "\x00\x00\x00\x01\x00\x00\x00\x04\x00\x00\x0e\x10\x00\x00CET\x00"
+	testenv.ExpectNoError(t, os.WriteFile(filepath.Join(second.zones, "Ahead"), []byte(zone), 0o600))
 	second.initialise(t)
 
 	t.Log("A new server is read-only, has no transactions, and needs passwords.")
@@ -337,11 +426,9 @@ func TestScripts(t *testing.T) {
 	}
 
 	t.Log("The probes ask the server: one that hangs is not alive, though its port is open, and a replica with a stopped thread is not ready.")
-	credentials := fmt.Sprintf("[client]\nuser=\"moco-agent\"\npassword=\"%s\"\n", accounts.EscapePassword(passwords["AGENT_PASSWORD"]))
-	testenv.ExpectNoError(t, os.WriteFile(filepath.Join(first.volume, "moco-agent-my.cnf"), []byte(credentials), 0o600))
 	probe := func(question string) *exec.Cmd {
 		cmd := exec.CommandContext(t.Context(), "/bin/sh", filepath.Join(first.volume, probeFile), question)
-		cmd.Env = append(first.environment(), "MOCO_CREDENTIALS="+first.volume, "MOCO_MYSQL="+strings.Join(place.Client, " "))
+		cmd.Env = first.environment()
 		return cmd
 	}
 	expectProbes := func(alive, ready bool) {
@@ -385,6 +472,10 @@ func TestScripts(t *testing.T) {
 	testenv.ExpectNoError(t, syscall.Kill(server, syscall.SIGCONT))
 	expectProbes(true, true)
 
+	t.Log("No log grows for ever, and none of what is written last is lost.")
+	execStatements(t, admin, "SET GLOBAL general_log = ON", "SET GLOBAL long_query_time = 0")
+	first.expectLogsBounded(t)
+
 	t.Log("The account that applications get writes to its own databases, and makes nobody an administrator.")
 	execStatements(t, admin, "SET GLOBAL super_read_only=0", "SET GLOBAL read_only=0")
 	// Accounts that are there stay as they are, also when they are made once more.
@@ -406,6 +497,7 @@ func TestScripts(t *testing.T) {
 	cloned := second.startServer(t)
 	heir := second.openDB(t, "moco-admin", string(passwords["ADMIN_PASSWORD"]), adminPort)
 	second.waitUp(t, heir)
+	testenv.ExpectEqual(t, "an hour ahead", "2026-07-01 01:00:00", queryText(t, heir, "SELECT CONVERT_TZ('2026-07-01', '+00:00', 'Ahead')"))
 	execStatements(t, heir, "SET GLOBAL super_read_only=0", "SET GLOBAL read_only=0",
 		fmt.Sprintf("SET GLOBAL clone_valid_donor_list='%s:%d'", first.address, adminPort),
 		fmt.Sprintf("CLONE INSTANCE FROM 'moco-clone-donor'@'%s':%d IDENTIFIED BY '%s'", first.address, adminPort, accounts.EscapePassword(passwords["CLONE_DONOR_PASSWORD"])))

@@ -36,7 +36,7 @@ func defaultSettings() map[string]string {
 		"innodb_flush_method":      "O_DIRECT", "innodb_adaptive_hash_index": "ON", "max_allowed_packet": "1G", "max_connections": "2000",
 		"print_identified_with_as_hex": "ON", "wait_timeout": "604800",
 		"innodb_print_all_deadlocks": "1", "slow_query_log": "ON", "long_query_time": "2", "log_slow_extra": "ON",
-		"slow_query_log_file": "/var/log/mysql/mysql.slow", "innodb_undo_log_truncate": "ON",
+		"innodb_undo_log_truncate": "ON",
 	}
 }
 
@@ -49,6 +49,8 @@ func forcedSettings() map[string]string {
 		"gtid_mode": "ON", "enforce_gtid_consistency": "ON", "loose_binlog_format": "ROW", "log_bin": "binlog",
 		"log_replica_updates": "ON", "relay_log": "relay", "relay_log_recovery": "OFF", "skip_replica_start": "ON",
 		"read_only": "ON", "super_read_only": "ON",
+		// The supervisor keeps these from growing.
+		"slow_query_log_file": "/var/log/mysql/mysql.slow", "general_log_file": "/var/log/mysql/mysql.general",
 		// Without these an acknowledged commit may be lost, or is on no replica.
 		"sync_binlog": "1", "innodb_flush_log_at_trx_commit": "1", "replica_exec_mode": "STRICT", "replica_skip_errors": "OFF",
 		"loose_rpl_semi_sync_source_wait_no_replica": "ON", "loose_rpl_semi_sync_source_wait_point": "AFTER_SYNC",

@@ -3,6 +3,7 @@
 package provisioning
 
 import (
+	"cmp"
 	_ "embed" // for the scripts
 	"fmt"
 	"maps"
@@ -22,6 +23,8 @@ const (
 	gracePeriodSeconds = 300
 	// preStopSeconds is how long a Pod that is deleted goes on, in seconds, so that a primary can hand over in peace.
 	preStopSeconds = 10
+	// defaultLogSize is from which size on a log is rotated, in bytes.
+	defaultLogSize = 64 << 20
 	// serverUser runs the server, and owns its data.
 	serverUser = 10000
 )
@@ -46,7 +49,7 @@ func buildPodSpec(c *mocov1beta2.MySQLCluster, config string) (map[string]any, e
 	if err != nil {
 		return nil, err
 	}
-	first := buildInitContainer(server, overwrite)
+	first := buildInitContainer(c, server, overwrite)
 	completeServerContainer(c, server)
 	inits, _ := spec["initContainers"].([]any)
 	spec["initContainers"] = slices.Concat([]any{first}, inits)
@@ -54,6 +57,7 @@ func buildPodSpec(c *mocov1beta2.MySQLCluster, config string) (map[string]any, e
 	spec["volumes"] = slices.Concat(volumes, podVolumes(c, config))
 	setMissing(spec, map[string]any{
 		"serviceAccountName": c.ChildName(), "terminationGracePeriodSeconds": int64(gracePeriodSeconds), "affinity": preferSeparateNodes(c),
+		"topologySpreadConstraints": preferSeparateZones(c),
 		"securityContext": map[string]any{
 			"runAsNonRoot": true, "runAsUser": int64(serverUser), "runAsGroup": int64(serverUser), "fsGroup": int64(serverUser),
 			"fsGroupChangePolicy": "OnRootMismatch", "seccompProfile": map[string]any{"type": "RuntimeDefault"},
@@ -63,7 +67,7 @@ func buildPodSpec(c *mocov1beta2.MySQLCluster, config string) (map[string]any, e
 }
 
 // buildInitContainer returns the container that makes the data directory, with the server's image, resources and environment.
-func buildInitContainer(server, overwrite map[string]any) map[string]any {
+func buildInitContainer(cluster *mocov1beta2.MySQLCluster, server, overwrite map[string]any) map[string]any {
 	c := map[string]any{
 		"name": initContainer, "image": server["image"], "command": []any{"/bin/sh", configFolder + "/" + initFile},
 		"volumeMounts": append(sharedMounts(), volumeMount(usersVolume, usersFolder)),
@@ -72,6 +76,10 @@ func buildInitContainer(server, overwrite map[string]any) map[string]any {
 		if said, ok := server[like]; ok {
 			c[like] = said
 		}
+	}
+	if cluster.Spec.InitializeTimezoneData {
+		env, _ := c["env"].([]any)
+		c["env"] = slices.Concat(env, []any{map[string]any{"name": "MOCO_ZONEINFO", "value": "/usr/share/zoneinfo"}})
 	}
 	maps.Copy(c, overwrite)
 	setMissing(c, map[string]any{"securityContext": restrictedSecurityContext()})
@@ -104,6 +112,7 @@ func completeServerContainer(c *mocov1beta2.MySQLCluster, server map[string]any)
 		envFromField("MOCO_POD_NAME", "metadata.name"), envFromField("MOCO_POD_IP", "status.podIP"),
 		map[string]any{"name": "MOCO_SUBDOMAIN", "value": fmt.Sprintf("%s.%s.svc", c.ChildName(), c.Namespace)},
 		map[string]any{"name": "MOCO_SERVER_ID_BASE", "value": fmt.Sprint(c.Spec.ServerIDBase)},
+		map[string]any{"name": "MOCO_LOG_SIZE", "value": fmt.Sprint(cmp.Or(c.Spec.LogRotationSize, defaultLogSize))},
 	})
 	ports, _ := server["ports"].([]any)
 	server["ports"] = slices.Concat(ports, []any{
@@ -184,6 +193,13 @@ func preferSeparateNodes(c *mocov1beta2.MySQLCluster) map[string]any {
 			"labelSelector": map[string]any{"matchLabels": toJSONMap(SelectorLabels(c))}, "topologyKey": "kubernetes.io/hostname",
 		}},
 	}}}
+}
+
+func preferSeparateZones(c *mocov1beta2.MySQLCluster) []any {
+	return []any{map[string]any{
+		"maxSkew": int64(1), "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "ScheduleAnyway",
+		"labelSelector": map[string]any{"matchLabels": toJSONMap(SelectorLabels(c))},
+	}}
 }
 
 func restrictedSecurityContext() map[string]any {

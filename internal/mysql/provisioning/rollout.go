@@ -41,8 +41,10 @@ type ObservedRollout struct {
 // PodState is one Pod of the cluster.
 type PodState struct {
 	Exists, Ready, Terminating bool
-	// Outdated is true for a Pod that was made from an older template.
+	// Outdated is true for a Pod that was made for something else than users ask for now.
 	Outdated bool
+	// IsKept is true for a Pod that another version of Torpor made for the same.
+	IsKept bool
 	// Served is true for a Pod that clustering has let clients find. A Pod that was made anew begins without, so that clustering
 	// has looked at this very Pod, and found it following, since.
 	Served bool
@@ -196,6 +198,16 @@ func (o ObservedRollout) shortestReadyTime() time.Duration {
 		least = min(least, p.ReadyFor)
 	}
 	return least
+}
+
+// DescribeKeptPods says which Pods another version of Torpor would make differently, and how to replace them; empty if there are none.
+func (o ObservedRollout) DescribeKeptPods() string {
+	kept := o.ordinalsWhere(func(p PodState) bool { return p.IsKept })
+	if len(kept) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("as another version of Torpor made them stay, until the spec or a setting changes: %s; to replace them now, one at a time, "+
+		"run: kubectl rollout restart statefulset moco-%s", o.podNames(kept), o.Name)
 }
 
 func (o ObservedRollout) podNames(ordinals []int) string {

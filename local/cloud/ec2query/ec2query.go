@@ -86,10 +86,8 @@ func (q Request) ParseFlag(name string) (bool, error) {
 // ListValues returns name.1, name.2 … in the order of their numbers, each value once.
 func (q Request) ListValues(name string) []string {
 	var values []string
-	seen := map[string]bool{}
 	for _, item := range q.itemNames(name) {
-		if value := q.StringParameter(item); !seen[value] {
-			seen[value] = true
+		if value := q.StringParameter(item); !slices.Contains(values, value) {
 			values = append(values, value)
 		}
 	}
@@ -323,7 +321,6 @@ func newRequestID() string {
 const (
 	AuthFailure                         = "AuthFailure"
 	DryRunOperation                     = "DryRunOperation"
-	FilterLimitExceeded                 = "FilterLimitExceeded"
 	IdempotentParameterMismatch         = "IdempotentParameterMismatch"
 	IncorrectInstanceState              = "IncorrectInstanceState"
 	InsufficientFreeAddressesInSubnet   = "InsufficientFreeAddressesInSubnet"
@@ -336,7 +333,6 @@ const (
 	InvalidParameterCombination         = "InvalidParameterCombination"
 	InvalidParameterValue               = "InvalidParameterValue"
 	MissingParameter                    = "MissingParameter"
-	OperationNotPermitted               = "OperationNotPermitted"
 	RequestLimitExceeded                = "RequestLimitExceeded"
 	TagLimitExceeded                    = "TagLimitExceeded"
 	UnauthorizedOperation               = "UnauthorizedOperation"

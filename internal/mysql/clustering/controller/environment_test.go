@@ -71,8 +71,13 @@ func newEnvironment(t *testing.T) *environment {
 // newEnvironmentWithServers starts an instance for each Pod too, and makes the Pods and their Secret.
 func newEnvironmentWithServers(t *testing.T) *environment {
 	t.Helper()
+	return newEnvironmentOfSize(t, instances)
+}
+
+func newEnvironmentOfSize(t *testing.T, size int) *environment {
+	t.Helper()
 	e := newEnvironment(t)
-	cluster := mysqlpods.StartCluster(t, e.Environment, instances, false)
+	cluster := mysqlpods.StartCluster(t, e.Environment, size, false)
 	e.name, e.servers = cluster.Name, cluster.Servers
 	return e
 }

@@ -301,10 +301,11 @@ func TestReplicaWithOldDataHasNoReaders(t *testing.T) {
 	e.expectEqualRows(t)
 }
 
-// TestScaleUpStopsNoWrites adds two empty instances to a primary that is written to all the time.
+// TestScaleUpStopsNoWrites adds empty instances, twice two, to a primary that is written to all the time.
 func TestScaleUpStopsNoWrites(t *testing.T) {
 	t.Parallel()
-	e := newEnvironmentWithServers(t)
+	const most = 5
+	e := newEnvironmentOfSize(t, most)
 	e.mustRun(t, 0, "root", "set global read_only = 0", "create database app", "create table app.acked (id bigint primary key)", "create table app.t (id int auto_increment primary key, v varchar(20))")
 	cluster := testenv.BuildMySQLCluster(t, e.name, 1)
 	e.ExpectCreated(t, cluster)
@@ -313,20 +314,23 @@ func TestScaleUpStopsNoWrites(t *testing.T) {
 	writer := e.startWriter(t)
 	e.triggerPass(t)
 	e.waitForLooks(t)
-	e.patchReplicas(t, instances)
-	testenv.Eventually(t, "every instance is in sync", func() error {
-		got := e.getCluster(t).Status.SyncedReplicas
-		return testenv.ErrorIf(got != instances, "found %d", got)
-	})
-	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
+	for _, size := range []int{instances, most} {
+		e.patchReplicas(t, size)
+		testenv.Eventually(t, "every instance is in sync", func() error {
+			got := e.getCluster(t).Status.SyncedReplicas
+			return testenv.ErrorIf(got != size, "found %d of %d", got, size)
+		})
+		e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
+		t.Logf("%d instances are healthy", size)
+	}
 	writer.check(t, e)
 	var longest int64
 	for i := 1; i < len(writer.ackedAt); i++ {
 		longest = max(longest, int64(writer.ackedAt[i].Sub(writer.ackedAt[i-1])))
 	}
 	t.Logf("%d rows, the longest silence is %s", len(writer.acked), time.Duration(longest).Round(time.Millisecond))
-	if got := e.query(t, 0, "select concat(@@rpl_semi_sync_source_enabled, @@rpl_semi_sync_source_wait_for_replica_count)"); got != "11" {
-		t.Errorf("expected commits to await one replica in the end, found %s", got)
+	if got := e.query(t, 0, "select concat(@@rpl_semi_sync_source_enabled, @@rpl_semi_sync_source_wait_for_replica_count)"); got != "12" {
+		t.Errorf("expected commits to await two replicas in the end, found %s", got)
 	}
 	if silence := time.Duration(longest); silence > 10*time.Second {
 		t.Errorf("expected writes to go on, found a silence of %s", silence)

@@ -135,7 +135,7 @@ func (m *Metrics) collectCluster(ch chan<- prometheus.Metric, cluster *mocov1bet
 		{m.reconciliationStopped, boolToFloat(cluster.ReconciliationStopped())},
 		{m.available, boolToFloat(looks(mocov1beta2.AvailableCondition, clustering.StateHealthy, clustering.StateDegraded))},
 		{m.healthy, boolToFloat(looks(mocov1beta2.HealthyCondition, clustering.StateHealthy))},
-		{m.replicas, float64(cluster.Spec.Replicas)},
+		{m.replicas, float64(cluster.InstanceCount())},
 		{m.readyReplicas, float64(readyPods[client.ObjectKeyFromObject(cluster)])},
 		{m.errantReplicas, float64(cluster.Status.ErrantReplicas)},
 		{m.overdue, overdue.Seconds()},

@@ -50,7 +50,7 @@ type observation struct {
 // observe reads everything that the decision may look at: the replicas, then the primary. What cannot be read is left
 // out, so that a stop is honoured whatever else fails.
 func (c Controller) observe(ctx context.Context, cluster *mocov1beta2.MySQLCluster) (*observation, error) {
-	n := int(cluster.Spec.Replicas)
+	n := cluster.InstanceCount()
 	seen := &observation{
 		Observed: observeObject(cluster, c.Clock.Now()), cluster: cluster, startedAt: c.Clock.Now(),
 		pods: make([]*corev1.Pod, n), conns: make([]*instanceConn, n), facts: make([]sqlclient.ServerFacts, n),
@@ -187,12 +187,12 @@ func observeObject(cluster *mocov1beta2.MySQLCluster, now time.Time) clustering.
 	_, isOverdue := stopOverdueDuration(cluster, now)
 	return clustering.Observed{
 		IsBeingDeleted: !cluster.DeletionTimestamp.IsZero(), IsStopOverdue: isOverdue,
-		Replicas: int(spec.Replicas), Offline: spec.Offline,
+		Replicas: cluster.InstanceCount(), Offline: spec.Offline,
 		Source:    clustering.OneTimeOperation{Wanted: spec.ReplicationSourceSecretName != nil, Done: status.Cloned},
 		Restore:   clustering.OneTimeOperation{Wanted: spec.Restore != nil, Done: status.RestoredTime != nil},
 		StopAsked: cluster.ClusteringStopped(), StartForced: cluster.Annotations[mocov1beta2.ForceStartAnnotation] == "true",
 		HasLeftovers: len(listLeftovers(cluster)) > 0, Stop: stopRecord(cluster), MaxDelay: maxDelay(cluster),
-		Primary: primaryOf(cluster), Instances: make([]clustering.Instance, spec.Replicas),
+		Primary: primaryOf(cluster), Instances: make([]clustering.Instance, cluster.InstanceCount()),
 	}
 }
 

@@ -325,6 +325,19 @@ func TestVolumesGrow(t *testing.T) {
 	e.waitForCondition(t, mocov1beta2.ReconcileSuccessCondition, metav1.ConditionTrue)
 }
 
+// TestNoInstanceIsTakenAway has a cluster of three whose spec says one, as with upstream's schema and no webhook.
+func TestNoInstanceIsTakenAway(t *testing.T) {
+	t.Parallel()
+	e := newClusterEnv(t, shared.Get(t))
+	e.addCluster(t, func(c *mocov1beta2.MySQLCluster) { c.Spec.Replicas = 1 })
+	e.reportHealthy(t, 2)
+	e.waitForCondition(t, mocov1beta2.ReconcileSuccessCondition, metav1.ConditionFalse, "expected at least 3", "found 1", "all instances stay")
+	testenv.Eventually(t, "the StatefulSet has three Pods", func() error {
+		found := *e.statefulSet(t).Spec.Replicas
+		return testenv.ErrorIf(found != 3, "found %d", found)
+	})
+}
+
 func TestOfflineClusterHasNoPods(t *testing.T) {
 	t.Parallel()
 	e := newClusterEnv(t, shared.Get(t))
@@ -428,6 +441,31 @@ func TestRolloutReplacesThePrimaryLast(t *testing.T) {
 	testenv.Eventually(t, "events tell of replaced Pods", func() error {
 		return testenv.ErrorIf(e.countEvents(t, podReplaced) == 0, "found none")
 	})
+}
+
+// TestAnotherVersionOfTorporRestartsNobody has Pods of a template that another version made of the same spec.
+func TestAnotherVersionOfTorporRestartsNobody(t *testing.T) {
+	t.Parallel()
+	e := newClusterEnv(t, shared.Get(t))
+	e.addCluster(t, nil)
+	e.waitUntilReconciled(t)
+	for i := range 3 {
+		e.addPod(t, i, "one")
+	}
+	e.reportHealthy(t, 1)
+	e.reportRevision(t, "two")
+	e.waitForCondition(t, mocov1beta2.StatefulSetReadyCondition, metav1.ConditionTrue, "another version of Torpor", podName(2), "kubectl rollout restart statefulset moco-test")
+	e.waitUntilSettled(t, func() error { return nil })
+	for i := range 3 {
+		testenv.ExpectNoError(t, e.get(t, podName(i), &corev1.Pod{}))
+	}
+	t.Log("A restart that somebody asks for is a rollout as any other.")
+	testenv.ExpectPatched(t, e.Environment, e.statefulSet(t), func(s *appsv1.StatefulSet) {
+		s.Spec.Template.Annotations["kubectl.kubernetes.io/restartedAt"] = "2126-11-20T22:00:00Z"
+	})
+	e.waitUntilSettled(t, func() error { return nil })
+	e.reportRevision(t, "three")
+	e.waitUntilGone(t, podName(0), &corev1.Pod{})
 }
 
 // TestRolloutWaitsForFrozenClustering leaves the condition Healthy as it was before a Pod was replaced.
@@ -730,7 +768,7 @@ func (e *clusterEnv) addUnservedPod(t *testing.T, i int, revision string) {
 		ObjectMeta: e.meta(podName(i)),
 		Spec:       *template.Spec.DeepCopy(),
 	}
-	pod.Labels = template.Labels
+	pod.Labels, pod.Annotations = template.Labels, template.Annotations
 	pod.Labels[appsv1.StatefulSetRevisionLabel] = revision
 	pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: "mysql-data"})
 	pod.Spec.AutomountServiceAccountToken = new(false)

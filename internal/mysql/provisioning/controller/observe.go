@@ -97,7 +97,7 @@ func listPods(ctx context.Context, reader client.Reader, cluster *mocov1beta2.My
 	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()
 	var list corev1.PodList
-	pods := make([]*corev1.Pod, cluster.Spec.Replicas)
+	pods := make([]*corev1.Pod, cluster.InstanceCount())
 	err := reader.List(ctx, &list, client.InNamespace(cluster.Namespace), client.MatchingLabels(provisioning.SelectorLabels(cluster)))
 	if err != nil {
 		return pods, fmt.Errorf("list the Pods: %w", err)
@@ -222,26 +222,29 @@ func observedRollout(seen *observation, now time.Time) provisioning.ObservedRoll
 		// other fields stay as they were while it is stopped or cannot observe. All that depends on it is to wait.
 		Healthy: meta.IsStatusConditionTrue(c.Status.Conditions, mocov1beta2.HealthyCondition),
 	}
-	revision := ""
-	if set := seen.StatefulSet; set != nil && set.Status.ObservedGeneration >= set.Generation {
-		revision = set.Status.UpdateRevision
-	}
-	o.RevisionKnown = revision != ""
+	set := seen.StatefulSet
+	o.RevisionKnown = set != nil && set.Status.ObservedGeneration >= set.Generation && set.Status.UpdateRevision != ""
 	for _, p := range seen.pods {
-		o.Pods = append(o.Pods, podStateOf(p, revision, now))
+		o.Pods = append(o.Pods, podStateOf(p, set, now))
 	}
 	return o
 }
 
-func podStateOf(p *corev1.Pod, revision string, now time.Time) provisioning.PodState {
+func podStateOf(p *corev1.Pod, set *appsv1.StatefulSet, now time.Time) provisioning.PodState {
 	if p == nil {
 		return provisioning.PodState{}
 	}
 	state := provisioning.PodState{
 		Exists: true, Terminating: !p.DeletionTimestamp.IsZero(),
-		Outdated:          p.Labels[appsv1.StatefulSetRevisionLabel] != revision,
 		Served:            p.Labels[mocov1beta2.RoleLabel] != "",
 		DemotionRequested: p.Annotations[mocov1beta2.DemoteAnnotation] == "true",
+	}
+	if set != nil && p.Labels[appsv1.StatefulSetRevisionLabel] != set.Status.UpdateRevision {
+		// With those of users and of kubectl rollout restart among them.
+		for name, value := range set.Spec.Template.Annotations {
+			state.Outdated = state.Outdated || p.Annotations[name] != value
+		}
+		state.IsKept = !state.Outdated
 	}
 	for _, is := range p.Status.Conditions {
 		if is.Type == corev1.PodReady && is.Status == corev1.ConditionTrue {
@@ -253,7 +256,7 @@ func podStateOf(p *corev1.Pod, revision string, now time.Time) provisioning.PodS
 
 // chosenPrimary is the primary that clustering has chosen.
 func chosenPrimary(cluster *mocov1beta2.MySQLCluster) int {
-	if i, chosen := cluster.Status.Primary(); chosen && i < int(cluster.Spec.Replicas) {
+	if i, chosen := cluster.Status.Primary(); chosen && i < cluster.InstanceCount() {
 		return i
 	}
 	return provisioning.None

@@ -75,6 +75,10 @@ func (c Controller) reportObjects(
 				settingsConfigMapName(cluster), strings.Join(changes.OverruledSettings, ", "))
 		}
 	}
+	if n := cluster.InstanceCount(); refused == nil && n > int(cluster.Spec.Replicas) {
+		success = decision.False(mocov1beta2.ReconcileFailedReason, fmt.Sprintf("spec.replicas: expected at least %d, because instances cannot be "+
+			"taken away, found %d; take it back, make a new MySQLCluster, or set spec.offline; all instances stay", n, cluster.Spec.Replicas))
+	}
 	if settingsConfigMapName(cluster) != "" {
 		out.RequeueAfter = cmp.Or(out.RequeueAfter, userRetry)
 	}
@@ -134,7 +138,7 @@ func statefulSetReadiness(seen observation, changes provisioning.ChangeSet) deci
 	case seen.StatefulSet == nil:
 		return decision.False(mocov1beta2.StatefulSetNotFoundReason, "there is no StatefulSet yet")
 	case changes.Rollout.Done && len(changes.Apply) == 0:
-		return decision.True(mocov1beta2.StatefulSetReadyReason, "")
+		return decision.True(mocov1beta2.StatefulSetReadyReason, seen.Rollout.DescribeKeptPods())
 	}
 	return decision.False(mocov1beta2.StatefulSetNotReadyReason, changes.Rollout.Message)
 }

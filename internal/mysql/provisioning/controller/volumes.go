@@ -19,7 +19,7 @@ import (
 // one that the next pass applies takes them over: no server is restarted.
 func (c Controller) growVolumes(ctx context.Context, seen observation, growing []provisioning.VolumeGrowth) error {
 	for _, g := range growing {
-		for i := range int(seen.Cluster.Spec.Replicas) {
+		for i := range seen.Cluster.InstanceCount() {
 			if err := c.growClaim(ctx, seen, g, i); err != nil {
 				return err
 			}
