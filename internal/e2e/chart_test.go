@@ -42,7 +42,7 @@ func TestChart(t *testing.T) {
 	}
 	hub := testenv.StartAPIServer(t)
 	hub.ExpectCreated(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "elsewhere"}})
-	mysql, cf := []string{"clustering", "provisioning", "backup"}, []string{"restart", "spaces", "deployments", "lrp"}
+	mysql, cf := []string{"clustering", "provisioning", "backup"}, []string{"restart", "spaces", "deployments", "routes", "lrp"}
 	for features, controllers := range map[string][]string{
 		"hibernation": {"hibernation"}, "mysql": mysql, "cf": cf, "hibernation,mysql,cf": append(append([]string{"hibernation"}, mysql...), cf...),
 	} {
@@ -126,7 +126,7 @@ func TestChartPassesEveryFlag(t *testing.T) {
 	}
 	help, err := exec.CommandContext(t.Context(), binary, "manager", "--help").Output()
 	testenv.ExpectNoError(t, err)
-	groups := regexp.MustCompile(`the names are ([a-z, ]+)`).FindSubmatch(help)
+	groups := regexp.MustCompile(`the names are ([a-z, ]+[a-z])`).FindSubmatch(help)
 	if names := fmt.Sprintf("%q", strings.Split(string(groups[1]), ", ")); !strings.Contains(string(schema), strings.ReplaceAll(names, " ", ", ")) {
 		t.Errorf("expected the schema to know the controllers %s, found it does not", names)
 	}
