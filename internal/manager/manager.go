@@ -95,6 +95,8 @@ type Options struct {
 	RouteGateway, RouteIngressClass string
 	// IsolateSpaces gives each space a NetworkPolicy that keeps others' Pods out.
 	IsolateSpaces bool
+	// TrustNodeImages runs what a node has of an app's image without asking its registry.
+	TrustNodeImages bool
 	// TakeOver names the groups of controllers that handle objects which another project writes.
 	TakeOver []string
 	guards   map[string]*reconcile.WriterGuard
@@ -189,7 +191,7 @@ func listFeatures(o Options) []feature {
 		},
 		{"deployments", kinds(korifiv1alpha1.CFAppKind(), torporv1alpha1.CFDeploymentKind()), nil, deployment.Controller{Guard: o.guards["restart"], Clock: now}.SetupWithManager},
 		{"routes", routeKinds(o.publisher), nil, route.Controller{Guard: o.guards["routes"], Publisher: o.publisher, WatchNamespaces: o.WatchNamespaces, Clock: now}.SetupWithManager},
-		{"lrp", kinds(eiriniv1.LRPKind()), nil, lrp.Controller{Guard: o.guards["lrp"], WatchNamespaces: o.WatchNamespaces, Clock: now}.SetupWithManager},
+		{"lrp", kinds(eiriniv1.LRPKind()), nil, lrp.Controller{Guard: o.guards["lrp"], TrustNodeImages: o.TrustNodeImages, WatchNamespaces: o.WatchNamespaces, Clock: now}.SetupWithManager},
 	}
 }
 

@@ -223,6 +223,9 @@ type Restart struct {
 	// Droplet is what it runs.
 	// +optional
 	Droplet string `json:"droplet,omitempty"`
+	// Settings are the Secrets with the environment, the command and the health check of each process, by its type.
+	// +optional
+	Settings map[string]string `json:"settings,omitempty"`
 }
 
 // ServiceBinding is upstream's.

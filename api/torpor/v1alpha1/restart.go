@@ -18,6 +18,14 @@ const (
 	CancelledDeploymentAnnotation = "torpor.dev/cancelled-deployment"
 )
 
+// Settings of a revision: an immutable Secret with the environment of one process, which its LRPs refer to.
+const (
+	// SettingsAnnotation is on an LRP the name of its Secret, and on the Secret the command and the health check, as JSON.
+	SettingsAnnotation = "torpor.dev/settings"
+	// SettingsLabel is on such a Secret.
+	SettingsLabel = "torpor.dev/settings"
+)
+
 // Annotations of a CFApp that Torpor's admission writes beside the revision; edits by others are refused.
 const (
 	// DropletAnnotation is the droplet that the current revision runs, whatever the app's current droplet becomes.

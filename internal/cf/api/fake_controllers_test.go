@@ -113,12 +113,25 @@ func (f *fakeControllers) recordRevision(ctx context.Context, app *korifiv1alpha
 	at, _ := time.Parse(time.RFC3339, app.Annotations[torporv1alpha1.RevisedAtAnnotation])
 	app.Status.Restarts = slices.Insert(slices.Clone(known), 0, korifiv1alpha1.Restart{
 		Revision: current, Cause: korifiv1alpha1.RestartCause(app.Annotations[torporv1alpha1.CauseAnnotation]), At: metav1.NewTime(at),
-		By: app.Annotations[torporv1alpha1.RevisedByAnnotation], Droplet: app.Annotations[torporv1alpha1.DropletAnnotation],
+		By: app.Annotations[torporv1alpha1.RevisedByAnnotation], Droplet: app.Annotations[torporv1alpha1.DropletAnnotation], Settings: f.keepSettings(ctx, app),
 	})
 	if newest := &app.Status.Restarts[0]; newest.Cause == "" {
 		newest.Cause, newest.At = korifiv1alpha1.CausedByCreation, app.CreationTimestamp
 	}
 	_ = f.client.Status().Update(ctx, app)
+}
+
+// keepSettings makes the Secret with the settings of the web process.
+func (f *fakeControllers) keepSettings(ctx context.Context, app *korifiv1alpha1.CFApp) map[string]string {
+	var web korifiv1alpha1.CFProcess
+	var environment corev1.Secret
+	key := func(name string) client.ObjectKey { return client.ObjectKey{Namespace: app.Namespace, Name: name} }
+	err := errors.Join(f.client.Get(ctx, key(revision.ProcessName(app.Name, korifiv1alpha1.WebProcess)), &web), f.client.Get(ctx, key(app.Spec.EnvSecretName), &environment))
+	secret, wrong := process.BuildSettingsSecret(&web, process.SettingsOf(&web, environment.Data))
+	if errors.Join(err, wrong) != nil || client.IgnoreAlreadyExists(f.client.Create(ctx, secret)) != nil {
+		return nil
+	}
+	return map[string]string{korifiv1alpha1.WebProcess: secret.Name}
 }
 
 // createNamespaces creates the namespaces of orgs and spaces.

@@ -39,7 +39,7 @@ func UpdateStatus(o Observed, now time.Time) Report {
 	_, _, unreadable := revision.ReadRevision(app) // Read before the observed revision rises, which it is compared with.
 	status.ObservedRevision = revision.HighestRevision(app, versions)
 	status.Instances = countInstances(o.Processes)
-	r := Report{Began: recordRestart(app, now)}
+	r := Report{Began: recordRestart(app, o.LRPs, now)}
 	if r.Began != nil {
 		r.Unseen = max(0, r.Began.Revision-before.ObservedRevision-1)
 	}

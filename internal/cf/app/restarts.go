@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/revision"
@@ -20,7 +21,7 @@ const maxRestarts = 20
 
 // recordRestart puts the app's revision on top of the list in its status. It returns the entry if it is new and does not come
 // from the creation of the app.
-func recordRestart(app *korifiv1alpha1.CFApp, now time.Time) *korifiv1alpha1.Restart {
+func recordRestart(app *korifiv1alpha1.CFApp, lrps []eiriniv1.LRP, now time.Time) *korifiv1alpha1.Restart {
 	current, _, unreadable := revision.ReadRevision(app)
 	status := &app.Status
 	known := len(status.Restarts) > 0 && status.Restarts[0].Revision >= current
@@ -36,6 +37,9 @@ func recordRestart(app *korifiv1alpha1.CFApp, now time.Time) *korifiv1alpha1.Res
 	if droplet := app.Annotations[torporv1alpha1.DropletAnnotation]; newest.Revision == current && droplet != "" {
 		newest.Droplet = droplet // A revision that began stopped has its droplet from the start on.
 	}
+	if newest.Revision == current {
+		recordSettings(newest, lrps)
+	}
 	if newest.Cause == korifiv1alpha1.CausedByCreation {
 		return nil
 	}
@@ -43,6 +47,21 @@ func recordRestart(app *korifiv1alpha1.CFApp, now time.Time) *korifiv1alpha1.Res
 		return nil
 	}
 	return status.LastRestart
+}
+
+// recordSettings notes what the processes run with, each from the moment on in which it has an LRP of the revision.
+func recordSettings(r *korifiv1alpha1.Restart, lrps []eiriniv1.LRP) {
+	for i := range lrps {
+		l := &lrps[i]
+		name := l.Annotations[torporv1alpha1.SettingsAnnotation]
+		if name == "" || revision.ParseVersion(l.Spec.Version) != r.Revision {
+			continue
+		}
+		if r.Settings == nil {
+			r.Settings = map[string]string{}
+		}
+		r.Settings[l.Spec.ProcessType] = name
+	}
 }
 
 // newRestart returns how the app's revision began, as admission recorded it.

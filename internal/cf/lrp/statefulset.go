@@ -29,9 +29,10 @@ const (
 	mebibyte     = 1 << 20
 )
 
-// BuildStatefulSet is what runs an LRP. Its template never changes once it is there: another revision is another LRP. So
+// BuildStatefulSet is what runs an LRP. With any pull policy but Always, an instance runs what its node has of a tag, and whoever names
+// an image that a node has needs no right to pull it. Its template never changes once it is there: another revision is another LRP. So
 // it is only ever scaled, and OnDelete makes sure that nothing rolls by itself.
-func BuildStatefulSet(lrp *eiriniv1.LRP) *appsv1.StatefulSet {
+func BuildStatefulSet(lrp *eiriniv1.LRP, pull corev1.PullPolicy) *appsv1.StatefulSet {
 	labels := podLabels(lrp)
 	return &appsv1.StatefulSet{
 		TypeMeta:   metav1.TypeMeta{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "StatefulSet"},
@@ -43,7 +44,7 @@ func BuildStatefulSet(lrp *eiriniv1.LRP) *appsv1.StatefulSet {
 			UpdateStrategy:      appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: lrp.Spec.UserDefinedAnnotations},
-				Spec:       buildPodSpec(lrp),
+				Spec:       buildPodSpec(lrp, pull),
 			},
 		},
 	}
@@ -94,9 +95,11 @@ func podLabels(lrp *eiriniv1.LRP) map[string]string {
 	return labels
 }
 
-func buildPodSpec(lrp *eiriniv1.LRP) corev1.PodSpec {
+func buildPodSpec(lrp *eiriniv1.LRP, pull corev1.PullPolicy) corev1.PodSpec {
+	container := buildContainer(lrp)
+	container.ImagePullPolicy = pull
 	return corev1.PodSpec{
-		Containers:                    []corev1.Container{buildContainer(lrp)},
+		Containers:                    []corev1.Container{container},
 		ImagePullSecrets:              lrp.Spec.ImagePullSecrets,
 		AutomountServiceAccountToken:  new(false),
 		EnableServiceLinks:            new(false),

@@ -41,7 +41,7 @@ func newWorkerLRP() *eiriniv1.LRP {
 
 func TestStatefulSetIsOneRevision(t *testing.T) {
 	lrp := newLRP(7)
-	set := BuildStatefulSet(lrp)
+	set := BuildStatefulSet(lrp, corev1.PullAlways)
 	selects := map[string]string{korifiv1alpha1.ProcessGUIDLabel: guid, korifiv1alpha1.VersionLabel: "7"}
 	if diff := cmp.Diff(selects, set.Spec.Selector.MatchLabels); diff != "" {
 		t.Errorf("selector (-want +got):\n%s", diff)
@@ -50,7 +50,7 @@ func TestStatefulSetIsOneRevision(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	other := BuildStatefulSet(newLRP(8))
+	other := BuildStatefulSet(newLRP(8), corev1.PullAlways)
 	if theirs := other.Spec.Template.Labels; selector.Matches(labels.Set(theirs)) || !selector.Matches(labels.Set(set.Spec.Template.Labels)) {
 		t.Errorf("expected the Pods of revision 7 only, found those of revision 8 with %v", theirs)
 	}
@@ -61,12 +61,13 @@ func TestStatefulSetIsOneRevision(t *testing.T) {
 }
 
 func TestPodsAreRestricted(t *testing.T) {
-	pod := BuildStatefulSet(newLRP(7)).Spec.Template.Spec
+	pod := BuildStatefulSet(newLRP(7), corev1.PullAlways).Spec.Template.Spec
 	restricted := corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}
 	if c := pod.Containers[0].SecurityContext; *c.AllowPrivilegeEscalation || !*c.RunAsNonRoot || *c.SeccompProfile != restricted || !slices.Contains(c.Capabilities.Drop, "ALL") {
 		t.Errorf("found %+v", c)
 	}
-	if !*pod.SecurityContext.RunAsNonRoot || *pod.AutomountServiceAccountToken || *pod.EnableServiceLinks || *pod.TerminationGracePeriodSeconds != 10 {
+	if !*pod.SecurityContext.RunAsNonRoot || *pod.AutomountServiceAccountToken || *pod.EnableServiceLinks || *pod.TerminationGracePeriodSeconds != 10 ||
+		pod.Containers[0].ImagePullPolicy != corev1.PullAlways {
 		t.Errorf("found %+v", pod)
 	}
 	want := corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi"), corev1.ResourceEphemeralStorage: resource.MustParse("128Mi")}
@@ -78,7 +79,7 @@ func TestPodsAreRestricted(t *testing.T) {
 	}
 	lrp := newLRP(7)
 	lrp.Spec.MemoryMB, lrp.Spec.CPUWeight = 0, 50
-	resources := BuildStatefulSet(lrp).Spec.Template.Spec.Containers[0].Resources
+	resources := BuildStatefulSet(lrp, corev1.PullAlways).Spec.Template.Spec.Containers[0].Resources
 	if _, limited := resources.Limits[corev1.ResourceMemory]; limited || resources.Requests.Cpu().MilliValue() != 50 {
 		t.Errorf("found %+v, want no limit of memory and 50m of CPU", resources)
 	}
@@ -92,7 +93,7 @@ func TestEnvironment(t *testing.T) {
 	}
 	got := map[string]string{}
 	var names []string
-	for _, e := range BuildStatefulSet(lrp).Spec.Template.Spec.Containers[0].Env {
+	for _, e := range BuildStatefulSet(lrp, corev1.PullAlways).Spec.Template.Spec.Containers[0].Env {
 		names = append(names, e.Name)
 		if got[e.Name] = e.Value; e.ValueFrom != nil {
 			got[e.Name] = "<" + e.ValueFrom.FieldRef.FieldPath + ">"
@@ -191,7 +192,7 @@ func TestLimitsDoNotOverflow(t *testing.T) {
 	for _, size := range []int64{1, 64, 1 << 20, 1<<20 + 1, 1 << 43, 1 << 44, 1<<63 - 1} {
 		lrp := newLRP(7)
 		lrp.Spec.MemoryMB, lrp.Spec.DiskMB, lrp.Spec.Instances = size, size, 2_000_000_000
-		set := BuildStatefulSet(lrp)
+		set := BuildStatefulSet(lrp, corev1.PullAlways)
 		if *set.Spec.Replicas != korifiv1alpha1.MaxInstances {
 			t.Errorf("found %d replicas, want %d", *set.Spec.Replicas, korifiv1alpha1.MaxInstances)
 		}

@@ -10,6 +10,7 @@ import (
 
 	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
@@ -27,8 +28,8 @@ type LRPSource struct {
 	Process *korifiv1alpha1.CFProcess
 	// Droplet is that of the revision, not necessarily the app's current one.
 	Droplet *korifiv1alpha1.Droplet
-	// Environment is the app's.
-	Environment []corev1.EnvVar
+	// Settings is the Secret with the settings of the revision.
+	Settings *corev1.Secret
 }
 
 // BuildLRP is the LRP that an action wants.
@@ -42,13 +43,14 @@ func BuildLRP(p LRPSource, do CreateLRP) *eiriniv1.LRP {
 				korifiv1alpha1.ProcessGUIDLabel: p.Process.Name, korifiv1alpha1.ProcessTypeLabel: p.Process.Spec.ProcessType,
 				korifiv1alpha1.VersionLabel: revision.FormatRevision(do.Revision),
 			},
+			Annotations:     map[string]string{torporv1alpha1.SettingsAnnotation: p.Settings.Name},
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(p.Process, korifiv1alpha1.CFProcessKind())},
 		},
 		Spec: eiriniv1.LRPSpec{
 			GUID: p.Process.Name, Version: revision.FormatRevision(do.Revision), ProcessType: p.Process.Spec.ProcessType,
 			AppName: p.App.Spec.DisplayName, AppGUID: p.App.Name, SpaceGUID: p.Process.Namespace,
 			Image: p.Droplet.Registry.Image, ImagePullSecrets: p.Droplet.Registry.ImagePullSecrets,
-			Command: p.startCommand(), Environment: p.Environment, Health: p.healthCheck(ports), Ports: ports,
+			Command: p.startCommand(), Environment: environmentFrom(p.Settings), Health: p.healthCheck(ports), Ports: ports,
 			Instances: do.Instances, MemoryMB: LimitMegabytes(p.Process.Spec.MemoryMB), DiskMB: LimitMegabytes(p.Process.Spec.DiskQuotaMB),
 		},
 	}

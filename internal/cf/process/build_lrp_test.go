@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
@@ -17,7 +18,7 @@ import (
 
 // lrpSource are a web process of an app with an image.
 func lrpSource() LRPSource {
-	p := LRPSource{App: &korifiv1alpha1.CFApp{ObjectMeta: metav1.ObjectMeta{Name: "app"}}, Process: &korifiv1alpha1.CFProcess{}, Droplet: &korifiv1alpha1.Droplet{Registry: korifiv1alpha1.Registry{Image: "example.com/app:1"}}}
+	p := LRPSource{App: &korifiv1alpha1.CFApp{ObjectMeta: metav1.ObjectMeta{Name: "app"}}, Process: &korifiv1alpha1.CFProcess{}, Droplet: &korifiv1alpha1.Droplet{Registry: korifiv1alpha1.Registry{Image: "example.com/app:1"}}, Settings: &corev1.Secret{}}
 	p.App.Namespace, p.App.Spec.DisplayName, p.App.Spec.Lifecycle.Type = "space", "my-app", korifiv1alpha1.DockerLifecycle
 	p.Process.Namespace, p.Process.Name, p.Process.UID = "space", guid, "uid"
 	p.Process.Spec = korifiv1alpha1.CFProcessSpec{ProcessType: "web", MemoryMB: 64, DiskQuotaMB: 128}

@@ -37,6 +37,12 @@ func StatefulSetName(lrp string) string {
 	return strings.ReplaceAll(lrp[:min(len(lrp), maxGUID)], ".", "-") + "-" + hashDigits(lrp, revisionDigits)
 }
 
+// SettingsName returns the name of the Secret with the settings of a process. It follows from what is in it, so that revisions
+// with the same settings share one.
+func SettingsName(processGUID string, content []byte) string {
+	return processGUID + "-" + hashDigits(string(content), processDigits)
+}
+
 // ProcessName returns the name of the CFProcess that is made for an app and a process type: a GUID that follows from both,
 // so that two writers cannot make two.
 func ProcessName(appGUID, processType string) string {

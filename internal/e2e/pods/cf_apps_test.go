@@ -77,7 +77,8 @@ func (c *cfEnv) startAdmission(t *testing.T, manifests string) {
 		c.kubectl(t, "patch", kind, "torpor", "--type=json", "-p", fmt.Sprintf(
 			`[{"op":"remove","path":"/webhooks/0/clientConfig/service"},{"op":"add","path":"/webhooks/0/clientConfig/url","value":"https://%s%s"}]`, address, path))
 	}
-	c.startManager(t, "--namespace", "torpor-system", "--webhook-address", address)
+	// The images are on the node, and no registry has them.
+	c.startManager(t, "--namespace", "torpor-system", "--webhook-address", address, "--trust-node-images")
 }
 
 func (c *cfEnv) startCFAPI(t *testing.T) {

@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
@@ -69,15 +68,10 @@ func (r *Request) deploymentSpec(ctx context.Context, app *korifiv1alpha1.CFApp,
 func (r *Request) dropletToDeploy(ctx context.Context, app *korifiv1alpha1.CFApp, body payloads.DeploymentCreate) (string, error) {
 	guid := body.Droplet.GUID
 	if guid == "" && body.Revision.GUID != "" {
-		revisions := presenter.ForRevisions(r.Base, app)
-		i := slices.IndexFunc(revisions, func(revision presenter.AppRevision) bool { return revision.GUID == body.Revision.GUID })
-		switch {
-		case i < 0:
-			return "", apierrors.NewUnprocessableEntity("The revision does not exist")
-		case !revisions[i].Deployable:
-			return "", apierrors.NewUnprocessableEntity("Unable to deploy this revision, the droplet for this revision no longer exists.")
+		var err error
+		if guid, err = r.rollBackSettings(ctx, app, body.Revision.GUID); err != nil {
+			return "", err
 		}
-		guid = revisions[i].Droplet.GUID
 	}
 	if guid == "" && app.Spec.CurrentDropletRef != nil {
 		guid = app.Spec.CurrentDropletRef.Name
@@ -90,6 +84,25 @@ func (r *Request) dropletToDeploy(ctx context.Context, app *korifiv1alpha1.CFApp
 		return "", apierrors.NewUnprocessableEntity("Invalid droplet. Please specify a droplet in the request or set a current droplet for the app.")
 	}
 	return build.Name, nil
+}
+
+// rollBackSettings returns the droplet of a revision, after the app has its settings again.
+func (r *Request) rollBackSettings(ctx context.Context, app *korifiv1alpha1.CFApp, guid string) (droplet string, err error) {
+	of, revision, err := r.findRevision(ctx, guid)
+	if ignoreNotFound(err) != nil {
+		return "", err
+	}
+	if err != nil || of.UID != app.UID {
+		return "", apierrors.NewUnprocessableEntity("The revision does not exist")
+	}
+	build, err := r.findDropletOfApp(ctx, app, revision.Droplet)
+	switch {
+	case err != nil:
+		return "", err
+	case build == nil:
+		return "", apierrors.NewUnprocessableEntity("Unable to deploy this revision, the droplet for this revision no longer exists.")
+	}
+	return revision.Droplet, r.restoreRevision(ctx, app, revision)
 }
 
 // getDeployment holds its answer until the deployment is final or paused. The first answer after the deployment was created
@@ -129,6 +142,7 @@ func (r *Request) waitForDeployment(ctx context.Context, d *torporv1alpha1.CFDep
 	return d, err
 }
 
+// cancelDeployment takes a deployment back and, once its controller has, what was set for it.
 func cancelDeployment(ctx context.Context, r *Request) (Response, error) {
 	deployment, err := r.Store.GetLiveDeployment(ctx, r.Caller, r.guid())
 	if err != nil {
@@ -137,7 +151,36 @@ func cancelDeployment(ctx context.Context, r *Request) (Response, error) {
 	if status := presenter.ForDeploymentStatus(deployment); status.IsFinal() {
 		return Response{}, apierrors.NewUnprocessableEntity("Cannot cancel a " + status.Reason + " deployment")
 	}
-	return respond(struct{}{}, r.Store.CancelDeployment(ctx, r.Caller, deployment))
+	cancelled, err := r.Store.CancelDeployment(ctx, r.Caller, deployment)
+	if err != nil {
+		return Response{}, err
+	}
+	isDecided := func(d *torporv1alpha1.CFDeployment) bool { return d.Status.ObservedGeneration >= cancelled.Generation }
+	if deployment, err = r.waitForDeployment(ctx, cancelled, maxFirstHold, isDecided); err != nil {
+		return Response{}, err
+	}
+	response, err := ok(struct{}{})
+	switch {
+	case !isDecided(deployment):
+		response.Warnings = []string{"The controllers have not taken the deployment back yet. What was set for it stays: look at the environment, the commands and the health checks before the next restart."}
+	case deployment.Status.Reason == torporv1alpha1.CancelingState || deployment.Status.Reason == torporv1alpha1.CanceledState:
+		err = r.restoreBefore(ctx, deployment)
+	}
+	return response, err
+}
+
+// restoreBefore gives an app the settings of the revision before that of a deployment.
+func (r *Request) restoreBefore(ctx context.Context, deployment *torporv1alpha1.CFDeployment) error {
+	app, err := r.Store.GetApp(ctx, r.Caller, deployment.Spec.AppRef.Name)
+	if err != nil {
+		return err
+	}
+	for _, revision := range presenter.KnownRevisions(app) {
+		if revision.Revision < deployment.Status.Revision {
+			return r.restoreRevision(ctx, app, revision)
+		}
+	}
+	return nil
 }
 
 // continueDeployment lets a canary pass the step at which it is paused. It names the step, so that a request that is sent

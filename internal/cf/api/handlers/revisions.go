@@ -36,18 +36,53 @@ func listDeployedRevisions(ctx context.Context, r *Request, app *korifiv1alpha1.
 }
 
 func getRevision(ctx context.Context, r *Request) (Response, error) {
-	guid := r.guid()
-	// The GUID of a revision is that of its app, a dash and the number.
+	app, revision, err := r.findRevision(ctx, r.guid())
+	if err != nil {
+		return Response{}, err
+	}
+	return ok(presenter.ForRevision(r.Base, app, revision))
+}
+
+// findRevision returns a revision, whose GUID is that of its app, a dash and the number.
+func (r *Request) findRevision(ctx context.Context, guid string) (*korifiv1alpha1.CFApp, korifiv1alpha1.Restart, error) {
 	app, err := r.Store.GetApp(ctx, r.Caller, guid[:max(0, strings.LastIndex(guid, "-"))])
+	if ignoreNotFound(err) != nil {
+		return nil, korifiv1alpha1.Restart{}, err
+	}
 	if err == nil {
-		for _, revision := range presenter.ForRevisions(r.Base, app) {
-			if revision.GUID == guid {
-				return ok(revision)
+		for _, revision := range presenter.KnownRevisions(app) {
+			if presenter.RevisionGUID(app.Name, revision.Revision) == guid {
+				return app, revision, nil
 			}
 		}
 	}
-	if ignoreNotFound(err) == nil {
-		return Response{}, apierrors.NewNotFound("Revision")
+	return nil, korifiv1alpha1.Restart{}, apierrors.NewNotFound("Revision")
+}
+
+// getRevisionEnvVars shows the variables with which a revision runs, or ran.
+func getRevisionEnvVars(ctx context.Context, r *Request) (Response, error) {
+	app, revision, err := r.findRevision(ctx, r.guid())
+	if err != nil {
+		return Response{}, err
 	}
-	return Response{}, err
+	settings, err := r.Store.GetRevisionSettings(ctx, r.Caller, app, revision)
+	if err != nil {
+		return Response{}, err
+	}
+	variables := map[string]string{}
+	for _, one := range settings {
+		for name, value := range one.Environment {
+			variables[name] = string(value)
+		}
+	}
+	return ok(map[string]any{"var": variables, "links": presenter.Links{}})
+}
+
+// restoreRevision gives an app the environment, the commands and the health checks of a revision.
+func (r *Request) restoreRevision(ctx context.Context, app *korifiv1alpha1.CFApp, revision korifiv1alpha1.Restart) error {
+	settings, err := r.Store.GetRevisionSettings(ctx, r.Caller, app, revision)
+	if err != nil {
+		return err
+	}
+	return r.Store.RestoreSettings(ctx, r.Caller, app, settings)
 }

@@ -92,10 +92,11 @@ func appRoutes() []Route {
 		{get, "/v3/apps/{guid}/revisions", false, "the last 20 revisions: `versions`", seesApp, withApp(listRevisions)},
 		{get, "/v3/apps/{guid}/revisions/deployed", false, "revisions with instances", seesApp, withApp(listDeployedRevisions)},
 		{get, "/v3/revisions/{guid}", false, "a revision", seesApp, getRevision},
+		{get, "/v3/revisions/{guid}/environment_variables", false, "the variables it runs with, or ran with", "get cfapps, secrets", getRevisionEnvVars},
 		{get, "/v3/deployments", false, "deployments: `app_guids`, `status_values`, `status_reasons`, `order_by`", listsApps, listDeployments},
-		{post, "/v3/deployments", false, "a rolling restart, or a canary with steps; with a droplet or a revision also a change or rollback", "create cfdeployments", withBody(createDeployment)},
+		{post, "/v3/deployments", false, "a rolling restart, or a canary with steps; with a droplet also a change, with a revision a rollback of droplet, environment, commands and health checks", "create cfdeployments; for a rollback get, patch secrets, patch cfprocesses", withBody(createDeployment)},
 		{get, "/v3/deployments/{guid}", false, "how far it is; held until it is over or waits, at most 10 s", "get cfapps, cfdeployments", getDeployment},
-		{post, "/v3/deployments/{guid}/actions/cancel", false, "take it back", "get, patch cfdeployments", cancelDeployment},
+		{post, "/v3/deployments/{guid}/actions/cancel", false, "take it back, with what was set since", "get, patch cfdeployments; get, patch secrets, patch cfprocesses", cancelDeployment},
 		{post, "/v3/deployments/{guid}/actions/continue", false, "let a canary pass its step", "get, patch cfdeployments", continueDeployment},
 	}
 }

@@ -89,23 +89,29 @@ func RevisionGUID(app string, number int64) string {
 // ForRevisions shows the revisions of an app that are still known, the newest first.
 func ForRevisions(base string, app *korifiv1alpha1.CFApp) []AppRevision {
 	var all []AppRevision
-	for _, r := range knownRevisions(app) {
-		description := "Initial revision."
-		if r.Cause != "" && r.Cause != korifiv1alpha1.CausedByCreation {
-			description = string(r.Cause) + " by " + r.By
-		}
-		guid := RevisionGUID(app.Name, r.Revision)
-		all = append(all, AppRevision{
-			GUID: guid, Version: r.Revision, CreatedAt: FormatTime(r.At.Time), UpdatedAt: FormatTime(r.At.Time), Description: description,
-			Deployable: r.Droplet != "", Droplet: Reference{GUID: r.Droplet},
-			Links: Links{"self": {HRef: base + "/v3/revisions/" + guid}, "app": {HRef: base + "/v3/apps/" + app.Name}},
-		})
+	for _, r := range KnownRevisions(app) {
+		all = append(all, ForRevision(base, app, r))
 	}
 	return all
 }
 
-// knownRevisions returns the revisions that the app's controller has recorded, and those that it has missed, the newest first.
-func knownRevisions(app *korifiv1alpha1.CFApp) []korifiv1alpha1.Restart {
+// ForRevision shows a revision of an app.
+func ForRevision(base string, app *korifiv1alpha1.CFApp, r korifiv1alpha1.Restart) AppRevision {
+	description := "Initial revision."
+	if r.Cause != "" && r.Cause != korifiv1alpha1.CausedByCreation {
+		description = string(r.Cause) + " by " + r.By
+	}
+	guid := RevisionGUID(app.Name, r.Revision)
+	self := base + "/v3/revisions/" + guid
+	return AppRevision{
+		GUID: guid, Version: r.Revision, CreatedAt: FormatTime(r.At.Time), UpdatedAt: FormatTime(r.At.Time), Description: description,
+		Deployable: r.Droplet != "", Droplet: Reference{GUID: r.Droplet},
+		Links: Links{"self": {HRef: self}, "app": {HRef: base + "/v3/apps/" + app.Name}, "environment_variables": {HRef: self + "/environment_variables"}},
+	}
+}
+
+// KnownRevisions returns the revisions that the app's controller has recorded, and those that it has missed, the newest first.
+func KnownRevisions(app *korifiv1alpha1.CFApp) []korifiv1alpha1.Restart {
 	known := slices.Clone(app.Status.Restarts)
 	// The controller may not have recorded the current revision yet.
 	if current, _, _ := revision.ReadRevision(app); len(known) == 0 || known[0].Revision < current {

@@ -42,7 +42,7 @@ func ForAuditEvents(app *korifiv1alpha1.CFApp, events []corev1.Event) []AuditEve
 		korifiv1alpha1.CausedByDeployment: "audit.app.deployment.create", korifiv1alpha1.CausedByRepair: "audit.app.repair",
 	}
 	var all []AuditEvent
-	for _, r := range knownRevisions(app) {
+	for _, r := range KnownRevisions(app) {
 		if r.Cause == "" || r.Cause == korifiv1alpha1.CausedByCreation {
 			continue
 		}

@@ -57,9 +57,8 @@ func (s *Store) CreateDeployment(ctx context.Context, caller *authorization.Call
 }
 
 // CancelDeployment takes a deployment back.
-func (s *Store) CancelDeployment(ctx context.Context, caller *authorization.Caller, deployment *torporv1alpha1.CFDeployment) error {
-	_, err := patch(ctx, s, caller, deployment.DeepCopy(), jsonObject{"spec": jsonObject{"cancelled": true}})
-	return err
+func (s *Store) CancelDeployment(ctx context.Context, caller *authorization.Caller, deployment *torporv1alpha1.CFDeployment) (*torporv1alpha1.CFDeployment, error) {
+	return patch(ctx, s, caller, deployment.DeepCopy(), jsonObject{"spec": jsonObject{"cancelled": true}})
 }
 
 // ContinueDeployment lets a canary pass as many steps.

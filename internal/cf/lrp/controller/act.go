@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -30,7 +31,11 @@ func (c Controller) act(ctx context.Context, seen lrp.Observed, plan lrp.Plan) e
 			err = c.patchFinalizer(ctx, seen.LRP, controllerutil.RemoveFinalizer)
 		}
 	case lrp.CreateStatefulSet:
-		err = c.client.Create(ctx, lrp.BuildStatefulSet(seen.LRP), client.FieldOwner(Name))
+		pull := corev1.PullAlways
+		if c.TrustNodeImages {
+			pull = corev1.PullIfNotPresent
+		}
+		err = c.client.Create(ctx, lrp.BuildStatefulSet(seen.LRP, pull), client.FieldOwner(Name))
 	case lrp.ScaleStatefulSet:
 		after := seen.StatefulSet.DeepCopy()
 		after.Spec.Replicas = new(plan.Replicas)

@@ -42,6 +42,8 @@ type Controller struct {
 	Guard *reconcile.WriterGuard
 	// WatchNamespaces are the only ones whose objects are cached; none means all.
 	WatchNamespaces []string
+	// TrustNodeImages runs what a node has of an app's image without asking its registry.
+	TrustNodeImages bool
 
 	client client.Client
 	live   client.Reader

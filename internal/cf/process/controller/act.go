@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,6 +18,7 @@ import (
 
 	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/process"
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 	"github.com/torpor-dev/torpor/internal/reconcile"
@@ -49,23 +51,63 @@ func (c Controller) act(ctx context.Context, seen *observation, plan process.Pla
 // createLRP makes an LRP if the API server knows the same app, process and LRPs: views that are each behind in their own way
 // could else run two revisions at once, or a size and a command of before for as long as the revision lasts.
 func (c Controller) createLRP(ctx context.Context, seen *observation, do process.CreateLRP) error {
-	var environment []corev1.EnvVar
+	var environment map[string][]byte
 	// The reads are made at once, because every restart waits for them.
 	var errs [4]error
 	var reads sync.WaitGroup
 	reads.Go(func() { errs[0] = c.requireSameApp(ctx, seen.app) })
 	reads.Go(func() { errs[1] = c.requireNoUnseenLRP(ctx, seen) })
 	reads.Go(func() { errs[2] = c.requireSameProcess(ctx, seen.process) })
-	reads.Go(func() { environment, errs[3] = c.buildEnvironment(ctx, seen.app) })
+	reads.Go(func() { environment, errs[3] = c.readEnvironment(ctx, seen.app) })
 	reads.Wait()
 	if err := joinFailures(errs[:]); err != nil {
 		return err
 	}
-	lrp := process.BuildLRP(process.LRPSource{App: seen.app, Process: seen.process, Droplet: seen.droplet, Environment: environment}, do)
+	settings, err := process.BuildSettingsSecret(seen.process, process.SettingsOf(seen.process, environment))
+	if err != nil {
+		return err
+	}
+	err = c.client.Create(ctx, settings, client.FieldOwner(Name))
+	if client.IgnoreAlreadyExists(err) != nil {
+		return fmt.Errorf("keep the settings of the revision: %w", err)
+	}
+	isNew := err == nil
+	lrp := process.BuildLRP(process.LRPSource{App: seen.app, Process: seen.process, Droplet: seen.droplet, Settings: settings}, do)
 	if err := c.client.Create(ctx, lrp, client.FieldOwner(Name)); err != nil {
 		return fmt.Errorf("create the LRP: %w", err)
 	}
+	if isNew {
+		return c.pruneSettings(ctx, seen)
+	}
 	return nil
+}
+
+// pruneSettings deletes the settings that no revision needs any more that the app remembers. What is younger than an hour may
+// be that of a revision that the app's controller has yet to record.
+func (c Controller) pruneSettings(ctx context.Context, seen *observation) error {
+	needed := map[string]bool{}
+	for _, r := range seen.app.Status.Restarts {
+		needed[r.Settings[seen.process.Spec.ProcessType]] = true
+	}
+	for i := range seen.lrps {
+		needed[seen.lrps[i].Annotations[torporv1alpha1.SettingsAnnotation]] = true
+	}
+	all := &metav1.PartialObjectMetadataList{}
+	all.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
+	err := c.live.List(ctx, all, client.InNamespace(seen.process.Namespace), client.HasLabels{torporv1alpha1.SettingsLabel},
+		client.MatchingLabels{korifiv1alpha1.ProcessGUIDLabel: seen.process.Name})
+	if err != nil {
+		return fmt.Errorf("list the settings of earlier revisions: %w", err)
+	}
+	var errs []error
+	for i := range all.Items {
+		s := &all.Items[i]
+		s.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+		if !needed[s.Name] && c.Clock.Now().Sub(s.CreationTimestamp.Time) > time.Hour {
+			errs = append(errs, reconcile.DeleteObserved(ctx, c.client, s))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // joinFailures returns the errors that are more than a stale cache; ErrStale if there is nothing else.

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
@@ -146,8 +145,8 @@ func (c Controller) observeNameTaken(ctx context.Context, o *observation) error 
 	return nil
 }
 
-// buildEnvironment is the app's, each variable by reference: the values stay in the Secret.
-func (c Controller) buildEnvironment(ctx context.Context, app *korifiv1alpha1.CFApp) ([]corev1.EnvVar, error) {
+// readEnvironment returns the app's variables as the API server has them.
+func (c Controller) readEnvironment(ctx context.Context, app *korifiv1alpha1.CFApp) (map[string][]byte, error) {
 	if app.Spec.EnvSecretName == "" {
 		return nil, nil
 	}
@@ -155,13 +154,5 @@ func (c Controller) buildEnvironment(ctx context.Context, app *korifiv1alpha1.CF
 	if err := c.client.Get(ctx, client.ObjectKey{Namespace: app.Namespace, Name: app.Spec.EnvSecretName}, &secret); err != nil {
 		return nil, fmt.Errorf("read the app's environment, spec.envSecretName: %w", err)
 	}
-	var all []corev1.EnvVar
-	for key := range secret.Data {
-		all = append(all, corev1.EnvVar{Name: key, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
-			// A variable that was taken away since does not keep an instance of this revision from coming back.
-			LocalObjectReference: corev1.LocalObjectReference{Name: secret.Name}, Key: key, Optional: new(true),
-		}}})
-	}
-	slices.SortFunc(all, func(a, b corev1.EnvVar) int { return strings.Compare(a.Name, b.Name) })
-	return all, nil
+	return secret.Data, nil
 }

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
@@ -22,7 +24,7 @@ func TestAStaleDecisionIsNotActedOn(t *testing.T) {
 	t.Parallel()
 	hub := testenv.StartAPIServer(t)
 	hub.InstallCRDs(t)
-	c := Controller{client: hub.Client, live: hub.Client}
+	c := Controller{client: hub.Client, live: hub.Client, Clock: clock.RealClock{}}
 	for name, row := range map[string]struct {
 		do     process.Action
 		change func(seen *observation)
@@ -90,7 +92,7 @@ func seenIn(t *testing.T, hub *testenv.Environment, namespace string) *observati
 			t.Fatal(err)
 		}
 	}
-	lrp := process.BuildLRP(process.LRPSource{App: o.app, Process: o.process, Droplet: o.droplet}, process.CreateLRP{Name: "lrp", Revision: 4, Instances: 1})
+	lrp := process.BuildLRP(process.LRPSource{App: o.app, Process: o.process, Droplet: o.droplet, Settings: &corev1.Secret{}}, process.CreateLRP{Name: "lrp", Revision: 4, Instances: 1})
 	lrp.Finalizers = nil
 	if err := hub.Client.Create(t.Context(), lrp); err != nil {
 		t.Fatal(err)

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package repositories
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
+	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
+	"github.com/torpor-dev/torpor/internal/cf/process"
+)
+
+// GetRevisionSettings returns what the processes of a revision run with, by their type, read as the caller; none of a revision that
+// never had an instance.
+func (s *Store) GetRevisionSettings(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, revision korifiv1alpha1.Restart) (map[string]process.RevisionSettings, error) {
+	all := map[string]process.RevisionSettings{}
+	for processType, name := range revision.Settings {
+		var secret corev1.Secret
+		if err := caller.Client.Get(ctx, client.ObjectKey{Namespace: app.Namespace, Name: name}, &secret); err != nil {
+			return nil, apierrors.FromError(err, "Settings of the revision")
+		}
+		settings, err := process.ReadSettings(&secret)
+		if err != nil {
+			return nil, err
+		}
+		all[processType] = settings
+	}
+	return all, nil
+}
+
+// RestoreSettings gives an app the environment, and its processes the commands and health checks, of an earlier revision. Only what
+// differs is written.
+func (s *Store) RestoreSettings(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, settings map[string]process.RevisionSettings) error {
+	processes, err := s.ListProcessesOfApp(ctx, app)
+	if err != nil {
+		return err
+	}
+	for _, p := range processes {
+		wanted, known := settings[p.Spec.ProcessType]
+		if !known {
+			continue
+		}
+		// All processes of a revision have one environment, which is written with the first.
+		if err := s.restoreEnvironment(ctx, caller, app, wanted.Environment); err != nil {
+			return err
+		}
+		if err := s.restoreProcess(ctx, caller, p, wanted); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) restoreEnvironment(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, wanted map[string][]byte) error {
+	current, err := s.GetEnvironment(ctx, caller, app)
+	if err != nil {
+		return err
+	}
+	changes := map[string]*string{}
+	for name := range current {
+		if _, kept := wanted[name]; !kept {
+			changes[name] = nil
+		}
+	}
+	for name, value := range wanted {
+		if found, ok := current[name]; !ok || !bytes.Equal([]byte(found), value) {
+			changes[name] = new(string(value))
+		}
+	}
+	if len(changes) == 0 {
+		return nil
+	}
+	return s.SetEnvironment(ctx, caller, app, changes)
+}
+
+func (s *Store) restoreProcess(ctx context.Context, caller *authorization.Caller, p *korifiv1alpha1.CFProcess, wanted process.RevisionSettings) error {
+	if p.Spec.Command == wanted.Command && p.Spec.HealthCheck == wanted.HealthCheck {
+		return nil
+	}
+	check := wanted.HealthCheck
+	_, err := patch(ctx, s, caller, p.DeepCopy(), jsonObject{"spec": jsonObject{"command": wanted.Command, "healthCheck": jsonObject{
+		"type": check.Type, "data": jsonObject{
+			"httpEndpoint": check.Data.HTTPEndpoint, "timeoutSeconds": check.Data.TimeoutSeconds, "invocationTimeoutSeconds": check.Data.InvocationTimeoutSeconds,
+		},
+	}}})
+	if err != nil {
+		return fmt.Errorf("restore the process %s: %w", p.Spec.ProcessType, err)
+	}
+	return nil
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cf/revision"
+)
+
+// RevisionSettings are what a process runs with beside its droplet, and what a rollback brings back.
+type RevisionSettings struct {
+	Command     string                     `json:"command,omitempty"`
+	HealthCheck korifiv1alpha1.HealthCheck `json:"healthCheck"`
+	Environment map[string][]byte          `json:"-"`
+}
+
+// SettingsOf returns the settings of a process in an environment.
+func SettingsOf(p *korifiv1alpha1.CFProcess, environment map[string][]byte) RevisionSettings {
+	return RevisionSettings{Command: p.Spec.Command, HealthCheck: p.Spec.HealthCheck, Environment: environment}
+}
+
+// BuildSettingsSecret returns the Secret that keeps settings for as long as a revision needs them. The process owns it, and not an
+// LRP, which a restart deletes.
+func BuildSettingsSecret(p *korifiv1alpha1.CFProcess, settings RevisionSettings) (*corev1.Secret, error) {
+	text, err := json.Marshal(settings)
+	if err != nil {
+		return nil, fmt.Errorf("write the settings: %w", err)
+	}
+	environment, err := json.Marshal(settings.Environment)
+	if err != nil {
+		return nil, fmt.Errorf("write the environment: %w", err)
+	}
+	owner := *metav1.NewControllerRef(p, korifiv1alpha1.CFProcessKind())
+	owner.BlockOwnerDeletion = nil
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: p.Namespace, Name: revision.SettingsName(p.Name, slices.Concat(text, environment)),
+			Labels:          map[string]string{torporv1alpha1.SettingsLabel: "", korifiv1alpha1.ProcessGUIDLabel: p.Name},
+			Annotations:     map[string]string{torporv1alpha1.SettingsAnnotation: string(text)},
+			OwnerReferences: []metav1.OwnerReference{owner},
+		},
+		Immutable: new(true), Data: settings.Environment,
+	}, nil
+}
+
+// ReadSettings returns the settings that a Secret keeps.
+func ReadSettings(secret *corev1.Secret) (RevisionSettings, error) {
+	settings := RevisionSettings{Environment: secret.Data}
+	if err := json.Unmarshal([]byte(secret.Annotations[torporv1alpha1.SettingsAnnotation]), &settings); err != nil {
+		return settings, fmt.Errorf("read the settings in the Secret %s: %w", secret.Name, err)
+	}
+	return settings, nil
+}
+
+// environmentFrom returns the variables of a Secret, each by reference: the values stay in it.
+func environmentFrom(secret *corev1.Secret) []corev1.EnvVar {
+	var all []corev1.EnvVar
+	for _, key := range slices.Sorted(maps.Keys(secret.Data)) {
+		all = append(all, corev1.EnvVar{Name: key, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+			LocalObjectReference: corev1.LocalObjectReference{Name: secret.Name}, Key: key,
+		}}})
+	}
+	return all
+}
