@@ -213,8 +213,13 @@ func buildStatefulSet(in BuildInput, config string) (*unstructured.Unstructured,
 // hashInputs is of everything by which users change the template of the Pods, and of nothing that comes from this version of Torpor.
 func hashInputs(in BuildInput) (string, error) {
 	spec := &in.Cluster.Spec
+	pod := &spec.PodTemplate
+	overwrites, err := initContainerOverwrites(in.Cluster)
+	if err != nil {
+		return "", err
+	}
 	text, err := json.Marshal([]any{
-		spec.PodTemplate, spec.ServerIDBase, spec.StartupWaitSeconds, spec.LogRotationSize, spec.InitializeTimezoneData, in.Settings,
+		pod.Labels, pod.Annotations, pod.Spec, overwrites, spec.ServerIDBase, spec.StartupWaitSeconds, spec.LogRotationSize, spec.InitializeTimezoneData, in.Settings,
 	})
 	if err != nil {
 		return "", fmt.Errorf("read spec.podTemplate: %w", err)

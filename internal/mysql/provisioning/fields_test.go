@@ -73,7 +73,7 @@ func TestEveryFieldIsActedOnOrNamed(t *testing.T) {
 	found := listFields("", crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"])
 	uses := fieldUses()
 	testenv.ExpectEqual(t, "fields of the schema", slices.Sorted(maps.Keys(uses)), slices.Sorted(slices.Values(found)))
-	before := buildTexts(t, parseCluster(t, minimalCluster))
+	before, templateBefore, inputsBefore := buildTexts(t, parseCluster(t, minimalCluster))
 	for path, use := range uses {
 		t.Run(path, func(t *testing.T) {
 			if use.reader != "" {
@@ -89,7 +89,9 @@ func TestEveryFieldIsActedOnOrNamed(t *testing.T) {
 			testenv.ExpectNoError(t, err)
 			c := parseCluster(t, string(data))
 			testenv.ExpectEqual(t, "named", use.isNamed, slices.Contains(mocov1beta2.UnsupportedFields(c.Spec), "spec."+path))
-			testenv.ExpectEqual(t, "other objects", !use.isNamed, buildTexts(t, c) != before)
+			objects, template, inputs := buildTexts(t, c)
+			testenv.ExpectEqual(t, "other objects", !use.isNamed, objects != before)
+			testenv.ExpectEqual(t, "other inputs with another template", template != templateBefore, inputs != inputsBefore)
 		})
 	}
 }
@@ -106,15 +108,21 @@ func listFields(prefix string, schema apiextensionsv1.JSONSchemaProps) []string 
 	return all
 }
 
-// buildTexts returns the objects without the hash of what was asked for.
-func buildTexts(t *testing.T, c *mocov1beta2.MySQLCluster) string {
+// buildTexts returns the objects and the template of the Pods, both without the hash of what was asked for, and that hash.
+func buildTexts(t *testing.T, c *mocov1beta2.MySQLCluster) (objects, template, inputs string) {
 	t.Helper()
 	w, err := BuildObjects(BuildInput{Cluster: c})
 	testenv.ExpectNoError(t, err)
+	inputs, _, err = unstructured.NestedString(w.StatefulSet.Object, "spec", "template", "metadata", "annotations", mocov1beta2.InputsAnnotation)
+	testenv.ExpectNoError(t, err)
 	unstructured.RemoveNestedField(w.StatefulSet.Object, "spec", "template", "metadata", "annotations", mocov1beta2.InputsAnnotation)
+	pods, _, err := unstructured.NestedMap(w.StatefulSet.Object, "spec", "template")
+	testenv.ExpectNoError(t, err)
 	text, err := yaml.Marshal(append(w.Objects, w.StatefulSet))
 	testenv.ExpectNoError(t, err)
-	return string(text)
+	podText, err := yaml.Marshal(pods)
+	testenv.ExpectNoError(t, err)
+	return string(text), string(podText), inputs
 }
 
 func expectWordIn(t *testing.T, folder, word string) {
