@@ -95,6 +95,8 @@ const (
 type Error struct {
 	Class   ErrorClass
 	Message string
+	// RefusedIDs are the machines that a stop or start was refused for, if it was taken for the others; empty if it was not.
+	RefusedIDs []string
 }
 
 // Error implements error.

@@ -65,6 +65,7 @@ func Run(t *testing.T, newCloud func(t *testing.T) Cloud) {
 		"start is idempotent":                                              startIsIdempotent,
 		"start works on running, stopping and stopped machines at once":    startsMixedStates,
 		"a machine without capacity does not hold the others and is named": startsDespiteNoCapacity,
+		"clusters of one account are seen and stopped together":            batchesClusters,
 	} {
 		t.Run(name, func(t *testing.T) { row(t, newCloud) })
 	}
@@ -332,6 +333,41 @@ func startsDespiteNoCapacity(t *testing.T, newCloud func(*testing.T) Cloud) {
 		}
 	}
 	c.expectSettled(actuator.Running, map[string]actuator.MachineState{poor: actuator.Stopped})
+}
+
+// batchesClusters is for actuators that can.
+func batchesClusters(t *testing.T, newCloud func(*testing.T) Cloud) {
+	one, other, empty := newCluster(t, newCloud, 2), newCluster(t, newCloud, 3), newCluster(t, newCloud, 0)
+	batch, ok := one.Actuator().(actuator.BatchActuator)
+	if !ok {
+		t.Skip("this actuator looks at each cluster by itself")
+	}
+	account, err := batch.AccountOf(t.Context(), one.Target())
+	if again, _ := batch.AccountOf(t.Context(), other.Target()); err != nil || again != account {
+		t.Errorf("clusters of one account are of %q and %q, error %v", account, again, err)
+	}
+	infraIDs := []string{one.Target().InfraID, other.Target().InfraID, empty.Target().InfraID}
+	found, err := batch.ObserveAll(t.Context(), one.Target(), infraIDs)
+	if err != nil {
+		t.Fatalf("observe all: %v", err)
+	}
+	for i, c := range []testCluster{one, other, empty} {
+		var ids []string
+		for _, m := range found[infraIDs[i]] {
+			ids = append(ids, m.ID)
+		}
+		if !slices.Equal(ids, c.ids) {
+			t.Errorf("%s has the machines %v, want %v", infraIDs[i], ids, c.ids)
+		}
+	}
+	if !one.Fail(t, actuator.Other, Stop, one.ids[0]) {
+		t.Skip("the cloud cannot fail so")
+	}
+	errs := batch.StopAll(t.Context(), one.Target(), [][]string{one.ids, other.ids})
+	if len(errs) != 2 || errs[0] == nil || errs[1] != nil || !strings.Contains(errs[0].Error(), one.ids[0]) {
+		t.Errorf("errors %v, want one that names %s, and none of the other cluster", errs, one.ids[0])
+	}
+	other.expectSettled(actuator.Stopped, nil)
 }
 
 func allOperations() []Operation { return []Operation{Observe, Stop, Start} }

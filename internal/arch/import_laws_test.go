@@ -112,6 +112,10 @@ func hibernationLaws() []importLaw {
 		pureLaw("internal/hibernation"),
 		pureLaw("internal/hibernation/csr").allowingImport("net"),
 		controllerLaw("internal/hibernation/targetcluster").alsoReaching("internal/hibernation/...", "internal/buildinfo", "internal/egress"),
+		{
+			packages: "internal/hibernation/accounts", reason: "what waits for clouds knows neither the hub nor the decision",
+			mayReach: []string{"actuator"}, mayNotReach: kubernetesClients(),
+		},
 		controllerLaw("internal/hibernation/controller").alsoReaching("internal/hibernation/...", "internal/buildinfo", "internal/egress"),
 	}
 }

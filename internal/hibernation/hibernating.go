@@ -47,7 +47,7 @@ func stopMachines(o Observed) Plan {
 	p := stoppingPlan(o)
 	p.Do = StopMachines{IDs: o.machineIDs(actuator.Running)}
 	p.Record = withAsleepAt(p.Record, nil)
-	p.RequeueAfter = minCloudInterval
+	p.RequeueAfter, p.AwaitsMachines = minCloudInterval, true
 	p.RefusedSince = o.Now.Sub(o.Record.SleepStartedAt.Time)
 	p.RefusalNote = "; the cluster's other machines are stopped, so that it is down in part: remove what keeps these from stopping, or set spec.powerState to Running"
 	return p
@@ -55,7 +55,7 @@ func stopMachines(o Observed) Plan {
 
 func awaitStopped(o Observed) Plan {
 	p := stoppingPlan(o)
-	p.RequeueAfter = cloudInterval(o.Record.SleepStartedAt.Time, o.Now)
+	p.RequeueAfter, p.AwaitsMachines = cloudInterval(o.Record.SleepStartedAt.Time, o.Now), true
 	return p
 }
 

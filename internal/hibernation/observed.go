@@ -105,11 +105,16 @@ func NeedsCluster(o Observed) bool {
 	}
 }
 
-// MayUseCachedMachines reports whether machines that were listed a few seconds ago are good enough: the cluster resumes, and as
-// far as was seen all its machines run, so that only its own API is in question.
-func MayUseCachedMachines(o Observed) bool {
-	return o.isResuming() && !o.shouldHibernate() && (len(o.Machines) == 0 || o.allMachinesAre(actuator.Running))
+// IsPowerSettled reports whether all machines are as the cluster should be.
+func IsPowerSettled(o Observed) bool {
+	if o.shouldHibernate() {
+		return o.allMachinesAre(actuator.Stopped)
+	}
+	return o.allMachinesAre(actuator.Running) && !o.isResuming()
 }
+
+// IsInAftercare reports whether the cluster was resumed a short while ago.
+func IsInAftercare(o Observed) bool { return o.isInAftercare() }
 
 // NeedsNodes reports whether the cluster's nodes matter: to record them, and until they are back after a hibernation.
 func NeedsNodes(o Observed) bool {

@@ -27,6 +27,8 @@ type Plan struct {
 	Record *hivev1.HibernationRecord
 	// RequeueAfter is when to look again; zero waits for an event.
 	RequeueAfter time.Duration
+	// AwaitsMachines says that nothing but a change of the machines makes another plan.
+	AwaitsMachines bool
 	// RefusalNote follows the message of a refusal that stays, and RefusedSince is since when it may have stood.
 	RefusalNote  string
 	RefusedSince time.Duration

@@ -28,13 +28,13 @@ func recordResume(o Observed) Plan {
 func startMachines(o Observed) Plan {
 	p := resumingPlan(o, startingCondition(o))
 	p.Do = StartMachines{IDs: o.machineIDs(actuator.Stopped)}
-	p.RequeueAfter = minCloudInterval
+	p.RequeueAfter, p.AwaitsMachines = minCloudInterval, true
 	return p
 }
 
 func awaitStarted(o Observed) Plan {
 	p := resumingPlan(o, startingCondition(o))
-	p.RequeueAfter = cloudInterval(p.Record.ResumeStartedAt.Time, o.Now)
+	p.RequeueAfter, p.AwaitsMachines = cloudInterval(p.Record.ResumeStartedAt.Time, o.Now), true
 	return p
 }
 

@@ -29,6 +29,12 @@ const KeyRule = "rule"
 // the pass is run again soon. What a cache does not mend in time is an error.
 var ErrStale = errors.New("the cache is behind the API server")
 
+// ErrPending is returned by Observe when what it needs is not known yet, and the object is enqueued once it is. Nothing is reported.
+var ErrPending = errors.New("what the pass needs is not known yet")
+
+// pendingLimit is when a pass runs again that was not enqueued.
+const pendingLimit = 2 * time.Minute
+
 // RefusedError is an effect that was refused. The pass reports it and ends normally; the report says when to try again.
 type RefusedError struct {
 	// Class is the feature's own word for the kind of refusal; empty if it has none.
@@ -88,7 +94,7 @@ type Pass[T client.Object, S, P any] struct {
 	// Forget, if set, is called when the object is gone: what is kept of it in memory goes too.
 	Forget func(name types.NamespacedName)
 
-	// Observe reads everything that the decision may look at. It only reads, and may return ErrStale.
+	// Observe reads everything that the decision may look at. It only reads, and may return ErrStale or ErrPending.
 	Observe func(ctx context.Context, obj T) (S, error)
 	// Release, if set, closes what Observe opened, at the end of the pass.
 	Release func(seen S)
@@ -152,6 +158,9 @@ func (p *Pass[T, S, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 		return p.awaitCache(req, failure)
 	}
 	p.versions.noteFresh(req)
+	if errors.Is(failure, ErrPending) {
+		return ctrl.Result{RequeueAfter: pendingLimit}, nil
+	}
 	return p.save(ctx, req, versions[T]{before, obj}, out, failure)
 }
 

@@ -15,17 +15,22 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/torpor-dev/torpor/actuator"
 	"github.com/torpor-dev/torpor/internal/egress"
 )
 
-var _ actuator.Actuator = (*Actuator)(nil)
+var (
+	_ actuator.Actuator      = (*Actuator)(nil)
+	_ actuator.BatchActuator = (*Actuator)(nil)
+)
 
 // RequestSender sends the requests of all accounts; *http.Client is one.
 type RequestSender interface {
@@ -75,87 +80,186 @@ func New(o Options) *Actuator {
 func (*Actuator) Platform() string { return "aws" }
 
 const (
-	pageSize = 100
-	// maxPages and maxMachines bound what one cluster may have; the largest have 5,000 nodes.
+	// pageSize is for one cluster, batchPageSize for many: a page of machines that have everything must not be too large to be read.
+	pageSize, batchPageSize = 100, 500
+	// maxPages and maxMachines bound what one listing may have; the largest clusters have 5,000 nodes.
 	maxPages    = 100
 	maxMachines = 5_500
 	// maxObservedCalls is how many times the timeout of one call all pages together may take.
 	maxObservedCalls = 2
+	// maxFilterValues is how many values EC2 takes in the filters of one call.
+	maxFilterValues = 200
+	// parallelCalls is how many calls are made at once for one account.
+	parallelCalls = 5
 	// maxIDBytes and maxNameBytes are more than EC2 allows.
 	maxIDBytes, maxNameBytes = 64, 256
 	maxAddresses             = 64
 )
 
+const clusterTagPrefix = "kubernetes.io/cluster/"
+
 // Observe implements actuator.Actuator. A cluster without machines is no error here.
 func (a *Actuator) Observe(ctx context.Context, t actuator.Target) ([]actuator.Machine, error) {
+	found, err := a.ObserveAll(ctx, t, []string{t.InfraID})
+	return found[t.InfraID], err
+}
+
+// AccountOf implements actuator.BatchActuator.
+func (a *Actuator) AccountOf(ctx context.Context, t actuator.Target) (string, error) {
+	c, err := a.clientFor(ctx, t)
+	if err != nil {
+		return "", err
+	}
+	return c.account, nil
+}
+
+// ObserveAll implements actuator.BatchActuator.
+func (a *Actuator) ObserveAll(ctx context.Context, t actuator.Target, infraIDs []string) (map[string][]actuator.Machine, error) {
 	c, err := a.clientFor(ctx, t)
 	if err != nil {
 		return nil, err
 	}
-	if t.InfraID == "" {
-		return nil, otherErrorf("the infraID is empty, and machines are found by it: set spec.clusterMetadata.infraID")
+	var mu sync.Mutex
+	all := map[string][]actuator.Machine{}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(parallelCalls)
+	for some := range slices.Chunk(infraIDs, maxFilterValues) {
+		group.Go(func() error {
+			found, err := c.observeClusters(ctx, some)
+			mu.Lock()
+			defer mu.Unlock()
+			maps.Copy(all, found)
+			return err
+		})
 	}
-	tag := "kubernetes.io/cluster/" + t.InfraID
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	for _, machines := range all {
+		slices.SortFunc(machines, func(a, b actuator.Machine) int { return cmp.Compare(a.ID, b.ID) })
+	}
+	return all, nil
+}
+
+// errListTooLarge is a listing that may be read in parts.
+var errListTooLarge = errors.New("the list is too large")
+
+// observeClusters lists the machines of clusters, and of fewer at once if they are too many.
+func (c *accountClient) observeClusters(ctx context.Context, infraIDs []string) (map[string][]actuator.Machine, error) {
+	found, err := c.listMachines(ctx, infraIDs)
+	if !errors.Is(err, errListTooLarge) {
+		return found, err
+	}
+	if len(infraIDs) == 1 {
+		return nil, c.unreachableError("DescribeInstances", "its list has more pages or machines than a cluster may have, or its answer is larger than allowed")
+	}
+	middle := len(infraIDs) / 2
+	found, err = c.observeClusters(ctx, infraIDs[:middle])
+	if err != nil {
+		return nil, err
+	}
+	more, err := c.observeClusters(ctx, infraIDs[middle:])
+	maps.Copy(found, more)
+	return found, err
+}
+
+func (c *accountClient) listMachines(ctx context.Context, infraIDs []string) (map[string][]actuator.Machine, error) {
+	wanted, keys, size := map[string]string{}, []string{}, int32(batchPageSize)
+	for _, infraID := range infraIDs {
+		if infraID == "" {
+			return nil, otherErrorf("the infraID is empty, and machines are found by it: set spec.clusterMetadata.infraID")
+		}
+		wanted[clusterTagPrefix+infraID] = infraID
+		keys = append(keys, escapeWildcards(clusterTagPrefix+infraID))
+	}
+	if len(infraIDs) == 1 {
+		size = pageSize
+	}
 	pages := ec2.NewDescribeInstancesPaginator(c.api, &ec2.DescribeInstancesInput{
-		Filters:    []types.Filter{{Name: awssdk.String("tag:" + tag), Values: []string{"owned"}}},
-		MaxResults: awssdk.Int32(pageSize),
+		Filters:    []types.Filter{{Name: awssdk.String("tag-key"), Values: keys}},
+		MaxResults: awssdk.Int32(size),
 	})
 	all, cancel := context.WithTimeout(ctx, maxObservedCalls*c.timeout)
 	defer cancel()
-	var machines []actuator.Machine
+	found, count := map[string][]actuator.Machine{}, 0
 	// Every page is read before anything is decided: a machine on a page that is missing would look gone, and the cluster
 	// would count as stopped while it runs.
 	for n := 0; pages.HasMorePages(); n++ {
-		if n >= maxPages || len(machines) > maxMachines {
-			return nil, c.unreachableError("DescribeInstances", "its list has more pages or machines than a cluster may have")
+		if n >= maxPages || count > maxMachines {
+			return nil, errListTooLarge
 		}
 		var page *ec2.DescribeInstancesOutput
+		isTooLarge := false
 		err := c.callWithTimeout(all, "DescribeInstances", func(ctx context.Context) (err error) {
 			page, err = pages.NextPage(ctx)
+			isTooLarge = errors.Is(err, egress.ErrAnswerTooLarge)
 			return err
 		})
-		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		switch {
+		case isTooLarge:
+			return nil, errListTooLarge
+		case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
 			return nil, c.unreachableError("DescribeInstances", "its list takes too long")
+		case err != nil:
+			return nil, err
 		}
+		more, err := c.addOwnedMachines(found, page, wanted)
 		if err != nil {
 			return nil, err
 		}
-		found, err := c.ownedMachines(page, tag)
-		if err != nil {
-			return nil, err
-		}
-		machines = append(machines, found...)
+		count += more
 	}
-	slices.SortFunc(machines, func(a, b actuator.Machine) int { return cmp.Compare(a.ID, b.ID) })
-	return machines, nil
+	return found, nil
 }
 
-func (c *accountClient) ownedMachines(page *ec2.DescribeInstancesOutput, tag string) ([]actuator.Machine, error) {
-	var machines []actuator.Machine
+// escapeWildcards keeps an infraID from meaning others in a filter.
+func escapeWildcards(value string) string {
+	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`).Replace(value)
+}
+
+// addOwnedMachines sorts the machines of a page by the clusters that are wanted, and returns how many it took.
+func (c *accountClient) addOwnedMachines(found map[string][]actuator.Machine, page *ec2.DescribeInstancesOutput, wanted map[string]string) (int, error) {
+	count := 0
 	for _, reservation := range page.Reservations {
 		for _, i := range reservation.Instances {
-			// The tag is looked at again: what is returned may be stopped, and an endpoint that ignores the filter must not
+			// The tags are looked at again: what is returned may be stopped, and an endpoint that ignores the filter must not
 			// widen it to the machines of others.
-			if tagValue(i, tag) != "owned" || isTerminated(i) {
+			owners := ownersOf(i, wanted)
+			if len(owners) == 0 || isTerminated(i) {
 				continue
 			}
 			if len(awssdk.ToString(i.InstanceId)) > maxIDBytes {
-				return nil, otherErrorf("DescribeInstances: expected instance ids of EC2, found one of %d bytes", len(*i.InstanceId))
+				return 0, otherErrorf("DescribeInstances: expected instance ids of EC2, found one of %d bytes", len(*i.InstanceId))
 			}
 			state, ok := stateOf(i)
 			if !ok {
-				return nil, otherErrorf("DescribeInstances: %s is in a state that this version of Torpor does not know: update Torpor",
+				return 0, otherErrorf("DescribeInstances: %s is in a state that this version of Torpor does not know: update Torpor",
 					awssdk.ToString(i.InstanceId))
 			}
 			name := tagValue(i, "Name")
-			machines = append(machines, actuator.Machine{
+			machine := actuator.Machine{
 				ID: awssdk.ToString(i.InstanceId), State: state,
 				Name: strings.ToValidUTF8(name[:min(len(name), maxNameBytes)], ""), Addresses: addressesOf(i),
 				Account: c.accountName(awssdk.ToString(reservation.OwnerId)),
-			})
+			}
+			for _, owner := range owners {
+				found[owner] = append(found[owner], machine)
+				count++
+			}
 		}
 	}
-	return machines, nil
+	return count, nil
+}
+
+// ownersOf returns the infraIDs of the wanted clusters, by their tags, that own an instance.
+func ownersOf(i types.Instance, wanted map[string]string) []string {
+	var owners []string
+	for _, tag := range i.Tags {
+		if infraID, ok := wanted[awssdk.ToString(tag.Key)]; ok && awssdk.ToString(tag.Value) == "owned" {
+			owners = append(owners, infraID)
+		}
+	}
+	return owners
 }
 
 // accountName tells accounts of different clouds apart. An endpoint could say that it is of any account.
@@ -214,32 +318,44 @@ func stateOf(i types.Instance) (actuator.MachineState, bool) {
 	return state, ok
 }
 
-// maxBatchSize is how many machines one call names; EC2 advises to stay below 1000.
-const maxBatchSize = 500
+// maxBatchSize is how many machines one call names; EC2 advises to stay below 1000. StartInstances has the tightest limit of all
+// calls, two in a second.
+const maxBatchSize = 900
 
 // Start implements actuator.Actuator. The error names the machines that could not start.
 func (a *Actuator) Start(ctx context.Context, t actuator.Target, ids []string) error {
-	c, err := a.clientFor(ctx, t)
-	if err != nil {
-		return err
-	}
-	return c.changePower(ctx, startInstances, ids, func(ctx context.Context, ids []string) error {
-		_, err := c.api.StartInstances(ctx, &ec2.StartInstancesInput{InstanceIds: ids})
-		return err
-	})
+	return a.StartAll(ctx, t, [][]string{ids})[0]
 }
 
 // Stop implements actuator.Actuator. Machines that EC2 can only terminate, such as those of one-time spot requests, are
 // left as they are and named in the error.
 func (a *Actuator) Stop(ctx context.Context, t actuator.Target, ids []string) error {
+	if err := a.RequireStopRights(ctx, t, ids); err != nil {
+		return err
+	}
+	return a.StopAll(ctx, t, [][]string{ids})[0]
+}
+
+// RequireStopRights implements actuator.BatchActuator.
+func (a *Actuator) RequireStopRights(ctx context.Context, t actuator.Target, ids []string) error {
 	c, err := a.clientFor(ctx, t)
 	if err != nil {
 		return err
 	}
-	if err := c.requirePermissions(ctx, ids); err != nil {
+	return c.requirePermissions(ctx, ids)
+}
+
+// StartAll implements actuator.BatchActuator.
+func (a *Actuator) StartAll(ctx context.Context, t actuator.Target, clusters [][]string) []error {
+	return a.changePower(ctx, t, startInstances, clusters, func(ctx context.Context, c *accountClient, ids []string) error {
+		_, err := c.api.StartInstances(ctx, &ec2.StartInstancesInput{InstanceIds: ids})
 		return err
-	}
-	return c.changePower(ctx, stopInstances, ids, func(ctx context.Context, ids []string) error {
+	})
+}
+
+// StopAll implements actuator.BatchActuator.
+func (a *Actuator) StopAll(ctx context.Context, t actuator.Target, clusters [][]string) []error {
+	return a.changePower(ctx, t, stopInstances, clusters, func(ctx context.Context, c *accountClient, ids []string) error {
 		_, err := c.api.StopInstances(ctx, &ec2.StopInstancesInput{InstanceIds: ids})
 		return err
 	})
@@ -262,30 +378,82 @@ func (c *accountClient) requirePermissions(ctx context.Context, ids []string) er
 			return err
 		}},
 	} {
+		group, ctx := errgroup.WithContext(ctx)
+		group.SetLimit(parallelCalls)
 		for batch := range slices.Chunk(ids, maxBatchSize) {
-			err := c.callWithTimeout(ctx, call.operation, func(ctx context.Context) error { return call.ask(ctx, batch) })
-			// That the call would succeed is an error of the cloud too, and what is wrong with single machines shows when they stop.
-			if _, isOfMachine := errors.AsType[*machineRefusedError](err); err == nil || isOfMachine {
-				continue
-			}
-			if e, ok := errors.AsType[*actuator.Error](err); ok && e.Class == actuator.PermissionDenied {
-				return &actuator.Error{Class: e.Class, Message: e.Message + "; no machine is stopped without the rights to stop and to start all of them"}
-			}
+			group.Go(func() error {
+				err := c.callWithTimeout(ctx, call.operation, func(ctx context.Context) error { return call.ask(ctx, batch) })
+				// That the call would succeed is an error of the cloud too, and what is wrong with single machines shows when they stop.
+				if _, isOfMachine := errors.AsType[*machineRefusedError](err); isOfMachine {
+					return nil
+				}
+				if e, ok := errors.AsType[*actuator.Error](err); ok && e.Class == actuator.PermissionDenied {
+					return &actuator.Error{Class: e.Class, Message: e.Message + "; no machine is stopped without the rights to stop and to start all of them"}
+				}
+				return err
+			})
+		}
+		if err := group.Wait(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// changePower starts or stops all machines in as few calls as possible. The machines that are refused end up in one error.
-func (c *accountClient) changePower(ctx context.Context, operation string, ids []string, do func(context.Context, []string) error) error {
-	refused := refusedMachines{}
-	for batch := range slices.Chunk(ids, maxBatchSize) {
-		if err := c.changePowerOfBatch(ctx, operation, batch, do, refused); err != nil {
-			return err
+// changePower starts or stops all machines in as few calls as possible. The machines of a cluster that are refused end up in its
+// error.
+func (a *Actuator) changePower(ctx context.Context, t actuator.Target, operation string, clusters [][]string, do func(context.Context, *accountClient, []string) error) []error {
+	errs := make([]error, len(clusters))
+	c, err := a.clientFor(ctx, t)
+	if err != nil {
+		for i := range errs {
+			errs[i] = err
+		}
+		return errs
+	}
+	ids := slices.Concat(clusters...)
+	results := make([]batchResult, (len(ids)+maxBatchSize-1)/maxBatchSize)
+	var group errgroup.Group
+	group.SetLimit(parallelCalls)
+	for n := range results {
+		group.Go(func() error {
+			batch := ids[n*maxBatchSize : min((n+1)*maxBatchSize, len(ids))]
+			results[n].refused = refusedMachines{}
+			results[n].err = c.changePowerOfBatch(ctx, operation, batch, func(ctx context.Context, ids []string) error { return do(ctx, c, ids) }, results[n].refused)
+			return nil
+		})
+	}
+	_ = group.Wait() // Each batch keeps its own error.
+	first := 0
+	for i, machines := range clusters {
+		errs[i] = errorOfCluster(operation, machines, results, first)
+		first += len(machines)
+	}
+	return errs
+}
+
+// batchResult is what became of one batch.
+type batchResult struct {
+	refused refusedMachines
+	err     error
+}
+
+// errorOfCluster returns the error of the batches that named machines of a cluster, of which it says what concerns these.
+func errorOfCluster(operation string, machines []string, results []batchResult, first int) error {
+	own := refusedMachines{}
+	for n := first / maxBatchSize; n*maxBatchSize < first+len(machines) && n < len(results); n++ {
+		if results[n].err != nil {
+			return results[n].err
+		}
+		for code, list := range results[n].refused {
+			for _, m := range list {
+				if slices.Contains(machines, m.id) {
+					own[code] = append(own[code], m)
+				}
+			}
 		}
 	}
-	return refused.combinedError(operation)
+	return own.combinedError(operation)
 }
 
 // changePowerOfBatch collects the machines that are refused. It returns an error when it makes no sense to go on with others.
@@ -322,7 +490,7 @@ func (r refusedMachines) combinedError(operation string) error {
 	if len(r) == 0 {
 		return nil
 	}
-	var parts []string
+	var parts, ids []string
 	urgent := actuator.WrongState
 	// The message is the same each time, whatever the order of the calls: a condition shows it, and a change is a write.
 	for _, code := range slices.Sorted(maps.Keys(r)) {
@@ -330,9 +498,12 @@ func (r refusedMachines) combinedError(operation string) error {
 		if class := machines[0].why.class; urgencyOf(class) > urgencyOf(urgent) {
 			urgent = class
 		}
+		for _, m := range machines {
+			ids = append(ids, m.id)
+		}
 		parts = append(parts, fmt.Sprintf("%s for %s: %s", code, joinMachineIDs(machines), machines[0].why.message))
 	}
-	return &actuator.Error{Class: urgent, Message: operation + ": " + strings.Join(parts, "; ")}
+	return &actuator.Error{Class: urgent, Message: operation + ": " + strings.Join(parts, "; "), RefusedIDs: ids}
 }
 
 // urgencyOf orders the classes of refusals of single machines, and is negative for all other classes.

@@ -5,6 +5,7 @@ package aws
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/hex"
 	"net/url"
 	"slices"
 	"strings"
@@ -47,6 +48,8 @@ type accountClient struct {
 	lastUse   uint64
 	// session is that of a role; nil for the keys of a Secret.
 	session *awssdk.CredentialsCache
+	// account is the client's name outside: its key, as text.
+	account string
 }
 
 // clientFor returns the client for the target's account, region and endpoint; a changed Secret gets another one.
@@ -90,7 +93,7 @@ func (c *clientCache) getOrBuild(key clientKey, build func() (*accountClient, er
 	if err != nil {
 		return nil, err
 	}
-	made.lastUse = c.uses
+	made.lastUse, made.account = c.uses, hex.EncodeToString(key[:])
 	c.known[key] = made
 	if len(c.known) > maxCachedClients {
 		oldest := key

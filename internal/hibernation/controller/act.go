@@ -9,31 +9,47 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/torpor-dev/torpor/actuator"
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	"github.com/torpor-dev/torpor/internal/hibernation"
+	"github.com/torpor-dev/torpor/internal/hibernation/accounts"
 	"github.com/torpor-dev/torpor/internal/hibernation/targetcluster"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// act performs the one effect of a plan and does not wait for it: the next pass observes what came of it.
-func act(ctx context.Context, seen *clusterObservation, plan hibernation.Plan) error {
+// act performs the one effect of a plan and does not wait for it: a later pass observes what came of it.
+func (c Controller) act(ctx context.Context, seen *clusterObservation, plan hibernation.Plan) error {
 	switch do := plan.Do.(type) {
 	case hibernation.StopMachines:
 		log.FromContext(ctx).Info("Stopping machines", "machines", do.IDs)
-		return refusedByCloud(seen.actuator.Stop(ctx, seen.target, do.IDs))
+		return refusedByCloud(c.accounts.Order(seen.name, accounts.StopVerb, do.IDs))
 	case hibernation.StartMachines:
 		log.FromContext(ctx).Info("Starting machines", "machines", do.IDs)
-		return refusedByCloud(seen.actuator.Start(ctx, seen.target, do.IDs))
+		return refusedByCloud(c.accounts.Order(seen.name, accounts.StartVerb, do.IDs))
 	case hibernation.ApproveRequests:
+		c.accounts.Withdraw(seen.name)
 		log.FromContext(ctx).Info("Approving certificate requests", "requests", do.Requests)
 		return approveRequests(ctx, seen, do.Requests)
 	case hibernation.NoAction:
-		return nil
-	default:
-		return nil
+		c.accounts.Withdraw(seen.name)
 	}
+	return nil
+}
+
+// mayStop reads from the hub itself whether a cluster's machines may still be stopped.
+func (c Controller) mayStop(ctx context.Context, name types.NamespacedName) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
+	defer cancel()
+	var cd hivev1.ClusterDeployment
+	if err := c.secrets.Get(ctx, name, &cd); err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	o := c.observeObject(&cd)
+	return hibernation.NeedsCloud(o) && o.DesiredPowerState == hivev1.PowerStateHibernating, nil
 }
 
 func refusedByCloud(err error) error {

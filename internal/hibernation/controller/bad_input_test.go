@@ -15,10 +15,11 @@ import (
 const (
 	// quietTime is how long nothing may happen to clusters that only a user can mend.
 	quietTime = 4 * time.Second
-	// maxLatePasses is how many passes one cluster may have in that time: the one of its retry interval.
-	maxLatePasses = 1
-	// maxEarlyPasses is how many it may have had before: one, and one for each thing that a test changes.
-	maxEarlyPasses = 4
+	// maxLatePasses is how many passes one cluster may have in that time: the one of its retry interval, which asks for a look at the
+	// cloud, and the one with the answer.
+	maxLatePasses = 2
+	// maxEarlyPasses is how many it may have had before: two, and two for each thing that a test changes.
+	maxEarlyPasses = 8
 	// maxAttempts is how often the actuator tries a call that fails.
 	maxAttempts = 4
 )

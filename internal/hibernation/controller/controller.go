@@ -5,6 +5,8 @@
 package controller
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -12,17 +14,21 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/torpor-dev/torpor/actuator"
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	"github.com/torpor-dev/torpor/internal/hibernation"
+	"github.com/torpor-dev/torpor/internal/hibernation/accounts"
 	"github.com/torpor-dev/torpor/internal/hibernation/targetcluster"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
@@ -43,11 +49,11 @@ type Controller struct {
 	// Metrics is where states and counts are shown.
 	Metrics *Metrics
 
-	client       client.Client
-	secrets      client.Reader
-	machineCache *machineCache
-	approvalLog  *approvalLog
-	firstLooks   *firstLooks
+	client      client.Client
+	secrets     client.Reader
+	accounts    *accounts.Service
+	approvalLog *approvalLog
+	firstLooks  *firstLooks
 	// machineAccounts knows whose machines the clusters of one infraID are.
 	machineAccounts *machineAccounts
 }
@@ -60,12 +66,13 @@ type Controller struct {
 // SetupWithManager adds the controller.
 func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	c.client, c.secrets = mgr.GetClient(), mgr.GetAPIReader()
-	c.machineCache = &machineCache{entries: map[types.UID]cachedMachines{}}
+	c.accounts = accounts.NewService(c.Clock)
+	c.accounts.MayStop = c.mayStop
 	c.approvalLog = &approvalLog{resumes: map[types.UID]*resumeApprovals{}}
 	c.machineAccounts = &machineAccounts{byCluster: map[types.NamespacedName]machineAccount{}}
 	c.firstLooks = &firstLooks{resumes: map[types.UID]*firstLook{}}
 	c.Metrics.useReader(mgr.GetClient())
-	if err := addIndexes(mgr); err != nil {
+	if err := errors.Join(addIndexes(mgr), mgr.Add(c.accounts)); err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)
 	}
 	// The timeout bounds what the calls of a pass, each with a deadline of its own, add up to.
@@ -75,15 +82,19 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		For(&hivev1.ClusterDeployment{}, builder.WithPredicates(specOrVersionChanged())).
 		// Secrets are read when needed and not watched: who may watch them may read all of the hub.
 		Watches(&hivev1.ClusterDeployment{}, handler.EnqueueRequestsFromMapFunc(c.clusterDeploymentsOfSameMachines), builder.WithPredicates(machinesChangeHands())).
+		WatchesRawSource(source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
+			c.accounts.Enqueue = func(cluster types.NamespacedName) { queue.Add(ctrl.Request{NamespacedName: cluster}) }
+			return nil
+		})).
 		WithOptions(workers.Options()).
 		Complete(&reconcile.Pass[*hivev1.ClusterDeployment, *clusterObservation, hibernation.Plan]{
 			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Guard: c.Guard, Owner: Name,
 			New:        func() *hivev1.ClusterDeployment { return &hivev1.ClusterDeployment{} },
-			Forget:     c.machineAccounts.forget,
+			Forget:     c.forget,
 			Observe:    c.observe,
 			Release:    (*clusterObservation).release,
 			Decide:     func(seen *clusterObservation) hibernation.Plan { return hibernation.Decide(seen.Observed) },
-			Act:        act,
+			Act:        c.act,
 			Report:     c.report,
 			Conditions: func(cd *hivev1.ClusterDeployment) *[]metav1.Condition { return &cd.Status.Conditions },
 			// Upstream's schema drops the record, and may replace this repository's while clusters hibernate.
@@ -93,6 +104,11 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		return fmt.Errorf("set up %s: %w", Name, err)
 	}
 	return nil
+}
+
+func (c Controller) forget(cluster types.NamespacedName) {
+	c.machineAccounts.forget(cluster)
+	c.accounts.Forget(cluster)
 }
 
 // machinesChangeHands lets through that a ClusterDeployment goes, or no longer means the machines that it did.

@@ -80,7 +80,10 @@ func (c Controller) accountOf(ctx context.Context, cd *hivev1.ClusterDeployment)
 	if missingFields(cd) == "" && c.unsupportedPlatform(cd) == "" {
 		ctx, cancel := context.WithTimeout(ctx, otherLookTimeout)
 		defer cancel()
-		c.observeCloud(ctx, cd, look)
+		if c.findTarget(ctx, cd, look) {
+			// An error is as good as no machines: nothing is shown.
+			look.Machines, _ = look.actuator.Observe(ctx, look.target)
+		}
 	}
 	c.machineAccounts.store(cluster, look.Machines, look.Now)
 	return c.machineAccounts.find(cluster)

@@ -3,19 +3,23 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/torpor-dev/torpor/actuator"
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	"github.com/torpor-dev/torpor/internal/hibernation"
+	"github.com/torpor-dev/torpor/internal/hibernation/accounts"
 	"github.com/torpor-dev/torpor/internal/hibernation/csr"
 	"github.com/torpor-dev/torpor/internal/hibernation/targetcluster"
+	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
 // maxFrequentLook is how long a look may take at a cluster that is looked at often.
@@ -24,6 +28,7 @@ const maxFrequentLook = 3 * time.Second
 // clusterObservation is what was observed, with the handles that acting needs.
 type clusterObservation struct {
 	hibernation.Observed
+	name     types.NamespacedName
 	actuator actuator.Actuator
 	target   actuator.Target
 	cluster  *targetcluster.ClusterClient
@@ -48,9 +53,11 @@ func (s *clusterObservation) release() {
 // observe reads everything that the decision may look at, and nothing more. A cloud or cluster that cannot be read is part
 // of the observation and no error.
 func (c Controller) observe(ctx context.Context, cd *hivev1.ClusterDeployment) (*clusterObservation, error) {
-	seen := &clusterObservation{Observed: c.observeObject(cd)}
-	if hibernation.NeedsCloud(seen.Observed) {
-		c.observeCloud(ctx, cd, seen)
+	seen := &clusterObservation{Observed: c.observeObject(cd), name: client.ObjectKeyFromObject(cd)}
+	if hibernation.NeedsCloud(seen.Observed) && c.findTarget(ctx, cd, seen) {
+		if err := c.observeCloud(ctx, cd, seen); err != nil {
+			return nil, err
+		}
 	}
 	owner, err := c.findMachineOwner(ctx, cd, seen.Machines)
 	if err != nil {
@@ -69,31 +76,61 @@ func (c Controller) observe(ctx context.Context, cd *hivev1.ClusterDeployment) (
 	return seen, nil
 }
 
-func (c Controller) observeCloud(ctx context.Context, cd *hivev1.ClusterDeployment, seen *clusterObservation) {
+// findTarget finds out where the cluster's machines are and with which credentials; false if that is an error to report.
+func (c Controller) findTarget(ctx context.Context, cd *hivev1.ClusterDeployment, seen *clusterObservation) bool {
 	platform := cd.Spec.Platform.Settings()
 	seen.actuator = c.Actuators[platform.Name]
 	seen.target = actuator.Target{InfraID: cd.Spec.ClusterMetadata.InfraID, Region: platform.Region}
 	if platform.CredentialsSecretName == "" {
 		seen.target.Role = &actuator.Role{Name: platform.AssumeRole.RoleARN, ExternalID: platform.AssumeRole.ExternalID, Namespace: cd.Namespace}
-	} else {
-		var err error
-		if seen.target.Credentials, err = c.readSecret(ctx, cd.Namespace, platform.CredentialsSecretName); err != nil {
-			seen.ObservationError = explainSecretError(platform.CredentialsSecretName, err)
-			return
-		}
+		return true
 	}
-	if known, ok := c.machineCache.freshMachines(cd.UID, seen.Observed); ok {
-		seen.Machines = known
-		return
+	if seen.target.Credentials = c.accounts.Credentials(client.ObjectKeyFromObject(cd)); seen.target.Credentials != nil {
+		return true
 	}
-	machines, err := seen.actuator.Observe(ctx, seen.target)
-	c.machineAccounts.store(client.ObjectKeyFromObject(cd), machines, seen.Now)
-	if err != nil {
-		seen.ObservationError = explainCloudError(err)
-		return
+	var err error
+	if seen.target.Credentials, err = c.readSecret(ctx, cd.Namespace, platform.CredentialsSecretName); err != nil {
+		seen.ObservationError = explainSecretError(platform.CredentialsSecretName, err)
 	}
-	seen.Machines = machines
-	c.machineCache.storeMachines(cd.UID, seen.Observed)
+	return err == nil
+}
+
+const (
+	// freshLookAge is how old a look at the cloud may be that a change is decided by, and aftercareLookAge while late changes are
+	// looked for.
+	freshLookAge     = 10 * time.Second
+	aftercareLookAge = 30 * time.Second
+)
+
+// observeCloud reads what is known of the machines. What is too old is looked at anew, and the pass waits for that.
+func (c Controller) observeCloud(ctx context.Context, cd *hivev1.ClusterDeployment, seen *clusterObservation) error {
+	look, isKnown := c.accounts.Look(ctx, accounts.Cluster{Name: seen.name, Actuator: seen.actuator, Target: seen.target})
+	if !isKnown || !look.IsAnswer && seen.Now.Sub(look.At) > maxLookAge(cd, seen.Observed, look) {
+		c.accounts.Refresh(seen.name)
+		return reconcile.ErrPending
+	}
+	c.machineAccounts.store(seen.name, look.Machines, seen.Now)
+	if look.Err != nil {
+		seen.ObservationError = explainCloudError(look.Err)
+		return nil
+	}
+	seen.Machines = look.Machines
+	return nil
+}
+
+// maxLookAge is long for a cluster that is and was as it should be, and for whose pass there is no reason but the time.
+func maxLookAge(cd *hivev1.ClusterDeployment, o hibernation.Observed, look accounts.Snapshot) time.Duration {
+	o.Machines = look.Machines
+	switch {
+	case look.Err != nil || !hibernation.IsPowerSettled(o) || cd.Status.PowerState != string(cmp.Or(o.DesiredPowerState, hivev1.PowerStateRunning)):
+		return freshLookAge
+	case look.IsUsed && !look.IsScheduled:
+		return 0 // Somebody has changed something since, and may want what is wrong to be mended.
+	case hibernation.IsInAftercare(o):
+		return aftercareLookAge
+	default:
+		return accounts.SettledLookAge
+	}
 }
 
 func (c Controller) observeCluster(ctx context.Context, cd *hivev1.ClusterDeployment, seen *clusterObservation) {

@@ -178,7 +178,8 @@ func startsOtherMachines(t *testing.T, e *env) {
 
 func namesUnstoppableMachine(t *testing.T, e *env) {
 	t.Helper()
-	s := e.newCluster(t, nil)
+	// A cloud of its own, because the fault counts calls, and orders of other clusters would be in the same calls.
+	s := e.newCluster(t, func(r *clusterSetup) { r.cloud = testenv.StartCloud(t) })
 	s.awaitSettled(t, hivev1.PowerStateRunning)
 	s.cloud.InjectFault(t, testenv.CloudFault{Action: "StopInstances", Code: "OperationNotPermitted", Message: "Stop protection.", InstanceIDs: s.ids[:1], Times: 3})
 	s.setPowerState(t, hivev1.PowerStateHibernating)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/torpor-dev/torpor/actuator"
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
@@ -15,10 +16,26 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
+const (
+	// maxOrderRest is how long an order that was refused is held back at most.
+	maxOrderRest = 10 * time.Second
+	// maxWatchInterval is how often the pass of a cluster runs at least that waits for its machines: late ones are named.
+	maxWatchInterval = 30 * time.Second
+)
+
 // report writes the plan into the status, and its refusal if its effect was refused: the report says when to try again.
 func (c Controller) report(cd *hivev1.ClusterDeployment, seen *clusterObservation, plan hibernation.Plan, refused *reconcile.RefusedError) reconcile.FollowUp {
 	if refused != nil {
 		plan = plan.WithRefusal(actuator.ErrorClass(refused.Class), refused.Message)
+		// A pass for another reason may try again sooner, as a user who has mended something wants.
+		c.accounts.RetryAfter(seen.name, min(plan.RequeueAfter*9/10, maxOrderRest))
+	}
+	if plan.AwaitsMachines {
+		// The pass need not run to find out that nothing has changed.
+		c.accounts.Watch(seen.name, min(plan.RequeueAfter, maxWatchInterval))
+		if refused == nil {
+			plan.RequeueAfter = maxWatchInterval
+		}
 	}
 	events := hibernation.TransitionEvents(cd.Status.Conditions, plan)
 	var decided []csr.Verdict
@@ -33,6 +50,7 @@ func (c Controller) report(cd *hivev1.ClusterDeployment, seen *clusterObservatio
 	}, cd.Generation, c.Clock)
 	cd.Status.PowerState = hibernation.DisplayedPowerState(plan.Hibernating)
 	cd.Status.Hibernation = plan.Record
+	c.accounts.ExpectPass(seen.name, plan.RequeueAfter)
 	return reconcile.FollowUp{
 		Rule: plan.Rule, RequeueAfter: max(plan.RequeueAfter, seen.ownerInterval), Events: events,
 		AfterSave: func() {

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package accounts
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/torpor-dev/torpor/actuator"
+)
+
+// Verb is what machines are told to do.
+type Verb string
+
+// The verbs.
+const (
+	StopVerb  Verb = "stop"
+	StartVerb Verb = "start"
+)
+
+// parallelReads is how many specs are read at once before a stop.
+const parallelReads = 8
+
+// order is that machines of a cluster are to be stopped or started.
+type order struct {
+	verb Verb
+	ids  []string
+	// isOpen is set until the cloud has answered.
+	isOpen bool
+	since  time.Time
+	// refused is what the cloud last said; nil unless it refused.
+	refused error
+	// isReported is set once a pass has seen the refusal, and retryAt is when that wants to try again.
+	isReported bool
+	retryAt    time.Time
+}
+
+// confirmedOrder is what the cloud has taken last.
+type confirmedOrder struct {
+	verb Verb
+	ids  []string
+	at   time.Time
+}
+
+// covers reports whether an order would only repeat what the cloud has just taken.
+func (c confirmedOrder) covers(verb Verb, ids []string, now time.Time) bool {
+	return c.verb == verb && now.Before(c.at.Add(readLag)) &&
+		!slices.ContainsFunc(ids, func(id string) bool { return !slices.Contains(c.ids, id) })
+}
+
+// Order has machines of a cluster stopped or started. It returns at once, with what the cloud said to the last order of that kind
+// if it was refused: a refusal stands until the cloud has taken an order.
+func (s *Service) Order(name types.NamespacedName, verb Verb, ids []string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.clusters[name]
+	if c == nil {
+		return nil // The pass that wants it has looked at the cluster, so that it is gone by now.
+	}
+	now := s.Clock.Now()
+	if c.order == nil || c.order.verb != verb {
+		c.order = &order{verb: verb}
+	}
+	o := c.order
+	if o.refused != nil && (!o.isReported || now.Before(o.retryAt)) {
+		o.isReported = true
+		return o.refused
+	}
+	if !o.isOpen && !c.confirmed.covers(verb, ids, now) {
+		o.ids, o.isOpen, o.since = slices.Clone(ids), true, now
+		c.account.pending[name] = o
+		s.wakeUp()
+	}
+	return o.refused
+}
+
+// RetryAfter holds a refused order back.
+func (s *Service) RetryAfter(name types.NamespacedName, wait time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.clusters[name]; c != nil && c.order != nil {
+		c.order.retryAt = s.Clock.Now().Add(wait)
+	}
+}
+
+// Withdraw drops an order that is not wanted any more, unless it has left already.
+func (s *Service) Withdraw(name types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.clusters[name]; c != nil {
+		c.order = nil
+		delete(c.account.pending, name)
+	}
+}
+
+// orderTime returns when the orders of a verb leave next; false while some do, or if there are none.
+func (a *account) orderTime(verb Verb) (time.Time, bool) {
+	var first time.Time
+	for _, o := range a.pending {
+		if o.verb == verb && (first.IsZero() || o.since.Before(first)) {
+			first = o.since
+		}
+	}
+	isDue := !first.IsZero() && !a.isOrdering[verb]
+	if first = first.Add(gatherTime); first.Before(a.nextOrder) {
+		first = a.nextOrder
+	}
+	return first, isDue
+}
+
+// clusterOrder is an order that leaves.
+type clusterOrder struct {
+	*order
+	name   types.NamespacedName
+	target actuator.Target
+	err    error
+	// isStale says that the hub wants something else by now.
+	isStale bool
+}
+
+func (a *account) takeOrders(verb Verb) []*clusterOrder {
+	var batch []*clusterOrder
+	for name, o := range a.pending {
+		if o.verb == verb {
+			batch = append(batch, &clusterOrder{order: o, name: name, target: a.clusters[name].Target})
+			delete(a.pending, name)
+		}
+	}
+	return batch
+}
+
+// giveOrders gives the orders of many clusters at once, and publishes what became of each.
+func (s *Service) giveOrders(ctx context.Context, a *account, verb Verb, batch []*clusterOrder) {
+	limited, cancel := context.WithTimeout(ctx, orderTimeout)
+	defer cancel()
+	if verb == StopVerb {
+		requireRights(limited, a.batch, batch, new(maxRightsQuestions))
+		s.confirmStops(limited, batch)
+	}
+	leaving := slices.DeleteFunc(slices.Clone(batch), func(o *clusterOrder) bool { return o.isStale || o.err != nil })
+	var ids [][]string
+	for _, o := range leaving {
+		ids = append(ids, o.ids)
+	}
+	if len(leaving) > 0 {
+		do := a.batch.StartAll
+		if verb == StopVerb {
+			do = a.batch.StopAll
+		}
+		for i, err := range do(limited, leaving[0].target, ids) {
+			leaving[i].err = err
+		}
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.Clock.Now()
+	var failed error
+	for _, o := range batch {
+		s.settle(o, now)
+		if o.err != nil && isOfAccount(o.err) {
+			failed = o.err
+		}
+	}
+	a.isOrdering[verb] = false
+	a.noteAnswer(failed)
+	a.nextOrder = now.Add(withJitter(gatherTime + a.pause))
+	s.wakeUp()
+}
+
+// maxRightsQuestions bounds how often it is asked for whom rights are missing: each question is two calls for each 900 machines.
+const maxRightsQuestions = 20
+
+// requireRights finds the orders for which rights are missing; the answer for all may be that of one cluster.
+func requireRights(ctx context.Context, batch actuator.BatchActuator, orders []*clusterOrder, questions *int) {
+	var ids []string
+	for _, o := range orders {
+		ids = append(ids, o.ids...)
+	}
+	*questions--
+	err := batch.RequireStopRights(ctx, orders[0].target, ids)
+	mayBeOfOne := actuator.ClassOf(err) == actuator.PermissionDenied || !isOfAccount(err)
+	switch {
+	case err == nil:
+	case mayBeOfOne && len(orders) > 1 && *questions > 0:
+		middle := len(orders) / 2
+		requireRights(ctx, batch, orders[:middle], questions)
+		requireRights(ctx, batch, orders[middle:], questions)
+	default:
+		for _, o := range orders {
+			o.err = err
+		}
+	}
+}
+
+// confirmStops reads the specs once more, right before the machines are stopped.
+func (s *Service) confirmStops(ctx context.Context, batch []*clusterOrder) {
+	var group errgroup.Group
+	group.SetLimit(parallelReads)
+	for _, o := range batch {
+		if o.err != nil {
+			continue
+		}
+		group.Go(func() error {
+			mayStop, err := s.MayStop(ctx, o.name)
+			o.isStale = err == nil && !mayStop
+			if err != nil {
+				o.err = &actuator.Error{Class: actuator.Unreachable, Message: "The ClusterDeployment cannot be read from the hub before its machines are stopped"}
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // Each order keeps its own error.
+}
+
+// takenIDs are the machines for which the cloud has taken the order.
+func (o *clusterOrder) takenIDs() []string {
+	if o.err == nil {
+		return o.ids
+	}
+	known, ok := errors.AsType[*actuator.Error](o.err)
+	if !ok || len(known.RefusedIDs) == 0 {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(o.ids), func(id string) bool { return slices.Contains(known.RefusedIDs, id) })
+}
+
+// settle keeps what became of an order, and enqueues the cluster if its pass has something new to report.
+func (s *Service) settle(o *clusterOrder, now time.Time) {
+	c := s.clusters[o.name]
+	if c == nil {
+		return
+	}
+	wasRefused := o.refused != nil
+	o.isOpen, o.refused, o.isReported = false, o.err, false
+	if !o.isStale {
+		c.confirmed = confirmedOrder{o.verb, o.takenIDs(), now}
+	}
+	if o.err != nil {
+		// It may have been carried out all the same, or in part.
+		c.unknownUntil = now
+	}
+	if o.err != nil || o.isStale || wasRefused {
+		s.Enqueue(o.name)
+	}
+}

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package accounts
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/torpor-dev/torpor/actuator"
+)
+
+const (
+	// minLookInterval is the least from one look at an account to the next.
+	minLookInterval = time.Second
+	// callInterval is what each call of a look adds to that: half of what EC2 gives back is left to others.
+	callInterval = 100 * time.Millisecond
+	// machinesPerCall and clustersPerCall estimate how many calls a look takes.
+	machinesPerCall, clustersPerCall = 500, 200
+	// sharedLookAge is how old a look at a settled cluster is before it is renewed together with others.
+	sharedLookAge = 5 * time.Minute
+	// SettledLookAge is how old a look may be that a settled cluster is compared by.
+	SettledLookAge = sharedLookAge + time.Minute
+	// maxLook is how many clusters one look is for; those that are waited for come first.
+	maxLook = 2_000
+	// lookTimeout and orderTimeout bound all calls of a look, and of an order.
+	lookTimeout, orderTimeout = time.Minute, 2 * time.Minute
+	// minThrottlePause and maxThrottlePause bound the pause after a throttled call.
+	minThrottlePause, maxThrottlePause = time.Second, 30 * time.Second
+	// jitter is the share by which an interval may be longer.
+	jitter = 0.1
+	// idleInterval is how often the schedule is looked at without a reason.
+	idleInterval = time.Minute
+)
+
+// account is one identity at a cloud, with its own pace: nothing of it waits for another account.
+type account struct {
+	key      string
+	batch    actuator.BatchActuator
+	clusters map[types.NamespacedName]*cluster
+	wanted   map[types.NamespacedName]demand
+	// isLooking is set while its machines are looked at, and isOrdering while orders of a verb are given.
+	isLooking  bool
+	isOrdering map[Verb]bool
+	pending    map[types.NamespacedName]*order
+	// nextLook and nextOrder are not to be anticipated.
+	nextLook, nextOrder time.Time
+	// pause is how long the account rests after the next throttled call; zero while it is not throttled.
+	pause time.Duration
+}
+
+func newAccount(key string, batch actuator.BatchActuator) *account {
+	return &account{
+		key: key, batch: batch, clusters: map[types.NamespacedName]*cluster{}, wanted: map[types.NamespacedName]demand{},
+		isOrdering: map[Verb]bool{}, pending: map[types.NamespacedName]*order{},
+	}
+}
+
+// demand is that a cluster is to be looked at.
+type demand struct {
+	due time.Time
+	// interval is when to look again if nothing has changed; zero is never.
+	interval time.Duration
+	// isAwaited says that a pass has ended to wait for the answer.
+	isAwaited bool
+}
+
+// want keeps the more urgent of two demands.
+func (a *account) want(name types.NamespacedName, d demand) {
+	old, ok := a.wanted[name]
+	if ok && old.isAwaited && !d.isAwaited {
+		old.interval = d.interval
+		d = old
+	}
+	if ok && d.isAwaited && old.due.Before(d.due) {
+		d.due = old.due
+	}
+	a.wanted[name] = d
+}
+
+// Start implements manager.Runnable. It returns when ctx ends, with all that it has started.
+func (s *Service) Start(ctx context.Context) error {
+	var work sync.WaitGroup
+	defer work.Wait()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.wake:
+		case <-timer.C:
+		}
+		jobs, next := s.takeJobs()
+		for _, job := range jobs {
+			work.Go(func() { job(ctx) })
+		}
+		timer.Reset(next)
+	}
+}
+
+// takeJobs returns what is due, and when something will be. An account has at most one look and one order of a verb at a time.
+func (s *Service) takeJobs() ([]func(context.Context), time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.Clock.Now()
+	var jobs []func(context.Context)
+	next := now.Add(idleInterval)
+	for _, a := range s.accounts {
+		if at, ok := a.lookTime(); ok && at.After(now) {
+			next = earlier(next, at)
+		} else if ok {
+			names := a.takeLook(now)
+			a.isLooking = true
+			jobs = append(jobs, func(ctx context.Context) { s.lookAt(ctx, a, names) })
+		}
+		for _, verb := range []Verb{StopVerb, StartVerb} {
+			if at, ok := a.orderTime(verb); ok && at.After(now) {
+				next = earlier(next, at)
+			} else if ok {
+				batch := a.takeOrders(verb)
+				a.isOrdering[verb] = true
+				jobs = append(jobs, func(ctx context.Context) { s.giveOrders(ctx, a, verb, batch) })
+			}
+		}
+	}
+	return jobs, next.Sub(now)
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// lookTime returns when the account is looked at next; false while it is, or if nobody wants it.
+func (a *account) lookTime() (time.Time, bool) {
+	var first time.Time
+	for _, d := range a.wanted {
+		if first.IsZero() || d.due.Before(first) {
+			first = d.due
+		}
+	}
+	if first.Before(a.nextLook) {
+		first = a.nextLook
+	}
+	return first, len(a.wanted) > 0 && !a.isLooking
+}
+
+// takeLook returns the clusters that are due: first those that somebody waits for, then settled ones whose turn comes anyway.
+func (a *account) takeLook(now time.Time) []types.NamespacedName {
+	var names, companions []types.NamespacedName
+	isDrift := true
+	for name, d := range a.wanted {
+		// What is due in a moment goes along.
+		if !d.due.After(now.Add(minLookInterval / 2)) {
+			names = append(names, name)
+			isDrift = isDrift && a.clusters[name].isOlderThan(sharedLookAge, now)
+		}
+	}
+	if isDrift {
+		for name, c := range a.clusters {
+			if _, isWanted := a.wanted[name]; !isWanted && c.isOlderThan(sharedLookAge, now) {
+				companions = append(companions, name)
+			}
+		}
+	}
+	names = append(names, companions...)
+	return names[:min(len(names), maxLook)]
+}
+
+func (c *cluster) isOlderThan(age time.Duration, now time.Time) bool {
+	return now.Sub(c.snapshot.At) > age
+}
+
+// pace sets when the account is looked at next, by what the last look cost.
+func (a *account) pace(began time.Time, clusters, machines int, err error) {
+	calls := 1 + clusters/clustersPerCall + machines/machinesPerCall
+	a.noteAnswer(err)
+	a.nextLook = began.Add(withJitter(max(minLookInterval, time.Duration(calls)*callInterval) + a.pause))
+}
+
+// noteAnswer slows an account down that is throttled, and lets it recover.
+func (a *account) noteAnswer(err error) {
+	if err != nil && actuator.ClassOf(err) == actuator.Throttled {
+		a.pause = min(max(2*a.pause, minThrottlePause), maxThrottlePause)
+		return
+	}
+	if a.pause /= 2; a.pause < minThrottlePause {
+		a.pause = 0
+	}
+}
+
+// withJitter keeps accounts that were throttled together from coming back together.
+func withJitter(d time.Duration) time.Duration { return wait.Jitter(d, jitter) }

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package accounts looks at clouds and gives them orders, for all clusters of an account at once and for each account by itself.
+// Passes read what is known and hand in what they want; they never wait for a cloud.
+//
+// Reading order: service.go (what passes call) → schedule.go (when an account is asked) → look.go → order.go.
+package accounts
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"github.com/torpor-dev/torpor/actuator"
+)
+
+// Service is safe for concurrent use. Its fields are set before it is used.
+type Service struct {
+	// Clock is the source of the current time.
+	Clock clock.PassiveClock
+	// Enqueue has a cluster's pass run soon, and does not block.
+	Enqueue func(cluster types.NamespacedName)
+	// MayStop reads from the hub itself whether a cluster should still hibernate: passes see a cache, which may be late.
+	MayStop func(ctx context.Context, cluster types.NamespacedName) (bool, error)
+
+	mu       sync.Mutex
+	accounts map[string]*account
+	clusters map[types.NamespacedName]*cluster
+	wake     chan struct{}
+}
+
+// NewService returns a service that calls no cloud before it is started.
+func NewService(c clock.PassiveClock) *Service {
+	return &Service{Clock: c, accounts: map[string]*account{}, clusters: map[types.NamespacedName]*cluster{}, wake: make(chan struct{}, 1)}
+}
+
+// Cluster is where the machines of a ClusterDeployment are.
+type Cluster struct {
+	Name     types.NamespacedName
+	Actuator actuator.Actuator
+	Target   actuator.Target
+}
+
+// Snapshot is what was known of a cluster's machines at a time.
+type Snapshot struct {
+	Machines []actuator.Machine
+	// Err is why they are not known.
+	Err error
+	// At is when the look began.
+	At time.Time
+	// IsAnswer says that a pass has waited for this look.
+	IsAnswer bool
+	// IsUsed says that an earlier pass has seen it.
+	IsUsed bool
+	// IsScheduled says that the pass runs by the clock and not because something has changed.
+	IsScheduled bool
+}
+
+// cluster is what is known and wanted of one cluster. The lock of its service guards it.
+type cluster struct {
+	Cluster
+	account *account
+	// credentialsAt is when its credentials were handed in that are used now.
+	credentialsAt time.Time
+	// snapshot is the newest look; there was none while its time is zero.
+	snapshot Snapshot
+	// reported is the state that the last pass saw.
+	reported string
+	order    *order
+	// unknownUntil is when it was last unknown what became of an order: a look that began before is no evidence.
+	unknownUntil time.Time
+	// nextPass is when its pass runs without a reason.
+	nextPass time.Time
+	// confirmed are machines whose orders the cloud has taken.
+	confirmed confirmedOrder
+}
+
+const (
+	// readLag is for how long after an order a cloud may still show what was before.
+	readLag = 10 * time.Second
+	// gatherTime is for how long requests are gathered before the cloud is asked.
+	gatherTime = 100 * time.Millisecond
+	// credentialsAge is for how long credentials are used that work, before they are to be read again.
+	credentialsAge = 10 * time.Second
+)
+
+// Look returns what is known of a cluster's machines; false if nothing is yet. A cluster that changes its account is a new one.
+func (s *Service) Look(ctx context.Context, c Cluster) (Snapshot, bool) {
+	key, batch, err := accountOf(ctx, c)
+	if err != nil {
+		return Snapshot{Err: err, At: s.Clock.Now()}, true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.register(c, key, batch)
+	if known.snapshot.At.IsZero() || known.snapshot.At.Before(known.unknownUntil) {
+		return Snapshot{}, false
+	}
+	seen := known.visible()
+	seen.IsScheduled = !known.nextPass.IsZero() && !s.Clock.Now().Before(known.nextPass)
+	known.snapshot.IsAnswer, known.snapshot.IsUsed = false, true
+	known.reported = stateOf(seen)
+	return seen, true
+}
+
+func (s *Service) register(c Cluster, key string, batch actuator.BatchActuator) *cluster {
+	known := s.clusters[c.Name]
+	if known != nil && known.account.key == key && known.Target.InfraID == c.Target.InfraID {
+		known.Cluster = c
+		if s.Clock.Since(known.credentialsAt) >= credentialsAge {
+			known.credentialsAt = s.Clock.Now()
+		}
+		return known
+	}
+	s.forget(c.Name)
+	a := s.accounts[key]
+	if a == nil {
+		a = newAccount(key, batch)
+		s.accounts[key] = a
+	}
+	known = &cluster{Cluster: c, account: a, credentialsAt: s.Clock.Now()}
+	a.clusters[c.Name], s.clusters[c.Name] = known, known
+	return known
+}
+
+// Credentials returns those that a cluster was looked at with a moment ago; nil if they have to be read.
+func (s *Service) Credentials(name types.NamespacedName) map[string][]byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.clusters[name]
+	if known == nil || known.snapshot.Err != nil || s.Clock.Since(known.credentialsAt) >= credentialsAge {
+		return nil
+	}
+	return known.Target.Credentials
+}
+
+// Forget drops what is known of a cluster that is gone.
+func (s *Service) Forget(name types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forget(name)
+}
+
+func (s *Service) forget(name types.NamespacedName) {
+	known := s.clusters[name]
+	if known == nil {
+		return
+	}
+	a := known.account
+	delete(s.clusters, name)
+	delete(a.clusters, name)
+	delete(a.wanted, name)
+	delete(a.pending, name)
+	if len(a.clusters) == 0 {
+		delete(s.accounts, a.key)
+	}
+}
+
+// ExpectPass says when the pass of a cluster runs next without a reason.
+func (s *Service) ExpectPass(name types.NamespacedName, after time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if known := s.clusters[name]; known != nil {
+		known.nextPass = s.Clock.Now().Add(after)
+	}
+}
+
+// Refresh has a cluster looked at soon, and enqueued with the answer.
+func (s *Service) Refresh(name types.NamespacedName) {
+	s.want(name, demand{due: s.Clock.Now().Add(gatherTime), isAwaited: true})
+}
+
+// Watch has a cluster looked at again after an interval, and enqueued once its machines have changed.
+func (s *Service) Watch(name types.NamespacedName, interval time.Duration) {
+	s.want(name, demand{due: s.Clock.Now().Add(interval), interval: interval})
+}
+
+func (s *Service) want(name types.NamespacedName, d demand) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if known := s.clusters[name]; known != nil {
+		known.account.want(name, d)
+		s.wakeUp()
+	}
+}
+
+func (s *Service) wakeUp() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// visible returns the snapshot as it is evidence: what was looked at before an order, or so soon after it that the cloud may not
+// show it yet, says nothing against the order.
+func (c *cluster) visible() Snapshot {
+	seen := c.snapshot
+	if !seen.At.Before(c.confirmed.at.Add(readLag)) {
+		return seen
+	}
+	seen.Machines = slices.Clone(seen.Machines)
+	for i := range seen.Machines {
+		m := &seen.Machines[i]
+		if !slices.Contains(c.confirmed.ids, m.ID) {
+			continue
+		}
+		switch {
+		case c.confirmed.verb == StopVerb && m.State == actuator.Running:
+			m.State = actuator.Stopping
+		case c.confirmed.verb == StartVerb && m.State == actuator.Stopped:
+			m.State = actuator.Starting
+		}
+	}
+	return seen
+}
+
+// stateOf is the same for two snapshots that a pass would report in the same way.
+func stateOf(seen Snapshot) string {
+	if seen.Err != nil {
+		return "error: " + seen.Err.Error()
+	}
+	var text []byte
+	for _, m := range seen.Machines {
+		text = append(append(append(append(text, m.ID...), ' '), m.State...), '\n')
+	}
+	return string(text)
+}
+
+// accountOf returns the account of a cluster; an actuator that cannot batch has one for each cluster.
+func accountOf(ctx context.Context, c Cluster) (string, actuator.BatchActuator, error) {
+	batch, ok := c.Actuator.(actuator.BatchActuator)
+	if !ok {
+		return "cluster/" + c.Name.String(), singleCluster{c.Actuator}, nil
+	}
+	key, err := batch.AccountOf(ctx, c.Target)
+	if err != nil {
+		return "", nil, fmt.Errorf("find the account: %w", err)
+	}
+	return c.Actuator.Platform() + "/" + key, batch, nil
+}
+
+// singleCluster serves one cluster by an actuator that cannot batch.
+type singleCluster struct{ actuator.Actuator }
+
+// AccountOf implements actuator.BatchActuator.
+func (singleCluster) AccountOf(context.Context, actuator.Target) (string, error) { return "", nil }
+
+// ObserveAll implements actuator.BatchActuator.
+func (s singleCluster) ObserveAll(ctx context.Context, t actuator.Target, infraIDs []string) (map[string][]actuator.Machine, error) {
+	found := map[string][]actuator.Machine{}
+	for _, infraID := range infraIDs {
+		t.InfraID = infraID
+		machines, err := s.Observe(ctx, t)
+		if err != nil {
+			return nil, err
+		}
+		found[infraID] = machines
+	}
+	return found, nil
+}
+
+// RequireStopRights implements actuator.BatchActuator: Stop finds out by itself.
+func (singleCluster) RequireStopRights(context.Context, actuator.Target, []string) error { return nil }
+
+// StopAll implements actuator.BatchActuator.
+func (s singleCluster) StopAll(ctx context.Context, t actuator.Target, clusters [][]string) []error {
+	return eachCluster(clusters, func(ids []string) error { return s.Stop(ctx, t, ids) })
+}
+
+// StartAll implements actuator.BatchActuator.
+func (s singleCluster) StartAll(ctx context.Context, t actuator.Target, clusters [][]string) []error {
+	return eachCluster(clusters, func(ids []string) error { return s.Start(ctx, t, ids) })
+}
+
+func eachCluster(clusters [][]string, do func([]string) error) []error {
+	var errs []error
+	for _, ids := range clusters {
+		errs = append(errs, do(ids))
+	}
+	return errs
+}

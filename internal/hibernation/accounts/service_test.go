@@ -1,0 +1,489 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package accounts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"github.com/torpor-dev/torpor/actuator"
+)
+
+const (
+	machineLatency = 20 * time.Second
+	callLatency    = 200 * time.Millisecond
+)
+
+// batchCloud is a cloud in virtual time whose reads may lag behind. Accounts are named by the region.
+type batchCloud struct {
+	actuator.Actuator
+	mu sync.Mutex
+	// machines are when each began to stop or start, by id; those of a cluster begin with its infraID and a dash.
+	machines map[string]powerChange
+	lag      time.Duration
+	// looks, orders and questions are calls; ordered is how many machines each order named.
+	looks, questions int
+	ordered          []int
+	// hangs is an account whose calls only end with their context, and throttles one that throttles so many calls.
+	hangs     string
+	throttles int
+	// refused are the errors of machines, and denied those of clusters for which rights are missing.
+	refused map[string]error
+	denied  map[string]bool
+	// broken is a cluster that no listing survives.
+	broken string
+}
+
+type powerChange struct {
+	verb Verb
+	at   time.Time
+}
+
+func (c *batchCloud) Platform() string { return "test" }
+
+func (c *batchCloud) AccountOf(_ context.Context, t actuator.Target) (string, error) {
+	return t.Region, nil
+}
+
+func (c *batchCloud) call(ctx context.Context, t actuator.Target) error {
+	wait := callLatency
+	if c.hangs == t.Region {
+		wait = time.Hour
+	}
+	select {
+	case <-time.After(wait):
+	case <-ctx.Done():
+		return &actuator.Error{Class: actuator.Unreachable, Message: "it does not answer"}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.throttles > 0 {
+		c.throttles--
+		return &actuator.Error{Class: actuator.Throttled, Message: "slow down"}
+	}
+	return nil
+}
+
+// countAgain returns how many looks there were, counts them from zero, and throttles so many calls.
+func (c *batchCloud) countAgain(throttles int) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	looks := c.looks
+	c.looks, c.throttles = 0, throttles
+	return looks
+}
+
+func (c *batchCloud) stateAt(id string, now time.Time) actuator.MachineState {
+	change, ok := c.machines[id]
+	switch isOver := now.Sub(change.at) >= machineLatency; {
+	case !ok || change.verb == StartVerb && isOver, change.verb == StopVerb && now.Before(change.at):
+		return actuator.Running
+	case change.verb == StopVerb && isOver, change.verb == StartVerb && now.Before(change.at):
+		return actuator.Stopped
+	case change.verb == StopVerb:
+		return actuator.Stopping
+	default:
+		return actuator.Starting
+	}
+}
+
+func (c *batchCloud) ObserveAll(ctx context.Context, t actuator.Target, infraIDs []string) (map[string][]actuator.Machine, error) {
+	c.mu.Lock()
+	c.looks++
+	c.mu.Unlock()
+	now := time.Now()
+	if err := c.call(ctx, t); err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if slices.Contains(infraIDs, c.broken) {
+		return nil, errors.New("a machine of " + c.broken + " is in an unknown state")
+	}
+	found := map[string][]actuator.Machine{}
+	for _, infraID := range infraIDs {
+		for i := range 2 {
+			id := fmt.Sprintf("%s-%d", infraID, i)
+			found[infraID] = append(found[infraID], actuator.Machine{ID: id, State: c.stateAt(id, now.Add(-c.lag))})
+		}
+	}
+	return found, nil
+}
+
+func (c *batchCloud) RequireStopRights(ctx context.Context, t actuator.Target, ids []string) error {
+	c.mu.Lock()
+	c.questions++
+	c.mu.Unlock()
+	for _, id := range ids {
+		if c.denied[id[:strings.LastIndex(id, "-")]] {
+			return &actuator.Error{Class: actuator.PermissionDenied, Message: "no"}
+		}
+	}
+	return c.call(ctx, t)
+}
+
+func (c *batchCloud) StopAll(ctx context.Context, t actuator.Target, clusters [][]string) []error {
+	return c.order(ctx, t, StopVerb, clusters)
+}
+
+func (c *batchCloud) StartAll(ctx context.Context, t actuator.Target, clusters [][]string) []error {
+	return c.order(ctx, t, StartVerb, clusters)
+}
+
+func (c *batchCloud) order(ctx context.Context, t actuator.Target, verb Verb, clusters [][]string) []error {
+	errs := make([]error, len(clusters))
+	err := c.call(ctx, t)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ordered = append(c.ordered, len(slices.Concat(clusters...)))
+	for i, ids := range clusters {
+		errs[i] = err
+		for _, id := range ids {
+			if c.refused[id] != nil {
+				errs[i] = c.refused[id]
+			} else if err == nil {
+				c.machines[id] = powerChange{verb, time.Now()}
+			}
+		}
+	}
+	return errs
+}
+
+// fleet is a service at a cloud, with a queue of passes.
+type fleet struct {
+	t       *testing.T
+	cloud   *batchCloud
+	service *Service
+	mu      sync.Mutex
+	queue   []string
+	running map[string]bool
+}
+
+// runFleet runs a test in virtual time.
+func runFleet(t *testing.T, test func(*testing.T, *fleet)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		f := &fleet{t: t, cloud: &batchCloud{machines: map[string]powerChange{}, refused: map[string]error{}, denied: map[string]bool{}}, running: map[string]bool{}}
+		f.service = NewService(clock.RealClock{})
+		f.service.Enqueue = func(name types.NamespacedName) {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.queue = append(f.queue, name.Name)
+		}
+		f.service.MayStop = func(_ context.Context, name types.NamespacedName) (bool, error) { return !f.running[name.Name], nil }
+		ctx, end := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- f.service.Start(ctx) }()
+		test(t, f)
+		end()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// elapse lets virtual time pass.
+func elapse(d time.Duration) { <-time.After(d) }
+
+func named(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: "ns", Name: name}
+}
+
+// look is what a pass does first; account is the region.
+func (f *fleet) look(name, account string) (Snapshot, bool) {
+	return f.service.Look(f.t.Context(), Cluster{Name: named(name), Actuator: f.cloud, Target: actuator.Target{InfraID: name, Region: account}})
+}
+
+// take returns who was enqueued since, in order.
+func (f *fleet) take() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	taken := f.queue
+	f.queue = nil
+	slices.Sort(taken)
+	return taken
+}
+
+// fill looks at clusters until all are known.
+func (f *fleet) fill(account string, count int) []string {
+	f.t.Helper()
+	var names []string
+	for i := range count {
+		name := fmt.Sprintf("%s-c%d", account, i)
+		names = append(names, name)
+		if _, isKnown := f.look(name, account); isKnown {
+			f.t.Fatalf("%s is known before it was looked at", name)
+		}
+		f.service.Refresh(named(name))
+	}
+	elapse(2 * time.Second)
+	for _, name := range names {
+		if seen, isKnown := f.look(name, account); !isKnown || !seen.IsAnswer || len(seen.Machines) != 2 {
+			f.t.Fatalf("%s: found %+v, %t", name, seen, isKnown)
+		}
+	}
+	return names
+}
+
+func (f *fleet) stateOf(name, account string) string {
+	seen, _ := f.look(name, account)
+	return stateOf(seen)
+}
+
+func states(name string, first, second actuator.MachineState) string {
+	return fmt.Sprintf("%s-0 %s\n%s-1 %s\n", name, first, name, second)
+}
+
+// stop orders both machines of clusters to stop and watches them, as a pass does.
+func (f *fleet) stop(names ...string) {
+	for _, name := range names {
+		if err := f.service.Order(named(name), StopVerb, []string{name + "-0", name + "-1"}); err != nil {
+			f.t.Errorf("%s: %v", name, err)
+		}
+		f.service.Watch(named(name), 2*time.Second)
+	}
+}
+
+func TestAThousandClustersAreLookedAtAndStoppedTogether(t *testing.T) {
+	runFleet(t, func(t *testing.T, f *fleet) {
+		names := f.fill("a", 1000)
+		if f.cloud.looks > 2 || len(f.take()) != 1000 {
+			t.Errorf("%d looks", f.cloud.looks)
+		}
+		began := time.Now()
+		f.stop(names...)
+		stopped := map[string]bool{}
+		for len(stopped) < len(names) && time.Since(began) < time.Minute {
+			elapse(100 * time.Millisecond)
+			for _, name := range f.take() {
+				if f.stateOf(name, "a") == states(name, actuator.Stopped, actuator.Stopped) {
+					stopped[name] = true
+				} else {
+					f.service.Watch(named(name), 2*time.Second)
+				}
+			}
+		}
+		took := time.Since(began)
+		t.Logf("%d stopped after %s; %d looks, orders of %v machines", len(stopped), took, f.cloud.looks, f.cloud.ordered)
+		if len(stopped) != len(names) || took > machineLatency+4*time.Second || len(f.cloud.ordered) > 2 || f.cloud.looks > 20 {
+			t.Error("expected all of it within 24 s, by one or two orders and twenty looks")
+		}
+	})
+}
+
+func TestAnAccountThatHangsSlowsNobody(t *testing.T) {
+	runFleet(t, func(t *testing.T, f *fleet) {
+		names := f.fill("a", 3)
+		f.cloud.hangs = "hung"
+		for i := range 100 {
+			name := fmt.Sprintf("h%d", i)
+			f.look(name, "hung")
+			f.service.Refresh(named(name))
+		}
+		f.take()
+		f.stop(names...)
+		elapse(machineLatency + time.Second)
+		for _, name := range names {
+			f.service.Refresh(named(name))
+		}
+		elapse(2 * time.Second)
+		for _, name := range names {
+			if got := f.stateOf(name, "a"); got != states(name, actuator.Stopped, actuator.Stopped) {
+				t.Errorf("%s: %s", name, got)
+			}
+		}
+		elapse(lookTimeout)
+		if seen, isKnown := f.look("h0", "hung"); !isKnown || actuator.ClassOf(seen.Err) != actuator.Unreachable {
+			t.Errorf("the hung account: %+v, %t", seen, isKnown)
+		}
+	})
+}
+
+func TestASnapshotFromBeforeAnOrderIsNoEvidenceAgainstIt(t *testing.T) {
+	runFleet(t, func(t *testing.T, f *fleet) {
+		name := f.fill("a", 1)[0]
+		f.cloud.lag = 5 * time.Second
+		f.stop(name)
+		elapse(time.Second)
+		if got := f.stateOf(name, "a"); got != states(name, actuator.Stopping, actuator.Stopping) {
+			t.Errorf("right after the order: %s", got)
+		}
+		elapse(3 * time.Second) // The cloud has been looked at, and still shows what was before.
+		if got := f.stateOf(name, "a"); got != states(name, actuator.Stopping, actuator.Stopping) {
+			t.Errorf("while the cloud lags: %s", got)
+		}
+		elapse(machineLatency + f.cloud.lag)
+		// Asked to start and, within the lag, whether it is asleep: it is not.
+		if err := f.service.Order(named(name), StartVerb, []string{name + "-0", name + "-1"}); err != nil {
+			t.Error(err)
+		}
+		elapse(time.Second)
+		f.service.Refresh(named(name))
+		elapse(2 * time.Second)
+		if got := f.stateOf(name, "a"); got != states(name, actuator.Starting, actuator.Starting) {
+			t.Errorf("after the start: %s", got)
+		}
+	})
+}
+
+func TestAStopOfAClusterThatShouldRunByNowDoesNotLeave(t *testing.T) {
+	runFleet(t, func(t *testing.T, f *fleet) {
+		names := f.fill("a", 2)
+		f.take()
+		f.running[names[0]] = true
+		f.stop(names...)
+		elapse(2 * time.Second)
+		if got := f.take(); !slices.Contains(got, names[0]) || !slices.Equal(f.cloud.ordered, []int{2}) {
+			t.Errorf("enqueued %v, ordered %v", got, f.cloud.ordered)
+		}
+		if _, isStopped := f.cloud.machines[names[0]+"-0"]; isStopped {
+			t.Error("a machine of a cluster that should run was stopped")
+		}
+		f.stop(names[1])
+		f.service.Withdraw(named(names[1]))
+		elapse(2 * time.Second)
+		if len(f.cloud.ordered) != 1 {
+			t.Error("an order that was withdrawn left")
+		}
+	})
+}
+
+func TestARefusalIsOfItsClusterAndStandsUntilAnOrderIsTaken(t *testing.T) {
+	runFleet(t, func(t *testing.T, f *fleet) {
+		names := f.fill("a", 3)
+		f.take()
+		f.cloud.denied[names[1]] = true
+		f.cloud.refused[names[2]+"-1"] = &actuator.Error{Class: actuator.NoCapacity, Message: "none"}
+		f.stop(names...)
+		elapse(3 * time.Second)
+		order := func(name string) error {
+			return f.service.Order(named(name), StopVerb, []string{name + "-0", name + "-1"})
+		}
+		for i, want := range []actuator.ErrorClass{"", actuator.PermissionDenied, actuator.NoCapacity} {
+			err := order(names[i])
+			if (err != nil) != (want != "") || err != nil && actuator.ClassOf(err) != want {
+				t.Errorf("%s: %v, want class %q", names[i], err, want)
+			}
+		}
+		f.take()
+		f.service.RetryAfter(named(names[2]), 10*time.Second)
+		calls := len(f.cloud.ordered)
+		if err := order(names[2]); err == nil {
+			t.Error("the refusal was forgotten")
+		}
+		elapse(5 * time.Second)
+		if len(f.cloud.ordered) != calls {
+			t.Error("a refused order left again before its time")
+		}
+		delete(f.cloud.refused, names[2]+"-1")
+		elapse(6 * time.Second)
+		if err := order(names[2]); err == nil {
+			t.Error("the refusal ended before the cloud has taken an order")
+		}
+		elapse(2 * time.Second)
+		if got := f.take(); !slices.Contains(got, names[2]) {
+			t.Errorf("enqueued %v once the order was taken", got)
+		}
+		if err := order(names[2]); err != nil {
+			t.Errorf("after the order was taken: %v", err)
+		}
+	})
+}
+
+func TestOfAnOrderThatWasRefusedInPartTheRestCounts(t *testing.T) {
+	runFleet(t, func(t *testing.T, f *fleet) {
+		name := f.fill("a", 1)[0]
+		f.cloud.lag = 5 * time.Second
+		f.cloud.refused[name+"-1"] = &actuator.Error{Class: actuator.Other, Message: "protected", RefusedIDs: []string{name + "-1"}}
+		f.stop(name)
+		elapse(time.Second)
+		if _, isKnown := f.look(name, "a"); isKnown {
+			t.Error("a look from before the order is still evidence")
+		}
+		f.service.Refresh(named(name))
+		elapse(2 * time.Second)
+		if got := f.stateOf(name, "a"); got != states(name, actuator.Stopping, actuator.Running) {
+			t.Errorf("found %s", got)
+		}
+	})
+}
+
+func TestOneClusterDoesNotSpoilALookAtOthers(t *testing.T) {
+	runFleet(t, func(t *testing.T, f *fleet) {
+		f.cloud.broken = "b3"
+		for i := range 8 {
+			name := fmt.Sprintf("b%d", i)
+			f.look(name, "a")
+			f.service.Refresh(named(name))
+		}
+		elapse(5 * time.Second)
+		for i := range 8 {
+			name := fmt.Sprintf("b%d", i)
+			if seen, isKnown := f.look(name, "a"); !isKnown || (seen.Err != nil) != (name == "b3") {
+				t.Errorf("%s: %+v, %t", name, seen, isKnown)
+			}
+		}
+	})
+}
+
+func TestAThrottledAccountIsAskedLess(t *testing.T) {
+	runFleet(t, func(t *testing.T, f *fleet) {
+		name := f.fill("a", 1)[0]
+		f.cloud.countAgain(1000)
+		for range 60 {
+			f.look(name, "a")
+			f.service.Refresh(named(name))
+			elapse(time.Second)
+		}
+		if asked := f.cloud.countAgain(1000); asked > 8 {
+			t.Errorf("a throttled account was asked %d times in a minute", asked)
+		}
+		f.cloud.countAgain(0)
+		elapse(maxThrottlePause * 2)
+		f.cloud.countAgain(0)
+		for range 120 {
+			f.look(name, "a")
+			f.service.Refresh(named(name))
+			elapse(time.Second)
+		}
+		if asked := f.cloud.countAgain(0); asked < 30 {
+			t.Errorf("an account that answers again was asked %d times in two minutes", asked)
+		}
+	})
+}
+
+func TestSettledClustersShareALook(t *testing.T) {
+	runFleet(t, func(t *testing.T, f *fleet) {
+		names := f.fill("a", 50)
+		f.take()
+		f.cloud.looks = 0
+		elapse(10 * time.Minute)
+		f.service.Refresh(named(names[7]))
+		elapse(2 * time.Second)
+		if got := f.take(); !slices.Equal(got, []string{names[7]}) || f.cloud.looks != 1 {
+			t.Errorf("enqueued %v by %d looks", got, f.cloud.looks)
+		}
+		for _, name := range names {
+			if seen, _ := f.look(name, "a"); time.Since(seen.At) > SettledLookAge {
+				t.Errorf("%s was looked at %s ago", name, time.Since(seen.At))
+			}
+		}
+		f.service.Forget(named(names[0]))
+		for _, name := range names[1:] {
+			f.service.Forget(named(name))
+		}
+		if len(f.service.accounts)+len(f.service.clusters) > 0 {
+			t.Errorf("accounts %v, clusters %v stay", f.service.accounts, f.service.clusters)
+		}
+	})
+}
