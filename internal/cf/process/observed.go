@@ -209,10 +209,12 @@ type remainingObjects struct {
 	since time.Time
 }
 
-func (r *remainingObjects) countSince(at time.Time) {
-	if !at.IsZero() && (r.since.IsZero() || at.Before(r.since)) {
-		r.since = at
+// earliest returns the earlier of two times; a zero time is none.
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
 	}
+	return a
 }
 
 func (r remainingObjects) String() string {
@@ -232,7 +234,7 @@ func (o Observed) remainsOf(matches func(revision int64) bool) remainingObjects 
 	for _, l := range o.LRPs {
 		if matches(l.Revision) {
 			left.lrps++
-			left.countSince(l.DeletedAt)
+			left.since = earliest(left.since, l.DeletedAt)
 		}
 	}
 	for _, p := range o.Pods {
@@ -240,7 +242,7 @@ func (o Observed) remainsOf(matches func(revision int64) bool) remainingObjects 
 			continue
 		}
 		left.pods += p.Alive + p.Draining
-		left.countSince(p.Since)
+		left.since = earliest(left.since, p.Since)
 	}
 	if left.since.IsZero() && left.lrps == 0 && left.pods > 0 {
 		left.since = o.BegunAt
