@@ -36,13 +36,14 @@ Environment: TORPOR_MYSQL_PASSWORD is the password of ` + job.BackupUser + `; cr
 	f.StringVar(&o.Cluster, "cluster", "", "namespace/name of the MySQLCluster; the objects are named after it")
 	f.StringArrayVar(&o.Hosts, "host", nil, "host name of an instance, in the order of their indexes")
 	f.DurationVar(&o.MaxLag, "max-lag", time.Minute, "how far a replica may be behind; 0 means any")
+	f.DurationVar(&o.Retention, "retention", 0, "how far back backups and binary logs are kept; 0 means for ever")
 	f.StringVar(&o.Result, "result", "", "file for the outcome, as JSON")
 	o.Bucket.AddFlags(f)
 	return cmd
 }
 
 func restoreCommand(logs io.Writer, env func(string) string) *cobra.Command {
-	o := job.RestoreOptions{Log: slog.New(slog.NewJSONHandler(logs, nil))}
+	o := job.RestoreOptions{Clock: clock.RealClock{}, Log: slog.New(slog.NewJSONHandler(logs, nil))}
 	var point string
 	cmd := &cobra.Command{
 		Use:   "restore",
@@ -70,6 +71,32 @@ Environment: TORPOR_MYSQL_PASSWORD is the password of ` + job.RestoreUser + `; c
 	f.StringVar(&o.Schema, "schema", "", "the only schema to restore; empty means all")
 	f.StringArrayVar(&o.Users, "user", nil, "the only accounts to restore, as name or name@host; none means all")
 	f.StringVar(&o.Result, "result", "", "file for the outcome, as JSON")
+	o.Bucket.AddFlags(f)
+	return cmd
+}
+
+func shipBinlogsCommand(logs io.Writer, env func(string) string) *cobra.Command {
+	o := job.ShipOptions{Clock: clock.RealClock{}, Log: slog.New(slog.NewJSONHandler(logs, nil))}
+	cmd := &cobra.Command{
+		Use:   "ship-binlogs",
+		Short: "Copy the binary logs of a MySQL cluster into a bucket or a folder, until it is stopped; runs in a Pod of its own",
+		Long: `Copy the binary logs of a MySQL cluster, so that a restore reaches every point in time. It needs mysqlbinlog on the PATH. What
+it copied is in the bucket, and so is where it goes on after it was killed. Only what the primary has executed is copied.
+
+Environment: TORPOR_MYSQL_PASSWORD is the password of ` + job.BackupUser + `; credentials for a bucket are found as by AWS's own tools.`,
+		Example: `  torpor ship-binlogs --cluster default/test --host moco-test-0.moco-test.default.svc --bucket backups --endpoint http://minio:9000 --path-style`,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.Password = env(passwordVariable)
+			return job.RunShipping(cmd.Context(), o)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.Cluster, "cluster", "", "namespace/name of the MySQLCluster; the objects are named after it")
+	f.StringArrayVar(&o.Hosts, "host", nil, "host name of an instance, in the order of their indexes")
+	f.DurationVar(&o.Interval, "interval", 5*time.Second, "how often what is new is stored")
+	f.StringVar(&o.Spool, "spool", "", "folder for what is on its way; empty means that of the machine")
+	f.StringVar(&o.Address, "address", "", "host:port where the status is served; empty means nowhere")
 	o.Bucket.AddFlags(f)
 	return cmd
 }

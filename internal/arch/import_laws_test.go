@@ -126,18 +126,19 @@ func mysqlLaws() []importLaw {
 		pureLaw("internal/mysql/clustering").alsoReaching("internal/mysql/gtid"),
 		pureLaw("internal/mysql/accounts"),
 		pureLaw("internal/mysql/provisioning").alsoReaching("internal/mysql/accounts"),
-		pureLaw("internal/mysql/backup").alsoReaching("internal/mysql/accounts"),
+		pureLaw("internal/mysql/backup").alsoReaching("internal/mysql/accounts", "internal/mysql/backup/binlog", "internal/mysql/gtid"),
+		pureLaw("internal/mysql/backup/binlog").alsoReaching("internal/mysql/gtid"),
 		controllerLaw("internal/mysql/sqlclient"),
 		controllerLaw("internal/mysql/clustering/controller").alsoReaching("internal/mysql/accounts", "internal/mysql/clustering", "internal/mysql/gtid", "internal/mysql/sqlclient"),
 		controllerLaw("internal/mysql/provisioning/controller").alsoReaching("internal/mysql/accounts", "internal/mysql/provisioning"),
-		controllerLaw("internal/mysql/backup/controller").alsoReaching("internal/mysql/accounts", "internal/mysql/backup"),
+		controllerLaw("internal/mysql/backup/controller").alsoReaching("internal/mysql/accounts", "internal/mysql/backup", "internal/mysql/backup/binlog", "internal/mysql/gtid"),
 		{
 			packages: "internal/mysql/backup/bucket", reason: "a place for objects knows nothing of what they are",
 			mayReach: []string{"internal/buildinfo"}, mayNotReach: kubernetesClients(),
 		},
 		{
 			packages: "internal/mysql/backup/job", reason: "what runs in the Pods of Jobs needs nothing of Kubernetes",
-			mayReach:    append(publicNames(), "internal/buildinfo", "internal/mysql/accounts", "internal/mysql/backup", "internal/mysql/backup/bucket"),
+			mayReach:    append(publicNames(), "internal/buildinfo", "internal/mysql/accounts", "internal/mysql/backup", "internal/mysql/backup/binlog", "internal/mysql/backup/bucket", "internal/mysql/gtid"),
 			mayNotReach: kubernetesClients(),
 		},
 	}

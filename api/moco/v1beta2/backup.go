@@ -70,6 +70,26 @@ type BackupPolicySpec struct {
 	// +nullable
 	// +kubebuilder:validation:Minimum=0
 	FailedJobsHistoryLimit *int32 `json:"failedJobsHistoryLimit,omitempty"`
+	// PointInTimeRecovery copies the binary logs into the bucket as they are written, so that a restore reaches every point in time.
+	// Without it a restore has the newest backup before its point.
+	// +optional
+	PointInTimeRecovery *PointInTimeRecovery `json:"pointInTimeRecovery,omitempty"`
+	// RetentionDays is how far back every backup is kept, and with binary logs every point can be restored. What is older goes, but for
+	// the backup that the oldest point needs. None means that nothing is removed.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=36500
+	RetentionDays *int32 `json:"retentionDays,omitempty"`
+}
+
+// PointInTimeRecovery says how binary logs are copied.
+type PointInTimeRecovery struct {
+	// IntervalSeconds is how often what is new is stored: how much is lost at most, beside the time of an upload, if all servers are.
+	// +optional
+	// +kubebuilder:default=5
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=3600
+	IntervalSeconds int32 `json:"intervalSeconds,omitempty"`
 }
 
 // Schedule is a time table in the five fields of cron, or one such as @daily; empty means none.

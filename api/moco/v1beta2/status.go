@@ -28,6 +28,9 @@ type MySQLClusterStatus struct {
 	// +optional
 	// +default={"time":null}
 	Backup BackupStatus `json:"backup,omitzero"`
+	// BinlogShipping is how far the binary logs are in the bucket, looked at once a minute; nothing if they are not copied.
+	// +optional
+	BinlogShipping *BinlogShippingStatus `json:"binlogShipping,omitempty"`
 	// RestoredTime is when the data was restored.
 	// +optional
 	RestoredTime *metav1.Time `json:"restoredTime,omitempty"`
@@ -65,6 +68,23 @@ func (c *MySQLCluster) InstanceCount() int {
 		n = max(n, i.Ordinal+1)
 	}
 	return n
+}
+
+// BinlogShippingStatus is how far the binary logs are in the bucket.
+type BinlogShippingStatus struct {
+	// ShippedUntil is up to when every commit is in the bucket.
+	// +optional
+	ShippedUntil *metav1.Time `json:"shippedUntil,omitempty"`
+	// RestorableSince is the first point that can be restored, and with it all until ShippedUntil. Nothing before the first backup, and
+	// none after a gap in the binary logs until the next backup.
+	// +optional
+	RestorableSince *metav1.Time `json:"restorableSince,omitempty"`
+	// SourceIndex is the ordinal of the instance whose binary logs are copied.
+	// +optional
+	SourceIndex int `json:"sourceIndex"`
+	// Problem is what keeps the copy from going on.
+	// +optional
+	Problem string `json:"problem,omitempty"`
 }
 
 // BackupStatus is the last successful backup.

@@ -17,6 +17,8 @@ import (
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	"github.com/torpor-dev/torpor/internal/mysql/backup"
+	"github.com/torpor-dev/torpor/internal/mysql/backup/binlog"
+	"github.com/torpor-dev/torpor/internal/mysql/gtid"
 )
 
 func noon() time.Time { return time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC) }
@@ -53,6 +55,130 @@ func TestChooseBackup(t *testing.T) {
 	}
 	if want := "moco/ns/test/20261120-120000/dump.sql.zst"; first.Dump != want {
 		t.Errorf("expected %s, found %s", want, first.Dump)
+	}
+}
+
+func TestExpiredKeys(t *testing.T) {
+	at := func(days int) time.Time { return noon().AddDate(0, 0, days) }
+	keys := func(days ...int) []string {
+		var all []string
+		for _, d := range days {
+			k := backup.ObjectKeysAt("ns", "test", at(d))
+			all = append(all, k.Record, k.Accounts, k.Dump)
+		}
+		return all
+	}
+	segment := func(days int) string { return backup.SegmentKey("ns", "test", at(days), "w") }
+	segments := []string{segment(-9), segment(-8), segment(-5), segment(-1), backup.ShippedKey("ns", "test")}
+	for name, row := range map[string]struct {
+		backups, want []string
+		cutoff        time.Time
+	}{
+		"the newest backup before the window stays":  {keys(-9, -8, -5, -1), append(keys(-9, -8), segment(-9), segment(-8)), at(-3)},
+		"a backup at its very beginning is enough":   {keys(-9, -3, -1), append(keys(-9), segment(-9), segment(-8), segment(-5)), at(-3)},
+		"the last good one stays, however old":       {keys(-9), nil, at(-3)},
+		"half a backup keeps nothing alive":          {append(keys(-9, -8), keys(-5)[1:]...), append(keys(-9), segment(-9)), at(-3)},
+		"nothing goes while all are in the window":   {keys(-2, -1), nil, at(-3)},
+		"nothing goes without a whole backup":        {keys(-9)[1:], nil, at(-3)},
+		"what others keep there is not looked at":    {append(keys(-9, -4), "moco/ns/test/20200101-000000/dump.tar", "moco/ns/test/notes"), append(keys(-9), segment(-9), segment(-8), segment(-5)), at(-3)},
+		"another cluster's are not looked at either": {append(keys(-4), backup.ObjectKeysAt("ns", "test2", at(-9)).Record), []string{segment(-9), segment(-8), segment(-5)}, at(-3)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(row.want, backup.ExpiredKeys(row.backups, segments, "ns", "test", row.cutoff)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func gtids(t *testing.T, text string) gtid.Set {
+	t.Helper()
+	set, err := gtid.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+func TestPlanReplay(t *testing.T) {
+	const a, b = "3e11fa47-71ca-11e1-9e33-c80aa9429562", "4e11fa47-71ca-11e1-9e33-c80aa9429562"
+	at := func(seconds int) time.Time { return noon().Add(time.Duration(seconds) * time.Second) }
+	segment := func(previous, set string, first, last int) backup.StoredSegment {
+		return backup.StoredSegment{Key: set, SegmentHeader: binlog.SegmentHeader{
+			Previous: gtids(t, previous), GTIDs: gtids(t, set), First: at(first), Last: at(last), Until: at(last),
+		}}
+	}
+	chain := []backup.StoredSegment{segment(a+":1-10", a+":11-20", 10, 19), segment(a+":1-20", a+":21-30", 20, 29), segment(a+":1-30", b+":1-5", 31, 39)}
+	after := segment(a+":1-25", b+":1-5", 31, 39)
+	for name, row := range map[string]struct {
+		dump     string
+		segments []backup.StoredSegment
+		shipped  int
+		gtids    string
+		point    int
+		newest   bool
+		want     []string
+		reached  int
+		err      string
+	}{
+		"a point in the second segment":                    {dump: a + ":1-15", segments: chain, point: 25, want: []string{a + ":11-20", a + ":21-30"}, reached: 25},
+		"a point between two segments":                     {dump: a + ":1-15", segments: chain, point: 30, want: []string{a + ":11-20", a + ":21-30"}, reached: 30},
+		"segments in another order":                        {dump: a + ":1-15", segments: []backup.StoredSegment{chain[2], chain[0], chain[1]}, point: 35, want: []string{a + ":11-20", a + ":21-30", b + ":1-5"}, reached: 35},
+		"a failover is no gap":                             {dump: a + ":1-20", segments: chain, point: 38, want: []string{a + ":21-30", b + ":1-5"}, reached: 38},
+		"a dump at the end of a segment":                   {dump: a + ":1-20", segments: chain, point: 21, want: []string{a + ":21-30"}, reached: 21},
+		"nothing was written since, and that is known":     {dump: a + ":1-30", segments: chain[:2], shipped: 60, gtids: a + ":1-30", point: 50, reached: 50},
+		"nothing is known of the point":                    {dump: a + ":1-30", segments: chain[:2], shipped: 40, gtids: a + ":1-30", point: 50, err: "until 2026-11-20T12:00:40Z without a gap"},
+		"a gap is refused":                                 {dump: a + ":1-15", segments: []backup.StoredSegment{chain[0], chain[2]}, point: 35, err: "from the backup of 2026-11-20T12:00:00Z until 2026-11-20T12:00:19Z without a gap"},
+		"everything until a gap, if that was asked for":    {dump: a + ":1-15", segments: []backup.StoredSegment{chain[0], chain[2]}, point: 3600, newest: true, want: []string{a + ":11-20"}, reached: 19},
+		"a primary that had less is a gap":                 {dump: a + ":1-20", segments: []backup.StoredSegment{chain[1], after}, point: 35, err: "until 2026-11-20T12:00:29Z without a gap"},
+		"two that shipped the same do no harm":             {dump: a + ":1-10", segments: append([]backup.StoredSegment{segment(a+":1-10", a+":11-17", 10, 16), segment(a+":1-17", a+":18-24", 17, 24)}, chain...), point: 35, want: []string{a + ":11-17", a + ":11-20", a + ":18-24", a + ":21-30", b + ":1-5"}, reached: 35},
+		"nothing was shipped since the dump, long ago too": {dump: a + ":1-30", shipped: -3600, gtids: a + ":1-2", point: 50},
+	} {
+		t.Run(name, func(t *testing.T) {
+			shipped := backup.ShippedState{Until: at(row.shipped), GTIDs: gtids(t, row.gtids)}
+			plan, err := backup.PlanReplay(gtids(t, row.dump), noon(), row.segments, shipped, at(row.point), row.newest)
+			if row.err != "" {
+				expectError(t, err, row.err)
+				return
+			}
+			var found []string
+			for _, s := range plan.Segments {
+				found = append(found, s.Key)
+			}
+			if diff := cmp.Diff(row.want, found); err != nil || diff != "" || !plan.Reached.Equal(at(row.reached)) {
+				t.Errorf("expected %d s, found %s, %v (-want +got):\n%s", row.reached, plan.Reached, err, diff)
+			}
+		})
+	}
+}
+
+func TestChooseShipStart(t *testing.T) {
+	const a = "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-"
+	replica := backup.ShipSource{Executed: gtids(t, a+"90"), Purged: gtids(t, a+"50")}
+	primary := backup.ShipSource{Executed: gtids(t, a+"99"), Purged: gtids(t, a+"20")}
+	for name, row := range map[string]struct {
+		wanted            []string
+		start             string
+		source, continued int
+	}{
+		"a replica that has everything":                  {[]string{a + "60", a + "30"}, a + "60", 0, 0},
+		"the primary, if the replica has purged some":    {[]string{a + "40"}, a + "40", 1, 0},
+		"the primary, if the replica is behind":          {[]string{a + "95"}, a + "95", 1, 0},
+		"the backup, if what follows was purged":         {[]string{a + "10", a + "70"}, a + "70", 0, 1},
+		"from now on, if everything was purged":          {[]string{a + "10", a + "5"}, a + "99", 1, -1},
+		"from now on, if the primary lacks what was had": {[]string{a + "100"}, a + "99", 1, -1},
+		"from now on, if there was nothing":              {nil, a + "99", 1, -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var wanted []gtid.Set
+			for _, text := range row.wanted {
+				wanted = append(wanted, gtids(t, text))
+			}
+			start, source, continued := backup.ChooseShipStart(wanted, primary.Executed, []backup.ShipSource{replica, primary})
+			if start.String() != row.start || source != row.source || continued != row.continued {
+				t.Errorf("expected %s of %d (%d), found %s of %d (%d)", row.start, row.source, row.continued, start, source, continued)
+			}
+		})
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
@@ -22,6 +23,8 @@ type Observed struct {
 	// CronJob and RestoreJob are what is there of the cluster's; nil if there is none.
 	CronJob    *batchv1.CronJob
 	RestoreJob *batchv1.Job
+	// Shipper is the Deployment that copies binary logs; nil if there is none.
+	Shipper *appsv1.Deployment
 	// Image is Torpor's own.
 	Image string
 }
@@ -31,6 +34,7 @@ type Plan struct {
 	// Rule names the decision, for the log.
 	Rule    string
 	CronJob CronJobPlan
+	Shipper ShipperPlan
 	Restore RestorePlan
 }
 
@@ -38,6 +42,12 @@ type Plan struct {
 // an error, or for none.
 type CronJobPlan struct {
 	Apply, Delete *batchv1.CronJob
+	Err           error
+}
+
+// ShipperPlan is for the Deployment what CronJobPlan is for the CronJob.
+type ShipperPlan struct {
+	Apply, Delete *appsv1.Deployment
 	Err           error
 }
 
@@ -62,7 +72,7 @@ func Decide(seen Observed) Plan {
 	case seen.Cluster.ReconciliationStopped():
 		return Plan{Rule: StoppedRule}
 	}
-	return Plan{Rule: "backups", CronJob: decideCronJob(seen), Restore: decideRestore(seen)}
+	return Plan{Rule: "backups", CronJob: decideCronJob(seen), Shipper: decideShipper(seen), Restore: decideRestore(seen)}
 }
 
 func decideCronJob(seen Observed) CronJobPlan {
@@ -76,6 +86,17 @@ func decideCronJob(seen Observed) CronJobPlan {
 	}
 	cron, err := BuildCronJob(seen.Cluster, seen.Policy, seen.Image)
 	return CronJobPlan{Apply: cron, Err: err}
+}
+
+func decideShipper(seen Observed) ShipperPlan {
+	switch {
+	case PolicyName(seen.Cluster) != "" && seen.Policy == nil:
+		return ShipperPlan{} // The CronJob says what is missing.
+	case PolicyName(seen.Cluster) == "" || seen.Policy.Spec.PointInTimeRecovery == nil:
+		return ShipperPlan{Delete: seen.Shipper}
+	}
+	shipper, err := BuildShipper(seen.Cluster, seen.Policy, seen.Image)
+	return ShipperPlan{Apply: shipper, Err: err}
 }
 
 func decideRestore(seen Observed) RestorePlan {

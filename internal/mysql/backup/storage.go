@@ -8,13 +8,14 @@ import (
 	"fmt"
 	"path"
 	"slices"
-	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	"github.com/torpor-dev/torpor/internal/mysql/accounts"
@@ -116,17 +117,7 @@ func ObjectKeysAt(namespace, name string, at time.Time) ObjectKeys {
 
 // ChooseBackup returns the newest whole backup that is not after the point. keys are those below Prefix, in any order.
 func ChooseBackup(keys []string, namespace, name string, point time.Time) (ObjectKeys, error) {
-	var whole []time.Time
-	for _, key := range keys {
-		middle, ok := strings.CutPrefix(key, ObjectPrefix(namespace, name))
-		if !ok {
-			continue
-		}
-		if at, err := time.Parse(timeFormat+"/"+recordFile, middle); err == nil {
-			whole = append(whole, at)
-		}
-	}
-	slices.SortFunc(whole, time.Time.Compare)
+	whole := wholeBackups(keys, namespace, name)
 	for _, at := range slices.Backward(whole) {
 		if !at.After(point) {
 			return ObjectKeysAt(namespace, name, at), nil
@@ -198,15 +189,19 @@ func CronJobName(cluster string) string { return "moco-backup-" + cluster }
 // RestoreJobName is that of the Job that fills a cluster.
 func RestoreJobName(cluster string) string { return "moco-restore-" + cluster }
 
+// ShipperName is that of the Deployment that copies the binary logs of a cluster.
+func ShipperName(cluster string) string { return "moco-binlog-" + cluster }
+
 // BuildCronJob makes the CronJob that backs a cluster up. image is Torpor's own.
 func BuildCronJob(cluster *mocov1beta2.MySQLCluster, policy *mocov1beta2.BackupPolicy, image string) (*batchv1.CronJob, error) {
 	args := []string{"backup", "--cluster=" + cluster.Namespace + "/" + cluster.Name, "--result=" + messageFile}
 	if lag := cluster.Spec.MaxDelaySeconds; lag != nil {
 		args = append(args, "--max-lag="+(time.Duration(*lag)*time.Second).String())
 	}
-	for i := range cluster.InstanceCount() {
-		args = append(args, "--host="+cluster.InstanceHost(int(i)))
+	if days := policy.Spec.RetentionDays; days != nil {
+		args = append(args, "--retention="+(time.Duration(*days)*day).String())
 	}
+	args = append(args, hostFlags(cluster)...)
 	pod, err := buildPodTemplate(cluster, policy.Spec.JobConfig, image, programRun{kind: backupValue, args: args, key: accounts.PasswordKeyOf(accounts.BackupUser)})
 	if err != nil {
 		return nil, fmt.Errorf("BackupPolicy %s: spec.%w", policy.Name, err)
@@ -225,6 +220,60 @@ func BuildCronJob(cluster *mocov1beta2.MySQLCluster, policy *mocov1beta2.BackupP
 					ActiveDeadlineSeconds: spec.ActiveDeadlineSeconds, BackoffLimit: spec.BackoffLimit, Template: pod,
 				},
 			},
+		},
+	}, nil
+}
+
+const day = 24 * time.Hour
+
+func hostFlags(cluster *mocov1beta2.MySQLCluster) []string {
+	var flags []string
+	for i := range cluster.InstanceCount() {
+		flags = append(flags, "--host="+cluster.InstanceHost(i))
+	}
+	return flags
+}
+
+// errFolderShipped is about a volume that the Pods of two workloads would have to share.
+var errFolderShipped = errors.New("pointInTimeRecovery: expected jobConfig.bucketConfig, found backups in a volume; add a bucketConfig")
+
+// BuildShipper makes the Deployment whose Pod copies binary logs into the bucket. Two Pods do no harm, so that a node which is lost does
+// not hold the next one up.
+func BuildShipper(cluster *mocov1beta2.MySQLCluster, policy *mocov1beta2.BackupPolicy, image string) (*appsv1.Deployment, error) {
+	if policy.Spec.JobConfig.BucketConfig == nil {
+		return nil, fmt.Errorf("BackupPolicy %s: spec.%w", policy.Name, errFolderShipped)
+	}
+	interval := time.Duration(policy.Spec.PointInTimeRecovery.IntervalSeconds) * time.Second
+	args := append([]string{
+		"ship-binlogs", "--cluster=" + cluster.Namespace + "/" + cluster.Name, "--interval=" + interval.String(),
+		"--spool=" + spoolFolder, fmt.Sprintf("--address=:%d", ShipperPort),
+	}, hostFlags(cluster)...)
+	job := policy.Spec.JobConfig // What a dump needs says nothing about a Pod that is always there.
+	job.CPU, job.MaxCPU, job.Memory, job.MaxMemory = new(resource.MustParse("50m")), nil, new(resource.MustParse("128Mi")), nil
+	pod, err := buildPodTemplate(cluster, job, image, programRun{kind: shipperValue, args: args, key: accounts.PasswordKeyOf(accounts.BackupUser)})
+	if err != nil {
+		return nil, fmt.Errorf("BackupPolicy %s: spec.%w", policy.Name, err)
+	}
+	pod.Spec.RestartPolicy = corev1.RestartPolicyAlways
+	pod.Spec.Volumes = append(pod.Spec.Volumes, emptyDirVolume(spoolVolume, corev1.StorageMediumDefault, spoolSize))
+	main := &pod.Spec.Containers[0]
+	main.VolumeMounts = append(main.VolumeMounts, corev1.VolumeMount{Name: spoolVolume, MountPath: spoolFolder})
+	main.Ports = []corev1.ContainerPort{{Name: "status", ContainerPort: ShipperPort, Protocol: corev1.ProtocolTCP}}
+	main.ReadinessProbe = &corev1.Probe{
+		ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: ReadyPath, Port: intstr.FromInt32(ShipperPort)}},
+		PeriodSeconds: 10, TimeoutSeconds: 5,
+	}
+	labels := JobLabels(cluster.Name, shipperValue)
+	replicas := int32(1)
+	if cluster.Spec.Offline {
+		replicas = 0
+	}
+	return &appsv1.Deployment{
+		TypeMeta:   metav1.TypeMeta{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "Deployment"},
+		ObjectMeta: childMeta(cluster, ShipperName(cluster.Name), labels),
+		Spec: appsv1.DeploymentSpec{
+			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: pod,
+			Strategy: appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType},
 		},
 	}, nil
 }
@@ -295,6 +344,13 @@ const (
 	scratchSize   = "16Mi"
 	backupValue   = "mysql-backup"
 	restoreValue  = "mysql-restore"
+	shipperValue  = "mysql-binlog"
+	// spoolFolder is for binary logs on their way; a Pod that has more of them than spoolSize is replaced and begins again.
+	spoolFolder = "/spool"
+	spoolVolume = "torpor-spool"
+	spoolSize   = "16Gi"
+	// ShipperPort is where the Pod that ships serves its status.
+	ShipperPort = 8081
 )
 
 // errNoImage is for administrators of the manager.
@@ -315,7 +371,7 @@ func JobLabels(cluster, kind string) map[string]string {
 }
 
 // JobKinds are the values of the label app.kubernetes.io/name of everything that backs up or restores.
-func JobKinds() []string { return []string{backupValue, restoreValue} }
+func JobKinds() []string { return []string{backupValue, restoreValue, shipperValue} }
 
 // buildPodTemplate makes the Pod: an init container brings Torpor's program, and the image of the cluster's own servers has the
 // clients of the right version. The Pod needs nothing of Kubernetes.

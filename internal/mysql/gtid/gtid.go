@@ -55,6 +55,16 @@ func (s Set) String() string {
 	return b.String()
 }
 
+// MarshalText implements encoding.TextMarshaler.
+func (s Set) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *Set) UnmarshalText(text []byte) error {
+	parsed, err := Parse(string(text))
+	*s = parsed
+	return err
+}
+
 // IsEmpty says whether the set holds no transaction.
 func (s Set) IsEmpty() bool { return len(s.bySource) == 0 }
 

@@ -33,6 +33,8 @@ type Store interface {
 	GetObject(ctx context.Context, key string) (io.ReadCloser, error)
 	// ListKeys returns the keys that begin with the prefix, in any order. The prefix ends with a slash.
 	ListKeys(ctx context.Context, prefix string) ([]string, error)
+	// DeleteObject removes an object; one that is not there is no error.
+	DeleteObject(ctx context.Context, key string) error
 }
 
 // Config says which bucket. The credentials are in the environment, where AWS's own tools look for them.
@@ -150,6 +152,14 @@ func (f *folderStore) ListKeys(_ context.Context, prefix string) ([]string, erro
 	return keys, nil
 }
 
+// DeleteObject implements Store.
+func (f *folderStore) DeleteObject(_ context.Context, key string) error {
+	if err := f.root.Remove(key); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("delete %s: %w", key, err)
+	}
+	return nil
+}
+
 // contextReader stops reading when its context ends.
 type contextReader struct {
 	why  func() error
@@ -242,6 +252,14 @@ func (b *s3Store) ListKeys(ctx context.Context, prefix string) ([]string, error)
 		}
 	}
 	return keys, nil
+}
+
+// DeleteObject implements Store.
+func (b *s3Store) DeleteObject(ctx context.Context, key string) error {
+	if _, err := b.client.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &b.name, Key: &key}); err != nil {
+		return b.explainError("delete "+key, err)
+	}
+	return nil
 }
 
 // explainError adds what to do. The storage's answers hold no secrets, only the names of keys.

@@ -138,6 +138,12 @@ func testContract(t *testing.T, c bucket.Config) {
 		}
 		testenv.ExpectEqual(t, "keys", []string{"moco/ns/test/1/a", "moco/ns/test/2/b"}, list(t))
 	})
+	t.Run("what was deleted is gone", func(t *testing.T) {
+		for range 2 { // The second time it is not there.
+			testenv.ExpectNoError(t, b.DeleteObject(t.Context(), "moco/ns/test/2/b"))
+		}
+		testenv.ExpectEqual(t, "keys", []string{"moco/ns/test/1/a"}, list(t))
+	})
 	t.Run("a hundred megabytes and more need little memory", func(t *testing.T) {
 		const size, most = 800 << 20, 400 << 20 // Parts on their way, and twice that until they are collected.
 		peak := watchMemory(t)

@@ -17,7 +17,7 @@ import (
 
 // act carries out both parts of the plan: a CronJob that cannot be made does not keep a cluster from being restored.
 func (c Controller) act(ctx context.Context, seen observation, plan backup.Plan) error {
-	return errors.Join(c.actOnCronJob(ctx, seen, plan.CronJob), c.actOnRestore(ctx, plan.Restore))
+	return errors.Join(c.actOnCronJob(ctx, seen, plan.CronJob), c.actOnShipper(ctx, plan.Shipper), c.actOnRestore(ctx, plan.Restore))
 }
 
 func (c Controller) actOnCronJob(ctx context.Context, seen observation, plan backup.CronJobPlan) error {
@@ -36,6 +36,16 @@ func (c Controller) actOnCronJob(ctx context.Context, seen observation, plan bac
 		return c.applyObject(ctx, plan.Apply)
 	}
 	return nil
+}
+
+func (c Controller) actOnShipper(ctx context.Context, plan backup.ShipperPlan) error {
+	switch {
+	case plan.Delete != nil:
+		return reconcile.DeleteObserved(ctx, c.client, plan.Delete)
+	case plan.Apply != nil:
+		return c.applyObject(ctx, plan.Apply)
+	}
+	return plan.Err
 }
 
 func (c Controller) actOnRestore(ctx context.Context, plan backup.RestorePlan) error {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -48,6 +49,7 @@ type Controller struct {
 	client client.Client
 	// jobReader caches the Jobs that back up and restore, with their Pods.
 	jobReader client.Reader
+	shipping  *shippingPoller
 	startedAt time.Time
 	// reportedFailures are the notes of events that are not repeated, by the UID of the Job or the cluster.
 	reportedFailures *sync.Map
@@ -57,6 +59,7 @@ type Controller struct {
 // +kubebuilder:rbac:groups=moco.cybozu.com,resources=mysqlclusters/finalizers,verbs=update
 // +kubebuilder:rbac:groups=moco.cybozu.com,resources=mysqlclusters/status,verbs=get;patch
 // +kubebuilder:rbac:groups=moco.cybozu.com,resources=backuppolicies,verbs=get;list;watch
+// +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=batch,resources=cronjobs,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
@@ -68,6 +71,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	if err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)
 	}
+	c.shipping = newShippingPoller(jobs)
 	c.client, c.jobReader, c.startedAt, c.reportedFailures = mgr.GetClient(), jobs, c.Clock.Now(), &sync.Map{}
 	c.Metrics.setReader(mgr.GetClient())
 	pass := &reconcile.Pass[*mocov1beta2.MySQLCluster, observation, backup.Plan]{
@@ -77,6 +81,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		Decide:  func(seen observation) backup.Plan { return backup.Decide(seen.Observed) },
 		Act:     c.act,
 		Report:  c.report,
+		Forget:  c.shipping.forgetCluster,
 	}
 	ofCluster := handler.EnqueueRequestsFromMapFunc(reconcile.RequestByLabel(mocov1beta2.InstanceLabel))
 	err = builder.ControllerManagedBy(mgr).
@@ -86,9 +91,14 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		Watches(&mocov1beta2.BackupPolicy{}, handler.EnqueueRequestsFromMapFunc(c.clustersUsingPolicy)).
 		WatchesRawSource(source.Kind[client.Object](jobs, &batchv1.CronJob{}, ofCluster, predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(source.Kind[client.Object](jobs, &batchv1.Job{}, ofCluster)).
+		WatchesRawSource(source.Kind[client.Object](jobs, &appsv1.Deployment{}, ofCluster, predicate.GenerationChangedPredicate{})).
+		WatchesRawSource(source.Channel(c.shipping.changed, &handler.EnqueueRequestForObject{})).
 		WatchesRawSource(source.Kind[client.Object](jobs, &corev1.Pod{}, ofCluster)).
 		WithOptions(reconcile.WorkerOptions{Count: 4, PassTimeout: time.Minute, MinBackoff: time.Second, MaxBackoff: 5 * time.Minute}.Options()).
 		Complete(pass)
+	if err == nil {
+		err = mgr.Add(c.shipping)
+	}
 	if err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)
 	}
@@ -104,7 +114,7 @@ func newJobCache(mgr manager.Manager, namespaces []string) (cache.Cache, error) 
 	if err != nil {
 		return nil, fmt.Errorf("select Jobs: %w", err)
 	}
-	return reconcile.NewLabelledCache(mgr, namespaces, labels.NewSelector().Add(*kinds, *maker), &batchv1.CronJob{}, &batchv1.Job{}, &corev1.Pod{})
+	return reconcile.NewLabelledCache(mgr, namespaces, labels.NewSelector().Add(*kinds, *maker), &appsv1.Deployment{}, &batchv1.CronJob{}, &batchv1.Job{}, &corev1.Pod{})
 }
 
 // clustersUsingPolicy maps a BackupPolicy to the MySQLClusters that name it.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,6 +25,8 @@ type observation struct {
 	backups []batchv1.Job
 	// messages are the termination messages of Jobs' Pods, by the Job's name.
 	messages map[string]string
+	// shipping is what the Pod that ships said last; nil if it said nothing yet.
+	shipping *backup.ShippingReport
 }
 
 func (c Controller) observe(ctx context.Context, cluster *mocov1beta2.MySQLCluster) (observation, error) {
@@ -49,6 +52,14 @@ func (c Controller) observe(ctx context.Context, cluster *mocov1beta2.MySQLClust
 	}
 	if found {
 		seen.CronJob = cron
+	}
+	shipper := &appsv1.Deployment{}
+	if found, err = getIfExists(ctx, c.jobReader, cluster.Namespace, backup.ShipperName(cluster.Name), shipper); err != nil {
+		return seen, fmt.Errorf("read Deployment: %w", err)
+	}
+	if found {
+		seen.Shipper = shipper
+		seen.shipping = c.shipping.reportOf(client.ObjectKeyFromObject(cluster))
 	}
 	return seen, c.observeJobs(ctx, cluster, &seen)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
@@ -33,6 +34,7 @@ func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen observation, 
 	}
 	events := newEvents{failures: map[types.UID]string{}}
 	c.reportBackup(cluster, seen, &events)
+	reportShipping(cluster, seen, &events)
 	c.reportRestore(cluster, seen, &events)
 	if plan.Rule != backup.StoppedRule {
 		c.recordFailureEvent(cluster.UID, refused, &events)
@@ -69,6 +71,45 @@ func (c Controller) reportBackup(cluster *mocov1beta2.MySQLCluster, seen observa
 			Note: fmt.Sprintf("instance %d was backed up: %d bytes in %s", result.SourceIndex, result.DumpSize, result.Elapsed.Duration),
 		})
 	}
+}
+
+// reportShipping says from when to when every point can be restored. The first is a backup after which nothing is missing.
+func reportShipping(cluster *mocov1beta2.MySQLCluster, seen observation, events *newEvents) {
+	if seen.Shipper == nil {
+		cluster.Status.BinlogShipping = nil
+		return
+	}
+	if seen.shipping == nil {
+		return
+	}
+	old := cluster.Status.BinlogShipping
+	status := &mocov1beta2.BinlogShippingStatus{SourceIndex: seen.shipping.SourceIndex, Problem: seen.shipping.Problem}
+	if until := seen.shipping.Until; !until.IsZero() {
+		status.ShippedUntil = new(metav1.NewTime(until.Truncate(time.Second)))
+	}
+	since := metav1.NewTime(seen.shipping.Since)
+	isWhole := func(from *metav1.Time) bool { return from != nil && !since.IsZero() && !from.Before(&since) }
+	hadPoints := old != nil && old.RestorableSince != nil
+	switch last := cluster.Status.Backup.Time; {
+	case hadPoints && isWhole(old.RestorableSince):
+		status.RestorableSince = old.RestorableSince
+	case isWhole(last):
+		status.RestorableSince = last
+	}
+	if seen.Policy != nil && seen.Policy.Spec.RetentionDays != nil && status.RestorableSince != nil && status.ShippedUntil != nil {
+		oldest := metav1.NewTime(status.ShippedUntil.AddDate(0, 0, -int(*seen.Policy.Spec.RetentionDays)))
+		if status.RestorableSince.Before(&oldest) {
+			status.RestorableSince = &oldest
+		}
+	}
+	if hadPoints && status.RestorableSince == nil {
+		events.list = append(events.list, decision.Event{
+			Warning: true, Reason: binlogGap, Action: "Ship",
+			Note: fmt.Sprintf("binary logs before %s are missing in the bucket: no point after %s can be restored until the next backup",
+				since.UTC().Format(time.RFC3339), old.ShippedUntil.UTC().Format(time.RFC3339)),
+		})
+	}
+	cluster.Status.BinlogShipping = status
 }
 
 func (c Controller) reportRestore(cluster *mocov1beta2.MySQLCluster, seen observation, events *newEvents) {

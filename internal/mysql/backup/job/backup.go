@@ -42,6 +42,8 @@ type BackupOptions struct {
 	Password string
 	// MaxLag is how far a replica may be behind; 0 means any.
 	MaxLag time.Duration
+	// Retention is how far back backups and binary logs are kept; 0 means for ever.
+	Retention time.Duration
 	// Bucket is where the backup goes.
 	Bucket bucket.Config
 	// Result is the file for the outcome, as JSON; empty means none.
@@ -81,11 +83,35 @@ func RunBackup(ctx context.Context, o BackupOptions) error {
 		return err
 	}
 	o.Log.Info("Backed up", "record", keys.Record, "bytes", status.DumpSize, "gtids", status.GTIDSet)
+	if err := o.deleteExpired(ctx, to, namespace, name, began); err != nil {
+		status.Warnings = append(status.Warnings, "what has expired was not deleted: "+err.Error())
+	}
 	message, err := backup.FormatResult(status)
 	if err != nil {
 		return err
 	}
 	return writeResult(o.Result, message)
+}
+
+func (o BackupOptions) deleteExpired(ctx context.Context, from bucket.Store, namespace, name string, began time.Time) error {
+	if o.Retention <= 0 {
+		return nil
+	}
+	backups, err := from.ListKeys(ctx, backup.ObjectPrefix(namespace, name))
+	if err != nil {
+		return err
+	}
+	segments, err := from.ListKeys(ctx, backup.SegmentPrefix(namespace, name))
+	if err != nil {
+		return err
+	}
+	for _, key := range backup.ExpiredKeys(backups, segments, namespace, name, began.Add(-o.Retention)) {
+		if err := from.DeleteObject(ctx, key); err != nil {
+			return err
+		}
+		o.Log.Info("Deleted, because it has expired", "object", key)
+	}
+	return nil
 }
 
 // backUpAny dumps the best instance whose snapshot can be taken without holding up its clients.

@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -241,11 +240,7 @@ func loadDump(ctx context.Context, host, password string, packed io.Reader, sche
 		if source.err != nil {
 			return fmt.Errorf("read the dump: %w", source.err)
 		}
-		found := regexp.MustCompile(`ERROR (\d+).*? at line (\d+)`).FindStringSubmatch(complaints.String())
-		if found == nil {
-			return fmt.Errorf("mysql: %w", err)
-		}
-		return fmt.Errorf("mysql: %w: MySQL's error %s at line %s of the dump", err, found[1], found[2])
+		return describeClientError(err, complaints.String(), "the dump")
 	}
 	return nil
 }

@@ -365,7 +365,7 @@ const (
 const users = `create user 'moco-admin'@'%' identified by 'secret-a';
 grant all on *.* to 'moco-admin'@'%' with grant option;
 create user 'moco-backup'@'%' identified by 'secret-b"\\ ';
-grant select, reload, show view, trigger, event, lock tables, replication client on *.* to 'moco-backup'@'%';
+grant select, reload, show view, trigger, event, lock tables, replication client, replication slave on *.* to 'moco-backup'@'%';
 grant backup_admin, service_connection_admin, show_routine on *.* to 'moco-backup'@'%';
 create user 'moco-repl'@'%' identified by 'secret-r';
 grant replication slave, replication client on *.* to 'moco-repl'@'%';
@@ -432,7 +432,7 @@ func (e *testEnv) runBackup(ctx context.Context, t *testing.T, hosts ...string) 
 func (e *testEnv) restoreOptions(host string) job.RestoreOptions {
 	return job.RestoreOptions{
 		Source: "ns/test", Point: time.Now().Add(time.Minute), Host: host, Password: adminPassword, Wait: time.Minute,
-		Bucket: e.bucket, Log: e.log.StructuredLogger(),
+		Bucket: e.bucket, Clock: clock.RealClock{}, Log: e.log.StructuredLogger(),
 	}
 }
 

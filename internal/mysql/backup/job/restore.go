@@ -13,9 +13,13 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	"github.com/torpor-dev/torpor/internal/mysql/backup"
 	"github.com/torpor-dev/torpor/internal/mysql/backup/bucket"
+	"github.com/torpor-dev/torpor/internal/mysql/gtid"
 )
 
 // answerRetry is the interval of connection attempts to an instance that does not answer yet.
@@ -39,6 +43,8 @@ type RestoreOptions struct {
 	Bucket bucket.Config
 	// Result is the file for the outcome, as JSON; empty means none.
 	Result string
+	// Clock tells the time.
+	Clock clock.PassiveClock
 	// Log gets one line per step.
 	Log *slog.Logger
 }
@@ -48,6 +54,9 @@ type storedBackup struct {
 	keys     backup.ObjectKeys
 	status   mocov1beta2.BackupStatus
 	accounts []mysqlAccount
+	// replay is what follows the dump, and gtids what is there after it.
+	replay backup.ReplayPlan
+	gtids  gtid.Set
 }
 
 // RunRestore fills an empty instance. It may be run again after it was killed at any point.
@@ -80,7 +89,8 @@ func RunRestore(ctx context.Context, o RestoreOptions) error {
 			return err
 		}
 	}
-	o.Log.Info("Restored", "record", found.keys.Record, "gtids", found.status.GTIDSet)
+	o.Log.Info("Restored", "record", found.keys.Record, "point", found.replay.Reached, "gtids", found.gtids.String())
+	found.status.Time, found.status.GTIDSet = new(metav1.NewTime(found.replay.Reached)), found.gtids.String()
 	message, err := backup.FormatResult(found.status)
 	if err != nil {
 		return err
@@ -112,8 +122,10 @@ func (o RestoreOptions) findBackup(ctx context.Context) (storedBackup, error) {
 	if err := readJSONObject(ctx, from, s.keys.Accounts, &s.accounts); err != nil {
 		return s, err
 	}
-	s.accounts, err = selectAccounts(s.accounts, o.Users)
-	return s, err
+	if s.accounts, err = selectAccounts(s.accounts, o.Users); err != nil {
+		return s, err
+	}
+	return s, o.planReplay(ctx, &s, namespace, name)
 }
 
 func readJSONObject[T any](ctx context.Context, from bucket.Store, key string, into *T) error {
@@ -165,6 +177,9 @@ func (o RestoreOptions) loadBackup(ctx context.Context, t restoreTarget, from st
 		return err
 	}
 	if err := o.addAccounts(ctx, t, from.accounts); err != nil {
+		return err
+	}
+	if err := o.replayBinlogs(ctx, t, from); err != nil {
 		return err
 	}
 	return t.finishLoad(ctx)

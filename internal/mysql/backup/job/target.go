@@ -95,7 +95,7 @@ func (t restoreTarget) prepareForLoad(ctx context.Context, want storedBackup) (d
 	if err != nil {
 		return false, fmt.Errorf("list schemas: %w", err)
 	}
-	complete, err := t.areEqualGTIDSets(ctx, executed, want.status.GTIDSet)
+	complete, err := t.areEqualGTIDSets(ctx, executed, want.gtids.String())
 	switch {
 	case err != nil:
 		return false, err

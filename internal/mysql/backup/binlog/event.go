@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package binlog reads MySQL's binary logs event by event: where transactions begin and end, what they are numbered and when they
+// were committed. It is pure.
+package binlog
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math/bits"
+	"time"
+
+	"github.com/torpor-dev/torpor/internal/mysql/gtid"
+)
+
+// FileMagic begins every file.
+const FileMagic = "\xfebin"
+
+const (
+	headerSize = 19
+	// checksumSize ends every event of a server with binlog_checksum.
+	checksumSize = 4
+	// maxEventSize is above what max_allowed_packet can be.
+	maxEventSize = 1<<30 + 1<<20
+)
+
+// The types of events that matter here.
+const (
+	QueryEvent     = 2
+	FormatEvent    = 15
+	anonymousEvent = 34
+	gtidEvent      = 33
+	taggedEvent    = 42
+)
+
+// BinlogEvent is one event as it is stored.
+type BinlogEvent struct{ Raw []byte }
+
+// EventType is what the event is about.
+func (e BinlogEvent) EventType() byte { return e.Raw[4] }
+
+// ReadEvent reads one event. It returns io.EOF between two, and io.ErrUnexpectedEOF in the middle of one.
+func ReadEvent(from io.Reader) (BinlogEvent, error) {
+	var head [headerSize]byte
+	if _, err := io.ReadFull(from, head[:]); err != nil {
+		return BinlogEvent{}, err
+	}
+	size := binary.LittleEndian.Uint32(head[9:])
+	if size < headerSize || size > maxEventSize {
+		return BinlogEvent{}, fmt.Errorf("expected an event of the binary log, found one of %d bytes", size)
+	}
+	var raw bytes.Buffer // It grows as bytes come, whatever the header promises.
+	raw.Write(head[:])
+	if _, err := io.CopyN(&raw, from, int64(size)-headerSize); err != nil {
+		if errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF
+		}
+		return BinlogEvent{}, err
+	}
+	return BinlogEvent{raw.Bytes()}, nil
+}
+
+// TransactionHead is what the first event of a transaction says.
+type TransactionHead struct {
+	// GTID is a set of one.
+	GTID gtid.Set
+	// Committed is when the server committed it that clients wrote to.
+	Committed time.Time
+	// Size is that of the whole transaction in the binary log, in bytes.
+	Size int64
+}
+
+// BeginsTransaction says whether the event is the first of a transaction.
+func (e BinlogEvent) BeginsTransaction() bool {
+	t := e.EventType()
+	return t == gtidEvent || t == taggedEvent || t == anonymousEvent
+}
+
+// ParseTransactionHead reads the first event of a transaction.
+func (e BinlogEvent) ParseTransactionHead() (TransactionHead, error) {
+	var head TransactionHead
+	var err error
+	body := fieldReader{left: e.Raw[headerSize:]}
+	switch e.EventType() {
+	case gtidEvent:
+		head, err = body.readHead()
+	case taggedEvent:
+		head, err = body.readTaggedHead()
+	default:
+		err = fmt.Errorf("expected a transaction with a GTID, found one without; set gtid_mode to ON")
+	}
+	if err == nil && body.short {
+		err = errors.New("expected the number, time and size of a transaction, found an event that is shorter")
+	}
+	if err == nil && head.Size < int64(len(e.Raw)) {
+		err = fmt.Errorf("expected the size of a transaction, found %d bytes, fewer than its first event has", head.Size)
+	}
+	return head, err
+}
+
+// fieldReader takes fields from the body of an event.
+type fieldReader struct {
+	left  []byte
+	short bool
+}
+
+func (r *fieldReader) take(size int) []byte {
+	if size > len(r.left) {
+		r.short, r.left = true, nil
+		return make([]byte, size)
+	}
+	taken := r.left[:size]
+	r.left = r.left[size:]
+	return taken
+}
+
+func (r *fieldReader) fixed(size int) uint64 {
+	var all [8]byte
+	copy(all[:], r.take(size))
+	return binary.LittleEndian.Uint64(all[:])
+}
+
+// packed reads an integer with the length that its first byte says, as in MySQL's network protocol.
+func (r *fieldReader) packed() uint64 {
+	const two, three, eight = 252, 253, 254
+	switch first := r.fixed(1); first {
+	case two:
+		return r.fixed(2)
+	case three:
+		return r.fixed(3)
+	case eight:
+		return r.fixed(8)
+	default:
+		return first
+	}
+}
+
+const (
+	uuidSize      = 16
+	timestampSize = 7
+	// originalFollows is set in the time of a commit if that of the original commit follows.
+	originalFollows = 1 << 55
+)
+
+func (r *fieldReader) readHead() (TransactionHead, error) {
+	r.take(1) // Flags.
+	uuid, number := r.take(uuidSize), r.fixed(8)
+	r.take(1 + 2*8) // Logical clock.
+	committed := r.fixed(timestampSize)
+	if committed&originalFollows != 0 {
+		committed = r.fixed(timestampSize)
+	}
+	return newHead(uuid, "", number, committed, r.packed())
+}
+
+// Numbers of the fields of a tagged event, of which some may be missing.
+const (
+	flagsField = iota
+	uuidField
+	numberField
+	tagField
+	lastCommittedField
+	sequenceField
+	committedField
+	originalField
+	sizeField
+)
+
+// readTaggedHead reads MySQL's format of serialized messages: version, size, and the last field that may not be ignored, then
+// number and value of each field.
+func (r *fieldReader) readTaggedHead() (TransactionHead, error) {
+	for range 3 {
+		r.variable()
+	}
+	var uuid [uuidSize]byte
+	var tag string
+	var number, committed, size uint64
+	for !r.short && size == 0 {
+		switch field := r.variable(); field {
+		case flagsField, lastCommittedField, sequenceField:
+			r.variable()
+		case uuidField:
+			for i := range uuid {
+				uuid[i] = byte(r.variable())
+			}
+		case numberField:
+			number = r.variable() >> 1 // It has a sign.
+		case tagField:
+			tag = string(r.take(int(min(r.variable(), uint64(len(r.left)+1)))))
+		case committedField, originalField:
+			committed = r.variable()
+		case sizeField:
+			size = r.variable()
+		default:
+			return TransactionHead{}, fmt.Errorf("expected the size of a transaction, found field %d", field)
+		}
+	}
+	return newHead(uuid[:], tag, number, committed, size)
+}
+
+// variable reads an integer whose length is the number of ones that end its first byte, plus one.
+func (r *fieldReader) variable() uint64 {
+	if len(r.left) == 0 {
+		r.short = true
+		return 0
+	}
+	size := bits.TrailingZeros8(^r.left[0]) + 1
+	if size > 8 { // Then the first byte has no bits of the value.
+		r.take(1)
+		return r.fixed(8)
+	}
+	return r.fixed(size) >> size
+}
+
+func newHead(uuid []byte, tag string, number, committed, size uint64) (TransactionHead, error) {
+	text := fmt.Sprintf("%x-%x-%x-%x-%x:", uuid[:4], uuid[4:6], uuid[6:8], uuid[8:10], uuid[10:])
+	if tag != "" {
+		text += tag + ":"
+	}
+	set, err := gtid.Parse(fmt.Sprintf("%s%d", text, number))
+	return TransactionHead{GTID: set, Committed: time.UnixMicro(int64(committed)).UTC(), Size: int64(size)}, err
+}
+
+// HasChecksums says of a FormatEvent whether the events of its file end with checksums.
+func (e BinlogEvent) HasChecksums() bool {
+	return len(e.Raw) > headerSize+checksumSize && e.Raw[len(e.Raw)-checksumSize-1] == 1
+}
+
+// versionSize is that of the format's own version and the server's, with which a FormatEvent begins.
+const versionSize = 2 + 50
+
+// IsCompatible says of two FormatEvents whether events of both may be in one file.
+func (e BinlogEvent) IsCompatible(other BinlogEvent) bool {
+	version := func(of BinlogEvent) []byte { return of.Raw[headerSize:min(len(of.Raw), headerSize+versionSize)] }
+	return bytes.Equal(version(e), version(other)) && e.HasChecksums() == other.HasChecksums()
+}
+
+// QueryText returns the statement of a QueryEvent.
+func (e BinlogEvent) QueryText(checksummed bool) string {
+	body := fieldReader{left: e.Raw[headerSize:]}
+	body.take(8) // The session and how long it took.
+	schema := int(body.fixed(1))
+	body.take(2) // An error.
+	body.take(int(body.fixed(2)))
+	body.take(schema + 1)
+	return string(trimChecksum(body.left, checksummed))
+}
+
+func trimChecksum(text []byte, checksummed bool) []byte {
+	if checksummed {
+		return text[:max(0, len(text)-checksumSize)]
+	}
+	return text
+}

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package binlog
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/torpor-dev/torpor/internal/mysql/gtid"
+)
+
+// SegmentHeader is what a piece of the binary log in the bucket holds.
+type SegmentHeader struct {
+	// Previous are the transactions before the first of it, and GTIDs those in it.
+	Previous gtid.Set `json:"previous"`
+	GTIDs    gtid.Set `json:"gtids"`
+	// First is when the first of its transactions was committed, and Last when the last was.
+	First time.Time `json:"first"`
+	Last  time.Time `json:"last"`
+	// Until is up to when nothing else was committed than what is in it and before it.
+	Until time.Time `json:"until"`
+	// Source is the server_uuid of the instance that it was read from.
+	Source string `json:"source"`
+}
+
+const (
+	// skippableFrame begins a part of a file that zstd leaves out, so that `zstd -dc FILE | mysqlbinlog -` reads a segment.
+	skippableFrame = 0x184D2A50
+	frameHeadSize  = 8
+	// maxSegmentHeader is far above what GTID sets need.
+	maxSegmentHeader = 16 << 20
+)
+
+// Encode returns the header as it begins a segment.
+func (h SegmentHeader) Encode() ([]byte, error) {
+	text, err := json.Marshal(h)
+	if err != nil {
+		return nil, fmt.Errorf("encode the head of a segment: %w", err)
+	}
+	head := binary.LittleEndian.AppendUint32(nil, skippableFrame)
+	head = binary.LittleEndian.AppendUint32(head, uint32(len(text)))
+	return append(head, text...), nil
+}
+
+// ReadSegmentHeader reads the beginning of a segment.
+func ReadSegmentHeader(from io.Reader) (SegmentHeader, error) {
+	var head [frameHeadSize]byte
+	var h SegmentHeader
+	if _, err := io.ReadFull(from, head[:]); err != nil {
+		return h, fmt.Errorf("read the head of a segment: %w", err)
+	}
+	size := binary.LittleEndian.Uint32(head[4:])
+	if binary.LittleEndian.Uint32(head[:]) != skippableFrame || size > maxSegmentHeader {
+		return h, errors.New("expected a segment of the binary log, found something else")
+	}
+	if err := json.NewDecoder(io.LimitReader(from, int64(size))).Decode(&h); err != nil {
+		return h, fmt.Errorf("read the head of a segment: %w", err)
+	}
+	return h, nil
+}

@@ -1,0 +1,452 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package job
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"k8s.io/utils/clock"
+
+	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	"github.com/torpor-dev/torpor/internal/mysql/backup"
+	"github.com/torpor-dev/torpor/internal/mysql/backup/binlog"
+	"github.com/torpor-dev/torpor/internal/mysql/backup/bucket"
+	"github.com/torpor-dev/torpor/internal/mysql/gtid"
+)
+
+const (
+	// positionInterval is how often an idle cluster's position is written, so that it is known that nothing was missed.
+	positionInterval = 30 * time.Second
+	// deliveryLimit is how long an instance may owe a transaction that the primary has executed.
+	deliveryLimit = 30 * time.Second
+	// uploadLimit bounds what is written at a time.
+	uploadLimit = 10 * time.Minute
+	// maxShipRetry is the longest wait after an error.
+	maxShipRetry = 15 * time.Second
+)
+
+// ShipOptions say whose binary logs to ship and where to.
+type ShipOptions struct {
+	// Cluster is namespace/name, which the objects are named after.
+	Cluster string
+	// Hosts are the instances, by index.
+	Hosts []string
+	// Password of BackupUser.
+	Password string
+	// Interval is how often what is new is stored.
+	Interval time.Duration
+	// Bucket is where the binary logs go.
+	Bucket bucket.Config
+	// Spool is a folder for what is on its way.
+	Spool string
+	// Address is where the status is served; empty means nowhere.
+	Address string
+	// Clock tells the time.
+	Clock clock.PassiveClock
+	// Log gets one line per change.
+	Log *slog.Logger
+}
+
+// shipper copies binary logs into the bucket. All that it must not forget is there.
+type shipper struct {
+	ShipOptions
+
+	namespace, name string
+	store           bucket.Store
+	servers         []*mysqlServer
+	status          *shippingStatus
+	// state is what is in the bucket; nil until it was looked for.
+	state *backup.ShippedState
+	// positionAt is when the position was written.
+	positionAt time.Time
+}
+
+// RunShipping ships binary logs until its context ends. It may be killed at any point: what is in the bucket says where to go on.
+func RunShipping(ctx context.Context, o ShipOptions) error {
+	namespace, name, ok := strings.Cut(o.Cluster, "/")
+	if !ok {
+		return fmt.Errorf("--cluster: expected namespace/name, found %q", o.Cluster)
+	}
+	store, err := bucket.OpenStore(ctx, o.Bucket)
+	if err != nil {
+		return fmt.Errorf("open the bucket: %w", err)
+	}
+	servers, err := openServers(o.Hosts, BackupUser, o.Password)
+	if err != nil {
+		return err
+	}
+	defer closeServers(servers)
+	s := &shipper{ShipOptions: o, namespace: namespace, name: name, store: store, servers: servers, status: &shippingStatus{clock: o.Clock}}
+	stop, err := s.status.serve(ctx, o.Address)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	retry := time.Second
+	for {
+		began := s.Clock.Now()
+		err := s.runSession(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if s.Clock.Since(began) > maxShipRetry {
+			retry = time.Second
+		}
+		s.status.setProblem(err)
+		s.Log.Warn("Shipping begins again", "because", err.Error(), "after", retry.String())
+		if !waitFor(ctx, retry) {
+			return nil
+		}
+		retry = min(2*retry, maxShipRetry)
+	}
+}
+
+// waitFor returns false if the context ends first.
+func waitFor(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// shipSession is one connection to one instance.
+type shipSession struct {
+	*shipper
+
+	stream  *binlogStream
+	segment *openSegment
+	// primary is the server_uuid of the primary at its beginning, and source that of the instance that is read.
+	primary, source string
+	// have are all transactions that were read, and those before the first.
+	have gtid.Set
+	// completeAt is when everything was read that the primary had executed.
+	completeAt time.Time
+	dir        string
+}
+
+// runSession ships until something changes or breaks.
+func (s *shipper) runSession(ctx context.Context) (err error) {
+	if s.state == nil {
+		if s.state, err = s.findState(ctx); err != nil {
+			return err
+		}
+	}
+	session, err := s.openSession(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, session.close()) }()
+	// The bucket is tried before anything is read that would have to be kept.
+	if err := s.writeState(ctx); err != nil {
+		return err
+	}
+	for {
+		if err := session.shipNews(ctx); err != nil {
+			return err
+		}
+		if !waitFor(ctx, s.Interval) {
+			return nil
+		}
+	}
+}
+
+// findState reads how far the bucket is: the newest segment says more than the position, which is written less often.
+func (s *shipper) findState(ctx context.Context) (*backup.ShippedState, error) {
+	keys, err := s.store.ListKeys(ctx, backup.SegmentPrefix(s.namespace, s.name))
+	if err != nil {
+		return nil, err
+	}
+	state := &backup.ShippedState{}
+	if slices.Contains(keys, backup.ShippedKey(s.namespace, s.name)) {
+		if err := readJSONObject(ctx, s.store, backup.ShippedKey(s.namespace, s.name), state); err != nil {
+			return nil, err
+		}
+	}
+	segments := backup.SegmentKeysBetween(keys, time.Time{}, s.Clock.Now())
+	if len(segments) == 0 {
+		return state, nil
+	}
+	newest, err := readSegmentHeader(ctx, s.store, segments[len(segments)-1])
+	if err != nil {
+		return nil, err
+	}
+	if there := newest.Previous.Union(newest.GTIDs); there.Contains(state.GTIDs) {
+		state.GTIDs = there
+		if newest.Until.After(state.Until) {
+			state.Until = newest.Until
+		}
+	}
+	return state, nil
+}
+
+func readSegmentHeader(ctx context.Context, from bucket.Store, key string) (binlog.SegmentHeader, error) {
+	object, err := from.GetObject(ctx, key)
+	if err != nil {
+		return binlog.SegmentHeader{}, err
+	}
+	defer func() { _ = object.Close() }() // It was only read.
+	header, err := binlog.ReadSegmentHeader(object)
+	if err != nil {
+		return header, fmt.Errorf("%s: %w", key, err)
+	}
+	return header, nil
+}
+
+// openSession chooses an instance: a replica that replicates, if it has everything that is missing, else the primary.
+func (s *shipper) openSession(ctx context.Context) (*shipSession, error) {
+	all := s.queryBinlogFacts(ctx)
+	primary, err := findPrimary(all)
+	if err != nil {
+		return nil, err
+	}
+	candidates := append(slices.DeleteFunc(slices.Clone(all), func(f binlogFacts) bool { return f.err != nil || f.writable || !f.replicating }), primary)
+	sources := make([]backup.ShipSource, len(candidates))
+	for i, c := range candidates {
+		sources[i] = backup.ShipSource{Executed: c.executed, Purged: c.purged}
+	}
+	wanted := []gtid.Set{s.state.GTIDs}
+	if s.state.Until.IsZero() {
+		wanted = nil // Nothing was shipped yet.
+	}
+	last, err := s.findNewestBackup(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if last.Time != nil {
+		set, err := gtid.Parse(last.GTIDSet)
+		if err != nil {
+			return nil, fmt.Errorf("read the newest backup: %w", err)
+		}
+		wanted = append(wanted, set)
+	}
+	start, chosen, continued := backup.ChooseShipStart(wanted, primary.executed, sources)
+	if continued != 0 || len(wanted) == 0 || s.state.Until.IsZero() {
+		*s.state = backup.ShippedState{GTIDs: start, Since: primary.now, Until: primary.now}
+		if continued >= 0 {
+			s.state.Since, s.state.Until = last.Time.Time, last.Time.Time
+		}
+		s.Log.Warn("Binary logs before this are not in the bucket; backups from here on can be restored to every point", "since", s.state.Since, "gtids", start.String())
+	}
+	from := candidates[chosen]
+	s.Log.Info("Shipping", "instance", from.index, "host", s.Hosts[from.index], "after", start.String())
+	s.status.setSource(from.index)
+	dir, err := os.MkdirTemp(s.Spool, "torpor-binlog-")
+	if err != nil {
+		return nil, fmt.Errorf("make a folder for binary logs: %w", err)
+	}
+	stream, err := startStream(ctx, s.Hosts[from.index], s.Password, dir, start)
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	return &shipSession{shipper: s, stream: stream, primary: primary.uuid, source: from.uuid, have: start, dir: dir, completeAt: s.Clock.Now()}, nil
+}
+
+func (s *shipSession) close() error {
+	err := s.stream.stop()
+	if s.segment != nil {
+		err = errors.Join(err, s.segment.remove())
+	}
+	return errors.Join(err, os.RemoveAll(s.dir))
+}
+
+// findNewestBackup returns the record of the newest backup; without a time if there is none.
+func (s *shipper) findNewestBackup(ctx context.Context) (mocov1beta2.BackupStatus, error) {
+	var status mocov1beta2.BackupStatus
+	keys, err := s.store.ListKeys(ctx, backup.ObjectPrefix(s.namespace, s.name))
+	if err != nil {
+		return status, err
+	}
+	newest, err := backup.ChooseBackup(keys, s.namespace, s.name, s.Clock.Now().Add(time.Minute))
+	if err != nil {
+		return status, nil // There is none.
+	}
+	return status, readJSONObject(ctx, s.store, newest.Record, &status)
+}
+
+var errPrimaryChanged = errors.New("the primary is another than at the beginning")
+
+// shipNews stores what the primary has executed until now, and nothing else: what it has not acknowledged may never come to be.
+func (s *shipSession) shipNews(ctx context.Context) error {
+	primary, err := findPrimary(s.queryBinlogFacts(ctx))
+	if err != nil {
+		return err
+	}
+	if primary.uuid != s.primary {
+		return errPrimaryChanged
+	}
+	complete, err := s.readUntil(ctx, primary.executed)
+	if err != nil {
+		return err
+	}
+	if complete {
+		s.completeAt = s.Clock.Now()
+	} else if s.Clock.Since(s.completeAt) > deliveryLimit {
+		return fmt.Errorf("expected the binary logs to have every transaction within %s, found some missing; another instance is tried", deliveryLimit)
+	}
+	until := s.state.Until
+	if complete {
+		until = primary.now
+	}
+	if err := s.storeSegment(ctx, until); err != nil {
+		return err
+	}
+	s.state.Until = until
+	if s.Clock.Since(s.positionAt) >= positionInterval {
+		if err := s.writeState(ctx); err != nil {
+			return err
+		}
+	}
+	s.status.setShipped(*s.state)
+	return nil
+}
+
+// readUntil reads what is missing of a set of transactions, and stops before one that is not of it.
+func (s *shipSession) readUntil(ctx context.Context, wanted gtid.Set) (complete bool, err error) {
+	missing := wanted.Subtract(s.have)
+	began := s.Clock.Now()
+	for !missing.IsEmpty() {
+		head, ok, err := s.stream.peekTransaction()
+		switch {
+		case err != nil:
+			return false, err
+		case !ok && s.Clock.Since(began) > s.Interval:
+			return false, nil
+		case !ok:
+			if err := s.stream.wait(ctx); err != nil {
+				return false, err
+			}
+			continue
+		case !wanted.Contains(head.GTID):
+			return false, nil
+		}
+		if err := s.prepareSegment(ctx, head); err != nil {
+			return false, err
+		}
+		if err := s.stream.copyTransaction(ctx, s.segment.packer, head.Size); err != nil {
+			return false, err
+		}
+		s.segment.add(head)
+		s.have, missing = s.have.Union(head.GTID), missing.Subtract(head.GTID)
+	}
+	return true, nil
+}
+
+// prepareSegment begins another segment if the transaction does not belong into this one.
+func (s *shipSession) prepareSegment(ctx context.Context, head binlog.TransactionHead) error {
+	if s.segment != nil {
+		taken, err := s.segment.takes(head, s.stream.format)
+		if err != nil || taken {
+			return err
+		}
+		if err := errors.Join(s.storeSegment(ctx, s.segment.Last), s.segment.remove()); err != nil {
+			return err
+		}
+		s.segment = nil
+	}
+	key := backup.SegmentKey(s.namespace, s.name, head.Committed, uuid.NewString()[:8])
+	header := binlog.SegmentHeader{Previous: s.have, First: head.Committed, Last: head.Committed, Source: s.source}
+	segment, err := createSegment(s.Spool, key, s.stream.format, header)
+	s.segment = segment
+	return err
+}
+
+func (s *shipSession) storeSegment(ctx context.Context, until time.Time) error {
+	if s.segment == nil || !s.segment.hasNews {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, uploadLimit)
+	defer cancel()
+	s.segment.Until = until
+	if err := s.segment.store(ctx, s.store); err != nil {
+		return err
+	}
+	s.state.GTIDs = s.have
+	return nil
+}
+
+func (s *shipper) writeState(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	text, err := json.Marshal(s.state)
+	if err != nil {
+		return fmt.Errorf("encode the position: %w", err)
+	}
+	if _, err := s.store.PutObject(ctx, backup.ShippedKey(s.namespace, s.name), bytes.NewReader(text)); err != nil {
+		return err
+	}
+	s.positionAt = s.Clock.Now()
+	return nil
+}
+
+// binlogFacts are what an instance says of its binary logs.
+type binlogFacts struct {
+	index                 int
+	uuid                  string
+	executed, purged      gtid.Set
+	writable, replicating bool
+	now                   time.Time
+	err                   error
+}
+
+const binlogFactsStatement = `select @@server_uuid, @@gtid_executed, @@gtid_purged, not @@read_only, timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)),
+ exists(select 1 from performance_schema.replication_connection_status s
+  join performance_schema.replication_applier_status a on a.channel_name = s.channel_name
+  where s.channel_name = '' and s.service_state = 'ON' and a.service_state = 'ON')`
+
+func (s *shipper) queryBinlogFacts(ctx context.Context) []binlogFacts {
+	all := make([]binlogFacts, len(s.servers))
+	for i, server := range s.servers {
+		all[i] = server.queryBinlogFacts(ctx)
+		all[i].index = i
+	}
+	return all
+}
+
+func (s *mysqlServer) queryBinlogFacts(ctx context.Context) binlogFacts {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	var f binlogFacts
+	var executed, purged string
+	var micros int64
+	if err := s.db.QueryRowContext(ctx, binlogFactsStatement).Scan(&f.uuid, &executed, &purged, &f.writable, &micros, &f.replicating); err != nil {
+		f.err = fmt.Errorf("%s %s", s.host, describeError(err))
+		return f
+	}
+	var parseErr error
+	f.executed, parseErr = gtid.Parse(executed)
+	f.purged, f.err = gtid.Parse(purged)
+	f.err = errors.Join(f.err, parseErr)
+	f.now = time.UnixMicro(micros).UTC()
+	return f
+}
+
+func findPrimary(all []binlogFacts) (binlogFacts, error) {
+	var found []binlogFacts
+	var problems []string
+	for _, f := range all {
+		switch {
+		case f.err != nil:
+			problems = append(problems, f.err.Error())
+		case f.writable:
+			found = append(found, f)
+		}
+	}
+	if len(found) != 1 {
+		return binlogFacts{}, fmt.Errorf("expected one primary, found %d; %s", len(found), strings.Join(problems, ", "))
+	}
+	return found[0], nil
+}

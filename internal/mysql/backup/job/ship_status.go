@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package job
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/torpor-dev/torpor/internal/mysql/backup"
+)
+
+// shippingStatus is served to the manager and to the kubelet. It has no secrets.
+type shippingStatus struct {
+	clock clock.PassiveClock
+
+	mu   sync.Mutex
+	last backup.ShippingReport
+}
+
+func (s *shippingStatus) setProblem(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last.Problem = err.Error()
+}
+
+func (s *shippingStatus) setSource(index int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last.SourceIndex = index
+}
+
+func (s *shippingStatus) setShipped(state backup.ShippedState) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last.Until, s.last.Since, s.last.Problem = state.Until, state.Since, ""
+}
+
+const (
+	statusTimeout = 5 * time.Second
+	// readyAge is how old what is in the bucket may be for the Pod to be ready.
+	readyAge = time.Minute
+)
+
+// ServeHTTP implements http.Handler.
+func (s *shippingStatus) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	report := s.last
+	s.mu.Unlock()
+	if r.URL.Path == backup.ReadyPath && s.clock.Since(report.Until) > readyAge {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	_ = json.NewEncoder(w).Encode(report) // Who asked has gone.
+}
+
+// serve returns how to stop it.
+func (s *shippingStatus) serve(ctx context.Context, address string) (stop func(), err error) {
+	if address == "" {
+		return func() {}, nil
+	}
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("--address: %w", err)
+	}
+	server := &http.Server{Handler: s, ReadTimeout: statusTimeout, WriteTimeout: statusTimeout, MaxHeaderBytes: 1 << 14}
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = server.Serve(listener) }) // It ends with the server.
+	return func() {
+		_ = server.Close() // The program ends.
+		serving.Wait()
+	}, nil
+}

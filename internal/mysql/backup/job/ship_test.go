@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package job_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/torpor-dev/torpor/internal/mysql/backup/job"
+	"github.com/torpor-dev/torpor/internal/testenv"
+	"github.com/torpor-dev/torpor/internal/testenv/mysqld"
+)
+
+// startShipping ships until the test ends or stop is called.
+func (e *testEnv) startShipping(t *testing.T, hosts ...string) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var shipping sync.WaitGroup
+	spool := t.TempDir()
+	shipping.Go(func() {
+		err := job.RunShipping(ctx, job.ShipOptions{
+			Cluster: "ns/test", Hosts: hosts, Password: backupPassword, Interval: 200 * time.Millisecond, Bucket: e.bucket, Spool: spool,
+			Clock: clock.RealClock{}, Log: e.log.StructuredLogger(),
+		})
+		if err != nil {
+			t.Errorf("expected shipping to go on until it is stopped, found %v", err)
+		}
+	})
+	stop = func() {
+		cancel()
+		shipping.Wait()
+	}
+	t.Cleanup(stop)
+	return stop
+}
+
+// rowWriter writes a row every 100 ms, with the time at which it began to.
+type rowWriter struct {
+	t       *testing.T
+	cancel  context.CancelFunc
+	writing sync.WaitGroup
+}
+
+func startRowWriter(t *testing.T, s *mysqld.Server) *rowWriter {
+	t.Helper()
+	execStatements(t, s, "create table if not exists app.ticks (id int auto_increment primary key, at datetime(6))")
+	ctx, cancel := context.WithCancel(t.Context())
+	w := &rowWriter{t: t, cancel: cancel}
+	db := connect(t, s, "moco-admin", adminPassword)
+	w.writing.Go(func() {
+		tick := time.NewTicker(100 * time.Millisecond)
+		defer tick.Stop()
+		for ctx.Err() == nil {
+			_, _ = db.ExecContext(t.Context(), "insert into app.ticks (at) values (utc_timestamp(6))") // Rows that are missing are not counted.
+			<-tick.C
+		}
+	})
+	t.Cleanup(w.stop)
+	return w
+}
+
+func (w *rowWriter) stop() {
+	w.cancel()
+	w.writing.Wait()
+}
+
+// waitForRows waits until there are so many rows.
+func waitForRows(t *testing.T, s *mysqld.Server, count int) {
+	t.Helper()
+	testenv.Eventually(t, fmt.Sprintf("%d rows", count), func() error {
+		return testenv.ErrorIf(queryOne(t, s, fmt.Sprintf("select count(*) >= %d from app.ticks", count)) != "1", "too few")
+	})
+}
+
+// momentBefore returns the last moment before a row was begun: the one before it was committed by then, as one session writes both.
+func momentBefore(t *testing.T, s *mysqld.Server, id int) time.Time {
+	t.Helper()
+	at, err := time.Parse("2006-01-02 15:04:05.000000", queryOne(t, s, fmt.Sprintf("select cast(at as char) from app.ticks where id = %d", id)))
+	testenv.ExpectNoError(t, err)
+	return at.Add(-time.Microsecond)
+}
+
+// restoreTo fills a new server up to a point, as soon as it can be reached.
+func (e *testEnv) restoreTo(t *testing.T, point time.Time) *mysqld.Server {
+	t.Helper()
+	target := e.installation.StartServer(t)
+	o := e.restoreOptions(target.Address)
+	o.Point = point
+	testenv.Eventually(t, "the point can be reached", func() error { return job.RunRestore(t.Context(), o) })
+	return target
+}
+
+func expectRows(t *testing.T, source, target *mysqld.Server, last int) {
+	t.Helper()
+	const sum = "select concat(count(*), ' rows until ', max(id), ', sum ', sum(crc32(concat(id, at)))) from app.ticks where id <= %d"
+	want := queryOne(t, source, fmt.Sprintf(sum, last))
+	testenv.ExpectEqual(t, "rows", want, queryOne(t, target, fmt.Sprintf(sum, 1<<30)))
+	t.Logf("restored %s", want)
+}
+
+func TestRestoreToAPointInTime(t *testing.T) {
+	e := newTestEnv(t)
+	source := e.startPrimary(t)
+	e.startShipping(t, source.Address)
+	w := startRowWriter(t, source)
+	waitForRows(t, source, 10)
+	if _, err := e.runBackup(t.Context(), t, source.Address); err != nil {
+		t.Fatal(err)
+	}
+	execStatements(t, source, "create user late@'%' identified by 'late-secret'", "alter user 'moco-admin'@'%' identified by 'secret-a'",
+		"flush binary logs", "set gtid_next = 'automatic:label'", "insert into app.t (v) values ('tagged')")
+	begun := len(queryList(t, source, "select id from app.ticks"))
+	waitForRows(t, source, begun+40)
+	w.stop()
+	last := begun + 25
+	point := momentBefore(t, source, last+1)
+	target := e.restoreTo(t, point)
+	expectRows(t, source, target, last)
+	app := connect(t, target, "late", "late-secret")
+	if err := app.PingContext(t.Context()); err != nil {
+		t.Errorf("expected an account that was made after the dump, found %v", err)
+	}
+	if found := queryOne(t, target, "select count(*) from app.t where v = 'tagged'"); found != "1" {
+		t.Errorf("expected the tagged transaction, found %s", found)
+	}
+	o := e.restoreOptions(target.Address)
+	o.Point = point
+	testenv.ExpectNoError(t, job.RunRestore(t.Context(), o)) // A second run has nothing to do.
+
+	all := e.restoreTo(t, time.Now())
+	if a, b := queryOne(t, source, "select @@gtid_executed"), queryOne(t, all, "select @@gtid_executed"); strings.ReplaceAll(a, "\n", "") != strings.ReplaceAll(b, "\n", "") {
+		t.Errorf("expected the transactions %s, found %s", a, b)
+	}
+	testenv.ExpectEqual(t, "contents", readContents(t, source), readContents(t, all))
+}
+
+// TestShippingSurvives lets everything go wrong that may, one after another, while rows are written.
+func TestShippingSurvives(t *testing.T) {
+	e := newTestEnv(t)
+	storage := testenv.StartS3(t)
+	e.bucket.Endpoint = storage.URL
+	primary, replica := e.startPrimary(t), e.installation.StartServer(t)
+	follow := func(s, of *mysqld.Server) {
+		execStatements(t, s, "change replication source to source_host = '"+of.Address+"', source_user = 'moco-repl', source_password = 'secret-r', source_auto_position = 1, get_source_public_key = 1", "start replica")
+	}
+	follow(replica, primary)
+	w := startRowWriter(t, primary)
+	waitForRows(t, primary, 5)
+	if _, err := e.runBackup(t.Context(), t, primary.Address, replica.Address); err != nil {
+		t.Fatal(err)
+	}
+	expectReached := func(what string, s *mysqld.Server) {
+		t.Helper()
+		id := len(queryList(t, s, "select id from app.ticks"))
+		waitForRows(t, s, id+2)
+		t.Log(what)
+		expectRows(t, s, e.restoreTo(t, momentBefore(t, s, id+1)), id)
+	}
+	program := func() *testenv.Process {
+		return startProgram(t, e, backupPassword, "ship-binlogs", "--cluster=ns/test", "--host="+primary.Address, "--host="+replica.Address, "--interval=1s")
+	}
+	p := program()
+	expectReached("begun at the backup", primary)
+	p.KillAtOnce(t)
+	waitForRows(t, primary, len(queryList(t, primary, "select id from app.ticks"))+5)
+	p = program()
+	expectReached("killed and started again", primary)
+
+	w.stop()
+	testenv.Eventually(t, "the replica has everything", func() error {
+		a, b := queryOne(t, primary, "select @@gtid_executed"), queryOne(t, replica, "select @@gtid_executed")
+		return testenv.ErrorIf(a != b, "%s of %s", b, a)
+	})
+	execStatements(t, primary, "set global super_read_only = on")
+	execStatements(t, replica, "stop replica", "reset replica all", "set global super_read_only = off", "set global read_only = off")
+	primary.KillAtOnce(t)
+	w = startRowWriter(t, replica)
+	expectReached("after a failover", replica)
+	p.KillAtOnce(t)
+
+	// Binary logs that nobody had copied are purged: that is told, and the next backup heals it.
+	execStatements(t, replica, "flush binary logs", "flush binary logs")
+	logs := queryList(t, replica, "show binary logs")
+	id := len(queryList(t, replica, "select id from app.ticks"))
+	waitForRows(t, replica, id+2)
+	execStatements(t, replica, "purge binary logs to '"+logs[len(logs)-1]+"'")
+	point := momentBefore(t, replica, id+2)
+	program()
+	o := e.restoreOptions(e.installation.StartServer(t).Address)
+	o.Point = point
+	testenv.Eventually(t, "the gap is noticed", func() error {
+		err := job.RunRestore(t.Context(), o)
+		return testenv.ErrorIf(err == nil || !strings.Contains(err.Error(), "without a gap"), "found %v", err)
+	})
+	if _, err := e.runBackup(t.Context(), t, replica.Address); err != nil {
+		t.Fatal(err)
+	}
+	expectReached("after the gap and the next backup", replica)
+}

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package job
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/torpor-dev/torpor/internal/mysql/backup/binlog"
+	"github.com/torpor-dev/torpor/internal/mysql/gtid"
+)
+
+const (
+	// streamPoll is how often a file is looked at that has no whole event yet.
+	streamPoll = 50 * time.Millisecond
+	// firstServerID is above those that clusters give their instances: two replicas with one number push each other out.
+	firstServerID = 1 << 31
+	streamBuffer  = 64 << 10
+)
+
+// binlogStream is mysqlbinlog while it copies the binary logs of an instance into files, and where they are read.
+type binlogStream struct {
+	cmd      *exec.Cmd
+	cancel   context.CancelFunc
+	errors   bytes.Buffer
+	options  *optionFile
+	dir      string
+	exited   chan struct{}
+	exitedAs error
+
+	file   *os.File
+	reader *bufio.Reader
+	// offset is that of the first event that was not taken yet.
+	offset int64
+	// peeked is the event there, once it has been read.
+	peeked *binlog.BinlogEvent
+	// format is the last FormatEvent.
+	format binlog.BinlogEvent
+}
+
+// startStream copies everything but these transactions. The server finds the file to begin with by itself, and refuses if it has
+// purged one.
+func startStream(ctx context.Context, host, password, dir string, without gtid.Set) (*binlogStream, error) {
+	options, err := writeOptionFile(host, BackupUser, password)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	s := &binlogStream{cancel: cancel, options: options, dir: dir, exited: make(chan struct{})}
+	s.cmd = clientCommand(ctx, "mysqlbinlog", []string{
+		options.defaultsFlag(), "--raw", "--stop-never", "--read-from-remote-source=BINLOG-DUMP-GTIDS", "--exclude-gtids=" + without.String(),
+		fmt.Sprintf("--connection-server-id=%d", firstServerID+rand.Uint32N(firstServerID)), "--result-file=" + dir + string(filepath.Separator), "",
+	})
+	s.cmd.Stderr = &limitedBuffer{to: &s.errors, left: maxComplaint}
+	if err := s.cmd.Start(); err != nil {
+		cancel()
+		return nil, errors.Join(fmt.Errorf("start mysqlbinlog: %w", err), options.removeFolder())
+	}
+	go func() {
+		defer close(s.exited)
+		s.exitedAs = s.cmd.Wait()
+	}()
+	return s, nil
+}
+
+// stop ends mysqlbinlog.
+func (s *binlogStream) stop() error {
+	s.cancel()
+	<-s.exited
+	var err error
+	if s.file != nil {
+		err = s.file.Close()
+	}
+	return errors.Join(err, s.options.removeFolder())
+}
+
+// peekTransaction returns the head of the next transaction without taking it; false if it has not come yet.
+func (s *binlogStream) peekTransaction() (binlog.TransactionHead, bool, error) {
+	for {
+		event, ok, err := s.peekEvent()
+		if err != nil || !ok {
+			return binlog.TransactionHead{}, false, err
+		}
+		if event.BeginsTransaction() {
+			head, err := event.ParseTransactionHead()
+			return head, err == nil, err
+		}
+		if event.EventType() == binlog.FormatEvent {
+			s.format = event
+		}
+		s.takeEvent(event)
+	}
+}
+
+func (s *binlogStream) takeEvent(event binlog.BinlogEvent) {
+	s.offset, s.peeked = s.offset+int64(len(event.Raw)), nil
+}
+
+// copyTransaction takes the next transaction, and waits for the rest of it.
+func (s *binlogStream) copyTransaction(ctx context.Context, to io.Writer, size int64) error {
+	for size > 0 {
+		event, ok, err := s.peekEvent()
+		if err != nil {
+			return err
+		}
+		if !ok {
+			if err := s.wait(ctx); err != nil {
+				return err
+			}
+			continue
+		}
+		if _, err := to.Write(event.Raw); err != nil {
+			return fmt.Errorf("keep a transaction: %w", err)
+		}
+		s.takeEvent(event)
+		size -= int64(len(event.Raw))
+	}
+	if size < 0 {
+		return errors.New("expected a transaction to end with an event, found an event that is longer; look at the binary log with mysqlbinlog")
+	}
+	return nil
+}
+
+// wait returns when it is time to look again, with an error if nothing can come any more.
+func (s *binlogStream) wait(ctx context.Context) error {
+	timer := time.NewTimer(streamPoll)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.exited:
+		// Its words name GTIDs, not data.
+		return fmt.Errorf("mysqlbinlog: %w: %s", cmp.Or(s.exitedAs, io.ErrUnexpectedEOF), strings.TrimSpace(s.errors.String()))
+	}
+}
+
+// peekEvent reads the event at the offset; false if it has not come yet.
+func (s *binlogStream) peekEvent() (binlog.BinlogEvent, bool, error) {
+	if s.peeked != nil {
+		return *s.peeked, true, nil
+	}
+	if s.file == nil {
+		if opened, err := s.openNext(""); err != nil || !opened {
+			return binlog.BinlogEvent{}, false, err
+		}
+	}
+	event, err := binlog.ReadEvent(s.reader)
+	switch {
+	case err == nil:
+		s.peeked = &event
+		return event, true, nil
+	case !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF):
+		return event, false, fmt.Errorf("read the binary log: %w", err)
+	}
+	// What is after this file was begun when it was complete.
+	current := s.file.Name()
+	info, statErr := s.file.Stat()
+	if err := errors.Join(statErr, s.rewind()); err != nil {
+		return event, false, err
+	}
+	if s.offset < info.Size() || errors.Is(err, io.ErrUnexpectedEOF) {
+		return event, false, nil
+	}
+	opened, err := s.openNext(filepath.Base(current))
+	if err != nil || !opened {
+		return event, false, err
+	}
+	if err := os.Remove(current); err != nil {
+		return event, false, fmt.Errorf("remove a binary log that was read: %w", err)
+	}
+	return s.peekEvent()
+}
+
+// openNext opens the file after another one; false if there is none with a whole head.
+func (s *binlogStream) openNext(after string) (bool, error) {
+	entries, err := os.ReadDir(s.dir)
+	if err != nil {
+		return false, fmt.Errorf("list binary logs: %w", err)
+	}
+	isAfter := func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }
+	var names []string
+	for _, e := range entries {
+		if after == "" || isAfter(e.Name(), after) > 0 {
+			names = append(names, e.Name())
+		}
+	}
+	if len(names) == 0 {
+		return false, nil
+	}
+	file, err := os.Open(filepath.Join(s.dir, slices.MinFunc(names, isAfter)))
+	if err != nil {
+		return false, fmt.Errorf("open a binary log: %w", err)
+	}
+	info, err := file.Stat()
+	if err != nil || info.Size() < int64(len(binlog.FileMagic)) {
+		return false, errors.Join(err, file.Close())
+	}
+	if s.file != nil {
+		err = s.file.Close()
+	}
+	s.file, s.offset, s.reader = file, int64(len(binlog.FileMagic)), bufio.NewReaderSize(file, streamBuffer)
+	return true, errors.Join(err, s.rewind())
+}
+
+// rewind lets the next read begin at the offset again.
+func (s *binlogStream) rewind() error {
+	if _, err := s.file.Seek(s.offset, io.SeekStart); err != nil {
+		return fmt.Errorf("read the binary log again: %w", err)
+	}
+	s.reader.Reset(s.file)
+	return nil
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package backup
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// ExpiredKeys returns what may be deleted of a cluster's backups and binary logs, in this order: a backup loses its record first, and is
+// none from then on. What was made since the cutoff stays, and so do the newest whole backup before it and the binary logs after that,
+// because points soon after the cutoff need them. Without a whole backup nothing expires.
+func ExpiredKeys(backups, segments []string, namespace, name string, cutoff time.Time) []string {
+	whole := wholeBackups(backups, namespace, name)
+	base := slices.IndexFunc(whole, cutoff.Before)
+	if base < 0 {
+		base = len(whole)
+	}
+	if base == 0 { // None is as old as the cutoff.
+		return nil
+	}
+	oldest := whole[base-1]
+	var expired []string
+	for _, at := range whole[:base-1] {
+		keys := ObjectKeysAt(namespace, name, at)
+		expired = append(expired, keys.Record, keys.Accounts, keys.Dump)
+	}
+	for _, key := range segments {
+		if at, ok := SegmentTime(key); ok && at.Add(MaxSegmentSpan+clockTolerance).Before(oldest) {
+			expired = append(expired, key)
+		}
+	}
+	return expired
+}
+
+// wholeBackups returns the times of the backups with a record, oldest first.
+func wholeBackups(keys []string, namespace, name string) []time.Time {
+	var whole []time.Time
+	for _, key := range keys {
+		middle, ok := strings.CutPrefix(key, ObjectPrefix(namespace, name))
+		if !ok {
+			continue
+		}
+		if at, err := time.Parse(timeFormat+"/"+recordFile, middle); err == nil {
+			whole = append(whole, at)
+		}
+	}
+	slices.SortFunc(whole, time.Time.Compare)
+	return whole
+}
