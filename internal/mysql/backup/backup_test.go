@@ -136,7 +136,7 @@ func TestPlanReplay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			shipped := backup.ShippedState{Until: at(row.shipped), GTIDs: gtids(t, row.gtids)}
-			plan, err := backup.PlanReplay(gtids(t, row.dump), noon(), row.segments, shipped, at(row.point), row.newest)
+			plan, err := backup.PlanReplay(backup.ReplayRequest{Dump: gtids(t, row.dump), Time: noon(), Point: at(row.point), WantsNewest: row.newest}, row.segments, shipped)
 			if row.err != "" {
 				expectError(t, err, row.err)
 				return
@@ -344,6 +344,19 @@ func TestJobs(t *testing.T) {
 		t.Errorf("expected name, history and owner, found %+v", cron)
 	}
 	expectPod(t, pod, "BACKUP_PASSWORD", "mysql-backup")
+	shipping := &mocov1beta2.BackupPolicy{Spec: mocov1beta2.BackupPolicySpec{JobConfig: job, PointInTimeRecovery: &mocov1beta2.PointInTimeRecovery{IntervalSeconds: 7}}}
+	shipper, err := backup.BuildShipper(c, shipping, "torpor")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want = append(append([]string{"ship-binlogs", "--cluster=ns/test", "--interval=7s", "--spool=/spool", "--address=:8081"}, want[4:7]...), want[7:]...)
+	if diff := cmp.Diff(want, shipper.Spec.Template.Spec.Containers[0].Args); diff != "" {
+		t.Errorf("arguments (-want +got):\n%s", diff)
+	}
+	expectPod(t, shipper.Spec.Template, "BACKUP_PASSWORD", "mysql-binlog")
+	shipping.Spec.JobConfig = mocov1beta2.JobConfig{WorkVolume: new(keptJSON(`{"persistentVolumeClaim": {"claimName": "c"}}`))}
+	_, err = backup.BuildShipper(c, shipping, "torpor")
+	expectError(t, err, "pointInTimeRecovery: expected jobConfig.bucketConfig")
 
 	c.Spec.Restore = &mocov1beta2.Restore{
 		SourceNamespace: "other", SourceName: "old", RestorePoint: metav1.NewTime(noon()), Schema: "app", Users: []string{"a", "b@%"},

@@ -83,20 +83,40 @@ type ReplayPlan struct {
 	Reached time.Time
 }
 
-// PlanReplay chains segments to the transactions of a dump, up to a point. A point that is not reached is an error, unless newest
-// says that everything there is was asked for, or binary logs were not shipped since the dump.
-func PlanReplay(dump gtid.Set, at time.Time, segments []StoredSegment, shipped ShippedState, point time.Time, newest bool) (ReplayPlan, error) {
-	plan := ReplayPlan{Reached: at}
+// ReplayRequest is what to replay binary logs onto, and up to when.
+type ReplayRequest struct {
+	// Dump are the transactions of a backup, and Time is that of the backup.
+	Dump gtid.Set
+	Time time.Time
+	// Point is the time whose data are wanted; WantsNewest that it is in the future, and so means everything there is.
+	Point       time.Time
+	WantsNewest bool
+}
+
+// PlanReplay chains segments to the transactions of a dump, up to a point. A point that is not reached is an error, unless everything
+// there is was asked for, or binary logs were not shipped since the dump.
+func PlanReplay(want ReplayRequest, segments []StoredSegment, shipped ShippedState) (ReplayPlan, error) {
 	known := shipped.Until
 	for _, s := range segments {
 		known = latest(known, s.Until)
 	}
-	if known.Before(at.Add(-acceptedGap)) {
-		return plan, nil
+	if known.Before(want.Time.Add(-acceptedGap)) {
+		return ReplayPlan{Reached: want.Time}, nil
 	}
-	rest := slices.Clone(segments)
-	slices.SortFunc(rest, func(a, b StoredSegment) int { return a.First.Compare(b.First) })
-	executed := dump
+	plan := chainSegments(want, segments, shipped)
+	switch {
+	case !plan.Reached.Before(want.Point):
+		plan.Reached = want.Point
+	case !want.WantsNewest:
+		return plan, fmt.Errorf("expected the binary logs to reach the restore point %s, found them from the backup of %s until %s without a gap; "+
+			"choose a restore point between these, or after the next backup", formatTime(want.Point), formatTime(want.Time), formatTime(plan.Reached))
+	}
+	return plan, nil
+}
+
+func chainSegments(want ReplayRequest, segments []StoredSegment, shipped ShippedState) ReplayPlan {
+	plan, executed := ReplayPlan{Reached: want.Time}, want.Dump
+	rest := slices.SortedFunc(slices.Values(segments), func(a, b StoredSegment) int { return a.First.Compare(b.First) })
 	for {
 		i := slices.IndexFunc(rest, func(s StoredSegment) bool { return s.follows(executed) })
 		if i < 0 {
@@ -104,9 +124,9 @@ func PlanReplay(dump gtid.Set, at time.Time, segments []StoredSegment, shipped S
 		}
 		next := rest[i]
 		rest = slices.Delete(rest, i, i+1)
-		if next.First.After(point) {
-			plan.Reached = point
-			break
+		if next.First.After(want.Point) {
+			plan.Reached = want.Point // Nothing else was committed before it.
+			return plan
 		}
 		if !executed.Contains(next.GTIDs) {
 			plan.Segments = append(plan.Segments, next)
@@ -117,15 +137,10 @@ func PlanReplay(dump gtid.Set, at time.Time, segments []StoredSegment, shipped S
 	if shipped.GTIDs.Equal(executed) {
 		plan.Reached = latest(plan.Reached, shipped.Until)
 	}
-	switch {
-	case !plan.Reached.Before(point):
-		plan.Reached = point
-	case !newest:
-		return plan, fmt.Errorf("expected the binary logs to reach the restore point %s, found them from the backup of %s until %s without a gap; "+
-			"choose a restore point between these, or after the next backup", point.UTC().Format(time.RFC3339), at.UTC().Format(time.RFC3339), plan.Reached.UTC().Format(time.RFC3339))
-	}
-	return plan, nil
+	return plan
 }
+
+func formatTime(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
 // follows says whether a segment goes on where these transactions end: it begins with nothing that they lack, and they have nothing
 // that it does not know of, as they would if the primary was replaced by one that had less.

@@ -92,7 +92,7 @@ func (e BinlogEvent) ParseTransactionHead() (TransactionHead, error) {
 	default:
 		err = fmt.Errorf("expected a transaction with a GTID, found one without; set gtid_mode to ON")
 	}
-	if err == nil && body.short {
+	if body.short {
 		err = errors.New("expected the number, time and size of a transaction, found an event that is shorter")
 	}
 	if err == nil && head.Size < int64(len(e.Raw)) {

@@ -5,13 +5,18 @@ package controller
 import (
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
@@ -228,6 +233,94 @@ func TestRestores(t *testing.T) {
 	}
 	if cluster.Status.Backup.Time != nil {
 		t.Errorf("expected no backup of this cluster, found one of %s", cluster.Status.Backup.Time)
+	}
+}
+
+func TestShipping(t *testing.T) {
+	e := newTestEnv(t)
+	made := &mocov1beta2.BackupPolicy{}
+	e.createObject(t, strings.Replace(policy, `"backoffLimit"`, `"pointInTimeRecovery": {}, "backoffLimit"`, 1), made)
+	e.createObject(t, fmt.Sprintf(manifest, "test", ""), &mocov1beta2.MySQLCluster{})
+	shipper := &appsv1.Deployment{}
+	e.waitForObject(t, "moco-binlog-test", shipper)
+	if args := strings.Join(shipper.Spec.Template.Spec.Containers[0].Args, " "); !strings.Contains(args, "ship-binlogs --cluster="+e.namespace+"/test --interval=5s") {
+		t.Errorf("expected binary logs to be shipped every 5 s, found %s", args)
+	}
+	testenv.ExpectPatched(t, e.Environment, made, func(p *mocov1beta2.BackupPolicy) { p.Spec.PointInTimeRecovery = nil })
+	e.WaitForDeletion(t, shipper)
+}
+
+func TestReportShipping(t *testing.T) {
+	at := func(minutes int) *metav1.Time {
+		return new(metav1.NewTime(time.Date(2026, 11, 20, 12, minutes, 0, 0, time.UTC)))
+	}
+	shipped := func(since, until int) *backup.ShippingReport {
+		return &backup.ShippingReport{Since: at(since).Time, Until: at(until).Time}
+	}
+	for _, tt := range []struct {
+		name   string
+		backup *metav1.Time
+		old    *metav1.Time
+		report *backup.ShippingReport
+		want   *metav1.Time
+		event  string
+	}{
+		{"before the first backup there is no point", nil, nil, shipped(5, 9), nil, ""},
+		{"a backup since it began is the first point", at(6), nil, shipped(5, 9), at(6), ""},
+		{"a backup before it began is none", at(4), nil, shipped(5, 9), nil, ""},
+		{"the first point stays when backups follow", at(8), at(6), shipped(5, 9), at(6), ""},
+		{"a gap is told", at(6), at(6), shipped(7, 9), nil, "binary logs before 2026-11-20T12:07:00Z are missing in the bucket: no point after 2026-11-20T12:06:30Z can be restored until the next backup"},
+		{"the next backup heals it", at(8), nil, shipped(7, 9), at(8), ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			cluster, events := &mocov1beta2.MySQLCluster{}, newEvents{}
+			cluster.Status.Backup.Time = tt.backup
+			if tt.old != nil {
+				cluster.Status.BinlogShipping = &mocov1beta2.BinlogShippingStatus{RestorableSince: tt.old, ShippedUntil: new(metav1.NewTime(at(6).Add(30 * time.Second)))}
+			}
+			reportShipping(cluster, observation{Observed: backup.Observed{Shipper: &appsv1.Deployment{}}, shipping: tt.report}, &events)
+			note := ""
+			for _, event := range events.list {
+				note += event.Note
+			}
+			if found := cluster.Status.BinlogShipping; !found.RestorableSince.Equal(tt.want) || !found.ShippedUntil.Equal(at(9)) || note != tt.event {
+				t.Errorf("expected every point since %v and the event %q, found %+v and %q", tt.want, tt.event, found, note)
+			}
+		})
+	}
+}
+
+// TestShippingPoller asks a server that answers as the Pod does, and ones that do not.
+func TestShippingPoller(t *testing.T) {
+	endless := func(w http.ResponseWriter, _ *http.Request) {
+		for {
+			if _, err := io.WriteString(w, strings.Repeat(" ", 1<<16)); err != nil {
+				return
+			}
+		}
+	}
+	for name, tt := range map[string]struct {
+		answer http.HandlerFunc
+		fails  bool
+	}{
+		"an answer": {func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, `{"until": "2026-11-20T12:00:00Z"}`)
+		}, false},
+		"an answer that never ends": {endless, true},
+		"one that leads to another machine": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://127.0.0.1:1/", http.StatusFound)
+		}, true},
+		"one that is no report": {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(tt.answer)
+			defer server.Close()
+			p := newShippingPoller(nil)
+			report, err := p.fetchReport(t.Context(), server.Listener.Addr().String())
+			if (err != nil) != tt.fails || !tt.fails && report.Until.IsZero() {
+				t.Errorf("expected a failure: %v, found %+v, %v", tt.fails, report, err)
+			}
+		})
 	}
 }
 

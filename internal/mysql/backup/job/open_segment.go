@@ -34,7 +34,7 @@ type openSegment struct {
 }
 
 func createSegment(dir, key string, format binlog.BinlogEvent, header binlog.SegmentHeader) (*openSegment, error) {
-	file, err := os.CreateTemp(dir, "segment-")
+	file, err := os.CreateTemp(dir, segmentFile)
 	if err != nil {
 		return nil, fmt.Errorf("make a segment: %w", err)
 	}

@@ -48,9 +48,15 @@ func (o RestoreOptions) planReplay(ctx context.Context, s *storedBackup, namespa
 	if err != nil {
 		return err
 	}
-	if s.replay, err = backup.PlanReplay(dump, s.status.Time.Time, segments, shipped, o.Point, o.Point.After(began)); err != nil {
+	want := backup.ReplayRequest{Dump: dump, Time: s.status.Time.Time, Point: o.Point, WantsNewest: o.Point.After(began)}
+	if s.replay, err = backup.PlanReplay(want, segments, shipped); err != nil {
 		return err
 	}
+	return o.cutReplay(ctx, s, dump)
+}
+
+// cutReplay finds out which transactions of the last segments were committed before the point.
+func (o RestoreOptions) cutReplay(ctx context.Context, s *storedBackup, dump gtid.Set) error {
 	s.gtids = dump
 	for i, segment := range s.replay.Segments {
 		wanted := segment.GTIDs

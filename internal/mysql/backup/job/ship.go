@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -33,6 +34,9 @@ const (
 	uploadLimit = 10 * time.Minute
 	// maxShipRetry is the longest wait after an error.
 	maxShipRetry = 15 * time.Second
+	// streamFolder and segmentFile are the names of what is on its way.
+	streamFolder = "torpor-binlog-*"
+	segmentFile  = "torpor-segment-*"
 )
 
 // ShipOptions say whose binary logs to ship and where to.
@@ -92,6 +96,9 @@ func RunShipping(ctx context.Context, o ShipOptions) error {
 		return err
 	}
 	defer stop()
+	if err := s.clearSpool(); err != nil {
+		return err
+	}
 	retry := time.Second
 	for {
 		began := s.Clock.Now()
@@ -109,6 +116,25 @@ func RunShipping(ctx context.Context, o ShipOptions) error {
 		}
 		retry = min(2*retry, maxShipRetry)
 	}
+}
+
+// clearSpool removes what one that was killed has left.
+func (s *shipper) clearSpool() error {
+	if s.Spool == "" {
+		return nil // The machine's own folder, where others may be on their way.
+	}
+	for _, pattern := range []string{streamFolder, segmentFile} {
+		left, err := filepath.Glob(filepath.Join(s.Spool, pattern))
+		if err != nil {
+			return fmt.Errorf("look for what was left: %w", err)
+		}
+		for _, name := range left {
+			if err := os.RemoveAll(name); err != nil {
+				return fmt.Errorf("remove what was left: %w", err)
+			}
+		}
+	}
+	return nil
 }
 
 // waitFor returns false if the context ends first.
@@ -213,38 +239,15 @@ func (s *shipper) openSession(ctx context.Context) (*shipSession, error) {
 	if err != nil {
 		return nil, err
 	}
-	candidates := append(slices.DeleteFunc(slices.Clone(all), func(f binlogFacts) bool { return f.err != nil || f.writable || !f.replicating }), primary)
-	sources := make([]backup.ShipSource, len(candidates))
-	for i, c := range candidates {
-		sources[i] = backup.ShipSource{Executed: c.executed, Purged: c.purged}
-	}
-	wanted := []gtid.Set{s.state.GTIDs}
-	if s.state.Until.IsZero() {
-		wanted = nil // Nothing was shipped yet.
-	}
-	last, err := s.findNewestBackup(ctx)
+	candidates := append(slices.DeleteFunc(all, func(f binlogFacts) bool { return f.err != nil || f.writable || !f.replicating }), primary)
+	start, chosen, err := s.chooseStart(ctx, primary, candidates)
 	if err != nil {
 		return nil, err
-	}
-	if last.Time != nil {
-		set, err := gtid.Parse(last.GTIDSet)
-		if err != nil {
-			return nil, fmt.Errorf("read the newest backup: %w", err)
-		}
-		wanted = append(wanted, set)
-	}
-	start, chosen, continued := backup.ChooseShipStart(wanted, primary.executed, sources)
-	if continued != 0 || len(wanted) == 0 || s.state.Until.IsZero() {
-		*s.state = backup.ShippedState{GTIDs: start, Since: primary.now, Until: primary.now}
-		if continued >= 0 {
-			s.state.Since, s.state.Until = last.Time.Time, last.Time.Time
-		}
-		s.Log.Warn("Binary logs before this are not in the bucket; backups from here on can be restored to every point", "since", s.state.Since, "gtids", start.String())
 	}
 	from := candidates[chosen]
 	s.Log.Info("Shipping", "instance", from.index, "host", s.Hosts[from.index], "after", start.String())
 	s.status.setSource(from.index)
-	dir, err := os.MkdirTemp(s.Spool, "torpor-binlog-")
+	dir, err := os.MkdirTemp(s.Spool, streamFolder)
 	if err != nil {
 		return nil, fmt.Errorf("make a folder for binary logs: %w", err)
 	}
@@ -253,6 +256,39 @@ func (s *shipper) openSession(ctx context.Context) (*shipSession, error) {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	return &shipSession{shipper: s, stream: stream, primary: primary.uuid, source: from.uuid, have: start, dir: dir, completeAt: s.Clock.Now()}, nil
+}
+
+// chooseStart goes on where the bucket ends. If that is not possible it begins at the newest backup, or else now.
+func (s *shipper) chooseStart(ctx context.Context, primary binlogFacts, candidates []binlogFacts) (start gtid.Set, chosen int, err error) {
+	sources := make([]backup.ShipSource, len(candidates))
+	for i, c := range candidates {
+		sources[i] = backup.ShipSource{Executed: c.executed, Purged: c.purged}
+	}
+	if !s.state.Until.IsZero() { // Something was shipped before.
+		if start, chosen, continued := backup.ChooseShipStart([]gtid.Set{s.state.GTIDs}, primary.executed, sources); continued == 0 {
+			return start, chosen, nil
+		}
+	}
+	began := primary.now
+	var wanted []gtid.Set
+	last, err := s.findNewestBackup(ctx)
+	if err != nil {
+		return start, 0, err
+	}
+	if last.Time != nil {
+		set, err := gtid.Parse(last.GTIDSet)
+		if err != nil {
+			return start, 0, fmt.Errorf("read the newest backup: %w", err)
+		}
+		wanted = append(wanted, set)
+	}
+	start, chosen, continued := backup.ChooseShipStart(wanted, primary.executed, sources)
+	if continued == 0 {
+		began = last.Time.Time
+	}
+	*s.state = backup.ShippedState{GTIDs: start, Since: began, Until: began}
+	s.Log.Warn("Binary logs before this are not in the bucket; backups from here on can be restored to every point", "since", began, "gtids", start.String())
+	return start, chosen, nil
 }
 
 func (s *shipSession) close() error {

@@ -5,8 +5,13 @@ package job_test
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -143,8 +148,19 @@ func TestRestoreToAPointInTime(t *testing.T) {
 // TestShippingSurvives lets everything go wrong that may, one after another, while rows are written.
 func TestShippingSurvives(t *testing.T) {
 	e := newTestEnv(t)
-	storage := testenv.StartS3(t)
-	e.bucket.Endpoint = storage.URL
+	target, err := url.Parse(e.bucket.Endpoint)
+	testenv.ExpectNoError(t, err)
+	var isDown atomic.Bool
+	storage, spool := httputil.NewSingleHostReverseProxy(target), t.TempDir()
+	down := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if isDown.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		storage.ServeHTTP(w, r)
+	}))
+	defer down.Close()
+	e.bucket.Endpoint = down.URL
 	primary, replica := e.startPrimary(t), e.installation.StartServer(t)
 	follow := func(s, of *mysqld.Server) {
 		execStatements(t, s, "change replication source to source_host = '"+of.Address+"', source_user = 'moco-repl', source_password = 'secret-r', source_auto_position = 1, get_source_public_key = 1", "start replica")
@@ -163,7 +179,7 @@ func TestShippingSurvives(t *testing.T) {
 		expectRows(t, s, e.restoreTo(t, momentBefore(t, s, id+1)), id)
 	}
 	program := func() *testenv.Process {
-		return startProgram(t, e, backupPassword, "ship-binlogs", "--cluster=ns/test", "--host="+primary.Address, "--host="+replica.Address, "--interval=1s")
+		return startProgram(t, e, backupPassword, "ship-binlogs", "--cluster=ns/test", "--host="+primary.Address, "--host="+replica.Address, "--interval=1s", "--spool="+spool)
 	}
 	p := program()
 	expectReached("begun at the backup", primary)
@@ -171,6 +187,11 @@ func TestShippingSurvives(t *testing.T) {
 	waitForRows(t, primary, len(queryList(t, primary, "select id from app.ticks"))+5)
 	p = program()
 	expectReached("killed and started again", primary)
+
+	isDown.Store(true)
+	waitForRows(t, primary, len(queryList(t, primary, "select id from app.ticks"))+20)
+	isDown.Store(false)
+	expectReached("after an outage of the bucket", primary)
 
 	w.stop()
 	testenv.Eventually(t, "the replica has everything", func() error {

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package binlog_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/torpor-dev/torpor/internal/mysql/backup/binlog"
+	"github.com/torpor-dev/torpor/internal/mysql/gtid"
+)
+
+// event is one with a header.
+func event(kind byte, body string) []byte {
+	raw := make([]byte, 19)
+	raw[4] = kind
+	binary.LittleEndian.PutUint32(raw[9:], uint32(len(raw)+len(body)))
+	return append(raw, body...)
+}
+
+const uuid = "\x3e\x11\xfa\x47\x71\xca\x11\xe1\x9e\x33\xc8\x0a\xa9\x42\x95\x62"
+
+func TestReadEvent(t *testing.T) {
+	whole := event(2, strings.Repeat("x", 100))
+	for name, tt := range map[string]struct {
+		text []byte
+		want error
+	}{
+		"a whole event":                      {whole, nil},
+		"nothing":                            {nil, io.EOF},
+		"a part of a header":                 {whole[:7], io.ErrUnexpectedEOF},
+		"a header alone":                     {whole[:19], io.ErrUnexpectedEOF},
+		"a part of a body":                   {whole[:50], io.ErrUnexpectedEOF},
+		"one that promises more than it has": {append(bytes.Clone(whole[:9]), 0, 0, 0, 0x40, 0, 0, 0, 0, 0, 0), io.ErrUnexpectedEOF},
+	} {
+		t.Run(name, func(t *testing.T) {
+			found, err := binlog.ReadEvent(bytes.NewReader(tt.text))
+			if !errors.Is(err, tt.want) || err == nil && !bytes.Equal(found.Raw, whole) {
+				t.Errorf("expected %v, found %v and %q", tt.want, err, found.Raw)
+			}
+		})
+	}
+	if _, err := binlog.ReadEvent(bytes.NewReader(make([]byte, 19))); err == nil || errors.Is(err, io.EOF) {
+		t.Errorf("expected an event of 0 bytes to be refused, found %v", err)
+	}
+}
+
+func TestParseTransactionHead(t *testing.T) {
+	// 2026-11-20T12:00:00.5Z in microseconds.
+	moment := time.Date(2026, 11, 20, 12, 0, 0, 5e8, time.UTC)
+	at := string(binary.LittleEndian.AppendUint64(nil, uint64(moment.UnixMicro()))[:7])
+	replicated := string(binary.LittleEndian.AppendUint64(nil, uint64(moment.Add(time.Hour).UnixMicro())|1<<55)[:7]) + at
+	number, clock := "\x07\x00\x00\x00\x00\x00\x00\x00", strings.Repeat("\x02", 17)
+	for name, tt := range map[string]struct {
+		body string
+		size int64
+		err  string
+	}{
+		"of the primary":             {"\x00" + uuid + number + clock + at + "\xc8", 200, ""},
+		"of a replica":               {"\x00" + uuid + number + clock + replicated + "\xfc\x00\x10", 4096, ""},
+		"of many bytes":              {"\x00" + uuid + number + clock + at + "\xfe\x00\x00\x00\x00\x01\x00\x00\x00", 1 << 32, ""},
+		"that is too short":          {"\x00" + uuid, 0, "shorter"},
+		"whose size cannot be right": {"\x00" + uuid + number + clock + at + "\x07", 0, "fewer than its first event"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			head, err := binlog.BinlogEvent{Raw: event(33, tt.body)}.ParseTransactionHead()
+			if tt.err != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.err) {
+					t.Errorf("expected %q, found %v", tt.err, err)
+				}
+				return
+			}
+			if err != nil || head.GTID.String() != "3e11fa47-71ca-11e1-9e33-c80aa9429562:7" || !head.Committed.Equal(moment) || head.Size != tt.size {
+				t.Errorf("expected number 7 at %s with %d bytes, found %+v, %v", moment, tt.size, head, err)
+			}
+		})
+	}
+}
+
+// FuzzParseTransactionHead looks for events that break the reader: what is in a bucket may be damaged.
+func FuzzParseTransactionHead(f *testing.F) {
+	f.Add(byte(33), []byte("\x00"+uuid))
+	f.Add(byte(42), []byte("\x02\x78\x00\x00\x02\x02\x25\xdc"))
+	f.Add(byte(2), []byte{})
+	f.Fuzz(func(_ *testing.T, kind byte, body []byte) {
+		e := binlog.BinlogEvent{Raw: event(kind, string(body))}
+		_, _ = e.ParseTransactionHead()
+		_ = e.QueryText(true)
+		_ = e.IsCompatible(e)
+	})
+}
+
+func TestSegmentHeader(t *testing.T) {
+	set, err := gtid.Parse("3e11fa47-71ca-11e1-9e33-c80aa9429562:1-7:label:3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := binlog.SegmentHeader{Previous: set, First: time.Unix(1, 0).UTC(), Source: "s"}
+	text, err := want.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := binlog.ReadSegmentHeader(io.MultiReader(bytes.NewReader(text), strings.NewReader("more")))
+	if err != nil || !found.Previous.Equal(set) || !found.GTIDs.IsEmpty() || found.First != want.First || found.Source != "s" {
+		t.Errorf("expected %+v, found %+v, %v", want, found, err)
+	}
+	for _, bad := range []string{"", "PK", strings.Repeat("x", 100), string(text[:20])} {
+		if _, err := binlog.ReadSegmentHeader(strings.NewReader(bad)); err == nil {
+			t.Errorf("%q: expected an error, found none", bad)
+		}
+	}
+}
