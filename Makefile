@@ -42,7 +42,7 @@ bench-hibernate bench-fleet: local torpor
 	@$(BIN)/local $@ --dir .cache/bench/stage --out .cache/bench/$(if $(findstring fleet,$@),fleet,hibernate-one).json
 bench-conditional soak-conditional: local
 	@cd conditional/bench && go run $(if $(findstring soak,$@),-race . --soak=$(or $(SOAK),10m) --seed=$(or $(SEED),1),. --out $(CURDIR)/.cache/bench/conditional.json $(BENCH))
-bench-mysql: local torpor mysql
+bench-mysql: local torpor mysql s3
 	@$(GOBENCH) ./internal/e2e/mysql -run 'TestBench$$'
 bench-restart: local torpor
 	@$(GOBENCH) ./internal/e2e/cf -run 'TestBenchRestart$$'

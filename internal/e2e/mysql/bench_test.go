@@ -46,6 +46,7 @@ func targets() map[string]string {
 		"failover_p95_seconds":              "target <= 5, upstream 34",
 		"idle_statements_per_second":        "target <= 0.35",
 		"acts_after_stop":                   "target 0",
+		"restore_point_error_seconds":       "target 0",
 		"manager_200_one_hangs_p95_seconds": "as without it",
 	}
 }
@@ -73,6 +74,7 @@ func TestBench(t *testing.T) {
 	b := &benchmark{runs: map[string][]float64{}}
 	before := loadAverage(t)
 	t.Run("one cluster", b.benchOneCluster)
+	t.Run("restore to a point", b.benchRestorePoint)
 	t.Run("200 clusters", b.benchManyClusters)
 	if t.Failed() {
 		return

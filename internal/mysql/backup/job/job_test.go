@@ -374,7 +374,7 @@ grant replication slave, replication client on *.* to 'moco-repl'@'%';
 // schemaStatements is what a primary begins with: everything that a dump has to keep.
 func schemaStatements() []string {
 	return []string{
-		"create role reader", "create user app@'%' identified by 'app-secret' default role reader",
+		"create role reader", "create user 'moco-shop'@'%' identified by 'shop-secret'", "create user app@'%' identified by 'app-secret' default role reader",
 		"create schema app", "create schema `odd ``name`", "create schema nothing",
 		"create table app.t (id int auto_increment primary key, v varchar(64), b blob, j json, at timestamp default current_timestamp)",
 		"create table app.parent (id int primary key)",
@@ -527,7 +527,7 @@ func readContents(t *testing.T, s *mysqld.Server) map[string]string {
 		"views":    "select concat(table_schema, '.', table_name) from information_schema.views where table_schema " + mine,
 		"triggers": "select concat(trigger_schema, '.', trigger_name) from information_schema.triggers where trigger_schema " + mine,
 		"events":   "select concat(event_schema, '.', event_name) from information_schema.events",
-		"accounts": "select concat(user, '@', host, sha2(authentication_string, 256)) from mysql.user where user not like 'moco-%' and user not like 'mysql.%' and user <> 'root'",
+		"accounts": "select concat(user, '@', host, sha2(authentication_string, 256)) from mysql.user where user not in ('moco-admin', 'moco-backup', 'moco-repl', 'root') and user not like 'mysql.%'",
 	} {
 		for _, value := range queryList(t, s, query) {
 			all[what+" "+value] = "is there"

@@ -180,7 +180,7 @@ func (f *transactionFilter) passTransaction(first binlog.BinlogEvent, head binlo
 }
 
 // accountStatement begins a statement about accounts. Such a one is a transaction of its own.
-var accountStatement = regexp.MustCompile(`(?is)^\s*(?:/\*.*?\*/\s*)*(?:create|alter|drop|rename)\s+(?:user|role)\b|^\s*(?:grant|revoke)\b|^\s*set\s+(?:password|default\s+role)\b`)
+var accountStatement = regexp.MustCompile(`(?is)^\s*(?:/\*.*?\*/\s*)*(?:(?:create|alter|drop|rename)\s+(?:user|role)|grant|revoke|set\s+(?:password|default\s+role))\b`)
 
 // isLeftOut says whether a statement is not repeated: one about accounts that every cluster has with passwords of its own, or about any
 // if only some were to be restored.
@@ -188,7 +188,9 @@ func (o RestoreOptions) isLeftOut(statement string) bool {
 	if !accountStatement.MatchString(statement) {
 		return false
 	}
-	return len(o.Users) > 0 || slices.ContainsFunc(accounts.ListAccounts(), func(a accounts.MySQLAccount) bool { return strings.Contains(statement, a.Name) })
+	return len(o.Users) > 0 || slices.ContainsFunc(accounts.ListAccounts(), func(a accounts.MySQLAccount) bool {
+		return slices.ContainsFunc([]string{"'", "`", `"`}, func(quote string) bool { return strings.Contains(statement, quote+a.Name+quote) })
+	})
 }
 
 // replayBinlogs applies what was committed between the dump and the restore point.

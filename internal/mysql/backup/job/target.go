@@ -15,6 +15,7 @@ import (
 
 	driver "github.com/go-sql-driver/mysql"
 
+	"github.com/torpor-dev/torpor/internal/mysql/accounts"
 	"github.com/torpor-dev/torpor/internal/mysql/backup"
 )
 
@@ -125,7 +126,7 @@ func (t restoreTarget) wipePartialRestore(ctx context.Context, schemas []string)
 	for _, id := range ids {
 		_ = t.execStatement(ctx, "kill "+id) // One that has ended meanwhile is as good.
 	}
-	left, err := listAccountNames(ctx, t.Conn, accountsQuery)
+	left, err := listAccountNames(ctx, t.Conn, accountsQuery())
 	if err != nil {
 		return err
 	}
@@ -167,9 +168,15 @@ type mysqlAccount struct {
 
 // accountsQuery leaves out those that every cluster has with passwords of its own: a cluster's Secret and the accounts in
 // its data must fit together. Accounts with default roles come after the roles.
-const accountsQuery = `select user, host from mysql.user u
- where user not in ('root', '') and user not like 'mysql.%' and user not like 'moco-%'
+func accountsQuery() string {
+	var own []string
+	for _, a := range accounts.ListAccounts() {
+		own = append(own, quoteSQL(a.Name))
+	}
+	return `select user, host from mysql.user u
+ where user not in ('root', '', ` + strings.Join(own, ", ") + `) and user not like 'mysql.%'
  order by exists(select 1 from mysql.default_roles r where r.user = u.user and r.host = u.host), user, host`
+}
 
 func (a mysqlAccount) isEqual(b mysqlAccount) bool {
 	return a.User == b.User && a.Host == b.Host && a.Create == b.Create && slices.Equal(a.Grants, b.Grants)
@@ -191,7 +198,7 @@ func readAccounts(ctx context.Context, c *sql.Conn) ([]mysqlAccount, error) {
 	if _, err := c.ExecContext(ctx, "set session print_identified_with_as_hex = on"); err != nil {
 		return nil, fmt.Errorf("prepare the list of accounts: %w", err)
 	}
-	all, err := listAccountNames(ctx, c, accountsQuery)
+	all, err := listAccountNames(ctx, c, accountsQuery())
 	if err != nil {
 		return nil, err
 	}
