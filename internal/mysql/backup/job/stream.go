@@ -166,14 +166,9 @@ func (s *binlogStream) peekEvent() (binlog.BinlogEvent, bool, error) {
 	case !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF):
 		return event, false, fmt.Errorf("read the binary log: %w", err)
 	}
-	// What is after this file was begun when it was complete.
 	current := s.file.Name()
-	info, statErr := s.file.Stat()
-	if err := errors.Join(statErr, s.rewind()); err != nil {
+	if err := s.rewind(); err != nil {
 		return event, false, err
-	}
-	if s.offset < info.Size() || errors.Is(err, io.ErrUnexpectedEOF) {
-		return event, false, nil
 	}
 	opened, err := s.openNext(filepath.Base(current))
 	if err != nil || !opened {
@@ -185,23 +180,20 @@ func (s *binlogStream) peekEvent() (binlog.BinlogEvent, bool, error) {
 	return s.peekEvent()
 }
 
-// openNext opens the file after another one; false if there is none with a whole head.
+// openNext opens the file after another one that was read to its end; false if there is none, or if there is more in the one before.
 func (s *binlogStream) openNext(after string) (bool, error) {
-	entries, err := os.ReadDir(s.dir)
-	if err != nil {
-		return false, fmt.Errorf("list binary logs: %w", err)
+	name, err := s.findNext(after)
+	if err != nil || name == "" {
+		return false, err
 	}
-	isAfter := func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }
-	var names []string
-	for _, e := range entries {
-		if after == "" || isAfter(e.Name(), after) > 0 {
-			names = append(names, e.Name())
+	if s.file != nil {
+		// It was complete when the next one was begun, so that its size is final.
+		info, err := s.file.Stat()
+		if err != nil || info.Size() > s.offset {
+			return false, err
 		}
 	}
-	if len(names) == 0 {
-		return false, nil
-	}
-	file, err := os.Open(filepath.Join(s.dir, slices.MinFunc(names, isAfter)))
+	file, err := os.Open(filepath.Join(s.dir, name))
 	if err != nil {
 		return false, fmt.Errorf("open a binary log: %w", err)
 	}
@@ -214,6 +206,25 @@ func (s *binlogStream) openNext(after string) (bool, error) {
 	}
 	s.file, s.offset, s.reader = file, int64(len(binlog.FileMagic)), bufio.NewReaderSize(file, streamBuffer)
 	return true, errors.Join(err, s.rewind())
+}
+
+// findNext returns the name of the file after another one, by number; empty if there is none.
+func (s *binlogStream) findNext(after string) (string, error) {
+	entries, err := os.ReadDir(s.dir)
+	if err != nil {
+		return "", fmt.Errorf("list binary logs: %w", err)
+	}
+	compare := func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }
+	var names []string
+	for _, e := range entries {
+		if after == "" || compare(e.Name(), after) > 0 {
+			names = append(names, e.Name())
+		}
+	}
+	if len(names) == 0 {
+		return "", nil
+	}
+	return slices.MinFunc(names, compare), nil
 }
 
 // rewind lets the next read begin at the offset again.
