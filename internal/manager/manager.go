@@ -199,7 +199,7 @@ func listFeatures(o Options) []feature {
 func routeKinds(publisher cfroute.Publisher) []schema.GroupVersionKind {
 	all := kinds(korifiv1alpha1.CFRouteKind(), korifiv1alpha1.CFDomainKind(), korifiv1alpha1.CFAppKind(), korifiv1alpha1.CFProcessKind())
 	if publisher.UsesGateway() {
-		all = append(all, gatewayv1.SchemeGroupVersion.WithKind("HTTPRoute"))
+		all = append(all, schema.GroupVersionKind{Group: gatewayv1.GroupName, Version: gatewayv1.GroupVersion.Version, Kind: "HTTPRoute"})
 	}
 	return all
 }
@@ -230,16 +230,7 @@ func addFeatures(mgr manager.Manager, o Options) error {
 	if err != nil {
 		return err
 	}
-	if o.endpoints, err = egress.ParseEndpoints(o.AllowEndpoints); err != nil {
-		return fmt.Errorf("--allow-endpoints: %w", err)
-	}
-	if o.assumableRoles, err = aws.ParseAssumableRoles(o.AWSAssumeRoles); err != nil {
-		return fmt.Errorf("--aws-assume-roles: %w", err)
-	}
-	if o.publisher, err = cfroute.ParsePublisher(o.RouteGateway, o.RouteIngressClass); err != nil {
-		return err
-	}
-	if o.guards, err = newWriterGuards(mgr.GetAPIReader(), o.TakeOver); err != nil {
+	if err := o.parse(mgr.GetAPIReader()); err != nil {
 		return err
 	}
 	for _, f := range listFeatures(o) {
@@ -267,6 +258,23 @@ func addFeatures(mgr manager.Manager, o Options) error {
 	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return fmt.Errorf("add health check: %w", err)
+	}
+	return nil
+}
+
+// parse reads what the command line gives as text.
+func (o *Options) parse(reader client.Reader) (err error) {
+	if o.endpoints, err = egress.ParseEndpoints(o.AllowEndpoints); err != nil {
+		return fmt.Errorf("--allow-endpoints: %w", err)
+	}
+	if o.assumableRoles, err = aws.ParseAssumableRoles(o.AWSAssumeRoles); err != nil {
+		return fmt.Errorf("--aws-assume-roles: %w", err)
+	}
+	if o.publisher, err = cfroute.ParsePublisher(o.RouteGateway, o.RouteIngressClass); err != nil {
+		return err
+	}
+	if o.guards, err = newWriterGuards(reader, o.TakeOver); err != nil {
+		return err
 	}
 	return nil
 }
