@@ -101,7 +101,7 @@ func Decide(seen Observed) ChangeSet {
 	isReplaced := len(changes.Grow) > 0 || seen.StatefulSet != nil && !seen.StatefulSet.DeletionTimestamp.IsZero()
 	for _, object := range seen.Objects {
 		// A StatefulSet takes no other templates of claims; the one after it does.
-		if object.NeedsApply() && !(isReplaced && object.Desired == seen.Desired.StatefulSet) {
+		if object.NeedsApply() && (!isReplaced || object.Desired != seen.Desired.StatefulSet) {
 			changes.Apply = append(changes.Apply, object.Desired)
 		}
 	}

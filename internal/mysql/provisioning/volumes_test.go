@@ -21,7 +21,7 @@ func TestVolumeGrowth(t *testing.T) {
 		"{metadata: {name: logs}, spec: {resources: {requests: {storage: 1024Mi}}}}"
 	live := parseStatefulSet(t, data, logs)
 	going := live.DeepCopy()
-	going.DeletionTimestamp = new(metav1.Now())
+	going.DeletionTimestamp = new(metav1.Unix(1, 0))
 	larger := strings.Replace(data, "2Gi", "3Gi", 1)
 	for name, c := range map[string]struct {
 		live        *appsv1.StatefulSet

@@ -27,7 +27,7 @@ func (c Controller) act(ctx context.Context, seen route.Observed, plan route.Pla
 	}
 	for _, wanted := range plan.Services {
 		if err := c.applyService(ctx, unwanted[wanted.Name], wanted); err != nil {
-			return fmt.Errorf("Service %s: %w", wanted.Name, err)
+			return fmt.Errorf("write the Service %s: %w", wanted.Name, err)
 		}
 		delete(unwanted, wanted.Name)
 	}
@@ -36,7 +36,7 @@ func (c Controller) act(ctx context.Context, seen route.Observed, plan route.Pla
 	}
 	for _, service := range unwanted {
 		if err := reconcile.DeleteObserved(ctx, c.client, service); err != nil {
-			return fmt.Errorf("Service %s: %w", service.Name, err)
+			return fmt.Errorf("delete the Service %s: %w", service.Name, err)
 		}
 	}
 	return nil

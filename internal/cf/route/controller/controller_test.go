@@ -65,7 +65,7 @@ func (e *env) createRoute(t *testing.T, namespace, host string, apps ...string) 
 	return made
 }
 
-func (e *env) createApp(t *testing.T, namespace, name string) *korifiv1alpha1.CFApp {
+func (e *env) createApp(t *testing.T, namespace, name string) {
 	t.Helper()
 	app := testenv.BuildCFApp(types.NamespacedName{Namespace: namespace, Name: name})
 	app.Spec.DesiredState = korifiv1alpha1.StartedState
@@ -73,7 +73,6 @@ func (e *env) createApp(t *testing.T, namespace, name string) *korifiv1alpha1.CF
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name + "-web"},
 		Spec:       korifiv1alpha1.CFProcessSpec{AppRef: korifiv1alpha1.Reference{Name: name}, ProcessType: korifiv1alpha1.WebProcess, DesiredInstances: new(int32(2)), MemoryMB: 16, DiskQuotaMB: 16},
 	})
-	return app
 }
 
 func (e *env) expectReason(t *testing.T, obj *korifiv1alpha1.CFRoute, reason string) {
@@ -118,7 +117,7 @@ func TestAddressIsPublishedWithItsDestinations(t *testing.T) {
 	published.Status.Parents = []gatewayv1.RouteParentStatus{{ParentRef: published.Spec.ParentRefs[0], ControllerName: "example.com/gateway"}}
 	for _, kind := range []string{"Accepted", "ResolvedRefs"} {
 		published.Status.Parents[0].Conditions = append(published.Status.Parents[0].Conditions, metav1.Condition{
-			Type: kind, Status: metav1.ConditionTrue, Reason: kind, ObservedGeneration: published.Generation, LastTransitionTime: metav1.Now(),
+			Type: kind, Status: metav1.ConditionTrue, Reason: kind, ObservedGeneration: published.Generation, LastTransitionTime: published.CreationTimestamp,
 		})
 	}
 	testenv.ExpectNoError(t, e.Client.Status().Update(t.Context(), published))
