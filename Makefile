@@ -79,7 +79,7 @@ generate: ## Regenerate deep copies, CRDs, RBAC, the state diagrams and the refe
 	  paths=./api/... paths=./internal/... output:crd:dir=config/crd
 	@.ci/generate-roles
 	@cd internal && TORPOR_UPDATE=1 go test -count=1 ./hibernation ./arch ./cf/api -run 'Diagram|Reference|SpecPages|Documented' >/dev/null
-	@cd conditional && TORPOR_UPDATE=1 go test -count=1 ./internal/statemachine -run Diagram >/dev/null
+	@cd conditional && TORPOR_UPDATE=1 go test -count=1 . -run Diagram >/dev/null
 fmt lint: ## Format or lint all modules
 	@for module in . conditional conditional/bench local local/dns; do \
 	  (cd $$module && go tool -modfile=$(CURDIR)/go.tools.mod golangci-lint $(@:lint=run) -c $(CURDIR)/.golangci.yml ./...) || exit 1; done

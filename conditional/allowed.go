@@ -14,14 +14,12 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
-
-	"github.com/torpor-dev/torpor/conditional/internal/process"
 )
 
 // How a group that is Dormant shows in its metric and its log if its condition is False for one of these reasons.
 const (
-	DisabledReason  = process.DisabledReason
-	ForbiddenReason = process.ForbiddenReason
+	DisabledReason  = "Disabled"
+	ForbiddenReason = "Forbidden"
 )
 
 const (
@@ -32,6 +30,15 @@ const (
 	// notANamespace has no RoleBindings: what is granted there is granted in the whole cluster.
 	notANamespace = "-"
 )
+
+// shownStates are what the metric of a group's state knows: the phases, and the reasons that stand for Dormant.
+func shownStates() []string {
+	states := []string{DisabledReason, ForbiddenReason}
+	for _, p := range allPhases() {
+		states = append(states, string(p))
+	}
+	return states
+}
 
 // Disabled never holds: the group is there to be seen, and looks for nothing.
 func Disabled() Condition {

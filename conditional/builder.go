@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/torpor-dev/torpor/conditional/internal/managercache"
 	"github.com/torpor-dev/torpor/conditional/internal/process"
 )
 
@@ -138,7 +139,7 @@ func (b *Builder) WithOptions(options controller.Options) *Builder {
 		b.addError("expected no NeedLeaderElection: false in WithOptions, found it, and a conditional controller runs on the leader only: leave it out")
 	}
 	if warm := options.EnableWarmup; warm != nil && *warm {
-		b.addError("expected no EnableWarmup in WithOptions, found it, and a conditional controller starts on the leader only: use WithGroup(conditional.WarmStandby(…))")
+		b.addError("expected no EnableWarmup in WithOptions, found it, and a conditional controller starts on the leader only: leave it out")
 	}
 	b.skipName = options.SkipNameValidation
 	if options.RateLimiter == nil {
@@ -272,7 +273,11 @@ func (b *Builder) reserveName(name string) (isShared bool, err error) {
 	if skip != nil && *skip {
 		return true, nil
 	}
-	return false, process.ReserveControllerName(name)
+	all, err := process.RegistryOf(managercache.FromCache(b.mgr.GetCache()))
+	if err != nil {
+		return false, err
+	}
+	return false, all.ReserveControllerName(name)
 }
 
 // requiredObjects begins with the one of For, if there is one.

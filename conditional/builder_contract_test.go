@@ -62,7 +62,7 @@ func differences() map[string]string {
 		"no For, but Named and a raw source":          "there is no kind to wait for: take `Setup`",
 		"a source that cannot be started twice":       "take `conditional.Kind`, or make the source in a `source.Func`",
 		"NeedLeaderElection: false":                   "a group runs on the leader only",
-		"EnableWarmup":                                "take `WarmStandby`",
+		"EnableWarmup":                                "a group starts on the leader only",
 		"a client in an unexported field":             "it could not be replaced at the next start",
 		"a client in a wrapper":                       "it could not be replaced at the next start: make the wrapper in `Setup`",
 		"the manager of a missing CRD, after a while": "that is what the library is for",

@@ -14,29 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
-	"github.com/torpor-dev/torpor/conditional/internal/condition"
 	"github.com/torpor-dev/torpor/conditional/internal/detect"
 	"github.com/torpor-dev/torpor/conditional/internal/managercache"
 	"github.com/torpor-dev/torpor/conditional/internal/process"
 )
-
-// State says whether a condition holds: Unknown, False or True. It prints, and marshals, as that word.
-type State = condition.State
-
-// The three states of a condition. Unknown keeps whatever runs.
-const (
-	Unknown = condition.Unknown
-	False   = condition.False
-	True    = condition.True
-)
-
-// Status is one report of a condition: its State; a Reason, which is a CamelCase word; a Message for people; and an
-// Identity, which names what the condition found. When the identity changes while the state is True, the group
-// restarts.
-type Status = condition.Status
 
 // Condition says when a group shall run.
 type Condition interface {
@@ -83,16 +66,16 @@ type validator interface{ validate(src Sources) error }
 // All holds while all the conditions do; one that is False decides, then one that is Unknown. A change of any of
 // their identities restarts the group.
 func All(c ...Condition) Condition {
-	return newCombined("All", c, func() condition.JudgeFunc { return condition.All })
+	return newCombined("All", c, func() judgeFunc { return judgeAll })
 }
 
 // Any holds while at least one of the conditions does; otherwise one that is Unknown decides. It has the identity of
 // one that holds and stays with it until that is False, so another one that begins to hold restarts nothing.
-func Any(c ...Condition) Condition { return newCombined("Any", c, condition.Any) }
+func Any(c ...Condition) Condition { return newCombined("Any", c, newAnyJudge) }
 
 // Not holds while the condition is False; Unknown stays Unknown.
 func Not(c Condition) Condition {
-	return newCombined("Not", []Condition{c}, func() condition.JudgeFunc { return condition.Not })
+	return newCombined("Not", []Condition{c}, func() judgeFunc { return judgeNot })
 }
 
 // On is c as the API server of another cluster has it: Served looks for its kinds there, Object watches there. The
@@ -129,27 +112,7 @@ func Func(name string, every time.Duration, f func(context.Context) (bool, error
 			return nil
 		},
 		observeFunc: func(ctx context.Context, _ Sources, report func(Status)) error {
-			condition.PollFunc(ctx, every, f, report)
-			return nil
-		},
-	}
-}
-
-// Object holds while the object of that name exists and f returns true for it, for example for an annotation or a
-// ConfigMap's entry. The type of obj says what is watched, as in a client's Get; f gets a copy of its own. It needs
-// the right to list and watch that one object.
-func Object(obj client.Object, key client.ObjectKey, f func(client.Object) bool) Condition {
-	return builtinCondition{
-		name: strings.Join([]string{objectName(obj), key.Namespace, key.Name}, ":"),
-		validateFunc: func(src Sources) error {
-			if obj == nil || key.Name == "" || f == nil {
-				return errors.New("condition Object needs an object of the type to watch, the name of one and a function: pass all three")
-			}
-			_, err := findKind(obj, src.Scheme)
-			return err
-		},
-		observeFunc: func(ctx context.Context, src Sources, report func(Status)) error {
-			condition.ObjectCondition{Config: src.Config, HTTPClient: src.HTTPClient, Scheme: src.Scheme, Like: obj, Key: key, Holds: f}.Watch(ctx, report)
+			pollFunc(ctx, every, f, report)
 			return nil
 		},
 	}
@@ -167,25 +130,7 @@ func Signal(name string, ch <-chan bool) Condition {
 			return nil
 		},
 		observeFunc: func(ctx context.Context, _ Sources, report func(Status)) error {
-			condition.FollowSignal(ctx, ch, report)
-			return nil
-		},
-	}
-}
-
-// Stable takes over that c is True, or False, only after it has been so for a span; until then it keeps the state
-// it has, which is Unknown at first. When c is Unknown, so is Stable at once, while the span goes on.
-func Stable(c Condition, forTrue, forFalse time.Duration) Condition {
-	return builtinCondition{
-		name: "Stable(" + joinNames([]Condition{c}) + ")",
-		validateFunc: func(src Sources) error {
-			if forTrue < 0 || forFalse < 0 {
-				return fmt.Errorf("condition Stable needs spans that are not negative, found %s and %s: correct them", forTrue, forFalse)
-			}
-			return validateAll("Stable", []Condition{c}, src)
-		},
-		observeFunc: func(ctx context.Context, src Sources, report func(Status)) error {
-			condition.ObserveStable(ctx, newChild(c, src), condition.HoldTimes{True: forTrue, False: forFalse}, report)
+			followSignal(ctx, ch, report)
 			return nil
 		},
 	}
@@ -207,23 +152,15 @@ func (c builtinCondition) Observe(ctx context.Context, src Sources, report func(
 }
 
 // newCombined takes a constructor, since a judge may have state: each observation needs one of its own.
-func newCombined(name string, of []Condition, judge func() condition.JudgeFunc) Condition {
+func newCombined(name string, of []Condition, judge func() judgeFunc) Condition {
 	return builtinCondition{
 		name:         name + "(" + joinNames(of) + ")",
 		validateFunc: func(src Sources) error { return validateAll(name, of, src) },
 		observeFunc: func(ctx context.Context, src Sources, report func(Status)) error {
-			var children []condition.Child
-			for _, c := range of {
-				children = append(children, newChild(c, src))
-			}
-			condition.ObserveCombined(ctx, children, judge(), report)
+			observeCombined(ctx, of, src, judge(), report)
 			return nil
 		},
 	}
-}
-
-func newChild(c Condition, src Sources) condition.Child {
-	return condition.Child{Name: c.String(), Observe: func(ctx context.Context, report func(Status)) error { return c.Observe(ctx, src, report) }}
 }
 
 // joinNames accepts nil conditions, since the name is needed before validation.

@@ -39,7 +39,7 @@ func TestConditionsHaveNames(t *testing.T) {
 		"FirstServed(Widget.example.com,v1,v1beta1)": FirstServed(widgetKind().GroupKind(), "v1", "v1beta1"),
 		"FirstServed(Node,v1)":                       FirstServed(schema.GroupKind{Kind: "Node"}, "v1"),
 		"All(Widget.v1.example.com,Not(flag))":       All(served, Not(signal)),
-		"Any(flag,Stable(probe))":                    Any(signal, Stable(Func("probe", time.Second, yes), 0, 0)),
+		"Any(flag,Not(probe))":                       Any(signal, Not(Func("probe", time.Second, yes))),
 		"v1.ConfigMap:default:flags":                 Object(&corev1.ConfigMap{}, flags(), present),
 		"Widget.v1.example.com::one":                 Object(newWidget(), client.ObjectKey{Name: "one"}, present),
 	} {
@@ -64,11 +64,9 @@ func TestConditionsRefuseBadUse(t *testing.T) {
 		"all of nothing":             {All(), "condition All combines nothing"},
 		"any of nothing":             {Any(), "condition Any combines nothing"},
 		"nothing, nested":            {All(signal, Not(Any())), "condition Any combines nothing"},
-		"no kind, nested":            {Stable(Any(signal, Served()), 0, 0), "names no kind"},
+		"no kind, nested":            {Not(Any(signal, Served())), "names no kind"},
 		"nil among others":           {All(signal, nil), "nil as its condition number 2"},
 		"not nil":                    {Not(nil), "condition Not got nil"},
-		"stable nil":                 {Stable(nil, 0, 0), "condition Stable got nil"},
-		"a negative span":            {Stable(signal, -1, 0), "not negative"},
 		"no function":                {Func("probe", time.Second, nil), "condition Func needs"},
 		"no period":                  {Func("probe", 0, yes), "condition Func needs"},
 		"a function without a name":  {Func("", time.Second, yes), "condition Func needs"},
@@ -139,7 +137,7 @@ func TestGroupWithManyConditions(t *testing.T) {
 		)
 		mgr := &fakeManager{elected: make(chan struct{}), ready: map[string]healthz.Checker{}}
 		close(mgr.elected)
-		g := mustSetUp(t, mgr, Stable(when, 10*time.Second, 0), func(manager.Manager) error { return nil }, Name("many"))
+		g := mustSetUp(t, mgr, when, func(manager.Manager) error { return nil }, Name("many"))
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- mgr.added[0].Start(ctx) }()
@@ -154,8 +152,6 @@ func TestGroupWithManyConditions(t *testing.T) {
 		want("nobody has signalled", Dormant, "nothing has been signalled yet")
 		maintenance <- false
 		flag <- true
-		want("it holds, but not for long", Dormant, "must stay so for 10s")
-		<-time.After(10 * time.Second)
 		want("it holds", Running, "probe is True")
 		maintenance <- true
 		want("maintenance", Dormant, "Not(maintenance) is False: maintenance is True")

@@ -33,8 +33,8 @@
 // look), the condition is [Unknown] and whatever runs keeps running.
 //
 // A condition need not be an API: [Object], [Func] and [Signal] follow a flag, a function and a channel, [FirstServed]
-// prefers one version to another, [On] looks at another cluster, and [All], [Any], [Not] and [Stable] make one
-// condition of others. What is [Unknown] in a part decides only when nothing else does.
+// prefers one version to another, [On] looks at another cluster, and [All], [Any] and [Not] make one condition of
+// others. What is [Unknown] in a part decides only when nothing else does.
 //
 // The scope's cache and client have controller-runtime's default options, unless the manager was made with
 // [ManagerOptions]: then they have the manager's. Webhooks are set up outside, for every replica has to serve them.

@@ -70,7 +70,7 @@ func ExampleSetup() {
 	// Output: Widget.v1.example.com is Dormant
 }
 
-// A group that runs while its kind is served and wanted, and not stopped by a short disturbance of either.
+// A condition that holds while a kind is served and wanted.
 func ExampleAll() {
 	widget := schema.GroupKind{Group: "example.com", Kind: "Widget"}
 	flags := client.ObjectKey{Namespace: "default", Name: "flags"}
@@ -80,8 +80,8 @@ func ExampleAll() {
 			return obj.GetAnnotations()["example.com/widgets"] == "on"
 		}),
 	)
-	fmt.Println(conditional.Stable(when, 0, 30*time.Second))
-	// Output: Stable(All(FirstServed(Widget.example.com,v1,v1beta1),v1.ConfigMap:default:flags))
+	fmt.Println(when)
+	// Output: All(FirstServed(Widget.example.com,v1,v1beta1),v1.ConfigMap:default:flags)
 }
 
 // One line differs from a controller that needs its CRD: conditional instead of ctrl before NewControllerManagedBy.

@@ -234,6 +234,13 @@ func (a *failureEnv) newCandidate(lasts [2]time.Duration, setup func(seen chan s
 
 func (a *failureEnv) watchTo(seen chan string) SetupFunc { return watching(a.kind, seen) }
 
+// electing makes a manager wait for a lease.
+func electing(id string) func(*ctrl.Options) {
+	return func(o *ctrl.Options) {
+		o.LeaderElection, o.LeaderElectionID, o.LeaderElectionNamespace, o.LeaderElectionReleaseOnCancel = true, id, "default", true
+	}
+}
+
 // standby sees the CRD go and come while it waits.
 func (a *failureEnv) standby() {
 	leader := a.newCandidate(patientLease(), a.watchTo)

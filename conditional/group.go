@@ -17,20 +17,6 @@ import (
 
 	"github.com/torpor-dev/torpor/conditional/internal/process"
 	"github.com/torpor-dev/torpor/conditional/internal/scope"
-	"github.com/torpor-dev/torpor/conditional/internal/statemachine"
-)
-
-// Phase is where a group is.
-type Phase = statemachine.Phase
-
-// The phases of a group.
-const (
-	Dormant  = statemachine.Dormant  // nothing of the group exists
-	Starting = statemachine.Starting // setup runs, the informers that it asked for sync
-	Running  = statemachine.Running  // setup is done and every runnable has been started; controllers sync what they watch by themselves
-	Draining = statemachine.Draining // stopped, runnables are returning
-	Stuck    = statemachine.Stuck    // a runnable has not returned within the drain timeout; nothing starts before it does
-	Failed   = statemachine.Failed   // setup or a runnable failed; the next try waits for the back-off
 )
 
 // Group is a set of runnables that start and stop together. It is a runnable of its manager.
@@ -40,10 +26,10 @@ type Group struct {
 	setup         SetupFunc
 	options       options
 	optionalKinds []schema.GroupVersionKind
-	standbyKinds  []schema.GroupVersionKind // of the options' objects
 	src           Sources
 	log           logr.Logger
 	host          *groupHost
+	registry      *process.Registry
 	server        *process.SharedState
 	release       func() // frees the name and the server state
 
@@ -60,7 +46,6 @@ type Group struct {
 	terminating     map[string]bool     // kinds whose CRD waits for its deletion, and whether that was logged
 	loggedForbidden string              // the right whose absence was logged last
 	changed         chan struct{}       // closed at the next change; nil while nobody waits for it
-	stats           *process.GroupStats // nil before the first transition
 	controllers     map[string]struct{} // the names of those that have had a queue
 	isAwake         bool                // a goroutine acts on what has happened
 	hasNews         bool                // something has happened since it looked
@@ -81,7 +66,7 @@ type GroupStatus struct {
 	HeldUntil time.Time `json:"heldUntil,omitzero"`
 	// Condition is the last report; its zero value means that there was none.
 	Condition Status `json:"condition"`
-	// Error is why the group failed last, or what AfterStop returned; it is empty again when the group runs.
+	// Error is why the group failed last; it is empty again when the group runs.
 	Error string `json:"error,omitempty"`
 }
 
@@ -172,11 +157,15 @@ func (g *Group) setHeldUntil(until time.Time) {
 	}
 }
 
-// enterPhase publishes a transition to waiters, metrics and the log.
-func (g *Group) enterPhase(to Phase, fact statemachine.Fact, err error) Transition {
+// enterPhase publishes a change to waiters, metrics and the log.
+func (g *Group) enterPhase(to Phase, fact groupFact, err error) phaseChange {
 	t, condition := g.setPhase(to, fact, err)
+	g.registry.CountTransition(g.options.name, string(to), string(fact))
+	if to == Stuck {
+		g.registry.CountOverdueDrain(g.options.name)
+	}
 	g.logForbidden()
-	log := g.log.WithValues("from", t.From, "to", to, "fact", fact, "condition", condition.State.String(), "reason", condition.Reason)
+	log := g.log.WithValues("from", t.from, "to", to, "fact", fact, "condition", condition.State.String(), "reason", condition.Reason)
 	if err != nil {
 		log.Error(err, "phase changed")
 	} else {
@@ -185,15 +174,11 @@ func (g *Group) enterPhase(to Phase, fact statemachine.Fact, err error) Transiti
 	return t
 }
 
-func (g *Group) setPhase(to Phase, fact statemachine.Fact, err error) (Transition, Status) {
+func (g *Group) setPhase(to Phase, fact groupFact, err error) (phaseChange, Status) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	t := Transition{Group: g.options.name, From: g.status.Phase, To: to, Reason: string(fact), Err: err, At: time.Now()}
-	g.status.Phase, g.status.Since, g.status.Reason, g.status.HeldUntil = to, t.At, t.Reason, time.Time{}
-	if g.stats == nil {
-		g.stats = &process.GroupStats{}
-	}
-	g.stats.CountTransition(to, fact)
+	t := phaseChange{from: g.status.Phase, to: to, err: err, at: time.Now()}
+	g.status.Phase, g.status.Since, g.status.Reason, g.status.HeldUntil = to, t.at, string(fact), time.Time{}
 	if err != nil {
 		g.status.Error = err.Error()
 	} else if to == Running {
@@ -203,14 +188,11 @@ func (g *Group) setPhase(to Phase, fact statemachine.Fact, err error) (Transitio
 	return t, g.status.Condition
 }
 
-// metrics returns the phase, or why the group is dormant, and the counts.
-func (g *Group) metrics() (string, process.GroupStats) {
+// shownState returns the phase, or why the group is dormant.
+func (g *Group) shownState() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.stats == nil {
-		return g.stateLocked(), process.GroupStats{}
-	}
-	return g.stateLocked(), g.stats.Clone()
+	return g.stateLocked()
 }
 
 func (g *Group) stateLocked() string {
@@ -314,13 +296,6 @@ func (g *Group) isStopped() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.isPaused
-}
-
-// count changes the counts, which the first transition has made.
-func (g *Group) count(change func(*process.GroupStats)) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	change(g.stats)
 }
 
 // noteControllers records whose metrics are to go with the group.

@@ -22,8 +22,9 @@ import (
 
 // groupHost is the one runnable of a manager that runs all its groups. A group has no goroutine while nothing happens to it.
 type groupHost struct {
-	elected <-chan struct{}
-	running sync.WaitGroup // of the groups
+	registry *process.Registry
+	elected  <-chan struct{}
+	running  sync.WaitGroup // of the groups
 
 	mu     sync.Mutex
 	ctx    context.Context // of the manager, nil before it starts
@@ -33,10 +34,10 @@ type groupHost struct {
 }
 
 // hostOf returns the host of a manager, which the first group of the manager adds to it.
-func hostOf(mgr manager.Manager) (*groupHost, error) {
+func hostOf(mgr manager.Manager, all *process.Registry) (*groupHost, error) {
 	elected := mgr.Elected()
-	made := &groupHost{elected: elected, groups: map[*Group]struct{}{}}
-	return process.HostOf(elected, made, func() error { return made.addTo(mgr) })
+	made := &groupHost{registry: all, elected: elected, groups: map[*Group]struct{}{}}
+	return process.HostOf(all, elected, made, func() error { return made.addTo(mgr) })
 }
 
 // addTo adds the host, with the page of all its groups and the aggregates of what scopes add later. A manager takes those
@@ -53,7 +54,7 @@ func (h *groupHost) addTo(mgr manager.Manager) error {
 	const page = "/debug/conditional"
 	return errors.Join(
 		mgr.AddReadyzCheck("conditional", h.checkScopes((*scope.Manager).ReadyzChecks)),
-		mgr.AddMetricsServerExtraHandler(page, process.StatusPage(h.elected)),
+		mgr.AddMetricsServerExtraHandler(page, h.registry.StatusPage(h.elected)),
 		mgr.AddMetricsServerExtraHandler(page+"/", http.StripPrefix(page+"/", http.HandlerFunc(h.serveScopeHandler))),
 		mgr.Add(h),
 	)
@@ -85,7 +86,7 @@ func (h *groupHost) Start(ctx context.Context) error {
 		g.wake()
 	}
 	h.running.Wait()
-	process.DropHost(h.elected)
+	h.registry.DropHost(h.elected)
 	return errors.Join(h.errs...)
 }
 

@@ -4,9 +4,9 @@ package conditional
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -15,9 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/torpor-dev/torpor/conditional/internal/detect"
-	"github.com/torpor-dev/torpor/conditional/internal/process"
 	"github.com/torpor-dev/torpor/conditional/internal/scope"
-	"github.com/torpor-dev/torpor/conditional/internal/statemachine"
 )
 
 // begin lets the group act; the host calls it once.
@@ -72,7 +70,7 @@ func (g *Group) act() {
 func (g *Group) end() {
 	var err error
 	if g.loop.activation != nil {
-		err = fmt.Errorf("group %s: something has not returned within %s: let runnables and hooks end with their context", g.options.name, g.options.drainTimeout)
+		err = fmt.Errorf("group %s: something has not returned within %s: let runnables end with their context", g.options.name, g.options.drainTimeout)
 	}
 	g.loop.stopObserving()
 	g.release()
@@ -85,29 +83,28 @@ func (g *Group) end() {
 	g.notifyWaitersLocked()
 	g.mu.Unlock()
 	for _, name := range names {
-		process.DeleteControllerSeries(name)
+		g.registry.DeleteControllerSeries(name)
 	}
 	g.host.leave(g, err)
 }
 
 // groupLoop owns the state machine of one group; only the goroutine that is awake touches it.
 type groupLoop struct {
-	ctx            context.Context
-	group          *Group
-	activation     *activation // nil while the group is dormant or failed
-	identity       string      // of the last activation
-	restarts       int         // that were asked for before it
-	backoff        wait.Backoff
-	limiter        *startLimiter
-	timer          *time.Timer       // wakes the group for the drain timeout, the back-off or the restart limit, which never overlap
-	timerFact      statemachine.Fact // what applies then
-	timerDue       time.Time         // zero when nothing is due
-	loggedHold     time.Time         // the end of the pause that was logged last
-	isStopping     bool
-	kinds          *kindObserver   // of a condition that needs no goroutine
-	observers      *sync.WaitGroup // of one that does; nil without
-	stopObservers  context.CancelFunc
-	releaseStandby func() // releases the informers of WarmStandby; nil while none are held
+	ctx           context.Context
+	group         *Group
+	activation    *activation // nil while the group is dormant or failed
+	identity      string      // of the last activation
+	restarts      int         // that were asked for before it
+	backoff       wait.Backoff
+	limiter       *startLimiter
+	timer         *time.Timer // wakes the group for the drain timeout, the back-off or the restart limit, which never overlap
+	timerFact     groupFact   // what applies then
+	timerDue      time.Time   // zero when nothing is due
+	loggedHold    time.Time   // the end of the pause that was logged last
+	isStopping    bool
+	kinds         *kindObserver   // of a condition that needs no goroutine
+	observers     *sync.WaitGroup // of one that does; nil without
+	stopObservers context.CancelFunc
 }
 
 // step applies everything that is known now.
@@ -139,31 +136,13 @@ func (l *groupLoop) isOver() bool {
 
 // applyDesire applies the desired fact until the phase no longer changes.
 func (l *groupLoop) applyDesire(ctx context.Context) {
-	l.syncStandby()
 	if l.activation != nil {
 		l.group.warnTerminating()
 	}
 	for l.applyFact(ctx, l.desiredFact(), nil) {
 	}
-	if l.desiredFact() == statemachine.Unwanted {
+	if l.desiredFact() == factUnwanted {
 		l.group.setHeldUntil(time.Time{})
-	}
-}
-
-// syncStandby holds the informers of WarmStandby while the condition holds, on the leader too: a controller begins to use
-// them some time after its group is Running, so there is no safe moment to release them.
-func (l *groupLoop) syncStandby() {
-	want := l.lastKnownStatus().State == True && !l.isStopping && len(l.group.options.standby) > 0
-	switch {
-	case want && l.releaseStandby == nil:
-		var err error
-		o := scope.Options{Optional: l.group.standbyKinds, Interest: l.group.src.interest}
-		if l.releaseStandby, err = scope.HoldInformers(l.group.mgr, l.group.server, o, l.group.options.standby); err != nil {
-			l.group.log.Error(err, "the informers of WarmStandby are not held")
-		}
-	case !want && l.releaseStandby != nil:
-		l.releaseStandby()
-		l.releaseStandby = nil
 	}
 }
 
@@ -174,27 +153,22 @@ func (l *groupLoop) lastKnownStatus() Status {
 	return l.group.lastKnown
 }
 
-func (l *groupLoop) desiredFact() statemachine.Fact {
+func (l *groupLoop) desiredFact() groupFact {
 	asked := l.lastKnownStatus()
 	switch {
 	case l.isStopping || !l.group.host.isLeader() || l.group.isStopped() || asked.State != True:
-		return statemachine.Unwanted
+		return factUnwanted
 	case asked.Identity != l.identity || l.restarts != l.group.restartsAsked():
-		return statemachine.Changed
+		return factChanged
 	}
-	return statemachine.Wanted
+	return factWanted
 }
 
 // handleEvent applies an event of the activation, which is over with the last of them.
 func (l *groupLoop) handleEvent(ctx context.Context, n activationEvent) {
-	over := n.fact == statemachine.Ended || n.fact == statemachine.Erred
-	if over || n.fact == runnablesReturned {
+	over := n.fact == factEnded || n.fact == factErred
+	if over {
 		l.group.currentScope.Store(nil)
-	}
-	if n.fact == runnablesReturned {
-		l.applyFact(ctx, statemachine.Broke, nil)
-		l.setTimer(statemachine.Overdue, l.group.options.drainTimeout+time.Second) // AfterStop gets the drain timeout for itself; the second lets its context end first.
-		return
 	}
 	l.applyFact(ctx, n.fact, n.err)
 	if over {
@@ -203,13 +177,13 @@ func (l *groupLoop) handleEvent(ctx context.Context, n activationEvent) {
 }
 
 // applyFact makes one transition and reports whether there was one.
-func (l *groupLoop) applyFact(ctx context.Context, f statemachine.Fact, err error) bool {
+func (l *groupLoop) applyFact(ctx context.Context, f groupFact, err error) bool {
 	from := l.group.Status().Phase
-	if from == Dormant && f == statemachine.Changed {
-		f = statemachine.Wanted // Without an activation there is no identity to differ from.
+	if from == Dormant && f == factChanged {
+		f = factWanted // Without an activation there is no identity to differ from.
 	}
-	to, action := statemachine.NextPhase(from, f)
-	if to == from || action == statemachine.Activate && l.isHeldBack() {
+	to, action := nextPhase(from, f)
+	if to == from || action == actionActivate && l.isHeldBack() {
 		return false
 	}
 	l.stopTimer() // A timer belongs to the phase that has set it.
@@ -217,9 +191,8 @@ func (l *groupLoop) applyFact(ctx context.Context, f statemachine.Fact, err erro
 	if l.activation != nil {
 		l.recordDurations(t)
 	}
-	l.group.recordTransition(t, l.activation != nil && !l.activation.runningAt.IsZero())
-	l.group.callOnTransition(t)
-	l.performAction(ctx, f, action, t.At)
+	l.group.recordPhaseChange(t, l.activation != nil && !l.activation.runningAt.IsZero())
+	l.performAction(ctx, f, action, t.at)
 	return true
 }
 
@@ -230,7 +203,7 @@ func (l *groupLoop) isHeldBack() bool {
 	if pause <= 0 {
 		return false
 	}
-	l.setTimer(statemachine.Retry, pause)
+	l.setTimer(factRetry, pause)
 	l.group.setHeldUntil(until)
 	// The loop comes here at every wake-up, and one line for each pause is enough.
 	if until != l.loggedHold {
@@ -240,62 +213,62 @@ func (l *groupLoop) isHeldBack() bool {
 	return true
 }
 
-func (l *groupLoop) performAction(ctx context.Context, f statemachine.Fact, do statemachine.Action, now time.Time) {
+func (l *groupLoop) performAction(ctx context.Context, f groupFact, do groupAction, now time.Time) {
 	switch do {
-	case statemachine.Activate:
+	case actionActivate:
 		l.identity, l.restarts = l.lastKnownStatus().Identity, l.group.restartsAsked()
 		l.limiter.noteStart(now)
 		l.activation = startActivation(ctx, l.group, now)
-	case statemachine.Cancel:
+	case actionCancel:
 		l.endActivation(f)
-	case statemachine.Seal:
+	case actionSeal:
 		l.activation.closeScope()
-	case statemachine.BackOff:
+	case actionBackOff:
 		// A start that has lasted longer than the longest pause is not the same failure once more.
 		if now.Sub(l.activation.startingAt) > l.group.options.startBackoff.Cap {
 			l.backoff = l.group.options.startBackoff
 		}
-		l.setTimer(statemachine.Retry, l.backoff.Step())
-	case statemachine.Forgive:
+		l.setTimer(factRetry, l.backoff.Step())
+	case actionForgive:
 		l.backoff = l.group.options.startBackoff
-	case statemachine.Stay:
+	case actionStay:
 	}
 }
 
 // endActivation asks the activation to end. When its CRD has gone, its controllers first reconcile what that has left in their
 // queues; the drain timeout holds for that, and again for what must return afterwards.
-func (l *groupLoop) endActivation(f statemachine.Fact) {
+func (l *groupLoop) endActivation(f groupFact) {
 	limit := l.group.options.drainTimeout
 	live := l.group.currentScope.Load()
-	if f != statemachine.Broke && !l.isStopping && !l.activation.runningAt.IsZero() && live != nil && live.HasLostKinds() {
+	if f != factBroke && !l.isStopping && !l.activation.runningAt.IsZero() && live != nil && live.HasLostKinds() {
 		l.activation.drain()
 		limit *= 2
 	} else {
 		l.activation.cancel()
 	}
-	l.setTimer(statemachine.Overdue, limit)
+	l.setTimer(factOverdue, limit)
 }
 
 // recordDurations measures the phases of the activation that a transition ends.
-func (l *groupLoop) recordDurations(t Transition) {
-	switch t.To {
+func (l *groupLoop) recordDurations(t phaseChange) {
+	switch t.to {
 	case Running:
-		l.activation.runningAt = t.At
-		l.group.count(func(s *process.GroupStats) { s.ObserveStart(t.At.Sub(l.activation.startingAt)) })
+		l.activation.runningAt = t.at
+		l.group.registry.ObserveStart(l.group.options.name, t.at.Sub(l.activation.startingAt))
 	case Draining:
-		l.activation.drainingAt = t.At
+		l.activation.drainingAt = t.at
 	case Dormant, Failed:
 		if !l.activation.drainingAt.IsZero() {
-			l.group.count(func(s *process.GroupStats) { s.ObserveStop(t.At.Sub(l.activation.drainingAt)) })
+			l.group.registry.ObserveStop(l.group.options.name, t.at.Sub(l.activation.drainingAt))
 		}
 	case Starting, Stuck:
 	}
-	if t.From == Running {
-		l.limiter.noteRun(t.At.Sub(l.activation.runningAt))
+	if t.from == Running {
+		l.limiter.noteRun(t.at.Sub(l.activation.runningAt))
 	}
 }
 
-func (l *groupLoop) setTimer(fact statemachine.Fact, after time.Duration) {
+func (l *groupLoop) setTimer(fact groupFact, after time.Duration) {
 	l.timerFact, l.timerDue = fact, time.Now().Add(after)
 	if l.timer == nil {
 		l.timer = time.AfterFunc(after, l.group.wake)
@@ -331,7 +304,7 @@ func (l *groupLoop) observe() {
 	}
 	if l.kinds == nil {
 		l.observers.Go(func() {
-			newChild(g.condition, g.src).ObserveWithBackoff(ctx, g.options.startBackoff, g.reportCondition)
+			observeWithBackoff(ctx, g.condition, g.src, g.options.startBackoff, g.reportCondition)
 		})
 	}
 }
@@ -375,12 +348,9 @@ type activation struct {
 }
 
 type activationEvent struct {
-	fact statemachine.Fact
+	fact groupFact
 	err  error
 }
-
-// runnablesReturned is an event that the state machine does not know: the runnables have returned, and AfterStop runs.
-const runnablesReturned statemachine.Fact = "Returned"
 
 // eventChannel returns nil, on which a select waits for ever, when there is no activation.
 func (l *activation) eventChannel() <-chan activationEvent {
@@ -390,7 +360,7 @@ func (l *activation) eventChannel() <-chan activationEvent {
 	return l.events
 }
 
-func (l *activation) send(fact statemachine.Fact, err error) {
+func (l *activation) send(fact groupFact, err error) {
 	l.events <- activationEvent{fact, err}
 	l.group.wake()
 }
@@ -405,42 +375,23 @@ func startActivation(ctx context.Context, g *Group, at time.Time) *activation {
 	})
 	if err != nil {
 		cancel()
-		l.send(statemachine.Erred, fmt.Errorf("open a scope: %w", err))
+		l.send(factErred, fmt.Errorf("open a scope: %w", err))
 		return l
 	}
 	l.closeScope = s.Close
 	g.currentScope.Store(s)
 	go func() {
 		defer cancel()
-		last := l.runToEnd(ctx, g, s)
+		err := l.runScope(ctx, g, s)
+		s.End()
 		g.noteControllers(s.ControllerNames())
-		l.send(last.fact, last.err)
+		if err != nil {
+			l.send(factErred, err)
+		} else {
+			l.send(factEnded, nil)
+		}
 	}()
 	return l
-}
-
-// runToEnd returns the last event.
-func (l *activation) runToEnd(ctx context.Context, g *Group, s *scope.Manager) activationEvent {
-	defer s.End()
-	err := g.callBeforeStart(ctx)
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return activationEvent{statemachine.Ended, nil} // The stop came while BeforeStart ran: its error is not the group's.
-	case err != nil:
-		return activationEvent{statemachine.Erred, err}
-	}
-	err = l.runScope(ctx, g, s)
-	// A runnable that has returned may have left a goroutine behind; AfterStop must be the last to act.
-	s.Close()
-	var late error
-	if g.options.hooks.AfterStop != nil {
-		l.send(runnablesReturned, nil)
-		late = g.callAfterStop(ctx)
-	}
-	if err != nil {
-		return activationEvent{statemachine.Erred, errors.Join(err, late)}
-	}
-	return activationEvent{statemachine.Ended, late}
 }
 
 // runScope occupies a start slot of the API server until the runnables have been started.
@@ -450,17 +401,31 @@ func (l *activation) runScope(ctx context.Context, g *Group, s *scope.Manager) e
 		return nil
 	}
 	defer done()
-	if err := g.callRecovering("setup", func() error { return g.setup(s) }); err != nil {
+	if err := g.callSetup(s); err != nil {
 		return err
 	}
 	up := func() {
 		done()
-		l.send(statemachine.Up, nil)
+		l.send(factUp, nil)
 	}
 	return s.Run(ctx, scope.Progress{
-		Up: up, Broke: func() { l.send(statemachine.Broke, nil) },
+		Up: up, Broke: func() { l.send(factBroke, nil) },
 		Drain: l.draining, DrainTimeout: g.options.drainTimeout, Dropped: g.warnDropped,
 	})
+}
+
+// callSetup returns a panic of the setup function as an error.
+func (g *Group) callSetup(s *scope.Manager) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			g.log.Info("the setup function panicked", "stack", string(debug.Stack()))
+			err = fmt.Errorf("setup panicked: %v", p)
+		}
+	}()
+	if err := g.setup(s); err != nil {
+		return fmt.Errorf("setup: %w", err)
+	}
+	return nil
 }
 
 // acquireStartSlot waits until fewer starts than the limit are in progress; ok is false when ctx ended before.

@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/torpor-dev/torpor/conditional/internal/condition"
 	"github.com/torpor-dev/torpor/conditional/internal/detect"
 )
 
@@ -35,13 +34,11 @@ type options struct {
 	startBackoff      wait.Backoff
 	restartBurst      int
 	restartPause      wait.Backoff
-	hooks             Hooks
 	recorder          events.EventRecorder
 	regarding         runtime.Object
 	interest          detect.Interest
 	stopOnTerminating bool
 	optional          []client.Object
-	standby           []client.Object
 	cacheOptions      func(*cache.Options)
 
 	errs []error
@@ -51,7 +48,7 @@ func defaultOptions(when Condition) options {
 	return options{
 		name:         when.String(),
 		drainTimeout: 30 * time.Second,
-		startBackoff: condition.DefaultBackoff(),
+		startBackoff: defaultBackoff(),
 		restartBurst: 5,
 		restartPause: wait.Backoff{Duration: 10 * time.Second, Factor: 2, Steps: 1 << 30, Cap: time.Minute},
 	}
@@ -75,8 +72,6 @@ func (o *options) validate(waitsFor namedKinds) error {
 		"expected a group's name without a space, found %q: set one with conditional.Name", o.name)
 	o.addErrorUnless(o.interest.Poll == 0 || len(o.interest.CRDs) == 0,
 		"expected Poll or WatchNamed, found both: drop WatchNamed, for a group that polls watches nothing")
-	o.addErrorUnless(o.cacheOptions == nil || len(o.standby) == 0,
-		"expected CacheOptions or WarmStandby, found both: drop WarmStandby, whose informers have the manager's options")
 	return errors.Join(o.errs...)
 }
 
@@ -111,9 +106,6 @@ func RestartLimit(burst int, pause wait.Backoff) Option {
 		o.restartBurst, o.restartPause = burst, pause
 	}
 }
-
-// WithHooks sets functions that the group calls.
-func WithHooks(h Hooks) Option { return func(o *options) { o.hooks = h } }
 
 // Events records what happens to the group as events about an object, for example the Deployment of the operator; see
 // the constants for their reasons. mgr.GetEventRecorder makes a recorder.
@@ -170,15 +162,5 @@ func CacheOptions(adjust func(*cache.Options)) Option {
 	return func(o *options) {
 		o.addErrorUnless(adjust != nil, "expected a function in CacheOptions, found nil: pass one, or leave the option out")
 		o.cacheOptions = adjust
-	}
-}
-
-// WarmStandby keeps informers of these objects' kinds while the condition holds, on every replica: one that takes over
-// lists nothing, and reconciles from what it has. While the group runs it shares them. Name the kinds that its
-// controllers watch, in the same form (Go type, unstructured or metadata); an informer with a field index is not shared.
-func WarmStandby(objs ...client.Object) Option {
-	return func(o *options) {
-		o.addErrorUnless(len(objs) > 0, "expected objects in WarmStandby, found none: pass those that the controllers watch, for example &corev1.Pod{}")
-		o.standby = append(o.standby, objs...)
 	}
 }

@@ -250,7 +250,7 @@ func TestSetupRefusesWhatWouldHaveNoEffect(t *testing.T) {
 	}{
 		"a watch of another group's CRD": {widgets("a").WithGroup(WatchNamed("widgets.exmaple.com")), `"widgets.exmaple.com"`},
 		"no leader election":             {widgets("b").WithOptions(controller.Options{NeedLeaderElection: new(false)}), "NeedLeaderElection"},
-		"a warm-up":                      {widgets("c").WithOptions(controller.Options{EnableWarmup: new(true)}), "conditional.WarmStandby"},
+		"a warm-up":                      {widgets("c").WithOptions(controller.Options{EnableWarmup: new(true)}), "leave it out"},
 		"the name of a plain controller": {widgets("twin"), "controller with name twin already exists"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/torpor-dev/torpor/conditional/internal/managercache"
@@ -55,18 +53,12 @@ func newGroup(mgr manager.Manager, when Condition, setup SetupFunc, o options) (
 		return nil, err
 	}
 	// The scheme must know these kinds now: a start would find that out much later.
-	for what, of := range map[string]struct {
-		objs []client.Object
-		to   *[]schema.GroupVersionKind
-	}{"Optional": {o.optional, &g.optionalKinds}, "WarmStandby": {o.standby, &g.standbyKinds}} {
-		if len(of.objs) == 0 {
-			continue
-		}
+	if len(o.optional) > 0 {
 		var err error
-		if *of.to, err = (servedCondition{objs: of.objs}).resolveKinds(src.Scheme); err != nil {
-			return nil, fmt.Errorf("kinds of %s: %w", what, err)
+		if g.optionalKinds, err = (servedCondition{objs: o.optional}).resolveKinds(src.Scheme); err != nil {
+			return nil, fmt.Errorf("kinds of Optional: %w", err)
 		}
-		waitsFor.add(*of.to...)
+		waitsFor.add(g.optionalKinds...)
 	}
 	if err := o.validate(*waitsFor); err != nil {
 		return nil, err
@@ -78,8 +70,12 @@ func newGroup(mgr manager.Manager, when Condition, setup SetupFunc, o options) (
 func (g *Group) joinProcess() (err error) {
 	// As with the names of controllers, SkipNameValidation lets two groups share a name, and with it their metrics.
 	skip := g.mgr.GetControllerOptions().SkipNameValidation
-	leave, err := process.AddGroup(process.GroupEntry{
-		Name: g.options.name, Shared: g.options.sharesName || skip != nil && *skip, Elected: g.mgr.Elected(), Status: g.pageStatus, Metrics: g.metrics, Places: g.options.places,
+	if g.registry, err = process.RegistryOf(g.src.managerCache); err != nil {
+		return err
+	}
+	leave, err := g.registry.AddGroup(&process.GroupEntry{
+		Name: g.options.name, Shared: g.options.sharesName || skip != nil && *skip, Elected: g.mgr.Elected(),
+		Status: g.pageStatus, State: g.shownState, States: shownStates(), Places: g.options.places,
 	})
 	if err != nil {
 		return err
@@ -91,7 +87,7 @@ func (g *Group) joinProcess() (err error) {
 		return err
 	}
 	g.server, g.release = h, func() { quit(); leave() }
-	if g.host, err = hostOf(g.mgr); err == nil {
+	if g.host, err = hostOf(g.mgr, g.registry); err == nil {
 		err = g.host.join(g)
 	}
 	if err != nil {
@@ -115,4 +111,20 @@ func (g *Group) joinProcess() (err error) {
 // The manager's own client and cache, which code outside of groups uses, follow the kinds that groups wait for: while
 // one is absent, the cache refuses it with a NoKindMatchError, and informers that exist only because of reads end; when
 // it comes back with another scope or plural, the client finds it. The manager's API reader does not.
-func ManagerOptions(o manager.Options) manager.Options { return managercache.WrapOptions(o) }
+func ManagerOptions(o manager.Options, opts ...ManagerOption) manager.Options {
+	var all managerOptions
+	for _, opt := range opts {
+		opt(&all)
+	}
+	return managercache.WrapOptions(o, all.metricsPrefix)
+}
+
+// ManagerOption is an option of ManagerOptions.
+type ManagerOption func(*managerOptions)
+
+type managerOptions struct{ metricsPrefix string }
+
+// MetricsPrefix is what the names of the metrics of the manager's groups begin with, as in torpor_gate_state; the default is conditional.
+func MetricsPrefix(prefix string) ManagerOption {
+	return func(o *managerOptions) { o.metricsPrefix = prefix }
+}

@@ -144,10 +144,10 @@ func series(t *testing.T, group string) map[string]float64 {
 					labels = append(labels, l.GetValue())
 				}
 			}
-			if !mine || !strings.HasPrefix(f.GetName(), "torpor_gate_") {
+			if !mine || !strings.HasPrefix(f.GetName(), "conditional_") {
 				continue
 			}
-			name := strings.Join(append([]string{strings.TrimPrefix(f.GetName(), "torpor_gate_")}, labels...), " ")
+			name := strings.Join(append([]string{strings.TrimPrefix(f.GetName(), "conditional_")}, labels...), " ")
 			if h := m.GetHistogram(); h != nil {
 				found[name+" count"], found[name+" sum"] = float64(h.GetSampleCount()), h.GetSampleSum()
 				continue

@@ -133,7 +133,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 		GracefulShutdownTimeout:       new(shutdownTimeout),
 		Cache:                         cache.Options{DefaultNamespaces: watchedNamespaces(o.WatchNamespaces)},
 		Client:                        client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
-	}))
+	}, conditional.MetricsPrefix("torpor_gate")))
 	if err != nil {
 		return fmt.Errorf("make manager: %w", err)
 	}

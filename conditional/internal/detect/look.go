@@ -191,7 +191,7 @@ func (t *outcomeCounter) countsByResult() map[string]uint64 {
 	return counts
 }
 
-// String is the value of the label "result" of torpor_gate_probes_total.
+// String is the value of the label "result" of conditional_probes_total.
 func (s lookOutcome) String() string {
 	switch s {
 	case outcomeUnreadable:

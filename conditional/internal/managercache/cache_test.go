@@ -79,7 +79,7 @@ func build(t *testing.T, o manager.Options, known ...schema.GroupVersionKind) *w
 		m.clients++
 		return nil, nil
 	}
-	o = WrapOptions(o)
+	o = WrapOptions(o, "")
 	mapper, err := o.MapperProvider(nil, nil)
 	testenv.Must(t, err)
 	o.Cache.Scheme, o.Cache.Mapper = clientgoscheme.Scheme, mapper
@@ -234,7 +234,7 @@ func TestScopesGetTheClientOptionsWithoutAReader(t *testing.T) {
 }
 
 func TestAReaderOfOnesOwnIsRefused(t *testing.T) {
-	o := WrapOptions(manager.Options{})
+	o := WrapOptions(manager.Options{}, "")
 	if _, err := o.NewClient(nil, client.Options{Cache: &client.CacheOptions{Reader: &emptyCache{}}}); err == nil || !strings.Contains(err.Error(), "Reader") {
 		t.Errorf("got %v, want an error that names the Reader", err)
 	}

@@ -25,10 +25,20 @@ type ScopeSettings struct {
 	Client    client.Options
 	NewClient client.NewClientFunc
 	NewMapper func(*rest.Config, *http.Client) (meta.RESTMapper, error)
+
+	metricsPrefix string
+}
+
+// MetricsPrefix is what the names of the metrics begin with.
+func (c *Cache) MetricsPrefix() string {
+	if c == nil || c.settings.metricsPrefix == "" {
+		return "conditional"
+	}
+	return c.settings.metricsPrefix
 }
 
 // WrapOptions returns the options with a cache and a client of this package around those that they ask for.
-func WrapOptions(o manager.Options) manager.Options {
+func WrapOptions(o manager.Options, metricsPrefix string) manager.Options {
 	newMapper, newCache, newClient := o.MapperProvider, o.NewCache, o.NewClient
 	if newMapper == nil {
 		newMapper = apiutil.NewDynamicRESTMapper
@@ -43,7 +53,7 @@ func WrapOptions(o manager.Options) manager.Options {
 		return NewRefreshableMapper(func() (meta.RESTMapper, error) { return newMapper(cfg, hc) })
 	}
 	o.NewCache = func(cfg *rest.Config, opts cache.Options) (cache.Cache, error) {
-		return wrapCache(cfg, opts, newCache, ScopeSettings{NewMapper: newMapper, NewClient: newClient})
+		return wrapCache(cfg, opts, newCache, ScopeSettings{NewMapper: newMapper, NewClient: newClient, metricsPrefix: metricsPrefix})
 	}
 	o.NewClient = wrapClient
 	return o

@@ -20,19 +20,15 @@ type seriesDeleter interface {
 const allVectors = 15
 
 // DeleteQueueGauges deletes what tells how a controller's queue is now: controller-runtime counts for ever what a stop has dropped.
-func DeleteQueueGauges(controller string) {
-	deleteSeries(controller, "workqueue_depth", "workqueue_unfinished_work_seconds", "workqueue_longest_running_processor_seconds")
+func (all *Registry) DeleteQueueGauges(controller string) {
+	all.deleteSeries(controller, "workqueue_depth", "workqueue_unfinished_work_seconds", "workqueue_longest_running_processor_seconds")
 }
 
 // DeleteControllerSeries deletes all series of a controller that will not start again.
-func DeleteControllerSeries(controller string) { deleteSeries(controller) }
+func (all *Registry) DeleteControllerSeries(controller string) { all.deleteSeries(controller) }
 
 // deleteSeries deletes the controller's series of these metrics, or of all.
-func deleteSeries(controller string, only ...string) {
-	all, err := sharedRegistry()
-	if err != nil {
-		return // No group can be set up then.
-	}
+func (all *Registry) deleteSeries(controller string, only ...string) {
 	all.vectorsMu.Lock()
 	defer all.vectorsMu.Unlock()
 	if len(all.vectors) < allVectors {
@@ -47,7 +43,7 @@ func deleteSeries(controller string, only ...string) {
 
 // findVectors finds the vectors of controller-runtime, which keeps them to itself and deletes nothing. The registry hands out what is
 // there already to who registers the like of it.
-func (all *registry) findVectors() {
+func (all *Registry) findVectors() {
 	families, err := metrics.Registry.Gather()
 	if err != nil {
 		return // The metrics page shows this error, too.

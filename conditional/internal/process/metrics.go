@@ -12,175 +12,24 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/torpor-dev/torpor/conditional/internal/managercache"
 )
 
-// groupSeries are the metrics of groups. They are made when somebody asks for them, so a group that sleeps keeps none.
-type groupSeries struct{ state, transitions, starts, stops, overdue *prometheus.Desc }
+// Registry has the groups of all managers whose metrics have the same prefix. It is a collector, so that the process's registry
+// of metrics, where controller-runtime has its own, keeps the only one.
+type Registry struct {
+	groupState, groupCount, serverCount, informerCount, leaseCount, degraded, probeCount *prometheus.Desc
 
-func newGroupSeries() groupSeries {
-	return groupSeries{
-		state: prometheus.NewDesc("torpor_gate_state",
-			"1 for the phase a conditional group is in, 0 for the others; Disabled and Forbidden stand for Dormant and say why.", []string{"group", "state"}, nil),
-		transitions: prometheus.NewDesc("torpor_gate_transitions_total", "Phase changes of a conditional group.", []string{"group", "to", "reason"}, nil),
-		starts:      prometheus.NewDesc("torpor_gate_start_seconds", "Time of a conditional group from Starting to Running.", []string{"group"}, nil),
-		stops:       prometheus.NewDesc("torpor_gate_stop_seconds", "Time of a conditional group from Draining until everything has returned.", []string{"group"}, nil),
-		overdue:     prometheus.NewDesc("torpor_gate_drain_timeouts_total", "Stops of a conditional group that outlasted its drain timeout.", []string{"group"}, nil),
-	}
-}
-
-// registerShared registers a collector in controller-runtime's registry, or takes the one of its type that is already there: two
-// managers may live in one process.
-func registerShared[C prometheus.Collector](c *C) error {
-	err := metrics.Registry.Register(*c)
-	if there, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {
-		if old, ok := there.ExistingCollector.(C); ok {
-			*c = old
-			return nil
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("register the metrics of conditional groups: %w", err)
-	}
-	return nil
-}
-
-// GroupEntry is an entry of the list.
-type GroupEntry struct {
-	Name string
-	// Shared lets other groups have the name, too.
-	Shared bool
-	// Elected is the channel of the group's manager, which stays the same however the manager is decorated.
-	Elected <-chan struct{}
-	// Status returns what the page shows of the group.
-	Status func() any
-	// Metrics returns what its metrics show: the state, and the counts.
-	Metrics func() (state string, counts GroupStats)
-	// Places are the addresses that the group writes clients to at its starts.
-	Places []uintptr
-}
-
-// AddGroup adds a group until leave is called.
-func AddGroup(g GroupEntry) (leave func(), err error) {
-	all, err := sharedRegistry()
-	if err != nil {
-		return nil, err
-	}
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	for _, other := range all.groups {
-		if other.Name == g.Name && !g.Shared && !other.Shared {
-			return nil, errors.New("expected a name of its own, found another group of this name: set one with conditional.Name, or with Named of the builder")
-		}
-		if slices.ContainsFunc(g.Places, func(p uintptr) bool { return slices.Contains(other.Places, p) }) {
-			return nil, fmt.Errorf("expected a reconciler of its own, found one that group %s has too, or that points to what the other's points to: "+
-				"each start replaces the clients in it, so make one for each builder", other.Name)
-		}
-	}
-	entry := &g
-	all.groups = append(all.groups, entry)
-	return func() { all.removeGroup(entry) }, nil
-}
-
-// HostOf returns the host of a manager's groups, which its channel identifies however the manager is decorated. The first caller's
-// becomes it, unless add fails.
-func HostOf[H any](elected <-chan struct{}, made H, add func() error) (host H, err error) {
-	all, err := sharedRegistry()
-	if err != nil {
-		return host, err
-	}
-	all.hostsMu.Lock()
-	defer all.hostsMu.Unlock()
-	if there, ok := all.hosts[elected].(H); ok {
-		return there, nil
-	}
-	if err := add(); err != nil {
-		return host, err
-	}
-	all.hosts[elected] = made
-	return made, nil
-}
-
-// DropHost forgets the host of a manager that has ended.
-func DropHost(elected <-chan struct{}) {
-	all, err := sharedRegistry()
-	if err != nil {
-		return // There was no host.
-	}
-	all.hostsMu.Lock()
-	defer all.hostsMu.Unlock()
-	delete(all.hosts, elected)
-}
-
-// ReserveControllerName takes a name among those of controller-runtime, which never frees one, unless groups have it already.
-func ReserveControllerName(name string) error {
-	all, err := sharedRegistry()
-	if err != nil {
-		return err
-	}
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	if _, has := all.names[name]; has {
-		return nil
-	}
-	if _, err := controller.NewUnmanaged(name, controller.Options{Reconciler: reconcile.Func(nil)}); err != nil {
-		return err
-	}
-	all.names[name] = struct{}{}
-	return nil
-}
-
-func (all *registry) removeGroup(entry *GroupEntry) {
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	all.groups = slices.DeleteFunc(all.groups, func(g *GroupEntry) bool { return g == entry })
-}
-
-// groupsOfManager returns the groups of a manager in the order of their names.
-func (all *registry) groupsOfManager(elected <-chan struct{}) []*GroupEntry {
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	var found []*GroupEntry
-	for _, g := range all.groups {
-		if g.Elected == elected {
-			found = append(found, g)
-		}
-	}
-	slices.SortStableFunc(found, func(a, b *GroupEntry) int { return cmp.Compare(a.Name, b.Name) })
-	return found
-}
-
-// StatusPage shows the statuses of a manager's groups as JSON: {"groups": […]}.
-func StatusPage(elected <-chan struct{}) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		all, err := sharedRegistry()
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
-		}
-		groups := []any{}
-		for _, g := range all.groupsOfManager(elected) {
-			groups = append(groups, g.Status())
-		}
-		page, err := json.MarshalIndent(map[string]any{"groups": groups}, "", "  ")
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
-		}
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(append(page, '\n')) // An error means that the client has gone away.
-	})
-}
-
-// registry is a collector, so that the process's registry of metrics, where controller-runtime has its own, keeps the only one.
-type registry struct {
-	groupSeries
-	groupCount, serverCount, informerCount, leaseCount, degraded, probeCount *prometheus.Desc
+	transitions, overdueDrains *prometheus.CounterVec
+	starts, stops              *prometheus.HistogramVec
 
 	mu     sync.Mutex
 	groups []*GroupEntry
@@ -194,35 +43,198 @@ type registry struct {
 	names     map[string]struct{}      // of controllers
 }
 
-func sharedRegistry() (*registry, error) {
-	all := &registry{
-		groupCount:    prometheus.NewDesc("torpor_gate_groups", "Conditional groups of this process.", nil, nil),
-		serverCount:   prometheus.NewDesc("torpor_gate_api_servers", "API servers that conditional groups look at.", nil, nil),
-		informerCount: prometheus.NewDesc("torpor_gate_active_informers", "Informers that run for conditional groups.", nil, nil),
-		leaseCount:    prometheus.NewDesc("torpor_gate_informer_refs", "Uses of informers by conditional groups; groups share an informer.", nil, nil),
-		degraded:      prometheus.NewDesc("torpor_gate_degraded", "Watches of this resource that are forbidden, so that discovery is polled instead.", []string{"resource"}, nil),
-		probeCount:    prometheus.NewDesc("torpor_gate_probes_total", "Requests by which detectors looked for kinds.", []string{"result"}, nil),
+// RegistryOf returns the registry of the managers with this cache; it is nil for those without ManagerOptions.
+func RegistryOf(outer *managercache.Cache) (*Registry, error) {
+	prefix := outer.MetricsPrefix()
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc(prefix+name, help, labels, nil)
+	}
+	// From the start of an idle controller to the time-out of a cache's sync.
+	buckets := []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120}
+	histogram := func(name, help string) *prometheus.HistogramVec {
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: prefix + name, Help: help, Buckets: buckets}, []string{"group"})
+	}
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: prefix + name, Help: help}, labels)
+	}
+	made := &Registry{
+		groupState: desc("_state",
+			"1 for the phase a conditional group is in, 0 for the others; Disabled and Forbidden stand for Dormant and say why.", "group", "state"),
+		groupCount:    desc("_groups", "Conditional groups of this process."),
+		serverCount:   desc("_api_servers", "API servers that conditional groups look at."),
+		informerCount: desc("_active_informers", "Informers that run for conditional groups."),
+		leaseCount:    desc("_informer_refs", "Uses of informers by conditional groups; groups share an informer."),
+		degraded:      desc("_degraded", "Watches of this resource that are forbidden, so that discovery is polled instead.", "resource"),
+		probeCount:    desc("_probes_total", "Requests by which detectors looked for kinds.", "result"),
+		transitions:   counter("_transitions_total", "Phase changes of a conditional group.", "group", "to", "reason"),
+		overdueDrains: counter("_drain_timeouts_total", "Stops of a conditional group that outlasted its drain timeout.", "group"),
+		starts:        histogram("_start_seconds", "Time of a conditional group from Starting to Running."),
+		stops:         histogram("_stop_seconds", "Time of a conditional group from Draining until everything has returned."),
 		states:        map[stateKey]*SharedState{},
 		vectors:       map[string]seriesDeleter{},
 		hosts:         map[<-chan struct{}]any{},
-		groupSeries:   newGroupSeries(),
 		names:         map[string]struct{}{},
 	}
-	err := registerShared(&all)
-	return all, err
+	// Two managers may live in one process: the first one's is taken.
+	err := metrics.Registry.Register(made)
+	if there, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {
+		if first, ok := there.ExistingCollector.(*Registry); ok {
+			return first, nil
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("register the metrics of conditional groups: %w", err)
+	}
+	return made, nil
+}
+
+// GroupEntry is an entry of the list.
+type GroupEntry struct {
+	Name string
+	// Shared lets other groups have the name, too.
+	Shared bool
+	// Elected is the channel of the group's manager, which stays the same however the manager is decorated.
+	Elected <-chan struct{}
+	// Status returns what the page shows of the group.
+	Status func() any
+	// State returns what its metric shows, one of States.
+	State  func() string
+	States []string
+	// Places are the addresses that the group writes clients to at its starts.
+	Places []uintptr
+}
+
+// AddGroup adds a group until leave is called, which deletes its series.
+func (all *Registry) AddGroup(g *GroupEntry) (leave func(), err error) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	for _, other := range all.groups {
+		if other.Name == g.Name && !g.Shared && !other.Shared {
+			return nil, errors.New("expected a name of its own, found another group of this name: set one with conditional.Name, or with Named of the builder")
+		}
+		if slices.ContainsFunc(g.Places, func(p uintptr) bool { return slices.Contains(other.Places, p) }) {
+			return nil, fmt.Errorf("expected a reconciler of its own, found one that group %s has too, or that points to what the other's points to: "+
+				"each start replaces the clients in it, so make one for each builder", other.Name)
+		}
+	}
+	all.groups = append(all.groups, g)
+	return func() { all.removeGroup(g) }, nil
+}
+
+func (all *Registry) removeGroup(gone *GroupEntry) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	all.groups = slices.DeleteFunc(all.groups, func(g *GroupEntry) bool { return g == gone })
+	if slices.ContainsFunc(all.groups, func(g *GroupEntry) bool { return g.Name == gone.Name }) {
+		return // They share the series.
+	}
+	of := prometheus.Labels{"group": gone.Name}
+	for _, v := range []seriesDeleter{all.transitions, all.overdueDrains, all.starts, all.stops} {
+		v.DeletePartialMatch(of)
+	}
+}
+
+// CountTransition adds a change of a group's phase.
+func (all *Registry) CountTransition(group, to, reason string) {
+	all.transitions.WithLabelValues(group, to, reason).Inc()
+}
+
+// CountOverdueDrain adds a stop that has outlasted the drain timeout.
+func (all *Registry) CountOverdueDrain(group string) { all.overdueDrains.WithLabelValues(group).Inc() }
+
+// ObserveStart adds a start that reached Running.
+func (all *Registry) ObserveStart(group string, took time.Duration) {
+	all.starts.WithLabelValues(group).Observe(took.Seconds())
+}
+
+// ObserveStop adds a stop after which everything has returned.
+func (all *Registry) ObserveStop(group string, took time.Duration) {
+	all.stops.WithLabelValues(group).Observe(took.Seconds())
+}
+
+// HostOf returns the host of a manager's groups, which its channel identifies however the manager is decorated. The first caller's
+// becomes it, unless add fails.
+func HostOf[H any](all *Registry, elected <-chan struct{}, made H, add func() error) (host H, err error) {
+	all.hostsMu.Lock()
+	defer all.hostsMu.Unlock()
+	if there, ok := all.hosts[elected].(H); ok {
+		return there, nil
+	}
+	if err := add(); err != nil {
+		return host, err
+	}
+	all.hosts[elected] = made
+	return made, nil
+}
+
+// DropHost forgets the host of a manager that has ended.
+func (all *Registry) DropHost(elected <-chan struct{}) {
+	all.hostsMu.Lock()
+	defer all.hostsMu.Unlock()
+	delete(all.hosts, elected)
+}
+
+// ReserveControllerName takes a name among those of controller-runtime, which never frees one, unless groups have it already.
+func (all *Registry) ReserveControllerName(name string) error {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if _, has := all.names[name]; has {
+		return nil
+	}
+	if _, err := controller.NewUnmanaged(name, controller.Options{Reconciler: reconcile.Func(nil)}); err != nil {
+		return err
+	}
+	all.names[name] = struct{}{}
+	return nil
+}
+
+// StatusPage shows the statuses of a manager's groups as JSON: {"groups": […]}.
+func (all *Registry) StatusPage(elected <-chan struct{}) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		all.mu.Lock()
+		groups := slices.Clone(all.groups)
+		all.mu.Unlock()
+		slices.SortStableFunc(groups, func(a, b *GroupEntry) int { return cmp.Compare(a.Name, b.Name) })
+		shown := []any{}
+		for _, g := range groups {
+			if g.Elected == elected {
+				shown = append(shown, g.Status())
+			}
+		}
+		page, err := json.MarshalIndent(map[string]any{"groups": shown}, "", "  ")
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(append(page, '\n')) // An error means that the client has gone away.
+	})
 }
 
 // Describe names the metrics.
-func (all *registry) Describe(to chan<- *prometheus.Desc) {
-	for _, desc := range append(all.descs(), all.groupCount, all.serverCount, all.informerCount, all.leaseCount, all.degraded, all.probeCount) {
+func (all *Registry) Describe(to chan<- *prometheus.Desc) {
+	for _, desc := range []*prometheus.Desc{all.groupState, all.groupCount, all.serverCount, all.informerCount, all.leaseCount, all.degraded, all.probeCount} {
 		to <- desc
+	}
+	for _, v := range all.countedVectors() {
+		v.Describe(to)
 	}
 }
 
+func (all *Registry) countedVectors() []prometheus.Collector {
+	return []prometheus.Collector{all.transitions, all.overdueDrains, all.starts, all.stops}
+}
+
 // Collect counts.
-func (all *registry) Collect(to chan<- prometheus.Metric) {
+func (all *Registry) Collect(to chan<- prometheus.Metric) {
+	for _, v := range all.countedVectors() {
+		v.Collect(to)
+	}
 	all.mu.Lock()
 	defer all.mu.Unlock()
+	gauge := func(desc *prometheus.Desc, value int, labels ...string) {
+		to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(value), labels...)
+	}
 	servers, informers, leases, probes := map[*rest.Config]bool{}, 0, 0, map[string]uint64{}
 	degraded := map[string]int{}
 	for k, h := range all.states {
@@ -236,16 +248,25 @@ func (all *registry) Collect(to chan<- prometheus.Metric) {
 			probes[result] += count
 		}
 	}
-	all.collect(to, all.groups)
-	for desc, count := range map[*prometheus.Desc]int{
-		all.groupCount: len(all.groups), all.serverCount: len(servers), all.informerCount: informers, all.leaseCount: leases,
-	} {
-		to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(count))
-	}
+	gauge(all.groupCount, len(all.groups))
+	gauge(all.serverCount, len(servers))
+	gauge(all.informerCount, informers)
+	gauge(all.leaseCount, leases)
 	for resource, count := range degraded {
-		to <- prometheus.MustNewConstMetric(all.degraded, prometheus.GaugeValue, float64(count), resource)
+		gauge(all.degraded, count, resource)
 	}
 	for result, count := range probes {
 		to <- prometheus.MustNewConstMetric(all.probeCount, prometheus.CounterValue, float64(count), result)
+	}
+	// Groups that share a name share its series.
+	shown := map[[2]string]int{}
+	for _, g := range all.groups {
+		for _, state := range g.States {
+			shown[[2]string{g.Name, state}] += 0
+		}
+		shown[[2]string{g.Name, g.State()}] = 1
+	}
+	for of, value := range shown {
+		gauge(all.groupState, value, of[0], of[1])
 	}
 }

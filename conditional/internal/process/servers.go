@@ -28,7 +28,8 @@ type SharedState struct {
 	// StartSlots has room for one value per start in progress.
 	StartSlots chan struct{}
 	// Log is for errors that no caller waits for.
-	Log logr.Logger
+	Log      logr.Logger
+	Registry *Registry
 
 	users int
 }
@@ -64,7 +65,7 @@ func (s APIServer) cacheOptions() cache.Options {
 // AcquireState returns the state of a server, a new one if there is none. It makes no request. The state ends when all
 // callers have called release.
 func AcquireState(s APIServer, log logr.Logger) (_ *SharedState, release func(), err error) {
-	all, err := sharedRegistry()
+	all, err := RegistryOf(s.Outer)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -82,6 +83,7 @@ func AcquireState(s APIServer, log logr.Logger) (_ *SharedState, release func(),
 			Informers:  informers.New(s.Config, s.cacheOptions(), s.Outer.BorrowInformer),
 			StartSlots: make(chan struct{}, maxConcurrentStarts),
 			Log:        log,
+			Registry:   all,
 		}
 		all.states[k] = h
 	}
@@ -89,7 +91,7 @@ func AcquireState(s APIServer, log logr.Logger) (_ *SharedState, release func(),
 	return h, sync.OnceFunc(func() { all.releaseState(k, h) }), nil
 }
 
-func (all *registry) releaseState(k stateKey, h *SharedState) {
+func (all *Registry) releaseState(k stateKey, h *SharedState) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	if h.users--; h.users == 0 {

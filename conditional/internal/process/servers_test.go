@@ -44,7 +44,7 @@ func gathered(t *testing.T) map[string]float64 {
 	values := map[string]float64{}
 	for _, f := range families {
 		gauge := f.GetMetric()[0].GetGauge()
-		if name, ours := strings.CutPrefix(f.GetName(), "torpor_gate_"); ours && gauge != nil {
+		if name, ours := strings.CutPrefix(f.GetName(), "conditional_"); ours && gauge != nil {
 			values[name] = gauge.GetValue()
 		}
 	}

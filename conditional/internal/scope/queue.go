@@ -12,8 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-
-	"github.com/torpor-dev/torpor/conditional/internal/process"
 )
 
 type (
@@ -206,7 +204,7 @@ func (m *Manager) drain(ctx context.Context) (dropped int) {
 func (m *Manager) deleteQueueGauges() {
 	for _, q := range m.trackedQueues() {
 		_ = q.Len() // It waits for the queue's goroutines, which may still count.
-		process.DeleteQueueGauges(q.name)
+		m.registry.DeleteQueueGauges(q.name)
 	}
 }
 

@@ -58,6 +58,7 @@ type Manager struct {
 	queued        []manager.Runnable
 	queues        []*trackedQueue // of its controllers
 	useQueue      func(ControllerQueue) error
+	registry      *process.Registry
 	runContext    context.Context // of the runnables, nil before Run
 	isDraining    bool
 	running       sync.WaitGroup
@@ -77,6 +78,7 @@ func New(outer manager.Manager, h *process.SharedState, o Options) (*Manager, er
 		readyz:        map[string]healthz.Checker{},
 		extraHandlers: map[string]http.Handler{},
 		useQueue:      o.UseQueue,
+		registry:      h.Registry,
 	}
 	var endLife context.CancelFunc
 	m.lifetime, endLife = context.WithCancel(context.Background())

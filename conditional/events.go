@@ -3,37 +3,12 @@
 package conditional
 
 import (
-	"context"
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 )
-
-// Hooks are functions that a group calls. A panic in one of them is an error of it.
-type Hooks struct {
-	// OnTransition is called at every change of the phase, in order. The group goes on only after it has returned, so it
-	// must not block, and must not Wait for the group; Status may be asked.
-	OnTransition func(Transition)
-	// BeforeStart runs before the setup function. Its context ends when the start is no longer wanted. Its error is a
-	// failed start.
-	BeforeStart func(context.Context) error
-	// AfterStop runs once for every start whose BeforeStart returned nil, after everything has returned, however it
-	// ended. Its context ends after the drain timeout; one that ignores that makes the group Stuck. The next start waits
-	// for it. Its error is logged and shown, and changes nothing else.
-	AfterStop func(context.Context) error
-}
-
-// Transition is one change of a group's phase.
-type Transition struct {
-	Group    string
-	From, To Phase
-	Reason   string // what happened, as in docs/manual.md: Wanted, Unwanted, Changed, Up, …
-	Err      error  // why it failed, or what AfterStop returned
-	At       time.Time
-}
 
 // The reasons of a group's events. They are promises: no release renames one.
 const (
@@ -58,21 +33,28 @@ func (g *Group) recordEvent(eventType, reason, action, note string) {
 	g.options.recorder.Eventf(g.options.regarding, nil, eventType, reason, action, "%s", note)
 }
 
-// recordTransition records the event of a transition. hasRun says that this activation has been Running.
-func (g *Group) recordTransition(t Transition, hasRun bool) {
+// phaseChange is one change of a group's phase.
+type phaseChange struct {
+	from, to Phase
+	err      error // why it failed
+	at       time.Time
+}
+
+// recordPhaseChange records the event of a change. hasRun says that this activation has been Running.
+func (g *Group) recordPhaseChange(t phaseChange, hasRun bool) {
 	condition := g.Status().Condition
 	switch {
-	case t.To == Running:
+	case t.to == Running:
 		g.recordEvent(corev1.EventTypeNormal, ControllerStarted, "Start", "all its runnables have been started: "+condition.Reason)
-	case t.To == Stuck:
+	case t.to == Stuck:
 		g.recordEvent(corev1.EventTypeWarning, ControllerStuck, "Stop",
 			fmt.Sprintf("something has not returned within %s; nothing starts before it does", g.options.drainTimeout))
-	case t.From == Failed: // The failure had an event of its own.
-	case t.To == Failed && !hasRun:
-		g.recordEvent(corev1.EventTypeWarning, ControllerStartFailed, "Start", t.Err.Error())
-	case (t.To == Dormant || t.To == Failed) && hasRun && t.Err != nil:
-		g.recordEvent(corev1.EventTypeWarning, ControllerStopped, "Stop", t.Err.Error())
-	case t.To == Dormant && hasRun:
+	case t.from == Failed: // The failure had an event of its own.
+	case t.to == Failed && !hasRun:
+		g.recordEvent(corev1.EventTypeWarning, ControllerStartFailed, "Start", t.err.Error())
+	case (t.to == Dormant || t.to == Failed) && hasRun && t.err != nil:
+		g.recordEvent(corev1.EventTypeWarning, ControllerStopped, "Stop", t.err.Error())
+	case t.to == Dormant && hasRun:
 		g.recordEvent(corev1.EventTypeNormal, ControllerStopped, "Stop", "everything has returned: "+condition.Reason)
 	}
 }
@@ -119,41 +101,4 @@ func (g *Group) warnTerminating() {
 		g.log.Info("a CRD is being deleted", "kind", kind, "then", what)
 		g.recordEvent(corev1.EventTypeNormal, ControllerTerminating, "Terminate", "the CRD of "+kind+" is being deleted: "+what)
 	}
-}
-
-// callRecovering calls a function of the group's author and returns its panic as an error.
-func (g *Group) callRecovering(name string, call func() error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			g.log.Info("a function of the group's author panicked", "function", name, "stack", string(debug.Stack()))
-			err = fmt.Errorf("%s panicked: %v", name, p)
-		}
-	}()
-	if err := call(); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	return nil
-}
-
-func (g *Group) callOnTransition(t Transition) {
-	if g.options.hooks.OnTransition == nil {
-		return
-	}
-	if err := g.callRecovering("OnTransition", func() error { g.options.hooks.OnTransition(t); return nil }); err != nil {
-		g.log.Error(err, "hook failed", "from", t.From, "to", t.To)
-	}
-}
-
-func (g *Group) callBeforeStart(ctx context.Context) error {
-	if g.options.hooks.BeforeStart == nil {
-		return nil
-	}
-	return g.callRecovering("BeforeStart", func() error { return g.options.hooks.BeforeStart(ctx) })
-}
-
-// callAfterStop calls the hook with a context of its own, since ctx may have ended.
-func (g *Group) callAfterStop(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.options.drainTimeout)
-	defer cancel()
-	return g.callRecovering("AfterStop", func() error { return g.options.hooks.AfterStop(ctx) })
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package statemachine
+package conditional
 
 import (
 	"fmt"
@@ -22,12 +22,12 @@ Stuck    .                 .                .                .       .          
 Failed   .                 Dormant/Forgive  Dormant/Forgive  .       .               .       .              .          Dormant
 `
 	rows := [][]string{nil}
-	for _, f := range AllFacts() {
+	for _, f := range allFacts() {
 		rows[0] = append(rows[0], string(f))
 	}
-	for _, p := range AllPhases() {
+	for _, p := range allPhases() {
 		row := []string{string(p)}
-		for _, f := range AllFacts() {
+		for _, f := range allFacts() {
 			row = append(row, describe(p, f))
 		}
 		rows = append(rows, row)
@@ -41,12 +41,12 @@ Failed   .                 Dormant/Forgive  Dormant/Forgive  .       .          
 	}
 }
 
-func describe(p Phase, f Fact) string {
-	to, do := NextPhase(p, f)
+func describe(p Phase, f groupFact) string {
+	to, do := nextPhase(p, f)
 	switch {
-	case to == p && do == Stay:
+	case to == p && do == actionStay:
 		return "."
-	case do == Stay:
+	case do == actionStay:
 		return string(to)
 	}
 	return fmt.Sprintf("%s/%s", to, do)
@@ -61,36 +61,36 @@ type modelState struct {
 }
 
 // possible reports whether a fact can happen in this state.
-func (w modelState) possible(f Fact) bool {
+func (w modelState) possible(f groupFact) bool {
 	switch f {
-	case Wanted, Unwanted, Changed:
+	case factWanted, factUnwanted, factChanged:
 		return true
-	case Up, Broke:
+	case factUp, factBroke:
 		return w.lives == 1
-	case Ended, Erred:
+	case factEnded, factErred:
 		return w.lives == 1
-	case Overdue:
+	case factOverdue:
 		return w.phase == Draining
-	case Retry:
+	case factRetry:
 		return w.phase == Failed || w.phase == Dormant
 	}
 	return false
 }
 
-func (w modelState) after(f Fact) modelState {
-	if f == Ended || f == Erred {
+func (w modelState) after(f groupFact) modelState {
+	if f == factEnded || f == factErred {
 		w.lives, w.asked, w.sealed = 0, false, false
 	}
-	var do Action
-	w.phase, do = NextPhase(w.phase, f)
+	var do groupAction
+	w.phase, do = nextPhase(w.phase, f)
 	switch do {
-	case Activate:
+	case actionActivate:
 		w.lives++
-	case Cancel:
+	case actionCancel:
 		w.asked = true
-	case Seal:
+	case actionSeal:
 		w.sealed = true
-	case Stay, BackOff, Forgive:
+	case actionStay, actionBackOff, actionForgive:
 	}
 	return w
 }
@@ -107,13 +107,13 @@ func TestEveryHistory(t *testing.T) {
 		}
 		seen[w] = true
 		w.check(t)
-		for _, f := range AllFacts() {
+		for _, f := range allFacts() {
 			if w.possible(f) {
 				open = append(open, w.after(f))
 			}
 		}
 	}
-	if len(seen) != len(AllPhases()) {
+	if len(seen) != len(allPhases()) {
 		t.Errorf("%d worlds can be reached, want one per phase: %v", len(seen), seen)
 	}
 }
@@ -130,7 +130,7 @@ func (w modelState) check(t *testing.T) {
 	if w.sealed != (w.phase == Stuck) {
 		t.Errorf("sealed, or not, wrongly in %+v", w)
 	}
-	for _, way := range [][]Fact{{Unwanted, Ended, Unwanted}, {Unwanted, Overdue, Ended}, {Unwanted, Erred, Unwanted}} {
+	for _, way := range [][]groupFact{{factUnwanted, factEnded, factUnwanted}, {factUnwanted, factOverdue, factEnded}, {factUnwanted, factErred, factUnwanted}} {
 		end := w
 		for _, f := range way {
 			if end.possible(f) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package condition
+package conditional
 
 import (
 	"context"
@@ -12,9 +12,9 @@ import (
 // maxCallTime bounds one call of a function.
 const maxCallTime = 10 * time.Second
 
-// PollFunc calls f at once and then every so often until ctx ends, and reports its result. A call that outlives its
+// pollFunc calls f at once and then every so often until ctx ends, and reports its result. A call that outlives its
 // deadline is Unknown and is not waited for when ctx ends, but no other call begins before it has returned.
-func PollFunc(ctx context.Context, every time.Duration, f func(context.Context) (bool, error), report func(Status)) {
+func pollFunc(ctx context.Context, every time.Duration, f func(context.Context) (bool, error), report func(Status)) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for ctx.Err() == nil { // The select below may choose a tick although ctx has ended.
@@ -70,8 +70,8 @@ func timeoutStatus(limit time.Duration) Status {
 	return Status{State: Unknown, Reason: "FuncTimedOut", Message: "no answer within " + limit.String()}
 }
 
-// FollowSignal reports the values of the channel until it is closed or ctx ends.
-func FollowSignal(ctx context.Context, signal <-chan bool, report func(Status)) {
+// followSignal reports the values of the channel until it is closed or ctx ends.
+func followSignal(ctx context.Context, signal <-chan bool, report func(Status)) {
 	report(Status{State: Unknown, Reason: "NoSignal", Message: "nothing has been signalled yet"})
 	for {
 		select {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package condition
+package conditional
 
 import (
 	"context"
@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/goleak"
 )
 
 // reportLog keeps the reports of a condition that runs in a synctest bubble.
@@ -73,8 +72,8 @@ func pass(d time.Duration) {
 }
 
 // channelChild is a child that says what the test says.
-func channelChild(name string, says <-chan Status) Child {
-	return Child{Name: name, Observe: func(ctx context.Context, report func(Status)) error {
+func channelChild(name string, says <-chan Status) Condition {
+	return builtinCondition{name: name, observeFunc: func(ctx context.Context, _ Sources, report func(Status)) error {
 		for {
 			select {
 			case s := <-says:
@@ -93,7 +92,7 @@ func TestCombineObservesAgainAfterAFailure(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var calls, living atomic.Int32
-			frail := Child{Name: "frail", Observe: func(ctx context.Context, report func(Status)) error {
+			frail := builtinCondition{name: "frail", observeFunc: func(ctx context.Context, _ Sources, report func(Status)) error {
 				if calls.Add(1) <= 2 {
 					return fail()
 				}
@@ -101,7 +100,7 @@ func TestCombineObservesAgainAfterAFailure(t *testing.T) {
 				<-ctx.Done()
 				return nil
 			}}
-			steady := Child{Name: "steady", Observe: func(ctx context.Context, report func(Status)) error {
+			steady := builtinCondition{name: "steady", observeFunc: func(ctx context.Context, _ Sources, report func(Status)) error {
 				defer living.Add(-1)
 				living.Add(1)
 				report(Status{State: True})
@@ -109,7 +108,7 @@ func TestCombineObservesAgainAfterAFailure(t *testing.T) {
 				return nil
 			}}
 			inBubble(t, func(ctx context.Context, report func(Status)) {
-				ObserveCombined(ctx, []Child{frail, steady}, All, report)
+				observeCombined(ctx, []Condition{frail, steady}, Sources{}, judgeAll, report)
 			}, func(p *reportLog) {
 				p.want(t, "at first", Unknown, "ObserveFailed")
 				if got := p.last().Message; !strings.HasPrefix(got, "frail is Unknown: ") || !strings.Contains(got, "boom") {
@@ -135,7 +134,7 @@ func TestCombineReportsEachChange(t *testing.T) {
 		p, ended := &reportLog{}, make(chan struct{})
 		go func() {
 			defer close(ended)
-			ObserveCombined(ctx, []Child{channelChild("a", a), channelChild("b", b)}, Any(), p.report)
+			observeCombined(ctx, []Condition{channelChild("a", a), channelChild("b", b)}, Sources{}, newAnyJudge(), p.report)
 		}()
 		a <- Status{State: False, Reason: "Off"}
 		p.want(t, "one has not reported", Unknown, "NotReported")
@@ -150,7 +149,7 @@ func TestCombineReportsEachChange(t *testing.T) {
 
 func TestKeepForgetsOldFailures(t *testing.T) {
 	var calls atomic.Int32
-	frail := Child{Observe: func(_ context.Context, report func(Status)) error {
+	frail := builtinCondition{name: "frail", observeFunc: func(_ context.Context, _ Sources, report func(Status)) error {
 		if calls.Add(1) == 6 { // It works for a while between its failures.
 			report(Status{State: True, Reason: "Works"})
 			<-time.After(time.Hour)
@@ -158,7 +157,7 @@ func TestKeepForgetsOldFailures(t *testing.T) {
 		return errors.New("boom")
 	}}
 	inBubble(t, func(ctx context.Context, report func(Status)) {
-		frail.ObserveWithBackoff(ctx, DefaultBackoff(), report)
+		observeWithBackoff(ctx, frail, Sources{}, defaultBackoff(), report)
 	}, func(p *reportLog) {
 		pass(40 * time.Second) // 1 + 2 + 4 + 8 + 16 s and a tenth of jitter.
 		p.want(t, "after five failures", True, "Works")
@@ -174,7 +173,7 @@ func TestFollow(t *testing.T) {
 		signal, ended, p := make(chan bool), make(chan struct{}), &reportLog{}
 		go func() {
 			defer close(ended)
-			FollowSignal(t.Context(), signal, p.report)
+			followSignal(t.Context(), signal, p.report)
 		}()
 		p.want(t, "before a signal", Unknown, "NoSignal")
 		signal <- true
@@ -185,25 +184,25 @@ func TestFollow(t *testing.T) {
 		<-ended
 		p.want(t, "closed", False, "SignalFalse")
 	})
-	inBubble(t, func(ctx context.Context, report func(Status)) { FollowSignal(ctx, make(chan bool), report) }, func(p *reportLog) {
+	inBubble(t, func(ctx context.Context, report func(Status)) { followSignal(ctx, make(chan bool), report) }, func(p *reportLog) {
 		p.want(t, "silent", Unknown, "NoSignal")
 	})
 }
 
 // allInputs calls test with every combination of n states: 3^n of them.
-func allInputs(n int, test func([]ChildInput)) {
+func allInputs(n int, test func([]judgeInput)) {
 	if n == 0 {
 		test(nil)
 		return
 	}
 	for _, state := range []State{Unknown, False, True} {
-		allInputs(n-1, func(rest []ChildInput) {
+		allInputs(n-1, func(rest []judgeInput) {
 			name := string(rune('a' + n - 1))
 			status := Status{State: state, Reason: "Told" + state.String(), Message: name + " says so"}
 			if state == True {
 				status.Identity = "id-" + name
 			}
-			in := ChildInput{Name: name}
+			in := judgeInput{name: name}
 			in.noteReport(status)
 			test(append(slices.Clone(rest), in))
 		})
@@ -211,16 +210,16 @@ func allInputs(n int, test func([]ChildInput)) {
 }
 
 // truth is Kleene's order: what is false, what is unknown, what is true.
-func truth(in ChildInput) int {
-	return map[State]int{False: 0, Unknown: 1, True: 2}[in.Now.State]
+func truth(in judgeInput) int {
+	return map[State]int{False: 0, Unknown: 1, True: 2}[in.now.State]
 }
 
 func ofTruth(rank int) State { return []State{False, Unknown, True}[rank] }
 
-func turned(inputs []ChildInput) []ChildInput {
-	var out []ChildInput
+func turned(inputs []judgeInput) []judgeInput {
+	var out []judgeInput
 	for _, i := range inputs {
-		out = append(out, ChildInput{Name: i.Name, Now: Not([]ChildInput{i})})
+		out = append(out, judgeInput{name: i.name, now: judgeNot([]judgeInput{i})})
 	}
 	return out
 }
@@ -228,21 +227,21 @@ func turned(inputs []ChildInput) []ChildInput {
 func TestTruthTables(t *testing.T) {
 	for n := 1; n <= 3; n++ {
 		count := 0
-		allInputs(n, func(inputs []ChildInput) {
+		allInputs(n, func(inputs []judgeInput) {
 			count++
 			least, most := 2, 0
 			for _, i := range inputs {
 				least, most = min(least, truth(i)), max(most, truth(i))
 			}
-			all, some := All(inputs), Any()(inputs)
+			all, some := judgeAll(inputs), newAnyJudge()(inputs)
 			if all.State != ofTruth(least) {
 				t.Errorf("All%v is %s, want %s", inputs, all.State, ofTruth(least))
 			}
 			if some.State != ofTruth(most) {
 				t.Errorf("Any%v is %s, want %s", inputs, some.State, ofTruth(most))
 			}
-			if got := Not([]ChildInput{{Now: Any()(turned(inputs))}}); got.State != all.State {
-				t.Errorf("De Morgan: All%v is %s, but Not(Any(Not)) is %s", inputs, all.State, got.State)
+			if got := judgeNot([]judgeInput{{now: newAnyJudge()(turned(inputs))}}); got.State != all.State {
+				t.Errorf("De Morgan: All%v is %s, but judgeNot(Any(judgeNot)) is %s", inputs, all.State, got.State)
 			}
 			for name, s := range map[string]Status{"All": all, "Any": some} {
 				checkReport(t, name, s, inputs)
@@ -256,12 +255,12 @@ func TestTruthTables(t *testing.T) {
 
 // checkReport asserts that a report names exactly the children in the state that decides, in a stable order, and that
 // only what holds has an identity.
-func checkReport(t *testing.T, name string, s Status, inputs []ChildInput) {
+func checkReport(t *testing.T, name string, s Status, inputs []judgeInput) {
 	t.Helper()
 	var want []string
 	for _, i := range inputs {
-		if i.Now.State == s.State {
-			want = append(want, i.Name+" is "+s.State.String()+": "+i.Name+" says so")
+		if i.now.State == s.State {
+			want = append(want, i.name+" is "+s.State.String()+": "+i.name+" says so")
 		}
 	}
 	if diff := cmp.Diff(strings.Join(want, "; "), s.Message); diff != "" {
@@ -275,7 +274,7 @@ func checkReport(t *testing.T, name string, s Status, inputs []ChildInput) {
 	}
 	backward := slices.Clone(inputs)
 	slices.Reverse(backward)
-	judge := map[string]JudgeFunc{"All": All, "Any": Any()}[name]
+	judge := map[string]judgeFunc{"All": judgeAll, "Any": newAnyJudge()}[name]
 	if got := judge(backward); got.Message != s.Message || got.Reason != s.Reason {
 		t.Errorf("%s%v says %q, in another order %q", name, inputs, s.Message, got.Message)
 	}
@@ -283,7 +282,7 @@ func checkReport(t *testing.T, name string, s Status, inputs []ChildInput) {
 
 func TestNot(t *testing.T) {
 	for state, want := range map[State]State{True: False, False: True, Unknown: Unknown} {
-		got := Not([]ChildInput{{Name: "c", Now: Status{State: state, Reason: "R", Message: "m", Identity: "id"}}})
+		got := judgeNot([]judgeInput{{name: "c", now: Status{State: state, Reason: "R", Message: "m", Identity: "id"}}})
 		if diff := cmp.Diff(Status{State: want, Reason: "R", Message: "c is " + state.String() + ": m"}, got); diff != "" {
 			t.Errorf("Not(%s) (-want +got):\n%s", state, diff)
 		}
@@ -291,10 +290,10 @@ func TestNot(t *testing.T) {
 }
 
 func TestReasonsThatDiffer(t *testing.T) {
-	got := All([]ChildInput{
-		{Name: "b", Now: Status{State: False, Reason: "Absent", Message: "no"}},
-		{Name: "a", Now: Status{State: False, Reason: "Off"}},
-		{Name: "c", Now: Status{State: Unknown, Reason: "Outage"}},
+	got := judgeAll([]judgeInput{
+		{name: "b", now: Status{State: False, Reason: "Absent", Message: "no"}},
+		{name: "a", now: Status{State: False, Reason: "Off"}},
+		{name: "c", now: Status{State: Unknown, Reason: "Outage"}},
 	})
 	if diff := cmp.Diff(Status{State: False, Reason: "Several", Message: "a is False; b is False: no"}, got); diff != "" {
 		t.Errorf("report (-want +got):\n%s", diff)
@@ -302,8 +301,8 @@ func TestReasonsThatDiffer(t *testing.T) {
 }
 
 func TestAllJoinsIdentities(t *testing.T) {
-	in := func(id string) ChildInput { return ChildInput{Now: Status{State: True, Identity: id}} }
-	if got := All([]ChildInput{in("x"), in(""), in("y")}).Identity; got != "x,y" {
+	in := func(id string) judgeInput { return judgeInput{now: Status{State: True, Identity: id}} }
+	if got := judgeAll([]judgeInput{in("x"), in(""), in("y")}).Identity; got != "x,y" {
 		t.Errorf("identity is %q, want that of all children that have one", got)
 	}
 }
@@ -328,7 +327,7 @@ func TestAnyStaysWithWhatItReliesOn(t *testing.T) {
 		{"the first is gone", 0, is(False, ""), True, "b3"},
 		{"all are gone", 1, is(False, ""), False, ""},
 	}
-	judge, inputs := Any(), make([]ChildInput, 2)
+	judge, inputs := newAnyJudge(), make([]judgeInput, 2)
 	for _, s := range steps {
 		inputs[s.child].noteReport(s.told)
 		if got := judge(inputs); got.State != s.state || got.Identity != s.want {
@@ -343,85 +342,3 @@ type step struct {
 	say   string // "", "true", "other", "false" or "unknown"
 	want  string // state and reason
 }
-
-func TestStable(t *testing.T) {
-	words := map[string]Status{
-		"true":    {State: True, Reason: "On", Identity: "x"},
-		"other":   {State: True, Reason: "Other", Identity: "y"},
-		"false":   {State: False, Reason: "Off"},
-		"unknown": {State: Unknown, Reason: "Outage"},
-	}
-	cases := map[string][]step{ // True must hold for 10 s, False for 30 s.
-		"true passes after its span":                  {{0, "true", "Unknown Settling"}, {9 * time.Second, "", "Unknown Settling"}, {time.Second, "", "True On"}},
-		"false passes after its span":                 {{0, "false", "Unknown Settling"}, {29 * time.Second, "", "Unknown Settling"}, {time.Second, "", "False Off"}},
-		"a short dip is not seen":                     {{0, "true", "Unknown Settling"}, {10 * time.Second, "", "True On"}, {0, "false", "True Settling"}, {29 * time.Second, "true", "True On"}, {time.Hour, "", "True On"}},
-		"a dip begins anew":                           {{0, "true", "Unknown Settling"}, {9 * time.Second, "false", "Unknown Settling"}, {time.Second, "true", "Unknown Settling"}, {9 * time.Second, "", "Unknown Settling"}, {time.Second, "", "True On"}},
-		"unknown passes at once":                      {{0, "true", "Unknown Settling"}, {10 * time.Second, "unknown", "Unknown Outage"}, {time.Hour, "", "Unknown Outage"}, {0, "true", "True On"}},
-		"unknown does not reset the span":             {{0, "true", "Unknown Settling"}, {6 * time.Second, "unknown", "Unknown Outage"}, {2 * time.Second, "true", "Unknown Settling"}, {2 * time.Second, "", "True On"}},
-		"a span that ends in doubt waits for clarity": {{0, "true", "Unknown Settling"}, {6 * time.Second, "unknown", "Unknown Outage"}, {time.Hour, "", "Unknown Outage"}, {0, "true", "True On"}},
-		"doubt and then the contrary begins anew":     {{0, "true", "Unknown Settling"}, {6 * time.Second, "unknown", "Unknown Outage"}, {time.Hour, "false", "Unknown Settling"}, {30 * time.Second, "", "False Off"}},
-		"another identity passes at once":             {{0, "true", "Unknown Settling"}, {10 * time.Second, "", "True On"}, {0, "other", "True Other"}},
-		"the newest report of a state passes":         {{0, "true", "Unknown Settling"}, {9 * time.Second, "other", "Unknown Settling"}, {time.Second, "", "True Other"}},
-		"it settles to and fro":                       {{0, "true", "Unknown Settling"}, {10 * time.Second, "false", "True Settling"}, {30 * time.Second, "true", "False Settling"}, {10 * time.Second, "", "True On"}},
-	}
-	for name, steps := range cases {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				says, p, ended := make(chan Status), &reportLog{}, make(chan struct{})
-				ctx, cancel := context.WithCancel(t.Context())
-				go func() {
-					defer close(ended)
-					ObserveStable(ctx, channelChild("c", says), HoldTimes{True: 10 * time.Second, False: 30 * time.Second}, p.report)
-				}()
-				for i, s := range steps {
-					pass(s.after)
-					if s.say != "" {
-						says <- words[s.say]
-					}
-					if got := p.last(); got.State.String()+" "+got.Reason != s.want {
-						t.Errorf("step %d: got %+v, want %s", i, got, s.want)
-					}
-				}
-				cancel()
-				<-ended
-			})
-		})
-	}
-}
-
-func TestStableKeepsTheIdentityWhileItSettles(t *testing.T) {
-	at := time.Unix(1000, 0)
-	d := hysteresis{name: "c", hold: HoldTimes{False: time.Minute}}
-	d.noteReport(Status{State: True, Reason: "On", Identity: "x"}, at)
-	want := Status{State: True, Reason: "On", Identity: "x"}
-	if diff := cmp.Diff(want, d.currentStatus(at)); diff != "" {
-		t.Errorf("without a span (-want +got):\n%s", diff)
-	}
-	d.noteReport(Status{State: False, Reason: "Off"}, at)
-	want.Reason, want.Message = "Settling", "c is False and must stay so for 1m0s"
-	if diff := cmp.Diff(want, d.currentStatus(at)); diff != "" {
-		t.Errorf("settling (-want +got):\n%s", diff)
-	}
-}
-
-func TestStableIsIdleInDoubt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		says, p, ended := make(chan Status), &reportLog{}, make(chan struct{})
-		ctx, cancel := context.WithCancel(t.Context())
-		go func() {
-			defer close(ended)
-			ObserveStable(ctx, channelChild("c", says), HoldTimes{True: time.Second}, p.report)
-		}()
-		says <- Status{State: True}
-		says <- Status{State: Unknown, Reason: "Outage"}
-		pass(time.Hour)
-		p.want(t, "in doubt", Unknown, "Outage")
-		if len(p.said) != 2 {
-			t.Errorf("%d reports, want 2: the span's end says nothing in doubt", len(p.said))
-		}
-		cancel()
-		<-ended
-	})
-}
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

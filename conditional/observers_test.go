@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package condition
+package conditional
 
 import (
 	"context"
@@ -31,7 +31,7 @@ func TestPoll(t *testing.T) {
 				calls.Add(1)
 				return c.f(ctx)
 			}
-			inBubble(t, func(ctx context.Context, report func(Status)) { PollFunc(ctx, time.Minute, f, report) }, func(p *reportLog) {
+			inBubble(t, func(ctx context.Context, report func(Status)) { pollFunc(ctx, time.Minute, f, report) }, func(p *reportLog) {
 				pass(11 * time.Second)
 				p.want(t, name, c.state, c.reason)
 				pass(9*time.Minute + time.Second)
@@ -52,7 +52,7 @@ func TestPollBoundsACall(t *testing.T) {
 			limit.Store(int64(time.Until(deadline)))
 			return true, ctx.Err()
 		}
-		inBubble(t, func(ctx context.Context, report func(Status)) { PollFunc(ctx, every, f, report) }, func(p *reportLog) {
+		inBubble(t, func(ctx context.Context, report func(Status)) { pollFunc(ctx, every, f, report) }, func(p *reportLog) {
 			p.want(t, "at once", True, "FuncTrue")
 		})
 		if got := time.Duration(limit.Load()); got != want {
@@ -72,8 +72,8 @@ func TestPollDoesNotWaitForACallThatBlocks(t *testing.T) {
 			<-release // It ignores its context.
 			return true, nil
 		}
-		deafChild := Child{Name: "deaf", Observe: func(ctx context.Context, report func(Status)) error {
-			PollFunc(ctx, time.Second, deaf, report)
+		deafChild := builtinCondition{name: "deaf", observeFunc: func(ctx context.Context, _ Sources, report func(Status)) error {
+			pollFunc(ctx, time.Second, deaf, report)
 			return nil
 		}}
 		says := make(chan Status)
@@ -81,7 +81,7 @@ func TestPollDoesNotWaitForACallThatBlocks(t *testing.T) {
 		p, ended := &reportLog{}, make(chan struct{})
 		go func() {
 			defer close(ended)
-			ObserveCombined(ctx, []Child{deafChild, channelChild("other", says)}, Any(), p.report)
+			observeCombined(ctx, []Condition{deafChild, channelChild("other", says)}, Sources{}, newAnyJudge(), p.report)
 		}()
 		pass(time.Hour)
 		p.want(t, "one blocks, one is silent", Unknown, "Several")

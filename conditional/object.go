@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conditional
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Object holds while the object of that name exists and f returns true for it, for example for an annotation or a
+// ConfigMap's entry. The type of obj says what is watched, as in a client's Get; f gets a copy of its own. It needs
+// the right to list and watch that one object.
+func Object(obj client.Object, key client.ObjectKey, f func(client.Object) bool) Condition {
+	o := observedObject{like: obj, key: key, holds: f}
+	name := strings.Join([]string{objectName(obj), key.Namespace, key.Name}, ":")
+	return builtinCondition{
+		name: name,
+		validateFunc: func(src Sources) error {
+			if obj == nil || key.Name == "" || f == nil {
+				return errors.New("condition Object needs an object of the type to watch, the name of one and a function: pass all three")
+			}
+			_, err := findKind(obj, src.Scheme)
+			return err
+		},
+		observeFunc: func(ctx context.Context, src Sources, report func(Status)) error {
+			pause := defaultBackoff()
+			pause.Cap = 30 * time.Second
+			// Each failure is followed by another try with a new cache: the kind may have got another scope or plural.
+			observeWithBackoff(ctx, builtinCondition{name: name, observeFunc: o.observe}, src, pause, report)
+			return nil
+		},
+	}
+}
+
+type observedObject struct {
+	like  client.Object
+	key   client.ObjectKey
+	holds func(client.Object) bool
+}
+
+// observe runs a cache of the one object until ctx ends or the server fails.
+func (o observedObject) observe(ctx context.Context, src Sources, report func(Status)) error {
+	ctx, fail := context.WithCancelCause(ctx)
+	selector := fields.Set{metav1.ObjectNameField: o.key.Name}
+	if o.key.Namespace != "" {
+		selector["metadata.namespace"] = o.key.Namespace // controller-runtime then asks for no more than this namespace.
+	}
+	objects, err := cache.New(src.Config, cache.Options{
+		HTTPClient: src.HTTPClient, Scheme: src.Scheme, DefaultFieldSelector: selector.AsSelector(),
+		DefaultWatchErrorHandler: func(_ context.Context, _ *toolscache.Reflector, err error) {
+			// The reflector goes on by itself after these: a server ends a watch every few minutes.
+			if !errors.Is(err, io.EOF) && !k8serrors.IsResourceExpired(err) && !k8serrors.IsGone(err) {
+				fail(fmt.Errorf("list and watch: %w", err))
+			}
+		},
+	})
+	if err != nil {
+		fail(nil)
+		return fmt.Errorf("make a cache: %w", err)
+	}
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer fail(nil)
+	running.Go(func() { _ = objects.Start(ctx) }) // It fails only when it is called twice.
+	informer, err := objects.GetInformer(ctx, o.like, cache.BlockUntilSynced(false))
+	if err != nil {
+		return fmt.Errorf("start an informer: %w", err)
+	}
+	latest := make(chan client.Object, 1) // The handler only leaves the object: the question may panic.
+	leave := func(obj any) {
+		select {
+		case <-latest:
+		default:
+		}
+		found, _ := obj.(client.Object)
+		latest <- found
+	}
+	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc: leave, UpdateFunc: func(_, obj any) { leave(obj) }, DeleteFunc: func(any) { leave(nil) },
+	})
+	if err != nil {
+		return fmt.Errorf("add a handler: %w", err)
+	}
+	synced, isSeen := registration.HasSyncedChecker().Done(), false
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case obj := <-latest:
+			isSeen = true
+			report(o.judge(obj))
+		case <-synced:
+			synced = nil // Once is enough.
+			if !isSeen && len(latest) == 0 {
+				report(o.judge(nil))
+			}
+		}
+	}
+}
+
+// judge answers the question for a copy of the object, which other parts of the cache share; nil is absent.
+func (o observedObject) judge(obj client.Object) Status {
+	if obj == nil {
+		return Status{State: False, Reason: "NotFound", Message: "the object does not exist"}
+	}
+	own, _ := obj.DeepCopyObject().(client.Object)
+	state := stateFromBool(o.holds(own))
+	return Status{State: state, Reason: "Object" + state.String()}
+}
