@@ -7,11 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/go-logr/logr"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
@@ -39,7 +36,6 @@ type Builder struct {
 	skipName *bool // SkipNameValidation of WithOptions
 
 	forOptions []builder.ForOption // those of For that are controller-runtime's
-	limiter    *restartedLimiter   // nil when WithOptions has none
 	calls      []func(*builder.Builder)
 	errs       []error
 }
@@ -142,47 +138,7 @@ func (b *Builder) WithOptions(options controller.Options) *Builder {
 		b.addError("expected no EnableWarmup in WithOptions, found it, and a conditional controller starts on the leader only: leave it out")
 	}
 	b.skipName = options.SkipNameValidation
-	if options.RateLimiter == nil {
-		return b.addCall(func(to *builder.Builder) { to.WithOptions(options) })
-	}
-	limiter := &restartedLimiter{TypedRateLimiter: options.RateLimiter, counted: map[reconcile.Request]struct{}{}}
-	b.limiter, options.RateLimiter = limiter, limiter
-	return b.addCall(func(to *builder.Builder) {
-		limiter.forgetAll()
-		to.WithOptions(options)
-	})
-}
-
-// restartedLimiter is a rate limiter that is as good as new after forgetAll.
-type restartedLimiter struct {
-	workqueue.TypedRateLimiter[reconcile.Request]
-	mu      sync.Mutex
-	counted map[reconcile.Request]struct{}
-}
-
-// When counts a request.
-func (l *restartedLimiter) When(r reconcile.Request) time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.counted[r] = struct{}{}
-	return l.TypedRateLimiter.When(r)
-}
-
-// Forget forgets a request.
-func (l *restartedLimiter) Forget(r reconcile.Request) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.counted, r)
-	l.TypedRateLimiter.Forget(r)
-}
-
-func (l *restartedLimiter) forgetAll() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for r := range l.counted {
-		l.TypedRateLimiter.Forget(r)
-	}
-	clear(l.counted)
+	return b.addCall(func(to *builder.Builder) { to.WithOptions(options) })
 }
 
 // WithLogConstructor sets how the controller makes its loggers.
@@ -215,7 +171,7 @@ func (b *Builder) Build(r reconcile.Reconciler) (*Group, error) {
 	if err := b.validate(r); err != nil {
 		return nil, fmt.Errorf("build conditional controller: %w", err)
 	}
-	kinds, err := servedCondition{objs: b.requiredObjects()}.resolveKinds(b.mgr.GetScheme())
+	kinds, err := kindsOf(b.mgr.GetScheme(), b.requiredObjects())
 	if err != nil {
 		return nil, fmt.Errorf("build conditional controller: %w", err)
 	}

@@ -263,6 +263,3 @@ func TestObjectIsFollowed(t *testing.T) {
 		t.Errorf("reason is %q, want NotFound", got)
 	}
 }
-
-// A group whose condition is one of these has no goroutine while it is dormant.
-var _, _ kindsCondition = servedCondition{}, firstServedCondition{}

@@ -26,7 +26,7 @@ func (g *Group) begin(ctx context.Context) {
 		return
 	}
 	o := g.options
-	g.loop = groupLoop{ctx: ctx, group: g, backoff: o.startBackoff, limiter: newStartLimiter(o.restartBurst, o.restartPause)}
+	g.loop = groupLoop{ctx: ctx, group: g, backoff: o.startBackoff}
 	g.isAwake = true
 	g.mu.Unlock()
 	g.loop.observe()
@@ -96,11 +96,11 @@ type groupLoop struct {
 	identity      string      // of the last activation
 	restarts      int         // that were asked for before it
 	backoff       wait.Backoff
-	limiter       *startLimiter
-	timer         *time.Timer // wakes the group for the drain timeout, the back-off or the restart limit, which never overlap
-	timerFact     groupFact   // what applies then
-	timerDue      time.Time   // zero when nothing is due
-	loggedHold    time.Time   // the end of the pause that was logged last
+	limiter       *startLimiter // nil before the first start
+	timer         *time.Timer   // wakes the group for the drain timeout, the back-off or the restart limit, which never overlap
+	timerFact     groupFact     // what applies then
+	timerDue      time.Time     // zero when nothing is due
+	loggedHold    time.Time     // the end of the pause that was logged last
 	isStopping    bool
 	kinds         *kindObserver   // of a condition that needs no goroutine
 	observers     *sync.WaitGroup // of one that does; nil without
@@ -198,7 +198,10 @@ func (l *groupLoop) applyFact(ctx context.Context, f groupFact, err error) bool 
 
 // isHeldBack reports whether the restart limit forbids a start now, and sets the timer to when it no longer does.
 func (l *groupLoop) isHeldBack() bool {
-	until := l.limiter.nextStart()
+	if l.limiter == nil {
+		return false
+	}
+	until := l.limiter.next
 	pause := time.Until(until)
 	if pause <= 0 {
 		return false
@@ -217,6 +220,9 @@ func (l *groupLoop) performAction(ctx context.Context, f groupFact, do groupActi
 	switch do {
 	case actionActivate:
 		l.identity, l.restarts = l.lastKnownStatus().Identity, l.group.restartsAsked()
+		if l.limiter == nil {
+			l.limiter = newStartLimiter(l.group.options.restartBurst, l.group.options.restartPause)
+		}
 		l.limiter.noteStart(now)
 		l.activation = startActivation(ctx, l.group, now)
 	case actionCancel:
@@ -289,7 +295,7 @@ func (l *groupLoop) observe() {
 	g := l.group
 	if c, ok := g.condition.(kindsCondition); ok {
 		if kinds, err := c.resolveKinds(g.src.Scheme); err == nil {
-			l.kinds = newKindObserver(&g.src, g.server.Detector, kinds, c.judgeVerdicts, g.wake)
+			l.kinds = newKindObserver(&g.src, g.server.Detector, kinds, c.judge, g.wake)
 		}
 	}
 	watchesOptional := len(g.optionalKinds) > 0 && g.src.managerCache != nil
@@ -451,16 +457,13 @@ type startLimiter struct {
 	first  wait.Backoff
 	pause  wait.Backoff // what is left of first
 	starts int
-	next   time.Time
+	next   time.Time // when the next start may be
 }
 
 // newStartLimiter returns a limiter with its whole burst left.
 func newStartLimiter(burst int, pause wait.Backoff) *startLimiter {
 	return &startLimiter{burst: burst, first: pause, pause: pause}
 }
-
-// nextStart returns when the next start may be; a time that has passed means at once.
-func (p *startLimiter) nextStart() time.Time { return p.next }
 
 // noteStart records a start.
 func (p *startLimiter) noteStart(now time.Time) {

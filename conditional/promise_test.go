@@ -19,7 +19,6 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -308,25 +307,6 @@ func TestForTakesTheOptionsOfTheProposal(t *testing.T) {
 	defer g.release()
 	if got := g.src.interest.Poll; got != 3*time.Second {
 		t.Errorf("discovery is asked every %s, want 3s", got)
-	}
-}
-
-func TestARateLimiterForgetsWithEachLife(t *testing.T) {
-	given := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Millisecond, time.Hour)
-	mgr := offline(t)
-	b := NewControllerManagedBy(mgr).For(&Widget{}).WithOptions(controller.Options{RateLimiter: given, SkipNameValidation: new(true)})
-	one := reconcile.Request{NamespacedName: client.ObjectKey{Name: "one"}}
-	for life := range 3 {
-		testenv.Must(t, buildController(dryRunManager{mgr}, b.calls, reconcile.Func(nil)))
-		if got := given.NumRequeues(one); got != 0 {
-			t.Errorf("life %d begins with %d failures", life, got)
-		}
-		for range 12 {
-			b.limiter.When(one)
-		}
-		if got := b.limiter.NumRequeues(one); got != 12 {
-			t.Errorf("got %d failures, want 12", got)
-		}
 	}
 }
 

@@ -225,7 +225,7 @@ func TestWaitForATurnEndsWithTheManager(t *testing.T) {
 // startEagerly starts as soon as it may, n times, and returns how long it waited before each of them.
 func startEagerly(p *startLimiter, now time.Time, n int) (waited []time.Duration) {
 	for range n {
-		pause := max(0, p.nextStart().Sub(now))
+		pause := max(0, p.next.Sub(now))
 		now = now.Add(pause)
 		p.noteStart(now)
 		waited = append(waited, pause)

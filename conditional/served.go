@@ -4,7 +4,6 @@ package conditional
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,54 +18,26 @@ import (
 )
 
 // Served holds while the API server serves all the given kinds, built-in ones or those of CRDs.
-func Served(gvks ...schema.GroupVersionKind) Condition { return servedCondition{gvks: gvks} }
+func Served(gvks ...schema.GroupVersionKind) Condition {
+	return kindsCondition{name: "Served", gvks: gvks, judge: allServedStatus}
+}
 
 // ServedObject is Served for the kinds that the manager's scheme gives to the objects.
-func ServedObject(objs ...client.Object) Condition { return servedCondition{objs: objs} }
+func ServedObject(objs ...client.Object) Condition {
+	return kindsCondition{name: "Served", objs: objs, judge: allServedStatus}
+}
 
 // FirstServed holds while the API server serves at least one of the versions, and finds the first of them that is
 // served: its identity names the version, so that the group restarts when that changes. A setup function finds the
 // version by asking mgr.GetRESTMapper().RESTMapping(gk, version) for one after the other.
 func FirstServed(gk schema.GroupKind, versions ...string) Condition {
-	var kinds []schema.GroupVersionKind
+	c := kindsCondition{
+		name: "FirstServed", text: fmt.Sprintf("FirstServed(%s,%s)", gk, strings.Join(versions, ",")), judge: firstServedStatus,
+	}
 	for _, version := range versions {
-		kinds = append(kinds, gk.WithVersion(version))
+		c.gvks = append(c.gvks, gk.WithVersion(version))
 	}
-	return firstServedCondition{gk, versions, kinds}
-}
-
-type firstServedCondition struct {
-	gk       schema.GroupKind
-	versions []string
-	kinds    []schema.GroupVersionKind
-}
-
-func (s firstServedCondition) String() string {
-	return fmt.Sprintf("FirstServed(%s,%s)", s.gk, strings.Join(s.versions, ","))
-}
-
-func (s firstServedCondition) validate(src Sources) error {
-	src.waitsFor.add(s.kinds...)
-	return s.requireVersions()
-}
-
-func (s firstServedCondition) requireVersions() error {
-	if s.gk.Kind == "" || len(s.versions) == 0 || slices.Contains(s.versions, "") {
-		return fmt.Errorf("condition FirstServed needs a kind and versions, found %q and %q: complete it", s.gk, s.versions)
-	}
-	return nil
-}
-
-func (s firstServedCondition) resolveKinds(*runtime.Scheme) ([]schema.GroupVersionKind, error) {
-	return s.kinds, s.requireVersions()
-}
-
-func (firstServedCondition) judgeVerdicts(kinds []schema.GroupVersionKind, verdicts []detect.Verdict) Status {
-	return firstServedStatus(kinds, verdicts)
-}
-
-func (s firstServedCondition) Observe(ctx context.Context, src Sources, report func(Status)) error {
-	return observeKinds(ctx, src, s.kinds, s.judgeVerdicts, report)
+	return c
 }
 
 // firstServedStatus takes the first version that is served. A preferred one that is unclear is not passed over: a doubt
@@ -84,13 +55,20 @@ func firstServedStatus(kinds []schema.GroupVersionKind, verdicts []detect.Verdic
 	return Status{State: False, Reason: "NotServed", Message: "the API server serves none of the versions"}
 }
 
-type servedCondition struct {
-	gvks []schema.GroupVersionKind
-	objs []client.Object
+// kindsCondition depends on nothing but what is served.
+type kindsCondition struct {
+	name  string
+	text  string // what it is called, if not by its kinds
+	gvks  []schema.GroupVersionKind
+	objs  []client.Object
+	judge judgeVerdictsFunc
 }
 
 // String returns the kinds as Kind.version.group, and Go types where only the scheme knows the kind.
-func (s servedCondition) String() string {
+func (s kindsCondition) String() string {
+	if s.text != "" {
+		return s.text
+	}
 	var names []string
 	for _, gvk := range s.gvks {
 		names = append(names, kindName(gvk))
@@ -114,28 +92,36 @@ func kindName(gvk schema.GroupVersionKind) string {
 	return strings.TrimSuffix(gvk.Kind+"."+gvk.Version+"."+gvk.Group, ".")
 }
 
-func (s servedCondition) validate(src Sources) error {
+func (s kindsCondition) validate(src Sources) error {
 	kinds, err := s.resolveKinds(src.Scheme)
 	src.waitsFor.add(kinds...)
 	return err
 }
 
-func (s servedCondition) resolveKinds(scheme *runtime.Scheme) ([]schema.GroupVersionKind, error) {
-	kinds := append([]schema.GroupVersionKind(nil), s.gvks...)
-	for _, obj := range s.objs {
+func (s kindsCondition) resolveKinds(scheme *runtime.Scheme) ([]schema.GroupVersionKind, error) {
+	kinds, err := kindsOf(scheme, s.objs)
+	if err != nil {
+		return nil, err
+	}
+	kinds = slices.Concat(s.gvks, kinds)
+	if len(kinds) == 0 {
+		return nil, fmt.Errorf("condition %s needs a kind, and names no kind: give at least one", s.name)
+	}
+	for _, gvk := range kinds {
+		if gvk.Version == "" || gvk.Kind == "" {
+			return nil, fmt.Errorf("condition %s needs a version and a kind, found %q: complete it", s.name, gvk.String())
+		}
+	}
+	return kinds, nil
+}
+
+func kindsOf(scheme *runtime.Scheme, objs []client.Object) (kinds []schema.GroupVersionKind, err error) {
+	for _, obj := range objs {
 		gvk, err := findKind(obj, scheme)
 		if err != nil {
 			return nil, err
 		}
 		kinds = append(kinds, gvk)
-	}
-	if len(kinds) == 0 {
-		return nil, errors.New("condition Served names no kind: give at least one")
-	}
-	for _, gvk := range kinds {
-		if gvk.Version == "" || gvk.Kind == "" {
-			return nil, fmt.Errorf("condition Served needs a version and a kind, found %q: complete it", gvk.String())
-		}
 	}
 	return kinds, nil
 }
@@ -148,22 +134,13 @@ func findKind(obj client.Object, scheme *runtime.Scheme) (schema.GroupVersionKin
 	return gvk, nil
 }
 
-func (s servedCondition) Observe(ctx context.Context, src Sources, report func(Status)) error {
+// Observe reports what the API server serves.
+func (s kindsCondition) Observe(ctx context.Context, src Sources, report func(Status)) error {
 	kinds, err := s.resolveKinds(src.Scheme)
 	if err != nil {
 		return err
 	}
-	return observeKinds(ctx, src, kinds, s.judgeVerdicts, report)
-}
-
-func (servedCondition) judgeVerdicts(_ []schema.GroupVersionKind, verdicts []detect.Verdict) Status {
-	return allServedStatus(verdicts)
-}
-
-// kindsCondition depends on nothing but what is served.
-type kindsCondition interface {
-	resolveKinds(scheme *runtime.Scheme) ([]schema.GroupVersionKind, error)
-	judgeVerdicts(kinds []schema.GroupVersionKind, verdicts []detect.Verdict) Status
+	return observeKinds(ctx, src, kinds, s.judge, report)
 }
 
 type judgeVerdictsFunc func([]schema.GroupVersionKind, []detect.Verdict) Status
@@ -252,7 +229,7 @@ func withoutTerminating(verdicts []detect.Verdict) []detect.Verdict {
 }
 
 // allServedStatus is the three-valued AND: one absent kind decides, then one unclear kind.
-func allServedStatus(verdicts []detect.Verdict) Status {
+func allServedStatus(_ []schema.GroupVersionKind, verdicts []detect.Verdict) Status {
 	var identities []string
 	decides := detect.Verdict{Presence: detect.Served, Reason: "Served"}
 	for _, v := range verdicts {

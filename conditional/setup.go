@@ -55,7 +55,7 @@ func newGroup(mgr manager.Manager, when Condition, setup SetupFunc, o options) (
 	// The scheme must know these kinds now: a start would find that out much later.
 	if len(o.optional) > 0 {
 		var err error
-		if g.optionalKinds, err = (servedCondition{objs: o.optional}).resolveKinds(src.Scheme); err != nil {
+		if g.optionalKinds, err = kindsOf(src.Scheme, o.optional); err != nil {
 			return nil, fmt.Errorf("kinds of Optional: %w", err)
 		}
 		waitsFor.add(g.optionalKinds...)
@@ -75,7 +75,7 @@ func (g *Group) joinProcess() (err error) {
 	}
 	leave, err := g.registry.AddGroup(&process.GroupEntry{
 		Name: g.options.name, Shared: g.options.sharesName || skip != nil && *skip, Elected: g.mgr.Elected(),
-		Status: g.pageStatus, State: g.shownState, States: shownStates(), Places: g.options.places,
+		Status: g.pageStatus, State: g.shownState, States: shownStates, Places: g.options.places,
 	})
 	if err != nil {
 		return err

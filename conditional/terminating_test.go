@@ -57,10 +57,10 @@ func TestServedWhileACRDIsDeleted(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(c.waits, allServedStatus(c.verdicts)); diff != "" {
+			if diff := cmp.Diff(c.waits, allServedStatus(nil, c.verdicts)); diff != "" {
 				t.Errorf("that waits (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(c.stop, allServedStatus(withoutTerminating(c.verdicts))); diff != "" {
+			if diff := cmp.Diff(c.stop, allServedStatus(nil, withoutTerminating(c.verdicts))); diff != "" {
 				t.Errorf("that stops (-want +got):\n%s", diff)
 			}
 		})

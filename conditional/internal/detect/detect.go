@@ -183,15 +183,14 @@ type detectionSession struct {
 	stop       chan struct{} // closed with the last subscriber
 	workers    sync.WaitGroup
 
-	mu              sync.Mutex // of everything below, and of what it points to
-	subscribers     int
-	kinds           map[schema.GroupVersionKind]*kindState
-	versions        map[schema.GroupVersion]*versionState
-	versionsByGroup map[string][]*versionState
-	watches         map[watchTarget]*resourceWatch
-	jobs            []func()
-	runningJobs     int
-	discovered      *string // the version of discovery at the last check; nil before the first
+	mu          sync.Mutex // of everything below, and of what it points to
+	subscribers int
+	kinds       map[schema.GroupVersionKind]*kindState
+	versions    map[schema.GroupVersion]*versionState
+	watches     map[watchTarget]*resourceWatch
+	jobs        []func()
+	runningJobs int
+	discovered  *string // the version of discovery at the last check; nil before the first
 
 	// What is to be published.
 	unopened    []*resourceWatch
@@ -203,7 +202,7 @@ func newDetectionSession(w apiServer, t *outcomeCounter, refused func(watchTarge
 	l := &detectionSession{
 		server: w, outcomes: t, logRefusal: refused, stop: make(chan struct{}),
 		kinds: map[schema.GroupVersionKind]*kindState{}, versions: map[schema.GroupVersion]*versionState{},
-		versionsByGroup: map[string][]*versionState{}, watches: map[watchTarget]*resourceWatch{},
+		watches:  map[watchTarget]*resourceWatch{},
 		outdated: map[*presenceSubscriber]struct{}{},
 	}
 	l.jobs = append(l.jobs, l.checkDiscovery)
@@ -279,15 +278,11 @@ func (l *detectionSession) launchJobs() {
 func (l *detectionSession) handleChange(c objectChange) {
 	now := time.Now()
 	first, group, _ := strings.Cut(c.name, ".")
-	versions := l.versionsByGroup[group]
-	// An APIService is named <version>.<group>. A CRD is <plural>.<group>, and may have any version.
-	if c.resource == apiServiceResource {
-		versions = nil
-		if b := l.versions[schema.GroupVersion{Group: group, Version: first}]; b != nil {
-			versions = []*versionState{b}
+	for gv, b := range l.versions {
+		// An APIService is named <version>.<group>. A CRD is <plural>.<group>, and may have any version.
+		if gv.Group != group || c.resource == apiServiceResource && gv.Version != first {
+			continue
 		}
-	}
-	for _, b := range versions {
 		for _, t := range b.kinds {
 			t.noteChange(c, now)
 		}
@@ -328,7 +323,7 @@ func (l *detectionSession) addCRDFacts(s lookResult, group string) lookResult {
 type kindState struct {
 	gvk         schema.GroupVersionKind
 	version     *versionState
-	subscribers map[*presenceSubscriber]struct{}
+	subscribers []*presenceSubscriber
 	history     kindHistory
 	verdict     Verdict
 	judgements  uint64 // counts verdicts; one that is given while a probe is under way makes the probe's result stale
@@ -389,7 +384,7 @@ func (l *detectionSession) addSubscriber(s *presenceSubscriber, now time.Time) {
 	}
 	for _, gvk := range s.interest.Kinds {
 		t := l.stateOfKind(gvk)
-		t.subscribers[s] = struct{}{}
+		t.subscribers = append(t.subscribers, s)
 		s.kinds = append(s.kinds, t)
 		if !slices.Contains(s.versions, t.version) {
 			s.versions = append(s.versions, t.version)
@@ -413,16 +408,15 @@ func (l *detectionSession) stateOfKind(gvk schema.GroupVersionKind) *kindState {
 	gv := gvk.GroupVersion()
 	b := l.versions[gv]
 	if b == nil {
-		b = &versionState{gv: gv, kinds: map[string]*kindState{}, pause: doubtPause}
+		b = &versionState{gv: gv, pause: doubtPause}
 		b.look = func() { l.lookAtVersion(b) }
 		l.versions[gv] = b
-		l.versionsByGroup[gv.Group] = append(l.versionsByGroup[gv.Group], b)
 	}
 	t := &kindState{
-		gvk: gvk, version: b, subscribers: map[*presenceSubscriber]struct{}{},
+		gvk: gvk, version: b,
 		verdict: Verdict{Reason: ReasonDetecting, Message: "the API server has not been asked yet"},
 	}
-	b.kinds[gvk.Kind], l.kinds[gvk] = t, t
+	b.kinds, l.kinds[gvk] = append(b.kinds, t), t
 	return t
 }
 
@@ -458,7 +452,7 @@ func (l *detectionSession) removeSubscriber(s *presenceSubscriber, now time.Time
 		}
 	}
 	for _, t := range s.kinds {
-		if delete(t.subscribers, s); len(t.subscribers) == 0 {
+		if t.subscribers = withoutElement(t.subscribers, s); len(t.subscribers) == 0 {
 			l.dropKind(t)
 		}
 	}
@@ -478,26 +472,24 @@ func (l *detectionSession) removeSubscriber(s *presenceSubscriber, now time.Time
 func (l *detectionSession) dropKind(t *kindState) {
 	b := t.version
 	delete(l.kinds, t.gvk)
-	delete(b.kinds, t.gvk.Kind)
-	if len(b.kinds) > 0 || l.versions[b.gv] != b {
+	if b.kinds = withoutElement(b.kinds, t); len(b.kinds) > 0 || l.versions[b.gv] != b {
 		return
 	}
 	delete(l.versions, b.gv)
 	if b.timer != nil {
 		b.timer.Stop()
 	}
-	if rest := slices.DeleteFunc(l.versionsByGroup[b.gv.Group], func(other *versionState) bool { return other == b }); len(rest) > 0 {
-		l.versionsByGroup[b.gv.Group] = rest
-	} else {
-		delete(l.versionsByGroup, b.gv.Group)
-	}
+}
+
+func withoutElement[E comparable](all []E, gone E) []E {
+	return slices.DeleteFunc(all, func(e E) bool { return e == gone })
 }
 
 // updateSchedule derives from a version's subscribers how it may be looked at.
 func (l *detectionSession) updateSchedule(b *versionState, now time.Time) {
 	b.pollInterval, b.hasWatchers, b.needsFallback = 0, false, false
 	for _, t := range b.kinds {
-		for s := range t.subscribers {
+		for _, s := range t.subscribers {
 			if every := s.interest.Poll; every == 0 {
 				b.hasWatchers, b.needsFallback = true, b.needsFallback || s.hasRefusedWatch()
 			} else if b.pollInterval == 0 || every < b.pollInterval {

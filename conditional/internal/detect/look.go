@@ -35,8 +35,8 @@ func (l *detectionSession) lookAtVersion(b *versionState) {
 		best = outcomeUnreadable
 	}
 	var f lookSummary
-	for kind, t := range b.kinds {
-		s, served := found[kind]
+	for _, t := range b.kinds {
+		s, served := found[t.gvk.Kind]
 		switch {
 		case err != nil:
 			s = lookResult{outcome: outcomeUnreadable, err: err}
@@ -158,7 +158,7 @@ func (l *detectionSession) judgeKind(t *kindState, s lookResult, now time.Time) 
 	t.history, t.verdict, f.isOpen = t.history.judgeLook(s, now)
 	t.judgements++
 	if f.hasChanged = old != t.verdict; f.hasChanged {
-		for s := range t.subscribers {
+		for _, s := range t.subscribers {
 			l.outdated[s] = struct{}{}
 		}
 	}
@@ -225,11 +225,11 @@ const (
 // versionState is one group version: one look at it answers for all its kinds.
 type versionState struct {
 	gv        schema.GroupVersion
-	kinds     map[string]*kindState // by kind
-	isLooking bool                  // a look is under way or about to start
-	next      time.Time             // of the next look; zero: none is due
-	timer     *time.Timer           // of the next look
-	look      func()                // looks at it
+	kinds     []*kindState
+	isLooking bool        // a look is under way or about to start
+	next      time.Time   // of the next look; zero: none is due
+	timer     *time.Timer // of the next look
+	look      func()      // looks at it
 
 	mayHaveMissedEvents bool      // events of CRDs may have come before the first look
 	settlesAt           time.Time // the end of the looks after an event

@@ -99,7 +99,7 @@ type GroupEntry struct {
 	Status func() any
 	// State returns what its metric shows, one of States.
 	State  func() string
-	States []string
+	States func() []string
 	// Places are the addresses that the group writes clients to at its starts.
 	Places []uintptr
 }
@@ -261,7 +261,7 @@ func (all *Registry) Collect(to chan<- prometheus.Metric) {
 	// Groups that share a name share its series.
 	shown := map[[2]string]int{}
 	for _, g := range all.groups {
-		for _, state := range g.States {
+		for _, state := range g.States() {
 			shown[[2]string{g.Name, state}] += 0
 		}
 		shown[[2]string{g.Name, g.State()}] = 1

@@ -30,13 +30,14 @@ const lastEventsTimeout = 5 * time.Second
 // controller-runtime's drops what waits in it as soon as its context ends.
 type trackedQueue struct {
 	requestQueue
-	name         string // of the controller
+	limiter      requestLimiter // of the queue
+	name         string         // of the controller
 	shutDownOnce sync.Once
 
 	mu      sync.Mutex
 	waiting int                            // workers that wait for a request
-	working int                            // requests that are being reconciled
-	retries map[reconcile.Request]struct{} // requests that have failed and wait for their next try
+	working map[reconcile.Request]struct{} // requests that are being reconciled
+	failed  map[reconcile.Request]struct{} // requests that the limiter counts
 }
 
 // trackedPriorityQueue is one that has priorities, which is the default.
@@ -61,7 +62,8 @@ func (m *Manager) trackQueue(r manager.Runnable) {
 		return
 	}
 	field.Set(reflect.ValueOf(func(name string, limiter requestLimiter) requestQueue {
-		q := &trackedQueue{requestQueue: open(name, limiter), name: name, retries: map[reconcile.Request]struct{}{}}
+		q := &trackedQueue{name: name, limiter: limiter, working: map[reconcile.Request]struct{}{}, failed: map[reconcile.Request]struct{}{}}
+		q.requestQueue = open(name, countedLimiter{limiter, q})
 		var tracked requestQueue = q
 		if inner, ok := q.requestQueue.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
 			tracked = trackedPriorityQueue{q, inner}
@@ -94,8 +96,7 @@ func (q *trackedQueue) takeNext(get func() (reconcile.Request, int, bool)) (reco
 	defer q.mu.Unlock()
 	q.waiting--
 	if !isOver {
-		q.working++
-		delete(q.retries, r)
+		q.working[r] = struct{}{}
 	}
 	return r, priority, isOver
 }
@@ -116,28 +117,36 @@ func (q *trackedQueue) Done(r reconcile.Request) {
 	q.requestQueue.Done(r)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.working--
+	delete(q.working, r)
 }
 
-// AddRateLimited adds a request that has failed.
-func (q *trackedQueue) AddRateLimited(r reconcile.Request) {
-	q.noteRetries(r)
-	q.requestQueue.AddRateLimited(r)
+// countedLimiter tells its queue what it counts. One that the controller's options have lives longer than the queue.
+type countedLimiter struct {
+	requestLimiter
+	queue *trackedQueue
 }
 
-// AddWithOpts adds requests.
-func (q trackedPriorityQueue) AddWithOpts(o priorityqueue.AddOpts, requests ...reconcile.Request) {
-	if o.RateLimited {
-		q.noteRetries(requests...)
-	}
-	q.inner.AddWithOpts(o, requests...)
+// When counts a request that has failed.
+func (l countedLimiter) When(r reconcile.Request) time.Duration {
+	l.queue.mu.Lock()
+	l.queue.failed[r] = struct{}{}
+	l.queue.mu.Unlock()
+	return l.requestLimiter.When(r)
 }
 
-func (q *trackedQueue) noteRetries(requests ...reconcile.Request) {
+// Forget forgets a request.
+func (l countedLimiter) Forget(r reconcile.Request) {
+	l.queue.mu.Lock()
+	delete(l.queue.failed, r)
+	l.queue.mu.Unlock()
+	l.requestLimiter.Forget(r)
+}
+
+func (q *trackedQueue) forgetFailures() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, r := range requests {
-		q.retries[r] = struct{}{}
+	for r := range q.failed {
+		q.limiter.Forget(r)
 	}
 }
 
@@ -151,7 +160,7 @@ func (q *trackedQueue) ShutDownWithDrain() { q.ShutDown() }
 func (q *trackedQueue) isIdle() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.waiting == 0 && q.working == 0
+	return q.waiting == 0 && len(q.working) == 0
 }
 
 // countUnfinished counts the requests that nobody has reconciled to an end.
@@ -159,7 +168,13 @@ func (q *trackedQueue) countUnfinished() int {
 	n := q.Len()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return n + q.working + len(q.retries)
+	n += len(q.failed)
+	for r := range q.working {
+		if _, counted := q.failed[r]; !counted {
+			n++
+		}
+	}
+	return n
 }
 
 func (m *Manager) trackedQueues() []*trackedQueue {
@@ -200,10 +215,11 @@ func (m *Manager) drain(ctx context.Context) (dropped int) {
 	return dropped
 }
 
-// deleteQueueGauges deletes what controller-runtime shows of the queues: it counts what was dropped for ever.
-func (m *Manager) deleteQueueGauges() {
+// endQueues forgets what the limiters have counted, and what controller-runtime shows of the queues: it counts what was dropped for ever.
+func (m *Manager) endQueues() {
 	for _, q := range m.trackedQueues() {
 		_ = q.Len() // It waits for the queue's goroutines, which may still count.
+		q.forgetFailures()
 		m.registry.DeleteQueueGauges(q.name)
 	}
 }

@@ -282,7 +282,7 @@ func (m *Manager) Run(ctx context.Context, p Progress) error {
 	// Handlers go before the runnables have ended: an event must not reach the queue of a controller that has returned.
 	m.cache.removeHandlers()
 	m.running.Wait()
-	m.deleteQueueGauges()
+	m.endQueues()
 	m.End()
 	return err
 }
