@@ -247,7 +247,7 @@ func (l *groupLoop) endActivation(f groupFact) {
 	limit := l.group.options.drainTimeout
 	live := l.group.currentScope.Load()
 	if f != factBroke && !l.isStopping && !l.activation.runningAt.IsZero() && live != nil && live.HasLostKinds() {
-		l.activation.drain()
+		live.Drain()
 		limit *= 2
 	} else {
 		l.activation.cancel()
@@ -340,12 +340,10 @@ func (g *Group) watchOptional(ctx context.Context) {
 // kind cannot sync, must not keep other groups from starting; each one that gives its slot up allows one LIST more.
 const slowStart = 5 * time.Second
 
-// activation is one run of a group: a scope, what setup added to it, and the goroutine that waits for the end of both.
+// activation is one run of a group: a scope, and what setup added to it.
 type activation struct {
 	group      *Group
 	cancel     context.CancelFunc   // asks the runnables to return
-	drain      func()               // lets the controllers reconcile what is queued, and then cancels
-	draining   chan struct{}        // closed by drain
 	closeScope func()               // closes the scope, also under runnables that have not returned
 	events     chan activationEvent // buffered for all events of an activation, so that sending never blocks
 
@@ -374,8 +372,7 @@ func (l *activation) send(fact groupFact, err error) {
 // startActivation starts the group's scope and setup. Its last event is Ended or Erred.
 func startActivation(ctx context.Context, g *Group, at time.Time) *activation {
 	ctx, cancel := context.WithCancel(ctx)
-	l := &activation{group: g, cancel: cancel, closeScope: func() {}, draining: make(chan struct{}), events: make(chan activationEvent, 4), startingAt: at}
-	l.drain = sync.OnceFunc(func() { close(l.draining) })
+	l := &activation{group: g, cancel: cancel, closeScope: func() {}, events: make(chan activationEvent, 4), startingAt: at}
 	s, err := scope.New(g.mgr, g.server, scope.Options{
 		Optional: g.optionalKinds, Interest: g.src.interest, CacheOptions: g.options.cacheOptions, UseQueue: g.useQueue,
 	})
@@ -386,37 +383,35 @@ func startActivation(ctx context.Context, g *Group, at time.Time) *activation {
 	}
 	l.closeScope = s.Close
 	g.currentScope.Store(s)
-	go func() {
-		defer cancel()
-		err := l.runScope(ctx, g, s)
+	go l.runScope(ctx, g, s)
+	return l
+}
+
+// runScope occupies a start slot of the API server until the runnables have been started. What happens later needs no goroutine.
+func (l *activation) runScope(ctx context.Context, g *Group, s *scope.Manager) {
+	ended := func(err error) {
 		s.End()
+		l.cancel()
 		g.noteControllers(s.ControllerNames())
 		if err != nil {
 			l.send(factErred, err)
 		} else {
 			l.send(factEnded, nil)
 		}
-	}()
-	return l
-}
-
-// runScope occupies a start slot of the API server until the runnables have been started.
-func (l *activation) runScope(ctx context.Context, g *Group, s *scope.Manager) error {
+	}
 	done, ok := g.acquireStartSlot(ctx)
 	if !ok {
-		return nil
+		ended(nil)
+		return
 	}
 	defer done()
 	if err := g.callSetup(s); err != nil {
-		return err
+		ended(err)
+		return
 	}
-	up := func() {
-		done()
-		l.send(factUp, nil)
-	}
-	return s.Run(ctx, scope.Progress{
-		Up: up, Broke: func() { l.send(factBroke, nil) },
-		Drain: l.draining, DrainTimeout: g.options.drainTimeout, Dropped: g.warnDropped,
+	s.Run(ctx, scope.Progress{
+		Up: func() { l.send(factUp, nil) }, Broke: func() { l.send(factBroke, nil) }, Ended: ended,
+		DrainTimeout: g.options.drainTimeout, Dropped: g.warnDropped,
 	})
 }
 

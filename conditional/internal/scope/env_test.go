@@ -137,7 +137,7 @@ func (r *scopeEnv) begin(o Options, setup func(*Manager)) *runningScope {
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &runningScope{Manager: m, cancel: cancel, ended: make(chan error, 1)}
 	up := make(chan struct{})
-	go func() { l.ended <- m.Run(ctx, Progress{Up: func() { close(up) }, Broke: func() {}}) }()
+	go m.Run(ctx, Progress{Up: func() { close(up) }, Broke: func() {}, Ended: func(err error) { l.ended <- err }})
 	r.t.Cleanup(cancel)
 	select {
 	case <-up:

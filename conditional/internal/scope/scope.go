@@ -52,6 +52,8 @@ type Manager struct {
 	cache             *scopedCache                   // its cache
 	client, apiReader managercache.RefreshableClient // its client, and the one without a cache
 	lifetime          context.Context                // of the cache; its end closes the scope
+	over              context.Context                // ends when the runnables have to
+	endWith           context.CancelCauseFunc        // ends it; the first cause counts
 	Close             func()                         // ends lifetime and returns the leases of informers, without waiting; it may be called more than once
 
 	mu            sync.Mutex
@@ -62,7 +64,6 @@ type Manager struct {
 	runContext    context.Context // of the runnables, nil before Run
 	isDraining    bool
 	running       sync.WaitGroup
-	failed        chan error // room for the first error
 	healthz       map[string]healthz.Checker
 	readyz        map[string]healthz.Checker
 	extraHandlers map[string]http.Handler
@@ -73,7 +74,6 @@ type Manager struct {
 func New(outer manager.Manager, h *process.SharedState, o Options) (*Manager, error) {
 	m := &Manager{
 		Manager:       outer,
-		failed:        make(chan error, 1),
 		healthz:       map[string]healthz.Checker{},
 		readyz:        map[string]healthz.Checker{},
 		extraHandlers: map[string]http.Handler{},
@@ -82,6 +82,7 @@ func New(outer manager.Manager, h *process.SharedState, o Options) (*Manager, er
 	}
 	var endLife context.CancelFunc
 	m.lifetime, endLife = context.WithCancel(context.Background())
+	m.over, m.endWith = context.WithCancelCause(context.Background())
 	m.cache = newScopedCache(m.lifetime, outer, h, o)
 	m.cache.reportError, m.cache.refreshClients = m.reportFailure, m.refreshClients
 	m.Close = sync.OnceFunc(func() { endLife(); m.cache.close() })
@@ -247,35 +248,55 @@ func (m *Manager) Start(context.Context) error {
 	return errors.New("a conditional controller's setup must not start the manager it was given: add runnables to it and return")
 }
 
-// Progress is what Run tells its caller, and is told.
+// Progress is what Run tells its caller.
 type Progress struct {
 	Up, Broke func() // the runnables have been started; one of them has failed
-	// Drain, when it is closed, asks for the end as ctx does, but lets the controllers reconcile what is queued before, for at
-	// most as long as DrainTimeout. Dropped is called with the number of requests that were left.
-	Drain        <-chan struct{}
-	DrainTimeout time.Duration
+	// Dropped is called with the number of requests that Drain has left after DrainTimeout.
 	Dropped      func(int)
+	DrainTimeout time.Duration
+	// Ended is called last, when everything has returned, handlers of events included: with nil after a stop, or with the first
+	// runnable's error. The scope is closed then.
+	Ended func(error)
 }
 
-// Run starts the cache, then the runnables, and returns after all have returned, handlers of events included: with nil when
-// ctx ended, or with the first runnable's error. The scope is closed then.
-func (m *Manager) Run(ctx context.Context, p Progress) error {
+var (
+	errStopped  = errors.New("the scope was stopped")
+	errDraining = errors.New("the scope was drained")
+)
+
+// Run starts the cache, then the runnables, and returns. They end with ctx, with Drain, or with the first error: a scope has no
+// goroutine that waits for that.
+func (m *Manager) Run(ctx context.Context, p Progress) {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	m.cache.allowReads()
-	err := m.waitForEarlySync(ctx)
-	if err == nil && ctx.Err() == nil {
+	if err := m.waitForEarlySync(ctx); err != nil {
+		m.endWith(err)
+	}
+	isUp := ctx.Err() == nil && m.over.Err() == nil
+	if isUp {
 		m.launchQueued(ctx)
 		p.Up()
-		select {
-		case <-ctx.Done():
-		case <-p.Drain:
+	}
+	context.AfterFunc(ctx, func() { m.endWith(errStopped) })
+	context.AfterFunc(m.over, func() {
+		err := context.Cause(m.over)
+		switch {
+		case errors.Is(err, errDraining):
 			m.drainWithin(ctx, p)
-		case err = <-m.failed:
+			err = nil
+		case errors.Is(err, errStopped):
+			err = nil
+		case isUp:
 			p.Broke()
 		}
-	}
-	cancel()
+		cancel()
+		m.finish()
+		p.Ended(err)
+	})
+}
+
+// finish returns when all runnables have, which were asked to.
+func (m *Manager) finish() {
 	m.mu.Lock()
 	m.isDraining = true
 	m.mu.Unlock()
@@ -284,8 +305,10 @@ func (m *Manager) Run(ctx context.Context, p Progress) error {
 	m.running.Wait()
 	m.endQueues()
 	m.End()
-	return err
 }
+
+// Drain asks the runnables to end, as the end of Run's context does, but lets the controllers reconcile what is queued before.
+func (m *Manager) Drain() { m.endWith(errDraining) }
 
 func (m *Manager) drainWithin(ctx context.Context, p Progress) {
 	timed, cancel := context.WithTimeout(ctx, p.DrainTimeout)
@@ -341,12 +364,8 @@ func (m *Manager) launchRunnable(r manager.Runnable) {
 }
 
 func (m *Manager) reportFailure(err error) {
-	if err == nil {
-		return
-	}
-	select {
-	case m.failed <- err:
-	default:
+	if err != nil {
+		m.endWith(err)
 	}
 }
 

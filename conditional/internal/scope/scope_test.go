@@ -148,7 +148,7 @@ func TestWebhooksBelongOutside(t *testing.T) {
 	}
 	m.Close()
 	m.GetWebhookServer().Register("/hook", http.NotFoundHandler()) // A panic would end the process.
-	if err := <-m.failed; !strings.Contains(err.Error(), "/hook") {
+	if err := context.Cause(m.over); !strings.Contains(err.Error(), "/hook") {
 		t.Errorf("a late registration failed with %v, want an error that names the path", err)
 	}
 }
