@@ -61,16 +61,25 @@ func startAPIServer(t *testing.T, adjust ...func(*envtest.Environment)) *apiServ
 	}
 	ctrllog.SetLogger(logr.Discard())
 	s := &apiServer{t: t, env: testenv.NewEnvironment(), scheme: runtime.NewScheme()}
+	isShared := len(adjust) == 0
 	utilruntime.Must(clientgoscheme.AddToScheme(s.scheme))
 	utilruntime.Must(apiextensionsv1.AddToScheme(s.scheme))
 	for _, a := range adjust {
 		a(s.env)
 	}
-	var err error
-	s.cfg, err = s.env.Start()
-	testenv.Must(t, err)
+	if idle, found := idleServers.take(isShared); found {
+		s.env, s.cfg = idle.env, idle.cfg
+	} else {
+		var err error
+		s.cfg, err = s.env.Start()
+		testenv.Must(t, err)
+	}
 	t.Cleanup(func() {
-		if err := s.env.Stop(); err != nil {
+		end := s.env.Stop
+		if isShared && !t.Failed() {
+			end = func() error { return idleServers.giveBack(s) }
+		}
+		if err := end(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -389,5 +398,14 @@ func TestMain(m *testing.M) {
 	}
 	// controller-runtime filters the watches of metadata, and a filter with an event in flight outlives the informer's stop:
 	// nobody reads what it sends. See newGVKFixupWatcher in its pkg/cache/internal.
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("k8s.io/apimachinery/pkg/watch.(*filteredWatch).loop"))
+	code := m.Run()
+	err := idleServers.stopAll()
+	if err == nil && code == 0 {
+		err = goleak.Find(goleak.IgnoreTopFunction("k8s.io/apimachinery/pkg/watch.(*filteredWatch).loop"))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
 }

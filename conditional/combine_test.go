@@ -335,10 +335,3 @@ func TestAnyStaysWithWhatItReliesOn(t *testing.T) {
 		}
 	}
 }
-
-// step waits, says something unless it is silent, and wants what is passed on then.
-type step struct {
-	after time.Duration
-	say   string // "", "true", "other", "false" or "unknown"
-	want  string // state and reason
-}

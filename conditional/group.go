@@ -123,7 +123,7 @@ func (g *Group) Checker(policy ReadyPolicy) healthz.Checker {
 		case policy == RequireResolved && g.lastKnown.State == Unknown:
 			return fmt.Errorf("group %s: the condition is not known yet: %s", g.options.name, g.status.Condition.Message)
 		case policy == RequireRunning && g.host.isLeader() && !g.status.HeldUntil.IsZero():
-			return fmt.Errorf("group %s is Dormant, expected Running: its restart limit holds it back until %s", g.options.name, g.status.HeldUntil.Format(time.RFC3339))
+			return fmt.Errorf("group %s is Dormant, expected Running: its restart limit holds it back until %s: %s", g.options.name, g.status.HeldUntil.Format(time.RFC3339), g.status.Error)
 		case policy == RequireRunning && g.host.isLeader() && g.status.Phase != Running:
 			return fmt.Errorf("group %s is %s, expected Running: %s", g.options.name, g.status.Phase, g.status.Error)
 		}

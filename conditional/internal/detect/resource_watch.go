@@ -79,13 +79,10 @@ func stripMetadata(obj any) (any, error) {
 // Transformer strips the objects that the reflector holds while it lists.
 func (*resourceWatch) Transformer() toolscache.TransformFunc { return stripMetadata }
 
-// Add stores a new object.
 func (w *resourceWatch) Add(obj any) error { return w.applyObject(obj, false) }
 
-// Update stores another state of an object.
 func (w *resourceWatch) Update(obj any) error { return w.applyObject(obj, false) }
 
-// Delete drops an object.
 func (w *resourceWatch) Delete(obj any) error { return w.applyObject(obj, true) }
 
 // Resync does nothing: the reflector of a watch has no resync period.
@@ -335,7 +332,6 @@ type boundedWatch struct {
 	cancel context.CancelFunc
 }
 
-// Stop ends the watch.
 func (s *boundedWatch) Stop() {
 	s.Interface.Stop()
 	s.cancel()

@@ -105,15 +105,16 @@ func (s *restServer) discoveryVersion(ctx context.Context, last string) (string,
 }
 
 // probeWatch opens a watch and drops it: right after a CRD is installed its storage answers 429 for a while, which an
-// informer would take for a reason to pause for a second. Whether the watch is allowed is not asked here.
+// informer would take for a reason to pause for a second. Whether the watch is allowed is not asked here. It is one of no object, since the
+// objects that are there would be sent first.
 func (s *restServer) probeWatch(ctx context.Context, gvr schema.GroupVersionResource) (bool, error) {
-	body, err := s.client.Get().AbsPath(apiPath(gvr.GroupVersion()), gvr.Resource).Param("watch", "true").MaxRetries(0).Stream(ctx)
+	body, err := s.client.Get().AbsPath(apiPath(gvr.GroupVersion()), gvr.Resource).Param("watch", "true").Param("fieldSelector", "metadata.name=-").MaxRetries(0).Stream(ctx)
 	switch {
 	case err == nil:
 		_ = body.Close() // It was only read: an error loses nothing.
 		return true, nil
-	case k8serrors.IsForbidden(err):
-		// The storage answers. That the watch is forbidden is for the informer to report.
+	case k8serrors.IsForbidden(err) || k8serrors.IsBadRequest(err):
+		// The storage answers. That the watch is forbidden is for the informer to report; not every server knows the selector.
 		return true, nil
 	case k8serrors.IsTooManyRequests(err) || k8serrors.IsNotFound(err):
 		return false, nil

@@ -27,7 +27,6 @@ func newStoppableInformer(inner toolscache.SharedIndexInformer) *stoppableInform
 	return &stoppableInformer{inner, make(chan struct{}), make(chan struct{})}
 }
 
-// RunWithContext runs the informer.
 func (e *stoppableInformer) RunWithContext(ctx context.Context) {
 	context.AfterFunc(ctx, func() { close(e.stopped) })
 	go closeWhenSettled(e.settled, e.SharedIndexInformer.HasSyncedChecker(), e.stopped, nil)
@@ -48,17 +47,14 @@ func (e *stoppableInformer) HasSyncedChecker() toolscache.DoneChecker {
 	return settledChecker{e.SharedIndexInformer.HasSyncedChecker(), e.settled}
 }
 
-// AddEventHandler adds a handler.
 func (e *stoppableInformer) AddEventHandler(h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
 	return e.AddEventHandlerWithOptions(h, toolscache.HandlerOptions{})
 }
 
-// AddEventHandlerWithResyncPeriod adds a handler with a period of its own.
 func (e *stoppableInformer) AddEventHandlerWithResyncPeriod(h toolscache.ResourceEventHandler, resync time.Duration) (toolscache.ResourceEventHandlerRegistration, error) {
 	return e.AddEventHandlerWithOptions(h, toolscache.HandlerOptions{ResyncPeriod: &resync})
 }
 
-// AddEventHandlerWithOptions adds a handler with options.
 func (e *stoppableInformer) AddEventHandlerWithOptions(h toolscache.ResourceEventHandler, o toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error) {
 	inner, err := e.SharedIndexInformer.AddEventHandlerWithOptions(h, o)
 	if err != nil {
@@ -69,7 +65,6 @@ func (e *stoppableInformer) AddEventHandlerWithOptions(h toolscache.ResourceEven
 	return r, nil
 }
 
-// RemoveEventHandler removes a handler.
 func (e *stoppableInformer) RemoveEventHandler(h toolscache.ResourceEventHandlerRegistration) error {
 	r, ok := h.(*stoppableRegistration)
 	if !ok {

@@ -86,7 +86,6 @@ func (c *Cache) recordUse(kind informers.InformerKind, read bool) error {
 	return nil
 }
 
-// Get reads one object.
 func (c *Cache) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 	if s := c.scopeOf(ctx); s != nil {
 		return s.Get(ctx, key, obj, opts...)
@@ -97,7 +96,6 @@ func (c *Cache) Get(ctx context.Context, key client.ObjectKey, obj client.Object
 	return c.Cache.Get(ctx, key, obj, opts...)
 }
 
-// List reads many objects.
 func (c *Cache) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	if s := c.scopeOf(ctx); s != nil {
 		return s.List(ctx, list, opts...)
@@ -108,7 +106,6 @@ func (c *Cache) List(ctx context.Context, list client.ObjectList, opts ...client
 	return c.Cache.List(ctx, list, opts...)
 }
 
-// GetInformer returns the informer of obj's kind.
 func (c *Cache) GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
 	if s := c.scopeOf(ctx); s != nil {
 		return s.GetInformer(ctx, obj, opts...)
@@ -119,7 +116,6 @@ func (c *Cache) GetInformer(ctx context.Context, obj client.Object, opts ...cach
 	return c.Cache.GetInformer(ctx, obj, opts...)
 }
 
-// GetInformerForKind is GetInformer for a kind of the scheme.
 func (c *Cache) GetInformerForKind(ctx context.Context, gvk schema.GroupVersionKind, opts ...cache.InformerGetOption) (cache.Informer, error) {
 	if s := c.scopeOf(ctx); s != nil {
 		return s.GetInformerForKind(ctx, gvk, opts...)
@@ -161,7 +157,6 @@ func (c *Cache) BorrowInformer(ctx context.Context, kind informers.InformerKind)
 // clientReader is the cache as the manager's client has it: one that reads its own writes asks for informers, too.
 type clientReader struct{ *Cache }
 
-// GetInformer returns the informer of obj's kind.
 func (r clientReader) GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
 	if err := r.admitUse(ctx, obj, true); err != nil {
 		return nil, err

@@ -70,8 +70,6 @@ func (all *Registry) findVectors() {
 // descOnly is a collector that equals another one.
 type descOnly struct{ desc *prometheus.Desc }
 
-// Describe describes the other one.
 func (d descOnly) Describe(to chan<- *prometheus.Desc) { to <- d.desc }
 
-// Collect collects nothing.
 func (descOnly) Collect(chan<- prometheus.Metric) {}

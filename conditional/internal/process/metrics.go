@@ -211,7 +211,6 @@ func (all *Registry) StatusPage(elected <-chan struct{}) http.Handler {
 	})
 }
 
-// Describe names the metrics.
 func (all *Registry) Describe(to chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{all.groupState, all.groupCount, all.serverCount, all.informerCount, all.leaseCount, all.degraded, all.probeCount} {
 		to <- desc
@@ -225,7 +224,6 @@ func (all *Registry) countedVectors() []prometheus.Collector {
 	return []prometheus.Collector{all.transitions, all.overdueDrains, all.starts, all.stops}
 }
 
-// Collect counts.
 func (all *Registry) Collect(to chan<- prometheus.Metric) {
 	for _, v := range all.countedVectors() {
 		v.Collect(to)

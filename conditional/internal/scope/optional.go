@@ -120,8 +120,6 @@ type namedLatch struct {
 	name string
 }
 
-// Name is for the log of a wait that takes long.
 func (n namedLatch) Name() string { return n.name }
 
-// Done is closed when the latch is open.
 func (n namedLatch) Done() <-chan struct{} { return n.opened }

@@ -101,18 +101,15 @@ func (q *trackedQueue) takeNext(get func() (reconcile.Request, int, bool)) (reco
 	return r, priority, isOver
 }
 
-// Get returns the next request.
 func (q *trackedQueue) Get() (reconcile.Request, bool) {
 	r, _, isOver := q.takeNext(func() (reconcile.Request, int, bool) { r, isOver := q.requestQueue.Get(); return r, 0, isOver })
 	return r, isOver
 }
 
-// GetWithPriority returns the next request with its priority.
 func (q trackedPriorityQueue) GetWithPriority() (reconcile.Request, int, bool) {
 	return q.takeNext(q.inner.GetWithPriority)
 }
 
-// Done ends the work on a request.
 func (q *trackedQueue) Done(r reconcile.Request) {
 	q.requestQueue.Done(r)
 	q.mu.Lock()
@@ -126,7 +123,6 @@ type countedLimiter struct {
 	queue *trackedQueue
 }
 
-// When counts a request that has failed.
 func (l countedLimiter) When(r reconcile.Request) time.Duration {
 	l.queue.mu.Lock()
 	l.queue.failed[r] = struct{}{}
@@ -134,7 +130,6 @@ func (l countedLimiter) When(r reconcile.Request) time.Duration {
 	return l.requestLimiter.When(r)
 }
 
-// Forget forgets a request.
 func (l countedLimiter) Forget(r reconcile.Request) {
 	l.queue.mu.Lock()
 	delete(l.queue.failed, r)

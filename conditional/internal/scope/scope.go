@@ -139,7 +139,6 @@ func (m *Manager) refreshClients() {
 // GetHTTPClient returns a client that refuses requests once the scope is closed.
 func (m *Manager) GetHTTPClient() *http.Client { return m.inner.GetHTTPClient() }
 
-// GetCache returns the scope's own cache.
 func (m *Manager) GetCache() cache.Cache { return m.cache }
 
 // GetClient returns the scope's own client, which reads from the scope's cache.
@@ -148,7 +147,6 @@ func (m *Manager) GetClient() client.Client { return m.client }
 // GetAPIReader returns a reader without a cache.
 func (m *Manager) GetAPIReader() client.Reader { return m.apiReader }
 
-// GetFieldIndexer returns the indexer of the scope's cache.
 func (m *Manager) GetFieldIndexer() client.FieldIndexer { return m.cache }
 
 // GetRESTMapper returns a mapper that knows nothing older than the scope.
@@ -186,10 +184,8 @@ func addRecorded[V any](m *Manager, into map[string]V, name string, v V) error {
 	return nil
 }
 
-// HealthzChecks returns a copy of the recorded checks.
 func (m *Manager) HealthzChecks() map[string]healthz.Checker { return cloneRecorded(m, m.healthz) }
 
-// ReadyzChecks returns a copy of the recorded checks.
 func (m *Manager) ReadyzChecks() map[string]healthz.Checker { return cloneRecorded(m, m.readyz) }
 
 func cloneRecorded[V any](m *Manager, of map[string]V) map[string]V {
@@ -364,8 +360,12 @@ func (m *Manager) launchRunnable(r manager.Runnable) {
 }
 
 func (m *Manager) reportFailure(err error) {
-	if err != nil {
+	switch {
+	case err == nil:
+	case m.over.Err() == nil:
 		m.endWith(err)
+	default:
+		m.GetLogger().Error(err, "a conditional controller that ends has one more error")
 	}
 }
 

@@ -285,7 +285,6 @@ func (v *scopedCache) Get(ctx context.Context, key client.ObjectKey, obj client.
 	return reader.Get(ctx, key, obj, opts...)
 }
 
-// List reads many objects; see Get.
 func (v *scopedCache) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	reader, err := v.syncedReader(ctx, list)
 	if err != nil {
@@ -401,7 +400,6 @@ func (v *scopedCache) newMapper(cfg *rest.Config, hc *http.Client) (*scopedMappe
 	return &scopedMapper{lookUp, v}, err
 }
 
-// RESTMapping returns where the API server has a kind.
 func (m *scopedMapper) RESTMapping(gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
 	for _, version := range versions {
 		kind, known, err := m.cache.knownKind(gk.WithVersion(version))

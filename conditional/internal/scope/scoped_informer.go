@@ -227,7 +227,6 @@ func (v *scopedCache) GetInformer(ctx context.Context, obj client.Object, opts .
 	return u.asIndexed(), nil
 }
 
-// GetInformerForKind is GetInformer for a kind of the scheme.
 func (v *scopedCache) GetInformerForKind(ctx context.Context, gvk schema.GroupVersionKind, opts ...cache.InformerGetOption) (cache.Informer, error) {
 	obj, err := v.scheme.New(gvk)
 	if err != nil {
@@ -305,12 +304,10 @@ func (u *scopedInformer) AddEventHandler(h toolscache.ResourceEventHandler) (too
 	return u.AddEventHandlerWithOptions(h, toolscache.HandlerOptions{})
 }
 
-// AddEventHandlerWithResyncPeriod is AddEventHandler with a period of its own.
 func (u *scopedInformer) AddEventHandlerWithResyncPeriod(h toolscache.ResourceEventHandler, resync time.Duration) (toolscache.ResourceEventHandlerRegistration, error) {
 	return u.AddEventHandlerWithOptions(h, toolscache.HandlerOptions{ResyncPeriod: &resync})
 }
 
-// AddEventHandlerWithOptions is AddEventHandler with options.
 func (u *scopedInformer) AddEventHandlerWithOptions(h toolscache.ResourceEventHandler, o toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error) {
 	r := &handlerRegistration{informer: u, handler: h, opts: o, synced: newLatch(), removed: make(chan struct{})}
 	return r, u.addRegistration(r)
@@ -360,7 +357,6 @@ func (u *scopedInformer) AddIndexers(indexers toolscache.Indexers) error {
 	return u.lease.Informer().AddIndexers(indexers)
 }
 
-// HasSynced is true when the informer has listed what there is.
 func (u *scopedInformer) HasSynced() bool { return toolscache.IsDone(u.HasSyncedChecker()) }
 
 // HasSyncedChecker is done when the informer has listed what there is, and when an optional kind is not there.
@@ -584,17 +580,14 @@ type gatedHandler struct {
 	handler toolscache.ResourceEventHandler
 }
 
-// OnAdd passes an object on that is there.
 func (g gatedHandler) OnAdd(obj any, initial bool) {
 	g.gate.handleEvent(1, func() { g.handler.OnAdd(obj, initial) })
 }
 
-// OnUpdate passes a change on.
 func (g gatedHandler) OnUpdate(before, now any) {
 	g.gate.handleEvent(0, func() { g.handler.OnUpdate(before, now) })
 }
 
-// OnDelete passes a deletion on.
 func (g gatedHandler) OnDelete(obj any) {
 	g.gate.handleEvent(-1, func() { g.handler.OnDelete(obj) })
 }
