@@ -24,9 +24,8 @@ import (
 // the right to list and watch that one object.
 func Object(obj client.Object, key client.ObjectKey, f func(client.Object) bool) Condition {
 	o := observedObject{like: obj, key: key, holds: f}
-	name := strings.Join([]string{objectName(obj), key.Namespace, key.Name}, ":")
 	return builtinCondition{
-		name: name,
+		name: strings.Join([]string{objectName(obj), key.Namespace, key.Name}, ":"),
 		validateFunc: func(src Sources) error {
 			if obj == nil || key.Name == "" || f == nil {
 				return errors.New("condition Object needs an object of the type to watch, the name of one and a function: pass all three")
@@ -38,7 +37,7 @@ func Object(obj client.Object, key client.ObjectKey, f func(client.Object) bool)
 			pause := defaultBackoff()
 			pause.Cap = 30 * time.Second
 			// Each failure is followed by another try with a new cache: the kind may have got another scope or plural.
-			observeWithBackoff(ctx, builtinCondition{name: name, observeFunc: o.observe}, src, pause, report)
+			observeWithBackoff(ctx, builtinCondition{name: key.String(), observeFunc: o.observe}, src, pause, report)
 			return nil
 		},
 	}
