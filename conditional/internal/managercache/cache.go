@@ -23,8 +23,8 @@ type Cache struct {
 	cache.Cache
 	scheme   *runtime.Scheme
 	settings ScopeSettings
-	mapper   RefreshableMapper // nil when the cache has one of its own
-	client   RefreshableClient
+	mapper   *RefreshableMapper // nil when the cache has one of its own
+	client   *RefreshableClient
 	leftOut  map[schema.GroupVersionKind]struct{} // kinds of ByObject that were not served when the cache was made
 
 	mu    sync.Mutex

@@ -90,7 +90,7 @@ func build(t *testing.T, o manager.Options, known ...schema.GroupVersionKind) *w
 	o.Client.Mapper = mapper
 	outer, err := o.NewClient(nil, o.Client)
 	testenv.Must(t, err)
-	if _, ok := outer.(RefreshableClient); !ok {
+	if _, ok := outer.(*RefreshableClient); !ok {
 		t.Fatalf("the client is a %T, which cannot forget", outer)
 	}
 	return m

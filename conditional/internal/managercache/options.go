@@ -63,7 +63,7 @@ func WrapOptions(o manager.Options, metricsPrefix string) manager.Options {
 // controller-runtime's fail.
 func wrapCache(cfg *rest.Config, opts cache.Options, open cache.NewCacheFunc, s ScopeSettings) (cache.Cache, error) {
 	c := newCache(opts.Scheme)
-	c.mapper, _ = opts.Mapper.(RefreshableMapper)
+	c.mapper, _ = opts.Mapper.(*RefreshableMapper)
 	s.Cache = opts
 	// Scopes get the entries that are deleted from opts below: their kinds may come later.
 	s.Cache.ByObject = maps.Clone(opts.ByObject)

@@ -13,26 +13,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// RefreshableClient is a client that can be refreshed: controller-runtime's keeps for ever the resource and the scope that it
-// has found for a kind.
-type RefreshableClient interface {
-	client.Client
-	// Refresh replaces what the client has learnt. Calls under way go on as they were.
-	Refresh() error
-}
-
-// RefreshableMapper is such a REST mapper.
-type RefreshableMapper interface {
-	meta.RESTMapper
-	Refresh() error
-}
-
 // refreshable holds what build has made last.
 type refreshable[T any] struct {
 	build func() (T, error)
 	now   atomic.Pointer[T]
 }
 
+// Refresh replaces what was learnt. Calls under way go on as they were.
 func (r *refreshable[T]) Refresh() error {
 	made, err := r.build()
 	if err == nil {
@@ -44,95 +31,98 @@ func (r *refreshable[T]) Refresh() error {
 func (r *refreshable[T]) current() T { return *r.now.Load() }
 
 // NewRefreshableClient returns a client that build makes, now and at every refresh.
-func NewRefreshableClient(cfg *rest.Config, opts client.Options, build client.NewClientFunc) (RefreshableClient, error) {
-	c := &refreshableClient{opts: opts}
+func NewRefreshableClient(cfg *rest.Config, opts client.Options, build client.NewClientFunc) (*RefreshableClient, error) {
+	c := &RefreshableClient{opts: opts}
 	c.build = func() (client.Client, error) { return build(cfg, opts) }
 	return c, c.Refresh()
 }
 
 // NewRefreshableMapper returns a mapper that build makes, now and at every refresh.
-func NewRefreshableMapper(build func() (meta.RESTMapper, error)) (RefreshableMapper, error) {
-	m := &refreshableMapper{}
+func NewRefreshableMapper(build func() (meta.RESTMapper, error)) (*RefreshableMapper, error) {
+	m := &RefreshableMapper{}
 	m.build = build
 	return m, m.Refresh()
 }
 
-type refreshableClient struct {
+// RefreshableClient is a client that can be refreshed: controller-runtime's keeps for ever the resource and the scope that it
+// has found for a kind.
+type RefreshableClient struct {
 	refreshable[client.Client]
 	opts client.Options
 }
 
-func (c *refreshableClient) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+func (c *RefreshableClient) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 	return c.current().Get(ctx, key, obj, opts...)
 }
 
-func (c *refreshableClient) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+func (c *RefreshableClient) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	return c.current().List(ctx, list, opts...)
 }
 
-func (c *refreshableClient) Apply(ctx context.Context, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+func (c *RefreshableClient) Apply(ctx context.Context, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
 	return c.current().Apply(ctx, obj, opts...)
 }
 
-func (c *refreshableClient) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
+func (c *RefreshableClient) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
 	return c.current().Create(ctx, obj, opts...)
 }
 
-func (c *refreshableClient) Delete(ctx context.Context, obj client.Object, opts ...client.DeleteOption) error {
+func (c *RefreshableClient) Delete(ctx context.Context, obj client.Object, opts ...client.DeleteOption) error {
 	return c.current().Delete(ctx, obj, opts...)
 }
 
-func (c *refreshableClient) Update(ctx context.Context, obj client.Object, opts ...client.UpdateOption) error {
+func (c *RefreshableClient) Update(ctx context.Context, obj client.Object, opts ...client.UpdateOption) error {
 	return c.current().Update(ctx, obj, opts...)
 }
 
-func (c *refreshableClient) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+func (c *RefreshableClient) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
 	return c.current().Patch(ctx, obj, patch, opts...)
 }
 
-func (c *refreshableClient) DeleteAllOf(ctx context.Context, obj client.Object, opts ...client.DeleteAllOfOption) error {
+func (c *RefreshableClient) DeleteAllOf(ctx context.Context, obj client.Object, opts ...client.DeleteAllOfOption) error {
 	return c.current().DeleteAllOf(ctx, obj, opts...)
 }
-func (c *refreshableClient) Status() client.SubResourceWriter { return c.SubResource("status") }
-func (c *refreshableClient) SubResource(name string) client.SubResourceClient {
+func (c *RefreshableClient) Status() client.SubResourceWriter { return c.SubResource("status") }
+func (c *RefreshableClient) SubResource(name string) client.SubResourceClient {
 	return c.current().SubResource(name)
 }
-func (c *refreshableClient) Scheme() *runtime.Scheme     { return c.opts.Scheme }
-func (c *refreshableClient) RESTMapper() meta.RESTMapper { return c.opts.Mapper }
-func (c *refreshableClient) GroupVersionKindFor(obj runtime.Object) (schema.GroupVersionKind, error) {
+func (c *RefreshableClient) Scheme() *runtime.Scheme     { return c.opts.Scheme }
+func (c *RefreshableClient) RESTMapper() meta.RESTMapper { return c.opts.Mapper }
+func (c *RefreshableClient) GroupVersionKindFor(obj runtime.Object) (schema.GroupVersionKind, error) {
 	return c.current().GroupVersionKindFor(obj)
 }
 
-func (c *refreshableClient) IsObjectNamespaced(obj runtime.Object) (bool, error) {
+func (c *RefreshableClient) IsObjectNamespaced(obj runtime.Object) (bool, error) {
 	return c.current().IsObjectNamespaced(obj)
 }
 
-type refreshableMapper struct{ refreshable[meta.RESTMapper] }
+// RefreshableMapper is such a REST mapper.
+type RefreshableMapper struct{ refreshable[meta.RESTMapper] }
 
-func (m *refreshableMapper) RESTMapping(gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+func (m *RefreshableMapper) RESTMapping(gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
 	return m.current().RESTMapping(gk, versions...)
 }
 
-func (m *refreshableMapper) RESTMappings(gk schema.GroupKind, versions ...string) ([]*meta.RESTMapping, error) {
+func (m *RefreshableMapper) RESTMappings(gk schema.GroupKind, versions ...string) ([]*meta.RESTMapping, error) {
 	return m.current().RESTMappings(gk, versions...)
 }
 
-func (m *refreshableMapper) KindFor(resource schema.GroupVersionResource) (schema.GroupVersionKind, error) {
+func (m *RefreshableMapper) KindFor(resource schema.GroupVersionResource) (schema.GroupVersionKind, error) {
 	return m.current().KindFor(resource)
 }
 
-func (m *refreshableMapper) KindsFor(resource schema.GroupVersionResource) ([]schema.GroupVersionKind, error) {
+func (m *RefreshableMapper) KindsFor(resource schema.GroupVersionResource) ([]schema.GroupVersionKind, error) {
 	return m.current().KindsFor(resource)
 }
 
-func (m *refreshableMapper) ResourceFor(input schema.GroupVersionResource) (schema.GroupVersionResource, error) {
+func (m *RefreshableMapper) ResourceFor(input schema.GroupVersionResource) (schema.GroupVersionResource, error) {
 	return m.current().ResourceFor(input)
 }
 
-func (m *refreshableMapper) ResourcesFor(input schema.GroupVersionResource) ([]schema.GroupVersionResource, error) {
+func (m *RefreshableMapper) ResourcesFor(input schema.GroupVersionResource) ([]schema.GroupVersionResource, error) {
 	return m.current().ResourcesFor(input)
 }
 
-func (m *refreshableMapper) ResourceSingularizer(resource string) (string, error) {
+func (m *RefreshableMapper) ResourceSingularizer(resource string) (string, error) {
 	return m.current().ResourceSingularizer(resource)
 }

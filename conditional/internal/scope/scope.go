@@ -47,14 +47,14 @@ type Options struct {
 
 // Manager is the scoped manager. Its zero value is not usable.
 type Manager struct {
-	manager.Manager                                  // the outer one
-	inner             cluster.Cluster                // never started as a whole: only its cache is
-	cache             *scopedCache                   // its cache
-	client, apiReader managercache.RefreshableClient // its client, and the one without a cache
-	lifetime          context.Context                // of the cache; its end closes the scope
-	over              context.Context                // ends when the runnables have to
-	endWith           context.CancelCauseFunc        // ends it; the first cause counts
-	Close             func()                         // ends lifetime and returns the leases of informers, without waiting; it may be called more than once
+	manager.Manager                                   // the outer one
+	inner             cluster.Cluster                 // never started as a whole: only its cache is
+	cache             *scopedCache                    // its cache
+	client, apiReader *managercache.RefreshableClient // its client, and the one without a cache
+	lifetime          context.Context                 // of the cache; its end closes the scope
+	over              context.Context                 // ends when the runnables have to
+	endWith           context.CancelCauseFunc         // ends it; the first cause counts
+	Close             func()                          // ends lifetime and returns the leases of informers, without waiting; it may be called more than once
 
 	mu            sync.Mutex
 	queued        []manager.Runnable

@@ -390,7 +390,7 @@ func newUnsyncedError(s informerKey, err error) error {
 
 // scopedMapper answers without a request for kinds that the detector knows, and asks discovery for others.
 type scopedMapper struct {
-	managercache.RefreshableMapper
+	*managercache.RefreshableMapper
 	cache *scopedCache
 }
 
