@@ -61,7 +61,7 @@ func (g *Group) recordPhaseChange(t phaseChange, hasRun bool) {
 
 // warnDropped says how many requests a stop has left in the queues.
 func (g *Group) warnDropped(requests int) {
-	g.log.Info("the CRD has gone, and requests were not reconciled before the stop", "dropped", requests, "drainTimeout", g.options.drainTimeout)
+	g.logger().Info("the CRD has gone, and requests were not reconciled before the stop", "dropped", requests, "drainTimeout", g.options.drainTimeout)
 	g.recordEvent(corev1.EventTypeWarning, ControllerDropped, "Stop",
 		fmt.Sprintf("the CRD has gone, and %d requests were not reconciled within %s: a longer DrainTimeout gives them more time", requests, g.options.drainTimeout))
 }
@@ -98,7 +98,7 @@ func (g *Group) warnTerminating() {
 		what = "the controller stops, as StopOnTerminating says, and leaves its finalizers on"
 	}
 	for _, kind := range kinds {
-		g.log.Info("a CRD is being deleted", "kind", kind, "then", what)
+		g.logger().Info("a CRD is being deleted", "kind", kind, "then", what)
 		g.recordEvent(corev1.EventTypeNormal, ControllerTerminating, "Terminate", "the CRD of "+kind+" is being deleted: "+what)
 	}
 }

@@ -27,7 +27,6 @@ type Group struct {
 	options       options
 	optionalKinds []schema.GroupVersionKind
 	src           Sources
-	log           logr.Logger
 	host          *groupHost
 	registry      *process.Registry
 	server        *process.SharedState
@@ -68,6 +67,11 @@ type GroupStatus struct {
 	Condition Status `json:"condition"`
 	// Error is why the group failed last; it is empty again when the group runs.
 	Error string `json:"error,omitempty"`
+}
+
+// logger is made when there is something to log: a group that sleeps keeps none.
+func (g *Group) logger() logr.Logger {
+	return g.mgr.GetLogger().WithName("conditional").WithValues("group", g.options.name)
 }
 
 // Status returns where the group is now.
@@ -165,7 +169,7 @@ func (g *Group) enterPhase(to Phase, fact groupFact, err error) phaseChange {
 		g.registry.CountOverdueDrain(g.options.name)
 	}
 	g.logForbidden()
-	log := g.log.WithValues("from", t.from, "to", to, "fact", fact, "condition", condition.State.String(), "reason", condition.Reason)
+	log := g.logger().WithValues("from", t.from, "to", to, "fact", fact, "condition", condition.State.String(), "reason", condition.Reason)
 	if err != nil {
 		log.Error(err, "phase changed")
 	} else {
@@ -209,7 +213,7 @@ func (g *Group) logForbidden() {
 	switch state, message := g.stateLocked(), g.lastKnown.Message; {
 	case state == ForbiddenReason && message != g.loggedForbidden:
 		g.loggedForbidden = message
-		g.log.Info("the group waits for its rights", "missing", message)
+		g.logger().Info("the group waits for its rights", "missing", message)
 	case state == string(Running):
 		g.loggedForbidden = ""
 	}

@@ -211,7 +211,7 @@ func (l *groupLoop) isHeldBack() bool {
 	// The loop comes here at every wake-up, and one line for each pause is enough.
 	if until != l.loggedHold {
 		l.loggedHold = until
-		l.group.log.Info("the restart limit holds the next start back", "until", until)
+		l.group.logger().Info("the restart limit holds the next start back", "until", until)
 	}
 	return true
 }
@@ -296,6 +296,7 @@ func (l *groupLoop) observe() {
 	if c, ok := g.condition.(kindsCondition); ok {
 		if kinds, err := c.resolveKinds(g.src.Scheme); err == nil {
 			l.kinds = newKindObserver(&g.src, g.server.Detector, kinds, c.judge, g.wake)
+			l.kinds.logger = g.logger
 		}
 	}
 	watchesOptional := len(g.optionalKinds) > 0 && g.src.managerCache != nil
@@ -310,7 +311,9 @@ func (l *groupLoop) observe() {
 	}
 	if l.kinds == nil {
 		l.observers.Go(func() {
-			observeWithBackoff(ctx, g.condition, g.src, g.options.startBackoff, g.reportCondition)
+			src := g.src
+			src.Logger = g.logger()
+			observeWithBackoff(ctx, g.condition, src, g.options.startBackoff, g.reportCondition)
 		})
 	}
 }
@@ -329,10 +332,10 @@ func (l *groupLoop) stopObserving() {
 // watchOptional keeps the manager's cache informed of the optional kinds; a scope follows them only while it lives.
 func (g *Group) watchOptional(ctx context.Context) {
 	src := g.src
-	src.onTerminating = nil
+	src.Logger, src.onTerminating = g.logger(), nil
 	ignore := func([]schema.GroupVersionKind, []detect.Verdict) Status { return Status{} }
 	if err := observeKinds(ctx, src, g.optionalKinds, ignore, func(Status) {}); err != nil {
-		g.log.Error(err, "optional kinds are not watched outside of the group")
+		g.logger().Error(err, "optional kinds are not watched outside of the group")
 	}
 }
 
@@ -419,7 +422,7 @@ func (l *activation) runScope(ctx context.Context, g *Group, s *scope.Manager) {
 func (g *Group) callSetup(s *scope.Manager) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			g.log.Info("the setup function panicked", "stack", string(debug.Stack()))
+			g.logger().Info("the setup function panicked", "stack", string(debug.Stack()))
 			err = fmt.Errorf("setup panicked: %v", p)
 		}
 	}()

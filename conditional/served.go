@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -153,6 +154,7 @@ func observeKinds(ctx context.Context, src Sources, kinds []schema.GroupVersionK
 	}
 	defer release()
 	o := newKindObserver(&src, h.Detector, kinds, judge, nil)
+	o.logger = func() logr.Logger { return src.Logger }
 	defer o.cancel()
 	for {
 		select {
@@ -167,6 +169,7 @@ func observeKinds(ctx context.Context, src Sources, kinds []schema.GroupVersionK
 // kindObserver follows kinds.
 type kindObserver struct {
 	src      *Sources
+	logger   func() logr.Logger
 	kinds    []schema.GroupVersionKind
 	judge    judgeVerdictsFunc
 	tell     func([]detect.Verdict)
@@ -196,7 +199,7 @@ func (o *kindObserver) judgeStatus(ctx context.Context, verdicts []detect.Verdic
 	o.tell(verdicts)
 	// The manager's cache is first: a start that this causes may read from it.
 	if err := o.src.managerCache.NoteVerdicts(ctx, o.kinds, verdicts); err != nil {
-		o.src.Logger.Error(err, "the manager's client does not forget where kinds were")
+		o.logger().Error(err, "the manager's client does not forget where kinds were")
 	}
 	if o.src.stopOnTerminating {
 		verdicts = withoutTerminating(verdicts)

@@ -42,10 +42,8 @@ func newGroup(mgr manager.Manager, when Condition, setup SetupFunc, o options) (
 	g := &Group{
 		mgr: mgr, condition: when, setup: setup, options: o,
 		src:    Sources{Config: mgr.GetConfig(), HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), managerCache: managercache.FromCache(mgr.GetCache())},
-		log:    mgr.GetLogger().WithName("conditional").WithValues("group", o.name),
 		status: GroupStatus{Name: o.name, Phase: Dormant, Since: time.Now()},
 	}
-	g.src.Logger = g.log
 	g.src.interest, g.src.stopOnTerminating, g.src.onTerminating = o.interest, o.stopOnTerminating, g.setTerminating
 	src, waitsFor := g.src, &namedKinds{}
 	src.waitsFor = waitsFor
@@ -81,7 +79,7 @@ func (g *Group) joinProcess() (err error) {
 		return err
 	}
 	g.release = leave
-	h, quit, err := process.AcquireState(g.src.toServer(), g.log)
+	h, quit, err := process.AcquireState(g.src.toServer(), g.mgr.GetLogger().WithName("conditional"))
 	if err != nil {
 		g.release()
 		return err
