@@ -163,11 +163,12 @@ func (g *Group) setHeldUntil(until time.Time) {
 
 // enterPhase publishes a change to waiters, metrics and the log.
 func (g *Group) enterPhase(to Phase, fact groupFact, err error) phaseChange {
-	t, condition := g.setPhase(to, fact, err)
+	// Who waits for the phase finds it counted.
 	g.registry.CountTransition(g.options.name, string(to), string(fact))
 	if to == Stuck {
 		g.registry.CountOverdueDrain(g.options.name)
 	}
+	t, condition := g.setPhase(to, fact, err)
 	g.logForbidden()
 	log := g.logger().WithValues("from", t.from, "to", to, "fact", fact, "condition", condition.State.String(), "reason", condition.Reason)
 	if err != nil {
