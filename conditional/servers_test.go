@@ -85,6 +85,9 @@ func (s *apiServer) wipe() error {
 		if err := c.List(ctx, &crds); err != nil {
 			return false, err
 		}
+		if len(crds.Items) > 50 {
+			return false, errors.New("to delete so many CRDs takes longer than to start another server")
+		}
 		for _, crd := range crds.Items {
 			left++
 			stored := slices.IndexFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Storage })
