@@ -156,7 +156,7 @@ func TestARunningGroupIsNotLarge(t *testing.T) {
 	for i := range groups {
 		run(kindOf(i+1), fmt.Sprint("kind", i+1, "s"))
 	}
-	s.waitForGoroutines(before + groups*20)
+	s.waitForGoroutines(before + groups*22)
 	t.Logf("%.1f goroutines for each running group", float64(runtime.NumGoroutine()-before)/groups)
 }
 
